@@ -1,0 +1,110 @@
+/* codec.h - the internal contract: what a codec sees, what a kernel table holds.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_CODEC_H
+#define PITHI_CODEC_H
+
+#include <stdbool.h>
+
+#include "pith/pith.h"
+#include "stage/group.h"
+#include "stage/nh.h"
+
+#define PITHI_TRY(expr)                      \
+    do {                                     \
+        const pith_status try_ = (expr);     \
+        if (try_ != PITH_OK) return try_;    \
+    } while (0)
+
+/* ---- Kernels: bound once per plan, scalar first, then each ISA the mask allows -------------- */
+struct pithi_kernels {
+    pithi_group_fn *group_encode;
+    pithi_group_fn *group_decode;
+    pithi_nh_fn *nh;
+};
+void pithi_kernels_bind(struct pithi_kernels *kernels, uint32_t cpu);
+
+/* ---- Settings of a codec --------------------------------------------------------------------
+ * A key is one row of a codec's table; its value is a uint32_t. Specs, their canonical text and
+ * the 16 parameter bytes of a frame all follow from the rows, so a new key is one row. */
+enum { PITHI_KEYS_MAX = 12, PITHI_PARAM_BYTES = 16 };
+
+enum pithi_key_kind {
+    PITHI_KEY_NUMBER, /* decimal, min..max, and in `allowed` when that is not 0 (bit v) */
+    PITHI_KEY_POW2,   /* power of two, min..max; frames store the logarithm */
+    PITHI_KEY_WORD    /* one of `words`, separated by '|'; the value is its position */
+};
+
+/* Where frames store a key: a byte of the parameters, the header's block size, or nowhere. */
+enum { PITHI_WIRE_BLOCK = -1, PITHI_WIRE_NONE = -2 };
+
+struct pithi_key {
+    const char *name;
+    enum pithi_key_kind kind;
+    uint32_t initial, min, max, allowed;
+    int wire;
+    const char *words;   /* WORD: the values; NUMBER and POW2: the same for people */
+    const char *summary;
+};
+
+struct pithi_codec;
+
+struct pithi_params {
+    const struct pithi_codec *codec;
+    uint32_t value[PITHI_KEYS_MAX]; /* parallel to codec->keys */
+    uint32_t dtype;
+    uint32_t base_dtype; /* PITH_NONE: no base */
+    uint32_t block;      /* elements per block, a power of two */
+    bool key_frame;      /* decodes without the base, to the exact new base */
+};
+
+/* Element types of the largest block: bounds every scratch size and u32 block length. */
+enum { PITHI_BLOCK_LOG2_MIN = 4, PITHI_BLOCK_LOG2_MAX = 24 };
+
+/* ---- One block, as a codec sees it: no headers, no threads, no allocation ------------------- */
+struct pithi_block {
+    const struct pithi_params *params;
+    const struct pithi_kernels *kernels;
+    uint64_t first; /* index in the slot of the block's first element */
+    size_t count;   /* elements, 1..block */
+    const void *value; /* encode: dense, params->dtype */
+    void *out;         /* decode: dense, out_dtype; NULL when only the base is wanted */
+    uint32_t out_dtype;
+    void *base;        /* dense, base_dtype; NULL when there is none. Written iff update */
+    bool update;
+    bool stream;       /* decode: out will not be read soon and is larger than the cache */
+    bool plain;        /* variable rate: encode sets, decode reads the block's index flag */
+    uint8_t *bytes;    /* encode: room for block_bytes(count); decode: length bytes, read only */
+    size_t length;     /* encode: set to the bytes written */
+    void *scratch;     /* scratch_bytes(params), 64-byte aligned, one per worker */
+    struct pithi_random random;
+    /* Results. hash: the partial identity of the base as the call leaves it (0 without a base). */
+    uint64_t hash, saturated, poisoned;
+    const char *detail; /* static text when the status is not OK */
+};
+
+struct pithi_codec {
+    uint8_t id, revision;
+    const char *name, *summary;
+    uint32_t traits, dtypes;
+    const struct pithi_key *keys;
+    uint32_t key_count;
+    /* Rules across keys and dtypes. *detail is set on failure. */
+    pith_status (*check)(const struct pithi_params *params, const char **detail);
+    bool (*fixed)(const struct pithi_params *params);
+    /* Bytes of a block of count elements: exact when fixed, else the most encode writes. */
+    uint64_t (*block_bytes)(const struct pithi_params *params, uint64_t count);
+    size_t (*scratch_bytes)(const struct pithi_params *params);
+    pith_status (*encode)(struct pithi_block *block);
+    /* Any bytes of the given length: PITH_ERR_CORRUPT or values. */
+    pith_status (*decode)(struct pithi_block *block);
+    /* Error bound of one encoded block, NaN when poisoned. NULL: 0. */
+    double (*bound)(const struct pithi_block *block);
+};
+
+const struct pithi_codec *pithi_codec_by_id(uint32_t id);
+const struct pithi_codec *pithi_codec_by_name(const char *name, size_t length);
+const struct pithi_codec *pithi_codec_by_index(uint32_t index);
+/* The value of the key with this name; the codec must have it. */
+uint32_t pithi_param(const struct pithi_params *params, const char *key);
+
+#endif

@@ -1,0 +1,68 @@
+/* cpu.c - which CPU features exist and which kernels a plan binds.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "cpu.h"
+
+#include "codec.h"
+
+#if defined(__AVX__) || defined(__AVX512F__)
+#error "cpu.c decides which instructions may run: build it with baseline flags only"
+#endif
+
+/* The compiler's probe reads CPUID and checks that the system saves the registers (XCR0). */
+uint32_t pith_cpu_features(void) {
+    uint32_t found = 0;
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") &&
+        __builtin_cpu_supports("f16c"))
+        found |= PITH_CPU_AVX2;
+    if (found && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vbmi"))
+        found |= PITH_CPU_AVX512;
+#elif defined(__aarch64__)
+    found |= PITH_CPU_NEON;
+#endif
+    return found;
+}
+
+uint32_t pithi_cpu_select(uint32_t mask) {
+    const uint32_t found = pith_cpu_features();
+    return mask ? found & mask & ~PITH_CPU_SCALAR : found;
+}
+
+#if defined(__x86_64__)
+#define ON_avx2(x) x
+#define ON_avx512(x) x
+#define ON_neon(x)
+#elif defined(__aarch64__)
+#define ON_avx2(x)
+#define ON_avx512(x)
+#define ON_neon(x) x
+#else
+#define ON_avx2(x)
+#define ON_avx512(x)
+#define ON_neon(x)
+#endif
+#define HAS_avx2 PITH_CPU_AVX2
+#define HAS_avx512 (PITH_CPU_AVX2 | PITH_CPU_AVX512)
+#define HAS_neon PITH_CPU_NEON
+
+#define PITH_CODEC(id, name)
+#define PITH_KERNEL(stage, isa) \
+    ON_##isa(void pithi_##stage##_bind_##isa(struct pithi_kernels *kernels);)
+#include "registry.def"
+#undef PITH_KERNEL
+
+/* Rows of one stage stand in ascending ISA order, so the last one that fits stays. */
+void pithi_kernels_bind(struct pithi_kernels *k, uint32_t cpu) {
+    k->group_encode = pithi_group_encode_c;
+    k->group_decode = pithi_group_decode_c;
+    k->nh = pithi_nh_c;
+    (void)cpu;
+#define PITH_KERNEL(stage, isa) \
+    ON_##isa(if ((cpu & HAS_##isa) == HAS_##isa) pithi_##stage##_bind_##isa(k);)
+#include "registry.def"
+#undef PITH_KERNEL
+}
+#undef PITH_CODEC

@@ -1,0 +1,40 @@
+/* cpu.h - CPU features under a mask, and the floating-point environment of every entry point.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_CPU_H
+#define PITHI_CPU_H
+
+#include <stdint.h>
+
+/* Features found that the mask allows; mask 0 allows all. */
+uint32_t pithi_cpu_select(uint32_t mask);
+
+/* Round to nearest, subnormals kept, exceptions masked; returns what to restore. */
+#if defined(__x86_64__)
+static inline uint64_t pithi_fp_enter(void) {
+    const uint64_t before = __builtin_ia32_stmxcsr();
+    __builtin_ia32_ldmxcsr(0x1F80u);
+    return before;
+}
+static inline void pithi_fp_leave(uint64_t before) { __builtin_ia32_ldmxcsr((unsigned)before); }
+#elif defined(__aarch64__)
+static inline uint64_t pithi_fp_enter(void) {
+    uint64_t before;
+    const uint64_t plain = 0;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(before));
+    __asm__ volatile("msr fpcr, %0" : : "r"(plain));
+    return before;
+}
+static inline void pithi_fp_leave(uint64_t before) {
+    __asm__ volatile("msr fpcr, %0" : : "r"(before));
+}
+#else
+#include <fenv.h>
+static inline uint64_t pithi_fp_enter(void) {
+    const int before = fegetround();
+    fesetround(FE_TONEAREST);
+    return (uint64_t)before;
+}
+static inline void pithi_fp_leave(uint64_t before) { fesetround((int)before); }
+#endif
+
+#endif

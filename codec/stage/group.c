@@ -1,0 +1,260 @@
+/* group.c - the group quantizer in scalar C: the specification of its kernels.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "stage/group.h"
+
+#define TINY 0x04800000u /* bits of 2^-118: smaller groups are all zero */
+
+static uint32_t magnitude(uint32_t u) { return u & 0x7FFFFFFFu; }
+
+/* ---- Scale of a group ------------------------------------------------------------------------*/
+
+/* Nearest even in the scale dtype, finite values staying finite. */
+static float round_scale(uint32_t dtype, float s) {
+    if (dtype == PITH_F32) return s;
+    uint16_t h = pithi_to_bf16(pithi_bits(s));
+    if (magnitude(pithi_from_bf16(h)) == PITHI_F32_INF) h = PITHI_BF16_MAX;
+    return pithi_float(pithi_from_bf16(h));
+}
+
+/* The largest value of the dtype that is not above z. */
+static float floor_zero(uint32_t dtype, float z) {
+    if (dtype == PITH_F32) return z;
+    const uint32_t u = pithi_bits(z);
+    return pithi_float((u >> 31 ? u + 0xFFFFu : u) & 0xFFFF0000u);
+}
+
+bool pithi_group_scale(const struct pithi_group_setting *s, uint32_t m, float *scale,
+                       float *reciprocal) {
+    *reciprocal = 0;
+    *scale = m >= PITHI_F32_INF ? pithi_float(PITHI_F32_NAN) : 0;
+    if (m >= PITHI_F32_INF || m < TINY) return false;
+    const float levels = (float)((1 << (s->bits - 1)) - 1);
+    *scale = round_scale(s->scale_dtype, pithi_float(m) / levels);
+    *reciprocal = 1.0f / *scale;
+    return true;
+}
+
+bool pithi_group_range(const struct pithi_group_setting *s, float lo, float hi, float *scale,
+                       float *zero, float *reciprocal) {
+    *reciprocal = 0;
+    *zero = floor_zero(s->scale_dtype, lo);
+    const float range = hi - *zero;
+    if (pithi_nonfinite(pithi_bits(range))) {
+        *scale = *zero = pithi_float(PITHI_F32_NAN);
+        return false;
+    }
+    *scale = 0;
+    if (pithi_bits(range) < TINY) return false;
+    const float levels = (float)((1 << s->bits) - 1);
+    *scale = round_scale(s->scale_dtype, range / levels);
+    *reciprocal = 1.0f / *scale;
+    return true;
+}
+
+static void put_scale(const struct pithi_group_setting *s, uint8_t *scales, size_t index, float v) {
+    pithi_store(scales, s->scale_dtype, index, pithi_bits(v));
+}
+
+/* ---- One value -------------------------------------------------------------------------------*/
+
+static uint32_t base_at(const struct pithi_group_job *job, size_t i) {
+    const uint32_t b = pithi_load(job->base, job->base_dtype, i);
+    return pithi_nonfinite(b) ? 0 : b;
+}
+
+static float difference(const struct pithi_group_job *job, size_t i) {
+    const float v = pithi_float(pithi_load(job->value, job->value_dtype, i));
+    return job->base_dtype == PITH_NONE ? v : v - pithi_float(base_at(job, i));
+}
+
+/* |v| < 2^22: adding and subtracting 1.5 * 2^23 rounds to nearest even. */
+static int round_even(float v) { return (int)((v + 0x1.8p23f) - 0x1.8p23f); }
+
+/* floor(v), plus one when the 16 random bits are below the fraction. */
+static int round_stochastic(float v, uint32_t random16) {
+    float f = (float)(int)v;
+    if (f > v) f -= 1.0f;
+    return (int)f + (random16 < (uint32_t)((v - f) * 65536.0f));
+}
+
+static int clamp(int q, int lo, int hi) { return q < lo ? lo : q > hi ? hi : q; }
+
+/* x' of one code; scale and zero are finite. Overflow gives the largest finite value. */
+static uint32_t decoded(int q, float scale, float zero, bool asymmetric) {
+    float x = (float)q * scale;
+    if (asymmetric) x = x + zero;
+    const uint32_t u = pithi_bits(x);
+    return magnitude(u) == PITHI_F32_INF ? (u & 0x80000000u) | PITHI_F32_MAX : u;
+}
+
+uint32_t pithi_group_update(uint32_t base, uint32_t x, uint32_t base_dtype, uint64_t *saturated) {
+    if (pithi_nonfinite(base)) base = 0;
+    const uint32_t sum = pithi_bits(pithi_float(base) + pithi_float(x));
+    if (magnitude(x) > PITHI_F32_INF) return PITHI_F32_NAN;
+    uint32_t rounded = sum;
+    if (base_dtype == PITH_BF16) rounded = pithi_from_bf16(pithi_to_bf16(sum));
+    if (base_dtype == PITH_F16) rounded = pithi_from_f16(pithi_to_f16(sum));
+    if (magnitude(rounded) != PITHI_F32_INF) return rounded;
+    ++*saturated;
+    return (rounded & 0x80000000u) | pithi_largest(base_dtype);
+}
+
+/* ---- Encode ----------------------------------------------------------------------------------*/
+
+struct group {
+    size_t first, count; /* elements of the job */
+    float scale, zero, reciprocal;
+    bool coded; /* false: all codes are 0 */
+};
+
+/* Float bits to integers in the order of the values; -0 is below +0. */
+static int32_t ordered(uint32_t u) { return (int32_t)(u >> 31 ? u ^ 0x7FFFFFFFu : u); }
+static float from_ordered(int32_t o) {
+    return pithi_float(o < 0 ? (uint32_t)o ^ 0x7FFFFFFFu : (uint32_t)o);
+}
+
+static void find_scale(const struct pithi_group_job *job, struct group *g) {
+    uint32_t m = 0;
+    for (size_t i = 0; i < g->count; i++) {
+        const uint32_t a = magnitude(pithi_bits(difference(job, g->first + i)));
+        if (a > m) m = a;
+    }
+    g->zero = 0;
+    g->coded = pithi_group_scale(&job->set, m, &g->scale, &g->reciprocal);
+}
+
+static void find_range(const struct pithi_group_job *job, struct group *g) {
+    int32_t lo = INT32_MAX, hi = INT32_MIN;
+    for (size_t i = 0; i < g->count; i++) {
+        const int32_t o = ordered(pithi_bits(difference(job, g->first + i)));
+        if (o < lo) lo = o;
+        if (o > hi) hi = o;
+    }
+    float low = from_ordered(lo);
+    const float high = from_ordered(hi);
+    if (pithi_nonfinite(pithi_bits(low))) low = pithi_float(PITHI_F32_NAN);
+    g->coded = pithi_group_range(&job->set, low, high, &g->scale, &g->zero, &g->reciprocal);
+}
+
+static int quantize(const struct pithi_group_job *job, const struct group *g, size_t i,
+                    uint32_t random16) {
+    const bool asymmetric = job->set.asymmetric;
+    float d = difference(job, i);
+    if (asymmetric) d = d - g->zero;
+    const float v = d * g->reciprocal;
+    const int q = job->set.stochastic ? round_stochastic(v, random16) : round_even(v);
+    const int levels = (1 << (asymmetric ? job->set.bits : job->set.bits - 1)) - 1;
+    return clamp(q, asymmetric ? 0 : -levels, levels);
+}
+
+static void update_base(struct pithi_group_job *job, const struct group *g, size_t i, int q) {
+    const bool poisoned = pithi_nonfinite(pithi_bits(g->scale));
+    const uint32_t x =
+        poisoned ? PITHI_F32_NAN : decoded(q, g->scale, g->zero, job->set.asymmetric);
+    const uint32_t b = pithi_load(job->base, job->base_dtype, i);
+    const uint32_t next = pithi_group_update(b, x, job->base_dtype, &job->saturated);
+    pithi_store(job->base, job->base_dtype, i, next);
+}
+
+/* Groups begin at whole bytes: 16 codes of any width are whole bytes. */
+static void encode_codes(struct pithi_group_job *job, const struct group *g) {
+    const uint32_t bits = job->set.bits, mask = (1u << bits) - 1;
+    uint8_t *out = job->codes + g->first * bits / 8;
+    uint32_t pending = 0, filled = 0, random[4];
+    for (size_t i = g->first; i < g->first + g->count; i++) {
+        const uint64_t e = job->first + i;
+        if (job->set.stochastic && (e % 8 == 0 || i == g->first))
+            pithi_philox(&job->random, e / 8, random);
+        const uint32_t u16 =
+            job->set.stochastic ? random[e % 8 / 2] >> (e % 2 * 16) & 0xFFFFu : 0;
+        const int q = g->coded ? quantize(job, g, i, u16) : 0;
+        if (job->update) update_base(job, g, i, q);
+        pending |= ((uint32_t)q & mask) << filled;
+        for (filled += bits; filled >= 8; filled -= 8, pending >>= 8) *out++ = (uint8_t)pending;
+    }
+    if (filled) *out = (uint8_t)pending;
+}
+
+void pithi_group_encode_c(struct pithi_group_job *job) {
+    const struct pithi_group_setting *s = &job->set;
+    struct group g = {0};
+    for (size_t index = 0; g.first < job->count; index++, g.first += s->group) {
+        g.count = job->count - g.first < s->group ? job->count - g.first : s->group;
+        if (s->asymmetric) {
+            find_range(job, &g);
+            put_scale(s, job->scales, 2 * index, g.scale);
+            put_scale(s, job->scales, 2 * index + 1, g.zero);
+        } else {
+            find_scale(job, &g);
+            put_scale(s, job->scales, index, g.scale);
+        }
+        job->poisoned += pithi_nonfinite(pithi_bits(g.scale));
+        encode_codes(job, &g);
+    }
+}
+
+/* ---- Decode ----------------------------------------------------------------------------------*/
+
+static void decode_value(struct pithi_group_job *job, size_t i, uint32_t x) {
+    if (job->base_dtype != PITH_NONE) {
+        const uint32_t b = pithi_load(job->base, job->base_dtype, i);
+        x = pithi_group_update(b, x, job->base_dtype, &job->saturated);
+        if (job->update) pithi_store(job->base, job->base_dtype, i, x);
+    }
+    if (job->out) pithi_store(job->out, job->out_dtype, i, x);
+}
+
+static int code_at(const struct pithi_group_job *job, size_t i) {
+    const uint32_t bits = job->set.bits, mask = (1u << bits) - 1;
+    const size_t bit = i * bits, last = pithi_group_code_bytes(&job->set, job->count) - 1;
+    uint32_t word = job->codes[bit / 8];
+    if (bit / 8 < last) word |= (uint32_t)job->codes[bit / 8 + 1] << 8;
+    const uint32_t code = word >> bit % 8 & mask;
+    if (job->set.asymmetric) return (int)code;
+    return (int)(code ^ (mask + 1) / 2) - (int)((mask + 1) / 2);
+}
+
+void pithi_group_decode_c(struct pithi_group_job *job) {
+    const struct pithi_group_setting *s = &job->set;
+    const size_t step = s->asymmetric ? 2 : 1;
+    float scale = 0, zero = 0;
+    bool poisoned = false;
+    for (size_t i = 0; i < job->count; i++) {
+        if (i % s->group == 0) {
+            const size_t index = i / s->group * step;
+            scale = pithi_float(pithi_load(job->scales, s->scale_dtype, index));
+            if (s->asymmetric) zero = pithi_float(pithi_load(job->scales, s->scale_dtype, index + 1));
+            poisoned = pithi_nonfinite(pithi_bits(scale)) || pithi_nonfinite(pithi_bits(zero));
+            job->poisoned += poisoned;
+        }
+        const int q = code_at(job, i);
+        decode_value(job, i, poisoned ? PITHI_F32_NAN : decoded(q, scale, zero, s->asymmetric));
+    }
+}
+
+/* ---- Bound -----------------------------------------------------------------------------------*/
+
+static double one_bound(const struct pithi_group_setting *s, double scale, double zero) {
+    const double a = scale < 0 ? -scale : scale, z = zero < 0 ? -zero : zero;
+    if (a == 0) return 0x1p-118;
+    const double levels = (double)((1 << s->bits) - 1);
+    const double step = s->stochastic ? a : a / 2;
+    if (!s->asymmetric) return step * (1 + 0x1p-14);
+    return step * (1 + 0x1p-12) + 0x1p-23 * (z + levels * a);
+}
+
+double pithi_group_bound(const struct pithi_group_setting *s, const uint8_t *scales,
+                         uint64_t count) {
+    const size_t step = s->asymmetric ? 2 : 1;
+    double largest = 0;
+    for (uint64_t g = 0; g * s->group < count; g++) {
+        const uint32_t scale = pithi_load(scales, s->scale_dtype, (size_t)g * step);
+        const uint32_t zero =
+            s->asymmetric ? pithi_load(scales, s->scale_dtype, (size_t)g * step + 1) : 0;
+        if (pithi_nonfinite(scale) || pithi_nonfinite(zero))
+            return (double)pithi_float(PITHI_F32_NAN);
+        const double b = one_bound(s, (double)pithi_float(scale), (double)pithi_float(zero));
+        if (b > largest) largest = b;
+    }
+    return largest;
+}

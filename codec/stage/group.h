@@ -1,0 +1,77 @@
+/* group.h - the group quantizer: what wdiff uses now, gradients and KV caches later.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * doc/FORMAT.md, section Group quantizer, states the arithmetic and proves its bounds; group.c is
+ * the same text in C; the kernels reproduce it byte for byte. */
+#ifndef PITHI_GROUP_H
+#define PITHI_GROUP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "stage/numeric.h"
+
+struct pithi_group_setting {
+    uint32_t group;       /* elements, a power of two 16..16384; the last group may be short */
+    uint8_t bits;         /* 1..8; symmetric: 2..8 */
+    uint8_t scale_dtype;  /* PITH_F32 or PITH_BF16 */
+    bool asymmetric;      /* scale and zero point per group instead of a scale */
+    bool stochastic;
+};
+
+/* One call: `count` consecutive elements beginning at a group boundary.
+ *
+ * Encode. d = value - base (base NONE: d = value); codes and scales are written; with `update` the
+ * base becomes round(base + decoded d).
+ * Decode. x' from codes and scales. Without base: out = x'. With base: b' = round(base + x') to the
+ * base dtype; out = b' (if out is not NULL), base = b' (if update).
+ * A non-finite base element reads as +0. out and base may be the same memory only when out is NULL.
+ *
+ * codes: element i at bits [i*bits, (i+1)*bits) of a little-endian bit string (LSB first). The last
+ * byte's unused bits are written 0 and ignored by decode.
+ * scales: one per group; asymmetric: scale then zero point, interleaved. */
+struct pithi_group_job {
+    struct pithi_group_setting set;
+    size_t count;
+    const void *value; /* encode */
+    void *out;         /* decode */
+    void *base;
+    uint8_t *codes, *scales; /* decode only reads them */
+    uint32_t value_dtype, out_dtype, base_dtype; /* PITH_F32, PITH_BF16, PITH_F16; base: or NONE */
+    bool update;
+    bool stream; /* decode: out is large and will not be read soon: non-temporal stores pay */
+    struct pithi_random random; /* encode, stochastic */
+    uint64_t first;             /* number of the first element, for random bits */
+    /* Results, added to. */
+    uint64_t saturated, poisoned;
+};
+
+typedef void pithi_group_fn(struct pithi_group_job *job);
+pithi_group_fn pithi_group_encode_c, pithi_group_decode_c;
+
+static inline size_t pithi_group_code_bytes(const struct pithi_group_setting *s, uint64_t count) {
+    return (size_t)((count * s->bits + 7) / 8);
+}
+static inline size_t pithi_group_scale_bytes(const struct pithi_group_setting *s, uint64_t count) {
+    const uint64_t groups = (count + s->group - 1) / s->group;
+    return (size_t)groups * (s->scale_dtype == PITH_F32 ? 4u : 2u) * (s->asymmetric ? 2u : 1u);
+}
+/* Largest |d - x'| over the groups of encoded scales; NaN when one is poisoned. */
+double pithi_group_bound(const struct pithi_group_setting *s, const uint8_t *scales,
+                         uint64_t count);
+
+/* Parts of the arithmetic that kernels share with the scalar text, per group or per rare value. */
+
+/* Scale and its reciprocal of a symmetric group with maximum magnitude bits m. Returns false for
+ * groups without codes (poisoned: scale NaN; tiny: scale +0); *scale is what will be stored,
+ * already rounded to the scale dtype. */
+bool pithi_group_scale(const struct pithi_group_setting *s, uint32_t m, float *scale,
+                       float *reciprocal);
+/* The same for an asymmetric group whose smallest and largest values are lo and hi (finite). */
+bool pithi_group_range(const struct pithi_group_setting *s, float lo, float hi, float *scale,
+                       float *zero, float *reciprocal);
+/* One update: base and the result are bits of base_dtype widened to f32. *saturated is added to. */
+uint32_t pithi_group_update(uint32_t base, uint32_t x, uint32_t base_dtype, uint64_t *saturated);
+
+#endif

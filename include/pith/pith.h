@@ -1,0 +1,451 @@
+/* pith.h - the whole stable interface of pith, a library of lossy tensor codecs.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * What is not declared here is not API. The names in this file keep their meaning within a major
+ * version; numbers of enumerators are frozen.
+ *
+ * The ideas, in the order they are needed:
+ *   view    where a tensor lies in the caller's memory: pointer, dtype, shape, strides.
+ *   spec    which codec and how, as text: "wdiff:bits=4,group=2048".
+ *   layout  what is encoded: dtype, shape, base dtype, slots.
+ *   plan    spec + layout, checked, with every size known before any data exists.
+ *   state   what a stream of frames remembers between steps (the base of a difference codec).
+ *   frame   the self-describing bytes that travel; doc/FORMAT.md is their normative description.
+ *
+ * Threads. A plan serves one call at a time, and so does a state. Different plans (and states) may
+ * be used from any threads at once. There is no process-wide state, no init function, no
+ * environment variable, no output to stdio. Work runs on the calling thread unless the caller asks
+ * for threads or hands in a runner (pith_env).
+ *
+ * Memory. pith_plan_create is the only call that allocates, apart from the one-shot calls at the
+ * end of this file, which make a plan for their own duration. Encoding and decoding with a plan
+ * allocate nothing. Every pointer handed in is borrowed for the duration of the call, except the
+ * memory of a state and a bound base.
+ *
+ * Floating point. Every entry point saves the floating-point control word, works with round to
+ * nearest even and without flushing subnormals, and restores what it found. The bytes of a frame
+ * and the decoded values depend on nothing else: not on the CPU, the thread count or the caller's
+ * rounding mode. One exception, by nature: bytes made by zstd (codec lossless, entropy=zstd) are
+ * the same for one zstd version; the values they decode to are the same for every version.
+ *
+ * Hostile input. pith_inspect and every call that takes frame bytes accept any bytes: they answer
+ * with a status or a tensor. After a data error the contents of the output view are unspecified,
+ * except where a status promises that nothing was written; no byte outside the view changes.
+ *
+ * Not promised: that two releases of pith write the same bytes for one input (each reads what the
+ * older ones wrote), and that a frame of a lossy codec survives a second encoding unchanged.
+ */
+#ifndef PITH_PITH_H
+#define PITH_PITH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pith/version.h"
+
+#if defined(_WIN32) && defined(PITH_SHARED)
+#ifdef PITH_BUILD
+#define PITH_API __declspec(dllexport)
+#else
+#define PITH_API __declspec(dllimport)
+#endif
+#elif defined(__GNUC__)
+#define PITH_API __attribute__((visibility("default")))
+#else
+#define PITH_API
+#endif
+
+#if defined(__GNUC__)
+#define PITH_NODISCARD __attribute__((warn_unused_result))
+#else
+#define PITH_NODISCARD
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Status ---------------------------------------------------------------------------------
+ * 0 is success, negative is failure. -1..-19: the caller's arguments. -20..-39: the frame's bytes.
+ * -40..-59: the environment. For the same frame the status is the same on every CPU and thread
+ * count: with several damaged blocks, that of the lowest block. */
+typedef enum pith_status {
+    PITH_OK = 0,
+    PITH_ERR_ARG = -1,         /* an argument is outside what its text allows */
+    PITH_ERR_SPEC = -2,        /* the codec spec does not parse; pith_error names the key */
+    PITH_ERR_DTYPE = -3,       /* the codec or the call does not take this dtype */
+    PITH_ERR_SHAPE = -4,       /* a view does not have the shape or count the call needs */
+    PITH_ERR_SPACE = -5,       /* the destination is too small; nothing usable was written */
+    PITH_ERR_LIMIT = -6,       /* the frame declares more output than pith_env.max_output_bytes */
+    PITH_ERR_UNSUPPORTED = -7, /* valid, but this codec or build cannot do it */
+    PITH_ERR_STATE = -8,       /* the state is missing, too small, or another plan's */
+    PITH_ERR_TRUNCATED = -20,  /* the bytes end before the frame does */
+    PITH_ERR_MAGIC = -21,      /* not a pith frame */
+    PITH_ERR_NEWER = -22,      /* format version, codec, revision or section of a newer pith */
+    PITH_ERR_CORRUPT = -23,    /* breaks a rule of doc/FORMAT.md */
+    PITH_ERR_CHECKSUM = -24,   /* header or block checksum differs */
+    PITH_ERR_BASE = -25,       /* the base is not the encoder's; nothing was written */
+    PITH_ERR_STEP = -26,       /* the frame is of another step than the state's next one;
+                                  nothing was written */
+    PITH_ERR_MISMATCH = -27,   /* a valid frame of another plan (codec, setting, dtype or count);
+                                  nothing was written */
+    PITH_ERR_MEMORY = -40,     /* the allocator returned NULL */
+    PITH_ERR_RUNNER = -41,     /* the caller's runner reported failure */
+    PITH_ERR_INTERNAL = -99    /* a bug in pith */
+} pith_status;
+
+/* A static string such as "PITH_ERR_BASE"; "PITH_ERR_UNKNOWN" for a number not above. */
+PITH_API const char *pith_status_name(pith_status status);
+
+/* More about the last failure of a call: a static sentence and the place it speaks of (a byte
+ * offset in the frame or in the spec, else 0). text is never NULL. */
+typedef struct pith_error {
+    const char *text;
+    uint64_t offset;
+} pith_error;
+
+/* ---- Version --------------------------------------------------------------------------------*/
+/* Version of the library loaded: major * 1000000 + minor * 1000 + patch. */
+PITH_API uint32_t pith_version(void);
+/* Newest frame format version this library reads and writes. */
+PITH_API uint32_t pith_format_version(void);
+
+/* ---- Dtypes ---------------------------------------------------------------------------------
+ * The numbers also stand in frames. PITH_NONE means "no dtype". */
+typedef enum pith_dtype {
+    PITH_NONE = 0,
+    PITH_F32 = 1,
+    PITH_BF16 = 2,
+    PITH_F16 = 3,
+    PITH_F64 = 4,
+    PITH_U8 = 5,
+    PITH_I8 = 6,
+    PITH_U16 = 7,
+    PITH_I16 = 8,
+    PITH_U32 = 9,
+    PITH_I32 = 10,
+    PITH_U64 = 11,
+    PITH_I64 = 12,
+    PITH_BOOL = 13,   /* one byte each, kept as it is */
+    PITH_F8E4M3 = 14, /* stored, not computed with */
+    PITH_F8E5M2 = 15
+} pith_dtype;
+
+/* Bytes of one element; 0 for PITH_NONE and unknown numbers. */
+PITH_API size_t pith_dtype_bytes(uint32_t dtype);
+/* "f32", "bf16", ...; "none" for anything else. */
+PITH_API const char *pith_dtype_name(uint32_t dtype);
+/* The inverse; PITH_NONE for an unknown name. */
+PITH_API uint32_t pith_dtype_from_name(const char *name);
+
+/* ---- Views ----------------------------------------------------------------------------------
+ * Element (i0, i1, ...) lies at data + (i0 * stride[0] + i1 * stride[1] + ...) * dtype bytes.
+ * Any alignment. Strides count elements and may be negative; a zero stride (broadcast) is legal on
+ * input only. Elements of an output view must not overlap each other (not checked beyond zero
+ * strides). ndim 0 is one element. The logical order of elements is row-major over the shape.
+ * data may be NULL when the view has no elements. Input views are never written to. */
+#define PITH_MAX_NDIM 8
+typedef struct pith_view {
+    void *data;
+    uint32_t dtype;
+    uint32_t ndim;
+    uint64_t shape[PITH_MAX_NDIM];
+    int64_t stride[PITH_MAX_NDIM];
+} pith_view;
+
+/* A dense row-major view. shape has ndim entries. With ndim above PITH_MAX_NDIM the result has
+ * dtype PITH_NONE, which every call refuses. */
+PITH_API pith_view pith_view_dense(const void *data, uint32_t dtype, uint32_t ndim,
+                                   const uint64_t *shape);
+/* A dense view of one dimension. */
+PITH_API pith_view pith_view_flat(const void *data, uint32_t dtype, uint64_t count);
+/* Number of elements; UINT64_MAX when the product does not fit. */
+PITH_API uint64_t pith_view_count(const pith_view *view);
+
+/* ---- Environment ----------------------------------------------------------------------------
+ * Zero every field you do not set, and set size = sizeof(pith_env). NULL means all defaults.
+ * Fields beyond the caller's size are defaults; a larger size than the library's is accepted when
+ * the unknown rest is zero (else PITH_ERR_UNSUPPORTED). */
+typedef struct pith_env {
+    size_t size;
+    /* Both or neither. align is a power of two up to 64. release gets the same size back. */
+    void *(*alloc)(void *user, size_t bytes, size_t align);
+    void (*release)(void *user, void *memory, size_t bytes);
+    void *alloc_user;
+    /* Run job(arg, i) once for every i < count, in any order, on any threads, return 0 after all
+     * have ended; anything else becomes PITH_ERR_RUNNER. Used instead of OpenMP when set. */
+    int (*run)(void *user, void (*job)(void *arg, size_t index), void *arg, size_t count);
+    void *run_user;
+    /* 0 or 1: the calling thread only. n: OpenMP threads (PITH_ERR_UNSUPPORTED in a build without
+     * it), or the number of jobs given to run. Inside the caller's own parallel region OpenMP is
+     * not nested: the work is serial. At most 1024. */
+    uint32_t threads;
+    /* 0: every CPU feature found. Else a mask of PITH_CPU_*: for tests and support; it never
+     * changes a byte. */
+    uint32_t cpu_mask;
+    /* 0: no limit. Else decoding refuses a frame whose tensor is larger (PITH_ERR_LIMIT). */
+    uint64_t max_output_bytes;
+} pith_env;
+
+#define PITH_CPU_SCALAR 0x80000000u /* no feature at all */
+#define PITH_CPU_AVX2 0x1u          /* AVX2, BMI2, F16C */
+#define PITH_CPU_AVX512 0x2u        /* AVX-512 F, BW, VL, DQ, VBMI; implies PITH_CPU_AVX2 */
+#define PITH_CPU_NEON 0x4u
+
+/* Features found on this machine, as the mask above. */
+PITH_API uint32_t pith_cpu_features(void);
+
+/* ---- Codecs and specs -----------------------------------------------------------------------
+ * Grammar: name[:key=value[,key=value]...]. Unknown keys, repeated keys and values out of range
+ * are errors. README.md and `pith codecs` list the keys. */
+#define PITH_TRAIT_LOSSLESS 0x1u   /* decodes to the same bits */
+#define PITH_TRAIT_FIXED_RATE 0x2u /* size follows from the layout alone (default setting) */
+#define PITH_TRAIT_BASE 0x4u       /* can code against a base */
+
+typedef struct pith_codec_info {
+    uint32_t id; /* as in frames */
+    uint32_t revision;
+    uint32_t traits;
+    uint32_t dtypes; /* bit d set: takes dtype number d */
+    const char *name;
+    const char *summary;
+} pith_codec_info;
+
+typedef struct pith_key_info {
+    const char *name;
+    const char *values;  /* readable: "2,3,4,6,8" or "nearest|stochastic" */
+    const char *initial; /* default value as text */
+    const char *summary;
+} pith_key_info;
+
+/* Codec number index (0, 1, ...), or PITH_ERR_ARG past the last. */
+PITH_API pith_status pith_codec_at(uint32_t index, pith_codec_info *out);
+/* Key number `key` of codec number `index`, or PITH_ERR_ARG past the last. */
+PITH_API pith_status pith_codec_key_at(uint32_t index, uint32_t key, pith_key_info *out);
+/* Check a spec and write its canonical form: codec name, then every key that differs from its
+ * default, in table order. text receives at most cap bytes including the final 0. error may be
+ * NULL; its offset is a position in spec. PITH_SPEC_MAX bytes always suffice. */
+#define PITH_SPEC_MAX 256
+PITH_NODISCARD PITH_API pith_status pith_spec_check(const char *spec, char *text, size_t cap,
+                                                    pith_error *error);
+
+/* ---- Layouts --------------------------------------------------------------------------------
+ * Zero every field you do not set, and set size = sizeof(pith_layout). Size rule as pith_env. */
+#define PITH_LAYOUT_CHECKSUMS 0x1u     /* a checksum per block, in every frame */
+#define PITH_LAYOUT_EXTERNAL_BASE 0x2u /* the base lies in caller memory: pith_state_bind_base */
+
+typedef struct pith_layout {
+    size_t size;
+    uint32_t dtype;      /* of the values */
+    uint32_t base_dtype; /* PITH_NONE: no base. wdiff: f32, bf16 or f16. lossless: = dtype */
+    uint32_t ndim;       /* 0..PITH_MAX_NDIM */
+    uint32_t flags;      /* PITH_LAYOUT_*; unknown bits are refused */
+    uint64_t shape[PITH_MAX_NDIM];
+    /* Slots: the tensor, taken flat in row-major order, is cut into pieces with one frame each.
+     * slots 0 or 1: one frame that keeps the shape. Otherwise frames are one-dimensional. */
+    uint64_t slots;
+    uint64_t slot_count;         /* elements per slot, L; 0: ceil(n / slots). Slot i holds
+                                    [min(n, iL), min(n, (i+1)L)); needs slots * L >= n */
+    const uint64_t *slot_counts; /* or: elements of every slot (their sum is n); borrowed for
+                                    pith_plan_create only */
+    /* Carried by frames and not interpreted, such as a file header needed to restore a file byte
+     * for byte. At most PITH_SOURCE_MAX bytes; borrowed for the life of the plan. */
+    const void *source;
+    size_t source_bytes;
+} pith_layout;
+#define PITH_SOURCE_MAX 1048576
+
+/* ---- Plans ----------------------------------------------------------------------------------*/
+typedef struct pith_plan pith_plan;
+typedef struct pith_state pith_state;
+
+/* Parse, check, size, and allocate the plan with its workspace. On failure *plan is NULL.
+ * error may be NULL. */
+PITH_NODISCARD PITH_API pith_status pith_plan_create(pith_plan **plan, const char *spec,
+                                                     const pith_layout *layout,
+                                                     const pith_env *env, pith_error *error);
+/* NULL is allowed. */
+PITH_API void pith_plan_destroy(pith_plan *plan);
+/* Why the last call with this plan failed. */
+PITH_API pith_error pith_plan_error(const pith_plan *plan);
+
+typedef struct pith_sizes {
+    uint64_t slot_bytes;      /* largest frame of any slot: the stride to give slots in a buffer */
+    uint64_t key_bytes;       /* largest key frame; 0 when the codec has none */
+    uint64_t workspace_bytes; /* allocated inside the plan */
+    uint64_t state_bytes;     /* memory to give pith_state_init; 0: the codec keeps no state */
+    uint64_t save_bytes;      /* size of pith_state_save's output */
+    uint64_t alignment;       /* that lets encode and decode take their fast path; any works */
+    uint64_t slots;
+    uint32_t fixed; /* 1: every frame has exactly pith_plan_frame_bytes of its slot */
+} pith_sizes;
+PITH_API void pith_plan_sizes(const pith_plan *plan, pith_sizes *out);
+/* First element and element count of a slot. PITH_ERR_ARG past the last. */
+PITH_API pith_status pith_plan_slot(const pith_plan *plan, uint64_t slot, uint64_t *first,
+                                    uint64_t *count);
+/* Bytes of the slot's frame (exact when sizes.fixed, else an upper bound that always suffices),
+ * of a key frame when key is not 0. */
+PITH_API uint64_t pith_plan_frame_bytes(const pith_plan *plan, uint64_t slot, int key);
+/* 1 when the encoder makes step `step` a key frame by the spec's own rule (key=N). */
+PITH_API int pith_plan_is_key(const pith_plan *plan, uint64_t step);
+
+/* ---- State ----------------------------------------------------------------------------------
+ * What a stream remembers, per slot: the base, its identity, the next step. Sender and receivers
+ * that start from one base and apply the same frames hold bit-identical bases after every step. */
+
+/* Build a state in caller memory of sizes.state_bytes, any alignment. The base is all +0, the
+ * steps 0. *state points into memory; nothing needs to be freed. */
+PITH_NODISCARD PITH_API pith_status pith_state_init(pith_plan *plan, void *memory, size_t bytes,
+                                                    pith_state **state);
+/* Back to all +0 and step 0. An external base is set to +0 as well. */
+PITH_NODISCARD PITH_API pith_status pith_state_reset(pith_plan *plan, pith_state *state);
+/* PITH_LAYOUT_EXTERNAL_BASE: use the caller's memory, dense, of the layout's whole element count
+ * in the base dtype (a framework's live parameters), as the base. It is read, its identity taken,
+ * and from then on written by encode and decode. It must stay alive and unchanged by others
+ * between calls (pith_state_verify checks). */
+PITH_NODISCARD PITH_API pith_status pith_state_bind_base(pith_plan *plan, pith_state *state,
+                                                         void *base, uint64_t step);
+/* Set the base of all slots from a view of the whole tensor (converted to the base dtype by round
+ * to nearest even) and the next step. */
+PITH_NODISCARD PITH_API pith_status pith_state_set_base(pith_plan *plan, pith_state *state,
+                                                        const pith_view *view, uint64_t step);
+/* Copy the base of one slot (view count = the slot's) or of all (view count = whole count) out,
+ * converted to the view's float dtype by round to nearest even. */
+PITH_NODISCARD PITH_API pith_status pith_state_get_base(pith_plan *plan, const pith_state *state,
+                                                        uint64_t slot, const pith_view *view);
+/* Identity of a slot's base (doc/FORMAT.md, section Identity): equal on every replica. */
+PITH_API uint64_t pith_state_identity(const pith_state *state, uint64_t slot);
+/* The step the slot's next frame will have. */
+PITH_API uint64_t pith_state_step(const pith_state *state, uint64_t slot);
+/* Key and stream id of the random bits of stochastic rounding. Bits depend on (seed, step, stream,
+ * element within the slot) only. Defaults 0 and 0. Only the encoder's matter. */
+PITH_API void pith_state_set_random(pith_state *state, uint64_t seed, uint32_t stream);
+/* Re-read the base and compare identities: PITH_ERR_BASE when memory changed. */
+PITH_NODISCARD PITH_API pith_status pith_state_verify(pith_plan *plan, const pith_state *state);
+/* Serialise everything, base included, into sizes.save_bytes bytes, the same on every machine. */
+PITH_NODISCARD PITH_API pith_status pith_state_save(pith_plan *plan, const pith_state *state,
+                                                    void *dst, size_t cap, size_t *written);
+/* Inverse of save, into an initialised state (external base: bound). Any bytes are safe. On
+ * failure the state is as before. */
+PITH_NODISCARD PITH_API pith_status pith_state_load(pith_plan *plan, pith_state *state,
+                                                    const void *src, size_t bytes);
+
+typedef struct pith_stats {
+    uint64_t frames;    /* encoded or decoded with this state */
+    uint64_t key_frames;
+    uint64_t saturated; /* results that overflowed the base dtype and were set to its largest */
+    uint64_t poisoned;  /* groups that held a non-finite difference and decode to NaN */
+} pith_stats;
+PITH_API void pith_state_stats(const pith_state *state, pith_stats *out);
+
+/* ---- Encode and decode with a plan ----------------------------------------------------------
+ * A view is either the slot's piece (count = the slot's) or the whole tensor (count = the
+ * layout's, the slot is taken out of it). Codecs and plans without a base take state NULL. */
+
+/* Encode one slot and, with a base, advance the state: base := what receivers will hold, step + 1.
+ * On failure *written is 0 and dst unspecified; the state is unchanged when the status is one of
+ * the caller's arguments (-1..-19), and must be reset or reloaded after any other. Never writes
+ * past cap. dst must overlap neither the view nor the state. */
+PITH_NODISCARD PITH_API pith_status pith_encode(pith_plan *plan, pith_state *state,
+                                                const pith_view *view, uint64_t slot, void *dst,
+                                                size_t cap, size_t *written);
+/* The same, but always a key frame: the exact new base, from which a late joiner starts. Only for
+ * plans with a base. */
+PITH_NODISCARD PITH_API pith_status pith_encode_key(pith_plan *plan, pith_state *state,
+                                                    const pith_view *view, uint64_t slot,
+                                                    void *dst, size_t cap, size_t *written);
+/* Decode a frame of this plan's slot. Bytes after the frame's end are ignored (a slot may be
+ * longer than its frame). With a base: the frame must be the state's next step for the slot and
+ * of the same base identity (a key frame is always accepted); the state's base is updated and the
+ * new base is written to view, which may be NULL. The view's dtype is the layout's dtype or, for
+ * wdiff, any of f32, bf16, f16. */
+PITH_NODISCARD PITH_API pith_status pith_decode(pith_plan *plan, pith_state *state, uint64_t slot,
+                                                const void *frame, size_t bytes,
+                                                const pith_view *view);
+/* view := view + decoded difference, rounded once to the view's dtype by the sequence that pith_decode
+ * uses for its base, without a state. The view (whole or piece) is the base: its dtype must be the
+ * frame's base dtype and its identity is computed and compared first (one more read of it). For
+ * codecs without a base: view + decoded value, float dtypes only. */
+PITH_NODISCARD PITH_API pith_status pith_decode_add(pith_plan *plan, uint64_t slot,
+                                                    const void *frame, size_t bytes,
+                                                    const pith_view *view);
+/* view := scale * (decode(frames[0]) + ... + decode(frames[count-1])), each f32, added in that
+ * order, multiplied once (scale 1 leaves the sum as it is), rounded once to the view's dtype (f32,
+ * bf16 or f16). Frames without a base only; lengths[i] are their bytes. All frames must be of this
+ * plan's slot. A NaN or infinity in any frame reaches the sum; NaN is canonical. */
+PITH_NODISCARD PITH_API pith_status pith_reduce(pith_plan *plan, uint64_t slot,
+                                                const void *const *frames, const size_t *lengths,
+                                                size_t count, float scale, const pith_view *view);
+/* The same sum, in f32, encoded by plan `out` (layout dtype f32, same slot count, no base) without
+ * writing the tensor in between. */
+PITH_NODISCARD PITH_API pith_status pith_reduce_encode(pith_plan *plan, uint64_t slot,
+                                                       const void *const *frames,
+                                                       const size_t *lengths, size_t count,
+                                                       float scale, pith_plan *out, void *dst,
+                                                       size_t cap, size_t *written);
+
+/* ---- Frames ---------------------------------------------------------------------------------*/
+typedef struct pith_info {
+    uint64_t frame_bytes;  /* header and payload: where the next frame of a stream begins */
+    uint64_t header_bytes; /* with sections */
+    uint64_t count;        /* elements */
+    uint64_t raw_bytes;    /* count * dtype bytes */
+    uint64_t base_identity;
+    uint64_t step;
+    uint64_t shape[PITH_MAX_NDIM];
+    uint32_t ndim;
+    uint32_t dtype;
+    uint32_t base_dtype; /* PITH_NONE: decodes without a base */
+    uint32_t codec;      /* id */
+    uint32_t revision;
+    uint32_t block_log2;
+    uint32_t stream;     /* id of the random bits */
+    uint8_t is_key, has_step, has_identity, has_checksums;
+    const char *codec_name;
+    char spec[PITH_SPEC_MAX]; /* canonical; the keys that a frame records */
+    const void *source;       /* pith_layout.source, inside the frame; NULL when absent */
+    size_t source_bytes;
+} pith_info;
+
+/* Read and check a frame's header: constant work apart from the header checksum, no allocation,
+ * any bytes. PITH_ERR_TRUNCATED with info->header_bytes set to the bytes needed when the header is
+ * not whole. The payload is not touched and may be missing. error may be NULL. */
+PITH_NODISCARD PITH_API pith_status pith_inspect(const void *bytes, size_t length, pith_info *info,
+                                                 pith_error *error);
+/* The largest distance between an encoded and its decoded value that the frame admits (wdiff: of
+ * the difference, before rounding to the base dtype); 0 for lossless frames and key frames. NaN
+ * when a group is poisoned. Reads the scales. */
+PITH_NODISCARD PITH_API pith_status pith_error_bound(const void *frame, size_t length,
+                                                     double *bound, pith_error *error);
+/* Check everything that can be checked without a base: structure, checksums, every block. */
+PITH_NODISCARD PITH_API pith_status pith_verify(const void *frame, size_t length,
+                                                const pith_env *env, pith_error *error);
+
+/* ---- One-shot calls -------------------------------------------------------------------------
+ * Stateless; they allocate what they need through env and free it. base is NULL or a view of the
+ * same count. A base is compared by identity before anything is written. */
+/* Bound on pith_compress's output for this view. */
+PITH_NODISCARD PITH_API pith_status pith_compress_bound(const char *spec, const pith_layout *layout,
+                                                        uint64_t *bytes, pith_error *error);
+/* The layout's dtype, shape and slots follow from the view; layout gives the flags and source and
+ * may be NULL. */
+PITH_NODISCARD PITH_API pith_status pith_compress(const char *spec, const pith_view *view,
+                                                  const pith_view *base, const pith_layout *layout,
+                                                  const pith_env *env, void *dst, size_t cap,
+                                                  size_t *written, pith_error *error);
+/* The view needs the frame's element count; its shape may differ. */
+PITH_NODISCARD PITH_API pith_status pith_decompress(const void *frame, size_t length,
+                                                    const pith_view *base, const pith_env *env,
+                                                    const pith_view *view, pith_error *error);
+/* Elements [first, first + view count) of the tensor taken flat; view is that range, base (when
+ * the frame has one) is the whole base. Work is proportional to the blocks touched; the identity
+ * of the base is checked over all of it. */
+PITH_NODISCARD PITH_API pith_status pith_decode_range(const void *frame, size_t length,
+                                                      const pith_view *base, uint64_t first,
+                                                      const pith_env *env, const pith_view *view,
+                                                      pith_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
