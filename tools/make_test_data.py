@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Make tests/data from the float32 checkpoints of a training run; standard library only.
+
+SPDX-License-Identifier: Apache-2.0
+
+    tools/make_test_data.py CHECKPOINTS [OUT]
+
+CHECKPOINTS holds gpt_weights_t0.safetensors .. gpt_weights_t8.safetensors, nine successive
+optimizer steps of one run: t0 and t1 with all tensors, t2 .. t8 with the two tensors named in
+CHAIN. OUT is tests/data unless given.
+"""
+import array
+import json
+import os
+import struct
+import sys
+
+CHAIN = ("layers.2.attn.wo.weight", "layers.2.ln1.gain")
+
+
+def load(path):
+    """The file's metadata, and [(name, entry, bytes)] in the order of its data."""
+    with open(path, "rb") as f:
+        raw = f.read()
+    (length,) = struct.unpack_from("<Q", raw)
+    data = memoryview(raw)[8 + length:]
+    header = json.loads(raw[8:8 + length])
+    metadata = header.pop("__metadata__", None)
+    rows = sorted(header.items(), key=lambda row: row[1]["data_offsets"])
+    return metadata, [(name, entry, data[slice(*entry["data_offsets"])]) for name, entry in rows]
+
+
+def save(path, metadata, tensors):
+    """tensors: [(name, dtype, shape, bytes)], written without gaps in this order."""
+    header, at = {"__metadata__": metadata} if metadata else {}, 0
+    for name, dtype, shape, data in tensors:
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text)
+        for tensor in tensors:
+            f.write(tensor[3])
+
+
+def words(code, data):
+    out = array.array(code, bytes(data))
+    if sys.byteorder == "big":
+        out.byteswap()
+    return out
+
+
+def to_bf16(data):
+    """Round to nearest, ties to even. The checkpoints are finite, so NaN needs no care."""
+    values = words("I", data)
+    if any(u & 0x7F800000 == 0x7F800000 for u in values):
+        raise SystemExit("a checkpoint holds a value that is not finite")
+    out = array.array("H", ((u + 0x7FFF + (u >> 16 & 1)) >> 16 for u in values))
+    if sys.byteorder == "big":
+        out.byteswap()
+    return out.tobytes()
+
+
+def make_bf16(src, dst):
+    metadata, tensors = load(src)
+    save(dst, metadata, [(n, "BF16", e["shape"], to_bf16(d)) for n, e, d in tensors])
+
+
+def make_chain(src, dst):
+    metadata, tensors = load(src)
+    save(dst, metadata, [(n, e["dtype"], e["shape"], d) for n, e, d in tensors if n in CHAIN])
+
+
+def main():
+    if len(sys.argv) not in (2, 3):
+        raise SystemExit(__doc__)
+    here = os.path.dirname(os.path.abspath(__file__))
+    out = sys.argv[2] if len(sys.argv) == 3 else os.path.join(here, "..", "tests", "data")
+    os.makedirs(out, exist_ok=True)
+
+    def source(step):
+        return os.path.join(sys.argv[1], f"gpt_weights_t{step}.safetensors")
+
+    make_bf16(source(0), os.path.join(out, "ckpt_prev_bf16.safetensors"))
+    make_bf16(source(1), os.path.join(out, "ckpt_next_bf16.safetensors"))
+    for step in range(9):
+        make_chain(source(step), os.path.join(out, f"wo_t{step}.safetensors"))
+
+
+if __name__ == "__main__":
+    main()
