@@ -1,0 +1,27 @@
+/* entropy.h - one byte string in and out of a zstd frame, in memory that the caller gives.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A coded string is one zstd frame without its magic number, with its content size and without a
+ * checksum or dictionary (doc/FORMAT.md, Coded string). Its bytes depend on the input, the level
+ * and the version of zstd only. */
+#ifndef PITHI_ENTROPY_H
+#define PITHI_ENTROPY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { PITHI_ENTROPY_LEVEL_MIN = 1, PITHI_ENTROPY_LEVEL_MAX = 19 };
+
+/* Bytes of scratch that suffice for every string of at most max_bytes at this level. Scratch is
+ * 64-byte aligned and holds nothing between calls. */
+size_t pithi_entropy_scratch(size_t max_bytes, int level);
+/* Length of the coded string written to dst; 0 when it would not be shorter than n or not fit cap
+ * (then dst is unspecified). */
+size_t pithi_entropy_pack(void *scratch, int level, const uint8_t *src, size_t n, uint8_t *dst,
+                          size_t cap);
+/* True when src[0..len) is exactly one coded string of exactly n bytes, n > 0. Never writes past
+ * dst + n; any bytes are safe. The scratch may be of any level. */
+bool pithi_entropy_unpack(void *scratch, const uint8_t *src, size_t len, uint8_t *dst, size_t n);
+
+#endif
