@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# check_install.sh: pith can be installed, found with pkg-config, and used as a Meson subproject.
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+source=$(cd "$(dirname "$0")/.." && pwd)
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+cc=${CC:-cc}
+
+run() { # quiet unless it fails
+    "$@" >"$place/log" 2>&1 || {
+        cat "$place/log"
+        printf 'failed: %s\n' "$*"
+        exit 1
+    }
+}
+
+# ---- Installed -----------------------------------------------------------------------------------
+run meson setup "$place/build" "$source" --prefix="$place/usr" --libdir=lib \
+    -Dtests=false -Dbench=false -Dfuzz=none
+run meson install -C "$place/build"
+for file in include/pith/pith.h include/pith/version.h lib/libpith.so lib/libpith.a \
+    lib/pkgconfig/pith.pc bin/pith share/man/man1/pith.1; do
+    [ -e "$place/usr/$file" ] || { echo "not installed: $file"; exit 1; }
+done
+export PKG_CONFIG_PATH=$place/usr/lib/pkgconfig
+[ "$(pkg-config --modversion pith)" = "$("$source/tools/version.sh")" ] ||
+    { echo 'pith.pc states another version than version.h'; exit 1; }
+consumer=$source/tests/subproject/consumer.c
+run "$cc" -std=c11 -Wall -Wextra -Werror "$consumer" -o "$place/shared" $(pkg-config --cflags --libs pith)
+run env LD_LIBRARY_PATH="$place/usr/lib" "$place/shared"
+cat "$place/log"
+ldd_line=$(LD_LIBRARY_PATH=$place/usr/lib ldd "$place/shared" | grep libpith || true)
+[ -n "$ldd_line" ] || { echo 'the consumer does not use the shared library'; exit 1; }
+rm "$place"/usr/lib/libpith.so*
+run "$cc" -std=c11 "$consumer" -o "$place/static" $(pkg-config --static --cflags --libs pith)
+run "$place/static"
+echo 'installed, found with pkg-config, linked shared and static'
+
+# ---- Subproject ----------------------------------------------------------------------------------
+unset PKG_CONFIG_PATH
+cp -r "$source/tests/subproject" "$place/outer"
+mkdir -p "$place/outer/subprojects"
+ln -s "$source" "$place/outer/subprojects/pith"
+run meson setup "$place/inner" "$place/outer" --force-fallback-for=pith
+run ninja -C "$place/inner" ${JOBS:+-j "$JOBS"}
+run meson test -C "$place/inner" consumer
+echo 'used as a subproject'

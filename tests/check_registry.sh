@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# check_registry.sh: a registry row has its files, its section in FORMAT.md and its tests.
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+cd "$(dirname "$0")/.."
+failed=0
+
+complain() {
+    echo "$1"
+    failed=1
+}
+
+codecs=$(sed -nE 's/^PITH_CODEC\(([0-9]+), *([a-z0-9]+)\).*/\1 \2/p' codec/registry.def)
+kernels=$(sed -nE 's/^PITH_KERNEL\(([a-z0-9]+), *([a-z0-9]+)\).*/\1_\2/p' codec/registry.def)
+[ -n "$codecs" ] && [ -n "$kernels" ] || { echo 'registry.def was not understood'; exit 1; }
+
+while read -r id name; do
+    [ -f "codec/c_$name.c" ] || complain "codec $name: no codec/c_$name.c"
+    grep -qE "^#+ .*[Cc]odec $id\b.*\b$name\b" doc/FORMAT.md ||
+        complain "codec $name: no heading 'Codec $id ... $name' in doc/FORMAT.md"
+    grep -qE "\(.*\b$name\b" tests/codecs.def || complain "codec $name: no row in tests/codecs.def"
+done <<<"$codecs"
+for kernel in $kernels; do
+    [ -f "codec/kernel/$kernel.c" ] || complain "kernel $kernel: no codec/kernel/$kernel.c"
+done
+
+for file in codec/c_*.c; do
+    name=${file#codec/c_}
+    grep -qE "^[0-9]+ ${name%.c}$" <<<"$codecs" || complain "$file: no row in registry.def"
+done
+for file in codec/kernel/*_*.c; do
+    name=${file#codec/kernel/}
+    grep -qxF "${name%.c}" <<<"$kernels" || complain "$file: no row in registry.def"
+done
+cut -d' ' -f1 <<<"$codecs" | sort | uniq -d | grep . && complain 'a codec number is used twice'
+exit $failed

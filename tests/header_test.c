@@ -1,0 +1,13 @@
+/* header_test.c - pith.h stands alone, may come twice, and its types can be used.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "pith/pith.h"
+#include "pith/pith.h"
+
+int main(void) {
+    const float value[3] = {1, 2, 3};
+    const uint64_t shape[2] = {1, 3};
+    const pith_view view = pith_view_dense(value, PITH_F32, 2, shape);
+    pith_env env = {0};
+    env.size = sizeof env;
+    return view.ndim == 2 && pith_version() > 0 ? 0 : 1;
+}
