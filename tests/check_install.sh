@@ -27,7 +27,8 @@ export PKG_CONFIG_PATH=$place/usr/lib/pkgconfig
 [ "$(pkg-config --modversion pith)" = "$("$source/tools/version.sh")" ] ||
     { echo 'pith.pc states another version than version.h'; exit 1; }
 consumer=$source/tests/subproject/consumer.c
-run "$cc" -std=c11 -Wall -Wextra -Werror "$consumer" -o "$place/shared" $(pkg-config --cflags --libs pith)
+run "$cc" -std=c11 -Wall -Wextra -Werror "$consumer" -o "$place/shared" \
+    $(pkg-config --cflags --libs pith)
 run env LD_LIBRARY_PATH="$place/usr/lib" "$place/shared"
 cat "$place/log"
 ldd_line=$(LD_LIBRARY_PATH=$place/usr/lib ldd "$place/shared" | grep libpith || true)
