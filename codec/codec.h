@@ -97,14 +97,15 @@ struct pithi_codec {
     pith_status (*encode)(struct pithi_block *block);
     /* Any bytes of the given length: PITH_ERR_CORRUPT or values. */
     pith_status (*decode)(struct pithi_block *block);
-    /* Error bound of one encoded block, NaN when poisoned. NULL: 0. */
+    /* Error bound of one encoded block: NaN when poisoned, negative when the block is too short.
+     * NULL: 0. */
     double (*bound)(const struct pithi_block *block);
 };
 
 const struct pithi_codec *pithi_codec_by_id(uint32_t id);
 const struct pithi_codec *pithi_codec_by_name(const char *name, size_t length);
 const struct pithi_codec *pithi_codec_by_index(uint32_t index);
-/* The value of the key with this name; the codec must have it. */
+/* The value of the key with this name; 0 when the codec has no such key. */
 uint32_t pithi_param(const struct pithi_params *params, const char *key);
 
 #endif

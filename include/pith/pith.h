@@ -213,9 +213,9 @@ typedef struct pith_codec_info {
 
 typedef struct pith_key_info {
     const char *name;
-    const char *values;  /* readable: "2,3,4,6,8" or "nearest|stochastic" */
-    const char *initial; /* default value as text */
+    const char *values; /* readable: "2,3,4,6,8" or "nearest|stochastic" */
     const char *summary;
+    char initial[16]; /* default value as text */
 } pith_key_info;
 
 /* Codec number index (0, 1, ...), or PITH_ERR_ARG past the last. */
@@ -286,6 +286,9 @@ PITH_API pith_status pith_plan_slot(const pith_plan *plan, uint64_t slot, uint64
 /* Bytes of the slot's frame (exact when sizes.fixed, else an upper bound that always suffices),
  * of a key frame when key is not 0. */
 PITH_API uint64_t pith_plan_frame_bytes(const pith_plan *plan, uint64_t slot, int key);
+/* Key, stream id and step of the random bits of a plan without a base (with one, the state has
+ * them). Defaults 0. */
+PITH_API void pith_plan_set_random(pith_plan *plan, uint64_t seed, uint32_t stream, uint64_t step);
 /* 1 when the encoder makes step `step` a key frame by the spec's own rule (key=N). */
 PITH_API int pith_plan_is_key(const pith_plan *plan, uint64_t step);
 
@@ -365,7 +368,8 @@ PITH_NODISCARD PITH_API pith_status pith_decode(pith_plan *plan, pith_state *sta
 /* view := view + decoded difference, rounded once to the view's dtype by the sequence that pith_decode
  * uses for its base, without a state. The view (whole or piece) is the base: its dtype must be the
  * frame's base dtype and its identity is computed and compared first (one more read of it). For
- * codecs without a base: view + decoded value, float dtypes only. */
+ * codecs without a base: view + decoded value, in f32, float dtypes only. A key frame replaces the
+ * view. */
 PITH_NODISCARD PITH_API pith_status pith_decode_add(pith_plan *plan, uint64_t slot,
                                                     const void *frame, size_t bytes,
                                                     const pith_view *view);
@@ -376,8 +380,8 @@ PITH_NODISCARD PITH_API pith_status pith_decode_add(pith_plan *plan, uint64_t sl
 PITH_NODISCARD PITH_API pith_status pith_reduce(pith_plan *plan, uint64_t slot,
                                                 const void *const *frames, const size_t *lengths,
                                                 size_t count, float scale, const pith_view *view);
-/* The same sum, in f32, encoded by plan `out` (layout dtype f32, same slot count, no base) without
- * writing the tensor in between. */
+/* The same sum, in f32, encoded by plan `out` (layout dtype f32, same slot count, no base, at least
+ * as few threads) without writing the tensor in between. Both calls take fixed-rate frames only. */
 PITH_NODISCARD PITH_API pith_status pith_reduce_encode(pith_plan *plan, uint64_t slot,
                                                        const void *const *frames,
                                                        const size_t *lengths, size_t count,

@@ -1,0 +1,257 @@
+/* api.c - the calls that take a plan: check arguments, look up, call.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "coder.h"
+#include "cpu.h"
+#include "error.h"
+#include "oneshot.h"
+#include "spec.h"
+#include "stage/convert.h"
+#include "state.h"
+
+/* ---- Codecs and specs ------------------------------------------------------------------------*/
+
+pith_status pith_codec_at(uint32_t index, pith_codec_info *out) {
+    const struct pithi_codec *c = pithi_codec_by_index(index);
+    if (!c || !out) return PITH_ERR_ARG;
+    *out = (pith_codec_info){c->id, c->revision, c->traits, c->dtypes, c->name, c->summary};
+    return PITH_OK;
+}
+
+pith_status pith_codec_key_at(uint32_t index, uint32_t key, pith_key_info *out) {
+    const struct pithi_codec *c = pithi_codec_by_index(index);
+    if (!c || !out || key >= c->key_count) return PITH_ERR_ARG;
+    const struct pithi_key *k = &c->keys[key];
+    *out = (pith_key_info){.name = k->name, .values = k->words, .summary = k->summary};
+    pithi_key_text(k, k->initial, out->initial, sizeof out->initial);
+    return PITH_OK;
+}
+
+pith_status pith_spec_check(const char *spec, char *text, size_t cap, pith_error *error) {
+    struct pithi_params params;
+    pithi_fail(error, PITH_OK, "");
+    if (text && cap) *text = 0;
+    PITHI_TRY(pithi_spec_parse(spec, &params, error));
+    if (text) pithi_spec_print(&params, text, cap);
+    return PITH_OK;
+}
+
+/* ---- Views of a slot -------------------------------------------------------------------------*/
+
+/* A view of the slot or of the whole tensor; the span begins at the slot's first element. */
+static pith_status slot_span(pith_plan *p, uint64_t slot, const pith_view *view, bool output,
+                             struct pithi_span *span) {
+    if (slot >= p->slots) return pithi_fail(&p->error, PITH_ERR_ARG, "no such slot");
+    PITHI_TRY(pithi_span_init(span, view, output, &p->error));
+    if (span->count == pithi_slot_count(p, slot)) return PITH_OK;
+    if (span->count != p->count)
+        return pithi_fail(&p->error, PITH_ERR_SHAPE, "the view is neither slot nor tensor");
+    span->first = pithi_slot_first(p, slot);
+    return PITH_OK;
+}
+
+pith_status pithi_output_dtype(const struct pithi_params *q, uint32_t dtype, pith_error *error) {
+    if (dtype == q->dtype) return PITH_OK;
+    if (!(q->codec->traits & PITH_TRAIT_LOSSLESS) && pithi_is_float16_32(dtype)) return PITH_OK;
+    return pithi_fail(error, PITH_ERR_DTYPE, "the codec does not decode to the view's dtype");
+}
+
+static bool has_base(const pith_plan *p) { return p->params.base_dtype != PITH_NONE; }
+
+static struct pithi_span base_span(const pith_plan *p, const pith_state *s, uint64_t slot) {
+    return (struct pithi_span){.data = s->base, .first = pithi_slot_first(p, slot),
+                               .count = p->count, .dtype = p->params.base_dtype, .dense = true,
+                               .element = pith_dtype_bytes(p->params.base_dtype)};
+}
+
+/* ---- Encode ----------------------------------------------------------------------------------*/
+
+static void advance(const pith_plan *p, pith_state *s, uint64_t slot,
+                    const struct pithi_coding *c) {
+    s->slot[slot].step = c->frame.step + 1;
+    if (c->frame.has_identity) s->slot[slot].identity = pithi_identity(p, c->hash, c->frame.count);
+    s->stats.frames++;
+    s->stats.key_frames += c->frame.params.key_frame;
+    s->stats.saturated += c->saturated;
+    s->stats.poisoned += c->poisoned;
+}
+
+static pith_status encode_slot(pith_plan *p, pith_state *s, const struct pithi_span *view,
+                               uint64_t slot, bool key, void *dst, size_t cap, size_t *written) {
+    struct pithi_coding c = {.plan = p, .view = view, .random = p->random};
+    struct pithi_span base;
+    c.frame = pithi_plan_frame(p, slot, key);
+    if (has_base(p)) {
+        base = base_span(p, s, slot);
+        c.base = &base;
+        c.update = true;
+        c.frame.step = s->slot[slot].step;
+        c.frame.identity = s->slot[slot].identity;
+        c.frame.stream = s->stream;
+        c.random = (struct pithi_random){s->seed, c.frame.step, s->stream};
+    }
+    /* A key frame carries the identity of the base it brings. */
+    PITHI_TRY(pithi_encode_frame(&c, dst, cap, key, written));
+    if (has_base(p)) advance(p, s, slot, &c);
+    return PITH_OK;
+}
+
+static pith_status encode(pith_plan *p, pith_state *s, const pith_view *view, uint64_t slot,
+                          bool key, void *dst, size_t cap, size_t *written) {
+    struct pithi_span span;
+    if (!p || !written) return PITH_ERR_ARG;
+    *written = 0;
+    if (!dst) return pithi_fail(&p->error, PITH_ERR_ARG, "dst is NULL");
+    PITHI_TRY(pithi_state_check(p, s, &p->error));
+    PITHI_TRY(slot_span(p, slot, view, false, &span));
+    if (span.dtype != p->params.dtype)
+        return pithi_fail(&p->error, PITH_ERR_DTYPE, "the view's dtype is not the layout's");
+    if (key && !has_base(p))
+        return pithi_fail(&p->error, PITH_ERR_UNSUPPORTED, "key frames need a base");
+    key = key || (has_base(p) && pith_plan_is_key(p, s->slot[slot].step));
+    const uint64_t before = pithi_fp_enter();
+    const pith_status status = encode_slot(p, s, &span, slot, key, dst, cap, written);
+    pithi_fp_leave(before);
+    return status;
+}
+
+pith_status pith_encode(pith_plan *plan, pith_state *state, const pith_view *view, uint64_t slot,
+                        void *dst, size_t cap, size_t *written) {
+    return encode(plan, state, view, slot, false, dst, cap, written);
+}
+
+pith_status pith_encode_key(pith_plan *plan, pith_state *state, const pith_view *view,
+                            uint64_t slot, void *dst, size_t cap, size_t *written) {
+    return encode(plan, state, view, slot, true, dst, cap, written);
+}
+
+/* ---- Decode ----------------------------------------------------------------------------------*/
+
+pith_status pithi_check_limit(const pith_plan *p, uint64_t bytes, pith_error *error) {
+    if (!p->env.max_output_bytes || bytes <= p->env.max_output_bytes) return PITH_OK;
+    return pithi_fail(error, PITH_ERR_LIMIT, "the tensor is larger than max_output_bytes");
+}
+
+static pith_status check_stream(pith_plan *p, const struct pithi_frame *f,
+                                const struct pithi_slot_state *slot) {
+    if (f->params.key_frame) return PITH_OK;
+    if (f->step != slot->step)
+        return pithi_fail(&p->error, PITH_ERR_STEP, "the frame is of another step");
+    if (f->has_identity && f->identity != slot->identity)
+        return pithi_fail(&p->error, PITH_ERR_BASE, "the base is not the encoder's");
+    return PITH_OK;
+}
+
+static pith_status decode_slot(pith_plan *p, pith_state *s, uint64_t slot, const void *frame,
+                               size_t bytes, const struct pithi_span *view) {
+    struct pithi_coding c = {.view = view};
+    struct pithi_span base;
+    PITHI_TRY(pithi_decode_slot(&c, p, slot, frame, bytes));
+    PITHI_TRY(pithi_check_limit(p, c.frame.count * pith_dtype_bytes(p->params.dtype), &p->error));
+    if (has_base(p)) {
+        PITHI_TRY(check_stream(p, &c.frame, &s->slot[slot]));
+        base = base_span(p, s, slot);
+        c.base = &base;
+        c.update = true;
+    }
+    PITHI_TRY(pithi_decode_blocks(&c));
+    if (!has_base(p)) return PITH_OK;
+    advance(p, s, slot, &c);
+    if (c.frame.params.key_frame && c.frame.has_identity &&
+        c.frame.identity != s->slot[slot].identity)
+        return pithi_fail(&p->error, PITH_ERR_CHECKSUM, "the key frame is not what it says");
+    return PITH_OK;
+}
+
+pith_status pith_decode(pith_plan *p, pith_state *s, uint64_t slot, const void *frame,
+                        size_t bytes, const pith_view *view) {
+    struct pithi_span span;
+    if (!p) return PITH_ERR_ARG;
+    if (!frame) return pithi_fail(&p->error, PITH_ERR_ARG, "frame is NULL");
+    PITHI_TRY(pithi_state_check(p, s, &p->error));
+    if (slot >= p->slots) return pithi_fail(&p->error, PITH_ERR_ARG, "no such slot");
+    if (view || !has_base(p)) {
+        PITHI_TRY(slot_span(p, slot, view, true, &span));
+        PITHI_TRY(pithi_output_dtype(&p->params, span.dtype, &p->error));
+    }
+    const uint64_t before = pithi_fp_enter();
+    const pith_status status = decode_slot(p, s, slot, frame, bytes, view ? &span : NULL);
+    pithi_fp_leave(before);
+    return status;
+}
+
+/* ---- Decode-add ------------------------------------------------------------------------------*/
+
+static pith_status add_difference(struct pithi_coding *c, const struct pithi_span *view) {
+    pith_plan *p = c->plan;
+    if (view->dtype != p->params.base_dtype)
+        return pithi_fail(&p->error, PITH_ERR_DTYPE, "the view's dtype is not the base's");
+    c->base = view;
+    if (!c->frame.params.key_frame) PITHI_TRY(pithi_check_identity(c));
+    c->update = true;
+    return pithi_decode_blocks(c);
+}
+
+pith_status pith_decode_add(pith_plan *p, uint64_t slot, const void *frame, size_t bytes,
+                            const pith_view *view) {
+    struct pithi_coding c = {0};
+    struct pithi_span span;
+    if (!p) return PITH_ERR_ARG;
+    if (!frame) return pithi_fail(&p->error, PITH_ERR_ARG, "frame is NULL");
+    PITHI_TRY(slot_span(p, slot, view, true, &span));
+    const uint64_t before = pithi_fp_enter();
+    pith_status status = pithi_decode_slot(&c, p, slot, frame, bytes);
+    if (status == PITH_OK)
+        status = has_base(p) ? add_difference(&c, &span) : pithi_add_values(&c, &span);
+    pithi_fp_leave(before);
+    return status;
+}
+
+/* ---- Reduce ----------------------------------------------------------------------------------*/
+
+static pith_status check_frames(pith_plan *p, const void *const *frames, const size_t *lengths,
+                                size_t count) {
+    if (!count || !frames || !lengths)
+        return pithi_fail(&p->error, PITH_ERR_ARG, "no frames to reduce");
+    if (has_base(p) || !p->params.codec->fixed(&p->params) ||
+        !pithi_is_float16_32(p->params.dtype))
+        return pithi_fail(&p->error, PITH_ERR_UNSUPPORTED,
+                          "reduce takes fixed-rate float frames without a base");
+    for (size_t i = 0; i < count; i++)
+        if (!frames[i]) return pithi_fail_at(&p->error, PITH_ERR_ARG, "a frame is NULL", i);
+    return PITH_OK;
+}
+
+pith_status pith_reduce(pith_plan *p, uint64_t slot, const void *const *frames,
+                        const size_t *lengths, size_t count, float scale, const pith_view *view) {
+    struct pithi_span span;
+    if (!p) return PITH_ERR_ARG;
+    PITHI_TRY(check_frames(p, frames, lengths, count));
+    PITHI_TRY(slot_span(p, slot, view, true, &span));
+    if (!pithi_is_float16_32(span.dtype))
+        return pithi_fail(&p->error, PITH_ERR_DTYPE, "reduce writes f32, bf16 or f16");
+    const uint64_t before = pithi_fp_enter();
+    const struct pithi_reduction r = {p, slot, frames, lengths, count, scale};
+    const pith_status status = pithi_reduce_view(&r, &span);
+    pithi_fp_leave(before);
+    return status;
+}
+
+pith_status pith_reduce_encode(pith_plan *p, uint64_t slot, const void *const *frames,
+                               const size_t *lengths, size_t count, float scale, pith_plan *out,
+                               void *dst, size_t cap, size_t *written) {
+    if (!p || !out || !dst || !written || p == out) return PITH_ERR_ARG;
+    *written = 0;
+    PITHI_TRY(check_frames(p, frames, lengths, count));
+    if (slot >= p->slots || slot >= out->slots)
+        return pithi_fail(&p->error, PITH_ERR_ARG, "no such slot");
+    if (has_base(out) || out->params.dtype != PITH_F32 || !out->params.codec->fixed(&out->params))
+        return pithi_fail(&p->error, PITH_ERR_UNSUPPORTED,
+                          "the sum is encoded by a fixed-rate plan of dtype f32 without a base");
+    if (pithi_slot_count(p, slot) != pithi_slot_count(out, slot) || p->workers < out->workers)
+        return pithi_fail(&p->error, PITH_ERR_ARG, "the plans' counts or threads do not fit");
+    const uint64_t before = pithi_fp_enter();
+    const struct pithi_reduction r = {p, slot, frames, lengths, count, scale};
+    const pith_status status = pithi_reduce_frame(&r, out, dst, cap, written);
+    pithi_fp_leave(before);
+    return status;
+}

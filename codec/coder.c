@@ -1,0 +1,306 @@
+/* coder.c - one slot to one frame and back, block by block.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "coder.h"
+
+#include "error.h"
+#include "run.h"
+#include "spec.h"
+
+/* Checksums of blocks: tag apart from base identities, whose tags are dtypes. */
+#define CHECK_TAG 0x100000000u
+
+static uint64_t elements_of(const struct pithi_coding *c, uint64_t block) {
+    const uint64_t size = c->frame.params.block, first = block * size;
+    return c->frame.count - first < size ? c->frame.count - first : size;
+}
+
+static uint64_t checksum(const struct pithi_coding *c, const uint8_t *bytes, size_t length,
+                         uint64_t block) {
+    return pithi_nh_finish(c->plan->kernels.nh(bytes, length, 0), length, CHECK_TAG + block);
+}
+
+static void collect(struct pithi_worker *w, const struct pithi_block *b) {
+    w->hash += b->hash;
+    w->saturated += b->saturated;
+    w->poisoned += b->poisoned;
+    if (b->detail) w->detail = b->detail;
+}
+
+static struct pithi_block block_of(const struct pithi_coding *c, uint64_t block, void *base,
+                                   struct pithi_worker *w) {
+    return (struct pithi_block){
+        .params = &c->frame.params,
+        .kernels = &c->plan->kernels,
+        .first = block * c->frame.params.block,
+        .count = (size_t)elements_of(c, block),
+        .base = base,
+        .update = c->update,
+        .stream = c->stream,
+        .scratch = w->scratch,
+        .random = c->random,
+    };
+}
+
+static void *read_base(const struct pithi_coding *c, uint64_t block, struct pithi_worker *w) {
+    if (!c->base) return NULL;
+    return pithi_span_read(c->base, block * c->frame.params.block, elements_of(c, block), w->base);
+}
+
+static void write_base(const struct pithi_coding *c, uint64_t block, struct pithi_worker *w) {
+    if (c->base && c->update && !c->base->dense)
+        pithi_span_write(c->base, block * c->frame.params.block, elements_of(c, block), w->base);
+}
+
+/* ---- Encode ----------------------------------------------------------------------------------*/
+
+static pith_status encode_block(const struct pithi_coding *c, uint64_t block, const void *values,
+                                void *base, uint8_t *bytes, struct pithi_worker *w) {
+    struct pithi_block b = block_of(c, block, base, w);
+    b.value = values;
+    b.bytes = bytes;
+    const pith_status status = c->frame.params.codec->encode(&b);
+    collect(w, &b);
+    w->length = b.length;
+    w->plain = b.plain;
+    if (status == PITH_OK && c->frame.checksums)
+        pithi_put64(c->bytes + c->payload.checks + 8 * block, checksum(c, bytes, b.length, block));
+    return status;
+}
+
+pith_status pithi_encode_one(const struct pithi_coding *c, uint64_t block, const void *values,
+                             void *base, struct pithi_worker *w) {
+    uint8_t *place = c->payload.fixed
+                         ? c->bytes + c->payload.data + block * c->payload.block_bytes
+                         : w->coded;
+    return encode_block(c, block, values, base, place, w);
+}
+
+static pith_status encode_job(void *arg, uint64_t block, struct pithi_worker *w) {
+    const struct pithi_coding *c = arg;
+    const uint64_t first = block * c->frame.params.block;
+    const void *values = pithi_span_read(c->view, first, elements_of(c, block), w->values);
+    PITHI_TRY(pithi_encode_one(c, block, values, read_base(c, block, w), w));
+    write_base(c, block, w);
+    return PITH_OK;
+}
+
+/* As many blocks as workers at a time, each into its worker's buffer; then to their places in
+ * order, so that the bytes do not depend on the number of workers. */
+static pith_status encode_waves(struct pithi_coding *c, uint64_t room, uint64_t *used) {
+    pith_plan *p = c->plan;
+    *used = c->payload.data;
+    for (uint64_t block = 0; block < c->payload.blocks;) {
+        const uint64_t left = c->payload.blocks - block;
+        const uint64_t wave = left < p->workers ? left : p->workers;
+        PITHI_TRY(pithi_run(p, block, wave, encode_job, c));
+        for (uint64_t i = 0; i < wave; i++, block++) {
+            const struct pithi_worker *w = &p->worker[i];
+            if (w->length > room - *used)
+                return pithi_fail(&p->error, PITH_ERR_SPACE, "the frame does not fit");
+            memcpy(c->bytes + *used, w->coded, w->length);
+            pithi_put32(c->bytes + c->payload.index + 4 * block,
+                        (uint32_t)w->length | (w->plain ? PITHI_PLAIN : 0));
+            *used += w->length;
+        }
+    }
+    return PITH_OK;
+}
+
+void pithi_encode_close(struct pithi_coding *c, uint8_t *dst, uint64_t payload_bytes) {
+    const struct pithi_payload *p = &c->payload;
+    const uint64_t index_end = p->fixed ? p->index : p->index + 4 * p->blocks;
+    const uint64_t checks_end = c->frame.checksums ? p->checks + 8 * p->blocks : p->checks;
+    memset(c->bytes + index_end, 0, (size_t)(p->checks - index_end));
+    memset(c->bytes + checks_end, 0, (size_t)(p->data - checks_end));
+    c->frame.payload_bytes = payload_bytes;
+    pithi_frame_write(&c->frame, dst);
+}
+
+pith_status pithi_encode_frame(struct pithi_coding *c, uint8_t *dst, size_t cap, bool identify,
+                               size_t *written) {
+    pith_plan *p = c->plan;
+    pithi_payload_of(&c->frame, &c->payload);
+    const struct pithi_payload *l = &c->payload;
+    const uint64_t least = c->frame.header_bytes + l->data;
+    const uint64_t most = least + l->data_bytes;
+    if (cap < least || (cap < most && (l->fixed || c->update)))
+        return pithi_fail_at(&p->error, PITH_ERR_SPACE, "the frame does not fit", most);
+    c->bytes = dst + c->frame.header_bytes;
+    pithi_run_begin(p);
+    uint64_t used = l->data + l->data_bytes;
+    if (l->fixed)
+        PITHI_TRY(pithi_run(p, 0, l->blocks, encode_job, c));
+    else
+        PITHI_TRY(encode_waves(c, cap - c->frame.header_bytes, &used));
+    pithi_run_results(p, &c->hash, &c->saturated, &c->poisoned);
+    if (identify && c->frame.has_identity)
+        c->frame.identity = pithi_nh_finish(
+            c->hash, c->frame.count * pith_dtype_bytes(c->frame.params.base_dtype),
+            c->frame.params.base_dtype);
+    pithi_encode_close(c, dst, used);
+    *written = (size_t)(c->frame.header_bytes + used);
+    return PITH_OK;
+}
+
+/* ---- Opening a frame -------------------------------------------------------------------------*/
+
+const uint8_t *pithi_block_at(const struct pithi_coding *c, uint64_t block, size_t *length,
+                              bool *plain) {
+    const struct pithi_payload *p = &c->payload;
+    *plain = false;
+    if (p->fixed) {
+        *length = (size_t)c->frame.params.codec->block_bytes(&c->frame.params,
+                                                             elements_of(c, block));
+        return c->bytes + p->data + block * p->block_bytes;
+    }
+    const uint32_t entry = pithi_get32(c->bytes + p->index + 4 * block);
+    *length = entry & ~PITHI_PLAIN;
+    *plain = entry & PITHI_PLAIN;
+    return c->bytes + c->plan->block_offset[block];
+}
+
+static pith_status fail_block(const struct pithi_coding *c, pith_status status, const char *text,
+                              uint64_t block) {
+    size_t length;
+    bool plain;
+    const uint8_t *at = pithi_block_at(c, block, &length, &plain);
+    return pithi_fail_at(&c->plan->error, status, text,
+                         c->frame.header_bytes + (uint64_t)(at - c->bytes));
+}
+
+static bool zeros(const uint8_t *p, uint64_t from, uint64_t to) {
+    uint8_t any = 0;
+    for (; from < to; from++) any |= p[from];
+    return any == 0;
+}
+
+/* Offsets of the blocks of a variable-rate payload; they must fill it exactly. */
+static pith_status find_blocks(const struct pithi_coding *c) {
+    const struct pithi_payload *p = &c->payload;
+    pith_error *error = &c->plan->error;
+    uint64_t at = p->data;
+    for (uint64_t i = 0; i < p->blocks; i++) {
+        const uint64_t entry = c->frame.header_bytes + p->index + 4 * i;
+        const uint64_t length = pithi_get32(c->bytes + p->index + 4 * i) & ~PITHI_PLAIN;
+        const uint64_t most =
+            c->frame.params.codec->block_bytes(&c->frame.params, elements_of(c, i));
+        c->plan->block_offset[i] = at;
+        if (length > most || length > c->frame.payload_bytes - at)
+            return pithi_fail_at(error, PITH_ERR_CORRUPT, "a block is too long", entry);
+        at += length;
+    }
+    if (at != c->frame.payload_bytes)
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "blocks do not fill the payload",
+                             c->frame.header_bytes + at);
+    return PITH_OK;
+}
+
+static pith_status check_job(void *arg, uint64_t block, struct pithi_worker *w) {
+    const struct pithi_coding *c = arg;
+    size_t length;
+    bool plain;
+    const uint8_t *bytes = pithi_block_at(c, block, &length, &plain);
+    w->detail = "a block checksum differs";
+    return checksum(c, bytes, length, block) == pithi_get64(c->bytes + c->payload.checks + 8 * block)
+               ? PITH_OK
+               : PITH_ERR_CHECKSUM;
+}
+
+static pith_status run_blocks(struct pithi_coding *c, uint64_t first, uint64_t count,
+                              pithi_block_fn *fn) {
+    const pith_status status = pithi_run(c->plan, first, count, fn, c);
+    if (status == PITH_OK || status == PITH_ERR_RUNNER) return status;
+    return fail_block(c, status, c->plan->error.text, c->plan->error.offset);
+}
+
+static pith_status check_tables(struct pithi_coding *c) {
+    const struct pithi_payload *p = &c->payload;
+    const uint64_t index_end = p->fixed ? p->index : p->index + 4 * p->blocks;
+    const uint64_t checks_end = c->frame.checksums ? p->checks + 8 * p->blocks : p->checks;
+    if (!zeros(c->bytes, index_end, p->checks) || !zeros(c->bytes, checks_end, p->data))
+        return pithi_fail_at(&c->plan->error, PITH_ERR_CORRUPT, "padding is not 0",
+                             c->frame.header_bytes + index_end);
+    if (!p->fixed) PITHI_TRY(find_blocks(c));
+    if (!c->frame.checksums) return PITH_OK;
+    pithi_run_begin(c->plan);
+    return run_blocks(c, 0, p->blocks, check_job);
+}
+
+/* Room for block offsets is made for the plan's own largest slot. */
+static bool too_many_blocks(const struct pithi_coding *c) {
+    return !c->payload.fixed && c->payload.blocks > c->plan->slot_count / c->plan->params.block + 1;
+}
+
+static pith_status open_frame(struct pithi_coding *c, const struct pithi_frame *wanted,
+                              const uint8_t *bytes, size_t length) {
+    pith_error *error = &c->plan->error;
+    PITHI_TRY(pithi_frame_read(bytes, length, &c->frame, error));
+    if (wanted && (!pithi_params_same(&c->frame.params, &wanted->params) ||
+                   c->frame.count != wanted->count))
+        return pithi_fail(error, PITH_ERR_MISMATCH, "the frame is of another plan or slot");
+    if (c->frame.payload_bytes > length - c->frame.header_bytes)
+        return pithi_fail_at(error, PITH_ERR_TRUNCATED, "the payload is cut", length);
+    c->bytes = (uint8_t *)(uintptr_t)bytes + c->frame.header_bytes;
+    c->first = 0;
+    c->count = c->frame.count;
+    pithi_payload_of(&c->frame, &c->payload);
+    if (too_many_blocks(c)) return pithi_fail(error, PITH_ERR_MISMATCH, "another plan's frame");
+    return check_tables(c);
+}
+
+pith_status pithi_decode_open(struct pithi_coding *c, pith_plan *plan, const void *frame,
+                              size_t bytes) {
+    c->plan = plan;
+    return open_frame(c, NULL, frame, bytes);
+}
+
+pith_status pithi_decode_slot(struct pithi_coding *c, pith_plan *plan, uint64_t slot,
+                              const void *frame, size_t bytes) {
+    const struct pithi_frame wanted = pithi_plan_frame(plan, slot, false);
+    c->plan = plan;
+    return open_frame(c, &wanted, frame, bytes);
+}
+
+/* ---- Decode ----------------------------------------------------------------------------------*/
+
+pith_status pithi_decode_one(const struct pithi_coding *c, uint64_t block, void *out,
+                             uint32_t out_dtype, void *base, struct pithi_worker *w) {
+    struct pithi_block b = block_of(c, block, base, w);
+    b.bytes = (uint8_t *)(uintptr_t)pithi_block_at(c, block, &b.length, &b.plain);
+    b.out = out;
+    b.out_dtype = out_dtype;
+    const pith_status status = c->frame.params.codec->decode(&b);
+    collect(w, &b);
+    return status;
+}
+
+static pith_status decode_job(void *arg, uint64_t block, struct pithi_worker *w) {
+    const struct pithi_coding *c = arg;
+    const uint64_t first = block * c->frame.params.block, end = first + elements_of(c, block);
+    const uint64_t lo = first > c->first ? first : c->first;
+    const uint64_t hi = end < c->first + c->count ? end : c->first + c->count;
+    const bool direct = c->view && c->view->dense && lo == first && hi == end;
+    void *out = direct ? (void *)pithi_span_at(c->view, lo - c->first) : c->view ? w->values : NULL;
+    const uint32_t dtype = c->view ? c->view->dtype : c->frame.params.dtype;
+    PITHI_TRY(pithi_decode_one(c, block, out, dtype, read_base(c, block, w), w));
+    if (c->view && !direct)
+        pithi_span_write(c->view, lo - c->first, hi - lo,
+                         w->values + (lo - first) * c->view->element);
+    write_base(c, block, w);
+    return PITH_OK;
+}
+
+/* Outputs from this size on do not stay in cache, so stores that bypass it are faster. */
+enum { STREAM_BYTES = 8 << 20 };
+
+pith_status pithi_decode_blocks(struct pithi_coding *c) {
+    const uint64_t block = c->frame.params.block;
+    c->stream = c->view && c->count * c->view->element >= STREAM_BYTES;
+    pithi_run_begin(c->plan);
+    if (c->count) {
+        const uint64_t from = c->first / block, last = (c->first + c->count - 1) / block;
+        PITHI_TRY(run_blocks(c, from, last - from + 1, decode_job));
+    }
+    pithi_run_results(c->plan, &c->hash, &c->saturated, &c->poisoned);
+    return PITH_OK;
+}

@@ -1,0 +1,49 @@
+/* coder.h - one slot to one frame and back, block by block.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_CODER_H
+#define PITHI_CODER_H
+
+#include "plan.h"
+
+/* One encoding or decoding of one frame. The caller checks that counts and dtypes fit. */
+struct pithi_coding {
+    pith_plan *plan;
+    struct pithi_frame frame;
+    struct pithi_payload payload;
+    const struct pithi_span *view; /* values, or output; NULL: only the base is wanted */
+    const struct pithi_span *base; /* NULL: none */
+    bool update;                   /* write the new base */
+    struct pithi_random random;
+    uint64_t first, count; /* decode: the elements that view holds, of the frame's */
+    uint8_t *bytes;        /* of the payload; decode only reads */
+    bool stream;           /* decode: the output is too large to stay in cache */
+    /* Results. */
+    uint64_t hash, saturated, poisoned;
+};
+
+/* Encode payload and header into dst and set frame.payload_bytes. identify: the frame's identity
+ * is that of the base as it is (one-shot); otherwise frame.identity is set already. */
+pith_status pithi_encode_frame(struct pithi_coding *c, uint8_t *dst, size_t cap, bool identify,
+                               size_t *written);
+/* Parse a frame whose payload must be there as a whole, find its blocks, check their checksums.
+ * frame, payload, bytes, first and count are set; everything else is the caller's. */
+pith_status pithi_decode_open(struct pithi_coding *c, pith_plan *plan, const void *frame,
+                              size_t bytes);
+/* The same, and PITH_ERR_MISMATCH unless the plan's slot makes such frames. */
+pith_status pithi_decode_slot(struct pithi_coding *c, pith_plan *plan, uint64_t slot,
+                              const void *frame, size_t bytes);
+/* Decode the blocks that hold elements [first, first + count). */
+pith_status pithi_decode_blocks(struct pithi_coding *c);
+/* Decode block number `block` into out (dense, out_dtype) with this base. */
+pith_status pithi_decode_one(const struct pithi_coding *c, uint64_t block, void *out,
+                             uint32_t out_dtype, void *base, struct pithi_worker *w);
+/* Encode dense values as a block of a fixed-rate frame, to its place. */
+pith_status pithi_encode_one(const struct pithi_coding *c, uint64_t block, const void *values,
+                             void *base, struct pithi_worker *w);
+/* Zero the padding and write the header: the end of every encoding. */
+void pithi_encode_close(struct pithi_coding *c, uint8_t *dst, uint64_t payload_bytes);
+/* Bytes of one block of an opened frame. */
+const uint8_t *pithi_block_at(const struct pithi_coding *c, uint64_t block, size_t *length,
+                              bool *plain);
+
+#endif

@@ -1,0 +1,267 @@
+/* frame.c - writes frame headers and is the only parser of them.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "frame.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "error.h"
+#include "spec.h"
+#include "stage/endian.h"
+#include "view.h"
+
+static const uint8_t magic[4] = {0xF1, 'P', 'T', 'H'};
+
+/* Offsets of the fixed header, as in FORMAT.md. */
+enum {
+    AT_VERSION = 4, AT_CODEC = 5, AT_REVISION = 6, AT_DTYPE = 7, AT_BASE_DTYPE = 8, AT_NDIM = 9,
+    AT_BLOCK = 10, AT_FLAGS = 11, AT_SECTIONS = 12, AT_PARAMS = 16, AT_PAYLOAD = 32, AT_DIMS = 40,
+};
+
+/* Section types; from SECTION_OPTIONAL on, unknown ones are skipped. */
+enum { SECTION_HEAD = 8, SECTION_STREAM = 1, STREAM_BYTES = 24, STREAM_IDENTITY = 1 };
+#define SECTION_OPTIONAL 0x80000000u
+#define SECTION_SOURCE 0x80000001u
+#define SECTIONS_MAX (2u * PITH_SOURCE_MAX)
+
+static uint64_t padded(uint64_t bytes) { return (bytes + 15) & ~UINT64_C(15); }
+
+/* ---- Payload layout --------------------------------------------------------------------------*/
+
+bool pithi_payload_of(const struct pithi_frame *f, struct pithi_payload *p) {
+    const struct pithi_params *q = &f->params;
+    const uint64_t block = q->block, whole = f->count / block, rest = f->count % block;
+    p->fixed = q->codec->fixed(q);
+    p->blocks = whole + (rest != 0);
+    p->block_bytes = q->codec->block_bytes(q, block);
+    if (!pithi_multiply(whole, p->block_bytes, &p->data_bytes)) return false;
+    p->data_bytes += rest ? q->codec->block_bytes(q, rest) : 0;
+    p->index = 0;
+    p->checks = p->fixed ? 0 : padded(4 * p->blocks);
+    p->data = p->checks + (f->checksums ? padded(8 * p->blocks) : 0);
+    return p->data_bytes < (uint64_t)INT64_MAX / 2;
+}
+
+/* ---- Header ----------------------------------------------------------------------------------*/
+
+static bool is_wide(const struct pithi_frame *f) {
+    bool wide = f->ndim > 4;
+    for (uint32_t d = 0; d < f->ndim; d++) wide = wide || f->shape[d] > UINT32_MAX;
+    return wide;
+}
+
+static uint64_t fixed_bytes(bool wide) { return wide ? PITHI_WIDE_HEADER_BYTES : PITHI_HEADER_BYTES; }
+
+void pithi_frame_size(struct pithi_frame *f) {
+    f->header_bytes = fixed_bytes(is_wide(f));
+    if (f->has_stream) f->header_bytes += padded(SECTION_HEAD + STREAM_BYTES);
+    if (f->source_bytes) f->header_bytes += padded(SECTION_HEAD + f->source_bytes);
+}
+
+/* XXH64 of the sections, seeded with that of the fixed header before the checksum field. */
+static uint64_t header_hash(const uint8_t *header, size_t fixed, size_t sections) {
+    return XXH64(header + fixed, sections, XXH64(header, fixed - 8, 0));
+}
+
+static uint8_t *put_section(uint8_t *at, uint32_t type, const void *bytes, size_t length) {
+    pithi_put32(at, type);
+    pithi_put32(at + 4, (uint32_t)length);
+    memcpy(at + SECTION_HEAD, bytes, length);
+    return at + padded(SECTION_HEAD + length);
+}
+
+static void put_sections(const struct pithi_frame *f, uint8_t *at) {
+    if (f->has_stream) {
+        uint8_t body[STREAM_BYTES];
+        pithi_put64(body, f->step);
+        pithi_put64(body + 8, f->has_identity ? f->identity : 0);
+        pithi_put32(body + 16, f->stream);
+        pithi_put32(body + 20, f->has_identity ? STREAM_IDENTITY : 0);
+        at = put_section(at, SECTION_STREAM, body, sizeof body);
+    }
+    if (f->source_bytes) put_section(at, SECTION_SOURCE, f->source, f->source_bytes);
+}
+
+void pithi_frame_write(const struct pithi_frame *f, uint8_t *dst) {
+    const bool wide = is_wide(f);
+    const size_t fixed = (size_t)fixed_bytes(wide), sections = (size_t)f->header_bytes - fixed;
+    const struct pithi_codec *codec = f->params.codec;
+    memset(dst, 0, (size_t)f->header_bytes);
+    memcpy(dst, magic, sizeof magic);
+    dst[AT_VERSION] = PITHI_FORMAT_VERSION;
+    dst[AT_CODEC] = codec->id;
+    dst[AT_REVISION] = codec->revision;
+    dst[AT_DTYPE] = (uint8_t)f->params.dtype;
+    dst[AT_BASE_DTYPE] = (uint8_t)f->params.base_dtype;
+    dst[AT_NDIM] = (uint8_t)f->ndim;
+    dst[AT_FLAGS] = (uint8_t)((wide ? PITHI_FLAG_WIDE : 0) |
+                              (f->params.key_frame ? PITHI_FLAG_KEY : 0) |
+                              (f->checksums ? PITHI_FLAG_CHECKSUMS : 0));
+    pithi_put32(dst + AT_SECTIONS, (uint32_t)sections);
+    pithi_params_pack(&f->params, dst + AT_PARAMS, dst + AT_BLOCK);
+    pithi_put64(dst + AT_PAYLOAD, f->payload_bytes);
+    for (uint32_t d = 0; d < f->ndim; d++) {
+        if (wide)
+            pithi_put64(dst + AT_DIMS + 8 * d, f->shape[d]);
+        else
+            pithi_put32(dst + AT_DIMS + 4 * d, (uint32_t)f->shape[d]);
+    }
+    put_sections(f, dst + fixed);
+    pithi_put64(dst + fixed - 8, header_hash(dst, fixed, sections));
+}
+
+/* ---- Reading ---------------------------------------------------------------------------------*/
+
+static pith_status read_shape(const uint8_t *b, bool wide, struct pithi_frame *f,
+                              pith_error *error) {
+    f->ndim = b[AT_NDIM];
+    if (f->ndim > (wide ? PITH_MAX_NDIM : 4))
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "too many dimensions", AT_NDIM);
+    f->count = 1;
+    for (uint32_t d = 0; d < (wide ? PITH_MAX_NDIM : 4u); d++) {
+        const uint32_t at = AT_DIMS + (wide ? 8 : 4) * d;
+        const uint64_t extent = wide ? pithi_get64(b + at) : pithi_get32(b + at);
+        if (d >= f->ndim && extent)
+            return pithi_fail_at(error, PITH_ERR_CORRUPT, "an unused dimension is not 0", at);
+        if (d >= f->ndim) continue;
+        f->shape[d] = extent;
+        if (!pithi_multiply(f->count, extent, &f->count) || f->count > (uint64_t)INT64_MAX / 8)
+            return pithi_fail_at(error, PITH_ERR_CORRUPT, "the shape is too large", at);
+    }
+    if (is_wide(f) != wide)
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "WIDE does not fit the shape", AT_FLAGS);
+    return PITH_OK;
+}
+
+static pith_status read_stream(const uint8_t *body, size_t length, uint64_t at,
+                               struct pithi_frame *f, pith_error *error) {
+    const uint32_t flags = length == STREAM_BYTES ? pithi_get32(body + 20) : UINT32_MAX;
+    if (flags & ~(uint32_t)STREAM_IDENTITY)
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "bad stream section", at);
+    f->has_stream = true;
+    f->has_identity = flags & STREAM_IDENTITY;
+    f->step = pithi_get64(body);
+    f->identity = pithi_get64(body + 8);
+    f->stream = pithi_get32(body + 16);
+    if (!f->has_identity && f->identity)
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "an identity that is not declared", at);
+    return PITH_OK;
+}
+
+static bool all_zero(const uint8_t *p, size_t n) {
+    uint8_t any = 0;
+    for (size_t i = 0; i < n; i++) any |= p[i];
+    return any == 0;
+}
+
+static pith_status read_section(const uint8_t *s, uint32_t type, size_t length, uint64_t at,
+                                struct pithi_frame *f, pith_error *error) {
+    if (type == SECTION_STREAM) return read_stream(s, length, at, f, error);
+    if (type == SECTION_SOURCE) {
+        if (length == 0 || length > PITH_SOURCE_MAX)
+            return pithi_fail_at(error, PITH_ERR_CORRUPT, "bad source section", at);
+        f->source = s;
+        f->source_bytes = length;
+        return PITH_OK;
+    }
+    if (type >= SECTION_OPTIONAL) return PITH_OK;
+    return pithi_fail_at(error, PITH_ERR_NEWER, "a section of a newer format", at);
+}
+
+static pith_status read_sections(const uint8_t *b, size_t from, struct pithi_frame *f,
+                                 pith_error *error) {
+    uint32_t before = 0;
+    for (size_t at = from; at < f->header_bytes;) {
+        const uint32_t type = pithi_get32(b + at);
+        const size_t length = pithi_get32(b + at + 4), room = (size_t)f->header_bytes - at;
+        if (type <= before)
+            return pithi_fail_at(error, PITH_ERR_CORRUPT, "sections out of order", at);
+        if (length > room - SECTION_HEAD)
+            return pithi_fail_at(error, PITH_ERR_CORRUPT, "a section is too long", at);
+        const size_t whole = (size_t)padded(SECTION_HEAD + length);
+        if (!all_zero(b + at + SECTION_HEAD + length, whole - SECTION_HEAD - length))
+            return pithi_fail_at(error, PITH_ERR_CORRUPT, "padding is not 0", at);
+        PITHI_TRY(read_section(b + at + SECTION_HEAD, type, length, at, f, error));
+        before = type;
+        at += whole;
+    }
+    return PITH_OK;
+}
+
+static pith_status read_codec(const uint8_t *b, struct pithi_frame *f, pith_error *error) {
+    const struct pithi_codec *codec = pithi_codec_by_id(b[AT_CODEC]);
+    if (!codec) return pithi_fail_at(error, PITH_ERR_NEWER, "unknown codec", AT_CODEC);
+    if (b[AT_REVISION] > codec->revision)
+        return pithi_fail_at(error, PITH_ERR_NEWER, "newer codec revision", AT_REVISION);
+    if (b[AT_REVISION] != codec->revision)
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "no such revision", AT_REVISION);
+    if (!pithi_params_unpack(codec, b + AT_PARAMS, b[AT_BLOCK], &f->params))
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "a parameter is out of range", AT_PARAMS);
+    f->params.dtype = b[AT_DTYPE];
+    f->params.base_dtype = b[AT_BASE_DTYPE];
+    f->params.key_frame = b[AT_FLAGS] & PITHI_FLAG_KEY;
+    f->checksums = b[AT_FLAGS] & PITHI_FLAG_CHECKSUMS;
+    if (f->params.dtype > 31 || !(codec->dtypes >> f->params.dtype & 1))
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "the codec has no such dtype", AT_DTYPE);
+    if (f->params.base_dtype != PITH_NONE && !(codec->traits & PITH_TRAIT_BASE))
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "the codec takes no base", AT_BASE_DTYPE);
+    if (f->params.base_dtype == PITH_NONE && f->params.key_frame)
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "a key frame without a base", AT_FLAGS);
+    const char *detail = "";
+    if (codec->check(&f->params, &detail) != PITH_OK)
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, detail, AT_PARAMS);
+    return PITH_OK;
+}
+
+/* The declared payload must be what the header implies. */
+static pith_status check_payload(struct pithi_frame *f, pith_error *error) {
+    struct pithi_payload p;
+    const bool fits = pithi_payload_of(f, &p);
+    const uint64_t n = f->payload_bytes;
+    if (!fits || n > p.data + p.data_bytes || n < p.data || (p.fixed && n != p.data + p.data_bytes))
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "the payload size is impossible", AT_PAYLOAD);
+    const bool needs_stream = f->params.base_dtype != PITH_NONE;
+    const bool needs_identity = needs_stream && !pithi_param(&f->params, "identity");
+    if (f->has_stream != needs_stream || f->has_identity != needs_identity)
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "base and stream section disagree",
+                             AT_BASE_DTYPE);
+    return PITH_OK;
+}
+
+static pith_status check_start(const uint8_t *b, size_t length, struct pithi_frame *f,
+                               pith_error *error) {
+    f->header_bytes = PITHI_HEADER_BYTES;
+    const size_t seen = length < sizeof magic ? length : sizeof magic;
+    if (seen && memcmp(b, magic, seen) != 0)
+        return pithi_fail(error, PITH_ERR_MAGIC, "not a pith frame");
+    if (length > AT_VERSION && b[AT_VERSION] > PITHI_FORMAT_VERSION)
+        return pithi_fail_at(error, PITH_ERR_NEWER, "newer format version", AT_VERSION);
+    if (length > AT_VERSION && b[AT_VERSION] == 0)
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "no such format version", AT_VERSION);
+    if (length < PITHI_HEADER_BYTES)
+        return pithi_fail_at(error, PITH_ERR_TRUNCATED, "the header is cut", length);
+    const uint32_t sections = pithi_get32(b + AT_SECTIONS);
+    if (sections % 16 || sections > SECTIONS_MAX)
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "bad size of sections", AT_SECTIONS);
+    f->header_bytes = fixed_bytes(b[AT_FLAGS] & PITHI_FLAG_WIDE) + sections;
+    if (length < f->header_bytes)
+        return pithi_fail_at(error, PITH_ERR_TRUNCATED, "the header is cut", length);
+    return PITH_OK;
+}
+
+pith_status pithi_frame_read(const uint8_t *b, size_t length, struct pithi_frame *f,
+                             pith_error *error) {
+    *f = (struct pithi_frame){0};
+    PITHI_TRY(check_start(b, length, f, error));
+    const bool wide = b[AT_FLAGS] & PITHI_FLAG_WIDE;
+    const size_t fixed = (size_t)fixed_bytes(wide);
+    if (pithi_get64(b + fixed - 8) != header_hash(b, fixed, (size_t)f->header_bytes - fixed))
+        return pithi_fail_at(error, PITH_ERR_CHECKSUM, "the header checksum differs", fixed - 8);
+    if (b[AT_FLAGS] & ~(PITHI_FLAG_WIDE | PITHI_FLAG_KEY | PITHI_FLAG_CHECKSUMS))
+        return pithi_fail_at(error, PITH_ERR_NEWER, "unknown flags", AT_FLAGS);
+    PITHI_TRY(read_codec(b, f, error));
+    PITHI_TRY(read_shape(b, wide, f, error));
+    PITHI_TRY(read_sections(b, fixed, f, error));
+    f->payload_bytes = pithi_get64(b + AT_PAYLOAD);
+    return check_payload(f, error);
+}

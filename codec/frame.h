@@ -1,0 +1,52 @@
+/* frame.h - the wire format: header, sections, payload layout (doc/FORMAT.md).
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_FRAME_H
+#define PITHI_FRAME_H
+
+#include "codec.h"
+
+enum {
+    PITHI_FORMAT_VERSION = 1,
+    PITHI_HEADER_BYTES = 64,       /* up to four dimensions of 32 bits */
+    PITHI_WIDE_HEADER_BYTES = 112, /* up to eight of 64 bits */
+    PITHI_FLAG_WIDE = 1,
+    PITHI_FLAG_KEY = 2,
+    PITHI_FLAG_CHECKSUMS = 4,
+};
+/* Top bit of a block's length in the index: stored without entropy coding. */
+#define PITHI_PLAIN 0x80000000u
+
+/* A header, decoded or about to be written. */
+struct pithi_frame {
+    struct pithi_params params; /* with block, dtypes, key_frame */
+    bool checksums, has_stream, has_identity;
+    uint32_t ndim, stream;
+    uint64_t shape[PITH_MAX_NDIM];
+    uint64_t count;
+    uint64_t step, identity;
+    const void *source;
+    size_t source_bytes;
+    uint64_t header_bytes, payload_bytes;
+};
+
+/* Where the parts of a payload lie. All offsets count from the payload's beginning. */
+struct pithi_payload {
+    uint64_t blocks;
+    uint64_t index, checks, data; /* offsets; index and checks may have no bytes */
+    uint64_t data_bytes;          /* exact when fixed, else the most it can be */
+    uint64_t block_bytes;         /* fixed: of every block but the last */
+    bool fixed;
+};
+/* False when a size does not fit in 63 bits. */
+bool pithi_payload_of(const struct pithi_frame *frame, struct pithi_payload *payload);
+
+/* Fill header_bytes from the other fields. */
+void pithi_frame_size(struct pithi_frame *frame);
+/* Write header and sections: frame->header_bytes bytes. */
+void pithi_frame_write(const struct pithi_frame *frame, uint8_t *dst);
+/* Check and read a header and its sections. On PITH_ERR_TRUNCATED header_bytes is what is needed.
+ * The payload may be missing, but its declared size has been checked against the header. */
+pith_status pithi_frame_read(const uint8_t *bytes, size_t length, struct pithi_frame *frame,
+                             pith_error *error);
+
+#endif

@@ -1,0 +1,28 @@
+/* oneshot.h - parts of decoding that plans and one-shot calls share, and reductions.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_ONESHOT_H
+#define PITHI_ONESHOT_H
+
+#include "coder.h"
+
+/* PITH_ERR_BASE unless c->base has the frame's identity. Reads all of it. */
+pith_status pithi_check_identity(struct pithi_coding *c);
+pith_status pithi_output_dtype(const struct pithi_params *params, uint32_t dtype,
+                               pith_error *error);
+pith_status pithi_check_limit(const pith_plan *plan, uint64_t bytes, pith_error *error);
+/* view := view + decoded, in f32, rounded once. */
+pith_status pithi_add_values(struct pithi_coding *c, const struct pithi_span *view);
+
+struct pithi_reduction {
+    pith_plan *plan;
+    uint64_t slot;
+    const void *const *frames;
+    const size_t *lengths;
+    size_t count;
+    float scale;
+};
+pith_status pithi_reduce_view(const struct pithi_reduction *r, const struct pithi_span *view);
+pith_status pithi_reduce_frame(const struct pithi_reduction *r, pith_plan *out, uint8_t *dst,
+                               size_t cap, size_t *written);
+
+#endif

@@ -1,0 +1,317 @@
+/* plan.c - parse, check, size and allocate: everything that can be known before data exists.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "plan.h"
+
+#include <stdlib.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "cpu.h"
+#include "error.h"
+#include "spec.h"
+#include "stage/convert.h"
+#include "state.h"
+
+/* ---- Caller's structs ------------------------------------------------------------------------*/
+
+pith_status pithi_take(void *dst, size_t size, const void *src, pith_error *error) {
+    memset(dst, 0, size);
+    if (!src) return PITH_OK;
+    size_t given;
+    memcpy(&given, src, sizeof given);
+    if (given < sizeof given || given > 4096)
+        return pithi_fail(error, PITH_ERR_ARG, "a struct's size field is not set");
+    for (size_t i = size; i < given; i++)
+        if (((const uint8_t *)src)[i])
+            return pithi_fail(error, PITH_ERR_UNSUPPORTED, "a struct has fields of a newer pith");
+    memcpy(dst, src, given < size ? given : size);
+    return PITH_OK;
+}
+
+static void *allocate(const pith_env *env, size_t bytes) {
+    if (env->alloc) return env->alloc(env->alloc_user, bytes, 64);
+    return aligned_alloc(64, (bytes + 63) & ~(size_t)63);
+}
+
+static void release(const pith_env *env, void *memory, size_t bytes) {
+    if (env->alloc)
+        env->release(env->alloc_user, memory, bytes);
+    else
+        free(memory);
+}
+
+static pith_status take_env(pith_plan *p, const pith_env *env, pith_error *error) {
+    PITHI_TRY(pithi_take(&p->env, sizeof p->env, env, error));
+    if (!p->env.alloc != !p->env.release)
+        return pithi_fail(error, PITH_ERR_ARG, "alloc and release come together");
+    if (p->env.threads > PITHI_THREADS_MAX)
+        return pithi_fail(error, PITH_ERR_ARG, "threads is above 1024");
+#ifndef PITHI_OPENMP
+    if (p->env.threads > 1 && !p->env.run)
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED, "this build has no OpenMP");
+#endif
+    p->workers = p->env.threads ? p->env.threads : 1;
+    pithi_kernels_bind(&p->kernels, pithi_cpu_select(p->env.cpu_mask));
+    return PITH_OK;
+}
+
+/* ---- Layout ----------------------------------------------------------------------------------*/
+
+static pith_status take_shape(pith_plan *p, const pith_layout *l, pith_error *error) {
+    if (l->ndim > PITH_MAX_NDIM)
+        return pithi_fail(error, PITH_ERR_SHAPE, "too many dimensions");
+    const pith_view v = pith_view_dense(NULL, l->dtype, l->ndim, l->shape);
+    p->count = pith_view_count(&v);
+    p->ndim = l->ndim;
+    memcpy(p->shape, l->shape, sizeof p->shape);
+    if (p->count > (uint64_t)INT64_MAX / 16)
+        return pithi_fail(error, PITH_ERR_SHAPE, "the tensor is too large");
+    return PITH_OK;
+}
+
+static pith_status take_slots(pith_plan *p, const pith_layout *l, pith_error *error) {
+    p->slots = l->slots ? l->slots : 1;
+    p->one_frame = p->slots == 1 && !l->slot_counts;
+    if (p->slots > (UINT64_C(1) << 32))
+        return pithi_fail(error, PITH_ERR_ARG, "too many slots");
+    if (l->slot_counts) {
+        uint64_t sum = 0;
+        for (uint64_t i = 0; i < p->slots; i++) {
+            if (l->slot_counts[i] > p->count - sum)
+                return pithi_fail(error, PITH_ERR_SHAPE, "the slots hold more than the tensor");
+            sum += l->slot_counts[i];
+            if (l->slot_counts[i] > p->slot_count) p->slot_count = l->slot_counts[i];
+        }
+        if (sum == p->count) return PITH_OK;
+        return pithi_fail(error, PITH_ERR_SHAPE, "the slots hold less than the tensor");
+    }
+    p->slot_count = l->slot_count ? l->slot_count : p->count / p->slots + (p->count % p->slots != 0);
+    uint64_t room;
+    if (pithi_multiply(p->slot_count, p->slots, &room) && room < p->count)
+        return pithi_fail(error, PITH_ERR_SHAPE, "the slots hold less than the tensor");
+    return PITH_OK;
+}
+
+static pith_status take_dtypes(pith_plan *p, const pith_layout *l, pith_error *error) {
+    struct pithi_params *q = &p->params;
+    q->dtype = l->dtype;
+    q->base_dtype = l->base_dtype;
+    if (q->dtype > 31 || !(q->codec->dtypes >> q->dtype & 1))
+        return pithi_fail(error, PITH_ERR_DTYPE, "the codec does not take this dtype");
+    if (q->base_dtype != PITH_NONE && !pith_dtype_bytes(q->base_dtype))
+        return pithi_fail(error, PITH_ERR_DTYPE, "unknown base dtype");
+    const char *detail = "";
+    const pith_status status = q->codec->check(q, &detail);
+    return status == PITH_OK ? PITH_OK : pithi_fail(error, status, detail);
+}
+
+static pith_status take_layout(pith_plan *p, const pith_layout *layout, pith_error *error) {
+    pith_layout l;
+    if (!layout) return pithi_fail(error, PITH_ERR_ARG, "layout is NULL");
+    PITHI_TRY(pithi_take(&l, sizeof l, layout, error));
+    if (l.flags & ~(PITH_LAYOUT_CHECKSUMS | PITH_LAYOUT_EXTERNAL_BASE))
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED, "unknown layout flags");
+    if (l.source_bytes > PITH_SOURCE_MAX || (l.source_bytes && !l.source))
+        return pithi_fail(error, PITH_ERR_ARG, "bad source");
+    p->flags = l.flags;
+    p->source = l.source;
+    p->source_bytes = l.source_bytes;
+    PITHI_TRY(take_dtypes(p, &l, error));
+    PITHI_TRY(take_shape(p, &l, error));
+    return take_slots(p, &l, error);
+}
+
+/* ---- Frames of a plan ------------------------------------------------------------------------*/
+
+struct pithi_frame pithi_plan_frame(const pith_plan *p, uint64_t slot, bool key) {
+    struct pithi_frame f = {.params = p->params, .count = pithi_slot_count(p, slot)};
+    f.params.key_frame = key;
+    f.checksums = p->flags & PITH_LAYOUT_CHECKSUMS;
+    f.has_stream = p->params.base_dtype != PITH_NONE;
+    f.has_identity = f.has_stream && !pithi_param(&p->params, "identity");
+    f.ndim = p->one_frame ? p->ndim : 1;
+    if (p->one_frame)
+        memcpy(f.shape, p->shape, sizeof f.shape);
+    else
+        f.shape[0] = f.count;
+    f.source = p->source;
+    f.source_bytes = p->source_bytes;
+    pithi_frame_size(&f);
+    return f;
+}
+
+uint64_t pithi_frame_total(struct pithi_frame *f) {
+    struct pithi_payload payload;
+    pithi_payload_of(f, &payload);
+    return f->header_bytes + payload.data + payload.data_bytes;
+}
+
+uint64_t pith_plan_frame_bytes(const pith_plan *plan, uint64_t slot, int key) {
+    if (slot >= plan->slots || (key && plan->params.base_dtype == PITH_NONE)) return 0;
+    struct pithi_frame f = pithi_plan_frame(plan, slot, key != 0);
+    return pithi_frame_total(&f);
+}
+
+/* The slot with most elements has the largest frame. */
+static uint64_t largest_slot(const pith_plan *p) {
+    uint64_t best = 0;
+    for (uint64_t i = 1; p->slot_first && i < p->slots; i++)
+        if (pithi_slot_count(p, i) > pithi_slot_count(p, best)) best = i;
+    return best;
+}
+
+/* What makes states and frames of two plans interchangeable. */
+static uint64_t fingerprint(const pith_plan *p) {
+    uint64_t words[8] = {p->count, p->slots, p->slot_count, p->flags & PITH_LAYOUT_EXTERNAL_BASE,
+                         p->params.dtype, p->params.base_dtype};
+    char text[PITH_SPEC_MAX];
+    pithi_spec_print(&p->params, text, sizeof text);
+    words[6] = XXH64(text, strlen(text), 0);
+    if (p->slot_first)
+        words[7] = XXH64(p->slot_first, (size_t)(p->slots + 1) * sizeof *p->slot_first, 1);
+    return XXH64(words, sizeof words, 2);
+}
+
+/* ---- Workspace -------------------------------------------------------------------------------*/
+
+/* Hands out 64-byte aligned parts; without memory it only adds up. */
+struct carve {
+    uint8_t *memory;
+    uint64_t used;
+};
+
+static void *take(struct carve *c, uint64_t bytes) {
+    void *part = c->memory ? c->memory + c->used : NULL;
+    c->used += (bytes + 63) & ~UINT64_C(63);
+    return part;
+}
+
+static void carve_worker(const pith_plan *p, struct pithi_worker *w, struct carve *c) {
+    const struct pithi_params *q = &p->params;
+    const uint64_t n = p->slot_count < q->block ? p->slot_count : q->block;
+    const uint64_t element = pith_dtype_bytes(q->dtype);
+    w->values = take(c, n * (element < 4 ? 4 : element));
+    w->base = take(c, n * pith_dtype_bytes(q->base_dtype));
+    const bool sums = q->base_dtype == PITH_NONE && pithi_is_float16_32(q->dtype);
+    w->floats = take(c, sums ? n * 4 : 0);
+    w->sums = take(c, sums ? n * 4 : 0);
+    w->coded = take(c, q->codec->fixed(q) ? 0 : q->codec->block_bytes(q, n));
+    w->scratch = take(c, q->codec->scratch_bytes(q));
+}
+
+/* Everything behind the plan itself, in the order of struct pith_plan. */
+static void carve_all(pith_plan *p, const pith_layout *layout, struct carve *c) {
+    const bool ragged = layout && layout->slot_counts;
+    uint64_t *first = take(c, ragged ? (p->slots + 1) * sizeof *first : 0);
+    struct pithi_worker *workers = take(c, p->workers * sizeof *workers);
+    const uint64_t blocks = p->slot_count / p->params.block + 1;
+    uint64_t *offsets = take(c, p->params.codec->fixed(&p->params) ? 0 : (blocks + 1) * 8);
+    struct pithi_worker none;
+    for (uint32_t i = 0; i < p->workers; i++) carve_worker(p, workers ? &workers[i] : &none, c);
+    if (!c->memory) return;
+    for (uint64_t i = 0, sum = 0; ragged && i <= p->slots; i++) {
+        first[i] = sum;
+        if (i < p->slots) sum += layout->slot_counts[i];
+    }
+    p->slot_first = ragged ? first : NULL;
+    p->worker = workers;
+    p->block_offset = offsets;
+}
+
+static pith_status build(pith_plan *p, const pith_layout *layout, pith_plan **out,
+                         pith_error *error) {
+    struct carve sum = {0};
+    take(&sum, sizeof *p);
+    carve_all(p, layout, &sum);
+    if (sum.used > SIZE_MAX / 2)
+        return pithi_fail(error, PITH_ERR_MEMORY, "the workspace exceeds the address space");
+    uint8_t *memory = allocate(&p->env, (size_t)sum.used);
+    if (!memory) return pithi_fail(error, PITH_ERR_MEMORY, "no memory for the plan");
+    pith_plan *plan = (pith_plan *)(void *)memory;
+    *plan = *p;
+    plan->allocated = sum.used;
+    plan->workspace_bytes = sum.used - sizeof *plan;
+    struct carve parts = {memory, 0};
+    take(&parts, sizeof *plan);
+    carve_all(plan, layout, &parts);
+    plan->fingerprint = fingerprint(plan);
+    plan->error = (pith_error){"", 0};
+    *out = plan;
+    return PITH_OK;
+}
+
+static pith_status create(pith_plan **out, struct pithi_params *params, const pith_layout *layout,
+                          const pith_env *env, pith_error *error) {
+    pith_plan p = {.params = *params};
+    PITHI_TRY(take_layout(&p, layout, error));
+    PITHI_TRY(take_env(&p, env, error));
+    pith_layout l;
+    PITHI_TRY(pithi_take(&l, sizeof l, layout, error));
+    return build(&p, &l, out, error);
+}
+
+/* ---- API -------------------------------------------------------------------------------------*/
+
+pith_status pith_plan_create(pith_plan **plan, const char *spec, const pith_layout *layout,
+                             const pith_env *env, pith_error *error) {
+    struct pithi_params params;
+    pithi_fail(error, PITH_OK, "");
+    if (!plan) return pithi_fail(error, PITH_ERR_ARG, "plan is NULL");
+    *plan = NULL;
+    PITHI_TRY(pithi_spec_parse(spec, &params, error));
+    return create(plan, &params, layout, env, error);
+}
+
+pith_status pithi_plan_for_frame(pith_plan **plan, const struct pithi_frame *frame,
+                                 const pith_env *env, pith_error *error) {
+    struct pithi_params params = frame->params;
+    pith_layout layout = {.size = sizeof layout, .dtype = params.dtype,
+                          .base_dtype = params.base_dtype, .ndim = frame->ndim};
+    layout.flags = frame->checksums ? PITH_LAYOUT_CHECKSUMS : 0;
+    memcpy(layout.shape, frame->shape, sizeof layout.shape);
+    params.key_frame = false;
+    *plan = NULL;
+    return create(plan, &params, &layout, env, error);
+}
+
+void pith_plan_destroy(pith_plan *plan) {
+    if (!plan) return;
+    const pith_env env = plan->env;
+    release(&env, plan, (size_t)plan->allocated);
+}
+
+pith_error pith_plan_error(const pith_plan *plan) { return plan->error; }
+
+void pith_plan_sizes(const pith_plan *plan, pith_sizes *out) {
+    const uint64_t largest = largest_slot(plan);
+    *out = (pith_sizes){
+        .slot_bytes = pith_plan_frame_bytes(plan, largest, 0),
+        .key_bytes = pith_plan_frame_bytes(plan, largest, 1),
+        .workspace_bytes = plan->workspace_bytes,
+        .state_bytes = pithi_state_bytes(plan),
+        .save_bytes = pithi_state_save_bytes(plan),
+        .alignment = 64,
+        .slots = plan->slots,
+        .fixed = plan->params.codec->fixed(&plan->params),
+    };
+    if (pithi_param(&plan->params, "key") && out->key_bytes > out->slot_bytes)
+        out->slot_bytes = out->key_bytes;
+}
+
+pith_status pith_plan_slot(const pith_plan *plan, uint64_t slot, uint64_t *first,
+                           uint64_t *count) {
+    if (slot >= plan->slots) return PITH_ERR_ARG;
+    *first = pithi_slot_first(plan, slot);
+    *count = pithi_slot_count(plan, slot);
+    return PITH_OK;
+}
+
+void pith_plan_set_random(pith_plan *plan, uint64_t seed, uint32_t stream, uint64_t step) {
+    plan->random = (struct pithi_random){seed, step, stream};
+}
+
+int pith_plan_is_key(const pith_plan *plan, uint64_t step) {
+    const uint32_t every = pithi_param(&plan->params, "key");
+    return plan->params.base_dtype != PITH_NONE && every && step % every == 0;
+}

@@ -1,0 +1,67 @@
+/* plan.h - a checked setting with its sizes and its workspace.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_PLAN_H
+#define PITHI_PLAN_H
+
+#include "frame.h"
+#include "view.h"
+
+enum { PITHI_THREADS_MAX = 1024 };
+
+/* What one worker has to itself. Results are added up after a run, in worker order. */
+struct pithi_worker {
+    uint8_t *values;  /* one block of values, or of output, when the view is not dense */
+    uint8_t *base;    /* one block of a strided base */
+    uint8_t *floats;  /* one block of f32, for reductions */
+    uint8_t *sums;    /* another */
+    uint8_t *coded;   /* one encoded block of a variable-rate codec */
+    uint8_t *scratch; /* the codec's */
+    size_t length;    /* of the block in `coded` */
+    bool plain;
+    uint64_t hash, saturated, poisoned;
+    uint64_t block; /* the first that failed */
+    pith_status status;
+    const char *detail;
+};
+
+struct pith_plan {
+    struct pithi_params params;
+    struct pithi_kernels kernels;
+    pith_env env;
+    uint64_t shape[PITH_MAX_NDIM], count;
+    uint32_t ndim, flags;
+    uint64_t slots, slot_count;
+    const uint64_t *slot_first; /* ragged: slots + 1 offsets; else NULL */
+    const void *source;
+    size_t source_bytes;
+    bool one_frame; /* keeps its shape */
+    uint64_t fingerprint;
+    struct pithi_random random; /* without a base */
+    uint32_t workers;
+    struct pithi_worker *worker;
+    uint64_t *block_offset; /* variable rate: room for the largest slot's blocks + 1 */
+    uint64_t workspace_bytes, allocated;
+    pith_error error;
+};
+
+/* Grow or cut a sized struct of the caller to the library's; see pith_env.size. */
+pith_status pithi_take(void *dst, size_t size, const void *src, pith_error *error);
+
+/* The one-frame plan that decodes this frame. */
+pith_status pithi_plan_for_frame(pith_plan **plan, const struct pithi_frame *frame,
+                                 const pith_env *env, pith_error *error);
+/* A frame of the slot with nothing data-dependent filled in. */
+struct pithi_frame pithi_plan_frame(const pith_plan *plan, uint64_t slot, bool key);
+uint64_t pithi_frame_total(struct pithi_frame *frame);
+
+static inline uint64_t pithi_slot_first(const pith_plan *p, uint64_t slot) {
+    if (p->slot_first) return p->slot_first[slot];
+    return slot > p->count / (p->slot_count ? p->slot_count : 1) ? p->count : slot * p->slot_count;
+}
+static inline uint64_t pithi_slot_count(const pith_plan *p, uint64_t slot) {
+    if (p->slot_first) return p->slot_first[slot + 1] - p->slot_first[slot];
+    const uint64_t first = pithi_slot_first(p, slot), left = p->count - first;
+    return left < p->slot_count ? left : p->slot_count;
+}
+
+#endif

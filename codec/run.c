@@ -1,0 +1,96 @@
+/* run.c - for each block: serial, OpenMP, or the caller's runner.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "run.h"
+
+#ifdef PITHI_OPENMP
+#include <omp.h>
+#endif
+
+#include "cpu.h"
+#include "error.h"
+
+struct run {
+    pith_plan *plan;
+    uint64_t first, count;
+    uint64_t parts;
+    pithi_block_fn *fn;
+    void *arg;
+};
+
+/* Beginning of a part; parts differ by at most one block. */
+static uint64_t part_begin(const struct run *r, uint64_t part) {
+    const uint64_t each = r->count / r->parts, rest = r->count % r->parts;
+    return r->first + part * each + (part < rest ? part : rest);
+}
+
+static void work(void *arg, size_t part) {
+    const struct run *r = arg;
+    struct pithi_worker *w = &r->plan->worker[part];
+    const uint64_t before = pithi_fp_enter();
+    w->status = PITH_OK;
+    const uint64_t end = part_begin(r, part + 1);
+    for (uint64_t block = part_begin(r, part); block < end && w->status == PITH_OK; block++) {
+        w->block = block;
+        w->status = r->fn(r->arg, block, w);
+    }
+    pithi_fp_leave(before);
+}
+
+static bool run_openmp(struct run *r) {
+#ifdef PITHI_OPENMP
+    if (omp_in_parallel()) return false;
+    const int parts = (int)r->parts;
+#pragma omp parallel for num_threads(parts) schedule(static, 1)
+    for (int i = 0; i < parts; i++) work(r, (size_t)i);
+    return true;
+#else
+    (void)r;
+    return false;
+#endif
+}
+
+/* True when all parts have run. */
+static bool spread(struct run *r) {
+    const pith_env *env = &r->plan->env;
+    if (env->run) return env->run(env->run_user, work, r, (size_t)r->parts) == 0;
+    if (r->parts > 1 && run_openmp(r)) return true;
+    for (size_t i = 0; i < r->parts; i++) work(r, i);
+    return true;
+}
+
+pith_status pithi_run(pith_plan *plan, uint64_t first, uint64_t count, pithi_block_fn *fn,
+                      void *arg) {
+    struct run r = {plan, first, count, plan->workers, fn, arg};
+    if (r.parts > count) r.parts = count;
+    if (count == 0) return PITH_OK;
+    for (uint64_t i = 0; i < r.parts; i++) {
+        plan->worker[i].status = PITH_ERR_RUNNER; /* stays so when the runner skips a part */
+        plan->worker[i].block = first;
+    }
+    if (!spread(&r))
+        return pithi_fail(&plan->error, PITH_ERR_RUNNER, "the caller's runner reported failure");
+    for (uint64_t i = 0; i < r.parts; i++) {
+        const struct pithi_worker *w = &plan->worker[i];
+        if (w->status != PITH_OK)
+            return pithi_fail_at(&plan->error, w->status, w->detail ? w->detail : "", w->block);
+    }
+    return PITH_OK;
+}
+
+void pithi_run_begin(pith_plan *plan) {
+    for (uint32_t i = 0; i < plan->workers; i++) {
+        struct pithi_worker *w = &plan->worker[i];
+        w->hash = w->saturated = w->poisoned = 0;
+        w->detail = NULL;
+    }
+}
+
+void pithi_run_results(const pith_plan *plan, uint64_t *hash, uint64_t *saturated,
+                       uint64_t *poisoned) {
+    *hash = *saturated = *poisoned = 0;
+    for (uint32_t i = 0; i < plan->workers; i++) {
+        *hash += plan->worker[i].hash;
+        *saturated += plan->worker[i].saturated;
+        *poisoned += plan->worker[i].poisoned;
+    }
+}

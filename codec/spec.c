@@ -1,0 +1,207 @@
+/* spec.c - the "name:key=value,..." grammar, its canonical text and its bytes in frames.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "spec.h"
+
+#include <string.h>
+
+#include "error.h"
+
+/* ---- One value against its row ---------------------------------------------------------------*/
+
+static bool legal(const struct pithi_key *key, uint32_t v) {
+    if (v < key->min || v > key->max) return false;
+    if (key->kind == PITHI_KEY_POW2) return v && (v & (v - 1)) == 0;
+    return key->kind == PITHI_KEY_WORD || !key->allowed || (v < 32 && (key->allowed >> v & 1));
+}
+
+static bool parse_number(const char *text, size_t length, uint32_t *out) {
+    uint64_t v = 0;
+    if (length == 0 || length > 10) return false;
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] < '0' || text[i] > '9') return false;
+        v = v * 10 + (uint64_t)(text[i] - '0');
+    }
+    *out = (uint32_t)v;
+    return v <= UINT32_MAX;
+}
+
+/* The word at position v of a list separated by '|'; NULL past the end. */
+static const char *word_at(const char *words, uint32_t v, size_t *length) {
+    while (v-- > 0) {
+        words = strchr(words, '|');
+        if (!words) return NULL;
+        words++;
+    }
+    *length = strcspn(words, "|");
+    return words;
+}
+
+static bool parse_value(const struct pithi_key *key, const char *text, size_t length,
+                        uint32_t *out) {
+    if (key->kind != PITHI_KEY_WORD)
+        return parse_number(text, length, out) && legal(key, *out);
+    size_t n = 0;
+    const char *word;
+    for (uint32_t v = 0; (word = word_at(key->words, v, &n)) != NULL; v++) {
+        if (n != length || memcmp(word, text, n) != 0) continue;
+        *out = v;
+        return true;
+    }
+    return false;
+}
+
+/* ---- Text ------------------------------------------------------------------------------------*/
+
+static void set_block(struct pithi_params *params) {
+    params->block = pithi_param(params, "block");
+}
+
+void pithi_params_default(struct pithi_params *params, const struct pithi_codec *codec) {
+    *params = (struct pithi_params){.codec = codec};
+    for (uint32_t i = 0; i < codec->key_count; i++) params->value[i] = codec->keys[i].initial;
+    set_block(params);
+}
+
+static int find_key(const struct pithi_codec *codec, const char *text, size_t length) {
+    for (uint32_t i = 0; i < codec->key_count; i++)
+        if (strlen(codec->keys[i].name) == length && memcmp(codec->keys[i].name, text, length) == 0)
+            return (int)i;
+    return -1;
+}
+
+/* One "key=value" at text[at..end). */
+static pith_status parse_pair(const char *text, size_t at, size_t end, struct pithi_params *params,
+                              uint32_t *seen, pith_error *error) {
+    const char *pair = text + at;
+    const char *equals = memchr(pair, '=', end - at);
+    const size_t name = equals ? (size_t)(equals - pair) : end - at;
+    const int key = find_key(params->codec, pair, name);
+    if (key < 0) return pithi_fail_at(error, PITH_ERR_SPEC, "the codec has no such key", at);
+    if (!equals) return pithi_fail_at(error, PITH_ERR_SPEC, "a key needs =value", at);
+    if (*seen >> key & 1) return pithi_fail_at(error, PITH_ERR_SPEC, "the key stands twice", at);
+    *seen |= 1u << key;
+    if (!parse_value(&params->codec->keys[key], equals + 1, end - at - name - 1,
+                     &params->value[key]))
+        return pithi_fail_at(error, PITH_ERR_SPEC, "the value is not one the key takes",
+                             at + name + 1);
+    return PITH_OK;
+}
+
+pith_status pithi_spec_parse(const char *text, struct pithi_params *params, pith_error *error) {
+    if (!text) return pithi_fail(error, PITH_ERR_ARG, "spec is NULL");
+    const size_t length = strlen(text), name = strcspn(text, ":");
+    if (length >= PITH_SPEC_MAX) return pithi_fail(error, PITH_ERR_SPEC, "the spec is too long");
+    const struct pithi_codec *codec = pithi_codec_by_name(text, name);
+    if (!codec) return pithi_fail(error, PITH_ERR_SPEC, "there is no codec of this name");
+    pithi_params_default(params, codec);
+    uint32_t seen = 0;
+    for (size_t at = name; at < length;) {
+        at++;
+        const size_t end = at + strcspn(text + at, ",");
+        PITHI_TRY(parse_pair(text, at, end, params, &seen, error));
+        at = end;
+    }
+    set_block(params);
+    return PITH_OK;
+}
+
+struct text {
+    char *to;
+    size_t room;
+};
+
+static void put(struct text *t, const char *s, size_t n) {
+    for (; n && t->room > 1; n--, t->room--) *t->to++ = *s++;
+}
+
+static void put_number(struct text *t, uint32_t v) {
+    char digits[10];
+    size_t at = sizeof digits;
+    do {
+        digits[--at] = (char)('0' + v % 10);
+    } while ((v /= 10) != 0);
+    put(t, digits + at, sizeof digits - at);
+}
+
+static void put_value(struct text *t, const struct pithi_key *key, uint32_t v) {
+    if (key->kind != PITHI_KEY_WORD) {
+        put_number(t, v);
+        return;
+    }
+    size_t n = 0;
+    const char *word = word_at(key->words, v, &n);
+    if (word) put(t, word, n);
+}
+
+void pithi_key_text(const struct pithi_key *key, uint32_t value, char *text, size_t cap) {
+    struct text t = {text, cap};
+    put_value(&t, key, value);
+    *t.to = 0;
+}
+
+void pithi_spec_print(const struct pithi_params *params, char *text, size_t cap) {
+    if (!cap) return;
+    const struct pithi_codec *codec = params->codec;
+    struct text t = {text, cap};
+    put(&t, codec->name, strlen(codec->name));
+    const char *separator = ":";
+    for (uint32_t i = 0; i < codec->key_count; i++) {
+        const struct pithi_key *key = &codec->keys[i];
+        if (params->value[i] == key->initial) continue;
+        put(&t, separator, 1);
+        put(&t, key->name, strlen(key->name));
+        put(&t, "=", 1);
+        put_value(&t, key, params->value[i]);
+        separator = ",";
+    }
+    *t.to = 0;
+}
+
+/* ---- Bytes -----------------------------------------------------------------------------------*/
+
+static uint8_t log2_of(uint32_t v) {
+    uint8_t n = 0;
+    while (v >>= 1) n++;
+    return n;
+}
+
+void pithi_params_pack(const struct pithi_params *params, uint8_t bytes[PITHI_PARAM_BYTES],
+                       uint8_t *block_log2) {
+    memset(bytes, 0, PITHI_PARAM_BYTES);
+    *block_log2 = log2_of(params->block);
+    for (uint32_t i = 0; i < params->codec->key_count; i++) {
+        const struct pithi_key *key = &params->codec->keys[i];
+        if (key->wire < 0) continue;
+        const uint32_t v = params->value[i];
+        bytes[key->wire] = key->kind == PITHI_KEY_POW2 ? log2_of(v) : (uint8_t)v;
+    }
+}
+
+bool pithi_params_unpack(const struct pithi_codec *codec, const uint8_t bytes[PITHI_PARAM_BYTES],
+                         uint8_t block_log2, struct pithi_params *params) {
+    pithi_params_default(params, codec);
+    uint32_t used = 0;
+    for (uint32_t i = 0; i < codec->key_count; i++) {
+        const struct pithi_key *key = &codec->keys[i];
+        if (key->wire == PITHI_WIRE_NONE) continue;
+        const bool block = key->wire == PITHI_WIRE_BLOCK;
+        const uint8_t byte = block ? block_log2 : bytes[key->wire];
+        if (!block) used |= 1u << key->wire;
+        if (key->kind == PITHI_KEY_POW2 && byte > 31) return false;
+        params->value[i] = key->kind == PITHI_KEY_POW2 ? 1u << byte : byte;
+        if (!legal(key, params->value[i])) return false;
+    }
+    for (uint32_t b = 0; b < PITHI_PARAM_BYTES; b++)
+        if (!(used >> b & 1) && bytes[b]) return false;
+    set_block(params);
+    return true;
+}
+
+bool pithi_params_same(const struct pithi_params *a, const struct pithi_params *b) {
+    uint8_t x[PITHI_PARAM_BYTES], y[PITHI_PARAM_BYTES], xb, yb;
+    if (a->codec != b->codec || a->dtype != b->dtype || a->base_dtype != b->base_dtype)
+        return false;
+    pithi_params_pack(a, x, &xb);
+    pithi_params_pack(b, y, &yb);
+    return xb == yb && memcmp(x, y, sizeof x) == 0;
+}

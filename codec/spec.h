@@ -1,0 +1,27 @@
+/* spec.h - codec settings as text and as the parameter bytes of a frame.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_SPEC_H
+#define PITHI_SPEC_H
+
+#include "codec.h"
+
+/* Every key at its default. */
+void pithi_params_default(struct pithi_params *params, const struct pithi_codec *codec);
+/* Parse text into params (dtypes are left PITH_NONE). */
+pith_status pithi_spec_parse(const char *text, struct pithi_params *params, pith_error *error);
+/* Canonical text, always ended by 0, cut when cap is too small. */
+void pithi_spec_print(const struct pithi_params *params, char *text, size_t cap);
+
+/* One value of a key as text. */
+void pithi_key_text(const struct pithi_key *key, uint32_t value, char *text, size_t cap);
+
+/* The parameter bytes and block size of a frame header; keys that frames do not record keep their
+ * defaults. unpack refuses values a spec could not have and non-zero unused bytes. */
+void pithi_params_pack(const struct pithi_params *params, uint8_t bytes[PITHI_PARAM_BYTES],
+                       uint8_t *block_log2);
+bool pithi_params_unpack(const struct pithi_codec *codec, const uint8_t bytes[PITHI_PARAM_BYTES],
+                         uint8_t block_log2, struct pithi_params *params);
+/* Whether two settings make frames of one kind: equal in all that frames record. */
+bool pithi_params_same(const struct pithi_params *a, const struct pithi_params *b);
+
+#endif

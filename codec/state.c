@@ -1,0 +1,261 @@
+/* state.c - what a stream remembers: base, identity and step of every slot.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "state.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "cpu.h"
+#include "error.h"
+#include "stage/convert.h"
+
+static const uint8_t magic[8] = {0xF1, 'P', 'T', 'H', 's', 't', 'a', 1};
+
+/* Offsets of a saved state, as in FORMAT.md; the slots, the base and an XXH64 follow. */
+enum { AT_FINGERPRINT = 8, AT_SLOTS = 16, AT_SEED = 24, AT_STREAM = 32, AT_STATS = 40,
+       SAVE_HEAD = 72, SAVE_SLOT = 16, SAVE_TAIL = 8 };
+
+static uint64_t base_bytes(const pith_plan *p) {
+    return p->count * pith_dtype_bytes(p->params.base_dtype);
+}
+
+static bool external(const pith_plan *p) { return p->flags & PITH_LAYOUT_EXTERNAL_BASE; }
+
+uint64_t pithi_state_bytes(const pith_plan *p) {
+    if (p->params.base_dtype == PITH_NONE) return 0;
+    const uint64_t head = (sizeof(pith_state) + p->slots * sizeof(struct pithi_slot_state) + 63) &
+                          ~UINT64_C(63);
+    return 64 + head + (external(p) ? 0 : base_bytes(p));
+}
+
+uint64_t pithi_state_save_bytes(const pith_plan *p) {
+    if (p->params.base_dtype == PITH_NONE) return 0;
+    return SAVE_HEAD + p->slots * SAVE_SLOT + base_bytes(p) + SAVE_TAIL;
+}
+
+pith_status pithi_state_check(const pith_plan *p, const pith_state *s, pith_error *error) {
+    if (p->params.base_dtype == PITH_NONE) return PITH_OK;
+    if (!s) return pithi_fail(error, PITH_ERR_STATE, "a plan with a base needs a state");
+    if (s->fingerprint != p->fingerprint)
+        return pithi_fail(error, PITH_ERR_STATE, "the state is another plan's");
+    if (!s->base && p->count) return pithi_fail(error, PITH_ERR_STATE, "no base is bound");
+    return PITH_OK;
+}
+
+/* ---- Identity --------------------------------------------------------------------------------*/
+
+uint64_t pithi_identity(const pith_plan *p, uint64_t sum, uint64_t count) {
+    const uint32_t dtype = p->params.base_dtype;
+    return pithi_nh_finish(sum, count * pith_dtype_bytes(dtype), dtype);
+}
+
+static bool has_identity(const pith_plan *p) { return !pithi_param(&p->params, "identity"); }
+
+static uint64_t slot_identity(const pith_plan *p, const uint8_t *base, uint64_t slot) {
+    if (!has_identity(p)) return 0;
+    const size_t element = pith_dtype_bytes(p->params.base_dtype);
+    const uint64_t count = pithi_slot_count(p, slot);
+    const uint64_t at = pithi_slot_first(p, slot) * element;
+    return pithi_identity(p, count ? p->kernels.nh(base + at, count * element, 0) : 0, count);
+}
+
+static void identify(const pith_plan *p, pith_state *s, uint64_t step) {
+    for (uint64_t i = 0; i < p->slots; i++)
+        s->slot[i] = (struct pithi_slot_state){step, slot_identity(p, s->base, i)};
+}
+
+/* ---- Life ------------------------------------------------------------------------------------*/
+
+static void clear(const pith_plan *p, pith_state *s) {
+    s->seed = s->stream = 0;
+    s->stats = (pith_stats){0};
+    if (s->base) memset(s->base, 0, (size_t)base_bytes(p));
+    if (s->base || !p->count) identify(p, s, 0);
+}
+
+pith_status pith_state_init(pith_plan *p, void *memory, size_t bytes, pith_state **state) {
+    if (!p || !state) return PITH_ERR_ARG;
+    *state = NULL;
+    const uint64_t needed = pithi_state_bytes(p);
+    if (!needed) return pithi_fail(&p->error, PITH_ERR_UNSUPPORTED, "this plan keeps no state");
+    if (!memory || bytes < needed)
+        return pithi_fail_at(&p->error, PITH_ERR_SPACE, "too little memory for the state", needed);
+    uint8_t *at = memory;
+    at += (64 - (uintptr_t)at % 64) % 64;
+    pith_state *s = (pith_state *)(void *)at;
+    *s = (pith_state){.fingerprint = p->fingerprint, .slots = p->slots};
+    s->slot = (struct pithi_slot_state *)(void *)(at + sizeof *s);
+    memset(s->slot, 0, (size_t)p->slots * sizeof *s->slot);
+    const size_t head = sizeof *s + (size_t)p->slots * sizeof *s->slot;
+    if (!external(p)) s->base = at + ((head + 63) & ~(size_t)63);
+    clear(p, s);
+    *state = s;
+    return PITH_OK;
+}
+
+pith_status pith_state_reset(pith_plan *p, pith_state *s) {
+    PITHI_TRY(pithi_state_check(p, s, &p->error));
+    if (s) clear(p, s);
+    return PITH_OK;
+}
+
+pith_status pith_state_bind_base(pith_plan *p, pith_state *s, void *base, uint64_t step) {
+    if (!external(p) || !s || s->fingerprint != p->fingerprint)
+        return pithi_fail(&p->error, PITH_ERR_STATE, "not a state with an external base");
+    if (!base && p->count) return pithi_fail(&p->error, PITH_ERR_ARG, "base is NULL");
+    s->base = base;
+    identify(p, s, step);
+    return PITH_OK;
+}
+
+/* ---- Base in and out -------------------------------------------------------------------------*/
+
+enum { PIECE = 1024 };
+
+/* Convert between a view and dense base memory, a piece at a time. */
+static void transfer(const pith_plan *p, const struct pithi_span *view, uint8_t *base,
+                     uint64_t count, bool in) {
+    const uint32_t dtype = p->params.base_dtype;
+    const size_t element = pith_dtype_bytes(dtype);
+    uint64_t buffer[PIECE];
+    for (uint64_t at = 0; at < count; at += PIECE) {
+        const size_t n = count - at < PIECE ? (size_t)(count - at) : PIECE;
+        if (in) {
+            pithi_convert(base + at * element, dtype, pithi_span_read(view, at, n, buffer),
+                          view->dtype, n);
+        } else {
+            pithi_convert(buffer, view->dtype, base + at * element, dtype, n);
+            pithi_span_write(view, at, n, buffer);
+        }
+    }
+}
+
+static pith_status check_dtype(const pith_plan *p, const struct pithi_span *view,
+                               pith_error *error) {
+    if (view->dtype == p->params.base_dtype) return PITH_OK;
+    if (pithi_is_float16_32(view->dtype) && pithi_is_float16_32(p->params.base_dtype))
+        return PITH_OK;
+    return pithi_fail(error, PITH_ERR_DTYPE, "the view's dtype does not convert to the base's");
+}
+
+pith_status pith_state_set_base(pith_plan *p, pith_state *s, const pith_view *view,
+                                uint64_t step) {
+    struct pithi_span span;
+    PITHI_TRY(pithi_state_check(p, s, &p->error));
+    if (!s) return pithi_fail(&p->error, PITH_ERR_STATE, "this plan keeps no state");
+    PITHI_TRY(pithi_span_init(&span, view, false, &p->error));
+    PITHI_TRY(check_dtype(p, &span, &p->error));
+    if (span.count != p->count)
+        return pithi_fail(&p->error, PITH_ERR_SHAPE, "the view is not the whole tensor");
+    const uint64_t before = pithi_fp_enter();
+    transfer(p, &span, s->base, p->count, true);
+    pithi_fp_leave(before);
+    identify(p, s, step);
+    return PITH_OK;
+}
+
+pith_status pith_state_get_base(pith_plan *p, const pith_state *s, uint64_t slot,
+                                const pith_view *view) {
+    struct pithi_span span;
+    PITHI_TRY(pithi_state_check(p, s, &p->error));
+    if (!s) return pithi_fail(&p->error, PITH_ERR_STATE, "this plan keeps no state");
+    if (slot >= p->slots) return pithi_fail(&p->error, PITH_ERR_ARG, "no such slot");
+    PITHI_TRY(pithi_span_init(&span, view, true, &p->error));
+    PITHI_TRY(check_dtype(p, &span, &p->error));
+    const bool whole = span.count == p->count;
+    if (!whole && span.count != pithi_slot_count(p, slot))
+        return pithi_fail(&p->error, PITH_ERR_SHAPE, "the view is neither slot nor tensor");
+    const uint64_t first = whole ? 0 : pithi_slot_first(p, slot);
+    if (!span.count) return PITH_OK;
+    const uint64_t before = pithi_fp_enter();
+    transfer(p, &span, s->base + first * pith_dtype_bytes(p->params.base_dtype), span.count, false);
+    pithi_fp_leave(before);
+    return PITH_OK;
+}
+
+/* ---- Small questions -------------------------------------------------------------------------*/
+
+uint64_t pith_state_identity(const pith_state *s, uint64_t slot) {
+    return slot < s->slots ? s->slot[slot].identity : 0;
+}
+
+uint64_t pith_state_step(const pith_state *s, uint64_t slot) {
+    return slot < s->slots ? s->slot[slot].step : 0;
+}
+
+void pith_state_set_random(pith_state *s, uint64_t seed, uint32_t stream) {
+    s->seed = seed;
+    s->stream = stream;
+}
+
+void pith_state_stats(const pith_state *s, pith_stats *out) { *out = s->stats; }
+
+pith_status pith_state_verify(pith_plan *p, const pith_state *s) {
+    PITHI_TRY(pithi_state_check(p, s, &p->error));
+    if (!s) return PITH_OK;
+    for (uint64_t i = 0; i < p->slots; i++)
+        if (slot_identity(p, s->base, i) != s->slot[i].identity)
+            return pithi_fail_at(&p->error, PITH_ERR_BASE, "the base in memory has changed", i);
+    return PITH_OK;
+}
+
+/* ---- Save and load ---------------------------------------------------------------------------*/
+
+pith_status pith_state_save(pith_plan *p, const pith_state *s, void *dst, size_t cap,
+                            size_t *written) {
+    *written = 0;
+    PITHI_TRY(pithi_state_check(p, s, &p->error));
+    const uint64_t total = pithi_state_save_bytes(p);
+    if (!s) return pithi_fail(&p->error, PITH_ERR_STATE, "this plan keeps no state");
+    if (cap < total) return pithi_fail_at(&p->error, PITH_ERR_SPACE, "save does not fit", total);
+    uint8_t *at = dst;
+    memset(at, 0, SAVE_HEAD);
+    memcpy(at, magic, sizeof magic);
+    pithi_put64(at + AT_FINGERPRINT, s->fingerprint);
+    pithi_put64(at + AT_SLOTS, s->slots);
+    pithi_put64(at + AT_SEED, s->seed);
+    pithi_put64(at + AT_STREAM, s->stream);
+    memcpy(at + AT_STATS, &s->stats, sizeof s->stats);
+    at += SAVE_HEAD;
+    for (uint64_t i = 0; i < s->slots; i++, at += SAVE_SLOT) {
+        pithi_put64(at, s->slot[i].step);
+        pithi_put64(at + 8, s->slot[i].identity);
+    }
+    if (p->count) memcpy(at, s->base, (size_t)base_bytes(p));
+    pithi_put64((uint8_t *)dst + total - SAVE_TAIL, XXH64(dst, (size_t)(total - SAVE_TAIL), 0));
+    *written = (size_t)total;
+    return PITH_OK;
+}
+
+static pith_status check_saved(const pith_plan *p, const uint8_t *src, size_t bytes,
+                               pith_error *error) {
+    const uint64_t total = pithi_state_save_bytes(p);
+    if (bytes < sizeof magic || memcmp(src, magic, sizeof magic) != 0)
+        return pithi_fail(error, PITH_ERR_MAGIC, "not a saved state");
+    if (bytes >= SAVE_HEAD && pithi_get64(src + AT_FINGERPRINT) != p->fingerprint)
+        return pithi_fail_at(error, PITH_ERR_MISMATCH, "saved by another plan", AT_FINGERPRINT);
+    if (bytes < total) return pithi_fail_at(error, PITH_ERR_TRUNCATED, "the state is cut", bytes);
+    if (bytes > total) return pithi_fail_at(error, PITH_ERR_CORRUPT, "bytes after the end", total);
+    if (pithi_get64(src + total - SAVE_TAIL) != XXH64(src, (size_t)(total - SAVE_TAIL), 0))
+        return pithi_fail(error, PITH_ERR_CHECKSUM, "the state's checksum differs");
+    const uint8_t *slot = src + SAVE_HEAD;
+    for (uint64_t i = 0; i < p->slots; i++, slot += SAVE_SLOT)
+        if (slot_identity(p, src + SAVE_HEAD + p->slots * SAVE_SLOT, i) != pithi_get64(slot + 8))
+            return pithi_fail(error, PITH_ERR_CHECKSUM, "a base is not what its identity says");
+    return PITH_OK;
+}
+
+pith_status pith_state_load(pith_plan *p, pith_state *s, const void *src, size_t bytes) {
+    PITHI_TRY(pithi_state_check(p, s, &p->error));
+    if (!s || !src) return pithi_fail(&p->error, PITH_ERR_ARG, "nothing to load");
+    PITHI_TRY(check_saved(p, src, bytes, &p->error));
+    const uint8_t *at = src;
+    s->seed = pithi_get64(at + AT_SEED);
+    s->stream = (uint32_t)pithi_get64(at + AT_STREAM);
+    memcpy(&s->stats, at + AT_STATS, sizeof s->stats);
+    at += SAVE_HEAD;
+    for (uint64_t i = 0; i < s->slots; i++, at += SAVE_SLOT)
+        s->slot[i] = (struct pithi_slot_state){pithi_get64(at), pithi_get64(at + 8)};
+    if (p->count) memcpy(s->base, at, (size_t)base_bytes(p));
+    return PITH_OK;
+}

@@ -1,0 +1,152 @@
+/* view.c - tensor views: checks, counts, gather and scatter.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "view.h"
+
+#include <string.h>
+
+#include "error.h"
+
+bool pithi_multiply(uint64_t a, uint64_t b, uint64_t *out) {
+    if (b && a > UINT64_MAX / b) return false;
+    *out = a * b;
+    return true;
+}
+
+pith_view pith_view_dense(const void *data, uint32_t dtype, uint32_t ndim, const uint64_t *shape) {
+    pith_view v = {(void *)(uintptr_t)data, dtype, ndim, {0}, {0}};
+    if (ndim > PITH_MAX_NDIM) {
+        v.dtype = PITH_NONE;
+        v.ndim = 0;
+        return v;
+    }
+    uint64_t step = 1;
+    for (uint32_t d = ndim; d-- > 0;) {
+        v.shape[d] = shape[d];
+        v.stride[d] = (int64_t)step;
+        step *= shape[d] ? shape[d] : 1;
+    }
+    return v;
+}
+
+pith_view pith_view_flat(const void *data, uint32_t dtype, uint64_t count) {
+    return pith_view_dense(data, dtype, 1, &count);
+}
+
+uint64_t pith_view_count(const pith_view *view) {
+    uint64_t count = 1;
+    bool fits = true;
+    for (uint32_t d = 0; d < view->ndim && d < PITH_MAX_NDIM; d++) {
+        if (view->shape[d] == 0) return 0;
+        fits = fits && pithi_multiply(count, view->shape[d], &count);
+    }
+    return fits ? count : UINT64_MAX;
+}
+
+/* Append a dimension, or grow the last one when the new one lies dense inside it. */
+static void append(struct pithi_span *s, uint64_t extent, int64_t stride) {
+    if (extent == 1) return;
+    if (s->ndim && (uint64_t)s->stride[s->ndim - 1] == (uint64_t)stride * extent) {
+        s->shape[s->ndim - 1] *= extent;
+        s->stride[s->ndim - 1] = stride;
+        return;
+    }
+    s->shape[s->ndim] = extent;
+    s->stride[s->ndim++] = stride;
+}
+
+pith_status pithi_span_init(struct pithi_span *span, const pith_view *view, bool output,
+                            pith_error *error) {
+    *span = (struct pithi_span){0};
+    if (!view) return pithi_fail(error, PITH_ERR_ARG, "view is NULL");
+    if (view->ndim > PITH_MAX_NDIM)
+        return pithi_fail(error, PITH_ERR_SHAPE, "view has too many dimensions");
+    span->element = pith_dtype_bytes(view->dtype);
+    if (!span->element) return pithi_fail(error, PITH_ERR_DTYPE, "view has an unknown dtype");
+    span->dtype = view->dtype;
+    span->data = view->data;
+    span->count = pith_view_count(view);
+    if (span->count > (uint64_t)INT64_MAX / span->element)
+        return pithi_fail(error, PITH_ERR_SHAPE, "view is larger than the address space");
+    span->dense = true;
+    if (span->count == 0) return PITH_OK;
+    if (!view->data) return pithi_fail(error, PITH_ERR_ARG, "view has elements but no data");
+    for (uint32_t d = 0; d < view->ndim; d++) {
+        const int64_t stride = view->stride[d];
+        if (output && stride == 0 && view->shape[d] > 1)
+            return pithi_fail(error, PITH_ERR_SHAPE, "an output view has a zero stride");
+        if (view->shape[d] > 1 && (stride > INT64_MAX / 16 || stride < -(INT64_MAX / 16)))
+            return pithi_fail(error, PITH_ERR_SHAPE, "view has a stride out of range");
+        append(span, view->shape[d], stride * (int64_t)span->element);
+    }
+    span->dense = span->ndim == 0 || (span->ndim == 1 && span->stride[0] == (int64_t)span->element);
+    return PITH_OK;
+}
+
+/* ---- Walking ---------------------------------------------------------------------------------*/
+
+struct walk {
+    uint64_t index[PITH_MAX_NDIM];
+    int64_t offset;
+};
+
+static void walk_to(const struct pithi_span *s, uint64_t element, struct walk *w) {
+    w->offset = 0;
+    for (uint32_t d = s->ndim; d-- > 0;) {
+        w->index[d] = element % s->shape[d];
+        element /= s->shape[d];
+        w->offset += (int64_t)w->index[d] * s->stride[d];
+    }
+}
+
+/* Past `run` elements of the last dimension, into the next row when that is its end. */
+static void walk_on(const struct pithi_span *s, uint64_t run, struct walk *w) {
+    uint32_t d = s->ndim - 1;
+    w->index[d] += run;
+    w->offset += (int64_t)run * s->stride[d];
+    while (w->index[d] == s->shape[d] && d > 0) {
+        w->offset -= (int64_t)w->index[d] * s->stride[d];
+        w->index[d--] = 0;
+        w->index[d]++;
+        w->offset += s->stride[d];
+    }
+}
+
+static void copy_element(uint8_t *dst, const uint8_t *src, size_t element) {
+    switch (element) {
+    case 1: *dst = *src; break;
+    case 2: memcpy(dst, src, 2); break;
+    case 4: memcpy(dst, src, 4); break;
+    default: memcpy(dst, src, 8);
+    }
+}
+
+/* One direction of both: strided side and dense side. */
+static void copy(const struct pithi_span *s, uint64_t at, uint64_t count, uint8_t *dense,
+                 bool gather) {
+    struct walk w;
+    walk_to(s, s->first + at, &w);
+    const uint32_t last = s->ndim - 1;
+    while (count) {
+        const uint64_t left = s->shape[last] - w.index[last];
+        const uint64_t run = left < count ? left : count;
+        uint8_t *place = s->data + w.offset;
+        for (uint64_t i = 0; i < run; i++, place += s->stride[last], dense += s->element)
+            copy_element(gather ? dense : place, gather ? place : dense, s->element);
+        walk_on(s, run, &w);
+        count -= run;
+    }
+}
+
+void *pithi_span_read(const struct pithi_span *span, uint64_t at, uint64_t count, void *buffer) {
+    if (span->dense) return pithi_span_at(span, at);
+    copy(span, at, count, buffer, true);
+    return buffer;
+}
+
+void pithi_span_write(const struct pithi_span *span, uint64_t at, uint64_t count,
+                      const void *src) {
+    if (!span->dense)
+        copy(span, at, count, (uint8_t *)(uintptr_t)src, false);
+    else if (count)
+        memcpy(pithi_span_at(span, at), src, count * span->element);
+}

@@ -1,0 +1,38 @@
+/* view.h - elements of a strided view in row-major order, as dense pieces.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_VIEW_H
+#define PITHI_VIEW_H
+
+#include <stdbool.h>
+
+#include "pith/pith.h"
+
+/* A checked view from element `first` on. Dimensions that lie dense in each other are merged. */
+struct pithi_span {
+    uint8_t *data;
+    uint64_t first;
+    uint64_t count; /* of the whole view */
+    size_t element; /* bytes */
+    uint32_t dtype, ndim;
+    bool dense;
+    uint64_t shape[PITH_MAX_NDIM];
+    int64_t stride[PITH_MAX_NDIM]; /* bytes */
+};
+
+/* output: zero strides are refused. */
+pith_status pithi_span_init(struct pithi_span *span, const pith_view *view, bool output,
+                            pith_error *error);
+/* Elements [at, at + count) counted from span->first: a pointer into the view when it is dense,
+ * else the elements gathered into buffer. */
+void *pithi_span_read(const struct pithi_span *span, uint64_t at, uint64_t count, void *buffer);
+/* Copy dense elements into the view. */
+void pithi_span_write(const struct pithi_span *span, uint64_t at, uint64_t count, const void *src);
+/* The element at `at` of a dense span. */
+static inline uint8_t *pithi_span_at(const struct pithi_span *span, uint64_t at) {
+    return span->data ? span->data + (span->first + at) * span->element : NULL;
+}
+
+/* Product with overflow check; returns false and leaves *out alone on overflow. */
+bool pithi_multiply(uint64_t a, uint64_t b, uint64_t *out);
+
+#endif
