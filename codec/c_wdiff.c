@@ -40,6 +40,7 @@ static struct pithi_group_setting setting(const struct pithi_params *p) {
 }
 
 static size_t padded(size_t bytes) { return (bytes + 15) & ~(size_t)15; }
+static size_t aligned(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
 /* ---- Sizes -----------------------------------------------------------------------------------*/
 
@@ -73,7 +74,7 @@ static size_t symbol_bytes(const struct pithi_group_setting *s, size_t count) {
 static size_t scratch_bytes(const struct pithi_params *p) {
     if (!p->value[ENTROPY]) return 0;
     const struct pithi_group_setting s = setting(p);
-    return padded(pithi_group_code_bytes(&s, p->block)) + padded(symbol_bytes(&s, p->block)) +
+    return aligned(pithi_group_code_bytes(&s, p->block)) + aligned(symbol_bytes(&s, p->block)) +
            pithi_entropy_scratch(symbol_bytes(&s, p->block), (int)p->value[LEVEL]);
 }
 
@@ -183,8 +184,8 @@ static struct coding coding_of(const struct pithi_block *b) {
     c.symbols = symbol_bytes(&c.set, b->count);
     c.code_buffer = b->scratch;
     if (!b->scratch) return c;
-    c.symbol_buffer = c.code_buffer + padded(pithi_group_code_bytes(&c.set, b->params->block));
-    c.entropy = c.symbol_buffer + padded(symbol_bytes(&c.set, b->params->block));
+    c.symbol_buffer = c.code_buffer + aligned(pithi_group_code_bytes(&c.set, b->params->block));
+    c.entropy = c.symbol_buffer + aligned(symbol_bytes(&c.set, b->params->block));
     return c;
 }
 

@@ -63,12 +63,10 @@ static pith_status next_block(const struct pithi_frame *f, const struct pithi_pa
     return PITH_OK;
 }
 
-pith_status pith_error_bound(const void *frame, size_t length, double *bound, pith_error *error) {
+static pith_status largest_bound(const void *frame, size_t length, double *bound,
+                                 pith_error *error) {
     struct pithi_frame f;
     struct pithi_payload p;
-    pithi_fail(error, PITH_OK, "");
-    if (!frame || !bound) return pithi_fail(error, PITH_ERR_ARG, "an argument is NULL");
-    *bound = 0;
     PITHI_TRY(pithi_frame_read(frame, length, &f, error));
     if (f.payload_bytes > length - f.header_bytes)
         return pithi_fail_at(error, PITH_ERR_TRUNCATED, "the payload is cut", length);
@@ -85,6 +83,16 @@ pith_status pith_error_bound(const void *frame, size_t length, double *bound, pi
         if (one < 0) return pithi_fail(error, PITH_ERR_CORRUPT, "a block is too short");
     }
     return PITH_OK;
+}
+
+pith_status pith_error_bound(const void *frame, size_t length, double *bound, pith_error *error) {
+    pithi_fail(error, PITH_OK, "");
+    if (!frame || !bound) return pithi_fail(error, PITH_ERR_ARG, "an argument is NULL");
+    *bound = 0;
+    const uint64_t before = pithi_fp_enter();
+    const pith_status status = largest_bound(frame, length, bound, error);
+    pithi_fp_leave(before);
+    return status;
 }
 
 /* ---- Base identity ---------------------------------------------------------------------------*/
