@@ -35,7 +35,7 @@ expect_none 'defined in the archive without the prefix pith_ or pithi_' < <(
 # Everything else the library may call. plan.c holds the default allocator.
 allowed='^(pithi?_.*|ZSTD_.*|mem(cpy|move|set|cmp|chr)|bcmp|__mem(cpy|move|set)_chk'
 allowed+='|str(len|cmp|ncmp|chr|cspn|spn)|GOMP_.*|omp_.*|__kmpc_.*|__stack_chk_fail'
-allowed+='|_GLOBAL_OFFSET_TABLE_|__aarch64_.*|__cpu_indicator_init|__cpu_model)$'
+allowed+='|_GLOBAL_OFFSET_TABLE_|__aarch64_.*|__cpu_(indicator_init|model|features2))$'
 expect_none 'called by the library, against its rules' < <(
     awk -v allowed="$allowed" '
         { object = $1; name = $NF; sub(/^.*\.a:/, "", object); sub(/:$/, "", object) }
