@@ -126,8 +126,10 @@ pith_status pith_encode_key(pith_plan *plan, pith_state *state, const pith_view 
 
 /* ---- Decode ----------------------------------------------------------------------------------*/
 
-pith_status pithi_check_limit(const pith_plan *p, uint64_t bytes, pith_error *error) {
-    if (!p->env.max_output_bytes || bytes <= p->env.max_output_bytes) return PITH_OK;
+pith_status pithi_check_limit(const pith_env *env, const struct pithi_frame *frame,
+                              pith_error *error) {
+    const uint64_t bytes = frame->count * pith_dtype_bytes(frame->params.dtype);
+    if (!env->max_output_bytes || bytes <= env->max_output_bytes) return PITH_OK;
     return pithi_fail(error, PITH_ERR_LIMIT, "the tensor is larger than max_output_bytes");
 }
 
@@ -146,7 +148,7 @@ static pith_status decode_slot(pith_plan *p, pith_state *s, uint64_t slot, const
     struct pithi_coding c = {.view = view};
     struct pithi_span base;
     PITHI_TRY(pithi_decode_slot(&c, p, slot, frame, bytes));
-    PITHI_TRY(pithi_check_limit(p, c.frame.count * pith_dtype_bytes(p->params.dtype), &p->error));
+    PITHI_TRY(pithi_check_limit(&p->env, &c.frame, &p->error));
     if (has_base(p)) {
         PITHI_TRY(check_stream(p, &c.frame, &s->slot[slot]));
         base = base_span(p, s, slot);

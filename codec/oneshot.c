@@ -152,7 +152,6 @@ static pith_status decode_range(struct pithi_coding *c, pith_plan *p, const void
         return pithi_fail(&p->error, PITH_ERR_SHAPE, "the view has another count than the frame");
     if (r->first > c->frame.count || out.count > c->frame.count - r->first)
         return pithi_fail(&p->error, PITH_ERR_SHAPE, "the range is not inside the tensor");
-    PITHI_TRY(pithi_check_limit(p, out.count * out.element, &p->error));
     PITHI_TRY(take_base(c, base, &base_span));
     c->view = &out;
     c->first = r->first;
@@ -165,10 +164,13 @@ static pith_status decode_range(struct pithi_coding *c, pith_plan *p, const void
 static pith_status plan_of(const void *frame, size_t length, const pith_env *env, pith_plan **plan,
                            pith_error *error) {
     struct pithi_frame f;
+    pith_env e;
     *plan = NULL;
     pithi_fail(error, PITH_OK, "");
     if (!frame) return pithi_fail(error, PITH_ERR_ARG, "frame is NULL");
+    PITHI_TRY(pithi_take(&e, sizeof e, env, error));
     PITHI_TRY(pithi_frame_read(frame, length, &f, error));
+    PITHI_TRY(pithi_check_limit(&e, &f, error));
     if (f.payload_bytes > length - f.header_bytes)
         return pithi_fail_at(error, PITH_ERR_TRUNCATED, "the payload is cut", length);
     return pithi_plan_for_frame(plan, &f, env, error);

@@ -9,7 +9,8 @@
 pith_status pithi_check_identity(struct pithi_coding *c);
 pith_status pithi_output_dtype(const struct pithi_params *params, uint32_t dtype,
                                pith_error *error);
-pith_status pithi_check_limit(const pith_plan *plan, uint64_t bytes, pith_error *error);
+pith_status pithi_check_limit(const pith_env *env, const struct pithi_frame *frame,
+                              pith_error *error);
 /* view := view + decoded, in f32, rounded once. */
 pith_status pithi_add_values(struct pithi_coding *c, const struct pithi_span *view);
 

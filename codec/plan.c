@@ -106,20 +106,17 @@ static pith_status take_dtypes(pith_plan *p, const pith_layout *l, pith_error *e
     return status == PITH_OK ? PITH_OK : pithi_fail(error, status, detail);
 }
 
-static pith_status take_layout(pith_plan *p, const pith_layout *layout, pith_error *error) {
-    pith_layout l;
-    if (!layout) return pithi_fail(error, PITH_ERR_ARG, "layout is NULL");
-    PITHI_TRY(pithi_take(&l, sizeof l, layout, error));
-    if (l.flags & ~(PITH_LAYOUT_CHECKSUMS | PITH_LAYOUT_EXTERNAL_BASE))
+static pith_status take_layout(pith_plan *p, const pith_layout *l, pith_error *error) {
+    if (l->flags & ~(PITH_LAYOUT_CHECKSUMS | PITH_LAYOUT_EXTERNAL_BASE))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "unknown layout flags");
-    if (l.source_bytes > PITH_SOURCE_MAX || (l.source_bytes && !l.source))
+    if (l->source_bytes > PITH_SOURCE_MAX || (l->source_bytes && !l->source))
         return pithi_fail(error, PITH_ERR_ARG, "bad source");
-    p->flags = l.flags;
-    p->source = l.source;
-    p->source_bytes = l.source_bytes;
-    PITHI_TRY(take_dtypes(p, &l, error));
-    PITHI_TRY(take_shape(p, &l, error));
-    return take_slots(p, &l, error);
+    p->flags = l->flags;
+    p->source = l->source;
+    p->source_bytes = l->source_bytes;
+    PITHI_TRY(take_dtypes(p, l, error));
+    PITHI_TRY(take_shape(p, l, error));
+    return take_slots(p, l, error);
 }
 
 /* ---- Frames of a plan ------------------------------------------------------------------------*/
@@ -244,10 +241,11 @@ static pith_status build(pith_plan *p, const pith_layout *layout, pith_plan **ou
 static pith_status create(pith_plan **out, struct pithi_params *params, const pith_layout *layout,
                           const pith_env *env, pith_error *error) {
     pith_plan p = {.params = *params};
-    PITHI_TRY(take_layout(&p, layout, error));
-    PITHI_TRY(take_env(&p, env, error));
     pith_layout l;
+    if (!layout) return pithi_fail(error, PITH_ERR_ARG, "layout is NULL");
     PITHI_TRY(pithi_take(&l, sizeof l, layout, error));
+    PITHI_TRY(take_layout(&p, &l, error));
+    PITHI_TRY(take_env(&p, env, error));
     return build(&p, &l, out, error);
 }
 
