@@ -8,13 +8,22 @@
 #error "cpu.c decides which instructions may run: build it with baseline flags only"
 #endif
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+/* clang 14's probe does not know this one. */
+static bool has_f16c(void) {
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
+
 /* The compiler's probe reads CPUID and checks that the system saves the registers (XCR0). */
 uint32_t pith_cpu_features(void) {
     uint32_t found = 0;
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") &&
-        __builtin_cpu_supports("f16c"))
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") && has_f16c())
         found |= PITH_CPU_AVX2;
     if (found && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
