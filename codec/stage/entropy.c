@@ -1,0 +1,103 @@
+/* entropy.c - zstd in caller's memory, with settings for the noise that tensors are made of.
+ * SPDX-License-Identifier: Apache-2.0 */
+#define ZSTD_STATIC_LINKING_ONLY
+#include "entropy.h"
+
+#include <zstd.h>
+
+/* Symbols of numbers are almost noise: short matches cost more than the literals that they
+ * replace, and a large table is cleared for nothing. So the first attempt at any level is Huffman
+ * coding with a quick look for long matches. */
+static ZSTD_compressionParameters noise(size_t n) {
+    ZSTD_compressionParameters p = ZSTD_getCParams(1, n, 0);
+    p.strategy = ZSTD_fast;
+    p.minMatch = 7;
+    p.targetLength = 1;
+    if (p.hashLog > 13) p.hashLog = 13;
+    return p;
+}
+
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+static size_t context_bytes(size_t n, int level) {
+    return larger(ZSTD_estimateCCtxSize_usingCParams(noise(n)),
+                  ZSTD_estimateCCtxSize_usingCParams(ZSTD_getCParams(level, n, 0)));
+}
+
+/* zstd has one table of settings per class of sizes; within a class they grow with the size. */
+size_t pithi_entropy_scratch(size_t max_bytes, int level) {
+    static const size_t classes[] = {16u << 10, 128u << 10, 256u << 10};
+    size_t most = larger(ZSTD_estimateDCtxSize(), context_bytes(max_bytes, level));
+    for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++)
+        if (classes[i] < max_bytes) most = larger(most, context_bytes(classes[i], level));
+    return (most + 63) & ~(size_t)63;
+}
+
+static bool apply(ZSTD_CCtx *context, const ZSTD_compressionParameters *p) {
+    const struct {
+        ZSTD_cParameter name;
+        int value;
+    } rows[] = {
+        {ZSTD_c_format, ZSTD_f_zstd1_magicless},
+        {ZSTD_c_contentSizeFlag, 1}, /* off in a static context that was not reset */
+        {ZSTD_c_literalCompressionMode, 1}, /* always try Huffman, also with ZSTD_fast */
+        {ZSTD_c_windowLog, (int)p->windowLog},
+        {ZSTD_c_hashLog, (int)p->hashLog},
+        {ZSTD_c_chainLog, (int)p->chainLog},
+        {ZSTD_c_searchLog, (int)p->searchLog},
+        {ZSTD_c_minMatch, (int)p->minMatch},
+        {ZSTD_c_targetLength, (int)p->targetLength},
+        {ZSTD_c_strategy, (int)p->strategy},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (ZSTD_isError(ZSTD_CCtx_setParameter(context, rows[i].name, rows[i].value)))
+            return false;
+    return true;
+}
+
+/* 0 when the result would have more than cap bytes. */
+static size_t press(void *scratch, const ZSTD_compressionParameters *p, const uint8_t *src,
+                    size_t n, uint8_t *dst, size_t cap) {
+    ZSTD_CCtx *context = ZSTD_initStaticCCtx(scratch, ZSTD_estimateCCtxSize_usingCParams(*p));
+    if (!context || !apply(context, p)) return 0;
+    const size_t length = ZSTD_compress2(context, dst, cap, src, n);
+    return ZSTD_isError(length) ? 0 : length;
+}
+
+size_t pithi_entropy_pack(void *scratch, int level, const uint8_t *src, size_t n, uint8_t *dst,
+                          size_t cap) {
+    if (cap >= n) cap = n - (n > 0);
+    if (cap == 0) return 0;
+    const ZSTD_compressionParameters quick = noise(n);
+    const size_t length = press(scratch, &quick, src, n, dst, cap);
+    if (level < 4 || length == 1) return length;
+    const ZSTD_compressionParameters slow = ZSTD_getCParams(level, n, 0);
+    const size_t better = press(scratch, &slow, src, n, dst, length ? length - 1 : cap);
+    if (better || !length) return better;
+    return press(scratch, &quick, src, n, dst, cap);
+}
+
+/* True when the blocks of the frame whose header has `at` bytes end exactly at len. */
+static bool single_frame(const uint8_t *src, size_t len, size_t at) {
+    for (;;) {
+        if (len - at < 3) return false;
+        const uint32_t head = src[at] | (uint32_t)src[at + 1] << 8 | (uint32_t)src[at + 2] << 16;
+        const size_t body = (head >> 1 & 3) == 1 ? 1 : head >> 3; /* 1: one byte, repeated */
+        at += 3;
+        if (body > len - at) return false;
+        at += body;
+        if (head & 1) return at == len;
+    }
+}
+
+bool pithi_entropy_unpack(void *scratch, const uint8_t *src, size_t len, uint8_t *dst, size_t n) {
+    ZSTD_frameHeader head;
+    if (ZSTD_getFrameHeader_advanced(&head, src, len, ZSTD_f_zstd1_magicless) != 0) return false;
+    if (head.frameContentSize != n || head.dictID || head.checksumFlag) return false;
+    if (!single_frame(src, len, head.headerSize)) return false;
+    ZSTD_DCtx *context = ZSTD_initStaticDCtx(scratch, ZSTD_estimateDCtxSize());
+    if (!context) return false;
+    if (ZSTD_isError(ZSTD_DCtx_setParameter(context, ZSTD_d_format, ZSTD_f_zstd1_magicless)))
+        return false;
+    return ZSTD_decompressDCtx(context, dst, n, src, len) == n;
+}

@@ -1,0 +1,143 @@
+/* update_word.h - loops of update.c for one word type; included once per WORD, BITS and NAME.
+ * SPDX-License-Identifier: Apache-2.0 */
+
+#define TOP ((WORD)((WORD)1 << (BITS - 1)))
+
+/* Values may lie at any address. */
+static inline WORD NAME(load)(const uint8_t *p, size_t i) {
+    WORD word;
+    memcpy(&word, p + i * sizeof word, sizeof word);
+    return word;
+}
+
+static inline void NAME(store)(uint8_t *p, size_t i, WORD word) {
+    memcpy(p + i * sizeof word, &word, sizeof word);
+}
+
+static inline WORD NAME(zigzag)(WORD d) {
+    return (WORD)((WORD)(d << 1) ^ (WORD)((WORD)0 - (WORD)(d >> (BITS - 1))));
+}
+
+static inline WORD NAME(unzigzag)(WORD z) {
+    return (WORD)((WORD)(z >> 1) ^ (WORD)((WORD)0 - (WORD)(z & 1)));
+}
+
+/* Sign and magnitude to an unsigned integer that grows with the number. */
+static inline WORD NAME(order)(WORD u) {
+    return (WORD)(u ^ ((WORD)((WORD)0 - (WORD)(u >> (BITS - 1))) | TOP));
+}
+
+static inline WORD NAME(unorder)(WORD o) {
+    return (WORD)(o ^ ((WORD)((WORD)(o >> (BITS - 1)) - (WORD)1) | TOP));
+}
+
+static void NAME(from_value)(WORD *words, const uint8_t *v, enum kind kind, size_t count) {
+    if (kind == FLOATS)
+        for (size_t i = 0; i < count; i++) {
+            const WORD u = NAME(load)(v, i);
+            words[i] = (WORD)((WORD)(u << 1) | (WORD)(u >> (BITS - 1)));
+        }
+    else if (kind == SIGNED)
+        for (size_t i = 0; i < count; i++) words[i] = NAME(zigzag)(NAME(load)(v, i));
+    else
+        memcpy(words, v, count * sizeof *words);
+}
+
+static void NAME(to_value)(uint8_t *v, const WORD *words, enum kind kind, size_t count) {
+    if (kind == FLOATS)
+        for (size_t i = 0; i < count; i++) {
+            const WORD z = words[i];
+            NAME(store)(v, i, (WORD)((WORD)(z >> 1) | (WORD)(z << (BITS - 1))));
+        }
+    else if (kind == SIGNED)
+        for (size_t i = 0; i < count; i++) NAME(store)(v, i, NAME(unzigzag)(words[i]));
+    else
+        memcpy(v, words, count * sizeof *words);
+}
+
+static void NAME(from_update)(WORD *words, const uint8_t *v, const uint8_t *b, enum kind kind,
+                              size_t count) {
+    if (kind == FLOATS)
+        for (size_t i = 0; i < count; i++) {
+            const WORD x = NAME(order)(NAME(load)(v, i)), y = NAME(order)(NAME(load)(b, i));
+            words[i] = NAME(zigzag)((WORD)(x - y));
+        }
+    else
+        for (size_t i = 0; i < count; i++)
+            words[i] = NAME(zigzag)((WORD)(NAME(load)(v, i) - NAME(load)(b, i)));
+}
+
+static void NAME(to_update)(uint8_t *v, const WORD *words, const uint8_t *b, enum kind kind,
+                            size_t count) {
+    if (kind == FLOATS)
+        for (size_t i = 0; i < count; i++) {
+            const WORD y = NAME(order)(NAME(load)(b, i));
+            NAME(store)(v, i, NAME(unorder)((WORD)(y + NAME(unzigzag)(words[i]))));
+        }
+    else
+        for (size_t i = 0; i < count; i++)
+            NAME(store)(v, i, (WORD)(NAME(load)(b, i) + NAME(unzigzag)(words[i])));
+}
+
+static void NAME(from)(void *words, const void *values, const void *base, enum kind kind,
+                       size_t count) {
+    if (base)
+        NAME(from_update)(words, values, base, kind, count);
+    else
+        NAME(from_value)(words, values, kind, count);
+}
+
+static void NAME(to)(void *values, const void *words, const void *base, enum kind kind,
+                     size_t count) {
+    if (base)
+        NAME(to_update)(values, words, base, kind, count);
+    else
+        NAME(to_value)(values, words, kind, count);
+}
+
+/* Words that are an escape of 1, 2, 4 and 8 bits. */
+static void NAME(tally)(size_t escapes[4], const void *words, size_t count) {
+    const WORD *w = words;
+    enum { PIECE = 4096 };
+    for (size_t at = 0; at < count; at += PIECE) {
+        const size_t end = count - at < PIECE ? count : at + PIECE;
+        uint16_t n[4] = {0};
+        for (size_t i = at; i < end; i++) {
+            n[0] = (uint16_t)(n[0] + (w[i] >= 1));
+            n[1] = (uint16_t)(n[1] + (w[i] >= 3));
+            n[2] = (uint16_t)(n[2] + (w[i] >= 15));
+            n[3] = (uint16_t)(n[3] + (w[i] >= 255));
+        }
+        for (size_t k = 0; k < 4; k++) escapes[k] += n[k];
+    }
+}
+
+static size_t NAME(split)(uint8_t *work, void *escapes, const void *words, WORD escape,
+                          size_t count) {
+    const WORD *w = words;
+    WORD *e = escapes;
+    size_t used = 0;
+    for (size_t i = 0; i < count; i++) work[i] = (uint8_t)(w[i] < escape ? w[i] : escape);
+    for (size_t i = 0; i < count; i++) {
+        const WORD word = w[i];
+        e[used] = (WORD)(word - escape);
+        used += word >= escape;
+    }
+    return used;
+}
+
+static void NAME(join)(void *words, const uint8_t *work, const void *escapes, WORD escape,
+                       size_t count) {
+    WORD *w = words;
+    const WORD *e = escapes;
+    for (size_t i = 0; i < count; i++) {
+        const WORD chosen = (WORD)((WORD)0 - (WORD)(work[i] == escape));
+        w[i] = (WORD)(work[i] + (e[0] & chosen));
+        e += work[i] == escape;
+    }
+}
+
+#undef TOP
+#undef WORD
+#undef BITS
+#undef NAME
