@@ -58,8 +58,11 @@ pith_status pithi_output_dtype(const struct pithi_params *q, uint32_t dtype, pit
 static bool has_base(const pith_plan *p) { return p->params.base_dtype != PITH_NONE; }
 
 static struct pithi_span base_span(const pith_plan *p, const pith_state *s, uint64_t slot) {
-    return (struct pithi_span){.data = s->base, .first = pithi_slot_first(p, slot),
-                               .count = p->count, .dtype = p->params.base_dtype, .dense = true,
+    return (struct pithi_span){.data = s->base,
+                               .first = pithi_slot_first(p, slot),
+                               .count = p->count,
+                               .dtype = p->params.base_dtype,
+                               .dense = true,
                                .element = pith_dtype_bytes(p->params.base_dtype)};
 }
 
@@ -164,8 +167,8 @@ static pith_status decode_slot(pith_plan *p, pith_state *s, uint64_t slot, const
     return PITH_OK;
 }
 
-pith_status pith_decode(pith_plan *p, pith_state *s, uint64_t slot, const void *frame,
-                        size_t bytes, const pith_view *view) {
+pith_status pith_decode(pith_plan *p, pith_state *s, uint64_t slot, const void *frame, size_t bytes,
+                        const pith_view *view) {
     struct pithi_span span;
     if (!p) return PITH_ERR_ARG;
     if (!frame) return pithi_fail(&p->error, PITH_ERR_ARG, "frame is NULL");
@@ -214,8 +217,7 @@ static pith_status check_frames(pith_plan *p, const void *const *frames, const s
                                 size_t count) {
     if (!count || !frames || !lengths)
         return pithi_fail(&p->error, PITH_ERR_ARG, "no frames to reduce");
-    if (has_base(p) || !p->params.codec->fixed(&p->params) ||
-        !pithi_is_float16_32(p->params.dtype))
+    if (has_base(p) || !p->params.codec->fixed(&p->params) || !pithi_is_float16_32(p->params.dtype))
         return pithi_fail(&p->error, PITH_ERR_UNSUPPORTED,
                           "reduce takes fixed-rate float frames without a base");
     for (size_t i = 0; i < count; i++)

@@ -96,14 +96,17 @@ static void run_groups(struct pithi_block *b, pithi_group_fn *kernel, uint8_t *s
     const struct pithi_params *p = b->params;
     const size_t piece = piece_of(p), element = pith_dtype_bytes(p->base_dtype);
     struct pithi_group_job job = {
-        .set = setting(p), .value_dtype = p->dtype, .out_dtype = b->out_dtype,
-        .base_dtype = p->base_dtype, .update = b->update, .stream = b->stream,
+        .set = setting(p),
+        .value_dtype = p->dtype,
+        .out_dtype = b->out_dtype,
+        .base_dtype = p->base_dtype,
+        .update = b->update,
+        .stream = b->stream,
         .random = b->random,
     };
     for (size_t at = 0; at < b->count; at += piece) {
         job.count = b->count - at < piece ? b->count - at : piece;
-        job.value =
-            b->value ? (const uint8_t *)b->value + at * pith_dtype_bytes(p->dtype) : NULL;
+        job.value = b->value ? (const uint8_t *)b->value + at * pith_dtype_bytes(p->dtype) : NULL;
         job.out = b->out ? (uint8_t *)b->out + at * pith_dtype_bytes(b->out_dtype) : NULL;
         job.base = b->base ? (uint8_t *)b->base + at * element : NULL;
         job.scales = scales + pithi_group_scale_bytes(&job.set, at);
@@ -140,8 +143,7 @@ static void encode_key(struct pithi_block *b) {
 
 static void decode_key(struct pithi_block *b) {
     if (b->update) memcpy(b->base, b->bytes, b->length);
-    if (b->out)
-        pithi_convert(b->out, b->out_dtype, b->bytes, b->params->base_dtype, b->count);
+    if (b->out) pithi_convert(b->out, b->out_dtype, b->bytes, b->params->base_dtype, b->count);
     b->hash += hash_base(b, b->base, 0, b->count);
 }
 

@@ -9,10 +9,10 @@
 #include "stage/group.h"
 #include "stage/nh.h"
 
-#define PITHI_TRY(expr)                      \
-    do {                                     \
-        const pith_status try_ = (expr);     \
-        if (try_ != PITH_OK) return try_;    \
+#define PITHI_TRY(expr)                   \
+    do {                                  \
+        const pith_status try_ = (expr);  \
+        if (try_ != PITH_OK) return try_; \
     } while (0)
 
 /* ---- Kernels: bound once per plan, scalar first, then each ISA the mask allows -------------- */
@@ -42,7 +42,7 @@ struct pithi_key {
     enum pithi_key_kind kind;
     uint32_t initial, min, max, allowed;
     int wire;
-    const char *words;   /* WORD: the values; NUMBER and POW2: the same for people */
+    const char *words; /* WORD: the values; NUMBER and POW2: the same for people */
     const char *summary;
 };
 
@@ -64,18 +64,18 @@ enum { PITHI_BLOCK_LOG2_MIN = 4, PITHI_BLOCK_LOG2_MAX = 24 };
 struct pithi_block {
     const struct pithi_params *params;
     const struct pithi_kernels *kernels;
-    uint64_t first; /* index in the slot of the block's first element */
-    size_t count;   /* elements, 1..block */
+    uint64_t first;    /* index in the slot of the block's first element */
+    size_t count;      /* elements, 1..block */
     const void *value; /* encode: dense, params->dtype */
     void *out;         /* decode: dense, out_dtype; NULL when only the base is wanted */
     uint32_t out_dtype;
-    void *base;        /* dense, base_dtype; NULL when there is none. Written iff update */
+    void *base; /* dense, base_dtype; NULL when there is none. Written iff update */
     bool update;
-    bool stream;       /* decode: out will not be read soon and is larger than the cache */
-    bool plain;        /* variable rate: encode sets, decode reads the block's index flag */
-    uint8_t *bytes;    /* encode: room for block_bytes(count); decode: length bytes, read only */
-    size_t length;     /* encode: set to the bytes written */
-    void *scratch;     /* scratch_bytes(params), 64-byte aligned, one per worker */
+    bool stream;    /* decode: out will not be read soon and is larger than the cache */
+    bool plain;     /* variable rate: encode sets, decode reads the block's index flag */
+    uint8_t *bytes; /* encode: room for block_bytes(count); decode: length bytes, read only */
+    size_t length;  /* encode: set to the bytes written */
+    void *scratch;  /* scratch_bytes(params), 64-byte aligned, one per worker */
     struct pithi_random random;
     /* Results. hash: the partial identity of the base as the call leaves it (0 without a base). */
     uint64_t hash, saturated, poisoned;

@@ -20,7 +20,8 @@ enum { CODEC_COUNT = sizeof codecs / sizeof codecs[0] };
 const struct pithi_codec *pithi_codec_by_id(uint32_t id) {
     switch (id) {
 #define PITH_CODEC(id, name) \
-    case id: return &pithi_codec_##name;
+    case id:                 \
+        return &pithi_codec_##name;
 #include "registry.def"
 #undef PITH_CODEC
     }

@@ -69,9 +69,8 @@ static pith_status encode_block(const struct pithi_coding *c, uint64_t block, co
 
 pith_status pithi_encode_one(const struct pithi_coding *c, uint64_t block, const void *values,
                              void *base, struct pithi_worker *w) {
-    uint8_t *place = c->payload.fixed
-                         ? c->bytes + c->payload.data + block * c->payload.block_bytes
-                         : w->coded;
+    uint8_t *place =
+        c->payload.fixed ? c->bytes + c->payload.data + block * c->payload.block_bytes : w->coded;
     return encode_block(c, block, values, base, place, w);
 }
 
@@ -134,9 +133,9 @@ pith_status pithi_encode_frame(struct pithi_coding *c, uint8_t *dst, size_t cap,
         PITHI_TRY(encode_waves(c, cap - c->frame.header_bytes, &used));
     pithi_run_results(p, &c->hash, &c->saturated, &c->poisoned);
     if (identify && c->frame.has_identity)
-        c->frame.identity = pithi_nh_finish(
-            c->hash, c->frame.count * pith_dtype_bytes(c->frame.params.base_dtype),
-            c->frame.params.base_dtype);
+        c->frame.identity =
+            pithi_nh_finish(c->hash, c->frame.count * pith_dtype_bytes(c->frame.params.base_dtype),
+                            c->frame.params.base_dtype);
     pithi_encode_close(c, dst, used);
     *written = (size_t)(c->frame.header_bytes + used);
     return PITH_OK;
@@ -149,8 +148,8 @@ const uint8_t *pithi_block_at(const struct pithi_coding *c, uint64_t block, size
     const struct pithi_payload *p = &c->payload;
     *plain = false;
     if (p->fixed) {
-        *length = (size_t)c->frame.params.codec->block_bytes(&c->frame.params,
-                                                             elements_of(c, block));
+        *length =
+            (size_t)c->frame.params.codec->block_bytes(&c->frame.params, elements_of(c, block));
         return c->bytes + p->data + block * p->block_bytes;
     }
     const uint32_t entry = pithi_get32(c->bytes + p->index + 4 * block);
@@ -201,7 +200,8 @@ static pith_status check_job(void *arg, uint64_t block, struct pithi_worker *w) 
     bool plain;
     const uint8_t *bytes = pithi_block_at(c, block, &length, &plain);
     w->detail = "a block checksum differs";
-    return checksum(c, bytes, length, block) == pithi_get64(c->bytes + c->payload.checks + 8 * block)
+    return checksum(c, bytes, length, block) ==
+                   pithi_get64(c->bytes + c->payload.checks + 8 * block)
                ? PITH_OK
                : PITH_ERR_CHECKSUM;
 }
@@ -235,8 +235,8 @@ static pith_status open_frame(struct pithi_coding *c, const struct pithi_frame *
                               const uint8_t *bytes, size_t length) {
     pith_error *error = &c->plan->error;
     PITHI_TRY(pithi_frame_read(bytes, length, &c->frame, error));
-    if (wanted && (!pithi_params_same(&c->frame.params, &wanted->params) ||
-                   c->frame.count != wanted->count))
+    if (wanted &&
+        (!pithi_params_same(&c->frame.params, &wanted->params) || c->frame.count != wanted->count))
         return pithi_fail(error, PITH_ERR_MISMATCH, "the frame is of another plan or slot");
     if (c->frame.payload_bytes > length - c->frame.header_bytes)
         return pithi_fail_at(error, PITH_ERR_TRUNCATED, "the payload is cut", length);

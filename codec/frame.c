@@ -14,8 +14,18 @@ static const uint8_t magic[4] = {0xF1, 'P', 'T', 'H'};
 
 /* Offsets of the fixed header, as in FORMAT.md. */
 enum {
-    AT_VERSION = 4, AT_CODEC = 5, AT_REVISION = 6, AT_DTYPE = 7, AT_BASE_DTYPE = 8, AT_NDIM = 9,
-    AT_BLOCK = 10, AT_FLAGS = 11, AT_SECTIONS = 12, AT_PARAMS = 16, AT_PAYLOAD = 32, AT_DIMS = 40,
+    AT_VERSION = 4,
+    AT_CODEC = 5,
+    AT_REVISION = 6,
+    AT_DTYPE = 7,
+    AT_BASE_DTYPE = 8,
+    AT_NDIM = 9,
+    AT_BLOCK = 10,
+    AT_FLAGS = 11,
+    AT_SECTIONS = 12,
+    AT_PARAMS = 16,
+    AT_PAYLOAD = 32,
+    AT_DIMS = 40,
 };
 
 /* Section types; from SECTION_OPTIONAL on, unknown ones are skipped. */
@@ -50,7 +60,9 @@ static bool is_wide(const struct pithi_frame *f) {
     return wide;
 }
 
-static uint64_t fixed_bytes(bool wide) { return wide ? PITHI_WIDE_HEADER_BYTES : PITHI_HEADER_BYTES; }
+static uint64_t fixed_bytes(bool wide) {
+    return wide ? PITHI_WIDE_HEADER_BYTES : PITHI_HEADER_BYTES;
+}
 
 void pithi_frame_size(struct pithi_frame *f) {
     f->header_bytes = fixed_bytes(is_wide(f));
@@ -94,9 +106,9 @@ void pithi_frame_write(const struct pithi_frame *f, uint8_t *dst) {
     dst[AT_DTYPE] = (uint8_t)f->params.dtype;
     dst[AT_BASE_DTYPE] = (uint8_t)f->params.base_dtype;
     dst[AT_NDIM] = (uint8_t)f->ndim;
-    dst[AT_FLAGS] = (uint8_t)((wide ? PITHI_FLAG_WIDE : 0) |
-                              (f->params.key_frame ? PITHI_FLAG_KEY : 0) |
-                              (f->checksums ? PITHI_FLAG_CHECKSUMS : 0));
+    dst[AT_FLAGS] =
+        (uint8_t)((wide ? PITHI_FLAG_WIDE : 0) | (f->params.key_frame ? PITHI_FLAG_KEY : 0) |
+                  (f->checksums ? PITHI_FLAG_CHECKSUMS : 0));
     pithi_put32(dst + AT_SECTIONS, (uint32_t)sections);
     pithi_params_pack(&f->params, dst + AT_PARAMS, dst + AT_BLOCK);
     pithi_put64(dst + AT_PAYLOAD, f->payload_bytes);

@@ -102,8 +102,8 @@ static pith_status identity_job(void *arg, uint64_t block, struct pithi_worker *
     const uint64_t first = block * c->frame.params.block, left = c->frame.count - first;
     const uint64_t n = left < c->frame.params.block ? left : c->frame.params.block;
     const void *base = pithi_span_read(c->base, first, n, w->base);
-    w->hash += c->plan->kernels.nh(base, (size_t)n * c->base->element,
-                                   first * c->base->element / 8);
+    w->hash +=
+        c->plan->kernels.nh(base, (size_t)n * c->base->element, first * c->base->element / 8);
     return PITH_OK;
 }
 
@@ -266,9 +266,13 @@ pith_status pith_compress(const char *spec, const pith_view *view, const pith_vi
     PITHI_TRY(pithi_take(&l, sizeof l, layout, error));
     if (l.flags & PITH_LAYOUT_EXTERNAL_BASE)
         return pithi_fail(error, PITH_ERR_ARG, "a one-shot call has no state to bind a base to");
-    pith_layout made = {.size = sizeof made, .flags = l.flags, .source = l.source,
-                        .source_bytes = l.source_bytes, .dtype = view->dtype,
-                        .base_dtype = base ? base->dtype : (uint32_t)PITH_NONE, .ndim = view->ndim};
+    pith_layout made = {.size = sizeof made,
+                        .flags = l.flags,
+                        .source = l.source,
+                        .source_bytes = l.source_bytes,
+                        .dtype = view->dtype,
+                        .base_dtype = base ? base->dtype : (uint32_t)PITH_NONE,
+                        .ndim = view->ndim};
     memcpy(made.shape, view->shape, sizeof made.shape);
     PITHI_TRY(pith_plan_create(&p, spec, &made, env, error));
     const uint64_t before = pithi_fp_enter();

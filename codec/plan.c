@@ -59,8 +59,7 @@ static pith_status take_env(pith_plan *p, const pith_env *env, pith_error *error
 /* ---- Layout ----------------------------------------------------------------------------------*/
 
 static pith_status take_shape(pith_plan *p, const pith_layout *l, pith_error *error) {
-    if (l->ndim > PITH_MAX_NDIM)
-        return pithi_fail(error, PITH_ERR_SHAPE, "too many dimensions");
+    if (l->ndim > PITH_MAX_NDIM) return pithi_fail(error, PITH_ERR_SHAPE, "too many dimensions");
     const pith_view v = pith_view_dense(NULL, l->dtype, l->ndim, l->shape);
     p->count = pith_view_count(&v);
     p->ndim = l->ndim;
@@ -73,8 +72,7 @@ static pith_status take_shape(pith_plan *p, const pith_layout *l, pith_error *er
 static pith_status take_slots(pith_plan *p, const pith_layout *l, pith_error *error) {
     p->slots = l->slots ? l->slots : 1;
     p->one_frame = p->slots == 1 && !l->slot_counts;
-    if (p->slots > (UINT64_C(1) << 32))
-        return pithi_fail(error, PITH_ERR_ARG, "too many slots");
+    if (p->slots > (UINT64_C(1) << 32)) return pithi_fail(error, PITH_ERR_ARG, "too many slots");
     if (l->slot_counts) {
         uint64_t sum = 0;
         for (uint64_t i = 0; i < p->slots; i++) {
@@ -86,7 +84,8 @@ static pith_status take_slots(pith_plan *p, const pith_layout *l, pith_error *er
         if (sum == p->count) return PITH_OK;
         return pithi_fail(error, PITH_ERR_SHAPE, "the slots hold less than the tensor");
     }
-    p->slot_count = l->slot_count ? l->slot_count : p->count / p->slots + (p->count % p->slots != 0);
+    p->slot_count =
+        l->slot_count ? l->slot_count : p->count / p->slots + (p->count % p->slots != 0);
     uint64_t room;
     if (pithi_multiply(p->slot_count, p->slots, &room) && room < p->count)
         return pithi_fail(error, PITH_ERR_SHAPE, "the slots hold less than the tensor");
@@ -160,7 +159,8 @@ static uint64_t largest_slot(const pith_plan *p) {
 
 /* What makes states and frames of two plans interchangeable. */
 static uint64_t fingerprint(const pith_plan *p) {
-    uint64_t words[8] = {p->count, p->slots, p->slot_count, p->flags & PITH_LAYOUT_EXTERNAL_BASE,
+    uint64_t words[8] = {p->count,        p->slots,
+                         p->slot_count,   p->flags & PITH_LAYOUT_EXTERNAL_BASE,
                          p->params.dtype, p->params.base_dtype};
     char text[PITH_SPEC_MAX];
     pithi_spec_print(&p->params, text, sizeof text);
@@ -264,8 +264,10 @@ pith_status pith_plan_create(pith_plan **plan, const char *spec, const pith_layo
 pith_status pithi_plan_for_frame(pith_plan **plan, const struct pithi_frame *frame,
                                  const pith_env *env, pith_error *error) {
     struct pithi_params params = frame->params;
-    pith_layout layout = {.size = sizeof layout, .dtype = params.dtype,
-                          .base_dtype = params.base_dtype, .ndim = frame->ndim};
+    pith_layout layout = {.size = sizeof layout,
+                          .dtype = params.dtype,
+                          .base_dtype = params.base_dtype,
+                          .ndim = frame->ndim};
     layout.flags = frame->checksums ? PITH_LAYOUT_CHECKSUMS : 0;
     memcpy(layout.shape, frame->shape, sizeof layout.shape);
     params.key_frame = false;
@@ -297,8 +299,7 @@ void pith_plan_sizes(const pith_plan *plan, pith_sizes *out) {
         out->slot_bytes = out->key_bytes;
 }
 
-pith_status pith_plan_slot(const pith_plan *plan, uint64_t slot, uint64_t *first,
-                           uint64_t *count) {
+pith_status pith_plan_slot(const pith_plan *plan, uint64_t slot, uint64_t *first, uint64_t *count) {
     if (slot >= plan->slots) return PITH_ERR_ARG;
     *first = pithi_slot_first(plan, slot);
     *count = pithi_slot_count(plan, slot);

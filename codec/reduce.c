@@ -122,8 +122,7 @@ pith_status pithi_reduce_view(const struct pithi_reduction *r, const struct pith
 /* ---- Reduce-encode ---------------------------------------------------------------------------*/
 
 static void canonical(float *x, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        pithi_store(x, PITH_F32, i, pithi_bits(x[i]));
+    for (size_t i = 0; i < count; i++) pithi_store(x, PITH_F32, i, pithi_bits(x[i]));
 }
 
 /* One unit: as many blocks of either plan as make up the larger block. */
@@ -132,8 +131,8 @@ static pith_status frame_job(void *arg, uint64_t unit, struct pithi_worker *out_
     struct pithi_worker *in_worker = &d->r->plan->worker[out_worker - d->out.plan->worker];
     const uint64_t in = d->coding.frame.params.block, out = d->out.frame.params.block;
     const uint64_t first = unit * d->unit;
-    const uint64_t end = first + d->unit < d->coding.frame.count ? first + d->unit
-                                                                 : d->coding.frame.count;
+    const uint64_t end =
+        first + d->unit < d->coding.frame.count ? first + d->unit : d->coding.frame.count;
     float *sum = (float *)(void *)(in > out ? in_worker->sums : out_worker->sums);
     for (uint64_t at = first; at < end; at += in)
         PITHI_TRY(sum_block(d, at / in, sum + (at - first), in_worker));

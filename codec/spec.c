@@ -38,8 +38,7 @@ static const char *word_at(const char *words, uint32_t v, size_t *length) {
 
 static bool parse_value(const struct pithi_key *key, const char *text, size_t length,
                         uint32_t *out) {
-    if (key->kind != PITHI_KEY_WORD)
-        return parse_number(text, length, out) && legal(key, *out);
+    if (key->kind != PITHI_KEY_WORD) return parse_number(text, length, out) && legal(key, *out);
     size_t n = 0;
     const char *word;
     for (uint32_t v = 0; (word = word_at(key->words, v, &n)) != NULL; v++) {
@@ -52,9 +51,7 @@ static bool parse_value(const struct pithi_key *key, const char *text, size_t le
 
 /* ---- Text ------------------------------------------------------------------------------------*/
 
-static void set_block(struct pithi_params *params) {
-    params->block = pithi_param(params, "block");
-}
+static void set_block(struct pithi_params *params) { params->block = pithi_param(params, "block"); }
 
 void pithi_params_default(struct pithi_params *params, const struct pithi_codec *codec) {
     *params = (struct pithi_params){.codec = codec};

@@ -12,8 +12,16 @@
 static const uint8_t magic[8] = {0xF1, 'P', 'T', 'H', 's', 't', 'a', 1};
 
 /* Offsets of a saved state, as in FORMAT.md; the slots, the base and an XXH64 follow. */
-enum { AT_FINGERPRINT = 8, AT_SLOTS = 16, AT_SEED = 24, AT_STREAM = 32, AT_STATS = 40,
-       SAVE_HEAD = 72, SAVE_SLOT = 16, SAVE_TAIL = 8 };
+enum {
+    AT_FINGERPRINT = 8,
+    AT_SLOTS = 16,
+    AT_SEED = 24,
+    AT_STREAM = 32,
+    AT_STATS = 40,
+    SAVE_HEAD = 72,
+    SAVE_SLOT = 16,
+    SAVE_TAIL = 8
+};
 
 static uint64_t base_bytes(const pith_plan *p) {
     return p->count * pith_dtype_bytes(p->params.base_dtype);
@@ -23,8 +31,8 @@ static bool external(const pith_plan *p) { return p->flags & PITH_LAYOUT_EXTERNA
 
 uint64_t pithi_state_bytes(const pith_plan *p) {
     if (p->params.base_dtype == PITH_NONE) return 0;
-    const uint64_t head = (sizeof(pith_state) + p->slots * sizeof(struct pithi_slot_state) + 63) &
-                          ~UINT64_C(63);
+    const uint64_t head =
+        (sizeof(pith_state) + p->slots * sizeof(struct pithi_slot_state) + 63) & ~UINT64_C(63);
     return 64 + head + (external(p) ? 0 : base_bytes(p));
 }
 
@@ -138,8 +146,7 @@ static pith_status check_dtype(const pith_plan *p, const struct pithi_span *view
     return pithi_fail(error, PITH_ERR_DTYPE, "the view's dtype does not convert to the base's");
 }
 
-pith_status pith_state_set_base(pith_plan *p, pith_state *s, const pith_view *view,
-                                uint64_t step) {
+pith_status pith_state_set_base(pith_plan *p, pith_state *s, const pith_view *view, uint64_t step) {
     struct pithi_span span;
     PITHI_TRY(pithi_state_check(p, s, &p->error));
     if (!s) return pithi_fail(&p->error, PITH_ERR_STATE, "this plan keeps no state");

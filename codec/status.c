@@ -44,8 +44,9 @@ static const struct {
     const char *name;
     size_t bytes;
 } dtypes[] = {
-    {"none", 0}, {"f32", 4}, {"bf16", 2}, {"f16", 2}, {"f64", 8}, {"u8", 1},   {"i8", 1},     {"u16", 2},
-    {"i16", 2},  {"u32", 4}, {"i32", 4},  {"u64", 8}, {"i64", 8}, {"bool", 1}, {"f8e4m3", 1}, {"f8e5m2", 1},
+    {"none", 0}, {"f32", 4},  {"bf16", 2},   {"f16", 2},    {"f64", 8}, {"u8", 1},
+    {"i8", 1},   {"u16", 2},  {"i16", 2},    {"u32", 4},    {"i32", 4}, {"u64", 8},
+    {"i64", 8},  {"bool", 1}, {"f8e4m3", 1}, {"f8e5m2", 1},
 };
 enum { DTYPE_COUNT = sizeof dtypes / sizeof dtypes[0] };
 

@@ -143,8 +143,7 @@ void *pithi_span_read(const struct pithi_span *span, uint64_t at, uint64_t count
     return buffer;
 }
 
-void pithi_span_write(const struct pithi_span *span, uint64_t at, uint64_t count,
-                      const void *src) {
+void pithi_span_write(const struct pithi_span *span, uint64_t at, uint64_t count, const void *src) {
     if (!span->dense)
         copy(span, at, count, (uint8_t *)(uintptr_t)src, false);
     else if (count)

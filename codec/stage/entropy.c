@@ -20,8 +20,9 @@ static ZSTD_compressionParameters noise(size_t n) {
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
 static size_t context_bytes(size_t n, int level) {
-    return larger(ZSTD_estimateCCtxSize_usingCParams(noise(n)),
-                  ZSTD_estimateCCtxSize_usingCParams(ZSTD_getCParams(level, n, 0)));
+    const size_t quick = ZSTD_estimateCCtxSize_usingCParams(noise(n));
+    if (level < PITHI_ENTROPY_LEVEL_SEARCH) return quick;
+    return larger(quick, ZSTD_estimateCCtxSize_usingCParams(ZSTD_getCParams(level, n, 0)));
 }
 
 /* zstd has one table of settings per class of sizes; within a class they grow with the size. */
@@ -70,7 +71,7 @@ size_t pithi_entropy_pack(void *scratch, int level, const uint8_t *src, size_t n
     if (cap == 0) return 0;
     const ZSTD_compressionParameters quick = noise(n);
     const size_t length = press(scratch, &quick, src, n, dst, cap);
-    if (level < 4 || length == 1) return length;
+    if (level < PITHI_ENTROPY_LEVEL_SEARCH) return length;
     const ZSTD_compressionParameters slow = ZSTD_getCParams(level, n, 0);
     const size_t better = press(scratch, &slow, src, n, dst, length ? length - 1 : cap);
     if (better || !length) return better;

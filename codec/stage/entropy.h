@@ -11,7 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PITHI_ENTROPY_LEVEL_MIN = 1, PITHI_ENTROPY_LEVEL_MAX = 19 };
+/* Below SEARCH: Huffman coding with a quick look for long matches, right for noise. From SEARCH
+ * on also zstd's own settings of the level. */
+enum { PITHI_ENTROPY_LEVEL_MIN = 1, PITHI_ENTROPY_LEVEL_SEARCH = 4, PITHI_ENTROPY_LEVEL_MAX = 19 };
 
 /* Bytes of scratch that suffice for every string of at most max_bytes at this level. Scratch is
  * 64-byte aligned and holds nothing between calls. */

@@ -165,8 +165,7 @@ static void encode_codes(struct pithi_group_job *job, const struct group *g) {
         const uint64_t e = job->first + i;
         if (job->set.stochastic && (e % 8 == 0 || i == g->first))
             pithi_philox(&job->random, e / 8, random);
-        const uint32_t u16 =
-            job->set.stochastic ? random[e % 8 / 2] >> (e % 2 * 16) & 0xFFFFu : 0;
+        const uint32_t u16 = job->set.stochastic ? random[e % 8 / 2] >> (e % 2 * 16) & 0xFFFFu : 0;
         const int q = g->coded ? quantize(job, g, i, u16) : 0;
         if (job->update) update_base(job, g, i, q);
         pending |= ((uint32_t)q & mask) << filled;
@@ -223,7 +222,8 @@ void pithi_group_decode_c(struct pithi_group_job *job) {
         if (i % s->group == 0) {
             const size_t index = i / s->group * step;
             scale = pithi_float(pithi_load(job->scales, s->scale_dtype, index));
-            if (s->asymmetric) zero = pithi_float(pithi_load(job->scales, s->scale_dtype, index + 1));
+            if (s->asymmetric)
+                zero = pithi_float(pithi_load(job->scales, s->scale_dtype, index + 1));
             poisoned = pithi_nonfinite(pithi_bits(scale)) || pithi_nonfinite(pithi_bits(zero));
             job->poisoned += poisoned;
         }

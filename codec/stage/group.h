@@ -13,10 +13,10 @@
 #include "stage/numeric.h"
 
 struct pithi_group_setting {
-    uint32_t group;       /* elements, a power of two 16..16384; the last group may be short */
-    uint8_t bits;         /* 1..8; symmetric: 2..8 */
-    uint8_t scale_dtype;  /* PITH_F32 or PITH_BF16 */
-    bool asymmetric;      /* scale and zero point per group instead of a scale */
+    uint32_t group;      /* elements, a power of two 16..16384; the last group may be short */
+    uint8_t bits;        /* 1..8; symmetric: 2..8 */
+    uint8_t scale_dtype; /* PITH_F32 or PITH_BF16 */
+    bool asymmetric;     /* scale and zero point per group instead of a scale */
     bool stochastic;
 };
 
@@ -37,7 +37,7 @@ struct pithi_group_job {
     const void *value; /* encode */
     void *out;         /* decode */
     void *base;
-    uint8_t *codes, *scales; /* decode only reads them */
+    uint8_t *codes, *scales;                     /* decode only reads them */
     uint32_t value_dtype, out_dtype, base_dtype; /* PITH_F32, PITH_BF16, PITH_F16; base: or NONE */
     bool update;
     bool stream; /* decode: out is large and will not be read soon: non-temporal stores pay */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "pith/pith.h"
+#include "stage/endian.h"
 
 enum kind { UNSIGNED, SIGNED, FLOATS };
 
@@ -75,20 +76,54 @@ unsigned pithi_symbol_choose(const void *words, size_t width, size_t count) {
     return width > 1 && escapes[3] <= count / 3 ? 8 : 0;
 }
 
-static inline void pack(uint8_t *symbols, const uint8_t *work, unsigned bits, size_t bytes) {
-    const unsigned per = 8 / bits;
+/* Symbols lie one per byte in a word; copies of the word shifted by 8 - bits per symbol bring them
+ * together in its low byte, and the other way round apart. No two meet in the bits that are kept. */
+static void pack1(uint8_t *symbols, const uint8_t *work, size_t bytes) {
     for (size_t i = 0; i < bytes; i++) {
-        unsigned byte = 0;
-        for (unsigned k = 0; k < per; k++) byte |= (unsigned)work[i * per + k] << k * bits;
-        symbols[i] = (uint8_t)byte;
+        uint64_t x = pithi_get64(work + 8 * i);
+        x |= x >> 7;
+        x |= x >> 14;
+        symbols[i] = (uint8_t)(x | x >> 28);
     }
 }
 
-static inline void spread(uint8_t *work, const uint8_t *symbols, unsigned bits, size_t bytes) {
-    const unsigned per = 8 / bits, mask = (1u << bits) - 1;
-    for (size_t i = 0; i < bytes; i++)
-        for (unsigned k = 0; k < per; k++)
-            work[i * per + k] = (uint8_t)(symbols[i] >> k * bits & mask);
+static void pack2(uint8_t *symbols, const uint8_t *work, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++) {
+        uint32_t x = pithi_get32(work + 4 * i);
+        x |= x >> 6;
+        symbols[i] = (uint8_t)(x | x >> 12);
+    }
+}
+
+static void pack4(uint8_t *symbols, const uint8_t *work, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++) {
+        const uint16_t x = pithi_get16(work + 2 * i);
+        symbols[i] = (uint8_t)(x | x >> 4);
+    }
+}
+
+static void spread1(uint8_t *work, const uint8_t *symbols, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++) {
+        uint64_t x = symbols[i];
+        x |= x << 28;
+        x |= x << 14;
+        pithi_put64(work + 8 * i, (x | x << 7) & UINT64_C(0x0101010101010101));
+    }
+}
+
+static void spread2(uint8_t *work, const uint8_t *symbols, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++) {
+        uint32_t x = symbols[i];
+        x |= x << 12;
+        pithi_put32(work + 4 * i, (x | x << 6) & 0x03030303u);
+    }
+}
+
+static void spread4(uint8_t *work, const uint8_t *symbols, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++) {
+        const unsigned x = symbols[i];
+        pithi_put16(work + 2 * i, (uint16_t)((x | x << 4) & 0x0F0Fu));
+    }
 }
 
 size_t pithi_symbols_from(uint8_t *symbols, void *escapes, const void *words, size_t width,
@@ -104,9 +139,9 @@ size_t pithi_symbols_from(uint8_t *symbols, void *escapes, const void *words, si
     }
     memset(work + count, 0, (8 - count % 8) % 8);
     switch (bits) {
-    case 1: pack(symbols, work, 1, bytes); break;
-    case 2: pack(symbols, work, 2, bytes); break;
-    case 4: pack(symbols, work, 4, bytes); break;
+    case 1: pack1(symbols, work, bytes); break;
+    case 2: pack2(symbols, work, bytes); break;
+    case 4: pack4(symbols, work, bytes); break;
     default: memcpy(symbols, work, bytes); break;
     }
     return used;
@@ -116,9 +151,9 @@ size_t pithi_symbols_spread(uint8_t *work, const uint8_t *symbols, unsigned bits
     const uint8_t escape = (uint8_t)((1u << bits) - 1);
     const size_t bytes = pithi_symbol_bytes(count, bits);
     switch (bits) {
-    case 1: spread(work, symbols, 1, bytes); break;
-    case 2: spread(work, symbols, 2, bytes); break;
-    case 4: spread(work, symbols, 4, bytes); break;
+    case 1: spread1(work, symbols, bytes); break;
+    case 2: spread2(work, symbols, bytes); break;
+    case 4: spread4(work, symbols, bytes); break;
     default: memcpy(work, symbols, bytes); break;
     }
     for (size_t i = count; i < bytes * 8 / bits; i++)

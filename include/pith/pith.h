@@ -262,8 +262,8 @@ typedef struct pith_state pith_state;
 /* Parse, check, size, and allocate the plan with its workspace. On failure *plan is NULL.
  * error may be NULL. */
 PITH_NODISCARD PITH_API pith_status pith_plan_create(pith_plan **plan, const char *spec,
-                                                     const pith_layout *layout,
-                                                     const pith_env *env, pith_error *error);
+                                                     const pith_layout *layout, const pith_env *env,
+                                                     pith_error *error);
 /* NULL is allowed. */
 PITH_API void pith_plan_destroy(pith_plan *plan);
 /* Why the last call with this plan failed. */
@@ -334,7 +334,7 @@ PITH_NODISCARD PITH_API pith_status pith_state_load(pith_plan *plan, pith_state 
                                                     const void *src, size_t bytes);
 
 typedef struct pith_stats {
-    uint64_t frames;    /* encoded or decoded with this state */
+    uint64_t frames; /* encoded or decoded with this state */
     uint64_t key_frames;
     uint64_t saturated; /* results that overflowed the base dtype and were set to its largest */
     uint64_t poisoned;  /* groups that held a non-finite difference and decode to NaN */
@@ -355,8 +355,8 @@ PITH_NODISCARD PITH_API pith_status pith_encode(pith_plan *plan, pith_state *sta
 /* The same, but always a key frame: the exact new base, from which a late joiner starts. Only for
  * plans with a base. */
 PITH_NODISCARD PITH_API pith_status pith_encode_key(pith_plan *plan, pith_state *state,
-                                                    const pith_view *view, uint64_t slot,
-                                                    void *dst, size_t cap, size_t *written);
+                                                    const pith_view *view, uint64_t slot, void *dst,
+                                                    size_t cap, size_t *written);
 /* Decode a frame of this plan's slot. Bytes after the frame's end are ignored (a slot may be
  * longer than its frame). With a base: the frame must be the state's next step for the slot and
  * of the same base identity (a key frame is always accepted); the state's base is updated and the
@@ -365,8 +365,8 @@ PITH_NODISCARD PITH_API pith_status pith_encode_key(pith_plan *plan, pith_state 
 PITH_NODISCARD PITH_API pith_status pith_decode(pith_plan *plan, pith_state *state, uint64_t slot,
                                                 const void *frame, size_t bytes,
                                                 const pith_view *view);
-/* view := view + decoded difference, rounded once to the view's dtype by the sequence that pith_decode
- * uses for its base, without a state. The view (whole or piece) is the base: its dtype must be the
+/* view := view + decoded difference, rounded once to the view's dtype by the sequence that
+ * pith_decode uses for its base, without a state. The view (whole or piece) is the base: its dtype must be the
  * frame's base dtype and its identity is computed and compared first (one more read of it). For
  * codecs without a base: view + decoded value, in f32, float dtypes only. A key frame replaces the
  * view. */
@@ -403,7 +403,7 @@ typedef struct pith_info {
     uint32_t codec;      /* id */
     uint32_t revision;
     uint32_t block_log2;
-    uint32_t stream;     /* id of the random bits */
+    uint32_t stream; /* id of the random bits */
     uint8_t is_key, has_step, has_identity, has_checksums;
     const char *codec_name;
     char spec[PITH_SPEC_MAX]; /* canonical; the keys that a frame records */
