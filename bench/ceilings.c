@@ -1,0 +1,189 @@
+/* ceilings.c - plain reading, filling and moving with the widest vectors of the machine.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "ceilings.h"
+
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+#define PATTERN 0x3C003C00u
+
+/* What the reads add up to lands here, so that no compiler can leave them out. */
+static volatile uint64_t witness;
+
+struct ops {
+    uint64_t (*read)(const uint8_t *p, size_t bytes);
+    void (*fill)(uint8_t *p, size_t bytes, bool stream);
+    void (*copy)(uint8_t *to, const uint8_t *from, size_t bytes, bool stream);
+};
+
+double ceiling_clock(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- Portable --------------------------------------------------------------------------------*/
+
+static uint64_t word_at(const uint8_t *p) {
+    uint64_t w;
+    memcpy(&w, p, sizeof w);
+    return w;
+}
+
+static uint64_t read_c(const uint8_t *p, size_t bytes) {
+    uint64_t sum[8] = {0};
+    size_t i = 0;
+    for (; i + 64 <= bytes; i += 64)
+        for (size_t k = 0; k < 8; k++) sum[k] += word_at(p + i + 8 * k);
+    for (; i < bytes; i++) sum[0] += p[i];
+    for (size_t k = 1; k < 8; k++) sum[0] += sum[k];
+    return sum[0];
+}
+
+static void fill_c(uint8_t *p, size_t bytes, bool stream) {
+    const uint32_t word = PATTERN;
+    size_t i = 0;
+    (void)stream;
+    for (; i + 4 <= bytes; i += 4) memcpy(p + i, &word, 4);
+    for (; i < bytes; i++) p[i] = (uint8_t)(word >> 8 * (i % 4));
+}
+
+static void copy_c(uint8_t *to, const uint8_t *from, size_t bytes, bool stream) {
+    (void)stream;
+    memcpy(to, from, bytes);
+}
+
+/* ---- x86: the same three loops at two widths -------------------------------------------------*/
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+/* Streaming stores of full vectors where aligned, of 16 bytes where malloc gave no more. */
+#define LOOPS(isa, vector, size, LOAD, ADD, SET, STORE, STREAM)                                 \
+    __attribute__((target(#isa))) static uint64_t read_##isa(const uint8_t *p, size_t bytes) {  \
+        vector s[8];                                                                            \
+        for (int k = 0; k < 8; k++) s[k] = SET(0);                                              \
+        size_t i = 0;                                                                           \
+        for (; i + 8 * size <= bytes; i += 8 * size)                                            \
+            for (size_t k = 0; k < 8; k++) s[k] = ADD(s[k], LOAD((const void *)(p + i + k * size))); \
+        uint8_t sums[8 * size];                                                                 \
+        for (size_t k = 0; k < 8; k++) STORE((void *)(sums + k * size), s[k]);                  \
+        return read_c(sums, sizeof sums) + read_c(p + i, bytes - i);                            \
+    }                                                                                           \
+    __attribute__((target(#isa))) static void fill_##isa(uint8_t *p, size_t bytes, bool stream) { \
+        const vector v = SET((int)PATTERN);                                                     \
+        const __m128i x = _mm_set1_epi32((int)PATTERN);                                         \
+        size_t i = 0;                                                                           \
+        if (stream && (uintptr_t)p % size == 0) {                                               \
+            for (; i + size <= bytes; i += size) STREAM((void *)(p + i), v);                    \
+        } else if (stream && (uintptr_t)p % 16 == 0) {                                          \
+            for (; i + 16 <= bytes; i += 16) _mm_stream_si128((void *)(p + i), x);              \
+        } else {                                                                                \
+            for (; i + size <= bytes; i += size) STORE((void *)(p + i), v);                     \
+        }                                                                                       \
+        fill_c(p + i, bytes - i, false);                                                        \
+    }                                                                                           \
+    __attribute__((target(#isa))) static void copy_##isa(uint8_t *to, const uint8_t *from,      \
+                                                         size_t bytes, bool stream) {           \
+        size_t i = 0;                                                                           \
+        if (stream && (uintptr_t)to % size == 0) {                                              \
+            for (; i + size <= bytes; i += size)                                                \
+                STREAM((void *)(to + i), LOAD((const void *)(from + i)));                       \
+        } else if (stream && (uintptr_t)to % 16 == 0) {                                         \
+            for (; i + 16 <= bytes; i += 16)                                                    \
+                _mm_stream_si128((void *)(to + i), _mm_loadu_si128((const void *)(from + i)));  \
+        } else {                                                                                \
+            for (; i + size <= bytes; i += size)                                                \
+                STORE((void *)(to + i), LOAD((const void *)(from + i)));                        \
+        }                                                                                       \
+        memcpy(to + i, from + i, bytes - i);                                                    \
+    }
+
+LOOPS(avx2, __m256i, 32, _mm256_loadu_si256, _mm256_add_epi64, _mm256_set1_epi32,
+      _mm256_storeu_si256, _mm256_stream_si256)
+LOOPS(avx512f, __m512i, 64, _mm512_loadu_si512, _mm512_add_epi64, _mm512_set1_epi32,
+      _mm512_storeu_si512, _mm512_stream_si512)
+
+static void fence(void) { _mm_sfence(); }
+
+static struct ops choose(void) {
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f"))
+        return (struct ops){read_avx512f, fill_avx512f, copy_avx512f};
+    if (__builtin_cpu_supports("avx2")) return (struct ops){read_avx2, fill_avx2, copy_avx2};
+    return (struct ops){read_c, fill_c, copy_c};
+}
+#else
+static void fence(void) {}
+static struct ops choose(void) { return (struct ops){read_c, fill_c, copy_c}; }
+#endif
+
+/* ---- Passes ----------------------------------------------------------------------------------*/
+
+double ceiling_read(const void *p, size_t bytes) {
+    const struct ops ops = choose();
+    const double start = ceiling_clock();
+    witness += ops.read(p, bytes);
+    return ceiling_clock() - start;
+}
+
+double ceiling_fill(void *p, size_t bytes, bool stream) {
+    const struct ops ops = choose();
+    const double start = ceiling_clock();
+    ops.fill(p, bytes, stream);
+    fence();
+    return ceiling_clock() - start;
+}
+
+double ceiling_copy(void *to, const void *from, size_t bytes, bool stream) {
+    const struct ops ops = choose();
+    const double start = ceiling_clock();
+    ops.copy(to, from, bytes, stream);
+    fence();
+    return ceiling_clock() - start;
+}
+
+double ceiling_memcpy(void *to, const void *from, size_t bytes) {
+    const double start = ceiling_clock();
+    memcpy(to, from, bytes);
+    return ceiling_clock() - start;
+}
+
+enum { STEP = 4096 }; /* bytes of the longest range per turn */
+
+/* Where turn t of `turns` begins in a range: a multiple of 64. */
+static size_t place(size_t bytes, size_t t, size_t turns) {
+    return t == turns ? bytes : (size_t)((double)bytes * (double)t / (double)turns) / 64 * 64;
+}
+
+static size_t longest(const struct ceiling_mover *m) {
+    size_t most = 0;
+    for (int k = 0; k < 2; k++) {
+        if (m->read[k] && m->read_bytes[k] > most) most = m->read_bytes[k];
+        if (m->write[k] && m->write_bytes[k] > most) most = m->write_bytes[k];
+    }
+    return most;
+}
+
+double ceiling_move(const struct ceiling_mover *m, bool stream) {
+    const struct ops ops = choose();
+    const size_t turns = longest(m) / STEP + 1;
+    const double start = ceiling_clock();
+    for (size_t t = 0; t < turns; t++) {
+        for (int k = 0; k < 2; k++) {
+            if (!m->read[k]) continue;
+            const size_t from = place(m->read_bytes[k], t, turns);
+            const size_t to = place(m->read_bytes[k], t + 1, turns);
+            witness += ops.read((const uint8_t *)m->read[k] + from, to - from);
+        }
+        for (int k = 0; k < 2; k++) {
+            if (!m->write[k]) continue;
+            const size_t from = place(m->write_bytes[k], t, turns);
+            const size_t to = place(m->write_bytes[k], t + 1, turns);
+            ops.fill((uint8_t *)m->write[k] + from, to - from, stream);
+        }
+    }
+    fence();
+    return ceiling_clock() - start;
+}

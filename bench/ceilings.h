@@ -1,0 +1,33 @@
+/* ceilings.h - how fast this machine can only read, only fill and only move, one thread.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * What a codec is measured against. Every function makes one pass and returns its seconds; the
+ * caller repeats, takes the median, and takes the better of ordinary and non-temporal stores. */
+#ifndef BENCH_CEILINGS_H
+#define BENCH_CEILINGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Seconds of the monotonic clock. */
+double ceiling_clock(void);
+
+/* Sum of all bytes' words. */
+double ceiling_read(const void *p, size_t bytes);
+/* Every 32-bit word becomes 0x3C003C00: a small number in f32, bf16 and f16. */
+double ceiling_fill(void *p, size_t bytes, bool stream);
+double ceiling_copy(void *to, const void *from, size_t bytes, bool stream);
+/* The C library's, for information. */
+double ceiling_memcpy(void *to, const void *from, size_t bytes);
+
+/* Reads and writes these byte ranges side by side, each at its own pace, so that all end together.
+ * A range that is both read and written (in place) stands in both lists; NULL: unused. */
+struct ceiling_mover {
+    const void *read[2];
+    size_t read_bytes[2];
+    void *write[2];
+    size_t write_bytes[2];
+};
+double ceiling_move(const struct ceiling_mover *mover, bool stream);
+
+#endif

@@ -1,0 +1,268 @@
+/* group_avx2.c - the group quantizer for AVX2 and F16C.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <immintrin.h>
+
+#include "codec.h"
+
+/* Lanes 0..7 and 8..15. */
+typedef struct {
+    __m256i a, b;
+} v16;
+
+#define F(x) _mm256_castsi256_ps(x)
+#define I(x) _mm256_castps_si256(x)
+#define BOTH(name, operation) \
+    static inline v16 name(v16 x, v16 y) { \
+        return (v16){operation(x.a, y.a), operation(x.b, y.b)}; \
+    }
+#define BOTH_FLOAT(name, operation) \
+    static inline v16 name(v16 x, v16 y) { \
+        return (v16){I(operation(F(x.a), F(y.a))), I(operation(F(x.b), F(y.b)))}; \
+    }
+
+BOTH(v_and, _mm256_and_si256)
+BOTH(v_xor, _mm256_xor_si256)
+BOTH(v_add, _mm256_add_epi32)
+BOTH(v_sub, _mm256_sub_epi32)
+BOTH(v_maxu, _mm256_max_epu32)
+BOTH(v_maxi, _mm256_max_epi32)
+BOTH(v_mini, _mm256_min_epi32)
+BOTH(v_greater, _mm256_cmpgt_epi32)
+BOTH_FLOAT(f_add, _mm256_add_ps)
+BOTH_FLOAT(f_sub, _mm256_sub_ps)
+BOTH_FLOAT(f_mul, _mm256_mul_ps)
+BOTH_FLOAT(f_div, _mm256_div_ps)
+BOTH_FLOAT(f_min, _mm256_min_ps)
+BOTH_FLOAT(f_max, _mm256_max_ps)
+
+static inline v16 v_set(uint32_t x) {
+    const __m256i a = _mm256_set1_epi32((int)x);
+    return (v16){a, a};
+}
+static inline v16 v_spread(const float *p) {
+    const __m256i a = I(_mm256_broadcast_ss(p));
+    return (v16){a, a};
+}
+static inline __m256i load256(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)p); }
+static inline v16 v_load(const uint8_t *p) { return (v16){load256(p), load256(p + 32)}; }
+static inline v16 v_load16(const uint8_t *p) {
+    return (v16){_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)),
+                 _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p + 1))};
+}
+
+/* 2: p is and stays 32-byte aligned; 1: 16-byte aligned; 0: streaming would be slower. */
+static inline int v_stream_kind(const void *p) {
+    if ((uintptr_t)p % 32 == 0) return 2;
+    return (uintptr_t)p % 16 == 0;
+}
+static inline void v_fence(void) { _mm_sfence(); }
+
+static inline void store256(uint8_t *p, __m256i x, int stream) {
+    if (stream == 0) {
+        _mm256_storeu_si256((__m256i *)p, x);
+    } else if (stream == 2) {
+        _mm256_stream_si256((__m256i *)p, x);
+    } else {
+        _mm_stream_si128((__m128i *)p, _mm256_castsi256_si128(x));
+        _mm_stream_si128((__m128i *)p + 1, _mm256_extracti128_si256(x, 1));
+    }
+}
+static inline void v_store(uint8_t *p, v16 x, int stream) {
+    store256(p, x.a, stream);
+    store256(p + 32, x.b, stream);
+}
+/* Lanes hold 16-bit values. */
+static inline void v_store16(uint8_t *p, v16 x, int stream) {
+    store256(p, _mm256_permute4x64_epi64(_mm256_packus_epi32(x.a, x.b), 0xD8), stream);
+}
+
+static inline v16 v_shl(v16 x, int n) {
+    return (v16){_mm256_slli_epi32(x.a, n), _mm256_slli_epi32(x.b, n)};
+}
+static inline v16 v_shr(v16 x, int n) {
+    return (v16){_mm256_srli_epi32(x.a, n), _mm256_srli_epi32(x.b, n)};
+}
+static inline v16 v_sar31(v16 x) {
+    return (v16){_mm256_srai_epi32(x.a, 31), _mm256_srai_epi32(x.b, 31)};
+}
+
+#define REDUCE(name, type, operation) \
+    static inline type name(v16 v) { \
+        const __m256i x = _mm256_##operation(v.a, v.b); \
+        __m128i y = _mm_##operation(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)); \
+        y = _mm_##operation(y, _mm_shuffle_epi32(y, 0x4E)); \
+        y = _mm_##operation(y, _mm_shuffle_epi32(y, 0xB1)); \
+        return (type)_mm_cvtsi128_si32(y); \
+    }
+REDUCE(v_reduce_maxu, uint32_t, max_epu32)
+REDUCE(v_reduce_maxi, int32_t, max_epi32)
+REDUCE(v_reduce_mini, int32_t, min_epi32)
+
+static inline v16 f_floor(v16 x) {
+    return (v16){I(_mm256_floor_ps(F(x.a))), I(_mm256_floor_ps(F(x.b)))};
+}
+static inline v16 f_to_i(v16 x) {
+    return (v16){_mm256_cvttps_epi32(F(x.a)), _mm256_cvttps_epi32(F(x.b))};
+}
+static inline v16 f_from_i(v16 x) {
+    return (v16){I(_mm256_cvtepi32_ps(x.a)), I(_mm256_cvtepi32_ps(x.b))};
+}
+static inline v16 f_widen(v16 x) {
+    const __m256i h = _mm256_permute4x64_epi64(_mm256_packus_epi32(x.a, x.b), 0xD8);
+    return (v16){I(_mm256_cvtph_ps(_mm256_castsi256_si128(h))),
+                 I(_mm256_cvtph_ps(_mm256_extracti128_si256(h, 1)))};
+}
+static inline v16 f_narrow(v16 x) {
+    return (v16){_mm256_cvtepu16_epi32(_mm256_cvtps_ph(F(x.a), _MM_FROUND_TO_NEAREST_INT)),
+                 _mm256_cvtepu16_epi32(_mm256_cvtps_ph(F(x.b), _MM_FROUND_TO_NEAREST_INT))};
+}
+
+/* All ones where x is finite. */
+static inline __m256i finite256(__m256i x) {
+    const __m256i infinity = _mm256_set1_epi32(0x7F800000);
+    return _mm256_cmpgt_epi32(infinity, _mm256_and_si256(x, infinity));
+}
+static inline v16 v_finite_or_zero(v16 x) {
+    return (v16){_mm256_and_si256(x.a, finite256(x.a)), _mm256_and_si256(x.b, finite256(x.b))};
+}
+static inline __m256i infinite256(__m256i x) {
+    return _mm256_cmpeq_epi32(_mm256_slli_epi32(x, 1), _mm256_set1_epi32((int)0xFF000000u));
+}
+static inline uint32_t v_infinite(v16 x) {
+    const __m256i a = infinite256(x.a), b = infinite256(x.b);
+    return (uint32_t)_mm256_movemask_ps(F(a)) | (uint32_t)_mm256_movemask_ps(F(b)) << 8;
+}
+static inline __m256i saturate256(__m256i x, __m256i largest) {
+    const __m256i sign = _mm256_set1_epi32((int)0x80000000u);
+    const __m256i full = _mm256_or_si256(_mm256_and_si256(x, sign), largest);
+    return _mm256_blendv_epi8(x, full, infinite256(x));
+}
+static inline v16 v_saturate(v16 x, uint32_t largest) {
+    const __m256i l = _mm256_set1_epi32((int)largest);
+    return (v16){saturate256(x.a, l), saturate256(x.b, l)};
+}
+
+/* Words of four counters, one per 64-bit lane: lanes hold counters c, c+2, c+1, c+3, so that
+ * unpacking gives the order of the elements. High halves of lanes may hold garbage, which the
+ * multiplications do not see. */
+static inline void random32(const struct pithi_random *r, uint64_t c, uint16_t *out) {
+    const __m256i m0 = _mm256_set1_epi64x(0xD2511F53), m1 = _mm256_set1_epi64x(0xCD9E8D57);
+    const __m256i counter =
+        _mm256_add_epi64(_mm256_set1_epi64x((long long)c), _mm256_setr_epi64x(0, 2, 1, 3));
+    __m256i c0 = counter, c1 = _mm256_srli_epi64(counter, 32);
+    __m256i c2 = _mm256_set1_epi64x((uint32_t)r->step), c3 = _mm256_set1_epi64x(r->stream);
+    uint32_t k0 = (uint32_t)r->seed, k1 = (uint32_t)(r->seed >> 32);
+    for (int round = 0; round < 10; round++) {
+        const __m256i p0 = _mm256_mul_epu32(c0, m0), p1 = _mm256_mul_epu32(c2, m1);
+        c0 = _mm256_xor_si256(_mm256_xor_si256(c1, _mm256_set1_epi64x(k0)),
+                              _mm256_srli_epi64(p1, 32));
+        c2 = _mm256_xor_si256(_mm256_xor_si256(c3, _mm256_set1_epi64x(k1)),
+                              _mm256_srli_epi64(p0, 32));
+        c1 = p1;
+        c3 = p0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    const __m256i a = _mm256_blend_epi32(c0, _mm256_slli_epi64(c1, 32), 0xAA);
+    const __m256i b = _mm256_blend_epi32(c2, _mm256_slli_epi64(c3, 32), 0xAA);
+    _mm256_storeu_si256((__m256i *)out, _mm256_unpacklo_epi64(a, b));
+    _mm256_storeu_si256((__m256i *)(out + 16), _mm256_unpackhi_epi64(a, b));
+}
+
+static inline void random64(const struct pithi_random *r, uint64_t c, uint16_t out[64]) {
+    random32(r, c, out);
+    random32(r, c + 4, out + 32);
+}
+
+/* 16 codes are 2 * bits bytes. Making them, 8 codes are one 64-bit lane; reading them, every
+ * 32-bit lane gets the two bytes its code begins in. */
+struct packing {
+    __m256i pairs, quads, squeeze, mask8, mask, half, spread[2], shifts[2];
+    unsigned bits;
+};
+
+static void packing_init(struct packing *p, unsigned bits, bool symmetric) {
+    uint8_t squeeze[32], spread[64];
+    uint32_t shifts[16];
+    for (unsigned i = 0; i < 32; i++)
+        squeeze[i] = (uint8_t)(i % 16 < 2 * bits ? i % 16 / bits * 8 + i % 16 % bits : 0x80);
+    for (unsigned i = 0; i < 16; i++) {
+        const unsigned byte = i * bits / 8, last = 2 * bits - 1;
+        const uint8_t from[4] = {(uint8_t)byte, (uint8_t)(byte < last ? byte + 1 : byte), 0x80, 0x80};
+        memcpy(spread + 4 * i, from, 4);
+        shifts[i] = i * bits % 8;
+    }
+    p->squeeze = load256(squeeze);
+    for (int k = 0; k < 2; k++) {
+        p->spread[k] = load256(spread + 32 * k);
+        p->shifts[k] = load256((const uint8_t *)(shifts + 8 * k));
+    }
+    p->pairs = _mm256_set1_epi16((short)(1 | 256 << (bits & 7)));
+    p->quads = _mm256_set1_epi32(1 | 65536 << (2 * bits & 15));
+    p->mask8 = _mm256_set1_epi8((char)((1 << bits) - 1));
+    p->mask = _mm256_set1_epi32((1 << bits) - 1);
+    p->half = _mm256_set1_epi32(symmetric ? 1 << (bits - 1) : 0);
+    p->bits = bits;
+}
+
+/* Low bytes of the lanes, in order. */
+static inline __m256i low_bytes(v16 x, v16 y) {
+    const v16 byte = v_set(0xFF);
+    x = v_and(x, byte);
+    y = v_and(y, byte);
+    const __m256i bytes =
+        _mm256_packus_epi16(_mm256_packus_epi32(x.a, x.b), _mm256_packus_epi32(y.a, y.b));
+    return _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
+static inline __m256i pack32(const struct packing *p, v16 x, v16 y) {
+    const __m256i bytes = _mm256_and_si256(low_bytes(x, y), p->mask8);
+    if (p->bits == 8) return bytes;
+    const __m256i fours = _mm256_madd_epi16(_mm256_maddubs_epi16(p->pairs, bytes), p->quads);
+    const __m128i by = _mm_cvtsi32_si128((int)(4 * p->bits));
+    const __m256i high = _mm256_sll_epi64(_mm256_srli_epi64(fours, 32), by);
+    const __m256i low = _mm256_blend_epi32(fours, _mm256_setzero_si256(), 0xAA);
+    return _mm256_shuffle_epi8(_mm256_or_si256(low, high), p->squeeze);
+}
+
+/* Stores of 16 bytes overlap: each one's end is written again by the next, in ascending order. */
+static inline void put_codes(uint8_t *to, size_t step, __m256i x, __m256i y) {
+    _mm_storeu_si128((__m128i *)to, _mm256_castsi256_si128(x));
+    _mm_storeu_si128((__m128i *)(to + step), _mm256_extracti128_si256(x, 1));
+    _mm_storeu_si128((__m128i *)(to + 2 * step), _mm256_castsi256_si128(y));
+    _mm_storeu_si128((__m128i *)(to + 3 * step), _mm256_extracti128_si256(y, 1));
+}
+
+/* The low bits of each lane of q[0..3], in order. */
+static inline void pack64(uint8_t *to, size_t room, const struct packing *p, const v16 q[4]) {
+    const __m256i x = pack32(p, q[0], q[1]), y = pack32(p, q[2], q[3]);
+    if (room >= 64) {
+        put_codes(to, 2 * p->bits, x, y);
+    } else {
+        uint8_t bytes[64];
+        put_codes(bytes, 2 * p->bits, x, y);
+        memcpy(to, bytes, 8 * (size_t)p->bits);
+    }
+}
+
+static inline __m256i unpack8(__m128i codes, const struct packing *p, int k) {
+    __m256i x = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(codes), p->spread[k]);
+    x = _mm256_and_si256(_mm256_srlv_epi32(x, p->shifts[k]), p->mask);
+    return _mm256_sub_epi32(_mm256_xor_si256(x, p->half), p->half);
+}
+
+/* Reads at most 64 bytes. */
+static inline void unpack64(v16 q[4], const uint8_t *from, const struct packing *p) {
+    for (unsigned k = 0; k < 4; k++) {
+        const __m128i codes = _mm_loadu_si128((const __m128i *)(from + 2 * k * p->bits));
+        q[k] = (v16){unpack8(codes, p, 0), unpack8(codes, p, 1)};
+    }
+}
+
+#include "kernel/group_tmpl.h"
+
+void pithi_group_bind_avx2(struct pithi_kernels *k);
+void pithi_group_bind_avx2(struct pithi_kernels *k) {
+    k->group_encode = group_encode;
+    k->group_decode = group_decode;
+}

@@ -1,0 +1,193 @@
+/* group_avx512.c - the group quantizer for AVX-512 F, BW, VL, DQ and VBMI.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <immintrin.h>
+
+#include "codec.h"
+
+typedef __m512i v16;
+
+#define F(x) _mm512_castsi512_ps(x)
+#define I(x) _mm512_castps_si512(x)
+
+static inline v16 v_set(uint32_t x) { return _mm512_set1_epi32((int)x); }
+static inline v16 v_spread(const float *p) { return I(_mm512_set1_ps(*p)); }
+static inline v16 v_load(const uint8_t *p) { return _mm512_loadu_si512(p); }
+static inline v16 v_load16(const uint8_t *p) {
+    return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
+}
+
+/* 2: p is and stays 64-byte aligned; 1: 16-byte aligned; 0: streaming would be slower. */
+static inline int v_stream_kind(const void *p) {
+    if ((uintptr_t)p % 64 == 0) return 2;
+    return (uintptr_t)p % 16 == 0;
+}
+static inline void v_fence(void) { _mm_sfence(); }
+
+static inline void v_store(uint8_t *p, v16 x, int stream) {
+    if (stream == 0) {
+        _mm512_storeu_si512(p, x);
+    } else if (stream == 2) {
+        _mm512_stream_si512((void *)p, x);
+    } else {
+        _mm_stream_si128((__m128i *)p, _mm512_castsi512_si128(x));
+        _mm_stream_si128((__m128i *)p + 1, _mm512_extracti32x4_epi32(x, 1));
+        _mm_stream_si128((__m128i *)p + 2, _mm512_extracti32x4_epi32(x, 2));
+        _mm_stream_si128((__m128i *)p + 3, _mm512_extracti32x4_epi32(x, 3));
+    }
+}
+static inline void v_store16(uint8_t *p, v16 x, int stream) {
+    const __m256i h = _mm512_cvtepi32_epi16(x);
+    if (stream == 0) {
+        _mm256_storeu_si256((__m256i *)p, h);
+    } else if (stream == 2) {
+        _mm256_stream_si256((__m256i *)p, h);
+    } else {
+        _mm_stream_si128((__m128i *)p, _mm256_castsi256_si128(h));
+        _mm_stream_si128((__m128i *)p + 1, _mm256_extracti128_si256(h, 1));
+    }
+}
+
+static inline v16 v_and(v16 a, v16 b) { return _mm512_and_si512(a, b); }
+static inline v16 v_xor(v16 a, v16 b) { return _mm512_xor_si512(a, b); }
+static inline v16 v_add(v16 a, v16 b) { return _mm512_add_epi32(a, b); }
+static inline v16 v_sub(v16 a, v16 b) { return _mm512_sub_epi32(a, b); }
+static inline v16 v_maxu(v16 a, v16 b) { return _mm512_max_epu32(a, b); }
+static inline v16 v_maxi(v16 a, v16 b) { return _mm512_max_epi32(a, b); }
+static inline v16 v_mini(v16 a, v16 b) { return _mm512_min_epi32(a, b); }
+static inline v16 v_shl(v16 a, unsigned n) { return _mm512_slli_epi32(a, n); }
+static inline v16 v_shr(v16 a, unsigned n) { return _mm512_srli_epi32(a, n); }
+static inline v16 v_sar31(v16 a) { return _mm512_srai_epi32(a, 31); }
+/* All ones where a > b as signed integers. */
+static inline v16 v_greater(v16 a, v16 b) {
+    return _mm512_movm_epi32(_mm512_cmpgt_epi32_mask(a, b));
+}
+static inline uint32_t v_reduce_maxu(v16 a) { return _mm512_reduce_max_epu32(a); }
+static inline int32_t v_reduce_maxi(v16 a) { return _mm512_reduce_max_epi32(a); }
+static inline int32_t v_reduce_mini(v16 a) { return _mm512_reduce_min_epi32(a); }
+
+static inline v16 f_add(v16 a, v16 b) { return I(_mm512_add_ps(F(a), F(b))); }
+static inline v16 f_sub(v16 a, v16 b) { return I(_mm512_sub_ps(F(a), F(b))); }
+static inline v16 f_mul(v16 a, v16 b) { return I(_mm512_mul_ps(F(a), F(b))); }
+static inline v16 f_div(v16 a, v16 b) { return I(_mm512_div_ps(F(a), F(b))); }
+static inline v16 f_min(v16 a, v16 b) { return I(_mm512_min_ps(F(a), F(b))); }
+static inline v16 f_max(v16 a, v16 b) { return I(_mm512_max_ps(F(a), F(b))); }
+static inline v16 f_floor(v16 a) { return I(_mm512_roundscale_ps(F(a), _MM_FROUND_TO_NEG_INF)); }
+static inline v16 f_to_i(v16 a) { return _mm512_cvttps_epi32(F(a)); }
+static inline v16 f_from_i(v16 a) { return I(_mm512_cvtepi32_ps(a)); }
+static inline v16 f_widen(v16 a) { return I(_mm512_cvtph_ps(_mm512_cvtepi32_epi16(a))); }
+static inline v16 f_narrow(v16 a) {
+    return _mm512_cvtepu16_epi32(_mm512_cvtps_ph(F(a), _MM_FROUND_TO_NEAREST_INT));
+}
+
+/* Classes: quiet and signalling NaN, both infinities. */
+static inline v16 v_finite_or_zero(v16 a) {
+    return _mm512_maskz_mov_epi32(_knot_mask16(_mm512_fpclass_ps_mask(F(a), 0x99)), a);
+}
+static inline uint32_t v_infinite(v16 a) { return _mm512_fpclass_ps_mask(F(a), 0x18); }
+static inline v16 v_saturate(v16 a, uint32_t largest) {
+    const v16 sign = v_set(0x80000000u);
+    const v16 full = _mm512_or_si512(v_and(a, sign), v_set(largest));
+    return _mm512_mask_mov_epi32(a, _mm512_fpclass_ps_mask(F(a), 0x18), full);
+}
+
+/* Words of the counters c..c+7, one counter per 64-bit lane; high halves may hold garbage, which
+ * the multiplications do not see. Lane 2i of c holds counter i, lane 2i+1 counter 4+i, so that
+ * unpacking gives the order of the elements. */
+static inline void random64(const struct pithi_random *r, uint64_t c, uint16_t out[64]) {
+    const __m512i m0 = _mm512_set1_epi64(0xD2511F53), m1 = _mm512_set1_epi64(0xCD9E8D57);
+    const __m512i counter = _mm512_add_epi64(_mm512_set1_epi64((long long)c),
+                                             _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7));
+    __m512i c0 = counter, c1 = _mm512_srli_epi64(counter, 32);
+    __m512i c2 = _mm512_set1_epi64((uint32_t)r->step), c3 = _mm512_set1_epi64(r->stream);
+    uint32_t k0 = (uint32_t)r->seed, k1 = (uint32_t)(r->seed >> 32);
+    for (int round = 0; round < 10; round++) {
+        const __m512i p0 = _mm512_mul_epu32(c0, m0), p1 = _mm512_mul_epu32(c2, m1);
+        c0 = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p1, 32), c1, _mm512_set1_epi64(k0), 0x96);
+        c2 = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p0, 32), c3, _mm512_set1_epi64(k1), 0x96);
+        c1 = p1;
+        c3 = p0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    const __m512i a = _mm512_mask_shuffle_epi32(c0, 0xAAAA, c1, 0xA0);
+    const __m512i b = _mm512_mask_shuffle_epi32(c2, 0xAAAA, c3, 0xA0);
+    _mm512_storeu_si512(out, _mm512_unpacklo_epi64(a, b));
+    _mm512_storeu_si512(out + 32, _mm512_unpackhi_epi64(a, b));
+}
+
+/* 64 codes are 8 runs of `bits` bytes; each run is one 64-bit lane while it is made. */
+struct packing {
+    __m512i order, pairs, quads, squeeze, spread, shifts, mask, half;
+    unsigned bits;
+};
+
+static void packing_init(struct packing *p, unsigned bits, bool symmetric) {
+    uint8_t order[64], squeeze[64], spread[64], shifts[64];
+    for (unsigned i = 0; i < 64; i++) {
+        order[i] = (uint8_t)(i % 16 * 4 + i / 16);
+        squeeze[i] = (uint8_t)(i / bits * 8 % 64 + i % bits);
+        spread[i] = (uint8_t)(i / 8 * bits + i % 8 % bits);
+        shifts[i] = (uint8_t)(i % 8 * bits);
+    }
+    p->order = _mm512_loadu_si512(order);
+    p->squeeze = _mm512_loadu_si512(squeeze);
+    p->spread = _mm512_loadu_si512(spread);
+    p->shifts = _mm512_loadu_si512(shifts);
+    p->pairs = _mm512_set1_epi16((short)(1 | 256 << (bits & 7)));
+    p->quads = _mm512_set1_epi32(1 | 65536 << (2 * bits & 15));
+    p->mask = _mm512_set1_epi8((char)((1 << bits) - 1));
+    p->half = _mm512_set1_epi8((char)(symmetric ? 1 << (bits - 1) : 0));
+    p->bits = bits;
+}
+
+static inline void put_codes(uint8_t *to, size_t room, unsigned bits, __m512i x) {
+    if (bits == 4) {
+        _mm256_storeu_si256((__m256i *)to, _mm512_castsi512_si256(x));
+    } else if (bits == 8 || room >= 64) {
+        _mm512_storeu_si512(to, x); /* bytes past 8 * bits are written again by the next unit */
+    } else {
+        uint8_t bytes[64];
+        _mm512_storeu_si512(bytes, x);
+        memcpy(to, bytes, 8 * (size_t)bits);
+    }
+}
+
+/* The low bits of each lane of q[0..3], in order. */
+static inline void pack64(uint8_t *to, size_t room, const struct packing *p, const v16 q[4]) {
+    const __m512i low8 = v_set(0xFF), low16 = v_set(0xFFFF);
+    const __m512i a = _mm512_ternarylogic_epi32(low8, q[0], v_shl(q[1], 8), 0xCA);
+    const __m512i b = _mm512_ternarylogic_epi32(low8, q[2], v_shl(q[3], 8), 0xCA);
+    __m512i x = _mm512_ternarylogic_epi32(low16, a, v_shl(b, 16), 0xCA);
+    x = v_and(_mm512_permutexvar_epi8(p->order, x), p->mask);
+    if (p->bits < 8) {
+        x = _mm512_madd_epi16(_mm512_maddubs_epi16(p->pairs, x), p->quads);
+        const __m512i high = _mm512_srli_epi64(x, 32);
+        const __m128i by = _mm_cvtsi32_si128((int)(4 * p->bits));
+        x = _mm512_ternarylogic_epi64(_mm512_set1_epi64(0xFFFFFFFF), x,
+                                      _mm512_sll_epi64(high, by), 0xEA);
+        x = _mm512_permutexvar_epi8(p->squeeze, x);
+    }
+    put_codes(to, room, p->bits, x);
+}
+
+/* Reads 64 bytes. */
+static inline void unpack64(v16 q[4], const uint8_t *from, const struct packing *p) {
+    __m512i x = _mm512_permutexvar_epi8(p->spread, _mm512_loadu_si512(from));
+    x = v_and(_mm512_multishift_epi64_epi8(p->shifts, x), p->mask);
+    /* Sign extension, for bytes: symmetric codes of 8 bits end in the sign bit already. */
+    x = _mm512_sub_epi8(_mm512_xor_si512(x, p->half), p->half);
+    q[0] = _mm512_cvtepi8_epi32(_mm512_castsi512_si128(x));
+    q[1] = _mm512_cvtepi8_epi32(_mm512_extracti32x4_epi32(x, 1));
+    q[2] = _mm512_cvtepi8_epi32(_mm512_extracti32x4_epi32(x, 2));
+    q[3] = _mm512_cvtepi8_epi32(_mm512_extracti32x4_epi32(x, 3));
+    if (p->bits == 8 && _mm512_test_epi8_mask(p->half, p->half) == 0)
+        for (int k = 0; k < 4; k++) q[k] = v_and(q[k], v_set(0xFF));
+}
+
+#include "kernel/group_tmpl.h"
+
+void pithi_group_bind_avx512(struct pithi_kernels *k);
+void pithi_group_bind_avx512(struct pithi_kernels *k) {
+    k->group_encode = group_encode;
+    k->group_decode = group_decode;
+}

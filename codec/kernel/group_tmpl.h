@@ -1,0 +1,494 @@
+/* group_tmpl.h - the group quantizer's loops, written once over 16-lane vectors of each ISA.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The including file defines the type v16 (16 lanes of 32 bits), the operations used below, and
+ * struct packing with pack64 and unpack64. stage/group.c says what must come out; every float
+ * operation here is one of its operations, in its order.
+ *
+ * Work goes in batches (whole groups, at least BATCH elements): maxima, then scales, then codes,
+ * 64 elements at a time. A batch that could overflow (magnitudes from 2^119 up, NaN, infinities)
+ * goes to the scalar text as a whole, so the loops see finite numbers and x' never overflows. */
+#include "stage/group.h"
+
+/* Elements; AHEAD is how far reads run before the codes being made. */
+enum { UNIT = 64, BATCH = 2048, BATCH_GROUPS = BATCH / 16, AHEAD = BATCH };
+
+#define TINY 0x04800000u /* bits of 2^-118, as in group.c */
+#define LIMIT 0x7B000000u /* bits of 2^119 */
+
+#define ALWAYS static inline __attribute__((always_inline))
+
+/* One batch: pointers to its first element, and one entry per group. */
+struct batch {
+    size_t count;
+    const uint8_t *value;
+    uint8_t *base, *out, *codes;
+    size_t room;      /* bytes of the job's codes from `codes` on */
+    uint64_t counter; /* Philox counter of the first element */
+    uint32_t shift;   /* log2 of the group */
+    uint32_t largest[BATCH_GROUPS + 16];
+    float scale[BATCH_GROUPS + 16], zero[BATCH_GROUPS + 16], reciprocal[BATCH_GROUPS + 16];
+};
+
+static size_t width(uint32_t dtype) { return dtype == PITH_NONE ? 0 : dtype == PITH_F32 ? 4 : 2; }
+
+static size_t batch_elements(const struct pithi_group_setting *s) {
+    return s->group > BATCH ? s->group : BATCH;
+}
+
+/* The part of a job that begins at element i; the scalar text takes it as it is. */
+static struct pithi_group_job part(const struct pithi_group_job *job, size_t i, size_t count) {
+    struct pithi_group_job p = *job;
+    const size_t base = i * width(job->base_dtype);
+    p.count = count;
+    if (job->value) p.value = (const uint8_t *)job->value + i * width(job->value_dtype);
+    if (job->out) p.out = (uint8_t *)job->out + i * width(job->out_dtype);
+    if (job->base) p.base = (uint8_t *)job->base + base;
+    p.codes = job->codes + i * job->set.bits / 8;
+    p.scales = job->scales + pithi_group_scale_bytes(&job->set, i);
+    p.first = job->first + i;
+    return p;
+}
+
+static void scalar_part(struct pithi_group_job *job, size_t i, size_t count, pithi_group_fn *fn) {
+    struct pithi_group_job p = part(job, i, count);
+    fn(&p);
+    job->saturated = p.saturated;
+    job->poisoned = p.poisoned;
+}
+
+static void open_batch(struct batch *b, const struct pithi_group_job *job, size_t i, size_t n) {
+    const struct pithi_group_job p = part(job, i, n);
+    b->count = n;
+    b->value = p.value;
+    b->base = p.base;
+    b->out = p.out;
+    b->codes = p.codes;
+    b->room = pithi_group_code_bytes(&job->set, job->count) - i * job->set.bits / 8;
+    b->counter = p.first / 8;
+    b->shift = (uint32_t)__builtin_ctz(job->set.group);
+}
+
+/* ---- Values ----------------------------------------------------------------------------------*/
+
+ALWAYS v16 load(uint32_t dtype, const uint8_t *p, size_t i) {
+    if (dtype == PITH_F32) return v_load(p + 4 * i);
+    const v16 h = v_load16(p + 2 * i);
+    return dtype == PITH_BF16 ? v_shl(h, 16) : f_widen(h);
+}
+
+/* Finite f32 (or an infinity made by rounding) to the nearest value of the dtype, in f32. */
+ALWAYS v16 round_to(uint32_t dtype, v16 x) {
+    if (dtype == PITH_F32) return x;
+    if (dtype == PITH_F16) return f_widen(f_narrow(x));
+    const v16 odd = v_and(v_shr(x, 16), v_set(1));
+    return v_and(v_add(x, v_add(odd, v_set(0x7FFF))), v_set(0xFFFF0000u));
+}
+
+/* x is a value of the dtype. */
+ALWAYS void store(uint32_t dtype, uint8_t *p, size_t i, v16 x, int stream) {
+    if (dtype == PITH_F32)
+        v_store(p + 4 * i, x, stream);
+    else
+        v_store16(p + 2 * i, dtype == PITH_BF16 ? v_shr(x, 16) : f_narrow(x), stream);
+}
+
+ALWAYS v16 load_base(uint32_t dtype, const uint8_t *p, size_t i) {
+    return v_finite_or_zero(load(dtype, p, i));
+}
+
+ALWAYS v16 difference(uint32_t vt, uint32_t bt, const uint8_t *value, const uint8_t *base,
+                      size_t i) {
+    const v16 v = load(vt, value, i);
+    return bt == PITH_NONE ? v : f_sub(v, load_base(bt, base, i));
+}
+
+/* Infinities become the largest value of the dtype; those in `valid` lanes are counted. */
+static v16 saturate(uint32_t dtype, v16 x, uint32_t infinite, uint32_t valid, uint64_t *count) {
+    for (uint32_t m = infinite & valid; m; m &= m - 1) ++*count;
+    return v_saturate(x, pithi_largest(dtype));
+}
+
+ALWAYS v16 update(uint32_t bt, v16 base, v16 x, uint32_t valid, uint64_t *saturated) {
+    const v16 next = round_to(bt, f_add(base, x));
+    const uint32_t infinite = v_infinite(next);
+    if (__builtin_expect(infinite != 0, 0))
+        return saturate(bt, next, infinite, valid, saturated);
+    return next;
+}
+
+/* ---- Short ends ------------------------------------------------------------------------------*/
+
+/* The n (1..63) elements at p, the last one repeated up to a whole unit. */
+static const uint8_t *pad_unit(uint8_t to[UNIT * 4], const uint8_t *p, size_t n, size_t size) {
+    if (size == 0) return p;
+    memcpy(to, p, n * size);
+    for (size_t i = n; i < UNIT; i++) memcpy(to + i * size, p + (n - 1) * size, size);
+    return to;
+}
+
+static __attribute__((noinline)) v16 short_difference(uint32_t vt, uint32_t bt,
+                                                      const uint8_t *value, const uint8_t *base,
+                                                      size_t i, size_t n) {
+    uint8_t padded[2][UNIT * 4];
+    const uint8_t *v = pad_unit(padded[0], value + i * width(vt), n, width(vt));
+    const uint8_t *b = base;
+    if (bt != PITH_NONE) b = pad_unit(padded[1], base + i * width(bt), n, width(bt));
+    return difference(vt, bt, v, b, 0);
+}
+
+/* ---- Encode: maxima and scales ---------------------------------------------------------------*/
+
+ALWAYS v16 magnitude16(v16 x) { return v_and(x, v_set(0x7FFFFFFFu)); }
+
+ALWAYS uint32_t largest_of(uint32_t vt, uint32_t bt, const struct batch *b, size_t i, size_t end) {
+    v16 m = v_set(0), n = v_set(0);
+    for (; i + 32 <= end; i += 32) {
+        m = v_maxu(m, magnitude16(difference(vt, bt, b->value, b->base, i)));
+        n = v_maxu(n, magnitude16(difference(vt, bt, b->value, b->base, i + 16)));
+    }
+    for (; i + 16 <= end; i += 16)
+        m = v_maxu(m, magnitude16(difference(vt, bt, b->value, b->base, i)));
+    if (i < end) n = v_maxu(n, magnitude16(short_difference(vt, bt, b->value, b->base, i, end - i)));
+    return v_reduce_maxu(v_maxu(m, n));
+}
+
+ALWAYS bool find_largest(uint32_t vt, uint32_t bt, struct batch *b) {
+    const size_t group = (size_t)1 << b->shift;
+    uint32_t worst = 0;
+    for (size_t i = 0; i < b->count; i += group) {
+        const uint32_t m = largest_of(vt, bt, b, i, i + group < b->count ? i + group : b->count);
+        b->largest[i >> b->shift] = m;
+        if (m > worst) worst = m;
+    }
+    return worst < LIMIT;
+}
+
+/* pithi_group_scale for 16 groups at a time; none is huge. */
+static void symmetric_scales(const struct pithi_group_setting *s, struct batch *b, size_t groups) {
+    const float levels = (float)((1 << (s->bits - 1)) - 1);
+    for (size_t g = 0; g < groups; g += 16) {
+        const v16 m = v_load((const uint8_t *)(b->largest + g));
+        const v16 scale = round_to(s->scale_dtype, f_div(m, v_set(pithi_bits(levels))));
+        const v16 coded = v_greater(m, v_set(TINY - 1));
+        v_store((uint8_t *)(b->scale + g), v_and(scale, coded), 0);
+        v_store((uint8_t *)(b->reciprocal + g),
+                v_and(f_div(v_set(0x3F800000u), scale), coded), 0);
+    }
+}
+
+/* Values in an integer order, -0 below +0; its own inverse. */
+ALWAYS v16 ordered(v16 x) { return v_xor(x, v_shr(v_sar31(x), 1)); }
+static float from_ordered(int32_t o) {
+    return pithi_float((uint32_t)o ^ (o < 0 ? 0x7FFFFFFFu : 0u));
+}
+
+ALWAYS bool range_of(uint32_t vt, uint32_t bt, const struct batch *b, size_t i, size_t end,
+                     float *low, float *high) {
+    v16 lo = v_set(0x7FFFFFFFu), hi = v_set(0x80000000u);
+    for (; i + 16 <= end; i += 16) {
+        const v16 o = ordered(difference(vt, bt, b->value, b->base, i));
+        lo = v_mini(lo, o);
+        hi = v_maxi(hi, o);
+    }
+    if (i < end) {
+        const v16 o = ordered(short_difference(vt, bt, b->value, b->base, i, end - i));
+        lo = v_mini(lo, o);
+        hi = v_maxi(hi, o);
+    }
+    *low = from_ordered(v_reduce_mini(lo));
+    *high = from_ordered(v_reduce_maxi(hi));
+    return (pithi_bits(*low) & 0x7FFFFFFFu) < LIMIT && (pithi_bits(*high) & 0x7FFFFFFFu) < LIMIT;
+}
+
+ALWAYS bool find_ranges(uint32_t vt, uint32_t bt, const struct pithi_group_setting *s,
+                        struct batch *b) {
+    for (size_t i = 0; i < b->count; i += s->group) {
+        const size_t g = i >> b->shift, end = i + s->group < b->count ? i + s->group : b->count;
+        float low, high;
+        if (!range_of(vt, bt, b, i, end, &low, &high)) return false;
+        pithi_group_range(s, low, high, &b->scale[g], &b->zero[g], &b->reciprocal[g]);
+    }
+    return true;
+}
+
+static void put_scales(const struct pithi_group_setting *s, const struct batch *b, size_t groups,
+                       uint8_t *scales) {
+    const size_t step = s->asymmetric ? 2 : 1;
+    if (step == 1 && s->scale_dtype == PITH_F32) {
+        memcpy(scales, b->scale, groups * 4);
+        return;
+    }
+    for (size_t g = 0; g < groups; g++) {
+        pithi_store(scales, s->scale_dtype, step * g, pithi_bits(b->scale[g]));
+        if (s->asymmetric) pithi_store(scales, s->scale_dtype, step * g + 1, pithi_bits(b->zero[g]));
+    }
+}
+
+/* ---- Encode: codes ---------------------------------------------------------------------------*/
+
+struct encoder {
+    const struct pithi_group_setting *set;
+    struct packing pack;
+    v16 floor, ceiling; /* of the codes, as integers */
+    struct pithi_random random;
+    uint64_t saturated;
+};
+
+/* The code as f32 in *f; in the result's low bits as an integer (the rest of a lane is undefined).
+ * A symmetric nearest code needs no clamp: |d * r| < Q + 1/2 for every scale and its rounding. */
+ALWAYS v16 nearest(const struct encoder *e, v16 v, v16 *f) {
+    const v16 magic = v_set(0x4B400000u); /* 1.5 * 2^23 */
+    if (e->set->asymmetric) v = f_min(f_max(v, v_set(0)), f_from_i(e->ceiling));
+    const v16 t = f_add(v, magic);
+    *f = f_sub(t, magic);
+    return t;
+}
+
+ALWAYS v16 stochastic(const struct encoder *e, v16 v, const uint16_t *random, v16 *f) {
+    const v16 below = f_floor(v);
+    const v16 fraction = f_to_i(f_mul(f_sub(v, below), v_set(0x47800000u))); /* 2^16 */
+    const v16 up = v_greater(fraction, v_load16((const uint8_t *)random));
+    const v16 q = v_mini(v_maxi(v_sub(f_to_i(below), up), e->floor), e->ceiling);
+    *f = f_from_i(q);
+    return q;
+}
+
+/* Up to 64 elements: those of the batch from `first` on, or padded copies of them. */
+struct unit {
+    const uint8_t *value;
+    uint8_t *base, *out, *codes;
+    size_t room;    /* bytes that may be touched from `codes` on */
+    size_t first;   /* place in the batch */
+    uint64_t valid; /* which lanes count */
+    int stream;     /* how `out` is written */
+};
+
+static struct unit unit_at(const struct batch *b, size_t i, size_t vt, size_t bt, size_t bits) {
+    const size_t code = i * bits / 8;
+    return (struct unit){.value = b->value + i * vt, .base = b->base + i * bt,
+                         .codes = b->codes + code, .room = b->room - code,
+                         .first = i, .valid = ~UINT64_C(0)};
+}
+
+ALWAYS void encode_unit(struct encoder *e, const struct batch *b, const struct unit *u, uint32_t vt,
+                        uint32_t bt, bool write) {
+    uint16_t random[UNIT];
+    v16 q[4];
+    if (e->set->stochastic) random64(&e->random, b->counter + u->first / 8, random);
+    for (size_t k = 0; k < 4; k++) {
+        const size_t i = 16 * k, g = (u->first + i) >> b->shift;
+        v16 base = v_set(0), d = load(vt, u->value, i), f;
+        if (bt != PITH_NONE) base = load_base(bt, u->base, i), d = f_sub(d, base);
+        if (e->set->asymmetric) d = f_sub(d, v_spread(&b->zero[g]));
+        const v16 v = f_mul(d, v_spread(&b->reciprocal[g]));
+        q[k] = e->set->stochastic ? stochastic(e, v, random + i, &f) : nearest(e, v, &f);
+        if (!write) continue;
+        v16 x = f_mul(f, v_spread(&b->scale[g]));
+        if (e->set->asymmetric) x = f_add(x, v_spread(&b->zero[g]));
+        const uint32_t valid = (uint32_t)(u->valid >> i) & 0xFFFF;
+        store(bt, u->base, i, update(bt, base, x, valid, &e->saturated), 0);
+    }
+    pack64(u->codes, u->room, &e->pack, q);
+}
+
+/* What will be read next comes into the cache while this is computed. */
+ALWAYS void prefetch_unit(const uint8_t *p, size_t size) {
+    for (size_t k = 0; k < UNIT * size; k += 64) __builtin_prefetch(p + k);
+}
+
+static __attribute__((noinline)) void encode_end(struct encoder *e, const struct batch *b, size_t i,
+                                                 uint32_t vt, uint32_t bt, bool write) {
+    const size_t n = b->count - i, bits = e->set->bits, bytes = (n * bits + 7) / 8;
+    uint8_t value[UNIT * 4], base[UNIT * 4], codes[UNIT];
+    struct unit u = unit_at(b, i, width(vt), width(bt), bits);
+    uint8_t *const to_base = u.base, *const to_codes = u.codes;
+    u.value = pad_unit(value, u.value, n, width(vt));
+    if (bt != PITH_NONE) pad_unit(base, u.base, n, width(bt));
+    u.base = base;
+    u.codes = codes;
+    u.room = sizeof codes;
+    u.valid >>= UNIT - n;
+    encode_unit(e, b, &u, vt, bt, write);
+    if (n * bits % 8) codes[bytes - 1] &= (uint8_t)((1u << n * bits % 8) - 1);
+    memcpy(to_codes, codes, bytes);
+    if (write) memcpy(to_base, base, n * width(bt));
+}
+
+ALWAYS void encode_codes(struct encoder *e, const struct batch *b, uint32_t vt, uint32_t bt,
+                         bool write) {
+    const size_t vs = width(vt), bs = width(bt), bits = e->set->bits;
+    size_t i = 0;
+    for (; i + UNIT <= b->count; i += UNIT) {
+        const struct unit u = unit_at(b, i, vs, bs, bits);
+        prefetch_unit(u.value + AHEAD * vs, vs);
+        prefetch_unit(u.base + AHEAD * bs, bs);
+        encode_unit(e, b, &u, vt, bt, write);
+    }
+    if (i < b->count) encode_end(e, b, i, vt, bt, write);
+}
+
+ALWAYS bool encode_batch(struct encoder *e, struct batch *b, uint32_t vt, uint32_t bt, bool write,
+                         uint8_t *scales) {
+    const struct pithi_group_setting *s = e->set;
+    const size_t groups = (b->count + s->group - 1) >> b->shift;
+    if (s->asymmetric) {
+        if (!find_ranges(vt, bt, s, b)) return false;
+    } else {
+        if (!find_largest(vt, bt, b)) return false;
+        symmetric_scales(s, b, groups);
+    }
+    put_scales(s, b, groups, scales);
+    encode_codes(e, b, vt, bt, write);
+    return true;
+}
+
+/* The common pairs of dtypes get loops of their own. */
+static bool encode_any(struct encoder *e, struct batch *b, const struct pithi_group_job *job,
+                       uint8_t *scales) {
+    const uint32_t vt = job->value_dtype, bt = job->base_dtype;
+    const bool write = job->update && bt != PITH_NONE;
+    if (vt == PITH_F32 && bt == PITH_NONE)
+        return encode_batch(e, b, PITH_F32, PITH_NONE, false, scales);
+    if (vt == PITH_BF16 && bt == PITH_NONE)
+        return encode_batch(e, b, PITH_BF16, PITH_NONE, false, scales);
+    if (vt == PITH_F32 && bt == PITH_F32 && write)
+        return encode_batch(e, b, PITH_F32, PITH_F32, true, scales);
+    if (vt == PITH_F32 && bt == PITH_BF16 && write)
+        return encode_batch(e, b, PITH_F32, PITH_BF16, true, scales);
+    if (vt == PITH_BF16 && bt == PITH_BF16 && write)
+        return encode_batch(e, b, PITH_BF16, PITH_BF16, true, scales);
+    return encode_batch(e, b, vt, bt, write, scales);
+}
+
+static void group_encode(struct pithi_group_job *job) {
+    const struct pithi_group_setting *s = &job->set;
+    if (s->stochastic && job->first % 8) {
+        pithi_group_encode_c(job);
+        return;
+    }
+    const int levels = (1 << (s->asymmetric ? s->bits : s->bits - 1)) - 1;
+    struct encoder e = {.set = s, .random = job->random};
+    e.floor = v_set(s->asymmetric ? 0 : (uint32_t)-levels);
+    e.ceiling = v_set((uint32_t)levels);
+    packing_init(&e.pack, s->bits, !s->asymmetric);
+    const size_t step = batch_elements(s);
+    struct batch b;
+    memset(b.largest, 0, sizeof b.largest);
+    for (size_t i = 0; i < job->count; i += step) {
+        const size_t n = job->count - i < step ? job->count - i : step;
+        open_batch(&b, job, i, n);
+        if (!encode_any(&e, &b, job, job->scales + pithi_group_scale_bytes(s, i)))
+            scalar_part(job, i, n, pithi_group_encode_c);
+    }
+    job->saturated += e.saturated;
+}
+
+/* ---- Decode ----------------------------------------------------------------------------------*/
+
+struct decoder {
+    const struct pithi_group_setting *set;
+    struct packing pack;
+    int stream;
+    uint64_t saturated;
+};
+
+/* False when a group is poisoned or could overflow. */
+static bool get_scales(const struct pithi_group_setting *s, struct batch *b, size_t groups,
+                       const uint8_t *scales) {
+    const size_t step = s->asymmetric ? 2 : 1;
+    uint32_t worst = 0;
+    for (size_t g = 0; g < groups; g++) {
+        const uint32_t scale = pithi_load(scales, s->scale_dtype, step * g);
+        const uint32_t zero = s->asymmetric ? pithi_load(scales, s->scale_dtype, step * g + 1) : 0;
+        b->scale[g] = pithi_float(scale);
+        b->zero[g] = pithi_float(zero);
+        const uint32_t m = scale & 0x7FFFFFFFu, z = zero & 0x7FFFFFFFu;
+        worst = m > worst ? m : worst;
+        worst = z > worst ? z : worst;
+    }
+    return worst < LIMIT;
+}
+
+ALWAYS void decode_unit(struct decoder *d, const struct batch *b, const struct unit *u,
+                        const struct pithi_group_job *job, uint32_t ot, uint32_t bt) {
+    v16 q[4];
+    unpack64(q, u->codes, &d->pack);
+    for (size_t k = 0; k < 4; k++) {
+        const size_t i = 16 * k, g = (u->first + i) >> b->shift;
+        v16 x = f_mul(f_from_i(q[k]), v_spread(&b->scale[g]));
+        if (d->set->asymmetric) x = f_add(x, v_spread(&b->zero[g]));
+        if (bt != PITH_NONE) {
+            const uint32_t valid = (uint32_t)(u->valid >> i) & 0xFFFF;
+            x = update(bt, load_base(bt, u->base, i), x, valid, &d->saturated);
+            if (job->update) store(bt, u->base, i, x, 0);
+        }
+        if (ot != PITH_NONE) store(ot, u->out, i, round_to(ot, x), u->stream);
+    }
+}
+
+static __attribute__((noinline)) void decode_end(struct decoder *d, const struct batch *b, size_t i,
+                                                 const struct pithi_group_job *job, uint32_t ot,
+                                                 uint32_t bt) {
+    const size_t rest = b->count - i, n = rest < UNIT ? rest : UNIT, bits = d->set->bits;
+    uint8_t base[UNIT * 4], out[UNIT * 4], codes[UNIT] = {0};
+    struct unit u = unit_at(b, i, 0, width(bt), bits);
+    uint8_t *const to_base = u.base;
+    if (bt != PITH_NONE) pad_unit(base, u.base, n, width(bt));
+    memcpy(codes, u.codes, (n * bits + 7) / 8);
+    u.base = base;
+    u.out = out;
+    u.codes = codes;
+    u.valid >>= UNIT - n;
+    decode_unit(d, b, &u, job, ot, bt);
+    if (ot != PITH_NONE) memcpy(b->out + i * width(ot), out, n * width(ot));
+    if (bt != PITH_NONE && job->update) memcpy(to_base, base, n * width(bt));
+}
+
+ALWAYS void decode_batch(struct decoder *d, const struct batch *b,
+                         const struct pithi_group_job *job, uint32_t ot, uint32_t bt) {
+    const size_t bs = width(bt), os = width(ot), bits = d->set->bits;
+    size_t i = 0;
+    for (; i + UNIT <= b->count && b->room - i * bits / 8 >= UNIT; i += UNIT) {
+        struct unit u = unit_at(b, i, 0, bs, bits);
+        u.out = b->out + i * os;
+        u.stream = d->stream;
+        prefetch_unit(u.base + AHEAD * bs, bs);
+        decode_unit(d, b, &u, job, ot, bt);
+    }
+    for (; i < b->count; i += UNIT) decode_end(d, b, i, job, ot, bt);
+}
+
+static void decode_any(struct decoder *d, const struct batch *b,
+                       const struct pithi_group_job *job) {
+    const uint32_t ot = job->out ? job->out_dtype : PITH_NONE, bt = job->base_dtype;
+    if (ot == PITH_F32 && bt == PITH_NONE)
+        decode_batch(d, b, job, PITH_F32, PITH_NONE);
+    else if (ot == PITH_BF16 && bt == PITH_NONE)
+        decode_batch(d, b, job, PITH_BF16, PITH_NONE);
+    else if (ot == PITH_NONE && bt == PITH_F32)
+        decode_batch(d, b, job, PITH_NONE, PITH_F32);
+    else if (ot == PITH_NONE && bt == PITH_BF16)
+        decode_batch(d, b, job, PITH_NONE, PITH_BF16);
+    else
+        decode_batch(d, b, job, ot, bt);
+}
+
+static void group_decode(struct pithi_group_job *job) {
+    const struct pithi_group_setting *s = &job->set;
+    struct decoder d = {.set = s, .stream = job->stream ? v_stream_kind(job->out) : 0};
+    packing_init(&d.pack, s->bits, !s->asymmetric);
+    const size_t step = batch_elements(s);
+    struct batch b;
+    for (size_t i = 0; i < job->count; i += step) {
+        const size_t n = job->count - i < step ? job->count - i : step;
+        open_batch(&b, job, i, n);
+        const size_t groups = (n + s->group - 1) >> b.shift;
+        if (get_scales(s, &b, groups, job->scales + pithi_group_scale_bytes(s, i)))
+            decode_any(&d, &b, job);
+        else
+            scalar_part(job, i, n, pithi_group_decode_c);
+    }
+    job->saturated += d.saturated;
+    if (d.stream) v_fence();
+}

@@ -1,0 +1,177 @@
+/* kernelcheck_bench.c - the group quantizer's kernels against scalar and against plain movers.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Every kernel run stands beside a run of its ceiling over the same buffers; medians are
+ * compared. The difference rows include the hash of the new base, in pieces, as wdiff does it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ceilings.h"
+#include "cpu.h"
+#include "kernelcheck.h"
+
+enum { COUNT = 1 << 25, RUNS = 11, SMALL = 4096 };
+
+struct buffers {
+    uint8_t *value, *base, *codes, *scales;
+};
+
+struct subject {
+    const char *name;
+    struct pithi_group_setting set;
+    uint32_t value, base; /* dtypes */
+    bool decode, stream;
+    size_t count;
+};
+
+struct timing {
+    double kernel, ceiling;
+};
+
+static volatile uint64_t witness;
+
+static int by_value(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *t, size_t n) {
+    qsort(t, n, sizeof *t, by_value);
+    return t[n / 2];
+}
+
+static size_t width(uint32_t dtype) { return dtype == PITH_NONE ? 0 : dtype == PITH_F32 ? 4 : 2; }
+
+static struct pithi_group_job job_of(const struct subject *s, const struct buffers *b, size_t i,
+                                     size_t count) {
+    struct pithi_group_job job = {.set = s->set, .count = count, .first = i};
+    job.value_dtype = s->value;
+    job.out_dtype = s->value;
+    job.base_dtype = s->base;
+    if (!s->decode) job.value = b->value + i * width(s->value);
+    if (s->decode && !s->base) job.out = b->value + i * width(s->value);
+    if (s->base) job.base = b->base + i * width(s->base);
+    job.update = s->base != PITH_NONE;
+    job.stream = s->stream;
+    job.codes = b->codes + i * s->set.bits / 8;
+    job.scales = b->scales + pithi_group_scale_bytes(&s->set, i);
+    return job;
+}
+
+/* In pieces: 16 KiB of f32, or the group; the hash finds the new base in the cache. */
+static double run_kernel(const struct pithi_kernels *k, const struct subject *s,
+                         const struct buffers *b) {
+    const size_t piece = s->set.group > 4096 ? s->set.group : 4096;
+    const uint64_t host = pithi_fp_enter();
+    const double start = ceiling_clock();
+    for (size_t i = 0; i < s->count; i += piece) {
+        const size_t n = s->count - i < piece ? s->count - i : piece;
+        struct pithi_group_job job = job_of(s, b, i, n);
+        (s->decode ? k->group_decode : k->group_encode)(&job);
+        if (s->base)
+            witness += k->nh(job.base, n * width(s->base), i * width(s->base) / 8);
+    }
+    const double seconds = ceiling_clock() - start;
+    pithi_fp_leave(host);
+    return seconds;
+}
+
+static double run_ceiling(const struct subject *s, const struct buffers *b, bool stream) {
+    const size_t bytes = s->count * width(s->value), codes = s->count * s->set.bits / 8;
+    if (!s->base && !s->decode) return ceiling_read(b->value, bytes);
+    if (!s->base) return ceiling_fill(b->value, bytes, stream);
+    const size_t base = s->count * width(s->base);
+    struct ceiling_mover m = {.read = {b->base, s->decode ? b->codes : b->value},
+                              .read_bytes = {base, s->decode ? codes : bytes},
+                              .write = {b->base, s->decode ? NULL : b->codes},
+                              .write_bytes = {base, codes}};
+    return ceiling_move(&m, stream);
+}
+
+static struct timing measure(const struct pithi_kernels *k, const struct subject *s,
+                             const struct buffers *b) {
+    double kernel[RUNS], plain[RUNS], stream[RUNS];
+    const int repeats = s->count == COUNT ? 1 : 8192;
+    run_kernel(k, s, b);
+    for (int run = 0; run < RUNS; run++) {
+        kernel[run] = plain[run] = stream[run] = 0;
+        for (int r = 0; r < repeats; r++) plain[run] += run_ceiling(s, b, false);
+        for (int r = 0; r < repeats; r++) kernel[run] += run_kernel(k, s, b);
+        for (int r = 0; r < repeats; r++) stream[run] += run_ceiling(s, b, true);
+    }
+    struct timing t = {median(kernel, RUNS) / repeats, median(plain, RUNS) / repeats};
+    const double streamed = median(stream, RUNS) / repeats;
+    if (streamed < t.ceiling && s->count == COUNT) t.ceiling = streamed;
+    return t;
+}
+
+/* Scalar text over a sixteenth of a large tensor. */
+static double measure_scalar(const struct subject *s, const struct buffers *b) {
+    struct pithi_kernels scalar;
+    struct subject part = *s;
+    pithi_kernels_bind(&scalar, 0);
+    if (s->count == COUNT) part.count /= 16;
+    return run_kernel(&scalar, &part, b) / (double)part.count * (double)s->count;
+}
+
+static void bench_one(const struct level *level, const struct subject *s,
+                      const struct buffers *b) {
+    const double gb = (double)(s->count * width(s->value)) * 1e-9;
+    const struct timing t = measure(&level->kernels, s, b);
+    const double scalar = measure_scalar(s, b);
+    printf("%-7s %-34s group %5u  scalar %5.2f  kernel %6.2f  x%5.1f  ceiling %6.2f GB/s  %.2f\n",
+           level->isa, s->name, s->set.group, gb / scalar, gb / t.kernel, scalar / t.kernel,
+           gb / t.ceiling, t.ceiling / t.kernel);
+    fflush(stdout);
+}
+
+static const struct subject subjects[] = {
+    {"encode f32 4 bits", {.bits = 4}, PITH_F32, PITH_NONE, false, false, COUNT},
+    {"encode f32 4 bits stochastic", {.bits = 4, .stochastic = true}, PITH_F32, PITH_NONE, false,
+     false, COUNT},
+    {"encode bf16 4 bits", {.bits = 4}, PITH_BF16, PITH_NONE, false, false, COUNT},
+    {"encode f32 3 bits", {.bits = 3}, PITH_F32, PITH_NONE, false, false, COUNT},
+    {"encode f32 8 bits", {.bits = 8}, PITH_F32, PITH_NONE, false, false, COUNT},
+    {"encode f32 4 bits asymmetric", {.bits = 4, .asymmetric = true}, PITH_F32, PITH_NONE, false,
+     false, COUNT},
+    {"decode f32 4 bits", {.bits = 4}, PITH_F32, PITH_NONE, true, true, COUNT},
+    {"decode f32 4 bits in cache", {.bits = 4}, PITH_F32, PITH_NONE, true, false, SMALL},
+    {"decode bf16 4 bits", {.bits = 4}, PITH_BF16, PITH_NONE, true, true, COUNT},
+    {"decode f32 3 bits", {.bits = 3}, PITH_F32, PITH_NONE, true, true, COUNT},
+    {"wdiff encode f32, base f32", {.bits = 4}, PITH_F32, PITH_F32, false, false, COUNT},
+    {"wdiff encode f32, base bf16", {.bits = 4}, PITH_F32, PITH_BF16, false, false, COUNT},
+    {"wdiff encode bf16, base bf16", {.bits = 4}, PITH_BF16, PITH_BF16, false, false, COUNT},
+    {"wdiff decode-add base f32", {.bits = 4}, PITH_F32, PITH_F32, true, false, COUNT},
+    {"wdiff decode-add base bf16", {.bits = 4}, PITH_F32, PITH_BF16, true, false, COUNT},
+};
+
+static void bench_memcpy(const struct buffers *b) {
+    double t[RUNS];
+    for (int run = 0; run < RUNS; run++) t[run] = ceiling_memcpy(b->base, b->value, COUNT * 4ul);
+    printf("memcpy %.2f GB/s (of bytes copied)\n", COUNT * 4e-9 / median(t, RUNS));
+}
+
+void bench_group(const struct level *level) {
+    static const uint32_t groups[] = {16, 128, 2048};
+    struct buffers b = {malloc(COUNT * 4ul), malloc(COUNT * 4ul), malloc(COUNT), malloc(COUNT)};
+    if (b.value && b.base && b.codes && b.scales) {
+        memset(b.codes, 0x5A, COUNT);
+        memset(b.scales, 0, COUNT);
+        ceiling_fill(b.base, COUNT * 4ul, false);
+        fill_values(b.value, PITH_F32, COUNT, FILL_GAUSS, 7);
+        bench_memcpy(&b);
+        for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++) {
+            for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
+                struct subject s = subjects[i];
+                s.set.group = groups[g];
+                s.set.scale_dtype = PITH_F32;
+                bench_one(level, &s, &b);
+            }
+        }
+    }
+    free(b.value);
+    free(b.base);
+    free(b.codes);
+    free(b.scales);
+}
