@@ -366,10 +366,10 @@ PITH_NODISCARD PITH_API pith_status pith_decode(pith_plan *plan, pith_state *sta
                                                 const void *frame, size_t bytes,
                                                 const pith_view *view);
 /* view := view + decoded difference, rounded once to the view's dtype by the sequence that
- * pith_decode uses for its base, without a state. The view (whole or piece) is the base: its dtype must be the
- * frame's base dtype and its identity is computed and compared first (one more read of it). For
- * codecs without a base: view + decoded value, in f32, float dtypes only. A key frame replaces the
- * view. */
+ * pith_decode uses for its base, without a state. The view (whole or piece) is the base: its dtype
+ * must be the frame's base dtype, and its identity is computed and compared first (one more read
+ * of it). A key frame replaces the view. For codecs without a base: view + decoded value, in f32,
+ * float dtypes only. */
 PITH_NODISCARD PITH_API pith_status pith_decode_add(pith_plan *plan, uint64_t slot,
                                                     const void *frame, size_t bytes,
                                                     const pith_view *view);
