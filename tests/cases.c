@@ -1,0 +1,90 @@
+/* cases.c - codecs.def as a table: one case per row, dtype and base dtype.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "cases.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "util.h"
+
+#define NONE 0u
+#define SAME 1u
+#define REALS (1u << PITH_F32 | 1u << PITH_BF16 | 1u << PITH_F16)
+#define ALL 0xFFFEu
+enum { EXACT, DIFFERENCE };
+
+struct row {
+    const char *codec, *spec;
+    uint32_t dtypes, bases;
+    int kind;
+};
+static const struct row rows[] = {
+#define PITH_TEST(codec, spec, dtypes, bases, kind) {#codec, spec, dtypes, bases, kind},
+#include "codecs.def"
+#undef PITH_TEST
+};
+
+enum { ROWS = sizeof rows / sizeof rows[0], CASES_MAX = ROWS * 64 };
+static struct test_case table[CASES_MAX];
+static size_t table_size;
+
+static size_t number_after(const char *spec, const char *key, size_t otherwise) {
+    const char *at = strstr(spec, key);
+    return at ? strtoul(at + strlen(key), NULL, 10) : otherwise;
+}
+
+/* The default of a key, from the codec's own table. */
+static size_t default_of(const char *codec, const char *key, size_t otherwise) {
+    pith_codec_info info;
+    pith_key_info k;
+    for (uint32_t c = 0; pith_codec_at(c, &info) == PITH_OK; c++)
+        for (uint32_t i = 0; pith_codec_key_at(c, i, &k) == PITH_OK; i++)
+            if (strcmp(info.name, codec) == 0 && strcmp(k.name, key) == 0)
+                return strtoul(k.initial, NULL, 10);
+    return otherwise;
+}
+
+static void add_case(const struct row *r, uint32_t dtype, uint32_t base_dtype) {
+    if (table_size == CASES_MAX) abort();
+    table[table_size++] = (struct test_case){
+        .codec = r->codec,
+        .spec = r->spec,
+        .dtype = dtype,
+        .base_dtype = base_dtype,
+        .exact = r->kind == EXACT,
+        .stochastic = strstr(r->spec, "stochastic") != NULL,
+        .fixed = strcmp(r->codec, "lossless") != 0 && !strstr(r->spec, "zstd"),
+        .identity = !strstr(r->spec, "identity=off"),
+        .group = number_after(r->spec, "group=", default_of(r->codec, "group", 1)),
+        .block = number_after(r->spec, "block=", default_of(r->codec, "block", 1)),
+    };
+}
+
+static void add_row(const struct row *r) {
+    for (uint32_t dtype = 1; dtype < 16; dtype++) {
+        if (!(r->dtypes >> dtype & 1)) continue;
+        add_case(r, dtype, PITH_NONE);
+        if (r->bases == SAME) add_case(r, dtype, dtype);
+        for (uint32_t base = 1; base < 16 && r->bases != SAME; base++)
+            if (r->bases >> base & 1) add_case(r, dtype, base);
+    }
+}
+
+const struct test_case *case_at(size_t index) {
+    if (!table_size)
+        for (size_t i = 0; i < ROWS; i++) add_row(&rows[i]);
+    return index < table_size ? &table[index] : NULL;
+}
+
+void case_counts(const struct test_case *c, size_t counts[CASE_COUNTS]) {
+    const size_t g = c->group, b = c->block;
+    const size_t all[] = {0,     1, 2,     7,         15,    16, 17,    33,
+                          g - 1, g, g + 1, 2 * g + 5, b - 1, b,  b + 1, 2 * b + 3};
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        bool seen = false;
+        for (size_t k = 0; k < n; k++) seen = seen || counts[k] == all[i];
+        if (!seen) counts[n++] = all[i];
+    }
+    counts[n] = SIZE_MAX;
+}

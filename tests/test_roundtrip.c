@@ -1,0 +1,247 @@
+/* test_roundtrip.c - every case of codecs.def on every generator and boundary count, stateless.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+
+#include "cases.h"
+#include "gen.h"
+#include "util.h"
+
+/* One value and base array with what the case makes of them. */
+struct trip {
+    const struct test_case *c;
+    size_t count;
+    void *value, *base;
+    pith_view value_view, base_view;
+    struct frame frame;
+};
+
+static void trip_open(struct trip *t, const struct test_case *c, enum gen kind, size_t count) {
+    *t = (struct trip){.c = c, .count = count};
+    t->value = room(count * pith_dtype_bytes(c->dtype));
+    gen_fill(kind, 11 + count, c->dtype, t->value, count);
+    t->value_view = pith_view_flat(t->value, c->dtype, count);
+    if (c->base_dtype != PITH_NONE) {
+        t->base = room(count * pith_dtype_bytes(c->base_dtype));
+        gen_fill(count % 3 ? GEN_NOISE : kind, 5 + count, c->base_dtype, t->base, count);
+        t->base_view = pith_view_flat(t->base, c->base_dtype, count);
+    }
+    t->frame = compress(c->spec, &t->value_view, t->base ? &t->base_view : NULL,
+                        count % 2 ? PITH_LAYOUT_CHECKSUMS : 0);
+}
+
+static void trip_close(struct trip *t) {
+    free(t->value);
+    free(t->base);
+    free(t->frame.bytes);
+}
+
+/* Decode into fresh memory of exactly the right size. */
+static void *decoded(const struct trip *t, uint32_t dtype) {
+    void *out = room(t->count * pith_dtype_bytes(dtype));
+    const pith_view view = pith_view_flat(out, dtype, t->count);
+    const pith_env env = test_env();
+    CHECK_OK(pith_decompress(t->frame.bytes, t->frame.length, t->base ? &t->base_view : NULL, &env,
+                             &view, NULL));
+    return out;
+}
+
+static void check_exact(const struct trip *t) {
+    void *out = decoded(t, t->c->dtype);
+    CHECK(t->count == 0 ||
+          memcmp(out, t->value, t->value_view.shape[0] * pith_dtype_bytes(t->c->dtype)) == 0);
+    double bound = -1;
+    CHECK_OK(pith_error_bound(t->frame.bytes, t->frame.length, &bound, NULL));
+    CHECK(bound == 0);
+    free(out);
+}
+
+/* ---- Differences -----------------------------------------------------------------------------*/
+
+static float *differences(const struct trip *t) {
+    float *d = room(t->count * sizeof *d);
+    for (size_t i = 0; i < t->count; i++) {
+        uint32_t v = load_float(t->value, t->c->dtype, i);
+        if (t->base) {
+            const uint32_t b = load_float(t->base, t->c->base_dtype, i);
+            v = bits_of(float_of(v) - (nonfinite(b) ? 0.0f : float_of(b)));
+        }
+        d[i] = float_of(v);
+    }
+    return d;
+}
+
+static bool group_is_bad(const float *d, size_t from, size_t to) {
+    for (size_t i = from; i < to; i++)
+        if (nonfinite(bits_of(d[i]))) return true;
+    return false;
+}
+
+/* Groups begin anew with every block, which is a multiple of the group. */
+static void check_values(const struct trip *t, const float *d, const float *x) {
+    const size_t group = t->c->group;
+    double bound = -1;
+    bool poisoned = false;
+    CHECK_OK(pith_error_bound(t->frame.bytes, t->frame.length, &bound, NULL));
+    for (size_t at = 0; at < t->count; at += group) {
+        const size_t end = at + group < t->count ? at + group : t->count;
+        const bool bad = group_is_bad(d, at, end);
+        poisoned = poisoned || bad;
+        for (size_t i = at; i < end; i++) {
+            if (bad) CHECK(bits_of(x[i]) == 0x7FC00000u);
+            if (!bad) CHECK(!nonfinite(bits_of(x[i])));
+            if (!bad && bound == bound) CHECK(fabs((double)d[i] - (double)x[i]) <= bound);
+        }
+    }
+    CHECK(poisoned == (bound != bound));
+}
+
+/* The frame of the differences without a base has the same blocks. */
+static void check_same_blocks(const struct trip *t, const struct trip *plain) {
+    const size_t a = header_of(&t->frame), b = header_of(&plain->frame);
+    CHECK(t->frame.length - a == plain->frame.length - b);
+    CHECK(memcmp(t->frame.bytes + a, plain->frame.bytes + b, t->frame.length - a) == 0);
+}
+
+static void *updated_base(const struct trip *t, const float *x) {
+    void *next = room(t->count * pith_dtype_bytes(t->c->base_dtype));
+    uint64_t saturated = 0;
+    for (size_t i = 0; i < t->count; i++)
+        store_float(next, t->c->base_dtype, i,
+                    reference_update(load_float(t->base, t->c->base_dtype, i), bits_of(x[i]),
+                                     t->c->base_dtype, &saturated));
+    return next;
+}
+
+/* What a view of each float dtype receives is the exact result, rounded once more. */
+static void check_views(const struct trip *t, const void *exact, uint32_t exact_dtype) {
+    static const uint32_t dtypes[3] = {PITH_F32, PITH_BF16, PITH_F16};
+    for (int k = 0; k < 3; k++) {
+        void *out = decoded(t, dtypes[k]);
+        void *wanted = room(t->count * 4);
+        for (size_t i = 0; i < t->count; i++)
+            store_float(wanted, dtypes[k], i, load_float(exact, exact_dtype, i));
+        CHECK(memcmp(out, wanted, t->count * pith_dtype_bytes(dtypes[k])) == 0);
+        free(out);
+        free(wanted);
+    }
+}
+
+static void check_difference(const struct trip *t) {
+    const struct test_case plain_case = {.spec = t->c->spec, .dtype = PITH_F32};
+    struct trip plain = {.c = &plain_case, .count = t->count};
+    float *d = differences(t);
+    plain.value_view = pith_view_flat(d, PITH_F32, t->count);
+    plain.frame =
+        compress(t->c->spec, &plain.value_view, NULL, t->count % 2 ? PITH_LAYOUT_CHECKSUMS : 0);
+    check_same_blocks(t, &plain);
+    float *x = decoded(&plain, PITH_F32);
+    check_values(t, d, x);
+    if (t->base) {
+        void *next = updated_base(t, x);
+        check_views(t, next, t->c->base_dtype);
+        free(next);
+    } else {
+        check_views(t, x, PITH_F32);
+    }
+    free(x);
+    free(plain.frame.bytes);
+    free(d);
+}
+
+static void check_frame(const struct trip *t) {
+    pith_info info;
+    CHECK_OK(pith_inspect(t->frame.bytes, t->frame.length, &info, NULL));
+    CHECK(info.frame_bytes == t->frame.length);
+    CHECK(info.count == t->count && info.ndim == 1 && info.shape[0] == t->count);
+    CHECK(info.dtype == t->c->dtype && info.base_dtype == t->c->base_dtype);
+    CHECK(strcmp(info.codec_name, t->c->codec) == 0);
+    CHECK(info.header_bytes == (t->base ? 96 : 64));
+    CHECK(!info.is_key && info.has_step == (t->base != NULL));
+    CHECK(info.has_identity == (t->base && t->c->identity));
+    CHECK(info.has_checksums == t->count % 2);
+    const pith_env env = test_env();
+    CHECK_OK(pith_verify(t->frame.bytes, t->frame.length, &env, NULL));
+}
+
+static void one_trip(const struct test_case *c, enum gen kind, size_t count) {
+    struct trip t;
+    context("%s dtype %s base %s, %s x %zu", c->spec, pith_dtype_name(c->dtype),
+            pith_dtype_name(c->base_dtype), gen_name(kind), count);
+    trip_open(&t, c, kind, count);
+    check_frame(&t);
+    if (c->exact)
+        check_exact(&t);
+    else
+        check_difference(&t);
+    trip_close(&t);
+}
+
+static void test_every_case(void **state) {
+    (void)state;
+    const struct test_case *c;
+    size_t counts[CASE_COUNTS], trips = 0;
+    for (size_t i = 0; (c = case_at(i)) != NULL; i++) {
+        case_counts(c, counts);
+        for (size_t k = 0; counts[k] != SIZE_MAX; k++)
+            for (int kind = 0; kind < GEN_COUNT; kind++) {
+                const bool large = counts[k] > 1024;
+                if (large && kind != GEN_NOISE && kind != GEN_BITS && kind != GEN_HOLES) continue;
+                if (counts[k] > 16384 && kind != GEN_NOISE) continue;
+                one_trip(c, (enum gen)kind, counts[k]);
+                trips++;
+            }
+    }
+    CHECK(trips > 10000);
+}
+
+/* Where values change little, an exact update against a base is much smaller than the values. */
+static void test_update_is_small(void **state) {
+    (void)state;
+    enum { N = 20000 };
+    uint16_t *base = room(N * 2), *value = room(N * 2);
+    gen_fill(GEN_NOISE, 1, PITH_BF16, base, N);
+    memcpy(value, base, N * 2);
+    uint64_t seed = 3;
+    for (size_t i = 0; i < N; i++)
+        if (gen_next(&seed) % 4 == 0) value[i] = (uint16_t)(value[i] ^ (gen_next(&seed) & 1));
+    const pith_view v = pith_view_flat(value, PITH_BF16, N), b = pith_view_flat(base, PITH_BF16, N);
+    struct frame with = compress("lossless", &v, &b, 0),
+                 without = compress("lossless", &v, NULL, 0);
+    CHECK(with.length < N * 2 / 8);
+    CHECK(without.length < N * 2);
+    free(with.bytes);
+    free(without.bytes);
+    free(base);
+    free(value);
+}
+
+/* Worked by hand from FORMAT.md: m = 7, so s = 1, r = 1 and codes are nearest even integers. */
+static void test_group_by_hand(void **state) {
+    (void)state;
+    context("group by hand");
+    const float value[8] = {0.5f, 1.5f, 2.5f, -0.5f, -2.5f, 7, -7, -0.0f};
+    const float wanted[8] = {0, 2, 2, 0, -2, 7, -7, 0};
+    const uint8_t codes[4] = {0x20, 0x02, 0x7E, 0x09};
+    float out[8];
+    const pith_view v = pith_view_flat(value, PITH_F32, 8), o = pith_view_flat(out, PITH_F32, 8);
+    struct frame f = compress("wdiff", &v, NULL, 0);
+    CHECK(f.length == 64 + 16 + 16);
+    const float one = 1;
+    CHECK(memcmp(f.bytes + 64, &one, 4) == 0 && all_bytes(f.bytes + 68, 12, 0));
+    CHECK(memcmp(f.bytes + 80, codes, 4) == 0 && all_bytes(f.bytes + 84, 12, 0));
+    CHECK_OK(pith_decompress(f.bytes, f.length, NULL, NULL, &o, NULL));
+    CHECK(memcmp(out, wanted, sizeof out) == 0);
+    double bound;
+    CHECK_OK(pith_error_bound(f.bytes, f.length, &bound, NULL));
+    CHECK(bound == 0.5 * (1 + 0x1p-14));
+    free(f.bytes);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_group_by_hand),
+        cmocka_unit_test(test_every_case),
+        cmocka_unit_test(test_update_is_small),
+    };
+    return cmocka_run_group_tests_name("roundtrip", tests, NULL, NULL);
+}

@@ -1,0 +1,228 @@
+/* util.c - what every test program uses: checks with context, reference conversions, streams.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "util.h"
+
+#include <math.h>
+
+/* ---- Checks ----------------------------------------------------------------------------------*/
+
+static char where[512];
+
+void context(const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    vsnprintf(where, sizeof where, format, list);
+    va_end(list);
+}
+
+void check_failed(const char *what, const char *file, int line) {
+    fprintf(stderr, "%s:%d: %s\n    in: %s\n", file, line, what, where);
+    _fail(file, line);
+    abort(); /* reached only when a check stands outside a test */
+}
+
+void check_status(pith_status got, pith_status wanted, const char *what, const char *file,
+                  int line) {
+    if (got == wanted) return;
+    fprintf(stderr, "%s instead of %s\n", pith_status_name(got), pith_status_name(wanted));
+    check_failed(what, file, line);
+}
+
+/* ---- Memory ----------------------------------------------------------------------------------*/
+
+void *room(size_t bytes) {
+    void *p = malloc(bytes ? bytes : 1);
+    if (!p) abort();
+    return p;
+}
+
+void *copy_of(const void *bytes, size_t count) {
+    void *p = room(count);
+    if (count) memcpy(p, bytes, count);
+    return p;
+}
+
+bool all_bytes(const void *p, size_t count, uint8_t value) {
+    for (size_t i = 0; i < count; i++)
+        if (((const uint8_t *)p)[i] != value) return false;
+    return true;
+}
+
+/* ---- Environment -----------------------------------------------------------------------------*/
+
+pith_env test_env(void) {
+    pith_env env = {.size = sizeof env};
+    const char *mask = getenv("PITH_TEST_CPU_MASK");
+    if (mask) env.cpu_mask = (uint32_t)strtoul(mask, NULL, 0);
+    return env;
+}
+
+int run_backwards(void *user, void (*job)(void *arg, size_t index), void *arg, size_t count) {
+    (void)user;
+    while (count-- > 0) job(arg, count);
+    return 0;
+}
+
+/* ---- Numbers ---------------------------------------------------------------------------------*/
+
+uint32_t bits_of(float x) {
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+float float_of(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+bool nonfinite(uint32_t u) { return (u & 0x7F800000u) == 0x7F800000u; }
+
+static uint32_t widen_half(uint16_t h) {
+    const uint32_t sign = (uint32_t)(h >> 15) << 31, e = h >> 10 & 31, m = h & 1023;
+    if (e == 31) return sign | 0x7F800000u | m << 13;
+    return sign | bits_of((float)(e ? ldexp(1024 + m, (int)e - 25) : ldexp(m, -24)));
+}
+
+uint32_t load_float(const void *p, uint32_t dtype, size_t i) {
+    uint32_t word;
+    uint16_t half;
+    if (dtype == PITH_F32) {
+        memcpy(&word, (const char *)p + 4 * i, 4);
+        return word;
+    }
+    memcpy(&half, (const char *)p + 2 * i, 2);
+    return dtype == PITH_BF16 ? (uint32_t)half << 16 : widen_half(half);
+}
+
+/* |x| to a multiple of 2^(exponent - digits), nearest even: exact arithmetic in double. */
+static double round_digits(double x, int digits, int least) {
+    int e;
+    frexp(x, &e);
+    e = e - 1 < least ? least : e - 1;
+    return ldexp(nearbyint(ldexp(x, digits - e)), e - digits);
+}
+
+static uint16_t narrow_half(double x) {
+    const double y = round_digits(x, 10, -14);
+    int e;
+    if (y >= 65536) return 0x7C00;
+    if (y < 0x1p-14) return (uint16_t)ldexp(y, 24);
+    frexp(y, &e);
+    return (uint16_t)(((e + 14) << 10) + (int)ldexp(y, 11 - e) - 1024);
+}
+
+static uint16_t narrow(uint32_t dtype, uint32_t u) {
+    const uint16_t sign = (uint16_t)(u >> 16 & 0x8000u);
+    const uint32_t a = u & 0x7FFFFFFFu;
+    if (a > 0x7F800000u) return dtype == PITH_BF16 ? 0x7FC0 : 0x7E00;
+    if (a == 0x7F800000u) return sign | (dtype == PITH_BF16 ? 0x7F80 : 0x7C00);
+    const double x = (double)float_of(a);
+    if (dtype == PITH_F16) return sign | narrow_half(x);
+    const double y = round_digits(x, 7, -126);
+    return y >= 0x1p128 ? sign | 0x7F80 : (uint16_t)(sign | bits_of((float)y) >> 16);
+}
+
+void store_float(void *p, uint32_t dtype, size_t i, uint32_t u) {
+    if (dtype == PITH_F32) {
+        if ((u & 0x7FFFFFFFu) > 0x7F800000u) u = 0x7FC00000u;
+        memcpy((char *)p + 4 * i, &u, 4);
+        return;
+    }
+    const uint16_t half = narrow(dtype, u);
+    memcpy((char *)p + 2 * i, &half, 2);
+}
+
+uint32_t largest_of(uint32_t dtype) {
+    return dtype == PITH_F32 ? 0x7F7FFFFFu : dtype == PITH_BF16 ? 0x7F7F0000u : bits_of(65504);
+}
+
+uint32_t reference_update(uint32_t base, uint32_t x, uint32_t base_dtype, uint64_t *saturated) {
+    if ((x & 0x7FFFFFFFu) > 0x7F800000u) return 0x7FC00000u;
+    const float b = nonfinite(base) ? 0.0f : float_of(base);
+    uint32_t out[1];
+    store_float(out, base_dtype, 0, bits_of(b + float_of(x)));
+    const uint32_t y = load_float(out, base_dtype, 0);
+    if (!nonfinite(y)) return y;
+    ++*saturated;
+    return (y & 0x80000000u) | largest_of(base_dtype);
+}
+
+/* ---- Layouts, frames, streams ----------------------------------------------------------------*/
+
+pith_layout flat_layout(uint32_t dtype, uint32_t base_dtype, uint64_t count) {
+    return (pith_layout){.size = sizeof(pith_layout),
+                         .dtype = dtype,
+                         .base_dtype = base_dtype,
+                         .ndim = 1,
+                         .shape = {count}};
+}
+
+struct frame compress(const char *spec, const pith_view *view, const pith_view *base,
+                      uint32_t flags) {
+    pith_layout layout = {.size = sizeof layout,
+                          .dtype = view->dtype,
+                          .ndim = view->ndim,
+                          .base_dtype = base ? base->dtype : (uint32_t)PITH_NONE,
+                          .flags = flags};
+    memcpy(layout.shape, view->shape, sizeof layout.shape);
+    const pith_env env = test_env();
+    uint64_t bound;
+    size_t written;
+    CHECK_OK(pith_compress_bound(spec, &layout, &bound, NULL));
+    uint8_t *place = room((size_t)bound);
+    CHECK_OK(pith_compress(spec, view, base, &layout, &env, place, (size_t)bound, &written, NULL));
+    CHECK(written <= bound);
+    const struct frame f = {copy_of(place, written), written};
+    free(place);
+    return f;
+}
+
+size_t header_of(const struct frame *f) {
+    pith_info info;
+    CHECK_OK(pith_inspect(f->bytes, f->length, &info, NULL));
+    return (size_t)info.header_bytes;
+}
+
+void stream_open(struct stream *s, const char *spec, const pith_layout *layout,
+                 const pith_env *env) {
+    const pith_env own = test_env();
+    *s = (struct stream){0};
+    CHECK_OK(pith_plan_create(&s->plan, spec, layout, env ? env : &own, NULL));
+    pith_plan_sizes(s->plan, &s->sizes);
+    if (!s->sizes.state_bytes) return;
+    s->memory = room((size_t)s->sizes.state_bytes);
+    CHECK_OK(pith_state_init(s->plan, s->memory, (size_t)s->sizes.state_bytes, &s->state));
+}
+
+void stream_close(struct stream *s) {
+    pith_plan_destroy(s->plan);
+    free(s->memory);
+    *s = (struct stream){0};
+}
+
+struct frame stream_encode(struct stream *s, const pith_view *view, uint64_t slot, bool key) {
+    const int is_key =
+        key || (s->state && pith_plan_is_key(s->plan, pith_state_step(s->state, slot)));
+    const size_t cap = (size_t)pith_plan_frame_bytes(s->plan, slot, is_key);
+    struct frame f = {room(cap), 0};
+    if (key)
+        CHECK_OK(pith_encode_key(s->plan, s->state, view, slot, f.bytes, cap, &f.length));
+    else
+        CHECK_OK(pith_encode(s->plan, s->state, view, slot, f.bytes, cap, &f.length));
+    CHECK(f.length <= cap);
+    return f;
+}
+
+void *read_file(const char *path, size_t *length) {
+    FILE *file = fopen(path, "rb");
+    if (!file) return NULL;
+    fseek(file, 0, SEEK_END);
+    const long size = ftell(file);
+    rewind(file);
+    uint8_t *bytes = size >= 0 ? room((size_t)size) : NULL;
+    *length = bytes ? fread(bytes, 1, (size_t)size, file) : 0;
+    fclose(file);
+    return bytes;
+}

@@ -1,0 +1,85 @@
+/* util.h - what every test program uses: checks with context, reference conversions, streams.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITH_TESTS_UTIL_H
+#define PITH_TESTS_UTIL_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "pith/pith.h"
+
+/* ---- Checks: the context that a table-driven loop has set is printed with a failure ---------- */
+void context(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void check_failed(const char *what, const char *file, int line);
+void check_status(pith_status got, pith_status wanted, const char *what, const char *file,
+                  int line);
+
+#define CHECK(condition)                                                \
+    do {                                                                \
+        if (!(condition)) check_failed(#condition, __FILE__, __LINE__); \
+    } while (0)
+#define CHECK_STATUS(wanted, call) check_status((call), (wanted), #call, __FILE__, __LINE__)
+#define CHECK_OK(call) CHECK_STATUS(PITH_OK, call)
+
+/* ---- Memory ----------------------------------------------------------------------------------*/
+/* Never NULL. Exactly `bytes`, so that a sanitizer sees the first byte beyond. */
+void *room(size_t bytes);
+void *copy_of(const void *bytes, size_t count);
+bool all_bytes(const void *p, size_t count, uint8_t value);
+
+/* ---- Environment -----------------------------------------------------------------------------*/
+/* Zero, with the CPU mask of the environment variable PITH_TEST_CPU_MASK. */
+pith_env test_env(void);
+/* Runs jobs last to first on the calling thread; `user` is not used. */
+int run_backwards(void *user, void (*job)(void *arg, size_t index), void *arg, size_t count);
+
+/* ---- Numbers, written apart from the library -------------------------------------------------*/
+uint32_t bits_of(float x);
+float float_of(uint32_t bits);
+/* Element i of a float array, widened to f32 bits; exact. */
+uint32_t load_float(const void *p, uint32_t dtype, size_t i);
+/* Round f32 bits to the dtype (nearest even, overflow to infinity, NaN canonical) and store. */
+void store_float(void *p, uint32_t dtype, size_t i, uint32_t bits);
+bool nonfinite(uint32_t f32_bits);
+/* Largest finite value of the dtype as f32 bits. */
+uint32_t largest_of(uint32_t dtype);
+/* "Updating a base" of FORMAT.md on widened bits. */
+uint32_t reference_update(uint32_t base, uint32_t x, uint32_t base_dtype, uint64_t *saturated);
+
+/* ---- Layouts, frames, streams ----------------------------------------------------------------*/
+pith_layout flat_layout(uint32_t dtype, uint32_t base_dtype, uint64_t count);
+
+struct frame {
+    uint8_t *bytes; /* from room() */
+    size_t length;
+};
+/* pith_compress with a fresh buffer cut to the exact length; must succeed. */
+struct frame compress(const char *spec, const pith_view *view, const pith_view *base,
+                      uint32_t flags);
+size_t header_of(const struct frame *frame);
+
+/* A plan with, when it has a base, one state. */
+struct stream {
+    pith_plan *plan;
+    pith_state *state;
+    void *memory;
+    pith_sizes sizes;
+};
+void stream_open(struct stream *s, const char *spec, const pith_layout *layout,
+                 const pith_env *env);
+void stream_close(struct stream *s);
+/* Encode into a fresh buffer of exactly the slot's bound; must succeed. */
+struct frame stream_encode(struct stream *s, const pith_view *view, uint64_t slot, bool key);
+
+/* A whole file, or NULL. */
+void *read_file(const char *path, size_t *length);
+
+#endif
