@@ -261,8 +261,8 @@ pith_status pith_compress(const char *spec, const pith_view *view, const pith_vi
                           size_t *written, pith_error *error) {
     pith_plan *p;
     pith_layout l;
+    if (written) *written = 0;
     if (!written || !view) return pithi_fail(error, PITH_ERR_ARG, "an argument is NULL");
-    *written = 0;
     PITHI_TRY(pithi_take(&l, sizeof l, layout, error));
     if (l.flags & PITH_LAYOUT_EXTERNAL_BASE)
         return pithi_fail(error, PITH_ERR_ARG, "a one-shot call has no state to bind a base to");
