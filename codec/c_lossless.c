@@ -7,16 +7,17 @@
 
 #include "codec.h"
 #include "stage/entropy.h"
+#include "stage/piece.h"
 #include "stage/planes.h"
 #include "stage/update.h"
 
 enum { LEVEL, BLOCK, IDENTITY, KEY };
 
 static const struct pithi_key keys[] = {
-    [LEVEL] = {"level", PITHI_KEY_NUMBER, 3, PITHI_ENTROPY_LEVEL_MIN, PITHI_ENTROPY_LEVEL_MAX, 0,
-               0, "1..19", "effort of zstd"},
-    [BLOCK] = {"block", PITHI_KEY_POW2, 131072, 16, 1u << PITHI_BLOCK_LOG2_MAX, 0,
-               PITHI_WIRE_BLOCK, "16..16777216, a power of two", "elements per block"},
+    [LEVEL] = {"level", PITHI_KEY_NUMBER, 3, PITHI_ENTROPY_LEVEL_MIN, PITHI_ENTROPY_LEVEL_MAX, 0, 0,
+               "1..19", "effort of zstd"},
+    [BLOCK] = {"block", PITHI_KEY_POW2, 131072, 16, 1u << PITHI_BLOCK_LOG2_MAX, 0, PITHI_WIRE_BLOCK,
+               "16..16777216, a power of two", "elements per block"},
     [IDENTITY] = {"identity", PITHI_KEY_WORD, 0, 0, 1, 0, 1, "on|off",
                   "carry and compare the identity of the base"},
     [KEY] = {"key", PITHI_KEY_NUMBER, 0, 0, UINT32_MAX, 0, PITHI_WIRE_NONE, "0..4294967295",
@@ -25,9 +26,6 @@ static const struct pithi_key keys[] = {
 
 /* First byte of a block: bits per symbol, and whether the words are updates. */
 enum { HEAD_BITS = 0x0F, HEAD_UPDATE = 0x10 };
-
-/* First byte of a piece: how its bytes are stored. */
-enum { PIECE_PLAIN = 0, PIECE_CONSTANT = 1, PIECE_CODED = 2, PIECE_HEAD_MAX = 4 };
 
 static size_t width_of(const struct pithi_params *p) { return pith_dtype_bytes(p->dtype); }
 
@@ -51,79 +49,42 @@ static uint64_t block_bytes(const struct pithi_params *p, uint64_t count) {
 struct work {
     uint8_t *words, *more, *planes; /* a block of words each */
     uint8_t *spread, *symbols;      /* a byte per element each */
-    void *entropy;
+    void *pieces;
+    size_t block; /* elements: the most bytes of a piece */
 };
 
 static size_t padded(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
 static struct work work_of(const struct pithi_params *p, uint8_t *scratch) {
     const size_t words = padded(p->block * width_of(p)), bytes = padded(p->block);
-    struct work w = {.words = scratch};
+    struct work w = {.words = scratch, .block = p->block};
     w.more = w.words + words;
     w.planes = w.more + words;
     w.spread = w.planes + words;
     w.symbols = w.spread + bytes;
-    w.entropy = w.symbols + bytes;
+    w.pieces = w.symbols + bytes;
     return w;
+}
+
+/* Integers and bytes repeat where floats do not, so their default effort looks for matches. */
+static int effort(const struct pithi_params *p) {
+    const int level = (int)p->value[LEVEL];
+    const bool search = level == PITHI_ENTROPY_LEVEL_SEARCH - 1 && !pithi_is_ordered(p->dtype);
+    return search ? PITHI_ENTROPY_LEVEL_SEARCH : level;
 }
 
 static size_t scratch_bytes(const struct pithi_params *p) {
     return 3 * padded(p->block * width_of(p)) + 2 * padded(p->block) +
-           pithi_entropy_scratch(p->block, (int)p->value[LEVEL]);
+           pithi_piece_scratch(p->block, effort(p));
 }
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
 
-struct pen {
-    uint8_t *at;
-    size_t room;
-    void *entropy;
-    int level;
-};
-
-static bool put_head(struct pen *pen, const uint8_t *head, size_t bytes, size_t body) {
-    if (bytes + body > pen->room) return false;
-    memcpy(pen->at, head, bytes);
-    pen->at += bytes;
-    pen->room -= bytes;
-    return true;
-}
-
-static void advance(struct pen *pen, size_t bytes) {
-    pen->at += bytes;
-    pen->room -= bytes;
-}
-
-static size_t press(const struct pen *pen, const uint8_t *src, size_t n) {
-    if (n <= PIECE_HEAD_MAX || pen->room <= PIECE_HEAD_MAX) return 0;
-    const size_t gain = n - PIECE_HEAD_MAX, room = pen->room - PIECE_HEAD_MAX;
-    return pithi_entropy_pack(pen->entropy, pen->level, src, n, pen->at + PIECE_HEAD_MAX,
-                              gain < room ? gain : room);
-}
-
-/* False when the piece has no room. */
-static bool put_piece(struct pen *pen, const uint8_t *src, size_t n) {
-    if (memcmp(src, src + 1, n - 1) == 0)
-        return put_head(pen, (const uint8_t[]){PIECE_CONSTANT, src[0]}, 2, 0);
-    const size_t length = press(pen, src, n);
-    if (length) {
-        const uint8_t head[] = {PIECE_CODED, (uint8_t)length, (uint8_t)(length >> 8),
-                                (uint8_t)(length >> 16)};
-        put_head(pen, head, sizeof head, length);
-        advance(pen, length);
-        return true;
-    }
-    if (!put_head(pen, (const uint8_t[]){PIECE_PLAIN}, 1, n)) return false;
-    memcpy(pen->at, src, n);
-    advance(pen, n);
-    return true;
-}
-
-static bool put_planes(struct pen *pen, const struct work *w, const uint8_t *words, size_t width,
-                       size_t count) {
+static bool put_planes(struct pithi_pen *pen, const struct work *w, const uint8_t *words,
+                       size_t width, size_t count) {
     for (size_t k = 0; k < width; k++) {
         pithi_plane_take(w->planes, words, width, k, count);
-        if (!put_piece(pen, w->planes, count)) return false;
+        if (!pithi_piece_put(pen, w->block, w->planes, count)) return false;
     }
     return true;
 }
@@ -132,15 +93,16 @@ static bool put_planes(struct pen *pen, const struct work *w, const uint8_t *wor
 static size_t code(const struct pithi_block *b, bool update, uint8_t *dst, size_t cap) {
     const struct work w = work_of(b->params, b->scratch);
     const size_t width = width_of(b->params);
-    struct pen pen = {dst, cap, w.entropy, (int)b->params->value[LEVEL]};
+    struct pithi_pen pen = {dst, cap, effort(b->params), w.pieces};
     pithi_words_from(w.words, b->value, update ? b->base : NULL, b->params->dtype, b->count);
     const unsigned bits = pithi_symbol_choose(w.words, width, b->count);
     const uint8_t head = (uint8_t)(bits | (update ? HEAD_UPDATE : 0u));
     size_t escapes = b->count;
-    if (!put_head(&pen, &head, 1, 0)) return 0;
+    if (!pithi_pen_put(&pen, &head, 1)) return 0;
     if (bits) {
         escapes = pithi_symbols_from(w.symbols, w.words, w.words, width, bits, b->count, w.spread);
-        if (!put_piece(&pen, w.symbols, pithi_symbol_bytes(b->count, bits))) return 0;
+        if (!pithi_piece_put(&pen, w.block, w.symbols, pithi_symbol_bytes(b->count, bits)))
+            return 0;
     }
     if (escapes && !put_planes(&pen, &w, w.words, width, escapes)) return 0;
     return (size_t)(pen.at - dst);
@@ -179,41 +141,11 @@ static pith_status encode(struct pithi_block *b) {
 
 /* ---- Decode ----------------------------------------------------------------------------------*/
 
-struct reader {
-    const uint8_t *at;
-    size_t left;
-    void *entropy;
-};
-
-static const uint8_t *take(struct reader *r, size_t bytes) {
-    const uint8_t *const at = r->at;
-    if (bytes > r->left) return NULL;
-    r->at += bytes;
-    r->left -= bytes;
-    return at;
-}
-
-/* The n bytes of a piece, in room or where they lie; NULL when it is damaged. */
-static const uint8_t *take_piece(struct reader *r, size_t n, uint8_t *room) {
-    const uint8_t *const kind = take(r, 1);
-    if (!kind) return NULL;
-    if (*kind == PIECE_PLAIN) return take(r, n);
-    if (*kind == PIECE_CONSTANT) {
-        const uint8_t *const byte = take(r, 1);
-        return byte ? memset(room, *byte, n) : NULL;
-    }
-    const uint8_t *const size = *kind == PIECE_CODED ? take(r, 3) : NULL;
-    if (!size) return NULL;
-    const size_t length = size[0] | (size_t)size[1] << 8 | (size_t)size[2] << 16;
-    const uint8_t *const coded = take(r, length);
-    return coded && pithi_entropy_unpack(r->entropy, coded, length, room, n) ? room : NULL;
-}
-
-static bool take_planes(struct reader *r, const struct work *w, uint8_t *words, size_t width,
+static bool take_planes(struct pithi_reader *r, const struct work *w, uint8_t *words, size_t width,
                         size_t count) {
     const uint8_t *planes[8];
     for (size_t k = 0; k < width; k++) {
-        planes[k] = take_piece(r, count, w->planes + k * count);
+        planes[k] = pithi_piece_take(r, w->block, count, w->planes + k * count);
         if (!planes[k]) return false;
     }
     pithi_planes_merge(words, planes, width, count);
@@ -221,9 +153,10 @@ static bool take_planes(struct reader *r, const struct work *w, uint8_t *words, 
 }
 
 /* Symbols and escapes to w->words. */
-static const char *take_symbols(struct reader *r, const struct work *w, size_t width,
+static const char *take_symbols(struct pithi_reader *r, const struct work *w, size_t width,
                                 unsigned bits, size_t count) {
-    const uint8_t *symbols = take_piece(r, pithi_symbol_bytes(count, bits), w->symbols);
+    const uint8_t *const symbols =
+        pithi_piece_take(r, w->block, pithi_symbol_bytes(count, bits), w->symbols);
     if (!symbols) return "the symbols are damaged";
     const size_t escapes = pithi_symbols_spread(w->spread, symbols, bits, count);
     if (escapes > count) return "bits after the last symbol are not 0";
@@ -233,8 +166,8 @@ static const char *take_symbols(struct reader *r, const struct work *w, size_t w
 }
 
 static const char *take_words(const struct pithi_block *b, const struct work *w, bool *update) {
-    struct reader r = {b->bytes, b->length, w->entropy};
-    const uint8_t *const head = take(&r, 1);
+    struct pithi_reader r = {b->bytes, b->length, w->pieces};
+    const uint8_t *const head = pithi_reader_take(&r, 1);
     if (!head) return "the block is empty";
     const unsigned bits = *head & HEAD_BITS;
     *update = *head & HEAD_UPDATE;

@@ -40,7 +40,7 @@ static bool apply(ZSTD_CCtx *context, const ZSTD_compressionParameters *p) {
         int value;
     } rows[] = {
         {ZSTD_c_format, ZSTD_f_zstd1_magicless},
-        {ZSTD_c_contentSizeFlag, 1}, /* off in a static context that was not reset */
+        {ZSTD_c_contentSizeFlag, 1},        /* off in a static context that was not reset */
         {ZSTD_c_literalCompressionMode, 1}, /* always try Huffman, also with ZSTD_fast */
         {ZSTD_c_windowLog, (int)p->windowLog},
         {ZSTD_c_hashLog, (int)p->hashLog},

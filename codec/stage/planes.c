@@ -16,8 +16,7 @@ static void take64(uint8_t *plane, const uint64_t *words, size_t index, size_t c
     for (size_t i = 0; i < count; i++) plane[i] = (uint8_t)(words[i] >> 8 * index);
 }
 
-void pithi_plane_take(uint8_t *plane, const void *words, size_t width, size_t index,
-                      size_t count) {
+void pithi_plane_take(uint8_t *plane, const void *words, size_t width, size_t index, size_t count) {
     switch (width) {
     case 2: take16(plane, words, index, count); break;
     case 4: take32(plane, words, index, count); break;

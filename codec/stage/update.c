@@ -46,9 +46,9 @@ static const struct {
     void (*to)(void *values, const void *words, const void *base, enum kind kind, size_t count);
 } maps[] = {{from8, to8}, {from16, to16}, {from32, to32}, {from64, to64}};
 
-static size_t log2_of(size_t width) {
-    return width == 1 ? 0 : width == 2 ? 1 : width == 4 ? 2 : 3;
-}
+bool pithi_is_ordered(uint32_t dtype) { return kind_of(dtype) == FLOATS; }
+
+static size_t log2_of(size_t width) { return width == 1 ? 0 : width == 2 ? 1 : width == 4 ? 2 : 3; }
 
 void pithi_words_from(void *words, const void *values, const void *base, uint32_t dtype,
                       size_t count) {
@@ -70,10 +70,11 @@ unsigned pithi_symbol_choose(const void *words, size_t width, size_t count) {
     case 4: tally32(escapes, words, count); break;
     default: tally64(escapes, words, count); break;
     }
-    if (escapes[0] <= count / 16) return 1;
-    if (escapes[1] <= count / 3) return 2;
-    if (escapes[2] <= count / 3) return 4;
-    return width > 1 && escapes[3] <= count / 3 ? 8 : 0;
+    /* Where the measured sizes of neighbouring choices cross, on weights at many step sizes. */
+    if (escapes[0] <= count / 8) return 1;
+    if (escapes[1] <= count / 4) return 2;
+    if (escapes[2] <= count / 8) return 4;
+    return width > 1 && escapes[3] <= count / 4 ? 8 : 0;
 }
 
 /* Symbols lie one per byte in a word; copies of the word shifted by 8 - bits per symbol bring them

@@ -7,9 +7,12 @@
 #ifndef PITHI_UPDATE_H
 #define PITHI_UPDATE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+/* True for dtypes of sign and magnitude: every float, no integer. */
+bool pithi_is_ordered(uint32_t dtype);
 /* Words from count values; base NULL: from the values alone. Arrays are aligned to their type. */
 void pithi_words_from(void *words, const void *values, const void *base, uint32_t dtype,
                       size_t count);
