@@ -266,7 +266,8 @@ struct unit {
 
 static struct unit unit_at(const struct batch *b, size_t i, size_t vt, size_t bt, size_t bits) {
     const size_t code = i * bits / 8;
-    return (struct unit){.value = b->value + i * vt, .base = b->base + i * bt,
+    return (struct unit){.value = vt ? b->value + i * vt : NULL,
+                         .base = bt ? b->base + i * bt : NULL,
                          .codes = b->codes + code, .room = b->room - code,
                          .first = i, .valid = ~UINT64_C(0)};
 }
@@ -294,7 +295,7 @@ ALWAYS void encode_unit(struct encoder *e, const struct batch *b, const struct u
 
 /* What will be read next comes into the cache while this is computed. */
 ALWAYS void prefetch_unit(const uint8_t *p, size_t size) {
-    for (size_t k = 0; k < UNIT * size; k += 64) __builtin_prefetch(p + k);
+    for (size_t k = 0; k < UNIT * size; k += 64) __builtin_prefetch(p + AHEAD * size + k);
 }
 
 static __attribute__((noinline)) void encode_end(struct encoder *e, const struct batch *b, size_t i,
@@ -321,8 +322,8 @@ ALWAYS void encode_codes(struct encoder *e, const struct batch *b, uint32_t vt, 
     size_t i = 0;
     for (; i + UNIT <= b->count; i += UNIT) {
         const struct unit u = unit_at(b, i, vs, bs, bits);
-        prefetch_unit(u.value + AHEAD * vs, vs);
-        prefetch_unit(u.base + AHEAD * bs, bs);
+        prefetch_unit(u.value, vs);
+        prefetch_unit(u.base, bs);
         encode_unit(e, b, &u, vt, bt, write);
     }
     if (i < b->count) encode_end(e, b, i, vt, bt, write);
@@ -451,9 +452,9 @@ ALWAYS void decode_batch(struct decoder *d, const struct batch *b,
     size_t i = 0;
     for (; i + UNIT <= b->count && b->room - i * bits / 8 >= UNIT; i += UNIT) {
         struct unit u = unit_at(b, i, 0, bs, bits);
-        u.out = b->out + i * os;
+        u.out = os ? b->out + i * os : NULL;
         u.stream = d->stream;
-        prefetch_unit(u.base + AHEAD * bs, bs);
+        prefetch_unit(u.base, bs);
         decode_unit(d, b, &u, job, ot, bt);
     }
     for (; i < b->count; i += UNIT) decode_end(d, b, i, job, ot, bt);
