@@ -245,6 +245,8 @@ static pith_status check_saved(const pith_plan *p, const uint8_t *src, size_t by
     if (bytes > total) return pithi_fail_at(error, PITH_ERR_CORRUPT, "bytes after the end", total);
     if (pithi_get64(src + total - SAVE_TAIL) != XXH64(src, (size_t)(total - SAVE_TAIL), 0))
         return pithi_fail(error, PITH_ERR_CHECKSUM, "the state's checksum differs");
+    if (pithi_get64(src + AT_SLOTS) != p->slots || pithi_get64(src + AT_STREAM) > UINT32_MAX)
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "slots or stream id cannot be", AT_SLOTS);
     const uint8_t *slot = src + SAVE_HEAD;
     for (uint64_t i = 0; i < p->slots; i++, slot += SAVE_SLOT)
         if (slot_identity(p, src + SAVE_HEAD + p->slots * SAVE_SLOT, i) != pithi_get64(slot + 8))
