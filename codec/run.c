@@ -58,6 +58,11 @@ static bool spread(struct run *r) {
     return true;
 }
 
+static const char *detail_of(const struct pithi_worker *w) {
+    if (w->status == PITH_ERR_RUNNER) return "the caller's runner left out a job";
+    return w->detail ? w->detail : "";
+}
+
 pith_status pithi_run(pith_plan *plan, uint64_t first, uint64_t count, pithi_block_fn *fn,
                       void *arg) {
     struct run r = {plan, first, count, plan->workers, fn, arg};
@@ -72,7 +77,7 @@ pith_status pithi_run(pith_plan *plan, uint64_t first, uint64_t count, pithi_blo
     for (uint64_t i = 0; i < r.parts; i++) {
         const struct pithi_worker *w = &plan->worker[i];
         if (w->status != PITH_OK)
-            return pithi_fail_at(&plan->error, w->status, w->detail ? w->detail : "", w->block);
+            return pithi_fail_at(&plan->error, w->status, detail_of(w), w->block);
     }
     return PITH_OK;
 }
