@@ -1,0 +1,301 @@
+/* test_alloc.c - who allocates and when; what happens when memory runs out; sizes of structs.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "cases.h"
+#include "gen.h"
+#include "util.h"
+
+/* ---- Every allocation of the process, zstd's included ----------------------------------------*/
+
+static size_t allocations;
+
+#if defined(__SANITIZE_ADDRESS__)
+#define PITH_TEST_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define PITH_TEST_ASAN 1
+#endif
+#endif
+
+#ifdef PITH_TEST_ASAN
+#include <sanitizer/allocator_interface.h>
+static void count_one(const volatile void *p, size_t n) {
+    (void)p;
+    (void)n;
+    allocations++;
+}
+static void forget_one(const volatile void *p) { (void)p; }
+static void count_allocations(void) {
+    __sanitizer_install_malloc_and_free_hooks(count_one, forget_one);
+}
+#elif defined(__GLIBC__)
+void *__libc_malloc(size_t bytes);
+void *__libc_calloc(size_t count, size_t bytes);
+void *__libc_realloc(void *memory, size_t bytes);
+void *__libc_memalign(size_t align, size_t bytes);
+
+void *malloc(size_t bytes) {
+    allocations++;
+    return __libc_malloc(bytes);
+}
+void *calloc(size_t count, size_t bytes) {
+    allocations++;
+    return __libc_calloc(count, bytes);
+}
+void *realloc(void *memory, size_t bytes) {
+    allocations++;
+    return __libc_realloc(memory, bytes);
+}
+void *aligned_alloc(size_t align, size_t bytes) {
+    allocations++;
+    return __libc_memalign(align, bytes);
+}
+static void count_allocations(void) {}
+#else
+#error "no way to count allocations with this C library"
+#endif
+
+static void check_no_allocation(const struct test_case *c, size_t count,
+                                int (*run)(void *, void (*)(void *, size_t), void *, size_t)) {
+    struct stream s, r;
+    const size_t bytes = count * pith_dtype_bytes(c->dtype);
+    const pith_layout layout = flat_layout(c->dtype, c->base_dtype, count);
+    pith_env env = test_env();
+    env.run = run;
+    env.threads = run ? 3 : 0;
+    stream_open(&s, c->spec, &layout, &env);
+    stream_open(&r, c->spec, &layout, &env);
+    void *value = room(bytes), *out = room(bytes);
+    gen_fill(GEN_NOISE, 1, c->dtype, value, count);
+    const pith_view v = pith_view_flat(value, c->dtype, count);
+    const pith_view o = pith_view_flat(out, c->dtype, count);
+    const size_t cap = (size_t)s.sizes.slot_bytes + (size_t)s.sizes.key_bytes;
+    uint8_t *frame = room(cap);
+    size_t length;
+    const size_t before = allocations;
+    for (int step = 0; step < 3; step++) {
+        if (step == 1 && s.state)
+            CHECK_OK(pith_encode_key(s.plan, s.state, &v, 0, frame, cap, &length));
+        else
+            CHECK_OK(pith_encode(s.plan, s.state, &v, 0, frame, cap, &length));
+        CHECK_OK(pith_decode(r.plan, r.state, 0, frame, length, &o));
+    }
+    CHECK(allocations == before);
+    free(value);
+    free(out);
+    free(frame);
+    stream_close(&s);
+    stream_close(&r);
+}
+
+static void test_no_allocation(void **state) {
+    (void)state;
+    const struct test_case *c;
+    const size_t before = allocations;
+    free(room(1));
+    context("the counter counts");
+    CHECK(allocations == before + 1);
+    for (size_t i = 0; (c = case_at(i)) != NULL; i++) {
+        const size_t count = c->block > 1024 ? 5000 : 3 * c->block + 1;
+        context("allocations, %s %s/%s", c->spec, pith_dtype_name(c->dtype),
+                pith_dtype_name(c->base_dtype));
+        check_no_allocation(c, count, NULL);
+        check_no_allocation(c, count, run_backwards);
+    }
+}
+
+/* ---- The caller's allocator ------------------------------------------------------------------*/
+
+struct allocator {
+    size_t calls, fail_at; /* fail_at 0: never */
+    size_t live, peak;
+};
+
+static void *take(void *user, size_t bytes, size_t align) {
+    struct allocator *a = user;
+    if (++a->calls == a->fail_at) return NULL;
+    CHECK(align && (align & (align - 1)) == 0 && align <= 64);
+    a->live += bytes;
+    if (a->live > a->peak) a->peak = a->live;
+    return aligned_alloc(64, (bytes + 63) / 64 * 64);
+}
+
+static void give(void *user, void *memory, size_t bytes) {
+    struct allocator *a = user;
+    CHECK(memory != NULL && a->live >= bytes);
+    a->live -= bytes;
+    free(memory);
+}
+
+static pith_env env_with(struct allocator *a) {
+    pith_env env = test_env();
+    env.alloc = take;
+    env.release = give;
+    env.alloc_user = a;
+    return env;
+}
+
+/* Every call that may allocate, once; the first status that is not OK. */
+static pith_status all_calls(const char *spec, const pith_env *env, bool with_base) {
+    enum { N = 700 };
+    float value[N], base[N] = {0}, out[N];
+    uint8_t bytes[8192];
+    size_t length = 0;
+    gen_fill(GEN_NOISE, 1, PITH_F32, value, N);
+    const pith_view v = pith_view_flat(value, PITH_F32, N), o = pith_view_flat(out, PITH_F32, N);
+    const pith_view b = pith_view_flat(base, PITH_F32, N), *given = with_base ? &b : NULL;
+    const pith_view part = pith_view_flat(out, PITH_F32, 10);
+    pith_plan *plan;
+    const pith_layout layout = flat_layout(PITH_F32, with_base ? PITH_F32 : PITH_NONE, N);
+    pith_status status = pith_plan_create(&plan, spec, &layout, env, NULL);
+    CHECK((status == PITH_OK) == (plan != NULL));
+    pith_plan_destroy(plan);
+    if (status == PITH_OK)
+        status = pith_compress(spec, &v, given, NULL, env, bytes, sizeof bytes, &length, NULL);
+    CHECK(status == PITH_OK || length == 0);
+    if (status == PITH_OK) status = pith_decompress(bytes, length, given, env, &o, NULL);
+    if (status == PITH_OK) status = pith_decode_range(bytes, length, given, 5, env, &part, NULL);
+    if (status == PITH_OK) status = pith_verify(bytes, length, env, NULL);
+    return status;
+}
+
+static void test_failing_allocator(void **state) {
+    (void)state;
+    static const char *const specs[] = {"raw", "lossless", "wdiff", "wdiff:entropy=zstd"};
+    for (size_t k = 0; k < 8; k++) {
+        const bool with_base = k % 2 && k / 2;
+        struct allocator good = {0};
+        pith_env env = env_with(&good);
+        context("%s, allocator", specs[k / 2]);
+        CHECK_OK(all_calls(specs[k / 2], &env, with_base));
+        CHECK(good.live == 0 && good.calls >= 5);
+        for (size_t n = 1; n <= good.calls; n++) {
+            struct allocator bad = {.fail_at = n};
+            env = env_with(&bad);
+            context("%s, allocation %zu fails", specs[k / 2], n);
+            CHECK_STATUS(PITH_ERR_MEMORY, all_calls(specs[k / 2], &env, with_base));
+            CHECK(bad.live == 0 && bad.calls == n);
+        }
+    }
+}
+
+static void test_workspace_is_said(void **state) {
+    (void)state;
+    struct allocator a = {0};
+    const pith_env env = env_with(&a);
+    const pith_layout layout = flat_layout(PITH_F32, PITH_BF16, 100000);
+    struct stream s;
+    context("workspace");
+    stream_open(&s, "wdiff", &layout, &env);
+    CHECK(a.calls == 1 && a.live >= s.sizes.workspace_bytes);
+    CHECK(a.live - s.sizes.workspace_bytes < 4096);
+    stream_close(&s);
+    CHECK(a.live == 0);
+    pith_plan_destroy(NULL);
+}
+
+/* ---- Structs of other sizes ------------------------------------------------------------------*/
+
+static pith_status create(const pith_layout *layout, const pith_env *env) {
+    pith_plan *plan;
+    pith_error error = {NULL, 0};
+    const pith_status status = pith_plan_create(&plan, "raw", layout, env, &error);
+    CHECK((status == PITH_OK) == (plan != NULL));
+    CHECK(error.text && (status == PITH_OK || error.text[0]));
+    pith_plan_destroy(plan);
+    return status;
+}
+
+static void test_allocator_pairs(void **state) {
+    (void)state;
+    struct allocator a = {0};
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 3);
+    context("alloc and release come together");
+    pith_env env = env_with(&a);
+    env.alloc = NULL;
+    CHECK_STATUS(PITH_ERR_ARG, create(&layout, &env));
+    env = env_with(&a);
+    env.release = NULL;
+    CHECK_STATUS(PITH_ERR_ARG, create(&layout, &env));
+    CHECK(a.calls == 0);
+}
+
+/* A struct of a newer program, with room for fields this library does not know. */
+union newer_layout {
+    pith_layout layout;
+    uint8_t bytes[sizeof(pith_layout) + 32];
+};
+union newer_env {
+    pith_env env;
+    uint8_t bytes[sizeof(pith_env) + 32];
+};
+
+static void test_struct_sizes(void **state) {
+    (void)state;
+    union newer_layout l = {.bytes = {0}};
+    union newer_env e = {.bytes = {0}};
+    context("struct sizes");
+    l.layout = flat_layout(PITH_F32, PITH_NONE, 3);
+    e.env.size = sizeof e;
+    l.layout.size = sizeof l;
+    CHECK_OK(create(&l.layout, &e.env));
+    for (size_t i = 0; i < 32; i++) {
+        l.bytes[sizeof(pith_layout) + i] = 1;
+        CHECK_STATUS(PITH_ERR_UNSUPPORTED, create(&l.layout, &e.env));
+        l.bytes[sizeof(pith_layout) + i] = 0;
+        e.bytes[sizeof(pith_env) + i] = 0x80;
+        CHECK_STATUS(PITH_ERR_UNSUPPORTED, create(&l.layout, &e.env));
+        e.bytes[sizeof(pith_env) + i] = 0;
+    }
+    l.layout.size = e.env.size = 0;
+    CHECK_STATUS(PITH_ERR_ARG, create(&l.layout, NULL));
+    l.layout.size = sizeof(pith_layout);
+    CHECK_STATUS(PITH_ERR_ARG, create(&l.layout, &e.env));
+    CHECK_STATUS(PITH_ERR_ARG, create(NULL, NULL));
+    /* Older programs: fields behind their size are defaults, whatever lies there. */
+    e.env.size = offsetof(pith_env, threads);
+    e.env.threads = 5000;
+    CHECK_OK(create(&l.layout, &e.env));
+    l.layout.size = offsetof(pith_layout, slots);
+    l.layout.slots = 7;
+    l.layout.slot_count = 1;
+    CHECK_OK(create(&l.layout, NULL));
+}
+
+static void test_layout_flags(void **state) {
+    (void)state;
+    pith_layout l = flat_layout(PITH_F32, PITH_NONE, 3);
+    context("layout fields");
+    for (int bit = 2; bit < 32; bit++) {
+        l.flags = 1u << bit;
+        CHECK_STATUS(PITH_ERR_UNSUPPORTED, create(&l, NULL));
+    }
+    l.flags = 0;
+    l.source_bytes = 1;
+    CHECK_STATUS(PITH_ERR_ARG, create(&l, NULL));
+    l.source = &l;
+    l.source_bytes = PITH_SOURCE_MAX + 1;
+    CHECK_STATUS(PITH_ERR_ARG, create(&l, NULL));
+    l.source_bytes = 0;
+    l.ndim = 9;
+    CHECK_STATUS(PITH_ERR_SHAPE, create(&l, NULL));
+    l.ndim = 1;
+    l.dtype = PITH_NONE;
+    CHECK_STATUS(PITH_ERR_DTYPE, create(&l, NULL));
+    l.dtype = 99;
+    CHECK_STATUS(PITH_ERR_DTYPE, create(&l, NULL));
+    l.dtype = PITH_F32;
+    l.base_dtype = PITH_F32;
+    CHECK_STATUS(PITH_ERR_DTYPE, create(&l, NULL));
+    l.base_dtype = 77;
+    CHECK_STATUS(PITH_ERR_DTYPE, create(&l, NULL));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_no_allocation),     cmocka_unit_test(test_failing_allocator),
+        cmocka_unit_test(test_workspace_is_said), cmocka_unit_test(test_allocator_pairs),
+        cmocka_unit_test(test_struct_sizes),      cmocka_unit_test(test_layout_flags),
+    };
+    count_allocations();
+    return cmocka_run_group_tests_name("alloc", tests, NULL, NULL);
+}

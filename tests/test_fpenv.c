@@ -1,0 +1,175 @@
+/* test_fpenv.c - a host that flushes subnormals and rounds elsewhere changes nothing.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <fenv.h>
+
+#include "gen.h"
+#include "util.h"
+
+/* ---- The control word ------------------------------------------------------------------------*/
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+static unsigned control(void) { return _mm_getcsr(); }
+static void set_control(unsigned word) { _mm_setcsr(word); }
+/* Flush to zero, denormals are zero, with every rounding mode. */
+static const unsigned words[] = {0x1F80 | 0x8040, 0x1F80 | 0x2000, 0x1F80 | 0xC040 | 0x6000,
+                                 0x1F80 | 0x6000};
+#else
+static unsigned control(void) { return (unsigned)fegetround(); }
+static void set_control(unsigned word) { fesetround((int)word); }
+static const unsigned words[] = {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO, FE_TONEAREST};
+#endif
+enum { WORDS = sizeof words / sizeof words[0] };
+
+/* ---- Everything that computes, once ----------------------------------------------------------*/
+
+enum { N = 3000, TRACE = 1 << 20 };
+
+struct trace {
+    uint8_t bytes[TRACE];
+    size_t length;
+    unsigned word; /* that every call must leave as it was */
+    bool kept;
+};
+
+static void add(struct trace *t, const void *bytes, size_t length) {
+    t->kept = t->kept && control() == t->word;
+    if (length > TRACE - t->length) abort();
+    memcpy(t->bytes + t->length, bytes, length);
+    t->length += length;
+}
+
+struct data {
+    float value[N], base[N];
+};
+
+static struct data *make_data(void) {
+    struct data *d = room(sizeof *d);
+    gen_fill(GEN_NOISE, 1, PITH_F32, d->value, N);
+    gen_fill(GEN_NOISE, 2, PITH_F32, d->base, N);
+    gen_fill(GEN_TINY, 3, PITH_F32, d->value + 1000, 700);
+    gen_fill(GEN_TINY, 4, PITH_F32, d->base + 900, 700);
+    gen_fill(GEN_LARGE, 5, PITH_F32, d->value + 2000, 300);
+    gen_fill(GEN_TIES, 6, PITH_F32, d->value + 2300, 200);
+    return d;
+}
+
+static void run_stream(struct trace *t, const struct data *d, const char *spec, uint32_t base_dtype,
+                       uint32_t threads) {
+    const pith_layout layout = flat_layout(PITH_F32, base_dtype, N);
+    pith_env env = test_env();
+    env.threads = threads;
+    struct stream a, b;
+    float out[N];
+    uint8_t frame[4 * N + 4096];
+    size_t length;
+    const pith_view v = pith_view_flat(d->value, PITH_F32, N);
+    const pith_view base = pith_view_flat(d->base, PITH_F32, N),
+                    o = pith_view_flat(out, PITH_F32, N);
+    stream_open(&a, spec, &layout, &env);
+    stream_open(&b, spec, &layout, &env);
+    CHECK_OK(pith_state_set_base(a.plan, a.state, &base, 0));
+    CHECK_OK(pith_state_set_base(b.plan, b.state, &base, 0));
+    for (int step = 0; step < 3; step++) {
+        if (step == 1)
+            CHECK_OK(pith_encode_key(a.plan, a.state, &v, 0, frame, sizeof frame, &length));
+        else
+            CHECK_OK(pith_encode(a.plan, a.state, &v, 0, frame, sizeof frame, &length));
+        add(t, frame, length);
+        CHECK_OK(pith_decode(b.plan, b.state, 0, frame, length, &o));
+        add(t, out, sizeof out);
+        CHECK_OK(pith_state_get_base(b.plan, b.state, 0, &o));
+        add(t, out, sizeof out);
+    }
+    stream_close(&a);
+    stream_close(&b);
+}
+
+static void run_oneshot(struct trace *t, const struct data *d) {
+    const pith_env env = test_env();
+    uint8_t bytes[4 * N + 4096];
+    float out[N];
+    size_t length;
+    double bound;
+    const pith_view v = pith_view_flat(d->value, PITH_F32, N), o = pith_view_flat(out, PITH_F32, N);
+    const pith_view part = pith_view_flat(out, PITH_F32, 777);
+    CHECK_OK(pith_compress("wdiff:bits=3,group=64", &v, NULL, NULL, &env, bytes, sizeof bytes,
+                           &length, NULL));
+    add(t, bytes, length);
+    CHECK_OK(pith_decompress(bytes, length, NULL, &env, &o, NULL));
+    add(t, out, sizeof out);
+    CHECK_OK(pith_decode_range(bytes, length, NULL, 1111, &env, &part, NULL));
+    add(t, out, 777 * 4);
+    CHECK_OK(pith_verify(bytes, length, &env, NULL));
+    add(t, out, 0);
+    CHECK_OK(pith_error_bound(bytes, length, &bound, NULL));
+    add(t, &bound, sizeof bound);
+    /* A scale that no encoder writes: a host that reads subnormals as zero sees the same bound. */
+    for (size_t i = 0; i < 4 * (N / 64); i += 4) memcpy(bytes + 64 + i, &(uint32_t){5}, 4);
+    CHECK_OK(pith_error_bound(bytes, length, &bound, NULL));
+    add(t, &bound, sizeof bound);
+}
+
+static void run_reduce(struct trace *t, const struct data *d) {
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, N);
+    struct stream a, b;
+    float out[N];
+    uint8_t x[4 * N], y[4 * N], z[4 * N];
+    size_t nx, ny, nz;
+    const pith_view v = pith_view_flat(d->value, PITH_F32, N), o = pith_view_flat(out, PITH_F32, N);
+    const pith_view w = pith_view_flat(d->base, PITH_F32, N);
+    stream_open(&a, "wdiff:bits=8", &layout, NULL);
+    stream_open(&b, "wdiff:bits=4,group=128", &layout, NULL);
+    CHECK_OK(pith_encode(a.plan, NULL, &v, 0, x, sizeof x, &nx));
+    CHECK_OK(pith_encode(a.plan, NULL, &w, 0, y, sizeof y, &ny));
+    const void *const frames[2] = {x, y};
+    const size_t lengths[2] = {nx, ny};
+    CHECK_OK(pith_reduce(a.plan, 0, frames, lengths, 2, 1.0f / 3, &o));
+    add(t, out, sizeof out);
+    CHECK_OK(pith_reduce_encode(a.plan, 0, frames, lengths, 2, 1.0f / 3, b.plan, z, sizeof z, &nz));
+    add(t, z, nz);
+    CHECK_OK(pith_decode_add(a.plan, 0, x, nx, &o));
+    add(t, out, sizeof out);
+    stream_close(&a);
+    stream_close(&b);
+}
+
+static void run_all(struct trace *t, const struct data *d, unsigned word) {
+    const unsigned before = control();
+    t->length = 0;
+    t->word = word;
+    t->kept = true;
+    set_control(word);
+    run_stream(t, d, "wdiff:group=128", PITH_F32, 1);
+    run_stream(t, d, "wdiff:group=64,round=stochastic,scale=bf16,block=256", PITH_F16, 1);
+    run_oneshot(t, d);
+    run_reduce(t, d);
+#ifdef _OPENMP
+    run_stream(t, d, "wdiff:bits=6,group=64,block=64", PITH_BF16, 2);
+#endif
+    set_control(before);
+}
+
+static void test_foreign_control_words(void **state) {
+    (void)state;
+    struct data *d = make_data();
+    struct trace *plain = room(sizeof *plain), *foreign = room(sizeof *foreign);
+    context("plain control word");
+    run_all(plain, d, control());
+    CHECK(plain->length > 10000);
+    for (size_t i = 0; i < WORDS; i++) {
+        context("control word %04x", words[i]);
+        run_all(foreign, d, words[i]);
+        CHECK(foreign->length == plain->length);
+        CHECK(memcmp(foreign->bytes, plain->bytes, plain->length) == 0);
+        CHECK(foreign->kept);
+    }
+    free(plain);
+    free(foreign);
+    free(d);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_foreign_control_words)};
+    return cmocka_run_group_tests_name("fpenv", tests, NULL, NULL);
+}
