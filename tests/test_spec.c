@@ -1,0 +1,196 @@
+/* test_spec.c - the grammar of codec specs, their canonical text and the tables behind it.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "util.h"
+
+static void accepts(const char *spec, const char *wanted) {
+    char text[PITH_SPEC_MAX];
+    pith_error error = {NULL, 9};
+    context("spec %s", spec);
+    CHECK_OK(pith_spec_check(spec, text, sizeof text, &error));
+    CHECK(strcmp(text, wanted) == 0);
+    CHECK(error.text && error.text[0] == 0);
+    CHECK_OK(pith_spec_check(wanted, text, sizeof text, NULL));
+    CHECK(strcmp(text, wanted) == 0);
+    CHECK_OK(pith_spec_check(spec, NULL, 0, NULL));
+}
+
+/* The offset points at the key or the value that is wrong. */
+static void refuses(const char *spec, size_t offset) {
+    char text[PITH_SPEC_MAX] = "x";
+    pith_error error = {NULL, 9999};
+    context("spec %s", spec);
+    CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check(spec, text, sizeof text, &error));
+    CHECK(text[0] == 0 && error.text && error.text[0]);
+    CHECK(error.offset == offset);
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 5);
+    pith_plan *plan;
+    CHECK_STATUS(PITH_ERR_SPEC, pith_plan_create(&plan, spec, &layout, NULL, &error));
+    CHECK(plan == NULL && error.offset == offset);
+}
+
+static void test_canonical(void **state) {
+    (void)state;
+    accepts("raw", "raw");
+    accepts("raw:block=65536", "raw");
+    accepts("raw:block=16", "raw:block=16");
+    accepts("wdiff", "wdiff");
+    accepts("wdiff:bits=4,group=2048,round=nearest,scale=f32,entropy=none,identity=on,key=0",
+            "wdiff");
+    accepts("wdiff:group=128,bits=8", "wdiff:bits=8,group=128");
+    accepts("wdiff:key=4294967295", "wdiff:key=4294967295");
+    accepts("wdiff:bits=08", "wdiff:bits=8");
+    accepts("wdiff:scale=bf16,round=stochastic,entropy=zstd,level=19,identity=off",
+            "wdiff:round=stochastic,scale=bf16,entropy=zstd,identity=off,level=19");
+    accepts("lossless:level=3", "lossless");
+    accepts("lossless:level=19", "lossless:level=19");
+}
+
+static void test_refused(void **state) {
+    (void)state;
+    refuses("", 0);
+    refuses("wdif", 0);
+    refuses("wdiffs", 0);
+    refuses("WDIFF", 0);
+    refuses(" wdiff", 0);
+    refuses("wdiff,bits=4", 0);
+    refuses("wdiff:", 6);
+    refuses("wdiff:bit=4", 6);
+    refuses("wdiff:bits", 6);
+    refuses("wdiff:bits=", 11);
+    refuses("wdiff:=4", 6);
+    refuses("wdiff:bits=4,", 13);
+    refuses("wdiff:bits=4,,group=16", 13);
+    refuses("wdiff:bits=4,bits=4", 13);
+    refuses("wdiff:bits=5", 11);
+    refuses("wdiff:bits=1", 11);
+    refuses("wdiff:bits=-4", 11);
+    refuses("wdiff:bits=+4", 11);
+    refuses("wdiff:bits= 4", 11);
+    refuses("wdiff:bits=4 ", 11);
+    refuses("wdiff:bits=4x", 11);
+    refuses("wdiff:bits=0x4", 11);
+    refuses("wdiff:bits=4294967300", 11);
+    refuses("wdiff:key=4294967296", 10);
+    refuses("wdiff:key=99999999999999999999", 10);
+    refuses("wdiff:group=15", 12);
+    refuses("wdiff:group=17", 12);
+    refuses("wdiff:group=8", 12);
+    refuses("wdiff:group=32768", 12);
+    refuses("wdiff:group=0", 12);
+    refuses("wdiff:bits=8,round=up", 19);
+    refuses("wdiff:round=nearest|stochastic", 12);
+    refuses("wdiff:round=near", 12);
+    refuses("wdiff:bits=8:group=16", 11);
+    refuses("raw:bits=4", 4);
+    refuses("lossless:level=0", 15);
+    refuses("lossless:level=20", 15);
+}
+
+static void test_rules_across_keys(void **state) {
+    (void)state;
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 5);
+    pith_plan *plan;
+    pith_error error;
+    context("block below group");
+    CHECK_STATUS(PITH_ERR_SPEC,
+                 pith_plan_create(&plan, "wdiff:group=128,block=64", &layout, NULL, &error));
+    CHECK(error.text[0]);
+    CHECK_STATUS(PITH_ERR_ARG, pith_spec_check(NULL, NULL, 0, &error));
+}
+
+static void test_too_long(void **state) {
+    (void)state;
+    char spec[PITH_SPEC_MAX + 40] = "wdiff:key=";
+    context("long spec");
+    for (size_t i = 10; i < sizeof spec; i++) spec[i] = '0';
+    for (size_t n = PITH_SPEC_MAX - 3; n < sizeof spec; n++) {
+        const char kept = spec[n];
+        spec[n] = 0;
+        CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check(spec, NULL, 0, NULL));
+        spec[n] = kept;
+    }
+}
+
+/* A small buffer gets the beginning, always terminated. */
+static void test_small_buffers(void **state) {
+    (void)state;
+    const char *spec = "wdiff:bits=8,group=128";
+    for (size_t cap = 0; cap <= strlen(spec) + 1; cap++) {
+        char text[64];
+        memset(text, 'X', sizeof text);
+        context("buffer of %zu", cap);
+        CHECK_OK(pith_spec_check(spec, text, cap, NULL));
+        CHECK(all_bytes(text + cap, sizeof text - cap, 'X'));
+        if (cap) CHECK(strlen(text) == cap - 1 && memcmp(text, spec, cap - 1) == 0);
+    }
+}
+
+/* ---- Tables ----------------------------------------------------------------------------------*/
+
+/* Every key takes its own default, at most once, and leaves no trace in the canonical text. */
+static void test_every_key(void **state) {
+    (void)state;
+    pith_codec_info info;
+    pith_key_info key;
+    uint32_t codec = 0, keys = 0;
+    for (; pith_codec_at(codec, &info) == PITH_OK; codec++) {
+        CHECK(info.name[0] && info.summary[0] && info.id && info.revision && info.dtypes);
+        for (uint32_t k = 0; pith_codec_key_at(codec, k, &key) == PITH_OK; k++, keys++) {
+            char spec[256];
+            CHECK(key.name[0] && key.values[0] && key.summary[0] && key.initial[0]);
+            snprintf(spec, sizeof spec, "%s:%s=%s", info.name, key.name, key.initial);
+            accepts(spec, info.name);
+            const size_t at = strlen(spec) + 1;
+            snprintf(spec, sizeof spec, "%s:%s=%s,%s=%s", info.name, key.name, key.initial,
+                     key.name, key.initial);
+            refuses(spec, at);
+            snprintf(spec, sizeof spec, "%s:%s=?", info.name, key.name);
+            refuses(spec, strlen(spec) - 1);
+        }
+    }
+    CHECK(codec >= 3 && keys >= 10);
+    CHECK_STATUS(PITH_ERR_ARG, pith_codec_at(codec, &info));
+    CHECK_STATUS(PITH_ERR_ARG, pith_codec_key_at(0, 99, &key));
+    CHECK_STATUS(PITH_ERR_ARG, pith_codec_at(0, NULL));
+}
+
+static void test_dtypes(void **state) {
+    (void)state;
+    static const size_t bytes[16] = {0, 4, 2, 2, 8, 1, 1, 2, 2, 4, 4, 8, 8, 1, 1, 1};
+    context("dtypes");
+    for (uint32_t d = 0; d < 40; d++) {
+        CHECK(pith_dtype_bytes(d) == (d < 16 ? bytes[d] : 0));
+        CHECK(pith_dtype_from_name(pith_dtype_name(d)) == (d < 16 ? d : 0));
+        CHECK((strcmp(pith_dtype_name(d), "none") == 0) == (d == 0 || d > 15));
+    }
+    CHECK(pith_dtype_from_name("F32") == PITH_NONE && pith_dtype_from_name("") == PITH_NONE);
+    CHECK(pith_dtype_from_name(NULL) == PITH_NONE);
+    CHECK(strcmp(pith_dtype_name(PITH_BF16), "bf16") == 0);
+    CHECK(pith_dtype_from_name("f8e4m3") == PITH_F8E4M3);
+}
+
+static void test_names(void **state) {
+    (void)state;
+    context("names");
+    CHECK(strcmp(pith_status_name(PITH_OK), "PITH_OK") == 0);
+    CHECK(strcmp(pith_status_name(PITH_ERR_BASE), "PITH_ERR_BASE") == 0);
+    CHECK(strcmp(pith_status_name(PITH_ERR_INTERNAL), "PITH_ERR_INTERNAL") == 0);
+    CHECK(strcmp(pith_status_name((pith_status)-12), "PITH_ERR_UNKNOWN") == 0);
+    CHECK(pith_format_version() == 1);
+    CHECK(pith_version() ==
+          PITH_VERSION_MAJOR * 1000000u + PITH_VERSION_MINOR * 1000u + PITH_VERSION_PATCH);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_canonical),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_rules_across_keys),
+        cmocka_unit_test(test_too_long),
+        cmocka_unit_test(test_small_buffers),
+        cmocka_unit_test(test_every_key),
+        cmocka_unit_test(test_dtypes),
+        cmocka_unit_test(test_names),
+    };
+    return cmocka_run_group_tests_name("spec", tests, NULL, NULL);
+}

@@ -1,0 +1,316 @@
+/* test_state.c - life of a state: memory, bases in and out, save and load, memory that changes.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "gen.h"
+#include "util.h"
+
+static const uint32_t reals[3] = {PITH_F32, PITH_BF16, PITH_F16};
+
+/* A state with some past. */
+static void open_used(struct stream *s, uint32_t base_dtype, uint64_t count, uint64_t slots) {
+    pith_layout layout = flat_layout(PITH_F32, base_dtype, count);
+    layout.slots = slots;
+    stream_open(s, "wdiff:group=16,block=64", &layout, NULL);
+    float *value = room(count * 4);
+    const pith_view v = pith_view_flat(value, PITH_F32, count);
+    pith_state_set_random(s->state, 77, 5);
+    gen_fill(GEN_NOISE, count, PITH_F32, value, count);
+    for (int step = 0; step < 2; step++)
+        for (uint64_t i = 0; i < slots; i++) {
+            struct frame f = stream_encode(s, &v, i, false);
+            free(f.bytes);
+        }
+    free(value);
+}
+
+static struct frame save(struct stream *s) {
+    struct frame f = {room((size_t)s->sizes.save_bytes), 0};
+    CHECK_OK(pith_state_save(s->plan, s->state, f.bytes, (size_t)s->sizes.save_bytes, &f.length));
+    CHECK(f.length == s->sizes.save_bytes);
+    return f;
+}
+
+/* ---- Save and load ---------------------------------------------------------------------------*/
+
+static void test_save_and_load(void **state) {
+    (void)state;
+    for (int k = 0; k < 12; k++) {
+        const uint64_t count = k / 3 == 0 ? 0 : (uint64_t)k * 37, slots = 1 + (uint64_t)k / 3;
+        struct stream a, b;
+        context("save and load, base %s x %u in %u slots", pith_dtype_name(reals[k % 3]),
+                (unsigned)count, (unsigned)slots);
+        open_used(&a, reals[k % 3], count, slots);
+        pith_layout layout = flat_layout(PITH_F32, reals[k % 3], count);
+        layout.slots = slots;
+        stream_open(&b, "wdiff:group=16,block=64", &layout, NULL);
+        struct frame saved = save(&a);
+        CHECK_OK(pith_state_load(b.plan, b.state, saved.bytes, saved.length));
+        struct frame again = save(&b);
+        CHECK(memcmp(saved.bytes, again.bytes, saved.length) == 0);
+        for (uint64_t i = 0; i < slots; i++) {
+            CHECK(pith_state_step(b.state, i) == 2);
+            CHECK(pith_state_identity(b.state, i) == pith_state_identity(a.state, i));
+        }
+        pith_stats stats;
+        pith_state_stats(b.state, &stats);
+        CHECK(stats.frames == 2 * slots);
+        CHECK_OK(pith_state_verify(b.plan, b.state));
+        free(saved.bytes);
+        free(again.bytes);
+        stream_close(&a);
+        stream_close(&b);
+    }
+}
+
+/* A load that fails leaves the state as it was, to the byte. */
+static void load_fails(struct stream *s, const void *witness, const uint8_t *bytes, size_t length) {
+    uint8_t *exact = copy_of(bytes, length);
+    const pith_status status = pith_state_load(s->plan, s->state, exact, length);
+    CHECK(status != PITH_OK);
+    CHECK(memcmp(witness, s->memory, (size_t)s->sizes.state_bytes) == 0);
+    free(exact);
+}
+
+static void test_damaged_save(void **state) {
+    (void)state;
+    struct stream s;
+    open_used(&s, PITH_BF16, 40, 2);
+    struct frame saved = save(&s);
+    void *witness = copy_of(s.memory, (size_t)s.sizes.state_bytes);
+    for (size_t n = 0; n < saved.length; n++) {
+        context("save cut to %zu bytes", n);
+        load_fails(&s, witness, saved.bytes, n);
+    }
+    for (size_t bit = 0; bit < 8 * saved.length; bit++) {
+        context("save with bit %zu flipped", bit);
+        saved.bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        load_fails(&s, witness, saved.bytes, saved.length);
+        saved.bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    }
+    uint8_t *longer = room(saved.length + 1);
+    memcpy(longer, saved.bytes, saved.length);
+    longer[saved.length] = 0;
+    context("save with a byte more");
+    load_fails(&s, witness, longer, saved.length + 1);
+    CHECK_OK(pith_state_load(s.plan, s.state, saved.bytes, saved.length));
+    free(longer);
+    free(witness);
+    free(saved.bytes);
+    stream_close(&s);
+}
+
+static void test_statuses_of_load(void **state) {
+    (void)state;
+    struct stream s, other;
+    size_t written = 5;
+    context("statuses of load");
+    open_used(&s, PITH_F32, 40, 1);
+    open_used(&other, PITH_F32, 41, 1);
+    struct frame saved = save(&s), foreign = save(&other);
+    CHECK_STATUS(PITH_ERR_MISMATCH,
+                 pith_state_load(s.plan, s.state, foreign.bytes, foreign.length));
+    CHECK_STATUS(PITH_ERR_STATE, pith_state_load(s.plan, other.state, saved.bytes, saved.length));
+    CHECK_STATUS(PITH_ERR_TRUNCATED,
+                 pith_state_load(s.plan, s.state, saved.bytes, saved.length - 1));
+    CHECK_STATUS(PITH_ERR_SPACE,
+                 pith_state_save(s.plan, s.state, saved.bytes, saved.length - 1, &written));
+    CHECK(written == 0);
+    saved.bytes[saved.length - 12] ^= 1;
+    CHECK_STATUS(PITH_ERR_CHECKSUM, pith_state_load(s.plan, s.state, saved.bytes, saved.length));
+    saved.bytes[0] ^= 1;
+    CHECK_STATUS(PITH_ERR_MAGIC, pith_state_load(s.plan, s.state, saved.bytes, saved.length));
+    free(saved.bytes);
+    free(foreign.bytes);
+    stream_close(&s);
+    stream_close(&other);
+}
+
+/* ---- Memory of the caller --------------------------------------------------------------------*/
+
+static void test_any_alignment(void **state) {
+    (void)state;
+    struct stream s;
+    const pith_layout layout = flat_layout(PITH_F32, PITH_BF16, 100);
+    stream_open(&s, "wdiff", &layout, NULL);
+    const size_t bytes = (size_t)s.sizes.state_bytes;
+    uint8_t *memory = room(bytes + 64), frame[512];
+    float value[100];
+    gen_fill(GEN_NOISE, 1, PITH_F32, value, 100);
+    const pith_view v = pith_view_flat(value, PITH_F32, 100);
+    for (size_t k = 0; k < 64; k++) {
+        pith_state *other;
+        size_t length;
+        context("state at alignment %zu", k);
+        memset(memory, 0x5A, bytes + 64);
+        CHECK_OK(pith_state_init(s.plan, memory + k, bytes, &other));
+        CHECK_OK(pith_encode(s.plan, other, &v, 0, frame, sizeof frame, &length));
+        CHECK_OK(pith_state_verify(s.plan, other));
+        CHECK(all_bytes(memory, k, 0x5A) && all_bytes(memory + k + bytes, 64 - k, 0x5A));
+    }
+    pith_state *none = s.state;
+    context("too little memory");
+    CHECK_STATUS(PITH_ERR_SPACE, pith_state_init(s.plan, memory, bytes - 1, &none));
+    CHECK(none == NULL);
+    CHECK_STATUS(PITH_ERR_SPACE, pith_state_init(s.plan, NULL, bytes, &none));
+    free(memory);
+    stream_close(&s);
+}
+
+static void test_external_base(void **state) {
+    (void)state;
+    enum { N = 130 };
+    float value[N], out[N];
+    uint16_t live[N], zeros[N] = {0};
+    struct stream own, external;
+    context("external base");
+    gen_fill(GEN_NOISE, 3, PITH_F32, value, N);
+    gen_fill(GEN_NOISE, 4, PITH_BF16, live, N);
+    pith_layout layout = flat_layout(PITH_F32, PITH_BF16, N);
+    layout.slots = 3;
+    stream_open(&own, "wdiff:group=16", &layout, NULL);
+    layout.flags = PITH_LAYOUT_EXTERNAL_BASE;
+    stream_open(&external, "wdiff:group=16", &layout, NULL);
+    CHECK(external.sizes.state_bytes < own.sizes.state_bytes);
+    const pith_view v = pith_view_flat(value, PITH_F32, N), o = pith_view_flat(out, PITH_F32, N);
+    const pith_view b = pith_view_flat(live, PITH_BF16, N);
+    uint8_t buffer[512];
+    size_t written;
+    CHECK_STATUS(PITH_ERR_STATE, pith_encode(external.plan, external.state, &v, 0, buffer,
+                                             sizeof buffer, &written));
+    CHECK_STATUS(PITH_ERR_STATE, pith_state_bind_base(own.plan, own.state, live, 0));
+    CHECK_STATUS(PITH_ERR_ARG, pith_state_bind_base(external.plan, external.state, NULL, 0));
+    CHECK_OK(pith_state_set_base(own.plan, own.state, &b, 9));
+    CHECK_OK(pith_state_bind_base(external.plan, external.state, live, 9));
+    for (uint64_t i = 0; i < 3; i++) {
+        struct frame f = stream_encode(&own, &v, i, false);
+        CHECK_OK(pith_decode(external.plan, external.state, i, f.bytes, f.length, NULL));
+        CHECK(pith_state_identity(own.state, i) == pith_state_identity(external.state, i));
+        CHECK(pith_state_step(external.state, i) == 10);
+        free(f.bytes);
+    }
+    CHECK_OK(pith_state_get_base(own.plan, own.state, 0, &o));
+    for (size_t i = 0; i < N; i++) CHECK(load_float(live, PITH_BF16, i) == bits_of(out[i]));
+    CHECK_OK(pith_state_reset(external.plan, external.state));
+    CHECK(memcmp(live, zeros, sizeof live) == 0 && pith_state_step(external.state, 2) == 0);
+    stream_close(&own);
+    stream_close(&external);
+}
+
+static void test_verify(void **state) {
+    (void)state;
+    enum { N = 65 };
+    uint8_t live[N * 4];
+    struct stream s;
+    gen_fill(GEN_NOISE, 4, PITH_F32, live, N);
+    pith_layout layout = flat_layout(PITH_F32, PITH_F32, N);
+    layout.flags = PITH_LAYOUT_EXTERNAL_BASE;
+    stream_open(&s, "wdiff", &layout, NULL);
+    CHECK_OK(pith_state_bind_base(s.plan, s.state, live, 0));
+    for (size_t bit = 0; bit < sizeof live * 8; bit++) {
+        context("bit %zu of the base changes", bit);
+        live[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        CHECK_STATUS(PITH_ERR_BASE, pith_state_verify(s.plan, s.state));
+        live[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    }
+    CHECK_OK(pith_state_verify(s.plan, s.state));
+    stream_close(&s);
+}
+
+/* ---- Base in and out -------------------------------------------------------------------------*/
+
+/* Equal dtypes are copied, NaN payloads included; others are rounded to nearest even. */
+static void convert(void *to, uint32_t to_dtype, const void *from, uint32_t from_dtype, size_t n) {
+    if (to_dtype == from_dtype) {
+        memcpy(to, from, n * pith_dtype_bytes(to_dtype));
+        return;
+    }
+    for (size_t i = 0; i < n; i++) store_float(to, to_dtype, i, load_float(from, from_dtype, i));
+}
+
+static void test_base_conversions(void **state) {
+    (void)state;
+    enum { N = 3000 };
+    for (int k = 0; k < 27; k++) {
+        const uint32_t in = reals[k / 9], kept = reals[k / 3 % 3], out = reals[k % 3];
+        uint8_t from[4 * N], middle[4 * N], wanted[4 * N], got[4 * N];
+        struct stream s;
+        context("base %s to %s to %s", pith_dtype_name(in), pith_dtype_name(kept),
+                pith_dtype_name(out));
+        gen_fill(GEN_NOISE, 1, in, from, N);
+        gen_fill(GEN_BITS, 2, in, from, N / 2);
+        convert(middle, kept, from, in, N);
+        convert(wanted, out, middle, kept, N);
+        const pith_layout layout = flat_layout(PITH_F32, kept, N);
+        const pith_view f = pith_view_flat(from, in, N), g = pith_view_flat(got, out, N);
+        stream_open(&s, "wdiff", &layout, NULL);
+        CHECK_OK(pith_state_set_base(s.plan, s.state, &f, 3));
+        CHECK_OK(pith_state_get_base(s.plan, s.state, 0, &g));
+        CHECK(memcmp(got, wanted, N * pith_dtype_bytes(out)) == 0);
+        stream_close(&s);
+    }
+}
+
+static void test_reset(void **state) {
+    (void)state;
+    struct stream s;
+    float out[40] = {0}, zeros[40] = {0};
+    pith_stats stats;
+    const pith_view o = pith_view_flat(out, PITH_F32, 40);
+    context("reset");
+    open_used(&s, PITH_F32, 40, 2);
+    CHECK_OK(pith_state_reset(s.plan, s.state));
+    CHECK_OK(pith_state_get_base(s.plan, s.state, 1, &o));
+    CHECK(memcmp(out, zeros, sizeof out) == 0);
+    CHECK(pith_state_step(s.state, 0) == 0 && pith_state_step(s.state, 1) == 0);
+    pith_state_stats(s.state, &stats);
+    CHECK(stats.frames == 0 && stats.key_frames == 0);
+    CHECK_OK(pith_state_verify(s.plan, s.state));
+    CHECK(pith_state_step(s.state, 2) == 0 && pith_state_identity(s.state, 99) == 0);
+    stream_close(&s);
+}
+
+static void test_refusals(void **state) {
+    (void)state;
+    float value[40] = {0};
+    uint8_t memory[1024];
+    pith_state *none;
+    struct stream plain, s;
+    context("refusals");
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 40);
+    stream_open(&plain, "wdiff", &layout, NULL);
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_state_init(plain.plan, memory, sizeof memory, &none));
+    open_used(&s, PITH_F32, 40, 2);
+    const pith_view short_view = pith_view_flat(value, PITH_F32, 39);
+    const pith_view half = pith_view_flat(value, PITH_F32, 20),
+                    v = pith_view_flat(value, PITH_F32, 40);
+    const pith_view wrong = pith_view_flat(value, PITH_I32, 40);
+    CHECK_STATUS(PITH_ERR_SHAPE, pith_state_set_base(s.plan, s.state, &short_view, 0));
+    CHECK_STATUS(PITH_ERR_SHAPE, pith_state_set_base(s.plan, s.state, &half, 0));
+    CHECK_STATUS(PITH_ERR_DTYPE, pith_state_set_base(s.plan, s.state, &wrong, 0));
+    CHECK_STATUS(PITH_ERR_STATE, pith_state_set_base(s.plan, NULL, &v, 0));
+    CHECK_STATUS(PITH_ERR_SHAPE, pith_state_get_base(s.plan, s.state, 0, &short_view));
+    CHECK_STATUS(PITH_ERR_ARG, pith_state_get_base(s.plan, s.state, 2, &v));
+    CHECK_OK(pith_state_get_base(s.plan, s.state, 1, &half));
+    CHECK(pith_state_step(s.state, 0) == 2);
+    size_t written;
+    CHECK_STATUS(PITH_ERR_STATE, pith_encode(s.plan, NULL, &v, 0, memory, sizeof memory, &written));
+    struct stream other;
+    open_used(&other, PITH_F32, 40, 1);
+    CHECK_STATUS(PITH_ERR_STATE,
+                 pith_encode(s.plan, other.state, &v, 0, memory, sizeof memory, &written));
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED,
+                 pith_encode_key(plain.plan, NULL, &v, 0, memory, sizeof memory, &written));
+    stream_close(&plain);
+    stream_close(&other);
+    stream_close(&s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_save_and_load),    cmocka_unit_test(test_damaged_save),
+        cmocka_unit_test(test_statuses_of_load), cmocka_unit_test(test_any_alignment),
+        cmocka_unit_test(test_external_base),    cmocka_unit_test(test_verify),
+        cmocka_unit_test(test_base_conversions), cmocka_unit_test(test_reset),
+        cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests_name("state", tests, NULL, NULL);
+}
