@@ -1,0 +1,258 @@
+/* bench_case.c - measures one codec setting, ceilings and codec taking turns.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <ceilings.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+#include "choose.h"
+#include "packed.h"
+
+enum { MAX_REPETITIONS = 15 };
+
+/* What one repetition measures; of two-way rows the better median counts. */
+enum row {
+    READ,
+    FILL,
+    FILL_STREAM,
+    COPY,
+    ENCODE,
+    ENCODE_MOVE,
+    ENCODE_MOVE_STREAM,
+    DECODE,
+    DECODE_MOVE,
+    DECODE_MOVE_STREAM,
+    ROWS
+};
+
+struct runner {
+    const struct bench_case *which;
+    struct bench_data *data;
+    const char *spec;
+    pith_plan *plan;
+    void *state_memory[2]; /* sender's, receiver's */
+    pith_state *state[2];
+    pith_view value, out;
+    uint64_t count, raw_bytes, base_bytes;
+    size_t written;
+    double bound;
+    double seconds[ROWS][MAX_REPETITIONS];
+};
+
+static int failed(const struct runner *r, pith_status status) {
+    const pith_error error = pith_plan_error(r->plan);
+    return say_error("bench", "%s: %s (%s)", r->spec, error.text, pith_status_name(status));
+}
+
+static bool is_stream(const struct runner *r) { return r->which->base_dtype != PITH_NONE; }
+
+/* ---- Setting up ------------------------------------------------------------------------------*/
+
+static int make_plan(struct runner *r, const pith_env *env) {
+    pith_error error = {"", 0};
+    pith_layout layout = {.size = sizeof layout,
+                          .dtype = r->which->dtype,
+                          .base_dtype = r->which->base_dtype,
+                          .ndim = 1,
+                          .flags = is_stream(r) ? PITH_LAYOUT_EXTERNAL_BASE : 0,
+                          .shape = {r->count}};
+    const pith_status status = pith_plan_create(&r->plan, r->spec, &layout, env, &error);
+    if (status != PITH_OK)
+        return say_error("bench", "%s: %s (%s)", r->spec, error.text, pith_status_name(status));
+    if (!bench_reserve_frame(r->data, pith_plan_frame_bytes(r->plan, 0, 0)))
+        return say_errno(NULL, "bench");
+    return EXIT_GOOD;
+}
+
+static int make_states(struct runner *r) {
+    pith_sizes sizes;
+    pith_plan_sizes(r->plan, &sizes);
+    for (int i = 0; i < 2 && is_stream(r); i++) {
+        r->state_memory[i] = malloc(sizes.state_bytes ? (size_t)sizes.state_bytes : 1);
+        if (!r->state_memory[i]) return say_errno(NULL, "bench");
+    }
+    return EXIT_GOOD;
+}
+
+/* Both bases as they were before the step. */
+static int restore_bases(struct runner *r) {
+    void *const bases[2] = {r->data->sender, r->data->receiver};
+    pith_sizes sizes;
+    pith_plan_sizes(r->plan, &sizes);
+    for (int i = 0; i < 2 && is_stream(r); i++) {
+        memcpy(bases[i], r->data->start, (size_t)r->base_bytes);
+        pith_status status =
+            pith_state_init(r->plan, r->state_memory[i], (size_t)sizes.state_bytes, &r->state[i]);
+        if (status == PITH_OK) status = pith_state_bind_base(r->plan, r->state[i], bases[i], 0);
+        if (status != PITH_OK) return failed(r, status);
+    }
+    return EXIT_GOOD;
+}
+
+/* ---- One repetition --------------------------------------------------------------------------*/
+
+/* Exactly the bytes that encode reads and writes. */
+static struct ceiling_mover encode_mover(const struct runner *r) {
+    struct ceiling_mover m = {.read = {r->data->value},
+                              .read_bytes = {(size_t)r->raw_bytes},
+                              .write = {r->data->frame},
+                              .write_bytes = {r->written}};
+    if (is_stream(r)) {
+        m.read[1] = m.write[1] = r->data->sender;
+        m.read_bytes[1] = m.write_bytes[1] = (size_t)r->base_bytes;
+    }
+    return m;
+}
+
+static struct ceiling_mover decode_mover(const struct runner *r) {
+    struct ceiling_mover m = {.read = {r->data->frame},
+                              .read_bytes = {r->written},
+                              .write = {r->data->out},
+                              .write_bytes = {(size_t)r->raw_bytes}};
+    if (is_stream(r)) {
+        m.read[1] = m.write[0] = r->data->receiver;
+        m.read_bytes[1] = m.write_bytes[0] = (size_t)r->base_bytes;
+    }
+    return m;
+}
+
+static void run_ceilings(struct runner *r, int turn) {
+    struct bench_data *d = r->data;
+    const size_t n = (size_t)r->raw_bytes;
+    const struct ceiling_mover encode = encode_mover(r), decode = decode_mover(r);
+    r->seconds[READ][turn] = ceiling_read(d->value, n);
+    r->seconds[FILL][turn] = ceiling_fill(d->out, n, false);
+    r->seconds[FILL_STREAM][turn] = ceiling_fill(d->out, n, true);
+    r->seconds[COPY][turn] = ceiling_memcpy(d->out, d->value, n);
+    r->seconds[ENCODE_MOVE][turn] = ceiling_move(&encode, false);
+    r->seconds[ENCODE_MOVE_STREAM][turn] = ceiling_move(&encode, true);
+    r->seconds[DECODE_MOVE][turn] = ceiling_move(&decode, false);
+    r->seconds[DECODE_MOVE_STREAM][turn] = ceiling_move(&decode, true);
+}
+
+static int run_codec(struct runner *r, int turn) {
+    struct bench_data *d = r->data;
+    double at = ceiling_clock();
+    pith_status status =
+        pith_encode(r->plan, r->state[0], &r->value, 0, d->frame, d->frame_room, &r->written);
+    r->seconds[ENCODE][turn] = ceiling_clock() - at;
+    if (status != PITH_OK) return failed(r, status);
+    at = ceiling_clock();
+    status =
+        pith_decode(r->plan, r->state[1], 0, d->frame, r->written, is_stream(r) ? NULL : &r->out);
+    r->seconds[DECODE][turn] = ceiling_clock() - at;
+    return status == PITH_OK ? EXIT_GOOD : failed(r, status);
+}
+
+/* ---- Verification ----------------------------------------------------------------------------*/
+
+static float as_float(const void *p, uint32_t dtype, uint64_t i) {
+    uint32_t bits;
+    float v;
+    if (dtype == PITH_F32) return ((const float *)p)[i];
+    bits = (uint32_t)((const uint16_t *)p)[i] << 16;
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+/* The bound is on the decoded difference; the base adds one rounding of its own. */
+static bool within_bound(const struct runner *r, const void *decoded, uint32_t dtype,
+                         double slack) {
+    float largest = 0, magnitude = 0;
+    for (uint64_t i = 0; i < r->count; i++) {
+        const float v = as_float(r->data->value, r->which->dtype, i);
+        const float d = fabsf(v - as_float(decoded, dtype, i));
+        largest = d > largest ? d : largest;
+        magnitude = fabsf(v) > magnitude ? fabsf(v) : magnitude;
+    }
+    return (double)largest <= r->bound + slack * ((double)magnitude + r->bound);
+}
+
+static bool good_round_trip(struct runner *r) {
+    const struct bench_data *d = r->data;
+    const void *decoded = is_stream(r) ? d->receiver : d->out;
+    pith_error error;
+    if (is_stream(r) && memcmp(d->sender, d->receiver, (size_t)r->base_bytes) != 0) return false;
+    if (pith_error_bound(d->frame, r->written, &r->bound, &error) != PITH_OK) return false;
+    pith_codec_info codec;
+    if (codec_of_spec(r->spec, &codec) && (codec.traits & PITH_TRAIT_LOSSLESS))
+        return memcmp(decoded, d->value, (size_t)r->raw_bytes) == 0;
+    const uint32_t dtype = is_stream(r) ? r->which->base_dtype : r->which->dtype;
+    return within_bound(r, decoded, dtype, dtype == PITH_BF16 ? 0x1p-8 : 0x1p-23);
+}
+
+/* ---- All repetitions -------------------------------------------------------------------------*/
+
+static int run_once(struct runner *r, int turn) {
+    /* The first frame tells how many bytes the movers move. */
+    if (r->written) run_ceilings(r, turn);
+    int code = restore_bases(r);
+    if (code == EXIT_GOOD) code = run_codec(r, turn);
+    if (code == EXIT_GOOD && !good_round_trip(r))
+        return say_error("bench", "%s: the round trip failed", r->spec);
+    return code;
+}
+
+static int compare_seconds(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *seconds, int n) {
+    qsort(seconds, (size_t)n, sizeof *seconds, compare_seconds);
+    return seconds[n / 2];
+}
+
+static double better(struct runner *r, enum row row) {
+    const int n = r->data->repetitions;
+    const double plain = median(r->seconds[row], n), stream = median(r->seconds[row + 1], n);
+    return plain < stream ? plain : stream;
+}
+
+static void collect(struct runner *r, struct bench_result *out) {
+    const int n = r->data->repetitions;
+    out->raw_bytes = r->raw_bytes;
+    out->bytes = r->written;
+    out->read = median(r->seconds[READ], n);
+    out->fill = better(r, FILL);
+    out->copy = median(r->seconds[COPY], n);
+    out->encode = median(r->seconds[ENCODE], n);
+    out->decode = median(r->seconds[DECODE], n);
+    out->encode_move = better(r, ENCODE_MOVE);
+    out->decode_move = better(r, DECODE_MOVE);
+}
+
+static int measure(struct runner *r, const pith_env *env, struct bench_result *out) {
+    int code = make_plan(r, env);
+    if (code == EXIT_GOOD) code = make_states(r);
+    if (code == EXIT_GOOD) code = run_once(r, 0);
+    for (int turn = 0; turn < r->data->repetitions && code == EXIT_GOOD; turn++)
+        code = run_once(r, turn);
+    if (code == EXIT_GOOD) collect(r, out);
+    return code;
+}
+
+int bench_measure(const struct bench_case *which, struct bench_data *data, const pith_env *env,
+                  struct bench_result *out) {
+    struct runner *r = calloc(1, sizeof *r);
+    if (!r) return say_errno(NULL, "bench");
+    *out = (struct bench_result){.dtype = which->dtype, .base_dtype = which->base_dtype};
+    r->which = which;
+    r->data = data;
+    r->spec = which->spec;
+    r->count = data->count / which->divide;
+    r->raw_bytes = r->count * pith_dtype_bytes(which->dtype);
+    r->base_bytes = r->count * pith_dtype_bytes(which->base_dtype);
+    r->value = pith_view_flat(data->value, which->dtype, r->count);
+    r->out = pith_view_flat(data->out, which->dtype, r->count);
+    bench_data_fill(data, r->count, which->dtype, which->base_dtype);
+    codec_of_spec(which->spec, &out->codec);
+    strcpy(out->spec, which->spec);
+    const int code = measure(r, env, out);
+    pith_plan_destroy(r->plan);
+    free(r->state_memory[0]);
+    free(r->state_memory[1]);
+    free(r);
+    return code;
+}

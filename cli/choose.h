@@ -1,0 +1,34 @@
+/* choose.h - which codec a tensor gets, and whether against the base.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITH_CLI_CHOOSE_H
+#define PITH_CLI_CHOOSE_H
+
+#include "options.h"
+#include "tensors.h"
+
+#define SPEC_LOSSLESS "lossless"
+
+struct choice {
+    const char *spec;
+    bool lossy;
+    const struct tensor *base; /* NULL: none */
+    const char *note;          /* why it is not what was asked for; NULL: it is */
+};
+
+/* The first --rule whose glob matches the name; else -C, where a lossy one counts for float
+ * tensors of two or more dimensions only; else lossless. base may be NULL. Fails (said) when the
+ * base has the tensor in another shape or dtype. */
+int choose(const struct options *options, const struct tensor *tensor,
+           const struct tensor_set *base, const char *base_path, struct choice *out);
+/* What to do when a lossy codec cannot keep this tensor: lossless, still against the base. */
+void choose_lossless(const struct tensor *tensor, struct choice *choice, const char *note);
+/* EXIT_USAGE (said) when a spec needs --base and there is none. */
+int check_base_given(const struct options *options);
+/* Layout of a tensor's frame. */
+pith_layout layout_of(const struct tensor *tensor, const struct tensor *base);
+/* The codec a canonical spec names. */
+bool codec_of_spec(const char *spec, pith_codec_info *out);
+/* A lossy codec that codes differences only. */
+bool spec_needs_base(const char *spec);
+
+#endif

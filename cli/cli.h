@@ -1,0 +1,31 @@
+/* cli.h - what every part of the command line shares: exit codes and messages.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITH_CLI_H
+#define PITH_CLI_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { EXIT_GOOD = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+#if defined(__GNUC__)
+#define CLI_PRINTF(a, b) __attribute__((format(printf, a, b)))
+#else
+#define CLI_PRINTF(a, b)
+#endif
+
+/* One line on stderr, "pith: subject: text"; the subject may be NULL. Both return EXIT_FAILED, so
+ * that a caller can fail and say why in one statement. */
+int say_error(const char *subject, const char *format, ...) CLI_PRINTF(2, 3);
+/* The same with the text of errno behind it. */
+int say_errno(const char *subject, const char *what);
+/* A line that -q silences. */
+void say_note(bool quiet, const char *subject, const char *format, ...) CLI_PRINTF(3, 4);
+/* What to call a tensor whose name may be empty. */
+const char *tensor_label(const char *name);
+/* "-" by its spoken name. */
+const char *path_label(const char *path, bool output);
+
+#endif

@@ -1,0 +1,133 @@
+/* encode.c - one tensor to one frame.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "encode.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "packed.h"
+#include "progress.h"
+
+/* ---- Non-finite values -----------------------------------------------------------------------*/
+
+/* Any item whose exponent bits are all ones; branch-free, so that compilers use vectors. */
+static bool any_16(const void *values, uint64_t count, uint16_t mask) {
+    const uint8_t *at = values;
+    unsigned found = 0;
+    for (uint64_t i = 0; i < count; i++, at += 2) {
+        uint16_t v;
+        memcpy(&v, at, sizeof v);
+        found |= (v & mask) == mask;
+    }
+    return found != 0;
+}
+
+static bool any_32(const void *values, uint64_t count) {
+    const uint8_t *at = values;
+    const uint32_t mask = 0x7f800000u;
+    unsigned found = 0;
+    for (uint64_t i = 0; i < count; i++, at += 4) {
+        uint32_t v;
+        memcpy(&v, at, sizeof v);
+        found |= (v & mask) == mask;
+    }
+    return found != 0;
+}
+
+static bool any_64(const void *values, uint64_t count) {
+    const uint8_t *at = values;
+    const uint64_t mask = 0x7ff0000000000000u;
+    unsigned found = 0;
+    for (uint64_t i = 0; i < count; i++, at += 8) {
+        uint64_t v;
+        memcpy(&v, at, sizeof v);
+        found |= (v & mask) == mask;
+    }
+    return found != 0;
+}
+
+static bool any_nonfinite(const struct tensor *t, const void *values) {
+    const uint64_t count = tensor_count(t);
+    switch (t->dtype) {
+    case PITH_F32: return any_32(values, count);
+    case PITH_F64: return any_64(values, count);
+    case PITH_BF16: return any_16(values, count, 0x7f80);
+    case PITH_F16: return any_16(values, count, 0x7c00);
+    default: return false;
+    }
+}
+
+/* ---- Frames ----------------------------------------------------------------------------------*/
+
+static int spec_bound(const char *path, const char *spec, const struct tensor *tensor,
+                      const struct tensor *base, size_t source_bytes, uint64_t *bytes) {
+    pith_layout layout = layout_of(tensor, base);
+    pith_error error = {"", 0};
+    static const uint8_t any[1];
+    layout.source = source_bytes ? any : NULL;
+    layout.source_bytes = source_bytes;
+    const pith_status status = pith_compress_bound(spec, &layout, bytes, &error);
+    return status == PITH_OK ? EXIT_GOOD : say_status(path, tensor->name, status, &error);
+}
+
+int encode_bound(const char *path, const struct tensor *tensor, const struct choice *choice,
+                 size_t source_bytes, uint64_t *bytes) {
+    struct choice fallback = *choice;
+    uint64_t other = 0;
+    int code = spec_bound(path, choice->spec, tensor, choice->base, source_bytes, bytes);
+    if (code != EXIT_GOOD || !choice->lossy) return code;
+    choose_lossless(tensor, &fallback, NULL);
+    code = spec_bound(path, fallback.spec, tensor, fallback.base, source_bytes, &other);
+    if (other > *bytes) *bytes = other;
+    return code;
+}
+
+static int encode_as(struct encoder *e, const struct tensor *tensor, const struct choice *choice,
+                     const pith_layout *layout, const void *values, struct encoded *out) {
+    const pith_view view = tensor_view(tensor, values);
+    pith_view base = {0};
+    pith_error error = {"", 0};
+    if (choice->base) {
+        const void *old = tensor_values(choice->base, &e->base);
+        if (!old) return EXIT_FAILED;
+        base = tensor_view(choice->base, old);
+    }
+    const double begun = clock_seconds();
+    pith_status status =
+        pith_compress(choice->spec, &view, choice->base ? &base : NULL, layout, &e->env,
+                      e->frame.bytes, e->frame.capacity, &out->bytes, &error);
+    out->seconds = clock_seconds() - begun;
+    out->frame = e->frame.bytes;
+    if (status == PITH_OK) status = pith_inspect(out->frame, out->bytes, &out->info, &error);
+    if (status == PITH_OK) status = pith_error_bound(out->frame, out->bytes, &out->bound, &error);
+    return status == PITH_OK ? EXIT_GOOD : say_status(e->path, tensor->name, status, &error);
+}
+
+int encode(struct encoder *e, const struct tensor *tensor, struct choice *choice,
+           const void *source, size_t source_bytes, struct encoded *out) {
+    uint64_t bound = 0;
+    const void *values = tensor_values(tensor, &e->values);
+    if (!values) return EXIT_FAILED;
+    if (choice->lossy && any_nonfinite(tensor, values))
+        choose_lossless(tensor, choice, "holds NaN or infinity; stored lossless");
+    int code = encode_bound(e->path, tensor, choice, source_bytes, &bound);
+    if (code != EXIT_GOOD) return code;
+    if (!scratch_reserve(&e->frame, bound)) return EXIT_FAILED;
+    pith_layout layout = layout_of(tensor, choice->base);
+    layout.source = source;
+    layout.source_bytes = source_bytes;
+    code = encode_as(e, tensor, choice, &layout, values, out);
+    /* A finite value and a finite base can still be too far apart for f32. */
+    if (code == EXIT_GOOD && choice->lossy && !isfinite(out->bound)) {
+        choose_lossless(tensor, choice, "its difference to the base overflows; stored lossless");
+        layout.base_dtype = choice->base ? choice->base->dtype : PITH_NONE;
+        code = encode_as(e, tensor, choice, &layout, values, out);
+    }
+    return code;
+}
+
+void encoder_free(struct encoder *e) {
+    scratch_free(&e->frame);
+    scratch_free(&e->values);
+    scratch_free(&e->base);
+}

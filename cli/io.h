@@ -1,0 +1,61 @@
+/* io.h - files in, files out, and large memory; nothing is left behind after a failure.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITH_CLI_IO_H
+#define PITH_CLI_IO_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Clean up after SIGINT, SIGTERM, SIGHUP; turn SIGPIPE and SIGXFSZ into write errors; make sure
+ * that descriptors 0 to 2 are not given to files. Call once, first. */
+void io_begin(void);
+
+/* ---- Input: the whole file, mapped. What cannot be mapped (a pipe) is first copied to an unnamed
+ * temporary file. All functions that fail say why on stderr and return false. ---- */
+struct input {
+    const char *path;
+    const uint8_t *bytes; /* never NULL */
+    size_t length;
+};
+bool input_open(struct input *in, const char *path);
+void input_close(struct input *in);
+
+/* ---- Output: a temporary file beside the target, renamed at the end; or a stream. ---*/
+struct output {
+    const char *path;
+    int fd;
+    bool stream;  /* bytes leave as they are written */
+    bool rewinds; /* output_rewrite was promised: a stream is collected in a temporary file */
+    bool replace;
+    uint64_t written;
+};
+/* force: replace an existing file, and write binary data to a terminal. Returns an exit code. */
+int output_open(struct output *out, const char *path, bool force, bool rewinds);
+bool output_write(struct output *out, const void *bytes, size_t length);
+/* Write at an offset already passed. */
+bool output_rewrite(struct output *out, uint64_t offset, const void *bytes, size_t length);
+/* Make it last and give it its name. */
+bool output_commit(struct output *out);
+void output_abandon(struct output *out);
+
+/* ---- Scratch: memory for one tensor; a mapped unnamed file when it is large against the
+ * machine's memory. It grows and is used again; its contents do not survive growth. ---- */
+struct scratch {
+    uint8_t *bytes;
+    size_t capacity;
+    bool mapped;
+};
+bool scratch_reserve(struct scratch *s, uint64_t bytes);
+void scratch_free(struct scratch *s);
+
+/* Flush stdout; false (said on stderr) when anything written there was lost. */
+bool stdout_finish(void);
+
+/* An unnamed temporary file open for reading and writing; -1 with errno. */
+int temporary_file(void);
+/* Write everything or fail with errno. */
+bool write_all(int fd, const void *bytes, size_t length);
+
+#endif

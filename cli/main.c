@@ -1,0 +1,123 @@
+/* main.c - the pith command line: finds the command and prints help.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "options.h"
+#include "pith/version.h"
+
+static const struct command commands[] = {
+    {"compress",
+     "compress [-C SPEC] [--base FILE] [--rule 'GLOB=SPEC']... [--dtype D --shape 4x1024]\n"
+     "                     [-T N] [-o OUT] [-f] [-q|-v] [--json] IN",
+     "Compresses a .npy, .safetensors or raw file to OUT (IN.pith, or IN.pith.safetensors for a\n"
+     ".safetensors file). Nothing is lost unless -C or --rule names a lossy codec.\n\n"
+     "  -C SPEC             codec; a lossy one is for float tensors of two or more dimensions\n"
+     "  --rule 'GLOB=SPEC'  codec for the tensors whose name matches; the first match counts\n"
+     "  --base FILE         code against this file, tensor by tensor of the same name\n"
+     "  --dtype D           dtype of raw bytes, or of a .npy file's unsigned or void items\n"
+     "  --shape 4x1024      shape of raw bytes\n"
+     "  -T N                threads; 0: one per processor\n"
+     "  -o OUT              output; - is standard output\n"
+     "  -f                  overwrite OUT\n"
+     "  -q, -v              say nothing; print a table of tensors\n"
+     "  --json              print what inspect --json prints\n"
+     "  --cpu LEVEL         scalar, avx2, avx512 or neon; changes no byte\n",
+     "CbrdsToqvfjc", 1, 1, run_compress},
+    {"decompress", "decompress [--base FILE] [-T N] [-o OUT] [-f] [-q] IN",
+     "Restores the file that was compressed.\n\n"
+     "  --base FILE   the base it was compressed against\n"
+     "  -T N          threads; 0: one per processor\n"
+     "  -o OUT        output; - is standard output; default: IN without .pith\n"
+     "  -f            overwrite OUT\n"
+     "  -q            say nothing\n"
+     "  --cpu LEVEL   scalar, avx2, avx512 or neon; changes no byte\n",
+     "bTofqc", 1, 1, run_decompress},
+    {"inspect", "inspect [--json] FILE",
+     "Lists the tensors of a compressed file: codec, sizes, bits per value, error bound.\n\n"
+     "  --json   machine-readable\n",
+     "j", 1, 1, run_inspect},
+    {"test", "test [--base FILE] [-T N] [-q] FILE",
+     "Checks every checksum and every block of a compressed file; with its base, decodes it.\n\n"
+     "  --base FILE   the base it was compressed against\n"
+     "  -T N          threads; 0: one per processor\n"
+     "  -q            say nothing when the file is good\n",
+     "bTqc", 1, 1, run_test},
+    {"codecs", "codecs [--json]",
+     "Lists the codecs and their keys with the default in brackets.\n\n"
+     "  --json   machine-readable\n",
+     "j", 0, 0, run_codecs},
+    {"compare", "compare [--json] [--max-abs E] [--dtype D [--shape 4x1024]] A B",
+     "Compares two tensor files; A is the reference. Exits 0 even when they differ.\n\n"
+     "  --max-abs E      exit 1 when an error is larger than E, or a non-finite value differs\n"
+     "  --dtype D        dtype of raw bytes, or of a .npy file's unsigned or void items\n"
+     "  --shape 4x1024   shape of raw bytes\n"
+     "  --json           machine-readable\n",
+     "jmds", 2, 2, run_compare},
+    {"bench", "bench [-C SPEC]... [-T N] [--json] [--quick] [FILE]",
+     "Measures codecs against what this machine can only read, fill and move.\n\n"
+     "  -C SPEC       a codec to measure; default: all of them\n"
+     "  -T N          threads; 0: one per processor\n"
+     "  --quick       small data and few repetitions: a check, not a measurement\n"
+     "  --cpu LEVEL   scalar, avx2, avx512 or neon\n"
+     "  --json        machine-readable\n",
+     "CTjkc", 0, 1, run_bench},
+};
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+static void print_usage(FILE *to) {
+    for (size_t i = 0; i < COMMANDS; i++)
+        fprintf(to, "%s pith %s\n", i ? "      " : "usage:", commands[i].synopsis);
+    fputs("       pith --help | --version | COMMAND --help\n", to);
+}
+
+static void print_help(const struct command *command) {
+    printf("usage: pith %s\n\n%s", command->synopsis, command->help);
+}
+
+static const struct command *find(const char *name) {
+    for (size_t i = 0; i < COMMANDS; i++)
+        if (strcmp(commands[i].name, name) == 0) return &commands[i];
+    return NULL;
+}
+
+static int run(const struct command *command, int count, char **arguments) {
+    struct options options;
+    int code = options_parse(&options, command, count, arguments);
+    if (code == EXIT_USAGE) fprintf(stderr, "usage: pith %s\n", command->synopsis);
+    if (code == EXIT_GOOD && options.help)
+        print_help(command);
+    else if (code == EXIT_GOOD)
+        code = command->run(&options);
+    options_free(&options);
+    return code;
+}
+
+static int run_global(const char *word) {
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
+        puts("pith compresses tensors: .npy, .safetensors and raw bytes.\n");
+        print_usage(stdout);
+        puts("\nExit status: 0 good, 1 a file failed, 2 usage.");
+        return EXIT_GOOD;
+    }
+    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
+        printf("pith %d.%d.%d, frame format %u\n", PITH_VERSION_MAJOR, PITH_VERSION_MINOR,
+               PITH_VERSION_PATCH, (unsigned)pith_format_version());
+        return EXIT_GOOD;
+    }
+    say_error(NULL, "unknown command '%s'", word);
+    print_usage(stderr);
+    return EXIT_USAGE;
+}
+
+int main(int count, char **arguments) {
+    io_begin();
+    if (count < 2) {
+        print_usage(stderr);
+        return EXIT_USAGE;
+    }
+    const struct command *command = find(arguments[1]);
+    int code = command ? run(command, count - 1, arguments + 1) : run_global(arguments[1]);
+    if (!stdout_finish() && code == EXIT_GOOD) code = EXIT_FAILED;
+    return code;
+}

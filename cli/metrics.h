@@ -1,0 +1,36 @@
+/* metrics.h - how far two tensors are apart.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITH_CLI_METRICS_H
+#define PITH_CLI_METRICS_H
+
+#include "tensors.h"
+
+/* Sums over pairs, so that tensors can be added up. Only pairs of finite values enter them. */
+struct sums {
+    uint64_t finite;             /* pairs */
+    uint64_t nonfinite_mismatch; /* pairs with a non-finite value that do not match */
+    uint64_t differing_bits;
+    uint64_t opaque_bits;      /* those of dtypes without numbers */
+    bool has_bits, has_values; /* dtypes equal; dtype has numbers */
+    bool has_range;
+    double max_abs, squared_error, squared_a, squared_b, product, low, high;
+};
+
+struct metrics {
+    double max_abs_error, nmse, psnr_db, cosine; /* NaN: undefined */
+};
+
+/* The values of a tensor one by one, in row-major order of its shape. Zero all but t. */
+struct reader {
+    const struct tensor *t;
+    uint64_t at[PITH_MAX_NDIM]; /* indices of the next element */
+    uint64_t offset;            /* its place in the file, in elements */
+};
+double reader_next(struct reader *r);
+
+/* a is the reference; both have the same shape. */
+void sums_of(const struct tensor *a, const struct tensor *b, struct sums *out);
+void sums_add(struct sums *total, const struct sums *one);
+struct metrics metrics_of(const struct sums *sums);
+
+#endif

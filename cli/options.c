@@ -1,0 +1,217 @@
+/* options.c - parses the arguments of one command.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_THREADS = 1024 };
+
+static const struct option table[] = {
+    {"codec", required_argument, NULL, 'C'},  {"base", required_argument, NULL, 'b'},
+    {"rule", required_argument, NULL, 'r'},   {"dtype", required_argument, NULL, 'd'},
+    {"shape", required_argument, NULL, 's'},  {"threads", required_argument, NULL, 'T'},
+    {"output", required_argument, NULL, 'o'}, {"force", no_argument, NULL, 'f'},
+    {"quiet", no_argument, NULL, 'q'},        {"verbose", no_argument, NULL, 'v'},
+    {"json", no_argument, NULL, 'j'},         {"max-abs", required_argument, NULL, 'm'},
+    {"cpu", required_argument, NULL, 'c'},    {"quick", no_argument, NULL, 'k'},
+    {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0},
+};
+
+static int usage_error(const char *text, const char *value) {
+    say_error(NULL, "%s: '%s'", text, value);
+    return EXIT_USAGE;
+}
+
+/* ---- Specs and rules ------------------------------------------------------------------------*/
+
+/* The key or name around an offset of a spec. */
+static int part_length(const char *spec, uint64_t offset, const char **part) {
+    const size_t n = strlen(spec);
+    const char *at = spec + (offset < n ? offset : n);
+    while (at > spec && at[-1] != ':' && at[-1] != ',') at--;
+    *part = at;
+    return (int)strcspn(at, *at == ':' ? "" : "=,:");
+}
+
+static int check_spec(const char *spec, char canonical[PITH_SPEC_MAX]) {
+    pith_error error = {"", 0};
+    const char *part;
+    if (pith_spec_check(spec, canonical, PITH_SPEC_MAX, &error) == PITH_OK) return EXIT_GOOD;
+    const int n = part_length(spec, error.offset, &part);
+    say_error(NULL, "bad spec '%s': '%.*s': %s", spec, n, part, error.text);
+    return EXIT_USAGE;
+}
+
+static int add_spec(struct options *o, const char *text) {
+    void *grown = realloc(o->specs, (o->spec_count + 1) * sizeof *o->specs);
+    if (!grown) return say_errno(NULL, "options");
+    o->specs = grown;
+    return check_spec(text, o->specs[o->spec_count++]);
+}
+
+/* GLOB=SPEC, cut at the first '='; a glob reaches a '=' in a name with '?'. */
+static int add_rule(struct options *o, char *text) {
+    char *cut = strchr(text, '=');
+    if (!cut || cut == text) return usage_error("--rule wants GLOB=SPEC", text);
+    struct rule *grown = realloc(o->rules, (o->rule_count + 1) * sizeof *o->rules);
+    if (!grown) return say_errno(NULL, "options");
+    o->rules = grown;
+    *cut = '\0';
+    o->rules[o->rule_count].glob = text;
+    return check_spec(cut + 1, o->rules[o->rule_count++].spec);
+}
+
+/* ---- Numbers --------------------------------------------------------------------------------*/
+
+static bool read_unsigned(const char *text, char **end, uint64_t *out) {
+    if (*text < '0' || *text > '9') return false;
+    errno = 0;
+    *out = strtoull(text, end, 10);
+    return errno == 0;
+}
+
+/* 4x1024; "" and "scalar" mean no dimensions. */
+static int read_shape(struct options *o, const char *text) {
+    char *at = (char *)(uintptr_t)text;
+    o->hint.has_shape = true;
+    o->hint.ndim = 0;
+    if (*text == '\0' || strcmp(text, "scalar") == 0) return EXIT_GOOD;
+    for (;;) {
+        uint64_t *dim = &o->hint.shape[o->hint.ndim];
+        if (o->hint.ndim++ == PITH_MAX_NDIM || !read_unsigned(at, &at, dim))
+            return usage_error("--shape wants up to 8 dimensions such as 4x1024", text);
+        if (*at == '\0') return EXIT_GOOD;
+        if (*at++ != 'x') return usage_error("--shape wants dimensions such as 4x1024", text);
+    }
+}
+
+static int read_dtype(struct options *o, const char *text) {
+    o->hint.dtype = pith_dtype_from_name(text);
+    return o->hint.dtype == PITH_NONE ? usage_error("unknown dtype", text) : EXIT_GOOD;
+}
+
+/* 0: all processors. */
+static int read_threads(struct options *o, const char *text) {
+    char *end;
+    uint64_t v;
+    if (!read_unsigned(text, &end, &v) || *end || v > MAX_THREADS)
+        return usage_error("-T wants 0 to 1024", text);
+    const long online = sysconf(_SC_NPROCESSORS_ONLN);
+    if (v == 0) v = online > 0 ? (uint64_t)online : 1;
+    o->threads = (uint32_t)(v < MAX_THREADS ? v : MAX_THREADS);
+    return EXIT_GOOD;
+}
+
+static int read_cpu(struct options *o, const char *text) {
+    static const struct {
+        const char *name;
+        uint32_t mask;
+    } rows[] = {{"scalar", PITH_CPU_SCALAR},
+                {"avx2", PITH_CPU_AVX2},
+                {"avx512", PITH_CPU_AVX2 | PITH_CPU_AVX512},
+                {"neon", PITH_CPU_NEON}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(text, rows[i].name) == 0) {
+            o->cpu_mask = rows[i].mask;
+            return EXIT_GOOD;
+        }
+    return usage_error("--cpu wants scalar, avx2, avx512 or neon", text);
+}
+
+static int read_max_abs(struct options *o, const char *text) {
+    char *end;
+    o->has_max_abs = true;
+    o->max_abs = strtod(text, &end);
+    if (*text == '\0' || *end || !(o->max_abs >= 0) || isinf(o->max_abs))
+        return usage_error("--max-abs wants a number of at least 0", text);
+    return EXIT_GOOD;
+}
+
+/* ---- All of it ------------------------------------------------------------------------------*/
+
+static int apply(struct options *o, int letter, char *value) {
+    switch (letter) {
+    case 'C': return add_spec(o, value);
+    case 'r': return add_rule(o, value);
+    case 'd': return read_dtype(o, value);
+    case 's': return read_shape(o, value);
+    case 'T': return read_threads(o, value);
+    case 'c': return read_cpu(o, value);
+    case 'm': return read_max_abs(o, value);
+    case 'b': o->base = value; break;
+    case 'o': o->out = value; break;
+    case 'f': o->force = true; break;
+    case 'q': o->quiet = true; break;
+    case 'v': o->verbose = true; break;
+    case 'j': o->json = true; break;
+    case 'k': o->quick = true; break;
+    default: o->help = true; break;
+    }
+    return EXIT_GOOD;
+}
+
+static int unknown_flag(const struct command *command, char **arguments, int letter) {
+    const char *text = arguments[optind - 1];
+    char short_form[] = {'-', (char)letter, '\0'};
+    if (letter && strncmp(text, "--", 2) != 0) text = short_form;
+    say_error(command->name, "unknown flag '%s'", text);
+    return EXIT_USAGE;
+}
+
+static int next_flag(struct options *o, const struct command *command, int letter,
+                     char **arguments) {
+    if (letter == ':') {
+        say_error(command->name, "'%s' needs an argument", arguments[optind - 1]);
+        return EXIT_USAGE;
+    }
+    if (letter == '?') return unknown_flag(command, arguments, optopt);
+    if (letter != 'h' && !strchr(command->flags, letter)) {
+        say_error(command->name, "does not take '%s'", arguments[optind - 1]);
+        return EXIT_USAGE;
+    }
+    return apply(o, letter, optarg);
+}
+
+static int take_operands(struct options *o, const struct command *command, int count,
+                         char **arguments) {
+    o->operand_count = count - optind;
+    if (o->operand_count < command->operands_min) {
+        say_error(command->name, "a file is missing");
+        return EXIT_USAGE;
+    }
+    if (o->operand_count > command->operands_max) {
+        say_error(command->name, "unexpected argument '%s'",
+                  arguments[optind + command->operands_max]);
+        return EXIT_USAGE;
+    }
+    for (int i = 0; i < o->operand_count; i++) o->operands[i] = arguments[optind + i];
+    return EXIT_GOOD;
+}
+
+int options_parse(struct options *out, const struct command *command, int count, char **arguments) {
+    int letter, code = EXIT_GOOD;
+    *out = (struct options){.threads = 1};
+    opterr = 0;
+    while (code == EXIT_GOOD && !out->help &&
+           (letter = getopt_long(count, arguments, ":C:T:o:fqvh", table, NULL)) != -1)
+        code = next_flag(out, command, letter, arguments);
+    if (code != EXIT_GOOD || out->help) return code;
+    return take_operands(out, command, count, arguments);
+}
+
+void options_free(struct options *options) {
+    free(options->specs);
+    free(options->rules);
+    *options = (struct options){0};
+}
+
+pith_env options_env(const struct options *options) {
+    return (pith_env){
+        .size = sizeof(pith_env), .threads = options->threads, .cpu_mask = options->cpu_mask};
+}

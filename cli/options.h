@@ -1,0 +1,54 @@
+/* options.h - the command line's arguments, parsed and checked.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITH_CLI_OPTIONS_H
+#define PITH_CLI_OPTIONS_H
+
+#include "cli.h"
+#include "pith/pith.h"
+#include "tensors.h"
+
+struct rule {
+    const char *glob;
+    char spec[PITH_SPEC_MAX]; /* canonical */
+};
+
+struct options {
+    char (*specs)[PITH_SPEC_MAX]; /* -C, canonical */
+    size_t spec_count;
+    struct rule *rules; /* --rule, in the order given */
+    size_t rule_count;
+    const char *base, *out;
+    struct tensor_hint hint; /* --dtype, --shape */
+    uint32_t threads, cpu_mask;
+    bool force, quiet, verbose, json, quick, help;
+    bool has_max_abs;
+    double max_abs;
+    const char *operands[2];
+    int operand_count;
+};
+
+struct command {
+    const char *name;
+    const char *synopsis; /* without the program's name */
+    const char *help;     /* the flags, one line each */
+    const char *flags;    /* which of options.c's letters it takes */
+    int operands_min, operands_max;
+    int (*run)(const struct options *options);
+};
+
+/* arguments[0] is the command's name. Returns an exit code; with EXIT_GOOD and help set, the
+ * caller prints the help. */
+int options_parse(struct options *out, const struct command *command, int count, char **arguments);
+void options_free(struct options *options);
+/* The environment for library calls. */
+pith_env options_env(const struct options *options);
+
+int run_compress(const struct options *options);
+int run_decompress(const struct options *options);
+int run_inspect(const struct options *options);
+int run_test(const struct options *options);
+int run_codecs(const struct options *options);
+int run_compare(const struct options *options);
+int run_bench(const struct options *options);
+
+#endif

@@ -1,0 +1,169 @@
+/* output.c - a temporary file beside the target, synchronised, then given its name.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "io.h"
+#include "signals.h"
+
+/* The temporary name of the one output a command has. */
+static char temporary[PATH_MAX];
+
+static bool failed(const struct output *out, const char *what) {
+    say_errno(path_label(out->path, true), what);
+    return false;
+}
+
+static int open_stream(struct output *out, bool force) {
+    if (isatty(out->fd) && !force) {
+        say_error(path_label(out->path, true), "binary data for a terminal; use -o or -f");
+        return EXIT_USAGE;
+    }
+    out->stream = !out->rewinds;
+    if (out->stream) return EXIT_GOOD;
+    out->fd = temporary_file();
+    return out->fd >= 0 ? EXIT_GOOD : say_errno(NULL, "cannot make a temporary file");
+}
+
+/* mkstemp gives 0600; a new file gets what open would have given it. */
+static void default_mode(int fd) {
+    const mode_t mask = umask(0);
+    umask(mask);
+    if (fchmod(fd, 0666 & ~mask) != 0) errno = 0;
+}
+
+static int open_temporary(struct output *out) {
+    const int n = snprintf(temporary, sizeof temporary, "%s.tmp-XXXXXX", out->path);
+    if (n < 0 || (size_t)n >= sizeof temporary) {
+        errno = ENAMETOOLONG;
+        return say_errno(out->path, "cannot write");
+    }
+    signals_block(true);
+    out->fd = mkstemp(temporary);
+    if (out->fd >= 0) signals_guard(temporary);
+    signals_block(false);
+    if (out->fd < 0) return say_errno(out->path, "cannot write");
+    default_mode(out->fd);
+    return EXIT_GOOD;
+}
+
+/* A device or a pipe is written to in place; there is nothing to replace. */
+static int open_special(struct output *out, bool force) {
+    out->fd = open(out->path, O_WRONLY | O_CLOEXEC);
+    if (out->fd < 0) return say_errno(out->path, "cannot write");
+    return open_stream(out, force);
+}
+
+int output_open(struct output *out, const char *path, bool force, bool rewinds) {
+    struct stat st;
+    *out = (struct output){.path = path, .fd = -1, .rewinds = rewinds, .replace = force};
+    if (strcmp(path, "-") == 0) {
+        out->fd = STDOUT_FILENO;
+        return open_stream(out, force);
+    }
+    if (stat(path, &st) == 0) {
+        if (S_ISDIR(st.st_mode)) return say_error(path, "is a directory");
+        if (!S_ISREG(st.st_mode)) return open_special(out, force);
+        if (!force) return say_error(path, "exists; -f overwrites");
+    }
+    return open_temporary(out);
+}
+
+bool output_write(struct output *out, const void *bytes, size_t length) {
+    if (!write_all(out->fd, bytes, length)) return failed(out, "cannot write");
+    out->written += length;
+    return true;
+}
+
+bool output_rewrite(struct output *out, uint64_t offset, const void *bytes, size_t length) {
+    if (lseek(out->fd, (off_t)offset, SEEK_SET) < 0 || !write_all(out->fd, bytes, length) ||
+        lseek(out->fd, 0, SEEK_END) < 0)
+        return failed(out, "cannot write");
+    return true;
+}
+
+/* The collected bytes of a stream that needed to go back. */
+static bool send_collected(struct output *out) {
+    static uint8_t buffer[1 << 16];
+    const bool standard = strcmp(out->path, "-") == 0;
+    const int target = standard ? STDOUT_FILENO : open(out->path, O_WRONLY | O_CLOEXEC);
+    ssize_t n = target < 0 || lseek(out->fd, 0, SEEK_SET) < 0 ? -1 : 1;
+    while (n > 0) {
+        n = read(out->fd, buffer, sizeof buffer);
+        if (n > 0 && !write_all(target, buffer, (size_t)n)) n = -1;
+    }
+    if (n == 0 && !standard && close(target) != 0) n = -1;
+    return n == 0 || failed(out, "cannot write");
+}
+
+/* Without leave to replace, link refuses a file that appeared meanwhile. Some file systems have
+ * no links. */
+static bool give_name(struct output *out) {
+    if (!out->replace) {
+        if (link(temporary, out->path) == 0) return unlink(temporary) == 0;
+        if (errno == EEXIST) return false;
+    }
+    return rename(temporary, out->path) == 0;
+}
+
+/* The new name itself must survive a crash; a directory that cannot be synchronised is no error. */
+static void sync_directory(const char *path) {
+    char directory[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    const size_t n = slash ? (size_t)(slash - path) + 1 : 0;
+    if (n >= sizeof directory) return;
+    memcpy(directory, path, n);
+    strcpy(directory + n, ".");
+    const int fd = open(directory, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return;
+    if (fsync(fd) != 0) errno = 0;
+    close(fd);
+}
+
+static bool commit_file(struct output *out) {
+    const bool closed = fsync(out->fd) == 0 && close(out->fd) == 0;
+    out->fd = -1;
+    signals_block(true);
+    const bool named = closed && give_name(out);
+    const int error = errno;
+    if (!named) unlink(temporary);
+    signals_guard(NULL);
+    temporary[0] = '\0';
+    signals_block(false);
+    errno = error;
+    if (!named) return failed(out, "cannot write");
+    sync_directory(out->path);
+    return true;
+}
+
+static bool is_special(const struct output *out) { return out->stream && out->fd != STDOUT_FILENO; }
+
+bool output_commit(struct output *out) {
+    if (temporary[0]) return commit_file(out);
+    if (out->rewinds && !send_collected(out)) return false;
+    if (is_special(out) && close(out->fd) != 0) return failed(out, "cannot write");
+    out->fd = -1;
+    return true;
+}
+
+void output_abandon(struct output *out) {
+    if (out->fd >= 0 && out->fd != STDOUT_FILENO) close(out->fd);
+    out->fd = -1;
+    signals_block(true);
+    if (temporary[0]) unlink(temporary);
+    signals_guard(NULL);
+    temporary[0] = '\0';
+    signals_block(false);
+}
+
+bool stdout_finish(void) {
+    if (fflush(stdout) == 0 && !ferror(stdout)) return true;
+    say_errno("standard output", "cannot write");
+    return false;
+}

@@ -1,0 +1,196 @@
+/* packed.c - opens compressed files and checks all but the payloads.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "packed.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+int say_status(const char *path, const char *name, pith_status status, const pith_error *error) {
+    const char *tensor = tensor_label(name);
+    switch (status) {
+    case PITH_ERR_BASE:
+        return say_error(path, "%s: the base differs from the one it was compressed against",
+                         tensor);
+    case PITH_ERR_NEWER: return say_error(path, "%s: needs a newer pith: %s", tensor, error->text);
+    case PITH_ERR_TRUNCATED:
+    case PITH_ERR_CORRUPT:
+    case PITH_ERR_CHECKSUM:
+        return say_error(path, "%s: damaged: %s (byte %" PRIu64 " of its frame)", tensor,
+                         error->text, error->offset);
+    case PITH_ERR_MEMORY: return say_error(path, "%s: out of memory", tensor);
+    default: return say_error(path, "%s: %s (%s)", tensor, error->text, pith_status_name(status));
+    }
+}
+
+/* ---- A bare frame ----------------------------------------------------------------------------*/
+
+/* The original file was raw: the frame's own dtype and shape. */
+static void home_from_frame(struct tensor *home, const pith_info *info) {
+    struct st_dtype dtype = {"", pith_dtype_name(info->dtype),
+                             (uint32_t)pith_dtype_bytes(info->dtype) * 8};
+    struct st_tensor entry = {.name = "",
+                              .dtype = &dtype,
+                              .ndim = info->ndim,
+                              .shape = (uint64_t *)(uintptr_t)info->shape,
+                              .end = info->raw_bytes};
+    tensor_from_safetensors(home, &entry);
+}
+
+static bool agrees(const struct tensor *home, const pith_info *info) {
+    return home->dtype == info->dtype && home->ndim == info->ndim &&
+           home->bytes == info->raw_bytes &&
+           memcmp(home->shape, info->shape, home->ndim * sizeof *home->shape) == 0;
+}
+
+static int check_item(const struct packed *p, struct packed_item *out) {
+    pith_error error = {"", 0};
+    const pith_status status = pith_inspect(out->frame, out->bytes, &out->info, &error);
+    if (status == PITH_ERR_MAGIC && !p->container)
+        return say_error(p->in.path, "not a file that pith compressed");
+    if (status != PITH_OK) return say_status(p->in.path, out->name, status, &error);
+    if (out->info.frame_bytes > out->bytes)
+        return say_error(p->in.path, "%s: damaged: the frame is cut short",
+                         tensor_label(out->name));
+    if (out->info.frame_bytes < out->bytes)
+        return say_error(p->in.path, "%s: damaged: bytes follow the frame",
+                         tensor_label(out->name));
+    return EXIT_GOOD;
+}
+
+static int bare_item(const struct packed *p, struct packed_item *out) {
+    *out = (struct packed_item){.name = "", .frame = p->in.bytes, .bytes = p->in.length};
+    const int code = check_item(p, out);
+    if (code != EXIT_GOOD) return code;
+    if (p->has_npy)
+        tensor_from_npy(&out->home, &p->npy, out->info.dtype);
+    else
+        home_from_frame(&out->home, &out->info);
+    if (!agrees(&out->home, &out->info))
+        return say_error(p->in.path, "damaged: the frame does not fit the .npy header in it");
+    return EXIT_GOOD;
+}
+
+static int open_bare(struct packed *p) {
+    struct packed_item item = {.name = "", .frame = p->in.bytes, .bytes = p->in.length};
+    const char *why;
+    const int code = check_item(p, &item);
+    if (code != EXIT_GOOD) return code;
+    p->count = 1;
+    p->raw_bytes = item.info.raw_bytes;
+    if (!item.info.source) return EXIT_GOOD;
+    p->has_npy = true;
+    if (!npy_parse(item.info.source, item.info.source_bytes, &p->npy, &why))
+        return say_error(p->in.path, "the frame's source: %s", why);
+    if (p->npy.header_bytes != item.info.source_bytes)
+        return say_error(p->in.path, "the frame's source: bytes follow the .npy header");
+    return bare_item(p, &item);
+}
+
+/* ---- A container -----------------------------------------------------------------------------*/
+
+void packed_check(const uint8_t *bytes, size_t length, char digits[PACKED_DIGITS + 1]) {
+    enum { LEAD = ST_PREFIX + sizeof PACKED_LEAD - 1, HEAD = LEAD + PACKED_DIGITS };
+    uint8_t head[HEAD];
+    XXH64_state_t state;
+    uint64_t hash = 0;
+    if (length >= HEAD) {
+        memcpy(head, bytes, LEAD);
+        memset(head + LEAD, '0', PACKED_DIGITS);
+        XXH64_reset(&state, 0);
+        XXH64_update(&state, head, HEAD);
+        XXH64_update(&state, bytes + HEAD, length - HEAD);
+        hash = XXH64_digest(&state);
+    }
+    for (int i = 0; i < PACKED_DIGITS; i++)
+        digits[i] = "0123456789abcdef"[hash >> (60 - 4 * i) & 15];
+    digits[PACKED_DIGITS] = '\0';
+}
+
+static bool begins(const struct input *in, const char *text) {
+    const size_t n = strlen(text);
+    return in->length >= ST_PREFIX + n && memcmp(in->bytes + ST_PREFIX, text, n) == 0;
+}
+
+static int check_header(const struct packed *p) {
+    const size_t lead = ST_PREFIX + sizeof PACKED_LEAD - 1;
+    const size_t header = ST_PREFIX + p->outer.text_bytes;
+    const char middle[] = PACKED_MIDDLE;
+    char digits[PACKED_DIGITS + 1];
+    if (!begins(&p->in, PACKED_LEAD))
+        return say_error(p->in.path, "damaged, or from a newer pith: unknown container format");
+    if (header < lead + PACKED_DIGITS + sizeof middle ||
+        memcmp(p->in.bytes + lead + PACKED_DIGITS, middle, sizeof middle - 1) != 0)
+        return say_error(p->in.path, "damaged: the container's header is not as pith writes it");
+    packed_check(p->in.bytes, header, digits);
+    if (memcmp(p->in.bytes + lead, digits, PACKED_DIGITS) != 0)
+        return say_error(p->in.path, "damaged: the checksum of the header differs");
+    return EXIT_GOOD;
+}
+
+/* Tensor i of the original is frame i, under the same name. */
+static int match_headers(struct packed *p) {
+    if (p->outer.count != p->inner.count)
+        return say_error(p->in.path, "damaged: the original header has other tensors");
+    for (size_t i = 0; i < p->outer.count; i++) {
+        const struct st_tensor *frame = &p->outer.tensors[i], *home = &p->inner.tensors[i];
+        if (strcmp(frame->name, home->name) != 0 || frame->ndim != 1 ||
+            strcmp(frame->dtype->name, "U8") != 0)
+            return say_error(p->in.path, "damaged: the original header has other tensors");
+    }
+    p->count = p->outer.count;
+    p->raw_bytes = p->inner.data_bytes;
+    return EXIT_GOOD;
+}
+
+static int open_container(struct packed *p) {
+    const char *why;
+    size_t length = 0;
+    p->container = true;
+    if (!st_parse(p->in.bytes, p->in.length, &p->outer, &why))
+        return say_error(p->in.path, "damaged: %s", why);
+    const int code = check_header(p);
+    if (code != EXIT_GOOD) return code;
+    const char *text = st_metadata(&p->outer, "pith.header", &length);
+    if (!text) return say_error(p->in.path, "damaged: the original header is missing");
+    if (!st_parse_header((const uint8_t *)text, length, &p->inner, &why))
+        return say_error(p->in.path, "damaged: the original header: %s", why);
+    return match_headers(p);
+}
+
+static int container_item(const struct packed *p, size_t index, struct packed_item *out) {
+    const struct st_tensor *t = &p->outer.tensors[index];
+    *out = (struct packed_item){.name = t->name, .bytes = (size_t)(t->end - t->begin)};
+    out->frame = p->in.bytes + ST_PREFIX + p->outer.text_bytes + t->begin;
+    const int code = check_item(p, out);
+    if (code != EXIT_GOOD) return code;
+    tensor_from_safetensors(&out->home, &p->inner.tensors[index]);
+    if (!agrees(&out->home, &out->info))
+        return say_error(p->in.path, "%s: damaged: the frame does not fit the original header",
+                         tensor_label(out->name));
+    return EXIT_GOOD;
+}
+
+/* ---- Either ----------------------------------------------------------------------------------*/
+
+int packed_open(struct packed *p, const char *path) {
+    *p = (struct packed){0};
+    if (!input_open(&p->in, path)) return EXIT_FAILED;
+    const int code = begins(&p->in, PACKED_SIGN) ? open_container(p) : open_bare(p);
+    if (code != EXIT_GOOD) packed_close(p);
+    return code;
+}
+
+int packed_item(const struct packed *p, size_t index, struct packed_item *out) {
+    return p->container ? container_item(p, index, out) : bare_item(p, out);
+}
+
+void packed_close(struct packed *p) {
+    st_free(&p->outer);
+    st_free(&p->inner);
+    input_close(&p->in);
+    *p = (struct packed){0};
+}

@@ -1,0 +1,52 @@
+/* packed.h - compressed files: a bare frame, or a .safetensors whose tensors are frames.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The container's header begins with exactly PACKED_LEAD, sixteen hexadecimal digits and
+ * PACKED_MIDDLE, followed by the header of the original file as one JSON string. The digits are
+ * the XXH64 (seed 0) of the length prefix and the whole header with the digits taken as '0'. */
+#ifndef PITH_CLI_PACKED_H
+#define PITH_CLI_PACKED_H
+
+#include "tensors.h"
+
+#define PACKED_SIGN "{\"__metadata__\":{\"pith\":\""
+#define PACKED_LEAD PACKED_SIGN "1\",\"pith.check\":\""
+#define PACKED_MIDDLE "\",\"pith.header\":"
+enum { PACKED_DIGITS = 16 };
+
+struct packed {
+    struct input in;
+    bool container;
+    struct safetensors outer, inner; /* of a container */
+    struct npy npy;                  /* of a bare frame with a .npy header */
+    bool has_npy;
+    size_t count;
+    uint64_t raw_bytes; /* of the original tensors */
+};
+
+struct packed_item {
+    const char *name; /* "" for a bare frame */
+    const uint8_t *frame;
+    size_t bytes;
+    pith_info info;
+    struct tensor home; /* the tensor in the original file, without data */
+};
+
+/* Both say what is wrong and return an exit code. The header's check, the rules of .safetensors
+ * and the agreement of frames and original header are verified here; payloads are not. */
+int packed_open(struct packed *p, const char *path);
+int packed_item(const struct packed *p, size_t index, struct packed_item *out);
+void packed_close(struct packed *p);
+
+/* Say why a library call failed on one tensor. */
+int say_status(const char *path, const char *name, pith_status status, const pith_error *error);
+
+/* The digits for these bytes: a length prefix and a header of PACKED_LEAD and so on. */
+void packed_check(const uint8_t *bytes, size_t length, char digits[PACKED_DIGITS + 1]);
+
+/* The prefix and header of a container of at least `least` bytes in all, padded with spaces;
+ * malloc'ed. ends[i] is where frame i ends in the data. NULL without memory. */
+uint8_t *packed_header(const struct tensor_set *original, const uint64_t *ends, size_t least,
+                       size_t *length);
+
+#endif

@@ -1,0 +1,151 @@
+/* report.c - the tensors of a compressed file as JSON and as a table.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "report.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "cli.h"
+
+enum { LEFT_COLUMNS = 0x1f };
+
+json_t *json_number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+
+json_t *json_unsigned(uint64_t value) {
+    return json_integer((json_int_t)(value < INT64_MAX ? value : INT64_MAX));
+}
+
+void json_print(const json_t *value, FILE *to) {
+    json_dumpf(value, to, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+    fputc('\n', to);
+}
+
+static void add_heading(struct report *r) {
+    static const char *const names[] = {"tensor", "dtype",  "shape",      "codec",      "base",
+                                        "raw",    "packed", "bits/value", "error bound"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) table_add(&r->table, "%s", names[i]);
+    if (r->timed) table_add(&r->table, "GB/s");
+}
+
+void report_begin(struct report *r, bool json, bool timed) {
+    *r = (struct report){.json = json, .timed = timed};
+    r->table.columns = timed ? 10 : 9;
+    if (json)
+        r->tensors = json_array();
+    else
+        add_heading(r);
+}
+
+static json_t *shape_json(const pith_info *info) {
+    json_t *shape = json_array();
+    for (uint32_t i = 0; i < info->ndim; i++)
+        json_array_append_new(shape, json_unsigned(info->shape[i]));
+    return shape;
+}
+
+static double bits_per_value(uint64_t bytes, uint64_t count) {
+    return count ? 8.0 * (double)bytes / (double)count : NAN;
+}
+
+static void add_json(struct report *r, const char *name, const pith_info *info, double bound) {
+    json_t *t = json_object();
+    json_object_set_new(t, "name", json_string(name));
+    json_object_set_new(t, "codec", json_string(info->codec_name));
+    json_object_set_new(t, "spec", json_string(info->spec));
+    json_object_set_new(t, "dtype", json_string(pith_dtype_name(info->dtype)));
+    json_object_set_new(t, "shape", shape_json(info));
+    json_object_set_new(t, "raw_bytes", json_unsigned(info->raw_bytes));
+    json_object_set_new(t, "bytes", json_unsigned(info->frame_bytes));
+    json_object_set_new(t, "bits_per_value",
+                        json_number(bits_per_value(info->frame_bytes, info->count)));
+    json_object_set_new(t, "error_bound", json_number(bound));
+    json_array_append_new(r->tensors, t);
+}
+
+static void shape_text(const pith_info *info, char *text, size_t room) {
+    size_t n = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; i < info->ndim; i++) {
+        const int more = snprintf(text + n, room - n, "%s%" PRIu64, i ? "x" : "", info->shape[i]);
+        n += more > 0 ? (size_t)more : 0;
+    }
+    if (info->ndim == 0) strcpy(text, "scalar");
+}
+
+/* digits after the point; 0: three significant ones. */
+static void add_real(struct table *t, double value, int digits) {
+    if (!isfinite(value))
+        table_add(t, "-");
+    else if (digits == 0)
+        table_add(t, "%.3g", value);
+    else
+        table_add(t, "%.*f", digits, value);
+}
+
+static void add_row(struct report *r, const char *name, const pith_info *info, double bound,
+                    double seconds) {
+    char shape[PITH_MAX_NDIM * 21 + 1];
+    struct table *t = &r->table;
+    shape_text(info, shape, sizeof shape);
+    table_add(t, "%s", tensor_label(name));
+    table_add(t, "%s", pith_dtype_name(info->dtype));
+    table_add(t, "%s", shape);
+    table_add(t, "%s", info->spec);
+    table_add(t, "%s", info->base_dtype == PITH_NONE ? "-" : pith_dtype_name(info->base_dtype));
+    table_add(t, "%" PRIu64, info->raw_bytes);
+    table_add(t, "%" PRIu64, info->frame_bytes);
+    add_real(t, bits_per_value(info->frame_bytes, info->count), 2);
+    if (bound == 0)
+        table_add(t, "exact");
+    else
+        add_real(t, bound, 0);
+    if (r->timed) add_real(t, 1e-9 * (double)info->raw_bytes / seconds, 2);
+}
+
+void report_add(struct report *r, const char *name, const pith_info *info, double bound,
+                double seconds) {
+    r->count += info->count;
+    r->raw_bytes += info->raw_bytes;
+    r->bytes += info->frame_bytes;
+    r->seconds += seconds;
+    if (r->json)
+        add_json(r, name, info, bound);
+    else
+        add_row(r, name, info, bound, seconds);
+}
+
+static void print_json(struct report *r, FILE *to, uint64_t file_bytes) {
+    json_t *root = json_object();
+    json_object_set(root, "tensors", r->tensors);
+    json_object_set_new(root, "raw_bytes", json_unsigned(r->raw_bytes));
+    json_object_set_new(root, "bytes", json_unsigned(file_bytes));
+    json_print(root, to);
+    json_decref(root);
+}
+
+static void print_table(struct report *r, FILE *to, uint64_t file_bytes) {
+    struct table *t = &r->table;
+    table_add(t, "whole file");
+    for (int i = 0; i < 4; i++) table_add(t, "%s", "");
+    table_add(t, "%" PRIu64, r->raw_bytes);
+    table_add(t, "%" PRIu64, file_bytes);
+    add_real(t, bits_per_value(file_bytes, r->count), 2);
+    table_add(t, "%s", "");
+    if (r->timed) add_real(t, 1e-9 * (double)r->raw_bytes / r->seconds, 2);
+    table_print(t, to, LEFT_COLUMNS);
+}
+
+void report_end(struct report *r, FILE *to, uint64_t file_bytes) {
+    if (r->json)
+        print_json(r, to, file_bytes);
+    else
+        print_table(r, to, file_bytes);
+    report_free(r);
+}
+
+void report_free(struct report *r) {
+    json_decref(r->tensors);
+    table_free(&r->table);
+    *r = (struct report){0};
+}

@@ -1,0 +1,34 @@
+/* report.h - what inspect and compress tell about the tensors of a compressed file.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITH_CLI_REPORT_H
+#define PITH_CLI_REPORT_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "pith/pith.h"
+#include "table.h"
+
+struct report {
+    bool json, timed; /* timed: with a column of GB/s */
+    json_t *tensors;
+    struct table table;
+    uint64_t count, raw_bytes, bytes;
+    double seconds;
+};
+
+void report_begin(struct report *r, bool json, bool timed);
+/* One frame, by its header; bound as pith_error_bound gives it. */
+void report_add(struct report *r, const char *name, const pith_info *info, double bound,
+                double seconds);
+/* file_bytes: of the whole compressed file. Prints as JSON or as a table and frees the report. */
+void report_end(struct report *r, FILE *to, uint64_t file_bytes);
+void report_free(struct report *r);
+
+/* JSON null for what is not a finite number. */
+json_t *json_number(double value);
+json_t *json_unsigned(uint64_t value);
+/* Indented, with a newline. */
+void json_print(const json_t *value, FILE *to);
+
+#endif

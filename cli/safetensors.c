@@ -1,0 +1,193 @@
+/* safetensors.c - the .safetensors header: a length, a JSON object, offsets without holes.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "safetensors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct st_dtype dtypes[] = {
+    {"F32", "f32", 32},   {"BF16", "bf16", 16},     {"F16", "f16", 16},
+    {"F64", "f64", 64},   {"U8", "u8", 8},          {"I8", "i8", 8},
+    {"U16", "u16", 16},   {"I16", "i16", 16},       {"U32", "u32", 32},
+    {"I32", "i32", 32},   {"U64", "u64", 64},       {"I64", "i64", 64},
+    {"BOOL", "bool", 8},  {"F8_E4M3", "f8e4m3", 8}, {"F8_E5M2", "f8e5m2", 8},
+    {"F8_E8M0", NULL, 8}, {"F8_E4M3FNUZ", NULL, 8}, {"F8_E5M2FNUZ", NULL, 8},
+    {"F6_E2M3", NULL, 6}, {"F6_E3M2", NULL, 6},     {"F4", NULL, 4},
+    {"C64", NULL, 64},
+};
+
+static const char metadata_key[] = "__metadata__";
+
+static const struct st_dtype *find_dtype(const char *name) {
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        if (strcmp(dtypes[i].name, name) == 0) return &dtypes[i];
+    return NULL;
+}
+
+static bool read_unsigned(const json_t *value, uint64_t *out) {
+    if (!json_is_integer(value) || json_integer_value(value) < 0) return false;
+    *out = (uint64_t)json_integer_value(value);
+    return true;
+}
+
+/* Bits of the tensor, with every product checked. */
+static bool tensor_bits(const struct st_tensor *t, uint64_t *out) {
+    uint64_t bits = t->dtype->bits;
+    bool empty = false;
+    for (uint32_t i = 0; i < t->ndim; i++) {
+        empty |= t->shape[i] == 0;
+        if (t->shape[i] && bits > UINT64_MAX / t->shape[i]) return false;
+        bits *= t->shape[i] ? t->shape[i] : 1;
+    }
+    *out = empty ? 0 : bits;
+    return true;
+}
+
+static const char *check_size(const struct st_tensor *t) {
+    uint64_t bits = 0;
+    if (!tensor_bits(t, &bits)) return "a tensor's shape is too big";
+    if (bits % 8 != 0) return "a tensor does not end at a whole byte";
+    if (t->begin > t->end || t->end - t->begin != bits / 8)
+        return "a tensor's data_offsets do not fit its dtype and shape";
+    return NULL;
+}
+
+static const char *read_tensor(const char *name, const json_t *entry, struct st_tensor *t,
+                               uint64_t *shape) {
+    const json_t *dtype = json_object_get(entry, "dtype");
+    const json_t *dims = json_object_get(entry, "shape");
+    const json_t *span = json_object_get(entry, "data_offsets");
+    if (!json_is_string(dtype) || !json_is_array(dims) || !json_is_array(span))
+        return "a tensor lacks dtype, shape or data_offsets";
+    *t = (struct st_tensor){.name = name, .shape = shape, .ndim = (uint32_t)json_array_size(dims)};
+    t->dtype = find_dtype(json_string_value(dtype));
+    if (!t->dtype) return "a tensor has an unknown dtype";
+    for (uint32_t i = 0; i < t->ndim; i++)
+        if (!read_unsigned(json_array_get(dims, i), &shape[i]))
+            return "a tensor's shape is not a list of whole numbers";
+    if (json_array_size(span) != 2 || !read_unsigned(json_array_get(span, 0), &t->begin) ||
+        !read_unsigned(json_array_get(span, 1), &t->end))
+        return "a tensor's data_offsets are not two whole numbers";
+    return check_size(t);
+}
+
+static const char *check_metadata(json_t *metadata) {
+    const char *key;
+    json_t *value;
+    if (!json_is_object(metadata)) return "__metadata__ is not an object";
+    json_object_foreach(metadata, key, value) {
+        if (!json_is_string(value)) return "__metadata__ holds something other than strings";
+    }
+    return NULL;
+}
+
+/* Memory for all tensors and all shapes, sized from the JSON itself. */
+static const char *reserve(struct safetensors *st) {
+    const char *key;
+    json_t *value;
+    size_t tensors = 0, dims = 0;
+    json_object_foreach(st->json, key, value) {
+        tensors++;
+        dims += json_array_size(json_object_get(value, "shape"));
+    }
+    st->tensors = calloc(tensors + 1, sizeof *st->tensors);
+    st->shapes = calloc(dims + 1, sizeof *st->shapes);
+    return st->tensors && st->shapes ? NULL : "out of memory";
+}
+
+static const char *read_tensors(struct safetensors *st) {
+    const char *key;
+    json_t *value;
+    uint64_t *shape = st->shapes;
+    json_object_foreach(st->json, key, value) {
+        struct st_tensor *t = &st->tensors[st->count];
+        const bool metadata = strcmp(key, metadata_key) == 0;
+        const char *why = metadata ? check_metadata(value) : read_tensor(key, value, t, shape);
+        if (why) return why;
+        if (metadata) continue;
+        shape += t->ndim;
+        st->count++;
+    }
+    return NULL;
+}
+
+static int by_offset(const void *a, const void *b) {
+    const struct st_tensor *x = a, *y = b;
+    if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
+    if (x->end != y->end) return x->end < y->end ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+static const char *check_holes(struct safetensors *st) {
+    uint64_t at = 0;
+    qsort(st->tensors, st->count, sizeof *st->tensors, by_offset);
+    for (size_t i = 0; i < st->count; i++) {
+        if (st->tensors[i].begin != at) return "the data_offsets overlap or leave holes";
+        at = st->tensors[i].end;
+    }
+    st->data_bytes = at;
+    return NULL;
+}
+
+static const char *read_json(struct safetensors *st) {
+    json_error_t error;
+    if (st->text_bytes == 0 || st->text[0] != '{') return "the header does not begin with {";
+    st->json = json_loadb((const char *)st->text, st->text_bytes, JSON_REJECT_DUPLICATES, &error);
+    if (st->json) return NULL;
+    switch (json_error_code(&error)) {
+    case json_error_duplicate_key: return "the header has a key twice";
+    case json_error_invalid_utf8: return "the header is not UTF-8";
+    case json_error_out_of_memory: return "out of memory";
+    default: return "the header is not valid JSON";
+    }
+}
+
+bool st_parse_header(const uint8_t *text, size_t length, struct safetensors *out,
+                     const char **why) {
+    *out = (struct safetensors){.text = text, .text_bytes = length};
+    *why = length > ST_MAX_HEADER ? "the header is longer than 100 MB" : read_json(out);
+    if (!*why) *why = reserve(out);
+    if (!*why) *why = read_tensors(out);
+    if (!*why) *why = check_holes(out);
+    if (*why) st_free(out);
+    return !*why;
+}
+
+static uint64_t read_prefix(const uint8_t *bytes) {
+    uint64_t v = 0;
+    for (int i = ST_PREFIX - 1; i >= 0; i--) v = v << 8 | bytes[i];
+    return v;
+}
+
+bool st_is(const uint8_t *bytes, size_t length) {
+    return length > ST_PREFIX && read_prefix(bytes) <= ST_MAX_HEADER && bytes[ST_PREFIX] == '{';
+}
+
+bool st_parse(const uint8_t *bytes, size_t length, struct safetensors *out, const char **why) {
+    *out = (struct safetensors){0};
+    const uint64_t text = length < ST_PREFIX ? 0 : read_prefix(bytes);
+    *why = length < ST_PREFIX          ? "the file is shorter than its length field"
+           : text > ST_MAX_HEADER      ? "the header is longer than 100 MB"
+           : text > length - ST_PREFIX ? "the file ends inside its header"
+                                       : NULL;
+    if (*why || !st_parse_header(bytes + ST_PREFIX, (size_t)text, out, why)) return false;
+    if (out->data_bytes == length - ST_PREFIX - text) return true;
+    *why = out->data_bytes > length - ST_PREFIX - text ? "the file ends inside its data"
+                                                       : "bytes follow the last tensor";
+    st_free(out);
+    return false;
+}
+
+void st_free(struct safetensors *st) {
+    json_decref(st->json);
+    free(st->tensors);
+    free(st->shapes);
+    *st = (struct safetensors){0};
+}
+
+const char *st_metadata(const struct safetensors *st, const char *key, size_t *length) {
+    const json_t *value = json_object_get(json_object_get(st->json, metadata_key), key);
+    if (!json_is_string(value)) return NULL;
+    *length = json_string_length(value);
+    return json_string_value(value);
+}

@@ -1,0 +1,49 @@
+/* safetensors.h - reads the header of a .safetensors file from memory and checks its rules.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITH_CLI_SAFETENSORS_H
+#define PITH_CLI_SAFETENSORS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The format's own limit on the length of the JSON text, and the bytes of its length prefix. */
+enum { ST_MAX_HEADER = 100000000, ST_PREFIX = 8 };
+
+struct st_dtype {
+    const char *name; /* as in the file: "BF16" */
+    const char *pith; /* the name pith has for it; NULL: only stored, as bytes */
+    uint32_t bits;
+};
+
+struct st_tensor {
+    const char *name; /* belongs to the header */
+    const struct st_dtype *dtype;
+    uint32_t ndim;
+    uint64_t *shape;
+    uint64_t begin, end; /* in the data section */
+};
+
+struct safetensors {
+    json_t *json;
+    const uint8_t *text; /* the JSON with its padding, in the caller's memory */
+    size_t text_bytes;
+    struct st_tensor *tensors; /* in the order of the data */
+    size_t count;
+    uint64_t *shapes; /* memory behind tensors[].shape */
+    uint64_t data_bytes;
+};
+
+/* Check the JSON text alone. On success st_free must be called. On failure *why is a static
+ * sentence, and there is nothing to free. */
+bool st_parse_header(const uint8_t *text, size_t length, struct safetensors *out, const char **why);
+/* Check a whole file: prefix, header, and that the data ends where the file does. */
+bool st_parse(const uint8_t *bytes, size_t length, struct safetensors *out, const char **why);
+void st_free(struct safetensors *st);
+/* A cheap guess from the first bytes, for telling formats apart. */
+bool st_is(const uint8_t *bytes, size_t length);
+/* The string stored under key in __metadata__; NULL when absent. */
+const char *st_metadata(const struct safetensors *st, const char *key, size_t *length);
+
+#endif

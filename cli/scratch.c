@@ -1,0 +1,56 @@
+/* scratch.c - memory for one tensor, in a mapped unnamed file when memory might not do.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "io.h"
+
+/* A quarter of the machine's memory, and at most 4 GiB: beyond it a file is used. */
+static uint64_t memory_limit(void) {
+    const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    const uint64_t most = (uint64_t)4 << 30;
+    if (pages <= 0 || page <= 0) return (uint64_t)256 << 20;
+    const uint64_t quarter = (uint64_t)pages / 4 * (uint64_t)page;
+    return quarter < most ? quarter : most;
+}
+
+/* The disk space is taken before it is mapped: a full disk is an error, not a signal. */
+static void *map_file(size_t bytes) {
+    const int fd = temporary_file();
+    if (fd < 0) return NULL;
+    const int error = posix_fallocate(fd, 0, (off_t)bytes);
+    void *p = error ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (error) errno = error;
+    const int saved = errno;
+    close(fd);
+    errno = saved;
+    return p == MAP_FAILED ? NULL : p;
+}
+
+bool scratch_reserve(struct scratch *s, uint64_t bytes) {
+    if (bytes <= s->capacity && s->bytes) return true;
+    scratch_free(s);
+    if (bytes > PTRDIFF_MAX) {
+        say_error(NULL, "a tensor of %llu bytes does not fit in memory", (unsigned long long)bytes);
+        return false;
+    }
+    s->capacity = bytes ? (size_t)bytes : 1;
+    s->mapped = bytes > memory_limit();
+    s->bytes = s->mapped ? map_file(s->capacity) : malloc(s->capacity);
+    if (s->bytes) return true;
+    say_errno(NULL, "no memory for a tensor");
+    *s = (struct scratch){0};
+    return false;
+}
+
+void scratch_free(struct scratch *s) {
+    if (s->mapped)
+        munmap(s->bytes, s->capacity);
+    else
+        free(s->bytes);
+    *s = (struct scratch){0};
+}

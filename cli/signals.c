@@ -1,0 +1,59 @@
+/* signals.c - remove the unfinished output, then end as the signal would have.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "signals.h"
+
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
+enum { ENDING = sizeof ending / sizeof *ending };
+
+static char guarded[PATH_MAX];
+
+static void end(int number) {
+    if (guarded[0]) unlink(guarded);
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+/* A mapped file that shrinks, or a disk that fills under a mapping, arrives as this signal. */
+static void lost_page(int number) {
+    static const char text[] = "pith: a mapped file became shorter, or the disk is full\n";
+    (void)number;
+    if (guarded[0]) unlink(guarded);
+    const ssize_t n = write(STDERR_FILENO, text, sizeof text - 1);
+    _exit(n < 0 ? EXIT_FAILURE : EXIT_FAILED);
+}
+
+static void handle(int number, void (*handler)(int)) {
+    struct sigaction action = {.sa_handler = handler}, old;
+    sigemptyset(&action.sa_mask);
+    for (int i = 0; i < ENDING; i++) sigaddset(&action.sa_mask, ending[i]);
+    action.sa_flags = (int)(SA_RESETHAND | SA_NODEFER);
+    if (sigaction(number, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+        sigaction(number, &action, NULL);
+}
+
+void signals_begin(void) {
+    for (int i = 0; i < ENDING; i++) handle(ending[i], end);
+    handle(SIGBUS, lost_page);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
+}
+
+void signals_block(bool block) {
+    sigset_t set;
+    sigemptyset(&set);
+    for (int i = 0; i < ENDING; i++) sigaddset(&set, ending[i]);
+    sigprocmask(block ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
+}
+
+void signals_guard(const char *path) {
+    guarded[0] = '\0';
+    if (path && strlen(path) < sizeof guarded) strcpy(guarded, path);
+}

@@ -1,0 +1,250 @@
+/* tensors.c - finds the format of a file and lists its tensors.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "tensors.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool host_is_big_endian(void) {
+    const uint16_t one = 1;
+    uint8_t first;
+    memcpy(&first, &one, 1);
+    return first == 0;
+}
+
+static void set_shape(struct tensor *t, const uint64_t *shape, uint32_t ndim) {
+    t->rank = ndim;
+    t->ndim = ndim;
+    memcpy(t->shape, shape, ndim * sizeof *shape);
+}
+
+static void set_flat(struct tensor *t, uint32_t rank, uint64_t count) {
+    t->rank = rank;
+    t->ndim = 1;
+    t->shape[0] = count;
+}
+
+/* ---- .npy -----------------------------------------------------------------------------------*/
+
+static uint32_t natural_dtype(const struct npy *npy) {
+    static const struct {
+        char kind;
+        uint8_t bytes, dtype;
+    } rows[] = {
+        {'f', 2, PITH_F16}, {'f', 4, PITH_F32}, {'f', 8, PITH_F64}, {'b', 1, PITH_BOOL},
+        {'u', 1, PITH_U8},  {'u', 2, PITH_U16}, {'u', 4, PITH_U32}, {'u', 8, PITH_U64},
+        {'i', 1, PITH_I8},  {'i', 2, PITH_I16}, {'i', 4, PITH_I32}, {'i', 8, PITH_I64},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].kind == npy->kind && rows[i].bytes == npy->item_bytes) return rows[i].dtype;
+    return PITH_NONE;
+}
+
+void tensor_from_npy(struct tensor *t, const struct npy *npy, uint32_t dtype) {
+    const bool opaque = npy->kind == 'u' || npy->kind == 'V';
+    const bool fits = dtype != PITH_NONE && opaque && pith_dtype_bytes(dtype) == npy->item_bytes;
+    *t = (struct tensor){.name = "", .bytes = npy->data_bytes};
+    t->dtype = fits ? dtype : natural_dtype(npy);
+    if (t->dtype == PITH_NONE) {
+        t->dtype = PITH_U8;
+        t->item_bytes = 1;
+        t->opaque = true;
+        set_flat(t, npy->ndim, npy->data_bytes);
+        return;
+    }
+    t->item_bytes = (uint32_t)npy->item_bytes;
+    t->swapped = t->item_bytes > 1 && npy->big_endian != host_is_big_endian();
+    if (npy->ndim > PITH_MAX_NDIM) {
+        set_flat(t, npy->ndim, npy->count);
+        return;
+    }
+    set_shape(t, npy->shape, npy->ndim);
+    t->fortran_order = npy->fortran_order && npy->ndim > 1;
+}
+
+static int open_npy(struct tensor_set *set, const struct tensor_hint *hint, bool exact) {
+    const char *why;
+    set->format = FORMAT_NPY;
+    if (!npy_parse(set->in.bytes, set->in.length, &set->npy, &why))
+        return say_error(set->in.path, "%s", why);
+    const uint64_t rest = set->in.length - set->npy.header_bytes;
+    if (rest != set->npy.data_bytes)
+        return say_error(set->in.path, rest < set->npy.data_bytes
+                                           ? "the .npy file ends inside its data"
+                                           : "bytes follow the .npy file's data");
+    tensor_from_npy(set->items, &set->npy, hint->dtype);
+    set->items->data = set->in.bytes + set->npy.header_bytes;
+    set->count = 1;
+    if (exact && hint->dtype != PITH_NONE && hint->dtype != set->items->dtype) {
+        say_error(set->in.path, "--dtype %s does not fit this .npy file",
+                  pith_dtype_name(hint->dtype));
+        return EXIT_USAGE;
+    }
+    return EXIT_GOOD;
+}
+
+/* ---- .safetensors ----------------------------------------------------------------------------*/
+
+void tensor_from_safetensors(struct tensor *t, const struct st_tensor *entry) {
+    *t = (struct tensor){.name = entry->name, .bytes = entry->end - entry->begin};
+    if (!entry->dtype->pith) {
+        t->dtype = PITH_U8;
+        t->item_bytes = 1;
+        t->opaque = true;
+        set_flat(t, entry->ndim, t->bytes);
+        return;
+    }
+    t->dtype = pith_dtype_from_name(entry->dtype->pith);
+    t->item_bytes = entry->dtype->bits / 8;
+    t->swapped = t->item_bytes > 1 && host_is_big_endian();
+    if (entry->ndim > PITH_MAX_NDIM)
+        set_flat(t, entry->ndim, t->bytes / t->item_bytes);
+    else
+        set_shape(t, entry->shape, entry->ndim);
+}
+
+static int open_safetensors(struct tensor_set *set) {
+    const char *why;
+    set->format = FORMAT_SAFETENSORS;
+    if (!st_parse(set->in.bytes, set->in.length, &set->st, &why))
+        return say_error(set->in.path, "%s", why);
+    free(set->items);
+    set->items = calloc(set->st.count + 1, sizeof *set->items);
+    if (!set->items) return say_errno(set->in.path, "cannot read");
+    const uint8_t *data = set->in.bytes + ST_PREFIX + set->st.text_bytes;
+    for (size_t i = 0; i < set->st.count; i++) {
+        tensor_from_safetensors(&set->items[i], &set->st.tensors[i]);
+        set->items[i].data = data + set->st.tensors[i].begin;
+    }
+    set->count = set->st.count;
+    return EXIT_GOOD;
+}
+
+/* ---- Raw -------------------------------------------------------------------------------------*/
+
+static bool raw_bytes(const struct tensor_hint *hint, uint64_t *bytes) {
+    const pith_view v = pith_view_dense(NULL, hint->dtype, hint->ndim, hint->shape);
+    const uint64_t count = pith_view_count(&v), size = pith_dtype_bytes(hint->dtype);
+    if (size == 0 || count > (uint64_t)INT64_MAX / size) return false;
+    *bytes = count * size;
+    return true;
+}
+
+static int open_raw(struct tensor_set *set, const struct tensor_hint *hint) {
+    uint64_t bytes = 0;
+    struct tensor *t = set->items;
+    set->format = FORMAT_RAW;
+    if (hint->dtype == PITH_NONE || !hint->has_shape)
+        return say_error(set->in.path,
+                         "neither .npy nor .safetensors; raw bytes need --dtype and --shape");
+    if (!raw_bytes(hint, &bytes) || bytes != set->in.length)
+        return say_error(set->in.path, "%llu bytes do not fit the dtype and shape",
+                         (unsigned long long)set->in.length);
+    *t = (struct tensor){.name = "", .dtype = hint->dtype, .bytes = bytes, .data = set->in.bytes};
+    set_shape(t, hint->shape, hint->ndim);
+    t->item_bytes = (uint32_t)pith_dtype_bytes(hint->dtype);
+    t->swapped = t->item_bytes > 1 && host_is_big_endian();
+    set->count = 1;
+    return EXIT_GOOD;
+}
+
+/* ---- Any -------------------------------------------------------------------------------------*/
+
+static int open_content(struct tensor_set *set, const struct tensor_hint *hint, bool exact) {
+    uint64_t bytes = 0;
+    if (exact && hint->has_shape) return open_raw(set, hint);
+    if (npy_is(set->in.bytes, set->in.length)) return open_npy(set, hint, exact);
+    if (hint->has_shape && raw_bytes(hint, &bytes) && bytes == set->in.length)
+        return open_raw(set, hint);
+    if (!st_is(set->in.bytes, set->in.length)) return open_raw(set, hint);
+    if (exact && hint->dtype != PITH_NONE) {
+        say_error(set->in.path, "--dtype does not apply to a .safetensors file");
+        return EXIT_USAGE;
+    }
+    return open_safetensors(set);
+}
+
+static int compare_names(const void *a, const void *b) {
+    const struct tensor *const *x = a, *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+static int compare_key(const void *key, const void *item) {
+    const struct tensor *const *t = item;
+    return strcmp(key, (*t)->name);
+}
+
+static int index_names(struct tensor_set *set) {
+    set->by_name = calloc(set->count + 1, sizeof *set->by_name);
+    if (!set->by_name) return say_errno(set->in.path, "cannot read");
+    for (size_t i = 0; i < set->count; i++) {
+        set->by_name[i] = &set->items[i];
+        set->bytes += set->items[i].bytes;
+    }
+    qsort(set->by_name, set->count, sizeof *set->by_name, compare_names);
+    return EXIT_GOOD;
+}
+
+int tensors_open(struct tensor_set *set, const char *path, const struct tensor_hint *hint,
+                 bool exact) {
+    *set = (struct tensor_set){0};
+    if (!input_open(&set->in, path)) return EXIT_FAILED;
+    set->items = calloc(1, sizeof *set->items);
+    int code = set->items ? open_content(set, hint, exact) : say_errno(path, "cannot read");
+    if (code == EXIT_GOOD) code = index_names(set);
+    if (code != EXIT_GOOD) tensors_close(set);
+    return code;
+}
+
+void tensors_close(struct tensor_set *set) {
+    if (set->format == FORMAT_SAFETENSORS) st_free(&set->st);
+    free(set->items);
+    free(set->by_name);
+    input_close(&set->in);
+    *set = (struct tensor_set){0};
+}
+
+const struct tensor *tensors_find(const struct tensor_set *set, const char *name) {
+    const struct tensor **found =
+        bsearch(name, set->by_name, set->count, sizeof *set->by_name, compare_key);
+    return found ? *found : NULL;
+}
+
+uint64_t tensor_count(const struct tensor *t) {
+    return t->item_bytes ? t->bytes / t->item_bytes : 0;
+}
+
+bool tensor_same_shape(const struct tensor *a, const struct tensor *b) {
+    return a->ndim == b->ndim && a->rank == b->rank &&
+           memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape) == 0;
+}
+
+void swap_items(uint8_t *bytes, uint64_t count, uint32_t item_bytes) {
+    for (uint64_t i = 0; i < count; i++, bytes += item_bytes) {
+        for (uint32_t a = 0, b = item_bytes - 1; a < b; a++, b--) {
+            const uint8_t kept = bytes[a];
+            bytes[a] = bytes[b];
+            bytes[b] = kept;
+        }
+    }
+}
+
+const void *tensor_values(const struct tensor *t, struct scratch *scratch) {
+    if (!t->swapped) return t->data;
+    if (!scratch_reserve(scratch, t->bytes)) return NULL;
+    memcpy(scratch->bytes, t->data, (size_t)t->bytes);
+    swap_items(scratch->bytes, tensor_count(t), t->item_bytes);
+    return scratch->bytes;
+}
+
+pith_view tensor_view(const struct tensor *t, const void *values) {
+    pith_view v = pith_view_dense(values, t->dtype, t->ndim, t->shape);
+    int64_t step = 1;
+    if (!t->fortran_order || tensor_count(t) == 0) return v;
+    for (uint32_t i = 0; i < t->ndim; i++) {
+        v.stride[i] = step;
+        step *= (int64_t)t->shape[i];
+    }
+    return v;
+}

@@ -1,0 +1,73 @@
+/* tensors.h - a tensor file of any format as a list of tensors.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITH_CLI_TENSORS_H
+#define PITH_CLI_TENSORS_H
+
+#include "cli.h"
+#include "io.h"
+#include "npy.h"
+#include "pith/pith.h"
+#include "safetensors.h"
+
+/* One tensor: how a frame holds it (dtype, ndim, shape) and how the file does (the rest). Dtypes
+ * that pith does not have are bytes in a row; so are more than PITH_MAX_NDIM dimensions flat. */
+struct tensor {
+    const char *name; /* "" for the only tensor of a .npy or raw file */
+    uint32_t dtype;
+    uint32_t ndim;
+    uint64_t shape[PITH_MAX_NDIM];
+    uint32_t rank; /* dimensions that the file states */
+    uint32_t item_bytes;
+    bool fortran_order; /* first dimension fastest */
+    bool swapped;       /* the other byte order than this machine's */
+    bool opaque;        /* bytes of a dtype that pith does not have */
+    const uint8_t *data;
+    uint64_t bytes;
+};
+
+/* What the command line or a frame knows about a file beforehand. */
+struct tensor_hint {
+    uint32_t dtype; /* PITH_NONE: unknown */
+    bool has_shape;
+    uint32_t ndim;
+    uint64_t shape[PITH_MAX_NDIM];
+};
+
+enum tensor_format { FORMAT_RAW, FORMAT_NPY, FORMAT_SAFETENSORS };
+
+struct tensor_set {
+    enum tensor_format format;
+    struct input in;
+    struct npy npy;
+    struct safetensors st;
+    struct tensor *items;
+    const struct tensor **by_name;
+    size_t count;
+    uint64_t bytes; /* of all tensors */
+};
+
+/* Open by content; a file of no known format is raw when the hint has dtype and shape. exact: the
+ * hint came from the user, so a shape means raw and a dtype that does not fit is an error. Says
+ * what is wrong and returns an exit code. */
+int tensors_open(struct tensor_set *set, const char *path, const struct tensor_hint *hint,
+                 bool exact);
+void tensors_close(struct tensor_set *set);
+/* NULL when there is none of this name. */
+const struct tensor *tensors_find(const struct tensor_set *set, const char *name);
+
+/* The frame's side of a tensor from the file's. dtype reinterprets unsigned and void items of its
+ * size (bf16 has no name of its own in .npy); PITH_NONE and misfits leave the natural dtype. */
+void tensor_from_npy(struct tensor *t, const struct npy *npy, uint32_t dtype);
+void tensor_from_safetensors(struct tensor *t, const struct st_tensor *entry);
+uint64_t tensor_count(const struct tensor *t);
+bool tensor_same_shape(const struct tensor *a, const struct tensor *b);
+
+/* The values in this machine's byte order, in the file's order of elements: t->data or a copy in
+ * scratch. NULL (said on stderr) when there is no memory. */
+const void *tensor_values(const struct tensor *t, struct scratch *scratch);
+/* A view of such values. */
+pith_view tensor_view(const struct tensor *t, const void *values);
+/* Reverse the bytes of every item, in place. */
+void swap_items(uint8_t *bytes, uint64_t count, uint32_t item_bytes);
+
+#endif
