@@ -1,0 +1,226 @@
+/* fuzz_roundtrip.c - any settings, layout and values: what is decoded is what was promised.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fuzz.h"
+#include "fuzz_numbers.h"
+
+enum { PARAMETER_BYTES = 96, STEPS_MAX = 3 };
+
+struct trip {
+    struct fuzz_layout layout;
+    struct fuzz_env env;
+    pith_plan *plan;
+    pith_sizes sizes;
+    void *memory[2]; /* of the sender's state and the receiver's */
+    pith_state *sender, *receiver;
+    struct fuzz_tensor value;
+    uint8_t *frame;
+    uint64_t steps;
+};
+
+static pith_state *state_new(struct trip *t, void **memory) {
+    pith_state *state = NULL;
+    const size_t bytes = (size_t)t->sizes.state_bytes;
+    *memory = guard_new(bytes);
+    if (bytes) FUZZ_CHECK(pith_state_init(t->plan, *memory, bytes, &state) == PITH_OK);
+    return state;
+}
+
+static void get_base(struct trip *t, const pith_state *state, uint64_t slot, uint64_t count,
+                     struct fuzz_tensor *out) {
+    struct fuzz_source none = {NULL, 0};
+    fuzz_tensor_new(out, &none, true, t->layout.layout.base_dtype, 1, &count);
+    FUZZ_CHECK(pith_state_get_base(t->plan, state, slot, &out->view) == PITH_OK);
+}
+
+/* ---- What was promised -----------------------------------------------------------------------*/
+
+static void check_exact(const struct trip *t, const struct fuzz_tensor *out, uint64_t first) {
+    const size_t element = pith_dtype_bytes(t->layout.layout.dtype);
+    for (uint64_t i = 0; i < out->count; i++)
+        FUZZ_CHECK(memcmp(fuzz_at(out, i), fuzz_at(&t->value, first + i), element) == 0);
+}
+
+/* One frame of a lossy codec with groups. old: base before; out: f32, what the receiver got. */
+static void check_groups(const struct trip *t, const struct fuzz_tensor *old,
+                         const struct fuzz_tensor *out, uint64_t first, double bound) {
+    const struct fuzz_layout *l = &t->layout;
+    const uint32_t base_dtype = old ? old->view.dtype : PITH_NONE;
+    const uint64_t group = fuzz_spec_number(l->spec, "group");
+    bool poisoned = false;
+    for (uint64_t at = 0; at < out->count; at += group) {
+        const uint64_t end = at + group < out->count ? at + group : out->count;
+        bool poison = false;
+        for (uint64_t i = at; i < end; i++) {
+            const float b = old ? fuzz_base_number(fuzz_at(old, i), base_dtype) : 0;
+            poison |= !isfinite(fuzz_number(fuzz_at(&t->value, first + i), l->layout.dtype) - b);
+        }
+        poisoned |= poison;
+        for (uint64_t i = at; i < end; i++) {
+            const float b = old ? fuzz_base_number(fuzz_at(old, i), base_dtype) : 0;
+            const float w = fuzz_number(fuzz_at(&t->value, first + i), l->layout.dtype);
+            const float got = fuzz_number(fuzz_at(out, i), PITH_F32);
+            FUZZ_CHECK(poison == !!isnan(got));
+            if (poison || isnan(bound)) continue;
+            FUZZ_CHECK(fuzz_within(w - b, b, got, base_dtype, bound));
+        }
+    }
+    FUZZ_CHECK(poisoned == !!isnan(bound));
+}
+
+static void check_frame(struct trip *t, uint64_t slot, size_t length, bool key) {
+    pith_info info;
+    const struct fuzz_layout *l = &t->layout;
+    FUZZ_CHECK(pith_inspect(t->frame, length, &info, NULL) == PITH_OK);
+    FUZZ_CHECK(info.frame_bytes == length && info.dtype == l->layout.dtype);
+    FUZZ_CHECK(info.is_key == key && info.source_bytes == l->layout.source_bytes);
+    if (info.source_bytes)
+        FUZZ_CHECK(memcmp(info.source, l->layout.source, info.source_bytes) == 0);
+    FUZZ_CHECK(length <= pith_plan_frame_bytes(t->plan, slot, key));
+    FUZZ_CHECK(length <= (key ? t->sizes.key_bytes : t->sizes.slot_bytes) || !length);
+    if (t->sizes.fixed) FUZZ_CHECK(length == pith_plan_frame_bytes(t->plan, slot, key));
+    const pith_status verified = pith_verify(t->frame, length, &t->env.env, NULL);
+    FUZZ_CHECK(verified == PITH_OK || (verified == PITH_ERR_MEMORY && t->env.fail_at));
+}
+
+/* ---- One slot of one step --------------------------------------------------------------------*/
+
+static void check_replicas(struct trip *t, uint64_t slot) {
+    FUZZ_CHECK(pith_state_identity(t->sender, slot) == pith_state_identity(t->receiver, slot));
+    FUZZ_CHECK(pith_state_step(t->sender, slot) == pith_state_step(t->receiver, slot));
+}
+
+static void check_result(struct trip *t, const struct fuzz_tensor *old,
+                         const struct fuzz_tensor *out, uint64_t slot, size_t length) {
+    double bound;
+    uint64_t first, count;
+    FUZZ_CHECK(pith_plan_slot(t->plan, slot, &first, &count) == PITH_OK);
+    FUZZ_CHECK(pith_error_bound(t->frame, length, &bound, NULL) == PITH_OK);
+    if (t->layout.traits & PITH_TRAIT_LOSSLESS) {
+        FUZZ_CHECK(bound == 0);
+        check_exact(t, out, first);
+    } else {
+        check_groups(t, old, out, first, bound);
+    }
+}
+
+/* A key frame makes the receiver's base the value, rounded once. */
+static void check_key(const struct trip *t, const struct fuzz_tensor *out, uint64_t first) {
+    const pith_layout *l = &t->layout.layout;
+    if (l->base_dtype == l->dtype && out->view.dtype == l->dtype) check_exact(t, out, first);
+    if (t->layout.traits & PITH_TRAIT_LOSSLESS) return;
+    for (uint64_t i = 0; i < out->count; i++) {
+        const float w = fuzz_number(fuzz_at(&t->value, first + i), l->dtype);
+        const float got = fuzz_number(fuzz_at(out, i), PITH_F32);
+        FUZZ_CHECK(!!isnan(w) == !!isnan(got));
+        if (isfinite(w)) FUZZ_CHECK(fuzz_within(w, 0, got, l->base_dtype, 0));
+    }
+}
+
+static void one_slot(struct trip *t, uint64_t slot, bool key, struct fuzz_source *s) {
+    uint64_t first, count;
+    size_t length, cap = (size_t)pith_plan_frame_bytes(t->plan, slot, key);
+    struct fuzz_tensor old, out;
+    const uint32_t dtype =
+        t->layout.traits & PITH_TRAIT_LOSSLESS ? t->layout.layout.dtype : (uint32_t)PITH_F32;
+    FUZZ_CHECK(pith_plan_slot(t->plan, slot, &first, &count) == PITH_OK);
+    if (t->sender) {
+        key |= pith_plan_is_key(t->plan, pith_state_step(t->sender, slot));
+        cap = (size_t)pith_plan_frame_bytes(t->plan, slot, key);
+        get_base(t, t->sender, slot, count, &old);
+    }
+    fuzz_tensor_new(&out, s, false, dtype, 1, &count);
+    t->frame = guard_new(cap);
+    const pith_status status =
+        key ? pith_encode_key(t->plan, t->sender, &t->value.view, slot, t->frame, cap, &length)
+            : pith_encode(t->plan, t->sender, &t->value.view, slot, t->frame, cap, &length);
+    FUZZ_CHECK(status == PITH_OK);
+    check_frame(t, slot, length, key);
+    FUZZ_CHECK(pith_decode(t->plan, t->receiver, slot, t->frame, length, &out.view) == PITH_OK);
+    if (t->sender) check_replicas(t, slot);
+    if (key)
+        check_key(t, &out, first);
+    else
+        check_result(t, t->sender ? &old : NULL, &out, slot, length);
+    guard_free(t->frame, cap);
+    fuzz_tensor_free(&out);
+    if (t->sender) fuzz_tensor_free(&old);
+}
+
+static void steps(struct trip *t, struct fuzz_source *values, struct fuzz_source *s) {
+    const pith_layout *l = &t->layout.layout;
+    fuzz_tensor_new(&t->value, s, false, l->dtype, l->ndim, l->shape);
+    t->sender = state_new(t, &t->memory[0]);
+    t->receiver = state_new(t, &t->memory[1]);
+    if (t->sender) pith_state_set_random(t->sender, fuzz_u8(s), fuzz_u8(s));
+    for (uint64_t n = 1 + fuzz_below(s, STEPS_MAX); n--;) {
+        struct fuzz_source fill = {values->bytes, values->length};
+        fuzz_fill(&t->value, &fill);
+        if (values->length) values->length--;
+        for (uint64_t slot = 0; slot < t->sizes.slots; slot++) {
+            const bool key = t->sender && t->sizes.key_bytes && fuzz_u8(s) % 8 == 7;
+            one_slot(t, slot, key, s);
+        }
+        if (t->sender) FUZZ_CHECK(pith_state_verify(t->plan, t->receiver) == PITH_OK);
+    }
+    guard_free(t->memory[0], (size_t)t->sizes.state_bytes);
+    guard_free(t->memory[1], (size_t)t->sizes.state_bytes);
+    fuzz_tensor_free(&t->value);
+}
+
+/* ---- Without a plan --------------------------------------------------------------------------*/
+
+static void one_shot(struct trip *t, struct fuzz_source *values, struct fuzz_source *s) {
+    const pith_layout *l = &t->layout.layout;
+    struct fuzz_tensor out;
+    uint64_t cap;
+    size_t length;
+    pith_layout extra = {.size = sizeof extra,
+                         .flags = l->flags,
+                         .source = l->source,
+                         .source_bytes = l->source_bytes};
+    pith_layout plain = *l;
+    plain.slots = plain.slot_count = 0;
+    plain.slot_counts = NULL;
+    plain.base_dtype = PITH_NONE;
+    if (pith_compress_bound(t->layout.spec, &plain, &cap, NULL) != PITH_OK) return;
+    fuzz_tensor_new(&t->value, s, false, l->dtype, l->ndim, l->shape);
+    fuzz_fill(&t->value, values);
+    t->frame = guard_new((size_t)cap);
+    pith_status status = pith_compress(t->layout.spec, &t->value.view, NULL, &extra, &t->env.env,
+                                       t->frame, (size_t)cap, &length, NULL);
+    fuzz_env_done(&t->env);
+    FUZZ_CHECK(status == PITH_OK || (status == PITH_ERR_MEMORY && length == 0));
+    fuzz_tensor_new(&out, s, false, l->dtype, l->ndim, l->shape);
+    if (status == PITH_OK) {
+        status = pith_decompress(t->frame, length, NULL, &t->env.env, &out.view, NULL);
+        FUZZ_CHECK(status == PITH_OK || status == PITH_ERR_MEMORY);
+    }
+    if (status == PITH_OK && t->layout.traits & PITH_TRAIT_LOSSLESS) check_exact(t, &out, 0);
+    guard_free(t->frame, (size_t)cap);
+    fuzz_tensor_free(&out);
+    fuzz_tensor_free(&t->value);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    struct fuzz_source values = {data, size}, s = fuzz_split(&values, PARAMETER_BYTES);
+    struct trip t = {.frame = NULL};
+    pith_error error;
+    fuzz_env_draw(&t.env, &s);
+    fuzz_draw_layout(&t.layout, &s);
+    const pith_status status =
+        pith_plan_create(&t.plan, t.layout.spec, &t.layout.layout, &t.env.env, &error);
+    FUZZ_CHECK((status == PITH_OK) == (t.plan != NULL) && fuzz_is_status(status));
+    if (t.plan) {
+        pith_plan_sizes(t.plan, &t.sizes);
+        steps(&t, &values, &s);
+    }
+    pith_plan_destroy(t.plan);
+    fuzz_env_done(&t.env);
+    t.env.allocations = 0;
+    one_shot(&t, &values, &s);
+    return 0;
+}

@@ -1,0 +1,58 @@
+/* fuzz_spec.c - any string as a spec; canonical text means the same and is its own canon.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "fuzz.h"
+
+static void check_plan(const char *spec, const char *canon, struct fuzz_source *s) {
+    struct fuzz_layout l;
+    struct fuzz_env e;
+    pith_plan *plan;
+    pith_error error;
+    pith_sizes sizes[2];
+    pith_status status[2];
+    const char *specs[2] = {spec, canon};
+    fuzz_draw_layout(&l, s);
+    for (int i = 0; i < 2; i++) {
+        fuzz_env_init(&e);
+        memset(&sizes[i], 0, sizeof sizes[i]);
+        status[i] = pith_plan_create(&plan, specs[i], &l.layout, &e.env, &error);
+        FUZZ_CHECK((status[i] == PITH_OK) == (plan != NULL));
+        FUZZ_CHECK(fuzz_is_status(status[i]) && error.text);
+        if (plan) pith_plan_sizes(plan, &sizes[i]);
+        pith_plan_destroy(plan);
+        fuzz_env_done(&e);
+    }
+    FUZZ_CHECK(status[0] == status[1]);
+    FUZZ_CHECK(memcmp(&sizes[0], &sizes[1], sizeof sizes[0]) == 0);
+}
+
+/* Text that does not fit is cut. */
+static void check_short_text(const char *spec, const char *canon, size_t cap) {
+    char *text = guard_new(cap);
+    FUZZ_CHECK(pith_spec_check(spec, text, cap, NULL) == PITH_OK);
+    if (cap) FUZZ_CHECK(strncmp(text, canon, cap - 1) == 0 && strlen(text) < cap);
+    guard_free(text, cap);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    struct fuzz_source s = {data, size};
+    char canon[PITH_SPEC_MAX], again[PITH_SPEC_MAX];
+    pith_error error;
+    const char *end = size ? memchr(data, 0, size) : NULL;
+    const size_t length = end ? (size_t)(end - (const char *)data) : size;
+    char *spec = guard_new(length + 1);
+    if (length) memcpy(spec, data, length);
+    spec[length] = 0;
+    const pith_status status = pith_spec_check(spec, canon, sizeof canon, &error);
+    FUZZ_CHECK(fuzz_is_status(status) && error.text && error.offset <= length);
+    if (status == PITH_OK) {
+        FUZZ_CHECK(pith_spec_check(canon, again, sizeof again, &error) == PITH_OK);
+        FUZZ_CHECK(strcmp(canon, again) == 0);
+        for (size_t cap = 0; cap < strlen(canon) + 2; cap++) check_short_text(spec, canon, cap);
+        FUZZ_CHECK(pith_spec_check(spec, NULL, 0, NULL) == PITH_OK);
+        check_plan(spec, canon, &s);
+    }
+    guard_free(spec, length + 1);
+    return 0;
+}

@@ -1,0 +1,180 @@
+/* make_seeds.c - writes the hand-made part of the corpus: make_seeds FOLDER.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "pith/pith.h"
+
+static const char *root;
+
+static void seed(const char *target, unsigned number, const void *bytes, size_t length) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", root, target);
+    mkdir(path, 0777);
+    snprintf(path, sizeof path, "%s/%s/seed-%02u", root, target, number);
+    FILE *file = fopen(path, "wb");
+    if (!file || fwrite(bytes, 1, length, file) != length || fclose(file) != 0) {
+        perror(path);
+        exit(1);
+    }
+}
+
+/* ---- Frames ----------------------------------------------------------------------------------*/
+
+static const struct {
+    const char *spec;
+    uint32_t dtype, base_dtype, ndim, flags;
+    uint64_t shape[PITH_MAX_NDIM];
+} frames[] = {
+    {"raw", PITH_F32, 0, 1, 0, {9}},
+    {"raw:block=16", PITH_U8, 0, 2, PITH_LAYOUT_CHECKSUMS, {5, 11}},
+    {"raw", PITH_F64, 0, 0, 0, {0}},
+    {"raw", PITH_BOOL, 0, 6, 0, {1, 2, 1, 3, 1, 2}},
+    {"lossless", PITH_BF16, 0, 2, PITH_LAYOUT_CHECKSUMS, {20, 20}},
+    {"lossless:block=64", PITH_F32, 0, 1, 0, {150}},
+    {"lossless", PITH_I64, 0, 1, 0, {40}},
+    {"lossless", PITH_U8, 0, 1, 0, {0}},
+    {"lossless:block=128", PITH_BF16, PITH_BF16, 1, 0, {300}},
+    {"lossless", PITH_F32, PITH_F32, 1, PITH_LAYOUT_CHECKSUMS, {100}},
+    {"lossless", PITH_F16, PITH_F16, 1, 0, {200}},
+    {"wdiff:group=16", PITH_F32, PITH_BF16, 1, 0, {100}},
+    {"wdiff:bits=2,group=32", PITH_F32, PITH_F32, 2, PITH_LAYOUT_CHECKSUMS, {10, 13}},
+    {"wdiff:bits=3,scale=bf16", PITH_F16, PITH_F16, 1, 0, {77}},
+    {"wdiff:bits=6,group=16,block=16", PITH_BF16, PITH_NONE, 1, 0, {50}},
+    {"wdiff:bits=8,identity=off", PITH_F32, PITH_BF16, 1, 0, {70}},
+    {"wdiff:entropy=zstd,group=64,block=256", PITH_F32, PITH_F32, 1, 0, {600}},
+    {"wdiff:bits=3,entropy=zstd,round=stochastic", PITH_F32, PITH_NONE, 1, 0, {400}},
+    {"wdiff", PITH_F32, PITH_F32, 1, 0, {0}},
+};
+
+static void frame_seeds(void) {
+    static float value[1024], base[1024];
+    static uint8_t frame[1 << 16];
+    for (unsigned i = 0; i < 1024; i++) value[i] = (float)((i * 2654435761u) >> 24) * 0.001f;
+    for (unsigned i = 0; i < sizeof frames / sizeof frames[0]; i++) {
+        size_t length;
+        pith_error error;
+        const pith_layout layout = {.size = sizeof layout, .flags = frames[i].flags};
+        const pith_view v =
+            pith_view_dense(value, frames[i].dtype, frames[i].ndim, frames[i].shape);
+        const pith_view b =
+            pith_view_dense(base, frames[i].base_dtype, frames[i].ndim, frames[i].shape);
+        const pith_status status =
+            pith_compress(frames[i].spec, &v, frames[i].base_dtype ? &b : NULL, &layout, NULL,
+                          frame, sizeof frame - 24, &length, &error);
+        if (status != PITH_OK) {
+            fprintf(stderr, "%s: %s: %s\n", frames[i].spec, pith_status_name(status), error.text);
+            exit(1);
+        }
+        memset(frame + length, 0, 24);
+        seed("inspect", i, frame, length);
+        seed("decode", i, frame, length + 24);
+    }
+}
+
+/* ---- Everything else -------------------------------------------------------------------------*/
+
+static void random_seeds(void) {
+    static const char *const targets[] = {"roundtrip", "backends", "state"};
+    uint8_t bytes[400];
+    uint32_t state = 1;
+    for (unsigned t = 0; t < 3; t++)
+        for (unsigned i = 0; i < 32; i++) {
+            for (size_t k = 0; k < sizeof bytes; k++) {
+                state = state * 1664525u + 1013904223u;
+                bytes[k] = (uint8_t)(state >> 24);
+            }
+            seed(targets[t], i, bytes, 150 + state % 250);
+        }
+}
+
+static void spec_seeds(void) {
+    static const char *const specs[] = {
+        "raw",
+        "raw:block=4096",
+        "lossless",
+        "lossless:level=19,block=65536",
+        "wdiff",
+        "wdiff:bits=3,group=128,round=stochastic,scale=bf16",
+        "wdiff:entropy=zstd,identity=off",
+        "wdiff:key=16,bits=8",
+        "wdiff:bits=5",
+        "wdiff:bits=4,bits=4",
+        "wdiff:",
+        "wdiff:bits",
+        "eb:abs=1e-3",
+        "wdiff:group=24",
+        "wdiff:bits=4,",
+        "wdiff:group=16384,block=16",
+        "",
+        "raw:block=99999999999999999999",
+    };
+    for (unsigned i = 0; i < sizeof specs / sizeof specs[0]; i++)
+        seed("spec", i, specs[i], strlen(specs[i]) + 1);
+}
+
+static void npy_seeds(void) {
+    static const char *const headers[] = {
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }",
+        "{'descr': '>f8', 'fortran_order': True, 'shape': (2, 0, 7), }",
+        "{'descr': '|u1', 'fortran_order': False, 'shape': (5,), }",
+        "{'descr': '<V2', 'fortran_order': False, 'shape': (), }",
+        "{'descr': '|O', 'fortran_order': False, 'shape': (1,), }",
+        "{'descr': [('a', '<i4'), ('b', '<f8')], 'fortran_order': False, 'shape': (2,), }",
+        "{'shape': (4294967296, 4294967296), 'descr': '<c8', 'fortran_order': False}",
+        "{'descr': '<U16', 'fortran_order': False, 'shape': (1, 1, 1, 1, 1, 1, 1, 1, 1), }",
+    };
+    for (unsigned i = 0; i < sizeof headers / sizeof headers[0]; i++) {
+        uint8_t file[256] = "\x93NUMPY\1";
+        const size_t head = i % 2 ? 12 : 10, text = strlen(headers[i]);
+        const size_t whole = (head + text + 64) & ~(size_t)63;
+        file[6] = (uint8_t)(i % 2 ? 2 + i % 4 / 3 : 1);
+        file[8] = (uint8_t)(whole - head);
+        memset(file + head, ' ', whole - head);
+        memcpy(file + head, headers[i], text);
+        file[whole - 1] = '\n';
+        seed("npy", i, file, whole);
+    }
+}
+
+static void safetensors_seeds(void) {
+    static const struct {
+        const char *text;
+        size_t data;
+    } files[] = {
+        {"{}", 0},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]}}", 24},
+        {"{\"__metadata__\":{\"format\":\"pt\"},\"w\":{\"dtype\":\"BF16\",\"shape\":[],"
+         "\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[2,2]}}",
+         2},
+        {"{\"b\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[1,9]},"
+         "\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[1],\"data_offsets\":[0,1]}}",
+         9},
+        {"{\"a\":{\"dtype\":\"F4\",\"shape\":[4],\"data_offsets\":[0,2]}}", 2},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]}}", 0},
+        {"{\"a\":{\"dtype\":\"BOOL\",\"shape\":[1],\"data_offsets\":[0,1]},\"a\":{}}  ", 1},
+    };
+    for (unsigned i = 0; i < sizeof files / sizeof files[0]; i++) {
+        uint8_t file[512] = {0};
+        const size_t text = strlen(files[i].text);
+        file[0] = (uint8_t)text;
+        memcpy(file + 8, files[i].text, text);
+        seed("safetensors", i, file, 8 + text + files[i].data);
+    }
+}
+
+int main(int argc, char **argv) {
+    if (argc != 2) {
+        fputs("usage: make_seeds FOLDER\n", stderr);
+        return 2;
+    }
+    root = argv[1];
+    frame_seeds();
+    random_seeds();
+    spec_seeds();
+    npy_seeds();
+    safetensors_seeds();
+    return 0;
+}
