@@ -1,0 +1,420 @@
+/* golden.c - the table of golden frames, how they were made, and the committed files.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "golden.h"
+
+/* ---- Examples of FORMAT.md -------------------------------------------------------------------*/
+
+static const uint32_t raw_value[4] = {0x3F800000, 0xC0200000, 0x80000000, 0x7FC00001};
+static const uint16_t lossless_base[12] = {0x3F80, 0x3F80, 0xBF80, 0x0000, 0x8000, 0x4000,
+                                           0x3E00, 0xBE00, 0x3F00, 0x3F00, 0x3F00, 0x7FC0};
+static const uint16_t lossless_value[12] = {0x3F80, 0x3F81, 0xBF80, 0x8000, 0x8000, 0x3FFF,
+                                            0x3E00, 0xBE01, 0x3F04, 0x3F00, 0x3F00, 0x7FC1};
+static const uint16_t wdiff_base[8] = {0x3F80, 0xBF80, 0x3F00, 0x3E80,
+                                       0x4000, 0xBF00, 0x0000, 0x3E00};
+#define STEP 0x1p-10f
+static const float wdiff_value[8] = {1 + 7 * STEP,        -1 - 3 * STEP,       0.5f + 0.5f * STEP,
+                                     0.25f + 1.5f * STEP, 2 + 2 * STEP,        -0.5f - 7 * STEP,
+                                     -0.5f * STEP,        0.125f + 2.5f * STEP};
+
+/* ---- The table -------------------------------------------------------------------------------*/
+
+#define ONE(n) .ndim = 1, .shape = {n}
+#define RAW_OF(t, T) \
+    { .name = "raw-" t, .spec = "raw", .dtype = T, ONE(5), .kind = GEN_BITS }
+#define BITS(b)                                                                                    \
+    {                                                                                              \
+        .name = "wdiff-bits" #b, .spec = "wdiff:bits=" #b ",group=32", .dtype = PITH_F32, ONE(75), \
+        .kind = GEN_NOISE                                                                          \
+    }
+#define BASE(t, T)                                                                        \
+    {.name = "wdiff-base-" t,                                                             \
+     .spec = "wdiff:group=16,block=32",                                                   \
+     .dtype = PITH_F32,                                                                   \
+     .base_dtype = T,                                                                     \
+     ONE(75),                                                                             \
+     .kind = GEN_NOISE,                                                                   \
+     .near = 1e-3,                                                                        \
+     .step = 3},                                                                          \
+    {                                                                                     \
+        .name = "wdiff-key-" t, .spec = "wdiff:group=16,block=32", .dtype = PITH_F32,     \
+        .base_dtype = T, ONE(37), .kind = GEN_NOISE, .near = 1e-3, .step = 8, .key = true \
+    }
+#define LOSSLESS(n, T, e, k) \
+    { .name = "lossless-" n, .spec = "lossless", .dtype = T, ONE(e), .kind = k }
+#define UPDATE(n, T, e, by)                                                                  \
+    {                                                                                        \
+        .name = "lossless-base-" n, .spec = "lossless", .dtype = T, .base_dtype = T, ONE(e), \
+        .kind = GEN_NOISE, .near = by, .step = 1                                             \
+    }
+
+static const struct golden table[] = {
+    {.name = "example-raw",
+     .spec = "raw",
+     .dtype = PITH_F32,
+     .ndim = 2,
+     .shape = {2, 2},
+     .value = raw_value},
+    {.name = "example-lossless",
+     .spec = "lossless",
+     .dtype = PITH_BF16,
+     .base_dtype = PITH_BF16,
+     ONE(12),
+     .value = lossless_value,
+     .base = lossless_base,
+     .stable = true},
+    {.name = "example-wdiff",
+     .spec = "wdiff:group=16,block=16",
+     .dtype = PITH_F32,
+     .base_dtype = PITH_BF16,
+     ONE(8),
+     .value = wdiff_value,
+     .base = wdiff_base,
+     .step = 1},
+
+    RAW_OF("f32", PITH_F32),
+    RAW_OF("bf16", PITH_BF16),
+    RAW_OF("f16", PITH_F16),
+    RAW_OF("f64", PITH_F64),
+    RAW_OF("u8", PITH_U8),
+    RAW_OF("i8", PITH_I8),
+    RAW_OF("u16", PITH_U16),
+    RAW_OF("i16", PITH_I16),
+    RAW_OF("u32", PITH_U32),
+    RAW_OF("i32", PITH_I32),
+    RAW_OF("u64", PITH_U64),
+    RAW_OF("i64", PITH_I64),
+    RAW_OF("bool", PITH_BOOL),
+    RAW_OF("f8e4m3", PITH_F8E4M3),
+    RAW_OF("f8e5m2", PITH_F8E5M2),
+    {.name = "raw-blocks",
+     .spec = "raw:block=16",
+     .dtype = PITH_U8,
+     ONE(75),
+     .kind = GEN_TEXT,
+     .flags = PITH_LAYOUT_CHECKSUMS},
+    {.name = "raw-scalar", .spec = "raw", .dtype = PITH_F32, .kind = GEN_NOISE},
+    {.name = "raw-empty",
+     .spec = "raw",
+     .dtype = PITH_F32,
+     .ndim = 3,
+     .shape = {3, 0, 7},
+     .flags = PITH_LAYOUT_CHECKSUMS},
+    {.name = "raw-wide",
+     .spec = "raw",
+     .dtype = PITH_U16,
+     .ndim = 5,
+     .shape = {1, 2, 1, 3, 1},
+     .kind = GEN_BITS},
+    {.name = "raw-source",
+     .spec = "raw",
+     .dtype = PITH_U8,
+     ONE(3),
+     .kind = GEN_TEXT,
+     .source = true},
+    {.name = "raw-four",
+     .spec = "raw",
+     .dtype = PITH_I8,
+     .ndim = 4,
+     .shape = {2, 1, 3, 2},
+     .kind = GEN_BITS},
+
+    LOSSLESS("f32", PITH_F32, 150, GEN_NOISE),
+    LOSSLESS("bf16", PITH_BF16, 200, GEN_NOISE),
+    LOSSLESS("f16", PITH_F16, 200, GEN_HOLES),
+    LOSSLESS("f64", PITH_F64, 60, GEN_NOISE),
+    LOSSLESS("i32", PITH_I32, 200, GEN_RAMP),
+    LOSSLESS("i16", PITH_I16, 200, GEN_NOISE),
+    LOSSLESS("u8", PITH_U8, 500, GEN_TEXT),
+    LOSSLESS("bool", PITH_BOOL, 40, GEN_ZEROS),
+    LOSSLESS("zeros", PITH_F32, 1000, GEN_ZEROS),
+    LOSSLESS("equal", PITH_F64, 1000, GEN_EQUAL),
+    LOSSLESS("plain", PITH_U64, 20, GEN_BITS),
+    LOSSLESS("sparse", PITH_F32, 700, GEN_SPARSE),
+    LOSSLESS("signed-zeros", PITH_F16, 300, GEN_SIGNED),
+    LOSSLESS("nan-payloads", PITH_BF16, 64, GEN_BITS),
+    LOSSLESS("empty", PITH_F16, 0, GEN_ZEROS),
+    LOSSLESS("f8e4m3", PITH_F8E4M3, 90, GEN_BITS),
+    {.name = "lossless-scalar", .spec = "lossless", .dtype = PITH_I64, .kind = GEN_BITS},
+    {.name = "lossless-blocks",
+     .spec = "lossless:block=16,level=19",
+     .dtype = PITH_I32,
+     ONE(75),
+     .kind = GEN_NOISE,
+     .flags = PITH_LAYOUT_CHECKSUMS},
+    UPDATE("bf16", PITH_BF16, 400, 1e-4),
+    UPDATE("f16", PITH_F16, 300, 1e-4),
+    UPDATE("f32", PITH_F32, 150, 1e-7),
+    UPDATE("far", PITH_F32, 30, 10),
+    {.name = "lossless-base-i16",
+     .spec = "lossless",
+     .dtype = PITH_I16,
+     .base_dtype = PITH_I16,
+     ONE(90),
+     .kind = GEN_NOISE},
+    {.name = "lossless-base-blocks",
+     .spec = "lossless:block=64",
+     .dtype = PITH_BF16,
+     .base_dtype = PITH_BF16,
+     ONE(150),
+     .kind = GEN_NOISE,
+     .near = 1e-4,
+     .step = 2,
+     .flags = PITH_LAYOUT_CHECKSUMS,
+     .source = true},
+    {.name = "lossless-base-same",
+     .spec = "lossless",
+     .dtype = PITH_BF16,
+     .base_dtype = PITH_BF16,
+     ONE(3000),
+     .kind = GEN_NOISE,
+     .near = 1e-30},
+    {.name = "lossless-key",
+     .spec = "lossless",
+     .dtype = PITH_BF16,
+     .base_dtype = PITH_BF16,
+     ONE(90),
+     .kind = GEN_NOISE,
+     .near = 1e-3,
+     .step = 5,
+     .key = true},
+    {.name = "lossless-identity-off",
+     .spec = "lossless:identity=off",
+     .dtype = PITH_F32,
+     .base_dtype = PITH_F32,
+     ONE(40),
+     .kind = GEN_NOISE,
+     .near = 1e-7,
+     .step = 9},
+
+    BITS(2),
+    BITS(3),
+    BITS(4),
+    BITS(6),
+    BITS(8),
+    BASE("f32", PITH_F32),
+    BASE("bf16", PITH_BF16),
+    BASE("f16", PITH_F16),
+    {.name = "wdiff-default", .spec = "wdiff", .dtype = PITH_F32, ONE(2053), .kind = GEN_NOISE},
+    {.name = "wdiff-bf16",
+     .spec = "wdiff:group=64",
+     .dtype = PITH_BF16,
+     .base_dtype = PITH_BF16,
+     .ndim = 2,
+     .shape = {10, 13},
+     .kind = GEN_NOISE,
+     .near = 1e-3},
+    {.name = "wdiff-f16",
+     .spec = "wdiff:group=64,bits=6",
+     .dtype = PITH_F16,
+     .base_dtype = PITH_F32,
+     .ndim = 3,
+     .shape = {2, 5, 7},
+     .kind = GEN_NOISE,
+     .near = 1e-2},
+    {.name = "wdiff-scale-bf16",
+     .spec = "wdiff:group=16,scale=bf16",
+     .dtype = PITH_F32,
+     ONE(100),
+     .kind = GEN_NOISE},
+    {.name = "wdiff-stochastic",
+     .spec = "wdiff:group=32,block=32,round=stochastic",
+     .dtype = PITH_F32,
+     ONE(100),
+     .kind = GEN_NOISE},
+    {.name = "wdiff-stochastic-base",
+     .spec = "wdiff:bits=3,group=32,round=stochastic",
+     .dtype = PITH_F32,
+     .base_dtype = PITH_BF16,
+     ONE(70),
+     .kind = GEN_NOISE,
+     .near = 1e-3,
+     .step = 12345},
+    {.name = "wdiff-entropy",
+     .spec = "wdiff:group=32,block=256,entropy=zstd",
+     .dtype = PITH_F32,
+     ONE(600),
+     .kind = GEN_SPARSE,
+     .flags = PITH_LAYOUT_CHECKSUMS},
+    {.name = "wdiff-entropy-3",
+     .spec = "wdiff:bits=3,group=64,block=128,entropy=zstd",
+     .dtype = PITH_F32,
+     .base_dtype = PITH_F32,
+     ONE(300),
+     .kind = GEN_SPARSE,
+     .near = 1e-30},
+    {.name = "wdiff-entropy-6",
+     .spec = "wdiff:bits=6,group=256,entropy=zstd",
+     .dtype = PITH_F32,
+     ONE(260),
+     .kind = GEN_SPARSE},
+    {.name = "wdiff-blocks",
+     .spec = "wdiff:group=16,block=64",
+     .dtype = PITH_F32,
+     ONE(203),
+     .kind = GEN_NOISE,
+     .flags = PITH_LAYOUT_CHECKSUMS},
+    {.name = "wdiff-base-blocks",
+     .spec = "wdiff:group=16,block=16",
+     .dtype = PITH_F32,
+     .base_dtype = PITH_BF16,
+     ONE(50),
+     .kind = GEN_NOISE,
+     .near = 1e-3,
+     .step = 7,
+     .flags = PITH_LAYOUT_CHECKSUMS,
+     .source = true},
+    {.name = "wdiff-identity-off",
+     .spec = "wdiff:group=16,identity=off",
+     .dtype = PITH_F32,
+     .base_dtype = PITH_BF16,
+     ONE(20),
+     .kind = GEN_NOISE,
+     .near = 1e-3,
+     .step = 2},
+    {.name = "wdiff-poisoned",
+     .spec = "wdiff:group=16",
+     .dtype = PITH_F32,
+     ONE(300),
+     .kind = GEN_HOLES},
+    {.name = "wdiff-poisoned-base",
+     .spec = "wdiff:group=16",
+     .dtype = PITH_F32,
+     .base_dtype = PITH_F16,
+     ONE(50),
+     .kind = GEN_BITS},
+    {.name = "wdiff-tiny", .spec = "wdiff:group=16", .dtype = PITH_F32, ONE(100), .kind = GEN_TINY},
+    {.name = "wdiff-ties", .spec = "wdiff:group=16", .dtype = PITH_F32, ONE(64), .kind = GEN_TIES},
+    {.name = "wdiff-large",
+     .spec = "wdiff:bits=8,group=16",
+     .dtype = PITH_F32,
+     .base_dtype = PITH_F16,
+     ONE(40),
+     .kind = GEN_LARGE},
+    {.name = "wdiff-wide",
+     .spec = "wdiff:group=16",
+     .dtype = PITH_F32,
+     .ndim = 5,
+     .shape = {1, 2, 1, 3, 4},
+     .kind = GEN_NOISE},
+    {.name = "wdiff-scalar",
+     .spec = "wdiff",
+     .dtype = PITH_F32,
+     .base_dtype = PITH_F32,
+     .kind = GEN_NOISE,
+     .near = 1e-3},
+    {.name = "wdiff-empty", .spec = "wdiff", .dtype = PITH_F32, .base_dtype = PITH_BF16, ONE(0)},
+};
+
+const struct golden *golden_at(size_t index) {
+    return index < sizeof table / sizeof table[0] ? &table[index] : NULL;
+}
+
+/* ---- Making ----------------------------------------------------------------------------------*/
+
+static const char source[] = "a header to restore";
+
+static void fill(const struct golden *g, struct golden_made *m, pith_view *view) {
+    const size_t element = pith_dtype_bytes(g->dtype);
+    *view = pith_view_dense(m->value, g->dtype, g->ndim, g->shape);
+    m->base_bytes = m->count * pith_dtype_bytes(g->base_dtype);
+    if (g->base_dtype != PITH_NONE) {
+        m->base = room(m->base_bytes);
+        if (g->base)
+            memcpy(m->base, g->base, m->base_bytes);
+        else
+            gen_fill(g->near > 0 ? GEN_NOISE : g->kind, 21, g->base_dtype, m->base, m->count);
+    }
+    if (g->value)
+        memcpy(m->value, g->value, m->count * element);
+    else if (g->near > 0)
+        gen_near(22, g->near, g->dtype, m->value, g->base_dtype, m->base, m->count);
+    else
+        gen_fill(g->kind, 23, g->dtype, m->value, m->count);
+}
+
+void golden_make(const struct golden *g, struct golden_made *m) {
+    pith_layout layout = {.size = sizeof layout,
+                          .dtype = g->dtype,
+                          .base_dtype = g->base_dtype,
+                          .ndim = g->ndim,
+                          .flags = g->flags};
+    struct stream s;
+    memcpy(layout.shape, g->shape, sizeof layout.shape);
+    layout.source = g->source ? source : NULL;
+    layout.source_bytes = g->source ? sizeof source - 1 : 0;
+    pith_view view = pith_view_dense(NULL, g->dtype, g->ndim, g->shape);
+    *m = (struct golden_made){.count = (size_t)pith_view_count(&view)};
+    m->value = room(m->count * pith_dtype_bytes(g->dtype));
+    fill(g, m, &view);
+    stream_open(&s, g->spec, &layout, NULL);
+    if (s.state) {
+        const pith_view base = pith_view_flat(m->base, g->base_dtype, m->count);
+        CHECK_OK(pith_state_set_base(s.plan, s.state, &base, g->step));
+        pith_state_set_random(s.state, 0x123456789ABCDEF, 77);
+    } else {
+        pith_plan_set_random(s.plan, 0x123456789ABCDEF, 77, g->step);
+    }
+    struct frame f = stream_encode(&s, &view, 0, g->key);
+    m->frame = (struct frame){copy_of(f.bytes, f.length), f.length};
+    free(f.bytes);
+    stream_close(&s);
+}
+
+void golden_free(struct golden_made *m) {
+    free(m->frame.bytes);
+    free(m->base);
+    free(m->value);
+}
+
+/* ---- Committed files -------------------------------------------------------------------------*/
+
+bool hashes_line(const char *path, size_t index, uint64_t *hash, char name[128]) {
+    FILE *file = fopen(path, "r");
+    unsigned long long value;
+    bool found = false;
+    if (!file) return false;
+    while (!found && fscanf(file, "%16llx %127s", &value, name) == 2) found = index-- == 0;
+    fclose(file);
+    *hash = value;
+    return found;
+}
+
+static void *read_part(const char *dir, const char *name, const char *suffix, size_t *length) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/golden/v1/%s.%s", dir, name, suffix);
+    return read_file(path, length);
+}
+
+bool golden_open(const char *dir, size_t index, struct golden_file *f) {
+    char path[512], name[128];
+    uint64_t hash;
+    snprintf(path, sizeof path, "%s/golden/HASHES", dir);
+    for (size_t line = 0; hashes_line(path, line, &hash, name); line++) {
+        char *suffix = strstr(name, ".pith");
+        if (strncmp(name, "v1/", 3) != 0 || !suffix || index-- > 0) continue;
+        *suffix = 0;
+        *f = (struct golden_file){0};
+        snprintf(f->name, sizeof f->name, "%.63s", name + 3);
+        f->frame.bytes = read_part(dir, f->name, "pith", &f->frame.length);
+        f->raw = read_part(dir, f->name, "raw", &f->raw_bytes);
+        f->base = read_part(dir, f->name, "base", &f->base_bytes);
+        context("golden frame %s", f->name);
+        CHECK(f->frame.bytes != NULL && f->raw != NULL);
+        CHECK_OK(pith_inspect(f->frame.bytes, f->frame.length, &f->info, NULL));
+        return true;
+    }
+    return false;
+}
+
+void golden_close(struct golden_file *f) {
+    free(f->frame.bytes);
+    free(f->base);
+    free(f->raw);
+}
+
+const pith_view *golden_base(const struct golden_file *f, pith_view *view) {
+    if (f->info.base_dtype == PITH_NONE || f->info.is_key) return NULL;
+    *view = pith_view_flat(f->base, f->info.base_dtype,
+                           f->base_bytes / pith_dtype_bytes(f->info.base_dtype));
+    return view;
+}

@@ -1,0 +1,53 @@
+/* golden.h - the table of golden frames, how they were made, and the committed files.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITH_TESTS_GOLDEN_H
+#define PITH_TESTS_GOLDEN_H
+
+#include "gen.h"
+#include "util.h"
+
+struct golden {
+    const char *name, *spec;
+    uint32_t dtype, base_dtype;
+    uint32_t ndim;
+    uint64_t shape[PITH_MAX_NDIM];
+    enum gen kind;
+    double near;              /* with a base: values are the base plus noise of this deviation */
+    const void *value, *base; /* or: literal elements */
+    uint32_t flags;
+    uint64_t step;
+    bool key, source, stable; /* stable: the bytes do not depend on the version of zstd */
+};
+
+/* Number index, or NULL past the last. */
+const struct golden *golden_at(size_t index);
+
+/* What an encoder makes of a row today. */
+struct golden_made {
+    struct frame frame;
+    void *base, *value;
+    size_t base_bytes, count;
+};
+void golden_make(const struct golden *g, struct golden_made *made);
+void golden_free(struct golden_made *made);
+
+/* One committed frame with what it needs and what it decodes to. */
+struct golden_file {
+    char name[64]; /* without .pith */
+    struct frame frame;
+    uint8_t *base; /* NULL: needs none */
+    size_t base_bytes;
+    uint8_t *raw;
+    size_t raw_bytes;
+    pith_info info;
+};
+/* The index-th frame that v1/HASHES below dir lists; false past the last. */
+bool golden_open(const char *dir, size_t index, struct golden_file *file);
+void golden_close(struct golden_file *file);
+/* The view of its base; *view is filled, NULL when it needs none. */
+const pith_view *golden_base(const struct golden_file *file, pith_view *view);
+
+/* The index-th line of a HASHES file. */
+bool hashes_line(const char *path, size_t index, uint64_t *hash, char name[128]);
+
+#endif

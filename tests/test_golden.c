@@ -1,0 +1,228 @@
+/* test_golden.c - frames that were committed once decode for ever, and bad ones stay refused.
+ * SPDX-License-Identifier: Apache-2.0 */
+#define XXH_INLINE_ALL
+#include <dirent.h>
+#include <xxhash.h>
+
+#include "bad.h"
+#include "golden.h"
+
+static const char *dir;
+
+static size_t count_files(const char *name) {
+    char path[512];
+    size_t count = 0;
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    DIR *d = opendir(path);
+    CHECK(d != NULL);
+    for (struct dirent *e; (e = readdir(d)) != NULL;)
+        count += strcmp(e->d_name, "EXPECTED") != 0 && e->d_name[0] != '.';
+    closedir(d);
+    return count;
+}
+
+/* No file changes, none appears and none vanishes without its line in HASHES. */
+static void test_files_are_final(void **state) {
+    (void)state;
+    char list[512], name[128], path[512];
+    uint64_t hash;
+    size_t lines = 0, length;
+    snprintf(list, sizeof list, "%s/golden/HASHES", dir);
+    for (; hashes_line(list, lines, &hash, name); lines++) {
+        context("golden file %s", name);
+        snprintf(path, sizeof path, "%s/golden/%s", dir, name);
+        void *bytes = read_file(path, &length);
+        CHECK(bytes != NULL && XXH64(bytes, length, 0) == hash);
+        free(bytes);
+    }
+    context("golden files not listed");
+    CHECK(lines > 200);
+    CHECK(count_files("golden/v1") + count_files("golden-bad") == lines);
+}
+
+/* ---- Good frames -----------------------------------------------------------------------------*/
+
+static void check_decodes(const struct golden_file *f, const pith_env *env) {
+    pith_view base;
+    uint8_t *out = room(f->raw_bytes);
+    const pith_view view = pith_view_flat(out, f->info.dtype, f->info.count);
+    CHECK(f->info.raw_bytes == f->raw_bytes && f->info.frame_bytes == f->frame.length);
+    CHECK_OK(pith_verify(f->frame.bytes, f->frame.length, env, NULL));
+    CHECK_OK(
+        pith_decompress(f->frame.bytes, f->frame.length, golden_base(f, &base), env, &view, NULL));
+    CHECK(memcmp(out, f->raw, f->raw_bytes) == 0);
+    free(out);
+}
+
+static void test_decode(void **state) {
+    (void)state;
+    struct golden_file f;
+    size_t i = 0;
+    for (; golden_open(dir, i, &f); i++) {
+        static const uint32_t masks[3] = {0, PITH_CPU_SCALAR, PITH_CPU_AVX2};
+        for (size_t k = 0; k < 6; k++) {
+            pith_env env = {.size = sizeof env, .cpu_mask = masks[k % 3]};
+            env.threads = k / 3 ? 3 : 0;
+            env.run = k / 3 ? run_backwards : NULL;
+            context("golden frame %s, mask %x", f.name, masks[k % 3]);
+            check_decodes(&f, &env);
+        }
+        golden_close(&f);
+    }
+    CHECK(i > 60);
+}
+
+/* Today's encoder writes the same bytes, wherever no zstd is involved. */
+static void test_encode(void **state) {
+    (void)state;
+    const struct golden *g;
+    size_t same = 0;
+    for (size_t i = 0; (g = golden_at(i)) != NULL; i++) {
+        char path[512];
+        size_t length;
+        struct golden_made m;
+        const bool fixed = strncmp(g->spec, "lossless", 8) != 0 && !strstr(g->spec, "zstd");
+        context("golden frame %s made again", g->name);
+        golden_make(g, &m);
+        snprintf(path, sizeof path, "%s/golden/v1/%s.pith", dir, g->name);
+        uint8_t *bytes = read_file(path, &length);
+        CHECK(bytes != NULL);
+        if (fixed || g->stable) {
+            CHECK(length == m.frame.length && memcmp(bytes, m.frame.bytes, length) == 0);
+            same++;
+        }
+        free(bytes);
+        golden_free(&m);
+    }
+    CHECK(same > 40);
+}
+
+/* ---- Bad frames ------------------------------------------------------------------------------*/
+
+/* The hash of FORMAT.md, written again. */
+static uint64_t reference_nh(const uint8_t *bytes, size_t length, uint64_t tag) {
+    const uint64_t weyl = UINT64_C(0x9E3779B97F4A7C15), m = UINT64_C(0xD6E8FEB86659FD93);
+    uint64_t sum = 0;
+    for (size_t i = 0; i * 8 < length; i++) {
+        uint64_t lane = 0;
+        memcpy(&lane, bytes + 8 * i, length - 8 * i < 8 ? length - 8 * i : 8);
+        lane ^= (i + 1) * weyl;
+        const uint64_t lo = lane & UINT32_MAX, hi = lane >> 32;
+        sum += lo * hi + (lo << 32) + hi;
+    }
+    uint64_t x = sum + length * weyl + tag * m;
+    x = (x ^ x >> 32) * m;
+    x = (x ^ x >> 32) * m;
+    return x ^ x >> 32;
+}
+
+static void test_identities(void **state) {
+    (void)state;
+    struct golden_file f;
+    size_t declared = 0;
+    for (size_t i = 0; golden_open(dir, i, &f); i++) {
+        context("identity in golden frame %s", f.name);
+        const bool own_bytes = f.info.is_key && f.info.dtype == f.info.base_dtype;
+        if (f.info.has_identity && !f.info.is_key)
+            CHECK(f.info.base_identity == reference_nh(f.base, f.base_bytes, f.info.base_dtype));
+        if (f.info.has_identity && own_bytes)
+            CHECK(f.info.base_identity == reference_nh(f.raw, f.raw_bytes, f.info.base_dtype));
+        declared += f.info.has_identity;
+        golden_close(&f);
+    }
+    CHECK(declared > 10);
+}
+
+static bool golden_named(const char *name, struct golden_file *f) {
+    for (size_t i = 0; golden_open(dir, i, f); i++) {
+        if (strcmp(f->name, name) == 0) return true;
+        golden_close(f);
+    }
+    return false;
+}
+
+/* Statuses that only a decoder with a base can find. */
+static pith_status without_base(pith_status wanted) {
+    return wanted == PITH_ERR_BASE ? PITH_OK : wanted;
+}
+
+static void check_bad(const char *name, const char *status, const char *from) {
+    struct golden_file f;
+    pith_view base;
+    char path[512];
+    size_t length;
+    context("bad frame %s", name);
+    CHECK(golden_named(from, &f));
+    snprintf(path, sizeof path, "%s/golden-bad/%s.pith", dir, name);
+    uint8_t *bytes = read_file(path, &length), *exact = copy_of(bytes, length);
+    const bool wrong_base = strcmp(status, "PITH_ERR_BASE") == 0;
+    uint8_t *out = room(f.raw_bytes);
+    memset(out, 0x5A, f.raw_bytes);
+    const pith_view view = pith_view_flat(out, f.info.dtype, f.info.count);
+    for (int k = 0; k < 2; k++) {
+        const pith_env env = {.size = sizeof env, .cpu_mask = k ? PITH_CPU_SCALAR : 0};
+        pith_error error = {NULL, UINT64_MAX};
+        context("bad frame %s", name);
+        const pith_status got =
+            pith_decompress(exact, length, golden_base(&f, &base), &env, &view, &error);
+        CHECK(strcmp(pith_status_name(got), status) == 0);
+        CHECK(error.text &&
+              (got == PITH_OK || (error.text[0] && error.offset <= length + 2097152)));
+        CHECK(!wrong_base || all_bytes(out, f.raw_bytes, 0x5A));
+        CHECK_STATUS(without_base(got), pith_verify(exact, length, &env, &error));
+    }
+    free(out);
+    free(exact);
+    free(bytes);
+    golden_close(&f);
+}
+
+static void test_bad(void **state) {
+    (void)state;
+    char path[512], name[128], status[64], from[64];
+    size_t count = 0;
+    snprintf(path, sizeof path, "%s/golden-bad/EXPECTED", dir);
+    FILE *list = fopen(path, "r");
+    context("list of bad frames");
+    CHECK(list != NULL);
+    for (; fscanf(list, "%127s %63s %63s", name, status, from) == 3; count++)
+        check_bad(name, status, from);
+    fclose(list);
+    CHECK(count > 80);
+}
+
+/* Bytes behind a frame belong to somebody else. */
+static void test_trailing_bytes(void **state) {
+    (void)state;
+    struct golden_file f;
+    for (size_t i = 0; golden_open(dir, i, &f); i++) {
+        uint8_t *longer = room(f.frame.length + 13);
+        memcpy(longer, f.frame.bytes, f.frame.length);
+        memset(longer + f.frame.length, 0xF1, 13);
+        free(f.frame.bytes);
+        f.frame.bytes = longer;
+        pith_view base;
+        uint8_t *out = room(f.raw_bytes);
+        const pith_view view = pith_view_flat(out, f.info.dtype, f.info.count);
+        context("golden frame %s with bytes behind it", f.name);
+        CHECK_OK(pith_decompress(longer, f.frame.length + 13, golden_base(&f, &base), NULL, &view,
+                                 NULL));
+        CHECK(memcmp(out, f.raw, f.raw_bytes) == 0);
+        free(out);
+        golden_close(&f);
+    }
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_files_are_final),
+        cmocka_unit_test(test_decode),
+        cmocka_unit_test(test_encode),
+        cmocka_unit_test(test_identities),
+        cmocka_unit_test(test_bad),
+        cmocka_unit_test(test_trailing_bytes),
+    };
+    if (argc < 2) return 2;
+    dir = argv[1];
+    return cmocka_run_group_tests_name("golden", tests, NULL, NULL);
+}
