@@ -185,7 +185,7 @@ static void packing_init(struct packing *p, unsigned bits, bool symmetric) {
     uint8_t squeeze[32], spread[64];
     uint32_t shifts[16];
     for (unsigned i = 0; i < 32; i++)
-        squeeze[i] = (uint8_t)(i % 16 < 2 * bits ? i % 16 / bits * 8 + i % 16 % bits : 0x80);
+        squeeze[i] = (uint8_t)(i % 16 < bits ? i % 16 : i % 16 < 2 * bits ? i % 16 - bits + 8 : 0x80);
     for (unsigned i = 0; i < 16; i++) {
         const unsigned byte = i * bits / 8, last = 2 * bits - 1;
         const uint8_t from[4] = {(uint8_t)byte, (uint8_t)(byte < last ? byte + 1 : byte), 0x80, 0x80};
@@ -251,8 +251,9 @@ static inline __m256i unpack8(__m128i codes, const struct packing *p, int k) {
     return _mm256_sub_epi32(_mm256_xor_si256(x, p->half), p->half);
 }
 
-/* Reads at most 64 bytes. */
-static inline void unpack64(v16 q[4], const uint8_t *from, const struct packing *p) {
+static inline void unpack64(v16 q[4], const uint8_t *from, size_t room, const struct packing *p) {
+    uint8_t bytes[64];
+    if (room < 64) from = memcpy(bytes, from, 8 * (size_t)p->bits);
     for (unsigned k = 0; k < 4; k++) {
         const __m128i codes = _mm_loadu_si128((const __m128i *)(from + 2 * k * p->bits));
         q[k] = (v16){unpack8(codes, p, 0), unpack8(codes, p, 1)};

@@ -118,25 +118,49 @@ static inline void random64(const struct pithi_random *r, uint64_t c, uint16_t o
 /* 64 codes are 8 runs of `bits` bytes; each run is one 64-bit lane while it is made. */
 struct packing {
     __m512i order, pairs, quads, squeeze, spread, shifts, mask, half;
+    __mmask64 present; /* the 8 * bits bytes of 64 codes */
     unsigned bits;
 };
 
+struct halves {
+    __m512i low, high; /* 32 lanes of 16 bits each */
+};
+
+static __m512i to_bytes(struct halves x) {
+    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi16_epi8(x.low)),
+                              _mm512_cvtepi16_epi8(x.high), 1);
+}
+
+/* i + (i * reciprocal >> 16) * factor for i = 0..63. */
+static __m512i stretched(int reciprocal, int factor) {
+    const __m512i by = _mm512_set1_epi16((short)reciprocal);
+    const __m512i f = _mm512_set1_epi16((short)factor);
+    struct halves i, x;
+    i.low = _mm512_cvtepi8_epi16(_mm256_setr_epi8(
+        0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24,
+        25, 26, 27, 28, 29, 30, 31));
+    i.high = _mm512_add_epi16(i.low, _mm512_set1_epi16(32));
+    x.low = _mm512_add_epi16(i.low, _mm512_mullo_epi16(_mm512_mulhi_epu16(i.low, by), f));
+    x.high = _mm512_add_epi16(i.high, _mm512_mullo_epi16(_mm512_mulhi_epu16(i.high, by), f));
+    return to_bytes(x);
+}
+
 static void packing_init(struct packing *p, unsigned bits, bool symmetric) {
-    uint8_t order[64], squeeze[64], spread[64], shifts[64];
-    for (unsigned i = 0; i < 64; i++) {
-        order[i] = (uint8_t)(i % 16 * 4 + i / 16);
-        squeeze[i] = (uint8_t)(i / bits * 8 % 64 + i % bits);
-        spread[i] = (uint8_t)(i / 8 * bits + i % 8 % bits);
-        shifts[i] = (uint8_t)(i % 8 * bits);
-    }
-    p->order = _mm512_loadu_si512(order);
-    p->squeeze = _mm512_loadu_si512(squeeze);
-    p->spread = _mm512_loadu_si512(spread);
-    p->shifts = _mm512_loadu_si512(shifts);
+    static const uint16_t inverse[9] = {0, 0, 32768, 21846, 16384, 13108, 10923, 9363, 8192};
+    const int b = (int)bits;
+    /* Byte i of the dwords of four vectors: lane i % 16 of vector i / 16. */
+    p->order = _mm512_or_si512(
+        _mm512_slli_epi16(_mm512_and_si512(stretched(0, 0), _mm512_set1_epi8(15)), 2),
+        _mm512_srli_epi16(_mm512_and_si512(stretched(0, 0), _mm512_set1_epi8(48)), 4));
+    p->squeeze = stretched(inverse[bits], 8 - b); /* 8 * (i / bits) + i % bits */
+    if (bits == 1) p->squeeze = _mm512_slli_epi64(stretched(0, 0), 3); /* the first 8 count */
+    p->spread = stretched(inverse[8], b - 8);     /* bits * (i / 8) + i % 8 */
+    p->shifts = _mm512_set1_epi64((long long)(UINT64_C(0x0706050403020100) * bits));
     p->pairs = _mm512_set1_epi16((short)(1 | 256 << (bits & 7)));
     p->quads = _mm512_set1_epi32(1 | 65536 << (2 * bits & 15));
     p->mask = _mm512_set1_epi8((char)((1 << bits) - 1));
     p->half = _mm512_set1_epi8((char)(symmetric ? 1 << (bits - 1) : 0));
+    p->present = ~UINT64_C(0) >> (64 - 8 * bits);
     p->bits = bits;
 }
 
@@ -146,9 +170,7 @@ static inline void put_codes(uint8_t *to, size_t room, unsigned bits, __m512i x)
     } else if (bits == 8 || room >= 64) {
         _mm512_storeu_si512(to, x); /* bytes past 8 * bits are written again by the next unit */
     } else {
-        uint8_t bytes[64];
-        _mm512_storeu_si512(bytes, x);
-        memcpy(to, bytes, 8 * (size_t)bits);
+        _mm512_mask_storeu_epi8(to, ~UINT64_C(0) >> (64 - 8 * bits), x);
     }
 }
 
@@ -170,9 +192,9 @@ static inline void pack64(uint8_t *to, size_t room, const struct packing *p, con
     put_codes(to, room, p->bits, x);
 }
 
-/* Reads 64 bytes. */
-static inline void unpack64(v16 q[4], const uint8_t *from, const struct packing *p) {
-    __m512i x = _mm512_permutexvar_epi8(p->spread, _mm512_loadu_si512(from));
+static inline void unpack64(v16 q[4], const uint8_t *from, size_t room, const struct packing *p) {
+    (void)room;
+    __m512i x = _mm512_permutexvar_epi8(p->spread, _mm512_maskz_loadu_epi8(p->present, from));
     x = v_and(_mm512_multishift_epi64_epi8(p->shifts, x), p->mask);
     /* Sign extension, for bytes: symmetric codes of 8 bits end in the sign bit already. */
     x = _mm512_sub_epi8(_mm512_xor_si512(x, p->half), p->half);

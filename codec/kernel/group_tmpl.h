@@ -167,6 +167,7 @@ ALWAYS bool find_largest(uint32_t vt, uint32_t bt, struct batch *b) {
 /* pithi_group_scale for 16 groups at a time; none is huge. */
 static void symmetric_scales(const struct pithi_group_setting *s, struct batch *b, size_t groups) {
     const float levels = (float)((1 << (s->bits - 1)) - 1);
+    v_store((uint8_t *)(b->largest + groups), v_set(0), 0);
     for (size_t g = 0; g < groups; g += 16) {
         const v16 m = v_load((const uint8_t *)(b->largest + g));
         const v16 scale = round_to(s->scale_dtype, f_div(m, v_set(pithi_bits(levels))));
@@ -369,13 +370,15 @@ static void group_encode(struct pithi_group_job *job) {
         return;
     }
     const int levels = (1 << (s->asymmetric ? s->bits : s->bits - 1)) - 1;
-    struct encoder e = {.set = s, .random = job->random};
+    struct encoder e; /* most of it is packing, so no initializer */
+    e.set = s;
+    e.random = job->random;
+    e.saturated = 0;
     e.floor = v_set(s->asymmetric ? 0 : (uint32_t)-levels);
     e.ceiling = v_set((uint32_t)levels);
     packing_init(&e.pack, s->bits, !s->asymmetric);
     const size_t step = batch_elements(s);
     struct batch b;
-    memset(b.largest, 0, sizeof b.largest);
     for (size_t i = 0; i < job->count; i += step) {
         const size_t n = job->count - i < step ? job->count - i : step;
         open_batch(&b, job, i, n);
@@ -414,7 +417,7 @@ static bool get_scales(const struct pithi_group_setting *s, struct batch *b, siz
 ALWAYS void decode_unit(struct decoder *d, const struct batch *b, const struct unit *u,
                         const struct pithi_group_job *job, uint32_t ot, uint32_t bt) {
     v16 q[4];
-    unpack64(q, u->codes, &d->pack);
+    unpack64(q, u->codes, u->room, &d->pack);
     for (size_t k = 0; k < 4; k++) {
         const size_t i = 16 * k, g = (u->first + i) >> b->shift;
         v16 x = f_mul(f_from_i(q[k]), v_spread(&b->scale[g]));
@@ -431,7 +434,7 @@ ALWAYS void decode_unit(struct decoder *d, const struct batch *b, const struct u
 static __attribute__((noinline)) void decode_end(struct decoder *d, const struct batch *b, size_t i,
                                                  const struct pithi_group_job *job, uint32_t ot,
                                                  uint32_t bt) {
-    const size_t rest = b->count - i, n = rest < UNIT ? rest : UNIT, bits = d->set->bits;
+    const size_t n = b->count - i, bits = d->set->bits;
     uint8_t base[UNIT * 4], out[UNIT * 4], codes[UNIT] = {0};
     struct unit u = unit_at(b, i, 0, width(bt), bits);
     uint8_t *const to_base = u.base;
@@ -440,6 +443,7 @@ static __attribute__((noinline)) void decode_end(struct decoder *d, const struct
     u.base = base;
     u.out = out;
     u.codes = codes;
+    u.room = sizeof codes;
     u.valid >>= UNIT - n;
     decode_unit(d, b, &u, job, ot, bt);
     if (ot != PITH_NONE) memcpy(b->out + i * width(ot), out, n * width(ot));
@@ -450,14 +454,14 @@ ALWAYS void decode_batch(struct decoder *d, const struct batch *b,
                          const struct pithi_group_job *job, uint32_t ot, uint32_t bt) {
     const size_t bs = width(bt), os = width(ot), bits = d->set->bits;
     size_t i = 0;
-    for (; i + UNIT <= b->count && b->room - i * bits / 8 >= UNIT; i += UNIT) {
+    for (; i + UNIT <= b->count; i += UNIT) {
         struct unit u = unit_at(b, i, 0, bs, bits);
         u.out = os ? b->out + i * os : NULL;
         u.stream = d->stream;
         prefetch_unit(u.base, bs);
         decode_unit(d, b, &u, job, ot, bt);
     }
-    for (; i < b->count; i += UNIT) decode_end(d, b, i, job, ot, bt);
+    if (i < b->count) decode_end(d, b, i, job, ot, bt);
 }
 
 static void decode_any(struct decoder *d, const struct batch *b,
@@ -477,7 +481,10 @@ static void decode_any(struct decoder *d, const struct batch *b,
 
 static void group_decode(struct pithi_group_job *job) {
     const struct pithi_group_setting *s = &job->set;
-    struct decoder d = {.set = s, .stream = job->stream ? v_stream_kind(job->out) : 0};
+    struct decoder d;
+    d.set = s;
+    d.stream = job->stream ? v_stream_kind(job->out) : 0;
+    d.saturated = 0;
     packing_init(&d.pack, s->bits, !s->asymmetric);
     const size_t step = batch_elements(s);
     struct batch b;
