@@ -103,17 +103,20 @@ static void run_row(const struct row *row, bool bench) {
 }
 
 static int usage(void) {
-    fputs("usage: kernelcheck [--list] [--bench] [--seed N]\n", stderr);
+    fputs("usage: kernelcheck [--list] [--bench] [--isa NAME] [--seed N]\n", stderr);
     return 2;
 }
 
 int main(int argc, char **argv) {
     uint64_t seed = 1;
+    const char *isa = NULL;
     bool bench = false;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--list") == 0) return list_rows(), 0;
         if (strcmp(argv[i], "--bench") == 0)
             bench = true;
+        else if (strcmp(argv[i], "--isa") == 0 && i + 1 < argc)
+            isa = argv[++i];
         else if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc)
             seed = strtoull(argv[++i], NULL, 0);
         else
@@ -123,7 +126,7 @@ int main(int argc, char **argv) {
     check_seed(seed);
     catch_crashes();
     for (size_t i = 0; i < ROWS; i++)
-        if (runs_here(&rows[i])) run_row(&rows[i], bench);
+        if (runs_here(&rows[i]) && (!isa || strcmp(isa, rows[i].isa) == 0)) run_row(&rows[i], bench);
     printf("%lu passed, %lu failed\n", passed, failed);
     return failed != 0;
 }

@@ -117,6 +117,7 @@ static double measure_scalar(const struct subject *s, const struct buffers *b) {
 
 static void bench_one(const struct level *level, const struct subject *s,
                       const struct buffers *b) {
+    if (!s->decode) fill_values(b->value, s->value, s->count / 32, FILL_GAUSS, 7);
     const double gb = (double)(s->count * width(s->value)) * 1e-9;
     const struct timing t = measure(&level->kernels, s, b);
     const double scalar = measure_scalar(s, b);
@@ -159,7 +160,7 @@ void bench_group(const struct level *level) {
         memset(b.codes, 0x5A, COUNT);
         memset(b.scales, 0, COUNT);
         ceiling_fill(b.base, COUNT * 4ul, false);
-        fill_values(b.value, PITH_F32, COUNT, FILL_GAUSS, 7);
+        ceiling_fill(b.value, COUNT * 4ul, false);
         bench_memcpy(&b);
         for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++) {
             for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
@@ -167,6 +168,7 @@ void bench_group(const struct level *level) {
                 s.set.group = groups[g];
                 s.set.scale_dtype = PITH_F32;
                 bench_one(level, &s, &b);
+                ceiling_fill(b.base, COUNT * 4ul, false);
             }
         }
     }

@@ -50,31 +50,50 @@ static inline v16 v_load16(const uint8_t *p) {
                  _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p + 1))};
 }
 
-/* 2: p is and stays 32-byte aligned; 1: 16-byte aligned; 0: streaming would be slower. */
-static inline int v_stream_kind(const void *p) {
-    if ((uintptr_t)p % 32 == 0) return 2;
-    return (uintptr_t)p % 16 == 0;
-}
-static inline void v_fence(void) { _mm_sfence(); }
-
-static inline void store256(uint8_t *p, __m256i x, int stream) {
-    if (stream == 0) {
-        _mm256_storeu_si256((__m256i *)p, x);
-    } else if (stream == 2) {
-        _mm256_stream_si256((__m256i *)p, x);
-    } else {
-        _mm_stream_si128((__m128i *)p, _mm256_castsi256_si128(x));
-        _mm_stream_si128((__m128i *)p + 1, _mm256_extracti128_si256(x, 1));
-    }
-}
-static inline void v_store(uint8_t *p, v16 x, int stream) {
-    store256(p, x.a, stream);
-    store256(p + 32, x.b, stream);
+static inline void store256(uint8_t *p, __m256i x) { _mm256_storeu_si256((__m256i *)p, x); }
+static inline void v_store(uint8_t *p, v16 x) {
+    store256(p, x.a);
+    store256(p + 32, x.b);
 }
 /* Lanes hold 16-bit values. */
-static inline void v_store16(uint8_t *p, v16 x, int stream) {
-    store256(p, _mm256_permute4x64_epi64(_mm256_packus_epi32(x.a, x.b), 0xD8), stream);
+static inline void v_store16(uint8_t *p, v16 x) {
+    store256(p, _mm256_permute4x64_epi64(_mm256_packus_epi32(x.a, x.b), 0xD8));
 }
+
+/* Non-temporal stores of aligned vectors although the output may begin 16 bytes off, as large
+ * allocations do: then every one takes the end of the last vector and the beginning of this. */
+struct streamer {
+    __m256i last;
+    bool off, begun;
+};
+static inline bool v_stream_fits(const void *p) { return (uintptr_t)p % 16 == 0; }
+static inline void v_stream_begin(struct streamer *s, const void *p) {
+    s->last = _mm256_setzero_si256();
+    s->off = (uintptr_t)p % 32 != 0;
+    s->begun = false;
+}
+static inline void stream256(struct streamer *s, uint8_t *p, __m256i x) {
+    if (s->begun)
+        _mm256_stream_si256((__m256i *)(p - 16), _mm256_permute2x128_si256(s->last, x, 0x21));
+    else
+        _mm_storeu_si128((__m128i *)p, _mm256_castsi256_si128(x));
+    s->begun = true;
+    s->last = x;
+}
+static inline void v_stream(struct streamer *s, uint8_t *p, v16 x) {
+    if (s->off) {
+        stream256(s, p, x.a);
+        stream256(s, p + 32, x.b);
+    } else {
+        _mm256_stream_si256((__m256i *)p, x.a);
+        _mm256_stream_si256((__m256i *)(p + 32), x.b);
+    }
+}
+/* p: past the last vector, whose end is still to be stored. */
+static inline void v_stream_end(struct streamer *s, uint8_t *p) {
+    if (s->begun) _mm_storeu_si128((__m128i *)(p - 16), _mm256_extracti128_si256(s->last, 1));
+}
+static inline void v_fence(void) { _mm_sfence(); }
 
 static inline v16 v_shl(v16 x, int n) {
     return (v16){_mm256_slli_epi32(x.a, n), _mm256_slli_epi32(x.b, n)};
@@ -85,6 +104,9 @@ static inline v16 v_shr(v16 x, int n) {
 static inline v16 v_sar31(v16 x) {
     return (v16){_mm256_srai_epi32(x.a, 31), _mm256_srai_epi32(x.b, 31)};
 }
+
+/* x + 1 where a > b as signed integers. */
+static inline v16 v_count_greater(v16 x, v16 a, v16 b) { return v_sub(x, v_greater(a, b)); }
 
 #define REDUCE(name, type, operation) \
     static inline type name(v16 v) { \
@@ -125,17 +147,15 @@ static inline __m256i finite256(__m256i x) {
 static inline v16 v_finite_or_zero(v16 x) {
     return (v16){_mm256_and_si256(x.a, finite256(x.a)), _mm256_and_si256(x.b, finite256(x.b))};
 }
-static inline __m256i infinite256(__m256i x) {
-    return _mm256_cmpeq_epi32(_mm256_slli_epi32(x, 1), _mm256_set1_epi32((int)0xFF000000u));
+static inline uint32_t v_nonfinite(v16 x) {
+    const __m256i a = finite256(x.a), b = finite256(x.b);
+    return 0xFFFF & ~((uint32_t)_mm256_movemask_ps(F(a)) | (uint32_t)_mm256_movemask_ps(F(b)) << 8);
 }
-static inline uint32_t v_infinite(v16 x) {
-    const __m256i a = infinite256(x.a), b = infinite256(x.b);
-    return (uint32_t)_mm256_movemask_ps(F(a)) | (uint32_t)_mm256_movemask_ps(F(b)) << 8;
-}
+/* Nonfinite lanes become the largest value with their sign. */
 static inline __m256i saturate256(__m256i x, __m256i largest) {
     const __m256i sign = _mm256_set1_epi32((int)0x80000000u);
     const __m256i full = _mm256_or_si256(_mm256_and_si256(x, sign), largest);
-    return _mm256_blendv_epi8(x, full, infinite256(x));
+    return _mm256_blendv_epi8(full, x, finite256(x));
 }
 static inline v16 v_saturate(v16 x, uint32_t largest) {
     const __m256i l = _mm256_set1_epi32((int)largest);
@@ -145,31 +165,42 @@ static inline v16 v_saturate(v16 x, uint32_t largest) {
 /* Words of four counters, one per 64-bit lane: lanes hold counters c, c+2, c+1, c+3, so that
  * unpacking gives the order of the elements. High halves of lanes may hold garbage, which the
  * multiplications do not see. */
-static inline void random32(const struct pithi_random *r, uint64_t c, uint16_t *out) {
-    const __m256i m0 = _mm256_set1_epi64x(0xD2511F53), m1 = _mm256_set1_epi64x(0xCD9E8D57);
-    const __m256i counter =
-        _mm256_add_epi64(_mm256_set1_epi64x((long long)c), _mm256_setr_epi64x(0, 2, 1, 3));
+struct philox {
+    uint64_t key[10][2], step, stream;
+};
+
+static void philox_init(struct philox *p, const struct pithi_random *r) {
+    p->step = (uint32_t)r->step;
+    p->stream = r->stream;
+    for (uint32_t i = 0; i < 10; i++) {
+        p->key[i][0] = (uint32_t)r->seed + i * 0x9E3779B9u;
+        p->key[i][1] = (uint32_t)(r->seed >> 32) + i * 0xBB67AE85u;
+    }
+}
+
+static inline __m256i each(uint64_t x) { return _mm256_set1_epi64x((long long)x); }
+
+static inline void random32(const struct philox *r, uint64_t c, uint16_t *out) {
+    const __m256i m0 = each(0xD2511F53u), m1 = each(0xCD9E8D57u);
+    const __m256i counter = _mm256_add_epi64(each(c), _mm256_setr_epi64x(0, 2, 1, 3));
     __m256i c0 = counter, c1 = _mm256_srli_epi64(counter, 32);
-    __m256i c2 = _mm256_set1_epi64x((uint32_t)r->step), c3 = _mm256_set1_epi64x(r->stream);
-    uint32_t k0 = (uint32_t)r->seed, k1 = (uint32_t)(r->seed >> 32);
+    __m256i c2 = each(r->step), c3 = each(r->stream);
     for (int round = 0; round < 10; round++) {
         const __m256i p0 = _mm256_mul_epu32(c0, m0), p1 = _mm256_mul_epu32(c2, m1);
-        c0 = _mm256_xor_si256(_mm256_xor_si256(c1, _mm256_set1_epi64x(k0)),
+        c0 = _mm256_xor_si256(_mm256_xor_si256(c1, each(r->key[round][0])),
                               _mm256_srli_epi64(p1, 32));
-        c2 = _mm256_xor_si256(_mm256_xor_si256(c3, _mm256_set1_epi64x(k1)),
+        c2 = _mm256_xor_si256(_mm256_xor_si256(c3, each(r->key[round][1])),
                               _mm256_srli_epi64(p0, 32));
         c1 = p1;
         c3 = p0;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
     }
     const __m256i a = _mm256_blend_epi32(c0, _mm256_slli_epi64(c1, 32), 0xAA);
     const __m256i b = _mm256_blend_epi32(c2, _mm256_slli_epi64(c3, 32), 0xAA);
-    _mm256_storeu_si256((__m256i *)out, _mm256_unpacklo_epi64(a, b));
-    _mm256_storeu_si256((__m256i *)(out + 16), _mm256_unpackhi_epi64(a, b));
+    store256((uint8_t *)out, _mm256_unpacklo_epi64(a, b));
+    store256((uint8_t *)(out + 16), _mm256_unpackhi_epi64(a, b));
 }
 
-static inline void random64(const struct pithi_random *r, uint64_t c, uint16_t out[64]) {
+static inline void random64(const struct philox *r, uint64_t c, uint16_t out[64]) {
     random32(r, c, out);
     random32(r, c + 4, out + 32);
 }

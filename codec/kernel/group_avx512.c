@@ -16,36 +16,43 @@ static inline v16 v_load16(const uint8_t *p) {
     return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
 }
 
-/* 2: p is and stays 64-byte aligned; 1: 16-byte aligned; 0: streaming would be slower. */
-static inline int v_stream_kind(const void *p) {
-    if ((uintptr_t)p % 64 == 0) return 2;
-    return (uintptr_t)p % 16 == 0;
+static inline void v_store(uint8_t *p, v16 x) { _mm512_storeu_si512(p, x); }
+/* Lanes hold 16-bit values. */
+static inline void v_store16(uint8_t *p, v16 x) {
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(x));
+}
+
+/* Non-temporal stores of whole lines although the output may begin within one, as large
+ * allocations do: `lead` elements go before the first line, and every line takes the end of the
+ * last vector and the beginning of this one. */
+struct streamer {
+    v16 last, turn;
+    unsigned lead;
+    bool begun;
+};
+static inline bool v_stream_fits(const void *p) { return (uintptr_t)p % 4 == 0; }
+static inline void v_stream_begin(struct streamer *s, const void *p) {
+    s->lead = (unsigned)(-(uintptr_t)p / 4 % 16);
+    s->turn = _mm512_add_epi32(_mm512_set1_epi32((int)s->lead), _mm512_setr_epi32(
+        0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+    s->last = _mm512_setzero_si512();
+    s->begun = false;
+}
+static inline void v_stream(struct streamer *s, uint8_t *p, v16 x) {
+    uint8_t *line = p + 4 * (size_t)s->lead - 64;
+    if (__builtin_expect(s->begun, 1))
+        _mm512_stream_si512((void *)line, _mm512_permutex2var_epi32(s->last, s->turn, x));
+    else
+        _mm512_mask_storeu_epi32(p, (__mmask16)((1u << s->lead) - 1), x);
+    s->begun = true;
+    s->last = x;
+}
+/* p: past the last vector, of which the elements from `lead` on are still to be stored. */
+static inline void v_stream_end(struct streamer *s, uint8_t *p) {
+    if (s->begun)
+        _mm512_mask_storeu_epi32(p - 64, (__mmask16)(0xFFFFu << s->lead), s->last);
 }
 static inline void v_fence(void) { _mm_sfence(); }
-
-static inline void v_store(uint8_t *p, v16 x, int stream) {
-    if (stream == 0) {
-        _mm512_storeu_si512(p, x);
-    } else if (stream == 2) {
-        _mm512_stream_si512((void *)p, x);
-    } else {
-        _mm_stream_si128((__m128i *)p, _mm512_castsi512_si128(x));
-        _mm_stream_si128((__m128i *)p + 1, _mm512_extracti32x4_epi32(x, 1));
-        _mm_stream_si128((__m128i *)p + 2, _mm512_extracti32x4_epi32(x, 2));
-        _mm_stream_si128((__m128i *)p + 3, _mm512_extracti32x4_epi32(x, 3));
-    }
-}
-static inline void v_store16(uint8_t *p, v16 x, int stream) {
-    const __m256i h = _mm512_cvtepi32_epi16(x);
-    if (stream == 0) {
-        _mm256_storeu_si256((__m256i *)p, h);
-    } else if (stream == 2) {
-        _mm256_stream_si256((__m256i *)p, h);
-    } else {
-        _mm_stream_si128((__m128i *)p, _mm256_castsi256_si128(h));
-        _mm_stream_si128((__m128i *)p + 1, _mm256_extracti128_si256(h, 1));
-    }
-}
 
 static inline v16 v_and(v16 a, v16 b) { return _mm512_and_si512(a, b); }
 static inline v16 v_xor(v16 a, v16 b) { return _mm512_xor_si512(a, b); }
@@ -60,6 +67,10 @@ static inline v16 v_sar31(v16 a) { return _mm512_srai_epi32(a, 31); }
 /* All ones where a > b as signed integers. */
 static inline v16 v_greater(v16 a, v16 b) {
     return _mm512_movm_epi32(_mm512_cmpgt_epi32_mask(a, b));
+}
+/* x + 1 where a > b as signed integers. */
+static inline v16 v_count_greater(v16 x, v16 a, v16 b) {
+    return _mm512_mask_add_epi32(x, _mm512_cmpgt_epi32_mask(a, b), x, _mm512_set1_epi32(1));
 }
 static inline uint32_t v_reduce_maxu(v16 a) { return _mm512_reduce_max_epu32(a); }
 static inline int32_t v_reduce_maxi(v16 a) { return _mm512_reduce_max_epi32(a); }
@@ -79,35 +90,49 @@ static inline v16 f_narrow(v16 a) {
     return _mm512_cvtepu16_epi32(_mm512_cvtps_ph(F(a), _MM_FROUND_TO_NEAREST_INT));
 }
 
-/* Classes: quiet and signalling NaN, both infinities. */
+enum { NONFINITE = 0x99 }; /* classes: quiet and signalling NaN, both infinities */
 static inline v16 v_finite_or_zero(v16 a) {
-    return _mm512_maskz_mov_epi32(_knot_mask16(_mm512_fpclass_ps_mask(F(a), 0x99)), a);
+    return _mm512_mask_blend_epi32(_mm512_fpclass_ps_mask(F(a), NONFINITE), a,
+                                   _mm512_setzero_si512());
 }
-static inline uint32_t v_infinite(v16 a) { return _mm512_fpclass_ps_mask(F(a), 0x18); }
+static inline uint32_t v_nonfinite(v16 a) { return _mm512_fpclass_ps_mask(F(a), NONFINITE); }
+/* Nonfinite lanes become the largest value with their sign. */
 static inline v16 v_saturate(v16 a, uint32_t largest) {
-    const v16 sign = v_set(0x80000000u);
-    const v16 full = _mm512_or_si512(v_and(a, sign), v_set(largest));
-    return _mm512_mask_mov_epi32(a, _mm512_fpclass_ps_mask(F(a), 0x18), full);
+    const v16 full = _mm512_or_si512(v_and(a, v_set(0x80000000u)), v_set(largest));
+    return _mm512_mask_mov_epi32(a, _mm512_fpclass_ps_mask(F(a), NONFINITE), full);
 }
 
 /* Words of the counters c..c+7, one counter per 64-bit lane; high halves may hold garbage, which
  * the multiplications do not see. Lane 2i of c holds counter i, lane 2i+1 counter 4+i, so that
  * unpacking gives the order of the elements. */
-static inline void random64(const struct pithi_random *r, uint64_t c, uint16_t out[64]) {
+struct philox {
+    uint64_t key[10][2], step, stream;
+};
+
+static void philox_init(struct philox *p, const struct pithi_random *r) {
+    p->step = (uint32_t)r->step;
+    p->stream = r->stream;
+    for (uint32_t i = 0; i < 10; i++) {
+        p->key[i][0] = (uint32_t)r->seed + i * 0x9E3779B9u;
+        p->key[i][1] = (uint32_t)(r->seed >> 32) + i * 0xBB67AE85u;
+    }
+}
+
+static inline void random64(const struct philox *r, uint64_t c, uint16_t out[64]) {
     const __m512i m0 = _mm512_set1_epi64(0xD2511F53), m1 = _mm512_set1_epi64(0xCD9E8D57);
     const __m512i counter = _mm512_add_epi64(_mm512_set1_epi64((long long)c),
                                              _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7));
     __m512i c0 = counter, c1 = _mm512_srli_epi64(counter, 32);
-    __m512i c2 = _mm512_set1_epi64((uint32_t)r->step), c3 = _mm512_set1_epi64(r->stream);
-    uint32_t k0 = (uint32_t)r->seed, k1 = (uint32_t)(r->seed >> 32);
+    __m512i c2 = _mm512_set1_epi64((long long)r->step);
+    __m512i c3 = _mm512_set1_epi64((long long)r->stream);
     for (int round = 0; round < 10; round++) {
+        const __m512i k0 = _mm512_set1_epi64((long long)r->key[round][0]);
+        const __m512i k1 = _mm512_set1_epi64((long long)r->key[round][1]);
         const __m512i p0 = _mm512_mul_epu32(c0, m0), p1 = _mm512_mul_epu32(c2, m1);
-        c0 = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p1, 32), c1, _mm512_set1_epi64(k0), 0x96);
-        c2 = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p0, 32), c3, _mm512_set1_epi64(k1), 0x96);
+        c0 = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p1, 32), c1, k0, 0x96);
+        c2 = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p0, 32), c3, k1, 0x96);
         c1 = p1;
         c3 = p0;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
     }
     const __m512i a = _mm512_mask_shuffle_epi32(c0, 0xAAAA, c1, 0xA0);
     const __m512i b = _mm512_mask_shuffle_epi32(c2, 0xAAAA, c3, 0xA0);

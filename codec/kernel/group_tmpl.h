@@ -77,20 +77,24 @@ ALWAYS v16 load(uint32_t dtype, const uint8_t *p, size_t i) {
     return dtype == PITH_BF16 ? v_shl(h, 16) : f_widen(h);
 }
 
-/* Finite f32 (or an infinity made by rounding) to the nearest value of the dtype, in f32. */
-ALWAYS v16 round_to(uint32_t dtype, v16 x) {
+/* Finite f32 to the nearest value of the dtype, in f32; the low half of a bf16 is left undefined. */
+ALWAYS v16 round_loosely(uint32_t dtype, v16 x) {
     if (dtype == PITH_F32) return x;
     if (dtype == PITH_F16) return f_widen(f_narrow(x));
     const v16 odd = v_and(v_shr(x, 16), v_set(1));
-    return v_and(v_add(x, v_add(odd, v_set(0x7FFF))), v_set(0xFFFF0000u));
+    return v_add(v_add(x, v_set(0x7FFF)), odd);
 }
+ALWAYS v16 tidy(uint32_t dtype, v16 x) {
+    return dtype == PITH_BF16 ? v_and(x, v_set(0xFFFF0000u)) : x;
+}
+ALWAYS v16 round_to(uint32_t dtype, v16 x) { return tidy(dtype, round_loosely(dtype, x)); }
 
-/* x is a value of the dtype. */
-ALWAYS void store(uint32_t dtype, uint8_t *p, size_t i, v16 x, int stream) {
+/* x is a value of the dtype, loosely. */
+ALWAYS void store(uint32_t dtype, uint8_t *p, size_t i, v16 x) {
     if (dtype == PITH_F32)
-        v_store(p + 4 * i, x, stream);
+        v_store(p + 4 * i, x);
     else
-        v_store16(p + 2 * i, dtype == PITH_BF16 ? v_shr(x, 16) : f_narrow(x), stream);
+        v_store16(p + 2 * i, dtype == PITH_BF16 ? v_shr(x, 16) : f_narrow(x));
 }
 
 ALWAYS v16 load_base(uint32_t dtype, const uint8_t *p, size_t i) {
@@ -109,9 +113,10 @@ static v16 saturate(uint32_t dtype, v16 x, uint32_t infinite, uint32_t valid, ui
     return v_saturate(x, pithi_largest(dtype));
 }
 
+/* The result is loose; NaN cannot occur. */
 ALWAYS v16 update(uint32_t bt, v16 base, v16 x, uint32_t valid, uint64_t *saturated) {
-    const v16 next = round_to(bt, f_add(base, x));
-    const uint32_t infinite = v_infinite(next);
+    const v16 next = round_loosely(bt, f_add(base, x));
+    const uint32_t infinite = v_nonfinite(next);
     if (__builtin_expect(infinite != 0, 0))
         return saturate(bt, next, infinite, valid, saturated);
     return next;
@@ -167,14 +172,14 @@ ALWAYS bool find_largest(uint32_t vt, uint32_t bt, struct batch *b) {
 /* pithi_group_scale for 16 groups at a time; none is huge. */
 static void symmetric_scales(const struct pithi_group_setting *s, struct batch *b, size_t groups) {
     const float levels = (float)((1 << (s->bits - 1)) - 1);
-    v_store((uint8_t *)(b->largest + groups), v_set(0), 0);
+    v_store((uint8_t *)(b->largest + groups), v_set(0));
     for (size_t g = 0; g < groups; g += 16) {
         const v16 m = v_load((const uint8_t *)(b->largest + g));
         const v16 scale = round_to(s->scale_dtype, f_div(m, v_set(pithi_bits(levels))));
         const v16 coded = v_greater(m, v_set(TINY - 1));
-        v_store((uint8_t *)(b->scale + g), v_and(scale, coded), 0);
+        v_store((uint8_t *)(b->scale + g), v_and(scale, coded));
         v_store((uint8_t *)(b->reciprocal + g),
-                v_and(f_div(v_set(0x3F800000u), scale), coded), 0);
+                v_and(f_div(v_set(0x3F800000u), scale), coded));
     }
 }
 
@@ -231,28 +236,35 @@ static void put_scales(const struct pithi_group_setting *s, const struct batch *
 struct encoder {
     const struct pithi_group_setting *set;
     struct packing pack;
+    struct philox philox;
     v16 floor, ceiling; /* of the codes, as integers */
-    struct pithi_random random;
     uint64_t saturated;
+};
+
+/* What a loop is made for; constant in the common loops. */
+struct recipe {
+    uint32_t vt, bt; /* dtypes: value (encode) or out (decode), and base */
+    bool write;      /* the new base is wanted */
+    bool asymmetric, stochastic;
 };
 
 /* The code as f32 in *f; in the result's low bits as an integer (the rest of a lane is undefined).
  * A symmetric nearest code needs no clamp: |d * r| < Q + 1/2 for every scale and its rounding. */
-ALWAYS v16 nearest(const struct encoder *e, v16 v, v16 *f) {
+ALWAYS v16 nearest(v16 v, v16 ceiling, bool asymmetric, v16 *f) {
     const v16 magic = v_set(0x4B400000u); /* 1.5 * 2^23 */
-    if (e->set->asymmetric) v = f_min(f_max(v, v_set(0)), f_from_i(e->ceiling));
+    if (asymmetric) v = f_min(f_max(v, v_set(0)), f_from_i(ceiling));
     const v16 t = f_add(v, magic);
     *f = f_sub(t, magic);
     return t;
 }
 
-ALWAYS v16 stochastic(const struct encoder *e, v16 v, const uint16_t *random, v16 *f) {
+ALWAYS v16 stochastic(v16 v, v16 floor, v16 ceiling, const uint16_t *random, v16 *f) {
     const v16 below = f_floor(v);
     const v16 fraction = f_to_i(f_mul(f_sub(v, below), v_set(0x47800000u))); /* 2^16 */
-    const v16 up = v_greater(fraction, v_load16((const uint8_t *)random));
-    const v16 q = v_mini(v_maxi(v_sub(f_to_i(below), up), e->floor), e->ceiling);
-    *f = f_from_i(q);
-    return q;
+    const v16 q = v_count_greater(f_to_i(below), fraction, v_load16((const uint8_t *)random));
+    const v16 clamped = v_mini(v_maxi(q, floor), ceiling);
+    *f = f_from_i(clamped);
+    return clamped;
 }
 
 /* Up to 64 elements: those of the batch from `first` on, or padded copies of them. */
@@ -262,7 +274,6 @@ struct unit {
     size_t room;    /* bytes that may be touched from `codes` on */
     size_t first;   /* place in the batch */
     uint64_t valid; /* which lanes count */
-    int stream;     /* how `out` is written */
 };
 
 static struct unit unit_at(const struct batch *b, size_t i, size_t vt, size_t bt, size_t bits) {
@@ -273,25 +284,27 @@ static struct unit unit_at(const struct batch *b, size_t i, size_t vt, size_t bt
                          .first = i, .valid = ~UINT64_C(0)};
 }
 
-ALWAYS void encode_unit(struct encoder *e, const struct batch *b, const struct unit *u, uint32_t vt,
-                        uint32_t bt, bool write) {
+ALWAYS void encode_unit(struct encoder *e, const struct packing *pack, const struct batch *b,
+                        const struct unit *u, struct recipe r) {
+    const uint32_t shift = b->shift;
     uint16_t random[UNIT];
     v16 q[4];
-    if (e->set->stochastic) random64(&e->random, b->counter + u->first / 8, random);
+    if (r.stochastic) random64(&e->philox, b->counter + u->first / 8, random);
     for (size_t k = 0; k < 4; k++) {
-        const size_t i = 16 * k, g = (u->first + i) >> b->shift;
-        v16 base = v_set(0), d = load(vt, u->value, i), f;
-        if (bt != PITH_NONE) base = load_base(bt, u->base, i), d = f_sub(d, base);
-        if (e->set->asymmetric) d = f_sub(d, v_spread(&b->zero[g]));
+        const size_t i = 16 * k, g = (u->first + i) >> shift;
+        v16 base = v_set(0), d = load(r.vt, u->value, i), f;
+        if (r.bt != PITH_NONE) base = load_base(r.bt, u->base, i), d = f_sub(d, base);
+        if (r.asymmetric) d = f_sub(d, v_spread(&b->zero[g]));
         const v16 v = f_mul(d, v_spread(&b->reciprocal[g]));
-        q[k] = e->set->stochastic ? stochastic(e, v, random + i, &f) : nearest(e, v, &f);
-        if (!write) continue;
+        q[k] = r.stochastic ? stochastic(v, e->floor, e->ceiling, random + i, &f)
+                            : nearest(v, e->ceiling, r.asymmetric, &f);
+        if (!r.write) continue;
         v16 x = f_mul(f, v_spread(&b->scale[g]));
-        if (e->set->asymmetric) x = f_add(x, v_spread(&b->zero[g]));
+        if (r.asymmetric) x = f_add(x, v_spread(&b->zero[g]));
         const uint32_t valid = (uint32_t)(u->valid >> i) & 0xFFFF;
-        store(bt, u->base, i, update(bt, base, x, valid, &e->saturated), 0);
+        store(r.bt, u->base, i, update(r.bt, base, x, valid, &e->saturated));
     }
-    pack64(u->codes, u->room, &e->pack, q);
+    pack64(u->codes, u->room, pack, q);
 }
 
 /* What will be read next comes into the cache while this is computed. */
@@ -300,67 +313,72 @@ ALWAYS void prefetch_unit(const uint8_t *p, size_t size) {
 }
 
 static __attribute__((noinline)) void encode_end(struct encoder *e, const struct batch *b, size_t i,
-                                                 uint32_t vt, uint32_t bt, bool write) {
+                                                 struct recipe r) {
     const size_t n = b->count - i, bits = e->set->bits, bytes = (n * bits + 7) / 8;
     uint8_t value[UNIT * 4], base[UNIT * 4], codes[UNIT];
-    struct unit u = unit_at(b, i, width(vt), width(bt), bits);
+    struct unit u = unit_at(b, i, width(r.vt), width(r.bt), bits);
     uint8_t *const to_base = u.base, *const to_codes = u.codes;
-    u.value = pad_unit(value, u.value, n, width(vt));
-    if (bt != PITH_NONE) pad_unit(base, u.base, n, width(bt));
+    u.value = pad_unit(value, u.value, n, width(r.vt));
+    if (r.bt != PITH_NONE) pad_unit(base, u.base, n, width(r.bt));
     u.base = base;
     u.codes = codes;
     u.room = sizeof codes;
     u.valid >>= UNIT - n;
-    encode_unit(e, b, &u, vt, bt, write);
+    encode_unit(e, &e->pack, b, &u, r);
     if (n * bits % 8) codes[bytes - 1] &= (uint8_t)((1u << n * bits % 8) - 1);
     memcpy(to_codes, codes, bytes);
-    if (write) memcpy(to_base, base, n * width(bt));
+    if (r.write) memcpy(to_base, base, n * width(r.bt));
 }
 
-ALWAYS void encode_codes(struct encoder *e, const struct batch *b, uint32_t vt, uint32_t bt,
-                         bool write) {
-    const size_t vs = width(vt), bs = width(bt), bits = e->set->bits;
+ALWAYS void encode_codes(struct encoder *e, const struct batch *b, struct recipe r) {
+    const struct packing pack = e->pack; /* a copy no store can alias */
+    const size_t vs = width(r.vt), bs = width(r.bt), bits = e->set->bits, count = b->count;
     size_t i = 0;
-    for (; i + UNIT <= b->count; i += UNIT) {
+    for (; i + UNIT <= count; i += UNIT) {
         const struct unit u = unit_at(b, i, vs, bs, bits);
-        prefetch_unit(u.value, vs);
-        prefetch_unit(u.base, bs);
-        encode_unit(e, b, &u, vt, bt, write);
+        prefetch_unit(u.value + AHEAD * vs, vs);
+        prefetch_unit(u.base + AHEAD * bs, bs);
+        encode_unit(e, &pack, b, &u, r);
     }
-    if (i < b->count) encode_end(e, b, i, vt, bt, write);
+    if (i < count) encode_end(e, b, i, r);
 }
 
-ALWAYS bool encode_batch(struct encoder *e, struct batch *b, uint32_t vt, uint32_t bt, bool write,
-                         uint8_t *scales) {
+ALWAYS bool encode_batch(struct encoder *e, struct batch *b, struct recipe r, uint8_t *scales) {
     const struct pithi_group_setting *s = e->set;
     const size_t groups = (b->count + s->group - 1) >> b->shift;
-    if (s->asymmetric) {
-        if (!find_ranges(vt, bt, s, b)) return false;
+    if (r.asymmetric) {
+        if (!find_ranges(r.vt, r.bt, s, b)) return false;
     } else {
-        if (!find_largest(vt, bt, b)) return false;
+        if (!find_largest(r.vt, r.bt, b)) return false;
         symmetric_scales(s, b, groups);
     }
     put_scales(s, b, groups, scales);
-    encode_codes(e, b, vt, bt, write);
+    encode_codes(e, b, r);
     return true;
 }
 
-/* The common pairs of dtypes get loops of their own. */
-static bool encode_any(struct encoder *e, struct batch *b, const struct pithi_group_job *job,
-                       uint8_t *scales) {
-    const uint32_t vt = job->value_dtype, bt = job->base_dtype;
-    const bool write = job->update && bt != PITH_NONE;
-    if (vt == PITH_F32 && bt == PITH_NONE)
-        return encode_batch(e, b, PITH_F32, PITH_NONE, false, scales);
-    if (vt == PITH_BF16 && bt == PITH_NONE)
-        return encode_batch(e, b, PITH_BF16, PITH_NONE, false, scales);
-    if (vt == PITH_F32 && bt == PITH_F32 && write)
-        return encode_batch(e, b, PITH_F32, PITH_F32, true, scales);
-    if (vt == PITH_F32 && bt == PITH_BF16 && write)
-        return encode_batch(e, b, PITH_F32, PITH_BF16, true, scales);
-    if (vt == PITH_BF16 && bt == PITH_BF16 && write)
-        return encode_batch(e, b, PITH_BF16, PITH_BF16, true, scales);
-    return encode_batch(e, b, vt, bt, write, scales);
+/* A loop of its own for one pair of dtypes, rounding known, symmetric. */
+ALWAYS bool encode_common(struct encoder *e, struct batch *b, uint32_t vt, uint32_t bt,
+                          bool random, uint8_t *scales) {
+    const bool write = bt != PITH_NONE;
+    if (random) return encode_batch(e, b, (struct recipe){vt, bt, write, false, true}, scales);
+    return encode_batch(e, b, (struct recipe){vt, bt, write, false, false}, scales);
+}
+
+static bool encode_any(struct encoder *e, struct batch *b, struct recipe r, uint8_t *scales) {
+    if (!r.asymmetric && r.write == (r.bt != PITH_NONE)) {
+        if (r.vt == PITH_F32 && r.bt == PITH_NONE)
+            return encode_common(e, b, PITH_F32, PITH_NONE, r.stochastic, scales);
+        if (r.vt == PITH_BF16 && r.bt == PITH_NONE)
+            return encode_common(e, b, PITH_BF16, PITH_NONE, r.stochastic, scales);
+        if (r.vt == PITH_F32 && r.bt == PITH_F32)
+            return encode_common(e, b, PITH_F32, PITH_F32, r.stochastic, scales);
+        if (r.vt == PITH_F32 && r.bt == PITH_BF16)
+            return encode_common(e, b, PITH_F32, PITH_BF16, r.stochastic, scales);
+        if (r.vt == PITH_BF16 && r.bt == PITH_BF16)
+            return encode_common(e, b, PITH_BF16, PITH_BF16, r.stochastic, scales);
+    }
+    return encode_batch(e, b, r, scales);
 }
 
 static void group_encode(struct pithi_group_job *job) {
@@ -370,19 +388,22 @@ static void group_encode(struct pithi_group_job *job) {
         return;
     }
     const int levels = (1 << (s->asymmetric ? s->bits : s->bits - 1)) - 1;
+    const struct recipe r = {job->value_dtype, job->base_dtype,
+                             job->update && job->base_dtype != PITH_NONE, s->asymmetric,
+                             s->stochastic};
     struct encoder e; /* most of it is packing, so no initializer */
     e.set = s;
-    e.random = job->random;
     e.saturated = 0;
     e.floor = v_set(s->asymmetric ? 0 : (uint32_t)-levels);
     e.ceiling = v_set((uint32_t)levels);
     packing_init(&e.pack, s->bits, !s->asymmetric);
+    if (s->stochastic) philox_init(&e.philox, &job->random);
     const size_t step = batch_elements(s);
     struct batch b;
     for (size_t i = 0; i < job->count; i += step) {
         const size_t n = job->count - i < step ? job->count - i : step;
         open_batch(&b, job, i, n);
-        if (!encode_any(&e, &b, job, job->scales + pithi_group_scale_bytes(s, i)))
+        if (!encode_any(&e, &b, r, job->scales + pithi_group_scale_bytes(s, i)))
             scalar_part(job, i, n, pithi_group_encode_c);
     }
     job->saturated += e.saturated;
@@ -393,7 +414,7 @@ static void group_encode(struct pithi_group_job *job) {
 struct decoder {
     const struct pithi_group_setting *set;
     struct packing pack;
-    int stream;
+    struct streamer stream;
     uint64_t saturated;
 };
 
@@ -414,78 +435,88 @@ static bool get_scales(const struct pithi_group_setting *s, struct batch *b, siz
     return worst < LIMIT;
 }
 
-ALWAYS void decode_unit(struct decoder *d, const struct batch *b, const struct unit *u,
-                        const struct pithi_group_job *job, uint32_t ot, uint32_t bt) {
+/* Stores out plainly, or through *stream when that is not NULL. */
+ALWAYS void decode_unit(struct decoder *d, const struct packing *pack, const struct batch *b,
+                        const struct unit *u, struct recipe r, struct streamer *stream) {
+    const uint32_t shift = b->shift;
     v16 q[4];
-    unpack64(q, u->codes, u->room, &d->pack);
+    unpack64(q, u->codes, u->room, pack);
     for (size_t k = 0; k < 4; k++) {
-        const size_t i = 16 * k, g = (u->first + i) >> b->shift;
+        const size_t i = 16 * k, g = (u->first + i) >> shift;
         v16 x = f_mul(f_from_i(q[k]), v_spread(&b->scale[g]));
-        if (d->set->asymmetric) x = f_add(x, v_spread(&b->zero[g]));
-        if (bt != PITH_NONE) {
+        if (r.asymmetric) x = f_add(x, v_spread(&b->zero[g]));
+        if (r.bt != PITH_NONE) {
             const uint32_t valid = (uint32_t)(u->valid >> i) & 0xFFFF;
-            x = update(bt, load_base(bt, u->base, i), x, valid, &d->saturated);
-            if (job->update) store(bt, u->base, i, x, 0);
+            x = update(r.bt, load_base(r.bt, u->base, i), x, valid, &d->saturated);
+            if (r.write) store(r.bt, u->base, i, x);
+            x = tidy(r.bt, x);
         }
-        if (ot != PITH_NONE) store(ot, u->out, i, round_to(ot, x), u->stream);
+        if (r.vt == PITH_F32 && stream)
+            v_stream(stream, u->out + 4 * i, x);
+        else if (r.vt != PITH_NONE)
+            store(r.vt, u->out, i, round_loosely(r.vt, x));
     }
 }
 
 static __attribute__((noinline)) void decode_end(struct decoder *d, const struct batch *b, size_t i,
-                                                 const struct pithi_group_job *job, uint32_t ot,
-                                                 uint32_t bt) {
+                                                 struct recipe r) {
     const size_t n = b->count - i, bits = d->set->bits;
     uint8_t base[UNIT * 4], out[UNIT * 4], codes[UNIT] = {0};
-    struct unit u = unit_at(b, i, 0, width(bt), bits);
+    struct unit u = unit_at(b, i, 0, width(r.bt), bits);
     uint8_t *const to_base = u.base;
-    if (bt != PITH_NONE) pad_unit(base, u.base, n, width(bt));
+    if (r.bt != PITH_NONE) pad_unit(base, u.base, n, width(r.bt));
     memcpy(codes, u.codes, (n * bits + 7) / 8);
     u.base = base;
     u.out = out;
     u.codes = codes;
     u.room = sizeof codes;
     u.valid >>= UNIT - n;
-    decode_unit(d, b, &u, job, ot, bt);
-    if (ot != PITH_NONE) memcpy(b->out + i * width(ot), out, n * width(ot));
-    if (bt != PITH_NONE && job->update) memcpy(to_base, base, n * width(bt));
+    decode_unit(d, &d->pack, b, &u, r, NULL);
+    if (r.vt != PITH_NONE) memcpy(b->out + i * width(r.vt), out, n * width(r.vt));
+    if (r.write) memcpy(to_base, base, n * width(r.bt));
 }
 
-ALWAYS void decode_batch(struct decoder *d, const struct batch *b,
-                         const struct pithi_group_job *job, uint32_t ot, uint32_t bt) {
-    const size_t bs = width(bt), os = width(ot), bits = d->set->bits;
+ALWAYS void decode_batch(struct decoder *d, const struct batch *b, struct recipe r, bool streamed) {
+    const struct packing pack = d->pack; /* copies no store can alias */
+    struct streamer stream = d->stream;
+    const size_t bs = width(r.bt), os = width(r.vt), bits = d->set->bits, count = b->count;
     size_t i = 0;
-    for (; i + UNIT <= b->count; i += UNIT) {
+    for (; i + UNIT <= count; i += UNIT) {
         struct unit u = unit_at(b, i, 0, bs, bits);
-        u.out = os ? b->out + i * os : NULL;
-        u.stream = d->stream;
-        prefetch_unit(u.base, bs);
-        decode_unit(d, b, &u, job, ot, bt);
+        u.out = b->out + i * os;
+        prefetch_unit(u.base + AHEAD * bs, bs);
+        decode_unit(d, &pack, b, &u, r, streamed ? &stream : NULL);
     }
-    if (i < b->count) decode_end(d, b, i, job, ot, bt);
+    if (streamed) v_stream_end(&stream, b->out + i * os);
+    if (i < count) decode_end(d, b, i, r);
 }
 
-static void decode_any(struct decoder *d, const struct batch *b,
-                       const struct pithi_group_job *job) {
-    const uint32_t ot = job->out ? job->out_dtype : PITH_NONE, bt = job->base_dtype;
-    if (ot == PITH_F32 && bt == PITH_NONE)
-        decode_batch(d, b, job, PITH_F32, PITH_NONE);
-    else if (ot == PITH_BF16 && bt == PITH_NONE)
-        decode_batch(d, b, job, PITH_BF16, PITH_NONE);
-    else if (ot == PITH_NONE && bt == PITH_F32)
-        decode_batch(d, b, job, PITH_NONE, PITH_F32);
-    else if (ot == PITH_NONE && bt == PITH_BF16)
-        decode_batch(d, b, job, PITH_NONE, PITH_BF16);
+static void decode_any(struct decoder *d, const struct batch *b, struct recipe r, bool stream) {
+    const uint32_t ot = r.vt, bt = r.bt;
+    if (!r.asymmetric && ot == PITH_F32 && bt == PITH_NONE && stream)
+        decode_batch(d, b, (struct recipe){PITH_F32, PITH_NONE, false, false, false}, true);
+    else if (!r.asymmetric && ot == PITH_F32 && bt == PITH_NONE)
+        decode_batch(d, b, (struct recipe){PITH_F32, PITH_NONE, false, false, false}, false);
+    else if (!r.asymmetric && ot == PITH_BF16 && bt == PITH_NONE)
+        decode_batch(d, b, (struct recipe){PITH_BF16, PITH_NONE, false, false, false}, false);
+    else if (!r.asymmetric && ot == PITH_NONE && bt == PITH_F32 && r.write)
+        decode_batch(d, b, (struct recipe){PITH_NONE, PITH_F32, true, false, false}, false);
+    else if (!r.asymmetric && ot == PITH_NONE && bt == PITH_BF16 && r.write)
+        decode_batch(d, b, (struct recipe){PITH_NONE, PITH_BF16, true, false, false}, false);
     else
-        decode_batch(d, b, job, ot, bt);
+        decode_batch(d, b, r, stream);
 }
 
 static void group_decode(struct pithi_group_job *job) {
     const struct pithi_group_setting *s = &job->set;
+    const struct recipe r = {job->out ? job->out_dtype : PITH_NONE, job->base_dtype,
+                             job->update && job->base_dtype != PITH_NONE, s->asymmetric, false};
+    const bool stream = job->stream && r.vt == PITH_F32 && v_stream_fits(job->out);
     struct decoder d;
     d.set = s;
-    d.stream = job->stream ? v_stream_kind(job->out) : 0;
     d.saturated = 0;
     packing_init(&d.pack, s->bits, !s->asymmetric);
+    v_stream_begin(&d.stream, job->out);
     const size_t step = batch_elements(s);
     struct batch b;
     for (size_t i = 0; i < job->count; i += step) {
@@ -493,10 +524,10 @@ static void group_decode(struct pithi_group_job *job) {
         open_batch(&b, job, i, n);
         const size_t groups = (n + s->group - 1) >> b.shift;
         if (get_scales(s, &b, groups, job->scales + pithi_group_scale_bytes(s, i)))
-            decode_any(&d, &b, job);
+            decode_any(&d, &b, r, stream);
         else
             scalar_part(job, i, n, pithi_group_decode_c);
     }
     job->saturated += d.saturated;
-    if (d.stream) v_fence();
+    if (stream) v_fence();
 }
