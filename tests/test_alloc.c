@@ -193,6 +193,29 @@ static void test_workspace_is_said(void **state) {
     pith_plan_destroy(NULL);
 }
 
+/* A few bytes that declare a large tensor are refused before memory is asked for. */
+static void test_limit_before_memory(void **state) {
+    (void)state;
+    enum { N = 1 << 20 };
+    float *zeros = room(N * sizeof *zeros);
+    memset(zeros, 0, N * sizeof *zeros);
+    const pith_view v = pith_view_flat(zeros, PITH_F32, N);
+    struct frame f = compress("lossless", &v, NULL, 0);
+    struct allocator a = {0};
+    pith_env env = env_with(&a);
+    context("output limit");
+    CHECK(f.length < 1000);
+    env.max_output_bytes = N * 4 - 1;
+    CHECK_STATUS(PITH_ERR_LIMIT, pith_decompress(f.bytes, f.length, NULL, &env, &v, NULL));
+    CHECK_STATUS(PITH_ERR_LIMIT, pith_decode_range(f.bytes, f.length, NULL, 0, &env, &v, NULL));
+    CHECK_STATUS(PITH_ERR_LIMIT, pith_verify(f.bytes, f.length, &env, NULL));
+    CHECK(a.calls == 0);
+    env.max_output_bytes = N * 4;
+    CHECK_OK(pith_verify(f.bytes, f.length, &env, NULL));
+    free(f.bytes);
+    free(zeros);
+}
+
 /* ---- Structs of other sizes ------------------------------------------------------------------*/
 
 static pith_status create(const pith_layout *layout, const pith_env *env) {
@@ -293,8 +316,9 @@ static void test_layout_flags(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_allocation),     cmocka_unit_test(test_failing_allocator),
-        cmocka_unit_test(test_workspace_is_said), cmocka_unit_test(test_allocator_pairs),
-        cmocka_unit_test(test_struct_sizes),      cmocka_unit_test(test_layout_flags),
+        cmocka_unit_test(test_workspace_is_said), cmocka_unit_test(test_limit_before_memory),
+        cmocka_unit_test(test_allocator_pairs),   cmocka_unit_test(test_struct_sizes),
+        cmocka_unit_test(test_layout_flags),
     };
     count_allocations();
     return cmocka_run_group_tests_name("alloc", tests, NULL, NULL);

@@ -1,0 +1,203 @@
+/* test_corrupt.c - golden frames cut and flipped everywhere: a defined status, the same everywhere.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "golden.h"
+
+static const char *dir;
+
+/* ---- One damaged frame under every way to run ------------------------------------------------*/
+
+static const struct {
+    uint32_t mask, threads;
+} ways[] = {{PITH_CPU_SCALAR, 0}, {PITH_CPU_AVX2, 3}, {0, 0}, {PITH_CPU_SCALAR, 3}, {0, 3}};
+enum { WAYS = sizeof ways / sizeof ways[0] };
+
+struct outcome {
+    pith_status decompress, verify, inspect, bound;
+    uint64_t offset;
+    double bound_value;
+};
+
+static pith_env env_of(size_t way) {
+    return (pith_env){.size = sizeof(pith_env),
+                      .cpu_mask = ways[way].mask,
+                      .threads = ways[way].threads,
+                      .run = ways[way].threads ? run_backwards : NULL,
+                      .max_output_bytes = 1 << 20};
+}
+
+static struct outcome try_way(const struct golden_file *f, const uint8_t *bytes, size_t length,
+                              size_t way, uint8_t *out) {
+    struct outcome o = {.offset = 0};
+    pith_view base;
+    pith_info info;
+    pith_error error;
+    const pith_env env = env_of(way);
+    o.inspect = pith_inspect(bytes, length, &info, &error);
+    /* The view fits what the frame says now, so that as much as possible is decoded. */
+    const bool usable = o.inspect == PITH_OK && info.raw_bytes <= f->raw_bytes + 64;
+    const pith_view view = pith_view_flat(out, usable ? info.dtype : f->info.dtype,
+                                          usable ? info.count : f->info.count);
+    o.decompress = pith_decompress(bytes, length, golden_base(f, &base), &env, &view, &error);
+    o.offset = error.offset;
+    o.verify = pith_verify(bytes, length, &env, &error);
+    o.bound = pith_error_bound(bytes, length, &o.bound_value, &error);
+    return o;
+}
+
+static bool defined(pith_status s) {
+    return strcmp(pith_status_name(s), "PITH_ERR_UNKNOWN") != 0 && s != PITH_ERR_INTERNAL &&
+           s != PITH_ERR_RUNNER && s != PITH_ERR_MEMORY;
+}
+
+/* Returns whether anything noticed. bytes is exact-size memory. */
+static bool damage(const struct golden_file *f, const uint8_t *bytes, size_t length) {
+    const size_t room_bytes = f->raw_bytes + 64;
+    uint8_t *first = room(room_bytes), *out = room(room_bytes);
+    struct outcome one = {.offset = 0};
+    for (size_t w = 0; w < WAYS; w++) {
+        memset(w ? out : first, 0x5A, room_bytes);
+        const struct outcome o = try_way(f, bytes, length, w, w ? out : first);
+        if (w == 0) one = o;
+        CHECK(defined(o.decompress) && defined(o.verify) && defined(o.inspect) && defined(o.bound));
+        CHECK(o.decompress == one.decompress && o.offset == one.offset);
+        CHECK(o.verify == one.verify && o.inspect == one.inspect && o.bound == one.bound);
+        CHECK(memcmp(&o.bound_value, &one.bound_value, sizeof o.bound_value) == 0);
+        if (w && o.decompress == PITH_OK) CHECK(memcmp(first, out, room_bytes) == 0);
+    }
+    free(first);
+    free(out);
+    return one.verify != PITH_OK || one.decompress != PITH_OK;
+}
+
+/* ---- Every golden frame ----------------------------------------------------------------------*/
+
+static void test_cut(void **state) {
+    (void)state;
+    struct golden_file f;
+    for (size_t i = 0; golden_open(dir, i, &f); i++) {
+        for (size_t n = 0; n < f.frame.length; n++) {
+            uint8_t *exact = copy_of(f.frame.bytes, n);
+            pith_info info;
+            context("golden frame %s cut to %zu bytes", f.name, n);
+            const bool whole_header = n >= f.info.header_bytes;
+            CHECK_STATUS(whole_header ? PITH_OK : PITH_ERR_TRUNCATED,
+                         pith_inspect(exact, n, &info, NULL));
+            CHECK(whole_header ||
+                  (info.header_bytes > n && info.header_bytes <= f.info.header_bytes));
+            CHECK(damage(&f, exact, n));
+            CHECK_STATUS(PITH_ERR_TRUNCATED, pith_verify(exact, n, NULL, NULL));
+            free(exact);
+        }
+        golden_close(&f);
+    }
+}
+
+/* Every bit of small frames; of larger ones the header, and then every eleventh bit. */
+static void test_flips(void **state) {
+    (void)state;
+    struct golden_file f;
+    size_t noticed = 0, flips = 0;
+    for (size_t i = 0; golden_open(dir, i, &f); i++) {
+        uint8_t *exact = copy_of(f.frame.bytes, f.frame.length);
+        const size_t head = (size_t)f.info.header_bytes * 8;
+        for (size_t bit = 0;
+             bit<f.frame.length * 8; bit += f.frame.length> 300 && bit > head ? 11 : 1) {
+            context("golden frame %s, bit %zu flipped", f.name, bit);
+            exact[bit / 8] ^= (uint8_t)(1 << bit % 8);
+            const bool seen = damage(&f, exact, f.frame.length);
+            exact[bit / 8] ^= (uint8_t)(1 << bit % 8);
+            CHECK(seen || (bit >= head && !f.info.has_checksums));
+            noticed += seen;
+            flips++;
+        }
+        free(exact);
+        golden_close(&f);
+    }
+    CHECK(flips > 20000 && noticed > flips / 3);
+}
+
+/* A stream's decoder leaves view and state as they were when it refuses before decoding. */
+static void test_flips_in_a_stream(void **state) {
+    (void)state;
+    enum { N = 150 };
+    float value[N], out[N];
+    gen_fill(GEN_NOISE, 1, PITH_F32, value, N);
+    const pith_view v = pith_view_flat(value, PITH_F32, N), o = pith_view_flat(out, PITH_F32, N);
+    pith_layout layout = flat_layout(PITH_F32, PITH_BF16, N);
+    layout.flags = PITH_LAYOUT_CHECKSUMS;
+    for (int key = 0; key < 2; key++) {
+        struct stream a, b;
+        stream_open(&a, "wdiff:group=16,block=64", &layout, NULL);
+        stream_open(&b, "wdiff:group=16,block=64", &layout, NULL);
+        void *before = copy_of(b.memory, (size_t)b.sizes.state_bytes);
+        struct frame f = stream_encode(&a, &v, 0, key != 0);
+        memset(out, 0x5A, sizeof out);
+        for (size_t bit = 0; bit < 8 * f.length; bit++) {
+            context("bit %zu of a frame of a stream flipped", bit);
+            f.bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+            CHECK(pith_decode(b.plan, b.state, 0, f.bytes, f.length, &o) != PITH_OK);
+            CHECK(memcmp(before, b.memory, (size_t)b.sizes.state_bytes) == 0);
+            CHECK(all_bytes(out, sizeof out, 0x5A));
+            f.bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        }
+        CHECK_OK(pith_decode(b.plan, b.state, 0, f.bytes, f.length, &o));
+        free(before);
+        free(f.bytes);
+        stream_close(&a);
+        stream_close(&b);
+    }
+}
+
+/* ---- Noise -----------------------------------------------------------------------------------*/
+
+/* Damage behind a correct header, so that block decoders see it: bursts of random bytes. */
+static void test_noise_in_payloads(void **state) {
+    (void)state;
+    struct golden_file f;
+    uint64_t seed = 99;
+    for (size_t i = 0; golden_open(dir, i, &f); i++) {
+        uint8_t *exact = copy_of(f.frame.bytes, f.frame.length);
+        const size_t head = (size_t)f.info.header_bytes, payload = f.frame.length - head;
+        for (int k = 0; k < 200 && payload; k++) {
+            context("golden frame %s, burst %d", f.name, k);
+            const size_t at = gen_next(&seed) % payload,
+                         most = payload - at < 12 ? payload - at : 12;
+            gen_fill(GEN_BITS, gen_next(&seed), PITH_U8, exact + head + at,
+                     1 + gen_next(&seed) % most);
+            damage(&f, exact, f.frame.length);
+            memcpy(exact + head, f.frame.bytes + head, payload);
+        }
+        free(exact);
+        golden_close(&f);
+    }
+}
+
+static void test_any_bytes(void **state) {
+    (void)state;
+    struct golden_file f;
+    uint64_t seed = 5;
+    CHECK(golden_open(dir, 0, &f));
+    for (size_t n = 0; n < 300; n++) {
+        uint8_t *bytes = room(n);
+        gen_fill(GEN_BITS, gen_next(&seed), PITH_U8, bytes, n);
+        context("%zu random bytes", n);
+        CHECK(damage(&f, bytes, n));
+        if (n > 4) memcpy(bytes, f.frame.bytes, 5);
+        CHECK(damage(&f, bytes, n));
+        free(bytes);
+    }
+    golden_close(&f);
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_flips),
+        cmocka_unit_test(test_flips_in_a_stream),
+        cmocka_unit_test(test_noise_in_payloads),
+        cmocka_unit_test(test_any_bytes),
+    };
+    if (argc < 2) return 2;
+    dir = argv[1];
+    return cmocka_run_group_tests_name("corrupt", tests, NULL, NULL);
+}
