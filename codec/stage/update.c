@@ -78,7 +78,7 @@ unsigned pithi_symbol_choose(const void *words, size_t width, size_t count) {
 }
 
 /* Symbols lie one per byte in a word; copies of the word shifted by 8 - bits per symbol bring them
- * together in its low byte, and the other way round apart. No two meet in the bits that are kept. */
+ * together in its low byte, or back apart. No two meet in the bits that are kept. */
 static void pack1(uint8_t *symbols, const uint8_t *work, size_t bytes) {
     for (size_t i = 0; i < bytes; i++) {
         uint64_t x = pithi_get64(work + 8 * i);
