@@ -4,7 +4,7 @@
 #include "gen.h"
 #include "util.h"
 
-/* Encode into memory of exactly cap bytes; the sanitizer or the guard bytes see what lies beyond. */
+/* Encode into memory of cap bytes; guard bytes show what is written beyond. */
 static pith_status encode_into(struct stream *s, const pith_view *v, size_t cap, size_t *written) {
     uint8_t *place = room(cap + 32);
     memset(place, 0x5A, cap + 32);
