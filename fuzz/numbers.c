@@ -51,8 +51,9 @@ bool fuzz_within(float difference, float base, float got, uint32_t base_dtype, d
     const double want = (double)base + (double)difference, error = fabs((double)got - want);
     if (base_dtype == PITH_NONE) return fabs((double)got - (double)difference) <= bound;
     grid(base_dtype, &relative, &absolute, &largest);
-    if (fabs((double)got) >= largest && fabs(want) + bound >= largest * (1 - relative))
-        return (got > 0) == (want > 0);
+    if (fabs((double)got) >= largest &&
+        (got > 0 ? want : -want) + bound >= largest * (1 - relative))
+        return true;
     return error <= bound + absolute + relative * fmax(fabs((double)got), fabs(want) + bound);
 }
 
