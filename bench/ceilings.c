@@ -54,12 +54,18 @@ static void copy_c(uint8_t *to, const uint8_t *from, size_t bytes, bool stream) 
     memcpy(to, from, bytes);
 }
 
+/* Bytes before the first whole line, a multiple of 4 where p is. */
+static size_t head(const void *p, size_t bytes) {
+    const size_t n = (size_t)(-(uintptr_t)p % 64);
+    return n < bytes ? n : bytes;
+}
+
 /* ---- x86: the same three loops at two widths -------------------------------------------------*/
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-/* Streaming stores of full vectors where aligned, of 16 bytes where malloc gave no more. */
+/* Stores begin at the first whole line: malloc's large blocks begin 16 bytes into one. */
 #define LOOPS(isa, vector, size, LOAD, ADD, SET, STORE, STREAM)                                 \
     __attribute__((target(#isa))) static uint64_t read_##isa(const uint8_t *p, size_t bytes) {  \
         vector s[8];                                                                            \
@@ -73,30 +79,24 @@ static void copy_c(uint8_t *to, const uint8_t *from, size_t bytes, bool stream) 
     }                                                                                           \
     __attribute__((target(#isa))) static void fill_##isa(uint8_t *p, size_t bytes, bool stream) { \
         const vector v = SET((int)PATTERN);                                                     \
-        const __m128i x = _mm_set1_epi32((int)PATTERN);                                         \
-        size_t i = 0;                                                                           \
-        if (stream && (uintptr_t)p % size == 0) {                                               \
+        size_t i = head(p, bytes);                                                              \
+        fill_c(p, i, false);                                                                    \
+        if (stream)                                                                             \
             for (; i + size <= bytes; i += size) STREAM((void *)(p + i), v);                    \
-        } else if (stream && (uintptr_t)p % 16 == 0) {                                          \
-            for (; i + 16 <= bytes; i += 16) _mm_stream_si128((void *)(p + i), x);              \
-        } else {                                                                                \
+        else                                                                                    \
             for (; i + size <= bytes; i += size) STORE((void *)(p + i), v);                     \
-        }                                                                                       \
         fill_c(p + i, bytes - i, false);                                                        \
     }                                                                                           \
     __attribute__((target(#isa))) static void copy_##isa(uint8_t *to, const uint8_t *from,      \
                                                          size_t bytes, bool stream) {           \
-        size_t i = 0;                                                                           \
-        if (stream && (uintptr_t)to % size == 0) {                                              \
+        size_t i = head(to, bytes);                                                             \
+        memcpy(to, from, i);                                                                    \
+        if (stream)                                                                             \
             for (; i + size <= bytes; i += size)                                                \
                 STREAM((void *)(to + i), LOAD((const void *)(from + i)));                       \
-        } else if (stream && (uintptr_t)to % 16 == 0) {                                         \
-            for (; i + 16 <= bytes; i += 16)                                                    \
-                _mm_stream_si128((void *)(to + i), _mm_loadu_si128((const void *)(from + i)));  \
-        } else {                                                                                \
+        else                                                                                    \
             for (; i + size <= bytes; i += size)                                                \
                 STORE((void *)(to + i), LOAD((const void *)(from + i)));                        \
-        }                                                                                       \
         memcpy(to + i, from + i, bytes - i);                                                    \
     }
 
@@ -152,9 +152,11 @@ double ceiling_memcpy(void *to, const void *from, size_t bytes) {
 
 enum { STEP = 4096 }; /* bytes of the longest range per turn */
 
-/* Where turn t of `turns` begins in a range: a multiple of 64. */
-static size_t place(size_t bytes, size_t t, size_t turns) {
-    return t == turns ? bytes : (size_t)((double)bytes * (double)t / (double)turns) / 64 * 64;
+/* Where turn t of `turns` begins in a range: at a whole line. */
+static size_t place(const void *p, size_t bytes, size_t t, size_t turns) {
+    if (t == 0 || t == turns) return t ? bytes : 0;
+    const size_t at = (size_t)((double)bytes * (double)t / (double)turns);
+    return at + head((const uint8_t *)p + at, bytes - at);
 }
 
 static size_t longest(const struct ceiling_mover *m) {
@@ -173,14 +175,14 @@ double ceiling_move(const struct ceiling_mover *m, bool stream) {
     for (size_t t = 0; t < turns; t++) {
         for (int k = 0; k < 2; k++) {
             if (!m->read[k]) continue;
-            const size_t from = place(m->read_bytes[k], t, turns);
-            const size_t to = place(m->read_bytes[k], t + 1, turns);
+            const size_t from = place(m->read[k], m->read_bytes[k], t, turns);
+            const size_t to = place(m->read[k], m->read_bytes[k], t + 1, turns);
             witness += ops.read((const uint8_t *)m->read[k] + from, to - from);
         }
         for (int k = 0; k < 2; k++) {
             if (!m->write[k]) continue;
-            const size_t from = place(m->write_bytes[k], t, turns);
-            const size_t to = place(m->write_bytes[k], t + 1, turns);
+            const size_t from = place(m->write[k], m->write_bytes[k], t, turns);
+            const size_t to = place(m->write[k], m->write_bytes[k], t + 1, turns);
             ops.fill((uint8_t *)m->write[k] + from, to - from, stream);
         }
     }

@@ -15,7 +15,11 @@ static inline uint64_t pithi_fp_enter(void) {
     __builtin_ia32_ldmxcsr(0x1F80u);
     return before;
 }
-static inline void pithi_fp_leave(uint64_t before) { __builtin_ia32_ldmxcsr((unsigned)before); }
+/* Non-temporal stores made since are ordered before whatever tells others of the result. */
+static inline void pithi_fp_leave(uint64_t before) {
+    __builtin_ia32_sfence();
+    __builtin_ia32_ldmxcsr((unsigned)before);
+}
 #elif defined(__aarch64__)
 static inline uint64_t pithi_fp_enter(void) {
     uint64_t before;

@@ -92,8 +92,8 @@ static inline void v_stream(struct streamer *s, uint8_t *p, v16 x) {
 /* p: past the last vector, whose end is still to be stored. */
 static inline void v_stream_end(struct streamer *s, uint8_t *p) {
     if (s->begun) _mm_storeu_si128((__m128i *)(p - 16), _mm256_extracti128_si256(s->last, 1));
+    s->begun = false;
 }
-static inline void v_fence(void) { _mm_sfence(); }
 
 static inline v16 v_shl(v16 x, int n) {
     return (v16){_mm256_slli_epi32(x.a, n), _mm256_slli_epi32(x.b, n)};

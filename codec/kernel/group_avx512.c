@@ -39,25 +39,29 @@ static inline void v_stream_begin(struct streamer *s, const void *p) {
     s->begun = false;
 }
 static inline void v_stream(struct streamer *s, uint8_t *p, v16 x) {
-    uint8_t *line = p + 4 * (size_t)s->lead - 64;
-    if (__builtin_expect(s->begun, 1))
+    if (__builtin_expect(s->begun, 1)) {
+        uint8_t *line = p + 4 * (size_t)s->lead - 64;
         _mm512_stream_si512((void *)line, _mm512_permutex2var_epi32(s->last, s->turn, x));
-    else
-        _mm512_mask_storeu_epi32(p, (__mmask16)((1u << s->lead) - 1), x);
-    s->begun = true;
+    } else {
+        uint8_t bytes[64];
+        _mm512_storeu_si512(bytes, x);
+        memcpy(p, bytes, 4 * (size_t)s->lead);
+        s->begun = true;
+    }
     s->last = x;
 }
 /* p: past the last vector, of which the elements from `lead` on are still to be stored. */
 static inline void v_stream_end(struct streamer *s, uint8_t *p) {
-    if (s->begun)
-        _mm512_mask_storeu_epi32(p - 64, (__mmask16)(0xFFFFu << s->lead), s->last);
+    uint8_t bytes[64];
+    if (!s->begun) return;
+    _mm512_storeu_si512(bytes, s->last);
+    memcpy(p - 64 + 4 * (size_t)s->lead, bytes + 4 * (size_t)s->lead, 64 - 4 * (size_t)s->lead);
+    s->begun = false;
 }
-static inline void v_fence(void) { _mm_sfence(); }
 
 static inline v16 v_and(v16 a, v16 b) { return _mm512_and_si512(a, b); }
 static inline v16 v_xor(v16 a, v16 b) { return _mm512_xor_si512(a, b); }
 static inline v16 v_add(v16 a, v16 b) { return _mm512_add_epi32(a, b); }
-static inline v16 v_sub(v16 a, v16 b) { return _mm512_sub_epi32(a, b); }
 static inline v16 v_maxu(v16 a, v16 b) { return _mm512_max_epu32(a, b); }
 static inline v16 v_maxi(v16 a, v16 b) { return _mm512_max_epi32(a, b); }
 static inline v16 v_mini(v16 a, v16 b) { return _mm512_min_epi32(a, b); }
@@ -217,9 +221,16 @@ static inline void pack64(uint8_t *to, size_t room, const struct packing *p, con
     put_codes(to, room, p->bits, x);
 }
 
+/* Masked loads are slow on some CPUs: only where the codes end. */
+static inline __m512i get_codes(const uint8_t *from, size_t room, const struct packing *p) {
+    if (p->bits == 4)
+        return _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)from));
+    if (room >= 64) return _mm512_loadu_si512(from);
+    return _mm512_maskz_loadu_epi8(p->present, from);
+}
+
 static inline void unpack64(v16 q[4], const uint8_t *from, size_t room, const struct packing *p) {
-    (void)room;
-    __m512i x = _mm512_permutexvar_epi8(p->spread, _mm512_maskz_loadu_epi8(p->present, from));
+    __m512i x = _mm512_permutexvar_epi8(p->spread, get_codes(from, room, p));
     x = v_and(_mm512_multishift_epi64_epi8(p->shifts, x), p->mask);
     /* Sign extension, for bytes: symmetric codes of 8 bits end in the sign bit already. */
     x = _mm512_sub_epi8(_mm512_xor_si512(x, p->half), p->half);

@@ -285,11 +285,9 @@ static struct unit unit_at(const struct batch *b, size_t i, size_t vt, size_t bt
 }
 
 ALWAYS void encode_unit(struct encoder *e, const struct packing *pack, const struct batch *b,
-                        const struct unit *u, struct recipe r) {
+                        const struct unit *u, struct recipe r, const uint16_t *random) {
     const uint32_t shift = b->shift;
-    uint16_t random[UNIT];
     v16 q[4];
-    if (r.stochastic) random64(&e->philox, b->counter + u->first / 8, random);
     for (size_t k = 0; k < 4; k++) {
         const size_t i = 16 * k, g = (u->first + i) >> shift;
         v16 base = v_set(0), d = load(r.vt, u->value, i), f;
@@ -324,7 +322,9 @@ static __attribute__((noinline)) void encode_end(struct encoder *e, const struct
     u.codes = codes;
     u.room = sizeof codes;
     u.valid >>= UNIT - n;
-    encode_unit(e, &e->pack, b, &u, r);
+    uint16_t random[UNIT];
+    if (r.stochastic) random64(&e->philox, b->counter + i / 8, random);
+    encode_unit(e, &e->pack, b, &u, r, random);
     if (n * bits % 8) codes[bytes - 1] &= (uint8_t)((1u << n * bits % 8) - 1);
     memcpy(to_codes, codes, bytes);
     if (r.write) memcpy(to_base, base, n * width(r.bt));
@@ -333,12 +333,17 @@ static __attribute__((noinline)) void encode_end(struct encoder *e, const struct
 ALWAYS void encode_codes(struct encoder *e, const struct batch *b, struct recipe r) {
     const struct packing pack = e->pack; /* a copy no store can alias */
     const size_t vs = width(r.vt), bs = width(r.bt), bits = e->set->bits, count = b->count;
+    uint16_t random[4 * UNIT];
     size_t i = 0;
     for (; i + UNIT <= count; i += UNIT) {
         const struct unit u = unit_at(b, i, vs, bs, bits);
+        const size_t turn = i % (4 * UNIT);
+        if (r.stochastic && turn == 0) /* several at once hide each other's latency */
+            for (size_t k = 0; k < 4 * UNIT; k += UNIT)
+                random64(&e->philox, b->counter + (i + k) / 8, random + k);
         prefetch_unit(u.value + AHEAD * vs, vs);
         prefetch_unit(u.base + AHEAD * bs, bs);
-        encode_unit(e, &pack, b, &u, r);
+        encode_unit(e, &pack, b, &u, r, random + turn);
     }
     if (i < count) encode_end(e, b, i, r);
 }
@@ -485,10 +490,14 @@ ALWAYS void decode_batch(struct decoder *d, const struct batch *b, struct recipe
         struct unit u = unit_at(b, i, 0, bs, bits);
         u.out = b->out + i * os;
         prefetch_unit(u.base + AHEAD * bs, bs);
+        __builtin_prefetch(u.codes + AHEAD);
         decode_unit(d, &pack, b, &u, r, streamed ? &stream : NULL);
     }
-    if (streamed) v_stream_end(&stream, b->out + i * os);
-    if (i < count) decode_end(d, b, i, r);
+    d->stream = stream;
+    if (i < count) {
+        if (streamed) v_stream_end(&d->stream, b->out + i * os);
+        decode_end(d, b, i, r);
+    }
 }
 
 static void decode_any(struct decoder *d, const struct batch *b, struct recipe r, bool stream) {
@@ -523,11 +532,13 @@ static void group_decode(struct pithi_group_job *job) {
         const size_t n = job->count - i < step ? job->count - i : step;
         open_batch(&b, job, i, n);
         const size_t groups = (n + s->group - 1) >> b.shift;
-        if (get_scales(s, &b, groups, job->scales + pithi_group_scale_bytes(s, i)))
+        if (get_scales(s, &b, groups, job->scales + pithi_group_scale_bytes(s, i))) {
             decode_any(&d, &b, r, stream);
-        else
+        } else {
+            if (stream) v_stream_end(&d.stream, b.out);
             scalar_part(job, i, n, pithi_group_decode_c);
+        }
     }
+    if (stream && job->count) v_stream_end(&d.stream, b.out + b.count * 4);
     job->saturated += d.saturated;
-    if (stream) v_fence();
 }

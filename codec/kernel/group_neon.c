@@ -1,0 +1,272 @@
+/* group_neon.c - the group quantizer for 64-bit ARM.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <arm_neon.h>
+
+#include "codec.h"
+
+typedef uint32x4x4_t v16; /* lanes 0..3, 4..7, 8..11, 12..15 */
+
+#define F(x) vreinterpretq_f32_u32(x)
+#define I(x) vreinterpretq_u32_f32(x)
+#define S(x) vreinterpretq_s32_u32(x)
+#define U(x) vreinterpretq_u32_s32(x)
+#define TWO(name, expression) \
+    static inline v16 name(v16 a, v16 b) { \
+        v16 r; \
+        for (int q = 0; q < 4; q++) { \
+            const uint32x4_t x = a.val[q], y = b.val[q]; \
+            r.val[q] = (expression); \
+        } \
+        return r; \
+    }
+#define ONE(name, expression) \
+    static inline v16 name(v16 a) { \
+        v16 r; \
+        for (int q = 0; q < 4; q++) { \
+            const uint32x4_t x = a.val[q]; \
+            r.val[q] = (expression); \
+        } \
+        return r; \
+    }
+
+TWO(v_and, vandq_u32(x, y))
+TWO(v_xor, veorq_u32(x, y))
+TWO(v_add, vaddq_u32(x, y))
+TWO(v_maxu, vmaxq_u32(x, y))
+TWO(v_maxi, U(vmaxq_s32(S(x), S(y))))
+TWO(v_mini, U(vminq_s32(S(x), S(y))))
+TWO(v_greater, vcgtq_s32(S(x), S(y)))
+TWO(f_add, I(vaddq_f32(F(x), F(y))))
+TWO(f_sub, I(vsubq_f32(F(x), F(y))))
+TWO(f_mul, I(vmulq_f32(F(x), F(y))))
+TWO(f_div, I(vdivq_f32(F(x), F(y))))
+TWO(f_min, I(vminq_f32(F(x), F(y))))
+TWO(f_max, I(vmaxq_f32(F(x), F(y))))
+ONE(v_sar31, U(vshrq_n_s32(S(x), 31)))
+ONE(f_floor, I(vrndmq_f32(F(x))))
+ONE(f_to_i, U(vcvtq_s32_f32(F(x))))
+ONE(f_from_i, I(vcvtq_f32_s32(S(x))))
+ONE(f_widen, I(vcvt_f32_f16(vreinterpret_f16_u16(vmovn_u32(x)))))
+ONE(f_narrow, vmovl_u16(vreinterpret_u16_f16(vcvt_f16_f32(F(x)))))
+
+static inline v16 all_of(uint32x4_t x) { return (v16){{x, x, x, x}}; }
+static inline v16 v_set(uint32_t x) { return all_of(vdupq_n_u32(x)); }
+static inline v16 v_spread(const float *p) { return all_of(I(vld1q_dup_f32(p))); }
+
+static inline v16 v_load(const uint8_t *p) {
+    v16 r;
+    for (int q = 0; q < 4; q++) r.val[q] = vreinterpretq_u32_u8(vld1q_u8(p + 16 * q));
+    return r;
+}
+static inline v16 v_load16(const uint8_t *p) {
+    const uint16x8_t a = vreinterpretq_u16_u8(vld1q_u8(p));
+    const uint16x8_t b = vreinterpretq_u16_u8(vld1q_u8(p + 16));
+    return (v16){{vmovl_u16(vget_low_u16(a)), vmovl_high_u16(a), vmovl_u16(vget_low_u16(b)),
+                  vmovl_high_u16(b)}};
+}
+static inline void v_store(uint8_t *p, v16 x) {
+    for (int q = 0; q < 4; q++) vst1q_u8(p + 16 * q, vreinterpretq_u8_u32(x.val[q]));
+}
+/* Lanes hold 16-bit values. */
+static inline void v_store16(uint8_t *p, v16 x) {
+    vst1q_u8(p, vreinterpretq_u8_u16(vmovn_high_u32(vmovn_u32(x.val[0]), x.val[1])));
+    vst1q_u8(p + 16, vreinterpretq_u8_u16(vmovn_high_u32(vmovn_u32(x.val[2]), x.val[3])));
+}
+
+/* Ordinary stores: these cores see a stream by themselves. */
+struct streamer {
+    bool unused;
+};
+static inline bool v_stream_fits(const void *p) {
+    (void)p;
+    return false;
+}
+static inline void v_stream_begin(struct streamer *s, const void *p) {
+    (void)p;
+    s->unused = true;
+}
+static inline void v_stream(struct streamer *s, uint8_t *p, v16 x) {
+    (void)s;
+    v_store(p, x);
+}
+static inline void v_stream_end(struct streamer *s, uint8_t *p) {
+    (void)s;
+    (void)p;
+}
+
+static inline v16 v_shl(v16 a, int n) {
+    const int32x4_t by = vdupq_n_s32(n);
+    for (int q = 0; q < 4; q++) a.val[q] = vshlq_u32(a.val[q], by);
+    return a;
+}
+static inline v16 v_shr(v16 a, int n) { return v_shl(a, -n); }
+
+/* x + 1 where a > b as signed integers. */
+static inline v16 v_count_greater(v16 x, v16 a, v16 b) {
+    const v16 g = v_greater(a, b);
+    for (int q = 0; q < 4; q++) x.val[q] = vsubq_u32(x.val[q], g.val[q]);
+    return x;
+}
+
+static inline uint32_t v_reduce_maxu(v16 a) {
+    return vmaxvq_u32(vmaxq_u32(vmaxq_u32(a.val[0], a.val[1]), vmaxq_u32(a.val[2], a.val[3])));
+}
+static inline int32_t v_reduce_maxi(v16 a) {
+    return vmaxvq_s32(vmaxq_s32(vmaxq_s32(S(a.val[0]), S(a.val[1])),
+                                vmaxq_s32(S(a.val[2]), S(a.val[3]))));
+}
+static inline int32_t v_reduce_mini(v16 a) {
+    return vminvq_s32(vminq_s32(vminq_s32(S(a.val[0]), S(a.val[1])),
+                                vminq_s32(S(a.val[2]), S(a.val[3]))));
+}
+
+/* All ones where x is finite. */
+static inline uint32x4_t finite4(uint32x4_t x) {
+    const uint32x4_t infinity = vdupq_n_u32(0x7F800000u);
+    return vmvnq_u32(vceqq_u32(vandq_u32(x, infinity), infinity));
+}
+ONE(v_finite_or_zero, vandq_u32(x, finite4(x)))
+
+static inline uint32_t v_nonfinite(v16 a) {
+    static const uint32_t weights[4] = {1, 2, 4, 8};
+    const uint32x4_t weight = vld1q_u32(weights);
+    uint32_t mask = 0;
+    const uint32x4_t ab = vandq_u32(finite4(a.val[0]), finite4(a.val[1]));
+    const uint32x4_t cd = vandq_u32(finite4(a.val[2]), finite4(a.val[3]));
+    if (__builtin_expect(vminvq_u32(vandq_u32(ab, cd)) != 0, 1)) return 0;
+    for (int q = 0; q < 4; q++)
+        mask |= vaddvq_u32(vbicq_u32(weight, finite4(a.val[q]))) << (4 * q);
+    return mask;
+}
+/* Nonfinite lanes become the largest value with their sign. */
+static inline v16 v_saturate(v16 a, uint32_t largest) {
+    const uint32x4_t sign = vdupq_n_u32(0x80000000u), most = vdupq_n_u32(largest);
+    for (int q = 0; q < 4; q++) {
+        const uint32x4_t full = vorrq_u32(vandq_u32(a.val[q], sign), most);
+        a.val[q] = vbslq_u32(finite4(a.val[q]), a.val[q], full);
+    }
+    return a;
+}
+
+/* Words of four counters at a time, one counter per lane; the store puts them in order. */
+struct philox {
+    struct pithi_random random;
+};
+
+static void philox_init(struct philox *p, const struct pithi_random *r) { p->random = *r; }
+
+static inline uint32x4_t multiply(uint32x4_t c, uint32_t by, uint32x4_t *high) {
+    const uint64x2_t low2 = vmull_n_u32(vget_low_u32(c), by);
+    const uint64x2_t high2 = vmull_high_n_u32(c, by);
+    *high = vuzp2q_u32(vreinterpretq_u32_u64(low2), vreinterpretq_u32_u64(high2));
+    return vuzp1q_u32(vreinterpretq_u32_u64(low2), vreinterpretq_u32_u64(high2));
+}
+
+static inline void random32(const struct pithi_random *r, uint64_t c, uint16_t *out) {
+    uint32_t low[4], high[4], words[16];
+    for (unsigned i = 0; i < 4; i++) {
+        low[i] = (uint32_t)(c + i);
+        high[i] = (uint32_t)((c + i) >> 32);
+    }
+    uint32x4x4_t w = {{vld1q_u32(low), vld1q_u32(high), vdupq_n_u32((uint32_t)r->step),
+                       vdupq_n_u32(r->stream)}};
+    uint32_t k0 = (uint32_t)r->seed, k1 = (uint32_t)(r->seed >> 32);
+    for (int round = 0; round < 10; round++) {
+        uint32x4_t high0, high1;
+        const uint32x4_t low0 = multiply(w.val[0], 0xD2511F53u, &high0);
+        const uint32x4_t low1 = multiply(w.val[2], 0xCD9E8D57u, &high1);
+        w.val[0] = veorq_u32(veorq_u32(high1, w.val[1]), vdupq_n_u32(k0));
+        w.val[2] = veorq_u32(veorq_u32(high0, w.val[3]), vdupq_n_u32(k1));
+        w.val[1] = low1;
+        w.val[3] = low0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    vst4q_u32(words, w);
+    memcpy(out, words, sizeof words);
+}
+
+static inline void random64(const struct philox *p, uint64_t c, uint16_t out[64]) {
+    random32(&p->random, c, out);
+    random32(&p->random, c + 4, out + 32);
+}
+
+/* 16 codes are 2 * bits bytes. Making them, 8 codes are one 64-bit lane; reading them, every
+ * 32-bit lane gets the two bytes its code begins in. */
+struct packing {
+    uint8x16_t squeeze, mask8, spread[4];
+    int32x4_t shifts[4];
+    uint32x4_t mask, half;
+    unsigned bits;
+};
+
+static void packing_init(struct packing *p, unsigned bits, bool symmetric) {
+    uint8_t squeeze[16], spread[64];
+    int32_t shifts[16];
+    for (unsigned i = 0; i < 16; i++) {
+        const unsigned byte = i * bits / 8, next = byte + 1 < 2 * bits ? byte + 1 : byte;
+        const uint8_t from[4] = {(uint8_t)byte, (uint8_t)next, 0x80, 0x80};
+        memcpy(spread + 4 * i, from, 4);
+        shifts[i] = -(int32_t)(i * bits % 8);
+        squeeze[i] = (uint8_t)(i < bits ? i : i < 2 * bits ? i - bits + 8 : 0x80);
+    }
+    p->squeeze = vld1q_u8(squeeze);
+    for (int q = 0; q < 4; q++) {
+        p->spread[q] = vld1q_u8(spread + 16 * q);
+        p->shifts[q] = vld1q_s32(shifts + 4 * q);
+    }
+    p->mask8 = vdupq_n_u8((uint8_t)((1u << bits) - 1));
+    p->mask = vdupq_n_u32((1u << bits) - 1);
+    p->half = vdupq_n_u32(symmetric ? 1u << (bits - 1) : 0);
+    p->bits = bits;
+}
+
+/* Halves of every lane brought together: the low one stays, the high one follows `bits` later. */
+static inline uint8x16_t pack16(const struct packing *p, v16 x) {
+    const uint16x8_t a = vmovn_high_u32(vmovn_u32(x.val[0]), x.val[1]);
+    const uint16x8_t b = vmovn_high_u32(vmovn_u32(x.val[2]), x.val[3]);
+    const uint8x16_t bytes = vandq_u8(vmovn_high_u16(vmovn_u16(a), b), p->mask8);
+    if (p->bits == 8) return bytes;
+    const int bits = (int)p->bits;
+    const uint16x8_t h = vreinterpretq_u16_u8(bytes);
+    const uint32x4_t w = vreinterpretq_u32_u16(
+        vorrq_u16(vandq_u16(h, vdupq_n_u16(0xFF)),
+                  vshlq_u16(vshrq_n_u16(h, 8), vdupq_n_s16((int16_t)bits))));
+    const uint64x2_t d = vreinterpretq_u64_u32(
+        vorrq_u32(vandq_u32(w, vdupq_n_u32(0xFFFF)),
+                  vshlq_u32(vshrq_n_u32(w, 16), vdupq_n_s32(2 * bits))));
+    const uint64x2_t all = vorrq_u64(vandq_u64(d, vdupq_n_u64(0xFFFFFFFFu)),
+                                     vshlq_u64(vshrq_n_u64(d, 32), vdupq_n_s64(4 * bits)));
+    return vqtbl1q_u8(vreinterpretq_u8_u64(all), p->squeeze);
+}
+
+/* Stores of 16 bytes overlap: each one's end is written again by the next, in ascending order. */
+static inline void pack64(uint8_t *to, size_t room, const struct packing *p, const v16 q[4]) {
+    uint8_t bytes[64];
+    uint8_t *const at = room >= 64 ? to : bytes;
+    for (size_t k = 0; k < 4; k++) vst1q_u8(at + 2 * k * p->bits, pack16(p, q[k]));
+    if (room < 64) memcpy(to, bytes, 8 * (size_t)p->bits);
+}
+
+static inline uint32x4_t unpack4(uint8x16_t codes, const struct packing *p, int q) {
+    uint32x4_t x = vreinterpretq_u32_u8(vqtbl1q_u8(codes, p->spread[q]));
+    x = vandq_u32(vshlq_u32(x, p->shifts[q]), p->mask);
+    return vsubq_u32(veorq_u32(x, p->half), p->half);
+}
+
+static inline void unpack64(v16 q[4], const uint8_t *from, size_t room, const struct packing *p) {
+    uint8_t bytes[64];
+    if (room < 64) from = memcpy(bytes, from, 8 * (size_t)p->bits);
+    for (size_t k = 0; k < 4; k++) {
+        const uint8x16_t codes = vld1q_u8(from + 2 * k * p->bits);
+        for (int j = 0; j < 4; j++) q[k].val[j] = unpack4(codes, p, j);
+    }
+}
+
+#include "kernel/group_tmpl.h"
+
+void pithi_group_bind_neon(struct pithi_kernels *k);
+void pithi_group_bind_neon(struct pithi_kernels *k) {
+    k->group_encode = group_encode;
+    k->group_decode = group_decode;
+}
