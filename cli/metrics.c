@@ -179,7 +179,9 @@ struct metrics metrics_of(const struct sums *s) {
     if (!s->has_values) return m;
     m.max_abs_error = s->max_abs;
     m.nmse = s->squared_error / s->squared_a;
+    /* Rounding may carry the quotient of equal vectors past 1. */
     m.cosine = s->product / (sqrt(s->squared_a) * sqrt(s->squared_b));
+    if (fabs(m.cosine) > 1) m.cosine = m.cosine > 0 ? 1 : -1;
     const double range = s->has_range ? s->high - s->low : 0;
     if (s->finite && s->squared_error > 0 && range > 0)
         m.psnr_db = 10 * log10(range * range / (s->squared_error / (double)s->finite));

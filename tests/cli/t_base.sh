@@ -1,0 +1,60 @@
+# t_base.sh - --base: matched by name, shape and dtype; the wrong one is refused.
+# SPDX-License-Identifier: Apache-2.0
+D=$DATA/st
+exits 0 pith compress --base $D/base.safetensors -o l.p $D/next.safetensors
+exits 0 pith compress -o alone.p $D/next.safetensors
+[ "$(stat -c %s l.p)" -lt "$(stat -c %s alone.p)" ] || die 'the base saves nothing'
+exits 0 pith decompress --base $D/base.safetensors -o l l.p
+same l $D/next.safetensors
+exits 0 pith test l.p
+exits 0 pith test --base $D/base.safetensors l.p
+
+# Without its base, or with another one, nothing is written.
+exits 1 pith decompress -o bad l.p
+says '--base'
+exits 1 pith decompress --base $D/other.safetensors -o bad l.p
+says 'base differs'
+exits 1 pith test --base $D/other.safetensors l.p
+says 'base differs'
+exits 1 pith decompress --base $D/missing.safetensors -o bad l.p
+exits 1 pith decompress --base $D/reshaped.safetensors -o bad l.p
+exits 1 pith decompress --base nowhere -o bad l.p
+exits 1 pith decompress --base $DATA/npy/f32.npy -o bad l.p
+
+# A tensor missing in the base is stored without it, and said; under wdiff exactly.
+exits 0 pith compress --base $D/missing.safetensors -o m.p $D/next.safetensors
+says 'w1: not in the base'
+exits 0 pith decompress --base $D/missing.safetensors -o m m.p
+same m $D/next.safetensors
+exits 0 pith compress -C wdiff --base $D/missing.safetensors -o mw.p $D/next.safetensors
+says 'w1: not in the base; stored lossless'
+exits 0 pith inspect --json mw.p
+json out "{t['name']: t['codec'] for t in d['tensors']} == {'w1': 'lossless', 'b1': 'lossless',
+    'w2': 'wdiff', 'steps': 'lossless'}"
+exits 0 pith compress -q --base $D/missing.safetensors -o q.p $D/next.safetensors
+silent
+
+# Another shape or dtype is an error.
+exits 1 pith compress --base $D/reshaped.safetensors -o bad $D/next.safetensors
+says 'w1: the base has another shape'
+exits 1 pith compress --base $D/redtyped.safetensors -o bad $D/next.safetensors
+says 'b1: the base is u32'
+exits 1 pith compress --base $DATA/npy/f32.npy -o bad $D/next.safetensors
+exits 1 pith compress --base $D/base.safetensors -o bad $DATA/npy/f32.npy
+exits 1 pith compress --base nowhere -o bad $D/next.safetensors
+
+# .npy bases, in any order and byte order of the same values.
+N=$DATA/npy
+exits 0 pith compress --base $N/f32.npy -C wdiff -q -o n.p $N/f32_step.npy
+exits 0 pith decompress --base $N/f32_big.npy -q -o n1 n.p
+exits 0 pith decompress --base $N/f32_v3.npy -q -o n2 n.p
+same n1 n2
+exits 1 pith decompress --base $N/f32_step.npy -q -o bad n.p
+exits 1 pith decompress --base $N/f32_other_shape.npy -q -o bad n.p
+exits 1 pith compress --base $N/f32_other_shape.npy -q -o bad $N/f32_step.npy
+exits 0 pith compress --dtype bf16 --base $N/bf16_v2.npy -q -o b.p $N/bf16_u2_step.npy
+exits 0 pith decompress --base $N/bf16_u2.npy -q -o b b.p
+same b $N/bf16_u2_step.npy
+exits 0 pith inspect --json b.p
+json out "d['tensors'][0]['dtype'] == 'bf16' and d['tensors'][0]['bits_per_value'] < 16"
+only l.p l alone.p m.p m mw.p q.p n.p n1 n2 b.p b

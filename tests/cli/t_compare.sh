@@ -1,0 +1,83 @@
+# t_compare.sh - compare: every number of its JSON, undefined ones, and --max-abs.
+# SPDX-License-Identifier: Apache-2.0
+cat >make.py <<'END'
+import json, math, struct
+def st(name, tensors):
+    head, data = {}, b''
+    for key, (dtype, shape, values) in tensors.items():
+        head[key] = {'dtype': dtype, 'shape': shape, 'data_offsets': [len(data), len(data) + len(values)]}
+        data += values
+    text = json.dumps(head).encode()
+    open(name, 'wb').write(struct.pack('<Q', len(text)) + text + data)
+f = lambda *v: struct.pack('<%df' % len(v), *v)
+nan, inf = math.nan, math.inf
+st('a.safetensors', {'x': ('F32', [4], f(1, 2, 3, 4)), 'i': ('I8', [2], b'\x80\x7f'),
+    'n': ('F32', [5], f(nan, inf, -inf, 1, inf)), 'z': ('F32', [2], f(0, 0)), 'e': ('F32', [0], b''),
+    'c': ('C64', [1], f(1, 2))})
+st('b.safetensors', {'x': ('F32', [4], f(1, 2, 3, 4.5)), 'i': ('I8', [2], b'\x7f\x80'),
+    'n': ('F32', [5], f(nan, inf, inf, nan, 5)), 'z': ('F32', [2], f(0, 1)), 'e': ('F32', [0], b''),
+    'c': ('C64', [1], f(1, 2.5))})
+st('one.safetensors', {'x': ('F32', [4], f(1, 2, 3, 4))})
+st('bf16.safetensors', {'x': ('BF16', [4], b''.join(f(v)[2:] for v in (1, 2, 3, 4.5)))})
+st('flat.safetensors', {'x': ('F32', [2, 2], f(1, 2, 3, 4))})
+END
+python3 make.py
+exits 0 pith compare --json a.safetensors b.safetensors
+silent
+cat >check.py <<'END'
+import json, math
+d = json.load(open('out'))
+keys = ['max_abs_error', 'nmse', 'psnr_db', 'cosine', 'nonfinite_mismatch', 'differing_bits']
+assert list(d) == ['tensors', 'overall'] and list(d['overall']) == keys
+t = {r.pop('name'): r for r in d['tensors']}
+assert all(list(r) == keys for r in t.values()) and list(t) == ['x', 'i', 'n', 'z', 'e', 'c']
+near = lambda a, b: abs(a - b) <= 1e-12 * abs(b)
+x = t['x']
+assert x['max_abs_error'] == 0.5 and near(x['nmse'], 0.25 / 30) and x['nonfinite_mismatch'] == 0
+assert near(x['psnr_db'], 10 * math.log10(9 / (0.25 / 4))) and x['differing_bits'] == 1
+assert near(x['cosine'], 32 / math.sqrt(30 * 34.25))
+assert t['i']['max_abs_error'] == 255 and t['i']['differing_bits'] == 16
+n = t['n']
+assert n['nonfinite_mismatch'] == 3 and n['max_abs_error'] == 0
+assert n['nmse'] is n['psnr_db'] is n['cosine'] is None
+z = t['z']
+assert z['max_abs_error'] == 1 and z['nmse'] is z['psnr_db'] is z['cosine'] is None
+assert t['e'] == dict.fromkeys(keys, None) | {'max_abs_error': 0, 'nonfinite_mismatch': 0,
+                                              'differing_bits': 0}
+assert t['c']['max_abs_error'] is None and t['c']['differing_bits'] == 1
+o = d['overall']
+assert o['max_abs_error'] == 255 and o['nonfinite_mismatch'] == 3
+assert o['differing_bits'] == sum(r['differing_bits'] for r in t.values())
+END
+python3 check.py || die 'a number'
+
+exits 0 pith compare --json a.safetensors a.safetensors
+json out "d['overall']['differing_bits'] == 0 and d['overall']['max_abs_error'] == 0
+    and d['overall']['psnr_db'] is None and d['tensors'][0]['nmse'] == 0"
+exits 0 pith compare one.safetensors bf16.safetensors
+exits 0 pith compare --json one.safetensors bf16.safetensors
+json out "d['overall']['max_abs_error'] == 0.5 and d['overall']['differing_bits'] is None"
+
+# --max-abs
+exits 0 pith compare --max-abs 0.5 one.safetensors bf16.safetensors
+exits 1 pith compare --max-abs 0.49 one.safetensors bf16.safetensors
+says 'largest error'
+exits 1 pith compare --max-abs 1e9 a.safetensors b.safetensors
+says 'non-finite'
+exits 0 pith compare --max-abs 0 a.safetensors a.safetensors
+
+# Other sets of tensors, other shapes.
+exits 1 pith compare a.safetensors one.safetensors
+exits 1 pith compare one.safetensors a.safetensors
+exits 1 pith compare one.safetensors flat.safetensors
+exits 1 pith compare one.safetensors "$DATA/npy/f32.npy"
+exits 1 pith compare "$DATA/npy/f32.npy" "$DATA/npy/f32_other_shape.npy"
+exits 1 pith compare "$DATA/npy/f32.npy" "$DATA/npy/u4_big.npy"
+exits 1 pith compare "$DATA/npy/f32.npy" nowhere.npy
+
+# Byte order is not a difference; the order of elements is taken into account.
+exits 0 pith compare --max-abs 0 "$DATA/npy/f32.npy" "$DATA/npy/f32_big.npy"
+exits 0 pith compare --json "$DATA/npy/f32.npy" "$DATA/npy/f32_fortran.npy"
+json out "d['overall']['max_abs_error'] > 0"
+exits 0 pith compare --json --dtype bf16 "$DATA/npy/bf16_u2.npy" "$DATA/npy/bf16_u2_step.npy"
+json out "d['overall']['max_abs_error'] < 0.01"

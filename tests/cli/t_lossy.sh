@@ -1,0 +1,71 @@
+# t_lossy.sh - which tensors a lossy codec applies to, its bound, and what it must not lose.
+# SPDX-License-Identifier: Apache-2.0
+D=$DATA/st
+codecs() { # codecs FILE: prints NAME=SPEC of every tensor
+    exits 0 pith inspect --json "$1"
+    python3 -c 'import json
+print(*sorted(t["name"] + "=" + t["spec"] for t in json.load(open("out"))["tensors"]))'
+}
+C="pith compress -q --base $D/base.safetensors"
+
+# -C: float tensors of two or more dimensions; rules by name, the first match counts.
+exits 0 $C -C wdiff:bits=8 -o a.p $D/next.safetensors
+codecs a.p
+exits 0 $C -C raw -o b.p $D/next.safetensors
+codecs b.p
+exits 0 $C -C wdiff --rule 'w2=raw' --rule 'w*=wdiff:bits=3' --rule '*=wdiff:bits=6' -o c.p \
+    $D/next.safetensors
+codecs c.p
+exits 0 $C --rule 'b?=wdiff:group=16' -o d.p $D/next.safetensors
+codecs d.p
+exits 0 $C --rule 'nothing*=wdiff' -o e.p $D/next.safetensors
+codecs e.p
+
+# A rule on a dtype the codec does not take: exact, and said.
+exits 0 pith compress --base $D/base.safetensors --rule '*=wdiff' -o f.p $D/next.safetensors
+says 'steps: the codec does not take this dtype; stored lossless'
+codecs f.p
+
+# The bound holds (f32: nothing but one rounding comes on top).
+exits 0 pith decompress -q --base $D/base.safetensors -o a a.p
+exits 0 pith inspect --json a.p
+cp out a.json
+exits 0 pith compare --json $D/next.safetensors a
+cat >bound.py <<'END'
+import json
+bound = {t['name']: t['error_bound'] for t in json.load(open('a.json'))['tensors']}
+for t in json.load(open('out'))['tensors']:
+    slack = 2.0 ** -9 if t['name'] == 'w2' else 1e-8
+    assert t['max_abs_error'] <= bound[t['name']] + slack, t
+    assert t['nonfinite_mismatch'] == 0
+    assert (bound[t['name']] == 0) == (t['name'] in ('b1', 'steps')), bound
+END
+python3 bound.py || die 'the bound'
+
+# NaN, infinity, and differences that overflow are not for lossy codecs.
+exits 0 pith compress --base $D/base.safetensors -C wdiff -o p.p $D/poisoned.safetensors
+says 'w1: holds NaN or infinity; stored lossless'
+codecs p.p
+exits 0 pith decompress -q --base $D/base.safetensors -o p p.p
+exits 0 pith compare --json $D/poisoned.safetensors p
+json out "d['overall']['nonfinite_mismatch'] == 0 and d['tensors'][0]['differing_bits'] == 0"
+exits 0 pith compress --base $D/far_base.safetensors -C wdiff -o far.p $D/far.safetensors
+says 'w: its difference to the base overflows; stored lossless'
+exits 0 pith decompress -q --base $D/far_base.safetensors -o far far.p
+same far $D/far.safetensors
+
+# One tensor: the same rules; its name is empty.
+N=$DATA/npy
+exits 0 pith compress -q --base $N/f32_1d.npy -C wdiff -o one.p $N/f32_1d.npy
+codecs one.p
+exits 0 pith compress -q --base $N/f32_1d.npy --rule '*=wdiff' -o one2.p $N/f32_1d.npy
+codecs one2.p
+exits 0 pith compress -v --base $N/f32.npy -C wdiff -o two.p $N/f32_step.npy
+says '(unnamed)'
+says 'GB/s'
+codecs two.p
+
+# Specs are shown in canonical form.
+exits 0 pith compress -q --base $N/f32.npy -C wdiff:scale=f32,bits=3,group=2048 -o can.p \
+    $N/f32_step.npy
+codecs can.p

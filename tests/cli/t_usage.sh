@@ -1,0 +1,69 @@
+# t_usage.sh - help, version, and what counts as wrong usage.
+# SPDX-License-Identifier: Apache-2.0
+for arguments in --help -h help; do
+    exits 0 pith $arguments
+    silent
+    grep -q '^usage: pith compress' out || die 'no usage on stdout'
+done
+exits 0 pith --version
+grep -qE '^pith [0-9]+\.[0-9]+\.[0-9]+, frame format [0-9]+$' out || die 'version'
+for command in compress decompress inspect test codecs compare bench; do
+    exits 0 pith $command --help
+    silent
+    grep -q "^usage: pith $command" out || die "help of $command"
+    exits 0 pith $command -h
+    exits 2 pith $command --no-such-flag
+    says "unknown flag '--no-such-flag'"
+    [ ! -s out ] || die 'stdout on a usage error'
+    exits 2 pith $command -Z
+    says "unknown flag '-Z'"
+done
+exits 2 pith
+says 'usage:'
+exits 2 pith explode
+says "unknown command 'explode'"
+for command in compress decompress inspect test compare; do
+    exits 2 pith $command
+    says 'a file is missing'
+done
+exits 2 pith compare a.npy
+exits 2 pith compress a.npy b.npy
+says "unexpected argument 'b.npy'"
+exits 2 pith codecs x
+exits 2 pith inspect -f x
+exits 2 pith compress -C
+says "needs an argument"
+exits 2 pith compress -T x a.npy
+exits 2 pith compress -T 99999 a.npy
+exits 2 pith compress --dtype f33 a.npy
+exits 2 pith compress --dtype f32 --shape 3x a.npy
+exits 2 pith compress --dtype f32 --shape 1x1x1x1x1x1x1x1x1 a.npy
+exits 2 pith compress --shape 3 a.npy
+exits 2 pith compress --cpu fast a.npy
+exits 2 pith compress --json -o - a.npy
+exits 2 pith compress -C raw -C raw a.npy
+exits 2 pith compress --rule raw a.npy
+exits 2 pith compress --base - a.npy
+exits 2 pith compare --max-abs -1 a b
+exits 2 pith compare --max-abs x a b
+
+# A bad spec names the key.
+exits 2 pith compress -C wdiff:bitz=4 --base b.npy a.npy
+says "'bitz'"
+exits 2 pith compress -C wdiff:bits=5 --base b.npy a.npy
+says "'bits'"
+exits 2 pith compress -C wdiff:bits=4,bits=4 --base b.npy a.npy
+says "'bits'"
+exits 2 pith compress -C nothing a.npy
+says "'nothing'"
+exits 2 pith compress -C '' a.npy
+exits 2 pith compress --rule '*=lossless:lebel=3' a.npy
+says "'lebel'"
+exits 2 pith bench -C wdiff:group=100
+says "'group'"
+# A codec of differences without a base.
+exits 2 pith compress -C wdiff a.npy
+says '--base'
+exits 2 pith compress --rule '*=wdiff' a.npy
+says '--base'
+only
