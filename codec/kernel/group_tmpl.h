@@ -341,8 +341,8 @@ ALWAYS void encode_codes(struct encoder *e, const struct batch *b, struct recipe
         if (r.stochastic && turn == 0) /* several at once hide each other's latency */
             for (size_t k = 0; k < 4 * UNIT; k += UNIT)
                 random64(&e->philox, b->counter + (i + k) / 8, random + k);
-        prefetch_unit(u.value + AHEAD * vs, vs);
-        prefetch_unit(u.base + AHEAD * bs, bs);
+        prefetch_unit(u.value, vs);
+        prefetch_unit(u.base, bs);
         encode_unit(e, &pack, b, &u, r, random + turn);
     }
     if (i < count) encode_end(e, b, i, r);
@@ -488,8 +488,8 @@ ALWAYS void decode_batch(struct decoder *d, const struct batch *b, struct recipe
     size_t i = 0;
     for (; i + UNIT <= count; i += UNIT) {
         struct unit u = unit_at(b, i, 0, bs, bits);
-        u.out = b->out + i * os;
-        prefetch_unit(u.base + AHEAD * bs, bs);
+        u.out = os ? b->out + i * os : NULL;
+        prefetch_unit(u.base, bs);
         __builtin_prefetch(u.codes + AHEAD);
         decode_unit(d, &pack, b, &u, r, streamed ? &stream : NULL);
     }
