@@ -161,10 +161,7 @@ static pith_status decode_slot(pith_plan *p, pith_state *s, uint64_t slot, const
     PITHI_TRY(pithi_decode_blocks(&c));
     if (!has_base(p)) return PITH_OK;
     advance(p, s, slot, &c);
-    if (c.frame.params.key_frame && c.frame.has_identity &&
-        c.frame.identity != s->slot[slot].identity)
-        return pithi_fail(&p->error, PITH_ERR_CHECKSUM, "the key frame is not what it says");
-    return PITH_OK;
+    return pithi_check_key(&c);
 }
 
 pith_status pith_decode(pith_plan *p, pith_state *s, uint64_t slot, const void *frame, size_t bytes,
@@ -193,7 +190,8 @@ static pith_status add_difference(struct pithi_coding *c, const struct pithi_spa
     c->base = view;
     if (!c->frame.params.key_frame) PITHI_TRY(pithi_check_identity(c));
     c->update = true;
-    return pithi_decode_blocks(c);
+    PITHI_TRY(pithi_decode_blocks(c));
+    return pithi_check_key(c);
 }
 
 pith_status pith_decode_add(pith_plan *p, uint64_t slot, const void *frame, size_t bytes,

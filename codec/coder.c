@@ -42,7 +42,7 @@ static struct pithi_block block_of(const struct pithi_coding *c, uint64_t block,
 }
 
 static void *read_base(const struct pithi_coding *c, uint64_t block, struct pithi_worker *w) {
-    if (!c->base) return NULL;
+    if (!c->base) return c->update ? w->base : NULL;
     return pithi_span_read(c->base, block * c->frame.params.block, elements_of(c, block), w->base);
 }
 

@@ -12,7 +12,7 @@ struct pithi_coding {
     struct pithi_payload payload;
     const struct pithi_span *view; /* values, or output; NULL: only the base is wanted */
     const struct pithi_span *base; /* NULL: none */
-    bool update;                   /* write the new base */
+    bool update;                   /* write the new base; without one, only hash it */
     struct pithi_random random;
     uint64_t first, count; /* decode: the elements that view holds, of the frame's */
     uint8_t *bytes;        /* of the payload; decode only reads */

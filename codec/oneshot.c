@@ -120,6 +120,15 @@ pith_status pithi_check_identity(struct pithi_coding *c) {
     return pithi_fail(&p->error, PITH_ERR_BASE, "the base is not the encoder's");
 }
 
+pith_status pithi_check_key(const struct pithi_coding *c) {
+    const struct pithi_frame *f = &c->frame;
+    const uint32_t dtype = f->params.base_dtype;
+    if (!f->params.key_frame || !f->has_identity) return PITH_OK;
+    if (pithi_nh_finish(c->hash, f->count * pith_dtype_bytes(dtype), dtype) == f->identity)
+        return PITH_OK;
+    return pithi_fail(&c->plan->error, PITH_ERR_CHECKSUM, "the key frame is not what it says");
+}
+
 static pith_status take_base(struct pithi_coding *c, const pith_view *view,
                              struct pithi_span *span) {
     pith_error *error = &c->plan->error;
@@ -156,7 +165,9 @@ static pith_status decode_range(struct pithi_coding *c, pith_plan *p, const void
     c->view = &out;
     c->first = r->first;
     c->count = out.count;
-    return pithi_decode_blocks(c);
+    c->update = c->frame.params.key_frame && c->count == c->frame.count;
+    PITHI_TRY(pithi_decode_blocks(c));
+    return c->update ? pithi_check_key(c) : PITH_OK;
 }
 
 /* A plan for the frame's own setting, for the duration of one call. The payload must be whole,
@@ -212,8 +223,8 @@ static pith_status verify_job(void *arg, uint64_t block, struct pithi_worker *w)
     const struct pithi_params *q = &c->frame.params;
     const uint64_t left = c->frame.count - block * q->block;
     const uint64_t n = left < q->block ? left : q->block;
-    const bool with_base = q->base_dtype != PITH_NONE && !q->key_frame;
-    if (with_base) memset(w->base, 0, (size_t)n * pith_dtype_bytes(q->base_dtype));
+    const bool with_base = q->base_dtype != PITH_NONE;
+    if (with_base && !q->key_frame) memset(w->base, 0, (size_t)n * pith_dtype_bytes(q->base_dtype));
     return pithi_decode_one(c, block, w->values, q->dtype, with_base ? w->base : NULL, w);
 }
 
@@ -222,8 +233,11 @@ pith_status pith_verify(const void *frame, size_t length, const pith_env *env, p
     PITHI_TRY(plan_of(frame, length, env, &p, error));
     struct pithi_coding c = {0};
     pith_status status = pithi_decode_open(&c, p, frame, length);
+    c.update = c.frame.params.key_frame;
     pithi_run_begin(p);
     if (status == PITH_OK) status = pithi_run(p, 0, c.payload.blocks, verify_job, &c);
+    pithi_run_results(p, &c.hash, &c.saturated, &c.poisoned);
+    if (status == PITH_OK) status = pithi_check_key(&c);
     return finish(p, status, error);
 }
 
