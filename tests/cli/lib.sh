@@ -35,7 +35,9 @@ json() {
     python3 -c 'import json, sys
 def refuse(word): raise ValueError(word)
 d = json.load(open(sys.argv[1]), parse_constant=refuse)
-sys.exit(not eval("(" + sys.argv[2] + ")"))' "$1" "$2" || { cat "$1" >&2; die "not true of $1: $2"; }
+sys.exit(not eval("(" + sys.argv[2] + ")"))' "$1" "$2" && return
+    cat "$1" >&2
+    die "not true of $1: $2"
 }
 
 # round_trip FILE [FLAG...]: compress and decompress with the default names, byte for byte.

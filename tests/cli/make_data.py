@@ -67,6 +67,10 @@ def gauss(n, scale=0.02):
     return [random.gauss(0, scale) for _ in range(n)]
 
 
+def noise(n):
+    return bytes(random.getrandbits(8) for _ in range(n))
+
+
 def step(values, scale=2e-5):
     return [v + random.gauss(0, scale) for v in values]
 
@@ -99,7 +103,7 @@ npy('npy/bool.npy', '|b1', (6,), bytes([0, 1, 1, 0, 1, 0]))
 for code, size in (('i', 1), ('i', 2), ('i', 4), ('i', 8), ('u', 1), ('u', 2), ('u', 4), ('u', 8)):
     for order in ('<', '>') if size > 1 else ('|',):
         npy('npy/%s%d_%s.npy' % (code, size, {'<': 'little', '>': 'big', '|': 'byte'}[order]),
-            '%s%s%d' % (order, code, size), (7, 3), bytes(random.getrandbits(8) for _ in range(21 * size)))
+            '%s%s%d' % (order, code, size), (7, 3), noise(21 * size))
 npy('npy/str.npy', '<U3', (4,), 'abcdefghijkl'.encode('utf-32-le'))
 npy('npy/bytes.npy', '|S5', (3,), b'hello' * 3)
 npy('npy/bytes_none.npy', '|S0', (3,), b'')

@@ -26,7 +26,8 @@ if [ ${#tests[@]} = 0 ]; then
 fi
 for name in "${tests[@]}"; do
     mkdir "$work/$name"
-    (cd "$work/$name" && exec timeout 300 bash -e -c '. "$0"; . "$1"' "$here/lib.sh" "$here/t_$name.sh") \
+    (cd "$work/$name" &&
+        exec timeout 300 bash -e -c '. "$0"; . "$1"' "$here/lib.sh" "$here/t_$name.sh") \
         >"$work/$name.out" 2>"$work/$name.err" </dev/null
     rc=$?
     if [ $rc = 0 ] && [ -f "$here/t_$name.out" ] &&

@@ -15,9 +15,11 @@ assert {(r['base'], r['mode']) for r in results if r['spec'] == 'wdiff'} == {
     (None, 'stateless'), ('f32', 'stream'), ('bf16', 'stream')}
 END
 python3 check.py || die 'the JSON of bench'
-exits 0 pith bench --quick --json --cpu scalar -T 2 -C wdiff:bits=8 -C raw "$DATA/st/next.safetensors"
-json out "{r['isa'] for r in d['results']} == {'scalar'} and {r['threads'] for r in d['results']} == {2}
-    and {r['spec'] for r in d['results']} == {'wdiff:bits=8', 'raw'}"
+exits 0 pith bench --quick --json --cpu scalar -T 2 -C wdiff:bits=8 -C raw \
+    "$DATA/st/next.safetensors"
+json out "{r['isa'] for r in d['results']} == {'scalar'} and
+    {r['threads'] for r in d['results']} == {2} and
+    {r['spec'] for r in d['results']} == {'wdiff:bits=8', 'raw'}"
 exits 0 pith bench --quick -C raw
 exits 1 pith bench --quick "$DATA/npy/i4_big.npy"
 exits 1 pith bench --quick nowhere

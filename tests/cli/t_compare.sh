@@ -5,17 +5,20 @@ import json, math, struct
 def st(name, tensors):
     head, data = {}, b''
     for key, (dtype, shape, values) in tensors.items():
-        head[key] = {'dtype': dtype, 'shape': shape, 'data_offsets': [len(data), len(data) + len(values)]}
+        span = [len(data), len(data) + len(values)]
+        head[key] = {'dtype': dtype, 'shape': shape, 'data_offsets': span}
         data += values
     text = json.dumps(head).encode()
     open(name, 'wb').write(struct.pack('<Q', len(text)) + text + data)
 f = lambda *v: struct.pack('<%df' % len(v), *v)
 nan, inf = math.nan, math.inf
 st('a.safetensors', {'x': ('F32', [4], f(1, 2, 3, 4)), 'i': ('I8', [2], b'\x80\x7f'),
-    'n': ('F32', [5], f(nan, inf, -inf, 1, inf)), 'z': ('F32', [2], f(0, 0)), 'e': ('F32', [0], b''),
+    'n': ('F32', [5], f(nan, inf, -inf, 1, inf)),
+    'z': ('F32', [2], f(0, 0)), 'e': ('F32', [0], b''),
     'c': ('C64', [1], f(1, 2))})
 st('b.safetensors', {'x': ('F32', [4], f(1, 2, 3, 4.5)), 'i': ('I8', [2], b'\x7f\x80'),
-    'n': ('F32', [5], f(nan, inf, inf, nan, 5)), 'z': ('F32', [2], f(0, 1)), 'e': ('F32', [0], b''),
+    'n': ('F32', [5], f(nan, inf, inf, nan, 5)),
+    'z': ('F32', [2], f(0, 1)), 'e': ('F32', [0], b''),
     'c': ('C64', [1], f(1, 2.5))})
 st('one.safetensors', {'x': ('F32', [4], f(1, 2, 3, 4))})
 st('bf16.safetensors', {'x': ('BF16', [4], b''.join(f(v)[2:] for v in (1, 2, 3, 4.5)))})

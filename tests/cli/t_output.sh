@@ -76,7 +76,8 @@ rc=0
 pith compress -q -o - a.npy >&- 2>err || rc=$?
 [ $rc = 1 ] || die "exit $rc with a closed stdout"
 head -c 400000 /dev/zero >big.bin
-exits 1 bash -c 'ulimit -f 64; exec "$PITH" compress -C raw --dtype u8 --shape 400000 -q -o big.pith big.bin'
+exits 1 bash -c 'ulimit -f 64
+    exec "$PITH" compress -C raw --dtype u8 --shape 400000 -q -o big.pith big.bin'
 [ ! -e big.pith ] || die 'an output over the limit'
 pith compress -q -C raw --dtype u8 --shape 400000 -o - big.bin 2>err | head -c 1 >out ||
     true
