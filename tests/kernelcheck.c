@@ -102,8 +102,10 @@ static void run_row(const struct row *row, bool bench) {
     fflush(stdout);
 }
 
+const char *bench_only = "";
+
 static int usage(void) {
-    fputs("usage: kernelcheck [--list] [--bench] [--isa NAME] [--seed N]\n", stderr);
+    fputs("usage: kernelcheck [--list] [--bench] [--isa NAME] [--only TEXT] [--seed N]\n", stderr);
     return 2;
 }
 
@@ -117,6 +119,8 @@ int main(int argc, char **argv) {
             bench = true;
         else if (strcmp(argv[i], "--isa") == 0 && i + 1 < argc)
             isa = argv[++i];
+        else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc)
+            bench_only = argv[++i];
         else if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc)
             seed = strtoull(argv[++i], NULL, 0);
         else

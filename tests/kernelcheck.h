@@ -65,6 +65,7 @@ void check_nh(const struct level *level);
 void check_group(const struct level *level);
 void bench_nh(const struct level *level);
 void bench_group(const struct level *level);
+extern const char *bench_only; /* part of the names of the rows to time */
 
 /* A host that left its own control word: FTZ, DAZ and a rounding mode, by number 0..3. */
 uint64_t host_fp_set(unsigned mode);

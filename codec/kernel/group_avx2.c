@@ -120,6 +120,13 @@ REDUCE(v_reduce_maxu, uint32_t, max_epu32)
 REDUCE(v_reduce_maxi, int32_t, max_epi32)
 REDUCE(v_reduce_mini, int32_t, min_epi32)
 
+/* |limit| where a is larger, with the sign of a. */
+static inline __m256 limit256(__m256 a, __m256 limit) {
+    return _mm256_max_ps(_mm256_min_ps(a, limit), _mm256_sub_ps(_mm256_setzero_ps(), limit));
+}
+static inline v16 f_limit(v16 a, v16 limit) {
+    return (v16){I(limit256(F(a.a), F(limit.a))), I(limit256(F(a.b), F(limit.b)))};
+}
 static inline v16 f_floor(v16 x) {
     return (v16){I(_mm256_floor_ps(F(x.a))), I(_mm256_floor_ps(F(x.b)))};
 }
@@ -180,29 +187,37 @@ static void philox_init(struct philox *p, const struct pithi_random *r) {
 
 static inline __m256i each(uint64_t x) { return _mm256_set1_epi64x((long long)x); }
 
-static inline void random32(const struct philox *r, uint64_t c, uint16_t *out) {
+/* Two times four counters: their rounds side by side hide each other's latency. */
+static inline void random64(const struct philox *r, uint64_t c, uint16_t *out) {
     const __m256i m0 = each(0xD2511F53u), m1 = each(0xCD9E8D57u);
-    const __m256i counter = _mm256_add_epi64(each(c), _mm256_setr_epi64x(0, 2, 1, 3));
-    __m256i c0 = counter, c1 = _mm256_srli_epi64(counter, 32);
-    __m256i c2 = each(r->step), c3 = each(r->stream);
-    for (int round = 0; round < 10; round++) {
-        const __m256i p0 = _mm256_mul_epu32(c0, m0), p1 = _mm256_mul_epu32(c2, m1);
-        c0 = _mm256_xor_si256(_mm256_xor_si256(c1, each(r->key[round][0])),
-                              _mm256_srli_epi64(p1, 32));
-        c2 = _mm256_xor_si256(_mm256_xor_si256(c3, each(r->key[round][1])),
-                              _mm256_srli_epi64(p0, 32));
-        c1 = p1;
-        c3 = p0;
+    const __m256i order = _mm256_setr_epi64x(0, 2, 1, 3);
+    __m256i c0[2], c1[2], c2[2], c3[2];
+    for (unsigned i = 0; i < 2; i++) {
+        c0[i] = _mm256_add_epi64(each(c + 4 * i), order);
+        c1[i] = _mm256_srli_epi64(c0[i], 32);
+        c2[i] = each(r->step);
+        c3[i] = each(r->stream);
     }
-    const __m256i a = _mm256_blend_epi32(c0, _mm256_slli_epi64(c1, 32), 0xAA);
-    const __m256i b = _mm256_blend_epi32(c2, _mm256_slli_epi64(c3, 32), 0xAA);
-    store256((uint8_t *)out, _mm256_unpacklo_epi64(a, b));
-    store256((uint8_t *)(out + 16), _mm256_unpackhi_epi64(a, b));
+    for (int round = 0; round < 10; round++) {
+        const __m256i k0 = each(r->key[round][0]), k1 = each(r->key[round][1]);
+        for (int i = 0; i < 2; i++) {
+            const __m256i p0 = _mm256_mul_epu32(c0[i], m0), p1 = _mm256_mul_epu32(c2[i], m1);
+            c0[i] = _mm256_xor_si256(_mm256_xor_si256(c1[i], k0), _mm256_srli_epi64(p1, 32));
+            c2[i] = _mm256_xor_si256(_mm256_xor_si256(c3[i], k1), _mm256_srli_epi64(p0, 32));
+            c1[i] = p1;
+            c3[i] = p0;
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        const __m256i a = _mm256_blend_epi32(c0[i], _mm256_slli_epi64(c1[i], 32), 0xAA);
+        const __m256i b = _mm256_blend_epi32(c2[i], _mm256_slli_epi64(c3[i], 32), 0xAA);
+        store256((uint8_t *)(out + 32 * i), _mm256_unpacklo_epi64(a, b));
+        store256((uint8_t *)(out + 32 * i + 16), _mm256_unpackhi_epi64(a, b));
+    }
 }
 
-static inline void random64(const struct philox *r, uint64_t c, uint16_t out[64]) {
-    random32(r, c, out);
-    random32(r, c + 4, out + 32);
+static inline void random256(const struct philox *r, uint64_t c, uint16_t out[256]) {
+    for (unsigned i = 0; i < 4; i++) random64(r, c + 8 * i, out + 64 * i);
 }
 
 /* 16 codes are 2 * bits bytes. Making them, 8 codes are one 64-bit lane; reading them, every

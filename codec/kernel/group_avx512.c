@@ -86,6 +86,8 @@ static inline v16 f_mul(v16 a, v16 b) { return I(_mm512_mul_ps(F(a), F(b))); }
 static inline v16 f_div(v16 a, v16 b) { return I(_mm512_div_ps(F(a), F(b))); }
 static inline v16 f_min(v16 a, v16 b) { return I(_mm512_min_ps(F(a), F(b))); }
 static inline v16 f_max(v16 a, v16 b) { return I(_mm512_max_ps(F(a), F(b))); }
+/* |limit| where a is larger, with the sign of a. */
+static inline v16 f_limit(v16 a, v16 limit) { return I(_mm512_range_ps(F(a), F(limit), 0x02)); }
 static inline v16 f_floor(v16 a) { return I(_mm512_roundscale_ps(F(a), _MM_FROUND_TO_NEG_INF)); }
 static inline v16 f_to_i(v16 a) { return _mm512_cvttps_epi32(F(a)); }
 static inline v16 f_from_i(v16 a) { return I(_mm512_cvtepi32_ps(a)); }
@@ -122,26 +124,34 @@ static void philox_init(struct philox *p, const struct pithi_random *r) {
     }
 }
 
-static inline void random64(const struct philox *r, uint64_t c, uint16_t out[64]) {
+/* Four times eight counters: their rounds side by side hide each other's latency. */
+static inline void random256(const struct philox *r, uint64_t c, uint16_t out[256]) {
     const __m512i m0 = _mm512_set1_epi64(0xD2511F53), m1 = _mm512_set1_epi64(0xCD9E8D57);
-    const __m512i counter = _mm512_add_epi64(_mm512_set1_epi64((long long)c),
-                                             _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7));
-    __m512i c0 = counter, c1 = _mm512_srli_epi64(counter, 32);
-    __m512i c2 = _mm512_set1_epi64((long long)r->step);
-    __m512i c3 = _mm512_set1_epi64((long long)r->stream);
+    const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
+    __m512i c0[4], c1[4], c2[4], c3[4];
+    for (int i = 0; i < 4; i++) {
+        c0[i] = _mm512_add_epi64(_mm512_set1_epi64((long long)c + 8 * i), order);
+        c1[i] = _mm512_srli_epi64(c0[i], 32);
+        c2[i] = _mm512_set1_epi64((long long)r->step);
+        c3[i] = _mm512_set1_epi64((long long)r->stream);
+    }
     for (int round = 0; round < 10; round++) {
         const __m512i k0 = _mm512_set1_epi64((long long)r->key[round][0]);
         const __m512i k1 = _mm512_set1_epi64((long long)r->key[round][1]);
-        const __m512i p0 = _mm512_mul_epu32(c0, m0), p1 = _mm512_mul_epu32(c2, m1);
-        c0 = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p1, 32), c1, k0, 0x96);
-        c2 = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p0, 32), c3, k1, 0x96);
-        c1 = p1;
-        c3 = p0;
+        for (int i = 0; i < 4; i++) {
+            const __m512i p0 = _mm512_mul_epu32(c0[i], m0), p1 = _mm512_mul_epu32(c2[i], m1);
+            c0[i] = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p1, 32), c1[i], k0, 0x96);
+            c2[i] = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p0, 32), c3[i], k1, 0x96);
+            c1[i] = p1;
+            c3[i] = p0;
+        }
     }
-    const __m512i a = _mm512_mask_shuffle_epi32(c0, 0xAAAA, c1, 0xA0);
-    const __m512i b = _mm512_mask_shuffle_epi32(c2, 0xAAAA, c3, 0xA0);
-    _mm512_storeu_si512(out, _mm512_unpacklo_epi64(a, b));
-    _mm512_storeu_si512(out + 32, _mm512_unpackhi_epi64(a, b));
+    for (int i = 0; i < 4; i++) {
+        const __m512i a = _mm512_mask_shuffle_epi32(c0[i], 0xAAAA, c1[i], 0xA0);
+        const __m512i b = _mm512_mask_shuffle_epi32(c2[i], 0xAAAA, c3[i], 0xA0);
+        _mm512_storeu_si512(out + 64 * i, _mm512_unpacklo_epi64(a, b));
+        _mm512_storeu_si512(out + 64 * i + 32, _mm512_unpackhi_epi64(a, b));
+    }
 }
 
 /* 64 codes are 8 runs of `bits` bytes; each run is one 64-bit lane while it is made. */

@@ -43,6 +43,8 @@ TWO(f_div, I(vdivq_f32(F(x), F(y))))
 TWO(f_min, I(vminq_f32(F(x), F(y))))
 TWO(f_max, I(vmaxq_f32(F(x), F(y))))
 ONE(v_sar31, U(vshrq_n_s32(S(x), 31)))
+/* |limit| where a is larger, with the sign of a. */
+TWO(f_limit, I(vmaxq_f32(vminq_f32(F(x), F(y)), vnegq_f32(F(y)))))
 ONE(f_floor, I(vrndmq_f32(F(x))))
 ONE(f_to_i, U(vcvtq_s32_f32(F(x))))
 ONE(f_from_i, I(vcvtq_f32_s32(S(x))))
@@ -186,9 +188,8 @@ static inline void random32(const struct pithi_random *r, uint64_t c, uint16_t *
     memcpy(out, words, sizeof words);
 }
 
-static inline void random64(const struct philox *p, uint64_t c, uint16_t out[64]) {
-    random32(&p->random, c, out);
-    random32(&p->random, c + 4, out + 32);
+static inline void random256(const struct philox *p, uint64_t c, uint16_t out[256]) {
+    for (unsigned i = 0; i < 8; i++) random32(&p->random, c + 4 * i, out + 32 * i);
 }
 
 /* 16 codes are 2 * bits bytes. Making them, 8 codes are one 64-bit lane; reading them, every

@@ -237,7 +237,7 @@ struct encoder {
     const struct pithi_group_setting *set;
     struct packing pack;
     struct philox philox;
-    v16 floor, ceiling; /* of the codes, as integers */
+    v16 ceiling; /* the largest code, as f32 */
     uint64_t saturated;
 };
 
@@ -249,22 +249,24 @@ struct recipe {
 };
 
 /* The code as f32 in *f; in the result's low bits as an integer (the rest of a lane is undefined).
- * A symmetric nearest code needs no clamp: |d * r| < Q + 1/2 for every scale and its rounding. */
+ * The text clamps codes; clamping v to the same integers before it is rounded, down or to nearest,
+ * gives the same code. A symmetric nearest code needs neither: |d * r| < Q + 1/2 for every scale
+ * and its rounding. */
 ALWAYS v16 nearest(v16 v, v16 ceiling, bool asymmetric, v16 *f) {
     const v16 magic = v_set(0x4B400000u); /* 1.5 * 2^23 */
-    if (asymmetric) v = f_min(f_max(v, v_set(0)), f_from_i(ceiling));
+    if (asymmetric) v = f_min(f_max(v, v_set(0)), ceiling);
     const v16 t = f_add(v, magic);
     *f = f_sub(t, magic);
     return t;
 }
 
-ALWAYS v16 stochastic(v16 v, v16 floor, v16 ceiling, const uint16_t *random, v16 *f) {
+ALWAYS v16 stochastic(v16 v, v16 ceiling, bool asymmetric, const uint16_t *random, v16 *f) {
+    v = asymmetric ? f_min(f_max(v, v_set(0)), ceiling) : f_limit(v, ceiling);
     const v16 below = f_floor(v);
     const v16 fraction = f_to_i(f_mul(f_sub(v, below), v_set(0x47800000u))); /* 2^16 */
     const v16 q = v_count_greater(f_to_i(below), fraction, v_load16((const uint8_t *)random));
-    const v16 clamped = v_mini(v_maxi(q, floor), ceiling);
-    *f = f_from_i(clamped);
-    return clamped;
+    *f = f_from_i(q);
+    return q;
 }
 
 /* Up to 64 elements: those of the batch from `first` on, or padded copies of them. */
@@ -294,7 +296,7 @@ ALWAYS void encode_unit(struct encoder *e, const struct packing *pack, const str
         if (r.bt != PITH_NONE) base = load_base(r.bt, u->base, i), d = f_sub(d, base);
         if (r.asymmetric) d = f_sub(d, v_spread(&b->zero[g]));
         const v16 v = f_mul(d, v_spread(&b->reciprocal[g]));
-        q[k] = r.stochastic ? stochastic(v, e->floor, e->ceiling, random + i, &f)
+        q[k] = r.stochastic ? stochastic(v, e->ceiling, r.asymmetric, random + i, &f)
                             : nearest(v, e->ceiling, r.asymmetric, &f);
         if (!r.write) continue;
         v16 x = f_mul(f, v_spread(&b->scale[g]));
@@ -322,8 +324,8 @@ static __attribute__((noinline)) void encode_end(struct encoder *e, const struct
     u.codes = codes;
     u.room = sizeof codes;
     u.valid >>= UNIT - n;
-    uint16_t random[UNIT];
-    if (r.stochastic) random64(&e->philox, b->counter + i / 8, random);
+    uint16_t random[4 * UNIT];
+    if (r.stochastic) random256(&e->philox, b->counter + i / 8, random);
     encode_unit(e, &e->pack, b, &u, r, random);
     if (n * bits % 8) codes[bytes - 1] &= (uint8_t)((1u << n * bits % 8) - 1);
     memcpy(to_codes, codes, bytes);
@@ -338,9 +340,7 @@ ALWAYS void encode_codes(struct encoder *e, const struct batch *b, struct recipe
     for (; i + UNIT <= count; i += UNIT) {
         const struct unit u = unit_at(b, i, vs, bs, bits);
         const size_t turn = i % (4 * UNIT);
-        if (r.stochastic && turn == 0) /* several at once hide each other's latency */
-            for (size_t k = 0; k < 4 * UNIT; k += UNIT)
-                random64(&e->philox, b->counter + (i + k) / 8, random + k);
+        if (r.stochastic && turn == 0) random256(&e->philox, b->counter + i / 8, random);
         prefetch_unit(u.value, vs);
         prefetch_unit(u.base, bs);
         encode_unit(e, &pack, b, &u, r, random + turn);
@@ -399,8 +399,7 @@ static void group_encode(struct pithi_group_job *job) {
     struct encoder e; /* most of it is packing, so no initializer */
     e.set = s;
     e.saturated = 0;
-    e.floor = v_set(s->asymmetric ? 0 : (uint32_t)-levels);
-    e.ceiling = v_set((uint32_t)levels);
+    e.ceiling = v_set(pithi_bits((float)levels));
     packing_init(&e.pack, s->bits, !s->asymmetric);
     if (s->stochastic) philox_init(&e.philox, &job->random);
     const size_t step = batch_elements(s);
