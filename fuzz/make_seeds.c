@@ -49,6 +49,20 @@ static const struct {
     {"wdiff", PITH_F32, PITH_F32, 1, 0, {0}},
 };
 
+static void must(pith_status status) {
+    if (status == PITH_OK) return;
+    fprintf(stderr, "%s\n", pith_status_name(status));
+    exit(1);
+}
+
+/* The targets that decode read parameters behind the frame; frame has room for them. */
+static void frame_seed(unsigned number, uint8_t *frame, size_t length) {
+    memset(frame + length, 0, 24);
+    seed("inspect", number, frame, length);
+    seed("decode", number, frame, length + 24);
+    seed("refdec", number, frame, length + 24);
+}
+
 static void frame_seeds(void) {
     static float value[1024], base[1024];
     static uint8_t frame[1 << 16];
@@ -68,9 +82,34 @@ static void frame_seeds(void) {
             fprintf(stderr, "%s: %s: %s\n", frames[i].spec, pith_status_name(status), error.text);
             exit(1);
         }
-        memset(frame + length, 0, 24);
-        seed("inspect", i, frame, length);
-        seed("decode", i, frame, length + 24);
+        frame_seed(i, frame, length);
+    }
+}
+
+/* Key frames come from streams only. */
+static void key_seeds(void) {
+    static const char *const specs[] = {"wdiff:group=16", "wdiff", "lossless:block=16"};
+    static float value[40];
+    static uint64_t memory[512], saved[512];
+    uint8_t frame[1024];
+    for (unsigned i = 0; i < 40; i++) value[i] = (float)i * 0.25f - 3;
+    for (unsigned i = 0; i < 3; i++) {
+        pith_plan *plan;
+        pith_state *state;
+        size_t length;
+        const pith_layout layout = {.size = sizeof layout,
+                                    .dtype = PITH_F32,
+                                    .ndim = 1,
+                                    .base_dtype = i ? PITH_F32 : PITH_F16,
+                                    .shape = {40}};
+        const pith_view view = pith_view_flat(value, PITH_F32, 40);
+        must(pith_plan_create(&plan, specs[i], &layout, NULL, NULL));
+        must(pith_state_init(plan, memory, sizeof memory, &state));
+        must(pith_encode_key(plan, state, &view, 0, frame, sizeof frame - 24, &length));
+        frame_seed(60 + i, frame, length);
+        must(pith_state_save(plan, state, saved, sizeof saved, &length));
+        seed("state", 60 + i, saved, length);
+        pith_plan_destroy(plan);
     }
 }
 
@@ -172,6 +211,7 @@ int main(int argc, char **argv) {
     }
     root = argv[1];
     frame_seeds();
+    key_seeds();
     random_seeds();
     spec_seeds();
     npy_seeds();

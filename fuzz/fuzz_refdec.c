@@ -1,0 +1,16 @@
+/* fuzz_refdec.c - any bytes to libpith and to the second decoder: one verdict, one tensor.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "../tests/refdec/agree.h"
+#include "fuzz.h"
+
+/* Behind the frame: the base, repeated. */
+enum { BASE_BYTES = 24 };
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    struct fuzz_source input = {data, size};
+    const struct fuzz_source base = fuzz_split(&input, BASE_BYTES);
+    uint8_t *frame = guard_copy(input.bytes, input.length);
+    FUZZ_CHECK(ref_agree(frame, input.length, base.bytes, base.length).same);
+    guard_free(frame, input.length);
+    return 0;
+}

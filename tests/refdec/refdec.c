@@ -1,0 +1,142 @@
+/* refdec.c - payloads, bases and the order in which a frame is judged.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "refdec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *ref_status_name(enum ref_status status) {
+    static const char *const names[] = {"ok",       "truncated", "magic",   "newer", "corrupt",
+                                        "checksum", "base",      "no base", "limit", "memory"};
+    return names[status];
+}
+
+struct job {
+    struct ref_frame frame;
+    const uint8_t *payload, *base;
+    uint64_t index, checks, data, blocks; /* index etc.: offsets */
+    uint8_t *out, *new_base;
+};
+
+static uint64_t block_count(const struct job *j, uint64_t b) {
+    const uint64_t left = j->frame.n - b * j->frame.block;
+    return left < j->frame.block ? left : j->frame.block;
+}
+
+static uint64_t block_length(const struct job *j, uint64_t b) {
+    if (ref_is_fixed(&j->frame)) return ref_block_bytes(&j->frame, block_count(j, b));
+    return ref_le(j->payload + j->index + 4 * b, 4) & 0x7FFFFFFFu;
+}
+
+static bool all_zero(const uint8_t *bytes, uint64_t from, uint64_t to) {
+    while (from < to)
+        if (bytes[from++]) return false;
+    return true;
+}
+
+/* Offsets of the parts; padding; that the blocks fill the payload. */
+static enum ref_status lay_out(struct job *j) {
+    const struct ref_frame *f = &j->frame;
+    const bool fixed = ref_is_fixed(f);
+    j->blocks = ref_blocks(f);
+    j->checks = fixed ? 0 : ref_pad16(4 * j->blocks);
+    j->data = j->checks + (f->checksums ? ref_pad16(8 * j->blocks) : 0);
+    if (!fixed && !all_zero(j->payload, 4 * j->blocks, j->checks)) return REF_CORRUPT;
+    if (f->checksums && !all_zero(j->payload, j->checks + 8 * j->blocks, j->data))
+        return REF_CORRUPT;
+    uint64_t end = j->data;
+    for (uint64_t b = 0; b < j->blocks; b++) {
+        if (block_length(j, b) > ref_block_bytes(f, block_count(j, b))) return REF_CORRUPT;
+        end += block_length(j, b);
+    }
+    return end == f->payload_bytes ? REF_OK : REF_CORRUPT;
+}
+
+static enum ref_status decode_block(const struct job *j, uint64_t b, uint64_t at) {
+    const struct ref_frame *f = &j->frame;
+    const uint64_t first = b * f->block, base_bytes = ref_dtype_bytes(f->base_dtype);
+    const struct ref_block block = {
+        .frame = f,
+        .bytes = j->payload + at,
+        .length = block_length(j, b),
+        .count = block_count(j, b),
+        .plain = !ref_is_fixed(f) && j->payload[j->index + 4 * b + 3] & 0x80,
+        .base = j->base ? j->base + first * base_bytes : NULL,
+        .out = j->out + first * ref_dtype_bytes(f->dtype),
+        .new_base = j->new_base ? j->new_base + first * base_bytes : NULL,
+    };
+    if (f->codec == WDIFF) return ref_wdiff(&block);
+    if (f->codec == LOSSLESS) return ref_lossless(&block);
+    memcpy(block.out, block.bytes, block.length);
+    return REF_OK;
+}
+
+static enum ref_status decode_blocks(const struct job *j) {
+    uint64_t at = j->data;
+    for (uint64_t b = 0; b < j->blocks; b++) {
+        const enum ref_status status = decode_block(j, b, at);
+        if (status != REF_OK) return status;
+        at += block_length(j, b);
+    }
+    return REF_OK;
+}
+
+static enum ref_status check_blocks(const struct job *j) {
+    uint64_t at = j->data;
+    for (uint64_t b = 0; j->frame.checksums && b < j->blocks; b++) {
+        const uint64_t want = ref_le(j->payload + j->checks + 8 * b, 8);
+        const size_t length = block_length(j, b);
+        if (ref_nh(j->payload + at, length, (UINT64_C(1) << 32) + b) != want) return REF_CHECKSUM;
+        at += length;
+    }
+    return REF_OK;
+}
+
+static enum ref_status check_base(const struct job *j, uint64_t base_bytes) {
+    const struct ref_frame *f = &j->frame;
+    if (!f->base_dtype || f->key) return REF_OK;
+    if (!j->base || base_bytes != f->n * ref_dtype_bytes(f->base_dtype)) return REF_NO_BASE;
+    if (!f->declares_identity) return REF_OK;
+    return ref_nh(j->base, base_bytes, f->base_dtype) == f->identity ? REF_OK : REF_BASE;
+}
+
+/* A key frame declares the identity of what it brings. */
+static enum ref_status check_new_base(const struct job *j) {
+    const struct ref_frame *f = &j->frame;
+    if (!f->key || !f->declares_identity) return REF_OK;
+    const uint8_t *brought = f->codec == WDIFF ? j->new_base : j->out;
+    const uint64_t bytes = f->n * ref_dtype_bytes(f->base_dtype);
+    return ref_nh(brought, bytes, f->base_dtype) == f->identity ? REF_OK : REF_CHECKSUM;
+}
+
+static enum ref_status run(struct job *j, uint64_t base_bytes) {
+    enum ref_status status = lay_out(j);
+    if (status == REF_OK) status = check_blocks(j);
+    if (status == REF_OK) status = check_base(j, base_bytes);
+    if (status == REF_OK) status = decode_blocks(j);
+    return status == REF_OK ? check_new_base(j) : status;
+}
+
+enum ref_status refdec(const uint8_t *bytes, size_t length, const uint8_t *base, size_t base_bytes,
+                       uint64_t limit, uint8_t **out, size_t *out_bytes) {
+    struct job j = {.base = base};
+    *out = NULL;
+    *out_bytes = 0;
+    enum ref_status status = ref_header(bytes, length, &j.frame);
+    if (status != REF_OK) return status;
+    const uint64_t need = j.frame.n * ref_dtype_bytes(j.frame.dtype);
+    if (need > limit) return REF_LIMIT;
+    if (length - j.frame.header_bytes < j.frame.payload_bytes) return REF_TRUNCATED;
+    j.payload = bytes + j.frame.header_bytes;
+    j.out = malloc(need + 1);
+    j.new_base = malloc(j.frame.n * 8 + 1);
+    status = j.out && j.new_base ? run(&j, base_bytes) : REF_MEMORY;
+    free(j.new_base);
+    if (status == REF_OK) {
+        *out = j.out;
+        *out_bytes = need;
+    } else {
+        free(j.out);
+    }
+    return status;
+}

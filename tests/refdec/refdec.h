@@ -1,0 +1,78 @@
+/* refdec.h - a second decoder of pith frames, written from doc/FORMAT.md alone: plain and slow.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef REFDEC_H
+#define REFDEC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What the page calls the status of a bad frame, and three words for what is not the frame's
+ * fault. */
+enum ref_status {
+    REF_OK,
+    REF_TRUNCATED,
+    REF_MAGIC,
+    REF_NEWER,
+    REF_CORRUPT,
+    REF_CHECKSUM,
+    REF_BASE,    /* the base is not the encoder's */
+    REF_NO_BASE, /* none was given, or one of another size */
+    REF_LIMIT,
+    REF_MEMORY
+};
+const char *ref_status_name(enum ref_status status);
+
+/* Dtype numbers of the page. */
+enum { F32 = 1, BF16, F16, F64, U8, I8, U16, I16, U32, I32, U64, I64, BOOL, F8E4M3, F8E5M2 };
+unsigned ref_dtype_bytes(unsigned dtype);
+
+/* ---- refdec_header.c: header and sections ----------------------------------------------------*/
+enum ref_codec { RAW = 1, LOSSLESS = 2, WDIFF = 3 };
+
+struct ref_frame {
+    unsigned codec, dtype, base_dtype, ndim;
+    uint64_t dim[8], n;
+    uint64_t block; /* elements */
+    bool key, checksums, wide;
+    uint8_t parameter[16];
+    bool declares_identity;
+    uint64_t step, identity;
+    uint64_t header_bytes, payload_bytes; /* header with sections */
+};
+
+/* Everything up to and without the payload. */
+enum ref_status ref_header(const uint8_t *bytes, size_t length, struct ref_frame *frame);
+/* A fixed-rate block's bytes, a variable-rate one's bound. */
+uint64_t ref_block_bytes(const struct ref_frame *f, uint64_t count);
+bool ref_is_fixed(const struct ref_frame *f);
+uint64_t ref_blocks(const struct ref_frame *f);
+uint64_t ref_pad16(uint64_t x);
+uint64_t ref_le(const uint8_t *bytes, unsigned count);
+
+/* ---- refdec_hash.c ---------------------------------------------------------------------------*/
+uint64_t ref_xxh64(const uint8_t *bytes, size_t length, uint64_t seed);
+uint64_t ref_nh(const uint8_t *bytes, size_t length, uint64_t tag);
+
+/* ---- refdec_lossless.c, refdec_wdiff.c: one block --------------------------------------------*/
+struct ref_block {
+    const struct ref_frame *frame;
+    const uint8_t *bytes;
+    size_t length, count;
+    bool plain;
+    const uint8_t *base; /* the block's elements; NULL without a base */
+    uint8_t *out;        /* in the frame's dtype */
+    uint8_t *new_base;   /* in the base dtype; NULL without one */
+};
+enum ref_status ref_lossless(const struct ref_block *b);
+enum ref_status ref_wdiff(const struct ref_block *b);
+/* A coded string of codec 2 that must give n bytes. */
+bool ref_unzstd(const uint8_t *bytes, size_t length, uint8_t *out, size_t n);
+
+/* ---- refdec.c --------------------------------------------------------------------------------*/
+/* Decode a frame. base: dense, in the frame's base dtype; NULL when there is none. The values go to
+ * *out in the frame's dtype, which the caller frees. At most `limit` bytes are made. */
+enum ref_status refdec(const uint8_t *bytes, size_t length, const uint8_t *base, size_t base_bytes,
+                       uint64_t limit, uint8_t **out, size_t *out_bytes);
+
+#endif

@@ -1,0 +1,194 @@
+/* refdec_header.c - header and sections, in the order of the list of what must be rejected.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "refdec.h"
+
+#define TRY(expression)                            \
+    do {                                           \
+        const enum ref_status try_ = (expression); \
+        if (try_ != REF_OK) return try_;           \
+    } while (0)
+#define REJECT_IF(condition)               \
+    do {                                   \
+        if (condition) return REF_CORRUPT; \
+    } while (0)
+
+enum { WIDE = 1, KEY = 2, CHECKSUMS = 4 };
+
+uint64_t ref_le(const uint8_t *bytes, unsigned count) {
+    uint64_t value = 0;
+    while (count--) value = value << 8 | bytes[count];
+    return value;
+}
+
+uint64_t ref_pad16(uint64_t x) { return (x + 15) / 16 * 16; }
+
+unsigned ref_dtype_bytes(unsigned dtype) {
+    static const uint8_t bytes[16] = {0, 4, 2, 2, 8, 1, 1, 2, 2, 4, 4, 8, 8, 1, 1, 1};
+    return dtype < 16 ? bytes[dtype] : 0;
+}
+
+/* ---- Sizes -----------------------------------------------------------------------------------*/
+
+bool ref_is_fixed(const struct ref_frame *f) {
+    return f->codec == RAW || (f->codec == WDIFF && (f->key || f->parameter[4] == 0));
+}
+
+uint64_t ref_blocks(const struct ref_frame *f) { return f->n / f->block + (f->n % f->block != 0); }
+
+uint64_t ref_block_bytes(const struct ref_frame *f, uint64_t count) {
+    if (f->codec != WDIFF) return count * ref_dtype_bytes(f->dtype);
+    if (f->key) return count * ref_dtype_bytes(f->base_dtype);
+    const uint64_t group = UINT64_C(1) << f->parameter[1], groups = (count + group - 1) / group;
+    return ref_pad16(groups * (f->parameter[3] ? 2 : 4)) +
+           ref_pad16((count * f->parameter[0] + 7) / 8);
+}
+
+/* Index and checksums, and the blocks at their largest. n below 2^60 keeps all this below 2^64,
+ * but for elements of eight bytes with everything else on top. */
+static enum ref_status check_payload(const struct ref_frame *f) {
+    const uint64_t blocks = ref_blocks(f), whole = f->n / f->block, rest = f->n % f->block;
+    const uint64_t least =
+        (ref_is_fixed(f) ? 0 : ref_pad16(4 * blocks)) + (f->checksums ? ref_pad16(8 * blocks) : 0);
+    const uint64_t most = least + whole * ref_block_bytes(f, f->block) + ref_block_bytes(f, rest);
+    REJECT_IF(f->payload_bytes < least || f->payload_bytes > most);
+    REJECT_IF(ref_is_fixed(f) && f->payload_bytes != most);
+    return REF_OK;
+}
+
+/* ---- Header ----------------------------------------------------------------------------------*/
+
+static bool is_float_16_32(unsigned dtype) { return dtype >= F32 && dtype <= F16; }
+
+static enum ref_status check_raw(const struct ref_frame *f) {
+    for (int i = 0; i < 16; i++) REJECT_IF(f->parameter[i]);
+    REJECT_IF(f->base_dtype);
+    return REF_OK;
+}
+
+static enum ref_status check_lossless(const struct ref_frame *f) {
+    REJECT_IF(f->parameter[0] < 1 || f->parameter[0] > 19 || f->parameter[1] > 1);
+    for (int i = 2; i < 16; i++) REJECT_IF(f->parameter[i]);
+    REJECT_IF(f->base_dtype && f->base_dtype != f->dtype);
+    return REF_OK;
+}
+
+static enum ref_status check_wdiff(const struct ref_frame *f) {
+    const uint8_t *p = f->parameter, w = p[0];
+    REJECT_IF(w != 2 && w != 3 && w != 4 && w != 6 && w != 8);
+    REJECT_IF(p[1] < 4 || p[1] > 14);
+    for (int i = 2; i < 6; i++) REJECT_IF(p[i] > 1);
+    for (int i = 6; i < 16; i++) REJECT_IF(p[i]);
+    REJECT_IF(!is_float_16_32(f->dtype) || (f->base_dtype && !is_float_16_32(f->base_dtype)));
+    REJECT_IF(f->block < UINT64_C(1) << p[1]);
+    return REF_OK;
+}
+
+static enum ref_status check_parameters(const struct ref_frame *f, unsigned block_log2) {
+    REJECT_IF(f->dtype < 1 || f->dtype > 15);
+    REJECT_IF(block_log2 < 4 || block_log2 > 24);
+    REJECT_IF(f->key && !f->base_dtype);
+    if (f->codec == RAW) return check_raw(f);
+    return f->codec == LOSSLESS ? check_lossless(f) : check_wdiff(f);
+}
+
+static enum ref_status read_shape(const uint8_t *bytes, struct ref_frame *f) {
+    const unsigned entries = f->wide ? 8 : 4, size = f->wide ? 8 : 4;
+    const uint64_t most = (UINT64_C(1) << 60) - 1;
+    bool needs_wide = f->ndim > 4;
+    REJECT_IF(f->ndim > entries);
+    f->n = 1;
+    for (unsigned i = 0; i < entries; i++) {
+        const uint64_t dim = ref_le(bytes + 40 + i * size, size);
+        REJECT_IF(i >= f->ndim && dim);
+        if (i >= f->ndim) continue;
+        f->dim[i] = dim;
+        needs_wide |= dim > 0xFFFFFFFFu;
+        REJECT_IF(dim && f->n > most / dim);
+        f->n *= dim;
+    }
+    REJECT_IF(f->wide != needs_wide);
+    return REF_OK;
+}
+
+/* ---- Sections --------------------------------------------------------------------------------*/
+
+static bool declares_identity(const struct ref_frame *f) {
+    return !(f->codec == WDIFF ? f->parameter[5] : f->parameter[1]);
+}
+
+static enum ref_status read_stream(const uint8_t *body, uint64_t length, struct ref_frame *f) {
+    REJECT_IF(length != 24 || !f->base_dtype);
+    const uint64_t flags = ref_le(body + 20, 4);
+    f->step = ref_le(body, 8);
+    f->identity = ref_le(body + 8, 8);
+    f->declares_identity = flags & 1;
+    REJECT_IF(flags > 1 || (f->identity && !f->declares_identity));
+    REJECT_IF(f->declares_identity != declares_identity(f));
+    return REF_OK;
+}
+
+static enum ref_status read_sections(const uint8_t *bytes, uint64_t length, struct ref_frame *f) {
+    uint64_t last = 0;
+    bool stream = false;
+    for (uint64_t at = 0; at < length;) {
+        const uint64_t type = ref_le(bytes + at, 4), body = ref_le(bytes + at + 4, 4);
+        REJECT_IF(type <= last || body > length - at - 8);
+        const uint64_t end = at + ref_pad16(8 + body);
+        for (uint64_t i = at + 8 + body; i < end; i++) REJECT_IF(bytes[i]);
+        if (type == 1) {
+            TRY(read_stream(bytes + at + 8, body, f));
+            stream = true;
+        } else if (type < UINT64_C(1) << 31) {
+            return REF_NEWER;
+        } else if (type == 0x80000001u) {
+            REJECT_IF(body < 1 || body > 1048576);
+        }
+        last = type;
+        at = end;
+    }
+    REJECT_IF(stream != (f->base_dtype != 0));
+    return REF_OK;
+}
+
+/* ---- All -------------------------------------------------------------------------------------*/
+
+static enum ref_status begin(const uint8_t *bytes, size_t length, uint64_t *header,
+                             uint64_t *sections) {
+    static const uint8_t magic[4] = {0xF1, 'P', 'T', 'H'};
+    if (memcmp(bytes, magic, length < 4 ? length : 4) != 0) return REF_MAGIC;
+    if (length < 5) return REF_TRUNCATED;
+    REJECT_IF(bytes[4] == 0);
+    if (bytes[4] > 1) return REF_NEWER;
+    if (length < 64) return REF_TRUNCATED;
+    *header = bytes[11] & WIDE ? 112 : 64;
+    *sections = ref_le(bytes + 12, 4);
+    REJECT_IF(*sections % 16 || *sections > 2097152);
+    return length < *header + *sections ? REF_TRUNCATED : REF_OK;
+}
+
+enum ref_status ref_header(const uint8_t *bytes, size_t length, struct ref_frame *f) {
+    uint64_t header, sections;
+    memset(f, 0, sizeof *f);
+    TRY(begin(bytes, length, &header, &sections));
+    const uint64_t hash = ref_xxh64(bytes + header, sections, ref_xxh64(bytes, header - 8, 0));
+    if (hash != ref_le(bytes + header - 8, 8)) return REF_CHECKSUM;
+    if (bytes[11] > 7 || bytes[5] < RAW || bytes[5] > WDIFF || bytes[6] > 1) return REF_NEWER;
+    REJECT_IF(bytes[6] == 0);
+    f->codec = bytes[5];
+    f->dtype = bytes[7];
+    f->base_dtype = bytes[8];
+    f->ndim = bytes[9];
+    f->wide = bytes[11] & WIDE;
+    f->key = bytes[11] & KEY;
+    f->checksums = bytes[11] & CHECKSUMS;
+    memcpy(f->parameter, bytes + 16, 16);
+    f->payload_bytes = ref_le(bytes + 32, 8);
+    f->header_bytes = header + sections;
+    f->block = UINT64_C(1) << (bytes[10] & 31);
+    TRY(check_parameters(f, bytes[10]));
+    TRY(read_shape(bytes, f));
+    TRY(read_sections(bytes + header, sections, f));
+    return check_payload(f);
+}

@@ -1,0 +1,202 @@
+/* refdec_lossless.c - codec 2: pieces, words and the maps between words and values.
+ * SPDX-License-Identifier: Apache-2.0 */
+#define ZSTD_STATIC_LINKING_ONLY
+#include <stdlib.h>
+#include <string.h>
+#include <zstd.h>
+
+#include "refdec.h"
+
+struct reader {
+    const uint8_t *bytes;
+    size_t left;
+};
+
+static bool take(struct reader *r, size_t count, const uint8_t **bytes) {
+    if (count > r->left) return false;
+    *bytes = r->bytes;
+    r->bytes += count;
+    r->left -= count;
+    return true;
+}
+
+/* ---- Coded strings ---------------------------------------------------------------------------*/
+
+bool ref_unzstd(const uint8_t *bytes, size_t length, uint8_t *out, size_t n) {
+    static const uint8_t magic[4] = {0x28, 0xB5, 0x2F, 0xFD};
+    uint8_t *frame = malloc(length + 4);
+    if (!frame || !length) {
+        free(frame);
+        return false;
+    }
+    memcpy(frame, magic, 4);
+    memcpy(frame + 4, bytes, length);
+    const bool checksum = bytes[0] & 4;
+    const bool good = !checksum && ZSTD_getFrameContentSize(frame, length + 4) == n &&
+                      ZSTD_getDictID_fromFrame(frame, length + 4) == 0 &&
+                      ZSTD_findFrameCompressedSize(frame, length + 4) == length + 4 &&
+                      ZSTD_decompress(out, n, frame, length + 4) == n;
+    free(frame);
+    return good;
+}
+
+/* ---- Pieces ----------------------------------------------------------------------------------*/
+
+static bool bit(const uint8_t *bytes, size_t i) { return bytes[i / 8] >> (i % 8) & 1; }
+
+static bool piece(struct reader *r, size_t n, bool may_be_sparse, uint8_t *out);
+
+static bool sparse(struct reader *r, size_t n, uint8_t *out) {
+    size_t m = 0, next = 0;
+    if (n < 64) return false;
+    uint8_t *bitmap = malloc((n + 7) / 8), *rest = malloc(n);
+    bool good = bitmap && rest && piece(r, (n + 7) / 8, true, bitmap);
+    if (good) {
+        for (size_t i = 0; i < n; i++) m += bit(bitmap, i);
+        for (size_t i = n; i % 8; i++) good = good && !bit(bitmap, i);
+    }
+    good = good && m && piece(r, m, false, rest);
+    for (size_t i = 0; good && i < n; i++) out[i] = bit(bitmap, i) ? rest[next++] : 0;
+    free(bitmap);
+    free(rest);
+    return good;
+}
+
+static bool piece(struct reader *r, size_t n, bool may_be_sparse, uint8_t *out) {
+    const uint8_t *kind, *bytes, *u24;
+    if (!take(r, 1, &kind)) return false;
+    switch (*kind) {
+    case 0:
+        if (!take(r, n, &bytes)) return false;
+        memcpy(out, bytes, n);
+        return true;
+    case 1:
+        if (!take(r, 1, &bytes)) return false;
+        memset(out, *bytes, n);
+        return true;
+    case 2:
+        if (!take(r, 3, &u24) || !take(r, ref_le(u24, 3), &bytes)) return false;
+        return ref_unzstd(bytes, ref_le(u24, 3), out, n);
+    case 3: return may_be_sparse && sparse(r, n, out);
+    default: return false;
+    }
+}
+
+/* ---- Words -----------------------------------------------------------------------------------*/
+
+static uint64_t mask(unsigned w) { return w == 64 ? ~UINT64_C(0) : (UINT64_C(1) << w) - 1; }
+
+static bool is_float(unsigned dtype) {
+    return (dtype >= F32 && dtype <= F64) || dtype == F8E4M3 || dtype == F8E5M2;
+}
+
+static bool is_signed(unsigned dtype) {
+    return dtype == I8 || dtype == I16 || dtype == I32 || dtype == I64;
+}
+
+static uint64_t unzigzag(uint64_t z, unsigned w) {
+    if (z % 2 == 0) return z / 2;
+    return mask(w) - z / 2; /* 2^w - (z + 1) / 2 */
+}
+
+static uint64_t order(uint64_t u, unsigned w) {
+    const uint64_t half = UINT64_C(1) << (w - 1);
+    return u & half ? mask(w) - u : u + half;
+}
+
+static uint64_t from_order(uint64_t o, unsigned w) {
+    const uint64_t half = UINT64_C(1) << (w - 1);
+    return o < half ? ~o & mask(w) : o - half;
+}
+
+static uint64_t value_of(uint64_t word, unsigned dtype, unsigned w) {
+    if (is_float(dtype)) return (word >> 1 | word << (w - 1)) & mask(w);
+    return is_signed(dtype) ? unzigzag(word, w) : word;
+}
+
+static uint64_t updated(uint64_t word, uint64_t base, unsigned dtype, unsigned w) {
+    const uint64_t d = unzigzag(word, w);
+    if (is_float(dtype)) return from_order((order(base, w) + d) & mask(w), w);
+    return (base + d) & mask(w);
+}
+
+/* The words of a block, W bytes each. */
+struct words {
+    size_t c, e;
+    unsigned k, bytes;
+    uint8_t *symbols; /* one byte each */
+    uint8_t *escaped; /* bytes planes of e */
+};
+
+static bool read_symbols(struct reader *r, struct words *x) {
+    const size_t length = (x->c * x->k + 7) / 8;
+    uint8_t *string = malloc(length);
+    bool good = string && piece(r, length, true, string);
+    x->e = 0;
+    for (size_t i = 0; good && i < x->c; i++) {
+        unsigned symbol = 0;
+        for (unsigned t = 0; t < x->k; t++) symbol |= (unsigned)bit(string, i * x->k + t) << t;
+        x->symbols[i] = (uint8_t)symbol;
+        x->e += symbol == (1u << x->k) - 1;
+    }
+    for (size_t i = x->c * x->k; good && i < length * 8; i++) good = !bit(string, i);
+    free(string);
+    return good;
+}
+
+static uint64_t escaped(const struct words *x, size_t j) {
+    uint64_t word = 0;
+    for (unsigned t = x->bytes; t--;) word = word << 8 | x->escaped[t * x->e + j];
+    return word;
+}
+
+static void put(uint8_t *at, uint64_t value, unsigned bytes) {
+    for (unsigned t = 0; t < bytes; t++, value >>= 8) at[t] = (uint8_t)value;
+}
+
+static void write_values(const struct ref_block *b, const struct words *x, bool update) {
+    const unsigned dtype = b->frame->dtype, w = x->bytes * 8;
+    const uint64_t top = (UINT64_C(1) << x->k) - 1;
+    size_t j = 0;
+    for (size_t i = 0; i < x->c; i++) {
+        uint64_t word = x->k && x->symbols[i] < top
+                            ? x->symbols[i]
+                            : ((x->k ? top : 0) + escaped(x, j++)) & mask(w);
+        const uint64_t value =
+            update ? updated(word, ref_le(b->base + i * x->bytes, x->bytes), dtype, w)
+                   : value_of(word, dtype, w);
+        put(b->out + i * x->bytes, value, x->bytes);
+    }
+}
+
+static bool read_words(struct reader *r, struct words *x) {
+    if (x->k && !read_symbols(r, x)) return false;
+    for (unsigned t = 0; x->e && t < x->bytes; t++)
+        if (!piece(r, x->e, true, x->escaped + t * x->e)) return false;
+    return r->left == 0;
+}
+
+enum ref_status ref_lossless(const struct ref_block *b) {
+    const unsigned bytes = ref_dtype_bytes(b->frame->dtype);
+    const uint8_t *head;
+    struct reader r = {b->bytes, b->length};
+    if (b->plain) {
+        if (b->length != b->count * bytes) return REF_CORRUPT;
+        memcpy(b->out, b->bytes, b->length);
+        return REF_OK;
+    }
+    if (!take(&r, 1, &head)) return REF_CORRUPT;
+    const bool update = *head & 16;
+    struct words x = {.c = b->count, .e = b->count, .k = *head & 15, .bytes = bytes};
+    if (*head >> 5 || (x.k != 0 && x.k != 1 && x.k != 2 && x.k != 4 && x.k != 8))
+        return REF_CORRUPT;
+    if (update && (!b->frame->base_dtype || b->frame->key)) return REF_CORRUPT;
+    x.symbols = malloc(x.c);
+    x.escaped = malloc(x.c * bytes);
+    const bool room = x.symbols && x.escaped;
+    const bool good = room && read_words(&r, &x);
+    if (good) write_values(b, &x, update);
+    free(x.symbols);
+    free(x.escaped);
+    return good ? REF_OK : room ? REF_CORRUPT : REF_MEMORY;
+}
