@@ -60,12 +60,13 @@ static pith_status take_env(pith_plan *p, const pith_env *env, pith_error *error
 
 static pith_status take_shape(pith_plan *p, const pith_layout *l, pith_error *error) {
     if (l->ndim > PITH_MAX_NDIM) return pithi_fail(error, PITH_ERR_SHAPE, "too many dimensions");
-    const pith_view v = pith_view_dense(NULL, l->dtype, l->ndim, l->shape);
-    p->count = pith_view_count(&v);
     p->ndim = l->ndim;
+    p->count = 1;
     memcpy(p->shape, l->shape, sizeof p->shape);
-    if (p->count > (uint64_t)INT64_MAX / 16)
-        return pithi_fail(error, PITH_ERR_SHAPE, "the tensor is too large");
+    /* Every partial product, as frames demand, also where a later extent is 0. */
+    for (uint32_t d = 0; d < l->ndim; d++)
+        if (!pithi_multiply(p->count, l->shape[d], &p->count) || p->count > INT64_MAX / 16)
+            return pithi_fail(error, PITH_ERR_SHAPE, "the tensor is too large");
     return PITH_OK;
 }
 
@@ -115,7 +116,9 @@ static pith_status take_layout(pith_plan *p, const pith_layout *l, pith_error *e
     p->source_bytes = l->source_bytes;
     PITHI_TRY(take_dtypes(p, l, error));
     PITHI_TRY(take_shape(p, l, error));
-    return take_slots(p, l, error);
+    PITHI_TRY(take_slots(p, l, error));
+    if (p->slot_count < p->params.block) p->params.most = (uint32_t)p->slot_count;
+    return PITH_OK;
 }
 
 /* ---- Frames of a plan ------------------------------------------------------------------------*/
@@ -186,7 +189,7 @@ static void *take(struct carve *c, uint64_t bytes) {
 
 static void carve_worker(const pith_plan *p, struct pithi_worker *w, struct carve *c) {
     const struct pithi_params *q = &p->params;
-    const uint64_t n = p->slot_count < q->block ? p->slot_count : q->block;
+    const uint64_t n = q->most;
     const uint64_t element = pith_dtype_bytes(q->dtype);
     w->values = take(c, n * (element < 4 ? 4 : element));
     w->base = take(c, n * pith_dtype_bytes(q->base_dtype));
@@ -271,6 +274,7 @@ pith_status pithi_plan_for_frame(pith_plan **plan, const struct pithi_frame *fra
     layout.flags = frame->checksums ? PITH_LAYOUT_CHECKSUMS : 0;
     memcpy(layout.shape, frame->shape, sizeof layout.shape);
     params.key_frame = false;
+    params.decode_only = true;
     *plan = NULL;
     return create(plan, &params, &layout, env, error);
 }
