@@ -50,14 +50,14 @@ struct work {
     uint8_t *words, *more, *planes; /* a block of words each */
     uint8_t *spread, *symbols;      /* a byte per element each */
     void *pieces;
-    size_t block; /* elements: the most bytes of a piece */
+    size_t most; /* elements: the most bytes of a piece */
 };
 
 static size_t padded(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
 static struct work work_of(const struct pithi_params *p, uint8_t *scratch) {
-    const size_t words = padded(p->block * width_of(p)), bytes = padded(p->block);
-    struct work w = {.words = scratch, .block = p->block};
+    const size_t words = padded(p->most * width_of(p)), bytes = padded(p->most);
+    struct work w = {.words = scratch, .most = p->most};
     w.more = w.words + words;
     w.planes = w.more + words;
     w.spread = w.planes + words;
@@ -74,8 +74,9 @@ static int effort(const struct pithi_params *p) {
 }
 
 static size_t scratch_bytes(const struct pithi_params *p) {
-    return 3 * padded(p->block * width_of(p)) + 2 * padded(p->block) +
-           pithi_piece_scratch(p->block, effort(p));
+    const int level = p->decode_only ? PITHI_ENTROPY_LEVEL_NONE : effort(p);
+    return 3 * padded(p->most * width_of(p)) + 2 * padded(p->most) +
+           pithi_piece_scratch(p->most, level);
 }
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
@@ -84,7 +85,7 @@ static bool put_planes(struct pithi_pen *pen, const struct work *w, const uint8_
                        size_t width, size_t count) {
     for (size_t k = 0; k < width; k++) {
         pithi_plane_take(w->planes, words, width, k, count);
-        if (!pithi_piece_put(pen, w->block, w->planes, count)) return false;
+        if (!pithi_piece_put(pen, w->most, w->planes, count)) return false;
     }
     return true;
 }
@@ -101,8 +102,7 @@ static size_t code(const struct pithi_block *b, bool update, uint8_t *dst, size_
     if (!pithi_pen_put(&pen, &head, 1)) return 0;
     if (bits) {
         escapes = pithi_symbols_from(w.symbols, w.words, w.words, width, bits, b->count, w.spread);
-        if (!pithi_piece_put(&pen, w.block, w.symbols, pithi_symbol_bytes(b->count, bits)))
-            return 0;
+        if (!pithi_piece_put(&pen, w.most, w.symbols, pithi_symbol_bytes(b->count, bits))) return 0;
     }
     if (escapes && !put_planes(&pen, &w, w.words, width, escapes)) return 0;
     return (size_t)(pen.at - dst);
@@ -145,7 +145,7 @@ static bool take_planes(struct pithi_reader *r, const struct work *w, uint8_t *w
                         size_t count) {
     const uint8_t *planes[8];
     for (size_t k = 0; k < width; k++) {
-        planes[k] = pithi_piece_take(r, w->block, count, w->planes + k * count);
+        planes[k] = pithi_piece_take(r, w->most, count, w->planes + k * count);
         if (!planes[k]) return false;
     }
     pithi_planes_merge(words, planes, width, count);
@@ -156,7 +156,7 @@ static bool take_planes(struct pithi_reader *r, const struct work *w, uint8_t *w
 static const char *take_symbols(struct pithi_reader *r, const struct work *w, size_t width,
                                 unsigned bits, size_t count) {
     const uint8_t *const symbols =
-        pithi_piece_take(r, w->block, pithi_symbol_bytes(count, bits), w->symbols);
+        pithi_piece_take(r, w->most, pithi_symbol_bytes(count, bits), w->symbols);
     if (!symbols) return "the symbols are damaged";
     const size_t escapes = pithi_symbols_spread(w->spread, symbols, bits, count);
     if (escapes > count) return "bits after the last symbol are not 0";

@@ -74,8 +74,9 @@ static size_t symbol_bytes(const struct pithi_group_setting *s, size_t count) {
 static size_t scratch_bytes(const struct pithi_params *p) {
     if (!p->value[ENTROPY]) return 0;
     const struct pithi_group_setting s = setting(p);
-    return aligned(pithi_group_code_bytes(&s, p->block)) + aligned(symbol_bytes(&s, p->block)) +
-           pithi_entropy_scratch(symbol_bytes(&s, p->block), (int)p->value[LEVEL]);
+    const int level = p->decode_only ? PITHI_ENTROPY_LEVEL_NONE : (int)p->value[LEVEL];
+    return aligned(pithi_group_code_bytes(&s, p->most)) + aligned(symbol_bytes(&s, p->most)) +
+           pithi_entropy_scratch(symbol_bytes(&s, p->most), level);
 }
 
 /* ---- Groups, in pieces that stay in the first-level cache for the hash that follows ----------*/
@@ -186,8 +187,8 @@ static struct coding coding_of(const struct pithi_block *b) {
     c.symbols = symbol_bytes(&c.set, b->count);
     c.code_buffer = b->scratch;
     if (!b->scratch) return c;
-    c.symbol_buffer = c.code_buffer + aligned(pithi_group_code_bytes(&c.set, b->params->block));
-    c.entropy = c.symbol_buffer + aligned(symbol_bytes(&c.set, b->params->block));
+    c.symbol_buffer = c.code_buffer + aligned(pithi_group_code_bytes(&c.set, b->params->most));
+    c.entropy = c.symbol_buffer + aligned(symbol_bytes(&c.set, b->params->most));
     return c;
 }
 

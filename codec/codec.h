@@ -54,7 +54,9 @@ struct pithi_params {
     uint32_t dtype;
     uint32_t base_dtype; /* PITH_NONE: no base */
     uint32_t block;      /* elements per block, a power of two */
+    uint32_t most;       /* elements of the largest block that occurs: what scratch must hold */
     bool key_frame;      /* decodes without the base, to the exact new base */
+    bool decode_only;    /* the plan encodes nothing, whatever the frame says of its encoder */
 };
 
 /* Element types of the largest block: bounds every scratch size and u32 block length. */

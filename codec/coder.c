@@ -245,6 +245,8 @@ static pith_status open_frame(struct pithi_coding *c, const struct pithi_frame *
     c->count = c->frame.count;
     pithi_payload_of(&c->frame, &c->payload);
     if (too_many_blocks(c)) return pithi_fail(error, PITH_ERR_MISMATCH, "another plan's frame");
+    c->frame.params.most = c->plan->params.most;
+    c->frame.params.decode_only = c->plan->params.decode_only;
     return check_tables(c);
 }
 

@@ -51,7 +51,9 @@ static bool parse_value(const struct pithi_key *key, const char *text, size_t le
 
 /* ---- Text ------------------------------------------------------------------------------------*/
 
-static void set_block(struct pithi_params *params) { params->block = pithi_param(params, "block"); }
+static void set_block(struct pithi_params *params) {
+    params->block = params->most = pithi_param(params, "block");
+}
 
 void pithi_params_default(struct pithi_params *params, const struct pithi_codec *codec) {
     *params = (struct pithi_params){.codec = codec};

@@ -1,8 +1,10 @@
 /* test_alloc.c - who allocates and when; what happens when memory runs out; sizes of structs.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "bad.h"
 #include "cases.h"
-#include "gen.h"
-#include "util.h"
+#include "golden.h"
+
+static const char *dir;
 
 /* ---- Every allocation of the process, zstd's included ----------------------------------------*/
 
@@ -216,6 +218,27 @@ static void test_limit_before_memory(void **state) {
     free(zeros);
 }
 
+/* What a frame says of its encoder (block size, level) costs its decoder nothing: an 88-byte frame
+ * with the largest block and level once made half a gigabyte of workspace. */
+static void test_small_frames_take_little(void **state) {
+    (void)state;
+    struct golden_file f;
+    for (size_t i = 0; golden_open(dir, i, &f); i++) {
+        struct bad largest = {.name = "largest block", .patch = {{10, 1, 24}}};
+        if (f.info.codec == 2 && f.frame.bytes[16] != 19)
+            largest.patch[1] = (struct patch){16, 1, 19};
+        struct frame g = bad_make(&largest, &f.frame);
+        struct allocator a = {0};
+        const pith_env env = env_with(&a);
+        context("golden frame %s with the largest block", f.name);
+        const pith_status status = pith_verify(g.bytes, g.length, &env, NULL);
+        CHECK(status == PITH_OK || f.info.count > UINT64_C(1) << f.info.block_log2);
+        CHECK(a.peak <= 200000 + 24 * f.raw_bytes);
+        free(g.bytes);
+        golden_close(&f);
+    }
+}
+
 /* ---- Structs of other sizes ------------------------------------------------------------------*/
 
 static pith_status create(const pith_layout *layout, const pith_env *env) {
@@ -313,13 +336,19 @@ static void test_layout_flags(void **state) {
     CHECK_STATUS(PITH_ERR_DTYPE, create(&l, NULL));
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_no_allocation),     cmocka_unit_test(test_failing_allocator),
-        cmocka_unit_test(test_workspace_is_said), cmocka_unit_test(test_limit_before_memory),
-        cmocka_unit_test(test_allocator_pairs),   cmocka_unit_test(test_struct_sizes),
+        cmocka_unit_test(test_no_allocation),
+        cmocka_unit_test(test_failing_allocator),
+        cmocka_unit_test(test_workspace_is_said),
+        cmocka_unit_test(test_limit_before_memory),
+        cmocka_unit_test(test_small_frames_take_little),
+        cmocka_unit_test(test_allocator_pairs),
+        cmocka_unit_test(test_struct_sizes),
         cmocka_unit_test(test_layout_flags),
     };
+    if (argc < 2) return 2;
+    dir = argv[1];
     count_allocations();
     return cmocka_run_group_tests_name("alloc", tests, NULL, NULL);
 }

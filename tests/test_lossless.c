@@ -9,7 +9,7 @@ static const char *test_directory;
 
 static struct pithi_params params_of(uint32_t dtype, bool base, uint32_t block) {
     const struct pithi_codec *codec = pithi_codec_by_id(2);
-    struct pithi_params p = {.codec = codec, .dtype = dtype, .block = block};
+    struct pithi_params p = {.codec = codec, .dtype = dtype, .block = block, .most = block};
     p.base_dtype = base ? dtype : PITH_NONE;
     for (uint32_t i = 0; i < codec->key_count; i++) p.value[i] = codec->keys[i].initial;
     return p;

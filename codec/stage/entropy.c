@@ -28,7 +28,9 @@ static size_t context_bytes(size_t n, int level) {
 /* zstd has one table of settings per class of sizes; within a class they grow with the size. */
 size_t pithi_entropy_scratch(size_t max_bytes, int level) {
     static const size_t classes[] = {16u << 10, 128u << 10, 256u << 10};
-    size_t most = larger(ZSTD_estimateDCtxSize(), context_bytes(max_bytes, level));
+    size_t most = ZSTD_estimateDCtxSize();
+    if (level == PITHI_ENTROPY_LEVEL_NONE) return (most + 63) & ~(size_t)63;
+    most = larger(most, context_bytes(max_bytes, level));
     for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++)
         if (classes[i] < max_bytes) most = larger(most, context_bytes(classes[i], level));
     return (most + 63) & ~(size_t)63;

@@ -11,9 +11,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Below SEARCH: Huffman coding with a quick look for long matches, right for noise. From SEARCH
- * on also zstd's own settings of the level. */
-enum { PITHI_ENTROPY_LEVEL_MIN = 1, PITHI_ENTROPY_LEVEL_SEARCH = 4, PITHI_ENTROPY_LEVEL_MAX = 19 };
+/* NONE: scratch for decoding only. Below SEARCH: Huffman coding with a quick look for long matches,
+ * right for noise. From SEARCH on also zstd's own settings of the level. */
+enum {
+    PITHI_ENTROPY_LEVEL_NONE = 0,
+    PITHI_ENTROPY_LEVEL_MIN = 1,
+    PITHI_ENTROPY_LEVEL_SEARCH = 4,
+    PITHI_ENTROPY_LEVEL_MAX = 19
+};
 
 /* Bytes of scratch that suffice for every string of at most max_bytes at this level. Scratch is
  * 64-byte aligned and holds nothing between calls. */
