@@ -65,16 +65,24 @@ static size_t head(const void *p, size_t bytes) {
 #if defined(__x86_64__)
 #include <immintrin.h>
 
+/* Bytes; prefetching so far ahead helps readers where the hardware's own prefetch is shy. */
+enum { READ_AHEAD = 4096 };
+
 /* Stores begin at the first whole line: malloc's large blocks begin 16 bytes into one. */
 #define LOOPS(isa, vector, size, LOAD, ADD, SET, STORE, STREAM)                                 \
     __attribute__((target(#isa))) static uint64_t read_##isa(const uint8_t *p, size_t bytes) {  \
-        vector s[8];                                                                            \
-        for (int k = 0; k < 8; k++) s[k] = SET(0);                                              \
+        vector s[4];                                                                            \
+        for (int k = 0; k < 4; k++) s[k] = SET(0);                                              \
         size_t i = 0;                                                                           \
-        for (; i + 8 * size <= bytes; i += 8 * size)                                            \
-            for (size_t k = 0; k < 8; k++) s[k] = ADD(s[k], LOAD((const void *)(p + i + k * size))); \
-        uint8_t sums[8 * size];                                                                 \
-        for (size_t k = 0; k < 8; k++) STORE((void *)(sums + k * size), s[k]);                  \
+        for (; i + 4 * size <= bytes; i += 4 * size)                                            \
+            for (size_t k = 0; k < 4; k++) {                                                    \
+                const uint8_t *at = p + i + k * size;                                           \
+                if (size == 64 || k % 2 == 0) __builtin_prefetch(at + READ_AHEAD);              \
+                s[k] = ADD(s[k], LOAD((const void *)at));                                       \
+            }                                                                                   \
+        for (; i + size <= bytes; i += size) s[0] = ADD(s[0], LOAD((const void *)(p + i)));     \
+        uint8_t sums[size];                                                                     \
+        STORE((void *)sums, ADD(ADD(s[0], s[1]), ADD(s[2], s[3])));                             \
         return read_c(sums, sizeof sums) + read_c(p + i, bytes - i);                            \
     }                                                                                           \
     __attribute__((target(#isa))) static void fill_##isa(uint8_t *p, size_t bytes, bool stream) { \
@@ -150,7 +158,7 @@ double ceiling_memcpy(void *to, const void *from, size_t bytes) {
     return ceiling_clock() - start;
 }
 
-enum { STEP = 4096 }; /* bytes of the longest range per turn */
+enum { STEP = 2048 }; /* bytes of the longest range per turn */
 
 /* Where turn t of `turns` begins in a range: at a whole line. */
 static size_t place(const void *p, size_t bytes, size_t t, size_t turns) {
@@ -183,7 +191,8 @@ double ceiling_move(const struct ceiling_mover *m, bool stream) {
             if (!m->write[k]) continue;
             const size_t from = place(m->write[k], m->write_bytes[k], t, turns);
             const size_t to = place(m->write[k], m->write_bytes[k], t + 1, turns);
-            ops.fill((uint8_t *)m->write[k] + from, to - from, stream);
+            const bool in_place = m->write[k] == m->read[0] || m->write[k] == m->read[1];
+            ops.fill((uint8_t *)m->write[k] + from, to - from, stream && !in_place);
         }
     }
     fence();
