@@ -68,11 +68,14 @@ static bool wanted(const struct tensor *t) {
 }
 
 static void sample_tensor(struct bench_data *d, const struct tensor *t) {
-    struct reader r = {.t = t};
+    struct tensor_memory memory = {0};
+    struct reader r = {.t = t, .bytes = tensor_bytes(t, &memory)};
+    if (!r.bytes) return;
     for (uint64_t n = tensor_count(t); n > 0 && d->sampled < d->count; n--) {
         const float v = (float)reader_next(&r);
         if (isfinite(v)) d->sample[d->sampled++] = v;
     }
+    tensor_memory_free(&memory);
 }
 
 static int sample_file(struct bench_data *d, const char *path) {

@@ -10,6 +10,7 @@
 struct task {
     const struct options *options;
     struct tensor_set a, b;
+    struct tensor_memory memory[2];
     json_t *json;
     struct table table;
     struct sums overall;
@@ -93,7 +94,9 @@ static int compare_tensor(struct task *t, const struct tensor *a) {
     struct sums sums;
     const int code = check_pair(t, a, b);
     if (code != EXIT_GOOD) return code;
-    sums_of(a, b, &sums);
+    const uint8_t *x = tensor_bytes(a, &t->memory[0]), *y = tensor_bytes(b, &t->memory[1]);
+    if (!x || !y) return EXIT_FAILED;
+    sums_of(a, x, b, y, &sums);
     sums_add(&t->overall, &sums);
     if (t->options->json) {
         json_t *row = json_pack("{s:s}", "name", a->name);
@@ -154,6 +157,8 @@ int run_compare(const struct options *options) {
     }
     json_decref(t.json);
     table_free(&t.table);
+    tensor_memory_free(&t.memory[0]);
+    tensor_memory_free(&t.memory[1]);
     tensors_close(&t.a);
     return code;
 }

@@ -4,7 +4,7 @@
 #include "packed.h"
 #include "report.h"
 
-static int inspect_item(const struct packed *p, size_t index, struct report *report) {
+static int inspect_item(struct packed *p, size_t index, struct report *report) {
     struct packed_item item;
     pith_error error = {"", 0};
     double bound = 0;

@@ -52,5 +52,5 @@ int decode(struct decoder *d, const struct packed_item *item) {
 void decoder_free(struct decoder *d) {
     if (d->bases_open) tensors_close(&d->bases);
     scratch_free(&d->values);
-    scratch_free(&d->base);
+    tensor_memory_free(&d->base);
 }

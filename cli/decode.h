@@ -7,12 +7,13 @@
 #include "packed.h"
 
 struct decoder {
-    const struct packed *packed;
+    struct packed *packed;
     const char *base_path; /* NULL: none given */
     struct tensor_set bases;
     bool bases_open;
     pith_env env;
-    struct scratch values, base;
+    struct scratch values;
+    struct tensor_memory base;
 };
 
 /* The item's values as the original file held them, in d->values. Opens the base when the first

@@ -128,6 +128,6 @@ int encode(struct encoder *e, const struct tensor *tensor, struct choice *choice
 
 void encoder_free(struct encoder *e) {
     scratch_free(&e->frame);
-    scratch_free(&e->values);
-    scratch_free(&e->base);
+    tensor_memory_free(&e->values);
+    tensor_memory_free(&e->base);
 }

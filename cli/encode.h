@@ -8,7 +8,8 @@
 struct encoder {
     const char *path; /* of the input, for messages */
     pith_env env;
-    struct scratch frame, values, base;
+    struct scratch frame;
+    struct tensor_memory values, base;
 };
 
 struct encoded {

@@ -1,4 +1,4 @@
-/* input.c - whole files mapped into memory; pipes through an unnamed temporary file.
+/* input.c - parts of files mapped into memory; pipes through an unnamed temporary file.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
@@ -80,17 +80,6 @@ static int spool(int fd) {
     return -1;
 }
 
-static bool map(struct input *in, int fd) {
-    struct stat st;
-    if (fstat(fd, &st) != 0) return false;
-    if (st.st_size == 0) return true;
-    void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (p == MAP_FAILED) return false;
-    in->bytes = p;
-    in->length = (size_t)st.st_size;
-    return true;
-}
-
 static bool is_plain(int fd, const struct stat *st) {
     return S_ISREG(st->st_mode) && lseek(fd, 0, SEEK_CUR) == 0;
 }
@@ -107,16 +96,56 @@ static int open_plain(const char *path) {
     return is_plain(fd, &st) ? fd : spool(fd);
 }
 
+const uint8_t *window_map(struct window *w, const struct input *in, uint64_t offset,
+                          uint64_t bytes) {
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), before = offset % page;
+    window_unmap(w);
+    if (bytes == 0) return nothing;
+    void *p = MAP_FAILED;
+    errno = ENOMEM;
+    if (bytes < PTRDIFF_MAX)
+        p = mmap(NULL, (size_t)(before + bytes), PROT_READ, MAP_PRIVATE, in->fd,
+                 (off_t)(offset - before));
+    if (p == MAP_FAILED) {
+        say_errno(in->path, "cannot read");
+        return NULL;
+    }
+    w->map = p;
+    w->length = (size_t)(before + bytes);
+    return (const uint8_t *)p + before;
+}
+
+void window_unmap(struct window *w) {
+    if (w->map) munmap(w->map, w->length);
+    *w = (struct window){0};
+}
+
+bool input_extend(struct input *in, uint64_t bytes) {
+    struct window head = {0};
+    if (bytes <= in->mapped) return true;
+    const uint8_t *p = window_map(&head, in, 0, bytes);
+    if (!p) return false;
+    if (in->mapped) munmap((void *)(uintptr_t)in->bytes, in->mapped);
+    in->bytes = p;
+    in->mapped = (size_t)bytes;
+    return true;
+}
+
 bool input_open(struct input *in, const char *path) {
+    struct stat st;
     *in = (struct input){.path = path_label(path, false), .bytes = nothing};
-    const int fd = open_plain(path);
-    const bool good = fd >= 0 && map(in, fd);
-    if (!good) say_errno(in->path, "cannot read");
-    if (fd >= 0) close(fd);
-    return good;
+    in->fd = open_plain(path);
+    const bool known = in->fd >= 0 && fstat(in->fd, &st) == 0;
+    if (!known) say_errno(in->path, "cannot read");
+    if (known) in->length = (uint64_t)st.st_size;
+    if (known && input_extend(in, in->length < INPUT_HEAD ? in->length : INPUT_HEAD)) return true;
+    if (in->fd >= 0) close(in->fd);
+    *in = (struct input){.bytes = nothing};
+    return false;
 }
 
 void input_close(struct input *in) {
-    if (in->length) munmap((void *)(uintptr_t)in->bytes, in->length);
+    if (in->mapped) munmap((void *)(uintptr_t)in->bytes, in->mapped);
+    if (in->path) close(in->fd);
     *in = (struct input){0};
 }

@@ -12,15 +12,32 @@
  * that descriptors 0 to 2 are not given to files. Call once, first. */
 void io_begin(void);
 
-/* ---- Input: the whole file, mapped. What cannot be mapped (a pipe) is first copied to an unnamed
- * temporary file. All functions that fail say why on stderr and return false. ---- */
+/* ---- Input: parts of a file, mapped. What cannot be mapped (a pipe) is first copied to an unnamed
+ * temporary file. All functions that fail say why on stderr. ---- */
+enum { INPUT_HEAD = 4096 };
 struct input {
     const char *path;
-    const uint8_t *bytes; /* never NULL */
+    int fd;
+    uint64_t length;      /* of the file */
+    const uint8_t *bytes; /* its first `mapped` bytes; never NULL */
+    size_t mapped;
+};
+/* Map the first INPUT_HEAD bytes, or all of a shorter file. */
+bool input_open(struct input *in, const char *path);
+/* Map the first `bytes` bytes instead, which the file has. */
+bool input_extend(struct input *in, uint64_t bytes);
+void input_close(struct input *in);
+
+/* One part of a file at a time, so that memory is bounded by tensors, not by files. */
+struct window {
+    void *map;
     size_t length;
 };
-bool input_open(struct input *in, const char *path);
-void input_close(struct input *in);
+/* The bytes at the offset, which the file has, until the next call with this window. NULL on
+ * failure. */
+const uint8_t *window_map(struct window *w, const struct input *in, uint64_t offset,
+                          uint64_t bytes);
+void window_unmap(struct window *w);
 
 /* ---- Output: a temporary file beside the target, renamed at the end; or a stream. ---*/
 struct output {

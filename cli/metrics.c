@@ -33,7 +33,7 @@ static void advance(struct reader *r) {
 
 static uint64_t load_bits(const struct reader *r) {
     const uint32_t n = r->t->item_bytes;
-    const uint8_t *p = r->t->data + r->offset * n;
+    const uint8_t *p = r->bytes + r->offset * n;
     uint8_t item[8];
     memcpy(item, p, n);
     if (r->t->swapped) swap_items(item, 1, n);
@@ -135,8 +135,9 @@ static void add_pair(struct sums *s, double a, double b) {
 }
 
 /* Partial sums keep the rounding of long sums small. */
-void sums_of(const struct tensor *a, const struct tensor *b, struct sums *out) {
-    struct reader x = {.t = a}, y = {.t = b};
+void sums_of(const struct tensor *a, const uint8_t *a_bytes, const struct tensor *b,
+             const uint8_t *b_bytes, struct sums *out) {
+    struct reader x = {.t = a, .bytes = a_bytes}, y = {.t = b, .bytes = b_bytes};
     const uint64_t count = tensor_count(a);
     *out = (struct sums){.has_bits = a->dtype == b->dtype, .has_values = !a->opaque};
     for (uint64_t i = 0; i < count;) {

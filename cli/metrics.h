@@ -20,16 +20,18 @@ struct metrics {
     double max_abs_error, nmse, psnr_db, cosine; /* NaN: undefined */
 };
 
-/* The values of a tensor one by one, in row-major order of its shape. Zero all but t. */
+/* The values of a tensor one by one, in row-major order of its shape. Zero all but t and bytes. */
 struct reader {
     const struct tensor *t;
+    const uint8_t *bytes;       /* as in the file */
     uint64_t at[PITH_MAX_NDIM]; /* indices of the next element */
     uint64_t offset;            /* its place in the file, in elements */
 };
 double reader_next(struct reader *r);
 
 /* a is the reference; both have the same shape. */
-void sums_of(const struct tensor *a, const struct tensor *b, struct sums *out);
+void sums_of(const struct tensor *a, const uint8_t *a_bytes, const struct tensor *b,
+             const uint8_t *b_bytes, struct sums *out);
 void sums_add(struct sums *total, const struct sums *one);
 struct metrics metrics_of(const struct sums *sums);
 

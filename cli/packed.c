@@ -62,7 +62,7 @@ static int check_item(const struct packed *p, struct packed_item *out) {
 }
 
 static int bare_item(const struct packed *p, struct packed_item *out) {
-    *out = (struct packed_item){.name = "", .frame = p->in.bytes, .bytes = p->in.length};
+    *out = (struct packed_item){.name = "", .frame = p->in.bytes, .bytes = p->in.mapped};
     const int code = check_item(p, out);
     if (code != EXIT_GOOD) return code;
     if (p->has_npy)
@@ -75,8 +75,11 @@ static int bare_item(const struct packed *p, struct packed_item *out) {
 }
 
 static int open_bare(struct packed *p) {
-    struct packed_item item = {.name = "", .frame = p->in.bytes, .bytes = p->in.length};
+    struct packed_item item = {.name = ""};
     const char *why;
+    if (!input_extend(&p->in, p->in.length)) return EXIT_FAILED;
+    item.frame = p->in.bytes;
+    item.bytes = p->in.mapped;
     const int code = check_item(p, &item);
     if (code != EXIT_GOOD) return code;
     p->count = 1;
@@ -112,7 +115,7 @@ void packed_check(const uint8_t *bytes, size_t length, char digits[PACKED_DIGITS
 
 static bool begins(const struct input *in, const char *text) {
     const size_t n = strlen(text);
-    return in->length >= ST_PREFIX + n && memcmp(in->bytes + ST_PREFIX, text, n) == 0;
+    return in->mapped >= ST_PREFIX + n && memcmp(in->bytes + ST_PREFIX, text, n) == 0;
 }
 
 static int check_header(const struct packed *p) {
@@ -150,8 +153,7 @@ static int open_container(struct packed *p) {
     const char *why;
     size_t length = 0;
     p->container = true;
-    if (!st_parse(p->in.bytes, p->in.length, &p->outer, &why))
-        return say_error(p->in.path, "damaged: %s", why);
+    if (!st_open(&p->in, &p->outer, &why)) return say_error(p->in.path, "damaged: %s", why);
     const int code = check_header(p);
     if (code != EXIT_GOOD) return code;
     const char *text = st_metadata(&p->outer, "pith.header", &length);
@@ -161,10 +163,12 @@ static int open_container(struct packed *p) {
     return match_headers(p);
 }
 
-static int container_item(const struct packed *p, size_t index, struct packed_item *out) {
+static int container_item(struct packed *p, size_t index, struct packed_item *out) {
     const struct st_tensor *t = &p->outer.tensors[index];
     *out = (struct packed_item){.name = t->name, .bytes = (size_t)(t->end - t->begin)};
-    out->frame = p->in.bytes + ST_PREFIX + p->outer.text_bytes + t->begin;
+    out->frame =
+        window_map(&p->window, &p->in, ST_PREFIX + p->outer.text_bytes + t->begin, out->bytes);
+    if (!out->frame) return EXIT_FAILED;
     const int code = check_item(p, out);
     if (code != EXIT_GOOD) return code;
     tensor_from_safetensors(&out->home, &p->inner.tensors[index]);
@@ -184,13 +188,14 @@ int packed_open(struct packed *p, const char *path) {
     return code;
 }
 
-int packed_item(const struct packed *p, size_t index, struct packed_item *out) {
+int packed_item(struct packed *p, size_t index, struct packed_item *out) {
     return p->container ? container_item(p, index, out) : bare_item(p, out);
 }
 
 void packed_close(struct packed *p) {
     st_free(&p->outer);
     st_free(&p->inner);
+    window_unmap(&p->window);
     input_close(&p->in);
     *p = (struct packed){0};
 }

@@ -16,6 +16,7 @@ enum { PACKED_DIGITS = 16 };
 
 struct packed {
     struct input in;
+    struct window window; /* of a container: the frame last asked for */
     bool container;
     struct safetensors outer, inner; /* of a container */
     struct npy npy;                  /* of a bare frame with a .npy header */
@@ -33,9 +34,10 @@ struct packed_item {
 };
 
 /* Both say what is wrong and return an exit code. The header's check, the rules of .safetensors
- * and the agreement of frames and original header are verified here; payloads are not. */
+ * and the agreement of frames and original header are verified here; payloads are not. An item's frame
+ * is visible until the next one is asked for. */
 int packed_open(struct packed *p, const char *path);
-int packed_item(const struct packed *p, size_t index, struct packed_item *out);
+int packed_item(struct packed *p, size_t index, struct packed_item *out);
 void packed_close(struct packed *p);
 
 /* Say why a library call failed on one tensor. */

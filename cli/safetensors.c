@@ -163,17 +163,33 @@ bool st_is(const uint8_t *bytes, size_t length) {
     return length > ST_PREFIX && read_prefix(bytes) <= ST_MAX_HEADER && bytes[ST_PREFIX] == '{';
 }
 
+bool st_measure(const uint8_t *bytes, uint64_t file_bytes, size_t *text_bytes, const char **why) {
+    const uint64_t text = file_bytes < ST_PREFIX ? 0 : read_prefix(bytes);
+    *text_bytes = (size_t)text;
+    *why = NULL;
+    if (file_bytes < ST_PREFIX)
+        *why = "the file is shorter than its length field";
+    else if (text > ST_MAX_HEADER)
+        *why = "the header is longer than 100 MB";
+    else if (text > file_bytes - ST_PREFIX)
+        *why = "the file ends inside its header";
+    return !*why;
+}
+
+bool st_check_end(const struct safetensors *st, uint64_t file_bytes, const char **why) {
+    const uint64_t rest = file_bytes - ST_PREFIX - st->text_bytes;
+    *why = NULL;
+    if (st->data_bytes > rest) *why = "the file ends inside its data";
+    if (st->data_bytes < rest) *why = "bytes follow the last tensor";
+    return !*why;
+}
+
 bool st_parse(const uint8_t *bytes, size_t length, struct safetensors *out, const char **why) {
+    size_t text = 0;
     *out = (struct safetensors){0};
-    const uint64_t text = length < ST_PREFIX ? 0 : read_prefix(bytes);
-    *why = length < ST_PREFIX          ? "the file is shorter than its length field"
-           : text > ST_MAX_HEADER      ? "the header is longer than 100 MB"
-           : text > length - ST_PREFIX ? "the file ends inside its header"
-                                       : NULL;
-    if (*why || !st_parse_header(bytes + ST_PREFIX, (size_t)text, out, why)) return false;
-    if (out->data_bytes == length - ST_PREFIX - text) return true;
-    *why = out->data_bytes > length - ST_PREFIX - text ? "the file ends inside its data"
-                                                       : "bytes follow the last tensor";
+    if (!st_measure(bytes, length, &text, why)) return false;
+    if (!st_parse_header(bytes + ST_PREFIX, text, out, why)) return false;
+    if (st_check_end(out, length, why)) return true;
     st_free(out);
     return false;
 }

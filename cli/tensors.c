@@ -66,7 +66,9 @@ void tensor_from_npy(struct tensor *t, const struct npy *npy, uint32_t dtype) {
 static int open_npy(struct tensor_set *set, const struct tensor_hint *hint, bool exact) {
     const char *why;
     set->format = FORMAT_NPY;
-    if (!npy_parse(set->in.bytes, set->in.length, &set->npy, &why))
+    const uint64_t head = set->in.length < NPY_MAX_HEADER ? set->in.length : NPY_MAX_HEADER;
+    if (!input_extend(&set->in, head)) return EXIT_FAILED;
+    if (!npy_parse(set->in.bytes, set->in.mapped, &set->npy, &why))
         return say_error(set->in.path, "%s", why);
     const uint64_t rest = set->in.length - set->npy.header_bytes;
     if (rest != set->npy.data_bytes)
@@ -74,7 +76,8 @@ static int open_npy(struct tensor_set *set, const struct tensor_hint *hint, bool
                                            ? "the .npy file ends inside its data"
                                            : "bytes follow the .npy file's data");
     tensor_from_npy(set->items, &set->npy, hint->dtype);
-    set->items->data = set->in.bytes + set->npy.header_bytes;
+    set->items->in = &set->in;
+    set->items->offset = set->npy.header_bytes;
     set->count = 1;
     if (exact && hint->dtype != PITH_NONE && hint->dtype != set->items->dtype) {
         say_error(set->in.path, "--dtype %s does not fit this .npy file",
@@ -104,18 +107,29 @@ void tensor_from_safetensors(struct tensor *t, const struct st_tensor *entry) {
         set_shape(t, entry->shape, entry->ndim);
 }
 
+bool st_open(struct input *in, struct safetensors *st, const char **why) {
+    size_t text = 0;
+    if (!st_measure(in->bytes, in->length, &text, why)) return false;
+    *why = "its header cannot be mapped";
+    if (!input_extend(in, ST_PREFIX + text)) return false;
+    if (!st_parse_header(in->bytes + ST_PREFIX, text, st, why)) return false;
+    if (st_check_end(st, in->length, why)) return true;
+    st_free(st);
+    return false;
+}
+
 static int open_safetensors(struct tensor_set *set) {
     const char *why;
     set->format = FORMAT_SAFETENSORS;
-    if (!st_parse(set->in.bytes, set->in.length, &set->st, &why))
-        return say_error(set->in.path, "%s", why);
+    if (!st_open(&set->in, &set->st, &why)) return say_error(set->in.path, "%s", why);
     free(set->items);
     set->items = calloc(set->st.count + 1, sizeof *set->items);
     if (!set->items) return say_errno(set->in.path, "cannot read");
-    const uint8_t *data = set->in.bytes + ST_PREFIX + set->st.text_bytes;
+    const uint64_t data = ST_PREFIX + set->st.text_bytes;
     for (size_t i = 0; i < set->st.count; i++) {
         tensor_from_safetensors(&set->items[i], &set->st.tensors[i]);
-        set->items[i].data = data + set->st.tensors[i].begin;
+        set->items[i].in = &set->in;
+        set->items[i].offset = data + set->st.tensors[i].begin;
     }
     set->count = set->st.count;
     return EXIT_GOOD;
@@ -141,7 +155,7 @@ static int open_raw(struct tensor_set *set, const struct tensor_hint *hint) {
     if (!raw_bytes(hint, &bytes) || bytes != set->in.length)
         return say_error(set->in.path, "%llu bytes do not fit the dtype and shape",
                          (unsigned long long)set->in.length);
-    *t = (struct tensor){.name = "", .dtype = hint->dtype, .bytes = bytes, .data = set->in.bytes};
+    *t = (struct tensor){.name = "", .dtype = hint->dtype, .bytes = bytes, .in = &set->in};
     set_shape(t, hint->shape, hint->ndim);
     t->item_bytes = (uint32_t)pith_dtype_bytes(hint->dtype);
     t->swapped = t->item_bytes > 1 && host_is_big_endian();
@@ -154,10 +168,10 @@ static int open_raw(struct tensor_set *set, const struct tensor_hint *hint) {
 static int open_content(struct tensor_set *set, const struct tensor_hint *hint, bool exact) {
     uint64_t bytes = 0;
     if (exact && hint->has_shape) return open_raw(set, hint);
-    if (npy_is(set->in.bytes, set->in.length)) return open_npy(set, hint, exact);
+    if (npy_is(set->in.bytes, set->in.mapped)) return open_npy(set, hint, exact);
     if (hint->has_shape && raw_bytes(hint, &bytes) && bytes == set->in.length)
         return open_raw(set, hint);
-    if (!st_is(set->in.bytes, set->in.length)) return open_raw(set, hint);
+    if (!st_is(set->in.bytes, set->in.mapped)) return open_raw(set, hint);
     if (exact && hint->dtype != PITH_NONE) {
         say_error(set->in.path, "--dtype does not apply to a .safetensors file");
         return EXIT_USAGE;
@@ -230,12 +244,22 @@ void swap_items(uint8_t *bytes, uint64_t count, uint32_t item_bytes) {
     }
 }
 
-const void *tensor_values(const struct tensor *t, struct scratch *scratch) {
-    if (!t->swapped) return t->data;
-    if (!scratch_reserve(scratch, t->bytes)) return NULL;
-    memcpy(scratch->bytes, t->data, (size_t)t->bytes);
-    swap_items(scratch->bytes, tensor_count(t), t->item_bytes);
-    return scratch->bytes;
+const uint8_t *tensor_bytes(const struct tensor *t, struct tensor_memory *memory) {
+    return window_map(&memory->window, t->in, t->offset, t->bytes);
+}
+
+const void *tensor_values(const struct tensor *t, struct tensor_memory *memory) {
+    const uint8_t *bytes = tensor_bytes(t, memory);
+    if (!bytes || !t->swapped) return bytes;
+    if (!scratch_reserve(&memory->swapped, t->bytes)) return NULL;
+    memcpy(memory->swapped.bytes, bytes, (size_t)t->bytes);
+    swap_items(memory->swapped.bytes, tensor_count(t), t->item_bytes);
+    return memory->swapped.bytes;
+}
+
+void tensor_memory_free(struct tensor_memory *memory) {
+    window_unmap(&memory->window);
+    scratch_free(&memory->swapped);
 }
 
 pith_view tensor_view(const struct tensor *t, const void *values) {

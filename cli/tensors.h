@@ -18,10 +18,11 @@ struct tensor {
     uint64_t shape[PITH_MAX_NDIM];
     uint32_t rank; /* dimensions that the file states */
     uint32_t item_bytes;
-    bool fortran_order; /* first dimension fastest */
-    bool swapped;       /* the other byte order than this machine's */
-    bool opaque;        /* bytes of a dtype that pith does not have */
-    const uint8_t *data;
+    bool fortran_order;     /* first dimension fastest */
+    bool swapped;           /* the other byte order than this machine's */
+    bool opaque;            /* bytes of a dtype that pith does not have */
+    const struct input *in; /* the file and the place in it */
+    uint64_t offset;
     uint64_t bytes;
 };
 
@@ -46,12 +47,14 @@ struct tensor_set {
     uint64_t bytes; /* of all tensors */
 };
 
-/* Open by content; a file of no known format is raw when the hint has dtype and shape. exact: the
+/* Tensors point into the set: it must not move. Open by content; a file of no known format is raw when the hint has dtype and shape. exact: the
  * hint came from the user, so a shape means raw and a dtype that does not fit is an error. Says
  * what is wrong and returns an exit code. */
 int tensors_open(struct tensor_set *set, const char *path, const struct tensor_hint *hint,
                  bool exact);
 void tensors_close(struct tensor_set *set);
+/* The header of a .safetensors file, which stays mapped. */
+bool st_open(struct input *in, struct safetensors *st, const char **why);
 /* NULL when there is none of this name. */
 const struct tensor *tensors_find(const struct tensor_set *set, const char *name);
 
@@ -62,9 +65,17 @@ void tensor_from_safetensors(struct tensor *t, const struct st_tensor *entry);
 uint64_t tensor_count(const struct tensor *t);
 bool tensor_same_shape(const struct tensor *a, const struct tensor *b);
 
-/* The values in this machine's byte order, in the file's order of elements: t->data or a copy in
- * scratch. NULL (said on stderr) when there is no memory. */
-const void *tensor_values(const struct tensor *t, struct scratch *scratch);
+/* Where one tensor of a file is visible, and its values in the machine's byte order. */
+struct tensor_memory {
+    struct window window;
+    struct scratch swapped;
+};
+/* The bytes as they are in the file, until the next call with this memory. NULL (said on stderr)
+ * when there is no memory. */
+const uint8_t *tensor_bytes(const struct tensor *t, struct tensor_memory *memory);
+/* The same in this machine's byte order, in the file's order of elements. */
+const void *tensor_values(const struct tensor *t, struct tensor_memory *memory);
+void tensor_memory_free(struct tensor_memory *memory);
 /* A view of such values. */
 pith_view tensor_view(const struct tensor *t, const void *values);
 /* Reverse the bytes of every item, in place. */
