@@ -60,6 +60,16 @@ static inline void v_store16(uint8_t *p, v16 x) {
     store256(p, _mm256_permute4x64_epi64(_mm256_packus_epi32(x.a, x.b), 0xD8));
 }
 
+static inline v16 v_shr(v16 x, int n) {
+    return (v16){_mm256_srli_epi32(x.a, n), _mm256_srli_epi32(x.b, n)};
+}
+/* 16 bits per lane, to and from the high halves of the lanes. */
+static inline v16 v_load_high(const uint8_t *p) {
+    const v16 x = v_load16(p);
+    return (v16){_mm256_slli_epi32(x.a, 16), _mm256_slli_epi32(x.b, 16)};
+}
+static inline void v_store_high(uint8_t *p, v16 x) { v_store16(p, v_shr(x, 16)); }
+
 /* Non-temporal stores of aligned vectors although the output may begin 16 bytes off, as large
  * allocations do: then every one takes the end of the last vector and the beginning of this. */
 struct streamer {
@@ -95,12 +105,6 @@ static inline void v_stream_end(struct streamer *s, uint8_t *p) {
     s->begun = false;
 }
 
-static inline v16 v_shl(v16 x, int n) {
-    return (v16){_mm256_slli_epi32(x.a, n), _mm256_slli_epi32(x.b, n)};
-}
-static inline v16 v_shr(v16 x, int n) {
-    return (v16){_mm256_srli_epi32(x.a, n), _mm256_srli_epi32(x.b, n)};
-}
 static inline v16 v_sar31(v16 x) {
     return (v16){_mm256_srai_epi32(x.a, 31), _mm256_srai_epi32(x.b, 31)};
 }

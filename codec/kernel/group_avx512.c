@@ -22,6 +22,21 @@ static inline void v_store16(uint8_t *p, v16 x) {
     _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(x));
 }
 
+/* 16 bits per lane, to and from the high halves of the lanes. */
+static inline v16 v_load_high(const uint8_t *p) {
+    const __m256i h = _mm256_loadu_si256((const __m256i *)p);
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return _mm512_maskz_permutexvar_epi16(0xAAAAAAAAu, _mm512_slli_epi32(lane, 16),
+                                          _mm512_castsi256_si512(h));
+}
+static inline void v_store_high(uint8_t *p, v16 x) {
+    const __m512i odd = _mm512_setr_epi32(
+        0x00030001, 0x00070005, 0x000B0009, 0x000F000D, 0x00130011, 0x00170015, 0x001B0019,
+        0x001F001D, 0, 0, 0, 0, 0, 0, 0, 0);
+    _mm256_storeu_si256((__m256i *)p,
+                        _mm512_castsi512_si256(_mm512_permutexvar_epi16(odd, x)));
+}
+
 /* Non-temporal stores of whole lines although the output may begin within one, as large
  * allocations do: `lead` elements go before the first line, and every line takes the end of the
  * last vector and the beginning of this one. */
@@ -65,7 +80,6 @@ static inline v16 v_add(v16 a, v16 b) { return _mm512_add_epi32(a, b); }
 static inline v16 v_maxu(v16 a, v16 b) { return _mm512_max_epu32(a, b); }
 static inline v16 v_maxi(v16 a, v16 b) { return _mm512_max_epi32(a, b); }
 static inline v16 v_mini(v16 a, v16 b) { return _mm512_min_epi32(a, b); }
-static inline v16 v_shl(v16 a, unsigned n) { return _mm512_slli_epi32(a, n); }
 static inline v16 v_shr(v16 a, unsigned n) { return _mm512_srli_epi32(a, n); }
 static inline v16 v_sar31(v16 a) { return _mm512_srai_epi32(a, 31); }
 /* All ones where a > b as signed integers. */
@@ -216,9 +230,9 @@ static inline void put_codes(uint8_t *to, size_t room, unsigned bits, __m512i x)
 /* The low bits of each lane of q[0..3], in order. */
 static inline void pack64(uint8_t *to, size_t room, const struct packing *p, const v16 q[4]) {
     const __m512i low8 = v_set(0xFF), low16 = v_set(0xFFFF);
-    const __m512i a = _mm512_ternarylogic_epi32(low8, q[0], v_shl(q[1], 8), 0xCA);
-    const __m512i b = _mm512_ternarylogic_epi32(low8, q[2], v_shl(q[3], 8), 0xCA);
-    __m512i x = _mm512_ternarylogic_epi32(low16, a, v_shl(b, 16), 0xCA);
+    const __m512i a = _mm512_ternarylogic_epi32(low8, q[0], _mm512_slli_epi32(q[1], 8), 0xCA);
+    const __m512i b = _mm512_ternarylogic_epi32(low8, q[2], _mm512_slli_epi32(q[3], 8), 0xCA);
+    __m512i x = _mm512_ternarylogic_epi32(low16, a, _mm512_slli_epi32(b, 16), 0xCA);
     x = v_and(_mm512_permutexvar_epi8(p->order, x), p->mask);
     if (p->bits < 8) {
         x = _mm512_madd_epi16(_mm512_maddubs_epi16(p->pairs, x), p->quads);

@@ -96,12 +96,19 @@ static inline void v_stream_end(struct streamer *s, uint8_t *p) {
     (void)p;
 }
 
-static inline v16 v_shl(v16 a, int n) {
-    const int32x4_t by = vdupq_n_s32(n);
+static inline v16 v_shr(v16 a, int n) {
+    const int32x4_t by = vdupq_n_s32(-n);
     for (int q = 0; q < 4; q++) a.val[q] = vshlq_u32(a.val[q], by);
     return a;
 }
-static inline v16 v_shr(v16 a, int n) { return v_shl(a, -n); }
+
+/* 16 bits per lane, to and from the high halves of the lanes. */
+static inline v16 v_load_high(const uint8_t *p) {
+    v16 x = v_load16(p);
+    for (int q = 0; q < 4; q++) x.val[q] = vshlq_n_u32(x.val[q], 16);
+    return x;
+}
+static inline void v_store_high(uint8_t *p, v16 x) { v_store16(p, v_shr(x, 16)); }
 
 /* x + 1 where a > b as signed integers. */
 static inline v16 v_count_greater(v16 x, v16 a, v16 b) {

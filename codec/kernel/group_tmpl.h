@@ -73,8 +73,7 @@ static void open_batch(struct batch *b, const struct pithi_group_job *job, size_
 
 ALWAYS v16 load(uint32_t dtype, const uint8_t *p, size_t i) {
     if (dtype == PITH_F32) return v_load(p + 4 * i);
-    const v16 h = v_load16(p + 2 * i);
-    return dtype == PITH_BF16 ? v_shl(h, 16) : f_widen(h);
+    return dtype == PITH_BF16 ? v_load_high(p + 2 * i) : f_widen(v_load16(p + 2 * i));
 }
 
 /* Finite f32 to the nearest value of the dtype, in f32; the low half of a bf16 is left undefined. */
@@ -93,8 +92,10 @@ ALWAYS v16 round_to(uint32_t dtype, v16 x) { return tidy(dtype, round_loosely(dt
 ALWAYS void store(uint32_t dtype, uint8_t *p, size_t i, v16 x) {
     if (dtype == PITH_F32)
         v_store(p + 4 * i, x);
+    else if (dtype == PITH_BF16)
+        v_store_high(p + 2 * i, x);
     else
-        v_store16(p + 2 * i, dtype == PITH_BF16 ? v_shr(x, 16) : f_narrow(x));
+        v_store16(p + 2 * i, f_narrow(x));
 }
 
 ALWAYS v16 load_base(uint32_t dtype, const uint8_t *p, size_t i) {
