@@ -162,6 +162,13 @@ static inline uint32_t v_nonfinite(v16 x) {
     const __m256i a = finite256(x.a), b = finite256(x.b);
     return 0xFFFF & ~((uint32_t)_mm256_movemask_ps(F(a)) | (uint32_t)_mm256_movemask_ps(F(b)) << 8);
 }
+static inline bool v_any_nonfinite(const v16 a[4]) {
+    const __m256i x = _mm256_and_si256(_mm256_and_si256(finite256(a[0].a), finite256(a[0].b)),
+                                       _mm256_and_si256(finite256(a[1].a), finite256(a[1].b)));
+    const __m256i y = _mm256_and_si256(_mm256_and_si256(finite256(a[2].a), finite256(a[2].b)),
+                                       _mm256_and_si256(finite256(a[3].a), finite256(a[3].b)));
+    return _mm256_movemask_epi8(_mm256_and_si256(x, y)) != -1;
+}
 /* Nonfinite lanes become the largest value with their sign. */
 static inline __m256i saturate256(__m256i x, __m256i largest) {
     const __m256i sign = _mm256_set1_epi32((int)0x80000000u);
@@ -301,13 +308,18 @@ static inline __m256i unpack8(__m128i codes, const struct packing *p, int k) {
     return _mm256_sub_epi32(_mm256_xor_si256(x, p->half), p->half);
 }
 
+static inline v16 unpack16(const uint8_t *from, const struct packing *p) {
+    const __m128i codes = _mm_loadu_si128((const __m128i *)from);
+    return (v16){unpack8(codes, p, 0), unpack8(codes, p, 1)};
+}
+
 static inline void unpack64(v16 q[4], const uint8_t *from, size_t room, const struct packing *p) {
     uint8_t bytes[64];
     if (room < 64) from = memcpy(bytes, from, 8 * (size_t)p->bits);
-    for (unsigned k = 0; k < 4; k++) {
-        const __m128i codes = _mm_loadu_si128((const __m128i *)(from + 2 * k * p->bits));
-        q[k] = (v16){unpack8(codes, p, 0), unpack8(codes, p, 1)};
-    }
+    q[0] = unpack16(from, p);
+    q[1] = unpack16(from + 2 * p->bits, p);
+    q[2] = unpack16(from + 4 * p->bits, p);
+    q[3] = unpack16(from + 6 * p->bits, p);
 }
 
 #include "kernel/group_tmpl.h"

@@ -116,6 +116,13 @@ static inline v16 v_finite_or_zero(v16 a) {
                                    _mm512_setzero_si512());
 }
 static inline uint32_t v_nonfinite(v16 a) { return _mm512_fpclass_ps_mask(F(a), NONFINITE); }
+static inline bool v_any_nonfinite(const v16 a[4]) {
+    const __mmask16 x = _kor_mask16(_mm512_fpclass_ps_mask(F(a[0]), NONFINITE),
+                                    _mm512_fpclass_ps_mask(F(a[1]), NONFINITE));
+    const __mmask16 y = _kor_mask16(_mm512_fpclass_ps_mask(F(a[2]), NONFINITE),
+                                    _mm512_fpclass_ps_mask(F(a[3]), NONFINITE));
+    return !_kortestz_mask16_u8(x, y);
+}
 /* Nonfinite lanes become the largest value with their sign. */
 static inline v16 v_saturate(v16 a, uint32_t largest) {
     const v16 full = _mm512_or_si512(v_and(a, v_set(0x80000000u)), v_set(largest));
@@ -173,6 +180,7 @@ struct packing {
     __m512i order, pairs, quads, squeeze, spread, shifts, mask, half;
     __mmask64 present; /* the 8 * bits bytes of 64 codes */
     unsigned bits;
+    bool symmetric;
 };
 
 struct halves {
@@ -215,6 +223,7 @@ static void packing_init(struct packing *p, unsigned bits, bool symmetric) {
     p->half = _mm512_set1_epi8((char)(symmetric ? 1 << (bits - 1) : 0));
     p->present = ~UINT64_C(0) >> (64 - 8 * bits);
     p->bits = bits;
+    p->symmetric = symmetric;
 }
 
 static inline void put_codes(uint8_t *to, size_t room, unsigned bits, __m512i x) {
@@ -262,8 +271,12 @@ static inline void unpack64(v16 q[4], const uint8_t *from, size_t room, const st
     q[1] = _mm512_cvtepi8_epi32(_mm512_extracti32x4_epi32(x, 1));
     q[2] = _mm512_cvtepi8_epi32(_mm512_extracti32x4_epi32(x, 2));
     q[3] = _mm512_cvtepi8_epi32(_mm512_extracti32x4_epi32(x, 3));
-    if (p->bits == 8 && _mm512_test_epi8_mask(p->half, p->half) == 0)
-        for (int k = 0; k < 4; k++) q[k] = v_and(q[k], v_set(0xFF));
+    if (p->bits == 8 && !p->symmetric) {
+        q[0] = v_and(q[0], v_set(0xFF));
+        q[1] = v_and(q[1], v_set(0xFF));
+        q[2] = v_and(q[2], v_set(0xFF));
+        q[3] = v_and(q[3], v_set(0xFF));
+    }
 }
 
 #include "kernel/group_tmpl.h"

@@ -140,12 +140,15 @@ static inline uint32_t v_nonfinite(v16 a) {
     static const uint32_t weights[4] = {1, 2, 4, 8};
     const uint32x4_t weight = vld1q_u32(weights);
     uint32_t mask = 0;
-    const uint32x4_t ab = vandq_u32(finite4(a.val[0]), finite4(a.val[1]));
-    const uint32x4_t cd = vandq_u32(finite4(a.val[2]), finite4(a.val[3]));
-    if (__builtin_expect(vminvq_u32(vandq_u32(ab, cd)) != 0, 1)) return 0;
     for (int q = 0; q < 4; q++)
         mask |= vaddvq_u32(vbicq_u32(weight, finite4(a.val[q]))) << (4 * q);
     return mask;
+}
+static inline bool v_any_nonfinite(const v16 a[4]) {
+    uint32x4_t all = vdupq_n_u32(0xFFFFFFFFu);
+    for (int k = 0; k < 4; k++)
+        for (int q = 0; q < 4; q++) all = vandq_u32(all, finite4(a[k].val[q]));
+    return vminvq_u32(all) == 0;
 }
 /* Nonfinite lanes become the largest value with their sign. */
 static inline v16 v_saturate(v16 a, uint32_t largest) {

@@ -108,19 +108,35 @@ ALWAYS v16 difference(uint32_t vt, uint32_t bt, const uint8_t *value, const uint
     return bt == PITH_NONE ? v : f_sub(v, load_base(bt, base, i));
 }
 
+struct four {
+    v16 v[4];
+};
+
 /* Infinities become the largest value of the dtype; those in `valid` lanes are counted. */
-static v16 saturate(uint32_t dtype, v16 x, uint32_t infinite, uint32_t valid, uint64_t *count) {
-    for (uint32_t m = infinite & valid; m; m &= m - 1) ++*count;
-    return v_saturate(x, pithi_largest(dtype));
+static __attribute__((noinline)) void saturate(uint32_t dtype, struct four *x, uint64_t valid,
+                                               uint64_t *count) {
+    for (size_t k = 0; k < 4; k++) {
+        const uint64_t infinite = v_nonfinite(x->v[k]);
+        for (uint64_t m = infinite & valid >> 16 * k; m; m &= m - 1) ++*count;
+        x->v[k] = v_saturate(x->v[k], pithi_largest(dtype));
+    }
 }
 
-/* The result is loose; NaN cannot occur. */
-ALWAYS v16 update(uint32_t bt, v16 base, v16 x, uint32_t valid, uint64_t *saturated) {
-    const v16 next = round_loosely(bt, f_add(base, x));
-    const uint32_t infinite = v_nonfinite(next);
-    if (__builtin_expect(infinite != 0, 0))
-        return saturate(bt, next, infinite, valid, saturated);
-    return next;
+/* New bases, loosely rounded, before infinities are seen to; NaN cannot occur. */
+ALWAYS v16 updated(uint32_t bt, v16 base, v16 x) { return round_loosely(bt, f_add(base, x)); }
+
+ALWAYS void store_bases(uint32_t bt, uint8_t *p, struct four *next, uint64_t valid, bool write,
+                        uint64_t *saturated) {
+    if (__builtin_expect(v_any_nonfinite(next->v), 0)) {
+        struct four copy = *next; /* so that the common path keeps its registers */
+        saturate(bt, &copy, valid, saturated);
+        *next = copy;
+    }
+    if (!write) return;
+    store(bt, p, 0, next->v[0]);
+    store(bt, p, 16, next->v[1]);
+    store(bt, p, 32, next->v[2]);
+    store(bt, p, 48, next->v[3]);
 }
 
 /* ---- Short ends ------------------------------------------------------------------------------*/
@@ -287,25 +303,32 @@ static struct unit unit_at(const struct batch *b, size_t i, size_t vt, size_t bt
                          .first = i, .valid = ~UINT64_C(0)};
 }
 
+/* The code of 16 elements and, when wanted, their new base. */
+ALWAYS v16 encode_16(const struct encoder *e, const struct batch *b, const struct unit *u,
+                     struct recipe r, const uint16_t *random, size_t i, v16 *next) {
+    const size_t g = (u->first + i) >> b->shift;
+    v16 base = v_set(0), d = load(r.vt, u->value, i), f;
+    if (r.bt != PITH_NONE) base = load_base(r.bt, u->base, i), d = f_sub(d, base);
+    if (r.asymmetric) d = f_sub(d, v_spread(&b->zero[g]));
+    const v16 v = f_mul(d, v_spread(&b->reciprocal[g]));
+    const v16 q = r.stochastic ? stochastic(v, e->ceiling, r.asymmetric, random + i, &f)
+                               : nearest(v, e->ceiling, r.asymmetric, &f);
+    if (!r.write) return q;
+    v16 x = f_mul(f, v_spread(&b->scale[g]));
+    if (r.asymmetric) x = f_add(x, v_spread(&b->zero[g]));
+    *next = updated(r.bt, base, x);
+    return q;
+}
+
 ALWAYS void encode_unit(struct encoder *e, const struct packing *pack, const struct batch *b,
                         const struct unit *u, struct recipe r, const uint16_t *random) {
-    const uint32_t shift = b->shift;
-    v16 q[4];
-    for (size_t k = 0; k < 4; k++) {
-        const size_t i = 16 * k, g = (u->first + i) >> shift;
-        v16 base = v_set(0), d = load(r.vt, u->value, i), f;
-        if (r.bt != PITH_NONE) base = load_base(r.bt, u->base, i), d = f_sub(d, base);
-        if (r.asymmetric) d = f_sub(d, v_spread(&b->zero[g]));
-        const v16 v = f_mul(d, v_spread(&b->reciprocal[g]));
-        q[k] = r.stochastic ? stochastic(v, e->ceiling, r.asymmetric, random + i, &f)
-                            : nearest(v, e->ceiling, r.asymmetric, &f);
-        if (!r.write) continue;
-        v16 x = f_mul(f, v_spread(&b->scale[g]));
-        if (r.asymmetric) x = f_add(x, v_spread(&b->zero[g]));
-        const uint32_t valid = (uint32_t)(u->valid >> i) & 0xFFFF;
-        store(r.bt, u->base, i, update(r.bt, base, x, valid, &e->saturated));
-    }
-    pack64(u->codes, u->room, pack, q);
+    struct four q, next;
+    q.v[0] = encode_16(e, b, u, r, random, 0, &next.v[0]);
+    q.v[1] = encode_16(e, b, u, r, random, 16, &next.v[1]);
+    q.v[2] = encode_16(e, b, u, r, random, 32, &next.v[2]);
+    q.v[3] = encode_16(e, b, u, r, random, 48, &next.v[3]);
+    if (r.write) store_bases(r.bt, u->base, &next, u->valid, true, &e->saturated);
+    pack64(u->codes, u->room, pack, q.v);
 }
 
 /* What will be read next comes into the cache while this is computed. */
@@ -440,27 +463,36 @@ static bool get_scales(const struct pithi_group_setting *s, struct batch *b, siz
     return worst < LIMIT;
 }
 
-/* Stores out plainly, or through *stream when that is not NULL. */
+ALWAYS v16 decode_16(const struct batch *b, const struct unit *u, struct recipe r, v16 q, size_t i) {
+    const size_t g = (u->first + i) >> b->shift;
+    v16 x = f_mul(f_from_i(q), v_spread(&b->scale[g]));
+    if (r.asymmetric) x = f_add(x, v_spread(&b->zero[g]));
+    return r.bt == PITH_NONE ? x : updated(r.bt, load_base(r.bt, u->base, i), x);
+}
+
+/* Plainly, or through *stream when that is not NULL. */
+ALWAYS void put_out(const struct unit *u, struct recipe r, v16 x, size_t i,
+                    struct streamer *stream) {
+    x = tidy(r.bt, x);
+    if (r.vt == PITH_F32 && stream)
+        v_stream(stream, u->out + 4 * i, x);
+    else if (r.vt != PITH_NONE)
+        store(r.vt, u->out, i, round_loosely(r.vt, x));
+}
+
 ALWAYS void decode_unit(struct decoder *d, const struct packing *pack, const struct batch *b,
                         const struct unit *u, struct recipe r, struct streamer *stream) {
-    const uint32_t shift = b->shift;
-    v16 q[4];
-    unpack64(q, u->codes, u->room, pack);
-    for (size_t k = 0; k < 4; k++) {
-        const size_t i = 16 * k, g = (u->first + i) >> shift;
-        v16 x = f_mul(f_from_i(q[k]), v_spread(&b->scale[g]));
-        if (r.asymmetric) x = f_add(x, v_spread(&b->zero[g]));
-        if (r.bt != PITH_NONE) {
-            const uint32_t valid = (uint32_t)(u->valid >> i) & 0xFFFF;
-            x = update(r.bt, load_base(r.bt, u->base, i), x, valid, &d->saturated);
-            if (r.write) store(r.bt, u->base, i, x);
-            x = tidy(r.bt, x);
-        }
-        if (r.vt == PITH_F32 && stream)
-            v_stream(stream, u->out + 4 * i, x);
-        else if (r.vt != PITH_NONE)
-            store(r.vt, u->out, i, round_loosely(r.vt, x));
-    }
+    struct four x;
+    unpack64(x.v, u->codes, u->room, pack);
+    x.v[0] = decode_16(b, u, r, x.v[0], 0);
+    x.v[1] = decode_16(b, u, r, x.v[1], 16);
+    x.v[2] = decode_16(b, u, r, x.v[2], 32);
+    x.v[3] = decode_16(b, u, r, x.v[3], 48);
+    if (r.bt != PITH_NONE) store_bases(r.bt, u->base, &x, u->valid, r.write, &d->saturated);
+    put_out(u, r, x.v[0], 0, stream);
+    put_out(u, r, x.v[1], 16, stream);
+    put_out(u, r, x.v[2], 32, stream);
+    put_out(u, r, x.v[3], 48, stream);
 }
 
 static __attribute__((noinline)) void decode_end(struct decoder *d, const struct batch *b, size_t i,
