@@ -155,19 +155,16 @@ static inline __m256i finite256(__m256i x) {
     const __m256i infinity = _mm256_set1_epi32(0x7F800000);
     return _mm256_cmpgt_epi32(infinity, _mm256_and_si256(x, infinity));
 }
-static inline v16 v_finite_or_zero(v16 x) {
-    return (v16){_mm256_and_si256(x.a, finite256(x.a)), _mm256_and_si256(x.b, finite256(x.b))};
-}
 static inline uint32_t v_nonfinite(v16 x) {
     const __m256i a = finite256(x.a), b = finite256(x.b);
     return 0xFFFF & ~((uint32_t)_mm256_movemask_ps(F(a)) | (uint32_t)_mm256_movemask_ps(F(b)) << 8);
 }
 static inline bool v_any_nonfinite(const v16 a[4]) {
-    const __m256i x = _mm256_and_si256(_mm256_and_si256(finite256(a[0].a), finite256(a[0].b)),
-                                       _mm256_and_si256(finite256(a[1].a), finite256(a[1].b)));
-    const __m256i y = _mm256_and_si256(_mm256_and_si256(finite256(a[2].a), finite256(a[2].b)),
-                                       _mm256_and_si256(finite256(a[3].a), finite256(a[3].b)));
-    return _mm256_movemask_epi8(_mm256_and_si256(x, y)) != -1;
+    const v16 x = v_maxu(v_add(a[0], a[0]), v_add(a[1], a[1]));
+    const v16 y = v_maxu(v_add(a[2], a[2]), v_add(a[3], a[3]));
+    const v16 z = v_maxu(x, y);
+    const __m256i least = _mm256_set1_epi32((int)0xFF000000u), m = _mm256_max_epu32(z.a, z.b);
+    return _mm256_movemask_epi8(_mm256_cmpeq_epi32(_mm256_max_epu32(m, least), m)) != 0;
 }
 /* Nonfinite lanes become the largest value with their sign. */
 static inline __m256i saturate256(__m256i x, __m256i largest) {

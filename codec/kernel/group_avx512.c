@@ -111,17 +111,12 @@ static inline v16 f_narrow(v16 a) {
 }
 
 enum { NONFINITE = 0x99 }; /* classes: quiet and signalling NaN, both infinities */
-static inline v16 v_finite_or_zero(v16 a) {
-    return _mm512_mask_blend_epi32(_mm512_fpclass_ps_mask(F(a), NONFINITE), a,
-                                   _mm512_setzero_si512());
-}
 static inline uint32_t v_nonfinite(v16 a) { return _mm512_fpclass_ps_mask(F(a), NONFINITE); }
+/* In integers: masks of 16 are dearer than vectors. */
 static inline bool v_any_nonfinite(const v16 a[4]) {
-    const __mmask16 x = _kor_mask16(_mm512_fpclass_ps_mask(F(a[0]), NONFINITE),
-                                    _mm512_fpclass_ps_mask(F(a[1]), NONFINITE));
-    const __mmask16 y = _kor_mask16(_mm512_fpclass_ps_mask(F(a[2]), NONFINITE),
-                                    _mm512_fpclass_ps_mask(F(a[3]), NONFINITE));
-    return !_kortestz_mask16_u8(x, y);
+    const v16 x = v_maxu(v_add(a[0], a[0]), v_add(a[1], a[1]));
+    const v16 y = v_maxu(v_add(a[2], a[2]), v_add(a[3], a[3]));
+    return _mm512_cmpge_epu32_mask(v_maxu(x, y), v_set(0xFF000000u)) != 0;
 }
 /* Nonfinite lanes become the largest value with their sign. */
 static inline v16 v_saturate(v16 a, uint32_t largest) {

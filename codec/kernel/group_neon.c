@@ -134,8 +134,6 @@ static inline uint32x4_t finite4(uint32x4_t x) {
     const uint32x4_t infinity = vdupq_n_u32(0x7F800000u);
     return vmvnq_u32(vceqq_u32(vandq_u32(x, infinity), infinity));
 }
-ONE(v_finite_or_zero, vandq_u32(x, finite4(x)))
-
 static inline uint32_t v_nonfinite(v16 a) {
     static const uint32_t weights[4] = {1, 2, 4, 8};
     const uint32x4_t weight = vld1q_u32(weights);

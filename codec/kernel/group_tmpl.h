@@ -6,8 +6,9 @@
  * operation here is one of its operations, in its order.
  *
  * Work goes in batches (whole groups, at least BATCH elements): maxima, then scales, then codes,
- * 64 elements at a time. A batch that could overflow (magnitudes from 2^119 up, NaN, infinities)
- * goes to the scalar text as a whole, so the loops see finite numbers and x' never overflows. */
+ * 64 elements at a time. A batch that could overflow (differences or scales from 2^119 up, NaN,
+ * infinities) goes to the scalar text as a whole, so the loops never see an x' overflow, and
+ * encode sees finite bases only; decode hands 64 elements whose new base is not finite over. */
 #include "stage/group.h"
 
 /* Elements; AHEAD is how far reads run before the codes being made. */
@@ -22,7 +23,7 @@ enum { UNIT = 64, BATCH = 2048, BATCH_GROUPS = BATCH / 16, AHEAD = BATCH };
 struct batch {
     size_t count;
     const uint8_t *value;
-    uint8_t *base, *out, *codes;
+    uint8_t *base, *out, *codes, *scales;
     size_t room;      /* bytes of the job's codes from `codes` on */
     uint64_t counter; /* Philox counter of the first element */
     uint32_t shift;   /* log2 of the group */
@@ -64,6 +65,7 @@ static void open_batch(struct batch *b, const struct pithi_group_job *job, size_
     b->base = p.base;
     b->out = p.out;
     b->codes = p.codes;
+    b->scales = p.scales;
     b->room = pithi_group_code_bytes(&job->set, job->count) - i * job->set.bits / 8;
     b->counter = p.first / 8;
     b->shift = (uint32_t)__builtin_ctz(job->set.group);
@@ -98,14 +100,10 @@ ALWAYS void store(uint32_t dtype, uint8_t *p, size_t i, v16 x) {
         v_store16(p + 2 * i, f_narrow(x));
 }
 
-ALWAYS v16 load_base(uint32_t dtype, const uint8_t *p, size_t i) {
-    return v_finite_or_zero(load(dtype, p, i));
-}
-
 ALWAYS v16 difference(uint32_t vt, uint32_t bt, const uint8_t *value, const uint8_t *base,
                       size_t i) {
     const v16 v = load(vt, value, i);
-    return bt == PITH_NONE ? v : f_sub(v, load_base(bt, base, i));
+    return bt == PITH_NONE ? v : f_sub(v, load(bt, base, i));
 }
 
 struct four {
@@ -122,17 +120,10 @@ static __attribute__((noinline)) void saturate(uint32_t dtype, struct four *x, u
     }
 }
 
-/* New bases, loosely rounded, before infinities are seen to; NaN cannot occur. */
+/* New bases, loosely rounded, before infinities are seen to. */
 ALWAYS v16 updated(uint32_t bt, v16 base, v16 x) { return round_loosely(bt, f_add(base, x)); }
 
-ALWAYS void store_bases(uint32_t bt, uint8_t *p, struct four *next, uint64_t valid, bool write,
-                        uint64_t *saturated) {
-    if (__builtin_expect(v_any_nonfinite(next->v), 0)) {
-        struct four copy = *next; /* so that the common path keeps its registers */
-        saturate(bt, &copy, valid, saturated);
-        *next = copy;
-    }
-    if (!write) return;
+ALWAYS void store_bases(uint32_t bt, uint8_t *p, const struct four *next) {
     store(bt, p, 0, next->v[0]);
     store(bt, p, 16, next->v[1]);
     store(bt, p, 32, next->v[2]);
@@ -308,7 +299,7 @@ ALWAYS v16 encode_16(const struct encoder *e, const struct batch *b, const struc
                      struct recipe r, const uint16_t *random, size_t i, v16 *next) {
     const size_t g = (u->first + i) >> b->shift;
     v16 base = v_set(0), d = load(r.vt, u->value, i), f;
-    if (r.bt != PITH_NONE) base = load_base(r.bt, u->base, i), d = f_sub(d, base);
+    if (r.bt != PITH_NONE) base = load(r.bt, u->base, i), d = f_sub(d, base);
     if (r.asymmetric) d = f_sub(d, v_spread(&b->zero[g]));
     const v16 v = f_mul(d, v_spread(&b->reciprocal[g]));
     const v16 q = r.stochastic ? stochastic(v, e->ceiling, r.asymmetric, random + i, &f)
@@ -327,7 +318,14 @@ ALWAYS void encode_unit(struct encoder *e, const struct packing *pack, const str
     q.v[1] = encode_16(e, b, u, r, random, 16, &next.v[1]);
     q.v[2] = encode_16(e, b, u, r, random, 32, &next.v[2]);
     q.v[3] = encode_16(e, b, u, r, random, 48, &next.v[3]);
-    if (r.write) store_bases(r.bt, u->base, &next, u->valid, true, &e->saturated);
+    if (r.write) {
+        if (__builtin_expect(v_any_nonfinite(next.v), 0)) {
+            struct four copy = next; /* so that the common path keeps its registers */
+            saturate(r.bt, &copy, u->valid, &e->saturated);
+            next = copy;
+        }
+        store_bases(r.bt, u->base, &next);
+    }
     pack64(u->codes, u->room, pack, q.v);
 }
 
@@ -372,7 +370,7 @@ ALWAYS void encode_codes(struct encoder *e, const struct batch *b, struct recipe
     if (i < count) encode_end(e, b, i, r);
 }
 
-ALWAYS bool encode_batch(struct encoder *e, struct batch *b, struct recipe r, uint8_t *scales) {
+ALWAYS bool encode_batch(struct encoder *e, struct batch *b, struct recipe r) {
     const struct pithi_group_setting *s = e->set;
     const size_t groups = (b->count + s->group - 1) >> b->shift;
     if (r.asymmetric) {
@@ -381,33 +379,33 @@ ALWAYS bool encode_batch(struct encoder *e, struct batch *b, struct recipe r, ui
         if (!find_largest(r.vt, r.bt, b)) return false;
         symmetric_scales(s, b, groups);
     }
-    put_scales(s, b, groups, scales);
+    put_scales(s, b, groups, b->scales);
     encode_codes(e, b, r);
     return true;
 }
 
 /* A loop of its own for one pair of dtypes, rounding known, symmetric. */
 ALWAYS bool encode_common(struct encoder *e, struct batch *b, uint32_t vt, uint32_t bt,
-                          bool random, uint8_t *scales) {
+                          bool random) {
     const bool write = bt != PITH_NONE;
-    if (random) return encode_batch(e, b, (struct recipe){vt, bt, write, false, true}, scales);
-    return encode_batch(e, b, (struct recipe){vt, bt, write, false, false}, scales);
+    if (random) return encode_batch(e, b, (struct recipe){vt, bt, write, false, true});
+    return encode_batch(e, b, (struct recipe){vt, bt, write, false, false});
 }
 
-static bool encode_any(struct encoder *e, struct batch *b, struct recipe r, uint8_t *scales) {
+static bool encode_any(struct encoder *e, struct batch *b, struct recipe r) {
     if (!r.asymmetric && r.write == (r.bt != PITH_NONE)) {
         if (r.vt == PITH_F32 && r.bt == PITH_NONE)
-            return encode_common(e, b, PITH_F32, PITH_NONE, r.stochastic, scales);
+            return encode_common(e, b, PITH_F32, PITH_NONE, r.stochastic);
         if (r.vt == PITH_BF16 && r.bt == PITH_NONE)
-            return encode_common(e, b, PITH_BF16, PITH_NONE, r.stochastic, scales);
+            return encode_common(e, b, PITH_BF16, PITH_NONE, r.stochastic);
         if (r.vt == PITH_F32 && r.bt == PITH_F32)
-            return encode_common(e, b, PITH_F32, PITH_F32, r.stochastic, scales);
+            return encode_common(e, b, PITH_F32, PITH_F32, r.stochastic);
         if (r.vt == PITH_F32 && r.bt == PITH_BF16)
-            return encode_common(e, b, PITH_F32, PITH_BF16, r.stochastic, scales);
+            return encode_common(e, b, PITH_F32, PITH_BF16, r.stochastic);
         if (r.vt == PITH_BF16 && r.bt == PITH_BF16)
-            return encode_common(e, b, PITH_BF16, PITH_BF16, r.stochastic, scales);
+            return encode_common(e, b, PITH_BF16, PITH_BF16, r.stochastic);
     }
-    return encode_batch(e, b, r, scales);
+    return encode_batch(e, b, r);
 }
 
 static void group_encode(struct pithi_group_job *job) {
@@ -431,7 +429,7 @@ static void group_encode(struct pithi_group_job *job) {
     for (size_t i = 0; i < job->count; i += step) {
         const size_t n = job->count - i < step ? job->count - i : step;
         open_batch(&b, job, i, n);
-        if (!encode_any(&e, &b, r, job->scales + pithi_group_scale_bytes(s, i)))
+        if (!encode_any(&e, &b, r))
             scalar_part(job, i, n, pithi_group_encode_c);
     }
     job->saturated += e.saturated;
@@ -441,14 +439,16 @@ static void group_encode(struct pithi_group_job *job) {
 
 struct decoder {
     const struct pithi_group_setting *set;
+    const struct pithi_group_job *job;
     struct packing pack;
     struct streamer stream;
     uint64_t saturated;
 };
 
 /* False when a group is poisoned or could overflow. */
-static bool get_scales(const struct pithi_group_setting *s, struct batch *b, size_t groups,
-                       const uint8_t *scales) {
+static bool get_scales(const struct pithi_group_setting *s, struct batch *b) {
+    const size_t groups = (b->count + s->group - 1) >> b->shift;
+    const uint8_t *const scales = b->scales;
     const size_t step = s->asymmetric ? 2 : 1;
     uint32_t worst = 0;
     for (size_t g = 0; g < groups; g++) {
@@ -467,7 +467,7 @@ ALWAYS v16 decode_16(const struct batch *b, const struct unit *u, struct recipe 
     const size_t g = (u->first + i) >> b->shift;
     v16 x = f_mul(f_from_i(q), v_spread(&b->scale[g]));
     if (r.asymmetric) x = f_add(x, v_spread(&b->zero[g]));
-    return r.bt == PITH_NONE ? x : updated(r.bt, load_base(r.bt, u->base, i), x);
+    return r.bt == PITH_NONE ? x : updated(r.bt, load(r.bt, u->base, i), x);
 }
 
 /* Plainly, or through *stream when that is not NULL. */
@@ -480,6 +480,22 @@ ALWAYS void put_out(const struct unit *u, struct recipe r, v16 x, size_t i,
         store(r.vt, u->out, i, round_loosely(r.vt, x));
 }
 
+/* Infinite and NaN bases, and new bases that overflow. Within a unit smaller groups do as well. */
+static __attribute__((noinline)) void decode_scalar(struct decoder *d, const struct batch *b,
+                                                    const struct unit *u) {
+    struct pithi_group_job p = *d->job;
+    const size_t step = pithi_group_scale_bytes(&p.set, p.set.group);
+    p.scales = b->scales + (u->first >> b->shift) * step;
+    if (p.set.group > UNIT) p.set.group = UNIT;
+    p.count = (size_t)__builtin_popcountll(u->valid);
+    p.codes = u->codes;
+    p.base = u->base;
+    if (p.out) p.out = u->out;
+    p.saturated = 0;
+    pithi_group_decode_c(&p);
+    d->saturated += p.saturated;
+}
+
 ALWAYS void decode_unit(struct decoder *d, const struct packing *pack, const struct batch *b,
                         const struct unit *u, struct recipe r, struct streamer *stream) {
     struct four x;
@@ -488,7 +504,12 @@ ALWAYS void decode_unit(struct decoder *d, const struct packing *pack, const str
     x.v[1] = decode_16(b, u, r, x.v[1], 16);
     x.v[2] = decode_16(b, u, r, x.v[2], 32);
     x.v[3] = decode_16(b, u, r, x.v[3], 48);
-    if (r.bt != PITH_NONE) store_bases(r.bt, u->base, &x, u->valid, r.write, &d->saturated);
+    if (r.bt != PITH_NONE && __builtin_expect(v_any_nonfinite(x.v), 0)) {
+        if (stream) v_stream_end(stream, u->out);
+        decode_scalar(d, b, u);
+        return;
+    }
+    if (r.bt != PITH_NONE && r.write) store_bases(r.bt, u->base, &x);
     put_out(u, r, x.v[0], 0, stream);
     put_out(u, r, x.v[1], 16, stream);
     put_out(u, r, x.v[2], 32, stream);
@@ -555,6 +576,7 @@ static void group_decode(struct pithi_group_job *job) {
     const bool stream = job->stream && r.vt == PITH_F32 && v_stream_fits(job->out);
     struct decoder d;
     d.set = s;
+    d.job = job;
     d.saturated = 0;
     packing_init(&d.pack, s->bits, !s->asymmetric);
     v_stream_begin(&d.stream, job->out);
@@ -563,8 +585,7 @@ static void group_decode(struct pithi_group_job *job) {
     for (size_t i = 0; i < job->count; i += step) {
         const size_t n = job->count - i < step ? job->count - i : step;
         open_batch(&b, job, i, n);
-        const size_t groups = (n + s->group - 1) >> b.shift;
-        if (get_scales(s, &b, groups, job->scales + pithi_group_scale_bytes(s, i))) {
+        if (get_scales(s, &b)) {
             decode_any(&d, &b, r, stream);
         } else {
             if (stream) v_stream_end(&d.stream, b.out);
