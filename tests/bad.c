@@ -132,6 +132,11 @@ static const struct bad table[] = {
     CORRUPT("block-above-bound", "lossless-f32", {64, 4, 601}),
     CORRUPT("block-overruns", "lossless-i32", {64, 4, 790}),
     CORRUPT("blocks-do-not-fill", "lossless-f32", {64, 1, 1}),
+    {.name = "blocks-leave-bytes",
+     .from = "lossless-i32",
+     .wanted = PITH_ERR_CORRUPT,
+     .patch = {{32, 8, 189}},
+     .length = 253},
     {.name = "block-checksum",
      .from = "raw-blocks",
      .wanted = PITH_ERR_CHECKSUM,
@@ -185,7 +190,10 @@ static void seal(struct frame *f) {
 }
 
 struct frame bad_make(const struct bad *b, const struct frame *from) {
-    struct frame f = {copy_of(from->bytes, from->length), from->length};
+    const size_t length = b->length > 0 ? (size_t)b->length : 0;
+    struct frame f = {room(from->length + length), from->length};
+    memset(f.bytes, 0, from->length + length);
+    memcpy(f.bytes, from->bytes, from->length);
     for (int i = 0; i < 4; i++) {
         const struct patch *p = &b->patch[i];
         uint8_t *at = f.bytes + p->at;
@@ -193,7 +201,7 @@ struct frame bad_make(const struct bad *b, const struct frame *from) {
         CHECK(p->width == 0 || memcmp(at, &p->value, (size_t)p->width) != 0);
         memcpy(at, &p->value, (size_t)p->width);
     }
-    if (b->length > 0) f.length = (size_t)b->length;
+    if (length) f.length = length;
     if (b->length < 0) f.length -= (size_t)-b->length;
     if (!b->unsealed) seal(&f);
     return f;

@@ -105,7 +105,7 @@ static void run_oneshot(struct trace *t, const struct data *d) {
     CHECK_OK(pith_error_bound(bytes, length, &bound, NULL));
     add(t, &bound, sizeof bound);
     /* A scale that no encoder writes: a host that reads subnormals as zero sees the same bound. */
-    for (size_t i = 0; i < 4 * (N / 64); i += 4) memcpy(bytes + 64 + i, &(uint32_t){5}, 4);
+    for (size_t i = 0; i < 4 * ((N + 63) / 64); i += 4) memcpy(bytes + 64 + i, &(uint32_t){5}, 4);
     CHECK_OK(pith_error_bound(bytes, length, &bound, NULL));
     add(t, &bound, sizeof bound);
 }
