@@ -34,8 +34,8 @@ struct packed_item {
 };
 
 /* Both say what is wrong and return an exit code. The header's check, the rules of .safetensors
- * and the agreement of frames and original header are verified here; payloads are not. An item's frame
- * is visible until the next one is asked for. */
+ * and the agreement of frames and original header are verified here; payloads are not. An item's
+ * frame is visible until the next one is asked for. */
 int packed_open(struct packed *p, const char *path);
 int packed_item(struct packed *p, size_t index, struct packed_item *out);
 void packed_close(struct packed *p);

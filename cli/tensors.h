@@ -47,9 +47,9 @@ struct tensor_set {
     uint64_t bytes; /* of all tensors */
 };
 
-/* Tensors point into the set: it must not move. Open by content; a file of no known format is raw when the hint has dtype and shape. exact: the
+/* Open by content; a file of no known format is raw when the hint has dtype and shape. exact: the
  * hint came from the user, so a shape means raw and a dtype that does not fit is an error. Says
- * what is wrong and returns an exit code. */
+ * what is wrong and returns an exit code. Tensors point into the set: it must not move. */
 int tensors_open(struct tensor_set *set, const char *path, const struct tensor_hint *hint,
                  bool exact);
 void tensors_close(struct tensor_set *set);
