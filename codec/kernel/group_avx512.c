@@ -174,6 +174,9 @@ static inline void random256(const struct philox *r, uint64_t c, uint16_t out[25
 struct packing {
     __m512i order, pairs, quads, squeeze, spread, shifts, mask, half;
     __mmask64 present; /* the 8 * bits bytes of 64 codes */
+    /* 4 bits: value of every code, where a vector's codes lie, how far up its own is in a lane. */
+    __m512i levels, nibbles;
+    __m512i pick[4];
     unsigned bits;
     bool symmetric;
 };
@@ -217,6 +220,12 @@ static void packing_init(struct packing *p, unsigned bits, bool symmetric) {
     p->mask = _mm512_set1_epi8((char)((1 << bits) - 1));
     p->half = _mm512_set1_epi8((char)(symmetric ? 1 << (bits - 1) : 0));
     p->present = ~UINT64_C(0) >> (64 - 8 * bits);
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i sign = _mm512_and_si512(lane, _mm512_set1_epi32(symmetric ? 8 : 0));
+    p->levels = f_from_i(_mm512_sub_epi32(lane, _mm512_add_epi32(sign, sign)));
+    p->nibbles = _mm512_slli_epi32(_mm512_and_si512(lane, _mm512_set1_epi32(7)), 2);
+    for (int k = 0; k < 4; k++)
+        p->pick[k] = _mm512_add_epi32(_mm512_srli_epi32(lane, 3), _mm512_set1_epi32(2 * k));
     p->bits = bits;
     p->symmetric = symmetric;
 }
@@ -272,6 +281,34 @@ static inline void unpack64(v16 q[4], const uint8_t *from, size_t room, const st
         q[2] = v_and(q[2], v_set(0xFF));
         q[3] = v_and(q[3], v_set(0xFF));
     }
+}
+
+/* 16 codes of 4 bits: a table look-up, which reads only the low 4 bits of a lane. */
+static inline v16 look_up(__m512i codes, __m512i table, const struct packing *p, __m512i pick) {
+    const __m512i index = _mm512_srlv_epi32(_mm512_permutexvar_epi32(pick, codes), p->nibbles);
+    return _mm512_permutexvar_epi32(index, table);
+}
+
+/* Codes times the scale of their 16 elements. */
+#define OWN_PRODUCTS
+static inline __attribute__((always_inline)) void products(v16 x[4], const uint8_t *from,
+                                                           size_t room, const struct packing *p,
+                                                           const float *const scale[4]) {
+    if (p->bits == 4) {
+        const __m512i codes = get_codes(from, room, p);
+        const __m512i table = f_mul(p->levels, v_spread(scale[0]));
+        const bool one = scale[0] == scale[3];
+        x[0] = look_up(codes, table, p, p->pick[0]);
+        x[1] = look_up(codes, one ? table : f_mul(p->levels, v_spread(scale[1])), p, p->pick[1]);
+        x[2] = look_up(codes, one ? table : f_mul(p->levels, v_spread(scale[2])), p, p->pick[2]);
+        x[3] = look_up(codes, one ? table : f_mul(p->levels, v_spread(scale[3])), p, p->pick[3]);
+        return;
+    }
+    unpack64(x, from, room, p);
+    x[0] = f_mul(f_from_i(x[0]), v_spread(scale[0]));
+    x[1] = f_mul(f_from_i(x[1]), v_spread(scale[1]));
+    x[2] = f_mul(f_from_i(x[2]), v_spread(scale[2]));
+    x[3] = f_mul(f_from_i(x[3]), v_spread(scale[3]));
 }
 
 #include "kernel/group_tmpl.h"

@@ -463,10 +463,20 @@ static bool get_scales(const struct pithi_group_setting *s, struct batch *b) {
     return worst < LIMIT;
 }
 
-ALWAYS v16 decode_16(const struct batch *b, const struct unit *u, struct recipe r, v16 q, size_t i) {
-    const size_t g = (u->first + i) >> b->shift;
-    v16 x = f_mul(f_from_i(q), v_spread(&b->scale[g]));
-    if (r.asymmetric) x = f_add(x, v_spread(&b->zero[g]));
+#ifndef OWN_PRODUCTS
+/* Codes times the scale of their 16 elements. */
+ALWAYS void products(v16 x[4], const uint8_t *from, size_t room, const struct packing *p,
+                     const float *const scale[4]) {
+    unpack64(x, from, room, p);
+    x[0] = f_mul(f_from_i(x[0]), v_spread(scale[0]));
+    x[1] = f_mul(f_from_i(x[1]), v_spread(scale[1]));
+    x[2] = f_mul(f_from_i(x[2]), v_spread(scale[2]));
+    x[3] = f_mul(f_from_i(x[3]), v_spread(scale[3]));
+}
+#endif
+
+ALWAYS v16 decode_16(const struct batch *b, const struct unit *u, struct recipe r, v16 x, size_t i) {
+    if (r.asymmetric) x = f_add(x, v_spread(&b->zero[(u->first + i) >> b->shift]));
     return r.bt == PITH_NONE ? x : updated(r.bt, load(r.bt, u->base, i), x);
 }
 
@@ -498,8 +508,11 @@ static __attribute__((noinline)) void decode_scalar(struct decoder *d, const str
 
 ALWAYS void decode_unit(struct decoder *d, const struct packing *pack, const struct batch *b,
                         const struct unit *u, struct recipe r, struct streamer *stream) {
+    const float *const scale[4] = {
+        &b->scale[u->first >> b->shift], &b->scale[(u->first + 16) >> b->shift],
+        &b->scale[(u->first + 32) >> b->shift], &b->scale[(u->first + 48) >> b->shift]};
     struct four x;
-    unpack64(x.v, u->codes, u->room, pack);
+    products(x.v, u->codes, u->room, pack, scale);
     x.v[0] = decode_16(b, u, r, x.v[0], 0);
     x.v[1] = decode_16(b, u, r, x.v[1], 16);
     x.v[2] = decode_16(b, u, r, x.v[2], 32);
