@@ -65,7 +65,7 @@ static pith_status take_shape(pith_plan *p, const pith_layout *l, pith_error *er
     memcpy(p->shape, l->shape, sizeof p->shape);
     /* Every partial product, as frames demand, also where a later extent is 0. */
     for (uint32_t d = 0; d < l->ndim; d++)
-        if (!pithi_multiply(p->count, l->shape[d], &p->count) || p->count > INT64_MAX / 16)
+        if (!pithi_multiply(p->count, l->shape[d], &p->count) || p->count > INT64_MAX / 8)
             return pithi_fail(error, PITH_ERR_SHAPE, "the tensor is too large");
     return PITH_OK;
 }
