@@ -1,5 +1,7 @@
 /* fuzz_refdec.c - any bytes to libpith and to the second decoder: one verdict, one tensor.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
 #include "../tests/refdec/agree.h"
 #include "fuzz.h"
 
@@ -10,7 +12,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct fuzz_source input = {data, size};
     const struct fuzz_source base = fuzz_split(&input, BASE_BYTES);
     uint8_t *frame = guard_copy(input.bytes, input.length);
-    FUZZ_CHECK(ref_agree(frame, input.length, base.bytes, base.length).same);
+    const struct ref_verdict v = ref_agree(frame, input.length, base.bytes, base.length);
+    if (!v.same)
+        fprintf(stderr, "%s here, %s there\n", ref_status_name(v.ours), ref_status_name(v.library));
+    FUZZ_CHECK(v.same);
     guard_free(frame, input.length);
     return 0;
 }

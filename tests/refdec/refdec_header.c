@@ -119,13 +119,12 @@ static bool declares_identity(const struct ref_frame *f) {
 }
 
 static enum ref_status read_stream(const uint8_t *body, uint64_t length, struct ref_frame *f) {
-    REJECT_IF(length != 24 || !f->base_dtype);
+    REJECT_IF(length != 24);
     const uint64_t flags = ref_le(body + 20, 4);
     f->step = ref_le(body, 8);
     f->identity = ref_le(body + 8, 8);
     f->declares_identity = flags & 1;
     REJECT_IF(flags > 1 || (f->identity && !f->declares_identity));
-    REJECT_IF(f->declares_identity != declares_identity(f));
     return REF_OK;
 }
 
@@ -149,6 +148,7 @@ static enum ref_status read_sections(const uint8_t *bytes, uint64_t length, stru
         at = end;
     }
     REJECT_IF(stream != (f->base_dtype != 0));
+    REJECT_IF(stream && f->declares_identity != declares_identity(f));
     return REF_OK;
 }
 
