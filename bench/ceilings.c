@@ -69,43 +69,43 @@ static size_t head(const void *p, size_t bytes) {
 enum { READ_AHEAD = 4096 };
 
 /* Stores begin at the first whole line: malloc's large blocks begin 16 bytes into one. */
-#define LOOPS(isa, vector, size, LOAD, ADD, SET, STORE, STREAM)                                 \
-    __attribute__((target(#isa))) static uint64_t read_##isa(const uint8_t *p, size_t bytes) {  \
-        vector s[4];                                                                            \
-        for (int k = 0; k < 4; k++) s[k] = SET(0);                                              \
-        size_t i = 0;                                                                           \
-        for (; i + 4 * size <= bytes; i += 4 * size)                                            \
-            for (size_t k = 0; k < 4; k++) {                                                    \
-                const uint8_t *at = p + i + k * size;                                           \
-                if (size == 64 || k % 2 == 0) __builtin_prefetch(at + READ_AHEAD);              \
-                s[k] = ADD(s[k], LOAD((const void *)at));                                       \
-            }                                                                                   \
-        for (; i + size <= bytes; i += size) s[0] = ADD(s[0], LOAD((const void *)(p + i)));     \
-        uint8_t sums[size];                                                                     \
-        STORE((void *)sums, ADD(ADD(s[0], s[1]), ADD(s[2], s[3])));                             \
-        return read_c(sums, sizeof sums) + read_c(p + i, bytes - i);                            \
-    }                                                                                           \
+#define LOOPS(isa, vector, size, LOAD, ADD, SET, STORE, STREAM)                                   \
+    __attribute__((target(#isa))) static uint64_t read_##isa(const uint8_t *p, size_t bytes) {    \
+        vector s[4];                                                                              \
+        for (int k = 0; k < 4; k++) s[k] = SET(0);                                                \
+        size_t i = 0;                                                                             \
+        for (; i + 4 * size <= bytes; i += 4 * size)                                              \
+            for (size_t k = 0; k < 4; k++) {                                                      \
+                const uint8_t *at = p + i + k * size;                                             \
+                if (size == 64 || k % 2 == 0) __builtin_prefetch(at + READ_AHEAD);                \
+                s[k] = ADD(s[k], LOAD((const void *)at));                                         \
+            }                                                                                     \
+        for (; i + size <= bytes; i += size) s[0] = ADD(s[0], LOAD((const void *)(p + i)));       \
+        uint8_t sums[size];                                                                       \
+        STORE((void *)sums, ADD(ADD(s[0], s[1]), ADD(s[2], s[3])));                               \
+        return read_c(sums, sizeof sums) + read_c(p + i, bytes - i);                              \
+    }                                                                                             \
     __attribute__((target(#isa))) static void fill_##isa(uint8_t *p, size_t bytes, bool stream) { \
-        const vector v = SET((int)PATTERN);                                                     \
-        size_t i = head(p, bytes);                                                              \
-        fill_c(p, i, false);                                                                    \
-        if (stream)                                                                             \
-            for (; i + size <= bytes; i += size) STREAM((void *)(p + i), v);                    \
-        else                                                                                    \
-            for (; i + size <= bytes; i += size) STORE((void *)(p + i), v);                     \
-        fill_c(p + i, bytes - i, false);                                                        \
-    }                                                                                           \
-    __attribute__((target(#isa))) static void copy_##isa(uint8_t *to, const uint8_t *from,      \
-                                                         size_t bytes, bool stream) {           \
-        size_t i = head(to, bytes);                                                             \
-        memcpy(to, from, i);                                                                    \
-        if (stream)                                                                             \
-            for (; i + size <= bytes; i += size)                                                \
-                STREAM((void *)(to + i), LOAD((const void *)(from + i)));                       \
-        else                                                                                    \
-            for (; i + size <= bytes; i += size)                                                \
-                STORE((void *)(to + i), LOAD((const void *)(from + i)));                        \
-        memcpy(to + i, from + i, bytes - i);                                                    \
+        const vector v = SET((int)PATTERN);                                                       \
+        size_t i = head(p, bytes);                                                                \
+        fill_c(p, i, false);                                                                      \
+        if (stream)                                                                               \
+            for (; i + size <= bytes; i += size) STREAM((void *)(p + i), v);                      \
+        else                                                                                      \
+            for (; i + size <= bytes; i += size) STORE((void *)(p + i), v);                       \
+        fill_c(p + i, bytes - i, false);                                                          \
+    }                                                                                             \
+    __attribute__((target(#isa))) static void copy_##isa(uint8_t *to, const uint8_t *from,        \
+                                                         size_t bytes, bool stream) {             \
+        size_t i = head(to, bytes);                                                               \
+        memcpy(to, from, i);                                                                      \
+        if (stream)                                                                               \
+            for (; i + size <= bytes; i += size)                                                  \
+                STREAM((void *)(to + i), LOAD((const void *)(from + i)));                         \
+        else                                                                                      \
+            for (; i + size <= bytes; i += size)                                                  \
+                STORE((void *)(to + i), LOAD((const void *)(from + i)));                          \
+        memcpy(to + i, from + i, bytes - i);                                                      \
     }
 
 LOOPS(avx2, __m256i, 32, _mm256_loadu_si256, _mm256_add_epi64, _mm256_set1_epi32,

@@ -76,7 +76,7 @@ static const struct row rows[] = {
 };
 #undef PITH_KERNEL
 #undef PITH_CODEC
-enum { ROWS = sizeof rows / sizeof *rows };
+enum { ROWS = sizeof rows / sizeof *rows, ROUNDS = 3 };
 
 static bool runs_here(const struct row *row) {
     return (pith_cpu_features() & row->cpu) == row->cpu;
@@ -97,7 +97,7 @@ static void run_row(const struct row *row, bool bench) {
     if (bench)
         row->bench(&level);
     else
-        row->check(&level);
+        for (int round = 0; round < ROUNDS; round++) row->check(&level);
     if (!bench) printf("%-6s %-7s %8lu cases\n", row->stage, row->isa, passed + failed - before);
     fflush(stdout);
 }
@@ -130,7 +130,8 @@ int main(int argc, char **argv) {
     check_seed(seed);
     catch_crashes();
     for (size_t i = 0; i < ROWS; i++)
-        if (runs_here(&rows[i]) && (!isa || strcmp(isa, rows[i].isa) == 0)) run_row(&rows[i], bench);
+        if (runs_here(&rows[i]) && (!isa || strcmp(isa, rows[i].isa) == 0))
+            run_row(&rows[i], bench);
     printf("%lu passed, %lu failed\n", passed, failed);
     return failed != 0;
 }

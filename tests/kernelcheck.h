@@ -41,8 +41,21 @@ bool guarded_intact(const struct guarded *g);
 /* ---- Values ----------------------------------------------------------------------------------*/
 
 enum fill {
-    FILL_ZERO, FILL_ONES, FILL_NAN, FILL_INFINITY, FILL_MINUS_ZERO, FILL_SUBNORMAL, FILL_MAX,
-    FILL_TIES, FILL_EQUAL, FILL_TINY, FILL_EXTREMES, FILL_BITS, FILL_GAUSS, FILL_SCALES, FILL_HUGE,
+    FILL_ZERO,
+    FILL_ONES,
+    FILL_NAN,
+    FILL_INFINITY,
+    FILL_MINUS_ZERO,
+    FILL_SUBNORMAL,
+    FILL_MAX,
+    FILL_TIES,
+    FILL_EQUAL,
+    FILL_TINY,
+    FILL_EXTREMES,
+    FILL_BITS,
+    FILL_GAUSS,
+    FILL_SCALES,
+    FILL_HUGE,
     FILL_COUNT
 };
 extern const char *const fill_names[FILL_COUNT];

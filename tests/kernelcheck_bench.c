@@ -69,8 +69,7 @@ static double run_kernel(const struct pithi_kernels *k, const struct subject *s,
         const size_t n = s->count - i < piece ? s->count - i : piece;
         struct pithi_group_job job = job_of(s, b, i, n);
         (s->decode ? k->group_decode : k->group_encode)(&job);
-        if (s->base)
-            witness += k->nh(job.base, n * width(s->base), i * width(s->base) / 8);
+        if (s->base) witness += k->nh(job.base, n * width(s->base), i * width(s->base) / 8);
     }
     const double seconds = ceiling_clock() - start;
     pithi_fp_leave(host);
@@ -126,8 +125,7 @@ static void fill_data(const struct subject *s, const struct buffers *b) {
         memcpy(b->value + at, b->value, part);
 }
 
-static void bench_one(const struct level *level, const struct subject *s,
-                      const struct buffers *b) {
+static void bench_one(const struct level *level, const struct subject *s, const struct buffers *b) {
     fill_data(s, b);
     const double gb = (double)(s->count * width(s->value)) * 1e-9;
     const struct timing t = measure(&level->kernels, s, b);
@@ -140,13 +138,23 @@ static void bench_one(const struct level *level, const struct subject *s,
 
 static const struct subject subjects[] = {
     {"encode f32 4 bits", {.bits = 4}, PITH_F32, PITH_NONE, false, false, COUNT},
-    {"encode f32 4 bits stochastic", {.bits = 4, .stochastic = true}, PITH_F32, PITH_NONE, false,
-     false, COUNT},
+    {"encode f32 4 bits stochastic",
+     {.bits = 4, .stochastic = true},
+     PITH_F32,
+     PITH_NONE,
+     false,
+     false,
+     COUNT},
     {"encode bf16 4 bits", {.bits = 4}, PITH_BF16, PITH_NONE, false, false, COUNT},
     {"encode f32 3 bits", {.bits = 3}, PITH_F32, PITH_NONE, false, false, COUNT},
     {"encode f32 8 bits", {.bits = 8}, PITH_F32, PITH_NONE, false, false, COUNT},
-    {"encode f32 4 bits asymmetric", {.bits = 4, .asymmetric = true}, PITH_F32, PITH_NONE, false,
-     false, COUNT},
+    {"encode f32 4 bits asymmetric",
+     {.bits = 4, .asymmetric = true},
+     PITH_F32,
+     PITH_NONE,
+     false,
+     false,
+     COUNT},
     {"decode f32 4 bits", {.bits = 4}, PITH_F32, PITH_NONE, true, true, COUNT},
     {"decode f32 4 bits in cache", {.bits = 4}, PITH_F32, PITH_NONE, true, false, SMALL},
     {"decode bf16 4 bits", {.bits = 4}, PITH_BF16, PITH_NONE, true, true, COUNT},

@@ -78,9 +78,9 @@ bool guarded_intact(const struct guarded *g) {
 
 /* ---- Values ----------------------------------------------------------------------------------*/
 
-const char *const fill_names[FILL_COUNT] = {
-    "zero", "ones", "nan", "infinity", "minus zero", "subnormal", "max", "ties",
-    "equal", "tiny", "extremes", "bits", "gauss", "scales", "huge"};
+const char *const fill_names[FILL_COUNT] = {"zero",      "ones", "nan",   "infinity", "minus zero",
+                                            "subnormal", "max",  "ties",  "equal",    "tiny",
+                                            "extremes",  "bits", "gauss", "scales",   "huge"};
 
 /* 2^e times something of either sign in [1, 2). */
 static float near_power(int e) {
@@ -88,9 +88,7 @@ static float near_power(int e) {
     return pithi_float((u & 0x807FFFFFu) | (uint32_t)(e + 127) << 23);
 }
 
-static uint32_t sprinkled(uint32_t rare) {
-    return check_below(40) ? pithi_bits(gauss()) : rare;
-}
+static uint32_t sprinkled(uint32_t rare) { return check_below(40) ? pithi_bits(gauss()) : rare; }
 
 static uint32_t value_bits(enum fill fill, size_t i, int levels, float equal) {
     const uint32_t r = (uint32_t)check_random();

@@ -46,14 +46,15 @@ static size_t scale_bytes(const struct shape *s) {
 }
 
 static void begin(const struct level *level, const char *what, const struct shape *s) {
-    check_begin("group %s %s: %s -> %s, base %s, %zu elements, group %u, %u bits %s %s, scale %s, "
-                "values %s, base %s, update %d, stream %d, first %llu, places %zu %zu %zu %zu %zu",
-                level->isa, what, name(s->value), name(s->out), name(s->base), s->count,
-                s->set.group, s->set.bits, s->set.asymmetric ? "asymmetric" : "symmetric",
-                s->set.stochastic ? "stochastic" : "nearest", name(s->set.scale_dtype),
-                fill_names[s->value_fill], fill_names[s->base_fill], s->update, s->stream,
-                (unsigned long long)s->first, s->place[0], s->place[1], s->place[2], s->place[3],
-                s->place[4]);
+    check_begin(
+        "group %s %s: %s -> %s, base %s, %zu elements, group %u, %u bits %s %s, scale %s, "
+        "values %s, base %s, update %d, stream %d, first %llu, places %zu %zu %zu %zu %zu",
+        level->isa, what, name(s->value), name(s->out), name(s->base), s->count, s->set.group,
+        s->set.bits, s->set.asymmetric ? "asymmetric" : "symmetric",
+        s->set.stochastic ? "stochastic" : "nearest", name(s->set.scale_dtype),
+        fill_names[s->value_fill], fill_names[s->base_fill], s->update, s->stream,
+        (unsigned long long)s->first, s->place[0], s->place[1], s->place[2], s->place[3],
+        s->place[4]);
 }
 
 static struct pithi_group_job job_of(const struct shape *s) {
@@ -63,7 +64,8 @@ static struct pithi_group_job job_of(const struct shape *s) {
     job.out_dtype = s->out;
     job.stream = s->stream;
     job.random = (struct pithi_random){.seed = UINT64_C(0x1234567890ABCDEF) + s->first,
-                                       .step = UINT64_C(0x100000007), .stream = 0xDEADBEEFu};
+                                       .step = UINT64_C(0x100000007),
+                                       .stream = 0xDEADBEEFu};
     job.first = s->first;
     job.saturated = 5; /* results are added to */
     job.poisoned = 7;
@@ -135,13 +137,13 @@ static void encode_kernel(const struct level *level, const struct shape *s) {
 /* ---- Decode ----------------------------------------------------------------------------------*/
 
 static void hostile_frame(const struct shape *s) {
-    static const enum fill fills[] = {FILL_NAN, FILL_INFINITY, FILL_SUBNORMAL, FILL_MAX, FILL_BITS,
-                                      FILL_GAUSS, FILL_SCALES, FILL_HUGE, FILL_TINY,
-                                      FILL_MINUS_ZERO};
+    static const enum fill fills[] = {FILL_NAN,  FILL_INFINITY,  FILL_SUBNORMAL, FILL_MAX,
+                                      FILL_BITS, FILL_GAUSS,     FILL_SCALES,    FILL_HUGE,
+                                      FILL_TINY, FILL_MINUS_ZERO};
     for (size_t i = 0; i < code_bytes(s); i++) expected->codes[i] = (uint8_t)check_random();
     const enum fill fill = fills[check_below(sizeof fills / sizeof *fills)];
-    fill_values(expected->scales, s->set.scale_dtype,
-                scale_bytes(s) / width(s->set.scale_dtype), fill, 7);
+    fill_values(expected->scales, s->set.scale_dtype, scale_bytes(s) / width(s->set.scale_dtype),
+                fill, 7);
 }
 
 static void decode_scalar(const struct shape *s) {
@@ -213,8 +215,7 @@ static struct shape random_shape(size_t format) {
     s.value_fill = check_below(3) ? FILL_GAUSS : (enum fill)check_below(FILL_COUNT);
     s.base_fill = check_below(3) ? FILL_GAUSS : (enum fill)check_below(FILL_COUNT);
     s.first = (check_random() >> (20 + check_below(44))) * (r >> 5 & 15 ? 16 : 1);
-    for (int k = 0; k < 5; k++)
-        s.place[k] = check_below(3) ? check_below(PLACE_COUNT) : PLACE_END;
+    for (int k = 0; k < 5; k++) s.place[k] = check_below(3) ? check_below(PLACE_COUNT) : PLACE_END;
     return s;
 }
 
@@ -292,7 +293,8 @@ static void check_places(const struct level *level) {
             s.count = 128 + check_below(256);
             for (int k = 0; k < 5; k++) s.place[k] = place;
             check_both(level, &s);
-            for (int k = 0; k < 5; k++) s.place[k] = (place * (size_t)(2 * k + 1) + 3) % PLACE_COUNT;
+            for (int k = 0; k < 5; k++)
+                s.place[k] = (place * (size_t)(2 * k + 1) + 3) % PLACE_COUNT;
             check_both(level, &s);
         }
     }

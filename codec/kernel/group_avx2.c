@@ -12,11 +12,9 @@ typedef struct {
 #define F(x) _mm256_castsi256_ps(x)
 #define I(x) _mm256_castps_si256(x)
 #define BOTH(name, operation) \
-    static inline v16 name(v16 x, v16 y) { \
-        return (v16){operation(x.a, y.a), operation(x.b, y.b)}; \
-    }
-#define BOTH_FLOAT(name, operation) \
-    static inline v16 name(v16 x, v16 y) { \
+    static inline v16 name(v16 x, v16 y) { return (v16){operation(x.a, y.a), operation(x.b, y.b)}; }
+#define BOTH_FLOAT(name, operation)                                               \
+    static inline v16 name(v16 x, v16 y) {                                        \
         return (v16){I(operation(F(x.a), F(y.a))), I(operation(F(x.b), F(y.b)))}; \
     }
 
@@ -112,13 +110,13 @@ static inline v16 v_sar31(v16 x) {
 /* x + 1 where a > b as signed integers. */
 static inline v16 v_count_greater(v16 x, v16 a, v16 b) { return v_sub(x, v_greater(a, b)); }
 
-#define REDUCE(name, type, operation) \
-    static inline type name(v16 v) { \
-        const __m256i x = _mm256_##operation(v.a, v.b); \
+#define REDUCE(name, type, operation)                                                           \
+    static inline type name(v16 v) {                                                            \
+        const __m256i x = _mm256_##operation(v.a, v.b);                                         \
         __m128i y = _mm_##operation(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)); \
-        y = _mm_##operation(y, _mm_shuffle_epi32(y, 0x4E)); \
-        y = _mm_##operation(y, _mm_shuffle_epi32(y, 0xB1)); \
-        return (type)_mm_cvtsi128_si32(y); \
+        y = _mm_##operation(y, _mm_shuffle_epi32(y, 0x4E));                                     \
+        y = _mm_##operation(y, _mm_shuffle_epi32(y, 0xB1));                                     \
+        return (type)_mm_cvtsi128_si32(y);                                                      \
     }
 REDUCE(v_reduce_maxu, uint32_t, max_epu32)
 REDUCE(v_reduce_maxi, int32_t, max_epi32)
@@ -239,10 +237,13 @@ static void packing_init(struct packing *p, unsigned bits, bool symmetric) {
     uint8_t squeeze[32], spread[64];
     uint32_t shifts[16];
     for (unsigned i = 0; i < 32; i++)
-        squeeze[i] = (uint8_t)(i % 16 < bits ? i % 16 : i % 16 < 2 * bits ? i % 16 - bits + 8 : 0x80);
+        squeeze[i] = (uint8_t)(i % 16 < bits       ? i % 16
+                               : i % 16 < 2 * bits ? i % 16 - bits + 8
+                                                   : 0x80);
     for (unsigned i = 0; i < 16; i++) {
         const unsigned byte = i * bits / 8, last = 2 * bits - 1;
-        const uint8_t from[4] = {(uint8_t)byte, (uint8_t)(byte < last ? byte + 1 : byte), 0x80, 0x80};
+        const uint8_t from[4] = {(uint8_t)byte, (uint8_t)(byte < last ? byte + 1 : byte), 0x80,
+                                 0x80};
         memcpy(spread + 4 * i, from, 4);
         shifts[i] = i * bits % 8;
     }

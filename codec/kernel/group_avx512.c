@@ -30,11 +30,10 @@ static inline v16 v_load_high(const uint8_t *p) {
                                           _mm512_castsi256_si512(h));
 }
 static inline void v_store_high(uint8_t *p, v16 x) {
-    const __m512i odd = _mm512_setr_epi32(
-        0x00030001, 0x00070005, 0x000B0009, 0x000F000D, 0x00130011, 0x00170015, 0x001B0019,
-        0x001F001D, 0, 0, 0, 0, 0, 0, 0, 0);
-    _mm256_storeu_si256((__m256i *)p,
-                        _mm512_castsi512_si256(_mm512_permutexvar_epi16(odd, x)));
+    const __m512i odd =
+        _mm512_setr_epi32(0x00030001, 0x00070005, 0x000B0009, 0x000F000D, 0x00130011, 0x00170015,
+                          0x001B0019, 0x001F001D, 0, 0, 0, 0, 0, 0, 0, 0);
+    _mm256_storeu_si256((__m256i *)p, _mm512_castsi512_si256(_mm512_permutexvar_epi16(odd, x)));
 }
 
 /* Non-temporal stores of whole lines although the output may begin within one, as large
@@ -48,8 +47,9 @@ struct streamer {
 static inline bool v_stream_fits(const void *p) { return (uintptr_t)p % 4 == 0; }
 static inline void v_stream_begin(struct streamer *s, const void *p) {
     s->lead = (unsigned)(-(uintptr_t)p / 4 % 16);
-    s->turn = _mm512_add_epi32(_mm512_set1_epi32((int)s->lead), _mm512_setr_epi32(
-        0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+    s->turn =
+        _mm512_add_epi32(_mm512_set1_epi32((int)s->lead),
+                         _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
     s->last = _mm512_setzero_si512();
     s->begun = false;
 }
@@ -195,9 +195,9 @@ static __m512i stretched(int reciprocal, int factor) {
     const __m512i by = _mm512_set1_epi16((short)reciprocal);
     const __m512i f = _mm512_set1_epi16((short)factor);
     struct halves i, x;
-    i.low = _mm512_cvtepi8_epi16(_mm256_setr_epi8(
-        0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24,
-        25, 26, 27, 28, 29, 30, 31));
+    i.low = _mm512_cvtepi8_epi16(_mm256_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14,
+                                                  15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26,
+                                                  27, 28, 29, 30, 31));
     i.high = _mm512_add_epi16(i.low, _mm512_set1_epi16(32));
     x.low = _mm512_add_epi16(i.low, _mm512_mullo_epi16(_mm512_mulhi_epu16(i.low, by), f));
     x.high = _mm512_add_epi16(i.high, _mm512_mullo_epi16(_mm512_mulhi_epu16(i.high, by), f));
@@ -213,7 +213,7 @@ static void packing_init(struct packing *p, unsigned bits, bool symmetric) {
         _mm512_srli_epi16(_mm512_and_si512(stretched(0, 0), _mm512_set1_epi8(48)), 4));
     p->squeeze = stretched(inverse[bits], 8 - b); /* 8 * (i / bits) + i % bits */
     if (bits == 1) p->squeeze = _mm512_slli_epi64(stretched(0, 0), 3); /* the first 8 count */
-    p->spread = stretched(inverse[8], b - 8);     /* bits * (i / 8) + i % 8 */
+    p->spread = stretched(inverse[8], b - 8);                          /* bits * (i / 8) + i % 8 */
     p->shifts = _mm512_set1_epi64((long long)(UINT64_C(0x0706050403020100) * bits));
     p->pairs = _mm512_set1_epi16((short)(1 | 256 << (bits & 7)));
     p->quads = _mm512_set1_epi32(1 | 65536 << (2 * bits & 15));
@@ -251,8 +251,8 @@ static inline void pack64(uint8_t *to, size_t room, const struct packing *p, con
         x = _mm512_madd_epi16(_mm512_maddubs_epi16(p->pairs, x), p->quads);
         const __m512i high = _mm512_srli_epi64(x, 32);
         const __m128i by = _mm_cvtsi32_si128((int)(4 * p->bits));
-        x = _mm512_ternarylogic_epi64(_mm512_set1_epi64(0xFFFFFFFF), x,
-                                      _mm512_sll_epi64(high, by), 0xEA);
+        x = _mm512_ternarylogic_epi64(_mm512_set1_epi64(0xFFFFFFFF), x, _mm512_sll_epi64(high, by),
+                                      0xEA);
         x = _mm512_permutexvar_epi8(p->squeeze, x);
     }
     put_codes(to, room, p->bits, x);
@@ -260,8 +260,7 @@ static inline void pack64(uint8_t *to, size_t room, const struct packing *p, con
 
 /* Masked loads are slow on some CPUs: only where the codes end. */
 static inline __m512i get_codes(const uint8_t *from, size_t room, const struct packing *p) {
-    if (p->bits == 4)
-        return _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)from));
+    if (p->bits == 4) return _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)from));
     if (room >= 64) return _mm512_loadu_si512(from);
     return _mm512_maskz_loadu_epi8(p->present, from);
 }

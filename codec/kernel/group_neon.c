@@ -10,23 +10,23 @@ typedef uint32x4x4_t v16; /* lanes 0..3, 4..7, 8..11, 12..15 */
 #define I(x) vreinterpretq_u32_f32(x)
 #define S(x) vreinterpretq_s32_u32(x)
 #define U(x) vreinterpretq_u32_s32(x)
-#define TWO(name, expression) \
-    static inline v16 name(v16 a, v16 b) { \
-        v16 r; \
-        for (int q = 0; q < 4; q++) { \
+#define TWO(name, expression)                            \
+    static inline v16 name(v16 a, v16 b) {               \
+        v16 r;                                           \
+        for (int q = 0; q < 4; q++) {                    \
             const uint32x4_t x = a.val[q], y = b.val[q]; \
-            r.val[q] = (expression); \
-        } \
-        return r; \
+            r.val[q] = (expression);                     \
+        }                                                \
+        return r;                                        \
     }
-#define ONE(name, expression) \
-    static inline v16 name(v16 a) { \
-        v16 r; \
-        for (int q = 0; q < 4; q++) { \
+#define ONE(name, expression)              \
+    static inline v16 name(v16 a) {        \
+        v16 r;                             \
+        for (int q = 0; q < 4; q++) {      \
             const uint32x4_t x = a.val[q]; \
-            r.val[q] = (expression); \
-        } \
-        return r; \
+            r.val[q] = (expression);       \
+        }                                  \
+        return r;                          \
     }
 
 TWO(v_and, vandq_u32(x, y))
@@ -121,12 +121,12 @@ static inline uint32_t v_reduce_maxu(v16 a) {
     return vmaxvq_u32(vmaxq_u32(vmaxq_u32(a.val[0], a.val[1]), vmaxq_u32(a.val[2], a.val[3])));
 }
 static inline int32_t v_reduce_maxi(v16 a) {
-    return vmaxvq_s32(vmaxq_s32(vmaxq_s32(S(a.val[0]), S(a.val[1])),
-                                vmaxq_s32(S(a.val[2]), S(a.val[3]))));
+    return vmaxvq_s32(
+        vmaxq_s32(vmaxq_s32(S(a.val[0]), S(a.val[1])), vmaxq_s32(S(a.val[2]), S(a.val[3]))));
 }
 static inline int32_t v_reduce_mini(v16 a) {
-    return vminvq_s32(vminq_s32(vminq_s32(S(a.val[0]), S(a.val[1])),
-                                vminq_s32(S(a.val[2]), S(a.val[3]))));
+    return vminvq_s32(
+        vminq_s32(vminq_s32(S(a.val[0]), S(a.val[1])), vminq_s32(S(a.val[2]), S(a.val[3]))));
 }
 
 /* All ones where x is finite. */
@@ -138,8 +138,7 @@ static inline uint32_t v_nonfinite(v16 a) {
     static const uint32_t weights[4] = {1, 2, 4, 8};
     const uint32x4_t weight = vld1q_u32(weights);
     uint32_t mask = 0;
-    for (int q = 0; q < 4; q++)
-        mask |= vaddvq_u32(vbicq_u32(weight, finite4(a.val[q]))) << (4 * q);
+    for (int q = 0; q < 4; q++) mask |= vaddvq_u32(vbicq_u32(weight, finite4(a.val[q]))) << (4 * q);
     return mask;
 }
 static inline bool v_any_nonfinite(const v16 a[4]) {
@@ -178,8 +177,8 @@ static inline void random32(const struct pithi_random *r, uint64_t c, uint16_t *
         low[i] = (uint32_t)(c + i);
         high[i] = (uint32_t)((c + i) >> 32);
     }
-    uint32x4x4_t w = {{vld1q_u32(low), vld1q_u32(high), vdupq_n_u32((uint32_t)r->step),
-                       vdupq_n_u32(r->stream)}};
+    uint32x4x4_t w = {
+        {vld1q_u32(low), vld1q_u32(high), vdupq_n_u32((uint32_t)r->step), vdupq_n_u32(r->stream)}};
     uint32_t k0 = (uint32_t)r->seed, k1 = (uint32_t)(r->seed >> 32);
     for (int round = 0; round < 10; round++) {
         uint32x4_t high0, high1;
@@ -238,12 +237,10 @@ static inline uint8x16_t pack16(const struct packing *p, v16 x) {
     if (p->bits == 8) return bytes;
     const int bits = (int)p->bits;
     const uint16x8_t h = vreinterpretq_u16_u8(bytes);
-    const uint32x4_t w = vreinterpretq_u32_u16(
-        vorrq_u16(vandq_u16(h, vdupq_n_u16(0xFF)),
-                  vshlq_u16(vshrq_n_u16(h, 8), vdupq_n_s16((int16_t)bits))));
-    const uint64x2_t d = vreinterpretq_u64_u32(
-        vorrq_u32(vandq_u32(w, vdupq_n_u32(0xFFFF)),
-                  vshlq_u32(vshrq_n_u32(w, 16), vdupq_n_s32(2 * bits))));
+    const uint32x4_t w = vreinterpretq_u32_u16(vorrq_u16(
+        vandq_u16(h, vdupq_n_u16(0xFF)), vshlq_u16(vshrq_n_u16(h, 8), vdupq_n_s16((int16_t)bits))));
+    const uint64x2_t d = vreinterpretq_u64_u32(vorrq_u32(
+        vandq_u32(w, vdupq_n_u32(0xFFFF)), vshlq_u32(vshrq_n_u32(w, 16), vdupq_n_s32(2 * bits))));
     const uint64x2_t all = vorrq_u64(vandq_u64(d, vdupq_n_u64(0xFFFFFFFFu)),
                                      vshlq_u64(vshrq_n_u64(d, 32), vdupq_n_s64(4 * bits)));
     return vqtbl1q_u8(vreinterpretq_u8_u64(all), p->squeeze);

@@ -14,7 +14,7 @@
 /* Elements; AHEAD is how far reads run before the codes being made. */
 enum { UNIT = 64, BATCH = 2048, BATCH_GROUPS = BATCH / 16, AHEAD = BATCH };
 
-#define TINY 0x04800000u /* bits of 2^-118, as in group.c */
+#define TINY 0x04800000u  /* bits of 2^-118, as in group.c */
 #define LIMIT 0x7B000000u /* bits of 2^119 */
 
 #define ALWAYS static inline __attribute__((always_inline))
@@ -78,7 +78,7 @@ ALWAYS v16 load(uint32_t dtype, const uint8_t *p, size_t i) {
     return dtype == PITH_BF16 ? v_load_high(p + 2 * i) : f_widen(v_load16(p + 2 * i));
 }
 
-/* Finite f32 to the nearest value of the dtype, in f32; the low half of a bf16 is left undefined. */
+/* Finite f32 to the nearest value of the dtype, in f32; a bf16 leaves the low half undefined. */
 ALWAYS v16 round_loosely(uint32_t dtype, v16 x) {
     if (dtype == PITH_F32) return x;
     if (dtype == PITH_F16) return f_widen(f_narrow(x));
@@ -162,7 +162,8 @@ ALWAYS uint32_t largest_of(uint32_t vt, uint32_t bt, const struct batch *b, size
     }
     for (; i + 16 <= end; i += 16)
         m = v_maxu(m, magnitude16(difference(vt, bt, b->value, b->base, i)));
-    if (i < end) n = v_maxu(n, magnitude16(short_difference(vt, bt, b->value, b->base, i, end - i)));
+    if (i < end)
+        n = v_maxu(n, magnitude16(short_difference(vt, bt, b->value, b->base, i, end - i)));
     return v_reduce_maxu(v_maxu(m, n));
 }
 
@@ -186,8 +187,7 @@ static void symmetric_scales(const struct pithi_group_setting *s, struct batch *
         const v16 scale = round_to(s->scale_dtype, f_div(m, v_set(pithi_bits(levels))));
         const v16 coded = v_greater(m, v_set(TINY - 1));
         v_store((uint8_t *)(b->scale + g), v_and(scale, coded));
-        v_store((uint8_t *)(b->reciprocal + g),
-                v_and(f_div(v_set(0x3F800000u), scale), coded));
+        v_store((uint8_t *)(b->reciprocal + g), v_and(f_div(v_set(0x3F800000u), scale), coded));
     }
 }
 
@@ -235,7 +235,8 @@ static void put_scales(const struct pithi_group_setting *s, const struct batch *
     }
     for (size_t g = 0; g < groups; g++) {
         pithi_store(scales, s->scale_dtype, step * g, pithi_bits(b->scale[g]));
-        if (s->asymmetric) pithi_store(scales, s->scale_dtype, step * g + 1, pithi_bits(b->zero[g]));
+        if (s->asymmetric)
+            pithi_store(scales, s->scale_dtype, step * g + 1, pithi_bits(b->zero[g]));
     }
 }
 
@@ -290,8 +291,10 @@ static struct unit unit_at(const struct batch *b, size_t i, size_t vt, size_t bt
     const size_t code = i * bits / 8;
     return (struct unit){.value = vt ? b->value + i * vt : NULL,
                          .base = bt ? b->base + i * bt : NULL,
-                         .codes = b->codes + code, .room = b->room - code,
-                         .first = i, .valid = ~UINT64_C(0)};
+                         .codes = b->codes + code,
+                         .room = b->room - code,
+                         .first = i,
+                         .valid = ~UINT64_C(0)};
 }
 
 /* The code of 16 elements and, when wanted, their new base. */
@@ -429,182 +432,9 @@ static void group_encode(struct pithi_group_job *job) {
     for (size_t i = 0; i < job->count; i += step) {
         const size_t n = job->count - i < step ? job->count - i : step;
         open_batch(&b, job, i, n);
-        if (!encode_any(&e, &b, r))
-            scalar_part(job, i, n, pithi_group_encode_c);
+        if (!encode_any(&e, &b, r)) scalar_part(job, i, n, pithi_group_encode_c);
     }
     job->saturated += e.saturated;
 }
 
-/* ---- Decode ----------------------------------------------------------------------------------*/
-
-struct decoder {
-    const struct pithi_group_setting *set;
-    const struct pithi_group_job *job;
-    struct packing pack;
-    struct streamer stream;
-    uint64_t saturated;
-};
-
-/* False when a group is poisoned or could overflow. */
-static bool get_scales(const struct pithi_group_setting *s, struct batch *b) {
-    const size_t groups = (b->count + s->group - 1) >> b->shift;
-    const uint8_t *const scales = b->scales;
-    const size_t step = s->asymmetric ? 2 : 1;
-    uint32_t worst = 0;
-    for (size_t g = 0; g < groups; g++) {
-        const uint32_t scale = pithi_load(scales, s->scale_dtype, step * g);
-        const uint32_t zero = s->asymmetric ? pithi_load(scales, s->scale_dtype, step * g + 1) : 0;
-        b->scale[g] = pithi_float(scale);
-        b->zero[g] = pithi_float(zero);
-        const uint32_t m = scale & 0x7FFFFFFFu, z = zero & 0x7FFFFFFFu;
-        worst = m > worst ? m : worst;
-        worst = z > worst ? z : worst;
-    }
-    return worst < LIMIT;
-}
-
-#ifndef OWN_PRODUCTS
-/* Codes times the scale of their 16 elements. */
-ALWAYS void products(v16 x[4], const uint8_t *from, size_t room, const struct packing *p,
-                     const float *const scale[4]) {
-    unpack64(x, from, room, p);
-    x[0] = f_mul(f_from_i(x[0]), v_spread(scale[0]));
-    x[1] = f_mul(f_from_i(x[1]), v_spread(scale[1]));
-    x[2] = f_mul(f_from_i(x[2]), v_spread(scale[2]));
-    x[3] = f_mul(f_from_i(x[3]), v_spread(scale[3]));
-}
-#endif
-
-ALWAYS v16 decode_16(const struct batch *b, const struct unit *u, struct recipe r, v16 x, size_t i) {
-    if (r.asymmetric) x = f_add(x, v_spread(&b->zero[(u->first + i) >> b->shift]));
-    return r.bt == PITH_NONE ? x : updated(r.bt, load(r.bt, u->base, i), x);
-}
-
-/* Plainly, or through *stream when that is not NULL. */
-ALWAYS void put_out(const struct unit *u, struct recipe r, v16 x, size_t i,
-                    struct streamer *stream) {
-    x = tidy(r.bt, x);
-    if (r.vt == PITH_F32 && stream)
-        v_stream(stream, u->out + 4 * i, x);
-    else if (r.vt != PITH_NONE)
-        store(r.vt, u->out, i, round_loosely(r.vt, x));
-}
-
-/* Infinite and NaN bases, and new bases that overflow. Within a unit smaller groups do as well. */
-static __attribute__((noinline)) void decode_scalar(struct decoder *d, const struct batch *b,
-                                                    const struct unit *u) {
-    struct pithi_group_job p = *d->job;
-    const size_t step = pithi_group_scale_bytes(&p.set, p.set.group);
-    p.scales = b->scales + (u->first >> b->shift) * step;
-    if (p.set.group > UNIT) p.set.group = UNIT;
-    p.count = (size_t)__builtin_popcountll(u->valid);
-    p.codes = u->codes;
-    p.base = u->base;
-    if (p.out) p.out = u->out;
-    p.saturated = 0;
-    pithi_group_decode_c(&p);
-    d->saturated += p.saturated;
-}
-
-ALWAYS void decode_unit(struct decoder *d, const struct packing *pack, const struct batch *b,
-                        const struct unit *u, struct recipe r, struct streamer *stream) {
-    const float *const scale[4] = {
-        &b->scale[u->first >> b->shift], &b->scale[(u->first + 16) >> b->shift],
-        &b->scale[(u->first + 32) >> b->shift], &b->scale[(u->first + 48) >> b->shift]};
-    struct four x;
-    products(x.v, u->codes, u->room, pack, scale);
-    x.v[0] = decode_16(b, u, r, x.v[0], 0);
-    x.v[1] = decode_16(b, u, r, x.v[1], 16);
-    x.v[2] = decode_16(b, u, r, x.v[2], 32);
-    x.v[3] = decode_16(b, u, r, x.v[3], 48);
-    if (r.bt != PITH_NONE && __builtin_expect(v_any_nonfinite(x.v), 0)) {
-        if (stream) v_stream_end(stream, u->out);
-        decode_scalar(d, b, u);
-        return;
-    }
-    if (r.bt != PITH_NONE && r.write) store_bases(r.bt, u->base, &x);
-    put_out(u, r, x.v[0], 0, stream);
-    put_out(u, r, x.v[1], 16, stream);
-    put_out(u, r, x.v[2], 32, stream);
-    put_out(u, r, x.v[3], 48, stream);
-}
-
-static __attribute__((noinline)) void decode_end(struct decoder *d, const struct batch *b, size_t i,
-                                                 struct recipe r) {
-    const size_t n = b->count - i, bits = d->set->bits;
-    uint8_t base[UNIT * 4], out[UNIT * 4], codes[UNIT] = {0};
-    struct unit u = unit_at(b, i, 0, width(r.bt), bits);
-    uint8_t *const to_base = u.base;
-    if (r.bt != PITH_NONE) pad_unit(base, u.base, n, width(r.bt));
-    memcpy(codes, u.codes, (n * bits + 7) / 8);
-    u.base = base;
-    u.out = out;
-    u.codes = codes;
-    u.room = sizeof codes;
-    u.valid >>= UNIT - n;
-    decode_unit(d, &d->pack, b, &u, r, NULL);
-    if (r.vt != PITH_NONE) memcpy(b->out + i * width(r.vt), out, n * width(r.vt));
-    if (r.write) memcpy(to_base, base, n * width(r.bt));
-}
-
-ALWAYS void decode_batch(struct decoder *d, const struct batch *b, struct recipe r, bool streamed) {
-    const struct packing pack = d->pack; /* copies no store can alias */
-    struct streamer stream = d->stream;
-    const size_t bs = width(r.bt), os = width(r.vt), bits = d->set->bits, count = b->count;
-    size_t i = 0;
-    for (; i + UNIT <= count; i += UNIT) {
-        struct unit u = unit_at(b, i, 0, bs, bits);
-        u.out = os ? b->out + i * os : NULL;
-        prefetch_unit(u.base, bs);
-        __builtin_prefetch(u.codes + AHEAD);
-        decode_unit(d, &pack, b, &u, r, streamed ? &stream : NULL);
-    }
-    d->stream = stream;
-    if (i < count) {
-        if (streamed) v_stream_end(&d->stream, b->out + i * os);
-        decode_end(d, b, i, r);
-    }
-}
-
-static void decode_any(struct decoder *d, const struct batch *b, struct recipe r, bool stream) {
-    const uint32_t ot = r.vt, bt = r.bt;
-    if (!r.asymmetric && ot == PITH_F32 && bt == PITH_NONE && stream)
-        decode_batch(d, b, (struct recipe){PITH_F32, PITH_NONE, false, false, false}, true);
-    else if (!r.asymmetric && ot == PITH_F32 && bt == PITH_NONE)
-        decode_batch(d, b, (struct recipe){PITH_F32, PITH_NONE, false, false, false}, false);
-    else if (!r.asymmetric && ot == PITH_BF16 && bt == PITH_NONE)
-        decode_batch(d, b, (struct recipe){PITH_BF16, PITH_NONE, false, false, false}, false);
-    else if (!r.asymmetric && ot == PITH_NONE && bt == PITH_F32 && r.write)
-        decode_batch(d, b, (struct recipe){PITH_NONE, PITH_F32, true, false, false}, false);
-    else if (!r.asymmetric && ot == PITH_NONE && bt == PITH_BF16 && r.write)
-        decode_batch(d, b, (struct recipe){PITH_NONE, PITH_BF16, true, false, false}, false);
-    else
-        decode_batch(d, b, r, stream);
-}
-
-static void group_decode(struct pithi_group_job *job) {
-    const struct pithi_group_setting *s = &job->set;
-    const struct recipe r = {job->out ? job->out_dtype : PITH_NONE, job->base_dtype,
-                             job->update && job->base_dtype != PITH_NONE, s->asymmetric, false};
-    const bool stream = job->stream && r.vt == PITH_F32 && v_stream_fits(job->out);
-    struct decoder d;
-    d.set = s;
-    d.job = job;
-    d.saturated = 0;
-    packing_init(&d.pack, s->bits, !s->asymmetric);
-    v_stream_begin(&d.stream, job->out);
-    const size_t step = batch_elements(s);
-    struct batch b;
-    for (size_t i = 0; i < job->count; i += step) {
-        const size_t n = job->count - i < step ? job->count - i : step;
-        open_batch(&b, job, i, n);
-        if (get_scales(s, &b)) {
-            decode_any(&d, &b, r, stream);
-        } else {
-            if (stream) v_stream_end(&d.stream, b.out);
-            scalar_part(job, i, n, pithi_group_decode_c);
-        }
-    }
-    if (stream && job->count) v_stream_end(&d.stream, b.out + b.count * 4);
-    job->saturated += d.saturated;
-}
+#include "kernel/group_decode_tmpl.h"
