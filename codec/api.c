@@ -71,6 +71,7 @@ static struct pithi_span base_span(const pith_plan *p, const pith_state *s, uint
 static void advance(const pith_plan *p, pith_state *s, uint64_t slot,
                     const struct pithi_coding *c) {
     s->slot[slot].step = c->frame.step + 1;
+    s->slot[slot].torn = 0;
     if (c->frame.has_identity) s->slot[slot].identity = pithi_identity(p, c->hash, c->frame.count);
     s->stats.frames++;
     s->stats.key_frames += c->frame.params.key_frame;
@@ -93,9 +94,13 @@ static pith_status encode_slot(pith_plan *p, pith_state *s, const struct pithi_s
         c.random = (struct pithi_random){s->seed, c.frame.step, s->stream};
     }
     /* A key frame carries the identity of the base it brings. */
-    PITHI_TRY(pithi_encode_frame(&c, dst, cap, key, written));
-    if (has_base(p)) advance(p, s, slot, &c);
-    return PITH_OK;
+    const pith_status status = pithi_encode_frame(&c, dst, cap, key, written);
+    if (!has_base(p)) return status;
+    if (status == PITH_OK)
+        advance(p, s, slot, &c);
+    else if (status != PITH_ERR_SPACE) /* which is found before the first block */
+        s->slot[slot].torn = 1;
+    return status;
 }
 
 static pith_status encode(pith_plan *p, pith_state *s, const pith_view *view, uint64_t slot,
@@ -111,6 +116,7 @@ static pith_status encode(pith_plan *p, pith_state *s, const pith_view *view, ui
     if (key && !has_base(p))
         return pithi_fail(&p->error, PITH_ERR_UNSUPPORTED, "key frames need a base");
     key = key || (has_base(p) && pith_plan_is_key(p, s->slot[slot].step));
+    if (!key) PITHI_TRY(pithi_state_whole(p, s, slot, &p->error));
     const uint64_t before = pithi_fp_enter();
     const pith_status status = encode_slot(p, s, &span, slot, key, dst, cap, written);
     pithi_fp_leave(before);
@@ -139,6 +145,7 @@ pith_status pithi_check_limit(const pith_env *env, const struct pithi_frame *fra
 static pith_status check_stream(pith_plan *p, const struct pithi_frame *f,
                                 const struct pithi_slot_state *slot) {
     if (f->params.key_frame) return PITH_OK;
+    if (slot->torn) return pithi_fail(&p->error, PITH_ERR_STATE, "the base was left half written");
     if (f->step != slot->step)
         return pithi_fail(&p->error, PITH_ERR_STEP, "the frame is of another step");
     if (f->has_identity && f->identity != slot->identity)
@@ -158,10 +165,12 @@ static pith_status decode_slot(pith_plan *p, pith_state *s, uint64_t slot, const
         c.base = &base;
         c.update = true;
     }
+    if (!has_base(p)) return pithi_decode_blocks(&c);
+    s->slot[slot].torn = 1;
     PITHI_TRY(pithi_decode_blocks(&c));
-    if (!has_base(p)) return PITH_OK;
+    PITHI_TRY(pithi_check_key(&c));
     advance(p, s, slot, &c);
-    return pithi_check_key(&c);
+    return PITH_OK;
 }
 
 pith_status pith_decode(pith_plan *p, pith_state *s, uint64_t slot, const void *frame, size_t bytes,
@@ -241,16 +250,18 @@ pith_status pith_reduce(pith_plan *p, uint64_t slot, const void *const *frames,
 pith_status pith_reduce_encode(pith_plan *p, uint64_t slot, const void *const *frames,
                                const size_t *lengths, size_t count, float scale, pith_plan *out,
                                void *dst, size_t cap, size_t *written) {
-    if (!p || !out || !dst || !written || p == out) return PITH_ERR_ARG;
-    *written = 0;
+    if (written) *written = 0;
+    if (!p) return PITH_ERR_ARG;
+    if (!out || !dst || !written || p == out)
+        return pithi_fail(&p->error, PITH_ERR_ARG, "an argument is NULL, or the plans are one");
     PITHI_TRY(check_frames(p, frames, lengths, count));
     if (slot >= p->slots || slot >= out->slots)
         return pithi_fail(&p->error, PITH_ERR_ARG, "no such slot");
     if (has_base(out) || out->params.dtype != PITH_F32 || !out->params.codec->fixed(&out->params))
         return pithi_fail(&p->error, PITH_ERR_UNSUPPORTED,
                           "the sum is encoded by a fixed-rate plan of dtype f32 without a base");
-    if (pithi_slot_count(p, slot) != pithi_slot_count(out, slot) || p->workers < out->workers)
-        return pithi_fail(&p->error, PITH_ERR_ARG, "the plans' counts or threads do not fit");
+    if (pithi_slot_count(p, slot) != pithi_slot_count(out, slot))
+        return pithi_fail(&p->error, PITH_ERR_ARG, "the slots differ in count");
     const uint64_t before = pithi_fp_enter();
     const struct pithi_reduction r = {p, slot, frames, lengths, count, scale};
     const pith_status status = pithi_reduce_frame(&r, out, dst, cap, written);

@@ -7,6 +7,7 @@
 
 #include "codec.h"
 #include "stage/entropy.h"
+#include "stage/pad.h"
 #include "stage/piece.h"
 #include "stage/planes.h"
 #include "stage/update.h"
@@ -15,13 +16,13 @@ enum { LEVEL, BLOCK, IDENTITY, KEY };
 
 static const struct pithi_key keys[] = {
     [LEVEL] = {"level", PITHI_KEY_NUMBER, 3, PITHI_ENTROPY_LEVEL_MIN, PITHI_ENTROPY_LEVEL_MAX, 0, 0,
-               "1..19", "effort of zstd"},
+               "1..19", "effort of zstd", true},
     [BLOCK] = {"block", PITHI_KEY_POW2, 131072, 16, 1u << PITHI_BLOCK_LOG2_MAX, 0, PITHI_WIRE_BLOCK,
-               "16..16777216, a power of two", "elements per block"},
+               "16..16777216, a power of two", "elements per block", false},
     [IDENTITY] = {"identity", PITHI_KEY_WORD, 0, 0, 1, 0, 1, "on|off",
-                  "carry and compare the identity of the base"},
+                  "carry and compare the identity of the base", false},
     [KEY] = {"key", PITHI_KEY_NUMBER, 0, 0, UINT32_MAX, 0, PITHI_WIRE_NONE, "0..4294967295",
-             "make every step divisible by this a key frame; 0: none"},
+             "make every step divisible by this a key frame; 0: none", false},
 };
 
 /* First byte of a block: bits per symbol, and whether the words are updates. */
@@ -53,10 +54,8 @@ struct work {
     size_t most; /* elements: the most bytes of a piece */
 };
 
-static size_t padded(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
-
 static struct work work_of(const struct pithi_params *p, uint8_t *scratch) {
-    const size_t words = padded(p->most * width_of(p)), bytes = padded(p->most);
+    const size_t words = pithi_pad64(p->most * width_of(p)), bytes = pithi_pad64(p->most);
     struct work w = {.words = scratch, .most = p->most};
     w.more = w.words + words;
     w.planes = w.more + words;
@@ -75,7 +74,7 @@ static int effort(const struct pithi_params *p) {
 
 static size_t scratch_bytes(const struct pithi_params *p) {
     const int level = p->decode_only ? PITHI_ENTROPY_LEVEL_NONE : effort(p);
-    return 3 * padded(p->most * width_of(p)) + 2 * padded(p->most) +
+    return 3 * pithi_pad64(p->most * width_of(p)) + 2 * pithi_pad64(p->most) +
            pithi_piece_scratch(p->most, level);
 }
 

@@ -6,7 +6,7 @@
 
 static const struct pithi_key keys[] = {
     {"block", PITHI_KEY_POW2, 65536, 16, 1u << PITHI_BLOCK_LOG2_MAX, 0, PITHI_WIRE_BLOCK,
-     "16..16777216, a power of two", "elements per block"},
+     "16..16777216, a power of two", "elements per block", false},
 };
 
 static pith_status check(const struct pithi_params *params, const char **detail) {

@@ -9,25 +9,27 @@
 #include "codec.h"
 #include "stage/convert.h"
 #include "stage/entropy.h"
+#include "stage/pad.h"
 
 enum { BITS, GROUP, ROUND, SCALE, ENTROPY, IDENTITY, KEY, BLOCK, LEVEL };
 
 static const struct pithi_key keys[] = {
-    [BITS] = {"bits", PITHI_KEY_NUMBER, 4, 2, 8, 0x15C, 0, "2,3,4,6,8", "bits per code"},
+    [BITS] = {"bits", PITHI_KEY_NUMBER, 4, 2, 8, 0x15C, 0, "2,3,4,6,8", "bits per code", false},
     [GROUP] = {"group", PITHI_KEY_POW2, 2048, 16, 16384, 0, 1, "16..16384, a power of two",
-               "elements that share a scale"},
-    [ROUND] = {"round", PITHI_KEY_WORD, 0, 0, 1, 0, 2, "nearest|stochastic", "rounding of codes"},
-    [SCALE] = {"scale", PITHI_KEY_WORD, 0, 0, 1, 0, 3, "f32|bf16", "dtype of the scales"},
+               "elements that share a scale", false},
+    [ROUND] = {"round", PITHI_KEY_WORD, 0, 0, 1, 0, 2, "nearest|stochastic", "rounding of codes",
+               true},
+    [SCALE] = {"scale", PITHI_KEY_WORD, 0, 0, 1, 0, 3, "f32|bf16", "dtype of the scales", false},
     [ENTROPY] = {"entropy", PITHI_KEY_WORD, 0, 0, 1, 0, 4, "none|zstd",
-                 "entropy coding of the codes, for files"},
+                 "entropy coding of the codes, for files", false},
     [IDENTITY] = {"identity", PITHI_KEY_WORD, 0, 0, 1, 0, 5, "on|off",
-                  "carry and compare the identity of the base"},
+                  "carry and compare the identity of the base", false},
     [KEY] = {"key", PITHI_KEY_NUMBER, 0, 0, UINT32_MAX, 0, PITHI_WIRE_NONE, "0..4294967295",
-             "make every step divisible by this a key frame; 0: none"},
+             "make every step divisible by this a key frame; 0: none", false},
     [BLOCK] = {"block", PITHI_KEY_POW2, 16384, 16, 1u << PITHI_BLOCK_LOG2_MAX, 0, PITHI_WIRE_BLOCK,
-               "16..16777216, a power of two, at least group", "elements per block"},
+               "16..16777216, a power of two, at least group", "elements per block", false},
     [LEVEL] = {"level", PITHI_KEY_NUMBER, 3, 1, 19, 0, PITHI_WIRE_NONE, "1..19",
-               "zstd level of entropy=zstd"},
+               "zstd level of entropy=zstd", false},
 };
 
 static struct pithi_group_setting setting(const struct pithi_params *p) {
@@ -38,9 +40,6 @@ static struct pithi_group_setting setting(const struct pithi_params *p) {
         .stochastic = p->value[ROUND] == 1,
     };
 }
-
-static size_t padded(size_t bytes) { return (bytes + 15) & ~(size_t)15; }
-static size_t aligned(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
 /* ---- Sizes -----------------------------------------------------------------------------------*/
 
@@ -61,7 +60,8 @@ static bool fixed(const struct pithi_params *p) { return p->key_frame || !p->val
 static uint64_t block_bytes(const struct pithi_params *p, uint64_t count) {
     if (p->key_frame) return count * pith_dtype_bytes(p->base_dtype);
     const struct pithi_group_setting s = setting(p);
-    return padded(pithi_group_scale_bytes(&s, count)) + padded(pithi_group_code_bytes(&s, count));
+    return pithi_pad16(pithi_group_scale_bytes(&s, count)) +
+           pithi_pad16(pithi_group_code_bytes(&s, count));
 }
 
 /* Widths that straddle bytes are entropy coded one code per byte. */
@@ -75,7 +75,8 @@ static size_t scratch_bytes(const struct pithi_params *p) {
     if (!p->value[ENTROPY]) return 0;
     const struct pithi_group_setting s = setting(p);
     const int level = p->decode_only ? PITHI_ENTROPY_LEVEL_NONE : (int)p->value[LEVEL];
-    return aligned(pithi_group_code_bytes(&s, p->most)) + aligned(symbol_bytes(&s, p->most)) +
+    return pithi_pad64(pithi_group_code_bytes(&s, p->most)) +
+           pithi_pad64(symbol_bytes(&s, p->most)) +
            pithi_entropy_scratch(symbol_bytes(&s, p->most), level);
 }
 
@@ -182,13 +183,13 @@ struct coding {
 
 static struct coding coding_of(const struct pithi_block *b) {
     struct coding c = {.set = setting(b->params)};
-    c.scales = padded(pithi_group_scale_bytes(&c.set, b->count));
+    c.scales = pithi_pad16(pithi_group_scale_bytes(&c.set, b->count));
     c.codes = pithi_group_code_bytes(&c.set, b->count);
     c.symbols = symbol_bytes(&c.set, b->count);
     c.code_buffer = b->scratch;
-    if (!b->scratch) return c;
-    c.symbol_buffer = c.code_buffer + aligned(pithi_group_code_bytes(&c.set, b->params->most));
-    c.entropy = c.symbol_buffer + aligned(symbol_bytes(&c.set, b->params->most));
+    if (!b->params->value[ENTROPY]) return c;
+    c.symbol_buffer = c.code_buffer + pithi_pad64(pithi_group_code_bytes(&c.set, b->params->most));
+    c.entropy = c.symbol_buffer + pithi_pad64(symbol_bytes(&c.set, b->params->most));
     return c;
 }
 

@@ -44,6 +44,7 @@ struct pithi_key {
     int wire;
     const char *words; /* WORD: the values; NUMBER and POW2: the same for people */
     const char *summary;
+    bool informative; /* frames record it, but decoding does not depend on it */
 };
 
 struct pithi_codec;

@@ -3,15 +3,13 @@
 #include "coder.h"
 
 #include "error.h"
-#include "run.h"
 #include "spec.h"
 
 /* Checksums of blocks: tag apart from base identities, whose tags are dtypes. */
 #define CHECK_TAG 0x100000000u
 
 static uint64_t elements_of(const struct pithi_coding *c, uint64_t block) {
-    const uint64_t size = c->frame.params.block, first = block * size;
-    return c->frame.count - first < size ? c->frame.count - first : size;
+    return pithi_block_count(&c->frame, block);
 }
 
 static uint64_t checksum(const struct pithi_coding *c, const uint8_t *bytes, size_t length,
@@ -206,9 +204,9 @@ static pith_status check_job(void *arg, uint64_t block, struct pithi_worker *w) 
                : PITH_ERR_CHECKSUM;
 }
 
-static pith_status run_blocks(struct pithi_coding *c, uint64_t first, uint64_t count,
-                              pithi_block_fn *fn) {
-    const pith_status status = pithi_run(c->plan, first, count, fn, c);
+pith_status pithi_run_blocks(const struct pithi_coding *c, uint64_t first, uint64_t count,
+                             pithi_block_fn *fn, void *arg) {
+    const pith_status status = pithi_run(c->plan, first, count, fn, arg);
     if (status == PITH_OK || status == PITH_ERR_RUNNER) return status;
     return fail_block(c, status, c->plan->error.text, c->plan->error.offset);
 }
@@ -220,10 +218,22 @@ static pith_status check_tables(struct pithi_coding *c) {
     if (!zeros(c->bytes, index_end, p->checks) || !zeros(c->bytes, checks_end, p->data))
         return pithi_fail_at(&c->plan->error, PITH_ERR_CORRUPT, "padding is not 0",
                              c->frame.header_bytes + index_end);
-    if (!p->fixed) PITHI_TRY(find_blocks(c));
+    return p->fixed ? PITH_OK : find_blocks(c);
+}
+
+/* The blocks that hold elements [c->first, c->first + c->count). */
+static uint64_t blocks_of(const struct pithi_coding *c, uint64_t *first) {
+    const uint64_t block = c->frame.params.block;
+    *first = c->first / block;
+    return c->count ? (c->first + c->count - 1) / block - *first + 1 : 0;
+}
+
+pith_status pithi_check_blocks(struct pithi_coding *c) {
+    uint64_t first;
+    const uint64_t count = blocks_of(c, &first);
     if (!c->frame.checksums) return PITH_OK;
     pithi_run_begin(c->plan);
-    return run_blocks(c, 0, p->blocks, check_job);
+    return pithi_run_blocks(c, first, count, check_job, c);
 }
 
 /* Room for block offsets is made for the plan's own largest slot. */
@@ -260,7 +270,8 @@ pith_status pithi_decode_slot(struct pithi_coding *c, pith_plan *plan, uint64_t 
                               const void *frame, size_t bytes) {
     const struct pithi_frame wanted = pithi_plan_frame(plan, slot, false);
     c->plan = plan;
-    return open_frame(c, &wanted, frame, bytes);
+    PITHI_TRY(open_frame(c, &wanted, frame, bytes));
+    return pithi_check_blocks(c);
 }
 
 /* ---- Decode ----------------------------------------------------------------------------------*/
@@ -293,16 +304,14 @@ static pith_status decode_job(void *arg, uint64_t block, struct pithi_worker *w)
 }
 
 /* Outputs from this size on do not stay in cache, so stores that bypass it are faster. */
-enum { STREAM_BYTES = 8 << 20 };
+enum { LARGE_OUTPUT = 8 << 20 };
 
 pith_status pithi_decode_blocks(struct pithi_coding *c) {
-    const uint64_t block = c->frame.params.block;
-    c->stream = c->view && c->count * c->view->element >= STREAM_BYTES;
+    uint64_t first;
+    const uint64_t count = blocks_of(c, &first);
+    c->stream = c->view && c->count * c->view->element >= LARGE_OUTPUT;
     pithi_run_begin(c->plan);
-    if (c->count) {
-        const uint64_t from = c->first / block, last = (c->first + c->count - 1) / block;
-        PITHI_TRY(run_blocks(c, from, last - from + 1, decode_job));
-    }
+    PITHI_TRY(pithi_run_blocks(c, first, count, decode_job, c));
     pithi_run_results(c->plan, &c->hash, &c->saturated, &c->poisoned);
     return PITH_OK;
 }

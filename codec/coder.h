@@ -3,7 +3,7 @@
 #ifndef PITHI_CODER_H
 #define PITHI_CODER_H
 
-#include "plan.h"
+#include "run.h"
 
 /* One encoding or decoding of one frame. The caller checks that counts and dtypes fit. */
 struct pithi_coding {
@@ -25,15 +25,20 @@ struct pithi_coding {
  * is that of the base as it is (one-shot); otherwise frame.identity is set already. */
 pith_status pithi_encode_frame(struct pithi_coding *c, uint8_t *dst, size_t cap, bool identify,
                                size_t *written);
-/* Parse a frame whose payload must be there as a whole, find its blocks, check their checksums.
- * frame, payload, bytes, first and count are set; everything else is the caller's. */
+/* Parse a frame whose payload must be there as a whole and find its blocks. frame, payload, bytes,
+ * first and count (all elements) are set; everything else is the caller's. */
 pith_status pithi_decode_open(struct pithi_coding *c, pith_plan *plan, const void *frame,
                               size_t bytes);
-/* The same, and PITH_ERR_MISMATCH unless the plan's slot makes such frames. */
+/* The checksums of the blocks that hold elements [first, first + count). */
+pith_status pithi_check_blocks(struct pithi_coding *c);
+/* Open and check all blocks; PITH_ERR_MISMATCH unless the plan's slot makes such frames. */
 pith_status pithi_decode_slot(struct pithi_coding *c, pith_plan *plan, uint64_t slot,
                               const void *frame, size_t bytes);
 /* Decode the blocks that hold elements [first, first + count). */
 pith_status pithi_decode_blocks(struct pithi_coding *c);
+/* pithi_run, with a failure's offset that of the block in the frame. */
+pith_status pithi_run_blocks(const struct pithi_coding *c, uint64_t first, uint64_t count,
+                             pithi_block_fn *fn, void *arg);
 /* Decode block number `block` into out (dense, out_dtype) with this base. */
 pith_status pithi_decode_one(const struct pithi_coding *c, uint64_t block, void *out,
                              uint32_t out_dtype, void *base, struct pithi_worker *w);

@@ -8,6 +8,7 @@
 #include "error.h"
 #include "spec.h"
 #include "stage/endian.h"
+#include "stage/pad.h"
 #include "view.h"
 
 static const uint8_t magic[4] = {0xF1, 'P', 'T', 'H'};
@@ -34,8 +35,6 @@ enum { SECTION_HEAD = 8, SECTION_STREAM = 1, STREAM_BYTES = 24, STREAM_IDENTITY 
 #define SECTION_SOURCE 0x80000001u
 #define SECTIONS_MAX (2u * PITH_SOURCE_MAX)
 
-static uint64_t padded(uint64_t bytes) { return (bytes + 15) & ~UINT64_C(15); }
-
 /* ---- Payload layout --------------------------------------------------------------------------*/
 
 bool pithi_payload_of(const struct pithi_frame *f, struct pithi_payload *p) {
@@ -47,8 +46,8 @@ bool pithi_payload_of(const struct pithi_frame *f, struct pithi_payload *p) {
     if (!pithi_multiply(whole, p->block_bytes, &p->data_bytes)) return false;
     p->data_bytes += rest ? q->codec->block_bytes(q, rest) : 0;
     p->index = 0;
-    p->checks = p->fixed ? 0 : padded(4 * p->blocks);
-    p->data = p->checks + (f->checksums ? padded(8 * p->blocks) : 0);
+    p->checks = p->fixed ? 0 : pithi_pad16(4 * p->blocks);
+    p->data = p->checks + (f->checksums ? pithi_pad16(8 * p->blocks) : 0);
     return p->data_bytes < (uint64_t)INT64_MAX / 2;
 }
 
@@ -66,8 +65,8 @@ static uint64_t fixed_bytes(bool wide) {
 
 void pithi_frame_size(struct pithi_frame *f) {
     f->header_bytes = fixed_bytes(is_wide(f));
-    if (f->has_stream) f->header_bytes += padded(SECTION_HEAD + STREAM_BYTES);
-    if (f->source_bytes) f->header_bytes += padded(SECTION_HEAD + f->source_bytes);
+    if (f->has_stream) f->header_bytes += pithi_pad16(SECTION_HEAD + STREAM_BYTES);
+    if (f->source_bytes) f->header_bytes += pithi_pad16(SECTION_HEAD + f->source_bytes);
 }
 
 /* XXH64 of the sections, seeded with that of the fixed header before the checksum field. */
@@ -79,7 +78,7 @@ static uint8_t *put_section(uint8_t *at, uint32_t type, const void *bytes, size_
     pithi_put32(at, type);
     pithi_put32(at + 4, (uint32_t)length);
     memcpy(at + SECTION_HEAD, bytes, length);
-    return at + padded(SECTION_HEAD + length);
+    return at + pithi_pad16(SECTION_HEAD + length);
 }
 
 static void put_sections(const struct pithi_frame *f, uint8_t *at) {
@@ -190,7 +189,7 @@ static pith_status read_sections(const uint8_t *b, size_t from, struct pithi_fra
             return pithi_fail_at(error, PITH_ERR_CORRUPT, "sections out of order", at);
         if (length > room - SECTION_HEAD)
             return pithi_fail_at(error, PITH_ERR_CORRUPT, "a section is too long", at);
-        const size_t whole = (size_t)padded(SECTION_HEAD + length);
+        const size_t whole = (size_t)pithi_pad16(SECTION_HEAD + length);
         if (!all_zero(b + at + SECTION_HEAD + length, whole - SECTION_HEAD - length))
             return pithi_fail_at(error, PITH_ERR_CORRUPT, "padding is not 0", at);
         PITHI_TRY(read_section(b + at + SECTION_HEAD, type, length, at, f, error));
@@ -240,6 +239,12 @@ static pith_status check_payload(struct pithi_frame *f, pith_error *error) {
     return PITH_OK;
 }
 
+uint64_t pithi_frame_header_bytes(const uint8_t *b) {
+    return fixed_bytes(b[AT_FLAGS] & PITHI_FLAG_WIDE) + pithi_get32(b + AT_SECTIONS);
+}
+
+bool pithi_frame_has_checksums(const uint8_t *b) { return b[AT_FLAGS] & PITHI_FLAG_CHECKSUMS; }
+
 static pith_status check_start(const uint8_t *b, size_t length, struct pithi_frame *f,
                                pith_error *error) {
     f->header_bytes = PITHI_HEADER_BYTES;
@@ -255,7 +260,7 @@ static pith_status check_start(const uint8_t *b, size_t length, struct pithi_fra
     const uint32_t sections = pithi_get32(b + AT_SECTIONS);
     if (sections % 16 || sections > SECTIONS_MAX)
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "bad size of sections", AT_SECTIONS);
-    f->header_bytes = fixed_bytes(b[AT_FLAGS] & PITHI_FLAG_WIDE) + sections;
+    f->header_bytes = pithi_frame_header_bytes(b);
     if (length < f->header_bytes)
         return pithi_fail_at(error, PITH_ERR_TRUNCATED, "the header is cut", length);
     return PITH_OK;

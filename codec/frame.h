@@ -29,6 +29,12 @@ struct pithi_frame {
     uint64_t header_bytes, payload_bytes;
 };
 
+/* Elements of a block: all have params.block but the last. */
+static inline uint64_t pithi_block_count(const struct pithi_frame *f, uint64_t block) {
+    const uint64_t left = f->count - block * f->params.block;
+    return left < f->params.block ? left : f->params.block;
+}
+
 /* Where the parts of a payload lie. All offsets count from the payload's beginning. */
 struct pithi_payload {
     uint64_t blocks;
@@ -44,6 +50,9 @@ bool pithi_payload_of(const struct pithi_frame *frame, struct pithi_payload *pay
 void pithi_frame_size(struct pithi_frame *frame);
 /* Write header and sections: frame->header_bytes bytes. */
 void pithi_frame_write(const struct pithi_frame *frame, uint8_t *dst);
+/* Of a frame that pithi_frame_read has accepted. */
+uint64_t pithi_frame_header_bytes(const uint8_t *frame);
+bool pithi_frame_has_checksums(const uint8_t *frame);
 /* Check and read a header and its sections. On PITH_ERR_TRUNCATED header_bytes is what is needed.
  * The payload may be missing, but its declared size has been checked against the header. */
 pith_status pithi_frame_read(const uint8_t *bytes, size_t length, struct pithi_frame *frame,

@@ -51,9 +51,8 @@ pith_status pith_inspect(const void *bytes, size_t length, pith_info *info, pith
 static pith_status next_block(const struct pithi_frame *f, const struct pithi_payload *p,
                               const uint8_t *payload, uint64_t index, uint64_t *at,
                               struct pithi_block *b, pith_error *error) {
-    const uint64_t first = index * f->params.block, left = f->count - first;
-    *b = (struct pithi_block){.params = &f->params, .first = first};
-    b->count = (size_t)(left < f->params.block ? left : f->params.block);
+    *b = (struct pithi_block){.params = &f->params, .first = index * f->params.block};
+    b->count = (size_t)pithi_block_count(f, index);
     b->length = (size_t)f->params.codec->block_bytes(&f->params, b->count);
     if (!p->fixed) b->length = pithi_get32(payload + p->index + 4 * index) & ~PITHI_PLAIN;
     if (b->length > f->payload_bytes - *at)
@@ -99,8 +98,7 @@ pith_status pith_error_bound(const void *frame, size_t length, double *bound, pi
 
 static pith_status identity_job(void *arg, uint64_t block, struct pithi_worker *w) {
     const struct pithi_coding *c = arg;
-    const uint64_t first = block * c->frame.params.block, left = c->frame.count - first;
-    const uint64_t n = left < c->frame.params.block ? left : c->frame.params.block;
+    const uint64_t first = block * c->frame.params.block, n = pithi_block_count(&c->frame, block);
     const void *base = pithi_span_read(c->base, first, n, w->base);
     w->hash +=
         c->plan->kernels.nh(base, (size_t)n * c->base->element, first * c->base->element / 8);
@@ -161,10 +159,11 @@ static pith_status decode_range(struct pithi_coding *c, pith_plan *p, const void
         return pithi_fail(&p->error, PITH_ERR_SHAPE, "the view has another count than the frame");
     if (r->first > c->frame.count || out.count > c->frame.count - r->first)
         return pithi_fail(&p->error, PITH_ERR_SHAPE, "the range is not inside the tensor");
-    PITHI_TRY(take_base(c, base, &base_span));
     c->view = &out;
     c->first = r->first;
     c->count = out.count;
+    PITHI_TRY(pithi_check_blocks(c));
+    PITHI_TRY(take_base(c, base, &base_span));
     c->update = c->frame.params.key_frame && c->count == c->frame.count;
     PITHI_TRY(pithi_decode_blocks(c));
     return c->update ? pithi_check_key(c) : PITH_OK;
@@ -221,38 +220,30 @@ pith_status pith_decode_range(const void *frame, size_t length, const pith_view 
 static pith_status verify_job(void *arg, uint64_t block, struct pithi_worker *w) {
     const struct pithi_coding *c = arg;
     const struct pithi_params *q = &c->frame.params;
-    const uint64_t left = c->frame.count - block * q->block;
-    const uint64_t n = left < q->block ? left : q->block;
+    const uint64_t n = pithi_block_count(&c->frame, block);
     const bool with_base = q->base_dtype != PITH_NONE;
     if (with_base && !q->key_frame) memset(w->base, 0, (size_t)n * pith_dtype_bytes(q->base_dtype));
     return pithi_decode_one(c, block, w->values, q->dtype, with_base ? w->base : NULL, w);
+}
+
+static pith_status verify(struct pithi_coding *c, pith_plan *p, const void *frame, size_t length) {
+    PITHI_TRY(pithi_decode_open(c, p, frame, length));
+    PITHI_TRY(pithi_check_blocks(c));
+    c->update = c->frame.params.key_frame;
+    pithi_run_begin(p);
+    PITHI_TRY(pithi_run_blocks(c, 0, c->payload.blocks, verify_job, c));
+    pithi_run_results(p, &c->hash, &c->saturated, &c->poisoned);
+    return pithi_check_key(c);
 }
 
 pith_status pith_verify(const void *frame, size_t length, const pith_env *env, pith_error *error) {
     pith_plan *p;
     PITHI_TRY(plan_of(frame, length, env, &p, error));
     struct pithi_coding c = {0};
-    pith_status status = pithi_decode_open(&c, p, frame, length);
-    c.update = c.frame.params.key_frame;
-    pithi_run_begin(p);
-    if (status == PITH_OK) status = pithi_run(p, 0, c.payload.blocks, verify_job, &c);
-    pithi_run_results(p, &c.hash, &c.saturated, &c.poisoned);
-    if (status == PITH_OK) status = pithi_check_key(&c);
-    return finish(p, status, error);
+    return finish(p, verify(&c, p, frame, length), error);
 }
 
 /* ---- Compress --------------------------------------------------------------------------------*/
-
-pith_status pith_compress_bound(const char *spec, const pith_layout *layout, uint64_t *bytes,
-                                pith_error *error) {
-    pith_plan *p;
-    if (!bytes) return pithi_fail(error, PITH_ERR_ARG, "bytes is NULL");
-    *bytes = 0;
-    PITHI_TRY(pith_plan_create(&p, spec, layout, NULL, error));
-    *bytes = pith_plan_frame_bytes(p, 0, 0);
-    pith_plan_destroy(p);
-    return PITH_OK;
-}
 
 static pith_status compress(pith_plan *p, const pith_view *view, const pith_view *base, void *dst,
                             size_t cap, size_t *written) {

@@ -11,6 +11,7 @@
 #include "error.h"
 #include "spec.h"
 #include "stage/convert.h"
+#include "stage/pad.h"
 #include "state.h"
 
 /* ---- Caller's structs ------------------------------------------------------------------------*/
@@ -31,7 +32,7 @@ pith_status pithi_take(void *dst, size_t size, const void *src, pith_error *erro
 
 static void *allocate(const pith_env *env, size_t bytes) {
     if (env->alloc) return env->alloc(env->alloc_user, bytes, 64);
-    return aligned_alloc(64, (bytes + 63) & ~(size_t)63);
+    return aligned_alloc(64, (size_t)pithi_pad64(bytes));
 }
 
 static void release(const pith_env *env, void *memory, size_t bytes) {
@@ -160,17 +161,17 @@ static uint64_t largest_slot(const pith_plan *p) {
     return best;
 }
 
-/* What makes states and frames of two plans interchangeable. */
+/* What makes the states of two plans interchangeable: layout, and the keys that decoding needs. */
 static uint64_t fingerprint(const pith_plan *p) {
-    uint64_t words[8] = {p->count,        p->slots,
-                         p->slot_count,   p->flags & PITH_LAYOUT_EXTERNAL_BASE,
-                         p->params.dtype, p->params.base_dtype};
-    char text[PITH_SPEC_MAX];
-    pithi_spec_print(&p->params, text, sizeof text);
-    words[6] = XXH64(text, strlen(text), 0);
+    const struct pithi_params *q = &p->params;
+    uint64_t words[8 + PITHI_KEYS_MAX] = {
+        p->count, p->slots,      p->slot_count, p->flags & PITH_LAYOUT_EXTERNAL_BASE,
+        q->dtype, q->base_dtype, q->codec->id};
     if (p->slot_first)
-        words[7] = XXH64(p->slot_first, (size_t)(p->slots + 1) * sizeof *p->slot_first, 1);
-    return XXH64(words, sizeof words, 2);
+        words[7] = XXH64(p->slot_first, (size_t)(p->slots + 1) * sizeof *p->slot_first, 0);
+    for (uint32_t i = 0; i < q->codec->key_count; i++)
+        if (pithi_key_matters(&q->codec->keys[i])) words[8 + i] = q->value[i];
+    return XXH64(words, sizeof words, 0);
 }
 
 /* ---- Workspace -------------------------------------------------------------------------------*/
@@ -183,7 +184,7 @@ struct carve {
 
 static void *take(struct carve *c, uint64_t bytes) {
     void *part = c->memory ? c->memory + c->used : NULL;
-    c->used += (bytes + 63) & ~UINT64_C(63);
+    c->used += pithi_pad64(bytes);
     return part;
 }
 
@@ -196,7 +197,8 @@ static void carve_worker(const pith_plan *p, struct pithi_worker *w, struct carv
     const bool sums = q->base_dtype == PITH_NONE && pithi_is_float16_32(q->dtype);
     w->floats = take(c, sums ? n * 4 : 0);
     w->sums = take(c, sums ? n * 4 : 0);
-    w->coded = take(c, q->codec->fixed(q) ? 0 : q->codec->block_bytes(q, n));
+    const bool coded = !q->decode_only && !q->codec->fixed(q);
+    w->coded = take(c, coded ? q->codec->block_bytes(q, n) : 0);
     w->scratch = take(c, q->codec->scratch_bytes(q));
 }
 
@@ -241,6 +243,12 @@ static pith_status build(pith_plan *p, const pith_layout *layout, pith_plan **ou
     return PITH_OK;
 }
 
+/* No slot has more blocks; more workers than that would only hold memory. */
+static void limit_workers(pith_plan *p) {
+    const uint64_t blocks = p->slot_count / p->params.block + 1;
+    if (p->workers > blocks) p->workers = (uint32_t)blocks;
+}
+
 static pith_status create(pith_plan **out, struct pithi_params *params, const pith_layout *layout,
                           const pith_env *env, pith_error *error) {
     pith_plan p = {.params = *params};
@@ -249,10 +257,27 @@ static pith_status create(pith_plan **out, struct pithi_params *params, const pi
     PITHI_TRY(pithi_take(&l, sizeof l, layout, error));
     PITHI_TRY(take_layout(&p, &l, error));
     PITHI_TRY(take_env(&p, env, error));
+    limit_workers(&p);
     return build(&p, &l, out, error);
 }
 
 /* ---- API -------------------------------------------------------------------------------------*/
+
+pith_status pith_compress_bound(const char *spec, const pith_layout *layout, uint64_t *bytes,
+                                pith_error *error) {
+    pith_plan p = {0};
+    pith_layout l;
+    pithi_fail(error, PITH_OK, "");
+    if (!bytes || !layout) return pithi_fail(error, PITH_ERR_ARG, "an argument is NULL");
+    *bytes = 0;
+    PITHI_TRY(pithi_spec_parse(spec, &p.params, error));
+    PITHI_TRY(pithi_take(&l, sizeof l, layout, error));
+    l.slots = l.slot_count = 0; /* a one-shot call makes one frame */
+    l.slot_counts = NULL;
+    PITHI_TRY(take_layout(&p, &l, error));
+    *bytes = pith_plan_frame_bytes(&p, 0, 0);
+    return PITH_OK;
+}
 
 pith_status pith_plan_create(pith_plan **plan, const char *spec, const pith_layout *layout,
                              const pith_env *env, pith_error *error) {

@@ -21,8 +21,7 @@ static pith_status decode_floats(const struct pithi_coding *c, uint64_t block, f
 }
 
 static size_t elements(const struct pithi_coding *c, uint64_t block) {
-    const uint64_t left = c->frame.count - block * c->frame.params.block;
-    return (size_t)(left < c->frame.params.block ? left : c->frame.params.block);
+    return (size_t)pithi_block_count(&c->frame, block);
 }
 
 static void add(float *sum, const float *x, size_t count) {
@@ -56,13 +55,13 @@ pith_status pithi_add_values(struct pithi_coding *c, const struct pithi_span *vi
         return pithi_fail(&c->plan->error, PITH_ERR_DTYPE, "only f32, bf16 and f16 add");
     struct addition a = {c, view};
     pithi_run_begin(c->plan);
-    return pithi_run(c->plan, 0, c->payload.blocks, add_job, &a);
+    return pithi_run_blocks(c, 0, c->payload.blocks, add_job, &a);
 }
 
 /* ---- Reduce ----------------------------------------------------------------------------------*/
 
-/* All frames are of one plan and of fixed rate, so one payload layout serves them all; only the
- * headers may differ in length. */
+/* All frames are of one plan and of fixed rate, so their blocks have the same places, but for the
+ * lengths of the headers and for checksum tables, which each frame may have or not. */
 struct reduction {
     const struct pithi_reduction *r;
     struct pithi_coding coding; /* of the last frame opened */
@@ -78,10 +77,11 @@ static pith_status open_all(const struct pithi_reduction *r, struct pithi_coding
     return PITH_OK;
 }
 
-static uint8_t *payload_of(const uint8_t *frame) {
-    const bool wide = frame[11] & PITHI_FLAG_WIDE;
-    return (uint8_t *)(uintptr_t)frame + (wide ? PITHI_WIDE_HEADER_BYTES : PITHI_HEADER_BYTES) +
-           pithi_get32(frame + 12);
+/* Lets c read the blocks of another of the frames, which has been opened before. */
+static void turn_to(struct pithi_coding *c, const uint8_t *frame) {
+    c->bytes = (uint8_t *)(uintptr_t)frame + pithi_frame_header_bytes(frame);
+    c->frame.checksums = pithi_frame_has_checksums(frame);
+    pithi_payload_of(&c->frame, &c->payload);
 }
 
 /* scale * (frame 0 + frame 1 + ...) of one block of the input plan. */
@@ -91,7 +91,7 @@ static pith_status sum_block(const struct reduction *d, uint64_t block, float *s
     const size_t n = elements(&c, block);
     float *next = (float *)(void *)w->floats;
     for (size_t i = 0; i < d->r->count; i++) {
-        c.bytes = payload_of(d->r->frames[i]);
+        turn_to(&c, d->r->frames[i]);
         PITHI_TRY(decode_floats(&c, block, i ? next : sum, n, w));
         if (i) add(sum, next, n);
     }
@@ -157,7 +157,11 @@ pith_status pithi_reduce_frame(const struct pithi_reduction *r, pith_plan *out, 
     pithi_run_begin(r->plan);
     pithi_run_begin(out);
     const uint64_t units = d.coding.frame.count / d.unit + (d.coding.frame.count % d.unit != 0);
+    /* Worker i of one plan works with worker i of the other. */
+    const uint32_t workers = out->workers;
+    if (out->workers > r->plan->workers) out->workers = r->plan->workers;
     const pith_status status = pithi_run(out, 0, units, frame_job, &d);
+    out->workers = workers;
     if (status != PITH_OK)
         return pithi_fail_at(&r->plan->error, status, out->error.text, out->error.offset);
     pithi_encode_close(&d.out, dst, d.out.payload.data + d.out.payload.data_bytes);

@@ -197,10 +197,9 @@ bool pithi_params_unpack(const struct pithi_codec *codec, const uint8_t bytes[PI
 }
 
 bool pithi_params_same(const struct pithi_params *a, const struct pithi_params *b) {
-    uint8_t x[PITHI_PARAM_BYTES], y[PITHI_PARAM_BYTES], xb, yb;
     if (a->codec != b->codec || a->dtype != b->dtype || a->base_dtype != b->base_dtype)
         return false;
-    pithi_params_pack(a, x, &xb);
-    pithi_params_pack(b, y, &yb);
-    return xb == yb && memcmp(x, y, sizeof x) == 0;
+    for (uint32_t i = 0; i < a->codec->key_count; i++)
+        if (pithi_key_matters(&a->codec->keys[i]) && a->value[i] != b->value[i]) return false;
+    return true;
 }

@@ -21,7 +21,11 @@ void pithi_params_pack(const struct pithi_params *params, uint8_t bytes[PITHI_PA
                        uint8_t *block_log2);
 bool pithi_params_unpack(const struct pithi_codec *codec, const uint8_t bytes[PITHI_PARAM_BYTES],
                          uint8_t block_log2, struct pithi_params *params);
-/* Whether two settings make frames of one kind: equal in all that frames record. */
+/* Whether decoding depends on the key. */
+static inline bool pithi_key_matters(const struct pithi_key *key) {
+    return key->wire != PITHI_WIRE_NONE && !key->informative;
+}
+/* Whether two settings make frames of one kind: equal in all that decoding depends on. */
 bool pithi_params_same(const struct pithi_params *a, const struct pithi_params *b);
 
 #endif

@@ -8,6 +8,7 @@
 #include "cpu.h"
 #include "error.h"
 #include "stage/convert.h"
+#include "stage/pad.h"
 
 static const uint8_t magic[8] = {0xF1, 'P', 'T', 'H', 's', 't', 'a', 1};
 
@@ -32,7 +33,7 @@ static bool external(const pith_plan *p) { return p->flags & PITH_LAYOUT_EXTERNA
 uint64_t pithi_state_bytes(const pith_plan *p) {
     if (p->params.base_dtype == PITH_NONE) return 0;
     const uint64_t head =
-        (sizeof(pith_state) + p->slots * sizeof(struct pithi_slot_state) + 63) & ~UINT64_C(63);
+        pithi_pad64(sizeof(pith_state) + p->slots * sizeof(struct pithi_slot_state));
     return 64 + head + (external(p) ? 0 : base_bytes(p));
 }
 
@@ -42,11 +43,31 @@ uint64_t pithi_state_save_bytes(const pith_plan *p) {
 }
 
 pith_status pithi_state_check(const pith_plan *p, const pith_state *s, pith_error *error) {
-    if (p->params.base_dtype == PITH_NONE) return PITH_OK;
+    if (p->params.base_dtype == PITH_NONE)
+        return s ? pithi_fail(error, PITH_ERR_STATE, "a plan without a base takes no state")
+                 : PITH_OK;
     if (!s) return pithi_fail(error, PITH_ERR_STATE, "a plan with a base needs a state");
     if (s->fingerprint != p->fingerprint)
         return pithi_fail(error, PITH_ERR_STATE, "the state is another plan's");
     if (!s->base && p->count) return pithi_fail(error, PITH_ERR_STATE, "no base is bound");
+    return PITH_OK;
+}
+
+/* The same for calls about the state itself. */
+static pith_status require(pith_plan *p, const pith_state *s) {
+    if (!p) return PITH_ERR_ARG;
+    if (!s) return pithi_fail(&p->error, PITH_ERR_STATE, "the state is NULL");
+    return pithi_state_check(p, s, &p->error);
+}
+
+pith_status pithi_state_whole(const pith_plan *p, const pith_state *s, uint64_t slot,
+                              pith_error *error) {
+    if (p->params.base_dtype == PITH_NONE || !s->slot[slot].torn) return PITH_OK;
+    return pithi_fail(error, PITH_ERR_STATE, "the base was left half written by a failed call");
+}
+
+static pith_status all_whole(pith_plan *p, const pith_state *s) {
+    for (uint64_t i = 0; i < p->slots; i++) PITHI_TRY(pithi_state_whole(p, s, i, &p->error));
     return PITH_OK;
 }
 
@@ -69,7 +90,7 @@ static uint64_t slot_identity(const pith_plan *p, const uint8_t *base, uint64_t 
 
 static void identify(const pith_plan *p, pith_state *s, uint64_t step) {
     for (uint64_t i = 0; i < p->slots; i++)
-        s->slot[i] = (struct pithi_slot_state){step, slot_identity(p, s->base, i)};
+        s->slot[i] = (struct pithi_slot_state){step, slot_identity(p, s->base, i), 0};
 }
 
 /* ---- Life ------------------------------------------------------------------------------------*/
@@ -95,19 +116,20 @@ pith_status pith_state_init(pith_plan *p, void *memory, size_t bytes, pith_state
     s->slot = (struct pithi_slot_state *)(void *)(at + sizeof *s);
     memset(s->slot, 0, (size_t)p->slots * sizeof *s->slot);
     const size_t head = sizeof *s + (size_t)p->slots * sizeof *s->slot;
-    if (!external(p)) s->base = at + ((head + 63) & ~(size_t)63);
+    if (!external(p)) s->base = at + pithi_pad64(head);
     clear(p, s);
     *state = s;
     return PITH_OK;
 }
 
 pith_status pith_state_reset(pith_plan *p, pith_state *s) {
-    PITHI_TRY(pithi_state_check(p, s, &p->error));
-    if (s) clear(p, s);
+    PITHI_TRY(require(p, s));
+    clear(p, s);
     return PITH_OK;
 }
 
 pith_status pith_state_bind_base(pith_plan *p, pith_state *s, void *base, uint64_t step) {
+    if (!p) return PITH_ERR_ARG;
     if (!external(p) || !s || s->fingerprint != p->fingerprint)
         return pithi_fail(&p->error, PITH_ERR_STATE, "not a state with an external base");
     if (!base && p->count) return pithi_fail(&p->error, PITH_ERR_ARG, "base is NULL");
@@ -148,8 +170,7 @@ static pith_status check_dtype(const pith_plan *p, const struct pithi_span *view
 
 pith_status pith_state_set_base(pith_plan *p, pith_state *s, const pith_view *view, uint64_t step) {
     struct pithi_span span;
-    PITHI_TRY(pithi_state_check(p, s, &p->error));
-    if (!s) return pithi_fail(&p->error, PITH_ERR_STATE, "this plan keeps no state");
+    PITHI_TRY(require(p, s));
     PITHI_TRY(pithi_span_init(&span, view, false, &p->error));
     PITHI_TRY(check_dtype(p, &span, &p->error));
     if (span.count != p->count)
@@ -164,12 +185,12 @@ pith_status pith_state_set_base(pith_plan *p, pith_state *s, const pith_view *vi
 pith_status pith_state_get_base(pith_plan *p, const pith_state *s, uint64_t slot,
                                 const pith_view *view) {
     struct pithi_span span;
-    PITHI_TRY(pithi_state_check(p, s, &p->error));
-    if (!s) return pithi_fail(&p->error, PITH_ERR_STATE, "this plan keeps no state");
+    PITHI_TRY(require(p, s));
     if (slot >= p->slots) return pithi_fail(&p->error, PITH_ERR_ARG, "no such slot");
     PITHI_TRY(pithi_span_init(&span, view, true, &p->error));
     PITHI_TRY(check_dtype(p, &span, &p->error));
     const bool whole = span.count == p->count;
+    PITHI_TRY(whole ? all_whole(p, s) : pithi_state_whole(p, s, slot, &p->error));
     if (!whole && span.count != pithi_slot_count(p, slot))
         return pithi_fail(&p->error, PITH_ERR_SHAPE, "the view is neither slot nor tensor");
     const uint64_t first = whole ? 0 : pithi_slot_first(p, slot);
@@ -198,8 +219,10 @@ void pith_state_set_random(pith_state *s, uint64_t seed, uint32_t stream) {
 void pith_state_stats(const pith_state *s, pith_stats *out) { *out = s->stats; }
 
 pith_status pith_state_verify(pith_plan *p, const pith_state *s) {
-    PITHI_TRY(pithi_state_check(p, s, &p->error));
-    if (!s) return PITH_OK;
+    PITHI_TRY(require(p, s));
+    if (!has_identity(p))
+        return pithi_fail(&p->error, PITH_ERR_UNSUPPORTED, "identity=off keeps no identity");
+    PITHI_TRY(all_whole(p, s));
     for (uint64_t i = 0; i < p->slots; i++)
         if (slot_identity(p, s->base, i) != s->slot[i].identity)
             return pithi_fail_at(&p->error, PITH_ERR_BASE, "the base in memory has changed", i);
@@ -210,10 +233,11 @@ pith_status pith_state_verify(pith_plan *p, const pith_state *s) {
 
 pith_status pith_state_save(pith_plan *p, const pith_state *s, void *dst, size_t cap,
                             size_t *written) {
+    if (!p || !dst || !written) return PITH_ERR_ARG;
     *written = 0;
-    PITHI_TRY(pithi_state_check(p, s, &p->error));
+    PITHI_TRY(require(p, s));
+    PITHI_TRY(all_whole(p, s));
     const uint64_t total = pithi_state_save_bytes(p);
-    if (!s) return pithi_fail(&p->error, PITH_ERR_STATE, "this plan keeps no state");
     if (cap < total) return pithi_fail_at(&p->error, PITH_ERR_SPACE, "save does not fit", total);
     uint8_t *at = dst;
     memset(at, 0, SAVE_HEAD);
@@ -255,8 +279,8 @@ static pith_status check_saved(const pith_plan *p, const uint8_t *src, size_t by
 }
 
 pith_status pith_state_load(pith_plan *p, pith_state *s, const void *src, size_t bytes) {
-    PITHI_TRY(pithi_state_check(p, s, &p->error));
-    if (!s || !src) return pithi_fail(&p->error, PITH_ERR_ARG, "nothing to load");
+    PITHI_TRY(require(p, s));
+    if (!src) return pithi_fail(&p->error, PITH_ERR_ARG, "nothing to load");
     PITHI_TRY(check_saved(p, src, bytes, &p->error));
     const uint8_t *at = src;
     s->seed = pithi_get64(at + AT_SEED);
@@ -264,7 +288,7 @@ pith_status pith_state_load(pith_plan *p, pith_state *s, const void *src, size_t
     memcpy(&s->stats, at + AT_STATS, sizeof s->stats);
     at += SAVE_HEAD;
     for (uint64_t i = 0; i < s->slots; i++, at += SAVE_SLOT)
-        s->slot[i] = (struct pithi_slot_state){pithi_get64(at), pithi_get64(at + 8)};
+        s->slot[i] = (struct pithi_slot_state){pithi_get64(at), pithi_get64(at + 8), 0};
     if (p->count) memcpy(s->base, at, (size_t)base_bytes(p));
     return PITH_OK;
 }

@@ -8,6 +8,7 @@
 struct pithi_slot_state {
     uint64_t step;
     uint64_t identity;
+    uint64_t torn; /* 1: a call failed while it wrote the base, which is neither old nor new */
 };
 
 struct pith_state {
@@ -22,8 +23,11 @@ struct pith_state {
 
 uint64_t pithi_state_bytes(const pith_plan *plan);
 uint64_t pithi_state_save_bytes(const pith_plan *plan);
-/* PITH_OK when the state is this plan's and has its base. */
+/* PITH_OK when the state is this plan's and has its base; plans without a base take none. */
 pith_status pithi_state_check(const pith_plan *plan, const pith_state *state, pith_error *error);
+/* PITH_ERR_STATE when a slot's base is torn. */
+pith_status pithi_state_whole(const pith_plan *plan, const pith_state *state, uint64_t slot,
+                              pith_error *error);
 /* Identity of count base elements from a complete sum. */
 uint64_t pithi_identity(const pith_plan *plan, uint64_t sum, uint64_t count);
 

@@ -98,4 +98,10 @@ void fuzz_fix_frame(uint8_t *frame, size_t length);
 /* Change some bytes as s says. */
 void fuzz_patch(uint8_t *bytes, size_t length, struct fuzz_source *s);
 
+/* The base is what its identity says; settings without identities have nothing to compare. */
+static inline bool fuzz_state_holds(pith_plan *plan, const pith_state *state) {
+    const pith_status status = pith_state_verify(plan, state);
+    return status == (pith_state_identity(state, 0) ? PITH_OK : PITH_ERR_UNSUPPORTED);
+}
+
 #endif

@@ -164,7 +164,7 @@ static void steps(struct trip *t, struct fuzz_source *values, struct fuzz_source
             const bool key = t->sender && t->sizes.key_bytes && fuzz_u8(s) % 8 == 7;
             one_slot(t, slot, key, s);
         }
-        if (t->sender) FUZZ_CHECK(pith_state_verify(t->plan, t->receiver) == PITH_OK);
+        if (t->sender) FUZZ_CHECK(fuzz_state_holds(t->plan, t->receiver));
     }
     guard_free(t->memory[0], (size_t)t->sizes.state_bytes);
     guard_free(t->memory[1], (size_t)t->sizes.state_bytes);

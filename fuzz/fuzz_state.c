@@ -41,7 +41,7 @@ static void load(struct scene *x, int i, const uint8_t *bytes, size_t length) {
     save(x, i, x->again);
     if (status == PITH_OK) {
         FUZZ_CHECK(length >= whole && memcmp(x->again, copy, whole) == 0);
-        FUZZ_CHECK(pith_state_verify(x->plan, x->state[i]) == PITH_OK);
+        FUZZ_CHECK(fuzz_state_holds(x->plan, x->state[i]));
     } else {
         FUZZ_CHECK(memcmp(x->again, before, whole) == 0);
     }
@@ -88,7 +88,7 @@ static void decode(struct scene *x, int i, uint64_t slot, struct fuzz_source *s)
         save(x, i, x->again);
         FUZZ_CHECK(memcmp(x->saved, x->again, (size_t)x->sizes.save_bytes) == 0);
     }
-    if (status == PITH_OK) FUZZ_CHECK(pith_state_verify(x->plan, x->state[i]) == PITH_OK);
+    if (status == PITH_OK) FUZZ_CHECK(fuzz_state_holds(x->plan, x->state[i]));
     if (status != PITH_OK && status > PITH_ERR_BASE)
         FUZZ_CHECK(pith_state_reset(x->plan, x->state[i]) == PITH_OK);
     guard_free(frame, length);

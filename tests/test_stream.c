@@ -44,13 +44,19 @@ static void *base_of(const struct pair *p, struct stream *s) {
     return out;
 }
 
+/* Settings without identities have nothing to compare. */
+static void check_memory(struct stream *s) {
+    const bool compared = pith_state_identity(s->state, 0) != 0;
+    CHECK(pith_state_verify(s->plan, s->state) == (compared ? PITH_OK : PITH_ERR_UNSUPPORTED));
+}
+
 static void check_replicas(const struct pair *p, struct stream *a, struct stream *b) {
     void *x = base_of(p, a), *y = base_of(p, b);
     CHECK(memcmp(x, y, p->count * pith_dtype_bytes(p->base_dtype)) == 0);
     CHECK(pith_state_identity(a->state, 0) == pith_state_identity(b->state, 0));
     CHECK(pith_state_step(a->state, 0) == pith_state_step(b->state, 0));
-    CHECK_OK(pith_state_verify(a->plan, a->state));
-    CHECK_OK(pith_state_verify(b->plan, b->state));
+    check_memory(a);
+    check_memory(b);
     free(x);
     free(y);
 }

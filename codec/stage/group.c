@@ -16,6 +16,13 @@ static float round_scale(uint32_t dtype, float s) {
     return pithi_float(pithi_from_bf16(h));
 }
 
+/* Up, so that no value of an asymmetric group lies beyond the last code. */
+static float ceil_scale(uint32_t dtype, float s) {
+    if (dtype == PITH_F32) return s;
+    const uint32_t up = (pithi_bits(s) + 0xFFFFu) & 0xFFFF0000u, most = pithi_largest(PITH_BF16);
+    return pithi_float(up < most ? up : most);
+}
+
 /* The largest value of the dtype that is not above z. */
 static float floor_zero(uint32_t dtype, float z) {
     if (dtype == PITH_F32) return z;
@@ -39,14 +46,14 @@ bool pithi_group_range(const struct pithi_group_setting *s, float lo, float hi, 
     *reciprocal = 0;
     *zero = floor_zero(s->scale_dtype, lo);
     const float range = hi - *zero;
-    if (pithi_nonfinite(pithi_bits(range))) {
+    const float levels = (float)((1 << s->bits) - 1);
+    *scale = pithi_bits(range) < TINY ? 0 : ceil_scale(s->scale_dtype, range / levels);
+    /* Also when the last code would overflow before the zero point is added. */
+    if (pithi_nonfinite(pithi_bits(range)) || pithi_nonfinite(pithi_bits(levels * *scale))) {
         *scale = *zero = pithi_float(PITHI_F32_NAN);
         return false;
     }
-    *scale = 0;
-    if (pithi_bits(range) < TINY) return false;
-    const float levels = (float)((1 << s->bits) - 1);
-    *scale = round_scale(s->scale_dtype, range / levels);
+    if (*scale == 0) return false;
     *reciprocal = 1.0f / *scale;
     return true;
 }

@@ -173,7 +173,8 @@ typedef struct pith_env {
     void (*release)(void *user, void *memory, size_t bytes);
     void *alloc_user;
     /* Run job(arg, i) once for every i < count, in any order, on any threads, return 0 after all
-     * have ended; anything else becomes PITH_ERR_RUNNER. Used instead of OpenMP when set. */
+     * have ended; anything else becomes PITH_ERR_RUNNER. No job may still run when it returns, in
+     * either case. Used instead of OpenMP when set. */
     int (*run)(void *user, void (*job)(void *arg, size_t index), void *arg, size_t count);
     void *run_user;
     /* 0 or 1: the calling thread only. n: OpenMP threads (PITH_ERR_UNSUPPORTED in a build without
@@ -300,7 +301,7 @@ PITH_API int pith_plan_is_key(const pith_plan *plan, uint64_t step);
  * steps 0. *state points into memory; nothing needs to be freed. */
 PITH_NODISCARD PITH_API pith_status pith_state_init(pith_plan *plan, void *memory, size_t bytes,
                                                     pith_state **state);
-/* Back to all +0 and step 0. An external base is set to +0 as well. */
+/* As after pith_state_init, counters and random key included. An external base is set to +0. */
 PITH_NODISCARD PITH_API pith_status pith_state_reset(pith_plan *plan, pith_state *state);
 /* PITH_LAYOUT_EXTERNAL_BASE: use the caller's memory, dense, of the layout's whole element count
  * in the base dtype (a framework's live parameters), as the base. It is read, its identity taken,
@@ -323,7 +324,8 @@ PITH_API uint64_t pith_state_step(const pith_state *state, uint64_t slot);
 /* Key and stream id of the random bits of stochastic rounding. Bits depend on (seed, step, stream,
  * element within the slot) only. Defaults 0 and 0. Only the encoder's matter. */
 PITH_API void pith_state_set_random(pith_state *state, uint64_t seed, uint32_t stream);
-/* Re-read the base and compare identities: PITH_ERR_BASE when memory changed. */
+/* Re-read the base and compare identities: PITH_ERR_BASE when memory changed,
+ * PITH_ERR_UNSUPPORTED with identity=off. */
 PITH_NODISCARD PITH_API pith_status pith_state_verify(pith_plan *plan, const pith_state *state);
 /* Serialise everything, base included, into sizes.save_bytes bytes, the same on every machine. */
 PITH_NODISCARD PITH_API pith_status pith_state_save(pith_plan *plan, const pith_state *state,
@@ -347,7 +349,8 @@ PITH_API void pith_state_stats(const pith_state *state, pith_stats *out);
 
 /* Encode one slot and, with a base, advance the state: base := what receivers will hold, step + 1.
  * On failure *written is 0 and dst unspecified; the state is unchanged when the status is one of
- * the caller's arguments (-1..-19), and must be reset or reloaded after any other. Never writes
+ * the caller's arguments (-1..-19); after any other the slot's base is torn, see pith_decode. With
+ * a base cap must be pith_plan_frame_bytes, also for a frame that turns out shorter. Never writes
  * past cap. dst must overlap neither the view nor the state. */
 PITH_NODISCARD PITH_API pith_status pith_encode(pith_plan *plan, pith_state *state,
                                                 const pith_view *view, uint64_t slot, void *dst,
@@ -361,7 +364,11 @@ PITH_NODISCARD PITH_API pith_status pith_encode_key(pith_plan *plan, pith_state 
  * longer than its frame). With a base: the frame must be the state's next step for the slot and
  * of the same base identity (a key frame is always accepted); the state's base is updated and the
  * new base is written to view, which may be NULL. The view's dtype is the layout's dtype or, for
- * wdiff, any of f32, bf16, f16. */
+ * wdiff, any of f32, bf16, f16; the view must not overlap the base.
+ * Before PITH_ERR_MISMATCH, _STEP, _BASE, _LIMIT and block checksum errors nothing is written. A
+ * failure while the base is being written (damage in blocks without checksums, a key frame whose
+ * content is not what it declares, a failing runner) leaves it torn: the slot then answers
+ * PITH_ERR_STATE until a key frame, pith_state_load, _set_base, _bind_base or _reset. */
 PITH_NODISCARD PITH_API pith_status pith_decode(pith_plan *plan, pith_state *state, uint64_t slot,
                                                 const void *frame, size_t bytes,
                                                 const pith_view *view);
@@ -380,8 +387,8 @@ PITH_NODISCARD PITH_API pith_status pith_decode_add(pith_plan *plan, uint64_t sl
 PITH_NODISCARD PITH_API pith_status pith_reduce(pith_plan *plan, uint64_t slot,
                                                 const void *const *frames, const size_t *lengths,
                                                 size_t count, float scale, const pith_view *view);
-/* The same sum, in f32, encoded by plan `out` (layout dtype f32, same slot count, no base, at least
- * as few threads) without writing the tensor in between. Both calls take fixed-rate frames only. */
+/* The same sum, in f32, encoded by plan `out` (layout dtype f32, same slot count, no base) without
+ * writing the tensor in between. Both calls take fixed-rate frames only. */
 PITH_NODISCARD PITH_API pith_status pith_reduce_encode(pith_plan *plan, uint64_t slot,
                                                        const void *const *frames,
                                                        const size_t *lengths, size_t count,
@@ -417,8 +424,8 @@ typedef struct pith_info {
 PITH_NODISCARD PITH_API pith_status pith_inspect(const void *bytes, size_t length, pith_info *info,
                                                  pith_error *error);
 /* The largest distance between an encoded and its decoded value that the frame admits (wdiff: of
- * the difference, before rounding to the base dtype); 0 for lossless frames and key frames. NaN
- * when a group is poisoned. Reads the scales. */
+ * the difference, before rounding to the base dtype); 0 for lossless frames and for key frames,
+ * which bring the new base itself. NaN when a group is poisoned. Reads the scales. */
 PITH_NODISCARD PITH_API pith_status pith_error_bound(const void *frame, size_t length,
                                                      double *bound, pith_error *error);
 /* Check everything that can be checked without a base: structure, checksums, every block. */
