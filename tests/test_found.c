@@ -1,0 +1,209 @@
+/* test_found.c - one small test for each bug that a review or an attack has found.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "util.h"
+
+/* Reduce used the payload layout of the last frame for all of them, so a checksum table in one
+ * frame made it read another past its end, or add the table to the sum. */
+static void test_reduce_frames_with_and_without_checksums(void **unused) {
+    (void)unused;
+    float value[64], sum[64];
+    for (int i = 0; i < 64; i++) value[i] = (float)i;
+    const pith_view v = pith_view_flat(value, PITH_F32, 64),
+                    out = pith_view_flat(sum, PITH_F32, 64);
+    struct frame frames[2] = {compress("raw:block=16", &v, NULL, 0),
+                              compress("raw:block=16", &v, NULL, PITH_LAYOUT_CHECKSUMS)};
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 64);
+    const pith_env env = test_env();
+    struct stream s;
+    stream_open(&s, "raw:block=16", &layout, &env);
+    for (int first = 0; first < 2; first++) {
+        const void *bytes[2] = {frames[first].bytes, frames[!first].bytes};
+        const size_t lengths[2] = {frames[first].length, frames[!first].length};
+        CHECK_OK(pith_reduce(s.plan, 0, bytes, lengths, 2, 1.0f, &out));
+        for (int i = 0; i < 64; i++) CHECK(sum[i] == 2 * value[i]);
+    }
+    stream_close(&s);
+    free(frames[0].bytes);
+    free(frames[1].bytes);
+}
+
+struct pair {
+    struct stream sender, receiver;
+    float *value;
+    pith_view view;
+};
+
+static void pair_open(struct pair *p, const char *spec, uint64_t count) {
+    const pith_layout layout = flat_layout(PITH_F32, PITH_F32, count);
+    const pith_env env = test_env();
+    p->value = room(count * sizeof *p->value);
+    for (uint64_t i = 0; i < count; i++) p->value[i] = (float)(i % 97) * 0.125f;
+    p->view = pith_view_flat(p->value, PITH_F32, count);
+    stream_open(&p->sender, spec, &layout, &env);
+    stream_open(&p->receiver, spec, &layout, &env);
+}
+
+static void pair_close(struct pair *p) {
+    stream_close(&p->sender);
+    stream_close(&p->receiver);
+    free(p->value);
+}
+
+/* A decode that failed in its last block had already changed the base; the good frame, sent again,
+ * was then applied on top of it and accepted. `byte` of a block cannot be FF: its head, or the
+ * start of its coded string. */
+static void torn_base(const char *spec, size_t blocks, size_t byte) {
+    enum { COUNT = 4096 };
+    struct pair p;
+    context("%s", spec);
+    pair_open(&p, spec, COUNT);
+    struct frame good = stream_encode(&p.sender, &p.view, 0, false);
+    struct frame bad = {copy_of(good.bytes, good.length), good.length};
+    uint32_t last;
+    memcpy(&last, bad.bytes + header_of(&bad) + 4 * (blocks - 1), sizeof last);
+    CHECK(last >> 31 == 0);
+    bad.bytes[bad.length - last + byte] = 0xFF;
+    CHECK_STATUS(PITH_ERR_CORRUPT,
+                 pith_decode(p.receiver.plan, p.receiver.state, 0, bad.bytes, bad.length, NULL));
+    CHECK_STATUS(PITH_ERR_STATE,
+                 pith_decode(p.receiver.plan, p.receiver.state, 0, good.bytes, good.length, NULL));
+    size_t n;
+    void *saved = room(p.receiver.sizes.save_bytes);
+    CHECK_STATUS(PITH_ERR_STATE, pith_state_save(p.receiver.plan, p.receiver.state, saved,
+                                                 p.receiver.sizes.save_bytes, &n));
+    struct frame key = stream_encode(&p.sender, &p.view, 0, true);
+    CHECK_OK(pith_decode(p.receiver.plan, p.receiver.state, 0, key.bytes, key.length, NULL));
+    CHECK(pith_state_identity(p.sender.state, 0) == pith_state_identity(p.receiver.state, 0));
+    CHECK_OK(pith_state_verify(p.receiver.plan, p.receiver.state));
+    free(saved);
+    free(good.bytes);
+    free(bad.bytes);
+    free(key.bytes);
+    pair_close(&p);
+}
+
+static void test_failed_decode_leaves_the_base_torn(void **unused) {
+    (void)unused;
+    torn_base("lossless:block=64", 64, 0);
+    torn_base("wdiff:entropy=zstd,block=1024,group=64", 4, 64);
+}
+
+/* A key frame whose content is not what it declares moved the step on. */
+static void test_key_frame_of_a_false_identity(void **unused) {
+    (void)unused;
+    struct pair p;
+    pair_open(&p, "wdiff", 100);
+    struct frame key = stream_encode(&p.sender, &p.view, 0, true);
+    key.bytes[key.length - 1] ^= 1;
+    CHECK_STATUS(PITH_ERR_CHECKSUM,
+                 pith_decode(p.receiver.plan, p.receiver.state, 0, key.bytes, key.length, NULL));
+    CHECK(pith_state_step(p.receiver.state, 0) == 0);
+    pith_stats stats;
+    pith_state_stats(p.receiver.state, &stats);
+    CHECK(stats.frames == 0);
+    key.bytes[key.length - 1] ^= 1;
+    CHECK_OK(pith_decode(p.receiver.plan, p.receiver.state, 0, key.bytes, key.length, NULL));
+    free(key.bytes);
+    pair_close(&p);
+}
+
+/* Plans without a base took any state for theirs, and wrote into it with their own slot count. */
+static void test_foreign_state_with_a_plan_without_base(void **unused) {
+    (void)unused;
+    struct pair p;
+    pair_open(&p, "wdiff", 10);
+    pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 10);
+    layout.slots = 100;
+    const pith_env env = test_env();
+    struct stream raw;
+    stream_open(&raw, "raw", &layout, &env);
+    uint8_t eight[8];
+    size_t n;
+    CHECK_STATUS(PITH_ERR_STATE, pith_state_reset(raw.plan, p.sender.state));
+    CHECK_STATUS(PITH_ERR_STATE, pith_state_save(raw.plan, p.sender.state, eight, 8, &n));
+    CHECK_STATUS(PITH_ERR_STATE, pith_state_verify(raw.plan, p.sender.state));
+    stream_close(&raw);
+    pair_close(&p);
+}
+
+/* Settings that only the encoder needs (level, rounding, key frames) parted receivers from
+ * senders, and saved states from the plans of late joiners. */
+static void test_encoder_settings_do_not_part_plans(void **unused) {
+    (void)unused;
+    struct pair p;
+    pair_open(&p, "wdiff:round=stochastic,key=10", 100);
+    const pith_layout layout = flat_layout(PITH_F32, PITH_F32, 100);
+    const pith_env env = test_env();
+    struct stream plain;
+    stream_open(&plain, "wdiff", &layout, &env);
+    size_t n;
+    void *saved = room(p.sender.sizes.save_bytes);
+    CHECK_OK(pith_state_save(p.sender.plan, p.sender.state, saved, p.sender.sizes.save_bytes, &n));
+    CHECK_OK(pith_state_load(plain.plan, plain.state, saved, n));
+    struct frame first = stream_encode(&p.sender, &p.view, 0, false);
+    CHECK_OK(pith_decode(plain.plan, plain.state, 0, first.bytes, first.length, NULL));
+    struct frame second = stream_encode(&p.sender, &p.view, 0, false);
+    CHECK_OK(pith_decode(plain.plan, plain.state, 0, second.bytes, second.length, NULL));
+    free(saved);
+    free(first.bytes);
+    free(second.bytes);
+    stream_close(&plain);
+    pair_close(&p);
+}
+
+/* A range was refused for damage in blocks that it does not touch, and cost as much as the whole. */
+static void test_range_checks_its_own_blocks(void **unused) {
+    (void)unused;
+    float value[256] = {1}, part[16];
+    const pith_view v = pith_view_flat(value, PITH_F32, 256),
+                    out = pith_view_flat(part, PITH_F32, 16);
+    struct frame f = compress("raw:block=64", &v, NULL, PITH_LAYOUT_CHECKSUMS);
+    f.bytes[f.length - 1] ^= 1;
+    const pith_env env = test_env();
+    CHECK_OK(pith_decode_range(f.bytes, f.length, NULL, 0, &env, &out, NULL));
+    CHECK(part[0] == 1);
+    CHECK_STATUS(PITH_ERR_CHECKSUM,
+                 pith_decode_range(f.bytes, f.length, NULL, 250 - 16, &env, &out, NULL));
+    free(f.bytes);
+}
+
+/* pith_verify told the number of the bad block where it promises its byte. */
+static void test_verify_tells_the_byte(void **unused) {
+    (void)unused;
+    float value[256];
+    for (int i = 0; i < 256; i++) value[i] = (float)(i % 7);
+    const pith_view v = pith_view_flat(value, PITH_F32, 256);
+    struct frame f = compress("lossless:block=64", &v, NULL, 0);
+    f.bytes[f.length - 1] ^= 0x55;
+    memset(f.bytes + f.length - 4, 0xFF, 4);
+    const pith_env env = test_env();
+    pith_error error;
+    CHECK_STATUS(PITH_ERR_CORRUPT, pith_verify(f.bytes, f.length, &env, &error));
+    CHECK(error.offset > header_of(&f) && error.offset < f.length);
+    free(f.bytes);
+}
+
+/* The bound of a one-shot call followed the layout's slots, which the call itself ignores. */
+static void test_bound_ignores_slots(void **unused) {
+    (void)unused;
+    pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 100);
+    uint64_t one, four;
+    CHECK_OK(pith_compress_bound("raw", &layout, &one, NULL));
+    layout.slots = 4;
+    CHECK_OK(pith_compress_bound("raw", &layout, &four, NULL));
+    CHECK(one == four && one == 64 + 400);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reduce_frames_with_and_without_checksums),
+        cmocka_unit_test(test_failed_decode_leaves_the_base_torn),
+        cmocka_unit_test(test_key_frame_of_a_false_identity),
+        cmocka_unit_test(test_foreign_state_with_a_plan_without_base),
+        cmocka_unit_test(test_encoder_settings_do_not_part_plans),
+        cmocka_unit_test(test_range_checks_its_own_blocks),
+        cmocka_unit_test(test_verify_tells_the_byte),
+        cmocka_unit_test(test_bound_ignores_slots),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
