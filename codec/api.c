@@ -1,5 +1,7 @@
 /* api.c - the calls that take a plan: check arguments, look up, call.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
 #include "coder.h"
 #include "cpu.h"
 #include "error.h"
@@ -31,7 +33,11 @@ pith_status pith_spec_check(const char *spec, char *text, size_t cap, pith_error
     pithi_fail(error, PITH_OK, "");
     if (text && cap) *text = 0;
     PITHI_TRY(pithi_spec_parse(spec, &params, error));
-    if (text) pithi_spec_print(&params, text, cap);
+    char canonical[PITH_SPEC_MAX];
+    pithi_spec_print(&params, canonical, sizeof canonical);
+    if (text && strlen(canonical) >= cap)
+        return pithi_fail(error, PITH_ERR_SPACE, "the canonical spec does not fit");
+    if (text) memcpy(text, canonical, strlen(canonical) + 1);
     return PITH_OK;
 }
 

@@ -88,6 +88,7 @@ static pith_status take_slots(pith_plan *p, const pith_layout *l, pith_error *er
     }
     p->slot_count =
         l->slot_count ? l->slot_count : p->count / p->slots + (p->count % p->slots != 0);
+    if (p->slot_count > p->count) p->slot_count = p->count;
     uint64_t room;
     if (pithi_multiply(p->slot_count, p->slots, &room) && room < p->count)
         return pithi_fail(error, PITH_ERR_SHAPE, "the slots hold less than the tensor");

@@ -86,6 +86,14 @@ static pith_status parse_pair(const char *text, size_t at, size_t end, struct pi
     return PITH_OK;
 }
 
+/* Rules across keys, which hold or not for every dtype alike. */
+static pith_status check_keys(struct pithi_params params, pith_error *error) {
+    const char *detail = "";
+    for (params.dtype = 1; !(params.codec->dtypes >> params.dtype & 1);) params.dtype++;
+    const pith_status status = params.codec->check(&params, &detail);
+    return status == PITH_OK ? PITH_OK : pithi_fail(error, status, detail);
+}
+
 pith_status pithi_spec_parse(const char *text, struct pithi_params *params, pith_error *error) {
     if (!text) return pithi_fail(error, PITH_ERR_ARG, "spec is NULL");
     const size_t length = strlen(text), name = strcspn(text, ":");
@@ -101,7 +109,7 @@ pith_status pithi_spec_parse(const char *text, struct pithi_params *params, pith
         at = end;
     }
     set_block(params);
-    return PITH_OK;
+    return check_keys(*params, error);
 }
 
 struct text {

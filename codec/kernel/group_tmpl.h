@@ -12,7 +12,7 @@
 #include "stage/group.h"
 
 /* Elements; AHEAD is how far reads run before the codes being made. */
-enum { UNIT = 64, BATCH = 2048, BATCH_GROUPS = BATCH / 16, AHEAD = BATCH };
+enum { UNIT = 64, BATCH = 1024, BATCH_GROUPS = BATCH / 16, AHEAD = 3 * BATCH };
 
 #define TINY 0x04800000u  /* bits of 2^-118, as in group.c */
 #define LIMIT 0x7B000000u /* bits of 2^119 */

@@ -22,6 +22,9 @@
  * allocate nothing. Every pointer handed in is borrowed for the duration of the call, except the
  * memory of a state and a bound base.
  *
+ * NULL. Only arguments whose text says so may be NULL. Calls that return a status answer others
+ * with PITH_ERR_ARG; calls that return none do not check.
+ *
  * Floating point. Every entry point saves the floating-point control word, works with round to
  * nearest even and without flushing subnormals, and restores what it found. The bytes of a frame
  * and the decoded values depend on nothing else: not on the CPU, the thread count or the caller's
@@ -164,8 +167,8 @@ PITH_API uint64_t pith_view_count(const pith_view *view);
 
 /* ---- Environment ----------------------------------------------------------------------------
  * Zero every field you do not set, and set size = sizeof(pith_env). NULL means all defaults.
- * Fields beyond the caller's size are defaults; a larger size than the library's is accepted when
- * the unknown rest is zero (else PITH_ERR_UNSUPPORTED). */
+ * Fields beyond the caller's size are defaults; a larger size than the library's, up to 4096, is
+ * accepted when the unknown rest is zero (else PITH_ERR_UNSUPPORTED). */
 typedef struct pith_env {
     size_t size;
     /* Both or neither. align is a power of two up to 64. release gets the same size back. */
@@ -224,8 +227,9 @@ PITH_API pith_status pith_codec_at(uint32_t index, pith_codec_info *out);
 /* Key number `key` of codec number `index`, or PITH_ERR_ARG past the last. */
 PITH_API pith_status pith_codec_key_at(uint32_t index, uint32_t key, pith_key_info *out);
 /* Check a spec and write its canonical form: codec name, then every key that differs from its
- * default, in table order. text receives at most cap bytes including the final 0. error may be
- * NULL; its offset is a position in spec. PITH_SPEC_MAX bytes always suffice. */
+ * default, in table order. text may be NULL; else PITH_ERR_SPACE when the text and its final 0 have
+ * more than cap bytes (PITH_SPEC_MAX always suffice). error may be NULL; its offset is a position
+ * in spec. */
 #define PITH_SPEC_MAX 256
 PITH_NODISCARD PITH_API pith_status pith_spec_check(const char *spec, char *text, size_t cap,
                                                     pith_error *error);
