@@ -27,9 +27,11 @@ static uint32_t as_bits(float value) {
 static bool finite(uint32_t u) { return (u & 0x7F800000u) != 0x7F800000u; }
 static bool is_nan(uint32_t u) { return (u & 0x7FFFFFFFu) > 0x7F800000u; }
 
+static uint32_t canonical_nan(void) { return 0x7FC00000u; }
+
 static uint32_t f16_to_f32(uint32_t h) {
     const uint32_t sign = (h & 0x8000) << 16, exponent = h >> 10 & 31, fraction = h & 1023;
-    if (exponent == 31) return sign | 0x7F800000u | fraction << 13;
+    if (exponent == 31) return fraction ? canonical_nan() : sign | 0x7F800000u;
     if (exponent) return sign | (exponent + 112) << 23 | fraction << 13;
     return sign | as_bits((float)fraction * 0x1p-24f);
 }
@@ -69,8 +71,6 @@ static void store(uint8_t *bytes, size_t i, unsigned dtype, uint32_t u) {
 }
 
 /* ---- Quantizer and update --------------------------------------------------------------------*/
-
-static uint32_t canonical_nan(void) { return 0x7FC00000u; }
 
 static uint32_t largest(unsigned dtype) {
     return dtype == F32 ? 0x7F7FFFFFu : dtype == BF16 ? 0x7F7F0000u : 0x477FE000u;
