@@ -151,7 +151,7 @@ static void test_encoder_settings_do_not_part_plans(void **unused) {
     pair_close(&p);
 }
 
-/* A range was refused for damage in blocks that it does not touch, and cost as much as the whole. */
+/* A range was refused for damage in blocks it does not touch, and cost as much as the whole. */
 static void test_range_checks_its_own_blocks(void **unused) {
     (void)unused;
     float value[256] = {1}, part[16];
