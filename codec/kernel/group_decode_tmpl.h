@@ -166,7 +166,7 @@ static void group_decode(struct pithi_group_job *job) {
     d.saturated = 0;
     packing_init(&d.pack, s->bits, !s->asymmetric);
     v_stream_begin(&d.stream, job->out);
-    const size_t step = batch_elements(s);
+    const size_t step = batch_elements(s, DECODED);
     struct batch b;
     for (size_t i = 0; i < job->count; i += step) {
         const size_t n = job->count - i < step ? job->count - i : step;

@@ -5,14 +5,14 @@
  * struct packing with pack64 and unpack64. stage/group.c says what must come out; every float
  * operation here is one of its operations, in its order.
  *
- * Work goes in batches (whole groups, at least BATCH elements): maxima, then scales, then codes,
- * 64 elements at a time. A batch that could overflow (differences or scales from 2^119 up, NaN,
- * infinities) goes to the scalar text as a whole, so the loops never see an x' overflow, and
- * encode sees finite bases only; decode hands 64 elements whose new base is not finite over. */
+ * Work goes in batches (whole groups, at least ENCODED or DECODED elements): maxima, then scales,
+ * then codes, 64 elements at a time. A batch that could overflow (differences or scales from 2^119
+ * up, NaN, infinities) goes to the scalar text as a whole, so the loops never see an x' overflow,
+ * and encode sees finite bases only; decode hands 64 elements whose new base is not finite over. */
 #include "stage/group.h"
 
 /* Elements; AHEAD is how far reads run before the codes being made. */
-enum { UNIT = 64, BATCH = 1024, BATCH_GROUPS = BATCH / 16, AHEAD = 3 * BATCH };
+enum { UNIT = 64, ENCODED = 1024, DECODED = 2048, BATCH_GROUPS = DECODED / 16, AHEAD = 3072 };
 
 #define TINY 0x04800000u  /* bits of 2^-118, as in group.c */
 #define LIMIT 0x7B000000u /* bits of 2^119 */
@@ -33,8 +33,8 @@ struct batch {
 
 static size_t width(uint32_t dtype) { return dtype == PITH_NONE ? 0 : dtype == PITH_F32 ? 4 : 2; }
 
-static size_t batch_elements(const struct pithi_group_setting *s) {
-    return s->group > BATCH ? s->group : BATCH;
+static size_t batch_elements(const struct pithi_group_setting *s, size_t least) {
+    return s->group > least ? s->group : least;
 }
 
 /* The part of a job that begins at element i; the scalar text takes it as it is. */
@@ -427,7 +427,7 @@ static void group_encode(struct pithi_group_job *job) {
     e.ceiling = v_set(pithi_bits((float)levels));
     packing_init(&e.pack, s->bits, !s->asymmetric);
     if (s->stochastic) philox_init(&e.philox, &job->random);
-    const size_t step = batch_elements(s);
+    const size_t step = batch_elements(s, ENCODED);
     struct batch b;
     for (size_t i = 0; i < job->count; i += step) {
         const size_t n = job->count - i < step ? job->count - i : step;
