@@ -31,7 +31,7 @@ static uint32_t canonical_nan(void) { return 0x7FC00000u; }
 
 static uint32_t f16_to_f32(uint32_t h) {
     const uint32_t sign = (h & 0x8000) << 16, exponent = h >> 10 & 31, fraction = h & 1023;
-    if (exponent == 31) return fraction ? canonical_nan() : sign | 0x7F800000u;
+    if (exponent == 31) return sign | 0x7F800000u | fraction << 13;
     if (exponent) return sign | (exponent + 112) << 23 | fraction << 13;
     return sign | as_bits((float)fraction * 0x1p-24f);
 }
@@ -65,6 +65,7 @@ static uint32_t load(const uint8_t *bytes, size_t i, unsigned dtype) {
 
 static void store(uint8_t *bytes, size_t i, unsigned dtype, uint32_t u) {
     const unsigned size = dtype == F32 ? 4 : 2;
+    if (is_nan(u)) u = canonical_nan();
     if (dtype == BF16) u = f32_to_bf16(u);
     if (dtype == F16) u = f32_to_f16(u);
     for (unsigned t = 0; t < size; t++, u >>= 8) bytes[size * i + t] = (uint8_t)u;
