@@ -3,7 +3,10 @@
 #include "choose.h"
 
 #include <fnmatch.h>
+#include <stdio.h>
 #include <string.h>
+
+#include "packed.h"
 
 bool codec_of_spec(const char *spec, pith_codec_info *out) {
     const size_t n = strcspn(spec, ":");
@@ -43,11 +46,18 @@ pith_layout layout_of(const struct tensor *tensor, const struct tensor *base) {
     return layout;
 }
 
-/* Whether the library codes this dtype so: its own tables decide. */
-static bool can_code(const char *spec, const struct tensor *tensor, const struct tensor *base) {
+/* Whether the library codes this dtype so: its own tables decide. Only a refusal of the dtype is a
+ * no; any other failure is said and returned. */
+static int can_code(const char *spec, const struct tensor *tensor, const struct tensor *base,
+                    bool *yes) {
     const pith_layout layout = layout_of(tensor, base);
+    pith_error error = {"", 0};
     uint64_t bytes;
-    return pith_compress_bound(spec, &layout, &bytes, NULL) == PITH_OK;
+    const pith_status status = pith_compress_bound(spec, &layout, &bytes, &error);
+    *yes = status == PITH_OK;
+    if (status == PITH_OK || status == PITH_ERR_DTYPE) return EXIT_GOOD;
+    if (status == PITH_ERR_SPEC) return say_bad_spec(spec, &error);
+    return say_status(tensor->in->path, tensor->name, status, &error);
 }
 
 static bool is_float(uint32_t dtype) {
@@ -68,42 +78,54 @@ static void wanted(const struct options *options, const struct tensor *tensor, s
     if ((traits_of(spec) & PITH_TRAIT_LOSSLESS) || !exempt) out->spec = spec;
 }
 
-void choose_lossless(const struct tensor *tensor, struct choice *choice, const char *note) {
+void choose_lossless(struct choice *choice, const char *note) {
     choice->spec = SPEC_LOSSLESS;
     choice->lossy = false;
     choice->note = note;
-    if (choice->base && !can_code(choice->spec, tensor, choice->base)) choice->base = NULL;
 }
 
-static int check_match(const struct tensor *tensor, const struct tensor *base,
-                       const char *base_path) {
-    if (!tensor_same_shape(tensor, base))
+/* The tensor's counterpart in the base; NULL with the reason when there is none of its dtype. */
+static int find_match(const struct tensor *tensor, const struct tensor_set *base,
+                      const char *base_path, const struct tensor **match, const char **why) {
+    *match = tensors_find(base, tensor->name);
+    *why = "not in the base";
+    if (!*match) return EXIT_GOOD;
+    *why = "of another dtype in the base";
+    const bool same = (*match)->dtype == tensor->dtype && (*match)->opaque == tensor->opaque;
+    if ((*match)->opaque == tensor->opaque && !tensor_same_shape(tensor, *match))
         return say_error(base_path, "%s: the base has another shape", tensor_label(tensor->name));
-    if (tensor->dtype != base->dtype)
-        return say_error(base_path, "%s: the base is %s, the tensor %s", tensor_label(tensor->name),
-                         pith_dtype_name(base->dtype), pith_dtype_name(tensor->dtype));
+    if (!same) *match = NULL;
     return EXIT_GOOD;
+}
+
+static void note_missing(struct choice *choice, const char *why) {
+    const char *outcome = choice->lossy ? "stored lossless without it" : "stored without it";
+    snprintf(choice->text, sizeof choice->text, "%s; %s", why, outcome);
+    if (choice->lossy) choice->spec = SPEC_LOSSLESS;
+    choice->lossy = false;
+    choice->note = choice->text;
 }
 
 int choose(const struct options *options, const struct tensor *tensor,
            const struct tensor_set *base, const char *base_path, struct choice *out) {
-    const struct tensor *match = base ? tensors_find(base, tensor->name) : NULL;
+    const struct tensor *match = NULL;
+    const char *why = NULL;
+    bool codes = true;
     wanted(options, tensor, out);
     const uint32_t traits = traits_of(out->spec);
     out->lossy = !(traits & PITH_TRAIT_LOSSLESS);
-    if (match) {
-        const int code = check_match(tensor, match, base_path);
-        if (code != EXIT_GOOD) return code;
-    }
+    int code = base ? find_match(tensor, base, base_path, &match, &why) : EXIT_GOOD;
+    if (code != EXIT_GOOD) return code;
     if (traits & PITH_TRAIT_BASE) out->base = match;
-    const bool missing = base && !match && (traits & PITH_TRAIT_BASE);
-    if (missing && out->lossy)
-        choose_lossless(tensor, out, "not in the base; stored lossless without it");
-    else if (missing)
-        out->note = "not in the base; stored without it";
-    else if (out->lossy && !can_code(out->spec, tensor, out->base))
-        choose_lossless(tensor, out, "the codec does not take this dtype; stored lossless");
-    else if (out->base && !can_code(out->spec, tensor, out->base))
+    if (base && !match && (traits & PITH_TRAIT_BASE)) {
+        note_missing(out, why);
+        return EXIT_GOOD;
+    }
+    if (out->lossy || out->base) code = can_code(out->spec, tensor, out->base, &codes);
+    if (code != EXIT_GOOD || codes) return code;
+    if (out->lossy)
+        choose_lossless(out, "the codec does not take this dtype; stored lossless");
+    else
         out->base = NULL;
     return EXIT_GOOD;
 }

@@ -13,15 +13,16 @@ struct choice {
     bool lossy;
     const struct tensor *base; /* NULL: none */
     const char *note;          /* why it is not what was asked for; NULL: it is */
+    char text[80];             /* behind note, when it is put together */
 };
 
 /* The first --rule whose glob matches the name; else -C, where a lossy one counts for float
  * tensors of two or more dimensions only; else lossless. base may be NULL. Fails (said) when the
- * base has the tensor in another shape or dtype. */
+ * base has the tensor in another shape; another dtype counts as missing. */
 int choose(const struct options *options, const struct tensor *tensor,
            const struct tensor_set *base, const char *base_path, struct choice *out);
 /* What to do when a lossy codec cannot keep this tensor: lossless, still against the base. */
-void choose_lossless(const struct tensor *tensor, struct choice *choice, const char *note);
+void choose_lossless(struct choice *choice, const char *note);
 /* EXIT_USAGE (said) when a spec needs --base and there is none. */
 int check_base_given(const struct options *options);
 /* Layout of a tensor's frame. */

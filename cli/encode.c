@@ -76,7 +76,7 @@ int encode_bound(const char *path, const struct tensor *tensor, const struct cho
     uint64_t other = 0;
     int code = spec_bound(path, choice->spec, tensor, choice->base, source_bytes, bytes);
     if (code != EXIT_GOOD || !choice->lossy) return code;
-    choose_lossless(tensor, &fallback, NULL);
+    choose_lossless(&fallback, NULL);
     code = spec_bound(path, fallback.spec, tensor, fallback.base, source_bytes, &other);
     if (other > *bytes) *bytes = other;
     return code;
@@ -109,7 +109,7 @@ int encode(struct encoder *e, const struct tensor *tensor, struct choice *choice
     const void *values = tensor_values(tensor, &e->values);
     if (!values) return EXIT_FAILED;
     if (choice->lossy && any_nonfinite(tensor, values))
-        choose_lossless(tensor, choice, "holds NaN or infinity; stored lossless");
+        choose_lossless(choice, "holds NaN or infinity; stored lossless");
     int code = encode_bound(e->path, tensor, choice, source_bytes, &bound);
     if (code != EXIT_GOOD) return code;
     if (!scratch_reserve(&e->frame, bound)) return EXIT_FAILED;
@@ -119,7 +119,7 @@ int encode(struct encoder *e, const struct tensor *tensor, struct choice *choice
     code = encode_as(e, tensor, choice, &layout, values, out);
     /* A finite value and a finite base can still be too far apart for f32. */
     if (code == EXIT_GOOD && choice->lossy && !isfinite(out->bound)) {
-        choose_lossless(tensor, choice, "its difference to the base overflows; stored lossless");
+        choose_lossless(choice, "its difference to the base overflows; stored lossless");
         layout.base_dtype = choice->base ? choice->base->dtype : PITH_NONE;
         code = encode_as(e, tensor, choice, &layout, values, out);
     }

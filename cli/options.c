@@ -39,13 +39,17 @@ static int part_length(const char *spec, uint64_t offset, const char **part) {
     return (int)strcspn(at, *at == ':' ? "" : "=,:");
 }
 
+int say_bad_spec(const char *spec, const pith_error *error) {
+    const char *part;
+    const int n = part_length(spec, error->offset, &part);
+    say_error(NULL, "bad spec '%s': '%.*s': %s", spec, n, part, error->text);
+    return EXIT_USAGE;
+}
+
 static int check_spec(const char *spec, char canonical[PITH_SPEC_MAX]) {
     pith_error error = {"", 0};
-    const char *part;
     if (pith_spec_check(spec, canonical, PITH_SPEC_MAX, &error) == PITH_OK) return EXIT_GOOD;
-    const int n = part_length(spec, error.offset, &part);
-    say_error(NULL, "bad spec '%s': '%.*s': %s", spec, n, part, error.text);
-    return EXIT_USAGE;
+    return say_bad_spec(spec, &error);
 }
 
 static int add_spec(struct options *o, const char *text) {

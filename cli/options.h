@@ -40,6 +40,8 @@ struct command {
  * caller prints the help. */
 int options_parse(struct options *out, const struct command *command, int count, char **arguments);
 void options_free(struct options *options);
+/* Say which part of a spec is wrong; returns EXIT_USAGE. */
+int say_bad_spec(const char *spec, const pith_error *error);
 /* The environment for library calls. */
 pith_env options_env(const struct options *options);
 

@@ -34,11 +34,17 @@ json out "{t['name']: t['codec'] for t in d['tensors']} == {'w1': 'lossless', 'b
 exits 0 pith compress -q --base $D/missing.safetensors -o q.p $D/next.safetensors
 silent
 
-# Another shape or dtype is an error.
+# A base tensor of another dtype counts as missing.
+exits 0 pith compress --base $D/redtyped.safetensors -o d.p $D/next.safetensors
+says 'b1: of another dtype in the base; stored without it'
+exits 0 pith decompress -q --base $D/redtyped.safetensors -o d d.p
+same d $D/next.safetensors
+exits 0 pith compress --rule 'b1=wdiff' --base $D/redtyped.safetensors -f -o d.p $D/next.safetensors
+says 'b1: of another dtype in the base; stored lossless without it'
+
+# Another shape is an error.
 exits 1 pith compress --base $D/reshaped.safetensors -o bad $D/next.safetensors
 says 'w1: the base has another shape'
-exits 1 pith compress --base $D/redtyped.safetensors -o bad $D/next.safetensors
-says 'b1: the base is u32'
 exits 1 pith compress --base $DATA/npy/f32.npy -o bad $D/next.safetensors
 exits 1 pith compress --base $D/base.safetensors -o bad $DATA/npy/f32.npy
 exits 1 pith compress --base nowhere -o bad $D/next.safetensors
@@ -57,4 +63,4 @@ exits 0 pith decompress --base $N/bf16_u2.npy -q -o b b.p
 same b $N/bf16_u2_step.npy
 exits 0 pith inspect --json b.p
 json out "d['tensors'][0]['dtype'] == 'bf16' and d['tensors'][0]['bits_per_value'] < 16"
-only l.p l alone.p m.p m mw.p q.p n.p n1 n2 b.p b
+only d.p d l.p l alone.p m.p m mw.p q.p n.p n1 n2 b.p b

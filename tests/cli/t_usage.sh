@@ -54,6 +54,10 @@ exits 2 pith compress -C wdiff:bits=5 --base b.npy a.npy
 says "'bits'"
 exits 2 pith compress -C wdiff:bits=4,bits=4 --base b.npy a.npy
 says "'bits'"
+# Keys that do not go together once stored every tensor lossless, with exit 0.
+exits 2 pith compress -C wdiff:block=1024 --base "$DATA/st/base.safetensors" -o bad \
+    "$DATA/st/next.safetensors"
+says 'block is smaller than group'
 exits 2 pith compress -C nothing a.npy
 says "'nothing'"
 exits 2 pith compress -C '' a.npy
