@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     uint8_t *frame = guard_copy(input.bytes, input.length);
     const struct ref_verdict v = ref_agree(frame, input.length, base.bytes, base.length);
     if (!v.same)
-        fprintf(stderr, "%s here, %s there\n", ref_status_name(v.ours), ref_status_name(v.library));
+        fprintf(stderr, "%s here, %s there\n", ref_status_name(v.ours), ref_status_name(v.theirs));
     FUZZ_CHECK(v.same);
     guard_free(frame, input.length);
     return 0;

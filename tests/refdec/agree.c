@@ -43,10 +43,10 @@ struct ref_verdict ref_agree(const uint8_t *frame, size_t length, const uint8_t 
     const pith_view old = pith_view_flat(full, readable ? info.base_dtype : PITH_F32, count);
     const bool based = readable && info.base_dtype;
     if (out && full) {
-        v.library =
+        v.theirs =
             translated(pith_decompress(frame, length, based ? &old : NULL, &env, &view, NULL));
         v.ours = refdec(frame, length, full, need, AGREE_LIMIT, &ours, &our_bytes);
-        v.same = v.library == v.ours;
+        v.same = v.theirs == v.ours;
         if (v.same && v.ours == REF_OK)
             v.same = our_bytes == raw && memcmp(out, ours, our_bytes) == 0;
     }

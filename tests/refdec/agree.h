@@ -9,7 +9,7 @@ enum { AGREE_LIMIT = 1 << 20 };
 
 struct ref_verdict {
     enum ref_status ours;    /* the second decoder's */
-    enum ref_status library; /* libpith's, in the same words */
+    enum ref_status theirs; /* libpith's, in the same words */
     bool same;               /* of one mind, and with the same values */
 };
 /* base: bytes that are repeated to the length that the frame asks for; none: zeros. */

@@ -74,7 +74,7 @@ static void check_golden(const struct golden *g) {
     const struct ref_verdict v = ref_agree(g->frame, g->length, g->base, g->base_bytes);
     if (!good || !v.same) {
         printf("%s: %s here, %s there\n", g->name, ref_status_name(status),
-               ref_status_name(v.library));
+               ref_status_name(v.theirs));
         failures++;
     }
     free(out);
@@ -139,7 +139,7 @@ static void check_damaged(const struct golden *g, unsigned long number, unsigned
     if (!v.same) {
         failures++;
         printf("%s, mutation %lu: %s here, %s there\n", g->name, number, ref_status_name(v.ours),
-               ref_status_name(v.library));
+               ref_status_name(v.theirs));
     }
     free(frame);
 }
