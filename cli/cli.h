@@ -23,6 +23,9 @@ int say_error(const char *subject, const char *format, ...) CLI_PRINTF(2, 3);
 int say_errno(const char *subject, const char *what);
 /* A line that -q silences. */
 void say_note(bool quiet, const char *subject, const char *format, ...) CLI_PRINTF(3, 4);
+/* Put a question mark for each byte of a control character, or of what is not UTF-8: names come
+ * from files and must not reach a terminal as they are. Returns the text. */
+char *make_printable(char *text);
 /* What to call a tensor whose name may be empty. */
 const char *tensor_label(const char *name);
 /* "-" by its spoken name. */

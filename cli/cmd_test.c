@@ -1,6 +1,7 @@
 /* cmd_test.c - pith test: is a compressed file whole, and with --base, does it decode.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "decode.h"
@@ -22,6 +23,12 @@ static int test_item(struct decoder *d, size_t index, const pith_env *env) {
     return code;
 }
 
+static void print_good(const char *path) {
+    char *text = strdup(path);
+    if (text) printf("%s: ok\n", make_printable(text));
+    free(text);
+}
+
 int run_test(const struct options *options) {
     struct packed p;
     const pith_env env = options_env(options);
@@ -35,7 +42,7 @@ int run_test(const struct options *options) {
     progress_begin(options->quiet, p.raw_bytes);
     for (size_t i = 0; i < p.count && code == EXIT_GOOD; i++) code = test_item(&d, i, &env);
     progress_clear();
-    if (code == EXIT_GOOD && !options->quiet) printf("%s: ok\n", p.in.path);
+    if (code == EXIT_GOOD && !options->quiet) print_good(p.in.path);
     decoder_free(&d);
     packed_close(&p);
     return code;

@@ -16,8 +16,19 @@ json_t *json_unsigned(uint64_t value) {
     return json_integer((json_int_t)(value < INT64_MAX ? value : INT64_MAX));
 }
 
+/* The one control character that JSON lets stand as it is. */
+static int print_part(const char *text, size_t length, void *to) {
+    for (size_t i = 0; i < length; i++)
+        if (text[i] == 0x7f)
+            fputs("\\u007f", to);
+        else
+            fputc(text[i], to);
+    return 0;
+}
+
 void json_print(const json_t *value, FILE *to) {
-    json_dumpf(value, to, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+    json_dump_callback(value, print_part, to,
+                       JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_ENSURE_ASCII);
     fputc('\n', to);
 }
 

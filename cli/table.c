@@ -6,11 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Control characters of a hostile name must not reach a terminal. */
-static void make_printable(char *text) {
-    for (; *text; text++)
-        if ((unsigned char)*text < ' ' || *text == 0x7f) *text = '?';
-}
+#include "cli.h"
 
 static bool grow(struct table *t) {
     const size_t room = t->room ? t->room * 2 : 64;

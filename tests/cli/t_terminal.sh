@@ -1,0 +1,43 @@
+# t_terminal.sh - names from files never reach a terminal as control characters.
+# SPDX-License-Identifier: Apache-2.0
+cat >make.py <<'END'
+import json, struct
+def st(name, tensors):
+    head = {n: {'dtype': 'F32', 'shape': [1, 4], 'data_offsets': [16 * i, 16 * i + 16]}
+            for i, n in enumerate(tensors)}
+    text = json.dumps(head).encode()
+    data = struct.pack('<4f', 1, 2, 3, 4) * len(tensors)
+    open(name, 'wb').write(struct.pack('<Q', len(text)) + text + data)
+st('a', ['\x1b]0;pwned\x07', 'line\nbreak', '\x9b31mred', 'caf\u00e9', 'del\x7f'])
+st('b', ['w'])
+END
+python3 make.py
+# plain FILE: no control character but newlines, in UTF-8 or as a byte.
+plain() {
+    python3 -c 'import sys, unicodedata as u
+text = open(sys.argv[1], "rb").read().decode()
+sys.exit(any(u.category(c) == "Cc" and c != "\n" for c in text))' "$1" || die "controls in $1"
+}
+exits 0 pith compress -v -C wdiff --base b -o p a
+plain err
+says 'line?break: not in the base'
+says '??31mred: not in the base'
+says $'caf\xc3\xa9: not in the base'
+exits 0 pith inspect p
+plain out
+exits 0 pith inspect --json p
+plain out
+exits 0 pith compare a a
+plain out
+exits 1 pith compare a b
+plain err
+for name in $'no\x1b[2J\nfile' $'no\xc2\x9b1m' $'no\x9b1m' $'no\xe0\x82\x9b'; do
+    exits 1 pith test "$name"
+    plain err
+    [ "$(wc -l <err)" = 1 ] || die 'a name broke the line'
+    cp p "$name"
+    exits 0 pith test "$name"
+    plain out
+    exits 2 pith "$name"
+    plain err
+done
