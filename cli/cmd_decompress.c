@@ -87,7 +87,8 @@ static int decompress(struct task *t) {
                   t->packed.container ? ".pith.safetensors" : ".pith");
         return EXIT_USAGE;
     }
-    code = write_file(t, path);
+    code = packed_limit(&t->packed, o->max_output, &t->decoder.env);
+    if (code == EXIT_GOOD) code = write_file(t, path);
     if (code == EXIT_GOOD && !o->quiet)
         say_note(false, t->packed.in.path, "restored %" PRIu64 " bytes to %s", t->out.written,
                  path_label(path, true));

@@ -31,13 +31,14 @@ static void print_good(const char *path) {
 
 int run_test(const struct options *options) {
     struct packed p;
-    const pith_env env = options_env(options);
+    pith_env env = options_env(options);
     if (options->base && strcmp(options->base, "-") == 0) {
         say_error("test", "--base wants a file");
         return EXIT_USAGE;
     }
     int code = packed_open(&p, options->operands[0]);
     if (code != EXIT_GOOD) return code;
+    code = packed_limit(&p, options->max_output, &env);
     struct decoder d = {.packed = &p, .base_path = options->base, .env = env};
     progress_begin(options->quiet, p.raw_bytes);
     for (size_t i = 0; i < p.count && code == EXIT_GOOD; i++) code = test_item(&d, i, &env);

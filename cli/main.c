@@ -24,25 +24,29 @@ static const struct command commands[] = {
      "  --json              print what inspect --json prints\n"
      "  --cpu LEVEL         scalar, avx2, avx512 or neon; changes no byte\n",
      "CbrdsToqvfjc", 1, 1, run_compress},
-    {"decompress", "decompress [--base FILE] [-T N] [-o OUT] [-f] [-q] IN",
+    {"decompress", "decompress [--base FILE] [--max-output BYTES] [-T N] [-o OUT] [-f] [-q] IN",
      "Restores the file that was compressed.\n\n"
-     "  --base FILE   the base it was compressed against\n"
-     "  -T N          threads; 0: one per processor\n"
-     "  -o OUT        output; - is standard output; default: IN without .pith\n"
-     "  -f            overwrite OUT\n"
-     "  -q            say nothing\n"
-     "  --cpu LEVEL   scalar, avx2, avx512 or neon; changes no byte\n",
-     "bTofqc", 1, 1, run_decompress},
+     "  --base FILE         the base it was compressed against\n"
+     "  --max-output BYTES  refuse tensors larger together (suffixes K M G); default: the larger\n"
+     "                      of 1G and 1000 times the size of IN\n"
+     "  -T N                threads; 0: one per processor\n"
+     "  -o OUT              output; - is standard output; default: IN without .pith\n"
+     "  -f                  overwrite OUT\n"
+     "  -q                  say nothing\n"
+     "  --cpu LEVEL         scalar, avx2, avx512 or neon; changes no byte\n",
+     "bxTofqc", 1, 1, run_decompress},
     {"inspect", "inspect [--json] FILE",
      "Lists the tensors of a compressed file: codec, sizes, bits per value, error bound.\n\n"
      "  --json   machine-readable\n",
      "j", 1, 1, run_inspect},
-    {"test", "test [--base FILE] [-T N] [-q] FILE",
+    {"test", "test [--base FILE] [--max-output BYTES] [-T N] [-q] FILE",
      "Checks every checksum and every block of a compressed file; with its base, decodes it.\n\n"
-     "  --base FILE   the base it was compressed against\n"
-     "  -T N          threads; 0: one per processor\n"
-     "  -q            say nothing when the file is good\n",
-     "bTqc", 1, 1, run_test},
+     "  --base FILE         the base it was compressed against\n"
+     "  --max-output BYTES  refuse tensors larger together (suffixes K M G); default: the larger\n"
+     "                      of 1G and 1000 times the size of FILE\n"
+     "  -T N                threads; 0: one per processor\n"
+     "  -q                  say nothing when the file is good\n",
+     "bxTqc", 1, 1, run_test},
     {"codecs", "codecs [--json]",
      "Lists the codecs and their keys with the default in brackets.\n\n"
      "  --json   machine-readable\n",

@@ -12,15 +12,25 @@
 
 enum { MAX_THREADS = 1024 };
 
+static const char short_flags[] = ":C:T:o:fqvh";
 static const struct option table[] = {
-    {"codec", required_argument, NULL, 'C'},  {"base", required_argument, NULL, 'b'},
-    {"rule", required_argument, NULL, 'r'},   {"dtype", required_argument, NULL, 'd'},
-    {"shape", required_argument, NULL, 's'},  {"threads", required_argument, NULL, 'T'},
-    {"output", required_argument, NULL, 'o'}, {"force", no_argument, NULL, 'f'},
-    {"quiet", no_argument, NULL, 'q'},        {"verbose", no_argument, NULL, 'v'},
-    {"json", no_argument, NULL, 'j'},         {"max-abs", required_argument, NULL, 'm'},
-    {"cpu", required_argument, NULL, 'c'},    {"quick", no_argument, NULL, 'k'},
-    {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0},
+    {"codec", required_argument, NULL, 'C'},
+    {"base", required_argument, NULL, 'b'},
+    {"rule", required_argument, NULL, 'r'},
+    {"dtype", required_argument, NULL, 'd'},
+    {"shape", required_argument, NULL, 's'},
+    {"threads", required_argument, NULL, 'T'},
+    {"output", required_argument, NULL, 'o'},
+    {"force", no_argument, NULL, 'f'},
+    {"quiet", no_argument, NULL, 'q'},
+    {"verbose", no_argument, NULL, 'v'},
+    {"json", no_argument, NULL, 'j'},
+    {"max-abs", required_argument, NULL, 'm'},
+    {"max-output", required_argument, NULL, 'x'},
+    {"cpu", required_argument, NULL, 'c'},
+    {"quick", no_argument, NULL, 'k'},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
 };
 
 static int usage_error(const char *text, const char *value) {
@@ -97,7 +107,7 @@ static int read_shape(struct options *o, const char *text) {
 
 static int read_dtype(struct options *o, const char *text) {
     o->hint.dtype = pith_dtype_from_name(text);
-    return o->hint.dtype == PITH_NONE ? usage_error("unknown dtype", text) : EXIT_GOOD;
+    return o->hint.dtype == PITH_NONE ? usage_error("--dtype: unknown dtype", text) : EXIT_GOOD;
 }
 
 /* 0: all processors. */
@@ -137,6 +147,26 @@ static int read_max_abs(struct options *o, const char *text) {
     return EXIT_GOOD;
 }
 
+/* Bytes, with K, M or G for powers of 1024. */
+static int read_max_output(struct options *o, const char *text) {
+    static const char suffixes[] = "KMG";
+    char *end;
+    int shift = 0;
+    const char *suffix = NULL;
+    bool good = read_unsigned(text, &end, &o->max_output) && o->max_output > 0;
+    if (good && *end) suffix = strchr(suffixes, *end);
+    if (suffix) shift = 10 * (int)(suffix - suffixes + 1);
+    good = good && end[suffix != NULL] == '\0' && o->max_output <= (uint64_t)INT64_MAX >> shift;
+    if (!good) return usage_error("--max-output wants bytes such as 500000 or 8G", text);
+    o->max_output <<= shift;
+    return EXIT_GOOD;
+}
+
+static int read_output(struct options *o, const char *text) {
+    o->out = text;
+    return *text ? EXIT_GOOD : usage_error("-o wants a file name", text);
+}
+
 /* ---- All of it ------------------------------------------------------------------------------*/
 
 static int apply(struct options *o, int letter, char *value) {
@@ -148,8 +178,9 @@ static int apply(struct options *o, int letter, char *value) {
     case 'T': return read_threads(o, value);
     case 'c': return read_cpu(o, value);
     case 'm': return read_max_abs(o, value);
+    case 'x': return read_max_output(o, value);
     case 'b': o->base = value; break;
-    case 'o': o->out = value; break;
+    case 'o': return read_output(o, value);
     case 'f': o->force = true; break;
     case 'q': o->quiet = true; break;
     case 'v': o->verbose = true; break;
@@ -160,25 +191,47 @@ static int apply(struct options *o, int letter, char *value) {
     return EXIT_GOOD;
 }
 
+/* How many long flags begin like this one. */
+static int count_matches(const char *text) {
+    const size_t n = strcspn(text + 2, "=");
+    int matches = 0;
+    for (const struct option *o = table; o->name; o++)
+        if (strncmp(o->name, text + 2, n) == 0) matches++;
+    return matches;
+}
+
 static int unknown_flag(const struct command *command, char **arguments, int letter) {
     const char *text = arguments[optind - 1];
-    char short_form[] = {'-', (char)letter, '\0'};
-    if (letter && strncmp(text, "--", 2) != 0) text = short_form;
-    say_error(command->name, "unknown flag '%s'", text);
+    const char short_form[] = {'-', (char)letter, '\0'};
+    const char *what = "unknown flag";
+    if (strncmp(text, "--", 2) != 0)
+        text = letter ? short_form : text;
+    else if (letter)
+        what = "no argument is taken by";
+    else if (count_matches(text) > 1)
+        what = "ambiguous flag";
+    say_error(command->name, "%s '%s'", what, text);
+    return EXIT_USAGE;
+}
+
+/* The flag as people write it, in its short form where it has one. */
+static int misused(const struct command *command, int letter, const char *problem) {
+    const char *name = "";
+    for (const struct option *o = table; o->name; o++)
+        if (o->val == letter) name = o->name;
+    if (strchr(short_flags, letter))
+        say_error(command->name, "'-%c' %s", letter, problem);
+    else
+        say_error(command->name, "'--%s' %s", name, problem);
     return EXIT_USAGE;
 }
 
 static int next_flag(struct options *o, const struct command *command, int letter,
                      char **arguments) {
-    if (letter == ':') {
-        say_error(command->name, "'%s' needs an argument", arguments[optind - 1]);
-        return EXIT_USAGE;
-    }
+    if (letter == ':') return misused(command, optopt, "needs an argument");
     if (letter == '?') return unknown_flag(command, arguments, optopt);
-    if (letter != 'h' && !strchr(command->flags, letter)) {
-        say_error(command->name, "does not take '%s'", arguments[optind - 1]);
-        return EXIT_USAGE;
-    }
+    if (letter != 'h' && !strchr(command->flags, letter))
+        return misused(command, letter, "is not for this command");
     return apply(o, letter, optarg);
 }
 
@@ -203,7 +256,7 @@ int options_parse(struct options *out, const struct command *command, int count,
     *out = (struct options){.threads = 1};
     opterr = 0;
     while (code == EXIT_GOOD && !out->help &&
-           (letter = getopt_long(count, arguments, ":C:T:o:fqvh", table, NULL)) != -1)
+           (letter = getopt_long(count, arguments, short_flags, table, NULL)) != -1)
         code = next_flag(out, command, letter, arguments);
     if (code != EXIT_GOOD || out->help) return code;
     return take_operands(out, command, count, arguments);

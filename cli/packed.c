@@ -21,6 +21,8 @@ int say_status(const char *path, const char *name, pith_status status, const pit
     case PITH_ERR_CHECKSUM:
         return say_error(path, "%s: damaged: %s (byte %" PRIu64 " of its frame)", tensor,
                          error->text, error->offset);
+    case PITH_ERR_LIMIT:
+        return say_error(path, "%s: is larger than the limit; --max-output raises it", tensor);
     case PITH_ERR_MEMORY: return say_error(path, "%s: out of memory", tensor);
     default: return say_error(path, "%s: %s (%s)", tensor, error->text, pith_status_name(status));
     }
@@ -85,11 +87,9 @@ static int open_bare(struct packed *p) {
     p->count = 1;
     p->raw_bytes = item.info.raw_bytes;
     if (!item.info.source) return EXIT_GOOD;
-    p->has_npy = true;
-    if (!npy_parse(item.info.source, item.info.source_bytes, &p->npy, &why))
-        return say_error(p->in.path, "the frame's source: %s", why);
-    if (p->npy.header_bytes != item.info.source_bytes)
-        return say_error(p->in.path, "the frame's source: bytes follow the .npy header");
+    /* Programs may put there what they like; only a .npy header means something here. */
+    p->has_npy = npy_parse(item.info.source, item.info.source_bytes, &p->npy, &why) &&
+                 p->npy.header_bytes == item.info.source_bytes;
     return bare_item(p, &item);
 }
 
@@ -190,6 +190,22 @@ int packed_open(struct packed *p, const char *path) {
 
 int packed_item(struct packed *p, size_t index, struct packed_item *out) {
     return p->container ? container_item(p, index, out) : bare_item(p, out);
+}
+
+/* A few bytes can declare tensors that fill a disk; real ones rarely shrink a thousandfold. */
+static uint64_t default_limit(uint64_t file_bytes) {
+    const uint64_t least = (uint64_t)1 << 30, factor = 1000;
+    if (file_bytes > UINT64_MAX / factor) return UINT64_MAX;
+    return file_bytes * factor > least ? file_bytes * factor : least;
+}
+
+int packed_limit(const struct packed *p, uint64_t asked, pith_env *env) {
+    env->max_output_bytes = asked ? asked : default_limit(p->in.length);
+    if (p->raw_bytes <= env->max_output_bytes) return EXIT_GOOD;
+    return say_error(p->in.path,
+                     "declares %" PRIu64 " bytes of tensors, more than the limit of %" PRIu64
+                     "; --max-output raises it",
+                     p->raw_bytes, env->max_output_bytes);
 }
 
 void packed_close(struct packed *p) {

@@ -129,8 +129,31 @@ static const char *check_holes(struct safetensors *st) {
     return NULL;
 }
 
+/* Arrays that no shape can be, seen before anything is allocated for them. */
+static const char *check_arrays(const uint8_t *text, size_t length) {
+    bool quoted = false;
+    size_t items = 0; /* of the array around, with the one being read; 0: none */
+    for (size_t i = 0; i < length; i++) {
+        if (quoted && text[i] == '\\')
+            i++;
+        else if (text[i] == '"')
+            quoted = !quoted;
+        else if (quoted)
+            continue;
+        else if (items && (text[i] == '[' || text[i] == '{'))
+            return "a tensor's shape is not a list of whole numbers";
+        else if (text[i] == '[' || text[i] == ']')
+            items = text[i] == '[';
+        else if (items && text[i] == ',' && ++items > ST_MAX_NDIM)
+            return "a tensor has more than 64 dimensions";
+    }
+    return NULL;
+}
+
 static const char *read_json(struct safetensors *st) {
     json_error_t error;
+    const char *why = check_arrays(st->text, st->text_bytes);
+    if (why) return why;
     if (st->text_bytes == 0 || st->text[0] != '{') return "the header does not begin with {";
     st->json = json_loadb((const char *)st->text, st->text_bytes, JSON_REJECT_DUPLICATES, &error);
     if (st->json) return NULL;

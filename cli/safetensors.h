@@ -8,8 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The format's own limit on the length of the JSON text, and the bytes of its length prefix. */
-enum { ST_MAX_HEADER = 100000000, ST_PREFIX = 8 };
+/* The format's own limit on the length of the JSON text, the bytes of its length prefix, and the
+ * most dimensions taken (as many as NumPy has). */
+enum { ST_MAX_HEADER = 100000000, ST_PREFIX = 8, ST_MAX_NDIM = 64 };
 
 struct st_dtype {
     const char *name; /* as in the file: "BF16" */
