@@ -119,13 +119,36 @@ static void widen_range(struct sums *s, double a) {
     s->has_range = true;
 }
 
-static void add_pair(struct sums *s, double a, double b) {
+static bool is_signed(uint32_t dtype) {
+    return dtype == PITH_I8 || dtype == PITH_I16 || dtype == PITH_I32 || dtype == PITH_I64;
+}
+
+static bool is_integer(uint32_t dtype) {
+    return is_signed(dtype) || dtype == PITH_U8 || dtype == PITH_U16 || dtype == PITH_U32 ||
+           dtype == PITH_U64 || dtype == PITH_BOOL;
+}
+
+/* Integers as offsets from the smallest, so that they can be subtracted without a sign. */
+static uint64_t ordered(uint32_t dtype, uint64_t bits) {
+    const uint64_t sign = (uint64_t)1 << (8 * pith_dtype_bytes(dtype) - 1);
+    return is_signed(dtype) ? bits ^ sign : bits;
+}
+
+/* a - b. Integers beyond 2^53 differ although they are the same as doubles. */
+static double difference(const struct reader *x, uint64_t p, const struct reader *y, uint64_t q) {
+    const uint32_t dtype = x->t->dtype;
+    if (dtype != y->t->dtype || !is_integer(dtype))
+        return value_of(dtype, p) - value_of(y->t->dtype, q);
+    const uint64_t a = ordered(dtype, p), b = ordered(dtype, q);
+    return a < b ? -(double)(b - a) : (double)(a - b);
+}
+
+static void add_pair(struct sums *s, double a, double b, double d) {
     if (isfinite(a)) widen_range(s, a);
     if (!isfinite(a) || !isfinite(b)) {
         s->nonfinite_mismatch += !matches(a, b);
         return;
     }
-    const double d = a - b;
     s->finite++;
     if (fabs(d) > s->max_abs) s->max_abs = fabs(d);
     s->squared_error += d * d;
@@ -146,7 +169,9 @@ void sums_of(const struct tensor *a, const uint8_t *a_bytes, const struct tensor
         for (int n = 0; n < CHUNK && i < count; n++, i++, advance(&x), advance(&y)) {
             const uint64_t p = load_bits(&x), q = load_bits(&y);
             if (out->has_bits) part.differing_bits += count_bits(p ^ q);
-            if (out->has_values) add_pair(&part, value_of(a->dtype, p), value_of(b->dtype, q));
+            if (out->has_values)
+                add_pair(&part, value_of(a->dtype, p), value_of(b->dtype, q),
+                         difference(&x, p, &y, q));
         }
         part.squared_error += out->squared_error;
         part.squared_a += out->squared_a;

@@ -84,3 +84,17 @@ exits 0 pith compare --json "$DATA/npy/f32.npy" "$DATA/npy/f32_fortran.npy"
 json out "d['overall']['max_abs_error'] > 0"
 exits 0 pith compare --json --dtype bf16 "$DATA/npy/bf16_u2.npy" "$DATA/npy/bf16_u2_step.npy"
 json out "d['overall']['max_abs_error'] < 0.01"
+
+# Integers that are the same as doubles differ.
+python3 - <<'END'
+import struct
+for name, values in (('i1', (1 << 53, -(1 << 63))), ('i2', ((1 << 53) + 1, -(1 << 63) + 1)),
+                     ('i3', (1 << 53, (1 << 63) - 1))):
+    open(name, 'wb').write(struct.pack('<2q', *values))
+END
+exits 1 pith compare --max-abs 0 --dtype i64 --shape 2 i1 i2
+exits 0 pith compare --max-abs 1 --json --dtype i64 --shape 2 i1 i2
+json out "d['overall']['max_abs_error'] == 1 and d['overall']['nmse'] > 0"
+exits 0 pith compare --json --dtype i64 --shape 2 i1 i3
+json out "d['overall']['max_abs_error'] == 2.0 ** 64"
+exits 1 pith compare --max-abs 0 --dtype u64 --shape 2 i1 i2

@@ -47,6 +47,22 @@ exits 2 pith compress --base - a.npy
 exits 2 pith compare --max-abs -1 a b
 exits 2 pith compare --max-abs x a b
 
+# The message names the flag, not its value.
+exits 2 pith inspect -C raw x
+says "inspect: '-C' is not for this command"
+exits 2 pith inspect --codec=raw x
+says "'-C' is not"
+exits 2 pith codecs --base y
+says "'--base' is not"
+exits 2 pith compress --base
+says "'--base' needs an argument"
+exits 2 pith compress --q a.npy
+says "ambiguous flag '--q'"
+exits 2 pith inspect --json=yes a.npy
+says "no argument is taken by '--json=yes'"
+exits 2 pith compress -o '' a.npy
+says '-o wants a file name'
+
 # A bad spec names the key.
 exits 2 pith compress -C wdiff:bitz=4 --base b.npy a.npy
 says "'bitz'"
