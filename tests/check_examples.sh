@@ -10,7 +10,10 @@ while read -r name; do
         in_section && /^```/ { if (in_code) exit; in_code = 1; next }
         in_code { $1 = ""; print }' doc/FORMAT.md | tr -s ' \n' ' ' | sed 's/^ //;s/ $//')
     golden=$(od -An -v -tx1 "tests/golden/v1/$name.pith" | tr -s ' \n' ' ' | sed 's/^ //;s/ $//')
-    [ "$written" = "$golden" ] || { echo "doc/FORMAT.md: $name is not its golden file" >&2; exit 1; }
+    [ "$written" = "$golden" ] || {
+        echo "doc/FORMAT.md: $name is not its golden file" >&2
+        exit 1
+    }
     seen=$((seen + 1))
 done < <(sed -n 's/^### \(example-[a-z]*\)$/\1/p' doc/FORMAT.md)
 codecs=$(grep -c '^PITH_CODEC(' codec/registry.def)

@@ -19,7 +19,9 @@ static size_t allocations;
 #endif
 
 #ifdef PITH_TEST_ASAN
-#include <sanitizer/allocator_interface.h>
+/* The runtimes of gcc and clang have it; not every gcc installs the header that declares it. */
+int __sanitizer_install_malloc_and_free_hooks(void (*on_malloc)(const volatile void *, size_t),
+                                              void (*on_free)(const volatile void *));
 static void count_one(const volatile void *p, size_t n) {
     (void)p;
     (void)n;
