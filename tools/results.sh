@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# results.sh - print doc/RESULTS.md: tools/results.sh BUILD, a release build. ./dev results calls it.
+# results.sh - print doc/RESULTS.md: tools/results.sh BUILD, a release build; for ./dev results.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 build=$1
@@ -42,26 +42,29 @@ for r in rows:
               r["encode_gbps"], r["encode_gbps"] / before))'
 }
 
+isa=$("$build/cli/pith" bench --quick --json -C raw |
+    python3 -c 'import json, sys; print(json.load(sys.stdin)["results"][0]["isa"])')
+
 cat <<END
 # Results
 
 Made by \`./dev results\` on $(date -u +%Y-%m-%d): $(${CC:-cc} --version | head -n 1), x86-64 with
-$("$build/cli/pith" bench --quick --json -C raw | python3 -c 'import json, sys
-print(json.load(sys.stdin)["results"][0]["isa"])') kernels, $(nproc) cores of a shared virtual machine. Absolute speeds of such a
-machine vary from minute to minute; ratios were measured side by side in one run.
+$isa kernels, $(nproc) cores of a shared virtual machine. Absolute speeds of such a machine vary
+from minute to minute; ratios were measured side by side in one run.
 
 ## Quality
 
 $("$build/bench/quality" "$root/tests/data")
 
-NMSE of the update: error of the step that the receivers see against the step the weights made. "Of a plain cast's":
-NMSE of the weights divided by that of rounding the weights to bf16 without any codec. With a bf16 base nearly all of the error is
-the cast's own, and the update's NMSE is large because one step is smaller than bf16 can express.
+NMSE of the update: error of the step that the receivers see against the step the weights made.
+"Of a plain cast's": NMSE of the weights divided by that of rounding the weights to bf16 without any
+codec. With a bf16 base nearly all of the error is the cast's own, and the update's NMSE is large
+because one step is smaller than bf16 can express.
 
 ## Speed of the library, out of cache, one thread
 
-\`pith bench\`; GB/s of uncompressed values. \`/read\`, \`/fill\`, \`/move\` are shares of the read-only sum, the best fill and a mover
-of exactly the same bytes.
+\`pith bench\`; GB/s of uncompressed values. \`/read\`, \`/fill\`, \`/move\` are shares of the
+read-only sum, the best fill and a mover of exactly the same bytes.
 
 $(block "$build/cli/pith" bench)
 
@@ -71,8 +74,8 @@ $(block scaling)
 
 ## Speed of the kernels
 
-\`kernelcheck --bench\`: scalar text, kernel and ceiling (encode: read-only sum; decode: best fill; wdiff: a mover of the same
-bytes, the hash of the new base included), GB/s of values.
+\`kernelcheck --bench\`: scalar text, kernel and ceiling (encode: read-only sum; decode: best fill;
+wdiff: a mover of the same bytes, the hash of the new base included), GB/s of values.
 
 $(block "$build/tests/kernelcheck" --bench | grep -E '^(avx512|neon|```)')
 
