@@ -12,7 +12,7 @@ lines=$(wc -l <"$place/example.c")
 [ "$lines" -ge 10 ] || { echo 'README.md has no C example'; exit 1; }
 flags=()
 nm -D "$library" | grep -q __asan_ && flags+=(-fsanitize=address,undefined)
-"${CC:-cc}" -std=c11 -Wall -Wextra -Wconversion -Werror "${flags[@]}" -Iinclude \
+${CC:-cc} -std=c11 -Wall -Wextra -Wconversion -Werror "${flags[@]}" -Iinclude \
     "$place/example.c" "$library" -Wl,-rpath,"$(dirname "$library")" -o "$place/example"
 "$place/example"
 echo "the README's example of $lines lines works"
