@@ -144,7 +144,7 @@ static char *default_name(const struct task *t) {
 
 static int write_file(struct task *t, const char *path) {
     const bool container = t->set.format == FORMAT_SAFETENSORS;
-    int code = output_open(&t->out, path, t->options->force, container);
+    int code = output_open(&t->out, path, t->options->force, container, t->set.in.mode);
     if (code != EXIT_GOOD) return code;
     code = container ? write_container(t) : write_frames(t);
     if (code == EXIT_GOOD && !output_commit(&t->out)) code = EXIT_FAILED;
@@ -186,7 +186,7 @@ static int compress(struct task *t) {
 }
 
 static int check_options(const struct options *o) {
-    const bool to_stdout = o->out ? strcmp(o->out, "-") == 0 : strcmp(o->operands[0], "-") == 0;
+    const bool to_stdout = o->out ? output_is_stdout(o->out) : strcmp(o->operands[0], "-") == 0;
     const char *why = NULL;
     if (o->spec_count > 1) why = "-C was given twice";
     if (o->hint.has_shape && o->hint.dtype == PITH_NONE) why = "--shape needs --dtype";

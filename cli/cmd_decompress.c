@@ -65,7 +65,7 @@ static int write_tensors(struct task *t) {
 }
 
 static int write_file(struct task *t, const char *path) {
-    int code = output_open(&t->out, path, t->options->force, false);
+    int code = output_open(&t->out, path, t->options->force, false, t->packed.in.mode);
     if (code != EXIT_GOOD) return code;
     code = write_tensors(t);
     if (code == EXIT_GOOD && !output_commit(&t->out)) code = EXIT_FAILED;

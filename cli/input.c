@@ -84,7 +84,7 @@ static bool is_plain(int fd, const struct stat *st) {
     return S_ISREG(st->st_mode) && lseek(fd, 0, SEEK_CUR) == 0;
 }
 
-static int open_plain(const char *path) {
+static int open_plain(const char *path, unsigned *mode) {
     struct stat st;
     const int fd = strcmp(path, "-") == 0 ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) != 0) return -1;
@@ -93,6 +93,7 @@ static int open_plain(const char *path) {
         errno = EISDIR;
         return -1;
     }
+    *mode = S_ISREG(st.st_mode) ? (unsigned)st.st_mode & 0666 : 0666;
     return is_plain(fd, &st) ? fd : spool(fd);
 }
 
@@ -134,7 +135,7 @@ bool input_extend(struct input *in, uint64_t bytes) {
 bool input_open(struct input *in, const char *path) {
     struct stat st;
     *in = (struct input){.path = path_label(path, false), .bytes = nothing};
-    in->fd = open_plain(path);
+    in->fd = open_plain(path, &in->mode);
     const bool known = in->fd >= 0 && fstat(in->fd, &st) == 0;
     if (!known) say_errno(in->path, "cannot read");
     if (known) in->length = (uint64_t)st.st_size;

@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Clean up after SIGINT, SIGTERM, SIGHUP; turn SIGPIPE and SIGXFSZ into write errors; make sure
- * that descriptors 0 to 2 are not given to files. Call once, first. */
+/* Clean up after SIGINT, SIGTERM, SIGHUP, SIGQUIT; turn SIGPIPE and SIGXFSZ into write errors; make
+ * sure that descriptors 0 to 2 are not given to files. Call once, first. */
 void io_begin(void);
 
 /* ---- Input: parts of a file, mapped. What cannot be mapped (a pipe) is first copied to an unnamed
@@ -19,6 +19,7 @@ struct input {
     const char *path;
     int fd;
     uint64_t length;      /* of the file */
+    unsigned mode;        /* permission bits that an output made from it may have */
     const uint8_t *bytes; /* its first `mapped` bytes; never NULL */
     size_t mapped;
 };
@@ -46,10 +47,14 @@ struct output {
     bool stream;  /* bytes leave as they are written */
     bool rewinds; /* output_rewrite was promised: a stream is collected in a temporary file */
     bool replace;
+    unsigned mode;
     uint64_t written;
 };
-/* force: replace an existing file, and write binary data to a terminal. Returns an exit code. */
-int output_open(struct output *out, const char *path, bool force, bool rewinds);
+/* force: replace an existing file, and write binary data to a terminal. mode: the most permission
+ * bits a new file gets; it gets none that umask forbids. Returns an exit code. */
+int output_open(struct output *out, const char *path, bool force, bool rewinds, unsigned mode);
+/* True when path is another name of standard output, other than of a device such as /dev/null. */
+bool output_is_stdout(const char *path);
 bool output_write(struct output *out, const void *bytes, size_t length);
 /* Write at an offset already passed. */
 bool output_rewrite(struct output *out, uint64_t offset, const void *bytes, size_t length);

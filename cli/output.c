@@ -31,25 +31,39 @@ static int open_stream(struct output *out, bool force) {
     return out->fd >= 0 ? EXIT_GOOD : say_errno(NULL, "cannot make a temporary file");
 }
 
-/* mkstemp gives 0600; a new file gets what open would have given it. */
-static void default_mode(int fd) {
+/* mkstemp gives 0600; a new file gets what open would have given it, and nobody who could not read
+ * the input may read it. */
+static void set_mode(const struct output *out) {
     const mode_t mask = umask(0);
     umask(mask);
-    if (fchmod(fd, 0666 & ~mask) != 0) errno = 0;
+    if (fchmod(out->fd, 0666 & ~mask & (mode_t)out->mode) != 0) errno = 0;
+}
+
+/* In the target's directory under a name of its own, so that long names are no problem. */
+static bool make_name(const char *path) {
+    static const char pattern[] = ".pith.tmp-XXXXXX";
+    const char *slash = strrchr(path, '/');
+    const size_t n = slash ? (size_t)(slash - path) + 1 : 0;
+    if (n + sizeof pattern > sizeof temporary) return false;
+    memcpy(temporary, path, n);
+    memcpy(temporary + n, pattern, sizeof pattern);
+    return true;
 }
 
 static int open_temporary(struct output *out) {
-    const int n = snprintf(temporary, sizeof temporary, "%s.tmp-XXXXXX", out->path);
-    if (n < 0 || (size_t)n >= sizeof temporary) {
+    if (!make_name(out->path)) {
         errno = ENAMETOOLONG;
         return say_errno(out->path, "cannot write");
     }
     signals_block(true);
     out->fd = mkstemp(temporary);
-    if (out->fd >= 0) signals_guard(temporary);
+    if (out->fd >= 0)
+        signals_guard(temporary);
+    else
+        temporary[0] = '\0';
     signals_block(false);
     if (out->fd < 0) return say_errno(out->path, "cannot write");
-    default_mode(out->fd);
+    set_mode(out);
     return EXIT_GOOD;
 }
 
@@ -60,9 +74,18 @@ static int open_special(struct output *out, bool force) {
     return open_stream(out, force);
 }
 
-int output_open(struct output *out, const char *path, bool force, bool rewinds) {
+bool output_is_stdout(const char *path) {
+    struct stat a, b;
+    if (strcmp(path, "-") == 0) return true;
+    if (stat(path, &a) != 0 || fstat(STDOUT_FILENO, &b) != 0) return false;
+    if (S_ISCHR(a.st_mode) && !isatty(STDOUT_FILENO)) return false;
+    return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+int output_open(struct output *out, const char *path, bool force, bool rewinds, unsigned mode) {
     struct stat st;
-    *out = (struct output){.path = path, .fd = -1, .rewinds = rewinds, .replace = force};
+    *out =
+        (struct output){.path = path, .fd = -1, .rewinds = rewinds, .replace = force, .mode = mode};
     if (strcmp(path, "-") == 0) {
         out->fd = STDOUT_FILENO;
         return open_stream(out, force);
@@ -71,6 +94,8 @@ int output_open(struct output *out, const char *path, bool force, bool rewinds) 
         if (S_ISDIR(st.st_mode)) return say_error(path, "is a directory");
         if (!S_ISREG(st.st_mode)) return open_special(out, force);
         if (!force) return say_error(path, "exists; -f overwrites");
+    } else if (errno != ENOENT) {
+        return say_errno(path, "cannot write");
     }
     return open_temporary(out);
 }

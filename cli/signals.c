@@ -10,7 +10,7 @@
 
 #include "cli.h"
 
-static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
+static const int ending[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 enum { ENDING = sizeof ending / sizeof *ending };
 
 static char guarded[PATH_MAX];

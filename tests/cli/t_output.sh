@@ -42,6 +42,38 @@ exits 1 pith compress nowhere.npy
 says 'nowhere.npy'
 [ "$(stat -c %a out.pith)" = "$(printf '%o' $((0666 & ~$(umask))))" ] || die 'mode of the output'
 
+# Who could not read the input cannot read the output, new or overwritten.
+for mode in 600 640 444; do
+    rm -f secret secret.pith
+    (umask 022 && cp a.npy secret && chmod $mode secret &&
+        exits 0 pith compress -q secret && cp -f a.npy secret.pith && chmod 666 secret.pith &&
+        exits 0 pith compress -q -f secret && exits 0 pith decompress -q -o secret.out secret.pith)
+    for made in secret.pith secret.out; do
+        [ "$(stat -c %a $made)" = $mode ] || die "$made has mode $(stat -c %a $made), not $mode"
+    done
+    rm -f secret.out
+done
+(umask 077 && exits 0 pith compress -q -f -o secret.pith a.npy)
+[ "$(stat -c %a secret.pith)" = 600 ] || die 'wider than the umask'
+rm -f secret secret.pith
+
+# Names up to the limit of the file system, and one beyond it at once.
+for length in 245 255; do
+    long=$(printf 'x%.0s' $(seq $length))
+    exits 0 pith compress -q -o $long a.npy
+    rm $long
+done
+exits 1 pith compress -q -o ${long}x a.npy
+says 'too long'
+# JSON does not mix with data.
+for out in - /dev/stdout /dev/fd/1; do
+    rc=0
+    pith compress --json -o $out a.npy 2>err | cat >out || rc=$?
+    [ ! -s out ] || die "JSON and data on $out"
+    says '--json'
+done
+exits 0 pith compress -q --json -o /dev/null a.npy
+
 # Streams: pipes in and out, from files too.
 for file in a.npy m.safetensors; do
     cat $file | pith compress -q - >s.pith

@@ -1,4 +1,4 @@
-# t_signals.sh - SIGINT and SIGTERM while the output is being written leave nothing behind.
+# t_signals.sh - signals while the output is being written leave nothing behind.
 # SPDX-License-Identifier: Apache-2.0
 python3 - <<'END'
 import random
@@ -9,21 +9,22 @@ with open('big.bin', 'wb') as f:
         f.write(block)
 END
 cat >interrupt.py <<'END'
-import os, signal, subprocess, sys, time
+import os, resource, signal, subprocess, sys, time
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 pith, number = sys.argv[1], getattr(signal, sys.argv[2])
 child = subprocess.Popen([pith, 'compress', '-q', '-C', 'lossless:level=19', '--dtype', 'u8',
                           '--shape', str(1 << 25), '-o', 'x.pith', 'big.bin'])
 deadline = time.time() + 20
-while time.time() < deadline and not any('x.pith.tmp' in n for n in os.listdir('.')):
+while time.time() < deadline and not any('.pith.tmp' in n for n in os.listdir('.')):
     if child.poll() is not None:
         sys.exit('it ended too early to be interrupted')
 child.send_signal(number)
 if child.wait() != -number:
     sys.exit('exit %d' % child.returncode)
-if any('x.pith' in n for n in os.listdir('.')):
+if any('.pith' in n for n in os.listdir('.')):
     sys.exit('left behind: %s' % os.listdir('.'))
 END
-for signal in SIGINT SIGTERM SIGHUP; do
+for signal in SIGINT SIGTERM SIGHUP SIGQUIT; do
     python3 interrupt.py "$PITH" $signal || die $signal
 done
 only big.bin interrupt.py
