@@ -36,6 +36,7 @@ struct bench_result {
     char spec[PITH_SPEC_MAX];
     uint32_t dtype, base_dtype;
     uint64_t raw_bytes, bytes;
+    int repetitions;
     double encode, decode, encode_move, decode_move, read, fill, copy; /* seconds */
 };
 

@@ -118,14 +118,26 @@ static float step_size(const struct bench_data *d) {
     return (float)(1e-3 * sum / (double)d->sampled);
 }
 
+/* Repeat the first `period` bytes up to `bytes`. */
+static void tile(void *at, size_t period, size_t bytes) {
+    for (size_t done = period; done < bytes;) {
+        const size_t n = done < bytes - done ? done : bytes - done;
+        memcpy((uint8_t *)at + done, at, n);
+        done += n;
+    }
+}
+
 void bench_data_fill(struct bench_data *d, uint64_t count, uint32_t dtype, uint32_t base_dtype) {
     const float step = step_size(d);
-    for (uint64_t i = 0, k = 0; i < count; i++, k++) {
-        if (k == d->sampled) k = 0;
-        const float v = d->sample[k];
+    const uint64_t period = d->sampled < count ? d->sampled : count;
+    const size_t size = pith_dtype_bytes(dtype), base_size = pith_dtype_bytes(base_dtype);
+    for (uint64_t i = 0; i < period; i++) {
+        const float v = d->sample[i];
         store(d->value, dtype, i, v);
         if (base_dtype != PITH_NONE) store(d->start, base_dtype, i, v + step * noise(~i));
     }
+    tile(d->value, period * size, count * size);
+    if (base_dtype != PITH_NONE) tile(d->start, period * base_size, count * base_size);
 }
 
 /* ---- Life ------------------------------------------------------------------------------------*/

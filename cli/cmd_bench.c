@@ -42,6 +42,7 @@ static void add_json(const struct task *t, const struct bench_result *r) {
     json_object_set_new(o, "mode", json_string(stream ? "stream" : "stateless"));
     json_object_set_new(o, "isa", json_string(isa_name(t->env.cpu_mask)));
     json_object_set_new(o, "threads", json_unsigned(t->env.threads));
+    json_object_set_new(o, "repetitions", json_integer(r->repetitions));
     json_object_set_new(o, "bytes", json_unsigned(r->bytes));
     json_object_set_new(o, "raw_bytes", json_unsigned(r->raw_bytes));
     json_object_set_new(o, "ratio", json_number((double)r->raw_bytes / (double)r->bytes));
@@ -57,7 +58,7 @@ static void add_json(const struct task *t, const struct bench_result *r) {
 
 static void add_heading(struct task *t) {
     static const char *const heads[] = {"codec", "value",  "base",  "ratio", "encode", "/read",
-                                        "/move", "decode", "/fill", "/move", "memcpy"};
+                                        "/move", "decode", "/fill", "/move", "memcpy", "of"};
     t->table.columns = sizeof heads / sizeof *heads;
     for (size_t i = 0; i < t->table.columns; i++) table_add(&t->table, "%s", heads[i]);
 }
@@ -75,6 +76,7 @@ static void add_row(struct task *t, const struct bench_result *r) {
     table_add(to, "%.2f", r->fill / r->decode);
     table_add(to, "%.2f", r->decode_move / r->decode);
     table_add(to, "%.2f", gbps(r, r->copy));
+    table_add(to, "%d", r->repetitions);
 }
 
 static void print_results(struct task *t) {
@@ -87,7 +89,7 @@ static void print_results(struct task *t) {
     }
     printf(
         "GB/s of uncompressed tensor, and shares of the ceilings measured in the same run.\n"
-        "isa %s, threads %u, %zu MiB of f32 values, median of %d\n\n",
+        "isa %s, threads %u, %zu MiB of f32 values, medians of up to %d repetitions (of)\n\n",
         isa_name(t->env.cpu_mask), (unsigned)t->env.threads, t->data.bytes >> 20,
         t->data.repetitions);
     table_print(&t->table, stdout, 7);

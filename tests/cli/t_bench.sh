@@ -9,6 +9,7 @@ numbers = ['bytes', 'ratio', 'encode_gbps', 'decode_gbps', 'encode_move_gbps', '
            'read_gbps', 'fill_gbps', 'memcpy_gbps']
 for r in results:
     assert all(r[k] > 0 for k in numbers), r
+    assert r['repetitions'] == 3
     assert r['isa'] in ('scalar', 'avx2', 'avx512', 'neon') and r['threads'] == 1
 assert {r['codec'] for r in results} >= {'raw', 'lossless', 'wdiff'}
 assert {(r['base'], r['mode']) for r in results if r['spec'] == 'wdiff'} == {
