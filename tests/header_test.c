@@ -1,6 +1,8 @@
 /* header_test.c - pith.h stands alone, may come twice, and its types can be used.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pith/pith.h"
+
+/* Once more: the second time must change nothing. */
 #include "pith/pith.h"
 
 int main(void) {

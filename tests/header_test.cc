@@ -1,6 +1,8 @@
 // header_test.cc - pith.h in C++: stands alone, may come twice, links with C linkage.
 // SPDX-License-Identifier: Apache-2.0
 #include "pith/pith.h"
+
+// Once more: the second time must change nothing.
 #include "pith/pith.h"
 
 int main() {
