@@ -123,7 +123,8 @@ def line(name, codec, rows, gbps):
     worst = max(rows, key=lambda t: (t["error"], t["allowed"]))
     used = max(t["share"] for t in rows)
     print(ROW.format(name, codec, f"{raw:,}", f"{packed:,}", f"{8 * packed / (raw // 2):.2f}",
-                     number(worst["error"]), number(worst["allowed"]), f"{100 * used:.0f} %", gbps).rstrip())
+                     number(worst["error"]), number(worst["allowed"]), f"{100 * used:.0f} %",
+                     gbps).rstrip())
 
 
 def table(results):
@@ -162,8 +163,9 @@ def main():
         print(f"checkpoint {next_}\nbase       {prev}\n")
         table(results)
         print(f"\n{100 * unchanged(prev, next_):.0f} % of the bf16 weights did not change at all:"
-              " late in training the exact difference is\nthe smaller one. wdiff is for f32 masters,"
-              " for early training and for collectives that need\na size known beforehand.\n")
+              " late in training the exact difference is the"
+              "\nsmaller one. wdiff is for f32 masters, early training and collectives of fixed size."
+              "\n")
         checks = [
             ("lossless: the restored file is the checkpoint, byte for byte",
              filecmp.cmp(next_, exact.restored, shallow=False)),
