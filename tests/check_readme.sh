@@ -11,7 +11,7 @@ awk '/^```c$/ { on = 1; next } /^```/ { on = 0 } on' README.md >"$place/example.
 lines=$(wc -l <"$place/example.c")
 [ "$lines" -ge 10 ] || { echo 'README.md has no C example'; exit 1; }
 flags=()
-nm -D "$library" | grep -q __asan_ && flags+=(-fsanitize=address,undefined)
+nm -D "$library" | grep __asan_ >/dev/null && flags+=(-fsanitize=address,undefined)
 ${CC:-cc} -std=c11 -Wall -Wextra -Wconversion -Werror "${flags[@]}" -Iinclude \
     "$place/example.c" "$library" -Wl,-rpath,"$(dirname "$library")" -o "$place/example"
 "$place/example"
