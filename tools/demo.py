@@ -164,7 +164,8 @@ def main():
         table(results)
         print(f"\n{100 * unchanged(prev, next_):.0f} % of the bf16 weights did not change at all:"
               " late in training the exact difference is the"
-              "\nsmaller one. wdiff is for f32 masters, early training, collectives of fixed size.\n")
+              "\nsmaller one. wdiff is for f32 masters, early training, collectives of fixed"
+              " size.\n")
         checks = [
             ("lossless: the restored file is the checkpoint, byte for byte",
              filecmp.cmp(next_, exact.restored, shallow=False)),
