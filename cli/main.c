@@ -64,7 +64,7 @@ static const struct command commands[] = {
      "f32 values, and for codecs of differences also the steps of a stream with an f32 and a\n"
      "bf16 base. Reading, filling, copying and moving the same bytes without any codec are\n"
      "measured in turn with it, on one thread; shares are of these. The numbers are medians of\n"
-     "7 repetitions, fewer where a row takes too long; the first and last result are verified.\n\n"
+     "7 repetitions, fewer where a row takes too long; every result is verified.\n\n"
      "  -C SPEC       a codec to measure; default: all of them\n"
      "  -T N          threads; 0: one per processor\n"
      "  --quick       small data and few repetitions: a check, not a measurement\n"
