@@ -174,8 +174,9 @@ static inline void random256(const struct philox *r, uint64_t c, uint16_t out[25
 struct packing {
     __m512i order, pairs, quads, squeeze, spread, shifts, mask, half;
     __mmask64 present; /* the 8 * bits bytes of 64 codes */
-    /* 4 bits: value of every code, where a vector's codes lie, how far up its own is in a lane. */
-    __m512i levels, nibbles;
+    /* 4 bits: value of every code, where a vector's codes lie, how far up its own is in a lane;
+     * where byte i lies when lanes hold bytes of eight runs: 8 * (i % 8) + i / 8. */
+    __m512i levels, nibbles, gather;
     __m512i pick[4];
     unsigned bits;
     bool symmetric;
@@ -222,6 +223,9 @@ static void packing_init(struct packing *p, unsigned bits, bool symmetric) {
     p->present = ~UINT64_C(0) >> (64 - 8 * bits);
     const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     const __m512i sign = _mm512_and_si512(lane, _mm512_set1_epi32(symmetric ? 8 : 0));
+    p->gather = _mm512_or_si512(
+        _mm512_slli_epi16(_mm512_and_si512(stretched(0, 0), _mm512_set1_epi8(7)), 3),
+        _mm512_srli_epi16(_mm512_and_si512(stretched(0, 0), _mm512_set1_epi8(56)), 3));
     p->levels = f_from_i(_mm512_sub_epi32(lane, _mm512_add_epi32(sign, sign)));
     p->nibbles = _mm512_slli_epi32(_mm512_and_si512(lane, _mm512_set1_epi32(7)), 2);
     for (int k = 0; k < 4; k++)
@@ -246,6 +250,11 @@ static inline void pack64(uint8_t *to, size_t room, const struct packing *p, con
     const __m512i a = _mm512_ternarylogic_epi32(low8, q[0], _mm512_slli_epi32(q[1], 8), 0xCA);
     const __m512i b = _mm512_ternarylogic_epi32(low8, q[2], _mm512_slli_epi32(q[3], 8), 0xCA);
     __m512i x = _mm512_ternarylogic_epi32(low16, a, _mm512_slli_epi32(b, 16), 0xCA);
+    if (p->bits == 4) { /* a 64-bit lane's high half goes above the nibbles of its low half */
+        x = _mm512_ternarylogic_epi64(p->mask, x, _mm512_srli_epi64(x, 28), 0xCA);
+        put_codes(to, room, 4, _mm512_permutexvar_epi8(p->gather, x));
+        return;
+    }
     x = v_and(_mm512_permutexvar_epi8(p->order, x), p->mask);
     if (p->bits < 8) {
         x = _mm512_madd_epi16(_mm512_maddubs_epi16(p->pairs, x), p->quads);

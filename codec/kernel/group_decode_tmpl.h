@@ -128,7 +128,7 @@ ALWAYS void decode_batch(struct decoder *d, const struct batch *b, struct recipe
     for (; i + UNIT <= count; i += UNIT) {
         struct unit u = unit_at(b, i, 0, bs, bits);
         u.out = os ? b->out + i * os : NULL;
-        prefetch_unit(u.base, bs);
+        prefetch_unit(u.base, bs, AHEAD);
         __builtin_prefetch(u.codes + AHEAD);
         decode_unit(d, &pack, b, &u, r, streamed ? &stream : NULL);
     }

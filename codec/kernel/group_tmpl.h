@@ -11,8 +11,13 @@
  * and encode sees finite bases only; decode hands 64 elements whose new base is not finite over. */
 #include "stage/group.h"
 
-/* Elements; AHEAD is how far reads run before the codes being made. */
-enum { UNIT = 64, ENCODED = 1024, DECODED = 2048, BATCH_GROUPS = DECODED / 16, AHEAD = 3072 };
+/* Elements. */
+enum { UNIT = 64, ENCODED = 1024, DECODED = 2048, BATCH_GROUPS = DECODED / 16 };
+
+/* How far reads run before the codes being made, in elements: as far as the first-level cache
+ * holds what they bring, and two streams share it. The lines codes go to are fetched too, or the
+ * store queue would fill up waiting for them; that distance is in bytes. */
+enum { AHEAD = 3072, AHEAD_ALONE = 4096, CODES_AHEAD = 1024 };
 
 #define TINY 0x04800000u  /* bits of 2^-118, as in group.c */
 #define LIMIT 0x7B000000u /* bits of 2^119 */
@@ -333,8 +338,8 @@ ALWAYS void encode_unit(struct encoder *e, const struct packing *pack, const str
 }
 
 /* What will be read next comes into the cache while this is computed. */
-ALWAYS void prefetch_unit(const uint8_t *p, size_t size) {
-    for (size_t k = 0; k < UNIT * size; k += 64) __builtin_prefetch(p + AHEAD * size + k);
+ALWAYS void prefetch_unit(const uint8_t *p, size_t size, size_t ahead) {
+    for (size_t k = 0; k < UNIT * size; k += 64) __builtin_prefetch(p + ahead * size + k);
 }
 
 static __attribute__((noinline)) void encode_end(struct encoder *e, const struct batch *b, size_t i,
@@ -360,14 +365,16 @@ static __attribute__((noinline)) void encode_end(struct encoder *e, const struct
 ALWAYS void encode_codes(struct encoder *e, const struct batch *b, struct recipe r) {
     const struct packing pack = e->pack; /* a copy no store can alias */
     const size_t vs = width(r.vt), bs = width(r.bt), bits = e->set->bits, count = b->count;
+    const size_t ahead = r.bt == PITH_NONE ? AHEAD_ALONE : AHEAD;
     uint16_t random[4 * UNIT];
     size_t i = 0;
     for (; i + UNIT <= count; i += UNIT) {
         const struct unit u = unit_at(b, i, vs, bs, bits);
         const size_t turn = i % (4 * UNIT);
         if (r.stochastic && turn == 0) random256(&e->philox, b->counter + i / 8, random);
-        prefetch_unit(u.value, vs);
-        prefetch_unit(u.base, bs);
+        prefetch_unit(u.value, vs, ahead);
+        prefetch_unit(u.base, bs, ahead);
+        __builtin_prefetch(u.codes + CODES_AHEAD, 1);
         encode_unit(e, &pack, b, &u, r, random + turn);
     }
     if (i < count) encode_end(e, b, i, r);
