@@ -82,7 +82,9 @@ static size_t scratch_bytes(const struct pithi_params *p) {
 
 /* ---- Groups, in pieces that stay in the first-level cache for the hash that follows ----------*/
 
-static size_t piece_of(const struct pithi_params *p) {
+static size_t piece_of(const struct pithi_block *b) {
+    const struct pithi_params *p = b->params;
+    if (!b->base || p->value[IDENTITY]) return p->block; /* no hash follows */
     return p->value[GROUP] > 4096 ? p->value[GROUP] : 4096;
 }
 
@@ -96,7 +98,7 @@ static uint64_t hash_base(const struct pithi_block *b, const uint8_t *base, uint
 static void run_groups(struct pithi_block *b, pithi_group_fn *kernel, uint8_t *scales,
                        uint8_t *codes) {
     const struct pithi_params *p = b->params;
-    const size_t piece = piece_of(p), element = pith_dtype_bytes(p->base_dtype);
+    const size_t piece = piece_of(b), element = pith_dtype_bytes(p->base_dtype);
     struct pithi_group_job job = {
         .set = setting(p),
         .value_dtype = p->dtype,
