@@ -4,43 +4,8 @@
 set -euo pipefail
 build=$1
 root=$(cd "$(dirname "$0")/.." && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 
 block() { printf '```\n'; "$@"; printf '```\n'; }
-
-# A tensor that stays in cache, for the question what a second thread brings.
-python3 - "$work/cached.npy" <<'END'
-import random, struct, sys
-random.seed(1)
-values = [random.gauss(0, 0.02) for _ in range(1 << 20)]
-head = "{'descr': '<f4', 'fortran_order': False, 'shape': (%d,), }" % len(values)
-head += ' ' * (117 - len(head)) + '\n'
-with open(sys.argv[1], 'wb') as f:
-    f.write(b'\x93NUMPY\x01\x00' + struct.pack('<H', len(head)) + head.encode())
-    f.write(struct.pack('<%df' % len(values), *values))
-END
-
-scaling() {
-    for spec in wdiff wdiff:group=128; do
-        for threads in 1 2; do
-            "$build/cli/pith" bench --json -C "$spec" -T "$threads" "$work/cached.npy"
-        done
-    done | python3 -c '
-import json, sys
-text, rows, reader = sys.stdin.read(), [], json.JSONDecoder()
-while text.strip():
-    document, end = reader.raw_decode(text.lstrip())
-    text = text.lstrip()[end:]
-    rows += document["results"]
-one = {(r["spec"], r["base"]): r["encode_gbps"] for r in rows if r["threads"] == 1}
-print("spec               base   1 thread  2 threads  ratio   (encode, GB/s of f32 values)")
-for r in rows:
-    if r["threads"] == 2:
-        before = one[r["spec"], r["base"]]
-        print("%-18s %-5s %9.2f %10.2f %6.2f" % (r["spec"], r["base"] or "-", before,
-              r["encode_gbps"], r["encode_gbps"] / before))'
-}
 
 isa=$("$build/cli/pith" bench --quick --json -C raw |
     python3 -c 'import json, sys; print(json.load(sys.stdin)["results"][0]["isa"])')
@@ -68,9 +33,11 @@ read-only sum, the best fill and a mover of exactly the same bytes.
 
 $(block "$build/cli/pith" bench)
 
-## Two threads, a 4 MiB tensor
+## Two threads, encode from cache-sized blocks
 
-$(block scaling)
+A tensor of 1 MiB, encoded again and again; medians of 8001.
+
+$("$build/bench/threads")
 
 ## Speed of the kernels
 
