@@ -61,8 +61,6 @@ pith_status pithi_output_dtype(const struct pithi_params *q, uint32_t dtype, pit
     return pithi_fail(error, PITH_ERR_DTYPE, "the codec does not decode to the view's dtype");
 }
 
-static bool has_base(const pith_plan *p) { return p->params.base_dtype != PITH_NONE; }
-
 static struct pithi_span base_span(const pith_plan *p, const pith_state *s, uint64_t slot) {
     return (struct pithi_span){.data = s->base,
                                .first = pithi_slot_first(p, slot),
@@ -79,10 +77,22 @@ static void advance(const pith_plan *p, pith_state *s, uint64_t slot,
     s->slot[slot].step = c->frame.step + 1;
     s->slot[slot].torn = 0;
     if (c->frame.has_identity) s->slot[slot].identity = pithi_identity(p, c->hash, c->frame.count);
-    s->stats.frames++;
-    s->stats.key_frames += c->frame.params.key_frame;
-    s->stats.saturated += c->saturated;
-    s->stats.poisoned += c->poisoned;
+    pithi_state_count(s, c->frame.params.key_frame, c->saturated, c->poisoned);
+}
+
+static pith_status take_residual(struct pithi_coding *c, const pith_state *s, uint64_t slot) {
+    pith_plan *p = c->plan;
+    if (!pithi_has_residual(p)) return PITH_OK;
+    if (!s) return pithi_fail(&p->error, PITH_ERR_STATE, "error feedback needs a state");
+    c->residual = pithi_state_residual(p, s, slot, 0);
+    c->residual_next = pithi_state_residual(p, s, slot, 1);
+    return PITH_OK;
+}
+
+static void keep_residual(const struct pithi_coding *c, pith_state *s, uint64_t slot) {
+    if (!s) return;
+    if (c->residual) pithi_state_turn(s, slot, c->random.step);
+    pithi_state_count(s, false, c->saturated, c->poisoned);
 }
 
 static pith_status encode_slot(pith_plan *p, pith_state *s, const struct pithi_span *view,
@@ -90,18 +100,22 @@ static pith_status encode_slot(pith_plan *p, pith_state *s, const struct pithi_s
     struct pithi_coding c = {.plan = p, .view = view, .random = p->random};
     struct pithi_span base;
     c.frame = pithi_plan_frame(p, slot, key);
-    if (has_base(p)) {
+    PITHI_TRY(take_residual(&c, s, slot));
+    if (pithi_has_base(p)) {
         base = base_span(p, s, slot);
         c.base = &base;
         c.update = true;
         c.frame.step = s->slot[slot].step;
         c.frame.identity = s->slot[slot].identity;
         c.frame.stream = s->stream;
-        c.random = (struct pithi_random){s->seed, c.frame.step, s->stream};
+        c.random = (struct pithi_random){s->seed, c.frame.step, s->stream, 0};
     }
     /* A key frame carries the identity of the base it brings. */
     const pith_status status = pithi_encode_frame(&c, dst, cap, key, written);
-    if (!has_base(p)) return status;
+    if (!pithi_has_base(p)) {
+        if (status == PITH_OK) keep_residual(&c, s, slot);
+        return status;
+    }
     if (status == PITH_OK)
         advance(p, s, slot, &c);
     else if (status != PITH_ERR_SPACE) /* which is found before the first block */
@@ -119,10 +133,10 @@ static pith_status encode(pith_plan *p, pith_state *s, const pith_view *view, ui
     PITHI_TRY(slot_span(p, slot, view, false, &span));
     if (span.dtype != p->params.dtype)
         return pithi_fail(&p->error, PITH_ERR_DTYPE, "the view's dtype is not the layout's");
-    if (key && !has_base(p))
+    if (key && !pithi_has_base(p))
         return pithi_fail(&p->error, PITH_ERR_UNSUPPORTED, "key frames need a base");
-    key = key || (has_base(p) && pith_plan_is_key(p, s->slot[slot].step));
-    if (!key) PITHI_TRY(pithi_state_whole(p, s, slot, &p->error));
+    key = key || (pithi_has_base(p) && pith_plan_is_key(p, s->slot[slot].step));
+    if (!key) PITHI_TRY(pithi_state_whole(s, slot, &p->error));
     const uint64_t before = pithi_fp_enter();
     const pith_status status = encode_slot(p, s, &span, slot, key, dst, cap, written);
     pithi_fp_leave(before);
@@ -137,6 +151,25 @@ pith_status pith_encode(pith_plan *plan, pith_state *state, const pith_view *vie
 pith_status pith_encode_key(pith_plan *plan, pith_state *state, const pith_view *view,
                             uint64_t slot, void *dst, size_t cap, size_t *written) {
     return encode(plan, state, view, slot, true, dst, cap, written);
+}
+
+pith_status pith_encode_slots(pith_plan *p, pith_state *s, const pith_view *view,
+                              const uint64_t *slots, uint64_t count, void *dst, size_t cap,
+                              size_t *lengths) {
+    pith_sizes sizes;
+    if (!p || !lengths) return PITH_ERR_ARG;
+    if (!dst || !view) return pithi_fail(&p->error, PITH_ERR_ARG, "an argument is NULL");
+    pith_plan_sizes(p, &sizes);
+    if (count && cap / count < sizes.slot_bytes)
+        return pithi_fail(&p->error, PITH_ERR_SPACE, "the frames of all slots do not fit");
+    if (pith_view_count(view) != p->count)
+        return pithi_fail(&p->error, PITH_ERR_SHAPE, "the view is not the whole tensor");
+    for (uint64_t k = 0; k < count; k++) {
+        const uint64_t slot = slots ? slots[k] : k;
+        uint8_t *const to = (uint8_t *)dst + k * sizes.slot_bytes;
+        PITHI_TRY(encode(p, s, view, slot, false, to, (size_t)sizes.slot_bytes, &lengths[k]));
+    }
+    return PITH_OK;
 }
 
 /* ---- Decode ----------------------------------------------------------------------------------*/
@@ -165,13 +198,17 @@ static pith_status decode_slot(pith_plan *p, pith_state *s, uint64_t slot, const
     struct pithi_span base;
     PITHI_TRY(pithi_decode_slot(&c, p, slot, frame, bytes));
     PITHI_TRY(pithi_check_limit(&p->env, &c.frame, &p->error));
-    if (has_base(p)) {
+    if (pithi_has_base(p)) {
         PITHI_TRY(check_stream(p, &c.frame, &s->slot[slot]));
         base = base_span(p, s, slot);
         c.base = &base;
         c.update = true;
     }
-    if (!has_base(p)) return pithi_decode_blocks(&c);
+    if (!pithi_has_base(p)) {
+        PITHI_TRY(pithi_decode_blocks(&c));
+        if (s) pithi_state_count(s, false, c.saturated, c.poisoned);
+        return PITH_OK;
+    }
     s->slot[slot].torn = 1;
     PITHI_TRY(pithi_decode_blocks(&c));
     PITHI_TRY(pithi_check_key(&c));
@@ -186,7 +223,7 @@ pith_status pith_decode(pith_plan *p, pith_state *s, uint64_t slot, const void *
     if (!frame) return pithi_fail(&p->error, PITH_ERR_ARG, "frame is NULL");
     PITHI_TRY(pithi_state_check(p, s, &p->error));
     if (slot >= p->slots) return pithi_fail(&p->error, PITH_ERR_ARG, "no such slot");
-    if (view || !has_base(p)) {
+    if (view || !pithi_has_base(p)) {
         PITHI_TRY(slot_span(p, slot, view, true, &span));
         PITHI_TRY(pithi_output_dtype(&p->params, span.dtype, &p->error));
     }
@@ -219,7 +256,7 @@ pith_status pith_decode_add(pith_plan *p, uint64_t slot, const void *frame, size
     const uint64_t before = pithi_fp_enter();
     pith_status status = pithi_decode_slot(&c, p, slot, frame, bytes);
     if (status == PITH_OK)
-        status = has_base(p) ? add_difference(&c, &span) : pithi_add_values(&c, &span);
+        status = pithi_has_base(p) ? add_difference(&c, &span) : pithi_add_values(&c, &span);
     pithi_fp_leave(before);
     return status;
 }
@@ -230,7 +267,8 @@ static pith_status check_frames(pith_plan *p, const void *const *frames, const s
                                 size_t count) {
     if (!count || !frames || !lengths)
         return pithi_fail(&p->error, PITH_ERR_ARG, "no frames to reduce");
-    if (has_base(p) || !p->params.codec->fixed(&p->params) || !pithi_is_float16_32(p->params.dtype))
+    if (pithi_has_base(p) || !p->params.codec->fixed(&p->params) ||
+        !pithi_is_float16_32(p->params.dtype))
         return pithi_fail(&p->error, PITH_ERR_UNSUPPORTED,
                           "reduce takes fixed-rate float frames without a base");
     for (size_t i = 0; i < count; i++)
@@ -238,39 +276,60 @@ static pith_status check_frames(pith_plan *p, const void *const *frames, const s
     return PITH_OK;
 }
 
-pith_status pith_reduce(pith_plan *p, uint64_t slot, const void *const *frames,
+pith_status pith_reduce(pith_plan *p, pith_state *s, uint64_t slot, const void *const *frames,
                         const size_t *lengths, size_t count, float scale, const pith_view *view) {
     struct pithi_span span;
     if (!p) return PITH_ERR_ARG;
     PITHI_TRY(check_frames(p, frames, lengths, count));
+    PITHI_TRY(pithi_state_check(p, s, &p->error));
     PITHI_TRY(slot_span(p, slot, view, true, &span));
     if (!pithi_is_float16_32(span.dtype))
         return pithi_fail(&p->error, PITH_ERR_DTYPE, "reduce writes f32, bf16 or f16");
     const uint64_t before = pithi_fp_enter();
-    const struct pithi_reduction r = {p, slot, frames, lengths, count, scale};
+    const struct pithi_reduction r = {p, s, slot, frames, lengths, count, scale};
     const pith_status status = pithi_reduce_view(&r, &span);
     pithi_fp_leave(before);
     return status;
 }
 
-pith_status pith_reduce_encode(pith_plan *p, uint64_t slot, const void *const *frames,
-                               const size_t *lengths, size_t count, float scale, pith_plan *out,
-                               void *dst, size_t cap, size_t *written) {
+/* Whether the sum of a slot of p can be encoded as one of out. */
+static pith_status check_output(pith_plan *p, uint64_t slot, const pith_plan *out,
+                                uint64_t out_slot) {
+    if (slot >= p->slots || out_slot >= out->slots)
+        return pithi_fail(&p->error, PITH_ERR_ARG, "no such slot");
+    if (pithi_has_base(out) || out->params.dtype != PITH_F32 ||
+        !out->params.codec->fixed(&out->params))
+        return pithi_fail(&p->error, PITH_ERR_UNSUPPORTED,
+                          "the sum is encoded by a fixed-rate plan of dtype f32 without a base");
+    if (pithi_slot_count(p, slot) != pithi_slot_count(out, out_slot))
+        return pithi_fail(&p->error, PITH_ERR_ARG, "the slots differ in count");
+    const struct pithi_frame from = pithi_plan_frame(p, slot, false);
+    const struct pithi_frame to = pithi_plan_frame(out, out_slot, false);
+    if (!pithi_frame_like_exempt(&from, &to))
+        return pithi_fail(&p->error, PITH_ERR_ARG, "the slots differ in exempt elements");
+    return PITH_OK;
+}
+
+pith_status pith_reduce_encode(pith_plan *p, pith_state *s, uint64_t slot,
+                               const void *const *frames, const size_t *lengths, size_t count,
+                               float scale, pith_plan *out, pith_state *out_state,
+                               uint64_t out_slot, void *dst, size_t cap, size_t *written) {
     if (written) *written = 0;
     if (!p) return PITH_ERR_ARG;
     if (!out || !dst || !written || p == out)
         return pithi_fail(&p->error, PITH_ERR_ARG, "an argument is NULL, or the plans are one");
     PITHI_TRY(check_frames(p, frames, lengths, count));
-    if (slot >= p->slots || slot >= out->slots)
-        return pithi_fail(&p->error, PITH_ERR_ARG, "no such slot");
-    if (has_base(out) || out->params.dtype != PITH_F32 || !out->params.codec->fixed(&out->params))
-        return pithi_fail(&p->error, PITH_ERR_UNSUPPORTED,
-                          "the sum is encoded by a fixed-rate plan of dtype f32 without a base");
-    if (pithi_slot_count(p, slot) != pithi_slot_count(out, slot))
-        return pithi_fail(&p->error, PITH_ERR_ARG, "the slots differ in count");
+    PITHI_TRY(check_output(p, slot, out, out_slot));
+    PITHI_TRY(pithi_state_check(p, s, &p->error));
+    PITHI_TRY(pithi_state_check(out, out_state, &p->error));
+    const struct pithi_reduction r = {p, s, slot, frames, lengths, count, scale};
+    struct pithi_coding c = {
+        .plan = out, .random = out->random, .frame = pithi_plan_frame(out, out_slot, false)};
+    const pith_status taken = take_residual(&c, out_state, out_slot);
+    if (taken != PITH_OK) return pithi_fail(&p->error, taken, out->error.text);
     const uint64_t before = pithi_fp_enter();
-    const struct pithi_reduction r = {p, slot, frames, lengths, count, scale};
-    const pith_status status = pithi_reduce_frame(&r, out, dst, cap, written);
+    const pith_status status = pithi_reduce_frame(&r, &c, dst, cap, written);
+    if (status == PITH_OK) keep_residual(&c, out_state, out_slot);
     pithi_fp_leave(before);
     return status;
 }

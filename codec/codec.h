@@ -6,7 +6,9 @@
 #include <stdbool.h>
 
 #include "pith/pith.h"
+#include "stage/aside.h"
 #include "stage/group.h"
+#include "stage/hadamard.h"
 #include "stage/nh.h"
 
 #define PITHI_TRY(expr)                   \
@@ -19,6 +21,9 @@
 struct pithi_kernels {
     pithi_group_fn *group_encode;
     pithi_group_fn *group_decode;
+    pithi_sum_fn *group_sum;
+    pithi_rotate_fn *rotate;
+    pithi_unrotate_fn *unrotate;
     pithi_nh_fn *nh;
 };
 void pithi_kernels_bind(struct pithi_kernels *kernels, uint32_t cpu);
@@ -26,15 +31,17 @@ void pithi_kernels_bind(struct pithi_kernels *kernels, uint32_t cpu);
 /* ---- Settings of a codec --------------------------------------------------------------------
  * A key is one row of a codec's table; its value is a uint32_t. Specs, their canonical text and
  * the 16 parameter bytes of a frame all follow from the rows, so a new key is one row. */
-enum { PITHI_KEYS_MAX = 12, PITHI_PARAM_BYTES = 16 };
+enum { PITHI_KEYS_MAX = 14, PITHI_PARAM_BYTES = 16 };
 
 enum pithi_key_kind {
     PITHI_KEY_NUMBER, /* decimal, min..max, and in `allowed` when that is not 0 (bit v) */
-    PITHI_KEY_POW2,   /* power of two, min..max; frames store the logarithm */
-    PITHI_KEY_WORD    /* one of `words`, separated by '|'; the value is its position */
+    PITHI_KEY_POW2,   /* power of two, min..max, or 0 when min is 0; frames store the logarithm */
+    PITHI_KEY_WORD,   /* one of `words`, separated by '|'; the value is its position */
+    PITHI_KEY_DECAY   /* none|full|ema:0.ddd; the value is 0, 1, or 1 + the thousandths */
 };
 
-/* Where frames store a key: a byte of the parameters, the header's block size, or nowhere. */
+/* Where frames store a key: a byte of the parameters (numbers that may exceed 255: four bytes),
+ * the header's block size, or nowhere. */
 enum { PITHI_WIRE_BLOCK = -1, PITHI_WIRE_NONE = -2 };
 
 struct pithi_key {
@@ -80,9 +87,30 @@ struct pithi_block {
     size_t length;  /* encode: set to the bytes written */
     void *scratch;  /* scratch_bytes(params), 64-byte aligned, one per worker */
     struct pithi_random random;
+    const struct pithi_aside *aside; /* exempt elements of the slot; NULL: none */
+    /* encode: the block's error feedback, in the codec's own domain, before and after; or NULL */
+    const float *residual;
+    float *residual_next;
     /* Results. hash: the partial identity of the base as the call leaves it (0 without a base). */
     uint64_t hash, saturated, poisoned;
     const char *detail; /* static text when the status is not OK */
+};
+
+/* For codecs whose sums are formed in a domain of their own (grad: rotated). x holds elements
+ * [at, at + count) of the block there; at is a multiple of PITHI_PIECE, count ends with the block
+ * or is PITHI_PIECE. Exempt elements are none of their business. */
+enum { PITHI_PIECE = 4096 };
+struct pithi_domain {
+    /* Whether the domains of two settings are the same. */
+    bool (*alike)(const struct pithi_params *a, const struct pithi_params *b);
+    /* x := (more: x +) the sum of this block of frames[0..frame_count), in order. */
+    void (*sum)(struct pithi_block *block, size_t at, size_t count, const uint8_t *const *frames,
+                size_t frame_count, bool more, float *x);
+    /* to := scale * values of x. to may be x when dtype is f32; x is used up. */
+    void (*leave)(const struct pithi_block *block, size_t at, size_t count, float *x, void *to,
+                  uint32_t dtype, float scale);
+    /* Encode x, which is used up, into the block's bytes. */
+    void (*put)(struct pithi_block *block, size_t at, size_t count, float *x);
 };
 
 struct pithi_codec {
@@ -91,6 +119,9 @@ struct pithi_codec {
     uint32_t traits, dtypes;
     const struct pithi_key *keys;
     uint32_t key_count;
+    /* Let keys that stand for settings of others (bit k of seen: key k was given) set those that
+     * were not given, and go back to their defaults. May be NULL. */
+    void (*preset)(uint32_t value[PITHI_KEYS_MAX], uint32_t seen);
     /* Rules across keys and dtypes. *detail is set on failure. */
     pith_status (*check)(const struct pithi_params *params, const char **detail);
     bool (*fixed)(const struct pithi_params *params);
@@ -103,6 +134,8 @@ struct pithi_codec {
     /* Error bound of one encoded block: NaN when poisoned, negative when the block is too short.
      * NULL: 0. */
     double (*bound)(const struct pithi_block *block);
+    const struct pithi_domain *domain; /* NULL: sums are formed of decoded values */
+    bool counts; /* takes a state without a base: counters, and the residual of key "ef" */
 };
 
 const struct pithi_codec *pithi_codec_by_id(uint32_t id);

@@ -4,6 +4,7 @@
 
 #include "error.h"
 #include "spec.h"
+#include "stage/pad.h"
 
 /* Checksums of blocks: tag apart from base identities, whose tags are dtypes. */
 #define CHECK_TAG 0x100000000u
@@ -17,25 +18,29 @@ static uint64_t checksum(const struct pithi_coding *c, const uint8_t *bytes, siz
     return pithi_nh_finish(c->plan->kernels.nh(bytes, length, 0), length, CHECK_TAG + block);
 }
 
-static void collect(struct pithi_worker *w, const struct pithi_block *b) {
+void pithi_collect(struct pithi_worker *w, const struct pithi_block *b) {
     w->hash += b->hash;
     w->saturated += b->saturated;
     w->poisoned += b->poisoned;
     if (b->detail) w->detail = b->detail;
 }
 
-static struct pithi_block block_of(const struct pithi_coding *c, uint64_t block, void *base,
-                                   struct pithi_worker *w) {
+struct pithi_block pithi_block_of(const struct pithi_coding *c, uint64_t block, void *base,
+                                  struct pithi_worker *w) {
+    const uint64_t first = block * c->frame.params.block;
     return (struct pithi_block){
         .params = &c->frame.params,
         .kernels = &c->plan->kernels,
-        .first = block * c->frame.params.block,
+        .first = first,
         .count = (size_t)elements_of(c, block),
         .base = base,
         .update = c->update,
         .stream = c->stream,
         .scratch = w->scratch,
         .random = c->random,
+        .aside = c->aside.map ? &c->aside : NULL,
+        .residual = c->residual ? c->residual + first : NULL,
+        .residual_next = c->residual ? c->residual_next + first : NULL,
     };
 }
 
@@ -51,17 +56,30 @@ static void write_base(const struct pithi_coding *c, uint64_t block, struct pith
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
 
+void pithi_encode_open(struct pithi_coding *c, uint8_t *dst) {
+    pithi_payload_of(&c->frame, &c->payload);
+    c->bytes = dst + c->frame.header_bytes;
+    if (c->frame.exempt_bytes)
+        c->aside = (struct pithi_aside){c->frame.exempt, c->frame.exempt_origin,
+                                        c->bytes + c->payload.aside};
+}
+
+void pithi_encode_check(const struct pithi_coding *c, uint64_t block, const uint8_t *bytes,
+                        size_t length) {
+    if (c->frame.checksums)
+        pithi_put64(c->bytes + c->payload.checks + 8 * block, checksum(c, bytes, length, block));
+}
+
 static pith_status encode_block(const struct pithi_coding *c, uint64_t block, const void *values,
                                 void *base, uint8_t *bytes, struct pithi_worker *w) {
-    struct pithi_block b = block_of(c, block, base, w);
+    struct pithi_block b = pithi_block_of(c, block, base, w);
     b.value = values;
     b.bytes = bytes;
     const pith_status status = c->frame.params.codec->encode(&b);
-    collect(w, &b);
+    pithi_collect(w, &b);
     w->length = b.length;
     w->plain = b.plain;
-    if (status == PITH_OK && c->frame.checksums)
-        pithi_put64(c->bytes + c->payload.checks + 8 * block, checksum(c, bytes, b.length, block));
+    if (status == PITH_OK) pithi_encode_check(c, block, bytes, b.length);
     return status;
 }
 
@@ -106,9 +124,14 @@ static pith_status encode_waves(struct pithi_coding *c, uint64_t room, uint64_t 
 void pithi_encode_close(struct pithi_coding *c, uint8_t *dst, uint64_t payload_bytes) {
     const struct pithi_payload *p = &c->payload;
     const uint64_t index_end = p->fixed ? p->index : p->index + 4 * p->blocks;
-    const uint64_t checks_end = c->frame.checksums ? p->checks + 8 * p->blocks : p->checks;
+    const uint64_t checks_end = p->checks + 8 * p->check_count;
+    const size_t aside = (size_t)c->frame.exempt_bytes, padded = (size_t)pithi_pad16(aside);
     memset(c->bytes + index_end, 0, (size_t)(p->checks - index_end));
     memset(c->bytes + checks_end, 0, (size_t)(p->data - checks_end));
+    if (aside) {
+        memset(c->bytes + p->aside + aside, 0, padded - aside);
+        pithi_encode_check(c, p->blocks, c->bytes + p->aside, padded);
+    }
     c->frame.payload_bytes = payload_bytes;
     pithi_frame_write(&c->frame, dst);
 }
@@ -116,13 +139,12 @@ void pithi_encode_close(struct pithi_coding *c, uint8_t *dst, uint64_t payload_b
 pith_status pithi_encode_frame(struct pithi_coding *c, uint8_t *dst, size_t cap, bool identify,
                                size_t *written) {
     pith_plan *p = c->plan;
-    pithi_payload_of(&c->frame, &c->payload);
+    pithi_encode_open(c, dst);
     const struct pithi_payload *l = &c->payload;
     const uint64_t least = c->frame.header_bytes + l->data;
     const uint64_t most = least + l->data_bytes;
     if (cap < least || (cap < most && (l->fixed || c->update)))
         return pithi_fail_at(&p->error, PITH_ERR_SPACE, "the frame does not fit", most);
-    c->bytes = dst + c->frame.header_bytes;
     pithi_run_begin(p);
     uint64_t used = l->data + l->data_bytes;
     if (l->fixed)
@@ -214,10 +236,14 @@ pith_status pithi_run_blocks(const struct pithi_coding *c, uint64_t first, uint6
 static pith_status check_tables(struct pithi_coding *c) {
     const struct pithi_payload *p = &c->payload;
     const uint64_t index_end = p->fixed ? p->index : p->index + 4 * p->blocks;
-    const uint64_t checks_end = c->frame.checksums ? p->checks + 8 * p->blocks : p->checks;
+    const uint64_t checks_end = p->checks + 8 * p->check_count;
+    const uint64_t aside_end = p->aside + c->frame.exempt_bytes;
     if (!zeros(c->bytes, index_end, p->checks) || !zeros(c->bytes, checks_end, p->data))
         return pithi_fail_at(&c->plan->error, PITH_ERR_CORRUPT, "padding is not 0",
                              c->frame.header_bytes + index_end);
+    if (c->frame.exempt_bytes && !zeros(c->bytes, aside_end, pithi_pad16(aside_end)))
+        return pithi_fail_at(&c->plan->error, PITH_ERR_CORRUPT, "padding is not 0",
+                             c->frame.header_bytes + aside_end);
     return p->fixed ? PITH_OK : find_blocks(c);
 }
 
@@ -233,7 +259,14 @@ pith_status pithi_check_blocks(struct pithi_coding *c) {
     const uint64_t count = blocks_of(c, &first);
     if (!c->frame.checksums) return PITH_OK;
     pithi_run_begin(c->plan);
-    return pithi_run_blocks(c, first, count, check_job, c);
+    PITHI_TRY(pithi_run_blocks(c, first, count, check_job, c));
+    const struct pithi_payload *p = &c->payload;
+    if (!c->frame.exempt_bytes ||
+        checksum(c, c->bytes + p->aside, (size_t)pithi_pad16(c->frame.exempt_bytes), p->blocks) ==
+            pithi_get64(c->bytes + p->checks + 8 * p->blocks))
+        return PITH_OK;
+    return pithi_fail_at(&c->plan->error, PITH_ERR_CHECKSUM, "the exempt values' checksum differs",
+                         c->frame.header_bytes + p->aside);
 }
 
 /* Room for block offsets is made for the plan's own largest slot. */
@@ -245,8 +278,8 @@ static pith_status open_frame(struct pithi_coding *c, const struct pithi_frame *
                               const uint8_t *bytes, size_t length) {
     pith_error *error = &c->plan->error;
     PITHI_TRY(pithi_frame_read(bytes, length, &c->frame, error));
-    if (wanted &&
-        (!pithi_params_same(&c->frame.params, &wanted->params) || c->frame.count != wanted->count))
+    if (wanted && (!pithi_params_same(&c->frame.params, &wanted->params) ||
+                   c->frame.count != wanted->count || !pithi_frame_same_exempt(&c->frame, wanted)))
         return pithi_fail(error, PITH_ERR_MISMATCH, "the frame is of another plan or slot");
     if (c->frame.payload_bytes > length - c->frame.header_bytes)
         return pithi_fail_at(error, PITH_ERR_TRUNCATED, "the payload is cut", length);
@@ -254,6 +287,9 @@ static pith_status open_frame(struct pithi_coding *c, const struct pithi_frame *
     c->first = 0;
     c->count = c->frame.count;
     pithi_payload_of(&c->frame, &c->payload);
+    if (c->frame.exempt_bytes)
+        c->aside = (struct pithi_aside){&c->plan->exempt, wanted ? wanted->exempt_origin : 0,
+                                        c->bytes + c->payload.aside};
     if (too_many_blocks(c)) return pithi_fail(error, PITH_ERR_MISMATCH, "another plan's frame");
     c->frame.params.most = c->plan->params.most;
     c->frame.params.decode_only = c->plan->params.decode_only;
@@ -278,12 +314,12 @@ pith_status pithi_decode_slot(struct pithi_coding *c, pith_plan *plan, uint64_t 
 
 pith_status pithi_decode_one(const struct pithi_coding *c, uint64_t block, void *out,
                              uint32_t out_dtype, void *base, struct pithi_worker *w) {
-    struct pithi_block b = block_of(c, block, base, w);
+    struct pithi_block b = pithi_block_of(c, block, base, w);
     b.bytes = (uint8_t *)(uintptr_t)pithi_block_at(c, block, &b.length, &b.plain);
     b.out = out;
     b.out_dtype = out_dtype;
     const pith_status status = c->frame.params.codec->decode(&b);
-    collect(w, &b);
+    pithi_collect(w, &b);
     return status;
 }
 
@@ -303,13 +339,10 @@ static pith_status decode_job(void *arg, uint64_t block, struct pithi_worker *w)
     return PITH_OK;
 }
 
-/* Outputs from this size on do not stay in cache, so stores that bypass it are faster. */
-enum { LARGE_OUTPUT = 8 << 20 };
-
 pith_status pithi_decode_blocks(struct pithi_coding *c) {
     uint64_t first;
     const uint64_t count = blocks_of(c, &first);
-    c->stream = c->view && c->count * c->view->element >= LARGE_OUTPUT;
+    c->stream = c->view && c->count * c->view->element >= PITHI_LARGE_OUTPUT;
     pithi_run_begin(c->plan);
     PITHI_TRY(pithi_run_blocks(c, first, count, decode_job, c));
     pithi_run_results(c->plan, &c->hash, &c->saturated, &c->poisoned);

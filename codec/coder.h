@@ -14,12 +14,18 @@ struct pithi_coding {
     const struct pithi_span *base; /* NULL: none */
     bool update;                   /* write the new base; without one, only hash it */
     struct pithi_random random;
+    struct pithi_aside aside; /* exempt elements; map NULL: none */
+    const float *residual;    /* encode: of the slot, before and after; NULL: none */
+    float *residual_next;
     uint64_t first, count; /* decode: the elements that view holds, of the frame's */
     uint8_t *bytes;        /* of the payload; decode only reads */
     bool stream;           /* decode: the output is too large to stay in cache */
     /* Results. */
     uint64_t hash, saturated, poisoned;
 };
+
+/* Outputs from this size on do not stay in cache, so stores that bypass it are faster. */
+enum { PITHI_LARGE_OUTPUT = 8 << 20 };
 
 /* Encode payload and header into dst and set frame.payload_bytes. identify: the frame's identity
  * is that of the base as it is (one-shot); otherwise frame.identity is set already. */
@@ -45,8 +51,17 @@ pith_status pithi_decode_one(const struct pithi_coding *c, uint64_t block, void 
 /* Encode dense values as a block of a fixed-rate frame, to its place. */
 pith_status pithi_encode_one(const struct pithi_coding *c, uint64_t block, const void *values,
                              void *base, struct pithi_worker *w);
+/* Where the payload lies and what it holds: the beginning of every encoding. */
+void pithi_encode_open(struct pithi_coding *c, uint8_t *dst);
+/* Checksum of a block of which the bytes are written. */
+void pithi_encode_check(const struct pithi_coding *c, uint64_t block, const uint8_t *bytes,
+                        size_t length);
 /* Zero the padding and write the header: the end of every encoding. */
 void pithi_encode_close(struct pithi_coding *c, uint8_t *dst, uint64_t payload_bytes);
+/* A block of c with nothing of its data filled in, and its results added to a worker's. */
+struct pithi_block pithi_block_of(const struct pithi_coding *c, uint64_t block, void *base,
+                                  struct pithi_worker *w);
+void pithi_collect(struct pithi_worker *w, const struct pithi_block *b);
 /* Bytes of one block of an opened frame. */
 const uint8_t *pithi_block_at(const struct pithi_coding *c, uint64_t block, size_t *length,
                               bool *plain);

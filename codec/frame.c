@@ -30,7 +30,15 @@ enum {
 };
 
 /* Section types; from SECTION_OPTIONAL on, unknown ones are skipped. */
-enum { SECTION_HEAD = 8, SECTION_STREAM = 1, STREAM_BYTES = 24, STREAM_IDENTITY = 1 };
+enum {
+    SECTION_HEAD = 8,
+    SECTION_STREAM = 1,
+    SECTION_EXEMPT = 3,
+    STREAM_BYTES = 24,
+    STREAM_IDENTITY = 1,
+    EXEMPT_BYTES = 16, /* an entry */
+    EXEMPT_HOW = 60    /* bit of an entry's second word where `how` begins */
+};
 #define SECTION_OPTIONAL 0x80000000u
 #define SECTION_SOURCE 0x80000001u
 #define SECTIONS_MAX (2u * PITH_SOURCE_MAX)
@@ -47,7 +55,10 @@ bool pithi_payload_of(const struct pithi_frame *f, struct pithi_payload *p) {
     p->data_bytes += rest ? q->codec->block_bytes(q, rest) : 0;
     p->index = 0;
     p->checks = p->fixed ? 0 : pithi_pad16(4 * p->blocks);
-    p->data = p->checks + (f->checksums ? pithi_pad16(8 * p->blocks) : 0);
+    p->check_count = f->checksums ? p->blocks + (f->exempt_bytes != 0) : 0;
+    p->data = p->checks + pithi_pad16(8 * p->check_count);
+    p->aside = p->data + p->data_bytes;
+    p->data_bytes += pithi_pad16(f->exempt_bytes);
     return p->data_bytes < (uint64_t)INT64_MAX / 2;
 }
 
@@ -66,8 +77,76 @@ static uint64_t fixed_bytes(bool wide) {
 void pithi_frame_size(struct pithi_frame *f) {
     f->header_bytes = fixed_bytes(is_wide(f));
     if (f->has_stream) f->header_bytes += pithi_pad16(SECTION_HEAD + STREAM_BYTES);
+    if (f->exempt_ranges)
+        f->header_bytes += pithi_pad16(SECTION_HEAD + EXEMPT_BYTES * f->exempt_ranges);
     if (f->source_bytes) f->header_bytes += pithi_pad16(SECTION_HEAD + f->source_bytes);
 }
+
+/* ---- Exempt elements -------------------------------------------------------------------------*/
+
+void pithi_frame_set_exempt(struct pithi_frame *f, const struct pithi_exempt_map *map,
+                            uint64_t origin) {
+    struct pithi_exempt_run run;
+    f->exempt = map;
+    f->exempt_origin = origin;
+    for (uint64_t at = origin; pithi_exempt_next(map, &at, origin + f->count, &run);) {
+        f->exempt_ranges++;
+        f->exempt_count += run.count;
+    }
+    f->exempt_bytes = pithi_exempt_at(map, origin + f->count) - pithi_exempt_at(map, origin);
+}
+
+static pith_exempt exempt_entry(const void *entries, size_t i) {
+    const uint8_t *entry = (const uint8_t *)entries + EXEMPT_BYTES * i;
+    const uint64_t word = pithi_get64(entry + 8);
+    return (pith_exempt){.first = pithi_get64(entry),
+                         .count = word & ((UINT64_C(1) << EXEMPT_HOW) - 1),
+                         .how = word >> EXEMPT_HOW};
+}
+
+struct pithi_exempt_source pithi_frame_exempt(const struct pithi_frame *f) {
+    return (struct pithi_exempt_source){f->exempt_entries, f->exempt_ranges, exempt_entry};
+}
+
+bool pithi_frame_same_exempt(const struct pithi_frame *read, const struct pithi_frame *made) {
+    struct pithi_exempt_run run;
+    size_t i = 0;
+    if (read->exempt_ranges != made->exempt_ranges) return false;
+    for (uint64_t at = made->exempt_origin; i < made->exempt_ranges; i++) {
+        const pith_exempt e = exempt_entry(read->exempt_entries, i);
+        if (!pithi_exempt_next(made->exempt, &at, made->exempt_origin + made->count, &run) ||
+            e.first != run.first - made->exempt_origin || e.count != run.count || e.how != run.how)
+            return false;
+    }
+    return true;
+}
+
+bool pithi_frame_like_exempt(const struct pithi_frame *a, const struct pithi_frame *b) {
+    struct pithi_exempt_run x, y;
+    if (a->exempt_ranges != b->exempt_ranges) return false;
+    uint64_t i = a->exempt_origin, k = b->exempt_origin;
+    for (size_t r = 0; r < a->exempt_ranges; r++) {
+        pithi_exempt_next(a->exempt, &i, a->exempt_origin + a->count, &x);
+        pithi_exempt_next(b->exempt, &k, b->exempt_origin + b->count, &y);
+        if (x.first - a->exempt_origin != y.first - b->exempt_origin || x.count != y.count)
+            return false;
+    }
+    return true;
+}
+
+static void put_exempt(const struct pithi_frame *f, uint8_t *at) {
+    struct pithi_exempt_run run;
+    pithi_put32(at, SECTION_EXEMPT);
+    pithi_put32(at + 4, (uint32_t)(EXEMPT_BYTES * f->exempt_ranges));
+    at += SECTION_HEAD;
+    for (uint64_t e = f->exempt_origin;
+         pithi_exempt_next(f->exempt, &e, f->exempt_origin + f->count, &run); at += EXEMPT_BYTES) {
+        pithi_put64(at, run.first - f->exempt_origin);
+        pithi_put64(at + 8, run.count | (uint64_t)run.how << EXEMPT_HOW);
+    }
+}
+
+/* ---- Writing ---------------------------------------------------------------------------------*/
 
 /* XXH64 of the sections, seeded with that of the fixed header before the checksum field. */
 static uint64_t header_hash(const uint8_t *header, size_t fixed, size_t sections) {
@@ -89,6 +168,10 @@ static void put_sections(const struct pithi_frame *f, uint8_t *at) {
         pithi_put32(body + 16, f->stream);
         pithi_put32(body + 20, f->has_identity ? STREAM_IDENTITY : 0);
         at = put_section(at, SECTION_STREAM, body, sizeof body);
+    }
+    if (f->exempt_ranges) {
+        put_exempt(f, at);
+        at += pithi_pad16(SECTION_HEAD + EXEMPT_BYTES * f->exempt_ranges);
     }
     if (f->source_bytes) put_section(at, SECTION_SOURCE, f->source, f->source_bytes);
 }
@@ -159,6 +242,21 @@ static pith_status read_stream(const uint8_t *body, size_t length, uint64_t at,
     return PITH_OK;
 }
 
+/* Ascending ranges apart from each other, inside the tensor, of a codec that takes them. */
+static pith_status read_exempt(const uint8_t *body, size_t length, uint64_t at,
+                               struct pithi_frame *f, pith_error *error) {
+    const bool takes = f->params.codec->traits & PITH_TRAIT_EXEMPT;
+    f->exempt_entries = body;
+    f->exempt_ranges = length / EXEMPT_BYTES;
+    if (!takes || !length || length % EXEMPT_BYTES || f->exempt_ranges > PITH_EXEMPT_MAX)
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "bad exempt section", at);
+    const struct pithi_exempt_source source = pithi_frame_exempt(f);
+    if (!pithi_exempt_build(NULL, &source, f->params.dtype, f->count, &f->exempt_bytes))
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "bad exempt range", at);
+    for (size_t i = 0; i < source.count; i++) f->exempt_count += source.at(source.from, i).count;
+    return PITH_OK;
+}
+
 static bool all_zero(const uint8_t *p, size_t n) {
     uint8_t any = 0;
     for (size_t i = 0; i < n; i++) any |= p[i];
@@ -168,6 +266,7 @@ static bool all_zero(const uint8_t *p, size_t n) {
 static pith_status read_section(const uint8_t *s, uint32_t type, size_t length, uint64_t at,
                                 struct pithi_frame *f, pith_error *error) {
     if (type == SECTION_STREAM) return read_stream(s, length, at, f, error);
+    if (type == SECTION_EXEMPT) return read_exempt(s, length, at, f, error);
     if (type == SECTION_SOURCE) {
         if (length == 0 || length > PITH_SOURCE_MAX)
             return pithi_fail_at(error, PITH_ERR_CORRUPT, "bad source section", at);

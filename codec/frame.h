@@ -26,6 +26,12 @@ struct pithi_frame {
     uint64_t step, identity;
     const void *source;
     size_t source_bytes;
+    /* Exempt elements: of a plan's slot, or (map NULL) the entries of a frame that was read. */
+    const struct pithi_exempt_map *exempt;
+    uint64_t exempt_origin;
+    const uint8_t *exempt_entries;
+    size_t exempt_ranges;
+    uint64_t exempt_count, exempt_bytes;
     uint64_t header_bytes, payload_bytes;
 };
 
@@ -40,12 +46,23 @@ struct pithi_payload {
     uint64_t blocks;
     uint64_t index, checks, data; /* offsets; index and checks may have no bytes */
     uint64_t data_bytes;          /* exact when fixed, else the most it can be */
+    uint64_t aside;               /* offset of the exempt values, which end the payload */
+    uint64_t check_count;         /* entries of the checksum table */
     uint64_t block_bytes;         /* fixed: of every block but the last */
     bool fixed;
 };
 /* False when a size does not fit in 63 bits. */
 bool pithi_payload_of(const struct pithi_frame *frame, struct pithi_payload *payload);
 
+/* The exempt ranges of a frame that was read, in the numbering of the frame. */
+struct pithi_exempt_source pithi_frame_exempt(const struct pithi_frame *frame);
+/* Give the frame the slot's exempt elements. */
+void pithi_frame_set_exempt(struct pithi_frame *frame, const struct pithi_exempt_map *map,
+                            uint64_t origin);
+/* Whether a frame that was read has the exempt elements of a frame made from a plan. */
+bool pithi_frame_same_exempt(const struct pithi_frame *read, const struct pithi_frame *made);
+/* Whether two frames made from plans have the same exempt elements. */
+bool pithi_frame_like_exempt(const struct pithi_frame *a, const struct pithi_frame *b);
 /* Fill header_bytes from the other fields. */
 void pithi_frame_size(struct pithi_frame *frame);
 /* Write header and sections: frame->header_bytes bytes. */

@@ -18,6 +18,7 @@ pith_status pithi_add_values(struct pithi_coding *c, const struct pithi_span *vi
 
 struct pithi_reduction {
     pith_plan *plan;
+    pith_state *state; /* counts; may be NULL */
     uint64_t slot;
     const void *const *frames;
     const size_t *lengths;
@@ -25,7 +26,8 @@ struct pithi_reduction {
     float scale;
 };
 pith_status pithi_reduce_view(const struct pithi_reduction *r, const struct pithi_span *view);
-pith_status pithi_reduce_frame(const struct pithi_reduction *r, pith_plan *out, uint8_t *dst,
-                               size_t cap, size_t *written);
+/* out: an encoding with everything but the values. Its results are set. */
+pith_status pithi_reduce_frame(const struct pithi_reduction *r, struct pithi_coding *out,
+                               uint8_t *dst, size_t cap, size_t *written);
 
 #endif

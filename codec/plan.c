@@ -108,6 +108,24 @@ static pith_status take_dtypes(pith_plan *p, const pith_layout *l, pith_error *e
     return status == PITH_OK ? PITH_OK : pithi_fail(error, status, detail);
 }
 
+static pith_exempt exempt_at(const void *from, size_t i) { return ((const pith_exempt *)from)[i]; }
+
+static struct pithi_exempt_source layout_exempt(const pith_layout *l) {
+    return (struct pithi_exempt_source){l->exempt, l->exempt_count, exempt_at};
+}
+
+static pith_status check_exempt(const pith_plan *p, const struct pithi_exempt_source *source,
+                                pith_error *error) {
+    uint64_t bytes;
+    if (!source->count) return PITH_OK;
+    if (!(p->params.codec->traits & PITH_TRAIT_EXEMPT))
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED, "the codec has no exempt elements");
+    if (!source->from || source->count > PITH_EXEMPT_MAX ||
+        !pithi_exempt_build(NULL, source, p->params.dtype, p->count, &bytes))
+        return pithi_fail(error, PITH_ERR_ARG, "bad exempt ranges");
+    return PITH_OK;
+}
+
 static pith_status take_layout(pith_plan *p, const pith_layout *l, pith_error *error) {
     if (l->flags & ~(PITH_LAYOUT_CHECKSUMS | PITH_LAYOUT_EXTERNAL_BASE))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "unknown layout flags");
@@ -138,6 +156,7 @@ struct pithi_frame pithi_plan_frame(const pith_plan *p, uint64_t slot, bool key)
         f.shape[0] = f.count;
     f.source = p->source;
     f.source_bytes = p->source_bytes;
+    if (p->exempt.count) pithi_frame_set_exempt(&f, &p->exempt, pithi_slot_first(p, slot));
     pithi_frame_size(&f);
     return f;
 }
@@ -154,13 +173,17 @@ uint64_t pith_plan_frame_bytes(const pith_plan *plan, uint64_t slot, int key) {
     return pithi_frame_total(&f);
 }
 
-/* The slot with most elements has the largest frame. */
+/* The slot with most elements has the largest frame; exempt ranges may favour another. */
 static uint64_t largest_slot(const pith_plan *p) {
-    uint64_t best = 0;
-    for (uint64_t i = 1; p->slot_first && i < p->slots; i++)
-        if (pithi_slot_count(p, i) > pithi_slot_count(p, best)) best = i;
+    uint64_t best = 0, bytes = pith_plan_frame_bytes(p, 0, 0);
+    for (uint64_t i = 1; (p->slot_first || p->exempt.count) && i < p->slots; i++) {
+        const uint64_t other = pith_plan_frame_bytes(p, i, 0);
+        if (other > bytes) best = i, bytes = other;
+    }
     return best;
 }
+
+bool pithi_has_residual(const pith_plan *p) { return pithi_param(&p->params, "ef") != 0; }
 
 /* What makes the states of two plans interchangeable: layout, and the keys that decoding needs. */
 static uint64_t fingerprint(const pith_plan *p) {
@@ -168,6 +191,7 @@ static uint64_t fingerprint(const pith_plan *p) {
     uint64_t words[8 + PITHI_KEYS_MAX] = {
         p->count, p->slots,      p->slot_count, p->flags & PITH_LAYOUT_EXTERNAL_BASE,
         q->dtype, q->base_dtype, q->codec->id};
+    words[3] |= (uint64_t)pithi_has_residual(p) << 32;
     if (p->slot_first)
         words[7] = XXH64(p->slot_first, (size_t)(p->slots + 1) * sizeof *p->slot_first, 0);
     for (uint32_t i = 0; i < q->codec->key_count; i++)
@@ -204,8 +228,10 @@ static void carve_worker(const pith_plan *p, struct pithi_worker *w, struct carv
 }
 
 /* Everything behind the plan itself, in the order of struct pith_plan. */
-static void carve_all(pith_plan *p, const pith_layout *layout, struct carve *c) {
+static void carve_all(pith_plan *p, const pith_layout *layout,
+                      const struct pithi_exempt_source *exempt, struct carve *c) {
     const bool ragged = layout && layout->slot_counts;
+    struct pithi_exempt_range *ranges = take(c, exempt->count * sizeof *ranges);
     uint64_t *first = take(c, ragged ? (p->slots + 1) * sizeof *first : 0);
     struct pithi_worker *workers = take(c, p->workers * sizeof *workers);
     const uint64_t blocks = p->slot_count / p->params.block + 1;
@@ -217,16 +243,20 @@ static void carve_all(pith_plan *p, const pith_layout *layout, struct carve *c) 
         first[i] = sum;
         if (i < p->slots) sum += layout->slot_counts[i];
     }
+    uint64_t bytes;
+    pithi_exempt_build(ranges, exempt, p->params.dtype, p->count, &bytes);
+    p->exempt = (struct pithi_exempt_map){ranges, exempt->count};
     p->slot_first = ragged ? first : NULL;
     p->worker = workers;
     p->block_offset = offsets;
 }
 
-static pith_status build(pith_plan *p, const pith_layout *layout, pith_plan **out,
+static pith_status build(pith_plan *p, const pith_layout *layout,
+                         const struct pithi_exempt_source *exempt, pith_plan **out,
                          pith_error *error) {
     struct carve sum = {0};
     take(&sum, sizeof *p);
-    carve_all(p, layout, &sum);
+    carve_all(p, layout, exempt, &sum);
     if (sum.used > SIZE_MAX / 2)
         return pithi_fail(error, PITH_ERR_MEMORY, "the workspace exceeds the address space");
     uint8_t *memory = allocate(&p->env, (size_t)sum.used);
@@ -237,7 +267,7 @@ static pith_status build(pith_plan *p, const pith_layout *layout, pith_plan **ou
     plan->workspace_bytes = sum.used - sizeof *plan;
     struct carve parts = {memory, 0};
     take(&parts, sizeof *plan);
-    carve_all(plan, layout, &parts);
+    carve_all(plan, layout, exempt, &parts);
     plan->fingerprint = fingerprint(plan);
     plan->error = (pith_error){"", 0};
     *out = plan;
@@ -250,16 +280,20 @@ static void limit_workers(pith_plan *p) {
     if (p->workers > blocks) p->workers = (uint32_t)blocks;
 }
 
+/* exempt NULL: as the layout says. */
 static pith_status create(pith_plan **out, struct pithi_params *params, const pith_layout *layout,
-                          const pith_env *env, pith_error *error) {
+                          const struct pithi_exempt_source *exempt, const pith_env *env,
+                          pith_error *error) {
     pith_plan p = {.params = *params};
     pith_layout l;
     if (!layout) return pithi_fail(error, PITH_ERR_ARG, "layout is NULL");
     PITHI_TRY(pithi_take(&l, sizeof l, layout, error));
     PITHI_TRY(take_layout(&p, &l, error));
+    const struct pithi_exempt_source source = exempt ? *exempt : layout_exempt(&l);
+    PITHI_TRY(check_exempt(&p, &source, error));
     PITHI_TRY(take_env(&p, env, error));
     limit_workers(&p);
-    return build(&p, &l, out, error);
+    return build(&p, &l, &source, out, error);
 }
 
 /* ---- API -------------------------------------------------------------------------------------*/
@@ -276,7 +310,13 @@ pith_status pith_compress_bound(const char *spec, const pith_layout *layout, uin
     l.slots = l.slot_count = 0; /* a one-shot call makes one frame */
     l.slot_counts = NULL;
     PITHI_TRY(take_layout(&p, &l, error));
-    *bytes = pith_plan_frame_bytes(&p, 0, 0);
+    const struct pithi_exempt_source source = layout_exempt(&l);
+    PITHI_TRY(check_exempt(&p, &source, error));
+    struct pithi_frame f = pithi_plan_frame(&p, 0, false);
+    f.exempt_ranges = source.count;
+    pithi_exempt_build(NULL, &source, p.params.dtype, p.count, &f.exempt_bytes);
+    pithi_frame_size(&f);
+    *bytes = pithi_frame_total(&f);
     return PITH_OK;
 }
 
@@ -287,7 +327,7 @@ pith_status pith_plan_create(pith_plan **plan, const char *spec, const pith_layo
     if (!plan) return pithi_fail(error, PITH_ERR_ARG, "plan is NULL");
     *plan = NULL;
     PITHI_TRY(pithi_spec_parse(spec, &params, error));
-    return create(plan, &params, layout, env, error);
+    return create(plan, &params, layout, NULL, env, error);
 }
 
 pith_status pithi_plan_for_frame(pith_plan **plan, const struct pithi_frame *frame,
@@ -302,7 +342,8 @@ pith_status pithi_plan_for_frame(pith_plan **plan, const struct pithi_frame *fra
     params.key_frame = false;
     params.decode_only = true;
     *plan = NULL;
-    return create(plan, &params, &layout, env, error);
+    const struct pithi_exempt_source exempt = pithi_frame_exempt(frame);
+    return create(plan, &params, &layout, &exempt, env, error);
 }
 
 void pith_plan_destroy(pith_plan *plan) {
@@ -337,7 +378,20 @@ pith_status pith_plan_slot(const pith_plan *plan, uint64_t slot, uint64_t *first
 }
 
 void pith_plan_set_random(pith_plan *plan, uint64_t seed, uint32_t stream, uint64_t step) {
-    plan->random = (struct pithi_random){seed, step, stream};
+    plan->random.seed = seed;
+    plan->random.stream = stream;
+    plan->random.step = step;
+}
+
+pith_status pith_plan_set_ranks(pith_plan *plan, uint32_t rank, uint32_t ranks) {
+    if (rank >= ranks || ranks > 65536) return PITH_ERR_ARG;
+    plan->random.shift = (uint16_t)((uint64_t)rank * 65536 / ranks);
+    return PITH_OK;
+}
+
+void pith_slot_order(uint64_t nodes, uint64_t per_node, uint64_t *slots) {
+    for (uint64_t j = 0; j < per_node; j++)
+        for (uint64_t m = 0; m < nodes; m++) slots[j * nodes + m] = m * per_node + j;
 }
 
 int pith_plan_is_key(const pith_plan *plan, uint64_t step) {

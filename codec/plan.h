@@ -35,6 +35,7 @@ struct pith_plan {
     const void *source;
     size_t source_bytes;
     bool one_frame; /* keeps its shape */
+    struct pithi_exempt_map exempt;
     uint64_t fingerprint;
     struct pithi_random random; /* without a base */
     uint32_t workers;
@@ -46,6 +47,10 @@ struct pith_plan {
 
 /* Grow or cut a sized struct of the caller to the library's; see pith_env.size. */
 pith_status pithi_take(void *dst, size_t size, const void *src, pith_error *error);
+
+static inline bool pithi_has_base(const pith_plan *p) { return p->params.base_dtype != PITH_NONE; }
+/* Whether encoding needs a residual. */
+bool pithi_has_residual(const pith_plan *plan);
 
 /* The one-frame plan that decodes this frame. */
 pith_status pithi_plan_for_frame(pith_plan **plan, const struct pithi_frame *frame,

@@ -6,6 +6,7 @@
 #include "oneshot.h"
 #include "run.h"
 #include "stage/convert.h"
+#include "state.h"
 
 /* ---- One block -------------------------------------------------------------------------------*/
 
@@ -66,8 +67,9 @@ struct reduction {
     const struct pithi_reduction *r;
     struct pithi_coding coding; /* of the last frame opened */
     const struct pithi_span *view;
-    struct pithi_coding out; /* reduce-encode */
-    uint64_t unit;           /* elements per job */
+    struct pithi_coding *out; /* reduce-encode */
+    uint64_t unit;            /* elements per job */
+    bool stream;
 };
 
 /* Checks every frame, headers and checksums, before anything is written. */
@@ -82,11 +84,12 @@ static void turn_to(struct pithi_coding *c, const uint8_t *frame) {
     c->bytes = (uint8_t *)(uintptr_t)frame + pithi_frame_header_bytes(frame);
     c->frame.checksums = pithi_frame_has_checksums(frame);
     pithi_payload_of(&c->frame, &c->payload);
+    c->aside.bytes = c->bytes + c->payload.aside;
 }
 
-/* scale * (frame 0 + frame 1 + ...) of one block of the input plan. */
-static pith_status sum_block(const struct reduction *d, uint64_t block, float *sum,
-                             struct pithi_worker *w) {
+/* frame 0 + frame 1 + ... of one block, of codecs without a domain of their own. */
+static pith_status sum_decoded(const struct reduction *d, uint64_t block, float *sum,
+                               struct pithi_worker *w) {
     struct pithi_coding c = d->coding;
     const size_t n = elements(&c, block);
     float *next = (float *)(void *)w->floats;
@@ -95,76 +98,202 @@ static pith_status sum_block(const struct reduction *d, uint64_t block, float *s
         PITHI_TRY(decode_floats(&c, block, i ? next : sum, n, w));
         if (i) add(sum, next, n);
     }
-    if (d->r->scale != 1.0f)
-        for (size_t i = 0; i < n; i++) sum[i] *= d->r->scale;
+    return PITH_OK;
+}
+
+/* The same in the codec's domain: elements [at, at + count) of the block, a piece. */
+static void sum_piece(const struct reduction *d, struct pithi_block *b, uint64_t block, size_t at,
+                      size_t count, float *x) {
+    enum { AT_ONCE = 32 };
+    struct pithi_coding c = d->coding;
+    const uint8_t *frames[AT_ONCE];
+    size_t length;
+    bool plain;
+    for (size_t first = 0; first < d->r->count; first += AT_ONCE) {
+        const size_t left = d->r->count - first, n = left < AT_ONCE ? left : AT_ONCE;
+        for (size_t i = 0; i < n; i++) {
+            turn_to(&c, d->r->frames[first + i]);
+            frames[i] = pithi_block_at(&c, block, &length, &plain);
+        }
+        c.frame.params.codec->domain->sum(b, at, count, frames, n, first > 0, x);
+    }
+}
+
+/* scale * the sum of the exempt values among n elements, into `to`. sums: room for n floats. */
+static void sum_exempt(const struct reduction *d, uint64_t first, size_t n, float *sums, void *to,
+                       uint32_t dtype) {
+    struct pithi_coding c = d->coding;
+    if (!c.aside.map) return;
+    for (size_t i = 0; i < d->r->count; i++) {
+        turn_to(&c, d->r->frames[i]);
+        pithi_aside_add(&c.aside, first, n, i > 0, sums);
+    }
+    pithi_aside_settle(&c.aside, first, n, sums, d->r->scale, to, dtype);
+}
+
+static size_t piece_at(const struct pithi_block *b, size_t at) {
+    return b->count - at < PITHI_PIECE ? b->count - at : PITHI_PIECE;
+}
+
+/* scale * the sum of one block of the input plan, rounded to dtype. */
+static pith_status sum_block(const struct reduction *d, uint64_t block, void *to, uint32_t dtype,
+                             struct pithi_worker *w) {
+    const struct pithi_domain *domain = d->coding.frame.params.codec->domain;
+    struct pithi_block b = pithi_block_of(&d->coding, block, NULL, w);
+    float *sum = (float *)(void *)w->sums;
+    if (!domain) {
+        PITHI_TRY(sum_decoded(d, block, sum, w));
+        for (size_t i = 0; i < b.count; i++) {
+            const float x = d->r->scale == 1.0f ? sum[i] : sum[i] * d->r->scale;
+            pithi_store(to, dtype, i, pithi_bits(x));
+        }
+        return PITH_OK;
+    }
+    b.stream = d->stream;
+    for (size_t at = 0; at < b.count; at += PITHI_PIECE) {
+        uint8_t *const place = (uint8_t *)to + at * pith_dtype_bytes(dtype);
+        sum_piece(d, &b, block, at, piece_at(&b, at), sum);
+        domain->leave(&b, at, piece_at(&b, at), sum, place, dtype, d->r->scale);
+    }
+    sum_exempt(d, b.first, b.count, (float *)(void *)w->floats, to, dtype);
+    pithi_collect(w, &b);
     return PITH_OK;
 }
 
 static pith_status view_job(void *arg, uint64_t block, struct pithi_worker *w) {
     const struct reduction *d = arg;
     const uint64_t first = block * d->coding.frame.params.block;
-    const size_t n = elements(&d->coding, block);
-    float *sum = (float *)(void *)w->sums;
-    PITHI_TRY(sum_block(d, block, sum, w));
     uint8_t *to = d->view->dense ? pithi_span_at(d->view, first) : w->values;
-    for (size_t i = 0; i < n; i++) pithi_store(to, d->view->dtype, i, pithi_bits(sum[i]));
-    if (!d->view->dense) pithi_span_write(d->view, first, n, to);
+    PITHI_TRY(sum_block(d, block, to, d->view->dtype, w));
+    if (!d->view->dense) pithi_span_write(d->view, first, elements(&d->coding, block), to);
     return PITH_OK;
+}
+
+static void count_state(const struct pithi_reduction *r) {
+    uint64_t hash, saturated, poisoned;
+    pithi_run_results(r->plan, &hash, &saturated, &poisoned);
+    for (size_t i = 0; r->state && i < r->count; i++)
+        pithi_state_count(r->state, false, i ? 0 : saturated, i ? 0 : poisoned);
 }
 
 pith_status pithi_reduce_view(const struct pithi_reduction *r, const struct pithi_span *view) {
     struct reduction d = {.r = r, .view = view};
     PITHI_TRY(open_all(r, &d.coding));
+    d.stream = d.coding.frame.count * view->element >= PITHI_LARGE_OUTPUT;
     pithi_run_begin(r->plan);
-    return pithi_run(r->plan, 0, d.coding.payload.blocks, view_job, &d);
+    PITHI_TRY(pithi_run(r->plan, 0, d.coding.payload.blocks, view_job, &d));
+    count_state(r);
+    return PITH_OK;
 }
 
 /* ---- Reduce-encode ---------------------------------------------------------------------------*/
 
-static void canonical(float *x, size_t count) {
-    for (size_t i = 0; i < count; i++) pithi_store(x, PITH_F32, i, pithi_bits(x[i]));
+static bool alike(const struct reduction *d) {
+    const struct pithi_params *in = &d->coding.frame.params, *out = &d->out->frame.params;
+    const struct pithi_domain *domain = in->codec->domain;
+    return domain && domain == out->codec->domain && domain->alike(in, out);
+}
+
+/* Through values: the larger block of either plan, then as many of the smaller. */
+static pith_status recode_values(const struct reduction *d, uint64_t first, uint64_t end,
+                                 struct pithi_worker *in_worker, struct pithi_worker *out_worker) {
+    const uint64_t in = d->coding.frame.params.block, out = d->out->frame.params.block;
+    float *values = (float *)(void *)(in > out ? in_worker->values : out_worker->values);
+    for (uint64_t at = first; at < end; at += in)
+        PITHI_TRY(sum_block(d, at / in, values + (at - first), PITH_F32, in_worker));
+    for (uint64_t at = first; at < end; at += out)
+        PITHI_TRY(pithi_encode_one(d->out, at / out, values + (at - first), NULL, out_worker));
+    return PITH_OK;
+}
+
+/* Sums of elements [first, end) of the slot, which lie in one block of the input. */
+static void sum_span(const struct reduction *d, uint64_t first, uint64_t end, float *x,
+                     struct pithi_worker *w) {
+    const uint64_t block = d->coding.frame.params.block;
+    struct pithi_block b = pithi_block_of(&d->coding, first / block, NULL, w);
+    const size_t n = (size_t)(end - first);
+    sum_piece(d, &b, first / block, (size_t)(first % block), n, x);
+    for (size_t i = 0; d->r->scale != 1.0f && i < n; i++) x[i] *= d->r->scale;
+    pithi_collect(w, &b);
+}
+
+static void put_span(const struct reduction *d, uint64_t first, uint64_t end, float *x,
+                     struct pithi_worker *w) {
+    const uint64_t block = d->out->frame.params.block, number = first / block;
+    const struct pithi_payload *p = &d->out->payload;
+    struct pithi_block b = pithi_block_of(d->out, number, NULL, w);
+    b.bytes = d->out->bytes + p->data + number * p->block_bytes;
+    b.params->codec->domain->put(&b, (size_t)(first % block), (size_t)(end - first), x);
+    if (end == b.first + b.count) pithi_encode_check(d->out, number, b.bytes, b.length);
+    pithi_collect(w, &b);
+}
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+/* In the domain that both plans share, a piece of the larger at a time. */
+static void recode_alike(const struct reduction *d, uint64_t first, uint64_t end,
+                         struct pithi_worker *in_worker, struct pithi_worker *out_worker) {
+    const uint64_t in = least(d->coding.frame.params.block, PITHI_PIECE);
+    const uint64_t out = least(d->out->frame.params.block, PITHI_PIECE);
+    const uint64_t span = in > out ? in : out;
+    float *x = (float *)(void *)(in > out ? in_worker->sums : out_worker->sums);
+    for (; first < end; first += span) {
+        const uint64_t stop = least(end, first + span);
+        for (uint64_t at = first; at < stop; at += in)
+            sum_span(d, at, least(stop, at + in), x + (at - first), in_worker);
+        for (uint64_t at = first; at < stop; at += out)
+            put_span(d, at, least(stop, at + out), x + (at - first), out_worker);
+    }
+}
+
+static void recode_exempt(const struct reduction *d, uint64_t first, uint64_t end,
+                          struct pithi_worker *w) {
+    if (!d->out->aside.map) return;
+    float *sums = (float *)(void *)w->floats;
+    const size_t n = (size_t)(end - first);
+    sum_exempt(d, first, n, sums, sums, PITH_F32);
+    pithi_aside_take(&d->out->aside, first, n, sums, PITH_F32);
 }
 
 /* One unit: as many blocks of either plan as make up the larger block. */
 static pith_status frame_job(void *arg, uint64_t unit, struct pithi_worker *out_worker) {
     const struct reduction *d = arg;
-    struct pithi_worker *in_worker = &d->r->plan->worker[out_worker - d->out.plan->worker];
-    const uint64_t in = d->coding.frame.params.block, out = d->out.frame.params.block;
-    const uint64_t first = unit * d->unit;
-    const uint64_t end =
-        first + d->unit < d->coding.frame.count ? first + d->unit : d->coding.frame.count;
-    float *sum = (float *)(void *)(in > out ? in_worker->sums : out_worker->sums);
-    for (uint64_t at = first; at < end; at += in)
-        PITHI_TRY(sum_block(d, at / in, sum + (at - first), in_worker));
-    canonical(sum, (size_t)(end - first));
-    for (uint64_t at = first; at < end; at += out)
-        PITHI_TRY(pithi_encode_one(&d->out, at / out, sum + (at - first), NULL, out_worker));
+    struct pithi_worker *in_worker = &d->r->plan->worker[out_worker - d->out->plan->worker];
+    const uint64_t first = unit * d->unit, end = least(first + d->unit, d->coding.frame.count);
+    if (!alike(d)) return recode_values(d, first, end, in_worker, out_worker);
+    recode_alike(d, first, end, in_worker, out_worker);
+    const bool in = d->coding.frame.params.block > d->out->frame.params.block;
+    recode_exempt(d, first, end, in ? in_worker : out_worker);
     return PITH_OK;
 }
 
-pith_status pithi_reduce_frame(const struct pithi_reduction *r, pith_plan *out, uint8_t *dst,
-                               size_t cap, size_t *written) {
-    struct reduction d = {.r = r, .out = {.plan = out, .random = out->random}};
-    d.out.frame = pithi_plan_frame(out, r->slot, false);
-    pithi_payload_of(&d.out.frame, &d.out.payload);
-    const uint64_t total = pithi_frame_total(&d.out.frame);
+/* Worker i of one plan works with worker i of the other. */
+static pith_status run_units(struct reduction *d, uint64_t units) {
+    pith_plan *in = d->r->plan, *out = d->out->plan;
+    const uint32_t workers = out->workers;
+    if (out->workers > in->workers) out->workers = in->workers;
+    const pith_status status = pithi_run(out, 0, units, frame_job, d);
+    out->workers = workers;
+    if (status == PITH_OK) return PITH_OK;
+    return pithi_fail_at(&in->error, status, out->error.text, out->error.offset);
+}
+
+pith_status pithi_reduce_frame(const struct pithi_reduction *r, struct pithi_coding *out,
+                               uint8_t *dst, size_t cap, size_t *written) {
+    struct reduction d = {.r = r, .out = out};
+    const uint64_t total = pithi_frame_total(&out->frame);
     if (cap < total)
         return pithi_fail_at(&r->plan->error, PITH_ERR_SPACE, "the frame does not fit", total);
     PITHI_TRY(open_all(r, &d.coding));
-    const uint64_t in = d.coding.frame.params.block, own = d.out.frame.params.block;
+    pithi_encode_open(out, dst);
+    const uint64_t in = d.coding.frame.params.block, own = out->frame.params.block;
     d.unit = in > own ? in : own;
-    d.out.bytes = dst + d.out.frame.header_bytes;
     pithi_run_begin(r->plan);
-    pithi_run_begin(out);
-    const uint64_t units = d.coding.frame.count / d.unit + (d.coding.frame.count % d.unit != 0);
-    /* Worker i of one plan works with worker i of the other. */
-    const uint32_t workers = out->workers;
-    if (out->workers > r->plan->workers) out->workers = r->plan->workers;
-    const pith_status status = pithi_run(out, 0, units, frame_job, &d);
-    out->workers = workers;
-    if (status != PITH_OK)
-        return pithi_fail_at(&r->plan->error, status, out->error.text, out->error.offset);
-    pithi_encode_close(&d.out, dst, d.out.payload.data + d.out.payload.data_bytes);
+    pithi_run_begin(out->plan);
+    PITHI_TRY(run_units(&d, d.coding.frame.count / d.unit + (d.coding.frame.count % d.unit != 0)));
+    pithi_run_results(out->plan, &out->hash, &out->saturated, &out->poisoned);
+    count_state(r);
+    pithi_encode_close(out, dst, out->payload.data + out->payload.data_bytes);
     *written = (size_t)total;
     return PITH_OK;
 }

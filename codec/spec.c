@@ -5,13 +5,22 @@
 #include <string.h>
 
 #include "error.h"
+#include "stage/endian.h"
 
 /* ---- One value against its row ---------------------------------------------------------------*/
 
+/* 0 for 0. */
+static uint8_t log2_of(uint32_t v) {
+    uint8_t n = 0;
+    while (v >>= 1) n++;
+    return n;
+}
+
 static bool legal(const struct pithi_key *key, uint32_t v) {
     if (v < key->min || v > key->max) return false;
-    if (key->kind == PITHI_KEY_POW2) return v && (v & (v - 1)) == 0;
-    return key->kind == PITHI_KEY_WORD || !key->allowed || (v < 32 && (key->allowed >> v & 1));
+    if (key->kind == PITHI_KEY_POW2 && (v == 1 || v & (v - 1))) return false;
+    const uint32_t bit = key->kind == PITHI_KEY_POW2 ? log2_of(v) : v;
+    return !key->allowed || (bit < 32 && (key->allowed >> bit & 1));
 }
 
 static bool parse_number(const char *text, size_t length, uint32_t *out) {
@@ -23,6 +32,21 @@ static bool parse_number(const char *text, size_t length, uint32_t *out) {
     }
     *out = (uint32_t)v;
     return v <= UINT32_MAX;
+}
+
+/* "none", "full", "ema:0.8": the last with up to three digits after the point. */
+static bool parse_decay(const char *text, size_t length, uint32_t *out) {
+    const bool none = length == 4 && memcmp(text, "none", 4) == 0;
+    uint32_t thousandths = 0, worth = 100;
+    *out = none ? 0 : 1;
+    if (none || (length == 4 && memcmp(text, "full", 4) == 0)) return true;
+    if (length < 7 || length > 9 || memcmp(text, "ema:0.", 6) != 0) return false;
+    for (size_t i = 6; i < length; i++, worth /= 10) {
+        if (text[i] < '0' || text[i] > '9') return false;
+        thousandths += (uint32_t)(text[i] - '0') * worth;
+    }
+    *out = 1 + thousandths;
+    return true;
 }
 
 /* The word at position v of a list separated by '|'; NULL past the end. */
@@ -38,6 +62,7 @@ static const char *word_at(const char *words, uint32_t v, size_t *length) {
 
 static bool parse_value(const struct pithi_key *key, const char *text, size_t length,
                         uint32_t *out) {
+    if (key->kind == PITHI_KEY_DECAY) return parse_decay(text, length, out);
     if (key->kind != PITHI_KEY_WORD) return parse_number(text, length, out) && legal(key, *out);
     size_t n = 0;
     const char *word;
@@ -108,6 +133,7 @@ pith_status pithi_spec_parse(const char *text, struct pithi_params *params, pith
         PITHI_TRY(parse_pair(text, at, end, params, &seen, error));
         at = end;
     }
+    if (codec->preset) codec->preset(params->value, seen);
     set_block(params);
     return check_keys(*params, error);
 }
@@ -130,7 +156,17 @@ static void put_number(struct text *t, uint32_t v) {
     put(t, digits + at, sizeof digits - at);
 }
 
+static void put_decay(struct text *t, uint32_t v) {
+    put(t, v == 0 ? "none" : v == 1 ? "full" : "ema:0.", v > 1 ? 6 : 4);
+    for (uint32_t rest = v - 1, worth = 100; v > 1 && rest; rest %= worth, worth /= 10)
+        put_number(t, rest / worth);
+}
+
 static void put_value(struct text *t, const struct pithi_key *key, uint32_t v) {
+    if (key->kind == PITHI_KEY_DECAY) {
+        put_decay(t, v);
+        return;
+    }
     if (key->kind != PITHI_KEY_WORD) {
         put_number(t, v);
         return;
@@ -166,10 +202,17 @@ void pithi_spec_print(const struct pithi_params *params, char *text, size_t cap)
 
 /* ---- Bytes -----------------------------------------------------------------------------------*/
 
-static uint8_t log2_of(uint32_t v) {
-    uint8_t n = 0;
-    while (v >>= 1) n++;
-    return n;
+/* Numbers that do not fit in one byte take four. */
+static bool wide(const struct pithi_key *key) {
+    return key->kind == PITHI_KEY_NUMBER && key->max > UINT8_MAX;
+}
+
+/* The value of a byte: of a power of two its logarithm, where 0 is 0 when the key may be. */
+static bool from_byte(const struct pithi_key *key, uint8_t byte, uint32_t *value) {
+    *value = byte;
+    if (key->kind == PITHI_KEY_POW2 && byte > 31) return false;
+    if (key->kind == PITHI_KEY_POW2 && (byte || key->min)) *value = 1u << byte;
+    return legal(key, *value);
 }
 
 void pithi_params_pack(const struct pithi_params *params, uint8_t bytes[PITHI_PARAM_BYTES],
@@ -180,7 +223,10 @@ void pithi_params_pack(const struct pithi_params *params, uint8_t bytes[PITHI_PA
         const struct pithi_key *key = &params->codec->keys[i];
         if (key->wire < 0) continue;
         const uint32_t v = params->value[i];
-        bytes[key->wire] = key->kind == PITHI_KEY_POW2 ? log2_of(v) : (uint8_t)v;
+        if (wide(key))
+            pithi_put32(bytes + key->wire, v);
+        else
+            bytes[key->wire] = key->kind == PITHI_KEY_POW2 ? log2_of(v) : (uint8_t)v;
     }
 }
 
@@ -193,10 +239,10 @@ bool pithi_params_unpack(const struct pithi_codec *codec, const uint8_t bytes[PI
         if (key->wire == PITHI_WIRE_NONE) continue;
         const bool block = key->wire == PITHI_WIRE_BLOCK;
         const uint8_t byte = block ? block_log2 : bytes[key->wire];
-        if (!block) used |= 1u << key->wire;
-        if (key->kind == PITHI_KEY_POW2 && byte > 31) return false;
-        params->value[i] = key->kind == PITHI_KEY_POW2 ? 1u << byte : byte;
-        if (!legal(key, params->value[i])) return false;
+        if (!block) used |= (wide(key) ? 0xFu : 1u) << key->wire;
+        if (wide(key)) params->value[i] = pithi_get32(bytes + key->wire);
+        if (wide(key) ? !legal(key, params->value[i]) : !from_byte(key, byte, &params->value[i]))
+            return false;
     }
     for (uint32_t b = 0; b < PITHI_PARAM_BYTES; b++)
         if (!(used >> b & 1) && bytes[b]) return false;

@@ -24,32 +24,39 @@ enum {
     SAVE_TAIL = 8
 };
 
-static uint64_t base_bytes(const pith_plan *p) {
+/* Of what a stream remembers element by element: the base, or one copy of the residual. */
+static uint64_t memory_bytes(const pith_plan *p) {
+    if (pithi_has_residual(p)) return p->count * sizeof(float);
     return p->count * pith_dtype_bytes(p->params.base_dtype);
 }
+
+static bool takes_state(const pith_plan *p) { return pithi_has_base(p) || p->params.codec->counts; }
 
 static bool external(const pith_plan *p) { return p->flags & PITH_LAYOUT_EXTERNAL_BASE; }
 
 uint64_t pithi_state_bytes(const pith_plan *p) {
-    if (p->params.base_dtype == PITH_NONE) return 0;
+    if (!takes_state(p)) return 0;
     const uint64_t head =
         pithi_pad64(sizeof(pith_state) + p->slots * sizeof(struct pithi_slot_state));
-    return 64 + head + (external(p) ? 0 : base_bytes(p));
+    const uint64_t copies = external(p) ? 0 : pithi_has_residual(p) ? 2 : 1;
+    return 64 + head + copies * memory_bytes(p);
 }
 
 uint64_t pithi_state_save_bytes(const pith_plan *p) {
-    if (p->params.base_dtype == PITH_NONE) return 0;
-    return SAVE_HEAD + p->slots * SAVE_SLOT + base_bytes(p) + SAVE_TAIL;
+    if (!takes_state(p)) return 0;
+    return SAVE_HEAD + p->slots * SAVE_SLOT + memory_bytes(p) + SAVE_TAIL;
 }
 
 pith_status pithi_state_check(const pith_plan *p, const pith_state *s, pith_error *error) {
-    if (p->params.base_dtype == PITH_NONE)
-        return s ? pithi_fail(error, PITH_ERR_STATE, "a plan without a base takes no state")
-                 : PITH_OK;
-    if (!s) return pithi_fail(error, PITH_ERR_STATE, "a plan with a base needs a state");
+    if (s && !takes_state(p))
+        return pithi_fail(error, PITH_ERR_STATE, "a plan without a base takes no state");
+    if (!s && pithi_has_base(p))
+        return pithi_fail(error, PITH_ERR_STATE, "a plan with a base needs a state");
+    if (!s) return PITH_OK;
     if (s->fingerprint != p->fingerprint)
         return pithi_fail(error, PITH_ERR_STATE, "the state is another plan's");
-    if (!s->base && p->count) return pithi_fail(error, PITH_ERR_STATE, "no base is bound");
+    if (pithi_has_base(p) && !s->base && p->count)
+        return pithi_fail(error, PITH_ERR_STATE, "no base is bound");
     return PITH_OK;
 }
 
@@ -60,14 +67,19 @@ static pith_status require(pith_plan *p, const pith_state *s) {
     return pithi_state_check(p, s, &p->error);
 }
 
-pith_status pithi_state_whole(const pith_plan *p, const pith_state *s, uint64_t slot,
-                              pith_error *error) {
-    if (p->params.base_dtype == PITH_NONE || !s->slot[slot].torn) return PITH_OK;
+static pith_status require_base(pith_plan *p, const pith_state *s) {
+    PITHI_TRY(require(p, s));
+    return pithi_has_base(p) ? PITH_OK
+                             : pithi_fail(&p->error, PITH_ERR_STATE, "the plan has no base");
+}
+
+pith_status pithi_state_whole(const pith_state *s, uint64_t slot, pith_error *error) {
+    if (!s || !s->slot[slot].torn) return PITH_OK;
     return pithi_fail(error, PITH_ERR_STATE, "the base was left half written by a failed call");
 }
 
 static pith_status all_whole(pith_plan *p, const pith_state *s) {
-    for (uint64_t i = 0; i < p->slots; i++) PITHI_TRY(pithi_state_whole(p, s, i, &p->error));
+    for (uint64_t i = 0; i < p->slots; i++) PITHI_TRY(pithi_state_whole(s, i, &p->error));
     return PITH_OK;
 }
 
@@ -78,7 +90,9 @@ uint64_t pithi_identity(const pith_plan *p, uint64_t sum, uint64_t count) {
     return pithi_nh_finish(sum, count * pith_dtype_bytes(dtype), dtype);
 }
 
-static bool has_identity(const pith_plan *p) { return !pithi_param(&p->params, "identity"); }
+static bool has_identity(const pith_plan *p) {
+    return pithi_has_base(p) && !pithi_param(&p->params, "identity");
+}
 
 static uint64_t slot_identity(const pith_plan *p, const uint8_t *base, uint64_t slot) {
     if (!has_identity(p)) return 0;
@@ -90,7 +104,8 @@ static uint64_t slot_identity(const pith_plan *p, const uint8_t *base, uint64_t 
 
 static void identify(const pith_plan *p, pith_state *s, uint64_t step) {
     for (uint64_t i = 0; i < p->slots; i++)
-        s->slot[i] = (struct pithi_slot_state){step, slot_identity(p, s->base, i), 0};
+        s->slot[i] =
+            (struct pithi_slot_state){.step = step, .identity = slot_identity(p, s->base, i)};
 }
 
 /* ---- Life ------------------------------------------------------------------------------------*/
@@ -98,8 +113,11 @@ static void identify(const pith_plan *p, pith_state *s, uint64_t step) {
 static void clear(const pith_plan *p, pith_state *s) {
     s->seed = s->stream = 0;
     s->stats = (pith_stats){0};
-    if (s->base) memset(s->base, 0, (size_t)base_bytes(p));
-    if (s->base || !p->count) identify(p, s, 0);
+    if (s->base) memset(s->base, 0, (size_t)memory_bytes(p));
+    for (int i = 0; i < 2 && s->residual[i]; i++)
+        memset(s->residual[i], 0, (size_t)memory_bytes(p));
+    if (s->base || !pithi_has_base(p) || !p->count) identify(p, s, 0);
+    for (uint64_t i = 0; i < p->slots; i++) s->slot[i].undone = 1;
 }
 
 pith_status pith_state_init(pith_plan *p, void *memory, size_t bytes, pith_state **state) {
@@ -116,7 +134,10 @@ pith_status pith_state_init(pith_plan *p, void *memory, size_t bytes, pith_state
     s->slot = (struct pithi_slot_state *)(void *)(at + sizeof *s);
     memset(s->slot, 0, (size_t)p->slots * sizeof *s->slot);
     const size_t head = sizeof *s + (size_t)p->slots * sizeof *s->slot;
-    if (!external(p)) s->base = at + pithi_pad64(head);
+    uint8_t *const memory_at = at + pithi_pad64(head);
+    if (pithi_has_base(p) && !external(p)) s->base = memory_at;
+    for (int i = 0; i < 2 && pithi_has_residual(p); i++)
+        s->residual[i] = (float *)(void *)memory_at + (uint64_t)i * p->count;
     clear(p, s);
     *state = s;
     return PITH_OK;
@@ -135,6 +156,31 @@ pith_status pith_state_bind_base(pith_plan *p, pith_state *s, void *base, uint64
     if (!base && p->count) return pithi_fail(&p->error, PITH_ERR_ARG, "base is NULL");
     s->base = base;
     identify(p, s, step);
+    return PITH_OK;
+}
+
+/* ---- Residual --------------------------------------------------------------------------------*/
+
+float *pithi_state_residual(const pith_plan *p, const pith_state *s, uint64_t slot, int next) {
+    return s->residual[s->slot[slot].side ^ next] + pithi_slot_first(p, slot);
+}
+
+void pithi_state_turn(pith_state *s, uint64_t slot, uint64_t step) {
+    s->slot[slot].step = step + 1;
+    s->slot[slot].side ^= 1;
+    s->slot[slot].undone = 0;
+}
+
+pith_status pith_state_skip(pith_plan *p, pith_state *s, uint64_t step) {
+    PITHI_TRY(require(p, s));
+    if (pithi_has_base(p))
+        return pithi_fail(&p->error, PITH_ERR_STATE, "a base cannot take a step back");
+    for (uint64_t i = 0; i < s->slots && s->residual[0]; i++) {
+        struct pithi_slot_state *slot = &s->slot[i];
+        if (slot->undone || slot->step != step + 1) continue;
+        slot->side ^= 1;
+        slot->undone = 1;
+    }
     return PITH_OK;
 }
 
@@ -170,7 +216,7 @@ static pith_status check_dtype(const pith_plan *p, const struct pithi_span *view
 
 pith_status pith_state_set_base(pith_plan *p, pith_state *s, const pith_view *view, uint64_t step) {
     struct pithi_span span;
-    PITHI_TRY(require(p, s));
+    PITHI_TRY(require_base(p, s));
     PITHI_TRY(pithi_span_init(&span, view, false, &p->error));
     PITHI_TRY(check_dtype(p, &span, &p->error));
     if (span.count != p->count)
@@ -185,12 +231,12 @@ pith_status pith_state_set_base(pith_plan *p, pith_state *s, const pith_view *vi
 pith_status pith_state_get_base(pith_plan *p, const pith_state *s, uint64_t slot,
                                 const pith_view *view) {
     struct pithi_span span;
-    PITHI_TRY(require(p, s));
+    PITHI_TRY(require_base(p, s));
     if (slot >= p->slots) return pithi_fail(&p->error, PITH_ERR_ARG, "no such slot");
     PITHI_TRY(pithi_span_init(&span, view, true, &p->error));
     PITHI_TRY(check_dtype(p, &span, &p->error));
     const bool whole = span.count == p->count;
-    PITHI_TRY(whole ? all_whole(p, s) : pithi_state_whole(p, s, slot, &p->error));
+    PITHI_TRY(whole ? all_whole(p, s) : pithi_state_whole(s, slot, &p->error));
     if (!whole && span.count != pithi_slot_count(p, slot))
         return pithi_fail(&p->error, PITH_ERR_SHAPE, "the view is neither slot nor tensor");
     const uint64_t first = whole ? 0 : pithi_slot_first(p, slot);
@@ -216,10 +262,17 @@ void pith_state_set_random(pith_state *s, uint64_t seed, uint32_t stream) {
     s->stream = stream;
 }
 
+void pithi_state_count(pith_state *s, bool key, uint64_t saturated, uint64_t poisoned) {
+    s->stats.frames++;
+    s->stats.key_frames += key;
+    s->stats.saturated += saturated;
+    s->stats.poisoned += poisoned;
+}
+
 void pith_state_stats(const pith_state *s, pith_stats *out) { *out = s->stats; }
 
 pith_status pith_state_verify(pith_plan *p, const pith_state *s) {
-    PITHI_TRY(require(p, s));
+    PITHI_TRY(require_base(p, s));
     if (!has_identity(p))
         return pithi_fail(&p->error, PITH_ERR_UNSUPPORTED, "identity=off keeps no identity");
     PITHI_TRY(all_whole(p, s));
@@ -230,6 +283,20 @@ pith_status pith_state_verify(pith_plan *p, const pith_state *s) {
 }
 
 /* ---- Save and load ---------------------------------------------------------------------------*/
+
+static void save_residual(const pith_plan *p, const pith_state *s, uint8_t *to) {
+    for (uint64_t i = 0; i < p->slots; i++) {
+        const float *from = pithi_state_residual(p, s, i, 0);
+        for (uint64_t k = 0; k < pithi_slot_count(p, i); k++, to += sizeof(float))
+            pithi_put32(to, pithi_bits(from[k]));
+    }
+}
+
+static void load_residual(const pith_plan *p, pith_state *s, const uint8_t *from) {
+    for (uint64_t i = 0; i < p->slots; i++) s->slot[i].undone = 1;
+    for (uint64_t k = 0; k < p->count; k++)
+        s->residual[0][k] = pithi_float(pithi_get32(from + k * sizeof(float)));
+}
 
 pith_status pith_state_save(pith_plan *p, const pith_state *s, void *dst, size_t cap,
                             size_t *written) {
@@ -252,7 +319,8 @@ pith_status pith_state_save(pith_plan *p, const pith_state *s, void *dst, size_t
         pithi_put64(at, s->slot[i].step);
         pithi_put64(at + 8, s->slot[i].identity);
     }
-    if (p->count) memcpy(at, s->base, (size_t)base_bytes(p));
+    if (pithi_has_base(p) && p->count) memcpy(at, s->base, (size_t)memory_bytes(p));
+    if (pithi_has_residual(p)) save_residual(p, s, at);
     pithi_put64((uint8_t *)dst + total - SAVE_TAIL, XXH64(dst, (size_t)(total - SAVE_TAIL), 0));
     *written = (size_t)total;
     return PITH_OK;
@@ -288,7 +356,9 @@ pith_status pith_state_load(pith_plan *p, pith_state *s, const void *src, size_t
     memcpy(&s->stats, at + AT_STATS, sizeof s->stats);
     at += SAVE_HEAD;
     for (uint64_t i = 0; i < s->slots; i++, at += SAVE_SLOT)
-        s->slot[i] = (struct pithi_slot_state){pithi_get64(at), pithi_get64(at + 8), 0};
-    if (p->count) memcpy(s->base, at, (size_t)base_bytes(p));
+        s->slot[i] =
+            (struct pithi_slot_state){.step = pithi_get64(at), .identity = pithi_get64(at + 8)};
+    if (pithi_has_base(p) && p->count) memcpy(s->base, at, (size_t)memory_bytes(p));
+    if (pithi_has_residual(p)) load_residual(p, s, at);
     return PITH_OK;
 }

@@ -8,12 +8,15 @@
 struct pithi_slot_state {
     uint64_t step;
     uint64_t identity;
-    uint64_t torn; /* 1: a call failed while it wrote the base, which is neither old nor new */
+    uint32_t torn;   /* 1: a call failed while it wrote the base, which is neither old nor new */
+    uint16_t side;   /* which copy of the residual counts */
+    uint16_t undone; /* 1: the other copy is not the residual before the last encode */
 };
 
 struct pith_state {
     uint64_t fingerprint; /* of the plan it was made by */
     uint8_t *base;        /* dense, all slots; NULL: an external base that is not bound yet */
+    float *residual[2];   /* dense, all slots, or NULL */
     struct pithi_slot_state *slot;
     uint64_t slots;
     uint64_t seed;
@@ -23,11 +26,17 @@ struct pith_state {
 
 uint64_t pithi_state_bytes(const pith_plan *plan);
 uint64_t pithi_state_save_bytes(const pith_plan *plan);
-/* PITH_OK when the state is this plan's and has its base; plans without a base take none. */
+/* PITH_OK when the state is this plan's and has its base, or is NULL where none is needed. */
 pith_status pithi_state_check(const pith_plan *plan, const pith_state *state, pith_error *error);
 /* PITH_ERR_STATE when a slot's base is torn. */
-pith_status pithi_state_whole(const pith_plan *plan, const pith_state *state, uint64_t slot,
-                              pith_error *error);
+pith_status pithi_state_whole(const pith_state *state, uint64_t slot, pith_error *error);
+/* The residual of a slot: what counts (next 0), and where the next one goes. */
+float *pithi_state_residual(const pith_plan *plan, const pith_state *state, uint64_t slot,
+                            int next);
+/* Count a frame that was coded, with its results. */
+void pithi_state_count(pith_state *state, bool key, uint64_t saturated, uint64_t poisoned);
+/* A slot was encoded with error feedback: what was written next counts now. */
+void pithi_state_turn(pith_state *state, uint64_t slot, uint64_t step);
 /* Identity of count base elements from a complete sum. */
 uint64_t pithi_identity(const pith_plan *plan, uint64_t sum, uint64_t count);
 

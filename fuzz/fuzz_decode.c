@@ -138,7 +138,7 @@ static void reduce(struct subject *x, pith_plan *plan, struct fuzz_source *s) {
     const size_t lengths[3] = {x->length, x->length, x->length};
     fuzz_tensor_new(&t, s, false, 1u + fuzz_below(s, 3), 1, &x->count);
     const pith_status status =
-        pith_reduce(plan, 0, frames, lengths, 1u + fuzz_below(s, 3), 0.5f, &t.view);
+        pith_reduce(plan, NULL, 0, frames, lengths, 1u + fuzz_below(s, 3), 0.5f, &t.view);
     FUZZ_CHECK(fuzz_is_status(status));
     if (status == PITH_OK) FUZZ_CHECK(x->status == PITH_OK);
     fuzz_tensor_free(&t);

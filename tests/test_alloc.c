@@ -77,7 +77,7 @@ static void check_no_allocation(const struct test_case *c, size_t count,
     size_t length;
     const size_t before = allocations;
     for (int step = 0; step < 3; step++) {
-        if (step == 1 && s.state)
+        if (step == 1 && s.sizes.key_bytes)
             CHECK_OK(pith_encode_key(s.plan, s.state, &v, 0, frame, cap, &length));
         else
             CHECK_OK(pith_encode(s.plan, s.state, &v, 0, frame, cap, &length));

@@ -19,7 +19,7 @@ static void test_reduce_frames_with_and_without_checksums(void **unused) {
     for (int first = 0; first < 2; first++) {
         const void *bytes[2] = {frames[first].bytes, frames[!first].bytes};
         const size_t lengths[2] = {frames[first].length, frames[!first].length};
-        CHECK_OK(pith_reduce(s.plan, 0, bytes, lengths, 2, 1.0f, &out));
+        CHECK_OK(pith_reduce(s.plan, NULL, 0, bytes, lengths, 2, 1.0f, &out));
         for (int i = 0; i < 64; i++) CHECK(sum[i] == 2 * value[i]);
     }
     stream_close(&s);

@@ -124,9 +124,10 @@ static void run_reduce(struct trace *t, const struct data *d) {
     CHECK_OK(pith_encode(a.plan, NULL, &w, 0, y, sizeof y, &ny));
     const void *const frames[2] = {x, y};
     const size_t lengths[2] = {nx, ny};
-    CHECK_OK(pith_reduce(a.plan, 0, frames, lengths, 2, 1.0f / 3, &o));
+    CHECK_OK(pith_reduce(a.plan, NULL, 0, frames, lengths, 2, 1.0f / 3, &o));
     add(t, out, sizeof out);
-    CHECK_OK(pith_reduce_encode(a.plan, 0, frames, lengths, 2, 1.0f / 3, b.plan, z, sizeof z, &nz));
+    CHECK_OK(pith_reduce_encode(a.plan, NULL, 0, frames, lengths, 2, 1.0f / 3, b.plan, NULL, 0, z,
+                                sizeof z, &nz));
     add(t, z, nz);
     CHECK_OK(pith_decode_add(a.plan, 0, x, nx, &o));
     add(t, out, sizeof out);

@@ -87,7 +87,7 @@ static void check_reduce(const struct bundle *b, float scale) {
         uint8_t *wanted = room(bytes), *got = room(bytes);
         for (size_t k = 0; k < b->count; k++) store_float(wanted, reals[d], k, bits_of(sum[k]));
         const pith_view v = pith_view_flat(got, reals[d], b->count);
-        CHECK_OK(pith_reduce(b->s.plan, 0, b->bytes, b->lengths, b->frames, scale, &v));
+        CHECK_OK(pith_reduce(b->s.plan, NULL, 0, b->bytes, b->lengths, b->frames, scale, &v));
         CHECK(memcmp(wanted, got, bytes) == 0);
         free(wanted);
         free(got);
@@ -107,11 +107,11 @@ static void check_reduce_encode(const struct bundle *b, float scale, const char 
     uint8_t *got = room(wanted.length);
     size_t length = 1;
     CHECK_STATUS(PITH_ERR_SPACE,
-                 pith_reduce_encode(b->s.plan, 0, b->bytes, b->lengths, b->frames, scale, out.plan,
-                                    got, wanted.length - 1, &length));
+                 pith_reduce_encode(b->s.plan, NULL, 0, b->bytes, b->lengths, b->frames, scale,
+                                    out.plan, NULL, 0, got, wanted.length - 1, &length));
     CHECK(length == 0);
-    CHECK_OK(pith_reduce_encode(b->s.plan, 0, b->bytes, b->lengths, b->frames, scale, out.plan, got,
-                                wanted.length, &length));
+    CHECK_OK(pith_reduce_encode(b->s.plan, NULL, 0, b->bytes, b->lengths, b->frames, scale,
+                                out.plan, NULL, 0, got, wanted.length, &length));
     CHECK(length == wanted.length && memcmp(got, wanted.bytes, length) == 0);
     free(got);
     free(sum);
@@ -149,7 +149,7 @@ static void test_strided_sum(void **state) {
     float *sum = plain_sum(&b, 1), spread[2000];
     memset(spread, 0x77, sizeof spread);
     const pith_view v = {spread + 1999, PITH_F32, 1, {1000}, {-2}};
-    CHECK_OK(pith_reduce(b.s.plan, 0, b.bytes, b.lengths, 3, 1, &v));
+    CHECK_OK(pith_reduce(b.s.plan, NULL, 0, b.bytes, b.lengths, 3, 1, &v));
     for (size_t i = 0; i < 1000; i++) {
         CHECK(spread[1999 - 2 * i] == sum[i]);
         CHECK(all_bytes(&spread[1998 - 2 * i], 4, 0x77));
@@ -194,19 +194,19 @@ static void test_frames_checked_first(void **state) {
     bundle_open(&b, &settings[1], 3, GEN_NOISE, NULL);
     context("a bad frame among good ones");
     b.lengths[2]--;
-    CHECK_STATUS(PITH_ERR_TRUNCATED, pith_reduce(b.s.plan, 0, b.bytes, b.lengths, 3, 1, &v));
+    CHECK_STATUS(PITH_ERR_TRUNCATED, pith_reduce(b.s.plan, NULL, 0, b.bytes, b.lengths, 3, 1, &v));
     b.lengths[2]++;
     b.frame[1].bytes[20] ^= 1;
-    CHECK_STATUS(PITH_ERR_CHECKSUM, pith_reduce(b.s.plan, 0, b.bytes, b.lengths, 3, 1, &v));
+    CHECK_STATUS(PITH_ERR_CHECKSUM, pith_reduce(b.s.plan, NULL, 0, b.bytes, b.lengths, 3, 1, &v));
     b.frame[1].bytes[20] ^= 1;
     struct bundle other;
     bundle_open(&other, &settings[0], 1, GEN_NOISE, NULL);
     b.bytes[2] = other.bytes[0];
-    CHECK_STATUS(PITH_ERR_MISMATCH, pith_reduce(b.s.plan, 0, b.bytes, b.lengths, 3, 1, &v));
+    CHECK_STATUS(PITH_ERR_MISMATCH, pith_reduce(b.s.plan, NULL, 0, b.bytes, b.lengths, 3, 1, &v));
     b.bytes[2] = NULL;
-    CHECK_STATUS(PITH_ERR_ARG, pith_reduce(b.s.plan, 0, b.bytes, b.lengths, 3, 1, &v));
-    CHECK_STATUS(PITH_ERR_ARG, pith_reduce(b.s.plan, 0, b.bytes, b.lengths, 0, 1, &v));
-    CHECK_STATUS(PITH_ERR_ARG, pith_reduce(b.s.plan, 1, b.bytes, b.lengths, 1, 1, &v));
+    CHECK_STATUS(PITH_ERR_ARG, pith_reduce(b.s.plan, NULL, 0, b.bytes, b.lengths, 3, 1, &v));
+    CHECK_STATUS(PITH_ERR_ARG, pith_reduce(b.s.plan, NULL, 0, b.bytes, b.lengths, 0, 1, &v));
+    CHECK_STATUS(PITH_ERR_ARG, pith_reduce(b.s.plan, NULL, 1, b.bytes, b.lengths, 1, 1, &v));
     CHECK(all_bytes(out, sizeof out, 0x5A));
     bundle_close(&other);
     bundle_close(&b);
@@ -221,7 +221,7 @@ static void cannot(const char *spec, uint32_t dtype, uint32_t base_dtype) {
     stream_open(&s, spec, &layout, NULL);
     const void *const frames[1] = {out};
     const size_t lengths[1] = {sizeof out};
-    CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_reduce(s.plan, 0, frames, lengths, 1, 1, &v));
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_reduce(s.plan, NULL, 0, frames, lengths, 1, 1, &v));
     stream_close(&s);
 }
 
@@ -255,8 +255,9 @@ static void test_reduce_encode_plans(void **state) {
         const pith_layout layout = flat_layout(outs[i].dtype, outs[i].base_dtype, outs[i].count);
         context("reduce-encode plan %zu", i);
         stream_open(&s, outs[i].spec, &layout, NULL);
-        CHECK_STATUS(outs[i].wanted, pith_reduce_encode(b.s.plan, 0, b.bytes, b.lengths, 2, 1,
-                                                        s.plan, bytes, sizeof bytes, &length));
+        CHECK_STATUS(outs[i].wanted,
+                     pith_reduce_encode(b.s.plan, NULL, 0, b.bytes, b.lengths, 2, 1, s.plan, NULL,
+                                        0, bytes, sizeof bytes, &length));
         CHECK((length != 0) == (outs[i].wanted == PITH_OK));
         stream_close(&s);
     }

@@ -76,6 +76,15 @@ static bool group_is_bad(const float *d, size_t from, size_t to) {
     return false;
 }
 
+/* A transform of up to 256 values, or a scale that is a power of two, may overflow: then the group
+ * is lost as if it had held an infinity. */
+static bool has_overflowed(const struct trip *t, const float *d, const float *x, size_t from,
+                           size_t to) {
+    bool large = false;
+    for (size_t i = from; i < to; i++) large = large || fabsf(d[i]) >= 0x1p119f;
+    return large && strncmp(t->c->spec, "grad", 4) == 0 && nonfinite(bits_of(x[from]));
+}
+
 /* Groups begin anew with every block, which is a multiple of the group. */
 static void check_values(const struct trip *t, const float *d, const float *x) {
     const size_t group = t->c->group;
@@ -84,7 +93,7 @@ static void check_values(const struct trip *t, const float *d, const float *x) {
     CHECK_OK(pith_error_bound(t->frame.bytes, t->frame.length, &bound, NULL));
     for (size_t at = 0; at < t->count; at += group) {
         const size_t end = at + group < t->count ? at + group : t->count;
-        const bool bad = group_is_bad(d, at, end);
+        const bool bad = group_is_bad(d, at, end) || has_overflowed(t, d, x, at, end);
         poisoned = poisoned || bad;
         for (size_t i = at; i < end; i++) {
             if (bad) CHECK(bits_of(x[i]) == 0x7FC00000u);

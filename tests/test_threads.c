@@ -105,7 +105,7 @@ static struct trace run_chain(const struct test_case *c, const struct way *w, si
     for (int step = 0; step < 3; step++) {
         gen_fill(step == 1 ? GEN_HOLES : GEN_NOISE, (uint64_t)step, c->dtype, value, count);
         for (uint64_t slot = 0; slot < 2; slot++) {
-            struct frame f = stream_encode(&a, &v, slot, step == 2 && a.state);
+            struct frame f = stream_encode(&a, &v, slot, step == 2 && a.sizes.key_bytes);
             CHECK_OK(pith_decode(b.plan, b.state, slot, f.bytes, f.length, &o));
             append(&t, f.bytes, f.length);
             free(f.bytes);

@@ -204,7 +204,7 @@ void stream_close(struct stream *s) {
 
 struct frame stream_encode(struct stream *s, const pith_view *view, uint64_t slot, bool key) {
     const int is_key =
-        key || (s->state && pith_plan_is_key(s->plan, pith_state_step(s->state, slot)));
+        key || (s->sizes.key_bytes && pith_plan_is_key(s->plan, pith_state_step(s->state, slot)));
     const size_t cap = (size_t)pith_plan_frame_bytes(s->plan, slot, is_key);
     struct frame f = {room(cap), 0};
     if (key)

@@ -24,7 +24,7 @@ static bool get_scales(const struct pithi_group_setting *s, struct batch *b) {
         return worst < LIMIT;
     }
     for (size_t g = 0; g < groups; g++) {
-        const uint32_t scale = pithi_load(scales, s->scale_dtype, step * g);
+        const uint32_t scale = pithi_scale_load(scales, s->scale_dtype, step * g);
         const uint32_t zero = s->asymmetric ? pithi_load(scales, s->scale_dtype, step * g + 1) : 0;
         b->scale[g] = pithi_float(scale);
         b->zero[g] = pithi_float(zero);

@@ -420,7 +420,8 @@ static bool encode_any(struct encoder *e, struct batch *b, struct recipe r) {
 
 static void group_encode(struct pithi_group_job *job) {
     const struct pithi_group_setting *s = &job->set;
-    if (s->stochastic && job->first % 8) {
+    if ((s->stochastic && (job->first % 8 || job->random.shift)) || s->search ||
+        s->scale_dtype == PITHI_E8M0) {
         pithi_group_encode_c(job);
         return;
     }

@@ -8,11 +8,19 @@ static uint32_t magnitude(uint32_t u) { return u & 0x7FFFFFFFu; }
 
 /* ---- Scale of a group ------------------------------------------------------------------------*/
 
-/* Nearest even in the scale dtype, finite values staying finite. */
+/* The smallest power of two not below s; NaN from above 2^127 on. */
+static float power_above(float s) {
+    const uint32_t up = (pithi_bits(s) + 0x007FFFFFu) & 0xFF800000u;
+    return pithi_float(up < PITHI_F32_INF ? up : PITHI_F32_NAN);
+}
+
+/* In the scale dtype: nearest even, finite values staying finite; e8m0: up, or NaN. */
 static float round_scale(uint32_t dtype, float s) {
     if (dtype == PITH_F32) return s;
+    if (dtype == PITHI_E8M0) return power_above(s);
     uint16_t h = pithi_to_bf16(pithi_bits(s));
-    if (magnitude(pithi_from_bf16(h)) == PITHI_F32_INF) h = PITHI_BF16_MAX;
+    if (magnitude(pithi_from_bf16(h)) == PITHI_F32_INF)
+        h = (uint16_t)((h & 0x8000u) | PITHI_BF16_MAX);
     return pithi_float(pithi_from_bf16(h));
 }
 
@@ -38,7 +46,7 @@ bool pithi_group_scale(const struct pithi_group_setting *s, uint32_t m, float *s
     const float levels = (float)((1 << (s->bits - 1)) - 1);
     *scale = round_scale(s->scale_dtype, pithi_float(m) / levels);
     *reciprocal = 1.0f / *scale;
-    return true;
+    return !pithi_nonfinite(pithi_bits(*scale));
 }
 
 bool pithi_group_range(const struct pithi_group_setting *s, float lo, float hi, float *scale,
@@ -59,7 +67,7 @@ bool pithi_group_range(const struct pithi_group_setting *s, float lo, float hi, 
 }
 
 static void put_scale(const struct pithi_group_setting *s, uint8_t *scales, size_t index, float v) {
-    pithi_store(scales, s->scale_dtype, index, pithi_bits(v));
+    pithi_scale_store(scales, s->scale_dtype, index, pithi_bits(v));
 }
 
 /* ---- One value -------------------------------------------------------------------------------*/
@@ -87,11 +95,13 @@ static int round_stochastic(float v, uint32_t random16) {
 static int clamp(int q, int lo, int hi) { return q < lo ? lo : q > hi ? hi : q; }
 
 /* x' of one code; scale and zero are finite. Overflow gives the largest finite value. */
-static uint32_t decoded(int q, float scale, float zero, bool asymmetric) {
+static uint32_t decoded(int q, float scale, float zero, bool asymmetric, uint64_t *saturated) {
     float x = (float)q * scale;
     if (asymmetric) x = x + zero;
     const uint32_t u = pithi_bits(x);
-    return magnitude(u) == PITHI_F32_INF ? (u & 0x80000000u) | PITHI_F32_MAX : u;
+    if (magnitude(u) != PITHI_F32_INF) return u;
+    ++*saturated;
+    return (u & 0x80000000u) | PITHI_F32_MAX;
 }
 
 uint32_t pithi_group_update(uint32_t base, uint32_t x, uint32_t base_dtype, uint64_t *saturated) {
@@ -143,6 +153,84 @@ static void find_range(const struct pithi_group_job *job, struct group *g) {
     g->coded = pithi_group_range(&job->set, low, high, &g->scale, &g->zero, &g->reciprocal);
 }
 
+/* ---- Search for a scale ----------------------------------------------------------------------*/
+
+/* The group in units of `unit`, turned so that its largest value is negative, where the codes reach
+ * one further; candidates are factors on it. Sums run over 16 lanes (element i in lane i % 16, in
+ * order), then over halves of the lanes, so that vectors can form them. */
+struct search {
+    const struct pithi_group_job *job;
+    const struct group *g;
+    float reciprocal;
+    uint32_t turn; /* sign bit to flip */
+    int least, most;
+};
+
+enum { LANES = 16 };
+
+/* Sum of v q and of q^2 for the codes q of factor * v. */
+static void correlate(const struct search *s, float factor, float *vq, float *qq) {
+    float lane[LANES] = {0};
+    int32_t squares = 0;
+    for (size_t i = 0; i < s->g->count; i++) {
+        const float d = difference(s->job, s->g->first + i);
+        const float v = pithi_float(pithi_bits(d) ^ s->turn) * s->reciprocal;
+        const int q = clamp(round_even(v * factor), s->least, s->most);
+        lane[i % LANES] += v * (float)q;
+        squares += q * q;
+    }
+    for (size_t half = LANES / 2; half; half /= 2)
+        for (size_t i = 0; i < half; i++) lane[i] += lane[i + half];
+    *vq = lane[0];
+    *qq = (float)squares;
+}
+
+/* The scale of each candidate is that of least squares for its codes; the best explains most. */
+static float search_free(const struct search *s, float unit) {
+    const float levels = (float)-s->least;
+    float best = 0, scale = unit;
+    for (int k = 0; k < PITHI_SEARCH_FACTORS; k++) {
+        const float factor = pithi_search_factor(k, levels);
+        float vq, qq;
+        correlate(s, factor, &vq, &qq);
+        const float explained = vq * vq / qq;
+        if (!(explained > best)) continue; /* also when all codes are 0 */
+        best = explained;
+        const float t = vq / qq;
+        scale = unit * (t < 0.5f ? 1.0f / factor : t);
+    }
+    const uint32_t u = pithi_bits(scale);
+    return pithi_float((u < PITHI_F32_INF ? u : PITHI_F32_MAX) ^ s->turn);
+}
+
+/* Powers of two: the one that reaches the largest value, or its half. */
+static float search_power(const struct search *s, float unit) {
+    float vq[2], qq[2];
+    correlate(s, 1, &vq[0], &qq[0]);
+    correlate(s, 2, &vq[1], &qq[1]);
+    const float whole = 2 * vq[0] - qq[0], half = vq[1] - qq[1] * 0.25f;
+    return half > whole ? unit * 0.5f : unit;
+}
+
+static void search_scale(const struct pithi_group_job *job, struct group *g) {
+    const int reach = 1 << (job->set.bits - 1);
+    const bool power = job->set.scale_dtype == PITHI_E8M0;
+    uint32_t m = 0, positive = 0;
+    for (size_t i = 0; i < g->count; i++) {
+        const uint32_t u = pithi_bits(difference(job, g->first + i));
+        if (magnitude(u) > m) m = magnitude(u);
+        if (u < 0x80000000u && u > positive) positive = u;
+    }
+    const float unit = power ? g->scale : pithi_float(m) / (float)reach;
+    const struct search s = {
+        job, g, 1.0f / unit, !power && positive == m ? 0x80000000u : 0, -reach, reach - 1};
+    const float found = power ? search_power(&s, unit) : search_free(&s, unit);
+    g->scale = round_scale(job->set.scale_dtype, found);
+    g->reciprocal = 1.0f / g->scale;
+}
+
+/* ---- Codes -----------------------------------------------------------------------------------*/
+
 static int quantize(const struct pithi_group_job *job, const struct group *g, size_t i,
                     uint32_t random16) {
     const bool asymmetric = job->set.asymmetric;
@@ -151,16 +239,21 @@ static int quantize(const struct pithi_group_job *job, const struct group *g, si
     const float v = d * g->reciprocal;
     const int q = job->set.stochastic ? round_stochastic(v, random16) : round_even(v);
     const int levels = (1 << (asymmetric ? job->set.bits : job->set.bits - 1)) - 1;
-    return clamp(q, asymmetric ? 0 : -levels, levels);
+    return clamp(q, asymmetric ? 0 : job->set.search ? -levels - 1 : -levels, levels);
 }
 
 static void update_base(struct pithi_group_job *job, const struct group *g, size_t i, int q) {
     const bool poisoned = pithi_nonfinite(pithi_bits(g->scale));
+    uint64_t ignored = 0; /* what counts is whether the base overflows */
     const uint32_t x =
-        poisoned ? PITHI_F32_NAN : decoded(q, g->scale, g->zero, job->set.asymmetric);
+        poisoned ? PITHI_F32_NAN : decoded(q, g->scale, g->zero, job->set.asymmetric, &ignored);
     const uint32_t b = pithi_load(job->base, job->base_dtype, i);
     const uint32_t next = pithi_group_update(b, x, job->base_dtype, &job->saturated);
     pithi_store(job->base, job->base_dtype, i, next);
+}
+
+static uint32_t random_at(const struct pithi_group_job *job, const uint32_t random[4], uint64_t e) {
+    return ((random[e % 8 / 2] >> (e % 2 * 16)) + job->random.shift) & 0xFFFFu;
 }
 
 /* Groups begin at whole bytes: 16 codes of any width are whole bytes. */
@@ -172,7 +265,7 @@ static void encode_codes(struct pithi_group_job *job, const struct group *g) {
         const uint64_t e = job->first + i;
         if (job->set.stochastic && (e % 8 == 0 || i == g->first))
             pithi_philox(&job->random, e / 8, random);
-        const uint32_t u16 = job->set.stochastic ? random[e % 8 / 2] >> (e % 2 * 16) & 0xFFFFu : 0;
+        const uint32_t u16 = job->set.stochastic ? random_at(job, random, e) : 0;
         const int q = g->coded ? quantize(job, g, i, u16) : 0;
         if (job->update) update_base(job, g, i, q);
         pending |= ((uint32_t)q & mask) << filled;
@@ -192,6 +285,7 @@ void pithi_group_encode_c(struct pithi_group_job *job) {
             put_scale(s, job->scales, 2 * index + 1, g.zero);
         } else {
             find_scale(job, &g);
+            if (s->search && g.coded) search_scale(job, &g);
             put_scale(s, job->scales, index, g.scale);
         }
         job->poisoned += pithi_nonfinite(pithi_bits(g.scale));
@@ -210,13 +304,14 @@ static void decode_value(struct pithi_group_job *job, size_t i, uint32_t x) {
     if (job->out) pithi_store(job->out, job->out_dtype, i, x);
 }
 
-static int code_at(const struct pithi_group_job *job, size_t i) {
-    const uint32_t bits = job->set.bits, mask = (1u << bits) - 1;
-    const size_t bit = i * bits, last = pithi_group_code_bytes(&job->set, job->count) - 1;
-    uint32_t word = job->codes[bit / 8];
-    if (bit / 8 < last) word |= (uint32_t)job->codes[bit / 8 + 1] << 8;
+static int code_at(const struct pithi_group_setting *s, const uint8_t *codes, size_t count,
+                   size_t i) {
+    const uint32_t bits = s->bits, mask = (1u << bits) - 1;
+    const size_t bit = i * bits, last = pithi_group_code_bytes(s, count) - 1;
+    uint32_t word = codes[bit / 8];
+    if (bit / 8 < last) word |= (uint32_t)codes[bit / 8 + 1] << 8;
     const uint32_t code = word >> bit % 8 & mask;
-    if (job->set.asymmetric) return (int)code;
+    if (s->asymmetric) return (int)code;
     return (int)(code ^ (mask + 1) / 2) - (int)((mask + 1) / 2);
 }
 
@@ -225,18 +320,45 @@ void pithi_group_decode_c(struct pithi_group_job *job) {
     const size_t step = s->asymmetric ? 2 : 1;
     float scale = 0, zero = 0;
     bool poisoned = false;
+    uint64_t ignored = 0, *saturated = job->base_dtype == PITH_NONE ? &job->saturated : &ignored;
     for (size_t i = 0; i < job->count; i++) {
         if (i % s->group == 0) {
             const size_t index = i / s->group * step;
-            scale = pithi_float(pithi_load(job->scales, s->scale_dtype, index));
+            scale = pithi_float(pithi_scale_load(job->scales, s->scale_dtype, index));
             if (s->asymmetric)
                 zero = pithi_float(pithi_load(job->scales, s->scale_dtype, index + 1));
             poisoned = pithi_nonfinite(pithi_bits(scale)) || pithi_nonfinite(pithi_bits(zero));
             job->poisoned += poisoned;
         }
-        const int q = code_at(job, i);
-        decode_value(job, i, poisoned ? PITHI_F32_NAN : decoded(q, scale, zero, s->asymmetric));
+        const int q = code_at(s, job->codes, job->count, i);
+        decode_value(job, i,
+                     poisoned ? PITHI_F32_NAN : decoded(q, scale, zero, s->asymmetric, saturated));
     }
+}
+
+/* ---- Sum -------------------------------------------------------------------------------------*/
+
+/* Largest finite instead of infinity, counted: the only overflow there is without a base. */
+static void sum_frame(struct pithi_sum_job *job, const uint8_t *frame, bool more) {
+    const struct pithi_group_setting *s = &job->set;
+    float scale = 0;
+    bool poisoned = false;
+    for (size_t i = 0; i < job->count; i++) {
+        if (i % s->group == 0) {
+            const uint8_t *scales = frame + job->scales_at;
+            scale = pithi_float(pithi_scale_load(scales, s->scale_dtype, i / s->group));
+            poisoned = pithi_nonfinite(pithi_bits(scale));
+            job->poisoned += poisoned;
+        }
+        const int q = code_at(s, frame + job->codes_at, job->count, i);
+        uint32_t x = poisoned ? PITHI_F32_NAN : decoded(q, scale, 0, false, &job->saturated);
+        job->sum[i] = more ? job->sum[i] + pithi_float(x) : pithi_float(x);
+    }
+}
+
+void pithi_group_sum_c(struct pithi_sum_job *job) {
+    for (size_t k = 0; k < job->frame_count; k++)
+        sum_frame(job, job->frames[k], job->more || k > 0);
 }
 
 /* ---- Bound -----------------------------------------------------------------------------------*/
@@ -246,6 +368,8 @@ static double one_bound(const struct pithi_group_setting *s, double scale, doubl
     if (a == 0) return 0x1p-118;
     const double levels = (double)((1 << s->bits) - 1);
     const double step = s->stochastic ? a : a / 2;
+    /* A searched scale is at least half of what would reach the largest value with 2^(bits-1). */
+    if (s->search) return ((1 << (s->bits - 1)) + 1) * a * (1 + 0x1p-6);
     if (!s->asymmetric) return step * (1 + 0x1p-14);
     return step * (1 + 0x1p-12) + 0x1p-23 * (z + levels * a);
 }
@@ -255,7 +379,7 @@ double pithi_group_bound(const struct pithi_group_setting *s, const uint8_t *sca
     const size_t step = s->asymmetric ? 2 : 1;
     double largest = 0;
     for (uint64_t g = 0; g * s->group < count; g++) {
-        const uint32_t scale = pithi_load(scales, s->scale_dtype, (size_t)g * step);
+        const uint32_t scale = pithi_scale_load(scales, s->scale_dtype, (size_t)g * step);
         const uint32_t zero =
             s->asymmetric ? pithi_load(scales, s->scale_dtype, (size_t)g * step + 1) : 0;
         if (pithi_nonfinite(scale) || pithi_nonfinite(zero))

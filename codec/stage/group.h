@@ -1,4 +1,4 @@
-/* group.h - the group quantizer: what wdiff uses now, gradients and KV caches later.
+/* group.h - the group quantizer: what wdiff and grad use now, KV caches later.
  * SPDX-License-Identifier: Apache-2.0
  *
  * doc/FORMAT.md, section Group quantizer, states the arithmetic and proves its bounds; group.c is
@@ -12,12 +12,16 @@
 
 #include "stage/numeric.h"
 
+/* A scale of 8 bits: 2^(byte - 127); 255 is NaN. */
+#define PITHI_E8M0 32
+
 struct pithi_group_setting {
     uint32_t group;      /* elements, a power of two 16..16384; the last group may be short */
     uint8_t bits;        /* 1..8; symmetric: 2..8 */
-    uint8_t scale_dtype; /* PITH_F32 or PITH_BF16 */
+    uint8_t scale_dtype; /* PITH_F32, PITH_BF16 or, symmetric without a base, PITHI_E8M0 */
     bool asymmetric;     /* scale and zero point per group instead of a scale */
     bool stochastic;
+    bool search; /* encode, symmetric, nearest, no base: the scale of least error, any sign */
 };
 
 /* One call: `count` consecutive elements beginning at a group boundary.
@@ -50,12 +54,42 @@ struct pithi_group_job {
 typedef void pithi_group_fn(struct pithi_group_job *job);
 pithi_group_fn pithi_group_encode_c, pithi_group_decode_c;
 
+/* sum := x' of frame 0 (more: sum + it), + x' of frame 1, ..., each sum one f32 rounding. Frame k's
+ * scales and codes lie at frames[k] + scales_at and frames[k] + codes_at. Symmetric settings. */
+struct pithi_sum_job {
+    struct pithi_group_setting set;
+    size_t count;
+    const uint8_t *const *frames;
+    size_t frame_count, scales_at, codes_at;
+    bool more;
+    float *sum;
+    uint64_t saturated, poisoned; /* added to */
+};
+typedef void pithi_sum_fn(struct pithi_sum_job *job);
+pithi_sum_fn pithi_group_sum_c;
+
+static inline size_t pithi_scale_width(uint32_t scale_dtype) {
+    return scale_dtype == PITHI_E8M0 ? 1 : scale_dtype == PITH_F32 ? 4 : 2;
+}
+/* f32 bits of a stored scale, and back (a value of the scale dtype, or NaN). */
+static inline uint32_t pithi_scale_load(const void *p, uint32_t dtype, size_t i) {
+    if (dtype != PITHI_E8M0) return pithi_load(p, dtype, i);
+    const uint32_t e = ((const uint8_t *)p)[i];
+    return e == 255 ? PITHI_F32_NAN : e ? e << 23 : 0x00400000u; /* 2^-127 is subnormal */
+}
+static inline void pithi_scale_store(void *p, uint32_t dtype, size_t i, uint32_t u) {
+    if (dtype == PITHI_E8M0)
+        ((uint8_t *)p)[i] = (uint8_t)(u >> 23); /* +0 becomes 2^-127 */
+    else
+        pithi_store(p, dtype, i, u);
+}
+
 static inline size_t pithi_group_code_bytes(const struct pithi_group_setting *s, uint64_t count) {
     return (size_t)((count * s->bits + 7) / 8);
 }
 static inline size_t pithi_group_scale_bytes(const struct pithi_group_setting *s, uint64_t count) {
     const uint64_t groups = (count + s->group - 1) / s->group;
-    return (size_t)groups * (s->scale_dtype == PITH_F32 ? 4u : 2u) * (s->asymmetric ? 2u : 1u);
+    return (size_t)groups * pithi_scale_width(s->scale_dtype) * (s->asymmetric ? 2u : 1u);
 }
 /* Largest |d - x'| over the groups of encoded scales; NaN when one is poisoned. */
 double pithi_group_bound(const struct pithi_group_setting *s, const uint8_t *scales,
@@ -63,6 +97,12 @@ double pithi_group_bound(const struct pithi_group_setting *s, const uint8_t *sca
 
 /* Parts of the arithmetic that kernels share with the scalar text, per group or per rare value. */
 
+/* Candidates of a searched scale: the first reaches the largest value with 2^(bits-1) - 1 codes,
+ * the others with 2^(bits-1), or fall short of it by up to 13/16. */
+enum { PITHI_SEARCH_FACTORS = 15 };
+static inline float pithi_search_factor(int k, float levels) {
+    return k == 0 ? (levels - 1) / levels : 1.0f + (float)(k - 1) * 0.0625f;
+}
 /* Scale and its reciprocal of a symmetric group with maximum magnitude bits m. Returns false for
  * groups without codes (poisoned: scale NaN; tiny: scale +0); *scale is what will be stored,
  * already rounded to the scale dtype. */

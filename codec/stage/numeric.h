@@ -99,6 +99,7 @@ static inline uint32_t pithi_largest(uint32_t dtype) {
 struct pithi_random {
     uint64_t seed, step;
     uint32_t stream;
+    uint16_t shift; /* added to every 16 bits, mod 2^16 (round=antithetic) */
 };
 
 static inline void pithi_philox(const struct pithi_random *r, uint64_t counter, uint32_t out[4]) {

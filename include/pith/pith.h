@@ -9,7 +9,8 @@
  *   spec    which codec and how, as text: "wdiff:bits=4,group=2048".
  *   layout  what is encoded: dtype, shape, base dtype, slots.
  *   plan    spec + layout, checked, with every size known before any data exists.
- *   state   what a stream of frames remembers between steps (the base of a difference codec).
+ *   state   what a stream of frames remembers between steps: the base of a difference codec, the
+ *           residual of error feedback.
  *   frame   the self-describing bytes that travel; doc/FORMAT.md is their normative description.
  *
  * Threads. A plan serves one call at a time, and so does a state. Different plans (and states) may
@@ -205,6 +206,7 @@ PITH_API uint32_t pith_cpu_features(void);
 #define PITH_TRAIT_LOSSLESS 0x1u   /* decodes to the same bits */
 #define PITH_TRAIT_FIXED_RATE 0x2u /* size follows from the layout alone (default setting) */
 #define PITH_TRAIT_BASE 0x4u       /* can code against a base */
+#define PITH_TRAIT_EXEMPT 0x8u     /* takes pith_layout.exempt */
 
 typedef struct pith_codec_info {
     uint32_t id; /* as in frames */
@@ -239,6 +241,16 @@ PITH_NODISCARD PITH_API pith_status pith_spec_check(const char *spec, char *text
 #define PITH_LAYOUT_CHECKSUMS 0x1u     /* a checksum per block, in every frame */
 #define PITH_LAYOUT_EXTERNAL_BASE 0x2u /* the base lies in caller memory: pith_state_bind_base */
 
+/* Elements that go around the codec (norm gains, biases): they are not in any group. Only for
+ * codecs with PITH_TRAIT_EXEMPT. */
+#define PITH_EXEMPT_16 1u    /* as 16 bits: bf16, or the dtype itself when it has 16 bits */
+#define PITH_EXEMPT_EXACT 2u /* in the tensor's dtype (a NaN may become the canonical one) */
+typedef struct pith_exempt {
+    uint64_t first, count; /* elements of the tensor taken flat */
+    uint64_t how;          /* PITH_EXEMPT_* */
+} pith_exempt;
+#define PITH_EXEMPT_MAX 65536
+
 typedef struct pith_layout {
     size_t size;
     uint32_t dtype;      /* of the values */
@@ -257,6 +269,10 @@ typedef struct pith_layout {
      * for byte. At most PITH_SOURCE_MAX bytes; borrowed for the life of the plan. */
     const void *source;
     size_t source_bytes;
+    /* Ranges in ascending order without overlaps, at most PITH_EXEMPT_MAX. Part of the plan: frames
+     * of a plan with another map are PITH_ERR_MISMATCH. Borrowed for pith_plan_create only. */
+    const pith_exempt *exempt;
+    size_t exempt_count;
 } pith_layout;
 #define PITH_SOURCE_MAX 1048576
 
@@ -292,21 +308,36 @@ PITH_API pith_status pith_plan_slot(const pith_plan *plan, uint64_t slot, uint64
  * of a key frame when key is not 0. */
 PITH_API uint64_t pith_plan_frame_bytes(const pith_plan *plan, uint64_t slot, int key);
 /* Key, stream id and step of the random bits of a plan without a base (with one, the state has
- * them). Defaults 0. */
+ * them). Defaults 0. Ranks that round independently (round=stochastic) take different stream ids.
+ * The step is also the one that pith_state_skip speaks of. */
 PITH_API void pith_plan_set_random(pith_plan *plan, uint64_t seed, uint32_t stream, uint64_t step);
+/* round=antithetic: rank r of N with one seed, stream id and step rounds by frac(u + r/N), so that
+ * the errors of the N frames cancel in their sum. Defaults 0 of 1. PITH_ERR_ARG unless rank < ranks
+ * and ranks <= 65536. */
+PITH_API pith_status pith_plan_set_ranks(pith_plan *plan, uint32_t rank, uint32_t ranks);
 /* 1 when the encoder makes step `step` a key frame by the spec's own rule (key=N). */
 PITH_API int pith_plan_is_key(const pith_plan *plan, uint64_t step);
 
 /* ---- State ----------------------------------------------------------------------------------
- * What a stream remembers, per slot: the base, its identity, the next step. Sender and receivers
- * that start from one base and apply the same frames hold bit-identical bases after every step. */
+ * What a stream remembers, per slot.
+ * With a base: the base, its identity, the next step. Sender and receivers that start from one base
+ * and apply the same frames hold bit-identical bases after every step.
+ * Without (grad): the counters and, when the spec says ef=full or ef=ema, what encoding lost so far
+ * (the residual, two copies of 4 bytes an element, kept as the codec sees it: rotated). Encoding
+ * adds it to the values and keeps what is lost now; where that is not finite the residual stays. */
 
-/* Build a state in caller memory of sizes.state_bytes, any alignment. The base is all +0, the
- * steps 0. *state points into memory; nothing needs to be freed. */
+/* Build a state in caller memory of sizes.state_bytes, any alignment. The base or residual is all
+ * +0, the steps 0. *state points into memory; nothing needs to be freed. */
 PITH_NODISCARD PITH_API pith_status pith_state_init(pith_plan *plan, void *memory, size_t bytes,
                                                     pith_state **state);
 /* As after pith_state_init, counters and random key included. An external base is set to +0. */
 PITH_NODISCARD PITH_API pith_status pith_state_reset(pith_plan *plan, pith_state *state);
+/* Error feedback: take back what encoding step `step` (pith_plan_set_random) did to the residuals,
+ * in every slot whose last encode was of that step: for steps that a trainer throws away because a
+ * gradient overflowed. Once per encode; a second call finds nothing to take back. Not after
+ * pith_state_load, which forgets the older copy. PITH_ERR_STATE for a state with a base. */
+PITH_NODISCARD PITH_API pith_status pith_state_skip(pith_plan *plan, pith_state *state,
+                                                    uint64_t step);
 /* PITH_LAYOUT_EXTERNAL_BASE: use the caller's memory, dense, of the layout's whole element count
  * in the base dtype (a framework's live parameters), as the base. It is read, its identity taken,
  * and from then on written by encode and decode. It must stay alive and unchanged by others
@@ -323,7 +354,7 @@ PITH_NODISCARD PITH_API pith_status pith_state_get_base(pith_plan *plan, const p
                                                         uint64_t slot, const pith_view *view);
 /* Identity of a slot's base (doc/FORMAT.md, section Identity): equal on every replica. */
 PITH_API uint64_t pith_state_identity(const pith_state *state, uint64_t slot);
-/* The step the slot's next frame will have. */
+/* The step the slot's next frame will have; without a base, one more than the last encoded. */
 PITH_API uint64_t pith_state_step(const pith_state *state, uint64_t slot);
 /* Key and stream id of the random bits of stochastic rounding. Bits depend on (seed, step, stream,
  * element within the slot) only. Defaults 0 and 0. Only the encoder's matter. */
@@ -340,16 +371,18 @@ PITH_NODISCARD PITH_API pith_status pith_state_load(pith_plan *plan, pith_state 
                                                     const void *src, size_t bytes);
 
 typedef struct pith_stats {
-    uint64_t frames; /* encoded or decoded with this state */
+    uint64_t frames; /* encoded, decoded or reduced with this state */
     uint64_t key_frames;
-    uint64_t saturated; /* results that overflowed the base dtype and were set to its largest */
-    uint64_t poisoned;  /* groups that held a non-finite difference and decode to NaN */
+    uint64_t saturated; /* results that overflowed (the base dtype; without a base, f32) and were
+                           set to its largest value */
+    uint64_t poisoned;  /* groups that held a non-finite value or difference and decode to NaN */
 } pith_stats;
 PITH_API void pith_state_stats(const pith_state *state, pith_stats *out);
 
 /* ---- Encode and decode with a plan ----------------------------------------------------------
  * A view is either the slot's piece (count = the slot's) or the whole tensor (count = the
- * layout's, the slot is taken out of it). Codecs and plans without a base take state NULL. */
+ * layout's, the slot is taken out of it). Plans with a base need a state, and so does encoding with
+ * error feedback; other grad calls take one or NULL (it counts); other plans take NULL. */
 
 /* Encode one slot and, with a base, advance the state: base := what receivers will hold, step + 1.
  * On failure *written is 0 and dst unspecified; the state is unchanged when the status is one of
@@ -364,6 +397,18 @@ PITH_NODISCARD PITH_API pith_status pith_encode(pith_plan *plan, pith_state *sta
 PITH_NODISCARD PITH_API pith_status pith_encode_key(pith_plan *plan, pith_state *state,
                                                     const pith_view *view, uint64_t slot, void *dst,
                                                     size_t cap, size_t *written);
+/* Encode several slots of the whole tensor into one send buffer: the frame of slot slots[k], or of
+ * slot k when slots is NULL, at dst + k * sizes.slot_bytes, its bytes in lengths[k]. cap is at
+ * least count * sizes.slot_bytes. Bytes between a frame's end and the next place are left as they
+ * are. On failure the slots before the failing one have been encoded. */
+PITH_NODISCARD PITH_API pith_status pith_encode_slots(pith_plan *plan, pith_state *state,
+                                                      const pith_view *view, const uint64_t *slots,
+                                                      uint64_t count, void *dst, size_t cap,
+                                                      size_t *lengths);
+/* The order in which an exchange inside nodes sends: slots[j * nodes + m] := m * per_node + j, the
+ * slot of local rank j on node m where ranks are numbered node by node. With the arguments swapped:
+ * for ranks numbered the other way. slots has nodes * per_node entries. */
+PITH_API void pith_slot_order(uint64_t nodes, uint64_t per_node, uint64_t *slots);
 /* Decode a frame of this plan's slot. Bytes after the frame's end are ignored (a slot may be
  * longer than its frame). With a base: the frame must be the state's next step for the slot and
  * of the same base identity (a key frame is always accepted); the state's base is updated and the
@@ -386,18 +431,24 @@ PITH_NODISCARD PITH_API pith_status pith_decode_add(pith_plan *plan, uint64_t sl
                                                     const pith_view *view);
 /* view := scale * (decode(frames[0]) + ... + decode(frames[count-1])), each f32, added in that
  * order, multiplied once (scale 1 leaves the sum as it is), rounded once to the view's dtype (f32,
- * bf16 or f16). Frames without a base only; lengths[i] are their bytes. All frames must be of this
- * plan's slot. A NaN or infinity in any frame reaches the sum; NaN is canonical. */
-PITH_NODISCARD PITH_API pith_status pith_reduce(pith_plan *plan, uint64_t slot,
+ * bf16 or f16). Rotated frames (grad) are added as they are coded, rotated back once, then
+ * multiplied. Frames without a base only; lengths[i] are their bytes. All frames must be of this
+ * plan's slot. A NaN or infinity in any frame reaches the sum; NaN is canonical. state: as for
+ * pith_decode. Every frame is checked before anything is written. */
+PITH_NODISCARD PITH_API pith_status pith_reduce(pith_plan *plan, pith_state *state, uint64_t slot,
                                                 const void *const *frames, const size_t *lengths,
                                                 size_t count, float scale, const pith_view *view);
-/* The same sum, in f32, encoded by plan `out` (layout dtype f32, same slot count, no base) without
- * writing the tensor in between. Both calls take fixed-rate frames only. */
-PITH_NODISCARD PITH_API pith_status pith_reduce_encode(pith_plan *plan, uint64_t slot,
-                                                       const void *const *frames,
+/* The same sum, in f32, encoded as slot out_slot of plan `out` (layout dtype f32, no base, the same
+ * element count and exempt ranges in the slot) without writing the tensor in between. When both
+ * plans rotate alike (rotate and signs equal) the sum is coded as it is, without rotating back and
+ * forth. out_state: as for pith_encode with `out`; it owns the residual of this second hop. Both
+ * calls take fixed-rate frames only. */
+PITH_NODISCARD PITH_API pith_status pith_reduce_encode(pith_plan *plan, pith_state *state,
+                                                       uint64_t slot, const void *const *frames,
                                                        const size_t *lengths, size_t count,
-                                                       float scale, pith_plan *out, void *dst,
-                                                       size_t cap, size_t *written);
+                                                       float scale, pith_plan *out,
+                                                       pith_state *out_state, uint64_t out_slot,
+                                                       void *dst, size_t cap, size_t *written);
 
 /* ---- Frames ---------------------------------------------------------------------------------*/
 typedef struct pith_info {
@@ -420,6 +471,7 @@ typedef struct pith_info {
     char spec[PITH_SPEC_MAX]; /* canonical; the keys that a frame records */
     const void *source;       /* pith_layout.source, inside the frame; NULL when absent */
     size_t source_bytes;
+    uint64_t exempt; /* elements that go around the codec */
 } pith_info;
 
 /* Read and check a frame's header: constant work apart from the header checksum, no allocation,
@@ -429,7 +481,8 @@ PITH_NODISCARD PITH_API pith_status pith_inspect(const void *bytes, size_t lengt
                                                  pith_error *error);
 /* The largest distance between an encoded and its decoded value that the frame admits (wdiff: of
  * the difference, before rounding to the base dtype); 0 for lossless frames and for key frames,
- * which bring the new base itself. NaN when a group is poisoned. Reads the scales. */
+ * which bring the new base itself. NaN when a group is poisoned, or an exempt value infinite at 16
+ * bits. Reads the scales and the exempt values. */
 PITH_NODISCARD PITH_API pith_status pith_error_bound(const void *frame, size_t length,
                                                      double *bound, pith_error *error);
 /* Check everything that can be checked without a base: structure, checksums, every block. */
