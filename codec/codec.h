@@ -81,7 +81,7 @@ struct pithi_block {
     uint32_t out_dtype;
     void *base; /* dense, base_dtype; NULL when there is none. Written iff update */
     bool update;
-    bool stream;    /* decode: out will not be read soon and is larger than the cache */
+    bool stream;    /* out, or encode: bytes, will not be read soon; the frame outgrows the cache */
     bool plain;     /* variable rate: encode sets, decode reads the block's index flag */
     uint8_t *bytes; /* encode: room for block_bytes(count); decode: length bytes, read only */
     size_t length;  /* encode: set to the bytes written */

@@ -147,6 +147,7 @@ pith_status pithi_encode_frame(struct pithi_coding *c, uint8_t *dst, size_t cap,
         return pithi_fail_at(&p->error, PITH_ERR_SPACE, "the frame does not fit", most);
     pithi_run_begin(p);
     uint64_t used = l->data + l->data_bytes;
+    c->stream = l->fixed && !c->frame.checksums && used >= PITHI_LARGE_OUTPUT;
     if (l->fixed)
         PITHI_TRY(pithi_run(p, 0, l->blocks, encode_job, c));
     else

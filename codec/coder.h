@@ -19,7 +19,7 @@ struct pithi_coding {
     float *residual_next;
     uint64_t first, count; /* decode: the elements that view holds, of the frame's */
     uint8_t *bytes;        /* of the payload; decode only reads */
-    bool stream;           /* decode: the output is too large to stay in cache */
+    bool stream;           /* what is made is too large to stay in cache and not read again */
     /* Results. */
     uint64_t hash, saturated, poisoned;
 };

@@ -280,6 +280,22 @@ static inline __m256i pack32(const struct packing *p, v16 x, v16 y) {
     return _mm256_shuffle_epi8(_mm256_or_si256(low, high), p->squeeze);
 }
 
+/* 4 and 8 bits: what pack32 gives is a multiple of 16 bytes. */
+static inline bool v_streams_codes(unsigned bits) { return bits == 4 || bits == 8; }
+static inline bool v_stream16_fits(const void *p) { return (uintptr_t)p % 16 == 0; }
+static inline void v_stream16(uint8_t *to, const void *from) {
+    _mm_stream_si128((__m128i *)to, _mm_loadu_si128(from));
+}
+static inline void stream_codes(uint8_t *to, unsigned bits, __m256i x, __m256i y) {
+    __m128i *const p = (__m128i *)to;
+    if (bits == 4) x = _mm256_permute4x64_epi64(_mm256_unpacklo_epi64(x, y), 0xD8);
+    _mm_stream_si128(p, _mm256_castsi256_si128(x));
+    _mm_stream_si128(p + 1, _mm256_extracti128_si256(x, 1));
+    if (bits == 4) return;
+    _mm_stream_si128(p + 2, _mm256_castsi256_si128(y));
+    _mm_stream_si128(p + 3, _mm256_extracti128_si256(y, 1));
+}
+
 /* Stores of 16 bytes overlap: each one's end is written again by the next, in ascending order. */
 static inline void put_codes(uint8_t *to, size_t step, __m256i x, __m256i y) {
     _mm_storeu_si128((__m128i *)to, _mm256_castsi256_si128(x));
@@ -289,9 +305,12 @@ static inline void put_codes(uint8_t *to, size_t step, __m256i x, __m256i y) {
 }
 
 /* The low bits of each lane of q[0..3], in order. */
-static inline void pack64(uint8_t *to, size_t room, const struct packing *p, const v16 q[4]) {
+static inline void pack64(uint8_t *to, size_t room, const struct packing *p, const v16 q[4],
+                          bool stream) {
     const __m256i x = pack32(p, q[0], q[1]), y = pack32(p, q[2], q[3]);
-    if (room >= 64) {
+    if (stream) {
+        stream_codes(to, p->bits, x, y);
+    } else if (room >= 64) {
         put_codes(to, 2 * p->bits, x, y);
     } else {
         uint8_t bytes[64];

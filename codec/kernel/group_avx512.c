@@ -234,8 +234,24 @@ static void packing_init(struct packing *p, unsigned bits, bool symmetric) {
     p->symmetric = symmetric;
 }
 
-static inline void put_codes(uint8_t *to, size_t room, unsigned bits, __m512i x) {
-    if (bits == 4) {
+/* Codes of which a unit is a multiple of 16 bytes: no line lies half written for long. */
+static inline bool v_streams_codes(unsigned bits) { return bits % 2 == 0; }
+static inline bool v_stream16_fits(const void *p) { return (uintptr_t)p % 16 == 0; }
+static inline void v_stream16(uint8_t *to, const void *from) {
+    _mm_stream_si128((__m128i *)to, _mm_loadu_si128(from));
+}
+static inline void stream_codes(uint8_t *to, unsigned bits, __m512i x) {
+    __m128i *const p = (__m128i *)to;
+    _mm_stream_si128(p, _mm512_castsi512_si128(x));
+    if (bits >= 4) _mm_stream_si128(p + 1, _mm512_extracti32x4_epi32(x, 1));
+    if (bits >= 6) _mm_stream_si128(p + 2, _mm512_extracti32x4_epi32(x, 2));
+    if (bits == 8) _mm_stream_si128(p + 3, _mm512_extracti32x4_epi32(x, 3));
+}
+
+static inline void put_codes(uint8_t *to, size_t room, unsigned bits, __m512i x, bool stream) {
+    if (stream) {
+        stream_codes(to, bits, x);
+    } else if (bits == 4) {
         _mm256_storeu_si256((__m256i *)to, _mm512_castsi512_si256(x));
     } else if (bits == 8 || room >= 64) {
         _mm512_storeu_si512(to, x); /* bytes past 8 * bits are written again by the next unit */
@@ -245,14 +261,15 @@ static inline void put_codes(uint8_t *to, size_t room, unsigned bits, __m512i x)
 }
 
 /* The low bits of each lane of q[0..3], in order. */
-static inline void pack64(uint8_t *to, size_t room, const struct packing *p, const v16 q[4]) {
+static inline void pack64(uint8_t *to, size_t room, const struct packing *p, const v16 q[4],
+                          bool stream) {
     const __m512i low8 = v_set(0xFF), low16 = v_set(0xFFFF);
     const __m512i a = _mm512_ternarylogic_epi32(low8, q[0], _mm512_slli_epi32(q[1], 8), 0xCA);
     const __m512i b = _mm512_ternarylogic_epi32(low8, q[2], _mm512_slli_epi32(q[3], 8), 0xCA);
     __m512i x = _mm512_ternarylogic_epi32(low16, a, _mm512_slli_epi32(b, 16), 0xCA);
     if (p->bits == 4) { /* a 64-bit lane's high half goes above the nibbles of its low half */
         x = _mm512_ternarylogic_epi64(p->mask, x, _mm512_srli_epi64(x, 28), 0xCA);
-        put_codes(to, room, 4, _mm512_permutexvar_epi8(p->gather, x));
+        put_codes(to, room, 4, _mm512_permutexvar_epi8(p->gather, x), stream);
         return;
     }
     x = v_and(_mm512_permutexvar_epi8(p->order, x), p->mask);
@@ -264,7 +281,7 @@ static inline void pack64(uint8_t *to, size_t room, const struct packing *p, con
                                       0xEA);
         x = _mm512_permutexvar_epi8(p->squeeze, x);
     }
-    put_codes(to, room, p->bits, x);
+    put_codes(to, room, p->bits, x, stream);
 }
 
 /* Masked loads are slow on some CPUs: only where the codes end. */

@@ -246,8 +246,14 @@ static inline uint8x16_t pack16(const struct packing *p, v16 x) {
     return vqtbl1q_u8(vreinterpretq_u8_u64(all), p->squeeze);
 }
 
+static inline bool v_streams_codes(unsigned bits) { return bits > 8; } /* as struct streamer */
+static inline bool v_stream16_fits(const void *p) { return (uintptr_t)p % 16 == 0; }
+static inline void v_stream16(uint8_t *to, const void *from) { memcpy(to, from, 16); }
+
 /* Stores of 16 bytes overlap: each one's end is written again by the next, in ascending order. */
-static inline void pack64(uint8_t *to, size_t room, const struct packing *p, const v16 q[4]) {
+static inline void pack64(uint8_t *to, size_t room, const struct packing *p, const v16 q[4],
+                          bool stream) {
+    (void)stream;
     uint8_t bytes[64];
     uint8_t *const at = room >= 64 ? to : bytes;
     for (size_t k = 0; k < 4; k++) vst1q_u8(at + 2 * k * p->bits, pack16(p, q[k]));

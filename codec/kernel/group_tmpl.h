@@ -12,12 +12,14 @@
 #include "stage/group.h"
 
 /* Elements. */
-enum { UNIT = 64, ENCODED = 1024, DECODED = 2048, BATCH_GROUPS = DECODED / 16 };
+enum { UNIT = 64, ENCODED = 1024, ENCODED_ALONE = 2048, DECODED = 2048 };
+enum { BATCH_GROUPS = DECODED / 16 };
 
 /* How far reads run before the codes being made, in elements: as far as the first-level cache
  * holds what they bring, and two streams share it. The lines codes go to are fetched too, or the
- * store queue would fill up waiting for them; that distance is in bytes. */
-enum { AHEAD = 3072, AHEAD_ALONE = 4096, CODES_AHEAD = 1024 };
+ * store queue would fill up waiting for them; that distance is in bytes. Codes that stream past the
+ * cache need no such lines. */
+enum { AHEAD = 3072, AHEAD_ALONE = 4608, CODES_AHEAD = 1024 };
 
 #define TINY 0x04800000u  /* bits of 2^-118, as in group.c */
 #define LIMIT 0x7B000000u /* bits of 2^119 */
@@ -232,10 +234,13 @@ ALWAYS bool find_ranges(uint32_t vt, uint32_t bt, const struct pithi_group_setti
 }
 
 static void put_scales(const struct pithi_group_setting *s, const struct batch *b, size_t groups,
-                       uint8_t *scales) {
+                       uint8_t *scales, bool stream) {
     const size_t step = s->asymmetric ? 2 : 1;
     if (step == 1 && s->scale_dtype == PITH_F32) {
-        memcpy(scales, b->scale, groups * 4);
+        if (stream && groups % 16 == 0 && v_stream16_fits(scales))
+            for (size_t g = 0; g < groups; g += 4) v_stream16(scales + 4 * g, b->scale + g);
+        else
+            memcpy(scales, b->scale, groups * 4);
         return;
     }
     for (size_t g = 0; g < groups; g++) {
@@ -260,6 +265,7 @@ struct recipe {
     uint32_t vt, bt; /* dtypes: value (encode) or out (decode), and base */
     bool write;      /* the new base is wanted */
     bool asymmetric, stochastic;
+    bool stream; /* encode: codes and scales go past the cache */
 };
 
 /* The code as f32 in *f; in the result's low bits as an integer (the rest of a lane is undefined).
@@ -334,7 +340,7 @@ ALWAYS void encode_unit(struct encoder *e, const struct packing *pack, const str
         }
         store_bases(r.bt, u->base, &next);
     }
-    pack64(u->codes, u->room, pack, q.v);
+    pack64(u->codes, u->room, pack, q.v, r.stream);
 }
 
 /* What will be read next comes into the cache while this is computed. */
@@ -356,6 +362,7 @@ static __attribute__((noinline)) void encode_end(struct encoder *e, const struct
     u.valid >>= UNIT - n;
     uint16_t random[4 * UNIT];
     if (r.stochastic) random256(&e->philox, b->counter + i / 8, random);
+    r.stream = false;
     encode_unit(e, &e->pack, b, &u, r, random);
     if (n * bits % 8) codes[bytes - 1] &= (uint8_t)((1u << n * bits % 8) - 1);
     memcpy(to_codes, codes, bytes);
@@ -374,7 +381,7 @@ ALWAYS void encode_codes(struct encoder *e, const struct batch *b, struct recipe
         if (r.stochastic && turn == 0) random256(&e->philox, b->counter + i / 8, random);
         prefetch_unit(u.value, vs, ahead);
         prefetch_unit(u.base, bs, ahead);
-        __builtin_prefetch(u.codes + CODES_AHEAD, 1);
+        if (!r.stream) __builtin_prefetch(u.codes + CODES_AHEAD, 1);
         encode_unit(e, &pack, b, &u, r, random + turn);
     }
     if (i < count) encode_end(e, b, i, r);
@@ -389,33 +396,43 @@ ALWAYS bool encode_batch(struct encoder *e, struct batch *b, struct recipe r) {
         if (!find_largest(r.vt, r.bt, b)) return false;
         symmetric_scales(s, b, groups);
     }
-    put_scales(s, b, groups, b->scales);
+    put_scales(s, b, groups, b->scales, r.stream);
     encode_codes(e, b, r);
     return true;
 }
 
 /* A loop of its own for one pair of dtypes, rounding known, symmetric. */
-ALWAYS bool encode_common(struct encoder *e, struct batch *b, uint32_t vt, uint32_t bt,
-                          bool random) {
+ALWAYS bool encode_common(struct encoder *e, struct batch *b, uint32_t vt, uint32_t bt, bool random,
+                          bool stream) {
     const bool write = bt != PITH_NONE;
-    if (random) return encode_batch(e, b, (struct recipe){vt, bt, write, false, true});
-    return encode_batch(e, b, (struct recipe){vt, bt, write, false, false});
+    if (random) return encode_batch(e, b, (struct recipe){vt, bt, write, false, true, stream});
+    return encode_batch(e, b, (struct recipe){vt, bt, write, false, false, stream});
 }
 
 static bool encode_any(struct encoder *e, struct batch *b, struct recipe r) {
     if (!r.asymmetric && r.write == (r.bt != PITH_NONE)) {
+        if (r.vt == PITH_F32 && r.bt == PITH_NONE && r.stream)
+            return encode_common(e, b, PITH_F32, PITH_NONE, r.stochastic, true);
         if (r.vt == PITH_F32 && r.bt == PITH_NONE)
-            return encode_common(e, b, PITH_F32, PITH_NONE, r.stochastic);
+            return encode_common(e, b, PITH_F32, PITH_NONE, r.stochastic, false);
+        if (r.vt == PITH_BF16 && r.bt == PITH_NONE && r.stream)
+            return encode_common(e, b, PITH_BF16, PITH_NONE, r.stochastic, true);
         if (r.vt == PITH_BF16 && r.bt == PITH_NONE)
-            return encode_common(e, b, PITH_BF16, PITH_NONE, r.stochastic);
+            return encode_common(e, b, PITH_BF16, PITH_NONE, r.stochastic, false);
         if (r.vt == PITH_F32 && r.bt == PITH_F32)
-            return encode_common(e, b, PITH_F32, PITH_F32, r.stochastic);
+            return encode_common(e, b, PITH_F32, PITH_F32, r.stochastic, false);
         if (r.vt == PITH_F32 && r.bt == PITH_BF16)
-            return encode_common(e, b, PITH_F32, PITH_BF16, r.stochastic);
+            return encode_common(e, b, PITH_F32, PITH_BF16, r.stochastic, false);
         if (r.vt == PITH_BF16 && r.bt == PITH_BF16)
-            return encode_common(e, b, PITH_BF16, PITH_BF16, r.stochastic);
+            return encode_common(e, b, PITH_BF16, PITH_BF16, r.stochastic, false);
     }
     return encode_batch(e, b, r);
+}
+
+/* With a base there is more to wait for than lines of codes. */
+static bool codes_stream(const struct pithi_group_job *job) {
+    return job->stream && job->base_dtype == PITH_NONE && v_stream16_fits(job->codes) &&
+           v_streams_codes(job->set.bits);
 }
 
 static void group_encode(struct pithi_group_job *job) {
@@ -426,16 +443,16 @@ static void group_encode(struct pithi_group_job *job) {
         return;
     }
     const int levels = (1 << (s->asymmetric ? s->bits : s->bits - 1)) - 1;
-    const struct recipe r = {job->value_dtype, job->base_dtype,
-                             job->update && job->base_dtype != PITH_NONE, s->asymmetric,
-                             s->stochastic};
+    const struct recipe r = {
+        job->value_dtype, job->base_dtype, job->update && job->base_dtype != PITH_NONE,
+        s->asymmetric,    s->stochastic,   codes_stream(job)};
     struct encoder e; /* most of it is packing, so no initializer */
     e.set = s;
     e.saturated = 0;
     e.ceiling = v_set(pithi_bits((float)levels));
     packing_init(&e.pack, s->bits, !s->asymmetric);
     if (s->stochastic) philox_init(&e.philox, &job->random);
-    const size_t step = batch_elements(s, ENCODED);
+    const size_t step = batch_elements(s, r.bt == PITH_NONE ? ENCODED_ALONE : ENCODED);
     struct batch b;
     for (size_t i = 0; i < job->count; i += step) {
         const size_t n = job->count - i < step ? job->count - i : step;

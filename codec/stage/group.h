@@ -44,7 +44,9 @@ struct pithi_group_job {
     uint8_t *codes, *scales;                     /* decode only reads them */
     uint32_t value_dtype, out_dtype, base_dtype; /* PITH_F32, PITH_BF16, PITH_F16; base: or NONE */
     bool update;
-    bool stream; /* decode: out is large and will not be read soon: non-temporal stores pay */
+    /* What is made (out; codes and scales) is large and will not be read soon: non-temporal
+     * stores pay. */
+    bool stream;
     struct pithi_random random; /* encode, stochastic */
     uint64_t first;             /* number of the first element, for random bits */
     /* Results, added to. */
