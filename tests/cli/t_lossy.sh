@@ -53,6 +53,10 @@ exits 0 pith compress --base $D/far_base.safetensors -C wdiff -o far.p $D/far.sa
 says 'w: its difference to the base overflows; stored lossless'
 exits 0 pith decompress -q --base $D/far_base.safetensors -o far far.p
 same far $D/far.safetensors
+exits 0 pith compress -f -C grad:rotate=128 -o far.p $D/far.safetensors
+says 'w: overflows in the codec; stored lossless'
+exits 0 pith decompress -qf -o far far.p
+same far $D/far.safetensors
 
 # One tensor: the same rules; its name is empty.
 N=$DATA/npy
