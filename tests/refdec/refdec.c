@@ -14,7 +14,7 @@ const char *ref_status_name(enum ref_status status) {
 struct job {
     struct ref_frame frame;
     const uint8_t *payload, *base;
-    uint64_t index, checks, data, blocks; /* index etc.: offsets */
+    uint64_t index, checks, data, exempt, blocks; /* index etc.: offsets */
     uint8_t *out, *new_base;
 };
 
@@ -40,16 +40,18 @@ static enum ref_status lay_out(struct job *j) {
     const bool fixed = ref_is_fixed(f);
     j->blocks = ref_blocks(f);
     j->checks = fixed ? 0 : ref_pad16(4 * j->blocks);
-    j->data = j->checks + (f->checksums ? ref_pad16(8 * j->blocks) : 0);
+    j->data = j->checks + ref_pad16(8 * ref_checks(f));
     if (!fixed && !all_zero(j->payload, 4 * j->blocks, j->checks)) return REF_CORRUPT;
-    if (f->checksums && !all_zero(j->payload, j->checks + 8 * j->blocks, j->data))
-        return REF_CORRUPT;
+    if (!all_zero(j->payload, j->checks + 8 * ref_checks(f), j->data)) return REF_CORRUPT;
     uint64_t end = j->data;
     for (uint64_t b = 0; b < j->blocks; b++) {
         if (block_length(j, b) > ref_block_bytes(f, block_count(j, b))) return REF_CORRUPT;
         end += block_length(j, b);
     }
-    return end == f->payload_bytes ? REF_OK : REF_CORRUPT;
+    j->exempt = end;
+    end += ref_pad16(f->exempt_bytes);
+    if (end != f->payload_bytes) return REF_CORRUPT;
+    return all_zero(j->payload, j->exempt + f->exempt_bytes, end) ? REF_OK : REF_CORRUPT;
 }
 
 static enum ref_status decode_block(const struct job *j, uint64_t b, uint64_t at) {
@@ -60,11 +62,13 @@ static enum ref_status decode_block(const struct job *j, uint64_t b, uint64_t at
         .bytes = j->payload + at,
         .length = block_length(j, b),
         .count = block_count(j, b),
+        .first = first,
         .plain = !ref_is_fixed(f) && j->payload[j->index + 4 * b + 3] & 0x80,
         .base = j->base ? j->base + first * base_bytes : NULL,
         .out = j->out + first * ref_dtype_bytes(f->dtype),
         .new_base = j->new_base ? j->new_base + first * base_bytes : NULL,
     };
+    if (f->codec == GRAD) return ref_grad(&block);
     if (f->codec == WDIFF) return ref_wdiff(&block);
     if (f->codec == LOSSLESS) return ref_lossless(&block);
     memcpy(block.out, block.bytes, block.length);
@@ -78,14 +82,16 @@ static enum ref_status decode_blocks(const struct job *j) {
         if (status != REF_OK) return status;
         at += block_length(j, b);
     }
+    ref_put_exempt(&j->frame, j->payload + j->exempt, j->out);
     return REF_OK;
 }
 
+/* The exempt values are hashed as if they were one more block. */
 static enum ref_status check_blocks(const struct job *j) {
     uint64_t at = j->data;
-    for (uint64_t b = 0; j->frame.checksums && b < j->blocks; b++) {
+    for (uint64_t b = 0; b < ref_checks(&j->frame); b++) {
         const uint64_t want = ref_le(j->payload + j->checks + 8 * b, 8);
-        const size_t length = block_length(j, b);
+        const size_t length = b < j->blocks ? block_length(j, b) : ref_pad16(j->frame.exempt_bytes);
         if (ref_nh(j->payload + at, length, (UINT64_C(1) << 32) + b) != want) return REF_CHECKSUM;
         at += length;
     }

@@ -28,7 +28,7 @@ enum { F32 = 1, BF16, F16, F64, U8, I8, U16, I16, U32, I32, U64, I64, BOOL, F8E4
 unsigned ref_dtype_bytes(unsigned dtype);
 
 /* ---- refdec_header.c: header and sections ----------------------------------------------------*/
-enum ref_codec { RAW = 1, LOSSLESS = 2, WDIFF = 3 };
+enum ref_codec { RAW = 1, LOSSLESS, WDIFF, GRAD };
 
 struct ref_frame {
     unsigned codec, dtype, base_dtype, ndim;
@@ -39,14 +39,20 @@ struct ref_frame {
     bool declares_identity;
     uint64_t step, identity;
     uint64_t header_bytes, payload_bytes; /* header with sections */
+    const uint8_t *exempt;                /* body of the section, inside the frame */
+    uint64_t exempt_ranges, exempt_bytes; /* bytes without padding */
 };
 
 /* Everything up to and without the payload. */
 enum ref_status ref_header(const uint8_t *bytes, size_t length, struct ref_frame *frame);
 /* A fixed-rate block's bytes, a variable-rate one's bound. */
 uint64_t ref_block_bytes(const struct ref_frame *f, uint64_t count);
+/* Of one scale of wdiff or grad. */
+unsigned ref_scale_bytes(const struct ref_frame *f);
 bool ref_is_fixed(const struct ref_frame *f);
 uint64_t ref_blocks(const struct ref_frame *f);
+/* Entries of the table of checksums: one per block, one for the exempt values. */
+uint64_t ref_checks(const struct ref_frame *f);
 uint64_t ref_pad16(uint64_t x);
 uint64_t ref_le(const uint8_t *bytes, unsigned count);
 
@@ -54,11 +60,27 @@ uint64_t ref_le(const uint8_t *bytes, unsigned count);
 uint64_t ref_xxh64(const uint8_t *bytes, size_t length, uint64_t seed);
 uint64_t ref_nh(const uint8_t *bytes, size_t length, uint64_t tag);
 
-/* ---- refdec_lossless.c, refdec_wdiff.c: one block --------------------------------------------*/
+/* ---- refdec_number.c: floats as bits of f32 --------------------------------------------------*/
+float ref_as_float(uint32_t u);
+uint32_t ref_as_bits(float value);
+bool ref_finite(uint32_t u);
+bool ref_is_nan(uint32_t u);
+uint32_t ref_canonical_nan(void);
+/* Element i of an array of f32, bf16 or f16. */
+uint32_t ref_load(const uint8_t *bytes, size_t i, unsigned dtype);
+void ref_store(uint8_t *bytes, size_t i, unsigned dtype, uint32_t u);
+/* Infinity becomes the largest finite value of the dtype. */
+uint32_t ref_saturated(uint32_t u, unsigned dtype);
+uint32_t ref_decoded(int code, uint32_t scale);
+unsigned ref_code_at(const uint8_t *string, size_t i, unsigned w);
+int ref_sign_extended(unsigned code, unsigned w);
+
+/* ---- refdec_lossless.c, refdec_wdiff.c, refdec_grad.c: one block -----------------------------*/
 struct ref_block {
     const struct ref_frame *frame;
     const uint8_t *bytes;
     size_t length, count;
+    uint64_t first; /* number of its first element */
     bool plain;
     const uint8_t *base; /* the block's elements; NULL without a base */
     uint8_t *out;        /* in the frame's dtype */
@@ -66,6 +88,10 @@ struct ref_block {
 };
 enum ref_status ref_lossless(const struct ref_block *b);
 enum ref_status ref_wdiff(const struct ref_block *b);
+enum ref_status ref_grad(const struct ref_block *b);
+/* The body of a section EXEMPT; its values over those that blocks gave. */
+enum ref_status ref_read_exempt(const uint8_t *body, uint64_t length, struct ref_frame *f);
+void ref_put_exempt(const struct ref_frame *f, const uint8_t *bytes, uint8_t *out);
 /* A coded string of codec 2 that must give n bytes. */
 bool ref_unzstd(const uint8_t *bytes, size_t length, uint8_t *out, size_t n);
 

@@ -32,17 +32,26 @@ unsigned ref_dtype_bytes(unsigned dtype) {
 /* ---- Sizes -----------------------------------------------------------------------------------*/
 
 bool ref_is_fixed(const struct ref_frame *f) {
-    return f->codec == RAW || (f->codec == WDIFF && (f->key || f->parameter[4] == 0));
+    return f->codec == RAW || f->codec == GRAD ||
+           (f->codec == WDIFF && (f->key || f->parameter[4] == 0));
 }
 
 uint64_t ref_blocks(const struct ref_frame *f) { return f->n / f->block + (f->n % f->block != 0); }
 
+uint64_t ref_checks(const struct ref_frame *f) {
+    return f->checksums ? ref_blocks(f) + (f->exempt != NULL) : 0;
+}
+
+unsigned ref_scale_bytes(const struct ref_frame *f) {
+    static const uint8_t bytes[3] = {4, 2, 1};
+    return bytes[f->codec == GRAD ? f->parameter[4] : f->parameter[3]];
+}
+
 uint64_t ref_block_bytes(const struct ref_frame *f, uint64_t count) {
-    if (f->codec != WDIFF) return count * ref_dtype_bytes(f->dtype);
+    if (f->codec < WDIFF) return count * ref_dtype_bytes(f->dtype);
     if (f->key) return count * ref_dtype_bytes(f->base_dtype);
     const uint64_t group = UINT64_C(1) << f->parameter[1], groups = (count + group - 1) / group;
-    return ref_pad16(groups * (f->parameter[3] ? 2 : 4)) +
-           ref_pad16((count * f->parameter[0] + 7) / 8);
+    return ref_pad16(groups * ref_scale_bytes(f)) + ref_pad16((count * f->parameter[0] + 7) / 8);
 }
 
 /* Index and checksums, and the blocks at their largest. n below 2^60 keeps all this below 2^64,
@@ -50,8 +59,9 @@ uint64_t ref_block_bytes(const struct ref_frame *f, uint64_t count) {
 static enum ref_status check_payload(const struct ref_frame *f) {
     const uint64_t blocks = ref_blocks(f), whole = f->n / f->block, rest = f->n % f->block;
     const uint64_t least =
-        (ref_is_fixed(f) ? 0 : ref_pad16(4 * blocks)) + (f->checksums ? ref_pad16(8 * blocks) : 0);
-    const uint64_t most = least + whole * ref_block_bytes(f, f->block) + ref_block_bytes(f, rest);
+        (ref_is_fixed(f) ? 0 : ref_pad16(4 * blocks)) + ref_pad16(8 * ref_checks(f));
+    const uint64_t most = least + whole * ref_block_bytes(f, f->block) + ref_block_bytes(f, rest) +
+                          ref_pad16(f->exempt_bytes);
     REJECT_IF(f->payload_bytes < least || f->payload_bytes > most);
     REJECT_IF(ref_is_fixed(f) && f->payload_bytes != most);
     return REF_OK;
@@ -85,12 +95,26 @@ static enum ref_status check_wdiff(const struct ref_frame *f) {
     return REF_OK;
 }
 
+static enum ref_status check_grad(const struct ref_frame *f) {
+    const uint8_t *p = f->parameter, w = p[0];
+    REJECT_IF(w < 2 || w == 7 || w > 8 || p[1] < 5 || p[1] > 12);
+    REJECT_IF(p[2] && (p[2] < 5 || p[2] > 8 || p[2] > p[1]));
+    for (int i = 3; i < 5; i++) REJECT_IF(p[i] > 2);
+    REJECT_IF(p[5] > 1 || (p[5] && p[3]) || p[6] || p[7]);
+    REJECT_IF(ref_le(p + 8, 4) && !p[2]);
+    for (int i = 12; i < 16; i++) REJECT_IF(p[i]);
+    REJECT_IF(!is_float_16_32(f->dtype) || f->base_dtype);
+    REJECT_IF(f->block < UINT64_C(1) << p[1]);
+    return REF_OK;
+}
+
 static enum ref_status check_parameters(const struct ref_frame *f, unsigned block_log2) {
     REJECT_IF(f->dtype < 1 || f->dtype > 15);
     REJECT_IF(block_log2 < 4 || block_log2 > 24);
     REJECT_IF(f->key && !f->base_dtype);
     if (f->codec == RAW) return check_raw(f);
-    return f->codec == LOSSLESS ? check_lossless(f) : check_wdiff(f);
+    if (f->codec == LOSSLESS) return check_lossless(f);
+    return f->codec == WDIFF ? check_wdiff(f) : check_grad(f);
 }
 
 static enum ref_status read_shape(const uint8_t *bytes, struct ref_frame *f) {
@@ -139,6 +163,8 @@ static enum ref_status read_sections(const uint8_t *bytes, uint64_t length, stru
         if (type == 1) {
             TRY(read_stream(bytes + at + 8, body, f));
             stream = true;
+        } else if (type == 3) {
+            TRY(ref_read_exempt(bytes + at + 8, body, f));
         } else if (type < UINT64_C(1) << 31) {
             return REF_NEWER;
         } else if (type == 0x80000001u) {
@@ -174,7 +200,7 @@ enum ref_status ref_header(const uint8_t *bytes, size_t length, struct ref_frame
     TRY(begin(bytes, length, &header, &sections));
     const uint64_t hash = ref_xxh64(bytes + header, sections, ref_xxh64(bytes, header - 8, 0));
     if (hash != ref_le(bytes + header - 8, 8)) return REF_CHECKSUM;
-    if (bytes[11] > 7 || bytes[5] < RAW || bytes[5] > WDIFF || bytes[6] > 1) return REF_NEWER;
+    if (bytes[11] > 7 || bytes[5] < RAW || bytes[5] > GRAD || bytes[6] > 1) return REF_NEWER;
     REJECT_IF(bytes[6] == 0);
     f->codec = bytes[5];
     f->dtype = bytes[7];
