@@ -1,8 +1,9 @@
-/* test_quality.c - what is promised about real weights, over eight chained training steps.
+/* test_quality.c - what is promised about real weights over eight steps, and about summed gradients.
  * SPDX-License-Identifier: Apache-2.0
  *
- * bench/measure.h says what is measured; the limits are those that README.md and doc/RESULTS.md
- * state. */
+ * bench/measure.h and bench/gradients.h say what is measured; the limits are those that README.md
+ * and doc/RESULTS.md state. */
+#include "../bench/gradients.h"
 #include "../bench/measure.h"
 
 #include "util.h"
@@ -77,12 +78,91 @@ static void test_checkpoint_pair(void **state) {
     CHECK(ratio <= 1.20);
 }
 
+/* ---- Gradients -------------------------------------------------------------------------------*/
+
+static double two_level(const struct gradients *g, size_t per_node, size_t nodes, const char *round,
+                        const char *search, size_t steps) {
+    char intra[64], inter[64];
+    snprintf(intra, sizeof intra, "grad:level=intra,%s", round);
+    snprintf(inter, sizeof inter, "grad:%s", search ? search : round);
+    const struct gradients_levels l = {per_node, nodes, intra, inter, steps};
+    const double nmse = gradients_two_level(g, &l);
+    CHECK(nmse > 0);
+    return nmse;
+}
+
+static const char nearest[] = "round=nearest", stochastic[] = "round=stochastic",
+                  antithetic[] = "round=antithetic", searched[] = "mode=mse";
+
+static void test_simulated_sums(void **state) {
+    (void)state;
+    struct gradients g;
+    CHECK(gradients_simulate(&g, 32, 1 << 17) == 0);
+    const double near = two_level(&g, 8, 4, nearest, NULL, 1);
+    const double mse = two_level(&g, 8, 4, nearest, searched, 1);
+    context("simulated sum: nearest %g, mse %g", near, mse);
+    CHECK(near <= 3.85e-3);
+    CHECK(mse <= 3.1e-3);
+    gradients_free(&g);
+}
+
+static void real_sums(const char *name, size_t per_node, size_t nodes) {
+    char data[512];
+    struct gradients g;
+    snprintf(data, sizeof data, "%s/data", tests_dir);
+    CHECK(gradients_load(&g, data, name) == 0 && g.rows == 8);
+    const double near = two_level(&g, per_node, nodes, nearest, NULL, 1);
+    const double chance = two_level(&g, per_node, nodes, stochastic, NULL, 1);
+    const double apart = two_level(&g, per_node, nodes, antithetic, NULL, 1);
+    const double mse = two_level(&g, per_node, nodes, nearest, searched, 1);
+    context("%s, %zu x %zu: nearest %g, stochastic %g, antithetic %g, mse %g", name, per_node,
+            nodes, near, chance, apart, mse);
+    CHECK(near <= 0.52 * chance);
+    CHECK(mse <= 0.78 * near);
+    CHECK(apart <= 0.82 * chance);
+    gradients_free(&g);
+}
+
+static void test_real_sums(void **state) {
+    (void)state;
+    real_sums("grads_early", 4, 2);
+    real_sums("grads_early", 2, 4);
+    real_sums("grads_late", 4, 2);
+    real_sums("grads_late", 2, 4);
+}
+
+static void feedback(const struct gradients *g, size_t per_node, size_t nodes) {
+    const double without = two_level(g, per_node, nodes, nearest, NULL, 16);
+    const double full = two_level(g, per_node, nodes, "ef=full", NULL, 16);
+    const double faded = two_level(g, per_node, nodes, "ef=ema:0.5", NULL, 16);
+    context("16 steps of %zu x %zu: %g, full %g, ema %g", per_node, nodes, without, full, faded);
+    CHECK(full <= 0.5 * without);
+    CHECK(faded <= 0.5 * without);
+}
+
+static void test_error_feedback(void **state) {
+    (void)state;
+    static const char *const names[] = {"grads_early", "grads_late"};
+    char data[512];
+    struct gradients g;
+    snprintf(data, sizeof data, "%s/data", tests_dir);
+    CHECK(gradients_simulate(&g, 16 * 32, 1 << 12) == 0);
+    feedback(&g, 8, 4);
+    gradients_free(&g);
+    for (int i = 0; i < 2; i++) {
+        CHECK(gradients_load(&g, data, names[i]) == 0);
+        feedback(&g, 4, 2);
+        feedback(&g, 2, 4);
+        gradients_free(&g);
+    }
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_f32_base),
-        cmocka_unit_test(test_bf16_base),
-        cmocka_unit_test(test_exact_chains),
-        cmocka_unit_test(test_checkpoint_pair),
+        cmocka_unit_test(test_f32_base),       cmocka_unit_test(test_bf16_base),
+        cmocka_unit_test(test_exact_chains),   cmocka_unit_test(test_checkpoint_pair),
+        cmocka_unit_test(test_simulated_sums), cmocka_unit_test(test_real_sums),
+        cmocka_unit_test(test_error_feedback),
     };
     if (argc < 2) return 2;
     tests_dir = argv[1];

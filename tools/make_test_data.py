@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Make tests/data from the float32 checkpoints of a training run; standard library only.
+"""Make tests/data from float32 checkpoints and gradients of a training run; standard library only.
 
 SPDX-License-Identifier: Apache-2.0
 
-    tools/make_test_data.py CHECKPOINTS [OUT]
+    tools/make_test_data.py RUN [OUT]
 
-CHECKPOINTS holds gpt_weights_t0.safetensors .. gpt_weights_t8.safetensors, nine successive
-optimizer steps of one run: t0 and t1 with all tensors, t2 .. t8 with the two tensors named in
-CHAIN. OUT is tests/data unless given.
+RUN holds gpt_weights_t0.safetensors .. gpt_weights_t8.safetensors, nine successive optimizer steps
+of one run: t0 and t1 with all tensors, t2 .. t8 with the two tensors named in CHAIN; and
+gpt_grads_early_rank0.safetensors .. rank7, the gradients of eight data-parallel ranks, and the same
+late in the run, with the tensor named in GRADIENT. OUT is tests/data unless given.
 """
 import array
 import json
@@ -16,6 +17,8 @@ import struct
 import sys
 
 CHAIN = ("layers.2.attn.wo.weight", "layers.2.ln1.gain")
+GRADIENT = "layers.1.attn.wv.weight"
+RANKS = 8
 
 
 def load(path):
@@ -72,6 +75,15 @@ def make_chain(src, dst):
     save(dst, metadata, [(n, e["dtype"], e["shape"], d) for n, e, d in tensors if n in CHAIN])
 
 
+def make_gradients(sources, dst):
+    rows = []
+    for rank, src in enumerate(sources):
+        for name, entry, data in load(src)[1]:
+            if name == GRADIENT:
+                rows.append((f"rank{rank}", "BF16", entry["shape"], to_bf16(data)))
+    save(dst, None, rows)
+
+
 def main():
     if len(sys.argv) not in (2, 3):
         raise SystemExit(__doc__)
@@ -86,6 +98,10 @@ def main():
     make_bf16(source(1), os.path.join(out, "ckpt_next_bf16.safetensors"))
     for step in range(9):
         make_chain(source(step), os.path.join(out, f"wo_t{step}.safetensors"))
+    for phase in ("early", "late"):
+        ranks = [os.path.join(sys.argv[1], f"gpt_grads_{phase}_rank{r}.safetensors")
+                 for r in range(RANKS)]
+        make_gradients(ranks, os.path.join(out, f"grads_{phase}.safetensors"))
 
 
 if __name__ == "__main__":

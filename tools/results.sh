@@ -26,6 +26,18 @@ NMSE of the update: error of the step that the receivers see against the step th
 codec. With a bf16 base nearly all of the error is the cast's own, and the update's NMSE is large
 because one step is smaller than bf16 can express.
 
+## Gradients
+
+Sums of gradients through codec \`grad\`, NMSE of the sum. Simulation: Student-t3 noise of each rank
+plus one shared Student-t3 signal of the same size, group 128; early and late: eight real ranks
+(tests/data). "8 x 4": eight ranks in each of four nodes. Inside nodes 8 bits, across them 4; the
+columns are the rounding of both levels, \`mse\` is searched scales across nodes and nearest inside.
+
+$("$build/bench/gradients" "$root/tests/data")
+
+The second table: the sum of 16 steps, with error feedback on both levels, 4 and 2 bits across
+nodes. The third: one frame, one rank.
+
 ## Speed of the library, out of cache, one thread
 
 \`pith bench\`; GB/s of uncompressed values. \`/read\`, \`/fill\`, \`/move\` are shares of the

@@ -1,0 +1,147 @@
+/* gradient_tables.c - prints the tables of gradients of doc/RESULTS.md: gradients DIRECTORY, of
+ * tests/data.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
+#include "gradients.h"
+
+/* Ranks in nodes, and what they sum. */
+struct place {
+    const char *what, *file; /* file NULL: simulated */
+    size_t per_node, nodes;
+};
+static const struct place places[] = {
+    {"simulation, 8 x 4", NULL, 8, 4},     {"early, 4 x 2", "grads_early", 4, 2},
+    {"early, 2 x 4", "grads_early", 2, 4}, {"late, 4 x 2", "grads_late", 4, 2},
+    {"late, 2 x 4", "grads_late", 2, 4},
+};
+enum { PLACES = sizeof places / sizeof places[0] };
+
+static int open_place(struct gradients *g, const char *directory, const struct place *p,
+                      size_t rows, size_t count) {
+    return p->file ? gradients_load(g, directory, p->file) : gradients_simulate(g, rows, count);
+}
+
+/* ---- One step --------------------------------------------------------------------------------*/
+
+static const struct {
+    const char *title, *intra, *inter;
+} ways[] = {
+    {"stochastic, no rotation", "grad:level=intra,rotate=0,round=stochastic",
+     "grad:rotate=0,round=stochastic"},
+    {"stochastic", "grad:level=intra,round=stochastic", "grad:round=stochastic"},
+    {"antithetic", "grad:level=intra,round=antithetic", "grad:round=antithetic"},
+    {"nearest", "grad:level=intra", "grad"},
+    {"mse", "grad:level=intra", "grad:mode=mse"},
+};
+enum { WAYS = sizeof ways / sizeof ways[0], STOCHASTIC = 1, NEAREST = 3, SEARCHED = 4 };
+
+static int print_sums(const char *directory, const struct place *p) {
+    struct gradients g;
+    double nmse[WAYS], one = -1;
+    int failed = open_place(&g, directory, p, p->per_node * p->nodes, 1 << 17);
+    printf("| %s |", p->what);
+    for (int i = 0; !failed && i < WAYS; i++) {
+        const struct gradients_levels l = {p->per_node, p->nodes, ways[i].intra, ways[i].inter, 1};
+        nmse[i] = gradients_two_level(&g, &l);
+        failed = nmse[i] < 0;
+        printf(" %.3g |", nmse[i]);
+    }
+    if (!failed) one = gradients_one_level(&g, "grad:round=stochastic");
+    if (!failed)
+        printf(" %.3g | %.3f | %.3f |\n", one, nmse[NEAREST] / nmse[STOCHASTIC],
+               nmse[SEARCHED] / nmse[NEAREST]);
+    gradients_free(&g);
+    return failed || one < 0;
+}
+
+/* ---- Error feedback --------------------------------------------------------------------------*/
+
+static const char *const feedbacks[][2] = {
+    {"grad:level=intra", "grad"},
+    {"grad:level=intra,ef=full", "grad:ef=full"},
+    {"grad:level=intra,ef=ema:0.5", "grad:ef=ema:0.5"},
+    {"grad:level=intra", "grad:bits=2"},
+    {"grad:level=intra,ef=full", "grad:bits=2,ef=full"},
+    {"grad:level=intra,ef=ema:0.5", "grad:bits=2,ef=ema:0.5"},
+};
+enum { FEEDBACKS = sizeof feedbacks / sizeof feedbacks[0], STEPS = 16 };
+
+static int print_feedback(const char *directory, const struct place *p) {
+    struct gradients g;
+    double nmse[FEEDBACKS];
+    int failed = open_place(&g, directory, p, STEPS * p->per_node * p->nodes, 1 << 13);
+    for (int i = 0; !failed && i < FEEDBACKS; i++) {
+        const struct gradients_levels l = {p->per_node, p->nodes, feedbacks[i][0], feedbacks[i][1],
+                                           STEPS};
+        nmse[i] = gradients_two_level(&g, &l);
+        failed = nmse[i] < 0;
+    }
+    if (!failed)
+        printf("| %s | %.3g | %.3g | %.3f | %.3g | %.3g | %.3g | %.3f | %.3g |\n", p->what, nmse[0],
+               nmse[1], nmse[1] / nmse[0], nmse[2], nmse[3], nmse[4], nmse[4] / nmse[3], nmse[5]);
+    gradients_free(&g);
+    return failed;
+}
+
+/* ---- One frame -------------------------------------------------------------------------------*/
+
+static const char *const columns[] = {
+    "rotate=0",
+    "rotate=32",
+    "rotate=128",
+    "rotate=32,scale=bf16",
+    "rotate=32,scale=e8m0",
+    "rotate=32,round=stochastic",
+    "rotate=32,mode=mse",
+    "rotate=32,mode=mse,scale=e8m0",
+};
+enum { COLUMNS = sizeof columns / sizeof columns[0] };
+
+static int print_frames(const char *what, const struct gradients *g) {
+    static const int widths[] = {2, 3, 4, 5, 6, 8};
+    const struct gradients first = {1, g->count, g->values};
+    int failed = 0;
+    for (size_t w = 0; w < sizeof widths / sizeof widths[0]; w++) {
+        printf("| %s | %d |", what, widths[w]);
+        for (int i = 0; i < COLUMNS; i++) {
+            char spec[128];
+            snprintf(spec, sizeof spec, "grad:bits=%d,%s", widths[w], columns[i]);
+            const double nmse = gradients_one_level(&first, spec);
+            failed |= nmse < 0;
+            printf(" %.3g |", nmse);
+        }
+        printf("\n");
+    }
+    return failed;
+}
+
+static int print_frame_table(const char *directory) {
+    struct gradients simulated, late;
+    int failed = gradients_simulate(&simulated, 1, 1 << 17);
+    failed |= gradients_load(&late, directory, "grads_late");
+    printf("\n| values | bits |");
+    for (int i = 0; i < COLUMNS; i++) printf(" `%s` |", columns[i]);
+    printf("\n|---|---|");
+    for (int i = 0; i < COLUMNS; i++) printf("---|");
+    printf("\n");
+    if (!failed) failed = print_frames("simulation", &simulated) || print_frames("late", &late);
+    gradients_free(&simulated);
+    gradients_free(&late);
+    return failed;
+}
+
+int main(int argc, char **argv) {
+    int failed = 0;
+    if (argc != 2) return 2;
+    printf("| ranks |");
+    for (int i = 0; i < WAYS; i++) printf(" %s |", ways[i].title);
+    printf(" one level, 4 bits, stochastic | nearest / stochastic | mse / nearest |\n");
+    printf("|---|---|---|---|---|---|---|---|---|\n");
+    for (int i = 0; i < PLACES; i++) failed |= print_sums(argv[1], &places[i]);
+    printf(
+        "\n| ranks | 4 bits | `ef=full` | ratio | `ef=ema:0.5` | 2 bits | `ef=full` | ratio "
+        "| `ef=ema:0.5` |\n|---|---|---|---|---|---|---|---|---|\n");
+    for (int i = 0; i < PLACES; i++) failed |= print_feedback(argv[1], &places[i]);
+    return failed | print_frame_table(argv[1]);
+}
