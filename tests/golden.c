@@ -16,6 +16,12 @@ static const float wdiff_value[8] = {1 + 7 * STEP,        -1 - 3 * STEP,       0
                                      0.25f + 1.5f * STEP, 2 + 2 * STEP,        -0.5f - 7 * STEP,
                                      -0.5f * STEP,        0.125f + 2.5f * STEP};
 
+/* Eight elements of the run of 32 and two of the run of 8; the others are exempt or 0. */
+static const float grad_value[40] = {
+    [0] = 1.25f,  [1] = 0.1f,   [2] = 1e-20f, [3] = -3.3f,     [4] = -0.25f,
+    [8] = 3.25f,  [12] = 4.75f, [16] = 3.25f, [20] = 2.75f,    [24] = -1.75f,
+    [28] = 0.75f, [32] = 3.5f,  [36] = 3.5f,  [38] = 1.0f / 3, [39] = 65504};
+
 /* ---- The table -------------------------------------------------------------------------------*/
 
 #define ONE(n) .ndim = 1, .shape = {n}
@@ -47,6 +53,10 @@ static const float wdiff_value[8] = {1 + 7 * STEP,        -1 - 3 * STEP,       0
         .kind = GEN_NOISE, .near = by, .step = 1                                             \
     }
 
+#define GRAD(n, s, e, k) \
+    { .name = "grad-" n, .spec = "grad:" s, .dtype = PITH_F32, ONE(e), .kind = k }
+#define GRAD_BITS(b) GRAD("bits" #b, "bits=" #b ",group=32,block=64", 75, GEN_NOISE)
+
 static const struct golden table[] = {
     {.name = "example-raw",
      .spec = "raw",
@@ -70,6 +80,13 @@ static const struct golden table[] = {
      .value = wdiff_value,
      .base = wdiff_base,
      .step = 1},
+
+    {.name = "example-grad",
+     .spec = "grad:group=32,block=32",
+     .dtype = PITH_F32,
+     ONE(40),
+     .value = grad_value,
+     .exempt = {{1, 3, PITH_EXEMPT_EXACT}, {38, 2, PITH_EXEMPT_16}}},
 
     RAW_OF("f32", PITH_F32),
     RAW_OF("bf16", PITH_BF16),
@@ -303,6 +320,113 @@ static const struct golden table[] = {
      .kind = GEN_NOISE,
      .near = 1e-3},
     {.name = "wdiff-empty", .spec = "wdiff", .dtype = PITH_F32, .base_dtype = PITH_BF16, ONE(0)},
+
+    GRAD_BITS(2),
+    GRAD_BITS(3),
+    GRAD_BITS(4),
+    GRAD_BITS(5),
+    GRAD_BITS(6),
+    GRAD_BITS(8),
+    {.name = "grad-default", .spec = "grad", .dtype = PITH_F32, ONE(2053), .kind = GEN_NOISE},
+    GRAD("intra", "level=intra", 300, GEN_NOISE),
+    GRAD("rotate0", "rotate=0,group=64", 100, GEN_NOISE),
+    GRAD("rotate64", "rotate=64,group=64,block=64", 255, GEN_NOISE),
+    GRAD("rotate128", "rotate=128,block=256", 500, GEN_NOISE),
+    GRAD("rotate256", "rotate=256,group=4096", 511, GEN_NOISE),
+    GRAD("signs", "signs=7,rotate=64,block=128", 400, GEN_NOISE),
+    GRAD("signs-last", "signs=4294967295,rotate=256,group=256,block=256", 300, GEN_NOISE),
+    GRAD("scale-bf16", "bits=3,scale=bf16,group=32", 100, GEN_NOISE),
+    GRAD("scale-e8m0", "bits=5,scale=e8m0,group=32", 100, GEN_NOISE),
+    GRAD("mse", "mode=mse,group=64", 200, GEN_NOISE),
+    GRAD("mse-2", "mode=mse,bits=2,group=32,scale=bf16,block=32", 150, GEN_NOISE),
+    GRAD("mse-e8m0", "mode=mse,bits=8,group=32,scale=e8m0", 100, GEN_NOISE),
+    GRAD("stochastic", "round=stochastic,group=32,block=64", 150, GEN_NOISE),
+    {.name = "grad-antithetic",
+     .spec = "grad:round=antithetic,group=32,block=64,bits=3",
+     .dtype = PITH_F32,
+     ONE(150),
+     .kind = GEN_NOISE,
+     .step = UINT64_C(1) << 31,
+     .rank = 2,
+     .ranks = 3},
+    {.name = "grad-ef-full",
+     .spec = "grad:ef=full,bits=2,group=32,signs=1",
+     .dtype = PITH_F32,
+     ONE(120),
+     .kind = GEN_NOISE,
+     .before = 2},
+    {.name = "grad-ef-ema",
+     .spec = "grad:ef=ema:0.9,bits=3,group=64,rotate=64,round=stochastic",
+     .dtype = PITH_BF16,
+     ONE(120),
+     .kind = GEN_NOISE,
+     .before = 3},
+    {.name = "grad-bf16",
+     .spec = "grad:group=64",
+     .dtype = PITH_BF16,
+     .ndim = 2,
+     .shape = {10, 13},
+     .kind = GEN_NOISE},
+    {.name = "grad-f16",
+     .spec = "grad:group=64,bits=6",
+     .dtype = PITH_F16,
+     .ndim = 3,
+     .shape = {2, 5, 7},
+     .kind = GEN_LARGE},
+    {.name = "grad-blocks",
+     .spec = "grad:group=32,block=32",
+     .dtype = PITH_F32,
+     ONE(75),
+     .kind = GEN_NOISE,
+     .flags = PITH_LAYOUT_CHECKSUMS},
+    {.name = "grad-exempt",
+     .spec = "grad:group=32,block=64,signs=3",
+     .dtype = PITH_F32,
+     ONE(150),
+     .kind = GEN_NOISE,
+     .flags = PITH_LAYOUT_CHECKSUMS,
+     .source = true,
+     .exempt = {{0, 5, PITH_EXEMPT_EXACT}, {60, 9, PITH_EXEMPT_16}, {149, 1, PITH_EXEMPT_EXACT}}},
+    {.name = "grad-exempt-bf16",
+     .spec = "grad:group=32",
+     .dtype = PITH_BF16,
+     ONE(90),
+     .kind = GEN_BITS,
+     .exempt = {{10, 30, PITH_EXEMPT_EXACT}, {40, 3, PITH_EXEMPT_16}}},
+    {.name = "grad-exempt-f16",
+     .spec = "grad:group=32,rotate=0",
+     .dtype = PITH_F16,
+     .ndim = 2,
+     .shape = {7, 11},
+     .kind = GEN_HOLES,
+     .exempt = {{11, 11, PITH_EXEMPT_16}, {33, 1, PITH_EXEMPT_EXACT}}},
+    {.name = "grad-exempt-nan",
+     .spec = "grad:group=32,block=32",
+     .dtype = PITH_F32,
+     ONE(64),
+     .kind = GEN_BITS,
+     .flags = PITH_LAYOUT_CHECKSUMS,
+     .exempt = {{0, 40, PITH_EXEMPT_16}, {40, 24, PITH_EXEMPT_EXACT}}},
+    GRAD("poisoned", "group=32,rotate=0,block=32", 300, GEN_HOLES),
+    GRAD("poisoned-runs", "group=64,block=64,signs=9", 300, GEN_HOLES),
+    GRAD("poisoned-e8m0", "group=32,scale=e8m0,rotate=0,bits=8", 200, GEN_BITS),
+    GRAD("tiny", "group=32", 100, GEN_TINY),
+    GRAD("tiny-e8m0", "group=32,scale=e8m0,rotate=0,mode=mse", 100, GEN_TINY),
+    GRAD("ties", "group=32,rotate=0", 64, GEN_TIES),
+    GRAD("large", "bits=8,group=32,rotate=0,scale=bf16", 40, GEN_LARGE),
+    {.name = "grad-wide",
+     .spec = "grad:group=32",
+     .dtype = PITH_F32,
+     .ndim = 5,
+     .shape = {1, 2, 1, 3, 7},
+     .kind = GEN_NOISE,
+     .exempt = {{4, 2, PITH_EXEMPT_16}}},
+    {.name = "grad-scalar", .spec = "grad:signs=5", .dtype = PITH_F32, .kind = GEN_NOISE},
+    {.name = "grad-empty",
+     .spec = "grad",
+     .dtype = PITH_BF16,
+     ONE(0),
+     .flags = PITH_LAYOUT_CHECKSUMS},
 };
 
 const struct golden *golden_at(size_t index) {
@@ -340,6 +464,8 @@ void golden_make(const struct golden *g, struct golden_made *m) {
                           .flags = g->flags};
     struct stream s;
     memcpy(layout.shape, g->shape, sizeof layout.shape);
+    layout.exempt = g->exempt;
+    while (layout.exempt_count < 3 && g->exempt[layout.exempt_count].count) layout.exempt_count++;
     layout.source = g->source ? source : NULL;
     layout.source_bytes = g->source ? sizeof source - 1 : 0;
     pith_view view = pith_view_dense(NULL, g->dtype, g->ndim, g->shape);
@@ -347,12 +473,17 @@ void golden_make(const struct golden *g, struct golden_made *m) {
     m->value = room(m->count * pith_dtype_bytes(g->dtype));
     fill(g, m, &view);
     stream_open(&s, g->spec, &layout, NULL);
-    if (s.state) {
+    if (g->base_dtype != PITH_NONE) {
         const pith_view base = pith_view_flat(m->base, g->base_dtype, m->count);
         CHECK_OK(pith_state_set_base(s.plan, s.state, &base, g->step));
         pith_state_set_random(s.state, 0x123456789ABCDEF, 77);
     } else {
         pith_plan_set_random(s.plan, 0x123456789ABCDEF, 77, g->step);
+        if (g->ranks) CHECK_OK(pith_plan_set_ranks(s.plan, g->rank, g->ranks));
+    }
+    for (int i = 0; i < g->before; i++) {
+        struct frame unused = stream_encode(&s, &view, 0, false);
+        free(unused.bytes);
     }
     struct frame f = stream_encode(&s, &view, 0, g->key);
     m->frame = (struct frame){copy_of(f.bytes, f.length), f.length};

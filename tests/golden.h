@@ -17,6 +17,9 @@ struct golden {
     uint32_t flags;
     uint64_t step;
     bool key, source, stable; /* stable: the bytes do not depend on the version of zstd */
+    uint32_t rank, ranks;     /* ranks 0: left alone */
+    int before;               /* encodes whose frames nobody keeps: error feedback */
+    pith_exempt exempt[3];    /* as many as have elements */
 };
 
 /* Number index, or NULL past the last. */
