@@ -1,4 +1,4 @@
-/* test_quality.c - what is promised about real weights over eight steps, and about summed gradients.
+/* test_quality.c - what is promised about real weights, over steps, and about sums of gradients.
  * SPDX-License-Identifier: Apache-2.0
  *
  * bench/measure.h and bench/gradients.h say what is measured; the limits are those that README.md

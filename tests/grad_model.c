@@ -1,0 +1,168 @@
+/* grad_model.c - codec grad once more, from doc/FORMAT.md, in straight lines and for tests only.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "grad_model.h"
+
+#include <math.h>
+
+#include "util.h"
+
+/* ---- Random bits -----------------------------------------------------------------------------*/
+
+static void philox(uint32_t k0, uint32_t k1, uint32_t c[4]) {
+    for (int round = 0; round < 10; round++) {
+        const uint64_t a = (uint64_t)c[0] * 0xD2511F53u, b = (uint64_t)c[2] * 0xCD9E8D57u;
+        const uint32_t next[4] = {(uint32_t)(b >> 32) ^ c[1] ^ k0, (uint32_t)b,
+                                  (uint32_t)(a >> 32) ^ c[3] ^ k1, (uint32_t)a};
+        memcpy(c, next, sizeof next);
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+}
+
+uint32_t model_random(const struct model *m, uint64_t element) {
+    uint32_t c[4] = {(uint32_t)(element / 8), (uint32_t)(element / 8 >> 32), (uint32_t)m->step,
+                     m->stream};
+    philox((uint32_t)m->seed, (uint32_t)(m->seed >> 32), c);
+    const uint32_t word = c[element % 8 / 2], half = element % 2 ? word >> 16 : word & 0xFFFFu;
+    if (m->round != MODEL_ANTITHETIC) return half;
+    return (half + (uint32_t)(65536ull * m->rank / m->ranks)) & 0xFFFFu;
+}
+
+static int is_minus(uint32_t key, uint64_t element) {
+    uint32_t c[4] = {(uint32_t)(element / 128), (uint32_t)(element / 128 >> 32), 0, 0};
+    philox(key, 0x5349474Eu, c);
+    return (int)(c[element / 32 % 4] >> element % 32 & 1);
+}
+
+/* ---- Rotation --------------------------------------------------------------------------------*/
+
+/* Order of the run that element i of `count` is in, and where the run begins. */
+static size_t run_at(size_t rotate, size_t count, size_t i, size_t *first) {
+    size_t order = rotate, end = count / rotate * rotate;
+    *first = i / rotate * rotate;
+    if (i < end) return order;
+    for (*first = end; order /= 2, 1;) {
+        if (count - *first < order) continue;
+        if (i < *first + order) return order;
+        *first += order;
+    }
+}
+
+static void transform(float *x, size_t order) {
+    float y[256];
+    for (size_t h = 1; h < order; h *= 2) {
+        for (size_t j = 0; j < order; j++) y[j] = j & h ? x[j ^ h] - x[j] : x[j] + x[j ^ h];
+        memcpy(x, y, order * sizeof *x);
+    }
+}
+
+static void flip(const struct model *m, float *x, size_t count) {
+    for (size_t i = 0; m->signs && i < count; i++)
+        if (is_minus(m->signs, i)) x[i] = float_of(bits_of(x[i]) ^ 0x80000000u);
+}
+
+void model_rotate(const struct model *m, float *x, size_t count) {
+    size_t first, order;
+    flip(m, x, count);
+    for (size_t i = 0; m->rotate && i < count; i = first + order) {
+        order = run_at(m->rotate, count, i, &first);
+        transform(x + first, order);
+    }
+}
+
+void model_unrotate(const struct model *m, float *x, size_t count) {
+    size_t first, order;
+    for (size_t i = 0; m->rotate && i < count; i = first + order) {
+        order = run_at(m->rotate, count, i, &first);
+        for (size_t k = 0; k < order; k++) x[first + k] = x[first + k] * (1.0f / (float)order);
+        transform(x + first, order);
+    }
+    flip(m, x, count);
+}
+
+/* ---- Groups ----------------------------------------------------------------------------------*/
+
+static size_t pad16(size_t n) { return (n + 15) / 16 * 16; }
+static size_t scale_bytes(const struct model *m, size_t count) {
+    return (count + m->group - 1) / m->group * pith_dtype_bytes(m->scale);
+}
+static size_t block_bytes(const struct model *m, size_t count) {
+    return pad16(scale_bytes(m, count)) + pad16((count * m->bits + 7) / 8);
+}
+
+size_t model_bytes(const struct model *m, size_t count) {
+    const size_t tail = count % m->block;
+    return count / m->block * block_bytes(m, m->block) + (tail ? block_bytes(m, tail) : 0);
+}
+
+static void put_code(uint8_t *codes, unsigned bits, size_t i, int q) {
+    for (unsigned b = 0; b < bits; b++)
+        if ((unsigned)q >> b & 1) codes[(i * bits + b) / 8] |= (uint8_t)(1u << (i * bits + b) % 8);
+}
+
+static int get_code(const uint8_t *codes, unsigned bits, size_t i) {
+    int q = 0;
+    for (unsigned b = 0; b < bits; b++)
+        q |= (codes[(i * bits + b) / 8] >> (i * bits + b) % 8 & 1) << b;
+    return q >> (bits - 1) ? q - (1 << bits) : q;
+}
+
+static float group_scale(const struct model *m, const float *x, size_t count) {
+    const float most = (float)((1 << (m->bits - 1)) - 1);
+    float largest = 0;
+    uint8_t stored[4];
+    for (size_t i = 0; i < count; i++) {
+        if (nonfinite(bits_of(x[i]))) return float_of(0x7FC00000u);
+        if (fabsf(x[i]) > largest) largest = fabsf(x[i]);
+    }
+    if (largest < 0x1p-118f) return 0;
+    store_float(stored, m->scale, 0, bits_of(largest / most));
+    const uint32_t u = load_float(stored, m->scale, 0);
+    return float_of(nonfinite(u) ? largest_of(m->scale) : u);
+}
+
+static int code_of(const struct model *m, float x, float scale, uint64_t element) {
+    const int most = (1 << (m->bits - 1)) - 1;
+    if (nonfinite(bits_of(scale)) || scale == 0) return 0;
+    const float v = x * (1.0f / scale), below = floorf(v);
+    int q = (int)below;
+    if (m->round == MODEL_NEAREST)
+        q = (int)nearbyintf(v);
+    else if (model_random(m, element) < (uint32_t)((v - below) * 65536.0f))
+        q++;
+    return q > most ? most : q < -most ? -most : q;
+}
+
+static void code_block(const struct model *m, const float *x, size_t first, size_t count,
+                       uint8_t *to) {
+    uint8_t *const codes = to + pad16(scale_bytes(m, count));
+    memset(to, 0, block_bytes(m, count));
+    for (size_t i = 0; i < count; i++) {
+        const size_t g = i / m->group, begin = g * m->group;
+        const size_t left = count - begin < m->group ? count - begin : m->group;
+        const float scale = group_scale(m, x + begin, left);
+        store_float(to, m->scale, g, bits_of(scale));
+        put_code(codes, m->bits, i, code_of(m, x[i], scale, first + i));
+    }
+}
+
+void model_code(const struct model *m, const float *x, size_t count, uint8_t *blocks) {
+    for (size_t at = 0; at < count; at += m->block) {
+        const size_t n = count - at < m->block ? count - at : m->block;
+        code_block(m, x + at, at, n, blocks);
+        blocks += block_bytes(m, n);
+    }
+}
+
+void model_decode(const struct model *m, const uint8_t *blocks, size_t count, float *x) {
+    for (size_t i = 0; i < count; i++) {
+        const size_t at = i / m->block * m->block, k = i - at;
+        const size_t n = count - at < m->block ? count - at : m->block;
+        const uint8_t *block = blocks + i / m->block * block_bytes(m, m->block);
+        const float scale = float_of(load_float(block, m->scale, k / m->group));
+        const float v = (float)get_code(block + pad16(scale_bytes(m, n)), m->bits, k) * scale;
+        x[i] = v;
+        if (isinf(v)) x[i] = float_of((bits_of(v) & 0x80000000u) | 0x7F7FFFFFu);
+        if (nonfinite(bits_of(scale))) x[i] = float_of(0x7FC00000u);
+    }
+}

@@ -1,0 +1,34 @@
+/* grad_model.h - codec grad once more, from doc/FORMAT.md, in straight lines and for tests only.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Scales are f32 or bf16 and never searched; nothing here calls the library. */
+#ifndef PITH_TESTS_GRAD_MODEL_H
+#define PITH_TESTS_GRAD_MODEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { MODEL_NEAREST, MODEL_STOCHASTIC, MODEL_ANTITHETIC };
+
+struct model {
+    unsigned bits, group, rotate;
+    uint32_t signs;
+    int round;
+    size_t block;
+    uint32_t scale; /* PITH_F32, PITH_BF16 */
+    /* Random bits. */
+    uint64_t seed, step;
+    uint32_t stream, rank, ranks;
+};
+
+void model_rotate(const struct model *m, float *x, size_t count);
+void model_unrotate(const struct model *m, float *x, size_t count);
+/* Bytes of the blocks of a frame. */
+size_t model_bytes(const struct model *m, size_t count);
+/* Quantize rotated values into blocks, and back. */
+void model_code(const struct model *m, const float *x, size_t count, uint8_t *blocks);
+void model_decode(const struct model *m, const uint8_t *blocks, size_t count, float *x);
+/* 16 random bits of an element. */
+uint32_t model_random(const struct model *m, uint64_t element);
+
+#endif
