@@ -65,7 +65,8 @@ static struct pithi_group_job job_of(const struct shape *s) {
     job.stream = s->stream;
     job.random = (struct pithi_random){.seed = UINT64_C(0x1234567890ABCDEF) + s->first,
                                        .step = UINT64_C(0x100000007),
-                                       .stream = 0xDEADBEEFu};
+                                       .stream = 0xDEADBEEFu,
+                                       .shift = (uint16_t)(s->first / 16 * 40503u)};
     job.first = s->first;
     job.saturated = 5; /* results are added to */
     job.poisoned = 7;
@@ -215,6 +216,8 @@ static struct shape random_shape(size_t format) {
     s.value_fill = check_below(3) ? FILL_GAUSS : (enum fill)check_below(FILL_COUNT);
     s.base_fill = check_below(3) ? FILL_GAUSS : (enum fill)check_below(FILL_COUNT);
     s.first = (check_random() >> (20 + check_below(44))) * (r >> 5 & 15 ? 16 : 1);
+    if (check_below(16) == 0) /* the counter's high word changes on the way */
+        s.first = (UINT64_C(1) << 35) - 16 * check_below(MOST / 16);
     for (int k = 0; k < 5; k++) s.place[k] = check_below(3) ? check_below(PLACE_COUNT) : PLACE_END;
     return s;
 }

@@ -9,6 +9,7 @@
  * then codes, 64 elements at a time. A batch that could overflow (differences or scales from 2^119
  * up, NaN, infinities) goes to the scalar text as a whole, so the loops never see an x' overflow,
  * and encode sees finite bases only; decode hands 64 elements whose new base is not finite over. */
+#include "kernel/lanes_tmpl.h"
 #include "stage/group.h"
 
 /* Elements. */
@@ -24,8 +25,6 @@ enum { AHEAD = 3072, AHEAD_ALONE = 4608, CODES_AHEAD = 1024 };
 #define TINY 0x04800000u  /* bits of 2^-118, as in group.c */
 #define LIMIT 0x7B000000u /* bits of 2^119 */
 
-#define ALWAYS static inline __attribute__((always_inline))
-
 /* One batch: pointers to its first element, and one entry per group. */
 struct batch {
     size_t count;
@@ -37,8 +36,6 @@ struct batch {
     uint32_t largest[BATCH_GROUPS + 16];
     float scale[BATCH_GROUPS + 16], zero[BATCH_GROUPS + 16], reciprocal[BATCH_GROUPS + 16];
 };
-
-static size_t width(uint32_t dtype) { return dtype == PITH_NONE ? 0 : dtype == PITH_F32 ? 4 : 2; }
 
 static size_t batch_elements(const struct pithi_group_setting *s, size_t least) {
     return s->group > least ? s->group : least;
@@ -79,33 +76,6 @@ static void open_batch(struct batch *b, const struct pithi_group_job *job, size_
 }
 
 /* ---- Values ----------------------------------------------------------------------------------*/
-
-ALWAYS v16 load(uint32_t dtype, const uint8_t *p, size_t i) {
-    if (dtype == PITH_F32) return v_load(p + 4 * i);
-    return dtype == PITH_BF16 ? v_load_high(p + 2 * i) : f_widen(v_load16(p + 2 * i));
-}
-
-/* Finite f32 to the nearest value of the dtype, in f32; a bf16 leaves the low half undefined. */
-ALWAYS v16 round_loosely(uint32_t dtype, v16 x) {
-    if (dtype == PITH_F32) return x;
-    if (dtype == PITH_F16) return f_widen(f_narrow(x));
-    const v16 odd = v_and(v_shr(x, 16), v_set(1));
-    return v_add(v_add(x, v_set(0x7FFF)), odd);
-}
-ALWAYS v16 tidy(uint32_t dtype, v16 x) {
-    return dtype == PITH_BF16 ? v_and(x, v_set(0xFFFF0000u)) : x;
-}
-ALWAYS v16 round_to(uint32_t dtype, v16 x) { return tidy(dtype, round_loosely(dtype, x)); }
-
-/* x is a value of the dtype, loosely. */
-ALWAYS void store(uint32_t dtype, uint8_t *p, size_t i, v16 x) {
-    if (dtype == PITH_F32)
-        v_store(p + 4 * i, x);
-    else if (dtype == PITH_BF16)
-        v_store_high(p + 2 * i, x);
-    else
-        v_store16(p + 2 * i, f_narrow(x));
-}
 
 ALWAYS v16 difference(uint32_t vt, uint32_t bt, const uint8_t *value, const uint8_t *base,
                       size_t i) {
@@ -280,11 +250,11 @@ ALWAYS v16 nearest(v16 v, v16 ceiling, bool asymmetric, v16 *f) {
     return t;
 }
 
+/* random: 65535 minus each 16 bits, so that a carry counts. */
 ALWAYS v16 stochastic(v16 v, v16 ceiling, bool asymmetric, const uint16_t *random, v16 *f) {
     v = asymmetric ? f_min(f_max(v, v_set(0)), ceiling) : f_limit(v, ceiling);
-    const v16 below = f_floor(v);
-    const v16 fraction = f_to_i(f_mul(f_sub(v, below), v_set(0x47800000u))); /* 2^16 */
-    const v16 q = v_count_greater(f_to_i(below), fraction, v_load16((const uint8_t *)random));
+    const v16 t = f_floor_to_i(f_mul(v, v_set(0x47800000u))); /* 2^16 */
+    const v16 q = v_sar16(v_add(t, v_load16((const uint8_t *)random)));
     *f = f_from_i(q);
     return q;
 }
@@ -435,10 +405,15 @@ static bool codes_stream(const struct pithi_group_job *job) {
            v_streams_codes(job->set.bits);
 }
 
+/* Random bits for vectors: whole counters, all with one high word. */
+static bool random_fits(const struct pithi_group_job *job) {
+    const uint64_t first = job->first / 8, last = (job->first + job->count) / 8 + UNIT;
+    return job->first % 8 == 0 && first >> 32 == last >> 32;
+}
+
 static void group_encode(struct pithi_group_job *job) {
     const struct pithi_group_setting *s = &job->set;
-    if ((s->stochastic && (job->first % 8 || job->random.shift)) || s->search ||
-        s->scale_dtype == PITHI_E8M0) {
+    if ((s->stochastic && !random_fits(job)) || s->search || s->scale_dtype == PITHI_E8M0) {
         pithi_group_encode_c(job);
         return;
     }

@@ -85,11 +85,13 @@ static float difference(const struct pithi_group_job *job, size_t i) {
 /* |v| < 2^22: adding and subtracting 1.5 * 2^23 rounds to nearest even. */
 static int round_even(float v) { return (int)((v + 0x1.8p23f) - 0x1.8p23f); }
 
-/* floor(v), plus one when the 16 random bits are below the fraction. */
+/* floor(v), plus one when the 16 random bits are below the fraction: v with 16 bits after the point,
+ * rounded down, and a carry out of them. |v| < 2^9. */
 static int round_stochastic(float v, uint32_t random16) {
-    float f = (float)(int)v;
-    if (f > v) f -= 1.0f;
-    return (int)f + (random16 < (uint32_t)((v - f) * 65536.0f));
+    const float scaled = v * 65536.0f;
+    int t = (int)scaled;
+    t -= (float)t > scaled;
+    return ((t + (1 << 25) + 65535 - (int)random16) >> 16) - (1 << 9);
 }
 
 static int clamp(int q, int lo, int hi) { return q < lo ? lo : q > hi ? hi : q; }

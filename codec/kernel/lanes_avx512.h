@@ -1,0 +1,187 @@
+/* lanes_avx512.h - 16 lanes of 32 bits, and Philox in lanes, for AVX-512.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_LANES_AVX512_H
+#define PITHI_LANES_AVX512_H
+
+#include <immintrin.h>
+
+#include "stage/numeric.h"
+
+typedef __m512i v16;
+
+#define F(x) _mm512_castsi512_ps(x)
+#define I(x) _mm512_castps_si512(x)
+
+static inline v16 v_set(uint32_t x) { return _mm512_set1_epi32((int)x); }
+static inline v16 v_spread(const float *p) { return I(_mm512_set1_ps(*p)); }
+static inline v16 v_load(const uint8_t *p) { return _mm512_loadu_si512(p); }
+static inline v16 v_load16(const uint8_t *p) {
+    return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
+}
+
+static inline void v_store(uint8_t *p, v16 x) { _mm512_storeu_si512(p, x); }
+/* Lanes hold 16-bit values. */
+static inline void v_store16(uint8_t *p, v16 x) {
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(x));
+}
+
+/* 16 bits per lane, to and from the high halves of the lanes. */
+static inline v16 v_load_high(const uint8_t *p) {
+    const __m256i h = _mm256_loadu_si256((const __m256i *)p);
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return _mm512_maskz_permutexvar_epi16(0xAAAAAAAAu, _mm512_slli_epi32(lane, 16),
+                                          _mm512_castsi256_si512(h));
+}
+static inline void v_store_high(uint8_t *p, v16 x) {
+    const __m512i odd =
+        _mm512_setr_epi32(0x00030001, 0x00070005, 0x000B0009, 0x000F000D, 0x00130011, 0x00170015,
+                          0x001B0019, 0x001F001D, 0, 0, 0, 0, 0, 0, 0, 0);
+    _mm256_storeu_si256((__m256i *)p, _mm512_castsi512_si256(_mm512_permutexvar_epi16(odd, x)));
+}
+
+/* Non-temporal stores of whole lines although the output may begin within one, as large
+ * allocations do: `lead` elements go before the first line, and every line takes the end of the
+ * last vector and the beginning of this one. */
+struct streamer {
+    v16 last, turn;
+    unsigned lead;
+    bool begun;
+};
+static inline bool v_stream_fits(const void *p) { return (uintptr_t)p % 4 == 0; }
+static inline void v_stream_begin(struct streamer *s, const void *p) {
+    s->lead = (unsigned)(-(uintptr_t)p / 4 % 16);
+    s->turn =
+        _mm512_add_epi32(_mm512_set1_epi32((int)s->lead),
+                         _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+    s->last = _mm512_setzero_si512();
+    s->begun = false;
+}
+static inline void v_stream(struct streamer *s, uint8_t *p, v16 x) {
+    if (__builtin_expect(s->begun, 1)) {
+        uint8_t *line = p + 4 * (size_t)s->lead - 64;
+        _mm512_stream_si512((void *)line, _mm512_permutex2var_epi32(s->last, s->turn, x));
+    } else {
+        uint8_t bytes[64];
+        _mm512_storeu_si512(bytes, x);
+        memcpy(p, bytes, 4 * (size_t)s->lead);
+        s->begun = true;
+    }
+    s->last = x;
+}
+/* p: past the last vector, of which the elements from `lead` on are still to be stored. */
+static inline void v_stream_end(struct streamer *s, uint8_t *p) {
+    uint8_t bytes[64];
+    if (!s->begun) return;
+    _mm512_storeu_si512(bytes, s->last);
+    memcpy(p - 64 + 4 * (size_t)s->lead, bytes + 4 * (size_t)s->lead, 64 - 4 * (size_t)s->lead);
+    s->begun = false;
+}
+
+static inline v16 v_and(v16 a, v16 b) { return _mm512_and_si512(a, b); }
+static inline v16 v_xor(v16 a, v16 b) { return _mm512_xor_si512(a, b); }
+static inline v16 v_add(v16 a, v16 b) { return _mm512_add_epi32(a, b); }
+static inline v16 v_maxu(v16 a, v16 b) { return _mm512_max_epu32(a, b); }
+static inline v16 v_maxi(v16 a, v16 b) { return _mm512_max_epi32(a, b); }
+static inline v16 v_mini(v16 a, v16 b) { return _mm512_min_epi32(a, b); }
+static inline v16 v_shr(v16 a, unsigned n) { return _mm512_srli_epi32(a, n); }
+static inline v16 v_sar31(v16 a) { return _mm512_srai_epi32(a, 31); }
+static inline v16 v_sar16(v16 a) { return _mm512_srai_epi32(a, 16); }
+/* All ones where a > b as signed integers. */
+static inline v16 v_greater(v16 a, v16 b) {
+    return _mm512_movm_epi32(_mm512_cmpgt_epi32_mask(a, b));
+}
+static inline uint32_t v_reduce_maxu(v16 a) { return _mm512_reduce_max_epu32(a); }
+static inline int32_t v_reduce_maxi(v16 a) { return _mm512_reduce_max_epi32(a); }
+static inline int32_t v_reduce_mini(v16 a) { return _mm512_reduce_min_epi32(a); }
+
+static inline v16 f_add(v16 a, v16 b) { return I(_mm512_add_ps(F(a), F(b))); }
+static inline v16 f_sub(v16 a, v16 b) { return I(_mm512_sub_ps(F(a), F(b))); }
+static inline v16 f_mul(v16 a, v16 b) { return I(_mm512_mul_ps(F(a), F(b))); }
+static inline v16 f_div(v16 a, v16 b) { return I(_mm512_div_ps(F(a), F(b))); }
+static inline v16 f_min(v16 a, v16 b) { return I(_mm512_min_ps(F(a), F(b))); }
+static inline v16 f_max(v16 a, v16 b) { return I(_mm512_max_ps(F(a), F(b))); }
+/* |limit| where a is larger, with the sign of a. */
+static inline v16 f_limit(v16 a, v16 limit) { return I(_mm512_range_ps(F(a), F(limit), 0x02)); }
+static inline v16 f_floor_to_i(v16 a) {
+    return _mm512_cvt_roundps_epi32(F(a), _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+}
+static inline v16 f_from_i(v16 a) { return I(_mm512_cvtepi32_ps(a)); }
+static inline v16 f_widen(v16 a) { return I(_mm512_cvtph_ps(_mm512_cvtepi32_epi16(a))); }
+static inline v16 f_narrow(v16 a) {
+    return _mm512_cvtepu16_epi32(_mm512_cvtps_ph(F(a), _MM_FROUND_TO_NEAREST_INT));
+}
+
+enum { NONFINITE = 0x99 }; /* classes: quiet and signalling NaN, both infinities */
+static inline uint32_t v_nonfinite(v16 a) { return _mm512_fpclass_ps_mask(F(a), NONFINITE); }
+/* In integers: masks of 16 are dearer than vectors. */
+static inline bool v_any_nonfinite(const v16 a[4]) {
+    const v16 x = v_maxu(v_add(a[0], a[0]), v_add(a[1], a[1]));
+    const v16 y = v_maxu(v_add(a[2], a[2]), v_add(a[3], a[3]));
+    return _mm512_cmpge_epu32_mask(v_maxu(x, y), v_set(0xFF000000u)) != 0;
+}
+/* Nonfinite lanes become the largest value with their sign. */
+static inline v16 v_saturate(v16 a, uint32_t largest) {
+    const v16 full = _mm512_or_si512(v_and(a, v_set(0x80000000u)), v_set(largest));
+    return _mm512_mask_mov_epi32(a, _mm512_fpclass_ps_mask(F(a), NONFINITE), full);
+}
+
+/* Words of the counters c..c+7, one counter per 64-bit lane; high halves may hold garbage, which
+ * the multiplications do not see. Lane 2i of c holds counter i, lane 2i+1 counter 4+i, so that
+ * unpacking gives the order of the elements. */
+struct philox {
+    uint64_t key[10][2], step, stream;
+    uint16_t most; /* minus 16 random bits: what is handed out */
+};
+
+static inline void philox_init(struct philox *p, const struct pithi_random *r) {
+    p->step = (uint32_t)r->step;
+    p->stream = r->stream;
+    p->most = (uint16_t)(UINT16_MAX - r->shift);
+    for (uint32_t i = 0; i < 10; i++) {
+        p->key[i][0] = (uint32_t)r->seed + i * 0x9E3779B9u;
+        p->key[i][1] = (uint32_t)(r->seed >> 32) + i * 0xBB67AE85u;
+    }
+}
+
+/* Four times eight counters: their rounds side by side hide each other's latency. */
+static inline void random256(const struct philox *r, uint64_t c, uint16_t out[256]) {
+    const __m512i m0 = _mm512_set1_epi64(0xD2511F53), m1 = _mm512_set1_epi64(0xCD9E8D57);
+    const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
+    const __m512i most = _mm512_set1_epi16((short)r->most);
+    __m512i c0[4], c1[4], c2[4], c3[4];
+    /* Step, stream and the counter's high word are the same in all lanes, and so is half of what the
+     * first two rounds make of them. */
+    const uint64_t p = r->step * 0xCD9E8D57u;
+    const uint64_t q = (uint64_t)(uint32_t)((p >> 32) ^ (c >> 32) ^ r->key[0][0]) * 0xD2511F53u;
+    const __m512i x0 = _mm512_set1_epi64((long long)(p ^ r->key[1][0]));
+    const __m512i x1 = _mm512_set1_epi64((long long)(r->stream ^ r->key[0][1]));
+    const __m512i x2 = _mm512_set1_epi64((long long)((q >> 32) ^ r->key[1][1]));
+    for (int i = 0; i < 4; i++) {
+        const __m512i low = _mm512_add_epi64(_mm512_set1_epi64((long long)c + 8 * i), order);
+        const __m512i p0 = _mm512_mul_epu32(low, m0);
+        c1[i] = _mm512_mul_epu32(v_xor(_mm512_srli_epi64(p0, 32), x1), m1);
+        c0[i] = v_xor(_mm512_srli_epi64(c1[i], 32), x0);
+        c2[i] = v_xor(p0, x2);
+        c3[i] = _mm512_set1_epi64((long long)q);
+    }
+    for (int round = 2; round < 10; round++) {
+        const __m512i k0 = _mm512_set1_epi64((long long)r->key[round][0]);
+        const __m512i k1 = _mm512_set1_epi64((long long)r->key[round][1]);
+        for (int i = 0; i < 4; i++) {
+            const __m512i p0 = _mm512_mul_epu32(c0[i], m0), p1 = _mm512_mul_epu32(c2[i], m1);
+            c0[i] = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p1, 32), c1[i], k0, 0x96);
+            c2[i] = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p0, 32), c3[i], k1, 0x96);
+            c1[i] = p1;
+            c3[i] = p0;
+        }
+    }
+    for (int i = 0; i < 4; i++) {
+        const __m512i a = _mm512_mask_shuffle_epi32(c0[i], 0xAAAA, c1[i], 0xA0);
+        const __m512i b = _mm512_mask_shuffle_epi32(c2[i], 0xAAAA, c3[i], 0xA0);
+        const __m512i low = _mm512_unpacklo_epi64(a, b), high = _mm512_unpackhi_epi64(a, b);
+        _mm512_storeu_si512(out + 64 * i, _mm512_sub_epi16(most, low));
+        _mm512_storeu_si512(out + 64 * i + 32, _mm512_sub_epi16(most, high));
+    }
+}
+
+#endif
