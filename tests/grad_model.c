@@ -137,12 +137,12 @@ static void code_block(const struct model *m, const float *x, size_t first, size
                        uint8_t *to) {
     uint8_t *const codes = to + pad16(scale_bytes(m, count));
     memset(to, 0, block_bytes(m, count));
-    for (size_t i = 0; i < count; i++) {
-        const size_t g = i / m->group, begin = g * m->group;
+    for (size_t begin = 0; begin < count; begin += m->group) {
         const size_t left = count - begin < m->group ? count - begin : m->group;
         const float scale = group_scale(m, x + begin, left);
-        store_float(to, m->scale, g, bits_of(scale));
-        put_code(codes, m->bits, i, code_of(m, x[i], scale, first + i));
+        store_float(to, m->scale, begin / m->group, bits_of(scale));
+        for (size_t i = begin; i < begin + left; i++)
+            put_code(codes, m->bits, i, code_of(m, x[i], scale, first + i));
     }
 }
 
