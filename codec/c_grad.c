@@ -119,6 +119,7 @@ static void encode_codes(struct pithi_block *b, size_t at, size_t count, const v
     struct pithi_group_job job = job_of(b, at, count);
     job.value = x;
     job.value_dtype = dtype;
+    job.stream = b->stream && !b->residual;
     b->kernels->group_encode(&job);
     b->poisoned += job.poisoned;
 }
@@ -128,7 +129,7 @@ static void decode_codes(struct pithi_block *b, size_t at, size_t count, void *o
     struct pithi_group_job job = job_of(b, at, count);
     job.out = out;
     job.out_dtype = dtype;
-    job.stream = b->stream;
+    job.stream = b->stream && out == b->out; /* a rotated piece is read again at once */
     b->kernels->group_decode(&job);
     b->poisoned += job.poisoned;
     b->saturated += job.saturated;

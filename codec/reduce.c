@@ -286,6 +286,7 @@ pith_status pithi_reduce_frame(const struct pithi_reduction *r, struct pithi_cod
         return pithi_fail_at(&r->plan->error, PITH_ERR_SPACE, "the frame does not fit", total);
     PITHI_TRY(open_all(r, &d.coding));
     pithi_encode_open(out, dst);
+    out->stream = !out->frame.checksums && total >= PITHI_LARGE_OUTPUT;
     const uint64_t in = d.coding.frame.params.block, own = out->frame.params.block;
     d.unit = in > own ? in : own;
     pithi_run_begin(r->plan);
