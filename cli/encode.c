@@ -117,8 +117,8 @@ int encode(struct encoder *e, const struct tensor *tensor, struct choice *choice
     layout.source = source;
     layout.source_bytes = source_bytes;
     code = encode_as(e, tensor, choice, &layout, values, out);
-    /* A finite value and a finite base can still be too far apart for f32, and sums of values, which
-     * a rotation forms, too large. */
+    /* A finite value and a finite base can still be too far apart for f32, and the sums of values
+     * that a rotation forms too large. */
     if (code == EXIT_GOOD && choice->lossy && !isfinite(out->bound)) {
         choose_lossless(choice, layout.base_dtype
                                     ? "its difference to the base overflows; stored lossless"

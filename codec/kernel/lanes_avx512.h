@@ -149,8 +149,8 @@ static inline void random256(const struct philox *r, uint64_t c, uint16_t out[25
     const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
     const __m512i most = _mm512_set1_epi16((short)r->most);
     __m512i c0[4], c1[4], c2[4], c3[4];
-    /* Step, stream and the counter's high word are the same in all lanes, and so is half of what the
-     * first two rounds make of them. */
+    /* Step, stream and the counter's high word are the same in all lanes, and so is half of what
+     * the first two rounds make of them. */
     const uint64_t p = r->step * 0xCD9E8D57u;
     const uint64_t q = (uint64_t)(uint32_t)((p >> 32) ^ (c >> 32) ^ r->key[0][0]) * 0xD2511F53u;
     const __m512i x0 = _mm512_set1_epi64((long long)(p ^ r->key[1][0]));

@@ -85,8 +85,8 @@ static float difference(const struct pithi_group_job *job, size_t i) {
 /* |v| < 2^22: adding and subtracting 1.5 * 2^23 rounds to nearest even. */
 static int round_even(float v) { return (int)((v + 0x1.8p23f) - 0x1.8p23f); }
 
-/* floor(v), plus one when the 16 random bits are below the fraction: v with 16 bits after the point,
- * rounded down, and a carry out of them. |v| < 2^9. */
+/* floor(v), plus one when the 16 random bits are below the fraction: v with 16 bits after the
+ * point, rounded down, and a carry out of them. |v| < 2^9. */
 static int round_stochastic(float v, uint32_t random16) {
     const float scaled = v * 65536.0f;
     int t = (int)scaled;
