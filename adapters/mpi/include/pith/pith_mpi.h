@@ -7,7 +7,9 @@
  * Collective calls. Every rank of the communicator makes the calls marked "collective" on its
  * channel of the same pith_mpi_create, in the same order, with the same scale, step and key. Views
  * and their dtypes belong to each rank alone. Collective calls on different channels may be in
- * flight at once, and each rank may start, test and wait for those in its own order.
+ * flight at once and may be started and tested in any order; but a rank that waits for one channel
+ * does not work on the others, so ranks wait for channels in the same order, or for all at once
+ * (pith_mpi_wait_all).
  *
  * One status. A collective call ends with the same status on every rank: the lowest one (-99 before
  * -1) that any rank met, be it a wrong argument, a frame that arrived damaged (every frame and
@@ -167,7 +169,7 @@ typedef struct pith_mpi_report {
 
 /* ---- Requests -------------------------------------------------------------------------------
  * A started call is finished by pith_mpi_wait or by a pith_mpi_test that sets *done; then the
- * request is gone. Starting answers locally: PITH_OK and a request, or PITH_ERR_ARG (NULL channel,
+ * request is gone. Starting only posts receives, and answers locally: PITH_OK and a request, or PITH_ERR_ARG (NULL channel,
  * request or kind of another channel), PITH_MPI_ERR_BUSY or PITH_MPI_ERR_BROKEN and NULL. Wrong
  * views, steps and so on do not fail the start but the call, on every rank. report may be NULL
  * everywhere. */
@@ -179,6 +181,11 @@ PITH_NODISCARD PITH_API pith_status pith_mpi_test(pith_mpi_request *request, int
                                                   pith_mpi_report *report);
 PITH_NODISCARD PITH_API pith_status pith_mpi_wait(pith_mpi_request *request,
                                                   pith_mpi_report *report);
+/* Waits for the calls of several channels, working on all of them in turn. Requests that are NULL
+ * are passed over, and all are NULL in the end. reports has count entries or is NULL. The lowest
+ * status of all. */
+PITH_NODISCARD PITH_API pith_status pith_mpi_wait_all(size_t count, pith_mpi_request **requests,
+                                                      pith_mpi_report *reports);
 
 /* ---- Sums -----------------------------------------------------------------------------------
  * in: the whole tensor, in the channel's dtype. out of reduce-scatter: this rank's shard; of

@@ -1,0 +1,262 @@
+/* hops.c - which hops a kind of call has: who sends to whom, and with which plans.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "channel.h"
+
+uint64_t pithi_mpi_slice_count(const pith_mpi_channel *ch, uint64_t count, uint64_t slice) {
+    const uint64_t from = slice * ch->slice; /* slice < slices, so this fits */
+    if (from >= count) return 0;
+    return count - from < ch->slice ? count - from : ch->slice;
+}
+
+/* ---- Pieces: slots of plans ------------------------------------------------------------------*/
+
+static struct pithi_mpi_piece *cut_slices(const pith_mpi_channel *ch, uint64_t first,
+                                          uint64_t count, struct pithi_mpi_piece *to) {
+    for (uint64_t i = 0; i < ch->slices; i++, to++) {
+        to->first = first;
+        to->count = pithi_mpi_slice_count(ch, count, i);
+        first += to->count;
+    }
+    return to;
+}
+
+/* A plan over the shards of some ranks. */
+static pith_status plan_of(pith_mpi_channel *ch, const char *spec, uint32_t dtype,
+                           const uint32_t *ranks, uint32_t count, pith_plan **plan,
+                           pith_error *error) {
+    struct pithi_mpi_piece *pieces = pithi_mpi_take(ch, count * ch->slices, sizeof *pieces);
+    struct pithi_mpi_piece *end = pieces;
+    if (!pieces) return PITH_ERR_MEMORY;
+    for (uint32_t k = 0; k < count; k++)
+        end =
+            cut_slices(ch, ch->first[ranks[k]], ch->first[ranks[k] + 1] - ch->first[ranks[k]], end);
+    return pithi_mpi_make_plan(ch, spec, dtype, pieces, count * ch->slices, plan, error);
+}
+
+/* A plan over pieces of any counts, end to end. */
+static pith_status plan_of_counts(pith_mpi_channel *ch, const uint64_t *counts, pith_plan **plan,
+                                  uint64_t *total, pith_error *error) {
+    const uint64_t ranks = ch->place.ranks;
+    struct pithi_mpi_piece *pieces = pithi_mpi_take(ch, ranks * ch->slices, sizeof *pieces);
+    struct pithi_mpi_piece *end = pieces;
+    if (!pieces) return PITH_ERR_MEMORY;
+    for (uint64_t r = 0; r < ranks; r++) {
+        end = cut_slices(ch, *total, counts[r], end);
+        *total += counts[r];
+    }
+    return pithi_mpi_make_plan(ch, ch->o.spec, ch->o.dtype, pieces, ranks * ch->slices, plan,
+                               error);
+}
+
+/* ---- Groups: what stands in messages ---------------------------------------------------------*/
+
+static uint32_t *take_ranks(pith_mpi_channel *ch, uint64_t count) {
+    return pithi_mpi_take(ch, count + 1, sizeof(uint32_t));
+}
+
+/* Message i has `each` groups, from[i * step] and on. */
+static bool set_groups(pith_mpi_channel *ch, struct pithi_mpi_groups *g, uint32_t messages,
+                       uint32_t each, const uint32_t *from, uint32_t step) {
+    g->list = take_ranks(ch, (uint64_t)messages * each);
+    g->first = take_ranks(ch, messages);
+    if (!g->list || !g->first) return false;
+    for (uint32_t i = 0; i < messages; i++) {
+        for (uint32_t k = 0; k < each; k++) g->list[i * each + k] = from[i * step + k];
+        g->first[i + 1] = (i + 1) * each;
+    }
+    return true;
+}
+
+/* 0, 1, 2, ... as groups or ranks. */
+static uint32_t *count_up(pith_mpi_channel *ch, uint32_t count) {
+    uint32_t *all = take_ranks(ch, count);
+    for (uint32_t i = 0; all && i < count; i++) all[i] = i;
+    return all;
+}
+
+static uint32_t own_share(const pith_mpi_channel *ch, const uint32_t **list) {
+    const uint32_t j = ch->two_level ? ch->place.local : ch->place.rank;
+    *list = ch->share + ch->share_first[j];
+    return ch->share_first[j + 1] - ch->share_first[j];
+}
+
+/* ---- Who sends to whom -----------------------------------------------------------------------*/
+
+static bool with_all(pith_mpi_channel *ch, struct pithi_mpi_hop *h) {
+    h->targets = h->sources = ch->place.ranks;
+    h->target = h->source = count_up(ch, ch->place.ranks);
+    return h->target != NULL;
+}
+
+static bool with_node(pith_mpi_channel *ch, struct pithi_mpi_hop *h) {
+    h->targets = h->sources = ch->place.locals;
+    h->target = h->source = take_ranks(ch, ch->place.locals);
+    for (uint32_t j = 0; h->target && j < ch->place.locals; j++)
+        h->target[j] = pithi_mpi_local_rank(ch, ch->place.node, j);
+    return h->target != NULL;
+}
+
+/* From a collector to those it collects for; from every node's collector to this rank. */
+static bool with_nodes(pith_mpi_channel *ch, struct pithi_mpi_hop *h) {
+    const uint32_t *list;
+    h->targets = own_share(ch, &list);
+    h->sources = ch->place.nodes;
+    h->target = take_ranks(ch, h->targets);
+    h->source = take_ranks(ch, h->sources);
+    if (!h->target || !h->source) return false;
+    for (uint32_t t = 0; t < h->targets; t++) h->target[t] = list[t];
+    for (uint32_t m = 0; m < h->sources; m++)
+        h->source[m] = pithi_mpi_local_rank(ch, m, ch->place.local % ch->node_size[m]);
+    return true;
+}
+
+static bool is_antithetic(const char *spec) {
+    char text[PITH_SPEC_MAX];
+    return pith_spec_check(spec, text, sizeof text, NULL) == PITH_OK &&
+           strstr(text, "round=antithetic");
+}
+
+/* Random bits of hop `place`: 0 the first, 1 the second, 2 the gathering one. */
+static void set_streams(const pith_mpi_channel *ch, struct pithi_mpi_hop *h, const char *spec,
+                        uint32_t place) {
+    const pith_mpi_place *p = &ch->place;
+    h->place = place;
+    h->stream = ch->o.stream + place * p->ranks + p->rank;
+    if (place == 2 || ch->o.kind == PITH_MPI_ALLGATHER || ch->o.kind == PITH_MPI_ALLTOALLV ||
+        !is_antithetic(spec))
+        return;
+    h->stream = ch->o.stream + place * p->ranks + (place == 0 && ch->two_level ? p->node : 0);
+    h->rank = place ? p->node : ch->two_level ? p->local : p->rank;
+    h->ranks = place ? p->nodes : ch->two_level ? p->locals : p->ranks;
+}
+
+/* ---- Hops ------------------------------------------------------------------------------------*/
+
+/* Every rank's part of each shard goes to who collects it. */
+static pith_status first_hop(pith_mpi_channel *ch, const char *spec, pith_error *error) {
+    struct pithi_mpi_hop *h = &ch->hop[ch->hops++];
+    const uint32_t *list, one = ch->place.rank, none = 0;
+    uint32_t *all = count_up(ch, ch->place.ranks);
+    if (!all || !(ch->two_level ? with_node(ch, h) : with_all(ch, h))) return PITH_ERR_MEMORY;
+    h->put = (struct pithi_mpi_groups){ch->share, ch->share_first};
+    PITHI_MPI_TRY(plan_of(ch, spec, ch->o.dtype, all, ch->place.ranks, &h->encoder, error));
+    h->decoder = h->encoder;
+    if (!ch->two_level) PITHI_MPI_TRY(plan_of(ch, spec, ch->o.dtype, &one, 1, &h->decoder, error));
+    const uint32_t each = ch->two_level ? own_share(ch, &list) : 1;
+    if (!set_groups(ch, &h->get, h->sources, each, ch->two_level ? list : &none, 0))
+        return PITH_ERR_MEMORY;
+    set_streams(ch, h, spec, 0);
+    return PITH_OK;
+}
+
+/* The node's sums go to the owners of the shards. */
+static pith_status second_hop(pith_mpi_channel *ch, const char *spec, pith_error *error) {
+    struct pithi_mpi_hop *h = &ch->hop[ch->hops++];
+    const uint32_t *list, one = ch->place.rank, none = 0;
+    uint32_t *all = count_up(ch, ch->place.ranks);
+    const uint32_t shares = own_share(ch, &list);
+    if (!all || !with_nodes(ch, h)) return PITH_ERR_MEMORY;
+    PITHI_MPI_TRY(plan_of(ch, spec, PITH_F32, list, shares, &h->encoder, error));
+    PITHI_MPI_TRY(plan_of(ch, spec, PITH_F32, &one, 1, &h->decoder, error));
+    if (!set_groups(ch, &h->put, h->targets, 1, all, 1) ||
+        !set_groups(ch, &h->get, h->sources, 1, &none, 0))
+        return PITH_ERR_MEMORY;
+    set_streams(ch, h, spec, 1);
+    return PITH_OK;
+}
+
+/* The finished shard goes from its owner to all. */
+static pith_status last_hop(pith_mpi_channel *ch, const char *spec, pith_error *error) {
+    struct pithi_mpi_hop *h = &ch->hop[ch->hops++];
+    const uint32_t one = ch->place.rank, none = 0;
+    h->shared = true;
+    if (!with_all(ch, h)) return PITH_ERR_MEMORY;
+    PITHI_MPI_TRY(plan_of(ch, spec, PITH_F32, &one, 1, &h->encoder, error));
+    PITHI_MPI_TRY(plan_of(ch, spec, PITH_F32, h->source, h->sources, &h->decoder, error));
+    if (!set_groups(ch, &h->put, h->targets, 1, &none, 0) ||
+        !set_groups(ch, &h->get, h->sources, 1, h->source, 1))
+        return PITH_ERR_MEMORY;
+    set_streams(ch, h, spec, 2);
+    return PITH_OK;
+}
+
+/* What the header promises for the number of nodes found and the threshold. */
+static pith_status sum_hops(pith_mpi_channel *ch, pith_error *error) {
+    const pith_mpi_options *o = &ch->o;
+    const char *only =
+        o->inter && ch->place.nodes == ch->place.ranks && ch->place.nodes > 1 ? o->inter : o->spec;
+    const char *last = ch->two_level ? o->inter : only;
+    PITHI_MPI_TRY(first_hop(ch, !ch->packed ? "raw" : ch->two_level ? o->spec : only, error));
+    if (ch->two_level) PITHI_MPI_TRY(second_hop(ch, o->inter, error));
+    if (o->kind == PITH_MPI_ALLREDUCE) {
+        if (o->gather) last = o->gather;
+        PITHI_MPI_TRY(last_hop(ch, ch->packed ? last : "raw", error));
+    }
+    ch->in_count = o->count;
+    ch->out_count = o->kind == PITH_MPI_ALLREDUCE
+                        ? o->count
+                        : ch->first[ch->place.rank + 1] - ch->first[ch->place.rank];
+    return PITH_OK;
+}
+
+static pith_status gather_hop(pith_mpi_channel *ch, pith_error *error) {
+    struct pithi_mpi_hop *h = &ch->hop[ch->hops++];
+    const uint32_t one = ch->place.rank;
+    const char *spec = ch->packed ? ch->o.spec : "raw";
+    h->shared = true;
+    if (!with_all(ch, h)) return PITH_ERR_MEMORY;
+    PITHI_MPI_TRY(plan_of(ch, spec, ch->o.dtype, h->source, h->sources, &h->encoder, error));
+    h->decoder = h->encoder;
+    ch->scratch = pithi_mpi_take(ch, ch->slice < ch->o.count ? ch->slice : ch->o.count,
+                                 pith_dtype_bytes(ch->o.dtype));
+    if (!ch->scratch || !set_groups(ch, &h->put, h->targets, 1, &one, 0) ||
+        !set_groups(ch, &h->get, h->sources, 1, h->source, 1))
+        return PITH_ERR_MEMORY;
+    set_streams(ch, h, spec, 0);
+    ch->in_count = ch->first[one + 1] - ch->first[one];
+    ch->out_count = ch->o.count;
+    return PITH_OK;
+}
+
+static pith_status exchange_hop(pith_mpi_channel *ch, pith_error *error) {
+    struct pithi_mpi_hop *h = &ch->hop[ch->hops++];
+    if (!with_all(ch, h)) return PITH_ERR_MEMORY;
+    PITHI_MPI_TRY(plan_of_counts(ch, ch->o.send_counts, &h->encoder, &ch->in_count, error));
+    PITHI_MPI_TRY(plan_of_counts(ch, ch->o.recv_counts, &h->decoder, &ch->out_count, error));
+    if (!set_groups(ch, &h->put, h->targets, 1, h->target, 1) ||
+        !set_groups(ch, &h->get, h->sources, 1, h->source, 1))
+        return PITH_ERR_MEMORY;
+    set_streams(ch, h, ch->o.spec, 0);
+    return PITH_OK;
+}
+
+static pith_status make_kind(pith_mpi_channel *ch, pith_error *error) {
+    switch (ch->o.kind) {
+    case PITH_MPI_ALLGATHER: return gather_hop(ch, error);
+    case PITH_MPI_ALLTOALLV: return exchange_hop(ch, error);
+    default: return sum_hops(ch, error);
+    }
+}
+
+/* Sums need to know where each frame lies before it arrives. */
+static pith_status check_fixed(const pith_mpi_channel *ch, const struct pithi_mpi_hop *h,
+                               pith_error *error) {
+    pith_sizes sizes;
+    pith_plan_sizes(h->encoder, &sizes);
+    if (sizes.fixed || ch->o.kind == PITH_MPI_ALLGATHER || ch->o.kind == PITH_MPI_ALLTOALLV)
+        return PITH_OK;
+    *error = (pith_error){"sums take specs of fixed rate only", 0};
+    return PITH_ERR_UNSUPPORTED;
+}
+
+pith_status pithi_mpi_make_hops(pith_mpi_channel *ch, pith_error *error) {
+    PITHI_MPI_TRY(make_kind(ch, error));
+    for (uint32_t k = 0; k < ch->hops; k++) {
+        PITHI_MPI_TRY(check_fixed(ch, &ch->hop[k], error));
+        PITHI_MPI_TRY(pithi_mpi_make_state(ch, &ch->hop[k]));
+        PITHI_MPI_TRY(pithi_mpi_make_messages(ch, &ch->hop[k]));
+    }
+    return PITH_OK;
+}

@@ -1,0 +1,272 @@
+/* sim.c - the serial twin of the MPI adapter, and what its tests share.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int sim_rank, sim_ranks;
+static int failures;
+
+/* ---- Checks ----------------------------------------------------------------------------------*/
+
+bool sim_check(bool good, const char *what, const char *file, int line) {
+    if (good) return true;
+    if (failures++ < 10) printf("rank %d: %s:%d: not so: %s\n", sim_rank, file, line, what);
+    return false;
+}
+
+bool sim_check_status(pith_status got, pith_status wanted, const char *what, const char *file,
+                      int line) {
+    if (got == wanted) return true;
+    if (failures++ < 10)
+        printf("rank %d: %s:%d: %s: %s, not %s\n", sim_rank, file, line, what,
+               pith_mpi_status_name(got), pith_mpi_status_name(wanted));
+    return false;
+}
+
+void sim_begin(int *argc, char ***argv) {
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    MPI_Init(argc, argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &sim_rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &sim_ranks);
+}
+
+int sim_end(const char *name) {
+    int all = 0;
+    MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    if (sim_rank == 0) printf("%s on %d ranks: %s\n", name, sim_ranks, all ? "FAILED" : "ok");
+    MPI_Finalize();
+    return all != 0;
+}
+
+void *sim_take(uint64_t bytes) {
+    void *memory = calloc(1, bytes ? bytes : 1);
+    if (memory) return memory;
+    printf("no memory\n");
+    exit(1);
+}
+
+/* ---- Values ----------------------------------------------------------------------------------*/
+
+static uint32_t scramble(uint64_t x) {
+    x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94D049BB133111EB);
+    return (uint32_t)(x >> 32);
+}
+
+float sim_value(uint32_t rank, uint64_t index, uint64_t step, bool coarse) {
+    const uint32_t h = scramble(index * 1000003 + rank * 10007 + step * 101 + 1);
+    if (coarse) return (float)((int)(h % 255) - 127) / 64.0f;
+    return (float)(int32_t)h * 0x1p-31f * (float)(1 + index % 7);
+}
+
+static uint16_t half(float x) {
+    uint32_t b;
+    memcpy(&b, &x, sizeof b);
+    if (x == 0) return 0;
+    return (uint16_t)((b >> 16 & 0x8000) | ((b >> 23 & 0xFF) - 112) << 10 | (b >> 13 & 0x3FF));
+}
+
+void sim_fill(void *data, uint32_t dtype, uint64_t count, uint32_t rank, uint64_t step) {
+    for (uint64_t i = 0; i < count; i++) {
+        const float x = sim_value(rank, i, step, dtype != PITH_F32);
+        uint32_t bits;
+        memcpy(&bits, &x, sizeof bits);
+        if (dtype == PITH_F32)
+            ((float *)data)[i] = x;
+        else
+            ((uint16_t *)data)[i] = dtype == PITH_F16 ? half(x) : (uint16_t)(bits >> 16);
+    }
+}
+
+/* ---- Coders: one plan and state for every frame that somebody makes ---------------------------*/
+
+struct coder {
+    struct coder *next;
+    uint32_t hop, rank, owner;
+    uint64_t slice, count;
+    pith_plan *plan;
+    pith_state *state;
+    void *memory;
+    unsigned char *frame;
+    size_t bytes, cap;
+};
+
+struct sim {
+    pith_mpi_options o;
+    uint32_t ranks, nodes;
+    bool two_level, packed;
+    struct coder *coders;
+};
+
+static uint32_t node_of(const struct sim *s, uint32_t rank) { return rank / s->o.ranks_per_node; }
+static uint32_t local_of(const struct sim *s, uint32_t rank) { return rank % s->o.ranks_per_node; }
+static uint32_t locals(const struct sim *s, uint32_t node) {
+    const uint32_t left = s->ranks - node * s->o.ranks_per_node;
+    return left < s->o.ranks_per_node ? left : s->o.ranks_per_node;
+}
+
+static const char *spec_of(const struct sim *s, uint32_t hop) {
+    const char *last = s->two_level || (s->o.inter && s->nodes == s->ranks && s->nodes > 1)
+                           ? s->o.inter
+                           : s->o.spec;
+    if (!s->packed) return "raw";
+    if (hop == 0) return s->two_level ? s->o.spec : last;
+    return hop == 2 && s->o.gather ? s->o.gather : last;
+}
+
+static void make_coder(const struct sim *s, struct coder *c) {
+    const pith_layout layout = {.size = sizeof layout,
+                                .dtype = c->hop ? PITH_F32 : s->o.dtype,
+                                .ndim = 1,
+                                .flags = PITH_LAYOUT_CHECKSUMS,
+                                .shape = {c->count}};
+    pith_sizes sizes;
+    CHECK_STATUS(pith_plan_create(&c->plan, spec_of(s, c->hop), &layout, NULL, NULL), PITH_OK);
+    pith_plan_sizes(c->plan, &sizes);
+    c->cap = sizes.slot_bytes;
+    c->frame = sim_take(c->cap);
+    if (!sizes.state_bytes) return;
+    c->memory = sim_take(sizes.state_bytes);
+    CHECK_STATUS(pith_state_init(c->plan, c->memory, sizes.state_bytes, &c->state), PITH_OK);
+}
+
+static struct coder *coder_of(struct sim *s, uint32_t hop, uint32_t rank, uint32_t owner,
+                              uint64_t slice, uint64_t count) {
+    struct coder *c = s->coders;
+    while (c && (c->hop != hop || c->rank != rank || c->owner != owner || c->slice != slice))
+        c = c->next;
+    if (c) return c;
+    c = sim_take(sizeof *c);
+    *c = (struct coder){.next = s->coders, .hop = hop, .rank = rank, .owner = owner};
+    c->slice = slice;
+    c->count = count;
+    make_coder(s, c);
+    return s->coders = c;
+}
+
+/* The text of pith_mpi.h on random bits. */
+static void set_random(const struct sim *s, struct coder *c, uint64_t step) {
+    uint32_t stream = s->o.stream + c->hop * s->ranks + c->rank;
+    if (c->hop < 2 && strstr(spec_of(s, c->hop), "antithetic")) {
+        const uint32_t node = node_of(s, c->rank);
+        stream = s->o.stream + c->hop * s->ranks + (c->hop == 0 && s->two_level ? node : 0);
+        const uint32_t rank = c->hop ? node : s->two_level ? local_of(s, c->rank) : c->rank;
+        const uint32_t of = c->hop ? s->nodes : s->two_level ? locals(s, node) : s->ranks;
+        CHECK_STATUS(pith_plan_set_ranks(c->plan, rank, of), PITH_OK);
+    }
+    pith_plan_set_random(c->plan, s->o.seed, stream, step);
+}
+
+/* ---- Sums ------------------------------------------------------------------------------------*/
+
+struct sim *sim_new(const pith_mpi_options *o, uint32_t ranks) {
+    struct sim *s = sim_take(sizeof *s);
+    s->o = *o;
+    s->ranks = ranks;
+    if (!s->o.slice) s->o.slice = 131072;
+    if (!s->o.ranks_per_node) s->o.ranks_per_node = ranks;
+    s->nodes = (ranks + s->o.ranks_per_node - 1) / s->o.ranks_per_node;
+    s->packed = o->count >= o->threshold;
+    s->two_level = s->packed && o->inter && s->nodes > 1 && s->nodes < ranks;
+    return s;
+}
+
+void sim_free(struct sim *s) {
+    while (s->coders) {
+        struct coder *c = s->coders;
+        s->coders = c->next;
+        pith_plan_destroy(c->plan);
+        free(c->memory);
+        free(c->frame);
+        free(c);
+    }
+    free(s);
+}
+
+uint64_t sim_shard(const struct sim *s, uint32_t rank, uint64_t *first) {
+    const uint64_t n = s->o.count, even = (n + s->ranks - 1) / s->ranks;
+    *first = 0;
+    if (!s->o.counts) {
+        *first = rank * even < n ? rank * even : n;
+        return n - *first < even ? n - *first : even;
+    }
+    for (uint32_t r = 0; r < rank; r++) *first += s->o.counts[r];
+    return s->o.counts[rank];
+}
+
+struct frames {
+    const void *frame[64];
+    size_t bytes[64];
+    size_t count;
+    struct coder *last;
+};
+
+static void add_frame(struct frames *f, struct coder *c) {
+    f->frame[f->count] = c->frame;
+    f->bytes[f->count++] = c->bytes;
+    f->last = c;
+}
+
+static struct coder *encode(struct sim *s, const void *input, uint32_t rank, uint32_t owner,
+                            uint64_t slice, uint64_t first, uint64_t count, uint64_t step) {
+    struct coder *c = coder_of(s, 0, rank, owner, slice, count);
+    const char *at = (const char *)input + first * pith_dtype_bytes(s->o.dtype);
+    const pith_view view = pith_view_flat(at, s->o.dtype, count);
+    set_random(s, c, step);
+    CHECK_STATUS(pith_encode(c->plan, c->state, &view, 0, c->frame, c->cap, &c->bytes), PITH_OK);
+    return c;
+}
+
+static struct coder *recode(struct sim *s, const struct frames *f, uint32_t hop, uint32_t rank,
+                            uint32_t owner, uint64_t slice, float scale, uint64_t step) {
+    struct coder *c = coder_of(s, hop, rank, owner, slice, f->last->count);
+    set_random(s, c, step);
+    CHECK_STATUS(pith_reduce_encode(f->last->plan, NULL, 0, f->frame, f->bytes, f->count, scale,
+                                    c->plan, c->state, 0, c->frame, c->cap, &c->bytes),
+                 PITH_OK);
+    return c;
+}
+
+/* All frames that reach the owner for one slice. */
+static void collect(struct sim *s, const void *const *inputs, uint32_t owner, uint64_t slice,
+                    uint64_t first, uint64_t count, uint64_t step, struct frames *f) {
+    if (!s->two_level) {
+        for (uint32_t r = 0; r < s->ranks; r++)
+            add_frame(f, encode(s, inputs[r], r, owner, slice, first, count, step));
+        return;
+    }
+    for (uint32_t m = 0; m < s->nodes; m++) {
+        const uint32_t lowest = m * s->o.ranks_per_node, size = locals(s, m);
+        struct frames of_node = {.count = 0};
+        for (uint32_t j = 0; j < size; j++)
+            add_frame(&of_node,
+                      encode(s, inputs[lowest + j], lowest + j, owner, slice, first, count, step));
+        add_frame(f, recode(s, &of_node, 1, lowest + local_of(s, owner) % size, owner, slice, 1.0f,
+                            step));
+    }
+}
+
+void sim_sum(struct sim *s, const void *const *inputs, uint32_t owner, float scale, uint64_t step,
+             uint32_t out_dtype, void *out) {
+    uint64_t first;
+    const uint64_t total = sim_shard(s, owner, &first);
+    for (uint64_t at = 0; at < total; at += s->o.slice) {
+        const uint64_t slice = at / s->o.slice;
+        const uint64_t count = total - at < s->o.slice ? total - at : s->o.slice;
+        const pith_view view =
+            pith_view_flat((char *)out + at * pith_dtype_bytes(out_dtype), out_dtype, count);
+        struct frames f = {.count = 0};
+        float factor = scale;
+        collect(s, inputs, owner, slice, first + at, count, step, &f);
+        if (s->o.kind == PITH_MPI_ALLREDUCE) {
+            struct coder *c = recode(s, &f, 2, owner, owner, slice, scale, step);
+            f.count = 0;
+            factor = 1;
+            add_frame(&f, c);
+        }
+        CHECK_STATUS(pith_reduce(f.last->plan, NULL, 0, f.frame, f.bytes, f.count, factor, &view),
+                     PITH_OK);
+    }
+}

@@ -1,0 +1,41 @@
+/* sim.h - tests of the MPI adapter: checks, values that every rank knows, and the sums of
+ * pith_mpi.h computed serially from the public API of pith.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef SIM_H
+#define SIM_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "pith/pith_mpi.h"
+
+#define CHECK(condition) sim_check((condition), #condition, __FILE__, __LINE__)
+#define CHECK_STATUS(call, status) sim_check_status((call), (status), #call, __FILE__, __LINE__)
+
+bool sim_check(bool good, const char *what, const char *file, int line);
+bool sim_check_status(pith_status got, pith_status wanted, const char *what, const char *file,
+                      int line);
+void sim_begin(int *argc, char ***argv);
+/* Collective: the exit code, 0 when no rank has a failed check. */
+int sim_end(const char *name);
+
+extern int sim_rank, sim_ranks;
+
+void *sim_take(uint64_t bytes);
+
+/* The value of an element: exact in bf16 and f16 when `coarse`. */
+float sim_value(uint32_t rank, uint64_t index, uint64_t step, bool coarse);
+void sim_fill(void *data, uint32_t dtype, uint64_t count, uint32_t rank, uint64_t step);
+
+/* ---- Serial sums -----------------------------------------------------------------------------
+ * As the text of pith_mpi.h has them, for channels with these options. State (error feedback) lives
+ * from step to step in the simulation. */
+struct sim;
+struct sim *sim_new(const pith_mpi_options *o, uint32_t ranks);
+void sim_free(struct sim *s);
+uint64_t sim_shard(const struct sim *s, uint32_t rank, uint64_t *first);
+/* out: dense, the shard of `owner`. inputs: dense, of every rank, in the options' dtype. */
+void sim_sum(struct sim *s, const void *const *inputs, uint32_t owner, float scale, uint64_t step,
+             uint32_t out_dtype, void *out);
+
+#endif

@@ -1,0 +1,298 @@
+/* test_mpi_sum.c - reduce-scatter and all-reduce give, bit for bit, what the serial twin gives.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim.h"
+
+/* The first two need nothing but plain group quantization. */
+#define A "wdiff:bits=8,group=32,block=64"
+#define B "wdiff:bits=4,group=16,block=32,round=stochastic"
+
+struct bucket {
+    void **input; /* of every rank */
+    void *out, *wanted;
+    uint64_t first, count; /* of out, in the tensor */
+};
+
+static void fill(struct bucket *b, const pith_mpi_options *o, uint64_t step) {
+    for (int r = 0; r < sim_ranks; r++)
+        sim_fill(b->input[r], o->dtype, o->count, (uint32_t)r, step);
+}
+
+static void simulate(struct sim *s, struct bucket *b, const pith_mpi_options *o, float scale,
+                     uint64_t step, uint32_t out_dtype) {
+    const void *const *inputs = (const void *const *)b->input;
+    const bool all = o->kind == PITH_MPI_ALLREDUCE;
+    for (int r = 0; r < sim_ranks; r++) {
+        uint64_t first;
+        sim_shard(s, (uint32_t)r, &first);
+        char *to = (char *)b->wanted + (all ? first * pith_dtype_bytes(out_dtype) : 0);
+        if (all || r == sim_rank) sim_sum(s, inputs, (uint32_t)r, scale, step, out_dtype, to);
+    }
+}
+
+static void check_report(const pith_mpi_report *r, const pith_mpi_options *o,
+                         const pith_mpi_place *p) {
+    const bool packed = o->count >= o->threshold;
+    CHECK(r->status == PITH_OK && r->failed_rank == -1);
+    CHECK(r->compressed == packed);
+    CHECK(r->levels == (packed && o->inter && p->nodes > 1 && p->nodes < p->ranks ? 2 : 1));
+    CHECK(p->nodes > 1 || (r->sent_messages[1] == 0 && r->sent_bytes[1] == 0));
+    CHECK(r->total_seconds > 0 && r->wait_seconds >= 0);
+    if (o->count >= 8 * p->ranks && p->ranks > 1 && !o->counts)
+        CHECK(r->sent_bytes[0] + r->sent_bytes[1] > 64);
+}
+
+static pith_status call(pith_mpi_channel *ch, const pith_mpi_options *o, const pith_view *in,
+                        const pith_view *out, float scale, uint64_t step, pith_mpi_report *r) {
+    return o->kind == PITH_MPI_ALLREDUCE ? pith_mpi_allreduce(ch, in, out, scale, step, r)
+                                         : pith_mpi_reduce_scatter(ch, in, out, scale, step, r);
+}
+
+static void run(const pith_mpi_options *o, uint32_t out_dtype, uint64_t steps) {
+    pith_mpi_channel *ch;
+    pith_mpi_report report;
+    pith_mpi_place place;
+    struct bucket b = {.input = sim_take((uint64_t)sim_ranks * sizeof(void *))};
+    const size_t bytes = pith_dtype_bytes(out_dtype);
+    if (!CHECK_STATUS(pith_mpi_create(&ch, MPI_COMM_WORLD, o, NULL), PITH_OK)) return;
+    struct sim *s = sim_new(o, (uint32_t)sim_ranks);
+    pith_mpi_get_place(ch, &place);
+    b.count = o->count;
+    if (o->kind == PITH_MPI_REDUCE_SCATTER) b.count = sim_shard(s, (uint32_t)sim_rank, &b.first);
+    for (int r = 0; r < sim_ranks; r++) b.input[r] = sim_take(o->count * 4);
+    b.out = sim_take(b.count * bytes);
+    b.wanted = sim_take(b.count * bytes);
+    const pith_view in = pith_view_flat(b.input[sim_rank], o->dtype, o->count);
+    const pith_view out = pith_view_flat(b.out, out_dtype, b.count);
+    for (uint64_t step = 3; step < 3 + steps; step++) {
+        const float scale = step % 2 ? 1.0f : 1.0f / (float)sim_ranks;
+        fill(&b, o, step);
+        simulate(s, &b, o, scale, step, out_dtype);
+        CHECK_STATUS(call(ch, o, &in, &out, scale, step, &report), PITH_OK);
+        CHECK(memcmp(b.out, b.wanted, b.count * bytes) == 0);
+        check_report(&report, o, &place);
+    }
+    pith_mpi_destroy(ch);
+    sim_free(s);
+    for (int r = 0; r < sim_ranks; r++) free(b.input[r]);
+    free(b.input);
+    free(b.out);
+    free(b.wanted);
+}
+
+/* ---- Every combination -----------------------------------------------------------------------*/
+
+static pith_mpi_options options(uint32_t kind, uint64_t count) {
+    return (pith_mpi_options){.size = sizeof(pith_mpi_options),
+                              .kind = kind,
+                              .dtype = PITH_F32,
+                              .count = count,
+                              .spec = A,
+                              .inter = B,
+                              .ranks_per_node = 2,
+                              .stream = 7,
+                              .seed = 99,
+                              .slice = 96,
+                              .timeout = 60};
+}
+
+static void sizes_and_nodes(uint32_t kind) {
+    const uint64_t counts[] = {0, 1, (uint64_t)sim_ranks - 1, 17, 1000, 1003};
+    const uint32_t nodes[] = {0, 1, 2, 3, 64};
+    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+        for (size_t k = 0; k < sizeof nodes / sizeof *nodes; k++) {
+            pith_mpi_options o = options(kind, counts[c]);
+            o.ranks_per_node = nodes[k];
+            run(&o, PITH_F32, 1);
+        }
+}
+
+static void dtypes_and_specs(uint32_t kind) {
+    const uint32_t dtypes[] = {PITH_F32, PITH_BF16, PITH_F16};
+    for (int k = 0; k < 9; k++) {
+        pith_mpi_options o = options(kind, 1500);
+        o.dtype = dtypes[k % 3];
+        run(&o, dtypes[k / 3], 1);
+        o.inter = NULL;
+        run(&o, dtypes[k / 3], 1);
+        o.threshold = 1501; /* uncompressed */
+        run(&o, dtypes[k / 3], 1);
+    }
+    pith_mpi_options o = options(kind, 1500);
+    o.slice = 1 << 20;
+    o.gather = kind == PITH_MPI_ALLREDUCE ? "wdiff:bits=6,group=32" : NULL;
+    run(&o, PITH_F32, 3);
+}
+
+static void own_counts(uint32_t kind) {
+    uint64_t counts[64] = {0}, sum = 0;
+    for (int r = 0; r < sim_ranks; r++) sum += counts[r] = r % 3 == 1 ? 0 : 100 + 37 * (uint64_t)r;
+    pith_mpi_options o = options(kind, sum);
+    o.counts = counts;
+    o.ranks_per_node = 3;
+    run(&o, PITH_F32, 2);
+}
+
+/* ---- Codec grad ------------------------------------------------------------------------------*/
+
+static void gradients(uint32_t kind) {
+    static const char *const pairs[][2] = {
+        {"grad:level=intra,group=64", "grad:level=inter,group=64"},
+        {"grad:level=intra,ef=full", "grad:level=inter,ef=full"},
+        {"grad:level=intra,round=stochastic,ef=ema:0.5", "grad:level=inter,round=stochastic"},
+        {"grad:level=intra,round=antithetic", "grad:level=inter,round=antithetic"},
+        {"grad:bits=4,round=antithetic,ef=full", NULL},
+        {"grad:bits=8,rotate=0", "grad:bits=4,mode=mse,signs=5"}};
+    if (pith_spec_check("grad", NULL, 0, NULL)) return;
+    for (size_t k = 0; k < sizeof pairs / sizeof *pairs; k++) {
+        pith_mpi_options o = options(kind, 3000);
+        o.spec = pairs[k][0];
+        o.inter = pairs[k][1];
+        o.slice = 300;
+        o.dtype = k % 2 ? PITH_BF16 : PITH_F32;
+        run(&o, PITH_F32, 3);
+        o.ranks_per_node = 3;
+        run(&o, PITH_BF16, 2);
+    }
+}
+
+/* ---- Views -----------------------------------------------------------------------------------*/
+
+/* A transposed input with gaps and a backwards output are the same numbers. */
+static void strided(uint32_t kind) {
+    const pith_mpi_options o = options(kind, 30 * 40);
+    pith_mpi_channel *ch;
+    uint64_t first = 0, count = o.count;
+    if (!CHECK_STATUS(pith_mpi_create(&ch, MPI_COMM_WORLD, &o, NULL), PITH_OK)) return;
+    if (kind == PITH_MPI_REDUCE_SCATTER)
+        CHECK_STATUS(pith_mpi_shard(ch, (uint32_t)sim_rank, &first, &count), PITH_OK);
+    float *dense = sim_take(o.count * 4), *far = sim_take(o.count * 8);
+    float *out = sim_take(count * 4), *back = sim_take(count * 8);
+    sim_fill(dense, PITH_F32, o.count, (uint32_t)sim_rank, 0);
+    for (uint64_t i = 0; i < 30; i++)
+        for (uint64_t j = 0; j < 40; j++) far[2 * (j * 30 + i)] = dense[i * 40 + j];
+    const pith_view in = pith_view_flat(dense, PITH_F32, o.count);
+    const pith_view to = pith_view_flat(out, PITH_F32, count);
+    const pith_view scattered = {
+        .data = far, .dtype = PITH_F32, .ndim = 2, .shape = {30, 40}, .stride = {2, 60}};
+    pith_view backwards = pith_view_flat(back + (count ? 2 * (count - 1) : 0), PITH_F32, count);
+    backwards.stride[0] = -2;
+    CHECK_STATUS(call(ch, &o, &in, &to, 1.0f, 5, NULL), PITH_OK);
+    CHECK_STATUS(call(ch, &o, &scattered, &backwards, 1.0f, 5, NULL), PITH_OK);
+    for (uint64_t i = 0; i < count; i++)
+        if (!CHECK(memcmp(&out[i], &back[2 * (count - 1 - i)], 4) == 0)) break;
+    /* In place: the whole tensor, or this rank's shard of it. */
+    const pith_view place = pith_view_flat(dense + first, PITH_F32, count);
+    CHECK_STATUS(call(ch, &o, &in, &place, 1.0f, 5, NULL), PITH_OK);
+    CHECK(memcmp(out, dense + first, count * 4) == 0);
+    pith_mpi_destroy(ch);
+    free(dense);
+    free(far);
+    free(out);
+    free(back);
+}
+
+/* ---- Several calls at once -------------------------------------------------------------------*/
+
+enum { MANY = 4 };
+
+/* Ranks test and work in different orders. */
+static void in_flight(void) {
+    pith_mpi_channel *ch[MANY];
+    pith_mpi_request *request[MANY], *second;
+    pith_view in[MANY], out[MANY];
+    const uint64_t n = 5000;
+    float *memory = sim_take(MANY * n * 8), *first = sim_take(n * 4);
+    for (int k = 0; k < MANY; k++) {
+        const pith_mpi_options o = options(PITH_MPI_ALLREDUCE, n);
+        CHECK_STATUS(pith_mpi_create(&ch[k], MPI_COMM_WORLD, &o, NULL), PITH_OK);
+        sim_fill(memory + (uint64_t)k * n, PITH_F32, n, (uint32_t)sim_rank, 1);
+        in[k] = pith_view_flat(memory + (uint64_t)k * n, PITH_F32, n);
+        out[k] = pith_view_flat(memory + (uint64_t)(MANY + k) * n, PITH_F32, n);
+    }
+    for (int k = 0; k < MANY; k++)
+        CHECK_STATUS(pith_mpi_allreduce_start(ch[k], &in[k], &out[k], 1.0f, 9, &request[k]),
+                     PITH_OK);
+    CHECK_STATUS(pith_mpi_allreduce_start(ch[0], &in[0], &out[0], 1.0f, 9, &second),
+                 PITH_MPI_ERR_BUSY);
+    CHECK(second == NULL);
+    int done[MANY] = {0};
+    for (int turn = 0; turn < 3 * (sim_rank + 1); turn++) {
+        const int k = (turn + sim_rank) % MANY;
+        if (!done[k]) CHECK_STATUS(pith_mpi_test(request[k], &done[k], NULL), PITH_OK);
+        if (done[k]) request[k] = NULL;
+    }
+    second = request[0];
+    request[0] = request[sim_rank % MANY];
+    if (sim_rank % MANY) request[sim_rank % MANY] = second;
+    CHECK_STATUS(pith_mpi_wait_all(MANY, request, NULL), PITH_OK);
+    for (int k = 0; k < MANY; k++) CHECK(request[k] == NULL);
+    memcpy(first, out[0].data, n * 4);
+    for (int k = 0; k < MANY; k++) {
+        CHECK(memcmp(first, out[k].data, n * 4) == 0);
+        pith_mpi_destroy(ch[k]);
+    }
+    free(memory);
+    free(first);
+}
+
+/* ---- The same bits everywhere ----------------------------------------------------------------*/
+
+static void same_on_all(void) {
+    const pith_mpi_options o = options(PITH_MPI_ALLREDUCE, 2222);
+    pith_mpi_channel *ch;
+    float x[2222], y[2222], z[2222];
+    CHECK_STATUS(pith_mpi_create(&ch, MPI_COMM_WORLD, &o, NULL), PITH_OK);
+    sim_fill(x, PITH_F32, o.count, (uint32_t)sim_rank, 1);
+    const pith_view in = pith_view_flat(x, PITH_F32, o.count);
+    const pith_view out = pith_view_flat(y, PITH_F32, o.count);
+    CHECK_STATUS(pith_mpi_allreduce(ch, &in, &out, 0.5f, 1, NULL), PITH_OK);
+    memcpy(z, y, sizeof z);
+    MPI_Bcast(z, 2222, MPI_FLOAT, 0, MPI_COMM_WORLD);
+    CHECK(memcmp(y, z, sizeof y) == 0);
+    pith_mpi_destroy(ch);
+}
+
+static void break_even(void) {
+    pith_mpi_options o = options(PITH_MPI_REDUCE_SCATTER, 2000);
+    pith_mpi_measure m;
+    pith_mpi_channel *ch;
+    pith_mpi_report report;
+    uint64_t lowest;
+    o.slice = 0;
+    CHECK_STATUS(pith_mpi_break_even(MPI_COMM_WORLD, &o, &m, NULL), PITH_OK);
+    MPI_Allreduce(&m.elements, &lowest, 1, MPI_UINT64_T, MPI_MIN, MPI_COMM_WORLD);
+    CHECK(m.elements == lowest);
+    CHECK(m.elements >= 1024 && m.plain_ns > 0 && m.packed_ns > 0 && m.codec_ns > 0);
+    CHECK(sim_ranks == 1 || m.link_bytes_per_s > 0);
+    o.threshold = PITH_MPI_THRESHOLD_MEASURE;
+    o.count = 64; /* below everything that is tried */
+    CHECK_STATUS(pith_mpi_create(&ch, MPI_COMM_WORLD, &o, NULL), PITH_OK);
+    float x[64] = {1}, y[64];
+    const pith_view in = pith_view_flat(x, PITH_F32, 64);
+    uint64_t first, count = 0;
+    CHECK_STATUS(pith_mpi_shard(ch, (uint32_t)sim_rank, &first, &count), PITH_OK);
+    const pith_view out = pith_view_flat(y, PITH_F32, count);
+    CHECK_STATUS(pith_mpi_reduce_scatter(ch, &in, &out, 1.0f, 0, &report), PITH_OK);
+    CHECK(!report.compressed && report.levels == 1);
+    CHECK(sim_rank || y[0] == (float)sim_ranks);
+    pith_mpi_destroy(ch);
+}
+
+int main(int argc, char **argv) {
+    sim_begin(&argc, &argv);
+    const uint32_t kinds[] = {PITH_MPI_REDUCE_SCATTER, PITH_MPI_ALLREDUCE};
+    for (int k = 0; k < 2; k++) {
+        sizes_and_nodes(kinds[k]);
+        dtypes_and_specs(kinds[k]);
+        own_counts(kinds[k]);
+        gradients(kinds[k]);
+        strided(kinds[k]);
+    }
+    in_flight();
+    same_on_all();
+    if (argc > 1) break_even();
+    return sim_end("sums");
+}

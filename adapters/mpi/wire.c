@@ -1,0 +1,86 @@
+/* wire.c - the header before the frames of a message: who sends what, and whether it is any good.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * It travels between ranks of one call only, so it is in the machine's own byte order; ranks of
+ * another order see a wrong magic. */
+#include <string.h>
+
+#include "channel.h"
+
+struct header {
+    uint32_t magic;
+    uint8_t kind, hop, key, zero;
+    uint64_t sequence; /* calls of this channel so far */
+    uint64_t step;
+    uint32_t slice, scale;
+    int32_t status, culprit;
+    uint64_t payload;
+    uint32_t rank, pad;
+    uint64_t check; /* of the bytes before */
+};
+_Static_assert(sizeof(struct header) == PITHI_MPI_HEADER, "the header has holes");
+
+#define MAGIC 0x504D4931u
+
+/* FNV-1a with a final spread: every flipped bit changes it. */
+static uint64_t check_of(const struct header *h) {
+    const uint8_t *p = (const uint8_t *)h;
+    uint64_t x = UINT64_C(0xCBF29CE484222325);
+    for (size_t i = 0; i < offsetof(struct header, check); i++)
+        x = (x ^ p[i]) * UINT64_C(0x100000001B3);
+    return x ^ (x >> 29);
+}
+
+static struct header expected(const pith_mpi_channel *ch, uint32_t hop, uint64_t slice) {
+    struct header h = {.magic = MAGIC,
+                       .kind = (uint8_t)ch->o.kind,
+                       .hop = (uint8_t)hop,
+                       .key = ch->call.key,
+                       .sequence = ch->sequence,
+                       .step = ch->call.step,
+                       .slice = (uint32_t)slice};
+    memcpy(&h.scale, &ch->call.scale, sizeof h.scale);
+    return h;
+}
+
+void pithi_mpi_seal(const pith_mpi_channel *ch, uint32_t hop, uint64_t slice, uint8_t *header,
+                    uint64_t payload) {
+    struct header h = expected(ch, hop, slice);
+    h.status = (int32_t)ch->call.status;
+    h.culprit = ch->call.culprit;
+    h.payload = payload;
+    h.rank = ch->place.rank;
+    h.check = check_of(&h);
+    memcpy(header, &h, sizeof h);
+}
+
+/* What the sender and this rank should agree on. */
+static void compare(pith_mpi_channel *ch, const struct header *h, const struct header *own) {
+    if (h->kind != own->kind || h->hop != own->hop || h->slice != own->slice ||
+        h->sequence != own->sequence)
+        pithi_mpi_fail_text(ch, PITH_ERR_CORRUPT, "a message of another call arrived");
+    else if (h->step != own->step)
+        pithi_mpi_fail_text(ch, PITH_ERR_STEP, "ranks call with different steps");
+    else if (h->scale != own->scale || h->key != own->key)
+        pithi_mpi_fail_text(ch, PITH_ERR_ARG, "ranks call with different scales or keys");
+}
+
+void pithi_mpi_open(pith_mpi_channel *ch, uint32_t hop, uint64_t slice, struct pithi_mpi_message *m,
+                    uint64_t bytes) {
+    const struct header own = expected(ch, hop, slice);
+    struct header h;
+    m->payload = 0;
+    if (bytes < sizeof h) {
+        pithi_mpi_fail_text(ch, PITH_ERR_TRUNCATED, "a message is shorter than its header");
+        return;
+    }
+    memcpy(&h, m->bytes, sizeof h);
+    if (h.magic != MAGIC || h.check != check_of(&h) || h.rank != m->rank ||
+        h.payload != bytes - sizeof h || (h.status == 0 && h.payload == 0))
+        pithi_mpi_fail_text(ch, PITH_ERR_CORRUPT, "the header of a message is damaged");
+    else if (h.status)
+        pithi_mpi_fail(ch, (pith_status)h.status, h.culprit, (pith_error){"", 0});
+    else
+        m->payload = h.payload;
+    if (m->payload) compare(ch, &h, &own);
+}
