@@ -89,10 +89,15 @@ static pith_status take_residual(struct pithi_coding *c, const pith_state *s, ui
     return PITH_OK;
 }
 
-static void keep_residual(const struct pithi_coding *c, pith_state *s, uint64_t slot) {
+static void keep_residual(const struct pithi_coding *c, pith_state *s, uint64_t slot,
+                          pith_status status) {
     if (!s) return;
-    if (c->residual) pithi_state_turn(s, slot, c->random.step);
-    pithi_state_count(s, false, c->saturated, c->poisoned);
+    if (status == PITH_OK) {
+        pithi_state_turn(s, slot, c->random.step);
+        pithi_state_count(s, false, c->saturated, c->poisoned);
+    } else if (status <= PITH_ERR_MEMORY) {
+        s->slot[slot].undone = 1; /* blocks may have written over the older copy */
+    }
 }
 
 static pith_status encode_slot(pith_plan *p, pith_state *s, const struct pithi_span *view,
@@ -113,7 +118,7 @@ static pith_status encode_slot(pith_plan *p, pith_state *s, const struct pithi_s
     /* A key frame carries the identity of the base it brings. */
     const pith_status status = pithi_encode_frame(&c, dst, cap, key, written);
     if (!pithi_has_base(p)) {
-        if (status == PITH_OK) keep_residual(&c, s, slot);
+        keep_residual(&c, s, slot, status);
         return status;
     }
     if (status == PITH_OK)
@@ -329,7 +334,7 @@ pith_status pith_reduce_encode(pith_plan *p, pith_state *s, uint64_t slot,
     if (taken != PITH_OK) return pithi_fail(&p->error, taken, out->error.text);
     const uint64_t before = pithi_fp_enter();
     const pith_status status = pithi_reduce_frame(&r, &c, dst, cap, written);
-    if (status == PITH_OK) keep_residual(&c, out_state, out_slot);
+    keep_residual(&c, out_state, out_slot, status);
     pithi_fp_leave(before);
     return status;
 }

@@ -153,7 +153,7 @@ static void keep_loss(struct pithi_block *b, size_t at, size_t count, const floa
     const float *const before = b->residual + at;
     float *const after = b->residual_next + at;
     const uint32_t ef = b->params->value[EF];
-    const float decay = (float)(ef - 1) / 1000.0f, gain = 1.0f - decay;
+    const float decay = (float)(ef - 1) / 1000.0f, gain = (float)(1001 - ef) / 1000.0f;
     struct pithi_group_job job = job_of(b, at, count);
     job.out = decoded;
     job.out_dtype = PITH_F32;

@@ -32,7 +32,9 @@ static uint64_t memory_bytes(const pith_plan *p) {
 
 static bool takes_state(const pith_plan *p) { return pithi_has_base(p) || p->params.codec->counts; }
 
-static bool external(const pith_plan *p) { return p->flags & PITH_LAYOUT_EXTERNAL_BASE; }
+static bool external(const pith_plan *p) {
+    return pithi_has_base(p) && p->flags & PITH_LAYOUT_EXTERNAL_BASE;
+}
 
 uint64_t pithi_state_bytes(const pith_plan *p) {
     if (!takes_state(p)) return 0;

@@ -35,7 +35,7 @@ float *pithi_state_residual(const pith_plan *plan, const pith_state *state, uint
                             int next);
 /* Count a frame that was coded, with its results. */
 void pithi_state_count(pith_state *state, bool key, uint64_t saturated, uint64_t poisoned);
-/* A slot was encoded with error feedback: what was written next counts now. */
+/* A slot was encoded: the residual that was written next counts now. */
 void pithi_state_turn(pith_state *state, uint64_t slot, uint64_t step);
 /* Identity of count base elements from a complete sum. */
 uint64_t pithi_identity(const pith_plan *plan, uint64_t sum, uint64_t count);

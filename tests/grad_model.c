@@ -6,7 +6,7 @@
 
 #include "util.h"
 
-/* ---- Random bits -----------------------------------------------------------------------------*/
+/* ---- Random bits ------------------------------------------------------------------------------*/
 
 static void philox(uint32_t k0, uint32_t k1, uint32_t c[4]) {
     for (int round = 0; round < 10; round++) {
@@ -34,7 +34,7 @@ static int is_minus(uint32_t key, uint64_t element) {
     return (int)(c[element / 32 % 4] >> element % 32 & 1);
 }
 
-/* ---- Rotation --------------------------------------------------------------------------------*/
+/* ---- Rotation ---------------------------------------------------------------------------------*/
 
 /* Order of the run that element i of `count` is in, and where the run begins. */
 static size_t run_at(size_t rotate, size_t count, size_t i, size_t *first) {
@@ -80,7 +80,7 @@ void model_unrotate(const struct model *m, float *x, size_t count) {
     flip(m, x, count);
 }
 
-/* ---- Groups ----------------------------------------------------------------------------------*/
+/* ---- Groups -----------------------------------------------------------------------------------*/
 
 static size_t pad16(size_t n) { return (n + 15) / 16 * 16; }
 static size_t scale_bytes(const struct model *m, size_t count) {

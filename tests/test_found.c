@@ -194,6 +194,132 @@ static void test_bound_ignores_slots(void **unused) {
     CHECK(one == four && one == 64 + 400);
 }
 
+/* ---- Codec grad -----------------------------------------------------------------------------*/
+
+/* ema:0.999 took 1 - RN(0.999) where doc/FORMAT.md has RN(1 - 0.999), so that other encoders kept
+ * another residual. The second value is lost whole. */
+static void test_fading_takes_the_rounded_rest(void **unused) {
+    (void)unused;
+    float value[32] = {4, 1};
+    const pith_view v = pith_view_flat(value, PITH_F32, 32);
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 32);
+    const pith_env env = test_env();
+    struct stream s;
+    stream_open(&s, "grad:bits=2,group=32,rotate=0,ef=ema:0.999", &layout, &env);
+    struct frame f = stream_encode(&s, &v, 0, false);
+    uint8_t *saved = room((size_t)s.sizes.save_bytes);
+    size_t length;
+    CHECK_OK(pith_state_save(s.plan, s.state, saved, (size_t)s.sizes.save_bytes, &length));
+    const float kept = float_of(load_float(saved + length - 8 - sizeof value, PITH_F32, 1));
+    CHECK(kept == (float)0.001);
+    free(saved);
+    free(f.bytes);
+    stream_close(&s);
+}
+
+struct failing {
+    size_t runs_left;
+};
+
+static int run_and_fail(void *user, void (*job)(void *arg, size_t index), void *arg, size_t count) {
+    struct failing *f = user;
+    for (size_t i = 0; i < count; i++) job(arg, i);
+    return f->runs_left-- == 0;
+}
+
+/* An encode that failed had overwritten the older residual, which pith_state_skip of the step
+ * before then took for good. */
+static void skip_after_failure(bool second_hop) {
+    float value[64] = {0};
+    const pith_view v = pith_view_flat(value, PITH_F32, 64);
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 64);
+    struct failing failing = {SIZE_MAX};
+    pith_env env = test_env();
+    env.run = run_and_fail;
+    env.run_user = &failing;
+    struct stream in, s;
+    context(second_hop ? "second hop" : "first hop");
+    for (int i = 0; i < 64; i++) value[i] = (float)(i * i % 23) * 0.1f;
+    stream_open(&in, "raw", &layout, NULL);
+    stream_open(&s, "grad:group=32,ef=full", &layout, &env);
+    struct frame f[3];
+    for (uint64_t step = 0; step < 3; step++) {
+        if (step == 2) CHECK_OK(pith_state_skip(s.plan, s.state, 0)); /* finds nothing */
+        pith_plan_set_random(s.plan, 0, 0, step);
+        f[step] = (struct frame){room((size_t)s.sizes.slot_bytes), 0};
+        struct frame raw = stream_encode(&in, &v, 0, false);
+        const void *const bytes = raw.bytes;
+        failing.runs_left = step == 1 ? 0 : SIZE_MAX;
+        const pith_status status =
+            second_hop
+                ? pith_reduce_encode(in.plan, NULL, 0, &bytes, &raw.length, 1, 1, s.plan, s.state,
+                                     0, f[step].bytes, (size_t)s.sizes.slot_bytes, &f[step].length)
+                : pith_encode(s.plan, s.state, &v, 0, f[step].bytes, (size_t)s.sizes.slot_bytes,
+                              &f[step].length);
+        CHECK_STATUS(step == 1 ? PITH_ERR_RUNNER : PITH_OK, status);
+        free(raw.bytes);
+    }
+    struct stream other;
+    stream_open(&other, "grad:group=32,ef=full", &layout, NULL);
+    struct frame first = stream_encode(&other, &v, 0, false);
+    struct frame second = stream_encode(&other, &v, 0, false);
+    CHECK(memcmp(f[0].bytes, first.bytes, first.length) == 0);
+    CHECK(memcmp(f[2].bytes, second.bytes, second.length) == 0);
+    for (int i = 0; i < 3; i++) free(f[i].bytes);
+    free(first.bytes);
+    free(second.bytes);
+    stream_close(&in);
+    stream_close(&s);
+    stream_close(&other);
+}
+
+static void test_skip_after_a_failed_encode(void **unused) {
+    (void)unused;
+    skip_after_failure(false);
+    skip_after_failure(true);
+}
+
+/* A plan without a base that said it had an external one got a state without room for its
+ * residual. */
+static void test_external_base_of_no_base(void **unused) {
+    (void)unused;
+    float value[64] = {1, 2, 3};
+    const pith_view v = pith_view_flat(value, PITH_F32, 64);
+    pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 64);
+    const pith_env env = test_env();
+    struct stream plain, external;
+    stream_open(&plain, "grad:ef=full", &layout, &env);
+    layout.flags = PITH_LAYOUT_EXTERNAL_BASE;
+    stream_open(&external, "grad:ef=full", &layout, &env);
+    CHECK(external.sizes.state_bytes == plain.sizes.state_bytes);
+    CHECK_STATUS(PITH_ERR_STATE, pith_state_bind_base(external.plan, external.state, value, 0));
+    for (int i = 0; i < 3; i++) {
+        struct frame a = stream_encode(&plain, &v, 0, false);
+        struct frame b = stream_encode(&external, &v, 0, false);
+        CHECK(a.length == b.length && memcmp(a.bytes, b.bytes, a.length) == 0);
+        free(a.bytes);
+        free(b.bytes);
+    }
+    stream_close(&plain);
+    stream_close(&external);
+}
+
+/* Without error feedback the state forgot the step of the last frame. */
+static void test_step_without_feedback(void **unused) {
+    (void)unused;
+    float value[64] = {1, 2, 3};
+    const pith_view v = pith_view_flat(value, PITH_F32, 64);
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 64);
+    const pith_env env = test_env();
+    struct stream s;
+    stream_open(&s, "grad", &layout, &env);
+    pith_plan_set_random(s.plan, 0, 0, 41);
+    struct frame f = stream_encode(&s, &v, 0, false);
+    CHECK(pith_state_step(s.state, 0) == 42);
+    free(f.bytes);
+    stream_close(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reduce_frames_with_and_without_checksums),
@@ -204,6 +330,10 @@ int main(void) {
         cmocka_unit_test(test_range_checks_its_own_blocks),
         cmocka_unit_test(test_verify_tells_the_byte),
         cmocka_unit_test(test_bound_ignores_slots),
+        cmocka_unit_test(test_fading_takes_the_rounded_rest),
+        cmocka_unit_test(test_skip_after_a_failed_encode),
+        cmocka_unit_test(test_external_base_of_no_base),
+        cmocka_unit_test(test_step_without_feedback),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@ static double largest(const float *x, size_t count) {
     return most;
 }
 
-/* ---- Inverse ---------------------------------------------------------------------------------*/
+/* ---- Inverse ----------------------------------------------------------------------------------*/
 
 static void test_inverse_at_every_length(void **state) {
     (void)state;
@@ -48,7 +48,7 @@ static void test_integers_are_exact(void **state) {
     }
 }
 
-/* ---- Values ----------------------------------------------------------------------------------*/
+/* ---- Values -----------------------------------------------------------------------------------*/
 
 /* Row r, column c of the Sylvester matrix: minus where r and c share an odd number of bits. */
 static int sylvester(size_t r, size_t c) { return __builtin_parityll(r & c) ? -1 : 1; }
@@ -102,7 +102,7 @@ static void test_against_the_model(void **state) {
         }
 }
 
-/* ---- Signs -----------------------------------------------------------------------------------*/
+/* ---- Signs ------------------------------------------------------------------------------------*/
 
 /* A slot's pieces get the signs that the slot gets as a whole, wherever a piece begins. */
 static void test_signs_follow_the_element(void **state) {
@@ -138,7 +138,7 @@ static void test_signs_depend_on_the_key(void **state) {
     CHECK(pithi_sign_word(5, 1) != pithi_sign_word(5, UINT64_C(1) << 34 | 1));
 }
 
-/* ---- Dtypes and scale ------------------------------------------------------------------------*/
+/* ---- Dtypes and scale -------------------------------------------------------------------------*/
 
 static void test_dtypes(void **state) {
     (void)state;
