@@ -136,18 +136,23 @@ static pith_status find_exchange(pith_mpi_channel *ch, pith_error *error) {
 
 /* ---- Create ----------------------------------------------------------------------------------*/
 
-static bool duplicate(pith_mpi_channel *ch, MPI_Comm comm) {
+static pith_status own_comm(pith_mpi_channel *ch) {
     int rank, ranks;
-    if (MPI_Comm_dup(comm, &ch->comm)) {
-        ch->comm = MPI_COMM_NULL;
-        return false;
-    }
-    if (MPI_Comm_set_errhandler(ch->comm, MPI_ERRORS_RETURN) || MPI_Comm_rank(ch->comm, &rank) ||
-        MPI_Comm_size(ch->comm, &ranks))
-        return false;
+    if (MPI_Comm_rank(ch->comm, &rank) || MPI_Comm_size(ch->comm, &ranks)) return PITH_MPI_ERR_MPI;
     ch->place.rank = (uint32_t)rank;
     ch->place.ranks = (uint32_t)ranks;
-    return true;
+    return PITH_OK;
+}
+
+/* The duplicate, and whether every rank has got as far as this. */
+static pith_status duplicate(MPI_Comm comm, MPI_Comm *own, pith_status status) {
+    int mine = (int)status, all = 0;
+    if (MPI_Comm_dup(comm, own)) return PITH_MPI_ERR_MPI;
+    if (!MPI_Comm_set_errhandler(*own, MPI_ERRORS_RETURN) &&
+        !MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, *own) && !all)
+        return PITH_OK;
+    MPI_Comm_free(own);
+    return all ? (pith_status)all : PITH_MPI_ERR_MPI;
 }
 
 static pith_status take_tables(pith_mpi_channel *ch) {
@@ -237,11 +242,18 @@ pith_status pith_mpi_create(pith_mpi_channel **channel, MPI_Comm comm,
     if (channel) *channel = NULL;
     if (!channel || comm == MPI_COMM_NULL) return PITH_ERR_ARG;
     pith_status status = check_env(options, &env);
-    if (status) return fail(error, status, "env is not valid");
-    pith_mpi_channel *ch = pithi_mpi_new(&env);
-    if (!ch) return PITH_ERR_MEMORY;
+    if (status) fail(error, status, "env is not valid");
+    pith_mpi_channel *ch = status ? NULL : pithi_mpi_new(&env);
+    MPI_Comm duplicated = MPI_COMM_NULL;
+    status = duplicate(comm, &duplicated, status ? status : ch ? PITH_OK : PITH_ERR_MEMORY);
+    if (status) {
+        if (ch) pithi_mpi_free(ch);
+        return status;
+    }
+    ch->comm = duplicated;
     ch->request.channel = ch;
-    status = duplicate(ch, comm) ? build(ch, options, error) : PITH_MPI_ERR_MPI;
+    status = own_comm(ch);
+    if (!status) status = build(ch, options, error);
     forget_pointers(&ch->o);
     ch->error = (pith_error){"", 0};
     if (status == PITH_OK)

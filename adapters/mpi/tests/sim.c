@@ -25,6 +25,8 @@ bool sim_check_status(pith_status got, pith_status wanted, const char *what, con
     return false;
 }
 
+bool sim_failed(void) { return failures > 0; }
+
 void sim_begin(int *argc, char ***argv) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     MPI_Init(argc, argv);

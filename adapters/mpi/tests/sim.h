@@ -15,6 +15,7 @@
 bool sim_check(bool good, const char *what, const char *file, int line);
 bool sim_check_status(pith_status got, pith_status wanted, const char *what, const char *file,
                       int line);
+bool sim_failed(void); /* on this rank, so far */
 void sim_begin(int *argc, char ***argv);
 /* Collective: the exit code, 0 when no rank has a failed check. */
 int sim_end(const char *name);

@@ -1,0 +1,308 @@
+/* test_mpi_gather.c - all-gather with and without a base, and all-to-all.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim.h"
+
+static bool same_on_all(const void *data, uint64_t bytes) {
+    char *other = sim_take(bytes);
+    memcpy(other, data, bytes);
+    MPI_Bcast(other, (int)bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
+    const bool same = memcmp(other, data, bytes) == 0;
+    free(other);
+    return same;
+}
+
+static bool same_number(uint64_t x) { return same_on_all(&x, sizeof x); }
+
+/* ---- Weights that move a little every step ---------------------------------------------------*/
+
+static pith_mpi_options weights(uint64_t count, uint32_t base_dtype) {
+    return (pith_mpi_options){.size = sizeof(pith_mpi_options),
+                              .kind = PITH_MPI_ALLGATHER,
+                              .dtype = PITH_F32,
+                              .base_dtype = base_dtype,
+                              .count = count,
+                              .spec = "wdiff:bits=4,group=64,block=128",
+                              .ranks_per_node = 2,
+                              .slice = 300,
+                              .timeout = 60};
+}
+
+static float weight(uint64_t i, uint64_t step) {
+    return sim_value(0, i, 0, false) + 0.001f * (float)step * sim_value(1, i, step, false);
+}
+
+static void set_weights(float *x, uint64_t first, uint64_t count, uint64_t step) {
+    for (uint64_t i = 0; i < count; i++) x[i] = weight(first + i, step);
+}
+
+struct replica {
+    pith_mpi_channel *ch;
+    uint64_t first, count, total;
+    float *shard, *whole, *base;
+    pith_view in, out;
+};
+
+static void make(struct replica *r, const pith_mpi_options *o) {
+    *r = (struct replica){.total = o->count};
+    CHECK_STATUS(pith_mpi_create(&r->ch, MPI_COMM_WORLD, o, NULL), PITH_OK);
+    CHECK_STATUS(pith_mpi_shard(r->ch, (uint32_t)sim_rank, &r->first, &r->count), PITH_OK);
+    r->shard = sim_take(r->count * 4);
+    r->whole = sim_take(o->count * 4);
+    r->base = sim_take(o->count * 4);
+    r->in = pith_view_flat(r->shard, PITH_F32, r->count);
+    r->out = pith_view_flat(r->whole, PITH_F32, o->count);
+}
+
+static void unmake(struct replica *r) {
+    pith_mpi_destroy(r->ch);
+    free(r->shard);
+    free(r->whole);
+    free(r->base);
+}
+
+static pith_status gather(struct replica *r, int key, uint64_t step, pith_mpi_report *report) {
+    set_weights(r->shard, r->first, r->count, step);
+    return pith_mpi_allgather(r->ch, &r->in, &r->out, key, step, report);
+}
+
+/* The twin of one rank's shard: encoder and decoder of one slot per slice, one after the other. */
+static void check_shard(struct replica *r, const pith_mpi_options *o, uint64_t steps) {
+    for (uint64_t at = 0; at < r->count; at += o->slice) {
+        const uint64_t n = r->count - at < o->slice ? r->count - at : o->slice;
+        const pith_layout layout = {.size = sizeof layout,
+                                    .dtype = PITH_F32,
+                                    .base_dtype = o->base_dtype,
+                                    .ndim = 1,
+                                    .flags = PITH_LAYOUT_CHECKSUMS,
+                                    .shape = {n}};
+        pith_plan *plan;
+        pith_state *state;
+        pith_sizes sizes;
+        size_t written;
+        CHECK_STATUS(pith_plan_create(&plan, o->spec, &layout, NULL, NULL), PITH_OK);
+        pith_plan_sizes(plan, &sizes);
+        void *memory = sim_take(sizes.state_bytes);
+        unsigned char *frame = sim_take(sizes.slot_bytes);
+        float *x = sim_take(n * 4);
+        CHECK_STATUS(pith_state_init(plan, memory, sizes.state_bytes, &state), PITH_OK);
+        const pith_view view = pith_view_flat(x, PITH_F32, n);
+        for (uint64_t step = 0; step < steps; step++) {
+            set_weights(x, r->first + at, n, step);
+            CHECK_STATUS(pith_encode(plan, state, &view, 0, frame, sizes.slot_bytes, &written),
+                         PITH_OK);
+        }
+        CHECK_STATUS(pith_state_get_base(plan, state, 0, &view), PITH_OK);
+        CHECK(memcmp(x, r->whole + r->first + at, n * 4) == 0);
+        pith_plan_destroy(plan);
+        free(memory);
+        free(frame);
+        free(x);
+    }
+}
+
+static void follow(uint64_t count, uint32_t base_dtype) {
+    pith_mpi_options o = weights(count, base_dtype);
+    struct replica r;
+    pith_mpi_report report;
+    if (count > 50000) { /* as in earnest: large slices and groups */
+        o.spec = "wdiff";
+        o.slice = 1 << 17;
+    }
+    make(&r, &o);
+    for (uint64_t step = 0; step < 5; step++) {
+        CHECK_STATUS(gather(&r, 0, step, &report), PITH_OK);
+        CHECK(same_on_all(r.whole, count * 4));
+        CHECK(same_number(pith_mpi_identity(r.ch)));
+        if (count > 50000 && sim_ranks > 1) {
+            const double bytes = (double)(report.sent_bytes[0] + report.sent_bytes[1]);
+            const double values = (double)(report.sent_values[0] + report.sent_values[1]);
+            CHECK(8 * bytes / values < 4.3);
+        }
+    }
+    const pith_view base = pith_view_flat(r.base, PITH_F32, count);
+    CHECK_STATUS(pith_mpi_get_base(r.ch, &base), PITH_OK);
+    CHECK(memcmp(r.base, r.whole, count * 4) == 0);
+    CHECK_STATUS(pith_mpi_verify_base(r.ch), PITH_OK);
+    check_shard(&r, &o, 5);
+    unmake(&r);
+}
+
+/* ---- A rank that comes late, and one that lost its base --------------------------------------*/
+
+static void late(void) {
+    const pith_mpi_options o = weights(2600, PITH_BF16);
+    struct replica r;
+    make(&r, &o);
+    for (uint64_t step = 0; step < 3; step++) CHECK_STATUS(gather(&r, 0, step, NULL), PITH_OK);
+    if (sim_rank == sim_ranks - 1) CHECK_STATUS(pith_mpi_reset(r.ch), PITH_OK); /* it starts anew */
+    CHECK_STATUS(gather(&r, 0, 3, NULL), PITH_ERR_STEP);
+    CHECK_STATUS(gather(&r, 0, 3, NULL), PITH_ERR_STATE);
+    CHECK_STATUS(gather(&r, 1, 3, NULL), PITH_OK);
+    CHECK(same_number(pith_mpi_identity(r.ch)));
+    for (uint64_t step = 4; step < 7; step++) {
+        CHECK_STATUS(gather(&r, 0, step, NULL), PITH_OK);
+        CHECK(same_on_all(r.whole, o.count * 4));
+    }
+    CHECK_STATUS(gather(&r, 0, 6, NULL), PITH_ERR_STEP);
+    CHECK_STATUS(gather(&r, 1, 100, NULL), PITH_OK); /* a key may go anywhere */
+    CHECK_STATUS(gather(&r, 0, 101, NULL), PITH_OK);
+    CHECK(same_number(pith_mpi_identity(r.ch)));
+    /* A checkpoint goes on like the original. */
+    const uint64_t room = pith_mpi_save_bytes(r.ch);
+    size_t bytes = 0;
+    unsigned char *saved = sim_take(room);
+    struct replica other;
+    make(&other, &o);
+    CHECK_STATUS(pith_mpi_save(r.ch, saved, room, &bytes), PITH_OK);
+    CHECK(bytes == room);
+    CHECK_STATUS(pith_mpi_load(other.ch, saved, bytes), PITH_OK);
+    CHECK(pith_mpi_identity(other.ch) == pith_mpi_identity(r.ch));
+    CHECK_STATUS(gather(&r, 0, 102, NULL), PITH_OK);
+    CHECK_STATUS(gather(&other, 0, 102, NULL), PITH_OK);
+    CHECK(memcmp(r.whole, other.whole, o.count * 4) == 0);
+    for (size_t cut = 0; cut < bytes; cut += 1 + bytes / 7)
+        CHECK(pith_mpi_load(other.ch, saved, cut) != PITH_OK);
+    saved[0] ^= 1;
+    CHECK_STATUS(pith_mpi_load(other.ch, saved, bytes), PITH_ERR_MAGIC);
+    free(saved);
+    unmake(&other);
+    unmake(&r);
+}
+
+/* ---- Live parameters as the base -------------------------------------------------------------*/
+
+static void external(void) {
+    pith_mpi_options o = weights(1700, PITH_BF16);
+    uint16_t live[1700] = {0};
+    struct replica r;
+    o.flags = PITH_MPI_EXTERNAL_BASE;
+    make(&r, &o);
+    CHECK_STATUS(gather(&r, 0, 0, NULL), PITH_ERR_STATE);
+    CHECK_STATUS(pith_mpi_bind_base(r.ch, live, 0), PITH_OK);
+    for (uint64_t step = 0; step < 3; step++) {
+        set_weights(r.shard, r.first, r.count, step);
+        CHECK_STATUS(pith_mpi_allgather(r.ch, &r.in, NULL, 0, step, NULL), PITH_OK);
+        CHECK(same_on_all(live, sizeof live));
+    }
+    CHECK(live[1] != 0);
+    live[5] ^= 1;
+    CHECK_STATUS(pith_mpi_verify_base(r.ch), PITH_ERR_BASE);
+    unmake(&r);
+}
+
+/* ---- Views, codecs of variable size ----------------------------------------------------------*/
+
+/* A shard in two dimensions with gaps, given alone and within the whole tensor. */
+static void shapes(void) {
+    const uint64_t ranks = (uint64_t)sim_ranks, total = ranks * 24 * 20;
+    pith_mpi_options o = weights(total, PITH_NONE);
+    pith_mpi_channel *ch;
+    o.spec = "lossless";
+    o.slice = 100;
+    CHECK_STATUS(pith_mpi_create(&ch, MPI_COMM_WORLD, &o, NULL), PITH_OK);
+    float *shard = sim_take(24 * 64 * 4), *whole = sim_take(total * 4), *back = sim_take(total * 8);
+    for (uint64_t i = 0; i < total; i++) whole[i] = weight(i, 1);
+    for (uint64_t i = 0; i < 24; i++)
+        for (uint64_t j = 0; j < 20; j++)
+            shard[i * 64 + 3 * j] = whole[(uint64_t)sim_rank * 480 + i * 20 + j];
+    const pith_view part = {
+        .data = shard, .dtype = PITH_F32, .ndim = 2, .shape = {24, 20}, .stride = {64, 3}};
+    pith_view out = pith_view_flat(back, PITH_F32, total);
+    out.stride[0] = 2;
+    CHECK_STATUS(pith_mpi_allgather(ch, &part, &out, 0, 1, NULL), PITH_OK);
+    for (uint64_t i = 0; i < total; i++)
+        if (!CHECK(back[2 * i] == whole[i])) break;
+    memset(back, 0, total * 8);
+    const pith_view all = pith_view_flat(whole, PITH_F32, total);
+    CHECK_STATUS(pith_mpi_allgather(ch, &all, &out, 0, 1, NULL), PITH_OK);
+    for (uint64_t i = 0; i < total; i++)
+        if (!CHECK(back[2 * i] == whole[i])) break;
+    pith_mpi_destroy(ch);
+    free(shard);
+    free(whole);
+    free(back);
+}
+
+/* ---- All-to-all ------------------------------------------------------------------------------*/
+
+static uint64_t between(int from, int to) {
+    return (from + to) % 3 == 0 ? 0 : (uint64_t)(100 * from + 7 * to + 1);
+}
+
+static float part_value(int from, int to, uint64_t i) {
+    return sim_value((uint32_t)(from * 64 + to), i / 5, 3, false);
+}
+
+static void exchange(const char *spec, bool exact) {
+    uint64_t send[64], recv[64], sent = 0, got = 0;
+    for (int r = 0; r < sim_ranks; r++) {
+        sent += send[r] = between(sim_rank, r);
+        got += recv[r] = between(r, sim_rank);
+    }
+    const pith_mpi_options o = {.size = sizeof o,
+                                .kind = PITH_MPI_ALLTOALLV,
+                                .dtype = PITH_F32,
+                                .send_counts = send,
+                                .recv_counts = recv,
+                                .spec = spec,
+                                .slice = 128,
+                                .timeout = 60};
+    pith_mpi_channel *ch;
+    if (!CHECK_STATUS(pith_mpi_create(&ch, MPI_COMM_WORLD, &o, NULL), PITH_OK)) return;
+    float *in = sim_take(sent * 4), *out = sim_take(got * 4);
+    uint64_t at = 0;
+    for (int r = 0; r < sim_ranks; r++)
+        for (uint64_t i = 0; i < send[r]; i++) in[at++] = part_value(sim_rank, r, i);
+    const pith_view from = pith_view_flat(in, PITH_F32, sent),
+                    to = pith_view_flat(out, PITH_F32, got);
+    for (uint64_t step = 0; step < 2; step++)
+        CHECK_STATUS(pith_mpi_alltoallv(ch, &from, &to, step, NULL), PITH_OK);
+    at = 0;
+    for (int r = 0; r < sim_ranks; r++)
+        for (uint64_t i = 0; i < recv[r]; i++, at++) {
+            const float wanted = part_value(r, sim_rank, i), off = out[at] - wanted;
+            if (!CHECK(exact ? off == 0 : off < 0.1f && off > -0.1f)) return;
+        }
+    pith_mpi_destroy(ch);
+    free(in);
+    free(out);
+}
+
+static void mismatched_counts(void) {
+    uint64_t send[64] = {0}, recv[64] = {0};
+    for (int r = 0; r < sim_ranks; r++) send[r] = recv[r] = 9;
+    if (sim_rank == 0) recv[0] = 10;
+    const pith_mpi_options o = {.size = sizeof o,
+                                .kind = PITH_MPI_ALLTOALLV,
+                                .dtype = PITH_F32,
+                                .send_counts = send,
+                                .recv_counts = recv,
+                                .spec = "raw",
+                                .timeout = 60};
+    pith_mpi_channel *ch;
+    CHECK_STATUS(pith_mpi_create(&ch, MPI_COMM_WORLD, &o, NULL), PITH_ERR_SHAPE);
+    CHECK(ch == NULL);
+}
+
+int main(int argc, char **argv) {
+    sim_begin(&argc, &argv);
+    follow(0, PITH_F32);
+    follow(1, PITH_F32);
+    follow((uint64_t)sim_ranks + 1, PITH_BF16);
+    follow(5000, PITH_F32);
+    follow(5001, PITH_BF16);
+    follow(100000, PITH_BF16);
+    follow(997, PITH_F16);
+    late();
+    external();
+    shapes();
+    exchange("raw", true);
+    exchange("lossless:level=1", true);
+    exchange("wdiff:bits=8,group=32,block=64", false);
+    exchange("wdiff:bits=8,group=32,block=64,entropy=zstd", false);
+    mismatched_counts();
+    return sim_end("gathers");
+}

@@ -1,0 +1,128 @@
+/* test_mpi_timeout.c - a rank that does not come, freezes or dies does not hang the others.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * usage: test_mpi_timeout late|freeze|die
+ * die: the survivors print one line each and leave without MPI_Finalize, which would wait. */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "sim.h"
+
+enum { N = 6000 };
+static const double limit = 1.0;
+static float in_data[N], out_data[N];
+static int sends_left = -1; /* of this rank, before it stops */
+static int last_signal;
+
+int MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+              MPI_Request *request) {
+    if (sends_left >= 0 && sends_left-- == 0) {
+        if (last_signal == SIGKILL) _exit(0);
+        raise(last_signal);
+    }
+    return PMPI_Isend(data, count, type, to, tag, comm, request);
+}
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void pause_for(double seconds) {
+    const double end = now() + seconds;
+    const struct timespec nap = {0, 10000000};
+    while (now() < end) nanosleep(&nap, NULL);
+}
+
+static pith_status sum(pith_mpi_channel *ch, uint64_t step, pith_mpi_report *report) {
+    const pith_view in = pith_view_flat(in_data, PITH_F32, N);
+    const pith_view out = pith_view_flat(out_data, PITH_F32, N);
+    return pith_mpi_allreduce(ch, &in, &out, 1.0f, step, report);
+}
+
+/* The call ends with a timeout, in time; the next one at once. */
+static void expect_timeout(pith_mpi_channel *ch, uint64_t step) {
+    pith_mpi_report report;
+    double begin = now();
+    CHECK_STATUS(sum(ch, step, &report), PITH_MPI_ERR_TIMEOUT);
+    const double took = now() - begin;
+    CHECK(took > 0.9 * limit && took < limit + 3.0);
+    CHECK(report.failed_rank == -1 && report.status == PITH_MPI_ERR_TIMEOUT);
+    CHECK(pith_mpi_last_error(ch).text[0]);
+    begin = now();
+    CHECK_STATUS(sum(ch, step + 1, NULL), PITH_MPI_ERR_BROKEN);
+    CHECK(now() - begin < 0.5);
+}
+
+static void late(pith_mpi_channel *ch) {
+    if (sim_rank == sim_ranks - 1) {
+        pause_for(limit + 1.0);
+        CHECK_STATUS(sum(ch, 2, NULL), PITH_MPI_ERR_TIMEOUT);
+    } else {
+        expect_timeout(ch, 2);
+    }
+}
+
+/* Stopped in the middle of a call, and woken when the others have given up. */
+static void freeze(pith_mpi_channel *ch) {
+    int pid = (int)getpid();
+    MPI_Bcast(&pid, 1, MPI_INT, sim_ranks - 1, MPI_COMM_WORLD);
+    if (sim_rank == sim_ranks - 1) {
+        last_signal = SIGSTOP;
+        sends_left = 2;
+        CHECK_STATUS(sum(ch, 2, NULL), PITH_MPI_ERR_TIMEOUT);
+        sends_left = -1;
+        return;
+    }
+    expect_timeout(ch, 2);
+    if (sim_rank == 0) {
+        pause_for(0.5);
+        kill((pid_t)pid, SIGCONT);
+    }
+}
+
+static void die(pith_mpi_channel *ch) {
+    if (sim_rank == sim_ranks - 1) {
+        last_signal = SIGKILL;
+        sends_left = 2;
+        CHECK_STATUS(sum(ch, 2, NULL), PITH_OK);
+        _exit(1); /* it should have died in the call */
+    }
+    expect_timeout(ch, 2);
+    pith_mpi_destroy(ch);
+    if (!sim_failed()) printf("survivor %d of %d\n", sim_rank, sim_ranks);
+    fflush(stdout);
+    pause_for(1.0); /* mpirun ends the job with the first that leaves */
+    _exit(0);
+}
+
+int main(int argc, char **argv) {
+    sim_begin(&argc, &argv);
+    const pith_mpi_options o = {.size = sizeof o,
+                                .kind = PITH_MPI_ALLREDUCE,
+                                .dtype = PITH_F32,
+                                .count = N,
+                                .spec = "grad:level=intra",
+                                .inter = "grad:level=inter",
+                                .ranks_per_node = 2,
+                                .slice = 256,
+                                .timeout = limit};
+    pith_mpi_channel *ch;
+    CHECK_STATUS(pith_mpi_create(&ch, MPI_COMM_WORLD, &o, NULL), PITH_OK);
+    CHECK_STATUS(sum(ch, 1, NULL), PITH_OK);
+    if (argc > 1 && !strcmp(argv[1], "late"))
+        late(ch);
+    else if (argc > 1 && !strcmp(argv[1], "freeze"))
+        freeze(ch);
+    else if (argc > 1 && !strcmp(argv[1], "die"))
+        die(ch);
+    else
+        CHECK(!"late, freeze or die");
+    MPI_Barrier(MPI_COMM_WORLD); /* the caller's communicator is as it was */
+    pith_mpi_destroy(ch);
+    return sim_end("timeouts");
+}
