@@ -35,10 +35,17 @@ static void nth_of(const char *list, char separator, uint32_t n, char *out, size
     snprintf(out, cap, "%.*s", length, list);
 }
 
+/* What follows a blank is a condition, not a value. */
 static uint32_t pieces(const char *list, char separator) {
     uint32_t n = 1;
-    while ((list = strchr(list, separator))) n++, list++;
+    while ((list = strchr(list, separator)) && list[1] != ' ') n++, list++;
     return n;
+}
+
+/* A name that stands for digits. */
+static void draw_digits(struct fuzz_source *s, char *out, size_t cap) {
+    char *const beta = strstr(out, "BETA");
+    if (beta) snprintf(beta, cap - (size_t)(beta - out), "%03u", fuzz_below(s, 1000));
 }
 
 /* Large ranges are drawn near their lower end: workspace grows with the block. */
@@ -46,10 +53,12 @@ static void draw_value(const pith_key_info *key, struct fuzz_source *s, char *ou
     const char *range = strstr(key->values, "..");
     if (strchr(key->values, '|')) {
         nth_of(key->values, '|', fuzz_below(s, pieces(key->values, '|')), out, cap);
+        draw_digits(s, out, cap);
     } else if (range) {
         const uint64_t low = strtoull(key->values, NULL, 10), high = strtoull(range + 2, NULL, 10);
         const bool power = strstr(key->values, "power of two") != NULL;
         uint64_t value = power ? low << fuzz_below(s, 11) : low + fuzz_below(s, 7);
+        if (value == 6 && high == UINT32_MAX) value = high;
         if (value > high) value = high;
         snprintf(out, cap, "%" PRIu64, value);
     } else {
@@ -113,6 +122,26 @@ static void draw_slots(struct fuzz_layout *l, struct fuzz_source *s) {
     }
 }
 
+/* One in sixteen is not where or what it may be. */
+static void draw_exempt(struct fuzz_layout *l, struct fuzz_source *s) {
+    uint64_t at = 0;
+    l->layout.exempt = l->exempt;
+    for (uint32_t n = 1 + fuzz_below(s, FUZZ_EXEMPT_MAX); n && at < l->count; n--) {
+        const uint8_t how = fuzz_u8(s);
+        pith_exempt *e = &l->exempt[l->layout.exempt_count++];
+        e->first = how & 1 ? at + fuzz_below(s, (uint32_t)(l->count - at)) : at;
+        const uint64_t left = l->count - e->first;
+        e->count = 1 + fuzz_below(s, how & 2 || left < 8 ? (uint32_t)left : 8);
+        e->how = how & 4 ? PITH_EXEMPT_16 : PITH_EXEMPT_EXACT;
+        at = e->first + e->count;
+        if (how >> 4) continue;
+        if (how & 8)
+            e->how = fuzz_u8(s);
+        else
+            e->first = fuzz_u8(s) % 2 ? fuzz_u8(s) : UINT64_MAX - fuzz_u8(s);
+    }
+}
+
 void fuzz_draw_layout(struct fuzz_layout *l, struct fuzz_source *s) {
     memset(l, 0, sizeof *l);
     l->layout.size = sizeof l->layout;
@@ -128,6 +157,7 @@ void fuzz_draw_layout(struct fuzz_layout *l, struct fuzz_source *s) {
         l->layout.source = l->source;
         l->layout.source_bytes = fuzz_below(s, FUZZ_SOURCE_MAX + 1);
     }
+    if ((l->traits & PITH_TRAIT_EXEMPT) && how & 32) draw_exempt(l, s);
 }
 
 /* ---- Views -----------------------------------------------------------------------------------*/

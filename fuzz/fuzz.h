@@ -63,16 +63,17 @@ bool fuzz_is_status(pith_status status);
 int fuzz_run_backwards(void *user, void (*job)(void *arg, size_t index), void *arg, size_t count);
 
 /* ---- Specs and layouts, drawn from what the library says of its codecs -----------------------*/
-enum { FUZZ_SLOTS_MAX = 5, FUZZ_COUNT_MAX = 6000, FUZZ_SOURCE_MAX = 40 };
+enum { FUZZ_SLOTS_MAX = 5, FUZZ_COUNT_MAX = 6000, FUZZ_SOURCE_MAX = 40, FUZZ_EXEMPT_MAX = 5 };
 struct fuzz_layout {
     char spec[PITH_SPEC_MAX];
     uint32_t traits;
     pith_layout layout;
     uint64_t slot_counts[FUZZ_SLOTS_MAX];
     uint8_t source[FUZZ_SOURCE_MAX];
+    pith_exempt exempt[FUZZ_EXEMPT_MAX];
     uint64_t count;
 };
-/* The struct must stay where it is. */
+/* The struct must stay where it is. Ranges of exempt elements are sometimes bad. */
 void fuzz_draw_layout(struct fuzz_layout *l, struct fuzz_source *s);
 
 /* ---- Views with strides, and values for them -------------------------------------------------*/
@@ -98,9 +99,13 @@ void fuzz_fix_frame(uint8_t *frame, size_t length);
 /* Change some bytes as s says. */
 void fuzz_patch(uint8_t *bytes, size_t length, struct fuzz_source *s);
 
-/* The base is what its identity says; settings without identities have nothing to compare. */
+/* The base is what its identity says; settings without identities have nothing to compare, nor
+ * have states without a base. */
 static inline bool fuzz_state_holds(pith_plan *plan, const pith_state *state) {
     const pith_status status = pith_state_verify(plan, state);
+    pith_sizes sizes;
+    pith_plan_sizes(plan, &sizes);
+    if (!sizes.key_bytes) return status == PITH_ERR_STATE;
     return status == (pith_state_identity(state, 0) ? PITH_OK : PITH_ERR_UNSUPPORTED);
 }
 

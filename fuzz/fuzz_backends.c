@@ -1,6 +1,7 @@
 /* fuzz_backends.c - every CPU mask, thread count, runner and rounding mode: one result.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <fenv.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,9 +54,12 @@ static void side_begin(struct side *x, uint64_t slot, uint64_t count, struct fuz
     if (x->sizes.state_bytes) {
         FUZZ_CHECK(pith_state_init(x->plan, x->memory, (size_t)x->sizes.state_bytes, &x->state) ==
                    PITH_OK);
+    }
+    if (layout.layout.base_dtype) {
         FUZZ_CHECK(pith_state_set_base(x->plan, x->state, &base.view, 7) == PITH_OK);
     } else {
         pith_plan_set_random(x->plan, 1, 2, 7);
+        FUZZ_CHECK(pith_plan_set_ranks(x->plan, 1, 3) == PITH_OK);
     }
     x->cap = (size_t)(x->sizes.slot_bytes > x->sizes.key_bytes ? x->sizes.slot_bytes
                                                                : x->sizes.key_bytes);
@@ -83,7 +87,8 @@ static void side_encode(struct side *x, uint64_t slot, bool key) {
 
 /* Decode somebody's frame as the next step of a base that is set anew. */
 static void side_decode(struct side *x, uint64_t slot, const uint8_t *frame, size_t length) {
-    if (x->state) FUZZ_CHECK(pith_state_set_base(x->plan, x->state, &base.view, 7) == PITH_OK);
+    if (layout.layout.base_dtype)
+        FUZZ_CHECK(pith_state_set_base(x->plan, x->state, &base.view, 7) == PITH_OK);
     x->status = pith_decode(x->plan, x->state, slot, frame, length, &x->out.view);
 }
 
@@ -146,6 +151,108 @@ static void compare_decoders(struct side *side, uint64_t slot, const uint8_t *fr
     compare_one_shot(side, frame, length);
 }
 
+/* ---- Sums ------------------------------------------------------------------------------------*/
+
+/* Where a sum goes: a plan of the same layout, in f32, at both of whose ends a state may be. */
+struct hop {
+    struct side side;
+    pith_status status;
+    uint8_t *frame;
+    size_t cap, length;
+};
+
+static void hop_begin(struct hop *h, const struct way *way, const char *spec, uint64_t slot) {
+    memset(h, 0, sizeof *h);
+    struct fuzz_layout own = layout;
+    snprintf(layout.spec, sizeof layout.spec, "%s", spec);
+    layout.layout.dtype = PITH_F32;
+    side_plan(&h->side, way);
+    layout = own;
+    if (!h->side.plan) return;
+    pith_plan_set_random(h->side.plan, 3, 4, 5);
+    pith_plan_sizes(h->side.plan, &h->side.sizes);
+    const size_t bytes = (size_t)h->side.sizes.state_bytes;
+    h->side.memory = guard_new(bytes);
+    if (bytes)
+        FUZZ_CHECK(pith_state_init(h->side.plan, h->side.memory, bytes, &h->side.state) == PITH_OK);
+    h->side.saved = guard_new((size_t)h->side.sizes.save_bytes);
+    h->cap = (size_t)pith_plan_frame_bytes(h->side.plan, slot, 0);
+    h->frame = guard_new(h->cap);
+}
+
+static void hop_end(struct hop *h) {
+    if (h->side.plan) {
+        guard_free(h->frame, h->cap);
+        guard_free(h->side.saved, (size_t)h->side.sizes.save_bytes);
+        guard_free(h->side.memory, (size_t)h->side.sizes.state_bytes);
+    }
+    pith_plan_destroy(h->side.plan);
+    fuzz_env_done(&h->side.env);
+}
+
+enum { SUMMED_MAX = 40 };
+struct summed {
+    const void *frame[SUMMED_MAX];
+    size_t length[SUMMED_MAX];
+    size_t count;
+    float scale;
+    uint64_t slot;
+};
+
+static void compare_sums(struct side *side, const struct summed *m) {
+    for (int i = 0; i < WAYS; i++) {
+        struct side *x = &side[i];
+        foreign(&ways[i]);
+        x->status = pith_reduce(x->plan, x->state, m->slot, m->frame, m->length, m->count, m->scale,
+                                &x->out.view);
+        native(&ways[i]);
+        FUZZ_CHECK(fuzz_is_status(x->status) && x->status == side[0].status);
+        if (x->status != PITH_OK) continue;
+        FUZZ_CHECK(fuzz_same(&x->out, &side[0].out));
+        same_state(&side[0], x);
+    }
+}
+
+static void compare_hops(struct side *side, const char *spec, const struct summed *m) {
+    struct hop hop[WAYS];
+    for (int i = 0; i < WAYS; i++) {
+        struct hop *h = &hop[i];
+        hop_begin(h, &ways[i], spec, m->slot);
+        FUZZ_CHECK(h->side.status == hop[0].side.status);
+        if (!h->side.plan) continue;
+        foreign(&ways[i]);
+        h->status = pith_reduce_encode(side[i].plan, side[i].state, m->slot, m->frame, m->length,
+                                       m->count, m->scale, h->side.plan, h->side.state, m->slot,
+                                       h->frame, h->cap, &h->length);
+        native(&ways[i]);
+        FUZZ_CHECK(fuzz_is_status(h->status) && h->status == hop[0].status);
+        FUZZ_CHECK(h->length == hop[0].length);
+        if (h->length) FUZZ_CHECK(memcmp(h->frame, hop[0].frame, h->length) == 0);
+        same_state(&side[0], &side[i]);
+        same_state(&hop[0].side, &h->side);
+    }
+    for (int i = 0; i < WAYS; i++) hop_end(&hop[i]);
+}
+
+/* frames: one that is whole and one that may be damaged, some times each. */
+static void compare_reductions(struct side *side, uint64_t slot, const uint8_t *const frames[2],
+                               size_t length, struct fuzz_source *s) {
+    static const char *const specs[] = {
+        "raw", "grad:level=intra,block=64,group=32", "grad:rotate=0,ef=full,bits=3,block=256",
+        "grad:ef=ema:0.75,round=antithetic,signs=6,scale=e8m0,block=512,group=512"};
+    struct summed m = {.count = 1u + fuzz_below(s, SUMMED_MAX), .slot = slot};
+    const uint8_t how = fuzz_u8(s);
+    if (how & 0xC0) m.count = 1 + m.count % 4;
+    m.scale = how & 1 ? 1.0f : 1.0f / (float)m.count;
+    for (size_t i = 0; i < m.count; i++) {
+        m.frame[i] = frames[how & 2 ? i % 2 : 0];
+        m.length[i] = length;
+    }
+    compare_sums(side, &m);
+    const uint32_t kind = (how >> 2) % 5;
+    compare_hops(side, kind < 4 ? specs[kind] : layout.spec, &m);
+}
+
 static void compare(struct side *side, struct fuzz_source *payload, struct fuzz_source *s) {
     const uint64_t slot = fuzz_below(s, (uint32_t)side[0].sizes.slots);
     const uint8_t how = fuzz_u8(s);
@@ -165,6 +272,9 @@ static void compare(struct side *side, struct fuzz_source *payload, struct fuzz_
     if (how & 32) fuzz_patch(frame + info.header_bytes, length - (size_t)info.header_bytes, s);
     if (how & 64) fuzz_fix_frame(frame, length);
     compare_decoders(side, slot, frame, length);
+    uint8_t *whole = guard_copy(side[0].frame, length);
+    compare_reductions(side, slot, (const uint8_t *const[2]){whole, frame}, length, s);
+    guard_free(whole, length);
     guard_free(frame, length);
 }
 

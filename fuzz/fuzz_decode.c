@@ -91,7 +91,8 @@ static void decode_range(struct subject *x, struct fuzz_source *s) {
 /* ---- With a plan made from what the header says ----------------------------------------------*/
 
 /* As the state's next frame: the same result as without a state. */
-static void decode_with_state(struct subject *x, pith_plan *plan, struct fuzz_source *s) {
+static void decode_with_state(struct subject *x, pith_plan *plan, uint64_t slot,
+                              struct fuzz_source *s) {
     struct fuzz_tensor t;
     pith_sizes sizes;
     pith_state *state = NULL;
@@ -99,10 +100,11 @@ static void decode_with_state(struct subject *x, pith_plan *plan, struct fuzz_so
     void *memory = guard_new((size_t)sizes.state_bytes);
     if (sizes.state_bytes) {
         FUZZ_CHECK(pith_state_init(plan, memory, (size_t)sizes.state_bytes, &state) == PITH_OK);
-        FUZZ_CHECK(pith_state_set_base(plan, state, &x->base.view, x->info.step) == PITH_OK);
+        if (x->info.base_dtype)
+            FUZZ_CHECK(pith_state_set_base(plan, state, &x->base.view, x->info.step) == PITH_OK);
     }
     fuzz_tensor_new(&t, s, false, x->dtype, 1, &x->count);
-    const pith_status status = pith_decode(plan, state, 0, x->frame, x->length, &t.view);
+    const pith_status status = pith_decode(plan, state, slot, x->frame, x->length, &t.view);
     FUZZ_CHECK(status == x->status || (status == PITH_ERR_DTYPE && x->status < 0));
     if (status == PITH_OK) {
         FUZZ_CHECK(fuzz_same(&t, &x->whole));
@@ -114,7 +116,8 @@ static void decode_with_state(struct subject *x, pith_plan *plan, struct fuzz_so
     guard_free(memory, (size_t)sizes.state_bytes);
 }
 
-static void decode_in_place(struct subject *x, pith_plan *plan, struct fuzz_source *s) {
+static void decode_in_place(struct subject *x, pith_plan *plan, uint64_t slot,
+                            struct fuzz_source *s) {
     struct fuzz_tensor t;
     const uint32_t dtype = x->info.base_dtype ? x->info.base_dtype : x->dtype;
     fuzz_tensor_new(&t, s, false, dtype, 1, &x->count);
@@ -124,7 +127,7 @@ static void decode_in_place(struct subject *x, pith_plan *plan, struct fuzz_sour
         else
             memset(fuzz_at(&t, i), 0, pith_dtype_bytes(dtype));
     }
-    const pith_status status = pith_decode_add(plan, 0, x->frame, x->length, &t.view);
+    const pith_status status = pith_decode_add(plan, slot, x->frame, x->length, &t.view);
     FUZZ_CHECK(fuzz_is_status(status));
     if (x->info.base_dtype) FUZZ_CHECK(status == x->status || status == PITH_ERR_UNSUPPORTED);
     if (status == PITH_OK && dtype == x->dtype && x->info.base_dtype)
@@ -132,36 +135,181 @@ static void decode_in_place(struct subject *x, pith_plan *plan, struct fuzz_sour
     fuzz_tensor_free(&t);
 }
 
-static void reduce(struct subject *x, pith_plan *plan, struct fuzz_source *s) {
+/* ---- Sums ------------------------------------------------------------------------------------*/
+
+static void check_raw_sum(const struct subject *x, const uint8_t *frame, size_t length,
+                          const struct fuzz_tensor *sum) {
+    struct fuzz_source none = {NULL, 0};
     struct fuzz_tensor t;
-    const void *frames[3] = {x->frame, x->frame, x->frame};
-    const size_t lengths[3] = {x->length, x->length, x->length};
-    fuzz_tensor_new(&t, s, false, 1u + fuzz_below(s, 3), 1, &x->count);
+    fuzz_tensor_new(&t, &none, true, PITH_F32, 1, &x->count);
+    FUZZ_CHECK(pith_decompress(frame, length, NULL, NULL, &t.view, NULL) == PITH_OK);
+    FUZZ_CHECK(fuzz_same(&t, sum));
+    fuzz_tensor_free(&t);
+}
+
+/* Out of the saved state, which has one for all elements: FORMAT.md, Saved state. */
+static void check_residual(pith_plan *plan, const pith_state *state, const pith_sizes *sizes,
+                           uint64_t count) {
+    size_t written;
+    const size_t bytes = (size_t)sizes->save_bytes;
+    uint8_t *saved = guard_new(bytes), *at = saved + 72 + 16 * sizes->slots;
+    FUZZ_CHECK(pith_state_save(plan, state, saved, bytes, &written) == PITH_OK);
+    FUZZ_CHECK(bytes >= 80 + 16 * sizes->slots + 4 * count);
+    for (; at < saved + bytes - 8; at += 4) {
+        float lost;
+        memcpy(&lost, at, 4);
+        FUZZ_CHECK(isfinite(lost));
+    }
+    guard_free(saved, bytes);
+}
+
+struct summed {
+    const void *frame[3];
+    size_t length[3], count;
+    uint64_t slot;
+    float scale;
+    const struct fuzz_tensor *sum; /* in f32; NULL where it is refused */
+};
+
+/* Encoded again: refused where the sum is; the residual stays finite. */
+static void reduce_again(struct subject *x, pith_plan *plan, const pith_layout *layout,
+                         const char *spec, const struct summed *m) {
+    struct fuzz_env env;
+    pith_plan *out;
+    pith_layout own = *layout;
+    pith_sizes sizes;
+    pith_state *state = NULL;
+    pith_error error;
+    size_t length = 0;
+    own.dtype = PITH_F32;
+    own.base_dtype = PITH_NONE;
+    fuzz_env_init(&env);
+    if (pith_plan_create(&out, spec, &own, &env.env, &error) != PITH_OK) return;
+    pith_plan_sizes(out, &sizes);
+    const size_t cap = (size_t)pith_plan_frame_bytes(out, m->slot, 0);
+    uint8_t *frame = guard_new(cap), *memory = guard_new((size_t)sizes.state_bytes);
+    if (sizes.state_bytes)
+        FUZZ_CHECK(pith_state_init(out, memory, (size_t)sizes.state_bytes, &state) == PITH_OK);
     const pith_status status =
-        pith_reduce(plan, NULL, 0, frames, lengths, 1u + fuzz_below(s, 3), 0.5f, &t.view);
+        pith_reduce_encode(plan, NULL, m->slot, m->frame, m->length, m->count, m->scale, out, state,
+                           m->slot, frame, cap, &length);
+    FUZZ_CHECK((status == PITH_OK) == (m->sum != NULL));
+    if (status == PITH_OK) {
+        FUZZ_CHECK(length == cap && pith_verify(frame, length, NULL, NULL) == PITH_OK);
+        if (strcmp(spec, "raw") == 0) check_raw_sum(x, frame, length, m->sum);
+        if (strstr(spec, "ef=")) check_residual(out, state, &sizes, x->count);
+    }
+    pith_plan_destroy(out);
+    guard_free(frame, cap);
+    guard_free(memory, (size_t)sizes.state_bytes);
+    fuzz_env_done(&env);
+}
+
+static void reduce(struct subject *x, pith_plan *plan, const pith_layout *layout, uint64_t slot,
+                   struct fuzz_source *s) {
+    static const char *const specs[] = {
+        "raw", "grad:level=intra", "grad:group=32,rotate=0,block=32",
+        "grad:ef=full,group=256,rotate=256,signs=3,block=256", "grad:ef=ema:0.9,mode=mse,bits=2"};
+    struct fuzz_tensor t, sum;
+    struct fuzz_source none = {NULL, 0};
+    struct summed m = {.slot = slot, .count = 1u + fuzz_below(s, 3)};
+    const uint8_t how = fuzz_u8(s);
+    for (int i = 0; i < 3; i++) {
+        m.frame[i] = x->frame;
+        m.length[i] = x->length;
+    }
+    m.scale = how & 0x80 ? 1.0f : 0.5f;
+    fuzz_tensor_new(&t, s, false, 1u + fuzz_below(s, 3), 1, &x->count);
+    fuzz_tensor_new(&sum, &none, true, PITH_F32, 1, &x->count);
+    const pith_status status =
+        pith_reduce(plan, NULL, slot, m.frame, m.length, m.count, m.scale, &t.view);
     FUZZ_CHECK(fuzz_is_status(status));
     if (status == PITH_OK) FUZZ_CHECK(x->status == PITH_OK);
+    pith_sizes sizes;
+    pith_stats stats = {0};
+    pith_state *state = NULL;
+    pith_plan_sizes(plan, &sizes);
+    void *memory = guard_new((size_t)sizes.state_bytes);
+    if (sizes.state_bytes && !x->info.base_dtype)
+        FUZZ_CHECK(pith_state_init(plan, memory, (size_t)sizes.state_bytes, &state) == PITH_OK);
+    FUZZ_CHECK(pith_reduce(plan, state, slot, m.frame, m.length, m.count, m.scale, &sum.view) ==
+               status);
+    if (state) pith_state_stats(state, &stats);
+    if (state) FUZZ_CHECK(stats.frames == (status == PITH_OK ? m.count : 0));
+    guard_free(memory, (size_t)sizes.state_bytes);
+    m.sum = status == PITH_OK ? &sum : NULL;
+    const uint32_t kind = how % 6;
+    reduce_again(x, plan, layout, kind < 5 ? specs[kind] : x->info.spec, &m);
+    fuzz_tensor_free(&sum);
     fuzz_tensor_free(&t);
+}
+
+/* ---- Plans -----------------------------------------------------------------------------------*/
+
+static uint64_t word(const uint8_t *at, int bytes) {
+    uint64_t value = 0;
+    while (bytes--) value = value << 8 | at[bytes];
+    return value;
+}
+
+/* The ranges of the section EXEMPT of a frame whose header is good, moved by `shift`. */
+static pith_exempt *ranges_of(const struct subject *x, uint64_t shift, size_t *count) {
+    const uint8_t *at = x->frame + x->info.header_bytes - word(x->frame + 12, 4);
+    *count = 0;
+    while (at < x->frame + x->info.header_bytes && word(at, 4) != 3)
+        at += (8 + word(at + 4, 4) + 15) / 16 * 16;
+    if (!x->info.exempt) return NULL;
+    *count = (size_t)word(at + 4, 4) / 16;
+    pith_exempt *out = guard_new(*count * sizeof *out);
+    for (size_t i = 0; i < *count; i++) {
+        const uint64_t second = word(at + 16 + 16 * i, 8);
+        out[i] = (pith_exempt){.first = word(at + 8 + 16 * i, 8) + shift,
+                               .count = second & ((UINT64_C(1) << 60) - 1),
+                               .how = second >> 60};
+    }
+    return out;
+}
+
+/* As one of two slots of different size: one-dimensional, and the same to every call. */
+static uint64_t into_slots(const struct subject *x, pith_layout *layout, uint64_t counts[2],
+                           struct fuzz_source *s) {
+    const uint64_t other = fuzz_below(s, 300), slot = fuzz_u8(s) & 1;
+    if (other == 0 || x->info.base_dtype) return 0;
+    counts[slot] = x->count;
+    counts[!slot] = other;
+    layout->ndim = 1;
+    memset(layout->shape, 0, sizeof layout->shape);
+    layout->shape[0] = x->count + other;
+    layout->slots = 2;
+    layout->slot_counts = counts;
+    return slot;
 }
 
 static void with_plan(struct subject *x, struct fuzz_source *s) {
     pith_plan *plan;
     pith_error error;
+    uint64_t counts[2];
     pith_layout layout = {.size = sizeof layout,
                           .dtype = x->info.dtype,
                           .base_dtype = x->info.base_dtype,
                           .ndim = x->info.ndim,
                           .flags = x->info.has_checksums ? PITH_LAYOUT_CHECKSUMS : 0};
     memcpy(layout.shape, x->info.shape, sizeof layout.shape);
+    const uint64_t slot = into_slots(x, &layout, counts, s);
+    pith_exempt *ranges = ranges_of(x, slot ? counts[0] : 0, &layout.exempt_count);
+    const size_t bytes = layout.exempt_count * sizeof *ranges;
+    layout.exempt = ranges;
     const pith_status status = pith_plan_create(&plan, x->info.spec, &layout, &x->env.env, &error);
     FUZZ_CHECK(status == PITH_OK || status == PITH_ERR_MEMORY);
-    if (!plan) return;
-    const uint32_t made = x->env.allocations;
-    decode_with_state(x, plan, s);
-    decode_in_place(x, plan, s);
-    reduce(x, plan, s);
-    FUZZ_CHECK(x->env.allocations == made);
+    if (plan) {
+        const uint32_t made = x->env.allocations;
+        decode_with_state(x, plan, slot, s);
+        decode_in_place(x, plan, slot, s);
+        reduce(x, plan, &layout, slot, s);
+        FUZZ_CHECK(x->env.allocations == made);
+    }
     pith_plan_destroy(plan);
+    if (ranges) guard_free(ranges, bytes);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

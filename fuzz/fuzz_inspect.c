@@ -17,6 +17,7 @@ static void check_info(const pith_info *info, const uint8_t *bytes, size_t lengt
     FUZZ_CHECK(info->raw_bytes == count * pith_dtype_bytes(info->dtype));
     FUZZ_CHECK(info->header_bytes <= length && info->header_bytes % 16 == 0);
     FUZZ_CHECK(info->frame_bytes >= info->header_bytes);
+    FUZZ_CHECK(info->exempt <= info->count);
     FUZZ_CHECK((info->source == NULL) == (info->source_bytes == 0));
     if (info->source) {
         const uint8_t *source = info->source;

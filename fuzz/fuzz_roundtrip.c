@@ -18,8 +18,14 @@ struct trip {
     pith_state *sender, *receiver;
     struct fuzz_tensor value;
     uint8_t *frame;
-    uint64_t steps;
+    bool based;
+    float *residual[2]; /* of all slots, before and after an encode; NULL without error feedback */
+    bool huge;          /* values of any step were so large that sums of them overflow */
 };
+
+static bool has_feedback(const struct trip *t) {
+    return strstr(t->layout.spec, "ef=full") || strstr(t->layout.spec, "ef=ema");
+}
 
 static pith_state *state_new(struct trip *t, void **memory) {
     pith_state *state = NULL;
@@ -27,6 +33,17 @@ static pith_state *state_new(struct trip *t, void **memory) {
     *memory = guard_new(bytes);
     if (bytes) FUZZ_CHECK(pith_state_init(t->plan, *memory, bytes, &state) == PITH_OK);
     return state;
+}
+
+/* Out of the saved state: FORMAT.md, Saved state. */
+static void get_residual(struct trip *t, int which) {
+    size_t written;
+    const size_t bytes = (size_t)t->sizes.save_bytes;
+    if (!t->residual[0]) return;
+    uint8_t *saved = guard_new(bytes);
+    FUZZ_CHECK(pith_state_save(t->plan, t->sender, saved, bytes, &written) == PITH_OK);
+    memcpy(t->residual[which], saved + 72 + 16 * t->sizes.slots, (size_t)t->layout.count * 4);
+    guard_free(saved, bytes);
 }
 
 static void get_base(struct trip *t, const pith_state *state, uint64_t slot, uint64_t count,
@@ -44,7 +61,7 @@ static void check_exact(const struct trip *t, const struct fuzz_tensor *out, uin
         FUZZ_CHECK(memcmp(fuzz_at(out, i), fuzz_at(&t->value, first + i), element) == 0);
 }
 
-/* One frame of a lossy codec with groups. old: base before; out: f32, what the receiver got. */
+/* One frame of wdiff. old: base before; out: f32, what the receiver got. */
 static void check_groups(const struct trip *t, const struct fuzz_tensor *old,
                          const struct fuzz_tensor *out, uint64_t first, double bound) {
     const struct fuzz_layout *l = &t->layout;
@@ -71,12 +88,104 @@ static void check_groups(const struct trip *t, const struct fuzz_tensor *old,
     FUZZ_CHECK(poisoned == !!isnan(bound));
 }
 
+/* ---- grad: rotated, with elements that go around, and with error feedback --------------------*/
+
+static uint64_t how_exempt(const struct trip *t, uint64_t element) {
+    const pith_layout *l = &t->layout.layout;
+    for (size_t i = 0; i < l->exempt_count; i++) {
+        const pith_exempt *e = &l->exempt[i];
+        if (element >= e->first && element - e->first < e->count) return e->how;
+    }
+    return 0;
+}
+
+/* Round to nearest even at 16 bits, as f32. */
+static float as_bf16(float value) {
+    uint32_t u;
+    memcpy(&u, &value, sizeof u);
+    if (!isnan(value)) u = (u + 0x7FFF + (u >> 16 & 1)) & 0xFFFF0000u;
+    memcpy(&value, &u, sizeof value);
+    return value;
+}
+
+/* Whether an infinite exempt value takes the bound away. */
+static bool check_exempt(const struct trip *t, float value, float got, uint64_t how) {
+    const bool narrow = how == PITH_EXEMPT_16 && t->layout.layout.dtype == PITH_F32;
+    const float want = narrow ? as_bf16(value) : value;
+    FUZZ_CHECK(isnan(want) ? !!isnan(got) : memcmp(&want, &got, sizeof got) == 0);
+    return narrow && isinf(want);
+}
+
+static float largest_residual(const struct trip *t, uint64_t first, uint64_t count, int which) {
+    float most = 0;
+    for (uint64_t i = 0; t->residual[0] && i < count; i++)
+        most = fmaxf(most, fabsf(t->residual[which][first + i]));
+    return most;
+}
+
+/* What was lost is within the bound, faded into what was lost before. */
+static void check_residual(const struct trip *t, uint64_t first, uint64_t count, double bound) {
+    const char *ema = strstr(t->layout.spec, "ef=ema:0.");
+    const double decay = ema ? (double)strtoul(ema + 9, NULL, 10) / 1000 : 0;
+    for (uint64_t i = 0; t->residual[0] && i < count; i++) {
+        const double before = fabs((double)t->residual[0][first + i]),
+                     after = fabs((double)t->residual[1][first + i]);
+        FUZZ_CHECK(isfinite(after));
+        if (isnan(bound)) continue;
+        FUZZ_CHECK(after <= (decay * before + (1 - decay) * bound) * (1 + 0x1p-20) + 0x1p-140 ||
+                   after == before);
+    }
+}
+
+/* One frame; a group is poisoned by its values, or by sums of huge ones. */
+static void check_rotated(struct trip *t, const struct fuzz_tensor *out, uint64_t first,
+                          double bound) {
+    const struct fuzz_layout *l = &t->layout;
+    const uint64_t group = fuzz_spec_number(l->spec, "group");
+    const double lost = (double)largest_residual(t, first, out->count, 0);
+    const double most = lost > 0 ? (bound + lost) * (1 + 0x1p-8) : bound;
+    bool poisoned = false, boundless = false;
+    for (uint64_t i = 0; i < out->count; i++) {
+        const float w = fuzz_number(fuzz_at(&t->value, first + i), l->layout.dtype);
+        if (isfinite(w) && !how_exempt(t, first + i)) t->huge |= fabsf(w) >= 0x1p110f;
+    }
+    for (uint64_t at = 0; at < out->count; at += group) {
+        const uint64_t end = at + group < out->count ? at + group : out->count;
+        bool bad = false, nan = false;
+        for (uint64_t i = at; i < end; i++) {
+            const uint64_t how = how_exempt(t, first + i);
+            const float w = fuzz_number(fuzz_at(&t->value, first + i), l->layout.dtype);
+            const float got = fuzz_number(fuzz_at(out, i), PITH_F32);
+            if (how) {
+                boundless |= check_exempt(t, w, got, how);
+                continue;
+            }
+            bad |= !isfinite(w);
+            nan |= isnan(got);
+            FUZZ_CHECK(!isinf(got));
+            if (isnan(bound) || isnan(got)) continue;
+            FUZZ_CHECK(fabs((double)got - (double)w) <= most);
+        }
+        for (uint64_t i = at; i < end; i++)
+            if (!how_exempt(t, first + i))
+                FUZZ_CHECK(nan == !!isnan(fuzz_number(fuzz_at(out, i), PITH_F32)));
+        FUZZ_CHECK(nan == bad || (nan && t->huge));
+        poisoned |= nan;
+    }
+    FUZZ_CHECK((poisoned || boundless) == !!isnan(bound) || (isnan(bound) && t->huge));
+    check_residual(t, first, out->count, bound);
+}
+
 static void check_frame(struct trip *t, uint64_t slot, size_t length, bool key) {
     pith_info info;
     const struct fuzz_layout *l = &t->layout;
     FUZZ_CHECK(pith_inspect(t->frame, length, &info, NULL) == PITH_OK);
     FUZZ_CHECK(info.frame_bytes == length && info.dtype == l->layout.dtype);
     FUZZ_CHECK(info.is_key == key && info.source_bytes == l->layout.source_bytes);
+    uint64_t first, count, exempt = 0;
+    FUZZ_CHECK(pith_plan_slot(t->plan, slot, &first, &count) == PITH_OK);
+    for (uint64_t i = 0; i < count; i++) exempt += how_exempt(t, first + i) != 0;
+    FUZZ_CHECK(info.exempt == exempt);
     if (info.source_bytes)
         FUZZ_CHECK(memcmp(info.source, l->layout.source, info.source_bytes) == 0);
     FUZZ_CHECK(length <= pith_plan_frame_bytes(t->plan, slot, key));
@@ -102,6 +211,8 @@ static void check_result(struct trip *t, const struct fuzz_tensor *old,
     if (t->layout.traits & PITH_TRAIT_LOSSLESS) {
         FUZZ_CHECK(bound == 0);
         check_exact(t, out, first);
+    } else if (t->layout.traits & PITH_TRAIT_EXEMPT) {
+        check_rotated(t, out, first, bound);
     } else {
         check_groups(t, old, out, first, bound);
     }
@@ -127,27 +238,29 @@ static void one_slot(struct trip *t, uint64_t slot, bool key, struct fuzz_source
     const uint32_t dtype =
         t->layout.traits & PITH_TRAIT_LOSSLESS ? t->layout.layout.dtype : (uint32_t)PITH_F32;
     FUZZ_CHECK(pith_plan_slot(t->plan, slot, &first, &count) == PITH_OK);
-    if (t->sender) {
+    if (t->based) {
         key |= pith_plan_is_key(t->plan, pith_state_step(t->sender, slot));
         cap = (size_t)pith_plan_frame_bytes(t->plan, slot, key);
         get_base(t, t->sender, slot, count, &old);
     }
     fuzz_tensor_new(&out, s, false, dtype, 1, &count);
     t->frame = guard_new(cap);
+    get_residual(t, 0);
     const pith_status status =
         key ? pith_encode_key(t->plan, t->sender, &t->value.view, slot, t->frame, cap, &length)
             : pith_encode(t->plan, t->sender, &t->value.view, slot, t->frame, cap, &length);
     FUZZ_CHECK(status == PITH_OK);
     check_frame(t, slot, length, key);
     FUZZ_CHECK(pith_decode(t->plan, t->receiver, slot, t->frame, length, &out.view) == PITH_OK);
-    if (t->sender) check_replicas(t, slot);
+    if (t->based) check_replicas(t, slot);
+    get_residual(t, 1);
     if (key)
         check_key(t, &out, first);
     else
-        check_result(t, t->sender ? &old : NULL, &out, slot, length);
+        check_result(t, t->based ? &old : NULL, &out, slot, length);
     guard_free(t->frame, cap);
     fuzz_tensor_free(&out);
-    if (t->sender) fuzz_tensor_free(&old);
+    if (t->based) fuzz_tensor_free(&old);
 }
 
 static void steps(struct trip *t, struct fuzz_source *values, struct fuzz_source *s) {
@@ -155,17 +268,24 @@ static void steps(struct trip *t, struct fuzz_source *values, struct fuzz_source
     fuzz_tensor_new(&t->value, s, false, l->dtype, l->ndim, l->shape);
     t->sender = state_new(t, &t->memory[0]);
     t->receiver = state_new(t, &t->memory[1]);
-    if (t->sender) pith_state_set_random(t->sender, fuzz_u8(s), fuzz_u8(s));
+    if (t->based) pith_state_set_random(t->sender, fuzz_u8(s), fuzz_u8(s));
+    const bool feedback = has_feedback(t);
+    for (int i = 0; i < 2 && feedback; i++)
+        t->residual[i] = guard_new((size_t)t->layout.count * sizeof(float));
+    if (!t->based) FUZZ_CHECK(pith_plan_set_ranks(t->plan, fuzz_u8(s), 256) == PITH_OK);
     for (uint64_t n = 1 + fuzz_below(s, STEPS_MAX); n--;) {
+        if (!t->based) pith_plan_set_random(t->plan, fuzz_u8(s), fuzz_u8(s), n);
         struct fuzz_source fill = {values->bytes, values->length};
         fuzz_fill(&t->value, &fill);
         if (values->length) values->length--;
         for (uint64_t slot = 0; slot < t->sizes.slots; slot++) {
-            const bool key = t->sender && t->sizes.key_bytes && fuzz_u8(s) % 8 == 7;
+            const bool key = t->based && fuzz_u8(s) % 8 == 7;
             one_slot(t, slot, key, s);
         }
         if (t->sender) FUZZ_CHECK(fuzz_state_holds(t->plan, t->receiver));
     }
+    for (int i = 0; i < 2 && feedback; i++)
+        guard_free(t->residual[i], (size_t)t->layout.count * sizeof(float));
     guard_free(t->memory[0], (size_t)t->sizes.state_bytes);
     guard_free(t->memory[1], (size_t)t->sizes.state_bytes);
     fuzz_tensor_free(&t->value);
@@ -181,7 +301,9 @@ static void one_shot(struct trip *t, struct fuzz_source *values, struct fuzz_sou
     pith_layout extra = {.size = sizeof extra,
                          .flags = l->flags,
                          .source = l->source,
-                         .source_bytes = l->source_bytes};
+                         .source_bytes = l->source_bytes,
+                         .exempt = l->exempt,
+                         .exempt_count = l->exempt_count};
     pith_layout plain = *l;
     plain.slots = plain.slot_count = 0;
     plain.slot_counts = NULL;
@@ -193,7 +315,8 @@ static void one_shot(struct trip *t, struct fuzz_source *values, struct fuzz_sou
     pith_status status = pith_compress(t->layout.spec, &t->value.view, NULL, &extra, &t->env.env,
                                        t->frame, (size_t)cap, &length, NULL);
     fuzz_env_done(&t->env);
-    FUZZ_CHECK(status == PITH_OK || (status == PITH_ERR_MEMORY && length == 0));
+    FUZZ_CHECK(status == PITH_OK || (status == PITH_ERR_MEMORY && length == 0) ||
+               (status == PITH_ERR_STATE && has_feedback(t) && length == 0));
     fuzz_tensor_new(&out, s, false, l->dtype, l->ndim, l->shape);
     if (status == PITH_OK) {
         status = pith_decompress(t->frame, length, NULL, &t->env.env, &out.view, NULL);
@@ -216,6 +339,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     FUZZ_CHECK((status == PITH_OK) == (t.plan != NULL) && fuzz_is_status(status));
     if (t.plan) {
         pith_plan_sizes(t.plan, &t.sizes);
+        t.based = t.layout.layout.base_dtype != PITH_NONE;
         steps(&t, &values, &s);
     }
     pith_plan_destroy(t.plan);

@@ -20,7 +20,8 @@ struct scene {
     uint8_t *frame[FRAMES]; /* the last ones made */
     size_t length[FRAMES], cap, made;
     uint8_t *saved, *again;
-    struct fuzz_tensor value;
+    struct fuzz_tensor value, out;
+    bool based;
 };
 
 static void save(struct scene *x, int i, uint8_t *dst) {
@@ -72,6 +73,27 @@ static void encode(struct scene *x, int i, uint64_t slot, bool key) {
     x->made++;
 }
 
+/* Encoding changes one slot's residual; taking it back restores it, once. */
+static void encode_and_skip(struct scene *x, int i, uint64_t slot, uint64_t step) {
+    const size_t residual = 72 + 16 * (size_t)x->sizes.slots;
+    const size_t bytes = (size_t)x->sizes.save_bytes - residual - 8;
+    if (x->based) {
+        FUZZ_CHECK(pith_state_skip(x->plan, x->state[i], step) == PITH_ERR_STATE);
+        return;
+    }
+    /* Other slots whose last encode was of this step would go back too. */
+    for (uint64_t k = 0; k < x->sizes.slots; k++)
+        if (pith_state_step(x->state[i], k) == step + 1) return;
+    pith_plan_set_random(x->plan, 1, 2, step);
+    save(x, i, x->saved);
+    encode(x, i, slot, false);
+    for (int n = 0; n < 2; n++) {
+        FUZZ_CHECK(pith_state_skip(x->plan, x->state[i], step) == PITH_OK);
+        save(x, i, x->again);
+        FUZZ_CHECK(memcmp(x->saved + residual, x->again + residual, bytes) == 0);
+    }
+}
+
 /* What a data error before the first write leaves behind is the same state. */
 static void decode(struct scene *x, int i, uint64_t slot, struct fuzz_source *s) {
     const uint8_t how = fuzz_u8(s);
@@ -82,7 +104,8 @@ static void decode(struct scene *x, int i, uint64_t slot, struct fuzz_source *s)
         fuzz_fix_frame(frame, length);
     }
     save(x, i, x->saved);
-    const pith_status status = pith_decode(x->plan, x->state[i], slot, frame, length, NULL);
+    const pith_view *view = x->based ? NULL : &x->out.view;
+    const pith_status status = pith_decode(x->plan, x->state[i], slot, frame, length, view);
     FUZZ_CHECK(fuzz_is_status(status));
     if (status == PITH_ERR_BASE || status == PITH_ERR_STEP || status == PITH_ERR_MISMATCH) {
         save(x, i, x->again);
@@ -102,7 +125,7 @@ static void one_call(struct scene *x, struct fuzz_source *s) {
     case 0: FUZZ_CHECK(pith_state_reset(x->plan, x->state[i]) == PITH_OK); break;
     case 1:
         FUZZ_CHECK(pith_state_set_base(x->plan, x->state[i], &x->value.view, fuzz_u32(s)) ==
-                   PITH_OK);
+                   (x->based ? PITH_OK : PITH_ERR_STATE));
         break;
     case 2: pith_state_set_random(x->state[i], fuzz_u32(s), fuzz_u32(s)); break;
     case 3:
@@ -111,6 +134,12 @@ static void one_call(struct scene *x, struct fuzz_source *s) {
     case 6:
     case 7: encode(x, i, slot, (how & 15) == 5 && x->sizes.key_bytes); break;
     case 8: fuzz_fill(&x->value, s); break;
+    case 9: encode_and_skip(x, i, slot, fuzz_u8(s)); break;
+    case 10:
+        FUZZ_CHECK(pith_state_skip(x->plan, x->state[i], fuzz_u8(s)) ==
+                   (x->based ? PITH_ERR_STATE : PITH_OK));
+        break;
+    case 11: pith_plan_set_random(x->plan, fuzz_u8(s), fuzz_u8(s), fuzz_u8(s) & 7); break;
     default: decode(x, i, slot, s); break;
     }
 }
@@ -129,6 +158,8 @@ static void play(struct scene *x, struct fuzz_source *bytes, struct fuzz_source 
     const pith_layout *l = &x->layout.layout;
     fuzz_tensor_new(&x->value, s, false, l->dtype, l->ndim, l->shape);
     fuzz_fill(&x->value, s);
+    x->based = l->base_dtype != PITH_NONE;
+    fuzz_tensor_new(&x->out, s, true, l->dtype, 1, &x->layout.count);
     x->external_bytes = x->layout.count * pith_dtype_bytes(l->base_dtype);
     x->saved = guard_new((size_t)x->sizes.save_bytes);
     x->again = guard_new((size_t)x->sizes.save_bytes);
@@ -146,6 +177,7 @@ static void play(struct scene *x, struct fuzz_source *bytes, struct fuzz_source 
     guard_free(x->saved, (size_t)x->sizes.save_bytes);
     guard_free(x->again, (size_t)x->sizes.save_bytes);
     fuzz_tensor_free(&x->value);
+    fuzz_tensor_free(&x->out);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

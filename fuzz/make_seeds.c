@@ -47,6 +47,25 @@ static const struct {
     {"wdiff:entropy=zstd,group=64,block=256", PITH_F32, PITH_F32, 1, 0, {600}},
     {"wdiff:bits=3,entropy=zstd,round=stochastic", PITH_F32, PITH_NONE, 1, 0, {400}},
     {"wdiff", PITH_F32, PITH_F32, 1, 0, {0}},
+    {"grad", PITH_F32, 0, 1, 0, {300}},
+    {"grad:level=intra,group=32,block=64", PITH_BF16, 0, 2, 0, {10, 13}},
+    {"grad:bits=2,rotate=0,group=32", PITH_F16, 0, 1, PITH_LAYOUT_CHECKSUMS, {100}},
+    {"grad:bits=3,scale=e8m0,signs=9,rotate=64", PITH_F32, 0, 1, 0, {191}},
+    {"grad:bits=5,scale=bf16,mode=mse,rotate=256,group=256", PITH_F32, 0, 1, 0, {255}},
+    {"grad:bits=6,round=antithetic,group=32,block=32", PITH_F32, 0, 1, 0, {77}},
+    {"grad", PITH_BF16, 0, 1, PITH_LAYOUT_CHECKSUMS, {0}},
+};
+
+static const struct {
+    const char *spec;
+    uint32_t dtype, flags;
+    uint64_t count;
+    pith_exempt range[2];
+} exempt[] = {
+    {"grad:group=32,block=32", PITH_F32, 0, 40, {{1, 3, 2}, {38, 2, 1}}},
+    {"grad:group=64,signs=1", PITH_F32, PITH_LAYOUT_CHECKSUMS, 81, {{0, 9, 1}, {80, 1, 2}}},
+    {"grad:group=32", PITH_F16, PITH_LAYOUT_CHECKSUMS, 64, {{0, 63, 1}, {63, 1, 2}}},
+    {"grad:group=32,scale=e8m0,bits=2", PITH_BF16, 0, 120, {{5, 30, 2}, {60, 40, 1}}},
 };
 
 static void must(pith_status status) {
@@ -63,26 +82,38 @@ static void frame_seed(unsigned number, uint8_t *frame, size_t length) {
     seed("refdec", number, frame, length + 24);
 }
 
+static void compressed(unsigned number, const char *spec, const pith_view *value,
+                       const pith_view *base, const pith_layout *layout) {
+    static uint8_t frame[1 << 16];
+    size_t length;
+    pith_error error;
+    const pith_status status =
+        pith_compress(spec, value, base, layout, NULL, frame, sizeof frame - 24, &length, &error);
+    if (status != PITH_OK) {
+        fprintf(stderr, "%s: %s: %s\n", spec, pith_status_name(status), error.text);
+        exit(1);
+    }
+    frame_seed(number, frame, length);
+}
+
 static void frame_seeds(void) {
     static float value[1024], base[1024];
-    static uint8_t frame[1 << 16];
     for (unsigned i = 0; i < 1024; i++) value[i] = (float)((i * 2654435761u) >> 24) * 0.001f;
     for (unsigned i = 0; i < sizeof frames / sizeof frames[0]; i++) {
-        size_t length;
-        pith_error error;
         const pith_layout layout = {.size = sizeof layout, .flags = frames[i].flags};
         const pith_view v =
             pith_view_dense(value, frames[i].dtype, frames[i].ndim, frames[i].shape);
         const pith_view b =
             pith_view_dense(base, frames[i].base_dtype, frames[i].ndim, frames[i].shape);
-        const pith_status status =
-            pith_compress(frames[i].spec, &v, frames[i].base_dtype ? &b : NULL, &layout, NULL,
-                          frame, sizeof frame - 24, &length, &error);
-        if (status != PITH_OK) {
-            fprintf(stderr, "%s: %s: %s\n", frames[i].spec, pith_status_name(status), error.text);
-            exit(1);
-        }
-        frame_seed(i, frame, length);
+        compressed(i, frames[i].spec, &v, frames[i].base_dtype ? &b : NULL, &layout);
+    }
+    for (unsigned i = 0; i < sizeof exempt / sizeof exempt[0]; i++) {
+        const pith_layout layout = {.size = sizeof layout,
+                                    .flags = exempt[i].flags,
+                                    .exempt = exempt[i].range,
+                                    .exempt_count = 2};
+        const pith_view v = pith_view_flat(value, exempt[i].dtype, exempt[i].count);
+        compressed(50 + i, exempt[i].spec, &v, NULL, &layout);
     }
 }
 
@@ -114,6 +145,29 @@ static void key_seeds(void) {
 }
 
 /* ---- Everything else -------------------------------------------------------------------------*/
+
+/* A residual, saved. */
+static void residual_seeds(void) {
+    static const char *const specs[] = {"grad:ef=full,group=32", "grad:ef=ema:0.75,bits=2", "grad"};
+    static float value[40];
+    static uint64_t memory[512], saved[512];
+    uint8_t frame[1024];
+    for (unsigned i = 0; i < 40; i++) value[i] = (float)(i * i % 23) * 0.3f - 3;
+    for (unsigned i = 0; i < 3; i++) {
+        pith_plan *plan;
+        pith_state *state;
+        size_t length;
+        const pith_layout layout = {
+            .size = sizeof layout, .dtype = PITH_F32, .ndim = 1, .shape = {40}, .slots = 1 + i};
+        const pith_view view = pith_view_flat(value, PITH_F32, 40);
+        must(pith_plan_create(&plan, specs[i], &layout, NULL, NULL));
+        must(pith_state_init(plan, memory, sizeof memory, &state));
+        must(pith_encode(plan, state, &view, 0, frame, sizeof frame, &length));
+        must(pith_state_save(plan, state, saved, sizeof saved, &length));
+        seed("state", 70 + i, saved, length);
+        pith_plan_destroy(plan);
+    }
+}
 
 static void random_seeds(void) {
     static const char *const targets[] = {"roundtrip", "backends", "state"};
@@ -149,6 +203,22 @@ static void spec_seeds(void) {
         "wdiff:group=16384,block=16",
         "",
         "raw:block=99999999999999999999",
+        "grad",
+        "grad:level=intra",
+        "grad:level=intra,bits=2",
+        "grad:bits=5,group=4096,rotate=256,signs=4294967295",
+        "grad:signs=4294967296",
+        "grad:ef=full,mode=mse,scale=e8m0",
+        "grad:ef=ema:0.9",
+        "grad:ef=ema:0.999,round=antithetic",
+        "grad:ef=ema:0.0",
+        "grad:ef=ema:1.0",
+        "grad:ef=ema:0.1234",
+        "grad:ef=ema:",
+        "grad:rotate=16",
+        "grad:rotate=64,group=32",
+        "grad:signs=1,rotate=0",
+        "grad:mode=mse,round=stochastic",
     };
     for (unsigned i = 0; i < sizeof specs / sizeof specs[0]; i++)
         seed("spec", i, specs[i], strlen(specs[i]) + 1);
@@ -212,6 +282,7 @@ int main(int argc, char **argv) {
     root = argv[1];
     frame_seeds();
     key_seeds();
+    residual_seeds();
     random_seeds();
     spec_seeds();
     npy_seeds();
