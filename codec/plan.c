@@ -174,13 +174,13 @@ uint64_t pith_plan_frame_bytes(const pith_plan *plan, uint64_t slot, int key) {
 }
 
 /* The slot with most elements has the largest frame; exempt ranges may favour another. */
-static uint64_t largest_slot(const pith_plan *p) {
-    uint64_t best = 0, bytes = pith_plan_frame_bytes(p, 0, 0);
+static uint64_t largest_frame(const pith_plan *p, int key) {
+    uint64_t bytes = pith_plan_frame_bytes(p, 0, key);
     for (uint64_t i = 1; (p->slot_first || p->exempt.count) && i < p->slots; i++) {
-        const uint64_t other = pith_plan_frame_bytes(p, i, 0);
-        if (other > bytes) best = i, bytes = other;
+        const uint64_t other = pith_plan_frame_bytes(p, i, key);
+        if (other > bytes) bytes = other;
     }
-    return best;
+    return bytes;
 }
 
 bool pithi_has_residual(const pith_plan *p) { return pithi_param(&p->params, "ef") != 0; }
@@ -355,10 +355,9 @@ void pith_plan_destroy(pith_plan *plan) {
 pith_error pith_plan_error(const pith_plan *plan) { return plan->error; }
 
 void pith_plan_sizes(const pith_plan *plan, pith_sizes *out) {
-    const uint64_t largest = largest_slot(plan);
     *out = (pith_sizes){
-        .slot_bytes = pith_plan_frame_bytes(plan, largest, 0),
-        .key_bytes = pith_plan_frame_bytes(plan, largest, 1),
+        .slot_bytes = largest_frame(plan, 0),
+        .key_bytes = largest_frame(plan, 1),
         .workspace_bytes = plan->workspace_bytes,
         .state_bytes = pithi_state_bytes(plan),
         .save_bytes = pithi_state_save_bytes(plan),

@@ -320,6 +320,22 @@ static void test_step_without_feedback(void **unused) {
     stream_close(&s);
 }
 
+/* The largest key frame was sought among slots with the largest other frame, whose padding hides
+ * that one of them has more elements. */
+static void test_largest_key_frame_of_slots_alike(void **unused) {
+    (void)unused;
+    static const uint64_t counts[2] = {18, 37};
+    pith_layout layout = flat_layout(PITH_F32, PITH_F32, 55);
+    layout.slots = 2;
+    layout.slot_counts = counts;
+    const pith_env env = test_env();
+    struct stream s;
+    stream_open(&s, "wdiff:bits=2", &layout, &env);
+    CHECK(pith_plan_frame_bytes(s.plan, 0, 0) == pith_plan_frame_bytes(s.plan, 1, 0));
+    CHECK(s.sizes.key_bytes == pith_plan_frame_bytes(s.plan, 1, 1));
+    stream_close(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reduce_frames_with_and_without_checksums),
@@ -330,6 +346,7 @@ int main(void) {
         cmocka_unit_test(test_range_checks_its_own_blocks),
         cmocka_unit_test(test_verify_tells_the_byte),
         cmocka_unit_test(test_bound_ignores_slots),
+        cmocka_unit_test(test_largest_key_frame_of_slots_alike),
         cmocka_unit_test(test_fading_takes_the_rounded_rest),
         cmocka_unit_test(test_skip_after_a_failed_encode),
         cmocka_unit_test(test_external_base_of_no_base),
