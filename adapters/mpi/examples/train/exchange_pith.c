@@ -1,0 +1,156 @@
+/* exchange_pith.c - the same exchange through pith: how a trainer calls pith_mpi.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Gradients: one reduce-scatter channel; codes of 8 bits inside a node, of 4 bits between nodes.
+ * Weights: one all-gather channel of differences. The live replica is its base, so that nothing is
+ * kept twice: each owner sends how its master weights differ from what all ranks hold, and all
+ * ranks, the owner too, add the same codes to the same bits.
+ */
+#include <pith/pith_mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exchange.h"
+#include "model.h"
+#include "options.h"
+
+struct pith {
+    struct exchange exchange; /* first: the trainer's pointer is this one */
+    const struct world *world;
+    struct replica *replica;
+    uint32_t replica_type;
+    pith_mpi_channel *grads, *weights;
+    int differences; /* weights travel as differences, not as they are */
+    uint64_t weight_step;
+};
+
+static int failed(pith_status status, const char *what, const char *text) {
+    if (status != PITH_OK)
+        fprintf(stderr, "train: %s: %s: %s\n", what, pith_mpi_status_name(status), text);
+    return status != PITH_OK;
+}
+
+/* ---- Channels -----------------------------------------------------------------------------------*/
+
+static pith_mpi_options common(const struct pith *pith, const struct options *options) {
+    pith_mpi_options common = {.size = sizeof common};
+    common.dtype = PITH_F32;
+    common.count = pith->replica->count;
+    common.ranks_per_node = (uint32_t)pith->world->per_node;
+    common.seed = options->seed;
+    common.timeout = 120;
+    return common;
+}
+
+static size_t list_exempt(pith_exempt ranges[VECTORS], const char *how) {
+    struct range vectors[VECTORS];
+    if (!strcmp(how, "no")) return 0;
+    model_vectors(vectors);
+    for (size_t i = 0; i < VECTORS; i++)
+        ranges[i] = (pith_exempt){vectors[i].first, vectors[i].count,
+                                  strcmp(how, "16") ? PITH_EXEMPT_EXACT : PITH_EXEMPT_16};
+    return VECTORS;
+}
+
+static int open_grads(struct pith *pith, const struct options *options) {
+    pith_exempt ranges[VECTORS];
+    pith_error error;
+    pith_mpi_options grads = common(pith, options);
+    grads.kind = PITH_MPI_REDUCE_SCATTER;
+    grads.spec = options->intra;
+    grads.inter = options->inter;
+    grads.exempt = ranges;
+    grads.exempt_count = list_exempt(ranges, options->exempt);
+    return failed(pith_mpi_create(&pith->grads, pith->world->comm, &grads, &error),
+                  "channel of gradients", error.text);
+}
+
+static int open_weights(struct pith *pith, const struct options *options) {
+    pith_error error;
+    pith_mpi_options weights = common(pith, options);
+    weights.kind = PITH_MPI_ALLGATHER;
+    weights.spec = options->weights;
+    weights.stream = 3 * (uint32_t)pith->world->ranks; /* after those of the gradients */
+    pith->differences = !strncmp(options->weights, "wdiff", 5);
+    if (pith->differences) {
+        weights.base_dtype = pith->replica_type;
+        weights.flags = PITH_MPI_EXTERNAL_BASE;
+    }
+    if (failed(pith_mpi_create(&pith->weights, pith->world->comm, &weights, &error),
+               "channel of weights", error.text))
+        return -1;
+    if (!pith->differences) return 0;
+    return failed(pith_mpi_bind_base(pith->weights, pith->replica->live, 0), "base of weights", "");
+}
+
+/* ---- Steps --------------------------------------------------------------------------------------*/
+
+static void count_times(struct traffic *traffic, const pith_mpi_report *report) {
+    traffic->encode += report->encode_seconds + report->recode_seconds;
+    traffic->decode += report->decode_seconds;
+    traffic->wait += report->wait_seconds;
+    traffic->total += report->total_seconds;
+}
+
+static void count_sent(struct traffic *traffic, int path, const pith_mpi_report *report,
+                       int level) {
+    traffic->bytes[path] += (double)report->sent_bytes[level];
+    traffic->values[path] += (double)report->sent_values[level];
+}
+
+static int pith_exchange_reduce(struct exchange *exchange, const float *grads, float *shard,
+                                uint64_t step) {
+    struct pith *pith = (struct pith *)exchange;
+    const pith_view in = pith_view_flat(grads, PITH_F32, pith->replica->count);
+    const pith_view out = pith_view_flat(shard, PITH_F32, pith->world->count);
+    const float mean = 1.0f / (float)pith->world->ranks;
+    pith_mpi_report report;
+    const pith_status status = pith_mpi_reduce_scatter(pith->grads, &in, &out, mean, step, &report);
+    count_times(&exchange->traffic, &report);
+    count_sent(&exchange->traffic, GRAD_INTRA, &report, 0);
+    count_sent(&exchange->traffic, GRAD_INTER, &report, 1);
+    return failed(status, "gradients", pith_mpi_last_error(pith->grads).text);
+}
+
+static int pith_exchange_spread(struct exchange *exchange, const float *master) {
+    struct pith *pith = (struct pith *)exchange;
+    const struct replica *replica = pith->replica;
+    const pith_view in = pith_view_flat(master, PITH_F32, pith->world->count);
+    const pith_view out = pith_view_flat(replica->live, pith->replica_type, replica->count);
+    pith_mpi_report report;
+    const pith_status status = pith_mpi_allgather(
+        pith->weights, &in, pith->differences ? NULL : &out, 0, pith->weight_step++, &report);
+    count_times(&exchange->traffic, &report);
+    count_sent(&exchange->traffic, WEIGHTS, &report, 0);
+    count_sent(&exchange->traffic, WEIGHTS, &report, 1);
+    return failed(status, "weights", pith_mpi_last_error(pith->weights).text);
+}
+
+static int pith_exchange_skip(struct exchange *exchange, uint64_t step) {
+    struct pith *pith = (struct pith *)exchange;
+    return failed(pith_mpi_skip(pith->grads, step), "skipped step", "");
+}
+
+static void pith_exchange_destroy(struct exchange *exchange) {
+    struct pith *pith = (struct pith *)exchange;
+    pith_mpi_destroy(pith->grads);
+    pith_mpi_destroy(pith->weights);
+    free(pith);
+}
+
+struct exchange *exchange_pith(const struct world *world, struct replica *replica,
+                               const struct options *options) {
+    struct pith *pith = calloc(1, sizeof *pith);
+    if (!pith) return NULL;
+    pith->exchange = (struct exchange){.reduce = pith_exchange_reduce,
+                                       .spread = pith_exchange_spread,
+                                       .skip = pith_exchange_skip,
+                                       .destroy = pith_exchange_destroy};
+    pith->world = world;
+    pith->replica = replica;
+    pith->replica_type = replica->width == sizeof(float) ? PITH_F32 : PITH_BF16;
+    if (!open_grads(pith, options) && !open_weights(pith, options)) return &pith->exchange;
+    pith_exchange_destroy(&pith->exchange);
+    return NULL;
+}
