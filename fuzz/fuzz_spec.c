@@ -36,10 +36,29 @@ static void check_short_text(const char *spec, const char *canon, size_t cap) {
     guard_free(text, cap);
 }
 
+/* Specs of every kind of key: a spec that is taken is never what a plan is refused for. */
+static void check_drawn(const uint8_t *data, size_t size) {
+    struct fuzz_source s = {data, size};
+    struct fuzz_layout l;
+    char canon[PITH_SPEC_MAX], again[PITH_SPEC_MAX];
+    pith_plan *plan;
+    pith_error error;
+    fuzz_draw_layout(&l, &s);
+    const pith_status status = pith_spec_check(l.spec, canon, sizeof canon, &error);
+    FUZZ_CHECK(status == PITH_OK || status == PITH_ERR_SPEC);
+    const pith_status made = pith_plan_create(&plan, l.spec, &l.layout, NULL, &error);
+    FUZZ_CHECK((status == PITH_ERR_SPEC) == (made == PITH_ERR_SPEC));
+    pith_plan_destroy(plan);
+    if (status != PITH_OK) return;
+    FUZZ_CHECK(pith_spec_check(canon, again, sizeof again, &error) == PITH_OK);
+    FUZZ_CHECK(strcmp(canon, again) == 0 && strlen(canon) <= strlen(l.spec));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct fuzz_source s = {data, size};
     char canon[PITH_SPEC_MAX], again[PITH_SPEC_MAX];
     pith_error error;
+    check_drawn(data, size);
     const char *end = size ? memchr(data, 0, size) : NULL;
     const size_t length = end ? (size_t)(end - (const char *)data) : size;
     char *spec = guard_new(length + 1);
