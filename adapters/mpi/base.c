@@ -164,7 +164,7 @@ void pith_mpi_stats(const pith_mpi_channel *ch, uint32_t hop, pith_stats *out) {
         if (ch->hop[k].place == hop && ch->hop[k].state) pith_state_stats(ch->hop[k].state, out);
 }
 
-/* ---- Checkpoints: magic, hops, bytes of each hop's state, the states ---------------------------*/
+/* ---- Checkpoints: magic, hops, bytes of each hop's state, the states --------------------------*/
 
 #define SAVE_MAGIC UINT64_C(0x50544853504D4931)
 

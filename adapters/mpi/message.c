@@ -133,7 +133,7 @@ bool pithi_mpi_arrived(pith_mpi_channel *ch, uint32_t hop, uint64_t slice, bool 
 
 /* ---- Sending ---------------------------------------------------------------------------------*/
 
-/* Once the call has failed only headers travel: receivers wait for a message, not for its frames. */
+/* Once the call has failed only headers travel: receivers wait for messages, not for frames. */
 bool pithi_mpi_send(pith_mpi_channel *ch, uint32_t hop, uint64_t slice) {
     struct pithi_mpi_hop *h = &ch->hop[hop];
     bool sealed = false; /* a shared buffer is in MPI's hands after the first send */

@@ -121,7 +121,7 @@ int main(int argc, char **argv) {
     else if (argc > 1 && !strcmp(argv[1], "die"))
         die(ch);
     else
-        CHECK(!"late, freeze or die");
+        CHECK_STATUS(PITH_ERR_ARG, PITH_OK); /* no such mode */
     MPI_Barrier(MPI_COMM_WORLD); /* the caller's communicator is as it was */
     pith_mpi_destroy(ch);
     return sim_end("timeouts");

@@ -169,10 +169,10 @@ typedef struct pith_mpi_report {
 
 /* ---- Requests -------------------------------------------------------------------------------
  * A started call is finished by pith_mpi_wait or by a pith_mpi_test that sets *done; then the
- * request is gone. Starting only posts receives, and answers locally: PITH_OK and a request, or PITH_ERR_ARG (NULL channel,
- * request or kind of another channel), PITH_MPI_ERR_BUSY or PITH_MPI_ERR_BROKEN and NULL. Wrong
- * views, steps and so on do not fail the start but the call, on every rank. report may be NULL
- * everywhere. */
+ * request is gone. Starting posts receives and sends nothing yet. It answers locally: PITH_OK and a
+ * request; or NULL with PITH_ERR_ARG (NULL channel, or one of another kind), PITH_MPI_ERR_BUSY or
+ * PITH_MPI_ERR_BROKEN. Wrong views, steps and so on do not fail the start but the call, on every
+ * rank. report may be NULL everywhere. */
 typedef struct pith_mpi_request pith_mpi_request;
 
 /* Does what can be done without waiting, at most about one slice of encoding or decoding. *done: 1
