@@ -24,6 +24,7 @@ struct pithi_kernels {
     pithi_sum_fn *group_sum;
     pithi_rotate_fn *rotate;
     pithi_unrotate_fn *unrotate;
+    pithi_unrotate_fn *unrotate_stream; /* `to` is large and will not be read soon */
     pithi_nh_fn *nh;
 };
 void pithi_kernels_bind(struct pithi_kernels *kernels, uint32_t cpu);

@@ -69,7 +69,7 @@ void pithi_kernels_bind(struct pithi_kernels *k, uint32_t cpu) {
     k->group_decode = pithi_group_decode_c;
     k->group_sum = pithi_group_sum_c;
     k->rotate = pithi_rotate_c;
-    k->unrotate = pithi_unrotate_c;
+    k->unrotate = k->unrotate_stream = pithi_unrotate_c;
     k->nh = pithi_nh_c;
     (void)cpu;
 #define PITH_KERNEL(stage, isa) \

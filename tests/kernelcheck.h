@@ -74,10 +74,14 @@ struct level {
  * of this level holds something else than the scalar text. */
 bool bound_nh(const struct level *level);
 bool bound_group(const struct level *level);
+bool bound_hadamard(const struct level *level);
 void check_nh(const struct level *level);
 void check_group(const struct level *level);
+void check_hadamard(const struct level *level);
+void check_sum(const struct level *level); /* a part of group */
 void bench_nh(const struct level *level);
 void bench_group(const struct level *level);
+void bench_hadamard(const struct level *level);
 extern const char *bench_only; /* part of the names of the rows to time */
 
 /* A host that left its own control word: FTZ, DAZ and a rounding mode, by number 0..3. */

@@ -9,6 +9,7 @@
 struct packing {
     __m256i pairs, quads, squeeze, mask8, mask, half, spread[2], shifts[2];
     unsigned bits;
+    bool symmetric;
 };
 
 static void packing_init(struct packing *p, unsigned bits, bool symmetric) {
@@ -36,6 +37,7 @@ static void packing_init(struct packing *p, unsigned bits, bool symmetric) {
     p->mask = _mm256_set1_epi32((1 << bits) - 1);
     p->half = _mm256_set1_epi32(symmetric ? 1 << (bits - 1) : 0);
     p->bits = bits;
+    p->symmetric = symmetric;
 }
 
 /* Low bytes of the lanes, in order. */
@@ -108,8 +110,20 @@ static inline v16 unpack16(const uint8_t *from, const struct packing *p) {
     return (v16){unpack8(codes, p, 0), unpack8(codes, p, 1)};
 }
 
+static inline v16 signed_bytes(const uint8_t *from) {
+    return (v16){_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)from)),
+                 _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(from + 8)))};
+}
+
 static inline void unpack64(v16 q[4], const uint8_t *from, size_t room, const struct packing *p) {
     uint8_t bytes[64];
+    if (p->bits == 8 && p->symmetric) {
+        q[0] = signed_bytes(from);
+        q[1] = signed_bytes(from + 16);
+        q[2] = signed_bytes(from + 32);
+        q[3] = signed_bytes(from + 48);
+        return;
+    }
     if (room < 64) from = memcpy(bytes, from, 8 * (size_t)p->bits);
     q[0] = unpack16(from, p);
     q[1] = unpack16(from + 2 * p->bits, p);
@@ -123,4 +137,5 @@ void pithi_group_bind_avx2(struct pithi_kernels *k);
 void pithi_group_bind_avx2(struct pithi_kernels *k) {
     k->group_encode = group_encode;
     k->group_decode = group_decode;
+    k->group_sum = group_sum;
 }

@@ -126,6 +126,14 @@ static inline __m512i get_codes(const uint8_t *from, size_t room, const struct p
 }
 
 static inline void unpack64(v16 q[4], const uint8_t *from, size_t room, const struct packing *p) {
+    if (p->bits == 8 && p->symmetric) {
+        const __m128i *const bytes = (const __m128i *)from;
+        q[0] = _mm512_cvtepi8_epi32(_mm_loadu_si128(bytes));
+        q[1] = _mm512_cvtepi8_epi32(_mm_loadu_si128(bytes + 1));
+        q[2] = _mm512_cvtepi8_epi32(_mm_loadu_si128(bytes + 2));
+        q[3] = _mm512_cvtepi8_epi32(_mm_loadu_si128(bytes + 3));
+        return;
+    }
     __m512i x = _mm512_permutexvar_epi8(p->spread, get_codes(from, room, p));
     x = v_and(_mm512_multishift_epi64_epi8(p->shifts, x), p->mask);
     /* Sign extension, for bytes: symmetric codes of 8 bits end in the sign bit already. */
@@ -176,4 +184,5 @@ void pithi_group_bind_avx512(struct pithi_kernels *k);
 void pithi_group_bind_avx512(struct pithi_kernels *k) {
     k->group_encode = group_encode;
     k->group_decode = group_decode;
+    k->group_sum = group_sum;
 }

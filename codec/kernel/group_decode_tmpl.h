@@ -9,23 +9,31 @@ struct decoder {
     uint64_t saturated;
 };
 
+/* Symmetric scales in f32; returns the largest magnitude's bits. */
+static uint32_t read_scales(const struct pithi_group_setting *s, const uint8_t *scales,
+                            size_t count, float *to) {
+    const size_t groups = (count + s->group - 1) / s->group;
+    uint32_t worst = 0;
+    if (s->scale_dtype == PITH_F32)
+        memcpy(to, scales, groups * 4);
+    else
+        for (size_t g = 0; g < groups; g++)
+            to[g] = pithi_float(pithi_scale_load(scales, s->scale_dtype, g));
+    for (size_t g = 0; g < groups; g++) { /* a loop that becomes vectors */
+        const uint32_t m = pithi_bits(to[g]) & 0x7FFFFFFFu;
+        worst = m > worst ? m : worst;
+    }
+    return worst;
+}
+
 /* False when a group is poisoned or could overflow. */
 static bool get_scales(const struct pithi_group_setting *s, struct batch *b) {
+    if (!s->asymmetric) return read_scales(s, b->scales, b->count, b->scale) < LIMIT;
     const size_t groups = (b->count + s->group - 1) >> b->shift;
-    const uint8_t *const scales = b->scales;
-    const size_t step = s->asymmetric ? 2 : 1;
     uint32_t worst = 0;
-    if (step == 1 && s->scale_dtype == PITH_F32) { /* a loop that becomes vectors */
-        memcpy(b->scale, scales, groups * 4);
-        for (size_t g = 0; g < groups; g++) {
-            const uint32_t m = pithi_bits(b->scale[g]) & 0x7FFFFFFFu;
-            worst = m > worst ? m : worst;
-        }
-        return worst < LIMIT;
-    }
     for (size_t g = 0; g < groups; g++) {
-        const uint32_t scale = pithi_scale_load(scales, s->scale_dtype, step * g);
-        const uint32_t zero = s->asymmetric ? pithi_load(scales, s->scale_dtype, step * g + 1) : 0;
+        const uint32_t scale = pithi_load(b->scales, s->scale_dtype, 2 * g);
+        const uint32_t zero = pithi_load(b->scales, s->scale_dtype, 2 * g + 1);
         b->scale[g] = pithi_float(scale);
         b->zero[g] = pithi_float(zero);
         const uint32_t m = scale & 0x7FFFFFFFu, z = zero & 0x7FFFFFFFu;

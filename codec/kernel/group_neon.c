@@ -86,4 +86,5 @@ void pithi_group_bind_neon(struct pithi_kernels *k);
 void pithi_group_bind_neon(struct pithi_kernels *k) {
     k->group_encode = group_encode;
     k->group_decode = group_decode;
+    k->group_sum = group_sum;
 }

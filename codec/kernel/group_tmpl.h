@@ -438,3 +438,4 @@ static void group_encode(struct pithi_group_job *job) {
 }
 
 #include "kernel/group_decode_tmpl.h"
+#include "kernel/group_sum_tmpl.h"

@@ -11,8 +11,8 @@
 #include "stage/numeric.h"
 
 struct pithi_rotation {
-    uint32_t
-        order; /* 0 (none), 32, 64, 128 or 256 values; what is left at the end: by powers of 2 */
+    /* 0 (none), 32, 64, 128 or 256 values; what is left at the end: by powers of 2 */
+    uint32_t order;
     uint32_t signs; /* key of the random signs; 0: none */
 };
 
@@ -29,9 +29,11 @@ pithi_rotate_fn pithi_rotate_c;
 pithi_unrotate_fn pithi_unrotate_c;
 
 /* Signs of elements 32 * word .. 32 * word + 31: bit set, minus. */
+static inline struct pithi_random pithi_sign_random(uint32_t key) {
+    return (struct pithi_random){.seed = (uint64_t)0x5349474Eu << 32 | key};
+}
 static inline uint32_t pithi_sign_word(uint32_t key, uint64_t word) {
-    const struct pithi_random r = {
-        .seed = (uint64_t)0x5349474Eu << 32 | key, .step = 0, .stream = 0};
+    const struct pithi_random r = pithi_sign_random(key);
     uint32_t words[4];
     pithi_philox(&r, word / 4, words);
     return words[word % 4];

@@ -1,0 +1,47 @@
+/* hadamard_avx2.c - the rotation for AVX2.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "codec.h"
+#include "kernel/lanes_avx2.h"
+
+#define FLIPPED(x, ...) \
+    F(_mm256_xor_si256(I(x), _mm256_slli_epi32(_mm256_setr_epi32(__VA_ARGS__), 31)))
+
+/* Strides 1, 2 and 4: the other of the pair plus the value, negated where it is the upper one. */
+static inline __m256i transform8(__m256i x) {
+    __m256 f = F(x);
+    f = _mm256_add_ps(_mm256_permute_ps(f, 0xB1), FLIPPED(f, 0, 1, 0, 1, 0, 1, 0, 1));
+    f = _mm256_add_ps(_mm256_permute_ps(f, 0x4E), FLIPPED(f, 0, 0, 1, 1, 0, 0, 1, 1));
+    f = _mm256_add_ps(_mm256_permute2f128_ps(f, f, 1), FLIPPED(f, 0, 0, 0, 0, 1, 1, 1, 1));
+    return I(f);
+}
+static inline v16 transform16(v16 x) {
+    const __m256 a = F(transform8(x.a)), b = F(transform8(x.b));
+    return (v16){I(_mm256_add_ps(a, b)), I(_mm256_sub_ps(a, b))};
+}
+static inline __attribute__((always_inline)) void f_transform32(v16 v[2]) {
+    const v16 a = transform16(v[0]), b = transform16(v[1]);
+    v[0] = f_add(a, b);
+    v[1] = f_sub(a, b);
+}
+
+static inline v16 f_flip(v16 x, uint32_t signs) {
+    const __m256i word = _mm256_set1_epi32((int)signs), top = _mm256_set1_epi32(INT32_MIN);
+    const __m256i a = _mm256_sllv_epi32(word, _mm256_setr_epi32(31, 30, 29, 28, 27, 26, 25, 24));
+    const __m256i b = _mm256_sllv_epi32(word, _mm256_setr_epi32(23, 22, 21, 20, 19, 18, 17, 16));
+    return (v16){_mm256_xor_si256(x.a, _mm256_and_si256(a, top)),
+                 _mm256_xor_si256(x.b, _mm256_and_si256(b, top))};
+}
+static inline __m256i canonical8(__m256i x) {
+    const __m256 nan = _mm256_cmp_ps(F(x), F(x), _CMP_UNORD_Q);
+    return I(_mm256_blendv_ps(F(x), F(_mm256_set1_epi32(PITHI_F32_NAN)), nan));
+}
+static inline v16 f_canonical(v16 x) { return (v16){canonical8(x.a), canonical8(x.b)}; }
+
+#include "kernel/hadamard_tmpl.h"
+
+void pithi_hadamard_bind_avx2(struct pithi_kernels *k);
+void pithi_hadamard_bind_avx2(struct pithi_kernels *k) {
+    k->rotate = rotate;
+    k->unrotate = unrotate;
+    k->unrotate_stream = unrotate_stream;
+}
