@@ -122,7 +122,7 @@ int main(int argc, char **argv) {
         die(ch);
     else
         CHECK_STATUS(PITH_ERR_ARG, PITH_OK); /* no such mode */
-    MPI_Barrier(MPI_COMM_WORLD); /* the caller's communicator is as it was */
+    MPI_Barrier(MPI_COMM_WORLD);             /* the caller's communicator is as it was */
     pith_mpi_destroy(ch);
     return sim_end("timeouts");
 }
