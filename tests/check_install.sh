@@ -24,6 +24,12 @@ for file in include/pith/pith.h include/pith/version.h lib/libpith.so lib/libpit
     [ -e "$place/usr/$file" ] || { echo "not installed: $file"; exit 1; }
 done
 export PKG_CONFIG_PATH=$place/usr/lib/pkgconfig
+if command -v mpicc >/dev/null; then
+    run "$cc" -std=c11 -Werror -c -x c - -o "$place/mpi.o" $(pkg-config --cflags pith_mpi) \
+        $(mpicc --showme:compile) <<<'#include <pith/pith_mpi.h>
+pith_status none(void) { return pith_mpi_wait_all(0, NULL, NULL); }'
+    [ -e "$place/usr/lib/libpith_mpi.so" ] || { echo 'not installed: libpith_mpi'; exit 1; }
+fi
 [ "$(pkg-config --modversion pith)" = "$("$source/tools/version.sh")" ] ||
     { echo 'pith.pc states another version than version.h'; exit 1; }
 consumer=$source/tests/subproject/consumer.c

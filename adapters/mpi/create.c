@@ -254,6 +254,7 @@ pith_status pith_mpi_create(pith_mpi_channel **channel, MPI_Comm comm,
     ch->request.channel = ch;
     status = own_comm(ch);
     if (!status) status = build(ch, options, error);
+    if (status == PITH_MPI_ERR_MPI || status == PITH_MPI_ERR_TIMEOUT) ch->broken = true;
     forget_pointers(&ch->o);
     ch->error = (pith_error){"", 0};
     if (status == PITH_OK)

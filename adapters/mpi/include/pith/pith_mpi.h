@@ -190,7 +190,7 @@ PITH_NODISCARD PITH_API pith_status pith_mpi_wait_all(size_t count, pith_mpi_req
 /* ---- Sums -----------------------------------------------------------------------------------
  * in: the whole tensor, in the channel's dtype. out of reduce-scatter: this rank's shard; of
  * all-reduce: the whole tensor; f32, bf16 or f16 each. scale: 1 for the sum, 1 / ranks for the
- * mean. step: of the random bits and of error feedback.
+ * mean. step: of the random bits and of error feedback, for which it differs from call to call.
  * out may be the same memory as in (all-reduce), or as this rank's shard in it (reduce-scatter), by
  * the same strides; else they must not overlap.
  *
