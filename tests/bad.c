@@ -120,6 +120,8 @@ static const struct bad table[] = {
     CORRUPT("payload-long", "raw-f32", {32, 8, 21}),
     CORRUPT("payload-0", "wdiff-bits4", {32, 8, 0}),
     CORRUPT("payload-2-64", "wdiff-bits4", {32, 8, UINT64_MAX}),
+    CORRUPT("payload-2-62", "raw-f64", {9, 1, 2}, {40, 8, UINT64_C(0x2000000040000000)},
+            {32, 8, UINT64_C(1) << 62}),
     CORRUPT("variable-payload-0", "lossless-f32", {32, 8, 0}),
     CORRUPT("variable-payload-15", "lossless-f32", {32, 8, 15}),
     CORRUPT("variable-payload-above", "lossless-f32", {32, 8, 617}),

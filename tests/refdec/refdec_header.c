@@ -62,6 +62,7 @@ static enum ref_status check_payload(const struct ref_frame *f) {
         (ref_is_fixed(f) ? 0 : ref_pad16(4 * blocks)) + ref_pad16(8 * ref_checks(f));
     const uint64_t most = least + whole * ref_block_bytes(f, f->block) + ref_block_bytes(f, rest) +
                           ref_pad16(f->exempt_bytes);
+    REJECT_IF(most - least >= UINT64_C(1) << 62);
     REJECT_IF(f->payload_bytes < least || f->payload_bytes > most);
     REJECT_IF(ref_is_fixed(f) && f->payload_bytes != most);
     return REF_OK;
