@@ -31,7 +31,7 @@ static int failed(pith_status status, const char *what, const char *text) {
     return status != PITH_OK;
 }
 
-/* ---- Channels -----------------------------------------------------------------------------------*/
+/* ---- Channels ---------------------------------------------------------------------------------*/
 
 static pith_mpi_options common(const struct pith *pith, const struct options *options) {
     pith_mpi_options common = {.size = sizeof common};
@@ -84,7 +84,7 @@ static int open_weights(struct pith *pith, const struct options *options) {
     return failed(pith_mpi_bind_base(pith->weights, pith->replica->live, 0), "base of weights", "");
 }
 
-/* ---- Steps --------------------------------------------------------------------------------------*/
+/* ---- Steps ------------------------------------------------------------------------------------*/
 
 static void count_times(struct traffic *traffic, const pith_mpi_report *report) {
     traffic->encode += report->encode_seconds + report->recode_seconds;

@@ -4,6 +4,7 @@
 #include "report.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 
 #include "model.h"
@@ -19,7 +20,14 @@ static double per_value(const struct traffic *traffic, int path) {
     return traffic->values[path] > 0 ? 8 * traffic->bytes[path] / traffic->values[path] : 0;
 }
 
-/* ---- The text ------------------------------------------------------------------------------------*/
+static double mean_of(const struct curve *curve, size_t field) {
+    double sum = 0;
+    for (size_t i = 0; i < curve->points; i++)
+        sum += *(const double *)((const char *)&curve->point[i] + field);
+    return sum / (double)curve->points;
+}
+
+/* ---- The text ---------------------------------------------------------------------------------*/
 
 static void print_curve(const struct curve *curve) {
     printf("%8s %10s %10s\n", "step", "training", "validation");
@@ -53,6 +61,9 @@ static void print_traffic(const struct world *world, const char *name, const str
                1e3 * t->decode / calls, 1e3 * t->wait / calls);
     printf("; all steps %.1f s, skipped %llu\n", curve->seconds,
            (unsigned long long)curve->skipped);
+    printf("  error (NMSE): %.1e of the summed gradient, %.1e of the weights\n",
+           mean_of(curve, offsetof(struct point, grad_error)),
+           mean_of(curve, offsetof(struct point, weight_error)));
 }
 
 void report_print(const struct world *world, const struct curve *plain, const struct curve *pith) {
@@ -67,7 +78,7 @@ void report_print(const struct world *world, const struct curve *plain, const st
     printf("\nreplicas bit-identical after every step: yes\n");
 }
 
-/* ---- The log -------------------------------------------------------------------------------------*/
+/* ---- The log ----------------------------------------------------------------------------------*/
 
 static void log_settings(FILE *file, const struct world *world, const struct options *options,
                          const char *name) {
@@ -80,12 +91,15 @@ static void log_settings(FILE *file, const struct world *world, const struct opt
             options->intra, options->inter);
 }
 
+static void log_point(FILE *file, const struct point *point) {
+    fprintf(file, "point\t%llu\t%.6f\t%.6f\t%.4e\t%.4e\n", (unsigned long long)point->step,
+            point->train, point->valid, point->grad_error, point->weight_error);
+}
+
 static void log_curve(FILE *file, const struct world *world, const struct curve *curve) {
     const struct traffic *t = &curve->traffic;
     const double calls = (double)(curve->steps * (uint64_t)world->ranks);
-    for (size_t i = 0; i < curve->points; i++)
-        fprintf(file, "point\t%llu\t%.6f\t%.6f\n", (unsigned long long)curve->point[i].step,
-                curve->point[i].train, curve->point[i].valid);
+    for (size_t i = 0; i < curve->points; i++) log_point(file, &curve->point[i]);
     for (int i = 0; i < PATHS; i++)
         fprintf(file, "sent\t%s\t%.1f\t%.4f\n", path_names[i], t->bytes[i] / calls,
                 per_value(t, i));
@@ -109,7 +123,7 @@ int report_log(const struct world *world, const struct options *options, const c
     return -1;
 }
 
-/* ---- The verdict ---------------------------------------------------------------------------------*/
+/* ---- The verdict ------------------------------------------------------------------------------*/
 
 static int fell(const struct curve *curve, const char *name) {
     if (last_loss(curve) < log(VOCAB) - 0.5) return 1;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "accuracy.h"
 #include "model.h"
 #include "optimizer.h"
 
@@ -72,9 +73,13 @@ static void add_point(struct trainer *t, uint64_t step, uint64_t since) {
     replica_read(&t->replica, params_flat(t->weights));
     const double train = world_sum(t->world, t->loss) / t->world->ranks / (double)since;
     const double valid = validate(t);
+    const float *weights = params_flat(t->weights), *grads = params_flat(t->grads);
+    const double grad_error = accuracy_of_grads(t->world, grads, t->optimizer.grad);
+    const double weight_error = accuracy_of_weights(t->world, weights, t->optimizer.master);
     t->loss = 0;
     if (curve->points < POINTS_MAX)
-        curve->point[curve->points++] = (struct point){step, train, valid};
+        curve->point[curve->points++] =
+            (struct point){step, train, valid, grad_error, weight_error};
 }
 
 static void compute(struct trainer *t, uint64_t step) {

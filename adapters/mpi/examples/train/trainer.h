@@ -14,6 +14,8 @@ enum { POINTS_MAX = 512 };
 struct point {
     uint64_t step;
     double train, valid; /* nats per character: mean since the point before, and validation */
+    double grad_error;   /* energy of what this step's sum lost, relative to the exact sum's */
+    double weight_error; /* energy of replica minus master weights, relative to the masters' */
 };
 
 struct curve {

@@ -114,7 +114,7 @@ static void attention_backward(float *d_qkv, const float *d_heads, const struct 
     }
 }
 
-/* ---- Blocks -------------------------------------------------------------------------------------*/
+/* ---- Blocks -----------------------------------------------------------------------------------*/
 
 /* b->x holds what enters. */
 static void block_forward(float *out, const struct layer *l, struct block *b) {
@@ -149,7 +149,7 @@ static void block_backward(struct pass *pass, struct layer *d, const struct laye
                   WIDTH);
 }
 
-/* ---- The model ----------------------------------------------------------------------------------*/
+/* ---- The model --------------------------------------------------------------------------------*/
 
 static void embed(const struct params *params, const struct batch *batch, float *x) {
     for (size_t i = 0; i < TOKENS; i++, x += WIDTH) {

@@ -1,0 +1,318 @@
+#!/usr/bin/env python3
+"""Train the example of adapters/mpi twice, plain and through pith, and draw both curves.
+
+SPDX-License-Identifier: Apache-2.0
+
+    tools/train.py BUILD OUT [--NAME=VALUE...]   one pair; arguments go to pith-train; OUT/train.svg
+    tools/train.py BUILD OUT --results           seeds and variants; doc/TRAINING.md, training.svg
+
+BUILD is a release build with MPI. OUT keeps the logs; --results uses those that are there already.
+Standard library only.
+"""
+import datetime
+import os
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+EXAMPLE = "adapters/mpi/examples/train"
+RANKS = 8
+SEEDS = (1, 2, 3)
+PATHS = ("gradients, inside nodes", "gradients, between nodes", "weights")
+PLAIN = ["--exchange=plain"]
+PITH = ["--exchange=pith"]
+SDP4BIT = ["--intra=grad:level=intra,round=stochastic",
+           "--inter=grad:level=inter,round=stochastic", "--weights=wdiff:round=stochastic"]
+VARIANTS = (
+    ("weights", "4 bits, not a difference", ["--weights=grad:group=2048,rotate=0"]),
+    ("weights", "stochastic rounding", ["--weights=wdiff:round=stochastic"]),
+    ("weights", "3 bits", ["--weights=wdiff:bits=3"]),
+    ("gradients", "no rotation", ["--intra=grad:level=intra,rotate=0",
+                                  "--inter=grad:level=inter,scale=bf16,rotate=0"]),
+    ("gradients", "two levels, both 4 bits", ["--intra=grad:scale=bf16"]),
+    ("gradients", "one level, 4 bits to all ranks", ["--nodes=8"]),
+    ("gradients", "one level, 4 bits, no rotation",
+     ["--nodes=8", "--inter=grad:scale=bf16,rotate=0"]),
+    ("gradients", "stochastic rounding", ["--intra=grad:level=intra,round=stochastic",
+                                          "--inter=grad:scale=bf16,round=stochastic"]),
+    ("gradients", "searched scales (mode=mse)", ["--inter=grad:scale=bf16,mode=mse"]),
+    ("gradients", "error feedback", ["--intra=grad:level=intra,ef=full",
+                                     "--inter=grad:scale=bf16,ef=full"]),
+    ("gradients", "gains and biases at 16 bits", ["--exempt=16"]),
+    ("all", "as SDP4Bit: stochastic, f32 scales", SDP4BIT),
+)
+
+
+# ---- Running ------------------------------------------------------------------------------------
+
+def mpirun(build, arguments, quiet):
+    environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                       OMPI_MCA_btl_vader_single_copy_mechanism="none")
+    command = ["mpirun", "--oversubscribe", "-n", str(RANKS),
+               os.path.join(build, EXAMPLE, "pith-train"),
+               "--data=" + os.path.join(ROOT, EXAMPLE, "data", "new_testament.txt")]
+    subprocess.run(command + arguments, env=environment, check=True,
+                   stdout=subprocess.DEVNULL if quiet else None)
+
+
+class Log:
+    """What pith-train wrote about one training."""
+
+    def __init__(self, path):
+        self.settings, self.points, self.sent, self.time = {}, [], {}, {}
+        with open(path, encoding="ascii") as file:
+            for line in file:
+                kind, key, *values = line.rstrip("\n").split("\t")
+                self.add(kind, key, values)
+
+    def add(self, kind, key, values):
+        if kind == "point":
+            self.points.append((int(key),) + tuple(float(v) for v in values))
+        elif kind == "sent":
+            self.sent[key] = (float(values[0]), float(values[1]))
+        elif kind == "time":
+            self.time[key] = float(values[0])
+        else:
+            self.settings[key] = values[0]
+
+    def last(self):
+        return self.points[-1][2]
+
+    def error(self, column):
+        return mean(point[column] for point in self.points)
+
+
+def train_once(build, out, name, arguments):
+    """One training, unless its log is there already."""
+    kind = "plain" if arguments[0] == PLAIN[0] else "pith"
+    path = os.path.join(out, name + "-" + kind + ".tsv")
+    if not os.path.exists(path):
+        print("train:", name, *arguments, flush=True)
+        mpirun(build, arguments + ["--log=" + os.path.join(out, name)], True)
+    return Log(path)
+
+
+def train_seeds(build, out, name, arguments):
+    return [train_once(build, out, "%s-%d" % (name, seed), arguments + ["--seed=%d" % seed])
+            for seed in SEEDS]
+
+
+def mean(values):
+    values = list(values)
+    return sum(values) / len(values)
+
+
+# ---- Drawing ------------------------------------------------------------------------------------
+
+WIDE, HIGH, LEFT, TOP, RIGHT, BOTTOM = 760, 420, 60, 20, 20, 50
+COLORS = ("#1f4e9c", "#d1491b")
+
+
+def svg_text(x, y, text, anchor="middle"):
+    return '<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>' % (x, y, anchor, text)
+
+
+def svg_axes(steps, low, high, place):
+    yield '<rect width="%d" height="%d" fill="white"/>' % (WIDE, HIGH)
+    for i in range(6):
+        x, y = place(steps * i / 5, low)
+        yield '<path d="M%.1f %.1fV%.1f" stroke="#ddd"/>' % (x, y, TOP)
+        yield svg_text(x, y + 18, "%d" % (steps * i / 5))
+        value = low + (high - low) * i / 5
+        x, y = place(0, value)
+        yield '<path d="M%.1f %.1fH%d" stroke="#ddd"/>' % (x, y, WIDE - RIGHT)
+        yield svg_text(x - 6, y + 4, "%.2f" % value, "end")
+    yield svg_text((WIDE + LEFT) / 2, HIGH - 10, "step; validation loss in nats per character")
+
+
+def svg_curve(log, color, place, dashes):
+    points = " ".join("%.1f,%.1f" % place(p[0], p[2]) for p in log.points)
+    yield ('<polyline points="%s" fill="none" stroke="%s" stroke-width="2"%s/>'
+           % (points, color, ' stroke-dasharray="7 5"' if dashes else ""))
+
+
+def draw(path, plains, piths):
+    """Validation losses over steps, one line a seed."""
+    losses = [point[2] for log in plains + piths for point in log.points]
+    steps, low, high = plains[0].points[-1][0], min(losses), max(losses)
+    low, high = low - 0.05 * (high - low), high + 0.05 * (high - low)
+
+    def place(step, loss):
+        return (LEFT + (WIDE - LEFT - RIGHT) * step / steps,
+                TOP + (HIGH - TOP - BOTTOM) * (high - loss) / (high - low))
+
+    lines = list(svg_axes(steps, low, high, place))
+    for logs, color, name, at in ((plains, COLORS[0], "uncompressed", 0),
+                                  (piths, COLORS[1], "through pith", 1)):
+        for log in logs:
+            lines += svg_curve(log, color, place, at == 1)
+        y = TOP + 20 + 22 * at
+        lines.append('<path d="M%d %dh40" stroke="%s" stroke-width="2"%s/>'
+                     % (WIDE - 220, y, color, ' stroke-dasharray="7 5"' if at else ""))
+        lines.append(svg_text(WIDE - 170, y + 4, name, "start"))
+    with open(path, "w", encoding="ascii") as file:
+        file.write('<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" '
+                   'font-family="sans-serif" font-size="13">\n' % (WIDE, HIGH))
+        file.write("\n".join(lines) + "\n</svg>\n")
+
+
+# ---- The document -------------------------------------------------------------------------------
+
+def percent(new, old):
+    return "%+.2f %%" % (100 * (new / old - 1))
+
+
+def seed_table(plains, piths, halves):
+    yield "| seed | uncompressed | through pith | apart | uncompressed, f32 replicas | apart |"
+    yield "|---|---|---|---|---|---|"
+    for seed, a, b, c in zip(SEEDS, plains, piths, halves):
+        yield "| %d | %.4f | %.4f | %s | %.4f | %s |" % (
+            seed, a.last(), b.last(), percent(b.last(), a.last()), c.last(),
+            percent(c.last(), a.last()))
+    a, b, c = (mean(log.last() for log in logs) for logs in (plains, piths, halves))
+    yield "| mean | %.4f | %.4f | **%s** | %.4f | %s |" % (a, b, percent(b, a), c, percent(c, a))
+
+
+def curve_table(plain, pith):
+    yield "| step | training | validation | training, pith | validation, pith | apart |"
+    yield "|---|---|---|---|---|---|"
+    for a, b in zip(plain.points, pith.points):
+        yield "| %d | %.4f | %.4f | %.4f | %.4f | %s |" % (
+            a[0], a[1], a[2], b[1], b[2], percent(b[2], a[2]))
+
+
+def sent_table(plain, pith):
+    yield "| per rank and step | uncompressed | bits per value | pith | bits per value | less |"
+    yield "|---|---|---|---|---|---|"
+    for path in PATHS:
+        a, b = plain.sent[path], pith.sent[path]
+        yield "| %s | %d | %.2f | %d | %.3f | %.1f x |" % (path, a[0], a[1], b[0], b[1],
+                                                          a[0] / b[0])
+
+
+def time_table(plain, pith):
+    yield "| ms per rank and step | model | exchange | encode | decode | wait |"
+    yield "|---|---|---|---|---|---|"
+    for name, log in (("uncompressed", plain), ("pith", pith)):
+        cells = ["%.2f" % (1e3 * log.time[key]) if log.time[key] > 0 else ""
+                 for key in ("model", "exchange", "encode", "decode", "wait")]
+        yield "| %s | %s |" % (name, " | ".join(cells))
+
+
+def variant_row(what, name, logs, plain):
+    sent = logs[0].sent
+    bits = ["%.2f" % sent[path][1] if sent[path][0] else "" for path in PATHS]
+    return "| %s | %s | %s | %.1e | %.1e | %s |" % (
+        what, name, " | ".join(bits), mean(log.error(3) for log in logs),
+        mean(log.error(4) for log in logs), percent(mean(log.last() for log in logs), plain))
+
+
+def variant_table(plains, piths, variants):
+    plain = mean(log.last() for log in plains)
+    yield ("| what | changed | bits inside nodes | between nodes | weights "
+           "| error of gradients | error of weights | loss apart |")
+    yield "|---|---|---|---|---|---|---|---|"
+    yield variant_row("", "nothing compressed", plains, plain)
+    yield variant_row("", "pith as above", piths, plain)
+    for (what, name, _), logs in zip(VARIANTS, variants):
+        yield variant_row(what, name, logs, plain)
+
+
+TEXT = """\
+# Training through pith
+
+Made by `./dev train --results` on {date}. The trainer of
+[`adapters/mpi/examples/train`](../adapters/mpi/examples/train/train.c): a transformer of
+{parameters} parameters over the characters of the New Testament, {ranks} ranks as {nodes} nodes,
+Adam with states sharded over the ranks, bf16 replicas on every rank, {steps} steps. "Uncompressed":
+MPI_Reduce_scatter of f32 gradients, MPI_Allgatherv of bf16 weights. "Through pith": gradients
+`{intra}` inside nodes and `{inter}` between them, weights `{weights}` against the
+live replicas. Same first weights, same batches. Losses are nats per character.
+
+After every step all ranks compared a hash of their replicas; a difference would have ended the run.
+
+## Loss
+
+{seeds}
+
+Two trainings that differ in any bit at all drift apart; how far, the last two columns show: they
+are uncompressed too and differ in the rounding of the replicas only.
+
+![validation loss](training.svg)
+
+Seed {seed}:
+
+{curve}
+
+## Bytes
+
+{sent}
+
+MPI does not tell what it sends; the uncompressed column is the least that sums inside nodes before
+crossing can send. Headers are included in pith's.
+
+## Time
+
+{time}
+
+More ranks than cores and a memory that all of them share: waiting is mostly waiting for a core, and
+nothing here says what a network would gain.
+
+## What each part buys
+
+Each row changes one thing of "pith as above"; all are means over {count} seeds. Errors are NMSE:
+of the summed gradient against the exact sum of the same gradients, and of the replica against the
+master weights (rounding to bf16 alone loses what the first row says), at {points} places of the
+training. With error feedback the first does not count what later steps bring back.
+
+{variants}
+"""
+
+
+def document(plains, piths, halves, variants):
+    settings, lines = piths[0].settings, "\n".join
+    return TEXT.format(
+        date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
+        seeds=lines(seed_table(plains, piths, halves)), seed=SEEDS[0], count=len(SEEDS),
+        curve=lines(curve_table(plains[0], piths[0])), sent=lines(sent_table(plains[0], piths[0])),
+        time=lines(time_table(plains[0], piths[0])), points=len(piths[0].points),
+        variants=lines(variant_table(plains, piths, variants)),
+        **{key: settings[key] for key in ("parameters", "ranks", "nodes", "steps", "intra",
+                                          "inter", "weights")})
+
+
+def results(build, out):
+    plains = train_seeds(build, out, "base", PLAIN)
+    piths = train_seeds(build, out, "base", PITH)
+    halves = train_seeds(build, out, "f32", PLAIN + ["--replica=f32"])
+    variants = [train_seeds(build, out, "variant%d" % i, PITH + arguments)
+                for i, (_, _, arguments) in enumerate(VARIANTS)]
+    draw(os.path.join(ROOT, "doc", "training.svg"), plains, piths)
+    with open(os.path.join(ROOT, "doc", "TRAINING.md"), "w", encoding="ascii") as file:
+        file.write(document(plains, piths, halves, variants))
+    print("wrote doc/TRAINING.md and doc/training.svg")
+
+
+def pair(build, out, arguments):
+    mpirun(build, arguments + ["--exchange=both", "--log=" + os.path.join(out, "train")], False)
+    logs = [Log(os.path.join(out, "train-%s.tsv" % name)) for name in ("plain", "pith")]
+    draw(os.path.join(out, "train.svg"), logs[:1], logs[1:])
+    print("drawn: " + os.path.join(out, "train.svg"))
+
+
+def main():
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    build, out, arguments = os.path.abspath(sys.argv[1]), sys.argv[2], sys.argv[3:]
+    os.makedirs(out, exist_ok=True)
+    try:
+        if arguments == ["--results"]:
+            results(build, out)
+        else:
+            pair(build, out, arguments)
+    except subprocess.CalledProcessError as error:
+        sys.exit("train: mpirun failed with status %d" % error.returncode)
+
+
+if __name__ == "__main__":
+    main()
