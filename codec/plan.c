@@ -370,7 +370,7 @@ void pith_plan_sizes(const pith_plan *plan, pith_sizes *out) {
 }
 
 pith_status pith_plan_slot(const pith_plan *plan, uint64_t slot, uint64_t *first, uint64_t *count) {
-    if (slot >= plan->slots) return PITH_ERR_ARG;
+    if (!plan || !first || !count || slot >= plan->slots) return PITH_ERR_ARG;
     *first = pithi_slot_first(plan, slot);
     *count = pithi_slot_count(plan, slot);
     return PITH_OK;
@@ -383,7 +383,7 @@ void pith_plan_set_random(pith_plan *plan, uint64_t seed, uint32_t stream, uint6
 }
 
 pith_status pith_plan_set_ranks(pith_plan *plan, uint32_t rank, uint32_t ranks) {
-    if (rank >= ranks || ranks > 65536) return PITH_ERR_ARG;
+    if (!plan || rank >= ranks || ranks > 65536) return PITH_ERR_ARG;
     plan->random.shift = (uint16_t)((uint64_t)rank * 65536 / ranks);
     return PITH_OK;
 }

@@ -84,7 +84,20 @@ void model_unrotate(const struct model *m, float *x, size_t count) {
 
 static size_t pad16(size_t n) { return (n + 15) / 16 * 16; }
 static size_t scale_bytes(const struct model *m, size_t count) {
-    return (count + m->group - 1) / m->group * pith_dtype_bytes(m->scale);
+    const size_t width = m->scale == MODEL_E8M0 ? 1 : pith_dtype_bytes(m->scale);
+    return (count + m->group - 1) / m->group * width;
+}
+
+static void put_scale(const struct model *m, uint8_t *to, size_t i, float scale) {
+    if (m->scale != MODEL_E8M0)
+        store_float(to, m->scale, i, bits_of(scale));
+    else
+        to[i] = isnan(scale) ? 255 : scale == 0 ? 0 : (uint8_t)(ilogbf(scale) + 127);
+}
+
+static float get_scale(const struct model *m, const uint8_t *from, size_t i) {
+    if (m->scale != MODEL_E8M0) return float_of(load_float(from, m->scale, i));
+    return from[i] == 255 ? float_of(0x7FC00000u) : ldexpf(1, from[i] - 127);
 }
 static size_t block_bytes(const struct model *m, size_t count) {
     return pad16(scale_bytes(m, count)) + pad16((count * m->bits + 7) / 8);
@@ -107,18 +120,75 @@ static int get_code(const uint8_t *codes, unsigned bits, size_t i) {
     return q >> (bits - 1) ? q - (1 << bits) : q;
 }
 
+/* A scale in the scale's dtype; finite stays finite, but for powers of two. */
+static float stored_scale(const struct model *m, float scale) {
+    uint8_t stored[4];
+    if (m->scale == MODEL_E8M0) {
+        const int e = ilogbf(scale), up = ldexpf(1, e) < scale ? e + 1 : e;
+        return up > 127 ? float_of(0x7FC00000u) : ldexpf(1, up);
+    }
+    store_float(stored, m->scale, 0, bits_of(scale));
+    const uint32_t u = load_float(stored, m->scale, 0);
+    return float_of(nonfinite(u) ? (u & 0x80000000u) | largest_of(m->scale) : u);
+}
+
+/* A and B of one candidate. */
+static void gain(const struct model *m, const float *v, size_t count, float c, float *a, float *b) {
+    const int most = 1 << (m->bits - 1);
+    float lane[16] = {0};
+    long squares = 0;
+    for (size_t i = 0; i < count; i++) {
+        int q = (int)nearbyintf(v[i] * c);
+        q = q < -most ? -most : q > most - 1 ? most - 1 : q;
+        const float product = v[i] * (float)q;
+        lane[i % 16] = lane[i % 16] + product;
+        squares += (long)q * q;
+    }
+    for (int far = 8; far; far /= 2)
+        for (int j = 0; j < far; j++) lane[j] = lane[j] + lane[j + far];
+    *a = lane[0];
+    *b = (float)squares;
+}
+
+static float searched_power(const struct model *m, const float *x, size_t count, float u) {
+    float v[4096], a1, b1, a2, b2;
+    for (size_t i = 0; i < count; i++) v[i] = x[i] * (1.0f / u);
+    gain(m, v, count, 1, &a1, &b1);
+    gain(m, v, count, 2, &a2, &b2);
+    return a2 - b2 / 4 > 2 * a1 - b1 ? u / 2 : u;
+}
+
+static float searched_scale(const struct model *m, const float *x, size_t count, float largest) {
+    const float reach = (float)(1 << (m->bits - 1)), u = largest / reach;
+    float v[4096], best = 0, factor = 1, turn = 1;
+    for (size_t i = 0; i < count; i++)
+        if (x[i] == largest) turn = -1;
+    for (size_t i = 0; i < count; i++) v[i] = turn * x[i] * (1.0f / u);
+    for (int k = 0; k < 15; k++) {
+        const float c = k ? 1 + (float)(k - 1) / 16 : (reach - 1) / reach;
+        float a, b;
+        gain(m, v, count, c, &a, &b);
+        const float square = a * a;
+        if (!(square / b > best)) continue;
+        best = square / b;
+        factor = a / b < 0.5f ? 1 / c : a / b;
+    }
+    const float s = u * factor;
+    return stored_scale(m, turn * (isinf(s) ? float_of(0x7F7FFFFFu) : s));
+}
+
 static float group_scale(const struct model *m, const float *x, size_t count) {
     const float most = (float)((1 << (m->bits - 1)) - 1);
     float largest = 0;
-    uint8_t stored[4];
     for (size_t i = 0; i < count; i++) {
         if (nonfinite(bits_of(x[i]))) return float_of(0x7FC00000u);
         if (fabsf(x[i]) > largest) largest = fabsf(x[i]);
     }
     if (largest < 0x1p-118f) return 0;
-    store_float(stored, m->scale, 0, bits_of(largest / most));
-    const uint32_t u = load_float(stored, m->scale, 0);
-    return float_of(nonfinite(u) ? largest_of(m->scale) : u);
+    const float scale = stored_scale(m, largest / most);
+    if (!m->search || isnan(scale)) return scale;
+    if (m->scale == MODEL_E8M0) return searched_power(m, x, count, scale);
+    return searched_scale(m, x, count, largest);
 }
 
 static int code_of(const struct model *m, float x, float scale, uint64_t element) {
@@ -130,7 +200,8 @@ static int code_of(const struct model *m, float x, float scale, uint64_t element
         q = (int)nearbyintf(v);
     else if (model_random(m, element) < (uint32_t)((v - below) * 65536.0f))
         q++;
-    return q > most ? most : q < -most ? -most : q;
+    const int least = -most - m->search;
+    return q > most ? most : q < least ? least : q;
 }
 
 static void code_block(const struct model *m, const float *x, size_t first, size_t count,
@@ -140,7 +211,7 @@ static void code_block(const struct model *m, const float *x, size_t first, size
     for (size_t begin = 0; begin < count; begin += m->group) {
         const size_t left = count - begin < m->group ? count - begin : m->group;
         const float scale = group_scale(m, x + begin, left);
-        store_float(to, m->scale, begin / m->group, bits_of(scale));
+        put_scale(m, to, begin / m->group, scale);
         for (size_t i = begin; i < begin + left; i++)
             put_code(codes, m->bits, i, code_of(m, x[i], scale, first + i));
     }
@@ -159,7 +230,7 @@ void model_decode(const struct model *m, const uint8_t *blocks, size_t count, fl
         const size_t at = i / m->block * m->block, k = i - at;
         const size_t n = count - at < m->block ? count - at : m->block;
         const uint8_t *block = blocks + i / m->block * block_bytes(m, m->block);
-        const float scale = float_of(load_float(block, m->scale, k / m->group));
+        const float scale = get_scale(m, block, k / m->group);
         const float v = (float)get_code(block + pad16(scale_bytes(m, n)), m->bits, k) * scale;
         x[i] = v;
         if (isinf(v)) x[i] = float_of((bits_of(v) & 0x80000000u) | 0x7F7FFFFFu);

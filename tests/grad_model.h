@@ -1,7 +1,7 @@
 /* grad_model.h - codec grad once more, from doc/FORMAT.md, in straight lines and for tests only.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Scales are f32 or bf16 and never searched; nothing here calls the library. */
+ * Nothing here calls the library. */
 #ifndef PITH_TESTS_GRAD_MODEL_H
 #define PITH_TESTS_GRAD_MODEL_H
 
@@ -9,16 +9,18 @@
 #include <stdint.h>
 
 enum { MODEL_NEAREST, MODEL_STOCHASTIC, MODEL_ANTITHETIC };
+enum { MODEL_E8M0 = 32 };
 
 struct model {
     unsigned bits, group, rotate;
     uint32_t signs;
     int round;
     size_t block;
-    uint32_t scale; /* PITH_F32, PITH_BF16 */
+    uint32_t scale; /* PITH_F32, PITH_BF16 or MODEL_E8M0 */
     /* Random bits. */
     uint64_t seed, step;
     uint32_t stream, rank, ranks;
+    int search; /* mode=mse */
 };
 
 void model_rotate(const struct model *m, float *x, size_t count);

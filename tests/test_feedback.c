@@ -16,22 +16,22 @@ struct setting {
     struct model model;
 };
 static const struct setting settings[] = {
-    {"grad:ef=full", 0, {4, 128, 32, 0, MODEL_NEAREST, 16384, PITH_F32, 0, 0, 0, 0, 1}},
+    {"grad:ef=full", 0, {4, 128, 32, 0, MODEL_NEAREST, 16384, PITH_F32, 0, 0, 0, 0, 1, 0}},
     {"grad:bits=2,group=32,ef=ema:0.8,block=64",
      800,
-     {2, 32, 32, 0, MODEL_NEAREST, 64, PITH_F32, 0, 0, 0, 0, 1}},
+     {2, 32, 32, 0, MODEL_NEAREST, 64, PITH_F32, 0, 0, 0, 0, 1, 0}},
     {"grad:ef=ema:0.001,rotate=0,block=128",
      1,
-     {4, 128, 0, 0, MODEL_NEAREST, 128, PITH_F32, 0, 0, 0, 0, 1}},
+     {4, 128, 0, 0, MODEL_NEAREST, 128, PITH_F32, 0, 0, 0, 0, 1, 0}},
     {"grad:bits=3,ef=ema:0.999,signs=5,scale=bf16",
      999,
-     {3, 128, 32, 5, MODEL_NEAREST, 16384, PITH_BF16, 0, 0, 0, 0, 1}},
+     {3, 128, 32, 5, MODEL_NEAREST, 16384, PITH_BF16, 0, 0, 0, 0, 1, 0}},
     {"grad:bits=3,ef=full,round=stochastic,block=256",
      0,
-     {3, 128, 32, 0, MODEL_STOCHASTIC, 256, PITH_F32, 77, 0, 4, 0, 1}},
+     {3, 128, 32, 0, MODEL_STOCHASTIC, 256, PITH_F32, 77, 0, 4, 0, 1, 0}},
     {"grad:ef=ema:0.37,round=antithetic,group=64,rotate=64,block=256",
      370,
-     {4, 64, 64, 0, MODEL_ANTITHETIC, 256, PITH_F32, 5, 0, 0, 2, 5}},
+     {4, 64, 64, 0, MODEL_ANTITHETIC, 256, PITH_F32, 5, 0, 0, 2, 5, 0}},
 };
 enum { SETTINGS = sizeof settings / sizeof settings[0] };
 
@@ -121,8 +121,8 @@ static void test_second_hop(void **state) {
         const pith_view v = pith_view_flat(x, PITH_F32, COUNT);
         snprintf(spec, sizeof spec, "grad:bits=8,group=256,rotate=%u%s,block=512", m->rotate,
                  m->signs ? ",signs=5" : "");
-        const struct model from = {8, 256, m->rotate, m->signs, MODEL_NEAREST, 512, PITH_F32, 0,
-                                   0, 0,   0,         1};
+        const struct model from = {8, 256, m->rotate, m->signs, MODEL_NEAREST, 512, PITH_F32, 0, 0,
+                                   0, 0,   1,         0};
         uint8_t *blocks = room(model_bytes(m, COUNT));
         stream_open(&in, spec, &layout, NULL);
         stream_open(&out, settings[i].spec, &layout, NULL);

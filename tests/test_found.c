@@ -336,6 +336,21 @@ static void test_largest_key_frame_of_slots_alike(void **unused) {
     stream_close(&s);
 }
 
+/* Two calls that return a status did not check their arguments. */
+static void test_plan_questions_without_a_plan(void **unused) {
+    (void)unused;
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 64);
+    const pith_env env = test_env();
+    struct stream s;
+    uint64_t first, count;
+    stream_open(&s, "grad", &layout, &env);
+    CHECK_STATUS(PITH_ERR_ARG, pith_plan_set_ranks(NULL, 0, 1));
+    CHECK_STATUS(PITH_ERR_ARG, pith_plan_slot(NULL, 0, &first, &count));
+    CHECK_STATUS(PITH_ERR_ARG, pith_plan_slot(s.plan, 0, NULL, &count));
+    CHECK_STATUS(PITH_ERR_ARG, pith_plan_slot(s.plan, 0, &first, NULL));
+    stream_close(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reduce_frames_with_and_without_checksums),
@@ -351,6 +366,7 @@ int main(void) {
         cmocka_unit_test(test_skip_after_a_failed_encode),
         cmocka_unit_test(test_external_base_of_no_base),
         cmocka_unit_test(test_step_without_feedback),
+        cmocka_unit_test(test_plan_questions_without_a_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,22 +13,24 @@ struct setting {
     struct model model;
 };
 static const struct setting settings[] = {
-    {"grad", {4, 128, 32, 0, MODEL_NEAREST, 16384, PITH_F32, 0, 0, 0, 0, 1}},
-    {"grad:level=intra,block=128", {8, 128, 32, 0, MODEL_NEAREST, 128, PITH_F32, 0, 0, 0, 0, 1}},
-    {"grad:bits=2,group=32,block=32", {2, 32, 32, 0, MODEL_NEAREST, 32, PITH_F32, 0, 0, 0, 0, 1}},
+    {"grad", {4, 128, 32, 0, MODEL_NEAREST, 16384, PITH_F32, 0, 0, 0, 0, 1, 0}},
+    {"grad:level=intra,block=128", {8, 128, 32, 0, MODEL_NEAREST, 128, PITH_F32, 0, 0, 0, 0, 1, 0}},
+    {"grad:bits=2,group=32,block=32",
+     {2, 32, 32, 0, MODEL_NEAREST, 32, PITH_F32, 0, 0, 0, 0, 1, 0}},
     {"grad:bits=6,scale=bf16,block=32768",
-     {6, 128, 32, 0, MODEL_NEAREST, 32768, PITH_BF16, 0, 0, 0, 0, 1}},
+     {6, 128, 32, 0, MODEL_NEAREST, 32768, PITH_BF16, 0, 0, 0, 0, 1, 0}},
     {"grad:round=stochastic,block=256",
-     {4, 128, 32, 0, MODEL_STOCHASTIC, 256, PITH_F32, 99, 5, 3, 0, 1}},
+     {4, 128, 32, 0, MODEL_STOCHASTIC, 256, PITH_F32, 99, 5, 3, 0, 1, 0}},
     {"grad:bits=3,round=antithetic,block=1024",
-     {3, 128, 32, 0, MODEL_ANTITHETIC, 1024, PITH_F32, 1ull << 40, 6, 2, 3, 7}},
-    {"grad:bits=5,rotate=0,block=512", {5, 128, 0, 0, MODEL_NEAREST, 512, PITH_F32, 0, 0, 0, 0, 1}},
+     {3, 128, 32, 0, MODEL_ANTITHETIC, 1024, PITH_F32, 1ull << 40, 6, 2, 3, 7, 0}},
+    {"grad:bits=5,rotate=0,block=512",
+     {5, 128, 0, 0, MODEL_NEAREST, 512, PITH_F32, 0, 0, 0, 0, 1, 0}},
     {"grad:bits=8,group=4096,rotate=256,signs=9",
-     {8, 4096, 256, 9, MODEL_NEAREST, 16384, PITH_F32, 0, 0, 0, 0, 1}},
+     {8, 4096, 256, 9, MODEL_NEAREST, 16384, PITH_F32, 0, 0, 0, 0, 1, 0}},
     {"grad:group=256,rotate=256,signs=9,block=2048",
-     {4, 256, 256, 9, MODEL_NEAREST, 2048, PITH_F32, 0, 0, 0, 0, 1}},
+     {4, 256, 256, 9, MODEL_NEAREST, 2048, PITH_F32, 0, 0, 0, 0, 1, 0}},
     {"grad:group=256,rotate=128,signs=4294967295,block=65536",
-     {4, 256, 128, 0xFFFFFFFF, MODEL_NEAREST, 65536, PITH_F32, 0, 0, 0, 0, 1}},
+     {4, 256, 128, 0xFFFFFFFF, MODEL_NEAREST, 65536, PITH_F32, 0, 0, 0, 0, 1, 0}},
 };
 enum { SETTINGS = sizeof settings / sizeof settings[0] };
 
@@ -362,7 +364,7 @@ static void test_saturated_is_counted(void **state) {
     for (unsigned bits = 2; bits <= 8; bits += bits == 6 ? 2 : 1) {
         char spec[64];
         snprintf(spec, sizeof spec, "grad:bits=%u,rotate=0,scale=bf16", bits);
-        const struct model m = {bits, 128, 0, 0, MODEL_NEAREST, 16384, PITH_BF16, 0, 0, 0, 0, 1};
+        const struct model m = {bits, 128, 0, 0, MODEL_NEAREST, 16384, PITH_BF16, 0, 0, 0, 0, 1, 0};
         uint8_t scale[2];
         context("%s", spec);
         stream_open(&s, spec, &layout, NULL);
