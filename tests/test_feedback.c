@@ -8,7 +8,7 @@
 
 enum { COUNT = 1000, STEPS = 16, SLOTS = 3 };
 
-/* ---- Model -----------------------------------------------------------------------------------*/
+/* ---- Model ------------------------------------------------------------------------------------*/
 
 struct setting {
     const char *spec;
@@ -151,7 +151,7 @@ static void test_second_hop(void **state) {
     }
 }
 
-/* ---- What it is for --------------------------------------------------------------------------*/
+/* ---- What it is for ---------------------------------------------------------------------------*/
 
 static double accumulated(const char *spec) {
     const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, COUNT);
@@ -192,7 +192,7 @@ static void test_accumulated_sum(void **state) {
     }
 }
 
-/* ---- Steps taken back ------------------------------------------------------------------------*/
+/* ---- Steps taken back -------------------------------------------------------------------------*/
 
 static const pith_layout slotted = {
     .size = sizeof slotted, .dtype = PITH_F32, .ndim = 1, .shape = {COUNT}, .slots = SLOTS};
@@ -299,7 +299,7 @@ static void test_skip_the_second_hop(void **state) {
     stream_close(&out);
 }
 
-/* ---- Save, load, reset -------------------------------------------------------------------------*/
+/* ---- Save, load, reset ------------------------------------------------------------------------*/
 
 static void test_save_and_load(void **state) {
     (void)state;
@@ -374,7 +374,7 @@ static void test_reset(void **state) {
     stream_close(&s);
 }
 
-/* ---- Refusals ----------------------------------------------------------------------------------*/
+/* ---- Refusals ---------------------------------------------------------------------------------*/
 
 static void test_encode_needs_a_state(void **state) {
     (void)state;
