@@ -18,7 +18,8 @@ try "${CXX:-c++}" c++ c++17
 
 declared=$(tr '\n' ' ' <"$header" | grep -oE 'PITH_API [a-z0-9_ *]*[ *]pith_mpi_[a-z0-9_]+\(' |
     grep -oE 'pith_[a-z0-9_]+\($' | tr -d '(' | sort -u)
-exported=$(nm -D --defined-only "$shared" | awk '{ print $NF }' | grep -vE '^(_|asan|ubsan)' | sort -u)
+exported=$(nm -D --defined-only "$shared" | awk '{ print $NF }' | grep -vE '^(_|asan|ubsan)' |
+    sort -u)
 [ "$(wc -l <<<"$declared")" -gt 20 ] || { echo 'pith_mpi.h was not understood'; exit 1; }
 diff <(printf '%s\n' "$declared") <(printf '%s\n' "$exported") ||
     { echo 'declared (<) is not what is exported (>)'; failed=1; }
