@@ -41,7 +41,6 @@ enum {
 };
 #define SECTION_OPTIONAL 0x80000000u
 #define SECTION_SOURCE 0x80000001u
-#define SECTIONS_MAX (2u * PITH_SOURCE_MAX)
 
 /* ---- Payload layout --------------------------------------------------------------------------*/
 
@@ -74,12 +73,17 @@ static uint64_t fixed_bytes(bool wide) {
     return wide ? PITHI_WIDE_HEADER_BYTES : PITHI_HEADER_BYTES;
 }
 
+uint64_t pithi_sections_bytes(bool has_stream, size_t exempt_ranges, size_t source_bytes) {
+    uint64_t bytes = 0;
+    if (has_stream) bytes += pithi_pad16(SECTION_HEAD + STREAM_BYTES);
+    if (exempt_ranges) bytes += pithi_pad16(SECTION_HEAD + EXEMPT_BYTES * exempt_ranges);
+    if (source_bytes) bytes += pithi_pad16(SECTION_HEAD + source_bytes);
+    return bytes;
+}
+
 void pithi_frame_size(struct pithi_frame *f) {
-    f->header_bytes = fixed_bytes(is_wide(f));
-    if (f->has_stream) f->header_bytes += pithi_pad16(SECTION_HEAD + STREAM_BYTES);
-    if (f->exempt_ranges)
-        f->header_bytes += pithi_pad16(SECTION_HEAD + EXEMPT_BYTES * f->exempt_ranges);
-    if (f->source_bytes) f->header_bytes += pithi_pad16(SECTION_HEAD + f->source_bytes);
+    f->header_bytes = fixed_bytes(is_wide(f)) +
+                      pithi_sections_bytes(f->has_stream, f->exempt_ranges, f->source_bytes);
 }
 
 /* ---- Exempt elements -------------------------------------------------------------------------*/
@@ -357,7 +361,7 @@ static pith_status check_start(const uint8_t *b, size_t length, struct pithi_fra
     if (length < PITHI_HEADER_BYTES)
         return pithi_fail_at(error, PITH_ERR_TRUNCATED, "the header is cut", length);
     const uint32_t sections = pithi_get32(b + AT_SECTIONS);
-    if (sections % 16 || sections > SECTIONS_MAX)
+    if (sections % 16 || sections > PITHI_SECTIONS_MAX)
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "bad size of sections", AT_SECTIONS);
     f->header_bytes = pithi_frame_header_bytes(b);
     if (length < f->header_bytes)

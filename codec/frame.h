@@ -13,6 +13,8 @@ enum {
     PITHI_FLAG_KEY = 2,
     PITHI_FLAG_CHECKSUMS = 4,
 };
+/* Of all sections together. */
+#define PITHI_SECTIONS_MAX (2u * PITH_SOURCE_MAX)
 /* Top bit of a block's length in the index: stored without entropy coding. */
 #define PITHI_PLAIN 0x80000000u
 
@@ -63,6 +65,7 @@ void pithi_frame_set_exempt(struct pithi_frame *frame, const struct pithi_exempt
 bool pithi_frame_same_exempt(const struct pithi_frame *read, const struct pithi_frame *made);
 /* Whether two frames made from plans have the same exempt elements. */
 bool pithi_frame_like_exempt(const struct pithi_frame *a, const struct pithi_frame *b);
+uint64_t pithi_sections_bytes(bool has_stream, size_t exempt_ranges, size_t source_bytes);
 /* Fill header_bytes from the other fields. */
 void pithi_frame_size(struct pithi_frame *frame);
 /* Write header and sections: frame->header_bytes bytes. */

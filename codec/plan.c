@@ -123,6 +123,8 @@ static pith_status check_exempt(const pith_plan *p, const struct pithi_exempt_so
     if (!source->from || source->count > PITH_EXEMPT_MAX ||
         !pithi_exempt_build(NULL, source, p->params.dtype, p->count, &bytes))
         return pithi_fail(error, PITH_ERR_ARG, "bad exempt ranges");
+    if (pithi_sections_bytes(false, source->count, p->source_bytes) > PITHI_SECTIONS_MAX)
+        return pithi_fail(error, PITH_ERR_ARG, "exempt ranges and source are too long together");
     return PITH_OK;
 }
 

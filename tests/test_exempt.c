@@ -151,7 +151,7 @@ static void test_frames(void **state) {
 /* Blocks are those of the tensor with zeros in the exempt places; values and zeros follow. */
 static void test_bytes(void **state) {
     (void)state;
-    const struct model m = {4, 32, 32, 0, MODEL_NEAREST, 64, PITH_F32, 0, 0, 0, 0, 1};
+    const struct model m = {4, 32, 32, 0, MODEL_NEAREST, 64, PITH_F32, 0, 0, 0, 0, 1, 0};
     const size_t blocks = model_bytes(&m, COUNT);
     for (size_t i = 0; i < MAPS; i++) {
         struct stream s;

@@ -351,6 +351,47 @@ static void test_plan_questions_without_a_plan(void **unused) {
     stream_close(&s);
 }
 
+/* The longest map and the longest source together made frames that no reader takes. */
+static void test_longest_map_and_source(void **unused) {
+    (void)unused;
+    enum { RANGES = PITH_EXEMPT_MAX, COUNT = 2 * RANGES };
+    pith_exempt *ranges = room(RANGES * sizeof *ranges);
+    float *value = room(COUNT * sizeof *value), *back = room(COUNT * sizeof *back);
+    void *source = room(PITH_SOURCE_MAX);
+    for (size_t i = 0; i < RANGES; i++) ranges[i] = (pith_exempt){2 * i + 1, 1, PITH_EXEMPT_EXACT};
+    for (size_t i = 0; i < COUNT; i++) value[i] = (float)(i % 1001) * 0.125f;
+    memset(source, 7, PITH_SOURCE_MAX);
+    const pith_view v = pith_view_flat(value, PITH_F32, COUNT),
+                    out = pith_view_flat(back, PITH_F32, COUNT);
+    pith_layout layout = flat_layout(PITH_F32, PITH_NONE, COUNT);
+    layout.exempt = ranges;
+    const pith_env env = test_env();
+    for (size_t less = 0; less <= 2; less++)
+        for (int with = 0; with < 2; with++) {
+            struct stream s;
+            uint64_t bytes;
+            layout.exempt_count = RANGES - less;
+            layout.source = with ? source : NULL;
+            layout.source_bytes = with ? PITH_SOURCE_MAX : 0;
+            context("%zu ranges, source %d", RANGES - less, with);
+            if (with && less < 2) {
+                CHECK_STATUS(PITH_ERR_ARG, pith_plan_create(&s.plan, "grad", &layout, &env, NULL));
+                CHECK_STATUS(PITH_ERR_ARG, pith_compress_bound("grad", &layout, &bytes, NULL));
+                continue;
+            }
+            stream_open(&s, "grad", &layout, &env);
+            struct frame f = stream_encode(&s, &v, 0, false);
+            CHECK_OK(pith_decode(s.plan, NULL, 0, f.bytes, f.length, &out));
+            for (size_t i = 0; i < RANGES - less; i++) CHECK(back[2 * i + 1] == value[2 * i + 1]);
+            free(f.bytes);
+            stream_close(&s);
+        }
+    free(ranges);
+    free(value);
+    free(back);
+    free(source);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reduce_frames_with_and_without_checksums),
@@ -367,6 +408,7 @@ int main(void) {
         cmocka_unit_test(test_external_base_of_no_base),
         cmocka_unit_test(test_step_without_feedback),
         cmocka_unit_test(test_plan_questions_without_a_plan),
+        cmocka_unit_test(test_longest_map_and_source),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

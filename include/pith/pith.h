@@ -269,8 +269,9 @@ typedef struct pith_layout {
      * for byte. At most PITH_SOURCE_MAX bytes; borrowed for the life of the plan. */
     const void *source;
     size_t source_bytes;
-    /* Ranges in ascending order without overlaps, at most PITH_EXEMPT_MAX. Part of the plan: frames
-     * of a plan with another map are PITH_ERR_MISMATCH. Borrowed for pith_plan_create only. */
+    /* Ranges in ascending order without overlaps, at most PITH_EXEMPT_MAX (beside a source of
+     * PITH_SOURCE_MAX bytes, two less). Part of the plan: frames of a plan with another map are
+     * PITH_ERR_MISMATCH. Borrowed for pith_plan_create only. */
     const pith_exempt *exempt;
     size_t exempt_count;
 } pith_layout;
