@@ -115,10 +115,11 @@ static struct pithi_group_job job_of(const struct pithi_block *b, size_t at, siz
 }
 
 static void encode_codes(struct pithi_block *b, size_t at, size_t count, const void *x,
-                         uint32_t dtype) {
+                         uint32_t dtype, const void *ahead) {
     struct pithi_group_job job = job_of(b, at, count);
     job.value = x;
     job.value_dtype = dtype;
+    job.ahead = ahead;
     job.stream = b->stream && !b->residual;
     b->kernels->group_encode(&job);
     b->poisoned += job.poisoned;
@@ -165,12 +166,17 @@ static void keep_loss(struct pithi_block *b, size_t at, size_t count, const floa
     }
 }
 
-static void put(struct pithi_block *b, size_t at, size_t count, float *x) {
+/* ahead: what comes after x, from memory. */
+static void put_piece(struct pithi_block *b, size_t at, size_t count, float *x, const void *ahead) {
     if (b->residual)
         for (size_t i = 0; i < count; i++) x[i] += b->residual[at + i];
-    encode_codes(b, at, count, x, PITH_F32);
+    encode_codes(b, at, count, x, PITH_F32, ahead);
     if (b->residual) keep_loss(b, at, count, x);
     if (at + count == b->count) clear_padding(b);
+}
+
+static void put(struct pithi_block *b, size_t at, size_t count, float *x) {
+    put_piece(b, at, count, x, NULL);
 }
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
@@ -188,12 +194,12 @@ static void encode_piece(struct pithi_block *b, size_t at, size_t count) {
     } else {
         b->kernels->rotate(&r, x, values, dtype, count, b->first + at);
     }
-    put(b, at, count, x);
+    put_piece(b, at, count, x, (const uint8_t *)values + count * pith_dtype_bytes(dtype));
 }
 
 static pith_status encode(struct pithi_block *b) {
     if (!b->params->value[ROTATE] && !b->aside && !b->residual) {
-        encode_codes(b, 0, b->count, b->value, b->params->dtype);
+        encode_codes(b, 0, b->count, b->value, b->params->dtype, NULL);
         clear_padding(b);
         return PITH_OK;
     }
@@ -207,7 +213,8 @@ static pith_status encode(struct pithi_block *b) {
 static void leave(const struct pithi_block *b, size_t at, size_t count, float *x, void *to,
                   uint32_t dtype, float scale) {
     const struct pithi_rotation r = rotation(b->params);
-    b->kernels->unrotate(&r, to, dtype, x, count, b->first + at, scale);
+    pithi_unrotate_fn *const fn = b->stream ? b->kernels->unrotate_stream : b->kernels->unrotate;
+    fn(&r, to, dtype, x, count, b->first + at, scale);
 }
 
 static pith_status decode(struct pithi_block *b) {

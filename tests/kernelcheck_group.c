@@ -37,6 +37,7 @@ bool bound_group(const struct level *level) {
 
 static size_t width(uint32_t dtype) { return dtype == PITH_NONE ? 0 : dtype == PITH_F32 ? 4 : 2; }
 static const char *name(uint32_t dtype) {
+    if (dtype == PITHI_E8M0) return "e8m0";
     return dtype == PITH_F32 ? "f32" : dtype == PITH_BF16 ? "bf16" : dtype ? "f16" : "none";
 }
 static size_t code_bytes(const struct shape *s) {
@@ -48,13 +49,13 @@ static size_t scale_bytes(const struct shape *s) {
 
 static void begin(const struct level *level, const char *what, const struct shape *s) {
     check_begin(
-        "group %s %s: %s -> %s, base %s, %zu elements, group %u, %u bits %s %s, scale %s, "
+        "group %s %s: %s -> %s, base %s, %zu elements, group %u, %u bits %s %s%s, scale %s, "
         "values %s, base %s, update %d, stream %d, first %llu, places %zu %zu %zu %zu %zu",
         level->isa, what, name(s->value), name(s->out), name(s->base), s->count, s->set.group,
         s->set.bits, s->set.asymmetric ? "asymmetric" : "symmetric",
-        s->set.stochastic ? "stochastic" : "nearest", name(s->set.scale_dtype),
-        fill_names[s->value_fill], fill_names[s->base_fill], s->update, s->stream,
-        (unsigned long long)s->first, s->place[0], s->place[1], s->place[2], s->place[3],
+        s->set.stochastic ? "stochastic" : "nearest", s->set.search ? " searched" : "",
+        name(s->set.scale_dtype), fill_names[s->value_fill], fill_names[s->base_fill], s->update,
+        s->stream, (unsigned long long)s->first, s->place[0], s->place[1], s->place[2], s->place[3],
         s->place[4]);
 }
 
@@ -144,8 +145,12 @@ static void hostile_frame(const struct shape *s) {
                                       FILL_TINY, FILL_MINUS_ZERO};
     for (size_t i = 0; i < code_bytes(s); i++) expected->codes[i] = (uint8_t)check_random();
     const enum fill fill = fills[check_below(sizeof fills / sizeof *fills)];
-    fill_values(expected->scales, s->set.scale_dtype, scale_bytes(s) / width(s->set.scale_dtype),
-                fill, 7);
+    if (s->set.scale_dtype == PITHI_E8M0)
+        for (size_t i = 0; i < scale_bytes(s); i++)
+            expected->scales[i] = (uint8_t)(check_random() >> (fill == FILL_GAUSS));
+    else
+        fill_values(expected->scales, s->set.scale_dtype,
+                    scale_bytes(s) / width(s->set.scale_dtype), fill, 7);
 }
 
 static void decode_scalar(const struct shape *s) {
@@ -180,8 +185,16 @@ static void decode_kernel(const struct level *level, const struct shape *s) {
     check_end();
 }
 
-static void check_both(const struct level *level, struct shape *s) {
+/* What the group quantizer promises only without a base, and only for symmetric codes. */
+static void settle(struct shape *s) {
+    const bool alone = s->base == PITH_NONE && !s->set.asymmetric;
     if (s->base == PITH_NONE) s->update = false;
+    if (!alone && s->set.scale_dtype == PITHI_E8M0) s->set.scale_dtype = PITH_BF16;
+    if (!alone || s->set.stochastic) s->set.search = false;
+}
+
+static void check_both(const struct level *level, struct shape *s) {
+    settle(s);
     make_data(s);
     begin(level, "scalar", s);
     encode_scalar(s);
@@ -206,7 +219,8 @@ static struct shape random_shape(size_t format) {
     const uint64_t r = check_random();
     set_format(&s.set, format);
     s.set.group = 16u << check_below(8);
-    s.set.scale_dtype = r & 1 ? PITH_F32 : PITH_BF16;
+    s.set.scale_dtype = r & 1 ? PITH_F32 : r & 64 ? PITHI_E8M0 : PITH_BF16;
+    s.set.search = (r >> 7 & 3) == 0;
     s.set.stochastic = r >> 1 & 1;
     s.update = r >> 2 & 1;
     s.stream = r >> 3 & 1;
@@ -221,6 +235,22 @@ static struct shape random_shape(size_t format) {
         s.first = (UINT64_C(1) << 35) - 16 * check_below(MOST / 16);
     for (int k = 0; k < 5; k++) s.place[k] = check_below(3) ? check_below(PLACE_COUNT) : PLACE_END;
     return s;
+}
+
+/* A searched scale needs whole vectors, or the scalar text takes the call. */
+static void check_searched(const struct level *level) {
+    static const uint8_t scales[3] = {PITH_F32, PITH_BF16, PITHI_E8M0};
+    for (size_t c = 0; c < 7 * 3 * FILL_COUNT * 6; c++) {
+        struct shape s = random_shape(c % 7);
+        s.set.scale_dtype = scales[c / 7 % 3];
+        s.value_fill = (enum fill)(c / 21 % FILL_COUNT);
+        s.set.search = true;
+        s.set.stochastic = false;
+        s.base = PITH_NONE;
+        s.set.group = 16u << check_below(c % 11 ? 6 : 11);
+        s.count = 16 * (1 + check_below(s.set.group > 2048 ? 300 : 60)) + (c % 5 ? 0 : 3);
+        check_both(level, &s);
+    }
 }
 
 static void check_lengths(const struct level *level) {
@@ -319,6 +349,7 @@ void check_group(const struct level *level) {
     check_product(level);
     check_places(level);
     check_around_groups(level);
+    check_searched(level);
     free(expected);
     free(value);
     free(base);

@@ -150,16 +150,20 @@ ALWAYS void decode_batch(struct decoder *d, const struct batch *b, struct recipe
 static void decode_any(struct decoder *d, const struct batch *b, struct recipe r, bool stream) {
     const uint32_t ot = r.vt, bt = r.bt;
     if (!r.asymmetric && ot == PITH_F32 && bt == PITH_NONE && stream)
-        decode_batch(d, b, (struct recipe){PITH_F32, PITH_NONE, false, false, false, false}, true);
+        decode_batch(d, b, (struct recipe){PITH_F32, PITH_NONE, false, false, false, false, false},
+                     true);
     else if (!r.asymmetric && ot == PITH_F32 && bt == PITH_NONE)
-        decode_batch(d, b, (struct recipe){PITH_F32, PITH_NONE, false, false, false, false}, false);
+        decode_batch(d, b, (struct recipe){PITH_F32, PITH_NONE, false, false, false, false, false},
+                     false);
     else if (!r.asymmetric && ot == PITH_BF16 && bt == PITH_NONE)
-        decode_batch(d, b, (struct recipe){PITH_BF16, PITH_NONE, false, false, false, false},
+        decode_batch(d, b, (struct recipe){PITH_BF16, PITH_NONE, false, false, false, false, false},
                      false);
     else if (!r.asymmetric && ot == PITH_NONE && bt == PITH_F32 && r.write)
-        decode_batch(d, b, (struct recipe){PITH_NONE, PITH_F32, true, false, false, false}, false);
+        decode_batch(d, b, (struct recipe){PITH_NONE, PITH_F32, true, false, false, false, false},
+                     false);
     else if (!r.asymmetric && ot == PITH_NONE && bt == PITH_BF16 && r.write)
-        decode_batch(d, b, (struct recipe){PITH_NONE, PITH_BF16, true, false, false, false}, false);
+        decode_batch(d, b, (struct recipe){PITH_NONE, PITH_BF16, true, false, false, false, false},
+                     false);
     else
         decode_batch(d, b, r, stream);
 }
@@ -170,6 +174,7 @@ static void group_decode(struct pithi_group_job *job) {
                              job->base_dtype,
                              job->update && job->base_dtype != PITH_NONE,
                              s->asymmetric,
+                             false,
                              false,
                              false};
     const bool stream = job->stream && r.vt == PITH_F32 && v_stream_fits(job->out);

@@ -29,6 +29,7 @@ enum { AHEAD = 3072, AHEAD_ALONE = 4608, CODES_AHEAD = 1024 };
 struct batch {
     size_t count;
     const uint8_t *value;
+    const uint8_t *ahead; /* to be prefetched while the values are read, at their pace */
     uint8_t *base, *out, *codes, *scales;
     size_t room;      /* bytes of the job's codes from `codes` on */
     uint64_t counter; /* Philox counter of the first element */
@@ -66,6 +67,8 @@ static void open_batch(struct batch *b, const struct pithi_group_job *job, size_
     const struct pithi_group_job p = part(job, i, n);
     b->count = n;
     b->value = p.value;
+    b->ahead = job->ahead ? (const uint8_t *)job->ahead + i * width(job->value_dtype)
+                          : b->value + AHEAD_ALONE * width(job->value_dtype);
     b->base = p.base;
     b->out = p.out;
     b->codes = p.codes;
@@ -155,13 +158,19 @@ ALWAYS bool find_largest(uint32_t vt, uint32_t bt, struct batch *b) {
     return worst < LIMIT;
 }
 
+/* For e8m0 up to the next power of two. */
+static v16 round_scale(uint32_t dtype, v16 x) {
+    if (dtype != PITHI_E8M0) return round_to(dtype, x);
+    return v_and(v_add(x, v_set(0x007FFFFFu)), v_set(0xFF800000u));
+}
+
 /* pithi_group_scale for 16 groups at a time; none is huge. */
 static void symmetric_scales(const struct pithi_group_setting *s, struct batch *b, size_t groups) {
     const float levels = (float)((1 << (s->bits - 1)) - 1);
     v_store((uint8_t *)(b->largest + groups), v_set(0));
     for (size_t g = 0; g < groups; g += 16) {
         const v16 m = v_load((const uint8_t *)(b->largest + g));
-        const v16 scale = round_to(s->scale_dtype, f_div(m, v_set(pithi_bits(levels))));
+        const v16 scale = round_scale(s->scale_dtype, f_div(m, v_set(pithi_bits(levels))));
         const v16 coded = v_greater(m, v_set(TINY - 1));
         v_store((uint8_t *)(b->scale + g), v_and(scale, coded));
         v_store((uint8_t *)(b->reciprocal + g), v_and(f_div(v_set(0x3F800000u), scale), coded));
@@ -214,11 +223,13 @@ static void put_scales(const struct pithi_group_setting *s, const struct batch *
         return;
     }
     for (size_t g = 0; g < groups; g++) {
-        pithi_store(scales, s->scale_dtype, step * g, pithi_bits(b->scale[g]));
+        pithi_scale_store(scales, s->scale_dtype, step * g, pithi_bits(b->scale[g]));
         if (s->asymmetric)
             pithi_store(scales, s->scale_dtype, step * g + 1, pithi_bits(b->zero[g]));
     }
 }
+
+#include "kernel/group_search_tmpl.h"
 
 /* ---- Encode: codes ---------------------------------------------------------------------------*/
 
@@ -236,15 +247,17 @@ struct recipe {
     bool write;      /* the new base is wanted */
     bool asymmetric, stochastic;
     bool stream; /* encode: codes and scales go past the cache */
+    bool search;
 };
 
 /* The code as f32 in *f; in the result's low bits as an integer (the rest of a lane is undefined).
  * The text clamps codes; clamping v to the same integers before it is rounded, down or to nearest,
  * gives the same code. A symmetric nearest code needs neither: |d * r| < Q + 1/2 for every scale
  * and its rounding. */
-ALWAYS v16 nearest(v16 v, v16 ceiling, bool asymmetric, v16 *f) {
+ALWAYS v16 nearest(v16 v, v16 ceiling, bool asymmetric, bool search, v16 *f) {
     const v16 magic = v_set(0x4B400000u); /* 1.5 * 2^23 */
     if (asymmetric) v = f_min(f_max(v, v_set(0)), ceiling);
+    if (search) v = f_min(f_max(v, f_sub(v_set(0xBF800000u), ceiling)), ceiling); /* -1 - Q */
     const v16 t = f_add(v, magic);
     *f = f_sub(t, magic);
     return t;
@@ -287,7 +300,7 @@ ALWAYS v16 encode_16(const struct encoder *e, const struct batch *b, const struc
     if (r.asymmetric) d = f_sub(d, v_spread(&b->zero[g]));
     const v16 v = f_mul(d, v_spread(&b->reciprocal[g]));
     const v16 q = r.stochastic ? stochastic(v, e->ceiling, r.asymmetric, random + i, &f)
-                               : nearest(v, e->ceiling, r.asymmetric, &f);
+                               : nearest(v, e->ceiling, r.asymmetric, r.search, &f);
     if (!r.write) return q;
     v16 x = f_mul(f, v_spread(&b->scale[g]));
     if (r.asymmetric) x = f_add(x, v_spread(&b->zero[g]));
@@ -342,14 +355,14 @@ static __attribute__((noinline)) void encode_end(struct encoder *e, const struct
 ALWAYS void encode_codes(struct encoder *e, const struct batch *b, struct recipe r) {
     const struct packing pack = e->pack; /* a copy no store can alias */
     const size_t vs = width(r.vt), bs = width(r.bt), bits = e->set->bits, count = b->count;
-    const size_t ahead = r.bt == PITH_NONE ? AHEAD_ALONE : AHEAD;
+    const size_t ahead = r.bt == PITH_NONE ? 0 : AHEAD;
     uint16_t random[4 * UNIT];
     size_t i = 0;
     for (; i + UNIT <= count; i += UNIT) {
         const struct unit u = unit_at(b, i, vs, bs, bits);
         const size_t turn = i % (4 * UNIT);
         if (r.stochastic && turn == 0) random256(&e->philox, b->counter + i / 8, random);
-        prefetch_unit(u.value, vs, ahead);
+        prefetch_unit(r.bt == PITH_NONE ? b->ahead + i * vs : u.value, vs, ahead);
         prefetch_unit(u.base, bs, ahead);
         if (!r.stream) __builtin_prefetch(u.codes + CODES_AHEAD, 1);
         encode_unit(e, &pack, b, &u, r, random + turn);
@@ -365,6 +378,7 @@ ALWAYS bool encode_batch(struct encoder *e, struct batch *b, struct recipe r) {
     } else {
         if (!find_largest(r.vt, r.bt, b)) return false;
         symmetric_scales(s, b, groups);
+        if (r.search) search_scales(s, b, r.vt);
     }
     put_scales(s, b, groups, b->scales, r.stream);
     encode_codes(e, b, r);
@@ -375,12 +389,13 @@ ALWAYS bool encode_batch(struct encoder *e, struct batch *b, struct recipe r) {
 ALWAYS bool encode_common(struct encoder *e, struct batch *b, uint32_t vt, uint32_t bt, bool random,
                           bool stream) {
     const bool write = bt != PITH_NONE;
-    if (random) return encode_batch(e, b, (struct recipe){vt, bt, write, false, true, stream});
-    return encode_batch(e, b, (struct recipe){vt, bt, write, false, false, stream});
+    if (random)
+        return encode_batch(e, b, (struct recipe){vt, bt, write, false, true, stream, false});
+    return encode_batch(e, b, (struct recipe){vt, bt, write, false, false, stream, false});
 }
 
 static bool encode_any(struct encoder *e, struct batch *b, struct recipe r) {
-    if (!r.asymmetric && r.write == (r.bt != PITH_NONE)) {
+    if (!r.asymmetric && !r.search && r.write == (r.bt != PITH_NONE)) {
         if (r.vt == PITH_F32 && r.bt == PITH_NONE && r.stream)
             return encode_common(e, b, PITH_F32, PITH_NONE, r.stochastic, true);
         if (r.vt == PITH_F32 && r.bt == PITH_NONE)
@@ -411,16 +426,23 @@ static bool random_fits(const struct pithi_group_job *job) {
     return job->first % 8 == 0 && first >> 32 == last >> 32;
 }
 
+/* Groups of whole vectors, and nothing else to do. */
+static bool search_fits(const struct pithi_group_job *job) {
+    return job->count % 16 == 0 && job->base_dtype == PITH_NONE && !job->set.asymmetric &&
+           !job->set.stochastic;
+}
+
 static void group_encode(struct pithi_group_job *job) {
     const struct pithi_group_setting *s = &job->set;
-    if ((s->stochastic && !random_fits(job)) || s->search || s->scale_dtype == PITHI_E8M0) {
+    if ((s->stochastic && !random_fits(job)) || (s->search && !search_fits(job))) {
         pithi_group_encode_c(job);
         return;
     }
     const int levels = (1 << (s->asymmetric ? s->bits : s->bits - 1)) - 1;
     const struct recipe r = {
         job->value_dtype, job->base_dtype, job->update && job->base_dtype != PITH_NONE,
-        s->asymmetric,    s->stochastic,   codes_stream(job)};
+        s->asymmetric,    s->stochastic,   codes_stream(job),
+        s->search};
     struct encoder e; /* most of it is packing, so no initializer */
     e.set = s;
     e.saturated = 0;

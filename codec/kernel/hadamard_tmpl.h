@@ -37,10 +37,31 @@ ALWAYS void prefetch(const struct task *t, size_t i) {
     if (size == 4) __builtin_prefetch(t->from + i * size + READ_AHEAD + 64);
 }
 
+/* 32 values; apart from f32 in one place only, which keeps the loops small. */
+static __attribute__((noinline)) void load_other(uint32_t dtype, const uint8_t *p, size_t i,
+                                                 v16 v[2]) {
+    v[0] = load(dtype, p, i);
+    v[1] = load(dtype, p, i + 16);
+}
+static __attribute__((noinline)) void store_other(uint32_t dtype, uint8_t *p, size_t i,
+                                                  const v16 v[2]) {
+    store(dtype, p, i, round_loosely(dtype, v[0]));
+    store(dtype, p, i + 16, round_loosely(dtype, v[1]));
+}
+ALWAYS void load32(uint32_t dtype, const uint8_t *p, size_t i, v16 v[2]) {
+    v16 x[2]; /* v would have to lie in memory for a call */
+    if (dtype == PITH_F32) {
+        v[0] = v_load(p + 4 * i);
+        v[1] = v_load(p + 4 * i + 64);
+    } else {
+        load_other(dtype, p, i, x);
+        v[0] = x[0];
+        v[1] = x[1];
+    }
+}
+
 ALWAYS void take32(const struct task *t, bool inverse, v16 *v, size_t i) {
-    const uint32_t dtype = inverse ? PITH_F32 : t->from_dtype;
-    v[0] = load(dtype, t->from, i);
-    v[1] = load(dtype, t->from, i + 16);
+    load32(inverse ? PITH_F32 : t->from_dtype, t->from, i, v);
     if (inverse) {
         v[0] = f_mul(v[0], t->factor);
         v[1] = f_mul(v[1], t->factor);
@@ -77,22 +98,23 @@ ALWAYS void take256(const struct task *t, bool inverse, v16 *v, size_t i) {
     butterfly(v + 7, v + 15);
 }
 
-/* Whole values of the inverse; through *stream when that is not NULL. */
-ALWAYS void put16(const struct task *t, struct streamer *stream, v16 x, size_t i) {
-    x = f_canonical(f_mul(x, t->scale));
-    if (stream)
-        v_stream(stream, t->to + 4 * i, x);
-    else
-        store(t->to_dtype, t->to, i, round_loosely(t->to_dtype, x));
-}
 ALWAYS void put32(const struct task *t, bool inverse, struct streamer *stream, v16 *v, size_t i) {
+    v16 x[2] = {v[0], v[1]};
+    uint8_t *const to = t->to + 4 * i;
     if (inverse) {
-        if (t->keep) flip32(t, v, i);
-        put16(t, stream, v[0], i);
-        put16(t, stream, v[1], i + 16);
+        if (t->keep) flip32(t, x, i);
+        x[0] = f_canonical(f_mul(x[0], t->scale));
+        x[1] = f_canonical(f_mul(x[1], t->scale));
+    }
+    if (inverse && stream) {
+        v_stream(stream, to, x[0]);
+        v_stream(stream, to + 64, x[1]);
+    } else if (!inverse || t->to_dtype == PITH_F32) {
+        v_store(to, x[0]);
+        v_store(to + 64, x[1]);
     } else {
-        v_store(t->to + 4 * i, v[0]);
-        v_store(t->to + 4 * i + 64, v[1]);
+        const v16 copy[2] = {x[0], x[1]};
+        store_other(t->to_dtype, t->to, i, copy);
     }
 }
 ALWAYS void put64(const struct task *t, bool inverse, struct streamer *stream, v16 *v, size_t i) {
@@ -104,20 +126,13 @@ ALWAYS void put128(const struct task *t, bool inverse, struct streamer *stream, 
     put64(t, inverse, stream, v + 4, i + 64);
 }
 
-ALWAYS void plain16(const struct task *t, bool inverse, struct streamer *stream, size_t i) {
-    const v16 x = load(t->from_dtype, t->from, i);
-    if (inverse)
-        put16(t, stream, x, i);
-    else
-        v_store(t->to + 4 * i, x);
-}
-
-/* One run of the order; without, 16 values. */
+/* One run of the order; without, 32 values. */
 ALWAYS void transform_one(const struct task *t, bool inverse, uint32_t order, struct streamer *s,
                           size_t i) {
     v16 v[16];
     if (order == 0) {
-        plain16(t, inverse, s, i);
+        load32(inverse ? PITH_F32 : t->from_dtype, t->from, i, v);
+        put32(t, inverse, s, v, i);
     } else if (order == 32) {
         take32(t, inverse, v, i);
         put32(t, inverse, s, v, i);
@@ -136,7 +151,7 @@ ALWAYS void transform_one(const struct task *t, bool inverse, uint32_t order, st
 
 ALWAYS void transform(struct task *t, bool inverse, uint32_t order, size_t count) {
     const struct task copy = *t; /* copies no store can alias */
-    const size_t step = order ? order : 16;
+    const size_t step = order ? order : 32;
     struct streamer stream = t->stream;
     if (inverse && t->streamed)
         for (size_t i = 0; i < count; i += step) transform_one(&copy, inverse, order, &stream, i);
@@ -204,7 +219,7 @@ static void transform_whole(struct task *t, transform_fn *fn, const struct pithi
 /* ---- Entry -----------------------------------------------------------------------------------*/
 
 static size_t whole_runs(const struct pithi_rotation *r, size_t count) {
-    return count - count % (r->order ? r->order : 16);
+    return count - count % (r->order ? r->order : 32);
 }
 
 static void rotate(const struct pithi_rotation *r, float *to, const void *from, uint32_t dtype,

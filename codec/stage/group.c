@@ -158,76 +158,80 @@ static void find_range(const struct pithi_group_job *job, struct group *g) {
 /* ---- Search for a scale ----------------------------------------------------------------------*/
 
 /* The group in units of `unit`, turned so that its largest value is negative, where the codes reach
- * one further; candidates are factors on it. Sums run over 16 lanes (element i in lane i % 16, in
- * order), then over halves of the lanes, so that vectors can form them. */
-struct search {
-    const struct pithi_group_job *job;
-    const struct group *g;
-    float reciprocal;
-    uint32_t turn; /* sign bit to flip */
-    int least, most;
-};
-
-enum { LANES = 16 };
-
-/* Sum of v q and of q^2 for the codes q of factor * v. */
-static void correlate(const struct search *s, float factor, float *vq, float *qq) {
-    float lane[LANES] = {0};
-    int32_t squares = 0;
-    for (size_t i = 0; i < s->g->count; i++) {
-        const float d = difference(s->job, s->g->first + i);
-        const float v = pithi_float(pithi_bits(d) ^ s->turn) * s->reciprocal;
-        const int q = clamp(round_even(v * factor), s->least, s->most);
-        lane[i % LANES] += v * (float)q;
-        squares += q * q;
-    }
-    for (size_t half = LANES / 2; half; half /= 2)
-        for (size_t i = 0; i < half; i++) lane[i] += lane[i + half];
-    *vq = lane[0];
-    *qq = (float)squares;
+ * one further; candidates are factors on it. The first reaches the largest value with the codes of
+ * the short side, the others with those of the long one, or fall short of it by up to 13/16. */
+void pithi_search_begin(struct pithi_search *s) {
+    const int reach = 1 << (s->set->bits - 1);
+    const bool power = s->set->scale_dtype == PITHI_E8M0;
+    s->unit = power ? s->scale : pithi_float(s->largest) / (float)reach;
+    s->reciprocal = 1.0f / s->unit;
+    s->turn = !power && s->above ? 0x80000000u : 0;
+    s->least = -reach;
+    s->most = reach - 1;
+    s->candidates = power ? 2 : PITHI_SEARCH_MOST;
+    for (int k = 0; k < PITHI_SEARCH_ROOM; k++)
+        s->factor[k] = power ? (float)(k + 1) : 1.0f + (float)(k - 1) * 0.0625f;
+    if (!power) s->factor[0] = ((float)reach - 1) / (float)reach;
 }
 
 /* The scale of each candidate is that of least squares for its codes; the best explains most. */
-static float search_free(const struct search *s, float unit) {
-    const float levels = (float)-s->least;
-    float best = 0, scale = unit;
-    for (int k = 0; k < PITHI_SEARCH_FACTORS; k++) {
-        const float factor = pithi_search_factor(k, levels);
-        float vq, qq;
-        correlate(s, factor, &vq, &qq);
-        const float explained = vq * vq / qq;
+static float search_free(const struct pithi_search *s) {
+    float best = 0, scale = s->unit;
+    for (int k = 0; k < s->candidates; k++) {
+        const float explained = s->vq[k] * s->vq[k] / s->qq[k];
         if (!(explained > best)) continue; /* also when all codes are 0 */
         best = explained;
-        const float t = vq / qq;
-        scale = unit * (t < 0.5f ? 1.0f / factor : t);
+        const float t = s->vq[k] / s->qq[k];
+        scale = s->unit * (t < 0.5f ? 1.0f / s->factor[k] : t);
     }
     const uint32_t u = pithi_bits(scale);
     return pithi_float((u < PITHI_F32_INF ? u : PITHI_F32_MAX) ^ s->turn);
 }
 
 /* Powers of two: the one that reaches the largest value, or its half. */
-static float search_power(const struct search *s, float unit) {
-    float vq[2], qq[2];
-    correlate(s, 1, &vq[0], &qq[0]);
-    correlate(s, 2, &vq[1], &qq[1]);
-    const float whole = 2 * vq[0] - qq[0], half = vq[1] - qq[1] * 0.25f;
-    return half > whole ? unit * 0.5f : unit;
+static float search_power(const struct pithi_search *s) {
+    const float whole = 2 * s->vq[0] - s->qq[0], half = s->vq[1] - s->qq[1] * 0.25f;
+    return half > whole ? s->unit * 0.5f : s->unit;
+}
+
+float pithi_search_end(const struct pithi_search *s) {
+    const uint32_t dtype = s->set->scale_dtype;
+    return round_scale(dtype, dtype == PITHI_E8M0 ? search_power(s) : search_free(s));
+}
+
+enum { LANES = 16 };
+
+/* Sums run over 16 lanes (element i in lane i % 16, in order), then over halves of the lanes, so
+ * that vectors can form them. */
+static void correlate(const struct pithi_group_job *job, const struct group *g,
+                      struct pithi_search *s, int k) {
+    float lane[LANES] = {0};
+    int32_t squares = 0;
+    for (size_t i = 0; i < g->count; i++) {
+        const float d = difference(job, g->first + i);
+        const float v = pithi_float(pithi_bits(d) ^ s->turn) * s->reciprocal;
+        const int q = clamp(round_even(v * s->factor[k]), s->least, s->most);
+        lane[i % LANES] += v * (float)q;
+        squares += q * q;
+    }
+    for (size_t half = LANES / 2; half; half /= 2)
+        for (size_t i = 0; i < half; i++) lane[i] += lane[i + half];
+    s->vq[k] = lane[0];
+    s->qq[k] = (float)squares;
 }
 
 static void search_scale(const struct pithi_group_job *job, struct group *g) {
-    const int reach = 1 << (job->set.bits - 1);
-    const bool power = job->set.scale_dtype == PITHI_E8M0;
-    uint32_t m = 0, positive = 0;
+    struct pithi_search s = {.set = &job->set, .scale = g->scale};
+    uint32_t positive = 0;
     for (size_t i = 0; i < g->count; i++) {
         const uint32_t u = pithi_bits(difference(job, g->first + i));
-        if (magnitude(u) > m) m = magnitude(u);
+        if (magnitude(u) > s.largest) s.largest = magnitude(u);
         if (u < 0x80000000u && u > positive) positive = u;
     }
-    const float unit = power ? g->scale : pithi_float(m) / (float)reach;
-    const struct search s = {
-        job, g, 1.0f / unit, !power && positive == m ? 0x80000000u : 0, -reach, reach - 1};
-    const float found = power ? search_power(&s, unit) : search_free(&s, unit);
-    g->scale = round_scale(job->set.scale_dtype, found);
+    s.above = positive == s.largest;
+    pithi_search_begin(&s);
+    for (int k = 0; k < s.candidates; k++) correlate(job, g, &s, k);
+    g->scale = pithi_search_end(&s);
     g->reciprocal = 1.0f / g->scale;
 }
 

@@ -39,6 +39,7 @@ struct pithi_group_job {
     struct pithi_group_setting set;
     size_t count;
     const void *value; /* encode */
+    const void *ahead; /* encode: what the caller reads next, when value is in the cache; or NULL */
     void *out;         /* decode */
     void *base;
     uint8_t *codes, *scales;                     /* decode only reads them */
@@ -99,12 +100,26 @@ double pithi_group_bound(const struct pithi_group_setting *s, const uint8_t *sca
 
 /* Parts of the arithmetic that kernels share with the scalar text, per group or per rare value. */
 
-/* Candidates of a searched scale: the first reaches the largest value with 2^(bits-1) - 1 codes,
- * the others with 2^(bits-1), or fall short of it by up to 13/16. */
-enum { PITHI_SEARCH_FACTORS = 15 };
-static inline float pithi_search_factor(int k, float levels) {
-    return k == 0 ? (levels - 1) / levels : 1.0f + (float)(k - 1) * 0.0625f;
-}
+/* The search for a scale. Set: what the scale of the largest value is, that value's magnitude bits
+ * and whether one is positive. _begin sets the other parts: values v are (turned, when turn is the
+ * sign bit) d * reciprocal; a candidate's codes q are v * factor rounded to nearest and clamped to
+ * [least, most]; vq and qq are to be the sums of v q and q q. _end chooses. The arrays have room for
+ * steps of 3 and of 4. */
+enum { PITHI_SEARCH_MOST = 15, PITHI_SEARCH_ROOM = 16 };
+struct pithi_search {
+    const struct pithi_group_setting *set;
+    float scale;
+    uint32_t largest;
+    bool above;
+    uint32_t turn;
+    float unit, reciprocal;
+    int least, most, candidates;
+    float factor[PITHI_SEARCH_ROOM], vq[PITHI_SEARCH_ROOM], qq[PITHI_SEARCH_ROOM];
+};
+void pithi_search_begin(struct pithi_search *s);
+/* The scale, rounded to the scale dtype. */
+float pithi_search_end(const struct pithi_search *s);
+
 /* Scale and its reciprocal of a symmetric group with maximum magnitude bits m. Returns false for
  * groups without codes (poisoned: scale NaN; tiny: scale +0); *scale is what will be stored,
  * already rounded to the scale dtype. */
