@@ -23,7 +23,7 @@ static const struct option {
     {"seed", NUMBER, offsetof(struct options, seed), "1", "of weights, batches, random bits"},
     {"nodes", NUMBER, offsetof(struct options, nodes), "2", "cut the ranks into so many nodes"},
     {"replica", TEXT, offsetof(struct options, replica), "bf16", "type of the weights: bf16, f32"},
-    {"rate", REAL, offsetof(struct options, rate), "0.003", "peak learning rate"},
+    {"rate", REAL, offsetof(struct options, rate), "0.002", "peak learning rate"},
     {"clip", REAL, offsetof(struct options, clip), "1", "largest norm of a gradient"},
     {"weights", TEXT, offsetof(struct options, weights), "wdiff:bits=4", "spec of the weights"},
     {"intra", TEXT, offsetof(struct options, intra), "grad:level=intra",

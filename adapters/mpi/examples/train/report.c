@@ -4,7 +4,6 @@
 #include "report.h"
 
 #include <math.h>
-#include <stddef.h>
 #include <stdio.h>
 
 #include "model.h"
@@ -20,11 +19,13 @@ static double per_value(const struct traffic *traffic, int path) {
     return traffic->values[path] > 0 ? 8 * traffic->bytes[path] / traffic->values[path] : 0;
 }
 
-static double mean_of(const struct curve *curve, size_t field) {
-    double sum = 0;
-    for (size_t i = 0; i < curve->points; i++)
-        sum += *(const double *)((const char *)&curve->point[i] + field);
-    return sum / (double)curve->points;
+static struct point mean_errors(const struct curve *curve) {
+    struct point mean = {0};
+    for (size_t i = 0; i < curve->points; i++) {
+        mean.grad_error += curve->point[i].grad_error / (double)curve->points;
+        mean.weight_error += curve->point[i].weight_error / (double)curve->points;
+    }
+    return mean;
 }
 
 /* ---- The text ---------------------------------------------------------------------------------*/
@@ -61,9 +62,9 @@ static void print_traffic(const struct world *world, const char *name, const str
                1e3 * t->decode / calls, 1e3 * t->wait / calls);
     printf("; all steps %.1f s, skipped %llu\n", curve->seconds,
            (unsigned long long)curve->skipped);
-    printf("  error (NMSE): %.1e of the summed gradient, %.1e of the weights\n",
-           mean_of(curve, offsetof(struct point, grad_error)),
-           mean_of(curve, offsetof(struct point, weight_error)));
+    const struct point mean = mean_errors(curve);
+    printf("  error (NMSE): %.1e of the summed gradient, %.1e of the weights\n", mean.grad_error,
+           mean.weight_error);
 }
 
 void report_print(const struct world *world, const struct curve *plain, const struct curve *pith) {
