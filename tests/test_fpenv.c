@@ -110,7 +110,7 @@ static void run_oneshot(struct trace *t, const struct data *d) {
     add(t, &bound, sizeof bound);
 }
 
-static void run_reduce(struct trace *t, const struct data *d) {
+static void run_reduce(struct trace *t, const struct data *d, const char *in, const char *to) {
     const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, N);
     struct stream a, b;
     float out[N];
@@ -118,17 +118,20 @@ static void run_reduce(struct trace *t, const struct data *d) {
     size_t nx, ny, nz;
     const pith_view v = pith_view_flat(d->value, PITH_F32, N), o = pith_view_flat(out, PITH_F32, N);
     const pith_view w = pith_view_flat(d->base, PITH_F32, N);
-    stream_open(&a, "wdiff:bits=8", &layout, NULL);
-    stream_open(&b, "wdiff:bits=4,group=128", &layout, NULL);
-    CHECK_OK(pith_encode(a.plan, NULL, &v, 0, x, sizeof x, &nx));
-    CHECK_OK(pith_encode(a.plan, NULL, &w, 0, y, sizeof y, &ny));
+    stream_open(&a, in, &layout, NULL);
+    stream_open(&b, to, &layout, NULL);
+    CHECK_OK(pith_encode(a.plan, a.state, &v, 0, x, sizeof x, &nx));
+    CHECK_OK(pith_encode(a.plan, a.state, &w, 0, y, sizeof y, &ny));
+    add(t, y, ny);
     const void *const frames[2] = {x, y};
     const size_t lengths[2] = {nx, ny};
     CHECK_OK(pith_reduce(a.plan, NULL, 0, frames, lengths, 2, 1.0f / 3, &o));
     add(t, out, sizeof out);
-    CHECK_OK(pith_reduce_encode(a.plan, NULL, 0, frames, lengths, 2, 1.0f / 3, b.plan, NULL, 0, z,
-                                sizeof z, &nz));
-    add(t, z, nz);
+    for (int step = 0; step < 2; step++) {
+        CHECK_OK(pith_reduce_encode(a.plan, a.state, 0, frames, lengths, 2, 1.0f / 3, b.plan,
+                                    b.state, 0, z, sizeof z, &nz));
+        add(t, z, nz);
+    }
     CHECK_OK(pith_decode_add(a.plan, 0, x, nx, &o));
     add(t, out, sizeof out);
     stream_close(&a);
@@ -144,7 +147,9 @@ static void run_all(struct trace *t, const struct data *d, unsigned word) {
     run_stream(t, d, "wdiff:group=128", PITH_F32, 1);
     run_stream(t, d, "wdiff:group=64,round=stochastic,scale=bf16,block=256", PITH_F16, 1);
     run_oneshot(t, d);
-    run_reduce(t, d);
+    run_reduce(t, d, "wdiff:bits=8", "wdiff:bits=4,group=128");
+    run_reduce(t, d, "grad:level=intra,round=stochastic,block=1024", "grad:ef=ema:0.3,bits=3");
+    run_reduce(t, d, "grad:rotate=0,mode=mse,ef=full", "grad:signs=3,ef=full");
 #ifdef _OPENMP
     run_stream(t, d, "wdiff:bits=6,group=64,block=64", PITH_BF16, 2);
 #endif
