@@ -388,6 +388,79 @@ static void test_saturated_is_counted(void **state) {
     CHECK(over > 0);
 }
 
+/* ---- Threads ---------------------------------------------------------------------------------*/
+
+enum { LARGE = 100000, ROUNDS = 3 };
+
+/* All bytes that a chain with error feedback and exempt elements makes. */
+static struct frame chain(const char *in_spec, const char *out_spec, const pith_env *env,
+                          pith_stats stats[2]) {
+    static const pith_exempt map[] = {
+        {100, 50, PITH_EXEMPT_16}, {16380, 10, PITH_EXEMPT_EXACT}, {50000, 20000, PITH_EXEMPT_16}};
+    pith_layout layout = flat_layout(PITH_F32, PITH_NONE, LARGE);
+    layout.exempt = map;
+    layout.exempt_count = 3;
+    layout.flags = PITH_LAYOUT_CHECKSUMS;
+    struct stream in, out;
+    float *x = room(LARGE * 4);
+    const pith_view v = pith_view_flat(x, PITH_F32, LARGE);
+    stream_open(&in, in_spec, &layout, env);
+    stream_open(&out, out_spec, &layout, env);
+    const size_t each = (size_t)(in.sizes.slot_bytes + out.sizes.slot_bytes + LARGE * 4);
+    struct frame all = {room(ROUNDS * each), 0};
+    for (uint64_t step = 0; step < ROUNDS; step++) {
+        uint8_t *const first = all.bytes + all.length;
+        const void *const bytes[2] = {first, first};
+        size_t lengths[2], length;
+        gen_fill(step == 1 ? GEN_HOLES : GEN_NOISE, step, PITH_F32, x, LARGE);
+        CHECK_OK(
+            pith_encode(in.plan, in.state, &v, 0, first, (size_t)in.sizes.slot_bytes, &lengths[0]));
+        lengths[1] = lengths[0];
+        CHECK_OK(pith_reduce(in.plan, in.state, 0, bytes, lengths, 2, 0.5f, &v));
+        CHECK_OK(pith_reduce_encode(in.plan, in.state, 0, bytes, lengths, 2, 1, out.plan, out.state,
+                                    0, first + lengths[0], (size_t)out.sizes.slot_bytes, &length));
+        memcpy(first + lengths[0] + length, x, LARGE * 4);
+        all.length += lengths[0] + length + LARGE * 4;
+    }
+    pith_state_stats(in.state, &stats[0]);
+    pith_state_stats(out.state, &stats[1]);
+    free(x);
+    stream_close(&in);
+    stream_close(&out);
+    return all;
+}
+
+static void test_threads(void **state) {
+    (void)state;
+    static const char *const pairs[][2] = {
+        {"grad:level=intra,ef=full", "grad:bits=3,ef=ema:0.5,block=1024"},
+        {"grad:block=256,ef=ema:0.9", "grad:rotate=0,ef=full,block=65536"},
+        {"grad:block=32768,signs=2", "grad:group=32,signs=2,block=64,ef=full"}};
+    for (size_t i = 0; i < 3; i++) {
+        pith_stats wanted_stats[2], stats[2];
+        const pith_env alone = test_env();
+        struct frame wanted = chain(pairs[i][0], pairs[i][1], &alone, wanted_stats);
+        for (uint32_t threads = 2; threads <= 8; threads += 3)
+            for (int own = 0; own < 2; own++) {
+                pith_env env = test_env();
+                const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 1);
+                pith_plan *plan;
+                env.threads = threads;
+                env.run = own ? run_backwards : NULL;
+                context("%s to %s, %u threads, runner %d", pairs[i][0], pairs[i][1], threads, own);
+                const pith_status can = pith_plan_create(&plan, "grad", &layout, &env, NULL);
+                pith_plan_destroy(plan);
+                if (can == PITH_ERR_UNSUPPORTED && !own) continue; /* no OpenMP */
+                struct frame got = chain(pairs[i][0], pairs[i][1], &env, stats);
+                CHECK(got.length == wanted.length);
+                CHECK(memcmp(got.bytes, wanted.bytes, got.length) == 0);
+                CHECK(memcmp(stats, wanted_stats, sizeof stats) == 0 && stats[0].poisoned > 0);
+                free(got.bytes);
+            }
+        free(wanted.bytes);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_frames),
@@ -398,6 +471,7 @@ int main(void) {
         cmocka_unit_test(test_from_raw),
         cmocka_unit_test(test_poison_survives_two_hops),
         cmocka_unit_test(test_saturated_is_counted),
+        cmocka_unit_test(test_threads),
     };
     return cmocka_run_group_tests_name("grad_sum", tests, NULL, NULL);
 }
