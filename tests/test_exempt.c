@@ -375,6 +375,41 @@ static void test_sums(void **state) {
         }
 }
 
+/* Each frame says for itself whether a table of checksums moves its exempt values. */
+static void test_sum_with_and_without_checksums(void **state) {
+    (void)state;
+    for (size_t i = 0; i < MAPS; i++) {
+        struct stream s[2];
+        float x[COUNT], sum[COUNT], back[COUNT];
+        struct frame f[2];
+        const pith_view v = pith_view_flat(x, PITH_F32, COUNT),
+                        to = pith_view_flat(sum, PITH_F32, COUNT),
+                        o = pith_view_flat(back, PITH_F32, COUNT);
+        fill(&maps[i], PITH_F32, x, 7);
+        for (uint32_t k = 0; k < 2; k++) {
+            pith_layout layout = layout_of(&maps[i], PITH_F32);
+            layout.flags = k ? PITH_LAYOUT_CHECKSUMS : 0;
+            stream_open(&s[k], specs[0], &layout, NULL);
+            f[k] = stream_encode(&s[k], &v, 0, false);
+        }
+        CHECK_OK(pith_decode(s[0].plan, NULL, 0, f[0].bytes, f[0].length, &o));
+        for (int k = 0; k < 4; k++) {
+            const void *const bytes[2] = {f[k % 2].bytes, f[!(k % 2)].bytes};
+            const size_t lengths[2] = {f[k % 2].length, f[!(k % 2)].length};
+            context("%s, checksums in frame %d", maps[i].name, !(k % 2));
+            CHECK_OK(pith_reduce(s[k / 2].plan, NULL, 0, bytes, lengths, 2, 0.5f, &to));
+            for (size_t e = 0; e < COUNT; e++) {
+                const uint32_t wanted = bits_of((back[e] + back[e]) * 0.5f);
+                if (how_of(&maps[i], e)) CHECK(same(bits_of(sum[e]), wanted));
+            }
+        }
+        for (int k = 0; k < 2; k++) {
+            free(f[k].bytes);
+            stream_close(&s[k]);
+        }
+    }
+}
+
 /* ---- Refusals --------------------------------------------------------------------------------*/
 
 static void refused(const char *spec, const pith_exempt *ranges, size_t count, pith_status wanted) {
@@ -492,11 +527,17 @@ static void test_reduce_encode_to_another_map(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_frames),        cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_one_shot),      cmocka_unit_test(test_ranges),
-        cmocka_unit_test(test_strided_views), cmocka_unit_test(test_slots),
-        cmocka_unit_test(test_sums),          cmocka_unit_test(test_bad_maps),
-        cmocka_unit_test(test_other_maps),    cmocka_unit_test(test_reduce_encode_to_another_map),
+        cmocka_unit_test(test_frames),
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_one_shot),
+        cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_strided_views),
+        cmocka_unit_test(test_slots),
+        cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_sum_with_and_without_checksums),
+        cmocka_unit_test(test_bad_maps),
+        cmocka_unit_test(test_other_maps),
+        cmocka_unit_test(test_reduce_encode_to_another_map),
     };
     return cmocka_run_group_tests_name("exempt", tests, NULL, NULL);
 }

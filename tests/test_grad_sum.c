@@ -140,14 +140,24 @@ static void times(float *x, size_t count, float scale) {
 }
 
 static void check_reduce(const struct bundle *b, float scale) {
-    float *sum = coded_sum(b), *got = room(b->count * 4);
-    const pith_view v = pith_view_flat(got, PITH_F32, b->count);
+    static const uint32_t reals[3] = {PITH_F32, PITH_BF16, PITH_F16};
+    float *sum = coded_sum(b);
     model_unrotate(&b->t->model, sum, b->count);
     times(sum, b->count, scale);
-    CHECK_OK(pith_reduce(b->s.plan, NULL, 0, b->bytes, b->lengths, b->frames, scale, &v));
-    check_values(got, sum, b->count);
+    for (int64_t k = 0; k < 6; k++) { /* dense, then every second element */
+        const uint32_t dtype = reals[k % 3];
+        const size_t step = 1 + (size_t)k / 3, bytes = step * b->count * pith_dtype_bytes(dtype);
+        uint8_t *got = room(bytes), *wanted = room(bytes);
+        const pith_view v = {got, dtype, 1, {b->count}, {(int64_t)step}};
+        memset(got, 0x5A, bytes);
+        memset(wanted, 0x5A, bytes);
+        for (size_t i = 0; i < b->count; i++) store_float(wanted, dtype, step * i, bits_of(sum[i]));
+        CHECK_OK(pith_reduce(b->s.plan, NULL, 0, b->bytes, b->lengths, b->frames, scale, &v));
+        CHECK(memcmp(got, wanted, bytes) == 0);
+        free(got);
+        free(wanted);
+    }
     free(sum);
-    free(got);
 }
 
 /* The sum in the domain of the second plan, times scale. */
