@@ -46,6 +46,8 @@ struct golden_file {
 };
 /* The index-th frame that v1/HASHES below dir lists; false past the last. */
 bool golden_open(const char *dir, size_t index, struct golden_file *file);
+/* The one of this name. */
+void golden_load(const char *dir, const char *name, struct golden_file *file);
 void golden_close(struct golden_file *file);
 /* The view of its base; *view is filled, NULL when it needs none. */
 const pith_view *golden_base(const struct golden_file *file, pith_view *view);
