@@ -22,7 +22,7 @@ static const struct setting settings[] = {
     {"grad:round=stochastic,block=256",
      {4, 128, 32, 0, MODEL_STOCHASTIC, 256, PITH_F32, 99, 5, 3, 0, 1, 0}},
     {"grad:bits=3,round=antithetic,block=1024",
-     {3, 128, 32, 0, MODEL_ANTITHETIC, 1024, PITH_F32, 1ull << 40, 6, 2, 3, 7, 0}},
+     {3, 128, 32, 0, MODEL_ANTITHETIC, 1024, PITH_F32, 1ull << 40, 6, 2, 1, 2, 0}},
     {"grad:bits=5,rotate=0,block=512",
      {5, 128, 0, 0, MODEL_NEAREST, 512, PITH_F32, 0, 0, 0, 0, 1, 0}},
     {"grad:bits=8,group=4096,rotate=256,signs=9",

@@ -8,15 +8,14 @@
 
 /* ---- Searched scales and powers of two, against the model ------------------------------------*/
 
-static void check_blocks(const char *spec, const struct model *m, enum gen kind, size_t count) {
+/* The values are used up. */
+static void check_blocks(const char *spec, const struct model *m, float *x, size_t count) {
     const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, count);
     struct stream s;
-    float *x = room(count * 4), *back = room(count * 4);
-    gen_fill(kind, count, PITH_F32, x, count);
+    float *back = room(count * 4);
     const pith_view v = pith_view_flat(x, PITH_F32, count),
                     out = pith_view_flat(back, PITH_F32, count);
     uint8_t *blocks = room(model_bytes(m, count));
-    context("%s %s count %zu", spec, gen_name(kind), count);
     stream_open(&s, spec, &layout, NULL);
     struct frame f = stream_encode(&s, &v, 0, false);
     CHECK_OK(pith_decode(s.plan, NULL, 0, f.bytes, f.length, &out));
@@ -32,7 +31,6 @@ static void check_blocks(const char *spec, const struct model *m, enum gen kind,
     }
     free(blocks);
     free(f.bytes);
-    free(x);
     free(back);
     stream_close(&s);
 }
@@ -65,8 +63,34 @@ static void test_scales(void **state) {
                     char spec[128];
                     snprintf(spec, sizeof spec, "grad:bits=%u,group=%u,rotate=%u,%s,block=4096",
                              m.bits, m.group, m.rotate, ways[i].text);
-                    check_blocks(spec, &m, (enum gen)kind, counts[(w + i + (size_t)kind) % 5]);
+                    const size_t count = counts[(w + i + (size_t)kind) % 5];
+                    float x[5000];
+                    context("%s %s count %zu", spec, gen_name((enum gen)kind), count);
+                    gen_fill((enum gen)kind, count, PITH_F32, x, count);
+                    check_blocks(spec, &m, x, count);
                 }
+}
+
+/* Many values that the largest factor just lifts to code 1: least squares would want a scale that
+ * is below half of what reaches the largest value, where the bound ends. */
+static void test_search_stops_at_half(void **state) {
+    (void)state;
+    static const uint32_t scales[] = {PITH_F32, PITH_BF16};
+    for (int i = 0; i < 40; i++) {
+        const struct model m = {.bits = 2,
+                                .group = 128,
+                                .block = 16384,
+                                .scale = scales[i % 2],
+                                .ranks = 1,
+                                .search = 1};
+        float x[128];
+        for (int k = 0; k < 128; k++) x[k] = (0.26f + 0.003f * (float)(i / 2)) * (k % 3 ? 1 : -1);
+        x[5] = i % 4 < 2 ? 2.0f : -2.0f;
+        context("pattern %d", i);
+        check_blocks(
+            i % 2 ? "grad:bits=2,rotate=0,mode=mse,scale=bf16" : "grad:bits=2,rotate=0,mode=mse",
+            &m, x, 128);
+    }
 }
 
 /* The search never does worse than the largest value's scale by more than it rounds. */
@@ -390,11 +414,17 @@ static void test_largest_floats(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scales),         cmocka_unit_test(test_search_pays),
-        cmocka_unit_test(test_unbiased),       cmocka_unit_test(test_antithetic),
-        cmocka_unit_test(test_random_bits),    cmocka_unit_test(test_set_ranks),
-        cmocka_unit_test(test_views),          cmocka_unit_test(test_transposed),
-        cmocka_unit_test(test_largest_halves), cmocka_unit_test(test_largest_floats),
+        cmocka_unit_test(test_scales),
+        cmocka_unit_test(test_search_pays),
+        cmocka_unit_test(test_search_stops_at_half),
+        cmocka_unit_test(test_unbiased),
+        cmocka_unit_test(test_antithetic),
+        cmocka_unit_test(test_random_bits),
+        cmocka_unit_test(test_set_ranks),
+        cmocka_unit_test(test_views),
+        cmocka_unit_test(test_transposed),
+        cmocka_unit_test(test_largest_halves),
+        cmocka_unit_test(test_largest_floats),
     };
     return cmocka_run_group_tests_name("grad_values", tests, NULL, NULL);
 }
