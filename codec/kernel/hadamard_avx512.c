@@ -3,32 +3,30 @@
 #include "codec.h"
 #include "kernel/lanes_avx512.h"
 
-/* Sums and differences of neighbours; sums go to the first vector, differences to the second. Five
- * times, and every stride had its turn and every value is back in its place. */
-static inline __attribute__((always_inline)) void f_neighbours(v16 v[2]) {
-    const __m512i even =
-        _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-    const __m512i odd =
-        _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
-    const v16 a = _mm512_permutex2var_epi32(v[0], even, v[1]);
-    const v16 b = _mm512_permutex2var_epi32(v[0], odd, v[1]);
-    v[0] = f_add(a, b);
-    v[1] = f_sub(a, b);
+/* Strides 1, 2, 4 and 8: the other of the pair plus the value, negated where it is the upper one. */
+static inline v16 transform16(v16 x) {
+    const int s = INT32_MIN;
+    const v16 one = _mm512_setr_epi32(0, s, 0, s, 0, s, 0, s, 0, s, 0, s, 0, s, 0, s);
+    const v16 two = _mm512_setr_epi32(0, 0, s, s, 0, 0, s, s, 0, 0, s, s, 0, 0, s, s);
+    const v16 four = _mm512_setr_epi32(0, 0, 0, 0, s, s, s, s, 0, 0, 0, 0, s, s, s, s);
+    const v16 eight = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, s, s, s, s, s, s, s, s);
+    x = f_add(_mm512_shuffle_epi32(x, 0xB1), v_xor(x, one));
+    x = f_add(_mm512_shuffle_epi32(x, 0x4E), v_xor(x, two));
+    x = f_add(_mm512_shuffle_i32x4(x, x, 0xB1), v_xor(x, four));
+    return f_add(_mm512_shuffle_i32x4(x, x, 0x4E), v_xor(x, eight));
 }
 static inline __attribute__((always_inline)) void f_transform32(v16 v[2]) {
-    f_neighbours(v);
-    f_neighbours(v);
-    f_neighbours(v);
-    f_neighbours(v);
-    f_neighbours(v);
+    const v16 a = transform16(v[0]), b = transform16(v[1]);
+    v[0] = f_add(a, b);
+    v[1] = f_sub(a, b);
 }
 
 static inline v16 f_flip(v16 x, uint32_t signs) {
     return _mm512_mask_xor_epi32(x, (__mmask16)signs, x, v_set(0x80000000u));
 }
+/* NaN of either kind (the two lowest digits of the table) from the first operand, others as is. */
 static inline v16 f_canonical(v16 x) {
-    const __mmask16 nan = _mm512_cmp_ps_mask(F(x), F(x), _CMP_UNORD_Q);
-    return _mm512_mask_mov_epi32(x, nan, v_set(PITHI_F32_NAN));
+    return I(_mm512_fixupimm_ps(F(v_set(PITHI_F32_NAN)), F(x), v_set(0x11111100u), 0));
 }
 
 #include "kernel/hadamard_tmpl.h"
