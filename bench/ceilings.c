@@ -158,8 +158,6 @@ double ceiling_memcpy(void *to, const void *from, size_t bytes) {
     return ceiling_clock() - start;
 }
 
-enum { STEP = 2048 }; /* bytes of the longest range per turn */
-
 /* Where turn t of `turns` begins in a range: at a whole line. */
 static size_t place(const void *p, size_t bytes, size_t t, size_t turns) {
     if (t == 0 || t == turns) return t ? bytes : 0;
@@ -169,20 +167,25 @@ static size_t place(const void *p, size_t bytes, size_t t, size_t turns) {
 
 static size_t longest(const struct ceiling_mover *m) {
     size_t most = 0;
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < CEILING_READS; k++)
         if (m->read[k] && m->read_bytes[k] > most) most = m->read_bytes[k];
+    for (int k = 0; k < 2; k++)
         if (m->write[k] && m->write_bytes[k] > most) most = m->write_bytes[k];
-    }
     return most;
+}
+
+static bool is_read(const struct ceiling_mover *m, const void *p) {
+    for (int k = 0; k < CEILING_READS; k++)
+        if (m->read[k] == p) return true;
+    return false;
 }
 
 double ceiling_move(const struct ceiling_mover *m, bool stream) {
     const struct ops ops = choose();
-    const size_t turns = longest(m) / STEP + 1;
+    const size_t turns = longest(m) / (m->step ? m->step : 2048) + 1;
     const double start = ceiling_clock();
     for (size_t t = 0; t < turns; t++) {
-        for (int k = 0; k < 2; k++) {
-            if (!m->read[k]) continue;
+        for (int k = 0; k < CEILING_READS && m->read[k]; k++) {
             const size_t from = place(m->read[k], m->read_bytes[k], t, turns);
             const size_t to = place(m->read[k], m->read_bytes[k], t + 1, turns);
             witness += ops.read((const uint8_t *)m->read[k] + from, to - from);
@@ -191,7 +194,7 @@ double ceiling_move(const struct ceiling_mover *m, bool stream) {
             if (!m->write[k]) continue;
             const size_t from = place(m->write[k], m->write_bytes[k], t, turns);
             const size_t to = place(m->write[k], m->write_bytes[k], t + 1, turns);
-            const bool in_place = m->write[k] == m->read[0] || m->write[k] == m->read[1];
+            const bool in_place = is_read(m, m->write[k]);
             ops.fill((uint8_t *)m->write[k] + from, to - from, stream && !in_place);
         }
     }

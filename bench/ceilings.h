@@ -22,11 +22,13 @@ double ceiling_memcpy(void *to, const void *from, size_t bytes);
 
 /* Reads and writes these byte ranges side by side, each at its own pace, so that all end together.
  * A range that is both read and written (in place) stands in both lists; NULL: unused. */
+enum { CEILING_READS = 8 };
 struct ceiling_mover {
-    const void *read[2];
-    size_t read_bytes[2];
+    const void *read[CEILING_READS];
+    size_t read_bytes[CEILING_READS];
     void *write[2];
     size_t write_bytes[2];
+    size_t step; /* bytes of the longest range per turn; 0: 2048 */
 };
 double ceiling_move(const struct ceiling_mover *mover, bool stream);
 

@@ -45,6 +45,15 @@ read-only sum, the best fill and a mover of exactly the same bytes.
 
 $(block "$build/cli/pith" bench)
 
+## Speed of sums, out of cache, one thread
+
+Eight frames of 2^24 elements. Encoding beside a read-only sum, in GB/s of values; sums beside the
+fastest of four movers of exactly the same bytes (ordinary and non-temporal stores, short and long
+turns), in GB/s moved. Medians and, in brackets, the best of 15; "separate": decoding all frames,
+adding and encoding by calls of their own takes so many times as long.
+
+$("$build/bench/sums")
+
 ## Two threads, encode from cache-sized blocks
 
 A tensor of 1 MiB, encoded again and again; medians of 8001.

@@ -1,0 +1,206 @@
+/* sums.c - how fast gradients are encoded and summed, beside movers of the same bytes: a table.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ceilings.h"
+#include "pith/pith.h"
+
+enum { COUNT = 1 << 24, FRAMES = 8, RUNS = 15, MOVERS = 4 };
+
+static void fail(const char *text) {
+    fprintf(stderr, "sums: %s\n", text);
+    exit(1);
+}
+
+static void *room(size_t bytes) {
+    void *p = aligned_alloc(64, (bytes + 63) & ~(size_t)63);
+    if (!p) fail("no memory");
+    memset(p, 1, bytes); /* pages of its own */
+    return p;
+}
+
+/* ---- Times -----------------------------------------------------------------------------------*/
+
+struct times {
+    double s[RUNS];
+};
+
+static int compare(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(struct times *t) {
+    qsort(t->s, RUNS, sizeof t->s[0], compare);
+    return t->s[RUNS / 2];
+}
+
+/* The ceiling with the smallest median. */
+static struct times *fastest(struct times *t, int n) {
+    struct times *best = &t[0];
+    for (int i = 1; i < n; i++)
+        if (median(&t[i]) < median(best)) best = &t[i];
+    return best;
+}
+
+static void print_row(const char *what, const char *ceiling, double gb, struct times *t,
+                      struct times *c, struct times *separate) {
+    const double own = median(t), other = median(c);
+    printf("| %s | %.2f (%.2f) | %s | %.2f (%.2f) | %.2f (%.2f) |", what, gb / own, gb / t->s[0],
+           ceiling, gb / other, gb / c->s[0], other / own, c->s[0] / t->s[0]);
+    if (separate)
+        printf(" %.1f |\n", median(separate) / own);
+    else
+        puts(" |");
+    fflush(stdout);
+}
+
+/* ---- Data ------------------------------------------------------------------------------------*/
+
+static pith_plan *plan_of(const char *spec) {
+    const pith_layout layout = {.size = sizeof layout,
+                                .dtype = PITH_F32,
+                                .base_dtype = PITH_NONE,
+                                .ndim = 1,
+                                .shape = {COUNT}};
+    pith_plan *plan;
+    pith_error error;
+    if (pith_plan_create(&plan, spec, &layout, NULL, &error) != PITH_OK) fail(error.text);
+    return plan;
+}
+
+static size_t frame_room(const pith_plan *plan) {
+    return (size_t)pith_plan_frame_bytes(plan, 0, 0);
+}
+
+static void must(const pith_plan *plan, pith_status status) {
+    if (status != PITH_OK) fail(pith_plan_error(plan).text);
+}
+
+static void fill(float *values) {
+    uint32_t seed = 1;
+    for (int i = 0; i < COUNT; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        values[i] = (float)(seed >> 8) * 0x1p-24f * 0.04f - 0.02f;
+    }
+}
+
+/* ---- Encode ----------------------------------------------------------------------------------*/
+
+static void encode_row(const char *spec, const float *values) {
+    struct times own, read;
+    size_t n;
+    char what[80];
+    pith_plan *plan = plan_of(spec);
+    const pith_view view = pith_view_flat((void *)(uintptr_t)values, PITH_F32, COUNT);
+    void *frame = room(frame_room(plan));
+    for (int i = 0; i < RUNS; i++) {
+        read.s[i] = ceiling_read(values, COUNT * sizeof *values);
+        const double from = ceiling_clock();
+        must(plan, pith_encode(plan, NULL, &view, 0, frame, frame_room(plan), &n));
+        own.s[i] = ceiling_clock() - from;
+    }
+    snprintf(what, sizeof what, "encode `%s`", spec);
+    print_row(what, "read", COUNT * 4e-9, &own, &read, NULL);
+    pith_plan_destroy(plan);
+    free(frame);
+}
+
+/* ---- Sums ------------------------------------------------------------------------------------*/
+
+struct sum {
+    pith_plan *in, *out; /* out NULL: the sum itself */
+    void *frames[FRAMES];
+    size_t lengths[FRAMES];
+    void *result;
+    size_t result_bytes;
+    float *values, *scratch;
+};
+
+static void sum_frames(struct sum *s) {
+    const void *const *frames = (const void *const *)s->frames;
+    const pith_view view = pith_view_flat(s->result, PITH_F32, COUNT);
+    size_t n;
+    if (s->out)
+        must(s->in, pith_reduce_encode(s->in, NULL, 0, frames, s->lengths, FRAMES, 1.0f, s->out,
+                                       NULL, 0, s->result, s->result_bytes, &n));
+    else
+        must(s->in, pith_reduce(s->in, NULL, 0, frames, s->lengths, FRAMES, 1.0f, &view));
+}
+
+static void sum_separately(struct sum *s) {
+    const pith_view next = pith_view_flat(s->scratch, PITH_F32, COUNT);
+    const pith_view all = pith_view_flat(s->values, PITH_F32, COUNT);
+    size_t n;
+    for (int k = 0; k < FRAMES; k++) {
+        must(s->in, pith_decode(s->in, NULL, 0, s->frames[k], s->lengths[k], k ? &next : &all));
+        for (int i = 0; k && i < COUNT; i++) s->values[i] += s->scratch[i];
+    }
+    must(s->out, pith_encode(s->out, NULL, &all, 0, s->result, s->result_bytes, &n));
+}
+
+static double move(const struct sum *s, int mover) {
+    struct ceiling_mover m = {.write = {s->result}, .write_bytes = {s->result_bytes}};
+    m.step = mover / 2 ? 131072 : 2048;
+    for (int k = 0; k < FRAMES; k++) {
+        m.read[k] = s->frames[k];
+        m.read_bytes[k] = s->lengths[k];
+    }
+    return ceiling_move(&m, mover % 2);
+}
+
+static void measure(struct sum *s, const char *what) {
+    struct times own, separate, movers[MOVERS];
+    for (int i = 0; i < RUNS; i++) {
+        for (int k = 0; k < MOVERS; k++) movers[k].s[i] = move(s, k);
+        const double from = ceiling_clock();
+        sum_frames(s);
+        own.s[i] = ceiling_clock() - from;
+        if (s->out) sum_separately(s);
+        separate.s[i] = ceiling_clock() - from - own.s[i];
+    }
+    const double bytes = (double)(FRAMES * s->lengths[0] + s->result_bytes);
+    print_row(what, "move", bytes * 1e-9, &own, fastest(movers, MOVERS), s->out ? &separate : NULL);
+}
+
+static void sum_row(const char *in, const char *out, const float *values) {
+    struct sum s = {.in = plan_of(in), .out = out ? plan_of(out) : NULL};
+    const pith_view view = pith_view_flat((void *)(uintptr_t)values, PITH_F32, COUNT);
+    char what[120];
+    for (int k = 0; k < FRAMES; k++) {
+        const size_t cap = frame_room(s.in);
+        s.frames[k] = room(cap);
+        must(s.in, pith_encode(s.in, NULL, &view, 0, s.frames[k], cap, &s.lengths[k]));
+    }
+    s.result_bytes = out ? frame_room(s.out) : COUNT * sizeof(float);
+    s.result = room(s.result_bytes);
+    s.values = room(COUNT * sizeof(float));
+    s.scratch = room(COUNT * sizeof(float));
+    snprintf(what, sizeof what, "%s %d x `%s` to %s%s%s", out ? "reduce_encode" : "reduce", FRAMES,
+             in, out ? "`" : "", out ? out : "f32", out ? "`" : "");
+    measure(&s, what);
+    for (int k = 0; k < FRAMES; k++) free(s.frames[k]);
+    free(s.result);
+    free(s.values);
+    free(s.scratch);
+    pith_plan_destroy(s.in);
+    pith_plan_destroy(s.out);
+}
+
+int main(void) {
+    float *values = room(COUNT * sizeof *values);
+    fill(values);
+    puts("| | GB/s | ceiling | GB/s | share | separate |\n|---|---|---|---|---|---|");
+    encode_row("grad:bits=8,rotate=0", values);
+    encode_row("grad:bits=8", values);
+    encode_row("grad:bits=4", values);
+    encode_row("grad:bits=4,round=stochastic", values);
+    encode_row("grad:bits=4,mode=mse", values);
+    sum_row("grad:bits=8,rotate=0", NULL, values);
+    sum_row("grad:bits=8", NULL, values);
+    sum_row("grad:bits=8", "grad:bits=4", values);
+    free(values);
+    return 0;
+}
