@@ -328,6 +328,13 @@ pith_status pith_state_save(pith_plan *p, const pith_state *s, void *dst, size_t
     return PITH_OK;
 }
 
+/* A residual that is not finite would poison its group for ever: encoding keeps it. */
+static bool all_finite(const uint8_t *floats, uint64_t count) {
+    for (uint64_t i = 0; i < count; i++)
+        if (pithi_nonfinite(pithi_get32(floats + i * sizeof(float)))) return false;
+    return true;
+}
+
 static pith_status check_saved(const pith_plan *p, const uint8_t *src, size_t bytes,
                                pith_error *error) {
     const uint64_t total = pithi_state_save_bytes(p);
@@ -345,6 +352,8 @@ static pith_status check_saved(const pith_plan *p, const uint8_t *src, size_t by
     for (uint64_t i = 0; i < p->slots; i++, slot += SAVE_SLOT)
         if (slot_identity(p, src + SAVE_HEAD + p->slots * SAVE_SLOT, i) != pithi_get64(slot + 8))
             return pithi_fail(error, PITH_ERR_CHECKSUM, "a base is not what its identity says");
+    if (pithi_has_residual(p) && !all_finite(slot, p->count))
+        return pithi_fail(error, PITH_ERR_CORRUPT, "a residual is not finite");
     return PITH_OK;
 }
 

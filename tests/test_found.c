@@ -1,5 +1,8 @@
 /* test_found.c - one small test for each bug that a review or an attack has found.
  * SPDX-License-Identifier: Apache-2.0 */
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "util.h"
 
 /* Reduce used the payload layout of the last frame for all of them, so a checksum table in one
@@ -392,6 +395,26 @@ static void test_longest_map_and_source(void **unused) {
     free(source);
 }
 
+/* A saved residual with a NaN and the right checksum was loaded; since a residual that would not be
+ * finite stays as it is, the group was lost for every later step. */
+static void test_load_of_a_residual_with_a_hole(void **unused) {
+    (void)unused;
+    struct stream s;
+    uint8_t saved[1024];
+    size_t length;
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 40);
+    stream_open(&s, "grad:ef=full", &layout, NULL);
+    CHECK(s.sizes.save_bytes <= sizeof saved);
+    CHECK_OK(pith_state_save(s.plan, s.state, saved, sizeof saved, &length));
+    CHECK_OK(pith_state_load(s.plan, s.state, saved, length));
+    const uint32_t hole = 0x7FC00000u;
+    memcpy(saved + length - 8 - 4, &hole, sizeof hole);
+    const uint64_t hash = XXH64(saved, length - 8, 0);
+    memcpy(saved + length - 8, &hash, sizeof hash);
+    CHECK_STATUS(PITH_ERR_CORRUPT, pith_state_load(s.plan, s.state, saved, length));
+    stream_close(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reduce_frames_with_and_without_checksums),
@@ -409,6 +432,7 @@ int main(void) {
         cmocka_unit_test(test_step_without_feedback),
         cmocka_unit_test(test_plan_questions_without_a_plan),
         cmocka_unit_test(test_longest_map_and_source),
+        cmocka_unit_test(test_load_of_a_residual_with_a_hole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
