@@ -176,6 +176,7 @@ static void bench_memcpy(const struct buffers *b) {
 
 void bench_group(const struct level *level) {
     static const uint32_t groups[] = {16, 128, 2048};
+    bench_sum(level);
     struct buffers b = {malloc(COUNT * 4ul), malloc(COUNT * 4ul), malloc(COUNT), malloc(COUNT)};
     if (b.value && b.base && b.codes && b.scales) {
         ceiling_fill(b.base, COUNT * 4ul, false);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ceilings.h"
 #include "cpu.h"
 #include "kernelcheck.h"
 
@@ -144,4 +145,66 @@ void check_sum(const struct level *level) {
     for (size_t k = 0; k < FRAMES; k++) free(frames[k]);
     free(start);
     free(expected);
+}
+
+/* ---- Speed: eight frames into a piece that stays in the cache ---------------------------------*/
+
+enum { SPEED_COUNT = 1 << 23, SPEED_FRAMES = 8, PIECE = 4096, RUNS = 9 };
+
+static double run_sum(const struct pithi_kernels *k, uint8_t bits, const uint8_t *const *from,
+                      float *sum) {
+    struct pithi_sum_job job = {.set = {.group = 128, .bits = bits, .scale_dtype = PITH_F32},
+                                .count = PIECE,
+                                .frames = from,
+                                .frame_count = SPEED_FRAMES,
+                                .sum = sum};
+    const double begun = ceiling_clock();
+    for (size_t i = 0; i < SPEED_COUNT; i += PIECE) {
+        job.scales_at = pithi_group_scale_bytes(&job.set, i);
+        job.codes_at = pithi_group_scale_bytes(&job.set, SPEED_COUNT) + i * bits / 8;
+        k->group_sum(&job);
+    }
+    return ceiling_clock() - begun;
+}
+
+static double run_reads(size_t bytes, const uint8_t *const *from) {
+    double seconds = 0;
+    for (size_t k = 0; k < SPEED_FRAMES; k++) seconds += ceiling_read(from[k], bytes);
+    return seconds;
+}
+
+static int by_value(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+void bench_sum(const struct level *level) {
+    static float sum[PIECE];
+    static const uint8_t widths[] = {8, 4, 3};
+    uint8_t *from[SPEED_FRAMES];
+    const size_t scales = SPEED_COUNT / 128 * 4, most = scales + SPEED_COUNT;
+    struct pithi_kernels scalar;
+    pithi_kernels_bind(&scalar, 0);
+    bool memory = strstr("sum", bench_only) != NULL;
+    for (size_t k = 0; k < SPEED_FRAMES; k++) memory = (from[k] = malloc(most)) && memory;
+    for (size_t k = 0; k < SPEED_FRAMES && memory; k++) ceiling_fill(from[k], most, false);
+    for (size_t w = 0; w < sizeof widths && memory; w++) {
+        const size_t bytes = scales + (size_t)SPEED_COUNT * widths[w] / 8;
+        double kernel[RUNS], read[RUNS];
+        for (int run = 0; run < RUNS; run++) {
+            read[run] = run_reads(bytes, (const uint8_t *const *)from);
+            kernel[run] = run_sum(&level->kernels, widths[w], (const uint8_t *const *)from, sum);
+        }
+        qsort(kernel, RUNS, sizeof *kernel, by_value);
+        qsort(read, RUNS, sizeof *read, by_value);
+        const double gb = (double)(SPEED_FRAMES * bytes) * 1e-9;
+        const double text = run_sum(&scalar, widths[w], (const uint8_t *const *)from, sum);
+        printf(
+            "%-7s sum of 8 frames, %u bits               group   128  scalar %5.2f  kernel "
+            "%6.2f  x%5.1f  ceiling %6.2f GB/s of frames  %.2f\n",
+            level->isa, widths[w], gb / text, gb / kernel[RUNS / 2], text / kernel[RUNS / 2],
+            gb / read[RUNS / 2], read[RUNS / 2] / kernel[RUNS / 2]);
+        fflush(stdout);
+    }
+    for (size_t k = 0; k < SPEED_FRAMES; k++) free(from[k]);
 }

@@ -5,7 +5,7 @@
  * take more passes over a batch, whose sums the cache holds meanwhile. */
 
 /* How far reads run ahead is in bytes of each frame's codes: many streams share the cache. */
-enum { SUMMED = 8, SUM_AHEAD = 1024 };
+enum { SUMMED = 8, SUM_AHEAD = 2048 };
 
 /* A batch of up to SUMMED frames, pointers to its first element. */
 struct addends {

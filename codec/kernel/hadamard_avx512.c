@@ -3,7 +3,7 @@
 #include "codec.h"
 #include "kernel/lanes_avx512.h"
 
-/* Strides 1, 2, 4 and 8: the other of the pair plus the value, negated where it is the upper one. */
+/* Strides 1 to 8: the other of the pair plus the value, negated where it is the upper one. */
 static inline v16 transform16(v16 x) {
     const int s = INT32_MIN;
     const v16 one = _mm512_setr_epi32(0, s, 0, s, 0, s, 0, s, 0, s, 0, s, 0, s, 0, s);

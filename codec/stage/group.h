@@ -103,8 +103,8 @@ double pithi_group_bound(const struct pithi_group_setting *s, const uint8_t *sca
 /* The search for a scale. Set: what the scale of the largest value is, that value's magnitude bits
  * and whether one is positive. _begin sets the other parts: values v are (turned, when turn is the
  * sign bit) d * reciprocal; a candidate's codes q are v * factor rounded to nearest and clamped to
- * [least, most]; vq and qq are to be the sums of v q and q q. _end chooses. The arrays have room for
- * steps of 3 and of 4. */
+ * [least, most]; vq and qq are to be the sums of v q and q q. _end chooses. The arrays have room
+ * for steps of 3 and of 4. */
 enum { PITHI_SEARCH_MOST = 15, PITHI_SEARCH_ROOM = 16 };
 struct pithi_search {
     const struct pithi_group_setting *set;
