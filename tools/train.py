@@ -6,7 +6,8 @@ SPDX-License-Identifier: Apache-2.0
     tools/train.py BUILD OUT [--NAME=VALUE...]   one pair; arguments go to pith-train; OUT/train.svg
     tools/train.py BUILD OUT --results           seeds and variants; doc/TRAINING.md, training.svg
 
-BUILD is a release build with MPI. OUT keeps the logs; --results uses those that are there already.
+BUILD is a release build with MPI. OUT keeps the logs; --results uses those that are newer
+than the build, so that it can go on where it was stopped.
 Standard library only.
 """
 import datetime
@@ -46,6 +47,13 @@ VARIANTS = (
 
 # ---- Running ------------------------------------------------------------------------------------
 
+def built(build):
+    """When the program or a library of it was last linked."""
+    names = (EXAMPLE + "/pith-train", "adapters/mpi/libpith_mpi.so", "codec/libpith.so")
+    paths = [os.path.join(build, name) for name in names]
+    return max(os.path.getmtime(path) for path in paths if os.path.exists(path))
+
+
 def mpirun(build, arguments, quiet):
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                        OMPI_MCA_btl_vader_single_copy_mechanism="none")
@@ -73,7 +81,7 @@ class Log:
             self.sent[key] = (float(values[0]), float(values[1]))
         elif kind == "time":
             self.time[key] = float(values[0])
-        else:
+        elif kind == "set":
             self.settings[key] = values[0]
 
     def last(self):
@@ -84,10 +92,10 @@ class Log:
 
 
 def train_once(build, out, name, arguments):
-    """One training, unless its log is there already."""
+    """One training, unless its log is there already and newer than the program."""
     kind = "plain" if arguments[0] == PLAIN[0] else "pith"
     path = os.path.join(out, name + "-" + kind + ".tsv")
-    if not os.path.exists(path):
+    if not os.path.exists(path) or os.path.getmtime(path) < built(build):
         print("train:", name, *arguments, flush=True)
         mpirun(build, arguments + ["--log=" + os.path.join(out, name)], True)
     return Log(path)
@@ -163,6 +171,11 @@ def percent(new, old):
     return "%+.2f %%" % (100 * (new / old - 1))
 
 
+def spread(plains, piths):
+    apart = [b.last() / a.last() - 1 for a, b in zip(plains, piths)]
+    return "%+.2f to %+.2f %%" % (100 * min(apart), 100 * max(apart))
+
+
 def seed_table(plains, piths, singles):
     yield "| seed | uncompressed | through pith | apart | uncompressed, f32 replicas | apart |"
     yield "|---|---|---|---|---|---|"
@@ -211,7 +224,7 @@ def variant_row(what, name, logs, plain):
 def variant_table(plains, piths, variants):
     plains, piths = plains[:len(VARIANT_SEEDS)], piths[:len(VARIANT_SEEDS)]
     plain = mean(log.last() for log in plains)
-    yield ("| what | changed | bits inside nodes | between nodes | weights "
+    yield ("| what | changed | bits inside nodes | bits between | bits of weights "
            "| error of gradients | error of weights | loss apart |")
     yield "|---|---|---|---|---|---|---|---|"
     yield variant_row("", "nothing compressed", plains, plain)
@@ -262,10 +275,12 @@ nothing here says what a network would gain.
 
 ## What each part buys
 
-Each row changes one thing of "pith as above"; all are means over {count} seeds. Errors are NMSE:
-of the summed gradient against the exact sum of the same gradients, and of the replica against the
-master weights (rounding to bf16 alone loses what the first row says), at {points} places of the
-training. With error feedback the first does not count what later steps bring back.
+Each row changes one thing of "pith as above"; {count}. Errors are NMSE: of the summed gradient
+against the exact sum of the same gradients, and of the replica against the master weights (rounding
+to bf16 alone loses what the first row says), means of {points} places of the training. With error
+feedback the first counts as lost what later steps bring back. Losses of unchanged pith lie {apart}
+from the uncompressed ones of the same seed: smaller differences in the last column say little, and
+the errors are the sharper measure.
 
 {variants}
 """
@@ -275,7 +290,9 @@ def document(plains, piths, singles, variants):
     settings, lines = piths[0].settings, "\n".join
     return TEXT.format(
         date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
-        seeds=lines(seed_table(plains, piths, singles)), seed=SEEDS[0], count=len(VARIANT_SEEDS),
+        seeds=lines(seed_table(plains, piths, singles)), seed=SEEDS[0], count=(
+            "means over %d seeds" % len(VARIANT_SEEDS) if len(VARIANT_SEEDS) > 1 else "one seed"),
+        apart=spread(plains, piths),
         curve=lines(curve_table(plains[0], piths[0])), sent=lines(sent_table(plains[0], piths[0])),
         time=lines(time_table(plains[0], piths[0])), points=len(piths[0].points),
         variants=lines(variant_table(plains, piths, variants)),
