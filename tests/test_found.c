@@ -415,6 +415,27 @@ static void test_load_of_a_residual_with_a_hole(void **unused) {
     stream_close(&s);
 }
 
+/* e8m0 has no scale 0, so a frame of nothing but tiny values took the bound of its least scale for
+ * its own: 2^-128 where the values, which decode to 0, may be near 2^-118. */
+static void test_bound_of_tiny_values_with_e8m0(void **unused) {
+    (void)unused;
+    static const char *const specs[2] = {"grad:rotate=0,scale=e8m0", "grad:scale=e8m0,mode=mse"};
+    float value[3] = {0x1p-120f, -0x1.8p-121f, 0x1p-130f}, back[3];
+    const pith_view v = pith_view_flat(value, PITH_F32, 3), out = pith_view_flat(back, PITH_F32, 3);
+    for (int k = 0; k < 2; k++) {
+        double bound = 0;
+        context("%s", specs[k]);
+        struct frame f = compress(specs[k], &v, NULL, 0);
+        CHECK_OK(pith_error_bound(f.bytes, f.length, &bound, NULL));
+        CHECK_OK(pith_decompress(f.bytes, f.length, NULL, NULL, &out, NULL));
+        for (int i = 0; i < 3; i++)
+            CHECK((double)value[i] - (double)back[i] <= bound &&
+                  (double)back[i] - (double)value[i] <= bound);
+        CHECK(bound < 0x1p-117);
+        free(f.bytes);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reduce_frames_with_and_without_checksums),
@@ -433,6 +454,7 @@ int main(void) {
         cmocka_unit_test(test_plan_questions_without_a_plan),
         cmocka_unit_test(test_longest_map_and_source),
         cmocka_unit_test(test_load_of_a_residual_with_a_hole),
+        cmocka_unit_test(test_bound_of_tiny_values_with_e8m0),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

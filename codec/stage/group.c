@@ -371,7 +371,8 @@ void pithi_group_sum_c(struct pithi_sum_job *job) {
 
 static double one_bound(const struct pithi_group_setting *s, double scale, double zero) {
     const double a = scale < 0 ? -scale : scale, z = zero < 0 ? -zero : zero;
-    if (a == 0) return 0x1p-118;
+    /* e8m0 has no 0: what its least scale means is a group that is all zero. */
+    if (a == (s->scale_dtype == PITHI_E8M0 ? 0x1p-127 : 0)) return 0x1p-118;
     const double levels = (double)((1 << s->bits) - 1);
     const double step = s->stochastic ? a : a / 2;
     /* A searched scale is at least half of what would reach the largest value with 2^(bits-1). */
