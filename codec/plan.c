@@ -198,7 +198,9 @@ static uint64_t fingerprint(const pith_plan *p) {
         words[7] = XXH64(p->slot_first, (size_t)(p->slots + 1) * sizeof *p->slot_first, 0);
     for (uint32_t i = 0; i < q->codec->key_count; i++)
         if (pithi_key_matters(&q->codec->keys[i])) words[8 + i] = q->value[i];
-    return XXH64(words, sizeof words, 0);
+    const struct pithi_exempt_map *map = &p->exempt;
+    return XXH64(words, sizeof words,
+                 map->count ? XXH64(map->range, map->count * sizeof *map->range, 0) : 0);
 }
 
 /* ---- Workspace -------------------------------------------------------------------------------*/

@@ -436,6 +436,29 @@ static void test_bound_of_tiny_values_with_e8m0(void **unused) {
     }
 }
 
+/* A state did not know its plan's exempt ranges, so that of a plan with others was taken. */
+static void test_state_of_other_exempt_ranges(void **unused) {
+    (void)unused;
+    static const pith_exempt maps[3] = {{0, 8, PITH_EXEMPT_16}, {0, 9, PITH_EXEMPT_16}, {0, 0, 0}};
+    float value[64] = {1};
+    const pith_view v = pith_view_flat(value, PITH_F32, 64);
+    const pith_env env = test_env();
+    struct stream s[3];
+    uint8_t buffer[512];
+    size_t written;
+    for (int k = 0; k < 3; k++) {
+        pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 64);
+        layout.exempt = &maps[k];
+        layout.exempt_count = maps[k].count != 0;
+        stream_open(&s[k], "grad:ef=full", &layout, &env);
+    }
+    for (int k = 0; k < 9; k++)
+        CHECK_STATUS(
+            k / 3 == k % 3 ? PITH_OK : PITH_ERR_STATE,
+            pith_encode(s[k / 3].plan, s[k % 3].state, &v, 0, buffer, sizeof buffer, &written));
+    for (int k = 0; k < 3; k++) stream_close(&s[k]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reduce_frames_with_and_without_checksums),
@@ -455,6 +478,7 @@ int main(void) {
         cmocka_unit_test(test_longest_map_and_source),
         cmocka_unit_test(test_load_of_a_residual_with_a_hole),
         cmocka_unit_test(test_bound_of_tiny_values_with_e8m0),
+        cmocka_unit_test(test_state_of_other_exempt_ranges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
