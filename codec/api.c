@@ -260,6 +260,7 @@ pith_status pith_decode_add(pith_plan *p, uint64_t slot, const void *frame, size
     PITHI_TRY(slot_span(p, slot, view, true, &span));
     const uint64_t before = pithi_fp_enter();
     pith_status status = pithi_decode_slot(&c, p, slot, frame, bytes);
+    if (status == PITH_OK) status = pithi_check_limit(&p->env, &c.frame, &p->error);
     if (status == PITH_OK)
         status = pithi_has_base(p) ? add_difference(&c, &span) : pithi_add_values(&c, &span);
     pithi_fp_leave(before);

@@ -76,7 +76,7 @@ struct reduction {
 static pith_status open_all(const struct pithi_reduction *r, struct pithi_coding *c) {
     for (size_t i = 0; i < r->count; i++)
         PITHI_TRY(pithi_decode_slot(c, r->plan, r->slot, r->frames[i], r->lengths[i]));
-    return PITH_OK;
+    return pithi_check_limit(&r->plan->env, &c->frame, &r->plan->error);
 }
 
 /* Lets c read the blocks of another of the frames, which has been opened before. */

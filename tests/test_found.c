@@ -459,6 +459,28 @@ static void test_state_of_other_exempt_ranges(void **unused) {
     for (int k = 0; k < 3; k++) stream_close(&s[k]);
 }
 
+/* Only pith_decode looked at max_output_bytes. */
+static void test_limit_of_sums(void **unused) {
+    (void)unused;
+    float value[64] = {1}, sum[64] = {0};
+    const pith_view v = pith_view_flat(value, PITH_F32, 64), to = pith_view_flat(sum, PITH_F32, 64);
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 64);
+    for (int k = 0; k < 2; k++) {
+        pith_env env = test_env();
+        struct stream s;
+        env.max_output_bytes = k ? sizeof value : sizeof value - 1;
+        const pith_status wanted = k ? PITH_OK : PITH_ERR_LIMIT;
+        stream_open(&s, "grad", &layout, &env);
+        struct frame f = stream_encode(&s, &v, 0, false);
+        const void *const frames[1] = {f.bytes};
+        CHECK_STATUS(wanted, pith_reduce(s.plan, NULL, 0, frames, &f.length, 1, 1.0f, &to));
+        CHECK_STATUS(wanted, pith_decode_add(s.plan, 0, f.bytes, f.length, &to));
+        CHECK(k || sum[0] == 0);
+        free(f.bytes);
+        stream_close(&s);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reduce_frames_with_and_without_checksums),
@@ -479,6 +501,7 @@ int main(void) {
         cmocka_unit_test(test_load_of_a_residual_with_a_hole),
         cmocka_unit_test(test_bound_of_tiny_values_with_e8m0),
         cmocka_unit_test(test_state_of_other_exempt_ranges),
+        cmocka_unit_test(test_limit_of_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
