@@ -179,7 +179,7 @@ static void count_state(const struct pithi_reduction *r) {
 pith_status pithi_reduce_view(const struct pithi_reduction *r, const struct pithi_span *view) {
     struct reduction d = {.r = r, .view = view};
     PITHI_TRY(open_all(r, &d.coding));
-    d.stream = d.coding.frame.count * view->element >= PITHI_LARGE_OUTPUT;
+    d.stream = view->dense && d.coding.frame.count * view->element >= PITHI_LARGE_OUTPUT;
     pithi_run_begin(r->plan);
     PITHI_TRY(pithi_run(r->plan, 0, d.coding.payload.blocks, view_job, &d));
     count_state(r);
