@@ -65,7 +65,8 @@ pith_status pithi_add_values(struct pithi_coding *c, const struct pithi_span *vi
  * lengths of the headers and for checksum tables, which each frame may have or not. */
 struct reduction {
     const struct pithi_reduction *r;
-    struct pithi_coding coding; /* of the last frame opened */
+    struct pithi_coding coding;      /* of the last frame opened */
+    struct pithi_payload payload[2]; /* of frames without and with checksums */
     const struct pithi_span *view;
     struct pithi_coding *out; /* reduce-encode */
     uint64_t unit;            /* elements per job */
@@ -73,18 +74,31 @@ struct reduction {
 };
 
 /* Checks every frame, headers and checksums, before anything is written. */
-static pith_status open_all(const struct pithi_reduction *r, struct pithi_coding *c) {
+static pith_status open_all(struct reduction *d) {
+    const struct pithi_reduction *r = d->r;
+    struct pithi_coding *c = &d->coding;
     for (size_t i = 0; i < r->count; i++)
         PITHI_TRY(pithi_decode_slot(c, r->plan, r->slot, r->frames[i], r->lengths[i]));
+    for (int with = 0; with < 2; with++) {
+        c->frame.checksums = with;
+        pithi_payload_of(&c->frame, &d->payload[with]);
+    }
     return pithi_check_limit(&r->plan->env, &c->frame, &r->plan->error);
 }
 
-/* Lets c read the blocks of another of the frames, which has been opened before. */
-static void turn_to(struct pithi_coding *c, const uint8_t *frame) {
-    c->bytes = (uint8_t *)(uintptr_t)frame + pithi_frame_header_bytes(frame);
-    c->frame.checksums = pithi_frame_has_checksums(frame);
-    pithi_payload_of(&c->frame, &c->payload);
-    c->aside.bytes = c->bytes + c->payload.aside;
+/* Where the payload of frame i begins and how it is laid out. */
+static const uint8_t *payload_of(const struct reduction *d, size_t i,
+                                 const struct pithi_payload **layout) {
+    const uint8_t *frame = d->r->frames[i];
+    *layout = &d->payload[pithi_frame_has_checksums(frame)];
+    return frame + pithi_frame_header_bytes(frame);
+}
+
+/* Lets c read the blocks of frame i. */
+static void turn_to(const struct reduction *d, struct pithi_coding *c, size_t i) {
+    const struct pithi_payload *layout;
+    c->bytes = (uint8_t *)(uintptr_t)payload_of(d, i, &layout);
+    c->payload = *layout;
 }
 
 /* frame 0 + frame 1 + ... of one block, of codecs without a domain of their own. */
@@ -94,7 +108,7 @@ static pith_status sum_decoded(const struct reduction *d, uint64_t block, float 
     const size_t n = elements(&c, block);
     float *next = (float *)(void *)w->floats;
     for (size_t i = 0; i < d->r->count; i++) {
-        turn_to(&c, d->r->frames[i]);
+        turn_to(d, &c, i);
         PITHI_TRY(decode_floats(&c, block, i ? next : sum, n, w));
         if (i) add(sum, next, n);
     }
@@ -105,30 +119,30 @@ static pith_status sum_decoded(const struct reduction *d, uint64_t block, float 
 static void sum_piece(const struct reduction *d, struct pithi_block *b, uint64_t block, size_t at,
                       size_t count, float *x) {
     enum { AT_ONCE = 32 };
-    struct pithi_coding c = d->coding;
     const uint8_t *frames[AT_ONCE];
-    size_t length;
-    bool plain;
+    const struct pithi_payload *layout;
     for (size_t first = 0; first < d->r->count; first += AT_ONCE) {
         const size_t left = d->r->count - first, n = left < AT_ONCE ? left : AT_ONCE;
         for (size_t i = 0; i < n; i++) {
-            turn_to(&c, d->r->frames[first + i]);
-            frames[i] = pithi_block_at(&c, block, &length, &plain);
+            const uint8_t *const payload = payload_of(d, first + i, &layout);
+            frames[i] = payload + layout->data + block * layout->block_bytes;
         }
-        c.frame.params.codec->domain->sum(b, at, count, frames, n, first > 0, x);
+        b->params->codec->domain->sum(b, at, count, frames, n, first > 0, x);
     }
 }
 
 /* scale * the sum of the exempt values among n elements, into `to`. sums: room for n floats. */
 static void sum_exempt(const struct reduction *d, uint64_t first, size_t n, float *sums, void *to,
                        uint32_t dtype) {
-    struct pithi_coding c = d->coding;
-    if (!c.aside.map) return;
+    struct pithi_aside a = d->coding.aside;
+    const struct pithi_payload *layout;
+    if (!a.map) return;
     for (size_t i = 0; i < d->r->count; i++) {
-        turn_to(&c, d->r->frames[i]);
-        pithi_aside_add(&c.aside, first, n, i > 0, sums);
+        const uint8_t *const payload = payload_of(d, i, &layout);
+        a.bytes = (uint8_t *)(uintptr_t)payload + layout->aside;
+        pithi_aside_add(&a, first, n, i > 0, sums);
     }
-    pithi_aside_settle(&c.aside, first, n, sums, d->r->scale, to, dtype);
+    pithi_aside_settle(&a, first, n, sums, d->r->scale, to, dtype);
 }
 
 static size_t piece_at(const struct pithi_block *b, size_t at) {
@@ -178,7 +192,7 @@ static void count_state(const struct pithi_reduction *r) {
 
 pith_status pithi_reduce_view(const struct pithi_reduction *r, const struct pithi_span *view) {
     struct reduction d = {.r = r, .view = view};
-    PITHI_TRY(open_all(r, &d.coding));
+    PITHI_TRY(open_all(&d));
     d.stream = view->dense && d.coding.frame.count * view->element >= PITHI_LARGE_OUTPUT;
     pithi_run_begin(r->plan);
     PITHI_TRY(pithi_run(r->plan, 0, d.coding.payload.blocks, view_job, &d));
@@ -284,7 +298,7 @@ pith_status pithi_reduce_frame(const struct pithi_reduction *r, struct pithi_cod
     const uint64_t total = pithi_frame_total(&out->frame);
     if (cap < total)
         return pithi_fail_at(&r->plan->error, PITH_ERR_SPACE, "the frame does not fit", total);
-    PITHI_TRY(open_all(r, &d.coding));
+    PITHI_TRY(open_all(&d));
     pithi_encode_open(out, dst);
     out->stream = !out->frame.checksums && total >= PITHI_LARGE_OUTPUT;
     const uint64_t in = d.coding.frame.params.block, own = out->frame.params.block;
