@@ -223,7 +223,8 @@ static void carve_worker(const pith_plan *p, struct pithi_worker *w, struct carv
     const uint64_t element = pith_dtype_bytes(q->dtype);
     w->values = take(c, n * (element < 4 ? 4 : element));
     w->base = take(c, n * pith_dtype_bytes(q->base_dtype));
-    const bool sums = q->base_dtype == PITH_NONE && pithi_is_float16_32(q->dtype);
+    const bool sums =
+        !q->decode_only && q->base_dtype == PITH_NONE && pithi_is_float16_32(q->dtype);
     w->floats = take(c, sums ? n * 4 : 0);
     w->sums = take(c, sums ? n * 4 : 0);
     const bool coded = !q->decode_only && !q->codec->fixed(q);
@@ -255,6 +256,22 @@ static void carve_all(pith_plan *p, const pith_layout *layout,
     p->block_offset = offsets;
 }
 
+/* Ragged slots and exempt ranges make this a walk over all slots: once per plan. */
+static pith_sizes sizes_of(const pith_plan *p) {
+    pith_sizes s = {
+        .slot_bytes = largest_frame(p, 0),
+        .key_bytes = largest_frame(p, 1),
+        .workspace_bytes = p->workspace_bytes,
+        .state_bytes = pithi_state_bytes(p),
+        .save_bytes = pithi_state_save_bytes(p),
+        .alignment = 64,
+        .slots = p->slots,
+        .fixed = p->params.codec->fixed(&p->params),
+    };
+    if (pithi_param(&p->params, "key") && s.key_bytes > s.slot_bytes) s.slot_bytes = s.key_bytes;
+    return s;
+}
+
 static pith_status build(pith_plan *p, const pith_layout *layout,
                          const struct pithi_exempt_source *exempt, pith_plan **out,
                          pith_error *error) {
@@ -273,6 +290,7 @@ static pith_status build(pith_plan *p, const pith_layout *layout,
     take(&parts, sizeof *plan);
     carve_all(plan, layout, exempt, &parts);
     plan->fingerprint = fingerprint(plan);
+    plan->sizes = sizes_of(plan);
     plan->error = (pith_error){"", 0};
     *out = plan;
     return PITH_OK;
@@ -358,20 +376,7 @@ void pith_plan_destroy(pith_plan *plan) {
 
 pith_error pith_plan_error(const pith_plan *plan) { return plan->error; }
 
-void pith_plan_sizes(const pith_plan *plan, pith_sizes *out) {
-    *out = (pith_sizes){
-        .slot_bytes = largest_frame(plan, 0),
-        .key_bytes = largest_frame(plan, 1),
-        .workspace_bytes = plan->workspace_bytes,
-        .state_bytes = pithi_state_bytes(plan),
-        .save_bytes = pithi_state_save_bytes(plan),
-        .alignment = 64,
-        .slots = plan->slots,
-        .fixed = plan->params.codec->fixed(&plan->params),
-    };
-    if (pithi_param(&plan->params, "key") && out->key_bytes > out->slot_bytes)
-        out->slot_bytes = out->key_bytes;
-}
+void pith_plan_sizes(const pith_plan *plan, pith_sizes *out) { *out = plan->sizes; }
 
 pith_status pith_plan_slot(const pith_plan *plan, uint64_t slot, uint64_t *first, uint64_t *count) {
     if (!plan || !first || !count || slot >= plan->slots) return PITH_ERR_ARG;

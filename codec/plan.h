@@ -42,6 +42,7 @@ struct pith_plan {
     struct pithi_worker *worker;
     uint64_t *block_offset; /* variable rate: room for the largest slot's blocks + 1 */
     uint64_t workspace_bytes, allocated;
+    pith_sizes sizes;
     pith_error error;
 };
 

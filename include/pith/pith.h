@@ -509,7 +509,7 @@ PITH_NODISCARD PITH_API pith_status pith_decompress(const void *frame, size_t le
                                                     const pith_view *view, pith_error *error);
 /* Elements [first, first + view count) of the tensor taken flat; view is that range, base (when
  * the frame has one) is the whole base. Work is proportional to the blocks touched; the identity
- * of the base is checked over all of it. */
+ * of the base, and with checksums the exempt values, are checked over all of them. */
 PITH_NODISCARD PITH_API pith_status pith_decode_range(const void *frame, size_t length,
                                                       const pith_view *base, uint64_t first,
                                                       const pith_env *env, const pith_view *view,
