@@ -83,7 +83,7 @@ void bench_nh(const struct level *level);
 void bench_group(const struct level *level);
 void bench_hadamard(const struct level *level);
 void bench_sum(const struct level *level); /* a part of group */
-extern const char *bench_only; /* part of the names of the rows to time */
+extern const char *bench_only;             /* part of the names of the rows to time */
 
 /* A host that left its own control word: FTZ, DAZ and a rounding mode, by number 0..3. */
 uint64_t host_fp_set(unsigned mode);
