@@ -270,8 +270,9 @@ crossing can send. Headers are included in pith's.
 
 {time}
 
-More ranks than cores and a memory that all of them share: waiting is mostly waiting for a core, and
-nothing here says what a network would gain.
+Seed {seed}. More ranks than cores, on a machine with other work: the model's time, the same code in
+both rows, shows how much the two runs were disturbed; waiting is mostly waiting for a core. Encode
+and decode are what pith costs; nothing here says what a network would gain.
 
 ## What each part buys
 
