@@ -148,8 +148,9 @@ static int run_codec(struct task *t, const char *name) {
     for (size_t i = 0; i < sizeof variants / sizeof *variants && code == EXIT_GOOD; i++) {
         char spec[PITH_SPEC_MAX], canonical[PITH_SPEC_MAX];
         snprintf(spec, sizeof spec, "%s%s", name, variants[i]);
-        if (pith_spec_check(spec, canonical, sizeof canonical, NULL) == PITH_OK)
-            code = run_spec(t, canonical);
+        if (pith_spec_check(spec, canonical, sizeof canonical, NULL) != PITH_OK) continue;
+        const bool is_default = strcmp(canonical, name) == 0;
+        if (i == 0 || !is_default) code = run_spec(t, canonical);
     }
     return code;
 }
