@@ -44,7 +44,7 @@ static void one_group(const struct pithi_group_setting *s) {
                                   .value_dtype = PITH_F32,
                                   .codes = codes,
                                   .scales = scales,
-                                  .random = {draw(), 0, 0}};
+                                  .random = {.seed = draw()}};
     pithi_group_encode_c(&job);
     const double bound = pithi_group_bound(s, scales, count);
     job.out = back;

@@ -67,8 +67,11 @@ static void open_batch(struct batch *b, const struct pithi_group_job *job, size_
     const struct pithi_group_job p = part(job, i, n);
     b->count = n;
     b->value = p.value;
-    b->ahead = job->ahead ? (const uint8_t *)job->ahead + i * width(job->value_dtype)
-                          : b->value + AHEAD_ALONE * width(job->value_dtype);
+    b->ahead = NULL;
+    if (job->ahead)
+        b->ahead = (const uint8_t *)job->ahead + i * width(job->value_dtype);
+    else if (b->value)
+        b->ahead = b->value + AHEAD_ALONE * width(job->value_dtype);
     b->base = p.base;
     b->out = p.out;
     b->codes = p.codes;
