@@ -74,6 +74,11 @@ static int open_special(struct output *out, bool force) {
     return open_stream(out, force);
 }
 
+bool output_same_file(const char *a, const char *b) {
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 bool output_is_stdout(const char *path) {
     struct stat a, b;
     if (strcmp(path, "-") == 0) return true;

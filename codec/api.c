@@ -316,6 +316,17 @@ static pith_status check_output(pith_plan *p, uint64_t slot, const pith_plan *ou
     return PITH_OK;
 }
 
+/* Frames are read piece by piece while the output is written. */
+static bool overlaps(const void *dst, size_t cap, const void *const *frames, const size_t *lengths,
+                     size_t count) {
+    const uintptr_t to = (uintptr_t)dst;
+    for (size_t i = 0; i < count; i++) {
+        const uintptr_t from = (uintptr_t)frames[i];
+        if (from < to ? to - from < lengths[i] : from - to < cap) return true;
+    }
+    return false;
+}
+
 pith_status pith_reduce_encode(pith_plan *p, pith_state *s, uint64_t slot,
                                const void *const *frames, const size_t *lengths, size_t count,
                                float scale, pith_plan *out, pith_state *out_state,
@@ -326,6 +337,9 @@ pith_status pith_reduce_encode(pith_plan *p, pith_state *s, uint64_t slot,
         return pithi_fail(&p->error, PITH_ERR_ARG, "an argument is NULL, or the plans are one");
     PITHI_TRY(check_frames(p, frames, lengths, count));
     PITHI_TRY(check_output(p, slot, out, out_slot));
+    const uint64_t total = pith_plan_frame_bytes(out, out_slot, 0);
+    if (overlaps(dst, cap < total ? cap : (size_t)total, frames, lengths, count))
+        return pithi_fail(&p->error, PITH_ERR_ARG, "dst overlaps a frame");
     PITHI_TRY(pithi_state_check(p, s, &p->error));
     PITHI_TRY(pithi_state_check(out, out_state, &p->error));
     const struct pithi_reduction r = {p, s, slot, frames, lengths, count, scale};

@@ -481,6 +481,36 @@ static void test_limit_of_sums(void **unused) {
     }
 }
 
+/* A second hop written over its first frame: frames are read while the output is written, so where
+ * the output runs ahead of them the sum was of half new bytes, and the status PITH_OK. */
+static void test_sum_over_its_own_frame(void **unused) {
+    (void)unused;
+    enum { COUNT = 20000 };
+    struct stream in, out;
+    static float value[COUNT];
+    const pith_view v = pith_view_flat(value, PITH_F32, COUNT);
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, COUNT);
+    stream_open(&in, "grad:bits=2", &layout, NULL);
+    stream_open(&out, "grad:bits=8", &layout, NULL);
+    struct frame f = stream_encode(&in, &v, 0, false);
+    const size_t cap = (size_t)out.sizes.slot_bytes;
+    uint8_t *place = room(cap + f.length + cap);
+    const void *frames[] = {memcpy(place + cap, f.bytes, f.length)};
+    size_t n;
+    for (size_t at = 0; at <= cap + f.length; at += 1) {
+        const bool apart = at == 0 || at == cap + f.length;
+        if (!apart && at != 1 && at != cap && at + 1 != cap + f.length) continue;
+        context("dst at %zu, frame of %zu at %zu", at, f.length, cap);
+        CHECK_STATUS(apart ? PITH_OK : PITH_ERR_ARG,
+                     pith_reduce_encode(in.plan, NULL, 0, frames, &f.length, 1, 1, out.plan, NULL,
+                                        0, place + at, cap, &n));
+    }
+    free(place);
+    free(f.bytes);
+    stream_close(&in);
+    stream_close(&out);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reduce_frames_with_and_without_checksums),
@@ -499,6 +529,7 @@ int main(void) {
         cmocka_unit_test(test_plan_questions_without_a_plan),
         cmocka_unit_test(test_longest_map_and_source),
         cmocka_unit_test(test_load_of_a_residual_with_a_hole),
+        cmocka_unit_test(test_sum_over_its_own_frame),
         cmocka_unit_test(test_bound_of_tiny_values_with_e8m0),
         cmocka_unit_test(test_state_of_other_exempt_ranges),
         cmocka_unit_test(test_limit_of_sums),

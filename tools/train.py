@@ -3,11 +3,13 @@
 
 SPDX-License-Identifier: Apache-2.0
 
-    tools/train.py BUILD OUT [--NAME=VALUE...]   one pair; arguments go to pith-train; OUT/train.svg
-    tools/train.py BUILD OUT --results           seeds and variants; doc/TRAINING.md, training.svg
+    ./dev train [--NAME=VALUE...]   one pair of runs; arguments go to pith-train
+    ./dev train --results           seeds and variants; doc/TRAINING.md, doc/training.svg
+    tools/train.py BUILD OUT ...    the same with another release build and folder of logs
 
-BUILD is a release build with MPI. OUT keeps the logs; --results uses those that are newer
-than the build, so that it can go on where it was stopped.
+NAME is one of steps, every, seed, nodes, replica, rate, clip, weights, intra, inter, exempt,
+slack, exchange: adapters/mpi/examples/train/options.c has the values. OUT keeps the logs;
+--results uses those that are newer than the build, so that it can go on where it was stopped.
 Standard library only.
 """
 import datetime
@@ -322,7 +324,8 @@ def pair(build, out, arguments):
 
 def main():
     if len(sys.argv) < 3:
-        sys.exit(__doc__)
+        print(__doc__)
+        return
     build, out, arguments = os.path.abspath(sys.argv[1]), sys.argv[2], sys.argv[3:]
     os.makedirs(out, exist_ok=True)
     try:

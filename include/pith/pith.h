@@ -376,7 +376,8 @@ typedef struct pith_stats {
     uint64_t key_frames;
     uint64_t saturated; /* results that overflowed (the base dtype; without a base, f32) and were
                            set to its largest value */
-    uint64_t poisoned;  /* groups that held a non-finite value or difference and decode to NaN */
+    uint64_t poisoned;  /* groups that decode to NaN: they held a non-finite value or difference,
+                           or values so large that their rotation overflowed */
 } pith_stats;
 PITH_API void pith_state_stats(const pith_state *state, pith_stats *out);
 
@@ -434,16 +435,18 @@ PITH_NODISCARD PITH_API pith_status pith_decode_add(pith_plan *plan, uint64_t sl
  * order, multiplied once (scale 1 leaves the sum as it is), rounded once to the view's dtype (f32,
  * bf16 or f16). Rotated frames (grad) are added as they are coded, rotated back once, then
  * multiplied. Frames without a base only; lengths[i] are their bytes. All frames must be of this
- * plan's slot. A NaN or infinity in any frame reaches the sum; NaN is canonical. state: as for
- * pith_decode. Every frame is checked before anything is written. */
+ * plan's slot. A NaN or infinity in any frame reaches the sum, which may itself become infinite; NaN is
+ * canonical. state: as for pith_decode. The view must not overlap the frames, each of which is
+ * checked before anything is written. */
 PITH_NODISCARD PITH_API pith_status pith_reduce(pith_plan *plan, pith_state *state, uint64_t slot,
                                                 const void *const *frames, const size_t *lengths,
                                                 size_t count, float scale, const pith_view *view);
 /* The same sum, in f32, encoded as slot out_slot of plan `out` (layout dtype f32, no base, the same
  * element count and exempt ranges in the slot) without writing the tensor in between. When both
  * plans rotate alike (rotate and signs equal) the sum is coded as it is, without rotating back and
- * forth. out_state: as for pith_encode with `out`; it owns the residual of this second hop. Both
- * calls take fixed-rate frames only. */
+ * forth. out_state: as for pith_encode with `out`; it owns the residual of this second hop. `out`
+ * is another plan than `plan`, and dst overlaps none of the frames (PITH_ERR_ARG). Both calls take
+ * fixed-rate frames only. */
 PITH_NODISCARD PITH_API pith_status pith_reduce_encode(pith_plan *plan, pith_state *state,
                                                        uint64_t slot, const void *const *frames,
                                                        const size_t *lengths, size_t count,

@@ -48,6 +48,12 @@ says 'w1: the base has another shape'
 exits 1 pith compress --base $DATA/npy/f32.npy -o bad $D/next.safetensors
 exits 1 pith compress --base $D/base.safetensors -o bad $DATA/npy/f32.npy
 exits 1 pith compress --base nowhere -o bad $D/next.safetensors
+# -f overwrote the base itself, and nothing could read the result.
+cp $D/base.safetensors own.safetensors
+exits 1 pith compress -f --base own.safetensors -o ./own.safetensors $D/next.safetensors
+says 'is the base, without which the result could not be read'
+same own.safetensors $D/base.safetensors
+rm own.safetensors
 
 # .npy bases, in any order and byte order of the same values.
 N=$DATA/npy
