@@ -435,9 +435,9 @@ PITH_NODISCARD PITH_API pith_status pith_decode_add(pith_plan *plan, uint64_t sl
  * order, multiplied once (scale 1 leaves the sum as it is), rounded once to the view's dtype (f32,
  * bf16 or f16). Rotated frames (grad) are added as they are coded, rotated back once, then
  * multiplied. Frames without a base only; lengths[i] are their bytes. All frames must be of this
- * plan's slot. A NaN or infinity in any frame reaches the sum, which may itself become infinite; NaN is
- * canonical. state: as for pith_decode. The view must not overlap the frames, each of which is
- * checked before anything is written. */
+ * plan's slot. A NaN or infinity in any frame reaches the sum, which may itself become infinite;
+ * NaN is canonical. state: as for pith_decode. The view must not overlap the frames, each of which
+ * is checked before anything is written. */
 PITH_NODISCARD PITH_API pith_status pith_reduce(pith_plan *plan, pith_state *state, uint64_t slot,
                                                 const void *const *frames, const size_t *lengths,
                                                 size_t count, float scale, const pith_view *view);
