@@ -298,9 +298,9 @@ pith_status pith_reduce(pith_plan *p, pith_state *s, uint64_t slot, const void *
     return status;
 }
 
-/* Whether the sum of a slot of p can be encoded as one of out. */
+/* Whether the sum of a slot of p can be encoded as one of out; then *to is its frame. */
 static pith_status check_output(pith_plan *p, uint64_t slot, const pith_plan *out,
-                                uint64_t out_slot) {
+                                uint64_t out_slot, struct pithi_frame *to) {
     if (slot >= p->slots || out_slot >= out->slots)
         return pithi_fail(&p->error, PITH_ERR_ARG, "no such slot");
     if (pithi_has_base(out) || out->params.dtype != PITH_F32 ||
@@ -310,8 +310,8 @@ static pith_status check_output(pith_plan *p, uint64_t slot, const pith_plan *ou
     if (pithi_slot_count(p, slot) != pithi_slot_count(out, out_slot))
         return pithi_fail(&p->error, PITH_ERR_ARG, "the slots differ in count");
     const struct pithi_frame from = pithi_plan_frame(p, slot, false);
-    const struct pithi_frame to = pithi_plan_frame(out, out_slot, false);
-    if (!pithi_frame_like_exempt(&from, &to))
+    *to = pithi_plan_frame(out, out_slot, false);
+    if (!pithi_frame_like_exempt(&from, to))
         return pithi_fail(&p->error, PITH_ERR_ARG, "the slots differ in exempt elements");
     return PITH_OK;
 }
@@ -336,15 +336,14 @@ pith_status pith_reduce_encode(pith_plan *p, pith_state *s, uint64_t slot,
     if (!out || !dst || !written || p == out)
         return pithi_fail(&p->error, PITH_ERR_ARG, "an argument is NULL, or the plans are one");
     PITHI_TRY(check_frames(p, frames, lengths, count));
-    PITHI_TRY(check_output(p, slot, out, out_slot));
-    const uint64_t total = pith_plan_frame_bytes(out, out_slot, 0);
+    struct pithi_coding c = {.plan = out, .random = out->random};
+    PITHI_TRY(check_output(p, slot, out, out_slot, &c.frame));
+    const uint64_t total = pithi_frame_total(&c.frame);
     if (overlaps(dst, cap < total ? cap : (size_t)total, frames, lengths, count))
         return pithi_fail(&p->error, PITH_ERR_ARG, "dst overlaps a frame");
     PITHI_TRY(pithi_state_check(p, s, &p->error));
     PITHI_TRY(pithi_state_check(out, out_state, &p->error));
     const struct pithi_reduction r = {p, s, slot, frames, lengths, count, scale};
-    struct pithi_coding c = {
-        .plan = out, .random = out->random, .frame = pithi_plan_frame(out, out_slot, false)};
     const pith_status taken = take_residual(&c, out_state, out_slot);
     if (taken != PITH_OK) return pithi_fail(&p->error, taken, out->error.text);
     const uint64_t before = pithi_fp_enter();

@@ -82,8 +82,7 @@ static bool fixed(const struct pithi_params *p) {
 
 static uint64_t block_bytes(const struct pithi_params *p, uint64_t count) {
     const struct pithi_group_setting s = setting(p);
-    return pithi_pad16(pithi_group_scale_bytes(&s, count)) +
-           pithi_pad16(pithi_group_code_bytes(&s, count));
+    return pithi_group_block_bytes(&s, count);
 }
 
 static size_t piece_of(const struct pithi_params *p) {
@@ -107,9 +106,9 @@ static struct pithi_group_job job_of(const struct pithi_block *b, size_t at, siz
     const struct pithi_params *p = b->params;
     struct pithi_group_job job = {.set = setting(p), .count = count, .random = b->random};
     if (p->value[ROUND] != ANTITHETIC) job.random.shift = 0;
-    const size_t scales = (size_t)pithi_pad16(pithi_group_scale_bytes(&job.set, b->count));
     job.scales = b->bytes + pithi_group_scale_bytes(&job.set, at);
-    job.codes = b->bytes + scales + pithi_group_code_bytes(&job.set, at);
+    job.codes =
+        b->bytes + pithi_group_codes_at(&job.set, b->count) + pithi_group_code_bytes(&job.set, at);
     job.first = b->first + at;
     return job;
 }
@@ -140,10 +139,10 @@ static void clear_padding(struct pithi_block *b) {
     const struct pithi_group_setting s = setting(b->params);
     const size_t scales = pithi_group_scale_bytes(&s, b->count);
     const size_t codes = pithi_group_code_bytes(&s, b->count);
-    const size_t end = (size_t)pithi_pad16(scales);
-    memset(b->bytes + scales, 0, end - scales);
-    memset(b->bytes + end + codes, 0, (size_t)pithi_pad16(codes) - codes);
-    b->length = (size_t)block_bytes(b->params, b->count);
+    const size_t begin = pithi_group_codes_at(&s, b->count);
+    b->length = pithi_group_block_bytes(&s, b->count);
+    memset(b->bytes + scales, 0, begin - scales);
+    memset(b->bytes + begin + codes, 0, b->length - begin - codes);
 }
 
 /* ---- Error feedback --------------------------------------------------------------------------*/
@@ -247,8 +246,7 @@ static void sum(struct pithi_block *b, size_t at, size_t count, const uint8_t *c
                                 .scales_at = pithi_group_scale_bytes(&s, at),
                                 .more = more,
                                 .sum = x};
-    job.codes_at =
-        (size_t)pithi_pad16(pithi_group_scale_bytes(&s, b->count)) + pithi_group_code_bytes(&s, at);
+    job.codes_at = pithi_group_codes_at(&s, b->count) + pithi_group_code_bytes(&s, at);
     b->kernels->group_sum(&job);
     b->poisoned += job.poisoned;
     b->saturated += job.saturated;

@@ -60,8 +60,7 @@ static bool fixed(const struct pithi_params *p) { return p->key_frame || !p->val
 static uint64_t block_bytes(const struct pithi_params *p, uint64_t count) {
     if (p->key_frame) return count * pith_dtype_bytes(p->base_dtype);
     const struct pithi_group_setting s = setting(p);
-    return pithi_pad16(pithi_group_scale_bytes(&s, count)) +
-           pithi_pad16(pithi_group_code_bytes(&s, count));
+    return pithi_group_block_bytes(&s, count);
 }
 
 /* Widths that straddle bytes are entropy coded one code per byte. */
@@ -185,7 +184,7 @@ struct coding {
 
 static struct coding coding_of(const struct pithi_block *b) {
     struct coding c = {.set = setting(b->params)};
-    c.scales = pithi_pad16(pithi_group_scale_bytes(&c.set, b->count));
+    c.scales = pithi_group_codes_at(&c.set, b->count);
     c.codes = pithi_group_code_bytes(&c.set, b->count);
     c.symbols = symbol_bytes(&c.set, b->count);
     c.code_buffer = b->scratch;

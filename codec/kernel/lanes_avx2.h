@@ -5,6 +5,7 @@
 
 #include <immintrin.h>
 
+#include "kernel/philox_keys.h"
 #include "stage/numeric.h"
 
 /* Lanes 0..7 and 8..15. */
@@ -177,27 +178,11 @@ static inline v16 v_saturate(v16 x, uint32_t largest) {
     return (v16){saturate256(x.a, l), saturate256(x.b, l)};
 }
 
-/* Words of four counters, one per 64-bit lane: lanes hold counters c, c+2, c+1, c+3, so that
- * unpacking gives the order of the elements. High halves of lanes may hold garbage, which the
- * multiplications do not see. */
-struct philox {
-    uint64_t key[10][2], step, stream;
-    uint16_t most; /* minus 16 random bits: what is handed out */
-};
-
-static inline void philox_init(struct philox *p, const struct pithi_random *r) {
-    p->step = (uint32_t)r->step;
-    p->stream = r->stream;
-    p->most = (uint16_t)(UINT16_MAX - r->shift);
-    for (uint32_t i = 0; i < 10; i++) {
-        p->key[i][0] = (uint32_t)r->seed + i * 0x9E3779B9u;
-        p->key[i][1] = (uint32_t)(r->seed >> 32) + i * 0xBB67AE85u;
-    }
-}
-
 static inline __m256i each(uint64_t x) { return _mm256_set1_epi64x((long long)x); }
 
-/* Two times four counters: their rounds side by side hide each other's latency. */
+/* Words of four counters, one per 64-bit lane: lanes hold counters c, c+2, c+1, c+3, so that
+ * unpacking gives the order of the elements. High halves of lanes may hold garbage, which the
+ * multiplications do not see. Two times four: rounds side by side hide each other's latency. */
 static inline void random64(const struct philox *r, uint64_t c, uint16_t *out) {
     const __m256i m0 = each(0xD2511F53u), m1 = each(0xCD9E8D57u);
     const __m256i order = _mm256_setr_epi64x(0, 2, 1, 3);

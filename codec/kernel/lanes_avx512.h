@@ -5,6 +5,7 @@
 
 #include <immintrin.h>
 
+#include "kernel/philox_keys.h"
 #include "stage/numeric.h"
 
 typedef __m512i v16;
@@ -127,23 +128,8 @@ static inline v16 v_saturate(v16 a, uint32_t largest) {
 
 /* Words of the counters c..c+7, one counter per 64-bit lane; high halves may hold garbage, which
  * the multiplications do not see. Lane 2i of c holds counter i, lane 2i+1 counter 4+i, so that
- * unpacking gives the order of the elements. */
-struct philox {
-    uint64_t key[10][2], step, stream;
-    uint16_t most; /* minus 16 random bits: what is handed out */
-};
-
-static inline void philox_init(struct philox *p, const struct pithi_random *r) {
-    p->step = (uint32_t)r->step;
-    p->stream = r->stream;
-    p->most = (uint16_t)(UINT16_MAX - r->shift);
-    for (uint32_t i = 0; i < 10; i++) {
-        p->key[i][0] = (uint32_t)r->seed + i * 0x9E3779B9u;
-        p->key[i][1] = (uint32_t)(r->seed >> 32) + i * 0xBB67AE85u;
-    }
-}
-
-/* Four times eight counters: their rounds side by side hide each other's latency. */
+ * unpacking gives the order of the elements. Four times eight: rounds side by side hide each
+ * other's latency. */
 static inline void random256(const struct philox *r, uint64_t c, uint16_t out[256]) {
     const __m512i m0 = _mm512_set1_epi64(0xD2511F53), m1 = _mm512_set1_epi64(0xCD9E8D57);
     const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "stage/numeric.h"
+#include "stage/pad.h"
 
 /* A scale of 8 bits: 2^(byte - 127); 255 is NaN. */
 #define PITHI_E8M0 32
@@ -93,6 +94,13 @@ static inline size_t pithi_group_code_bytes(const struct pithi_group_setting *s,
 static inline size_t pithi_group_scale_bytes(const struct pithi_group_setting *s, uint64_t count) {
     const uint64_t groups = (count + s->group - 1) / s->group;
     return (size_t)groups * pithi_scale_width(s->scale_dtype) * (s->asymmetric ? 2u : 1u);
+}
+/* A block of groups: scales, codes, each padded. Where its codes begin, and its bytes. */
+static inline size_t pithi_group_codes_at(const struct pithi_group_setting *s, uint64_t count) {
+    return (size_t)pithi_pad16(pithi_group_scale_bytes(s, count));
+}
+static inline size_t pithi_group_block_bytes(const struct pithi_group_setting *s, uint64_t count) {
+    return pithi_group_codes_at(s, count) + (size_t)pithi_pad16(pithi_group_code_bytes(s, count));
 }
 /* Largest |d - x'| over the groups of encoded scales; NaN when one is poisoned. */
 double pithi_group_bound(const struct pithi_group_setting *s, const uint8_t *scales,
