@@ -6,27 +6,29 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "stage/inline.h"
+
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "pith keeps tensors in memory order and supports little-endian machines only"
 #endif
 
-static inline uint16_t pithi_get16(const void *p) {
+PITHI_INLINE uint16_t pithi_get16(const void *p) {
     uint16_t v;
     memcpy(&v, p, sizeof v);
     return v;
 }
-static inline uint32_t pithi_get32(const void *p) {
+PITHI_INLINE uint32_t pithi_get32(const void *p) {
     uint32_t v;
     memcpy(&v, p, sizeof v);
     return v;
 }
-static inline uint64_t pithi_get64(const void *p) {
+PITHI_INLINE uint64_t pithi_get64(const void *p) {
     uint64_t v;
     memcpy(&v, p, sizeof v);
     return v;
 }
-static inline void pithi_put16(void *p, uint16_t v) { memcpy(p, &v, sizeof v); }
-static inline void pithi_put32(void *p, uint32_t v) { memcpy(p, &v, sizeof v); }
-static inline void pithi_put64(void *p, uint64_t v) { memcpy(p, &v, sizeof v); }
+PITHI_INLINE void pithi_put16(void *p, uint16_t v) { memcpy(p, &v, sizeof v); }
+PITHI_INLINE void pithi_put32(void *p, uint32_t v) { memcpy(p, &v, sizeof v); }
+PITHI_INLINE void pithi_put64(void *p, uint64_t v) { memcpy(p, &v, sizeof v); }
 
 #endif

@@ -29,10 +29,10 @@ pithi_rotate_fn pithi_rotate_c;
 pithi_unrotate_fn pithi_unrotate_c;
 
 /* Signs of elements 32 * word .. 32 * word + 31: bit set, minus. */
-static inline struct pithi_random pithi_sign_random(uint32_t key) {
+PITHI_INLINE struct pithi_random pithi_sign_random(uint32_t key) {
     return (struct pithi_random){.seed = (uint64_t)0x5349474Eu << 32 | key};
 }
-static inline uint32_t pithi_sign_word(uint32_t key, uint64_t word) {
+PITHI_INLINE uint32_t pithi_sign_word(uint32_t key, uint64_t word) {
     const struct pithi_random r = pithi_sign_random(key);
     uint32_t words[4];
     pithi_philox(&r, word / 4, words);

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "stage/inline.h"
+
 /* Partial sum over the 64-bit little-endian lanes of p[0..bytes); the first lane has number
  * `lane`; a last short lane is padded with zero bytes. Partial sums over pieces cut at multiples
  * of 8 bytes add up, mod 2^64, to the sum over the whole, in any order. */
@@ -15,7 +17,22 @@ typedef uint64_t pithi_nh_fn(const void *p, size_t bytes, uint64_t lane);
 #define PITHI_NH_WEYL UINT64_C(0x9E3779B97F4A7C15)
 
 pithi_nh_fn pithi_nh_c;
-/* From a complete sum over `bytes` bytes to the 64-bit hash; tag separates uses. */
-uint64_t pithi_nh_finish(uint64_t sum, uint64_t bytes, uint64_t tag);
+
+/* One lane. With a = low and b = high half of (lane xor key) the term is a*b + (a << 32) + b.
+ * Changing only a by d changes it by d * (b + 2^32), changing only b by e by e * (a + 1); neither
+ * product can hold 64 factors of two, so an error within one 32-bit word is never missed. */
+PITHI_INLINE uint64_t pithi_nh_term(uint64_t lane, uint64_t number) {
+    const uint64_t x = lane ^ ((number + 1) * PITHI_NH_WEYL);
+    return (x & 0xFFFFFFFFu) * (x >> 32) + (x << 32 | x >> 32);
+}
+
+/* From a complete sum over `bytes` bytes to the 64-bit hash; tag separates uses. A bijection of sum
+ * for fixed bytes and tag: what the sum distinguishes stays distinguished. */
+PITHI_INLINE uint64_t pithi_nh_finish(uint64_t sum, uint64_t bytes, uint64_t tag) {
+    uint64_t x = sum + bytes * PITHI_NH_WEYL + tag * UINT64_C(0xD6E8FEB86659FD93);
+    x = (x ^ x >> 32) * UINT64_C(0xD6E8FEB86659FD93);
+    x = (x ^ x >> 32) * UINT64_C(0xD6E8FEB86659FD93);
+    return x ^ x >> 32;
+}
 
 #endif

@@ -21,31 +21,31 @@
 #define PITHI_F16_NAN 0x7E00u
 #define PITHI_F16_MAX 0x7BFFu
 
-static inline uint32_t pithi_bits(float x) {
+PITHI_INLINE uint32_t pithi_bits(float x) {
     uint32_t u;
     memcpy(&u, &x, sizeof u);
     return u;
 }
-static inline float pithi_float(uint32_t u) {
+PITHI_INLINE float pithi_float(uint32_t u) {
     float x;
     memcpy(&x, &u, sizeof x);
     return x;
 }
 /* True for NaN and infinities. */
-static inline bool pithi_nonfinite(uint32_t f32_bits) {
+PITHI_INLINE bool pithi_nonfinite(uint32_t f32_bits) {
     return (f32_bits & PITHI_F32_INF) == PITHI_F32_INF;
 }
 
-static inline uint32_t pithi_from_bf16(uint16_t h) { return (uint32_t)h << 16; }
+PITHI_INLINE uint32_t pithi_from_bf16(uint16_t h) { return (uint32_t)h << 16; }
 
 /* Round to nearest even; overflow gives infinity; every NaN becomes the canonical one. */
-static inline uint16_t pithi_to_bf16(uint32_t u) {
+PITHI_INLINE uint16_t pithi_to_bf16(uint32_t u) {
     if ((u & 0x7FFFFFFFu) > PITHI_F32_INF) return PITHI_BF16_NAN;
     return (uint16_t)((u + 0x7FFFu + (u >> 16 & 1u)) >> 16);
 }
 
 /* Exact. NaN payloads move up unchanged. */
-static inline uint32_t pithi_from_f16(uint16_t h) {
+PITHI_INLINE uint32_t pithi_from_f16(uint16_t h) {
     const uint32_t sign = (uint32_t)(h & 0x8000u) << 16;
     const uint32_t magnitude = h & 0x7FFFu;
     if (magnitude >= 0x7C00u) return sign | PITHI_F32_INF | (magnitude & 0x3FFu) << 13;
@@ -55,7 +55,7 @@ static inline uint32_t pithi_from_f16(uint16_t h) {
 }
 
 /* Round to nearest even; overflow gives infinity; every NaN becomes the canonical one. */
-static inline uint16_t pithi_to_f16(uint32_t u) {
+PITHI_INLINE uint16_t pithi_to_f16(uint32_t u) {
     const uint16_t sign = (uint16_t)(u >> 16 & 0x8000u);
     const uint32_t a = u & 0x7FFFFFFFu;
     if (a > PITHI_F32_INF) return PITHI_F16_NAN;
@@ -70,16 +70,16 @@ static inline uint16_t pithi_to_f16(uint32_t u) {
 }
 
 /* f32 bits of element i of a float array of dtype f32, bf16 or f16. */
-static inline uint32_t pithi_load(const void *p, uint32_t dtype, size_t i) {
-    const uint8_t *s = p;
+PITHI_INLINE uint32_t pithi_load(const void *p, uint32_t dtype, size_t i) {
+    const uint8_t *s = (const uint8_t *)p;
     if (dtype == PITH_F32) return pithi_get32(s + 4 * i);
     const uint16_t h = pithi_get16(s + 2 * i);
     return dtype == PITH_BF16 ? pithi_from_bf16(h) : pithi_from_f16(h);
 }
 
 /* Round f32 bits to dtype and store. NaN becomes canonical in every dtype. */
-static inline void pithi_store(void *p, uint32_t dtype, size_t i, uint32_t u) {
-    uint8_t *d = p;
+PITHI_INLINE void pithi_store(void *p, uint32_t dtype, size_t i, uint32_t u) {
+    uint8_t *d = (uint8_t *)p;
     if (dtype == PITH_F32) {
         pithi_put32(d + 4 * i, (u & 0x7FFFFFFFu) > PITHI_F32_INF ? PITHI_F32_NAN : u);
         return;
@@ -88,7 +88,7 @@ static inline void pithi_store(void *p, uint32_t dtype, size_t i, uint32_t u) {
 }
 
 /* Largest finite value of dtype f32, bf16 or f16, as f32 bits. */
-static inline uint32_t pithi_largest(uint32_t dtype) {
+PITHI_INLINE uint32_t pithi_largest(uint32_t dtype) {
     if (dtype == PITH_F32) return PITHI_F32_MAX;
     return dtype == PITH_BF16 ? pithi_from_bf16(PITHI_BF16_MAX) : pithi_from_f16(PITHI_F16_MAX);
 }
@@ -102,7 +102,7 @@ struct pithi_random {
     uint16_t shift; /* added to every 16 bits, mod 2^16 (round=antithetic) */
 };
 
-static inline void pithi_philox(const struct pithi_random *r, uint64_t counter, uint32_t out[4]) {
+PITHI_INLINE void pithi_philox(const struct pithi_random *r, uint64_t counter, uint32_t out[4]) {
     uint32_t c0 = (uint32_t)counter, c1 = (uint32_t)(counter >> 32), c2 = (uint32_t)r->step,
              c3 = r->stream;
     uint32_t k0 = (uint32_t)r->seed, k1 = (uint32_t)(r->seed >> 32);
@@ -118,10 +118,10 @@ static inline void pithi_philox(const struct pithi_random *r, uint64_t counter, 
     out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
 }
 
-static inline uint32_t pithi_random16(const struct pithi_random *r, uint64_t element) {
-    uint32_t words[4];
-    pithi_philox(r, element / 8, words);
-    return words[element % 8 / 2] >> (element % 2 * 16) & 0xFFFFu;
+/* The 16 bits of an element among those drawn for its eight. */
+PITHI_INLINE uint32_t pithi_random_pick(const struct pithi_random *r, const uint32_t words[4],
+                                        uint64_t element) {
+    return ((words[element % 8 / 2] >> (element % 2 * 16)) + r->shift) & 0xFFFFu;
 }
 
 #endif

@@ -5,7 +5,9 @@
 
 #include <stdint.h>
 
-static inline uint64_t pithi_pad16(uint64_t bytes) { return (bytes + 15) & ~UINT64_C(15); }
-static inline uint64_t pithi_pad64(uint64_t bytes) { return (bytes + 63) & ~UINT64_C(63); }
+#include "stage/inline.h"
+
+PITHI_INLINE uint64_t pithi_pad16(uint64_t bytes) { return (bytes + 15) & ~UINT64_C(15); }
+PITHI_INLINE uint64_t pithi_pad64(uint64_t bytes) { return (bytes + 63) & ~UINT64_C(63); }
 
 #endif

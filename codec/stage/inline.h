@@ -1,0 +1,12 @@
+/* inline.h - how functions in headers are declared: the same text runs on host and device.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_INLINE_H
+#define PITHI_INLINE_H
+
+#ifdef __CUDACC__
+#define PITHI_INLINE static __host__ __device__ __forceinline__
+#else
+#define PITHI_INLINE static inline
+#endif
+
+#endif
