@@ -13,28 +13,10 @@
 
 static const uint8_t magic[4] = {0xF1, 'P', 'T', 'H'};
 
-/* Offsets of the fixed header, as in FORMAT.md. */
-enum {
-    AT_VERSION = 4,
-    AT_CODEC = 5,
-    AT_REVISION = 6,
-    AT_DTYPE = 7,
-    AT_BASE_DTYPE = 8,
-    AT_NDIM = 9,
-    AT_BLOCK = 10,
-    AT_FLAGS = 11,
-    AT_SECTIONS = 12,
-    AT_PARAMS = 16,
-    AT_PAYLOAD = 32,
-    AT_DIMS = 40,
-};
-
 /* Section types; from SECTION_OPTIONAL on, unknown ones are skipped. */
 enum {
-    SECTION_HEAD = 8,
     SECTION_STREAM = 1,
     SECTION_EXEMPT = 3,
-    STREAM_BYTES = 24,
     STREAM_IDENTITY = 1,
     EXEMPT_BYTES = 16, /* an entry */
     EXEMPT_HOW = 60    /* bit of an entry's second word where `how` begins */
@@ -75,9 +57,9 @@ static uint64_t fixed_bytes(bool wide) {
 
 uint64_t pithi_sections_bytes(bool has_stream, size_t exempt_ranges, size_t source_bytes) {
     uint64_t bytes = 0;
-    if (has_stream) bytes += pithi_pad16(SECTION_HEAD + STREAM_BYTES);
-    if (exempt_ranges) bytes += pithi_pad16(SECTION_HEAD + EXEMPT_BYTES * exempt_ranges);
-    if (source_bytes) bytes += pithi_pad16(SECTION_HEAD + source_bytes);
+    if (has_stream) bytes += pithi_pad16(PITHI_SECTION_HEAD + PITHI_STREAM_BYTES);
+    if (exempt_ranges) bytes += pithi_pad16(PITHI_SECTION_HEAD + EXEMPT_BYTES * exempt_ranges);
+    if (source_bytes) bytes += pithi_pad16(PITHI_SECTION_HEAD + source_bytes);
     return bytes;
 }
 
@@ -142,7 +124,7 @@ static void put_exempt(const struct pithi_frame *f, uint8_t *at) {
     struct pithi_exempt_run run;
     pithi_put32(at, SECTION_EXEMPT);
     pithi_put32(at + 4, (uint32_t)(EXEMPT_BYTES * f->exempt_ranges));
-    at += SECTION_HEAD;
+    at += PITHI_SECTION_HEAD;
     for (uint64_t e = f->exempt_origin;
          pithi_exempt_next(f->exempt, &e, f->exempt_origin + f->count, &run); at += EXEMPT_BYTES) {
         pithi_put64(at, run.first - f->exempt_origin);
@@ -160,13 +142,13 @@ static uint64_t header_hash(const uint8_t *header, size_t fixed, size_t sections
 static uint8_t *put_section(uint8_t *at, uint32_t type, const void *bytes, size_t length) {
     pithi_put32(at, type);
     pithi_put32(at + 4, (uint32_t)length);
-    memcpy(at + SECTION_HEAD, bytes, length);
-    return at + pithi_pad16(SECTION_HEAD + length);
+    memcpy(at + PITHI_SECTION_HEAD, bytes, length);
+    return at + pithi_pad16(PITHI_SECTION_HEAD + length);
 }
 
 static void put_sections(const struct pithi_frame *f, uint8_t *at) {
     if (f->has_stream) {
-        uint8_t body[STREAM_BYTES];
+        uint8_t body[PITHI_STREAM_BYTES];
         pithi_put64(body, f->step);
         pithi_put64(body + 8, f->has_identity ? f->identity : 0);
         pithi_put32(body + 16, f->stream);
@@ -175,7 +157,7 @@ static void put_sections(const struct pithi_frame *f, uint8_t *at) {
     }
     if (f->exempt_ranges) {
         put_exempt(f, at);
-        at += pithi_pad16(SECTION_HEAD + EXEMPT_BYTES * f->exempt_ranges);
+        at += pithi_pad16(PITHI_SECTION_HEAD + EXEMPT_BYTES * f->exempt_ranges);
     }
     if (f->source_bytes) put_section(at, SECTION_SOURCE, f->source, f->source_bytes);
 }
@@ -186,23 +168,23 @@ void pithi_frame_write(const struct pithi_frame *f, uint8_t *dst) {
     const struct pithi_codec *codec = f->params.codec;
     memset(dst, 0, (size_t)f->header_bytes);
     memcpy(dst, magic, sizeof magic);
-    dst[AT_VERSION] = PITHI_FORMAT_VERSION;
-    dst[AT_CODEC] = codec->id;
-    dst[AT_REVISION] = codec->revision;
-    dst[AT_DTYPE] = (uint8_t)f->params.dtype;
-    dst[AT_BASE_DTYPE] = (uint8_t)f->params.base_dtype;
-    dst[AT_NDIM] = (uint8_t)f->ndim;
-    dst[AT_FLAGS] =
+    dst[PITHI_AT_VERSION] = PITHI_FORMAT_VERSION;
+    dst[PITHI_AT_CODEC] = codec->id;
+    dst[PITHI_AT_REVISION] = codec->revision;
+    dst[PITHI_AT_DTYPE] = (uint8_t)f->params.dtype;
+    dst[PITHI_AT_BASE_DTYPE] = (uint8_t)f->params.base_dtype;
+    dst[PITHI_AT_NDIM] = (uint8_t)f->ndim;
+    dst[PITHI_AT_FLAGS] =
         (uint8_t)((wide ? PITHI_FLAG_WIDE : 0) | (f->params.key_frame ? PITHI_FLAG_KEY : 0) |
                   (f->checksums ? PITHI_FLAG_CHECKSUMS : 0));
-    pithi_put32(dst + AT_SECTIONS, (uint32_t)sections);
-    pithi_params_pack(&f->params, dst + AT_PARAMS, dst + AT_BLOCK);
-    pithi_put64(dst + AT_PAYLOAD, f->payload_bytes);
+    pithi_put32(dst + PITHI_AT_SECTIONS, (uint32_t)sections);
+    pithi_params_pack(&f->params, dst + PITHI_AT_PARAMS, dst + PITHI_AT_BLOCK);
+    pithi_put64(dst + PITHI_AT_PAYLOAD, f->payload_bytes);
     for (uint32_t d = 0; d < f->ndim; d++) {
         if (wide)
-            pithi_put64(dst + AT_DIMS + 8 * d, f->shape[d]);
+            pithi_put64(dst + PITHI_AT_DIMS + 8 * d, f->shape[d]);
         else
-            pithi_put32(dst + AT_DIMS + 4 * d, (uint32_t)f->shape[d]);
+            pithi_put32(dst + PITHI_AT_DIMS + 4 * d, (uint32_t)f->shape[d]);
     }
     put_sections(f, dst + fixed);
     pithi_put64(dst + fixed - 8, header_hash(dst, fixed, sections));
@@ -212,12 +194,12 @@ void pithi_frame_write(const struct pithi_frame *f, uint8_t *dst) {
 
 static pith_status read_shape(const uint8_t *b, bool wide, struct pithi_frame *f,
                               pith_error *error) {
-    f->ndim = b[AT_NDIM];
+    f->ndim = b[PITHI_AT_NDIM];
     if (f->ndim > (wide ? PITH_MAX_NDIM : 4))
-        return pithi_fail_at(error, PITH_ERR_CORRUPT, "too many dimensions", AT_NDIM);
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "too many dimensions", PITHI_AT_NDIM);
     f->count = 1;
     for (uint32_t d = 0; d < (wide ? PITH_MAX_NDIM : 4u); d++) {
-        const uint32_t at = AT_DIMS + (wide ? 8 : 4) * d;
+        const uint32_t at = PITHI_AT_DIMS + (wide ? 8 : 4) * d;
         const uint64_t extent = wide ? pithi_get64(b + at) : pithi_get32(b + at);
         if (d >= f->ndim && extent)
             return pithi_fail_at(error, PITH_ERR_CORRUPT, "an unused dimension is not 0", at);
@@ -227,13 +209,14 @@ static pith_status read_shape(const uint8_t *b, bool wide, struct pithi_frame *f
             return pithi_fail_at(error, PITH_ERR_CORRUPT, "the shape is too large", at);
     }
     if (is_wide(f) != wide)
-        return pithi_fail_at(error, PITH_ERR_CORRUPT, "WIDE does not fit the shape", AT_FLAGS);
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "WIDE does not fit the shape",
+                             PITHI_AT_FLAGS);
     return PITH_OK;
 }
 
 static pith_status read_stream(const uint8_t *body, size_t length, uint64_t at,
                                struct pithi_frame *f, pith_error *error) {
-    const uint32_t flags = length == STREAM_BYTES ? pithi_get32(body + 20) : UINT32_MAX;
+    const uint32_t flags = length == PITHI_STREAM_BYTES ? pithi_get32(body + 20) : UINT32_MAX;
     if (flags & ~(uint32_t)STREAM_IDENTITY)
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "bad stream section", at);
     f->has_stream = true;
@@ -290,12 +273,12 @@ static pith_status read_sections(const uint8_t *b, size_t from, struct pithi_fra
         const size_t length = pithi_get32(b + at + 4), room = (size_t)f->header_bytes - at;
         if (type <= before)
             return pithi_fail_at(error, PITH_ERR_CORRUPT, "sections out of order", at);
-        if (length > room - SECTION_HEAD)
+        if (length > room - PITHI_SECTION_HEAD)
             return pithi_fail_at(error, PITH_ERR_CORRUPT, "a section is too long", at);
-        const size_t whole = (size_t)pithi_pad16(SECTION_HEAD + length);
-        if (!all_zero(b + at + SECTION_HEAD + length, whole - SECTION_HEAD - length))
+        const size_t whole = (size_t)pithi_pad16(PITHI_SECTION_HEAD + length);
+        if (!all_zero(b + at + PITHI_SECTION_HEAD + length, whole - PITHI_SECTION_HEAD - length))
             return pithi_fail_at(error, PITH_ERR_CORRUPT, "padding is not 0", at);
-        PITHI_TRY(read_section(b + at + SECTION_HEAD, type, length, at, f, error));
+        PITHI_TRY(read_section(b + at + PITHI_SECTION_HEAD, type, length, at, f, error));
         before = type;
         at += whole;
     }
@@ -303,27 +286,30 @@ static pith_status read_sections(const uint8_t *b, size_t from, struct pithi_fra
 }
 
 static pith_status read_codec(const uint8_t *b, struct pithi_frame *f, pith_error *error) {
-    const struct pithi_codec *codec = pithi_codec_by_id(b[AT_CODEC]);
-    if (!codec) return pithi_fail_at(error, PITH_ERR_NEWER, "unknown codec", AT_CODEC);
-    if (b[AT_REVISION] > codec->revision)
-        return pithi_fail_at(error, PITH_ERR_NEWER, "newer codec revision", AT_REVISION);
-    if (b[AT_REVISION] != codec->revision)
-        return pithi_fail_at(error, PITH_ERR_CORRUPT, "no such revision", AT_REVISION);
-    if (!pithi_params_unpack(codec, b + AT_PARAMS, b[AT_BLOCK], &f->params))
-        return pithi_fail_at(error, PITH_ERR_CORRUPT, "a parameter is out of range", AT_PARAMS);
-    f->params.dtype = b[AT_DTYPE];
-    f->params.base_dtype = b[AT_BASE_DTYPE];
-    f->params.key_frame = b[AT_FLAGS] & PITHI_FLAG_KEY;
-    f->checksums = b[AT_FLAGS] & PITHI_FLAG_CHECKSUMS;
+    const struct pithi_codec *codec = pithi_codec_by_id(b[PITHI_AT_CODEC]);
+    if (!codec) return pithi_fail_at(error, PITH_ERR_NEWER, "unknown codec", PITHI_AT_CODEC);
+    if (b[PITHI_AT_REVISION] > codec->revision)
+        return pithi_fail_at(error, PITH_ERR_NEWER, "newer codec revision", PITHI_AT_REVISION);
+    if (b[PITHI_AT_REVISION] != codec->revision)
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "no such revision", PITHI_AT_REVISION);
+    if (!pithi_params_unpack(codec, b + PITHI_AT_PARAMS, b[PITHI_AT_BLOCK], &f->params))
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "a parameter is out of range",
+                             PITHI_AT_PARAMS);
+    f->params.dtype = b[PITHI_AT_DTYPE];
+    f->params.base_dtype = b[PITHI_AT_BASE_DTYPE];
+    f->params.key_frame = b[PITHI_AT_FLAGS] & PITHI_FLAG_KEY;
+    f->checksums = b[PITHI_AT_FLAGS] & PITHI_FLAG_CHECKSUMS;
     if (f->params.dtype > 31 || !(codec->dtypes >> f->params.dtype & 1))
-        return pithi_fail_at(error, PITH_ERR_CORRUPT, "the codec has no such dtype", AT_DTYPE);
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "the codec has no such dtype",
+                             PITHI_AT_DTYPE);
     if (f->params.base_dtype != PITH_NONE && !(codec->traits & PITH_TRAIT_BASE))
-        return pithi_fail_at(error, PITH_ERR_CORRUPT, "the codec takes no base", AT_BASE_DTYPE);
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "the codec takes no base",
+                             PITHI_AT_BASE_DTYPE);
     if (f->params.base_dtype == PITH_NONE && f->params.key_frame)
-        return pithi_fail_at(error, PITH_ERR_CORRUPT, "a key frame without a base", AT_FLAGS);
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "a key frame without a base", PITHI_AT_FLAGS);
     const char *detail = "";
     if (codec->check(&f->params, &detail) != PITH_OK)
-        return pithi_fail_at(error, PITH_ERR_CORRUPT, detail, AT_PARAMS);
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, detail, PITHI_AT_PARAMS);
     return PITH_OK;
 }
 
@@ -333,20 +319,23 @@ static pith_status check_payload(struct pithi_frame *f, pith_error *error) {
     const bool fits = pithi_payload_of(f, &p);
     const uint64_t n = f->payload_bytes;
     if (!fits || n > p.data + p.data_bytes || n < p.data || (p.fixed && n != p.data + p.data_bytes))
-        return pithi_fail_at(error, PITH_ERR_CORRUPT, "the payload size is impossible", AT_PAYLOAD);
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "the payload size is impossible",
+                             PITHI_AT_PAYLOAD);
     const bool needs_stream = f->params.base_dtype != PITH_NONE;
     const bool needs_identity = needs_stream && !pithi_param(&f->params, "identity");
     if (f->has_stream != needs_stream || f->has_identity != needs_identity)
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "base and stream section disagree",
-                             AT_BASE_DTYPE);
+                             PITHI_AT_BASE_DTYPE);
     return PITH_OK;
 }
 
 uint64_t pithi_frame_header_bytes(const uint8_t *b) {
-    return fixed_bytes(b[AT_FLAGS] & PITHI_FLAG_WIDE) + pithi_get32(b + AT_SECTIONS);
+    return fixed_bytes(b[PITHI_AT_FLAGS] & PITHI_FLAG_WIDE) + pithi_get32(b + PITHI_AT_SECTIONS);
 }
 
-bool pithi_frame_has_checksums(const uint8_t *b) { return b[AT_FLAGS] & PITHI_FLAG_CHECKSUMS; }
+bool pithi_frame_has_checksums(const uint8_t *b) {
+    return b[PITHI_AT_FLAGS] & PITHI_FLAG_CHECKSUMS;
+}
 
 static pith_status check_start(const uint8_t *b, size_t length, struct pithi_frame *f,
                                pith_error *error) {
@@ -354,15 +343,15 @@ static pith_status check_start(const uint8_t *b, size_t length, struct pithi_fra
     const size_t seen = length < sizeof magic ? length : sizeof magic;
     if (seen && memcmp(b, magic, seen) != 0)
         return pithi_fail(error, PITH_ERR_MAGIC, "not a pith frame");
-    if (length > AT_VERSION && b[AT_VERSION] > PITHI_FORMAT_VERSION)
-        return pithi_fail_at(error, PITH_ERR_NEWER, "newer format version", AT_VERSION);
-    if (length > AT_VERSION && b[AT_VERSION] == 0)
-        return pithi_fail_at(error, PITH_ERR_CORRUPT, "no such format version", AT_VERSION);
+    if (length > PITHI_AT_VERSION && b[PITHI_AT_VERSION] > PITHI_FORMAT_VERSION)
+        return pithi_fail_at(error, PITH_ERR_NEWER, "newer format version", PITHI_AT_VERSION);
+    if (length > PITHI_AT_VERSION && b[PITHI_AT_VERSION] == 0)
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "no such format version", PITHI_AT_VERSION);
     if (length < PITHI_HEADER_BYTES)
         return pithi_fail_at(error, PITH_ERR_TRUNCATED, "the header is cut", length);
-    const uint32_t sections = pithi_get32(b + AT_SECTIONS);
+    const uint32_t sections = pithi_get32(b + PITHI_AT_SECTIONS);
     if (sections % 16 || sections > PITHI_SECTIONS_MAX)
-        return pithi_fail_at(error, PITH_ERR_CORRUPT, "bad size of sections", AT_SECTIONS);
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "bad size of sections", PITHI_AT_SECTIONS);
     f->header_bytes = pithi_frame_header_bytes(b);
     if (length < f->header_bytes)
         return pithi_fail_at(error, PITH_ERR_TRUNCATED, "the header is cut", length);
@@ -373,15 +362,15 @@ pith_status pithi_frame_read(const uint8_t *b, size_t length, struct pithi_frame
                              pith_error *error) {
     *f = (struct pithi_frame){0};
     PITHI_TRY(check_start(b, length, f, error));
-    const bool wide = b[AT_FLAGS] & PITHI_FLAG_WIDE;
+    const bool wide = b[PITHI_AT_FLAGS] & PITHI_FLAG_WIDE;
     const size_t fixed = (size_t)fixed_bytes(wide);
     if (pithi_get64(b + fixed - 8) != header_hash(b, fixed, (size_t)f->header_bytes - fixed))
         return pithi_fail_at(error, PITH_ERR_CHECKSUM, "the header checksum differs", fixed - 8);
-    if (b[AT_FLAGS] & ~(PITHI_FLAG_WIDE | PITHI_FLAG_KEY | PITHI_FLAG_CHECKSUMS))
-        return pithi_fail_at(error, PITH_ERR_NEWER, "unknown flags", AT_FLAGS);
+    if (b[PITHI_AT_FLAGS] & ~(PITHI_FLAG_WIDE | PITHI_FLAG_KEY | PITHI_FLAG_CHECKSUMS))
+        return pithi_fail_at(error, PITH_ERR_NEWER, "unknown flags", PITHI_AT_FLAGS);
     PITHI_TRY(read_codec(b, f, error));
     PITHI_TRY(read_shape(b, wide, f, error));
     PITHI_TRY(read_sections(b, fixed, f, error));
-    f->payload_bytes = pithi_get64(b + AT_PAYLOAD);
+    f->payload_bytes = pithi_get64(b + PITHI_AT_PAYLOAD);
     return check_payload(f, error);
 }

@@ -4,15 +4,8 @@
 #define PITHI_FRAME_H
 
 #include "codec.h"
+#include "header.h"
 
-enum {
-    PITHI_FORMAT_VERSION = 1,
-    PITHI_HEADER_BYTES = 64,       /* up to four dimensions of 32 bits */
-    PITHI_WIDE_HEADER_BYTES = 112, /* up to eight of 64 bits */
-    PITHI_FLAG_WIDE = 1,
-    PITHI_FLAG_KEY = 2,
-    PITHI_FLAG_CHECKSUMS = 4,
-};
 /* Of all sections together. */
 #define PITHI_SECTIONS_MAX (2u * PITH_SOURCE_MAX)
 /* Top bit of a block's length in the index: stored without entropy coding. */
