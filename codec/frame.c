@@ -55,6 +55,8 @@ static uint64_t fixed_bytes(bool wide) {
     return wide ? PITHI_WIDE_HEADER_BYTES : PITHI_HEADER_BYTES;
 }
 
+uint64_t pithi_frame_fixed_bytes(const struct pithi_frame *f) { return fixed_bytes(is_wide(f)); }
+
 uint64_t pithi_sections_bytes(bool has_stream, size_t exempt_ranges, size_t source_bytes) {
     uint64_t bytes = 0;
     if (has_stream) bytes += pithi_pad16(PITHI_SECTION_HEAD + PITHI_STREAM_BYTES);

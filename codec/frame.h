@@ -58,6 +58,8 @@ void pithi_frame_set_exempt(struct pithi_frame *frame, const struct pithi_exempt
 bool pithi_frame_same_exempt(const struct pithi_frame *read, const struct pithi_frame *made);
 /* Whether two frames made from plans have the same exempt elements. */
 bool pithi_frame_like_exempt(const struct pithi_frame *a, const struct pithi_frame *b);
+/* Of the header before its sections. */
+uint64_t pithi_frame_fixed_bytes(const struct pithi_frame *frame);
 uint64_t pithi_sections_bytes(bool has_stream, size_t exempt_ranges, size_t source_bytes);
 /* Fill header_bytes from the other fields. */
 void pithi_frame_size(struct pithi_frame *frame);

@@ -28,6 +28,7 @@ const char *pith_status_name(pith_status status) {
         NAME(PITH_ERR_MISMATCH);
         NAME(PITH_ERR_MEMORY);
         NAME(PITH_ERR_RUNNER);
+        NAME(PITH_ERR_DEVICE);
         NAME(PITH_ERR_INTERNAL);
 #undef NAME
     }

@@ -68,7 +68,7 @@ struct row {
 #define CPU_avx2 PITH_CPU_AVX2
 #define CPU_avx512 (PITH_CPU_AVX2 | PITH_CPU_AVX512)
 #define CPU_neon PITH_CPU_NEON
-#define PITH_CODEC(id, name)
+#define PITH_CODEC(id, name, device)
 #define PITH_KERNEL(stage, isa) \
     {#stage, #isa, CPU_##isa, bound_##stage, check_##stage, bench_##stage},
 static const struct row rows[] = {

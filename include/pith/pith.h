@@ -95,6 +95,7 @@ typedef enum pith_status {
                                   nothing was written */
     PITH_ERR_MEMORY = -40,     /* the allocator returned NULL */
     PITH_ERR_RUNNER = -41,     /* the caller's runner reported failure */
+    PITH_ERR_DEVICE = -42,     /* the device's runtime reported failure (pith_cuda.h) */
     PITH_ERR_INTERNAL = -99    /* a bug in pith */
 } pith_status;
 
@@ -318,6 +319,12 @@ PITH_API void pith_plan_set_random(pith_plan *plan, uint64_t seed, uint32_t stre
 PITH_API pith_status pith_plan_set_ranks(pith_plan *plan, uint32_t rank, uint32_t ranks);
 /* 1 when the encoder makes step `step` a key frame by the spec's own rule (key=N). */
 PITH_API int pith_plan_is_key(const pith_plan *plan, uint64_t step);
+
+/* For pith's own device backends (pith_cuda.h): what they need of a plan, as plain memory whose
+ * content is private to libraries of one version. dst may be NULL: only *bytes is set.
+ * PITH_ERR_UNSUPPORTED when no device codes with this setting; error may be NULL. */
+PITH_NODISCARD PITH_API pith_status pith_plan_table(const pith_plan *plan, void *dst, size_t cap,
+                                                    size_t *bytes, pith_error *error);
 
 /* ---- State ----------------------------------------------------------------------------------
  * What a stream remembers, per slot.

@@ -1,0 +1,163 @@
+/* table.c - writes the table of a plan that device backends work from.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "table.h"
+
+#include <string.h>
+
+#include "error.h"
+#include "plan.h"
+#include "stage/pad.h"
+
+/* ---- Headers ---------------------------------------------------------------------------------*/
+
+/* Bytes of headers and masks are written when `at` is not NULL, counted always. */
+struct writer {
+    uint8_t *at;
+    uint64_t used;
+};
+
+/* Header parameters that decoding does not depend on. */
+static void mask_params(const struct pithi_codec *codec, uint8_t *mask) {
+    for (uint32_t i = 0; i < codec->key_count; i++) {
+        const struct pithi_key *key = &codec->keys[i];
+        if (!key->informative || key->wire < 0) continue;
+        const size_t wide = key->kind == PITHI_KEY_NUMBER && key->max > 255 ? 4 : 1;
+        memset(mask + PITHI_AT_PARAMS + key->wire, 0, wide);
+    }
+}
+
+/* What differs between frames of the slot: the checksum, informative keys, step, identity and
+ * stream id, the bytes of a source. */
+static void write_mask(const struct pithi_frame *f, uint64_t fixed, uint8_t *mask) {
+    memset(mask, 0xFF, (size_t)f->header_bytes);
+    mask_params(f->params.codec, mask);
+    memset(mask + fixed - 8, 0, 8);
+    if (f->has_stream) memset(mask + fixed + PITHI_SECTION_HEAD, 0, PITHI_STREAM_FLAGS);
+    if (f->source_bytes) {
+        const uint64_t source = pithi_pad16(PITHI_SECTION_HEAD + f->source_bytes);
+        memset(mask + f->header_bytes - source + PITHI_SECTION_HEAD, 0, f->source_bytes);
+    }
+}
+
+static void write_form(const pith_plan *p, uint64_t slot, bool key, struct writer *w,
+                       struct pithi_table_slot *to) {
+    struct pithi_frame f = pithi_plan_frame(p, slot, key);
+    struct pithi_payload payload;
+    pithi_payload_of(&f, &payload);
+    f.payload_bytes = payload.data + payload.data_bytes;
+    to->count = f.count;
+    to->blocks = payload.blocks;
+    to->fixed_bytes = pithi_frame_fixed_bytes(&f);
+    to->form[key] = (struct pithi_table_form){.header = w->used,
+                                              .header_bytes = f.header_bytes,
+                                              .checks = payload.checks,
+                                              .data = payload.data,
+                                              .block_bytes = payload.block_bytes,
+                                              .payload_bytes = f.payload_bytes};
+    if (w->at) {
+        pithi_frame_write(&f, w->at + w->used);
+        write_mask(&f, to->fixed_bytes, w->at + w->used + f.header_bytes);
+    }
+    w->used += pithi_pad16(2 * f.header_bytes);
+}
+
+/* Slots of one count have the same headers. */
+static bool same_headers(const pith_plan *p, uint64_t slot) {
+    return slot && !p->exempt.count && pithi_slot_count(p, slot) == pithi_slot_count(p, slot - 1);
+}
+
+static void write_slots(const pith_plan *p, struct writer *w, struct pithi_table *table) {
+    struct pithi_table_slot last = {0};
+    for (uint64_t i = 0; i < p->slots; i++) {
+        if (!same_headers(p, i))
+            for (int key = 0; key <= (pithi_has_base(p) ? 1 : 0); key++)
+                write_form(p, i, key, w, &last);
+        last.first = pithi_slot_first(p, i);
+        if (last.count > table->most) table->most = last.count;
+        for (int key = 0; key < 2; key++)
+            if (last.form[key].header_bytes > table->longest_header)
+                table->longest_header = last.form[key].header_bytes;
+        if (w->at) memcpy(w->at + table->slots_at + i * sizeof last, &last, sizeof last);
+    }
+}
+
+/* ---- The codec's setting ---------------------------------------------------------------------*/
+
+static uint32_t kind_of(const struct pithi_codec *codec) {
+    switch (codec->id) {
+#define PITH_KERNEL(stage, isa)
+#define PITH_CODEC(id, name, device) \
+    case id:                         \
+        return PITHI_DEVICE_##device;
+#include "registry.def"
+#undef PITH_CODEC
+    }
+    return PITHI_DEVICE_none;
+}
+
+/* Keys of one name mean the same in every codec. False when kernels cannot do it. */
+static bool describe(const struct pithi_params *q, struct pithi_device *d) {
+    static const uint8_t scales[] = {PITH_F32, PITH_BF16, PITHI_E8M0};
+    *d = (struct pithi_device){.kind = kind_of(q->codec),
+                               .identity = q->base_dtype && !pithi_param(q, "identity"),
+                               .domain = q->codec->domain != NULL,
+                               .counts = q->codec->counts,
+                               .decay = pithi_param(q, "ef"),
+                               .antithetic = pithi_param(q, "round") == 2};
+    if (d->kind == PITHI_DEVICE_none || pithi_param(q, "entropy") || pithi_param(q, "key"))
+        return false;
+    if (d->kind != PITHI_DEVICE_groups) return true;
+    d->set = (struct pithi_group_setting){.group = pithi_param(q, "group"),
+                                          .bits = (uint8_t)pithi_param(q, "bits"),
+                                          .scale_dtype = scales[pithi_param(q, "scale")],
+                                          .stochastic = pithi_param(q, "round") != 0,
+                                          .search = pithi_param(q, "mode") == 1};
+    d->rotation = (struct pithi_rotation){pithi_param(q, "rotate"), pithi_param(q, "signs")};
+    return true;
+}
+
+/* ---- The table -------------------------------------------------------------------------------*/
+
+static uint32_t log2_of(uint32_t x) {
+    uint32_t n = 0;
+    while (x >>= 1) n++;
+    return n;
+}
+
+static struct pithi_table table_of(const pith_plan *p) {
+    return (struct pithi_table){
+        .version = PITHI_TABLE_VERSION,
+        .dtype = p->params.dtype,
+        .base_dtype = p->params.base_dtype,
+        .block_log2 = log2_of(p->params.block),
+        .slots_at = pithi_pad64(sizeof(struct pithi_table)),
+        .slots = p->slots,
+        .count = p->count,
+        .fingerprint = p->fingerprint,
+        .max_output_bytes = p->env.max_output_bytes,
+        .checksums = p->flags & PITH_LAYOUT_CHECKSUMS,
+        .external = p->flags & PITH_LAYOUT_EXTERNAL_BASE,
+    };
+}
+
+pith_status pith_plan_table(const pith_plan *p, void *dst, size_t cap, size_t *bytes,
+                            pith_error *error) {
+    if (!p || !bytes) return PITH_ERR_ARG;
+    struct pithi_table table = table_of(p);
+    if (!describe(&p->params, &table.device))
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED, "this setting has no device kernels");
+    if (p->exempt.count)
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED, "devices take no exempt elements");
+    struct writer w = {NULL,
+                       pithi_pad64(table.slots_at + p->slots * sizeof(struct pithi_table_slot))};
+    const uint64_t headers = w.used;
+    write_slots(p, &w, &table);
+    *bytes = (size_t)(table.bytes = w.used);
+    if (!dst) return PITH_OK;
+    if (cap < w.used) return pithi_fail(error, PITH_ERR_SPACE, "the table does not fit");
+    memset(dst, 0, (size_t)w.used);
+    w = (struct writer){dst, headers};
+    write_slots(p, &w, &table);
+    memcpy(dst, &table, sizeof table);
+    return PITH_OK;
+}

@@ -1,0 +1,55 @@
+/* table.h - a plan as a device backend sees it: sizes, places and headers, in plain memory.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_TABLE_H
+#define PITHI_TABLE_H
+
+#include "pith/version.h"
+#include "stage/group_value.h"
+#include "stage/hadamard.h"
+
+/* Which kernels of a device backend code for a codec: the last word of its registry row. */
+enum pithi_device_kind { PITHI_DEVICE_none, PITHI_DEVICE_raw, PITHI_DEVICE_groups };
+
+/* A codec's setting, as far as kernels need it. */
+struct pithi_device {
+    uint32_t kind;
+    struct pithi_group_setting set;
+    struct pithi_rotation rotation;
+    uint32_t decay; /* error feedback: 0 none, 1 full, 1 + thousandths */
+    bool identity;  /* frames carry that of their base */
+    bool domain;    /* sums are formed before the rotation is undone */
+    bool counts;    /* takes a state without a base */
+    bool antithetic;
+};
+
+/* One kind of frame of a slot. `header`: offset in the table of header_bytes of header, then as
+ * many of a mask that is 0 where the plan's frames differ from each other. checks and data count
+ * from the payload's beginning; block_bytes is of every block but the last. */
+struct pithi_table_form {
+    uint64_t header, header_bytes;
+    uint64_t checks, data, block_bytes, payload_bytes;
+};
+
+struct pithi_table_slot {
+    uint64_t first, count, blocks;
+    uint64_t fixed_bytes;            /* of its headers */
+    struct pithi_table_form form[2]; /* [1]: key frames */
+};
+
+/* What stands at the beginning of a table; the slots follow, at `slots_at`, then headers. */
+struct pithi_table {
+    uint32_t version; /* PITHI_TABLE_VERSION */
+    uint32_t dtype, base_dtype, block_log2;
+    uint64_t bytes, slots_at, slots;
+    uint64_t count, most; /* elements of the tensor, and of its largest slot */
+    uint64_t fingerprint; /* of states */
+    uint64_t longest_header;
+    uint64_t max_output_bytes;
+    bool checksums, external;
+    struct pithi_device device;
+};
+/* Tables are read by a library built with this one, and by no other. */
+#define PITHI_TABLE_VERSION \
+    (PITH_VERSION_MAJOR * 1000000u + PITH_VERSION_MINOR * 1000u + PITH_VERSION_PATCH)
+
+#endif
