@@ -142,7 +142,7 @@ static struct pithi_table table_of(const pith_plan *p) {
 
 pith_status pith_plan_table(const pith_plan *p, void *dst, size_t cap, size_t *bytes,
                             pith_error *error) {
-    if (!p || !bytes) return PITH_ERR_ARG;
+    if (!p || !bytes || !dst) return PITH_ERR_ARG;
     struct pithi_table table = table_of(p);
     if (!describe(&p->params, &table.device))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "this setting has no device kernels");
@@ -153,11 +153,11 @@ pith_status pith_plan_table(const pith_plan *p, void *dst, size_t cap, size_t *b
     const uint64_t headers = w.used;
     write_slots(p, &w, &table);
     *bytes = (size_t)(table.bytes = w.used);
-    if (!dst) return PITH_OK;
-    if (cap < w.used) return pithi_fail(error, PITH_ERR_SPACE, "the table does not fit");
-    memset(dst, 0, (size_t)w.used);
-    w = (struct writer){dst, headers};
-    write_slots(p, &w, &table);
-    memcpy(dst, &table, sizeof table);
+    if (cap >= w.used) {
+        memset(dst, 0, (size_t)w.used);
+        w = (struct writer){dst, headers};
+        write_slots(p, &w, &table);
+    }
+    memcpy(dst, &table, cap < sizeof table ? cap : sizeof table);
     return PITH_OK;
 }

@@ -321,8 +321,9 @@ PITH_API pith_status pith_plan_set_ranks(pith_plan *plan, uint32_t rank, uint32_
 PITH_API int pith_plan_is_key(const pith_plan *plan, uint64_t step);
 
 /* For pith's own device backends (pith_cuda.h): what they need of a plan, as plain memory whose
- * content is private to libraries of one version. dst may be NULL: only *bytes is set.
- * PITH_ERR_UNSUPPORTED when no device codes with this setting; error may be NULL. */
+ * content is private to libraries of one version. *bytes is its size; as much of it as cap allows
+ * is written to dst. PITH_ERR_UNSUPPORTED when no device codes with this setting; error may be
+ * NULL. */
 PITH_NODISCARD PITH_API pith_status pith_plan_table(const pith_plan *plan, void *dst, size_t cap,
                                                     size_t *bytes, pith_error *error);
 

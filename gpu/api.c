@@ -1,0 +1,301 @@
+/* api.c - the calls on items: check the arguments, fill in a call, launch.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "plan.h"
+
+static pith_status fail(pith_cuda_plan *c, pith_status status, const char *text) {
+    return pithi_cuda_fail(&c->error, status, text, 0);
+}
+
+/* ---- Arguments -------------------------------------------------------------------------------*/
+
+/* The caller's struct, whatever its age; see pith_env.size. */
+static pith_status take_items(pith_cuda_plan *c, const pith_cuda_items *from, pith_cuda_items *to) {
+    memset(to, 0, sizeof *to);
+    if (!from || from->size < sizeof from->size || from->size > 4096)
+        return fail(c, PITH_ERR_ARG, "items are NULL, or their size is not set");
+    const uint8_t *const bytes = (const uint8_t *)from;
+    for (size_t i = sizeof *to; i < from->size; i++)
+        if (bytes[i]) return fail(c, PITH_ERR_UNSUPPORTED, "items of a newer pith");
+    memcpy(to, from, from->size < sizeof *to ? from->size : sizeof *to);
+    if (!to->count || to->count > UINT64_MAX / sizeof(struct pithi_gpu_work))
+        return fail(c, PITH_ERR_ARG, "a call needs items");
+    if (!to->status) return fail(c, PITH_ERR_ARG, "status is NULL");
+    if (!to->frame && !to->frames) return fail(c, PITH_ERR_ARG, "no frames");
+    return PITH_OK;
+}
+
+static pith_status check_state(pith_cuda_plan *c, const pith_cuda_state *state, bool needed) {
+    if (state && !pithi_cuda_state_bytes(&c->table))
+        return fail(c, PITH_ERR_STATE, "this plan takes no state");
+    if (!state && needed) return fail(c, PITH_ERR_STATE, "this call needs a state");
+    return PITH_OK;
+}
+
+static pith_status check_output(pith_cuda_plan *c, const pith_cuda_items *items) {
+    const bool known =
+        items->dtype == PITH_F32 || items->dtype == PITH_BF16 || items->dtype == PITH_F16;
+    const uint64_t width = pithi_width(c->table.dtype);
+    if (items->dtype != c->table.dtype && (!known || c->table.device.kind == PITHI_DEVICE_raw))
+        return fail(c, PITH_ERR_DTYPE, "the codec does not decode to the tensor's dtype");
+    if (c->table.max_output_bytes && c->table.most > c->table.max_output_bytes / width)
+        return fail(c, PITH_ERR_LIMIT, "a slot is larger than max_output_bytes");
+    return PITH_OK;
+}
+
+static struct pithi_gpu_side side_of(const pith_cuda_plan *c, const pith_cuda_state *state,
+                                     const pith_cuda_items *items) {
+    return (struct pithi_gpu_side){
+        .plan = c->table,
+        .table = c->device_table,
+        .state = (struct pithi_gpu_state *)(uintptr_t)state,
+        .items = {.count = items->count,
+                  .first_slot = items->first_slot,
+                  .frame_stride = items->frame_stride,
+                  .capacity = items->capacity,
+                  .slots = items->slots,
+                  .lengths = items->lengths,
+                  .tensor = items->tensor,
+                  .frame = items->frame,
+                  .tensors = (uint8_t *const *)items->tensors,
+                  .frames = (uint8_t *const *)items->frames,
+                  .status = items->status,
+                  .same_slot = items->same_slot,
+                  .dtype = items->dtype},
+    };
+}
+
+/* ---- Teams -----------------------------------------------------------------------------------*/
+
+enum { WAVES = 32, TILES_MOST = 4 };
+
+/* Few tiles a team while there are few teams; whole groups always, and whole blocks where those
+ * have checksums. */
+static void divide(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t items,
+                   uint64_t elements) {
+    const struct pithi_table *t = &c->table;
+    const uint64_t group = t->device.set.group;
+    uint64_t span = group > PITHI_TILE ? group : PITHI_TILE;
+    while (span < TILES_MOST * PITHI_TILE && items * (elements / span) > WAVES * c->processors)
+        span *= 2;
+    const uint64_t block = (uint64_t)1 << t->block_log2;
+    if (t->checksums && span < block) span = block;
+    a->span = span;
+    a->chunks = elements / span + (elements % span != 0);
+    if (!a->chunks) a->chunks = 1;
+}
+
+static pith_status launch(pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
+                          const struct pithi_gpu_call *a, uint64_t items, void *stream) {
+    if (items > INT32_MAX / a->chunks)
+        return fail(c, PITH_ERR_ARG, "too many items for one launch");
+    return pithi_cuda_status(pithi_gpu_launch(c->device, kernel, a, items * a->chunks, stream),
+                             &c->error);
+}
+
+/* Whether a launch must look at frames as a whole before another may write. */
+static bool needs_check(const pith_cuda_plan *c) {
+    return c->table.checksums || c->table.longest_header > PITHI_SHORT_HEADER;
+}
+
+/* Headers, checksums and, where `base` is set, the identity of the tensor that is the base. */
+static pith_status check_first(pith_cuda_plan *c, struct pithi_gpu_call *a,
+                               const pith_cuda_items *items, void *stream) {
+    const uint64_t bytes = items->count * sizeof(struct pithi_gpu_work);
+    if (!items->workspace || (uintptr_t)items->workspace % sizeof(struct pithi_gpu_work) ||
+        items->workspace_bytes < bytes)
+        return pithi_cuda_fail(&c->error, PITH_ERR_SPACE, "the workspace does not suffice", bytes);
+    a->work = items->workspace;
+    const pith_status cleared = pithi_cuda_status(
+        pithi_gpu_clear(c->device, items->workspace, (size_t)bytes, stream), &c->error);
+    if (cleared != PITH_OK) return cleared;
+    return launch(c, PITHI_GPU_check, a, items->count, stream);
+}
+
+/* ---- Encode ----------------------------------------------------------------------------------*/
+
+static pith_status check_tensor(pith_cuda_plan *c, const pith_cuda_items *items) {
+    if (!items->tensor && !items->tensors && c->table.most)
+        return fail(c, PITH_ERR_ARG, "no tensor");
+    return PITH_OK;
+}
+
+static bool draws(const pith_cuda_plan *c) { return c->table.device.set.stochastic; }
+
+static pith_status encode(pith_cuda_plan *c, pith_cuda_state *state, const pith_cuda_items *from,
+                          bool key, void *stream) {
+    pith_cuda_items items;
+    if (!c) return PITH_ERR_ARG;
+    pith_status status = take_items(c, from, &items);
+    const bool base = pithi_cuda_has_base(&c->table);
+    if (status == PITH_OK)
+        status = check_state(c, state, base || c->table.device.decay || draws(c));
+    if (status == PITH_OK) status = check_tensor(c, &items);
+    if (status == PITH_OK && items.dtype != c->table.dtype)
+        status = fail(c, PITH_ERR_DTYPE, "the tensor's dtype is not the layout's");
+    if (status == PITH_OK && key && !base)
+        status = fail(c, PITH_ERR_UNSUPPORTED, "key frames need a base");
+    if (status != PITH_OK) return status;
+    struct pithi_gpu_call a = {.to = side_of(c, state, &items),
+                               .count = UINT64_MAX,
+                               .per_item = 1,
+                               .scale = 1,
+                               .key = key,
+                               .update = true};
+    divide(&a, c, items.count, c->table.most);
+    const bool groups = c->table.device.kind == PITHI_DEVICE_groups;
+    return launch(c,
+                  key      ? PITHI_GPU_encode_key
+                  : groups ? PITHI_GPU_encode
+                           : PITHI_GPU_encode_raw,
+                  &a, items.count, stream);
+}
+
+pith_status pith_cuda_encode(pith_cuda_plan *c, pith_cuda_state *state,
+                             const pith_cuda_items *items, void *stream) {
+    return encode(c, state, items, false, stream);
+}
+
+pith_status pith_cuda_encode_key(pith_cuda_plan *c, pith_cuda_state *state,
+                                 const pith_cuda_items *items, void *stream) {
+    return encode(c, state, items, true, stream);
+}
+
+/* ---- Decode ----------------------------------------------------------------------------------*/
+
+static enum pithi_gpu_kernel decoder(const pith_cuda_plan *c, const struct pithi_gpu_call *a) {
+    const bool copied = c->table.device.kind == PITHI_DEVICE_raw && !a->add;
+    return copied ? PITHI_GPU_decode_raw : PITHI_GPU_decode;
+}
+
+static pith_status decode(pith_cuda_plan *c, const pith_cuda_state *state,
+                          const pith_cuda_items *from, struct pithi_gpu_call *a, void *stream) {
+    pith_cuda_items items;
+    pith_status status = take_items(c, from, &items);
+    const bool base = pithi_cuda_has_base(&c->table);
+    if (status == PITH_OK && !a->add) status = check_state(c, state, base);
+    if (status == PITH_OK && !(base && a->update && !a->add)) status = check_tensor(c, &items);
+    if (status == PITH_OK && (items.tensor || items.tensors)) status = check_output(c, &items);
+    if (status != PITH_OK) return status;
+    a->from = side_of(c, state, &items);
+    a->per_item = 1;
+    a->scale = 1;
+    divide(a, c, items.count, a->count < c->table.most ? a->count : c->table.most);
+    a->chunks += a->first % a->span != 0; /* a range may begin inside a team's elements */
+    if (needs_check(c) || (a->add && c->table.device.identity))
+        status = check_first(c, a, &items, stream);
+    return status == PITH_OK ? launch(c, decoder(c, a), a, items.count, stream) : status;
+}
+
+pith_status pith_cuda_decode(pith_cuda_plan *c, pith_cuda_state *state,
+                             const pith_cuda_items *items, void *stream) {
+    struct pithi_gpu_call a = {.count = UINT64_MAX, .update = true};
+    return c ? decode(c, state, items, &a, stream) : PITH_ERR_ARG;
+}
+
+/* The tensor is the base, where there is one. */
+pith_status pith_cuda_decode_add(pith_cuda_plan *c, const pith_cuda_items *items, void *stream) {
+    struct pithi_gpu_call a = {.count = UINT64_MAX, .add = true, .update = true};
+    if (!c) return PITH_ERR_ARG;
+    if (items && pithi_cuda_has_base(&c->table) && items->dtype != c->table.base_dtype)
+        return fail(c, PITH_ERR_DTYPE, "the tensor's dtype is not the base's");
+    if (c->table.device.kind == PITHI_DEVICE_raw && c->table.dtype > PITH_F16)
+        return fail(c, PITH_ERR_DTYPE, "only f32, bf16 and f16 add");
+    return decode(c, NULL, items, &a, stream);
+}
+
+pith_status pith_cuda_decode_range(pith_cuda_plan *c, const pith_cuda_state *state,
+                                   const pith_cuda_items *items, uint64_t first, uint64_t count,
+                                   void *stream) {
+    struct pithi_gpu_call a = {.first = first, .count = count};
+    return c ? decode(c, state, items, &a, stream) : PITH_ERR_ARG;
+}
+
+/* ---- Sums ------------------------------------------------------------------------------------*/
+
+static pith_status open_sum(pith_cuda_plan *c, pith_cuda_state *state, const pith_cuda_items *from,
+                            pith_cuda_items *items, uint32_t per_item) {
+    const pith_status status = take_items(c, from, items);
+    if (status != PITH_OK) return status;
+    if (!per_item) return fail(c, PITH_ERR_ARG, "no frames to reduce");
+    if (pithi_cuda_has_base(&c->table) || c->table.dtype > PITH_F16)
+        return fail(c, PITH_ERR_UNSUPPORTED, "reduce takes float frames without a base");
+    return check_state(c, state, false);
+}
+
+pith_status pith_cuda_reduce(pith_cuda_plan *c, pith_cuda_state *state, const pith_cuda_items *from,
+                             uint32_t per_item, float scale, void *stream) {
+    pith_cuda_items items;
+    if (!c) return PITH_ERR_ARG;
+    pith_status status = open_sum(c, state, from, &items, per_item);
+    if (status == PITH_OK) status = check_tensor(c, &items);
+    if (status == PITH_OK && (items.dtype == PITH_NONE || items.dtype > PITH_F16))
+        status = fail(c, PITH_ERR_DTYPE, "reduce writes f32, bf16 or f16");
+    if (status != PITH_OK) return status;
+    struct pithi_gpu_call a = {.from = side_of(c, state, &items),
+                               .count = UINT64_MAX,
+                               .per_item = per_item,
+                               .scale = scale,
+                               .update = true};
+    divide(&a, c, items.count, c->table.most);
+    if (needs_check(c)) status = check_first(c, &a, &items, stream);
+    return status == PITH_OK ? launch(c, PITHI_GPU_reduce, &a, items.count, stream) : status;
+}
+
+/* Whether item i of one plan can become item i of the other: kernels check the slots' counts. */
+static pith_status check_pair(pith_cuda_plan *c, const pith_cuda_items *items,
+                              const pith_cuda_plan *out, const pith_cuda_items *made) {
+    if (pithi_cuda_has_base(&out->table) || out->table.dtype != PITH_F32)
+        return fail(c, PITH_ERR_UNSUPPORTED, "the sum is encoded by a plan of dtype f32, no base");
+    if (items->count != made->count || out->device != c->device)
+        return fail(c, PITH_ERR_ARG, "the sides differ in items or device");
+    return PITH_OK;
+}
+
+pith_status pith_cuda_reduce_encode(pith_cuda_plan *c, pith_cuda_state *state,
+                                    const pith_cuda_items *from, uint32_t per_item, float scale,
+                                    pith_cuda_plan *out, pith_cuda_state *out_state,
+                                    const pith_cuda_items *to, void *stream) {
+    pith_cuda_items items, made;
+    if (!c || !out || c == out) return PITH_ERR_ARG;
+    pith_status status = open_sum(c, state, from, &items, per_item);
+    if (status != PITH_OK) return status;
+    status = take_items(out, to, &made);
+    if (status == PITH_OK)
+        status = check_state(out, out_state, out->table.device.decay || draws(out));
+    if (status != PITH_OK) return fail(c, status, out->error.text);
+    status = check_pair(c, &items, out, &made);
+    if (status != PITH_OK) return status;
+    struct pithi_gpu_call a = {.from = side_of(c, state, &items),
+                               .to = side_of(out, out_state, &made),
+                               .count = UINT64_MAX,
+                               .per_item = per_item,
+                               .scale = scale,
+                               .update = true};
+    divide(&a, c, items.count, c->table.most);
+    const bool check = needs_check(c);
+    if (check) status = check_first(c, &a, &items, stream);
+    if (status != PITH_OK) return status;
+    divide(&a, out, items.count, c->table.most);
+    const bool groups = out->table.device.kind == PITHI_DEVICE_groups;
+    return launch(c, groups ? PITHI_GPU_recode : PITHI_GPU_recode_raw, &a, items.count, stream);
+}
+
+/* ---- Verify ----------------------------------------------------------------------------------*/
+
+pith_status pith_cuda_verify(pith_cuda_plan *c, const pith_cuda_state *state,
+                             const pith_cuda_items *from, void *stream) {
+    pith_cuda_items items;
+    if (!c) return PITH_ERR_ARG;
+    pith_status status = take_items(c, from, &items);
+    if (status == PITH_OK) status = check_state(c, state, false);
+    if (status != PITH_OK) return status;
+    struct pithi_gpu_call a = {
+        .from = side_of(c, state, &items), .count = UINT64_MAX, .per_item = 1, .scale = 1};
+    divide(&a, c, items.count, c->table.most);
+    if (needs_check(c)) status = check_first(c, &a, &items, stream);
+    a.span = c->table.most > PITHI_TILE ? c->table.most : PITHI_TILE;
+    a.chunks = 1;
+    return status == PITH_OK ? launch(c, PITHI_GPU_answer, &a, items.count, stream) : status;
+}

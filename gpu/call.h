@@ -1,0 +1,95 @@
+/* call.h - what a kernel is given: plan, table, state and items as they lie on the device.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_GPU_CALL_H
+#define PITHI_GPU_CALL_H
+
+#include "table.h"
+
+/* Elements: what one thread codes at a time (8 codes of b bits are b bytes, and one draw of random
+ * bits serves 8), how many such units it holds, and what a team holds of them. */
+enum { PITHI_UNIT = 8, PITHI_UNITS = 2, PITHI_ROW = 256 * PITHI_UNIT };
+enum { PITHI_TILE = PITHI_UNITS * PITHI_ROW };
+/* The most groups in a tile. */
+enum { PITHI_TILE_GROUPS = PITHI_TILE / 16 };
+/* The longest header that every team of a launch checks by itself. */
+enum { PITHI_SHORT_HEADER = 1024 };
+
+PITHI_INLINE uint32_t pithi_width(uint32_t dtype) {
+    switch (dtype) {
+    case PITH_NONE: return 0;
+    case PITH_F32:
+    case PITH_U32:
+    case PITH_I32: return 4;
+    case PITH_F64:
+    case PITH_U64:
+    case PITH_I64: return 8;
+    case PITH_BF16:
+    case PITH_F16:
+    case PITH_U16:
+    case PITH_I16: return 2;
+    default: return 1;
+    }
+}
+
+struct pithi_gpu_slot_state {
+    uint64_t step, identity;
+    uint32_t torn, side, undone;
+    /* Of the launch under way; 0 in between. The last team to arrive settles them. */
+    uint32_t arrived;
+    uint64_t hash, saturated, poisoned;
+};
+
+/* Followed by the slots, then, at `memory`, the base or two copies of the residual. */
+struct pithi_gpu_state {
+    uint64_t fingerprint;
+    uint64_t seed, step;
+    uint32_t stream, shift; /* shift: of antithetic rounding */
+    uint64_t frames, key_frames, saturated, poisoned;
+    uint64_t slots, memory; /* offsets */
+    void *external;
+};
+
+/* pith_cuda_items as kernels see it. */
+struct pithi_gpu_items {
+    uint64_t count, first_slot, frame_stride, capacity;
+    const uint64_t *slots;
+    uint64_t *lengths;
+    uint8_t *tensor, *frame;
+    uint8_t *const *tensors;
+    uint8_t *const *frames;
+    int32_t *status;
+    uint32_t same_slot, dtype;
+};
+
+/* Frames and what goes with them: those that are read, or those that are made. */
+struct pithi_gpu_side {
+    struct pithi_table plan; /* the beginning of the table */
+    const uint8_t *table;
+    struct pithi_gpu_items items;
+    struct pithi_gpu_state *state; /* or NULL */
+};
+
+struct pithi_gpu_call {
+    struct pithi_gpu_side from, to; /* encode has only `to`, decode and reduce only `from` */
+    struct pithi_gpu_work *work;    /* one per item, of an earlier launch's checks; or NULL */
+    struct pithi_random random;     /* of calls about the state */
+    uint64_t first, count;          /* the elements of every slot that are wanted */
+    uint64_t span, chunks;          /* elements per team; teams per item */
+    uint64_t step;                  /* of calls about the state */
+    void *base;
+    uint32_t base_dtype;
+    uint32_t per_item; /* frames that are summed */
+    float scale;
+    bool key;    /* make key frames */
+    bool add;    /* to what the tensor holds */
+    bool update; /* of the base */
+};
+
+/* What a check leaves for the launch after it. Zero before. */
+struct pithi_gpu_work {
+    int32_t status;
+    uint32_t arrived;
+    uint64_t hash;
+};
+
+#endif

@@ -1,0 +1,83 @@
+/* cuda.cu - the kernels on a CUDA device.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <cuda_runtime.h>
+
+#include "backend.h"
+#include "bodies.h"
+
+#define PITH_GPU_KERNEL(name)                                                                   \
+    static __global__ void __launch_bounds__(PITHI_TEAM)                                        \
+        kernel_##name(const __grid_constant__ struct pithi_gpu_call call) {                     \
+        __shared__ struct pithi_gpu_shared shared;                                              \
+        struct pithi_gpu_thread thread;                                                         \
+        thread.tid = threadIdx.x;                                                               \
+        pithi_##name(&call, &shared, &thread, nullptr, blockIdx.x);                             \
+    }
+#include "kernels.def"
+#undef PITH_GPU_KERNEL
+
+typedef void kernel(struct pithi_gpu_call);
+
+static kernel *const kernels[PITHI_GPU_KERNELS] = {
+#define PITH_GPU_KERNEL(name) kernel_##name,
+#include "kernels.def"
+#undef PITH_GPU_KERNEL
+};
+
+/* The caller's device is current again at the end. */
+class on_device {
+    int before = -1;
+
+public:
+    cudaError_t status;
+    explicit on_device(int device) {
+        status = cudaGetDevice(&before);
+        if (status == cudaSuccess && before != device) status = cudaSetDevice(device);
+        if (before == device) before = -1;
+    }
+    ~on_device() {
+        if (before >= 0) cudaSetDevice(before);
+    }
+};
+
+/* Asking for its attributes loads a kernel, so that the first launch of each need not. */
+int pithi_gpu_open(int device, uint32_t *processors) {
+    const on_device guard(device);
+    int count = 0;
+    cudaError_t status = guard.status;
+    for (int k = 0; k < PITHI_GPU_KERNELS && status == cudaSuccess; k++) {
+        cudaFuncAttributes attributes;
+        status = cudaFuncGetAttributes(&attributes, (const void *)kernels[k]);
+    }
+    if (status == cudaSuccess)
+        status = cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
+    *processors = (uint32_t)count;
+    if (status != cudaSuccess) cudaGetLastError();
+    return status;
+}
+
+int pithi_gpu_launch(int device, enum pithi_gpu_kernel number, const struct pithi_gpu_call *call,
+                     uint64_t teams, void *stream) {
+    const on_device guard(device);
+    if (guard.status != cudaSuccess) return guard.status;
+    kernels[number]<<<(unsigned)teams, PITHI_TEAM, 0, (cudaStream_t)stream>>>(*call);
+    return cudaGetLastError();
+}
+
+int pithi_gpu_copy(int device, void *to, const void *from, size_t bytes, void *stream) {
+    const on_device guard(device);
+    if (guard.status != cudaSuccess) return guard.status;
+    return cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, (cudaStream_t)stream);
+}
+
+int pithi_gpu_clear(int device, void *p, size_t bytes, void *stream) {
+    const on_device guard(device);
+    if (guard.status != cudaSuccess) return guard.status;
+    return cudaMemsetAsync(p, 0, bytes, (cudaStream_t)stream);
+}
+
+const char *pithi_gpu_text(int error) { return cudaGetErrorString((cudaError_t)error); }
+
+int pithi_gpu_too_old(int error) {
+    return error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction;
+}

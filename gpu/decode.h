@@ -1,0 +1,161 @@
+/* decode.h - frames of groups to values: decoded, added, or summed.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_GPU_DECODE_H
+#define PITHI_GPU_DECODE_H
+
+#include "sum.h"
+
+/* ---- Opening ---------------------------------------------------------------------------------*/
+
+PITHI_PHASE(pithi_decode_open, uint64_t number) {
+    pithi_thread_clear(t);
+    if (t->tid) return;
+    pithi_shared_clear(s);
+    pithi_item_locate(a, &a->from, number, &s->from);
+    if (a->per_item == 1) pithi_item_open(a, &s->from);
+}
+
+/* Sums: a thread a frame. All teams find the same. */
+PITHI_PHASE(pithi_frames_open, uint64_t number) {
+    (void)number;
+    for (uint32_t k = t->tid; k < a->per_item; k += PITHI_TEAM) {
+        struct pithi_gpu_item it = s->from;
+        it.index = s->from.index * a->per_item + k;
+        it.frame = pithi_item_frame(&a->from.items, it.index);
+        pithi_item_open(a, &it);
+        if (it.status != PITH_OK) pithi_atomic_min32(&s->bad, k);
+        if (it.first) pithi_item_answer(&a->from.items, &it, 0);
+    }
+}
+
+/* ---- Values out ------------------------------------------------------------------------------*/
+
+/* Of the unit at e, what lies in the team's elements; x may hold more. */
+PITHI_DEVICE void pithi_decode_store(const struct pithi_gpu_call *a,
+                                     const struct pithi_gpu_item *it, uint64_t e,
+                                     const uint32_t x[8]) {
+    const uint32_t dtype = a->from.items.dtype;
+    const uint64_t width = pithi_width(dtype), lo = a->first;
+    const uint64_t shift = a->from.items.tensors ? lo : 0;
+    if (!it->tensor) return;
+    if (e >= lo) {
+        pithi_unit_store(it->tensor + (e - shift) * width, dtype, pithi_unit_left(e, it->end), x);
+        return;
+    }
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (e + k >= lo && e + k < it->end)
+        pithi_store(it->tensor + (e + k - shift) * width, dtype, 0, x[k]);
+}
+
+/* The new base of a unit. */
+PITHI_DEVICE void pithi_decode_update(const struct pithi_gpu_call *a,
+                                      const struct pithi_gpu_item *it, struct pithi_gpu_thread *t,
+                                      uint32_t u, uint64_t e, uint32_t n, uint32_t next[8]) {
+    const struct pithi_table *const p = &a->from.plan;
+    uint64_t ignored = 0;
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) next[k] =
+        pithi_group_update(t->base[u][k], pithi_bits(t->x[u][k]), p->base_dtype,
+                           k < n ? &t->read.saturated : &ignored);
+    if (!a->update) return;
+    pithi_unit_store(it->base + e * pithi_width(p->base_dtype), p->base_dtype, n, next);
+    if (!p->device.identity) return;
+    uint32_t bits[PITHI_UNIT];
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) bits[k] =
+        pithi_unit_round(p->base_dtype, next[k]);
+    t->read.hash += pithi_unit_hash(p->base_dtype, e, n, bits);
+}
+
+PITHI_LOCAL(pithi_decode_base, uint64_t tile) {
+    const struct pithi_table *const p = &a->from.plan;
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        const uint64_t e = pithi_unit_at(t, tile, u);
+        pithi_unit_load(s->from.base + e * pithi_width(p->base_dtype), p->base_dtype,
+                        pithi_unit_left(e, s->from.slot->count), t->base[u]);
+    }
+}
+
+/* What a tensor holds, plus what was decoded. */
+PITHI_DEVICE void pithi_decode_plus(const struct pithi_gpu_call *a, const struct pithi_gpu_item *it,
+                                    uint64_t e, uint32_t n, const float x[8], uint32_t sum[8]) {
+    const uint32_t dtype = a->from.items.dtype;
+    pithi_unit_load(it->tensor + e * pithi_width(dtype), dtype, n, sum);
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+        const uint32_t v = pithi_unit_round(PITH_F32, pithi_bits(x[k]));
+        sum[k] = pithi_bits(pithi_float(sum[k]) + pithi_float(v));
+    }
+}
+
+PITHI_LOCAL(pithi_decode_values, uint64_t tile) {
+    const struct pithi_gpu_item *const it = &s->from;
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        const uint64_t e = pithi_unit_at(t, tile, u);
+        const uint32_t n = pithi_unit_left(e, it->slot->count);
+        uint32_t v[PITHI_UNIT];
+        if (!n) continue;
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) v[k] = pithi_bits(t->x[u][k]);
+        if (it->base)
+            pithi_decode_update(a, it, t, u, e, n, v);
+        else if (a->add)
+            pithi_decode_plus(a, it, e, n, t->x[u], v);
+        pithi_decode_store(a, it, e, v);
+    }
+}
+
+/* ---- Ends ------------------------------------------------------------------------------------*/
+
+/* By the first thread of the last team: state and counters after the item's frames. */
+PITHI_DEVICE void pithi_decode_settle(const struct pithi_gpu_call *a, struct pithi_gpu_item *it) {
+    const struct pithi_table *const p = &a->from.plan;
+    const uint64_t hash = pithi_results_settle(a->from.state, it->state, a->per_item, false);
+    if (p->base_dtype == PITH_NONE) return;
+    pithi_advance(it->state, it->state->step, pithi_item_identity(p, it, hash));
+}
+
+PITHI_PHASE(pithi_decode_close, uint64_t number) {
+    (void)number;
+    if (t->tid) return;
+    if (s->from.first && a->per_item == 1) pithi_item_answer(&a->from.items, &s->from, 0);
+    if (s->from.state && a->update && pithi_results_hand(a, &s->read, s->from.state))
+        pithi_decode_settle(a, &s->from);
+}
+
+PITHI_PHASE(pithi_decode_refuse, uint64_t number) {
+    (void)number;
+    if (t->tid == 0 && s->from.first) pithi_item_answer(&a->from.items, &s->from, 0);
+}
+
+/* ---- The kernels -----------------------------------------------------------------------------*/
+
+PITHI_DEVICE void pithi_decode_groups(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                      struct pithi_gpu_thread *t, struct pithi_team *team) {
+    for (uint64_t tile = s->from.begin; tile < s->from.end; tile += PITHI_TILE) {
+        PITHI_STEP(pithi_sum, tile, false);
+        PITHI_UNROTATE(tile);
+        if (a->scale != 1.0f) PITHI_STEP(pithi_scale_sum, tile);
+        if (s->from.base) PITHI_STEP(pithi_decode_base, tile);
+        PITHI_STEP(pithi_decode_values, tile);
+    }
+}
+
+/* One frame an item. */
+PITHI_BODY(pithi_decode) {
+    PITHI_RUN(pithi_decode_open, number);
+    if (s->from.status != PITH_OK) {
+        PITHI_RUN(pithi_decode_refuse, number);
+        return;
+    }
+    pithi_decode_groups(a, s, t, team);
+    PITHI_GATHER(number);
+    PITHI_RUN(pithi_decode_close, number);
+}
+
+/* Several. */
+PITHI_BODY(pithi_reduce) {
+    PITHI_RUN(pithi_decode_open, number);
+    PITHI_RUN(pithi_frames_open, number);
+    if (s->bad != UINT32_MAX) return;
+    pithi_decode_groups(a, s, t, team);
+    PITHI_GATHER(number);
+    PITHI_RUN(pithi_decode_close, number);
+}
+
+#endif

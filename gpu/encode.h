@@ -1,0 +1,356 @@
+/* encode.h - values, or sums of frames, to a frame of groups.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A team takes segments: a tile, or a whole group where that is larger. Each is read, its groups'
+ * largest values are found, then scales, then codes; a segment of several tiles is read twice. The
+ * arithmetic is that of stage/group_value.h, which the scalar text is made of. */
+#ifndef PITHI_GPU_ENCODE_H
+#define PITHI_GPU_ENCODE_H
+
+#include "sum.h"
+
+/* Where an encode takes its values from. */
+enum pithi_gpu_source { PITHI_OF_TENSOR, PITHI_OF_FRAMES };
+
+/* ---- Opening ---------------------------------------------------------------------------------*/
+
+/* Nothing is checked of the data: the frame must fit, and the state be whole. */
+PITHI_DEVICE void pithi_encode_check(const struct pithi_gpu_call *a, struct pithi_gpu_item *it) {
+    if (it->status != PITH_OK) return;
+    if (a->to.items.capacity < it->form->header_bytes + it->form->payload_bytes)
+        it->status = PITH_ERR_SPACE;
+    else if (it->state && it->state->torn && !a->key)
+        it->status = PITH_ERR_STATE;
+}
+
+PITHI_PHASE(pithi_encode_open, uint64_t number) {
+    pithi_thread_clear(t);
+    for (uint32_t g = t->tid; g < PITHI_TILE_GROUPS; g += PITHI_TEAM) s->largest[g] = 0;
+    if (t->tid) return;
+    pithi_shared_clear(s);
+    pithi_item_locate(a, &a->to, number, &s->to);
+    pithi_encode_check(a, &s->to);
+}
+
+/* ---- Values ----------------------------------------------------------------------------------*/
+
+/* t->x := value - base; t->base keeps the base. */
+PITHI_LOCAL(pithi_encode_load, uint64_t tile) {
+    const struct pithi_table *const p = &a->to.plan;
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        const uint64_t e = pithi_unit_at(t, tile, u);
+        const uint32_t n = pithi_unit_left(e, s->to.slot->count);
+        uint32_t v[PITHI_UNIT];
+        pithi_unit_load(s->to.tensor + e * pithi_width(p->dtype), p->dtype, n, v);
+        if (p->base_dtype != PITH_NONE)
+            pithi_unit_load(s->to.base + e * pithi_width(p->base_dtype), p->base_dtype, n,
+                            t->base[u]);
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+            t->x[u][k] = pithi_float(v[k]);
+            if (p->base_dtype == PITH_NONE) continue;
+            const uint32_t b = t->base[u][k];
+            t->x[u][k] = t->x[u][k] - pithi_float(pithi_nonfinite(b) ? 0 : b);
+        }
+    }
+}
+
+PITHI_LOCAL(pithi_rotate_inner, uint64_t tile) {
+    const struct pithi_rotation *const r = &a->to.plan.device.rotation;
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        const uint64_t e = pithi_unit_at(t, tile, u);
+        if (r->signs) pithi_unit_signs(r->signs, e, t->x[u]);
+        pithi_unit_inner(r->order, s->to.slot->count, e, t->x[u]);
+    }
+}
+PITHI_LOCAL(pithi_rotate_across, uint64_t tile, uint32_t half) {
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++)
+        pithi_unit_across(a->to.plan.device.rotation.order, s->to.slot->count,
+                          pithi_unit_at(t, tile, u), half, t->x[u], t->y[u]);
+}
+
+/* Where the state keeps the slot's residual: what counts (side 0), and what comes next. */
+PITHI_DEVICE float *pithi_residual(const struct pithi_gpu_call *a, const struct pithi_gpu_item *it,
+                                   uint32_t next) {
+    float *const both = (float *)(void *)pithi_state_memory(a->to.state);
+    return both + (it->state->side ^ next) * a->to.plan.count + it->slot->first;
+}
+
+/* Values of no slot stay 0, so that they cannot be a group's largest. */
+PITHI_LOCAL(pithi_encode_residual, uint64_t tile) {
+    const uint8_t *const r = (const uint8_t *)pithi_residual(a, &s->to, 0);
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        const uint64_t e = pithi_unit_at(t, tile, u);
+        uint32_t lost[PITHI_UNIT];
+        pithi_unit_load(r + 4 * e, PITH_F32, pithi_unit_left(e, s->to.slot->count), lost);
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->x[u][k] += pithi_float(lost[k]);
+    }
+}
+
+/* Whether sums may stay in the domain they are formed in. */
+PITHI_DEVICE bool pithi_alike(const struct pithi_gpu_call *a) {
+    const struct pithi_rotation *const x = &a->from.plan.device.rotation, *const y =
+                                                                              &a->to.plan.device
+                                                                                   .rotation;
+    return a->from.plan.device.domain && a->from.plan.device.domain == a->to.plan.device.domain &&
+           x->order == y->order && x->signs == y->signs;
+}
+
+/* A body's text: t->x := what the groups of the tile are made of. */
+#define PITHI_ENCODE_FILL(of, tile, again)                                               \
+    do {                                                                                 \
+        const bool stay_ = (of) == PITHI_OF_FRAMES && pithi_alike(a);                    \
+        if ((of) == PITHI_OF_TENSOR) {                                                   \
+            PITHI_STEP(pithi_encode_load, tile);                                         \
+        } else {                                                                         \
+            PITHI_STEP(pithi_sum, tile, again);                                          \
+            if (!stay_) PITHI_UNROTATE(tile);                                            \
+            if (a->scale != 1.0f) PITHI_STEP(pithi_scale_sum, tile);                     \
+        }                                                                                \
+        if (a->to.plan.device.rotation.order && !stay_) {                                \
+            PITHI_STEP(pithi_rotate_inner, tile);                                        \
+            PITHI_ROTATE_ACROSS(&a->to.plan.device.rotation, pithi_rotate_across, tile); \
+        }                                                                                \
+        if (a->to.plan.device.decay) PITHI_STEP(pithi_encode_residual, tile);            \
+    } while (0)
+
+/* ---- Scales ----------------------------------------------------------------------------------*/
+
+/* Threads of a warp that share a group. */
+PITHI_DEVICE uint32_t pithi_group_lanes(const struct pithi_table *p) {
+    const uint32_t lanes = p->device.set.group / PITHI_UNIT;
+    return lanes < PITHI_WARP ? lanes : PITHI_WARP;
+}
+
+PITHI_LOCAL(pithi_encode_largest, uint64_t tile) {
+    (void)a;
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        const uint32_t n = pithi_unit_left(pithi_unit_at(t, tile, u), s->to.slot->count);
+        uint32_t m = 0;
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+            const uint32_t v = pithi_magnitude(pithi_bits(t->x[u][k]));
+            if (k < n && v > m) m = v;
+        }
+        t->largest[u] = m;
+    }
+}
+
+PITHI_PHASE(pithi_encode_publish, uint64_t segment, uint64_t tile) {
+    const uint32_t group = a->to.plan.device.set.group;
+    if (t->tid % pithi_group_lanes(&a->to.plan)) return;
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        const uint64_t e = pithi_unit_at(t, tile, u);
+        if (e < s->to.slot->count)
+            pithi_atomic_max32(&s->largest[(uint32_t)(e - segment) / group], t->largest[u]);
+    }
+}
+
+PITHI_DEVICE void pithi_encode_put_scale(const struct pithi_table *p,
+                                         const struct pithi_gpu_item *it, uint64_t e,
+                                         uint32_t scale) {
+    const struct pithi_gpu_spot spot = pithi_spot(p, it->form, it->slot->count, e);
+    pithi_scale_store(it->payload + pithi_spot_scale(p, &spot), p->device.set.scale_dtype, 0,
+                      scale);
+}
+
+/* A group without codes has reciprocal 0, others never do. */
+PITHI_PHASE(pithi_encode_scales, uint64_t segment) {
+    const struct pithi_table *const p = &a->to.plan;
+    for (uint32_t g = t->tid; g < PITHI_TILE_GROUPS; g += PITHI_TEAM) {
+        const uint64_t e = segment + (uint64_t)g * p->device.set.group;
+        if (e >= s->to.end) break;
+        float scale, reciprocal;
+        const bool coded = pithi_group_scale(&p->device.set, s->largest[g], &scale, &reciprocal);
+        s->scale[g] = scale;
+        s->reciprocal[g] = coded ? reciprocal : 0;
+        s->largest[g] = 0;
+        t->made.poisoned += pithi_nonfinite(pithi_bits(scale));
+        pithi_encode_put_scale(p, &s->to, e, pithi_bits(scale));
+    }
+}
+
+/* ---- Codes -----------------------------------------------------------------------------------*/
+
+/* The new base of one unit, from its codes; hashed and stored. */
+PITHI_DEVICE void pithi_encode_update(const struct pithi_table *p, const struct pithi_gpu_item *it,
+                                      struct pithi_gpu_thread *t, uint32_t u, uint64_t e,
+                                      uint32_t n, const int q[8], float scale) {
+    const bool poisoned = pithi_nonfinite(pithi_bits(scale));
+    uint32_t next[PITHI_UNIT];
+    uint64_t ignored = 0;
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+        const uint32_t x =
+            poisoned ? PITHI_F32_NAN : pithi_group_decoded(q[k], scale, 0, false, &ignored);
+        uint64_t *const count = k < n ? &t->made.saturated : &ignored;
+        next[k] = pithi_group_update(t->base[u][k], x, p->base_dtype, count);
+    }
+    pithi_unit_store(it->base + e * pithi_width(p->base_dtype), p->base_dtype, n, next);
+    if (!p->device.identity) return;
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) next[k] =
+        pithi_unit_round(p->base_dtype, next[k]);
+    t->made.hash += pithi_unit_hash(p->base_dtype, e, n, next);
+}
+
+/* What encoding x as q loses, faded into what was lost before. */
+PITHI_DEVICE void pithi_encode_keep(const struct pithi_gpu_call *a, const struct pithi_gpu_item *it,
+                                    uint64_t e, uint32_t n, const int q[8], const float x[8],
+                                    float scale) {
+    const float *const before = pithi_residual(a, it, 0) + e;
+    float *const after = pithi_residual(a, it, 1) + e;
+    const uint32_t ef = a->to.plan.device.decay;
+    const float decay = (float)(ef - 1) / 1000.0f, gain = (float)(1001 - ef) / 1000.0f;
+    const bool poisoned = pithi_nonfinite(pithi_bits(scale));
+    uint64_t ignored = 0;
+    for (uint32_t k = 0; k < n; k++) {
+        const uint32_t d =
+            poisoned ? PITHI_F32_NAN : pithi_group_decoded(q[k], scale, 0, false, &ignored);
+        const float lost = x[k] - pithi_float(d);
+        const float next = ef == 1 ? lost : decay * before[k] + gain * lost;
+        after[k] = pithi_nonfinite(pithi_bits(next)) ? before[k] : next;
+    }
+}
+
+PITHI_DEVICE void pithi_encode_quantize(const struct pithi_table *p,
+                                        const struct pithi_random *random, uint64_t e,
+                                        float reciprocal, const float x[8], int q[8]) {
+    uint32_t words[4];
+    if (p->device.set.stochastic) pithi_philox(random, e / 8, words);
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+        const uint32_t r = p->device.set.stochastic ? pithi_random_pick(random, words, e + k) : 0;
+        q[k] = reciprocal == 0 ? 0 : pithi_group_quantize(&p->device.set, x[k], 0, reciprocal, r);
+    }
+}
+
+PITHI_PHASE(pithi_encode_codes, uint64_t segment, uint64_t tile) {
+    const struct pithi_table *const p = &a->to.plan;
+    const struct pithi_gpu_item *const it = &s->to;
+    const uint32_t bits = p->device.set.bits, mask = (1u << bits) - 1;
+    struct pithi_random random = {0, 0, 0, 0};
+    if (p->device.set.stochastic) random = pithi_item_random(a, it);
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        const uint64_t e = pithi_unit_at(t, tile, u);
+        const uint32_t n = pithi_unit_left(e, it->slot->count);
+        if (!n) continue;
+        const uint32_t g = (uint32_t)(e - segment) / p->device.set.group;
+        int q[PITHI_UNIT];
+        uint64_t word = 0;
+        pithi_encode_quantize(p, &random, e, s->reciprocal[g], t->x[u], q);
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (k < n) word |=
+            (uint64_t)((uint32_t)q[k] & mask) << k * bits;
+        const struct pithi_gpu_spot spot = pithi_spot(p, it->form, it->slot->count, e);
+        pithi_unit_put_codes(it->payload + pithi_spot_codes(p, &spot), bits, n, word);
+        if (p->base_dtype != PITH_NONE) pithi_encode_update(p, it, t, u, e, n, q, s->scale[g]);
+        if (p->device.decay) pithi_encode_keep(a, it, e, n, q, t->x[u], s->scale[g]);
+    }
+}
+
+/* ---- Padding, header, state ------------------------------------------------------------------*/
+
+PITHI_DEVICE void pithi_clear(uint8_t *p, uint64_t from, uint64_t to) {
+    for (; from < to; from++) p[from] = 0;
+}
+
+/* Of the blocks that begin in the team's span. */
+PITHI_PHASE(pithi_encode_padding, uint64_t size) {
+    const struct pithi_table *const p = &a->to.plan;
+    const struct pithi_gpu_item *const it = &s->to;
+    uint64_t e = (it->begin + size - 1) / size * size + (uint64_t)t->tid * size;
+    for (; e < it->end; e += PITHI_TEAM * size) {
+        const struct pithi_gpu_spot spot = pithi_spot(p, it->form, it->slot->count, e);
+        const uint64_t codes = pithi_group_codes_at(&p->device.set, spot.count);
+        pithi_clear(it->payload + spot.at, pithi_group_scale_bytes(&p->device.set, spot.count),
+                    codes);
+        pithi_clear(it->payload + spot.at,
+                    codes + pithi_group_code_bytes(&p->device.set, spot.count),
+                    pithi_group_block_bytes(&p->device.set, spot.count));
+    }
+}
+
+/* By the item's first team: the header as the table has it, and what no block writes. */
+PITHI_PHASE(pithi_write_header, struct pithi_gpu_item *it) {
+    const uint8_t *const mine = it->table + it->form->header;
+    const uint64_t checks = a->to.plan.checksums ? 8 * it->slot->blocks : 0;
+    (void)s;
+    for (uint64_t i = t->tid; i < it->form->header_bytes; i += PITHI_TEAM) it->frame[i] = mine[i];
+    for (uint64_t i = it->form->checks + checks + t->tid; i < it->form->data; i += PITHI_TEAM)
+        it->payload[i] = 0;
+}
+
+/* By one thread: what differs from step to step, and the checksum. Key frames bring the identity
+ * of the base they hold. */
+PITHI_DEVICE void pithi_write_stream(const struct pithi_gpu_call *a, struct pithi_gpu_item *it,
+                                     uint64_t identity) {
+    const struct pithi_table *const p = &a->to.plan;
+    const uint64_t fixed = it->slot->fixed_bytes;
+    if (p->base_dtype == PITH_NONE) return;
+    uint8_t *const stream = pithi_item_stream(it);
+    pithi_put64(stream + PITHI_STREAM_STEP, it->state->step);
+    pithi_put64(stream + PITHI_STREAM_BASE, p->device.identity ? identity : 0);
+    pithi_put32(stream + PITHI_STREAM_ID, a->to.state->stream);
+    pithi_put64(it->frame + fixed - 8, pithi_header_hash(it->frame, fixed, it->form->header_bytes));
+}
+
+PITHI_DEVICE void pithi_encode_settle(const struct pithi_gpu_call *a, struct pithi_gpu_item *it) {
+    const struct pithi_table *const p = &a->to.plan;
+    struct pithi_gpu_slot_state *const slot = it->state;
+    const uint64_t hash = pithi_results_settle(a->to.state, slot, 1, false);
+    if (p->base_dtype != PITH_NONE) {
+        pithi_advance(slot, slot->step, pithi_item_identity(p, it, hash));
+    } else if (p->device.decay) {
+        slot->step = pithi_item_random(a, it).step + 1;
+        slot->side ^= 1;
+        slot->undone = 0;
+    }
+}
+
+PITHI_PHASE(pithi_encode_close, uint64_t number) {
+    (void)number;
+    if (t->tid) return;
+    if (s->to.first) {
+        pithi_write_stream(a, &s->to, s->to.state ? s->to.state->identity : 0);
+        pithi_item_answer(&a->to.items, &s->to,
+                          s->to.form->header_bytes + s->to.form->payload_bytes);
+    }
+    if (s->to.state && pithi_results_hand(a, &s->made, s->to.state)) pithi_encode_settle(a, &s->to);
+}
+
+PITHI_PHASE(pithi_encode_refuse, uint64_t number) {
+    (void)number;
+    if (t->tid == 0 && s->to.first) pithi_item_answer(&a->to.items, &s->to, 1);
+}
+
+/* ---- The kernel ------------------------------------------------------------------------------*/
+
+PITHI_DEVICE void pithi_encode_groups(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                      struct pithi_gpu_thread *t, struct pithi_team *team, int of) {
+    const uint32_t group = a->to.plan.device.set.group;
+    const uint64_t segment = group > PITHI_TILE ? group : PITHI_TILE;
+    for (uint64_t at = s->to.begin; at < s->to.end; at += segment) {
+        for (uint64_t tile = at; tile < at + segment && tile < s->to.end; tile += PITHI_TILE) {
+            PITHI_ENCODE_FILL(of, tile, false);
+            PITHI_STEP(pithi_encode_largest, tile);
+            PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++)
+                PITHI_WARP_MAX(largest[u], pithi_group_lanes(&a->to.plan));
+            PITHI_RUN(pithi_encode_publish, at, tile);
+        }
+        PITHI_RUN(pithi_encode_scales, at);
+        for (uint64_t tile = at; tile < at + segment && tile < s->to.end; tile += PITHI_TILE) {
+            if (segment > PITHI_TILE) PITHI_ENCODE_FILL(of, tile, true);
+            PITHI_RUN(pithi_encode_codes, at, tile);
+        }
+    }
+}
+
+PITHI_BODY(pithi_encode) {
+    PITHI_RUN(pithi_encode_open, number);
+    if (s->to.status != PITH_OK) {
+        PITHI_RUN(pithi_encode_refuse, number);
+        return;
+    }
+    pithi_encode_groups(a, s, t, team, PITHI_OF_TENSOR);
+    PITHI_RUN(pithi_encode_padding, (uint64_t)1 << a->to.plan.block_log2);
+    if (s->to.first) PITHI_RUN(pithi_write_header, &s->to);
+    PITHI_GATHER(number);
+    PITHI_RUN(pithi_encode_close, number);
+}
+
+#endif

@@ -1,0 +1,221 @@
+/* item.h - one item of a call: where its parts lie, and whether its frame may be read.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_GPU_ITEM_H
+#define PITHI_GPU_ITEM_H
+
+#include "call.h"
+#include "header.h"
+#include "phase.h"
+#include "stage/nh.h"
+
+/* What a team knows of its item; in the team's memory, set by its first thread. */
+struct pithi_gpu_item {
+    const uint8_t *table;
+    const struct pithi_table_slot *slot;
+    const struct pithi_table_form *form;
+    struct pithi_gpu_slot_state *state; /* or NULL */
+    uint8_t *frame, *payload;
+    uint8_t *tensor; /* the slot's first element; or NULL */
+    uint8_t *base;
+    uint64_t index;      /* of the item */
+    uint64_t begin, end; /* the team's elements of the slot */
+    bool first;          /* the item's first team: it writes what there is one of */
+    uint32_t kind;       /* of form */
+    int32_t status;
+};
+
+/* ---- State -----------------------------------------------------------------------------------*/
+
+PITHI_DEVICE struct pithi_gpu_slot_state *pithi_state_slots(struct pithi_gpu_state *s) {
+    return (struct pithi_gpu_slot_state *)(void *)((uint8_t *)s + s->slots);
+}
+PITHI_DEVICE uint8_t *pithi_state_memory(struct pithi_gpu_state *s) {
+    return s->external ? (uint8_t *)s->external : (uint8_t *)s + s->memory;
+}
+
+/* ---- Place -----------------------------------------------------------------------------------*/
+
+PITHI_DEVICE uint64_t pithi_item_slot(const struct pithi_gpu_items *items, uint64_t i) {
+    if (items->slots) return items->slots[i];
+    return items->same_slot ? items->first_slot : items->first_slot + i;
+}
+
+PITHI_DEVICE uint8_t *pithi_item_frame(const struct pithi_gpu_items *items, uint64_t i) {
+    return items->frames ? items->frames[i] : items->frame + i * items->frame_stride;
+}
+
+PITHI_DEVICE uint8_t *pithi_item_tensor(const struct pithi_gpu_items *items, uint64_t i,
+                                        uint64_t first, uint64_t element) {
+    if (items->tensors) return items->tensors[i];
+    return items->tensor ? items->tensor + first * element : NULL;
+}
+
+/* Elements of the slot that this team works on. */
+PITHI_DEVICE void pithi_item_span(const struct pithi_gpu_call *a, uint64_t chunk,
+                                  struct pithi_gpu_item *it) {
+    const uint64_t count = it->slot->count;
+    uint64_t end =
+        a->count < count - (a->first < count ? a->first : count) ? a->first + a->count : count;
+    it->begin = a->first / a->span * a->span + chunk * a->span;
+    if (it->begin > end) it->begin = end;
+    it->end = end - it->begin < a->span ? end : it->begin + a->span;
+}
+
+PITHI_DEVICE void pithi_item_locate(const struct pithi_gpu_call *a,
+                                    const struct pithi_gpu_side *side, uint64_t team,
+                                    struct pithi_gpu_item *it) {
+    const struct pithi_table *const p = &side->plan;
+    const struct pithi_gpu_items *const items = &side->items;
+    struct pithi_gpu_state *const state = side->state;
+    const uint64_t number = pithi_item_slot(items, team / a->chunks);
+    const bool known = number < p->slots;
+    it->index = team / a->chunks;
+    it->first = team % a->chunks == 0;
+    it->status = known ? PITH_OK : PITH_ERR_ARG;
+    it->table = side->table;
+    it->slot = (const struct pithi_table_slot *)(const void *)(side->table + p->slots_at) +
+               (known ? number : 0);
+    it->kind = a->key;
+    it->form = &it->slot->form[it->kind];
+    it->frame = items->frame || items->frames ? pithi_item_frame(items, it->index) : NULL;
+    it->payload = it->frame + it->form->header_bytes;
+    it->tensor = pithi_item_tensor(items, it->index, it->slot->first, pithi_width(items->dtype));
+    it->state = state && known ? pithi_state_slots(state) + number : NULL;
+    it->base = NULL;
+    if (state && p->base_dtype != PITH_NONE)
+        it->base = pithi_state_memory(state) + it->slot->first * pithi_width(p->base_dtype);
+    pithi_item_span(a, team % a->chunks, it);
+}
+
+/* ---- Header hash -----------------------------------------------------------------------------*/
+
+#define PITHI_XXH_1 UINT64_C(0x9E3779B185EBCA87)
+#define PITHI_XXH_2 UINT64_C(0xC2B2AE3D27D4EB4F)
+#define PITHI_XXH_3 UINT64_C(0x165667B19E3779F9)
+#define PITHI_XXH_4 UINT64_C(0x85EBCA77C2B2AE63)
+#define PITHI_XXH_5 UINT64_C(0x27D4EB2F165667C5)
+
+PITHI_DEVICE uint64_t pithi_rotl(uint64_t x, int by) { return x << by | x >> (64 - by); }
+PITHI_DEVICE uint64_t pithi_xxh_round(uint64_t sum, uint64_t lane) {
+    return pithi_rotl(sum + lane * PITHI_XXH_2, 31) * PITHI_XXH_1;
+}
+PITHI_DEVICE uint64_t pithi_xxh_merge(uint64_t h, uint64_t sum) {
+    return (h ^ pithi_xxh_round(0, sum)) * PITHI_XXH_1 + PITHI_XXH_4;
+}
+
+/* XXH64 of n bytes, n a multiple of 8: headers are. libxxhash does not compile for devices. */
+PITHI_DEVICE uint64_t pithi_xxh64(const uint8_t *p, uint64_t n, uint64_t seed) {
+    const uint8_t *const end = p + n;
+    uint64_t h = seed + PITHI_XXH_5;
+    if (n >= 32) {
+        uint64_t v[4] = {seed + PITHI_XXH_1 + PITHI_XXH_2, seed + PITHI_XXH_2, seed,
+                         seed - PITHI_XXH_1};
+        for (; end - p >= 32; p += 32)
+            PITHI_UNROLL for (int k = 0; k < 4; k++) v[k] =
+                pithi_xxh_round(v[k], pithi_get64(p + 8 * k));
+        h = pithi_rotl(v[0], 1) + pithi_rotl(v[1], 7) + pithi_rotl(v[2], 12) + pithi_rotl(v[3], 18);
+        PITHI_UNROLL for (int k = 0; k < 4; k++) h = pithi_xxh_merge(h, v[k]);
+    }
+    h += n;
+    for (; p < end; p += 8)
+        h = pithi_rotl(h ^ pithi_xxh_round(0, pithi_get64(p)), 27) * PITHI_XXH_1 + PITHI_XXH_4;
+    h = (h ^ h >> 33) * PITHI_XXH_2;
+    h = (h ^ h >> 29) * PITHI_XXH_3;
+    return h ^ h >> 32;
+}
+
+PITHI_DEVICE uint64_t pithi_header_hash(const uint8_t *header, uint64_t fixed, uint64_t bytes) {
+    return pithi_xxh64(header + fixed, bytes - fixed, pithi_xxh64(header, fixed - 8, 0));
+}
+
+/* ---- Reading a header ------------------------------------------------------------------------*/
+
+/* Whether it begins as a frame that can be read. */
+PITHI_DEVICE int32_t pithi_header_start(const uint8_t *frame, const uint8_t *mine,
+                                        uint64_t length) {
+    for (uint32_t i = 0; i < PITHI_MAGIC_BYTES && i < length; i++)
+        if (frame[i] != mine[i]) return PITH_ERR_MAGIC;
+    if (length > PITHI_AT_VERSION && frame[PITHI_AT_VERSION] > mine[PITHI_AT_VERSION])
+        return PITH_ERR_NEWER;
+    if (length > PITHI_AT_VERSION && frame[PITHI_AT_VERSION] == 0) return PITH_ERR_CORRUPT;
+    return length < PITHI_HEADER_BYTES ? PITH_ERR_TRUNCATED : PITH_OK;
+}
+
+PITHI_DEVICE bool pithi_header_mine(const uint8_t *frame, const uint8_t *mine, uint64_t bytes) {
+    uint32_t differ = 0;
+    for (uint64_t i = 0; i < bytes; i++) differ |= (frame[i] ^ mine[i]) & mine[bytes + i];
+    return differ == 0;
+}
+
+PITHI_DEVICE bool pithi_zeros(const uint8_t *p, uint64_t from, uint64_t to) {
+    uint32_t any = 0;
+    for (; from < to; from++) any |= p[from];
+    return any == 0;
+}
+
+/* What kind of frame it says it is. */
+PITHI_DEVICE void pithi_item_kind(const struct pithi_table *p, struct pithi_gpu_item *it) {
+    it->kind = p->base_dtype != PITH_NONE && (it->frame[PITHI_AT_FLAGS] & PITHI_FLAG_KEY);
+    it->form = &it->slot->form[it->kind];
+    it->payload = it->frame + it->form->header_bytes;
+}
+
+/* Body of the stream section. */
+PITHI_DEVICE uint8_t *pithi_item_stream(const struct pithi_gpu_item *it) {
+    return it->frame + it->slot->fixed_bytes + PITHI_SECTION_HEAD;
+}
+
+/* The whole check of the frame of a located item, but for its stream and block checksums; sets
+ * kind, form and payload. */
+PITHI_DEVICE int32_t pithi_header_check(const struct pithi_table *p, uint64_t length,
+                                        struct pithi_gpu_item *it) {
+    const uint8_t *const frame = it->frame;
+    const int32_t start = pithi_header_start(frame, it->table + it->slot->form[0].header, length);
+    if (start != PITH_OK) return start;
+    pithi_item_kind(p, it);
+    const uint64_t bytes = it->form->header_bytes, fixed = it->slot->fixed_bytes;
+    if (fixed + (uint64_t)pithi_get32(frame + PITHI_AT_SECTIONS) != bytes) return PITH_ERR_MISMATCH;
+    if (length < bytes) return PITH_ERR_TRUNCATED;
+    if (pithi_header_hash(frame, fixed, bytes) != pithi_get64(frame + fixed - 8))
+        return PITH_ERR_CHECKSUM;
+    if (!pithi_header_mine(frame, it->table + it->form->header, bytes)) return PITH_ERR_MISMATCH;
+    if (length - bytes < it->form->payload_bytes) return PITH_ERR_TRUNCATED;
+    const uint64_t table = p->checksums ? 8 * it->slot->blocks : 0;
+    if (!pithi_zeros(it->payload, it->form->checks + table, it->form->data))
+        return PITH_ERR_CORRUPT;
+    return PITH_OK;
+}
+
+/* Whether the frame is the state's next. */
+PITHI_DEVICE int32_t pithi_stream_check(const struct pithi_table *p,
+                                        const struct pithi_gpu_item *it) {
+    const struct pithi_gpu_slot_state *const s = it->state;
+    if (p->base_dtype == PITH_NONE || !s || it->kind) return PITH_OK;
+    const uint8_t *const stream = pithi_item_stream(it);
+    if (s->torn) return PITH_ERR_STATE;
+    if (pithi_get64(stream + PITHI_STREAM_STEP) != s->step) return PITH_ERR_STEP;
+    if (p->device.identity && pithi_get64(stream + PITHI_STREAM_BASE) != s->identity)
+        return PITH_ERR_BASE;
+    return PITH_OK;
+}
+
+PITHI_DEVICE uint64_t pithi_item_length(const struct pithi_gpu_items *items, uint64_t frame) {
+    const uint64_t given = items->lengths ? items->lengths[frame] : items->capacity;
+    return given < items->capacity ? given : items->capacity;
+}
+
+/* All checks of an item that is to be decoded, unless an earlier launch made them. */
+PITHI_DEVICE void pithi_item_open(const struct pithi_gpu_call *a, struct pithi_gpu_item *it) {
+    const struct pithi_table *const p = &a->from.plan;
+    if (it->status != PITH_OK) return;
+    if (a->work) {
+        it->status = a->work[it->index].status;
+        if (it->status != PITH_OK) return;
+        pithi_item_kind(p, it);
+    } else {
+        it->status = pithi_header_check(p, pithi_item_length(&a->from.items, it->index), it);
+    }
+    if (it->status == PITH_OK) it->status = pithi_stream_check(p, it);
+}
+
+#endif

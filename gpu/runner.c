@@ -1,0 +1,120 @@
+/* runner.c - runs the kernels' phases on the host, thread by thread, team by team.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A kernel that is right on a device gives the same bytes here in every order of threads and teams.
+ * The team's memory and the threads' registers are allocated to their exact size, so that a
+ * sanitizer sees the first byte beyond, and filled with garbage before every team. */
+#include "runner.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend.h"
+#include "bodies.h"
+
+static int the_order = PITHI_ORDER_FORWARD;
+static uint64_t the_seed, the_launches;
+
+void pithi_runner_order(int order, uint64_t seed) {
+    the_order = order;
+    the_seed = seed;
+}
+
+uint64_t pithi_runner_launches(void) { return the_launches; }
+
+void pithi_team_aligned(const void *p, size_t bytes) {
+    if ((uintptr_t)p % bytes == 0) return;
+    fprintf(stderr, "runner: a vector access to %p is not aligned to %zu bytes\n", p, bytes);
+    abort();
+}
+
+/* ---- Orders ----------------------------------------------------------------------------------*/
+
+static uint64_t next_random(uint64_t *seed) {
+    *seed += UINT64_C(0x9E3779B97F4A7C15);
+    uint64_t x = *seed;
+    x = (x ^ x >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+    x = (x ^ x >> 27) * UINT64_C(0x94D049BB133111EB);
+    return x ^ x >> 31;
+}
+
+static void shuffle(uint32_t *order, uint64_t *seed) {
+    for (uint32_t i = PITHI_TEAM - 1; i; i--) {
+        const uint32_t k = (uint32_t)(next_random(seed) % (i + 1)), held = order[i];
+        order[i] = order[k];
+        order[k] = held;
+    }
+}
+
+void pithi_team_turn(struct pithi_team *team) {
+    if (team->mode == PITHI_ORDER_SHUFFLED) shuffle(team->order, &team->seed);
+}
+
+static void start_team(struct pithi_team *team) {
+    team->mode = the_order;
+    team->seed = the_seed;
+    for (uint32_t i = 0; i < PITHI_TEAM; i++)
+        team->order[i] = the_order == PITHI_ORDER_REVERSE ? PITHI_TEAM - 1 - i : i;
+    pithi_team_turn(team);
+}
+
+/* Number of the i-th team that runs: any permutation will do. */
+static uint64_t team_number(uint64_t i, uint64_t teams) {
+    if (the_order == PITHI_ORDER_FORWARD) return i;
+    if (the_order == PITHI_ORDER_REVERSE) return teams - 1 - i;
+    return (i + the_seed % teams) % teams;
+}
+
+/* ---- Launch ----------------------------------------------------------------------------------*/
+
+typedef void body(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                  struct pithi_gpu_thread *t, struct pithi_team *team, uint64_t number);
+
+static body *const bodies[PITHI_GPU_KERNELS] = {
+#define PITH_GPU_KERNEL(name) pithi_##name,
+#include "kernels.def"
+#undef PITH_GPU_KERNEL
+};
+
+static void run_team(body *fn, const struct pithi_gpu_call *call, uint64_t number) {
+    struct pithi_gpu_shared *s = malloc(sizeof *s);
+    struct pithi_gpu_thread *t = malloc(PITHI_TEAM * sizeof *t);
+    struct pithi_team team;
+    if (!s || !t) abort();
+    memset(s, 0xA5, sizeof *s);
+    memset(t, 0xA5, PITHI_TEAM * sizeof *t);
+    for (uint32_t i = 0; i < PITHI_TEAM; i++) t[i].tid = i;
+    start_team(&team);
+    fn(call, s, t, &team, number);
+    free(t);
+    free(s);
+}
+
+int pithi_gpu_launch(int device, enum pithi_gpu_kernel kernel, const struct pithi_gpu_call *call,
+                     uint64_t teams, void *stream) {
+    (void)device, (void)stream;
+    the_launches++;
+    for (uint64_t i = 0; i < teams; i++) run_team(bodies[kernel], call, team_number(i, teams));
+    return 0;
+}
+
+int pithi_gpu_open(int device, uint32_t *processors) {
+    *processors = 4;
+    return device == 0 ? 0 : 101; /* no such device */
+}
+
+int pithi_gpu_copy(int device, void *to, const void *from, size_t bytes, void *stream) {
+    (void)device, (void)stream;
+    memcpy(to, from, bytes);
+    return 0;
+}
+
+int pithi_gpu_clear(int device, void *p, size_t bytes, void *stream) {
+    (void)device, (void)stream;
+    memset(p, 0, bytes);
+    return 0;
+}
+
+const char *pithi_gpu_text(int error) { return error == 101 ? "no such device" : "failure"; }
+int pithi_gpu_too_old(int error) { return error == 209; }

@@ -1,0 +1,157 @@
+/* team.h - what every kernel over units has: the team's memory, a thread's registers, and the end
+ * of an item.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_GPU_TEAM_H
+#define PITHI_GPU_TEAM_H
+
+#include "item.h"
+#include "unit.h"
+
+/* What a side of a call counts. hash: of the base as the call leaves it. */
+struct pithi_gpu_results {
+    uint64_t hash, saturated, poisoned;
+};
+
+struct pithi_gpu_thread {
+    uint32_t tid;
+    float x[PITHI_UNITS][PITHI_UNIT]; /* values, differences or sums */
+    float y[PITHI_UNITS][PITHI_UNIT]; /* another thread's */
+    uint32_t base[PITHI_UNITS][PITHI_UNIT];
+    uint32_t largest[PITHI_UNITS];
+    struct pithi_gpu_results read, made; /* of the sides from and to */
+};
+
+struct pithi_gpu_shared {
+    struct pithi_gpu_item from, to; /* as the sides of a call */
+    struct pithi_gpu_results read, made;
+    uint32_t bad; /* frames of a sum: the lowest whose status is not PITH_OK */
+    uint32_t largest[PITHI_TILE_GROUPS];
+    float scale[PITHI_TILE_GROUPS], reciprocal[PITHI_TILE_GROUPS];
+};
+
+#define PITHI_PHASE(name, ...)                                                         \
+    PITHI_DEVICE void name(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s, \
+                           struct pithi_gpu_thread *t, __VA_ARGS__)
+#define PITHI_LOCAL(name, ...)                                                               \
+    PITHI_DEVICE void name(const struct pithi_gpu_call *a, const struct pithi_gpu_shared *s, \
+                           struct pithi_gpu_thread *t, __VA_ARGS__)
+#define PITHI_BODY(name)                                                               \
+    PITHI_DEVICE void name(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s, \
+                           struct pithi_gpu_thread *t, struct pithi_team *team, uint64_t number)
+
+/* Element of the slot where unit u of a thread begins, in the tile at `tile`. */
+PITHI_DEVICE uint64_t pithi_unit_at(const struct pithi_gpu_thread *t, uint64_t tile, uint32_t u) {
+    return tile + (uint64_t)u * PITHI_ROW + (uint64_t)t->tid * PITHI_UNIT;
+}
+
+PITHI_DEVICE void pithi_results_clear(struct pithi_gpu_results *r) {
+    r->hash = r->saturated = r->poisoned = 0;
+}
+PITHI_DEVICE void pithi_thread_clear(struct pithi_gpu_thread *t) {
+    pithi_results_clear(&t->read);
+    pithi_results_clear(&t->made);
+}
+
+/* By the team's first thread. */
+PITHI_DEVICE void pithi_shared_clear(struct pithi_gpu_shared *s) {
+    pithi_results_clear(&s->read);
+    pithi_results_clear(&s->made);
+    s->bad = UINT32_MAX;
+}
+
+/* The random bits of an encode with a state. */
+PITHI_DEVICE struct pithi_random pithi_item_random(const struct pithi_gpu_call *a,
+                                                   const struct pithi_gpu_item *it) {
+    const struct pithi_gpu_state *const state = a->to.state;
+    const bool base = a->to.plan.base_dtype != PITH_NONE;
+    struct pithi_random r;
+    r.seed = state->seed;
+    r.step = base ? it->state->step : state->step;
+    r.stream = state->stream;
+    r.shift = (uint16_t)(a->to.plan.device.antithetic ? state->shift : 0);
+    return r;
+}
+
+/* ---- Results ---------------------------------------------------------------------------------*/
+
+/* Adds what the threads of a warp counted, which is in each of them already. */
+PITHI_DEVICE void pithi_results_add(struct pithi_gpu_results *to, const struct pithi_gpu_results *r,
+                                    uint32_t tid) {
+    if (tid % PITHI_WARP) return;
+    if (r->hash) pithi_atomic_add64(&to->hash, r->hash);
+    if (r->saturated) pithi_atomic_add64(&to->saturated, r->saturated);
+    if (r->poisoned) pithi_atomic_add64(&to->poisoned, r->poisoned);
+}
+
+PITHI_PHASE(pithi_results_gather, uint64_t number) {
+    (void)a, (void)number;
+    pithi_results_add(&s->read, &t->read, t->tid);
+    pithi_results_add(&s->made, &t->made, t->tid);
+}
+
+/* A body's text: s->read and s->made := the sums over the team. */
+#define PITHI_GATHER(number)                     \
+    do {                                         \
+        PITHI_WARP_ADD(read.hash);               \
+        PITHI_WARP_ADD(read.saturated);          \
+        PITHI_WARP_ADD(read.poisoned);           \
+        PITHI_WARP_ADD(made.hash);               \
+        PITHI_WARP_ADD(made.saturated);          \
+        PITHI_WARP_ADD(made.poisoned);           \
+        PITHI_RUN(pithi_results_gather, number); \
+    } while (0)
+
+/* By the team's first thread: hands its results over, and says whether all teams of the item have.
+ * Then the slot holds their sum. */
+PITHI_DEVICE bool pithi_results_hand(const struct pithi_gpu_call *a,
+                                     const struct pithi_gpu_results *r,
+                                     struct pithi_gpu_slot_state *slot) {
+    if (r->hash) pithi_atomic_add64(&slot->hash, r->hash);
+    if (r->saturated) pithi_atomic_add64(&slot->saturated, r->saturated);
+    if (r->poisoned) pithi_atomic_add64(&slot->poisoned, r->poisoned);
+    pithi_fence();
+    const bool last = pithi_atomic_add32(&slot->arrived, 1) + 1 == a->chunks;
+    pithi_fence();
+    return last;
+}
+
+/* By the first thread of the last team: counts the item's frames and clears what was of this
+ * launch. Returns the whole hash. */
+PITHI_DEVICE uint64_t pithi_results_settle(struct pithi_gpu_state *state,
+                                           struct pithi_gpu_slot_state *slot, uint64_t frames,
+                                           bool key) {
+    const uint64_t hash = pithi_fresh64(&slot->hash);
+    pithi_atomic_add64(&state->saturated, pithi_fresh64(&slot->saturated));
+    pithi_atomic_add64(&state->poisoned, pithi_fresh64(&slot->poisoned));
+    pithi_atomic_add64(&state->frames, frames);
+    if (key) pithi_atomic_add64(&state->key_frames, frames);
+    slot->hash = slot->saturated = slot->poisoned = 0;
+    slot->arrived = 0;
+    return hash;
+}
+
+/* Identity of the slot's base from a whole hash. */
+PITHI_DEVICE uint64_t pithi_item_identity(const struct pithi_table *p,
+                                          const struct pithi_gpu_item *it, uint64_t hash) {
+    if (!p->device.identity) return 0;
+    return pithi_nh_finish(hash, it->slot->count * pithi_width(p->base_dtype), p->base_dtype);
+}
+
+/* Step and identity of the slot after a frame; by the first thread of the last team. */
+PITHI_DEVICE void pithi_advance(struct pithi_gpu_slot_state *slot, uint64_t step,
+                                uint64_t identity) {
+    slot->step = step + 1;
+    slot->identity = identity;
+    slot->torn = 0;
+}
+
+/* ---- Ends ------------------------------------------------------------------------------------*/
+
+/* By one thread of the item's first team. */
+PITHI_DEVICE void pithi_item_answer(const struct pithi_gpu_items *items,
+                                    const struct pithi_gpu_item *it, uint64_t length) {
+    items->status[it->index] = it->status;
+    if (length && items->lengths) items->lengths[it->index] = it->status == PITH_OK ? length : 0;
+}
+
+#endif

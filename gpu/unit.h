@@ -1,0 +1,150 @@
+/* unit.h - eight neighbouring elements: loads, stores, packed codes.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Fast where 16 bytes are aligned and all eight exist, right everywhere. */
+#ifndef PITHI_GPU_UNIT_H
+#define PITHI_GPU_UNIT_H
+
+#include "call.h"
+#include "phase.h"
+#include "stage/nh.h"
+
+PITHI_DEVICE uint32_t pithi_unit_widen(uint32_t dtype, uint32_t half) {
+    return dtype == PITH_BF16 ? half << 16 : pithi_from_f16((uint16_t)half);
+}
+
+/* x := f32 bits of the n elements at p, then zeros. */
+PITHI_DEVICE void pithi_unit_load(const uint8_t *p, uint32_t dtype, uint32_t n, uint32_t x[8]) {
+    if (n == PITHI_UNIT && pithi_is_aligned(p, 16)) {
+        const struct pithi_quad a = pithi_get_quad(p);
+        if (dtype == PITH_F32) {
+            const struct pithi_quad b = pithi_get_quad(p + 16);
+            PITHI_UNROLL for (uint32_t k = 0; k < 4; k++) {
+                x[k] = a.word[k];
+                x[k + 4] = b.word[k];
+            }
+        } else {
+            PITHI_UNROLL for (uint32_t k = 0; k < 4; k++) {
+                x[2 * k] = pithi_unit_widen(dtype, a.word[k] & 0xFFFFu);
+                x[2 * k + 1] = pithi_unit_widen(dtype, a.word[k] >> 16);
+            }
+        }
+        return;
+    }
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) x[k] =
+        k < n ? pithi_load(p, dtype, k) : 0;
+}
+
+/* f32 bits rounded as pithi_store rounds them. */
+PITHI_DEVICE uint32_t pithi_unit_round(uint32_t dtype, uint32_t u) {
+    if (dtype == PITH_F32) return pithi_magnitude(u) > PITHI_F32_INF ? PITHI_F32_NAN : u;
+    return dtype == PITH_BF16 ? pithi_to_bf16(u) : pithi_to_f16(u);
+}
+
+PITHI_DEVICE void pithi_unit_store(uint8_t *p, uint32_t dtype, uint32_t n, const uint32_t x[8]) {
+    uint32_t y[PITHI_UNIT];
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) y[k] = pithi_unit_round(dtype, x[k]);
+    if (n < PITHI_UNIT || !pithi_is_aligned(p, 16)) {
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+            if (k >= n) continue;
+            if (dtype == PITH_F32)
+                pithi_put32(p + 4 * k, y[k]);
+            else
+                pithi_put16(p + 2 * k, (uint16_t)y[k]);
+        }
+    } else if (dtype == PITH_F32) {
+        const struct pithi_quad a = {{y[0], y[1], y[2], y[3]}}, b = {{y[4], y[5], y[6], y[7]}};
+        pithi_put_quad(p, a);
+        pithi_put_quad(p + 16, b);
+    } else {
+        const struct pithi_quad a = {
+            {y[0] | y[1] << 16, y[2] | y[3] << 16, y[4] | y[5] << 16, y[6] | y[7] << 16}};
+        pithi_put_quad(p, a);
+    }
+}
+
+/* Partial hash of n elements of dtype with the given bits (already of that dtype); e: number of the
+ * first in its slot, a multiple of 8. */
+PITHI_DEVICE uint64_t pithi_unit_hash(uint32_t dtype, uint64_t e, uint32_t n, const uint32_t x[8]) {
+    const uint32_t lanes = dtype == PITH_F32 ? 4 : 2, each = PITHI_UNIT / lanes;
+    const uint64_t first = e / 8 * lanes;
+    uint64_t sum = 0;
+    PITHI_UNROLL for (uint32_t k = 0; k < 4; k++) {
+        if (k >= lanes || k * each >= n) continue;
+        uint64_t lane;
+        if (dtype == PITH_F32)
+            lane = (uint64_t)x[(2 * k) & 7] | (uint64_t)(2 * k + 1 < n ? x[(2 * k + 1) & 7] : 0)
+                                                  << 32;
+        else
+            lane = (uint64_t)x[(4 * k) & 7] |
+                   (uint64_t)(4 * k + 1 < n ? x[(4 * k + 1) & 7] : 0) << 16 |
+                   (uint64_t)(4 * k + 2 < n ? x[(4 * k + 2) & 7] : 0) << 32 |
+                   (uint64_t)(4 * k + 3 < n ? x[(4 * k + 3) & 7] : 0) << 48;
+        sum += pithi_nh_term(lane, first + k);
+    }
+    return sum;
+}
+
+/* The codes of n elements, code k at bits [k * bits, (k + 1) * bits) of word; p has room for what
+ * they need and no more. */
+PITHI_DEVICE void pithi_unit_put_codes(uint8_t *p, uint32_t bits, uint32_t n, uint64_t word) {
+    const uint32_t bytes = (n * bits + 7) / 8;
+    if (bytes == 4 && pithi_is_aligned(p, 4)) {
+        pithi_put_aligned32(p, (uint32_t)word);
+    } else if (bytes == 8 && pithi_is_aligned(p, 8)) {
+        pithi_put_aligned64(p, word);
+    } else {
+        for (uint32_t k = 0; k < bytes; k++) p[k] = (uint8_t)(word >> 8 * k);
+    }
+}
+
+PITHI_DEVICE uint64_t pithi_unit_get_codes(const uint8_t *p, uint32_t bits, uint32_t n) {
+    const uint32_t bytes = (n * bits + 7) / 8;
+    if (bytes == 4 && pithi_is_aligned(p, 4)) return pithi_get_aligned32(p);
+    if (bytes == 8 && pithi_is_aligned(p, 8)) return pithi_get_aligned64(p);
+    uint64_t word = 0;
+    for (uint32_t k = 0; k < bytes; k++) word |= (uint64_t)p[k] << 8 * k;
+    return word;
+}
+
+/* Code k of a word, as a number. */
+PITHI_DEVICE int pithi_unit_code(uint64_t word, uint32_t bits, uint32_t k) {
+    const uint32_t half = 1u << (bits - 1), mask = 2 * half - 1;
+    return (int)(((uint32_t)(word >> k * bits) & mask) ^ half) - (int)half;
+}
+
+/* Where element e of a slot lies: its block's place in the payload, and its number in it. */
+struct pithi_gpu_spot {
+    uint64_t block, at;
+    uint32_t inside, count; /* count: elements of the block */
+};
+PITHI_DEVICE struct pithi_gpu_spot pithi_spot(const struct pithi_table *p,
+                                              const struct pithi_table_form *form, uint64_t count,
+                                              uint64_t e) {
+    struct pithi_gpu_spot s;
+    const uint64_t size = (uint64_t)1 << p->block_log2;
+    s.block = e >> p->block_log2;
+    s.at = form->data + s.block * form->block_bytes;
+    s.inside = (uint32_t)(e & (size - 1));
+    const uint64_t left = count - (s.block << p->block_log2);
+    s.count = (uint32_t)(left < size ? left : size);
+    return s;
+}
+/* Offsets in the payload of the scale of the spot's group, and of its codes. */
+PITHI_DEVICE uint64_t pithi_spot_scale(const struct pithi_table *p,
+                                       const struct pithi_gpu_spot *s) {
+    return s->at + (uint64_t)(s->inside / p->device.set.group) *
+                       pithi_scale_width(p->device.set.scale_dtype);
+}
+PITHI_DEVICE uint64_t pithi_spot_codes(const struct pithi_table *p,
+                                       const struct pithi_gpu_spot *s) {
+    return s->at + pithi_group_codes_at(&p->device.set, s->count) +
+           (uint64_t)s->inside * p->device.set.bits / 8;
+}
+
+/* How many of the eight elements from e on are before end. */
+PITHI_DEVICE uint32_t pithi_unit_left(uint64_t e, uint64_t end) {
+    return e >= end ? 0 : end - e < PITHI_UNIT ? (uint32_t)(end - e) : PITHI_UNIT;
+}
+
+#endif
