@@ -1,8 +1,8 @@
 /* hadamard_tmpl.h - the rotation's loops, written once over 16-lane vectors of each ISA.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Beside lanes_<isa>.h the including file defines f_transform32 (strides 1 to 16 of 32 values),
- * f_flip (signs by bits) and f_canonical (of NaN). stage/hadamard.c says what must come out. */
+ * Beside transform_<isa>.h the including file defines f_flip (signs by bits) and f_canonical (of
+ * NaN). stage/hadamard.c says what must come out. */
 #include "kernel/lanes_tmpl.h"
 #include "stage/hadamard.h"
 

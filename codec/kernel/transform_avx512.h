@@ -1,0 +1,51 @@
+/* transform_avx512.h - the Walsh-Hadamard transform of 32 values in lanes, for AVX-512.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_TRANSFORM_AVX512_H
+#define PITHI_TRANSFORM_AVX512_H
+
+#include "kernel/lanes_avx512.h"
+
+/* For every stride the lower values of its pairs come into one vector, the upper ones into the
+ * other. That turns the bits of an element's number; stride 16 finds them turned all the way, and
+ * takes even and odd places in their order. */
+static inline void stride(v16 v[2], __m512 low, __m512 high) {
+    v[0] = I(_mm512_add_ps(low, high));
+    v[1] = I(_mm512_sub_ps(low, high));
+}
+static inline void near_stride(v16 v[2]) {
+    const __m512 a = F(v[0]), b = F(v[1]);
+    stride(v, _mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xDD));
+}
+static inline void far_stride(v16 v[2]) {
+    const __m512 a = F(v[0]), b = F(v[1]);
+    stride(v, _mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xDD));
+}
+static inline void last_stride(v16 v[2]) {
+    const __m512i even =
+        _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    const __m512i odd =
+        _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+    const __m512 a = F(v[0]), b = F(v[1]);
+    stride(v, _mm512_permutex2var_ps(a, even, b), _mm512_permutex2var_ps(a, odd, b));
+}
+
+static inline __attribute__((always_inline)) void f_transform32(v16 v[2]) {
+    near_stride(v);
+    near_stride(v);
+    far_stride(v);
+    far_stride(v);
+    last_stride(v);
+}
+
+/* Four of them, side by side so that they hide each other's latency. */
+#define EACH(stride) stride(v), stride(v + 2), stride(v + 4), stride(v + 6)
+static inline __attribute__((always_inline)) void f_transform32x4(v16 v[8]) {
+    EACH(near_stride);
+    EACH(near_stride);
+    EACH(far_stride);
+    EACH(far_stride);
+    EACH(last_stride);
+}
+#undef EACH
+
+#endif
