@@ -171,11 +171,11 @@ static void put_piece(struct pithi_block *b, size_t at, size_t count, float *x, 
         for (size_t i = 0; i < count; i++) x[i] += b->residual[at + i];
     encode_codes(b, at, count, x, PITH_F32, ahead);
     if (b->residual) keep_loss(b, at, count, x);
-    if (at + count == b->count) clear_padding(b);
 }
 
 static void put(struct pithi_block *b, size_t at, size_t count, float *x) {
     put_piece(b, at, count, x, NULL);
+    if (at + count == b->count) clear_padding(b);
 }
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
@@ -196,14 +196,27 @@ static void encode_piece(struct pithi_block *b, size_t at, size_t count) {
     put_piece(b, at, count, x, (const uint8_t *)values + count * pith_dtype_bytes(dtype));
 }
 
+/* Without a way through memory: how many elements at the beginning of the block. */
+static size_t encode_direct(struct pithi_block *b) {
+    const struct pithi_rotation r = rotation(b->params);
+    struct pithi_group_job job = job_of(b, 0, b->count);
+    size_t done = b->count;
+    if (b->aside || b->residual) return 0;
+    job.value = b->value;
+    job.value_dtype = b->params->dtype;
+    job.stream = b->stream;
+    if (r.order)
+        done = b->kernels->rotate_encode(&r, &job);
+    else
+        b->kernels->group_encode(&job);
+    b->poisoned += job.poisoned;
+    return done;
+}
+
 static pith_status encode(struct pithi_block *b) {
-    if (!b->params->value[ROTATE] && !b->aside && !b->residual) {
-        encode_codes(b, 0, b->count, b->value, b->params->dtype, NULL);
-        clear_padding(b);
-        return PITH_OK;
-    }
-    for (size_t at = 0; at < b->count; at += PITHI_PIECE)
+    for (size_t at = encode_direct(b); at < b->count; at += PITHI_PIECE)
         encode_piece(b, at, b->count - at < PITHI_PIECE ? b->count - at : PITHI_PIECE);
+    clear_padding(b);
     return PITH_OK;
 }
 

@@ -18,8 +18,15 @@
     } while (0)
 
 /* ---- Kernels: bound once per plan, scalar first, then each ISA the mask allows -------------- */
+
+/* Encodes the transform of a job's values: as many groups from its beginning as the kernel rotates
+ * in registers. Returns how many elements they are, 0 when it has no loop for such a job. */
+typedef size_t pithi_rotate_encode_fn(const struct pithi_rotation *r, struct pithi_group_job *job);
+pithi_rotate_encode_fn pithi_rotate_encode_c;
+
 struct pithi_kernels {
     pithi_group_fn *group_encode;
+    pithi_rotate_encode_fn *rotate_encode;
     pithi_group_fn *group_decode;
     pithi_sum_fn *group_sum;
     pithi_rotate_fn *rotate;

@@ -63,9 +63,17 @@ uint32_t pithi_cpu_select(uint32_t mask) {
 #include "registry.def"
 #undef PITH_KERNEL
 
+/* The scalar text rotates, then encodes. */
+size_t pithi_rotate_encode_c(const struct pithi_rotation *r, struct pithi_group_job *job) {
+    (void)r;
+    (void)job;
+    return 0;
+}
+
 /* Rows of one stage stand in ascending ISA order, so the last one that fits stays. */
 void pithi_kernels_bind(struct pithi_kernels *k, uint32_t cpu) {
     k->group_encode = pithi_group_encode_c;
+    k->rotate_encode = pithi_rotate_encode_c;
     k->group_decode = pithi_group_decode_c;
     k->group_sum = pithi_group_sum_c;
     k->rotate = pithi_rotate_c;

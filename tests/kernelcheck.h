@@ -78,7 +78,8 @@ bool bound_hadamard(const struct level *level);
 void check_nh(const struct level *level);
 void check_group(const struct level *level);
 void check_hadamard(const struct level *level);
-void check_sum(const struct level *level); /* a part of group */
+void check_sum(const struct level *level);     /* a part of group */
+void check_rotated(const struct level *level); /* a part of group */
 void bench_nh(const struct level *level);
 void bench_group(const struct level *level);
 void bench_hadamard(const struct level *level);

@@ -32,7 +32,8 @@ static uint8_t *value, *base;
 bool bound_group(const struct level *level) {
     return level->kernels.group_encode != pithi_group_encode_c &&
            level->kernels.group_decode != pithi_group_decode_c &&
-           level->kernels.group_sum != pithi_group_sum_c;
+           level->kernels.group_sum != pithi_group_sum_c &&
+           level->kernels.rotate_encode != pithi_rotate_encode_c;
 }
 
 static size_t width(uint32_t dtype) { return dtype == PITH_NONE ? 0 : dtype == PITH_F32 ? 4 : 2; }
@@ -336,6 +337,7 @@ static void check_places(const struct level *level) {
 
 void check_group(const struct level *level) {
     check_sum(level);
+    check_rotated(level);
     expected = malloc(sizeof *expected);
     value = malloc(ROOM);
     base = malloc(ROOM);

@@ -1,8 +1,7 @@
 /* group_avx2.c - the group quantizer for AVX2 and F16C.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/lanes_avx2.h"
-
 #include "codec.h"
+#include "kernel/transform_avx2.h"
 
 /* 16 codes are 2 * bits bytes. Making them, 8 codes are one 64-bit lane; reading them, every
  * 32-bit lane gets the two bytes its code begins in. */
@@ -12,13 +11,15 @@ struct packing {
     bool symmetric;
 };
 
-static void packing_init(struct packing *p, unsigned bits, bool symmetric) {
-    uint8_t squeeze[32], spread[64];
+static inline __attribute__((always_inline)) void packing_make(struct packing *p, unsigned bits,
+                                                               bool symmetric) {
+    const __m256i place = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+    const __m256i first = _mm256_cmpgt_epi8(_mm256_set1_epi8((char)bits), place);
+    const __m256i past = _mm256_cmpgt_epi8(place, _mm256_set1_epi8((char)(2 * bits - 1)));
+    const __m256i moved = _mm256_add_epi8(place, _mm256_set1_epi8((char)(8 - bits)));
+    uint8_t spread[64];
     uint32_t shifts[16];
-    for (unsigned i = 0; i < 32; i++)
-        squeeze[i] = (uint8_t)(i % 16 < bits       ? i % 16
-                               : i % 16 < 2 * bits ? i % 16 - bits + 8
-                                                   : 0x80);
     for (unsigned i = 0; i < 16; i++) {
         const unsigned byte = i * bits / 8, last = 2 * bits - 1;
         const uint8_t from[4] = {(uint8_t)byte, (uint8_t)(byte < last ? byte + 1 : byte), 0x80,
@@ -26,7 +27,7 @@ static void packing_init(struct packing *p, unsigned bits, bool symmetric) {
         memcpy(spread + 4 * i, from, 4);
         shifts[i] = i * bits % 8;
     }
-    p->squeeze = load256(squeeze);
+    p->squeeze = _mm256_or_si256(_mm256_blendv_epi8(moved, place, first), past);
     for (int k = 0; k < 2; k++) {
         p->spread[k] = load256(spread + 32 * k);
         p->shifts[k] = load256((const uint8_t *)(shifts + 8 * k));
@@ -38,6 +39,10 @@ static void packing_init(struct packing *p, unsigned bits, bool symmetric) {
     p->half = _mm256_set1_epi32(symmetric ? 1 << (bits - 1) : 0);
     p->bits = bits;
     p->symmetric = symmetric;
+}
+static __attribute__((noinline)) void packing_init(struct packing *p, unsigned bits,
+                                                   bool symmetric) {
+    packing_make(p, bits, symmetric);
 }
 
 /* Low bytes of the lanes, in order. */
@@ -138,4 +143,5 @@ void pithi_group_bind_avx2(struct pithi_kernels *k) {
     k->group_encode = group_encode;
     k->group_decode = group_decode;
     k->group_sum = group_sum;
+    k->rotate_encode = rotate_encode;
 }

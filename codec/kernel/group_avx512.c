@@ -1,8 +1,7 @@
 /* group_avx512.c - the group quantizer for AVX-512 F, BW, VL, DQ and VBMI.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/lanes_avx512.h"
-
 #include "codec.h"
+#include "kernel/transform_avx512.h"
 
 /* 64 codes are 8 runs of `bits` bytes; each run is one 64-bit lane while it is made. */
 struct packing {
@@ -39,7 +38,8 @@ static __m512i stretched(int reciprocal, int factor) {
     return to_bytes(x);
 }
 
-static void packing_init(struct packing *p, unsigned bits, bool symmetric) {
+static inline __attribute__((always_inline)) void packing_make(struct packing *p, unsigned bits,
+                                                               bool symmetric) {
     static const uint16_t inverse[9] = {0, 0, 32768, 21846, 16384, 13108, 10923, 9363, 8192};
     const int b = (int)bits;
     /* Byte i of the dwords of four vectors: lane i % 16 of vector i / 16. */
@@ -66,6 +66,10 @@ static void packing_init(struct packing *p, unsigned bits, bool symmetric) {
         p->pick[k] = _mm512_add_epi32(_mm512_srli_epi32(lane, 3), _mm512_set1_epi32(2 * k));
     p->bits = bits;
     p->symmetric = symmetric;
+}
+static __attribute__((noinline)) void packing_init(struct packing *p, unsigned bits,
+                                                   bool symmetric) {
+    packing_make(p, bits, symmetric);
 }
 
 /* Codes of which a unit is a multiple of 16 bytes: no line lies half written for long. */
@@ -185,4 +189,5 @@ void pithi_group_bind_avx512(struct pithi_kernels *k) {
     k->group_encode = group_encode;
     k->group_decode = group_decode;
     k->group_sum = group_sum;
+    k->rotate_encode = rotate_encode;
 }

@@ -1,8 +1,7 @@
 /* group_neon.c - the group quantizer for 64-bit ARM.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/lanes_neon.h"
-
 #include "codec.h"
+#include "kernel/transform_neon.h"
 
 /* 16 codes are 2 * bits bytes. Making them, 8 codes are one 64-bit lane; reading them, every
  * 32-bit lane gets the two bytes its code begins in. */
@@ -13,7 +12,8 @@ struct packing {
     unsigned bits;
 };
 
-static void packing_init(struct packing *p, unsigned bits, bool symmetric) {
+static inline __attribute__((always_inline)) void packing_make(struct packing *p, unsigned bits,
+                                                               bool symmetric) {
     uint8_t squeeze[16], spread[64];
     int32_t shifts[16];
     for (unsigned i = 0; i < 16; i++) {
@@ -32,6 +32,10 @@ static void packing_init(struct packing *p, unsigned bits, bool symmetric) {
     p->mask = vdupq_n_u32((1u << bits) - 1);
     p->half = vdupq_n_u32(symmetric ? 1u << (bits - 1) : 0);
     p->bits = bits;
+}
+static __attribute__((noinline)) void packing_init(struct packing *p, unsigned bits,
+                                                   bool symmetric) {
+    packing_make(p, bits, symmetric);
 }
 
 /* Halves of every lane brought together: the low one stays, the high one follows `bits` later. */
@@ -87,4 +91,5 @@ void pithi_group_bind_neon(struct pithi_kernels *k) {
     k->group_encode = group_encode;
     k->group_decode = group_decode;
     k->group_sum = group_sum;
+    k->rotate_encode = rotate_encode;
 }

@@ -11,15 +11,16 @@
  * and encode sees finite bases only; decode hands 64 elements whose new base is not finite over. */
 #include "kernel/lanes_tmpl.h"
 #include "stage/group.h"
+#include "stage/hadamard.h"
 
 /* Elements. */
 enum { UNIT = 64, ENCODED = 1024, ENCODED_ALONE = 2048, DECODED = 2048 };
 enum { BATCH_GROUPS = DECODED / 16 };
 
-/* How far reads run before the codes being made, in elements: as far as the first-level cache
- * holds what they bring, and two streams share it. The lines codes go to are fetched too, or the
- * store queue would fill up waiting for them; that distance is in bytes. Codes that stream past the
- * cache need no such lines. */
+/* How far reads run before the codes being made, in elements, where arithmetic takes longest or
+ * there are two streams: as far as the first-level cache holds what they bring. The lines codes go
+ * to are fetched too, or the store queue would fill up waiting for them; that distance is in bytes.
+ * Codes that stream past the cache need no such lines. */
 enum { AHEAD = 3072, AHEAD_ALONE = 4608, CODES_AHEAD = 1024 };
 
 #define TINY 0x04800000u  /* bits of 2^-118, as in group.c */
@@ -162,7 +163,7 @@ ALWAYS bool find_largest(uint32_t vt, uint32_t bt, struct batch *b) {
 }
 
 /* For e8m0 up to the next power of two. */
-static v16 round_scale(uint32_t dtype, v16 x) {
+ALWAYS v16 round_scale(uint32_t dtype, v16 x) {
     if (dtype != PITHI_E8M0) return round_to(dtype, x);
     return v_and(v_add(x, v_set(0x007FFFFFu)), v_set(0xFF800000u));
 }
@@ -359,15 +360,18 @@ ALWAYS void encode_codes(struct encoder *e, const struct batch *b, struct recipe
     const struct packing pack = e->pack; /* a copy no store can alias */
     const size_t vs = width(r.vt), bs = width(r.bt), bits = e->set->bits, count = b->count;
     const size_t ahead = r.bt == PITH_NONE ? 0 : AHEAD;
+    const bool fetch = r.stochastic || r.bt != PITH_NONE;
     uint16_t random[4 * UNIT];
     size_t i = 0;
     for (; i + UNIT <= count; i += UNIT) {
         const struct unit u = unit_at(b, i, vs, bs, bits);
         const size_t turn = i % (4 * UNIT);
         if (r.stochastic && turn == 0) random256(&e->philox, b->counter + i / 8, random);
-        prefetch_unit(r.bt == PITH_NONE ? b->ahead + i * vs : u.value, vs, ahead);
-        prefetch_unit(u.base, bs, ahead);
-        if (!r.stream) __builtin_prefetch(u.codes + CODES_AHEAD, 1);
+        if (fetch) {
+            prefetch_unit(r.bt == PITH_NONE ? b->ahead + i * vs : u.value, vs, ahead);
+            prefetch_unit(u.base, bs, ahead);
+            if (!r.stream) __builtin_prefetch(u.codes + CODES_AHEAD, 1);
+        }
         encode_unit(e, &pack, b, &u, r, random + turn);
     }
     if (i < count) encode_end(e, b, i, r);
@@ -435,6 +439,8 @@ static bool search_fits(const struct pithi_group_job *job) {
            !job->set.stochastic;
 }
 
+#include "kernel/group_pass_tmpl.h"
+
 static void group_encode(struct pithi_group_job *job) {
     const struct pithi_group_setting *s = &job->set;
     if ((s->stochastic && !random_fits(job)) || (s->search && !search_fits(job))) {
@@ -446,6 +452,8 @@ static void group_encode(struct pithi_group_job *job) {
         job->value_dtype, job->base_dtype, job->update && job->base_dtype != PITH_NONE,
         s->asymmetric,    s->stochastic,   codes_stream(job),
         s->search};
+    const size_t done = encode_pass(job);
+    if (done == job->count) return;
     struct encoder e; /* most of it is packing, so no initializer */
     e.set = s;
     e.saturated = 0;
@@ -454,7 +462,7 @@ static void group_encode(struct pithi_group_job *job) {
     if (s->stochastic) philox_init(&e.philox, &job->random);
     const size_t step = batch_elements(s, r.bt == PITH_NONE ? ENCODED_ALONE : ENCODED);
     struct batch b;
-    for (size_t i = 0; i < job->count; i += step) {
+    for (size_t i = done; i < job->count; i += step) {
         const size_t n = job->count - i < step ? job->count - i : step;
         open_batch(&b, job, i, n);
         if (!encode_any(&e, &b, r)) scalar_part(job, i, n, pithi_group_encode_c);

@@ -115,6 +115,9 @@ static inline v16 v_sar16(v16 x) {
     return (v16){_mm256_srai_epi32(x.a, 16), _mm256_srai_epi32(x.b, 16)};
 }
 
+static inline uint32_t v_first(v16 x) {
+    return (uint32_t)_mm_cvtsi128_si32(_mm256_castsi256_si128(x.a));
+}
 #define REDUCE(name, type, operation)                                                           \
     static inline type name(v16 v) {                                                            \
         const __m256i x = _mm256_##operation(v.a, v.b);                                         \

@@ -91,6 +91,9 @@ static inline v16 v_sar16(v16 a) { return _mm512_srai_epi32(a, 16); }
 static inline v16 v_greater(v16 a, v16 b) {
     return _mm512_movm_epi32(_mm512_cmpgt_epi32_mask(a, b));
 }
+static inline uint32_t v_first(v16 a) {
+    return (uint32_t)_mm_cvtsi128_si32(_mm512_castsi512_si128(a));
+}
 static inline uint32_t v_reduce_maxu(v16 a) { return _mm512_reduce_max_epu32(a); }
 static inline int32_t v_reduce_maxi(v16 a) { return _mm512_reduce_max_epi32(a); }
 static inline int32_t v_reduce_mini(v16 a) { return _mm512_reduce_min_epi32(a); }

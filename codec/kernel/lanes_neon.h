@@ -113,6 +113,7 @@ static inline v16 v_load_high(const uint8_t *p) {
 }
 static inline void v_store_high(uint8_t *p, v16 x) { v_store16(p, v_shr(x, 16)); }
 
+static inline uint32_t v_first(v16 a) { return vgetq_lane_u32(a.val[0], 0); }
 static inline uint32_t v_reduce_maxu(v16 a) {
     return vmaxvq_u32(vmaxq_u32(vmaxq_u32(a.val[0], a.val[1]), vmaxq_u32(a.val[2], a.val[3])));
 }
