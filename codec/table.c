@@ -4,6 +4,9 @@
 
 #include <string.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "error.h"
 #include "plan.h"
 #include "stage/pad.h"
@@ -48,6 +51,9 @@ static void write_form(const pith_plan *p, uint64_t slot, bool key, struct write
     to->count = f.count;
     to->blocks = payload.blocks;
     to->fixed_bytes = pithi_frame_fixed_bytes(&f);
+    to->checks = payload.blocks + (f.exempt_bytes != 0);
+    to->aside = payload.aside;
+    to->aside_bytes = f.exempt_bytes;
     to->form[key] = (struct pithi_table_form){.header = w->used,
                                               .header_bytes = f.header_bytes,
                                               .checks = payload.checks,
@@ -66,6 +72,25 @@ static bool same_headers(const pith_plan *p, uint64_t slot) {
     return slot && !p->exempt.count && pithi_slot_count(p, slot) == pithi_slot_count(p, slot - 1);
 }
 
+/* XXH64 of first element and count of every run, counted from the slot. */
+static uint64_t digest(const pith_plan *p, uint64_t first, uint64_t count) {
+    struct pithi_exempt_run run;
+    uint64_t hash = 0;
+    for (uint64_t at = first; pithi_exempt_next(&p->exempt, &at, first + count, &run);) {
+        const uint64_t words[2] = {run.first - first, run.count};
+        hash = XXH64(words, sizeof words, hash);
+    }
+    return hash;
+}
+
+static void write_ranges(const pith_plan *p, uint8_t *to) {
+    for (size_t i = 0; i < p->exempt.count; i++) {
+        const struct pithi_exempt_range *r = &p->exempt.range[i];
+        const struct pithi_table_range range = {r->first, r->count, r->at, r->dtype, 0};
+        memcpy(to + i * sizeof range, &range, sizeof range);
+    }
+}
+
 static void write_slots(const pith_plan *p, struct writer *w, struct pithi_table *table) {
     struct pithi_table_slot last = {0};
     for (uint64_t i = 0; i < p->slots; i++) {
@@ -73,6 +98,8 @@ static void write_slots(const pith_plan *p, struct writer *w, struct pithi_table
             for (int key = 0; key <= (pithi_has_base(p) ? 1 : 0); key++)
                 write_form(p, i, key, w, &last);
         last.first = pithi_slot_first(p, i);
+        last.aside_from = pithi_exempt_at(&p->exempt, last.first);
+        last.exempt_digest = digest(p, last.first, last.count);
         if (last.count > table->most) table->most = last.count;
         for (int key = 0; key < 2; key++)
             if (last.form[key].header_bytes > table->longest_header)
@@ -125,7 +152,7 @@ static uint32_t log2_of(uint32_t x) {
 }
 
 static struct pithi_table table_of(const pith_plan *p) {
-    return (struct pithi_table){
+    struct pithi_table t = {
         .version = PITHI_TABLE_VERSION,
         .dtype = p->params.dtype,
         .base_dtype = p->params.base_dtype,
@@ -134,30 +161,31 @@ static struct pithi_table table_of(const pith_plan *p) {
         .slots = p->slots,
         .count = p->count,
         .fingerprint = p->fingerprint,
+        .ranges = p->exempt.count,
         .max_output_bytes = p->env.max_output_bytes,
         .checksums = p->flags & PITH_LAYOUT_CHECKSUMS,
         .external = p->flags & PITH_LAYOUT_EXTERNAL_BASE,
     };
+    t.ranges_at = pithi_pad64(t.slots_at + t.slots * sizeof(struct pithi_table_slot));
+    return t;
 }
 
 pith_status pith_plan_table(const pith_plan *p, void *dst, size_t cap, size_t *bytes,
                             pith_error *error) {
     if (!p || !bytes || !dst) return PITH_ERR_ARG;
-    struct pithi_table table = table_of(p);
-    if (!describe(&p->params, &table.device))
+    struct pithi_table t = table_of(p);
+    if (!describe(&p->params, &t.device))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "this setting has no device kernels");
-    if (p->exempt.count)
-        return pithi_fail(error, PITH_ERR_UNSUPPORTED, "devices take no exempt elements");
-    struct writer w = {NULL,
-                       pithi_pad64(table.slots_at + p->slots * sizeof(struct pithi_table_slot))};
-    const uint64_t headers = w.used;
-    write_slots(p, &w, &table);
-    *bytes = (size_t)(table.bytes = w.used);
+    const uint64_t headers = pithi_pad64(t.ranges_at + t.ranges * sizeof(struct pithi_table_range));
+    struct writer w = {NULL, headers};
+    write_slots(p, &w, &t);
+    *bytes = (size_t)(t.bytes = w.used);
     if (cap >= w.used) {
         memset(dst, 0, (size_t)w.used);
         w = (struct writer){dst, headers};
-        write_slots(p, &w, &table);
+        write_slots(p, &w, &t);
+        write_ranges(p, (uint8_t *)dst + t.ranges_at);
     }
-    memcpy(dst, &table, cap < sizeof table ? cap : sizeof table);
+    memcpy(dst, &t, cap < sizeof t ? cap : sizeof t);
     return PITH_OK;
 }

@@ -33,10 +33,21 @@ struct pithi_table_form {
 struct pithi_table_slot {
     uint64_t first, count, blocks;
     uint64_t fixed_bytes;            /* of its headers */
+    uint64_t checks;                 /* entries of a checksum table */
     struct pithi_table_form form[2]; /* [1]: key frames */
+    /* Exempt elements: where their values stand in the payload, how many bytes, the `at` of the
+     * first, and a hash of which elements they are. */
+    uint64_t aside, aside_bytes, aside_from, exempt_digest;
 };
 
-/* What stands at the beginning of a table; the slots follow, at `slots_at`, then headers. */
+/* Exempt elements [first, first + count) of the tensor; `at`: bytes of exempt values before. */
+struct pithi_table_range {
+    uint64_t first, count, at;
+    uint32_t dtype, unused;
+};
+
+/* What stands at the beginning of a table; the slots follow, at `slots_at`, then
+ * exempt ranges, then headers. */
 struct pithi_table {
     uint32_t version; /* PITHI_TABLE_VERSION */
     uint32_t dtype, base_dtype, block_log2;
@@ -44,6 +55,7 @@ struct pithi_table {
     uint64_t count, most; /* elements of the tensor, and of its largest slot */
     uint64_t fingerprint; /* of states */
     uint64_t longest_header;
+    uint64_t ranges_at, ranges; /* struct pithi_table_range, ascending */
     uint64_t max_output_bytes;
     bool checksums, external;
     struct pithi_device device;

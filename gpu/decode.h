@@ -73,18 +73,32 @@ PITHI_LOCAL(pithi_decode_base, uint64_t tile) {
     }
 }
 
-/* What a tensor holds, plus what was decoded. */
+/* v := what the tensor holds, plus v. */
 PITHI_DEVICE void pithi_decode_plus(const struct pithi_gpu_call *a, const struct pithi_gpu_item *it,
-                                    uint64_t e, uint32_t n, const float x[8], uint32_t sum[8]) {
+                                    uint64_t e, uint32_t n, uint32_t v[8]) {
     const uint32_t dtype = a->from.items.dtype;
-    pithi_unit_load(it->tensor + e * pithi_width(dtype), dtype, n, sum);
+    uint32_t held[PITHI_UNIT];
+    pithi_unit_load(it->tensor + e * pithi_width(dtype), dtype, n, held);
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
-        const uint32_t v = pithi_unit_round(PITH_F32, pithi_bits(x[k]));
-        sum[k] = pithi_bits(pithi_float(sum[k]) + pithi_float(v));
+        const uint32_t x = pithi_unit_round(PITH_F32, v[k]);
+        v[k] = pithi_bits(pithi_float(held[k]) + pithi_float(x));
     }
 }
 
-PITHI_LOCAL(pithi_decode_values, uint64_t tile) {
+/* Exempt values as the frame has them, over what was decoded in their place. */
+PITHI_DEVICE void pithi_decode_exempt(const struct pithi_gpu_call *a,
+                                      const struct pithi_gpu_item *it, uint64_t e) {
+    const struct pithi_table *const p = &a->from.plan;
+    const uint32_t dtype = a->from.items.dtype;
+    const uint64_t shift = a->from.items.tensors ? a->first : 0;
+    uint64_t i = pithi_range_after(p, it, it->slot->first + e);
+    for (uint32_t k = 0; k < PITHI_UNIT; k++)
+        if (it->tensor && e + k >= a->first && e + k < it->end)
+            pithi_exempt_put(p, it, e, k, &i, it->tensor + (e + k - shift) * pithi_width(dtype),
+                             dtype);
+}
+
+PITHI_LOCAL(pithi_decode_values, uint64_t tile, bool sums) {
     const struct pithi_gpu_item *const it = &s->from;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
@@ -92,11 +106,13 @@ PITHI_LOCAL(pithi_decode_values, uint64_t tile) {
         uint32_t v[PITHI_UNIT];
         if (!n) continue;
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) v[k] = pithi_bits(t->x[u][k]);
+        if (a->from.plan.ranges && (sums || a->add)) pithi_exempt_sum(a, it, e, n, v);
         if (it->base)
             pithi_decode_update(a, it, t, u, e, n, v);
         else if (a->add)
-            pithi_decode_plus(a, it, e, n, t->x[u], v);
+            pithi_decode_plus(a, it, e, n, v);
         pithi_decode_store(a, it, e, v);
+        if (a->from.plan.ranges && !sums && !a->add) pithi_decode_exempt(a, it, e);
     }
 }
 
@@ -126,13 +142,14 @@ PITHI_PHASE(pithi_decode_refuse, uint64_t number) {
 /* ---- The kernels -----------------------------------------------------------------------------*/
 
 PITHI_DEVICE void pithi_decode_groups(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
-                                      struct pithi_gpu_thread *t, struct pithi_team *team) {
+                                      struct pithi_gpu_thread *t, struct pithi_team *team,
+                                      bool sums) {
     for (uint64_t tile = s->from.begin; tile < s->from.end; tile += PITHI_TILE) {
         PITHI_STEP(pithi_sum, tile, false);
         PITHI_UNROTATE(tile);
         if (a->scale != 1.0f) PITHI_STEP(pithi_scale_sum, tile);
         if (s->from.base) PITHI_STEP(pithi_decode_base, tile);
-        PITHI_STEP(pithi_decode_values, tile);
+        PITHI_STEP(pithi_decode_values, tile, sums);
     }
 }
 
@@ -143,7 +160,7 @@ PITHI_BODY(pithi_decode) {
         PITHI_RUN(pithi_decode_refuse, number);
         return;
     }
-    pithi_decode_groups(a, s, t, team);
+    pithi_decode_groups(a, s, t, team, false);
     PITHI_GATHER(number);
     PITHI_RUN(pithi_decode_close, number);
 }
@@ -153,7 +170,7 @@ PITHI_BODY(pithi_reduce) {
     PITHI_RUN(pithi_decode_open, number);
     PITHI_RUN(pithi_frames_open, number);
     if (s->bad != UINT32_MAX) return;
-    pithi_decode_groups(a, s, t, team);
+    pithi_decode_groups(a, s, t, team, true);
     PITHI_GATHER(number);
     PITHI_RUN(pithi_decode_close, number);
 }

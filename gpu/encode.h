@@ -45,6 +45,9 @@ PITHI_LOCAL(pithi_encode_load, uint64_t tile) {
         if (p->base_dtype != PITH_NONE)
             pithi_unit_load(s->to.base + e * pithi_width(p->base_dtype), p->base_dtype, n,
                             t->base[u]);
+        if (p->ranges)
+            pithi_exempt_take(p, &s->to, e, n, s->to.tensor + e * pithi_width(p->dtype), p->dtype,
+                              v);
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
             t->x[u][k] = pithi_float(v[k]);
             if (p->base_dtype == PITH_NONE) continue;
@@ -95,6 +98,20 @@ PITHI_DEVICE bool pithi_alike(const struct pithi_gpu_call *a) {
            x->order == y->order && x->signs == y->signs;
 }
 
+/* The totals of exempt elements, to the frame; in values (stay: not in a domain) they become 0. */
+PITHI_LOCAL(pithi_recode_exempt, uint64_t tile, bool stay) {
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        const uint64_t e = pithi_unit_at(t, tile, u);
+        const uint32_t n = pithi_unit_left(e, s->to.slot->count);
+        uint32_t v[PITHI_UNIT];
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) v[k] = pithi_bits(t->x[u][k]);
+        pithi_exempt_sum(a, &s->from, e, n, v);
+        pithi_exempt_take(&a->to.plan, &s->to, e, n, NULL, PITH_F32, v);
+        if (stay) continue;
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->x[u][k] = pithi_float(v[k]);
+    }
+}
+
 /* A body's text: t->x := what the groups of the tile are made of. */
 #define PITHI_ENCODE_FILL(of, tile, again)                                               \
     do {                                                                                 \
@@ -105,6 +122,7 @@ PITHI_DEVICE bool pithi_alike(const struct pithi_gpu_call *a) {
             PITHI_STEP(pithi_sum, tile, again);                                          \
             if (!stay_) PITHI_UNROTATE(tile);                                            \
             if (a->scale != 1.0f) PITHI_STEP(pithi_scale_sum, tile);                     \
+            if (a->to.plan.ranges) PITHI_STEP(pithi_recode_exempt, tile, stay_);         \
         }                                                                                \
         if (a->to.plan.device.rotation.order && !stay_) {                                \
             PITHI_STEP(pithi_rotate_inner, tile);                                        \
@@ -268,10 +286,14 @@ PITHI_PHASE(pithi_encode_padding, uint64_t size) {
 /* By the item's first team: the header as the table has it, and what no block writes. */
 PITHI_PHASE(pithi_write_header, struct pithi_gpu_item *it) {
     const uint8_t *const mine = it->table + it->form->header;
-    const uint64_t checks = a->to.plan.checksums ? 8 * it->slot->blocks : 0;
+    const uint64_t checks = a->to.plan.checksums ? 8 * it->slot->checks : 0;
+    const uint64_t aside_end = it->slot->aside + it->slot->aside_bytes;
     (void)s;
     for (uint64_t i = t->tid; i < it->form->header_bytes; i += PITHI_TEAM) it->frame[i] = mine[i];
     for (uint64_t i = it->form->checks + checks + t->tid; i < it->form->data; i += PITHI_TEAM)
+        it->payload[i] = 0;
+    if (!it->slot->aside_bytes) return;
+    for (uint64_t i = aside_end + t->tid; i < pithi_pad16(aside_end); i += PITHI_TEAM)
         it->payload[i] = 0;
 }
 

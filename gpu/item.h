@@ -180,8 +180,10 @@ PITHI_DEVICE int32_t pithi_header_check(const struct pithi_table *p, uint64_t le
         return PITH_ERR_CHECKSUM;
     if (!pithi_header_mine(frame, it->table + it->form->header, bytes)) return PITH_ERR_MISMATCH;
     if (length - bytes < it->form->payload_bytes) return PITH_ERR_TRUNCATED;
-    const uint64_t table = p->checksums ? 8 * it->slot->blocks : 0;
-    if (!pithi_zeros(it->payload, it->form->checks + table, it->form->data))
+    const uint64_t table = p->checksums ? 8 * it->slot->checks : 0;
+    const uint64_t aside_end = it->slot->aside + it->slot->aside_bytes;
+    if (!pithi_zeros(it->payload, it->form->checks + table, it->form->data) ||
+        (it->slot->aside_bytes && !pithi_zeros(it->payload, aside_end, pithi_pad16(aside_end))))
         return PITH_ERR_CORRUPT;
     return PITH_OK;
 }

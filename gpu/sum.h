@@ -3,6 +3,7 @@
 #ifndef PITHI_GPU_SUM_H
 #define PITHI_GPU_SUM_H
 
+#include "exempt.h"
 #include "rotate.h"
 
 #define PITHI_SCALE_LIMIT 0x7B000000u /* bits of 2^119: no code times less than it overflows */

@@ -31,8 +31,7 @@
  * or with checksums where the plan has none, or the reverse, is PITH_ERR_MISMATCH here.
  *
  * Codecs: raw; wdiff without entropy=zstd and key=N (the host does not know the step; see
- * pith_cuda_encode_key); grad without exempt elements. pith_cuda_sizes_of answers
- * PITH_ERR_UNSUPPORTED for others.
+ * pith_cuda_encode_key); grad. pith_cuda_sizes_of answers PITH_ERR_UNSUPPORTED for others.
  *
  * Threads: as plans. A pith_cuda_plan may be used from one thread at a time; work of several calls
  * may be on different streams at once where it shares no state, no workspace and no output. */
