@@ -6,16 +6,13 @@
 #include "spec.h"
 #include "stage/pad.h"
 
-/* Checksums of blocks: tag apart from base identities, whose tags are dtypes. */
-#define CHECK_TAG 0x100000000u
-
 static uint64_t elements_of(const struct pithi_coding *c, uint64_t block) {
     return pithi_block_count(&c->frame, block);
 }
 
 static uint64_t checksum(const struct pithi_coding *c, const uint8_t *bytes, size_t length,
                          uint64_t block) {
-    return pithi_nh_finish(c->plan->kernels.nh(bytes, length, 0), length, CHECK_TAG + block);
+    return pithi_nh_finish(c->plan->kernels.nh(bytes, length, 0), length, PITHI_CHECK_TAG + block);
 }
 
 void pithi_collect(struct pithi_worker *w, const struct pithi_block *b) {

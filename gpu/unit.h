@@ -9,30 +9,55 @@
 #include "phase.h"
 #include "stage/nh.h"
 
-PITHI_DEVICE uint32_t pithi_unit_widen(uint32_t dtype, uint32_t half) {
-    return dtype == PITH_BF16 ? half << 16 : pithi_from_f16((uint16_t)half);
-}
-
-/* x := f32 bits of the n elements at p, then zeros. */
-PITHI_DEVICE void pithi_unit_load(const uint8_t *p, uint32_t dtype, uint32_t n, uint32_t x[8]) {
-    if (n == PITHI_UNIT && pithi_is_aligned(p, 16)) {
-        const struct pithi_quad a = pithi_get_quad(p);
-        if (dtype == PITH_F32) {
-            const struct pithi_quad b = pithi_get_quad(p + 16);
-            PITHI_UNROLL for (uint32_t k = 0; k < 4; k++) {
-                x[k] = a.word[k];
-                x[k + 4] = b.word[k];
-            }
-        } else {
-            PITHI_UNROLL for (uint32_t k = 0; k < 4; k++) {
-                x[2 * k] = pithi_unit_widen(dtype, a.word[k] & 0xFFFFu);
-                x[2 * k + 1] = pithi_unit_widen(dtype, a.word[k] >> 16);
-            }
-        }
+/* bits := those of the n elements of `width` bytes, 2 or 4, at p; then zeros. */
+PITHI_DEVICE void pithi_unit_get(const uint8_t *p, uint32_t width, uint32_t n, uint32_t bits[8]) {
+    if (n < PITHI_UNIT || !pithi_is_aligned(p, 16)) {
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) bits[k] =
+            k >= n       ? 0
+            : width == 4 ? pithi_get32(p + 4 * k)
+                         : pithi_get16(p + 2 * k);
         return;
     }
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) x[k] =
-        k < n ? pithi_load(p, dtype, k) : 0;
+    const struct pithi_quad a = pithi_get_quad(p);
+    if (width == 4) {
+        const struct pithi_quad b = pithi_get_quad(p + 16);
+        PITHI_UNROLL for (uint32_t k = 0; k < 4; k++) {
+            bits[k] = a.word[k];
+            bits[k + 4] = b.word[k];
+        }
+    } else {
+        PITHI_UNROLL for (uint32_t k = 0; k < 4; k++) {
+            bits[2 * k] = a.word[k] & 0xFFFFu;
+            bits[2 * k + 1] = a.word[k] >> 16;
+        }
+    }
+}
+
+PITHI_DEVICE void pithi_unit_put(uint8_t *p, uint32_t width, uint32_t n, const uint32_t bits[8]) {
+    if (n < PITHI_UNIT || !pithi_is_aligned(p, 16)) {
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+            if (k >= n) continue;
+            if (width == 4)
+                pithi_put32(p + 4 * k, bits[k]);
+            else
+                pithi_put16(p + 2 * k, (uint16_t)bits[k]);
+        }
+    } else if (width == 4) {
+        const struct pithi_quad a = {{bits[0], bits[1], bits[2], bits[3]}},
+                                b = {{bits[4], bits[5], bits[6], bits[7]}};
+        pithi_put_quad(p, a);
+        pithi_put_quad(p + 16, b);
+    } else {
+        const struct pithi_quad a = {{bits[0] | bits[1] << 16, bits[2] | bits[3] << 16,
+                                      bits[4] | bits[5] << 16, bits[6] | bits[7] << 16}};
+        pithi_put_quad(p, a);
+    }
+}
+
+/* f32 bits from those of a dtype, exactly. */
+PITHI_DEVICE uint32_t pithi_unit_widen(uint32_t dtype, uint32_t bits) {
+    if (dtype == PITH_F32) return bits;
+    return dtype == PITH_BF16 ? bits << 16 : pithi_from_f16((uint16_t)bits);
 }
 
 /* f32 bits rounded as pithi_store rounds them. */
@@ -41,26 +66,16 @@ PITHI_DEVICE uint32_t pithi_unit_round(uint32_t dtype, uint32_t u) {
     return dtype == PITH_BF16 ? pithi_to_bf16(u) : pithi_to_f16(u);
 }
 
+/* x := f32 bits of the n elements at p, then zeros. */
+PITHI_DEVICE void pithi_unit_load(const uint8_t *p, uint32_t dtype, uint32_t n, uint32_t x[8]) {
+    pithi_unit_get(p, dtype == PITH_F32 ? 4 : 2, n, x);
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) x[k] = pithi_unit_widen(dtype, x[k]);
+}
+
 PITHI_DEVICE void pithi_unit_store(uint8_t *p, uint32_t dtype, uint32_t n, const uint32_t x[8]) {
     uint32_t y[PITHI_UNIT];
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) y[k] = pithi_unit_round(dtype, x[k]);
-    if (n < PITHI_UNIT || !pithi_is_aligned(p, 16)) {
-        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
-            if (k >= n) continue;
-            if (dtype == PITH_F32)
-                pithi_put32(p + 4 * k, y[k]);
-            else
-                pithi_put16(p + 2 * k, (uint16_t)y[k]);
-        }
-    } else if (dtype == PITH_F32) {
-        const struct pithi_quad a = {{y[0], y[1], y[2], y[3]}}, b = {{y[4], y[5], y[6], y[7]}};
-        pithi_put_quad(p, a);
-        pithi_put_quad(p + 16, b);
-    } else {
-        const struct pithi_quad a = {
-            {y[0] | y[1] << 16, y[2] | y[3] << 16, y[4] | y[5] << 16, y[6] | y[7] << 16}};
-        pithi_put_quad(p, a);
-    }
+    pithi_unit_put(p, dtype == PITH_F32 ? 4 : 2, n, y);
 }
 
 /* Partial hash of n elements of dtype with the given bits (already of that dtype); e: number of the

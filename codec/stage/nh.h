@@ -26,6 +26,9 @@ PITHI_INLINE uint64_t pithi_nh_term(uint64_t lane, uint64_t number) {
     return (x & 0xFFFFFFFFu) * (x >> 32) + (x << 32 | x >> 32);
 }
 
+/* Tag of block 0's checksum; of block i: i more. Base identities have their dtype. */
+#define PITHI_CHECK_TAG UINT64_C(0x100000000)
+
 /* From a complete sum over `bytes` bytes to the 64-bit hash; tag separates uses. A bijection of sum
  * for fixed bytes and tag: what the sum distinguishes stays distinguished. */
 PITHI_INLINE uint64_t pithi_nh_finish(uint64_t sum, uint64_t bytes, uint64_t tag) {
