@@ -90,15 +90,15 @@ pith_status pith_cuda_state_skip(pith_cuda_plan *cuda, pith_cuda_state *state, u
     return PITH_ERR_UNSUPPORTED;
 }
 
-pith_status pith_cuda_state_pack(pith_cuda_plan *cuda, const pith_state *host, void *bytes,
-                                 size_t size) {
-    (void)cuda, (void)host, (void)bytes, (void)size;
+pith_status pith_cuda_state_pack(pith_cuda_plan *cuda, pith_plan *plan, const pith_state *host,
+                                 void *bytes, size_t size) {
+    (void)cuda, (void)plan, (void)host, (void)bytes, (void)size;
     return PITH_ERR_UNSUPPORTED;
 }
 
-pith_status pith_cuda_state_unpack(pith_cuda_plan *cuda, const void *bytes, size_t size,
-                                   pith_state *host) {
-    (void)cuda, (void)bytes, (void)size, (void)host;
+pith_status pith_cuda_state_unpack(pith_cuda_plan *cuda, pith_plan *plan, const void *bytes,
+                                   size_t size, pith_state *host) {
+    (void)cuda, (void)plan, (void)bytes, (void)size, (void)host;
     return PITH_ERR_UNSUPPORTED;
 }
 

@@ -79,7 +79,9 @@ PITH_API pith_error pith_cuda_plan_error(const pith_cuda_plan *cuda);
 /* ---- State ----------------------------------------------------------------------------------
  * Device memory that holds what pith_state holds: base, residual, steps, identities, random key,
  * counters. A pointer to it is the state; it holds no pointers but that of an external base, so a
- * byte copy of it is a state too. Calls advance it on the device. */
+ * byte copy of it is a state too. Calls advance it on the device. The calls of this section leave
+ * the state of another plan as it is, and so a state without its external base; those on items
+ * then answer PITH_ERR_STATE, for every item. */
 typedef struct pith_cuda_state pith_cuda_state;
 
 /* As pith_state_init; memory (device, aligned) is the state afterwards. */
@@ -110,7 +112,8 @@ PITH_NODISCARD PITH_API pith_status pith_cuda_state_bind_base(pith_cuda_plan *cu
                                                               uint64_t step, void *stream);
 /* The dense base inside the state, for reading; NULL without one or with an external one. */
 PITH_API void *pith_cuda_state_base(const pith_cuda_plan *cuda, pith_cuda_state *state);
-/* As pith_state_verify: status[i] (device) is PITH_OK or PITH_ERR_BASE for slot i. */
+/* As pith_state_verify: status[i] (device) is for slot i PITH_OK, PITH_ERR_BASE or
+ * PITH_ERR_STATE. */
 PITH_NODISCARD PITH_API pith_status pith_cuda_state_verify(pith_cuda_plan *cuda,
                                                            const pith_cuda_state *state,
                                                            int32_t *status, void *stream);
@@ -118,14 +121,19 @@ PITH_NODISCARD PITH_API pith_status pith_cuda_state_verify(pith_cuda_plan *cuda,
 PITH_NODISCARD PITH_API pith_status pith_cuda_state_skip(pith_cuda_plan *cuda,
                                                          pith_cuda_state *state, uint64_t step,
                                                          void *stream);
-/* Between host and device states of one plan, through a host copy of the state's bytes: pack makes
- * the bytes from a host state, unpack sets a host state from bytes copied off the device. Host
- * functions. An external base is not part of either: bind it. Random step: see _set_random. */
-PITH_NODISCARD PITH_API pith_status pith_cuda_state_pack(pith_cuda_plan *cuda,
+/* Between host and device states of one plan, `plan` being its host side, through a host copy of
+ * the state's bytes: pack makes the bytes from a host state, unpack sets a host state from bytes
+ * copied off the device. Host functions, which allocate through the device plan's env while they
+ * run. What pith_state_save writes is carried over; random step and ranks are not: set them. An
+ * external base is not part of the bytes: bind it, after pack on the device, before unpack on the
+ * host. PITH_ERR_BASE from unpack: a base is not what the bytes say of it. PITH_ERR_UNSUPPORTED
+ * where the host keeps no state (wdiff, round=stochastic, no base). */
+PITH_NODISCARD PITH_API pith_status pith_cuda_state_pack(pith_cuda_plan *cuda, pith_plan *plan,
                                                          const pith_state *host, void *bytes,
                                                          size_t size);
-PITH_NODISCARD PITH_API pith_status pith_cuda_state_unpack(pith_cuda_plan *cuda, const void *bytes,
-                                                           size_t size, pith_state *host);
+PITH_NODISCARD PITH_API pith_status pith_cuda_state_unpack(pith_cuda_plan *cuda, pith_plan *plan,
+                                                           const void *bytes, size_t size,
+                                                           pith_state *host);
 
 /* ---- Items ----------------------------------------------------------------------------------
  * One call works on `count` items, each one tensor piece and its frame, in one launch. Zero every
