@@ -317,7 +317,7 @@ PITHI_DEVICE void pithi_encode_settle(const struct pithi_gpu_call *a, struct pit
     const uint64_t hash = pithi_results_settle(a->to.state, slot, 1, false);
     if (p->base_dtype != PITH_NONE) {
         pithi_advance(slot, slot->step, pithi_item_identity(p, it, hash));
-    } else if (p->device.decay) {
+    } else {
         slot->step = pithi_item_random(a, it).step + 1;
         slot->side ^= 1;
         slot->undone = 0;
