@@ -1,0 +1,193 @@
+/* rig.c - a plan on the CPU and on the device under test, and the memory of a call on items.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "rig.h"
+
+/* ---- Memory on both sides --------------------------------------------------------------------*/
+
+void mirror_open(struct mirror *m, size_t bytes, size_t offset) {
+    *m = (struct mirror){room(bytes), device_alloc_at(bytes, offset), bytes};
+    memset(m->host, UNTOUCHED, bytes);
+    mirror_push(m);
+}
+
+void mirror_push(const struct mirror *m) { device_put(m->device, m->host, m->bytes); }
+void mirror_pull(struct mirror *m) { device_get(m->host, m->device, m->bytes); }
+
+void mirror_close(struct mirror *m) {
+    free(m->host);
+    device_free(m->device);
+    *m = (struct mirror){0};
+}
+
+/* ---- Plans and states ------------------------------------------------------------------------*/
+
+static bool has_base(const struct rig *r) { return r->layout.base_dtype != PITH_NONE; }
+
+/* An external base is +0 at first, as any other. */
+static void bind(struct rig *r) {
+    const size_t bytes = (size_t)r->count * pith_dtype_bytes(r->layout.base_dtype);
+    r->base_host = room(bytes);
+    r->base_device = device_alloc(bytes);
+    memset(r->base_host, 0, bytes);
+    device_fill(r->base_device, 0, bytes);
+    CHECK_OK(pith_state_bind_base(r->cpu.plan, r->cpu.state, r->base_host, 0));
+    CHECK_OK(pith_cuda_state_bind_base(r->plan, r->state, r->base_device, 0, device_stream()));
+}
+
+bool rig_open(struct rig *r, const char *spec, const pith_layout *layout) {
+    pith_error error;
+    *r = (struct rig){.layout = *layout, .count = 1};
+    for (uint32_t d = 0; d < layout->ndim; d++) r->count *= layout->shape[d];
+    stream_open(&r->cpu, spec, layout, NULL);
+    r->slots = r->cpu.sizes.slots;
+    const pith_status status = pith_cuda_sizes_of(r->cpu.plan, &r->sizes, &error);
+    if (status == PITH_ERR_UNSUPPORTED) {
+        stream_close(&r->cpu);
+        return false;
+    }
+    CHECK_OK(status);
+    r->table = device_alloc((size_t)r->sizes.table_bytes);
+    CHECK_OK(pith_cuda_plan_create(&r->plan, r->cpu.plan, NULL, DEVICE, r->table,
+                                   (size_t)r->sizes.table_bytes, device_stream(), &error));
+    if (!r->sizes.state_bytes) return true;
+    r->state = device_alloc((size_t)r->sizes.state_bytes);
+    CHECK_OK(
+        pith_cuda_state_init(r->plan, r->state, (size_t)r->sizes.state_bytes, device_stream()));
+    if (layout->flags & PITH_LAYOUT_EXTERNAL_BASE) bind(r);
+    return true;
+}
+
+void rig_close(struct rig *r) {
+    device_wait();
+    pith_cuda_plan_destroy(r->plan);
+    device_free(r->table);
+    device_free(r->state);
+    device_free(r->base_device);
+    free(r->base_host);
+    stream_close(&r->cpu);
+    *r = (struct rig){0};
+}
+
+void rig_set_base(struct rig *r, const void *base, uint32_t dtype, uint64_t step) {
+    const pith_view view = pith_view_flat(base, dtype, r->count);
+    const size_t bytes = (size_t)r->count * pith_dtype_bytes(dtype);
+    void *const there = device_alloc(bytes);
+    device_put(there, base, bytes);
+    CHECK_OK(pith_state_set_base(r->cpu.plan, r->cpu.state, &view, step));
+    CHECK_OK(pith_cuda_state_set_base(r->plan, r->state, there, dtype, step, device_stream()));
+    device_wait();
+    device_free(there);
+}
+
+void rig_set_random(struct rig *r, uint64_t seed, uint32_t stream, uint64_t step) {
+    if (has_base(r))
+        pith_state_set_random(r->cpu.state, seed, stream);
+    else
+        pith_plan_set_random(r->cpu.plan, seed, stream, step);
+    if (r->state)
+        CHECK_OK(
+            pith_cuda_state_set_random(r->plan, r->state, seed, stream, step, device_stream()));
+}
+
+/* The host's state as bytes. Without a base its plan has the random key, not the state. */
+static uint8_t *saved(struct rig *r, pith_state *state, size_t *length) {
+    uint8_t *const bytes = room((size_t)r->cpu.sizes.save_bytes);
+    if (!has_base(r)) pith_state_set_random(state, 0, 0);
+    CHECK_OK(pith_state_save(r->cpu.plan, state, bytes, (size_t)r->cpu.sizes.save_bytes, length));
+    return bytes;
+}
+
+static void check_external(struct rig *r) {
+    const size_t bytes = (size_t)r->count * pith_dtype_bytes(r->layout.base_dtype);
+    uint8_t *const got = room(bytes);
+    device_get(got, r->base_device, bytes);
+    CHECK(memcmp(got, r->base_host, bytes) == 0);
+    free(got);
+}
+
+void rig_check_state(struct rig *r) {
+    size_t wanted_bytes, got_bytes;
+    if (r->base_host) check_external(r);
+    if (!r->cpu.state || r->base_host) return;
+    uint8_t *const image = room((size_t)r->sizes.state_bytes);
+    uint8_t *const memory = room((size_t)r->cpu.sizes.state_bytes);
+    pith_state *state;
+    CHECK_OK(pith_state_init(r->cpu.plan, memory, (size_t)r->cpu.sizes.state_bytes, &state));
+    device_get(image, r->state, (size_t)r->sizes.state_bytes);
+    CHECK_OK(
+        pith_cuda_state_unpack(r->plan, r->cpu.plan, image, (size_t)r->sizes.state_bytes, state));
+    uint8_t *const wanted = saved(r, r->cpu.state, &wanted_bytes);
+    uint8_t *const got = saved(r, state, &got_bytes);
+    CHECK(wanted_bytes == got_bytes && memcmp(wanted, got, got_bytes) == 0);
+    free(got);
+    free(wanted);
+    free(memory);
+    free(image);
+}
+
+/* ---- Calls -----------------------------------------------------------------------------------*/
+
+enum { NO_STATUS = 0x5A5A5A5A };
+
+void job_open(struct job *j, const struct rig *r, uint64_t count, uint64_t frames, uint32_t dtype,
+              size_t offset) {
+    const uint64_t bytes = r->cpu.sizes.key_bytes > r->cpu.sizes.slot_bytes
+                               ? r->cpu.sizes.key_bytes
+                               : r->cpu.sizes.slot_bytes;
+    *j = (struct job){.frames = frames, .stride = (size_t)bytes};
+    mirror_open(&j->tensor, (size_t)r->count * pith_dtype_bytes(dtype), offset);
+    mirror_open(&j->frame, j->stride * frames, offset);
+    mirror_open(&j->lengths, sizeof(uint64_t) * frames, 0);
+    mirror_open(&j->status, sizeof(int32_t) * frames, 0);
+    const size_t work = (size_t)(r->sizes.workspace_bytes * count);
+    j->work = work ? device_alloc(work) : NULL;
+    for (uint64_t i = 0; i < frames; i++) *job_length(j, i) = j->stride;
+    j->items = (pith_cuda_items){.size = sizeof j->items,
+                                 .count = count,
+                                 .dtype = dtype,
+                                 .tensor = j->tensor.device,
+                                 .frame = j->frame.device,
+                                 .frame_stride = j->stride,
+                                 .capacity = j->stride,
+                                 .lengths = (uint64_t *)(void *)j->lengths.device,
+                                 .status = (int32_t *)(void *)j->status.device,
+                                 .workspace = j->work,
+                                 .workspace_bytes = work};
+}
+
+void job_push(struct job *j) {
+    const int32_t none = NO_STATUS;
+    for (uint64_t i = 0; i < j->frames; i++) memcpy(j->status.host + 4 * i, &none, 4);
+    mirror_push(&j->tensor);
+    mirror_push(&j->frame);
+    mirror_push(&j->lengths);
+    mirror_push(&j->status);
+}
+
+void job_pull(struct job *j) {
+    mirror_pull(&j->tensor);
+    mirror_pull(&j->frame);
+    mirror_pull(&j->lengths);
+    mirror_pull(&j->status);
+}
+
+void job_close(struct job *j) {
+    mirror_close(&j->tensor);
+    mirror_close(&j->frame);
+    mirror_close(&j->lengths);
+    mirror_close(&j->status);
+    device_free(j->work);
+}
+
+uint8_t *job_frame(const struct job *j, uint64_t i) { return j->frame.host + i * j->stride; }
+
+pith_status job_status(const struct job *j, uint64_t i) {
+    int32_t status;
+    memcpy(&status, j->status.host + 4 * i, 4);
+    CHECK(status != NO_STATUS);
+    return (pith_status)status;
+}
+
+uint64_t *job_length(const struct job *j, uint64_t i) {
+    return (uint64_t *)(void *)j->lengths.host + i;
+}
