@@ -71,7 +71,7 @@ struct pithi_gpu_side {
 
 struct pithi_gpu_call {
     struct pithi_gpu_side from, to; /* encode has only `to`, decode and reduce only `from` */
-    struct pithi_gpu_work *work;    /* one per item, of an earlier launch's checks; or NULL */
+    struct pithi_gpu_work *work;    /* one per frame, of an earlier launch's checks; or NULL */
     struct pithi_random random;     /* of calls about the state */
     uint64_t first, count;          /* the elements of every slot that are wanted */
     uint64_t span, chunks;          /* elements per team; teams per item */
@@ -80,16 +80,17 @@ struct pithi_gpu_call {
     uint32_t base_dtype;
     uint32_t per_item; /* frames that are summed */
     float scale;
-    bool key;    /* make key frames */
-    bool add;    /* to what the tensor holds */
-    bool update; /* of the base */
+    bool key;      /* make key frames */
+    bool add;      /* to what the tensor holds */
+    bool update;   /* of the base */
+    bool identify; /* checks hash what a frame's identity is of: the tensor, or a key frame */
 };
 
-/* What a check leaves for the launch after it. Zero before. */
+/* What a check leaves of a frame for the launch after it. Zero before. */
 struct pithi_gpu_work {
-    int32_t status;
-    uint32_t arrived;
-    uint64_t hash;
+    uint64_t hash;   /* of what `identify` means */
+    int32_t status;  /* of the header */
+    uint32_t failed; /* whether a block's checksum differs */
 };
 
 #endif

@@ -84,6 +84,8 @@ PITHI_DEVICE void pithi_item_locate(const struct pithi_gpu_call *a,
     it->base = NULL;
     if (state && p->base_dtype != PITH_NONE)
         it->base = pithi_state_memory(state) + it->slot->first * pithi_width(p->base_dtype);
+    if (items->tensors && !it->tensor && it->slot->count && (!it->base || side == &a->to))
+        it->status = PITH_ERR_ARG;
     pithi_item_span(a, team % a->chunks, it);
 }
 
@@ -206,17 +208,44 @@ PITHI_DEVICE uint64_t pithi_item_length(const struct pithi_gpu_items *items, uin
     return given < items->capacity ? given : items->capacity;
 }
 
+/* Identity of the slot's base from a whole hash. */
+PITHI_DEVICE uint64_t pithi_item_identity(const struct pithi_table *p,
+                                          const struct pithi_gpu_item *it, uint64_t hash) {
+    if (!p->device.identity) return 0;
+    return pithi_nh_finish(hash, it->slot->count * pithi_width(p->base_dtype), p->base_dtype);
+}
+
+/* Whether the hash is of what the frame says its identity is of. */
+PITHI_DEVICE bool pithi_item_identified(const struct pithi_table *p,
+                                        const struct pithi_gpu_item *it, uint64_t hash) {
+    if (!p->device.identity) return true;
+    return pithi_item_identity(p, it, hash) ==
+           pithi_get64(pithi_item_stream(it) + PITHI_STREAM_BASE);
+}
+
+/* What an earlier launch found. */
+PITHI_DEVICE int32_t pithi_work_check(const struct pithi_gpu_call *a,
+                                      const struct pithi_gpu_work *work,
+                                      struct pithi_gpu_item *it) {
+    const struct pithi_table *const p = &a->from.plan;
+    if (work->status != PITH_OK) return work->status;
+    if (work->failed) return PITH_ERR_CHECKSUM;
+    pithi_item_kind(p, it);
+    if (!a->identify || (!it->kind && !a->add) || pithi_item_identified(p, it, work->hash))
+        return PITH_OK;
+    return it->kind ? PITH_ERR_CHECKSUM : PITH_ERR_BASE;
+}
+
 /* All checks of an item that is to be decoded, unless an earlier launch made them. */
 PITHI_DEVICE void pithi_item_open(const struct pithi_gpu_call *a, struct pithi_gpu_item *it) {
     const struct pithi_table *const p = &a->from.plan;
     if (it->status != PITH_OK) return;
-    if (a->work) {
-        it->status = a->work[it->index].status;
-        if (it->status != PITH_OK) return;
-        pithi_item_kind(p, it);
-    } else {
+    if (!it->frame)
+        it->status = PITH_ERR_ARG;
+    else if (a->work)
+        it->status = pithi_work_check(a, &a->work[it->index], it);
+    else
         it->status = pithi_header_check(p, pithi_item_length(&a->from.items, it->index), it);
-    }
     if (it->status == PITH_OK) it->status = pithi_stream_check(p, it);
 }
 

@@ -27,6 +27,7 @@ struct pithi_gpu_shared {
     uint32_t bad; /* frames of a sum: the lowest whose status is not PITH_OK */
     uint32_t largest[PITHI_TILE_GROUPS];
     float scale[PITHI_TILE_GROUPS], reciprocal[PITHI_TILE_GROUPS];
+    uint64_t sums[PITHI_TEAM]; /* of the blocks that are being hashed */
 };
 
 #define PITHI_PHASE(name, ...)                                                         \
@@ -128,13 +129,6 @@ PITHI_DEVICE uint64_t pithi_results_settle(struct pithi_gpu_state *state,
     slot->hash = slot->saturated = slot->poisoned = 0;
     slot->arrived = 0;
     return hash;
-}
-
-/* Identity of the slot's base from a whole hash. */
-PITHI_DEVICE uint64_t pithi_item_identity(const struct pithi_table *p,
-                                          const struct pithi_gpu_item *it, uint64_t hash) {
-    if (!p->device.identity) return 0;
-    return pithi_nh_finish(hash, it->slot->count * pithi_width(p->base_dtype), p->base_dtype);
 }
 
 /* Step and identity of the slot after a frame; by the first thread of the last team. */

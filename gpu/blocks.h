@@ -1,0 +1,115 @@
+/* blocks.h - checksums of a frame's blocks: made, or compared.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Where blocks have checksums a team has whole ones. It takes as many at a time as it has threads,
+ * and divides its threads between them. */
+#ifndef PITHI_GPU_BLOCKS_H
+#define PITHI_GPU_BLOCKS_H
+
+#include "team.h"
+
+/* ---- Hash of bytes ---------------------------------------------------------------------------*/
+
+/* The lanes of the 16 bytes from `at` on, a multiple of 16, of a whole that begins at p; bytes from
+ * `end` on do not count. */
+PITHI_DEVICE uint64_t pithi_hash_quad(const uint8_t *p, uint64_t at, uint64_t end) {
+    const uint64_t number = at / 8;
+    uint64_t lane[2] = {0, 0};
+    const uint32_t left = end - at < 16 ? (uint32_t)(end - at) : 16;
+    if (left == 16 && pithi_is_aligned(p + at, 16)) {
+        const struct pithi_quad q = pithi_get_quad(p + at);
+        lane[0] = (uint64_t)q.word[1] << 32 | q.word[0];
+        lane[1] = (uint64_t)q.word[3] << 32 | q.word[2];
+    } else {
+        PITHI_UNROLL for (uint32_t k = 0; k < 16; k++) if (k < left) lane[k / 8] |=
+            (uint64_t)p[at + k] << k % 8 * 8;
+    }
+    return pithi_nh_term(lane[0], number) + (left > 8 ? pithi_nh_term(lane[1], number + 1) : 0);
+}
+
+/* Of bytes [from, to) of that whole, from a multiple of 16, every step-th 16 from the i-th on. */
+PITHI_DEVICE uint64_t pithi_hash_part(const uint8_t *p, uint64_t from, uint64_t to, uint32_t i,
+                                      uint32_t step) {
+    uint64_t sum = 0;
+    for (uint64_t at = from + 16 * (uint64_t)i; at < to; at += 16 * (uint64_t)step)
+        sum += pithi_hash_quad(p, at, to);
+    return sum;
+}
+
+/* ---- Blocks ----------------------------------------------------------------------------------*/
+
+/* `count` blocks from block `number` on, at most a thread each: the first at `at` in the payload,
+ * each of `each` bytes, but none reaching beyond `end`. */
+struct pithi_gpu_batch {
+    uint64_t at, each, end, number;
+    uint32_t count;
+};
+
+PITHI_DEVICE uint64_t pithi_batch_at(const struct pithi_gpu_batch *b, uint32_t i) {
+    return b->at + i * b->each;
+}
+PITHI_DEVICE uint64_t pithi_batch_bytes(const struct pithi_gpu_batch *b, uint32_t i) {
+    const uint64_t left = b->end - pithi_batch_at(b, i);
+    return left < b->each ? left : b->each;
+}
+
+PITHI_PHASE(pithi_blocks_clear, uint32_t tid) {
+    (void)a, (void)tid;
+    s->sums[t->tid] = 0;
+}
+
+PITHI_PHASE(pithi_blocks_sum, const struct pithi_gpu_item *it, struct pithi_gpu_batch b) {
+    uint32_t lanes = PITHI_TEAM;
+    (void)a;
+    while (lanes * b.count > PITHI_TEAM) lanes /= 2;
+    const uint32_t i = t->tid / lanes;
+    if (i >= b.count) return;
+    pithi_atomic_add64(&s->sums[i],
+                       pithi_hash_part(it->payload + pithi_batch_at(&b, i), 0,
+                                       pithi_batch_bytes(&b, i), t->tid % lanes, lanes));
+}
+
+/* work NULL: into the frame. */
+PITHI_PHASE(pithi_blocks_settle, const struct pithi_gpu_item *it, struct pithi_gpu_batch b,
+            struct pithi_gpu_work *work) {
+    (void)a;
+    if (t->tid >= b.count) return;
+    const uint64_t number = b.number + t->tid;
+    uint8_t *const entry = it->payload + it->form->checks + 8 * number;
+    const uint64_t sum =
+        pithi_nh_finish(s->sums[t->tid], pithi_batch_bytes(&b, t->tid), PITHI_CHECK_TAG + number);
+    s->sums[t->tid] = 0;
+    if (!work)
+        pithi_put64(entry, sum);
+    else if (pithi_get64(entry) != sum)
+        pithi_atomic_max32(&work->failed, 1);
+}
+
+/* A body's text: the checksums of the blocks that hold the team's elements. With exempt elements
+ * their values are one more block, the first team's. */
+PITHI_DEVICE void pithi_blocks(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                               struct pithi_gpu_thread *t, struct pithi_team *team,
+                               const struct pithi_table *p, const struct pithi_gpu_item *it,
+                               struct pithi_gpu_work *work) {
+    const uint64_t lo = it->begin > a->first ? it->begin : a->first;
+    uint64_t number = lo >> p->block_log2;
+    const uint64_t last = lo < it->end ? ((it->end - 1) >> p->block_log2) + 1 : number;
+    const uint64_t aside = it->slot->aside, aside_bytes = pithi_pad16(it->slot->aside_bytes);
+    PITHI_RUN(pithi_blocks_clear, 0);
+    for (; number < last; number += PITHI_TEAM) {
+        const struct pithi_gpu_batch b = {
+            it->form->data + number * it->form->block_bytes, it->form->block_bytes,
+            aside_bytes ? aside : it->form->payload_bytes, number,
+            last - number < PITHI_TEAM ? (uint32_t)(last - number) : (uint32_t)PITHI_TEAM};
+        PITHI_RUN(pithi_blocks_sum, it, b);
+        PITHI_RUN(pithi_blocks_settle, it, b, work);
+    }
+    if (it->first && aside_bytes) {
+        const struct pithi_gpu_batch b = {aside, aside_bytes, aside + aside_bytes, it->slot->blocks,
+                                          1};
+        PITHI_RUN(pithi_blocks_sum, it, b);
+        PITHI_RUN(pithi_blocks_settle, it, b, work);
+    }
+}
+
+#endif
