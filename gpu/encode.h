@@ -7,6 +7,7 @@
 #ifndef PITHI_GPU_ENCODE_H
 #define PITHI_GPU_ENCODE_H
 
+#include "blocks.h"
 #include "sum.h"
 
 /* Where an encode takes its values from. */
@@ -17,10 +18,12 @@ enum pithi_gpu_source { PITHI_OF_TENSOR, PITHI_OF_FRAMES };
 /* Nothing is checked of the data: the frame must fit, and the state be whole. */
 PITHI_DEVICE void pithi_encode_check(const struct pithi_gpu_call *a, struct pithi_gpu_item *it) {
     if (it->status != PITH_OK) return;
-    if (a->to.items.capacity < it->form->header_bytes + it->form->payload_bytes)
-        it->status = PITH_ERR_SPACE;
+    if (!it->frame)
+        it->status = PITH_ERR_ARG;
     else if (it->state && it->state->torn && !a->key)
         it->status = PITH_ERR_STATE;
+    else if (a->to.items.capacity < it->form->header_bytes + it->form->payload_bytes)
+        it->status = PITH_ERR_SPACE;
 }
 
 PITHI_PHASE(pithi_encode_open, uint64_t number) {
@@ -297,6 +300,29 @@ PITHI_PHASE(pithi_write_header, struct pithi_gpu_item *it) {
         it->payload[i] = 0;
 }
 
+/* By the item's first team, where checksums are made of them: all exempt values of the slot, which
+ * other teams write as well. */
+PITHI_PHASE(pithi_encode_aside, int of) {
+    const struct pithi_table *const p = &a->to.plan;
+    const struct pithi_gpu_item *const it = &s->to;
+    const struct pithi_table_range *const r = pithi_ranges(p, it);
+    const uint64_t first = it->slot->first, end = first + it->slot->count;
+    for (uint64_t i = pithi_range_after(p, it, first); i < p->ranges && r[i].first < end; i++) {
+        const uint64_t stop = r[i].first + r[i].count < end ? r[i].first + r[i].count : end;
+        uint64_t e = (r[i].first > first ? r[i].first : first) + t->tid;
+        for (; e < stop; e += PITHI_TEAM) {
+            const uint8_t *const from =
+                of == PITHI_OF_TENSOR ? it->tensor + (e - first) * pithi_width(p->dtype) : NULL;
+            uint32_t v[PITHI_UNIT] = {0};
+            if (from)
+                v[0] = pithi_load(from, p->dtype, 0);
+            else
+                pithi_exempt_sum(a, &s->from, e - first, 1, v);
+            pithi_exempt_take(p, it, e - first, 1, from, p->dtype, v);
+        }
+    }
+}
+
 /* By one thread: what differs from step to step, and the checksum. Key frames bring the identity
  * of the base they hold. */
 PITHI_DEVICE void pithi_write_stream(const struct pithi_gpu_call *a, struct pithi_gpu_item *it,
@@ -362,6 +388,16 @@ PITHI_DEVICE void pithi_encode_groups(const struct pithi_gpu_call *a, struct pit
     }
 }
 
+/* What follows a frame's blocks, but for what is known of the whole. */
+PITHI_DEVICE void pithi_encode_end(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                   struct pithi_gpu_thread *t, struct pithi_team *team, int of) {
+    const struct pithi_table *const p = &a->to.plan;
+    if (s->to.first) PITHI_RUN(pithi_write_header, &s->to);
+    if (!p->checksums) return;
+    if (s->to.first && p->ranges) PITHI_RUN(pithi_encode_aside, of);
+    pithi_blocks(a, s, t, team, p, &s->to, NULL);
+}
+
 PITHI_BODY(pithi_encode) {
     PITHI_RUN(pithi_encode_open, number);
     if (s->to.status != PITH_OK) {
@@ -370,7 +406,7 @@ PITHI_BODY(pithi_encode) {
     }
     pithi_encode_groups(a, s, t, team, PITHI_OF_TENSOR);
     PITHI_RUN(pithi_encode_padding, (uint64_t)1 << a->to.plan.block_log2);
-    if (s->to.first) PITHI_RUN(pithi_write_header, &s->to);
+    pithi_encode_end(a, s, t, team, PITHI_OF_TENSOR);
     PITHI_GATHER(number);
     PITHI_RUN(pithi_encode_close, number);
 }
