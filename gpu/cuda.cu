@@ -60,8 +60,12 @@ int pithi_gpu_launch(int device, enum pithi_gpu_kernel number, const struct pith
                      uint64_t teams, void *stream) {
     const on_device guard(device);
     if (guard.status != cudaSuccess) return guard.status;
-    kernels[number]<<<(unsigned)teams, PITHI_TEAM, 0, (cudaStream_t)stream>>>(*call);
-    return cudaGetLastError();
+    void *arguments[] = {const_cast<struct pithi_gpu_call *>(call)};
+    const cudaError_t status =
+        cudaLaunchKernel((const void *)kernels[number], dim3((unsigned)teams), dim3(PITHI_TEAM),
+                         arguments, 0, (cudaStream_t)stream);
+    if (status != cudaSuccess) cudaGetLastError();
+    return status;
 }
 
 int pithi_gpu_copy(int device, void *to, const void *from, size_t bytes, void *stream) {
