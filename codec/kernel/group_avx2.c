@@ -104,6 +104,17 @@ static inline void pack64(uint8_t *to, size_t room, const struct packing *p, con
     }
 }
 
+/* Four runs of 32 values transformed, in the order that pack_rotated takes their codes. */
+static inline __attribute__((always_inline)) void rotate_runs(v16 v[8], unsigned bits) {
+    (void)bits;
+    f_transform32x4(v);
+}
+static inline void pack_rotated(uint8_t *to, size_t room, const struct packing *p, const v16 q[8],
+                                bool stream) {
+    pack64(to, room, p, q, stream);
+    pack64(to + 8 * p->bits, room - 8 * p->bits, p, q + 4, stream);
+}
+
 static inline __m256i unpack8(__m128i codes, const struct packing *p, int k) {
     __m256i x = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(codes), p->spread[k]);
     x = _mm256_and_si256(_mm256_srlv_epi32(x, p->shifts[k]), p->mask);

@@ -10,6 +10,9 @@ struct packing {
     /* 4 bits: value of every code, where a vector's codes lie, how far up its own is in a lane;
      * where byte i lies when lanes hold bytes of eight runs: 8 * (i % 8) + i / 8. */
     __m512i levels, nibbles, gather;
+    /* 4 bits: where byte i of a rotated group lies, which has run i / 16, half i / 8 % 2, four
+     * i / 2 % 4 and pair i % 2 of its values: at 32 * half + 16 * pair + 4 * four + run. */
+    __m512i turned;
     __m512i pick[4];
     unsigned bits;
     bool symmetric;
@@ -60,6 +63,12 @@ static inline __attribute__((always_inline)) void packing_make(struct packing *p
     p->gather = _mm512_or_si512(
         _mm512_slli_epi16(_mm512_and_si512(stretched(0, 0), _mm512_set1_epi8(7)), 3),
         _mm512_srli_epi16(_mm512_and_si512(stretched(0, 0), _mm512_set1_epi8(56)), 3));
+    p->turned = _mm512_broadcast_i32x4(
+        _mm_setr_epi8(0, 16, 4, 20, 8, 24, 12, 28, 32, 48, 36, 52, 40, 56, 44, 60));
+    p->turned = _mm512_add_epi8(
+        p->turned, _mm512_setr_epi32(0, 0, 0, 0, 0x01010101, 0x01010101, 0x01010101, 0x01010101,
+                                     0x02020202, 0x02020202, 0x02020202, 0x02020202, 0x03030303,
+                                     0x03030303, 0x03030303, 0x03030303));
     p->levels = f_from_i(_mm512_sub_epi32(lane, _mm512_add_epi32(sign, sign)));
     p->nibbles = _mm512_slli_epi32(_mm512_and_si512(lane, _mm512_set1_epi32(7)), 2);
     for (int k = 0; k < 4; k++)
@@ -120,6 +129,30 @@ static inline void pack64(uint8_t *to, size_t room, const struct packing *p, con
         x = _mm512_permutexvar_epi8(p->squeeze, x);
     }
     put_codes(to, room, p->bits, x, stream);
+}
+
+/* Four runs of 32 values transformed, in the order that pack_rotated takes their codes, which are
+ * integers. */
+static inline __attribute__((always_inline)) void rotate_runs(v16 v[8], unsigned bits) {
+    if (bits == 4)
+        f_transform32x4_turned(v);
+    else
+        f_transform32x4(v);
+}
+static inline void pack_rotated(uint8_t *to, size_t room, const struct packing *p, const v16 q[8],
+                                bool stream) {
+    if (p->bits != 4) {
+        pack64(to, room, p, q, stream);
+        pack64(to + 8 * p->bits, room - 8 * p->bits, p, q + 4, stream);
+        return;
+    }
+    const __m512i a =
+        _mm512_packs_epi16(_mm512_packs_epi32(q[0], q[2]), _mm512_packs_epi32(q[4], q[6]));
+    const __m512i b =
+        _mm512_packs_epi16(_mm512_packs_epi32(q[1], q[3]), _mm512_packs_epi32(q[5], q[7]));
+    const __m512i even = _mm512_shuffle_i32x4(a, b, 0x88), odd = _mm512_shuffle_i32x4(a, b, 0xDD);
+    const __m512i x = _mm512_ternarylogic_epi32(p->mask, even, _mm512_slli_epi32(odd, 4), 0xCA);
+    put_codes(to, room, 8, _mm512_permutexvar_epi8(p->turned, x), stream);
 }
 
 /* Masked loads are slow on some CPUs: only where the codes end. */

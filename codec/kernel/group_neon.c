@@ -69,6 +69,17 @@ static inline void pack64(uint8_t *to, size_t room, const struct packing *p, con
     if (room < 64) memcpy(to, bytes, 8 * (size_t)p->bits);
 }
 
+/* Four runs of 32 values transformed, in the order that pack_rotated takes their codes. */
+static inline __attribute__((always_inline)) void rotate_runs(v16 v[8], unsigned bits) {
+    (void)bits;
+    f_transform32x4(v);
+}
+static inline void pack_rotated(uint8_t *to, size_t room, const struct packing *p, const v16 q[8],
+                                bool stream) {
+    pack64(to, room, p, q, stream);
+    pack64(to + 8 * p->bits, room - 8 * p->bits, p, q + 4, stream);
+}
+
 static inline uint32x4_t unpack4(uint8x16_t codes, const struct packing *p, int q) {
     uint32x4_t x = vreinterpretq_u32_u8(vqtbl1q_u8(codes, p->spread[q]));
     x = vandq_u32(vshlq_u32(x, p->shifts[q]), p->mask);

@@ -55,10 +55,8 @@ ALWAYS v16 largest_lanes(const v16 v[4]) {
                   v_maxu(magnitude16(v[2]), magnitude16(v[3])));
 }
 
-ALWAYS v16 code16(v16 x, v16 reciprocal) {
-    v16 unused;
-    return nearest(f_mul(x, reciprocal), reciprocal, false, false, &unused);
-}
+/* Never beyond the largest code: |x * reciprocal| < Q + 1/2. */
+ALWAYS v16 code16(v16 x, v16 reciprocal) { return f_round_to_i(f_mul(x, reciprocal)); }
 
 /* ---- Groups ----------------------------------------------------------------------------------*/
 
@@ -124,8 +122,16 @@ struct held {
 ALWAYS v16 rotate_group(struct held *x, const struct pass *p, size_t i, struct way w) {
     load_unit(x->v, w.vt, p->value, i);
     load_unit(x->v + 4, w.vt, p->value, i + UNIT);
-    f_transform32x4(x->v);
+    rotate_runs(x->v, p->set.bits);
     return v_maxu(largest_lanes(x->v), largest_lanes(x->v + 4));
+}
+
+ALWAYS void put_rotated(struct pass *p, const v16 v[8], v16 r, bool stream) {
+    const v16 q[8] = {code16(v[0], r), code16(v[1], r), code16(v[2], r), code16(v[3], r),
+                      code16(v[4], r), code16(v[5], r), code16(v[6], r), code16(v[7], r)};
+    pack_rotated(p->codes, p->room, &p->pack, q, stream);
+    p->codes += 2 * p->unit;
+    p->room -= 2 * p->unit;
 }
 
 /* A group is rotated while the scale of the one before it is found. */
@@ -139,8 +145,7 @@ ALWAYS void encode_rotated(struct pithi_group_job *job, size_t count, struct way
         const uint32_t largest = v_reduce_maxu(m);
         const v16 reciprocal = put_scale(&p.set, p.scales, i / HELD, largest);
         m = rotate_group(&next, &p, i + HELD < count ? i + HELD : i, w);
-        put_unit(&p, x.v, reciprocal, w.stream);
-        put_unit(&p, x.v + 4, reciprocal, w.stream);
+        put_rotated(&p, x.v, reciprocal, w.stream);
         if (__builtin_expect(largest >= LIMIT, 0)) encode_huge(job, i, true);
     }
 }

@@ -141,6 +141,9 @@ static inline v16 f_floor_to_i(v16 x) {
     return (v16){_mm256_cvttps_epi32(_mm256_floor_ps(F(x.a))),
                  _mm256_cvttps_epi32(_mm256_floor_ps(F(x.b)))};
 }
+static inline v16 f_round_to_i(v16 x) {
+    return (v16){_mm256_cvtps_epi32(F(x.a)), _mm256_cvtps_epi32(F(x.b))};
+}
 static inline v16 f_from_i(v16 x) {
     return (v16){I(_mm256_cvtepi32_ps(x.a)), I(_mm256_cvtepi32_ps(x.b))};
 }

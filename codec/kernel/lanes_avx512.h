@@ -109,6 +109,7 @@ static inline v16 f_limit(v16 a, v16 limit) { return I(_mm512_range_ps(F(a), F(l
 static inline v16 f_floor_to_i(v16 a) {
     return _mm512_cvt_roundps_epi32(F(a), _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
 }
+static inline v16 f_round_to_i(v16 a) { return _mm512_cvtps_epi32(F(a)); }
 static inline v16 f_from_i(v16 a) { return I(_mm512_cvtepi32_ps(a)); }
 static inline v16 f_widen(v16 a) { return I(_mm512_cvtph_ps(_mm512_cvtepi32_epi16(a))); }
 static inline v16 f_narrow(v16 a) {

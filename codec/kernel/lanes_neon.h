@@ -50,6 +50,7 @@ ONE(v_sar16, U(vshrq_n_s32(S(x), 16)))
 /* |limit| where a is larger, with the sign of a. */
 TWO(f_limit, I(vmaxq_f32(vminq_f32(F(x), F(y)), vnegq_f32(F(y)))))
 ONE(f_floor_to_i, U(vcvtmq_s32_f32(F(x))))
+ONE(f_round_to_i, U(vcvtnq_s32_f32(F(x))))
 ONE(f_from_i, I(vcvtq_f32_s32(S(x))))
 ONE(f_widen, I(vcvt_f32_f16(vreinterpret_f16_u16(vmovn_u32(x)))))
 ONE(f_narrow, vmovl_u16(vreinterpret_u16_f16(vcvt_f16_f32(F(x)))))

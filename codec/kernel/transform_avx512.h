@@ -48,4 +48,47 @@ static inline __attribute__((always_inline)) void f_transform32x4(v16 v[8]) {
 }
 #undef EACH
 
+static inline void butterfly4(v16 *a, v16 *b, v16 *c, v16 *d) {
+    const v16 w = *a, x = *b, y = *c, z = *d;
+    *a = f_add(w, x);
+    *b = f_sub(w, x);
+    *c = f_add(y, z);
+    *d = f_sub(y, z);
+}
+/* Rows and columns of four vectors: of values in each quarter, or of the quarters. */
+static inline void turn_values(v16 *a, v16 *b, v16 *c, v16 *d) {
+    const v16 p = _mm512_unpacklo_epi32(*a, *b), q = _mm512_unpackhi_epi32(*a, *b);
+    const v16 r = _mm512_unpacklo_epi32(*c, *d), s = _mm512_unpackhi_epi32(*c, *d);
+    *a = _mm512_unpacklo_epi64(p, r);
+    *b = _mm512_unpackhi_epi64(p, r);
+    *c = _mm512_unpacklo_epi64(q, s);
+    *d = _mm512_unpackhi_epi64(q, s);
+}
+static inline void turn_quarters(v16 *a, v16 *b, v16 *c, v16 *d) {
+    const v16 p = _mm512_shuffle_i32x4(*a, *b, 0x88), q = _mm512_shuffle_i32x4(*a, *b, 0xDD);
+    const v16 r = _mm512_shuffle_i32x4(*c, *d, 0x88), s = _mm512_shuffle_i32x4(*c, *d, 0xDD);
+    *a = _mm512_shuffle_i32x4(p, r, 0x88);
+    *b = _mm512_shuffle_i32x4(q, s, 0x88);
+    *c = _mm512_shuffle_i32x4(p, r, 0xDD);
+    *d = _mm512_shuffle_i32x4(q, s, 0xDD);
+}
+static inline void two_strides(v16 v[8]) {
+    butterfly4(v, v + 2, v + 4, v + 6);
+    butterfly4(v + 1, v + 3, v + 5, v + 7);
+    butterfly4(v, v + 4, v + 2, v + 6);
+    butterfly4(v + 1, v + 5, v + 3, v + 7);
+}
+/* The same four across each other, with fewer shuffles, leaving value i of run r in quarter i % 4,
+ * place r, of vector i / 4 % 4 * 2 + i / 16. */
+static inline __attribute__((always_inline)) void f_transform32x4_turned(v16 v[8]) {
+    turn_values(v, v + 2, v + 4, v + 6);
+    turn_values(v + 1, v + 3, v + 5, v + 7);
+    two_strides(v);
+    turn_quarters(v, v + 2, v + 4, v + 6);
+    turn_quarters(v + 1, v + 3, v + 5, v + 7);
+    two_strides(v);
+    butterfly4(v, v + 1, v + 2, v + 3);
+    butterfly4(v + 4, v + 5, v + 6, v + 7);
+}
+
 #endif
