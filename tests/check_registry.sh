@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# check_registry.sh: a registry row has its files, its section in FORMAT.md and its tests.
+# check_registry.sh: a registry row has its files, its section in FORMAT.md, its tests and kernels.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,7 +10,7 @@ complain() {
     failed=1
 }
 
-codecs=$(sed -nE 's/^PITH_CODEC\(([0-9]+), *([a-z0-9]+)\).*/\1 \2/p' codec/registry.def)
+codecs=$(sed -nE 's/^PITH_CODEC\(([0-9]+), *([a-z0-9]+), .*/\1 \2/p' codec/registry.def)
 kernels=$(sed -nE 's/^PITH_KERNEL\(([a-z0-9]+), *([a-z0-9]+)\).*/\1_\2/p' codec/registry.def)
 [ -n "$codecs" ] && [ -n "$kernels" ] || { echo 'registry.def was not understood'; exit 1; }
 
@@ -31,6 +31,20 @@ done
 for file in codec/kernel/*_*.c; do
     name=${file#codec/kernel/}
     grep -qxF "${name%.c}" <<<"$kernels" || complain "$file: no row in registry.def"
+done
+
+# ---- Devices -------------------------------------------------------------------------------------
+while read -r name device; do
+    grep -qE "\bPITHI_DEVICE_$device\b" codec/table.h ||
+        complain "codec $name: enum pithi_device_kind has no $device"
+    [ "$device" = none ] || grep -qE "\bPITHI_DEVICE_$device\b" gpu/*.[ch] ||
+        complain "codec $name: no kernels in gpu/ for $device"
+done < <(sed -nE 's/^PITH_CODEC\([0-9]+, *([a-z0-9]+), *([a-z0-9]+)\).*/\1 \2/p' codec/registry.def)
+kernels=$(sed -nE 's/^PITH_GPU_KERNEL\(([a-z0-9_]+)\)$/\1/p' gpu/kernels.def)
+[ -n "$kernels" ] || { echo 'kernels.def was not understood'; exit 1; }
+for kernel in $kernels; do
+    grep -qE "^PITHI_BODY\(pithi_$kernel\)" gpu/*.h || complain "kernel $kernel: no body in gpu/"
+    grep -qE "\bPITHI_GPU_$kernel\b" gpu/*.c || complain "kernel $kernel: nobody launches it"
 done
 cut -d' ' -f1 <<<"$codecs" | sort | uniq -d | grep . && complain 'a codec number is used twice'
 exit $failed

@@ -1,9 +1,11 @@
-/* header_test.c - pith.h stands alone, may come twice, and its types can be used.
+/* header_test.c - public headers stand alone, may come twice, and their types can be used.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pith/pith.h"
+#include "pith/pith_cuda.h"
 
 /* Once more: the second time must change nothing. */
 #include "pith/pith.h"
+#include "pith/pith_cuda.h"
 
 int main(void) {
     const float value[3] = {1, 2, 3};
@@ -11,5 +13,7 @@ int main(void) {
     const pith_view view = pith_view_dense(value, PITH_F32, 2, shape);
     pith_env env = {0};
     env.size = sizeof env;
-    return view.ndim == 2 && pith_version() > 0 ? 0 : 1;
+    pith_cuda_items items = {0};
+    items.size = sizeof items;
+    return view.ndim == 2 && items.size && pith_version() > 0 ? 0 : 1;
 }
