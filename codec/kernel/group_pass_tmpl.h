@@ -84,12 +84,16 @@ ALWAYS void open_pass(struct pass *p, const struct pithi_group_job *job, struct 
     p->unit = UNIT * p->set.bits / 8;
 }
 
+ALWAYS void pass_units(struct pass *p, size_t n) {
+    p->codes += n * p->unit;
+    p->room -= n * p->unit;
+}
+
 ALWAYS void put_unit(struct pass *p, const v16 v[4], v16 reciprocal, bool stream) {
     const v16 q[4] = {code16(v[0], reciprocal), code16(v[1], reciprocal), code16(v[2], reciprocal),
                       code16(v[3], reciprocal)};
     pack64(p->codes, p->room, &p->pack, q, stream);
-    p->codes += p->unit;
-    p->room -= p->unit;
+    pass_units(p, 1);
 }
 
 ALWAYS void encode_groups(struct pithi_group_job *job, size_t count, struct way w) {
@@ -103,12 +107,16 @@ ALWAYS void encode_groups(struct pithi_group_job *job, size_t count, struct way 
             m = v_maxu(m, largest_lanes(x));
         }
         const uint32_t largest = v_reduce_maxu(m);
+        if (__builtin_expect(largest >= LIMIT, 0)) {
+            encode_huge(job, i, false);
+            pass_units(&p, p.set.group / UNIT);
+            continue;
+        }
         const v16 reciprocal = put_scale(&p.set, p.scales, i / p.set.group, largest);
         for (size_t k = i; k < end; k += UNIT) {
             load_unit(x, w.vt, p.value, k);
             put_unit(&p, x, reciprocal, w.stream);
         }
-        if (__builtin_expect(largest >= LIMIT, 0)) encode_huge(job, i, false);
     }
 }
 
@@ -126,12 +134,10 @@ ALWAYS v16 rotate_group(struct held *x, const struct pass *p, size_t i, struct w
     return v_maxu(largest_lanes(x->v), largest_lanes(x->v + 4));
 }
 
-ALWAYS void put_rotated(struct pass *p, const v16 v[8], v16 r, bool stream) {
+ALWAYS void put_rotated(const struct pass *p, const v16 v[8], v16 r, bool stream) {
     const v16 q[8] = {code16(v[0], r), code16(v[1], r), code16(v[2], r), code16(v[3], r),
                       code16(v[4], r), code16(v[5], r), code16(v[6], r), code16(v[7], r)};
     pack_rotated(p->codes, p->room, &p->pack, q, stream);
-    p->codes += 2 * p->unit;
-    p->room -= 2 * p->unit;
 }
 
 /* A group is rotated while the scale of the one before it is found. */
@@ -145,8 +151,11 @@ ALWAYS void encode_rotated(struct pithi_group_job *job, size_t count, struct way
         const uint32_t largest = v_reduce_maxu(m);
         const v16 reciprocal = put_scale(&p.set, p.scales, i / HELD, largest);
         m = rotate_group(&next, &p, i + HELD < count ? i + HELD : i, w);
-        put_rotated(&p, x.v, reciprocal, w.stream);
-        if (__builtin_expect(largest >= LIMIT, 0)) encode_huge(job, i, true);
+        if (__builtin_expect(largest < LIMIT, 1))
+            put_rotated(&p, x.v, reciprocal, w.stream);
+        else
+            encode_huge(job, i, true);
+        pass_units(&p, HELD / UNIT);
     }
 }
 
