@@ -12,6 +12,7 @@ PITHI_PHASE(pithi_decode_open, uint64_t number) {
     if (t->tid) return;
     pithi_shared_clear(s);
     pithi_item_locate(a, &a->from, number, &s->from);
+    if (a->add && a->from.plan.base_dtype != PITH_NONE) s->from.base = s->from.tensor;
     if (a->per_item == 1) pithi_item_open(a, &s->from);
 }
 
@@ -30,20 +31,34 @@ PITHI_PHASE(pithi_frames_open, uint64_t number) {
 
 /* ---- Values out ------------------------------------------------------------------------------*/
 
-/* Of the unit at e, what lies in the team's elements; x may hold more. */
+/* Of the unit at e, what lies in the team's elements; bits, of the tensor's dtype, may be more. A
+ * tensor that is the base has been written. */
+PITHI_DEVICE void pithi_decode_put(const struct pithi_gpu_call *a, const struct pithi_gpu_item *it,
+                                   uint64_t e, const uint32_t bits[8]) {
+    const uint32_t width = a->from.items.dtype == PITH_F32 ? 4 : 2;
+    const uint64_t lo = a->first, shift = a->from.items.tensors ? lo : 0;
+    if (!it->tensor || it->tensor == it->base) return;
+    if (e >= lo) {
+        pithi_unit_put(it->tensor + (e - shift) * width, width, pithi_unit_left(e, it->end), bits);
+        return;
+    }
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+        if (e + k < lo || e + k >= it->end) continue;
+        uint8_t *const to = it->tensor + (e + k - shift) * width;
+        if (width == 4)
+            pithi_put32(to, bits[k]);
+        else
+            pithi_put16(to, (uint16_t)bits[k]);
+    }
+}
+
 PITHI_DEVICE void pithi_decode_store(const struct pithi_gpu_call *a,
                                      const struct pithi_gpu_item *it, uint64_t e,
                                      const uint32_t x[8]) {
-    const uint32_t dtype = a->from.items.dtype;
-    const uint64_t width = pithi_width(dtype), lo = a->first;
-    const uint64_t shift = a->from.items.tensors ? lo : 0;
-    if (!it->tensor) return;
-    if (e >= lo) {
-        pithi_unit_store(it->tensor + (e - shift) * width, dtype, pithi_unit_left(e, it->end), x);
-        return;
-    }
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (e + k >= lo && e + k < it->end)
-        pithi_store(it->tensor + (e + k - shift) * width, dtype, 0, x[k]);
+    uint32_t bits[PITHI_UNIT];
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) bits[k] =
+        pithi_unit_round(a->from.items.dtype, x[k]);
+    pithi_decode_put(a, it, e, bits);
 }
 
 /* The new base of a unit. */
@@ -57,7 +72,7 @@ PITHI_DEVICE void pithi_decode_update(const struct pithi_gpu_call *a,
                            k < n ? &t->read.saturated : &ignored);
     if (!a->update) return;
     pithi_unit_store(it->base + e * pithi_width(p->base_dtype), p->base_dtype, n, next);
-    if (!p->device.identity) return;
+    if (!p->device.identity || !it->state) return;
     uint32_t bits[PITHI_UNIT];
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) bits[k] =
         pithi_unit_round(p->base_dtype, next[k]);
@@ -116,6 +131,47 @@ PITHI_LOCAL(pithi_decode_values, uint64_t tile, bool sums) {
     }
 }
 
+/* ---- Key frames ------------------------------------------------------------------------------*/
+
+/* The new base, as it stands in the frame. */
+PITHI_LOCAL(pithi_decode_key, uint64_t tile) {
+    const struct pithi_table *const p = &a->from.plan;
+    const struct pithi_gpu_item *const it = &s->from;
+    const uint32_t width = pithi_width(p->base_dtype), dtype = a->from.items.dtype;
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        const uint64_t e = pithi_unit_at(t, tile, u);
+        pithi_unit_get(it->payload + it->form->data + e * width, width, pithi_unit_left(e, it->end),
+                       t->base[u]);
+    }
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        const uint64_t e = pithi_unit_at(t, tile, u);
+        const uint32_t n = pithi_unit_left(e, it->end);
+        if (it->base && a->update) pithi_unit_put(it->base + e * width, width, n, t->base[u]);
+        if (it->state && p->device.identity)
+            t->read.hash += pithi_unit_hash(p->base_dtype, e, n, t->base[u]);
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (dtype != p->base_dtype)
+            t->base[u][k] = pithi_unit_round(dtype, pithi_unit_widen(p->base_dtype, t->base[u][k]));
+        pithi_decode_put(a, it, e, t->base[u]);
+    }
+}
+
+/* By the first thread of the last team: the base is torn where it is not what the header says. */
+PITHI_DEVICE void pithi_key_settle(const struct pithi_gpu_call *a, struct pithi_gpu_item *it) {
+    const struct pithi_table *const p = &a->from.plan;
+    struct pithi_gpu_slot_state *const slot = it->state;
+    if (pithi_item_identified(p, it, pithi_fresh64(&slot->hash))) {
+        const uint64_t hash = pithi_results_settle(a->from.state, slot, 1, true);
+        pithi_advance(slot, pithi_get64(pithi_item_stream(it) + PITHI_STREAM_STEP),
+                      pithi_item_identity(p, it, hash));
+    } else {
+        it->status = PITH_ERR_CHECKSUM;
+        slot->torn = 1;
+        slot->hash = 0;
+        slot->arrived = 0;
+    }
+    pithi_item_answer(&a->from.items, it, 0);
+}
+
 /* ---- Ends ------------------------------------------------------------------------------------*/
 
 /* By the first thread of the last team: state and counters after the item's frames. */
@@ -128,9 +184,13 @@ PITHI_DEVICE void pithi_decode_settle(const struct pithi_gpu_call *a, struct pit
 
 PITHI_PHASE(pithi_decode_close, uint64_t number) {
     (void)number;
+    const bool settles = s->from.state && a->update, key = settles && s->from.kind;
     if (t->tid) return;
-    if (s->from.first && a->per_item == 1) pithi_item_answer(&a->from.items, &s->from, 0);
-    if (s->from.state && a->update && pithi_results_hand(a, &s->read, s->from.state))
+    if (s->from.first && a->per_item == 1 && !key) pithi_item_answer(&a->from.items, &s->from, 0);
+    if (!settles || !pithi_results_hand(a, &s->read, s->from.state)) return;
+    if (key)
+        pithi_key_settle(a, &s->from);
+    else
         pithi_decode_settle(a, &s->from);
 }
 
@@ -160,7 +220,12 @@ PITHI_BODY(pithi_decode) {
         PITHI_RUN(pithi_decode_refuse, number);
         return;
     }
-    pithi_decode_groups(a, s, t, team, false);
+    if (s->from.kind) {
+        for (uint64_t tile = s->from.begin; tile < s->from.end; tile += PITHI_TILE)
+            PITHI_STEP(pithi_decode_key, tile);
+    } else {
+        pithi_decode_groups(a, s, t, team, false);
+    }
     PITHI_GATHER(number);
     PITHI_RUN(pithi_decode_close, number);
 }

@@ -55,7 +55,7 @@ typedef struct pith_cuda_plan pith_cuda_plan;
 typedef struct pith_cuda_sizes {
     uint64_t table_bytes;     /* device memory to give pith_cuda_plan_create */
     uint64_t state_bytes;     /* device memory to give pith_cuda_state_init; 0: no state */
-    uint64_t workspace_bytes; /* device memory per item of a call; 0: calls need none */
+    uint64_t workspace_bytes; /* device memory per frame that a call reads; 0: calls need none */
     uint64_t alignment;       /* of table, state and workspace */
 } pith_cuda_sizes;
 
@@ -95,9 +95,8 @@ PITH_NODISCARD PITH_API pith_status pith_cuda_state_set_random(pith_cuda_plan *c
                                                                uint64_t step, void *stream);
 /* As pith_plan_set_ranks. */
 PITH_NODISCARD PITH_API pith_status pith_cuda_state_set_ranks(pith_cuda_plan *cuda,
-                                                              pith_cuda_state *state,
-                                                              uint32_t rank, uint32_t ranks,
-                                                              void *stream);
+                                                              pith_cuda_state *state, uint32_t rank,
+                                                              uint32_t ranks, void *stream);
 /* Plans without a base: step + 1, once per training step; in a graph, once per replay. */
 PITH_NODISCARD PITH_API pith_status pith_cuda_state_next_step(pith_cuda_plan *cuda,
                                                               pith_cuda_state *state, void *stream);
@@ -164,7 +163,9 @@ typedef struct pith_cuda_items {
      * bytes, 0 where the status is not PITH_OK; may be NULL. */
     uint64_t *lengths;
     int32_t *status; /* one per frame; never NULL */
-    void *workspace; /* count * sizes.workspace_bytes; NULL when that is 0 */
+    /* sizes.workspace_bytes for every frame (sums: count * per_item of them) of calls that read
+     * frames; NULL when that is 0. */
+    void *workspace;
     uint64_t workspace_bytes;
 } pith_cuda_items;
 
@@ -189,7 +190,8 @@ PITH_NODISCARD PITH_API pith_status pith_cuda_decode_add(pith_cuda_plan *cuda,
                                                          void *stream);
 /* Elements [first, first + count) of every item's slot, cut to the slot, written to the beginning
  * of the item's piece (tensors), or at their place in `tensor`. With a base: of the new base; the
- * state is compared as pith_decode does and stays as it is. */
+ * state is compared as pith_decode does and stays as it is; what a key frame says of its whole
+ * content is not compared. */
 PITH_NODISCARD PITH_API pith_status pith_cuda_decode_range(pith_cuda_plan *cuda,
                                                            const pith_cuda_state *state,
                                                            const pith_cuda_items *items,
@@ -202,11 +204,12 @@ PITH_NODISCARD PITH_API pith_status pith_cuda_reduce(pith_cuda_plan *cuda, pith_
                                                      uint32_t per_item, float scale, void *stream);
 /* As pith_reduce_encode: item i of `items` (whose tensors are not used) is summed and encoded as
  * item i of out_items. status of out_items: PITH_OK, or the first that its frames have. */
-PITH_NODISCARD PITH_API pith_status pith_cuda_reduce_encode(
-    pith_cuda_plan *cuda, pith_cuda_state *state, const pith_cuda_items *items, uint32_t per_item,
-    float scale, pith_cuda_plan *out, pith_cuda_state *out_state, const pith_cuda_items *out_items,
-    void *stream);
-/* Check every frame's header and checksums; with a state also its step and identity. */
+PITH_NODISCARD PITH_API pith_status
+pith_cuda_reduce_encode(pith_cuda_plan *cuda, pith_cuda_state *state, const pith_cuda_items *items,
+                        uint32_t per_item, float scale, pith_cuda_plan *out,
+                        pith_cuda_state *out_state, const pith_cuda_items *out_items, void *stream);
+/* Check every frame's header and checksums, and that key frames hold what they say; with a state
+ * also step and identity. */
 PITH_NODISCARD PITH_API pith_status pith_cuda_verify(pith_cuda_plan *cuda,
                                                      const pith_cuda_state *state,
                                                      const pith_cuda_items *items, void *stream);
