@@ -36,10 +36,14 @@ static pith_status check_state(pith_cuda_plan *c, const pith_cuda_state *state, 
 static pith_status check_output(pith_cuda_plan *c, const pith_cuda_items *items) {
     const bool known =
         items->dtype == PITH_F32 || items->dtype == PITH_BF16 || items->dtype == PITH_F16;
-    const uint64_t width = pithi_width(c->table.dtype);
     if (items->dtype != c->table.dtype && (!known || c->table.device.kind == PITHI_DEVICE_raw))
         return fail(c, PITH_ERR_DTYPE, "the codec does not decode to the tensor's dtype");
-    if (c->table.max_output_bytes && c->table.most > c->table.max_output_bytes / width)
+    return PITH_OK;
+}
+
+static pith_status check_limit(pith_cuda_plan *c) {
+    const uint64_t most = c->table.max_output_bytes;
+    if (most && c->table.most > most / pithi_width(c->table.dtype))
         return fail(c, PITH_ERR_LIMIT, "a slot is larger than max_output_bytes");
     return PITH_OK;
 }
@@ -72,8 +76,8 @@ enum { WAVES = 32, TILES_MOST = 4 };
 
 /* Few tiles a team while there are few teams; whole groups always, and whole blocks where those
  * have checksums. */
-static void divide(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t items,
-                   uint64_t elements) {
+void pithi_cuda_divide(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t items,
+                       uint64_t elements) {
     const struct pithi_table *t = &c->table;
     const uint64_t group = t->device.set.group;
     uint64_t span = group > PITHI_TILE ? group : PITHI_TILE;
@@ -86,8 +90,8 @@ static void divide(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t i
     if (!a->chunks) a->chunks = 1;
 }
 
-static pith_status launch(pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
-                          const struct pithi_gpu_call *a, uint64_t items, void *stream) {
+pith_status pithi_cuda_launch(pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
+                              const struct pithi_gpu_call *a, uint64_t items, void *stream) {
     if (items > INT32_MAX / a->chunks)
         return fail(c, PITH_ERR_ARG, "too many items for one launch");
     return pithi_cuda_status(pithi_gpu_launch(c->device, kernel, a, items * a->chunks, stream),
@@ -99,10 +103,13 @@ static bool needs_check(const pith_cuda_plan *c) {
     return c->table.checksums || c->table.longest_header > PITHI_SHORT_HEADER;
 }
 
-/* Headers, checksums and, where `base` is set, the identity of the tensor that is the base. */
+/* Headers, checksums and, where `identify` is set, identities. Every frame has teams of its own. */
 static pith_status check_first(pith_cuda_plan *c, struct pithi_gpu_call *a,
                                const pith_cuda_items *items, void *stream) {
-    const uint64_t bytes = items->count * sizeof(struct pithi_gpu_work);
+    if (items->count > UINT64_MAX / sizeof(struct pithi_gpu_work) / a->per_item)
+        return fail(c, PITH_ERR_ARG, "too many frames");
+    const uint64_t frames = items->count * a->per_item;
+    const uint64_t bytes = frames * sizeof(struct pithi_gpu_work);
     if (!items->workspace || (uintptr_t)items->workspace % sizeof(struct pithi_gpu_work) ||
         items->workspace_bytes < bytes)
         return pithi_cuda_fail(&c->error, PITH_ERR_SPACE, "the workspace does not suffice", bytes);
@@ -110,7 +117,7 @@ static pith_status check_first(pith_cuda_plan *c, struct pithi_gpu_call *a,
     const pith_status cleared = pithi_cuda_status(
         pithi_gpu_clear(c->device, items->workspace, (size_t)bytes, stream), &c->error);
     if (cleared != PITH_OK) return cleared;
-    return launch(c, PITHI_GPU_check, a, items->count, stream);
+    return pithi_cuda_launch(c, PITHI_GPU_check, a, frames, stream);
 }
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
@@ -143,13 +150,13 @@ static pith_status encode(pith_cuda_plan *c, pith_cuda_state *state, const pith_
                                .scale = 1,
                                .key = key,
                                .update = true};
-    divide(&a, c, items.count, c->table.most);
+    pithi_cuda_divide(&a, c, items.count, c->table.most);
     const bool groups = c->table.device.kind == PITHI_DEVICE_groups;
-    return launch(c,
-                  key      ? PITHI_GPU_encode_key
-                  : groups ? PITHI_GPU_encode
-                           : PITHI_GPU_encode_raw,
-                  &a, items.count, stream);
+    return pithi_cuda_launch(c,
+                             key      ? PITHI_GPU_encode_key
+                             : groups ? PITHI_GPU_encode
+                                      : PITHI_GPU_encode_raw,
+                             &a, items.count, stream);
 }
 
 pith_status pith_cuda_encode(pith_cuda_plan *c, pith_cuda_state *state,
@@ -177,15 +184,16 @@ static pith_status decode(pith_cuda_plan *c, const pith_cuda_state *state,
     if (status == PITH_OK && !a->add) status = check_state(c, state, base);
     if (status == PITH_OK && !(base && a->update && !a->add)) status = check_tensor(c, &items);
     if (status == PITH_OK && (items.tensor || items.tensors)) status = check_output(c, &items);
+    if (status == PITH_OK) status = check_limit(c);
     if (status != PITH_OK) return status;
     a->from = side_of(c, state, &items);
     a->per_item = 1;
     a->scale = 1;
-    divide(a, c, items.count, a->count < c->table.most ? a->count : c->table.most);
+    pithi_cuda_divide(a, c, items.count, a->count < c->table.most ? a->count : c->table.most);
     a->chunks += a->first % a->span != 0; /* a range may begin inside a team's elements */
-    if (needs_check(c) || (a->add && c->table.device.identity))
-        status = check_first(c, a, &items, stream);
-    return status == PITH_OK ? launch(c, decoder(c, a), a, items.count, stream) : status;
+    a->identify = a->add && c->table.device.identity;
+    if (needs_check(c) || a->identify) status = check_first(c, a, &items, stream);
+    return status == PITH_OK ? pithi_cuda_launch(c, decoder(c, a), a, items.count, stream) : status;
 }
 
 pith_status pith_cuda_decode(pith_cuda_plan *c, pith_cuda_state *state,
@@ -232,15 +240,17 @@ pith_status pith_cuda_reduce(pith_cuda_plan *c, pith_cuda_state *state, const pi
     if (status == PITH_OK) status = check_tensor(c, &items);
     if (status == PITH_OK && (items.dtype == PITH_NONE || items.dtype > PITH_F16))
         status = fail(c, PITH_ERR_DTYPE, "reduce writes f32, bf16 or f16");
+    if (status == PITH_OK) status = check_limit(c);
     if (status != PITH_OK) return status;
     struct pithi_gpu_call a = {.from = side_of(c, state, &items),
                                .count = UINT64_MAX,
                                .per_item = per_item,
                                .scale = scale,
                                .update = true};
-    divide(&a, c, items.count, c->table.most);
+    pithi_cuda_divide(&a, c, items.count, c->table.most);
     if (needs_check(c)) status = check_first(c, &a, &items, stream);
-    return status == PITH_OK ? launch(c, PITHI_GPU_reduce, &a, items.count, stream) : status;
+    return status == PITH_OK ? pithi_cuda_launch(c, PITHI_GPU_reduce, &a, items.count, stream)
+                             : status;
 }
 
 /* Whether item i of one plan can become item i of the other: kernels check the slots' counts. */
@@ -266,20 +276,23 @@ pith_status pith_cuda_reduce_encode(pith_cuda_plan *c, pith_cuda_state *state,
         status = check_state(out, out_state, out->table.device.decay || draws(out));
     if (status != PITH_OK) return fail(c, status, out->error.text);
     status = check_pair(c, &items, out, &made);
+    if (status == PITH_OK) status = check_limit(c);
     if (status != PITH_OK) return status;
+    items.tensors = made.tensors = NULL; /* not looked at, so they may hold anything */
     struct pithi_gpu_call a = {.from = side_of(c, state, &items),
                                .to = side_of(out, out_state, &made),
                                .count = UINT64_MAX,
                                .per_item = per_item,
                                .scale = scale,
                                .update = true};
-    divide(&a, c, items.count, c->table.most);
+    pithi_cuda_divide(&a, c, items.count, c->table.most);
     const bool check = needs_check(c);
     if (check) status = check_first(c, &a, &items, stream);
     if (status != PITH_OK) return status;
-    divide(&a, out, items.count, c->table.most);
+    pithi_cuda_divide(&a, out, items.count, c->table.most);
     const bool groups = out->table.device.kind == PITHI_DEVICE_groups;
-    return launch(c, groups ? PITHI_GPU_recode : PITHI_GPU_recode_raw, &a, items.count, stream);
+    return pithi_cuda_launch(c, groups ? PITHI_GPU_recode : PITHI_GPU_recode_raw, &a, items.count,
+                             stream);
 }
 
 /* ---- Verify ----------------------------------------------------------------------------------*/
@@ -291,11 +304,16 @@ pith_status pith_cuda_verify(pith_cuda_plan *c, const pith_cuda_state *state,
     pith_status status = take_items(c, from, &items);
     if (status == PITH_OK) status = check_state(c, state, false);
     if (status != PITH_OK) return status;
-    struct pithi_gpu_call a = {
-        .from = side_of(c, state, &items), .count = UINT64_MAX, .per_item = 1, .scale = 1};
-    divide(&a, c, items.count, c->table.most);
-    if (needs_check(c)) status = check_first(c, &a, &items, stream);
+    items.tensors = NULL; /* not looked at, so it may hold anything */
+    struct pithi_gpu_call a = {.from = side_of(c, state, &items),
+                               .count = UINT64_MAX,
+                               .per_item = 1,
+                               .scale = 1,
+                               .identify = c->table.device.identity};
+    pithi_cuda_divide(&a, c, items.count, c->table.most);
+    if (needs_check(c) || a.identify) status = check_first(c, &a, &items, stream);
     a.span = c->table.most > PITHI_TILE ? c->table.most : PITHI_TILE;
     a.chunks = 1;
-    return status == PITH_OK ? launch(c, PITHI_GPU_answer, &a, items.count, stream) : status;
+    return status == PITH_OK ? pithi_cuda_launch(c, PITHI_GPU_answer, &a, items.count, stream)
+                             : status;
 }

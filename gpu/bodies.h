@@ -5,5 +5,6 @@
 
 #include "decode.h"
 #include "encode.h"
+#include "state.h"
 
 #endif

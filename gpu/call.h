@@ -48,6 +48,14 @@ struct pithi_gpu_state {
     uint64_t slots, memory; /* offsets */
     void *external;
 };
+/* Where the base or the residual begins. */
+PITHI_INLINE uint64_t pithi_state_memory_at(const struct pithi_table *t) {
+    const uint64_t slots = t->slots * sizeof(struct pithi_gpu_slot_state);
+    return (sizeof(struct pithi_gpu_state) + slots + 255) / 256 * 256;
+}
+
+/* What a call about the state sets. */
+enum pithi_gpu_setting { PITHI_SET_RANDOM, PITHI_SET_RANKS, PITHI_SET_NEXT, PITHI_SET_BASE };
 
 /* pith_cuda_items as kernels see it. */
 struct pithi_gpu_items {
@@ -75,9 +83,9 @@ struct pithi_gpu_call {
     struct pithi_random random;     /* of calls about the state */
     uint64_t first, count;          /* the elements of every slot that are wanted */
     uint64_t span, chunks;          /* elements per team; teams per item */
-    uint64_t step;                  /* of calls about the state */
+    uint64_t step;                  /* of calls about the state, as are: */
     void *base;
-    uint32_t base_dtype;
+    uint32_t what;     /* enum pithi_gpu_setting */
     uint32_t per_item; /* frames that are summed */
     float scale;
     bool key;      /* make key frames */

@@ -32,6 +32,13 @@ PITHI_DEVICE struct pithi_gpu_slot_state *pithi_state_slots(struct pithi_gpu_sta
 PITHI_DEVICE uint8_t *pithi_state_memory(struct pithi_gpu_state *s) {
     return s->external ? (uint8_t *)s->external : (uint8_t *)s + s->memory;
 }
+/* Whether the state, if there is one, is this plan's and has its base. */
+PITHI_DEVICE int32_t pithi_state_check(const struct pithi_table *p,
+                                       const struct pithi_gpu_state *s) {
+    if (!s) return PITH_OK;
+    const bool bound = !p->external || s->external || !p->count;
+    return bound && s->fingerprint == p->fingerprint ? PITH_OK : PITH_ERR_STATE;
+}
 
 /* ---- Place -----------------------------------------------------------------------------------*/
 
@@ -71,14 +78,14 @@ PITHI_DEVICE void pithi_item_locate(const struct pithi_gpu_call *a,
     const bool known = number < p->slots;
     it->index = team / a->chunks;
     it->first = team % a->chunks == 0;
-    it->status = known ? PITH_OK : PITH_ERR_ARG;
+    it->status = known ? pithi_state_check(p, state) : PITH_ERR_ARG;
     it->table = side->table;
     it->slot = (const struct pithi_table_slot *)(const void *)(side->table + p->slots_at) +
                (known ? number : 0);
     it->kind = a->key;
     it->form = &it->slot->form[it->kind];
     it->frame = items->frame || items->frames ? pithi_item_frame(items, it->index) : NULL;
-    it->payload = it->frame + it->form->header_bytes;
+    it->payload = it->frame ? it->frame + it->form->header_bytes : NULL;
     it->tensor = pithi_item_tensor(items, it->index, it->slot->first, pithi_width(items->dtype));
     it->state = state && known ? pithi_state_slots(state) + number : NULL;
     it->base = NULL;

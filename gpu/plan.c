@@ -7,8 +7,6 @@
 
 #include "stage/pad.h"
 
-enum { ALIGNMENT = 256 };
-
 pith_status pithi_cuda_status(int number, pith_error *error) {
     if (number == 0) return PITH_OK;
     return pithi_cuda_fail(error,
@@ -23,15 +21,9 @@ pith_status pith_cuda_available(int device, pith_error *error) {
 
 /* ---- Sizes -----------------------------------------------------------------------------------*/
 
-uint64_t pithi_cuda_state_memory(const struct pithi_table *t) {
-    const uint64_t slots = sizeof(struct pithi_gpu_state);
-    return (slots + t->slots * sizeof(struct pithi_gpu_slot_state) + ALIGNMENT - 1) / ALIGNMENT *
-           ALIGNMENT;
-}
-
 uint64_t pithi_cuda_state_bytes(const struct pithi_table *t) {
     if (!pithi_cuda_has_base(t) && !t->device.counts && !t->device.set.stochastic) return 0;
-    uint64_t bytes = pithi_cuda_state_memory(t);
+    uint64_t bytes = pithi_state_memory_at(t);
     if (pithi_cuda_has_base(t) && !t->external) bytes += t->count * pithi_width(t->base_dtype);
     if (t->device.decay) bytes += 2 * sizeof(float) * t->count;
     return bytes;
@@ -43,7 +35,7 @@ static void sizes_of(const struct pithi_table *t, pith_cuda_sizes *out) {
     *out = (pith_cuda_sizes){.table_bytes = t->bytes,
                              .state_bytes = pithi_cuda_state_bytes(t),
                              .workspace_bytes = checks ? sizeof(struct pithi_gpu_work) : 0,
-                             .alignment = ALIGNMENT};
+                             .alignment = PITHI_CUDA_ALIGNMENT};
 }
 
 /* The table's beginning, if this library can read it. */
@@ -71,11 +63,11 @@ static pith_env environment(const pith_env *env) {
     return e;
 }
 
-static void *take(const pith_env *e, size_t bytes) {
+void *pithi_cuda_take(const pith_env *e, size_t bytes) {
     return e->alloc ? e->alloc(e->alloc_user, bytes, 64) : malloc(bytes);
 }
 
-static void give(const pith_env *e, void *p, size_t bytes) {
+void pithi_cuda_give(const pith_env *e, void *p, size_t bytes) {
     if (!p) return;
     if (e->alloc)
         e->release(e->alloc_user, p, bytes);
@@ -85,7 +77,7 @@ static void give(const pith_env *e, void *p, size_t bytes) {
 
 static pith_status upload(pith_cuda_plan *c, const pith_plan *plan, void *table, void *stream) {
     size_t bytes = (size_t)c->table.bytes;
-    c->image = take(&c->env, bytes);
+    c->image = pithi_cuda_take(&c->env, bytes);
     if (!c->image)
         return pithi_cuda_fail(&c->error, PITH_ERR_MEMORY, "no memory for the table", bytes);
     const pith_status made = pith_plan_table(plan, c->image, bytes, &bytes, &c->error);
@@ -104,12 +96,13 @@ pith_status pith_cuda_plan_create(pith_cuda_plan **cuda, const pith_plan *plan, 
     *cuda = NULL;
     pith_status status = pith_cuda_sizes_of(plan, &sizes, error);
     if (status != PITH_OK) return status;
-    if (!table || (uintptr_t)table % ALIGNMENT)
-        return pithi_cuda_fail(error, PITH_ERR_ARG, "the table's memory is not aligned", ALIGNMENT);
+    if (!table || (uintptr_t)table % PITHI_CUDA_ALIGNMENT)
+        return pithi_cuda_fail(error, PITH_ERR_ARG, "the table's memory is not aligned",
+                               PITHI_CUDA_ALIGNMENT);
     if (bytes < sizes.table_bytes)
         return pithi_cuda_fail(error, PITH_ERR_SPACE, "the table does not fit", sizes.table_bytes);
     const pith_env e = environment(env);
-    pith_cuda_plan *c = take(&e, sizeof *c);
+    pith_cuda_plan *c = pithi_cuda_take(&e, sizeof *c);
     if (!c) return pithi_cuda_fail(error, PITH_ERR_MEMORY, "no memory for the plan", sizeof *c);
     memset(c, 0, sizeof *c);
     c->env = e;
@@ -130,8 +123,8 @@ pith_status pith_cuda_plan_create(pith_cuda_plan **cuda, const pith_plan *plan, 
 void pith_cuda_plan_destroy(pith_cuda_plan *c) {
     if (!c) return;
     const pith_env e = c->env;
-    give(&e, c->image, (size_t)c->table.bytes);
-    give(&e, c, sizeof *c);
+    pithi_cuda_give(&e, c->image, (size_t)c->table.bytes);
+    pithi_cuda_give(&e, c, sizeof *c);
 }
 
 pith_error pith_cuda_plan_error(const pith_cuda_plan *c) { return c->error; }

@@ -6,6 +6,8 @@
 #include "backend.h"
 #include "pith/pith_cuda.h"
 
+enum { PITHI_CUDA_ALIGNMENT = 256 };
+
 struct pith_cuda_plan {
     struct pithi_table table; /* its beginning; the whole lies on the device */
     const uint8_t *device_table;
@@ -23,9 +25,16 @@ static inline pith_status pithi_cuda_fail(pith_error *error, pith_status status,
 }
 /* What a number of the backend means. */
 pith_status pithi_cuda_status(int number, pith_error *error);
-/* Bytes of a device state, and offsets in it. */
+/* Memory through the plan's env. */
+void *pithi_cuda_take(const pith_env *env, size_t bytes);
+void pithi_cuda_give(const pith_env *env, void *p, size_t bytes);
+/* Of a device state. */
 uint64_t pithi_cuda_state_bytes(const struct pithi_table *table);
-uint64_t pithi_cuda_state_memory(const struct pithi_table *table);
+/* Sets how many teams do `items` items of at most `elements` elements, and how many each does. */
+void pithi_cuda_divide(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t items,
+                       uint64_t elements);
+pith_status pithi_cuda_launch(pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
+                              const struct pithi_gpu_call *a, uint64_t items, void *stream);
 static inline bool pithi_cuda_has_base(const struct pithi_table *t) {
     return t->base_dtype != PITH_NONE;
 }
