@@ -3,8 +3,11 @@
 #ifndef PITHI_GPU_BODIES_H
 #define PITHI_GPU_BODIES_H
 
+#include "check.h"
 #include "decode.h"
 #include "encode.h"
+#include "key.h"
+#include "raw.h"
 #include "state.h"
 
 #endif
