@@ -8,6 +8,7 @@
 #include "encode.h"
 #include "key.h"
 #include "raw.h"
+#include "recode.h"
 #include "state.h"
 
 #endif
