@@ -33,10 +33,12 @@ static pith_status check_state(pith_cuda_plan *c, const pith_cuda_state *state, 
     return PITH_OK;
 }
 
-static pith_status check_output(pith_cuda_plan *c, const pith_cuda_items *items) {
+/* What is added becomes f32 first, so that every codec adds to every float dtype. */
+static pith_status check_output(pith_cuda_plan *c, const pith_cuda_items *items, bool add) {
     const bool known =
         items->dtype == PITH_F32 || items->dtype == PITH_BF16 || items->dtype == PITH_F16;
-    if (items->dtype != c->table.dtype && (!known || c->table.device.kind == PITHI_DEVICE_raw))
+    const bool exact = c->table.device.kind == PITHI_DEVICE_raw && !add;
+    if (items->dtype != c->table.dtype && (!known || exact))
         return fail(c, PITH_ERR_DTYPE, "the codec does not decode to the tensor's dtype");
     return PITH_OK;
 }
@@ -183,7 +185,8 @@ static pith_status decode(pith_cuda_plan *c, const pith_cuda_state *state,
     const bool base = pithi_cuda_has_base(&c->table);
     if (status == PITH_OK && !a->add) status = check_state(c, state, base);
     if (status == PITH_OK && !(base && a->update && !a->add)) status = check_tensor(c, &items);
-    if (status == PITH_OK && (items.tensor || items.tensors)) status = check_output(c, &items);
+    if (status == PITH_OK && (items.tensor || items.tensors))
+        status = check_output(c, &items, a->add);
     if (status == PITH_OK) status = check_limit(c);
     if (status != PITH_OK) return status;
     a->from = side_of(c, state, &items);
@@ -276,6 +279,8 @@ pith_status pith_cuda_reduce_encode(pith_cuda_plan *c, pith_cuda_state *state,
         status = check_state(out, out_state, out->table.device.decay || draws(out));
     if (status != PITH_OK) return fail(c, status, out->error.text);
     status = check_pair(c, &items, out, &made);
+    if (status == PITH_OK && state && state == out_state)
+        status = fail(c, PITH_ERR_ARG, "one state for both sides");
     if (status == PITH_OK) status = check_limit(c);
     if (status != PITH_OK) return status;
     items.tensors = made.tensors = NULL; /* not looked at, so they may hold anything */

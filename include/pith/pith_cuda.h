@@ -203,7 +203,8 @@ PITH_NODISCARD PITH_API pith_status pith_cuda_reduce(pith_cuda_plan *cuda, pith_
                                                      const pith_cuda_items *items,
                                                      uint32_t per_item, float scale, void *stream);
 /* As pith_reduce_encode: item i of `items` (whose tensors are not used) is summed and encoded as
- * item i of out_items. status of out_items: PITH_OK, or the first that its frames have. */
+ * item i of out_items. status of out_items: PITH_OK, or the first that its frames have. The states
+ * are two. */
 PITH_NODISCARD PITH_API pith_status
 pith_cuda_reduce_encode(pith_cuda_plan *cuda, pith_cuda_state *state, const pith_cuda_items *items,
                         uint32_t per_item, float scale, pith_cuda_plan *out,
