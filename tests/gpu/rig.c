@@ -105,15 +105,21 @@ static void check_external(struct rig *r) {
     free(got);
 }
 
+uint8_t *rig_state_image(const struct rig *r) {
+    if (!r->state) return NULL;
+    uint8_t *const image = room((size_t)r->sizes.state_bytes);
+    device_get(image, r->state, (size_t)r->sizes.state_bytes);
+    return image;
+}
+
 void rig_check_state(struct rig *r) {
     size_t wanted_bytes, got_bytes;
     if (r->base_host) check_external(r);
     if (!r->cpu.state || r->base_host) return;
-    uint8_t *const image = room((size_t)r->sizes.state_bytes);
+    uint8_t *const image = rig_state_image(r);
     uint8_t *const memory = room((size_t)r->cpu.sizes.state_bytes);
     pith_state *state;
     CHECK_OK(pith_state_init(r->cpu.plan, memory, (size_t)r->cpu.sizes.state_bytes, &state));
-    device_get(image, r->state, (size_t)r->sizes.state_bytes);
     CHECK_OK(
         pith_cuda_state_unpack(r->plan, r->cpu.plan, image, (size_t)r->sizes.state_bytes, state));
     uint8_t *const wanted = saved(r, r->cpu.state, &wanted_bytes);
@@ -139,7 +145,7 @@ void job_open(struct job *j, const struct rig *r, uint64_t count, uint64_t frame
     mirror_open(&j->frame, j->stride * frames, offset);
     mirror_open(&j->lengths, sizeof(uint64_t) * frames, 0);
     mirror_open(&j->status, sizeof(int32_t) * frames, 0);
-    const size_t work = (size_t)(r->sizes.workspace_bytes * count);
+    const size_t work = (size_t)(r->sizes.workspace_bytes * frames);
     j->work = work ? device_alloc(work) : NULL;
     for (uint64_t i = 0; i < frames; i++) *job_length(j, i) = j->stride;
     j->items = (pith_cuda_items){.size = sizeof j->items,
@@ -153,6 +159,15 @@ void job_open(struct job *j, const struct rig *r, uint64_t count, uint64_t frame
                                  .status = (int32_t *)(void *)j->status.device,
                                  .workspace = j->work,
                                  .workspace_bytes = work};
+}
+
+void job_set_frame(struct job *j, const void *bytes, size_t length) {
+    const size_t offset = (uintptr_t)j->frame.device % 256;
+    mirror_close(&j->frame);
+    mirror_open(&j->frame, length, offset);
+    if (length) memcpy(j->frame.host, bytes, length);
+    j->items.frame = j->frame.device;
+    j->items.capacity = *job_length(j, 0) = length;
 }
 
 void job_push(struct job *j) {
@@ -190,4 +205,67 @@ pith_status job_status(const struct job *j, uint64_t i) {
 
 uint64_t *job_length(const struct job *j, uint64_t i) {
     return (uint64_t *)(void *)j->lengths.host + i;
+}
+
+/* ---- Any bytes -------------------------------------------------------------------------------*/
+
+static pith_status cpu_decode(const struct rig *r, const void *bytes, size_t length, uint8_t *out,
+                              size_t out_bytes) {
+    uint8_t *const exact = copy_of(bytes, length);
+    const pith_view view = pith_view_flat(out, r->layout.dtype, r->count);
+    memset(out, UNTOUCHED, out_bytes);
+    const pith_status status = pith_decode(r->cpu.plan, r->cpu.state, 0, exact, length, &view);
+    free(exact);
+    return status;
+}
+
+/* The CPU has decoded a key frame, and found at its end that it is not what it says. The device's
+ * state must be torn then, as the CPU's is. */
+static void check_torn(struct rig *r, struct job *j) {
+    const pith_view view = pith_view_flat(j->tensor.host, r->layout.dtype, r->count);
+    uint8_t *const dst = room(j->stride);
+    size_t written;
+    CHECK_STATUS(PITH_ERR_STATE,
+                 pith_encode(r->cpu.plan, r->cpu.state, &view, 0, dst, j->stride, &written));
+    job_set_frame(j, dst, j->stride);
+    JOB_RUN(j, pith_cuda_encode(r->plan, r->state, &j->items, device_stream()));
+    CHECK_STATUS(PITH_ERR_STATE, job_status(j, 0));
+    free(dst);
+}
+
+static void check_refused(struct rig *r, const struct job *j, const uint8_t *before) {
+    uint8_t *const after = rig_state_image(r);
+    CHECK(all_bytes(j->tensor.host, j->tensor.bytes, UNTOUCHED));
+    CHECK(!before || memcmp(before, after, (size_t)r->sizes.state_bytes) == 0);
+    free(after);
+}
+
+pith_status rig_try(struct rig *r, const void *bytes, size_t length, size_t offset) {
+    const size_t state_bytes = (size_t)r->cpu.sizes.state_bytes;
+    uint8_t *const cpu_before = copy_of(r->cpu.memory, state_bytes);
+    uint8_t *const before = rig_state_image(r);
+    struct job j;
+    job_open(&j, r, 1, 1, r->layout.dtype, offset);
+    uint8_t *const out = room(j.tensor.bytes);
+    job_set_frame(&j, bytes, length);
+    JOB_RUN(&j, pith_cuda_decode(r->plan, r->state, &j.items, device_stream()));
+    const pith_status wanted = cpu_decode(r, bytes, length, out, j.tensor.bytes);
+    const pith_status got = job_status(&j, 0);
+    const bool wrote = wanted != PITH_OK && !all_bytes(out, j.tensor.bytes, UNTOUCHED);
+    if (wrote || got != PITH_ERR_MISMATCH) CHECK_STATUS(wanted, got);
+    if (got == PITH_OK) {
+        CHECK(memcmp(j.tensor.host, out, j.tensor.bytes) == 0);
+        rig_check_state(r);
+    } else if (wrote) {
+        check_torn(r, &j);
+    } else {
+        check_refused(r, &j, before);
+    }
+    if (before) device_put(r->state, before, (size_t)r->sizes.state_bytes);
+    if (state_bytes) memcpy(r->cpu.memory, cpu_before, state_bytes);
+    job_close(&j);
+    free(out);
+    free(before);
+    free(cpu_before);
+    return got;
 }

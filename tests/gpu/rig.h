@@ -38,6 +38,8 @@ void rig_close(struct rig *r);
 /* On both sides. */
 void rig_set_base(struct rig *r, const void *base, uint32_t dtype, uint64_t step);
 void rig_set_random(struct rig *r, uint64_t seed, uint32_t stream, uint64_t step);
+/* The bytes of the device's state, sizes.state_bytes of them; NULL without one. To be freed. */
+uint8_t *rig_state_image(const struct rig *r);
 /* The device's state is the CPU's: base or residual, steps, identities, counters, random key. */
 void rig_check_state(struct rig *r);
 
@@ -54,6 +56,8 @@ struct job {
 };
 void job_open(struct job *j, const struct rig *r, uint64_t count, uint64_t frames, uint32_t dtype,
               size_t offset);
+/* One frame, in memory of exactly its length. */
+void job_set_frame(struct job *j, const void *bytes, size_t length);
 /* Everything to the device; status words are anything else than what a call leaves there. */
 void job_push(struct job *j);
 void job_pull(struct job *j);
@@ -69,5 +73,10 @@ uint64_t *job_length(const struct job *j, uint64_t i);
         CHECK_OK(call);  \
         job_pull(j);     \
     } while (0)
+
+/* Any bytes as the frame of slot 0, to both decoders: one status (a device may also say MISMATCH),
+ * one result, and nothing written by a decoder that refuses. Returns the device's status; the
+ * states stay as they were before. */
+pith_status rig_try(struct rig *r, const void *bytes, size_t length, size_t offset);
 
 #endif

@@ -1,0 +1,165 @@
+/* test_gpu_feedback.c - plans without a base that remember: residuals, steps, ranks and counters
+ * over many steps, and steps that are taken back.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "gen.h"
+#include "rig.h"
+
+enum { N = 6001, STEPS = 4 };
+static const uint64_t seed = 0xFEEDBACC, first_step = 0xFFFFFFFE;
+
+static const struct {
+    const char *spec;
+    uint32_t dtype;
+    uint64_t slots;
+    uint32_t flags;
+} settings[] = {
+    {"grad:ef=full,bits=2", PITH_F32, 1, 0},
+    {"grad:ef=full,bits=3,group=256,rotate=256,signs=5", PITH_BF16, 3, PITH_LAYOUT_CHECKSUMS},
+    {"grad:ef=ema:0.9,bits=3,group=64,rotate=64,round=stochastic", PITH_F16, 2, 0},
+    {"grad:ef=ema:0.5,rotate=0,group=4096", PITH_F32, 4, 0},
+    {"grad:ef=full,mode=mse,block=1024", PITH_F32, 2, 0},
+    {"grad:round=antithetic,bits=3", PITH_F32, 3, 0},
+    {"grad:level=intra", PITH_BF16, 2, 0},
+};
+enum { SETTINGS = sizeof settings / sizeof settings[0] };
+
+static void open_setting(struct rig *r, struct job *j, size_t i) {
+    pith_layout layout = flat_layout(settings[i].dtype, PITH_NONE, N);
+    layout.slots = settings[i].slots;
+    layout.flags = settings[i].flags;
+    CHECK(rig_open(r, settings[i].spec, &layout));
+    job_open(j, r, r->slots, r->slots, settings[i].dtype, 0);
+    rig_set_random(r, seed, 3, first_step);
+}
+
+static void close_setting(struct rig *r, struct job *j) {
+    job_close(j);
+    rig_close(r);
+}
+
+static void encode_step(struct rig *r, struct job *j, uint64_t step) {
+    const pith_view view = pith_view_flat(j->tensor.host, r->layout.dtype, N);
+    gen_fill(step % 3 == 1 ? GEN_HOLES : GEN_NOISE, step + 1, r->layout.dtype, j->tensor.host, N);
+    pith_plan_set_random(r->cpu.plan, seed, 3, first_step + step);
+    JOB_RUN(j, pith_cuda_encode(r->plan, r->state, &j->items, device_stream()));
+    for (uint64_t s = 0; s < r->slots; s++) {
+        struct frame f = stream_encode(&r->cpu, &view, s, false);
+        CHECK_OK(job_status(j, s));
+        CHECK(*job_length(j, s) == f.length);
+        CHECK(memcmp(job_frame(j, s), f.bytes, f.length) == 0);
+        free(f.bytes);
+    }
+    rig_check_state(r);
+}
+
+static void test_steps(void **state) {
+    (void)state;
+    for (int k = 0; k < device_orders(); k++)
+        for (size_t i = 0; i < SETTINGS; i++) {
+            struct rig r;
+            struct job j;
+            device_order(k);
+            open_setting(&r, &j, i);
+            for (uint64_t step = 0; step < STEPS; step++) {
+                context("%s, step %llu", settings[i].spec, (unsigned long long)step);
+                encode_step(&r, &j, step);
+                CHECK_OK(pith_cuda_state_next_step(r.plan, r.state, device_stream()));
+            }
+            close_setting(&r, &j);
+        }
+}
+
+static void take_back(struct rig *r, uint64_t step) {
+    CHECK_OK(pith_state_skip(r->cpu.plan, r->cpu.state, step));
+    CHECK_OK(pith_cuda_state_skip(r->plan, r->state, step, device_stream()));
+    rig_check_state(r);
+}
+
+/* A step that was taken back is encoded as if it had not been; once, and no other step. */
+static void test_skip(void **state) {
+    (void)state;
+    for (size_t i = 0; i < SETTINGS; i++) {
+        struct rig r;
+        struct job j;
+        open_setting(&r, &j, i);
+        context("%s, a step taken back", settings[i].spec);
+        encode_step(&r, &j, 0);
+        CHECK_OK(pith_cuda_state_next_step(r.plan, r.state, device_stream()));
+        encode_step(&r, &j, 1);
+        take_back(&r, first_step);
+        take_back(&r, first_step + 1);
+        take_back(&r, first_step + 1);
+        encode_step(&r, &j, 1);
+        close_setting(&r, &j);
+    }
+}
+
+/* Only the slots that the step encoded. */
+static void test_skip_of_some_slots(void **state) {
+    (void)state;
+    struct rig r;
+    struct job j;
+    open_setting(&r, &j, 3);
+    context("one of several slots taken back");
+    encode_step(&r, &j, 0);
+    CHECK_OK(pith_cuda_state_next_step(r.plan, r.state, device_stream()));
+    pith_plan_set_random(r.cpu.plan, seed, 3, first_step + 1);
+    const pith_view view = pith_view_flat(j.tensor.host, PITH_F32, N);
+    free(stream_encode(&r.cpu, &view, 2, false).bytes);
+    j.items.first_slot = 2;
+    j.items.count = 1;
+    JOB_RUN(&j, pith_cuda_encode(r.plan, r.state, &j.items, device_stream()));
+    rig_check_state(&r);
+    take_back(&r, first_step + 1);
+    close_setting(&r, &j);
+}
+
+static void test_ranks(void **state) {
+    (void)state;
+    struct rig r;
+    struct job j;
+    open_setting(&r, &j, 5);
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        context("rank %u of 3", rank);
+        CHECK_OK(pith_plan_set_ranks(r.cpu.plan, rank, 3));
+        CHECK_OK(pith_cuda_state_set_ranks(r.plan, r.state, rank, 3, device_stream()));
+        encode_step(&r, &j, 0);
+    }
+    CHECK_STATUS(PITH_ERR_ARG, pith_cuda_state_set_ranks(r.plan, r.state, 3, 3, device_stream()));
+    CHECK_STATUS(PITH_ERR_ARG,
+                 pith_cuda_state_set_ranks(r.plan, r.state, 0, 65537, device_stream()));
+    close_setting(&r, &j);
+}
+
+/* A state that went through the host goes on where it was. */
+static void test_pack(void **state) {
+    (void)state;
+    for (size_t i = 0; i < SETTINGS; i++) {
+        struct rig r;
+        struct job j;
+        open_setting(&r, &j, i);
+        context("%s packed", settings[i].spec);
+        encode_step(&r, &j, 0);
+        const size_t bytes = (size_t)r.sizes.state_bytes;
+        uint8_t *const image = room(bytes);
+        CHECK_OK(pith_cuda_state_pack(r.plan, r.cpu.plan, r.cpu.state, image, bytes));
+        CHECK_OK(pith_cuda_state_init(r.plan, r.state, bytes, device_stream()));
+        device_put(r.state, image, bytes);
+        rig_set_random(&r, seed, 3, first_step + 1);
+        rig_check_state(&r);
+        encode_step(&r, &j, 1);
+        free(image);
+        close_setting(&r, &j);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_skip),
+        cmocka_unit_test(test_skip_of_some_slots),
+        cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_pack),
+    };
+    return cmocka_run_group_tests_name("gpu_feedback", tests, NULL, NULL);
+}

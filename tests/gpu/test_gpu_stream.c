@@ -1,0 +1,314 @@
+/* test_gpu_stream.c - many steps: senders and receivers on the device keep in step with the CPU's,
+ * refuse what is not next, and come back.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "gen.h"
+#include "rig.h"
+
+enum { N = 5000, STEPS = 5 };
+
+static const struct {
+    const char *spec;
+    uint32_t dtype, base_dtype, flags;
+    uint64_t slots;
+} streams[] = {
+    {"wdiff:group=128,block=1024", PITH_F32, PITH_BF16, 0, 1},
+    {"wdiff", PITH_BF16, PITH_BF16, 0, 3},
+    {"wdiff:bits=3,group=64,block=512", PITH_F16, PITH_F16, PITH_LAYOUT_CHECKSUMS, 2},
+    {"wdiff:group=64,round=stochastic,block=128", PITH_F32, PITH_F32, 0, 4},
+    {"wdiff:bits=8,group=16,identity=off", PITH_F32, PITH_BF16, 0, 1},
+    {"wdiff:group=32,block=64", PITH_F32, PITH_BF16, PITH_LAYOUT_EXTERNAL_BASE, 3},
+};
+enum { STREAMS = sizeof streams / sizeof streams[0] };
+
+/* Values of step `step`: near one another, sometimes not finite. */
+static void values(uint8_t *to, uint32_t dtype, uint64_t step) {
+    float *const center = room(N * sizeof *center);
+    gen_fill(GEN_NOISE, 1, PITH_F32, center, N);
+    gen_near(100 + step, 1e-3, dtype, to, PITH_F32, center, N);
+    if (step % 3 == 2) store_float(to, dtype, 77, 0x7FC00000u);
+    free(center);
+}
+
+static void stream_rig(struct rig *r, size_t i) {
+    pith_layout layout = flat_layout(streams[i].dtype, streams[i].base_dtype, N);
+    uint8_t *const base = room(4 * N);
+    layout.slots = streams[i].slots;
+    layout.flags = streams[i].flags;
+    CHECK(rig_open(r, streams[i].spec, &layout));
+    gen_fill(GEN_NOISE, 1, streams[i].base_dtype, base, N);
+    rig_set_base(r, base, streams[i].base_dtype, 3);
+    rig_set_random(r, 41, 6, 0);
+    free(base);
+}
+
+/* One step: all slots in one call, which must make the CPU's frames. */
+static void send_step(struct rig *r, struct job *j, uint64_t step, bool key) {
+    const pith_view view = pith_view_flat(j->tensor.host, r->layout.dtype, N);
+    values(j->tensor.host, r->layout.dtype, step);
+    job_push(j);
+    if (key)
+        CHECK_OK(pith_cuda_encode_key(r->plan, r->state, &j->items, device_stream()));
+    else
+        CHECK_OK(pith_cuda_encode(r->plan, r->state, &j->items, device_stream()));
+    job_pull(j);
+    for (uint64_t s = 0; s < r->slots; s++) {
+        struct frame f = stream_encode(&r->cpu, &view, s, key);
+        CHECK_OK(job_status(j, s));
+        CHECK(*job_length(j, s) == f.length);
+        CHECK(memcmp(job_frame(j, s), f.bytes, f.length) == 0);
+        free(f.bytes);
+    }
+    rig_check_state(r);
+}
+
+/* The frames of `sent`, to a receiver. */
+static void receive_step(struct rig *r, struct job *j, const struct job *sent) {
+    uint8_t *const out = room(j->tensor.bytes);
+    const pith_view view = pith_view_flat(out, j->items.dtype, N);
+    memcpy(j->frame.host, sent->frame.host, sent->frame.bytes);
+    memcpy(j->lengths.host, sent->lengths.host, sent->lengths.bytes);
+    JOB_RUN(j, pith_cuda_decode(r->plan, r->state, &j->items, device_stream()));
+    for (uint64_t s = 0; s < r->slots; s++) {
+        CHECK_OK(pith_decode(r->cpu.plan, r->cpu.state, s, job_frame(sent, s),
+                             (size_t)*job_length(sent, s), &view));
+        CHECK_OK(job_status(j, s));
+    }
+    CHECK(memcmp(out, j->tensor.host, j->tensor.bytes) == 0);
+    rig_check_state(r);
+    free(out);
+}
+
+static void run_stream(size_t i) {
+    struct rig sender, receiver;
+    struct job sent, got;
+    stream_rig(&sender, i);
+    stream_rig(&receiver, i);
+    job_open(&sent, &sender, sender.slots, sender.slots, streams[i].dtype, 0);
+    job_open(&got, &receiver, receiver.slots, receiver.slots, i % 2 ? PITH_F32 : PITH_BF16, 0);
+    for (uint64_t step = 0; step < STEPS; step++) {
+        context("stream %s, step %llu", streams[i].spec, (unsigned long long)step);
+        send_step(&sender, &sent, step, step == 3);
+        receive_step(&receiver, &got, &sent);
+    }
+    job_close(&sent);
+    job_close(&got);
+    rig_close(&receiver);
+    rig_close(&sender);
+}
+
+static void test_steps(void **state) {
+    (void)state;
+    for (int k = 0; k < device_orders(); k++)
+        for (size_t i = 0; i < STREAMS; i++) {
+            device_order(k);
+            run_stream(i);
+        }
+}
+
+/* ---- What is not next ------------------------------------------------------------------------*/
+
+static void test_refusals(void **state) {
+    (void)state;
+    for (size_t i = 0; i < STREAMS; i++) {
+        struct rig sender, r;
+        struct job sent;
+        float other[N];
+        const bool identity = !strstr(streams[i].spec, "identity=off");
+        if (streams[i].flags & PITH_LAYOUT_EXTERNAL_BASE) continue;
+        context("refusals of %s", streams[i].spec);
+        stream_rig(&sender, i);
+        stream_rig(&r, i);
+        job_open(&sent, &sender, sender.slots, sender.slots, streams[i].dtype, 0);
+        send_step(&sender, &sent, 0, false);
+        const size_t length = (size_t)*job_length(&sent, 0);
+        uint8_t *const first = copy_of(job_frame(&sent, 0), length);
+        CHECK_OK(rig_try(&r, first, length, 0));
+        send_step(&sender, &sent, 1, false);
+        CHECK_STATUS(PITH_ERR_STEP, rig_try(&r, job_frame(&sent, 0), length, 0));
+        gen_fill(GEN_NOISE, 9, PITH_F32, other, N);
+        rig_set_base(&r, other, PITH_F32, 3);
+        CHECK_STATUS(identity ? PITH_ERR_BASE : PITH_OK, rig_try(&r, first, length, 0));
+        send_step(&sender, &sent, 2, true);
+        CHECK_OK(rig_try(&r, job_frame(&sent, 0), (size_t)*job_length(&sent, 0), 0));
+        free(first);
+        job_close(&sent);
+        rig_close(&r);
+        rig_close(&sender);
+    }
+}
+
+/* A late joiner starts from a key frame, and then goes on. */
+static void test_late_joiner(void **state) {
+    (void)state;
+    for (size_t i = 0; i < STREAMS; i++) {
+        struct rig sender, late;
+        struct job sent, got;
+        float other[N];
+        context("late joiner to %s", streams[i].spec);
+        stream_rig(&sender, i);
+        stream_rig(&late, i);
+        job_open(&sent, &sender, sender.slots, sender.slots, streams[i].dtype, 0);
+        job_open(&got, &late, late.slots, late.slots, PITH_F32, 4);
+        gen_fill(GEN_NOISE, 9, PITH_F32, other, N);
+        rig_set_base(&late, other, PITH_F32, 99);
+        send_step(&sender, &sent, 0, false);
+        send_step(&sender, &sent, 1, true);
+        receive_step(&late, &got, &sent);
+        send_step(&sender, &sent, 2, false);
+        receive_step(&late, &got, &sent);
+        job_close(&sent);
+        job_close(&got);
+        rig_close(&late);
+        rig_close(&sender);
+    }
+}
+
+/* A key frame without checksums that is not what it says leaves the slot torn, until another. */
+static void test_torn(void **state) {
+    (void)state;
+    struct rig sender, r;
+    struct job sent, got;
+    context("torn state");
+    stream_rig(&sender, 0);
+    stream_rig(&r, 0);
+    job_open(&sent, &sender, 1, 1, PITH_F32, 0);
+    job_open(&got, &r, 1, 1, PITH_F32, 0);
+    send_step(&sender, &sent, 0, true);
+    const size_t length = (size_t)*job_length(&sent, 0);
+    uint8_t *const bad = copy_of(job_frame(&sent, 0), length);
+    bad[length - 1001] ^= 16;
+    memcpy(got.frame.host, bad, length);
+    *job_length(&got, 0) = length;
+    JOB_RUN(&got, pith_cuda_decode(r.plan, r.state, &got.items, device_stream()));
+    const pith_status wanted = pith_decode(r.cpu.plan, r.cpu.state, 0, bad, length, NULL);
+    CHECK(wanted != PITH_OK);
+    CHECK_STATUS(wanted, job_status(&got, 0));
+    JOB_RUN(&got, pith_cuda_encode(r.plan, r.state, &got.items, device_stream()));
+    CHECK_STATUS(PITH_ERR_STATE, job_status(&got, 0));
+    CHECK(*job_length(&got, 0) == 0);
+    receive_step(&r, &got, &sent);
+    send_step(&sender, &sent, 1, false);
+    receive_step(&r, &got, &sent);
+    free(bad);
+    job_close(&sent);
+    job_close(&got);
+    rig_close(&r);
+    rig_close(&sender);
+}
+
+/* ---- The state as a whole --------------------------------------------------------------------*/
+
+static void test_of_another_plan(void **state) {
+    (void)state;
+    struct rig a, b;
+    struct job j;
+    context("a state of another plan");
+    stream_rig(&a, 0);
+    stream_rig(&b, 4);
+    job_open(&j, &a, 1, 1, PITH_F32, 0);
+    JOB_RUN(&j, pith_cuda_encode(a.plan, b.state, &j.items, device_stream()));
+    CHECK_STATUS(PITH_ERR_STATE, job_status(&j, 0));
+    CHECK(all_bytes(j.frame.host, j.frame.bytes, UNTOUCHED) && *job_length(&j, 0) == 0);
+    *job_length(&j, 0) = j.stride;
+    JOB_RUN(&j, pith_cuda_decode(a.plan, b.state, &j.items, device_stream()));
+    CHECK_STATUS(PITH_ERR_STATE, job_status(&j, 0));
+    CHECK(all_bytes(j.tensor.host, j.tensor.bytes, UNTOUCHED));
+    rig_check_state(&b);
+    job_close(&j);
+    rig_close(&b);
+    rig_close(&a);
+}
+
+static void check_verified(struct rig *r, uint64_t bad_slot) {
+    struct mirror status;
+    mirror_open(&status, 4 * (size_t)r->slots, 0);
+    CHECK_OK(pith_cuda_state_verify(r->plan, r->state, (int32_t *)(void *)status.device,
+                                    device_stream()));
+    mirror_pull(&status);
+    for (uint64_t s = 0; s < r->slots; s++) {
+        int32_t got;
+        memcpy(&got, status.host + 4 * s, 4);
+        CHECK_STATUS(s == bad_slot ? PITH_ERR_BASE : PITH_OK, (pith_status)got);
+    }
+    mirror_close(&status);
+}
+
+static void test_verify(void **state) {
+    (void)state;
+    for (size_t i = 0; i < STREAMS; i++) {
+        struct rig r;
+        struct job j;
+        uint64_t first, count;
+        context("verify %s", streams[i].spec);
+        stream_rig(&r, i);
+        job_open(&j, &r, r.slots, r.slots, streams[i].dtype, 0);
+        send_step(&r, &j, 0, false);
+        uint8_t *const base = r.base_device ? r.base_device : pith_cuda_state_base(r.plan, r.state);
+        CHECK(!r.base_device || !pith_cuda_state_base(r.plan, r.state));
+        if (strstr(streams[i].spec, "identity=off")) {
+            int32_t none;
+            CHECK_STATUS(PITH_ERR_UNSUPPORTED,
+                         pith_cuda_state_verify(r.plan, r.state, &none, device_stream()));
+        } else {
+            uint8_t byte;
+            check_verified(&r, UINT64_MAX);
+            CHECK_OK(pith_plan_slot(r.cpu.plan, r.slots - 1, &first, &count));
+            uint8_t *const at = base + first * pith_dtype_bytes(streams[i].base_dtype);
+            device_get(&byte, at, 1);
+            byte ^= 1;
+            device_put(at, &byte, 1);
+            check_verified(&r, r.slots - 1);
+        }
+        job_close(&j);
+        rig_close(&r);
+    }
+}
+
+/* The host's state goes to the device in the middle of a stream, and the stream goes on. */
+static void check_packed(struct rig *r, const void *value) {
+    const pith_view view = pith_view_flat(value, r->layout.dtype, N);
+    const size_t bytes = (size_t)r->sizes.state_bytes;
+    struct job j;
+    for (uint64_t s = 0; s < r->slots; s++) free(stream_encode(&r->cpu, &view, s, false).bytes);
+    uint8_t *const image = room(bytes);
+    CHECK_OK(pith_cuda_state_pack(r->plan, r->cpu.plan, r->cpu.state, image, bytes));
+    device_put(r->state, image, bytes);
+    if (r->base_host) {
+        const size_t base_bytes = N * pith_dtype_bytes(r->layout.base_dtype);
+        const uint64_t step = pith_state_step(r->cpu.state, 0);
+        device_put(r->base_device, r->base_host, base_bytes);
+        CHECK_OK(
+            pith_cuda_state_bind_base(r->plan, r->state, r->base_device, step, device_stream()));
+    }
+    rig_check_state(r);
+    job_open(&j, r, r->slots, r->slots, r->layout.dtype, 0);
+    send_step(r, &j, 4, false);
+    job_close(&j);
+    free(image);
+}
+
+static void test_pack(void **state) {
+    (void)state;
+    uint8_t value[4 * N];
+    for (size_t i = 0; i < STREAMS; i++) {
+        struct rig r;
+        context("packed %s", streams[i].spec);
+        stream_rig(&r, i);
+        values(value, streams[i].dtype, 8);
+        check_packed(&r, value);
+        rig_close(&r);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_late_joiner),
+        cmocka_unit_test(test_torn),
+        cmocka_unit_test(test_of_another_plan),
+        cmocka_unit_test(test_verify),
+        cmocka_unit_test(test_pack),
+    };
+    return cmocka_run_group_tests_name("gpu_stream", tests, NULL, NULL);
+}
