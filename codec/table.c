@@ -35,7 +35,9 @@ static void write_mask(const struct pithi_frame *f, uint64_t fixed, uint8_t *mas
     memset(mask, 0xFF, (size_t)f->header_bytes);
     mask_params(f->params.codec, mask);
     memset(mask + fixed - 8, 0, 8);
-    if (f->has_stream) memset(mask + fixed + PITHI_SECTION_HEAD, 0, PITHI_STREAM_FLAGS);
+    uint8_t *const stream = mask + fixed + PITHI_SECTION_HEAD;
+    if (f->has_stream) memset(stream, 0, PITHI_STREAM_FLAGS);
+    if (f->has_stream && !f->has_identity) memset(stream + PITHI_STREAM_BASE, 0xFF, 8);
     if (f->source_bytes) {
         const uint64_t source = pithi_pad16(PITHI_SECTION_HEAD + f->source_bytes);
         memset(mask + f->header_bytes - source + PITHI_SECTION_HEAD, 0, f->source_bytes);
@@ -122,6 +124,34 @@ static uint32_t kind_of(const struct pithi_codec *codec) {
     return PITHI_DEVICE_none;
 }
 
+/* Whether frames of the setting may have value[k] for key keys[k]. */
+static bool go_together(struct pithi_params q, const uint32_t keys[2], uint32_t count,
+                        const uint32_t value[2]) {
+    const char *ignored;
+    for (uint32_t k = 0; k < count; k++) {
+        if (value[k] > q.codec->keys[keys[k]].max) return false;
+        q.value[keys[k]] = value[k];
+    }
+    return q.codec->check(&q, &ignored) == PITH_OK;
+}
+
+/* False when there are more keys, or more values of one, than kernels look up. */
+static bool list_free_keys(const struct pithi_params *q, struct pithi_free_keys *f) {
+    uint32_t keys[2] = {0, 0};
+    for (uint32_t i = 0; i < q->codec->key_count; i++) {
+        const struct pithi_key *const key = &q->codec->keys[i];
+        if (!key->informative || key->wire < 0) continue;
+        if (f->count == 2 || key->kind != PITHI_KEY_WORD || key->max > 3) return false;
+        keys[f->count] = i;
+        f->at[f->count++] = PITHI_AT_PARAMS + (uint32_t)key->wire;
+    }
+    for (uint32_t v = 0; v < 16; v++) {
+        const uint32_t value[2] = {v & 3, v >> 2};
+        if (go_together(*q, keys, f->count, value)) f->legal |= 1u << v;
+    }
+    return true;
+}
+
 /* Keys of one name mean the same in every codec. False when kernels cannot do it. */
 static bool describe(const struct pithi_params *q, struct pithi_device *d) {
     static const uint8_t scales[] = {PITH_F32, PITH_BF16, PITHI_E8M0};
@@ -133,6 +163,7 @@ static bool describe(const struct pithi_params *q, struct pithi_device *d) {
                                .antithetic = pithi_param(q, "round") == 2};
     if (d->kind == PITHI_DEVICE_none || pithi_param(q, "entropy") || pithi_param(q, "key"))
         return false;
+    if (!list_free_keys(q, &d->free_keys)) return false;
     if (d->kind != PITHI_DEVICE_groups) return true;
     d->set = (struct pithi_group_setting){.group = pithi_param(q, "group"),
                                           .bits = (uint8_t)pithi_param(q, "bits"),

@@ -10,11 +10,18 @@
 /* Which kernels of a device backend code for a codec: the last word of its registry row. */
 enum pithi_device_kind { PITHI_DEVICE_none, PITHI_DEVICE_raw, PITHI_DEVICE_groups };
 
+/* The bytes of a header that hold keys decoding does not depend on, and which of their values go
+ * together: bit v0 | v1 << 2 of `legal`. */
+struct pithi_free_keys {
+    uint32_t count, at[2], legal;
+};
+
 /* A codec's setting, as far as kernels need it. */
 struct pithi_device {
     uint32_t kind;
     struct pithi_group_setting set;
     struct pithi_rotation rotation;
+    struct pithi_free_keys free_keys;
     uint32_t decay; /* error feedback: 0 none, 1 full, 1 + thousandths */
     bool identity;  /* frames carry that of their base */
     bool domain;    /* sums are formed before the rotation is undone */

@@ -156,6 +156,16 @@ PITHI_DEVICE bool pithi_header_mine(const uint8_t *frame, const uint8_t *mine, u
     return differ == 0;
 }
 
+/* Whether the keys that header_mine passes over have values that go together. */
+PITHI_DEVICE bool pithi_keys_legal(const struct pithi_free_keys *keys, const uint8_t *frame) {
+    uint32_t values = 0;
+    for (uint32_t k = 0; k < keys->count; k++) {
+        if (frame[keys->at[k]] > 3) return false;
+        values |= (uint32_t)frame[keys->at[k]] << 2 * k;
+    }
+    return keys->legal >> values & 1;
+}
+
 PITHI_DEVICE bool pithi_zeros(const uint8_t *p, uint64_t from, uint64_t to) {
     uint32_t any = 0;
     for (; from < to; from++) any |= p[from];
@@ -182,12 +192,17 @@ PITHI_DEVICE int32_t pithi_header_check(const struct pithi_table *p, uint64_t le
     const int32_t start = pithi_header_start(frame, it->table + it->slot->form[0].header, length);
     if (start != PITH_OK) return start;
     pithi_item_kind(p, it);
-    const uint64_t bytes = it->form->header_bytes, fixed = it->slot->fixed_bytes;
-    if (fixed + (uint64_t)pithi_get32(frame + PITHI_AT_SECTIONS) != bytes) return PITH_ERR_MISMATCH;
-    if (length < bytes) return PITH_ERR_TRUNCATED;
-    if (pithi_header_hash(frame, fixed, bytes) != pithi_get64(frame + fixed - 8))
+    const bool wide = frame[PITHI_AT_FLAGS] & PITHI_FLAG_WIDE;
+    const uint64_t fixed = wide ? PITHI_WIDE_HEADER_BYTES : PITHI_HEADER_BYTES;
+    const uint64_t bytes = it->form->header_bytes, sections = bytes - it->slot->fixed_bytes;
+    if (pithi_get32(frame + PITHI_AT_SECTIONS) != sections) return PITH_ERR_MISMATCH;
+    if (length < fixed + sections) return PITH_ERR_TRUNCATED;
+    if (pithi_header_hash(frame, fixed, fixed + sections) != pithi_get64(frame + fixed - 8))
         return PITH_ERR_CHECKSUM;
-    if (!pithi_header_mine(frame, it->table + it->form->header, bytes)) return PITH_ERR_MISMATCH;
+    if (fixed != it->slot->fixed_bytes ||
+        !pithi_header_mine(frame, it->table + it->form->header, bytes))
+        return PITH_ERR_MISMATCH;
+    if (!pithi_keys_legal(&p->device.free_keys, frame)) return PITH_ERR_CORRUPT;
     if (length - bytes < it->form->payload_bytes) return PITH_ERR_TRUNCATED;
     const uint64_t table = p->checksums ? 8 * it->slot->checks : 0;
     const uint64_t aside_end = it->slot->aside + it->slot->aside_bytes;
