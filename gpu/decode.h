@@ -66,10 +66,12 @@ PITHI_DEVICE void pithi_decode_update(const struct pithi_gpu_call *a,
                                       const struct pithi_gpu_item *it, struct pithi_gpu_thread *t,
                                       uint32_t u, uint64_t e, uint32_t n, uint32_t next[8]) {
     const struct pithi_table *const p = &a->from.plan;
-    uint64_t ignored = 0;
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) next[k] =
-        pithi_group_update(t->base[u][k], pithi_bits(t->x[u][k]), p->base_dtype,
-                           k < n ? &t->read.saturated : &ignored);
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+        uint64_t saturated = 0;
+        next[k] = pithi_group_update(t->base[u][k], pithi_bits(t->x[u][k]), p->base_dtype,
+                                     &saturated);
+        if (k < n) t->read.saturated += saturated;
+    }
     if (!a->update) return;
     pithi_unit_store(it->base + e * pithi_width(p->base_dtype), p->base_dtype, n, next);
     if (!p->device.identity || !it->state) return;

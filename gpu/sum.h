@@ -35,9 +35,10 @@ PITHI_DEVICE void pithi_unit_take(const struct pithi_table *p, const uint8_t *pa
     const uint64_t word =
         pithi_unit_get_codes(payload + pithi_spot_codes(p, spot), p->device.set.bits, n);
     if (spot->inside % p->device.set.group == 0) count->poisoned += pithi_nonfinite(scale);
-    uint64_t ignored = 0; /* with a base, what counts is whether that overflows */
-    pithi_unit_decode(word, p->device.set.bits, scale, n, more, x,
-                      p->base_dtype == PITH_NONE ? &count->saturated : &ignored);
+    uint64_t saturated = 0;
+    pithi_unit_decode(word, p->device.set.bits, scale, n, more, x, &saturated);
+    /* With a base, what counts is whether that overflows. */
+    if (p->base_dtype == PITH_NONE) count->saturated += saturated;
 }
 
 /* Values that a codec without groups stores as they are. */
