@@ -1,0 +1,433 @@
+/* gpu_job.c - one row of the CUDA bench at one size: its data, its work, its proof.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "gpu_job.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pith/pith_cuda.h"
+
+enum { STEPS = 4, CACHES = 4, SETS_MOST = 64, FRAMES_MOST = 16, SEED = 11, STREAM = 3 };
+
+/* One side of a call: frames of one plan. */
+struct side {
+    pith_plan *plan;
+    pith_cuda_plan *cuda;
+    pith_cuda_sizes sizes;
+    void *table;
+    uint64_t frame_bytes, stride;
+};
+
+/* What one set of data has on the device. */
+struct set {
+    uint8_t *values[2], *tensor, *state, *frames, *made, *workspace;
+    int32_t *status; /* per frame read, then of the one made */
+};
+
+struct gpu_job {
+    const struct gpu_row *row;
+    uint64_t count, tensor_bytes, state_bytes;
+    uint32_t sets, steps;
+    bool encodes, based;
+    struct side from, into; /* into: of reduce_encode */
+    struct set set[SETS_MOST];
+    uint8_t *pristine; /* what a set's state, or its tensor, is before the first call */
+    /* The CPU's: values, frames (all steps), and what the last call leaves. */
+    uint8_t *values[2], *frames, *made, *tensor;
+};
+
+static void fail(const char *what, const char *why) {
+    fprintf(stderr, "gpu: %s: %s\n", what, why);
+    exit(1);
+}
+
+static void must(pith_status status, const pith_plan *plan) {
+    if (status != PITH_OK) fail(pith_status_name(status), pith_plan_error(plan).text);
+}
+static void must_cuda(pith_status status, const pith_cuda_plan *plan) {
+    if (status != PITH_OK) fail(pith_status_name(status), pith_cuda_plan_error(plan).text);
+}
+
+static void *room(uint64_t bytes) {
+    void *p = aligned_alloc(64, (size_t)((bytes + 64) & ~UINT64_C(63)));
+    if (!p) fail("room", "no memory");
+    return p;
+}
+
+/* ---- Values ----------------------------------------------------------------------------------*/
+
+/* Noise with deviation 1 around 0, made once: sums of four uniform numbers. */
+static const float *noise(uint64_t count) {
+    static float *pool;
+    static uint64_t made;
+    if (made >= count) return pool;
+    free(pool);
+    pool = room(count * sizeof *pool);
+    made = count;
+    uint64_t x = 88172645463325252u;
+    for (uint64_t i = 0; i < count; i++) {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        const uint64_t sum = (x & 0xFFFF) + (x >> 16 & 0xFFFF) + (x >> 32 & 0xFFFF) + (x >> 48);
+        pool[i] = ((float)sum - 131070.0f) * (1.0f / 37837.0f);
+    }
+    return pool;
+}
+
+static void store(void *to, uint32_t dtype, uint64_t i, float x) {
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    if (dtype == PITH_F32) {
+        ((float *)to)[i] = x;
+    } else {
+        ((uint16_t *)to)[i] = (uint16_t)((u + 0x7FFF + (u >> 16 & 1)) >> 16);
+    }
+}
+
+/* With a base: weights, and the same a training step later; else gradient number `which`. */
+static void fill(const struct gpu_job *j, void *to, uint32_t which) {
+    enum { APART = 4096 };
+    const float *const pool = noise(j->count + APART * FRAMES_MOST);
+    for (uint64_t i = 0; i < j->count; i++) {
+        const float x = j->based ? 0.05f * pool[i] + (which ? 1e-3f * pool[i + APART] : 0)
+                                 : 0.01f * pool[i + APART * which];
+        store(to, j->row->dtype, i, x);
+    }
+}
+
+/* ---- Plans -----------------------------------------------------------------------------------*/
+
+static void side_open(struct side *s, const char *spec, uint32_t dtype, uint32_t base,
+                      uint64_t count) {
+    const pith_layout layout = {
+        .size = sizeof layout, .dtype = dtype, .base_dtype = base, .ndim = 1, .shape = {count}};
+    pith_env env = {.size = sizeof env, .threads = 8};
+    pith_error error = {"", 0};
+    pith_status status = pith_plan_create(&s->plan, spec, &layout, &env, &error);
+    if (status == PITH_ERR_UNSUPPORTED) /* no OpenMP */
+        status = pith_plan_create(&s->plan, spec, &layout, NULL, &error);
+    if (status == PITH_OK) status = pith_cuda_sizes_of(s->plan, &s->sizes, &error);
+    if (status != PITH_OK) fail(spec, error.text);
+    s->frame_bytes = pith_plan_frame_bytes(s->plan, 0, 0);
+    s->stride = (s->frame_bytes + 255) & ~UINT64_C(255);
+    s->table = gpu_room((size_t)s->sizes.table_bytes);
+    status = pith_cuda_plan_create(&s->cuda, s->plan, NULL, 0, s->table,
+                                   (size_t)s->sizes.table_bytes, gpu_stream(), &error);
+    if (status != PITH_OK) fail(spec, error.text);
+}
+
+static void side_close(struct side *s) {
+    if (!s->plan) return;
+    gpu_wait();
+    pith_cuda_plan_destroy(s->cuda);
+    pith_plan_destroy(s->plan);
+    GPU(cudaFree(s->table));
+}
+
+/* ---- What the CPU makes ----------------------------------------------------------------------*/
+
+static pith_state *host_state(struct gpu_job *j, void **memory) {
+    pith_sizes sizes;
+    pith_state *state = NULL;
+    *memory = NULL;
+    pith_plan_set_random(j->from.plan, SEED, STREAM, 0);
+    pith_plan_sizes(j->from.plan, &sizes);
+    if (!sizes.state_bytes) return NULL;
+    *memory = room(sizes.state_bytes);
+    must(pith_state_init(j->from.plan, *memory, (size_t)sizes.state_bytes, &state), j->from.plan);
+    if (!j->based) return state;
+    const pith_view base = pith_view_flat(j->values[0], j->row->dtype, j->count);
+    must(pith_state_set_base(j->from.plan, state, &base, 0), j->from.plan);
+    pith_state_set_random(state, SEED, STREAM);
+    return state;
+}
+
+/* Frames of all steps, and the base after them. */
+static void make_frames(struct gpu_job *j) {
+    const uint32_t frames = j->steps * j->row->frames;
+    void *memory, *gradient = j->based ? NULL : room(j->tensor_bytes);
+    pith_state *state = host_state(j, &memory);
+    for (uint32_t i = 0; i < frames; i++) {
+        const void *const value = gradient ? gradient : j->values[(i + 1) & 1];
+        const pith_view view = pith_view_flat(value, j->row->dtype, j->count);
+        size_t written;
+        if (gradient) fill(j, gradient, i);
+        must(pith_encode(j->from.plan, state, &view, 0, j->frames + i * j->from.stride,
+                         (size_t)j->from.frame_bytes, &written),
+             j->from.plan);
+    }
+    if (j->based) {
+        const pith_view base = pith_view_flat(j->tensor, j->row->base, j->count);
+        must(pith_state_get_base(j->from.plan, state, 0, &base), j->from.plan);
+    }
+    free(gradient);
+    free(memory);
+}
+
+static void make_sum(struct gpu_job *j) {
+    const void *frames[FRAMES_MOST];
+    size_t lengths[FRAMES_MOST], written;
+    const pith_view sum = pith_view_flat(j->tensor, j->row->dtype, j->count);
+    for (uint32_t i = 0; i < j->row->frames; i++) {
+        frames[i] = j->frames + i * j->from.stride;
+        lengths[i] = (size_t)j->from.frame_bytes;
+    }
+    if (j->row->what == GPU_REDUCE)
+        must(pith_reduce(j->from.plan, NULL, 0, frames, lengths, j->row->frames, 1, &sum),
+             j->from.plan);
+    else
+        must(pith_reduce_encode(j->from.plan, NULL, 0, frames, lengths, j->row->frames, 1,
+                                j->into.plan, NULL, 0, j->made, (size_t)j->into.frame_bytes,
+                                &written),
+             j->from.plan);
+}
+
+/* What the calls must leave behind, where make_frames has not made it. */
+static void make_results(struct gpu_job *j) {
+    const pith_view out = pith_view_flat(j->tensor, j->row->dtype, j->count);
+    const size_t bytes = (size_t)j->from.frame_bytes;
+    if (j->row->what == GPU_ENCODE)
+        memcpy(j->made, j->frames + (j->steps * j->row->frames - 1) * j->from.stride, bytes);
+    if (j->row->what == GPU_REDUCE || j->row->what == GPU_REDUCE_ENCODE) make_sum(j);
+    if (j->row->what == GPU_DECODE && !j->based)
+        must(pith_decode(j->from.plan, NULL, 0, j->frames, bytes, &out), j->from.plan);
+    if (j->row->what == GPU_DECODE_ADD && !j->based) {
+        memcpy(j->tensor, j->values[0], (size_t)j->tensor_bytes);
+        for (uint32_t i = 0; i < STEPS; i++)
+            must(pith_decode_add(j->from.plan, 0, j->frames, bytes, &out), j->from.plan);
+    }
+}
+
+/* ---- What the device has ---------------------------------------------------------------------*/
+
+static pith_cuda_state *state_of(const struct set *s) {
+    return (pith_cuda_state *)(void *)s->state;
+}
+
+static void set_state(struct gpu_job *j, struct set *s) {
+    pith_cuda_plan *const c = j->from.cuda;
+    void *const stream = gpu_stream();
+    must_cuda(pith_cuda_state_init(c, s->state, (size_t)j->state_bytes, stream), c);
+    if (j->based)
+        must_cuda(pith_cuda_state_set_base(c, state_of(s), s->values[0], j->row->dtype, 0, stream),
+                  c);
+    must_cuda(pith_cuda_state_set_random(c, state_of(s), SEED, STREAM, 0, stream), c);
+}
+
+static void set_open(struct gpu_job *j, struct set *s) {
+    const uint32_t frames = j->row->frames;
+    const uint64_t all = j->steps * frames * j->from.stride;
+    for (int i = 0; i < 2; i++) {
+        if (!(j->encodes || j->based)) continue;
+        s->values[i] = gpu_room((size_t)j->tensor_bytes);
+        gpu_put(s->values[i], j->values[i], (size_t)j->tensor_bytes);
+    }
+    s->tensor = gpu_room((size_t)j->tensor_bytes);
+    s->made = gpu_room((size_t)(j->into.plan ? j->into.frame_bytes : j->from.frame_bytes));
+    s->status = gpu_room((frames + 1) * sizeof *s->status);
+    s->workspace = gpu_room((size_t)(frames * j->from.sizes.workspace_bytes));
+    if (!j->encodes) {
+        s->frames = gpu_room((size_t)all);
+        gpu_put(s->frames, j->frames, (size_t)all);
+    }
+    if (!j->state_bytes) return;
+    s->state = gpu_room((size_t)j->state_bytes);
+    set_state(j, s);
+}
+
+static void set_close(const struct set *s) {
+    uint8_t *const all[] = {s->values[0], s->values[1], s->tensor,   s->state,
+                            s->frames,    s->made,      s->workspace};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) GPU(cudaFree(all[i]));
+    GPU(cudaFree(s->status));
+}
+
+/* ---- Life ------------------------------------------------------------------------------------*/
+
+static uint64_t pristine_bytes(const struct gpu_job *j) {
+    if (j->row->what == GPU_DECODE_ADD) return j->tensor_bytes;
+    return j->state_bytes;
+}
+
+static uint8_t *pristine_place(const struct gpu_job *j, uint32_t k) {
+    return j->row->what == GPU_DECODE_ADD ? j->set[k].tensor : j->set[k].state;
+}
+
+static void make_host(struct gpu_job *j) {
+    const uint64_t made = j->into.plan ? j->into.frame_bytes : j->from.frame_bytes;
+    for (uint32_t i = 0; i < 2; i++) fill(j, j->values[i] = room(j->tensor_bytes), i);
+    j->frames = room(j->steps * j->row->frames * j->from.stride);
+    j->made = room(made);
+    j->tensor = room(j->tensor_bytes);
+    make_frames(j);
+    make_results(j);
+}
+
+static void make_device(struct gpu_job *j) {
+    for (uint32_t i = 0; i < j->sets; i++) set_open(j, &j->set[i]);
+    const size_t bytes = (size_t)pristine_bytes(j);
+    if (!bytes) return;
+    j->pristine = gpu_room(bytes);
+    if (j->row->what == GPU_DECODE_ADD)
+        gpu_put(j->pristine, j->values[0], bytes);
+    else
+        gpu_copy(j->pristine, j->set[0].state, bytes);
+}
+
+struct gpu_job *gpu_job_open(const struct gpu_row *row, uint64_t count, uint64_t cache) {
+    struct gpu_job *j = calloc(1, sizeof *j);
+    if (!j) fail("job", "no memory");
+    j->row = row;
+    j->count = count;
+    j->based = row->base != PITH_NONE;
+    j->encodes = row->what == GPU_ENCODE;
+    j->tensor_bytes = count * pith_dtype_bytes(row->dtype);
+    j->steps = j->based ? STEPS : 1;
+    side_open(&j->from, row->spec, row->dtype, row->base, count);
+    if (row->into) side_open(&j->into, row->into, PITH_F32, PITH_NONE, count);
+    j->state_bytes = row->what == GPU_DECODE_ADD ? 0 : j->from.sizes.state_bytes;
+    const uint64_t sets = 1 + CACHES * cache / gpu_job_moved(j);
+    j->sets = sets < SETS_MOST ? (uint32_t)sets : SETS_MOST;
+    make_host(j);
+    make_device(j);
+    gpu_job_restore(j);
+    gpu_wait();
+    return j;
+}
+
+void gpu_job_close(struct gpu_job *j) {
+    gpu_wait();
+    for (uint32_t i = 0; i < j->sets; i++) set_close(&j->set[i]);
+    GPU(cudaFree(j->pristine));
+    side_close(&j->from);
+    side_close(&j->into);
+    for (int i = 0; i < 2; i++) free(j->values[i]);
+    free(j->frames);
+    free(j->made);
+    free(j->tensor);
+    free(j);
+}
+
+/* ---- Work ------------------------------------------------------------------------------------*/
+
+uint32_t gpu_job_calls(const struct gpu_job *j) { return STEPS * j->sets; }
+
+uint64_t gpu_job_moved(const struct gpu_job *j) {
+    const uint64_t frames = j->row->frames * j->from.frame_bytes;
+    const uint64_t base = j->count * pith_dtype_bytes(j->row->base);
+    switch (j->row->what) {
+    case GPU_ENCODE: return j->tensor_bytes + 2 * base + frames;
+    case GPU_DECODE: return j->based ? 2 * base + frames : frames + j->tensor_bytes;
+    case GPU_DECODE_ADD: /* a base is read once more, for its identity */
+        return frames + 2 * j->tensor_bytes + (j->from.sizes.workspace_bytes ? base : 0);
+    case GPU_REDUCE: return frames + j->tensor_bytes;
+    default: return frames + j->into.frame_bytes;
+    }
+}
+
+void gpu_job_restore(struct gpu_job *j) {
+    const size_t bytes = (size_t)pristine_bytes(j);
+    for (uint32_t i = 0; bytes && i < j->sets; i++)
+        gpu_copy(pristine_place(j, i), j->pristine, bytes);
+}
+
+static pith_cuda_items items_of(const struct gpu_job *j, const struct set *s, uint32_t step) {
+    const uint32_t frames = j->row->frames, at = step % j->steps * frames;
+    pith_cuda_items items = {.size = sizeof items,
+                             .count = 1,
+                             .dtype = j->row->dtype,
+                             .tensor = s->tensor,
+                             .frame = s->frames + at * j->from.stride,
+                             .frame_stride = j->from.stride,
+                             .capacity = j->from.frame_bytes,
+                             .status = s->status,
+                             .workspace = j->from.sizes.workspace_bytes ? s->workspace : NULL,
+                             .workspace_bytes = frames * j->from.sizes.workspace_bytes};
+    if (j->encodes) {
+        items.tensor = s->values[(step + 1) & 1];
+        items.frame = s->made;
+    } else if (j->row->what == GPU_DECODE && j->based) {
+        items.tensor = NULL; /* the base moves on where it lies */
+    }
+    return items;
+}
+
+static pith_status sum_call(const struct gpu_job *j, const struct set *s,
+                            const pith_cuda_items *items) {
+    const uint32_t frames = j->row->frames;
+    const pith_cuda_items made = {.size = sizeof made,
+                                  .count = 1,
+                                  .dtype = PITH_F32,
+                                  .frame = s->made,
+                                  .capacity = j->into.frame_bytes,
+                                  .status = s->status + frames};
+    if (j->row->what == GPU_REDUCE)
+        return pith_cuda_reduce(j->from.cuda, NULL, items, frames, 1, gpu_stream());
+    return pith_cuda_reduce_encode(j->from.cuda, NULL, items, frames, 1, j->into.cuda, NULL, &made,
+                                   gpu_stream());
+}
+
+void gpu_job_call(void *of, uint32_t k) {
+    struct gpu_job *const j = of;
+    const struct set *const s = &j->set[k % j->sets];
+    const pith_cuda_items items = items_of(j, s, k / j->sets);
+    pith_cuda_plan *const c = j->from.cuda;
+    switch (j->row->what) {
+    case GPU_ENCODE: must_cuda(pith_cuda_encode(c, state_of(s), &items, gpu_stream()), c); break;
+    case GPU_DECODE: must_cuda(pith_cuda_decode(c, state_of(s), &items, gpu_stream()), c); break;
+    case GPU_DECODE_ADD: must_cuda(pith_cuda_decode_add(c, &items, gpu_stream()), c); break;
+    default: must_cuda(sum_call(j, s, &items), c);
+    }
+}
+
+/* ---- Proof -----------------------------------------------------------------------------------*/
+
+static bool same(const struct gpu_job *j, const char *what, const void *device, const void *host,
+                 uint64_t bytes) {
+    uint8_t *const got = room(bytes);
+    gpu_get(got, device, (size_t)bytes);
+    uint64_t i = 0;
+    if (memcmp(got, host, (size_t)bytes) != 0) {
+        while (got[i] == ((const uint8_t *)host)[i]) i++;
+        fprintf(stderr, "gpu: %s: %s: byte %llu of %llu is not the CPU's\n", j->row->spec, what,
+                (unsigned long long)i, (unsigned long long)bytes);
+    } else {
+        i = bytes;
+    }
+    free(got);
+    return i == bytes;
+}
+
+static bool check_status(const struct gpu_job *j, const struct set *s) {
+    int32_t status[FRAMES_MOST + 1];
+    const uint32_t count = j->row->frames + (j->row->into != NULL);
+    gpu_get(status, s->status, count * sizeof *status);
+    for (uint32_t i = 0; i < count; i++) {
+        if (status[i] == PITH_OK) continue;
+        fprintf(stderr, "gpu: %s: frame %u: %s\n", j->row->spec, i,
+                pith_status_name((pith_status)status[i]));
+        return false;
+    }
+    return true;
+}
+
+static bool check_set(struct gpu_job *j, struct set *s) {
+    const bool frame = j->encodes || j->row->what == GPU_REDUCE_ENCODE;
+    const uint64_t made = j->into.plan ? j->into.frame_bytes : j->from.frame_bytes;
+    const uint64_t base = j->count * pith_dtype_bytes(j->row->base);
+    bool good = check_status(j, s);
+    if (frame) good &= same(j, "frame", s->made, j->made, made);
+    if (j->based && j->state_bytes)
+        good &= same(j, "base", pith_cuda_state_base(j->from.cuda, state_of(s)), j->tensor, base);
+    if (!frame && !(j->based && j->state_bytes))
+        good &= same(j, "values", s->tensor, j->tensor, j->tensor_bytes);
+    return good;
+}
+
+bool gpu_job_check(struct gpu_job *j) {
+    bool good = check_set(j, &j->set[0]);
+    if (j->sets > 1) good &= check_set(j, &j->set[j->sets - 1]);
+    return good;
+}
