@@ -68,8 +68,8 @@ PITHI_DEVICE void pithi_decode_update(const struct pithi_gpu_call *a,
     const struct pithi_table *const p = &a->from.plan;
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
         uint64_t saturated = 0;
-        next[k] = pithi_group_update(t->base[u][k], pithi_bits(t->x[u][k]), p->base_dtype,
-                                     &saturated);
+        next[k] =
+            pithi_group_update(t->base[u][k], pithi_bits(t->x[u][k]), p->base_dtype, &saturated);
         if (k < n) t->read.saturated += saturated;
     }
     if (!a->update) return;

@@ -56,8 +56,7 @@ PITHI_DEVICE void pithi_unit_take_raw(const struct pithi_table *p, const uint8_t
 PITHI_LOCAL(pithi_sum, uint64_t tile, bool again) {
     const struct pithi_table *const p = &a->from.plan;
     const struct pithi_gpu_item *const it = &s->from;
-    struct pithi_gpu_results ignored, *const count = again ? &ignored : &t->read;
-    pithi_results_clear(&ignored);
+    struct pithi_gpu_results seen = {0};
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
         const uint32_t n = pithi_unit_left(e, it->slot->count);
@@ -70,9 +69,12 @@ PITHI_LOCAL(pithi_sum, uint64_t tile, bool again) {
             if (p->device.kind == PITHI_DEVICE_raw)
                 pithi_unit_take_raw(p, payload, &spot, n, k > 0, t->x[u]);
             else
-                pithi_unit_take(p, payload, &spot, n, k > 0, t->x[u], count);
+                pithi_unit_take(p, payload, &spot, n, k > 0, t->x[u], &seen);
         }
     }
+    if (again) return;
+    t->read.saturated += seen.saturated;
+    t->read.poisoned += seen.poisoned;
 }
 
 /* ---- Out of the rotated domain, and the factor -----------------------------------------------*/
