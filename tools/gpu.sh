@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# gpu.sh - run suite gpu and bench/gpu of a build with CUDA: tools/gpu.sh BUILD [OPTION] [NAME...].
+# SPDX-License-Identifier: Apache-2.0
+#
+# Needs neither Meson nor a compiler, so that a build can be taken to another machine. NAME: only
+# these programs of the suite (args, graph, ...), and not the bench. --sanitizer: under
+# compute-sanitizer, memcheck and then racecheck, without the bench. Exit status 77: no device.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+build=$1
+shift
+sanitizer=
+if [ "${1:-}" = --sanitizer ]; then
+    sanitizer=yes
+    shift
+fi
+programs=$build/tests/gpu/cuda
+names=("$@")
+if [ $# = 0 ]; then
+    for program in "$programs"/gpu_*; do
+        [ -f "$program" ] && [ -x "$program" ] && names+=("${program##*/gpu_}")
+    done
+fi
+
+rc=0
+"$programs/probe" || rc=$?
+if [ $rc != 0 ]; then
+    printf 'SKIPPED: suite gpu and bench/gpu\n'
+    [ $rc = 77 ] && [ "${PITH_REQUIRE_GPU:-}" != 1 ] && exit 77
+    exit 1
+fi
+
+failed=0
+run_all() { # run_all LABEL NAME...: the programs, one line each
+    local label=$1 name from log=$build/gpu.log rc args
+    shift
+    for name in "$@"; do
+        args=()
+        [ "$name" = golden ] && args=("$root/tests")
+        from=$SECONDS
+        rc=0
+        timeout "${PITH_GPU_LIMIT:-600}" "$root/tests/gpu/cuda/gate.sh" "$programs/probe" \
+            "$programs/gpu_$name" ${args[@]+"${args[@]}"} >"$log" 2>&1 || rc=$?
+        if [ $rc = 0 ]; then
+            printf '%s %-10s ok, %d s\n' "$label" "$name" $((SECONDS - from))
+            grep -h '^SKIPPED' "$log" || true
+        else
+            tail -n 40 "$log"
+            printf '%s %-10s FAILED (%d), %d s\n' "$label" "$name" $rc $((SECONDS - from))
+            failed=1
+        fi
+    done
+}
+
+# Memory and time of the large tensors are beyond a sanitizer.
+small_names() {
+    local name
+    for name in "${names[@]}"; do [ "$name" = large ] || printf '%s\n' "$name"; done
+}
+
+if [ -z "$sanitizer" ]; then
+    run_all test "${names[@]}"
+    if [ $# = 0 ]; then "$build/bench/gpu" || failed=1; fi
+    exit $failed
+fi
+
+tool=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer) || {
+    printf 'SKIPPED: compute-sanitizer was not found\n'
+    [ "${PITH_REQUIRE_GPU:-}" != 1 ] || exit 1
+    exit 77
+}
+mapfile -t small < <(small_names)
+# Programs that make calls fail on purpose would be reported.
+common="--error-exitcode 9 --report-api-errors no"
+PITH_GPU_WRAP="$tool --tool memcheck $common" run_all memcheck "${small[@]}"
+PITH_GPU_WRAP="$tool --tool racecheck $common" run_all racecheck "${small[@]}"
+exit $failed
