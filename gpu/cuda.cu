@@ -5,13 +5,13 @@
 #include "backend.h"
 #include "bodies.h"
 
-#define PITH_GPU_KERNEL(name)                                                                   \
-    static __global__ void __launch_bounds__(PITHI_TEAM)                                        \
-        kernel_##name(const __grid_constant__ struct pithi_gpu_call call) {                     \
-        __shared__ struct pithi_gpu_shared shared;                                              \
-        struct pithi_gpu_thread thread;                                                         \
-        thread.tid = threadIdx.x;                                                               \
-        pithi_##name(&call, &shared, &thread, nullptr, blockIdx.x);                             \
+#define PITH_GPU_KERNEL(name)                                               \
+    static __global__ void __launch_bounds__(PITHI_TEAM)                    \
+        kernel_##name(const __grid_constant__ struct pithi_gpu_call call) { \
+        extern __shared__ struct pithi_gpu_shared shared[];                 \
+        struct pithi_gpu_thread thread;                                     \
+        thread.tid = threadIdx.x;                                           \
+        pithi_##name(&call, shared, &thread, nullptr, blockIdx.x);          \
     }
 #include "kernels.def"
 #undef PITH_GPU_KERNEL
@@ -63,7 +63,7 @@ int pithi_gpu_launch(int device, enum pithi_gpu_kernel number, const struct pith
     void *arguments[] = {const_cast<struct pithi_gpu_call *>(call)};
     const cudaError_t status =
         cudaLaunchKernel((const void *)kernels[number], dim3((unsigned)teams), dim3(PITHI_TEAM),
-                         arguments, 0, (cudaStream_t)stream);
+                         arguments, pithi_shared_bytes(call), (cudaStream_t)stream);
     if (status != cudaSuccess) cudaGetLastError();
     return status;
 }

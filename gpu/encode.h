@@ -8,6 +8,7 @@
 #define PITHI_GPU_ENCODE_H
 
 #include "blocks.h"
+#include "search.h"
 #include "sum.h"
 
 /* Where an encode takes its values from. */
@@ -134,61 +135,6 @@ PITHI_LOCAL(pithi_recode_exempt, uint64_t tile, bool stay) {
         if (a->to.plan.device.decay) PITHI_STEP(pithi_encode_residual, tile);            \
     } while (0)
 
-/* ---- Scales ----------------------------------------------------------------------------------*/
-
-/* Threads of a warp that share a group. */
-PITHI_DEVICE uint32_t pithi_group_lanes(const struct pithi_table *p) {
-    const uint32_t lanes = p->device.set.group / PITHI_UNIT;
-    return lanes < PITHI_WARP ? lanes : PITHI_WARP;
-}
-
-PITHI_LOCAL(pithi_encode_largest, uint64_t tile) {
-    (void)a;
-    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
-        const uint32_t n = pithi_unit_left(pithi_unit_at(t, tile, u), s->to.slot->count);
-        uint32_t m = 0;
-        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
-            const uint32_t v = pithi_magnitude(pithi_bits(t->x[u][k]));
-            if (k < n && v > m) m = v;
-        }
-        t->largest[u] = m;
-    }
-}
-
-PITHI_PHASE(pithi_encode_publish, uint64_t segment, uint64_t tile) {
-    const uint32_t group = a->to.plan.device.set.group;
-    if (t->tid % pithi_group_lanes(&a->to.plan)) return;
-    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
-        const uint64_t e = pithi_unit_at(t, tile, u);
-        if (e < s->to.slot->count)
-            pithi_atomic_max32(&s->largest[(uint32_t)(e - segment) / group], t->largest[u]);
-    }
-}
-
-PITHI_DEVICE void pithi_encode_put_scale(const struct pithi_table *p,
-                                         const struct pithi_gpu_item *it, uint64_t e,
-                                         uint32_t scale) {
-    const struct pithi_gpu_spot spot = pithi_spot(p, it->form, it->slot->count, e);
-    pithi_scale_store(it->payload + pithi_spot_scale(p, &spot), p->device.set.scale_dtype, 0,
-                      scale);
-}
-
-/* A group without codes has reciprocal 0, others never do. */
-PITHI_PHASE(pithi_encode_scales, uint64_t segment) {
-    const struct pithi_table *const p = &a->to.plan;
-    for (uint32_t g = t->tid; g < PITHI_TILE_GROUPS; g += PITHI_TEAM) {
-        const uint64_t e = segment + (uint64_t)g * p->device.set.group;
-        if (e >= s->to.end) break;
-        float scale, reciprocal;
-        const bool coded = pithi_group_scale(&p->device.set, s->largest[g], &scale, &reciprocal);
-        s->scale[g] = scale;
-        s->reciprocal[g] = coded ? reciprocal : 0;
-        s->largest[g] = 0;
-        t->made.poisoned += pithi_nonfinite(pithi_bits(scale));
-        pithi_encode_put_scale(p, &s->to, e, pithi_bits(scale));
-    }
-}
-
 /* ---- Codes -----------------------------------------------------------------------------------*/
 
 /* The new base of one unit, from its codes; hashed and stored. */
@@ -201,8 +147,9 @@ PITHI_DEVICE void pithi_encode_update(const struct pithi_table *p, const struct 
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
         const uint32_t x =
             poisoned ? PITHI_F32_NAN : pithi_group_decoded(q[k], scale, 0, false, &ignored);
-        uint64_t *const count = k < n ? &t->made.saturated : &ignored;
-        next[k] = pithi_group_update(t->base[u][k], x, p->base_dtype, count);
+        uint64_t saturated = 0;
+        next[k] = pithi_group_update(t->base[u][k], x, p->base_dtype, &saturated);
+        if (k < n) t->made.saturated += saturated;
     }
     pithi_unit_store(it->base + e * pithi_width(p->base_dtype), p->base_dtype, n, next);
     if (!p->device.identity) return;
@@ -236,7 +183,7 @@ PITHI_DEVICE void pithi_encode_quantize(const struct pithi_table *p,
     uint32_t words[4];
     if (p->device.set.stochastic) pithi_philox(random, e / 8, words);
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
-        const uint32_t r = p->device.set.stochastic ? pithi_random_pick(random, words, e + k) : 0;
+        const uint32_t r = p->device.set.stochastic ? pithi_random_pick(random, words, k) : 0;
         q[k] = reciprocal == 0 ? 0 : pithi_group_quantize(&p->device.set, x[k], 0, reciprocal, r);
     }
 }
@@ -380,7 +327,10 @@ PITHI_DEVICE void pithi_encode_groups(const struct pithi_gpu_call *a, struct pit
                 PITHI_WARP_MAX(largest[u], pithi_group_lanes(&a->to.plan));
             PITHI_RUN(pithi_encode_publish, at, tile);
         }
-        PITHI_RUN(pithi_encode_scales, at);
+        if (a->to.plan.device.set.search)
+            pithi_search(a, s, t, team, at);
+        else
+            PITHI_RUN(pithi_encode_scales, at);
         for (uint64_t tile = at; tile < at + segment && tile < s->to.end; tile += PITHI_TILE) {
             if (segment > PITHI_TILE) PITHI_ENCODE_FILL(of, tile, true);
             PITHI_RUN(pithi_encode_codes, at, tile);

@@ -18,6 +18,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "stage/inline.h"
+
 enum { PITHI_WARP = 32, PITHI_TEAM = 256 };
 
 /* 16 bytes that move at once. */
@@ -32,7 +34,6 @@ struct pithi_team {
 };
 
 #define PITHI_DEVICE static __device__ __forceinline__
-#define PITHI_UNROLL _Pragma("unroll")
 
 #define PITHI_RUN(phase, ...)        \
     do {                             \
@@ -100,7 +101,6 @@ void pithi_team_turn(struct pithi_team *team);
 void pithi_team_aligned(const void *p, size_t bytes);
 
 #define PITHI_DEVICE static inline
-#define PITHI_UNROLL
 
 #define PITHI_EACH(statement)                          \
     do {                                               \

@@ -78,11 +78,12 @@ static body *const bodies[PITHI_GPU_KERNELS] = {
 };
 
 static void run_team(body *fn, const struct pithi_gpu_call *call, uint64_t number) {
-    struct pithi_gpu_shared *s = malloc(sizeof *s);
+    const size_t bytes = pithi_shared_bytes(call);
+    struct pithi_gpu_shared *s = malloc(bytes);
     struct pithi_gpu_thread *t = malloc(PITHI_TEAM * sizeof *t);
     struct pithi_team team;
     if (!s || !t) abort();
-    memset(s, 0xA5, sizeof *s);
+    memset(s, 0xA5, bytes);
     memset(t, 0xA5, PITHI_TEAM * sizeof *t);
     for (uint32_t i = 0; i < PITHI_TEAM; i++) t[i].tid = i;
     start_team(&team);

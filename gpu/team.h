@@ -12,6 +12,9 @@ struct pithi_gpu_results {
     uint64_t hash, saturated, poisoned;
 };
 
+/* Candidates that one thread tries. */
+enum { PITHI_TRIES = PITHI_SEARCH_ROOM / 2 };
+
 struct pithi_gpu_thread {
     uint32_t tid;
     float x[PITHI_UNITS][PITHI_UNIT]; /* values, differences or sums */
@@ -19,16 +22,31 @@ struct pithi_gpu_thread {
     uint32_t base[PITHI_UNITS][PITHI_UNIT];
     uint32_t largest[PITHI_UNITS];
     struct pithi_gpu_results read, made; /* of the sides from and to */
+    /* Sums over a lane of a group, see search.h. */
+    float vq[PITHI_TRIES], vq_other[PITHI_TRIES];
+    int32_t qq[PITHI_TRIES], qq_other[PITHI_TRIES];
 };
+
+/* Frames that a team opens at once. */
+enum { PITHI_HEADS = PITHI_TEAM / PITHI_WARP };
 
 struct pithi_gpu_shared {
     struct pithi_gpu_item from, to; /* as the sides of a call */
     struct pithi_gpu_results read, made;
+    /* Beginnings of frames, a warp's each, and which of their plan's forms they differ from. */
+    uint64_t head[PITHI_HEADS][PITHI_WARP];
+    uint32_t differs[PITHI_HEADS][2];
     uint32_t bad; /* frames of a sum: the lowest whose status is not PITH_OK */
     uint32_t largest[PITHI_TILE_GROUPS];
     float scale[PITHI_TILE_GROUPS], reciprocal[PITHI_TILE_GROUPS];
     uint64_t sums[PITHI_TEAM]; /* of the blocks that are being hashed */
+    float values[PITHI_TILE];  /* in units; only of calls that search */
 };
+/* Bytes of it that a launch needs. */
+static inline size_t pithi_shared_bytes(const struct pithi_gpu_call *a) {
+    return a->to.plan.device.set.search ? sizeof(struct pithi_gpu_shared)
+                                        : offsetof(struct pithi_gpu_shared, values);
+}
 
 #define PITHI_PHASE(name, ...)                                                         \
     PITHI_DEVICE void name(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s, \

@@ -139,27 +139,32 @@ struct pithi_search {
     int least, most, candidates;
     float factor[PITHI_SEARCH_ROOM], vq[PITHI_SEARCH_ROOM], qq[PITHI_SEARCH_ROOM];
 };
+/* Candidates and codes, which are the same for all groups of a setting. */
+PITHI_INLINE void pithi_search_steps(struct pithi_search *s) {
+    const int reach = 1 << (s->set->bits - 1);
+    const bool power = s->set->scale_dtype == PITHI_E8M0;
+    s->least = -reach;
+    s->most = reach - 1;
+    s->candidates = power ? 2 : PITHI_SEARCH_MOST;
+    PITHI_UNROLL for (int k = 0; k < PITHI_SEARCH_ROOM; k++) s->factor[k] =
+        power ? (float)(k + 1) : 1.0f + (float)(k - 1) * 0.0625f;
+    if (!power) s->factor[0] = ((float)reach - 1) / (float)reach;
+}
 /* The group in units of `unit`, turned so that its largest value is negative, where the codes reach
  * one further; candidates are factors on it. The first reaches the largest value with the codes of
  * the short side, the others with those of the long one, or fall short of it by up to 13/16. */
 PITHI_INLINE void pithi_search_begin(struct pithi_search *s) {
-    const int reach = 1 << (s->set->bits - 1);
     const bool power = s->set->scale_dtype == PITHI_E8M0;
-    s->unit = power ? s->scale : pithi_float(s->largest) / (float)reach;
+    s->unit = power ? s->scale : pithi_float(s->largest) / (float)(1 << (s->set->bits - 1));
     s->reciprocal = 1.0f / s->unit;
     s->turn = !power && s->above ? 0x80000000u : 0;
-    s->least = -reach;
-    s->most = reach - 1;
-    s->candidates = power ? 2 : PITHI_SEARCH_MOST;
-    for (int k = 0; k < PITHI_SEARCH_ROOM; k++)
-        s->factor[k] = power ? (float)(k + 1) : 1.0f + (float)(k - 1) * 0.0625f;
-    if (!power) s->factor[0] = ((float)reach - 1) / (float)reach;
+    pithi_search_steps(s);
 }
 
 /* The scale of each candidate is that of least squares for its codes; the best explains most. */
 PITHI_INLINE float pithi_search_free(const struct pithi_search *s) {
     float best = 0, scale = s->unit;
-    for (int k = 0; k < s->candidates; k++) {
+    PITHI_UNROLL for (int k = 0; k < PITHI_SEARCH_MOST; k++) {
         const float explained = s->vq[k] * s->vq[k] / s->qq[k];
         if (!(explained > best)) continue; /* also when all codes are 0 */
         best = explained;

@@ -5,8 +5,10 @@
 
 #ifdef __CUDACC__
 #define PITHI_INLINE static __host__ __device__ __forceinline__
+#define PITHI_UNROLL _Pragma("unroll")
 #else
 #define PITHI_INLINE static inline
+#define PITHI_UNROLL
 #endif
 
 #endif
