@@ -17,10 +17,11 @@ run() { # quiet unless it fails
 
 # ---- Installed -----------------------------------------------------------------------------------
 run meson setup "$place/build" "$source" --prefix="$place/usr" --libdir=lib \
-    -Dtests=false -Dbench=false -Dfuzz=none
+    -Dtests=false -Dbench=false -Dfuzz=none -Dcuda=disabled
 run meson install -C "$place/build"
-for file in include/pith/pith.h include/pith/version.h lib/libpith.so lib/libpith.a \
-    lib/pkgconfig/pith.pc bin/pith share/man/man1/pith.1; do
+for file in include/pith/pith.h include/pith/pith_cuda.h include/pith/version.h lib/libpith.so \
+    lib/libpith.a lib/libpith_cuda.so lib/libpith_cuda.a lib/pkgconfig/pith.pc \
+    lib/pkgconfig/pith_cuda.pc bin/pith share/man/man1/pith.1; do
     [ -e "$place/usr/$file" ] || { echo "not installed: $file"; exit 1; }
 done
 export PKG_CONFIG_PATH=$place/usr/lib/pkgconfig
@@ -30,6 +31,20 @@ if command -v mpicc >/dev/null; then
 pith_status none(void) { return pith_mpi_wait_all(0, NULL, NULL); }'
     [ -e "$place/usr/lib/libpith_mpi.so" ] || { echo 'not installed: libpith_mpi'; exit 1; }
 fi
+# A stub: it links everywhere, and says what it is.
+run "$cc" -std=c11 -Wall -Wextra -Werror -x c - -o "$place/cuda" \
+    $(pkg-config --cflags --libs pith_cuda) <<'END'
+#include <pith/pith_cuda.h>
+#include <stdio.h>
+int main(void) {
+    pith_error error = {"", 0};
+    const pith_status status = pith_cuda_available(0, &error);
+    printf("%s: %s\n", pith_status_name(status), error.text);
+    return status != PITH_ERR_UNSUPPORTED;
+}
+END
+run env LD_LIBRARY_PATH="$place/usr/lib" "$place/cuda"
+grep -q 'no CUDA' "$place/log" || { echo 'the stub does not say why'; exit 1; }
 [ "$(pkg-config --modversion pith)" = "$("$source/tools/version.sh")" ] ||
     { echo 'pith.pc states another version than version.h'; exit 1; }
 consumer=$source/tests/subproject/consumer.c
