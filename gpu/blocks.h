@@ -10,19 +10,22 @@
 
 /* ---- Hash of bytes ---------------------------------------------------------------------------*/
 
+PITHI_DEVICE uint64_t pithi_hash_lanes(struct pithi_quad q, uint64_t number) {
+    return pithi_nh_term((uint64_t)q.word[1] << 32 | q.word[0], number) +
+           pithi_nh_term((uint64_t)q.word[3] << 32 | q.word[2], number + 1);
+}
+
 /* The lanes of the 16 bytes from `at` on, a multiple of 16, of a whole that begins at p; bytes from
  * `end` on do not count. */
 PITHI_DEVICE uint64_t pithi_hash_quad(const uint8_t *p, uint64_t at, uint64_t end) {
     const uint64_t number = at / 8;
     uint64_t lane[2] = {0, 0};
     const uint32_t left = end - at < 16 ? (uint32_t)(end - at) : 16;
-    if (left == 16 && pithi_is_aligned(p + at, 16)) {
-        const struct pithi_quad q = pithi_get_quad(p + at);
-        lane[0] = (uint64_t)q.word[1] << 32 | q.word[0];
-        lane[1] = (uint64_t)q.word[3] << 32 | q.word[2];
-    } else {
-        PITHI_UNROLL for (uint32_t k = 0; k < 16; k++) if (k < left) lane[k / 8] |=
-            (uint64_t)p[at + k] << k % 8 * 8;
+    if (left == 16 && pithi_is_aligned(p + at, 16))
+        return pithi_hash_lanes(pithi_get_quad(p + at), number);
+    PITHI_UNROLL for (uint32_t k = 0; k < 16; k++) {
+        const uint64_t byte = k < left ? p[at + k] : 0;
+        lane[k / 8] |= byte << k % 8 * 8;
     }
     return pithi_nh_term(lane[0], number) + (left > 8 ? pithi_nh_term(lane[1], number + 1) : 0);
 }
@@ -30,9 +33,18 @@ PITHI_DEVICE uint64_t pithi_hash_quad(const uint8_t *p, uint64_t at, uint64_t en
 /* Of bytes [from, to) of that whole, from a multiple of 16, every step-th 16 from the i-th on. */
 PITHI_DEVICE uint64_t pithi_hash_part(const uint8_t *p, uint64_t from, uint64_t to, uint32_t i,
                                       uint32_t step) {
-    uint64_t sum = 0;
-    for (uint64_t at = from + 16 * (uint64_t)i; at < to; at += 16 * (uint64_t)step)
-        sum += pithi_hash_quad(p, at, to);
+    const uint64_t stride = 16 * (uint64_t)step;
+    uint64_t at = from + 16 * (uint64_t)i, sum = 0;
+    for (; pithi_is_aligned(p, 16) && at + 3 * stride + 16 <= to; at += 4 * stride) {
+        struct pithi_quad q[4]; /* under way at once */
+        PITHI_UNROLL for (uint32_t k = 0; k < 4; k++) {
+            q[k] = pithi_get_quad(p + at + k * stride);
+        }
+        PITHI_UNROLL for (uint32_t k = 0; k < 4; k++) {
+            sum += pithi_hash_lanes(q[k], (at + k * stride) / 8);
+        }
+    }
+    for (; at < to; at += stride) sum += pithi_hash_quad(p, at, to);
     return sum;
 }
 
