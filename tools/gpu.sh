@@ -2,8 +2,9 @@
 # gpu.sh - run suite gpu and bench/gpu of a build with CUDA: tools/gpu.sh BUILD [OPTION] [NAME...].
 # SPDX-License-Identifier: Apache-2.0
 #
-# Needs neither Meson nor a compiler, so that a build can be taken to another machine. NAME: only
-# these programs of the suite (args, graph, ...), and not the bench. --sanitizer: under
+# Needs neither Meson nor a compiler, so that a build can be taken to another machine. The example
+# with NCCL runs too, where it was built. NAME: only these programs of the suite (args, graph, ...),
+# and neither bench nor example. --sanitizer: under
 # compute-sanitizer, memcheck and then racecheck, without the bench. Exit status 77: no device.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -35,8 +36,8 @@ run_all() { # run_all LABEL NAME...: the programs, one line each
     local label=$1 name from log=$build/gpu.log rc args
     shift
     for name in "$@"; do
-        args=()
-        [ "$name" = golden ] && args=("$root/tests")
+        args=("$root/tests")
+        case $name in device | graph | streams | large) args=() ;; esac
         from=$SECONDS
         rc=0
         timeout "${PITH_GPU_LIMIT:-600}" "$root/tests/gpu/cuda/gate.sh" "$programs/probe" \
@@ -60,7 +61,13 @@ small_names() {
 
 if [ -z "$sanitizer" ]; then
     run_all test "${names[@]}"
-    if [ $# = 0 ]; then "$build/bench/gpu" || failed=1; fi
+    [ $# = 0 ] || exit $failed
+    if [ -x "$build/gpu/examples/allgather" ]; then
+        "$build/gpu/examples/allgather" || failed=1
+    else
+        printf 'SKIPPED: gpu/examples/allgather was not built: no NCCL\n'
+    fi
+    "$build/bench/gpu" || failed=1
     exit $failed
 fi
 

@@ -72,7 +72,7 @@ static void works_from(int device, int current) {
     CUDA_OK(cudaSetDevice(device));
     CUDA_OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     CUDA_OK(cudaMalloc((void **)&memory, table + 2 * room_for + 256));
-    CUDA_OK(cudaMemcpy(memory + table, values, sizeof values, cudaMemcpyHostToDevice));
+    CUDA_OK(cudaMemcpyAsync(memory + table, values, sizeof values, cudaMemcpyHostToDevice, stream));
     CUDA_OK(cudaSetDevice(current));
     CHECK_OK(pith_cuda_plan_create(&cuda, s.plan, NULL, device, memory, table, stream, &error));
     check_clean(current);
