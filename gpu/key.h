@@ -10,9 +10,9 @@
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
 
-/* Bits of a value in the base's dtype: nearest even, finite values stay finite; n: whether it
- * counts. Values of that dtype keep every bit. */
-PITHI_DEVICE uint32_t pithi_key_round(const struct pithi_table *p, uint32_t bits, bool counted,
+/* Bits of a value in the base's dtype: nearest even, finite values stay finite. Values of that
+ * dtype keep every bit. */
+PITHI_DEVICE uint32_t pithi_key_round(const struct pithi_table *p, uint32_t bits,
                                       uint64_t *saturated) {
     if (p->base_dtype == p->dtype) return bits;
     const uint32_t value = pithi_unit_widen(p->dtype, bits);
@@ -20,7 +20,7 @@ PITHI_DEVICE uint32_t pithi_key_round(const struct pithi_table *p, uint32_t bits
     if (p->base_dtype == PITH_F32 || pithi_nonfinite(value) ||
         !pithi_nonfinite(pithi_unit_widen(p->base_dtype, rounded)))
         return rounded;
-    *saturated += counted;
+    ++*saturated;
     return pithi_unit_round(p->base_dtype, (value & 0x80000000u) | pithi_largest(p->base_dtype));
 }
 
@@ -37,7 +37,7 @@ PITHI_LOCAL(pithi_key_put, uint64_t tile) {
         const uint32_t n = pithi_unit_left(e, it->end);
         uint32_t bits[PITHI_UNIT];
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) bits[k] =
-            pithi_key_round(p, t->base[u][k], k < n, &t->made.saturated);
+            pithi_key_round(p, t->base[u][k], &t->made.saturated);
         pithi_unit_put(it->payload + it->form->data + at, base_width, n, bits);
         pithi_unit_put(it->base + at, base_width, n, bits);
         if (p->device.identity) t->made.hash += pithi_unit_hash(p->base_dtype, e, n, bits);
