@@ -35,10 +35,15 @@ static void bind(struct rig *r) {
 }
 
 bool rig_open(struct rig *r, const char *spec, const pith_layout *layout) {
+    const pith_env env = test_env();
+    return rig_open_in(r, spec, layout, &env);
+}
+
+bool rig_open_in(struct rig *r, const char *spec, const pith_layout *layout, const pith_env *env) {
     pith_error error;
     *r = (struct rig){.layout = *layout, .count = 1};
     for (uint32_t d = 0; d < layout->ndim; d++) r->count *= layout->shape[d];
-    stream_open(&r->cpu, spec, layout, NULL);
+    stream_open(&r->cpu, spec, layout, env);
     r->slots = r->cpu.sizes.slots;
     const pith_status status = pith_cuda_sizes_of(r->cpu.plan, &r->sizes, &error);
     if (status == PITH_ERR_UNSUPPORTED) {
@@ -240,6 +245,24 @@ static void check_refused(struct rig *r, const struct job *j, const uint8_t *bef
     free(after);
 }
 
+/* Calls that only look: they say what decoding says, and leave the state as it is. Only a whole key
+ * frame, decoded, shows that it is not what it declares: `wrote`. */
+static void check_lookers(struct rig *r, struct job *j, pith_status wanted, bool wrote,
+                          const uint8_t *decoded) {
+    uint8_t *const before = rig_state_image(r);
+    JOB_RUN(j, pith_cuda_verify(r->plan, r->state, &j->items, device_stream()));
+    if (!wrote) CHECK_STATUS(wanted, job_status(j, 0));
+    check_refused(r, j, before);
+    JOB_RUN(j, pith_cuda_decode_range(r->plan, r->state, &j->items, 0, r->count, device_stream()));
+    if (!wrote) CHECK_STATUS(wanted, job_status(j, 0));
+    if (wanted == PITH_OK) {
+        CHECK(memcmp(j->tensor.host, decoded, j->tensor.bytes) == 0);
+        memset(j->tensor.host, UNTOUCHED, j->tensor.bytes);
+    }
+    if (!wrote) check_refused(r, j, before);
+    free(before);
+}
+
 pith_status rig_try(struct rig *r, const void *bytes, size_t length, size_t offset) {
     const size_t state_bytes = (size_t)r->cpu.sizes.state_bytes;
     uint8_t *const cpu_before = copy_of(r->cpu.memory, state_bytes);
@@ -261,7 +284,10 @@ pith_status rig_try(struct rig *r, const void *bytes, size_t length, size_t offs
     } else {
         check_refused(r, &j, before);
     }
+    memset(j.tensor.host, UNTOUCHED, j.tensor.bytes);
+    job_set_frame(&j, bytes, length);
     if (before) device_put(r->state, before, (size_t)r->sizes.state_bytes);
+    check_lookers(r, &j, got, wrote, out);
     if (state_bytes) memcpy(r->cpu.memory, cpu_before, state_bytes);
     job_close(&j);
     free(out);

@@ -34,6 +34,7 @@ struct rig {
 };
 /* False where devices do not code so. */
 bool rig_open(struct rig *r, const char *spec, const pith_layout *layout);
+bool rig_open_in(struct rig *r, const char *spec, const pith_layout *layout, const pith_env *env);
 void rig_close(struct rig *r);
 /* On both sides. */
 void rig_set_base(struct rig *r, const void *base, uint32_t dtype, uint64_t step);

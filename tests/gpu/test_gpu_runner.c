@@ -1,0 +1,213 @@
+/* test_gpu_runner.c - the host runner notices what it is there for: phases that race, vectors that
+ * are not aligned, memory beyond the team's; and counts launches.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "../../gpu/runner.c"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "gen.h"
+#include "rig.h"
+
+/* ---- Bodies that are wrong -------------------------------------------------------------------*/
+
+PITHI_PHASE(put, uint64_t number) {
+    (void)a, (void)number;
+    s->largest[t->tid] = t->tid;
+}
+/* Reads what another thread of the same phase writes. */
+PITHI_PHASE(shift, uint64_t number) {
+    (void)a, (void)number;
+    s->largest[t->tid] = s->largest[(t->tid + 1) % PITHI_TEAM] + 1;
+}
+PITHI_PHASE(fetch, uint64_t number) {
+    (void)a, (void)number;
+    t->largest[0] = s->largest[(t->tid + 1) % PITHI_TEAM] + 1;
+}
+PITHI_PHASE(store, uint64_t number) {
+    (void)a, (void)number;
+    s->largest[t->tid] = t->largest[0];
+}
+PITHI_PHASE(publish, uint64_t number) {
+    (void)number;
+    a->to.items.lengths[t->tid] = s->largest[t->tid];
+}
+
+PITHI_BODY(racy) {
+    PITHI_RUN(put, number);
+    PITHI_RUN(shift, number);
+    PITHI_RUN(publish, number);
+}
+PITHI_BODY(sound) {
+    PITHI_RUN(put, number);
+    PITHI_RUN(fetch, number);
+    PITHI_RUN(store, number);
+    PITHI_RUN(publish, number);
+}
+
+/* Reads memory of the team that nobody wrote. */
+PITHI_BODY(forgetful) { PITHI_RUN(publish, number); }
+
+static void outcome(body *fn, int order, uint64_t seed, uint64_t out[PITHI_TEAM]) {
+    struct pithi_gpu_call call;
+    memset(&call, 0, sizeof call);
+    call.to.items.lengths = out;
+    pithi_runner_order(order, seed);
+    run_team(fn, &call, 0);
+}
+
+static bool differs(body *fn, int order, uint64_t seed) {
+    uint64_t forward[PITHI_TEAM], other[PITHI_TEAM];
+    outcome(fn, PITHI_ORDER_FORWARD, 1, forward);
+    outcome(fn, order, seed, other);
+    return memcmp(forward, other, sizeof other) != 0;
+}
+
+static void test_races(void **state) {
+    (void)state;
+    context("a race");
+    CHECK(differs(racy, PITHI_ORDER_REVERSE, 1));
+    CHECK(differs(racy, PITHI_ORDER_SHUFFLED, 1));
+    CHECK(differs(racy, PITHI_ORDER_SHUFFLED, 2));
+    CHECK(!differs(sound, PITHI_ORDER_REVERSE, 1));
+    CHECK(!differs(sound, PITHI_ORDER_SHUFFLED, 1));
+}
+
+static void test_poison(void **state) {
+    (void)state;
+    uint64_t out[PITHI_TEAM];
+    context("memory of the team that nobody wrote");
+    outcome(forgetful, PITHI_ORDER_FORWARD, 1, out);
+    for (int i = 0; i < PITHI_TEAM; i++) CHECK(out[i] == 0xA5A5A5A5u);
+}
+
+/* ---- What ends the program -------------------------------------------------------------------*/
+
+typedef void deed(void);
+
+/* Whether it ends a child process. */
+static bool is_fatal(deed *fn) {
+    int status = 0;
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        if (!freopen("/dev/null", "w", stderr)) _exit(0);
+        signal(SIGABRT, SIG_DFL);
+        fn();
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child);
+    return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+}
+
+static _Alignas(16) uint8_t bytes[64];
+
+static void quad_at_8(void) { pithi_put_quad(bytes, pithi_get_quad(bytes + 8)); }
+static void quad_to_4(void) { pithi_put_quad(bytes + 4, pithi_get_quad(bytes)); }
+static void word64_at_4(void) { pithi_put_aligned64(bytes, pithi_get_aligned64(bytes + 4)); }
+static void word32_to_2(void) { pithi_put_aligned32(bytes + 2, 1); }
+static void aligned(void) {
+    pithi_put_quad(bytes + 16, pithi_get_quad(bytes));
+    pithi_put_aligned64(bytes + 40, pithi_get_aligned64(bytes + 8));
+    pithi_put_aligned32(bytes + 4, pithi_get_aligned32(bytes + 12));
+}
+
+static void test_alignment(void **state) {
+    (void)state;
+    context("vectors that are not aligned");
+    CHECK(is_fatal(quad_at_8) && is_fatal(quad_to_4));
+    CHECK(is_fatal(word64_at_4) && is_fatal(word32_to_2));
+    CHECK(!is_fatal(aligned));
+}
+
+static void before_memory(void) {
+    uint8_t *const p = device_alloc_at(10, 3);
+    p[-1] = 0;
+    device_free(p);
+}
+static void in_memory(void) {
+    uint8_t *const p = device_alloc_at(10, 3);
+    p[0] = p[9] = 0;
+    device_free(p);
+}
+
+static void test_guards(void **state) {
+    (void)state;
+    context("guards");
+    CHECK(is_fatal(before_memory));
+    CHECK(!is_fatal(in_memory));
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+PITHI_PHASE(overrun, uint64_t number) {
+    (void)a, (void)number;
+    *((uint8_t *)s + sizeof *s + t->tid) = 0;
+}
+PITHI_BODY(beyond) { PITHI_RUN(overrun, number); }
+static void run_beyond(void) {
+    struct pithi_gpu_call call;
+    memset(&call, 0, sizeof call);
+    run_team(beyond, &call, 0);
+}
+static void behind_memory(void) { ((volatile uint8_t *)device_alloc(10))[10] = 0; }
+static void test_overruns(void **state) {
+    (void)state;
+    context("overruns under a sanitizer");
+    CHECK(is_fatal(run_beyond));
+    CHECK(is_fatal(behind_memory));
+}
+#endif
+
+/* ---- Launches --------------------------------------------------------------------------------*/
+
+static uint64_t launches_since(uint64_t *before) {
+    const uint64_t since = pithi_runner_launches() - *before;
+    *before = pithi_runner_launches();
+    return since;
+}
+
+/* One launch a call where frames have no checksums, however many items. */
+static void test_launches(void **state) {
+    (void)state;
+    struct rig r, out;
+    struct job j, made;
+    pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 50000);
+    layout.slots = 4;
+    context("launches");
+    CHECK(rig_open(&r, "grad", &layout) && rig_open(&out, "grad:ef=full", &layout));
+    job_open(&j, &r, 4, 4, PITH_F32, 0);
+    job_open(&made, &out, 4, 4, PITH_F32, 0);
+    gen_fill(GEN_NOISE, 1, PITH_F32, j.tensor.host, r.count);
+    job_push(&j);
+    uint64_t before = pithi_runner_launches();
+    CHECK_OK(pith_cuda_encode(r.plan, r.state, &j.items, device_stream()));
+    CHECK(launches_since(&before) == 1);
+    CHECK_OK(pith_cuda_decode(r.plan, r.state, &j.items, device_stream()));
+    CHECK(launches_since(&before) == 1);
+    CHECK_OK(pith_cuda_decode_add(r.plan, &j.items, device_stream()));
+    CHECK(launches_since(&before) == 1);
+    CHECK_OK(pith_cuda_reduce(r.plan, r.state, &j.items, 1, 1, device_stream()));
+    CHECK(launches_since(&before) == 1);
+    CHECK_OK(pith_cuda_reduce_encode(r.plan, r.state, &j.items, 1, 1, out.plan, out.state,
+                                     &made.items, device_stream()));
+    CHECK(launches_since(&before) == 1);
+    job_close(&made);
+    job_close(&j);
+    rig_close(&out);
+    rig_close(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_races),
+        cmocka_unit_test(test_poison),
+        cmocka_unit_test(test_alignment),
+        cmocka_unit_test(test_guards),
+#if defined(__SANITIZE_ADDRESS__)
+        cmocka_unit_test(test_overruns),
+#endif
+        cmocka_unit_test(test_launches),
+    };
+    return cmocka_run_group_tests_name("gpu_runner", tests, NULL, NULL);
+}
