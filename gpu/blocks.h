@@ -97,6 +97,24 @@ PITHI_PHASE(pithi_blocks_settle, const struct pithi_gpu_item *it, struct pithi_g
         pithi_atomic_max32(&work->failed, 1);
 }
 
+/* The team's next blocks, before block `last`; and what holds the exempt values. */
+PITHI_DEVICE struct pithi_gpu_batch pithi_batch_next(const struct pithi_gpu_item *it,
+                                                     uint64_t number, uint64_t last) {
+    const uint64_t each = it->form->block_bytes, left = last - number;
+    struct pithi_gpu_batch b;
+    b.at = it->form->data + number * each;
+    b.each = each;
+    b.end = it->slot->aside_bytes ? it->slot->aside : it->form->payload_bytes;
+    b.number = number;
+    b.count = left < PITHI_TEAM ? (uint32_t)left : (uint32_t)PITHI_TEAM;
+    return b;
+}
+PITHI_DEVICE struct pithi_gpu_batch pithi_batch_aside(const struct pithi_gpu_item *it) {
+    const uint64_t at = it->slot->aside, each = pithi_pad16(it->slot->aside_bytes);
+    const struct pithi_gpu_batch b = {at, each, at + each, it->slot->blocks, 1};
+    return b;
+}
+
 /* A body's text: the checksums of the blocks that hold the team's elements. With exempt elements
  * their values are one more block, the first team's. */
 PITHI_DEVICE void pithi_blocks(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
@@ -106,21 +124,16 @@ PITHI_DEVICE void pithi_blocks(const struct pithi_gpu_call *a, struct pithi_gpu_
     const uint64_t lo = it->begin > a->first ? it->begin : a->first;
     uint64_t number = lo >> p->block_log2;
     const uint64_t last = lo < it->end ? ((it->end - 1) >> p->block_log2) + 1 : number;
-    const uint64_t aside = it->slot->aside, aside_bytes = pithi_pad16(it->slot->aside_bytes);
+    bool aside = it->first && it->slot->aside_bytes;
     PITHI_RUN(pithi_blocks_clear, 0);
-    for (; number < last; number += PITHI_TEAM) {
-        const struct pithi_gpu_batch b = {
-            it->form->data + number * it->form->block_bytes, it->form->block_bytes,
-            aside_bytes ? aside : it->form->payload_bytes, number,
-            last - number < PITHI_TEAM ? (uint32_t)(last - number) : (uint32_t)PITHI_TEAM};
+    while (number < last || aside) {
+        const bool block = number < last;
+        const struct pithi_gpu_batch b =
+            block ? pithi_batch_next(it, number, last) : pithi_batch_aside(it);
         PITHI_RUN(pithi_blocks_sum, it, b);
         PITHI_RUN(pithi_blocks_settle, it, b, work);
-    }
-    if (it->first && aside_bytes) {
-        const struct pithi_gpu_batch b = {aside, aside_bytes, aside + aside_bytes, it->slot->blocks,
-                                          1};
-        PITHI_RUN(pithi_blocks_sum, it, b);
-        PITHI_RUN(pithi_blocks_settle, it, b, work);
+        number += PITHI_TEAM;
+        aside = aside && block;
     }
 }
 

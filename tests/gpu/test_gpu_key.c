@@ -1,5 +1,5 @@
-/* test_gpu_key.c - key frames: every pair of dtypes, slots of several teams, every way to read them;
- * and damage, which decode_add sees before it writes.
+/* test_gpu_key.c - key frames: every pair of dtypes, slots of several teams, every way to read
+ * them; and damage, which decode_add sees before it writes.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "gen.h"
 #include "rig.h"
