@@ -257,7 +257,7 @@ const struct bad *bad_at(size_t index) {
 
 /* ---- Making ----------------------------------------------------------------------------------*/
 
-static void seal(struct frame *f) {
+void bad_seal(struct frame *f) {
     const size_t fixed = f->bytes[11] & 1 ? 112 : 64;
     uint32_t sections;
     memcpy(&sections, f->bytes + 12, 4);
@@ -280,6 +280,6 @@ struct frame bad_make(const struct bad *b, const struct frame *from) {
     }
     if (length) f.length = length;
     if (b->length < 0) f.length -= (size_t)-b->length;
-    if (!b->unsealed) seal(&f);
+    if (!b->unsealed) bad_seal(&f);
     return f;
 }

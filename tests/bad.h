@@ -21,6 +21,8 @@ struct bad {
 
 /* Number index, or NULL past the last. */
 const struct bad *bad_at(size_t index);
+/* Make the header checksum right, if the header is there. */
+void bad_seal(struct frame *f);
 /* Apply the changes and make the header checksum right again. */
 struct frame bad_make(const struct bad *b, const struct frame *from);
 

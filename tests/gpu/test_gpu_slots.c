@@ -340,6 +340,37 @@ static void test_capacity(void **state) {
     }
 }
 
+/* A plan with a slot that is larger than its limit decodes nothing. */
+static void test_limit(void **state) {
+    (void)state;
+    static const uint64_t counts[2] = {100, 900};
+    for (size_t i = 0; i < CODECS; i++) {
+        struct rig r;
+        struct job j;
+        pith_layout layout = flat_layout(codecs[i].dtype, PITH_NONE, 1000);
+        pith_env env = {.size = sizeof env};
+        layout.slots = 2;
+        layout.slot_counts = counts;
+        layout.flags = codecs[i].flags;
+        for (uint64_t most = 899; most <= 900; most++) {
+            context("%s, a limit of %d", codecs[i].spec, (int)most);
+            env.max_output_bytes = most * pith_dtype_bytes(codecs[i].dtype);
+            CHECK(rig_open_in(&r, codecs[i].spec, &layout, &env));
+            job_open(&j, &r, 2, 2, codecs[i].dtype, 0);
+            fill(&r, &j);
+            JOB_RUN(&j, pith_cuda_encode(r.plan, r.state, &j.items, device_stream()));
+            check_frame(&r, &j, 1, 1);
+            const pith_view view = pith_view_flat(j.tensor.host, codecs[i].dtype, 1000);
+            const pith_status wanted = pith_decode(r.cpu.plan, r.cpu.state, 1, job_frame(&j, 1),
+                                                   (size_t)*job_length(&j, 1), &view);
+            CHECK_STATUS(most < 900 ? PITH_ERR_LIMIT : PITH_OK, wanted);
+            CHECK_STATUS(wanted, pith_cuda_decode(r.plan, r.state, &j.items, device_stream()));
+            job_close(&j);
+            rig_close(&r);
+        }
+    }
+}
+
 /* Lengths are optional, the stride is anything. */
 static void test_stride(void **state) {
     (void)state;
@@ -373,7 +404,8 @@ int main(void) {
         cmocka_unit_test(test_divisions),       cmocka_unit_test(test_list),
         cmocka_unit_test(test_first_slot),      cmocka_unit_test(test_pages),
         cmocka_unit_test(test_ranges_of_pages), cmocka_unit_test(test_ranges_of_slots),
-        cmocka_unit_test(test_capacity),        cmocka_unit_test(test_stride),
+        cmocka_unit_test(test_capacity),        cmocka_unit_test(test_limit),
+        cmocka_unit_test(test_stride),
     };
     return cmocka_run_group_tests_name("gpu_slots", tests, NULL, NULL);
 }

@@ -137,6 +137,68 @@ static void test_refusals(void **state) {
     }
 }
 
+/* A tensor that is not the base stays as it is; a key frame replaces it. */
+static void test_add_to_another_base(void **state) {
+    (void)state;
+    for (size_t i = 0; i < STREAMS; i++) {
+        struct rig sender;
+        struct job sent, j;
+        const bool identity = !strstr(streams[i].spec, "identity=off");
+        context("decode-add of %s to another base", streams[i].spec);
+        stream_rig(&sender, i);
+        job_open(&sent, &sender, sender.slots, sender.slots, streams[i].dtype, 0);
+        job_open(&j, &sender, sender.slots, sender.slots, streams[i].base_dtype, 2);
+        for (int key = 0; key < 2; key++) {
+            send_step(&sender, &sent, 0, key != 0);
+            memcpy(j.frame.host, sent.frame.host, sent.frame.bytes);
+            memcpy(j.lengths.host, sent.lengths.host, sent.lengths.bytes);
+            gen_fill(GEN_NOISE, 9, streams[i].base_dtype, j.tensor.host, N);
+            uint8_t *const wanted = copy_of(j.tensor.host, j.tensor.bytes);
+            const pith_view view = pith_view_flat(wanted, streams[i].base_dtype, N);
+            JOB_RUN(&j, pith_cuda_decode_add(sender.plan, &j.items, device_stream()));
+            for (uint64_t s = 0; s < sender.slots; s++) {
+                const pith_status status = pith_decode_add(sender.cpu.plan, s, job_frame(&sent, s),
+                                                           (size_t)*job_length(&sent, s), &view);
+                CHECK_STATUS(identity && !key ? PITH_ERR_BASE : PITH_OK, status);
+                CHECK_STATUS(status, job_status(&j, s));
+            }
+            CHECK(memcmp(wanted, j.tensor.host, j.tensor.bytes) == 0);
+            free(wanted);
+        }
+        job_close(&j);
+        job_close(&sent);
+        rig_close(&sender);
+    }
+}
+
+/* Only the state moves on. */
+static void test_no_tensor(void **state) {
+    (void)state;
+    for (size_t i = 0; i < STREAMS; i++) {
+        struct rig sender, r;
+        struct job sent;
+        context("%s without a tensor", streams[i].spec);
+        stream_rig(&sender, i);
+        stream_rig(&r, i);
+        job_open(&sent, &sender, sender.slots, sender.slots, streams[i].dtype, 0);
+        for (int key = 0; key < 2; key++) {
+            send_step(&sender, &sent, 0, key != 0);
+            sent.items.tensor = NULL;
+            JOB_RUN(&sent, pith_cuda_decode(r.plan, r.state, &sent.items, device_stream()));
+            sent.items.tensor = sent.tensor.device;
+            for (uint64_t s = 0; s < r.slots; s++) {
+                CHECK_OK(job_status(&sent, s));
+                CHECK_OK(pith_decode(r.cpu.plan, r.cpu.state, s, job_frame(&sent, s),
+                                     (size_t)*job_length(&sent, s), NULL));
+            }
+            rig_check_state(&r);
+        }
+        job_close(&sent);
+        rig_close(&r);
+        rig_close(&sender);
+    }
+}
+
 /* A late joiner starts from a key frame, and then goes on. */
 static void test_late_joiner(void **state) {
     (void)state;
@@ -300,10 +362,42 @@ static void test_pack(void **state) {
     }
 }
 
+static void test_pack_arguments(void **state) {
+    (void)state;
+    struct rig a, b;
+    context("arguments of pack and unpack");
+    stream_rig(&a, 0);
+    stream_rig(&b, 4);
+    const size_t bytes = (size_t)a.sizes.state_bytes;
+    uint8_t *const image = rig_state_image(&a);
+    size_t length;
+    uint8_t *const before = room((size_t)b.cpu.sizes.save_bytes);
+    uint8_t *const after = room((size_t)b.cpu.sizes.save_bytes);
+    CHECK_OK(
+        pith_state_save(b.cpu.plan, b.cpu.state, before, (size_t)b.cpu.sizes.save_bytes, &length));
+    CHECK_STATUS(PITH_ERR_SPACE,
+                 pith_cuda_state_pack(a.plan, a.cpu.plan, a.cpu.state, image, bytes - 1));
+    CHECK_STATUS(PITH_ERR_SPACE,
+                 pith_cuda_state_unpack(a.plan, a.cpu.plan, image, bytes - 1, a.cpu.state));
+    CHECK(pith_cuda_state_pack(a.plan, b.cpu.plan, b.cpu.state, image, bytes) != PITH_OK);
+    CHECK(pith_cuda_state_unpack(b.plan, b.cpu.plan, image, bytes, b.cpu.state) != PITH_OK);
+    CHECK_OK(
+        pith_state_save(b.cpu.plan, b.cpu.state, after, (size_t)b.cpu.sizes.save_bytes, &length));
+    CHECK(memcmp(before, after, length) == 0);
+    free(after);
+    free(before);
+    free(image);
+    rig_close(&b);
+    rig_close(&a);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_steps),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_add_to_another_base),
+        cmocka_unit_test(test_no_tensor),
+        cmocka_unit_test(test_pack_arguments),
         cmocka_unit_test(test_late_joiner),
         cmocka_unit_test(test_torn),
         cmocka_unit_test(test_of_another_plan),

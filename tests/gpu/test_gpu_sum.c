@@ -206,6 +206,22 @@ static void test_alike(void **state) {
         }
 }
 
+/* More frames than a team has threads. */
+static void test_many_frames(void **state) {
+    (void)state;
+    const struct setting t = {"grad:group=32", PITH_F32, 0, 100, 2};
+    struct bundle b;
+    context("300 frames");
+    bundle_open(&b, &t, 300, GEN_NOISE, PITH_F32, 0);
+    check_reduce(&b, 1.0f / 300);
+    check_reduce_encode(&b, 1, "grad", 0, 0);
+    job_frame(&b.j, 299)[2] ^= 1;
+    JOB_RUN(&b.j, pith_cuda_reduce(b.r.plan, NULL, &b.j.items, 300, 1, device_stream()));
+    for (uint64_t i = 0; i < 600; i++)
+        CHECK_STATUS(i == 299 ? PITH_ERR_MAGIC : PITH_OK, job_status(&b.j, i));
+    bundle_close(&b);
+}
+
 /* ---- Refusals --------------------------------------------------------------------------------*/
 
 enum { EACH = 5 };
@@ -323,9 +339,8 @@ static void test_other_slots(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sums),
-        cmocka_unit_test(test_alike),
-        cmocka_unit_test(test_bad_frames),
+        cmocka_unit_test(test_sums),        cmocka_unit_test(test_alike),
+        cmocka_unit_test(test_many_frames), cmocka_unit_test(test_bad_frames),
         cmocka_unit_test(test_other_slots),
     };
     return cmocka_run_group_tests_name("gpu_sum", tests, NULL, NULL);
