@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# check_ptx.sh NVCC SOURCE FLAG...: what nvcc makes of the kernels keeps to the rules of numbers.
+# SPDX-License-Identifier: Apache-2.0
+#
+# -fmad=false reaches ptxas too, but a driver that compiles the PTX for a newer device does not see
+# it, and may fuse a mul.f32 with an add.f32. So every sum and product must say how it is rounded.
+set -euo pipefail
+nvcc=$1 source=$2
+shift 2
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+failed=0
+
+lint() { # what breaks a rule in a PTX file, by rule, with the number of times
+    awk '
+        /^\.func|^\.visible|^\.entry|^\/\// || !/^[ \t]/ { next }
+        { line = $0; sub(/^[ \t]+/, "", line); sub(/^@!?%p[0-9]+[ \t]+/, "", line) }
+        { op = line; sub(/[ \t;].*/, "", op) }
+        op ~ /^fma\./ || op ~ /^mad\.([a-z]+\.)*f/ { bad["contracted: " op]++ }
+        op ~ /\.(approx|full|ftz)/ || op ~ /^(ex2|lg2|sin|cos|tanh|rsqrt)\./ {
+            bad["approximate or flushing: " op]++ }
+        op ~ /^(add|sub|mul|div|rcp|sqrt)\..*f(16|32|64)/ && op !~ /^[a-z]+\.rn\.f(32|64)$/ {
+            bad["not rounded to nearest, each by itself: " op]++ }
+        op ~ /\.b?f16/ { bad["16-bit floats, which stages convert by integers: " op]++ }
+        op ~ /^\.local|^(ld|st)\.local/ { bad["local memory: " op]++ }
+        op ~ /^call/ { bad["a call: " line]++ }
+        # ptxas of CUDA 12.8 to 13.3 loses the sign of an absolute value written so, for sm_100.
+        op == "neg.s32" { gsub(/[;,]/, "", line); split(line, word, " "); neg[word[2]] = word[3] }
+        op == "max.s32" { gsub(/[;,]/, "", line); split(line, word, " ")
+            if (neg[word[3]] == word[4] || neg[word[4]] == word[3])
+                bad["a maximum of a number and its negative: " op]++ }
+        END { for (rule in bad) printf "%s (%d times)\n", rule, bad[rule] }' "$1" | sort
+}
+
+# ---- The rules find what they are for ------------------------------------------------------------
+cat >"$place/bad.cu" <<'EOF'
+__global__ void contracts(float *p) { p[0] = p[0] * p[1] + p[2]; }
+__global__ void divides(float *p) { p[0] = __fdividef(p[0], p[1]); }
+__global__ void cuts(float *p) { p[0] = __fadd_rz(p[0], p[1]); }
+__global__ void indexes(float *p, int n) {
+    float held[64];
+    for (int i = 0; i < 64; i++) held[i] = p[i];
+    for (int i = 0; i < 64; i++) p[i] = held[i * n & 63];
+}
+__global__ void negates(int *p) {
+    asm("{.reg .s32 t;\n neg.s32 t, %0;\n max.s32 %0, %0, t;\n}" : "+r"(p[0]));
+}
+EOF
+"$nvcc" -std=c++17 -fmad=true -ftz=true -arch=compute_90 -ptx "$place/bad.cu" -o "$place/bad.ptx"
+found=$(lint "$place/bad.ptx")
+for rule in contracted approximate 'not rounded' 'local memory' 'a maximum'; do
+    grep -q "^$rule" <<<"$found" || { echo "no longer found: $rule"; failed=1; }
+done
+
+# ---- The kernels ---------------------------------------------------------------------------------
+# The oldest devices, Hopper and the newest; for Hopper also what becomes of the PTX.
+newest=$("$nvcc" --list-gpu-arch | sort -t_ -k2n | tail -n 1)
+compile() { "$nvcc" "${flags[@]}" -arch="$1" -ptx "$source" -o "$place/$1.ptx"; }
+flags=("$@")
+compile compute_75 &
+oldest_job=$!
+compile "$newest" &
+newest_job=$!
+compile compute_90
+"${nvcc%nvcc}ptxas" -v -arch=sm_90 --fmad false "$place/compute_90.ptx" -o "$place/cubin" \
+    >"$place/usage" 2>&1
+wait $oldest_job
+wait $newest_job
+for ptx in "$place"/compute_*.ptx; do
+    name=$(basename "$ptx" .ptx)
+    count=$(grep -cE '(add|sub|mul)\.rn\.f32' "$ptx" || true)
+    [ "$count" -gt 100 ] || { echo "$name: only $count sums and products were found"; failed=1; }
+    found=$(lint "$ptx")
+    printf '%s: %d sums and products, each rounded to nearest\n' "$name" "$count"
+    [ -z "$found" ] || { printf '%s\n' "$found"; failed=1; }
+done
+
+awk '/Compiling entry/ { match($7, /kernel_[a-z_]*/); name = substr($7, RSTART, RLENGTH) }
+    /stack frame/ { stack = $1; spilt = $5 + $9 }
+    /Used .* registers/ {
+        printf "%3d registers, %d bytes of stack, %d spilt: %s\n", $5, stack, spilt, name
+        if (stack > 16) bad = 1 # ptxas sets a few values aside to fit more teams
+        count++ }
+    END { exit bad || !count }' "$place/usage" || {
+    echo 'sm_90: what should be in registers is not'
+    failed=1
+}
+exit $failed
