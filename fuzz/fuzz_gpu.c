@@ -1,0 +1,247 @@
+/* fuzz_gpu.c - any bytes to the CUDA kernels that read frames, on the host runner, and to the CPU.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <string.h>
+
+#include "fuzz.h"
+#include "pith/pith_cuda.h"
+#include "runner.h"
+
+/* Behind the frame, as many as in the corpus of fuzz_decode, which serves here too. */
+enum { PARAMETER_BYTES = 24 };
+enum { OUTPUT_LIMIT = 1 << 16, FRAMES = 2, UNTOUCHED = 0x5A, NO_STATUS = 99 };
+
+/* Device memory: aligned, and as long as was asked for. */
+static void *device_new(uint64_t bytes) {
+    void *memory = NULL;
+    FUZZ_CHECK(posix_memalign(&memory, 256, (size_t)bytes + !bytes) == 0);
+    return memory;
+}
+
+struct subject {
+    const uint8_t *frame;
+    uint64_t length;
+    pith_layout layout;
+    pith_plan *plan;
+    pith_sizes cpu_sizes;
+    pith_cuda_plan *cuda;
+    pith_cuda_sizes sizes;
+    void *table, *workspace;
+    struct fuzz_tensor base;
+    pith_state *state; /* the CPU's, or NULL */
+    void *state_memory;
+    uint64_t step;
+};
+
+/* ---- Plans and states ------------------------------------------------------------------------*/
+
+/* The plan that the header speaks of, or one that it does not. */
+static bool open_plan(struct subject *x, struct fuzz_source *s) {
+    static const struct {
+        const char *spec;
+        uint32_t dtype, base_dtype;
+    } others[] = {{"raw", PITH_F32, PITH_NONE},
+                  {"wdiff:group=16,block=64", PITH_BF16, PITH_F32},
+                  {"grad:group=32,block=64", PITH_F32, PITH_NONE},
+                  {"grad:bits=8,rotate=0", PITH_F16, PITH_NONE}};
+    pith_info info;
+    const uint32_t other = fuzz_u8(s);
+    const char *spec = info.spec;
+    x->layout = (pith_layout){.size = sizeof x->layout};
+    if (pith_inspect(x->frame, (size_t)x->length, &info, NULL) == PITH_OK && other < 240 &&
+        info.raw_bytes <= OUTPUT_LIMIT) {
+        x->layout.dtype = info.dtype;
+        x->layout.base_dtype = info.base_dtype;
+        x->layout.ndim = info.ndim;
+        x->layout.flags = info.has_checksums ? PITH_LAYOUT_CHECKSUMS : 0;
+        memcpy(x->layout.shape, info.shape, sizeof info.shape);
+        x->step = info.step;
+    } else {
+        spec = others[other % 4].spec;
+        x->layout.dtype = others[other % 4].dtype;
+        x->layout.base_dtype = others[other % 4].base_dtype;
+        x->layout.ndim = 1;
+        x->layout.shape[0] = fuzz_below(s, 300);
+    }
+    if (pith_plan_create(&x->plan, spec, &x->layout, NULL, NULL) != PITH_OK) return false;
+    if (pith_cuda_sizes_of(x->plan, &x->sizes, NULL) == PITH_OK) return true;
+    pith_plan_destroy(x->plan);
+    return false;
+}
+
+static void open_states(struct subject *x, struct fuzz_source *s, uint64_t count) {
+    struct fuzz_source none = {NULL, 0};
+    pith_plan_sizes(x->plan, &x->cpu_sizes);
+    fuzz_tensor_new(&x->base, &none, true, x->layout.base_dtype, 1, &count);
+    if (x->base.bytes) memset(x->base.memory, 0, x->base.bytes);
+    if (fuzz_u8(s) & 1) fuzz_fill(&x->base, s);
+    x->state_memory = guard_new((size_t)x->cpu_sizes.state_bytes);
+    if (!x->cpu_sizes.state_bytes) return;
+    FUZZ_CHECK(pith_state_init(x->plan, x->state_memory, (size_t)x->cpu_sizes.state_bytes,
+                               &x->state) == PITH_OK);
+    if (x->layout.base_dtype)
+        FUZZ_CHECK(pith_state_set_base(x->plan, x->state, &x->base.view, x->step) == PITH_OK);
+}
+
+static pith_cuda_state *new_device_state(struct subject *x) {
+    if (!x->sizes.state_bytes) return NULL;
+    void *memory = device_new(x->sizes.state_bytes);
+    FUZZ_CHECK(pith_cuda_state_init(x->cuda, memory, (size_t)x->sizes.state_bytes, NULL) ==
+               PITH_OK);
+    if (x->layout.base_dtype)
+        FUZZ_CHECK(pith_cuda_state_set_base(x->cuda, memory, x->base.memory, x->layout.base_dtype,
+                                            x->step, NULL) == PITH_OK);
+    return memory;
+}
+
+static void open_cuda(struct subject *x) {
+    x->table = device_new(x->sizes.table_bytes);
+    x->workspace = device_new(FRAMES * x->sizes.workspace_bytes);
+    FUZZ_CHECK(pith_cuda_plan_create(&x->cuda, x->plan, NULL, 0, x->table,
+                                     (size_t)x->sizes.table_bytes, NULL, NULL) == PITH_OK);
+}
+
+/* ---- Calls -----------------------------------------------------------------------------------*/
+
+static struct fuzz_tensor new_tensor(uint32_t dtype, uint64_t count) {
+    struct fuzz_source none = {NULL, 0};
+    struct fuzz_tensor t;
+    fuzz_tensor_new(&t, &none, true, dtype, 1, &count);
+    if (t.bytes) memset(t.memory, UNTOUCHED, t.bytes);
+    return t;
+}
+
+/* On frames that are all the same bytes. */
+static pith_cuda_items items_of(const struct subject *x, struct fuzz_tensor *t, uint32_t dtype,
+                                uint64_t lengths[FRAMES], int32_t status[FRAMES]) {
+    for (int i = 0; i < FRAMES; i++) {
+        lengths[i] = x->length;
+        status[i] = NO_STATUS;
+    }
+    return (pith_cuda_items){.size = sizeof(pith_cuda_items),
+                             .count = 1,
+                             .dtype = dtype,
+                             .tensor = t ? t->memory : NULL,
+                             .frame = (void *)(uintptr_t)x->frame,
+                             .capacity = x->length,
+                             .lengths = lengths,
+                             .status = status,
+                             .workspace = x->sizes.workspace_bytes ? x->workspace : NULL,
+                             .workspace_bytes = FRAMES * x->sizes.workspace_bytes};
+}
+
+/* The CPU's status, or that the header is not the plan's; then nothing is written. */
+static void compare(pith_status wanted, int32_t got, const struct fuzz_tensor *cpu,
+                    const struct fuzz_tensor *device, const struct fuzz_tensor *before) {
+    const bool wrote = wanted != PITH_OK && !fuzz_same(cpu, before);
+    if (wrote || got != PITH_ERR_MISMATCH) FUZZ_CHECK(got == (int32_t)wanted);
+    if (got == PITH_OK) FUZZ_CHECK(fuzz_same(cpu, device));
+    if (got != PITH_OK && !wrote) FUZZ_CHECK(fuzz_same(device, before));
+}
+
+/* Saved, the device's state is the CPU's. */
+static void compare_states(struct subject *x, const pith_cuda_state *device) {
+    const size_t bytes = (size_t)x->cpu_sizes.state_bytes, save = (size_t)x->cpu_sizes.save_bytes;
+    size_t first, second;
+    pith_state *state;
+    if (!x->state || !device) return;
+    void *memory = guard_new(bytes);
+    uint8_t *cpu = guard_new(save), *own = guard_new(save);
+    FUZZ_CHECK(pith_state_init(x->plan, memory, bytes, &state) == PITH_OK);
+    FUZZ_CHECK(pith_cuda_state_unpack(x->cuda, x->plan, device, (size_t)x->sizes.state_bytes,
+                                      state) == PITH_OK);
+    FUZZ_CHECK(pith_state_save(x->plan, x->state, cpu, save, &first) == PITH_OK);
+    FUZZ_CHECK(pith_state_save(x->plan, state, own, save, &second) == PITH_OK);
+    FUZZ_CHECK(first == second && memcmp(cpu, own, first) == 0);
+    guard_free(own, save);
+    guard_free(cpu, save);
+    guard_free(memory, bytes);
+}
+
+static void decode(struct subject *x, uint64_t count) {
+    uint64_t lengths[FRAMES];
+    int32_t status[FRAMES];
+    struct fuzz_tensor cpu = new_tensor(x->layout.dtype, count);
+    struct fuzz_tensor device = new_tensor(x->layout.dtype, count);
+    struct fuzz_tensor before = new_tensor(x->layout.dtype, count);
+    pith_cuda_state *const state = new_device_state(x);
+    const pith_cuda_items items = items_of(x, &device, x->layout.dtype, lengths, status);
+    FUZZ_CHECK(pith_cuda_verify(x->cuda, NULL, &items, NULL) == PITH_OK);
+    const pith_status verified = pith_verify(x->frame, (size_t)x->length, NULL, NULL);
+    if (status[0] == PITH_OK) FUZZ_CHECK(verified == PITH_OK);
+    if (verified == PITH_OK) FUZZ_CHECK(status[0] == PITH_OK || status[0] == PITH_ERR_MISMATCH);
+    FUZZ_CHECK(pith_cuda_decode(x->cuda, state, &items, NULL) == PITH_OK);
+    const pith_status wanted =
+        pith_decode(x->plan, x->state, 0, x->frame, (size_t)x->length, &cpu.view);
+    compare(wanted, status[0], &cpu, &device, &before);
+    if (status[0] == PITH_OK) compare_states(x, state);
+    free(state);
+    fuzz_tensor_free(&before);
+    fuzz_tensor_free(&device);
+    fuzz_tensor_free(&cpu);
+}
+
+static void decode_add(struct subject *x, uint64_t count) {
+    uint64_t lengths[FRAMES];
+    int32_t status[FRAMES];
+    const uint32_t dtype = x->layout.base_dtype ? x->layout.base_dtype : x->layout.dtype;
+    if (dtype > PITH_F16) return;
+    struct fuzz_tensor cpu = new_tensor(dtype, count), device = new_tensor(dtype, count);
+    struct fuzz_tensor before = new_tensor(dtype, count);
+    if (x->layout.base_dtype && count) {
+        memcpy(cpu.memory, x->base.memory, x->base.bytes);
+        memcpy(device.memory, x->base.memory, x->base.bytes);
+        memcpy(before.memory, x->base.memory, x->base.bytes);
+    }
+    const pith_cuda_items items = items_of(x, &device, dtype, lengths, status);
+    FUZZ_CHECK(pith_cuda_decode_add(x->cuda, &items, NULL) == PITH_OK);
+    const pith_status wanted = pith_decode_add(x->plan, 0, x->frame, (size_t)x->length, &cpu.view);
+    compare(wanted, status[0], &cpu, &device, &before);
+    fuzz_tensor_free(&before);
+    fuzz_tensor_free(&device);
+    fuzz_tensor_free(&cpu);
+}
+
+static void reduce(struct subject *x, uint64_t count, float scale) {
+    uint64_t lengths[FRAMES];
+    int32_t status[FRAMES];
+    const void *const frames[FRAMES] = {x->frame, x->frame};
+    const size_t sizes[FRAMES] = {(size_t)x->length, (size_t)x->length};
+    if (x->layout.base_dtype || x->layout.dtype > PITH_F16) return;
+    struct fuzz_tensor cpu = new_tensor(PITH_F32, count), before = new_tensor(PITH_F32, count);
+    struct fuzz_tensor device = new_tensor(PITH_F32, count);
+    const pith_cuda_items items = items_of(x, &device, PITH_F32, lengths, status);
+    FUZZ_CHECK(pith_cuda_reduce(x->cuda, NULL, &items, FRAMES, scale, NULL) == PITH_OK);
+    const pith_status wanted =
+        pith_reduce(x->plan, NULL, 0, frames, sizes, FRAMES, scale, &cpu.view);
+    FUZZ_CHECK(status[0] == status[1]);
+    compare(wanted, status[0], &cpu, &device, &before);
+    fuzz_tensor_free(&before);
+    fuzz_tensor_free(&device);
+    fuzz_tensor_free(&cpu);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    struct fuzz_source input = {data, size}, s = fuzz_split(&input, PARAMETER_BYTES);
+    struct subject x = {.length = input.length};
+    uint8_t *frame = guard_copy(input.bytes, input.length);
+    x.frame = frame;
+    pithi_runner_order((int)fuzz_below(&s, PITHI_ORDERS), fuzz_u32(&s));
+    if (open_plan(&x, &s)) {
+        uint64_t count = 1;
+        for (uint32_t i = 0; i < x.layout.ndim; i++) count *= x.layout.shape[i];
+        open_states(&x, &s, count);
+        open_cuda(&x);
+        decode(&x, count);
+        decode_add(&x, count);
+        reduce(&x, count, fuzz_u8(&s) & 1 ? 1.0f : 0.5f);
+        pith_cuda_plan_destroy(x.cuda);
+        free(x.workspace);
+        free(x.table);
+        guard_free(x.state_memory, (size_t)x.cpu_sizes.state_bytes);
+        fuzz_tensor_free(&x.base);
+        pith_plan_destroy(x.plan);
+    }
+    guard_free(frame, input.length);
+    return 0;
+}
