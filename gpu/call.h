@@ -12,7 +12,7 @@ enum { PITHI_TILE = PITHI_UNITS * PITHI_ROW };
 /* The most groups in a tile. */
 enum { PITHI_TILE_GROUPS = PITHI_TILE / 16 };
 /* The longest header that every team of a launch checks by itself. */
-enum { PITHI_SHORT_HEADER = 1024 };
+enum { PITHI_SHORT_HEADER = 192 };
 
 PITHI_INLINE uint32_t pithi_width(uint32_t dtype) {
     switch (dtype) {

@@ -10,7 +10,7 @@
 PITHI_DEVICE bool pithi_check_room(const struct pithi_table *p, uint64_t length,
                                    struct pithi_gpu_item *it) {
     if (!it->frame || it->status != PITH_OK || length < PITHI_HEADER_BYTES) return false;
-    pithi_item_kind(p, it);
+    pithi_item_kind(p, it, it->frame);
     return length >= it->form->header_bytes &&
            length - it->form->header_bytes >= it->form->payload_bytes;
 }
@@ -29,7 +29,7 @@ PITHI_PHASE(pithi_check_open, uint64_t number) {
     it->frame = pithi_item_frame(&a->from.items, frame);
     const uint64_t length = pithi_item_length(&a->from.items, frame);
     if (it->first && it->frame && it->status == PITH_OK)
-        a->work[frame].status = pithi_header_check(p, length, it);
+        a->work[frame].status = pithi_header_check(p, length, it, it->frame, NULL);
     if (!pithi_check_room(p, length, it)) it->status = PITH_ERR_TRUNCATED;
 }
 
@@ -63,7 +63,7 @@ PITHI_BODY(pithi_check) {
 PITHI_PHASE(pithi_answer_item, uint64_t number) {
     if (t->tid) return;
     pithi_item_locate(a, &a->from, number, &s->from);
-    pithi_item_open(a, &s->from);
+    s->from.status = pithi_item_check(a, &s->from, NULL, NULL);
     pithi_item_answer(&a->from.items, &s->from, 0);
 }
 

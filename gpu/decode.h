@@ -3,6 +3,7 @@
 #ifndef PITHI_GPU_DECODE_H
 #define PITHI_GPU_DECODE_H
 
+#include "open.h"
 #include "sum.h"
 
 /* ---- Opening ---------------------------------------------------------------------------------*/
@@ -13,20 +14,6 @@ PITHI_PHASE(pithi_decode_open, uint64_t number) {
     pithi_shared_clear(s);
     pithi_item_locate(a, &a->from, number, &s->from);
     if (a->add && a->from.plan.base_dtype != PITH_NONE) s->from.base = s->from.tensor;
-    if (a->per_item == 1) pithi_item_open(a, &s->from);
-}
-
-/* Sums: a thread a frame. All teams find the same. */
-PITHI_PHASE(pithi_frames_open, uint64_t number) {
-    (void)number;
-    for (uint32_t k = t->tid; k < a->per_item; k += PITHI_TEAM) {
-        struct pithi_gpu_item it = s->from;
-        it.index = s->from.index * a->per_item + k;
-        it.frame = pithi_item_frame(&a->from.items, it.index);
-        pithi_item_open(a, &it);
-        if (it.status != PITH_OK) pithi_atomic_min32(&s->bad, k);
-        if (it.first) pithi_item_answer(&a->from.items, &it, 0);
-    }
 }
 
 /* ---- Values out ------------------------------------------------------------------------------*/
@@ -218,6 +205,7 @@ PITHI_DEVICE void pithi_decode_groups(const struct pithi_gpu_call *a, struct pit
 /* One frame an item. */
 PITHI_BODY(pithi_decode) {
     PITHI_RUN(pithi_decode_open, number);
+    PITHI_OPEN_FRAMES(false);
     if (s->from.status != PITH_OK) {
         PITHI_RUN(pithi_decode_refuse, number);
         return;
@@ -235,7 +223,7 @@ PITHI_BODY(pithi_decode) {
 /* Several. */
 PITHI_BODY(pithi_reduce) {
     PITHI_RUN(pithi_decode_open, number);
-    PITHI_RUN(pithi_frames_open, number);
+    PITHI_OPEN_FRAMES(true);
     if (s->bad != UINT32_MAX) return;
     pithi_decode_groups(a, s, t, team, true);
     PITHI_GATHER(number);

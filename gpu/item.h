@@ -159,7 +159,8 @@ PITHI_DEVICE bool pithi_header_mine(const uint8_t *frame, const uint8_t *mine, u
 /* Whether the keys that header_mine passes over have values that go together. */
 PITHI_DEVICE bool pithi_keys_legal(const struct pithi_free_keys *keys, const uint8_t *frame) {
     uint32_t values = 0;
-    for (uint32_t k = 0; k < keys->count; k++) {
+    PITHI_UNROLL for (uint32_t k = 0; k < 2; k++) {
+        if (k >= keys->count) continue;
         if (frame[keys->at[k]] > 3) return false;
         values |= (uint32_t)frame[keys->at[k]] << 2 * k;
     }
@@ -173,8 +174,9 @@ PITHI_DEVICE bool pithi_zeros(const uint8_t *p, uint64_t from, uint64_t to) {
 }
 
 /* What kind of frame it says it is. */
-PITHI_DEVICE void pithi_item_kind(const struct pithi_table *p, struct pithi_gpu_item *it) {
-    it->kind = p->base_dtype != PITH_NONE && (it->frame[PITHI_AT_FLAGS] & PITHI_FLAG_KEY);
+PITHI_DEVICE void pithi_item_kind(const struct pithi_table *p, struct pithi_gpu_item *it,
+                                  const uint8_t *head) {
+    it->kind = p->base_dtype != PITH_NONE && (head[PITHI_AT_FLAGS] & PITHI_FLAG_KEY);
     it->form = &it->slot->form[it->kind];
     it->payload = it->frame + it->form->header_bytes;
 }
@@ -185,24 +187,26 @@ PITHI_DEVICE uint8_t *pithi_item_stream(const struct pithi_gpu_item *it) {
 }
 
 /* The whole check of the frame of a located item, but for its stream and block checksums; sets
- * kind, form and payload. */
+ * kind, form and payload. head: the frame's first bytes, wherever they are. differs: whether they
+ * are not those of a form (bit 0 ordinary, 1 key); NULL: not known yet. */
 PITHI_DEVICE int32_t pithi_header_check(const struct pithi_table *p, uint64_t length,
-                                        struct pithi_gpu_item *it) {
-    const uint8_t *const frame = it->frame;
-    const int32_t start = pithi_header_start(frame, it->table + it->slot->form[0].header, length);
+                                        struct pithi_gpu_item *it, const uint8_t *head,
+                                        const uint32_t *differs) {
+    const int32_t start = pithi_header_start(head, it->table + it->slot->form[0].header, length);
     if (start != PITH_OK) return start;
-    pithi_item_kind(p, it);
-    const bool wide = frame[PITHI_AT_FLAGS] & PITHI_FLAG_WIDE;
+    pithi_item_kind(p, it, head);
+    const bool wide = head[PITHI_AT_FLAGS] & PITHI_FLAG_WIDE;
     const uint64_t fixed = wide ? PITHI_WIDE_HEADER_BYTES : PITHI_HEADER_BYTES;
     const uint64_t bytes = it->form->header_bytes, sections = bytes - it->slot->fixed_bytes;
-    if (pithi_get32(frame + PITHI_AT_SECTIONS) != sections) return PITH_ERR_MISMATCH;
+    if (pithi_get32(head + PITHI_AT_SECTIONS) != sections) return PITH_ERR_MISMATCH;
     if (length < fixed + sections) return PITH_ERR_TRUNCATED;
-    if (pithi_header_hash(frame, fixed, fixed + sections) != pithi_get64(frame + fixed - 8))
+    if (pithi_header_hash(head, fixed, fixed + sections) != pithi_get64(head + fixed - 8))
         return PITH_ERR_CHECKSUM;
-    if (fixed != it->slot->fixed_bytes ||
-        !pithi_header_mine(frame, it->table + it->form->header, bytes))
+    if (fixed != it->slot->fixed_bytes) return PITH_ERR_MISMATCH;
+    if (differs ? *differs >> it->kind & 1
+                : !pithi_header_mine(head, it->table + it->form->header, bytes))
         return PITH_ERR_MISMATCH;
-    if (!pithi_keys_legal(&p->device.free_keys, frame)) return PITH_ERR_CORRUPT;
+    if (!pithi_keys_legal(&p->device.free_keys, head)) return PITH_ERR_CORRUPT;
     if (length - bytes < it->form->payload_bytes) return PITH_ERR_TRUNCATED;
     const uint64_t table = p->checksums ? 8 * it->slot->checks : 0;
     const uint64_t aside_end = it->slot->aside + it->slot->aside_bytes;
@@ -214,10 +218,10 @@ PITHI_DEVICE int32_t pithi_header_check(const struct pithi_table *p, uint64_t le
 
 /* Whether the frame is the state's next. */
 PITHI_DEVICE int32_t pithi_stream_check(const struct pithi_table *p,
-                                        const struct pithi_gpu_item *it) {
+                                        const struct pithi_gpu_item *it, const uint8_t *head) {
     const struct pithi_gpu_slot_state *const s = it->state;
     if (p->base_dtype == PITH_NONE || !s || it->kind) return PITH_OK;
-    const uint8_t *const stream = pithi_item_stream(it);
+    const uint8_t *const stream = head + it->slot->fixed_bytes + PITHI_SECTION_HEAD;
     if (s->torn) return PITH_ERR_STATE;
     if (pithi_get64(stream + PITHI_STREAM_STEP) != s->step) return PITH_ERR_STEP;
     if (p->device.identity && pithi_get64(stream + PITHI_STREAM_BASE) != s->identity)
@@ -252,23 +256,24 @@ PITHI_DEVICE int32_t pithi_work_check(const struct pithi_gpu_call *a,
     const struct pithi_table *const p = &a->from.plan;
     if (work->status != PITH_OK) return work->status;
     if (work->failed) return PITH_ERR_CHECKSUM;
-    pithi_item_kind(p, it);
+    pithi_item_kind(p, it, it->frame);
     if (!a->identify || (!it->kind && !a->add) || pithi_item_identified(p, it, work->hash))
         return PITH_OK;
     return it->kind ? PITH_ERR_CHECKSUM : PITH_ERR_BASE;
 }
 
-/* All checks of an item that is to be decoded, unless an earlier launch made them. */
-PITHI_DEVICE void pithi_item_open(const struct pithi_gpu_call *a, struct pithi_gpu_item *it) {
+/* All checks of an item that is to be decoded, unless an earlier launch made them. head and
+ * differs: as for pithi_header_check, or both NULL. */
+PITHI_DEVICE int32_t pithi_item_check(const struct pithi_gpu_call *a, struct pithi_gpu_item *it,
+                                      const uint8_t *head, const uint32_t *differs) {
     const struct pithi_table *const p = &a->from.plan;
-    if (it->status != PITH_OK) return;
-    if (!it->frame)
-        it->status = PITH_ERR_ARG;
-    else if (a->work)
-        it->status = pithi_work_check(a, &a->work[it->index], it);
-    else
-        it->status = pithi_header_check(p, pithi_item_length(&a->from.items, it->index), it);
-    if (it->status == PITH_OK) it->status = pithi_stream_check(p, it);
+    if (it->status != PITH_OK) return it->status;
+    if (!it->frame) return PITH_ERR_ARG;
+    if (!head || a->work) head = it->frame;
+    const uint64_t length = pithi_item_length(&a->from.items, it->index);
+    const int32_t status = a->work ? pithi_work_check(a, &a->work[it->index], it)
+                                   : pithi_header_check(p, length, it, head, differs);
+    return status == PITH_OK ? pithi_stream_check(p, it, head) : status;
 }
 
 #endif

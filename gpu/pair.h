@@ -12,8 +12,7 @@ PITHI_DEVICE int32_t pithi_pair_bad(const struct pithi_gpu_call *a,
     struct pithi_gpu_item it = s->from;
     it.index = s->from.index * a->per_item + s->bad;
     it.frame = pithi_item_frame(&a->from.items, it.index);
-    pithi_item_open(a, &it);
-    return it.status;
+    return pithi_item_check(a, &it, NULL, NULL);
 }
 
 /* In the order of the CPU call: the slots, room, the frames. */
@@ -31,7 +30,7 @@ PITHI_DEVICE void pithi_pair_open(const struct pithi_gpu_call *a, struct pithi_g
                                   uint64_t number) {
     PITHI_RUN(pithi_encode_open, number);
     PITHI_RUN(pithi_decode_open, number);
-    PITHI_RUN(pithi_frames_open, number);
+    PITHI_OPEN_FRAMES(true);
     PITHI_RUN(pithi_pair_match, number);
 }
 

@@ -80,6 +80,7 @@ PITHI_PHASE(pithi_raw_get, uint32_t width) {
 
 PITHI_BODY(pithi_decode_raw) {
     PITHI_RUN(pithi_decode_open, number);
+    PITHI_OPEN_FRAMES(false);
     if (s->from.status != PITH_OK) {
         PITHI_RUN(pithi_decode_refuse, number);
         return;
