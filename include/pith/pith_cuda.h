@@ -33,6 +33,9 @@
  * Codecs: raw; wdiff without entropy=zstd and key=N (the host does not know the step; see
  * pith_cuda_encode_key); grad. pith_cuda_sizes_of answers PITH_ERR_UNSUPPORTED for others.
  *
+ * pith_env.max_output_bytes of the plan: calls that read frames answer PITH_ERR_LIMIT, all items
+ * together, when the plan's largest slot exceeds it.
+ *
  * Threads: as plans. A pith_cuda_plan may be used from one thread at a time; work of several calls
  * may be on different streams at once where it shares no state, no workspace and no output. */
 #ifndef PITH_PITH_CUDA_H
