@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "plan.h"
+#include "special.h"
 
 static pith_status fail(pith_cuda_plan *c, pith_status status, const char *text) {
     return pithi_cuda_fail(&c->error, status, text, 0);
@@ -92,12 +93,26 @@ void pithi_cuda_divide(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64
     if (!a->chunks) a->chunks = 1;
 }
 
+/* The kernel that knows most of this call. */
+static enum pithi_gpu_kernel special(enum pithi_gpu_kernel kernel, const struct pithi_gpu_call *a) {
+    if (!pithi_known_plain(a)) return kernel;
+#define PITH_GPU_SPECIAL(body, reads, makes)                                                 \
+    if (kernel == PITHI_GPU_##body) {                                                        \
+        const struct pithi_known read = pithi_known_##reads(), made = pithi_known_##makes(); \
+        if (pithi_known_fits(&read, &a->from) && pithi_known_fits(&made, &a->to))            \
+            return PITHI_GPU_##body##_##reads##_##makes;                                     \
+    }
+#include "special.def"
+#undef PITH_GPU_SPECIAL
+    return kernel;
+}
+
 pith_status pithi_cuda_launch(pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
                               const struct pithi_gpu_call *a, uint64_t items, void *stream) {
     if (items > INT32_MAX / a->chunks)
         return fail(c, PITH_ERR_ARG, "too many items for one launch");
-    return pithi_cuda_status(pithi_gpu_launch(c->device, kernel, a, items * a->chunks, stream),
-                             &c->error);
+    return pithi_cuda_status(
+        pithi_gpu_launch(c->device, special(kernel, a), a, items * a->chunks, stream), &c->error);
 }
 
 /* Whether a launch must look at frames as a whole before another may write. */

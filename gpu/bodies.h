@@ -9,6 +9,19 @@
 #include "key.h"
 #include "raw.h"
 #include "recode.h"
+#include "special.h"
 #include "state.h"
+
+#define PITH_GPU_SPECIAL(body, reads, makes)                                                 \
+    PITHI_BODY(pithi_##body##_##reads##_##makes) {                                           \
+        const struct pithi_known read = pithi_known_##reads(), made = pithi_known_##makes(); \
+        struct pithi_gpu_call known = *a;                                                    \
+        pithi_known_put(&read, &known.from);                                                 \
+        pithi_known_put(&made, &known.to);                                                   \
+        pithi_known_plainly(&known);                                                         \
+        pithi_##body(&known, s, t, team, number);                                            \
+    }
+#include "special.def"
+#undef PITH_GPU_SPECIAL
 
 #endif
