@@ -24,6 +24,7 @@ static const struct gpu_row rows[] = {
     {GPU_ENCODE, "wdiff", NULL, PITH_BF16, PITH_BF16, 1, 0.85},
     {GPU_ENCODE, "wdiff:round=stochastic", NULL, PITH_BF16, PITH_BF16, 1, 0},
     {GPU_DECODE, "wdiff", NULL, PITH_F32, PITH_F32, 1, 0.85},
+    {GPU_DECODE, "wdiff", NULL, PITH_F32, PITH_BF16, 1, 0.85},
     {GPU_DECODE, "wdiff", NULL, PITH_BF16, PITH_BF16, 1, 0.85},
     {GPU_DECODE_ADD, "wdiff", NULL, PITH_F32, PITH_F32, 1, 0.85},
     {GPU_DECODE_ADD, "wdiff:identity=off", NULL, PITH_F32, PITH_F32, 1, 0.85},
