@@ -11,22 +11,19 @@ enum { PITHI_COPY_AHEAD = 4 }; /* accesses under way at once, per thread */
 
 /* A team's copy of n quads, or words, of aligned memory. */
 PITHI_DEVICE void pithi_copy_quads(uint32_t tid, uint8_t *to, const uint8_t *from, uint64_t n) {
-    for (uint64_t at = tid; at < n; at += PITHI_COPY_AHEAD * PITHI_TEAM) {
+    uint64_t at = tid;
+    for (; at + (PITHI_COPY_AHEAD - 1) * PITHI_TEAM < n; at += PITHI_COPY_AHEAD * PITHI_TEAM) {
         struct pithi_quad q[PITHI_COPY_AHEAD];
-        PITHI_UNROLL for (uint64_t k = 0; k < PITHI_COPY_AHEAD; k++) if (at + k * PITHI_TEAM < n)
-            q[k] = pithi_get_quad(from + 16 * (at + k * PITHI_TEAM));
-        PITHI_UNROLL for (uint64_t k = 0; k < PITHI_COPY_AHEAD; k++) if (at + k * PITHI_TEAM < n)
+        PITHI_UNROLL for (uint64_t k = 0; k < PITHI_COPY_AHEAD; k++) q[k] =
+            pithi_get_quad(from + 16 * (at + k * PITHI_TEAM));
+        PITHI_UNROLL for (uint64_t k = 0; k < PITHI_COPY_AHEAD; k++)
             pithi_put_quad(to + 16 * (at + k * PITHI_TEAM), q[k]);
     }
+    for (; at < n; at += PITHI_TEAM) pithi_put_quad(to + 16 * at, pithi_get_quad(from + 16 * at));
 }
 PITHI_DEVICE void pithi_copy_words(uint32_t tid, uint8_t *to, const uint8_t *from, uint64_t n) {
-    for (uint64_t at = tid; at < n; at += PITHI_COPY_AHEAD * PITHI_TEAM) {
-        uint32_t w[PITHI_COPY_AHEAD];
-        PITHI_UNROLL for (uint64_t k = 0; k < PITHI_COPY_AHEAD; k++) if (at + k * PITHI_TEAM < n)
-            w[k] = pithi_get_aligned32(from + 4 * (at + k * PITHI_TEAM));
-        PITHI_UNROLL for (uint64_t k = 0; k < PITHI_COPY_AHEAD; k++) if (at + k * PITHI_TEAM < n)
-            pithi_put_aligned32(to + 4 * (at + k * PITHI_TEAM), w[k]);
-    }
+    for (uint64_t at = tid; at < n; at += PITHI_TEAM)
+        pithi_put_aligned32(to + 4 * at, pithi_get_aligned32(from + 4 * at));
 }
 PITHI_DEVICE void pithi_copy_bytes(uint32_t tid, uint8_t *to, const uint8_t *from, uint64_t n) {
     for (uint64_t at = tid; at < n; at += PITHI_TEAM) to[at] = from[at];
