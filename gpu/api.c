@@ -31,7 +31,19 @@ static pith_status check_state(pith_cuda_plan *c, const pith_cuda_state *state, 
     if (state && !pithi_cuda_state_bytes(&c->table))
         return fail(c, PITH_ERR_STATE, "this plan takes no state");
     if (!state && needed) return fail(c, PITH_ERR_STATE, "this call needs a state");
+    if ((uintptr_t)state % PITHI_CUDA_ALIGNMENT)
+        return fail(c, PITH_ERR_ARG, "the state's memory is not aligned");
     return PITH_OK;
+}
+
+/* For calls that advance it: what teams hand over is settled slot by slot, so that items of one
+ * slot would mix. Slots that lie on the device are the caller's care. */
+static pith_status check_advance(pith_cuda_plan *c, const pith_cuda_state *state, bool needed,
+                                 const pith_cuda_items *items) {
+    const pith_status status = check_state(c, state, needed);
+    if (status == PITH_OK && state && !items->slots && items->same_slot && items->count > 1)
+        return fail(c, PITH_ERR_ARG, "a state takes each slot once per call");
+    return status;
 }
 
 /* What is added becomes f32 first, so that every codec adds to every float dtype. */
@@ -154,7 +166,7 @@ static pith_status encode(pith_cuda_plan *c, pith_cuda_state *state, const pith_
     pith_status status = take_items(c, from, &items);
     const bool base = pithi_cuda_has_base(&c->table);
     if (status == PITH_OK)
-        status = check_state(c, state, base || c->table.device.decay || draws(c));
+        status = check_advance(c, state, base || c->table.device.decay || draws(c), &items);
     if (status == PITH_OK) status = check_tensor(c, &items);
     if (status == PITH_OK && items.dtype != c->table.dtype)
         status = fail(c, PITH_ERR_DTYPE, "the tensor's dtype is not the layout's");
@@ -198,7 +210,8 @@ static pith_status decode(pith_cuda_plan *c, const pith_cuda_state *state,
     pith_cuda_items items;
     pith_status status = take_items(c, from, &items);
     const bool base = pithi_cuda_has_base(&c->table);
-    if (status == PITH_OK && !a->add) status = check_state(c, state, base);
+    if (status == PITH_OK && !a->add)
+        status = a->update ? check_advance(c, state, base, &items) : check_state(c, state, base);
     if (status == PITH_OK && !(base && a->update && !a->add)) status = check_tensor(c, &items);
     if (status == PITH_OK && (items.tensor || items.tensors))
         status = check_output(c, &items, a->add);
@@ -244,10 +257,11 @@ static pith_status open_sum(pith_cuda_plan *c, pith_cuda_state *state, const pit
                             pith_cuda_items *items, uint32_t per_item) {
     const pith_status status = take_items(c, from, items);
     if (status != PITH_OK) return status;
-    if (!per_item) return fail(c, PITH_ERR_ARG, "no frames to reduce");
+    if (!per_item || per_item > INT32_MAX)
+        return fail(c, PITH_ERR_ARG, "no frames to reduce, or too many");
     if (pithi_cuda_has_base(&c->table) || c->table.dtype > PITH_F16)
         return fail(c, PITH_ERR_UNSUPPORTED, "reduce takes float frames without a base");
-    return check_state(c, state, false);
+    return check_advance(c, state, false, items);
 }
 
 pith_status pith_cuda_reduce(pith_cuda_plan *c, pith_cuda_state *state, const pith_cuda_items *from,
@@ -291,7 +305,7 @@ pith_status pith_cuda_reduce_encode(pith_cuda_plan *c, pith_cuda_state *state,
     if (status != PITH_OK) return status;
     status = take_items(out, to, &made);
     if (status == PITH_OK)
-        status = check_state(out, out_state, out->table.device.decay || draws(out));
+        status = check_advance(out, out_state, out->table.device.decay || draws(out), &made);
     if (status != PITH_OK) return fail(c, status, out->error.text);
     status = check_pair(c, &items, out, &made);
     if (status == PITH_OK && state && state == out_state)

@@ -19,6 +19,8 @@ static pith_status require(pith_cuda_plan *c, const pith_cuda_state *state) {
     if (!state) return fail(c, PITH_ERR_STATE, "the state is NULL");
     if (!pithi_cuda_state_bytes(&c->table))
         return fail(c, PITH_ERR_STATE, "this plan takes no state");
+    if ((uintptr_t)state % PITHI_CUDA_ALIGNMENT)
+        return fail(c, PITH_ERR_ARG, "the state's memory is not aligned");
     return PITH_OK;
 }
 

@@ -74,7 +74,8 @@ PITH_NODISCARD PITH_API pith_status pith_cuda_plan_create(pith_cuda_plan **cuda,
                                                           const pith_env *env, int device,
                                                           void *table, size_t bytes, void *stream,
                                                           pith_error *error);
-/* NULL is allowed. Work on streams may still be running: it does not use host memory. */
+/* NULL is allowed. Work on streams may still be running, but for the copy that fills the table: it
+ * reads host memory where env's is page-locked, or the device reads pageable memory itself. */
 PITH_API void pith_cuda_plan_destroy(pith_cuda_plan *cuda);
 /* Why the last call with this plan failed; for PITH_ERR_DEVICE the offset is CUDA's error. */
 PITH_API pith_error pith_cuda_plan_error(const pith_cuda_plan *cuda);
@@ -145,8 +146,9 @@ typedef struct pith_cuda_items {
     size_t size;
     uint64_t count; /* at least 1 */
     /* Which slot item i is: slots[i]; or, slots NULL, first_slot + i; or, same_slot not 0,
-     * first_slot for all (pages, many tensors of one layout). A plan with a state takes each slot
-     * at most once per call. */
+     * first_slot for all (pages, many tensors of one layout). A call that is given a state, but
+     * decode_range and verify, takes each slot at most once: same_slot is then PITH_ERR_ARG, and
+     * what repeats in slots[] leaves that slot of the state unusable. */
     const uint64_t *slots;
     uint64_t first_slot;
     uint32_t same_slot;
@@ -207,7 +209,7 @@ PITH_NODISCARD PITH_API pith_status pith_cuda_reduce(pith_cuda_plan *cuda, pith_
                                                      uint32_t per_item, float scale, void *stream);
 /* As pith_reduce_encode: item i of `items` (whose tensors are not used) is summed and encoded as
  * item i of out_items. status of out_items: PITH_OK, or the first that its frames have. The states
- * are two. */
+ * are two. Nothing looks whether frames of out_items overlap those that are read: they must not. */
 PITH_NODISCARD PITH_API pith_status
 pith_cuda_reduce_encode(pith_cuda_plan *cuda, pith_cuda_state *state, const pith_cuda_items *items,
                         uint32_t per_item, float scale, pith_cuda_plan *out,

@@ -253,6 +253,17 @@ static void test_states(void **state) {
     }
     bench_open(&b, "grad", PITH_F32, PITH_NONE, 0);
     refused(&b, KEY, b.r.state, &b.j.items, PITH_ERR_UNSUPPORTED);
+    pith_cuda_state *const askew = (pith_cuda_state *)(void *)((uint8_t *)b.r.state + 4);
+    pith_cuda_items pages = b.j.items;
+    pages.count = 2;
+    pages.same_slot = 1;
+    for (enum call c = 0; c < CALLS; c++) {
+        if (c == ADD || c == KEY) continue;
+        refused(&b, c, askew, &b.j.items, PITH_ERR_ARG);
+        if (c == ENCODE || c == DECODE || c == REDUCE)
+            refused(&b, c, b.r.state, &pages, PITH_ERR_ARG);
+    }
+    CHECK_STATUS(PITH_ERR_ARG, pith_cuda_state_next_step(b.r.plan, askew, device_stream()));
     bench_close(&b);
 }
 
