@@ -71,13 +71,18 @@ int pithi_gpu_launch(int device, enum pithi_gpu_kernel number, const struct pith
 int pithi_gpu_copy(int device, void *to, const void *from, size_t bytes, void *stream) {
     const on_device guard(device);
     if (guard.status != cudaSuccess) return guard.status;
-    return cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, (cudaStream_t)stream);
+    const cudaError_t status =
+        cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, (cudaStream_t)stream);
+    if (status != cudaSuccess) cudaGetLastError();
+    return status;
 }
 
 int pithi_gpu_clear(int device, void *p, size_t bytes, void *stream) {
     const on_device guard(device);
     if (guard.status != cudaSuccess) return guard.status;
-    return cudaMemsetAsync(p, 0, bytes, (cudaStream_t)stream);
+    const cudaError_t status = cudaMemsetAsync(p, 0, bytes, (cudaStream_t)stream);
+    if (status != cudaSuccess) cudaGetLastError();
+    return status;
 }
 
 const char *pithi_gpu_text(int error) { return cudaGetErrorString((cudaError_t)error); }
