@@ -509,7 +509,7 @@ PITH_NODISCARD PITH_API pith_status pith_verify(const void *frame, size_t length
 PITH_NODISCARD PITH_API pith_status pith_compress_bound(const char *spec, const pith_layout *layout,
                                                         uint64_t *bytes, pith_error *error);
 /* The layout's dtype, shape and slots follow from the view; layout gives the flags and source and
- * may be NULL. */
+ * may be NULL. An ordinary frame, never a key frame: key=N speaks of the steps of a stream. */
 PITH_NODISCARD PITH_API pith_status pith_compress(const char *spec, const pith_view *view,
                                                   const pith_view *base, const pith_layout *layout,
                                                   const pith_env *env, void *dst, size_t cap,
