@@ -7,22 +7,11 @@
 
 #include "cpu.h"
 #include "error.h"
+#include "saved.h"
 #include "stage/convert.h"
 #include "stage/pad.h"
 
-static const uint8_t magic[8] = {0xF1, 'P', 'T', 'H', 's', 't', 'a', 1};
-
-/* Offsets of a saved state, as in FORMAT.md; the slots, the base and an XXH64 follow. */
-enum {
-    AT_FINGERPRINT = 8,
-    AT_SLOTS = 16,
-    AT_SEED = 24,
-    AT_STREAM = 32,
-    AT_STATS = 40,
-    SAVE_HEAD = 72,
-    SAVE_SLOT = 16,
-    SAVE_TAIL = 8
-};
+static const uint8_t magic[8] = PITHI_SAVED_MAGIC;
 
 /* Of what a stream remembers element by element: the base, or one copy of the residual. */
 static uint64_t memory_bytes(const pith_plan *p) {
@@ -46,7 +35,7 @@ uint64_t pithi_state_bytes(const pith_plan *p) {
 
 uint64_t pithi_state_save_bytes(const pith_plan *p) {
     if (!takes_state(p)) return 0;
-    return SAVE_HEAD + p->slots * SAVE_SLOT + memory_bytes(p) + SAVE_TAIL;
+    return PITHI_SAVED_HEAD + p->slots * PITHI_SAVED_SLOT + memory_bytes(p) + PITHI_SAVED_TAIL;
 }
 
 pith_status pithi_state_check(const pith_plan *p, const pith_state *s, pith_error *error) {
@@ -309,21 +298,22 @@ pith_status pith_state_save(pith_plan *p, const pith_state *s, void *dst, size_t
     const uint64_t total = pithi_state_save_bytes(p);
     if (cap < total) return pithi_fail_at(&p->error, PITH_ERR_SPACE, "save does not fit", total);
     uint8_t *at = dst;
-    memset(at, 0, SAVE_HEAD);
+    memset(at, 0, PITHI_SAVED_HEAD);
     memcpy(at, magic, sizeof magic);
-    pithi_put64(at + AT_FINGERPRINT, s->fingerprint);
-    pithi_put64(at + AT_SLOTS, s->slots);
-    pithi_put64(at + AT_SEED, s->seed);
-    pithi_put64(at + AT_STREAM, s->stream);
-    memcpy(at + AT_STATS, &s->stats, sizeof s->stats);
-    at += SAVE_HEAD;
-    for (uint64_t i = 0; i < s->slots; i++, at += SAVE_SLOT) {
+    pithi_put64(at + PITHI_SAVED_FINGERPRINT, s->fingerprint);
+    pithi_put64(at + PITHI_SAVED_SLOTS, s->slots);
+    pithi_put64(at + PITHI_SAVED_SEED, s->seed);
+    pithi_put64(at + PITHI_SAVED_STREAM, s->stream);
+    memcpy(at + PITHI_SAVED_STATS, &s->stats, sizeof s->stats);
+    at += PITHI_SAVED_HEAD;
+    for (uint64_t i = 0; i < s->slots; i++, at += PITHI_SAVED_SLOT) {
         pithi_put64(at, s->slot[i].step);
         pithi_put64(at + 8, s->slot[i].identity);
     }
     if (pithi_has_base(p) && p->count) memcpy(at, s->base, (size_t)memory_bytes(p));
     if (pithi_has_residual(p)) save_residual(p, s, at);
-    pithi_put64((uint8_t *)dst + total - SAVE_TAIL, XXH64(dst, (size_t)(total - SAVE_TAIL), 0));
+    pithi_put64((uint8_t *)dst + total - PITHI_SAVED_TAIL,
+                XXH64(dst, (size_t)(total - PITHI_SAVED_TAIL), 0));
     *written = (size_t)total;
     return PITH_OK;
 }
@@ -340,17 +330,22 @@ static pith_status check_saved(const pith_plan *p, const uint8_t *src, size_t by
     const uint64_t total = pithi_state_save_bytes(p);
     if (bytes < sizeof magic || memcmp(src, magic, sizeof magic) != 0)
         return pithi_fail(error, PITH_ERR_MAGIC, "not a saved state");
-    if (bytes >= SAVE_HEAD && pithi_get64(src + AT_FINGERPRINT) != p->fingerprint)
-        return pithi_fail_at(error, PITH_ERR_MISMATCH, "saved by another plan", AT_FINGERPRINT);
+    if (bytes >= PITHI_SAVED_HEAD && pithi_get64(src + PITHI_SAVED_FINGERPRINT) != p->fingerprint)
+        return pithi_fail_at(error, PITH_ERR_MISMATCH, "saved by another plan",
+                             PITHI_SAVED_FINGERPRINT);
     if (bytes < total) return pithi_fail_at(error, PITH_ERR_TRUNCATED, "the state is cut", bytes);
     if (bytes > total) return pithi_fail_at(error, PITH_ERR_CORRUPT, "bytes after the end", total);
-    if (pithi_get64(src + total - SAVE_TAIL) != XXH64(src, (size_t)(total - SAVE_TAIL), 0))
+    if (pithi_get64(src + total - PITHI_SAVED_TAIL) !=
+        XXH64(src, (size_t)(total - PITHI_SAVED_TAIL), 0))
         return pithi_fail(error, PITH_ERR_CHECKSUM, "the state's checksum differs");
-    if (pithi_get64(src + AT_SLOTS) != p->slots || pithi_get64(src + AT_STREAM) > UINT32_MAX)
-        return pithi_fail_at(error, PITH_ERR_CORRUPT, "slots or stream id cannot be", AT_SLOTS);
-    const uint8_t *slot = src + SAVE_HEAD;
-    for (uint64_t i = 0; i < p->slots; i++, slot += SAVE_SLOT)
-        if (slot_identity(p, src + SAVE_HEAD + p->slots * SAVE_SLOT, i) != pithi_get64(slot + 8))
+    if (pithi_get64(src + PITHI_SAVED_SLOTS) != p->slots ||
+        pithi_get64(src + PITHI_SAVED_STREAM) > UINT32_MAX)
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "slots or stream id cannot be",
+                             PITHI_SAVED_SLOTS);
+    const uint8_t *slot = src + PITHI_SAVED_HEAD;
+    for (uint64_t i = 0; i < p->slots; i++, slot += PITHI_SAVED_SLOT)
+        if (slot_identity(p, src + PITHI_SAVED_HEAD + p->slots * PITHI_SAVED_SLOT, i) !=
+            pithi_get64(slot + 8))
             return pithi_fail(error, PITH_ERR_CHECKSUM, "a base is not what its identity says");
     if (pithi_has_residual(p) && !all_finite(slot, p->count))
         return pithi_fail(error, PITH_ERR_CORRUPT, "a residual is not finite");
@@ -362,11 +357,11 @@ pith_status pith_state_load(pith_plan *p, pith_state *s, const void *src, size_t
     if (!src) return pithi_fail(&p->error, PITH_ERR_ARG, "nothing to load");
     PITHI_TRY(check_saved(p, src, bytes, &p->error));
     const uint8_t *at = src;
-    s->seed = pithi_get64(at + AT_SEED);
-    s->stream = (uint32_t)pithi_get64(at + AT_STREAM);
-    memcpy(&s->stats, at + AT_STATS, sizeof s->stats);
-    at += SAVE_HEAD;
-    for (uint64_t i = 0; i < s->slots; i++, at += SAVE_SLOT)
+    s->seed = pithi_get64(at + PITHI_SAVED_SEED);
+    s->stream = (uint32_t)pithi_get64(at + PITHI_SAVED_STREAM);
+    memcpy(&s->stats, at + PITHI_SAVED_STATS, sizeof s->stats);
+    at += PITHI_SAVED_HEAD;
+    for (uint64_t i = 0; i < s->slots; i++, at += PITHI_SAVED_SLOT)
         s->slot[i] =
             (struct pithi_slot_state){.step = pithi_get64(at), .identity = pithi_get64(at + 8)};
     if (pithi_has_base(p) && p->count) memcpy(s->base, at, (size_t)memory_bytes(p));

@@ -6,6 +6,7 @@
 #include <xxhash.h>
 
 #include "plan.h"
+#include "saved.h"
 #include "stage/endian.h"
 
 static pith_status fail(pith_cuda_plan *c, pith_status status, const char *text) {
@@ -171,19 +172,7 @@ pith_status pith_cuda_state_verify(pith_cuda_plan *c, const pith_cuda_state *sta
 
 /* ---- Bytes on the host -----------------------------------------------------------------------*/
 
-static const uint8_t magic[8] = {0xF1, 'P', 'T', 'H', 's', 't', 'a', 1};
-
-/* Offsets of a saved state, see doc/FORMAT.md. */
-enum {
-    AT_FINGERPRINT = 8,
-    AT_SLOTS = 16,
-    AT_SEED = 24,
-    AT_STREAM = 32,
-    AT_STATS = 40,
-    SAVE_HEAD = 72,
-    SAVE_SLOT = 16,
-    SAVE_TAIL = 8
-};
+static const uint8_t magic[8] = PITHI_SAVED_MAGIC;
 
 /* A conversion under way. */
 struct exchange {
@@ -213,8 +202,8 @@ static pith_status begin(pith_cuda_plan *c, pith_plan *plan, uint64_t size, stru
     pith_plan_sizes(plan, &sizes);
     x->table = t;
     x->slot = (const struct pithi_table_slot *)(const void *)(c->image + t->slots_at);
-    x->elements = SAVE_HEAD + t->slots * SAVE_SLOT;
-    x->total = x->elements + t->count * element_bytes(t) + SAVE_TAIL;
+    x->elements = PITHI_SAVED_HEAD + t->slots * PITHI_SAVED_SLOT;
+    x->total = x->elements + t->count * element_bytes(t) + PITHI_SAVED_TAIL;
     if (sizes.save_bytes != x->total)
         return fail(c, PITH_ERR_MISMATCH, "the plan is not the one the device plan was made of");
     x->saved = pithi_cuda_take(&c->env, (size_t)x->total);
@@ -226,7 +215,7 @@ static pith_status save(pith_cuda_plan *c, pith_plan *plan, const pith_state *ho
     size_t written;
     const pith_status status = pith_state_save(plan, host, x->saved, (size_t)x->total, &written);
     if (status != PITH_OK) return fail(c, status, pith_plan_error(plan).text);
-    if (pithi_get64(x->saved + AT_FINGERPRINT) != x->table->fingerprint)
+    if (pithi_get64(x->saved + PITHI_SAVED_FINGERPRINT) != x->table->fingerprint)
         return fail(c, PITH_ERR_MISMATCH, "the plan is not the one the device plan was made of");
     return PITH_OK;
 }
@@ -236,17 +225,17 @@ static void fill_bytes(const struct exchange *x) {
     struct pithi_gpu_state *const head = (struct pithi_gpu_state *)(void *)x->bytes;
     *head = (struct pithi_gpu_state){
         .fingerprint = x->table->fingerprint,
-        .seed = pithi_get64(from + AT_SEED),
-        .stream = (uint32_t)pithi_get64(from + AT_STREAM),
-        .frames = pithi_get64(from + AT_STATS),
-        .key_frames = pithi_get64(from + AT_STATS + 8),
-        .saturated = pithi_get64(from + AT_STATS + 16),
-        .poisoned = pithi_get64(from + AT_STATS + 24),
+        .seed = pithi_get64(from + PITHI_SAVED_SEED),
+        .stream = (uint32_t)pithi_get64(from + PITHI_SAVED_STREAM),
+        .frames = pithi_get64(from + PITHI_SAVED_STATS),
+        .key_frames = pithi_get64(from + PITHI_SAVED_STATS + 8),
+        .saturated = pithi_get64(from + PITHI_SAVED_STATS + 16),
+        .poisoned = pithi_get64(from + PITHI_SAVED_STATS + 24),
         .slots = sizeof *head,
         .memory = pithi_state_memory_at(x->table),
     };
     for (uint64_t i = 0; i < x->table->slots; i++) {
-        const uint8_t *const slot = from + SAVE_HEAD + i * SAVE_SLOT;
+        const uint8_t *const slot = from + PITHI_SAVED_HEAD + i * PITHI_SAVED_SLOT;
         *slot_at(x, i) = (struct pithi_gpu_slot_state){
             .step = pithi_get64(slot), .identity = pithi_get64(slot + 8), .undone = 1};
     }
@@ -286,25 +275,25 @@ static pith_status fill_saved(pith_cuda_plan *c, const struct exchange *x) {
     uint8_t *const to = x->saved;
     if (head->fingerprint != x->table->fingerprint)
         return fail(c, PITH_ERR_MISMATCH, "the bytes are of another plan's state");
-    memset(to, 0, SAVE_HEAD);
+    memset(to, 0, PITHI_SAVED_HEAD);
     memcpy(to, magic, sizeof magic);
-    pithi_put64(to + AT_FINGERPRINT, head->fingerprint);
-    pithi_put64(to + AT_SLOTS, x->table->slots);
-    pithi_put64(to + AT_SEED, head->seed);
-    pithi_put64(to + AT_STREAM, head->stream);
-    pithi_put64(to + AT_STATS, head->frames);
-    pithi_put64(to + AT_STATS + 8, head->key_frames);
-    pithi_put64(to + AT_STATS + 16, head->saturated);
-    pithi_put64(to + AT_STATS + 24, head->poisoned);
+    pithi_put64(to + PITHI_SAVED_FINGERPRINT, head->fingerprint);
+    pithi_put64(to + PITHI_SAVED_SLOTS, x->table->slots);
+    pithi_put64(to + PITHI_SAVED_SEED, head->seed);
+    pithi_put64(to + PITHI_SAVED_STREAM, head->stream);
+    pithi_put64(to + PITHI_SAVED_STATS, head->frames);
+    pithi_put64(to + PITHI_SAVED_STATS + 8, head->key_frames);
+    pithi_put64(to + PITHI_SAVED_STATS + 16, head->saturated);
+    pithi_put64(to + PITHI_SAVED_STATS + 24, head->poisoned);
     for (uint64_t i = 0; i < x->table->slots; i++) {
-        uint8_t *const slot = to + SAVE_HEAD + i * SAVE_SLOT;
+        uint8_t *const slot = to + PITHI_SAVED_HEAD + i * PITHI_SAVED_SLOT;
         if (slot_at(x, i)->torn)
             return fail(c, PITH_ERR_STATE, "the base was left half written by a failed call");
         pithi_put64(slot, slot_at(x, i)->step);
         pithi_put64(slot + 8, slot_at(x, i)->identity);
     }
     copy_elements(x);
-    const size_t hashed = (size_t)(x->total - SAVE_TAIL);
+    const size_t hashed = (size_t)(x->total - PITHI_SAVED_TAIL);
     pithi_put64(to + hashed, XXH64(to, hashed, 0));
     return PITH_OK;
 }
