@@ -1,0 +1,28 @@
+/* exact.h - values that a codec with a bound stores as they are, beside its codes.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A u32 count E; then, unless E is 0, which elements they are - E ascending u32 when that is not
+ * longer, else a bitmap - and their E values. doc/FORMAT.md, Exact values. */
+#ifndef PITHI_EXACT_H
+#define PITHI_EXACT_H
+
+#include "stage/piece.h"
+
+/* Bit i of `miss` (bits past count are 0) says that element i of `values` is stored. False when
+ * there is no room. */
+bool pithi_exact_put(struct pithi_pen *pen, const uint8_t *miss, size_t misses, const void *values,
+                     size_t element, size_t count);
+
+/* The exact values of a block that is being read. */
+struct pithi_exact {
+    const uint8_t *which, *values;
+    size_t misses, count, element;
+    bool bitmap;
+};
+/* NULL, or what is wrong. Any bytes are safe. */
+const char *pithi_exact_take(struct pithi_reader *r, struct pithi_exact *e, size_t element,
+                             size_t count);
+/* Over the decoded values: dense, `out_dtype`; the stored ones are of `dtype`. */
+void pithi_exact_patch(const struct pithi_exact *e, void *out, uint32_t out_dtype, uint32_t dtype);
+
+#endif

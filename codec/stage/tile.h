@@ -1,0 +1,45 @@
+/* tile.h - how codecs with neighbours in several dimensions cut a tensor into blocks.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A tensor of any shape counts as one of PITHI_TILE_NDIM dimensions, leading ones of 1 or leading
+ * ones merged. Tiles of one extent stand in a grid, in row-major order, cut at the far edges; the
+ * elements of a tile are numbered in row-major order of its own extent (doc/FORMAT.md, Tiles). */
+#ifndef PITHI_TILE_H
+#define PITHI_TILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { PITHI_TILE_NDIM = 4 };
+
+struct pithi_tiling {
+    uint64_t shape[PITHI_TILE_NDIM];
+    uint32_t extent[PITHI_TILE_NDIM]; /* of a tile that is not cut; powers of two, or the shape's */
+    uint64_t grid[PITHI_TILE_NDIM];   /* tiles along each dimension */
+    uint64_t tiles;
+};
+
+/* One tile: its first element's place, and its extent. */
+struct pithi_tile {
+    uint64_t origin[PITHI_TILE_NDIM];
+    uint32_t extent[PITHI_TILE_NDIM];
+    uint64_t count;
+};
+
+/* Tiles of at most `block` elements, as near to cubes as the shape lets them be. whole_rows: the
+ * last dimension is not cut; then block is at least as large. */
+void pithi_tiling_init(struct pithi_tiling *t, const uint64_t *shape, uint32_t ndim, uint32_t block,
+                       bool whole_rows);
+struct pithi_tile pithi_tile_at(const struct pithi_tiling *t, uint64_t tile);
+
+/* A run of elements that are neighbours in the tensor too: `count` of them, the first being number
+ * `at` of the tensor and number `in` of the tile. */
+struct pithi_tile_run {
+    uint64_t at, in, count;
+};
+/* The next run of the tile; *next begins at 0 and says which. False past the last. */
+bool pithi_tile_next(const struct pithi_tiling *t, const struct pithi_tile *tile, uint64_t *next,
+                     struct pithi_tile_run *run);
+
+#endif
