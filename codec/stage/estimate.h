@@ -1,0 +1,18 @@
+/* estimate.h - how many bits a tile's words would take, by predictor, from a sample.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_ESTIMATE_H
+#define PITHI_ESTIMATE_H
+
+#include "stage/lorenzo.h"
+
+/* In units of 1/256 bit per element: words of Lorenzo order 0 (none) to 4 (an order above the
+ * number of dimensions as the highest below it), and of interpolation. */
+struct pithi_estimate {
+    uint32_t lorenzo[PITHI_TILE_NDIM + 1];
+    uint32_t interp;
+};
+/* From a tile's quantized values. Integers only: the same on every machine. */
+struct pithi_estimate pithi_estimate_tile(const int32_t *codes,
+                                          const uint32_t extent[PITHI_TILE_NDIM]);
+
+#endif
