@@ -1,0 +1,132 @@
+/* rows.c - find rows of codes that occurred before, and centre columns.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "rows.h"
+
+#include <string.h>
+
+#include "stage/endian.h"
+#include "stage/nh.h"
+
+/* ---- Dictionary ------------------------------------------------------------------------------*/
+
+/* At most half of the places are taken, so that probes are short. */
+static size_t places(size_t rows) {
+    size_t n = 16;
+    while (n < 2 * rows) n *= 2;
+    return n;
+}
+
+size_t pithi_rows_table_bytes(size_t rows) { return places(rows) * sizeof(uint64_t); }
+
+void pithi_rows_begin(struct pithi_rows *r, size_t dim, size_t most, int32_t *codes,
+                      uint64_t *table) {
+    *r = (struct pithi_rows){.dim = dim, .codes = codes, .table = table};
+    r->mask = places(most) - 1;
+    memset(table, 0, pithi_rows_table_bytes(most));
+}
+
+static uint64_t hash_row(const int32_t *row, size_t dim) {
+    uint64_t sum = 0;
+    for (size_t k = 0; k < dim / 2; k++) sum += pithi_nh_term(pithi_get64(row + 2 * k), k);
+    if (dim % 2) sum += pithi_nh_term((uint32_t)row[dim - 1], dim / 2);
+    return (sum ^ sum >> 32) * PITHI_NH_WEYL;
+}
+
+/* Places are found by the upper bits of the hash, which depend on all of the sum. */
+static uint32_t number_of(struct pithi_rows *r, const int32_t *row, uint64_t hash) {
+    const size_t bytes = r->dim * sizeof *row;
+    const uint64_t tag = hash << 32;
+    for (size_t at = (size_t)(hash >> 32);; at++) {
+        uint64_t *const place = &r->table[at & r->mask];
+        if (*place == 0) {
+            *place = tag | (r->distinct + 1);
+            memcpy(r->codes + r->distinct * r->dim, row, bytes);
+            return (uint32_t)r->distinct++;
+        }
+        const uint32_t number = (uint32_t)*place - 1;
+        if ((*place ^ tag) >> 32 == 0 && memcmp(r->codes + number * r->dim, row, bytes) == 0)
+            return number;
+    }
+}
+
+void pithi_rows_add(struct pithi_rows *r, const int32_t *codes, size_t count, uint32_t *which) {
+    for (size_t i = 0; i < count; i++) {
+        const int32_t *const row = codes + i * r->dim;
+        which[i] = number_of(r, row, hash_row(row, r->dim));
+    }
+}
+
+/* ---- Centres ---------------------------------------------------------------------------------*/
+
+enum { SAMPLES = 128 };
+
+static uint32_t zigzag(uint32_t x) { return x << 1 ^ (0u - (x >> 31)); }
+
+static unsigned bits_of(uint32_t x) {
+    unsigned bits = 0;
+    for (unsigned step = 16; step; step /= 2)
+        if (x >> step) {
+            x >>= step;
+            bits += step;
+        }
+    return bits + (x != 0);
+}
+
+/* Sums of codes within a quantizer's limit do not overflow; others make a poor centre. */
+static void mean(const int32_t *codes, size_t samples, size_t stride, size_t dim, int32_t *centre) {
+    memset(centre, 0, dim * sizeof *centre);
+    for (size_t i = 0; i < samples; i++)
+        for (size_t j = 0; j < dim; j++)
+            centre[j] = (int32_t)((uint32_t)centre[j] + (uint32_t)codes[i * stride + j]);
+    const int32_t n = (int32_t)samples;
+    for (size_t j = 0; j < dim; j++) {
+        const int32_t half = centre[j] < 0 ? -(n / 2) : n / 2;
+        centre[j] = (int32_t)(((int64_t)centre[j] + half) / n);
+    }
+}
+
+static unsigned bytes_for(const int32_t *centre, size_t dim) {
+    uint32_t all = 0;
+    for (size_t j = 0; j < dim; j++) all |= zigzag((uint32_t)centre[j]);
+    return all < 1u << 8 ? 1 : all < 1u << 16 ? 2 : 4;
+}
+
+bool pithi_rows_centre(const int32_t *codes, size_t rows, size_t dim, int32_t *centre,
+                       unsigned *bytes) {
+    const size_t every = (rows + SAMPLES - 1) / SAMPLES, samples = (rows + every - 1) / every;
+    const size_t stride = every * dim;
+    mean(codes, samples, stride, dim, centre);
+    *bytes = bytes_for(centre, dim);
+    uint64_t plain = 0, centred = 0;
+    for (size_t i = 0; i < samples; i++)
+        for (size_t j = 0; j < dim; j++) {
+            const uint32_t code = (uint32_t)codes[i * stride + j];
+            plain += bits_of(zigzag(code));
+            centred += bits_of(zigzag(code - (uint32_t)centre[j]));
+        }
+    return plain > centred && (plain - centred) * every > 8u * *bytes * dim;
+}
+
+void pithi_rows_words(const int32_t *codes, size_t rows, size_t dim, const int32_t *centre,
+                      uint32_t *words) {
+    if (!centre) {
+        for (size_t i = 0; i < rows * dim; i++) words[i] = zigzag((uint32_t)codes[i]);
+        return;
+    }
+    for (size_t i = 0; i < rows; i++, codes += dim, words += dim)
+        for (size_t j = 0; j < dim; j++)
+            words[j] = zigzag((uint32_t)codes[j] - (uint32_t)centre[j]);
+}
+
+static uint32_t unzigzag(uint32_t z) { return z >> 1 ^ (0u - (z & 1)); }
+
+void pithi_rows_codes(const uint32_t *words, size_t rows, size_t dim, const int32_t *centre,
+                      int32_t *codes) {
+    if (!centre) {
+        for (size_t i = 0; i < rows * dim; i++) codes[i] = (int32_t)unzigzag(words[i]);
+        return;
+    }
+    for (size_t i = 0; i < rows; i++, codes += dim, words += dim)
+        for (size_t j = 0; j < dim; j++)
+            codes[j] = (int32_t)(unzigzag(words[j]) + (uint32_t)centre[j]);
+}
