@@ -70,7 +70,7 @@ static size_t press(void *scratch, const ZSTD_compressionParameters *p, const ui
 size_t pithi_entropy_pack(void *scratch, int level, const uint8_t *src, size_t n, uint8_t *dst,
                           size_t cap) {
     if (cap >= n) cap = n - (n > 0);
-    if (cap == 0) return 0;
+    if (cap == 0 || level == PITHI_ENTROPY_LEVEL_NONE) return 0;
     const ZSTD_compressionParameters quick = noise(n);
     const size_t length = press(scratch, &quick, src, n, dst, cap);
     if (level < PITHI_ENTROPY_LEVEL_SEARCH) return length;

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* NONE: scratch for decoding only. Below SEARCH: Huffman coding with a quick look for long matches,
+/* NONE: scratch for decoding, and nothing gets shorter. Below SEARCH: Huffman coding with a quick look for long matches,
  * right for noise. From SEARCH on also zstd's own settings of the level. */
 enum {
     PITHI_ENTROPY_LEVEL_NONE = 0,

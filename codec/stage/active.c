@@ -1,0 +1,109 @@
+/* active.c - take the zeros out of a tile's codes, and put them back.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "stage/active.h"
+
+#include <stdbool.h>
+
+static uint32_t zigzag(uint32_t d) { return d << 1 ^ (d >> 31 ? UINT32_MAX : 0); }
+static uint32_t unzigzag(uint32_t z) { return z >> 1 ^ (z & 1 ? UINT32_MAX : 0); }
+
+/* ---- The map ---------------------------------------------------------------------------------*/
+
+/* Up to 8 codes: their bits, and those that are not 0 to *to, which has room for one more. */
+static uint8_t split8(const int32_t *codes, size_t count, int32_t **to) {
+    unsigned bits = 0;
+    int32_t *at = *to;
+    for (size_t i = 0; i < count; i++) {
+        const bool used = codes[i] != 0;
+        *at = codes[i];
+        at += used;
+        bits |= (unsigned)used << i;
+    }
+    *to = at;
+    return (uint8_t)bits;
+}
+
+size_t pithi_active_split(const int32_t *codes, size_t count, uint8_t *map, int32_t *active) {
+    int32_t *to = active;
+    for (size_t i = 0; i < count / 8; i++) map[i] = split8(codes + 8 * i, 8, &to);
+    if (count % 8) map[count / 8] = split8(codes + count / 8 * 8, count % 8, &to);
+    return (size_t)(to - active);
+}
+
+/* ---- Words -----------------------------------------------------------------------------------*/
+
+enum pithi_active_form pithi_active_plain_form(const int32_t *active, size_t count) {
+    int32_t all = 0;
+    for (size_t i = 0; i < count; i++) all |= active[i];
+    return all < 0 ? PITHI_ACTIVE_SIGNED : PITHI_ACTIVE_POSITIVE;
+}
+
+void pithi_active_words(enum pithi_active_form form, const int32_t *active, size_t count,
+                        uint32_t *words) {
+    const bool positive = form == PITHI_ACTIVE_POSITIVE;
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t code = (uint32_t)active[i];
+        words[i] = (positive ? code : zigzag(code)) - 1;
+    }
+}
+
+static int64_t clamp(int64_t x, int64_t a, int64_t b) {
+    const int64_t low = a < b ? a : b, high = a < b ? b : a;
+    return x < low ? low : x > high ? high : x;
+}
+
+/* What a code is expected to be: the neighbour to the left or above when the other one is 0 or
+ * outside, else what a plane through the three says, kept between those two. */
+static uint32_t expected(const int32_t *codes, size_t i, size_t x, size_t y, size_t width) {
+    const int64_t left = x ? codes[i - 1] : 0, up = y ? codes[i - width] : 0;
+    if (!left || !up) return (uint32_t)(left + up);
+    return (uint32_t)clamp(left + up - codes[i - width - 1], left, up);
+}
+
+static size_t rows_of(const uint32_t extent[PITHI_TILE_NDIM]) {
+    return (size_t)extent[0] * extent[1] * extent[2];
+}
+
+void pithi_active_median(const int32_t *codes, const uint32_t extent[PITHI_TILE_NDIM],
+                         uint32_t *words) {
+    const size_t width = extent[3], height = extent[2];
+    size_t i = 0;
+    for (size_t row = 0; row < rows_of(extent); row++)
+        for (size_t x = 0; x < width; x++, i++)
+            if (codes[i])
+                *words++ = zigzag((uint32_t)codes[i] - expected(codes, i, x, row % height, width));
+}
+
+/* ---- Back ------------------------------------------------------------------------------------*/
+
+static bool used(const uint8_t *map, size_t i) { return map[i / 8] >> i % 8 & 1; }
+
+static void merge_median(const uint32_t *words, const uint8_t *map,
+                         const uint32_t extent[PITHI_TILE_NDIM], int32_t *codes) {
+    const size_t width = extent[3], height = extent[2];
+    size_t i = 0;
+    for (size_t row = 0; row < rows_of(extent); row++)
+        for (size_t x = 0; x < width; x++, i++) {
+            codes[i] = 0;
+            if (used(map, i))
+                codes[i] =
+                    (int32_t)(unzigzag(*words++) + expected(codes, i, x, row % height, width));
+        }
+}
+
+static void merge_plain(bool positive, const uint32_t *words, const uint8_t *map, size_t count,
+                        int32_t *codes) {
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t word = *words + 1, keep = used(map, i);
+        codes[i] = (int32_t)((positive ? word : unzigzag(word)) & (0u - keep));
+        words += keep;
+    }
+}
+
+void pithi_active_merge(enum pithi_active_form form, const uint32_t *words, const uint8_t *map,
+                        const uint32_t extent[PITHI_TILE_NDIM], int32_t *codes) {
+    if (form == PITHI_ACTIVE_MEDIAN)
+        merge_median(words, map, extent, codes);
+    else
+        merge_plain(form == PITHI_ACTIVE_POSITIVE, words, map, rows_of(extent) * extent[3], codes);
+}

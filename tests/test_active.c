@@ -1,0 +1,264 @@
+/* test_active.c - zero maps and the codes beside them: round trips, sizes, and damaged bytes.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <float.h>
+#include <math.h>
+
+#include "stage/active.h"
+#include "stage/budget.h"
+#include "stage/entropy.h"
+#include "stage/zeros.h"
+#include "util.h"
+
+static uint64_t seed = UINT64_C(88172645463325252);
+static uint64_t draw(void) {
+    seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
+    return seed;
+}
+
+static const uint32_t extents[][PITHI_TILE_NDIM] = {
+    {1, 1, 1, 1}, {1, 1, 1, 7},   {1, 1, 1, 8},   {1, 1, 9, 7},    {2, 3, 5, 1},
+    {1, 4, 7, 7}, {2, 2, 14, 13}, {1, 1, 64, 64}, {1, 1, 1, 5001}, {1, 1, 777, 1},
+};
+enum { EXTENTS = sizeof extents / sizeof extents[0], MOST = 5001, SCRATCH = 1 << 20 };
+
+static size_t elements(const uint32_t *extent) {
+    return (size_t)extent[0] * extent[1] * extent[2] * extent[3];
+}
+
+/* ---- Maps ------------------------------------------------------------------------------------*/
+
+enum { MAP_NONE, MAP_ALL, MAP_HALF, MAP_FEW, MAP_BLOBS, MAP_POOLED, MAP_KINDS };
+
+static bool in_map(int kind, const uint32_t *extent, size_t i, uint32_t noise) {
+    const size_t x = i % extent[3], y = i / extent[3] % extent[2];
+    switch (kind) {
+    case MAP_NONE: return false;
+    case MAP_ALL: return true;
+    case MAP_HALF: return noise & 1;
+    case MAP_FEW: return noise % 200 == 0;
+    case MAP_BLOBS: return (x / 5 + y / 5) % 2 == 0 || noise % 16 == 0;
+    default: return x % 2 == 1 && y % 2 == 1 && noise % 4;
+    }
+}
+
+static void make_map(int kind, const uint32_t *extent, uint8_t *map) {
+    memset(map, 0, (elements(extent) + 7) / 8);
+    for (size_t i = 0; i < elements(extent); i++)
+        if (in_map(kind, extent, i, (uint32_t)draw())) map[i / 8] |= (uint8_t)(1u << i % 8);
+}
+
+/* Bytes written to `to`, 0 when there is no room. */
+static size_t put(const uint8_t *map, const uint32_t *extent, int level, void *scratch, uint8_t *to,
+                  size_t cap) {
+    struct pithi_pen pen = {to, cap, level, scratch};
+    return pithi_zeros_put(&pen, MOST, map, extent) ? (size_t)(pen.at - to) : 0;
+}
+
+static bool take(const uint8_t *bytes, size_t length, const uint32_t *extent, void *scratch,
+                 const uint8_t *wanted) {
+    const size_t whole = (elements(extent) + 7) / 8;
+    uint8_t *const exact = copy_of(bytes, length), *const room_ = room(whole);
+    struct pithi_reader r = {exact, length, scratch};
+    const uint8_t *const map = pithi_zeros_take(&r, MOST, room_, extent);
+    const bool good = map && r.left == 0 && (!wanted || memcmp(map, wanted, whole) == 0);
+    CHECK(!map || elements(extent) % 8 == 0 || map[whole - 1] >> elements(extent) % 8 == 0);
+    free(exact);
+    free(room_);
+    return good;
+}
+
+static void map_round_trip(int kind, const uint32_t *extent, int level, void *scratch) {
+    const size_t whole = (elements(extent) + 7) / 8;
+    uint8_t *const map = room(whole), *const bytes = room(2 * whole + 64);
+    make_map(kind, extent, map);
+    const size_t length = put(map, extent, level, scratch, bytes, 2 * whole + 64);
+    context("map %d of %zu elements at level %d: %zu bytes", kind, elements(extent), level, length);
+    CHECK(length > 0 && length <= whole + 2);
+    CHECK(take(bytes, length, extent, scratch, map));
+    for (size_t cap = 0; cap < length; cap += 1 + cap / 8) {
+        uint8_t *const small = room(cap);
+        CHECK(!put(map, extent, level, scratch, small, cap));
+        CHECK(!take(bytes, cap, extent, scratch, NULL));
+        free(small);
+    }
+    for (int i = 0; i < 20; i++) {
+        bytes[draw() % length] ^= (uint8_t)(1u << draw() % 8);
+        (void)take(bytes, length, extent, scratch, NULL);
+    }
+    free(map);
+    free(bytes);
+}
+
+static void maps_come_back(void **unused) {
+    (void)unused;
+    void *const scratch = aligned_alloc(64, SCRATCH);
+    assert_non_null(scratch);
+    for (size_t e = 0; e < EXTENTS; e++)
+        for (int kind = 0; kind < MAP_KINDS; kind++)
+            for (int level = 0; level <= PITHI_ENTROPY_LEVEL_SEARCH;
+                 level += 4 - 3 * (level == 0)) {
+                assert_true(pithi_zeros_scratch(MOST, level) <= SCRATCH);
+                map_round_trip(kind, extents[e], level, scratch);
+            }
+    free(scratch);
+}
+
+/* Whatever the bytes: an answer, no fault, and tails of 0. */
+static void any_bytes_are_a_map_or_not(void **unused) {
+    (void)unused;
+    void *const scratch = aligned_alloc(64, SCRATCH);
+    uint8_t bytes[64];
+    size_t good = 0;
+    for (int i = 0; i < 20000; i++) {
+        const size_t length = 1 + draw() % sizeof bytes;
+        for (size_t k = 0; k < length; k++) bytes[k] = (uint8_t)draw();
+        bytes[0] &= 3;
+        if (length > 4 && bytes[0] == 2) bytes[1] = (uint8_t)(length - 4), bytes[2] = bytes[3] = 0;
+        good += take(bytes, length, extents[draw() % EXTENTS], scratch, NULL);
+    }
+    CHECK(good > 0 && good < 10000);
+    free(scratch);
+}
+
+static double share_of(int kind, const uint32_t *extent) {
+    void *const scratch = aligned_alloc(64, SCRATCH);
+    uint8_t map[MOST / 8 + 1], bytes[MOST];
+    make_map(kind, extent, map);
+    const size_t length = put(map, extent, PITHI_ENTROPY_LEVEL_MIN, scratch, bytes, sizeof bytes);
+    free(scratch);
+    return (double)length / ((double)elements(extent) / 8);
+}
+
+/* Few ones, patches, and what pooling leaves: all far below a bit per element. */
+static void maps_with_a_pattern_are_short(void **unused) {
+    (void)unused;
+    static const uint32_t plane[PITHI_TILE_NDIM] = {1, 1, 64, 64};
+    CHECK(share_of(MAP_FEW, plane) < 0.10);
+    CHECK(share_of(MAP_BLOBS, plane) < 0.65);
+    CHECK(share_of(MAP_POOLED, plane) < 0.30); /* a quarter of the places at 0.81 bits */
+    CHECK(share_of(MAP_HALF, plane) < 1.01);
+}
+
+static void maps_of_one_value_are_a_few_bytes(void **unused) {
+    (void)unused;
+    static const uint32_t odd[PITHI_TILE_NDIM] = {1, 1, 1, 4999};
+    CHECK(share_of(MAP_NONE, odd) * 4999 / 8 <= 3);
+    CHECK(share_of(MAP_ALL, odd) * 4999 / 8 <= 1);
+}
+
+/* ---- Codes -----------------------------------------------------------------------------------*/
+
+static int32_t draw_code(int kind) {
+    const uint32_t u = (uint32_t)draw();
+    if (u % 3 == 0) return 0;
+    if (kind == 0) return (int32_t)(draw() % 1000);
+    if (kind == 1) return (int32_t)(draw() % 1000) - 500;
+    return (int32_t)(uint32_t)draw();
+}
+
+struct coded {
+    int32_t *codes, *active;
+    uint32_t *words;
+    uint8_t *map;
+    size_t count, used;
+};
+
+static struct coded draw_codes(int kind, const uint32_t *extent) {
+    struct coded c = {.count = elements(extent)};
+    c.codes = room(4 * c.count);
+    c.active = room(4 * (c.count + 1));
+    c.words = room(4 * (c.count + 1));
+    c.map = room((c.count + 7) / 8);
+    for (size_t i = 0; i < c.count; i++) c.codes[i] = draw_code(kind);
+    c.used = pithi_active_split(c.codes, c.count, c.map, c.active);
+    return c;
+}
+
+static void free_codes(struct coded *c) {
+    free(c->codes);
+    free(c->active);
+    free(c->words);
+    free(c->map);
+}
+
+static void check_split(const struct coded *c) {
+    size_t k = 0;
+    for (size_t i = 0; i < c->count; i++) {
+        CHECK((c->map[i / 8] >> i % 8 & 1) == (c->codes[i] != 0));
+        if (c->codes[i]) CHECK(c->active[k++] == c->codes[i]);
+    }
+    CHECK(k == c->used && pithi_zeros_count(c->map, c->count) == k);
+}
+
+static void check_merge(const struct coded *c, enum pithi_active_form form,
+                        const uint32_t *extent) {
+    int32_t *const back = room(4 * c->count);
+    if (form == PITHI_ACTIVE_MEDIAN)
+        pithi_active_median(c->codes, extent, c->words);
+    else
+        pithi_active_words(form, c->active, c->used, c->words);
+    c->words[c->used] = 0;
+    pithi_active_merge(form, c->words, c->map, extent, back);
+    CHECK(memcmp(back, c->codes, 4 * c->count) == 0);
+    free(back);
+}
+
+static void codes_come_back(void **unused) {
+    (void)unused;
+    for (size_t e = 0; e < EXTENTS; e++)
+        for (int kind = 0; kind < 3; kind++) {
+            struct coded c = draw_codes(kind, extents[e]);
+            context("codes of kind %d, %zu elements", kind, c.count);
+            const enum pithi_active_form form = pithi_active_plain_form(c.active, c.used);
+            CHECK(kind != 0 || form == PITHI_ACTIVE_POSITIVE);
+            CHECK(kind == 0 || c.count < 100 || form == PITHI_ACTIVE_SIGNED);
+            check_split(&c);
+            check_merge(&c, form, extents[e]);
+            check_merge(&c, PITHI_ACTIVE_SIGNED, extents[e]);
+            check_merge(&c, PITHI_ACTIVE_MEDIAN, extents[e]);
+            free_codes(&c);
+        }
+}
+
+/* A ramp is its own prediction but for the edges. */
+static void a_ramp_has_small_words(void **unused) {
+    (void)unused;
+    static const uint32_t extent[PITHI_TILE_NDIM] = {1, 1, 30, 40};
+    int32_t codes[1200];
+    uint32_t words[1200];
+    for (size_t i = 0; i < 1200; i++) codes[i] = (int32_t)(1000 + 3 * (i % 40) + 5 * (i / 40));
+    pithi_active_median(codes, extent, words);
+    CHECK(words[0] == 2000);
+    for (size_t i = 1; i < 1200; i++) CHECK(words[i] == (i % 40 ? 6 : 10));
+}
+
+/* ---- Budgets ---------------------------------------------------------------------------------*/
+
+static void a_budget_is_the_formula_turned_round(void **unused) {
+    (void)unused;
+    for (int i = 0; i < 1000; i++) {
+        const double sigma = (double)(1 + draw() % 1000) * 1e-7, gradient = sigma * 3.5;
+        const double terms = (double)(1 + draw() % 100000), positions = (double)(1 + draw() % 784);
+        const double e = pithi_budget_bound(sigma, 0, positions, gradient, terms);
+        const double back = sqrt(positions / 3) * gradient * sqrt(terms) * e;
+        CHECK(fabs(back - sigma) <= 1e-14 * sigma);
+        const double published = pithi_budget_bound(sigma, 0.32, positions, gradient, terms);
+        CHECK(fabs(0.32 * gradient * sqrt(terms) * published - sigma) <= 1e-14 * sigma);
+    }
+    CHECK(pithi_budget_bound(1, 0, 1, 0, 10) == DBL_MAX);
+    CHECK(pithi_budget_bound(1e300, 0, 1, 1e-300, 1) == DBL_MAX);
+    CHECK(pithi_budget_bound(0, 0, 1, 1, 1) == 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(maps_come_back),
+        cmocka_unit_test(any_bytes_are_a_map_or_not),
+        cmocka_unit_test(maps_with_a_pattern_are_short),
+        cmocka_unit_test(maps_of_one_value_are_a_few_bytes),
+        cmocka_unit_test(codes_come_back),
+        cmocka_unit_test(a_ramp_has_small_words),
+        cmocka_unit_test(a_budget_is_the_formula_turned_round),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
