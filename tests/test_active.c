@@ -158,7 +158,6 @@ static int32_t draw_code(int kind) {
 
 struct coded {
     int32_t *codes, *active;
-    uint32_t *words;
     uint8_t *map;
     size_t count, used;
 };
@@ -167,7 +166,6 @@ static struct coded draw_codes(int kind, const uint32_t *extent) {
     struct coded c = {.count = elements(extent)};
     c.codes = room(4 * c.count);
     c.active = room(4 * (c.count + 1));
-    c.words = room(4 * (c.count + 1));
     c.map = room((c.count + 7) / 8);
     for (size_t i = 0; i < c.count; i++) c.codes[i] = draw_code(kind);
     c.used = pithi_active_split(c.codes, c.count, c.map, c.active);
@@ -177,7 +175,6 @@ static struct coded draw_codes(int kind, const uint32_t *extent) {
 static void free_codes(struct coded *c) {
     free(c->codes);
     free(c->active);
-    free(c->words);
     free(c->map);
 }
 
@@ -192,14 +189,15 @@ static void check_split(const struct coded *c) {
 
 static void check_merge(const struct coded *c, enum pithi_active_form form,
                         const uint32_t *extent) {
-    int32_t *const back = room(4 * c->count);
+    int32_t *const back = room(4 * c->count), *const numbers =
+                                                  copy_of(c->active, 4 * (c->used + 1));
     if (form == PITHI_ACTIVE_MEDIAN)
-        pithi_active_median(c->codes, extent, c->words);
+        pithi_active_median(c->codes, extent, numbers);
     else
-        pithi_active_words(form, c->active, c->used, c->words);
-    c->words[c->used] = 0;
-    pithi_active_merge(form, c->words, c->map, extent, back);
+        pithi_active_numbers(form, numbers, c->used);
+    pithi_active_merge(form, numbers, c->map, extent, back);
     CHECK(memcmp(back, c->codes, 4 * c->count) == 0);
+    free(numbers);
     free(back);
 }
 
@@ -209,7 +207,7 @@ static void codes_come_back(void **unused) {
         for (int kind = 0; kind < 3; kind++) {
             struct coded c = draw_codes(kind, extents[e]);
             context("codes of kind %d, %zu elements", kind, c.count);
-            const enum pithi_active_form form = pithi_active_plain_form(c.active, c.used);
+            const enum pithi_active_form form = pithi_active_plain(c.active, c.used);
             CHECK(kind != 0 || form == PITHI_ACTIVE_POSITIVE);
             CHECK(kind == 0 || c.count < 100 || form == PITHI_ACTIVE_SIGNED);
             check_split(&c);
@@ -220,16 +218,29 @@ static void codes_come_back(void **unused) {
         }
 }
 
-/* A ramp is its own prediction but for the edges. */
-static void a_ramp_has_small_words(void **unused) {
+static void small_codes_are_small_numbers(void **unused) {
+    (void)unused;
+    int32_t positive[] = {1, 2, 3, 4, INT32_MAX}, both[] = {1, -1, 2, -2, INT32_MAX, INT32_MIN};
+    static const int32_t wanted[] = {0, -1, 1, -2, 0x3FFFFFFF};
+    static const int32_t wanted_both[] = {0, -1, 1, -2, INT32_MAX - 1, INT32_MIN};
+    pithi_active_numbers(PITHI_ACTIVE_POSITIVE, positive, 5);
+    pithi_active_numbers(PITHI_ACTIVE_SIGNED, both, 6);
+    CHECK(memcmp(positive, wanted, sizeof wanted) == 0);
+    CHECK(memcmp(both, wanted_both, sizeof wanted_both) == 0);
+}
+
+/* A ramp is its own prediction but for its steps; a neighbour that is 0 says nothing. */
+static void a_ramp_has_small_numbers(void **unused) {
     (void)unused;
     static const uint32_t extent[PITHI_TILE_NDIM] = {1, 1, 30, 40};
-    int32_t codes[1200];
-    uint32_t words[1200];
-    for (size_t i = 0; i < 1200; i++) codes[i] = (int32_t)(1000 + 3 * (i % 40) + 5 * (i / 40));
-    pithi_active_median(codes, extent, words);
-    CHECK(words[0] == 2000);
-    for (size_t i = 1; i < 1200; i++) CHECK(words[i] == (i % 40 ? 6 : 10));
+    int32_t codes[1200], numbers[1200];
+    for (int32_t i = 0; i < 1200; i++) codes[i] = 1000 + 3 * (i % 40) + 5 * (i / 40);
+    pithi_active_median(codes, extent, numbers);
+    CHECK(numbers[0] == 1000);
+    for (size_t i = 1; i < 1200; i++) CHECK(numbers[i] == (i % 40 ? 3 : 5));
+    codes[100] = 0;
+    pithi_active_median(codes, extent, numbers);
+    CHECK(numbers[100] == 5 && numbers[139] == 3);
 }
 
 /* ---- Budgets ---------------------------------------------------------------------------------*/
@@ -257,7 +268,8 @@ int main(void) {
         cmocka_unit_test(maps_with_a_pattern_are_short),
         cmocka_unit_test(maps_of_one_value_are_a_few_bytes),
         cmocka_unit_test(codes_come_back),
-        cmocka_unit_test(a_ramp_has_small_words),
+        cmocka_unit_test(small_codes_are_small_numbers),
+        cmocka_unit_test(a_ramp_has_small_numbers),
         cmocka_unit_test(a_budget_is_the_formula_turned_round),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,21 +30,27 @@ size_t pithi_active_split(const int32_t *codes, size_t count, uint8_t *map, int3
     return (size_t)(to - active);
 }
 
-/* ---- Words -----------------------------------------------------------------------------------*/
+/* ---- Numbers ---------------------------------------------------------------------------------*/
 
-enum pithi_active_form pithi_active_plain_form(const int32_t *active, size_t count) {
+enum pithi_active_form pithi_active_plain(const int32_t *active, size_t count) {
     int32_t all = 0;
     for (size_t i = 0; i < count; i++) all |= active[i];
     return all < 0 ? PITHI_ACTIVE_SIGNED : PITHI_ACTIVE_POSITIVE;
 }
 
-void pithi_active_words(enum pithi_active_form form, const int32_t *active, size_t count,
-                        uint32_t *words) {
+static int32_t number_of(bool positive, int32_t code) {
+    const uint32_t u = (uint32_t)code;
+    return (int32_t)(positive ? unzigzag(u - 1) : u - (code > 0));
+}
+
+static int32_t code_of(bool positive, int32_t number) {
+    const uint32_t u = (uint32_t)number;
+    return (int32_t)(positive ? zigzag(u) + 1 : u + (number >= 0));
+}
+
+void pithi_active_numbers(enum pithi_active_form form, int32_t *active, size_t count) {
     const bool positive = form == PITHI_ACTIVE_POSITIVE;
-    for (size_t i = 0; i < count; i++) {
-        const uint32_t code = (uint32_t)active[i];
-        words[i] = (positive ? code : zigzag(code)) - 1;
-    }
+    for (size_t i = 0; i < count; i++) active[i] = number_of(positive, active[i]);
 }
 
 static int64_t clamp(int64_t x, int64_t a, int64_t b) {
@@ -65,20 +71,21 @@ static size_t rows_of(const uint32_t extent[PITHI_TILE_NDIM]) {
 }
 
 void pithi_active_median(const int32_t *codes, const uint32_t extent[PITHI_TILE_NDIM],
-                         uint32_t *words) {
+                         int32_t *numbers) {
     const size_t width = extent[3], height = extent[2];
     size_t i = 0;
     for (size_t row = 0; row < rows_of(extent); row++)
         for (size_t x = 0; x < width; x++, i++)
             if (codes[i])
-                *words++ = zigzag((uint32_t)codes[i] - expected(codes, i, x, row % height, width));
+                *numbers++ =
+                    (int32_t)((uint32_t)codes[i] - expected(codes, i, x, row % height, width));
 }
 
 /* ---- Back ------------------------------------------------------------------------------------*/
 
 static bool used(const uint8_t *map, size_t i) { return map[i / 8] >> i % 8 & 1; }
 
-static void merge_median(const uint32_t *words, const uint8_t *map,
+static void merge_median(const int32_t *numbers, const uint8_t *map,
                          const uint32_t extent[PITHI_TILE_NDIM], int32_t *codes) {
     const size_t width = extent[3], height = extent[2];
     size_t i = 0;
@@ -87,23 +94,24 @@ static void merge_median(const uint32_t *words, const uint8_t *map,
             codes[i] = 0;
             if (used(map, i))
                 codes[i] =
-                    (int32_t)(unzigzag(*words++) + expected(codes, i, x, row % height, width));
+                    (int32_t)((uint32_t)*numbers++ + expected(codes, i, x, row % height, width));
         }
 }
 
-static void merge_plain(bool positive, const uint32_t *words, const uint8_t *map, size_t count,
+static void merge_plain(bool positive, const int32_t *numbers, const uint8_t *map, size_t count,
                         int32_t *codes) {
     for (size_t i = 0; i < count; i++) {
-        const uint32_t word = *words + 1, keep = used(map, i);
-        codes[i] = (int32_t)((positive ? word : unzigzag(word)) & (0u - keep));
-        words += keep;
+        const bool keep = used(map, i);
+        codes[i] = keep ? code_of(positive, *numbers) : 0;
+        numbers += keep;
     }
 }
 
-void pithi_active_merge(enum pithi_active_form form, const uint32_t *words, const uint8_t *map,
+void pithi_active_merge(enum pithi_active_form form, const int32_t *numbers, const uint8_t *map,
                         const uint32_t extent[PITHI_TILE_NDIM], int32_t *codes) {
     if (form == PITHI_ACTIVE_MEDIAN)
-        merge_median(words, map, extent, codes);
+        merge_median(numbers, map, extent, codes);
     else
-        merge_plain(form == PITHI_ACTIVE_POSITIVE, words, map, rows_of(extent) * extent[3], codes);
+        merge_plain(form == PITHI_ACTIVE_POSITIVE, numbers, map, rows_of(extent) * extent[3],
+                    codes);
 }
