@@ -26,6 +26,17 @@ void *weights_load(const char *directory, const char *name) {
     return bytes;
 }
 
+static void read_shape(const char *text, struct weights *out) {
+    static const char key[] = "\"shape\":[";
+    while (memcmp(text, key, sizeof key - 1) != 0) text++;
+    text += sizeof key - 1;
+    for (out->ndim = 0; *text != ']' && out->ndim < 4; text += *text == ',') {
+        char *end;
+        out->shape[out->ndim++] = strtoull(text, &end, 10);
+        text = end;
+    }
+}
+
 /* The tensor entry at the text; returns where the next one may begin, NULL when there is none. */
 static const char *next_entry(const char *text, const char *end, struct weights *out,
                               unsigned long long offset[2]) {
@@ -37,6 +48,7 @@ static const char *next_entry(const char *text, const char *end, struct weights 
         snprintf(out->name, sizeof out->name, "%.*s", (int)(text - name), name);
         text += sizeof type - 1;
         out->dtype = *text == 'B' ? PITH_BF16 : PITH_F32;
+        read_shape(text, out);
         while (memcmp(text, key, sizeof key - 1) != 0) text++;
         sscanf(text + sizeof key - 1, "%llu,%llu", &offset[0], &offset[1]);
         return text;

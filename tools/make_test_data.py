@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make tests/data from float32 checkpoints and gradients of a training run; standard library only.
+"""Make tests/data from float32 tensors of training runs and a simulation; standard library only.
 
 SPDX-License-Identifier: Apache-2.0
 
@@ -8,7 +8,10 @@ SPDX-License-Identifier: Apache-2.0
 RUN holds gpt_weights_t0.safetensors .. gpt_weights_t8.safetensors, nine successive optimizer steps
 of one run: t0 and t1 with all tensors, t2 .. t8 with the two tensors named in CHAIN; and
 gpt_grads_early_rank0.safetensors .. rank7, the gradients of eight data-parallel ranks, and the same
-late in the run, with the tensor named in GRADIENT. OUT is tests/data unless given.
+late in the run, with the tensor named in GRADIENT. And of other models: cnn_act_late.safetensors and
+cnn_act_grad_late.safetensors, activations and their gradients; dlrm_lookup_late.safetensors, rows
+looked up in embedding tables; field_grayscott_64x64x64.npy, a smooth field. OUT is tests/data unless
+given.
 """
 import array
 import json
@@ -84,6 +87,21 @@ def make_gradients(sources, dst):
     save(dst, None, rows)
 
 
+def make_floats(src, dst, dtype):
+    rows = [(n, e, d) for n, e, d in load(src)[1] if e["dtype"] == "F32"]
+    save(dst, None, [(n, dtype, e["shape"], to_bf16(d) if dtype == "BF16" else d)
+                     for n, e, d in rows])
+
+
+def make_field(src, dst):
+    with open(src, "rb") as f:
+        raw = f.read()
+    (length,) = struct.unpack_from("<H", raw, 8)
+    if raw[:8] != b"\x93NUMPY\x01\x00" or b"'<f4'" not in raw[10:10 + length]:
+        raise SystemExit(f"{src} is not a little-endian float32 array of npy version 1")
+    save(dst, None, [("field", "F32", [64, 64, 64], raw[10 + length:])])
+
+
 def main():
     if len(sys.argv) not in (2, 3):
         raise SystemExit(__doc__)
@@ -102,6 +120,14 @@ def main():
         ranks = [os.path.join(sys.argv[1], f"gpt_grads_{phase}_rank{r}.safetensors")
                  for r in range(RANKS)]
         make_gradients(ranks, os.path.join(out, f"grads_{phase}.safetensors"))
+
+    def copy(make, name, to, *how):
+        make(os.path.join(sys.argv[1], name), os.path.join(out, to + ".safetensors"), *how)
+
+    copy(make_floats, "cnn_act_late.safetensors", "cnn_act", "F32")
+    copy(make_floats, "cnn_act_grad_late.safetensors", "cnn_act_grad", "BF16")
+    copy(make_floats, "dlrm_lookup_late.safetensors", "dlrm_lookup", "F32")
+    copy(make_field, "field_grayscott_64x64x64.npy", "field64")
 
 
 if __name__ == "__main__":
