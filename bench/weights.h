@@ -9,7 +9,7 @@
 struct weights {
     char name[64];
     uint32_t dtype; /* PITH_F32 or PITH_BF16 */
-    unsigned ndim; /* of at most 4 */
+    unsigned ndim;  /* of at most 4 */
     uint64_t shape[4];
     size_t count;
     const void *data;
