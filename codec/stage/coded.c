@@ -1,0 +1,280 @@
+/* coded.c - choose low bits and form, write and read symbols.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "stage/coded.h"
+
+#include <string.h>
+
+#include "stage/endian.h"
+#include "stage/log2.h"
+#include "stage/pad.h"
+
+enum { DENSE = 0, SPARSE = 1 };
+enum { LOW_MAX = 24, ESCAPE = 255, HEAD = 8, SPARSE_HEAD = 8 };
+static const char damaged[] = "coded words are damaged";
+
+/* ---- Memory: symbols, gaps or widths, symbols that are not 0, then a piece's -----------------*/
+
+struct room {
+    uint8_t *symbols, *gaps, *others;
+    void *piece;
+};
+
+static struct room room_of(void *scratch, size_t max_count) {
+    const size_t bytes = pithi_pad64(max_count + PITHI_PACK_GROUP);
+    struct room r = {.symbols = scratch};
+    r.gaps = r.symbols + bytes;
+    r.others = r.gaps + bytes;
+    r.piece = r.others + bytes;
+    return r;
+}
+
+size_t pithi_coded_scratch(size_t max_count, int level) {
+    return 3 * pithi_pad64(max_count + PITHI_PACK_GROUP) + pithi_piece_scratch(max_count, level);
+}
+
+static size_t groups_of(size_t count) {
+    return count / PITHI_PACK_GROUP + (count % PITHI_PACK_GROUP > 0);
+}
+
+/* ---- Choice ----------------------------------------------------------------------------------*/
+
+/* Words by their bit length: all, or evenly spread groups of them. */
+struct lengths {
+    uint32_t total, of[33];
+};
+
+static struct lengths survey(const uint32_t *words, size_t count) {
+    enum { RUN = 64, RUNS = 256 };
+    struct lengths s = {0};
+    const size_t step = count > RUN * RUNS ? count / RUNS : RUN;
+    for (size_t at = 0; at < count; at += step)
+        for (size_t i = at; i < count && i < at + RUN; i++) s.of[pithi_bit_length(words[i])]++;
+    for (size_t b = 0; b < 33; b++) s.total += s.of[b];
+    return s;
+}
+
+/* n symbols of one kind among the total, in 1/256 bit. */
+static uint64_t cost_of(uint32_t n, uint32_t total) {
+    return n ? (uint64_t)n * (pithi_log2_256(total) - pithi_log2_256(n)) : 0;
+}
+
+/* Of words with `low` bits apart, as if those of one length were equally likely. */
+static uint64_t cost(const struct lengths *s, unsigned low) {
+    uint32_t zeros = 0, escapes = 0;
+    uint64_t sum = (uint64_t)s->total * low << 8;
+    for (unsigned b = 0; b < 33; b++) {
+        if (b <= low) {
+            zeros += s->of[b];
+        } else if (b > low + 8) {
+            escapes += s->of[b];
+        } else {
+            sum += cost_of(s->of[b], s->total) + ((uint64_t)s->of[b] * (b - low - 1) << 8);
+        }
+    }
+    sum += ((uint64_t)escapes * 32 << 8) + cost_of(escapes, s->total);
+    return sum + cost_of(zeros, s->total);
+}
+
+static unsigned choose_low(const struct lengths *s) {
+    unsigned best = 0;
+    uint64_t least = cost(s, 0);
+    for (unsigned low = 1; low <= LOW_MAX; low++) {
+        const uint64_t c = cost(s, low);
+        if (c < least) least = c, best = low;
+    }
+    return best;
+}
+
+/* A symbol takes a bit at least; gaps take less where three in four are 0. */
+static bool mostly_zero(const struct lengths *s, unsigned low) {
+    uint32_t zeros = 0;
+    for (unsigned b = 0; b <= low; b++) zeros += s->of[b];
+    return zeros > s->total - s->total / 4;
+}
+
+/* ---- Write -----------------------------------------------------------------------------------*/
+
+static bool put_low_bits(struct pithi_pen *pen, pithi_pack_fn *pack, const uint32_t *words,
+                         size_t whole, unsigned low) {
+    enum { PART = 64 };
+    uint32_t bits[PART * PITHI_PACK_GROUP];
+    uint8_t widths[PART];
+    if (whole / 8 * low > pen->room) return false;
+    memset(widths, (int)low, sizeof widths);
+    for (size_t at = 0, n; at < whole; at += n) {
+        n = whole - at < PART * PITHI_PACK_GROUP ? whole - at : PART * PITHI_PACK_GROUP;
+        for (size_t i = 0; i < n; i++) bits[i] = words[at + i] & ((1u << low) - 1);
+        pack(bits, n / PITHI_PACK_GROUP, widths, pen->at, pen->room);
+        pen->at += n / 8 * low;
+        pen->room -= n / 8 * low;
+    }
+    return true;
+}
+
+static void take_symbols(uint8_t *symbols, const uint32_t *words, size_t count, unsigned low) {
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t high = words[i] >> low;
+        symbols[i] = (uint8_t)(high < ESCAPE ? high : ESCAPE);
+    }
+}
+
+/* Bit 7 of each byte of x that is not 0. */
+static uint64_t nonzero_bytes(uint64_t x) {
+    const uint64_t most = UINT64_C(0x7F7F7F7F7F7F7F7F);
+    return (((x & most) + most) | x) & ~most;
+}
+
+/* Symbols that are not 0 to others, the zeros before each to gaps; room for a few more of both. */
+static size_t part(const uint8_t *symbols, size_t count, uint8_t *gaps, uint8_t *others,
+                   size_t *gap_count) {
+    uint8_t *gap = gaps, *other = others;
+    size_t next = 0; /* the place after the last such symbol */
+    for (size_t at = 0; at < count; at += 8)
+        for (uint64_t m = nonzero_bytes(pithi_get64(symbols + at)); m; m &= m - 1) {
+            const size_t i = at + (size_t)__builtin_ctzll(m) / 8;
+            size_t zeros = i - next;
+            for (; zeros >= ESCAPE; zeros -= ESCAPE) *gap++ = ESCAPE;
+            *gap++ = (uint8_t)zeros;
+            *other++ = symbols[i];
+            next = i + 1;
+        }
+    *gap_count = (size_t)(gap - gaps);
+    return (size_t)(other - others);
+}
+
+static bool put_piece(struct pithi_pen *pen, void *scratch, size_t max_count, const uint8_t *src,
+                      size_t n) {
+    struct pithi_pen inner = {pen->at, pen->room, pen->level, scratch};
+    if (n && !pithi_piece_put(&inner, max_count, src, n)) return false;
+    pen->at = inner.at;
+    pen->room = inner.room;
+    return true;
+}
+
+static bool put_sparse(struct pithi_pen *pen, const struct room *r, size_t max_count,
+                       size_t count) {
+    size_t gaps;
+    const size_t others = part(r->symbols, count, r->gaps, r->others, &gaps);
+    uint8_t head[SPARSE_HEAD];
+    pithi_put32(head, (uint32_t)gaps);
+    pithi_put32(head + 4, (uint32_t)others);
+    return pithi_pen_put(pen, head, sizeof head) &&
+           put_piece(pen, r->piece, max_count, r->gaps, gaps) &&
+           put_piece(pen, r->piece, max_count, r->others, others);
+}
+
+static size_t count_escapes(const uint8_t *symbols, size_t count) {
+    size_t escapes = 0;
+    for (size_t i = 0; i < count; i++) escapes += symbols[i] == ESCAPE;
+    return escapes;
+}
+
+static bool put_escapes(struct pithi_pen *pen, const uint8_t *symbols, const uint32_t *words,
+                        size_t count, unsigned low) {
+    const uint8_t *at = symbols, *const end = symbols + count;
+    while ((at = memchr(at, ESCAPE, (size_t)(end - at)))) {
+        uint8_t bytes[4];
+        pithi_put32(bytes, (words[at++ - symbols] >> low) - ESCAPE);
+        if (!pithi_pen_put(pen, bytes, 4)) return false;
+    }
+    return true;
+}
+
+bool pithi_coded_put(struct pithi_pen *pen, size_t max_count, pithi_pack_fn *pack, uint32_t *words,
+                     size_t count) {
+    const struct room r = room_of(pen->scratch, max_count);
+    const size_t whole = groups_of(count) * PITHI_PACK_GROUP;
+    const struct lengths s = survey(words, count);
+    const unsigned low = choose_low(&s);
+    const bool sparse = mostly_zero(&s, low);
+    uint8_t head[HEAD] = {(uint8_t)low, sparse ? SPARSE : DENSE};
+    memset(words + count, 0, (whole - count) * sizeof *words);
+    take_symbols(r.symbols, words, whole, low);
+    pithi_put32(head + 4, (uint32_t)count_escapes(r.symbols, count));
+    if (!pithi_pen_put(pen, head, sizeof head)) return false;
+    if (low && !put_low_bits(pen, pack, words, whole, low)) return false;
+    if (!(sparse ? put_sparse(pen, &r, max_count, count)
+                 : put_piece(pen, r.piece, max_count, r.symbols, count)))
+        return false;
+    return put_escapes(pen, r.symbols, words, count, low);
+}
+
+/* ---- Read ------------------------------------------------------------------------------------*/
+
+static const uint8_t *take_piece(struct pithi_reader *reader, void *scratch, size_t max_count,
+                                 size_t n, uint8_t *room) {
+    struct pithi_reader inner = {reader->at, reader->left, scratch};
+    const uint8_t *const bytes = n ? pithi_piece_take(&inner, max_count, n, room) : room;
+    reader->at = inner.at;
+    reader->left = inner.left;
+    return bytes;
+}
+
+/* Symbols between gaps; false unless all have their place. */
+static bool unite(const uint8_t *gaps, size_t gap_count, const uint8_t *others, size_t other_count,
+                  uint8_t *symbols, size_t count) {
+    size_t at = 0, used = 0;
+    memset(symbols, 0, count);
+    for (size_t i = 0; i < gap_count; i++) {
+        at += gaps[i];
+        if (gaps[i] == ESCAPE) continue;
+        if (at >= count || used == other_count) return false;
+        symbols[at++] = others[used++];
+    }
+    return used == other_count;
+}
+
+static const uint8_t *take_sparse(struct pithi_reader *reader, const struct room *r,
+                                  size_t max_count, size_t count) {
+    const uint8_t *const head = pithi_reader_take(reader, SPARSE_HEAD);
+    if (!head) return NULL;
+    const size_t gap_count = pithi_get32(head), other_count = pithi_get32(head + 4);
+    if (gap_count > count || other_count > count) return NULL;
+    const uint8_t *const gaps = take_piece(reader, r->piece, max_count, gap_count, r->gaps);
+    if (!gaps) return NULL;
+    const uint8_t *const others = take_piece(reader, r->piece, max_count, other_count, r->others);
+    if (!others || !unite(gaps, gap_count, others, other_count, r->symbols, count)) return NULL;
+    return r->symbols;
+}
+
+/* words: low bits, or unset when there are none. */
+static void join(uint32_t *words, const uint8_t *symbols, size_t count, unsigned low) {
+    if (low)
+        for (size_t i = 0; i < count; i++) words[i] |= (uint32_t)symbols[i] << low;
+    else
+        for (size_t i = 0; i < count; i++) words[i] = symbols[i];
+}
+
+static void add_escapes(uint32_t *words, const uint8_t *symbols, size_t count, unsigned low,
+                        const uint8_t *escapes) {
+    const uint8_t *at = symbols, *const end = symbols + count;
+    for (; (at = memchr(at, ESCAPE, (size_t)(end - at))); escapes += 4)
+        words[at++ - symbols] += pithi_get32(escapes) << low;
+}
+
+const char *pithi_coded_take(struct pithi_reader *r, size_t max_count, pithi_unpack_fn *unpack,
+                             uint32_t *words, size_t count) {
+    const struct room room = room_of(r->scratch, max_count);
+    const uint8_t *const head = pithi_reader_take(r, HEAD);
+    if (!head || head[0] > LOW_MAX || head[1] > SPARSE || head[2] || head[3]) return damaged;
+    const unsigned low = head[0];
+    const size_t groups = groups_of(count);
+    if (low) {
+        const size_t left = r->left;
+        const uint8_t *const bits = pithi_reader_take(r, groups * 2 * low);
+        if (!bits) return damaged;
+        memset(room.gaps, (int)low, groups);
+        unpack(bits, left, groups, room.gaps, words);
+    }
+    const uint8_t *const symbols = head[1] == SPARSE
+                                       ? take_sparse(r, &room, max_count, count)
+                                       : take_piece(r, room.piece, max_count, count, room.symbols);
+    if (!symbols) return damaged;
+    const size_t escapes = pithi_get32(head + 4);
+    if (escapes > count || escapes != count_escapes(symbols, count)) return damaged;
+    const uint8_t *const large = pithi_reader_take(r, escapes * 4);
+    if (!large) return damaged;
+    join(words, symbols, count, low);
+    if (escapes) add_escapes(words, symbols, count, low, large);
+    return NULL;
+}
