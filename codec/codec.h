@@ -9,7 +9,10 @@
 #include "stage/aside.h"
 #include "stage/group.h"
 #include "stage/hadamard.h"
+#include "stage/lorenzo.h"
 #include "stage/nh.h"
+#include "stage/pack.h"
+#include "stage/quant.h"
 
 #define PITHI_TRY(expr)                   \
     do {                                  \
@@ -33,6 +36,13 @@ struct pithi_kernels {
     pithi_unrotate_fn *unrotate;
     pithi_unrotate_fn *unrotate_stream; /* `to` is large and will not be read soon */
     pithi_nh_fn *nh;
+    pithi_quantize_fn *quantize;
+    pithi_dequantize_fn *dequantize;
+    pithi_predict_fn *predict;
+    pithi_unpredict_fn *unpredict;
+    pithi_widths_fn *widths;
+    pithi_pack_fn *pack;
+    pithi_unpack_fn *unpack;
 };
 void pithi_kernels_bind(struct pithi_kernels *kernels, uint32_t cpu);
 

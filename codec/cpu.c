@@ -79,6 +79,13 @@ void pithi_kernels_bind(struct pithi_kernels *k, uint32_t cpu) {
     k->rotate = pithi_rotate_c;
     k->unrotate = k->unrotate_stream = pithi_unrotate_c;
     k->nh = pithi_nh_c;
+    k->quantize = pithi_quantize_c;
+    k->dequantize = pithi_dequantize_c;
+    k->predict = pithi_predict_c;
+    k->unpredict = pithi_unpredict_c;
+    k->widths = pithi_widths_c;
+    k->pack = pithi_pack_c;
+    k->unpack = pithi_unpack_c;
     (void)cpu;
 #define PITH_KERNEL(stage, isa) \
     ON_##isa(if ((cpu & HAS_##isa) == HAS_##isa) pithi_##stage##_bind_##isa(k);)

@@ -2,22 +2,65 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Order p differences along the last p dimensions (0: none), elements outside being 0; all mod
- * 2^32, then zigzag: 0, -1, 1, -2 ... become 0, 1, 2, 3 ... */
+ * 2^32, then zigzag: 0, -1, 1, -2 ... become 0, 1, 2, 3 ... (doc/FORMAT.md, Differences). */
 #ifndef PITHI_LORENZO_H
 #define PITHI_LORENZO_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "stage/inline.h"
 #include "stage/tile.h"
+
+PITHI_INLINE uint32_t pithi_zigzag(uint32_t d) { return d << 1 ^ (0u - (d >> 31)); }
+PITHI_INLINE uint32_t pithi_unzigzag(uint32_t w) { return w >> 1 ^ (0u - (w & 1)); }
+
+/* ---- Forward ---------------------------------------------------------------------------------*/
 
 /* Elements [at, at + count) of the tile's words, of the whole tile's codes. */
 typedef void pithi_predict_fn(const int32_t *codes, const uint32_t extent[PITHI_TILE_NDIM],
                               unsigned order, size_t at, size_t count, uint32_t *words);
-/* All of a tile: codes := of words. They may be the same memory. */
-typedef void pithi_unpredict_fn(const uint32_t *words, const uint32_t extent[PITHI_TILE_NDIM],
-                                unsigned order, int32_t *codes);
 pithi_predict_fn pithi_predict_c;
+
+/* An element's place, and the rows whose alternating sum is differenced along the row: itself and
+ * those before it in the other dimensions of the order. */
+struct pithi_lines {
+    uint32_t extent[PITHI_TILE_NDIM], place[PITHI_TILE_NDIM];
+    unsigned order;
+    unsigned count; /* 1, 2, 4 or 8; a row is subtracted whose number has an odd count of ones */
+    size_t back[8]; /* from the row back to each; back[0] is 0 */
+};
+void pithi_lines_begin(struct pithi_lines *l, const uint32_t extent[PITHI_TILE_NDIM],
+                       unsigned order, size_t at);
+/* Elements left in the row. */
+PITHI_INLINE size_t pithi_lines_left(const struct pithi_lines *l) {
+    return l->extent[3] - l->place[3];
+}
+/* At most pithi_lines_left. */
+void pithi_lines_advance(struct pithi_lines *l, size_t count);
+
+/* ---- Back ------------------------------------------------------------------------------------*/
+
+/* A tile that is being read, from its beginning on. */
+struct pithi_unpredict {
+    uint32_t extent[PITHI_TILE_NDIM], place[PITHI_TILE_NDIM];
+    unsigned order;
+    uint32_t before;  /* running sum of the row; 0 at its beginning */
+    uint32_t *sum[3]; /* of dimensions 0..2 for what lies below; NULL: not of the order */
+};
+/* memory: 4 bytes for every element of the tile. */
+void pithi_unpredict_init(struct pithi_unpredict *u, const uint32_t extent[PITHI_TILE_NDIM],
+                          unsigned order, void *memory);
+/* The next count elements: codes of words. They may be the same memory. */
+typedef void pithi_unpredict_fn(struct pithi_unpredict *u, const uint32_t *words, size_t count,
+                                int32_t *codes);
 pithi_unpredict_fn pithi_unpredict_c;
+
+/* The sums that the rest of the row is added to, nearest dimension first; starts says which begin
+ * anew there. Returns how many there are. */
+unsigned pithi_unpredict_sums(const struct pithi_unpredict *u, uint32_t *sums[3], bool starts[3]);
+/* At most the rest of the row; `before` is set when the row has ended. */
+void pithi_unpredict_advance(struct pithi_unpredict *u, size_t count);
 
 #endif

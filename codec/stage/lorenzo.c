@@ -1,0 +1,132 @@
+/* lorenzo.c - the normative text of differences in a tile.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "lorenzo.h"
+
+#include <string.h>
+
+/* ---- Places ----------------------------------------------------------------------------------*/
+
+/* The row has ended: the first element of the next. */
+static void next_row(const uint32_t extent[PITHI_TILE_NDIM], uint32_t place[PITHI_TILE_NDIM]) {
+    place[3] = 0;
+    for (int d = 2; d >= 0; d--) {
+        if (++place[d] < extent[d]) return;
+        place[d] = 0;
+    }
+}
+
+/* ---- Forward ---------------------------------------------------------------------------------*/
+
+static void find_lines(struct pithi_lines *l) {
+    size_t stride = l->extent[3];
+    l->count = 1;
+    for (unsigned d = 2; d + l->order > 3 && d < 3; d--) {
+        if (l->place[d]) {
+            for (unsigned k = 0; k < l->count; k++) l->back[l->count + k] = l->back[k] + stride;
+            l->count *= 2;
+        }
+        stride *= l->extent[d];
+    }
+}
+
+void pithi_lines_begin(struct pithi_lines *l, const uint32_t extent[PITHI_TILE_NDIM],
+                       unsigned order, size_t at) {
+    memcpy(l->extent, extent, sizeof l->extent);
+    l->order = order;
+    l->back[0] = 0;
+    for (unsigned d = PITHI_TILE_NDIM; d--; at /= extent[d])
+        l->place[d] = (uint32_t)(at % extent[d]);
+    find_lines(l);
+}
+
+void pithi_lines_advance(struct pithi_lines *l, size_t count) {
+    l->place[3] += (uint32_t)count;
+    if (l->place[3] < l->extent[3]) return;
+    next_row(l->extent, l->place);
+    find_lines(l);
+}
+
+/* The alternating sum of the rows at one element. */
+static uint32_t across(const struct pithi_lines *l, const int32_t *p) {
+    uint32_t sum = (uint32_t)*p;
+    for (unsigned k = 1; k < l->count; k++) {
+        const uint32_t other = (uint32_t)p[-(ptrdiff_t)l->back[k]];
+        sum += (k ^ k >> 1 ^ k >> 2) & 1 ? 0u - other : other;
+    }
+    return sum;
+}
+
+void pithi_predict_c(const int32_t *codes, const uint32_t extent[PITHI_TILE_NDIM], unsigned order,
+                     size_t at, size_t count, uint32_t *words) {
+    struct pithi_lines l;
+    pithi_lines_begin(&l, extent, order, at);
+    for (codes += at; count;) {
+        const size_t left = pithi_lines_left(&l), n = count < left ? count : left;
+        uint32_t before = order && l.place[3] ? across(&l, codes - 1) : 0;
+        for (size_t i = 0; i < n; i++) {
+            const uint32_t sum = across(&l, codes + i);
+            words[i] = pithi_zigzag(sum - before);
+            if (order) before = sum;
+        }
+        codes += n, words += n, count -= n;
+        pithi_lines_advance(&l, n);
+    }
+}
+
+/* ---- Back ------------------------------------------------------------------------------------*/
+
+/* Dimensions of extent 1 have nothing before them. The sums of the others are of a half, a quarter
+ * and an eighth of the tile at most. */
+void pithi_unpredict_init(struct pithi_unpredict *u, const uint32_t extent[PITHI_TILE_NDIM],
+                          unsigned order, void *memory) {
+    uint32_t *room = memory;
+    size_t below = extent[3];
+    *u = (struct pithi_unpredict){.order = order};
+    memcpy(u->extent, extent, sizeof u->extent);
+    for (unsigned d = 2; d + order > 3 && d < 3; d--) {
+        if (extent[d] > 1) {
+            u->sum[d] = room;
+            room += below;
+        }
+        below *= extent[d];
+    }
+}
+
+unsigned pithi_unpredict_sums(const struct pithi_unpredict *u, uint32_t *sums[3], bool starts[3]) {
+    size_t at = u->place[3], stride = u->extent[3];
+    unsigned count = 0;
+    for (unsigned d = 3; d--;) {
+        if (u->sum[d]) {
+            sums[count] = u->sum[d] + at;
+            starts[count++] = u->place[d] == 0;
+        }
+        at += stride * u->place[d];
+        stride *= u->extent[d];
+    }
+    return count;
+}
+
+void pithi_unpredict_advance(struct pithi_unpredict *u, size_t count) {
+    u->place[3] += (uint32_t)count;
+    if (u->place[3] < u->extent[3]) return;
+    next_row(u->extent, u->place);
+    u->before = 0;
+}
+
+void pithi_unpredict_c(struct pithi_unpredict *u, const uint32_t *words, size_t count,
+                       int32_t *codes) {
+    while (count) {
+        uint32_t *sums[3];
+        bool starts[3];
+        const unsigned dims = pithi_unpredict_sums(u, sums, starts);
+        const size_t left = u->extent[3] - u->place[3], n = count < left ? count : left;
+        for (size_t i = 0; i < n; i++) {
+            uint32_t x = pithi_unzigzag(words[i]);
+            if (u->order) x = u->before += x;
+            for (unsigned k = 0; k < dims; k++) sums[k][i] = x += starts[k] ? 0 : sums[k][i];
+            codes[i] = (int32_t)x;
+        }
+        words += n, codes += n, count -= n;
+        pithi_unpredict_advance(u, n);
+    }
+}
