@@ -23,8 +23,8 @@ static struct dictionary number_rows(const int32_t *codes, size_t rows, size_t d
     struct dictionary d = {.which = room(rows * sizeof *d.which)};
     pithi_rows_begin(&d.rows, dim, rows, room(rows * dim * sizeof *codes),
                      room(pithi_rows_table_bytes(rows)));
-    pithi_rows_add(&d.rows, codes, rows / 3, d.which);
-    pithi_rows_add(&d.rows, codes + rows / 3 * dim, rows - rows / 3, d.which + rows / 3);
+    pithi_rows_number(&d.rows, codes, rows / 3, d.which);
+    pithi_rows_number(&d.rows, codes + rows / 3 * dim, rows - rows / 3, d.which + rows / 3);
     return d;
 }
 
@@ -111,23 +111,20 @@ static void centres_pay_where_columns_differ(void **state) {
     CHECK(!pithi_rows_centre(codes, 1, DIM, centre, &bytes)); /* one row is its own centre */
 }
 
-static void words_give_codes_back(void **state) {
+static void sunk_codes_rise_again(void **state) {
     (void)state;
     enum { COUNT = 64 };
     static const int32_t edge[] = {0, -1, 1, INT32_MAX, INT32_MIN, 1 << 22};
-    int32_t codes[COUNT], back[COUNT], centre[COUNT];
-    uint32_t words[COUNT];
+    int32_t codes[COUNT], sunk[COUNT], centre[COUNT];
     for (size_t i = 0; i < COUNT; i++) codes[i] = edge[i % 6], centre[i] = edge[i / 6 % 6];
-    for (size_t dim = 1; dim <= COUNT; dim *= 2)
-        for (int centred = 0; centred < 2; centred++) {
-            const int32_t *const c = centred ? centre : NULL;
-            pithi_rows_words(codes, COUNT / dim, dim, c, words);
-            pithi_rows_codes(words, COUNT / dim, dim, c, back);
-            CHECK(memcmp(codes, back, sizeof codes) == 0);
-        }
-    const int32_t small[4] = {0, -1, 1, -2};
-    pithi_rows_words(small, 4, 1, NULL, words);
-    for (uint32_t i = 0; i < 4; i++) CHECK(words[i] == i);
+    for (size_t dim = 1; dim <= COUNT; dim *= 2) {
+        memcpy(sunk, codes, sizeof codes);
+        pithi_rows_sink(sunk, COUNT / dim, dim, centre);
+        for (size_t i = 0; i < COUNT; i++)
+            CHECK((uint32_t)sunk[i] == (uint32_t)codes[i] - (uint32_t)centre[i % dim]);
+        pithi_rows_lift(sunk, COUNT / dim, dim, centre);
+        CHECK(memcmp(codes, sunk, sizeof codes) == 0);
+    }
 }
 
 /* ---- Row maps --------------------------------------------------------------------------------*/
@@ -276,7 +273,7 @@ int main(void) {
         cmocka_unit_test(rows_are_numbered_by_first_use),
         cmocka_unit_test(rows_of_one_hash_are_told_apart),
         cmocka_unit_test(centres_pay_where_columns_differ),
-        cmocka_unit_test(words_give_codes_back),
+        cmocka_unit_test(sunk_codes_rise_again),
         cmocka_unit_test(maps_come_back),
         cmocka_unit_test(skewed_maps_are_coded),
         cmocka_unit_test(schedules_fall_from_start_to_one),

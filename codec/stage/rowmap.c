@@ -5,19 +5,10 @@
 #include <string.h>
 
 #include "stage/endian.h"
+#include "stage/log2.h"
 #include "stage/pad.h"
 
 /* ---- Strings of bits, least significant first ------------------------------------------------*/
-
-static unsigned bits_of(uint32_t x) {
-    unsigned bits = 0;
-    for (unsigned step = 16; step; step /= 2)
-        if (x >> step) {
-            x >>= step;
-            bits += step;
-        }
-    return bits + (x != 0);
-}
 
 static size_t bytes_of(uint64_t bits) { return (size_t)((bits + 7) / 8); }
 
@@ -58,7 +49,7 @@ static unsigned open_bits(unsigned symbol) { return symbol < 8 ? 0 : symbol / 4 
 static unsigned class_of(uint32_t number) {
     const uint32_t v = number + 1;
     if (v < 4) return v;
-    const unsigned length = bits_of(v);
+    const unsigned length = pithi_bit_length(v);
     return 4 * (length - 2) + (v >> (length - 3) & 3);
 }
 
@@ -77,13 +68,13 @@ static uint8_t *open_room(uint8_t *room, size_t rows) { return room + pithi_pad6
 /* ---- Write -----------------------------------------------------------------------------------*/
 
 static size_t plain_bytes(size_t rows, size_t distinct) {
-    const unsigned width = bits_of((uint32_t)(distinct - 1));
+    const unsigned width = pithi_bit_length((uint32_t)(distinct - 1));
     return bytes_of(rows) + bytes_of((uint64_t)(rows - distinct) * width);
 }
 
 static bool put_plain(struct pithi_pen *pen, const uint32_t *which, size_t rows, size_t distinct,
                       uint8_t *room) {
-    const unsigned width = bits_of((uint32_t)(distinct - 1));
+    const unsigned width = pithi_bit_length((uint32_t)(distinct - 1));
     struct bits map = {room, 0}, numbers = {open_room(room, rows), 0};
     uint32_t known = 0;
     memset(room, 0, bytes_of(rows));
@@ -149,7 +140,7 @@ static void number_plainly(size_t rows, size_t distinct, uint32_t *which) {
 
 static const char *take_plain(struct pithi_reader *r, size_t rows, size_t distinct,
                               uint32_t *which) {
-    const unsigned width = bits_of((uint32_t)(distinct - 1));
+    const unsigned width = pithi_bit_length((uint32_t)(distinct - 1));
     const uint64_t bits = (uint64_t)(rows - distinct) * width;
     const uint8_t *const map = pithi_reader_take(r, bytes_of(rows));
     const uint8_t *const numbers = map ? pithi_reader_take(r, bytes_of(bits)) : NULL;

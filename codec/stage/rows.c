@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "stage/endian.h"
+#include "stage/log2.h"
 #include "stage/nh.h"
 
 /* ---- Dictionary ------------------------------------------------------------------------------*/
@@ -33,7 +34,7 @@ static uint64_t hash_row(const int32_t *row, size_t dim) {
 }
 
 /* Places are found by the upper bits of the hash, which depend on all of the sum. */
-static uint32_t number_of(struct pithi_rows *r, const int32_t *row, uint64_t hash) {
+static uint32_t find(struct pithi_rows *r, const int32_t *row, uint64_t hash) {
     const size_t bytes = r->dim * sizeof *row;
     const uint64_t tag = hash << 32;
     for (size_t at = (size_t)(hash >> 32);; at++) {
@@ -49,10 +50,10 @@ static uint32_t number_of(struct pithi_rows *r, const int32_t *row, uint64_t has
     }
 }
 
-void pithi_rows_add(struct pithi_rows *r, const int32_t *codes, size_t count, uint32_t *which) {
+void pithi_rows_number(struct pithi_rows *r, const int32_t *codes, size_t count, uint32_t *which) {
     for (size_t i = 0; i < count; i++) {
         const int32_t *const row = codes + i * r->dim;
-        which[i] = number_of(r, row, hash_row(row, r->dim));
+        which[i] = find(r, row, hash_row(row, r->dim));
     }
 }
 
@@ -61,16 +62,6 @@ void pithi_rows_add(struct pithi_rows *r, const int32_t *codes, size_t count, ui
 enum { SAMPLES = 128 };
 
 static uint32_t zigzag(uint32_t x) { return x << 1 ^ (0u - (x >> 31)); }
-
-static unsigned bits_of(uint32_t x) {
-    unsigned bits = 0;
-    for (unsigned step = 16; step; step /= 2)
-        if (x >> step) {
-            x >>= step;
-            bits += step;
-        }
-    return bits + (x != 0);
-}
 
 /* Sums of codes within a quantizer's limit do not overflow; others make a poor centre. */
 static void mean(const int32_t *codes, size_t samples, size_t stride, size_t dim, int32_t *centre) {
@@ -101,32 +92,20 @@ bool pithi_rows_centre(const int32_t *codes, size_t rows, size_t dim, int32_t *c
     for (size_t i = 0; i < samples; i++)
         for (size_t j = 0; j < dim; j++) {
             const uint32_t code = (uint32_t)codes[i * stride + j];
-            plain += bits_of(zigzag(code));
-            centred += bits_of(zigzag(code - (uint32_t)centre[j]));
+            plain += pithi_bit_length(zigzag(code));
+            centred += pithi_bit_length(zigzag(code - (uint32_t)centre[j]));
         }
     return plain > centred && (plain - centred) * every > 8u * *bytes * dim;
 }
 
-void pithi_rows_words(const int32_t *codes, size_t rows, size_t dim, const int32_t *centre,
-                      uint32_t *words) {
-    if (!centre) {
-        for (size_t i = 0; i < rows * dim; i++) words[i] = zigzag((uint32_t)codes[i]);
-        return;
-    }
-    for (size_t i = 0; i < rows; i++, codes += dim, words += dim)
+void pithi_rows_sink(int32_t *codes, size_t rows, size_t dim, const int32_t *centre) {
+    for (size_t i = 0; i < rows; i++, codes += dim)
         for (size_t j = 0; j < dim; j++)
-            words[j] = zigzag((uint32_t)codes[j] - (uint32_t)centre[j]);
+            codes[j] = (int32_t)((uint32_t)codes[j] - (uint32_t)centre[j]);
 }
 
-static uint32_t unzigzag(uint32_t z) { return z >> 1 ^ (0u - (z & 1)); }
-
-void pithi_rows_codes(const uint32_t *words, size_t rows, size_t dim, const int32_t *centre,
-                      int32_t *codes) {
-    if (!centre) {
-        for (size_t i = 0; i < rows * dim; i++) codes[i] = (int32_t)unzigzag(words[i]);
-        return;
-    }
-    for (size_t i = 0; i < rows; i++, codes += dim, words += dim)
+void pithi_rows_lift(int32_t *codes, size_t rows, size_t dim, const int32_t *centre) {
+    for (size_t i = 0; i < rows; i++, codes += dim)
         for (size_t j = 0; j < dim; j++)
-            codes[j] = (int32_t)(unzigzag(words[j]) + (uint32_t)centre[j]);
+            codes[j] = (int32_t)((uint32_t)codes[j] + (uint32_t)centre[j]);
 }

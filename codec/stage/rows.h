@@ -23,18 +23,15 @@ size_t pithi_rows_table_bytes(size_t rows);
 /* No rows yet, and at most `most` to come: codes has room for them all, table the bytes above. */
 void pithi_rows_begin(struct pithi_rows *r, size_t dim, size_t most, int32_t *codes,
                       uint64_t *table);
-/* which[i] := number of row i of `codes`, added if it is new. */
-void pithi_rows_add(struct pithi_rows *r, const int32_t *codes, size_t count, uint32_t *which);
+/* which[i] := number of row i of `codes`, which is added if it is new. */
+void pithi_rows_number(struct pithi_rows *r, const int32_t *codes, size_t count, uint32_t *which);
 
 /* A code per column near the mean of some of the rows. False when storing them, `bytes` each in
  * two's complement, would not pay. Any centres are right, these are good. */
 bool pithi_rows_centre(const int32_t *codes, size_t rows, size_t dim, int32_t *centre,
                        unsigned *bytes);
-/* Words of codes less their column's centre (NULL: 0), zigzag, all mod 2^32; and back. In place
- * too. */
-void pithi_rows_words(const int32_t *codes, size_t rows, size_t dim, const int32_t *centre,
-                      uint32_t *words);
-void pithi_rows_codes(const uint32_t *words, size_t rows, size_t dim, const int32_t *centre,
-                      int32_t *codes);
+/* Codes of every row less, or more, the centres; mod 2^32. */
+void pithi_rows_sink(int32_t *codes, size_t rows, size_t dim, const int32_t *centre);
+void pithi_rows_lift(int32_t *codes, size_t rows, size_t dim, const int32_t *centre);
 
 #endif
