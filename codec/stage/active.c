@@ -4,8 +4,7 @@
 
 #include <stdbool.h>
 
-static uint32_t zigzag(uint32_t d) { return d << 1 ^ (d >> 31 ? UINT32_MAX : 0); }
-static uint32_t unzigzag(uint32_t z) { return z >> 1 ^ (z & 1 ? UINT32_MAX : 0); }
+#include "stage/lorenzo.h"
 
 /* ---- The map ---------------------------------------------------------------------------------*/
 
@@ -40,12 +39,12 @@ enum pithi_active_form pithi_active_plain(const int32_t *active, size_t count) {
 
 static int32_t number_of(bool positive, int32_t code) {
     const uint32_t u = (uint32_t)code;
-    return (int32_t)(positive ? unzigzag(u - 1) : u - (code > 0));
+    return (int32_t)(positive ? pithi_unzigzag(u - 1) : u - (code > 0));
 }
 
 static int32_t code_of(bool positive, int32_t number) {
     const uint32_t u = (uint32_t)number;
-    return (int32_t)(positive ? zigzag(u) + 1 : u + (number >= 0));
+    return (int32_t)(positive ? pithi_zigzag(u) + 1 : u + (number >= 0));
 }
 
 void pithi_active_numbers(enum pithi_active_form form, int32_t *active, size_t count) {
