@@ -9,10 +9,13 @@
 #include "stage/aside.h"
 #include "stage/group.h"
 #include "stage/hadamard.h"
+#include "stage/interp.h"
 #include "stage/lorenzo.h"
 #include "stage/nh.h"
 #include "stage/pack.h"
 #include "stage/quant.h"
+#include "stage/survey.h"
+#include "stage/tile.h"
 
 #define PITHI_TRY(expr)                   \
     do {                                  \
@@ -43,6 +46,9 @@ struct pithi_kernels {
     pithi_widths_fn *widths;
     pithi_pack_fn *pack;
     pithi_unpack_fn *unpack;
+    pithi_extremes_fn *extremes;
+    pithi_interp_encode_fn *interp_encode;
+    pithi_interp_decode_fn *interp_decode;
 };
 void pithi_kernels_bind(struct pithi_kernels *kernels, uint32_t cpu);
 
@@ -55,11 +61,14 @@ enum pithi_key_kind {
     PITHI_KEY_NUMBER, /* decimal, min..max, and in `allowed` when that is not 0 (bit v) */
     PITHI_KEY_POW2,   /* power of two, min..max, or 0 when min is 0; frames store the logarithm */
     PITHI_KEY_WORD,   /* one of `words`, separated by '|'; the value is its position */
-    PITHI_KEY_DECAY   /* none|full|ema:0.ddd; the value is 0, 1, or 1 + the thousandths */
+    PITHI_KEY_DECAY,  /* none|full|ema:0.ddd; the value is 0, 1, or 1 + the thousandths */
+    PITHI_KEY_REAL,   /* a decimal number (stage/decimal.h) above 0, or none: 0 */
+    PITHI_KEY_BLOCK   /* elements per block: a power of two, min..max, or whole: 0 */
 };
 
 /* Where frames store a key: a byte of the parameters (numbers that may exceed 255: four bytes),
- * the header's block size, or nowhere. */
+ * the header's block size, or nowhere. Real numbers exclude each other and share four bytes; the byte
+ * before them says which it is, by the key's `min`, or 0. */
 enum { PITHI_WIRE_BLOCK = -1, PITHI_WIRE_NONE = -2 };
 
 struct pithi_key {
@@ -79,7 +88,7 @@ struct pithi_params {
     uint32_t value[PITHI_KEYS_MAX]; /* parallel to codec->keys */
     uint32_t dtype;
     uint32_t base_dtype; /* PITH_NONE: no base */
-    uint32_t block;      /* elements per block, a power of two */
+    uint32_t block;      /* most elements per block, a power of two; 0: to be made so for `whole` */
     uint32_t most;       /* elements of the largest block that occurs: what scratch must hold */
     bool key_frame;      /* decodes without the base, to the exact new base */
     bool decode_only;    /* the plan encodes nothing, whatever the frame says of its encoder */
@@ -95,7 +104,10 @@ struct pithi_block {
     uint64_t first;    /* index in the slot of the block's first element */
     size_t count;      /* elements, 1..block */
     const void *value; /* encode: dense, params->dtype */
-    void *out;         /* decode: dense, out_dtype; NULL when only the base is wanted */
+    /* With a tiling: what of the tensor the block is. With a bound: that of the frame. */
+    const struct pithi_tile *tile;
+    const struct pithi_bound *bound;
+    void *out; /* decode: dense, out_dtype; NULL when only the base is wanted */
     uint32_t out_dtype;
     void *base; /* dense, base_dtype; NULL when there is none. Written iff update */
     bool update;
@@ -111,6 +123,8 @@ struct pithi_block {
     float *residual_next;
     /* Results. hash: the partial identity of the base as the call leaves it (0 without a base). */
     uint64_t hash, saturated, poisoned;
+    uint64_t exact;     /* values stored as they are because the bound asks for it */
+    uint64_t active;    /* act: values other than 0; embed: values of rows coded in full */
     const char *detail; /* static text when the status is not OK */
 };
 
@@ -153,7 +167,12 @@ struct pithi_codec {
      * NULL: 0. */
     double (*bound)(const struct pithi_block *block);
     const struct pithi_domain *domain; /* NULL: sums are formed of decoded values */
-    bool counts; /* takes a state without a base: counters, and the residual of key "ef" */
+    /* Blocks are tiles: of this tiling. False for a shape the setting does not take. The bytes of
+     * blocks are then in proportion to their elements. NULL: blocks are runs of elements. */
+    bool (*tile)(const struct pithi_params *params, uint32_t ndim, const uint64_t *shape,
+                 struct pithi_tiling *tiling);
+    bool bounded; /* frames state a bound that holds for every value; see codec/bounded.h */
+    bool counts;  /* takes a state without a base: counters, and the residual of key "ef" */
 };
 
 const struct pithi_codec *pithi_codec_by_id(uint32_t id);

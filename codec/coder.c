@@ -2,7 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "coder.h"
 
+#include "bounded.h"
 #include "error.h"
+#include "gather.h"
 #include "spec.h"
 #include "stage/pad.h"
 
@@ -19,6 +21,8 @@ void pithi_collect(struct pithi_worker *w, const struct pithi_block *b) {
     w->hash += b->hash;
     w->saturated += b->saturated;
     w->poisoned += b->poisoned;
+    w->exact += b->exact;
+    w->active += b->active;
     if (b->detail) w->detail = b->detail;
 }
 
@@ -43,7 +47,7 @@ struct pithi_block pithi_block_of(const struct pithi_coding *c, uint64_t block, 
 
 static void *read_base(const struct pithi_coding *c, uint64_t block, struct pithi_worker *w) {
     if (!c->base) return c->update ? w->base : NULL;
-    return pithi_span_read(c->base, block * c->frame.params.block, elements_of(c, block), w->base);
+    return pithi_gather(&c->frame, block, c->base, w->base);
 }
 
 static void write_base(const struct pithi_coding *c, uint64_t block, struct pithi_worker *w) {
@@ -67,9 +71,20 @@ void pithi_encode_check(const struct pithi_coding *c, uint64_t block, const uint
         pithi_put64(c->bytes + c->payload.checks + 8 * block, checksum(c, bytes, length, block));
 }
 
+/* What tiles and bounds add to a block; tile must outlive it. */
+static void set_bounds(const struct pithi_coding *c, uint64_t block, struct pithi_tile *tile,
+                       struct pithi_block *b) {
+    b->bound = &c->frame.bound;
+    if (!pithi_is_tiled(&c->frame)) return;
+    *tile = pithi_tile_at(&c->frame.tiling, block);
+    b->tile = tile;
+}
+
 static pith_status encode_block(const struct pithi_coding *c, uint64_t block, const void *values,
                                 void *base, uint8_t *bytes, struct pithi_worker *w) {
     struct pithi_block b = pithi_block_of(c, block, base, w);
+    struct pithi_tile tile;
+    set_bounds(c, block, &tile, &b);
     b.value = values;
     b.bytes = bytes;
     const pith_status status = c->frame.params.codec->encode(&b);
@@ -89,8 +104,7 @@ pith_status pithi_encode_one(const struct pithi_coding *c, uint64_t block, const
 
 static pith_status encode_job(void *arg, uint64_t block, struct pithi_worker *w) {
     const struct pithi_coding *c = arg;
-    const uint64_t first = block * c->frame.params.block;
-    const void *values = pithi_span_read(c->view, first, elements_of(c, block), w->values);
+    const void *values = pithi_gather(&c->frame, block, c->view, w->values);
     PITHI_TRY(pithi_encode_one(c, block, values, read_base(c, block, w), w));
     write_base(c, block, w);
     return PITH_OK;
@@ -98,8 +112,9 @@ static pith_status encode_job(void *arg, uint64_t block, struct pithi_worker *w)
 
 /* As many blocks as workers at a time, each into its worker's buffer; then to their places in
  * order, so that the bytes do not depend on the number of workers. */
-static pith_status encode_waves(struct pithi_coding *c, uint64_t room, uint64_t *used) {
+pith_status pithi_encode_waves(struct pithi_coding *c, uint64_t room, uint64_t *used) {
     pith_plan *p = c->plan;
+    pithi_run_begin(p);
     *used = c->payload.data;
     for (uint64_t block = 0; block < c->payload.blocks;) {
         const uint64_t left = c->payload.blocks - block;
@@ -145,11 +160,15 @@ pith_status pithi_encode_frame(struct pithi_coding *c, uint8_t *dst, size_t cap,
     pithi_run_begin(p);
     uint64_t used = l->data + l->data_bytes;
     c->stream = l->fixed && !c->frame.checksums && used >= PITHI_LARGE_OUTPUT;
+    const uint64_t room = cap - c->frame.header_bytes;
     if (l->fixed)
         PITHI_TRY(pithi_run(p, 0, l->blocks, encode_job, c));
+    else if (c->frame.params.codec->bounded)
+        PITHI_TRY(pithi_encode_bounded(c, room, &used));
     else
-        PITHI_TRY(encode_waves(c, cap - c->frame.header_bytes, &used));
+        PITHI_TRY(pithi_encode_waves(c, room, &used));
     pithi_run_results(p, &c->hash, &c->saturated, &c->poisoned);
+    pithi_run_counts(p, &c->exact, &c->active);
     if (identify && c->frame.has_identity)
         c->frame.identity =
             pithi_nh_finish(c->hash, c->frame.count * pith_dtype_bytes(c->frame.params.base_dtype),
@@ -191,8 +210,7 @@ static bool zeros(const uint8_t *p, uint64_t from, uint64_t to) {
     return any == 0;
 }
 
-/* Offsets of the blocks of a variable-rate payload; they must fill it exactly. */
-static pith_status find_blocks(const struct pithi_coding *c) {
+pith_status pithi_find_blocks(const struct pithi_coding *c) {
     const struct pithi_payload *p = &c->payload;
     pith_error *error = &c->plan->error;
     uint64_t at = p->data;
@@ -216,6 +234,7 @@ static pith_status check_job(void *arg, uint64_t block, struct pithi_worker *w) 
     const struct pithi_coding *c = arg;
     size_t length;
     bool plain;
+    if (!pithi_touches(&c->frame, block, c->first, c->count)) return PITH_OK;
     const uint8_t *bytes = pithi_block_at(c, block, &length, &plain);
     w->detail = "a block checksum differs";
     return checksum(c, bytes, length, block) ==
@@ -242,12 +261,15 @@ static pith_status check_tables(struct pithi_coding *c) {
     if (c->frame.exempt_bytes && !zeros(c->bytes, aside_end, pithi_pad16(aside_end)))
         return pithi_fail_at(&c->plan->error, PITH_ERR_CORRUPT, "padding is not 0",
                              c->frame.header_bytes + aside_end);
-    return p->fixed ? PITH_OK : find_blocks(c);
+    return p->fixed ? PITH_OK : pithi_find_blocks(c);
 }
 
-/* The blocks that hold elements [c->first, c->first + c->count). */
+/* The blocks from the first to the last that hold elements [c->first, c->first + c->count); tiles
+ * in between may hold none. */
 static uint64_t blocks_of(const struct pithi_coding *c, uint64_t *first) {
     const uint64_t block = c->frame.params.block;
+    *first = 0;
+    if (pithi_is_tiled(&c->frame)) return c->count ? c->frame.tiling.tiles : 0;
     *first = c->first / block;
     return c->count ? (c->first + c->count - 1) / block - *first + 1 : 0;
 }
@@ -269,15 +291,16 @@ pith_status pithi_check_blocks(struct pithi_coding *c) {
 
 /* Room for block offsets is made for the plan's own largest slot. */
 static bool too_many_blocks(const struct pithi_coding *c) {
-    return !c->payload.fixed && c->payload.blocks > c->plan->slot_count / c->plan->params.block + 1;
+    return !c->payload.fixed && c->payload.blocks > c->plan->blocks;
 }
 
 static pith_status open_frame(struct pithi_coding *c, const struct pithi_frame *wanted,
                               const uint8_t *bytes, size_t length) {
     pith_error *error = &c->plan->error;
     PITHI_TRY(pithi_frame_read(bytes, length, &c->frame, error));
-    if (wanted && (!pithi_params_same(&c->frame.params, &wanted->params) ||
-                   c->frame.count != wanted->count || !pithi_frame_same_exempt(&c->frame, wanted)))
+    if (wanted &&
+        (!pithi_params_same(&c->frame.params, &wanted->params) || c->frame.count != wanted->count ||
+         !pithi_frame_same_tiles(&c->frame, wanted) || !pithi_frame_same_exempt(&c->frame, wanted)))
         return pithi_fail(error, PITH_ERR_MISMATCH, "the frame is of another plan or slot");
     if (c->frame.payload_bytes > length - c->frame.header_bytes)
         return pithi_fail_at(error, PITH_ERR_TRUNCATED, "the payload is cut", length);
@@ -313,6 +336,8 @@ pith_status pithi_decode_slot(struct pithi_coding *c, pith_plan *plan, uint64_t 
 pith_status pithi_decode_one(const struct pithi_coding *c, uint64_t block, void *out,
                              uint32_t out_dtype, void *base, struct pithi_worker *w) {
     struct pithi_block b = pithi_block_of(c, block, base, w);
+    struct pithi_tile tile;
+    set_bounds(c, block, &tile, &b);
     b.bytes = (uint8_t *)(uintptr_t)pithi_block_at(c, block, &b.length, &b.plain);
     b.out = out;
     b.out_dtype = out_dtype;
@@ -323,16 +348,12 @@ pith_status pithi_decode_one(const struct pithi_coding *c, uint64_t block, void 
 
 static pith_status decode_job(void *arg, uint64_t block, struct pithi_worker *w) {
     const struct pithi_coding *c = arg;
-    const uint64_t first = block * c->frame.params.block, end = first + elements_of(c, block);
-    const uint64_t lo = first > c->first ? first : c->first;
-    const uint64_t hi = end < c->first + c->count ? end : c->first + c->count;
-    const bool direct = c->view && c->view->dense && lo == first && hi == end;
-    void *out = direct ? (void *)pithi_span_at(c->view, lo - c->first) : c->view ? w->values : NULL;
+    if (!pithi_touches(&c->frame, block, c->first, c->count)) return PITH_OK;
+    void *place = c->view ? pithi_place(&c->frame, block, c->first, c->count, c->view) : NULL;
+    void *out = place ? place : c->view ? w->values : NULL;
     const uint32_t dtype = c->view ? c->view->dtype : c->frame.params.dtype;
     PITHI_TRY(pithi_decode_one(c, block, out, dtype, read_base(c, block, w), w));
-    if (c->view && !direct)
-        pithi_span_write(c->view, lo - c->first, hi - lo,
-                         w->values + (lo - first) * c->view->element);
+    if (c->view && !place) pithi_scatter(&c->frame, block, c->first, c->count, c->view, w->values);
     write_base(c, block, w);
     return PITH_OK;
 }

@@ -20,8 +20,9 @@ struct pithi_coding {
     uint64_t first, count; /* decode: the elements that view holds, of the frame's */
     uint8_t *bytes;        /* of the payload; decode only reads */
     bool stream;           /* what is made is too large to stay in cache and not read again */
+    double wish;           /* encode, bounded: the bound asked for by a state, or 0: by the spec */
     /* Results. */
-    uint64_t hash, saturated, poisoned;
+    uint64_t hash, saturated, poisoned, exact, active;
 };
 
 /* Outputs from this size on do not stay in cache, so stores that bypass it are faster. */
@@ -31,6 +32,10 @@ enum { PITHI_LARGE_OUTPUT = 8 << 20 };
  * is that of the base as it is (one-shot); otherwise frame.identity is set already. */
 pith_status pithi_encode_frame(struct pithi_coding *c, uint8_t *dst, size_t cap, bool identify,
                                size_t *written);
+/* All blocks of a variable-rate frame; *used: of the payload. */
+pith_status pithi_encode_waves(struct pithi_coding *c, uint64_t room, uint64_t *used);
+/* Offsets of the blocks of a variable-rate payload; they must fill it exactly. */
+pith_status pithi_find_blocks(const struct pithi_coding *c);
 /* Parse a frame whose payload must be there as a whole and find its blocks. frame, payload, bytes,
  * first and count (all elements) are set; everything else is the caller's. */
 pith_status pithi_decode_open(struct pithi_coding *c, pith_plan *plan, const void *frame,

@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "frame.h"
 
+#include <float.h>
+
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -16,7 +18,9 @@ static const uint8_t magic[4] = {0xF1, 'P', 'T', 'H'};
 /* Section types; from SECTION_OPTIONAL on, unknown ones are skipped. */
 enum {
     SECTION_STREAM = 1,
+    SECTION_BOUND = 2,
     SECTION_EXEMPT = 3,
+    BOUND_BYTES = 24,
     STREAM_IDENTITY = 1,
     EXEMPT_BYTES = 16, /* an entry */
     EXEMPT_HOW = 60    /* bit of an entry's second word where `how` begins */
@@ -26,14 +30,25 @@ enum {
 
 /* ---- Payload layout --------------------------------------------------------------------------*/
 
-bool pithi_payload_of(const struct pithi_frame *f, struct pithi_payload *p) {
+/* How many blocks, and the most bytes they can have together. */
+static bool count_blocks(const struct pithi_frame *f, struct pithi_payload *p) {
     const struct pithi_params *q = &f->params;
     const uint64_t block = q->block, whole = f->count / block, rest = f->count % block;
-    p->fixed = q->codec->fixed(q);
     p->blocks = whole + (rest != 0);
     p->block_bytes = q->codec->block_bytes(q, block);
+    if (pithi_is_tiled(f)) {
+        p->blocks = f->tiling.tiles;
+        p->data_bytes = q->codec->block_bytes(q, f->count);
+        return true; /* counts are limited, see read_shape */
+    }
     if (!pithi_multiply(whole, p->block_bytes, &p->data_bytes)) return false;
     p->data_bytes += rest ? q->codec->block_bytes(q, rest) : 0;
+    return true;
+}
+
+bool pithi_payload_of(const struct pithi_frame *f, struct pithi_payload *p) {
+    p->fixed = f->params.codec->fixed(&f->params);
+    if (!count_blocks(f, p)) return false;
     p->index = 0;
     p->checks = p->fixed ? 0 : pithi_pad16(4 * p->blocks);
     p->check_count = f->checksums ? p->blocks + (f->exempt_bytes != 0) : 0;
@@ -57,17 +72,20 @@ static uint64_t fixed_bytes(bool wide) {
 
 uint64_t pithi_frame_fixed_bytes(const struct pithi_frame *f) { return fixed_bytes(is_wide(f)); }
 
-uint64_t pithi_sections_bytes(bool has_stream, size_t exempt_ranges, size_t source_bytes) {
+uint64_t pithi_sections_bytes(bool has_stream, bool bounded, size_t exempt_ranges,
+                              size_t source_bytes) {
     uint64_t bytes = 0;
     if (has_stream) bytes += pithi_pad16(PITHI_SECTION_HEAD + PITHI_STREAM_BYTES);
+    if (bounded) bytes += pithi_pad16(PITHI_SECTION_HEAD + BOUND_BYTES);
     if (exempt_ranges) bytes += pithi_pad16(PITHI_SECTION_HEAD + EXEMPT_BYTES * exempt_ranges);
     if (source_bytes) bytes += pithi_pad16(PITHI_SECTION_HEAD + source_bytes);
     return bytes;
 }
 
 void pithi_frame_size(struct pithi_frame *f) {
-    f->header_bytes = fixed_bytes(is_wide(f)) +
-                      pithi_sections_bytes(f->has_stream, f->exempt_ranges, f->source_bytes);
+    f->header_bytes =
+        fixed_bytes(is_wide(f)) + pithi_sections_bytes(f->has_stream, f->params.codec->bounded,
+                                                       f->exempt_ranges, f->source_bytes);
 }
 
 /* ---- Exempt elements -------------------------------------------------------------------------*/
@@ -109,6 +127,10 @@ bool pithi_frame_same_exempt(const struct pithi_frame *read, const struct pithi_
     return true;
 }
 
+bool pithi_frame_same_tiles(const struct pithi_frame *a, const struct pithi_frame *b) {
+    return memcmp(a->tiling.shape, b->tiling.shape, sizeof a->tiling.shape) == 0;
+}
+
 bool pithi_frame_like_exempt(const struct pithi_frame *a, const struct pithi_frame *b) {
     struct pithi_exempt_run x, y;
     if (a->exempt_ranges != b->exempt_ranges) return false;
@@ -148,6 +170,19 @@ static uint8_t *put_section(uint8_t *at, uint32_t type, const void *bytes, size_
     return at + pithi_pad16(PITHI_SECTION_HEAD + length);
 }
 
+static void put_double(uint8_t *at, double x) {
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    pithi_put64(at, bits);
+}
+
+static double get_double(const uint8_t *at) {
+    const uint64_t bits = pithi_get64(at);
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
 static void put_sections(const struct pithi_frame *f, uint8_t *at) {
     if (f->has_stream) {
         uint8_t body[PITHI_STREAM_BYTES];
@@ -156,6 +191,13 @@ static void put_sections(const struct pithi_frame *f, uint8_t *at) {
         pithi_put32(body + 16, f->stream);
         pithi_put32(body + 20, f->has_identity ? STREAM_IDENTITY : 0);
         at = put_section(at, SECTION_STREAM, body, sizeof body);
+    }
+    if (f->params.codec->bounded) {
+        uint8_t body[BOUND_BYTES] = {0};
+        pithi_put32(body, f->bound.kind);
+        put_double(body + 8, f->bound.value);
+        put_double(body + 16, f->bound.largest);
+        at = put_section(at, SECTION_BOUND, body, sizeof body);
     }
     if (f->exempt_ranges) {
         put_exempt(f, at);
@@ -231,6 +273,20 @@ static pith_status read_stream(const uint8_t *body, size_t length, uint64_t at,
     return PITH_OK;
 }
 
+/* A bound that the codec's frames may have, for this dtype. */
+static pith_status read_bound(const uint8_t *body, size_t length, uint64_t at,
+                              struct pithi_frame *f, pith_error *error) {
+    struct pithi_quant q;
+    if (length != BOUND_BYTES || pithi_get32(body + 4))
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "bad bound section", at);
+    f->bound = (struct pithi_bound){pithi_get32(body), get_double(body + 8), get_double(body + 16)};
+    if (!pithi_quant_init(&q, f->params.dtype, &f->bound, false) ||
+        !(f->bound.largest >= 0 && f->bound.largest <= DBL_MAX) ||
+        (f->bound.kind == PITHI_BOUND_ABSOLUTE && f->bound.largest != f->bound.value))
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "an impossible bound", at);
+    return PITH_OK;
+}
+
 /* Ascending ranges apart from each other, inside the tensor, of a codec that takes them. */
 static pith_status read_exempt(const uint8_t *body, size_t length, uint64_t at,
                                struct pithi_frame *f, pith_error *error) {
@@ -255,6 +311,8 @@ static bool all_zero(const uint8_t *p, size_t n) {
 static pith_status read_section(const uint8_t *s, uint32_t type, size_t length, uint64_t at,
                                 struct pithi_frame *f, pith_error *error) {
     if (type == SECTION_STREAM) return read_stream(s, length, at, f, error);
+    if (type == SECTION_BOUND && f->params.codec->bounded)
+        return read_bound(s, length, at, f, error);
     if (type == SECTION_EXEMPT) return read_exempt(s, length, at, f, error);
     if (type == SECTION_SOURCE) {
         if (length == 0 || length > PITH_SOURCE_MAX)
@@ -328,6 +386,8 @@ static pith_status check_payload(struct pithi_frame *f, pith_error *error) {
     if (f->has_stream != needs_stream || f->has_identity != needs_identity)
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "base and stream section disagree",
                              PITHI_AT_BASE_DTYPE);
+    if (f->params.codec->bounded && !f->bound.kind)
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "the bound is missing", PITHI_AT_SECTIONS);
     return PITH_OK;
 }
 
@@ -372,6 +432,9 @@ pith_status pithi_frame_read(const uint8_t *b, size_t length, struct pithi_frame
         return pithi_fail_at(error, PITH_ERR_NEWER, "unknown flags", PITHI_AT_FLAGS);
     PITHI_TRY(read_codec(b, f, error));
     PITHI_TRY(read_shape(b, wide, f, error));
+    if (pithi_is_tiled(f) && !f->params.codec->tile(&f->params, f->ndim, f->shape, &f->tiling))
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "a shape the codec does not take",
+                             PITHI_AT_DIMS);
     PITHI_TRY(read_sections(b, fixed, f, error));
     f->payload_bytes = pithi_get64(b + PITHI_AT_PAYLOAD);
     return check_payload(f, error);

@@ -27,11 +27,16 @@ struct pithi_frame {
     const uint8_t *exempt_entries;
     size_t exempt_ranges;
     uint64_t exempt_count, exempt_bytes;
+    struct pithi_tiling tiling; /* of codecs that have one */
+    struct pithi_bound bound;   /* of bounded codecs */
     uint64_t header_bytes, payload_bytes;
 };
 
-/* Elements of a block: all have params.block but the last. */
+static inline bool pithi_is_tiled(const struct pithi_frame *f) { return f->params.codec->tile; }
+
+/* Elements of a block: without tiles all have params.block but the last. */
 static inline uint64_t pithi_block_count(const struct pithi_frame *f, uint64_t block) {
+    if (pithi_is_tiled(f)) return pithi_tile_at(&f->tiling, block).count;
     const uint64_t left = f->count - block * f->params.block;
     return left < f->params.block ? left : f->params.block;
 }
@@ -56,11 +61,14 @@ void pithi_frame_set_exempt(struct pithi_frame *frame, const struct pithi_exempt
                             uint64_t origin);
 /* Whether a frame that was read has the exempt elements of a frame made from a plan. */
 bool pithi_frame_same_exempt(const struct pithi_frame *read, const struct pithi_frame *made);
+/* Whether the blocks of two frames of one setting hold the same elements. */
+bool pithi_frame_same_tiles(const struct pithi_frame *a, const struct pithi_frame *b);
 /* Whether two frames made from plans have the same exempt elements. */
 bool pithi_frame_like_exempt(const struct pithi_frame *a, const struct pithi_frame *b);
 /* Of the header before its sections. */
 uint64_t pithi_frame_fixed_bytes(const struct pithi_frame *frame);
-uint64_t pithi_sections_bytes(bool has_stream, size_t exempt_ranges, size_t source_bytes);
+uint64_t pithi_sections_bytes(bool has_stream, bool bounded, size_t exempt_ranges,
+                              size_t source_bytes);
 /* Fill header_bytes from the other fields. */
 void pithi_frame_size(struct pithi_frame *frame);
 /* Write header and sections: frame->header_bytes bytes. */

@@ -123,9 +123,45 @@ static pith_status check_exempt(const pith_plan *p, const struct pithi_exempt_so
     if (!source->from || source->count > PITH_EXEMPT_MAX ||
         !pithi_exempt_build(NULL, source, p->params.dtype, p->count, &bytes))
         return pithi_fail(error, PITH_ERR_ARG, "bad exempt ranges");
-    if (pithi_sections_bytes(false, source->count, p->source_bytes) > PITHI_SECTIONS_MAX)
+    if (pithi_sections_bytes(false, false, source->count, p->source_bytes) > PITHI_SECTIONS_MAX)
         return pithi_fail(error, PITH_ERR_ARG, "exempt ranges and source are too long together");
     return PITH_OK;
+}
+
+/* block=whole: the smallest power of two that holds the largest slot. */
+static pith_status take_block(pith_plan *p, pith_error *error) {
+    uint32_t block = 1u << PITHI_BLOCK_LOG2_MIN;
+    if (p->params.block) return PITH_OK;
+    if (p->slot_count > 1u << PITHI_BLOCK_LOG2_MAX)
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED,
+                          "block=whole takes at most 16777216 elements");
+    while (block < p->slot_count) block *= 2;
+    pithi_params_set_block(&p->params, block);
+    return PITH_OK;
+}
+
+static pith_status take_tiles(pith_plan *p, uint32_t ndim, const uint64_t *shape,
+                              pith_error *error) {
+    struct pithi_tiling t;
+    if (!p->params.codec->tile(&p->params, ndim, shape, &t))
+        return pithi_fail(error, PITH_ERR_SHAPE, "the codec does not take this shape");
+    if (t.tiles > p->blocks) p->blocks = t.tiles;
+    return PITH_OK;
+}
+
+/* The most blocks of a frame, and whether the codec takes the shape of each. */
+static pith_status take_blocks(pith_plan *p, const pith_layout *l, pith_error *error) {
+    const uint64_t tail = p->slot_count ? p->count % p->slot_count : 0;
+    if (!p->params.codec->tile) {
+        p->blocks = p->slot_count / p->params.block + 1;
+        return PITH_OK;
+    }
+    if (p->one_frame) return take_tiles(p, p->ndim, p->shape, error);
+    for (uint64_t i = 0; l->slot_counts && i < p->slots; i++)
+        PITHI_TRY(take_tiles(p, 1, &l->slot_counts[i], error));
+    if (l->slot_counts) return PITH_OK;
+    PITHI_TRY(take_tiles(p, 1, &p->slot_count, error));
+    return take_tiles(p, 1, &tail, error);
 }
 
 static pith_status take_layout(pith_plan *p, const pith_layout *l, pith_error *error) {
@@ -139,6 +175,8 @@ static pith_status take_layout(pith_plan *p, const pith_layout *l, pith_error *e
     PITHI_TRY(take_dtypes(p, l, error));
     PITHI_TRY(take_shape(p, l, error));
     PITHI_TRY(take_slots(p, l, error));
+    PITHI_TRY(take_block(p, error));
+    PITHI_TRY(take_blocks(p, l, error));
     if (p->slot_count < p->params.block) p->params.most = (uint32_t)p->slot_count;
     return PITH_OK;
 }
@@ -158,6 +196,7 @@ struct pithi_frame pithi_plan_frame(const pith_plan *p, uint64_t slot, bool key)
         f.shape[0] = f.count;
     f.source = p->source;
     f.source_bytes = p->source_bytes;
+    if (p->params.codec->tile) p->params.codec->tile(&f.params, f.ndim, f.shape, &f.tiling);
     if (p->exempt.count) pithi_frame_set_exempt(&f, &p->exempt, pithi_slot_first(p, slot));
     pithi_frame_size(&f);
     return f;
@@ -225,7 +264,8 @@ static void carve_worker(const pith_plan *p, struct pithi_worker *w, struct carv
     w->base = take(c, n * pith_dtype_bytes(q->base_dtype));
     const bool sums =
         !q->decode_only && q->base_dtype == PITH_NONE && pithi_is_float16_32(q->dtype);
-    w->floats = take(c, sums ? n * 4 : 0);
+    const uint64_t again = q->codec->bounded && !q->decode_only ? n * element : 0;
+    w->floats = take(c, sums && n * 4 > again ? n * 4 : again);
     w->sums = take(c, sums ? n * 4 : 0);
     const bool coded = !q->decode_only && !q->codec->fixed(q);
     w->coded = take(c, coded ? q->codec->block_bytes(q, n) : 0);
@@ -239,8 +279,7 @@ static void carve_all(pith_plan *p, const pith_layout *layout,
     struct pithi_exempt_range *ranges = take(c, exempt->count * sizeof *ranges);
     uint64_t *first = take(c, ragged ? (p->slots + 1) * sizeof *first : 0);
     struct pithi_worker *workers = take(c, p->workers * sizeof *workers);
-    const uint64_t blocks = p->slot_count / p->params.block + 1;
-    uint64_t *offsets = take(c, p->params.codec->fixed(&p->params) ? 0 : (blocks + 1) * 8);
+    uint64_t *offsets = take(c, p->params.codec->fixed(&p->params) ? 0 : (p->blocks + 1) * 8);
     struct pithi_worker none;
     for (uint32_t i = 0; i < p->workers; i++) carve_worker(p, workers ? &workers[i] : &none, c);
     if (!c->memory) return;
@@ -298,7 +337,7 @@ static pith_status build(pith_plan *p, const pith_layout *layout,
 
 /* No slot has more blocks; more workers than that would only hold memory. */
 static void limit_workers(pith_plan *p) {
-    const uint64_t blocks = p->slot_count / p->params.block + 1;
+    const uint64_t blocks = p->blocks ? p->blocks : 1;
     if (p->workers > blocks) p->workers = (uint32_t)blocks;
 }
 

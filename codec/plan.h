@@ -10,15 +10,16 @@ enum { PITHI_THREADS_MAX = 1024 };
 
 /* What one worker has to itself. Results are added up after a run, in worker order. */
 struct pithi_worker {
-    uint8_t *values;  /* one block of values, or of output, when the view is not dense */
-    uint8_t *base;    /* one block of a strided base */
-    uint8_t *floats;  /* one block of f32, for reductions */
-    uint8_t *sums;    /* another */
-    uint8_t *coded;   /* one encoded block of a variable-rate codec */
-    uint8_t *scratch; /* the codec's */
-    size_t length;    /* of the block in `coded` */
+    uint8_t *values;            /* one block of values, or of output, when the view is not dense */
+    uint8_t *base;              /* one block of a strided base */
+    uint8_t *floats;            /* one block of f32, for reductions */
+    uint8_t *sums;              /* another */
+    uint8_t *coded;             /* one encoded block of a variable-rate codec */
+    uint8_t *scratch;           /* the codec's */
+    size_t length;              /* of the block in `coded` */
+    struct pithi_survey survey; /* of one block */
     bool plain;
-    uint64_t hash, saturated, poisoned;
+    uint64_t hash, saturated, poisoned, exact, active;
     uint64_t block; /* the first that failed */
     pith_status status;
     const char *detail;
@@ -31,6 +32,7 @@ struct pith_plan {
     uint64_t shape[PITH_MAX_NDIM], count;
     uint32_t ndim, flags;
     uint64_t slots, slot_count;
+    uint64_t blocks;            /* variable rate: the most that a frame has */
     const uint64_t *slot_first; /* ragged: slots + 1 offsets; else NULL */
     const void *source;
     size_t source_bytes;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "error.h"
+#include "gather.h"
 #include "oneshot.h"
 #include "run.h"
 #include "stage/convert.h"
@@ -38,16 +39,16 @@ struct addition {
 
 static pith_status add_job(void *arg, uint64_t block, struct pithi_worker *w) {
     const struct addition *a = arg;
-    const uint64_t first = block * a->coding->frame.params.block;
+    const struct pithi_frame *f = &a->coding->frame;
     const size_t n = elements(a->coding, block);
     float *sum = (float *)(void *)w->floats;
     PITHI_TRY(decode_floats(a->coding, block, sum, n, w));
-    uint8_t *place = pithi_span_read(a->view, first, n, w->values);
+    uint8_t *place = pithi_gather(f, block, a->view, w->values);
     for (size_t i = 0; i < n; i++) {
         const float x = pithi_float(pithi_load(place, a->view->dtype, i)) + sum[i];
         pithi_store(place, a->view->dtype, i, pithi_bits(x));
     }
-    if (!a->view->dense) pithi_span_write(a->view, first, n, w->values);
+    if (place == w->values) pithi_scatter(f, block, 0, f->count, a->view, place);
     return PITH_OK;
 }
 

@@ -85,7 +85,7 @@ pith_status pithi_run(pith_plan *plan, uint64_t first, uint64_t count, pithi_blo
 void pithi_run_begin(pith_plan *plan) {
     for (uint32_t i = 0; i < plan->workers; i++) {
         struct pithi_worker *w = &plan->worker[i];
-        w->hash = w->saturated = w->poisoned = 0;
+        w->hash = w->saturated = w->poisoned = w->exact = w->active = 0;
         w->detail = NULL;
     }
 }
@@ -97,5 +97,13 @@ void pithi_run_results(const pith_plan *plan, uint64_t *hash, uint64_t *saturate
         *hash += plan->worker[i].hash;
         *saturated += plan->worker[i].saturated;
         *poisoned += plan->worker[i].poisoned;
+    }
+}
+
+void pithi_run_counts(const pith_plan *plan, uint64_t *exact, uint64_t *active) {
+    *exact = *active = 0;
+    for (uint32_t i = 0; i < plan->workers; i++) {
+        *exact += plan->worker[i].exact;
+        *active += plan->worker[i].active;
     }
 }

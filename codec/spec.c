@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "error.h"
+#include "stage/decimal.h"
 #include "stage/endian.h"
 
 /* ---- One value against its row ---------------------------------------------------------------*/
@@ -17,9 +18,12 @@ static uint8_t log2_of(uint32_t v) {
 }
 
 static bool legal(const struct pithi_key *key, uint32_t v) {
+    if (key->kind == PITHI_KEY_REAL) return pithi_decimal_legal(v);
+    if (key->kind == PITHI_KEY_BLOCK && v == 0) return true;
     if (v < key->min || v > key->max) return false;
-    if (key->kind == PITHI_KEY_POW2 && (v == 1 || v & (v - 1))) return false;
-    const uint32_t bit = key->kind == PITHI_KEY_POW2 ? log2_of(v) : v;
+    const bool power = key->kind == PITHI_KEY_POW2 || key->kind == PITHI_KEY_BLOCK;
+    if (power && (v == 1 || v & (v - 1))) return false;
+    const uint32_t bit = power ? log2_of(v) : v;
     return !key->allowed || (bit < 32 && (key->allowed >> bit & 1));
 }
 
@@ -34,12 +38,16 @@ static bool parse_number(const char *text, size_t length, uint32_t *out) {
     return v <= UINT32_MAX;
 }
 
+static bool is(const char *text, size_t length, const char *word) {
+    return length == strlen(word) && memcmp(text, word, length) == 0;
+}
+
 /* "none", "full", "ema:0.8": the last with up to three digits after the point. */
 static bool parse_decay(const char *text, size_t length, uint32_t *out) {
-    const bool none = length == 4 && memcmp(text, "none", 4) == 0;
+    const bool none = is(text, length, "none");
     uint32_t thousandths = 0, worth = 100;
     *out = none ? 0 : 1;
-    if (none || (length == 4 && memcmp(text, "full", 4) == 0)) return true;
+    if (none || is(text, length, "full")) return true;
     if (length < 7 || length > 9 || memcmp(text, "ema:0.", 6) != 0) return false;
     for (size_t i = 6; i < length; i++, worth /= 10) {
         if (text[i] < '0' || text[i] > '9') return false;
@@ -60,9 +68,21 @@ static const char *word_at(const char *words, uint32_t v, size_t *length) {
     return words;
 }
 
+static bool parse_real(const char *text, size_t length, uint32_t *out) {
+    *out = 0;
+    return is(text, length, "none") || (pithi_decimal_parse(text, length, out) && *out);
+}
+
 static bool parse_value(const struct pithi_key *key, const char *text, size_t length,
                         uint32_t *out) {
     if (key->kind == PITHI_KEY_DECAY) return parse_decay(text, length, out);
+    if (key->kind == PITHI_KEY_REAL) return parse_real(text, length, out);
+    if (key->kind == PITHI_KEY_BLOCK && is(text, length, "whole")) {
+        *out = 0;
+        return true;
+    }
+    if (key->kind == PITHI_KEY_BLOCK)
+        return parse_number(text, length, out) && *out && legal(key, *out);
     if (key->kind != PITHI_KEY_WORD) return parse_number(text, length, out) && legal(key, *out);
     size_t n = 0;
     const char *word;
@@ -78,6 +98,13 @@ static bool parse_value(const struct pithi_key *key, const char *text, size_t le
 
 static void set_block(struct pithi_params *params) {
     params->block = params->most = pithi_param(params, "block");
+}
+
+/* Of the key that says so, which every codec has. */
+void pithi_params_set_block(struct pithi_params *params, uint32_t block) {
+    for (uint32_t i = 0; i < params->codec->key_count; i++)
+        if (params->codec->keys[i].wire == PITHI_WIRE_BLOCK) params->value[i] = block;
+    set_block(params);
 }
 
 void pithi_params_default(struct pithi_params *params, const struct pithi_codec *codec) {
@@ -162,9 +189,23 @@ static void put_decay(struct text *t, uint32_t v) {
         put_number(t, rest / worth);
 }
 
+static void put_real(struct text *t, uint32_t v) {
+    char digits[PITHI_DECIMAL_TEXT] = "none";
+    const size_t n = v ? pithi_decimal_print(v, digits) : strlen(digits);
+    put(t, digits, n);
+}
+
 static void put_value(struct text *t, const struct pithi_key *key, uint32_t v) {
     if (key->kind == PITHI_KEY_DECAY) {
         put_decay(t, v);
+        return;
+    }
+    if (key->kind == PITHI_KEY_REAL) {
+        put_real(t, v);
+        return;
+    }
+    if (key->kind == PITHI_KEY_BLOCK && v == 0) {
+        put(t, "whole", 5);
         return;
     }
     if (key->kind != PITHI_KEY_WORD) {
@@ -209,10 +250,27 @@ static bool wide(const struct pithi_key *key) {
 
 /* The value of a byte: of a power of two its logarithm, where 0 is 0 when the key may be. */
 static bool from_byte(const struct pithi_key *key, uint8_t byte, uint32_t *value) {
+    const bool power = key->kind == PITHI_KEY_POW2 || key->kind == PITHI_KEY_BLOCK;
     *value = byte;
-    if (key->kind == PITHI_KEY_POW2 && byte > 31) return false;
-    if (key->kind == PITHI_KEY_POW2 && (byte || key->min)) *value = 1u << byte;
+    if (power && byte > 31) return false;
+    if (power && (byte || key->min)) *value = 1u << byte;
     return legal(key, *value);
+}
+
+static void pack_real(const struct pithi_key *key, uint32_t v, uint8_t *bytes) {
+    if (!v) return;
+    bytes[key->wire - 1] = (uint8_t)key->min;
+    pithi_put32(bytes + key->wire, v);
+}
+
+/* Whether the bytes are those of a key of its kind that has a value. */
+static bool unpack_real(const struct pithi_key *key, const uint8_t *bytes, uint32_t *value,
+                        uint32_t *used) {
+    *value = 0;
+    if (bytes[key->wire - 1] != key->min) return true;
+    *used |= 0x1Fu << (key->wire - 1);
+    *value = pithi_get32(bytes + key->wire);
+    return *value && pithi_decimal_legal(*value);
 }
 
 void pithi_params_pack(const struct pithi_params *params, uint8_t bytes[PITHI_PARAM_BYTES],
@@ -223,7 +281,9 @@ void pithi_params_pack(const struct pithi_params *params, uint8_t bytes[PITHI_PA
         const struct pithi_key *key = &params->codec->keys[i];
         if (key->wire < 0) continue;
         const uint32_t v = params->value[i];
-        if (wide(key))
+        if (key->kind == PITHI_KEY_REAL)
+            pack_real(key, v, bytes);
+        else if (wide(key))
             pithi_put32(bytes + key->wire, v);
         else
             bytes[key->wire] = key->kind == PITHI_KEY_POW2 ? log2_of(v) : (uint8_t)v;
@@ -237,6 +297,10 @@ bool pithi_params_unpack(const struct pithi_codec *codec, const uint8_t bytes[PI
     for (uint32_t i = 0; i < codec->key_count; i++) {
         const struct pithi_key *key = &codec->keys[i];
         if (key->wire == PITHI_WIRE_NONE) continue;
+        if (key->kind == PITHI_KEY_REAL) {
+            if (!unpack_real(key, bytes, &params->value[i], &used)) return false;
+            continue;
+        }
         const bool block = key->wire == PITHI_WIRE_BLOCK;
         const uint8_t byte = block ? block_log2 : bytes[key->wire];
         if (!block) used |= (wide(key) ? 0xFu : 1u) << key->wire;

@@ -7,6 +7,8 @@
 
 /* Every key at its default. */
 void pithi_params_default(struct pithi_params *params, const struct pithi_codec *codec);
+/* Give block=whole its size. */
+void pithi_params_set_block(struct pithi_params *params, uint32_t block);
 /* Parse text into params (dtypes are left PITH_NONE). */
 pith_status pithi_spec_parse(const char *text, struct pithi_params *params, pith_error *error);
 /* Canonical text, always ended by 0, cut when cap is too small. */

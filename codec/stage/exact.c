@@ -1,0 +1,103 @@
+/* exact.c - values that a codec with a bound stores as they are, beside its codes.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "stage/exact.h"
+
+#include <string.h>
+
+#include "pith/pith.h"
+#include "stage/convert.h"
+#include "stage/endian.h"
+
+enum { POSITION_BYTES = 4 };
+
+static size_t bitmap_bytes(size_t count) { return (count + 7) / 8; }
+
+static bool as_bitmap(size_t misses, size_t count) {
+    return misses > bitmap_bytes(count) / POSITION_BYTES;
+}
+
+static bool missed(const uint8_t *bits, size_t i) { return bits[i / 8] >> (i % 8) & 1; }
+
+/* The first set bit from i on; count when there is none. */
+static size_t next_miss(const uint8_t *bits, size_t i, size_t count) {
+    while (i < count && !missed(bits, i)) i += i % 8 == 0 && !bits[i / 8] ? 8 : 1;
+    return i < count ? i : count;
+}
+
+static bool put_positions(struct pithi_pen *pen, const uint8_t *miss, size_t count) {
+    uint8_t word[POSITION_BYTES];
+    for (size_t i = next_miss(miss, 0, count); i < count; i = next_miss(miss, i + 1, count)) {
+        pithi_put32(word, (uint32_t)i);
+        if (!pithi_pen_put(pen, word, sizeof word)) return false;
+    }
+    return true;
+}
+
+bool pithi_exact_put(struct pithi_pen *pen, const uint8_t *miss, size_t misses, const void *values,
+                     size_t element, size_t count) {
+    uint8_t head[POSITION_BYTES];
+    pithi_put32(head, (uint32_t)misses);
+    if (!pithi_pen_put(pen, head, sizeof head)) return false;
+    if (!misses) return true;
+    const bool bitmap = as_bitmap(misses, count);
+    if (bitmap ? !pithi_pen_put(pen, miss, bitmap_bytes(count)) : !put_positions(pen, miss, count))
+        return false;
+    const uint8_t *const from = values;
+    for (size_t i = next_miss(miss, 0, count); i < count; i = next_miss(miss, i + 1, count))
+        if (!pithi_pen_put(pen, from + i * element, element)) return false;
+    return true;
+}
+
+/* ---- Reading ---------------------------------------------------------------------------------*/
+
+static const char *check_positions(const struct pithi_exact *e) {
+    uint64_t next = 0;
+    for (size_t i = 0; i < e->misses; i++) {
+        const uint32_t at = pithi_get32(e->which + POSITION_BYTES * i);
+        if (at < next || at >= e->count) return "positions of exact values out of order";
+        next = (uint64_t)at + 1;
+    }
+    return NULL;
+}
+
+static const char *check_bitmap(const struct pithi_exact *e) {
+    size_t ones = 0;
+    for (size_t i = 0; i < bitmap_bytes(e->count); i++)
+        ones += (size_t)__builtin_popcount(e->which[i]);
+    const unsigned used = e->count % 8;
+    if (used && e->which[e->count / 8] >> used) return "bits after the last of a bitmap are not 0";
+    return ones == e->misses ? NULL : "a bitmap of exact values has another count";
+}
+
+const char *pithi_exact_take(struct pithi_reader *r, struct pithi_exact *e, size_t element,
+                             size_t count) {
+    const uint8_t *const head = pithi_reader_take(r, POSITION_BYTES);
+    if (!head) return "the exact values are cut";
+    *e = (struct pithi_exact){.misses = pithi_get32(head), .count = count, .element = element};
+    if (!e->misses) return NULL;
+    if (e->misses > count) return "more exact values than elements";
+    e->bitmap = as_bitmap(e->misses, count);
+    e->which = pithi_reader_take(r, e->bitmap ? bitmap_bytes(count) : POSITION_BYTES * e->misses);
+    if (!e->which) return "the exact values are cut";
+    e->values = pithi_reader_take(r, e->misses * element);
+    if (!e->values) return "the exact values are cut";
+    return e->bitmap ? check_bitmap(e) : check_positions(e);
+}
+
+static void patch_one(const struct pithi_exact *e, size_t k, size_t at, uint8_t *out,
+                      uint32_t out_dtype, uint32_t dtype) {
+    const uint8_t *const from = e->values + k * e->element;
+    if (dtype == out_dtype)
+        memcpy(out + at * e->element, from, e->element);
+    else
+        pithi_convert(out + at * pith_dtype_bytes(out_dtype), out_dtype, from, dtype, 1);
+}
+
+void pithi_exact_patch(const struct pithi_exact *e, void *out, uint32_t out_dtype, uint32_t dtype) {
+    size_t at = 0;
+    for (size_t k = 0; k < e->misses; k++, at++) {
+        at = e->bitmap ? next_miss(e->which, at, e->count)
+                       : pithi_get32(e->which + POSITION_BYTES * k);
+        patch_one(e, k, at, out, out_dtype, dtype);
+    }
+}

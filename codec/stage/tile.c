@@ -1,0 +1,85 @@
+/* tile.c - how codecs with neighbours in several dimensions cut a tensor into blocks.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "stage/tile.h"
+
+static void take_shape(struct pithi_tiling *t, const uint64_t *shape, uint32_t ndim) {
+    for (uint32_t d = 0; d < PITHI_TILE_NDIM; d++) t->shape[d] = 1;
+    for (uint32_t d = 0; d < ndim; d++) {
+        const uint32_t behind = ndim - 1 - d; /* dimensions after this one */
+        t->shape[behind < PITHI_TILE_NDIM ? PITHI_TILE_NDIM - 1 - behind : 0] *= shape[d];
+    }
+}
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+static uint64_t elements(const struct pithi_tiling *t) {
+    uint64_t n = 1;
+    for (uint32_t d = 0; d < PITHI_TILE_NDIM; d++) n *= least(t->extent[d], t->shape[d]);
+    return n;
+}
+
+/* The dimension that is cut shortest, of equals the last; PITHI_TILE_NDIM: none is cut. */
+static uint32_t shortest(const struct pithi_tiling *t) {
+    uint32_t best = PITHI_TILE_NDIM;
+    for (uint32_t d = PITHI_TILE_NDIM; d-- > 0;)
+        if (t->extent[d] < t->shape[d] &&
+            (best == PITHI_TILE_NDIM || t->extent[d] < t->extent[best]))
+            best = d;
+    return best;
+}
+
+void pithi_tiling_init(struct pithi_tiling *t, const uint64_t *shape, uint32_t ndim, uint32_t block,
+                       bool whole_rows) {
+    *t = (struct pithi_tiling){.extent = {1, 1, 1, 1}};
+    take_shape(t, shape, ndim);
+    for (uint32_t d = 0; d < PITHI_TILE_NDIM; d++)
+        if (t->shape[d] == 0) return;
+    if (whole_rows)
+        t->extent[PITHI_TILE_NDIM - 1] = (uint32_t)least(t->shape[PITHI_TILE_NDIM - 1], block);
+    for (uint32_t d; (d = shortest(t)) < PITHI_TILE_NDIM;) {
+        t->extent[d] *= 2;
+        if (elements(t) <= block) continue;
+        t->extent[d] /= 2;
+        break;
+    }
+    t->tiles = 1;
+    for (uint32_t d = 0; d < PITHI_TILE_NDIM; d++) {
+        t->extent[d] = (uint32_t)least(t->extent[d], t->shape[d]);
+        t->grid[d] = t->shape[d] / t->extent[d] + (t->shape[d] % t->extent[d] != 0);
+        t->tiles *= t->grid[d];
+    }
+}
+
+struct pithi_tile pithi_tile_at(const struct pithi_tiling *t, uint64_t tile) {
+    struct pithi_tile at = {.count = 1};
+    for (uint32_t d = PITHI_TILE_NDIM; d-- > 0; tile /= t->grid[d]) {
+        at.origin[d] = tile % t->grid[d] * t->extent[d];
+        at.extent[d] = (uint32_t)least(t->extent[d], t->shape[d] - at.origin[d]);
+        at.count *= at.extent[d];
+    }
+    return at;
+}
+
+/* Dimensions from this one on lie dense in the tensor: those before which nothing is cut. */
+static uint32_t dense_from(const struct pithi_tiling *t, const struct pithi_tile *tile) {
+    uint32_t d = PITHI_TILE_NDIM - 1;
+    while (d > 0 && tile->extent[d] == t->shape[d]) d--;
+    return d;
+}
+
+bool pithi_tile_next(const struct pithi_tiling *t, const struct pithi_tile *tile, uint64_t *next,
+                     struct pithi_tile_run *run) {
+    const uint32_t dense = dense_from(t, tile);
+    uint64_t index[PITHI_TILE_NDIM] = {0};
+    run->count = 1;
+    for (uint32_t d = dense; d < PITHI_TILE_NDIM; d++) run->count *= tile->extent[d];
+    run->in = *next * run->count;
+    if (run->in >= tile->count) return false;
+    for (uint64_t d = dense, number = *next; d-- > 0; number /= tile->extent[d])
+        index[d] = number % tile->extent[d];
+    run->at = 0;
+    for (uint32_t d = 0; d < PITHI_TILE_NDIM; d++)
+        run->at = run->at * t->shape[d] + tile->origin[d] + index[d];
+    ++*next;
+    return true;
+}
