@@ -1,0 +1,23 @@
+/* bounded.h - the bound of a frame: from what was asked for and from the values.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Bounded codecs have some of the keys abs, rel, pwrel, psnr, nmse and range, of which the first five
+ * exclude each other. */
+#ifndef PITHI_BOUNDED_H
+#define PITHI_BOUNDED_H
+
+#include "coder.h"
+
+/* One of the keys that ask for a bound must be given, or default_key is. */
+void pithi_bounded_preset(const struct pithi_codec *codec, uint32_t value[PITHI_KEYS_MAX],
+                          const char *default_key, uint32_t number);
+/* The rules across these keys. */
+pith_status pithi_bounded_check(const struct pithi_params *params, const char **detail);
+/* What the spec asks for, in the unit of its key. */
+double pithi_bounded_asked(const struct pithi_params *params);
+
+/* Settle the frame's bound and encode all blocks. psnr and nmse speak of the whole frame: it is
+ * decoded again and, where it misses, encoded with a smaller bound. */
+pith_status pithi_encode_bounded(struct pithi_coding *c, uint64_t room, uint64_t *used);
+
+#endif

@@ -1,0 +1,80 @@
+/* gather.c - the elements of a block, in a view and out of it.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "gather.h"
+
+#include <string.h>
+
+/* The runs of a block, one after the other: a block without tiles is one. */
+struct runs {
+    const struct pithi_frame *frame;
+    struct pithi_tile tile;
+    uint64_t next;
+};
+
+static struct runs runs_of(const struct pithi_frame *f, uint64_t block) {
+    struct runs r = {.frame = f};
+    if (pithi_is_tiled(f))
+        r.tile = pithi_tile_at(&f->tiling, block);
+    else
+        r.tile = (struct pithi_tile){.origin = {block * f->params.block},
+                                     .count = pithi_block_count(f, block)};
+    return r;
+}
+
+static bool next_run(struct runs *r, struct pithi_tile_run *run) {
+    if (pithi_is_tiled(r->frame))
+        return pithi_tile_next(&r->frame->tiling, &r->tile, &r->next, run);
+    *run = (struct pithi_tile_run){r->tile.origin[0], 0, r->tile.count};
+    return r->next++ == 0;
+}
+
+/* The part of a run in [first, first + count); false when there is none. */
+static bool cut_run(struct pithi_tile_run *run, uint64_t first, uint64_t count) {
+    const uint64_t end = run->at + run->count, last = first + count;
+    const uint64_t lo = run->at > first ? run->at : first, hi = end < last ? end : last;
+    if (lo >= hi) return false;
+    run->in += lo - run->at;
+    run->at = lo;
+    run->count = hi - lo;
+    return true;
+}
+
+void *pithi_gather(const struct pithi_frame *f, uint64_t block, const struct pithi_span *view,
+                   void *buffer) {
+    struct runs r = runs_of(f, block);
+    struct pithi_tile_run run;
+    for (bool first = true; next_run(&r, &run); first = false) {
+        if (first && run.count == r.tile.count)
+            return pithi_span_read(view, run.at, run.count, buffer);
+        uint8_t *const to = (uint8_t *)buffer + run.in * view->element;
+        const void *from = pithi_span_read(view, run.at, run.count, to);
+        if (from != to) memcpy(to, from, (size_t)(run.count * view->element));
+    }
+    return buffer;
+}
+
+void pithi_scatter(const struct pithi_frame *f, uint64_t block, uint64_t first, uint64_t count,
+                   const struct pithi_span *view, const void *elements) {
+    struct runs r = runs_of(f, block);
+    for (struct pithi_tile_run run; next_run(&r, &run);)
+        if (cut_run(&run, first, count))
+            pithi_span_write(view, run.at - first, run.count,
+                             (const uint8_t *)elements + run.in * view->element);
+}
+
+void *pithi_place(const struct pithi_frame *f, uint64_t block, uint64_t first, uint64_t count,
+                  const struct pithi_span *view) {
+    struct runs r = runs_of(f, block);
+    struct pithi_tile_run run;
+    if (!view->dense || !next_run(&r, &run) || run.count != r.tile.count) return NULL;
+    return cut_run(&run, first, count) && run.count == r.tile.count
+               ? pithi_span_at(view, run.at - first)
+               : NULL;
+}
+
+bool pithi_touches(const struct pithi_frame *f, uint64_t block, uint64_t first, uint64_t count) {
+    struct runs r = runs_of(f, block);
+    for (struct pithi_tile_run run; next_run(&r, &run);)
+        if (cut_run(&run, first, count)) return true;
+    return false;
+}

@@ -1,0 +1,23 @@
+/* gather.h - the elements of a block, in a view and out of it.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_GATHER_H
+#define PITHI_GATHER_H
+
+#include "frame.h"
+#include "view.h"
+
+/* The block's elements of a view of the whole slot, dense: where they lie, or in buffer. */
+void *pithi_gather(const struct pithi_frame *frame, uint64_t block, const struct pithi_span *view,
+                   void *buffer);
+/* Those of the block's dense elements that are among [first, first + count) of the frame go to a
+ * view of just these. */
+void pithi_scatter(const struct pithi_frame *frame, uint64_t block, uint64_t first, uint64_t count,
+                   const struct pithi_span *view, const void *elements);
+/* Where the block's elements lie in a view of [first, first + count), when all of them do, dense and
+ * in order; else NULL. */
+void *pithi_place(const struct pithi_frame *frame, uint64_t block, uint64_t first, uint64_t count,
+                  const struct pithi_span *view);
+/* Whether the block holds any of [first, first + count). */
+bool pithi_touches(const struct pithi_frame *frame, uint64_t block, uint64_t first, uint64_t count);
+
+#endif
