@@ -22,59 +22,62 @@ static size_t elements(const uint32_t extent[PITHI_TILE_NDIM]) {
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
-/* ---- Memory: three rows of a byte per element, a coded map, what pieces need ------------------*/
+/* ---- Memory: four rows of a byte per element, a coded map, what pieces need -------------------*/
 
 static size_t row_bytes(size_t max_count) { return pithi_pad64(max_count + BORDER); }
 
 size_t pithi_zeros_scratch(size_t max_count, int level) {
-    return 3 * row_bytes(max_count) + pithi_pad64(map_bytes(max_count)) +
+    return 4 * row_bytes(max_count) + pithi_pad64(map_bytes(max_count)) +
            pithi_piece_scratch(map_bytes(max_count), level);
 }
 
 struct memory {
-    uint8_t *rows[3], *bits;
+    uint8_t *rows[4], *bits;
     void *pieces;
 };
 
 static struct memory memory_of(void *scratch, size_t max_count) {
     const size_t row = row_bytes(max_count);
     uint8_t *const first = scratch;
-    return (struct memory){{first, first + row, first + 2 * row},
-                           first + 3 * row,
-                           first + 3 * row + pithi_pad64(map_bytes(max_count))};
+    return (struct memory){{first, first + row, first + 2 * row, first + 3 * row},
+                           first + 4 * row,
+                           first + 4 * row + pithi_pad64(map_bytes(max_count))};
 }
 
 /* ---- The model: the probability of a one, in 65536ths, for every context ----------------------
  * The first bits of a context move it by halves, later ones by 64ths. It stays within 1..65535,
  * as it goes at most half of the way to either end. */
+struct chance {
+    uint16_t one;
+    uint8_t rate, left; /* the shift, and how many more bits it is for */
+};
 struct model {
-    uint16_t one[CONTEXTS];
-    uint8_t rate[CONTEXTS], left[CONTEXTS]; /* the shift, and how many more bits it is for */
+    struct chance of[CONTEXTS];
 };
 
 static void model_init(struct model *m) {
-    for (size_t c = 0; c < CONTEXTS; c++) m->one[c] = 1u << 15;
-    memset(m->rate, 1, sizeof m->rate);
-    memset(m->left, 1, sizeof m->left);
+    for (size_t c = 0; c < CONTEXTS; c++) m->of[c] = (struct chance){1u << 15, 1, 1};
 }
 
-static inline void model_learn(struct model *m, unsigned c, bool bit) {
-    const uint32_t p = m->one[c], rate = m->rate[c];
-    m->one[c] = (uint16_t)(bit ? p + ((65536u - p) >> rate) : p - (p >> rate));
-    if (rate < RATE_MAX && --m->left[c] == 0) {
-        m->rate[c] = (uint8_t)(rate + 1);
-        m->left[c] = (uint8_t)(1u << rate);
+static inline void learn(struct chance *c, bool bit) {
+    const uint32_t p = c->one, rate = c->rate;
+    c->one = (uint16_t)(bit ? p + ((65536u - p) >> rate) : p - (p >> rate));
+    if (rate < RATE_MAX && --c->left == 0) {
+        c->rate = (uint8_t)(rate + 1);
+        c->left = (uint8_t)(1u << rate);
     }
 }
 
-/* Rows of a plane, with their borders: this one, the one above it, the one above that. */
+/* Rows of a plane, with their borders: this one, the one above it, the one above that; and what
+ * those above say of each element's context. */
 struct rows {
-    uint8_t *at, *up, *above;
+    uint8_t *at, *up, *above, *hints;
     size_t width;
 };
 
 static struct rows rows_of(const struct memory *m, const uint32_t extent[PITHI_TILE_NDIM]) {
-    return (struct rows){m->rows[0], m->rows[1], m->rows[2], extent[PITHI_TILE_NDIM - 1]};
+    return (struct rows){m->rows[0], m->rows[1], m->rows[2], m->rows[3],
+                         extent[PITHI_TILE_NDIM - 1]};
 }
 
 static void rows_clear(struct rows *r) {
@@ -90,12 +93,19 @@ static void rows_next(struct rows *r) {
     r->at = oldest;
 }
 
-static inline unsigned context_of(const struct rows *r, size_t x, unsigned odd_row) {
-    const uint8_t *const at = r->at + BEFORE + x, *const up = r->up + BEFORE + x;
-    return at[-1] | (unsigned)up[0] << 1 | (unsigned)up[1] << 2 | (unsigned)up[-1] << 3 |
-           (unsigned)at[-2] << 4 | (unsigned)r->above[BEFORE + x] << 5 | (unsigned)(x & 1) << 6 |
-           odd_row << 7;
+/* All of a context but the two bits to the left. */
+static void rows_hint(const struct rows *r, size_t y) {
+    const uint8_t *const up = r->up + BEFORE, *const above = r->above + BEFORE;
+    uint8_t *const hints = r->hints;
+    const unsigned odd_row = (unsigned)(y & 1) << 7;
+    for (size_t x = 0; x < r->width; x++) {
+        const unsigned around = up[x] | up[x + 1] * 2u | up[(ptrdiff_t)x - 1] * 4u | above[x] * 16u;
+        hints[x] = (uint8_t)(around << 1 | (unsigned)(x & 1) << 6 | odd_row);
+    }
 }
+
+/* What a context has of the bits before it in its row: one to the left, two to the left. */
+static inline unsigned left_of(unsigned left, bool bit) { return (left & 1) << 4 | bit; }
 
 /* ---- The coder: an interval of 32 bits, cut in proportion, whose leading bytes go out ---------*/
 
@@ -126,9 +136,9 @@ static void put_byte(struct coder *k, uint8_t byte) {
         *k->to++ = byte;
 }
 
-static inline void put_bit(struct coder *k, struct model *m, unsigned c, bool bit) {
-    narrow(k, cut(k, m->one[c]), bit);
-    model_learn(m, c, bit);
+static inline void put_bit(struct coder *k, struct chance *c, bool bit) {
+    narrow(k, cut(k, c->one), bit);
+    learn(c, bit);
     for (; (k->low ^ k->high) >> 24 == 0; k->low <<= 8, k->high = k->high << 8 | 0xFFu)
         put_byte(k, (uint8_t)(k->high >> 24));
 }
@@ -145,11 +155,11 @@ static void put_end(struct coder *k) {
 
 static inline uint32_t next_byte(struct coder *k) { return k->from < k->end ? *k->from++ : 0; }
 
-static inline bool take_bit(struct coder *k, struct model *m, unsigned c) {
-    const uint32_t middle = cut(k, m->one[c]);
+static inline bool take_bit(struct coder *k, struct chance *c) {
+    const uint32_t middle = cut(k, c->one);
     const bool bit = k->value <= middle;
     narrow(k, middle, bit);
-    model_learn(m, c, bit);
+    learn(c, bit);
     for (; (k->low ^ k->high) >> 24 == 0; k->low <<= 8, k->high = k->high << 8 | 0xFFu) {
         k->value = k->value << 8 | next_byte(k);
         k->shifts++;
@@ -159,23 +169,31 @@ static inline bool take_bit(struct coder *k, struct model *m, unsigned c) {
 
 /* ---- Maps bit by bit -------------------------------------------------------------------------*/
 
-static void put_row(struct coder *k, struct model *m, const struct rows *r, unsigned odd_row,
+static void put_row(struct coder *k, struct model *m, const struct rows *r, size_t y,
                     const uint8_t *map, size_t first) {
     uint8_t *const at = r->at + BEFORE;
+    unsigned left = 0;
+    rows_hint(r, y);
     for (size_t x = 0; x < r->width; x++) {
         const size_t i = first + x;
-        at[x] = map[i / 8] >> i % 8 & 1;
-        put_bit(k, m, context_of(r, x, odd_row), at[x]);
+        const bool bit = map[i / 8] >> i % 8 & 1;
+        put_bit(k, &m->of[r->hints[x] | left], bit);
+        left = left_of(left, bit);
+        at[x] = bit;
     }
 }
 
-static void take_row(struct coder *k, struct model *m, const struct rows *r, unsigned odd_row,
-                     uint8_t *map, size_t first) {
+static void take_row(struct coder *k, struct model *m, const struct rows *r, size_t y, uint8_t *map,
+                     size_t first) {
     uint8_t *const at = r->at + BEFORE;
+    unsigned left = 0;
+    rows_hint(r, y);
     for (size_t x = 0; x < r->width; x++) {
         const size_t i = first + x;
-        at[x] = take_bit(k, m, context_of(r, x, odd_row));
-        map[i / 8] = (uint8_t)(map[i / 8] | at[x] << i % 8);
+        const bool bit = take_bit(k, &m->of[r->hints[x] | left]);
+        left = left_of(left, bit);
+        at[x] = bit;
+        map[i / 8] = (uint8_t)(map[i / 8] | bit << i % 8);
     }
 }
 
@@ -188,7 +206,7 @@ static size_t put_modelled(struct rows r, const uint8_t *map,
     const size_t rows = elements(extent) / r.width, height = extent[PITHI_TILE_NDIM - 2];
     for (size_t y = 0; y < rows && !k.full; y++, rows_next(&r)) {
         if (y % height == 0) rows_clear(&r);
-        put_row(&k, &m, &r, y % height & 1, map, y * r.width);
+        put_row(&k, &m, &r, y % height, map, y * r.width);
     }
     put_end(&k);
     return k.full ? 0 : (size_t)(k.to - to);
@@ -205,7 +223,7 @@ static bool take_modelled(struct rows r, uint8_t *map, const uint32_t extent[PIT
     memset(map, 0, map_bytes(count));
     for (size_t y = 0; y < count / r.width; y++, rows_next(&r)) {
         if (y % height == 0) rows_clear(&r);
-        take_row(&k, &m, &r, y % height & 1, map, y * r.width);
+        take_row(&k, &m, &r, y % height, map, y * r.width);
     }
     return k.shifts <= length && length <= k.shifts + 4;
 }
