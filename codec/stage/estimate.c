@@ -2,9 +2,13 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "stage/estimate.h"
 
+#include <string.h>
+
 #include "stage/log2.h"
 
-enum { RUN = 64, RUNS = 128, SHARE = 16 };
+enum { RUN = 32, RUNS = 128, SHARE = 16 };
+/* From so many bits on, coarse levels that are more exact do not pay. */
+enum { NOISY = 2 * 256 };
 
 /* Words by their bit length. */
 struct lengths {
@@ -26,54 +30,81 @@ static uint32_t entropy(const struct lengths *s) {
     return (uint32_t)(sum / s->total);
 }
 
-/* ---- Interpolation of codes, in place of the values ------------------------------------------*/
+/* ---- Interpolation ---------------------------------------------------------------------------*/
 
-/* 16 times what the neighbours along one dimension predict: `place` of `places`, `way` elements
- * between neighbours. */
-static int64_t predict(const int32_t *code, size_t place, size_t places, size_t h, size_t way) {
-    const int64_t a = code[-(ptrdiff_t)way];
-    if (place + h >= places)
-        return place >= 3 * h ? 24 * a - 8 * (int64_t)code[-3 * (ptrdiff_t)way] : 16 * a;
-    const int64_t b = code[way];
-    const bool c = place >= 3 * h, e = place + 3 * h < places;
-    if (c && e) return 9 * (a + b) - code[-3 * (ptrdiff_t)way] - code[3 * way];
-    if (c) return 12 * a + 6 * b - 2 * (int64_t)code[-3 * (ptrdiff_t)way];
-    if (e) return 6 * a + 12 * b - 2 * (int64_t)code[3 * way];
-    return 8 * (a + b);
+struct tile {
+    const struct pithi_quant *q;
+    const void *values;
+    const int32_t *codes;
+    const uint32_t *extent;
+};
+
+/* 16 times a value in steps. */
+static int64_t fine(const struct tile *t, size_t i) {
+    double steps;
+    if (t->q->dtype == PITH_F64) {
+        memcpy(&steps, (const uint8_t *)t->values + 8 * i, 8);
+        steps *= t->q->inverse64;
+    } else {
+        const float x = pithi_float(pithi_load(t->values, t->q->dtype, i));
+        steps = (double)(x * t->q->inverse);
+    }
+    if (steps < PITHI_QUANT_LIMIT && steps > -PITHI_QUANT_LIMIT) return (int64_t)(steps * 16);
+    return 16 * (int64_t)t->codes[i];
 }
 
-/* The word of element `at`, on the level and along the dimension where it is coded. */
-static uint32_t interp_word(const int32_t *codes, const uint32_t extent[PITHI_TILE_NDIM],
-                            size_t at) {
-    size_t place[PITHI_TILE_NDIM], rest = at, all = 0, way = 1;
-    for (size_t d = PITHI_TILE_NDIM; d--; rest /= extent[d]) all |= place[d] = rest % extent[d];
-    if (!all) return 0;
-    const size_t h = all & (0 - all);
-    size_t d = 0;
-    while (!(place[d] & h)) d++;
-    for (size_t k = d + 1; k < PITHI_TILE_NDIM; k++) way *= extent[k];
-    const int64_t p = predict(codes + at, place[d], extent[d], h, h * way);
-    const int64_t error = (16 * (int64_t)codes[at] - p + 8) >> 4;
-    return (uint32_t)(error < 0 ? -2 * error - 1 : 2 * error);
+/* The same of a neighbour's reconstruction: it lies between the value and its code, for codes err
+ * each by itself, and predictions that are kept err as smoothly as the values. */
+static int64_t rebuilt(const struct tile *t, size_t i) {
+    return (fine(t, i) >> 1) + 8 * (int64_t)t->codes[i];
 }
 
-struct pithi_estimate pithi_estimate_tile(const int32_t *codes,
+/* 16 times what the neighbours along dimension d predict for element i, there at `place`. */
+static int64_t predict(const struct tile *t, size_t i, size_t place, unsigned d, size_t h) {
+    const size_t places = t->extent[d];
+    size_t way = h;
+    for (size_t k = d + 1; k < PITHI_TILE_NDIM; k++) way *= t->extent[k];
+    const int64_t a = rebuilt(t, i - way), b = place + h < places ? rebuilt(t, i + way) : a;
+    if (place < 3 * h || place + 3 * h >= places) return (a + b) >> 1;
+    return (9 * (a + b) - rebuilt(t, i - 3 * way) - rebuilt(t, i + 3 * way)) >> 4;
+}
+
+/* Words of n elements from `at` on: each on the level and along the dimension where it is coded. */
+static void add_interp(struct lengths *s, const struct tile *t, size_t at, size_t n) {
+    size_t place[PITHI_TILE_NDIM], rest = at;
+    for (size_t d = PITHI_TILE_NDIM; d--; rest /= t->extent[d]) place[d] = rest % t->extent[d];
+    for (size_t i = 0; i < n; i++, place[PITHI_TILE_NDIM - 1]++) {
+        const size_t all = place[0] | place[1] | place[2] | place[3], h = all & (0 - all);
+        unsigned d = 0;
+        if (!all) continue;
+        while (!(place[d] & h)) d++;
+        const int64_t error = fine(t, at + i) - predict(t, at + i, place[d], d, h);
+        const int64_t code = (error + 8) >> 4;
+        add(s, (uint32_t)(code < 0 ? -2 * code - 1 : 2 * code));
+    }
+}
+
+struct pithi_estimate pithi_estimate_tile(const struct pithi_quant *q, const void *values,
+                                          const int32_t *codes,
                                           const uint32_t extent[PITHI_TILE_NDIM]) {
-    const size_t count = (size_t)extent[0] * extent[1] * extent[2] * extent[3];
+    const struct tile t = {q, values, codes, extent};
+    const size_t count = (size_t)extent[0] * extent[1] * extent[2] * extent[3], row = extent[3];
     const size_t runs = count < (size_t)RUN * RUNS * SHARE ? count / (RUN * SHARE) + 1 : RUNS;
-    /* An odd step meets even and odd places along every dimension. */
-    const size_t step = count / runs | 1;
+    /* The golden section spreads runs evenly; an odd step meets even and odd places. */
+    const uint64_t step = (uint64_t)count * 40503 >> 16 | 1;
     struct lengths lorenzo[PITHI_TILE_NDIM + 1] = {{0}}, interp = {0};
-    for (size_t at = 0; at < count; at += step) {
-        const size_t n = count - at < RUN ? count - at : RUN;
+    for (size_t run = 0; run < runs; run++) {
+        const size_t at = (size_t)(run * step % count);
+        const size_t left = row - at % row, n = left < RUN ? left : RUN;
         uint32_t words[RUN];
         for (unsigned order = 0; order <= PITHI_TILE_NDIM; order++) {
             pithi_predict_c(codes, extent, order, at, n, words);
             for (size_t i = 0; i < n; i++) add(&lorenzo[order], words[i]);
         }
-        for (size_t i = 0; i < n; i++) add(&interp, interp_word(codes, extent, at + i));
+        if (!q->relative) add_interp(&interp, &t, at, n);
     }
-    struct pithi_estimate result = {.interp = entropy(&interp)};
+    struct pithi_estimate result = {.interp = interp.total ? entropy(&interp) : UINT32_MAX};
+    result.interp_row = result.interp < NOISY ? 1 : 0;
     for (unsigned order = 0; order <= PITHI_TILE_NDIM; order++)
         result.lorenzo[order] = entropy(&lorenzo[order]);
     return result;
