@@ -154,6 +154,8 @@ struct pithi_codec {
     /* Let keys that stand for settings of others (bit k of seen: key k was given) set those that
      * were not given, and go back to their defaults. May be NULL. */
     void (*preset)(uint32_t value[PITHI_KEYS_MAX], uint32_t seen);
+    /* Let keys that stand for something of the layout say what that is. May be NULL. */
+    void (*settle)(struct pithi_params *params, uint32_t ndim, const uint64_t *shape);
     /* Rules across keys and dtypes. *detail is set on failure. */
     pith_status (*check)(const struct pithi_params *params, const char **detail);
     bool (*fixed)(const struct pithi_params *params);

@@ -176,6 +176,7 @@ static pith_status take_layout(pith_plan *p, const pith_layout *l, pith_error *e
     PITHI_TRY(take_shape(p, l, error));
     PITHI_TRY(take_slots(p, l, error));
     PITHI_TRY(take_block(p, error));
+    if (p->params.codec->settle) p->params.codec->settle(&p->params, p->ndim, p->shape);
     PITHI_TRY(take_blocks(p, l, error));
     if (p->slot_count < p->params.block) p->params.most = (uint32_t)p->slot_count;
     return PITH_OK;

@@ -12,6 +12,12 @@ static void take_shape(struct pithi_tiling *t, const uint64_t *shape, uint32_t n
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
+static bool is_empty(const struct pithi_tiling *t) {
+    for (uint32_t d = 0; d < PITHI_TILE_NDIM; d++)
+        if (t->shape[d] == 0) return true;
+    return false;
+}
+
 static uint64_t elements(const struct pithi_tiling *t) {
     uint64_t n = 1;
     for (uint32_t d = 0; d < PITHI_TILE_NDIM; d++) n *= least(t->extent[d], t->shape[d]);
@@ -28,12 +34,21 @@ static uint32_t shortest(const struct pithi_tiling *t) {
     return best;
 }
 
+/* The grid of tiles of these extents. */
+static void lay(struct pithi_tiling *t) {
+    t->tiles = 1;
+    for (uint32_t d = 0; d < PITHI_TILE_NDIM; d++) {
+        t->extent[d] = (uint32_t)least(t->extent[d], t->shape[d]);
+        t->grid[d] = t->shape[d] / t->extent[d] + (t->shape[d] % t->extent[d] != 0);
+        t->tiles *= t->grid[d];
+    }
+}
+
 void pithi_tiling_init(struct pithi_tiling *t, const uint64_t *shape, uint32_t ndim, uint32_t block,
                        bool whole_rows) {
     *t = (struct pithi_tiling){.extent = {1, 1, 1, 1}};
     take_shape(t, shape, ndim);
-    for (uint32_t d = 0; d < PITHI_TILE_NDIM; d++)
-        if (t->shape[d] == 0) return;
+    if (is_empty(t)) return;
     if (whole_rows)
         t->extent[PITHI_TILE_NDIM - 1] = (uint32_t)least(t->shape[PITHI_TILE_NDIM - 1], block);
     for (uint32_t d; (d = shortest(t)) < PITHI_TILE_NDIM;) {
@@ -42,12 +57,29 @@ void pithi_tiling_init(struct pithi_tiling *t, const uint64_t *shape, uint32_t n
         t->extent[d] /= 2;
         break;
     }
-    t->tiles = 1;
-    for (uint32_t d = 0; d < PITHI_TILE_NDIM; d++) {
-        t->extent[d] = (uint32_t)least(t->extent[d], t->shape[d]);
-        t->grid[d] = t->shape[d] / t->extent[d] + (t->shape[d] % t->extent[d] != 0);
-        t->tiles *= t->grid[d];
+    lay(t);
+}
+
+void pithi_tiling_rows(struct pithi_tiling *t, const uint64_t *shape, uint32_t ndim, uint32_t row,
+                       uint32_t block) {
+    enum { SMALL = 16384 };
+    *t = (struct pithi_tiling){.extent = {1, 1, 1, 1}};
+    take_shape(t, shape, ndim);
+    if (is_empty(t)) return;
+    if (t->shape[PITHI_TILE_NDIM - 1] == row) {
+        uint64_t most = block, n = 1;
+        for (uint32_t d = PITHI_TILE_NDIM; d-- > 0; n *= t->extent[d]) {
+            t->extent[d] = (uint32_t)least(t->shape[d], most > n ? most / n : 1);
+            if (t->extent[d] < t->shape[d]) break;
+            if (d == PITHI_TILE_NDIM - 2) most = least(most, SMALL);
+        }
+    } else {
+        const uint64_t count = t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3];
+        t->shape[0] = t->shape[1] = t->shape[2] = 1;
+        t->shape[PITHI_TILE_NDIM - 1] = count;
+        t->extent[PITHI_TILE_NDIM - 1] = (uint32_t)least(count, block / row * row);
     }
+    lay(t);
 }
 
 struct pithi_tile pithi_tile_at(const struct pithi_tiling *t, uint64_t tile) {

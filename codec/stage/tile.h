@@ -15,7 +15,7 @@ enum { PITHI_TILE_NDIM = 4 };
 
 struct pithi_tiling {
     uint64_t shape[PITHI_TILE_NDIM];
-    uint32_t extent[PITHI_TILE_NDIM]; /* of a tile that is not cut; powers of two, or the shape's */
+    uint32_t extent[PITHI_TILE_NDIM]; /* of a tile that is not cut */
     uint64_t grid[PITHI_TILE_NDIM];   /* tiles along each dimension */
     uint64_t tiles;
 };
@@ -31,6 +31,11 @@ struct pithi_tile {
  * last dimension is not cut; then block is at least as large. */
 void pithi_tiling_init(struct pithi_tiling *t, const uint64_t *shape, uint32_t ndim, uint32_t block,
                        bool whole_rows);
+/* Tiles of whole rows of `row` elements, at most `block`, which row is not above. When row is the
+ * last dimension, tiles hold rows that differ in the next dimension alone, but for shapes where
+ * they would be small; else the tensor counts as one of one dimension, whose last row may be short. */
+void pithi_tiling_rows(struct pithi_tiling *t, const uint64_t *shape, uint32_t ndim, uint32_t row,
+                       uint32_t block);
 struct pithi_tile pithi_tile_at(const struct pithi_tiling *t, uint64_t tile);
 
 /* A run of elements that are neighbours in the tensor too: `count` of them, the first being number
