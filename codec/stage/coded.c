@@ -95,18 +95,19 @@ static bool mostly_zero(const struct lengths *s, unsigned low) {
 /* ---- Write -----------------------------------------------------------------------------------*/
 
 static bool put_low_bits(struct pithi_pen *pen, pithi_pack_fn *pack, const uint32_t *words,
-                         size_t whole, unsigned low) {
-    enum { PART = 64 };
-    uint32_t bits[PART * PITHI_PACK_GROUP];
+                         size_t count, unsigned low) {
+    enum { PART = 64, MOST = PART * PITHI_PACK_GROUP };
+    uint32_t bits[MOST];
     uint8_t widths[PART];
-    if (whole / 8 * low > pen->room) return false;
+    if (groups_of(count) * 2 * low > pen->room) return false;
     memset(widths, (int)low, sizeof widths);
-    for (size_t at = 0, n; at < whole; at += n) {
-        n = whole - at < PART * PITHI_PACK_GROUP ? whole - at : PART * PITHI_PACK_GROUP;
+    for (size_t at = 0, n; at < count; at += n) {
+        n = count - at < MOST ? count - at : MOST;
+        if (n < MOST) memset(bits, 0, sizeof bits);
         for (size_t i = 0; i < n; i++) bits[i] = words[at + i] & ((1u << low) - 1);
-        pack(bits, n / PITHI_PACK_GROUP, widths, pen->at, pen->room);
-        pen->at += n / 8 * low;
-        pen->room -= n / 8 * low;
+        pack(bits, groups_of(n), widths, pen->at, pen->room);
+        pen->at += groups_of(n) * 2 * low;
+        pen->room -= groups_of(n) * 2 * low;
     }
     return true;
 }
@@ -124,11 +125,12 @@ static uint64_t nonzero_bytes(uint64_t x) {
     return (((x & most) + most) | x) & ~most;
 }
 
-/* Symbols that are not 0 to others, the zeros before each to gaps; room for a few more of both. */
-static size_t part(const uint8_t *symbols, size_t count, uint8_t *gaps, uint8_t *others,
+/* Symbols that are not 0 to others, the zeros before each to gaps; 8 symbols more are set to 0. */
+static size_t part(uint8_t *symbols, size_t count, uint8_t *gaps, uint8_t *others,
                    size_t *gap_count) {
     uint8_t *gap = gaps, *other = others;
     size_t next = 0; /* the place after the last such symbol */
+    memset(symbols + count, 0, 8);
     for (size_t at = 0; at < count; at += 8)
         for (uint64_t m = nonzero_bytes(pithi_get64(symbols + at)); m; m &= m - 1) {
             const size_t i = at + (size_t)__builtin_ctzll(m) / 8;
@@ -180,19 +182,17 @@ static bool put_escapes(struct pithi_pen *pen, const uint8_t *symbols, const uin
     return true;
 }
 
-bool pithi_coded_put(struct pithi_pen *pen, size_t max_count, pithi_pack_fn *pack, uint32_t *words,
-                     size_t count) {
+bool pithi_coded_put(struct pithi_pen *pen, size_t max_count, pithi_pack_fn *pack,
+                     const uint32_t *words, size_t count) {
     const struct room r = room_of(pen->scratch, max_count);
-    const size_t whole = groups_of(count) * PITHI_PACK_GROUP;
     const struct lengths s = survey(words, count);
     const unsigned low = choose_low(&s);
     const bool sparse = mostly_zero(&s, low);
     uint8_t head[HEAD] = {(uint8_t)low, sparse ? SPARSE : DENSE};
-    memset(words + count, 0, (whole - count) * sizeof *words);
-    take_symbols(r.symbols, words, whole, low);
+    take_symbols(r.symbols, words, count, low);
     pithi_put32(head + 4, (uint32_t)count_escapes(r.symbols, count));
     if (!pithi_pen_put(pen, head, sizeof head)) return false;
-    if (low && !put_low_bits(pen, pack, words, whole, low)) return false;
+    if (low && !put_low_bits(pen, pack, words, count, low)) return false;
     if (!(sparse ? put_sparse(pen, &r, max_count, count)
                  : put_piece(pen, r.piece, max_count, r.symbols, count)))
         return false;

@@ -11,11 +11,11 @@
 
 /* Bytes of scratch, 64-byte aligned, for at most max_count words; level as in stage/entropy.h. */
 size_t pithi_coded_scratch(size_t max_count, int level);
-/* Appends count words, 0 < count <= 2^24. There is room for whole groups of PITHI_PACK_GROUP;
- * those words past count are set to 0. False when the pen has no room. */
-bool pithi_coded_put(struct pithi_pen *pen, size_t max_count, pithi_pack_fn *pack, uint32_t *words,
-                     size_t count);
-/* The words again, with room for whole groups; NULL, or what is wrong. Any bytes are safe. */
+/* Appends count words, 0 < count <= 2^24. False when the pen has no room. */
+bool pithi_coded_put(struct pithi_pen *pen, size_t max_count, pithi_pack_fn *pack,
+                     const uint32_t *words, size_t count);
+/* The words again, with room for whole groups of PITHI_PACK_GROUP; NULL, or what is wrong. Any bytes
+ * are safe. */
 const char *pithi_coded_take(struct pithi_reader *r, size_t max_count, pithi_unpack_fn *unpack,
                              uint32_t *words, size_t count);
 

@@ -6,28 +6,30 @@
 
 #include "stage/log2.h"
 
-enum { RUN = 32, RUNS = 128, SHARE = 16 };
+enum { RUN = 32, RUNS_MIN = 16, RUNS_MAX = 1024, SHARE = 64 };
 /* From so many bits on, coarse levels that are more exact do not pay. */
 enum { NOISY = 2 * 256 };
 
-/* Words by their bit length. */
-struct lengths {
-    uint32_t total, of[33];
+/* Small words by themselves, others by their bit length. */
+enum { SMALL = 16, KINDS = SMALL + 28 };
+struct kinds {
+    uint32_t total, of[KINDS];
 };
 
-static void add(struct lengths *s, uint32_t word) {
-    s->of[pithi_bit_length(word)]++;
+static void add(struct kinds *s, uint32_t word) {
+    s->of[word < SMALL ? word : SMALL - 5 + pithi_bit_length(word)]++;
     s->total++;
 }
 
-/* Per word, in 1/256 bit: what its length says, and the bits below its highest. */
-static uint32_t entropy(const struct lengths *s) {
-    const uint32_t whole = pithi_log2_256(s->total);
+/* In 1/256 bit: what the kinds say, and the bits below the highest of long words. */
+static uint64_t entropy(const struct kinds *s) {
+    const uint32_t whole = s->total ? pithi_log2_256(s->total) : 0;
     uint64_t sum = 0;
-    for (uint32_t b = 0; b < 33; b++)
-        if (s->of[b])
-            sum += (uint64_t)s->of[b] * (whole - pithi_log2_256(s->of[b]) + (b ? b - 1 : 0) * 256);
-    return (uint32_t)(sum / s->total);
+    for (uint32_t k = 0; k < KINDS; k++) {
+        const uint32_t below = k < SMALL ? 0 : k + 4 - SMALL;
+        if (s->of[k]) sum += (uint64_t)s->of[k] * (whole - pithi_log2_256(s->of[k]) + below * 256);
+    }
+    return sum;
 }
 
 /* ---- Interpolation ---------------------------------------------------------------------------*/
@@ -69,8 +71,9 @@ static int64_t predict(const struct tile *t, size_t i, size_t place, unsigned d,
     return (9 * (a + b) - rebuilt(t, i - 3 * way) - rebuilt(t, i + 3 * way)) >> 4;
 }
 
-/* Words of n elements from `at` on: each on the level and along the dimension where it is coded. */
-static void add_interp(struct lengths *s, const struct tile *t, size_t at, size_t n) {
+/* Words of n elements from `at` on, each on the level and along the dimension where it is coded: to
+ * s[0] on the finest level, else to s[1]. */
+static void add_interp(struct kinds *s, const struct tile *t, size_t at, size_t n) {
     size_t place[PITHI_TILE_NDIM], rest = at;
     for (size_t d = PITHI_TILE_NDIM; d--; rest /= t->extent[d]) place[d] = rest % t->extent[d];
     for (size_t i = 0; i < n; i++, place[PITHI_TILE_NDIM - 1]++) {
@@ -80,7 +83,7 @@ static void add_interp(struct lengths *s, const struct tile *t, size_t at, size_
         while (!(place[d] & h)) d++;
         const int64_t error = fine(t, at + i) - predict(t, at + i, place[d], d, h);
         const int64_t code = (error + 8) >> 4;
-        add(s, (uint32_t)(code < 0 ? -2 * code - 1 : 2 * code));
+        add(&s[h > 1], pithi_zigzag((uint32_t)code));
     }
 }
 
@@ -89,10 +92,11 @@ struct pithi_estimate pithi_estimate_tile(const struct pithi_quant *q, const voi
                                           const uint32_t extent[PITHI_TILE_NDIM]) {
     const struct tile t = {q, values, codes, extent};
     const size_t count = (size_t)extent[0] * extent[1] * extent[2] * extent[3], row = extent[3];
-    const size_t runs = count < (size_t)RUN * RUNS * SHARE ? count / (RUN * SHARE) + 1 : RUNS;
+    size_t runs = count / (RUN * SHARE) + RUNS_MIN;
+    if (runs > RUNS_MAX) runs = RUNS_MAX;
     /* The golden section spreads runs evenly; an odd step meets even and odd places. */
     const uint64_t step = (uint64_t)count * 40503 >> 16 | 1;
-    struct lengths lorenzo[PITHI_TILE_NDIM + 1] = {{0}}, interp = {0};
+    struct kinds lorenzo[PITHI_TILE_NDIM + 1] = {{0}}, interp[2] = {{0}};
     for (size_t run = 0; run < runs; run++) {
         const size_t at = (size_t)(run * step % count);
         const size_t left = row - at % row, n = left < RUN ? left : RUN;
@@ -101,11 +105,13 @@ struct pithi_estimate pithi_estimate_tile(const struct pithi_quant *q, const voi
             pithi_predict_c(codes, extent, order, at, n, words);
             for (size_t i = 0; i < n; i++) add(&lorenzo[order], words[i]);
         }
-        if (!q->relative) add_interp(&interp, &t, at, n);
+        if (!q->relative) add_interp(interp, &t, at, n);
     }
-    struct pithi_estimate result = {.interp = interp.total ? entropy(&interp) : UINT32_MAX};
+    struct pithi_estimate result = {.interp = UINT32_MAX};
+    const uint32_t total = interp[0].total + interp[1].total;
+    if (total) result.interp = (uint32_t)((entropy(&interp[0]) + entropy(&interp[1])) / total);
     result.interp_row = result.interp < NOISY ? 1 : 0;
     for (unsigned order = 0; order <= PITHI_TILE_NDIM; order++)
-        result.lorenzo[order] = entropy(&lorenzo[order]);
+        result.lorenzo[order] = (uint32_t)(entropy(&lorenzo[order]) / lorenzo[order].total);
     return result;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "stage/convert.h"
+#include "stage/lorenzo.h"
 #include "stage/pad.h"
 
 enum { FACTORS = 5, LINE = 1024 };
@@ -17,14 +18,6 @@ static const float bounds[PITHI_INTERP_ROWS][FACTORS] = {
     {1.0f, 0x1.555556p-1f, 0x1.c71c72p-2f, 0x1.555556p-2f, 0x1.555556p-2f},
     {1.0f, 0x1.24924ap-1f, 0x1.4e5e0ap-2f, 0.25f, 0.25f},
 };
-
-static inline uint32_t zigzag(int32_t q) { return (uint32_t)q << 1 ^ (q < 0 ? 0xFFFFFFFFu : 0); }
-static inline int32_t unzigzag(uint32_t z) {
-    const uint32_t u = z >> 1 ^ (0 - (z & 1));
-    int32_t q;
-    memcpy(&q, &u, sizeof q);
-    return q;
-}
 
 static unsigned levels_of(const uint32_t extent[PITHI_TILE_NDIM]) {
     unsigned levels = 0;
@@ -136,6 +129,12 @@ static void f64_interleave(double *to, const double *even, const double *odd, si
 #include "stage/interp_walk.h"
 
 /* ---- Any dtype -------------------------------------------------------------------------------*/
+
+size_t pithi_interp_coarse(const uint32_t extent[PITHI_TILE_NDIM]) {
+    size_t count = 1;
+    for (size_t d = 0; d < PITHI_TILE_NDIM; d++) count *= extent[d] - extent[d] / 2;
+    return count;
+}
 
 size_t pithi_interp_scratch(size_t max_count, uint32_t dtype) {
     const size_t half = max_count - max_count / 2, real = dtype == PITH_F64 ? 8 : 4;

@@ -51,6 +51,8 @@ struct pithi_interp {
     pithi_interp_decode_fn *decode;
     void *scratch; /* 64-byte aligned */
 };
+/* How many words come before those of the finest level, which are unlike them. */
+size_t pithi_interp_coarse(const uint32_t extent[PITHI_TILE_NDIM]);
 size_t pithi_interp_scratch(size_t max_count, uint32_t dtype);
 /* One word per element, in the order of coding. Bit i of miss (the tile's order; the rest of the
  * last byte 0) is set where element i must be stored exactly. Returns how many they are. */

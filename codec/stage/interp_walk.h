@@ -38,7 +38,7 @@ static inline uint32_t NAME(encode_value)(const RUN *r, REAL predicted, REAL x, 
     const int32_t q = kept ? (int32_t)((t + ROUND) - ROUND) : 0;
     *y = NAME(rebuild)(r, predicted, q);
     kept = kept && NAME(within)(x - NAME(rounded)(r->dtype, *y), r->bound);
-    if (kept && !(r->signed_zeros && NAME(negative_zero)(x))) return zigzag(q);
+    if (kept && !(r->signed_zeros && NAME(negative_zero)(x))) return pithi_zigzag((uint32_t)q);
     *y = NAME(rebuild)(r, predicted, 0);
     return PITHI_INTERP_MISS;
 }
@@ -61,7 +61,7 @@ static bool NAME(encode_run)(const RUN *r, const void *x, size_t n, REAL *y, uin
 
 static void NAME(decode_run)(const RUN *r, const uint32_t *words, size_t n, REAL *y) {
     for (size_t i = 0; i < n; i++)
-        y[i] = NAME(rebuild)(r, NAME(predict)(r, r->kind, i), unzigzag(words[i]));
+        y[i] = NAME(rebuild)(r, NAME(predict)(r, r->kind, i), (int32_t)pithi_unzigzag(words[i]));
 }
 
 /* ---- Memory ----------------------------------------------------------------------------------*/
