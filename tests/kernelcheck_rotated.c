@@ -37,6 +37,7 @@ static void begin(const struct level *level, const struct shape *s) {
 static struct pithi_group_job job_of(const struct shape *s, size_t count) {
     struct pithi_group_job job = {.set = s->set, .count = count, .first = s->first};
     job.stream = s->stream;
+    job.random = (struct pithi_random){s->first * 77, 3, 9, (uint16_t)s->count};
     job.poisoned = 7; /* results are added to */
     return job;
 }
@@ -83,11 +84,14 @@ static void check_one(const struct level *level, const struct shape *s) {
 static struct shape random_shape(void) {
     static const uint32_t dtypes[3] = {PITH_F32, PITH_BF16, PITH_F16};
     static const uint8_t scale_dtypes[3] = {PITH_F32, PITH_BF16, PITHI_E8M0};
-    struct shape s = {.set = {.group = 128}, .r = {.order = 32}, .taken = true};
+    struct shape s = {.set = {.group = 128}, .r = {.order = 32}};
     s.set.bits = (uint8_t)(2 + check_below(7));
     if (check_below(2)) s.set.bits = check_below(2) ? 4 : 8;
     s.set.scale_dtype = scale_dtypes[check_below(2) ? 0 : check_below(3)];
     s.dtype = dtypes[check_below(3)];
+    s.set.stochastic = check_below(3) == 0;
+    s.taken = !s.set.stochastic ||
+              (s.set.bits == 4 && s.set.scale_dtype == PITH_F32 && s.dtype != PITH_F16);
     s.fill = check_below(2) ? FILL_GAUSS : (enum fill)check_below(FILL_COUNT);
     s.first = check_below(1000) * 256;
     s.stream = check_below(2);
@@ -103,7 +107,7 @@ static struct shape other_shape(void) {
     s.r.order = 32u << check_below(4);
     if (s.r.order > s.set.group) s.r.order = s.set.group;
     s.r.signs = (uint32_t)check_below(3);
-    s.set.search = check_below(4) == 0;
+    s.set.search = !s.set.stochastic && check_below(4) == 0;
     return s;
 }
 

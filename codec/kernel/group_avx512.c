@@ -107,13 +107,22 @@ static inline void put_codes(uint8_t *to, size_t room, unsigned bits, __m512i x,
     }
 }
 
-/* The low bits of each lane of q[0..3], in order. */
-static inline void pack64(uint8_t *to, size_t room, const struct packing *p, const v16 q[4],
-                          bool stream) {
-    const __m512i low8 = v_set(0xFF), low16 = v_set(0xFFFF);
-    const __m512i a = _mm512_ternarylogic_epi32(low8, q[0], _mm512_slli_epi32(q[1], 8), 0xCA);
-    const __m512i b = _mm512_ternarylogic_epi32(low8, q[2], _mm512_slli_epi32(q[3], 8), 0xCA);
-    __m512i x = _mm512_ternarylogic_epi32(low16, a, _mm512_slli_epi32(b, 16), 0xCA);
+/* Bytes of x[0..3] beside each other in every lane: the lowest of each, or the third. */
+static inline __m512i bytes_of(const v16 x[4], bool third) {
+    const __m512i low8 = v_set(0xFF), byte2 = v_set(0xFF0000), low16 = v_set(0xFFFF);
+    if (third) {
+        const __m512i a = _mm512_ternarylogic_epi32(low8, v_shr(x[0], 16), v_shr(x[1], 8), 0xCA);
+        const __m512i b = _mm512_ternarylogic_epi32(byte2, x[2], _mm512_slli_epi32(x[3], 8), 0xCA);
+        return _mm512_ternarylogic_epi32(low16, a, b, 0xCA);
+    }
+    const __m512i a = _mm512_ternarylogic_epi32(low8, x[0], _mm512_slli_epi32(x[1], 8), 0xCA);
+    const __m512i b = _mm512_ternarylogic_epi32(low8, x[2], _mm512_slli_epi32(x[3], 8), 0xCA);
+    return _mm512_ternarylogic_epi32(low16, a, _mm512_slli_epi32(b, 16), 0xCA);
+}
+
+/* x: of bytes_of. */
+static inline void pack_bytes(uint8_t *to, size_t room, const struct packing *p, __m512i x,
+                              bool stream) {
     if (p->bits == 4) { /* a 64-bit lane's high half goes above the nibbles of its low half */
         x = _mm512_ternarylogic_epi64(p->mask, x, _mm512_srli_epi64(x, 28), 0xCA);
         put_codes(to, room, 4, _mm512_permutexvar_epi8(p->gather, x), stream);
@@ -131,10 +140,20 @@ static inline void pack64(uint8_t *to, size_t room, const struct packing *p, con
     put_codes(to, room, p->bits, x, stream);
 }
 
-/* Four runs of 32 values transformed, in the order that pack_rotated takes their codes, which are
- * integers. */
-static inline __attribute__((always_inline)) void rotate_runs(v16 v[8], unsigned bits) {
-    if (bits == 4)
+/* The low bits of each lane of q[0..3], in order; of pack64_high: its bits from 16 up. */
+static inline void pack64(uint8_t *to, size_t room, const struct packing *p, const v16 q[4],
+                          bool stream) {
+    pack_bytes(to, room, p, bytes_of(q, false), stream);
+}
+static inline void pack64_high(uint8_t *to, size_t room, const struct packing *p, const v16 q[4],
+                               bool stream) {
+    pack_bytes(to, room, p, bytes_of(q, true), stream);
+}
+
+/* Four runs of 32 values transformed, turned in the order that pack_rotated takes their codes,
+ * which are integers. */
+static inline __attribute__((always_inline)) void rotate_runs(v16 v[8], unsigned bits, bool turn) {
+    if (bits == 4 && turn)
         f_transform32x4_turned(v);
     else
         f_transform32x4(v);

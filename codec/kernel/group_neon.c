@@ -69,9 +69,17 @@ static inline void pack64(uint8_t *to, size_t room, const struct packing *p, con
     if (room < 64) memcpy(to, bytes, 8 * (size_t)p->bits);
 }
 
+/* The bits of each lane of q[0..3] from 16 up, in order. */
+static inline void pack64_high(uint8_t *to, size_t room, const struct packing *p, const v16 q[4],
+                               bool stream) {
+    const v16 high[4] = {v_shr(q[0], 16), v_shr(q[1], 16), v_shr(q[2], 16), v_shr(q[3], 16)};
+    pack64(to, room, p, high, stream);
+}
+
 /* Four runs of 32 values transformed, in the order that pack_rotated takes their codes. */
-static inline __attribute__((always_inline)) void rotate_runs(v16 v[8], unsigned bits) {
+static inline __attribute__((always_inline)) void rotate_runs(v16 v[8], unsigned bits, bool turn) {
     (void)bits;
+    (void)turn;
     f_transform32x4(v);
 }
 static inline void pack_rotated(uint8_t *to, size_t room, const struct packing *p, const v16 q[8],

@@ -1,9 +1,10 @@
 /* group_pass_tmpl.h - a part of group_tmpl.h: encode group by group.
  * SPDX-License-Identifier: Apache-2.0
  *
- * For symmetric groups of whole units to the nearest codes, without a base: the maximum of a group,
- * then its codes, of what the first-level cache still holds. Nothing here prefetches: prefetchers
- * in hardware keep up best with plain loads, and codes that stream to memory are not held up. */
+ * For symmetric groups of whole units without a base: the maximum of a group, then its codes, of
+ * what the first-level cache still holds. Nearest codes prefetch nothing: prefetchers in hardware
+ * keep up best with plain loads, and codes that stream to memory are not held up. Drawing random
+ * bits takes longer than memory does, which should not wait for it. */
 
 /* Elements of a rotated group, which registers hold. */
 enum { HELD = 128 };
@@ -12,7 +13,7 @@ enum { HELD = 128 };
 struct way {
     uint32_t vt;
     unsigned bits; /* of codes whose scales are f32; 0: as the job has it */
-    bool stream;
+    bool stream, random;
 };
 
 /* A group that may be poisoned, in the scalar text. */
@@ -55,9 +56,6 @@ ALWAYS v16 largest_lanes(const v16 v[4]) {
                   v_maxu(magnitude16(v[2]), magnitude16(v[3])));
 }
 
-/* Never beyond the largest code: |x * reciprocal| < Q + 1/2. */
-ALWAYS v16 code16(v16 x, v16 reciprocal) { return f_round_to_i(f_mul(x, reciprocal)); }
-
 /* ---- Groups ----------------------------------------------------------------------------------*/
 
 /* What a loop works with: copies no store can alias, made in registers. What was just stored could
@@ -68,6 +66,10 @@ struct pass {
     const uint8_t *value;
     uint8_t *codes, *scales;
     size_t room, unit; /* bytes of the codes from `codes` on, and of those of a unit */
+    struct philox philox;
+    uint64_t counter; /* Philox counter of the job's first element */
+    uint16_t drawn[4 * UNIT];
+    v16 ceiling; /* the largest code, as f32 */
 };
 
 ALWAYS void open_pass(struct pass *p, const struct pithi_group_job *job, struct way w) {
@@ -82,6 +84,10 @@ ALWAYS void open_pass(struct pass *p, const struct pithi_group_job *job, struct 
     p->scales = job->scales;
     p->room = pithi_group_code_bytes(&p->set, job->count);
     p->unit = UNIT * p->set.bits / 8;
+    if (!w.random) return;
+    p->counter = job->first / 8;
+    philox_init(&p->philox, &job->random, p->counter);
+    p->ceiling = v_set(pithi_bits((float)((1 << (p->set.bits - 1)) - 1)));
 }
 
 ALWAYS void pass_units(struct pass *p, size_t n) {
@@ -89,33 +95,88 @@ ALWAYS void pass_units(struct pass *p, size_t n) {
     p->room -= n * p->unit;
 }
 
-ALWAYS void put_unit(struct pass *p, const v16 v[4], v16 reciprocal, bool stream) {
-    const v16 q[4] = {code16(v[0], reciprocal), code16(v[1], reciprocal), code16(v[2], reciprocal),
-                      code16(v[3], reciprocal)};
-    pack64(p->codes, p->room, &p->pack, q, stream);
+/* Never beyond the largest code: |x * reciprocal| < Q + 1/2. */
+ALWAYS v16 code16(v16 x, v16 reciprocal) { return f_round_to_i(f_mul(x, reciprocal)); }
+
+/* The code from bit 16 up; what is below carries into it. */
+ALWAYS v16 random16(const struct pass *p, v16 x, v16 reciprocal, v16 random) {
+    return v_add(f_fixed(f_limit(f_mul(x, reciprocal), p->ceiling)), random);
+}
+
+/* random: four vectors, or NULL. */
+ALWAYS void put_unit(struct pass *p, const v16 x[4], v16 r, const v16 *random, bool stream) {
+    if (random) {
+        const v16 q[4] = {random16(p, x[0], r, random[0]), random16(p, x[1], r, random[1]),
+                          random16(p, x[2], r, random[2]), random16(p, x[3], r, random[3])};
+        pack64_high(p->codes, p->room, &p->pack, q, stream);
+    } else {
+        const v16 q[4] = {code16(x[0], r), code16(x[1], r), code16(x[2], r), code16(x[3], r)};
+        pack64(p->codes, p->room, &p->pack, q, stream);
+    }
     pass_units(p, 1);
+}
+
+/* Apart: it needs all registers for itself. */
+static __attribute__((noinline)) void draw_apart(const struct philox *r, uint64_t counter,
+                                                 uint16_t drawn[4 * UNIT]) {
+    random256(r, counter, drawn);
+}
+
+/* Bits for the 256 elements around i. */
+ALWAYS void draw(struct pass *p, size_t i) {
+    draw_apart(&p->philox, p->counter + i / (4 * UNIT) * (4 * UNIT / 8), p->drawn);
+}
+
+/* Those of the unit at i; units come one after another. */
+ALWAYS void take_random(struct pass *p, v16 random[4], size_t i) {
+    const size_t turn = i % (4 * UNIT);
+    if (turn == 0) draw(p, i);
+    const uint8_t *const from = (const uint8_t *)(p->drawn + turn);
+    random[0] = v_load16(from);
+    random[1] = v_load16(from + 32);
+    random[2] = v_load16(from + 64);
+    random[3] = v_load16(from + 96);
+}
+
+/* Goes on after the group at i without codes. */
+ALWAYS void skip_group(struct pass *p, size_t i, struct way w) {
+    pass_units(p, p->set.group / UNIT);
+    if (w.random) draw(p, i);
+}
+
+ALWAYS v16 unit_maxima(const struct pass *p, size_t i, struct way w) {
+    v16 x[4];
+    load_unit(x, w.vt, p->value, i);
+    return largest_lanes(x);
+}
+
+ALWAYS void put_group(struct pass *p, size_t i, v16 reciprocal, struct way w) {
+    const size_t size = width(w.vt), ahead = p->set.group > AHEAD ? p->set.group : AHEAD;
+    v16 x[4], random[4];
+    for (size_t k = i; k < i + p->set.group; k += UNIT) {
+        if (w.random) take_random(p, random, k);
+        if (w.random) prefetch_unit(p->value + k * size, size, ahead);
+        load_unit(x, w.vt, p->value, k);
+        put_unit(p, x, reciprocal, w.random ? random : NULL, w.stream);
+    }
+}
+
+ALWAYS v16 group_maxima(const struct pass *p, size_t i, struct way w) {
+    v16 m = v_set(0);
+    for (size_t k = 0; k < p->set.group; k += UNIT) m = v_maxu(m, unit_maxima(p, i + k, w));
+    return m;
 }
 
 ALWAYS void encode_groups(struct pithi_group_job *job, size_t count, struct way w) {
     struct pass p;
     open_pass(&p, job, w);
     for (size_t i = 0; i < count; i += p.set.group) {
-        const size_t end = i + p.set.group;
-        v16 x[4], m = v_set(0);
-        for (size_t k = i; k < end; k += UNIT) {
-            load_unit(x, w.vt, p.value, k);
-            m = v_maxu(m, largest_lanes(x));
-        }
-        const uint32_t largest = v_reduce_maxu(m);
+        const uint32_t largest = v_reduce_maxu(group_maxima(&p, i, w));
         if (__builtin_expect(largest >= LIMIT, 0)) {
             encode_huge(job, i, false);
-            pass_units(&p, p.set.group / UNIT);
-            continue;
-        }
-        const v16 reciprocal = put_scale(&p.set, p.scales, i / p.set.group, largest);
-        for (size_t k = i; k < end; k += UNIT) {
-            load_unit(x, w.vt, p.value, k);
-            put_unit(&p, x, reciprocal, w.stream);
+            skip_group(&p, i, w);
+        } else {
+            put_group(&p, i, put_scale(&p.set, p.scales, i / p.set.group, largest), w);
         }
     }
 }
@@ -130,14 +191,23 @@ struct held {
 ALWAYS v16 rotate_group(struct held *x, const struct pass *p, size_t i, struct way w) {
     load_unit(x->v, w.vt, p->value, i);
     load_unit(x->v + 4, w.vt, p->value, i + UNIT);
-    rotate_runs(x->v, p->set.bits);
+    rotate_runs(x->v, p->set.bits, !w.random);
     return v_maxu(largest_lanes(x->v), largest_lanes(x->v + 4));
 }
 
-ALWAYS void put_rotated(const struct pass *p, const v16 v[8], v16 r, bool stream) {
+ALWAYS void put_rotated(struct pass *p, const v16 v[8], v16 r, bool stream) {
     const v16 q[8] = {code16(v[0], r), code16(v[1], r), code16(v[2], r), code16(v[3], r),
                       code16(v[4], r), code16(v[5], r), code16(v[6], r), code16(v[7], r)};
     pack_rotated(p->codes, p->room, &p->pack, q, stream);
+    pass_units(p, HELD / UNIT);
+}
+
+ALWAYS void put_random(struct pass *p, const v16 v[8], v16 r, size_t i, bool stream) {
+    v16 random[4];
+    take_random(p, random, i);
+    put_unit(p, v, r, random, stream);
+    take_random(p, random, i + UNIT);
+    put_unit(p, v + 4, r, random, stream);
 }
 
 /* A group is rotated while the scale of the one before it is found. */
@@ -151,11 +221,14 @@ ALWAYS void encode_rotated(struct pithi_group_job *job, size_t count, struct way
         const uint32_t largest = v_reduce_maxu(m);
         const v16 reciprocal = put_scale(&p.set, p.scales, i / HELD, largest);
         m = rotate_group(&next, &p, i + HELD < count ? i + HELD : i, w);
-        if (__builtin_expect(largest < LIMIT, 1))
-            put_rotated(&p, x.v, reciprocal, w.stream);
-        else
+        if (__builtin_expect(largest >= LIMIT, 0)) {
             encode_huge(job, i, true);
-        pass_units(&p, HELD / UNIT);
+            skip_group(&p, i, w);
+        } else if (w.random) {
+            put_random(&p, x.v, reciprocal, i, w.stream);
+        } else {
+            put_rotated(&p, x.v, reciprocal, w.stream);
+        }
     }
 }
 
@@ -172,30 +245,41 @@ ALWAYS void encode_dtype(struct pithi_group_job *job, size_t count, bool rotated
     const unsigned bits = job->set.scale_dtype == PITH_F32 ? job->set.bits : 0;
     const bool stream = codes_stream(job);
     if (bits == 4 && stream)
-        encode_way(job, count, rotated, (struct way){vt, 4, true});
+        encode_way(job, count, rotated, (struct way){vt, 4, true, false});
     else if (bits == 4)
-        encode_way(job, count, rotated, (struct way){vt, 4, false});
+        encode_way(job, count, rotated, (struct way){vt, 4, false, false});
     else if (bits == 8 && stream)
-        encode_way(job, count, rotated, (struct way){vt, 8, true});
+        encode_way(job, count, rotated, (struct way){vt, 8, true, false});
     else if (bits == 8)
-        encode_way(job, count, rotated, (struct way){vt, 8, false});
+        encode_way(job, count, rotated, (struct way){vt, 8, false, false});
     else
-        encode_way(job, count, rotated, (struct way){vt, 0, stream});
+        encode_way(job, count, rotated, (struct way){vt, 0, stream, false});
 }
 
 ALWAYS void encode_whole(struct pithi_group_job *job, size_t count, bool rotated) {
-    if (job->value_dtype == PITH_F32)
+    const bool random = job->set.stochastic, stream = codes_stream(job);
+    if (job->value_dtype == PITH_F32 && random)
+        encode_way(job, count, rotated, (struct way){PITH_F32, 4, stream, true});
+    else if (job->value_dtype == PITH_F32)
         encode_dtype(job, count, rotated, PITH_F32);
+    else if (job->value_dtype == PITH_BF16 && random)
+        encode_way(job, count, rotated, (struct way){PITH_BF16, 4, stream, true});
     else if (job->value_dtype == PITH_BF16)
         encode_dtype(job, count, rotated, PITH_BF16);
     else
-        encode_way(job, count, rotated, (struct way){PITH_F16, 0, codes_stream(job)});
+        encode_way(job, count, rotated, (struct way){PITH_F16, 0, stream, false});
+}
+
+/* Random ones are the common kind alone. */
+static bool random_pass(const struct pithi_group_job *job) {
+    return job->set.bits == 4 && job->set.scale_dtype == PITH_F32 && job->value_dtype != PITH_F16 &&
+           random_fits(job);
 }
 
 static bool pass_fits(const struct pithi_group_job *job) {
     const struct pithi_group_setting *s = &job->set;
-    return !s->asymmetric && !s->stochastic && !s->search && job->base_dtype == PITH_NONE &&
-           s->group >= UNIT;
+    return !s->asymmetric && !s->search && (!s->stochastic || random_pass(job)) &&
+           job->base_dtype == PITH_NONE && s->group >= UNIT;
 }
 
 /* The whole groups of a job; returns how many elements they are. */

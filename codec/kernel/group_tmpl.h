@@ -459,7 +459,7 @@ static void group_encode(struct pithi_group_job *job) {
     e.saturated = 0;
     e.ceiling = v_set(pithi_bits((float)levels));
     packing_init(&e.pack, s->bits, !s->asymmetric);
-    if (s->stochastic) philox_init(&e.philox, &job->random);
+    if (s->stochastic) philox_init(&e.philox, &job->random, job->first / 8);
     const size_t step = batch_elements(s, r.bt == PITH_NONE ? ENCODED_ALONE : ENCODED);
     struct batch b;
     for (size_t i = done; i < job->count; i += step) {

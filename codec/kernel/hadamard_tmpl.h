@@ -187,7 +187,7 @@ static void draw_signs(uint32_t keep[SIGNED / 32], uint32_t key, uint64_t first)
     struct philox philox;
     if (counter >> 32 == last >> 32) {
         uint16_t drawn[SIGNED / 16];
-        philox_init(&philox, &random);
+        philox_init(&philox, &random, counter);
         random256(&philox, counter, drawn);
         memcpy(keep, drawn, sizeof drawn);
         return;

@@ -184,23 +184,33 @@ static inline v16 v_saturate(v16 x, uint32_t largest) {
     return (v16){saturate256(x.a, l), saturate256(x.b, l)};
 }
 
+static inline v16 f_fixed(v16 x) { return f_floor_to_i(f_mul(x, v_set(0x47800000u))); } /* 2^16 */
+
 static inline __m256i each(uint64_t x) { return _mm256_set1_epi64x((long long)x); }
 
-/* Words of four counters, one per 64-bit lane: lanes hold counters c, c+2, c+1, c+3, so that
- * unpacking gives the order of the elements. High halves of lanes may hold garbage, which the
- * multiplications do not see. Two times four: rounds side by side hide each other's latency. */
+/* high(p) ^ x ^ key, and the low half of p above it. */
+static inline __m256i last_words(__m256i p, __m256i x, uint64_t key) {
+    const __m256i low = _mm256_blend_epi32(_mm256_xor_si256(x, each(key)), each(0), 0xAA);
+    return _mm256_xor_si256(_mm256_shuffle_epi32(p, 0xB1), low);
+}
+
+/* 16 bits for each of the 64 elements of the counters from c on, in their order. Two times four
+ * counters: rounds side by side hide each other's latency. Lanes hold counters c, c+2, c+1, c+3,
+ * so that unpacking gives the order of the elements. */
 static inline void random64(const struct philox *r, uint64_t c, uint16_t *out) {
     const __m256i m0 = each(0xD2511F53u), m1 = each(0xCD9E8D57u);
     const __m256i order = _mm256_setr_epi64x(0, 2, 1, 3);
     const __m256i most = _mm256_set1_epi16((short)r->most);
     __m256i c0[2], c1[2], c2[2], c3[2];
     for (unsigned i = 0; i < 2; i++) {
-        c0[i] = _mm256_add_epi64(each(c + 4 * i), order);
-        c1[i] = _mm256_srli_epi64(c0[i], 32);
-        c2[i] = each(r->step);
-        c3[i] = each(r->stream);
+        const __m256i p = _mm256_mul_epu32(_mm256_add_epi64(each(c + 4 * i), order), m0);
+        const __m256i word = _mm256_xor_si256(_mm256_srli_epi64(p, 32), each(r->begin[0]));
+        c1[i] = _mm256_mul_epu32(word, m1);
+        c0[i] = _mm256_xor_si256(_mm256_srli_epi64(c1[i], 32), each(r->begin[1]));
+        c2[i] = _mm256_xor_si256(p, each(r->begin[2]));
+        c3[i] = each(r->begin[3]);
     }
-    for (int round = 0; round < 10; round++) {
+    for (int round = 2; round < 9; round++) {
         const __m256i k0 = each(r->key[round][0]), k1 = each(r->key[round][1]);
         for (int i = 0; i < 2; i++) {
             const __m256i p0 = _mm256_mul_epu32(c0[i], m0), p1 = _mm256_mul_epu32(c2[i], m1);
@@ -211,8 +221,9 @@ static inline void random64(const struct philox *r, uint64_t c, uint16_t *out) {
         }
     }
     for (int i = 0; i < 2; i++) {
-        const __m256i a = _mm256_blend_epi32(c0[i], _mm256_slli_epi64(c1[i], 32), 0xAA);
-        const __m256i b = _mm256_blend_epi32(c2[i], _mm256_slli_epi64(c3[i], 32), 0xAA);
+        const __m256i p0 = _mm256_mul_epu32(c0[i], m0), p1 = _mm256_mul_epu32(c2[i], m1);
+        const __m256i a = last_words(p1, c1[i], r->key[9][0]);
+        const __m256i b = last_words(p0, c3[i], r->key[9][1]);
         const __m256i low = _mm256_unpacklo_epi64(a, b), high = _mm256_unpackhi_epi64(a, b);
         store256((uint8_t *)(out + 32 * i), _mm256_sub_epi16(most, low));
         store256((uint8_t *)(out + 32 * i + 16), _mm256_sub_epi16(most, high));

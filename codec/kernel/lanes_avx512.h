@@ -130,33 +130,37 @@ static inline v16 v_saturate(v16 a, uint32_t largest) {
     return _mm512_mask_mov_epi32(a, _mm512_fpclass_ps_mask(F(a), NONFINITE), full);
 }
 
-/* Words of the counters c..c+7, one counter per 64-bit lane; high halves may hold garbage, which
- * the multiplications do not see. Lane 2i of c holds counter i, lane 2i+1 counter 4+i, so that
- * unpacking gives the order of the elements. Four times eight: rounds side by side hide each
- * other's latency. */
+/* The low 22 bits of floor(a * 2^16), for |a| < 32: a sum from 128 up and less than 256, where a
+ * unit in the last place is 2^-16. */
+static inline v16 f_fixed(v16 a) {
+    return I(_mm512_add_round_ps(F(a), _mm512_set1_ps(192.0f),
+                                 _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC));
+}
+
+static inline __m512i each(uint64_t x) { return _mm512_set1_epi64((long long)x); }
+
+/* high(p) ^ x ^ key, and the low half of p above it. */
+static inline __m512i last_words(__m512i p, __m512i x, uint64_t key) {
+    return _mm512_mask_ternarylogic_epi32(_mm512_ror_epi64(p, 32), 0x5555, x, each(key), 0x96);
+}
+
+/* 16 bits for each of the 256 elements of the counters from c on, in their order. Four times eight
+ * counters: rounds side by side hide each other's latency. Lane 2i holds counter i, lane 2i + 1
+ * counter 4 + i, so that unpacking gives the order of the elements. */
 static inline void random256(const struct philox *r, uint64_t c, uint16_t out[256]) {
-    const __m512i m0 = _mm512_set1_epi64(0xD2511F53), m1 = _mm512_set1_epi64(0xCD9E8D57);
+    const __m512i m0 = each(0xD2511F53u), m1 = each(0xCD9E8D57u);
     const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
     const __m512i most = _mm512_set1_epi16((short)r->most);
     __m512i c0[4], c1[4], c2[4], c3[4];
-    /* Step, stream and the counter's high word are the same in all lanes, and so is half of what
-     * the first two rounds make of them. */
-    const uint64_t p = r->step * 0xCD9E8D57u;
-    const uint64_t q = (uint64_t)(uint32_t)((p >> 32) ^ (c >> 32) ^ r->key[0][0]) * 0xD2511F53u;
-    const __m512i x0 = _mm512_set1_epi64((long long)(p ^ r->key[1][0]));
-    const __m512i x1 = _mm512_set1_epi64((long long)(r->stream ^ r->key[0][1]));
-    const __m512i x2 = _mm512_set1_epi64((long long)((q >> 32) ^ r->key[1][1]));
-    for (int i = 0; i < 4; i++) {
-        const __m512i low = _mm512_add_epi64(_mm512_set1_epi64((long long)c + 8 * i), order);
-        const __m512i p0 = _mm512_mul_epu32(low, m0);
-        c1[i] = _mm512_mul_epu32(v_xor(_mm512_srli_epi64(p0, 32), x1), m1);
-        c0[i] = v_xor(_mm512_srli_epi64(c1[i], 32), x0);
-        c2[i] = v_xor(p0, x2);
-        c3[i] = _mm512_set1_epi64((long long)q);
+    for (unsigned i = 0; i < 4; i++) {
+        const __m512i p = _mm512_mul_epu32(_mm512_add_epi64(each(c + 8 * i), order), m0);
+        c1[i] = _mm512_mul_epu32(v_xor(_mm512_srli_epi64(p, 32), each(r->begin[0])), m1);
+        c0[i] = v_xor(_mm512_srli_epi64(c1[i], 32), each(r->begin[1]));
+        c2[i] = v_xor(p, each(r->begin[2]));
+        c3[i] = each(r->begin[3]);
     }
-    for (int round = 2; round < 10; round++) {
-        const __m512i k0 = _mm512_set1_epi64((long long)r->key[round][0]);
-        const __m512i k1 = _mm512_set1_epi64((long long)r->key[round][1]);
+    for (int round = 2; round < 9; round++) {
+        const __m512i k0 = each(r->key[round][0]), k1 = each(r->key[round][1]);
         for (int i = 0; i < 4; i++) {
             const __m512i p0 = _mm512_mul_epu32(c0[i], m0), p1 = _mm512_mul_epu32(c2[i], m1);
             c0[i] = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p1, 32), c1[i], k0, 0x96);
@@ -166,8 +170,9 @@ static inline void random256(const struct philox *r, uint64_t c, uint16_t out[25
         }
     }
     for (int i = 0; i < 4; i++) {
-        const __m512i a = _mm512_mask_shuffle_epi32(c0[i], 0xAAAA, c1[i], 0xA0);
-        const __m512i b = _mm512_mask_shuffle_epi32(c2[i], 0xAAAA, c3[i], 0xA0);
+        const __m512i p0 = _mm512_mul_epu32(c0[i], m0), p1 = _mm512_mul_epu32(c2[i], m1);
+        const __m512i a = last_words(p1, c1[i], r->key[9][0]);
+        const __m512i b = last_words(p0, c3[i], r->key[9][1]);
         const __m512i low = _mm512_unpacklo_epi64(a, b), high = _mm512_unpackhi_epi64(a, b);
         _mm512_storeu_si512(out + 64 * i, _mm512_sub_epi16(most, low));
         _mm512_storeu_si512(out + 64 * i + 32, _mm512_sub_epi16(most, high));

@@ -57,6 +57,7 @@ ONE(f_narrow, vmovl_u16(vreinterpret_u16_f16(vcvt_f16_f32(F(x)))))
 
 static inline v16 all_of(uint32x4_t x) { return (v16){{x, x, x, x}}; }
 static inline v16 v_set(uint32_t x) { return all_of(vdupq_n_u32(x)); }
+static inline v16 f_fixed(v16 a) { return f_floor_to_i(f_mul(a, v_set(0x47800000u))); } /* 2^16 */
 static inline v16 v_spread(const float *p) { return all_of(I(vld1q_dup_f32(p))); }
 
 static inline v16 v_load(const uint8_t *p) {
@@ -160,7 +161,10 @@ struct philox {
     struct pithi_random random;
 };
 
-static inline void philox_init(struct philox *p, const struct pithi_random *r) { p->random = *r; }
+static inline void philox_init(struct philox *p, const struct pithi_random *r, uint64_t counter) {
+    (void)counter;
+    p->random = *r;
+}
 
 static inline uint32x4_t multiply(uint32x4_t c, uint32_t by, uint32x4_t *high) {
     const uint64x2_t low2 = vmull_n_u32(vget_low_u32(c), by);
