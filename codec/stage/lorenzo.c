@@ -46,14 +46,14 @@ void pithi_lines_advance(struct pithi_lines *l, size_t count) {
     find_lines(l);
 }
 
-/* The alternating sum of the rows at one element. */
-static uint32_t across(const struct pithi_lines *l, const int32_t *p) {
-    uint32_t sum = (uint32_t)*p;
-    for (unsigned k = 1; k < l->count; k++) {
-        const uint32_t other = (uint32_t)p[-(ptrdiff_t)l->back[k]];
-        sum += (k ^ k >> 1 ^ k >> 2) & 1 ? 0u - other : other;
+void pithi_predict_row(const struct pithi_lines *l, const int32_t *codes, size_t count,
+                       uint32_t *words) {
+    uint32_t before = l->order && l->place[3] ? pithi_lines_sum(l, codes - 1) : 0;
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t sum = pithi_lines_sum(l, codes + i);
+        words[i] = pithi_zigzag(sum - before);
+        if (l->order) before = sum;
     }
-    return sum;
 }
 
 void pithi_predict_c(const int32_t *codes, const uint32_t extent[PITHI_TILE_NDIM], unsigned order,
@@ -62,12 +62,7 @@ void pithi_predict_c(const int32_t *codes, const uint32_t extent[PITHI_TILE_NDIM
     pithi_lines_begin(&l, extent, order, at);
     for (codes += at; count;) {
         const size_t left = pithi_lines_left(&l), n = count < left ? count : left;
-        uint32_t before = order && l.place[3] ? across(&l, codes - 1) : 0;
-        for (size_t i = 0; i < n; i++) {
-            const uint32_t sum = across(&l, codes + i);
-            words[i] = pithi_zigzag(sum - before);
-            if (order) before = sum;
-        }
+        pithi_predict_row(&l, codes, n, words);
         codes += n, words += n, count -= n;
         pithi_lines_advance(&l, n);
     }

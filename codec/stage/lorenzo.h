@@ -39,6 +39,18 @@ PITHI_INLINE size_t pithi_lines_left(const struct pithi_lines *l) {
 }
 /* At most pithi_lines_left. */
 void pithi_lines_advance(struct pithi_lines *l, size_t count);
+/* The alternating sum at an element of the row. */
+PITHI_INLINE uint32_t pithi_lines_sum(const struct pithi_lines *l, const int32_t *code) {
+    uint32_t sum = (uint32_t)*code;
+    for (unsigned k = 1; k < l->count; k++) {
+        const uint32_t other = (uint32_t)code[-(ptrdiff_t)l->back[k]];
+        sum += (k ^ k >> 1 ^ k >> 2) & 1 ? 0u - other : other;
+    }
+    return sum;
+}
+/* Words of count elements of the row from l's place on; codes: of these. */
+void pithi_predict_row(const struct pithi_lines *l, const int32_t *codes, size_t count,
+                       uint32_t *words);
 
 /* ---- Back ------------------------------------------------------------------------------------*/
 

@@ -13,7 +13,7 @@
 
 struct pithi_kernels;
 
-/* A tile of codes, or the numbers of one: its elements are the product of the extents, 1 to 2^24. */
+/* What a tile's codes are read or written by. It has 1 to 2^24 elements, all extents multiplied. */
 struct pithi_packed {
     const struct pithi_kernels *kernels;
     uint32_t extent[PITHI_TILE_NDIM];

@@ -1,0 +1,30 @@
+/* quant_neon.c - quantization under an absolute bound for NEON.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "codec.h"
+#include "kernel/lanes_neon.h"
+
+struct constants;
+static inline uint32_t kept16(const struct constants *c, v16 t, v16 error, v16 x);
+
+#include "kernel/quant_tmpl.h"
+
+static inline uint32_t kept16(const struct constants *c, v16 t, v16 error, v16 x) {
+    static const uint16_t weights[8] = {1, 2, 4, 8, 16, 32, 64, 128};
+    uint16x4_t kept[4];
+    for (int q = 0; q < 4; q++) {
+        const uint32x4_t small = vcaltq_f32(F(t.val[q]), F(c->limit.val[q]));
+        const uint32x4_t near = vcaleq_f32(F(error.val[q]), F(c->bound.val[q]));
+        const uint32x4_t never = vceqq_u32(x.val[q], c->never.val[q]);
+        kept[q] = vmovn_u32(vbicq_u32(vandq_u32(small, near), never));
+    }
+    const uint16x8_t weight = vld1q_u16(weights);
+    const uint32_t low = vaddvq_u16(vandq_u16(vcombine_u16(kept[0], kept[1]), weight));
+    const uint32_t high = vaddvq_u16(vandq_u16(vcombine_u16(kept[2], kept[3]), weight));
+    return low | high << 8;
+}
+
+void pithi_quant_bind_neon(struct pithi_kernels *k);
+void pithi_quant_bind_neon(struct pithi_kernels *k) {
+    k->quantize = quantize;
+    k->dequantize = dequantize;
+}
