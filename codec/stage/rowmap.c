@@ -40,22 +40,21 @@ static bool zero_rest(const uint8_t *from, uint64_t bits) {
     return bits % 8 == 0 || from[bits / 8] >> bits % 8 == 0;
 }
 
-/* ---- Classes: number + 1 by its length and the two bits after its first ----------------------*/
+/* ---- Classes: number + 4 by its length and the two bits after its first ----------------------*/
 
-enum { CLASS_LARGEST = 91 };
+enum { CLASS_LARGEST = 88 }; /* of numbers below 2^24 */
 
-static unsigned open_bits(unsigned symbol) { return symbol < 8 ? 0 : symbol / 4 - 1; }
+/* Symbol 0, a new row, leaves none open. */
+static unsigned open_bits(unsigned symbol) { return (symbol + 3) / 4 - (symbol > 0); }
 
 static unsigned class_of(uint32_t number) {
-    const uint32_t v = number + 1;
-    if (v < 4) return v;
-    const unsigned length = pithi_bit_length(v);
-    return 4 * (length - 2) + (v >> (length - 3) & 3);
+    const unsigned open = pithi_bit_length(number + 4) - 3;
+    return 4 * open + ((number + 4) >> open & 3) + 1;
 }
 
 /* The first number of a class. */
 static uint32_t number_of(unsigned symbol) {
-    return (symbol < 4 ? symbol : (4 + symbol % 4) << open_bits(symbol)) - 1;
+    return ((4 + (symbol - 1) % 4) << open_bits(symbol)) - 4;
 }
 
 /* ---- Room ------------------------------------------------------------------------------------*/
@@ -96,15 +95,12 @@ static bool put_coded(struct pithi_pen *pen, size_t max_rows, const uint32_t *wh
     struct bits open = {open_room(room, rows), 0};
     uint32_t known = 0;
     open.to[0] = 0;
-    for (size_t i = 0; i < rows; i++) {
-        if (which[i] == known) {
-            room[i] = 0;
-            known++;
-        } else {
-            const unsigned symbol = class_of(which[i]);
-            room[i] = (uint8_t)symbol;
-            put_bits(&open, which[i] - number_of(symbol), open_bits(symbol));
-        }
+    for (size_t i = 0; i < rows; i++) { /* new rows come by chance: no branches */
+        const uint32_t is_new = which[i] == known;
+        const unsigned symbol = is_new ? 0 : class_of(which[i]);
+        room[i] = (uint8_t)symbol;
+        put_bits(&open, is_new ? 0 : which[i] - number_of(symbol), open_bits(symbol));
+        known += is_new;
     }
     return pithi_piece_put(pen, max_rows, room, rows) &&
            pithi_pen_put(pen, open.to, bytes_of(open.at));
@@ -179,17 +175,17 @@ static const char *take_coded(struct pithi_reader *r, size_t max_rows, size_t ro
     if (!open) return too_short;
     if (!zero_rest(open, bits)) return wrong_rest;
     uint64_t at = 0;
-    uint32_t known = 0;
-    for (size_t i = 0; i < rows; i++) {
-        const unsigned count = open_bits(symbols[i]);
-        if (symbols[i] == 0) {
-            which[i] = known++;
-        } else {
-            which[i] = number_of(symbols[i]) + get_bits(open, bytes_of(bits), at, count);
-            at += count;
-            if (which[i] >= known) return wrong_number;
-        }
+    uint32_t known = 0, wrong = 0;
+    for (size_t i = 0; i < rows; i++) { /* as above */
+        const unsigned symbol = symbols[i], count = open_bits(symbol);
+        const uint32_t is_new = symbol == 0;
+        const uint32_t earlier = number_of(symbol) + get_bits(open, bytes_of(bits), at, count);
+        which[i] = is_new ? known : earlier;
+        wrong |= (earlier >= known) & !is_new;
+        known += is_new;
+        at += count;
     }
+    if (wrong) return wrong_number;
     return known == distinct ? NULL : wrong_count;
 }
 

@@ -26,10 +26,12 @@ void pithi_rows_begin(struct pithi_rows *r, size_t dim, size_t most, int32_t *co
     memset(table, 0, pithi_rows_table_bytes(most));
 }
 
+/* Keys are odd: no single code that differs is missed. */
 static uint64_t hash_row(const int32_t *row, size_t dim) {
-    uint64_t sum = 0;
-    for (size_t k = 0; k < dim / 2; k++) sum += pithi_nh_term(pithi_get64(row + 2 * k), k);
-    if (dim % 2) sum += pithi_nh_term((uint32_t)row[dim - 1], dim / 2);
+    uint64_t sum = 0, key = PITHI_NH_WEYL;
+    for (size_t k = 0; k < dim / 2; k++, key += 2 * PITHI_NH_WEYL)
+        sum += pithi_get64(row + 2 * k) * key;
+    if (dim % 2) sum += (uint32_t)row[dim - 1] * key;
     return (sum ^ sum >> 32) * PITHI_NH_WEYL;
 }
 
@@ -59,7 +61,7 @@ void pithi_rows_number(struct pithi_rows *r, const int32_t *codes, size_t count,
 
 /* ---- Centres ---------------------------------------------------------------------------------*/
 
-enum { SAMPLES = 128 };
+enum { SAMPLES = 64 };
 
 static uint32_t zigzag(uint32_t x) { return x << 1 ^ (0u - (x >> 31)); }
 
@@ -88,6 +90,7 @@ bool pithi_rows_centre(const int32_t *codes, size_t rows, size_t dim, int32_t *c
     const size_t stride = every * dim;
     mean(codes, samples, stride, dim, centre);
     *bytes = bytes_for(centre, dim);
+    if ((samples - 1) * every + every / 2 < rows) codes += every / 2 * dim; /* others to judge by */
     uint64_t plain = 0, centred = 0;
     for (size_t i = 0; i < samples; i++)
         for (size_t j = 0; j < dim; j++) {
@@ -108,4 +111,17 @@ void pithi_rows_lift(int32_t *codes, size_t rows, size_t dim, const int32_t *cen
     for (size_t i = 0; i < rows; i++, codes += dim)
         for (size_t j = 0; j < dim; j++)
             codes[j] = (int32_t)((uint32_t)codes[j] + (uint32_t)centre[j]);
+}
+
+/* ---- Rows to their places --------------------------------------------------------------------*/
+
+void pithi_rows_place(uint8_t *to, const uint8_t *from, const uint32_t *which, size_t rows,
+                      size_t bytes) {
+    enum { LINE = 64 };
+    for (size_t i = 0; i < rows; i++, to += bytes) {
+        const uint8_t *const row = from + which[i] * bytes;
+        size_t at = 0;
+        for (; at + LINE <= bytes; at += LINE) memcpy(to + at, row + at, LINE);
+        if (at < bytes) memcpy(to + at, row + at, bytes - at);
+    }
 }

@@ -34,4 +34,8 @@ bool pithi_rows_centre(const int32_t *codes, size_t rows, size_t dim, int32_t *c
 void pithi_rows_sink(int32_t *codes, size_t rows, size_t dim, const int32_t *centre);
 void pithi_rows_lift(int32_t *codes, size_t rows, size_t dim, const int32_t *centre);
 
+/* Row i of `to` := row which[i] of `from`; rows have so many bytes. */
+void pithi_rows_place(uint8_t *to, const uint8_t *from, const uint32_t *which, size_t rows,
+                      size_t bytes);
+
 #endif
