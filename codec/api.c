@@ -57,7 +57,9 @@ static pith_status slot_span(pith_plan *p, uint64_t slot, const pith_view *view,
 
 pith_status pithi_output_dtype(const struct pithi_params *q, uint32_t dtype, pith_error *error) {
     if (dtype == q->dtype) return PITH_OK;
-    if (!(q->codec->traits & PITH_TRAIT_LOSSLESS) && pithi_is_float16_32(dtype)) return PITH_OK;
+    if (!(q->codec->traits & PITH_TRAIT_LOSSLESS) && pithi_is_float16_32(q->dtype) &&
+        pithi_is_float16_32(dtype))
+        return PITH_OK;
     return pithi_fail(error, PITH_ERR_DTYPE, "the codec does not decode to the view's dtype");
 }
 

@@ -14,21 +14,6 @@
 enum target { ABS, REL, PWREL, PSNR, NMSE, TARGETS };
 static const char *const target_keys[TARGETS] = {"abs", "rel", "pwrel", "psnr", "nmse"};
 
-static int find_key(const struct pithi_codec *codec, const char *name) {
-    for (uint32_t i = 0; i < codec->key_count; i++)
-        if (strcmp(codec->keys[i].name, name) == 0) return (int)i;
-    return -1;
-}
-
-void pithi_bounded_preset(const struct pithi_codec *codec, uint32_t value[PITHI_KEYS_MAX],
-                          const char *default_key, uint32_t number) {
-    for (int t = 0; t < TARGETS; t++) {
-        const int key = find_key(codec, target_keys[t]);
-        if (key >= 0 && value[key]) return;
-    }
-    value[find_key(codec, default_key)] = number;
-}
-
 /* Which target the parameters name; TARGETS when none or several. */
 static enum target target_of(const struct pithi_params *p) {
     enum target found = TARGETS;

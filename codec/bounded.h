@@ -8,9 +8,6 @@
 
 #include "coder.h"
 
-/* One of the keys that ask for a bound must be given, or default_key is. */
-void pithi_bounded_preset(const struct pithi_codec *codec, uint32_t value[PITHI_KEYS_MAX],
-                          const char *default_key, uint32_t number);
 /* The rules across these keys. */
 pith_status pithi_bounded_check(const struct pithi_params *params, const char **detail);
 /* What the spec asks for, in the unit of its key. */

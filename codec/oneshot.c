@@ -33,6 +33,8 @@ static void fill_info(const struct pithi_frame *f, pith_info *info) {
     info->source = f->source;
     info->source_bytes = f->source_bytes;
     info->exempt = f->exempt_count;
+    info->bound = f->bound.largest;
+    info->relative_bound = f->bound.kind == PITHI_BOUND_RELATIVE ? f->bound.value : 0;
 }
 
 pith_status pith_inspect(const void *bytes, size_t length, pith_info *info, pith_error *error) {
@@ -88,6 +90,7 @@ static pith_status largest_bound(const void *frame, size_t length, double *bound
     PITHI_TRY(pithi_frame_read(frame, length, &f, error));
     if (f.payload_bytes > length - f.header_bytes)
         return pithi_fail_at(error, PITH_ERR_TRUNCATED, "the payload is cut", length);
+    *bound = f.bound.largest; /* 0 where the codec has none */
     if (!f.params.codec->bound || f.params.key_frame) return PITH_OK;
     pithi_payload_of(&f, &p);
     const uint8_t *payload = (const uint8_t *)frame + f.header_bytes;

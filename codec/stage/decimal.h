@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define PITHI_DECIMAL(m, e) ((uint32_t)(m) << 10 | (uint32_t)((e) + 512))
+
 /* "0.001", "1e-3", "2.5E3": digits with at most one point, then an exponent or none. False for
  * other text, more than six digits that count, or an exponent out of range. */
 bool pithi_decimal_parse(const char *text, size_t length, uint32_t *word);

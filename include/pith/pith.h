@@ -208,6 +208,7 @@ PITH_API uint32_t pith_cpu_features(void);
 #define PITH_TRAIT_FIXED_RATE 0x2u /* size follows from the layout alone (default setting) */
 #define PITH_TRAIT_BASE 0x4u       /* can code against a base */
 #define PITH_TRAIT_EXEMPT 0x8u     /* takes pith_layout.exempt */
+#define PITH_TRAIT_BOUND 0x10u     /* frames state a bound that holds for every value */
 
 typedef struct pith_codec_info {
     uint32_t id; /* as in frames */
@@ -484,6 +485,10 @@ typedef struct pith_info {
     const void *source;       /* pith_layout.source, inside the frame; NULL when absent */
     size_t source_bytes;
     uint64_t exempt; /* elements that go around the codec */
+    /* PITH_TRAIT_BOUND: what holds for every finite value x and decoded x', before the latter is
+     * rounded to another dtype. Non-finite values come back bit for bit. */
+    double bound;          /* |x - x'| is at most this */
+    double relative_bound; /* pwrel: |x - x'| / |x| is at most this, else 0 */
 } pith_info;
 
 /* Read and check a frame's header: constant work apart from the header checksum, no allocation,

@@ -1,0 +1,404 @@
+/* c_eb.c - codec eb: any values under a bound on every one of them.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A tile's values become codes (stage/quant.h), whose differences from their neighbours are packed
+ * (stage/packed.h) or coded (stage/coded.h); or they are predicted from reconstructed ones
+ * (stage/interp.h). Values that would miss the bound go beside (stage/exact.h). */
+#include <string.h>
+
+#include "bounded.h"
+#include "stage/coded.h"
+#include "stage/convert.h"
+#include "stage/decimal.h"
+#include "stage/endian.h"
+#include "stage/entropy.h"
+#include "stage/estimate.h"
+#include "stage/exact.h"
+#include "stage/interp.h"
+#include "stage/packed.h"
+#include "stage/pad.h"
+
+enum { MODE, ABS, REL, PWREL, PSNR, NMSE, RANGE, ZEROS, LEVEL, BLOCK };
+enum { FAST, RATIO, AUTO };
+enum { AT_EFFORT = 0, AT_MODE = 1, AT_ZEROS = 2, AT_TARGET = 4 };
+
+static const struct pithi_key keys[] = {
+    [MODE] = {"mode", PITHI_KEY_WORD, FAST, 0, AUTO, 0, AT_MODE, "fast|ratio|auto",
+              "fast: fixed cost; ratio: predicted and coded; auto: whatever is shortest", true},
+    [ABS] = {"abs", PITHI_KEY_REAL, 0, 1, 0, 0, AT_TARGET, "a number", "bound on |x - x'|", true},
+    [REL] =
+        {"rel", PITHI_KEY_REAL, 0, 2, 0, 0, AT_TARGET, "a number",
+         "the same, relative to the range of the finite values; 0.001 when nothing is asked for",
+         true},
+    [PWREL] = {"pwrel", PITHI_KEY_REAL, 0, 3, 0, 0, AT_TARGET, "a number below 1",
+               "bound on |x - x'| / |x|", true},
+    [PSNR] = {"psnr", PITHI_KEY_REAL, 0, 4, 0, 0, AT_TARGET, "decibels",
+              "least peak signal-to-noise ratio of the frame", true},
+    [NMSE] = {"nmse", PITHI_KEY_REAL, 0, 5, 0, 0, AT_TARGET, "a number",
+              "largest sum of squared errors over that of squared values", true},
+    [RANGE] = {"range", PITHI_KEY_REAL, 0, 0, 0, 0, PITHI_WIRE_NONE, "a number or none",
+               "for rel and psnr: the range, where ranks must agree", true},
+    [ZEROS] = {"zeros", PITHI_KEY_WORD, 0, 0, 1, 0, AT_ZEROS, "any|signed", "signed: keep -0",
+               true},
+    [LEVEL] = {"level", PITHI_KEY_NUMBER, 1, PITHI_ENTROPY_LEVEL_MIN, PITHI_ENTROPY_LEVEL_MAX, 0,
+               AT_EFFORT, "1..19", "effort of zstd", true},
+    [BLOCK] = {"block", PITHI_KEY_BLOCK, 262144, 16, 1u << PITHI_BLOCK_LOG2_MAX, 0,
+               PITHI_WIRE_BLOCK, "16..16777216, a power of two, or whole",
+               "most elements per block", false},
+};
+
+/* A block begins with how it is coded, and the order of differences or the row of level bounds. */
+enum method { CONSTANT, PACKED, CODED, INTERPOLATED, METHODS };
+enum { HEAD_BYTES = 2, CODE_BYTES = 4 };
+
+static size_t element_of(const struct pithi_params *p) { return pith_dtype_bytes(p->dtype); }
+
+/* ---- Settings --------------------------------------------------------------------------------*/
+
+static void preset(uint32_t value[PITHI_KEYS_MAX], uint32_t seen) {
+    (void)seen;
+    if (!(value[ABS] | value[REL] | value[PWREL] | value[PSNR] | value[NMSE]))
+        value[REL] = PITHI_DECIMAL(1, -3);
+}
+
+static bool fixed(const struct pithi_params *p) {
+    (void)p;
+    return false;
+}
+
+static uint64_t block_bytes(const struct pithi_params *p, uint64_t count) {
+    return count * element_of(p);
+}
+
+static bool tile(const struct pithi_params *p, uint32_t ndim, const uint64_t *shape,
+                 struct pithi_tiling *tiling) {
+    pithi_tiling_init(tiling, shape, ndim, p->block, false);
+    return true;
+}
+
+/* ---- Memory ----------------------------------------------------------------------------------*/
+
+struct work {
+    int32_t *codes;  /* of the tile; where there is no better place, values before conversion */
+    uint32_t *words; /* the same, of whole groups */
+    uint8_t *miss;   /* encode */
+    uint8_t *other;  /* encode: another try at the block's bytes */
+    void *levels, *pieces;
+    struct pithi_quant quant;
+};
+
+struct places {
+    uint8_t *at;
+    size_t bytes;
+};
+static void *place(struct places *p, size_t bytes) {
+    uint8_t *const here = p->at ? p->at + p->bytes : NULL;
+    p->bytes += pithi_pad64(bytes);
+    return here;
+}
+
+static int effort(const struct pithi_params *p) {
+    const bool none = p->decode_only || p->value[MODE] == FAST;
+    return none ? PITHI_ENTROPY_LEVEL_NONE : (int)p->value[LEVEL];
+}
+
+static size_t pieces_bytes(const struct pithi_params *p) {
+    const size_t packed = pithi_packed_scratch(p->most);
+    const size_t coded = pithi_coded_scratch(p->most, effort(p));
+    return packed > coded ? packed : coded;
+}
+
+static struct work layout(const struct pithi_params *p, void *scratch, size_t *bytes) {
+    struct work w = {0};
+    struct places at = {scratch, 0};
+    const size_t groups = ((size_t)p->most + PITHI_PACK_GROUP) * sizeof(uint32_t);
+    w.codes = place(&at, groups);
+    w.words = place(&at, groups);
+    w.levels = place(&at, pithi_interp_scratch(p->most, p->dtype));
+    w.pieces = place(&at, pieces_bytes(p));
+    if (!p->decode_only) {
+        w.miss = place(&at, p->most / 8 + 1);
+        w.other = place(&at, p->most * element_of(p));
+    }
+    *bytes = at.bytes;
+    return w;
+}
+
+static size_t scratch_bytes(const struct pithi_params *p) {
+    size_t bytes;
+    layout(p, NULL, &bytes);
+    return bytes;
+}
+
+static bool open(const struct pithi_block *b, struct work *w) {
+    size_t bytes;
+    *w = layout(b->params, b->scratch, &bytes);
+    return pithi_quant_init(&w->quant, b->params->dtype, b->bound, b->params->value[ZEROS]);
+}
+
+static struct pithi_packed packed_of(const struct pithi_block *b, unsigned order) {
+    struct pithi_packed p = {.kernels = b->kernels, .order = order};
+    memcpy(p.extent, b->tile->extent, sizeof p.extent);
+    return p;
+}
+
+static struct pithi_interp interp_of(const struct pithi_block *b, const struct work *w,
+                                     unsigned row) {
+    struct pithi_interp t = {.quant = &w->quant,
+                             .row = row,
+                             .encode = b->kernels->interp_encode,
+                             .decode = b->kernels->interp_decode,
+                             .scratch = w->levels};
+    memcpy(t.extent, b->tile->extent, sizeof t.extent);
+    return t;
+}
+
+/* Dimensions of more than one element: no higher order of differences says more. */
+static unsigned dimensions(const struct pithi_tile *t) {
+    unsigned n = PITHI_TILE_NDIM;
+    while (n > 0 && t->extent[PITHI_TILE_NDIM - n] == 1) n--;
+    return n;
+}
+
+/* ---- Encode ----------------------------------------------------------------------------------*/
+
+/* One way to code a block. */
+struct way {
+    enum method method;
+    unsigned order;
+};
+
+/* Where the words of a block are cut into two strings: finest interpolated ones are unlike others. */
+static size_t cut_of(const struct pithi_block *b, struct way way) {
+    return way.method == INTERPOLATED ? pithi_interp_coarse(b->tile->extent) : 0;
+}
+
+static bool put_words(const struct pithi_block *b, const struct work *w, struct way way,
+                      struct pithi_pen *pen) {
+    const size_t most = b->params->most, cut = cut_of(b, way);
+    pithi_pack_fn *const pack = b->kernels->pack;
+    if (cut && !pithi_coded_put(pen, most, pack, w->words, cut)) return false;
+    return cut == b->count || pithi_coded_put(pen, most, pack, w->words + cut, b->count - cut);
+}
+
+static bool put_body(const struct pithi_block *b, const struct work *w, struct way way,
+                     struct pithi_pen *pen) {
+    const struct pithi_packed packed = packed_of(b, way.order);
+    uint8_t code[CODE_BYTES];
+    switch (way.method) {
+    case CONSTANT:
+        pithi_put32(code, (uint32_t)w->codes[0]);
+        return pithi_pen_put(pen, code, sizeof code);
+    case PACKED: return pithi_packed_put(&packed, w->codes, pen);
+    case CODED:
+        b->kernels->predict(w->codes, b->tile->extent, way.order, 0, b->count, w->words);
+        break;
+    default: break; /* words are there */
+    }
+    return put_words(b, w, way, pen);
+}
+
+/* The block's bytes coded this way; 0 when they would be more than cap. misses: values that must
+ * be stored exactly, of which w->miss says which. */
+static size_t put(const struct pithi_block *b, const struct work *w, struct way way, size_t misses,
+                  uint8_t *dst, size_t cap) {
+    const uint8_t head[HEAD_BYTES] = {(uint8_t)way.method, (uint8_t)way.order};
+    struct pithi_pen pen = {dst, cap, effort(b->params), w->pieces};
+    if (!pithi_pen_put(&pen, head, sizeof head) ||
+        !pithi_exact_put(&pen, w->miss, misses, b->value, element_of(b->params), b->count) ||
+        !put_body(b, w, way, &pen))
+        return 0;
+    return (size_t)(pen.at - dst);
+}
+
+static size_t put_interpolated(const struct pithi_block *b, const struct work *w, unsigned row,
+                               uint8_t *dst, size_t cap, uint64_t *misses) {
+    const struct pithi_interp t = interp_of(b, w, row);
+    *misses = pithi_interp_encode(&t, b->value, w->words, w->miss);
+    return put(b, w, (struct way){INTERPOLATED, row}, (size_t)*misses, dst, cap);
+}
+
+static bool all_equal(const int32_t *codes, size_t count) {
+    uint32_t differ = 0;
+    for (size_t i = 0; i < count; i++) differ |= (uint32_t)codes[i] ^ (uint32_t)codes[0];
+    return differ == 0;
+}
+
+static unsigned packed_order(const struct pithi_block *b, const struct work *w) {
+    const struct pithi_packed p = packed_of(b, 0);
+    return pithi_packed_choose(&p, w->codes, dimensions(b->tile));
+}
+
+static unsigned best_order(const struct pithi_estimate *e, unsigned most) {
+    unsigned best = 0;
+    for (unsigned i = 1; i <= most; i++)
+        if (e->lorenzo[i] < e->lorenzo[best]) best = i;
+    return best;
+}
+
+static struct pithi_estimate estimate(const struct pithi_block *b, const struct work *w) {
+    return pithi_estimate_tile(&w->quant, b->value, w->codes, b->tile->extent);
+}
+
+static size_t code_ratio(struct pithi_block *b, const struct work *w, size_t cap) {
+    const struct pithi_estimate e = estimate(b, w);
+    const unsigned order = best_order(&e, dimensions(b->tile));
+    if (e.interp < e.lorenzo[order])
+        return put_interpolated(b, w, e.interp_row, b->bytes, cap, &b->exact);
+    return put(b, w, (struct way){CODED, order}, (size_t)b->exact, b->bytes, cap);
+}
+
+/* Tries all, the shortest first in b->bytes. */
+static size_t code_auto(struct pithi_block *b, const struct work *w, size_t cap) {
+    const struct pithi_estimate e = estimate(b, w);
+    const struct way ways[] = {{PACKED, packed_order(b, w)},
+                               {CODED, best_order(&e, dimensions(b->tile))}};
+    size_t length = 0;
+    for (size_t i = 0; i < 2; i++) {
+        const size_t limit = length ? length - 1 : cap;
+        const size_t n = put(b, w, ways[i], (size_t)b->exact, w->other, limit);
+        if (n) memcpy(b->bytes, w->other, length = n);
+    }
+    for (unsigned row = 0; row < PITHI_INTERP_ROWS && !w->quant.relative; row++) {
+        uint64_t misses;
+        const size_t limit = length ? length - 1 : cap;
+        const size_t n = put_interpolated(b, w, row, w->other, limit, &misses);
+        if (!n) continue;
+        memcpy(b->bytes, w->other, length = n);
+        b->exact = misses;
+    }
+    return length;
+}
+
+static size_t code(struct pithi_block *b, size_t cap) {
+    struct work w;
+    if (!open(b, &w)) return 0;
+    b->exact = b->kernels->quantize(&w.quant, b->value, b->count, w.codes, w.miss);
+    if (all_equal(w.codes, b->count))
+        return put(b, &w, (struct way){CONSTANT, 0}, (size_t)b->exact, b->bytes, cap);
+    if (b->params->value[MODE] == RATIO) return code_ratio(b, &w, cap);
+    if (b->params->value[MODE] == AUTO) return code_auto(b, &w, cap);
+    return put(b, &w, (struct way){PACKED, packed_order(b, &w)}, (size_t)b->exact, b->bytes, cap);
+}
+
+static pith_status encode(struct pithi_block *b) {
+    const size_t raw = b->count * element_of(b->params);
+    b->length = code(b, raw - 1);
+    b->plain = b->length == 0;
+    if (b->plain) {
+        memcpy(b->bytes, b->value, raw);
+        b->length = raw;
+        b->exact = b->count;
+    }
+    return PITH_OK;
+}
+
+/* ---- Decode ----------------------------------------------------------------------------------*/
+
+static const char *take_constant(const struct pithi_block *b, const struct work *w,
+                                 struct pithi_reader *r, void *to) {
+    const uint8_t *const code = pithi_reader_take(r, CODE_BYTES);
+    if (!code) return "the code of a block is cut";
+    const int32_t one = (int32_t)pithi_get32(code);
+    for (size_t i = 0; i < b->count; i++) w->words[i] = (uint32_t)one;
+    b->kernels->dequantize(&w->quant, (const int32_t *)w->words, b->count, to, b->stream);
+    return NULL;
+}
+
+static const char *take_words(const struct pithi_block *b, const struct work *w, struct way way,
+                              struct pithi_reader *r) {
+    const size_t most = b->params->most, cut = cut_of(b, way);
+    pithi_unpack_fn *const unpack = b->kernels->unpack;
+    const char *const fault = cut ? pithi_coded_take(r, most, unpack, w->words, cut) : NULL;
+    if (fault || cut == b->count) return fault;
+    return pithi_coded_take(r, most, unpack, w->words + cut, b->count - cut);
+}
+
+static const char *take_coded(const struct pithi_block *b, const struct work *w, struct way way,
+                              struct pithi_reader *r, void *to) {
+    const char *const fault = take_words(b, w, way, r);
+    if (fault) return fault;
+    if (way.method == INTERPOLATED) {
+        const struct pithi_interp t = interp_of(b, w, way.order);
+        pithi_interp_decode(&t, w->words, to);
+        return NULL;
+    }
+    struct pithi_unpredict u;
+    int32_t *const codes = (int32_t *)w->words;
+    pithi_unpredict_init(&u, b->tile->extent, way.order, w->pieces);
+    b->kernels->unpredict(&u, w->words, b->count, codes);
+    b->kernels->dequantize(&w->quant, codes, b->count, to, b->stream);
+    return NULL;
+}
+
+static const char *take_body(const struct pithi_block *b, const struct work *w, struct way way,
+                             struct pithi_reader *r, void *to) {
+    const struct pithi_packed packed = packed_of(b, way.order);
+    if (way.method == CONSTANT) return take_constant(b, w, r, to);
+    if (way.method == PACKED) return pithi_packed_take(&packed, r, &w->quant, to, b->stream);
+    return take_coded(b, w, way, r, to);
+}
+
+/* Whether there is such a way, for this tile and bound. */
+static bool legal(const struct pithi_block *b, const struct work *w, struct way way) {
+    if (way.method == CONSTANT) return way.order == 0;
+    if (way.method == INTERPOLATED) return way.order < PITHI_INTERP_ROWS && !w->quant.relative;
+    return way.method < METHODS && way.order <= dimensions(b->tile);
+}
+
+static const char *take(struct pithi_block *b) {
+    struct work w;
+    struct pithi_exact exact;
+    const uint32_t dtype = b->params->dtype;
+    struct pithi_reader r = {b->bytes, b->length, NULL};
+    const uint8_t *const head = pithi_reader_take(&r, HEAD_BYTES);
+    if (!open(b, &w)) return "a bound that the dtype cannot have";
+    if (!head) return "the block is shorter than its head";
+    const struct way way = {(enum method)head[0], head[1]};
+    if (!legal(b, &w, way)) return "unknown coding of a block";
+    r.scratch = w.pieces;
+    const char *fault = pithi_exact_take(&r, &exact, element_of(b->params), b->count);
+    const bool direct = b->out && b->out_dtype == dtype;
+    if (!fault) fault = take_body(b, &w, way, &r, direct ? b->out : w.codes);
+    if (fault) return fault;
+    if (r.left) return "bytes after the end of a block";
+    b->exact = exact.misses;
+    if (!b->out) return NULL;
+    if (!direct) pithi_convert(b->out, b->out_dtype, w.codes, dtype, b->count);
+    pithi_exact_patch(&exact, b->out, b->out_dtype, dtype);
+    return NULL;
+}
+
+static pith_status decode(struct pithi_block *b) {
+    const size_t raw = b->count * element_of(b->params);
+    if (!b->plain) {
+        b->detail = take(b);
+    } else {
+        b->exact = b->count;
+        if (b->length != raw)
+            b->detail = "a plain block of a wrong length";
+        else if (b->out)
+            pithi_convert(b->out, b->out_dtype, b->bytes, b->params->dtype, b->count);
+    }
+    return b->detail ? PITH_ERR_CORRUPT : PITH_OK;
+}
+
+const struct pithi_codec pithi_codec_eb = {
+    .id = 5,
+    .revision = 1,
+    .name = "eb",
+    .summary = "any values under a bound on every one of them",
+    .traits = PITH_TRAIT_BOUND,
+    .dtypes = 1u << PITH_F32 | 1u << PITH_BF16 | 1u << PITH_F16 | 1u << PITH_F64,
+    .keys = keys,
+    .key_count = sizeof keys / sizeof keys[0],
+    .preset = preset,
+    .check = pithi_bounded_check,
+    .fixed = fixed,
+    .block_bytes = block_bytes,
+    .scratch_bytes = scratch_bytes,
+    .encode = encode,
+    .decode = decode,
+    .tile = tile,
+    .bounded = true,
+};
