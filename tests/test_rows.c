@@ -202,6 +202,7 @@ static void check_map(const struct map *m, bool coded) {
     for (size_t length = 0; length < c.length; length++)
         CHECK(take_map(c.bytes, length, c.kind, m, which) < 0);
     CHECK(take_map(c.bytes, c.length, PITHI_ROWMAP_NONE, m, which) < 0);
+    CHECK(take_map(c.bytes, c.length, PITHI_ROWMAP_CODED + 1, m, which) < 0);
     for (size_t bit = 0; bit < 8 * c.length; bit++) {
         c.bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
         if (take_map(c.bytes, c.length, c.kind, m, which) >= 0) CHECK(legal_numbers(which, m));

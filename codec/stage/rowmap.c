@@ -196,7 +196,8 @@ const char *pithi_rowmap_take(struct pithi_reader *r, size_t max_rows, unsigned 
         number_plainly(rows, distinct, which);
         return NULL;
     }
-    if (none || kind == PITHI_ROWMAP_NONE) return "a row map of a wrong kind";
+    if (none || kind == PITHI_ROWMAP_NONE || kind > PITHI_ROWMAP_CODED)
+        return "a row map of a wrong kind";
     if (kind == PITHI_ROWMAP_PLAIN) return take_plain(r, rows, distinct, which);
     return take_coded(r, max_rows, rows, distinct, which, room);
 }
