@@ -203,7 +203,8 @@ static bool put_body(const struct pithi_block *b, const struct work *w, struct w
 static size_t put(const struct pithi_block *b, const struct work *w, struct way way, size_t misses,
                   uint8_t *dst, size_t cap) {
     const uint8_t head[HEAD_BYTES] = {(uint8_t)way.method, (uint8_t)way.order};
-    struct pithi_pen pen = {dst, cap, effort(b->params), w->pieces};
+    const int bare = way.method == CODED ? PITHI_ENTROPY_BARE : 0;
+    struct pithi_pen pen = {dst, cap, effort(b->params) | bare, w->pieces};
     if (!pithi_pen_put(&pen, head, sizeof head) ||
         !pithi_exact_put(&pen, w->miss, misses, b->value, element_of(b->params), b->count) ||
         !put_body(b, w, way, &pen))

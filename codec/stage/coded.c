@@ -85,11 +85,11 @@ static unsigned choose_low(const struct lengths *s) {
     return low;
 }
 
-/* A symbol takes a bit at least; gaps take less where three in four are 0. */
+/* A symbol takes a bit at least; gaps take less where three in five are 0. */
 static bool mostly_zero(const struct lengths *s, unsigned low) {
     uint32_t zeros = 0;
     for (unsigned b = 0; b <= low; b++) zeros += s->of[b];
-    return zeros > s->total - s->total / 4;
+    return zeros > s->total / 5 * 3;
 }
 
 /* ---- Write -----------------------------------------------------------------------------------*/

@@ -17,6 +17,14 @@ static ZSTD_compressionParameters noise(size_t n) {
     return p;
 }
 
+/* Whatever a table of 64 places still finds. */
+static ZSTD_compressionParameters bare(size_t n) {
+    ZSTD_compressionParameters p = noise(n);
+    p.targetLength = 8;
+    p.hashLog = 6;
+    return p;
+}
+
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
 static size_t context_bytes(size_t n, int level) {
@@ -71,7 +79,8 @@ size_t pithi_entropy_pack(void *scratch, int level, const uint8_t *src, size_t n
                           size_t cap) {
     if (cap >= n) cap = n - (n > 0);
     if (cap == 0 || level == PITHI_ENTROPY_LEVEL_NONE) return 0;
-    const ZSTD_compressionParameters quick = noise(n);
+    const ZSTD_compressionParameters quick = level & PITHI_ENTROPY_BARE ? bare(n) : noise(n);
+    level &= ~PITHI_ENTROPY_BARE;
     const size_t length = press(scratch, &quick, src, n, dst, cap);
     if (level < PITHI_ENTROPY_LEVEL_SEARCH) return length;
     const ZSTD_compressionParameters slow = ZSTD_getCParams(level, n, 0);

@@ -19,6 +19,8 @@ enum {
     PITHI_ENTROPY_LEVEL_SEARCH = 4,
     PITHI_ENTROPY_LEVEL_MAX = 19
 };
+/* Added to a level: the quick look finds long runs at most, right where neighbours say nothing. */
+enum { PITHI_ENTROPY_BARE = 256 };
 
 /* Bytes of scratch that suffice for every string of at most max_bytes at this level. Scratch is
  * 64-byte aligned and holds nothing between calls. */
