@@ -246,7 +246,8 @@ static const char *take_block(struct pithi_block *b, const struct work *w) {
     b->exact = exact.misses;
     b->active = used;
     if (!b->out) return NULL;
-    pithi_active_merge((enum pithi_active_form)form, w->active, map, b->tile->extent, w->codes);
+    pithi_active_merge((enum pithi_active_form)form, w->active, used, map, b->tile->extent,
+                       w->codes);
     deliver(b, w, &quant, &exact);
     return NULL;
 }

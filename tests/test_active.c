@@ -195,7 +195,7 @@ static void check_merge(const struct coded *c, enum pithi_active_form form,
         pithi_active_median(c->codes, extent, numbers);
     else
         pithi_active_numbers(form, numbers, c->used);
-    pithi_active_merge(form, numbers, c->map, extent, back);
+    pithi_active_merge(form, numbers, c->used, c->map, extent, back);
     CHECK(memcmp(back, c->codes, 4 * c->count) == 0);
     free(numbers);
     free(back);

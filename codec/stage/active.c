@@ -3,6 +3,7 @@
 #include "stage/active.h"
 
 #include <stdbool.h>
+#include <string.h>
 
 #include "stage/lorenzo.h"
 
@@ -97,20 +98,39 @@ static void merge_median(const int32_t *numbers, const uint8_t *map,
         }
 }
 
-static void merge_plain(bool positive, const int32_t *numbers, const uint8_t *map, size_t count,
-                        int32_t *codes) {
-    for (size_t i = 0; i < count; i++) {
-        const bool keep = used(map, i);
-        codes[i] = keep ? code_of(positive, *numbers) : 0;
-        numbers += keep;
+/* Up to 8 codes of a byte of the map; returns those that follow. */
+static const int32_t *spread8(const int32_t *from, unsigned bits, size_t count, int32_t *codes) {
+    for (size_t i = 0; i < count; i++, bits >>= 1) {
+        codes[i] = *from & (0 - (int32_t)(bits & 1));
+        from += bits & 1;
     }
+    return from;
 }
 
-void pithi_active_merge(enum pithi_active_form form, const int32_t *numbers, const uint8_t *map,
-                        const uint32_t extent[PITHI_TILE_NDIM], int32_t *codes) {
-    if (form == PITHI_ACTIVE_MEDIAN)
+/* Zeros stand together, and so do the others. */
+static void merge_plain(const int32_t *active, const uint8_t *map, size_t count, int32_t *codes) {
+    const size_t whole = count / 8;
+    for (size_t i = 0; i < whole; i++, codes += 8) {
+        if (map[i] == 0) {
+            memset(codes, 0, 8 * sizeof *codes);
+        } else if (map[i] == 0xFF) {
+            memcpy(codes, active, 8 * sizeof *codes);
+            active += 8;
+        } else {
+            active = spread8(active, map[i], 8, codes);
+        }
+    }
+    if (count % 8) spread8(active, map[whole], count % 8, codes);
+}
+
+void pithi_active_merge(enum pithi_active_form form, int32_t *numbers, size_t used,
+                        const uint8_t *map, const uint32_t extent[PITHI_TILE_NDIM],
+                        int32_t *codes) {
+    const bool positive = form == PITHI_ACTIVE_POSITIVE;
+    if (form == PITHI_ACTIVE_MEDIAN) {
         merge_median(numbers, map, extent, codes);
-    else
-        merge_plain(form == PITHI_ACTIVE_POSITIVE, numbers, map, rows_of(extent) * extent[3],
-                    codes);
+        return;
+    }
+    for (size_t i = 0; i < used; i++) numbers[i] = code_of(positive, numbers[i]);
+    merge_plain(numbers, map, rows_of(extent) * extent[3], codes);
 }

@@ -28,9 +28,9 @@ void pithi_active_numbers(enum pithi_active_form form, int32_t *active, size_t c
 /* Numbers of form MEDIAN of the codes of a tile. */
 void pithi_active_median(const int32_t *codes, const uint32_t extent[PITHI_TILE_NDIM],
                          int32_t *numbers);
-/* All codes of a tile again, from any numbers of any form. One number more than the map has ones
- * can be read. */
-void pithi_active_merge(enum pithi_active_form form, const int32_t *numbers, const uint8_t *map,
-                        const uint32_t extent[PITHI_TILE_NDIM], int32_t *codes);
+/* All codes of a tile again, from any numbers of any form, as many as the map has ones and room for
+ * one more; the numbers are used up. */
+void pithi_active_merge(enum pithi_active_form form, int32_t *numbers, size_t used,
+                        const uint8_t *map, const uint32_t extent[PITHI_TILE_NDIM], int32_t *codes);
 
 #endif

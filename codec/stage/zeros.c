@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "stage/endian.h"
 #include "stage/entropy.h"
 #include "stage/pad.h"
 
@@ -231,8 +232,11 @@ static bool take_modelled(struct rows r, uint8_t *map, const uint32_t extent[PIT
 /* ---- Write -----------------------------------------------------------------------------------*/
 
 size_t pithi_zeros_count(const uint8_t *map, size_t count) {
+    const size_t bytes = map_bytes(count), words = bytes / 8;
     size_t ones = 0;
-    for (size_t i = 0; i < map_bytes(count); i++) ones += (size_t)__builtin_popcount(map[i]);
+    for (size_t i = 0; i < words; i++)
+        ones += (size_t)__builtin_popcountll(pithi_get64(map + 8 * i));
+    for (size_t i = 8 * words; i < bytes; i++) ones += (size_t)__builtin_popcount(map[i]);
     return ones;
 }
 
