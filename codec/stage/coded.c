@@ -221,7 +221,7 @@ static bool unite(const uint8_t *gaps, size_t gap_count, const uint8_t *others, 
         if (at >= count || used == other_count) return false;
         symbols[at++] = others[used++];
     }
-    return used == other_count;
+    return used == other_count && at <= count;
 }
 
 static const uint8_t *take_sparse(struct pithi_reader *reader, const struct room *r,
