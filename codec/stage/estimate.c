@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "stage/interp.h"
 #include "stage/log2.h"
 
 enum { RUN = 32, RUNS_MIN = 16, RUNS_MAX = 1024, SHARE = 64 };
@@ -61,27 +62,37 @@ static int64_t rebuilt(const struct tile *t, size_t i) {
     return (fine(t, i) >> 1) + 8 * (int64_t)t->codes[i];
 }
 
-/* 16 times what the neighbours along dimension d predict for element i, there at `place`. */
-static int64_t predict(const struct tile *t, size_t i, size_t place, unsigned d, size_t h) {
-    const size_t places = t->extent[d];
-    size_t way = h;
-    for (size_t k = d + 1; k < PITHI_TILE_NDIM; k++) way *= t->extent[k];
-    const int64_t a = rebuilt(t, i - way), b = place + h < places ? rebuilt(t, i + way) : a;
-    if (place < 3 * h || place + 3 * h >= places) return (a + b) >> 1;
-    return (9 * (a + b) - rebuilt(t, i - 3 * way) - rebuilt(t, i + 3 * way)) >> 4;
+/* 16 times what the neighbours `way` elements away predict for element i, which has such. */
+static int64_t predict(const struct tile *t, size_t i, enum pithi_interp_kind kind, size_t way) {
+    const int64_t a = rebuilt(t, i - way);
+    const int64_t b = kind <= PITHI_INTERP_LINEAR ? rebuilt(t, i + way) : 0;
+    switch (kind) {
+    case PITHI_INTERP_CUBIC:
+        return (9 * (a + b) - rebuilt(t, i - 3 * way) - rebuilt(t, i + 3 * way)) >> 4;
+    case PITHI_INTERP_LEFT: return (6 * a + 3 * b - rebuilt(t, i - 3 * way)) >> 3;
+    case PITHI_INTERP_RIGHT: return (3 * a + 6 * b - rebuilt(t, i + 3 * way)) >> 3;
+    case PITHI_INTERP_LINEAR: return (a + b) >> 1;
+    case PITHI_INTERP_BEYOND: return (3 * a - rebuilt(t, i - 3 * way)) >> 1;
+    default: return a;
+    }
 }
 
 /* Words of n elements from `at` on, each on the level and along the dimension where it is coded: to
  * s[0] on the finest level, else to s[1]. */
 static void add_interp(struct kinds *s, const struct tile *t, size_t at, size_t n) {
-    size_t place[PITHI_TILE_NDIM], rest = at;
-    for (size_t d = PITHI_TILE_NDIM; d--; rest /= t->extent[d]) place[d] = rest % t->extent[d];
+    size_t place[PITHI_TILE_NDIM], pitch[PITHI_TILE_NDIM], rest = at;
+    for (size_t d = PITHI_TILE_NDIM; d--; rest /= t->extent[d]) {
+        place[d] = rest % t->extent[d];
+        pitch[d] = d + 1 < PITHI_TILE_NDIM ? pitch[d + 1] * t->extent[d + 1] : 1;
+    }
     for (size_t i = 0; i < n; i++, place[PITHI_TILE_NDIM - 1]++) {
         const size_t all = place[0] | place[1] | place[2] | place[3], h = all & (0 - all);
         unsigned d = 0;
         if (!all) continue;
         while (!(place[d] & h)) d++;
-        const int64_t error = fine(t, at + i) - predict(t, at + i, place[d], d, h);
+        const size_t places = (t->extent[d] - 1) / h + 1;
+        const enum pithi_interp_kind kind = pithi_interp_kind(place[d] / h, places);
+        const int64_t error = fine(t, at + i) - predict(t, at + i, kind, h * pitch[d]);
         const int64_t code = (error + 8) >> 4;
         add(&s[h > 1], pithi_zigzag((uint32_t)code));
     }

@@ -26,16 +26,6 @@ static unsigned levels_of(const uint32_t extent[PITHI_TILE_NDIM]) {
     return levels;
 }
 
-/* Of the element at odd place i among `places` of a grid. */
-static inline enum pithi_interp_kind kind_of(size_t i, size_t places) {
-    const bool b = i + 1 < places, c = i >= 3, e = i + 3 < places;
-    if (b) {
-        if (c) return e ? PITHI_INTERP_CUBIC : PITHI_INTERP_LEFT;
-        return e ? PITHI_INTERP_RIGHT : PITHI_INTERP_LINEAR;
-    }
-    return c ? PITHI_INTERP_BEYOND : PITHI_INTERP_COPY;
-}
-
 /* ---- f32, and bf16 and f16 in f32 ------------------------------------------------------------*/
 
 static inline float f32_rounded(uint32_t dtype, float y) {

@@ -23,6 +23,14 @@ enum pithi_interp_kind {
     PITHI_INTERP_COPY    /* a */
 };
 
+/* Of the element at odd place i among `places` of a grid. */
+PITHI_INLINE enum pithi_interp_kind pithi_interp_kind(size_t i, size_t places) {
+    const bool b = i + 1 < places, c = i >= 3, e = i + 3 < places;
+    if (!b) return c ? PITHI_INTERP_BEYOND : PITHI_INTERP_COPY;
+    if (c) return e ? PITHI_INTERP_CUBIC : PITHI_INTERP_LEFT;
+    return e ? PITHI_INTERP_RIGHT : PITHI_INTERP_LINEAR;
+}
+
 /* Values that are neighbours in memory, predicted alike (f32, bf16 and f16 tiles, in f32). */
 struct pithi_interp_run {
     enum pithi_interp_kind kind;

@@ -160,7 +160,7 @@ static void NAME(row)(struct NAME(walk) * w, size_t at, const REAL *even) {
     const size_t n = w->grid[3], odd = n / 2;
     REAL *const to = w->fine + at;
     for (size_t i = 0, m; i < odd; i += m) {
-        NAME(aim)(w, kind_of(2 * i + 1, n), even + i, 1);
+        NAME(aim)(w, pithi_interp_kind(2 * i + 1, n), even + i, 1);
         m = w->run.kind == PITHI_INTERP_CUBIC ? (n - 3) / 2 - i : 1;
         if (m > LINE) m = LINE;
         if (w->miss) NAME(odd_elements)(w->line_x, w->x + (at + 2 * i) * sizeof(REAL), m);
@@ -185,7 +185,7 @@ static void NAME(slabs)(struct NAME(walk) * w, size_t outer, size_t places, size
     for (size_t i = 1; i < places; i += 2) {
         const size_t at = outer + i * pitch;
         REAL *const to = w->fine + at;
-        NAME(aim)(w, kind_of(i, places), to - pitch, 2 * pitch);
+        NAME(aim)(w, pithi_interp_kind(i, places), to - pitch, 2 * pitch);
         NAME(code)(w, w->x + at * sizeof(REAL), pitch, to, at, 1);
     }
 }
