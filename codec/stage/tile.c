@@ -82,6 +82,20 @@ void pithi_tiling_rows(struct pithi_tiling *t, const uint64_t *shape, uint32_t n
     lay(t);
 }
 
+void pithi_tiling_runs(struct pithi_tiling *t, const uint64_t *shape, uint32_t ndim,
+                       uint32_t block) {
+    *t = (struct pithi_tiling){.extent = {1, 1, 1, 1}};
+    take_shape(t, shape, ndim);
+    if (is_empty(t)) return;
+    uint64_t most = block;
+    for (uint32_t d = PITHI_TILE_NDIM; d-- > 0; most /= t->extent[d]) {
+        const uint64_t n = t->shape[d], parts = n / most + (n % most != 0);
+        t->extent[d] = (uint32_t)(n / parts + (n % parts != 0));
+        if (parts > 1) break;
+    }
+    lay(t);
+}
+
 struct pithi_tile pithi_tile_at(const struct pithi_tiling *t, uint64_t tile) {
     struct pithi_tile at = {.count = 1};
     for (uint32_t d = PITHI_TILE_NDIM; d-- > 0; tile /= t->grid[d]) {

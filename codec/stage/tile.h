@@ -36,6 +36,10 @@ void pithi_tiling_init(struct pithi_tiling *t, const uint64_t *shape, uint32_t n
  * they would be small; else the tensor counts as one of one dimension, whose last row may be short. */
 void pithi_tiling_rows(struct pithi_tiling *t, const uint64_t *shape, uint32_t ndim, uint32_t row,
                        uint32_t block);
+/* Tiles of at most `block` elements that are runs of the tensor: whole rows, planes and so on as long
+ * as they fit, and of the first dimension where they do not, parts as equal as can be. */
+void pithi_tiling_runs(struct pithi_tiling *t, const uint64_t *shape, uint32_t ndim,
+                       uint32_t block);
 struct pithi_tile pithi_tile_at(const struct pithi_tiling *t, uint64_t tile);
 
 /* A run of elements that are neighbours in the tensor too: `count` of them, the first being number
