@@ -118,7 +118,13 @@ static pith_status encode_slot(pith_plan *p, pith_state *s, const struct pithi_s
         c.random = (struct pithi_random){s->seed, c.frame.step, s->stream, 0};
     }
     /* A key frame carries the identity of the base it brings. */
+    c.wish.step = p->random.step;
+    if (s && p->params.codec->bounded) pithi_state_wish(s, slot, &c.wish);
     const pith_status status = pithi_encode_frame(&c, dst, cap, key, written);
+    if (p->params.codec->bounded) {
+        if (s && status == PITH_OK) pithi_state_encoded(s, slot, c.exact, c.active, c.frame.count);
+        return status;
+    }
     if (!pithi_has_base(p)) {
         keep_residual(&c, s, slot, status);
         return status;

@@ -7,6 +7,7 @@
 #include "error.h"
 #include "gather.h"
 #include "stage/decimal.h"
+#include "stage/schedule.h"
 #include "stage/series.h"
 
 /* ---- What is asked for -----------------------------------------------------------------------*/
@@ -86,6 +87,8 @@ static pith_status look(const struct look *l, uint64_t jobs, pithi_block_fn *job
 
 static pith_status survey(const struct pithi_coding *c, bool squares, struct pithi_survey *s) {
     const struct look l = {c, c->plan->params.most, squares};
+    *s = pithi_survey_none();
+    if (!l.unit) return PITH_OK; /* a slot without elements */
     return look(&l, c->frame.count / l.unit + (c->frame.count % l.unit != 0), survey_job, s);
 }
 
@@ -139,16 +142,28 @@ static pith_status encode_for_mean(struct pithi_coding *c, double sum, uint64_t 
     }
 }
 
+/* What the bound asked for is multiplied by. */
+static double factor_of(const struct pithi_coding *c) {
+    const struct pithi_params *p = &c->frame.params;
+    const double own = c->wish.factor > 0 ? c->wish.factor : 1;
+    return own * pithi_schedule_factor((enum pithi_decay)pithi_param(p, "decay"),
+                                       pithi_decimal_floor(pithi_param(p, "start")),
+                                       pithi_param(p, "steps"), c->wish.step);
+}
+
 pith_status pithi_encode_bounded(struct pithi_coding *c, uint64_t room, uint64_t *used) {
     const struct pithi_params *q = &c->frame.params;
-    const enum target t = target_of(q);
-    const double wish = c->wish > 0 ? c->wish : pithi_bounded_asked(q);
+    const bool own = c->wish.bound > 0;
+    const enum target t = own ? ABS : target_of(q);
+    const double number = own ? c->wish.bound : pithi_bounded_asked(q), factor = factor_of(c);
+    const double wish = factor == 1 ? number : below(number * factor);
     struct pithi_survey s = pithi_survey_none();
     if (t == PWREL || t == NMSE || (t != ABS && !pithi_param(q, "range")))
         PITHI_TRY(survey(c, t == NMSE, &s));
-    if (t == PSNR || t == NMSE) return encode_for_mean(c, allowed(c, t, wish, &s), room, used);
+    if (t == PSNR || t == NMSE)
+        return encode_for_mean(c, allowed(c, t, number, &s) * factor * factor, room, used);
     if (t == PWREL)
-        c->frame.bound = relative(wish, &s);
+        c->frame.bound = relative(wish < 1 ? wish : 1 - 0x1p-53, &s);
     else
         c->frame.bound = absolute(q->dtype, t == ABS ? wish : below(wish * range_of(q, &s)));
     return pithi_encode_waves(c, room, used);

@@ -5,6 +5,13 @@
 
 #include "run.h"
 
+/* Codecs with a bound: what is asked for besides the spec. */
+struct pithi_wish {
+    double bound;  /* absolute, instead of the spec's; 0: none */
+    double factor; /* of the bound; 0: 1 */
+    uint64_t step; /* of the spec's schedule */
+};
+
 /* One encoding or decoding of one frame. The caller checks that counts and dtypes fit. */
 struct pithi_coding {
     pith_plan *plan;
@@ -17,10 +24,10 @@ struct pithi_coding {
     struct pithi_aside aside; /* exempt elements; map NULL: none */
     const float *residual;    /* encode: of the slot, before and after; NULL: none */
     float *residual_next;
-    uint64_t first, count; /* decode: the elements that view holds, of the frame's */
-    uint8_t *bytes;        /* of the payload; decode only reads */
-    bool stream;           /* what is made is too large to stay in cache and not read again */
-    double wish;           /* encode, bounded: the bound asked for by a state, or 0: by the spec */
+    uint64_t first, count;  /* decode: the elements that view holds, of the frame's */
+    uint8_t *bytes;         /* of the payload; decode only reads */
+    bool stream;            /* what is made is too large to stay in cache and not read again */
+    struct pithi_wish wish; /* encode, bounded */
     /* Results. */
     uint64_t hash, saturated, poisoned, exact, active;
 };

@@ -15,7 +15,9 @@ enum {
     PITHI_SAVED_STREAM = 32,
     PITHI_SAVED_STATS = 40,
     PITHI_SAVED_HEAD = 72,
+    PITHI_SAVED_STATS_BYTES = 32,
     PITHI_SAVED_SLOT = 16,
+    PITHI_SAVED_BOUNDED = 16, /* more of each, behind them all: codecs with a bound */
     PITHI_SAVED_TAIL = 8
 };
 

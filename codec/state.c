@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "state.h"
 
+#include <float.h>
+
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -19,7 +21,11 @@ static uint64_t memory_bytes(const pith_plan *p) {
     return p->count * pith_dtype_bytes(p->params.base_dtype);
 }
 
-static bool takes_state(const pith_plan *p) { return pithi_has_base(p) || p->params.codec->counts; }
+static bool is_bounded(const pith_plan *p) { return p->params.codec->bounded; }
+
+static bool takes_state(const pith_plan *p) {
+    return pithi_has_base(p) || p->params.codec->counts || is_bounded(p);
+}
 
 static bool external(const pith_plan *p) {
     return pithi_has_base(p) && p->flags & PITH_LAYOUT_EXTERNAL_BASE;
@@ -35,7 +41,8 @@ uint64_t pithi_state_bytes(const pith_plan *p) {
 
 uint64_t pithi_state_save_bytes(const pith_plan *p) {
     if (!takes_state(p)) return 0;
-    return PITHI_SAVED_HEAD + p->slots * PITHI_SAVED_SLOT + memory_bytes(p) + PITHI_SAVED_TAIL;
+    const uint64_t slot = PITHI_SAVED_SLOT + (is_bounded(p) ? PITHI_SAVED_BOUNDED : 0);
+    return PITHI_SAVED_HEAD + p->slots * slot + memory_bytes(p) + PITHI_SAVED_TAIL;
 }
 
 pith_status pithi_state_check(const pith_plan *p, const pith_state *s, pith_error *error) {
@@ -275,6 +282,18 @@ pith_status pith_state_verify(pith_plan *p, const pith_state *s) {
 
 /* ---- Save and load ---------------------------------------------------------------------------*/
 
+static uint64_t bits_of(double x) {
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static double double_of(uint64_t bits) {
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
 static void save_residual(const pith_plan *p, const pith_state *s, uint8_t *to) {
     for (uint64_t i = 0; i < p->slots; i++) {
         const float *from = pithi_state_residual(p, s, i, 0);
@@ -304,11 +323,15 @@ pith_status pith_state_save(pith_plan *p, const pith_state *s, void *dst, size_t
     pithi_put64(at + PITHI_SAVED_SLOTS, s->slots);
     pithi_put64(at + PITHI_SAVED_SEED, s->seed);
     pithi_put64(at + PITHI_SAVED_STREAM, s->stream);
-    memcpy(at + PITHI_SAVED_STATS, &s->stats, sizeof s->stats);
+    memcpy(at + PITHI_SAVED_STATS, &s->stats, PITHI_SAVED_STATS_BYTES);
     at += PITHI_SAVED_HEAD;
     for (uint64_t i = 0; i < s->slots; i++, at += PITHI_SAVED_SLOT) {
         pithi_put64(at, s->slot[i].step);
-        pithi_put64(at + 8, s->slot[i].identity);
+        pithi_put64(at + 8, is_bounded(p) ? bits_of(s->slot[i].bound) : s->slot[i].identity);
+    }
+    for (uint64_t i = 0; is_bounded(p) && i < s->slots; i++, at += PITHI_SAVED_BOUNDED) {
+        pithi_put64(at, s->slot[i].active);
+        pithi_put64(at + 8, s->slot[i].counted);
     }
     if (pithi_has_base(p) && p->count) memcpy(at, s->base, (size_t)memory_bytes(p));
     if (pithi_has_residual(p)) save_residual(p, s, at);
@@ -316,6 +339,17 @@ pith_status pith_state_save(pith_plan *p, const pith_state *s, void *dst, size_t
                 XXH64(dst, (size_t)(total - PITHI_SAVED_TAIL), 0));
     *written = (size_t)total;
     return PITH_OK;
+}
+
+/* A bound or a factor is finite, and a part is not above the whole. */
+static bool legal_bounds(const uint8_t *slot, uint64_t slots) {
+    const uint8_t *counts = slot + slots * PITHI_SAVED_SLOT;
+    for (uint64_t i = 0; i < slots; i++, slot += PITHI_SAVED_SLOT, counts += PITHI_SAVED_BOUNDED) {
+        const double bound = double_of(pithi_get64(slot + 8));
+        if (!(bound >= -DBL_MAX && bound <= DBL_MAX)) return false;
+        if (pithi_get64(counts) > pithi_get64(counts + 8)) return false;
+    }
+    return true;
 }
 
 /* A residual that is not finite would poison its group for ever: encoding keeps it. */
@@ -344,9 +378,11 @@ static pith_status check_saved(const pith_plan *p, const uint8_t *src, size_t by
                              PITHI_SAVED_SLOTS);
     const uint8_t *slot = src + PITHI_SAVED_HEAD;
     for (uint64_t i = 0; i < p->slots; i++, slot += PITHI_SAVED_SLOT)
-        if (slot_identity(p, src + PITHI_SAVED_HEAD + p->slots * PITHI_SAVED_SLOT, i) !=
-            pithi_get64(slot + 8))
+        if (!is_bounded(p) && slot_identity(p, src + PITHI_SAVED_HEAD + p->slots * PITHI_SAVED_SLOT,
+                                            i) != pithi_get64(slot + 8))
             return pithi_fail(error, PITH_ERR_CHECKSUM, "a base is not what its identity says");
+    if (is_bounded(p) && !legal_bounds(src + PITHI_SAVED_HEAD, p->slots))
+        return pithi_fail(error, PITH_ERR_CORRUPT, "a bound that no slot can have");
     if (pithi_has_residual(p) && !all_finite(slot, p->count))
         return pithi_fail(error, PITH_ERR_CORRUPT, "a residual is not finite");
     return PITH_OK;
@@ -359,11 +395,18 @@ pith_status pith_state_load(pith_plan *p, pith_state *s, const void *src, size_t
     const uint8_t *at = src;
     s->seed = pithi_get64(at + PITHI_SAVED_SEED);
     s->stream = (uint32_t)pithi_get64(at + PITHI_SAVED_STREAM);
-    memcpy(&s->stats, at + PITHI_SAVED_STATS, sizeof s->stats);
+    s->stats = (pith_stats){0};
+    memcpy(&s->stats, at + PITHI_SAVED_STATS, PITHI_SAVED_STATS_BYTES);
     at += PITHI_SAVED_HEAD;
     for (uint64_t i = 0; i < s->slots; i++, at += PITHI_SAVED_SLOT)
         s->slot[i] =
             (struct pithi_slot_state){.step = pithi_get64(at), .identity = pithi_get64(at + 8)};
+    for (uint64_t i = 0; is_bounded(p) && i < s->slots; i++, at += PITHI_SAVED_BOUNDED) {
+        s->slot[i].bound = double_of(s->slot[i].identity);
+        s->slot[i].identity = 0;
+        s->slot[i].active = pithi_get64(at);
+        s->slot[i].counted = pithi_get64(at + 8);
+    }
     if (pithi_has_base(p) && p->count) memcpy(s->base, at, (size_t)memory_bytes(p));
     if (pithi_has_residual(p)) load_residual(p, s, at);
     return PITH_OK;

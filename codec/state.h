@@ -3,7 +3,7 @@
 #ifndef PITHI_STATE_H
 #define PITHI_STATE_H
 
-#include "plan.h"
+#include "bounded.h"
 
 struct pithi_slot_state {
     uint64_t step;
@@ -11,6 +11,10 @@ struct pithi_slot_state {
     uint32_t torn;   /* 1: a call failed while it wrote the base, which is neither old nor new */
     uint16_t side;   /* which copy of the residual counts */
     uint16_t undone; /* 1: the other copy is not the residual before the last encode */
+    /* Of codecs with a bound: above 0 the bound, below 0 minus a factor for the spec's, 0 neither; and
+     * what the last encode found active, of how many. */
+    double bound;
+    uint64_t active, counted;
 };
 
 struct pith_state {
@@ -37,6 +41,11 @@ float *pithi_state_residual(const pith_plan *plan, const pith_state *state, uint
 void pithi_state_count(pith_state *state, bool key, uint64_t saturated, uint64_t poisoned);
 /* A slot was encoded: the residual that was written next counts now. */
 void pithi_state_turn(pith_state *state, uint64_t slot, uint64_t step);
+/* What a state says of the bound of its slot's next frame. */
+void pithi_state_wish(const pith_state *state, uint64_t slot, struct pithi_wish *wish);
+/* A slot was encoded under a bound, with these results. */
+void pithi_state_encoded(pith_state *state, uint64_t slot, uint64_t exact, uint64_t active,
+                         uint64_t count);
 /* Identity of count base elements from a complete sum. */
 uint64_t pithi_identity(const pith_plan *plan, uint64_t sum, uint64_t count);
 

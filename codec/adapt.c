@@ -1,0 +1,101 @@
+/* adapt.c - bounds that adapt: what a state says of the bounds of its slots.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <float.h>
+
+#include "cpu.h"
+#include "error.h"
+#include "stage/budget.h"
+#include "state.h"
+
+static bool is_number(double x) { return x >= 0 && x <= DBL_MAX; }
+
+/* A state of the plan, of a codec with a bound, and a slot of it. */
+static pith_status require(pith_plan *p, const pith_state *s, uint64_t slot) {
+    if (!p) return PITH_ERR_ARG;
+    if (!p->params.codec->bounded)
+        return pithi_fail(&p->error, PITH_ERR_UNSUPPORTED, "the codec has no bound to adapt");
+    if (!s) return pithi_fail(&p->error, PITH_ERR_STATE, "the state is NULL");
+    PITHI_TRY(pithi_state_check(p, s, &p->error));
+    if (slot < p->slots) return PITH_OK;
+    return pithi_fail(&p->error, PITH_ERR_ARG, "no such slot");
+}
+
+pith_status pith_state_set_bound(pith_plan *p, pith_state *s, uint64_t slot, double bound) {
+    PITHI_TRY(require(p, s, slot));
+    if (!is_number(bound)) return pithi_fail(&p->error, PITH_ERR_ARG, "not a bound");
+    s->slot[slot].bound = bound;
+    return PITH_OK;
+}
+
+pith_status pith_state_scale_bound(pith_plan *p, pith_state *s, uint64_t slot, double factor) {
+    PITHI_TRY(require(p, s, slot));
+    if (!is_number(factor) || factor == 0)
+        return pithi_fail(&p->error, PITH_ERR_ARG, "a factor is finite and above 0");
+    s->slot[slot].bound = -factor;
+    return PITH_OK;
+}
+
+double pith_state_bound(const pith_state *s, uint64_t slot) {
+    return slot < s->slots && s->slot[slot].bound > 0 ? s->slot[slot].bound : 0;
+}
+
+pith_status pith_state_set_step(pith_plan *p, pith_state *s, uint64_t slot, uint64_t step) {
+    PITHI_TRY(require(p, s, slot));
+    s->slot[slot].step = step;
+    return PITH_OK;
+}
+
+double pith_state_active(const pith_state *s, uint64_t slot) {
+    if (slot >= s->slots || !s->slot[slot].counted) return 1;
+    return (double)s->slot[slot].active / (double)s->slot[slot].counted;
+}
+
+void pithi_state_wish(const pith_state *s, uint64_t slot, struct pithi_wish *wish) {
+    const double bound = s->slot[slot].bound;
+    *wish = (struct pithi_wish){.bound = bound > 0 ? bound : 0,
+                                .factor = bound < 0 ? -bound : 1,
+                                .step = s->slot[slot].step};
+}
+
+void pithi_state_encoded(pith_state *s, uint64_t slot, uint64_t exact, uint64_t active,
+                         uint64_t count) {
+    s->slot[slot].step++;
+    s->slot[slot].active = active;
+    s->slot[slot].counted = count;
+    pithi_state_count(s, false, 0, 0);
+    s->stats.exact += exact;
+    s->stats.active += active;
+}
+
+/* ---- A budget for activations ----------------------------------------------------------------*/
+
+static bool legal(const pith_budget *b) {
+    return is_number(b->momentum) && is_number(b->share) && is_number(b->gradient) &&
+           is_number(b->samples) && is_number(b->positions) && is_number(b->factor) &&
+           b->active >= 0 && b->active <= 1 && is_number(b->largest);
+}
+
+/* 0: the budget says nothing. */
+static double bound_of(const pith_budget *b, double active) {
+    const double sigma = (b->share > 0 ? b->share : 0.01) * b->momentum;
+    const double bound = pithi_budget_bound(sigma, b->factor, b->positions > 0 ? b->positions : 1,
+                                            b->gradient, b->samples * active);
+    if (b->momentum == 0) return 0;
+    if (b->largest > 0 && bound > b->largest) return b->largest;
+    return bound < DBL_MAX ? bound : 0;
+}
+
+pith_status pith_state_adapt(pith_plan *p, pith_state *s, uint64_t slot, const pith_budget *budget,
+                             double *bound) {
+    pith_budget b;
+    PITHI_TRY(require(p, s, slot));
+    if (!budget) return pithi_fail(&p->error, PITH_ERR_ARG, "budget is NULL");
+    PITHI_TRY(pithi_take(&b, sizeof b, budget, &p->error));
+    if (!legal(&b)) return pithi_fail(&p->error, PITH_ERR_ARG, "a field of the budget");
+    const uint64_t before = pithi_fp_enter();
+    const double found = bound_of(&b, b.active > 0 ? b.active : pith_state_active(s, slot));
+    pithi_fp_leave(before);
+    if (found > 0) s->slot[slot].bound = found;
+    if (bound) *bound = pith_state_bound(s, slot);
+    return PITH_OK;
+}

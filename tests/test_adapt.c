@@ -1,0 +1,187 @@
+/* test_adapt.c - bounds that adapt: by hand, by a factor, by a schedule, by a budget.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+
+#include "gen.h"
+#include "util.h"
+
+enum { N = 4096 };
+
+static struct pith_info info_of(const struct frame *f) {
+    pith_info info;
+    CHECK_OK(pith_inspect(f->bytes, f->length, &info, NULL));
+    return info;
+}
+
+/* The bound of the next frame of a slot. */
+static double next_bound(struct stream *s, const pith_view *v, uint64_t slot) {
+    struct frame f = stream_encode(s, v, slot, false);
+    const double bound = info_of(&f).bound;
+    free(f.bytes);
+    return bound;
+}
+
+struct fixture {
+    struct stream s;
+    float *values;
+    pith_view view;
+};
+
+static void begin(struct fixture *f, const char *spec, uint64_t slots) {
+    pith_layout layout = flat_layout(PITH_F32, PITH_NONE, N);
+    layout.slots = slots;
+    f->values = room(N * sizeof(float));
+    gen_fill(GEN_NOISE, 5, PITH_F32, f->values, N);
+    f->view = pith_view_flat(f->values, PITH_F32, N);
+    stream_open(&f->s, spec, &layout, NULL);
+}
+
+static void end(struct fixture *f) {
+    stream_close(&f->s);
+    free(f->values);
+}
+
+static void test_by_hand(void **state) {
+    (void)state;
+    struct fixture f;
+    begin(&f, "eb:abs=0.5", 2);
+    CHECK(next_bound(&f.s, &f.view, 0) == 0.5);
+    CHECK_OK(pith_state_set_bound(f.s.plan, f.s.state, 0, 0.125));
+    CHECK(pith_state_bound(f.s.state, 0) == 0.125);
+    CHECK(next_bound(&f.s, &f.view, 0) == 0.125);
+    CHECK(next_bound(&f.s, &f.view, 1) == 0.5);
+    CHECK_OK(pith_state_scale_bound(f.s.plan, f.s.state, 0, 2));
+    CHECK(pith_state_bound(f.s.state, 0) == 0);
+    CHECK(fabs(next_bound(&f.s, &f.view, 0) - 1) < 1e-6);
+    CHECK_OK(pith_state_set_bound(f.s.plan, f.s.state, 0, 0));
+    CHECK(next_bound(&f.s, &f.view, 0) == 0.5);
+    end(&f);
+}
+
+static void test_refused(void **state) {
+    (void)state;
+    struct fixture f;
+    struct stream other;
+    const pith_layout layout = flat_layout(PITH_F32, PITH_F32, N);
+    begin(&f, "eb:abs=0.5", 1);
+    pith_plan *p = f.s.plan;
+    CHECK_STATUS(PITH_ERR_ARG, pith_state_set_bound(p, f.s.state, 0, -1));
+    CHECK_STATUS(PITH_ERR_ARG, pith_state_set_bound(p, f.s.state, 0, NAN));
+    CHECK_STATUS(PITH_ERR_ARG, pith_state_set_bound(p, f.s.state, 1, 1));
+    CHECK_STATUS(PITH_ERR_ARG, pith_state_scale_bound(p, f.s.state, 0, 0));
+    CHECK_STATUS(PITH_ERR_ARG, pith_state_scale_bound(p, f.s.state, 0, INFINITY));
+    CHECK_STATUS(PITH_ERR_STATE, pith_state_set_bound(p, NULL, 0, 1));
+    CHECK_STATUS(PITH_ERR_ARG, pith_state_adapt(p, f.s.state, 0, NULL, NULL));
+    stream_open(&other, "wdiff", &layout, NULL);
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_state_set_bound(other.plan, other.state, 0, 1));
+    stream_close(&other);
+    end(&f);
+}
+
+/* The schedule counts the slot's encodes, and goes with the state when that is saved. */
+static void test_schedule(void **state) {
+    (void)state;
+    struct fixture f;
+    uint8_t saved[1024];
+    size_t length;
+    begin(&f, "embed:abs=0.25,dim=16,decay=linear,start=3,steps=4", 1);
+    const double wanted[] = {0.75, 0.625, 0.5, 0.375, 0.25, 0.25};
+    for (int i = 0; i < 6; i++) {
+        context("step %d", i);
+        CHECK(pith_state_step(f.s.state, 0) == (uint64_t)i);
+        CHECK(fabs(next_bound(&f.s, &f.view, 0) - wanted[i]) < 1e-6);
+    }
+    CHECK_OK(pith_state_set_step(f.s.plan, f.s.state, 0, 2));
+    CHECK_OK(pith_state_save(f.s.plan, f.s.state, saved, sizeof saved, &length));
+    CHECK(length == f.s.sizes.save_bytes);
+    CHECK_OK(pith_state_reset(f.s.plan, f.s.state));
+    CHECK(fabs(next_bound(&f.s, &f.view, 0) - 0.75) < 1e-6);
+    CHECK_OK(pith_state_load(f.s.plan, f.s.state, saved, length));
+    CHECK(fabs(next_bound(&f.s, &f.view, 0) - 0.5) < 1e-6);
+    end(&f);
+}
+
+static void test_saved_bounds(void **state) {
+    (void)state;
+    struct fixture f;
+    uint8_t saved[1024];
+    size_t length;
+    begin(&f, "act:abs=0.25", 2);
+    for (int i = 0; i < N; i++) f.values[i] = i % 4 ? 0 : 3;
+    CHECK_OK(pith_state_set_bound(f.s.plan, f.s.state, 0, 0.5));
+    CHECK_OK(pith_state_scale_bound(f.s.plan, f.s.state, 1, 4));
+    next_bound(&f.s, &f.view, 0);
+    const double active = pith_state_active(f.s.state, 0);
+    CHECK(active == 0.25 && pith_state_active(f.s.state, 1) == 1);
+    CHECK_OK(pith_state_save(f.s.plan, f.s.state, saved, sizeof saved, &length));
+    CHECK_OK(pith_state_reset(f.s.plan, f.s.state));
+    CHECK(pith_state_bound(f.s.state, 0) == 0 && pith_state_active(f.s.state, 0) == 1);
+    CHECK_OK(pith_state_load(f.s.plan, f.s.state, saved, length));
+    CHECK(pith_state_bound(f.s.state, 0) == 0.5 && pith_state_active(f.s.state, 0) == active);
+    CHECK(fabs(next_bound(&f.s, &f.view, 1) - 1) < 1e-6);
+    end(&f);
+}
+
+/* sigma = factor * gradient * sqrt(samples * active) * bound, and sigma = share * momentum. */
+static void test_budget(void **state) {
+    (void)state;
+    struct fixture f;
+    double bound = -1;
+    begin(&f, "act", 1);
+    pith_budget b = {.size = sizeof b,
+                     .momentum = 2,
+                     .gradient = 0.5,
+                     .samples = 64,
+                     .factor = 0.32,
+                     .active = 0.25};
+    CHECK_OK(pith_state_adapt(f.s.plan, f.s.state, 0, &b, &bound));
+    CHECK(fabs(bound - 0.01 * 2 / (0.32 * 0.5 * sqrt(64 * 0.25))) < 1e-9);
+    CHECK(fabs(next_bound(&f.s, &f.view, 0) - bound) < 1e-6);
+    b.factor = 0;
+    b.positions = 12;
+    CHECK_OK(pith_state_adapt(f.s.plan, f.s.state, 0, &b, &bound));
+    CHECK(fabs(bound - 0.01 * 2 / (2 * 0.5 * sqrt(64 * 0.25))) < 1e-9);
+    const double before = bound;
+    b.momentum = 0;
+    CHECK_OK(pith_state_adapt(f.s.plan, f.s.state, 0, &b, &bound));
+    CHECK(bound == before);
+    b = (pith_budget){.size = sizeof b, .momentum = 1, .largest = 0.125};
+    CHECK_OK(pith_state_adapt(f.s.plan, f.s.state, 0, &b, &bound));
+    CHECK(bound == 0.125);
+    b.active = 1.5;
+    CHECK_STATUS(PITH_ERR_ARG, pith_state_adapt(f.s.plan, f.s.state, 0, &b, &bound));
+    b.active = 0;
+    b.samples = NAN;
+    CHECK_STATUS(PITH_ERR_ARG, pith_state_adapt(f.s.plan, f.s.state, 0, &b, &bound));
+    end(&f);
+}
+
+/* A decoder needs neither the state nor the schedule: frames carry their bound. */
+static void test_lost_schedule(void **state) {
+    (void)state;
+    struct fixture f;
+    struct stream other;
+    float *back = room(N * sizeof *back);
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, N);
+    const pith_view to = pith_view_flat(back, PITH_F32, N);
+    begin(&f, "embed:abs=0.25,dim=16,decay=step,start=4,steps=9", 1);
+    struct frame sent = stream_encode(&f.s, &f.view, 0, false);
+    stream_open(&other, "embed:rel=0.001,dim=16", &layout, NULL);
+    CHECK_OK(pith_decode(other.plan, NULL, 0, sent.bytes, sent.length, &to));
+    const double bound = info_of(&sent).bound;
+    CHECK(bound > 0.99 && bound <= 1);
+    for (int i = 0; i < N; i++) CHECK(fabs((double)back[i] - (double)f.values[i]) <= bound);
+    stream_close(&other);
+    free(sent.bytes);
+    free(back);
+    end(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_by_hand),  cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_schedule), cmocka_unit_test(test_saved_bounds),
+        cmocka_unit_test(test_budget),   cmocka_unit_test(test_lost_schedule),
+    };
+    return cmocka_run_group_tests_name("adapt", tests, NULL, NULL);
+}
