@@ -160,7 +160,7 @@ static bool put_numbers(const struct pithi_block *b, const struct work *w, size_
     *head = plain;
     size_t length = put_packed(b, w, used, pen);
     for (unsigned i = 0; i < 2 && b->params->value[MODE] != FAST; i++) {
-        if (i) pithi_active_median(w->codes, b->tile->extent, w->active);
+        if (i) pithi_active_median(w->codes, w->map, b->tile->extent, w->active);
         const size_t shorter = put_coded(b, w, used, pen, length ? length : pen->room + 1);
         if (!shorter) continue;
         *head = HEAD_CODED | (i ? PITHI_ACTIVE_MEDIAN : plain);

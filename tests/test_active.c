@@ -192,7 +192,7 @@ static void check_merge(const struct coded *c, enum pithi_active_form form,
     int32_t *const back = room(4 * c->count), *const numbers =
                                                   copy_of(c->active, 4 * (c->used + 1));
     if (form == PITHI_ACTIVE_MEDIAN)
-        pithi_active_median(c->codes, extent, numbers);
+        pithi_active_median(c->codes, c->map, extent, numbers);
     else
         pithi_active_numbers(form, numbers, c->used);
     pithi_active_merge(form, numbers, c->used, c->map, extent, back);
@@ -233,13 +233,16 @@ static void small_codes_are_small_numbers(void **unused) {
 static void a_ramp_has_small_numbers(void **unused) {
     (void)unused;
     static const uint32_t extent[PITHI_TILE_NDIM] = {1, 1, 30, 40};
-    int32_t codes[1200], numbers[1200];
+    int32_t codes[1200], numbers[1201];
+    uint8_t map[150];
     for (int32_t i = 0; i < 1200; i++) codes[i] = 1000 + 3 * (i % 40) + 5 * (i / 40);
-    pithi_active_median(codes, extent, numbers);
+    CHECK(pithi_active_split(codes, 1200, map, numbers) == 1200);
+    pithi_active_median(codes, map, extent, numbers);
     CHECK(numbers[0] == 1000);
     for (size_t i = 1; i < 1200; i++) CHECK(numbers[i] == (i % 40 ? 3 : 5));
     codes[100] = 0;
-    pithi_active_median(codes, extent, numbers);
+    CHECK(pithi_active_split(codes, 1200, map, numbers) == 1199);
+    pithi_active_median(codes, map, extent, numbers);
     CHECK(numbers[100] == 5 && numbers[139] == 3);
 }
 

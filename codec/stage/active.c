@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "stage/endian.h"
 #include "stage/lorenzo.h"
 
 /* ---- The map ---------------------------------------------------------------------------------*/
@@ -60,7 +61,7 @@ static int64_t clamp(int64_t x, int64_t a, int64_t b) {
 
 /* What a code is expected to be: the neighbour to the left or above when the other one is 0 or
  * outside, else what a plane through the three says, kept between those two. */
-static uint32_t expected(const int32_t *codes, size_t i, size_t x, size_t y, size_t width) {
+static inline uint32_t expected(const int32_t *codes, size_t i, size_t x, size_t y, size_t width) {
     const int64_t left = x ? codes[i - 1] : 0, up = y ? codes[i - width] : 0;
     if (!left || !up) return (uint32_t)(left + up);
     return (uint32_t)clamp(left + up - codes[i - width - 1], left, up);
@@ -70,31 +71,49 @@ static size_t rows_of(const uint32_t extent[PITHI_TILE_NDIM]) {
     return (size_t)extent[0] * extent[1] * extent[2];
 }
 
-void pithi_active_median(const int32_t *codes, const uint32_t extent[PITHI_TILE_NDIM],
-                         int32_t *numbers) {
-    const size_t width = extent[3], height = extent[2];
-    size_t i = 0;
-    for (size_t row = 0; row < rows_of(extent); row++)
-        for (size_t x = 0; x < width; x++, i++)
-            if (codes[i])
-                *numbers++ =
-                    (int32_t)((uint32_t)codes[i] - expected(codes, i, x, row % height, width));
+/* A way through the ones of a map: where the row of the last begins, and which of its plane it is. */
+struct walk {
+    size_t width, height, row, y;
+};
+
+static inline uint32_t expect(struct walk *w, const int32_t *codes, size_t i) {
+    while (i - w->row >= w->width) {
+        w->row += w->width;
+        w->y = w->y + 1 == w->height ? 0 : w->y + 1;
+    }
+    return expected(codes, i, i - w->row, w->y, w->width);
+}
+
+/* 64 bits of the map, fewer at its end. */
+static uint64_t bits_at(const uint8_t *map, size_t i, size_t count) {
+    uint8_t bytes[8] = {0};
+    if (count - i >= 64) return pithi_get64(map + i / 8);
+    memcpy(bytes, map + i / 8, (count - i + 7) / 8);
+    return pithi_get64(bytes);
+}
+
+void pithi_active_median(const int32_t *codes, const uint8_t *map,
+                         const uint32_t extent[PITHI_TILE_NDIM], int32_t *numbers) {
+    const size_t count = rows_of(extent) * extent[3];
+    struct walk w = {extent[3], extent[2], 0, 0};
+    for (size_t at = 0; at < count; at += 64)
+        for (uint64_t bits = bits_at(map, at, count); bits; bits &= bits - 1) {
+            const size_t i = at + (size_t)__builtin_ctzll(bits);
+            *numbers++ = (int32_t)((uint32_t)codes[i] - expect(&w, codes, i));
+        }
 }
 
 /* ---- Back ------------------------------------------------------------------------------------*/
 
-static bool used(const uint8_t *map, size_t i) { return map[i / 8] >> i % 8 & 1; }
-
 static void merge_median(const int32_t *numbers, const uint8_t *map,
                          const uint32_t extent[PITHI_TILE_NDIM], int32_t *codes) {
-    const size_t width = extent[3], height = extent[2];
-    size_t i = 0;
-    for (size_t row = 0; row < rows_of(extent); row++)
-        for (size_t x = 0; x < width; x++, i++) {
-            codes[i] = 0;
-            if (used(map, i))
-                codes[i] =
-                    (int32_t)((uint32_t)*numbers++ + expected(codes, i, x, row % height, width));
+    const size_t count = rows_of(extent) * extent[3];
+    struct walk w = {extent[3], extent[2], 0, 0};
+    memset(codes, 0, count * sizeof *codes);
+    for (size_t at = 0; at < count; at += 64)
+        for (uint64_t bits = bits_at(map, at, count); bits; bits &= bits - 1) {
+            const size_t i = at + (size_t)__builtin_ctzll(bits);
+            codes[i] = (int32_t)((uint32_t)*numbers++ + expect(&w, codes, i));
         }
 }
 

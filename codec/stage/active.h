@@ -25,9 +25,9 @@ size_t pithi_active_split(const int32_t *codes, size_t count, uint8_t *map, int3
 enum pithi_active_form pithi_active_plain(const int32_t *active, size_t count);
 /* Active codes become their numbers in the form that is not MEDIAN. */
 void pithi_active_numbers(enum pithi_active_form form, int32_t *active, size_t count);
-/* Numbers of form MEDIAN of the codes of a tile. */
-void pithi_active_median(const int32_t *codes, const uint32_t extent[PITHI_TILE_NDIM],
-                         int32_t *numbers);
+/* Numbers of form MEDIAN of the codes of a tile, and its map. */
+void pithi_active_median(const int32_t *codes, const uint8_t *map,
+                         const uint32_t extent[PITHI_TILE_NDIM], int32_t *numbers);
 /* All codes of a tile again, from any numbers of any form, as many as the map has ones and room for
  * one more; the numbers are used up. */
 void pithi_active_merge(enum pithi_active_form form, int32_t *numbers, size_t used,
