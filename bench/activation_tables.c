@@ -71,7 +71,8 @@ static int print_budget(const struct activations_layer *l) {
     static const double shares[] = {0.01, 0.03, 0.1};
     for (size_t i = 0; i < sizeof shares / sizeof shares[0]; i++) {
         struct activations_error e;
-        const double sigma = shares[i] * activations_momentum(l), bound = sigma / slope(l);
+        const double sigma = shares[i] * activations_momentum(l);
+        const double bound = activations_budget(l, shares[i]);
         if (activations_measure(l, "act:mode=ratio", bound, &e)) return 1;
         printf("| %zu to %zu, %zu x %zu | %.2f | %.3g | %.2f | %.3f |\n", l->in, l->out, l->height,
                l->width, shares[i], bound, e.ratio, e.sigma / sigma);

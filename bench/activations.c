@@ -140,6 +140,36 @@ double activations_momentum(const struct activations_layer *l) {
     return sum / (double)weights_of(l);
 }
 
+static double adapted(const struct activations_layer *l, double share, pith_plan *plan) {
+    const pith_budget budget = {.size = sizeof budget,
+                                .momentum = activations_momentum(l),
+                                .share = share,
+                                .gradient = l->rms,
+                                .samples = (double)l->samples,
+                                .positions = (double)places(l),
+                                .active = l->active};
+    double bound = 0;
+    pith_sizes sizes;
+    pith_state *state;
+    pith_plan_sizes(plan, &sizes);
+    void *const memory = malloc((size_t)sizes.state_bytes);
+    if (!memory || pith_state_init(plan, memory, (size_t)sizes.state_bytes, &state) != PITH_OK ||
+        pith_state_adapt(plan, state, 0, &budget, &bound) != PITH_OK)
+        bound = 0;
+    free(memory);
+    return bound;
+}
+
+double activations_budget(const struct activations_layer *l, double share) {
+    const pith_layout layout = {
+        .size = sizeof layout, .dtype = PITH_F32, .ndim = 1, .shape = {inputs(l)}};
+    pith_plan *plan;
+    if (pith_plan_create(&plan, "act", &layout, NULL, NULL) != PITH_OK) return 0;
+    const double bound = adapted(l, share, plan);
+    pith_plan_destroy(plan);
+    return bound;
+}
+
 /* ---- Through a codec -------------------------------------------------------------------------*/
 
 /* The view's values after one trip, in memory to be freed; NULL on failure. */
@@ -172,13 +202,13 @@ static int compare(const struct activations_layer *l, const float *decoded, doub
     return 0;
 }
 
-static void summarize(const struct activations_layer *l, const double *error, double bound,
+static void summarize(const struct activations_layer *l, const double *error,
                       struct activations_error *out) {
     double squares = 0, own = 0, fourth = 0, used = 0;
     for (size_t i = 0; i < weights_of(l); i++) {
         squares += error[i] * error[i];
         if (!(l->terms[i] > 0)) continue;
-        const double quotient = error[i] / (bound * sqrt(l->terms[i] / 3));
+        const double quotient = error[i] / (out->bound * sqrt(l->terms[i] / 3));
         own += pow(quotient, 2);
         fourth += pow(quotient, 4);
         used++;
@@ -194,15 +224,17 @@ int activations_measure(const struct activations_layer *l, const char *codec, do
     const uint64_t shape[] = {l->samples, l->in, l->height, l->width};
     const pith_view view = pith_view_dense(l->input, PITH_F32, 4, shape);
     size_t length = 0;
-    snprintf(spec, sizeof spec, "%s,abs=%.6g", codec, bound);
+    const int codec_end = snprintf(spec, sizeof spec, "%s,abs=", codec);
+    snprintf(spec + codec_end, sizeof spec - (size_t)codec_end, "%.6g", bound);
+    out->bound = strtod(spec + codec_end, NULL);
     float *const decoded = round_trip(spec, &view, &length);
     double *const error = malloc(inputs(l) * sizeof *error);
     double *const moved = malloc(weights_of(l) * sizeof *moved);
     int failed = !decoded || !error || !moved;
-    if (!failed) failed = compare(l, decoded, bound, error);
+    if (!failed) failed = compare(l, decoded, out->bound, error);
     if (!failed) {
         weight_gradient(l, l->arriving, error, moved);
-        summarize(l, moved, bound, out);
+        summarize(l, moved, out);
         out->ratio = (double)inputs(l) * sizeof(float) / (double)length;
     }
     free(decoded);

@@ -165,12 +165,30 @@ static void errors_of_gradients_follow_the_model(void **state) {
     }
 }
 
+static void a_budget_leaves_the_error_asked_for(void **state) {
+    (void)state;
+    for (size_t below = 0; below < 2; below++) {
+        struct activations_layer l;
+        struct activations_error e;
+        CHECK(activations_load(&l, data, below) == 0);
+        for (double share = 0.01; share < 0.2; share *= 3) {
+            const double bound = activations_budget(&l, share);
+            CHECK(bound > 0 && activations_measure(&l, "act:mode=ratio", bound, &e) == 0);
+            const double of_it = e.sigma / (share * activations_momentum(&l));
+            context("layer %zu, share %g, bound %g: sigma is %g of it", below, share, bound, of_it);
+            CHECK(of_it > 0.85 && of_it < 1.2);
+        }
+        activations_free(&l);
+    }
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_value_keeps_its_promise),
         cmocka_unit_test(zeros_cost_almost_nothing),
         cmocka_unit_test(shorter_than_the_general_codec),
         cmocka_unit_test(errors_of_gradients_follow_the_model),
+        cmocka_unit_test(a_budget_leaves_the_error_asked_for),
     };
     snprintf(data, sizeof data, "%s/data", argc > 1 ? argv[1] : ".");
     return cmocka_run_group_tests(tests, NULL, NULL);
