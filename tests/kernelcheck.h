@@ -73,6 +73,7 @@ struct level {
 /* One function per stage of registry.def: check, and time. `bound` says whether the kernel table
  * of this level holds something else than the scalar text. */
 bool bound_nh(const struct level *level);
+bool bound_survey(const struct level *level);
 bool bound_group(const struct level *level);
 bool bound_hadamard(const struct level *level);
 bool bound_quant(const struct level *level);
@@ -80,6 +81,7 @@ bool bound_lorenzo(const struct level *level);
 bool bound_pack(const struct level *level);
 bool bound_interp(const struct level *level);
 void check_nh(const struct level *level);
+void check_survey(const struct level *level);
 void check_group(const struct level *level);
 void check_hadamard(const struct level *level);
 void check_quant(const struct level *level);
@@ -89,6 +91,7 @@ void check_interp(const struct level *level);
 void check_sum(const struct level *level);     /* a part of group */
 void check_rotated(const struct level *level); /* a part of group */
 void bench_nh(const struct level *level);
+void bench_survey(const struct level *level);
 void bench_group(const struct level *level);
 void bench_hadamard(const struct level *level);
 void bench_quant(const struct level *level);
