@@ -37,8 +37,8 @@ struct activations_error {
     double own;      /* of each error over bound / sqrt(3) * sqrt(terms): 1 when the model holds */
     double kurtosis; /* of these quotients: 3 when they are normal */
 };
-/* With a codec that keeps zeros, at about this absolute bound. Returns 0 on success, and only if every
- * value keeps the bound and every zero is one. */
+/* With a codec that keeps zeros, at about this absolute bound. Returns 0 on success, and only if
+ * every value keeps the bound and every zero is one. */
 int activations_measure(const struct activations_layer *l, const char *codec, double bound,
                         struct activations_error *out);
 

@@ -71,7 +71,7 @@ static size_t rows_of(const uint32_t extent[PITHI_TILE_NDIM]) {
     return (size_t)extent[0] * extent[1] * extent[2];
 }
 
-/* A way through the ones of a map: where the row of the last begins, and which of its plane it is. */
+/* A way through the ones of a map: where the row of the last begins, and which of its plane. */
 struct walk {
     size_t width, height, row, y;
 };

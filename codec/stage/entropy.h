@@ -11,8 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* NONE: scratch for decoding, and nothing gets shorter. Below SEARCH: Huffman coding with a quick look for long matches,
- * right for noise. From SEARCH on also zstd's own settings of the level. */
+/* NONE: scratch for decoding, and nothing gets shorter. Below SEARCH: Huffman coding with a quick
+ * look for long matches, right for noise. From SEARCH on also zstd's own settings of the level. */
 enum {
     PITHI_ENTROPY_LEVEL_NONE = 0,
     PITHI_ENTROPY_LEVEL_MIN = 1,
