@@ -168,7 +168,7 @@ struct way {
     unsigned order;
 };
 
-/* Where the words of a block are cut into two strings: finest interpolated ones are unlike others. */
+/* Where words are cut into two strings: finest interpolated ones are unlike others. */
 static size_t cut_of(const struct pithi_block *b, struct way way) {
     return way.method == INTERPOLATED ? pithi_interp_coarse(b->tile->extent) : 0;
 }
@@ -196,6 +196,13 @@ static bool put_body(const struct pithi_block *b, const struct work *w, struct w
     default: break; /* words are there */
     }
     return put_words(b, w, way, pen);
+}
+
+static bool put_head(const struct pithi_block *b, const struct work *w, struct way way,
+                     size_t misses, struct pithi_pen *pen) {
+    const uint8_t head[HEAD_BYTES] = {(uint8_t)way.method, (uint8_t)way.order};
+    return pithi_pen_put(pen, head, sizeof head) &&
+           pithi_exact_put(pen, w->miss, misses, b->value, element_of(b->params), b->count);
 }
 
 /* The block's bytes coded this way; 0 when they would be more than cap. misses: values that must
@@ -227,7 +234,8 @@ static bool all_equal(const int32_t *codes, size_t count) {
 
 static unsigned packed_order(const struct pithi_block *b, const struct work *w) {
     const struct pithi_packed p = packed_of(b, 0);
-    return pithi_packed_choose(&p, w->codes, dimensions(b->tile));
+    const struct pithi_source source = {.values = w->codes};
+    return pithi_packed_choose(&p, &source, dimensions(b->tile));
 }
 
 static unsigned best_order(const struct pithi_estimate *e, unsigned most) {
@@ -271,15 +279,33 @@ static size_t code_auto(struct pithi_block *b, const struct work *w, size_t cap)
     return length;
 }
 
+/* Values are read once: codes are packed as they are made. */
+static size_t code_fast(struct pithi_block *b, struct work *w, size_t cap) {
+    const struct pithi_source source = {&w->quant, b->value, w->miss};
+    struct pithi_packed p = packed_of(b, 0);
+    struct pithi_packing packing;
+    struct pithi_pen pen = {.at = b->bytes, .room = cap};
+    p.order = pithi_packed_choose(&p, &source, dimensions(b->tile));
+    pithi_packed_begin(&p, &source, w->pieces, &packing);
+    b->exact = packing.misses;
+    w->codes[0] = packing.first;
+    if (packing.constant)
+        return put(b, w, (struct way){CONSTANT, 0}, packing.misses, b->bytes, cap);
+    if (!put_head(b, w, (struct way){PACKED, p.order}, packing.misses, &pen) ||
+        !pithi_packed_finish(&p, &packing, &pen))
+        return 0;
+    return (size_t)(pen.at - b->bytes);
+}
+
 static size_t code(struct pithi_block *b, size_t cap) {
     struct work w;
     if (!open(b, &w)) return 0;
+    if (b->params->value[MODE] == FAST) return code_fast(b, &w, cap);
     b->exact = b->kernels->quantize(&w.quant, b->value, b->count, w.codes, w.miss);
     if (all_equal(w.codes, b->count))
         return put(b, &w, (struct way){CONSTANT, 0}, (size_t)b->exact, b->bytes, cap);
     if (b->params->value[MODE] == RATIO) return code_ratio(b, &w, cap);
-    if (b->params->value[MODE] == AUTO) return code_auto(b, &w, cap);
-    return put(b, &w, (struct way){PACKED, packed_order(b, &w)}, (size_t)b->exact, b->bytes, cap);
+    return code_auto(b, &w, cap);
 }
 
 static pith_status encode(struct pithi_block *b) {

@@ -38,10 +38,10 @@ static void check_forward(const struct level *level, const struct shape *s) {
     const uint8_t *const codes = guarded_place(&area[0], s->place[0], data, 4 * s->count);
     uint8_t *const to = guarded_place(&area[1], s->place[1], data, 4 * count);
     begin(level, "forward", s);
-    pithi_predict_c((const int32_t *)(const void *)data, s->extent, s->order, s->from, count,
-                    words);
-    level->kernels.predict((const int32_t *)(const void *)codes, s->extent, s->order, s->from,
-                           count, (uint32_t *)(void *)to);
+    pithi_predict_c((const int32_t *)(const void *)data + s->from, s->extent, s->order, s->from,
+                    count, words);
+    level->kernels.predict((const int32_t *)(const void *)codes + s->from, s->extent, s->order,
+                           s->from, count, (uint32_t *)(void *)to);
     check_that(!memcmp(to, words, 4 * count), "words differ");
     check_that(!memcmp(codes, data, 4 * s->count), "the codes were written");
     check_that(guarded_intact(&area[0]) && guarded_intact(&area[1]), "a byte outside changed");
@@ -111,7 +111,7 @@ static const uint32_t cube[PITHI_TILE_NDIM] = {1, SIDE, SIDE, SIDE};
 static double forward(const struct pithi_kernels *k, unsigned order) {
     const double start = ceiling_clock();
     for (size_t i = 0; i < TILE; i += STRIP)
-        k->predict((const int32_t *)(const void *)data, cube, order, i, STRIP, words);
+        k->predict((const int32_t *)(const void *)data + i, cube, order, i, STRIP, words);
     return ceiling_clock() - start;
 }
 

@@ -117,7 +117,6 @@ enum { TILE = 1 << 18, TILES = 64, RUNS = 7 };
 
 struct bench {
     float *x;
-    int32_t *codes;
     uint8_t *miss, *bytes;
     void *scratch;
     size_t length; /* of a tile's bytes */
@@ -157,14 +156,16 @@ static void bench_kernels(const struct level *level, const struct pithi_kernels 
     }
 }
 
-static void encode_tile(const struct pithi_packed *p, const struct pithi_quant *q, struct bench *b,
-                        size_t tile) {
+static unsigned encode_tile(const struct pithi_packed *p, const struct pithi_quant *q,
+                            struct bench *b, size_t tile) {
+    const struct pithi_source source = {q, b->x + tile * TILE, b->miss};
     struct pithi_packed own = *p;
-    struct pithi_pen pen = {
-        .at = b->bytes + tile * b->length, .room = b->length, .scratch = b->scratch};
-    p->kernels->quantize(q, b->x + tile * TILE, TILE, b->codes, b->miss);
-    own.order = pithi_packed_choose(p, b->codes, 3);
-    pithi_packed_put(&own, b->codes, &pen);
+    struct pithi_packing packing;
+    struct pithi_pen pen = {.at = b->bytes + tile * b->length, .room = b->length};
+    own.order = pithi_packed_choose(p, &source, 3);
+    pithi_packed_begin(&own, &source, b->scratch, &packing);
+    pithi_packed_finish(&own, &packing, &pen);
+    return own.order;
 }
 
 static void bench_tiles(const struct level *level, struct bench *b) {
@@ -174,16 +175,17 @@ static void bench_tiles(const struct level *level, struct bench *b) {
     for (int cube = 0; cube < 2; cube++) {
         struct pithi_packed p = {&level->kernels, {1, 1, 1, TILE}, 0};
         if (cube) p = (struct pithi_packed){&level->kernels, {1, 64, 64, 64}, 0};
+        unsigned order = 0;
         double read = 1e9, fill = 1e9, encode = 1e9, decode = 1e9;
         for (int run = 0; run < RUNS; run++) {
             double t = ceiling_read(b->x, (size_t)TILE * TILES * 4);
             if (t < read) read = t;
             t = ceiling_clock();
-            for (size_t i = 0; i < TILES; i++) encode_tile(&p, &q, b, i);
+            for (size_t i = 0; i < TILES; i++) order = encode_tile(&p, &q, b, i);
             t = ceiling_clock() - t;
             if (t < encode) encode = t;
         }
-        p.order = pithi_packed_choose(&p, b->codes, 3);
+        p.order = order;
         for (int run = 0; run < RUNS; run++) {
             double t = ceiling_fill(b->x, (size_t)TILE * TILES * 4, run & 1);
             if (t < fill) fill = t;
@@ -212,14 +214,13 @@ void bench_pack(const struct level *level) {
     pithi_kernels_bind(&scalar, 0);
     bench_kernels(level, &scalar);
     b.x = malloc((size_t)TILE * TILES * 4);
-    b.codes = malloc(TILE * 4);
     b.miss = malloc(TILE / 8);
     b.bytes = malloc(TILES * b.length);
     b.scratch = aligned_alloc(64, pithi_packed_scratch(TILE));
-    if (b.x && b.codes && b.miss && b.bytes && b.scratch) {
+    if (b.x && b.miss && b.bytes && b.scratch) {
         fill_values(b.x, PITH_F32, (size_t)TILE * TILES, FILL_GAUSS, 7);
         memset(b.bytes, 0, TILES * b.length);
         bench_tiles(level, &b);
     }
-    free(b.x), free(b.codes), free(b.miss), free(b.bytes), free(b.scratch);
+    free(b.x), free(b.miss), free(b.bytes), free(b.scratch);
 }

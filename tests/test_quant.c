@@ -221,7 +221,7 @@ static void test_differences(void **unused) {
         pithi_predict_c(codes, extent, order, 0, count, words);
         CHECK(memcmp(words, expected, 4 * count) == 0);
         memset(words, 0, 4 * count);
-        pithi_predict_c(codes, extent, order, from, n, words + from);
+        pithi_predict_c(codes + from, extent, order, from, n, words + from);
         CHECK(memcmp(words + from, expected + from, 4 * n) == 0);
         pithi_unpredict_init(&u, extent, order, memory);
         pithi_unpredict_c(&u, expected, from, back);
@@ -369,8 +369,9 @@ static void test_order(void **unused) {
         for (int k = 0; k < 64; k++) wild[k / 16][k % 16] = (int32_t)(draw() >> 44);
         for (uint32_t i = 0; i < 65536; i++) codes[i] = ordered(order, i, codes, wild);
         context("order %u", order);
-        CHECK(pithi_packed_choose(&p, codes, 4) == order);
-        CHECK(pithi_packed_choose(&p, codes, 0) == 0);
+        const struct pithi_source source = {.values = codes};
+        CHECK(pithi_packed_choose(&p, &source, 4) == order);
+        CHECK(pithi_packed_choose(&p, &source, 0) == 0);
     }
 }
 

@@ -64,7 +64,6 @@ static void predict_none(const int32_t *codes, size_t count, uint32_t *words) {
 static void predict(const int32_t *codes, const uint32_t extent[PITHI_TILE_NDIM], unsigned order,
                     size_t from, size_t count, uint32_t *words) {
     struct pithi_lines l;
-    codes += from;
     if (!order) {
         predict_none(codes, count, words);
         return;

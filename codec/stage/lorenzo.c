@@ -22,7 +22,10 @@ static void find_lines(struct pithi_lines *l) {
     l->count = 1;
     for (unsigned d = 2; d + l->order > 3 && d < 3; d--) {
         if (l->place[d]) {
-            for (unsigned k = 0; k < l->count; k++) l->back[l->count + k] = l->back[k] + stride;
+            for (unsigned k = 0; k < l->count; k++) {
+                l->back[l->count + k] = l->back[k] + stride;
+                l->line[l->count + k] = (uint8_t)(l->line[k] & ~(4u >> d));
+            }
             l->count *= 2;
         }
         stride *= l->extent[d];
@@ -34,6 +37,7 @@ void pithi_lines_begin(struct pithi_lines *l, const uint32_t extent[PITHI_TILE_N
     memcpy(l->extent, extent, sizeof l->extent);
     l->order = order;
     l->back[0] = 0;
+    l->line[0] = 7;
     for (unsigned d = PITHI_TILE_NDIM; d--; at /= extent[d])
         l->place[d] = (uint32_t)(at % extent[d]);
     find_lines(l);
@@ -60,7 +64,7 @@ void pithi_predict_c(const int32_t *codes, const uint32_t extent[PITHI_TILE_NDIM
                      size_t at, size_t count, uint32_t *words) {
     struct pithi_lines l;
     pithi_lines_begin(&l, extent, order, at);
-    for (codes += at; count;) {
+    while (count) {
         const size_t left = pithi_lines_left(&l), n = count < left ? count : left;
         pithi_predict_row(&l, codes, n, words);
         codes += n, words += n, count -= n;

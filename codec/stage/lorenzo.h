@@ -18,7 +18,8 @@ PITHI_INLINE uint32_t pithi_unzigzag(uint32_t w) { return w >> 1 ^ (0u - (w & 1)
 
 /* ---- Forward ---------------------------------------------------------------------------------*/
 
-/* Elements [at, at + count) of the tile's words, of the whole tile's codes. */
+/* Elements [at, at + count) of the tile's words. codes: of element at, and of those from there on;
+ * before them lie, as in the tile, those that words are differences from. */
 typedef void pithi_predict_fn(const int32_t *codes, const uint32_t extent[PITHI_TILE_NDIM],
                               unsigned order, size_t at, size_t count, uint32_t *words);
 pithi_predict_fn pithi_predict_c;
@@ -28,8 +29,9 @@ pithi_predict_fn pithi_predict_c;
 struct pithi_lines {
     uint32_t extent[PITHI_TILE_NDIM], place[PITHI_TILE_NDIM];
     unsigned order;
-    unsigned count; /* 1, 2, 4 or 8; a row is subtracted whose number has an odd count of ones */
-    size_t back[8]; /* from the row back to each; back[0] is 0 */
+    unsigned count;  /* 1, 2, 4 or 8; a row is subtracted whose number has an odd count of ones */
+    size_t back[8];  /* from the row back to each; back[0] is 0 */
+    uint8_t line[8]; /* their numbers among 2 x 2 x 2 lines, of which the row is the last */
 };
 void pithi_lines_begin(struct pithi_lines *l, const uint32_t extent[PITHI_TILE_NDIM],
                        unsigned order, size_t at);

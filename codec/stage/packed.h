@@ -1,8 +1,9 @@
 /* packed.h - a tile's codes as packed words of their differences, and back.
  * SPDX-License-Identifier: Apache-2.0
  *
- * doc/FORMAT.md, Packed words: the table of widths, the groups' widths, the groups. Codes are read
- * twice and written never; values are made strip by strip, in the cache. */
+ * doc/FORMAT.md, Packed words: the table of widths, the groups' widths, the groups. The table
+ * follows from all groups, so writing has two parts: groups with widths of their own into scratch
+ * memory, values being read once; then the table, and the groups as wide as it says. */
 #ifndef PITHI_PACKED_H
 #define PITHI_PACKED_H
 
@@ -22,11 +23,39 @@ struct pithi_packed {
 
 /* Bytes of scratch, 64-byte aligned, for tiles of at most count elements. */
 size_t pithi_packed_scratch(size_t count);
+
+/* ---- Write -----------------------------------------------------------------------------------*/
+
+/* Where codes come from: dense values under `quant`, or, without it, themselves. */
+struct pithi_source {
+    const struct pithi_quant *quant;
+    const void *values; /* int32_t without quant */
+    uint8_t *miss;      /* with quant: set as by pithi_quantize_fn */
+};
+
+/* A tile between the two parts; scratch holds its groups. */
+struct pithi_packing {
+    size_t misses;
+    bool constant; /* every code is the first */
+    int32_t first;
+    void *scratch;
+    uint32_t counts[PITHI_PACK_WIDEST + 1];
+};
+
 /* The order up to `most` whose words would be shortest, judged by some of the rows; the least of
- * several. p->order is not read. */
-unsigned pithi_packed_choose(const struct pithi_packed *p, const int32_t *codes, unsigned most);
-/* False when there is no room. Uses pen->scratch. */
+ * several. p->order is not read, source->miss not written. */
+unsigned pithi_packed_choose(const struct pithi_packed *p, const struct pithi_source *source,
+                             unsigned most);
+void pithi_packed_begin(const struct pithi_packed *p, const struct pithi_source *source,
+                        void *scratch, struct pithi_packing *packing);
+/* False when there is no room; then nothing was written. */
+bool pithi_packed_finish(const struct pithi_packed *p, const struct pithi_packing *packing,
+                         struct pithi_pen *pen);
+/* Both, of codes; uses pen->scratch. */
 bool pithi_packed_put(const struct pithi_packed *p, const int32_t *codes, struct pithi_pen *pen);
+
+/* ---- Read ------------------------------------------------------------------------------------*/
+
 /* NULL, or what is wrong; any bytes are safe. The values that the codes mean under `quant`, dense,
  * of its dtype; without it the codes themselves, int32_t. stream: they will not be read soon. Uses
  * r->scratch. */
