@@ -118,13 +118,14 @@ static double allowed(const struct pithi_coding *c, enum target t, double wish,
                       const struct pithi_survey *s) {
     if (t == NMSE) return below(wish * s->squares);
     const double range = range_of(&c->frame.params, s);
-    return below(range * pithi_exp10(-wish / 10) * (1 - 1e-12) * range) * (double)c->frame.count;
+    return below(range * pithi_exp10(-wish / 10) * (1 - 1e-12) * range) * (double)s->finite;
 }
 
 /* An error spread evenly over [-E, E] has a mean square of E^2 / 3; it is never above E^2. */
-static pith_status encode_for_mean(struct pithi_coding *c, double sum, uint64_t room,
-                                   uint64_t *used) {
-    const double mean = sum / (double)(c->frame.count ? c->frame.count : 1);
+static pith_status encode_for_mean(struct pithi_coding *c, double sum, uint64_t finite,
+                                   uint64_t room, uint64_t *used) {
+    const double most = DBL_MAX / 4; /* squares of doubles may have overflowed */
+    const double mean = sum < most ? sum / (double)(finite ? finite : 1) : most;
     const double least = pithi_root(mean) * (1 - 1e-12);
     double wish = pithi_root(3 * mean);
     const struct look l = {.c = c};
@@ -158,10 +159,12 @@ pith_status pithi_encode_bounded(struct pithi_coding *c, uint64_t room, uint64_t
     const double number = own ? c->wish.bound : pithi_bounded_asked(q), factor = factor_of(c);
     const double wish = factor == 1 ? number : below(number * factor);
     struct pithi_survey s = pithi_survey_none();
-    if (t == PWREL || t == NMSE || (t != ABS && !pithi_param(q, "range")))
-        PITHI_TRY(survey(c, t == NMSE, &s));
-    if (t == PSNR || t == NMSE)
-        return encode_for_mean(c, allowed(c, t, number, &s) * factor * factor, room, used);
+    const bool mean = t == PSNR || t == NMSE;
+    if (mean || t == PWREL || (t == REL && !pithi_param(q, "range")))
+        PITHI_TRY(survey(c, mean, &s));
+    if (mean)
+        return encode_for_mean(c, allowed(c, t, number, &s) * factor * factor, s.finite, room,
+                               used);
     if (t == PWREL)
         c->frame.bound = relative(wish < 1 ? wish : 1 - 0x1p-53, &s);
     else

@@ -7,7 +7,7 @@
 #include "stage/numeric.h"
 
 struct pithi_survey pithi_survey_none(void) {
-    return (struct pithi_survey){DBL_MAX, -DBL_MAX, 0};
+    return (struct pithi_survey){DBL_MAX, -DBL_MAX, 0, 0};
 }
 
 /* Bits that grow with the value; their own inverse. */
@@ -38,6 +38,7 @@ static void add_value(struct pithi_survey *s, double x) {
     if (x < s->low) s->low = x;
     if (x > s->high) s->high = x;
     s->squares += x * x;
+    s->finite++;
 }
 
 struct pithi_survey pithi_survey_of(const void *values, uint32_t dtype, size_t count, bool squares,
@@ -68,6 +69,7 @@ void pithi_survey_add(struct pithi_survey *total, const struct pithi_survey *b) 
     if (b->low < total->low) total->low = b->low;
     if (b->high > total->high) total->high = b->high;
     total->squares += b->squares;
+    total->finite += b->finite;
 }
 
 double pithi_survey_range(const struct pithi_survey *s) {

@@ -11,7 +11,9 @@
 
 struct pithi_survey {
     double low, high; /* low > high: no finite value */
-    double squares;   /* sum in element order */
+    /* Only when asked for: the sum in element order, and how many there are. */
+    double squares;
+    uint64_t finite;
 };
 struct pithi_survey pithi_survey_none(void);
 
