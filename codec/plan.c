@@ -30,22 +30,26 @@ pith_status pithi_take(void *dst, size_t size, const void *src, pith_error *erro
     return PITH_OK;
 }
 
-static void *allocate(const pith_env *env, size_t bytes) {
+void *pithi_env_alloc(const pith_env *env, size_t bytes) {
     if (env->alloc) return env->alloc(env->alloc_user, bytes, 64);
     return aligned_alloc(64, (size_t)pithi_pad64(bytes));
 }
 
-static void release(const pith_env *env, void *memory, size_t bytes) {
+void pithi_env_release(const pith_env *env, void *memory, size_t bytes) {
     if (env->alloc)
         env->release(env->alloc_user, memory, bytes);
     else
         free(memory);
 }
 
+pith_status pithi_env_take(pith_env *dst, const pith_env *src, pith_error *error) {
+    PITHI_TRY(pithi_take(dst, sizeof *dst, src, error));
+    if (!dst->alloc == !dst->release) return PITH_OK;
+    return pithi_fail(error, PITH_ERR_ARG, "alloc and release come together");
+}
+
 static pith_status take_env(pith_plan *p, const pith_env *env, pith_error *error) {
-    PITHI_TRY(pithi_take(&p->env, sizeof p->env, env, error));
-    if (!p->env.alloc != !p->env.release)
-        return pithi_fail(error, PITH_ERR_ARG, "alloc and release come together");
+    PITHI_TRY(pithi_env_take(&p->env, env, error));
     if (p->env.threads > PITHI_THREADS_MAX)
         return pithi_fail(error, PITH_ERR_ARG, "threads is above 1024");
 #ifndef PITHI_OPENMP
@@ -320,7 +324,7 @@ static pith_status build(pith_plan *p, const pith_layout *layout,
     carve_all(p, layout, exempt, &sum);
     if (sum.used > SIZE_MAX / 2)
         return pithi_fail(error, PITH_ERR_MEMORY, "the workspace exceeds the address space");
-    uint8_t *memory = allocate(&p->env, (size_t)sum.used);
+    uint8_t *memory = pithi_env_alloc(&p->env, (size_t)sum.used);
     if (!memory) return pithi_fail(error, PITH_ERR_MEMORY, "no memory for the plan");
     pith_plan *plan = (pith_plan *)(void *)memory;
     *plan = *p;
@@ -411,7 +415,7 @@ pith_status pithi_plan_for_frame(pith_plan **plan, const struct pithi_frame *fra
 void pith_plan_destroy(pith_plan *plan) {
     if (!plan) return;
     const pith_env env = plan->env;
-    release(&env, plan, (size_t)plan->allocated);
+    pithi_env_release(&env, plan, (size_t)plan->allocated);
 }
 
 pith_error pith_plan_error(const pith_plan *plan) { return plan->error; }

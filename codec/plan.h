@@ -50,6 +50,11 @@ struct pith_plan {
 
 /* Grow or cut a sized struct of the caller to the library's; see pith_env.size. */
 pith_status pithi_take(void *dst, size_t size, const void *src, pith_error *error);
+/* Of memory as well: alloc and release come together. */
+pith_status pithi_env_take(pith_env *dst, const pith_env *src, pith_error *error);
+/* Memory for the duration of a plan or call, 64-byte aligned; NULL when there is none. */
+void *pithi_env_alloc(const pith_env *env, size_t bytes);
+void pithi_env_release(const pith_env *env, void *memory, size_t bytes);
 
 static inline bool pithi_has_base(const pith_plan *p) { return p->params.base_dtype != PITH_NONE; }
 /* Whether encoding needs a residual. */
