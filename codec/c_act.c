@@ -179,7 +179,7 @@ static size_t code(struct pithi_block *b, size_t cap) {
     if (cap < HEAD_BYTES || !quant_of(b, &quant)) return 0;
     struct pithi_pen pen = {b->bytes + HEAD_BYTES, cap - HEAD_BYTES, effort(b->params), w.pieces};
     b->exact = b->kernels->quantize(&quant, b->value, b->count, w.codes, w.miss);
-    b->active = pithi_active_split(w.codes, b->count, w.map, w.active);
+    b->active = b->kernels->split(w.codes, b->count, w.map, w.active);
     if (!pithi_exact_put(&pen, w.miss, b->exact, b->value, element_of(b->params), b->count) ||
         !pithi_zeros_put(&pen, w.most, w.map, b->tile->extent) ||
         (b->active && !put_numbers(b, &w, b->active, &pen, &head)))
@@ -246,8 +246,12 @@ static const char *take_block(struct pithi_block *b, const struct work *w) {
     b->exact = exact.misses;
     b->active = used;
     if (!b->out) return NULL;
-    pithi_active_merge((enum pithi_active_form)form, w->active, used, map, b->tile->extent,
-                       w->codes);
+    if (form == PITHI_ACTIVE_MEDIAN) {
+        pithi_active_from_median(w->active, map, b->tile->extent, w->codes);
+    } else {
+        pithi_active_codes((enum pithi_active_form)form, w->active, used);
+        b->kernels->spread(w->active, map, b->count, w->codes);
+    }
     deliver(b, w, &quant, &exact);
     return NULL;
 }

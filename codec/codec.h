@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "pith/pith.h"
+#include "stage/active.h"
 #include "stage/aside.h"
 #include "stage/group.h"
 #include "stage/hadamard.h"
@@ -46,6 +47,8 @@ struct pithi_kernels {
     pithi_widths_fn *widths;
     pithi_pack_fn *pack;
     pithi_unpack_fn *unpack;
+    pithi_split_fn *split;
+    pithi_spread_fn *spread;
     pithi_extremes_fn *extremes;
     pithi_interp_encode_fn *interp_encode;
     pithi_interp_decode_fn *interp_decode;

@@ -86,6 +86,8 @@ void pithi_kernels_bind(struct pithi_kernels *k, uint32_t cpu) {
     k->widths = pithi_widths_c;
     k->pack = pithi_pack_c;
     k->unpack = pithi_unpack_c;
+    k->split = pithi_split_c;
+    k->spread = pithi_spread_c;
     k->extremes = pithi_extremes_c;
     k->interp_encode = pithi_interp_encode_c;
     k->interp_decode = pithi_interp_decode_c;

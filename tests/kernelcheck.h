@@ -80,6 +80,7 @@ bool bound_quant(const struct level *level);
 bool bound_lorenzo(const struct level *level);
 bool bound_pack(const struct level *level);
 bool bound_interp(const struct level *level);
+bool bound_active(const struct level *level);
 void check_nh(const struct level *level);
 void check_survey(const struct level *level);
 void check_group(const struct level *level);
@@ -88,6 +89,7 @@ void check_quant(const struct level *level);
 void check_lorenzo(const struct level *level);
 void check_pack(const struct level *level);
 void check_interp(const struct level *level);
+void check_active(const struct level *level);
 void check_sum(const struct level *level);     /* a part of group */
 void check_rotated(const struct level *level); /* a part of group */
 void bench_nh(const struct level *level);
@@ -98,6 +100,7 @@ void bench_quant(const struct level *level);
 void bench_lorenzo(const struct level *level);
 void bench_pack(const struct level *level);
 void bench_interp(const struct level *level);
+void bench_active(const struct level *level);
 void bench_sum(const struct level *level); /* a part of group */
 extern const char *bench_only;             /* part of the names of the rows to time */
 

@@ -165,10 +165,10 @@ struct coded {
 static struct coded draw_codes(int kind, const uint32_t *extent) {
     struct coded c = {.count = elements(extent)};
     c.codes = room(4 * c.count);
-    c.active = room(4 * (c.count + 1));
+    c.active = room(4 * (c.count + PITHI_ACTIVE_MORE));
     c.map = room((c.count + 7) / 8);
     for (size_t i = 0; i < c.count; i++) c.codes[i] = draw_code(kind);
-    c.used = pithi_active_split(c.codes, c.count, c.map, c.active);
+    c.used = pithi_split_c(c.codes, c.count, c.map, c.active);
     return c;
 }
 
@@ -189,13 +189,16 @@ static void check_split(const struct coded *c) {
 
 static void check_merge(const struct coded *c, enum pithi_active_form form,
                         const uint32_t *extent) {
-    int32_t *const back = room(4 * c->count), *const numbers =
-                                                  copy_of(c->active, 4 * (c->used + 1));
-    if (form == PITHI_ACTIVE_MEDIAN)
+    int32_t *const back = room(4 * c->count);
+    int32_t *const numbers = copy_of(c->active, 4 * (c->used + PITHI_ACTIVE_MORE));
+    if (form == PITHI_ACTIVE_MEDIAN) {
         pithi_active_median(c->codes, c->map, extent, numbers);
-    else
+        pithi_active_from_median(numbers, c->map, extent, back);
+    } else {
         pithi_active_numbers(form, numbers, c->used);
-    pithi_active_merge(form, numbers, c->used, c->map, extent, back);
+        pithi_active_codes(form, numbers, c->used);
+        pithi_spread_c(numbers, c->map, c->count, back);
+    }
     CHECK(memcmp(back, c->codes, 4 * c->count) == 0);
     free(numbers);
     free(back);
@@ -233,15 +236,15 @@ static void small_codes_are_small_numbers(void **unused) {
 static void a_ramp_has_small_numbers(void **unused) {
     (void)unused;
     static const uint32_t extent[PITHI_TILE_NDIM] = {1, 1, 30, 40};
-    int32_t codes[1200], numbers[1201];
+    int32_t codes[1200], numbers[1200 + PITHI_ACTIVE_MORE];
     uint8_t map[150];
     for (int32_t i = 0; i < 1200; i++) codes[i] = 1000 + 3 * (i % 40) + 5 * (i / 40);
-    CHECK(pithi_active_split(codes, 1200, map, numbers) == 1200);
+    CHECK(pithi_split_c(codes, 1200, map, numbers) == 1200);
     pithi_active_median(codes, map, extent, numbers);
     CHECK(numbers[0] == 1000);
     for (size_t i = 1; i < 1200; i++) CHECK(numbers[i] == (i % 40 ? 3 : 5));
     codes[100] = 0;
-    CHECK(pithi_active_split(codes, 1200, map, numbers) == 1199);
+    CHECK(pithi_split_c(codes, 1200, map, numbers) == 1199);
     pithi_active_median(codes, map, extent, numbers);
     CHECK(numbers[100] == 5 && numbers[139] == 3);
 }

@@ -24,11 +24,36 @@ static uint8_t split8(const int32_t *codes, size_t count, int32_t **to) {
     return (uint8_t)bits;
 }
 
-size_t pithi_active_split(const int32_t *codes, size_t count, uint8_t *map, int32_t *active) {
+size_t pithi_split_c(const int32_t *codes, size_t count, uint8_t *map, int32_t *active) {
     int32_t *to = active;
     for (size_t i = 0; i < count / 8; i++) map[i] = split8(codes + 8 * i, 8, &to);
     if (count % 8) map[count / 8] = split8(codes + count / 8 * 8, count % 8, &to);
     return (size_t)(to - active);
+}
+
+/* Up to 8 codes of a byte of the map; returns those that follow. */
+static const int32_t *spread8(const int32_t *from, unsigned bits, size_t count, int32_t *codes) {
+    for (size_t i = 0; i < count; i++, bits >>= 1) {
+        codes[i] = *from & (0 - (int32_t)(bits & 1));
+        from += bits & 1;
+    }
+    return from;
+}
+
+/* Zeros stand together, and so do the others. */
+void pithi_spread_c(const int32_t *active, const uint8_t *map, size_t count, int32_t *codes) {
+    const size_t whole = count / 8;
+    for (size_t i = 0; i < whole; i++, codes += 8) {
+        if (map[i] == 0) {
+            memset(codes, 0, 8 * sizeof *codes);
+        } else if (map[i] == 0xFF) {
+            memcpy(codes, active, 8 * sizeof *codes);
+            active += 8;
+        } else {
+            active = spread8(active, map[i], 8, codes);
+        }
+    }
+    if (count % 8) spread8(active, map[whole], count % 8, codes);
 }
 
 /* ---- Numbers ---------------------------------------------------------------------------------*/
@@ -52,6 +77,11 @@ static int32_t code_of(bool positive, int32_t number) {
 void pithi_active_numbers(enum pithi_active_form form, int32_t *active, size_t count) {
     const bool positive = form == PITHI_ACTIVE_POSITIVE;
     for (size_t i = 0; i < count; i++) active[i] = number_of(positive, active[i]);
+}
+
+void pithi_active_codes(enum pithi_active_form form, int32_t *numbers, size_t count) {
+    const bool positive = form == PITHI_ACTIVE_POSITIVE;
+    for (size_t i = 0; i < count; i++) numbers[i] = code_of(positive, numbers[i]);
 }
 
 static int64_t clamp(int64_t x, int64_t a, int64_t b) {
@@ -105,8 +135,8 @@ void pithi_active_median(const int32_t *codes, const uint8_t *map,
 
 /* ---- Back ------------------------------------------------------------------------------------*/
 
-static void merge_median(const int32_t *numbers, const uint8_t *map,
-                         const uint32_t extent[PITHI_TILE_NDIM], int32_t *codes) {
+void pithi_active_from_median(const int32_t *numbers, const uint8_t *map,
+                              const uint32_t extent[PITHI_TILE_NDIM], int32_t *codes) {
     const size_t count = rows_of(extent) * extent[3];
     struct walk w = {extent[3], extent[2], 0, 0};
     memset(codes, 0, count * sizeof *codes);
@@ -115,41 +145,4 @@ static void merge_median(const int32_t *numbers, const uint8_t *map,
             const size_t i = at + (size_t)__builtin_ctzll(bits);
             codes[i] = (int32_t)((uint32_t)*numbers++ + expect(&w, codes, i));
         }
-}
-
-/* Up to 8 codes of a byte of the map; returns those that follow. */
-static const int32_t *spread8(const int32_t *from, unsigned bits, size_t count, int32_t *codes) {
-    for (size_t i = 0; i < count; i++, bits >>= 1) {
-        codes[i] = *from & (0 - (int32_t)(bits & 1));
-        from += bits & 1;
-    }
-    return from;
-}
-
-/* Zeros stand together, and so do the others. */
-static void merge_plain(const int32_t *active, const uint8_t *map, size_t count, int32_t *codes) {
-    const size_t whole = count / 8;
-    for (size_t i = 0; i < whole; i++, codes += 8) {
-        if (map[i] == 0) {
-            memset(codes, 0, 8 * sizeof *codes);
-        } else if (map[i] == 0xFF) {
-            memcpy(codes, active, 8 * sizeof *codes);
-            active += 8;
-        } else {
-            active = spread8(active, map[i], 8, codes);
-        }
-    }
-    if (count % 8) spread8(active, map[whole], count % 8, codes);
-}
-
-void pithi_active_merge(enum pithi_active_form form, int32_t *numbers, size_t used,
-                        const uint8_t *map, const uint32_t extent[PITHI_TILE_NDIM],
-                        int32_t *codes) {
-    const bool positive = form == PITHI_ACTIVE_POSITIVE;
-    if (form == PITHI_ACTIVE_MEDIAN) {
-        merge_median(numbers, map, extent, codes);
-        return;
-    }
-    for (size_t i = 0; i < used; i++) numbers[i] = code_of(positive, numbers[i]);
-    merge_plain(numbers, map, rows_of(extent) * extent[3], codes);
 }

@@ -19,18 +19,25 @@ enum pithi_active_form {
 enum { PITHI_ACTIVE_FORMS = 3 };
 
 /* The map of codes, and the codes themselves without the zeros; returns how many they are. active
- * has room for one more than there are codes. */
-size_t pithi_active_split(const int32_t *codes, size_t count, uint8_t *map, int32_t *active);
+ * has room for PITHI_ACTIVE_MORE more than there are codes. Kernels do the same. */
+enum { PITHI_ACTIVE_MORE = 16 };
+typedef size_t pithi_split_fn(const int32_t *codes, size_t count, uint8_t *map, int32_t *active);
+/* All codes again. PITHI_ACTIVE_MORE more than the map has ones can be read. */
+typedef void pithi_spread_fn(const int32_t *active, const uint8_t *map, size_t count,
+                             int32_t *codes);
+pithi_split_fn pithi_split_c;
+pithi_spread_fn pithi_spread_c;
+
 /* SIGNED, or POSITIVE where the codes allow it. */
 enum pithi_active_form pithi_active_plain(const int32_t *active, size_t count);
-/* Active codes become their numbers in the form that is not MEDIAN. */
+/* Active codes become their numbers in the form that is not MEDIAN, and back from any numbers. */
 void pithi_active_numbers(enum pithi_active_form form, int32_t *active, size_t count);
-/* Numbers of form MEDIAN of the codes of a tile, and its map. */
+void pithi_active_codes(enum pithi_active_form form, int32_t *numbers, size_t count);
+/* Numbers of form MEDIAN of the codes of a tile, and its map; and all codes back, from any
+ * numbers. */
 void pithi_active_median(const int32_t *codes, const uint8_t *map,
                          const uint32_t extent[PITHI_TILE_NDIM], int32_t *numbers);
-/* All codes of a tile again, from any numbers of any form, as many as the map has ones and room for
- * one more; the numbers are used up. */
-void pithi_active_merge(enum pithi_active_form form, int32_t *numbers, size_t used,
-                        const uint8_t *map, const uint32_t extent[PITHI_TILE_NDIM], int32_t *codes);
+void pithi_active_from_median(const int32_t *numbers, const uint8_t *map,
+                              const uint32_t extent[PITHI_TILE_NDIM], int32_t *codes);
 
 #endif
