@@ -242,7 +242,7 @@ static void tiles_follow_the_text(void **state) {
     static const uint32_t extents[][4] = {
         {1, 1, 1, 1}, {1, 1, 1, 2},  {1, 1, 1, 3},  {1, 1, 1, 100}, {1, 1, 2, 1},
         {1, 1, 5, 7}, {1, 1, 9, 64}, {1, 3, 4, 33}, {1, 12, 11, 1}, {4, 1, 16, 1},
-        {2, 3, 5, 6}, {3, 1, 1, 5},  {7, 4, 3, 2},  {1, 9, 17, 18}};
+        {2, 3, 5, 6}, {3, 1, 1, 5},  {7, 4, 3, 2},  {1, 9, 17, 18}, {1, 1, 1, 5003}};
     static const uint32_t dtypes[] = {PITH_F32, PITH_BF16, PITH_F16, PITH_F64};
     static struct text text;
     (void)state;

@@ -113,7 +113,7 @@ struct pithi_estimate pithi_estimate_tile(const struct pithi_quant *q, const voi
         const size_t left = row - at % row, n = left < RUN ? left : RUN;
         uint32_t words[RUN];
         for (unsigned order = 0; order <= PITHI_TILE_NDIM; order++) {
-            pithi_predict_c(codes, extent, order, at, n, words);
+            pithi_predict_c(codes + at, extent, order, at, n, words);
             for (size_t i = 0; i < n; i++) add(&lorenzo[order], words[i]);
         }
         if (!q->relative) add_interp(interp, &t, at, n);
