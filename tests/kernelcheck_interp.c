@@ -9,7 +9,7 @@
 #include "kernelcheck.h"
 
 enum { MOST = 3000, ROOM = MOST * 4 + 4096, KINDS = PITHI_INTERP_COPY + 1 };
-/* Neighbours a, b, c, e; then values or words that are read; then y; then words that are written. */
+/* Neighbours a, b, c, e; then values or words that are read; then y, then words, written. */
 enum { X = 4, Y = 5, WORDS = 6, AREAS = 7 };
 
 struct shape {

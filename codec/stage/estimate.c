@@ -80,10 +80,10 @@ static int64_t predict(const struct tile *t, size_t i, enum pithi_interp_kind ki
 /* Words of n elements from `at` on, each on the level and along the dimension where it is coded: to
  * s[0] on the finest level, else to s[1]. */
 static void add_interp(struct kinds *s, const struct tile *t, size_t at, size_t n) {
-    size_t place[PITHI_TILE_NDIM], pitch[PITHI_TILE_NDIM], rest = at;
-    for (size_t d = PITHI_TILE_NDIM; d--; rest /= t->extent[d]) {
+    size_t place[PITHI_TILE_NDIM], pitch[PITHI_TILE_NDIM], rest = at, way = 1;
+    for (size_t d = PITHI_TILE_NDIM; d--; rest /= t->extent[d], way *= t->extent[d]) {
         place[d] = rest % t->extent[d];
-        pitch[d] = d + 1 < PITHI_TILE_NDIM ? pitch[d + 1] * t->extent[d + 1] : 1;
+        pitch[d] = way;
     }
     for (size_t i = 0; i < n; i++, place[PITHI_TILE_NDIM - 1]++) {
         const size_t all = place[0] | place[1] | place[2] | place[3], h = all & (0 - all);
