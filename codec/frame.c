@@ -280,7 +280,8 @@ static pith_status read_bound(const uint8_t *body, size_t length, uint64_t at,
     if (length != BOUND_BYTES || pithi_get32(body + 4))
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "bad bound section", at);
     f->bound = (struct pithi_bound){pithi_get32(body), get_double(body + 8), get_double(body + 16)};
-    if (!pithi_quant_init(&q, f->params.dtype, &f->bound, false) ||
+    if ((f->bound.kind != PITHI_BOUND_ABSOLUTE && f->bound.kind != PITHI_BOUND_RELATIVE) ||
+        !pithi_quant_init(&q, f->params.dtype, &f->bound, false) ||
         !(f->bound.largest >= 0 && f->bound.largest <= DBL_MAX) ||
         (f->bound.kind == PITHI_BOUND_ABSOLUTE && f->bound.largest != f->bound.value))
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "an impossible bound", at);
