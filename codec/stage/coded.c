@@ -115,7 +115,7 @@ static bool put_low_bits(struct pithi_pen *pen, pithi_pack_fn *pack, const uint3
 static void take_symbols(uint8_t *symbols, const uint32_t *words, size_t count, unsigned low) {
     for (size_t i = 0; i < count; i++) {
         const uint32_t high = words[i] >> low;
-        symbols[i] = (uint8_t)(high < ESCAPE ? high : ESCAPE);
+        symbols[i] = (uint8_t)(high | (0u - (high >> 8 != 0)));
     }
 }
 
@@ -166,7 +166,13 @@ static bool put_sparse(struct pithi_pen *pen, const struct room *r, size_t max_c
 }
 
 static size_t count_escapes(const uint8_t *symbols, size_t count) {
+    enum { PART = 128 }; /* counts in bytes, which compilers turn into full vectors */
     size_t escapes = 0;
+    for (; count >= PART; symbols += PART, count -= PART) {
+        uint8_t part = 0;
+        for (size_t i = 0; i < PART; i++) part = (uint8_t)(part + (symbols[i] == ESCAPE));
+        escapes += part;
+    }
     for (size_t i = 0; i < count; i++) escapes += symbols[i] == ESCAPE;
     return escapes;
 }
