@@ -129,7 +129,8 @@ static size_t pieces_bytes(const struct work *w, int level) {
 }
 
 static int effort(const struct pithi_params *p) {
-    return p->decode_only ? PITHI_ENTROPY_LEVEL_NONE : (int)p->value[LEVEL];
+    const bool none = p->decode_only || p->value[MODE] == FAST;
+    return none ? PITHI_ENTROPY_LEVEL_NONE : (int)p->value[LEVEL];
 }
 
 static struct work layout(const struct pithi_params *p, void *scratch, size_t *bytes) {
@@ -282,24 +283,28 @@ static bool take_centre(const struct work *w, struct pithi_reader *r, unsigned c
     return true;
 }
 
+static const char *take_coded(const struct pithi_block *b, const struct work *w,
+                              const struct pithi_packed *tile, size_t count,
+                              struct pithi_reader *r) {
+    struct pithi_unpredict u;
+    const char *const fault = pithi_coded_take(r, w->elements, b->kernels->unpack, w->words, count);
+    if (fault) return fault;
+    pithi_unpredict_init(&u, tile->extent, 0, NULL);
+    b->kernels->unpredict(&u, w->words, count, w->codes);
+    return NULL;
+}
+
 /* Values of the distinct rows. */
 static const char *take_rows(const struct pithi_block *b, const struct work *w, size_t distinct,
                              const struct pithi_quant *q, struct pithi_reader *r, void *values) {
     const struct pithi_packed tile = tile_of(b, w, distinct);
     const size_t count = distinct * w->row;
-    const unsigned centre = (b->bytes[0] & HEAD_CENTRE) >> CENTRE_SHIFT;
+    const unsigned head = b->bytes[0], centre = (head & HEAD_CENTRE) >> CENTRE_SHIFT;
     if (!take_centre(w, r, centre)) return "the centres of columns are cut";
-    if (!(b->bytes[0] & HEAD_CODED) && !centre)
-        return pithi_packed_take(&tile, r, q, values, false);
-    const char *fault = NULL;
-    if (b->bytes[0] & HEAD_CODED) {
-        struct pithi_unpredict u;
-        pithi_unpredict_init(&u, tile.extent, 0, NULL);
-        fault = pithi_coded_take(r, w->elements, b->kernels->unpack, w->words, count);
-        if (!fault) b->kernels->unpredict(&u, w->words, count, w->codes);
-    } else {
-        fault = pithi_packed_take(&tile, r, NULL, w->codes, false);
-    }
+    if (!(head & HEAD_CODED) && !centre) return pithi_packed_take(&tile, r, q, values, false);
+    const char *const fault = head & HEAD_CODED
+                                  ? take_coded(b, w, &tile, count, r)
+                                  : pithi_packed_take(&tile, r, NULL, w->codes, false);
     if (fault) return fault;
     if (centre) pithi_rows_lift(w->codes, distinct, w->row, w->centre);
     b->kernels->dequantize(q, w->codes, count, values, false);
