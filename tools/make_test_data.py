@@ -8,10 +8,10 @@ SPDX-License-Identifier: Apache-2.0
 RUN holds gpt_weights_t0.safetensors .. gpt_weights_t8.safetensors, nine successive optimizer steps
 of one run: t0 and t1 with all tensors, t2 .. t8 with the two tensors named in CHAIN; and
 gpt_grads_early_rank0.safetensors .. rank7, the gradients of eight data-parallel ranks, and the same
-late in the run, with the tensor named in GRADIENT. And of other models: cnn_act_late.safetensors and
-cnn_act_grad_late.safetensors, activations and their gradients; dlrm_lookup_late.safetensors, rows
-looked up in embedding tables; field_grayscott_64x64x64.npy, a smooth field. OUT is tests/data unless
-given.
+late in the run, with the tensor named in GRADIENT. And of other models: cnn_act_late.safetensors
+and cnn_act_grad_late.safetensors, activations and their gradients; dlrm_lookup_late.safetensors and
+dlrm_lookup_grad_late.safetensors, rows looked up in embedding tables and their gradients;
+field_grayscott_64x64x64.npy, a smooth field. OUT is tests/data unless given.
 """
 import array
 import json
@@ -127,6 +127,7 @@ def main():
     copy(make_floats, "cnn_act_late.safetensors", "cnn_act", "F32")
     copy(make_floats, "cnn_act_grad_late.safetensors", "cnn_act_grad", "BF16")
     copy(make_floats, "dlrm_lookup_late.safetensors", "dlrm_lookup", "F32")
+    copy(make_floats, "dlrm_lookup_grad_late.safetensors", "dlrm_lookup_grad", "F32")
     copy(make_field, "field_grayscott_64x64x64.npy", "field64")
 
 

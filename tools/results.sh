@@ -35,6 +35,15 @@ cells are empty.
 TABLE
 }
 
+for python in python3 /usr/bin/python3; do
+    ! "$python" -c 'import numpy' 2>/dev/null || break
+done
+"$python" "$root/tools/bench_arrays.py" "$build/arrays"
+
+# Before the page begins: a value beyond its bound ends the script here.
+values=$("$build/bench/bounded" values "$build/arrays" "$root/tests/data")
+embeddings=$("$build/bench/bounded" embeddings "$build/arrays" "$root/tests/data")
+
 isa=$("$build/cli/pith" bench --quick --json -C raw |
     python3 -c 'import json, sys; print(json.load(sys.stdin)["results"][0]["isa"])')
 
@@ -85,6 +94,35 @@ gradient * sqrt(samples * share of activations that are not 0), which is what a 
 gradient, so it belongs to a layer and not to all: 15 to 34 here, and 0.32 as published for other
 networks. The last table: the bound that a budget gives when sigma shall be a share of the mean
 |gradient of a weight|, and the sigma measured there.
+
+## Error-bounded values
+
+Codec \`eb\` on one thread: 2^24 normal values (\`weights\`) and a smooth field of 256^3
+(\`tools/bench_arrays.py\`). GB/s of values; medians of 15 (fast) or 5 (ratio) round trips, each
+from another of 8 copies of the array. "Of the sum", "of the fill": beside a read-only sum and the
+better of two fills of as many bytes in the same run; goals of \`mode=fast\` are 0.2 and 0.4, of
+\`mode=ratio\` 0.54 and 1.5 GB/s on the field and 0.66 and 0.6 GB/s on the weights. Ratios include
+the frame's header. "Zero-order limit": the ratio that a coder of the rounded values, one by one,
+cannot pass; \`mode=ratio\` shall reach 0.98 of it on the weights. "Largest error": over the bound,
+of every round trip, in double precision; "beyond": values whose error is larger than the bound, and
+non-finite ones whose bits changed. Others, in brackets: GB/s of encoding and decoding, and values
+beyond the bound if any. They were measured on the same arrays, but once and on another machine, so
+that their ratios can be compared and their speeds cannot; each is the best of its settings.
+
+$values
+
+The last table: bits per value, frames with their headers, and the peak signal-to-noise ratio, of
+all tensors of a file in tests/data, each with its own range.
+
+## Embeddings
+
+Codec \`embed\` on one thread, as above: one batch of 2048 look-ups in each of 26 tables, Zipf's law
+of exponent 1.1, 16 or 64 columns. Goals: encode 1 GB/s, decode 3 GB/s.
+
+$embeddings
+
+The other two tables: ratios of the looked-up rows of a real model and of their gradients
+(tests/data), every tensor a frame.
 
 ## Speed of the library, out of cache, one thread
 
