@@ -64,16 +64,18 @@ static void rows_are_numbered_by_first_use(void **state) {
         }
 }
 
-/* The hash is a sum of two codes times a key: k less of one product and 3 k more of the next, and
- * the keys being 1 to 3, nothing is left. */
+/* The hash sums pairs of codes, each times a key; lanes 1 and y, and any multiple of both, give the
+ * sum 0 when y is minus the first key over the second. */
 static void rows_of_one_hash_are_told_apart(void **state) {
     (void)state;
     enum { COUNT = 50, DIM = 4 };
-    int32_t codes[COUNT * DIM] = {0};
-    for (int32_t i = 0; i < COUNT; i++) {
-        codes[DIM * i] = 500 + 3 * (i % 40);
-        codes[DIM * i + 2] = 500 - i % 40;
+    uint64_t lanes[COUNT][DIM / 2];
+    int32_t codes[COUNT * DIM];
+    for (uint64_t i = 0; i < COUNT; i++) {
+        lanes[i][0] = i % 40;
+        lanes[i][1] = i % 40 * UINT64_C(0x3FBBFD3E35A4056D);
     }
+    memcpy(codes, lanes, sizeof codes);
     check_numbers(codes, COUNT, DIM);
 }
 

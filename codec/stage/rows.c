@@ -26,13 +26,26 @@ void pithi_rows_begin(struct pithi_rows *r, size_t dim, size_t most, int32_t *co
     memset(table, 0, pithi_rows_table_bytes(most));
 }
 
-/* Keys are odd: no single code that differs is missed. */
+enum { LANES = 8 };
+
+/* Without any relation to each other, for codes are small numbers. From splitmix64, made odd. */
+static const uint64_t keys[LANES] = {UINT64_C(0xE220A8397B1DCDAF), UINT64_C(0x6E789E6AA1B965F5),
+                                     UINT64_C(0x06C45D188009454F), UINT64_C(0xF88BB8A8724C81ED),
+                                     UINT64_C(0x1B39896A51A8749B), UINT64_C(0x53CB9F0C747EA2EB),
+                                     UINT64_C(0x2C829ABE1F4532E1), UINT64_C(0xC584133AC916AB3D)};
+
+static uint64_t mixed(uint64_t sum) { return (sum ^ sum >> 32) * PITHI_NH_WEYL; }
+
 static uint64_t hash_row(const int32_t *row, size_t dim) {
-    uint64_t sum = 0, key = PITHI_NH_WEYL;
-    for (size_t k = 0; k < dim / 2; k++, key += 2 * PITHI_NH_WEYL)
-        sum += pithi_get64(row + 2 * k) * key;
-    if (dim % 2) sum += (uint32_t)row[dim - 1] * key;
-    return (sum ^ sum >> 32) * PITHI_NH_WEYL;
+    uint64_t sum = 0;
+    for (; dim >= 2 * LANES; row += 2 * LANES, dim -= 2 * LANES) {
+        sum = mixed(sum);
+        for (size_t k = 0; k < LANES; k++) sum += pithi_get64(row + 2 * k) * keys[k];
+    }
+    sum = mixed(sum);
+    for (size_t k = 0; k < dim / 2; k++) sum += pithi_get64(row + 2 * k) * keys[k];
+    if (dim % 2) sum += (uint32_t)row[dim - 1] * keys[dim / 2];
+    return mixed(sum);
 }
 
 /* Places are found by the upper bits of the hash, which depend on all of the sum. */
