@@ -12,6 +12,7 @@
 #include "stage/hadamard.h"
 #include "stage/interp.h"
 #include "stage/lorenzo.h"
+#include "stage/move.h"
 #include "stage/nh.h"
 #include "stage/pack.h"
 #include "stage/quant.h"
@@ -49,6 +50,7 @@ struct pithi_kernels {
     pithi_unpack_fn *unpack;
     pithi_split_fn *split;
     pithi_spread_fn *spread;
+    pithi_move_fn *move_stream;
     pithi_extremes_fn *extremes;
     pithi_interp_encode_fn *interp_encode;
     pithi_interp_decode_fn *interp_decode;

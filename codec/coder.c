@@ -341,6 +341,7 @@ pith_status pithi_decode_one(const struct pithi_coding *c, uint64_t block, void 
     b.bytes = (uint8_t *)(uintptr_t)pithi_block_at(c, block, &b.length, &b.plain);
     b.out = out;
     b.out_dtype = out_dtype;
+    if (out == w->values) b.stream = false; /* it goes on from there */
     const pith_status status = c->frame.params.codec->decode(&b);
     pithi_collect(w, &b);
     return status;
@@ -353,7 +354,9 @@ static pith_status decode_job(void *arg, uint64_t block, struct pithi_worker *w)
     void *out = place ? place : c->view ? w->values : NULL;
     const uint32_t dtype = c->view ? c->view->dtype : c->frame.params.dtype;
     PITHI_TRY(pithi_decode_one(c, block, out, dtype, read_base(c, block, w), w));
-    if (c->view && !place) pithi_scatter(&c->frame, block, c->first, c->count, c->view, w->values);
+    if (c->view && !place)
+        pithi_scatter(&c->frame, block, c->first, c->count, c->view, w->values,
+                      c->stream ? c->plan->kernels.move_stream : NULL);
     write_base(c, block, w);
     return PITH_OK;
 }

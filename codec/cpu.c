@@ -88,6 +88,7 @@ void pithi_kernels_bind(struct pithi_kernels *k, uint32_t cpu) {
     k->unpack = pithi_unpack_c;
     k->split = pithi_split_c;
     k->spread = pithi_spread_c;
+    k->move_stream = pithi_move_c;
     k->extremes = pithi_extremes_c;
     k->interp_encode = pithi_interp_encode_c;
     k->interp_decode = pithi_interp_decode_c;

@@ -8,6 +8,7 @@
 struct runs {
     const struct pithi_frame *frame;
     struct pithi_tile tile;
+    struct pithi_tile_run run;
     uint64_t next;
 };
 
@@ -22,10 +23,17 @@ static struct runs runs_of(const struct pithi_frame *f, uint64_t block) {
 }
 
 static bool next_run(struct runs *r, struct pithi_tile_run *run) {
-    if (pithi_is_tiled(r->frame))
-        return pithi_tile_next(&r->frame->tiling, &r->tile, &r->next, run);
-    *run = (struct pithi_tile_run){r->tile.origin[0], 0, r->tile.count};
-    return r->next++ == 0;
+    const uint64_t number = r->next++;
+    if (r->run.more) {
+        pithi_tile_run_next(&r->run);
+    } else if (pithi_is_tiled(r->frame)) {
+        if (!pithi_tile_run_at(&r->frame->tiling, &r->tile, number, &r->run)) return false;
+    } else {
+        r->run = (struct pithi_tile_run){.at = r->tile.origin[0], .count = r->tile.count};
+        if (number) return false;
+    }
+    *run = r->run;
+    return true;
 }
 
 /* The part of a run in [first, first + count); false when there is none. */
@@ -39,6 +47,20 @@ static bool cut_run(struct pithi_tile_run *run, uint64_t first, uint64_t count) 
     return true;
 }
 
+/* Rows of a tile are too short for prefetchers in hardware to see: the one so many rows on. */
+enum { ROWS_AHEAD = 8, LINE = 64, LONG = 1024 };
+
+static void prefetch(const struct pithi_span *view, const struct pithi_tile_run *run, bool write) {
+    const size_t bytes = (size_t)run->count * view->element;
+    if (!view->dense || run->more < ROWS_AHEAD || bytes > LONG) return;
+    const uint8_t *const p = pithi_span_at(view, run->at + ROWS_AHEAD * run->stride);
+    for (size_t i = 0; i < bytes; i += LINE)
+        if (write)
+            __builtin_prefetch(p + i, 1);
+        else
+            __builtin_prefetch(p + i);
+}
+
 void *pithi_gather(const struct pithi_frame *f, uint64_t block, const struct pithi_span *view,
                    void *buffer) {
     struct runs r = runs_of(f, block);
@@ -46,6 +68,7 @@ void *pithi_gather(const struct pithi_frame *f, uint64_t block, const struct pit
     for (bool first = true; next_run(&r, &run); first = false) {
         if (first && run.count == r.tile.count)
             return pithi_span_read(view, run.at, run.count, buffer);
+        prefetch(view, &run, false);
         uint8_t *const to = (uint8_t *)buffer + run.in * view->element;
         const void *from = pithi_span_read(view, run.at, run.count, to);
         if (from != to) memcpy(to, from, (size_t)(run.count * view->element));
@@ -53,13 +76,23 @@ void *pithi_gather(const struct pithi_frame *f, uint64_t block, const struct pit
     return buffer;
 }
 
+static void put_run(const struct pithi_span *view, uint64_t at, uint64_t count, const uint8_t *from,
+                    pithi_move_fn *move) {
+    if (move && view->dense)
+        move(pithi_span_at(view, at), from, (size_t)(count * view->element));
+    else
+        pithi_span_write(view, at, count, from);
+}
+
 void pithi_scatter(const struct pithi_frame *f, uint64_t block, uint64_t first, uint64_t count,
-                   const struct pithi_span *view, const void *elements) {
+                   const struct pithi_span *view, const void *elements, pithi_move_fn *move) {
     struct runs r = runs_of(f, block);
-    for (struct pithi_tile_run run; next_run(&r, &run);)
+    for (struct pithi_tile_run run; next_run(&r, &run);) {
+        if (!move && count == f->count) prefetch(view, &run, true);
         if (cut_run(&run, first, count))
-            pithi_span_write(view, run.at - first, run.count,
-                             (const uint8_t *)elements + run.in * view->element);
+            put_run(view, run.at - first, run.count,
+                    (const uint8_t *)elements + run.in * view->element, move);
+    }
 }
 
 void *pithi_place(const struct pithi_frame *f, uint64_t block, uint64_t first, uint64_t count,

@@ -10,11 +10,11 @@
 void *pithi_gather(const struct pithi_frame *frame, uint64_t block, const struct pithi_span *view,
                    void *buffer);
 /* Those of the block's dense elements that are among [first, first + count) of the frame go to a
- * view of just these. */
+ * view of just these; where it is dense, by `move` unless that is NULL. */
 void pithi_scatter(const struct pithi_frame *frame, uint64_t block, uint64_t first, uint64_t count,
-                   const struct pithi_span *view, const void *elements);
-/* Where the block's elements lie in a view of [first, first + count), when all of them do, dense and
- * in order; else NULL. */
+                   const struct pithi_span *view, const void *elements, pithi_move_fn *move);
+/* Where the block's elements lie in a view of [first, first + count), when all of them do, dense
+ * and in order; else NULL. */
 void *pithi_place(const struct pithi_frame *frame, uint64_t block, uint64_t first, uint64_t count,
                   const struct pithi_span *view);
 /* Whether the block holds any of [first, first + count). */

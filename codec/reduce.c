@@ -48,7 +48,7 @@ static pith_status add_job(void *arg, uint64_t block, struct pithi_worker *w) {
         const float x = pithi_float(pithi_load(place, a->view->dtype, i)) + sum[i];
         pithi_store(place, a->view->dtype, i, pithi_bits(x));
     }
-    if (place == w->values) pithi_scatter(f, block, 0, f->count, a->view, place);
+    if (place == w->values) pithi_scatter(f, block, 0, f->count, a->view, place, NULL);
     return PITH_OK;
 }
 

@@ -79,6 +79,7 @@ bool bound_hadamard(const struct level *level);
 bool bound_quant(const struct level *level);
 bool bound_lorenzo(const struct level *level);
 bool bound_pack(const struct level *level);
+bool bound_move(const struct level *level);
 bool bound_interp(const struct level *level);
 bool bound_active(const struct level *level);
 void check_nh(const struct level *level);
@@ -88,6 +89,7 @@ void check_hadamard(const struct level *level);
 void check_quant(const struct level *level);
 void check_lorenzo(const struct level *level);
 void check_pack(const struct level *level);
+void check_move(const struct level *level);
 void check_interp(const struct level *level);
 void check_active(const struct level *level);
 void check_sum(const struct level *level);     /* a part of group */
@@ -99,6 +101,7 @@ void bench_hadamard(const struct level *level);
 void bench_quant(const struct level *level);
 void bench_lorenzo(const struct level *level);
 void bench_pack(const struct level *level);
+void bench_move(const struct level *level);
 void bench_interp(const struct level *level);
 void bench_active(const struct level *level);
 void bench_sum(const struct level *level); /* a part of group */

@@ -18,10 +18,11 @@ static bool as_bitmap(size_t misses, size_t count) {
 
 static bool missed(const uint8_t *bits, size_t i) { return bits[i / 8] >> (i % 8) & 1; }
 
-/* The first set bit from i on; count when there is none. */
+/* The first set bit from i on; count when there is none. Most words have none. */
 static size_t next_miss(const uint8_t *bits, size_t i, size_t count) {
-    while (i < count && !missed(bits, i)) i += i % 8 == 0 && !bits[i / 8] ? 8 : 1;
-    return i < count ? i : count;
+    while (i < count && !missed(bits, i))
+        i += i % 64 == 0 && i + 64 <= count && !pithi_get64(bits + i / 8) ? 64 : 1;
+    return i;
 }
 
 static bool put_positions(struct pithi_pen *pen, const uint8_t *miss, size_t count) {

@@ -113,19 +113,21 @@ static uint32_t dense_from(const struct pithi_tiling *t, const struct pithi_tile
     return d;
 }
 
-bool pithi_tile_next(const struct pithi_tiling *t, const struct pithi_tile *tile, uint64_t *next,
-                     struct pithi_tile_run *run) {
+bool pithi_tile_run_at(const struct pithi_tiling *t, const struct pithi_tile *tile,
+                       uint64_t number, struct pithi_tile_run *run) {
     const uint32_t dense = dense_from(t, tile);
     uint64_t index[PITHI_TILE_NDIM] = {0};
-    run->count = 1;
-    for (uint32_t d = dense; d < PITHI_TILE_NDIM; d++) run->count *= tile->extent[d];
-    run->in = *next * run->count;
+    *run = (struct pithi_tile_run){.count = 1, .stride = 1};
+    for (uint32_t d = dense; d < PITHI_TILE_NDIM; d++) {
+        run->count *= tile->extent[d];
+        run->stride *= t->shape[d];
+    }
+    run->in = number * run->count;
     if (run->in >= tile->count) return false;
-    for (uint64_t d = dense, number = *next; d-- > 0; number /= tile->extent[d])
+    for (uint32_t d = dense; d-- > 0; number /= tile->extent[d])
         index[d] = number % tile->extent[d];
-    run->at = 0;
+    if (dense) run->more = tile->extent[dense - 1] - 1 - index[dense - 1];
     for (uint32_t d = 0; d < PITHI_TILE_NDIM; d++)
         run->at = run->at * t->shape[d] + tile->origin[d] + index[d];
-    ++*next;
     return true;
 }

@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "stage/inline.h"
+
 enum { PITHI_TILE_NDIM = 4 };
 
 struct pithi_tiling {
@@ -43,12 +45,19 @@ void pithi_tiling_runs(struct pithi_tiling *t, const uint64_t *shape, uint32_t n
 struct pithi_tile pithi_tile_at(const struct pithi_tiling *t, uint64_t tile);
 
 /* A run of elements that are neighbours in the tensor too: `count` of them, the first being number
- * `at` of the tensor and number `in` of the tile. */
+ * `at` of the tensor and number `in` of the tile. The next `more` runs lie `stride` elements of the
+ * tensor apart. */
 struct pithi_tile_run {
-    uint64_t at, in, count;
+    uint64_t at, in, count, more, stride;
 };
-/* The next run of the tile; *next begins at 0 and says which. False past the last. */
-bool pithi_tile_next(const struct pithi_tiling *t, const struct pithi_tile *tile, uint64_t *next,
-                     struct pithi_tile_run *run);
+/* Run number `number` of the tile; false past the last. */
+bool pithi_tile_run_at(const struct pithi_tiling *t, const struct pithi_tile *tile,
+                       uint64_t number, struct pithi_tile_run *run);
+/* From a run that has more behind it to the next. */
+PITHI_INLINE void pithi_tile_run_next(struct pithi_tile_run *run) {
+    run->at += run->stride;
+    run->in += run->count;
+    run->more--;
+}
 
 #endif

@@ -1,0 +1,12 @@
+/* move.h - copies into memory that will not be read soon.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_MOVE_H
+#define PITHI_MOVE_H
+
+#include <stddef.h>
+
+/* As memcpy. */
+typedef void pithi_move_fn(void *to, const void *from, size_t bytes);
+pithi_move_fn pithi_move_c;
+
+#endif
