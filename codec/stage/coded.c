@@ -46,10 +46,16 @@ struct lengths {
 static struct lengths survey(const uint32_t *words, size_t count) {
     enum { RUN = 64, RUNS = 256 };
     struct lengths s = {0};
+    uint32_t part[4][33] = {
+        {0}}; /* neighbours are often alike: a counter must not wait for itself */
     const size_t step = count > RUN * RUNS ? count / RUNS : RUN;
     for (size_t at = 0; at < count; at += step)
-        for (size_t i = at; i < count && i < at + RUN; i++) s.of[pithi_bit_length(words[i])]++;
-    for (size_t b = 0; b < 33; b++) s.total += s.of[b];
+        for (size_t i = at; i < count && i < at + RUN; i++)
+            part[i % 4][pithi_bit_length(words[i])]++;
+    for (size_t b = 0; b < 33; b++) {
+        s.of[b] = part[0][b] + part[1][b] + part[2][b] + part[3][b];
+        s.total += s.of[b];
+    }
     return s;
 }
 

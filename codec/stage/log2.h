@@ -3,11 +3,13 @@
 #ifndef PITHI_LOG2_H
 #define PITHI_LOG2_H
 
+#include <stdint.h>
+
 #include "stage/inline.h"
 
-/* Bits that x needs; 0 for 0. */
+/* Bits that x needs; 0 for 0, without a branch. */
 PITHI_INLINE unsigned pithi_bit_length(uint32_t x) {
-    return x ? 32 - (unsigned)__builtin_clz(x) : 0;
+    return 63 - (unsigned)__builtin_clzll((uint64_t)x << 1 | 1);
 }
 
 /* floor(256 log2 x), off by one at most, for 0 < x. */
