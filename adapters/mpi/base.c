@@ -158,7 +158,7 @@ pith_status pith_mpi_reset(pith_mpi_channel *ch) {
 }
 
 void pith_mpi_stats(const pith_mpi_channel *ch, uint32_t hop, pith_stats *out) {
-    *out = (pith_stats){0, 0, 0, 0};
+    *out = (pith_stats){0};
     if (!ch || hop >= PITHI_MPI_HOPS) return;
     for (uint32_t k = 0; k < ch->hops; k++)
         if (ch->hop[k].place == hop && ch->hop[k].state) pith_state_stats(ch->hop[k].state, out);
