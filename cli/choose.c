@@ -114,6 +114,7 @@ int choose(const struct options *options, const struct tensor *tensor,
     wanted(options, tensor, out);
     const uint32_t traits = traits_of(out->spec);
     out->lossy = !(traits & PITH_TRAIT_LOSSLESS);
+    out->finite = out->lossy && !(traits & PITH_TRAIT_BOUND);
     int code = base ? find_match(tensor, base, base_path, &match, &why) : EXIT_GOOD;
     if (code != EXIT_GOOD) return code;
     if (traits & PITH_TRAIT_BASE) out->base = match;

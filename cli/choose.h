@@ -11,6 +11,7 @@
 struct choice {
     const char *spec;
     bool lossy;
+    bool finite;               /* lossy, and what is not finite would be lost */
     const struct tensor *base; /* NULL: none */
     const char *note;          /* why it is not what was asked for; NULL: it is */
     char text[80];             /* behind note, when it is put together */

@@ -108,7 +108,7 @@ int encode(struct encoder *e, const struct tensor *tensor, struct choice *choice
     uint64_t bound = 0;
     const void *values = tensor_values(tensor, &e->values);
     if (!values) return EXIT_FAILED;
-    if (choice->lossy && any_nonfinite(tensor, values))
+    if (choice->lossy && choice->finite && any_nonfinite(tensor, values))
         choose_lossless(choice, "holds NaN or infinity; stored lossless");
     int code = encode_bound(e->path, tensor, choice, source_bytes, &bound);
     if (code != EXIT_GOOD) return code;

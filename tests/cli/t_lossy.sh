@@ -49,6 +49,16 @@ codecs p.p
 exits 0 pith decompress -q --base $D/base.safetensors -o p p.p
 exits 0 pith compare --json $D/poisoned.safetensors p
 json out "d['overall']['nonfinite_mismatch'] == 0 and d['tensors'][0]['differing_bits'] == 0"
+
+# Codecs with a bound keep them, bit for bit, and the rest within the bound.
+exits 0 pith compress -C eb:rel=0.01 -o q.p $D/poisoned.safetensors
+codecs q.p
+exits 0 pith decompress -q -o q q.p
+exits 0 pith inspect --json q.p
+bound=$(python3 -c 'import json
+print(max(t["error_bound"] for t in json.load(open("out"))["tensors"]))')
+exits 0 pith compare --json --max-abs "$bound" $D/poisoned.safetensors q
+json out "d['overall']['nonfinite_mismatch'] == 0 and d['tensors'][0]['max_abs_error'] > 0"
 exits 0 pith compress --base $D/far_base.safetensors -C wdiff -o far.p $D/far.safetensors
 says 'w: its difference to the base overflows; stored lossless'
 exits 0 pith decompress -q --base $D/far_base.safetensors -o far far.p
