@@ -19,6 +19,7 @@ struct job {
 };
 
 static uint64_t block_count(const struct job *j, uint64_t b) {
+    if (ref_is_bounded(&j->frame)) return ref_tile(&j->frame, b).count;
     const uint64_t left = j->frame.n - b * j->frame.block;
     return left < j->frame.block ? left : j->frame.block;
 }
@@ -54,8 +55,33 @@ static enum ref_status lay_out(struct job *j) {
     return all_zero(j->payload, j->exempt + f->exempt_bytes, end) ? REF_OK : REF_CORRUPT;
 }
 
+static enum ref_status decode_tile(const struct job *j, uint64_t b, uint64_t at) {
+    const struct ref_frame *f = &j->frame;
+    const struct ref_tile tile = ref_tile(f, b);
+    const uint64_t bytes = tile.count * ref_dtype_bytes(f->dtype);
+    const bool plain = j->payload[j->index + 4 * b + 3] & 0x80;
+    uint8_t *const values = malloc(bytes);
+    const struct ref_block block = {.frame = f,
+                                    .bytes = j->payload + at,
+                                    .length = block_length(j, b),
+                                    .count = tile.count,
+                                    .out = values,
+                                    .tile = &tile};
+    enum ref_status status = values ? REF_OK : REF_MEMORY;
+    if (values && plain && block.length != bytes) status = REF_CORRUPT;
+    if (status == REF_OK && plain) memcpy(values, block.bytes, bytes);
+    if (status == REF_OK && !plain)
+        status = f->codec == EB    ? ref_eb(&block)
+                 : f->codec == ACT ? ref_act(&block)
+                                   : ref_embed(&block);
+    if (status == REF_OK) ref_place_tile(f, &tile, values, j->out);
+    free(values);
+    return status;
+}
+
 static enum ref_status decode_block(const struct job *j, uint64_t b, uint64_t at) {
     const struct ref_frame *f = &j->frame;
+    if (ref_is_bounded(f)) return decode_tile(j, b, at);
     const uint64_t first = b * f->block, base_bytes = ref_dtype_bytes(f->base_dtype);
     const struct ref_block block = {
         .frame = f,

@@ -28,7 +28,7 @@ enum { F32 = 1, BF16, F16, F64, U8, I8, U16, I16, U32, I32, U64, I64, BOOL, F8E4
 unsigned ref_dtype_bytes(unsigned dtype);
 
 /* ---- refdec_header.c: header and sections ----------------------------------------------------*/
-enum ref_codec { RAW = 1, LOSSLESS, WDIFF, GRAD };
+enum ref_codec { RAW = 1, LOSSLESS, WDIFF, GRAD, EB, EMBED, ACT };
 
 struct ref_frame {
     unsigned codec, dtype, base_dtype, ndim;
@@ -41,6 +41,9 @@ struct ref_frame {
     uint64_t header_bytes, payload_bytes; /* header with sections */
     const uint8_t *exempt;                /* body of the section, inside the frame */
     uint64_t exempt_ranges, exempt_bytes; /* bytes without padding */
+    unsigned bound_kind;                  /* of codecs 5 to 7 */
+    double bound;
+    uint64_t shape[4], extent[4], grid[4], tiles;
 };
 
 /* Everything up to and without the payload. */
@@ -55,6 +58,18 @@ uint64_t ref_blocks(const struct ref_frame *f);
 uint64_t ref_checks(const struct ref_frame *f);
 uint64_t ref_pad16(uint64_t x);
 uint64_t ref_le(const uint8_t *bytes, unsigned count);
+
+/* ---- refdec_tile.c: blocks of codecs 5 to 7 --------------------------------------------------*/
+bool ref_is_bounded(const struct ref_frame *f);
+/* Elements of a row of codec 6. */
+uint64_t ref_row(const struct ref_frame *f);
+void ref_cut_tiles(struct ref_frame *f);
+struct ref_tile {
+    uint64_t origin[4], extent[4], count;
+};
+struct ref_tile ref_tile(const struct ref_frame *f, uint64_t number);
+void ref_place_tile(const struct ref_frame *f, const struct ref_tile *t, const uint8_t *values,
+                    uint8_t *out);
 
 /* ---- refdec_hash.c ---------------------------------------------------------------------------*/
 uint64_t ref_xxh64(const uint8_t *bytes, size_t length, uint64_t seed);
@@ -75,23 +90,49 @@ uint32_t ref_decoded(int code, uint32_t scale);
 unsigned ref_code_at(const uint8_t *string, size_t i, unsigned w);
 int ref_sign_extended(unsigned code, unsigned w);
 
-/* ---- refdec_lossless.c, refdec_wdiff.c, refdec_grad.c: one block -----------------------------*/
+/* ---- One block -------------------------------------------------------------------------------*/
 struct ref_block {
     const struct ref_frame *frame;
     const uint8_t *bytes;
     size_t length, count;
     uint64_t first; /* number of its first element */
     bool plain;
-    const uint8_t *base; /* the block's elements; NULL without a base */
-    uint8_t *out;        /* in the frame's dtype */
-    uint8_t *new_base;   /* in the base dtype; NULL without one */
+    const uint8_t *base;         /* the block's elements; NULL without a base */
+    uint8_t *out;                /* in the frame's dtype */
+    uint8_t *new_base;           /* in the base dtype; NULL without one */
+    const struct ref_tile *tile; /* codecs 5 to 7 */
 };
 enum ref_status ref_lossless(const struct ref_block *b);
 enum ref_status ref_wdiff(const struct ref_block *b);
 enum ref_status ref_grad(const struct ref_block *b);
+enum ref_status ref_eb(const struct ref_block *b);
+enum ref_status ref_embed(const struct ref_block *b);
+enum ref_status ref_act(const struct ref_block *b);
 /* The body of a section EXEMPT; its values over those that blocks gave. */
 enum ref_status ref_read_exempt(const uint8_t *body, uint64_t length, struct ref_frame *f);
 void ref_put_exempt(const struct ref_frame *f, const uint8_t *bytes, uint8_t *out);
+
+struct ref_reader {
+    const uint8_t *bytes;
+    size_t left;
+};
+bool ref_take(struct ref_reader *r, size_t count, const uint8_t **bytes);
+bool ref_bit(const uint8_t *bytes, uint64_t i);
+/* A piece of codec 2, n > 0. */
+bool ref_piece(struct ref_reader *r, size_t n, uint8_t *out);
+/* Parts of blocks of codecs 5 to 7 (refdec_words.c). */
+struct ref_exact {
+    const uint8_t *which, *values;
+    uint64_t number;
+    bool listed;
+};
+bool ref_take_exact(struct ref_reader *r, const struct ref_block *b, struct ref_exact *e);
+void ref_put_exact(const struct ref_block *b, const struct ref_exact *e);
+bool ref_packed(struct ref_reader *r, uint64_t n, uint32_t *words);
+bool ref_coded(struct ref_reader *r, uint64_t n, uint32_t *words);
+/* The number that a word stands for: 0, -1, 1, -2 ... */
+int32_t ref_number(uint32_t word);
+void ref_put_value(const struct ref_frame *f, int32_t code, uint8_t *out, uint64_t i);
 /* A coded string of codec 2 that must give n bytes. */
 bool ref_unzstd(const uint8_t *bytes, size_t length, uint8_t *out, size_t n);
 

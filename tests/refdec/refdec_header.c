@@ -1,5 +1,7 @@
 /* refdec_header.c - header and sections, in the order of the list of what must be rejected.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "refdec.h"
@@ -36,7 +38,9 @@ bool ref_is_fixed(const struct ref_frame *f) {
            (f->codec == WDIFF && (f->key || f->parameter[4] == 0));
 }
 
-uint64_t ref_blocks(const struct ref_frame *f) { return f->n / f->block + (f->n % f->block != 0); }
+uint64_t ref_blocks(const struct ref_frame *f) {
+    return ref_is_bounded(f) ? f->tiles : f->n / f->block + (f->n % f->block != 0);
+}
 
 uint64_t ref_checks(const struct ref_frame *f) {
     return f->checksums ? ref_blocks(f) + (f->exempt != NULL) : 0;
@@ -48,7 +52,7 @@ unsigned ref_scale_bytes(const struct ref_frame *f) {
 }
 
 uint64_t ref_block_bytes(const struct ref_frame *f, uint64_t count) {
-    if (f->codec < WDIFF) return count * ref_dtype_bytes(f->dtype);
+    if (f->codec < WDIFF || ref_is_bounded(f)) return count * ref_dtype_bytes(f->dtype);
     if (f->key) return count * ref_dtype_bytes(f->base_dtype);
     const uint64_t group = UINT64_C(1) << f->parameter[1], groups = (count + group - 1) / group;
     return ref_pad16(groups * ref_scale_bytes(f)) + ref_pad16((count * f->parameter[0] + 7) / 8);
@@ -109,12 +113,34 @@ static enum ref_status check_grad(const struct ref_frame *f) {
     return REF_OK;
 }
 
+/* The number asked for: m * 10^e in one word. */
+static enum ref_status check_asked(unsigned kind, uint64_t word) {
+    const uint64_t m = word >> 10, e = word & 1023;
+    REJECT_IF(m == 0 || m >= 1000000 || m % 10 == 0 || e < 212 || e > 812);
+    REJECT_IF(kind == 3 && (double)m * pow(10, (double)e - 512) >= 1);
+    return REF_OK;
+}
+
+static enum ref_status check_bounded(const struct ref_frame *f) {
+    static const unsigned kinds[3] = {5, 2, 3};
+    const uint8_t *p = f->parameter;
+    const unsigned kind = p[3];
+    REJECT_IF(p[0] < 1 || p[0] > 19 || p[1] > (f->codec == EB ? 2 : 1) || p[2] > 1);
+    REJECT_IF(kind < 1 || kind > kinds[f->codec - EB]);
+    TRY(check_asked(kind, ref_le(p + 4, 4)));
+    if (f->codec == EMBED) REJECT_IF(ref_le(p + 8, 4) < 1 || ref_le(p + 8, 4) > 16777216);
+    for (int i = f->codec == EMBED ? 12 : 8; i < 16; i++) REJECT_IF(p[i]);
+    REJECT_IF(f->dtype > F64 || f->base_dtype);
+    return REF_OK;
+}
+
 static enum ref_status check_parameters(const struct ref_frame *f, unsigned block_log2) {
     REJECT_IF(f->dtype < 1 || f->dtype > 15);
     REJECT_IF(block_log2 < 4 || block_log2 > 24);
     REJECT_IF(f->key && !f->base_dtype);
     if (f->codec == RAW) return check_raw(f);
     if (f->codec == LOSSLESS) return check_lossless(f);
+    if (ref_is_bounded(f)) return check_bounded(f);
     return f->codec == WDIFF ? check_wdiff(f) : check_grad(f);
 }
 
@@ -153,6 +179,29 @@ static enum ref_status read_stream(const uint8_t *body, uint64_t length, struct 
     return REF_OK;
 }
 
+static double double_at(const uint8_t *bytes) {
+    const uint64_t u = ref_le(bytes, 8);
+    double x;
+    memcpy(&x, &u, 8);
+    return x;
+}
+
+static enum ref_status read_bound(const uint8_t *body, uint64_t length, struct ref_frame *f) {
+    REJECT_IF(length != 24 || ref_le(body + 4, 4));
+    const double bound = double_at(body + 8), largest = double_at(body + 16);
+    f->bound_kind = (unsigned)ref_le(body, 4);
+    f->bound = bound;
+    REJECT_IF(f->bound_kind < 1 || f->bound_kind > 2);
+    REJECT_IF(!(largest >= 0) || !isfinite(largest));
+    if (f->bound_kind == 2) {
+        REJECT_IF(!(bound > 0 && bound < 1));
+    } else {
+        REJECT_IF(!(bound >= 0) || bound != largest || !isfinite(2 * bound));
+        REJECT_IF(f->dtype != F64 && (2 * bound > FLT_MAX || (double)(float)bound != bound));
+    }
+    return REF_OK;
+}
+
 static enum ref_status read_sections(const uint8_t *bytes, uint64_t length, struct ref_frame *f) {
     uint64_t last = 0;
     bool stream = false;
@@ -164,6 +213,8 @@ static enum ref_status read_sections(const uint8_t *bytes, uint64_t length, stru
         if (type == 1) {
             TRY(read_stream(bytes + at + 8, body, f));
             stream = true;
+        } else if (type == 2 && ref_is_bounded(f)) {
+            TRY(read_bound(bytes + at + 8, body, f));
         } else if (type == 3) {
             TRY(ref_read_exempt(bytes + at + 8, body, f));
         } else if (type < UINT64_C(1) << 31) {
@@ -175,6 +226,7 @@ static enum ref_status read_sections(const uint8_t *bytes, uint64_t length, stru
         at = end;
     }
     REJECT_IF(stream != (f->base_dtype != 0));
+    REJECT_IF(ref_is_bounded(f) && !f->bound_kind);
     REJECT_IF(stream && f->declares_identity != declares_identity(f));
     return REF_OK;
 }
@@ -201,7 +253,7 @@ enum ref_status ref_header(const uint8_t *bytes, size_t length, struct ref_frame
     TRY(begin(bytes, length, &header, &sections));
     const uint64_t hash = ref_xxh64(bytes + header, sections, ref_xxh64(bytes, header - 8, 0));
     if (hash != ref_le(bytes + header - 8, 8)) return REF_CHECKSUM;
-    if (bytes[11] > 7 || bytes[5] < RAW || bytes[5] > GRAD || bytes[6] > 1) return REF_NEWER;
+    if (bytes[11] > 7 || bytes[5] < RAW || bytes[5] > ACT || bytes[6] > 1) return REF_NEWER;
     REJECT_IF(bytes[6] == 0);
     f->codec = bytes[5];
     f->dtype = bytes[7];
@@ -217,5 +269,6 @@ enum ref_status ref_header(const uint8_t *bytes, size_t length, struct ref_frame
     TRY(check_parameters(f, bytes[10]));
     TRY(read_shape(bytes, f));
     TRY(read_sections(bytes + header, sections, f));
+    if (ref_is_bounded(f)) ref_cut_tiles(f);
     return check_payload(f);
 }

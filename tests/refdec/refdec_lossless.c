@@ -7,12 +7,7 @@
 
 #include "refdec.h"
 
-struct reader {
-    const uint8_t *bytes;
-    size_t left;
-};
-
-static bool take(struct reader *r, size_t count, const uint8_t **bytes) {
+bool ref_take(struct ref_reader *r, size_t count, const uint8_t **bytes) {
     if (count > r->left) return false;
     *bytes = r->bytes;
     r->bytes += count;
@@ -42,45 +37,45 @@ bool ref_unzstd(const uint8_t *bytes, size_t length, uint8_t *out, size_t n) {
 
 /* ---- Pieces ----------------------------------------------------------------------------------*/
 
-static bool bit(const uint8_t *bytes, size_t i) { return bytes[i / 8] >> (i % 8) & 1; }
+static bool piece(struct ref_reader *r, size_t n, bool may_be_sparse, uint8_t *out);
 
-static bool piece(struct reader *r, size_t n, bool may_be_sparse, uint8_t *out);
-
-static bool sparse(struct reader *r, size_t n, uint8_t *out) {
+static bool sparse(struct ref_reader *r, size_t n, uint8_t *out) {
     size_t m = 0, next = 0;
     if (n < 64) return false;
     uint8_t *bitmap = malloc((n + 7) / 8), *rest = malloc(n);
     bool good = bitmap && rest && piece(r, (n + 7) / 8, true, bitmap);
     if (good) {
-        for (size_t i = 0; i < n; i++) m += bit(bitmap, i);
-        for (size_t i = n; i % 8; i++) good = good && !bit(bitmap, i);
+        for (size_t i = 0; i < n; i++) m += ref_bit(bitmap, i);
+        for (size_t i = n; i % 8; i++) good = good && !ref_bit(bitmap, i);
     }
     good = good && m && piece(r, m, false, rest);
-    for (size_t i = 0; good && i < n; i++) out[i] = bit(bitmap, i) ? rest[next++] : 0;
+    for (size_t i = 0; good && i < n; i++) out[i] = ref_bit(bitmap, i) ? rest[next++] : 0;
     free(bitmap);
     free(rest);
     return good;
 }
 
-static bool piece(struct reader *r, size_t n, bool may_be_sparse, uint8_t *out) {
+static bool piece(struct ref_reader *r, size_t n, bool may_be_sparse, uint8_t *out) {
     const uint8_t *kind, *bytes, *u24;
-    if (!take(r, 1, &kind)) return false;
+    if (!ref_take(r, 1, &kind)) return false;
     switch (*kind) {
     case 0:
-        if (!take(r, n, &bytes)) return false;
+        if (!ref_take(r, n, &bytes)) return false;
         memcpy(out, bytes, n);
         return true;
     case 1:
-        if (!take(r, 1, &bytes)) return false;
+        if (!ref_take(r, 1, &bytes)) return false;
         memset(out, *bytes, n);
         return true;
     case 2:
-        if (!take(r, 3, &u24) || !take(r, ref_le(u24, 3), &bytes)) return false;
+        if (!ref_take(r, 3, &u24) || !ref_take(r, ref_le(u24, 3), &bytes)) return false;
         return ref_unzstd(bytes, ref_le(u24, 3), out, n);
     case 3: return may_be_sparse && sparse(r, n, out);
     default: return false;
     }
 }
+
+bool ref_piece(struct ref_reader *r, size_t n, uint8_t *out) { return piece(r, n, true, out); }
 
 /* ---- Words -----------------------------------------------------------------------------------*/
 
@@ -128,18 +123,18 @@ struct words {
     uint8_t *escaped; /* bytes planes of e */
 };
 
-static bool read_symbols(struct reader *r, struct words *x) {
+static bool read_symbols(struct ref_reader *r, struct words *x) {
     const size_t length = (x->c * x->k + 7) / 8;
     uint8_t *string = malloc(length);
     bool good = string && piece(r, length, true, string);
     x->e = 0;
     for (size_t i = 0; good && i < x->c; i++) {
         unsigned symbol = 0;
-        for (unsigned t = 0; t < x->k; t++) symbol |= (unsigned)bit(string, i * x->k + t) << t;
+        for (unsigned t = 0; t < x->k; t++) symbol |= (unsigned)ref_bit(string, i * x->k + t) << t;
         x->symbols[i] = (uint8_t)symbol;
         x->e += symbol == (1u << x->k) - 1;
     }
-    for (size_t i = x->c * x->k; good && i < length * 8; i++) good = !bit(string, i);
+    for (size_t i = x->c * x->k; good && i < length * 8; i++) good = !ref_bit(string, i);
     free(string);
     return good;
 }
@@ -169,7 +164,7 @@ static void write_values(const struct ref_block *b, const struct words *x, bool 
     }
 }
 
-static bool read_words(struct reader *r, struct words *x) {
+static bool read_words(struct ref_reader *r, struct words *x) {
     if (x->k && !read_symbols(r, x)) return false;
     for (unsigned t = 0; x->e && t < x->bytes; t++)
         if (!piece(r, x->e, true, x->escaped + t * x->e)) return false;
@@ -179,13 +174,13 @@ static bool read_words(struct reader *r, struct words *x) {
 enum ref_status ref_lossless(const struct ref_block *b) {
     const unsigned bytes = ref_dtype_bytes(b->frame->dtype);
     const uint8_t *head;
-    struct reader r = {b->bytes, b->length};
+    struct ref_reader r = {b->bytes, b->length};
     if (b->plain) {
         if (b->length != b->count * bytes) return REF_CORRUPT;
         memcpy(b->out, b->bytes, b->length);
         return REF_OK;
     }
-    if (!take(&r, 1, &head)) return REF_CORRUPT;
+    if (!ref_take(&r, 1, &head)) return REF_CORRUPT;
     const bool update = *head & 16;
     struct words x = {.c = b->count, .e = b->count, .k = *head & 15, .bytes = bytes};
     if (*head >> 5 || (x.k != 0 && x.k != 1 && x.k != 2 && x.k != 4 && x.k != 8))
