@@ -7,6 +7,7 @@
 #include "pith/pith.h"
 #include "stage/convert.h"
 #include "stage/endian.h"
+#include "stage/ones.h"
 
 enum { POSITION_BYTES = 4 };
 
@@ -62,9 +63,7 @@ static const char *check_positions(const struct pithi_exact *e) {
 }
 
 static const char *check_bitmap(const struct pithi_exact *e) {
-    size_t ones = 0;
-    for (size_t i = 0; i < bitmap_bytes(e->count); i++)
-        ones += (size_t)__builtin_popcount(e->which[i]);
+    const size_t ones = pithi_ones(e->which, bitmap_bytes(e->count));
     const unsigned used = e->count % 8;
     if (used && e->which[e->count / 8] >> used) return "bits after the last of a bitmap are not 0";
     return ones == e->misses ? NULL : "a bitmap of exact values has another count";

@@ -6,6 +6,7 @@
 
 #include "stage/endian.h"
 #include "stage/entropy.h"
+#include "stage/ones.h"
 #include "stage/pad.h"
 
 enum { FORM_PIECE = 0, FORM_ONES = 1, FORM_MODELLED = 2 };
@@ -232,12 +233,7 @@ static bool take_modelled(struct rows r, uint8_t *map, const uint32_t extent[PIT
 /* ---- Write -----------------------------------------------------------------------------------*/
 
 size_t pithi_zeros_count(const uint8_t *map, size_t count) {
-    const size_t bytes = map_bytes(count), words = bytes / 8;
-    size_t ones = 0;
-    for (size_t i = 0; i < words; i++)
-        ones += (size_t)__builtin_popcountll(pithi_get64(map + 8 * i));
-    for (size_t i = 8 * words; i < bytes; i++) ones += (size_t)__builtin_popcount(map[i]);
-    return ones;
+    return pithi_ones(map, map_bytes(count));
 }
 
 /* The bytes of the map as a piece; 0 when there is no room. */
