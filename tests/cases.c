@@ -10,8 +10,9 @@
 #define NONE 0u
 #define SAME 1u
 #define REALS (1u << PITH_F32 | 1u << PITH_BF16 | 1u << PITH_F16)
+#define FLOATS (REALS | 1u << PITH_F64)
 #define ALL 0xFFFEu
-enum { EXACT, DIFFERENCE };
+enum { EXACT, DIFFERENCE, BOUND };
 
 struct row {
     const char *codec, *spec;
@@ -30,7 +31,7 @@ static size_t table_size;
 
 static size_t number_after(const char *spec, const char *key, size_t otherwise) {
     const char *at = strstr(spec, key);
-    return at ? strtoul(at + strlen(key), NULL, 10) : otherwise;
+    return at && !strstr(spec, "=whole") ? strtoul(at + strlen(key), NULL, 10) : otherwise;
 }
 
 /* The default of a key, from the codec's own table. */
@@ -53,7 +54,10 @@ static void add_case(const struct row *r, uint32_t dtype, uint32_t base_dtype) {
         .base_dtype = base_dtype,
         .exact = r->kind == EXACT,
         .stochastic = strstr(r->spec, "stochastic") != NULL,
-        .fixed = strcmp(r->codec, "lossless") != 0 && !strstr(r->spec, "zstd"),
+        .fixed = r->kind != BOUND && strcmp(r->codec, "lossless") != 0 && !strstr(r->spec, "zstd"),
+        .bounded = r->kind == BOUND,
+        .signed_zeros = strstr(r->spec, "zeros=signed") != NULL,
+        .keeps_zeros = strcmp(r->codec, "act") == 0,
         .identity = !strstr(r->spec, "identity=off"),
         .group = number_after(r->spec, "group=", default_of(r->codec, "group", 1)),
         .block = number_after(r->spec, "block=", default_of(r->codec, "block", 1)),

@@ -11,7 +11,8 @@ struct test_case {
     const char *codec, *spec;
     uint32_t dtype, base_dtype; /* base_dtype PITH_NONE: without a base */
     bool exact, stochastic, fixed, identity;
-    size_t group, block; /* elements; group 1 where a codec has none */
+    bool bounded, signed_zeros, keeps_zeros; /* bounded: every value is under the frame's bound */
+    size_t group, block;                     /* elements; group 1 where a codec has none */
 };
 
 /* Case number index, or NULL past the last. */

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "gen.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -25,8 +26,9 @@ static const char *const names[GEN_COUNT] = {"zeros", "ramp",  "noise",  "tiny",
 
 const char *gen_name(enum gen kind) { return names[kind]; }
 
-static double tiny_value(uint64_t *seed) {
-    const double scale = ldexp(1, -149 + (int)(gen_next(seed) % 40));
+/* Subnormals of a format whose smallest is 2^least, and values above them. */
+static double tiny_value(uint64_t *seed, int least) {
+    const double scale = ldexp(1, least + (int)(gen_next(seed) % 40));
     return gen_normal(seed) * scale;
 }
 
@@ -36,7 +38,7 @@ static float real_value(enum gen kind, uint64_t *seed, size_t i) {
     case GEN_ZEROS: return 0;
     case GEN_RAMP: return (float)i * 0.01f - 1;
     case GEN_NOISE: return (float)(gen_normal(seed) * 0.05);
-    case GEN_TINY: return (float)tiny_value(seed);
+    case GEN_TINY: return (float)tiny_value(seed, -149);
     case GEN_EQUAL: return 0.37f;
     case GEN_TIES: return (float)(int)(r % 29) * 0.5f - 7;
     case GEN_LARGE: return (r & 1 ? -1.0f : 1.0f) * float_of(0x7F7FFFFFu - (uint32_t)(r >> 45));
@@ -62,6 +64,28 @@ static void fill_reals(enum gen kind, uint64_t seed, uint32_t dtype, void *dst, 
     }
 }
 
+/* Of f64: values that no f32 has. */
+static double double_value(enum gen kind, uint64_t *seed, size_t i) {
+    const uint64_t r = gen_next(seed);
+    switch (kind) {
+    case GEN_RAMP: return (double)i * 0.01 - 1;
+    case GEN_NOISE: return gen_normal(seed) * 0.05;
+    case GEN_TINY: return tiny_value(seed, -1074);
+    case GEN_EQUAL: return 0.37;
+    case GEN_LARGE: return (r & 1 ? -DBL_MAX : DBL_MAX) * (1 - (double)(r >> 45) * 0x1p-53);
+    case GEN_HOLES: return r % 97 ? gen_normal(seed) * 0.05 : (double)float_of(hole(r >> 32));
+    case GEN_SPARSE: return r % 64 ? 0 : gen_normal(seed);
+    default: return (double)real_value(kind, seed, i);
+    }
+}
+
+static void fill_doubles(enum gen kind, uint64_t seed, uint8_t *dst, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        const double x = double_value(kind, &seed, i);
+        memcpy(dst + i * sizeof x, &x, sizeof x);
+    }
+}
+
 static void fill_text(uint64_t seed, uint8_t *dst, size_t bytes) {
     static const char words[] = "the quick brown tensor jumps over lazy layers and weights ";
     size_t at = 0;
@@ -75,7 +99,7 @@ static void fill_bits(uint64_t seed, uint8_t *dst, size_t bytes) {
     for (size_t i = 0; i < bytes; i++) dst[i] = (uint8_t)(gen_next(&seed) >> 56);
 }
 
-/* Integers and f64: the same shapes of data on little-endian words. */
+/* Integers: the same shapes of data on little-endian words. */
 static void fill_words(enum gen kind, uint64_t seed, size_t width, uint8_t *dst, size_t count) {
     for (size_t i = 0; i < count; i++) {
         uint64_t v = 0;
@@ -97,6 +121,8 @@ void gen_fill(enum gen kind, uint64_t seed, uint32_t dtype, void *dst, size_t co
         fill_bits(seed, dst, count * width);
     else if (real)
         fill_reals(kind, seed, dtype, dst, count);
+    else if (dtype == PITH_F64)
+        fill_doubles(kind, seed, dst, count);
     else if (kind == GEN_TINY || kind == GEN_LARGE || kind == GEN_HOLES)
         fill_bits(seed, dst, count * width);
     else

@@ -28,12 +28,14 @@ static void check_caps(const struct test_case *c, enum gen kind, size_t count) {
     CHECK(s.sizes.fixed == c->fixed);
     CHECK_STATUS(PITH_ERR_SPACE, encode_into(&s, &v, 0, &again));
     CHECK_STATUS(PITH_ERR_SPACE, encode_into(&s, &v, 63, &again));
-    const bool refuses = s.sizes.fixed || s.state;
-    if (refuses) CHECK_STATUS(PITH_ERR_SPACE, encode_into(&s, &v, bound - 1, &again));
-    if (s.state) CHECK(pith_state_step(s.state, 0) == 0);
+    const bool streams = c->base_dtype != PITH_NONE;
+    const bool tries = strstr(c->spec, "psnr") || strstr(c->spec, "nmse"); /* several bounds */
+    if (s.sizes.fixed || streams)
+        CHECK_STATUS(PITH_ERR_SPACE, encode_into(&s, &v, bound - 1, &again));
+    if (streams) CHECK(pith_state_step(s.state, 0) == 0);
     CHECK_OK(encode_into(&s, &v, bound, &written));
     CHECK(c->fixed ? written == bound : written <= bound);
-    if (!s.state) {
+    if (!streams && !tries) {
         CHECK_OK(encode_into(&s, &v, written, &again));
         CHECK(again == written);
         CHECK_STATUS(PITH_ERR_SPACE, encode_into(&s, &v, written - 1, &again));
@@ -150,7 +152,7 @@ static void test_one_element(void **state) {
         const pith_view to = pith_view_dense(&back, c->dtype, 0, NULL);
         context("one element, %s %s", c->spec, pith_dtype_name(c->dtype));
         struct frame f = compress(c->spec, &v, NULL, 0);
-        CHECK(f.length <= 64 + 48);
+        CHECK(f.length <= header_of(&f) + 48);
         CHECK_OK(pith_decompress(f.bytes, f.length, NULL, NULL, &to, NULL));
         CHECK(!c->exact || memcmp(&one, &back, pith_dtype_bytes(c->dtype)) == 0);
         free(f.bytes);

@@ -134,6 +134,45 @@ void store_float(void *p, uint32_t dtype, size_t i, uint32_t u) {
     memcpy((char *)p + 2 * i, &half, 2);
 }
 
+double load_real(const void *p, uint32_t dtype, size_t i) {
+    double x;
+    if (dtype != PITH_F64) return (double)float_of(load_float(p, dtype, i));
+    memcpy(&x, (const char *)p + 8 * i, sizeof x);
+    return x;
+}
+
+/* a - b = *sum + *rest, exactly. */
+static void two_sum(double a, double b, double *sum, double *rest) {
+    const double s = a - b, t = s - a;
+    *sum = s;
+    *rest = (a - (s - t)) - (b + t);
+}
+
+/* high + low <= bound, where |low| is at most half a unit of high. */
+static bool at_most(double high, double low, double bound) {
+    return high < bound || (high == bound && low <= 0);
+}
+
+bool within_bound(double x, double y, double bound) {
+    double high, low;
+    two_sum(x > y ? x : y, x > y ? y : x, &high, &low);
+    return at_most(high, low, bound);
+}
+
+/* All scaled so that x is near 1, and both sides have two parts. */
+bool within_share(double x, double y, double share) {
+    double high, low, rest, a, b;
+    int e;
+    frexp(x, &e);
+    x = ldexp(x, -e);
+    y = ldexp(y, -e);
+    two_sum(x > y ? x : y, x > y ? y : x, &high, &low);
+    const double most = share * fabs(x), more = fma(share, fabs(x), -most);
+    two_sum(high, most, &a, &rest);
+    two_sum(low + rest, more, &b, &rest);
+    return a + b <= 0;
+}
+
 uint32_t largest_of(uint32_t dtype) {
     return dtype == PITH_F32 ? 0x7F7FFFFFu : dtype == PITH_BF16 ? 0x7F7F0000u : bits_of(65504);
 }

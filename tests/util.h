@@ -49,6 +49,12 @@ uint32_t load_float(const void *p, uint32_t dtype, size_t i);
 /* Round f32 bits to the dtype (nearest even, overflow to infinity, NaN canonical) and store. */
 void store_float(void *p, uint32_t dtype, size_t i, uint32_t bits);
 bool nonfinite(uint32_t f32_bits);
+/* Element i of an array of f32, bf16, f16 or f64; exact but for payloads of NaN. */
+double load_real(const void *p, uint32_t dtype, size_t i);
+/* |x - y| <= bound in exact arithmetic; without rounding on the way. */
+bool within_bound(double x, double y, double bound);
+/* |x - y| <= share |x|, as exact. */
+bool within_share(double x, double y, double share);
 /* Largest finite value of the dtype as f32 bits. */
 uint32_t largest_of(uint32_t dtype);
 /* "Updating a base" of FORMAT.md on widened bits. */
