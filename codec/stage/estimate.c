@@ -8,9 +8,6 @@
 #include "stage/log2.h"
 
 enum { RUN = 32, RUNS_MIN = 16, RUNS_MAX = 1024, SHARE = 64 };
-/* From so many bits on, coarse levels that are more exact do not pay. */
-enum { NOISY = 2 * 256 };
-
 /* Small words by themselves, others by their bit length. */
 enum { SMALL = 16, KINDS = SMALL + 28 };
 struct kinds {
@@ -98,6 +95,12 @@ static void add_interp(struct kinds *s, const struct tile *t, size_t at, size_t 
     }
 }
 
+/* Exact coarse levels do not pay in noise, and pay most in tiles that take next to nothing. */
+static unsigned row_of(uint32_t per_word, uint64_t bits) {
+    if (per_word >= 5 * 256 / 4) return 0;
+    return bits < 3500 ? 3 : bits < 12000 ? 2 : 1;
+}
+
 struct pithi_estimate pithi_estimate_tile(const struct pithi_quant *q, const void *values,
                                           const int32_t *codes,
                                           const uint32_t extent[PITHI_TILE_NDIM]) {
@@ -119,9 +122,12 @@ struct pithi_estimate pithi_estimate_tile(const struct pithi_quant *q, const voi
         if (!q->relative) add_interp(interp, &t, at, n);
     }
     struct pithi_estimate result = {.interp = UINT32_MAX};
+    const uint64_t sum = entropy(&interp[0]) + entropy(&interp[1]);
     const uint32_t total = interp[0].total + interp[1].total;
-    if (total) result.interp = (uint32_t)((entropy(&interp[0]) + entropy(&interp[1])) / total);
-    result.interp_row = result.interp < NOISY ? 1 : 0;
+    if (total) {
+        result.interp = (uint32_t)(sum / total);
+        result.interp_row = row_of(result.interp, sum / 256 * count / total);
+    }
     for (unsigned order = 0; order <= PITHI_TILE_NDIM; order++)
         result.lorenzo[order] = (uint32_t)(entropy(&lorenzo[order]) / lorenzo[order].total);
     return result;
