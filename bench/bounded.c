@@ -109,6 +109,8 @@ static const struct row ratio_rows[] = {
 };
 
 static const struct row embed_rows[] = {
+    {"dlrm16", {"embed:mode=fast", "0.01"}, 22, ""},
+    {"dlrm64", {"embed:mode=fast", "0.01"}, 34, ""},
     {"dlrm16",
      {"embed", "0.01"},
      22,
@@ -124,8 +126,6 @@ static const struct row embed_rows[] = {
      "SZ3 22.3 (0.23, 0.38), vector-LZ 7.5, PFPL 6.09 (0.46, 0.89)"},
     {"dlrm64", {"embed", "0.001"}, 0, "SZ3 10.8 (0.22, 0.24), PFPL 3.74 (0.54, 0.86)"},
     {"dlrm64", {"embed", "0.0001"}, 0, "SZ3 7.20 (0.26, 0.17), PFPL 2.68 (0.55, 0.83)"},
-    {"dlrm16", {"embed:mode=fast", "0.01"}, 22, ""},
-    {"dlrm64", {"embed:mode=fast", "0.01"}, 34, ""},
 };
 
 static void print_number(const char *form, double x) {
@@ -226,6 +226,61 @@ static int print_distortions(const char *directory) {
     return 0;
 }
 
+/* ---- What else can be asked for --------------------------------------------------------------*/
+
+enum target { ABS, PWREL, PSNR, NMSE };
+static const struct {
+    enum target target;
+    const char *codec;
+    double asked;
+} targets[] = {
+    {ABS, "eb:mode=ratio,abs=0.001", 0.001},
+    {PWREL, "eb:mode=ratio,pwrel=0.01", 0.01},
+    {PSNR, "eb:mode=ratio,psnr=60", 60},
+    {NMSE, "eb:mode=ratio,nmse=0.000001", 0.000001},
+};
+
+/* In the unit of what was asked for. */
+static double reached(const struct trip_errors *e, enum target target) {
+    switch (target) {
+    case ABS: return e->largest * e->bound;
+    case PWREL: return e->relative;
+    case PSNR: return e->mean > 0 ? -10 * log10(e->mean) : INFINITY;
+    default: return e->nmse;
+    }
+}
+
+/* The worst of a file's tensors; fails when it is worse than what was asked for. */
+static int print_target(const void *file, const char *name, size_t t) {
+    const struct trip_spec spec = {targets[t].codec, NULL};
+    const double sign = targets[t].target == PSNR ? -1 : 1;
+    double worst = -INFINITY, bytes = 0, values = 0;
+    struct weights w;
+    for (size_t i = 0; weights_at(file, i, &w); i++) {
+        struct trip trip;
+        if (trip_once(&w, &spec, &trip) || trip.errors.beyond) return 1;
+        worst = fmax(worst, sign * reached(&trip.errors, targets[t].target));
+        bytes += (double)trip.bytes;
+        values += (double)w.count;
+    }
+    printf("| %s | `%s` | %.6g | %.3f |\n", name, spec.codec, sign * worst, 8 * bytes / values);
+    return !(worst <= sign * targets[t].asked);
+}
+
+static int print_targets(const char *directory) {
+    static const char *const files[] = {"field64", "wo_t0", "dlrm_lookup"};
+    int failed = 0;
+    puts("\n| file | asked for | reached | bits |\n|---|---|---|---|");
+    for (size_t f = 0; f < sizeof files / sizeof files[0] && !failed; f++) {
+        void *const bytes = weights_load(directory, files[f]);
+        failed = !bytes;
+        for (size_t t = 0; t < sizeof targets / sizeof targets[0] && !failed; t++)
+            failed = print_target(bytes, files[f], t);
+        free(bytes);
+    }
+    return failed;
+}
+
 /* ---- Batches of embeddings -------------------------------------------------------------------*/
 
 static const char *const batch_codecs[] = {"embed", "embed:mode=fast", "eb:mode=ratio"};
@@ -288,6 +343,7 @@ int main(int argc, char **argv) {
     }
     if (values)
         return print_rows(argv[2], ROWS(fast_rows), RUNS) ||
-               print_rows(argv[2], ROWS(ratio_rows), RUNS_SLOW) || print_distortions(argv[3]);
+               print_rows(argv[2], ROWS(ratio_rows), RUNS_SLOW) || print_distortions(argv[3]) ||
+               print_targets(argv[3]);
     return print_rows(argv[2], ROWS(embed_rows), RUNS) || print_lookups(argv[3]);
 }

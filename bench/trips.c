@@ -55,7 +55,7 @@ static double width_of(const struct weights *w) {
     return r.high > r.low ? r.high - r.low : 0;
 }
 
-/* Adds to what is there: `mean` is a sum of squared errors until the end. */
+/* Adds to what is there: `mean` is a sum of squared errors until the end, `nmse` one of squares. */
 static void check(const struct weights *w, const void *back, struct trip_errors *e) {
     for (size_t i = 0; i < w->count; i++) {
         const uint32_t before = bits_at(w->data, w->dtype, i), after = bits_at(back, w->dtype, i);
@@ -67,6 +67,8 @@ static void check(const struct weights *w, const void *back, struct trip_errors 
         if (error > e->largest) e->largest = error;
         e->beyond += !(error <= e->bound);
         e->mean += error * error;
+        e->nmse += x * x;
+        if (error > e->relative * fabs(x)) e->relative = error / fabs(x);
     }
 }
 
@@ -123,8 +125,9 @@ static int open_job(struct job *j, const struct weights *w, const struct trip_sp
     pith_layout layout = {.size = sizeof layout, .dtype = w->dtype, .ndim = w->ndim};
     pith_error error;
     memcpy(layout.shape, w->shape, sizeof w->shape);
-    snprintf(text, sizeof text, "%s%crel=%s", spec->codec, strchr(spec->codec, ':') ? ',' : ':',
-             spec->rel);
+    const char *const key = strchr(spec->codec, ':') ? ",rel=" : ":rel=";
+    snprintf(text, sizeof text, "%s%s%s", spec->codec, spec->rel ? key : "",
+             spec->rel ? spec->rel : "");
     *j = (struct job){.w = w, .copies = copies};
     if (pith_plan_create(&j->plan, text, &layout, NULL, &error) != PITH_OK) {
         fprintf(stderr, "%s: %s\n", text, error.text);
@@ -156,18 +159,21 @@ static int go(struct job *j, int copy, double *encode, double *decode) {
 
 /* ---- Trips -----------------------------------------------------------------------------------*/
 
-/* Whether the frame promises what was asked for. */
-static int promised(const struct job *j, double bound) {
+static double bound_of(const struct job *j) {
     pith_info info;
-    return pith_inspect(j->frame, j->length, &info, NULL) == PITH_OK && info.bound <= bound;
+    return pith_inspect(j->frame, j->length, &info, NULL) == PITH_OK ? info.bound : INFINITY;
 }
 
+static double over(double x, double y) { return y > 0 ? x / y : 0; }
+
+/* Fails where the frame promises less than was asked for. */
 static int finish(const struct job *j, int runs, double width, struct trip *out) {
     struct trip_errors *const e = &out->errors;
     out->bytes = j->length;
-    e->largest = e->bound > 0 ? e->largest / e->bound : 0;
-    e->mean = width > 0 ? e->mean / (width * width) / ((double)runs * (double)j->w->count) : 0;
-    return !promised(j, e->bound);
+    e->largest = over(e->largest, e->bound);
+    e->nmse = over(e->mean, e->nmse);
+    e->mean = over(e->mean, width * width * (double)runs * (double)j->w->count);
+    return !(bound_of(j) <= e->bound);
 }
 
 /* A run takes one copy for each of its passes, so that none finds its own bytes in a cache. */
@@ -202,10 +208,11 @@ int trip_once(const struct weights *w, const struct trip_spec *spec, struct trip
     struct job j;
     double encode, decode;
     const double width = width_of(w);
-    *out = (struct trip){.errors.bound = strtod(spec->rel, NULL) * width};
     if (open_job(&j, w, spec, 1)) return 1;
     int failed = go(&j, 0, &encode, &decode);
     if (!failed) {
+        const double bound = spec->rel ? strtod(spec->rel, NULL) * width : bound_of(&j);
+        *out = (struct trip){.errors.bound = bound};
         check(w, j.out[0], &out->errors);
         failed = finish(&j, 1, width, out);
     }

@@ -9,13 +9,16 @@
 
 /* What decoding may change, taken in double precision from the values alone. */
 struct trip_errors {
-    double bound;   /* rel times the range of the finite values */
-    double largest; /* error of a finite value, over the bound */
-    double mean;    /* squared error over squared range, of finite values */
-    size_t beyond;  /* finite values further off than the bound, others whose bits changed */
+    double bound;    /* rel times the range of the finite values; without rel what the frame says */
+    double largest;  /* error of a finite value, over the bound */
+    double mean;     /* squared error over squared range, of finite values */
+    double nmse;     /* sum of squared errors over that of squared values */
+    double relative; /* largest error over its value */
+    size_t beyond;   /* finite values further off than the bound, others whose bits changed */
 };
 
-/* Codec and keys without a bound, such as "eb:mode=fast", and the bound, such as "0.001". */
+/* Codec and keys without a bound, such as "eb:mode=fast", and the bound, such as "0.001"; or with
+ * what is asked for, and NULL. */
 struct trip_spec {
     const char *codec, *rel;
 };

@@ -111,8 +111,9 @@ that their ratios can be compared and their speeds cannot; each is the best of i
 
 $values
 
-The last table: bits per value, frames with their headers, and the peak signal-to-noise ratio, of
-all tensors of a file in tests/data, each with its own range.
+The third table: bits per value, frames with their headers, and the peak signal-to-noise ratio, of
+all tensors of a file in tests/data, each with its own range. The last: other bounds that can be
+asked for, and what the worst tensor of a file came to.
 
 ## Embeddings
 
