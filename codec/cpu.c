@@ -27,7 +27,7 @@ uint32_t pith_cpu_features(void) {
         found |= PITH_CPU_AVX2;
     if (found && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vbmi"))
+        __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("gfni"))
         found |= PITH_CPU_AVX512;
 #elif defined(__aarch64__)
     found |= PITH_CPU_NEON;

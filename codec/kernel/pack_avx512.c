@@ -18,28 +18,20 @@ static inline void or4(const uint32_t *words, uint32_t all[4]) {
                      _mm_or_si128(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1)));
 }
 
-/* Bits of x and of x moved by so many, exchanged where mask says. */
-static inline __m512i swap_bits(__m512i x, unsigned by, uint64_t mask) {
-    const __m512i m = _mm512_set1_epi64((long long)mask);
-    const __m512i t = v_and(_mm512_xor_si512(x, _mm512_srli_epi64(x, by)), m);
-    return _mm512_ternarylogic_epi64(x, t, _mm512_slli_epi64(t, by), 0x96);
-}
-
-/* The 8 by 8 bits of every 64-bit lane, turned over. */
+/* The 8 by 8 bits of every 64-bit lane, turned over, its bytes being in reverse: the product of
+ * that matrix and, as columns, of the unit vectors. */
 static inline __m512i turn_over(__m512i x) {
-    x = swap_bits(x, 7, UINT64_C(0x00AA00AA00AA00AA));
-    x = swap_bits(x, 14, UINT64_C(0x0000CCCC0000CCCC));
-    return swap_bits(x, 28, UINT64_C(0x00000000F0F0F0F0));
+    return _mm512_gf2p8affine_epi64_epi8(each(UINT64_C(0x8040201008040201)), x, 0);
 }
 
-/* Squares are lanes 4g + 2b + a for group g. */
+/* Squares are lanes 4g + 2b + a for group g; `in` reverses their bytes. */
 
 static inline void put_pair(uint8_t *a, uint8_t *b, v16 x, v16 y) {
     /* A 32-bit lane holds a word of each group: byte 4i + 2g + b of the square's row i. */
-    static const uint8_t in[64] = {0, 4, 8,  12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60,
-                                   1, 5, 9,  13, 17, 21, 25, 29, 33, 37, 41, 45, 49, 53, 57, 61,
-                                   2, 6, 10, 14, 18, 22, 26, 30, 34, 38, 42, 46, 50, 54, 58, 62,
-                                   3, 7, 11, 15, 19, 23, 27, 31, 35, 39, 43, 47, 51, 55, 59, 63};
+    static const uint8_t in[64] = {28, 24, 20, 16, 12, 8,  4, 0, 60, 56, 52, 48, 44, 40, 36, 32,
+                                   29, 25, 21, 17, 13, 9,  5, 1, 61, 57, 53, 49, 45, 41, 37, 33,
+                                   30, 26, 22, 18, 14, 10, 6, 2, 62, 58, 54, 50, 46, 42, 38, 34,
+                                   31, 27, 23, 19, 15, 11, 7, 3, 63, 59, 55, 51, 47, 43, 39, 35};
     static const uint8_t out[64] = {0,  8,  1,  9,  2,  10, 3,  11, 4,  12, 5,  13, 6,  14, 7,  15,
                                     16, 24, 17, 25, 18, 26, 19, 27, 20, 28, 21, 29, 22, 30, 23, 31,
                                     32, 40, 33, 41, 34, 42, 35, 43, 36, 44, 37, 45, 38, 46, 39, 47,
@@ -55,10 +47,10 @@ static inline v16 v_shl16(v16 x) { return _mm512_slli_epi32(x, 16); }
 
 static inline void get_pair(const uint8_t *a, const uint8_t *b, unsigned wa, unsigned wb, v16 *x,
                             v16 *y) {
-    static const uint8_t in[64] = {0,  2,  4,  6,  8,  10, 12, 14, 1,  3,  5,  7,  9,  11, 13, 15,
-                                   16, 18, 20, 22, 24, 26, 28, 30, 17, 19, 21, 23, 25, 27, 29, 31,
-                                   32, 34, 36, 38, 40, 42, 44, 46, 33, 35, 37, 39, 41, 43, 45, 47,
-                                   48, 50, 52, 54, 56, 58, 60, 62, 49, 51, 53, 55, 57, 59, 61, 63};
+    static const uint8_t in[64] = {14, 12, 10, 8,  6,  4,  2,  0,  15, 13, 11, 9,  7,  5,  3,  1,
+                                   30, 28, 26, 24, 22, 20, 18, 16, 31, 29, 27, 25, 23, 21, 19, 17,
+                                   46, 44, 42, 40, 38, 36, 34, 32, 47, 45, 43, 41, 39, 37, 35, 33,
+                                   62, 60, 58, 56, 54, 52, 50, 48, 63, 61, 59, 57, 55, 53, 51, 49};
     static const uint8_t out[64] = {0,  16, 32, 48, 1,  17, 33, 49, 2,  18, 34, 50, 3,  19, 35, 51,
                                     4,  20, 36, 52, 5,  21, 37, 53, 6,  22, 38, 54, 7,  23, 39, 55,
                                     8,  24, 40, 56, 9,  25, 41, 57, 10, 26, 42, 58, 11, 27, 43, 59,

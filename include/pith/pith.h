@@ -195,7 +195,7 @@ typedef struct pith_env {
 
 #define PITH_CPU_SCALAR 0x80000000u /* no feature at all */
 #define PITH_CPU_AVX2 0x1u          /* AVX2, BMI2, F16C */
-#define PITH_CPU_AVX512 0x2u        /* AVX-512 F, BW, VL, DQ, VBMI; implies PITH_CPU_AVX2 */
+#define PITH_CPU_AVX512 0x2u        /* AVX-512 F, BW, VL, DQ, VBMI, GFNI; implies AVX2 */
 #define PITH_CPU_NEON 0x4u
 
 /* Features found on this machine, as the mask above. */
