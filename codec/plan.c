@@ -149,17 +149,21 @@ static pith_status take_tiles(pith_plan *p, uint32_t ndim, const uint64_t *shape
     struct pithi_tiling t;
     if (!p->params.codec->tile(&p->params, ndim, shape, &t))
         return pithi_fail(error, PITH_ERR_SHAPE, "the codec does not take this shape");
+    const uint64_t first = t.tiles ? pithi_tile_at(&t, 0).count : 0; /* none is larger */
     if (t.tiles > p->blocks) p->blocks = t.tiles;
+    if (first > p->params.most) p->params.most = (uint32_t)first;
     return PITH_OK;
 }
 
-/* The most blocks of a frame, and whether the codec takes the shape of each. */
+/* The most blocks of a frame, the largest of them, and whether the codec takes the shape of each. */
 static pith_status take_blocks(pith_plan *p, const pith_layout *l, pith_error *error) {
     const uint64_t tail = p->slot_count ? p->count % p->slot_count : 0;
     if (!p->params.codec->tile) {
         p->blocks = p->slot_count / p->params.block + 1;
+        if (p->slot_count < p->params.block) p->params.most = (uint32_t)p->slot_count;
         return PITH_OK;
     }
+    p->params.most = 0;
     if (p->one_frame) return take_tiles(p, p->ndim, p->shape, error);
     for (uint64_t i = 0; l->slot_counts && i < p->slots; i++)
         PITHI_TRY(take_tiles(p, 1, &l->slot_counts[i], error));
@@ -181,9 +185,7 @@ static pith_status take_layout(pith_plan *p, const pith_layout *l, pith_error *e
     PITHI_TRY(take_slots(p, l, error));
     PITHI_TRY(take_block(p, error));
     if (p->params.codec->settle) p->params.codec->settle(&p->params, p->ndim, p->shape);
-    PITHI_TRY(take_blocks(p, l, error));
-    if (p->slot_count < p->params.block) p->params.most = (uint32_t)p->slot_count;
-    return PITH_OK;
+    return take_blocks(p, l, error);
 }
 
 /* ---- Frames of a plan ------------------------------------------------------------------------*/
