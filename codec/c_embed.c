@@ -86,6 +86,12 @@ static size_t row_of(const struct pithi_params *p) {
     return p->value[DIM] < p->block ? p->value[DIM] : p->block;
 }
 
+/* Nor than the one that it is in: what a block takes depends on its elements alone. */
+static size_t row_in(const struct pithi_params *p, size_t count) {
+    const size_t row = row_of(p);
+    return row < count ? row : count;
+}
+
 static bool tile(const struct pithi_params *p, uint32_t ndim, const uint64_t *shape,
                  struct pithi_tiling *tiling) {
     if (!p->value[DIM]) return false;
@@ -134,7 +140,7 @@ static int effort(const struct pithi_params *p) {
 }
 
 static struct work layout(const struct pithi_params *p, void *scratch, size_t *bytes) {
-    struct work w = {.row = row_of(p)};
+    struct work w = {.row = row_in(p, p->most ? p->most : 1)};
     struct places at = {scratch, 0};
     w.rows = (p->most + w.row - 1) / w.row;
     w.elements = w.rows * w.row;
@@ -162,7 +168,9 @@ static size_t scratch_bytes(const struct pithi_params *p) {
 
 static struct work work_of(const struct pithi_block *b) {
     size_t bytes;
-    return layout(b->params, b->scratch, &bytes);
+    struct work w = layout(b->params, b->scratch, &bytes);
+    w.row = row_in(b->params, b->count);
+    return w;
 }
 
 static size_t rows_of(const struct work *w, size_t count) { return (count + w->row - 1) / w->row; }
@@ -170,6 +178,11 @@ static size_t rows_of(const struct work *w, size_t count) { return (count + w->r
 static struct pithi_packed tile_of(const struct pithi_block *b, const struct work *w,
                                    size_t distinct) {
     return (struct pithi_packed){b->kernels, {1, 1, (uint32_t)distinct, (uint32_t)w->row}, 0};
+}
+
+/* Values in so many rows, of which the last may be short. */
+static size_t values_in(const struct pithi_block *b, const struct work *w, size_t rows) {
+    return rows * w->row < b->count ? rows * w->row : b->count;
 }
 
 static bool quant_of(const struct pithi_block *b, struct pithi_quant *q) {
@@ -245,7 +258,7 @@ static size_t code(struct pithi_block *b, size_t cap) {
     unsigned kind, centre;
     bool coded;
     b->exact = number_rows(b, &quant, &w, &rows);
-    b->active = rows.distinct * w.row;
+    b->active = values_in(b, &w, rows.distinct);
     if (!pithi_exact_put(&pen, w.miss, b->exact, b->value, element_of(b->params), b->count) ||
         !pithi_rowmap_put(&pen, w.rows, w.which, rows_of(&w, b->count), rows.distinct, !fast, w.map,
                           &kind) ||
@@ -347,7 +360,7 @@ static const char *take_block(struct pithi_block *b, const struct work *w) {
     if (fault) return fault;
     if (r.left) return "bytes after the end of a block";
     b->exact = exact.misses;
-    b->active = distinct * w->row;
+    b->active = values_in(b, w, distinct);
     if (!b->out) return NULL;
     deliver(b, w);
     pithi_exact_patch(&exact, b->out, b->out_dtype, b->params->dtype);

@@ -511,6 +511,69 @@ static void test_sum_over_its_own_frame(void **unused) {
     stream_close(&out);
 }
 
+/* A last short row counted as a whole one: more values were active than there are, and the state
+ * that had been saved did not load. */
+static void test_active_values_of_a_short_row(void **unused) {
+    (void)unused;
+    enum { COUNT = 1000 };
+    static float value[COUNT];
+    for (int i = 0; i < COUNT; i++) value[i] = (float)(i * 37 % COUNT);
+    const pith_view v = pith_view_flat(value, PITH_F32, COUNT);
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, COUNT);
+    struct stream s;
+    size_t n;
+    stream_open(&s, "embed:abs=1,dim=64", &layout, NULL);
+    struct frame f = stream_encode(&s, &v, 0, false);
+    CHECK(f.length < sizeof value);
+    CHECK(pith_state_active(s.state, 0) == 1);
+    const size_t bytes = (size_t)s.sizes.save_bytes;
+    void *const saved = room(bytes);
+    CHECK_OK(pith_state_save(s.plan, s.state, saved, bytes, &n));
+    CHECK_OK(pith_state_load(s.plan, s.state, saved, n));
+    free(saved);
+    free(f.bytes);
+    stream_close(&s);
+}
+
+/* A frame of a few elements in a row of 2^24 took half a gigabyte to read, whatever the caller
+ * allowed for the output. */
+static void test_memory_for_a_row_longer_than_its_tensor(void **unused) {
+    (void)unused;
+    float value[40], back[40];
+    for (int i = 0; i < 40; i++) value[i] = (float)i;
+    const char *const spec = "embed:abs=1,dim=16777216,block=16777216";
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 40);
+    const pith_view v = pith_view_flat(value, PITH_F32, 40),
+                    out = pith_view_flat(back, PITH_F32, 40);
+    struct stream s;
+    stream_open(&s, spec, &layout, NULL);
+    CHECK(s.sizes.workspace_bytes < 1 << 20);
+    struct frame f = stream_encode(&s, &v, 0, false);
+    CHECK(f.length < 96 + 16 + sizeof value);
+    CHECK_OK(pith_decode(s.plan, NULL, 0, f.bytes, f.length, &out));
+    for (int i = 0; i < 40; i++) CHECK(within_bound((double)value[i], (double)back[i], 1));
+    free(f.bytes);
+    stream_close(&s);
+}
+
+/* psnr and nmse decode what they have encoded, and counted its exact values again. */
+static void test_exact_values_counted_once(void **unused) {
+    (void)unused;
+    static float value[4096];
+    for (int i = 0; i < 4096; i++) value[i] = (float)(i % 64);
+    value[77] = float_of(0x7F800000u);
+    const pith_view v = pith_view_flat(value, PITH_F32, 4096);
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 4096);
+    struct stream s;
+    pith_stats stats;
+    stream_open(&s, "eb:psnr=40", &layout, NULL);
+    struct frame f = stream_encode(&s, &v, 0, false);
+    pith_state_stats(s.state, &stats);
+    CHECK(stats.exact == 1);
+    free(f.bytes);
+    stream_close(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reduce_frames_with_and_without_checksums),
@@ -533,6 +596,9 @@ int main(void) {
         cmocka_unit_test(test_bound_of_tiny_values_with_e8m0),
         cmocka_unit_test(test_state_of_other_exempt_ranges),
         cmocka_unit_test(test_limit_of_sums),
+        cmocka_unit_test(test_active_values_of_a_short_row),
+        cmocka_unit_test(test_memory_for_a_row_longer_than_its_tensor),
+        cmocka_unit_test(test_exact_values_counted_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -120,6 +120,7 @@ static bool read_block(const struct ref_block *b, struct block *x) {
 
 enum ref_status ref_embed(const struct ref_block *b) {
     struct block x = {.r = ref_row(b->frame)};
+    if (x.r > b->count) x.r = b->count;
     x.rows = (b->count + x.r - 1) / x.r;
     x.which = malloc(4 * x.rows);
     x.words = malloc(4 * x.rows * x.r);
