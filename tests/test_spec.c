@@ -43,6 +43,14 @@ static void test_canonical(void **state) {
             "wdiff:round=stochastic,scale=bf16,entropy=zstd,identity=off,level=19");
     accepts("lossless:level=3", "lossless");
     accepts("lossless:level=19", "lossless:level=19");
+    accepts("eb", "eb:rel=1e-3");
+    accepts("eb:rel=0.001", "eb:rel=1e-3");
+    accepts("eb:rel=1e-3,block=64", "eb:rel=1e-3,block=64");
+    accepts("eb:block=whole,abs=2.50E-3", "eb:abs=2.5e-3,block=whole");
+    accepts("eb:range=1200,rel=1e-9", "eb:rel=1e-9,range=1200");
+    accepts("eb:psnr=060.5", "eb:psnr=60.5");
+    accepts("embed:rel=.01", "embed:rel=0.01");
+    accepts("act:zeros=signed,pwrel=5e-1", "act:pwrel=0.5,zeros=signed");
 }
 
 static void test_refused(void **state) {
@@ -84,6 +92,17 @@ static void test_refused(void **state) {
     refuses("raw:bits=4", 4);
     refuses("lossless:level=0", 15);
     refuses("lossless:level=20", 15);
+    refuses("eb:abs=0", 7);
+    refuses("eb:abs=", 7);
+    refuses("eb:abs=-1", 7);
+    refuses("eb:abs=1e-301", 7);
+    refuses("eb:abs=1.2345678", 7);
+    refuses("eb:abs=nan", 7);
+    refuses("eb:zeros=any,rel=1e", 17);
+    refuses("eb:rel=1e-3,rel=1e-3", 12);
+    refuses("eb:block=17", 9);
+    refuses("act:psnr=3", 4);
+    refuses("embed:pwrel=0.1", 6);
 }
 
 static void test_rules_across_keys(void **state) {
@@ -95,6 +114,16 @@ static void test_rules_across_keys(void **state) {
     CHECK_STATUS(PITH_ERR_SPEC,
                  pith_plan_create(&plan, "wdiff:group=128,block=64", &layout, NULL, &error));
     CHECK(error.text[0]);
+    static const char *const bounds[] = {
+        "eb:abs=1,rel=1",        "eb:pwrel=0.1,psnr=3", "eb:pwrel=1",
+        "eb:nmse=1e-5,abs=1",    "eb:range=1,abs=1",    "eb:nmse=0.1,range=2",
+        "act:pwrel=0.5,range=2", "embed:abs=1,rel=1",   "embed:start=0.5"};
+    for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++) {
+        context("spec %s", bounds[i]);
+        error = (pith_error){"", 0};
+        CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check(bounds[i], NULL, 0, &error));
+        CHECK(error.text[0]);
+    }
     CHECK_STATUS(PITH_ERR_ARG, pith_spec_check(NULL, NULL, 0, &error));
 }
 

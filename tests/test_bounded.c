@@ -1,0 +1,305 @@
+/* test_bounded.c - what is asked of a bound, what frames state, and that data tries to break it.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <float.h>
+#include <math.h>
+
+#include "gen.h"
+#include "util.h"
+
+static const uint32_t dtypes[4] = {PITH_F32, PITH_BF16, PITH_F16, PITH_F64};
+
+static void put(void *p, uint32_t dtype, size_t i, double x) {
+    if (dtype == PITH_F64)
+        memcpy((char *)p + 8 * i, &x, 8);
+    else
+        store_float(p, dtype, i, bits_of((float)x));
+}
+
+/* Values, what a spec makes of them, and what the frame says. */
+struct trip {
+    uint32_t dtype;
+    size_t count;
+    void *value, *out;
+    struct frame frame;
+    pith_info info;
+};
+
+static void trip_code(struct trip *t, const char *spec) {
+    const pith_view v = pith_view_flat(t->value, t->dtype, t->count);
+    t->frame = compress(spec, &v, NULL, 0);
+    t->out = room(t->count * pith_dtype_bytes(t->dtype));
+    const pith_view o = pith_view_flat(t->out, t->dtype, t->count);
+    const pith_env env = test_env();
+    CHECK_OK(pith_inspect(t->frame.bytes, t->frame.length, &t->info, NULL));
+    CHECK_OK(pith_decompress(t->frame.bytes, t->frame.length, NULL, &env, &o, NULL));
+}
+
+static void trip_drop(struct trip *t) {
+    free(t->frame.bytes);
+    free(t->out);
+}
+
+static void check_values(const struct trip *t) {
+    const size_t w = pith_dtype_bytes(t->dtype);
+    for (size_t i = 0; i < t->count; i++) {
+        const double x = load_real(t->value, t->dtype, i), y = load_real(t->out, t->dtype, i);
+        if (!isfinite(x)) {
+            CHECK(memcmp((char *)t->value + i * w, (char *)t->out + i * w, w) == 0);
+            continue;
+        }
+        CHECK(isfinite(y) && within_bound(x, y, t->info.bound));
+        if (t->info.relative_bound > 0) CHECK(within_share(x, y, t->info.relative_bound));
+    }
+}
+
+static void trip_of(struct trip *t, uint32_t dtype, enum gen kind, size_t count) {
+    *t = (struct trip){.dtype = dtype, .count = count};
+    t->value = room(count * pith_dtype_bytes(dtype));
+    gen_fill(kind, 7, dtype, t->value, count);
+}
+
+/* ---- The bound that a frame states -----------------------------------------------------------*/
+
+/* 0.001 and 0.1 lie between numbers of either format, the literals here above them. */
+static void test_rounded_down(void **state) {
+    (void)state;
+    static const char *const specs[3] = {"eb:abs=0.001", "embed:abs=1e-3", "act:abs=1.0e-3"};
+    for (size_t k = 0; k < 12; k++) {
+        struct trip t;
+        context("%s, %s", specs[k / 4], pith_dtype_name(dtypes[k % 4]));
+        trip_of(&t, dtypes[k % 4], GEN_NOISE, 500);
+        trip_code(&t, specs[k / 4]);
+        if (t.dtype == PITH_F64)
+            CHECK(t.info.bound < 0.001 && nextafter(t.info.bound, 1) == 0.001);
+        else
+            CHECK(t.info.bound == (double)nextafterf(0.001f, 0));
+        check_values(&t);
+        trip_drop(&t);
+        free(t.value);
+    }
+}
+
+/* Of the finite values, in the arithmetic of doubles. */
+static double range_of(const struct trip *t) {
+    double low = INFINITY, high = -INFINITY;
+    for (size_t i = 0; i < t->count; i++) {
+        const double x = load_real(t->value, t->dtype, i);
+        if (!isfinite(x)) continue;
+        low = fmin(low, x);
+        high = fmax(high, x);
+    }
+    return high - low;
+}
+
+static void check_relative(struct trip *t, const char *spec, double share, double range) {
+    trip_code(t, spec);
+    CHECK(t->info.bound <= share * range);
+    CHECK(t->info.bound >= share * range * (1 - 0x1p-23) * (1 - 0x1p-48));
+    check_values(t);
+    trip_drop(t);
+}
+
+/* NaN and infinities neither make the range nor hide it; blocks do not change it. */
+static void test_relative(void **state) {
+    (void)state;
+    for (size_t k = 0; k < 4; k++) {
+        struct trip t;
+        trip_of(&t, dtypes[k], GEN_HOLES, 3000);
+        put(t.value, t.dtype, 0, NAN);
+        put(t.value, t.dtype, 2999, -INFINITY);
+        const double range = range_of(&t);
+        context("rel, %s", pith_dtype_name(dtypes[k]));
+        check_relative(&t, "eb", 1e-3, range);
+        check_relative(&t, "eb:rel=0.01,block=16", 0.01, range);
+        check_relative(&t, "eb:mode=ratio,rel=0.01,block=4096", 0.01, range);
+        check_relative(&t, "embed:rel=0.03,dim=10", 0.03, range);
+        check_relative(&t, "act:mode=ratio,rel=2e-5", 2e-5, range);
+        check_relative(&t, "eb:rel=0.001,range=3", 0.001, 3);
+        check_relative(&t, "act:rel=0.5,range=1e-3", 0.5, 1e-3);
+        free(t.value);
+    }
+}
+
+/* A range of 0, of no value at all, and ones that the format can hardly hold. */
+static void test_odd_ranges(void **state) {
+    (void)state;
+    static const char *const specs[4] = {"eb:rel=0.5", "eb:mode=ratio", "embed", "act:rel=0.25"};
+    for (size_t k = 0; k < 16; k++) {
+        struct trip t;
+        context("%s, %s", specs[k % 4], pith_dtype_name(dtypes[k / 4]));
+        trip_of(&t, dtypes[k / 4], GEN_EQUAL, 2000);
+        trip_code(&t, specs[k % 4]);
+        CHECK(t.info.bound == 0);
+        CHECK(memcmp(t.value, t.out, t.count * pith_dtype_bytes(t.dtype)) == 0);
+        trip_drop(&t);
+        for (size_t i = 0; i < t.count; i++) put(t.value, t.dtype, i, NAN);
+        trip_code(&t, specs[k % 4]);
+        CHECK(t.info.bound == 0);
+        check_values(&t);
+        trip_drop(&t);
+        gen_fill(GEN_LARGE, 3, t.dtype, t.value, t.count);
+        for (size_t i = 2; i < 1000; i++) put(t.value, t.dtype, i, (double)i);
+        trip_code(&t, specs[k % 4]);
+        CHECK(t.info.bound > 0 && isfinite(t.info.bound));
+        check_values(&t);
+        trip_drop(&t);
+        free(t.value);
+    }
+}
+
+/* ---- Means -----------------------------------------------------------------------------------*/
+
+struct mean {
+    double error, squares, finite;
+};
+
+static struct mean mean_of(const struct trip *t) {
+    struct mean m = {0};
+    for (size_t i = 0; i < t->count; i++) {
+        const double x = load_real(t->value, t->dtype, i), y = load_real(t->out, t->dtype, i);
+        if (!isfinite(x)) continue;
+        m.error += (x - y) * (x - y);
+        m.squares += x * x;
+        m.finite += 1;
+    }
+    return m;
+}
+
+/* Not much better than asked for either, where errors are as even as they are for codes alone. */
+static void check_mean(struct trip *t, const char *mode, double psnr, double nmse) {
+    char spec[96];
+    const bool predicted =
+        strcmp(mode, "fast") != 0 || t->dtype == PITH_BF16 || t->dtype == PITH_F16;
+    snprintf(spec, sizeof spec, "eb:mode=%s,psnr=%g,block=1024", mode, psnr);
+    context("%s, %s", spec, pith_dtype_name(t->dtype));
+    trip_code(t, spec);
+    struct mean m = mean_of(t);
+    const double range = range_of(t), got = 10 * log10(range * range / (m.error / m.finite));
+    CHECK(got >= psnr * (1 - 1e-9));
+    CHECK(got <= psnr + 3 || predicted);
+    check_values(t);
+    trip_drop(t);
+    snprintf(spec, sizeof spec, "eb:mode=%s,nmse=%g,block=1024", mode, nmse);
+    context("%s, %s", spec, pith_dtype_name(t->dtype));
+    trip_code(t, spec);
+    m = mean_of(t);
+    CHECK(m.error <= nmse * m.squares * (1 + 1e-9));
+    CHECK(m.error >= nmse * m.squares / 2 || predicted);
+    check_values(t);
+    trip_drop(t);
+}
+
+/* Over the whole frame, also where errors are not spread as expected: most values 0. */
+static void test_means(void **state) {
+    (void)state;
+    static const char *const modes[3] = {"fast", "ratio", "auto"};
+    static const enum gen kinds[2] = {GEN_HOLES, GEN_RAMP};
+    for (size_t k = 0; k < 24; k++) {
+        struct trip t;
+        trip_of(&t, dtypes[k / 6], kinds[k % 2], 5000);
+        check_mean(&t, modes[k / 2 % 3], 50, 1e-5);
+        free(t.value);
+    }
+}
+
+static void test_means_of_sparse(void **state) {
+    (void)state;
+    for (size_t k = 0; k < 4; k++) {
+        struct trip t;
+        context("means of sparse values, %s", pith_dtype_name(dtypes[k]));
+        trip_of(&t, dtypes[k], GEN_SPARSE, 5000);
+        trip_code(&t, "eb:nmse=0.0001");
+        const struct mean m = mean_of(&t);
+        CHECK(m.error <= 1e-4 * m.squares * (1 + 1e-9));
+        check_values(&t);
+        trip_drop(&t);
+        free(t.value);
+    }
+}
+
+/* ---- Data that breaks bounds -----------------------------------------------------------------*/
+
+/* Edges between codes, and the values around them. */
+static double half_bin(uint64_t *seed, double bound) {
+    const double step = 2 * bound, edge = ((double)(gen_next(seed) % 5000) + 0.5) * step;
+    const float near = (float)edge;
+    switch (gen_next(seed) % 4) {
+    case 0: return edge;
+    case 1: return (double)near;
+    case 2: return (double)nextafterf(near, 0);
+    default: return -(double)nextafterf(near, INFINITY);
+    }
+}
+
+static double nasty(size_t kind, uint64_t *seed, double bound) {
+    switch (kind) {
+    case 0: return half_bin(seed, bound);
+    case 1: return 1e6 + gen_normal(seed);
+    case 2: return gen_normal(seed) * 1e5;
+    case 3: return gen_normal(seed) * 1e7;
+    case 4: return ldexp(gen_normal(seed), (int)(gen_next(seed) % 253) - 126);
+    case 5: return ldexp((double)(gen_next(seed) % 4000), -149);
+    case 6: return (double)float_of((uint32_t)gen_next(seed));
+    default: return gen_normal(seed) * bound * 4194304;
+    }
+}
+enum { NASTY = 8 };
+
+static void test_nasty(void **state) {
+    (void)state;
+    static const char *const specs[] = {
+        "eb:abs=%s,block=1024",    "eb:mode=ratio,abs=%s,block=1024",
+        "eb:mode=auto,abs=%s",     "eb:pwrel=%s,block=256",
+        "embed:abs=%s,dim=8",      "act:abs=%s,block=1024",
+        "act:mode=ratio,pwrel=%s", "eb:mode=ratio,abs=%s,zeros=signed,block=whole",
+    };
+    static const char *const bounds[3] = {"1e-3", "0.0001", "0.25"};
+    enum { SPECS = sizeof specs / sizeof specs[0], COUNT = 3000 };
+    for (size_t k = 0; k < SPECS * NASTY * 3 * 4; k++) {
+        char spec[96];
+        struct trip t = {.dtype = dtypes[k % 4], .count = COUNT};
+        const char *const bound = bounds[k / 4 % 3];
+        const size_t kind = k / 12 % NASTY;
+        uint64_t seed = k;
+        snprintf(spec, sizeof spec, specs[k / 12 / NASTY], bound);
+        context("%s, %s, nasty %zu", spec, pith_dtype_name(t.dtype), kind);
+        t.value = room(COUNT * 8);
+        for (size_t i = 0; i < COUNT; i++)
+            put(t.value, t.dtype, i, nasty(kind, &seed, strtod(bound, NULL)));
+        trip_code(&t, spec);
+        check_values(&t);
+        trip_drop(&t);
+        free(t.value);
+    }
+}
+
+/* A share of every value: signs, zeros and subnormals stay. */
+static void test_pointwise(void **state) {
+    (void)state;
+    for (size_t k = 0; k < 4; k++) {
+        struct trip t;
+        context("pwrel, %s", pith_dtype_name(dtypes[k]));
+        trip_of(&t, dtypes[k], GEN_TINY, 4000);
+        gen_fill(GEN_NOISE, 8, t.dtype, t.value, 1000);
+        for (size_t i = 0; i < 1000; i += 9) put(t.value, t.dtype, i, 0);
+        trip_code(&t, "eb:pwrel=0.1");
+        CHECK(t.info.relative_bound <= 0.1 && t.info.relative_bound > 0.0999);
+        check_values(&t);
+        for (size_t i = 0; i < t.count; i++) {
+            const double x = load_real(t.value, t.dtype, i), y = load_real(t.out, t.dtype, i);
+            CHECK((x == 0) == (y == 0) && (x < 0) == (y < 0));
+        }
+        trip_drop(&t);
+        free(t.value);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rounded_down),    cmocka_unit_test(test_relative),
+        cmocka_unit_test(test_odd_ranges),      cmocka_unit_test(test_means),
+        cmocka_unit_test(test_means_of_sparse), cmocka_unit_test(test_nasty),
+        cmocka_unit_test(test_pointwise),
+    };
+    return cmocka_run_group_tests_name("bounded", tests, NULL, NULL);
+}
