@@ -191,8 +191,8 @@ static bool quant_of(const struct pithi_block *b, struct pithi_quant *q) {
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
 
-/* Quantizes the block and numbers its rows, a strip of them in the cache at a time; a last short row
- * is filled with 0. Returns how many values are to be stored as they are. */
+/* Quantizes the block and numbers its rows, a strip of them in the cache at a time; a last short
+ * row is filled with 0. Returns how many values are to be stored as they are. */
 static size_t number_rows(const struct pithi_block *b, const struct pithi_quant *q,
                           const struct work *w, struct pithi_rows *rows) {
     enum { STRIP = 2048 };

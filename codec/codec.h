@@ -72,8 +72,8 @@ enum pithi_key_kind {
 };
 
 /* Where frames store a key: a byte of the parameters (numbers that may exceed 255: four bytes),
- * the header's block size, or nowhere. Real numbers exclude each other and share four bytes; the byte
- * before them says which it is, by the key's `min`, or 0. */
+ * the header's block size, or nowhere. Real numbers exclude each other and share four bytes; the
+ * byte before them says which it is, by the key's `min`, or 0. */
 enum { PITHI_WIRE_BLOCK = -1, PITHI_WIRE_NONE = -2 };
 
 struct pithi_key {

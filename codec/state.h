@@ -11,8 +11,8 @@ struct pithi_slot_state {
     uint32_t torn;   /* 1: a call failed while it wrote the base, which is neither old nor new */
     uint16_t side;   /* which copy of the residual counts */
     uint16_t undone; /* 1: the other copy is not the residual before the last encode */
-    /* Of codecs with a bound: above 0 the bound, below 0 minus a factor for the spec's, 0 neither; and
-     * what the last encode found active, of how many. */
+    /* Of codecs with a bound: above 0 the bound, below 0 minus a factor for the spec's, 0
+     * neither; and what the last encode found active, of how many. */
     double bound;
     uint64_t active, counted;
 };

@@ -19,7 +19,8 @@ run() { # quiet unless it fails
 run meson setup "$place/build" "$source" --prefix="$place/usr" --libdir=lib \
     -Dtests=false -Dbench=false -Dfuzz=none -Dcuda=disabled
 run meson install -C "$place/build"
-for file in include/pith/pith.h include/pith/pith_cuda.h include/pith/version.h lib/libpith.so \
+for file in include/pith/bounds.h \
+    include/pith/pith.h include/pith/pith_cuda.h include/pith/version.h lib/libpith.so \
     lib/libpith.a lib/libpith_cuda.so lib/libpith_cuda.a lib/pkgconfig/pith.pc \
     lib/pkgconfig/pith_cuda.pc bin/pith share/man/man1/pith.1; do
     [ -e "$place/usr/$file" ] || { echo "not installed: $file"; exit 1; }

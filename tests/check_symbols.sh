@@ -5,6 +5,8 @@
 set -euo pipefail
 shared=$1 static=$2
 header=$(dirname "$0")/../include/pith/${3:-pith.h}
+headers=("$header")
+[ $# -gt 2 ] || headers+=("${header%pith.h}bounds.h")
 failed=0
 
 expect_none() { # expect_none TITLE, lines on stdin
@@ -21,7 +23,8 @@ if grep -qE '__(asan|ubsan|tsan|msan)_' <<<"$undefined"; then
     exit 77
 fi
 
-declared=$(tr '\n' ' ' <"$header" | grep -oE 'PITH_API [a-z0-9_ *]*[ *]pith_[a-z0-9_]+\(' |
+declared=$(cat "${headers[@]}" | tr '\n' ' ' |
+    grep -oE 'PITH_API [a-z0-9_ *]*[ *]pith_[a-z0-9_]+\(' |
     grep -oE 'pith_[a-z0-9_]+\($' | tr -d '(' | sort -u)
 exported=$(nm -D --defined-only "$shared" | awk '{ print $NF }' | sort -u)
 [ "$(wc -l <<<"$declared")" -gt 20 ] || { echo "$header was not understood"; exit 1; }

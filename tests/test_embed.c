@@ -1,4 +1,5 @@
-/* test_embed.c - codec embed: tables of rows that repeat, their blocks, slots and classes of bounds.
+/* test_embed.c - codec embed: tables of rows that repeat, their blocks, slots and classes of
+ * bounds.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 

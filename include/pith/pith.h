@@ -393,66 +393,6 @@ typedef struct pith_stats {
 } pith_stats;
 PITH_API void pith_state_stats(const pith_state *state, pith_stats *out);
 
-/* ---- Bounds that adapt ----------------------------------------------------------------------
- * Plans of codecs with PITH_TRAIT_BOUND take a state or NULL. With one, every slot (a layer, an
- * embedding table) can have a bound of its own that changes from step to step; only encoders look at it,
- * since frames carry their bound: a decoder without the state, or with an old one, decodes right.
- * What is asked for is the spec's number, or the slot's (below), times the schedule of the spec (keys
- * decay, start and steps of embed) at the slot's step, which counts its encodes; without a state at
- * the step of pith_plan_set_random. */
-
-/* A bound on |x - x'| for the slot, instead of what the spec asks for; 0: as the spec says.
- * PITH_ERR_ARG when it is negative or not finite. All these calls answer PITH_ERR_UNSUPPORTED for plans of other
- * codecs. */
-PITH_NODISCARD PITH_API pith_status pith_state_set_bound(pith_plan *plan, pith_state *state,
-                                                         uint64_t slot, double bound);
-/* The spec's bound times this factor, finite and above 0, for the slot. */
-PITH_NODISCARD PITH_API pith_status pith_state_scale_bound(pith_plan *plan, pith_state *state,
-                                                           uint64_t slot, double factor);
-/* Factors for classes of embedding tables: small bounds where rows that become equal cost accuracy,
- * large ones where they do not. With embed:rel=0.03 these are the published 0.01, 0.03 and 0.05
- * (dual-level adaptive compression, SC 2024). */
-#define PITH_BOUND_SMALL (1.0 / 3)
-#define PITH_BOUND_MEDIUM 1.0
-#define PITH_BOUND_LARGE (5.0 / 3)
-/* The slot's |x - x'| by pith_state_set_bound or pith_state_adapt, else 0. */
-PITH_API double pith_state_bound(const pith_state *state, uint64_t slot);
-/* The step of the slot's next encode (pith_state_step says it). */
-PITH_NODISCARD PITH_API pith_status pith_state_set_step(pith_plan *plan, pith_state *state,
-                                                        uint64_t slot, uint64_t step);
-/* Share of the slot's values that were active (pith_stats) in its last encode; 1 before one. */
-PITH_API double pith_state_active(const pith_state *state, uint64_t slot);
-
-/* How much error saved activations (act) may take, in terms of what the gradient of the layer's
- * weights may. Zero every field you do not set, and set size = sizeof(pith_budget). Size rule as
- * pith_env.
- *
- * A weight's gradient is a sum over samples and positions of arriving gradient times activation.
- * Errors of the nonzero activations, spread evenly within +-bound and independent of that gradient,
- * give it an error that is near normal with
- *     sigma = factor * gradient * sqrt(samples * active) * bound.
- * factor 0 stands for sqrt(positions / 3), and gradient is then the root mean square: what follows
- * from the sum; doc/RESULTS.md has it measured. With factor 0.32 and the mean magnitude it is the
- * published model (COMET, VLDB 2022), whose constant belongs to its own networks.
- * The bound is chosen so that sigma = share * momentum. */
-typedef struct pith_budget {
-    size_t size;
-    double momentum;  /* mean magnitude of the optimizer's momentum over the layer's weights */
-    double share;     /* of it that sigma may be; 0: 0.01 */
-    double gradient;  /* of the loss with respect to the layer's output, per element */
-    double samples;   /* batch size */
-    double positions; /* output elements per sample and channel, 1 for a linear layer; 0: 1 */
-    double factor;    /* 0: sqrt(positions / 3) */
-    double active;    /* share of activations that are not 0, at most 1; 0: pith_state_active */
-    double largest;   /* the bound is at most this; 0: no limit */
-} pith_budget;
-/* Set the slot's bound from a budget. It is left as it is when momentum is 0, or when gradient or samples
- * are 0 and largest is too. *bound, which may be NULL, is pith_state_bound after the call.
- * PITH_ERR_ARG for a field that is negative or not finite, or active above 1: nothing changes. */
-PITH_NODISCARD PITH_API pith_status pith_state_adapt(pith_plan *plan, pith_state *state,
-                                                     uint64_t slot, const pith_budget *budget,
-                                                     double *bound);
-
 /* ---- Encode and decode with a plan ----------------------------------------------------------
  * A view is either the slot's piece (count = the slot's) or the whole tensor (count = the
  * layout's, the slot is taken out of it). Plans with a base need a state, and so does encoding with
@@ -595,38 +535,10 @@ PITH_NODISCARD PITH_API pith_status pith_decode_range(const void *frame, size_t 
                                                       const pith_env *env, const pith_view *view,
                                                       pith_error *error);
 
-/* ---- Classes of bounds for embedding tables --------------------------------------------------
- * Codec embed takes a bound per frame, so a model gives every table its own. A bound that makes
- * many different rows of a table equal harms what the model has learnt there; the share of rows
- * that it makes equal is the table's homogenization index for that bound. These calls measure it
- * on sampled batches and propose the loosest bound that a table bears. */
-#define PITH_TUNE_MAX 8
-
-/* What batches of one table have shown. Zero it before the first sample. Counts may be added up
- * over ranks, field by field. */
-typedef struct pith_tune {
-    uint64_t batches;
-    uint64_t rows;                 /* of all batches */
-    uint64_t distinct;             /* rows of a batch that differ in their bits, summed */
-    uint64_t coded[PITH_TUNE_MAX]; /* rows of a batch that differ in their codes under specs[k] */
-} pith_tune;
-
-/* Add a batch of looked-up rows of one table. specs: `count` specs (1..PITH_TUNE_MAX) of codec embed
- * from the smallest bound to the largest, such as "embed:rel=0.01", "embed:rel=0.03",
- * "embed:rel=0.05", with rows of one length; the same for every batch. What they say of schedules,
- * modes and blocks has no influence. At most 2^24 elements. On failure *tune is as before. Allocates
- * through env for its own duration. error may be NULL. */
-PITH_NODISCARD PITH_API pith_status pith_tune_sample(pith_tune *tune, const char *const *specs,
-                                                     uint32_t count, const pith_view *batch,
-                                                     const pith_env *env, pith_error *error);
-/* The homogenization index under specs[k]: 1 - coded[k] / distinct; 0 without samples, NaN for k
- * past PITH_TUNE_MAX. */
-PITH_API double pith_tune_index(const pith_tune *tune, uint32_t k);
-/* The class of the table: the last k below count whose index is not above limit (0.25 suits the
- * published tables), or 0, the smallest bound, when there is none. */
-PITH_API uint32_t pith_tune_class(const pith_tune *tune, uint32_t count, double limit);
-
 #ifdef __cplusplus
 }
 #endif
+
+#include "pith/bounds.h"
+
 #endif
