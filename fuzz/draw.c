@@ -48,6 +48,16 @@ static void draw_digits(struct fuzz_source *s, char *out, size_t cap) {
     if (beta) snprintf(beta, cap - (size_t)(beta - out), "%03u", fuzz_below(s, 1000));
 }
 
+/* Of a key that takes any number: small and large bounds, decibels, factors. */
+static bool draw_real(const pith_key_info *key, struct fuzz_source *s, char *out, size_t cap) {
+    const bool decibels = strstr(key->values, "decibels") != NULL;
+    if (!decibels && !strstr(key->values, "a number")) return false;
+    const uint32_t m = 1 + fuzz_below(s, 250);
+    const int e = decibels ? 0 : (int)fuzz_below(s, 12) - (fuzz_u8(s) % 8 ? 8 : 50);
+    snprintf(out, cap, "%ue%d", m, e);
+    return true;
+}
+
 /* Large ranges are drawn near their lower end: workspace grows with the block. */
 static void draw_value(const pith_key_info *key, struct fuzz_source *s, char *out, size_t cap) {
     const char *range = strstr(key->values, "..");
@@ -79,7 +89,10 @@ static void draw_spec(struct fuzz_layout *l, struct fuzz_source *s) {
     for (uint32_t k = 0; pith_codec_key_at(c, k, &key) == PITH_OK; k++) {
         char value[32];
         if (fuzz_u8(s) & 1) continue;
-        draw_value(&key, s, value, sizeof value);
+        /* Most of these exclude each other. */
+        const bool real = draw_real(&key, s, value, sizeof value);
+        if (real && fuzz_u8(s) % 4) continue;
+        if (!real) draw_value(&key, s, value, sizeof value);
         at += (size_t)snprintf(l->spec + at, sizeof l->spec - at, "%c%s=%s", separator, key.name,
                                value);
         separator = ',';

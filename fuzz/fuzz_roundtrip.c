@@ -61,6 +61,33 @@ static void check_exact(const struct trip *t, const struct fuzz_tensor *out, uin
         FUZZ_CHECK(memcmp(fuzz_at(out, i), fuzz_at(&t->value, first + i), element) == 0);
 }
 
+static double real(const uint8_t *at, uint32_t dtype) {
+    double value;
+    if (dtype != PITH_F64) return (double)fuzz_number(at, dtype);
+    memcpy(&value, at, sizeof value);
+    return value;
+}
+
+/* One frame with a bound: every finite value keeps it, others and, where the spec says so, zeros
+ * are what they were. Rounding a difference never takes it across a bound. */
+static void check_bounded(const struct trip *t, const struct fuzz_tensor *out, uint64_t first,
+                          const pith_info *info) {
+    const uint32_t dtype = t->layout.layout.dtype;
+    const bool is_signed = strstr(t->layout.spec, "zeros=signed") != NULL;
+    const bool relative = info->relative_bound > 0, act = strncmp(t->layout.spec, "act", 3) == 0;
+    for (uint64_t i = 0; i < out->count; i++) {
+        const uint8_t *const was = fuzz_at(&t->value, first + i), *const is = fuzz_at(out, i);
+        const double x = real(was, dtype), y = real(is, dtype);
+        const bool same = memcmp(was, is, pith_dtype_bytes(dtype)) == 0;
+        FUZZ_CHECK(isfinite(x) ? !!isfinite(y) : same);
+        if (!isfinite(x)) continue;
+        FUZZ_CHECK(!(fabs(x - y) > info->bound));
+        FUZZ_CHECK(!relative || !(fabs(x - y) > info->relative_bound * fabs(x)));
+        if (x == 0 && (act || relative)) FUZZ_CHECK(y == 0);
+        if (x == 0 && signbit(x) && is_signed) FUZZ_CHECK(same);
+    }
+}
+
 /* One frame of wdiff. old: base before; out: f32, what the receiver got. */
 static void check_groups(const struct trip *t, const struct fuzz_tensor *old,
                          const struct fuzz_tensor *out, uint64_t first, double bound) {
@@ -211,6 +238,10 @@ static void check_result(struct trip *t, const struct fuzz_tensor *old,
     if (t->layout.traits & PITH_TRAIT_LOSSLESS) {
         FUZZ_CHECK(bound == 0);
         check_exact(t, out, first);
+    } else if (t->layout.traits & PITH_TRAIT_BOUND) {
+        pith_info info;
+        FUZZ_CHECK(pith_inspect(t->frame, length, &info, NULL) == PITH_OK && bound == info.bound);
+        check_bounded(t, out, first, &info);
     } else if (t->layout.traits & PITH_TRAIT_EXEMPT) {
         check_rotated(t, out, first, bound);
     } else {
@@ -235,8 +266,8 @@ static void one_slot(struct trip *t, uint64_t slot, bool key, struct fuzz_source
     uint64_t first, count;
     size_t length, cap = (size_t)pith_plan_frame_bytes(t->plan, slot, key);
     struct fuzz_tensor old, out;
-    const uint32_t dtype =
-        t->layout.traits & PITH_TRAIT_LOSSLESS ? t->layout.layout.dtype : (uint32_t)PITH_F32;
+    const bool own = t->layout.traits & (PITH_TRAIT_LOSSLESS | PITH_TRAIT_BOUND);
+    const uint32_t dtype = own ? t->layout.layout.dtype : (uint32_t)PITH_F32;
     FUZZ_CHECK(pith_plan_slot(t->plan, slot, &first, &count) == PITH_OK);
     if (t->based) {
         key |= pith_plan_is_key(t->plan, pith_state_step(t->sender, slot));
@@ -323,6 +354,11 @@ static void one_shot(struct trip *t, struct fuzz_source *values, struct fuzz_sou
         FUZZ_CHECK(status == PITH_OK || status == PITH_ERR_MEMORY);
     }
     if (status == PITH_OK && t->layout.traits & PITH_TRAIT_LOSSLESS) check_exact(t, &out, 0);
+    if (status == PITH_OK && t->layout.traits & PITH_TRAIT_BOUND) {
+        pith_info info;
+        FUZZ_CHECK(pith_inspect(t->frame, length, &info, NULL) == PITH_OK);
+        check_bounded(t, &out, 0, &info);
+    }
     guard_free(t->frame, (size_t)cap);
     fuzz_tensor_free(&out);
     fuzz_tensor_free(&t->value);

@@ -1,6 +1,7 @@
 /* fuzz_state.c - any bytes to pith_state_load, and any order of calls on two states.
  * SPDX-License-Identifier: Apache-2.0 */
 #define XXH_INLINE_ALL
+#include <math.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -81,6 +82,7 @@ static void encode_and_skip(struct scene *x, int i, uint64_t slot, uint64_t step
         FUZZ_CHECK(pith_state_skip(x->plan, x->state[i], step) == PITH_ERR_STATE);
         return;
     }
+    if (x->layout.traits & PITH_TRAIT_BOUND) return; /* what encodes leave in it is not lost */
     /* Other slots whose last encode was of this step would go back too. */
     for (uint64_t k = 0; k < x->sizes.slots; k++)
         if (pith_state_step(x->state[i], k) == step + 1) return;
@@ -117,6 +119,25 @@ static void decode(struct scene *x, int i, uint64_t slot, struct fuzz_source *s)
     guard_free(frame, length);
 }
 
+/* Bounds of a slot, of which some are none. */
+static void adapt(struct scene *x, int i, uint64_t slot, struct fuzz_source *s) {
+    double bound = 0, set;
+    uint64_t bits = (uint64_t)fuzz_u32(s) << 32 | fuzz_u32(s);
+    memcpy(&set, &bits, sizeof set);
+    const bool takes = x->layout.traits & PITH_TRAIT_BOUND, number = set >= 0 && set < INFINITY;
+    const pith_status want = !takes ? PITH_ERR_UNSUPPORTED : number ? PITH_OK : PITH_ERR_ARG;
+    const pith_budget budget = {.size = sizeof budget,
+                                .momentum = set,
+                                .gradient = (double)fuzz_u8(s),
+                                .samples = (double)fuzz_u8(s),
+                                .positions = (double)fuzz_u8(s),
+                                .largest = (double)fuzz_u8(s)};
+    FUZZ_CHECK(pith_state_set_bound(x->plan, x->state[i], slot, set) == want);
+    if (want == PITH_OK) FUZZ_CHECK(pith_state_bound(x->state[i], slot) == set);
+    FUZZ_CHECK(pith_state_adapt(x->plan, x->state[i], slot, &budget, &bound) == want);
+    FUZZ_CHECK(want != PITH_OK || (bound >= 0 && bound < INFINITY));
+}
+
 static void one_call(struct scene *x, struct fuzz_source *s) {
     const uint8_t how = fuzz_u8(s);
     const int i = how >> 7;
@@ -140,6 +161,7 @@ static void one_call(struct scene *x, struct fuzz_source *s) {
                    (x->based ? PITH_ERR_STATE : PITH_OK));
         break;
     case 11: pith_plan_set_random(x->plan, fuzz_u8(s), fuzz_u8(s), fuzz_u8(s) & 7); break;
+    case 12: adapt(x, i, slot, s); break;
     default: decode(x, i, slot, s); break;
     }
 }
