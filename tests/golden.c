@@ -22,9 +22,14 @@ static const float grad_value[40] = {
     [8] = 3.25f,  [12] = 4.75f, [16] = 3.25f, [20] = 2.75f,    [24] = -1.75f,
     [28] = 0.75f, [32] = 3.5f,  [36] = 3.5f,  [38] = 1.0f / 3, [39] = 65504};
 
+/* Rows of two kinds; one value cannot have a code, so it takes that of the value before it. */
+static const float embed_value[24] = {1, 2, -3, 4, 1.25f, 2.375f, -3.25f, 3.75f, 0, -1, 2,  1e30f,
+                                      1, 2, -3, 4, 0.25f, -1,     2,      2,     1, 2,  -3, 4};
+
 /* ---- The table -------------------------------------------------------------------------------*/
 
 #define ONE(n) .ndim = 1, .shape = {n}
+#define TABLES(t, r, d) .ndim = 3, .shape = {t, r, d}
 #define RAW_OF(t, T) \
     { .name = "raw-" t, .spec = "raw", .dtype = T, ONE(5), .kind = GEN_BITS }
 #define BITS(b)                                                                                    \
@@ -427,6 +432,7 @@ static const struct golden table[] = {
      .dtype = PITH_BF16,
      ONE(0),
      .flags = PITH_LAYOUT_CHECKSUMS},
+#include "golden_bounded.def"
 };
 
 const struct golden *golden_at(size_t index) {
