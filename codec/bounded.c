@@ -96,15 +96,21 @@ static pith_status survey(const struct pithi_coding *c, bool squares, struct pit
 
 /* ---- Bounds ----------------------------------------------------------------------------------*/
 
-/* A product of positive numbers that is surely not above the exact one. */
-static double below(double x) { return x * (1 - 0x1p-50); }
+/* A product of positive numbers that is surely not above the exact one; 0 for that of 0 and
+ * infinity. The second term is for subnormal ones. */
+static double below(double x) {
+    const double y = x * (1 - 0x1p-50) - 0x1p-1074;
+    return y > 0 ? y : 0;
+}
 
 static struct pithi_bound absolute(uint32_t dtype, double wish) {
     const double bound = pithi_quant_floor(dtype, wish);
     return (struct pithi_bound){PITHI_BOUND_ABSOLUTE, bound, bound};
 }
 
+/* A share of 0, which no frame may state, stands for one that is too small. */
 static struct pithi_bound relative(double share, const struct pithi_survey *s) {
+    if (!(share > 0)) share = 0x1p-1074;
     const double largest = share * pithi_survey_largest(s) * (1 + 0x1p-50);
     return (struct pithi_bound){PITHI_BOUND_RELATIVE, share,
                                 largest <= DBL_MAX ? largest : DBL_MAX};
@@ -127,7 +133,7 @@ static double allowed(const struct pithi_coding *c, enum target t, double wish,
 static pith_status encode_for_mean(struct pithi_coding *c, double sum, uint64_t finite,
                                    uint64_t room, uint64_t *used) {
     const double most = DBL_MAX / 4; /* squares of doubles may have overflowed */
-    const double mean = sum < most ? sum / (double)(finite ? finite : 1) : most;
+    const double mean = sum >= most ? most : sum > 0 ? sum / (double)(finite ? finite : 1) : 0;
     const double least = pithi_root(mean) * (1 - 1e-12);
     double wish = pithi_root(3 * mean);
     const struct look l = {.c = c};

@@ -574,6 +574,41 @@ static void test_exact_values_counted_once(void **unused) {
     stream_close(&s);
 }
 
+static double bound_in(const struct frame *f) {
+    pith_info info;
+    CHECK_OK(pith_inspect(f->bytes, f->length, &info, NULL));
+    return info.bound;
+}
+
+/* One frame of four doubles with the spec's bound times a factor, which must decode. */
+static double bound_of_four(const char *spec, double factor, const double value[4]) {
+    double back[4];
+    const pith_view v = pith_view_flat(value, PITH_F64, 4), to = pith_view_flat(back, PITH_F64, 4);
+    const pith_layout layout = flat_layout(PITH_F64, PITH_NONE, 4);
+    struct stream s;
+    context("%s times %g", spec, factor);
+    stream_open(&s, spec, &layout, NULL);
+    CHECK_OK(pith_state_scale_bound(s.plan, s.state, 0, factor));
+    struct frame f = stream_encode(&s, &v, 0, false);
+    CHECK_OK(pith_decode(s.plan, s.state, 0, f.bytes, f.length, &to));
+    const double bound = bound_in(&f);
+    for (int i = 0; i < 4; i++) CHECK(within_bound(value[i], back[i], bound));
+    free(f.bytes);
+    stream_close(&s);
+    return bound;
+}
+
+/* A factor that took a share to 0 made frames that no decoder reads; an infinite product with a
+ * range of 0 made a bound of half the largest number; a subnormal one was rounded up. */
+static void test_bounds_at_the_ends_of_doubles(void **unused) {
+    (void)unused;
+    const double same[4] = {5, 5, 5, 5}, tiny[4] = {0, 0x1p-1072, 0, 0x1p-1074};
+    bound_of_four("eb:pwrel=1e-3", 0x1p-1074, same);
+    CHECK(bound_of_four("eb:rel=100", 1e308, same) == 0);
+    CHECK(bound_of_four("eb:psnr=60", 1e200, same) == 0);
+    CHECK(bound_of_four("eb:rel=0.9", 1, tiny) == 3 * 0x1p-1074);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reduce_frames_with_and_without_checksums),
@@ -599,6 +634,7 @@ int main(void) {
         cmocka_unit_test(test_active_values_of_a_short_row),
         cmocka_unit_test(test_memory_for_a_row_longer_than_its_tensor),
         cmocka_unit_test(test_exact_values_counted_once),
+        cmocka_unit_test(test_bounds_at_the_ends_of_doubles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
