@@ -124,7 +124,7 @@ static double range_of(const struct pithi_params *p, const struct pithi_survey *
 /* The sum of squared errors that psnr or nmse allow. */
 static double allowed(const struct pithi_coding *c, enum target t, double wish,
                       const struct pithi_survey *s) {
-    if (t == NMSE) return below(wish * s->squares);
+    if (t == NMSE) return below(wish * (s->squares < DBL_MAX ? s->squares : DBL_MAX));
     const double range = range_of(&c->frame.params, s);
     return below(range * pithi_exp10(-wish / 10) * (1 - 1e-12) * range) * (double)s->finite;
 }
@@ -133,7 +133,8 @@ static double allowed(const struct pithi_coding *c, enum target t, double wish,
 static pith_status encode_for_mean(struct pithi_coding *c, double sum, uint64_t finite,
                                    uint64_t room, uint64_t *used) {
     const double most = DBL_MAX / 4; /* squares of doubles may have overflowed */
-    const double mean = sum >= most ? most : sum > 0 ? sum / (double)(finite ? finite : 1) : 0;
+    sum = sum >= most ? most : sum > 0 ? sum : 0;
+    const double mean = sum / (double)(finite ? finite : 1);
     const double least = pithi_root(mean) * (1 - 1e-12);
     double wish = pithi_root(3 * mean);
     const struct look l = {.c = c};

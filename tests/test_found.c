@@ -599,14 +599,17 @@ static double bound_of_four(const char *spec, double factor, const double value[
 }
 
 /* A factor that took a share to 0 made frames that no decoder reads; an infinite product with a
- * range of 0 made a bound of half the largest number; a subnormal one was rounded up. */
+ * range of 0 made a bound of half the largest number; a subnormal one was rounded up; where squares
+ * overflowed, nmse allowed any error. */
 static void test_bounds_at_the_ends_of_doubles(void **unused) {
     (void)unused;
     const double same[4] = {5, 5, 5, 5}, tiny[4] = {0, 0x1p-1072, 0, 0x1p-1074};
+    const double large[4] = {1e154, -1e154, 0.9e154, 1e154};
     bound_of_four("eb:pwrel=1e-3", 0x1p-1074, same);
     CHECK(bound_of_four("eb:rel=100", 1e308, same) == 0);
     CHECK(bound_of_four("eb:psnr=60", 1e200, same) == 0);
     CHECK(bound_of_four("eb:rel=0.9", 1, tiny) == 3 * 0x1p-1074);
+    CHECK(bound_of_four("eb:nmse=1e-6", 1, large) < 1e152);
 }
 
 int main(void) {
