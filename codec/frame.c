@@ -281,6 +281,7 @@ static pith_status read_bound(const uint8_t *body, size_t length, uint64_t at,
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "bad bound section", at);
     f->bound = (struct pithi_bound){pithi_get32(body), get_double(body + 8), get_double(body + 16)};
     if ((f->bound.kind != PITHI_BOUND_ABSOLUTE && f->bound.kind != PITHI_BOUND_RELATIVE) ||
+        pithi_get64(body + 8) >> 63 || /* -0 as well */
         !pithi_quant_init(&q, f->params.dtype, &f->bound, false) ||
         !(f->bound.largest >= 0 && f->bound.largest <= DBL_MAX) ||
         (f->bound.kind == PITHI_BOUND_ABSOLUTE && f->bound.largest != f->bound.value))

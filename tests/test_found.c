@@ -3,6 +3,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "bad.h"
 #include "util.h"
 
 /* Reduce used the payload layout of the last frame for all of them, so a checksum table in one
@@ -612,6 +613,23 @@ static void test_bounds_at_the_ends_of_doubles(void **unused) {
     CHECK(bound_of_four("eb:nmse=1e-6", 1, large) < 1e152);
 }
 
+/* A bound of -0 was taken for 0, and zeros under it decoded to -0. */
+static void test_negative_zero_as_a_bound(void **unused) {
+    (void)unused;
+    enum { VALUE = 80, LARGEST = 88 };
+    float value[64] = {0}, back[64];
+    const pith_view v = pith_view_flat(value, PITH_F32, 64),
+                    to = pith_view_flat(back, PITH_F32, 64);
+    struct frame f = compress("act:rel=0.001", &v, NULL, 0);
+    for (int negative = 0; negative < 2; negative++) {
+        f.bytes[VALUE + 7] = f.bytes[LARGEST + 7] = negative ? 0x80 : 0;
+        bad_seal(&f);
+        CHECK_STATUS(negative ? PITH_ERR_CORRUPT : PITH_OK,
+                     pith_decompress(f.bytes, f.length, NULL, NULL, &to, NULL));
+    }
+    free(f.bytes);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reduce_frames_with_and_without_checksums),
@@ -638,6 +656,7 @@ int main(void) {
         cmocka_unit_test(test_memory_for_a_row_longer_than_its_tensor),
         cmocka_unit_test(test_exact_values_counted_once),
         cmocka_unit_test(test_bounds_at_the_ends_of_doubles),
+        cmocka_unit_test(test_negative_zero_as_a_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -196,7 +196,7 @@ static enum ref_status read_bound(const uint8_t *body, uint64_t length, struct r
     if (f->bound_kind == 2) {
         REJECT_IF(!(bound > 0 && bound < 1));
     } else {
-        REJECT_IF(!(bound >= 0) || bound != largest || !isfinite(2 * bound));
+        REJECT_IF(signbit(bound) || !(bound >= 0) || bound != largest || !isfinite(2 * bound));
         REJECT_IF(f->dtype != F64 && (2 * bound > FLT_MAX || (double)(float)bound != bound));
     }
     return REF_OK;
