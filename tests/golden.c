@@ -22,6 +22,13 @@ static const float grad_value[40] = {
     [8] = 3.25f,  [12] = 4.75f, [16] = 3.25f, [20] = 2.75f,    [24] = -1.75f,
     [28] = 0.75f, [32] = 3.5f,  [36] = 3.5f,  [38] = 1.0f / 3, [39] = 65504};
 
+/* A plane, rounded up a little, with one value that is far from it. */
+static const float eb_value[16] = {0, 1.25f,  2,      3.25f, 2, 3, 4.375f, 5,
+                                   4, 5.125f, -1e20f, 7,     6, 7, 8,      9.25f};
+/* After ReLU. */
+static const float act_value[32] = {0,     0, 3, 0, 0, 1.25f, 0, 0, 0, 0,      2,
+                                    4.25f, 0, 0, 0, 0, 0,     0, 0, 5, 6.125f, 0,
+                                    0,     0, 0, 0, 0, 0,     7, 0, 0, 0.25f};
 /* Rows of two kinds; one value cannot have a code, so it takes that of the value before it. */
 static const float embed_value[24] = {1, 2, -3, 4, 1.25f, 2.375f, -3.25f, 3.75f, 0, -1, 2,  1e30f,
                                       1, 2, -3, 4, 0.25f, -1,     2,      2,     1, 2,  -3, 4};
