@@ -6,39 +6,39 @@
 
 #include "error.h"
 #include "gather.h"
+#include "stage/bound_value.h"
 #include "stage/decimal.h"
 #include "stage/schedule.h"
 #include "stage/series.h"
 
 /* ---- What is asked for -----------------------------------------------------------------------*/
 
-enum target { ABS, REL, PWREL, PSNR, NMSE, TARGETS };
-static const char *const target_keys[TARGETS] = {"abs", "rel", "pwrel", "psnr", "nmse"};
+static const char *const target_keys[PITHI_TARGETS] = {"abs", "rel", "pwrel", "psnr", "nmse"};
 
-/* Which target the parameters name; TARGETS when none or several. */
-static enum target target_of(const struct pithi_params *p) {
-    enum target found = TARGETS;
-    for (int t = 0; t < TARGETS; t++) {
+enum pithi_target pithi_bounded_target(const struct pithi_params *p) {
+    enum pithi_target found = PITHI_TARGETS;
+    for (int t = 0; t < PITHI_TARGETS; t++) {
         if (!pithi_param(p, target_keys[t])) continue;
-        if (found != TARGETS) return TARGETS;
-        found = (enum target)t;
+        if (found != PITHI_TARGETS) return PITHI_TARGETS;
+        found = (enum pithi_target)t;
     }
     return found;
 }
 
 double pithi_bounded_asked(const struct pithi_params *p) {
-    const enum target t = target_of(p);
-    return t == TARGETS ? 0 : pithi_decimal_floor(pithi_param(p, target_keys[t]));
+    const enum pithi_target t = pithi_bounded_target(p);
+    return t == PITHI_TARGETS ? 0 : pithi_decimal_floor(pithi_param(p, target_keys[t]));
 }
 
 pith_status pithi_bounded_check(const struct pithi_params *p, const char **detail) {
-    const enum target t = target_of(p);
+    const enum pithi_target t = pithi_bounded_target(p);
     *detail = "abs, rel, pwrel, psnr and nmse exclude each other";
-    if (t == TARGETS) return PITH_ERR_SPEC;
+    if (t == PITHI_TARGETS) return PITH_ERR_SPEC;
     *detail = "pwrel is below 1";
-    if (t == PWREL && !(pithi_bounded_asked(p) < 1)) return PITH_ERR_SPEC;
+    if (t == PITHI_TARGET_PWREL && !(pithi_bounded_asked(p) < 1)) return PITH_ERR_SPEC;
     *detail = "range goes with rel or psnr";
-    if (pithi_param(p, "range") && t != REL && t != PSNR) return PITH_ERR_SPEC;
+    if (pithi_param(p, "range") && t != PITHI_TARGET_REL && t != PITHI_TARGET_PSNR)
+        return PITH_ERR_SPEC;
     return PITH_OK;
 }
 
@@ -96,37 +96,18 @@ static pith_status survey(const struct pithi_coding *c, bool squares, struct pit
 
 /* ---- Bounds ----------------------------------------------------------------------------------*/
 
-/* A product of positive numbers that is surely not above the exact one; 0 for that of 0 and
- * infinity. The second term is for subnormal ones. */
-static double below(double x) {
-    const double y = x * (1 - 0x1p-50) - 0x1p-1074;
-    return y > 0 ? y : 0;
-}
-
-static struct pithi_bound absolute(uint32_t dtype, double wish) {
-    const double bound = pithi_quant_floor(dtype, wish);
-    return (struct pithi_bound){PITHI_BOUND_ABSOLUTE, bound, bound};
-}
-
-/* A share of 0, which no frame may state, stands for one that is too small. */
-static struct pithi_bound relative(double share, const struct pithi_survey *s) {
-    if (!(share > 0)) share = 0x1p-1074;
-    const double largest = share * pithi_survey_largest(s) * (1 + 0x1p-50);
-    return (struct pithi_bound){PITHI_BOUND_RELATIVE, share,
-                                largest <= DBL_MAX ? largest : DBL_MAX};
-}
-
 static double range_of(const struct pithi_params *p, const struct pithi_survey *s) {
     const uint32_t given = pithi_param(p, "range");
-    return given ? pithi_decimal_floor(given) : pithi_survey_range(s);
+    return given ? pithi_decimal_floor(given) : pithi_range_of(s->low, s->high);
 }
 
 /* The sum of squared errors that psnr or nmse allow. */
-static double allowed(const struct pithi_coding *c, enum target t, double wish,
+static double allowed(const struct pithi_coding *c, enum pithi_target t, double wish,
                       const struct pithi_survey *s) {
-    if (t == NMSE) return below(wish * (s->squares < DBL_MAX ? s->squares : DBL_MAX));
+    if (t == PITHI_TARGET_NMSE)
+        return pithi_below(wish * (s->squares < DBL_MAX ? s->squares : DBL_MAX));
     const double range = range_of(&c->frame.params, s);
-    return below(range * pithi_exp10(-wish / 10) * (1 - 1e-12) * range) * (double)s->finite;
+    return pithi_below(range * pithi_exp10(-wish / 10) * (1 - 1e-12) * range) * (double)s->finite;
 }
 
 /* An error spread evenly over [-E, E] has a mean square of E^2 / 3; it is never above E^2. */
@@ -140,7 +121,7 @@ static pith_status encode_for_mean(struct pithi_coding *c, double sum, uint64_t 
     const struct look l = {.c = c};
     for (;;) {
         struct pithi_survey error;
-        c->frame.bound = absolute(c->frame.params.dtype, wish);
+        c->frame.bound = pithi_bound_absolute(c->frame.params.dtype, wish);
         PITHI_TRY(pithi_encode_waves(c, room, used));
         c->frame.payload_bytes = *used;
         PITHI_TRY(pithi_find_blocks(c));
@@ -164,19 +145,21 @@ static double factor_of(const struct pithi_coding *c) {
 pith_status pithi_encode_bounded(struct pithi_coding *c, uint64_t room, uint64_t *used) {
     const struct pithi_params *q = &c->frame.params;
     const bool own = c->wish.bound > 0;
-    const enum target t = own ? ABS : target_of(q);
+    const enum pithi_target t = own ? PITHI_TARGET_ABS : pithi_bounded_target(q);
     const double number = own ? c->wish.bound : pithi_bounded_asked(q), factor = factor_of(c);
-    const double wish = factor == 1 ? number : below(number * factor);
+    const double wish = factor == 1 ? number : pithi_below(number * factor);
     struct pithi_survey s = pithi_survey_none();
-    const bool mean = t == PSNR || t == NMSE;
-    if (mean || t == PWREL || (t == REL && !pithi_param(q, "range")))
+    const bool mean = t == PITHI_TARGET_PSNR || t == PITHI_TARGET_NMSE;
+    if (mean || t == PITHI_TARGET_PWREL || (t == PITHI_TARGET_REL && !pithi_param(q, "range")))
         PITHI_TRY(survey(c, mean, &s));
     if (mean)
         return encode_for_mean(c, allowed(c, t, number, &s) * factor * factor, s.finite, room,
                                used);
-    if (t == PWREL)
-        c->frame.bound = relative(wish < 1 ? wish : 1 - 0x1p-53, &s);
+    if (t == PITHI_TARGET_PWREL)
+        c->frame.bound =
+            pithi_bound_relative(wish < 1 ? wish : 1 - 0x1p-53, pithi_largest_of(s.low, s.high));
     else
-        c->frame.bound = absolute(q->dtype, t == ABS ? wish : below(wish * range_of(q, &s)));
+        c->frame.bound = pithi_bound_absolute(
+            q->dtype, t == PITHI_TARGET_ABS ? wish : pithi_below(wish * range_of(q, &s)));
     return pithi_encode_waves(c, room, used);
 }

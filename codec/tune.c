@@ -41,7 +41,7 @@ static pith_status take_spec(const char *spec, const pith_view *view, struct pit
 
 static struct pithi_bound bound_of(const struct pithi_params *p, const struct pithi_survey *s) {
     const uint32_t given = pithi_param(p, "range");
-    const double range = given ? pithi_decimal_floor(given) : pithi_survey_range(s);
+    const double range = given ? pithi_decimal_floor(given) : pithi_range_of(s->low, s->high);
     const double wish = pithi_bounded_asked(p) * (pithi_param(p, "rel") ? range : 1);
     const double bound = pithi_quant_floor(p->dtype, wish);
     return (struct pithi_bound){PITHI_BOUND_ABSOLUTE, bound, bound};

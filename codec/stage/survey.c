@@ -4,21 +4,18 @@
 
 #include <float.h>
 
-#include "stage/numeric.h"
+#include "stage/bound_value.h"
 
 struct pithi_survey pithi_survey_none(void) {
     return (struct pithi_survey){DBL_MAX, -DBL_MAX, 0, 0};
 }
-
-/* Bits that grow with the value; their own inverse. */
-static int32_t order(uint32_t bits) { return (int32_t)(bits ^ (bits >> 31 ? 0x7FFFFFFFu : 0)); }
 
 void pithi_extremes_c(const void *values, size_t count, struct pithi_extremes *e) {
     const uint8_t *const from = values;
     for (size_t i = 0; i < count; i++) {
         const uint32_t u = pithi_get32(from + 4 * i);
         if (pithi_nonfinite(u)) continue;
-        const int32_t o = order(u);
+        const int32_t o = pithi_order(u);
         if (o < e->low) e->low = o;
         if (o > e->high) e->high = o;
     }
@@ -51,8 +48,8 @@ struct pithi_survey pithi_survey_of(const void *values, uint32_t dtype, size_t c
     }
     extremes(values, count, &e);
     if (e.low > e.high) return s;
-    s.low = (double)pithi_float((uint32_t)order((uint32_t)e.low));
-    s.high = (double)pithi_float((uint32_t)order((uint32_t)e.high));
+    s.low = (double)pithi_float((uint32_t)pithi_order((uint32_t)e.low));
+    s.high = (double)pithi_float((uint32_t)pithi_order((uint32_t)e.high));
     return s;
 }
 
@@ -70,15 +67,4 @@ void pithi_survey_add(struct pithi_survey *total, const struct pithi_survey *b) 
     if (b->high > total->high) total->high = b->high;
     total->squares += b->squares;
     total->finite += b->finite;
-}
-
-double pithi_survey_range(const struct pithi_survey *s) {
-    if (s->low > s->high) return 0;
-    const double range = s->high - s->low;
-    return range <= DBL_MAX ? range : DBL_MAX;
-}
-
-double pithi_survey_largest(const struct pithi_survey *s) {
-    if (s->low > s->high) return 0;
-    return s->high > -s->low ? s->high : -s->low;
 }

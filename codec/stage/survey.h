@@ -31,9 +31,5 @@ struct pithi_survey pithi_survey_of(const void *values, uint32_t dtype, size_t c
 double pithi_survey_error(const void *a, const void *b, uint32_t dtype, size_t count);
 /* total := both, b after total. */
 void pithi_survey_add(struct pithi_survey *total, const struct pithi_survey *b);
-/* high - low, at most the largest double; 0 without a value. */
-double pithi_survey_range(const struct pithi_survey *s);
-/* The largest |value|; 0 without any. */
-double pithi_survey_largest(const struct pithi_survey *s);
 
 #endif

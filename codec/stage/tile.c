@@ -96,16 +96,6 @@ void pithi_tiling_runs(struct pithi_tiling *t, const uint64_t *shape, uint32_t n
     lay(t);
 }
 
-struct pithi_tile pithi_tile_at(const struct pithi_tiling *t, uint64_t tile) {
-    struct pithi_tile at = {.count = 1};
-    for (uint32_t d = PITHI_TILE_NDIM; d-- > 0; tile /= t->grid[d]) {
-        at.origin[d] = tile % t->grid[d] * t->extent[d];
-        at.extent[d] = (uint32_t)least(t->extent[d], t->shape[d] - at.origin[d]);
-        at.count *= at.extent[d];
-    }
-    return at;
-}
-
 /* Dimensions from this one on lie dense in the tensor: those before which nothing is cut. */
 static uint32_t dense_from(const struct pithi_tiling *t, const struct pithi_tile *tile) {
     uint32_t d = PITHI_TILE_NDIM - 1;

@@ -33,16 +33,28 @@ struct pithi_tile {
  * last dimension is not cut; then block is at least as large. */
 void pithi_tiling_init(struct pithi_tiling *t, const uint64_t *shape, uint32_t ndim, uint32_t block,
                        bool whole_rows);
-/* Tiles of whole rows of `row` elements, at most `block`, which row is not above. When row is the
- * last dimension, tiles hold rows that differ in the next dimension alone, but for shapes where
- * they would be small; else the tensor counts as one of one dimension, whose last row may be short. */
+/* Tiles of whole rows of `row` elements, at most `block`, which row is not above. When row is
+ * the last dimension, tiles hold rows that differ in the next dimension alone, but for shapes
+ * where they would be small; else the tensor counts as one of one dimension, whose last row may
+ * be short. */
 void pithi_tiling_rows(struct pithi_tiling *t, const uint64_t *shape, uint32_t ndim, uint32_t row,
                        uint32_t block);
-/* Tiles of at most `block` elements that are runs of the tensor: whole rows, planes and so on as long
- * as they fit, and of the first dimension where they do not, parts as equal as can be. */
+/* Tiles of at most `block` elements that are runs of the tensor: whole rows, planes and so on as
+ * long as they fit, and of the first dimension where they do not, parts as equal as can be. */
 void pithi_tiling_runs(struct pithi_tiling *t, const uint64_t *shape, uint32_t ndim,
                        uint32_t block);
-struct pithi_tile pithi_tile_at(const struct pithi_tiling *t, uint64_t tile);
+PITHI_INLINE struct pithi_tile pithi_tile_at(const struct pithi_tiling *t, uint64_t tile) {
+    struct pithi_tile at;
+    at.count = 1;
+    PITHI_UNROLL for (int d = PITHI_TILE_NDIM - 1; d >= 0; d--) {
+        const uint64_t origin = tile % t->grid[d] * t->extent[d], left = t->shape[d] - origin;
+        at.origin[d] = origin;
+        at.extent[d] = left < t->extent[d] ? (uint32_t)left : t->extent[d];
+        at.count *= at.extent[d];
+        tile /= t->grid[d];
+    }
+    return at;
+}
 
 /* A run of elements that are neighbours in the tensor too: `count` of them, the first being number
  * `at` of the tensor and number `in` of the tile. The next `more` runs lie `stride` elements of the
