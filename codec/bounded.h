@@ -7,9 +7,12 @@
 #define PITHI_BOUNDED_H
 
 #include "coder.h"
+#include "stage/bound_value.h"
 
 /* The rules across these keys. */
 pith_status pithi_bounded_check(const struct pithi_params *params, const char **detail);
+/* Which target the parameters name; PITHI_TARGETS when none or several. */
+enum pithi_target pithi_bounded_target(const struct pithi_params *params);
 /* What the spec asks for, in the unit of its key. */
 double pithi_bounded_asked(const struct pithi_params *params);
 

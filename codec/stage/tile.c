@@ -103,8 +103,8 @@ static uint32_t dense_from(const struct pithi_tiling *t, const struct pithi_tile
     return d;
 }
 
-bool pithi_tile_run_at(const struct pithi_tiling *t, const struct pithi_tile *tile,
-                       uint64_t number, struct pithi_tile_run *run) {
+bool pithi_tile_run_at(const struct pithi_tiling *t, const struct pithi_tile *tile, uint64_t number,
+                       struct pithi_tile_run *run) {
     const uint32_t dense = dense_from(t, tile);
     uint64_t index[PITHI_TILE_NDIM] = {0};
     *run = (struct pithi_tile_run){.count = 1, .stride = 1};

@@ -63,8 +63,8 @@ struct pithi_tile_run {
     uint64_t at, in, count, more, stride;
 };
 /* Run number `number` of the tile; false past the last. */
-bool pithi_tile_run_at(const struct pithi_tiling *t, const struct pithi_tile *tile,
-                       uint64_t number, struct pithi_tile_run *run);
+bool pithi_tile_run_at(const struct pithi_tiling *t, const struct pithi_tile *tile, uint64_t number,
+                       struct pithi_tile_run *run);
 /* From a run that has more behind it to the next. */
 PITHI_INLINE void pithi_tile_run_next(struct pithi_tile_run *run) {
     run->at += run->stride;
