@@ -23,7 +23,7 @@ enum { WORDS = sizeof words / sizeof words[0] };
 
 /* ---- Everything that computes, once ----------------------------------------------------------*/
 
-enum { N = 3000, TRACE = 1 << 20 };
+enum { N = 3000, TRACE = 1 << 21 };
 
 struct trace {
     uint8_t bytes[TRACE];
@@ -41,6 +41,7 @@ static void add(struct trace *t, const void *bytes, size_t length) {
 
 struct data {
     float value[N], base[N];
+    double wide[N];
 };
 
 static struct data *make_data(void) {
@@ -51,6 +52,9 @@ static struct data *make_data(void) {
     gen_fill(GEN_TINY, 4, PITH_F32, d->base + 900, 700);
     gen_fill(GEN_LARGE, 5, PITH_F32, d->value + 2000, 300);
     gen_fill(GEN_TIES, 6, PITH_F32, d->value + 2300, 200);
+    gen_fill(GEN_NOISE, 7, PITH_F64, d->wide, N);
+    gen_fill(GEN_TINY, 8, PITH_F64, d->wide + 1000, 700);
+    gen_fill(GEN_TIES, 9, PITH_F64, d->wide + 2300, 200);
     return d;
 }
 
@@ -138,6 +142,42 @@ static void run_reduce(struct trace *t, const struct data *d, const char *in, co
     stream_close(&b);
 }
 
+/* Bounds, what is settled from all values, and values of both formats near their smallest. */
+static void run_bounded(struct trace *t, const struct data *d, const char *spec) {
+    const pith_env env = test_env();
+    uint8_t bytes[8 * N + 4096];
+    double out[N], bound;
+    size_t length;
+    for (int k = 0; k < 2; k++) {
+        const uint32_t dtype = k ? PITH_F64 : PITH_F32;
+        const pith_view v =
+            pith_view_flat(k ? (const void *)d->wide : (const void *)d->value, dtype, N);
+        const pith_view o = pith_view_flat(out, dtype, N);
+        const pith_view part = pith_view_flat(out, dtype, 777);
+        CHECK_OK(pith_compress(spec, &v, NULL, NULL, &env, bytes, sizeof bytes, &length, NULL));
+        add(t, bytes, length);
+        CHECK_OK(pith_decompress(bytes, length, NULL, &env, &o, NULL));
+        add(t, out, N * pith_dtype_bytes(dtype));
+        CHECK_OK(pith_decode_range(bytes, length, NULL, 1111, &env, &part, NULL));
+        add(t, out, 777 * pith_dtype_bytes(dtype));
+        CHECK_OK(pith_verify(bytes, length, &env, NULL));
+        CHECK_OK(pith_error_bound(bytes, length, &bound, NULL));
+        add(t, &bound, sizeof bound);
+    }
+}
+
+static const char *const bounded[] = {"eb:abs=1e-39",
+                                      "eb:abs=0.01,block=256",
+                                      "eb:mode=ratio,abs=0.5,block=1024",
+                                      "eb:mode=auto,rel=1e-3,range=0.3",
+                                      "eb:pwrel=0.01,zeros=signed",
+                                      "eb:psnr=300",
+                                      "eb:mode=ratio,nmse=1e-4",
+                                      "embed:abs=0.02,dim=10",
+                                      "embed:rel=1e-30,dim=3,block=64",
+                                      "act:abs=0.01",
+                                      "act:mode=ratio,pwrel=0.1,block=512"};
+
 static void run_all(struct trace *t, const struct data *d, unsigned word) {
     const unsigned before = control();
     t->length = 0;
@@ -150,6 +190,7 @@ static void run_all(struct trace *t, const struct data *d, unsigned word) {
     run_reduce(t, d, "wdiff:bits=8", "wdiff:bits=4,group=128");
     run_reduce(t, d, "grad:level=intra,round=stochastic,block=1024", "grad:ef=ema:0.3,bits=3");
     run_reduce(t, d, "grad:rotate=0,mode=mse,ef=full", "grad:signs=3,ef=full");
+    for (size_t i = 0; i < sizeof bounded / sizeof bounded[0]; i++) run_bounded(t, d, bounded[i]);
 #ifdef _OPENMP
     run_stream(t, d, "wdiff:bits=6,group=64,block=64", PITH_BF16, 2);
 #endif
