@@ -96,7 +96,9 @@ static int32_t *window_room(struct window *w, size_t n) {
 
 /* ---- Choice of the order ---------------------------------------------------------------------*/
 
-enum { CHUNK = 64, CHUNKS = 32 }; /* elements of a sample at most; of a tile at least so many */
+/* Elements of a sample at most, and samples of a tile at least: not a power of two, or those of a
+ * cube of powers of two would lie on one diagonal. */
+enum { CHUNK = 64, CHUNKS = 28 };
 enum { LINES = 8, LINE = CHUNK + GROUP };
 
 /* A sample: the last of 2 x 2 x 2 lines, the others being its neighbours, or 0 outside the tile. It
