@@ -9,6 +9,10 @@
 
 enum { PITHI_PACK_MOST = PITHI_PACK_WIDEST + 1 };
 
+/* Where an order of differences is chosen: elements of a sample at most, and samples of a tile at
+ * least: not a power of two, or those of a cube of powers of two would lie on one diagonal. */
+enum { PITHI_PACK_SAMPLE = 64, PITHI_PACK_SAMPLES = 28 };
+
 /* The widths that occur, ascending, and how many groups have at most each. Then the least cost of
  * the groups up to step j with k + 1 widths, of which j's is the last, and the step of the width
  * before it. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "codec.h"
+#include "stage/pack_choice.h"
 #include "stage/pad.h"
 
 enum {
@@ -96,9 +97,7 @@ static int32_t *window_room(struct window *w, size_t n) {
 
 /* ---- Choice of the order ---------------------------------------------------------------------*/
 
-/* Elements of a sample at most, and samples of a tile at least: not a power of two, or those of a
- * cube of powers of two would lie on one diagonal. */
-enum { CHUNK = 64, CHUNKS = 28 };
+enum { CHUNK = PITHI_PACK_SAMPLE, CHUNKS = PITHI_PACK_SAMPLES };
 enum { LINES = 8, LINE = CHUNK + GROUP };
 
 /* A sample: the last of 2 x 2 x 2 lines, the others being its neighbours, or 0 outside the tile. It
