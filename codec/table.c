@@ -7,8 +7,10 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "bounded.h"
 #include "error.h"
 #include "plan.h"
+#include "stage/decimal.h"
 #include "stage/pad.h"
 
 /* ---- Headers ---------------------------------------------------------------------------------*/
@@ -19,18 +21,23 @@ struct writer {
     uint64_t used;
 };
 
-/* Header parameters that decoding does not depend on. */
+/* Header parameters that decoding does not depend on, and that kernels can tell legal values of. */
+static bool is_free(const struct pithi_codec *codec, const struct pithi_key *key) {
+    if (!key->informative || key->wire < 0) return false;
+    return !codec->bounded || strcmp(key->name, "mode") == 0;
+}
+
 static void mask_params(const struct pithi_codec *codec, uint8_t *mask) {
     for (uint32_t i = 0; i < codec->key_count; i++) {
         const struct pithi_key *key = &codec->keys[i];
-        if (!key->informative || key->wire < 0) continue;
+        if (!is_free(codec, key)) continue;
         const size_t wide = key->kind == PITHI_KEY_NUMBER && key->max > 255 ? 4 : 1;
         memset(mask + PITHI_AT_PARAMS + key->wire, 0, wide);
     }
 }
 
 /* What differs between frames of the slot: the checksum, informative keys, step, identity and
- * stream id, the bytes of a source. */
+ * stream id, the bound and the length of what is coded, the bytes of a source. */
 static void write_mask(const struct pithi_frame *f, uint64_t fixed, uint8_t *mask) {
     memset(mask, 0xFF, (size_t)f->header_bytes);
     mask_params(f->params.codec, mask);
@@ -38,6 +45,10 @@ static void write_mask(const struct pithi_frame *f, uint64_t fixed, uint8_t *mas
     uint8_t *const stream = mask + fixed + PITHI_SECTION_HEAD;
     if (f->has_stream) memset(stream, 0, PITHI_STREAM_FLAGS);
     if (f->has_stream && !f->has_identity) memset(stream + PITHI_STREAM_BASE, 0xFF, 8);
+    if (f->params.codec->bounded) {
+        memset(mask + PITHI_AT_PAYLOAD, 0, sizeof f->payload_bytes);
+        memset(mask + fixed + PITHI_SECTION_HEAD, 0, PITHI_BOUND_BYTES);
+    }
     if (f->source_bytes) {
         const uint64_t source = pithi_pad16(PITHI_SECTION_HEAD + f->source_bytes);
         memset(mask + f->header_bytes - source + PITHI_SECTION_HEAD, 0, f->source_bytes);
@@ -56,6 +67,7 @@ static void write_form(const pith_plan *p, uint64_t slot, bool key, struct write
     to->checks = payload.blocks + (f.exempt_bytes != 0);
     to->aside = payload.aside;
     to->aside_bytes = f.exempt_bytes;
+    to->tiling = f.tiling;
     to->form[key] = (struct pithi_table_form){.header = w->used,
                                               .header_bytes = f.header_bytes,
                                               .checks = payload.checks,
@@ -103,6 +115,7 @@ static void write_slots(const pith_plan *p, struct writer *w, struct pithi_table
         last.aside_from = pithi_exempt_at(&p->exempt, last.first);
         last.exempt_digest = digest(p, last.first, last.count);
         if (last.count > table->most) table->most = last.count;
+        if (last.blocks > table->most_blocks) table->most_blocks = last.blocks;
         for (int key = 0; key < 2; key++)
             if (last.form[key].header_bytes > table->longest_header)
                 table->longest_header = last.form[key].header_bytes;
@@ -140,7 +153,7 @@ static bool list_free_keys(const struct pithi_params *q, struct pithi_free_keys 
     uint32_t keys[2] = {0, 0};
     for (uint32_t i = 0; i < q->codec->key_count; i++) {
         const struct pithi_key *const key = &q->codec->keys[i];
-        if (!key->informative || key->wire < 0) continue;
+        if (!is_free(q->codec, key)) continue;
         if (f->count == 2 || key->kind != PITHI_KEY_WORD || key->max > 3) return false;
         keys[f->count] = i;
         f->at[f->count++] = PITHI_AT_PARAMS + (uint32_t)key->wire;
@@ -150,6 +163,17 @@ static bool list_free_keys(const struct pithi_params *q, struct pithi_free_keys 
         if (go_together(*q, keys, f->count, value)) f->legal |= 1u << v;
     }
     return true;
+}
+
+/* False when kernels do not take what is asked for. */
+static bool describe_bound(const struct pithi_params *q, struct pithi_asked *asked) {
+    const uint32_t range = pithi_param(q, "range");
+    *asked = (struct pithi_asked){.target = pithi_bounded_target(q),
+                                  .signed_zeros = pithi_param(q, "zeros") != 0,
+                                  .wish = pithi_bounded_asked(q),
+                                  .range = range ? pithi_decimal_floor(range) : 0};
+    return pithi_param(q, "mode") == 0 && q->dtype != PITH_F64 &&
+           asked->target <= PITHI_TARGET_PWREL;
 }
 
 /* Keys of one name mean the same in every codec. False when kernels cannot do it. */
@@ -164,6 +188,7 @@ static bool describe(const struct pithi_params *q, struct pithi_device *d) {
     if (d->kind == PITHI_DEVICE_none || pithi_param(q, "entropy") || pithi_param(q, "key"))
         return false;
     if (!list_free_keys(q, &d->free_keys)) return false;
+    if (d->kind == PITHI_DEVICE_bounded) return describe_bound(q, &d->asked);
     if (d->kind != PITHI_DEVICE_groups) return true;
     d->set = (struct pithi_group_setting){.group = pithi_param(q, "group"),
                                           .bits = (uint8_t)pithi_param(q, "bits"),

@@ -4,16 +4,30 @@
 #define PITHI_TABLE_H
 
 #include "pith/version.h"
+#include "stage/bound_value.h"
 #include "stage/group_value.h"
 #include "stage/hadamard.h"
+#include "stage/tile.h"
 
 /* Which kernels of a device backend code for a codec: the last word of its registry row. */
-enum pithi_device_kind { PITHI_DEVICE_none, PITHI_DEVICE_raw, PITHI_DEVICE_groups };
+enum pithi_device_kind {
+    PITHI_DEVICE_none,
+    PITHI_DEVICE_raw,
+    PITHI_DEVICE_groups,
+    PITHI_DEVICE_bounded
+};
 
 /* The bytes of a header that hold keys decoding does not depend on, and which of their values go
  * together: bit v0 | v1 << 2 of `legal`. */
 struct pithi_free_keys {
     uint32_t count, at[2], legal;
+};
+
+/* What codecs with a bound are asked for. range: 0 when it is that of the values. */
+struct pithi_asked {
+    uint32_t target; /* enum pithi_target */
+    bool signed_zeros;
+    double wish, range;
 };
 
 /* A codec's setting, as far as kernels need it. */
@@ -22,6 +36,7 @@ struct pithi_device {
     struct pithi_group_setting set;
     struct pithi_rotation rotation;
     struct pithi_free_keys free_keys;
+    struct pithi_asked asked;
     uint32_t decay; /* error feedback: 0 none, 1 full, 1 + thousandths */
     bool identity;  /* frames carry that of their base */
     bool domain;    /* sums are formed before the rotation is undone */
@@ -45,6 +60,7 @@ struct pithi_table_slot {
     /* Exempt elements: where their values stand in the payload, how many bytes, the `at` of the
      * first, and a hash of which elements they are. */
     uint64_t aside, aside_bytes, aside_from, exempt_digest;
+    struct pithi_tiling tiling; /* of codecs that have one */
 };
 
 /* Exempt elements [first, first + count) of the tensor; `at`: bytes of exempt values before. */
@@ -60,6 +76,7 @@ struct pithi_table {
     uint32_t dtype, base_dtype, block_log2;
     uint64_t bytes, slots_at, slots;
     uint64_t count, most; /* elements of the tensor, and of its largest slot */
+    uint64_t most_blocks; /* of a slot */
     uint64_t fingerprint; /* of states */
     uint64_t longest_header;
     uint64_t ranges_at, ranges; /* struct pithi_table_range, ascending */
