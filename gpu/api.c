@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
+#include "bounded.h"
 #include "plan.h"
 #include "special.h"
 
@@ -179,6 +180,7 @@ static pith_status encode(pith_cuda_plan *c, pith_cuda_state *state, const pith_
                                .scale = 1,
                                .key = key,
                                .update = true};
+    if (pithi_cuda_is_bounded(c)) return pithi_cuda_bounded_encode(c, &a, &items, stream);
     pithi_cuda_divide(&a, c, items.count, c->table.most);
     const bool groups = c->table.device.kind == PITHI_DEVICE_groups;
     return pithi_cuda_launch(c,
@@ -220,6 +222,8 @@ static pith_status decode(pith_cuda_plan *c, const pith_cuda_state *state,
     a->from = side_of(c, state, &items);
     a->per_item = 1;
     a->scale = 1;
+    if (pithi_cuda_is_bounded(c))
+        return pithi_cuda_bounded_decode(c, a, PITHI_GPU_bounded_decode, &items, stream);
     pithi_cuda_divide(a, c, items.count, a->count < c->table.most ? a->count : c->table.most);
     a->chunks += a->first % a->span != 0; /* a range may begin inside a team's elements */
     a->identify = a->add && c->table.device.identity;
@@ -261,6 +265,8 @@ static pith_status open_sum(pith_cuda_plan *c, pith_cuda_state *state, const pit
         return fail(c, PITH_ERR_ARG, "no frames to reduce, or too many");
     if (pithi_cuda_has_base(&c->table) || c->table.dtype > PITH_F16)
         return fail(c, PITH_ERR_UNSUPPORTED, "reduce takes float frames without a base");
+    if (pithi_cuda_is_bounded(c))
+        return fail(c, PITH_ERR_UNSUPPORTED, "codecs with a bound are not reduced on a device");
     return check_advance(c, state, false, items);
 }
 
@@ -288,7 +294,8 @@ pith_status pith_cuda_reduce(pith_cuda_plan *c, pith_cuda_state *state, const pi
 /* Whether item i of one plan can become item i of the other: kernels check the slots' counts. */
 static pith_status check_pair(pith_cuda_plan *c, const pith_cuda_items *items,
                               const pith_cuda_plan *out, const pith_cuda_items *made) {
-    if (pithi_cuda_has_base(&out->table) || out->table.dtype != PITH_F32)
+    if (pithi_cuda_has_base(&out->table) || out->table.dtype != PITH_F32 ||
+        pithi_cuda_is_bounded(out))
         return fail(c, PITH_ERR_UNSUPPORTED, "the sum is encoded by a plan of dtype f32, no base");
     if (items->count != made->count || out->device != c->device)
         return fail(c, PITH_ERR_ARG, "the sides differ in items or device");
@@ -344,6 +351,8 @@ pith_status pith_cuda_verify(pith_cuda_plan *c, const pith_cuda_state *state,
                                .per_item = 1,
                                .scale = 1,
                                .identify = c->table.device.identity};
+    if (pithi_cuda_is_bounded(c))
+        return pithi_cuda_bounded_decode(c, &a, PITHI_GPU_bounded_answer, &items, stream);
     pithi_cuda_divide(&a, c, items.count, c->table.most);
     if (needs_check(c) || a.identify) status = check_first(c, &a, &items, stream);
     a.span = c->table.most > PITHI_TILE ? c->table.most : PITHI_TILE;

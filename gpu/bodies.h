@@ -3,6 +3,8 @@
 #ifndef PITHI_GPU_BODIES_H
 #define PITHI_GPU_BODIES_H
 
+#include "bounded_decode.h"
+#include "bounded_encode.h"
 #include "check.h"
 #include "decode.h"
 #include "encode.h"

@@ -77,9 +77,41 @@ struct pithi_gpu_side {
     struct pithi_gpu_state *state; /* or NULL */
 };
 
+/* Codecs with a bound keep what launches of one call tell each other in the workspace: a mark per
+ * frame, all 0 before, then a room per frame. */
+struct pithi_gpu_mark {
+    uint32_t low, high; /* encode: pithi_mark_of the extremes; 0: there is none */
+    int32_t status;     /* of the frame as a whole; then whether a block is worse */
+    uint32_t differs, corrupt, unsupported;
+    struct pithi_bound bound;
+    uint64_t bytes; /* encode: of the frame */
+};
+enum { PITHI_MARK_BYTES = 256 };
+/* A block in a room. plain: the high bit of length. */
+struct pithi_gpu_entry {
+    uint64_t at; /* in the payload */
+    uint32_t length, misses;
+    uint8_t method, order, table[4], unused[2];
+};
+
+/* A room: entries, codes (4 bytes an element, in the order of tiles), bits of exact values. */
+PITHI_INLINE uint64_t pithi_room_pad(uint64_t bytes) {
+    return (bytes + PITHI_MARK_BYTES - 1) / PITHI_MARK_BYTES * PITHI_MARK_BYTES;
+}
+PITHI_INLINE uint64_t pithi_room_codes(const struct pithi_table *t) {
+    return pithi_room_pad(t->most_blocks * sizeof(struct pithi_gpu_entry));
+}
+PITHI_INLINE uint64_t pithi_room_misses(const struct pithi_table *t) {
+    return pithi_room_codes(t) + pithi_room_pad(4 * t->most);
+}
+PITHI_INLINE uint64_t pithi_room_bytes(const struct pithi_table *t) {
+    return pithi_room_misses(t) + pithi_room_pad(t->most / 8 + t->most_blocks);
+}
+
 struct pithi_gpu_call {
     struct pithi_gpu_side from, to; /* encode has only `to`, decode and reduce only `from` */
     struct pithi_gpu_work *work;    /* one per frame, of an earlier launch's checks; or NULL */
+    uint8_t *rooms;                 /* of codecs with a bound: marks and rooms */
     struct pithi_random random;     /* of calls about the state */
     uint64_t first, count;          /* the elements of every slot that are wanted */
     uint64_t span, chunks;          /* elements per team; teams per item */

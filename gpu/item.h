@@ -186,10 +186,10 @@ PITHI_DEVICE uint8_t *pithi_item_stream(const struct pithi_gpu_item *it) {
     return it->frame + it->slot->fixed_bytes + PITHI_SECTION_HEAD;
 }
 
-/* The whole check of the frame of a located item, but for its stream and block checksums; sets
- * kind, form and payload. head: the frame's first bytes, wherever they are. differs: whether they
+/* The check of the header of a located item's frame, but for its stream; sets kind, form and
+ * payload. head: the frame's first bytes, wherever they are. differs: whether they
  * are not those of a form (bit 0 ordinary, 1 key); NULL: not known yet. */
-PITHI_DEVICE int32_t pithi_header_check(const struct pithi_table *p, uint64_t length,
+PITHI_DEVICE int32_t pithi_header_judge(const struct pithi_table *p, uint64_t length,
                                         struct pithi_gpu_item *it, const uint8_t *head,
                                         const uint32_t *differs) {
     const int32_t start = pithi_header_start(head, it->table + it->slot->form[0].header, length);
@@ -206,7 +206,16 @@ PITHI_DEVICE int32_t pithi_header_check(const struct pithi_table *p, uint64_t le
     if (differs ? *differs >> it->kind & 1
                 : !pithi_header_mine(head, it->table + it->form->header, bytes))
         return PITH_ERR_MISMATCH;
-    if (!pithi_keys_legal(&p->device.free_keys, head)) return PITH_ERR_CORRUPT;
+    return pithi_keys_legal(&p->device.free_keys, head) ? PITH_OK : PITH_ERR_CORRUPT;
+}
+
+/* The same, and of what a frame of fixed size has besides blocks and their checksums. */
+PITHI_DEVICE int32_t pithi_header_check(const struct pithi_table *p, uint64_t length,
+                                        struct pithi_gpu_item *it, const uint8_t *head,
+                                        const uint32_t *differs) {
+    const int32_t judged = pithi_header_judge(p, length, it, head, differs);
+    if (judged != PITH_OK) return judged;
+    const uint64_t bytes = it->form->header_bytes;
     if (length - bytes < it->form->payload_bytes) return PITH_ERR_TRUNCATED;
     const uint64_t table = p->checksums ? 8 * it->slot->checks : 0;
     const uint64_t aside_end = it->slot->aside + it->slot->aside_bytes;

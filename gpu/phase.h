@@ -27,6 +27,12 @@ struct pithi_quad {
     uint32_t word[4];
 };
 
+/* Sums of neighbours in runs: the sum is in the low half, bit 32 says that a run begins in what is
+ * summed, the sum then being that since. What a and, behind it, b come to. */
+PITHI_INLINE uint64_t pithi_runs_join(uint64_t a, uint64_t b) {
+    return b >> 32 ? b : (a & UINT64_C(0x100000000)) | (uint32_t)(a + b);
+}
+
 #ifdef __CUDACC__
 
 struct pithi_team {
@@ -57,6 +63,23 @@ PITHI_DEVICE uint64_t pithi_lane_add(uint64_t x) {
 
 #define PITHI_WARP_MAX(member, width) (t->member = pithi_lane_max(t->member, (width)))
 #define PITHI_WARP_ADD(member) (t->member = pithi_lane_add(t->member))
+PITHI_DEVICE uint64_t pithi_lane_sum(uint64_t x) {
+    for (uint32_t step = 1; step < PITHI_WARP; step *= 2) {
+        const uint64_t other = __shfl_up_sync(0xFFFFFFFFu, (unsigned long long)x, step);
+        if (threadIdx.x % PITHI_WARP >= step) x += other;
+    }
+    return x;
+}
+PITHI_DEVICE uint64_t pithi_lane_runs(uint64_t x) {
+    for (uint32_t step = 1; step < PITHI_WARP; step *= 2) {
+        const uint64_t other = __shfl_up_sync(0xFFFFFFFFu, (unsigned long long)x, step);
+        if (threadIdx.x % PITHI_WARP >= step) x = pithi_runs_join(other, x);
+    }
+    return x;
+}
+
+#define PITHI_WARP_SUM(member) (t->member = pithi_lane_sum(t->member))
+#define PITHI_WARP_RUNS(member) (t->member = pithi_lane_runs(t->member))
 #define PITHI_WARP_SWAP(from, to, n, mask)                             \
     do {                                                               \
         PITHI_UNROLL for (uint32_t i_ = 0; i_ < (n); i_++) t->to[i_] = \
@@ -128,6 +151,16 @@ void pithi_team_aligned(const void *p, size_t bytes);
             for (uint32_t k_ = 1; k_ < PITHI_WARP; k_++) t[i_].member += t[i_ + k_].member; \
             for (uint32_t k_ = 1; k_ < PITHI_WARP; k_++) t[i_ + k_].member = t[i_].member;  \
         }                                                                                   \
+    } while (0)
+#define PITHI_WARP_SUM(member)                                     \
+    do {                                                           \
+        for (uint32_t i_ = 0; i_ < PITHI_TEAM; i_++)               \
+            if (i_ % PITHI_WARP) t[i_].member += t[i_ - 1].member; \
+    } while (0)
+#define PITHI_WARP_RUNS(member)                                                                  \
+    do {                                                                                         \
+        for (uint32_t i_ = 0; i_ < PITHI_TEAM; i_++)                                             \
+            if (i_ % PITHI_WARP) t[i_].member = pithi_runs_join(t[i_ - 1].member, t[i_].member); \
     } while (0)
 #define PITHI_WARP_SWAP(from, to, n, mask)                                                \
     do {                                                                                  \

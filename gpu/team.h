@@ -5,6 +5,7 @@
 #define PITHI_GPU_TEAM_H
 
 #include "item.h"
+#include "stage/pack_choice.h"
 #include "unit.h"
 
 /* What a side of a call counts. hash: of the base as the call leaves it. */
@@ -25,10 +26,41 @@ struct pithi_gpu_thread {
     /* Sums over a lane of a group, see search.h. */
     float vq[PITHI_TRIES], vq_other[PITHI_TRIES];
     int32_t qq[PITHI_TRIES], qq_other[PITHI_TRIES];
+    uint64_t total;     /* of codecs with a bound: what is summed over the team */
+    uint64_t own;       /* what total was before */
+    uint32_t low, high; /* the same: what the largest of is sought */
 };
 
 /* Frames that a team opens at once. */
 enum { PITHI_HEADS = PITHI_TEAM / PITHI_WARP };
+
+/* A team's tile, and its block of the frame. */
+struct pithi_gpu_block {
+    struct pithi_tile tile;
+    struct pithi_quant quant;
+    uint64_t number, before; /* before: elements of the tiles before it */
+    uint64_t lo, hi;         /* decode: the elements of the slot that are wanted */
+    uint32_t count, groups;
+    uint8_t *room;
+    uint8_t *bytes;
+    uint32_t length, method, order, misses;
+    bool live, plain, bitmap;
+    /* Parts of the block. */
+    const uint8_t *which, *values, *body;
+    uint32_t body_bytes;
+};
+
+/* The team's memory of codecs with a bound. */
+struct pithi_gpu_strip {
+    struct pithi_gpu_block block;
+    uint64_t scan[2][PITHI_TEAM];
+    uint64_t carry[2], run[2]; /* of the strips before; the strip that is summed, and the next */
+    uint32_t low, high, touched, fault;
+    uint32_t misses, bits[PITHI_TILE_NDIM + 1], counts[PITHI_PACK_MOST];
+    struct pithi_pack_room choice;
+    uint8_t table[PITHI_PACK_WIDTHS], name[PITHI_TEAM];
+    uint32_t word[PITHI_PACK_GROUP][PITHI_TEAM]; /* of each thread's group */
+};
 
 struct pithi_gpu_shared {
     struct pithi_gpu_item from, to; /* as the sides of a call */
@@ -40,12 +72,15 @@ struct pithi_gpu_shared {
     uint32_t largest[PITHI_TILE_GROUPS];
     float scale[PITHI_TILE_GROUPS], reciprocal[PITHI_TILE_GROUPS];
     uint64_t sums[PITHI_TEAM]; /* of the blocks that are being hashed */
-    float values[PITHI_TILE];  /* in units; only of calls that search */
+    union {
+        float values[PITHI_TILE];     /* in units; only of calls that search */
+        struct pithi_gpu_strip strip; /* only of codecs with a bound */
+    };
 };
 /* Bytes of it that a launch needs. */
 static inline size_t pithi_shared_bytes(const struct pithi_gpu_call *a) {
-    return a->to.plan.device.set.search ? sizeof(struct pithi_gpu_shared)
-                                        : offsetof(struct pithi_gpu_shared, values);
+    return a->to.plan.device.set.search || a->rooms ? sizeof(struct pithi_gpu_shared)
+                                                    : offsetof(struct pithi_gpu_shared, values);
 }
 
 #define PITHI_PHASE(name, ...)                                                         \

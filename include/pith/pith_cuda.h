@@ -31,7 +31,11 @@
  * or with checksums where the plan has none, or the reverse, is PITH_ERR_MISMATCH here.
  *
  * Codecs: raw; wdiff without entropy=zstd and key=N (the host does not know the step; see
- * pith_cuda_encode_key); grad. pith_cuda_sizes_of answers PITH_ERR_UNSUPPORTED for others.
+ * pith_cuda_encode_key); grad; eb with mode=fast and abs, rel or pwrel, of f32, bf16 and f16, but
+ * for sums, and without a state. pith_cuda_sizes_of answers PITH_ERR_UNSUPPORTED for others. Frames
+ * of eb whose blocks need another mode have the status PITH_ERR_UNSUPPORTED; that of frames whose
+ * blocks are damaged as well is PITH_ERR_CORRUPT. What their header says was asked for must be
+ * what the plan asks for, the mode excepted.
  *
  * pith_env.max_output_bytes of the plan: calls that read frames answer PITH_ERR_LIMIT, all items
  * together, when the plan's largest slot exceeds it.
@@ -58,7 +62,7 @@ typedef struct pith_cuda_plan pith_cuda_plan;
 typedef struct pith_cuda_sizes {
     uint64_t table_bytes;     /* device memory to give pith_cuda_plan_create */
     uint64_t state_bytes;     /* device memory to give pith_cuda_state_init; 0: no state */
-    uint64_t workspace_bytes; /* device memory per frame that a call reads; 0: calls need none */
+    uint64_t workspace_bytes; /* device memory per frame that a call reads, eb: or makes; 0: none */
     uint64_t alignment;       /* of table, state and workspace */
 } pith_cuda_sizes;
 
@@ -169,7 +173,7 @@ typedef struct pith_cuda_items {
     uint64_t *lengths;
     int32_t *status; /* one per frame; never NULL */
     /* sizes.workspace_bytes for every frame (sums: count * per_item of them) of calls that read
-     * frames; NULL when that is 0. */
+     * frames, and of encode with eb; NULL when that is 0. */
     void *workspace;
     uint64_t workspace_bytes;
 } pith_cuda_items;

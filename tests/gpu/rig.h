@@ -75,9 +75,9 @@ uint64_t *job_length(const struct job *j, uint64_t i);
         job_pull(j);     \
     } while (0)
 
-/* Any bytes as the frame of slot 0, to both decoders: one status (a device may also say MISMATCH),
- * one result, and nothing written by a decoder that refuses. Returns the device's status; the
- * states stay as they were before. */
+/* Any bytes as the frame of slot 0, to both decoders: one status (a device may also say MISMATCH or
+ * UNSUPPORTED), one result, and nothing written by a decoder that refuses. Returns the device's
+ * status; the states stay as they were before. */
 pith_status rig_try(struct rig *r, const void *bytes, size_t length, size_t offset);
 
 #endif

@@ -197,6 +197,10 @@ static void test_grad(void **state) {
     (void)state;
     CHECK(every_trip("grad") > 1000);
 }
+static void test_eb(void **state) {
+    (void)state;
+    CHECK(every_trip("eb") > 500);
+}
 static void test_raw(void **state) {
     (void)state;
     CHECK(every_trip("raw") > 1000);
@@ -206,6 +210,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_wdiff),
         cmocka_unit_test(test_grad),
+        cmocka_unit_test(test_eb),
         cmocka_unit_test(test_raw),
     };
     return cmocka_run_group_tests_name("gpu_roundtrip", tests, NULL, NULL);

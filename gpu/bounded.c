@@ -1,0 +1,56 @@
+/* bounded.c - calls on items of codecs with a bound: several launches each.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "bounded.h"
+
+/* Marks and rooms, the marks all 0. */
+static pith_status open_rooms(pith_cuda_plan *c, struct pithi_gpu_call *a,
+                              const pith_cuda_items *items, void *stream) {
+    const uint64_t each = PITHI_MARK_BYTES + pithi_room_bytes(&c->table);
+    if (items->count > UINT64_MAX / each)
+        return pithi_cuda_fail(&c->error, PITH_ERR_ARG, "too many frames", 0);
+    const uint64_t bytes = items->count * each;
+    if (!items->workspace || (uintptr_t)items->workspace % PITHI_CUDA_ALIGNMENT ||
+        items->workspace_bytes < bytes)
+        return pithi_cuda_fail(&c->error, PITH_ERR_SPACE, "the workspace does not suffice", bytes);
+    a->rooms = items->workspace;
+    return pithi_cuda_status(
+        pithi_gpu_clear(c->device, a->rooms, (size_t)(items->count * PITHI_MARK_BYTES), stream),
+        &c->error);
+}
+
+/* A team for every frame, or for every block of the slot that has most. */
+static pith_status launch(pith_cuda_plan *c, enum pithi_gpu_kernel kernel, struct pithi_gpu_call *a,
+                          uint64_t teams, const pith_cuda_items *items, void *stream) {
+    a->span = PITHI_TILE;
+    a->chunks = teams ? teams : 1;
+    return pithi_cuda_launch(c, kernel, a, items->count, stream);
+}
+
+pith_status pithi_cuda_bounded_encode(pith_cuda_plan *c, struct pithi_gpu_call *a,
+                                      const pith_cuda_items *items, void *stream) {
+    const struct pithi_asked *const asked = &c->table.device.asked;
+    const uint64_t blocks = c->table.most_blocks;
+    const bool look = asked->target == PITHI_TARGET_PWREL ||
+                      (asked->target == PITHI_TARGET_REL && !(asked->range > 0));
+    pith_status status = open_rooms(c, a, items, stream);
+    if (status == PITH_OK && look) {
+        pithi_cuda_divide(a, c, items->count, c->table.most);
+        status = pithi_cuda_launch(c, PITHI_GPU_bounded_survey, a, items->count, stream);
+    }
+    if (status == PITH_OK) status = launch(c, PITHI_GPU_bounded_code, a, blocks, items, stream);
+    if (status == PITH_OK) status = launch(c, PITHI_GPU_bounded_place, a, 1, items, stream);
+    return status == PITH_OK ? launch(c, PITHI_GPU_bounded_write, a, blocks, items, stream)
+                             : status;
+}
+
+pith_status pithi_cuda_bounded_decode(pith_cuda_plan *c, struct pithi_gpu_call *a,
+                                      enum pithi_gpu_kernel last, const pith_cuda_items *items,
+                                      void *stream) {
+    const uint64_t blocks = c->table.most_blocks;
+    pith_status status = open_rooms(c, a, items, stream);
+    if (status == PITH_OK) status = launch(c, PITHI_GPU_bounded_check, a, 1, items, stream);
+    if (status == PITH_OK) status = launch(c, PITHI_GPU_bounded_judge, a, blocks, items, stream);
+    return status == PITH_OK
+               ? launch(c, last, a, last == PITHI_GPU_bounded_answer ? 1 : blocks, items, stream)
+               : status;
+}

@@ -1,0 +1,19 @@
+/* bounded.h - calls on items of codecs with a bound: several launches each.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_GPU_BOUNDED_H
+#define PITHI_GPU_BOUNDED_H
+
+#include "plan.h"
+
+static inline bool pithi_cuda_is_bounded(const pith_cuda_plan *c) {
+    return c->table.device.kind == PITHI_DEVICE_bounded;
+}
+/* a: filled in but for what says how teams share the work. */
+pith_status pithi_cuda_bounded_encode(pith_cuda_plan *c, struct pithi_gpu_call *a,
+                                      const pith_cuda_items *items, void *stream);
+/* last: the kernel after the checks. */
+pith_status pithi_cuda_bounded_decode(pith_cuda_plan *c, struct pithi_gpu_call *a,
+                                      enum pithi_gpu_kernel last, const pith_cuda_items *items,
+                                      void *stream);
+
+#endif
