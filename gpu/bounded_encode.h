@@ -74,8 +74,7 @@ PITHI_DEVICE struct pithi_bound pithi_bound_asked(const struct pithi_table *p,
     if (q->target == PITHI_TARGET_PWREL)
         return pithi_bound_relative(q->wish, pithi_largest_of(low, high));
     if (q->target == PITHI_TARGET_ABS) return pithi_bound_absolute(p->dtype, q->wish);
-    const double range = q->range > 0 ? q->range : pithi_range_of(low, high);
-    return pithi_bound_absolute(p->dtype, pithi_below(q->wish * range));
+    return pithi_bound_share(p->dtype, q->wish, q->range, low, high);
 }
 
 /* ---- Codes -----------------------------------------------------------------------------------*/
@@ -142,8 +141,8 @@ PITHI_PHASE(pithi_code_join, uint64_t number) {
 
 /* ---- Differences -----------------------------------------------------------------------------*/
 
-/* Where codes are read: of the tile as it is, or (map not NULL) as if a line had been quantized from
- * element `from` of the tile on, which matters to what is missed. */
+/* Where codes are read: of the tile as it is, or (map not NULL) as if a line had been quantized
+ * from element `from` of the tile on, which matters to what is missed. */
 struct pithi_gpu_line {
     const uint8_t *codes, *map;
     uint32_t from;
