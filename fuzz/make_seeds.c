@@ -54,6 +54,20 @@ static const struct {
     {"grad:bits=5,scale=bf16,mode=mse,rotate=256,group=256", PITH_F32, 0, 1, 0, {255}},
     {"grad:bits=6,round=antithetic,group=32,block=32", PITH_F32, 0, 1, 0, {77}},
     {"grad", PITH_BF16, 0, 1, PITH_LAYOUT_CHECKSUMS, {0}},
+    {"eb:abs=0.01", PITH_F32, 0, 3, 0, {5, 9, 7}},
+    {"eb:abs=1e-4,block=64", PITH_BF16, 0, 2, PITH_LAYOUT_CHECKSUMS, {11, 13}},
+    {"eb:pwrel=0.05,zeros=signed", PITH_F16, 0, 1, 0, {90}},
+    {"eb:psnr=40", PITH_F64, 0, 1, 0, {120}},
+    {"eb:mode=ratio,abs=0.05", PITH_F32, 0, 3, 0, {8, 6, 10}},
+    {"eb:mode=ratio,pwrel=0.1", PITH_F32, 0, 2, 0, {30, 20}},
+    {"eb:mode=auto,rel=0.02,block=256", PITH_F32, 0, 2, PITH_LAYOUT_CHECKSUMS, {25, 40}},
+    {"eb", PITH_F32, 0, 2, 0, {3, 0}},
+    {"embed:dim=8,rel=0.1", PITH_F32, 0, 1, 0, {800}},
+    {"embed:mode=fast,abs=0.03,block=64", PITH_BF16, 0, 3, 0, {2, 10, 5}},
+    {"embed:rel=0.3,zeros=signed", PITH_F64, 0, 2, PITH_LAYOUT_CHECKSUMS, {40, 4}},
+    {"act:abs=0.1", PITH_F32, 0, 4, 0, {2, 3, 8, 9}},
+    {"act:mode=ratio,abs=0.1,block=128", PITH_F32, 0, 2, PITH_LAYOUT_CHECKSUMS, {16, 50}},
+    {"act:pwrel=0.2", PITH_F16, 0, 1, 0, {100}},
 };
 
 static const struct {
@@ -219,6 +233,15 @@ static void spec_seeds(void) {
         "grad:rotate=64,group=32",
         "grad:signs=1,rotate=0",
         "grad:mode=mse,round=stochastic",
+        "eb:rel=0.0001,range=2.5e3,block=whole",
+        "eb:mode=auto,psnr=60,zeros=signed,level=19",
+        "eb:nmse=1e-300,block=16",
+        "eb:abs=1,rel=1",
+        "eb:abs=1e-301",
+        "eb:pwrel=1",
+        "embed:dim=64,decay=stairs,start=3,steps=1000",
+        "embed:start=0.5",
+        "act:mode=ratio,pwrel=9.99999e-1",
     };
     for (unsigned i = 0; i < sizeof specs / sizeof specs[0]; i++)
         seed("spec", i, specs[i], strlen(specs[i]) + 1);
