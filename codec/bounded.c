@@ -158,8 +158,10 @@ pith_status pithi_encode_bounded(struct pithi_coding *c, uint64_t room, uint64_t
     if (t == PITHI_TARGET_PWREL)
         c->frame.bound =
             pithi_bound_relative(wish < 1 ? wish : 1 - 0x1p-53, pithi_largest_of(s.low, s.high));
+    else if (t == PITHI_TARGET_ABS)
+        c->frame.bound = pithi_bound_absolute(q->dtype, wish);
     else
-        c->frame.bound = pithi_bound_absolute(
-            q->dtype, t == PITHI_TARGET_ABS ? wish : pithi_below(wish * range_of(q, &s)));
+        c->frame.bound = pithi_bound_share(
+            q->dtype, wish, pithi_decimal_floor(pithi_param(q, "range")), s.low, s.high);
     return pithi_encode_waves(c, room, used);
 }

@@ -129,8 +129,9 @@ static void test_odd_ranges(void **state) {
         context("%s, %s", specs[k % 4], pith_dtype_name(dtypes[k / 4]));
         trip_of(&t, dtypes[k / 4], GEN_EQUAL, 2000);
         trip_code(&t, specs[k % 4]);
-        CHECK(t.info.bound == 0);
+        CHECK(t.info.bound <= fabs(load_real(t.value, t.dtype, 0)) * 0x1p-22);
         CHECK(memcmp(t.value, t.out, t.count * pith_dtype_bytes(t.dtype)) == 0);
+        CHECK(k % 4 > 1 || t.frame.length < 64 + 32 + 16 + 16);
         trip_drop(&t);
         for (size_t i = 0; i < t.count; i++) put(t.value, t.dtype, i, NAN);
         trip_code(&t, specs[k % 4]);

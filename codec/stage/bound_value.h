@@ -43,6 +43,17 @@ PITHI_INLINE struct pithi_bound pithi_bound_absolute(uint32_t dtype, double wish
     return b;
 }
 
+/* `share` of a range, or of that of the values where none is given (0). Values that are all one
+ * number would have a bound of 0, and every one of them would be stored exactly: with this one a
+ * code, 2^21, stands for the number itself. */
+PITHI_INLINE struct pithi_bound pithi_bound_share(uint32_t dtype, double share, double given,
+                                                  double low, double high) {
+    if (!(given > 0) && low == high)
+        return pithi_bound_absolute(dtype, pithi_largest_of(low, high) * 0x1p-22);
+    const double range = given > 0 ? given : pithi_range_of(low, high);
+    return pithi_bound_absolute(dtype, pithi_below(share * range));
+}
+
 /* A share of 0, which no frame may state, stands for one that is too small. */
 PITHI_INLINE struct pithi_bound pithi_bound_relative(double share, double most) {
     if (!(share > 0)) share = 0x1p-1074;
