@@ -155,7 +155,8 @@ static pith_status take_tiles(pith_plan *p, uint32_t ndim, const uint64_t *shape
     return PITH_OK;
 }
 
-/* The most blocks of a frame, the largest of them, and whether the codec takes the shape of each. */
+/* The most blocks of a frame, the largest of them, and whether the codec takes the shape of
+ * each. */
 static pith_status take_blocks(pith_plan *p, const pith_layout *l, pith_error *error) {
     const uint64_t tail = p->slot_count ? p->count % p->slot_count : 0;
     if (!p->params.codec->tile) {
