@@ -158,7 +158,8 @@ PITHI_PHASE(pithi_block_locate, uint64_t number) {
     s->from.status = pithi_mark(a, s->from.index)->status;
     pithi_block_open(a, &a->from, &s->from, number, b);
     s->strip.fault = PITHI_SOUND;
-    s->strip.touched = b->live && b->lo == 0 && b->hi == s->from.slot->count;
+    b->whole = b->live && b->lo == 0 && b->hi == s->from.slot->count;
+    s->strip.touched = b->whole;
     if (!b->live) return;
     const struct pithi_gpu_entry *const entry = pithi_entry(b->room, b->number);
     pithi_quant_init(&b->quant, p->dtype, &pithi_mark(a, s->from.index)->bound, false);
@@ -166,6 +167,7 @@ PITHI_PHASE(pithi_block_locate, uint64_t number) {
     b->length = entry->length & ~PITHI_INDEX_PLAIN;
     b->plain = entry->length & PITHI_INDEX_PLAIN;
     s->strip.fault = pithi_block_parse(b, pithi_width(p->dtype));
+    b->legible = s->strip.fault != PITHI_DAMAGED && !b->plain;
 }
 
 /* Whether an element is wanted. */
@@ -246,14 +248,15 @@ PITHI_PHASE(pithi_block_answer, uint64_t number) {
 PITHI_BODY(pithi_bounded_judge) {
     PITHI_RUN(pithi_block_locate, number);
     if (!s->strip.block.live) return;
-    if (!s->strip.touched) PITHI_RUN(pithi_block_touch, pithi_tile_extent(&s->strip.block.tile, 3));
+    if (!s->strip.block.whole)
+        PITHI_RUN(pithi_block_touch, pithi_tile_extent(&s->strip.block.tile, 3));
     if (!s->strip.touched) return;
     if (a->from.plan.checksums) {
         PITHI_STEP(pithi_block_hash, PITHI_TEAM);
         PITHI_SCAN(0);
         PITHI_RUN(pithi_block_compare, number);
     }
-    if (s->strip.fault != PITHI_DAMAGED && !s->strip.block.plain) {
+    if (s->strip.block.legible) {
         PITHI_RUN(pithi_exact_look, 0);
         PITHI_SCAN(0);
         PITHI_RUN(pithi_widths_look, 0);

@@ -243,7 +243,7 @@ PITHI_BODY(pithi_bounded_decode) {
     PITHI_RUN(pithi_block_locate, number);
     PITHI_RUN(pithi_block_enter, number);
     if (!b->live) return;
-    if (!s->strip.touched) PITHI_RUN(pithi_block_touch, pithi_tile_extent(&b->tile, 3));
+    if (!b->whole) PITHI_RUN(pithi_block_touch, pithi_tile_extent(&b->tile, 3));
     if (!s->strip.touched) return; /* and nobody has judged it */
     if (b->plain) {
         PITHI_RUN(pithi_plain_read, pithi_width(a->from.plan.dtype));

@@ -45,6 +45,9 @@ struct pithi_gpu_block {
     uint8_t *bytes;
     uint32_t length, method, order, misses;
     bool live, plain, bitmap;
+    /* decode: all of the slot is wanted; the parts of the block are known. What branches look at
+     * must not change in the phases behind them. */
+    bool whole, legible;
     /* Parts of the block. */
     const uint8_t *which, *values, *body;
     uint32_t body_bytes;
