@@ -180,9 +180,11 @@ static bool good_round_trip(struct runner *r) {
     if (is_stream(r) && memcmp(d->sender, d->receiver, (size_t)r->base_bytes) != 0) return false;
     if (pith_error_bound(d->frame, r->written, &r->bound, &error) != PITH_OK) return false;
     pith_codec_info codec;
-    if (codec_of_spec(r->spec, &codec) && (codec.traits & PITH_TRAIT_LOSSLESS))
+    if (!codec_of_spec(r->spec, &codec)) return false;
+    if (codec.traits & PITH_TRAIT_LOSSLESS)
         return memcmp(decoded, d->value, (size_t)r->raw_bytes) == 0;
     const uint32_t dtype = is_stream(r) ? r->which->base_dtype : r->which->dtype;
+    if (codec.traits & PITH_TRAIT_BOUND) return within_bound(r, decoded, dtype, 0);
     return within_bound(r, decoded, dtype, dtype == PITH_BF16 ? 0x1p-8 : 0x1p-23);
 }
 

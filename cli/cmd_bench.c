@@ -141,9 +141,9 @@ static int run_spec(struct task *t, const char *spec) {
 }
 
 /* Every codec as it is by default; a grouped quantizer with small groups as well, and with random
- * rounding, where it has these keys. */
+ * rounding, and what predicts values in its slow mode, where it has these keys. */
 static int run_codec(struct task *t, const char *name) {
-    static const char *const variants[] = {"", ":group=128", ":round=stochastic"};
+    static const char *const variants[] = {"", ":group=128", ":round=stochastic", ":mode=ratio"};
     int code = EXIT_GOOD;
     for (size_t i = 0; i < sizeof variants / sizeof *variants && code == EXIT_GOOD; i++) {
         char spec[PITH_SPEC_MAX], canonical[PITH_SPEC_MAX];
