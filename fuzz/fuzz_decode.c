@@ -270,11 +270,19 @@ static pith_exempt *ranges_of(const struct subject *x, uint64_t shift, size_t *c
     return out;
 }
 
+/* Whether blocks are tiles of the shape, which is lost in a slot. */
+static bool in_tiles(const pith_info *info) {
+    pith_codec_info codec;
+    for (uint32_t i = 0; pith_codec_at(i, &codec) == PITH_OK; i++)
+        if (codec.id == info->codec) return info->ndim != 1 && codec.traits & PITH_TRAIT_BOUND;
+    return false;
+}
+
 /* As one of two slots of different size: one-dimensional, and the same to every call. */
 static uint64_t into_slots(const struct subject *x, pith_layout *layout, uint64_t counts[2],
                            struct fuzz_source *s) {
     const uint64_t other = fuzz_below(s, 300), slot = fuzz_u8(s) & 1;
-    if (other == 0 || x->info.base_dtype) return 0;
+    if (other == 0 || x->info.base_dtype || in_tiles(&x->info)) return 0;
     counts[slot] = x->count;
     counts[!slot] = other;
     layout->ndim = 1;

@@ -186,7 +186,7 @@ static void NAME(slabs)(struct NAME(walk) * w, size_t outer, size_t places, size
         const size_t at = outer + i * pitch;
         REAL *const to = w->fine + at;
         NAME(aim)(w, pithi_interp_kind(i, places), to - pitch, 2 * pitch);
-        NAME(code)(w, w->x + at * sizeof(REAL), pitch, to, at, 1);
+        NAME(code)(w, w->miss ? w->x + at * sizeof(REAL) : NULL, pitch, to, at, 1);
     }
 }
 
