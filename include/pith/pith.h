@@ -402,8 +402,9 @@ PITH_API void pith_state_stats(const pith_state *state, pith_stats *out);
 /* Encode one slot and, with a base, advance the state: base := what receivers will hold, step + 1.
  * On failure *written is 0 and dst unspecified; the state is unchanged when the status is one of
  * the caller's arguments (-1..-19); after any other the slot's base is torn, see pith_decode. With
- * a base cap must be pith_plan_frame_bytes, also for a frame that turns out shorter. Never writes
- * past cap. dst must overlap neither the view nor the state. */
+ * a base cap must be pith_plan_frame_bytes, also for a frame that turns out shorter; psnr and nmse
+ * make several frames, of which the last may fit where an earlier one did not. Never writes past
+ * cap. dst must overlap neither the view nor the state. */
 PITH_NODISCARD PITH_API pith_status pith_encode(pith_plan *plan, pith_state *state,
                                                 const pith_view *view, uint64_t slot, void *dst,
                                                 size_t cap, size_t *written);
