@@ -75,7 +75,8 @@ static void test_cut(void **state) {
     (void)state;
     struct golden_file f;
     for (size_t i = 0; golden_open(dir, i, &f); i++) {
-        for (size_t n = 0; n < f.frame.length; n++) {
+        const size_t near = (size_t)f.info.header_bytes + 32; /* further on, every third length */
+        for (size_t n = 0; n<f.frame.length; n += n> near ? 3 : 1) {
             uint8_t *exact = copy_of(f.frame.bytes, n);
             pith_info info;
             context("golden frame %s cut to %zu bytes", f.name, n);
@@ -101,7 +102,7 @@ static void test_flips(void **state) {
         uint8_t *exact = copy_of(f.frame.bytes, f.frame.length);
         const size_t head = (size_t)f.info.header_bytes * 8;
         for (size_t bit = 0;
-             bit<f.frame.length * 8; bit += f.frame.length> 300 && bit > head ? 11 : 1) {
+             bit<f.frame.length * 8; bit += f.frame.length> 160 && bit > head ? 11 : 1) {
             context("golden frame %s, bit %zu flipped", f.name, bit);
             exact[bit / 8] ^= (uint8_t)(1 << bit % 8);
             const bool seen = damage(&f, exact, f.frame.length);
