@@ -76,7 +76,7 @@ static void test_cut(void **state) {
     struct golden_file f;
     for (size_t i = 0; golden_open(dir, i, &f); i++) {
         const size_t near = (size_t)f.info.header_bytes + 32; /* further on, every third length */
-        for (size_t n = 0; n<f.frame.length; n += n> near ? 3 : 1) {
+        for (size_t n = 0; n < f.frame.length; n += near < n ? 3 : 1) {
             uint8_t *exact = copy_of(f.frame.bytes, n);
             pith_info info;
             context("golden frame %s cut to %zu bytes", f.name, n);
@@ -101,8 +101,8 @@ static void test_flips(void **state) {
     for (size_t i = 0; golden_open(dir, i, &f); i++) {
         uint8_t *exact = copy_of(f.frame.bytes, f.frame.length);
         const size_t head = (size_t)f.info.header_bytes * 8;
-        for (size_t bit = 0;
-             bit<f.frame.length * 8; bit += f.frame.length> 160 && bit > head ? 11 : 1) {
+        for (size_t bit = 0; bit < f.frame.length * 8;
+             bit += 160 < f.frame.length && head < bit ? 11 : 1) {
             context("golden frame %s, bit %zu flipped", f.name, bit);
             exact[bit / 8] ^= (uint8_t)(1 << bit % 8);
             const bool seen = damage(&f, exact, f.frame.length);
