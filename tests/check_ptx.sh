@@ -53,19 +53,15 @@ for rule in contracted approximate 'not rounded' 'local memory' 'a maximum'; do
 done
 
 # ---- The kernels ---------------------------------------------------------------------------------
-# The oldest devices, Hopper and the newest; for Hopper also what becomes of the PTX.
-newest=$("$nvcc" --list-gpu-arch | sort -t_ -k2n | tail -n 1)
+# The oldest devices and Hopper, whose PTX newer ones run too; for Hopper also what becomes of it.
 compile() { "$nvcc" "${flags[@]}" -arch="$1" -ptx "$source" -o "$place/$1.ptx"; }
 flags=("$@")
 compile compute_75 &
 oldest_job=$!
-compile "$newest" &
-newest_job=$!
 compile compute_90
 "${nvcc%nvcc}ptxas" -v -arch=sm_90 --fmad false "$place/compute_90.ptx" -o "$place/cubin" \
     >"$place/usage" 2>&1
 wait $oldest_job
-wait $newest_job
 for ptx in "$place"/compute_*.ptx; do
     name=$(basename "$ptx" .ptx)
     count=$(grep -cE '(add|sub|mul)\.rn\.f32' "$ptx" || true)
