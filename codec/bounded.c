@@ -7,6 +7,7 @@
 #include "error.h"
 #include "gather.h"
 #include "stage/bound_value.h"
+#include "stage/convert.h"
 #include "stage/decimal.h"
 #include "stage/schedule.h"
 #include "stage/series.h"
@@ -164,4 +165,24 @@ pith_status pithi_encode_bounded(struct pithi_coding *c, uint64_t room, uint64_t
         c->frame.bound = pithi_bound_share(
             q->dtype, wish, pithi_decimal_floor(pithi_param(q, "range")), s.low, s.high);
     return pithi_encode_waves(c, room, used);
+}
+
+/* ---- Blocks that coding does not shorten -----------------------------------------------------*/
+
+static size_t plain_bytes(const struct pithi_block *b) {
+    return b->count * pith_dtype_bytes(b->params->dtype);
+}
+
+void pithi_plain_put(struct pithi_block *b) {
+    b->plain = true;
+    b->length = plain_bytes(b);
+    b->exact = b->count;
+    memcpy(b->bytes, b->value, b->length);
+}
+
+const char *pithi_plain_take(struct pithi_block *b) {
+    b->exact = b->count;
+    if (b->length != plain_bytes(b)) return "a plain block of a wrong length";
+    if (b->out) pithi_convert(b->out, b->out_dtype, b->bytes, b->params->dtype, b->count);
+    return NULL;
 }

@@ -20,4 +20,9 @@ double pithi_bounded_asked(const struct pithi_params *params);
  * decoded again and, where it misses, encoded with a smaller bound. */
 pith_status pithi_encode_bounded(struct pithi_coding *c, uint64_t room, uint64_t *used);
 
+/* A block whose coded form is not shorter: its values as they are, all of them exact. */
+void pithi_plain_put(struct pithi_block *block);
+/* NULL, or what is wrong. */
+const char *pithi_plain_take(struct pithi_block *block);
+
 #endif

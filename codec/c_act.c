@@ -189,13 +189,10 @@ static size_t code(struct pithi_block *b, size_t cap) {
 }
 
 static pith_status encode(struct pithi_block *b) {
-    const size_t raw = b->count * element_of(b->params);
-    b->length = code(b, raw - 1);
-    b->plain = b->length == 0;
-    if (b->plain) {
-        memcpy(b->bytes, b->value, raw);
-        b->length = raw;
-        b->exact = b->active = b->count;
+    b->length = code(b, b->count * element_of(b->params) - 1);
+    if (!b->length) {
+        pithi_plain_put(b);
+        b->active = b->count;
     }
     return PITH_OK;
 }
@@ -257,16 +254,12 @@ static const char *take_block(struct pithi_block *b, const struct work *w) {
 }
 
 static pith_status decode(struct pithi_block *b) {
-    const size_t raw = b->count * element_of(b->params);
-    if (!b->plain) {
+    if (b->plain) {
+        b->detail = pithi_plain_take(b);
+        b->active = b->count;
+    } else {
         const struct work w = work_of(b);
         b->detail = take_block(b, &w);
-    } else {
-        b->exact = b->active = b->count;
-        if (b->length != raw)
-            b->detail = "a plain block of a wrong length";
-        else if (b->out)
-            pithi_convert(b->out, b->out_dtype, b->bytes, b->params->dtype, b->count);
     }
     return b->detail ? PITH_ERR_CORRUPT : PITH_OK;
 }

@@ -309,14 +309,8 @@ static size_t code(struct pithi_block *b, size_t cap) {
 }
 
 static pith_status encode(struct pithi_block *b) {
-    const size_t raw = b->count * element_of(b->params);
-    b->length = code(b, raw - 1);
-    b->plain = b->length == 0;
-    if (b->plain) {
-        memcpy(b->bytes, b->value, raw);
-        b->length = raw;
-        b->exact = b->count;
-    }
+    b->length = code(b, b->count * element_of(b->params) - 1);
+    if (!b->length) pithi_plain_put(b);
     return PITH_OK;
 }
 
@@ -397,16 +391,7 @@ static const char *take(struct pithi_block *b) {
 }
 
 static pith_status decode(struct pithi_block *b) {
-    const size_t raw = b->count * element_of(b->params);
-    if (!b->plain) {
-        b->detail = take(b);
-    } else {
-        b->exact = b->count;
-        if (b->length != raw)
-            b->detail = "a plain block of a wrong length";
-        else if (b->out)
-            pithi_convert(b->out, b->out_dtype, b->bytes, b->params->dtype, b->count);
-    }
+    b->detail = b->plain ? pithi_plain_take(b) : take(b);
     return b->detail ? PITH_ERR_CORRUPT : PITH_OK;
 }
 
