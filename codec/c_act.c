@@ -178,9 +178,10 @@ static size_t code(struct pithi_block *b, size_t cap) {
     unsigned head = 0;
     if (cap < HEAD_BYTES || !quant_of(b, &quant)) return 0;
     struct pithi_pen pen = {b->bytes + HEAD_BYTES, cap - HEAD_BYTES, effort(b->params), w.pieces};
+    const struct pithi_lay values = pithi_lay_dense(b->value, element_of(b->params));
     b->exact = b->kernels->quantize(&quant, b->value, b->count, w.codes, w.miss);
     b->active = b->kernels->split(w.codes, b->count, w.map, w.active);
-    if (!pithi_exact_put(&pen, w.miss, b->exact, b->value, element_of(b->params), b->count) ||
+    if (!pithi_exact_put(&pen, w.miss, b->exact, &values, b->count) ||
         !pithi_zeros_put(&pen, w.most, w.map, b->tile->extent) ||
         (b->active && !put_numbers(b, &w, b->active, &pen, &head)))
         return 0;
@@ -219,7 +220,8 @@ static void deliver(const struct pithi_block *b, const struct work *w, const str
         b->kernels->dequantize(q, w->codes, b->count, w->words, false);
         pithi_convert(b->out, b->out_dtype, w->words, dtype, b->count);
     }
-    pithi_exact_patch(exact, b->out, b->out_dtype, dtype);
+    const struct pithi_lay out = pithi_lay_dense(b->out, pith_dtype_bytes(b->out_dtype));
+    pithi_exact_patch(exact, &out, b->out_dtype, dtype);
 }
 
 static const char *take_block(struct pithi_block *b, const struct work *w) {

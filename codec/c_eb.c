@@ -85,6 +85,7 @@ struct work {
     uint8_t *other;  /* encode: another try at the block's bytes */
     void *levels, *pieces;
     struct pithi_quant quant;
+    struct pithi_lay values; /* encode */
 };
 
 struct places {
@@ -202,7 +203,7 @@ static bool put_head(const struct pithi_block *b, const struct work *w, struct w
                      size_t misses, struct pithi_pen *pen) {
     const uint8_t head[HEAD_BYTES] = {(uint8_t)way.method, (uint8_t)way.order};
     return pithi_pen_put(pen, head, sizeof head) &&
-           pithi_exact_put(pen, w->miss, misses, b->value, element_of(b->params), b->count);
+           pithi_exact_put(pen, w->miss, misses, &w->values, b->count);
 }
 
 /* The block's bytes coded this way; 0 when they would be more than cap. misses: values that must
@@ -213,8 +214,7 @@ static size_t put(const struct pithi_block *b, const struct work *w, struct way 
     const int bare = way.method == CODED ? PITHI_ENTROPY_BARE : 0;
     struct pithi_pen pen = {dst, cap, effort(b->params) | bare, w->pieces};
     if (!pithi_pen_put(&pen, head, sizeof head) ||
-        !pithi_exact_put(&pen, w->miss, misses, b->value, element_of(b->params), b->count) ||
-        !put_body(b, w, way, &pen))
+        !pithi_exact_put(&pen, w->miss, misses, &w->values, b->count) || !put_body(b, w, way, &pen))
         return 0;
     return (size_t)(pen.at - dst);
 }
@@ -234,7 +234,7 @@ static bool all_equal(const int32_t *codes, size_t count) {
 
 static unsigned packed_order(const struct pithi_block *b, const struct work *w) {
     const struct pithi_packed p = packed_of(b, 0);
-    const struct pithi_source source = {.values = w->codes};
+    const struct pithi_source source = {.values = pithi_lay_dense(w->codes, sizeof *w->codes)};
     return pithi_packed_choose(&p, &source, dimensions(b->tile));
 }
 
@@ -281,7 +281,7 @@ static size_t code_auto(struct pithi_block *b, const struct work *w, size_t cap)
 
 /* Values are read once: codes are packed as they are made. */
 static size_t code_fast(struct pithi_block *b, struct work *w, size_t cap) {
-    const struct pithi_source source = {&w->quant, b->value, w->miss};
+    const struct pithi_source source = {&w->quant, w->values, w->miss};
     struct pithi_packed p = packed_of(b, 0);
     struct pithi_packing packing;
     struct pithi_pen pen = {.at = b->bytes, .room = cap};
@@ -300,6 +300,9 @@ static size_t code_fast(struct pithi_block *b, struct work *w, size_t cap) {
 static size_t code(struct pithi_block *b, size_t cap) {
     struct work w;
     if (!open(b, &w)) return 0;
+    w.values = b->lay;
+    if (b->params->value[MODE] == FAST && !b->value) return code_fast(b, &w, cap);
+    w.values = pithi_lay_dense(pithi_block_values(b), element_of(b->params));
     if (b->params->value[MODE] == FAST) return code_fast(b, &w, cap);
     b->exact = b->kernels->quantize(&w.quant, b->value, b->count, w.codes, w.miss);
     if (all_equal(w.codes, b->count))
@@ -356,7 +359,9 @@ static const char *take_body(const struct pithi_block *b, const struct work *w, 
                              struct pithi_reader *r, void *to) {
     const struct pithi_packed packed = packed_of(b, way.order);
     if (way.method == CONSTANT) return take_constant(b, w, r, to);
-    if (way.method == PACKED) return pithi_packed_take(&packed, r, &w->quant, to, b->stream);
+    const struct pithi_lay dense = pithi_lay_dense(to, element_of(b->params));
+    if (way.method == PACKED)
+        return pithi_packed_take_to(&packed, r, &w->quant, b->laid ? &b->lay : &dense, b->stream);
     return take_coded(b, w, way, r, to);
 }
 
@@ -380,13 +385,16 @@ static const char *take(struct pithi_block *b) {
     r.scratch = w.pieces;
     const char *fault = pithi_exact_take(&r, &exact, element_of(b->params), b->count);
     const bool direct = b->out && b->out_dtype == dtype;
+    b->laid = direct && way.method == PACKED && b->lay.first;
+    b->stream = b->stream && (b->laid || !b->lay.first);
     if (!fault) fault = take_body(b, &w, way, &r, direct ? b->out : w.codes);
     if (fault) return fault;
     if (r.left) return "bytes after the end of a block";
     b->exact = exact.misses;
     if (!b->out) return NULL;
     if (!direct) pithi_convert(b->out, b->out_dtype, w.codes, dtype, b->count);
-    pithi_exact_patch(&exact, b->out, b->out_dtype, dtype);
+    const struct pithi_lay to = pithi_lay_dense(b->out, pith_dtype_bytes(b->out_dtype));
+    pithi_exact_patch(&exact, b->laid ? &b->lay : &to, b->out_dtype, dtype);
     return NULL;
 }
 
@@ -412,5 +420,6 @@ const struct pithi_codec pithi_codec_eb = {
     .encode = encode,
     .decode = decode,
     .tile = tile,
+    .lays = true,
     .bounded = true,
 };

@@ -21,7 +21,7 @@ static struct guarded area[3];
 static uint32_t *data, *words, *memory;
 
 bool bound_lorenzo(const struct level *level) {
-    return level->kernels.predict != pithi_predict_c &&
+    return level->kernels.predict != pithi_predict_c && level->kernels.differ != pithi_differ_c &&
            level->kernels.unpredict != pithi_unpredict_c;
 }
 
@@ -44,6 +44,25 @@ static void check_forward(const struct level *level, const struct shape *s) {
                            s->from, count, (uint32_t *)(void *)to);
     check_that(!memcmp(to, words, 4 * count), "words differ");
     check_that(!memcmp(codes, data, 4 * s->count), "the codes were written");
+    check_that(guarded_intact(&area[0]) && guarded_intact(&area[1]), "a byte outside changed");
+    check_end();
+}
+
+/* The whole tile, in two parts. */
+static void check_differ(const struct level *level, const struct shape *s) {
+    struct pithi_unpredict u;
+    const uint8_t *const codes = guarded_place(&area[0], s->place[0], data, 4 * s->count);
+    uint8_t *const to = guarded_place(&area[1], s->place[1], data, 4 * s->count);
+    begin(level, "differ", s);
+    pithi_predict_c((const int32_t *)(const void *)data, s->extent, s->order, 0, s->count, words);
+    pithi_unpredict_init(&u, s->extent, s->order, memory);
+    s->in_place
+        ? pithi_differ_c(&u, (const int32_t *)(const void *)codes, s->cut, (uint32_t *)(void *)to)
+        : level->kernels.differ(&u, (const int32_t *)(const void *)codes, s->cut,
+                                (uint32_t *)(void *)to);
+    level->kernels.differ(&u, (const int32_t *)(const void *)(codes + 4 * s->cut),
+                          s->count - s->cut, (uint32_t *)(void *)(to + 4 * s->cut));
+    check_that(!memcmp(to, words, 4 * s->count), "words differ");
     check_that(guarded_intact(&area[0]) && guarded_intact(&area[1]), "a byte outside changed");
     check_end();
 }
@@ -96,6 +115,7 @@ void check_lorenzo(const struct level *level) {
         const struct shape s = random_shape();
         for (size_t i = 0; i < s.count; i++) data[i] = (uint32_t)(check_random() >> 32);
         check_forward(level, &s);
+        check_differ(level, &s);
         check_back(level, &s);
     }
     free(data);

@@ -158,7 +158,7 @@ static void bench_kernels(const struct level *level, const struct pithi_kernels 
 
 static unsigned encode_tile(const struct pithi_packed *p, const struct pithi_quant *q,
                             struct bench *b, size_t tile) {
-    const struct pithi_source source = {q, b->x + tile * TILE, b->miss};
+    const struct pithi_source source = {q, pithi_lay_dense(b->x + tile * TILE, 4), b->miss};
     struct pithi_packed own = *p;
     struct pithi_packing packing;
     struct pithi_pen pen = {.at = b->bytes + tile * b->length, .room = b->length};

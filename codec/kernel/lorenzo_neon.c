@@ -29,5 +29,6 @@ static inline v16 sums(v16 x) {
 void pithi_lorenzo_bind_neon(struct pithi_kernels *k);
 void pithi_lorenzo_bind_neon(struct pithi_kernels *k) {
     k->predict = predict;
+    k->differ = differ;
     k->unpredict = unpredict;
 }

@@ -79,7 +79,55 @@ static void predict(const int32_t *codes, const uint32_t extent[PITHI_TILE_NDIM]
     }
 }
 
-/* ---- Back ------------------------------------------------------------------------------------*/
+/* ---- A whole tile: write ---------------------------------------------------------------------*/
+
+/* Whole groups of a row, that so many sums are subtracted from. */
+ALWAYS void differ_groups(struct pithi_unpredict *u, unsigned dims, uint32_t *sum[3],
+                          const bool starts[3], const int32_t *codes, size_t count,
+                          uint32_t *words) {
+    v16 last = v_set(u->before);
+    for (size_t i = 0; i < count; i += 16) {
+        const v16 code = v_load((const uint8_t *)(codes + i));
+        v16 x = minus(code, before(code, last));
+        last = code;
+        for (unsigned k = 0; k < dims; k++) {
+            uint8_t *const p = (uint8_t *)(sum[k] + i);
+            const v16 all = x;
+            if (!starts[k]) x = minus(x, v_load(p));
+            v_store(p, all);
+        }
+        v_store((uint8_t *)(words + i), zigzag(x));
+    }
+    u->before = (uint32_t)codes[count - 1];
+}
+
+static void differ_line(struct pithi_unpredict *u, const int32_t *codes, size_t count,
+                        uint32_t *words) {
+    uint32_t *sum[3];
+    bool starts[3];
+    switch (pithi_unpredict_sums(u, sum, starts)) {
+    case 0: differ_groups(u, 0, sum, starts, codes, count, words); break;
+    case 1: differ_groups(u, 1, sum, starts, codes, count, words); break;
+    case 2: differ_groups(u, 2, sum, starts, codes, count, words); break;
+    default: differ_groups(u, 3, sum, starts, codes, count, words);
+    }
+    pithi_unpredict_advance(u, count);
+}
+
+static void differ(struct pithi_unpredict *u, const int32_t *codes, size_t count, uint32_t *words) {
+    if (!u->order) {
+        predict_none(codes, count, words);
+        return;
+    }
+    while (count) {
+        const size_t n = least(count, u->extent[3] - u->place[3]), whole = n / 16 * 16;
+        if (whole) differ_line(u, codes, whole, words);
+        if (n > whole) pithi_differ_c(u, codes + whole, n - whole, words + whole);
+        words += n, codes += n, count -= n;
+    }
+}
+
+/* ---- A whole tile: read ----------------------------------------------------------------------*/
 
 ALWAYS v16 unzigzag(v16 w) { return v_xor(v_shr(w, 1), minus(v_set(0), v_and(w, v_set(1)))); }
 

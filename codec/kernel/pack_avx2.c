@@ -53,10 +53,6 @@ static inline void put_pair(uint8_t *a, uint8_t *b, v16 x, v16 y) {
     put_one(b, y);
 }
 
-static inline v16 v_shl16(v16 x) {
-    return (v16){_mm256_slli_epi32(x.a, 16), _mm256_slli_epi32(x.b, 16)};
-}
-
 static inline v16 get_one(const uint8_t *from, unsigned width) {
     static const uint16_t ones[32] = {0xFFFF, 0xFFFF, 0xFFFF, 0xFFFF, 0xFFFF, 0xFFFF,
                                       0xFFFF, 0xFFFF, 0xFFFF, 0xFFFF, 0xFFFF, 0xFFFF,

@@ -51,11 +51,6 @@ static inline void put_pair(uint8_t *a, uint8_t *b, v16 x, v16 y) {
     put_one(b, y);
 }
 
-static inline v16 v_shl16(v16 x) {
-    for (int q = 0; q < 4; q++) x.val[q] = vshlq_n_u32(x.val[q], 16);
-    return x;
-}
-
 static inline v16 get_one(const uint8_t *from, unsigned width) {
     static const uint16_t ones[32] = {0xFFFF, 0xFFFF, 0xFFFF, 0xFFFF, 0xFFFF, 0xFFFF,
                                       0xFFFF, 0xFFFF, 0xFFFF, 0xFFFF, 0xFFFF, 0xFFFF,

@@ -4,17 +4,6 @@
 
 #include <string.h>
 
-/* ---- Places ----------------------------------------------------------------------------------*/
-
-/* The row has ended: the first element of the next. */
-static void next_row(const uint32_t extent[PITHI_TILE_NDIM], uint32_t place[PITHI_TILE_NDIM]) {
-    place[3] = 0;
-    for (int d = 2; d >= 0; d--) {
-        if (++place[d] < extent[d]) return;
-        place[d] = 0;
-    }
-}
-
 /* ---- Forward ---------------------------------------------------------------------------------*/
 
 static void find_lines(struct pithi_lines *l) {
@@ -46,7 +35,7 @@ void pithi_lines_begin(struct pithi_lines *l, const uint32_t extent[PITHI_TILE_N
 void pithi_lines_advance(struct pithi_lines *l, size_t count) {
     l->place[3] += (uint32_t)count;
     if (l->place[3] < l->extent[3]) return;
-    next_row(l->extent, l->place);
+    pithi_next_row(l->extent, l->place);
     find_lines(l);
 }
 
@@ -72,7 +61,7 @@ void pithi_predict_c(const int32_t *codes, const uint32_t extent[PITHI_TILE_NDIM
     }
 }
 
-/* ---- Back ------------------------------------------------------------------------------------*/
+/* ---- A whole tile ----------------------------------------------------------------------------*/
 
 /* Dimensions of extent 1 have nothing before them. The sums of the others are of a half, a quarter
  * and an eighth of the tile at most. */
@@ -91,25 +80,26 @@ void pithi_unpredict_init(struct pithi_unpredict *u, const uint32_t extent[PITHI
     }
 }
 
-unsigned pithi_unpredict_sums(const struct pithi_unpredict *u, uint32_t *sums[3], bool starts[3]) {
-    size_t at = u->place[3], stride = u->extent[3];
-    unsigned count = 0;
-    for (unsigned d = 3; d--;) {
-        if (u->sum[d]) {
-            sums[count] = u->sum[d] + at;
-            starts[count++] = u->place[d] == 0;
+void pithi_differ_c(struct pithi_unpredict *u, const int32_t *codes, size_t count,
+                    uint32_t *words) {
+    while (count) {
+        uint32_t *sums[3];
+        bool starts[3];
+        const unsigned dims = pithi_unpredict_sums(u, sums, starts);
+        const size_t left = u->extent[3] - u->place[3], n = count < left ? count : left;
+        for (size_t i = 0; i < n; i++) {
+            uint32_t x = (uint32_t)codes[i] - (u->order ? u->before : 0);
+            u->before = (uint32_t)codes[i];
+            for (unsigned k = 0; k < dims; k++) {
+                const uint32_t before = starts[k] ? 0 : sums[k][i];
+                sums[k][i] = x;
+                x -= before;
+            }
+            words[i] = pithi_zigzag(x);
         }
-        at += stride * u->place[d];
-        stride *= u->extent[d];
+        words += n, codes += n, count -= n;
+        pithi_unpredict_advance(u, n);
     }
-    return count;
-}
-
-void pithi_unpredict_advance(struct pithi_unpredict *u, size_t count) {
-    u->place[3] += (uint32_t)count;
-    if (u->place[3] < u->extent[3]) return;
-    next_row(u->extent, u->place);
-    u->before = 0;
 }
 
 void pithi_unpredict_c(struct pithi_unpredict *u, const uint32_t *words, size_t count,

@@ -16,6 +16,16 @@
 PITHI_INLINE uint32_t pithi_zigzag(uint32_t d) { return d << 1 ^ (0u - (d >> 31)); }
 PITHI_INLINE uint32_t pithi_unzigzag(uint32_t w) { return w >> 1 ^ (0u - (w & 1)); }
 
+/* From the end of a row to the first element of the next. */
+PITHI_INLINE void pithi_next_row(const uint32_t extent[PITHI_TILE_NDIM],
+                                 uint32_t place[PITHI_TILE_NDIM]) {
+    place[3] = 0;
+    for (int d = 2; d >= 0; d--) {
+        if (++place[d] < extent[d]) return;
+        place[d] = 0;
+    }
+}
+
 /* ---- Forward ---------------------------------------------------------------------------------*/
 
 /* Elements [at, at + count) of the tile's words. codes: of element at, and of those from there on;
@@ -54,18 +64,24 @@ PITHI_INLINE uint32_t pithi_lines_sum(const struct pithi_lines *l, const int32_t
 void pithi_predict_row(const struct pithi_lines *l, const int32_t *codes, size_t count,
                        uint32_t *words);
 
-/* ---- Back ------------------------------------------------------------------------------------*/
+/* ---- A whole tile ----------------------------------------------------------------------------*/
 
-/* A tile that is being read, from its beginning on. */
+/* A tile that is written or read, from its beginning on. */
 struct pithi_unpredict {
     uint32_t extent[PITHI_TILE_NDIM], place[PITHI_TILE_NDIM];
     unsigned order;
-    uint32_t before;  /* running sum of the row; 0 at its beginning */
-    uint32_t *sum[3]; /* of dimensions 0..2 for what lies below; NULL: not of the order */
+    uint32_t before; /* read: running sum of the row; write: its last code; 0 at its beginning */
+    /* For dimensions 0..2, what the last element before each in that dimension was: read: after
+     * adding, write: before subtracting along it. NULL: not of the order. */
+    uint32_t *sum[3];
 };
 /* memory: 4 bytes for every element of the tile. */
 void pithi_unpredict_init(struct pithi_unpredict *u, const uint32_t extent[PITHI_TILE_NDIM],
                           unsigned order, void *memory);
+/* The next count elements: words of codes. */
+typedef void pithi_differ_fn(struct pithi_unpredict *u, const int32_t *codes, size_t count,
+                             uint32_t *words);
+pithi_differ_fn pithi_differ_c;
 /* The next count elements: codes of words. They may be the same memory. */
 typedef void pithi_unpredict_fn(struct pithi_unpredict *u, const uint32_t *words, size_t count,
                                 int32_t *codes);
@@ -73,8 +89,26 @@ pithi_unpredict_fn pithi_unpredict_c;
 
 /* The sums that the rest of the row is added to, nearest dimension first; starts says which begin
  * anew there. Returns how many there are. */
-unsigned pithi_unpredict_sums(const struct pithi_unpredict *u, uint32_t *sums[3], bool starts[3]);
+PITHI_INLINE unsigned pithi_unpredict_sums(const struct pithi_unpredict *u, uint32_t *sums[3],
+                                           bool starts[3]) {
+    size_t at = u->place[3], stride = u->extent[3];
+    unsigned count = 0;
+    for (unsigned d = 3; d--;) {
+        if (u->sum[d]) {
+            sums[count] = u->sum[d] + at;
+            starts[count++] = u->place[d] == 0;
+        }
+        at += stride * u->place[d];
+        stride *= u->extent[d];
+    }
+    return count;
+}
 /* At most the rest of the row; `before` is set when the row has ended. */
-void pithi_unpredict_advance(struct pithi_unpredict *u, size_t count);
+PITHI_INLINE void pithi_unpredict_advance(struct pithi_unpredict *u, size_t count) {
+    u->place[3] += (uint32_t)count;
+    if (u->place[3] < u->extent[3]) return;
+    pithi_next_row(u->extent, u->place);
+    u->before = 0;
+}
 
 #endif

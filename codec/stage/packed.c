@@ -23,25 +23,27 @@ static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
 /* ---- Memory ----------------------------------------------------------------------------------*/
 
-/* A strip of words and one of codes; to write: codes that words are differences from, widths,
- * groups; to read: sums. */
+/* A strip of words, one of codes and one of values; sums; to write: widths, groups. */
 
-/* Codes are kept only as long as others are differences from them. */
-enum { WINDOW = 2 * STRIP, HALF = 32, SLACK = 128 };
+enum { HALF = 32, SLACK = 128, STRIP_BYTES = STRIP * sizeof(uint32_t), VALUE_BYTES = 8 };
 
-static size_t window_bytes(size_t count) {
-    return (size_t)pithi_pad64(GROUP * groups_of(count) * sizeof(int32_t));
+static size_t sums_bytes(size_t count) {
+    return (size_t)pithi_pad64(GROUP * groups_of(count) * sizeof(uint32_t));
 }
 static size_t widths_bytes(size_t count) { return (size_t)pithi_pad64(groups_of(count)); }
 
 size_t pithi_packed_scratch(size_t count) {
-    return 2 * STRIP * sizeof(uint32_t) + 2 * window_bytes(count) + widths_bytes(count) + SLACK;
+    return 2 * STRIP_BYTES + STRIP * VALUE_BYTES + 2 * sums_bytes(count) + widths_bytes(count) +
+           SLACK;
 }
 static uint32_t *strip_words(void *scratch) { return scratch; }
 static int32_t *strip_codes(void *scratch) { return (int32_t *)scratch + STRIP; }
-static void *rest_of(void *scratch) { return (int32_t *)scratch + 2 * STRIP; }
+static void *strip_values(void *scratch) { return (int32_t *)scratch + 2 * STRIP; }
+static void *rest_of(void *scratch) {
+    return (uint8_t *)scratch + 2 * STRIP_BYTES + STRIP * VALUE_BYTES;
+}
 static uint8_t *widths_in(void *scratch, size_t count) {
-    return (uint8_t *)rest_of(scratch) + window_bytes(count);
+    return (uint8_t *)rest_of(scratch) + sums_bytes(count);
 }
 static uint8_t *groups_in(void *scratch, size_t count) {
     return widths_in(scratch, count) + widths_bytes(count);
@@ -49,50 +51,12 @@ static uint8_t *groups_in(void *scratch, size_t count) {
 
 /* ---- Codes -----------------------------------------------------------------------------------*/
 
-static size_t element_of(const struct pithi_quant *q) {
-    return !q ? sizeof(int32_t) : q->dtype == PITH_F64 ? 8 : q->dtype == PITH_F32 ? 4 : 2;
-}
-
-/* Codes of elements [at, at + n); returns how many are missed. */
-static size_t make_codes(const struct pithi_packed *p, const struct pithi_source *s, size_t at,
-                         size_t n, int32_t *codes, uint8_t *miss) {
-    const uint8_t *const from = (const uint8_t *)s->values + at * element_of(s->quant);
-    if (s->quant) return p->kernels->quantize(s->quant, from, n, codes, miss);
-    memcpy(codes, from, n * sizeof *codes);
+/* Codes of n dense values; returns how many are missed. */
+static size_t make_codes(const struct pithi_packed *p, const struct pithi_source *s,
+                         const void *values, size_t n, int32_t *codes, uint8_t *miss) {
+    if (s->quant) return p->kernels->quantize(s->quant, values, n, codes, miss);
+    memcpy(codes, values, n * sizeof *codes);
     return 0;
-}
-
-/* How far back words look. */
-static size_t reach_of(const struct pithi_packed *p) {
-    size_t reach = 0, stride = 1;
-    for (unsigned d = PITHI_TILE_NDIM; d-- && d + p->order >= PITHI_TILE_NDIM;) {
-        reach += stride;
-        stride *= p->extent[d];
-    }
-    return (reach + GROUP - 1) / GROUP * GROUP;
-}
-
-/* The last codes before those that are made. */
-struct window {
-    int32_t *codes;
-    size_t at, size, reach;
-};
-
-static struct window window_of(const struct pithi_packed *p, void *scratch) {
-    struct window w = {.codes = rest_of(scratch), .reach = reach_of(p)};
-    const size_t wanted = WINDOW + 8 * w.reach, all = groups_of(count_of(p)) * GROUP;
-    w.size = least(wanted, all);
-    return w;
-}
-
-/* Room for n more codes, behind those that they may be differences from. */
-static int32_t *window_room(struct window *w, size_t n) {
-    if (w->at + n > w->size) {
-        memmove(w->codes, w->codes + w->at - w->reach, w->reach * sizeof *w->codes);
-        w->at = w->reach;
-    }
-    w->at += n;
-    return w->codes + w->at - n;
 }
 
 /* ---- Choice of the order ---------------------------------------------------------------------*/
@@ -120,7 +84,8 @@ static void take_sample(const struct pithi_packed *p, const struct pithi_source 
     memcpy(to->extent, (uint32_t[]){2, 2, 2, (uint32_t)n}, sizeof to->extent);
     memset(to->codes, 0, LINES * n * sizeof *to->codes);
     for (unsigned k = 0; k < lines.count; k++)
-        make_codes(p, s, at - lead - lines.back[k], n, to->codes + lines.line[k] * n, miss);
+        make_codes(p, s, pithi_lay_at(&s->values, at - lead - lines.back[k]), n,
+                   to->codes + lines.line[k] * n, miss);
 }
 
 static uint64_t sample_bits(const struct pithi_packed *p, const struct sample *s, unsigned order) {
@@ -172,28 +137,90 @@ static void add_counters(const struct counters *c, uint32_t counts[PITHI_PACK_WI
         counts[w] = c->count[0][w] + c->count[1][w] + c->count[2][w] + c->count[3][w];
 }
 
+/* A tile that is being written. */
+struct writing {
+    const struct pithi_packed *packed;
+    const struct pithi_source *source;
+    struct pithi_packing *packing;
+    struct pithi_unpredict sums;
+    struct pithi_lay_walk walk, ahead; /* a strip further */
+    uint8_t *widths, *to, *end;
+};
+
+static struct writing writing_of(const struct pithi_packed *p, const struct pithi_source *source,
+                                 struct pithi_packing *packing) {
+    const size_t count = count_of(p);
+    struct writing g = {.packed = p, .source = source, .packing = packing};
+    g.widths = widths_in(packing->scratch, count);
+    g.to = groups_in(packing->scratch, count);
+    g.end = (uint8_t *)packing->scratch + pithi_packed_scratch(count);
+    pithi_unpredict_init(&g.sums, p->extent, p->order, rest_of(packing->scratch));
+    pithi_lay_begin(&g.walk, &source->values);
+    pithi_lay_begin(&g.ahead, &source->values);
+    pithi_lay_prefetch(&g.ahead, STRIP);
+    return g;
+}
+
+/* The next n values, in `strip` if they do not lie together. */
+static const void *next_values(struct writing *g, size_t n, void *strip) {
+    size_t run;
+    if (!g->walk.lay->tiling) return pithi_lay_next(&g->walk, n, &run);
+    pithi_lay_prefetch(&g->ahead, n);
+    pithi_lay_read(&g->walk, n, strip);
+    return strip;
+}
+
+/* Elements [at, at + n), step by step. */
+static void write_strip(struct writing *g, size_t at, size_t n) {
+    const struct pithi_kernels *const k = g->packed->kernels;
+    const size_t groups = groups_of(n);
+    uint32_t *const words = strip_words(g->packing->scratch);
+    int32_t *const codes = strip_codes(g->packing->scratch);
+    const void *const from = next_values(g, n, strip_values(g->packing->scratch));
+    uint8_t *const miss = g->source->quant ? g->source->miss + at / 8 : NULL;
+    g->packing->misses += make_codes(g->packed, g->source, from, n, codes, miss);
+    if (at == 0) g->packing->first = codes[0];
+    g->packing->constant = g->packing->constant && all_are(g->packing->first, codes, n);
+    k->differ(&g->sums, codes, n, words);
+    memset(words + n, 0, (groups * GROUP - n) * sizeof *words);
+    k->widths(words, n, g->widths);
+    g->to = k->pack(words, groups, g->widths, g->to, (size_t)(g->end - g->to));
+    g->widths += groups;
+}
+
+/* As many elements at once as there is a kernel for. What is constant is seen step by step. */
+static size_t condense(struct writing *g, size_t at, size_t n) {
+    struct pithi_condense c = {.quant = g->source->quant, .sums = &g->sums, .end = g->end};
+    const size_t row = g->packed->extent[PITHI_TILE_NDIM - 1];
+    size_t all = 0;
+    for (size_t done = 1; done && all < n && c.quant && !g->packing->constant; all += done) {
+        size_t count, pitch;
+        c.from = pithi_lay_rows(&g->walk, row, n - all, &c.count, &c.pitch);
+        c.ahead = c.from + 4 * STRIP;
+        if (g->walk.lay->tiling) c.ahead = pithi_lay_rows(&g->ahead, row, n, &count, &pitch);
+        c.widths = g->widths;
+        c.to = g->to;
+        done = g->packed->kernels->condense(&c);
+        pithi_lay_skip(&g->walk, done);
+        if (g->walk.lay->tiling) pithi_lay_skip(&g->ahead, done);
+        memset(g->source->miss + (at + all) / 8, 0, done / 8);
+        g->widths = c.widths;
+        g->to = c.to;
+    }
+    return all;
+}
+
 void pithi_packed_begin(const struct pithi_packed *p, const struct pithi_source *source,
                         void *scratch, struct pithi_packing *packing) {
     const size_t count = count_of(p);
-    uint32_t *const words = strip_words(scratch);
-    uint8_t *widths = widths_in(scratch, count), *to = groups_in(scratch, count);
-    uint8_t *const end = (uint8_t *)scratch + pithi_packed_scratch(count);
-    struct window window = window_of(p, scratch);
     struct counters counters = {{{0}}};
     *packing = (struct pithi_packing){.constant = true, .scratch = scratch};
+    struct writing g = writing_of(p, source, packing);
     for (size_t at = 0; at < count; at += STRIP) {
-        const size_t n = least(STRIP, count - at), groups = groups_of(n);
-        int32_t *const codes = window_room(&window, n);
-        uint8_t *const miss = source->quant ? source->miss + at / 8 : NULL;
-        packing->misses += make_codes(p, source, at, n, codes, miss);
-        if (at == 0) packing->first = codes[0];
-        packing->constant = packing->constant && all_are(packing->first, codes, n);
-        p->kernels->predict(codes, p->extent, p->order, at, n, words);
-        memset(words + n, 0, (groups * GROUP - n) * sizeof *words);
-        p->kernels->widths(words, n, widths);
-        to = p->kernels->pack(words, groups, widths, to, (size_t)(end - to));
-        count_widths(&counters, widths, groups);
-        widths += groups;
+        const size_t n = least(STRIP, count - at), done = condense(&g, at, n);
+        const uint8_t *const widths = g.widths - done / GROUP;
+        if (done < n) write_strip(&g, at + done, n - done);
+        count_widths(&counters, widths, groups_of(n));
     }
     add_counters(&counters, packing->counts);
 }
@@ -271,7 +298,7 @@ bool pithi_packed_finish(const struct pithi_packed *p, const struct pithi_packin
 }
 
 bool pithi_packed_put(const struct pithi_packed *p, const int32_t *codes, struct pithi_pen *pen) {
-    const struct pithi_source source = {.values = codes};
+    const struct pithi_source source = {.values = pithi_lay_dense(codes, sizeof *codes)};
     struct pithi_packing packing;
     pithi_packed_begin(p, &source, pen->scratch, &packing);
     return pithi_packed_finish(p, &packing, pen);
@@ -298,33 +325,76 @@ static size_t widths_of(const uint8_t *names, size_t groups, const uint8_t table
     return 2 * bits;
 }
 
-/* The codes of the strip's words, as codes or as values. */
-static void put_values(const struct pithi_packed *p, struct pithi_unpredict *u, void *scratch,
-                       const struct pithi_quant *quant, size_t n, void *values, bool stream) {
-    int32_t *const codes = quant ? strip_codes(scratch) : values;
-    p->kernels->unpredict(u, strip_words(scratch), n, codes);
-    if (quant) p->kernels->dequantize(quant, codes, n, values, stream);
+/* A tile that is being read. */
+struct reading {
+    const struct pithi_packed *packed;
+    const struct pithi_quant *quant;
+    struct pithi_unpredict sums;
+    struct pithi_lay_walk walk;
+    void *scratch;
+    bool stream;
+};
+
+/* Words of n elements, whose planes these are: codes, or the values that they mean. */
+static void put_words(struct reading *g, const uint8_t *planes, size_t left, const uint8_t *widths,
+                      size_t n) {
+    const struct pithi_kernels *const k = g->packed->kernels;
+    uint32_t *const words = strip_words(g->scratch);
+    int32_t *codes = strip_codes(g->scratch);
+    size_t run;
+    k->unpack(planes, left, groups_of(n), widths, words);
+    if (!g->quant) codes = (int32_t *)(void *)pithi_lay_next(&g->walk, n, &run);
+    k->unpredict(&g->sums, words, n, codes);
+    for (; g->quant && n; codes += run, n -= run) {
+        void *const to = pithi_lay_next(&g->walk, n, &run);
+        k->dequantize(g->quant, codes, run, to, g->stream);
+    }
 }
 
-const char *pithi_packed_take(const struct pithi_packed *p, struct pithi_reader *r,
-                              const struct pithi_quant *quant, void *values, bool stream) {
+/* A strip. */
+static void put_strip(struct reading *g, const uint8_t *planes, size_t left, const uint8_t *widths,
+                      size_t n) {
+    struct pithi_restore r = {.quant = g->quant,
+                              .sums = &g->sums,
+                              .planes = planes,
+                              .left = left,
+                              .widths = widths,
+                              .stream = g->stream};
+    for (size_t done = g->quant ? 1 : 0; done && n; n -= done) {
+        r.to =
+            pithi_lay_rows(&g->walk, g->packed->extent[PITHI_TILE_NDIM - 1], n, &r.count, &r.pitch);
+        done = g->packed->kernels->restore(&r);
+        pithi_lay_skip(&g->walk, done);
+    }
+    if (n) put_words(g, r.planes, r.left, r.widths, n);
+}
+
+const char *pithi_packed_take_to(const struct pithi_packed *p, struct pithi_reader *r,
+                                 const struct pithi_quant *quant, const struct pithi_lay *values,
+                                 bool stream) {
     const size_t count = count_of(p), groups = groups_of(count), names = (groups + 3) / 4;
-    const size_t element = element_of(quant);
-    uint8_t widths[STRIP_GROUPS], *to = values;
-    struct pithi_unpredict u;
+    uint8_t widths[STRIP_GROUPS];
+    struct reading g = {.packed = p, .quant = quant, .scratch = r->scratch, .stream = stream};
     const uint8_t *const table = take_table(r);
     if (!table) return "the widths of packed words are damaged";
     const uint8_t *const name = pithi_reader_take(r, names);
     if (!name) return "packed words end early";
     if (groups % 4 && name[names - 1] >> groups % 4 * 2) return "packed words have stray bits";
-    pithi_unpredict_init(&u, p->extent, p->order, rest_of(r->scratch));
+    pithi_unpredict_init(&g.sums, p->extent, p->order, rest_of(r->scratch));
+    pithi_lay_begin(&g.walk, values);
     for (size_t at = 0; at < count; at += STRIP) {
         const size_t n = least(STRIP, count - at), left = r->left;
         const size_t bytes = widths_of(name + at / GROUP / 4, groups_of(n), table, widths);
         const uint8_t *const planes = pithi_reader_take(r, bytes);
         if (!planes) return "packed words end early";
-        p->kernels->unpack(planes, left, groups_of(n), widths, strip_words(r->scratch));
-        put_values(p, &u, r->scratch, quant, n, to + at * element, stream);
+        put_strip(&g, planes, left, widths, n);
     }
     return NULL;
+}
+
+const char *pithi_packed_take(const struct pithi_packed *p, struct pithi_reader *r,
+                              const struct pithi_quant *quant, void *values, bool stream) {
+    const size_t element = quant ? pith_dtype_bytes(quant->dtype) : sizeof(int32_t);
+    const struct pithi_lay dense = pithi_lay_dense(values, element);
+    return pithi_packed_take_to(p, r, quant, &dense, stream);
 }

@@ -7,6 +7,7 @@
 #ifndef PITHI_PACKED_H
 #define PITHI_PACKED_H
 
+#include "stage/lay.h"
 #include "stage/pack.h"
 #include "stage/piece.h"
 #include "stage/quant.h"
@@ -26,11 +27,11 @@ size_t pithi_packed_scratch(size_t count);
 
 /* ---- Write -----------------------------------------------------------------------------------*/
 
-/* Where codes come from: dense values under `quant`, or, without it, themselves. */
+/* Where codes come from: values under `quant`, or, without it, themselves as int32_t. */
 struct pithi_source {
     const struct pithi_quant *quant;
-    const void *values; /* int32_t without quant */
-    uint8_t *miss;      /* with quant: set as by pithi_quantize_fn */
+    struct pithi_lay values;
+    uint8_t *miss; /* with quant: set as by pithi_quantize_fn */
 };
 
 /* A tile between the two parts; scratch holds its groups. */
@@ -56,9 +57,13 @@ bool pithi_packed_put(const struct pithi_packed *p, const int32_t *codes, struct
 
 /* ---- Read ------------------------------------------------------------------------------------*/
 
-/* NULL, or what is wrong; any bytes are safe. The values that the codes mean under `quant`, dense,
- * of its dtype; without it the codes themselves, int32_t. stream: they will not be read soon. Uses
+/* NULL, or what is wrong; any bytes are safe. The values that the codes mean under `quant`, of its
+ * dtype; without it the codes themselves, int32_t. stream: they will not be read soon. Uses
  * r->scratch. */
+const char *pithi_packed_take_to(const struct pithi_packed *p, struct pithi_reader *r,
+                                 const struct pithi_quant *quant, const struct pithi_lay *values,
+                                 bool stream);
+/* The same, dense. */
 const char *pithi_packed_take(const struct pithi_packed *p, struct pithi_reader *r,
                               const struct pithi_quant *quant, void *values, bool stream);
 

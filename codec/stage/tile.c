@@ -96,6 +96,21 @@ void pithi_tiling_runs(struct pithi_tiling *t, const uint64_t *shape, uint32_t n
     lay(t);
 }
 
+void pithi_tiling_pages(struct pithi_tiling *t, uint64_t sequences, uint64_t rows, uint64_t row,
+                        uint32_t page) {
+    *t = (struct pithi_tiling){.shape = {1, sequences, rows, row}, .extent = {1, 1, page, 1}};
+    if (is_empty(t)) return;
+    t->extent[PITHI_TILE_NDIM - 1] = (uint32_t)row;
+    lay(t);
+}
+
+uint64_t pithi_tile_of(const struct pithi_tiling *t, uint64_t e) {
+    uint64_t at[PITHI_TILE_NDIM], tile = 0;
+    for (uint32_t d = PITHI_TILE_NDIM; d-- > 0; e /= t->shape[d]) at[d] = e % t->shape[d];
+    for (uint32_t d = 0; d < PITHI_TILE_NDIM; d++) tile = tile * t->grid[d] + at[d] / t->extent[d];
+    return tile;
+}
+
 /* Dimensions from this one on lie dense in the tensor: those before which nothing is cut. */
 static uint32_t dense_from(const struct pithi_tiling *t, const struct pithi_tile *tile) {
     uint32_t d = PITHI_TILE_NDIM - 1;

@@ -43,6 +43,11 @@ void pithi_tiling_rows(struct pithi_tiling *t, const uint64_t *shape, uint32_t n
  * long as they fit, and of the first dimension where they do not, parts as equal as can be. */
 void pithi_tiling_runs(struct pithi_tiling *t, const uint64_t *shape, uint32_t ndim,
                        uint32_t block);
+/* Tiles of `page` rows of `row` elements, none across two of `sequences` of `rows` rows each. */
+void pithi_tiling_pages(struct pithi_tiling *t, uint64_t sequences, uint64_t rows, uint64_t row,
+                        uint32_t page);
+/* The number of the tile that element e of the tensor is in. */
+uint64_t pithi_tile_of(const struct pithi_tiling *t, uint64_t e);
 PITHI_INLINE struct pithi_tile pithi_tile_at(const struct pithi_tiling *t, uint64_t tile) {
     struct pithi_tile at;
     at.count = 1;
