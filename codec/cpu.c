@@ -70,22 +70,37 @@ size_t pithi_rotate_encode_c(const struct pithi_rotation *r, struct pithi_group_
     return 0;
 }
 
+/* The scalar text does one after the other. */
+size_t pithi_condense_c(struct pithi_condense *c) {
+    (void)c;
+    return 0;
+}
+size_t pithi_restore_c(struct pithi_restore *r) {
+    (void)r;
+    return 0;
+}
+
 /* Rows of one stage stand in ascending ISA order, so the last one that fits stays. */
 void pithi_kernels_bind(struct pithi_kernels *k, uint32_t cpu) {
     k->group_encode = pithi_group_encode_c;
     k->rotate_encode = pithi_rotate_encode_c;
     k->group_decode = pithi_group_decode_c;
     k->group_sum = pithi_group_sum_c;
+    k->column_encode = pithi_column_encode_c;
+    k->column_decode = pithi_column_decode_c;
     k->rotate = pithi_rotate_c;
     k->unrotate = k->unrotate_stream = pithi_unrotate_c;
     k->nh = pithi_nh_c;
     k->quantize = pithi_quantize_c;
     k->dequantize = pithi_dequantize_c;
     k->predict = pithi_predict_c;
+    k->differ = pithi_differ_c;
     k->unpredict = pithi_unpredict_c;
     k->widths = pithi_widths_c;
     k->pack = pithi_pack_c;
     k->unpack = pithi_unpack_c;
+    k->condense = pithi_condense_c;
+    k->restore = pithi_restore_c;
     k->split = pithi_split_c;
     k->spread = pithi_spread_c;
     k->move_stream = pithi_move_c;

@@ -177,7 +177,7 @@ static pith_status sum_block(const struct reduction *d, uint64_t block, void *to
 
 static pith_status view_job(void *arg, uint64_t block, struct pithi_worker *w) {
     const struct reduction *d = arg;
-    const uint64_t first = block * d->coding.frame.params.block;
+    const uint64_t first = pithi_block_first(&d->coding.frame, block);
     uint8_t *to = d->view->dense ? pithi_span_at(d->view, first) : w->values;
     PITHI_TRY(sum_block(d, block, to, d->view->dtype, w));
     if (!d->view->dense) pithi_span_write(d->view, first, elements(&d->coding, block), to);

@@ -11,7 +11,7 @@
 #include "cpu.h"
 #include "kernelcheck.h"
 
-enum { COUNT = 1 << 25, RUNS = 11, SMALL = 4096 };
+enum { COUNT = 1 << 25, RUNS = 11, SMALL = 4096, TOKEN = 1024, TOKENS = 256 * TOKEN };
 
 struct buffers {
     uint8_t *value, *base, *codes, *scales;
@@ -93,7 +93,7 @@ static double run_ceiling(const struct subject *s, const struct buffers *b, bool
 static struct timing measure(const struct pithi_kernels *k, const struct subject *s,
                              const struct buffers *b) {
     double kernel[RUNS], plain[RUNS], stream[RUNS];
-    const int repeats = s->count == COUNT ? 1 : 8192;
+    const int repeats = s->count == COUNT ? 1 : COUNT / 2 / (int)s->count;
     run_kernel(k, s, b);
     for (int run = 0; run < RUNS; run++) {
         kernel[run] = plain[run] = stream[run] = 0;
@@ -138,6 +138,7 @@ static void bench_one(const struct level *level, const struct subject *s, const 
     fflush(stdout);
 }
 
+#define RANGES(b) .bits = (b), .asymmetric = true, .scale_dtype = PITH_F16
 static const struct subject subjects[] = {
     {"encode f32 4 bits", {.bits = 4}, PITH_F32, PITH_NONE, false, true, COUNT},
     {"encode f32 4 bits stochastic",
@@ -150,13 +151,16 @@ static const struct subject subjects[] = {
     {"encode bf16 4 bits", {.bits = 4}, PITH_BF16, PITH_NONE, false, true, COUNT},
     {"encode f32 3 bits", {.bits = 3}, PITH_F32, PITH_NONE, false, true, COUNT},
     {"encode f32 8 bits", {.bits = 8}, PITH_F32, PITH_NONE, false, true, COUNT},
-    {"encode f32 4 bits asymmetric",
-     {.bits = 4, .asymmetric = true},
-     PITH_F32,
-     PITH_NONE,
-     false,
-     true,
-     COUNT},
+    {"kv encode f32 4 bits", {RANGES(4)}, PITH_F32, PITH_NONE, false, true, COUNT},
+    {"kv encode f32 2 bits", {RANGES(2)}, PITH_F32, PITH_NONE, false, true, COUNT},
+    {"kv encode bf16 4 bits", {RANGES(4)}, PITH_BF16, PITH_NONE, false, true, COUNT},
+    {"kv encode f16 4 bits", {RANGES(4)}, PITH_F16, PITH_NONE, false, true, COUNT},
+    {"kv encode f32 4 bits of one token", {RANGES(4)}, PITH_F32, PITH_NONE, false, false, TOKEN},
+    {"kv encode f32 4 bits of 256 tokens", {RANGES(4)}, PITH_F32, PITH_NONE, false, false, TOKENS},
+    {"kv decode f32 4 bits", {RANGES(4)}, PITH_F32, PITH_NONE, true, true, COUNT},
+    {"kv decode f32 2 bits", {RANGES(2)}, PITH_F32, PITH_NONE, true, true, COUNT},
+    {"kv decode bf16 4 bits", {RANGES(4)}, PITH_BF16, PITH_NONE, true, true, COUNT},
+    {"kv decode f16 4 bits", {RANGES(4)}, PITH_F16, PITH_NONE, true, true, COUNT},
     {"decode f32 4 bits", {.bits = 4}, PITH_F32, PITH_NONE, true, true, COUNT},
     {"decode f32 4 bits in cache", {.bits = 4}, PITH_F32, PITH_NONE, true, false, SMALL},
     {"decode bf16 4 bits", {.bits = 4}, PITH_BF16, PITH_NONE, true, true, COUNT},
@@ -177,6 +181,7 @@ static void bench_memcpy(const struct buffers *b) {
 void bench_group(const struct level *level) {
     static const uint32_t groups[] = {16, 128, 2048};
     bench_sum(level);
+    bench_columns(level);
     struct buffers b = {malloc(COUNT * 4ul), malloc(COUNT * 4ul), malloc(COUNT), malloc(COUNT)};
     if (b.value && b.base && b.codes && b.scales) {
         ceiling_fill(b.base, COUNT * 4ul, false);
@@ -187,7 +192,7 @@ void bench_group(const struct level *level) {
             for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
                 struct subject s = subjects[i];
                 s.set.group = groups[g];
-                s.set.scale_dtype = PITH_F32;
+                if (!s.set.scale_dtype) s.set.scale_dtype = PITH_F32;
                 bench_one(level, &s, &b);
             }
         }
