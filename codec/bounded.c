@@ -47,13 +47,15 @@ pith_status pithi_bounded_check(const struct pithi_params *p, const char **detai
 
 struct look {
     const struct pithi_coding *c;
-    uint64_t unit; /* elements per job; 0: a block, of which the error is measured */
+    uint64_t unit, jobs; /* elements per job; 0: a block, of which the error is measured */
     bool squares;
 };
 
 static pith_status survey_job(void *arg, uint64_t block, struct pithi_worker *w) {
     const struct look *l = arg;
-    const uint64_t first = block * l->unit, left = l->c->frame.count - first;
+    /* From the end, so that what encoding begins with is still in caches; sums have an order. */
+    const uint64_t first = (l->squares ? block : l->jobs - 1 - block) * l->unit,
+                   left = l->c->frame.count - first;
     const uint64_t n = left < l->unit ? left : l->unit;
     w->survey =
         pithi_survey_of(pithi_span_read(l->c->view, first, n, w->values), l->c->frame.params.dtype,
@@ -89,10 +91,11 @@ static pith_status look(const struct look *l, uint64_t jobs, pithi_block_fn *job
 }
 
 static pith_status survey(const struct pithi_coding *c, bool squares, struct pithi_survey *s) {
-    const struct look l = {c, c->plan->params.most, squares};
+    const uint64_t unit = c->plan->params.most, count = c->frame.count;
     *s = pithi_survey_none();
-    if (!l.unit) return PITH_OK; /* a slot without elements */
-    return look(&l, c->frame.count / l.unit + (c->frame.count % l.unit != 0), survey_job, s);
+    if (!unit) return PITH_OK; /* a slot without elements */
+    const struct look l = {c, unit, count / unit + (count % unit != 0), squares};
+    return look(&l, l.jobs, survey_job, s);
 }
 
 /* ---- Bounds ----------------------------------------------------------------------------------*/
@@ -177,7 +180,7 @@ void pithi_plain_put(struct pithi_block *b) {
     b->plain = true;
     b->length = plain_bytes(b);
     b->exact = b->count;
-    memcpy(b->bytes, b->value, b->length);
+    memcpy(b->bytes, pithi_block_values(b), b->length);
 }
 
 const char *pithi_plain_take(struct pithi_block *b) {

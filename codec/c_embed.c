@@ -46,9 +46,6 @@ static const struct pithi_key keys[] = {
                "most elements per block", false},
 };
 
-/* A block begins with the kind of its row map and more, and the number of distinct rows less 1. */
-enum { HEAD_MAP = 0x03, HEAD_CODED = 0x04, HEAD_CENTRE = 0x30, CENTRE_SHIFT = 4, HEAD_BYTES = 4 };
-
 static size_t element_of(const struct pithi_params *p) { return pith_dtype_bytes(p->dtype); }
 
 /* ---- Settings --------------------------------------------------------------------------------*/
@@ -245,26 +242,26 @@ static bool put_rows(const struct pithi_block *b, const struct work *w, size_t d
     return true;
 }
 
-static unsigned centre_code(unsigned bytes) { return bytes == 4 ? 3 : bytes; }
-
 /* The block's bytes; 0 when they would be more than cap. */
 static size_t code(struct pithi_block *b, size_t cap) {
     const struct work w = work_of(b);
     const bool fast = b->params->value[MODE] == FAST;
     struct pithi_quant quant;
     struct pithi_rows rows;
-    if (cap < HEAD_BYTES || !quant_of(b, &quant)) return 0;
-    struct pithi_pen pen = {b->bytes + HEAD_BYTES, cap - HEAD_BYTES, effort(b->params), w.pieces};
+    if (cap < PITHI_ROWS_HEAD || !quant_of(b, &quant)) return 0;
+    struct pithi_pen pen = {b->bytes + PITHI_ROWS_HEAD, cap - PITHI_ROWS_HEAD, effort(b->params),
+                            w.pieces};
     unsigned kind, centre;
     bool coded;
+    const struct pithi_lay values = pithi_lay_dense(b->value, element_of(b->params));
     b->exact = number_rows(b, &quant, &w, &rows);
     b->active = values_in(b, &w, rows.distinct);
-    if (!pithi_exact_put(&pen, w.miss, b->exact, b->value, element_of(b->params), b->count) ||
+    if (!pithi_exact_put(&pen, w.miss, b->exact, &values, b->count) ||
         !pithi_rowmap_put(&pen, w.rows, w.which, rows_of(&w, b->count), rows.distinct, !fast, w.map,
                           &kind) ||
         !put_centre(&w, &rows, &pen, &centre) || !put_rows(b, &w, rows.distinct, &pen, &coded))
         return 0;
-    const uint32_t head = kind | (coded ? HEAD_CODED : 0u) | centre_code(centre) << CENTRE_SHIFT;
+    const uint32_t head = pithi_rows_head(kind, coded, centre);
     pithi_put32(b->bytes, head | (uint32_t)(rows.distinct - 1) << 8);
     return (size_t)(pen.at - b->bytes);
 }
@@ -280,15 +277,13 @@ static pith_status encode(struct pithi_block *b) {
 
 /* ---- Decode ----------------------------------------------------------------------------------*/
 
-static bool take_centre(const struct work *w, struct pithi_reader *r, unsigned code) {
-    const unsigned bytes = code == 3 ? 4 : code;
+static bool take_centre(const struct work *w, struct pithi_reader *r, unsigned bytes) {
     const uint8_t *const from = pithi_reader_take(r, bytes * w->row);
     if (!from) return false;
     for (size_t j = 0; bytes && j < w->row; j++) {
         uint32_t x = 0;
         memcpy(&x, from + j * bytes, bytes);
-        const uint32_t sign = 1u << (8 * bytes - 1);
-        w->centre[j] = (int32_t)((x ^ sign) - sign);
+        w->centre[j] = (int32_t)pithi_rows_centre_of(x, bytes);
     }
     return true;
 }
@@ -309,10 +304,10 @@ static const char *take_rows(const struct pithi_block *b, const struct work *w, 
                              const struct pithi_quant *q, struct pithi_reader *r, void *values) {
     const struct pithi_packed tile = tile_of(b, w, distinct);
     const size_t count = distinct * w->row;
-    const unsigned head = b->bytes[0], centre = (head & HEAD_CENTRE) >> CENTRE_SHIFT;
+    const unsigned head = b->bytes[0], centre = pithi_rows_centre_bytes(head);
     if (!take_centre(w, r, centre)) return "the centres of columns are cut";
-    if (!(head & HEAD_CODED) && !centre) return pithi_packed_take(&tile, r, q, values, false);
-    const char *const fault = head & HEAD_CODED
+    if (!(head & PITHI_ROWS_CODED) && !centre) return pithi_packed_take(&tile, r, q, values, false);
+    const char *const fault = head & PITHI_ROWS_CODED
                                   ? take_coded(b, w, &tile, count, r)
                                   : pithi_packed_take(&tile, r, NULL, w->codes, false);
     if (fault) return fault;
@@ -340,19 +335,19 @@ static void deliver(const struct pithi_block *b, const struct work *w) {
 
 static const char *take_block(struct pithi_block *b, const struct work *w) {
     struct pithi_reader r = {b->bytes, b->length, w->pieces};
-    const uint8_t *const head = pithi_reader_take(&r, HEAD_BYTES);
+    const uint8_t *const head = pithi_reader_take(&r, PITHI_ROWS_HEAD);
     const size_t rows = rows_of(w, b->count);
     struct pithi_quant quant;
     struct pithi_exact exact;
     if (!head) return "the block is shorter than its head";
     const size_t distinct = (size_t)(pithi_get32(head) >> 8) + 1;
-    if (head[0] & ~(HEAD_MAP | HEAD_CODED | HEAD_CENTRE) || distinct > rows)
+    if (head[0] & ~(PITHI_ROWS_MAP | PITHI_ROWS_CODED | PITHI_ROWS_CENTRE) || distinct > rows)
         return "unknown coding of a block";
     if (!quant_of(b, &quant)) return "a bound that the dtype cannot have";
     const char *fault = pithi_exact_take(&r, &exact, element_of(b->params), b->count);
     if (!fault)
-        fault =
-            pithi_rowmap_take(&r, w->rows, head[0] & HEAD_MAP, rows, distinct, w->which, w->map);
+        fault = pithi_rowmap_take(&r, w->rows, head[0] & PITHI_ROWS_MAP, rows, distinct, w->which,
+                                  w->map);
     if (!fault) fault = take_rows(b, w, distinct, &quant, &r, w->values);
     if (fault) return fault;
     if (r.left) return "bytes after the end of a block";
@@ -360,7 +355,8 @@ static const char *take_block(struct pithi_block *b, const struct work *w) {
     b->active = values_in(b, w, distinct);
     if (!b->out) return NULL;
     deliver(b, w);
-    pithi_exact_patch(&exact, b->out, b->out_dtype, b->params->dtype);
+    const struct pithi_lay out = pithi_lay_dense(b->out, pith_dtype_bytes(b->out_dtype));
+    pithi_exact_patch(&exact, &out, b->out_dtype, b->params->dtype);
     return NULL;
 }
 

@@ -105,6 +105,30 @@ void *pithi_place(const struct pithi_frame *f, uint64_t block, uint64_t first, u
                : NULL;
 }
 
+bool pithi_find_lay(const struct pithi_frame *f, const struct pithi_tile *tile,
+                    const struct pithi_span *view, struct pithi_lay *lay) {
+    struct pithi_tile_run run;
+    if (!view->dense || !pithi_tile_run_at(&f->tiling, tile, 0, &run) || run.count == tile->count)
+        return false;
+    *lay = (struct pithi_lay){pithi_span_at(view, 0), view->element, &f->tiling, tile};
+    return true;
+}
+
+const void *pithi_block_values(struct pithi_block *b) {
+    enum { STEP = 256, AHEAD = 4 * STEP };
+    struct pithi_lay_walk walk, ahead;
+    if (b->value) return b->value;
+    pithi_lay_begin(&walk, &b->lay);
+    pithi_lay_begin(&ahead, &b->lay);
+    pithi_lay_prefetch(&ahead, AHEAD);
+    for (size_t at = 0; at < b->count; at += STEP) {
+        const size_t left = b->count - at;
+        pithi_lay_prefetch(&ahead, STEP);
+        pithi_lay_read(&walk, left < STEP ? left : STEP, (uint8_t *)b->room + at * b->lay.element);
+    }
+    return b->value = b->room;
+}
+
 bool pithi_touches(const struct pithi_frame *f, uint64_t block, uint64_t first, uint64_t count) {
     struct runs r = runs_of(f, block);
     for (struct pithi_tile_run run; next_run(&r, &run);)

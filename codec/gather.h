@@ -17,6 +17,10 @@ void pithi_scatter(const struct pithi_frame *frame, uint64_t block, uint64_t fir
  * and in order; else NULL. */
 void *pithi_place(const struct pithi_frame *frame, uint64_t block, uint64_t first, uint64_t count,
                   const struct pithi_span *view);
+/* Where the elements of a tile lie in a view of the whole slot, when it is dense but they are not;
+ * else false. */
+bool pithi_find_lay(const struct pithi_frame *frame, const struct pithi_tile *tile,
+                    const struct pithi_span *view, struct pithi_lay *lay);
 /* Whether the block holds any of [first, first + count). */
 bool pithi_touches(const struct pithi_frame *frame, uint64_t block, uint64_t first, uint64_t count);
 

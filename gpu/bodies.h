@@ -9,8 +9,11 @@
 #include "decode.h"
 #include "encode.h"
 #include "key.h"
+#include "kv_pairs.h"
 #include "raw.h"
 #include "recode.h"
+#include "rows_decode.h"
+#include "rows_encode.h"
 #include "special.h"
 #include "state.h"
 

@@ -6,14 +6,14 @@
 #include "plan.h"
 
 static inline bool pithi_cuda_is_bounded(const pith_cuda_plan *c) {
-    return c->table.device.kind == PITHI_DEVICE_bounded;
+    return c->table.device.kind == PITHI_DEVICE_bounded ||
+           c->table.device.kind == PITHI_DEVICE_rows;
 }
 /* a: filled in but for what says how teams share the work. */
 pith_status pithi_cuda_bounded_encode(pith_cuda_plan *c, struct pithi_gpu_call *a,
                                       const pith_cuda_items *items, void *stream);
-/* last: the kernel after the checks. */
-pith_status pithi_cuda_bounded_decode(pith_cuda_plan *c, struct pithi_gpu_call *a,
-                                      enum pithi_gpu_kernel last, const pith_cuda_items *items,
-                                      void *stream);
+/* verify: the checks alone. */
+pith_status pithi_cuda_bounded_decode(pith_cuda_plan *c, struct pithi_gpu_call *a, bool verify,
+                                      const pith_cuda_items *items, void *stream);
 
 #endif

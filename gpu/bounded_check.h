@@ -109,11 +109,11 @@ PITHI_DEVICE bool pithi_way_legal(const struct pithi_gpu_block *b) {
 }
 
 PITHI_DEVICE uint32_t pithi_names_bytes(const struct pithi_gpu_block *b) {
-    return (b->groups + 3) / 4;
+    return (b->named + 3) / 4;
 }
 
 PITHI_DEVICE bool pithi_packed_legal(const struct pithi_gpu_block *b) {
-    const uint32_t names = pithi_names_bytes(b), last = b->groups % 4;
+    const uint32_t names = pithi_names_bytes(b), last = b->named % 4;
     if (b->body_bytes < PITHI_PACK_WIDTHS + names) return false;
     if (b->body[PITHI_PACK_WIDTHS - 1] > PITHI_PACK_WIDEST) return false;
     for (uint32_t k = 1; k < PITHI_PACK_WIDTHS; k++)
@@ -121,27 +121,32 @@ PITHI_DEVICE bool pithi_packed_legal(const struct pithi_gpu_block *b) {
     return !last || !(b->body[PITHI_PACK_WIDTHS + names - 1] >> 2 * last);
 }
 
-/* Finds the parts of a block; those that lie in bytes of unknown meaning are looked at later. */
-PITHI_DEVICE uint32_t pithi_block_parse(struct pithi_gpu_block *b, uint32_t width) {
-    if (b->plain) return b->length == b->count * width ? PITHI_SOUND : PITHI_DAMAGED;
-    uint64_t left = b->length;
-    const uint8_t *p = b->bytes;
-    if (left < PITHI_EB_HEAD + PITHI_EB_COUNT) return PITHI_DAMAGED;
-    b->method = p[0];
-    b->order = p[1];
-    b->misses = pithi_get32(p + PITHI_EB_HEAD);
-    if (!pithi_way_legal(b) || b->misses > b->count) return PITHI_DAMAGED;
-    p += PITHI_EB_HEAD + PITHI_EB_COUNT;
-    left -= PITHI_EB_HEAD + PITHI_EB_COUNT;
+/* Exact values behind the block's head, and the body behind them. */
+PITHI_DEVICE bool pithi_exact_parse(struct pithi_gpu_block *b, uint32_t head, uint32_t width) {
+    const uint8_t *const p = b->bytes + head + PITHI_EXACT_COUNT;
+    if (b->length < head + PITHI_EXACT_COUNT) return false;
+    b->misses = pithi_get32(b->bytes + head);
+    if (b->misses > b->count) return false;
     const uint32_t map = (b->count + 7) / 8;
     b->bitmap = b->misses > map / 4;
+    const uint64_t left = b->length - head - PITHI_EXACT_COUNT;
     const uint64_t which = b->bitmap ? map : 4 * (uint64_t)b->misses;
     const uint64_t exact = which + (uint64_t)b->misses * width;
-    if (left < exact) return PITHI_DAMAGED;
+    if (left < exact) return false;
     b->which = p;
     b->values = p + which;
     b->body = p + exact;
     b->body_bytes = (uint32_t)(left - exact);
+    return true;
+}
+
+/* Finds the parts of a block; those that lie in bytes of unknown meaning are looked at later. */
+PITHI_DEVICE uint32_t pithi_block_parse(struct pithi_gpu_block *b, uint32_t width) {
+    if (b->plain) return b->length == b->count * width ? PITHI_SOUND : PITHI_DAMAGED;
+    if (b->length < PITHI_EB_HEAD) return PITHI_DAMAGED;
+    b->method = b->bytes[0];
+    b->order = b->bytes[1];
+    if (!pithi_way_legal(b) || !pithi_exact_parse(b, PITHI_EB_HEAD, width)) return PITHI_DAMAGED;
     if (b->method >= PITHI_EB_CODED) return PITHI_UNKNOWN;
     if (b->method == PITHI_EB_CONSTANT)
         return b->body_bytes == PITHI_EB_CODE ? PITHI_SOUND : PITHI_DAMAGED;
@@ -150,23 +155,29 @@ PITHI_DEVICE uint32_t pithi_block_parse(struct pithi_gpu_block *b, uint32_t widt
 
 /* ---- Blocks ----------------------------------------------------------------------------------*/
 
-PITHI_PHASE(pithi_block_locate, uint64_t number) {
+/* By the team's first thread; whether there is a block to be parsed. */
+PITHI_DEVICE bool pithi_block_find(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                   uint64_t number) {
     struct pithi_gpu_block *const b = &s->strip.block;
-    const struct pithi_table *const p = &a->from.plan;
-    if (t->tid) return;
     pithi_item_locate(a, &a->from, number, &s->from);
     s->from.status = pithi_mark(a, s->from.index)->status;
     pithi_block_open(a, &a->from, &s->from, number, b);
     s->strip.fault = PITHI_SOUND;
     b->whole = b->live && b->lo == 0 && b->hi == s->from.slot->count;
     s->strip.touched = b->whole;
-    if (!b->live) return;
+    if (!b->live) return false;
     const struct pithi_gpu_entry *const entry = pithi_entry(b->room, b->number);
-    pithi_quant_init(&b->quant, p->dtype, &pithi_mark(a, s->from.index)->bound, false);
+    pithi_quant_init(&b->quant, a->from.plan.dtype, &pithi_mark(a, s->from.index)->bound, false);
     b->bytes = s->from.payload + entry->at;
     b->length = entry->length & ~PITHI_INDEX_PLAIN;
     b->plain = entry->length & PITHI_INDEX_PLAIN;
-    s->strip.fault = pithi_block_parse(b, pithi_width(p->dtype));
+    return true;
+}
+
+PITHI_PHASE(pithi_block_locate, uint64_t number) {
+    struct pithi_gpu_block *const b = &s->strip.block;
+    if (t->tid || !pithi_block_find(a, s, number)) return;
+    s->strip.fault = pithi_block_parse(b, pithi_width(a->from.plan.dtype));
     b->legible = s->strip.fault != PITHI_DAMAGED && !b->plain;
 }
 
@@ -195,10 +206,14 @@ PITHI_DEVICE uint32_t pithi_ones(uint32_t x) {
     return n;
 }
 
-/* Bits [16 g, 16 g + 16) of a map of b->count. */
+/* Group g of a map, which has n bits. */
+PITHI_DEVICE uint32_t pithi_map_group(const uint8_t *map, uint32_t g, uint32_t n) {
+    return n > 8 ? pithi_get16(map + 2 * g) : map[2 * g];
+}
+/* Of a map of b->count. */
 PITHI_DEVICE uint32_t pithi_map_bits(const struct pithi_gpu_block *b, const uint8_t *map,
                                      uint32_t g) {
-    return pithi_group_count(b, g) > 8 ? pithi_get16(map + 2 * g) : map[2 * g];
+    return pithi_map_group(map, g, pithi_group_count(b, g));
 }
 
 /* Positions of exact values are in order; of a map the ones are counted. */
@@ -229,7 +244,7 @@ PITHI_PHASE(pithi_widths_look, uint32_t tid) {
         pithi_atomic_max32(&s->strip.fault, PITHI_DAMAGED);
     t->total = 0;
     if (b->method != PITHI_EB_PACKED) return;
-    for (uint32_t g = tid + t->tid; g < b->groups; g += PITHI_TEAM)
+    for (uint32_t g = tid + t->tid; g < b->named; g += PITHI_TEAM)
         t->total += pithi_group_width(b, g);
 }
 
@@ -245,9 +260,10 @@ PITHI_PHASE(pithi_block_answer, uint64_t number) {
     if (s->strip.fault == PITHI_UNKNOWN) pithi_atomic_max32(&m->unsupported, 1);
 }
 
-PITHI_BODY(pithi_bounded_judge) {
-    PITHI_RUN(pithi_block_locate, number);
-    if (!s->strip.block.live) return;
+/* Checksum, exact values and widths of a located block, if any of it is wanted. */
+PITHI_DEVICE void pithi_block_judge(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                    struct pithi_gpu_thread *t, struct pithi_team *team,
+                                    uint64_t number) {
     if (!s->strip.block.whole)
         PITHI_RUN(pithi_block_touch, pithi_tile_extent(&s->strip.block.tile, 3));
     if (!s->strip.touched) return;
@@ -262,7 +278,13 @@ PITHI_BODY(pithi_bounded_judge) {
         PITHI_RUN(pithi_widths_look, 0);
         PITHI_SCAN(1);
     }
-    PITHI_RUN(pithi_block_answer, number);
+}
+
+PITHI_BODY(pithi_bounded_judge) {
+    PITHI_RUN(pithi_block_locate, number);
+    if (!s->strip.block.live) return;
+    pithi_block_judge(a, s, t, team, number);
+    if (s->strip.touched) PITHI_RUN(pithi_block_answer, number);
 }
 
 /* The checks alone: a team an item. */

@@ -61,7 +61,7 @@ PITHI_PHASE(pithi_strip_widths, uint32_t strip) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     const uint32_t g = strip * PITHI_TEAM + t->tid;
     (void)a;
-    t->total = g < b->groups ? pithi_group_width(b, g) : 0;
+    t->total = g < b->named ? pithi_group_width(b, g) : 0;
     if (strip == 0 && t->tid == 0) s->strip.carry[0] = 0;
 }
 
@@ -73,7 +73,7 @@ PITHI_PHASE(pithi_strip_unpack, uint32_t strip) {
     (void)a;
     if (t->tid == 0)
         s->strip.carry[(strip + 1) % 2] = s->strip.carry[strip % 2] + pithi_scan_all(s, 0);
-    if (g >= b->groups) return;
+    if (g >= b->named) return;
     const uint8_t *const planes = b->body + PITHI_PACK_WIDTHS + pithi_names_bytes(b) + 2 * before;
     uint32_t word[PITHI_GROUP] = {0};
     for (uint32_t i = 0; i < pithi_group_width(b, g); i++) {
@@ -238,6 +238,20 @@ PITHI_DEVICE void pithi_packed_read(const struct pithi_gpu_call *a, struct pithi
     PITHI_RUN(pithi_codes_read, strips);
 }
 
+/* Over the values that codes mean; then sums go to the tensor. */
+PITHI_DEVICE void pithi_exact_read(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                   struct pithi_gpu_thread *t, struct pithi_team *team,
+                                   uint64_t number) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    if (b->misses && !b->bitmap) PITHI_RUN(pithi_positions_read, number);
+    for (uint32_t g = 0; b->bitmap && g < b->groups; g += PITHI_TEAM) {
+        PITHI_RUN(pithi_map_count, g / PITHI_TEAM);
+        PITHI_SCAN(0);
+        PITHI_RUN(pithi_map_read, g / PITHI_TEAM);
+    }
+    if (a->add) PITHI_RUN(pithi_sums_put, number);
+}
+
 PITHI_BODY(pithi_bounded_decode) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     PITHI_RUN(pithi_block_locate, number);
@@ -253,13 +267,7 @@ PITHI_BODY(pithi_bounded_decode) {
         pithi_packed_read(a, s, t, team);
     else
         PITHI_RUN(pithi_constant_read, number);
-    if (b->misses && !b->bitmap) PITHI_RUN(pithi_positions_read, number);
-    for (uint32_t g = 0; b->bitmap && g < b->groups; g += PITHI_TEAM) {
-        PITHI_RUN(pithi_map_count, g / PITHI_TEAM);
-        PITHI_SCAN(0);
-        PITHI_RUN(pithi_map_read, g / PITHI_TEAM);
-    }
-    if (a->add) PITHI_RUN(pithi_sums_put, number);
+    pithi_exact_read(a, s, t, team, number);
 }
 
 #endif

@@ -256,7 +256,7 @@ PITHI_PHASE(pithi_code_close, bool constant) {
     struct pithi_gpu_entry *const entry = pithi_entry(b->room, b->number);
     const uint32_t width = pithi_width(a->to.plan.dtype), misses = s->strip.misses;
     const uint64_t raw = (uint64_t)b->count * width;
-    uint64_t length = PITHI_EB_HEAD + PITHI_EB_COUNT + pithi_exact_which_bytes(b, misses) +
+    uint64_t length = PITHI_EB_HEAD + PITHI_EXACT_COUNT + pithi_exact_which_bytes(b, misses) +
                       (uint64_t)misses * width;
     if (constant)
         length += PITHI_EB_CODE;
@@ -376,13 +376,16 @@ PITHI_BODY(pithi_bounded_place) {
 
 /* ---- Bytes -----------------------------------------------------------------------------------*/
 
-PITHI_PHASE(pithi_write_open, uint64_t number) {
+/* By the team's first thread: the place of its block, and of its parts up to the body behind a
+ * head of so many bytes. Whether they are to be written. */
+PITHI_DEVICE bool pithi_write_find(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                   uint64_t number, uint32_t head) {
     struct pithi_gpu_block *const b = &s->strip.block;
-    if (t->tid) return;
     pithi_item_locate(a, &a->to, number, &s->to);
     s->to.status = pithi_mark(a, s->to.index)->status;
     pithi_block_open(a, &a->to, &s->to, number, b);
-    if (!b->live) return;
+    s->strip.carry[0] = 0;
+    if (!b->live) return false;
     const struct pithi_gpu_entry *const entry = pithi_entry(b->room, b->number);
     b->bytes = s->to.payload + entry->at;
     b->length = entry->length & ~PITHI_INDEX_PLAIN;
@@ -391,15 +394,19 @@ PITHI_PHASE(pithi_write_open, uint64_t number) {
     b->order = entry->order;
     b->misses = entry->misses;
     b->bitmap = b->misses > (b->count + 7) / 8 / 4;
-    b->which = b->bytes + PITHI_EB_HEAD + PITHI_EB_COUNT;
+    b->which = b->bytes + head + PITHI_EXACT_COUNT;
     b->values = b->which + pithi_exact_which_bytes(b, b->misses);
     b->body = b->values + (uint64_t)b->misses * pithi_width(a->to.plan.dtype);
     for (uint32_t k = 0; k < PITHI_PACK_WIDTHS; k++) s->strip.table[k] = entry->table[k];
-    s->strip.carry[0] = 0;
-    if (b->plain) return;
+    if (!b->plain) pithi_put32(b->bytes + head, b->misses);
+    return !b->plain;
+}
+
+PITHI_PHASE(pithi_write_open, uint64_t number) {
+    struct pithi_gpu_block *const b = &s->strip.block;
+    if (t->tid || !pithi_write_find(a, s, number, PITHI_EB_HEAD)) return;
     b->bytes[0] = (uint8_t)b->method;
     b->bytes[1] = (uint8_t)b->order;
-    pithi_put32(b->bytes + PITHI_EB_HEAD, b->misses);
     uint8_t *const body = b->bytes + (b->body - b->bytes);
     if (b->method == PITHI_EB_CONSTANT)
         pithi_put32(body, pithi_get_aligned32(pithi_codes_of(&a->to, b)));
@@ -447,6 +454,16 @@ PITHI_PHASE(pithi_misses_write, uint32_t strip) {
     }
 }
 
+/* Width and name of the thread's group, whose words come to `any` when or-ed. */
+PITHI_DEVICE void pithi_group_name(struct pithi_gpu_shared *s, struct pithi_gpu_thread *t,
+                                   uint32_t any) {
+    const uint32_t bits = pithi_pack_bits(any);
+    uint32_t name = 0;
+    while (s->strip.table[name] < bits) name++;
+    s->strip.name[t->tid] = (uint8_t)name;
+    t->total = s->strip.table[name];
+}
+
 /* The words of a strip's groups, their widths and names. */
 PITHI_PHASE(pithi_words_make, uint32_t strip) {
     const struct pithi_gpu_block *const b = &s->strip.block;
@@ -464,11 +481,7 @@ PITHI_PHASE(pithi_words_make, uint32_t strip) {
         any |= word;
         if (there) pithi_place_next(&s->to.slot->tiling, &b->tile, &p);
     }
-    const uint32_t bits = pithi_pack_bits(any);
-    uint32_t name = 0;
-    while (s->strip.table[name] < bits) name++;
-    s->strip.name[t->tid] = (uint8_t)name;
-    t->total = s->strip.table[name];
+    pithi_group_name(s, t, any);
 }
 
 PITHI_PHASE(pithi_words_write, uint32_t strip) {
@@ -479,7 +492,7 @@ PITHI_PHASE(pithi_words_write, uint32_t strip) {
     (void)a;
     if (t->tid == 0)
         s->strip.carry[(strip + 1) % 2] = s->strip.carry[strip % 2] + pithi_scan_all(s, 0);
-    if (g >= b->groups) return;
+    if (g >= b->named) return;
     const uint8_t *const name = s->strip.name + t->tid;
     if (g % 4 == 0)
         body[PITHI_PACK_WIDTHS + g / 4] =
@@ -506,10 +519,10 @@ PITHI_PHASE(pithi_carry_clear, uint32_t tid) {
     if (t->tid == tid) s->strip.carry[0] = 0;
 }
 
-PITHI_BODY(pithi_bounded_write) {
+/* What is stored as it is: all of the block, or exact values. */
+PITHI_DEVICE void pithi_write_values(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                     struct pithi_gpu_thread *t, struct pithi_team *team) {
     const struct pithi_gpu_block *const b = &s->strip.block;
-    PITHI_RUN(pithi_write_open, number);
-    if (!b->live) return;
     const uint32_t strips = (b->groups + PITHI_TEAM - 1) / PITHI_TEAM;
     if (b->plain) PITHI_RUN(pithi_write_plain, pithi_width(a->to.plan.dtype));
     if (!b->plain && b->misses) {
@@ -520,6 +533,24 @@ PITHI_BODY(pithi_bounded_write) {
         }
     }
     PITHI_RUN(pithi_carry_clear, 0);
+}
+
+/* The checksum of what was written. */
+PITHI_DEVICE void pithi_write_check(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                    struct pithi_gpu_thread *t, struct pithi_team *team,
+                                    uint64_t number) {
+    if (!a->to.plan.checksums) return;
+    PITHI_STEP(pithi_block_hash, PITHI_TEAM);
+    PITHI_SCAN(0);
+    PITHI_RUN(pithi_write_sum, number);
+}
+
+PITHI_BODY(pithi_bounded_write) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    PITHI_RUN(pithi_write_open, number);
+    if (!b->live) return;
+    const uint32_t strips = (b->groups + PITHI_TEAM - 1) / PITHI_TEAM;
+    pithi_write_values(a, s, t, team);
     if (!b->plain && b->method == PITHI_EB_PACKED) {
         for (uint32_t strip = 0; strip < strips; strip++) {
             PITHI_RUN(pithi_words_make, strip);
@@ -527,10 +558,7 @@ PITHI_BODY(pithi_bounded_write) {
             PITHI_RUN(pithi_words_write, strip);
         }
     }
-    if (!a->to.plan.checksums) return;
-    PITHI_STEP(pithi_block_hash, PITHI_TEAM);
-    PITHI_SCAN(0);
-    PITHI_RUN(pithi_write_sum, number);
+    pithi_write_check(a, s, t, team, number);
 }
 
 #endif

@@ -184,7 +184,7 @@ PITHI_DEVICE void pithi_encode_quantize(const struct pithi_table *p,
     if (p->device.set.stochastic) pithi_philox(random, e / 8, words);
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
         const uint32_t r = p->device.set.stochastic ? pithi_random_pick(random, words, k) : 0;
-        q[k] = reciprocal == 0 ? 0 : pithi_group_quantize(&p->device.set, x[k], 0, reciprocal, r);
+        q[k] = reciprocal == 0 ? 0 : pithi_group_quantize(&p->device.set, x[k], reciprocal, r);
     }
 }
 

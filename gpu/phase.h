@@ -89,6 +89,10 @@ PITHI_DEVICE uint64_t pithi_lane_runs(uint64_t x) {
 PITHI_DEVICE void pithi_atomic_max32(uint32_t *p, uint32_t x) { atomicMax(p, x); }
 PITHI_DEVICE void pithi_atomic_min32(uint32_t *p, uint32_t x) { atomicMin(p, x); }
 PITHI_DEVICE uint32_t pithi_atomic_add32(uint32_t *p, uint32_t x) { return atomicAdd(p, x); }
+/* *p := x if it is `old`; returns what it was. */
+PITHI_DEVICE uint32_t pithi_atomic_swap32(uint32_t *p, uint32_t old, uint32_t x) {
+    return atomicCAS(p, old, x);
+}
 PITHI_DEVICE void pithi_atomic_add64(uint64_t *p, uint64_t x) {
     atomicAdd((unsigned long long *)p, (unsigned long long)x);
 }
@@ -177,6 +181,11 @@ PITHI_DEVICE void pithi_atomic_min32(uint32_t *p, uint32_t x) {
 PITHI_DEVICE uint32_t pithi_atomic_add32(uint32_t *p, uint32_t x) {
     const uint32_t before = *p;
     *p += x;
+    return before;
+}
+PITHI_DEVICE uint32_t pithi_atomic_swap32(uint32_t *p, uint32_t old, uint32_t x) {
+    const uint32_t before = *p;
+    if (before == old) *p = x;
     return before;
 }
 PITHI_DEVICE void pithi_atomic_add64(uint64_t *p, uint64_t x) { *p += x; }

@@ -16,6 +16,12 @@ struct pithi_gpu_results {
 /* Candidates that one thread tries. */
 enum { PITHI_TRIES = PITHI_SEARCH_ROOM / 2 };
 
+/* Codecs in pages: a thread's columns of a tile, from this one of this head on, and its tokens, up
+ * to the tile's end. n: columns, 0 where there are none. */
+struct pithi_gpu_column {
+    uint32_t head, in_head, n, token, end;
+};
+
 struct pithi_gpu_thread {
     uint32_t tid;
     float x[PITHI_UNITS][PITHI_UNIT]; /* values, differences or sums */
@@ -29,6 +35,9 @@ struct pithi_gpu_thread {
     uint64_t total;     /* of codecs with a bound: what is summed over the team */
     uint64_t own;       /* what total was before */
     uint32_t low, high; /* the same: what the largest of is sought */
+    /* Of codecs in pages: extremes of units or columns, or their scales and zero points. */
+    uint32_t up[PITHI_UNIT], down[PITHI_UNIT];
+    struct pithi_gpu_column column;
 };
 
 /* Frames that a team opens at once. */
@@ -41,6 +50,7 @@ struct pithi_gpu_block {
     uint64_t number, before; /* before: elements of the tiles before it */
     uint64_t lo, hi;         /* decode: the elements of the slot that are wanted */
     uint32_t count, groups;
+    uint32_t named; /* groups of packed words */
     uint8_t *room;
     uint8_t *bytes;
     uint32_t length, method, order, misses;
@@ -53,9 +63,24 @@ struct pithi_gpu_block {
     uint32_t body_bytes;
 };
 
+/* What rows a block of embed has. */
+struct pithi_gpu_rows {
+    uint32_t row, rows, distinct; /* elements of one; how many; how many that differ */
+    uint32_t kind, width, wide;   /* of the map; bits of its numbers; bytes of a centre */
+    bool mapped;                  /* decode: the map is to be read */
+    /* In the workspace: codes of all rows; decode: of the distinct ones, encode: centres; the
+     * number among the distinct of every row; encode: the first row of each number, and the table
+     * by which they are found, two places a row. */
+    uint32_t *code, *spare, *number, *first, *place;
+    uint8_t *map, *numbers, *centre; /* parts of the block */
+    uint32_t largest;                /* of the centres */
+    uint64_t without, with;          /* bits of samples, without centres and with them */
+};
+
 /* The team's memory of codecs with a bound. */
 struct pithi_gpu_strip {
     struct pithi_gpu_block block;
+    struct pithi_gpu_rows rows;
     uint64_t scan[2][PITHI_TEAM];
     uint64_t carry[2], run[2]; /* of the strips before; the strip that is summed, and the next */
     uint32_t low, high, touched, fault;
@@ -63,6 +88,32 @@ struct pithi_gpu_strip {
     struct pithi_pack_room choice;
     uint8_t table[PITHI_PACK_WIDTHS], name[PITHI_TEAM];
     uint32_t word[PITHI_PACK_GROUP][PITHI_TEAM]; /* of each thread's group */
+};
+
+/* A team's page, or the part of it that is the team's: see kv_page.h. */
+struct pithi_gpu_page {
+    uint8_t *bytes, *values; /* values: where `at` counts from */
+    uint8_t *codes;
+    uint64_t number, first;                /* of the page, and of its first element, in the slot */
+    int64_t at, token_stride, head_stride; /* in elements: of the page's first; between its rows */
+    uint64_t scale_bytes, code_bytes;
+    uint64_t length, whole; /* bytes; and of a page that is not cut */
+    struct pithi_rotation rotation;
+    uint32_t tokens, heads, dim;
+    uint32_t along, groups;     /* of a head, of the page */
+    uint32_t string;            /* bytes of codes of a head */
+    uint32_t lo, hi;            /* elements that are wanted */
+    uint32_t part, tile, tiles; /* tiles [tile, tiles) hold these */
+    uint32_t lanes, log2, rows, chunks;
+    bool live;
+    bool plain; /* units lie in a run, in the tensor too */
+};
+
+/* The team's memory of codecs in pages. */
+struct pithi_gpu_paged {
+    struct pithi_gpu_page page;
+    struct pithi_grid grid[PITHI_UNITS * PITHI_TEAM];
+    uint32_t up[PITHI_UNITS * PITHI_TEAM], down[PITHI_UNITS * PITHI_TEAM];
 };
 
 struct pithi_gpu_shared {
@@ -78,10 +129,12 @@ struct pithi_gpu_shared {
     union {
         float values[PITHI_TILE];     /* in units; only of calls that search */
         struct pithi_gpu_strip strip; /* only of codecs with a bound */
+        struct pithi_gpu_paged paged; /* only of codecs in pages */
     };
 };
 /* Bytes of it that a launch needs. */
 static inline size_t pithi_shared_bytes(const struct pithi_gpu_call *a) {
+    if (a->parts) return offsetof(struct pithi_gpu_shared, paged) + sizeof(struct pithi_gpu_paged);
     return a->to.plan.device.set.search || a->rooms ? sizeof(struct pithi_gpu_shared)
                                                     : offsetof(struct pithi_gpu_shared, values);
 }

@@ -12,7 +12,7 @@
 enum { PITHI_GROUP = PITHI_PACK_GROUP };
 /* How a block of eb is coded that these kernels read and write. */
 enum { PITHI_EB_CONSTANT, PITHI_EB_PACKED, PITHI_EB_CODED, PITHI_EB_INTERPOLATED };
-enum { PITHI_EB_HEAD = 2, PITHI_EB_COUNT = 4, PITHI_EB_CODE = 4 };
+enum { PITHI_EB_HEAD = 2, PITHI_EB_CODE = 4, PITHI_EXACT_COUNT = 4 };
 #define PITHI_INDEX_PLAIN 0x80000000u
 
 /* ---- Workspace -------------------------------------------------------------------------------*/
@@ -67,7 +67,7 @@ PITHI_DEVICE void pithi_block_open(const struct pithi_gpu_call *a,
     b->tile = pithi_tile_at(&it->slot->tiling, b->number);
     b->before = pithi_tile_before(&it->slot->tiling, &b->tile);
     b->count = (uint32_t)b->tile.count;
-    b->groups = (b->count + PITHI_GROUP - 1) / PITHI_GROUP;
+    b->groups = b->named = (b->count + PITHI_GROUP - 1) / PITHI_GROUP;
     const uint64_t end = it->slot->count;
     b->lo = a->first < end ? a->first : end;
     b->hi = a->count < end - b->lo ? b->lo + a->count : end;

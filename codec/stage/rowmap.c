@@ -10,8 +10,6 @@
 
 /* ---- Strings of bits, least significant first ------------------------------------------------*/
 
-static size_t bytes_of(uint64_t bits) { return (size_t)((bits + 7) / 8); }
-
 /* Appends; the room ends 8 bytes after the string. */
 struct bits {
     uint8_t *to;
@@ -66,17 +64,12 @@ static uint8_t *open_room(uint8_t *room, size_t rows) { return room + pithi_pad6
 
 /* ---- Write -----------------------------------------------------------------------------------*/
 
-static size_t plain_bytes(size_t rows, size_t distinct) {
-    const unsigned width = pithi_bit_length((uint32_t)(distinct - 1));
-    return bytes_of(rows) + bytes_of((uint64_t)(rows - distinct) * width);
-}
-
 static bool put_plain(struct pithi_pen *pen, const uint32_t *which, size_t rows, size_t distinct,
                       uint8_t *room) {
-    const unsigned width = pithi_bit_length((uint32_t)(distinct - 1));
+    const unsigned width = pithi_rowmap_width(distinct);
     struct bits map = {room, 0}, numbers = {open_room(room, rows), 0};
     uint32_t known = 0;
-    memset(room, 0, bytes_of(rows));
+    memset(room, 0, pithi_rowmap_bytes_of(rows));
     numbers.to[0] = 0;
     for (size_t i = 0; i < rows; i++) {
         if (which[i] == known) {
@@ -86,8 +79,8 @@ static bool put_plain(struct pithi_pen *pen, const uint32_t *which, size_t rows,
             put_bits(&numbers, which[i], width);
         }
     }
-    return pithi_pen_put(pen, map.to, bytes_of(rows)) &&
-           pithi_pen_put(pen, numbers.to, bytes_of(numbers.at));
+    return pithi_pen_put(pen, map.to, pithi_rowmap_bytes_of(rows)) &&
+           pithi_pen_put(pen, numbers.to, pithi_rowmap_bytes_of(numbers.at));
 }
 
 static bool put_coded(struct pithi_pen *pen, size_t max_rows, const uint32_t *which, size_t rows,
@@ -103,7 +96,7 @@ static bool put_coded(struct pithi_pen *pen, size_t max_rows, const uint32_t *wh
         known += is_new;
     }
     return pithi_piece_put(pen, max_rows, room, rows) &&
-           pithi_pen_put(pen, open.to, bytes_of(open.at));
+           pithi_pen_put(pen, open.to, pithi_rowmap_bytes_of(open.at));
 }
 
 bool pithi_rowmap_put(struct pithi_pen *pen, size_t max_rows, const uint32_t *which, size_t rows,
@@ -111,7 +104,7 @@ bool pithi_rowmap_put(struct pithi_pen *pen, size_t max_rows, const uint32_t *wh
     *kind = PITHI_ROWMAP_NONE;
     if (distinct == 1 || distinct == rows) return true;
     struct pithi_pen trial = *pen;
-    const size_t plain = plain_bytes(rows, distinct);
+    const size_t plain = pithi_rowmap_plain_bytes(rows, distinct);
     if (trial.room >= plain) trial.room = plain - 1;
     if (coded && put_coded(&trial, max_rows, which, rows, room)) {
         *kind = PITHI_ROWMAP_CODED;
@@ -136,10 +129,10 @@ static void number_plainly(size_t rows, size_t distinct, uint32_t *which) {
 
 static const char *take_plain(struct pithi_reader *r, size_t rows, size_t distinct,
                               uint32_t *which) {
-    const unsigned width = pithi_bit_length((uint32_t)(distinct - 1));
-    const uint64_t bits = (uint64_t)(rows - distinct) * width;
-    const uint8_t *const map = pithi_reader_take(r, bytes_of(rows));
-    const uint8_t *const numbers = map ? pithi_reader_take(r, bytes_of(bits)) : NULL;
+    const unsigned width = pithi_rowmap_width(distinct);
+    const uint64_t bits = pithi_rowmap_bits(rows, distinct);
+    const uint8_t *const map = pithi_reader_take(r, pithi_rowmap_bytes_of(rows));
+    const uint8_t *const numbers = map ? pithi_reader_take(r, pithi_rowmap_bytes_of(bits)) : NULL;
     if (!numbers) return too_short;
     if (!zero_rest(map, rows) || !zero_rest(numbers, bits)) return wrong_rest;
     uint64_t at = 0;
@@ -148,7 +141,7 @@ static const char *take_plain(struct pithi_reader *r, size_t rows, size_t distin
         if (map[i / 8] >> i % 8 & 1) {
             which[i] = known++;
         } else {
-            which[i] = get_bits(numbers, bytes_of(bits), at, width);
+            which[i] = get_bits(numbers, pithi_rowmap_bytes_of(bits), at, width);
             at += width;
             if (which[i] >= known) return wrong_number;
         }
@@ -171,7 +164,8 @@ static const char *take_coded(struct pithi_reader *r, size_t max_rows, size_t ro
                               uint32_t *which, uint8_t *room) {
     const uint8_t *const symbols = pithi_piece_take(r, max_rows, rows, room);
     const uint64_t bits = symbols ? open_total(symbols, rows) : UINT64_MAX;
-    const uint8_t *const open = bits < UINT64_MAX ? pithi_reader_take(r, bytes_of(bits)) : NULL;
+    const uint8_t *const open =
+        bits < UINT64_MAX ? pithi_reader_take(r, pithi_rowmap_bytes_of(bits)) : NULL;
     if (!open) return too_short;
     if (!zero_rest(open, bits)) return wrong_rest;
     uint64_t at = 0;
@@ -179,7 +173,8 @@ static const char *take_coded(struct pithi_reader *r, size_t max_rows, size_t ro
     for (size_t i = 0; i < rows; i++) { /* as above */
         const unsigned symbol = symbols[i], count = open_bits(symbol);
         const uint32_t is_new = symbol == 0;
-        const uint32_t earlier = number_of(symbol) + get_bits(open, bytes_of(bits), at, count);
+        const uint32_t earlier =
+            number_of(symbol) + get_bits(open, pithi_rowmap_bytes_of(bits), at, count);
         which[i] = is_new ? known : earlier;
         wrong |= (earlier >= known) & !is_new;
         known += is_new;

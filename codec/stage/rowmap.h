@@ -8,12 +8,7 @@
 #define PITHI_ROWMAP_H
 
 #include "stage/piece.h"
-
-enum pithi_rowmap_kind {
-    PITHI_ROWMAP_NONE,  /* all rows are new, or all but the first are repeats of it */
-    PITHI_ROWMAP_PLAIN, /* the others: neither */
-    PITHI_ROWMAP_CODED
-};
+#include "stage/rows_value.h"
 
 /* Bytes of room for reading and writing a map of so many rows. */
 size_t pithi_rowmap_room(size_t rows);

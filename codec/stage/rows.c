@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "stage/endian.h"
-#include "stage/log2.h"
 #include "stage/nh.h"
+#include "stage/rows_value.h"
 
 /* ---- Dictionary ------------------------------------------------------------------------------*/
 
@@ -74,44 +74,36 @@ void pithi_rows_number(struct pithi_rows *r, const int32_t *codes, size_t count,
 
 /* ---- Centres ---------------------------------------------------------------------------------*/
 
-enum { SAMPLES = 64 };
-
-static uint32_t zigzag(uint32_t x) { return x << 1 ^ (0u - (x >> 31)); }
-
 /* Sums of codes within a quantizer's limit do not overflow; others make a poor centre. */
 static void mean(const int32_t *codes, size_t samples, size_t stride, size_t dim, int32_t *centre) {
     memset(centre, 0, dim * sizeof *centre);
     for (size_t i = 0; i < samples; i++)
         for (size_t j = 0; j < dim; j++)
             centre[j] = (int32_t)((uint32_t)centre[j] + (uint32_t)codes[i * stride + j]);
-    const int32_t n = (int32_t)samples;
-    for (size_t j = 0; j < dim; j++) {
-        const int32_t half = centre[j] < 0 ? -(n / 2) : n / 2;
-        centre[j] = (int32_t)(((int64_t)centre[j] + half) / n);
-    }
+    for (size_t j = 0; j < dim; j++) centre[j] = pithi_rows_mean((uint32_t)centre[j], samples);
 }
 
 static unsigned bytes_for(const int32_t *centre, size_t dim) {
     uint32_t all = 0;
-    for (size_t j = 0; j < dim; j++) all |= zigzag((uint32_t)centre[j]);
-    return all < 1u << 8 ? 1 : all < 1u << 16 ? 2 : 4;
+    for (size_t j = 0; j < dim; j++) all |= pithi_zigzag((uint32_t)centre[j]);
+    return pithi_rows_centre_width(all);
 }
 
 bool pithi_rows_centre(const int32_t *codes, size_t rows, size_t dim, int32_t *centre,
                        unsigned *bytes) {
-    const size_t every = (rows + SAMPLES - 1) / SAMPLES, samples = (rows + every - 1) / every;
-    const size_t stride = every * dim;
-    mean(codes, samples, stride, dim, centre);
+    const struct pithi_rows_sample s = pithi_rows_sample_of(rows);
+    const size_t stride = s.every * dim;
+    mean(codes, s.count, stride, dim, centre);
     *bytes = bytes_for(centre, dim);
-    if ((samples - 1) * every + every / 2 < rows) codes += every / 2 * dim; /* others to judge by */
-    uint64_t plain = 0, centred = 0;
-    for (size_t i = 0; i < samples; i++)
+    codes += s.other * dim;
+    uint64_t without = 0, with = 0;
+    for (size_t i = 0; i < s.count; i++)
         for (size_t j = 0; j < dim; j++) {
             const uint32_t code = (uint32_t)codes[i * stride + j];
-            plain += pithi_bit_length(zigzag(code));
-            centred += pithi_bit_length(zigzag(code - (uint32_t)centre[j]));
+            without += pithi_rows_cost(code);
+            with += pithi_rows_cost(code - (uint32_t)centre[j]);
         }
-    return plain > centred && (plain - centred) * every > 8u * *bytes * dim;
+    return pithi_rows_pays(without, with, s.every, *bytes, dim);
 }
 
 void pithi_rows_sink(int32_t *codes, size_t rows, size_t dim, const int32_t *centre) {

@@ -201,6 +201,10 @@ static void test_eb(void **state) {
     (void)state;
     CHECK(every_trip("eb") > 500);
 }
+static void test_kv(void **state) {
+    (void)state;
+    CHECK(every_trip("kv") > 500);
+}
 static void test_raw(void **state) {
     (void)state;
     CHECK(every_trip("raw") > 1000);
@@ -208,10 +212,8 @@ static void test_raw(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_wdiff),
-        cmocka_unit_test(test_grad),
-        cmocka_unit_test(test_eb),
-        cmocka_unit_test(test_raw),
+        cmocka_unit_test(test_wdiff), cmocka_unit_test(test_grad), cmocka_unit_test(test_eb),
+        cmocka_unit_test(test_kv),    cmocka_unit_test(test_raw),
     };
     return cmocka_run_group_tests_name("gpu_roundtrip", tests, NULL, NULL);
 }

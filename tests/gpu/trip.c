@@ -1,0 +1,160 @@
+/* trip.c - a frame of a codec with a bound, on both sides.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "trip.h"
+
+#include "bad.h"
+#include "gen.h"
+
+pith_layout shape_layout(const uint64_t shape[5], uint32_t dtype, uint32_t flags) {
+    pith_layout layout = {.size = sizeof layout, .dtype = dtype, .ndim = (uint32_t)shape[0]};
+    layout.flags = flags;
+    memcpy(layout.shape, shape + 1, (size_t)shape[0] * sizeof *shape);
+    return layout;
+}
+
+void trip_open(struct trip *t, const char *spec, const pith_layout *layout, size_t offset) {
+    *t = (struct trip){.offset = offset};
+    CHECK(rig_open(&t->r, spec, layout));
+    t->bytes = (size_t)t->r.count * pith_dtype_bytes(layout->dtype);
+    t->value = room(t->bytes);
+    t->decoded = room(t->bytes);
+}
+
+static pith_view view_of(const struct trip *t, void *values) {
+    return pith_view_flat(values, t->r.layout.dtype, t->r.count);
+}
+
+void trip_encode(struct trip *t) {
+    const pith_view value = view_of(t, t->value), out = view_of(t, t->decoded);
+    t->frame = stream_encode(&t->r.cpu, &value, 0, false);
+    CHECK_OK(pith_decode(t->r.cpu.plan, t->r.cpu.state, 0, t->frame.bytes, t->frame.length, &out));
+}
+
+void trip_close(struct trip *t) {
+    free(t->value);
+    free(t->decoded);
+    free(t->frame.bytes);
+    rig_close(&t->r);
+}
+
+/* ---- The device does as the CPU does ---------------------------------------------------------*/
+
+/* A call that reads the frame, from memory of exactly its length. */
+static void reader_open(struct job *j, const struct trip *t, uint32_t dtype) {
+    job_open(j, &t->r, 1, 1, dtype, t->offset);
+    job_set_frame(j, t->frame.bytes, t->frame.length);
+}
+
+void trip_check_encode(struct trip *t) {
+    struct job j;
+    job_open(&j, &t->r, 1, 1, t->r.layout.dtype, t->offset);
+    memcpy(j.tensor.host, t->value, t->bytes);
+    JOB_RUN(&j, pith_cuda_encode(t->r.plan, NULL, &j.items, device_stream()));
+    CHECK_OK(job_status(&j, 0));
+    CHECK(*job_length(&j, 0) == t->frame.length);
+    CHECK(memcmp(job_frame(&j, 0), t->frame.bytes, t->frame.length) == 0);
+    CHECK(all_bytes(j.frame.host + t->frame.length, j.frame.bytes - t->frame.length, UNTOUCHED));
+    job_close(&j);
+}
+
+void trip_check_decode(struct trip *t) {
+    struct job j;
+    reader_open(&j, t, t->r.layout.dtype);
+    JOB_RUN(&j, pith_cuda_decode(t->r.plan, NULL, &j.items, device_stream()));
+    CHECK_OK(job_status(&j, 0));
+    CHECK(memcmp(j.tensor.host, t->decoded, t->bytes) == 0);
+    JOB_RUN(&j, pith_cuda_verify(t->r.plan, NULL, &j.items, device_stream()));
+    CHECK_OK(job_status(&j, 0));
+    job_close(&j);
+}
+
+void trip_check_range(struct trip *t, uint64_t first, uint64_t count) {
+    const size_t width = pith_dtype_bytes(t->r.layout.dtype);
+    const uint64_t begin = first < t->r.count ? first : t->r.count;
+    const uint64_t end = count < t->r.count - begin ? begin + count : t->r.count;
+    struct job j;
+    reader_open(&j, t, t->r.layout.dtype);
+    JOB_RUN(&j, pith_cuda_decode_range(t->r.plan, NULL, &j.items, first, count, device_stream()));
+    CHECK_OK(job_status(&j, 0));
+    CHECK(all_bytes(j.tensor.host, begin * width, UNTOUCHED));
+    CHECK(memcmp(j.tensor.host + begin * width, t->decoded + begin * width,
+                 (end - begin) * width) == 0);
+    CHECK(all_bytes(j.tensor.host + end * width, (t->r.count - end) * width, UNTOUCHED));
+    job_close(&j);
+}
+
+void trip_check_other(struct trip *t, uint32_t dtype, bool add) {
+    const size_t bytes = (size_t)t->r.count * pith_dtype_bytes(dtype);
+    uint8_t *const wanted = room(bytes);
+    const pith_view view = pith_view_flat(wanted, dtype, t->r.count);
+    const void *const frame = t->frame.bytes;
+    struct job j;
+    reader_open(&j, t, dtype);
+    gen_fill(GEN_HOLES, 77, dtype, wanted, t->r.count);
+    memcpy(j.tensor.host, wanted, bytes);
+    if (add) {
+        CHECK_OK(pith_decode_add(t->r.cpu.plan, 0, frame, t->frame.length, &view));
+        JOB_RUN(&j, pith_cuda_decode_add(t->r.plan, &j.items, device_stream()));
+    } else {
+        CHECK_OK(pith_decode(t->r.cpu.plan, t->r.cpu.state, 0, frame, t->frame.length, &view));
+        JOB_RUN(&j, pith_cuda_decode(t->r.plan, NULL, &j.items, device_stream()));
+    }
+    CHECK_OK(job_status(&j, 0));
+    CHECK(memcmp(j.tensor.host, wanted, bytes) == 0);
+    job_close(&j);
+    free(wanted);
+}
+
+void trip_check_frame_of(struct trip *t, const char *spec, pith_status wanted) {
+    const pith_view value = view_of(t, t->value), out = view_of(t, t->decoded);
+    struct stream other;
+    struct job j;
+    stream_open(&other, spec, &t->r.layout, NULL);
+    struct frame f = stream_encode(&other, &value, 0, false);
+    CHECK_OK(pith_decode(t->r.cpu.plan, t->r.cpu.state, 0, f.bytes, f.length, &out));
+    job_open(&j, &t->r, 1, 1, t->r.layout.dtype, t->offset);
+    job_set_frame(&j, f.bytes, f.length);
+    JOB_RUN(&j, pith_cuda_decode(t->r.plan, NULL, &j.items, device_stream()));
+    CHECK_STATUS(wanted, job_status(&j, 0));
+    if (wanted == PITH_OK)
+        CHECK(memcmp(j.tensor.host, t->decoded, t->bytes) == 0);
+    else
+        CHECK(all_bytes(j.tensor.host, t->bytes, UNTOUCHED));
+    free(f.bytes);
+    job_close(&j);
+    stream_close(&other);
+}
+
+/* ---- Any bytes -------------------------------------------------------------------------------*/
+
+static void try_bytes(struct trip *t, const uint8_t *bytes, size_t length) {
+    const size_t width = pith_dtype_bytes(t->r.layout.dtype);
+    uint8_t *const exact = copy_of(bytes, length);
+    const pith_view out = view_of(t, t->decoded);
+    struct job j;
+    const pith_status wanted = pith_decode(t->r.cpu.plan, t->r.cpu.state, 0, exact, length, &out);
+    job_open(&j, &t->r, 1, 1, t->r.layout.dtype, t->offset);
+    job_set_frame(&j, bytes, length);
+    JOB_RUN(&j, pith_cuda_decode(t->r.plan, NULL, &j.items, device_stream()));
+    const pith_status got = job_status(&j, 0);
+    if (got != PITH_ERR_MISMATCH && got != PITH_ERR_UNSUPPORTED) CHECK_STATUS(wanted, got);
+    if (got == PITH_OK)
+        CHECK(memcmp(j.tensor.host, t->decoded, width * t->r.count) == 0);
+    else
+        CHECK(all_bytes(j.tensor.host, j.tensor.bytes, UNTOUCHED));
+    job_close(&j);
+    free(exact);
+}
+
+void trip_attack(struct trip *t, uint64_t seed) {
+    const size_t length = t->frame.length;
+    uint8_t *const kept = copy_of(t->frame.bytes, length);
+    for (size_t n = 0; n < length; n += 1 + n / 7) try_bytes(t, kept, n);
+    for (size_t i = 0; i < length; i += length < 600 ? 1 : 1 + gen_next(&seed) % 5) {
+        t->frame.bytes[i] ^= (uint8_t)(1u << gen_next(&seed) % 8);
+        if (i < 96 && gen_next(&seed) % 2) bad_seal(&t->frame);
+        try_bytes(t, t->frame.bytes, length);
+        memcpy(t->frame.bytes, kept, length);
+    }
+    free(kept);
+}

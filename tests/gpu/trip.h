@@ -1,0 +1,36 @@
+/* trip.h - a frame of a codec with a bound, made by the CPU; the device under test makes and reads
+ * it too.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITH_TESTS_TRIP_H
+#define PITH_TESTS_TRIP_H
+
+#include "rig.h"
+
+/* Dimensions, then their sizes. */
+pith_layout shape_layout(const uint64_t shape[5], uint32_t dtype, uint32_t flags);
+
+struct trip {
+    struct rig r;
+    size_t bytes, offset; /* offset: of tensors and frames on the device */
+    uint8_t *value, *decoded;
+    struct frame frame;
+};
+/* The caller fills `value` between the two; the second makes the frame, and what it decodes to. */
+void trip_open(struct trip *t, const char *spec, const pith_layout *layout, size_t offset);
+void trip_encode(struct trip *t);
+void trip_close(struct trip *t);
+
+/* ---- The device does as the CPU does ---------------------------------------------------------*/
+
+void trip_check_encode(struct trip *t);
+void trip_check_decode(struct trip *t); /* and verify */
+void trip_check_range(struct trip *t, uint64_t first, uint64_t count);
+/* Decoded to another dtype, or added to what is there. */
+void trip_check_other(struct trip *t, uint32_t dtype, bool add);
+/* A frame that another spec makes of the values: read, or refused with nothing written. */
+void trip_check_frame_of(struct trip *t, const char *spec, pith_status wanted);
+/* The frame cut and flipped in many places: the CPU's status, or one of those that only devices
+ * have; nothing written where it is not OK. */
+void trip_attack(struct trip *t, uint64_t seed);
+
+#endif
