@@ -20,10 +20,7 @@ static uint32_t traits_of(const char *spec) {
     return codec_of_spec(spec, &info) ? info.traits : 0;
 }
 
-bool spec_needs_base(const char *spec) {
-    const uint32_t traits = traits_of(spec);
-    return (traits & PITH_TRAIT_BASE) && !(traits & PITH_TRAIT_LOSSLESS);
-}
+bool spec_needs_base(const char *spec) { return traits_of(spec) & PITH_TRAIT_UPDATE; }
 
 int check_base_given(const struct options *options) {
     const char *needy = NULL;

@@ -315,6 +315,8 @@ static pith_status check_output(pith_plan *p, uint64_t slot, const pith_plan *ou
         !out->params.codec->fixed(&out->params))
         return pithi_fail(&p->error, PITH_ERR_UNSUPPORTED,
                           "the sum is encoded by a fixed-rate plan of dtype f32 without a base");
+    if (p->params.codec->pages || out->params.codec->pages)
+        return pithi_fail(&p->error, PITH_ERR_UNSUPPORTED, "pages are not summed into a frame");
     if (pithi_slot_count(p, slot) != pithi_slot_count(out, out_slot))
         return pithi_fail(&p->error, PITH_ERR_ARG, "the slots differ in count");
     const struct pithi_frame from = pithi_plan_frame(p, slot, false);

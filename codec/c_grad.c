@@ -39,15 +39,21 @@ static void preset(uint32_t value[PITHI_KEYS_MAX], uint32_t seen) {
     value[LEVEL] = keys[LEVEL].initial;
 }
 
-static struct pithi_group_setting setting(const struct pithi_params *p) {
+/* In place where codes follow: see pithi_group_job_open. */
+static inline void set(struct pithi_group_setting *s, const struct pithi_params *p) {
     static const uint8_t scales[] = {PITH_F32, PITH_BF16, PITHI_E8M0};
-    return (struct pithi_group_setting){
-        .group = p->value[GROUP],
-        .bits = (uint8_t)p->value[BITS],
-        .scale_dtype = scales[p->value[SCALE]],
-        .stochastic = p->value[ROUND] != NEAREST,
-        .search = p->value[MODE] == 1,
-    };
+    memset(s, 0, sizeof *s);
+    s->group = p->value[GROUP];
+    s->bits = (uint8_t)p->value[BITS];
+    s->scale_dtype = scales[p->value[SCALE]];
+    s->stochastic = p->value[ROUND] != NEAREST;
+    s->search = p->value[MODE] == 1;
+}
+
+static struct pithi_group_setting setting(const struct pithi_params *p) {
+    struct pithi_group_setting s;
+    set(&s, p);
+    return s;
 }
 
 static struct pithi_rotation rotation(const struct pithi_params *p) {
@@ -104,7 +110,10 @@ static float *second_scratch(const struct pithi_block *b) {
 
 static struct pithi_group_job job_of(const struct pithi_block *b, size_t at, size_t count) {
     const struct pithi_params *p = b->params;
-    struct pithi_group_job job = {.set = setting(p), .count = count, .random = b->random};
+    struct pithi_group_job job;
+    pithi_group_job_open(&job, b->random);
+    set(&job.set, p);
+    job.count = count;
     if (p->value[ROUND] != ANTITHETIC) job.random.shift = 0;
     job.scales = b->bytes + pithi_group_scale_bytes(&job.set, at);
     job.codes =
@@ -251,15 +260,16 @@ static bool alike(const struct pithi_params *a, const struct pithi_params *b) {
 
 static void sum(struct pithi_block *b, size_t at, size_t count, const uint8_t *const *frames,
                 size_t frame_count, bool more, float *x) {
-    const struct pithi_group_setting s = setting(b->params);
-    struct pithi_sum_job job = {.set = s,
-                                .count = count,
-                                .frames = frames,
-                                .frame_count = frame_count,
-                                .scales_at = pithi_group_scale_bytes(&s, at),
-                                .more = more,
-                                .sum = x};
-    job.codes_at = pithi_group_codes_at(&s, b->count) + pithi_group_code_bytes(&s, at);
+    struct pithi_sum_job job;
+    set(&job.set, b->params);
+    job.count = count;
+    job.frames = frames;
+    job.frame_count = frame_count;
+    job.scales_at = pithi_group_scale_bytes(&job.set, at);
+    job.codes_at = pithi_group_codes_at(&job.set, b->count) + pithi_group_code_bytes(&job.set, at);
+    job.more = more;
+    job.sum = x;
+    job.saturated = job.poisoned = 0;
     b->kernels->group_sum(&job);
     b->poisoned += job.poisoned;
     b->saturated += job.saturated;

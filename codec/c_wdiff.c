@@ -32,13 +32,19 @@ static const struct pithi_key keys[] = {
                "zstd level of entropy=zstd", false},
 };
 
+/* In place where codes follow: see pithi_group_job_open. */
+static inline void set(struct pithi_group_setting *s, const struct pithi_params *p) {
+    memset(s, 0, sizeof *s);
+    s->group = p->value[GROUP];
+    s->bits = (uint8_t)p->value[BITS];
+    s->scale_dtype = p->value[SCALE] ? PITH_BF16 : PITH_F32;
+    s->stochastic = p->value[ROUND] == 1;
+}
+
 static struct pithi_group_setting setting(const struct pithi_params *p) {
-    return (struct pithi_group_setting){
-        .group = p->value[GROUP],
-        .bits = (uint8_t)p->value[BITS],
-        .scale_dtype = p->value[SCALE] ? PITH_BF16 : PITH_F32,
-        .stochastic = p->value[ROUND] == 1,
-    };
+    struct pithi_group_setting s;
+    set(&s, p);
+    return s;
 }
 
 /* ---- Sizes -----------------------------------------------------------------------------------*/
@@ -98,15 +104,14 @@ static void run_groups(struct pithi_block *b, pithi_group_fn *kernel, uint8_t *s
                        uint8_t *codes) {
     const struct pithi_params *p = b->params;
     const size_t piece = piece_of(b), element = pith_dtype_bytes(p->base_dtype);
-    struct pithi_group_job job = {
-        .set = setting(p),
-        .value_dtype = p->dtype,
-        .out_dtype = b->out_dtype,
-        .base_dtype = p->base_dtype,
-        .update = b->update,
-        .stream = b->stream,
-        .random = b->random,
-    };
+    struct pithi_group_job job;
+    pithi_group_job_open(&job, b->random);
+    set(&job.set, p);
+    job.value_dtype = p->dtype;
+    job.out_dtype = b->out_dtype;
+    job.base_dtype = p->base_dtype;
+    job.update = b->update;
+    job.stream = b->stream;
     for (size_t at = 0; at < b->count; at += piece) {
         job.count = b->count - at < piece ? b->count - at : piece;
         job.value = b->value ? (const uint8_t *)b->value + at * pith_dtype_bytes(p->dtype) : NULL;
@@ -124,22 +129,10 @@ static void run_groups(struct pithi_block *b, pithi_group_fn *kernel, uint8_t *s
 
 /* ---- Key frames: the new base itself ---------------------------------------------------------*/
 
-/* Value to base dtype: nearest even, finite values stay finite, non-finite ones stay so. */
-static void to_base(struct pithi_block *b, uint8_t *dst) {
-    const struct pithi_params *p = b->params;
-    pithi_convert(dst, p->base_dtype, b->value, p->dtype, b->count);
-    if (p->base_dtype == p->dtype || p->base_dtype == PITH_F32) return;
-    for (size_t i = 0; i < b->count; i++) {
-        const uint32_t u = pithi_load(dst, p->base_dtype, i);
-        if (!pithi_nonfinite(u) || pithi_nonfinite(pithi_load(b->value, p->dtype, i))) continue;
-        pithi_store(dst, p->base_dtype, i, (u & 0x80000000u) | pithi_largest(p->base_dtype));
-        b->saturated++;
-    }
-}
-
 static void encode_key(struct pithi_block *b) {
-    b->length = (size_t)block_bytes(b->params, b->count);
-    to_base(b, b->bytes);
+    const struct pithi_params *p = b->params;
+    b->length = (size_t)block_bytes(p, b->count);
+    b->saturated += pithi_convert_finite(b->bytes, p->base_dtype, b->value, p->dtype, b->count);
     if (b->update) memcpy(b->base, b->bytes, b->length);
     b->hash += hash_base(b, b->base, 0, b->count);
 }
@@ -183,11 +176,11 @@ struct coding {
 };
 
 static struct coding coding_of(const struct pithi_block *b) {
-    struct coding c = {.set = setting(b->params)};
+    struct coding c = {.code_buffer = b->scratch};
+    set(&c.set, b->params);
     c.scales = pithi_group_codes_at(&c.set, b->count);
     c.codes = pithi_group_code_bytes(&c.set, b->count);
     c.symbols = symbol_bytes(&c.set, b->count);
-    c.code_buffer = b->scratch;
     if (!b->params->value[ENTROPY]) return c;
     c.symbol_buffer = c.code_buffer + pithi_pad64(pithi_group_code_bytes(&c.set, b->params->most));
     c.entropy = c.symbol_buffer + pithi_pad64(symbol_bytes(&c.set, b->params->most));
@@ -276,7 +269,7 @@ const struct pithi_codec pithi_codec_wdiff = {
     .revision = 1,
     .name = "wdiff",
     .summary = "weight differences, group-quantized (SDP4Bit)",
-    .traits = PITH_TRAIT_FIXED_RATE | PITH_TRAIT_BASE,
+    .traits = PITH_TRAIT_FIXED_RATE | PITH_TRAIT_BASE | PITH_TRAIT_UPDATE,
     .dtypes = 1u << PITH_F32 | 1u << PITH_BF16 | 1u << PITH_F16,
     .keys = keys,
     .key_count = sizeof keys / sizeof keys[0],

@@ -8,14 +8,18 @@
 #include "pith/pith.h"
 #include "stage/active.h"
 #include "stage/aside.h"
+#include "stage/column.h"
+#include "stage/condense.h"
 #include "stage/group.h"
 #include "stage/hadamard.h"
 #include "stage/interp.h"
+#include "stage/lay.h"
 #include "stage/lorenzo.h"
 #include "stage/move.h"
 #include "stage/nh.h"
 #include "stage/pack.h"
 #include "stage/quant.h"
+#include "stage/restore.h"
 #include "stage/survey.h"
 #include "stage/tile.h"
 
@@ -37,6 +41,7 @@ struct pithi_kernels {
     pithi_rotate_encode_fn *rotate_encode;
     pithi_group_fn *group_decode;
     pithi_sum_fn *group_sum;
+    pithi_column_fn *column_encode, *column_decode;
     pithi_rotate_fn *rotate;
     pithi_unrotate_fn *unrotate;
     pithi_unrotate_fn *unrotate_stream; /* `to` is large and will not be read soon */
@@ -44,10 +49,13 @@ struct pithi_kernels {
     pithi_quantize_fn *quantize;
     pithi_dequantize_fn *dequantize;
     pithi_predict_fn *predict;
+    pithi_differ_fn *differ;
     pithi_unpredict_fn *unpredict;
     pithi_widths_fn *widths;
     pithi_pack_fn *pack;
     pithi_unpack_fn *unpack;
+    pithi_condense_fn *condense;
+    pithi_restore_fn *restore;
     pithi_split_fn *split;
     pithi_spread_fn *spread;
     pithi_move_fn *move_stream;
@@ -60,7 +68,7 @@ void pithi_kernels_bind(struct pithi_kernels *kernels, uint32_t cpu);
 /* ---- Settings of a codec --------------------------------------------------------------------
  * A key is one row of a codec's table; its value is a uint32_t. Specs, their canonical text and
  * the 16 parameter bytes of a frame all follow from the rows, so a new key is one row. */
-enum { PITHI_KEYS_MAX = 14, PITHI_PARAM_BYTES = 16 };
+enum { PITHI_KEYS_MAX = 18, PITHI_PARAM_BYTES = 16 };
 
 enum pithi_key_kind {
     PITHI_KEY_NUMBER, /* decimal, min..max, and in `allowed` when that is not 0 (bit v) */
@@ -95,6 +103,7 @@ struct pithi_params {
     uint32_t base_dtype; /* PITH_NONE: no base */
     uint32_t block;      /* most elements per block, a power of two; 0: to be made so for `whole` */
     uint32_t most;       /* elements of the largest block that occurs: what scratch must hold */
+    uint32_t heads, dim; /* paged codecs: a row has heads * dim elements; set by settle */
     bool key_frame;      /* decodes without the base, to the exact new base */
     bool decode_only;    /* the plan encodes nothing, whatever the frame says of its encoder */
 };
@@ -108,13 +117,20 @@ struct pithi_block {
     const struct pithi_kernels *kernels;
     uint64_t first;    /* index in the slot of the block's first element */
     size_t count;      /* elements, 1..block */
-    const void *value; /* encode: dense, params->dtype */
+    const void *value; /* encode: dense, params->dtype; NULL, with `lays`: see lay */
     /* With a tiling: what of the tensor the block is. With a bound: that of the frame. */
     const struct pithi_tile *tile;
     const struct pithi_bound *bound;
+    /* Encode, value NULL: where values lie, and room for pithi_block_values. Decode: where they are
+     * to go at last, in out_dtype; `first` NULL: nobody knows. A codec that puts them there and not
+     * into out sets `laid`. */
+    struct pithi_lay lay;
+    void *room;
+    bool laid;
     void *out; /* decode: dense, out_dtype; NULL when only the base is wanted */
     uint32_t out_dtype;
-    void *base; /* dense, base_dtype; NULL when there is none. Written iff update */
+    size_t from, until; /* decode: the elements of the block that are wanted */
+    void *base;         /* dense, base_dtype; NULL when there is none. Written iff update */
     bool update;
     bool stream;    /* out, or encode: bytes, will not be read soon; the frame outgrows the cache */
     bool plain;     /* variable rate: encode sets, decode reads the block's index flag */
@@ -132,6 +148,9 @@ struct pithi_block {
     uint64_t active;    /* act: values other than 0; embed: values of rows coded in full */
     const char *detail; /* static text when the status is not OK */
 };
+
+/* Encode: the values, dense. */
+const void *pithi_block_values(struct pithi_block *b);
 
 /* For codecs whose sums are formed in a domain of their own (grad: rotated). x holds elements
  * [at, at + count) of the block there; at is a multiple of PITHI_PIECE, count ends with the block
@@ -159,7 +178,8 @@ struct pithi_codec {
     /* Let keys that stand for settings of others (bit k of seen: key k was given) set those that
      * were not given, and go back to their defaults. May be NULL. */
     void (*preset)(uint32_t value[PITHI_KEYS_MAX], uint32_t seen);
-    /* Let keys that stand for something of the layout say what that is. May be NULL. */
+    /* Let keys, and the size of blocks, that stand for something of the layout say what that is.
+     * Once more changes nothing. May be NULL. */
     void (*settle)(struct pithi_params *params, uint32_t ndim, const uint64_t *shape);
     /* Rules across keys and dtypes. *detail is set on failure. */
     pith_status (*check)(const struct pithi_params *params, const char **detail);
@@ -175,9 +195,12 @@ struct pithi_codec {
     double (*bound)(const struct pithi_block *block);
     const struct pithi_domain *domain; /* NULL: sums are formed of decoded values */
     /* Blocks are tiles: of this tiling. False for a shape the setting does not take. The bytes of
-     * blocks are then in proportion to their elements. NULL: blocks are runs of elements. */
+     * blocks are then in proportion to their elements, unless these are pages. NULL: blocks are
+     * runs of elements. */
     bool (*tile)(const struct pithi_params *params, uint32_t ndim, const uint64_t *shape,
                  struct pithi_tiling *tiling);
+    bool pages;   /* tiles are runs of the tensor, in order, a dimension of it being cut */
+    bool lays;    /* has a tiling; may take and put values where they lie in the tensor */
     bool bounded; /* frames state a bound that holds for every value; see codec/bounded.h */
     bool counts;  /* takes a state without a base: counters, and the residual of key "ef" */
 };

@@ -28,12 +28,14 @@ void pithi_collect(struct pithi_worker *w, const struct pithi_block *b) {
 
 struct pithi_block pithi_block_of(const struct pithi_coding *c, uint64_t block, void *base,
                                   struct pithi_worker *w) {
-    const uint64_t first = block * c->frame.params.block;
+    const uint64_t first = pithi_block_first(&c->frame, block);
+    const size_t count = (size_t)elements_of(c, block);
     return (struct pithi_block){
         .params = &c->frame.params,
         .kernels = &c->plan->kernels,
         .first = first,
-        .count = (size_t)elements_of(c, block),
+        .count = count,
+        .until = count,
         .base = base,
         .update = c->update,
         .stream = c->stream,
@@ -52,7 +54,8 @@ static void *read_base(const struct pithi_coding *c, uint64_t block, struct pith
 
 static void write_base(const struct pithi_coding *c, uint64_t block, struct pithi_worker *w) {
     if (c->base && c->update && !c->base->dense)
-        pithi_span_write(c->base, block * c->frame.params.block, elements_of(c, block), w->base);
+        pithi_span_write(c->base, pithi_block_first(&c->frame, block), elements_of(c, block),
+                         w->base);
 }
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
@@ -86,6 +89,9 @@ static pith_status encode_block(const struct pithi_coding *c, uint64_t block, co
     struct pithi_tile tile;
     set_bounds(c, block, &tile, &b);
     b.value = values;
+    b.room = w->values;
+    if (!values && !pithi_find_lay(&c->frame, &tile, c->view, &b.lay))
+        b.value = pithi_gather(&c->frame, block, c->view, w->values);
     b.bytes = bytes;
     const pith_status status = c->frame.params.codec->encode(&b);
     pithi_collect(w, &b);
@@ -98,13 +104,14 @@ static pith_status encode_block(const struct pithi_coding *c, uint64_t block, co
 pith_status pithi_encode_one(const struct pithi_coding *c, uint64_t block, const void *values,
                              void *base, struct pithi_worker *w) {
     uint8_t *place =
-        c->payload.fixed ? c->bytes + c->payload.data + block * c->payload.block_bytes : w->coded;
+        c->payload.fixed ? c->bytes + pithi_block_offset(&c->payload, block) : w->coded;
     return encode_block(c, block, values, base, place, w);
 }
 
 static pith_status encode_job(void *arg, uint64_t block, struct pithi_worker *w) {
     const struct pithi_coding *c = arg;
-    const void *values = pithi_gather(&c->frame, block, c->view, w->values);
+    const void *values = NULL;
+    if (!c->frame.params.codec->lays) values = pithi_gather(&c->frame, block, c->view, w->values);
     PITHI_TRY(pithi_encode_one(c, block, values, read_base(c, block, w), w));
     write_base(c, block, w);
     return PITH_OK;
@@ -187,7 +194,7 @@ const uint8_t *pithi_block_at(const struct pithi_coding *c, uint64_t block, size
     if (p->fixed) {
         *length =
             (size_t)c->frame.params.codec->block_bytes(&c->frame.params, elements_of(c, block));
-        return c->bytes + p->data + block * p->block_bytes;
+        return c->bytes + pithi_block_offset(p, block);
     }
     const uint32_t entry = pithi_get32(c->bytes + p->index + 4 * block);
     *length = entry & ~PITHI_PLAIN;
@@ -269,6 +276,10 @@ static pith_status check_tables(struct pithi_coding *c) {
 static uint64_t blocks_of(const struct pithi_coding *c, uint64_t *first) {
     const uint64_t block = c->frame.params.block;
     *first = 0;
+    if (c->frame.params.codec->pages && c->count) {
+        *first = pithi_tile_of(&c->frame.tiling, c->first);
+        return pithi_tile_of(&c->frame.tiling, c->first + c->count - 1) - *first + 1;
+    }
     if (pithi_is_tiled(&c->frame)) return c->count ? c->frame.tiling.tiles : 0;
     *first = c->first / block;
     return c->count ? (c->first + c->count - 1) / block - *first + 1 : 0;
@@ -333,28 +344,51 @@ pith_status pithi_decode_slot(struct pithi_coding *c, pith_plan *plan, uint64_t 
 
 /* ---- Decode ----------------------------------------------------------------------------------*/
 
-pith_status pithi_decode_one(const struct pithi_coding *c, uint64_t block, void *out,
-                             uint32_t out_dtype, void *base, struct pithi_worker *w) {
+/* To what is wanted of it. */
+static void cut_block(const struct pithi_coding *c, struct pithi_block *b) {
+    const uint64_t end = b->first + b->count, last = c->first + c->count;
+    if (c->first > b->first) b->from = (size_t)(c->first - b->first);
+    if (last < end) b->until = (size_t)(last - b->first);
+}
+
+/* view: where the elements go from out in the end, NULL if that is not known; *laid says whether
+ * they are there already. */
+static pith_status decode_block(const struct pithi_coding *c, uint64_t block, void *out,
+                                uint32_t out_dtype, void *base, struct pithi_worker *w,
+                                const struct pithi_span *view, bool *laid) {
     struct pithi_block b = pithi_block_of(c, block, base, w);
     struct pithi_tile tile;
     set_bounds(c, block, &tile, &b);
     b.bytes = (uint8_t *)(uintptr_t)pithi_block_at(c, block, &b.length, &b.plain);
     b.out = out;
     b.out_dtype = out_dtype;
-    if (out == w->values) b.stream = false; /* it goes on from there */
+    const bool lays = view && c->frame.params.codec->lays;
+    const bool found = lays && pithi_find_lay(&c->frame, &tile, view, &b.lay);
+    if (out == w->values && !found) b.stream = false; /* it goes on from there */
+    if (c->frame.params.codec->pages && !c->update) cut_block(c, &b);
     const pith_status status = c->frame.params.codec->decode(&b);
     pithi_collect(w, &b);
+    *laid = b.laid;
     return status;
+}
+
+pith_status pithi_decode_one(const struct pithi_coding *c, uint64_t block, void *out,
+                             uint32_t out_dtype, void *base, struct pithi_worker *w) {
+    bool laid;
+    return decode_block(c, block, out, out_dtype, base, w, NULL, &laid);
 }
 
 static pith_status decode_job(void *arg, uint64_t block, struct pithi_worker *w) {
     const struct pithi_coding *c = arg;
     if (!pithi_touches(&c->frame, block, c->first, c->count)) return PITH_OK;
+    const bool whole = c->view && c->count == c->frame.count;
     void *place = c->view ? pithi_place(&c->frame, block, c->first, c->count, c->view) : NULL;
     void *out = place ? place : c->view ? w->values : NULL;
     const uint32_t dtype = c->view ? c->view->dtype : c->frame.params.dtype;
-    PITHI_TRY(pithi_decode_one(c, block, out, dtype, read_base(c, block, w), w));
-    if (c->view && !place)
+    bool laid;
+    PITHI_TRY(decode_block(c, block, out, dtype, read_base(c, block, w), w, whole ? c->view : NULL,
+                           &laid));
+    if (c->view && !place && !laid)
         pithi_scatter(&c->frame, block, c->first, c->count, c->view, w->values,
                       c->stream ? c->plan->kernels.move_stream : NULL);
     write_base(c, block, w);

@@ -60,7 +60,8 @@ pith_status pithi_run_blocks(const struct pithi_coding *c, uint64_t first, uint6
 /* Decode block number `block` into out (dense, out_dtype) with this base. */
 pith_status pithi_decode_one(const struct pithi_coding *c, uint64_t block, void *out,
                              uint32_t out_dtype, void *base, struct pithi_worker *w);
-/* Encode dense values as a block of a fixed-rate frame, to its place. */
+/* Encode dense values as a block, of a fixed-rate frame to its place. values NULL: those of the
+ * view, for codecs that take them there. */
 pith_status pithi_encode_one(const struct pithi_coding *c, uint64_t block, const void *values,
                              void *base, struct pithi_worker *w);
 /* Where the payload lies and what it holds: the beginning of every encoding. */

@@ -29,11 +29,33 @@ enum {
 
 /* ---- Payload layout --------------------------------------------------------------------------*/
 
+/* The same for pages: every run of them ends with one that may be short. */
+static bool count_pages(const struct pithi_frame *f, struct pithi_payload *p) {
+    const struct pithi_params *q = &f->params;
+    const struct pithi_tiling *const t = &f->tiling;
+    p->blocks = t->tiles;
+    p->run_blocks = 1;
+    p->data_bytes = 0;
+    if (!t->tiles) return true;
+    const uint64_t pages = t->grid[2];
+    const uint64_t page = (uint64_t)t->extent[2] * t->shape[3];
+    const uint64_t last = t->shape[2] * t->shape[3] - (pages - 1) * page;
+    p->run_blocks = pages;
+    p->block_bytes = q->codec->block_bytes(q, page);
+    if (!pithi_multiply(pages - 1, p->block_bytes, &p->run_bytes)) return false;
+    p->run_bytes += q->codec->block_bytes(q, last);
+    return p->run_bytes < INT64_MAX / 2 &&
+           pithi_multiply(t->tiles / pages, p->run_bytes, &p->data_bytes);
+}
+
 /* How many blocks, and the most bytes they can have together. */
 static bool count_blocks(const struct pithi_frame *f, struct pithi_payload *p) {
     const struct pithi_params *q = &f->params;
     const uint64_t block = q->block, whole = f->count / block, rest = f->count % block;
-    p->blocks = whole + (rest != 0);
+    if (q->codec->pages) return count_pages(f, p);
+    p->blocks = p->run_blocks = whole + (rest != 0);
+    if (!p->run_blocks) p->run_blocks = 1;
+    p->run_bytes = 0;
     p->block_bytes = q->codec->block_bytes(q, block);
     if (pithi_is_tiled(f)) {
         p->blocks = f->tiling.tiles;
@@ -127,7 +149,8 @@ bool pithi_frame_same_exempt(const struct pithi_frame *read, const struct pithi_
 }
 
 bool pithi_frame_same_tiles(const struct pithi_frame *a, const struct pithi_frame *b) {
-    return memcmp(a->tiling.shape, b->tiling.shape, sizeof a->tiling.shape) == 0;
+    return memcmp(a->tiling.shape, b->tiling.shape, sizeof a->tiling.shape) == 0 &&
+           a->params.heads == b->params.heads;
 }
 
 bool pithi_frame_like_exempt(const struct pithi_frame *a, const struct pithi_frame *b) {
@@ -379,6 +402,18 @@ static pith_status read_codec(const uint8_t *b, struct pithi_frame *f, pith_erro
     return PITH_OK;
 }
 
+static pith_status read_tiles(struct pithi_frame *f, pith_error *error) {
+    const struct pithi_codec *const codec = f->params.codec;
+    const uint32_t block = f->params.block;
+    if (!pithi_is_tiled(f)) return PITH_OK;
+    if (codec->pages) codec->settle(&f->params, f->ndim, f->shape);
+    if (f->params.block != block)
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "the block is not what the shape implies",
+                             PITHI_AT_BLOCK);
+    if (codec->tile(&f->params, f->ndim, f->shape, &f->tiling)) return PITH_OK;
+    return pithi_fail_at(error, PITH_ERR_CORRUPT, "a shape the codec does not take", PITHI_AT_DIMS);
+}
+
 /* The declared payload must be what the header implies. */
 static pith_status check_payload(struct pithi_frame *f, pith_error *error) {
     struct pithi_payload p;
@@ -438,9 +473,7 @@ pith_status pithi_frame_read(const uint8_t *b, size_t length, struct pithi_frame
         return pithi_fail_at(error, PITH_ERR_NEWER, "unknown flags", PITHI_AT_FLAGS);
     PITHI_TRY(read_codec(b, f, error));
     PITHI_TRY(read_shape(b, wide, f, error));
-    if (pithi_is_tiled(f) && !f->params.codec->tile(&f->params, f->ndim, f->shape, &f->tiling))
-        return pithi_fail_at(error, PITH_ERR_CORRUPT, "a shape the codec does not take",
-                             PITHI_AT_DIMS);
+    PITHI_TRY(read_tiles(f, error));
     PITHI_TRY(read_sections(b, fixed, f, error));
     f->payload_bytes = pithi_get64(b + PITHI_AT_PAYLOAD);
     return check_payload(f, error);

@@ -41,6 +41,13 @@ static inline uint64_t pithi_block_count(const struct pithi_frame *f, uint64_t b
     return left < f->params.block ? left : f->params.block;
 }
 
+/* The number in the slot of a block's first element; tiles that are no runs have none. */
+static inline uint64_t pithi_block_first(const struct pithi_frame *f, uint64_t block) {
+    if (!f->params.codec->pages) return block * f->params.block;
+    const struct pithi_tile tile = pithi_tile_at(&f->tiling, block);
+    return (tile.origin[1] * f->tiling.shape[2] + tile.origin[2]) * f->tiling.shape[3];
+}
+
 /* Where the parts of a payload lie. All offsets count from the payload's beginning. */
 struct pithi_payload {
     uint64_t blocks;
@@ -48,9 +55,15 @@ struct pithi_payload {
     uint64_t data_bytes;          /* exact when fixed, else the most it can be */
     uint64_t aside;               /* offset of the exempt values, which end the payload */
     uint64_t check_count;         /* entries of the checksum table */
-    uint64_t block_bytes;         /* fixed: of every block but the last */
+    /* Fixed: blocks come in runs of so many and so many bytes, in which all but the last have
+     * block_bytes; without pages there is one run. */
+    uint64_t run_blocks, run_bytes, block_bytes;
     bool fixed;
 };
+/* Fixed: the offset of a block. */
+static inline uint64_t pithi_block_offset(const struct pithi_payload *p, uint64_t block) {
+    return p->data + block / p->run_blocks * p->run_bytes + block % p->run_blocks * p->block_bytes;
+}
 /* False when a size does not fit in 63 bits. */
 bool pithi_payload_of(const struct pithi_frame *frame, struct pithi_payload *payload);
 

@@ -54,7 +54,7 @@ pith_status pith_inspect(const void *bytes, size_t length, pith_info *info, pith
 static pith_status next_block(const struct pithi_frame *f, const struct pithi_payload *p,
                               const uint8_t *payload, uint64_t index, uint64_t *at,
                               struct pithi_block *b, pith_error *error) {
-    *b = (struct pithi_block){.params = &f->params, .first = index * f->params.block};
+    *b = (struct pithi_block){.params = &f->params, .first = pithi_block_first(f, index)};
     b->count = (size_t)pithi_block_count(f, index);
     b->length = (size_t)f->params.codec->block_bytes(&f->params, b->count);
     if (!p->fixed) b->length = pithi_get32(payload + p->index + 4 * index) & ~PITHI_PLAIN;
@@ -120,7 +120,8 @@ pith_status pith_error_bound(const void *frame, size_t length, double *bound, pi
 
 static pith_status identity_job(void *arg, uint64_t block, struct pithi_worker *w) {
     const struct pithi_coding *c = arg;
-    const uint64_t first = block * c->frame.params.block, n = pithi_block_count(&c->frame, block);
+    const uint64_t first = pithi_block_first(&c->frame, block);
+    const uint64_t n = pithi_block_count(&c->frame, block);
     const void *base = pithi_span_read(c->base, first, n, w->base);
     w->hash +=
         c->plan->kernels.nh(base, (size_t)n * c->base->element, first * c->base->element / 8);

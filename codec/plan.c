@@ -147,11 +147,15 @@ static pith_status take_block(pith_plan *p, pith_error *error) {
 static pith_status take_tiles(pith_plan *p, uint32_t ndim, const uint64_t *shape,
                               pith_error *error) {
     struct pithi_tiling t;
-    if (!p->params.codec->tile(&p->params, ndim, shape, &t))
+    struct pithi_params q = p->params;
+    if (q.codec->pages) q.codec->settle(&q, ndim, shape);
+    if (!q.codec->tile(&q, ndim, shape, &t))
         return pithi_fail(error, PITH_ERR_SHAPE, "the codec does not take this shape");
     const uint64_t first = t.tiles ? pithi_tile_at(&t, 0).count : 0; /* none is larger */
     if (t.tiles > p->blocks) p->blocks = t.tiles;
-    if (first > p->params.most) p->params.most = (uint32_t)first;
+    if (first <= p->params.most) return PITH_OK;
+    p->params = q; /* the rows of the largest block */
+    p->params.most = (uint32_t)first;
     return PITH_OK;
 }
 
@@ -204,6 +208,7 @@ struct pithi_frame pithi_plan_frame(const pith_plan *p, uint64_t slot, bool key)
         f.shape[0] = f.count;
     f.source = p->source;
     f.source_bytes = p->source_bytes;
+    if (p->params.codec->pages) p->params.codec->settle(&f.params, f.ndim, f.shape);
     if (p->params.codec->tile) p->params.codec->tile(&f.params, f.ndim, f.shape, &f.tiling);
     if (p->exempt.count) pithi_frame_set_exempt(&f, &p->exempt, pithi_slot_first(p, slot));
     pithi_frame_size(&f);

@@ -68,11 +68,14 @@ static void write_form(const pith_plan *p, uint64_t slot, bool key, struct write
     to->aside = payload.aside;
     to->aside_bytes = f.exempt_bytes;
     to->tiling = f.tiling;
+    to->heads = f.params.heads;
+    to->dim = f.params.dim;
     to->form[key] = (struct pithi_table_form){.header = w->used,
                                               .header_bytes = f.header_bytes,
                                               .checks = payload.checks,
                                               .data = payload.data,
                                               .block_bytes = payload.block_bytes,
+                                              .run_bytes = payload.run_bytes,
                                               .payload_bytes = f.payload_bytes};
     if (w->at) {
         pithi_frame_write(&f, w->at + w->used);
@@ -172,8 +175,28 @@ static bool describe_bound(const struct pithi_params *q, struct pithi_asked *ask
                                   .signed_zeros = pithi_param(q, "zeros") != 0,
                                   .wish = pithi_bounded_asked(q),
                                   .range = range ? pithi_decimal_floor(range) : 0};
-    return pithi_param(q, "mode") == 0 && q->dtype != PITH_F64 &&
+    return pithi_param(q, "mode") == 0 && pithi_param(q, "decay") == 0 && q->dtype != PITH_F64 &&
            asked->target <= PITHI_TARGET_PWREL;
+}
+
+/* Elements of a row; none is longer than a block. */
+static uint32_t row_of(const struct pithi_params *q) {
+    const uint32_t dim = pithi_param(q, "dim");
+    return dim < q->block ? dim : q->block;
+}
+
+static bool describe_pages(const struct pithi_params *q, struct pithi_device *d) {
+    static const uint8_t scales[] = {PITH_F16, PITH_BF16, PITH_F32};
+    d->set = (struct pithi_group_setting){.group = pithi_param(q, "group"),
+                                          .bits = (uint8_t)pithi_param(q, "bits"),
+                                          .scale_dtype = scales[pithi_param(q, "scale")],
+                                          .asymmetric = pithi_param(q, "range") == 0,
+                                          .settle = true};
+    d->pages = (struct pithi_pages){.tokens = pithi_param(q, "page"),
+                                    .channel = pithi_param(q, "axis") != 0,
+                                    .rotated = pithi_param(q, "rotate") != 0};
+    return q->base_dtype == PITH_NONE && !pithi_param(q, "search") && !pithi_param(q, "codebook") &&
+           !pithi_param(q, "outliers");
 }
 
 /* Keys of one name mean the same in every codec. False when kernels cannot do it. */
@@ -188,7 +211,10 @@ static bool describe(const struct pithi_params *q, struct pithi_device *d) {
     if (d->kind == PITHI_DEVICE_none || pithi_param(q, "entropy") || pithi_param(q, "key"))
         return false;
     if (!list_free_keys(q, &d->free_keys)) return false;
-    if (d->kind == PITHI_DEVICE_bounded) return describe_bound(q, &d->asked);
+    if (d->kind == PITHI_DEVICE_rows) d->row = row_of(q);
+    if (d->kind == PITHI_DEVICE_bounded || d->kind == PITHI_DEVICE_rows)
+        return describe_bound(q, &d->asked);
+    if (d->kind == PITHI_DEVICE_pages) return describe_pages(q, d);
     if (d->kind != PITHI_DEVICE_groups) return true;
     d->set = (struct pithi_group_setting){.group = pithi_param(q, "group"),
                                           .bits = (uint8_t)pithi_param(q, "bits"),

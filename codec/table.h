@@ -14,7 +14,9 @@ enum pithi_device_kind {
     PITHI_DEVICE_none,
     PITHI_DEVICE_raw,
     PITHI_DEVICE_groups,
-    PITHI_DEVICE_bounded
+    PITHI_DEVICE_bounded,
+    PITHI_DEVICE_rows,
+    PITHI_DEVICE_pages
 };
 
 /* The bytes of a header that hold keys decoding does not depend on, and which of their values go
@@ -30,6 +32,13 @@ struct pithi_asked {
     double wish, range;
 };
 
+/* Codecs in pages of tokens. */
+struct pithi_pages {
+    uint32_t tokens; /* of a page */
+    bool channel;    /* groups run along tokens */
+    bool rotated;    /* heads are */
+};
+
 /* A codec's setting, as far as kernels need it. */
 struct pithi_device {
     uint32_t kind;
@@ -37,6 +46,8 @@ struct pithi_device {
     struct pithi_rotation rotation;
     struct pithi_free_keys free_keys;
     struct pithi_asked asked;
+    struct pithi_pages pages;
+    uint32_t row;   /* rows: elements of one */
     uint32_t decay; /* error feedback: 0 none, 1 full, 1 + thousandths */
     bool identity;  /* frames carry that of their base */
     bool domain;    /* sums are formed before the rotation is undone */
@@ -46,10 +57,11 @@ struct pithi_device {
 
 /* One kind of frame of a slot. `header`: offset in the table of header_bytes of header, then as
  * many of a mask that is 0 where the plan's frames differ from each other. checks and data count
- * from the payload's beginning; block_bytes is of every block but the last. */
+ * from the payload's beginning; block_bytes is of every block but the last, of pages but the last
+ * of a sequence, whose pages have run_bytes. */
 struct pithi_table_form {
     uint64_t header, header_bytes;
-    uint64_t checks, data, block_bytes, payload_bytes;
+    uint64_t checks, data, block_bytes, run_bytes, payload_bytes;
 };
 
 struct pithi_table_slot {
@@ -61,6 +73,7 @@ struct pithi_table_slot {
      * first, and a hash of which elements they are. */
     uint64_t aside, aside_bytes, aside_from, exempt_digest;
     struct pithi_tiling tiling; /* of codecs that have one */
+    uint32_t heads, dim;        /* of codecs in pages: a row has heads * dim elements */
 };
 
 /* Exempt elements [first, first + count) of the tensor; `at`: bytes of exempt values before. */

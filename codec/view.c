@@ -130,8 +130,13 @@ static void copy(const struct pithi_span *s, uint64_t at, uint64_t count, uint8_
         const uint64_t left = s->shape[last] - w.index[last];
         const uint64_t run = left < count ? left : count;
         uint8_t *place = s->data + w.offset;
-        for (uint64_t i = 0; i < run; i++, place += s->stride[last], dense += s->element)
-            copy_element(gather ? dense : place, gather ? place : dense, s->element);
+        if (s->stride[last] == (int64_t)s->element) {
+            memcpy(gather ? dense : place, gather ? place : dense, (size_t)run * s->element);
+            dense += run * s->element;
+        } else {
+            for (uint64_t i = 0; i < run; i++, place += s->stride[last], dense += s->element)
+                copy_element(gather ? dense : place, gather ? place : dense, s->element);
+        }
         walk_on(s, run, &w);
         count -= run;
     }

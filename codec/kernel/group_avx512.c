@@ -1,6 +1,8 @@
 /* group_avx512.c - the group quantizer for AVX-512 F, BW, VL, DQ and VBMI.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "codec.h"
+#include "kernel/lanes_avx512.h"
+#include "kernel/lanes_tmpl.h"
 #include "kernel/transform_avx512.h"
 
 /* 64 codes are 8 runs of `bits` bytes; each run is one 64-bit lane while it is made. */
@@ -14,6 +16,11 @@ struct packing {
      * i / 2 % 4 and pair i % 2 of its values: at 32 * half + 16 * pair + 4 * four + run. */
     __m512i turned;
     __m512i pick[4];
+    /* Of codes that were narrowed lane by lane: where every four of them lie; 4 bits: where byte i
+     * of pairs lies, 16 * (i / 2 % 4) + 4 * (i / 8) + 2 * (i % 2). */
+    __m512i fours, whole;
+    __m512i
+        twice; /* 4 bits: the byte that each of 32 codes is in, once for either byte of a word */
     unsigned bits;
     bool symmetric;
 };
@@ -73,6 +80,11 @@ static inline __attribute__((always_inline)) void packing_make(struct packing *p
     p->nibbles = _mm512_slli_epi32(_mm512_and_si512(lane, _mm512_set1_epi32(7)), 2);
     for (int k = 0; k < 4; k++)
         p->pick[k] = _mm512_add_epi32(_mm512_srli_epi32(lane, 3), _mm512_set1_epi32(2 * k));
+    p->twice = _mm512_and_si512(_mm512_srli_epi16(stretched(0, 0), 2), _mm512_set1_epi8(15));
+    p->fours = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    p->whole = _mm512_castsi256_si512(_mm256_setr_epi8(0, 2, 16, 18, 32, 34, 48, 50, 4, 6, 20, 22,
+                                                       36, 38, 52, 54, 8, 10, 24, 26, 40, 42, 56,
+                                                       58, 12, 14, 28, 30, 44, 46, 60, 62));
     p->bits = bits;
     p->symmetric = symmetric;
 }
@@ -89,6 +101,14 @@ static inline void v_stream16(uint8_t *to, const void *from) {
 }
 static inline void stream_codes(uint8_t *to, unsigned bits, __m512i x) {
     __m128i *const p = (__m128i *)to;
+    if (bits == 8 && (uintptr_t)to % 64 == 0) {
+        _mm512_stream_si512((__m512i *)to, x);
+        return;
+    }
+    if (bits == 4 && (uintptr_t)to % 32 == 0) {
+        _mm256_stream_si256((__m256i *)to, _mm512_castsi512_si256(x));
+        return;
+    }
     _mm_stream_si128(p, _mm512_castsi512_si128(x));
     if (bits >= 4) _mm_stream_si128(p + 1, _mm512_extracti32x4_epi32(x, 1));
     if (bits >= 6) _mm_stream_si128(p + 2, _mm512_extracti32x4_epi32(x, 2));
@@ -120,15 +140,9 @@ static inline __m512i bytes_of(const v16 x[4], bool third) {
     return _mm512_ternarylogic_epi32(low16, a, _mm512_slli_epi32(b, 16), 0xCA);
 }
 
-/* x: of bytes_of. */
-static inline void pack_bytes(uint8_t *to, size_t room, const struct packing *p, __m512i x,
-                              bool stream) {
-    if (p->bits == 4) { /* a 64-bit lane's high half goes above the nibbles of its low half */
-        x = _mm512_ternarylogic_epi64(p->mask, x, _mm512_srli_epi64(x, 28), 0xCA);
-        put_codes(to, room, 4, _mm512_permutexvar_epi8(p->gather, x), stream);
-        return;
-    }
-    x = v_and(_mm512_permutexvar_epi8(p->order, x), p->mask);
+/* x: 64 codes, one to a byte. */
+static inline void pack_ordered(uint8_t *to, size_t room, const struct packing *p, __m512i x,
+                                bool stream) {
     if (p->bits < 8) {
         x = _mm512_madd_epi16(_mm512_maddubs_epi16(p->pairs, x), p->quads);
         const __m512i high = _mm512_srli_epi64(x, 32);
@@ -140,6 +154,17 @@ static inline void pack_bytes(uint8_t *to, size_t room, const struct packing *p,
     put_codes(to, room, p->bits, x, stream);
 }
 
+/* x: of bytes_of. */
+static inline void pack_bytes(uint8_t *to, size_t room, const struct packing *p, __m512i x,
+                              bool stream) {
+    if (p->bits == 4) { /* a 64-bit lane's high half goes above the nibbles of its low half */
+        x = _mm512_ternarylogic_epi64(p->mask, x, _mm512_srli_epi64(x, 28), 0xCA);
+        put_codes(to, room, 4, _mm512_permutexvar_epi8(p->gather, x), stream);
+        return;
+    }
+    pack_ordered(to, room, p, v_and(_mm512_permutexvar_epi8(p->order, x), p->mask), stream);
+}
+
 /* The low bits of each lane of q[0..3], in order; of pack64_high: its bits from 16 up. */
 static inline void pack64(uint8_t *to, size_t room, const struct packing *p, const v16 q[4],
                           bool stream) {
@@ -148,6 +173,20 @@ static inline void pack64(uint8_t *to, size_t room, const struct packing *p, con
 static inline void pack64_high(uint8_t *to, size_t room, const struct packing *p, const v16 q[4],
                                bool stream) {
     pack_bytes(to, room, p, bytes_of(q, true), stream);
+}
+
+/* The same for lanes that are the codes as integers. */
+static inline void pack64_whole(uint8_t *to, size_t room, const struct packing *p, const v16 q[4],
+                                bool stream) {
+    const __m512i low = _mm512_packs_epi32(q[0], q[1]), high = _mm512_packs_epi32(q[2], q[3]);
+    const __m512i x = p->symmetric ? v_and(_mm512_packs_epi16(low, high), p->mask)
+                                   : _mm512_packus_epi16(low, high);
+    if (p->bits == 4) {
+        const __m512i pairs = _mm512_maddubs_epi16(p->pairs, x);
+        put_codes(to, room, 4, _mm512_permutexvar_epi8(p->whole, pairs), stream);
+    } else {
+        pack_ordered(to, room, p, _mm512_permutexvar_epi32(p->fours, x), stream);
+    }
 }
 
 /* Four runs of 32 values transformed, turned in the order that pack_rotated takes their codes,
@@ -212,26 +251,55 @@ static inline v16 look_up(__m512i codes, __m512i table, const struct packing *p,
     return _mm512_permutexvar_epi32(index, table);
 }
 
-/* Codes times the scale of their 16 elements. */
+/* What each code stands for, as those of a group are. */
+static inline __m512i table_of(const struct packing *p, const float *scale, const float *zero) {
+    const __m512i x = f_mul(p->levels, v_spread(scale));
+    return zero ? f_add(x, v_spread(zero)) : x;
+}
+
+/* Codes times the scale of their 16 elements, and their zero point on top. */
 #define OWN_PRODUCTS
 static inline __attribute__((always_inline)) void products(v16 x[4], const uint8_t *from,
                                                            size_t room, const struct packing *p,
-                                                           const float *const scale[4]) {
+                                                           const float *const scale[4],
+                                                           const float *const zero[4]) {
     if (p->bits == 4) {
         const __m512i codes = get_codes(from, room, p);
-        const __m512i table = f_mul(p->levels, v_spread(scale[0]));
+        const __m512i table = table_of(p, scale[0], zero[0]);
         const bool one = scale[0] == scale[3];
         x[0] = look_up(codes, table, p, p->pick[0]);
-        x[1] = look_up(codes, one ? table : f_mul(p->levels, v_spread(scale[1])), p, p->pick[1]);
-        x[2] = look_up(codes, one ? table : f_mul(p->levels, v_spread(scale[2])), p, p->pick[2]);
-        x[3] = look_up(codes, one ? table : f_mul(p->levels, v_spread(scale[3])), p, p->pick[3]);
+        x[1] = look_up(codes, one ? table : table_of(p, scale[1], zero[1]), p, p->pick[1]);
+        x[2] = look_up(codes, one ? table : table_of(p, scale[2], zero[2]), p, p->pick[2]);
+        x[3] = look_up(codes, one ? table : table_of(p, scale[3], zero[3]), p, p->pick[3]);
         return;
     }
     unpack64(x, from, room, p);
-    x[0] = f_mul(f_from_i(x[0]), v_spread(scale[0]));
-    x[1] = f_mul(f_from_i(x[1]), v_spread(scale[1]));
-    x[2] = f_mul(f_from_i(x[2]), v_spread(scale[2]));
-    x[3] = f_mul(f_from_i(x[3]), v_spread(scale[3]));
+    x[0] = product(x[0], scale[0], zero[0]);
+    x[1] = product(x[1], scale[1], zero[1]);
+    x[2] = product(x[2], scale[2], zero[2]);
+    x[3] = product(x[3], scale[3], zero[3]);
+}
+
+/* 64 codes of 4 bits of one group, in 16 bits each: a table look-up, which reads only the low 5
+ * bits of a word; the table holds everything twice. */
+#define OWN_HALVES
+static inline bool has_halves(unsigned bits, size_t group) { return bits == 4 && group >= 64; }
+static inline __attribute__((always_inline)) void halves(v16 x[2], uint32_t dtype,
+                                                         const uint8_t *from,
+                                                         const struct packing *p,
+                                                         const float *scale, const float *zero) {
+    const __m512i codes = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)from));
+    const __m512i turn = _mm512_set1_epi32(0x00040000);
+    const v16 values = table_of(p, scale, zero);
+    const __m256i half = dtype == PITH_F16
+                             ? _mm512_cvtps_ph(F(values), _MM_FROUND_TO_NEAREST_INT)
+                             : _mm512_cvtepi32_epi16(v_shr(round_loosely(PITH_BF16, values), 16));
+    const __m512i table = _mm512_broadcast_i64x4(half);
+    const __m512i low = _mm512_permutexvar_epi8(p->twice, codes);
+    const __m512i high =
+        _mm512_permutexvar_epi8(_mm512_or_si512(p->twice, _mm512_set1_epi8(16)), codes);
+    x[0] = _mm512_permutexvar_epi16(_mm512_srlv_epi16(low, turn), table);
+    x[1] = _mm512_permutexvar_epi16(_mm512_srlv_epi16(high, turn), table);
 }
 
 #include "kernel/group_tmpl.h"
@@ -241,5 +309,7 @@ void pithi_group_bind_avx512(struct pithi_kernels *k) {
     k->group_encode = group_encode;
     k->group_decode = group_decode;
     k->group_sum = group_sum;
+    k->column_encode = column_encode;
+    k->column_decode = column_decode;
     k->rotate_encode = rotate_encode;
 }

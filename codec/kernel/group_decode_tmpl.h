@@ -9,21 +9,35 @@ struct decoder {
     uint64_t saturated;
 };
 
+/* 16 halves in lanes. */
+ALWAYS v16 widen_scales(uint32_t dtype, v16 x) {
+    return dtype == PITH_F16 ? f_widen(x) : v_shl16(x);
+}
+
 /* Symmetric scales in f32; returns the largest magnitude's bits. */
 static uint32_t read_scales(const struct pithi_group_setting *s, const uint8_t *scales,
                             size_t count, float *to) {
     const size_t groups = (count + s->group - 1) / s->group;
     uint32_t worst = 0;
+    size_t g = 0;
     if (s->scale_dtype == PITH_F32)
-        memcpy(to, scales, groups * 4);
-    else
-        for (size_t g = 0; g < groups; g++)
-            to[g] = pithi_float(pithi_scale_load(scales, s->scale_dtype, g));
-    for (size_t g = 0; g < groups; g++) { /* a loop that becomes vectors */
+        memcpy(to, scales, 4 * groups), g = groups;
+    else if (s->scale_dtype != PITHI_E8M0)
+        for (; g + 16 <= groups; g += 16)
+            v_store((uint8_t *)(to + g), widen_scales(s->scale_dtype, v_load16(scales + 2 * g)));
+    for (; g < groups; g++) to[g] = pithi_float(pithi_scale_load(scales, s->scale_dtype, g));
+    for (g = 0; g < groups; g++) { /* a loop that becomes vectors */
         const uint32_t m = pithi_bits(to[g]) & 0x7FFFFFFFu;
         worst = m > worst ? m : worst;
     }
     return worst;
+}
+
+/* Scales and zero points of 16 groups, of a dtype of 16 bits. */
+ALWAYS void read_pairs(uint32_t dtype, const uint8_t *from, float *scale, float *zero) {
+    const v16 x = v_load(from);
+    v_store((uint8_t *)scale, widen_scales(dtype, v_and(x, v_set(0xFFFF))));
+    v_store((uint8_t *)zero, widen_scales(dtype, v_shr(x, 16)));
 }
 
 /* False when a group is poisoned or could overflow. */
@@ -31,12 +45,17 @@ static bool get_scales(const struct pithi_group_setting *s, struct batch *b) {
     if (!s->asymmetric) return read_scales(s, b->scales, b->count, b->scale) < LIMIT;
     const size_t groups = (b->count + s->group - 1) >> b->shift;
     uint32_t worst = 0;
-    for (size_t g = 0; g < groups; g++) {
-        const uint32_t scale = pithi_load(b->scales, s->scale_dtype, 2 * g);
-        const uint32_t zero = pithi_load(b->scales, s->scale_dtype, 2 * g + 1);
-        b->scale[g] = pithi_float(scale);
-        b->zero[g] = pithi_float(zero);
-        const uint32_t m = scale & 0x7FFFFFFFu, z = zero & 0x7FFFFFFFu;
+    size_t g = 0;
+    if (s->scale_dtype != PITH_F32)
+        for (; g + 16 <= groups; g += 16)
+            read_pairs(s->scale_dtype, b->scales + 4 * g, b->scale + g, b->zero + g);
+    for (; g < groups; g++) {
+        b->scale[g] = pithi_float(pithi_load(b->scales, s->scale_dtype, 2 * g));
+        b->zero[g] = pithi_float(pithi_load(b->scales, s->scale_dtype, 2 * g + 1));
+    }
+    for (g = 0; g < groups; g++) { /* a loop that becomes vectors */
+        const uint32_t m = pithi_magnitude(pithi_bits(b->scale[g]));
+        const uint32_t z = pithi_magnitude(pithi_bits(b->zero[g]));
         worst = m > worst ? m : worst;
         worst = z > worst ? z : worst;
     }
@@ -44,20 +63,50 @@ static bool get_scales(const struct pithi_group_setting *s, struct batch *b) {
 }
 
 #ifndef OWN_PRODUCTS
-/* Codes times the scale of their 16 elements. */
+/* Codes times the scale of their 16 elements, and their zero point on top. */
 ALWAYS void products(v16 x[4], const uint8_t *from, size_t room, const struct packing *p,
-                     const float *const scale[4]) {
+                     const float *const scale[4], const float *const zero[4]) {
     unpack64(x, from, room, p);
-    x[0] = f_mul(f_from_i(x[0]), v_spread(scale[0]));
-    x[1] = f_mul(f_from_i(x[1]), v_spread(scale[1]));
-    x[2] = f_mul(f_from_i(x[2]), v_spread(scale[2]));
-    x[3] = f_mul(f_from_i(x[3]), v_spread(scale[3]));
+    x[0] = product(x[0], scale[0], zero[0]);
+    x[1] = product(x[1], scale[1], zero[1]);
+    x[2] = product(x[2], scale[2], zero[2]);
+    x[3] = product(x[3], scale[3], zero[3]);
 }
 #endif
 
-ALWAYS v16 decode_16(const struct batch *b, const struct unit *u, struct recipe r, v16 x,
-                     size_t i) {
-    if (r.asymmetric) x = f_add(x, v_spread(&b->zero[(u->first + i) >> b->shift]));
+#ifndef OWN_HALVES
+static inline bool has_halves(unsigned bits, size_t group) {
+    (void)bits;
+    (void)group;
+    return false;
+}
+ALWAYS void halves(v16 x[2], uint32_t dtype, const uint8_t *from, const struct packing *p,
+                   const float *scale, const float *zero) {
+    (void)dtype;
+    (void)from;
+    (void)p;
+    (void)scale;
+    (void)zero;
+    x[0] = x[1] = v_set(0);
+}
+#endif
+
+/* 64 values of 16 bits that are looked up as such. */
+ALWAYS void decode_halves(const struct packing *pack, const struct batch *b, const struct unit *u,
+                          struct recipe r, struct streamer *stream) {
+    const size_t g = u->first >> b->shift;
+    v16 x[2];
+    halves(x, r.vt, u->codes, pack, &b->scale[g], r.asymmetric ? &b->zero[g] : NULL);
+    if (stream) {
+        v_stream(stream, u->out, x[0]);
+        v_stream(stream, u->out + 64, x[1]);
+    } else {
+        v_store(u->out, x[0]);
+        v_store(u->out + 64, x[1]);
+    }
+}
+
+ALWAYS v16 decode_16(const struct unit *u, struct recipe r, v16 x, size_t i) {
     return r.bt == PITH_NONE ? x : updated(r.bt, load(r.bt, u->base, i), x);
 }
 
@@ -68,7 +117,7 @@ ALWAYS void put_out(const struct unit *u, struct recipe r, v16 x, size_t i,
     if (r.vt == PITH_F32 && stream)
         v_stream(stream, u->out + 4 * i, x);
     else if (r.vt != PITH_NONE)
-        store(r.vt, u->out, i, round_loosely(r.vt, x));
+        store(r.vt, u->out, i, r.vt == PITH_F16 ? x : round_loosely(r.vt, x));
 }
 
 /* Infinite and NaN bases, and new bases that overflow. Within a unit smaller groups do as well. */
@@ -92,12 +141,17 @@ ALWAYS void decode_unit(struct decoder *d, const struct packing *pack, const str
     const float *const scale[4] = {
         &b->scale[u->first >> b->shift], &b->scale[(u->first + 16) >> b->shift],
         &b->scale[(u->first + 32) >> b->shift], &b->scale[(u->first + 48) >> b->shift]};
+    const bool z = r.asymmetric;
+    const float *const zero[4] = {z ? &b->zero[u->first >> b->shift] : NULL,
+                                  z ? &b->zero[(u->first + 16) >> b->shift] : NULL,
+                                  z ? &b->zero[(u->first + 32) >> b->shift] : NULL,
+                                  z ? &b->zero[(u->first + 48) >> b->shift] : NULL};
     struct four x;
-    products(x.v, u->codes, u->room, pack, scale);
-    x.v[0] = decode_16(b, u, r, x.v[0], 0);
-    x.v[1] = decode_16(b, u, r, x.v[1], 16);
-    x.v[2] = decode_16(b, u, r, x.v[2], 32);
-    x.v[3] = decode_16(b, u, r, x.v[3], 48);
+    products(x.v, u->codes, u->room, pack, scale, zero);
+    x.v[0] = decode_16(u, r, x.v[0], 0);
+    x.v[1] = decode_16(u, r, x.v[1], 16);
+    x.v[2] = decode_16(u, r, x.v[2], 32);
+    x.v[3] = decode_16(u, r, x.v[3], 48);
     if (r.bt != PITH_NONE && __builtin_expect(v_any_nonfinite(x.v), 0)) {
         if (stream) v_stream_end(stream, u->out);
         decode_scalar(d, b, u);
@@ -129,6 +183,8 @@ static __attribute__((noinline)) void decode_end(struct decoder *d, const struct
 }
 
 ALWAYS void decode_batch(struct decoder *d, const struct batch *b, struct recipe r, bool streamed) {
+    const bool narrow = r.bt == PITH_NONE && (r.vt == PITH_F16 || r.vt == PITH_BF16) &&
+                        has_halves(d->set->bits, d->set->group);
     const struct packing pack = d->pack; /* copies no store can alias */
     struct streamer stream = d->stream;
     const size_t bs = width(r.bt), os = width(r.vt), bits = d->set->bits, count = b->count;
@@ -138,7 +194,10 @@ ALWAYS void decode_batch(struct decoder *d, const struct batch *b, struct recipe
         u.out = os ? b->out + i * os : NULL;
         prefetch_unit(u.base, bs, AHEAD);
         __builtin_prefetch(u.codes + AHEAD);
-        decode_unit(d, &pack, b, &u, r, streamed ? &stream : NULL);
+        if (narrow)
+            decode_halves(&pack, b, &u, r, streamed ? &stream : NULL);
+        else
+            decode_unit(d, &pack, b, &u, r, streamed ? &stream : NULL);
     }
     d->stream = stream;
     if (i < count) {
@@ -147,37 +206,53 @@ ALWAYS void decode_batch(struct decoder *d, const struct batch *b, struct recipe
     }
 }
 
+/* A loop of its own for what is decoded to. */
+ALWAYS void decode_common(struct decoder *d, const struct batch *b, uint32_t ot, bool asymmetric,
+                          bool stream) {
+    const struct recipe r = {.vt = ot, .bt = PITH_NONE, .asymmetric = asymmetric};
+    if (stream)
+        decode_batch(d, b, r, true);
+    else
+        decode_batch(d, b, r, false);
+}
+
 static void decode_any(struct decoder *d, const struct batch *b, struct recipe r, bool stream) {
     const uint32_t ot = r.vt, bt = r.bt;
-    if (!r.asymmetric && ot == PITH_F32 && bt == PITH_NONE && stream)
-        decode_batch(d, b, (struct recipe){PITH_F32, PITH_NONE, false, false, false, false, false},
-                     true);
-    else if (!r.asymmetric && ot == PITH_F32 && bt == PITH_NONE)
-        decode_batch(d, b, (struct recipe){PITH_F32, PITH_NONE, false, false, false, false, false},
-                     false);
-    else if (!r.asymmetric && ot == PITH_BF16 && bt == PITH_NONE)
-        decode_batch(d, b, (struct recipe){PITH_BF16, PITH_NONE, false, false, false, false, false},
-                     false);
+    if (bt == PITH_NONE && ot == PITH_F32 && r.asymmetric)
+        decode_common(d, b, PITH_F32, true, stream);
+    else if (bt == PITH_NONE && ot == PITH_F32)
+        decode_common(d, b, PITH_F32, false, stream);
+    else if (bt == PITH_NONE && ot == PITH_BF16 && r.asymmetric)
+        decode_common(d, b, PITH_BF16, true, stream);
+    else if (bt == PITH_NONE && ot == PITH_BF16)
+        decode_common(d, b, PITH_BF16, false, stream);
+    else if (bt == PITH_NONE && ot == PITH_F16 && r.asymmetric)
+        decode_common(d, b, PITH_F16, true, stream);
     else if (!r.asymmetric && ot == PITH_NONE && bt == PITH_F32 && r.write)
-        decode_batch(d, b, (struct recipe){PITH_NONE, PITH_F32, true, false, false, false, false},
-                     false);
+        decode_batch(d, b, (struct recipe){.vt = PITH_NONE, .bt = PITH_F32, .write = true}, false);
     else if (!r.asymmetric && ot == PITH_NONE && bt == PITH_BF16 && r.write)
-        decode_batch(d, b, (struct recipe){PITH_NONE, PITH_BF16, true, false, false, false, false},
-                     false);
+        decode_batch(d, b, (struct recipe){.vt = PITH_NONE, .bt = PITH_BF16, .write = true}, false);
     else
         decode_batch(d, b, r, stream);
 }
 
 static void group_decode(struct pithi_group_job *job) {
     const struct pithi_group_setting *s = &job->set;
+    if (s->codebook) {
+        pithi_codebook_decode_c(job);
+        return;
+    }
     const struct recipe r = {job->out ? job->out_dtype : PITH_NONE,
                              job->base_dtype,
                              job->update && job->base_dtype != PITH_NONE,
                              s->asymmetric,
                              false,
                              false,
+                             false,
                              false};
-    const bool stream = job->stream && r.vt == PITH_F32 && v_stream_fits(job->out);
+    const bool narrow = r.bt == PITH_NONE && has_halves(s->bits, s->group);
+    const bool stream =
+        job->stream && r.vt != PITH_NONE && (r.vt == PITH_F32 || narrow) && v_stream_fits(job->out);
     struct decoder d;
     d.set = s;
     d.job = job;
@@ -196,6 +271,6 @@ static void group_decode(struct pithi_group_job *job) {
             scalar_part(job, i, n, pithi_group_decode_c);
         }
     }
-    if (stream && job->count) v_stream_end(&d.stream, b.out + b.count * 4);
+    if (stream && job->count) v_stream_end(&d.stream, b.out + b.count * width(r.vt));
     job->saturated += d.saturated;
 }

@@ -76,6 +76,12 @@ static inline void pack64_high(uint8_t *to, size_t room, const struct packing *p
     pack64(to, room, p, high, stream);
 }
 
+/* The same for lanes that are the codes as integers. */
+static inline void pack64_whole(uint8_t *to, size_t room, const struct packing *p, const v16 q[4],
+                                bool stream) {
+    pack64(to, room, p, q, stream);
+}
+
 /* Four runs of 32 values transformed, in the order that pack_rotated takes their codes. */
 static inline __attribute__((always_inline)) void rotate_runs(v16 v[8], unsigned bits, bool turn) {
     (void)bits;
@@ -110,5 +116,7 @@ void pithi_group_bind_neon(struct pithi_kernels *k) {
     k->group_encode = group_encode;
     k->group_decode = group_decode;
     k->group_sum = group_sum;
+    k->column_encode = column_encode;
+    k->column_decode = column_decode;
     k->rotate_encode = rotate_encode;
 }

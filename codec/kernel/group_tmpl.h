@@ -10,6 +10,7 @@
  * up, NaN, infinities) goes to the scalar text as a whole, so the loops never see an x' overflow,
  * and encode sees finite bases only; decode hands 64 elements whose new base is not finite over. */
 #include "kernel/lanes_tmpl.h"
+#include "stage/codebook.h"
 #include "stage/group.h"
 #include "stage/hadamard.h"
 
@@ -37,6 +38,7 @@ struct batch {
     uint32_t shift;   /* log2 of the group */
     uint32_t largest[BATCH_GROUPS + 16];
     float scale[BATCH_GROUPS + 16], zero[BATCH_GROUPS + 16], reciprocal[BATCH_GROUPS + 16];
+    float most[BATCH_GROUPS + 16]; /* settled: the largest code */
 };
 
 static size_t batch_elements(const struct pithi_group_setting *s, size_t least) {
@@ -136,7 +138,7 @@ static __attribute__((noinline)) v16 short_difference(uint32_t vt, uint32_t bt,
 
 /* ---- Encode: maxima and scales ---------------------------------------------------------------*/
 
-ALWAYS v16 magnitude16(v16 x) { return v_and(x, v_set(0x7FFFFFFFu)); }
+#include "kernel/group_settled_tmpl.h"
 
 ALWAYS uint32_t largest_of(uint32_t vt, uint32_t bt, const struct batch *b, size_t i, size_t end) {
     v16 m = v_set(0), n = v_set(0);
@@ -181,37 +183,50 @@ static void symmetric_scales(const struct pithi_group_setting *s, struct batch *
     }
 }
 
-/* Values in an integer order, -0 below +0; its own inverse. */
-ALWAYS v16 ordered(v16 x) { return v_xor(x, v_shr(v_sar31(x), 1)); }
-static float from_ordered(int32_t o) {
-    return pithi_float((uint32_t)o ^ (o < 0 ? 0x7FFFFFFFu : 0u));
-}
-
-ALWAYS bool range_of(uint32_t vt, uint32_t bt, const struct batch *b, size_t i, size_t end,
-                     float *low, float *high) {
+/* Of one group, into the places of its zero point and its scale. */
+ALWAYS void find_extremes_of(uint32_t vt, uint32_t bt, struct batch *b, size_t i, size_t end) {
+    const size_t g = i >> b->shift;
     v16 lo = v_set(0x7FFFFFFFu), hi = v_set(0x80000000u);
-    for (; i + 16 <= end; i += 16) {
-        const v16 o = ordered(difference(vt, bt, b->value, b->base, i));
-        lo = v_mini(lo, o);
-        hi = v_maxi(hi, o);
+    for (; i < end; i += 16) {
+        const v16 d = i + 16 <= end ? difference(vt, bt, b->value, b->base, i)
+                                    : short_difference(vt, bt, b->value, b->base, i, end - i);
+        lo = v_mini(lo, v_ordered(d));
+        hi = v_maxi(hi, v_ordered(d));
     }
-    if (i < end) {
-        const v16 o = ordered(short_difference(vt, bt, b->value, b->base, i, end - i));
-        lo = v_mini(lo, o);
-        hi = v_maxi(hi, o);
-    }
-    *low = from_ordered(v_reduce_mini(lo));
-    *high = from_ordered(v_reduce_maxi(hi));
-    return (pithi_bits(*low) & 0x7FFFFFFFu) < LIMIT && (pithi_bits(*high) & 0x7FFFFFFFu) < LIMIT;
+    b->zero[g] = pithi_from_ordered(v_reduce_mini(lo));
+    b->scale[g] = pithi_from_ordered(v_reduce_maxi(hi));
 }
 
-ALWAYS bool find_ranges(uint32_t vt, uint32_t bt, const struct pithi_group_setting *s,
-                        struct batch *b) {
-    for (size_t i = 0; i < b->count; i += s->group) {
-        const size_t g = i >> b->shift, end = i + s->group < b->count ? i + s->group : b->count;
-        float low, high;
-        if (!range_of(vt, bt, b, i, end, &low, &high)) return false;
-        pithi_group_range(s, low, high, &b->scale[g], &b->zero[g], &b->reciprocal[g]);
+ALWAYS bool find_ends(uint32_t vt, uint32_t bt, bool asymmetric, struct batch *b, size_t groups) {
+    const size_t group = (size_t)1 << b->shift;
+    if (!asymmetric) {
+        const bool fits = find_largest(vt, bt, b);
+        memset(b->zero, 0, groups * sizeof *b->zero);
+        memcpy(b->scale, b->largest, groups * sizeof *b->scale);
+        return fits;
+    }
+    for (size_t i = 0; i < b->count; i += group)
+        find_extremes_of(vt, bt, b, i, i + group < b->count ? i + group : b->count);
+    return true;
+}
+
+/* False when a group is poisoned or could overflow. dtype: of what is coded. */
+static bool settled_scales(const struct pithi_group_setting *s, uint32_t dtype, struct batch *b,
+                           size_t groups) {
+    struct settled t;
+    v_store((uint8_t *)(b->zero + groups), v_set(0));
+    v_store((uint8_t *)(b->scale + groups), v_set(0));
+    for (size_t g = 0; g < groups; g += 16) {
+        const v16 lo = v_load((const uint8_t *)(b->zero + g));
+        const v16 hi = v_load((const uint8_t *)(b->scale + g));
+        const bool odd =
+            s->asymmetric ? settle_ranges(&t, s, dtype, lo, hi) : settle_sizes(&t, s, dtype, hi);
+        if (v_reduce_maxu(v_maxu(magnitude16(lo), magnitude16(hi))) >= LIMIT) return false;
+        if (odd && settle_odd(&t, s, dtype, 16)) return false;
+        memcpy(b->scale + g, t.scale, sizeof t.scale);
+        memcpy(b->zero + g, t.zero, sizeof t.zero);
+        memcpy(b->reciprocal + g, t.reciprocal, sizeof t.reciprocal);
+        memcpy(b->most + g, t.most, sizeof t.most);
     }
     return true;
 }
@@ -252,6 +267,7 @@ struct recipe {
     bool asymmetric, stochastic;
     bool stream; /* encode: codes and scales go past the cache */
     bool search;
+    bool settled;
 };
 
 /* The code as f32 in *f; in the result's low bits as an integer (the rest of a lane is undefined).
@@ -303,8 +319,10 @@ ALWAYS v16 encode_16(const struct encoder *e, const struct batch *b, const struc
     if (r.bt != PITH_NONE) base = load(r.bt, u->base, i), d = f_sub(d, base);
     if (r.asymmetric) d = f_sub(d, v_spread(&b->zero[g]));
     const v16 v = f_mul(d, v_spread(&b->reciprocal[g]));
-    const v16 q = r.stochastic ? stochastic(v, e->ceiling, r.asymmetric, random + i, &f)
-                               : nearest(v, e->ceiling, r.asymmetric, r.search, &f);
+    const v16 most = r.settled ? v_spread(&b->most[g]) : e->ceiling;
+    const v16 q = r.stochastic ? stochastic(v, most, r.asymmetric, random + i, &f)
+                               : nearest(r.settled && !r.asymmetric ? f_limit(v, most) : v, most,
+                                         r.asymmetric, r.search, &f);
     if (!r.write) return q;
     v16 x = f_mul(f, v_spread(&b->scale[g]));
     if (r.asymmetric) x = f_add(x, v_spread(&b->zero[g]));
@@ -380,13 +398,15 @@ ALWAYS void encode_codes(struct encoder *e, const struct batch *b, struct recipe
 ALWAYS bool encode_batch(struct encoder *e, struct batch *b, struct recipe r) {
     const struct pithi_group_setting *s = e->set;
     const size_t groups = (b->count + s->group - 1) >> b->shift;
-    if (r.asymmetric) {
-        if (!find_ranges(r.vt, r.bt, s, b)) return false;
+    if (r.settled) {
+        const uint32_t dtype = r.bt == PITH_NONE ? r.vt : PITH_F32;
+        if (!find_ends(r.vt, r.bt, r.asymmetric, b, groups)) return false;
+        if (!settled_scales(s, dtype, b, groups)) return false;
     } else {
         if (!find_largest(r.vt, r.bt, b)) return false;
         symmetric_scales(s, b, groups);
-        if (r.search) search_scales(s, b, r.vt);
     }
+    if (r.search) search_scales(s, b, r.vt);
     put_scales(s, b, groups, b->scales, r.stream);
     encode_codes(e, b, r);
     return true;
@@ -397,12 +417,16 @@ ALWAYS bool encode_common(struct encoder *e, struct batch *b, uint32_t vt, uint3
                           bool stream) {
     const bool write = bt != PITH_NONE;
     if (random)
-        return encode_batch(e, b, (struct recipe){vt, bt, write, false, true, stream, false});
-    return encode_batch(e, b, (struct recipe){vt, bt, write, false, false, stream, false});
+        return encode_batch(
+            e, b,
+            (struct recipe){
+                .vt = vt, .bt = bt, .write = write, .stochastic = true, .stream = stream});
+    return encode_batch(e, b,
+                        (struct recipe){.vt = vt, .bt = bt, .write = write, .stream = stream});
 }
 
 static bool encode_any(struct encoder *e, struct batch *b, struct recipe r) {
-    if (!r.asymmetric && !r.search && r.write == (r.bt != PITH_NONE)) {
+    if (!r.settled && !r.search && r.write == (r.bt != PITH_NONE)) {
         if (r.vt == PITH_F32 && r.bt == PITH_NONE && r.stream)
             return encode_common(e, b, PITH_F32, PITH_NONE, r.stochastic, true);
         if (r.vt == PITH_F32 && r.bt == PITH_NONE)
@@ -440,19 +464,25 @@ static bool search_fits(const struct pithi_group_job *job) {
 }
 
 #include "kernel/group_pass_tmpl.h"
+#include "kernel/group_settled_pass_tmpl.h"
 
 static void group_encode(struct pithi_group_job *job) {
     const struct pithi_group_setting *s = &job->set;
-    if ((s->stochastic && !random_fits(job)) || (s->search && !search_fits(job))) {
+    if ((s->stochastic && !random_fits(job)) || (s->search && !search_fits(job)) || s->shrink ||
+        s->codebook) {
         pithi_group_encode_c(job);
         return;
     }
     const int levels = (1 << (s->asymmetric ? s->bits : s->bits - 1)) - 1;
-    const struct recipe r = {
-        job->value_dtype, job->base_dtype, job->update && job->base_dtype != PITH_NONE,
-        s->asymmetric,    s->stochastic,   codes_stream(job),
-        s->search};
-    const size_t done = encode_pass(job);
+    const struct recipe r = {job->value_dtype,
+                             job->base_dtype,
+                             job->update && job->base_dtype != PITH_NONE,
+                             s->asymmetric,
+                             s->stochastic,
+                             codes_stream(job),
+                             s->search,
+                             s->asymmetric || s->settle};
+    const size_t done = r.settled ? settled_pass(job) : encode_pass(job);
     if (done == job->count) return;
     struct encoder e; /* most of it is packing, so no initializer */
     e.set = s;
@@ -472,3 +502,6 @@ static void group_encode(struct pithi_group_job *job) {
 
 #include "kernel/group_decode_tmpl.h"
 #include "kernel/group_sum_tmpl.h"
+
+/* Of what both halves have. */
+#include "kernel/group_column_tmpl.h"

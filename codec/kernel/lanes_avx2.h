@@ -115,6 +115,43 @@ static inline v16 v_sar16(v16 x) {
     return (v16){_mm256_srai_epi32(x.a, 16), _mm256_srai_epi32(x.b, 16)};
 }
 
+/* Values to an integer order and back, -0 below +0. */
+static inline v16 v_ordered(v16 x) {
+    const v16 sign = v_sar31(x);
+    return v_xor(x, v_and(sign, v_set(0x7FFFFFFFu)));
+}
+static inline v16 v_shl16(v16 x) {
+    return (v16){_mm256_slli_epi32(x.a, 16), _mm256_slli_epi32(x.b, 16)};
+}
+
+/* 32 lanes of 16 bits: values to an integer order, and the least and largest. */
+static inline v16 v_ordered16(v16 x) {
+    const v16 sign = {_mm256_srai_epi16(x.a, 15), _mm256_srai_epi16(x.b, 15)};
+    return v_xor(x, v_and(sign, v_set(0x7FFF7FFFu)));
+}
+BOTH(v_mini16, _mm256_min_epi16)
+BOTH(v_maxi16, _mm256_max_epi16)
+
+/* The least (largest) lane of 16 vectors: of every four of them, then of these. */
+typedef __m256i vquad;
+#define LEAST(name, operation)                                                                 \
+    static inline vquad name##_four(const v16 x[4]) {                                          \
+        const __m256i p = operation(x[0].a, x[0].b), q = operation(x[1].a, x[1].b);            \
+        const __m256i r = operation(x[2].a, x[2].b), s = operation(x[3].a, x[3].b);            \
+        const __m256i a = operation(_mm256_unpacklo_epi32(p, q), _mm256_unpackhi_epi32(p, q)); \
+        const __m256i b = operation(_mm256_unpacklo_epi32(r, s), _mm256_unpackhi_epi32(r, s)); \
+        return operation(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));            \
+    }                                                                                          \
+    static inline v16 name##_all(const vquad x[4]) {                                           \
+        return (v16){operation(_mm256_permute2x128_si256(x[0], x[1], 0x20),                    \
+                               _mm256_permute2x128_si256(x[0], x[1], 0x31)),                   \
+                     operation(_mm256_permute2x128_si256(x[2], x[3], 0x20),                    \
+                               _mm256_permute2x128_si256(x[2], x[3], 0x31))};                  \
+    }
+LEAST(v_least, _mm256_min_epi32)
+LEAST(v_largest, _mm256_max_epi32)
+#undef LEAST
+
 static inline uint32_t v_first(v16 x) {
     return (uint32_t)_mm_cvtsi128_si32(_mm256_castsi256_si128(x.a));
 }
@@ -156,6 +193,11 @@ static inline v16 f_narrow(v16 x) {
     return (v16){_mm256_cvtepu16_epi32(_mm256_cvtps_ph(F(x.a), _MM_FROUND_TO_NEAREST_INT)),
                  _mm256_cvtepu16_epi32(_mm256_cvtps_ph(F(x.b), _MM_FROUND_TO_NEAREST_INT))};
 }
+/* To the nearest f16 and back. */
+static inline __m256i round16(__m256i x) {
+    return I(_mm256_cvtph_ps(_mm256_cvtps_ph(F(x), _MM_FROUND_TO_NEAREST_INT)));
+}
+static inline v16 f_round16(v16 x) { return (v16){round16(x.a), round16(x.b)}; }
 
 /* All ones where x is finite. */
 static inline __m256i finite256(__m256i x) {

@@ -91,6 +91,41 @@ static inline v16 v_sar16(v16 a) { return _mm512_srai_epi32(a, 16); }
 static inline v16 v_greater(v16 a, v16 b) {
     return _mm512_movm_epi32(_mm512_cmpgt_epi32_mask(a, b));
 }
+/* Values to an integer order and back, -0 below +0. */
+static inline v16 v_ordered(v16 a) {
+    return _mm512_ternarylogic_epi32(a, v_sar31(a), v_set(0x7FFFFFFFu), 0x78);
+}
+static inline v16 v_shl16(v16 a) { return _mm512_slli_epi32(a, 16); }
+
+/* 32 lanes of 16 bits: values to an integer order, and the least and largest. */
+static inline v16 v_ordered16(v16 a) {
+    const v16 sign = _mm512_srai_epi16(a, 15);
+    return _mm512_ternarylogic_epi32(a, sign, v_set(0x7FFF7FFFu), 0x78);
+}
+static inline v16 v_mini16(v16 a, v16 b) { return _mm512_min_epi16(a, b); }
+static inline v16 v_maxi16(v16 a, v16 b) { return _mm512_max_epi16(a, b); }
+
+/* The least (largest) lane of 16 vectors: of every four of them, then of these. */
+typedef __m512i vquad;
+#define LEAST(name, operation)                                                                \
+    static inline vquad name##_four(const v16 x[4]) {                                         \
+        const v16 a =                                                                         \
+            operation(_mm512_unpacklo_epi32(x[0], x[1]), _mm512_unpackhi_epi32(x[0], x[1]));  \
+        const v16 b =                                                                         \
+            operation(_mm512_unpacklo_epi32(x[2], x[3]), _mm512_unpackhi_epi32(x[2], x[3]));  \
+        return operation(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));           \
+    }                                                                                         \
+    static inline v16 name##_all(const vquad x[4]) {                                          \
+        const v16 a = operation(_mm512_shuffle_i32x4(x[0], x[1], 0x88),                       \
+                                _mm512_shuffle_i32x4(x[0], x[1], 0xDD));                      \
+        const v16 b = operation(_mm512_shuffle_i32x4(x[2], x[3], 0x88),                       \
+                                _mm512_shuffle_i32x4(x[2], x[3], 0xDD));                      \
+        return operation(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xDD)); \
+    }
+LEAST(v_least, _mm512_min_epi32)
+LEAST(v_largest, _mm512_max_epi32)
+#undef LEAST
+
 static inline uint32_t v_first(v16 a) {
     return (uint32_t)_mm_cvtsi128_si32(_mm512_castsi512_si128(a));
 }
@@ -114,6 +149,10 @@ static inline v16 f_from_i(v16 a) { return I(_mm512_cvtepi32_ps(a)); }
 static inline v16 f_widen(v16 a) { return I(_mm512_cvtph_ps(_mm512_cvtepi32_epi16(a))); }
 static inline v16 f_narrow(v16 a) {
     return _mm512_cvtepu16_epi32(_mm512_cvtps_ph(F(a), _MM_FROUND_TO_NEAREST_INT));
+}
+/* To the nearest f16 and back. */
+static inline v16 f_round16(v16 a) {
+    return I(_mm512_cvtph_ps(_mm512_cvtps_ph(F(a), _MM_FROUND_TO_NEAREST_INT)));
 }
 
 enum { NONFINITE = 0x99 }; /* classes: quiet and signalling NaN, both infinities */

@@ -54,6 +54,8 @@ ONE(f_round_to_i, U(vcvtnq_s32_f32(F(x))))
 ONE(f_from_i, I(vcvtq_f32_s32(S(x))))
 ONE(f_widen, I(vcvt_f32_f16(vreinterpret_f16_u16(vmovn_u32(x)))))
 ONE(f_narrow, vmovl_u16(vreinterpret_u16_f16(vcvt_f16_f32(F(x)))))
+/* To the nearest f16 and back. */
+ONE(f_round16, I(vcvt_f32_f16(vcvt_f16_f32(F(x)))))
 
 static inline v16 all_of(uint32x4_t x) { return (v16){{x, x, x, x}}; }
 static inline v16 v_set(uint32_t x) { return all_of(vdupq_n_u32(x)); }
@@ -114,6 +116,36 @@ static inline v16 v_load_high(const uint8_t *p) {
     return x;
 }
 static inline void v_store_high(uint8_t *p, v16 x) { v_store16(p, v_shr(x, 16)); }
+
+/* Values to an integer order and back, -0 below +0. */
+ONE(v_ordered, veorq_u32(x, vshrq_n_u32(U(vshrq_n_s32(S(x), 31)), 1)))
+ONE(v_shl16, vshlq_n_u32(x, 16))
+
+/* 32 lanes of 16 bits: values to an integer order, and the least and largest. */
+#define H(x) vreinterpretq_s16_u32(x)
+#define FROM_H(x) vreinterpretq_u32_s16(x)
+#define TOP16 vdupq_n_u16(0x7FFF)
+ONE(v_ordered16, FROM_H(veorq_s16(H(x), vreinterpretq_s16_u16(vandq_u16(
+                                            vreinterpretq_u16_s16(vshrq_n_s16(H(x), 15)), TOP16)))))
+TWO(v_mini16, FROM_H(vminq_s16(H(x), H(y))))
+TWO(v_maxi16, FROM_H(vmaxq_s16(H(x), H(y))))
+
+/* The least (largest) lane of 16 vectors: of every four of them, then of these. */
+typedef int32x4_t vquad;
+#define LEAST(name, both, pairs)                                                     \
+    static inline int32x4_t name##_one(v16 x) {                                      \
+        return both(both(S(x.val[0]), S(x.val[1])), both(S(x.val[2]), S(x.val[3]))); \
+    }                                                                                \
+    static inline vquad name##_four(const v16 x[4]) {                                \
+        return pairs(pairs(name##_one(x[0]), name##_one(x[1])),                      \
+                     pairs(name##_one(x[2]), name##_one(x[3])));                     \
+    }                                                                                \
+    static inline v16 name##_all(const vquad x[4]) {                                 \
+        return (v16){{U(x[0]), U(x[1]), U(x[2]), U(x[3])}};                          \
+    }
+LEAST(v_least, vminq_s32, vpminq_s32)
+LEAST(v_largest, vmaxq_s32, vpmaxq_s32)
+#undef LEAST
 
 static inline uint32_t v_first(v16 a) { return vgetq_lane_u32(a.val[0], 0); }
 static inline uint32_t v_reduce_maxu(v16 a) {

@@ -21,7 +21,7 @@ ALWAYS v16 load(uint32_t dtype, const uint8_t *p, size_t i) {
  * the canonical one. */
 ALWAYS v16 round_loosely(uint32_t dtype, v16 x) {
     if (dtype == PITH_F32) return x;
-    if (dtype == PITH_F16) return f_widen(f_narrow(x));
+    if (dtype == PITH_F16) return f_round16(x);
     const v16 odd = v_and(v_shr(x, 16), v_set(1));
     return v_add(v_add(x, v_set(0x7FFF)), odd);
 }
@@ -38,6 +38,12 @@ ALWAYS void store(uint32_t dtype, uint8_t *p, size_t i, v16 x) {
         v_store_high(p + 2 * i, x);
     else
         v_store16(p + 2 * i, f_narrow(x));
+}
+
+/* Codes times a scale, and on top, unless that is NULL, a zero point. */
+ALWAYS v16 product(v16 codes, const float *scale, const float *zero) {
+    const v16 x = f_mul(f_from_i(codes), v_spread(scale));
+    return zero ? f_add(x, v_spread(zero)) : x;
 }
 
 #endif

@@ -36,3 +36,17 @@ void pithi_convert(void *dst, uint32_t dst_dtype, const void *src, uint32_t src_
     default: from(dst, PITH_F16, src, src_dtype, count);
     }
 }
+
+uint64_t pithi_convert_finite(void *dst, uint32_t dst_dtype, const void *src, uint32_t src_dtype,
+                              size_t count) {
+    uint64_t saturated = 0;
+    pithi_convert(dst, dst_dtype, src, src_dtype, count);
+    if (dst_dtype == src_dtype || dst_dtype == PITH_F32) return 0;
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t u = pithi_load(dst, dst_dtype, i);
+        if (!pithi_nonfinite(u) || pithi_nonfinite(pithi_load(src, src_dtype, i))) continue;
+        pithi_store(dst, dst_dtype, i, (u & 0x80000000u) | pithi_largest(dst_dtype));
+        saturated++;
+    }
+    return saturated;
+}

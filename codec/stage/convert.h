@@ -12,5 +12,8 @@ bool pithi_is_float16_32(uint32_t dtype);
 /* Equal dtypes copy bits; otherwise round to nearest even, NaN canonical. */
 void pithi_convert(void *dst, uint32_t dst_dtype, const void *src, uint32_t src_dtype,
                    size_t count);
+/* The same, but finite values stay finite; returns how many took the largest finite value. */
+uint64_t pithi_convert_finite(void *dst, uint32_t dst_dtype, const void *src, uint32_t src_dtype,
+                              size_t count);
 
 #endif

@@ -35,8 +35,8 @@ static bool put_positions(struct pithi_pen *pen, const uint8_t *miss, size_t cou
     return true;
 }
 
-bool pithi_exact_put(struct pithi_pen *pen, const uint8_t *miss, size_t misses, const void *values,
-                     size_t element, size_t count) {
+bool pithi_exact_put(struct pithi_pen *pen, const uint8_t *miss, size_t misses,
+                     const struct pithi_lay *values, size_t count) {
     uint8_t head[POSITION_BYTES];
     pithi_put32(head, (uint32_t)misses);
     if (!pithi_pen_put(pen, head, sizeof head)) return false;
@@ -44,9 +44,8 @@ bool pithi_exact_put(struct pithi_pen *pen, const uint8_t *miss, size_t misses, 
     const bool bitmap = as_bitmap(misses, count);
     if (bitmap ? !pithi_pen_put(pen, miss, bitmap_bytes(count)) : !put_positions(pen, miss, count))
         return false;
-    const uint8_t *const from = values;
     for (size_t i = next_miss(miss, 0, count); i < count; i = next_miss(miss, i + 1, count))
-        if (!pithi_pen_put(pen, from + i * element, element)) return false;
+        if (!pithi_pen_put(pen, pithi_lay_at(values, i), values->element)) return false;
     return true;
 }
 
@@ -84,20 +83,12 @@ const char *pithi_exact_take(struct pithi_reader *r, struct pithi_exact *e, size
     return e->bitmap ? check_bitmap(e) : check_positions(e);
 }
 
-static void patch_one(const struct pithi_exact *e, size_t k, size_t at, uint8_t *out,
-                      uint32_t out_dtype, uint32_t dtype) {
-    const uint8_t *const from = e->values + k * e->element;
-    if (dtype == out_dtype)
-        memcpy(out + at * e->element, from, e->element);
-    else
-        pithi_convert(out + at * pith_dtype_bytes(out_dtype), out_dtype, from, dtype, 1);
-}
-
-void pithi_exact_patch(const struct pithi_exact *e, void *out, uint32_t out_dtype, uint32_t dtype) {
+void pithi_exact_patch(const struct pithi_exact *e, const struct pithi_lay *out, uint32_t out_dtype,
+                       uint32_t dtype) {
     size_t at = 0;
     for (size_t k = 0; k < e->misses; k++, at++) {
         at = e->bitmap ? next_miss(e->which, at, e->count)
                        : pithi_get32(e->which + POSITION_BYTES * k);
-        patch_one(e, k, at, out, out_dtype, dtype);
+        pithi_convert(pithi_lay_at(out, at), out_dtype, e->values + k * e->element, dtype, 1);
     }
 }

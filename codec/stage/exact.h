@@ -6,12 +6,13 @@
 #ifndef PITHI_EXACT_H
 #define PITHI_EXACT_H
 
+#include "stage/lay.h"
 #include "stage/piece.h"
 
 /* Bit i of `miss` (bits past count are 0) says that element i of `values` is stored. False when
  * there is no room. */
-bool pithi_exact_put(struct pithi_pen *pen, const uint8_t *miss, size_t misses, const void *values,
-                     size_t element, size_t count);
+bool pithi_exact_put(struct pithi_pen *pen, const uint8_t *miss, size_t misses,
+                     const struct pithi_lay *values, size_t count);
 
 /* The exact values of a block that is being read. */
 struct pithi_exact {
@@ -22,7 +23,8 @@ struct pithi_exact {
 /* NULL, or what is wrong. Any bytes are safe. */
 const char *pithi_exact_take(struct pithi_reader *r, struct pithi_exact *e, size_t element,
                              size_t count);
-/* Over the decoded values: dense, `out_dtype`; the stored ones are of `dtype`. */
-void pithi_exact_patch(const struct pithi_exact *e, void *out, uint32_t out_dtype, uint32_t dtype);
+/* Over the decoded values, which are of `out_dtype`; the stored ones are of `dtype`. */
+void pithi_exact_patch(const struct pithi_exact *e, const struct pithi_lay *out, uint32_t out_dtype,
+                       uint32_t dtype);
 
 #endif

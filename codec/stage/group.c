@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "stage/group.h"
 
+#include "stage/codebook.h"
+
 static void put_scale(const struct pithi_group_setting *s, uint8_t *scales, size_t index, float v) {
     pithi_scale_store(scales, s->scale_dtype, index, pithi_bits(v));
 }
@@ -22,31 +24,38 @@ static float difference(const struct pithi_group_job *job, size_t i) {
 
 struct group {
     size_t first, count; /* elements of the job */
-    float scale, zero, reciprocal;
+    struct pithi_grid grid;
     bool coded; /* false: all codes are 0 */
 };
 
-static void find_scale(const struct pithi_group_job *job, struct group *g) {
+/* Largest magnitude, as bits. */
+static uint32_t largest(const struct pithi_group_job *job, const struct group *g) {
     uint32_t m = 0;
     for (size_t i = 0; i < g->count; i++) {
         const uint32_t a = pithi_magnitude(pithi_bits(difference(job, g->first + i)));
         if (a > m) m = a;
     }
-    g->zero = 0;
-    g->coded = pithi_group_scale(&job->set, m, &g->scale, &g->reciprocal);
+    return m;
 }
 
-static void find_range(const struct pithi_group_job *job, struct group *g) {
+/* Least and largest value; NaN when one of the group is not finite. */
+static void extremes(const struct pithi_group_job *job, const struct group *g, float *low,
+                     float *high) {
     int32_t lo = INT32_MAX, hi = INT32_MIN;
     for (size_t i = 0; i < g->count; i++) {
         const int32_t o = pithi_ordered(pithi_bits(difference(job, g->first + i)));
         if (o < lo) lo = o;
         if (o > hi) hi = o;
     }
-    float low = pithi_from_ordered(lo);
-    const float high = pithi_from_ordered(hi);
-    if (pithi_nonfinite(pithi_bits(low))) low = pithi_float(PITHI_F32_NAN);
-    g->coded = pithi_group_range(&job->set, low, high, &g->scale, &g->zero, &g->reciprocal);
+    *low = pithi_from_ordered(lo);
+    *high = pithi_from_ordered(hi);
+    if (pithi_nonfinite(pithi_bits(*low)) || pithi_nonfinite(pithi_bits(*high)))
+        *low = *high = pithi_float(PITHI_F32_NAN);
+}
+
+static void find_scale(const struct pithi_group_job *job, struct group *g) {
+    g->grid.zero = 0;
+    g->coded = pithi_group_scale(&job->set, largest(job, g), &g->grid.scale, &g->grid.reciprocal);
 }
 
 /* ---- Search for a scale ----------------------------------------------------------------------*/
@@ -73,7 +82,7 @@ static void correlate(const struct pithi_group_job *job, const struct group *g,
 }
 
 static void search_scale(const struct pithi_group_job *job, struct group *g) {
-    struct pithi_search s = {.set = &job->set, .scale = g->scale};
+    struct pithi_search s = {.set = &job->set, .scale = g->grid.scale};
     uint32_t positive = 0;
     for (size_t i = 0; i < g->count; i++) {
         const uint32_t u = pithi_bits(difference(job, g->first + i));
@@ -83,21 +92,72 @@ static void search_scale(const struct pithi_group_job *job, struct group *g) {
     s.above = positive == s.largest;
     pithi_search_begin(&s);
     for (int k = 0; k < s.candidates; k++) correlate(job, g, &s, k);
-    g->scale = pithi_search_end(&s);
-    g->reciprocal = 1.0f / g->scale;
+    g->grid.scale = pithi_search_end(&s);
+    g->grid.reciprocal = 1.0f / g->grid.scale;
+}
+
+/* ---- Settled groups --------------------------------------------------------------------------*/
+
+/* Sums run over 16 lanes (element i in lane i % 16, in order), then over halves of the lanes, so
+ * that vectors can form them. */
+static float squared_error(const struct pithi_group_job *job, const struct group *g, uint32_t dtype,
+                           const struct pithi_grid *r) {
+    float lane[LANES] = {0};
+    for (size_t i = 0; i < g->count; i++) {
+        const float x = difference(job, g->first + i);
+        const float q = pithi_grid_code(&job->set, r, r->most, x);
+        const float e = x - pithi_grid_value(dtype, r, q);
+        lane[i % LANES] += e * e;
+    }
+    for (size_t half = LANES / 2; half; half /= 2)
+        for (size_t i = 0; i < half; i++) lane[i] += lane[i + half];
+    return lane[0];
+}
+
+/* The parts of the range that a search looks at, in order; the first of the least error wins, so
+ * that the whole range stays when it has no error. */
+static void shrink(const struct pithi_group_job *job, const struct group *g, uint32_t dtype,
+                   float lo, float hi, struct pithi_grid *best) {
+    struct pithi_shrink s = {.set = &job->set, .dtype = dtype, .lo = lo, .hi = hi, .grid = *best};
+    s.error = squared_error(job, g, dtype, best);
+    while (pithi_shrink_next(&s))
+        pithi_shrink_judge(&s, squared_error(job, g, dtype, &s.candidate));
+    *best = s.grid;
+}
+
+static void find_settled(const struct pithi_group_job *job, struct group *g) {
+    const struct pithi_group_setting *s = &job->set;
+    const uint32_t dtype = job->base_dtype == PITH_NONE ? job->value_dtype : PITH_F32;
+    float lo = 0, hi;
+    if (s->asymmetric)
+        extremes(job, g, &lo, &hi);
+    else
+        hi = pithi_float(largest(job, g));
+    struct pithi_grid r = pithi_grid_of(s, dtype, lo, hi);
+    pithi_settle(s, dtype, lo, hi, &r);
+    if (s->shrink && r.reciprocal != 0) shrink(job, g, dtype, lo, hi, &r);
+    g->grid = r;
+    g->coded = r.reciprocal != 0;
 }
 
 /* ---- Codes -----------------------------------------------------------------------------------*/
 
 static void update_base(struct pithi_group_job *job, const struct group *g, size_t i, int q) {
-    const bool poisoned = pithi_nonfinite(pithi_bits(g->scale));
+    const bool poisoned = pithi_nonfinite(pithi_bits(g->grid.scale));
     uint64_t ignored = 0; /* what counts is whether the base overflows */
-    const uint32_t x =
-        poisoned ? PITHI_F32_NAN
-                 : pithi_group_decoded(q, g->scale, g->zero, job->set.asymmetric, &ignored);
+    const uint32_t x = poisoned ? PITHI_F32_NAN
+                                : pithi_group_decoded(q, g->grid.scale, g->grid.zero,
+                                                      job->set.asymmetric, &ignored);
     const uint32_t b = pithi_load(job->base, job->base_dtype, i);
     const uint32_t next = pithi_group_update(b, x, job->base_dtype, &job->saturated);
     pithi_store(job->base, job->base_dtype, i, next);
+}
+
+static int code(const struct pithi_group_job *job, const struct group *g, size_t i, uint32_t u16) {
+    const struct pithi_group_setting *s = &job->set;
+    const float d = difference(job, i);
+    if (s->asymmetric || s->settle) return (int)pithi_grid_code(s, &g->grid, g->grid.most, d);
+    return pithi_group_quantize(s, d, g->grid.reciprocal, u16);
 }
 
 /* Groups begin at whole bytes: 16 codes of any width are whole bytes. */
@@ -111,8 +171,7 @@ static void encode_codes(struct pithi_group_job *job, const struct group *g) {
             pithi_philox(&job->random, e / 8, random);
         const uint32_t u16 = job->set.stochastic ? pithi_random_pick(&job->random, random, e) : 0;
         int q = 0;
-        if (g->coded)
-            q = pithi_group_quantize(&job->set, difference(job, i), g->zero, g->reciprocal, u16);
+        if (g->coded) q = code(job, g, i, u16);
         if (job->update) update_base(job, g, i, q);
         pending |= ((uint32_t)q & mask) << filled;
         for (filled += bits; filled >= 8; filled -= 8, pending >>= 8) *out++ = (uint8_t)pending;
@@ -123,18 +182,20 @@ static void encode_codes(struct pithi_group_job *job, const struct group *g) {
 void pithi_group_encode_c(struct pithi_group_job *job) {
     const struct pithi_group_setting *s = &job->set;
     struct group g = {0};
+    if (s->codebook) {
+        pithi_codebook_encode_c(job);
+        return;
+    }
     for (size_t index = 0; g.first < job->count; index++, g.first += s->group) {
         g.count = job->count - g.first < s->group ? job->count - g.first : s->group;
-        if (s->asymmetric) {
-            find_range(job, &g);
-            put_scale(s, job->scales, 2 * index, g.scale);
-            put_scale(s, job->scales, 2 * index + 1, g.zero);
-        } else {
+        if (s->asymmetric || s->settle)
+            find_settled(job, &g);
+        else
             find_scale(job, &g);
-            if (s->search && g.coded) search_scale(job, &g);
-            put_scale(s, job->scales, index, g.scale);
-        }
-        job->poisoned += pithi_nonfinite(pithi_bits(g.scale));
+        if (s->search && g.coded) search_scale(job, &g);
+        put_scale(s, job->scales, s->asymmetric ? 2 * index : index, g.grid.scale);
+        if (s->asymmetric) put_scale(s, job->scales, 2 * index + 1, g.grid.zero);
+        job->poisoned += pithi_nonfinite(pithi_bits(g.grid.scale));
         encode_codes(job, &g);
     }
 }
@@ -153,6 +214,10 @@ static void decode_value(struct pithi_group_job *job, size_t i, uint32_t x) {
 void pithi_group_decode_c(struct pithi_group_job *job) {
     const struct pithi_group_setting *s = &job->set;
     const size_t step = s->asymmetric ? 2 : 1;
+    if (s->codebook) {
+        pithi_codebook_decode_c(job);
+        return;
+    }
     float scale = 0, zero = 0;
     bool poisoned = false;
     uint64_t ignored = 0, *saturated = job->base_dtype == PITH_NONE ? &job->saturated : &ignored;
@@ -200,16 +265,26 @@ void pithi_group_sum_c(struct pithi_sum_job *job) {
 
 /* ---- Bound -----------------------------------------------------------------------------------*/
 
+/* What rounding takes from scale and zero point moves the ends of the codes' reach; shrinking
+ * leaves an eighth of the range. */
+static double settled_bound(const struct pithi_group_setting *s, double scale, double zero) {
+    const double levels = pithi_group_levels(s), reach = levels * scale;
+    const double half = s->scale_dtype == PITH_F16 ? 0x1p-12 : 0x1p-9;
+    const double least = s->scale_dtype == PITH_F16 ? 0x1p-25 : 0x1p-118;
+    const double cut = s->shrink ? 7 * reach * (1 + 0x1p-4) : 0;
+    return cut + scale / 2 * (1 + 0x1p-9) + 4 * half * (zero + reach) + (levels + 1) * least;
+}
+
 static double one_bound(const struct pithi_group_setting *s, double scale, double zero) {
     const double a = scale < 0 ? -scale : scale, z = zero < 0 ? -zero : zero;
+    if (s->codebook) return pithi_codebook_bound(s, scale);
+    if (s->asymmetric || s->settle) return settled_bound(s, a, z);
     /* e8m0 has no 0: what its least scale means is a group that is all zero. */
     if (a == (s->scale_dtype == PITHI_E8M0 ? 0x1p-127 : 0)) return 0x1p-118;
-    const double levels = (double)((1 << s->bits) - 1);
     const double step = s->stochastic ? a : a / 2;
     /* A searched scale is at least half of what would reach the largest value with 2^(bits-1). */
     if (s->search) return ((1 << (s->bits - 1)) + 1) * a * (1 + 0x1p-6);
-    if (!s->asymmetric) return step * (1 + 0x1p-14);
-    return step * (1 + 0x1p-12) + 0x1p-23 * (z + levels * a);
+    return step * (1 + 0x1p-14);
 }
 
 double pithi_group_bound(const struct pithi_group_setting *s, const uint8_t *scales,

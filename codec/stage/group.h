@@ -42,6 +42,21 @@ struct pithi_group_job {
     uint64_t saturated, poisoned;
 };
 
+/* A job of nothing yet; `set` is left to the caller, in place. Field by field: an initializer
+ * becomes stores of a string, a copy of a setting loads at once what was stored in pieces, and both
+ * wait until all codes of the block before are on their way to memory. */
+PITHI_INLINE void pithi_group_job_open(struct pithi_group_job *job, struct pithi_random random) {
+    job->count = 0;
+    job->value = job->ahead = NULL;
+    job->out = job->base = NULL;
+    job->codes = job->scales = NULL;
+    job->value_dtype = job->out_dtype = job->base_dtype = PITH_NONE;
+    job->update = job->stream = false;
+    job->random = random;
+    job->first = 0;
+    job->saturated = job->poisoned = 0;
+}
+
 typedef void pithi_group_fn(struct pithi_group_job *job);
 pithi_group_fn pithi_group_encode_c, pithi_group_decode_c;
 

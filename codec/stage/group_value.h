@@ -17,12 +17,18 @@
 #define PITHI_E8M0 32
 
 struct pithi_group_setting {
-    uint32_t group;      /* elements, a power of two 16..16384; the last group may be short */
-    uint8_t bits;        /* 1..8; symmetric: 2..8 */
-    uint8_t scale_dtype; /* PITH_F32, PITH_BF16 or, symmetric without a base, PITHI_E8M0 */
-    bool asymmetric;     /* scale and zero point per group instead of a scale */
-    bool stochastic;
-    bool search; /* encode, symmetric, nearest, no base: the scale of least error, any sign */
+    uint32_t group; /* elements, a power of two 16..16384; the last group may be short */
+    uint8_t bits;   /* 1..8; symmetric: 2..8 */
+    /* PITH_F32, PITH_BF16 or, symmetric without a base, PITHI_E8M0; asymmetric or settled also
+     * PITH_F16. */
+    uint8_t scale_dtype;
+    bool asymmetric; /* scale and zero point per group instead of a scale; always settled */
+    bool stochastic; /* not settled */
+    bool search;     /* encode, symmetric, nearest, no base: the scale of least error, any sign */
+    bool settle;     /* symmetric: what a group decodes to has the group's own scale */
+    bool shrink;     /* encode, settled, no base: the part of the range of least error */
+    uint8_t
+        codebook; /* 0: codes are steps of the scale; else see stage/codebook_value.h. No base */
 };
 
 PITHI_INLINE size_t pithi_scale_width(uint32_t scale_dtype) {
@@ -56,6 +62,28 @@ PITHI_INLINE size_t pithi_group_block_bytes(const struct pithi_group_setting *s,
     return pithi_group_codes_at(s, count) + (size_t)pithi_pad16(pithi_group_code_bytes(s, count));
 }
 
+/* ---- Rounding --------------------------------------------------------------------------------*/
+
+/* Float bits to integers in the order of the values; -0 is below +0. */
+PITHI_INLINE int32_t pithi_ordered(uint32_t u) { return (int32_t)(u >> 31 ? u ^ 0x7FFFFFFFu : u); }
+PITHI_INLINE float pithi_from_ordered(int32_t o) {
+    return pithi_float(o < 0 ? (uint32_t)o ^ 0x7FFFFFFFu : (uint32_t)o);
+}
+
+/* |v| < 2^22: adding and subtracting 1.5 * 2^23 rounds to nearest even. */
+PITHI_INLINE int pithi_round_even(float v) { return (int)((v + 0x1.8p23f) - 0x1.8p23f); }
+
+/* floor(v), plus one when the 16 random bits are below the fraction: v with 16 bits after the
+ * point, rounded down, and a carry out of them. |v| < 2^9. */
+PITHI_INLINE int pithi_round_stochastic(float v, uint32_t random16) {
+    const float scaled = v * 65536.0f;
+    int t = (int)scaled;
+    t -= (float)t > scaled;
+    return ((t + (1 << 25) + 65535 - (int)random16) >> 16) - (1 << 9);
+}
+
+PITHI_INLINE int pithi_clamp(int q, int lo, int hi) { return q < lo ? lo : q > hi ? hi : q; }
+
 /* ---- Scale of a group ------------------------------------------------------------------------*/
 
 #define PITHI_GROUP_TINY 0x04800000u /* bits of 2^-118: smaller groups are all zero */
@@ -78,20 +106,6 @@ PITHI_INLINE float pithi_round_scale(uint32_t dtype, float s) {
     return pithi_float(pithi_from_bf16(h));
 }
 
-/* Up, so that no value of an asymmetric group lies beyond the last code. */
-PITHI_INLINE float pithi_ceil_scale(uint32_t dtype, float s) {
-    if (dtype == PITH_F32) return s;
-    const uint32_t up = (pithi_bits(s) + 0xFFFFu) & 0xFFFF0000u, most = pithi_largest(PITH_BF16);
-    return pithi_float(up < most ? up : most);
-}
-
-/* The largest value of the dtype that is not above z. */
-PITHI_INLINE float pithi_floor_zero(uint32_t dtype, float z) {
-    if (dtype == PITH_F32) return z;
-    const uint32_t u = pithi_bits(z);
-    return pithi_float((u >> 31 ? u + 0xFFFFu : u) & 0xFFFF0000u);
-}
-
 PITHI_INLINE bool pithi_group_scale(const struct pithi_group_setting *s, uint32_t m, float *scale,
                                     float *reciprocal) {
     *reciprocal = 0;
@@ -103,22 +117,152 @@ PITHI_INLINE bool pithi_group_scale(const struct pithi_group_setting *s, uint32_
     return !pithi_nonfinite(pithi_bits(*scale));
 }
 
-PITHI_INLINE bool pithi_group_range(const struct pithi_group_setting *s, float lo, float hi,
-                                    float *scale, float *zero, float *reciprocal) {
-    *reciprocal = 0;
-    *zero = pithi_floor_zero(s->scale_dtype, lo);
-    const float range = hi - *zero;
-    const float levels = (float)((1 << s->bits) - 1);
-    *scale =
-        pithi_bits(range) < PITHI_GROUP_TINY ? 0 : pithi_ceil_scale(s->scale_dtype, range / levels);
-    /* Also when the last code would overflow before the zero point is added. */
-    if (pithi_nonfinite(pithi_bits(range)) || pithi_nonfinite(pithi_bits(levels * *scale))) {
-        *scale = *zero = pithi_float(PITHI_F32_NAN);
-        return false;
+/* ---- Settled groups --------------------------------------------------------------------------
+ * Scale and zero point of a settled group are those of the values it decodes to, so that coding
+ * these again changes nothing. A scale has at most 16 significant bits: the least and the largest
+ * decoded value determine it although both are rounded. */
+
+struct pithi_grid {
+    float scale, zero, reciprocal; /* reciprocal 0: all codes are 0 */
+    float most;                    /* the largest code, 0 when not settled yet */
+};
+
+/* To nearest even, infinities included. */
+PITHI_INLINE float pithi_round_to(uint32_t dtype, float x) {
+    const uint32_t u = pithi_bits(x);
+    if (dtype == PITH_F16) return pithi_float(pithi_from_f16(pithi_to_f16(u)));
+    if (dtype == PITH_BF16) return pithi_float(pithi_from_bf16(pithi_to_bf16(u)));
+    return x;
+}
+PITHI_INLINE float pithi_round_step(uint32_t dtype, float s) {
+    const uint32_t u = pithi_bits(s);
+    if (dtype != PITH_F32) return pithi_round_to(dtype, s);
+    return pithi_float((u + 0x7Fu + (u >> 8 & 1u)) & 0xFFFFFF00u);
+}
+/* The next number of a scale dtype towards 0. */
+PITHI_INLINE float pithi_inward(uint32_t dtype, float x) {
+    /* f32 of 16 bits, bf16, normal f16 */
+    const uint32_t step = dtype == PITH_F32 ? 0x100u : dtype == PITH_BF16 ? 0x10000u : 0x2000u;
+    return pithi_float(pithi_bits(x) - step);
+}
+
+PITHI_INLINE int pithi_group_levels(const struct pithi_group_setting *s) {
+    return (1 << (s->asymmetric ? s->bits : s->bits - 1)) - 1;
+}
+
+/* What the last code decodes to, in the dtype of the values. */
+PITHI_INLINE float pithi_grid_top(const struct pithi_group_setting *s, uint32_t dtype,
+                                  const struct pithi_grid *r) {
+    return pithi_round_to(dtype, (float)pithi_group_levels(s) * r->scale + r->zero);
+}
+
+/* Scale and zero point for values from lo to hi; symmetric: lo is 0. Both NaN when one of them, or
+ * what the last code means before the zero point is added, is not finite in its dtype. No decoded
+ * value is infinite in the dtype of the values. */
+PITHI_INLINE struct pithi_grid pithi_grid_of(const struct pithi_group_setting *s, uint32_t dtype,
+                                             float lo, float hi) {
+    const uint32_t to = s->scale_dtype;
+    const float levels = (float)pithi_group_levels(s);
+    struct pithi_grid r = {.zero = pithi_round_to(to, lo) + 0.0f}; /* never -0 */
+    bool lost = pithi_nonfinite(pithi_bits(r.zero));
+    if (pithi_nonfinite(pithi_bits(pithi_round_to(dtype, r.zero))))
+        r.zero = pithi_inward(to, r.zero);
+    const float range = hi - r.zero;
+    if (range >= pithi_float(PITHI_GROUP_TINY)) r.scale = pithi_round_step(to, range / levels);
+    lost = lost || pithi_nonfinite(pithi_bits(range)) || pithi_nonfinite(pithi_bits(r.scale));
+    if (pithi_nonfinite(pithi_bits(pithi_grid_top(s, dtype, &r))))
+        r.scale = pithi_inward(to, r.scale);
+    if (lost || pithi_nonfinite(pithi_bits(levels * r.scale)))
+        r.scale = r.zero = pithi_float(PITHI_F32_NAN);
+    else if (r.scale != 0)
+        r.reciprocal = 1.0f / r.scale;
+    return r;
+}
+
+/* The code of x, with no code beyond most, and what a code decodes to; the range is finite. */
+PITHI_INLINE float pithi_grid_code(const struct pithi_group_setting *s, const struct pithi_grid *r,
+                                   float most, float x) {
+    const float least = s->asymmetric ? 0 : -most, v = (x - r->zero) * r->reciprocal;
+    return (float)pithi_round_even(v < least ? least : v > most ? most : v);
+}
+PITHI_INLINE float pithi_grid_value(uint32_t dtype, const struct pithi_grid *r, float q) {
+    return pithi_round_to(dtype, q * r->scale + r->zero);
+}
+
+/* r, settled for a group with the least and largest values lo and hi (symmetric: 0 and the largest
+ * magnitude). dtype: of the values. Where that is coarser than the codes, and the last code lies
+ * below hi, the last ones all decode to one value: the code of that value is then the largest. */
+PITHI_INLINE void pithi_settle(const struct pithi_group_setting *s, uint32_t dtype, float lo,
+                               float hi, struct pithi_grid *r) {
+    enum { TURNS = 4 };
+    const float levels = (float)pithi_group_levels(s);
+    for (int turn = 0; turn < TURNS && !pithi_nonfinite(pithi_bits(r->scale)); turn++) {
+        const float low = pithi_grid_value(dtype, r, pithi_grid_code(s, r, levels, lo));
+        const float high = pithi_grid_value(dtype, r, pithi_grid_code(s, r, levels, hi));
+        const struct pithi_grid next = pithi_grid_of(s, dtype, s->asymmetric ? low : 0, high);
+        const bool same = pithi_bits(next.scale) == pithi_bits(r->scale) &&
+                          pithi_bits(next.zero) == pithi_bits(r->zero);
+        *r = next;
+        if (same) break;
     }
-    if (*scale == 0) return false;
-    *reciprocal = 1.0f / *scale;
-    return true;
+    if (r->reciprocal != 0) r->most = pithi_grid_code(s, r, levels, pithi_grid_top(s, dtype, r));
+}
+
+/* ---- Shrinking a range -----------------------------------------------------------------------*/
+
+/* The search for the part of a settled group's range that loses least when what lies beyond is
+ * clamped. Set: what the group is, the settled range of all of it and its squared error. Each
+ * _next makes a candidate, whose squared error _judge takes; false after the last. Cuts are counted
+ * in 32nds of the range: the same on both sides first, then each side moves by itself. */
+struct pithi_shrink {
+    const struct pithi_group_setting *set;
+    uint32_t dtype;
+    float lo, hi;
+    struct pithi_grid grid, candidate; /* the best so far, and what is to be judged */
+    float error;
+    int turn, low, high, candidate_low, candidate_high;
+};
+enum { PITHI_SHRINK_SAME = 14, PITHI_SHRINK_TURNS = 26, PITHI_SHRINK_MOST = 28 };
+
+PITHI_INLINE void pithi_shrink_place(struct pithi_shrink *s) {
+    const int turn = s->turn - PITHI_SHRINK_SAME;
+    s->candidate_low = s->low;
+    s->candidate_high = s->high;
+    if (turn < 0) {
+        s->candidate_low = s->candidate_high = s->turn + 1;
+        return;
+    }
+    const int step = (turn & 1 ? -1 : 1) * (4 >> turn / 4);
+    if (turn & 2)
+        s->candidate_low += step;
+    else
+        s->candidate_high += step;
+}
+
+PITHI_INLINE bool pithi_shrink_next(struct pithi_shrink *s) {
+    for (; s->turn < PITHI_SHRINK_TURNS; s->turn++) {
+        pithi_shrink_place(s);
+        if (s->candidate_low < 0 || s->candidate_high < 0 ||
+            s->candidate_low + s->candidate_high > PITHI_SHRINK_MOST)
+            continue;
+        const float part = (s->hi - s->lo) * 0.03125f;
+        const float lo = s->set->asymmetric ? s->lo + part * (float)s->candidate_low : 0;
+        const float hi = s->hi - part * (float)s->candidate_high;
+        s->candidate = pithi_grid_of(s->set, s->dtype, lo, hi);
+        pithi_settle(s->set, s->dtype, s->lo, s->hi, &s->candidate);
+        if (s->candidate.reciprocal != 0) return true;
+    }
+    return false;
+}
+
+PITHI_INLINE void pithi_shrink_judge(struct pithi_shrink *s, float error) {
+    if (error < s->error) {
+        s->error = error;
+        s->grid = s->candidate;
+        s->low = s->candidate_low;
+        s->high = s->candidate_high;
+    }
+    s->turn++;
 }
 
 /* ---- Search for a scale ----------------------------------------------------------------------*/
@@ -189,34 +333,13 @@ PITHI_INLINE float pithi_search_end(const struct pithi_search *s) {
 
 /* ---- One value -------------------------------------------------------------------------------*/
 
-/* Float bits to integers in the order of the values; -0 is below +0. */
-PITHI_INLINE int32_t pithi_ordered(uint32_t u) { return (int32_t)(u >> 31 ? u ^ 0x7FFFFFFFu : u); }
-PITHI_INLINE float pithi_from_ordered(int32_t o) {
-    return pithi_float(o < 0 ? (uint32_t)o ^ 0x7FFFFFFFu : (uint32_t)o);
-}
-
-/* |v| < 2^22: adding and subtracting 1.5 * 2^23 rounds to nearest even. */
-PITHI_INLINE int pithi_round_even(float v) { return (int)((v + 0x1.8p23f) - 0x1.8p23f); }
-
-/* floor(v), plus one when the 16 random bits are below the fraction: v with 16 bits after the
- * point, rounded down, and a carry out of them. |v| < 2^9. */
-PITHI_INLINE int pithi_round_stochastic(float v, uint32_t random16) {
-    const float scaled = v * 65536.0f;
-    int t = (int)scaled;
-    t -= (float)t > scaled;
-    return ((t + (1 << 25) + 65535 - (int)random16) >> 16) - (1 << 9);
-}
-
-PITHI_INLINE int pithi_clamp(int q, int lo, int hi) { return q < lo ? lo : q > hi ? hi : q; }
-
-/* The code of d: value, or value - base. */
-PITHI_INLINE int pithi_group_quantize(const struct pithi_group_setting *s, float d, float zero,
+/* The code of d: value, or value - base. Of groups that are not settled. */
+PITHI_INLINE int pithi_group_quantize(const struct pithi_group_setting *s, float d,
                                       float reciprocal, uint32_t random16) {
-    if (s->asymmetric) d = d - zero;
+    const int levels = pithi_group_levels(s);
     const float v = d * reciprocal;
     const int q = s->stochastic ? pithi_round_stochastic(v, random16) : pithi_round_even(v);
-    const int levels = (1 << (s->asymmetric ? s->bits : s->bits - 1)) - 1;
-    return pithi_clamp(q, s->asymmetric ? 0 : s->search ? -levels - 1 : -levels, levels);
+    return pithi_clamp(q, s->search ? -levels - 1 : -levels, levels);
 }
 
 /* x' of one code; scale and zero are finite. Overflow gives the largest finite value. */
@@ -245,15 +368,18 @@ PITHI_INLINE uint32_t pithi_group_update(uint32_t base, uint32_t x, uint32_t bas
 
 /* ---- Codes -----------------------------------------------------------------------------------*/
 
-PITHI_INLINE int pithi_group_code(const struct pithi_group_setting *s, const uint8_t *codes,
-                                  size_t count, size_t i) {
+PITHI_INLINE uint32_t pithi_group_index(const struct pithi_group_setting *s, const uint8_t *codes,
+                                        size_t count, size_t i) {
     const uint32_t bits = s->bits, mask = (1u << bits) - 1;
     const size_t bit = i * bits, last = pithi_group_code_bytes(s, count) - 1;
     uint32_t word = codes[bit / 8];
     if (bit / 8 < last) word |= (uint32_t)codes[bit / 8 + 1] << 8;
-    const uint32_t code = word >> bit % 8 & mask;
-    if (s->asymmetric) return (int)code;
-    return (int)(code ^ (mask + 1) / 2) - (int)((mask + 1) / 2);
+    return word >> bit % 8 & mask;
+}
+PITHI_INLINE int pithi_group_code(const struct pithi_group_setting *s, const uint8_t *codes,
+                                  size_t count, size_t i) {
+    const uint32_t code = pithi_group_index(s, codes, count, i), sign = 1u << (s->bits - 1);
+    return s->asymmetric ? (int)code : (int)(code ^ sign) - (int)sign;
 }
 
 #endif

@@ -209,6 +209,7 @@ PITH_API uint32_t pith_cpu_features(void);
 #define PITH_TRAIT_BASE 0x4u       /* can code against a base */
 #define PITH_TRAIT_EXEMPT 0x8u     /* takes pith_layout.exempt */
 #define PITH_TRAIT_BOUND 0x10u     /* frames state a bound that holds for every value */
+#define PITH_TRAIT_UPDATE 0x20u    /* made for changes: of little use without a base */
 
 typedef struct pith_codec_info {
     uint32_t id; /* as in frames */
@@ -541,5 +542,6 @@ PITH_NODISCARD PITH_API pith_status pith_decode_range(const void *frame, size_t 
 #endif
 
 #include "pith/bounds.h"
+#include "pith/kv.h"
 
 #endif

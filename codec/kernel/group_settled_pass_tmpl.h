@@ -1,0 +1,269 @@
+/* group_settled_pass_tmpl.h - a part of group_tmpl.h: encode settled groups, 16 at a time.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * For groups of up to 256 elements without a base. The extremes of the next 16 groups are found
+ * between the codes of these, four groups at a time, so that reads from memory never pause. */
+
+/* What a loop is made for; constant in the common loops. bits 0: as the job has it. */
+struct settled_way {
+    uint32_t vt;
+    unsigned bits;
+    bool asymmetric, stream;
+};
+
+/* What a loop works with: copies no store can alias. */
+struct settled_pass {
+    struct packing pack;
+    const uint8_t *value;
+    uint8_t *codes;
+    size_t room, unit; /* bytes of codes from `codes` on, and of a unit's */
+    size_t group, groups,
+        turn; /* elements; of the job, and of those whose scales are made at once */
+};
+
+/* Of 16 groups: ordered, those of 16 bits in the high halves; the low halves are undefined. */
+struct extremes {
+    vquad low[4], high[4];
+};
+
+/* ---- Extremes --------------------------------------------------------------------------------*/
+
+ALWAYS void take_extremes(v16 *lo, v16 *hi, v16 x, struct settled_way w, bool wide) {
+    if (!w.asymmetric) {
+        x = v_and(x, v_set(wide ? 0x7FFFFFFFu : 0x7FFF7FFFu));
+        *hi = wide ? v_maxi(*hi, x) : v_maxi16(*hi, x);
+        return;
+    }
+    x = wide ? v_ordered(x) : v_ordered16(x);
+    *lo = wide ? v_mini(*lo, x) : v_mini16(*lo, x);
+    *hi = wide ? v_maxi(*hi, x) : v_maxi16(*hi, x);
+}
+
+/* Of one group, from every lane. */
+ALWAYS void group_extremes(v16 *lo, v16 *hi, const uint8_t *value, size_t group,
+                           struct settled_way w) {
+    const bool wide = w.vt == PITH_F32;
+    *lo = v_set(wide ? 0x7FFFFFFFu : 0x7FFF7FFFu);
+    *hi = v_set(!w.asymmetric ? 0 : wide ? 0x80000000u : 0x80008000u);
+    if (wide) {
+        for (size_t k = 0; k < group; k += 16)
+            take_extremes(lo, hi, v_load(value + 4 * k), w, true);
+        return;
+    }
+    if (group == 16) {
+        take_extremes(lo, hi, v_load_high(value), w, true);
+        return;
+    }
+    for (size_t k = 0; k < group; k += 32) take_extremes(lo, hi, v_load(value + 2 * k), w, false);
+    if (w.asymmetric) *lo = v_mini(*lo, v_shl16(*lo));
+    *hi = v_maxi(*hi, v_shl16(*hi));
+}
+
+/* From the integer order to f32. */
+ALWAYS v16 unordered(v16 x, struct settled_way w) {
+    if (w.vt == PITH_F32) return w.asymmetric ? v_ordered(x) : x;
+    x = v_and(x, v_set(0xFFFF0000u));
+    if (w.asymmetric) x = v_ordered16(x);
+    return w.vt == PITH_F16 ? f_widen(v_shr(x, 16)) : x;
+}
+
+ALWAYS bool settle_found(struct settled *s, const struct pithi_group_job *job,
+                         const struct extremes *e, struct settled_way w) {
+    const v16 hi = unordered(v_largest_all(e->high), w);
+    if (!w.asymmetric) return settle_sizes(s, &job->set, w.vt, hi);
+    return settle_ranges(s, &job->set, w.vt, unordered(v_least_all(e->low), w), hi);
+}
+
+/* ---- Scales ----------------------------------------------------------------------------------*/
+
+static void put_entries(const struct pithi_group_setting *s, const struct settled *from,
+                        size_t groups, uint8_t *to) {
+    for (size_t g = 0; g < groups; g++) {
+        const size_t at = s->asymmetric ? 2 * g : g;
+        pithi_store(to, s->scale_dtype, at, pithi_bits(from->scale[g]));
+        if (s->asymmetric) pithi_store(to, s->scale_dtype, at + 1, pithi_bits(from->zero[g]));
+    }
+}
+
+/* Scales of a 16-bit dtype as 16 bits a lane. */
+ALWAYS v16 half_of(uint32_t dtype, const float from[16]) {
+    const v16 x = v_load((const uint8_t *)from);
+    return dtype == PITH_F16 ? f_narrow(x) : v_shr(x, 16);
+}
+
+static __attribute__((noinline)) void put_settled(const struct pithi_group_setting *s,
+                                                  const struct settled *from, size_t groups,
+                                                  bool odd, uint8_t *to) {
+    if (odd || groups < 16 || (s->scale_dtype == PITH_F32 && s->asymmetric)) {
+        put_entries(s, from, groups, to);
+    } else if (s->scale_dtype == PITH_F32) {
+        memcpy(to, from->scale, sizeof from->scale);
+    } else {
+        const v16 scale = half_of(s->scale_dtype, from->scale);
+        if (s->asymmetric)
+            v_store(to, v_xor(scale, v_shl16(half_of(s->scale_dtype, from->zero))));
+        else
+            v_store16(to, scale);
+    }
+}
+
+/* ---- Codes -----------------------------------------------------------------------------------*/
+
+/* Of groups that settled in one turn no code is beyond the last. */
+ALWAYS v16 settled_code(const struct settled *s, v16 x, size_t g, struct settled_way w, bool odd) {
+    if (w.asymmetric) x = f_sub(x, v_spread(&s->zero[g]));
+    x = f_mul(x, v_spread(&s->reciprocal[g]));
+    if (odd && w.asymmetric) x = f_min(f_max(x, v_set(0)), v_spread(&s->most[g]));
+    if (odd && !w.asymmetric) {
+        const v16 most = v_spread(&s->most[g]);
+        x = f_min(f_max(x, v_xor(most, v_set(0x80000000u))), most);
+    }
+    return f_round_to_i(x);
+}
+
+/* Elements [from, end) of the groups that s is of, the first of which is at `value`. */
+ALWAYS void settled_codes(struct settled_pass *p, const struct settled *s, const uint8_t *value,
+                          size_t from, size_t end, struct settled_way w, bool odd) {
+    const unsigned shift = (unsigned)__builtin_ctzll(p->group);
+    for (size_t i = from; i < end; i += UNIT) {
+        const uint8_t *const v = value + i * width(w.vt);
+        const v16 q[4] = {settled_code(s, load(w.vt, v, 0), i >> shift, w, odd),
+                          settled_code(s, load(w.vt, v, 16), (i + 16) >> shift, w, odd),
+                          settled_code(s, load(w.vt, v, 32), (i + 32) >> shift, w, odd),
+                          settled_code(s, load(w.vt, v, 48), (i + 48) >> shift, w, odd)};
+        pack64_whole(p->codes, p->room, &p->pack, q, w.stream);
+        p->codes += p->unit;
+        p->room -= p->unit;
+    }
+}
+
+/* Codes of NaN are 0, which clamping makes of it or rounding does. */
+static __attribute__((noinline)) void odd_codes(struct settled_pass *p, const struct settled *s,
+                                                const uint8_t *value, size_t from, size_t end,
+                                                struct settled_way w) {
+    settled_codes(p, s, value, from, end, w, true);
+}
+
+/* ---- Groups ----------------------------------------------------------------------------------*/
+
+ALWAYS void open_settled(struct settled_pass *p, const struct pithi_group_job *job,
+                         struct settled_way w) {
+    const unsigned bits = w.bits ? w.bits : job->set.bits;
+    packing_make(&p->pack, bits, !w.asymmetric);
+    p->value = job->value;
+    p->codes = job->codes;
+    p->room = pithi_group_code_bytes(&job->set, job->count);
+    p->unit = UNIT * bits / 8;
+    p->group = job->set.group;
+    p->groups = job->count / p->group;
+    p->turn = p->group > 128 ? 8 : 16;
+}
+
+/* Scales of the turn at group g, whose extremes are known. */
+ALWAYS bool open_turn(struct settled *s, struct pithi_group_job *job, const struct settled_pass *p,
+                      const struct extremes *e, size_t g, struct settled_way w) {
+    const size_t n = p->groups - g < p->turn ? p->groups - g : p->turn;
+    const size_t entry = pithi_scale_width(job->set.scale_dtype) * (w.asymmetric ? 2 : 1);
+    const bool odd = settle_found(s, job, e, w);
+    if (__builtin_expect(odd, 0)) job->poisoned += settle_odd(s, &job->set, w.vt, n);
+    put_settled(&job->set, s, n, odd, job->scales + g * entry);
+    return odd;
+}
+
+/* Codes of elements [from, end) of the turn at `value`. */
+ALWAYS void put_codes_of(struct settled_pass *p, const struct settled *s, const uint8_t *value,
+                         size_t from, size_t end, struct settled_way w, bool odd) {
+    if (__builtin_expect(odd, 0)) {
+        struct settled_pass copy = *p; /* so that the common path keeps its registers */
+        odd_codes(&copy, s, value, from, end, w);
+        p->codes = copy.codes;
+        p->room = copy.room;
+    } else {
+        settled_codes(p, s, value, from, end, w, false);
+    }
+}
+
+/* What is between two groups' extremes: codes up to that of group `end` of the turn. */
+struct coding {
+    const struct settled *settled;
+    const uint8_t *value;
+    size_t at, end; /* elements of the turn */
+    bool odd;
+};
+
+ALWAYS void find_one(struct settled_pass *p, struct coding *c, size_t g, v16 *lo, v16 *hi,
+                     struct settled_way w) {
+    const size_t least = p->group > UNIT ? p->group : UNIT;
+    const size_t one = g < p->groups ? p->group : 16; /* past the end, little of the last again */
+    group_extremes(lo, hi, p->value + (g < p->groups ? g : p->groups - 1) * p->group * width(w.vt),
+                   one, w);
+    if (c->at >= c->end) return;
+    put_codes_of(p, c->settled, c->value, c->at, c->at + least, w, c->odd);
+    c->at += least;
+}
+
+/* Four groups' extremes from the one at g on, written out to stay in registers. */
+ALWAYS void find_four(struct settled_pass *p, struct coding c, size_t g, struct extremes *e,
+                      size_t k, struct settled_way w) {
+    v16 lo[4], hi[4];
+    find_one(p, &c, g, &lo[0], &hi[0], w);
+    find_one(p, &c, g + 1, &lo[1], &hi[1], w);
+    find_one(p, &c, g + 2, &lo[2], &hi[2], w);
+    find_one(p, &c, g + 3, &lo[3], &hi[3], w);
+    if (w.asymmetric) e->low[k] = v_least_four(lo);
+    e->high[k] = v_largest_four(hi);
+}
+
+/* The extremes of the next turn are found between the codes of one. */
+ALWAYS void encode_settled(struct pithi_group_job *job, struct settled_way w) {
+    struct settled_pass p;
+    struct settled s;
+    struct extremes e;
+    open_settled(&p, job, w);
+    const size_t quad = 4 * p.group;
+    for (size_t k = 0; 4 * k < p.turn; k++)
+        find_four(&p, (struct coding){.at = 0}, 4 * k, &e, k, w);
+    for (size_t g = 0; g < p.groups; g += p.turn) {
+        const bool odd = open_turn(&s, job, &p, &e, g, w);
+        const size_t n = p.groups - g < p.turn ? p.groups - g : p.turn;
+        const uint8_t *const value = p.value + g * p.group * width(w.vt);
+        for (size_t k = 0; 4 * k < n; k++) {
+            const struct coding c = {&s, value, k * quad,
+                                     4 * k + 4 < n ? (k + 1) * quad : n * p.group, odd};
+            find_four(&p, c, g + p.turn + 4 * k, &e, k, w);
+        }
+    }
+}
+
+/* ---- Entry -----------------------------------------------------------------------------------*/
+
+static void encode_settled_any(struct pithi_group_job *job) {
+    const bool stream = codes_stream(job), asymmetric = job->set.asymmetric;
+    const unsigned bits = job->set.bits;
+    const uint32_t vt = job->value_dtype;
+    if (vt == PITH_F32 && asymmetric && bits == 4 && stream)
+        encode_settled(job, (struct settled_way){PITH_F32, 4, true, true});
+    else if (vt == PITH_F32 && asymmetric)
+        encode_settled(job, (struct settled_way){PITH_F32, 0, true, stream});
+    else if (vt == PITH_BF16 && asymmetric)
+        encode_settled(job, (struct settled_way){PITH_BF16, 0, true, stream});
+    else if (vt == PITH_F16 && asymmetric)
+        encode_settled(job, (struct settled_way){PITH_F16, 0, true, stream});
+    else if (vt == PITH_F32)
+        encode_settled(job, (struct settled_way){PITH_F32, 0, false, stream});
+    else if (vt == PITH_BF16)
+        encode_settled(job, (struct settled_way){PITH_BF16, 0, false, stream});
+    else
+        encode_settled(job, (struct settled_way){PITH_F16, 0, false, stream});
+}
+
+/* Whole groups that are whole units, from the beginning; returns how many elements they are. */
+static size_t settled_pass(struct pithi_group_job *job) {
+    const struct pithi_group_setting *s = &job->set;
+    const size_t least = s->group > UNIT ? s->group : UNIT;
+    if (s->group > 256 || s->shrink || job->base_dtype != PITH_NONE || job->count < least) return 0;
+    struct pithi_group_job whole = part(job, 0, job->count - job->count % least);
+    encode_settled_any(&whole);
+    job->poisoned = whole.poisoned;
+    return whole.count;
+}

@@ -1,0 +1,99 @@
+/* outliers.c - the values of a group that lie farthest out, kept as they are beside its codes.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "stage/outliers.h"
+
+#include <string.h>
+
+#include "stage/convert.h"
+#include "stage/group_value.h"
+
+/* The values that come first of a group in some order, at most one more than are taken. A word has
+ * the value's rank in its upper half, the place in the lower one. */
+struct first {
+    uint64_t word[PITHI_OUTLIERS_MOST + 1];
+    size_t count;
+};
+
+static void enter(struct first *f, size_t room, uint64_t word) {
+    size_t i = f->count < room ? f->count++ : room;
+    if (i == room && (!room || word > f->word[--i])) return;
+    for (; i > 0 && f->word[i - 1] > word; i--) f->word[i] = f->word[i - 1];
+    f->word[i] = word;
+}
+
+static uint64_t word_of(uint32_t rank, size_t place) { return (uint64_t)rank << 32 | place; }
+static uint8_t place_of(uint64_t word) { return (uint8_t)word; }
+
+/* In ascending order of values, -0 before +0, NaN of either sign outermost. */
+static uint32_t rank_of(uint32_t u) { return (uint32_t)pithi_ordered(u) ^ 0x80000000u; }
+static float value_of(uint64_t word) {
+    return pithi_from_ordered((int32_t)((uint32_t)(word >> 32) ^ 0x80000000u));
+}
+
+/* How many of n to take from above, the others being taken from below. */
+static size_t choose(const struct first *below, const struct first *above, size_t n) {
+    float best = pithi_float(PITHI_F32_INF);
+    size_t chosen = 0;
+    for (size_t k = 0; k <= n; k++) {
+        const float range = value_of(~above->word[k]) - value_of(below->word[n - k]);
+        if (!(range < best)) continue; /* also when a value is not finite */
+        best = range;
+        chosen = k;
+    }
+    return chosen;
+}
+
+/* Marks what to take; returns the bits of what is coded instead. */
+static uint32_t by_range(const void *values, uint32_t dtype, size_t count, size_t n, bool *out) {
+    struct first below = {.count = 0}, above = {.count = 0};
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t word = word_of(rank_of(pithi_load(values, dtype, i)), i);
+        enter(&below, n + 1, word);
+        enter(&above, n + 1, ~word);
+    }
+    const size_t high = n < count ? choose(&below, &above, n) : 0;
+    for (size_t k = 0; k < n - high; k++) out[place_of(below.word[k])] = true;
+    for (size_t k = 0; k < high; k++) out[place_of(~above.word[k])] = true;
+    return n < count ? pithi_bits(value_of(below.word[n - high])) : 0;
+}
+
+static uint32_t by_magnitude(const void *values, uint32_t dtype, size_t count, size_t n,
+                             bool *out) {
+    struct first largest = {.count = 0};
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t m = pithi_magnitude(pithi_load(values, dtype, i));
+        enter(&largest, n, word_of(~m, i));
+    }
+    for (size_t k = 0; k < n; k++) out[place_of(largest.word[k])] = true;
+    return 0;
+}
+
+void pithi_outliers_take(void *values, uint32_t dtype, size_t count, size_t most, bool range,
+                         uint8_t *places, void *exact) {
+    const size_t n = most < count ? most : count;
+    const size_t width = pith_dtype_bytes(dtype);
+    bool out[256] = {false};
+    size_t taken = 0;
+    const uint32_t instead = (range ? by_range : by_magnitude)(values, dtype, count, n, out);
+    for (size_t i = 0; i < count; i++) {
+        if (!out[i]) continue;
+        memcpy((uint8_t *)exact + taken * width, (uint8_t *)values + i * width, width);
+        pithi_store(values, dtype, i, instead);
+        places[taken++] = (uint8_t)i;
+    }
+    for (; taken < most; taken++) {
+        memcpy((uint8_t *)exact + taken * width, (uint8_t *)exact + (taken - 1) * width, width);
+        places[taken] = places[taken - 1];
+    }
+}
+
+void pithi_outliers_put(const uint8_t *places, const void *exact, uint32_t dtype, size_t most,
+                        size_t first, size_t count, void *out, uint32_t out_dtype, int64_t stride) {
+    const size_t width = pith_dtype_bytes(dtype);
+    const int64_t step = stride * (int64_t)pith_dtype_bytes(out_dtype);
+    for (size_t k = 0; k < most; k++) {
+        if (places[k] < first || places[k] - first >= count) continue;
+        const int64_t at = (int64_t)(places[k] - first) * step;
+        pithi_convert((uint8_t *)out + at, out_dtype, (const uint8_t *)exact + k * width, dtype, 1);
+    }
+}

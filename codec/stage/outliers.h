@@ -1,0 +1,25 @@
+/* outliers.h - the values of a group that lie farthest out, kept as they are beside its codes.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * doc/FORMAT.md, Codec 8, Outliers. */
+#ifndef PITHI_OUTLIERS_H
+#define PITHI_OUTLIERS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { PITHI_OUTLIERS_MOST = 32 };
+
+/* Take `most` values out of a group of count <= 256, or all when it has fewer. Their places,
+ * ascending, go to `places` and the values to `exact`, the last as often as there is room; what is
+ * coded in their stead takes their place. `range`: those whose loss makes the range of the others
+ * least, else those of the largest magnitude. */
+void pithi_outliers_take(void *values, uint32_t dtype, size_t count, size_t most, bool range,
+                         uint8_t *places, void *exact);
+/* Put back those whose places are among [first, first + count): place p at out[(p - first) *
+ * stride]. Any bytes are safe. */
+void pithi_outliers_put(const uint8_t *places, const void *exact, uint32_t dtype, size_t most,
+                        size_t first, size_t count, void *out, uint32_t out_dtype, int64_t stride);
+
+#endif

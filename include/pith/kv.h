@@ -1,0 +1,148 @@
+/* kv.h - the part of pith's interface for caches that grow token by token, and for their pages.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * pith.h includes this file; include that one.
+ */
+#ifndef PITH_KV_H
+#define PITH_KV_H
+
+#include "pith/pith.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Plans and views ------------------------------------------------------------------------
+ * These calls take a plan of codec kv with order=tokens, entropy=none, one slot, no base, and a
+ * layout [tokens, heads, dim] or [tokens, dim] (one head) of at least one page of tokens; for
+ * others they answer PITH_ERR_UNSUPPORTED, or 0 where they return a size. A plan serves any number
+ * of caches: usually one for the keys of all layers and one for the values.
+ * A view of n tokens is [n, heads, dim], or [n, dim] of one head. */
+
+/* ---- Caches ---------------------------------------------------------------------------------
+ * A cache holds one sequence. The newest `window` tokens (a key of the spec) are kept exactly, in
+ * the layout's dtype. Older ones are finished: coded, and from then on left as they are. With
+ * axis=token that happens token by token; with axis=channel page by page, and what is older than
+ * the window but no whole page is exact as well. So n tokens that were appended have finished
+ *     axis=token    n - window
+ *     axis=channel  (n - window) / page * page, rounded down
+ * of them, with the same bytes whether they came one at a time or in bulk.
+ *
+ * A cache lies in the caller's memory, points into it, and is not to be moved (save it and load it
+ * elsewhere). It serves one call at a time, and so does its plan; nothing is allocated. Calls that
+ * take a plan answer PITH_ERR_STATE for a cache of another one; plans of one spec and layout count
+ * as the same. On failure a cache is as before. */
+typedef struct pith_kv pith_kv;
+
+/* Memory for a cache that finishes what `tokens` appended tokens finish (0: the layout's). With
+ * axis=channel, truncation below what is finished leaves a page with places that stay empty: add
+ * `page` tokens for every time that this is to happen. 0 when the size does not fit. */
+PITH_API uint64_t pith_kv_bytes(const pith_plan *plan, uint64_t tokens);
+/* Build an empty cache, any alignment. More memory than pith_kv_bytes(plan, 0) is more pages, but
+ * no more than the layout's tokens are held at a time. PITH_ERR_SPACE when not even a cache
+ * without pages fits. Nothing needs to be freed. */
+PITH_NODISCARD PITH_API pith_status pith_kv_init(pith_plan *plan, void *memory, size_t bytes,
+                                                 pith_kv **cache);
+/* Append the tokens of a view of the layout's dtype. PITH_ERR_SPACE when they are more than
+ * pith_kv_room. */
+PITH_NODISCARD PITH_API pith_status pith_kv_append(pith_plan *plan, pith_kv *cache,
+                                                   const pith_view *view);
+/* Tokens held; those of them that are finished; those that can still be appended. */
+PITH_API uint64_t pith_kv_count(const pith_kv *cache);
+PITH_API uint64_t pith_kv_finished(const pith_kv *cache);
+PITH_API uint64_t pith_kv_room(const pith_kv *cache);
+/* Tokens [first, first + count), heads [head, head + heads) into a view [count, heads, dim] of
+ * dtype f32, bf16 or f16: decoded, or exact ones rounded to the view's dtype. Work is in proportion
+ * to what is read, after a search for the first page. The view must not overlap the cache. */
+PITH_NODISCARD PITH_API pith_status pith_kv_read(pith_plan *plan, const pith_kv *cache,
+                                                 uint64_t first, uint64_t count, uint32_t head,
+                                                 uint32_t heads, const pith_view *view);
+/* Keep the first `tokens`, at most pith_kv_count. Tokens that were finished stay as they are coded;
+ * none becomes exact again. What is appended next is coded apart from them: with axis=channel it
+ * begins a page of its own. */
+PITH_NODISCARD PITH_API pith_status pith_kv_truncate(pith_plan *plan, pith_kv *cache,
+                                                     uint64_t tokens);
+/* A second cache with the first `tokens` of parent, in memory of its own, which needs room for what
+ * is copied and for what is appended later. Complete pages are read where parent has them (its own,
+ * or those of its parent): that memory must stay, and parent must not be truncated below `tokens`,
+ * loaded or built again, as long as the child is used. Parent may go on appending, also on another
+ * thread and with another plan. With PITH_KV_COPY everything is copied, and nothing of parent is
+ * needed afterwards. */
+#define PITH_KV_COPY 0x1u
+PITH_NODISCARD PITH_API pith_status pith_kv_fork(pith_plan *plan, const pith_kv *parent,
+                                                 uint64_t tokens, uint32_t flags, void *memory,
+                                                 size_t bytes, pith_kv **child);
+/* What appending met since the cache was built: groups that decode to NaN (poisoned), and, with
+ * pith_kv_append_delta, results that overflowed (saturated). The other counters are 0. */
+PITH_API void pith_kv_stats(const pith_kv *cache, pith_stats *out);
+
+/* Serialise: frames of codec kv with what is finished (one ends with the last page, or with a page
+ * that truncation cut), then a frame of codec raw with the exact tokens. Each is an ordinary frame,
+ * with checksums where the layout asks for them. Caches with one history save the same bytes;
+ * pith_kv_save_bytes is their number for the cache as it is. */
+PITH_API uint64_t pith_kv_save_bytes(const pith_plan *plan, const pith_kv *cache);
+PITH_NODISCARD PITH_API pith_status pith_kv_save(pith_plan *plan, const pith_kv *cache, void *dst,
+                                                 size_t cap, size_t *written);
+/* Inverse of save, into a cache that was built and whose tokens are dropped; its window may be
+ * another than the saver's as long as it holds the exact tokens. Any bytes are safe. The bytes must
+ * end with the last frame. PITH_ERR_MISMATCH: frames of another setting, or an order that no cache
+ * saves. PITH_ERR_SPACE: they do not fit. */
+PITH_NODISCARD PITH_API pith_status pith_kv_load(pith_plan *plan, pith_kv *cache, const void *src,
+                                                 size_t bytes);
+
+/* ---- Differences along layers ---------------------------------------------------------------
+ * XQuant-CL (arXiv 2508.10395, section 3.2) caches the inputs of layers: of the first ones the
+ * values, then the difference of each layer's to an accumulator that holds what readers have of the
+ * layer before, so that errors do not add up. Plans: axis=token, window=0, codebook=uniform,
+ * rotate=none, outliers=0; for others PITH_ERR_UNSUPPORTED. */
+
+/* Append what the tokens of view differ from those of base by, and set base := round(base +
+ * decoded), which is what readers get: both in one pass. base: like view in shape, dense, f32, bf16
+ * or f16; it must not overlap the view. */
+PITH_NODISCARD PITH_API pith_status pith_kv_append_delta(pith_plan *plan, pith_kv *cache,
+                                                         const pith_view *view,
+                                                         const pith_view *base);
+/* The reader's side: base := round(base + decoded) for tokens [first, first + count), all heads. */
+PITH_NODISCARD PITH_API pith_status pith_kv_read_add(pith_plan *plan, const pith_kv *cache,
+                                                     uint64_t first, uint64_t count,
+                                                     const pith_view *base);
+/* An accumulator that is itself kept coded, at bits of its own, as a frame of `plan`: it is decoded
+ * to the layout's dtype, the delta added and rounded once (the sequence of pith_decode_add), the
+ * sum written to view unless that is NULL, and encoded in place of the frame, page by page in the
+ * plans' workspace. delta_plan: codec kv, the same shape, order and page; without a base, or with
+ * one of plan's dtype, whose identity in the delta is compared with the decoded accumulator's
+ * before anything is written (one more pass over it). frame stays readable when the status is
+ * PITH_ERR_ARG to PITH_ERR_MISMATCH. */
+PITH_NODISCARD PITH_API pith_status pith_kv_fold(pith_plan *plan, void *frame, size_t bytes,
+                                                 pith_plan *delta_plan, const void *delta,
+                                                 size_t delta_bytes, const pith_view *view);
+
+/* ---- Pages ----------------------------------------------------------------------------------
+ * For stacks that keep pages in pools of their own: a page is the block that a frame would hold,
+ * without a header or checksum, so that all pages have one size and each stands alone. Which plan
+ * made it, and how many tokens it has, is for the caller to know. */
+
+/* Tokens of a page: the key `page`. */
+PITH_API uint32_t pith_kv_page_tokens(const pith_plan *plan);
+/* Bytes of a page of so many tokens, 1 to pith_kv_page_tokens; more tokens never take fewer. */
+PITH_API uint64_t pith_kv_page_bytes(const pith_plan *plan, uint32_t tokens);
+
+typedef struct pith_kv_pair {
+    void *values;    /* the first element of the page's tokens; encode reads, decode writes */
+    void *page;      /* pith_kv_page_bytes(plan, page tokens), any alignment; the other way round */
+    uint32_t tokens; /* 0: all of a page. A shorter page is followed by zeros */
+} pith_kv_pair;
+/* Encode or decode `count` pages, with the plan's threads. `like` says where the tokens of every
+ * page lie: dtype (encode: the layout's; decode: f32, bf16 or f16), shape [page tokens, heads, dim]
+ * and strides; its data is not used. Neither the pages nor the values may overlap. Any bytes decode
+ * to something. Decoding a page to the layout's dtype and encoding it again gives the same page
+ * where doc/FORMAT.md, codec kv, says so. */
+PITH_NODISCARD PITH_API pith_status pith_kv_encode_pages(pith_plan *plan, const pith_view *like,
+                                                         const pith_kv_pair *pairs, size_t count);
+PITH_NODISCARD PITH_API pith_status pith_kv_decode_pages(pith_plan *plan, const pith_view *like,
+                                                         const pith_kv_pair *pairs, size_t count);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
