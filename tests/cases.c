@@ -45,8 +45,12 @@ static size_t default_of(const char *codec, const char *key, size_t otherwise) {
     return otherwise;
 }
 
+/* Pages follow from the shape: a tensor of one dimension is a page of one token. */
+static bool has_pages(const struct row *r) { return strcmp(r->codec, "kv") == 0; }
+
 static void add_case(const struct row *r, uint32_t dtype, uint32_t base_dtype) {
     if (table_size == CASES_MAX) abort();
+    const size_t group = number_after(r->spec, "group=", default_of(r->codec, "group", 1));
     table[table_size++] = (struct test_case){
         .codec = r->codec,
         .spec = r->spec,
@@ -59,8 +63,10 @@ static void add_case(const struct row *r, uint32_t dtype, uint32_t base_dtype) {
         .signed_zeros = strstr(r->spec, "zeros=signed") != NULL,
         .keeps_zeros = strcmp(r->codec, "act") == 0,
         .identity = !strstr(r->spec, "identity=off"),
-        .group = number_after(r->spec, "group=", default_of(r->codec, "group", 1)),
-        .block = number_after(r->spec, "block=", default_of(r->codec, "block", 1)),
+        .settled = has_pages(r),
+        .group = group,
+        .block = has_pages(r) ? 2 * group
+                              : number_after(r->spec, "block=", default_of(r->codec, "block", 1)),
     };
 }
 

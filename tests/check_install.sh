@@ -19,7 +19,7 @@ run() { # quiet unless it fails
 run meson setup "$place/build" "$source" --prefix="$place/usr" --libdir=lib \
     -Dtests=false -Dbench=false -Dfuzz=none -Dcuda=disabled
 run meson install -C "$place/build"
-for file in include/pith/bounds.h \
+for file in include/pith/bounds.h include/pith/kv.h \
     include/pith/pith.h include/pith/pith_cuda.h include/pith/version.h lib/libpith.so \
     lib/libpith.a lib/libpith_cuda.so lib/libpith_cuda.a lib/pkgconfig/pith.pc \
     lib/pkgconfig/pith_cuda.pc bin/pith share/man/man1/pith.1; do
@@ -31,6 +31,16 @@ if command -v mpicc >/dev/null; then
         $(mpicc --showme:compile) <<<'#include <pith/pith_mpi.h>
 pith_status none(void) { return pith_mpi_wait_all(0, NULL, NULL); }'
     [ -e "$place/usr/lib/libpith_mpi.so" ] || { echo 'not installed: libpith_mpi'; exit 1; }
+fi
+if pkg-config --exists lapacke; then
+    run "$cc" -std=c11 -Werror -x c - -o "$place/svd" $(pkg-config --cflags --libs pith_svd) <<'END'
+#include <pith/pith_svd.h>
+int main(void) {
+    float w = -2, u, s, vt;
+    return pith_svd_thin(1, 1, &w, &u, &s, &vt) != PITH_OK || s != 2;
+}
+END
+    run env LD_LIBRARY_PATH="$place/usr/lib" "$place/svd"
 fi
 # A stub: it links everywhere, and says what it is.
 run "$cc" -std=c11 -Wall -Wextra -Werror -x c - -o "$place/cuda" \

@@ -6,7 +6,7 @@ set -euo pipefail
 shared=$1 static=$2
 header=$(dirname "$0")/../include/pith/${3:-pith.h}
 headers=("$header")
-[ $# -gt 2 ] || headers+=("${header%pith.h}bounds.h")
+[ $# -gt 2 ] || headers+=("${header%pith.h}bounds.h" "${header%pith.h}kv.h")
 failed=0
 
 expect_none() { # expect_none TITLE, lines on stdin

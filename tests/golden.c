@@ -33,6 +33,10 @@ static const float act_value[32] = {0,     0, 3, 0, 0, 1.25f, 0, 0, 0, 0,      2
 static const float embed_value[24] = {1, 2, -3, 4, 1.25f, 2.375f, -3.25f, 3.75f, 0, -1, 2,  1e30f,
                                       1, 2, -3, 4, 0.25f, -1,     2,      2,     1, 2,  -3, 4};
 
+/* Two tokens of two heads; the last head's range is one number. */
+static const float kv_value[16] = {-1, 14,   2,  2.5f,  0,  -7.5f, 3.75f, -3,
+                                   5,  4.5f, 12, 7.25f, -2, -2,    -2,    -2};
+
 /* ---- The table -------------------------------------------------------------------------------*/
 
 #define ONE(n) .ndim = 1, .shape = {n}
@@ -440,6 +444,7 @@ static const struct golden table[] = {
      ONE(0),
      .flags = PITH_LAYOUT_CHECKSUMS},
 #include "golden_bounded.def"
+#include "golden_kv.def"
 };
 
 const struct golden *golden_at(size_t index) {

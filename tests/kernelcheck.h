@@ -56,6 +56,7 @@ enum fill {
     FILL_GAUSS,
     FILL_SCALES,
     FILL_HUGE,
+    FILL_OFFSET,
     FILL_COUNT
 };
 extern const char *const fill_names[FILL_COUNT];
@@ -82,6 +83,8 @@ bool bound_pack(const struct level *level);
 bool bound_move(const struct level *level);
 bool bound_interp(const struct level *level);
 bool bound_active(const struct level *level);
+bool bound_condense(const struct level *level);
+bool bound_restore(const struct level *level);
 void check_nh(const struct level *level);
 void check_survey(const struct level *level);
 void check_group(const struct level *level);
@@ -92,8 +95,11 @@ void check_pack(const struct level *level);
 void check_move(const struct level *level);
 void check_interp(const struct level *level);
 void check_active(const struct level *level);
+void check_condense(const struct level *level);
+void check_restore(const struct level *level);
 void check_sum(const struct level *level);     /* a part of group */
 void check_rotated(const struct level *level); /* a part of group */
+void check_columns(const struct level *level); /* a part of group */
 void bench_nh(const struct level *level);
 void bench_survey(const struct level *level);
 void bench_group(const struct level *level);
@@ -104,8 +110,11 @@ void bench_pack(const struct level *level);
 void bench_move(const struct level *level);
 void bench_interp(const struct level *level);
 void bench_active(const struct level *level);
-void bench_sum(const struct level *level); /* a part of group */
-extern const char *bench_only;             /* part of the names of the rows to time */
+void bench_condense(const struct level *level);
+void bench_restore(const struct level *level);
+void bench_sum(const struct level *level);     /* a part of group */
+void bench_columns(const struct level *level); /* a part of group */
+extern const char *bench_only;                 /* part of the names of the rows to time */
 
 /* A host that left its own control word: FTZ, DAZ and a rounding mode, by number 0..3. */
 uint64_t host_fp_set(unsigned mode);

@@ -78,9 +78,9 @@ bool guarded_intact(const struct guarded *g) {
 
 /* ---- Values ----------------------------------------------------------------------------------*/
 
-const char *const fill_names[FILL_COUNT] = {"zero",      "ones", "nan",   "infinity", "minus zero",
-                                            "subnormal", "max",  "ties",  "equal",    "tiny",
-                                            "extremes",  "bits", "gauss", "scales",   "huge"};
+const char *const fill_names[FILL_COUNT] = {
+    "zero",  "ones", "nan",      "infinity", "minus zero", "subnormal", "max",  "ties",
+    "equal", "tiny", "extremes", "bits",     "gauss",      "scales",    "huge", "offset"};
 
 /* 2^e times something of either sign in [1, 2). */
 static float near_power(int e) {
@@ -89,6 +89,13 @@ static float near_power(int e) {
 }
 
 static uint32_t sprinkled(uint32_t rare) { return check_below(40) ? pithi_bits(gauss()) : rare; }
+
+/* A spread of 2^0 to 2^-15 around up to 2^15 times itself; which, `equal` says. */
+static float off_centre(float equal) {
+    const uint32_t u = pithi_bits(equal);
+    const float up = pithi_float((127 + (u & 15)) << 23);
+    return (equal * up + gauss()) * pithi_float((127 - (u >> 4 & 15)) << 23);
+}
 
 static uint32_t value_bits(enum fill fill, size_t i, int levels, float equal) {
     const uint32_t r = (uint32_t)check_random();
@@ -110,6 +117,7 @@ static uint32_t value_bits(enum fill fill, size_t i, int levels, float equal) {
     case FILL_BITS: return r;
     case FILL_GAUSS: return pithi_bits(gauss());
     case FILL_SCALES: return pithi_bits(gauss() * near_power(-60 + (int)check_below(100)));
+    case FILL_OFFSET: return pithi_bits(off_centre(equal));
     default: return pithi_bits(near_power(115 + (int)check_below(8)));
     }
 }

@@ -234,7 +234,10 @@ static void test_small_frames_take_little(void **state) {
         const pith_env env = env_with(&a);
         context("golden frame %s with the largest block", f.name);
         const pith_status status = pith_verify(g.bytes, g.length, &env, NULL);
-        CHECK(status == PITH_OK || f.info.count > UINT64_C(1) << f.info.block_log2);
+        if (f.info.codec == 8) /* pages of a fixed size follow from the shape */
+            CHECK(status == PITH_OK || status == PITH_ERR_CORRUPT);
+        else
+            CHECK(status == PITH_OK || f.info.count > UINT64_C(1) << f.info.block_log2);
         CHECK(a.peak <= 200000 + 24 * f.raw_bytes);
         free(g.bytes);
         golden_close(&f);

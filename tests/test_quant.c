@@ -369,7 +369,7 @@ static void test_order(void **unused) {
         for (int k = 0; k < 64; k++) wild[k / 16][k % 16] = (int32_t)(draw() >> 44);
         for (uint32_t i = 0; i < 65536; i++) codes[i] = ordered(order, i, codes, wild);
         context("order %u", order);
-        const struct pithi_source source = {.values = codes};
+        const struct pithi_source source = {.values = pithi_lay_dense(codes, 4)};
         CHECK(pithi_packed_choose(&p, &source, 4) == order);
         CHECK(pithi_packed_choose(&p, &source, 0) == 0);
     }

@@ -76,13 +76,15 @@ static bool group_is_bad(const float *d, size_t from, size_t to) {
     return false;
 }
 
-/* A transform of up to 256 values, or a scale that is a power of two, may overflow: then the group
- * is lost as if it had held an infinity. */
+/* A transform of up to 256 values, or a scale that is a power of two or has 16 bits, may overflow:
+ * then the group is lost as if it had held an infinity. */
 static bool has_overflowed(const struct trip *t, const float *d, const float *x, size_t from,
                            size_t to) {
+    const float limit = t->c->settled ? 65504.0f : 0x1p119f;
     bool large = false;
-    for (size_t i = from; i < to; i++) large = large || fabsf(d[i]) >= 0x1p119f;
-    return large && strncmp(t->c->spec, "grad", 4) == 0 && nonfinite(bits_of(x[from]));
+    for (size_t i = from; i < to; i++) large = large || fabsf(d[i]) >= limit;
+    return large && (t->c->settled || strncmp(t->c->spec, "grad", 4) == 0) &&
+           nonfinite(bits_of(x[from]));
 }
 
 /* Groups begin anew with every block, which is a multiple of the group. */
@@ -143,8 +145,9 @@ static void check_difference(const struct trip *t) {
     plain.value_view = pith_view_flat(d, PITH_F32, t->count);
     plain.frame =
         compress(t->c->spec, &plain.value_view, NULL, t->count % 2 ? PITH_LAYOUT_CHECKSUMS : 0);
-    check_same_blocks(t, &plain);
-    float *x = decoded(&plain, PITH_F32);
+    const bool own = t->c->settled && !t->base;
+    if (!own) check_same_blocks(t, &plain);
+    float *x = decoded(own ? t : &plain, PITH_F32);
     check_values(t, d, x);
     if (t->base) {
         void *next = updated_base(t, x);

@@ -11,7 +11,8 @@ gpt_grads_early_rank0.safetensors .. rank7, the gradients of eight data-parallel
 late in the run, with the tensor named in GRADIENT. And of other models: cnn_act_late.safetensors
 and cnn_act_grad_late.safetensors, activations and their gradients; dlrm_lookup_late.safetensors and
 dlrm_lookup_grad_late.safetensors, rows looked up in embedding tables and their gradients;
-field_grayscott_64x64x64.npy, a smooth field. OUT is tests/data unless given.
+field_grayscott_64x64x64.npy, a smooth field. And what the run's held-out loss is made of:
+gpt_eval_tokens.npy and gpt_meta.json. OUT is tests/data unless given.
 """
 import array
 import json
@@ -22,6 +23,8 @@ import sys
 CHAIN = ("layers.2.attn.wo.weight", "layers.2.ln1.gain")
 GRADIENT = "layers.1.attn.wv.weight"
 RANKS = 8
+# What a forward pass needs to know besides the shapes of the parameters.
+MODEL = ("heads", "rope_theta", "norm_eps", "context", "eval_segments", "heldout_loss_t0")
 
 
 def load(path):
@@ -93,13 +96,29 @@ def make_floats(src, dst, dtype):
                      for n, e, d in rows])
 
 
-def make_field(src, dst):
-    with open(src, "rb") as f:
+def load_npy(path, kind):
+    with open(path, "rb") as f:
         raw = f.read()
     (length,) = struct.unpack_from("<H", raw, 8)
-    if raw[:8] != b"\x93NUMPY\x01\x00" or b"'<f4'" not in raw[10:10 + length]:
-        raise SystemExit(f"{src} is not a little-endian float32 array of npy version 1")
-    save(dst, None, [("field", "F32", [64, 64, 64], raw[10 + length:])])
+    if raw[:8] != b"\x93NUMPY\x01\x00" or f"'<{kind}'".encode() not in raw[10:10 + length]:
+        raise SystemExit(f"{path} is not an array of little-endian {kind} of npy version 1")
+    return raw[10 + length:]
+
+
+def make_field(src, dst):
+    save(dst, None, [("field", "F32", [64, 64, 64], load_npy(src, "f4"))])
+
+
+def make_tokens(run, dst):
+    """The vocabulary is small: 16 bits hold a token."""
+    with open(os.path.join(run, "gpt_meta.json")) as f:
+        meta = json.load(f)
+    tokens = words("i", load_npy(os.path.join(run, "gpt_eval_tokens.npy"), "i4"))
+    out = array.array("H", tokens)
+    if sys.byteorder == "big":
+        out.byteswap()
+    save(dst, {key: str(meta[key]) for key in MODEL},
+         [("tokens", "U16", [len(out)], out.tobytes())])
 
 
 def main():
@@ -129,6 +148,7 @@ def main():
     copy(make_floats, "dlrm_lookup_late.safetensors", "dlrm_lookup", "F32")
     copy(make_floats, "dlrm_lookup_grad_late.safetensors", "dlrm_lookup_grad", "F32")
     copy(make_field, "field_grayscott_64x64x64.npy", "field64")
+    make_tokens(sys.argv[1], os.path.join(out, "heldout_tokens.safetensors"))
 
 
 if __name__ == "__main__":

@@ -50,6 +50,17 @@ exits 0 pith decompress -q --base $D/base.safetensors -o p p.p
 exits 0 pith compare --json $D/poisoned.safetensors p
 json out "d['overall']['nonfinite_mismatch'] == 0 and d['tensors'][0]['differing_bits'] == 0"
 
+# Pages of tokens: without a base, as coded again without a change, and smaller through zstd.
+exits 0 pith compress -q -C kv:group=16,page=16 -o k.p $D/next.safetensors
+codecs k.p
+exits 0 pith decompress -q -o k.safetensors k.p
+exits 0 pith compress -q -C kv:group=16,page=16 -o k2.p k.safetensors
+exits 0 pith decompress -q -o k2.safetensors k2.p
+same k2.safetensors k.safetensors
+exits 0 $C -C kv:group=16,page=16 -o kb.p $D/next.safetensors
+exits 0 pith decompress -q --base $D/base.safetensors -o kb kb.p
+exits 0 pith test -q kb.p
+
 # Codecs with a bound keep them, bit for bit, and the rest within the bound.
 exits 0 pith compress -C eb:rel=0.01 -o q.p $D/poisoned.safetensors
 codecs q.p

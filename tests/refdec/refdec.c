@@ -18,14 +18,21 @@ struct job {
     uint8_t *out, *new_base;
 };
 
-static uint64_t block_count(const struct job *j, uint64_t b) {
-    if (ref_is_bounded(&j->frame)) return ref_tile(&j->frame, b).count;
-    const uint64_t left = j->frame.n - b * j->frame.block;
-    return left < j->frame.block ? left : j->frame.block;
+uint64_t ref_block_count(const struct ref_frame *f, uint64_t b) {
+    if (ref_is_tiled(f)) return ref_tile(f, b).count;
+    const uint64_t left = f->n - b * f->block;
+    return left < f->block ? left : f->block;
+}
+
+/* The number of a block's first element; codecs 5 to 7 have no use for it. */
+static uint64_t block_first(const struct ref_frame *f, uint64_t b) {
+    if (f->codec != KV) return b * f->block;
+    const struct ref_tile t = ref_tile(f, b);
+    return (t.origin[1] * f->shape[2] + t.origin[2]) * f->shape[3];
 }
 
 static uint64_t block_length(const struct job *j, uint64_t b) {
-    if (ref_is_fixed(&j->frame)) return ref_block_bytes(&j->frame, block_count(j, b));
+    if (ref_is_fixed(&j->frame)) return ref_block_bytes(&j->frame, ref_block_count(&j->frame, b));
     return ref_le(j->payload + j->index + 4 * b, 4) & 0x7FFFFFFFu;
 }
 
@@ -46,7 +53,7 @@ static enum ref_status lay_out(struct job *j) {
     if (!all_zero(j->payload, j->checks + 8 * ref_checks(f), j->data)) return REF_CORRUPT;
     uint64_t end = j->data;
     for (uint64_t b = 0; b < j->blocks; b++) {
-        if (block_length(j, b) > ref_block_bytes(f, block_count(j, b))) return REF_CORRUPT;
+        if (block_length(j, b) > ref_block_bytes(f, ref_block_count(f, b))) return REF_CORRUPT;
         end += block_length(j, b);
     }
     j->exempt = end;
@@ -82,18 +89,19 @@ static enum ref_status decode_tile(const struct job *j, uint64_t b, uint64_t at)
 static enum ref_status decode_block(const struct job *j, uint64_t b, uint64_t at) {
     const struct ref_frame *f = &j->frame;
     if (ref_is_bounded(f)) return decode_tile(j, b, at);
-    const uint64_t first = b * f->block, base_bytes = ref_dtype_bytes(f->base_dtype);
+    const uint64_t first = block_first(f, b), base_bytes = ref_dtype_bytes(f->base_dtype);
     const struct ref_block block = {
         .frame = f,
         .bytes = j->payload + at,
         .length = block_length(j, b),
-        .count = block_count(j, b),
+        .count = ref_block_count(&j->frame, b),
         .first = first,
         .plain = !ref_is_fixed(f) && j->payload[j->index + 4 * b + 3] & 0x80,
         .base = j->base ? j->base + first * base_bytes : NULL,
         .out = j->out + first * ref_dtype_bytes(f->dtype),
         .new_base = j->new_base ? j->new_base + first * base_bytes : NULL,
     };
+    if (f->codec == KV) return ref_kv(&block);
     if (f->codec == GRAD) return ref_grad(&block);
     if (f->codec == WDIFF) return ref_wdiff(&block);
     if (f->codec == LOSSLESS) return ref_lossless(&block);
@@ -136,7 +144,7 @@ static enum ref_status check_base(const struct job *j, uint64_t base_bytes) {
 static enum ref_status check_new_base(const struct job *j) {
     const struct ref_frame *f = &j->frame;
     if (!f->key || !f->declares_identity) return REF_OK;
-    const uint8_t *brought = f->codec == WDIFF ? j->new_base : j->out;
+    const uint8_t *brought = f->codec == LOSSLESS ? j->out : j->new_base;
     const uint64_t bytes = f->n * ref_dtype_bytes(f->base_dtype);
     return ref_nh(brought, bytes, f->base_dtype) == f->identity ? REF_OK : REF_CHECKSUM;
 }

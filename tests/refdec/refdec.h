@@ -28,7 +28,7 @@ enum { F32 = 1, BF16, F16, F64, U8, I8, U16, I16, U32, I32, U64, I64, BOOL, F8E4
 unsigned ref_dtype_bytes(unsigned dtype);
 
 /* ---- refdec_header.c: header and sections ----------------------------------------------------*/
-enum ref_codec { RAW = 1, LOSSLESS, WDIFF, GRAD, EB, EMBED, ACT };
+enum ref_codec { RAW = 1, LOSSLESS, WDIFF, GRAD, EB, EMBED, ACT, KV };
 
 struct ref_frame {
     unsigned codec, dtype, base_dtype, ndim;
@@ -44,6 +44,7 @@ struct ref_frame {
     unsigned bound_kind;                  /* of codecs 5 to 7 */
     double bound;
     uint64_t shape[4], extent[4], grid[4], tiles;
+    uint64_t heads, dim_of_head; /* codec 8 */
 };
 
 /* Everything up to and without the payload. */
@@ -59,8 +60,13 @@ uint64_t ref_checks(const struct ref_frame *f);
 uint64_t ref_pad16(uint64_t x);
 uint64_t ref_le(const uint8_t *bytes, unsigned count);
 
+/* Elements of a block. */
+uint64_t ref_block_count(const struct ref_frame *f, uint64_t block);
+
 /* ---- refdec_tile.c: blocks of codecs 5 to 7 --------------------------------------------------*/
 bool ref_is_bounded(const struct ref_frame *f);
+/* The same, and codec 8. */
+bool ref_is_tiled(const struct ref_frame *f);
 /* Elements of a row of codec 6. */
 uint64_t ref_row(const struct ref_frame *f);
 void ref_cut_tiles(struct ref_frame *f);
@@ -70,6 +76,13 @@ struct ref_tile {
 struct ref_tile ref_tile(const struct ref_frame *f, uint64_t number);
 void ref_place_tile(const struct ref_frame *f, const struct ref_tile *t, const uint8_t *values,
                     uint8_t *out);
+
+/* ---- refdec_kv.c: pages of codec 8 -----------------------------------------------------------*/
+/* False for a shape the codec does not take. */
+bool ref_cut_pages(struct ref_frame *f);
+uint64_t ref_page_bytes(const struct ref_frame *f, uint64_t count);
+/* Of all pages, at most 2^62. */
+uint64_t ref_pages_bytes(const struct ref_frame *f);
 
 /* ---- refdec_hash.c ---------------------------------------------------------------------------*/
 uint64_t ref_xxh64(const uint8_t *bytes, size_t length, uint64_t seed);
@@ -108,6 +121,13 @@ enum ref_status ref_grad(const struct ref_block *b);
 enum ref_status ref_eb(const struct ref_block *b);
 enum ref_status ref_embed(const struct ref_block *b);
 enum ref_status ref_act(const struct ref_block *b);
+enum ref_status ref_kv(const struct ref_block *b);
+/* A block of a key frame of codecs 3 and 8. */
+enum ref_status ref_key_frame(const struct ref_block *b);
+/* Element i of a new base, from that of the old one and a difference. */
+void ref_update(uint8_t *new_base, size_t i, unsigned dtype, uint32_t b, uint32_t x);
+/* The inverse rotation of `order` values, without signs. */
+void ref_transform_back(float *x, size_t order);
 /* The body of a section EXEMPT; its values over those that blocks gave. */
 enum ref_status ref_read_exempt(const uint8_t *body, uint64_t length, struct ref_frame *f);
 void ref_put_exempt(const struct ref_frame *f, const uint8_t *bytes, uint8_t *out);

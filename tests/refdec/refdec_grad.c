@@ -41,6 +41,11 @@ static void transform(float *x, size_t order) {
         }
 }
 
+void ref_transform_back(float *x, size_t order) {
+    for (size_t i = 0; i < order; i++) x[i] *= 1 / (float)order;
+    transform(x, order);
+}
+
 /* A block begins at a multiple of the order, so its runs are those of the slot. */
 static void rotate_back(const struct ref_frame *f, uint64_t first, float *x, size_t count) {
     const uint32_t signs = (uint32_t)ref_le(f->parameter + 8, 4);
@@ -48,9 +53,7 @@ static void rotate_back(const struct ref_frame *f, uint64_t first, float *x, siz
     size_t order = (size_t)1 << f->parameter[2];
     for (size_t at = 0; at < count; at += order) {
         while (order > count - at) order /= 2;
-        const float part = 1 / (float)order;
-        for (size_t i = 0; i < order; i++) x[at + i] *= part;
-        transform(x + at, order);
+        ref_transform_back(x + at, order);
     }
     for (size_t i = 0; signs && i < count; i++)
         if (flipped(signs, first + i)) x[i] = -x[i];

@@ -34,12 +34,12 @@ unsigned ref_dtype_bytes(unsigned dtype) {
 /* ---- Sizes -----------------------------------------------------------------------------------*/
 
 bool ref_is_fixed(const struct ref_frame *f) {
-    return f->codec == RAW || f->codec == GRAD ||
+    return f->codec == RAW || f->codec == GRAD || (f->codec == KV && !f->parameter[10]) ||
            (f->codec == WDIFF && (f->key || f->parameter[4] == 0));
 }
 
 uint64_t ref_blocks(const struct ref_frame *f) {
-    return ref_is_bounded(f) ? f->tiles : f->n / f->block + (f->n % f->block != 0);
+    return ref_is_tiled(f) ? f->tiles : f->n / f->block + (f->n % f->block != 0);
 }
 
 uint64_t ref_checks(const struct ref_frame *f) {
@@ -54,6 +54,7 @@ unsigned ref_scale_bytes(const struct ref_frame *f) {
 uint64_t ref_block_bytes(const struct ref_frame *f, uint64_t count) {
     if (f->codec < WDIFF || ref_is_bounded(f)) return count * ref_dtype_bytes(f->dtype);
     if (f->key) return count * ref_dtype_bytes(f->base_dtype);
+    if (f->codec == KV) return ref_page_bytes(f, count);
     const uint64_t group = UINT64_C(1) << f->parameter[1], groups = (count + group - 1) / group;
     return ref_pad16(groups * ref_scale_bytes(f)) + ref_pad16((count * f->parameter[0] + 7) / 8);
 }
@@ -64,8 +65,10 @@ static enum ref_status check_payload(const struct ref_frame *f) {
     const uint64_t blocks = ref_blocks(f), whole = f->n / f->block, rest = f->n % f->block;
     const uint64_t least =
         (ref_is_fixed(f) ? 0 : ref_pad16(4 * blocks)) + ref_pad16(8 * ref_checks(f));
-    const uint64_t most = least + whole * ref_block_bytes(f, f->block) + ref_block_bytes(f, rest) +
-                          ref_pad16(f->exempt_bytes);
+    const uint64_t all = f->codec == KV
+                             ? ref_pages_bytes(f)
+                             : whole * ref_block_bytes(f, f->block) + ref_block_bytes(f, rest);
+    const uint64_t most = least + all + ref_pad16(f->exempt_bytes);
     REJECT_IF(most - least >= UINT64_C(1) << 62);
     REJECT_IF(f->payload_bytes < least || f->payload_bytes > most);
     REJECT_IF(ref_is_fixed(f) && f->payload_bytes != most);
@@ -134,6 +137,30 @@ static enum ref_status check_bounded(const struct ref_frame *f) {
     return REF_OK;
 }
 
+static enum ref_status check_share(uint64_t word) {
+    TRY(check_asked(0, word));
+    REJECT_IF((double)(word >> 10) * pow(10, (double)(word & 1023) - 512) > 0.125);
+    return REF_OK;
+}
+
+static enum ref_status check_kv(const struct ref_frame *f) {
+    const uint8_t *p = f->parameter, w = p[2];
+    REJECT_IF(p[0] > 1 || p[1] > 1 || w < 2 || w == 7 || w > 8);
+    REJECT_IF(p[3] < 4 || p[3] > 8 || p[4] < 4 || p[4] > 12);
+    REJECT_IF(p[5] > 1 || p[6] > 2 || p[7] > 1 || p[8] > 1);
+    REJECT_IF(p[9] > 2 || p[10] > 1 || p[11] > 1);
+    if (p[11])
+        TRY(check_share(ref_le(p + 12, 4)));
+    else
+        REJECT_IF(ref_le(p + 12, 4));
+    REJECT_IF(!is_float_16_32(f->dtype) || (f->base_dtype && !is_float_16_32(f->base_dtype)));
+    REJECT_IF(p[0] && p[4] < p[3]);
+    REJECT_IF(p[9] && (w > 4 || !p[5] || p[7]));
+    REJECT_IF(p[11] && p[8]);
+    REJECT_IF(f->base_dtype && (p[0] || p[7] || p[8] || p[9] || p[10] || p[11]));
+    return REF_OK;
+}
+
 static enum ref_status check_parameters(const struct ref_frame *f, unsigned block_log2) {
     REJECT_IF(f->dtype < 1 || f->dtype > 15);
     REJECT_IF(block_log2 < 4 || block_log2 > 24);
@@ -141,6 +168,7 @@ static enum ref_status check_parameters(const struct ref_frame *f, unsigned bloc
     if (f->codec == RAW) return check_raw(f);
     if (f->codec == LOSSLESS) return check_lossless(f);
     if (ref_is_bounded(f)) return check_bounded(f);
+    if (f->codec == KV) return check_kv(f);
     return f->codec == WDIFF ? check_wdiff(f) : check_grad(f);
 }
 
@@ -166,7 +194,7 @@ static enum ref_status read_shape(const uint8_t *bytes, struct ref_frame *f) {
 /* ---- Sections --------------------------------------------------------------------------------*/
 
 static bool declares_identity(const struct ref_frame *f) {
-    return !(f->codec == WDIFF ? f->parameter[5] : f->parameter[1]);
+    return f->codec == KV || !(f->codec == WDIFF ? f->parameter[5] : f->parameter[1]);
 }
 
 static enum ref_status read_stream(const uint8_t *body, uint64_t length, struct ref_frame *f) {
@@ -253,7 +281,7 @@ enum ref_status ref_header(const uint8_t *bytes, size_t length, struct ref_frame
     TRY(begin(bytes, length, &header, &sections));
     const uint64_t hash = ref_xxh64(bytes + header, sections, ref_xxh64(bytes, header - 8, 0));
     if (hash != ref_le(bytes + header - 8, 8)) return REF_CHECKSUM;
-    if (bytes[11] > 7 || bytes[5] < RAW || bytes[5] > ACT || bytes[6] > 1) return REF_NEWER;
+    if (bytes[11] > 7 || bytes[5] < RAW || bytes[5] > KV || bytes[6] > 1) return REF_NEWER;
     REJECT_IF(bytes[6] == 0);
     f->codec = bytes[5];
     f->dtype = bytes[7];
@@ -268,6 +296,7 @@ enum ref_status ref_header(const uint8_t *bytes, size_t length, struct ref_frame
     f->block = UINT64_C(1) << (bytes[10] & 31);
     TRY(check_parameters(f, bytes[10]));
     TRY(read_shape(bytes, f));
+    REJECT_IF(f->codec == KV && !ref_cut_pages(f));
     TRY(read_sections(bytes + header, sections, f));
     if (ref_is_bounded(f)) ref_cut_tiles(f);
     return check_payload(f);

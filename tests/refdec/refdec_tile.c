@@ -7,7 +7,8 @@
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static uint64_t ceil_div(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
 
-bool ref_is_bounded(const struct ref_frame *f) { return f->codec >= EB; }
+bool ref_is_bounded(const struct ref_frame *f) { return f->codec >= EB && f->codec <= ACT; }
+bool ref_is_tiled(const struct ref_frame *f) { return f->codec >= EB; }
 
 static void four_dimensions(struct ref_frame *f) {
     for (int d = 0; d < 4; d++) f->shape[d] = 1;

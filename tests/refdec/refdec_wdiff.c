@@ -5,8 +5,7 @@
 
 #include "refdec.h"
 
-/* Stored as element i of the new base. */
-static void update(uint8_t *new_base, size_t i, unsigned dtype, uint32_t b, uint32_t x) {
+void ref_update(uint8_t *new_base, size_t i, unsigned dtype, uint32_t b, uint32_t x) {
     if (ref_is_nan(x)) {
         ref_store(new_base, i, dtype, ref_canonical_nan());
         return;
@@ -49,14 +48,14 @@ static void apply(const struct ref_block *b, const uint8_t *codes) {
         const uint32_t scale = ref_load(b->bytes, i >> f->parameter[1], scale_dtype);
         uint32_t x = ref_decoded(ref_sign_extended(codes[i], f->parameter[0]), scale);
         if (f->base_dtype) {
-            update(b->new_base, i, f->base_dtype, ref_load(b->base, i, f->base_dtype), x);
+            ref_update(b->new_base, i, f->base_dtype, ref_load(b->base, i, f->base_dtype), x);
             x = ref_load(b->new_base, i, f->base_dtype);
         }
         ref_store(b->out, i, f->dtype, x);
     }
 }
 
-static enum ref_status key_frame(const struct ref_block *b) {
+enum ref_status ref_key_frame(const struct ref_block *b) {
     const struct ref_frame *f = b->frame;
     memcpy(b->new_base, b->bytes, b->length);
     if (f->dtype == f->base_dtype)
@@ -69,7 +68,7 @@ static enum ref_status key_frame(const struct ref_block *b) {
 
 enum ref_status ref_wdiff(const struct ref_block *b) {
     const struct ref_frame *f = b->frame;
-    if (f->key) return key_frame(b);
+    if (f->key) return ref_key_frame(b);
     const uint64_t group = UINT64_C(1) << f->parameter[1];
     const uint64_t groups = (b->count + group - 1) / group;
     const uint64_t scales = ref_pad16(groups * ref_scale_bytes(f));

@@ -103,10 +103,9 @@ static void fix_blocks(uint8_t *frame, size_t length) {
     const uint64_t blocks = ref_blocks(&f), checks = ref_is_fixed(&f) ? 0 : ref_pad16(4 * blocks);
     uint64_t at = checks + ref_pad16(8 * ref_checks(&f));
     for (uint64_t b = 0; b < ref_checks(&f); b++) {
-        const uint64_t rest = f.n - b * f.block, count = rest < f.block ? rest : f.block;
         uint64_t bytes = ref_pad16(f.exempt_bytes);
         if (b < blocks)
-            bytes = ref_is_fixed(&f) ? ref_block_bytes(&f, count)
+            bytes = ref_is_fixed(&f) ? ref_block_bytes(&f, ref_block_count(&f, b))
                                      : ref_le(payload + 4 * b, 4) & 0x7FFFFFFFu;
         if (bytes > f.payload_bytes - at) return;
         put64(payload + checks + 8 * b, ref_nh(payload + at, bytes, (UINT64_C(1) << 32) + b));

@@ -1,0 +1,407 @@
+/* test_cache.c - caches of tokens against a plain model: append, read, truncate, fork, save.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "gen.h"
+#include "kv_model.h"
+#include "util.h"
+
+static const struct kv_setting settings[] = {
+    {"kv:page=16,group=32", PITH_F32, 2, 64, 16, 0, false},
+    {"kv:page=16,group=16,bits=3,window=5", PITH_F32, 3, 5, 16, 5, false},
+    {"kv:page=32,bits=2,group=64,range=symmetric,window=40", PITH_BF16, 1, 96, 32, 40, false},
+    {"kv:page=16,bits=5,search=mse,scale=f32,window=1", PITH_F16, 2, 24, 16, 1, false},
+    {"kv:page=16,rotate=head,bits=8,scale=bf16,window=16", PITH_F32, 2, 32, 16, 16, false},
+    {"kv:preset=q4,page=16", PITH_F32, 2, 40, 16, 0, false},
+    {"kv:axis=channel,page=16,group=16", PITH_F16, 2, 20, 16, 0, true},
+    {"kv:axis=channel,page=64,group=32,bits=2,window=7", PITH_F32, 1, 33, 64, 7, true},
+    {"kv:axis=channel,page=32,group=32,bits=6,scale=f32,window=64", PITH_BF16, 4, 16, 32, 64, true},
+    {"kv:axis=channel,page=16,group=16,bits=3,range=symmetric,window=20", PITH_F32, 2, 7, 16, 20,
+     true},
+    {"kv:preset=kivi2,page=32", PITH_F32, 2, 32, 32, 128, true},
+    {"kv:preset=kvquant-lite,page=128", PITH_F32, 1, 6, 128, 0, true},
+    {"kv:page=16,group=16,outliers=0.1,window=3", PITH_BF16, 2, 40, 16, 3, false},
+    {"kv:page=16,codebook=lloyd,rotate=head", PITH_F32, 1, 64, 16, 0, false},
+    {"kv:axis=channel,page=32,group=16,outliers=0.1,window=9", PITH_F16, 2, 9, 32, 9, true},
+};
+/* CUTS: times that a cache has memory for the truncation of what is finished. */
+enum { SETTINGS = sizeof settings / sizeof settings[0], MARGIN = 64, CUTS = 4 };
+
+static uint64_t capacity_of(const struct kv_setting *s) { return 5 * s->page + s->window + 13; }
+
+struct cache {
+    struct kv_setting set;
+    pith_plan *plan;
+    pith_kv *kv;
+    uint8_t *memory;
+    uint64_t capacity;
+};
+
+static void open_plan(pith_plan **plan, const struct kv_setting *s, uint64_t tokens,
+                      uint32_t flags) {
+    pith_error error = {"", 0};
+    const pith_env env = test_env();
+    const pith_layout layout = {.size = sizeof layout,
+                                .dtype = s->dtype,
+                                .flags = flags,
+                                .ndim = s->heads > 1 ? 3 : 2,
+                                .shape = {tokens, s->heads > 1 ? s->heads : s->dim, s->dim}};
+    context("%s: %s", s->spec, error.text);
+    CHECK_OK(pith_plan_create(plan, s->spec, &layout, &env, &error));
+}
+
+/* Exactly the memory asked for, at an odd address, full of what is not 0. */
+static void cache_open(struct cache *c, const struct kv_setting *s, uint32_t flags) {
+    *c = (struct cache){.set = *s, .capacity = capacity_of(s)};
+    open_plan(&c->plan, s, c->capacity, flags);
+    const uint64_t cuts = s->channel ? CUTS * s->page : 0;
+    const size_t bytes = (size_t)pith_kv_bytes(c->plan, c->capacity + cuts);
+    CHECK(bytes >= pith_kv_bytes(c->plan, 0));
+    c->memory = room(bytes + 1);
+    memset(c->memory, 0xA5, bytes + 1);
+    CHECK_OK(pith_kv_init(c->plan, c->memory + 1, bytes, &c->kv));
+}
+
+static void cache_close(struct cache *c) {
+    pith_plan_destroy(c->plan);
+    free(c->memory);
+}
+
+static pith_view rows_view(const struct kv_setting *s, const void *rows, uint64_t count) {
+    const uint64_t shape[3] = {count, s->heads > 1 ? s->heads : s->dim, s->dim};
+    return pith_view_dense(rows, s->dtype, s->heads > 1 ? 3 : 2, shape);
+}
+
+static void append(struct cache *c, const void *rows, uint64_t count) {
+    const pith_view v = rows_view(&c->set, rows, count);
+    CHECK_OK(pith_kv_append(c->plan, c->kv, &v));
+}
+
+/* The same tokens from a view with gaps whose tokens run backwards. */
+static void append_strided(struct cache *c, const uint8_t *rows, uint64_t count) {
+    const struct kv_setting *s = &c->set;
+    const size_t element = pith_dtype_bytes(s->dtype), row = (size_t)s->heads * s->dim;
+    uint8_t *wide = room((size_t)count * row * 2 * element + 1);
+    pith_view v = rows_view(s, wide, count);
+    for (uint64_t i = 0; i < count * row; i++) {
+        const uint64_t t = count - 1 - i / row;
+        memcpy(wide + 1 + (t * row + i % row) * 2 * element, rows + i * element, element);
+    }
+    for (uint32_t d = 0; d < v.ndim; d++) v.stride[d] *= 2;
+    v.stride[0] = -v.stride[0];
+    v.data = wide + 1 + (count ? (count - 1) * row * 2 * element : 0);
+    CHECK_OK(pith_kv_append(c->plan, c->kv, &v));
+    free(wide);
+}
+
+static void *tokens_of(const struct kv_setting *s, uint64_t count, uint64_t seed) {
+    const size_t n = (size_t)(count * s->heads * s->dim);
+    void *rows = room(n * pith_dtype_bytes(s->dtype));
+    gen_fill(GEN_NOISE, seed, s->dtype, rows, n);
+    return rows;
+}
+
+/* ---- Comparing -------------------------------------------------------------------------------*/
+
+/* Heads [head, head + heads) of some tokens, into a view whose heads or tokens are outermost and
+ * whose elements may lie apart: the view is what the model says, the rest untouched. */
+static void check_read(const struct cache *c, const struct kv_model *m, uint64_t first,
+                       uint64_t count, uint32_t head, uint32_t heads, unsigned how) {
+    const uint32_t dtype = 1 + how % 3, dim = c->set.dim;
+    const size_t element = pith_dtype_bytes(dtype);
+    const int64_t step = how & 8 ? 2 : 1, pad = how & 16 ? 3 : 0;
+    const bool turned = how & 32;
+    const int64_t inner = dim * step + pad;
+    const int64_t token = turned ? inner : inner * heads + pad;
+    const int64_t along = turned ? inner * (int64_t)count : inner;
+    const size_t bytes = (size_t)(inner * heads + pad) * (size_t)count * element + MARGIN;
+    uint8_t *got = room(bytes), *wanted = room(bytes);
+    memset(got, 0x5A, bytes);
+    memset(wanted, 0x5A, bytes);
+    pith_view v = {got, dtype, 3, {count, heads, dim}, {token, along, step}};
+    if (heads == 1 && how & 64) v = (pith_view){got, dtype, 2, {count, dim}, {token, step}};
+    CHECK_OK(pith_kv_read(c->plan, c->kv, first, count, head, heads, &v));
+    for (uint64_t t = 0; t < count; t++)
+        for (uint32_t h = 0; h < heads; h++)
+            for (uint32_t d = 0; d < dim; d++)
+                kv_model_get(
+                    m, first + t, head + h, d, dtype,
+                    wanted + ((int64_t)t * token + h * along + d * step) * (int64_t)element);
+    CHECK(memcmp(got, wanted, bytes) == 0);
+    free(got);
+    free(wanted);
+}
+
+static void check_cache(const struct cache *c, const struct kv_model *m, uint64_t *seed) {
+    const uint64_t n = m->tokens;
+    CHECK(pith_kv_count(c->kv) == n && pith_kv_finished(c->kv) == m->finished);
+    CHECK(pith_kv_room(c->kv) <= c->capacity - n);
+    for (unsigned how = 0; how < 3; how++) check_read(c, m, 0, n, 0, c->set.heads, how);
+    for (int i = 0; i < 8; i++) {
+        const uint64_t first = gen_next(seed) % (n + 1), count = gen_next(seed) % (n - first + 1);
+        const uint32_t head = (uint32_t)(gen_next(seed) % c->set.heads);
+        const uint32_t heads = (uint32_t)(gen_next(seed) % (c->set.heads - head + 1));
+        check_read(c, m, first, i % 2 ? count : count % 3, head, heads, (unsigned)gen_next(seed));
+    }
+}
+
+static struct frame save(const struct cache *c) {
+    struct frame f;
+    const size_t bytes = (size_t)pith_kv_save_bytes(c->plan, c->kv);
+    f.bytes = room(bytes);
+    CHECK_OK(pith_kv_save(c->plan, c->kv, f.bytes, bytes, &f.length));
+    CHECK(f.length == bytes);
+    return f;
+}
+
+static void check_same(const struct cache *a, const struct cache *b) {
+    struct frame x = save(a), y = save(b);
+    CHECK(x.length == y.length && memcmp(x.bytes, y.bytes, x.length) == 0);
+    free(x.bytes);
+    free(y.bytes);
+}
+
+/* ---- Append ----------------------------------------------------------------------------------*/
+
+/* One at a time, all at once, in pieces from strided views: one content, one set of bytes. */
+static void test_append(void **state) {
+    (void)state;
+    for (size_t k = 0; k < SETTINGS; k++) {
+        const struct kv_setting *s = &settings[k];
+        struct cache one, all, some;
+        struct kv_model m;
+        uint64_t seed = k;
+        cache_open(&one, s, 0);
+        cache_open(&all, s, 0);
+        cache_open(&some, s, 0);
+        const uint64_t n = one.capacity;
+        uint8_t *rows = tokens_of(s, n, k);
+        kv_model_open(&m, s, n);
+        const size_t row = kv_model_row(&m);
+        for (uint64_t t = 0; t < n; t++) {
+            append(&one, rows + t * row, 1);
+            CHECK(kv_model_append(&m, rows + t * row, 1));
+            if (t % 23 == 0) check_cache(&one, &m, &seed);
+        }
+        append(&all, rows, n);
+        for (uint64_t t = 0, c; t < n; t += c) {
+            c = 1 + gen_next(&seed) % 50;
+            if (c > n - t) c = n - t;
+            append_strided(&some, rows + t * row, c);
+        }
+        const uint64_t old = n - s->window;
+        CHECK(pith_kv_finished(all.kv) == (s->channel ? old / s->page * s->page : old));
+        check_cache(&one, &m, &seed);
+        check_cache(&all, &m, &seed);
+        check_same(&one, &all);
+        check_same(&one, &some);
+        CHECK(pith_kv_room(one.kv) == 0);
+        kv_model_close(&m);
+        free(rows);
+        cache_close(&one);
+        cache_close(&all);
+        cache_close(&some);
+    }
+}
+
+/* Non-finite values poison groups and are counted; exact tokens keep them. */
+static void test_poison(void **state) {
+    (void)state;
+    const struct kv_setting *s = &settings[1];
+    struct cache c;
+    struct kv_model m;
+    pith_stats stats;
+    uint64_t seed = 9;
+    cache_open(&c, s, 0);
+    uint32_t *rows = tokens_of(s, 20, 1);
+    rows[0] = 0x7FC12345u;
+    rows[19 * 15] = 0xFF800000u;
+    kv_model_open(&m, s, c.capacity);
+    append(&c, rows, 20);
+    CHECK(kv_model_append(&m, rows, 20));
+    pith_kv_stats(c.kv, &stats);
+    CHECK(stats.poisoned == 1 && stats.saturated == 0 && stats.frames == 0);
+    check_cache(&c, &m, &seed);
+    kv_model_close(&m);
+    free(rows);
+    cache_close(&c);
+}
+
+/* ---- Truncate --------------------------------------------------------------------------------*/
+
+static void test_truncate(void **state) {
+    (void)state;
+    for (size_t k = 0; k < SETTINGS; k++) {
+        const struct kv_setting *s = &settings[k];
+        struct cache c;
+        struct kv_model m;
+        uint64_t seed = 100 + k, cuts = 0;
+        cache_open(&c, s, PITH_LAYOUT_CHECKSUMS);
+        kv_model_open(&m, s, c.capacity);
+        uint8_t *rows = tokens_of(s, c.capacity, k);
+        for (int i = 0; i < 60; i++) {
+            const uint64_t keep = gen_next(&seed) % (m.tokens + 1);
+            const bool cut = keep < m.finished;
+            context("%s: %llu of %llu", s->spec, (unsigned long long)keep,
+                    (unsigned long long)m.tokens);
+            if (!(cut && cuts == CUTS) && i % 3) {
+                CHECK_OK(pith_kv_truncate(c.plan, c.kv, keep));
+                kv_model_truncate(&m, keep);
+                cuts = keep ? cuts + cut : 0;
+            }
+            const uint64_t n = gen_next(&seed) % (pith_kv_room(c.kv) + 1);
+            append(&c, rows + gen_next(&seed) % (c.capacity - n + 1) * kv_model_row(&m), 0);
+            append(&c, rows, n);
+            CHECK(kv_model_append(&m, rows, n));
+            check_cache(&c, &m, &seed);
+        }
+        CHECK_STATUS(PITH_ERR_ARG, pith_kv_truncate(c.plan, c.kv, m.tokens + 1));
+        kv_model_close(&m);
+        free(rows);
+        cache_close(&c);
+    }
+}
+
+/* The promise on memory: `page` more tokens for each time that finished tokens are dropped. */
+static void test_room_for_cuts(void **state) {
+    (void)state;
+    const struct kv_setting s = {
+        "kv:axis=channel,page=16,group=16,window=4", PITH_F32, 1, 8, 16, 4, true};
+    pith_plan *plan;
+    pith_kv *kv;
+    open_plan(&plan, &s, 100, 0);
+    for (uint64_t cuts = 0; cuts <= CUTS; cuts++) {
+        const size_t bytes = (size_t)pith_kv_bytes(plan, 100 + cuts * 16);
+        void *memory = room(bytes), *rows = tokens_of(&s, 100, 3);
+        CHECK_OK(pith_kv_init(plan, memory, bytes, &kv));
+        const pith_view all = rows_view(&s, rows, 100);
+        CHECK_OK(pith_kv_append(plan, kv, &all));
+        for (uint64_t i = 1; i <= cuts; i++) {
+            CHECK_OK(pith_kv_truncate(plan, kv, 90 - 17 * i));
+            CHECK(pith_kv_room(kv) == 10 + 17 * i);
+            const pith_view more = rows_view(&s, rows, 10 + 17 * i);
+            CHECK_OK(pith_kv_append(plan, kv, &more));
+        }
+        CHECK(pith_kv_count(kv) == 100 && pith_kv_room(kv) == 0);
+        free(memory);
+        free(rows);
+    }
+    pith_plan_destroy(plan);
+}
+
+/* Memory of so many pages holds what fills them and what is not due, and no token more. */
+static void test_full(void **state) {
+    (void)state;
+    for (size_t k = 0; k < SETTINGS; k++) {
+        const struct kv_setting *s = &settings[k];
+        pith_plan *plan;
+        pith_kv *kv;
+        open_plan(&plan, s, 10 * s->page + s->window, 0);
+        const size_t bytes = (size_t)pith_kv_bytes(plan, s->window + 2 * s->page);
+        const uint64_t most = s->window + 2 * s->page + (s->channel ? s->page - 1 : 0);
+        void *memory = room(bytes), *rows = tokens_of(s, most + 1, k);
+        const pith_view all = rows_view(s, rows, most + 1), one = rows_view(s, rows, 1);
+        const pith_view fits = rows_view(s, rows, most);
+        CHECK_OK(pith_kv_init(plan, memory, bytes, &kv));
+        CHECK(pith_kv_room(kv) == most);
+        CHECK_STATUS(PITH_ERR_SPACE, pith_kv_append(plan, kv, &all));
+        CHECK(pith_kv_count(kv) == 0 && pith_kv_room(kv) == most);
+        CHECK_OK(pith_kv_append(plan, kv, &fits));
+        CHECK(pith_kv_finished(kv) == 2 * s->page && pith_kv_room(kv) == 0);
+        CHECK_STATUS(PITH_ERR_SPACE, pith_kv_append(plan, kv, &one));
+        pith_plan_destroy(plan);
+        free(memory);
+        free(rows);
+    }
+}
+
+/* ---- Fork ------------------------------------------------------------------------------------*/
+
+/* Children share, or copy, and then go ways of their own; so does the parent above what is
+ * shared. */
+static void test_fork(void **state) {
+    (void)state;
+    for (size_t k = 0; k < 2 * SETTINGS; k++) {
+        const struct kv_setting *s = &settings[k / 2];
+        const uint32_t flags = k % 2 ? PITH_KV_COPY : 0;
+        struct cache parent, child[3];
+        struct kv_model m, copy[3];
+        uint64_t seed = 200 + k;
+        cache_open(&parent, s, 0);
+        kv_model_open(&m, s, parent.capacity);
+        uint8_t *rows = tokens_of(s, parent.capacity, k);
+        const uint64_t n = parent.capacity - 20;
+        append(&parent, rows, n);
+        CHECK(kv_model_append(&m, rows, n));
+        for (int i = 0; i < 3; i++) {
+            const struct cache *from = i == 2 ? &child[1] : &parent;
+            const uint64_t keep = pith_kv_count(from->kv) - (i ? gen_next(&seed) % 40 : 0);
+            context("%s: child %d of %llu", s->spec, i, (unsigned long long)keep);
+            cache_open(&child[i], s, 0);
+            free(child[i].memory);
+            const size_t bytes = (size_t)pith_kv_bytes(parent.plan, parent.capacity);
+            child[i].memory = room(bytes);
+            CHECK_OK(pith_kv_fork(child[i].plan, from->kv, keep, flags, child[i].memory, bytes,
+                                  &child[i].kv));
+            kv_model_copy(&copy[i], i == 2 ? &copy[1] : &m);
+            kv_model_truncate(&copy[i], keep);
+            check_cache(&child[i], &copy[i], &seed);
+            const uint64_t more = pith_kv_room(child[i].kv) / 2;
+            append(&child[i], rows, more);
+            CHECK(kv_model_append(&copy[i], rows, more));
+        }
+        append(&parent, rows + 7 * kv_model_row(&m), 20);
+        CHECK(kv_model_append(&m, rows + 7 * kv_model_row(&m), 20));
+        check_cache(&parent, &m, &seed);
+        for (int i = 0; i < 3; i++) check_cache(&child[i], &copy[i], &seed);
+        const uint64_t keep = s->page + 3; /* inside of a page that is shared */
+        CHECK_OK(pith_kv_truncate(child[2].plan, child[2].kv, keep));
+        kv_model_truncate(&copy[2], keep);
+        append(&child[2], rows, s->page);
+        CHECK(kv_model_append(&copy[2], rows, s->page));
+        for (int i = 0; i < 3; i++) check_cache(&child[i], &copy[i], &seed);
+        check_cache(&parent, &m, &seed);
+        for (int i = 0; i < 3; i++) {
+            kv_model_close(&copy[i]);
+            cache_close(&child[i]);
+        }
+        kv_model_close(&m);
+        free(rows);
+        cache_close(&parent);
+    }
+}
+
+/* Memory for what is not shared is enough. */
+static void test_small_child(void **state) {
+    (void)state;
+    const struct kv_setting *s = &settings[0];
+    struct cache parent;
+    pith_kv *child;
+    cache_open(&parent, s, 0);
+    void *rows = tokens_of(s, parent.capacity, 1);
+    append(&parent, rows, 40);
+    const size_t bytes = (size_t)pith_kv_bytes(parent.plan, 16), less = bytes - 1;
+    void *memory = room(bytes);
+    CHECK_STATUS(PITH_ERR_SPACE,
+                 pith_kv_fork(parent.plan, parent.kv, 40, PITH_KV_COPY, memory, bytes, &child));
+    CHECK(child == NULL);
+    CHECK_STATUS(PITH_ERR_SPACE, pith_kv_fork(parent.plan, parent.kv, 40, 0, memory, less, &child));
+    CHECK_OK(pith_kv_fork(parent.plan, parent.kv, 32, 0, memory, less, &child));
+    CHECK(pith_kv_room(child) == 0);
+    CHECK_STATUS(PITH_ERR_SPACE, pith_kv_truncate(parent.plan, child, 5));
+    CHECK(pith_kv_count(child) == 32);
+    CHECK_OK(pith_kv_truncate(parent.plan, child, 16));
+    CHECK_OK(pith_kv_fork(parent.plan, parent.kv, 40, 0, memory, bytes, &child));
+    CHECK(pith_kv_room(child) == 8);
+    free(memory);
+    free(rows);
+    cache_close(&parent);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_append),      cmocka_unit_test(test_poison),
+        cmocka_unit_test(test_truncate),    cmocka_unit_test(test_room_for_cuts),
+        cmocka_unit_test(test_full),        cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_small_child),
+    };
+    return cmocka_run_group_tests_name("cache", tests, NULL, NULL);
+}

@@ -1,0 +1,469 @@
+/* test_pages.c - pages of codec kv: saved caches, pages alone, accumulators, differences.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "gen.h"
+#include "kv_model.h"
+#include "util.h"
+
+static const struct kv_setting settings[] = {
+    {"kv:page=16,group=32,window=9", PITH_F32, 2, 64, 16, 9, false},
+    {"kv:page=32,bits=3,group=16,scale=bf16", PITH_BF16, 3, 21, 32, 0, false},
+    {"kv:axis=channel,page=32,group=16,window=6", PITH_F16, 2, 20, 32, 6, true},
+    {"kv:axis=channel,page=16,group=16,bits=2,search=mse,range=symmetric", PITH_F32, 2, 9, 16, 0,
+     true},
+    {"kv:page=16,rotate=head,bits=5,range=symmetric,scale=f32", PITH_F32, 1, 32, 16, 0, false},
+    {"kv:page=16,group=16,codebook=nf,outliers=0.05", PITH_BF16, 3, 33, 16, 0, false},
+    {"kv:axis=channel,page=32,group=16,outliers=0.1,bits=3", PITH_F32, 1, 11, 32, 0, true},
+};
+enum { SETTINGS = sizeof settings / sizeof settings[0], PAGES = 5 };
+
+static size_t row_of(const struct kv_setting *s) { return (size_t)s->heads * s->dim; }
+
+static pith_layout layout_of(const struct kv_setting *s, uint64_t tokens, uint32_t flags) {
+    return (pith_layout){.size = sizeof(pith_layout),
+                         .dtype = s->dtype,
+                         .flags = flags,
+                         .ndim = 3,
+                         .shape = {tokens, s->heads, s->dim}};
+}
+
+static pith_plan *plan_of(const char *spec, const pith_layout *layout, uint32_t threads) {
+    pith_plan *plan;
+    pith_env env = test_env();
+    env.threads = threads;
+    env.run = threads ? run_backwards : NULL;
+    context("%s", spec);
+    CHECK_OK(pith_plan_create(&plan, spec, layout, &env, NULL));
+    return plan;
+}
+
+static pith_plan *open_plan(const struct kv_setting *s, uint64_t tokens, uint32_t flags) {
+    const pith_layout layout = layout_of(s, tokens, flags);
+    return plan_of(s->spec, &layout, 0);
+}
+
+static pith_view view_of(const struct kv_setting *s, const void *rows, uint32_t dtype,
+                         uint64_t tokens) {
+    const uint64_t shape[3] = {tokens, s->heads, s->dim};
+    return pith_view_dense(rows, dtype, 3, shape);
+}
+
+static void *tokens_of(const struct kv_setting *s, uint64_t count, uint64_t seed) {
+    const size_t n = (size_t)count * row_of(s);
+    void *rows = room(n * pith_dtype_bytes(s->dtype));
+    gen_fill(GEN_NOISE, seed, s->dtype, rows, n);
+    return rows;
+}
+
+/* ---- Saved caches ----------------------------------------------------------------------------*/
+
+struct cache {
+    pith_plan *plan;
+    pith_kv *kv;
+    void *memory;
+};
+
+static void cache_open(struct cache *c, const struct kv_setting *s, uint64_t tokens,
+                       uint32_t flags) {
+    c->plan = open_plan(s, tokens, flags);
+    const size_t bytes = (size_t)pith_kv_bytes(c->plan, tokens + 2 * s->page);
+    c->memory = room(bytes);
+    CHECK_OK(pith_kv_init(c->plan, c->memory, bytes, &c->kv));
+}
+
+static void cache_close(struct cache *c) {
+    pith_plan_destroy(c->plan);
+    free(c->memory);
+}
+
+static void append(struct cache *c, const struct kv_setting *s, const void *rows, uint64_t n) {
+    const pith_view v = view_of(s, rows, s->dtype, n);
+    CHECK_OK(pith_kv_append(c->plan, c->kv, &v));
+}
+
+static struct frame save(const struct cache *c) {
+    struct frame f;
+    const size_t bytes = (size_t)pith_kv_save_bytes(c->plan, c->kv);
+    f.bytes = room(bytes);
+    CHECK_STATUS(PITH_ERR_SPACE, pith_kv_save(c->plan, c->kv, f.bytes, bytes - 1, &f.length));
+    CHECK(f.length == 0);
+    CHECK_OK(pith_kv_save(c->plan, c->kv, f.bytes, bytes, &f.length));
+    CHECK(f.length == bytes);
+    return f;
+}
+
+/* A cache whose second page was cut: frames of whole pages, of the cut one, of those behind it. */
+static uint64_t fill_cut(struct cache *c, const struct kv_setting *s, const void *rows) {
+    append(c, s, rows, 3 * s->page + s->window);
+    CHECK_OK(pith_kv_truncate(c->plan, c->kv, s->page + 3));
+    append(c, s, rows, 2 * s->page + s->window + 1);
+    return pith_kv_count(c->kv);
+}
+
+/* Every frame stands alone and holds what reading the cache gives. */
+static void check_frames(const struct cache *c, const struct kv_setting *s, struct frame saved,
+                         uint32_t flags) {
+    size_t at = 0;
+    uint64_t tokens = 0;
+    unsigned frames = 0;
+    for (pith_info info; at < saved.length; at += (size_t)info.frame_bytes, frames++) {
+        CHECK_OK(pith_inspect(saved.bytes + at, saved.length - at, &info, NULL));
+        CHECK_OK(pith_verify(saved.bytes + at, saved.length - at, NULL, NULL));
+        CHECK(info.has_checksums == (flags != 0));
+        CHECK(info.ndim == 3 && info.shape[1] == s->heads && info.shape[2] == s->dim);
+        const size_t n = (size_t)info.count, bytes = n * pith_dtype_bytes(s->dtype);
+        uint8_t *one = room(bytes), *other = room(bytes);
+        const pith_view a = view_of(s, one, s->dtype, info.shape[0]);
+        const pith_view b = view_of(s, other, s->dtype, info.shape[0]);
+        CHECK_OK(pith_decompress(saved.bytes + at, saved.length - at, NULL, NULL, &a, NULL));
+        CHECK_OK(pith_kv_read(c->plan, c->kv, tokens, info.shape[0], 0, s->heads, &b));
+        CHECK(memcmp(one, other, bytes) == 0);
+        tokens += info.shape[0];
+        CHECK((strcmp(info.codec_name, "raw") == 0) ==
+              (tokens == pith_kv_count(c->kv) && at + info.frame_bytes == saved.length));
+        free(one);
+        free(other);
+    }
+    CHECK(tokens == pith_kv_count(c->kv) && frames == (s->channel ? 3 : 2));
+}
+
+static void test_save(void **state) {
+    (void)state;
+    for (size_t k = 0; k < 2 * SETTINGS; k++) {
+        const struct kv_setting *s = &settings[k / 2];
+        const uint32_t flags = k % 2 ? PITH_LAYOUT_CHECKSUMS : 0;
+        struct cache a, b;
+        void *rows = tokens_of(s, 200, k);
+        cache_open(&a, s, 200, flags);
+        cache_open(&b, s, 200, flags);
+        struct frame empty = save(&a);
+        fill_cut(&a, s, rows);
+        struct frame saved = save(&a);
+        check_frames(&a, s, saved, flags);
+        append(&b, s, rows, 50);
+        CHECK_OK(pith_kv_load(b.plan, b.kv, saved.bytes, saved.length));
+        for (int i = 0; i < 2; i++) {
+            struct frame again = save(&b);
+            CHECK(again.length == saved.length);
+            CHECK(memcmp(again.bytes, saved.bytes, saved.length) == 0);
+            free(again.bytes);
+            free(saved.bytes);
+            append(&a, s, rows, s->page + 5); /* both go on alike */
+            append(&b, s, rows, s->page + 5);
+            saved = save(&a);
+        }
+        CHECK_OK(pith_kv_load(b.plan, b.kv, empty.bytes, empty.length));
+        CHECK(pith_kv_count(b.kv) == 0);
+        free(saved.bytes);
+        free(empty.bytes);
+        free(rows);
+        cache_close(&a);
+        cache_close(&b);
+    }
+}
+
+/* ---- Damaged saves ---------------------------------------------------------------------------*/
+
+static void refuse(struct cache *c, struct frame before, const uint8_t *bytes, size_t length,
+                   pith_status wanted) {
+    uint8_t *copy = copy_of(bytes, length);
+    const pith_status status = pith_kv_load(c->plan, c->kv, copy, length);
+    CHECK(status != PITH_OK && (wanted == PITH_OK || status == wanted));
+    struct frame after = save(c);
+    CHECK(after.length == before.length && !memcmp(after.bytes, before.bytes, after.length));
+    free(after.bytes);
+    free(copy);
+}
+
+/* Every length, every byte: with checksums nothing passes, and a refusal changes nothing. */
+static void test_damage(void **state) {
+    (void)state;
+    const struct kv_setting *s = &settings[2];
+    struct cache a, b;
+    void *rows = tokens_of(s, 200, 5);
+    cache_open(&a, s, 200, PITH_LAYOUT_CHECKSUMS);
+    cache_open(&b, s, 200, PITH_LAYOUT_CHECKSUMS);
+    fill_cut(&a, s, rows);
+    append(&b, s, rows, 70);
+    struct frame saved = save(&a), before = save(&b);
+    for (size_t n = 0; n < saved.length; n += 1 + n % 7)
+        refuse(&b, before, saved.bytes, n, PITH_ERR_TRUNCATED);
+    for (size_t i = 0; i < saved.length; i += 1 + i % 3) {
+        context("byte %zu of %zu", i, saved.length);
+        saved.bytes[i] ^= (uint8_t)(1 << i % 8);
+        refuse(&b, before, saved.bytes, saved.length, PITH_OK);
+        saved.bytes[i] ^= (uint8_t)(1 << i % 8);
+    }
+    uint8_t *longer = room(saved.length + 1);
+    memcpy(longer, saved.bytes, saved.length);
+    longer[saved.length] = 0;
+    refuse(&b, before, longer, saved.length + 1, PITH_ERR_CORRUPT);
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_load(b.plan, b.kv, NULL, 0));
+    free(longer);
+    free(saved.bytes);
+    free(before.bytes);
+    free(rows);
+    cache_close(&a);
+    cache_close(&b);
+}
+
+/* Frames of other rows, settings and sizes. */
+static void test_mismatch(void **state) {
+    (void)state;
+    static const struct kv_setting own = {
+        "kv:page=16,group=16,window=4", PITH_F32, 2, 16, 16, 4, false};
+    static const struct {
+        struct kv_setting set;
+        uint64_t tokens;
+        pith_status status;
+    } others[] = {
+        {{"kv:page=16,group=16,window=4", PITH_F16, 2, 16, 16, 4, false}, 40, PITH_ERR_MISMATCH},
+        {{"kv:page=16,group=16,window=4", PITH_F32, 4, 8, 16, 4, false}, 40, PITH_ERR_MISMATCH},
+        {{"kv:page=16,group=16,bits=3", PITH_F32, 2, 16, 16, 0, false}, 40, PITH_ERR_MISMATCH},
+        {{"kv:page=32,group=16", PITH_F32, 2, 16, 32, 0, false}, 40, PITH_ERR_MISMATCH},
+        {{"kv:page=16,group=16,axis=channel", PITH_F32, 2, 16, 16, 0, true}, 40, PITH_ERR_MISMATCH},
+        {{"kv:page=16,group=16,window=5", PITH_F32, 2, 16, 16, 5, false}, 40, PITH_ERR_MISMATCH},
+        {{"kv:page=16,group=16,window=3", PITH_F32, 2, 16, 16, 3, false}, 40, PITH_OK},
+        {{"kv:page=16,group=16", PITH_F32, 2, 16, 16, 0, false}, 61, PITH_ERR_SPACE},
+        {{"kv:page=16,group=16", PITH_F32, 2, 16, 16, 0, false}, 60, PITH_OK},
+    };
+    for (size_t k = 0; k < sizeof others / sizeof others[0]; k++) {
+        const struct kv_setting *s = &others[k].set;
+        struct cache a, b;
+        void *rows = tokens_of(s, others[k].tokens, k);
+        cache_open(&a, s, 100, 0);
+        cache_open(&b, &own, 60, 0);
+        append(&a, s, rows, others[k].tokens);
+        append(&b, &own, rows, 20);
+        struct frame saved = save(&a), before = save(&b);
+        context("%s into %s", s->spec, own.spec);
+        if (others[k].status != PITH_OK)
+            refuse(&b, before, saved.bytes, saved.length, others[k].status);
+        else
+            CHECK_OK(pith_kv_load(b.plan, b.kv, saved.bytes, saved.length));
+        free(saved.bytes);
+        free(before.bytes);
+        free(rows);
+        cache_close(&a);
+        cache_close(&b);
+    }
+}
+
+/* ---- Pages alone -----------------------------------------------------------------------------*/
+
+/* The block of a frame without checksums. */
+static struct frame page_of(const struct kv_setting *s, const pith_view *tokens) {
+    struct frame f = compress(s->spec, tokens, NULL, 0);
+    const size_t header = header_of(&f);
+    f.length -= header;
+    memmove(f.bytes, f.bytes + header, f.length);
+    return f;
+}
+
+/* Sources with heads outermost and gaps; the last page is short; three threads. */
+static void test_pages(void **state) {
+    (void)state;
+    for (size_t k = 0; k < SETTINGS; k++) {
+        const struct kv_setting *s = &settings[k];
+        const uint32_t page = s->page, tail = page - 5;
+        const size_t row = row_of(s), element = pith_dtype_bytes(s->dtype);
+        const pith_layout layout = layout_of(s, page, 0);
+        pith_plan *plan = plan_of(s->spec, &layout, 3);
+        const size_t bytes = (size_t)pith_kv_page_bytes(plan, page), gap = 7;
+        CHECK(pith_kv_page_tokens(plan) == page);
+        CHECK(pith_kv_page_bytes(plan, tail) <= bytes && !pith_kv_page_bytes(plan, page + 1));
+        uint8_t *tokens = tokens_of(s, PAGES * page, k),
+                *wide = room(PAGES * page * row * element * 3);
+        uint8_t *pool = room(PAGES * (bytes + gap)), *back = room(PAGES * page * row * 4);
+        memset(pool, 0xA5, PAGES * (bytes + gap));
+        memset(back, 0xA5, PAGES * page * row * 4);
+        pith_view like = view_of(s, NULL, s->dtype, page);
+        like.stride[0] = (int64_t)s->dim * 3;
+        like.stride[1] = (int64_t)s->dim * page * 3;
+        like.stride[2] = 3;
+        pith_kv_pair in[PAGES], out[PAGES];
+        for (size_t i = 0; i < PAGES; i++) {
+            uint8_t *from = tokens + i * page * row * element,
+                    *to = wide + i * page * row * element * 3;
+            for (size_t e = 0; e < page * row; e++) {
+                const size_t t = e / row, h = e % row / s->dim, d = e % s->dim;
+                memcpy(to + ((t + h * page) * s->dim + d) * 3 * element, from + e * element,
+                       element);
+            }
+            const uint32_t n = i + 1 == PAGES ? tail : 0;
+            in[i] = (pith_kv_pair){to, pool + (PAGES - 1 - i) * (bytes + gap), n};
+            out[i] = (pith_kv_pair){back + i * page * row * 4, in[i].page, n};
+        }
+        CHECK_OK(pith_kv_encode_pages(plan, &like, in, PAGES));
+        const pith_view dense = view_of(s, NULL, PITH_F32, page);
+        CHECK_OK(pith_kv_decode_pages(plan, &dense, out, PAGES));
+        for (size_t i = 0; i < PAGES; i++) {
+            const uint64_t n = i + 1 == PAGES ? tail : page;
+            const pith_view v = view_of(s, tokens + i * page * row * element, s->dtype, n);
+            struct frame wanted = page_of(s, &v);
+            const uint8_t *got = in[i].page;
+            context("%s, page %zu", s->spec, i);
+            CHECK(wanted.length == pith_kv_page_bytes(plan, (uint32_t)n));
+            CHECK(memcmp(got, wanted.bytes, wanted.length) == 0);
+            CHECK(all_bytes(got + wanted.length, bytes - wanted.length, 0));
+            CHECK(all_bytes(got + bytes, gap, 0xA5));
+            struct frame f = compress(s->spec, &v, NULL, 0);
+            float *values = room(n * row * 4);
+            const pith_view o = view_of(s, values, PITH_F32, n);
+            CHECK_OK(pith_decompress(f.bytes, f.length, NULL, NULL, &o, NULL));
+            CHECK(memcmp(values, out[i].values, n * row * 4) == 0);
+            CHECK(all_bytes((uint8_t *)out[i].values + n * row * 4, (page - n) * row * 4, 0xA5));
+            free(values);
+            free(f.bytes);
+            free(wanted.bytes);
+        }
+        pith_plan_destroy(plan);
+        free(tokens);
+        free(wide);
+        free(pool);
+        free(back);
+    }
+}
+
+/* Any bytes decode, into a strided view too. */
+static void test_any_page(void **state) {
+    (void)state;
+    for (size_t k = 0; k < SETTINGS; k++) {
+        const struct kv_setting *s = &settings[k];
+        pith_plan *plan = open_plan(s, s->page, 0);
+        const size_t bytes = (size_t)pith_kv_page_bytes(plan, s->page), n = s->page * row_of(s);
+        uint8_t *page = room(bytes), *wide = room(n * 8), *dense = room(n * 4);
+        gen_fill(GEN_BITS, k, PITH_U8, page, bytes);
+        memset(wide, 0x77, n * 8);
+        pith_view like = view_of(s, NULL, PITH_F32, s->page);
+        const pith_kv_pair plain = {dense, page, 0}, strided = {wide, page, 0};
+        CHECK_OK(pith_kv_decode_pages(plan, &like, &plain, 1));
+        for (uint32_t d = 0; d < 3; d++) like.stride[d] *= 2;
+        CHECK_OK(pith_kv_decode_pages(plan, &like, &strided, 1));
+        for (size_t i = 0; i < n; i++) {
+            CHECK(memcmp(wide + i * 8, dense + i * 4, 4) == 0);
+            CHECK(all_bytes(wide + i * 8 + 4, 4, 0x77));
+        }
+        pith_plan_destroy(plan);
+        free(page);
+        free(wide);
+        free(dense);
+    }
+}
+
+/* A pool that is decoded and encoded a hundred times is what it was after the first. */
+static void test_offloads(void **state) {
+    (void)state;
+    for (size_t k = 0; k < SETTINGS; k++) {
+        const struct kv_setting *s = &settings[k];
+        if (strstr(s->spec, "rotate") || strstr(s->spec, "codebook") || strstr(s->spec, "outliers"))
+            continue; /* for these it is not promised */
+        pith_plan *plan = open_plan(s, s->page, 0);
+        const size_t bytes = (size_t)pith_kv_page_bytes(plan, s->page);
+        void *values = tokens_of(s, s->page, k), *first = room(bytes), *page = room(bytes);
+        const pith_view like = view_of(s, NULL, s->dtype, s->page);
+        const pith_kv_pair origin = {values, first, 0}, again = {values, page, 0};
+        context("%s", s->spec);
+        CHECK_OK(pith_kv_encode_pages(plan, &like, &origin, 1));
+        memcpy(page, first, bytes);
+        for (int i = 0; i < 100; i++) {
+            CHECK_OK(pith_kv_decode_pages(plan, &like, &again, 1));
+            CHECK_OK(pith_kv_encode_pages(plan, &like, &again, 1));
+            CHECK(memcmp(page, first, bytes) == 0);
+        }
+        pith_plan_destroy(plan);
+        free(values);
+        free(first);
+        free(page);
+    }
+}
+
+/* ---- Refusals --------------------------------------------------------------------------------*/
+
+static void test_refusals(void **state) {
+    (void)state;
+    static const struct {
+        const char *spec;
+        pith_layout layout;
+    } plans[] = {
+        {"grad", {.dtype = PITH_F32, .ndim = 3, .shape = {64, 2, 8}}},
+        {"kv:page=16,entropy=zstd", {.dtype = PITH_F32, .ndim = 3, .shape = {64, 2, 8}}},
+        {"kv:page=16", {.dtype = PITH_F32, .ndim = 1, .shape = {64}}},
+        {"kv:page=16", {.dtype = PITH_F32, .ndim = 4, .shape = {2, 64, 2, 8}}},
+        {"kv:page=16", {.dtype = PITH_F32, .ndim = 3, .shape = {15, 2, 8}}},
+        {"kv:page=16", {.dtype = PITH_F32, .ndim = 3, .shape = {64, 0, 8}}},
+        {"kv:page=16,order=heads", {.dtype = PITH_F32, .ndim = 3, .shape = {2, 64, 8}}},
+        {"kv:page=16", {.dtype = PITH_F32, .ndim = 3, .shape = {64, 2, 8}, .slots = 2}},
+        {"kv:page=16", {.dtype = PITH_F32, .base_dtype = PITH_F32, .ndim = 3, .shape = {64, 2, 8}}},
+    };
+    uint64_t memory[64];
+    pith_kv *kv;
+    for (size_t k = 0; k < sizeof plans / sizeof plans[0]; k++) {
+        pith_layout layout = plans[k].layout;
+        layout.size = sizeof layout;
+        pith_plan *plan = plan_of(plans[k].spec, &layout, 0);
+        CHECK(pith_kv_bytes(plan, 0) == 0 && pith_kv_page_tokens(plan) == 0);
+        CHECK(pith_kv_page_bytes(plan, 16) == 0);
+        CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_kv_init(plan, memory, sizeof memory, &kv));
+        CHECK(kv == NULL);
+        pith_plan_destroy(plan);
+    }
+}
+
+static void test_arguments(void **state) {
+    (void)state;
+    const struct kv_setting *s = &settings[0];
+    struct cache c;
+    cache_open(&c, s, 40, 0);
+    pith_plan *other = open_plan(&settings[1], 40, 0);
+    float rows[41 * 128] = {0};
+    const pith_view good = view_of(s, rows, PITH_F32, 2), wrong = view_of(s, rows, PITH_BF16, 2);
+    const pith_view flat = pith_view_flat(rows, PITH_F32, 256),
+                    many = view_of(s, rows, PITH_F32, 41);
+    pith_view zero = good;
+    zero.stride[0] = 0;
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_append(NULL, c.kv, &good));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_append(c.plan, NULL, &good));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_append(c.plan, c.kv, NULL));
+    CHECK_STATUS(PITH_ERR_STATE, pith_kv_append(other, c.kv, &good));
+    CHECK_STATUS(PITH_ERR_DTYPE, pith_kv_append(c.plan, c.kv, &wrong));
+    CHECK_STATUS(PITH_ERR_SHAPE, pith_kv_append(c.plan, c.kv, &flat));
+    CHECK_STATUS(PITH_ERR_SPACE, pith_kv_append(c.plan, c.kv, &many));
+    CHECK(pith_kv_count(c.kv) == 0 && pith_kv_room(c.kv) == 40);
+    CHECK_OK(pith_kv_append(c.plan, c.kv, &zero)); /* one token twice */
+    CHECK(pith_kv_count(c.kv) == 2);
+    CHECK_STATUS(PITH_ERR_SHAPE, pith_kv_read(c.plan, c.kv, 0, 2, 0, 2, &zero));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_read(c.plan, c.kv, 1, 2, 0, 2, &good));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_read(c.plan, c.kv, UINT64_MAX, 2, 0, 2, &good));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_read(c.plan, c.kv, 0, 2, 1, 2, &good));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_read(c.plan, c.kv, 0, 2, UINT32_MAX, 2, &good));
+    CHECK_STATUS(PITH_ERR_SHAPE, pith_kv_read(c.plan, c.kv, 0, 1, 0, 2, &good));
+    CHECK_STATUS(PITH_ERR_SHAPE, pith_kv_read(c.plan, c.kv, 0, 2, 0, 1, &good));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_read(c.plan, c.kv, 0, 2, 0, 2, NULL));
+    const pith_view whole = view_of(s, rows, PITH_I32, 2);
+    CHECK_STATUS(PITH_ERR_DTYPE, pith_kv_read(c.plan, c.kv, 0, 2, 0, 2, &whole));
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_kv_append_delta(c.plan, c.kv, &good, &good));
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_kv_read_add(c.plan, c.kv, 0, 2, &good));
+    pith_kv *child;
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_kv_fork(c.plan, c.kv, 2, 2, rows, sizeof rows, &child));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_fork(c.plan, c.kv, 3, 0, rows, sizeof rows, &child));
+    CHECK_STATUS(PITH_ERR_SPACE, pith_kv_fork(c.plan, c.kv, 2, 0, rows, 100, &child));
+    const pith_kv_pair nothing = {NULL, rows, 0}, long_page = {rows, rows, 17};
+    const pith_view like = view_of(s, NULL, PITH_F32, 16);
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_encode_pages(c.plan, &like, &nothing, 1));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_encode_pages(c.plan, &like, &long_page, 1));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_encode_pages(c.plan, &like, NULL, 1));
+    CHECK_STATUS(PITH_ERR_SHAPE, pith_kv_encode_pages(c.plan, &good, &nothing, 1));
+    CHECK_OK(pith_kv_encode_pages(c.plan, &like, NULL, 0));
+    pith_plan_destroy(other);
+    cache_close(&c);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_save),     cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_mismatch), cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_any_page), cmocka_unit_test(test_offloads),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_arguments),
+    };
+    return cmocka_run_group_tests_name("pages", tests, NULL, NULL);
+}
