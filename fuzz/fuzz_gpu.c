@@ -31,7 +31,8 @@ struct subject {
     pith_state *state; /* the CPU's, or NULL */
     void *state_memory;
     uint64_t step;
-    bool bounded; /* codec eb */
+    bool bounded; /* codecs eb and embed */
+    bool pages;   /* codec kv */
 };
 
 /* ---- Plans and states ------------------------------------------------------------------------*/
@@ -64,7 +65,8 @@ static bool open_plan(struct subject *x, struct fuzz_source *s) {
         x->layout.ndim = 1;
         x->layout.shape[0] = fuzz_below(s, 300);
     }
-    x->bounded = strncmp(spec, "eb", 2) == 0;
+    x->bounded = strncmp(spec, "eb", 2) == 0 || strncmp(spec, "embed", 5) == 0;
+    x->pages = strncmp(spec, "kv", 2) == 0;
     if (pith_plan_create(&x->plan, spec, &x->layout, NULL, NULL) != PITH_OK) return false;
     if (pith_cuda_sizes_of(x->plan, &x->sizes, NULL) == PITH_OK) return true;
     pith_plan_destroy(x->plan);
@@ -214,7 +216,7 @@ static void reduce(struct subject *x, uint64_t count, float scale) {
     int32_t status[FRAMES];
     const void *const frames[FRAMES] = {x->frame, x->frame};
     const size_t sizes[FRAMES] = {(size_t)x->length, (size_t)x->length};
-    if (x->layout.base_dtype || x->layout.dtype > PITH_F16 || x->bounded) return;
+    if (x->layout.base_dtype || x->layout.dtype > PITH_F16 || x->bounded || x->pages) return;
     struct fuzz_tensor cpu = new_tensor(PITH_F32, count), before = new_tensor(PITH_F32, count);
     struct fuzz_tensor device = new_tensor(PITH_F32, count);
     const pith_cuda_items items = items_of(x, &device, PITH_F32, lengths, status);

@@ -115,6 +115,23 @@ static void check_groups(const struct trip *t, const struct fuzz_tensor *old,
     FUZZ_CHECK(poisoned == !!isnan(bound));
 }
 
+/* ---- kv: groups of many shapes ---------------------------------------------------------------*/
+
+/* One frame of kv. What is not finite poisons its group, which may be any other value's. */
+static void check_pages(const struct trip *t, const struct fuzz_tensor *old,
+                        const struct fuzz_tensor *out, uint64_t first, double bound) {
+    const uint32_t base_dtype = old ? old->view.dtype : PITH_NONE;
+    for (uint64_t i = 0; i < out->count; i++) {
+        const float b = old ? fuzz_base_number(fuzz_at(old, i), base_dtype) : 0;
+        const float w = fuzz_number(fuzz_at(&t->value, first + i), t->layout.layout.dtype);
+        const float got = fuzz_number(fuzz_at(out, i), PITH_F32);
+        if (!isfinite(w - b) || isnan(bound))
+            FUZZ_CHECK(isnan(bound) && (isfinite(w - b) || isnan(got)));
+        else
+            FUZZ_CHECK(fuzz_within(w - b, b, got, base_dtype, bound));
+    }
+}
+
 /* ---- grad: rotated, with elements that go around, and with error feedback --------------------*/
 
 static uint64_t how_exempt(const struct trip *t, uint64_t element) {
@@ -244,6 +261,8 @@ static void check_result(struct trip *t, const struct fuzz_tensor *old,
         check_bounded(t, out, first, &info);
     } else if (t->layout.traits & PITH_TRAIT_EXEMPT) {
         check_rotated(t, out, first, bound);
+    } else if (strncmp(t->layout.spec, "kv", 2) == 0) {
+        check_pages(t, old, out, first, bound);
     } else {
         check_groups(t, old, out, first, bound);
     }

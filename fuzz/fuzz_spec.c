@@ -51,8 +51,9 @@ static void check_drawn(const uint8_t *data, size_t size) {
     pith_plan_destroy(plan);
     if (status != PITH_OK) return;
     FUZZ_CHECK(pith_spec_check(canon, again, sizeof again, &error) == PITH_OK);
-    /* A bound is always said, and some numbers have a longer text than they were given. */
-    const bool longer = l.traits & PITH_TRAIT_BOUND;
+    /* A bound is always said, some numbers have a longer text than they were given, and some words
+     * of kv set other keys. */
+    const bool longer = l.traits & PITH_TRAIT_BOUND || strncmp(l.spec, "kv", 2) == 0;
     FUZZ_CHECK(strcmp(canon, again) == 0 && (longer || strlen(canon) <= strlen(l.spec)));
 }
 

@@ -184,10 +184,10 @@ static void residual_seeds(void) {
 }
 
 static void random_seeds(void) {
-    static const char *const targets[] = {"roundtrip", "backends", "state"};
+    static const char *const targets[] = {"roundtrip", "backends", "state", "cache"};
     uint8_t bytes[400];
     uint32_t state = 1;
-    for (unsigned t = 0; t < 3; t++)
+    for (unsigned t = 0; t < 4; t++)
         for (unsigned i = 0; i < 32; i++) {
             for (size_t k = 0; k < sizeof bytes; k++) {
                 state = state * 1664525u + 1013904223u;
