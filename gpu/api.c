@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "bounded.h"
+#include "kv.h"
 #include "plan.h"
 #include "special.h"
 
@@ -96,6 +97,10 @@ void pithi_cuda_divide(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64
                        uint64_t elements) {
     const struct pithi_table *t = &c->table;
     const uint64_t group = t->device.set.group;
+    if (pithi_cuda_is_paged(c)) {
+        pithi_cuda_paged_divide(a, c, items, elements);
+        return;
+    }
     uint64_t span = group > PITHI_TILE ? group : PITHI_TILE;
     while (span < TILES_MOST * PITHI_TILE && items * (elements / span) > WAVES * c->processors)
         span *= 2;
@@ -147,7 +152,8 @@ static pith_status check_first(pith_cuda_plan *c, struct pithi_gpu_call *a,
     const pith_status cleared = pithi_cuda_status(
         pithi_gpu_clear(c->device, items->workspace, (size_t)bytes, stream), &c->error);
     if (cleared != PITH_OK) return cleared;
-    return pithi_cuda_launch(c, PITHI_GPU_check, a, frames, stream);
+    return pithi_cuda_launch(c, pithi_cuda_is_paged(c) ? PITHI_GPU_paged_check : PITHI_GPU_check, a,
+                             frames, stream);
 }
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
@@ -159,6 +165,13 @@ static pith_status check_tensor(pith_cuda_plan *c, const pith_cuda_items *items)
 }
 
 static bool draws(const pith_cuda_plan *c) { return c->table.device.set.stochastic; }
+
+static enum pithi_gpu_kernel encoder(const pith_cuda_plan *c) {
+    const uint32_t kind = c->table.device.kind;
+    return kind == PITHI_DEVICE_pages    ? PITHI_GPU_paged_encode
+           : kind == PITHI_DEVICE_groups ? PITHI_GPU_encode
+                                         : PITHI_GPU_encode_raw;
+}
 
 static pith_status encode(pith_cuda_plan *c, pith_cuda_state *state, const pith_cuda_items *from,
                           bool key, void *stream) {
@@ -182,12 +195,7 @@ static pith_status encode(pith_cuda_plan *c, pith_cuda_state *state, const pith_
                                .update = true};
     if (pithi_cuda_is_bounded(c)) return pithi_cuda_bounded_encode(c, &a, &items, stream);
     pithi_cuda_divide(&a, c, items.count, c->table.most);
-    const bool groups = c->table.device.kind == PITHI_DEVICE_groups;
-    return pithi_cuda_launch(c,
-                             key      ? PITHI_GPU_encode_key
-                             : groups ? PITHI_GPU_encode
-                                      : PITHI_GPU_encode_raw,
-                             &a, items.count, stream);
+    return pithi_cuda_launch(c, key ? PITHI_GPU_encode_key : encoder(c), &a, items.count, stream);
 }
 
 pith_status pith_cuda_encode(pith_cuda_plan *c, pith_cuda_state *state,
@@ -204,6 +212,7 @@ pith_status pith_cuda_encode_key(pith_cuda_plan *c, pith_cuda_state *state,
 
 static enum pithi_gpu_kernel decoder(const pith_cuda_plan *c, const struct pithi_gpu_call *a) {
     const bool copied = c->table.device.kind == PITHI_DEVICE_raw && !a->add;
+    if (pithi_cuda_is_paged(c)) return PITHI_GPU_paged_decode;
     return copied ? PITHI_GPU_decode_raw : PITHI_GPU_decode;
 }
 
@@ -222,8 +231,7 @@ static pith_status decode(pith_cuda_plan *c, const pith_cuda_state *state,
     a->from = side_of(c, state, &items);
     a->per_item = 1;
     a->scale = 1;
-    if (pithi_cuda_is_bounded(c))
-        return pithi_cuda_bounded_decode(c, a, PITHI_GPU_bounded_decode, &items, stream);
+    if (pithi_cuda_is_bounded(c)) return pithi_cuda_bounded_decode(c, a, false, &items, stream);
     pithi_cuda_divide(a, c, items.count, a->count < c->table.most ? a->count : c->table.most);
     a->chunks += a->first % a->span != 0; /* a range may begin inside a team's elements */
     a->identify = a->add && c->table.device.identity;
@@ -267,6 +275,8 @@ static pith_status open_sum(pith_cuda_plan *c, pith_cuda_state *state, const pit
         return fail(c, PITH_ERR_UNSUPPORTED, "reduce takes float frames without a base");
     if (pithi_cuda_is_bounded(c))
         return fail(c, PITH_ERR_UNSUPPORTED, "codecs with a bound are not reduced on a device");
+    if (pithi_cuda_is_paged(c))
+        return fail(c, PITH_ERR_UNSUPPORTED, "pages are not reduced on a device");
     return check_advance(c, state, false, items);
 }
 
@@ -295,7 +305,7 @@ pith_status pith_cuda_reduce(pith_cuda_plan *c, pith_cuda_state *state, const pi
 static pith_status check_pair(pith_cuda_plan *c, const pith_cuda_items *items,
                               const pith_cuda_plan *out, const pith_cuda_items *made) {
     if (pithi_cuda_has_base(&out->table) || out->table.dtype != PITH_F32 ||
-        pithi_cuda_is_bounded(out))
+        pithi_cuda_is_bounded(out) || pithi_cuda_is_paged(out))
         return fail(c, PITH_ERR_UNSUPPORTED, "the sum is encoded by a plan of dtype f32, no base");
     if (items->count != made->count || out->device != c->device)
         return fail(c, PITH_ERR_ARG, "the sides differ in items or device");
@@ -351,8 +361,7 @@ pith_status pith_cuda_verify(pith_cuda_plan *c, const pith_cuda_state *state,
                                .per_item = 1,
                                .scale = 1,
                                .identify = c->table.device.identity};
-    if (pithi_cuda_is_bounded(c))
-        return pithi_cuda_bounded_decode(c, &a, PITHI_GPU_bounded_answer, &items, stream);
+    if (pithi_cuda_is_bounded(c)) return pithi_cuda_bounded_decode(c, &a, true, &items, stream);
     pithi_cuda_divide(&a, c, items.count, c->table.most);
     if (needs_check(c) || a.identify) status = check_first(c, &a, &items, stream);
     a.span = c->table.most > PITHI_TILE ? c->table.most : PITHI_TILE;

@@ -91,32 +91,47 @@ enum { PITHI_MARK_BYTES = 256 };
 struct pithi_gpu_entry {
     uint64_t at; /* in the payload */
     uint32_t length, misses;
-    uint8_t method, order, table[4], unused[2];
+    uint32_t distinct; /* embed: rows; `order` is then the bytes of a centre */
+    uint8_t method, order, table[4], unused[6];
 };
 
-/* A room: entries, codes (4 bytes an element, in the order of tiles), bits of exact values. */
+/* A room: entries, bits of exact values, codes (4 bytes an element, in the order of tiles; a last
+ * short row is whole); embed: as many codes again, and what is known of rows (rows.h). */
 PITHI_INLINE uint64_t pithi_room_pad(uint64_t bytes) {
     return (bytes + PITHI_MARK_BYTES - 1) / PITHI_MARK_BYTES * PITHI_MARK_BYTES;
 }
-PITHI_INLINE uint64_t pithi_room_codes(const struct pithi_table *t) {
+PITHI_INLINE uint64_t pithi_room_misses(const struct pithi_table *t) {
     return pithi_room_pad(t->most_blocks * sizeof(struct pithi_gpu_entry));
 }
-PITHI_INLINE uint64_t pithi_room_misses(const struct pithi_table *t) {
-    return pithi_room_codes(t) + pithi_room_pad(4 * t->most);
+PITHI_INLINE uint64_t pithi_room_codes(const struct pithi_table *t) {
+    return pithi_room_misses(t) + pithi_room_pad(t->most / 8 + t->most_blocks);
+}
+PITHI_INLINE uint64_t pithi_room_spare(const struct pithi_table *t) {
+    return pithi_room_codes(t) + pithi_room_pad(4 * (t->most + t->device.row));
+}
+PITHI_INLINE uint64_t pithi_room_numbers(const struct pithi_table *t) {
+    return pithi_room_spare(t) + pithi_room_pad(4 * (t->most + t->device.row));
+}
+PITHI_INLINE uint64_t pithi_room_rows(const struct pithi_table *t) {
+    return t->most / t->device.row + (t->most % t->device.row != 0);
 }
 PITHI_INLINE uint64_t pithi_room_bytes(const struct pithi_table *t) {
-    return pithi_room_misses(t) + pithi_room_pad(t->most / 8 + t->most_blocks);
+    if (t->device.kind != PITHI_DEVICE_rows) return pithi_room_spare(t);
+    return pithi_room_numbers(t) + pithi_room_pad(16 * pithi_room_rows(t));
 }
 
 struct pithi_gpu_call {
-    struct pithi_gpu_side from, to; /* encode has only `to`, decode and reduce only `from` */
-    struct pithi_gpu_work *work;    /* one per frame, of an earlier launch's checks; or NULL */
-    uint8_t *rooms;                 /* of codecs with a bound: marks and rooms */
-    struct pithi_random random;     /* of calls about the state */
-    uint64_t first, count;          /* the elements of every slot that are wanted */
-    uint64_t span, chunks;          /* elements per team; teams per item */
-    uint64_t step;                  /* of calls about the state, as are: */
+    struct pithi_gpu_side from, to;   /* encode has only `to`, decode and reduce only `from` */
+    struct pithi_gpu_work *work;      /* one per frame, of an earlier launch's checks; or NULL */
+    uint8_t *rooms;                   /* of codecs with a bound: marks and rooms */
+    const struct pith_kv_pair *pairs; /* pages without frames; where rows and heads of each lie */
+    int64_t token_stride, head_stride;
+    struct pithi_random random; /* of calls about the state */
+    uint64_t first, count;      /* the elements of every slot that are wanted */
+    uint64_t span, chunks;      /* elements per team; teams per item */
+    uint64_t step;              /* of calls about the state, as are: */
     void *base;
+    uint32_t parts;    /* codecs in pages: teams per page */
     uint32_t what;     /* enum pithi_gpu_setting */
     uint32_t per_item; /* frames that are summed */
     float scale;

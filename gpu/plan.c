@@ -34,7 +34,8 @@ static void sizes_of(const struct pithi_table *t, pith_cuda_sizes *out) {
         t->checksums || t->longest_header > PITHI_SHORT_HEADER || t->device.identity;
     *out = (pith_cuda_sizes){.table_bytes = t->bytes,
                              .state_bytes = pithi_cuda_state_bytes(t),
-                             .workspace_bytes = t->device.kind == PITHI_DEVICE_bounded
+                             .workspace_bytes = t->device.kind == PITHI_DEVICE_bounded ||
+                                                        t->device.kind == PITHI_DEVICE_rows
                                                     ? PITHI_MARK_BYTES + pithi_room_bytes(t)
                                                 : checks ? sizeof(struct pithi_gpu_work)
                                                          : 0,

@@ -150,6 +150,20 @@ pith_status pith_cuda_reduce_encode(pith_cuda_plan *cuda, pith_cuda_state *state
     return PITH_ERR_UNSUPPORTED;
 }
 
+pith_status pith_cuda_kv_encode_pages(pith_cuda_plan *cuda, const pith_view *like,
+                                      const pith_kv_pair *pairs, uint64_t count, int32_t *status,
+                                      void *stream) {
+    (void)cuda, (void)like, (void)pairs, (void)count, (void)status, (void)stream;
+    return PITH_ERR_UNSUPPORTED;
+}
+
+pith_status pith_cuda_kv_decode_pages(pith_cuda_plan *cuda, const pith_view *like,
+                                      const pith_kv_pair *pairs, uint64_t count, int32_t *status,
+                                      void *stream) {
+    (void)cuda, (void)like, (void)pairs, (void)count, (void)status, (void)stream;
+    return PITH_ERR_UNSUPPORTED;
+}
+
 pith_status pith_cuda_verify(pith_cuda_plan *cuda, const pith_cuda_state *state,
                              const pith_cuda_items *items, void *stream) {
     (void)cuda, (void)state, (void)items, (void)stream;

@@ -22,7 +22,8 @@
  * status is not PITH_OK nothing was written for that item, except as pith_decode says of key
  * frames. Any bytes are safe.
  *
- * Tensors are dense on the device, of any alignment; 16 bytes are fast. Frames too.
+ * Tensors are dense on the device (pages on their own need not be), of any alignment; 16 bytes are
+ * fast. Frames too.
  *
  * Bytes. Frames, decoded values and bases are those of the CPU calls, bit for bit.
  *
@@ -31,11 +32,13 @@
  * or with checksums where the plan has none, or the reverse, is PITH_ERR_MISMATCH here.
  *
  * Codecs: raw; wdiff without entropy=zstd and key=N (the host does not know the step; see
- * pith_cuda_encode_key); grad; eb with mode=fast and abs, rel or pwrel, of f32, bf16 and f16, but
- * for sums, and without a state. pith_cuda_sizes_of answers PITH_ERR_UNSUPPORTED for others. Frames
- * of eb whose blocks need another mode have the status PITH_ERR_UNSUPPORTED; that of frames whose
- * blocks are damaged as well is PITH_ERR_CORRUPT. What their header says was asked for must be
- * what the plan asks for, the mode excepted.
+ * pith_cuda_encode_key); grad; eb with mode=fast and abs, rel or pwrel, and embed with mode=fast
+ * and decay=none, both of f32, bf16 and f16, but for sums, and without a state; kv without a base,
+ * entropy=zstd, search=mse (such frames are read), codebooks and outliers, but for sums.
+ * pith_cuda_sizes_of answers PITH_ERR_UNSUPPORTED for others. Frames of eb and embed whose blocks
+ * need another mode have the status PITH_ERR_UNSUPPORTED; that of frames whose blocks are damaged
+ * as well is PITH_ERR_CORRUPT. What their header says was asked for must be what the plan asks for,
+ * the mode excepted.
  *
  * pith_env.max_output_bytes of the plan: calls that read frames answer PITH_ERR_LIMIT, all items
  * together, when the plan's largest slot exceeds it.
@@ -62,7 +65,8 @@ typedef struct pith_cuda_plan pith_cuda_plan;
 typedef struct pith_cuda_sizes {
     uint64_t table_bytes;     /* device memory to give pith_cuda_plan_create */
     uint64_t state_bytes;     /* device memory to give pith_cuda_state_init; 0: no state */
-    uint64_t workspace_bytes; /* device memory per frame that a call reads, eb: or makes; 0: none */
+    uint64_t workspace_bytes; /* device memory per frame that a call reads, or, with eb and embed,
+                               * makes; 0: none */
     uint64_t alignment;       /* of table, state and workspace */
 } pith_cuda_sizes;
 
@@ -173,7 +177,7 @@ typedef struct pith_cuda_items {
     uint64_t *lengths;
     int32_t *status; /* one per frame; never NULL */
     /* sizes.workspace_bytes for every frame (sums: count * per_item of them) of calls that read
-     * frames, and of encode with eb; NULL when that is 0. */
+     * frames, and of encode with eb and embed; NULL when that is 0. */
     void *workspace;
     uint64_t workspace_bytes;
 } pith_cuda_items;
@@ -218,6 +222,20 @@ PITH_NODISCARD PITH_API pith_status
 pith_cuda_reduce_encode(pith_cuda_plan *cuda, pith_cuda_state *state, const pith_cuda_items *items,
                         uint32_t per_item, float scale, pith_cuda_plan *out,
                         pith_cuda_state *out_state, const pith_cuda_items *out_items, void *stream);
+/* As pith_kv_encode_pages and pith_kv_decode_pages, of `count` pages in one launch: pairs and what
+ * they point to are device memory, the rest of them is as there. status: one word per page, in
+ * device memory, PITH_OK or PITH_ERR_ARG for a pair that cannot be, which is left as it is. The
+ * elements of a head are neighbours (stride 1); tokens and heads have any strides. */
+PITH_NODISCARD PITH_API pith_status pith_cuda_kv_encode_pages(pith_cuda_plan *cuda,
+                                                              const pith_view *like,
+                                                              const pith_kv_pair *pairs,
+                                                              uint64_t count, int32_t *status,
+                                                              void *stream);
+PITH_NODISCARD PITH_API pith_status pith_cuda_kv_decode_pages(pith_cuda_plan *cuda,
+                                                              const pith_view *like,
+                                                              const pith_kv_pair *pairs,
+                                                              uint64_t count, int32_t *status,
+                                                              void *stream);
 /* Check every frame's header and checksums, and that key frames hold what they say; with a state
  * also step and identity. */
 PITH_NODISCARD PITH_API pith_status pith_cuda_verify(pith_cuda_plan *cuda,

@@ -1,0 +1,278 @@
+/* kv_encode.h - values to pages of codec kv.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Extremes are found in integers, so that the order of threads does not matter; one thread a group
+ * makes its scale, by the text that the CPU runs (stage/group_value.h). */
+#ifndef PITHI_GPU_KV_ENCODE_H
+#define PITHI_GPU_KV_ENCODE_H
+
+#include "kv_page.h"
+
+/* ---- Values in -------------------------------------------------------------------------------*/
+
+PITHI_DEVICE void pithi_piece_load(const struct pithi_gpu_call *a, const struct pithi_gpu_page *g,
+                                   const struct pithi_gpu_piece *piece, float x[8]) {
+    const uint32_t dtype = a->to.plan.dtype;
+    uint32_t v[PITHI_UNIT] = {0, 0, 0, 0, 0, 0, 0, 0};
+    if (piece->n)
+        pithi_unit_load(g->values + (g->at + piece->at) * pithi_width(dtype), dtype, piece->n, v);
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) x[k] = pithi_float(v[k]);
+}
+
+PITHI_LOCAL(pithi_heads_load, uint32_t tile) {
+    const struct pithi_gpu_page *const g = &s->paged.page;
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        const struct pithi_gpu_piece piece =
+            pithi_head_piece(&a->to.plan, g, pithi_page_unit(t, tile, u));
+        pithi_piece_load(a, g, &piece, t->x[u]);
+    }
+}
+PITHI_LOCAL(pithi_columns_load, uint32_t row) {
+    const struct pithi_gpu_page *const g = &s->paged.page;
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        const struct pithi_gpu_piece piece = pithi_column_piece(&a->to.plan, g, t, row, u);
+        pithi_piece_load(a, g, &piece, t->x[u]);
+    }
+}
+
+/* ---- Scales ----------------------------------------------------------------------------------*/
+
+/* Extremes as numbers of which the largest counts, 0 where there is nothing: of the largest value,
+ * or magnitude; and of the least. */
+PITHI_DEVICE uint32_t pithi_up_of(const struct pithi_group_setting *set, float x) {
+    const uint32_t u = pithi_bits(x);
+    return set->asymmetric ? (uint32_t)pithi_ordered(u) ^ 0x80000000u : pithi_magnitude(u);
+}
+PITHI_DEVICE uint32_t pithi_down_of(float x) {
+    return (uint32_t)pithi_ordered(pithi_bits(x)) ^ 0x7FFFFFFFu;
+}
+
+PITHI_DEVICE void pithi_extremes_take(const struct pithi_group_setting *set, float x, uint32_t *up,
+                                      uint32_t *down) {
+    const uint32_t high = pithi_up_of(set, x), low = set->asymmetric ? pithi_down_of(x) : 0;
+    if (high > *up) *up = high;
+    if (low > *down) *down = low;
+}
+
+/* The grid of a group with these extremes. */
+PITHI_DEVICE struct pithi_grid pithi_grid_find(const struct pithi_table *p, uint32_t up,
+                                               uint32_t down) {
+    const struct pithi_group_setting *const set = &p->device.set;
+    const uint32_t dtype = p->device.pages.rotated ? (uint32_t)PITH_F32 : p->dtype;
+    float lo = 0, hi = pithi_float(up);
+    if (set->asymmetric) {
+        lo = pithi_from_ordered((int32_t)(down ^ 0x7FFFFFFFu));
+        hi = pithi_from_ordered((int32_t)(up ^ 0x80000000u));
+        if (pithi_nonfinite(pithi_bits(lo)) || pithi_nonfinite(pithi_bits(hi)))
+            lo = hi = pithi_float(PITHI_F32_NAN);
+    }
+    struct pithi_grid grid = pithi_grid_of(set, dtype, lo, hi);
+    pithi_settle(set, dtype, lo, hi, &grid);
+    return grid;
+}
+
+/* ---- Codes -----------------------------------------------------------------------------------*/
+
+PITHI_DEVICE uint32_t pithi_page_code(const struct pithi_group_setting *set,
+                                      const struct pithi_grid *grid, float x) {
+    const uint32_t mask = (1u << set->bits) - 1;
+    return grid->reciprocal == 0 ? 0
+                                 : (uint32_t)(int)pithi_grid_code(set, grid, grid->most, x) & mask;
+}
+
+/* ---- Along heads -----------------------------------------------------------------------------*/
+
+PITHI_LOCAL(pithi_heads_extremes, uint32_t tile) {
+    const struct pithi_gpu_page *const g = &s->paged.page;
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        const uint32_t n = pithi_head_piece(&a->to.plan, g, pithi_page_unit(t, tile, u)).n;
+        t->up[u] = t->down[u] = 0;
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (k < n)
+            pithi_extremes_take(&a->to.plan.device.set, t->x[u][k], &t->up[u], &t->down[u]);
+    }
+}
+
+/* A group's number in the tile. */
+PITHI_DEVICE uint32_t pithi_heads_group(const struct pithi_gpu_page *g,
+                                        const struct pithi_gpu_thread *t, uint32_t u) {
+    return (u * PITHI_TEAM + t->tid) >> g->log2;
+}
+
+PITHI_PHASE(pithi_heads_publish, uint32_t tile) {
+    const uint32_t lanes = s->paged.page.lanes;
+    (void)a, (void)tile;
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        if (t->tid & (lanes - 1)) continue;
+        s->paged.up[pithi_heads_group(&s->paged.page, t, u)] = t->up[u];
+        s->paged.down[pithi_heads_group(&s->paged.page, t, u)] = t->down[u];
+    }
+}
+
+PITHI_PHASE(pithi_heads_settle, uint32_t tile) {
+    const struct pithi_group_setting *const set = &a->to.plan.device.set;
+    const struct pithi_gpu_page *const g = &s->paged.page;
+    const uint32_t each = PITHI_UNITS * g->rows;
+    for (uint32_t i = t->tid; i < each; i += PITHI_TEAM) {
+        const uint32_t group = tile * each + i;
+        if (group >= g->groups) return;
+        const struct pithi_grid grid =
+            pithi_grid_find(&a->to.plan, s->paged.up[i], s->paged.down[i]);
+        uint8_t *const at = g->bytes + (uint64_t)group * pithi_entry_bytes(set);
+        pithi_store(at, set->scale_dtype, 0, pithi_bits(grid.scale));
+        if (set->asymmetric) pithi_store(at, set->scale_dtype, 1, pithi_bits(grid.zero));
+        s->paged.grid[i] = grid;
+    }
+}
+
+PITHI_LOCAL(pithi_heads_codes, uint32_t tile) {
+    const struct pithi_table *const p = &a->to.plan;
+    const struct pithi_gpu_page *const g = &s->paged.page;
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        const struct pithi_gpu_piece piece = pithi_head_piece(p, g, pithi_page_unit(t, tile, u));
+        const struct pithi_grid grid = s->paged.grid[pithi_heads_group(g, t, u)];
+        uint64_t word = 0;
+        if (!piece.n) continue;
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (k < piece.n) word |=
+            (uint64_t)pithi_page_code(&p->device.set, &grid, t->x[u][k]) << k * p->device.set.bits;
+        pithi_unit_put_codes(g->codes + piece.codes, p->device.set.bits, piece.n, word);
+    }
+}
+
+PITHI_DEVICE void pithi_heads_encode(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                     struct pithi_gpu_thread *t, struct pithi_team *team,
+                                     uint32_t tile) {
+    PITHI_STEP(pithi_heads_load, tile);
+    PITHI_PAGE_ROTATE(tile);
+    PITHI_STEP(pithi_heads_extremes, tile);
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        PITHI_WARP_MAX(up[u], s->paged.page.lanes);
+        PITHI_WARP_MAX(down[u], s->paged.page.lanes);
+    }
+    PITHI_RUN(pithi_heads_publish, tile);
+    PITHI_RUN(pithi_heads_settle, tile);
+    PITHI_STEP(pithi_heads_codes, tile);
+}
+
+/* ---- Along tokens ----------------------------------------------------------------------------*/
+
+PITHI_PHASE(pithi_columns_clear, uint32_t tile) {
+    (void)a, (void)tile;
+    s->paged.up[t->tid] = s->paged.down[t->tid] = 0;
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->up[k] = t->down[k] = 0;
+}
+
+PITHI_LOCAL(pithi_columns_extremes, uint32_t row) {
+    const struct pithi_gpu_page *const g = &s->paged.page;
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        const uint32_t n = pithi_column_piece(&a->to.plan, g, t, row, u).n;
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (k < n)
+            pithi_extremes_take(&a->to.plan.device.set, t->x[u][k], &t->up[k], &t->down[k]);
+    }
+}
+
+PITHI_PHASE(pithi_columns_publish, uint32_t tile) {
+    const uint32_t at = (t->tid & (s->paged.page.lanes - 1)) * PITHI_UNIT;
+    (void)a, (void)tile;
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+        pithi_atomic_max32(&s->paged.up[at + k], t->up[k]);
+        pithi_atomic_max32(&s->paged.down[at + k], t->down[k]);
+    }
+}
+
+PITHI_PHASE(pithi_columns_settle, uint32_t tile) {
+    const struct pithi_table *const p = &a->to.plan;
+    const struct pithi_group_setting *const set = &p->device.set;
+    const struct pithi_gpu_page *const g = &s->paged.page;
+    const uint32_t i = t->tid, row = g->heads * g->dim, k = i % PITHI_UNIT;
+    const struct pithi_gpu_column c = pithi_column_of(p, g, i / PITHI_UNIT, tile);
+    if (i >= g->lanes * PITHI_UNIT || k >= c.n) return;
+    const struct pithi_grid grid = pithi_grid_find(p, s->paged.up[i], s->paged.down[i]);
+    uint8_t *const at = pithi_column_scales(p, g, tile, c.head * g->dim + c.in_head + k);
+    pithi_store(at, set->scale_dtype, 0, pithi_bits(grid.scale));
+    if (set->asymmetric) pithi_store(at, set->scale_dtype, row, pithi_bits(grid.zero));
+    s->paged.grid[i] = grid;
+}
+
+PITHI_LOCAL(pithi_columns_codes, uint32_t row) {
+    const struct pithi_table *const p = &a->to.plan;
+    const struct pithi_gpu_page *const g = &s->paged.page;
+    const struct pithi_grid *const grid = s->paged.grid + (t->tid & (g->lanes - 1)) * PITHI_UNIT;
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        const struct pithi_gpu_piece piece = pithi_column_piece(p, g, t, row, u);
+        uint64_t word = 0;
+        if (!piece.n) continue;
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (k < piece.n) word |=
+            (uint64_t)pithi_page_code(&p->device.set, &grid[k], t->x[u][k])
+            << k * p->device.set.bits;
+        pithi_unit_put_codes(g->codes + piece.codes, p->device.set.bits, piece.n, word);
+    }
+}
+
+/* Values are read twice, which caches have the second time. */
+PITHI_DEVICE void pithi_columns_encode(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                       struct pithi_gpu_thread *t, struct pithi_team *team,
+                                       uint32_t tile) {
+    const uint32_t tokens = pithi_tile_tokens(&a->to.plan, &s->paged.page, tile);
+    const uint32_t step = PITHI_UNITS * s->paged.page.rows;
+    PITHI_STEP(pithi_columns_open, &a->to.plan, tile);
+    PITHI_RUN(pithi_columns_clear, tile);
+    for (uint32_t row = 0; row < tokens; row += step) {
+        PITHI_STEP(pithi_columns_load, row);
+        PITHI_PAGE_ROTATE(row);
+        PITHI_STEP(pithi_columns_extremes, row);
+    }
+    PITHI_RUN(pithi_columns_publish, tile);
+    PITHI_RUN(pithi_columns_settle, tile);
+    for (uint32_t row = 0; row < tokens; row += step) {
+        PITHI_STEP(pithi_columns_load, row);
+        PITHI_PAGE_ROTATE(row);
+        PITHI_STEP(pithi_columns_codes, row);
+    }
+}
+
+/* ---- The kernels -----------------------------------------------------------------------------*/
+
+/* What is neither scale nor code: by the page's first team, at its end. */
+PITHI_PHASE(pithi_page_padding, uint32_t step) {
+    const struct pithi_gpu_page *const g = &s->paged.page;
+    const uint64_t codes = pithi_pad16(g->scale_bytes);
+    (void)a;
+    for (uint64_t i = g->scale_bytes + t->tid; i < codes; i += step) g->bytes[i] = 0;
+    for (uint64_t i = codes + g->code_bytes + t->tid; i < g->whole; i += step) g->bytes[i] = 0;
+}
+
+PITHI_DEVICE void pithi_page_encode(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                    struct pithi_gpu_thread *t, struct pithi_team *team) {
+    const struct pithi_gpu_page *const g = &s->paged.page;
+    for (uint32_t tile = g->tile + g->part; tile < g->tiles; tile += a->parts) {
+        if (a->to.plan.device.pages.channel)
+            pithi_columns_encode(a, s, t, team, tile);
+        else
+            pithi_heads_encode(a, s, t, team, tile);
+    }
+    if (!g->part) PITHI_RUN(pithi_page_padding, PITHI_TEAM);
+}
+
+PITHI_PHASE(pithi_page_write, uint64_t number) {
+    if (t->tid == 0) pithi_page_find(a, &a->to, &s->to, number, &s->paged.page);
+}
+
+PITHI_BODY(pithi_paged_encode) {
+    PITHI_RUN(pithi_encode_open, number);
+    if (s->to.status != PITH_OK) {
+        PITHI_RUN(pithi_encode_refuse, number);
+        return;
+    }
+    PITHI_RUN(pithi_page_write, number);
+    if (s->to.first) PITHI_RUN(pithi_write_header, &s->to);
+    if (s->paged.page.live) {
+        pithi_page_encode(a, s, t, team);
+        if (a->to.plan.checksums) {
+            PITHI_PAGE_HASH(number);
+            PITHI_RUN(pithi_page_seal, &s->to, NULL);
+        }
+    }
+    PITHI_RUN(pithi_encode_close, number);
+}
+
+#endif

@@ -1,0 +1,219 @@
+/* test_gpu_kv.c - codec kv on the device: frames, values and statuses are the CPU's, for every
+ * setting, shape and dtype that devices take.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "gen.h"
+#include "trip.h"
+
+static const uint32_t reals[3] = {PITH_F32, PITH_BF16, PITH_F16};
+
+static const char *const specs[] = {
+    "kv",
+    "kv:bits=2,group=16,page=16",
+    "kv:bits=3,group=32,page=16,scale=bf16",
+    "kv:bits=5,group=64,page=32,scale=f32",
+    "kv:bits=6,group=16,page=64,range=symmetric",
+    "kv:preset=q8,page=128",
+    "kv:order=heads,group=32,page=32,range=symmetric,scale=f32",
+    "kv:axis=channel",
+    "kv:preset=kivi2,page=64",
+    "kv:axis=channel,bits=3,group=16,page=16,scale=bf16",
+    "kv:axis=channel,bits=6,group=64,page=64,range=symmetric",
+    "kv:order=heads,axis=channel,bits=5,group=16,page=32,scale=f32",
+};
+enum { SPECS = sizeof specs / sizeof specs[0] };
+
+/* Heads that end inside units and groups, pages that end inside groups, several sequences. */
+static const uint64_t shapes[][5] = {
+    {1, 100},         {2, 0, 64},         {2, 1, 128},     {2, 127, 5},     {2, 129, 80},
+    {3, 40, 2, 96},   {3, 33, 3, 5},      {3, 130, 2, 64}, {3, 17, 1, 256}, {3, 20, 2, 160},
+    {4, 2, 35, 3, 7}, {4, 3, 129, 2, 32}, {2, 3, 1},       {2, 16, 1000},   {3, 5, 70, 8},
+};
+enum { SHAPES = sizeof shapes / sizeof shapes[0] };
+
+/* Rows of heads that can be rotated. */
+static const char *const rotating[] = {
+    "kv:preset=quarot4",
+    "kv:rotate=head,bits=3,group=16,page=16,scale=bf16",
+    "kv:rotate=head,axis=channel,group=32,page=32",
+    "kv:rotate=head,axis=channel,bits=8,group=16,page=16,range=symmetric",
+};
+static const uint64_t heads[][5] = {
+    {2, 19, 32}, {3, 18, 2, 64}, {3, 33, 3, 128}, {3, 17, 1, 256}, {4, 2, 40, 5, 32},
+};
+
+/* Channels of different sizes, some far from 0; a few values that are not finite. */
+static void fill_rows(struct trip *t, const uint64_t shape[5]) {
+    const uint64_t dim = shape[shape[0]];
+    uint64_t seed = 1 + t->bytes;
+    for (uint64_t i = 0; i < t->r.count; i++) {
+        const uint64_t c = i % dim;
+        const float x = (float)(1 + c % 5) * (float)gen_normal(&seed) + (c % 7 == 3 ? 40.0f : 0);
+        const bool lost = gen_next(&seed) % 3000 == 0;
+        store_float(t->value, t->r.layout.dtype, (size_t)i, lost ? 0x7FC12345u : bits_of(x));
+    }
+}
+
+static void open_trip(struct trip *t, const char *spec, const uint64_t shape[5], uint32_t dtype,
+                      uint32_t flags, int kind, size_t offset) {
+    const pith_layout layout = shape_layout(shape, dtype, flags);
+    trip_open(t, spec, &layout, offset);
+    if (kind == GEN_COUNT)
+        fill_rows(t, shape);
+    else
+        gen_fill((enum gen)kind, 3 + t->bytes, dtype, t->value, t->r.count);
+    trip_encode(t);
+}
+
+/* ---- Frames ----------------------------------------------------------------------------------*/
+
+/* `number` varies what is not worth a product. */
+static void one_trip(const char *spec, const uint64_t shape[5], int kind, uint64_t number) {
+    const uint32_t dtype = reals[number % 3];
+    struct trip t;
+    context("%s %s, shape of %llu: %llu %llu %llu %llu, values %d, number %llu", spec,
+            pith_dtype_name(dtype), (unsigned long long)shape[0], (unsigned long long)shape[1],
+            (unsigned long long)shape[2], (unsigned long long)shape[3],
+            (unsigned long long)shape[4], kind, (unsigned long long)number);
+    device_order((int)(number % (uint64_t)device_orders()));
+    open_trip(&t, spec, shape, dtype, number / 3 % 2 ? PITH_LAYOUT_CHECKSUMS : 0, kind,
+              number % 5 ? 0 : (size_t)(number / 5 % 16));
+    trip_check_encode(&t);
+    trip_check_decode(&t);
+    trip_check_range(&t, t.r.count / 3 + number % 5, t.r.count / 2 + 1);
+    trip_check_range(&t, t.r.count / 2, 1 + number % 200);
+    trip_check_other(&t, reals[number / 4 % 3], number % 2);
+    trip_close(&t);
+}
+
+static void test_trips(void **state) {
+    (void)state;
+    uint64_t number = 0;
+    for (size_t i = 0; i < SHAPES; i++)
+        for (size_t k = 0; k < SPECS; k++)
+            for (int kind = 0; kind <= GEN_COUNT; kind++, number++)
+                if (kind == GEN_COUNT || (number + i) % 4 == 0)
+                    one_trip(specs[k], shapes[i], kind, number / 2 + k + i);
+}
+
+static void test_rotated(void **state) {
+    (void)state;
+    uint64_t number = 0;
+    for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++)
+        for (size_t k = 0; k < sizeof rotating / sizeof rotating[0]; k++)
+            for (int kind = 0; kind <= GEN_COUNT; kind++, number++)
+                if (kind == GEN_COUNT || (number + i) % 3 == 0)
+                    one_trip(rotating[k], heads[i], kind, number / 2 + k + i);
+}
+
+/* Slots are pages of one token each. */
+static void test_slots(void **state) {
+    (void)state;
+    pith_layout layout = flat_layout(PITH_BF16, PITH_NONE, 1000);
+    struct trip t;
+    struct job j;
+    context("slots");
+    layout.slots = 3;
+    trip_open(&t, "kv:group=64,page=16", &layout, 0);
+    gen_fill(GEN_NOISE, 5, PITH_BF16, t.value, 1000);
+    const pith_view whole = pith_view_flat(t.value, PITH_BF16, 1000);
+    const pith_view out = pith_view_flat(t.decoded, PITH_BF16, 1000);
+    job_open(&j, &t.r, 3, 3, PITH_BF16, 0);
+    memcpy(j.tensor.host, t.value, t.bytes);
+    JOB_RUN(&j, pith_cuda_encode(t.r.plan, NULL, &j.items, device_stream()));
+    for (uint64_t i = 0; i < 3; i++) {
+        struct frame f = stream_encode(&t.r.cpu, &whole, i, false);
+        CHECK_OK(job_status(&j, i));
+        CHECK(*job_length(&j, i) == f.length && memcmp(job_frame(&j, i), f.bytes, f.length) == 0);
+        CHECK_OK(pith_decode(t.r.cpu.plan, t.r.cpu.state, i, f.bytes, f.length, &out));
+        free(f.bytes);
+    }
+    JOB_RUN(&j, pith_cuda_decode(t.r.plan, NULL, &j.items, device_stream()));
+    CHECK(memcmp(j.tensor.host, t.decoded, t.bytes) == 0);
+    job_close(&j);
+    trip_close(&t);
+}
+
+static void test_space(void **state) {
+    (void)state;
+    struct trip t;
+    struct job j;
+    context("room");
+    open_trip(&t, "kv:page=16", shapes[5], PITH_F32, 0, GEN_NOISE, 0);
+    job_open(&j, &t.r, 1, 1, PITH_F32, 0);
+    memcpy(j.tensor.host, t.value, t.bytes);
+    j.items.capacity = t.frame.length - 1;
+    JOB_RUN(&j, pith_cuda_encode(t.r.plan, NULL, &j.items, device_stream()));
+    CHECK_STATUS(PITH_ERR_SPACE, job_status(&j, 0));
+    CHECK(all_bytes(j.frame.host, j.frame.bytes, UNTOUCHED));
+    job_close(&j);
+    trip_close(&t);
+}
+
+/* ---- What is refused -------------------------------------------------------------------------*/
+
+static void refuses(const char *spec, uint32_t base_dtype) {
+    pith_layout layout = shape_layout(shapes[5], PITH_F32, 0);
+    struct rig r;
+    context("%s", spec);
+    layout.base_dtype = base_dtype;
+    CHECK(!rig_open(&r, spec, &layout));
+}
+
+static void test_refused(void **state) {
+    (void)state;
+    struct rig r;
+    struct job j;
+    refuses("kv", PITH_F32);
+    refuses("kv:search=mse", PITH_NONE);
+    context("sums");
+    const pith_layout layout = shape_layout(shapes[5], PITH_F32, 0);
+    CHECK(rig_open(&r, "kv", &layout));
+    job_open(&j, &r, 1, 1, PITH_F32, 0);
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED,
+                 pith_cuda_reduce(r.plan, NULL, &j.items, 1, 1, device_stream()));
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED,
+                 pith_cuda_encode_key(r.plan, NULL, &j.items, device_stream()));
+    job_close(&j);
+    rig_close(&r);
+}
+
+/* What the encoder searched for does not matter. */
+static void test_searched(void **state) {
+    (void)state;
+    struct trip t;
+    context("frames of search=mse");
+    open_trip(&t, "kv:bits=2,group=32", shapes[5], PITH_F32, 0, GEN_COUNT, 0);
+    trip_check_frame_of(&t, "kv:bits=2,group=32,search=mse", PITH_OK);
+    trip_close(&t);
+}
+
+static void test_hostile(void **state) {
+    (void)state;
+    static const struct {
+        const char *spec;
+        size_t shape;
+    } targets[] = {
+        {"kv:page=16", 6},
+        {"kv:axis=channel,group=16,page=16,scale=f32", 10},
+        {"kv:order=heads,bits=3,group=16,page=16,range=symmetric", 10},
+    };
+    for (size_t i = 0; i < 2 * sizeof targets / sizeof targets[0]; i++) {
+        struct trip t;
+        context("%s attacked, %zu", targets[i / 2].spec, i);
+        device_order((int)(i % (size_t)device_orders()));
+        open_trip(&t, targets[i / 2].spec, shapes[targets[i / 2].shape], reals[i % 3],
+                  i % 2 ? PITH_LAYOUT_CHECKSUMS : 0, GEN_COUNT, i);
+        trip_attack(&t, i);
+        trip_close(&t);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_trips),   cmocka_unit_test(test_rotated),
+        cmocka_unit_test(test_slots),   cmocka_unit_test(test_space),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_searched),
+        cmocka_unit_test(test_hostile),
+    };
+    return cmocka_run_group_tests_name("gpu_kv", tests, NULL, NULL);
+}

@@ -1,0 +1,200 @@
+/* test_gpu_pages.c - pages of codec kv without frames on the device: bytes and values are those of
+ * the CPU, wherever tokens, heads and pages lie.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "gen.h"
+#include "trip.h"
+
+static const uint32_t reals[3] = {PITH_F32, PITH_BF16, PITH_F16};
+
+/* ---- Pages -----------------------------------------------------------------------------------*/
+
+enum { PAGES = 5 };
+
+/* Tokens and heads that lie apart, and pages of it that lie in any order and are not all whole. */
+struct pool {
+    struct rig r;
+    struct mirror values, pages, pairs, status;
+    pith_view like;
+    size_t page_bytes, value_bytes;
+};
+
+static const uint32_t page_tokens[PAGES] = {0, 3, 1, 16, 15};
+
+static void point(struct pool *p, pith_kv_pair pairs[PAGES], uint8_t *values, uint8_t *pages) {
+    for (size_t i = 0; i < PAGES; i++) {
+        const size_t place = (i * 2 + 1) % PAGES;
+        pairs[i] = (pith_kv_pair){values + i * p->value_bytes, pages + place * p->page_bytes,
+                                  page_tokens[i]};
+    }
+}
+
+static void pool_open(struct pool *p, const char *spec, uint64_t heads_count, uint64_t dim,
+                      uint32_t dtype, size_t offset) {
+    const uint64_t shape[5] = {3, 40, heads_count, dim}, gap = offset % 3;
+    const pith_layout layout = shape_layout(shape, dtype, 0);
+    const uint64_t page[3] = {16, heads_count, dim};
+    CHECK(rig_open(&p->r, spec, &layout));
+    p->like = pith_view_dense(NULL, dtype, 3, page);
+    p->like.stride[1] += (int64_t)gap;
+    p->like.stride[0] = p->like.stride[1] * (int64_t)heads_count + (int64_t)gap;
+    p->page_bytes = (size_t)pith_kv_page_bytes(p->r.cpu.plan, 16);
+    p->value_bytes = (size_t)p->like.stride[0] * 16 * pith_dtype_bytes(dtype);
+    mirror_open(&p->values, PAGES * p->value_bytes, offset);
+    mirror_open(&p->pages, PAGES * p->page_bytes, offset);
+    mirror_open(&p->pairs, PAGES * sizeof(pith_kv_pair), 0);
+    mirror_open(&p->status, PAGES * sizeof(int32_t), 0);
+    gen_fill(GEN_HOLES, 9 + dim, dtype, p->values.host, p->values.bytes / pith_dtype_bytes(dtype));
+    point(p, (pith_kv_pair *)(void *)p->pairs.host, p->values.device, p->pages.device);
+    mirror_push(&p->values);
+    mirror_push(&p->pairs);
+}
+
+static void pool_close(struct pool *p) {
+    mirror_close(&p->values);
+    mirror_close(&p->pages);
+    mirror_close(&p->pairs);
+    mirror_close(&p->status);
+    rig_close(&p->r);
+}
+
+static void pool_answers(struct pool *p) {
+    mirror_pull(&p->status);
+    CHECK(all_bytes(p->status.host, p->status.bytes, 0));
+    memset(p->status.host, UNTOUCHED, p->status.bytes);
+    mirror_push(&p->status);
+}
+
+static pith_kv_pair *device_pairs(struct pool *p) {
+    return (pith_kv_pair *)(void *)p->pairs.device;
+}
+static int32_t *device_status(struct pool *p) { return (int32_t *)(void *)p->status.device; }
+
+/* The same on both sides: bytes between rows stay what they are. */
+static void pool_decode(struct pool *p, const uint8_t *pages, uint32_t dtype) {
+    const size_t bytes = (size_t)p->like.stride[0] * 16 * PAGES * pith_dtype_bytes(dtype);
+    uint8_t *const wanted = room(bytes);
+    pith_kv_pair pairs[PAGES];
+    pith_view like = p->like;
+    mirror_close(&p->values);
+    mirror_open(&p->values, bytes, 0);
+    memset(wanted, UNTOUCHED, bytes);
+    like.dtype = dtype;
+    p->value_bytes = bytes / PAGES;
+    point(p, pairs, wanted, (uint8_t *)(uintptr_t)pages);
+    CHECK_OK(pith_kv_decode_pages(p->r.cpu.plan, &like, pairs, PAGES));
+    point(p, (pith_kv_pair *)(void *)p->pairs.host, p->values.device, p->pages.device);
+    mirror_push(&p->pairs);
+    CHECK_OK(pith_cuda_kv_decode_pages(p->r.plan, &like, device_pairs(p), PAGES, device_status(p),
+                                       device_stream()));
+    pool_answers(p);
+    mirror_pull(&p->values);
+    CHECK(memcmp(p->values.host, wanted, bytes) == 0);
+    free(wanted);
+}
+
+static void one_pool(const char *spec, uint64_t heads_count, uint64_t dim, uint64_t number) {
+    struct pool p;
+    pith_kv_pair pairs[PAGES];
+    context("pages of %s, %llu heads of %llu", spec, (unsigned long long)heads_count,
+            (unsigned long long)dim);
+    device_order((int)(number % (uint64_t)device_orders()));
+    pool_open(&p, spec, heads_count, dim, reals[number % 3], (size_t)(number * 7 % 16));
+    uint8_t *const wanted = room(p.pages.bytes);
+    memset(wanted, UNTOUCHED, p.pages.bytes);
+    point(&p, pairs, p.values.host, wanted);
+    CHECK_OK(pith_kv_encode_pages(p.r.cpu.plan, &p.like, pairs, PAGES));
+    CHECK_OK(pith_cuda_kv_encode_pages(p.r.plan, &p.like, device_pairs(&p), PAGES,
+                                       device_status(&p), device_stream()));
+    pool_answers(&p);
+    mirror_pull(&p.pages);
+    CHECK(memcmp(p.pages.host, wanted, p.pages.bytes) == 0);
+    pool_decode(&p, wanted, reals[number / 3 % 3]);
+    gen_fill(GEN_BITS, number, PITH_F32, p.pages.host, p.pages.bytes / 4);
+    mirror_push(&p.pages);
+    pool_decode(&p, p.pages.host, reals[number % 3]);
+    free(wanted);
+    pool_close(&p);
+}
+
+static void test_pages(void **state) {
+    (void)state;
+    static const uint64_t dims[] = {5, 32, 80, 96, 128};
+    uint64_t number = 0;
+    for (size_t d = 0; d < sizeof dims / sizeof dims[0]; d++)
+        for (uint64_t h = 1; h < 4; h++, number += 5) {
+            one_pool("kv:page=16", h, dims[d], number);
+            one_pool("kv:page=16,bits=3,group=32,range=symmetric,scale=bf16", h, dims[d],
+                     number + 1);
+            one_pool("kv:page=16,axis=channel,group=16,bits=2", h, dims[d], number + 2);
+            if (dims[d] & (dims[d] - 1)) continue;
+            one_pool("kv:page=16,rotate=head", h, dims[d], number + 3);
+        }
+}
+
+/* A pair that cannot be is answered for, and the others are coded. */
+static void test_bad_pairs(void **state) {
+    (void)state;
+    struct pool p;
+    int32_t status[PAGES];
+    context("pairs that cannot be");
+    pool_open(&p, "kv:page=16", 2, 32, PITH_F32, 0);
+    pith_kv_pair *const pairs = (pith_kv_pair *)(void *)p.pairs.host;
+    pairs[0].values = NULL;
+    pairs[2].page = NULL;
+    pairs[3].tokens = 17;
+    mirror_push(&p.pairs);
+    CHECK_OK(pith_cuda_kv_encode_pages(p.r.plan, &p.like, device_pairs(&p), PAGES,
+                                       device_status(&p), device_stream()));
+    mirror_pull(&p.status);
+    memcpy(status, p.status.host, sizeof status);
+    for (size_t i = 0; i < PAGES; i++) {
+        const size_t place = (i * 2 + 1) % PAGES;
+        mirror_pull(&p.pages);
+        CHECK(status[i] == (i == 1 || i == 4 ? PITH_OK : PITH_ERR_ARG));
+        CHECK(all_bytes(p.pages.host + place * p.page_bytes, p.page_bytes, UNTOUCHED) ==
+              (status[i] != PITH_OK));
+    }
+    pool_close(&p);
+}
+
+static void view_refused(struct pool *p, const pith_view *like, pith_status wanted) {
+    CHECK_STATUS(wanted, pith_cuda_kv_decode_pages(p->r.plan, like, device_pairs(p), PAGES,
+                                                   device_status(p), device_stream()));
+}
+
+static void test_bad_views(void **state) {
+    (void)state;
+    struct pool p;
+    context("views that cannot be");
+    pool_open(&p, "kv:page=16", 2, 32, PITH_F32, 0);
+    pith_view like = p.like;
+    CHECK_STATUS(PITH_ERR_ARG, pith_cuda_kv_encode_pages(p.r.plan, &like, device_pairs(&p), PAGES,
+                                                         NULL, device_stream()));
+    like.stride[0] = 0;
+    view_refused(&p, &like, PITH_ERR_SHAPE);
+    like = p.like;
+    like.stride[2] = 2;
+    view_refused(&p, &like, PITH_ERR_UNSUPPORTED);
+    like = p.like;
+    like.shape[0] = 15;
+    view_refused(&p, &like, PITH_ERR_SHAPE);
+    like = p.like;
+    like.shape[1] = 1;
+    view_refused(&p, &like, PITH_ERR_SHAPE);
+    like = p.like;
+    like.dtype = PITH_F64;
+    view_refused(&p, &like, PITH_ERR_DTYPE);
+    like.dtype = PITH_BF16;
+    CHECK_STATUS(PITH_ERR_DTYPE, pith_cuda_kv_encode_pages(p.r.plan, &like, device_pairs(&p), PAGES,
+                                                           device_status(&p), device_stream()));
+    pool_close(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_bad_pairs),
+        cmocka_unit_test(test_bad_views),
+    };
+    return cmocka_run_group_tests_name("gpu_pages", tests, NULL, NULL);
+}
