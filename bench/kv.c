@@ -1,0 +1,460 @@
+/* kv.c - prints tables of doc/RESULTS.md on codec kv: kv codec|append|read.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ceilings.h"
+#include "pith/pith.h"
+
+enum { HEADS = 8, DIM = 128, ROW = HEADS * DIM };
+/* A tensor has 2^24 elements. Copies are taken in turn, so that no cache holds what comes next. */
+enum { TOKENS = 1 << 14, COUNT = TOKENS * ROW, COPIES = 8, RUNS = 15, FEW = 3, MOVERS = 4 };
+#define SLOW 0.5 /* seconds; FEW runs then */
+
+/* ---- Help ------------------------------------------------------------------------------------*/
+
+static void fail(const char *what, const char *text) {
+    fprintf(stderr, "kv: %s: %s\n", what, text);
+    exit(1);
+}
+
+static void must(const pith_plan *plan, const char *spec, pith_status status) {
+    if (status != PITH_OK) fail(spec, pith_plan_error(plan).text);
+}
+
+static void *room(size_t bytes) {
+    void *p = aligned_alloc(64, (bytes + 63) & ~(size_t)63);
+    if (!p) fail("memory", "none");
+    memset(p, 1, bytes); /* pages of its own */
+    return p;
+}
+
+static int compare(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *s, size_t count) {
+    qsort(s, count, sizeof *s, compare);
+    return s[count / 2];
+}
+
+static pith_plan *plan_of(const char *spec, uint32_t dtype, uint64_t tokens) {
+    const pith_layout layout = {
+        .size = sizeof layout, .dtype = dtype, .ndim = 3, .shape = {tokens, HEADS, DIM}};
+    pith_plan *plan;
+    pith_error error;
+    if (pith_plan_create(&plan, spec, &layout, NULL, &error) != PITH_OK) fail(spec, error.text);
+    return plan;
+}
+
+static pith_view view_of(const void *data, uint32_t dtype, uint64_t tokens) {
+    const uint64_t shape[] = {tokens, HEADS, DIM};
+    return pith_view_dense(data, dtype, 3, shape);
+}
+
+static uint32_t next(uint32_t *seed) { return *seed = *seed * 1664525u + 1013904223u; }
+
+/* ---- Values: k / 512, near normal, of 11 bits, which f16 holds as f32 does --------------------*/
+
+static int draw(uint32_t *seed) {
+    int k = -2046;
+    for (int i = 0; i < 4; i++) k += (int)(next(seed) >> 22);
+    return k;
+}
+
+static uint16_t to_f16(int k) {
+    const unsigned u = (unsigned)abs(k), sign = k < 0 ? 0x8000u : 0;
+    unsigned e = 10;
+    if (!u) return 0;
+    while (u >> e == 0) e--;
+    return (uint16_t)(sign | (e + 6) << 10 | (u << (10 - e) & 0x3FF));
+}
+
+static uint16_t to_bf16(float x) {
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return (uint16_t)((u + 0x7FFF + (u >> 16 & 1)) >> 16);
+}
+
+static void fill(void *to, uint32_t dtype, size_t count) {
+    uint32_t seed = 1;
+    for (size_t i = 0; i < count; i++) {
+        const int k = draw(&seed);
+        if (dtype == PITH_F32)
+            ((float *)to)[i] = (float)k / 512;
+        else
+            ((uint16_t *)to)[i] = dtype == PITH_F16 ? to_f16(k) : to_bf16((float)k / 512);
+    }
+}
+
+/* ---- Whole tensors ---------------------------------------------------------------------------*/
+
+/* Goals: shares of a read-only sum and of the best fill; of 16-bit values, shares of a mover of the
+ * same bytes. 0: none. */
+struct row {
+    const char *spec;
+    uint32_t dtype;
+    double encode, decode;
+};
+
+static const struct row rows[] = {
+    {"kv:bits=4", PITH_F32, 0.8, 0.85},
+    {"kv:bits=2", PITH_F32, 0.8, 0},
+    {"kv:bits=4", PITH_BF16, 0.7, 0.7},
+    {"kv:bits=4", PITH_F16, 0.7, 0.7},
+    {"kv:bits=4,axis=channel", PITH_F32, 0.6, 0},
+    {"kv:bits=4,rotate=head,codebook=lloyd", PITH_F32, 0.3, 0},
+    {"kv:preset=q8", PITH_F32, 0, 0},
+    {"kv:preset=xquant3", PITH_F16, 0, 0},
+    {"kv:preset=kivi2", PITH_F16, 0, 0},
+    {"kv:preset=quarot4", PITH_F16, 0, 0},
+    {"kv:preset=kvquant-lite", PITH_F16, 0, 0},
+    {"kv:bits=2,search=mse", PITH_F32, 0, 0},
+    {"kv:preset=q4", PITH_F32, 0, 0},
+};
+
+struct tensor {
+    uint32_t dtype;
+    size_t bytes;
+    void *in[COPIES], *out[COPIES];
+};
+
+static void open_tensor(struct tensor *t, uint32_t dtype) {
+    t->dtype = dtype;
+    t->bytes = COUNT * pith_dtype_bytes(dtype);
+    for (int i = 0; i < COPIES; i++) {
+        t->in[i] = room(t->bytes);
+        t->out[i] = room(t->bytes);
+        if (i == 0)
+            fill(t->in[i], dtype, COUNT);
+        else
+            memcpy(t->in[i], t->in[0], t->bytes);
+    }
+}
+
+static void close_tensor(struct tensor *t) {
+    for (int i = 0; i < COPIES; i++) {
+        free(t->in[i]);
+        free(t->out[i]);
+    }
+}
+
+struct times {
+    size_t runs;
+    double encode[RUNS], decode[RUNS], read[RUNS], fill[2][RUNS];
+    double in[MOVERS][RUNS], out[MOVERS][RUNS];
+};
+
+/* With the better of ordinary and non-temporal stores, in short turns or in long ones. */
+static double move(const void *from, size_t read, void *to, size_t written, int mover) {
+    const struct ceiling_mover m = {.read = {from},
+                                    .read_bytes = {read},
+                                    .write = {to},
+                                    .write_bytes = {written},
+                                    .step = mover / 2 ? 131072 : 2048};
+    return ceiling_move(&m, mover % 2);
+}
+
+static void time_ceilings(const struct tensor *t, uint8_t *frame, size_t cap, int run,
+                          struct times *s) {
+    const int at = 3 * run + 1;
+    s->read[run] = ceiling_read(t->in[at % COPIES], t->bytes);
+    for (int k = 0; k < 2; k++)
+        s->fill[k][run] = ceiling_fill(t->out[(at + k) % COPIES], t->bytes, k == 1);
+    for (int k = 0; t->dtype != PITH_F32 && k < MOVERS; k++) {
+        s->in[k][run] = move(t->in[(at + k) % COPIES], t->bytes, frame, cap, k);
+        s->out[k][run] = move(frame, cap, t->out[(at + k) % COPIES], t->bytes, k);
+    }
+}
+
+/* A frame for every copy: a mover writes over them. */
+static void time_run(const struct row *row, pith_plan *plan, const struct tensor *t,
+                     uint8_t *const *frames, size_t cap, int run, struct times *s) {
+    const int copy = 3 * run % COPIES;
+    const pith_view in = view_of(t->in[copy], t->dtype, TOKENS);
+    const pith_view out = view_of(t->out[copy], t->dtype, TOKENS);
+    size_t n;
+    time_ceilings(t, frames[(copy + 1) % COPIES], cap, run, s);
+    const double from = ceiling_clock();
+    must(plan, row->spec, pith_encode(plan, NULL, &in, 0, frames[copy], cap, &n));
+    const double between = ceiling_clock();
+    must(plan, row->spec, pith_decode(plan, NULL, 0, frames[copy], n, &out));
+    s->encode[run] = between - from;
+    s->decode[run] = ceiling_clock() - between;
+}
+
+static double value_at(const void *data, uint32_t dtype, size_t i) {
+    uint16_t h;
+    uint32_t u;
+    float x;
+    if (dtype == PITH_F32) {
+        memcpy(&x, (const uint8_t *)data + 4 * i, sizeof x);
+        return (double)x;
+    }
+    memcpy(&h, (const uint8_t *)data + 2 * i, sizeof h);
+    if (dtype == PITH_F16)
+        return (h >> 15 ? -1 : 1) * ldexp((h & 0x3FF) + (h >> 10 & 31 ? 1024 : 0),
+                                          (h >> 10 & 31 ? h >> 10 & 31 : 1) - 25);
+    u = (uint32_t)h << 16;
+    memcpy(&x, &u, sizeof x);
+    return (double)x;
+}
+
+/* Signal over noise in decibels. Every run must have given what this one did. */
+static double quality(const struct tensor *t, const void *in, const void *out) {
+    double signal = 0, noise = 0;
+    for (size_t i = 0; i < COUNT; i++) {
+        const double x = value_at(in, t->dtype, i), e = value_at(out, t->dtype, i) - x;
+        signal += x * x;
+        noise += e * e;
+    }
+    return 10 * log10(signal / noise);
+}
+
+static double least(double (*s)[RUNS], int count, size_t runs) {
+    double best = median(s[0], runs);
+    for (int k = 1; k < count; k++) best = fmin(best, median(s[k], runs));
+    return best;
+}
+
+static void cell(double gb, double own, double ceiling, double goal) {
+    printf(" %.2f | %.2f | %.2f |", gb / own, gb / ceiling, ceiling / own);
+    if (goal > 0)
+        printf(" %.2f |", goal);
+    else
+        printf(" |");
+}
+
+static void print_row(const struct row *row, const struct tensor *t, size_t frame, double snr,
+                      struct times *s) {
+    const double gb = 1e-9 * (double)t->bytes;
+    const bool wide = t->dtype == PITH_F32;
+    printf("| `%s` | %s | %.2f | %.1f |", row->spec, pith_dtype_name(t->dtype),
+           8.0 * (double)frame / COUNT, snr);
+    cell(gb, median(s->encode, s->runs),
+         wide ? median(s->read, s->runs) : least(s->in, MOVERS, s->runs), row->encode);
+    cell(gb, median(s->decode, s->runs),
+         wide ? least(s->fill, 2, s->runs) : least(s->out, MOVERS, s->runs), row->decode);
+    puts("");
+    fflush(stdout);
+}
+
+static void codec_row(const struct row *row, const struct tensor *t) {
+    static struct times s;
+    pith_plan *plan = plan_of(row->spec, t->dtype, TOKENS);
+    const size_t cap = (size_t)pith_plan_frame_bytes(plan, 0, 0);
+    uint8_t *frames[COPIES];
+    void *const first = room(t->bytes);
+    for (int i = 0; i < COPIES; i++) frames[i] = room(cap);
+    s.runs = RUNS;
+    for (int run = 0; run < (int)s.runs; run++) {
+        time_run(row, plan, t, frames, cap, run, &s);
+        if (s.encode[run] > SLOW) s.runs = FEW;
+        const void *const out = t->out[3 * run % COPIES];
+        if (run == 0) memcpy(first, out, t->bytes);
+        if (memcmp(first, out, t->bytes) != 0) fail(row->spec, "two runs differ");
+    }
+    print_row(row, t, cap, quality(t, t->in[0], first), &s);
+    for (int i = 0; i < COPIES; i++) free(frames[i]);
+    free(first);
+    pith_plan_destroy(plan);
+}
+
+static void codec_table(void) {
+    static const uint32_t dtypes[] = {PITH_F32, PITH_BF16, PITH_F16};
+    puts(
+        "| setting | dtype | bits per value | SNR, dB | encode, GB/s | ceiling | share | goal | "
+        "decode, GB/s | ceiling | share | goal "
+        "|\n|---|---|---|---|---|---|---|---|---|---|---|---|");
+    for (size_t d = 0; d < sizeof dtypes / sizeof dtypes[0]; d++) {
+        struct tensor t;
+        open_tensor(&t, dtypes[d]);
+        for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+            if (rows[i].dtype == t.dtype) codec_row(&rows[i], &t);
+        close_tensor(&t);
+    }
+}
+
+/* ---- Appending -------------------------------------------------------------------------------*/
+
+enum { LAYERS = 32, STEPS = 256, TURNS = 101 };
+#define ENOUGH 3.0 /* seconds of turns */
+
+struct layers {
+    pith_plan *plan;
+    const char *spec;
+    uint32_t dtype;
+    size_t bytes;
+    void *memory[LAYERS];
+    pith_kv *cache[LAYERS];
+};
+
+static void open_layers(struct layers *l, const char *spec, uint32_t dtype) {
+    *l = (struct layers){.plan = plan_of(spec, dtype, STEPS), .spec = spec, .dtype = dtype};
+    l->bytes = (size_t)pith_kv_bytes(l->plan, STEPS);
+    for (int i = 0; i < LAYERS; i++) l->memory[i] = room(l->bytes);
+}
+
+static void close_layers(struct layers *l) {
+    for (int i = 0; i < LAYERS; i++) free(l->memory[i]);
+    pith_plan_destroy(l->plan);
+}
+
+/* Seconds to give every layer STEPS tokens, so many a call. The values lie in the order in which
+ * they are appended. */
+static double append(struct layers *l, const uint8_t *values, uint64_t at_once) {
+    const size_t step = (size_t)at_once * ROW * pith_dtype_bytes(l->dtype);
+    for (int i = 0; i < LAYERS; i++)
+        must(l->plan, l->spec, pith_kv_init(l->plan, l->memory[i], l->bytes, &l->cache[i]));
+    const double from = ceiling_clock();
+    for (uint64_t t = 0; t < STEPS; t += at_once)
+        for (int i = 0; i < LAYERS; i++, values += step) {
+            const pith_view view = view_of(values, l->dtype, at_once);
+            must(l->plan, l->spec, pith_kv_append(l->plan, l->cache[i], &view));
+        }
+    return ceiling_clock() - from;
+}
+
+/* [layer][token] to [token][layer]. */
+static void interleave(uint8_t *to, const uint8_t *from, size_t row) {
+    for (size_t l = 0; l < LAYERS; l++)
+        for (size_t t = 0; t < STEPS; t++)
+            memcpy(to + (t * LAYERS + l) * row, from + (l * STEPS + t) * row, row);
+}
+
+static void same(struct layers *a, struct layers *b) {
+    const size_t bytes = (size_t)pith_kv_save_bytes(a->plan, a->cache[0]);
+    uint8_t *const one = room(bytes), *const two = room(bytes);
+    size_t n, m;
+    for (int i = 0; i < LAYERS; i++) {
+        must(a->plan, a->spec, pith_kv_save(a->plan, a->cache[i], one, bytes, &n));
+        must(b->plan, b->spec, pith_kv_save(b->plan, b->cache[i], two, bytes, &m));
+        if (n != m || memcmp(one, two, n) != 0) fail(a->spec, "one by one is not as in bulk");
+    }
+    free(one);
+    free(two);
+}
+
+static void append_row(const char *spec, uint32_t dtype) {
+    double bulk[TURNS], single[TURNS];
+    size_t turns = 0;
+    struct layers a, b;
+    const size_t row = ROW * pith_dtype_bytes(dtype), values = (size_t)LAYERS * STEPS * ROW;
+    uint8_t *const by_layer = room(values / ROW * row), *const by_token = room(values / ROW * row);
+    fill(by_layer, dtype, values);
+    interleave(by_token, by_layer, row);
+    open_layers(&a, spec, dtype);
+    open_layers(&b, spec, dtype);
+    for (double spent = 0; turns < TURNS && spent < ENOUGH; turns++) {
+        bulk[turns] = append(&a, by_layer, STEPS);
+        single[turns] = append(&b, by_token, 1);
+        spent += bulk[turns] + single[turns];
+        same(&a, &b);
+    }
+    const double slow = median(single, turns), fast = median(bulk, turns);
+    printf("| `%s` | %s | %.3f | %.3f | %.2f | 1.50 |\n", spec, pith_dtype_name(dtype),
+           1e9 * fast / (double)values, 1e9 * slow / (double)values, slow / fast);
+    fflush(stdout);
+    close_layers(&a);
+    close_layers(&b);
+    free(by_layer);
+    free(by_token);
+}
+
+static void append_table(void) {
+    puts(
+        "| setting | dtype | 256 tokens a call, ns per value | one token a call | ratio | at most "
+        "|\n|---|---|---|---|---|---|");
+    append_row("kv:bits=4", PITH_F32);
+    append_row("kv:bits=4", PITH_F16);
+    append_row("kv:bits=2", PITH_F16);
+    append_row("kv:bits=4,rotate=head,codebook=lloyd", PITH_F16);
+    append_row("kv:preset=kivi4,axis=token", PITH_F16);
+    append_row("kv:preset=kivi4", PITH_F16);
+}
+
+/* ---- Reading ---------------------------------------------------------------------------------*/
+
+enum { LONGEST = 1 << 17, READ = 16, READS = 2001 };
+
+struct reader {
+    pith_plan *plan;
+    pith_kv *cache;
+    uint64_t tokens;
+    float *to;
+};
+
+/* Microseconds of reading READ tokens somewhere, so many heads: median. */
+static double scattered(const struct reader *r, uint32_t heads, uint32_t *seed) {
+    static double s[READS];
+    const uint64_t shape[] = {READ, heads, DIM};
+    const pith_view view = pith_view_dense(r->to, PITH_F32, 3, shape);
+    for (int i = 0; i < READS; i++) {
+        const uint64_t first = (next(seed) >> 8) % (r->tokens - READ);
+        const uint32_t head = heads == HEADS ? 0 : next(seed) >> 16 & (HEADS - 1);
+        const double from = ceiling_clock();
+        must(r->plan, "read", pith_kv_read(r->plan, r->cache, first, READ, head, heads, &view));
+        s[i] = ceiling_clock() - from;
+    }
+    return 1e6 * median(s, READS);
+}
+
+static double whole(const struct reader *r) {
+    double s[3];
+    const pith_view view = view_of(r->to, PITH_F32, r->tokens);
+    for (int i = 0; i < 3; i++) {
+        const double from = ceiling_clock();
+        must(r->plan, "read", pith_kv_read(r->plan, r->cache, 0, r->tokens, 0, HEADS, &view));
+        s[i] = ceiling_clock() - from;
+    }
+    return 1e6 * median(s, 3);
+}
+
+static void read_table(const char *spec) {
+    struct reader r = {.plan = plan_of(spec, PITH_F32, LONGEST)};
+    const size_t bytes = (size_t)pith_kv_bytes(r.plan, LONGEST);
+    void *const memory = room(bytes);
+    r.to = room((size_t)LONGEST * ROW * sizeof *r.to);
+    fill(r.to, PITH_F32, (size_t)1024 * ROW);
+    float *const values = room((size_t)1024 * ROW * sizeof *values);
+    memcpy(values, r.to, (size_t)1024 * ROW * sizeof *values);
+    const pith_view view = view_of(values, PITH_F32, 1024);
+    uint32_t seed = 1;
+    printf(
+        "| `%s`: tokens held | 16 tokens, us | of one head, us | all tokens, us |\n"
+        "|---|---|---|---|\n",
+        spec);
+    must(r.plan, spec, pith_kv_init(r.plan, memory, bytes, &r.cache));
+    while (r.tokens < LONGEST) {
+        must(r.plan, spec, pith_kv_append(r.plan, r.cache, &view));
+        r.tokens += 1024;
+        if (r.tokens & (r.tokens - 1)) continue;
+        const double all = scattered(&r, HEADS, &seed), one = scattered(&r, 1, &seed);
+        printf("| %llu | %.2f | %.2f | %.0f |\n", (unsigned long long)r.tokens, all, one,
+               whole(&r));
+        fflush(stdout);
+    }
+    free(values);
+    free(r.to);
+    free(memory);
+    pith_plan_destroy(r.plan);
+    puts("");
+}
+
+int main(int argc, char **argv) {
+    const char *const which = argc == 2 ? argv[1] : "";
+    if (strcmp(which, "codec") == 0)
+        codec_table();
+    else if (strcmp(which, "append") == 0)
+        append_table();
+    else if (strcmp(which, "read") == 0) {
+        read_table("kv:bits=4");
+        read_table("kv:bits=4,axis=channel");
+    } else
+        fail("usage", "kv codec|append|read");
+    return 0;
+}
