@@ -11,8 +11,8 @@ place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 
 # The kernels' world only: the rest of the library needs zstd for the other machine.
-mapfile -t sources < <(ls tests/kernelcheck*.c bench/ceilings.c codec/cpu.c codec/stage/*.c \
-    codec/kernel/*_neon.c | grep -v 'stage/entropy.c')
+mapfile -t sources < <(ls tests/kernelcheck*.c bench/ceilings.c codec/cpu.c codec/status.c \
+    codec/stage/*.c codec/kernel/*_neon.c | grep -v 'stage/entropy.c')
 flags=(-std=c11 -O2 -D_POSIX_C_SOURCE=200809L -ffp-contract=off
     -ffunction-sections -fdata-sections -Wall -Wextra -Wconversion -Wshadow -Werror
     -Iinclude -Icodec -Itests -Ibench)
