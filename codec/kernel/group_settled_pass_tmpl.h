@@ -28,6 +28,11 @@ struct extremes {
 
 /* ---- Extremes --------------------------------------------------------------------------------*/
 
+/* Bytes. As far ahead of the extremes, lines are fetched into the second-level cache: it waits for
+ * more of them at once than the first does, and past the pages of memory at which prefetchers in
+ * hardware stop. */
+enum { FAR = 8192 };
+
 ALWAYS void take_extremes(v16 *lo, v16 *hi, v16 x, struct settled_way w, bool wide) {
     if (!w.asymmetric) {
         x = v_and(x, v_set(wide ? 0x7FFFFFFFu : 0x7FFF7FFFu));
@@ -46,15 +51,20 @@ ALWAYS void group_extremes(v16 *lo, v16 *hi, const uint8_t *value, size_t group,
     *lo = v_set(wide ? 0x7FFFFFFFu : 0x7FFF7FFFu);
     *hi = v_set(!w.asymmetric ? 0 : wide ? 0x80000000u : 0x80008000u);
     if (wide) {
-        for (size_t k = 0; k < group; k += 16)
+        for (size_t k = 0; k < group; k += 16) {
+            __builtin_prefetch(value + 4 * k + FAR, 0, 2);
             take_extremes(lo, hi, v_load(value + 4 * k), w, true);
+        }
         return;
     }
     if (group == 16) {
         take_extremes(lo, hi, v_load_high(value), w, true);
         return;
     }
-    for (size_t k = 0; k < group; k += 32) take_extremes(lo, hi, v_load(value + 2 * k), w, false);
+    for (size_t k = 0; k < group; k += 32) {
+        __builtin_prefetch(value + 2 * k + FAR, 0, 2);
+        take_extremes(lo, hi, v_load(value + 2 * k), w, false);
+    }
     if (w.asymmetric) *lo = v_mini(*lo, v_shl16(*lo));
     *hi = v_maxi(*hi, v_shl16(*hi));
 }
