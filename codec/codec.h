@@ -8,6 +8,7 @@
 #include "pith/pith.h"
 #include "stage/active.h"
 #include "stage/aside.h"
+#include "stage/codebook.h"
 #include "stage/column.h"
 #include "stage/condense.h"
 #include "stage/group.h"
@@ -40,6 +41,7 @@ struct pithi_kernels {
     pithi_group_fn *group_encode;
     pithi_rotate_encode_fn *rotate_encode;
     pithi_group_fn *group_decode;
+    pithi_group_fn *codebook_encode, *codebook_decode; /* of settings with a codebook */
     pithi_sum_fn *group_sum;
     pithi_column_fn *column_encode, *column_decode;
     pithi_rotate_fn *rotate;

@@ -85,6 +85,8 @@ void pithi_kernels_bind(struct pithi_kernels *k, uint32_t cpu) {
     k->group_encode = pithi_group_encode_c;
     k->rotate_encode = pithi_rotate_encode_c;
     k->group_decode = pithi_group_decode_c;
+    k->codebook_encode = pithi_codebook_encode_c;
+    k->codebook_decode = pithi_codebook_decode_c;
     k->group_sum = pithi_group_sum_c;
     k->column_encode = pithi_column_encode_c;
     k->column_decode = pithi_column_decode_c;

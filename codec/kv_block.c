@@ -133,6 +133,13 @@ static struct work open_work(const struct pithi_kv *k, void *scratch) {
     return work_of(k, scratch, &ignored);
 }
 
+static void encode(const struct pithi_kv *k, struct pithi_group_job *job) {
+    (k->set.codebook ? k->kernels->codebook_encode : k->kernels->group_encode)(job);
+}
+static void decode(const struct pithi_kv *k, struct pithi_group_job *job) {
+    (k->set.codebook ? k->kernels->codebook_decode : k->kernels->group_decode)(job);
+}
+
 static struct pithi_rotation rotation(const struct pithi_kv *k) {
     return (struct pithi_rotation){.order = k->order};
 }
@@ -224,7 +231,7 @@ static void put_changed(const struct pithi_kv *k, uint8_t *page, uint32_t tokens
         job.scales += at / k->set.group * entry_of(k);
         job.codes += pithi_group_code_bytes(&k->set, at);
         job.poisoned = 0;
-        k->kernels->group_encode(&job);
+        encode(k, &job);
         all->poisoned += job.poisoned;
     }
 }
@@ -244,7 +251,7 @@ static void put_heads(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_r
         if (k->order || k->outliers)
             put_changed(k, page, rows->tokens, first + head, &job, w.floats);
         else
-            k->kernels->group_encode(&job);
+            encode(k, &job);
         rows->saturated += job.saturated;
         rows->poisoned += job.poisoned;
     }
@@ -266,7 +273,7 @@ static void get_rotated(const struct pithi_kv *k, struct pithi_group_job *all, f
         job.scales += at / k->set.group * entry_of(k);
         job.codes += pithi_group_code_bytes(&k->set, at);
         job.poisoned = job.saturated = 0;
-        k->kernels->group_decode(&job);
+        decode(k, &job);
         leave(&r, at_element(all->out, all->out_dtype, at), all->out_dtype, floats, job.count, 0,
               1.0f);
         all->poisoned += job.poisoned;
@@ -289,7 +296,7 @@ static void get_run(const struct pithi_kv *k, const uint8_t *page, struct pithi_
     if (k->order)
         get_rotated(k, &job, open_work(k, part->scratch).floats);
     else
-        k->kernels->group_decode(&job);
+        decode(k, &job);
     put_outliers(k, page, part->tokens, first, heads, job.out, job.out_dtype);
     part->saturated += job.saturated;
     part->poisoned += job.poisoned;
@@ -392,7 +399,7 @@ static void put_tile(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_ro
         job.value = at_element(w.columns, dtype, j * t->count);
         job.scales = w.scales + j * entry_of(k);
         job.codes = w.codes + j * string;
-        k->kernels->group_encode(&job);
+        encode(k, &job);
     }
     rows->poisoned += job.poisoned;
     move_scales(k, tile_scales(k, page, t), w.scales, t->columns, false);
@@ -496,7 +503,7 @@ static void get_tile(const struct pithi_kv *k, const uint8_t *page, struct pithi
                w.bytes + i * t->columns, 1);
     for (size_t j = 0; j < t->columns; j++)
         pack(w.bytes + j, t->columns, k->set.bits, n, w.codes + j * string);
-    k->kernels->group_decode(&job);
+    decode(k, &job);
     part->poisoned += job.poisoned;
     part->saturated += job.saturated;
     for (size_t j = 0; k->outliers && j < t->columns; j++) {

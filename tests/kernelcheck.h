@@ -76,6 +76,7 @@ struct level {
 bool bound_nh(const struct level *level);
 bool bound_survey(const struct level *level);
 bool bound_group(const struct level *level);
+bool bound_codebook(const struct level *level);
 bool bound_hadamard(const struct level *level);
 bool bound_quant(const struct level *level);
 bool bound_lorenzo(const struct level *level);
@@ -88,6 +89,7 @@ bool bound_restore(const struct level *level);
 void check_nh(const struct level *level);
 void check_survey(const struct level *level);
 void check_group(const struct level *level);
+void check_codebook(const struct level *level);
 void check_hadamard(const struct level *level);
 void check_quant(const struct level *level);
 void check_lorenzo(const struct level *level);
@@ -103,6 +105,7 @@ void check_columns(const struct level *level); /* a part of group */
 void bench_nh(const struct level *level);
 void bench_survey(const struct level *level);
 void bench_group(const struct level *level);
+void bench_codebook(const struct level *level);
 void bench_hadamard(const struct level *level);
 void bench_quant(const struct level *level);
 void bench_lorenzo(const struct level *level);
