@@ -71,12 +71,20 @@ static bool damage(const struct golden_file *f, const uint8_t *bytes, size_t len
 
 /* ---- Every golden frame ----------------------------------------------------------------------*/
 
+/* Far inside of frames one bit in so many is flipped; ./dev exhaustive flips each. */
+static size_t step_of_bits(void) {
+    const char *step = getenv("PITH_TEST_STEP");
+    const size_t n = step ? (size_t)strtoul(step, NULL, 10) : 11;
+    return n ? n : 1;
+}
+
 static void test_cut(void **state) {
     (void)state;
     struct golden_file f;
+    const size_t step = step_of_bits() / 4 + 1;
     for (size_t i = 0; golden_open(dir, i, &f); i++) {
-        const size_t near = (size_t)f.info.header_bytes + 32; /* further on, every third length */
-        for (size_t n = 0; n < f.frame.length; n += near < n ? 3 : 1) {
+        const size_t near = (size_t)f.info.header_bytes + 32;
+        for (size_t n = 0; n < f.frame.length; n += near < n ? step : 1) {
             uint8_t *exact = copy_of(f.frame.bytes, n);
             pith_info info;
             context("golden frame %s cut to %zu bytes", f.name, n);
@@ -93,16 +101,17 @@ static void test_cut(void **state) {
     }
 }
 
-/* Every bit of small frames; of larger ones the header, and then every eleventh bit. */
+/* Every bit of small frames; of larger ones the header, and then some. */
 static void test_flips(void **state) {
     (void)state;
     struct golden_file f;
     size_t noticed = 0, flips = 0;
+    const size_t step = step_of_bits();
     for (size_t i = 0; golden_open(dir, i, &f); i++) {
         uint8_t *exact = copy_of(f.frame.bytes, f.frame.length);
         const size_t head = (size_t)f.info.header_bytes * 8;
         for (size_t bit = 0; bit < f.frame.length * 8;
-             bit += 160 < f.frame.length && head < bit ? 11 : 1) {
+             bit += 160 < f.frame.length && head < bit ? step : 1) {
             context("golden frame %s, bit %zu flipped", f.name, bit);
             exact[bit / 8] ^= (uint8_t)(1 << bit % 8);
             const bool seen = damage(&f, exact, f.frame.length);
