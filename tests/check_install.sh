@@ -16,7 +16,7 @@ run() { # quiet unless it fails
 }
 
 # ---- Installed -----------------------------------------------------------------------------------
-run meson setup "$place/build" "$source" --prefix="$place/usr" --libdir=lib \
+run meson setup "$place/build" "$source" --prefix="$place/usr" --libdir=lib --buildtype=debug \
     -Dtests=false -Dbench=false -Dfuzz=none -Dcuda=disabled
 run meson install -C "$place/build"
 for file in include/pith/bounds.h include/pith/kv.h \

@@ -76,7 +76,8 @@ static const struct row rows[] = {
 };
 #undef PITH_KERNEL
 #undef PITH_CODEC
-enum { ROWS = sizeof rows / sizeof *rows, ROUNDS = 3 };
+enum { ROWS = sizeof rows / sizeof *rows };
+static int rounds = 3;
 
 static bool runs_here(const struct row *row) {
     return (pith_cpu_features() & row->cpu) == row->cpu;
@@ -97,7 +98,7 @@ static void run_row(const struct row *row, bool bench) {
     if (bench)
         row->bench(&level);
     else
-        for (int round = 0; round < ROUNDS; round++) row->check(&level);
+        for (int round = 0; round < rounds; round++) row->check(&level);
     if (!bench) printf("%-6s %-7s %8lu cases\n", row->stage, row->isa, passed + failed - before);
     fflush(stdout);
 }
@@ -105,7 +106,10 @@ static void run_row(const struct row *row, bool bench) {
 const char *bench_only = "";
 
 static int usage(void) {
-    fputs("usage: kernelcheck [--list] [--bench] [--isa NAME] [--only TEXT] [--seed N]\n", stderr);
+    fputs(
+        "usage: kernelcheck [--list] [--bench] [--isa NAME] [--only TEXT] [--seed N]\n"
+        "                   [--rounds N]\n",
+        stderr);
     return 2;
 }
 
@@ -123,6 +127,8 @@ int main(int argc, char **argv) {
             bench_only = argv[++i];
         else if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc)
             seed = strtoull(argv[++i], NULL, 0);
+        else if (strcmp(argv[i], "--rounds") == 0 && i + 1 < argc)
+            rounds = atoi(argv[++i]);
         else
             return usage();
     }
