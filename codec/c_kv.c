@@ -80,7 +80,7 @@ static const struct {
     {{AXIS, 1}, {BITS, 2}, {GROUP, 32}, {WINDOW, 128}},
     {{AXIS, 1}, {BITS, 4}, {GROUP, 32}, {WINDOW, 128}},
     {{AXIS, 1}, {BITS, 4}, {GROUP, 128}, {CODEBOOK, 1}, {OUTLIERS, PITHI_DECIMAL(1, -2)}},
-    {{ROTATE, 1}, {BITS, 4}, {GROUP, 128}},
+    {{ROTATE, 1}, {BITS, 4}, {GROUP, 128}, {SCALE, 1}},
     {{BITS, 2}, {GROUP, 128}},
     {{BITS, 3}, {GROUP, 128}},
     {{BITS, 4}, {GROUP, 128}},

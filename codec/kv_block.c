@@ -59,6 +59,7 @@ void pithi_kv_init(struct pithi_kv *k, const struct pithi_params *p,
                                           .settle = true,
                                           .shrink = p->value[PITHI_KV_SEARCH],
                                           .codebook = (uint8_t)p->value[PITHI_KV_CODEBOOK]};
+    k->set.short_zero = pithi_short_zeros(&k->set, k->order != 0);
     k->outliers = outliers_of(p->value[PITHI_KV_OUTLIERS], k->channel || group < dim ? group : dim);
     /* A group of a whole short head is a group of its own size, where kernels have that. */
     if (!k->channel && dim >= 16 && dim < group && (dim & (dim - 1)) == 0) k->set.group = dim;

@@ -195,6 +195,7 @@ static bool describe_pages(const struct pithi_params *q, struct pithi_device *d)
     d->pages = (struct pithi_pages){.tokens = pithi_param(q, "page"),
                                     .channel = pithi_param(q, "axis") != 0,
                                     .rotated = pithi_param(q, "rotate") != 0};
+    d->set.short_zero = pithi_short_zeros(&d->set, d->pages.rotated);
     return q->base_dtype == PITH_NONE && !pithi_param(q, "search") && !pithi_param(q, "codebook") &&
            !pithi_param(q, "outliers");
 }

@@ -201,6 +201,7 @@ static void settle(struct shape *s) {
     if (settled) s->set.stochastic = false;
     if (settled && check_below(2)) s->set.scale_dtype = PITH_F16;
     if (!settled || s->base || s->set.codebook) s->set.shrink = false;
+    if (!s->set.asymmetric) s->set.short_zero = false;
     if (!alone && s->set.scale_dtype == PITHI_E8M0) s->set.scale_dtype = PITH_BF16;
     if (!alone || s->set.stochastic) s->set.search = false;
 }
@@ -236,6 +237,7 @@ static struct shape random_shape(size_t format) {
     s.set.settle = !s.set.asymmetric && (r >> 9 & 3) == 0;
     s.set.shrink = (r >> 11 & 15) == 0;
     s.set.codebook = (uint8_t)((r >> 15 & 7) < 2 ? 1 + (r >> 18 & 1) : 0);
+    s.set.short_zero = (r >> 19 & 3) == 0;
     s.set.stochastic = r >> 1 & 1;
     s.update = r >> 2 & 1;
     s.stream = r >> 3 & 1;

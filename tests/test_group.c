@@ -76,6 +76,7 @@ static void test_bound(void **unused) {
             s.scale_dtype = draw() % 2 ? PITH_F16 : s.scale_dtype;
         else
             s.stochastic = draw() % 2;
+        s.short_zero = s.asymmetric && draw() % 4 == 0;
         one_group(&s);
     }
 }

@@ -17,6 +17,13 @@ ALWAYS v16 round_step(uint32_t dtype, v16 x) {
     return v_and(v_add(v_add(x, v_set(0x7F)), odd), v_set(0xFFFFFF00u));
 }
 
+ALWAYS v16 round_zero(const struct pithi_group_setting *s, v16 lo) {
+    const v16 zero = f_add(round_to(s->scale_dtype, lo), v_set(0)); /* never -0 */
+    if (!s->short_zero) return zero;
+    const v16 odd = v_and(v_shr(zero, 18), v_set(1));
+    return v_and(v_add(v_add(zero, v_set(0x1FFFF)), odd), v_set(0xFFFC0000u));
+}
+
 ALWAYS v16 magnitude16(v16 x) { return v_and(x, v_set(0x7FFFFFFFu)); }
 ALWAYS v16 above_limit(v16 x) { return v_greater(magnitude16(x), v_set(LIMIT - 1)); }
 
@@ -34,7 +41,7 @@ ALWAYS void settle_lanes(struct settled *to, const struct pithi_group_setting *s
     const v16 levels = f_from_i(v_set(top_code));
     v16 zero = v_set(0), odd = above_limit(hi);
     if (asymmetric) {
-        zero = f_add(round_to(s->scale_dtype, lo), v_set(0)); /* never -0 */
+        zero = round_zero(s, lo);
         odd = v_maxu(odd, v_maxu(above_limit(lo), above_limit(zero)));
         odd = v_maxu(odd, v_xor(round_to(dtype, zero), zero));
     }

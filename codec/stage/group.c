@@ -272,7 +272,8 @@ static double settled_bound(const struct pithi_group_setting *s, double scale, d
     const double half = s->scale_dtype == PITH_F16 ? 0x1p-12 : 0x1p-9;
     const double least = s->scale_dtype == PITH_F16 ? 0x1p-25 : 0x1p-118;
     const double cut = s->shrink ? 7 * reach * (1 + 0x1p-4) : 0;
-    return cut + scale / 2 * (1 + 0x1p-9) + 4 * half * (zero + reach) + (levels + 1) * least;
+    const double lost = s->short_zero ? zero * 0x1p-5 : 0;
+    return cut + lost + scale / 2 * (1 + 0x1p-9) + 4 * half * (zero + reach) + (levels + 1) * least;
 }
 
 static double one_bound(const struct pithi_group_setting *s, double scale, double zero) {

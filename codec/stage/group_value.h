@@ -27,6 +27,7 @@ struct pithi_group_setting {
     bool search;     /* encode, symmetric, nearest, no base: the scale of least error, any sign */
     bool settle;     /* symmetric: what a group decodes to has the group's own scale */
     bool shrink;     /* encode, settled, no base: the part of the range of least error */
+    bool short_zero; /* encode, asymmetric: zero points of 6 significant bits */
     uint8_t
         codebook; /* 0: codes are steps of the scale; else see stage/codebook_value.h. No base */
 };
@@ -139,6 +140,16 @@ PITHI_INLINE float pithi_round_step(uint32_t dtype, float s) {
     if (dtype != PITH_F32) return pithi_round_to(dtype, s);
     return pithi_float((u + 0x7Fu + (u >> 8 & 1u)) & 0xFFFFFF00u);
 }
+/* Of transformed values, which come back changed by what rounding took from decoded ones. */
+PITHI_INLINE bool pithi_short_zeros(const struct pithi_group_setting *s, bool rotated) {
+    return rotated && s->asymmetric && s->scale_dtype == PITH_BF16;
+}
+/* Never -0. A short one stays when the least value is not quite what it was. */
+PITHI_INLINE float pithi_round_zero(const struct pithi_group_setting *s, float lo) {
+    const float zero = pithi_round_to(s->scale_dtype, lo) + 0.0f;
+    const uint32_t u = pithi_bits(zero);
+    return s->short_zero ? pithi_float((u + 0x1FFFFu + (u >> 18 & 1u)) & 0xFFFC0000u) : zero;
+}
 /* The next number of a scale dtype towards 0. */
 PITHI_INLINE float pithi_inward(uint32_t dtype, float x) {
     /* f32 of 16 bits, bf16, normal f16 */
@@ -163,7 +174,7 @@ PITHI_INLINE struct pithi_grid pithi_grid_of(const struct pithi_group_setting *s
                                              float lo, float hi) {
     const uint32_t to = s->scale_dtype;
     const float levels = (float)pithi_group_levels(s);
-    struct pithi_grid r = {.zero = pithi_round_to(to, lo) + 0.0f}; /* never -0 */
+    struct pithi_grid r = {.zero = pithi_round_zero(s, lo)};
     bool lost = pithi_nonfinite(pithi_bits(r.zero));
     if (pithi_nonfinite(pithi_bits(pithi_round_to(dtype, r.zero))))
         r.zero = pithi_inward(to, r.zero);
