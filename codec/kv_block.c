@@ -178,8 +178,8 @@ static uint8_t *exact_of(const struct pithi_kv *k, const uint8_t *page, uint32_t
 static void take_outliers(const struct pithi_kv *k, uint8_t *page, uint32_t tokens, size_t group,
                           void *values, size_t count) {
     for (size_t at = 0; at < count; at += k->set.group, group++)
-        pithi_outliers_take(at_element(values, k->dtype, at), k->dtype,
-                            least(k->set.group, count - at), k->outliers, k->set.asymmetric,
+        pithi_outliers_take(&k->set, at_element(values, k->dtype, at), k->dtype,
+                            least(k->set.group, count - at), k->outliers,
                             places_of(k, page, tokens, group), exact_of(k, page, tokens, group));
 }
 

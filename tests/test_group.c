@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "stage/group.h"
+#include "stage/outliers.h"
 #include "util.h"
 
 static uint64_t seed = UINT64_C(88172645463325252);
@@ -141,8 +142,82 @@ static void test_codebook(void **unused) {
     }
 }
 
+/* ---- Outliers --------------------------------------------------------------------------------*/
+
+enum { APART = 2 };
+
+struct sparse {
+    uint8_t codes[GROUP], scales[4], places[APART], exact[4 * APART];
+};
+
+static void put_sparse(const struct pithi_group_setting *s, uint32_t dtype, const void *values,
+                       size_t count, struct sparse *to, uint8_t *back) {
+    uint8_t rest[4 * GROUP];
+    memcpy(rest, values, count * pith_dtype_bytes(dtype));
+    pithi_outliers_take(s, rest, dtype, count, APART, to->places, to->exact);
+    struct pithi_group_job job = {.set = *s,
+                                  .count = count,
+                                  .value = rest,
+                                  .value_dtype = dtype,
+                                  .out = back,
+                                  .out_dtype = dtype,
+                                  .codes = to->codes,
+                                  .scales = to->scales};
+    pithi_group_encode_c(&job);
+    pithi_group_decode_c(&job);
+    pithi_outliers_put(to->places, to->exact, dtype, APART, 0, count, back, dtype, 1);
+}
+
+/* Magnitudes that are one, or differ by a last place of a scale or less, and others. */
+static float draw_close(float unit) {
+    const float sign = draw() % 2 ? 1.0f : -1.0f;
+    switch (draw() % 4) {
+    case 0: return sign * unit;
+    case 1: return sign * unit * (1.0f + (float)(draw() % 64) * 0x1p-14f);
+    case 2: return sign * unit * (1.0f + (float)(draw() % 64) * 0x1p-9f);
+    default: return unit * draw_value(5, 0);
+    }
+}
+
+/* What is left decodes to more than what was taken: once one of them was taken in its stead. */
+static void one_sparse(const struct pithi_group_setting *s, uint32_t dtype) {
+    uint8_t x[4 * GROUP], back[4 * GROUP], again[4 * GROUP];
+    struct sparse first = {.codes = {0}}, second = {.codes = {0}};
+    const size_t count = APART + 1 + draw() % (GROUP - APART);
+    const float unit = float_of((uint32_t)(117 + draw() % 20) << 23) * draw_value(4, 0);
+    for (size_t i = 0; i < count; i++) pithi_store(x, dtype, i, bits_of(draw_close(unit)));
+    put_sparse(s, dtype, x, count, &first, back);
+    put_sparse(s, dtype, back, count, &second, again);
+    const double bound = pithi_group_bound(s, first.scales, count);
+    const float scale = float_of(pithi_scale_load(first.scales, s->scale_dtype, 0));
+    context("bits %d codebook %d scale dtype %d shrink %d dtype %d", s->bits, s->codebook,
+            s->scale_dtype, s->shrink, (int)dtype);
+    for (size_t i = 0; dtype == PITH_F32 && i < count; i++) {
+        const float was = float_of(pithi_load(x, dtype, i)),
+                    is = float_of(pithi_load(back, dtype, i));
+        CHECK(fabs((double)was - (double)is) <= bound);
+    }
+    if (scale < 0x1p-14f) return;
+    CHECK(memcmp(&first, &second, sizeof first) == 0);
+    CHECK(memcmp(back, again, count * pith_dtype_bytes(dtype)) == 0);
+}
+
+static void test_sparse(void **unused) {
+    (void)unused;
+    static const uint32_t dtypes[3] = {PITH_F32, PITH_BF16, PITH_F16};
+    for (int i = 0; i < 200000; i++) {
+        struct pithi_group_setting s = {.group = GROUP, .settle = true};
+        s.codebook = (uint8_t)(draw() % 2);
+        s.bits = (uint8_t)(2 + draw() % (s.codebook ? 3 : 7));
+        s.scale_dtype = (uint8_t)dtypes[draw() % 3];
+        s.shrink = !s.codebook && draw() % 8 == 0;
+        one_sparse(&s, dtypes[draw() % 3]);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_bound), cmocka_unit_test(test_settled),
-                                       cmocka_unit_test(test_codebook)};
+                                       cmocka_unit_test(test_codebook),
+                                       cmocka_unit_test(test_sparse)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,8 +4,11 @@
 
 #include <string.h>
 
+#include "stage/codebook_value.h"
 #include "stage/convert.h"
-#include "stage/group_value.h"
+#include "stage/group.h"
+
+enum { GROUP_MOST = 256 };
 
 /* The values that come first of a group in some order, at most one more than are taken. A word has
  * the value's rank in its upper half, the place in the lower one. */
@@ -68,13 +71,14 @@ static uint32_t by_magnitude(const void *values, uint32_t dtype, size_t count, s
     return 0;
 }
 
-void pithi_outliers_take(void *values, uint32_t dtype, size_t count, size_t most, bool range,
-                         uint8_t *places, void *exact) {
+static void take(const struct pithi_group_setting *set, void *values, uint32_t dtype, size_t count,
+                 size_t most, uint8_t *places, void *exact) {
     const size_t n = most < count ? most : count;
     const size_t width = pith_dtype_bytes(dtype);
-    bool out[256] = {false};
+    bool out[GROUP_MOST] = {false};
     size_t taken = 0;
-    const uint32_t instead = (range ? by_range : by_magnitude)(values, dtype, count, n, out);
+    const uint32_t instead =
+        (set->asymmetric ? by_range : by_magnitude)(values, dtype, count, n, out);
     for (size_t i = 0; i < count; i++) {
         if (!out[i]) continue;
         memcpy((uint8_t *)exact + taken * width, (uint8_t *)values + i * width, width);
@@ -84,6 +88,72 @@ void pithi_outliers_take(void *values, uint32_t dtype, size_t count, size_t most
     for (; taken < most; taken++) {
         memcpy((uint8_t *)exact + taken * width, (uint8_t *)exact + (taken - 1) * width, width);
         places[taken] = places[taken - 1];
+    }
+}
+
+/* ---- Groups that encode to themselves --------------------------------------------------------*/
+
+static float largest(const void *values, uint32_t dtype, size_t count) {
+    uint32_t most = 0;
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t m = pithi_magnitude(pithi_load(values, dtype, i));
+        most = m > most ? m : most;
+    }
+    return pithi_float(most);
+}
+
+static float least(const void *values, uint32_t dtype, size_t count) {
+    uint32_t least = PITHI_F32_NAN;
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t m = pithi_magnitude(pithi_load(values, dtype, i));
+        least = m < least ? m : least;
+    }
+    return pithi_float(least);
+}
+
+/* Whether what is left may decode to the magnitude of one that was taken. Rounding adds less than
+ * a 64th, or half of the last places of f16 below its normal numbers. */
+static bool near(const struct pithi_group_setting *set, const void *values, uint32_t dtype,
+                 size_t count, size_t most, const void *exact) {
+    if (set->asymmetric || set->codebook == PITHI_CODEBOOK_LLOYD || most >= count) return false;
+    const float m = largest(values, dtype, count);
+    return m * 1.015625f + 0x1p-17f >= least(exact, dtype, most);
+}
+
+/* Encode and decode what is left, into back, with what was taken; false when that is less. */
+static bool trip(const struct pithi_group_setting *set, const void *values, uint32_t dtype,
+                 size_t count, size_t most, const uint8_t *places, const void *exact, void *back) {
+    uint8_t codes[GROUP_MOST], scales[2 * sizeof(float)];
+    struct pithi_group_job job = {.set = *set,
+                                  .count = count,
+                                  .value = values,
+                                  .value_dtype = dtype,
+                                  .out = back,
+                                  .out_dtype = dtype,
+                                  .codes = codes,
+                                  .scales = scales};
+    pithi_group_encode_c(&job);
+    if (job.poisoned) return false;
+    pithi_group_decode_c(&job);
+    const bool reaches = largest(back, dtype, count) >= least(exact, dtype, most);
+    pithi_outliers_put(places, exact, dtype, most, 0, count, back, dtype, 1);
+    return reaches;
+}
+
+/* A value that was left and then decodes to more than one that was taken would be taken next time:
+ * values that were decoded go in the stead of such a group's. */
+void pithi_outliers_take(const struct pithi_group_setting *set, void *values, uint32_t dtype,
+                         size_t count, size_t most, uint8_t *places, void *exact) {
+    enum { TURNS = 4 };
+    uint8_t back[GROUP_MOST * sizeof(float)];
+    take(set, values, dtype, count, most, places, exact);
+    for (int turn = 0; turn < TURNS && near(set, values, dtype, count, most, exact); turn++) {
+        if (!trip(set, values, dtype, count, most, places, exact, back)) return;
+        pithi_outliers_put(places, exact, dtype, most, 0, count, values, dtype, 1);
+        const bool same = memcmp(back, values, count * pith_dtype_bytes(dtype)) == 0;
+        memcpy(values, back, count * pith_dtype_bytes(dtype));
+        take(set, values, dtype, count, most, places, exact);
+        if (same) return;
     }
 }
 

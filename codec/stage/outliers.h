@@ -9,14 +9,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "stage/group_value.h"
+
 enum { PITHI_OUTLIERS_MOST = 32 };
 
 /* Take `most` values out of a group of count <= 256, or all when it has fewer. Their places,
  * ascending, go to `places` and the values to `exact`, the last as often as there is room; what is
- * coded in their stead takes their place. `range`: those whose loss makes the range of the others
- * least, else those of the largest magnitude. */
-void pithi_outliers_take(void *values, uint32_t dtype, size_t count, size_t most, bool range,
-                         uint8_t *places, void *exact);
+ * coded in their stead takes their place. Asymmetric: those whose loss makes the range of the
+ * others least, else those of the largest magnitude. */
+void pithi_outliers_take(const struct pithi_group_setting *set, void *values, uint32_t dtype,
+                         size_t count, size_t most, uint8_t *places, void *exact);
 /* Put back those whose places are among [first, first + count): place p at out[(p - first) *
  * stride]. Any bytes are safe. */
 void pithi_outliers_put(const uint8_t *places, const void *exact, uint32_t dtype, size_t most,

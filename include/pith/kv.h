@@ -135,8 +135,13 @@ typedef struct pith_kv_pair {
 /* Encode or decode `count` pages, with the plan's threads. `like` says where the tokens of every
  * page lie: dtype (encode: the layout's; decode: f32, bf16 or f16), shape [page tokens, heads, dim]
  * and strides; its data is not used. Neither the pages nor the values may overlap. Any bytes decode
- * to something. Decoding a page to the layout's dtype and encoding it again gives the same page
- * where doc/FORMAT.md, codec kv, says so. */
+ * to something. Decoding a page to the layout's dtype and encoding it again gives the same page,
+ * as often as that is done:
+ *   rotate=none   but for asymmetric outliers, for codebook=lloyd with outliers or in 16 bits,
+ *                 and where a scale is tiny (codebook=nf, outliers: below 2^-14, others 2^-20);
+ *   rotate=head   in f32, and in 16 bits with scale=bf16 and an asymmetric range, but for heads
+ *                 whose values nearly cancel: doc/FORMAT.md, codec kv, has the condition.
+ * Every preset keeps 16-bit pages that way. */
 PITH_NODISCARD PITH_API pith_status pith_kv_encode_pages(pith_plan *plan, const pith_view *like,
                                                          const pith_kv_pair *pairs, size_t count);
 PITH_NODISCARD PITH_API pith_status pith_kv_decode_pages(pith_plan *plan, const pith_view *like,
