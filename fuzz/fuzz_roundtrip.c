@@ -117,19 +117,145 @@ static void check_groups(const struct trip *t, const struct fuzz_tensor *old,
 
 /* ---- kv: groups of many shapes ---------------------------------------------------------------*/
 
-/* One frame of kv. What is not finite poisons its group, which may be any other value's. */
-static void check_pages(const struct trip *t, const struct fuzz_tensor *old,
-                        const struct fuzz_tensor *out, uint64_t first, double bound) {
-    const uint32_t base_dtype = old ? old->view.dtype : PITH_NONE;
-    for (uint64_t i = 0; i < out->count; i++) {
-        const float b = old ? fuzz_base_number(fuzz_at(old, i), base_dtype) : 0;
-        const float w = fuzz_number(fuzz_at(&t->value, first + i), t->layout.layout.dtype);
-        const float got = fuzz_number(fuzz_at(out, i), PITH_F32);
-        if (!isfinite(w - b) || isnan(bound))
-            FUZZ_CHECK(isnan(bound) && (isfinite(w - b) || isnan(got)));
+/* A frame of kv: rows of heads * dim elements, and what of them decodes by itself, a unit: a group,
+ * or with a rotation the groups of a head. */
+struct pages {
+    const struct trip *t;
+    const struct fuzz_tensor *old, *out;
+    uint64_t first; /* the frame's, of the tensor's elements */
+    uint64_t sequences, tokens, heads, dim;
+    uint64_t group;
+    bool channel, rotated, outliers;
+    double bound; /* the largest of the units'; NaN when one has none */
+};
+
+/* Elements [column, column + columns) of `rows` tokens. */
+struct unit {
+    uint64_t at, rows, columns; /* at: its first element in the frame */
+};
+
+static void pages_open(struct pages *p, size_t length) {
+    pith_info info;
+    char canon[PITH_SPEC_MAX];
+    FUZZ_CHECK(pith_inspect(p->t->frame, length, &info, NULL) == PITH_OK);
+    FUZZ_CHECK(pith_spec_check(p->t->layout.spec, canon, sizeof canon, NULL) == PITH_OK);
+    uint32_t d = info.ndim;
+    p->sequences = p->tokens = p->heads = p->dim = 1;
+    if (d) p->dim = info.shape[--d];
+    if (d > 1 && !strstr(canon, "order=heads")) p->heads = info.shape[--d];
+    if (d) p->tokens = info.shape[--d];
+    while (d) p->sequences *= info.shape[--d];
+    p->group = fuzz_spec_number(canon, "group");
+    p->channel = strstr(canon, "axis=channel") != NULL;
+    p->rotated = strstr(canon, "rotate=head") != NULL;
+    p->outliers = strstr(canon, "outliers=") != NULL;
+}
+
+/* What is coded: values, or in f32 what they differ by from a base. */
+static uint32_t coded_dtype(const struct pages *p) {
+    return p->old ? (uint32_t)PITH_F32 : p->t->layout.layout.dtype;
+}
+
+static uint64_t element_of(const struct pages *p, const struct unit *u, uint64_t i) {
+    return u->at + i / u->columns * p->heads * p->dim + i % u->columns;
+}
+
+static float base_of(const struct pages *p, uint64_t element) {
+    return p->old ? fuzz_base_number(fuzz_at(p->old, element), p->old->view.dtype) : 0;
+}
+
+static float value_of(const struct pages *p, uint64_t element) {
+    return fuzz_number(fuzz_at(&p->t->value, p->first + element), p->t->layout.layout.dtype);
+}
+
+/* The unit in memory of its own; returns the sum of magnitudes. */
+static double take_unit(const struct pages *p, const struct unit *u, uint8_t *to) {
+    const size_t width = pith_dtype_bytes(coded_dtype(p));
+    double sum = 0;
+    for (uint64_t i = 0; i < u->rows * u->columns; i++) {
+        const uint64_t e = element_of(p, u, i);
+        const float difference = value_of(p, e) - base_of(p, e);
+        sum += fabs((double)difference);
+        if (p->old)
+            memcpy(to + i * width, &difference, width);
         else
-            FUZZ_CHECK(fuzz_within(w - b, b, got, base_dtype, bound));
+            memcpy(to + i * width, fuzz_at(&p->t->value, p->first + e), width);
     }
+    return sum;
+}
+
+/* Coded alone it decodes to `back`, f32, and has its own bound. */
+static double code_alone(const struct pages *p, const struct unit *u, const void *values,
+                         float *back) {
+    const uint64_t shape[2] = {u->rows, u->columns};
+    const pith_view in = pith_view_dense(values, coded_dtype(p), 2, shape);
+    const pith_view out = pith_view_dense(back, PITH_F32, 2, shape);
+    const size_t cap = (size_t)(u->rows * u->columns) * 16 + 4096;
+    uint8_t *frame = guard_new(cap);
+    size_t length;
+    double bound;
+    FUZZ_CHECK(pith_compress(p->t->layout.spec, &in, NULL, NULL, NULL, frame, cap, &length, NULL) ==
+               PITH_OK);
+    FUZZ_CHECK(pith_error_bound(frame, length, &bound, NULL) == PITH_OK);
+    FUZZ_CHECK(pith_decompress(frame, length, NULL, NULL, &out, NULL) == PITH_OK);
+    guard_free(frame, cap);
+    return bound;
+}
+
+/* A unit is poisoned as a whole, but for outliers, by a value that is not finite or by sums that
+ * are beyond what a scale of f16 holds. */
+static void check_unit(struct pages *p, const struct unit *u) {
+    const uint64_t count = u->rows * u->columns;
+    const size_t bytes = (size_t)count * pith_dtype_bytes(coded_dtype(p));
+    uint8_t *values = guard_new(bytes);
+    float *back = guard_new((size_t)count * sizeof *back);
+    const double sum = take_unit(p, u, values), bound = code_alone(p, u, values, back);
+    FUZZ_CHECK(p->outliers || isfinite(sum) || isnan(bound));
+    FUZZ_CHECK(!isnan(bound) || !(sum < 60000));
+    for (uint64_t i = 0; i < count; i++) {
+        const uint64_t e = element_of(p, u, i);
+        const float b = base_of(p, e), difference = value_of(p, e) - b;
+        const float got = fuzz_number(fuzz_at(p->out, e), PITH_F32);
+        if (!p->old) FUZZ_CHECK(memcmp(&got, &back[i], sizeof got) == 0);
+        if (isnan(bound))
+            FUZZ_CHECK(p->outliers || isnan(got));
+        else if (isfinite(difference))
+            FUZZ_CHECK(
+                fuzz_within(difference, b, got, p->old ? p->old->view.dtype : PITH_NONE, bound));
+    }
+    if (isnan(bound) || bound > p->bound) p->bound = bound;
+    guard_free(values, bytes);
+    guard_free(back, (size_t)count * sizeof *back);
+}
+
+/* The tokens of one head that have groups in common. */
+static void check_head(struct pages *p, uint64_t token, uint64_t rows, uint64_t head) {
+    const uint64_t step = p->rotated ? p->dim : p->channel ? 1 : p->group;
+    for (uint64_t d = 0; d < p->dim; d += step) {
+        struct unit u = {(token * p->heads + head) * p->dim + d, rows, step};
+        if (u.columns > p->dim - d) u.columns = p->dim - d;
+        /* A group cut short has as many outliers as a whole one, and alone fewer. */
+        const bool whole = u.columns == step || u.columns == p->dim;
+        if (whole || p->channel || !p->outliers) check_unit(p, &u);
+    }
+}
+
+/* One frame of kv, group by group. */
+static void check_pages(const struct trip *t, const struct fuzz_tensor *old,
+                        const struct fuzz_tensor *out, uint64_t first, size_t length,
+                        double bound) {
+    struct pages p = {.t = t, .old = old, .out = out, .first = first};
+    pages_open(&p, length);
+    for (uint64_t s = 0; out->count && s < p.sequences; s++)
+        for (uint64_t at = 0, n; at < p.tokens; at += n) {
+            n = p.channel ? p.group : 1;
+            if (n > p.tokens - at) n = p.tokens - at;
+            for (uint64_t h = 0; h < p.heads; h++) check_head(&p, s * p.tokens + at, n, h);
+        }
+    if (isnan(bound) || isnan(p.bound))
+        FUZZ_CHECK(isnan(bound) && (isnan(p.bound) || p.outliers));
+    else
+        FUZZ_CHECK(p.outliers ? p.bound <= bound : p.bound == bound);
 }
 
 /* ---- grad: rotated, with elements that go around, and with error feedback --------------------*/
@@ -262,7 +388,7 @@ static void check_result(struct trip *t, const struct fuzz_tensor *old,
     } else if (t->layout.traits & PITH_TRAIT_EXEMPT) {
         check_rotated(t, out, first, bound);
     } else if (strncmp(t->layout.spec, "kv", 2) == 0) {
-        check_pages(t, old, out, first, bound);
+        check_pages(t, old, out, first, length, bound);
     } else {
         check_groups(t, old, out, first, bound);
     }
