@@ -2,12 +2,12 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * For symmetric groups of whole units without a base: the maximum of a group, then its codes, of
- * what the first-level cache still holds. Nearest codes prefetch nothing: prefetchers in hardware
- * keep up best with plain loads, and codes that stream to memory are not held up. Drawing random
- * bits takes longer than memory does, which should not wait for it. */
+ * what the first-level cache still holds. Memory must not wait for codes: values are fetched far
+ * ahead, since prefetchers in hardware end with a page, and to the second-level cache, since the
+ * first one holds a group; with the maxima, or beside codes that random bits make slow. */
 
-/* Elements of a rotated group, which registers hold. */
-enum { HELD = 128 };
+/* Elements of a rotated group, which registers hold; bytes. */
+enum { HELD = 128, VALUES_AHEAD = 8192 };
 
 /* What a loop is made for; constant in the common loops. */
 struct way {
@@ -144,18 +144,24 @@ ALWAYS void skip_group(struct pass *p, size_t i, struct way w) {
     if (w.random) draw(p, i);
 }
 
+/* The unit so far behind that at i. */
+ALWAYS void prefetch_values(const struct pass *p, size_t i, struct way w) {
+    const uint8_t *const from = p->value + i * width(w.vt) + VALUES_AHEAD;
+    for (size_t k = 0; k < UNIT * width(w.vt); k += 64) __builtin_prefetch(from + k, 0, 2);
+}
+
 ALWAYS v16 unit_maxima(const struct pass *p, size_t i, struct way w) {
     v16 x[4];
+    if (!w.random) prefetch_values(p, i, w);
     load_unit(x, w.vt, p->value, i);
     return largest_lanes(x);
 }
 
 ALWAYS void put_group(struct pass *p, size_t i, v16 reciprocal, struct way w) {
-    const size_t size = width(w.vt), ahead = p->set.group > AHEAD ? p->set.group : AHEAD;
     v16 x[4], random[4];
     for (size_t k = i; k < i + p->set.group; k += UNIT) {
         if (w.random) take_random(p, random, k);
-        if (w.random) prefetch_unit(p->value + k * size, size, ahead);
+        if (w.random) prefetch_values(p, k, w);
         load_unit(x, w.vt, p->value, k);
         put_unit(p, x, reciprocal, w.random ? random : NULL, w.stream);
     }
@@ -189,6 +195,8 @@ struct held {
 
 /* The transform of a group; returns its maxima. */
 ALWAYS v16 rotate_group(struct held *x, const struct pass *p, size_t i, struct way w) {
+    prefetch_values(p, i, w);
+    prefetch_values(p, i + UNIT, w);
     load_unit(x->v, w.vt, p->value, i);
     load_unit(x->v + 4, w.vt, p->value, i + UNIT);
     rotate_runs(x->v, p->set.bits, !w.random);
