@@ -454,6 +454,7 @@ int main(int argc, char **argv) {
     else if (strcmp(which, "read") == 0) {
         read_table("kv:bits=4");
         read_table("kv:bits=4,axis=channel");
+        read_table("kv:preset=kvquant-lite");
     } else
         fail("usage", "kv codec|append|read");
     return 0;

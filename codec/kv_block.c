@@ -371,16 +371,13 @@ static uint8_t *tile_codes(const struct pithi_kv *k, const uint8_t *page, uint32
            pithi_group_code_bytes(&k->set, t->column);
 }
 
-/* From scale and zero point of each column, interleaved, to rows of either; and back. */
-static void move_scales(const struct pithi_kv *k, uint8_t *rows, uint8_t *pairs, size_t columns,
-                        bool back) {
+/* From scale and zero point of each column, interleaved, to rows of either. */
+static void move_scales(const struct pithi_kv *k, uint8_t *rows, const uint8_t *pairs,
+                        size_t columns) {
     const size_t width = width_of(k), step = entry_of(k), row = row_of(k) * width;
     for (size_t j = 0; j < columns; j++)
-        for (size_t z = 0; z * width < step; z++) {
-            uint8_t *const in_row = rows + z * row + j * width;
-            uint8_t *const in_pair = pairs + j * step + z * width;
-            memcpy(back ? in_pair : in_row, back ? in_row : in_pair, width);
-        }
+        for (size_t z = 0; z * width < step; z++)
+            memcpy(rows + z * row + j * width, pairs + j * step + z * width, width);
 }
 
 static void put_tile(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_rows *rows,
@@ -403,7 +400,7 @@ static void put_tile(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_ro
         encode(k, &job);
     }
     rows->poisoned += job.poisoned;
-    move_scales(k, tile_scales(k, page, t), w.scales, t->columns, false);
+    move_scales(k, tile_scales(k, page, t), w.scales, t->columns);
     for (size_t j = 0; j < t->columns; j++)
         unpack(w.codes + j * string, k->set.bits, t->count, w.bytes + j, t->columns);
     for (size_t i = 0; i < t->count; i++)
@@ -434,7 +431,7 @@ static void put_group(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_r
     }
 }
 
-/* What kernels for columns have loops for. */
+/* What kernels for columns encode. */
 static bool plain(const struct pithi_kv *k) {
     return !k->order && !k->outliers && !k->set.codebook && !k->set.shrink;
 }
@@ -479,91 +476,106 @@ static void put_columns(const struct pithi_kv *k, uint8_t *page, struct pithi_kv
     }
 }
 
-/* Tokens of a tile, made a group that kernels have. */
-static size_t padded(size_t count) {
-    size_t n = 16;
-    while (n < count) n *= 2;
-    return n;
+/* Scales of columns in f32, and how many of them are not finite; false when one is or could make
+ * values overflow. */
+static bool take_scales(const struct pithi_column_job *job, size_t first, size_t count,
+                        float scale[LONGEST], uint64_t *poisoned) {
+    bool fits = true;
+    for (size_t c = 0; c < count; c++) {
+        const uint32_t u = pithi_scale_load(job->scales, job->set.scale_dtype, first + c);
+        scale[c] = pithi_float(u);
+        *poisoned += pithi_nonfinite(u);
+        fits = fits && scale[c] < 0x1p119f && scale[c] > -0x1p119f;
+    }
+    return fits;
 }
 
+/* As pithi_codebook_decode_c ends: levels times scales, where those do not fit. */
+static void scale_levels(float *level, const float *scale, size_t count, uint64_t *saturated) {
+    for (size_t c = 0; c < count; c++) {
+        uint32_t u = pithi_bits(level[c] * scale[c] + 0.0f);
+        if (pithi_nonfinite(pithi_bits(scale[c]))) {
+            u = PITHI_F32_NAN;
+        } else if (pithi_nonfinite(u)) {
+            u = (u & 0x80000000u) | PITHI_F32_MAX;
+            ++*saturated;
+        }
+        level[c] = pithi_float(u);
+    }
+}
+
+/* Columns with a codebook: of each row the levels, as one group with the scale 1, times scales. */
+static void decode_levels(const struct pithi_kv *k, struct pithi_column_job *job) {
+    static const float one = 1;
+    static const struct pithi_rotation none = {.order = 0};
+    float level[LONGEST], scale[LONGEST];
+    const int64_t size = (int64_t)pith_dtype_bytes(job->dtype);
+    struct pithi_group_job row = {.set = k->set, .out = level, .out_dtype = PITH_F32};
+    row.set.group = LONGEST;
+    row.set.scale_dtype = PITH_F32;
+    row.scales = (uint8_t *)(uintptr_t)&one;
+    for (size_t first = 0; first < job->columns; first += LONGEST) {
+        row.count = least(LONGEST, job->columns - first);
+        const bool fits = take_scales(job, first, row.count, scale, &job->poisoned);
+        for (size_t i = 0; i < job->rows; i++) {
+            const int64_t at = (int64_t)i * job->stride + (int64_t)first;
+            row.codes = job->codes + i * job->code_stride + first * k->set.bits / 8;
+            decode(k, &row);
+            if (!fits) scale_levels(level, scale, row.count, &job->saturated);
+            for (size_t c = 0; fits && c < row.count; c++) level[c] = level[c] * scale[c] + 0.0f;
+            k->kernels->unrotate(&none, (uint8_t *)job->out + at * size, job->dtype, level,
+                                 row.count, 0, 1.0f);
+        }
+    }
+}
+
+/* Of columns of a tile of so many heads. */
+static void put_column_outliers(const struct pithi_kv *k, const uint8_t *page, uint32_t tokens,
+                                const struct tile *t, size_t heads,
+                                const struct pithi_column_job *job) {
+    const size_t first = tile_group(k, t), size = pith_dtype_bytes(job->dtype);
+    for (size_t c = 0; k->outliers && c < heads * k->dim; c++)
+        pithi_outliers_put(places_of(k, page, tokens, first + c),
+                           exact_of(k, page, tokens, first + c), k->dtype, k->outliers,
+                           t->token % k->set.group, t->count, (uint8_t *)job->out + c * size,
+                           job->dtype, job->stride);
+}
+
+/* A tile's tokens of so many heads; with a rotation one. */
 static void get_tile(const struct pithi_kv *k, const uint8_t *page, struct pithi_kv_part *part,
-                     const struct tile *t, void *to, uint32_t dtype, int64_t stride) {
-    const struct work w = open_work(k, part->scratch);
-    const size_t n = padded(t->count), string = pithi_group_code_bytes(&k->set, n);
-    struct pithi_group_job job = {.set = k->set,
-                                  .count = t->columns * n,
-                                  .out = w.columns,
-                                  .out_dtype = dtype,
-                                  .scales = w.scales,
-                                  .codes = w.codes};
-    job.set.group = (uint32_t)n;
-    move_scales(k, tile_scales(k, page, t), w.scales, t->columns, true);
-    memset(w.bytes, 0, n * t->columns);
-    for (size_t i = 0; i < t->count; i++)
-        unpack(tile_codes(k, page, part->tokens, t, i), k->set.bits, t->columns,
-               w.bytes + i * t->columns, 1);
-    for (size_t j = 0; j < t->columns; j++)
-        pack(w.bytes + j, t->columns, k->set.bits, n, w.codes + j * string);
-    decode(k, &job);
-    part->poisoned += job.poisoned;
-    part->saturated += job.saturated;
-    for (size_t j = 0; k->outliers && j < t->columns; j++) {
-        const size_t group = tile_group(k, t) + j;
-        pithi_outliers_put(places_of(k, page, part->tokens, group),
-                           exact_of(k, page, part->tokens, group), k->dtype, k->outliers,
-                           t->token % k->set.group, t->count, at_element(w.columns, dtype, j * n),
-                           dtype, 1);
-    }
-    turn(w.columns, (int64_t)n, t->columns, t->count, to, stride, pith_dtype_bytes(dtype));
-}
-
-static void get_group(const struct pithi_kv *k, const uint8_t *page, struct pithi_kv_part *part,
-                      struct tile t) {
-    const size_t width = pith_dtype_bytes(part->out_dtype);
-    const int64_t first = ((int64_t)t.token - part->first) * part->token_stride +
-                          ((int64_t)t.head - part->head) * part->head_stride;
-    uint8_t *const out = (uint8_t *)part->out + first * (int64_t)width;
-    float *const floats = open_work(k, part->scratch).floats;
-    for (t.column = 0; t.column < k->dim; t.column += COLUMNS) {
-        t.columns = least(COLUMNS, k->dim - t.column);
-        if (k->order)
-            get_tile(k, page, part, &t, floats + t.column, PITH_F32, k->dim);
-        else
-            get_tile(k, page, part, &t, out + t.column * width, part->out_dtype,
-                     part->token_stride);
-    }
-    const struct pithi_rotation r = rotation(k);
-    for (size_t i = 0; k->order && i < t.count; i++)
-        k->kernels->unrotate(&r, out + (int64_t)i * part->token_stride * (int64_t)width,
-                             part->out_dtype, floats + i * k->dim, k->dim, 0, 1.0f);
-}
-
-static void get_plain(const struct pithi_kv *k, const uint8_t *page, struct pithi_kv_part *part,
-                      const struct tile *t, size_t heads) {
-    struct pithi_column_job job = columns_job(k, page, part->tokens, t, heads);
+                     const struct tile *t, size_t heads) {
+    const int64_t width = (int64_t)pith_dtype_bytes(part->out_dtype);
     const int64_t first = ((int64_t)t->token - part->first) * part->token_stride +
                           ((int64_t)t->head - part->head) * part->head_stride;
-    job.out = (uint8_t *)part->out + first * (int64_t)pith_dtype_bytes(part->out_dtype);
-    job.stride = part->token_stride;
-    job.dtype = part->out_dtype;
-    job.stream = part->stream;
-    k->kernels->column_decode(&job);
+    uint8_t *const out = (uint8_t *)part->out + first * width;
+    float *const floats = open_work(k, part->scratch).floats;
+    const struct pithi_rotation r = rotation(k);
+    struct pithi_column_job job = columns_job(k, page, part->tokens, t, heads);
+    job.out = k->order ? (void *)floats : out;
+    job.stride = k->order ? k->dim : part->token_stride;
+    job.dtype = k->order ? (uint32_t)PITH_F32 : part->out_dtype;
+    job.stream = part->stream && !k->order && !k->outliers;
+    if (k->set.codebook)
+        decode_levels(k, &job);
+    else
+        k->kernels->column_decode(&job);
+    put_column_outliers(k, page, part->tokens, t, heads, &job);
     part->poisoned += job.poisoned;
     part->saturated += job.saturated;
+    for (size_t i = 0; k->order && i < t->count; i++)
+        k->kernels->unrotate(&r, out + (int64_t)i * part->token_stride * width, part->out_dtype,
+                             floats + i * k->dim, k->dim, 0, 1.0f);
 }
 
 static void get_columns(const struct pithi_kv *k, const uint8_t *page, struct pithi_kv_part *part) {
     const size_t end = (size_t)part->first + part->count, group = k->set.group;
-    const bool together = plain(k) && joined(k) && part->head_stride == k->dim;
+    const bool together = !k->order && joined(k) && part->head_stride == k->dim;
     const size_t step = together ? part->heads : 1;
     struct tile t = {.token = part->first};
     for (; t.token < end; t.token += t.count) {
         t.count = least(group - t.token % group, end - t.token);
         for (t.head = part->head; t.head < (size_t)part->head + part->heads; t.head += step)
-            if (plain(k))
-                get_plain(k, page, part, &t, step);
-            else
-                get_group(k, page, part, t);
+            get_tile(k, page, part, &t, step);
     }
 }
 

@@ -21,6 +21,11 @@ static const struct kv_setting settings[] = {
     {"kv:page=16,group=16,outliers=0.1,window=3", PITH_BF16, 2, 40, 16, 3, false},
     {"kv:page=16,codebook=lloyd,rotate=head", PITH_F32, 1, 64, 16, 0, false},
     {"kv:axis=channel,page=32,group=16,outliers=0.1,window=9", PITH_F16, 2, 9, 32, 9, true},
+    {"kv:axis=channel,page=16,group=16,rotate=head,bits=3", PITH_F16, 3, 32, 16, 0, true},
+    {"kv:axis=channel,page=16,group=16,rotate=head,codebook=lloyd", PITH_BF16, 2, 64, 16, 0, true},
+    {"kv:axis=channel,page=16,group=16,codebook=lloyd,bits=3,scale=f32", PITH_F32, 3, 90, 16, 0,
+     true},
+    {"kv:axis=channel,page=32,group=32,search=mse,bits=2", PITH_F32, 2, 40, 32, 0, true},
 };
 /* CUTS: times that a cache has memory for the truncation of what is finished. */
 enum { SETTINGS = sizeof settings / sizeof settings[0], MARGIN = 64, CUTS = 4 };
