@@ -133,6 +133,11 @@ ALWAYS v16 signed64(const struct book *b, v16 numbers, const v16 x[4]) {
     return v_xor(v_xor(numbers, b->low), b_look(b->flip, join_signs(x)));
 }
 
+/* Into the second level: what the first holds is still in use. */
+ALWAYS void fetch_unit(const uint8_t *p, size_t bytes) {
+    for (size_t k = 0; k < bytes; k += 64) __builtin_prefetch(p + k, 0, 2);
+}
+
 /* Of the first n vectors; the others repeat the first. */
 ALWAYS void load_unit(v16 x[4], uint32_t dtype, const uint8_t *p, size_t i, unsigned n) {
     x[0] = load(dtype, p, i);
@@ -162,6 +167,7 @@ ALWAYS void put_unit(const struct book *b, uint8_t *to, v16 codes, unsigned n) {
 struct strip {
     const struct pithi_group_setting *set;
     const uint8_t *value;
+    const uint8_t *ahead; /* what is read next, to be fetched while codes are made */
     uint8_t *codes, *scales;
     size_t groups, size;
     _Alignas(64) uint32_t largest[STRIP];
@@ -257,6 +263,7 @@ ALWAYS void encode_nf(struct strip *s, const struct book *b, uint32_t dtype, uin
         size_t i = g * s->size;
         v16 x[4];
         for (; i + UNIT <= (g + 1) * s->size; i += UNIT, to += UNIT * b->bits / 8) {
+            fetch_unit(s->ahead + i * width(dtype), UNIT * width(dtype));
             load_unit(x, dtype, s->value, i, 4);
             put_unit(b, to, nearest64(b, x, cells), 4);
         }
@@ -303,6 +310,7 @@ ALWAYS void lloyd_group(struct sums *t, const struct strip *s, const struct book
     v16 x[4];
     t->with_value = t->with_itself = t->level = t->mixed = t->first = v_set(0);
     for (; i + UNIT <= (g + 1) * s->size; i += UNIT, to += UNIT * b->bits / 8) {
+        fetch_unit(s->ahead + i * width(dtype), UNIT * width(dtype));
         load_unit(x, dtype, s->value, i, 4);
         lloyd_unit(t, b, x, c, to, 4, i == g * s->size);
     }
@@ -409,6 +417,8 @@ ALWAYS void encode_strip(struct pithi_group_job *job, const struct book *b, size
     struct strip s;
     s.set = &job->set;
     s.value = (const uint8_t *)job->value + first * width(dtype);
+    s.ahead = job->ahead ? (const uint8_t *)job->ahead + first * width(dtype)
+                         : s.value + groups * size * width(dtype);
     s.codes = job->codes + first * b->bits / 8;
     s.scales = job->scales + pithi_group_scale_bytes(&job->set, first);
     s.groups = groups;
