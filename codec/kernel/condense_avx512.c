@@ -41,6 +41,8 @@ ALWAYS bool missed(const struct constants *c, const struct code *a, const struct
     return !_mm512_kortestz(far, off);
 }
 
+ALWAYS v16 zigzag(v16 x) { return v_xor(v_add(x, x), v_sar31(x)); }
+
 /* A group's word; what sums become is left in `next`. */
 ALWAYS v16 word_of(unsigned dims, uint32_t *const sum[3], const bool starts[3], size_t i, v16 code,
                    v16 last, v16 next[3]) {
@@ -49,7 +51,7 @@ ALWAYS v16 word_of(unsigned dims, uint32_t *const sum[3], const bool starts[3], 
         next[k] = x;
         if (!starts[k]) x = _mm512_sub_epi32(x, v_load((const uint8_t *)(sum[k] + i)));
     }
-    return v_xor(v_add(x, x), v_sar31(x));
+    return zigzag(x);
 }
 
 ALWAYS void keep(unsigned dims, uint32_t *const sum[3], size_t i, const v16 next[3]) {
@@ -112,12 +114,35 @@ ALWAYS size_t condense_rows(struct pithi_condense *c, unsigned dims) {
     return done;
 }
 
-static size_t condense(struct pithi_condense *c) {
+/* Order 0: codes themselves, rows that lie together. */
+static size_t condense_codes(struct pithi_condense *c) {
+    const struct constants k = constants_of(c->quant);
+    const v16 narrow = v_set(0xFFFF);
+    uint8_t *to = c->to, *widths = c->widths;
+    size_t i = 0;
+    for (; i + PAIR <= c->count && c->end - to >= REACH; i += PAIR, widths += 2) {
+        const struct code a = code_of(&k, c->from + 4 * i), b = code_of(&k, c->from + 4 * i + 64);
+        const v16 x = zigzag(a.code), y = zigzag(b.code);
+        if (missed(&k, &a, &b) || _mm512_cmpgt_epu32_mask(v_maxu(x, y), narrow)) break;
+        __builtin_prefetch(c->ahead + 4 * i, 0, 2);
+        __builtin_prefetch(c->ahead + 4 * i + 64, 0, 2);
+        to = put(x, y, widths, to);
+    }
+    c->to = to, c->widths = widths;
+    return i;
+}
+
+static bool fits(const struct pithi_condense *c) {
     const struct pithi_quant *const q = c->quant;
+    const size_t row = c->sums->extent[3];
+    if (q->relative || q->signed_zeros || q->dtype != PITH_F32) return false;
+    return c->sums->order ? (row | c->count) % PAIR == 0 : c->pitch == 4 * row;
+}
+
+static size_t condense(struct pithi_condense *c) {
     const struct pithi_unpredict *const u = c->sums;
-    if (q->relative || q->signed_zeros || q->dtype != PITH_F32 || !u->order ||
-        (u->extent[3] | c->count) % PAIR)
-        return 0;
+    if (!fits(c)) return 0;
+    if (!u->order) return condense_codes(c);
     switch ((u->sum[0] != NULL) + (u->sum[1] != NULL) + (u->sum[2] != NULL)) {
     case 0: return condense_rows(c, 0);
     case 1: return condense_rows(c, 1);

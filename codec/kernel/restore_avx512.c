@@ -2,14 +2,15 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Two groups at a time, a word of each in a lane, as long as the sums of a group's differences fit
- * in 16 bits: words of NARROW do. Wider ones and short rows are left to the caller. */
+ * in 16 bits: words of NARROW do; without differences, as long as words do. Wider ones and short
+ * rows are left to the caller. */
 #include "codec.h"
 #include "kernel/planes_avx512.h"
 #include "stage/restore.h"
 
 #define ALWAYS static inline __attribute__((always_inline))
 
-enum { PAIR = 32, NARROW = 12, REACH = 64 /* bytes that two narrow groups may touch */ };
+enum { PAIR = 32, NARROW = 12, WIDE = 16, REACH = 64 /* bytes that two groups may touch */ };
 enum store { PLAIN, LINES, SHIFTED };
 
 ALWAYS v16 differences(v16 words) {
@@ -103,12 +104,36 @@ ALWAYS size_t restore_store(struct pithi_restore *r, enum store store) {
     }
 }
 
+/* Order 0: codes themselves, rows that lie together. */
+ALWAYS size_t restore_codes(struct pithi_restore *r, enum store store) {
+    const uint8_t *from = r->planes, *const end = from + r->left, *widths = r->widths;
+    struct goal goal = {.step = v_spread(&r->quant->step), .most = v_set(PITHI_F32_MAX)};
+    size_t i = 0;
+    if (store == SHIFTED) v_stream_begin(&goal.stream, r->to);
+    for (; i + PAIR <= r->count && (size_t)(end - from) >= REACH; i += PAIR, widths += 2) {
+        const unsigned a = widths[0], b = widths[1];
+        if (a > WIDE || b > WIDE) break;
+        const v16 x = differences(get_planes(from, from + 2 * a, a, b));
+        put(&goal, store, r->to + 4 * i, low(x));
+        put(&goal, store, r->to + 4 * i + 2 * PAIR, high(x));
+        from += 2 * (a + b);
+    }
+    if (store == SHIFTED) v_stream_end(&goal.stream, r->to + 4 * i);
+    r->planes = from, r->left = (size_t)(end - from), r->widths = widths;
+    return i;
+}
+
+static bool fits(const struct pithi_restore *r) {
+    const size_t row = r->sums->extent[3];
+    if (r->quant->relative || r->quant->dtype != PITH_F32) return false;
+    return r->sums->order ? (row | r->count) % PAIR == 0 : r->pitch == 4 * row;
+}
+
 static size_t restore(struct pithi_restore *r) {
-    const struct pithi_quant *const q = r->quant;
-    const struct pithi_unpredict *const u = r->sums;
-    if (q->relative || q->dtype != PITH_F32 || !u->order || (u->extent[3] | r->count) % PAIR)
-        return 0;
-    if (!r->stream || !v_stream_fits(r->to)) return restore_store(r, PLAIN);
+    const bool stream = r->stream && v_stream_fits(r->to);
+    if (!fits(r)) return 0;
+    if (!r->sums->order) return stream ? restore_codes(r, SHIFTED) : restore_codes(r, PLAIN);
+    if (!stream) return restore_store(r, PLAIN);
     const bool lines = ((uintptr_t)r->to | r->pitch) % 64 == 0;
     return lines ? restore_store(r, LINES) : restore_store(r, SHIFTED);
 }
