@@ -191,13 +191,15 @@ static bool describe_pages(const struct pithi_params *q, struct pithi_device *d)
                                           .bits = (uint8_t)pithi_param(q, "bits"),
                                           .scale_dtype = scales[pithi_param(q, "scale")],
                                           .asymmetric = pithi_param(q, "range") == 0,
-                                          .settle = true};
+                                          .settle = true,
+                                          .shrink = pithi_param(q, "search") != 0,
+                                          .codebook = (uint8_t)pithi_param(q, "codebook")};
     d->pages = (struct pithi_pages){.tokens = pithi_param(q, "page"),
                                     .channel = pithi_param(q, "axis") != 0,
                                     .rotated = pithi_param(q, "rotate") != 0};
     d->set.short_zero = pithi_short_zeros(&d->set, d->pages.rotated);
-    return q->base_dtype == PITH_NONE && !pithi_param(q, "search") && !pithi_param(q, "codebook") &&
-           !pithi_param(q, "outliers");
+    if (d->set.codebook) pithi_codebook_init(&d->pages.book, &d->set);
+    return q->base_dtype == PITH_NONE && !pithi_param(q, "outliers");
 }
 
 /* Keys of one name mean the same in every codec. False when kernels cannot do it. */

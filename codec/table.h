@@ -5,6 +5,7 @@
 
 #include "pith/version.h"
 #include "stage/bound_value.h"
+#include "stage/codebook_value.h"
 #include "stage/group_value.h"
 #include "stage/hadamard.h"
 #include "stage/tile.h"
@@ -37,6 +38,7 @@ struct pithi_pages {
     uint32_t tokens; /* of a page */
     bool channel;    /* groups run along tokens */
     bool rotated;    /* heads are */
+    struct pithi_codebook book;
 };
 
 /* A codec's setting, as far as kernels need it. */

@@ -49,14 +49,16 @@ PITHI_DEVICE void pithi_piece_store(const struct pithi_gpu_call *a, const struct
 /* ---- Codes -----------------------------------------------------------------------------------*/
 
 /* What code k of a word means. */
-PITHI_DEVICE float pithi_page_value(const struct pithi_group_setting *set, uint64_t word,
+PITHI_DEVICE float pithi_page_value(const struct pithi_gpu_paged *g,
+                                    const struct pithi_group_setting *set, uint64_t word,
                                     uint32_t k, float scale, float zero) {
     const uint32_t mask = (1u << set->bits) - 1;
-    const int q = set->asymmetric ? (int)((uint32_t)(word >> k * set->bits) & mask)
-                                  : pithi_unit_code(word, set->bits, k);
+    const int index = (int)((uint32_t)(word >> k * set->bits) & mask);
+    const int q = set->asymmetric ? index : pithi_unit_code(word, set->bits, k);
     uint64_t ignored = 0;
     if (pithi_nonfinite(pithi_bits(scale)) || pithi_nonfinite(pithi_bits(zero)))
         return pithi_float(PITHI_F32_NAN);
+    if (set->codebook) return pithi_float(pithi_codebook_decoded(&g->book, index, scale, &ignored));
     return pithi_float(pithi_group_decoded(q, scale, zero, set->asymmetric, &ignored));
 }
 
@@ -91,7 +93,7 @@ PITHI_LOCAL(pithi_heads_take, uint32_t tile) {
         pithi_head_scale(set, g, unit >> g->log2, &scale, &zero);
         const uint64_t word = pithi_unit_get_codes(g->codes + piece.codes, set->bits, piece.n);
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->x[u][k] =
-            pithi_page_value(set, word, k, scale, zero);
+            pithi_page_value(&s->paged, set, word, k, scale, zero);
     }
 }
 
@@ -128,8 +130,8 @@ PITHI_LOCAL(pithi_columns_take, uint32_t row) {
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->x[u][k] = 0;
         if (!piece.n) continue;
         const uint64_t word = pithi_unit_get_codes(g->codes + piece.codes, set->bits, piece.n);
-        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->x[u][k] =
-            pithi_page_value(set, word, k, pithi_float(t->up[k]), pithi_float(t->down[k]));
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->x[u][k] = pithi_page_value(
+            &s->paged, set, word, k, pithi_float(t->up[k]), pithi_float(t->down[k]));
     }
 }
 
@@ -186,6 +188,7 @@ PITHI_DEVICE void pithi_page_decode(const struct pithi_gpu_call *a, struct pithi
 }
 
 PITHI_PHASE(pithi_page_read, uint64_t number) {
+    pithi_page_book(&a->from.plan, t, &s->paged);
     if (t->tid == 0) pithi_page_find(a, &a->from, &s->from, number, &s->paged.page);
 }
 

@@ -6,7 +6,7 @@
 #ifndef PITHI_GPU_KV_ENCODE_H
 #define PITHI_GPU_KV_ENCODE_H
 
-#include "kv_page.h"
+#include "kv_search.h"
 
 /* ---- Values in -------------------------------------------------------------------------------*/
 
@@ -37,16 +37,6 @@ PITHI_LOCAL(pithi_columns_load, uint32_t row) {
 
 /* ---- Scales ----------------------------------------------------------------------------------*/
 
-/* Extremes as numbers of which the largest counts, 0 where there is nothing: of the largest value,
- * or magnitude; and of the least. */
-PITHI_DEVICE uint32_t pithi_up_of(const struct pithi_group_setting *set, float x) {
-    const uint32_t u = pithi_bits(x);
-    return set->asymmetric ? (uint32_t)pithi_ordered(u) ^ 0x80000000u : pithi_magnitude(u);
-}
-PITHI_DEVICE uint32_t pithi_down_of(float x) {
-    return (uint32_t)pithi_ordered(pithi_bits(x)) ^ 0x7FFFFFFFu;
-}
-
 PITHI_DEVICE void pithi_extremes_take(const struct pithi_group_setting *set, float x, uint32_t *up,
                                       uint32_t *down) {
     const uint32_t high = pithi_up_of(set, x), low = set->asymmetric ? pithi_down_of(x) : 0;
@@ -54,30 +44,34 @@ PITHI_DEVICE void pithi_extremes_take(const struct pithi_group_setting *set, flo
     if (low > *down) *down = low;
 }
 
-/* The grid of a group with these extremes. */
-PITHI_DEVICE struct pithi_grid pithi_grid_find(const struct pithi_table *p, uint32_t up,
+/* The grid of a group with these extremes; with a codebook its scale reaches the largest. */
+PITHI_DEVICE struct pithi_grid pithi_grid_find(const struct pithi_table *p,
+                                               const struct pithi_gpu_paged *g, uint32_t up,
                                                uint32_t down) {
     const struct pithi_group_setting *const set = &p->device.set;
-    const uint32_t dtype = p->device.pages.rotated ? (uint32_t)PITH_F32 : p->dtype;
-    float lo = 0, hi = pithi_float(up);
-    if (set->asymmetric) {
-        lo = pithi_from_ordered((int32_t)(down ^ 0x7FFFFFFFu));
-        hi = pithi_from_ordered((int32_t)(up ^ 0x80000000u));
-        if (pithi_nonfinite(pithi_bits(lo)) || pithi_nonfinite(pithi_bits(hi)))
-            lo = hi = pithi_float(PITHI_F32_NAN);
+    const uint32_t dtype = pithi_page_dtype(p);
+    const struct pithi_ends ends = pithi_ends_of(set, up, down);
+    struct pithi_grid grid = {0, 0, 0, 0};
+    if (set->codebook) {
+        grid.scale = pithi_codebook_reach(&g->book, set, dtype, up);
+        if (grid.scale != 0 && !pithi_nonfinite(pithi_bits(grid.scale)))
+            grid.reciprocal = pithi_codebook_cells(set, grid.scale);
+        return grid;
     }
-    struct pithi_grid grid = pithi_grid_of(set, dtype, lo, hi);
-    pithi_settle(set, dtype, lo, hi, &grid);
+    grid = pithi_grid_of(set, dtype, ends.lo, ends.hi);
+    pithi_settle(set, dtype, ends.lo, ends.hi, &grid);
     return grid;
 }
 
 /* ---- Codes -----------------------------------------------------------------------------------*/
 
-PITHI_DEVICE uint32_t pithi_page_code(const struct pithi_group_setting *set,
+PITHI_DEVICE uint32_t pithi_page_code(const struct pithi_gpu_paged *g,
+                                      const struct pithi_group_setting *set,
                                       const struct pithi_grid *grid, float x) {
     const uint32_t mask = (1u << set->bits) - 1;
-    return grid->reciprocal == 0 ? 0
-                                 : (uint32_t)(int)pithi_grid_code(set, grid, grid->most, x) & mask;
+    if (grid->reciprocal == 0) return 0;
+    if (set->codebook) return (uint32_t)pithi_codebook_code(&g->book, set, x * grid->reciprocal);
+    return (uint32_t)(int)pithi_grid_code(set, grid, grid->most, x) & mask;
 }
 
 /* ---- Along heads -----------------------------------------------------------------------------*/
@@ -109,18 +103,22 @@ PITHI_PHASE(pithi_heads_publish, uint32_t tile) {
 }
 
 PITHI_PHASE(pithi_heads_settle, uint32_t tile) {
+    const struct pithi_gpu_page *const g = &s->paged.page;
+    const uint32_t each = PITHI_UNITS * g->rows;
+    for (uint32_t i = t->tid; i < each && tile * each + i < g->groups; i += PITHI_TEAM)
+        s->paged.grid[i] =
+            pithi_grid_find(&a->to.plan, &s->paged, s->paged.up[i], s->paged.down[i]);
+}
+
+PITHI_LOCAL(pithi_heads_scales, uint32_t tile) {
     const struct pithi_group_setting *const set = &a->to.plan.device.set;
     const struct pithi_gpu_page *const g = &s->paged.page;
     const uint32_t each = PITHI_UNITS * g->rows;
-    for (uint32_t i = t->tid; i < each; i += PITHI_TEAM) {
-        const uint32_t group = tile * each + i;
-        if (group >= g->groups) return;
-        const struct pithi_grid grid =
-            pithi_grid_find(&a->to.plan, s->paged.up[i], s->paged.down[i]);
-        uint8_t *const at = g->bytes + (uint64_t)group * pithi_entry_bytes(set);
+    for (uint32_t i = t->tid; i < each && tile * each + i < g->groups; i += PITHI_TEAM) {
+        const struct pithi_grid grid = s->paged.grid[i];
+        uint8_t *const at = g->bytes + (uint64_t)(tile * each + i) * pithi_entry_bytes(set);
         pithi_store(at, set->scale_dtype, 0, pithi_bits(grid.scale));
         if (set->asymmetric) pithi_store(at, set->scale_dtype, 1, pithi_bits(grid.zero));
-        s->paged.grid[i] = grid;
     }
 }
 
@@ -133,7 +131,8 @@ PITHI_LOCAL(pithi_heads_codes, uint32_t tile) {
         uint64_t word = 0;
         if (!piece.n) continue;
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (k < piece.n) word |=
-            (uint64_t)pithi_page_code(&p->device.set, &grid, t->x[u][k]) << k * p->device.set.bits;
+            (uint64_t)pithi_page_code(&s->paged, &p->device.set, &grid, t->x[u][k])
+            << k * p->device.set.bits;
         pithi_unit_put_codes(g->codes + piece.codes, p->device.set.bits, piece.n, word);
     }
 }
@@ -150,6 +149,11 @@ PITHI_DEVICE void pithi_heads_encode(const struct pithi_gpu_call *a, struct pith
     }
     PITHI_RUN(pithi_heads_publish, tile);
     PITHI_RUN(pithi_heads_settle, tile);
+    if (pithi_pages_search(&a->to.plan)) {
+        PITHI_RUN(pithi_heads_keep, tile);
+        pithi_page_search(a, s, t, team, tile, 0);
+    }
+    PITHI_STEP(pithi_heads_scales, tile);
     PITHI_STEP(pithi_heads_codes, tile);
 }
 
@@ -179,18 +183,31 @@ PITHI_PHASE(pithi_columns_publish, uint32_t tile) {
     }
 }
 
+/* Of the tile's columns number i; none where the tile has fewer. */
+PITHI_DEVICE bool pithi_column_is(const struct pithi_table *p, const struct pithi_gpu_page *g,
+                                  uint32_t tile, uint32_t i, struct pithi_gpu_column *c) {
+    *c = pithi_column_of(p, g, i / PITHI_UNIT, tile);
+    return i < g->lanes * PITHI_UNIT && i % PITHI_UNIT < c->n;
+}
+
 PITHI_PHASE(pithi_columns_settle, uint32_t tile) {
+    struct pithi_gpu_column c;
+    const uint32_t i = t->tid;
+    if (!pithi_column_is(&a->to.plan, &s->paged.page, tile, i, &c)) return;
+    s->paged.grid[i] = pithi_grid_find(&a->to.plan, &s->paged, s->paged.up[i], s->paged.down[i]);
+}
+
+PITHI_LOCAL(pithi_columns_scales, uint32_t tile) {
     const struct pithi_table *const p = &a->to.plan;
     const struct pithi_group_setting *const set = &p->device.set;
     const struct pithi_gpu_page *const g = &s->paged.page;
     const uint32_t i = t->tid, row = g->heads * g->dim, k = i % PITHI_UNIT;
-    const struct pithi_gpu_column c = pithi_column_of(p, g, i / PITHI_UNIT, tile);
-    if (i >= g->lanes * PITHI_UNIT || k >= c.n) return;
-    const struct pithi_grid grid = pithi_grid_find(p, s->paged.up[i], s->paged.down[i]);
+    struct pithi_gpu_column c;
+    if (!pithi_column_is(p, g, tile, i, &c)) return;
+    const struct pithi_grid grid = s->paged.grid[i];
     uint8_t *const at = pithi_column_scales(p, g, tile, c.head * g->dim + c.in_head + k);
     pithi_store(at, set->scale_dtype, 0, pithi_bits(grid.scale));
     if (set->asymmetric) pithi_store(at, set->scale_dtype, row, pithi_bits(grid.zero));
-    s->paged.grid[i] = grid;
 }
 
 PITHI_LOCAL(pithi_columns_codes, uint32_t row) {
@@ -202,9 +219,26 @@ PITHI_LOCAL(pithi_columns_codes, uint32_t row) {
         uint64_t word = 0;
         if (!piece.n) continue;
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (k < piece.n) word |=
-            (uint64_t)pithi_page_code(&p->device.set, &grid[k], t->x[u][k])
+            (uint64_t)pithi_page_code(&s->paged, &p->device.set, &grid[k], t->x[u][k])
             << k * p->device.set.bits;
         pithi_unit_put_codes(g->codes + piece.codes, p->device.set.bits, piece.n, word);
+    }
+}
+
+/* The scales of as many columns at a time as the team's memory has room for: of all that there are,
+ * but where whole heads are rotated. */
+PITHI_DEVICE void pithi_columns_search(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                       struct pithi_gpu_thread *t, struct pithi_team *team,
+                                       uint32_t tile) {
+    const uint32_t tokens = pithi_tile_tokens(&a->to.plan, &s->paged.page, tile);
+    const uint32_t band = PITHI_TILE / a->to.plan.device.set.group;
+    for (uint32_t first = 0; first < s->paged.page.lanes * PITHI_UNIT; first += band) {
+        for (uint32_t row = 0; row < tokens; row += PITHI_UNITS * s->paged.page.rows) {
+            PITHI_STEP(pithi_columns_load, row);
+            PITHI_PAGE_ROTATE(row);
+            PITHI_RUN(pithi_columns_keep, row, first);
+        }
+        pithi_page_search(a, s, t, team, tile, first);
     }
 }
 
@@ -223,6 +257,8 @@ PITHI_DEVICE void pithi_columns_encode(const struct pithi_gpu_call *a, struct pi
     }
     PITHI_RUN(pithi_columns_publish, tile);
     PITHI_RUN(pithi_columns_settle, tile);
+    if (pithi_pages_search(&a->to.plan)) pithi_columns_search(a, s, t, team, tile);
+    PITHI_STEP(pithi_columns_scales, tile);
     for (uint32_t row = 0; row < tokens; row += step) {
         PITHI_STEP(pithi_columns_load, row);
         PITHI_PAGE_ROTATE(row);
@@ -254,6 +290,7 @@ PITHI_DEVICE void pithi_page_encode(const struct pithi_gpu_call *a, struct pithi
 }
 
 PITHI_PHASE(pithi_page_write, uint64_t number) {
+    pithi_page_book(&a->to.plan, t, &s->paged);
     if (t->tid == 0) pithi_page_find(a, &a->to, &s->to, number, &s->paged.page);
 }
 

@@ -34,6 +34,14 @@ PITHI_DEVICE void pithi_page_measure(const struct pithi_table *p, struct pithi_g
     g->rotation.order = p->device.pages.rotated ? g->dim : 0;
 }
 
+/* The most threads that share its columns, or a group: those whose tile the team's memory has room
+ * for, where groups are searched, but whole heads where they are rotated. */
+PITHI_DEVICE uint32_t pithi_page_lanes(const struct pithi_table *p) {
+    const uint32_t lanes = PITHI_TILE / PITHI_UNIT / p->device.set.group;
+    const bool all = !pithi_pages_search(p) || !p->device.pages.channel || p->device.pages.rotated;
+    return all || lanes > PITHI_WARP ? (uint32_t)PITHI_WARP : lanes;
+}
+
 /* How threads share it, and the tiles that hold elements [lo, hi). */
 PITHI_DEVICE void pithi_page_share(const struct pithi_table *p, struct pithi_gpu_page *g) {
     const uint32_t group = p->device.set.group, row = g->heads * g->dim;
@@ -43,7 +51,7 @@ PITHI_DEVICE void pithi_page_share(const struct pithi_table *p, struct pithi_gpu
     const uint32_t wanted = channel ? units : pithi_parts(wide, PITHI_UNIT);
     g->lanes = 1;
     g->log2 = 0;
-    while (g->lanes < wanted && g->lanes < PITHI_WARP) {
+    while (g->lanes < wanted && g->lanes < pithi_page_lanes(p)) {
         g->lanes *= 2;
         g->log2++;
     }
@@ -73,6 +81,13 @@ PITHI_DEVICE uint32_t pithi_page_cut(const struct pithi_gpu_page *g, uint64_t e,
 PITHI_DEVICE uint64_t pithi_page_wanted(const struct pithi_tiling *t, uint64_t first) {
     const uint64_t page = t->extent[2] * t->shape[3], run = t->shape[2] * t->shape[3];
     return first / run * t->grid[2] + first % run / page;
+}
+
+/* By every thread: what codes mean, where a table says so. */
+PITHI_DEVICE void pithi_page_book(const struct pithi_table *p, const struct pithi_gpu_thread *t,
+                                  struct pithi_gpu_paged *to) {
+    if (p->device.set.codebook && t->tid < sizeof to->book)
+        ((uint8_t *)&to->book)[t->tid] = ((const uint8_t *)&p->device.pages.book)[t->tid];
 }
 
 /* By one thread: the page of the item that is the team's. */

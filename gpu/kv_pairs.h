@@ -12,6 +12,7 @@ PITHI_PHASE(pithi_page_pair, const struct pithi_gpu_side *side, uint64_t number)
     struct pithi_gpu_page *const g = &s->paged.page;
     const struct pithi_table_slot *const slot =
         (const struct pithi_table_slot *)(const void *)(side->table + side->plan.slots_at);
+    pithi_page_book(&side->plan, t, &s->paged);
     if (t->tid) return;
     const struct pith_kv_pair *const pair = &a->pairs[number / a->chunks];
     g->part = (uint32_t)(number % a->chunks);

@@ -22,6 +22,13 @@ struct pithi_gpu_column {
     uint32_t head, in_head, n, token, end;
 };
 
+/* A group that is searched, whose 16 threads the thread is one of: its number in the tile, its
+ * elements, 0 when there are none to code, and where its values lie. more: candidates are left. */
+struct pithi_gpu_sought {
+    uint32_t index, count, at;
+    bool more;
+};
+
 struct pithi_gpu_thread {
     uint32_t tid;
     float x[PITHI_UNITS][PITHI_UNIT]; /* values, differences or sums */
@@ -29,7 +36,7 @@ struct pithi_gpu_thread {
     uint32_t base[PITHI_UNITS][PITHI_UNIT];
     uint32_t largest[PITHI_UNITS];
     struct pithi_gpu_results read, made; /* of the sides from and to */
-    /* Sums over a lane of a group, see search.h. */
+    /* Sums over a lane of a group, see search.h and kv_search.h. */
     float vq[PITHI_TRIES], vq_other[PITHI_TRIES];
     int32_t qq[PITHI_TRIES], qq_other[PITHI_TRIES];
     uint64_t total;     /* of codecs with a bound: what is summed over the team */
@@ -38,6 +45,8 @@ struct pithi_gpu_thread {
     /* Of codecs in pages: extremes of units or columns, or their scales and zero points. */
     uint32_t up[PITHI_UNIT], down[PITHI_UNIT];
     struct pithi_gpu_column column;
+    struct pithi_gpu_sought sought;
+    struct pithi_shrink shrink;
 };
 
 /* Frames that a team opens at once. */
@@ -112,8 +121,10 @@ struct pithi_gpu_page {
 /* The team's memory of codecs in pages. */
 struct pithi_gpu_paged {
     struct pithi_gpu_page page;
+    struct pithi_codebook book;
     struct pithi_grid grid[PITHI_UNITS * PITHI_TEAM];
     uint32_t up[PITHI_UNITS * PITHI_TEAM], down[PITHI_UNITS * PITHI_TEAM];
+    float values[PITHI_TILE]; /* of groups that are searched; only of such calls */
 };
 
 struct pithi_gpu_shared {
@@ -132,9 +143,16 @@ struct pithi_gpu_shared {
         struct pithi_gpu_paged paged; /* only of codecs in pages */
     };
 };
+/* Whether an encode in pages looks at groups as a whole. */
+PITHI_INLINE bool pithi_pages_search(const struct pithi_table *p) {
+    return p->device.set.shrink || p->device.set.codebook == PITHI_CODEBOOK_LLOYD;
+}
 /* Bytes of it that a launch needs. */
 static inline size_t pithi_shared_bytes(const struct pithi_gpu_call *a) {
-    if (a->parts) return offsetof(struct pithi_gpu_shared, paged) + sizeof(struct pithi_gpu_paged);
+    if (a->parts)
+        return offsetof(struct pithi_gpu_shared, paged) +
+               (pithi_pages_search(&a->to.plan) ? sizeof(struct pithi_gpu_paged)
+                                                : offsetof(struct pithi_gpu_paged, values));
     return a->to.plan.device.set.search || a->rooms ? sizeof(struct pithi_gpu_shared)
                                                     : offsetof(struct pithi_gpu_shared, values);
 }

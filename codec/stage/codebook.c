@@ -36,9 +36,7 @@ static uint32_t largest(const struct group *g) {
 }
 
 static int code(const struct group *g, size_t i) {
-    if (g->job->set.codebook == PITHI_CODEBOOK_NF)
-        return pithi_codebook_nearest(g->book, value(g, i) * g->cells);
-    return pithi_codebook_cell(g->book, value(g, i) * g->cells);
+    return pithi_codebook_code(g->book, &g->job->set, value(g, i) * g->cells);
 }
 
 /* ---- Scales of Lloyd-Max codes ---------------------------------------------------------------*/
@@ -66,8 +64,7 @@ static float least_squares(const struct group *g) {
         with_value[i % LANES] += value(g, i) * c;
         with_itself[i % LANES] += c * c;
     }
-    const float scale = fold(with_value) / fold(with_itself);
-    return pithi_round_step(g->job->set.scale_dtype, scale);
+    return pithi_codebook_fit(&g->job->set, fold(with_value), fold(with_itself));
 }
 
 /* Whether the codes reproduce every value. */
@@ -87,21 +84,21 @@ static bool one_magnitude(const struct group *g) {
 }
 
 /* Whether codes by a guess are what decoded values get again. */
-static bool settles(const struct group *g, float scale) {
-    const float top = g->book->level[g->book->levels - 1] * scale;
-    return scale != 0 && !pithi_nonfinite(pithi_bits(pithi_round_to(g->job->value_dtype, top))) &&
-           pithi_codebook_steady(g->book, level_sum(g), g->count) && !one_magnitude(g);
+static bool settles(const struct group *g, float m, float scale) {
+    return pithi_codebook_settles(g->book, g->job->value_dtype, m, g->cells, scale, level_sum(g),
+                                  g->count) &&
+           !one_magnitude(g);
 }
 
 /* g->scale reaches the largest value; a guess that settles goes before, but for values that such a
  * scale coded before. */
 static void choose_lloyd(struct group *g, float m) {
-    const float by_scale = (float)PITHI_CELLS_A_UNIT / g->scale;
+    const float by_scale = pithi_codebook_cells(&g->job->set, g->scale);
     g->cells = by_scale;
     if (exact(g) && !pithi_codebook_steady(g->book, level_sum(g), g->count)) return;
     g->cells = mean_guess(g);
     const float scale = least_squares(g);
-    if (m * g->cells < g->book->widest && settles(g, scale))
+    if (settles(g, m, scale))
         g->scale = scale;
     else
         g->cells = by_scale;
@@ -116,7 +113,7 @@ static void encode_group(struct pithi_group_job *job, struct group *g, size_t in
     const bool lost = pithi_nonfinite(pithi_bits(g->scale)), coded = !lost && g->scale != 0;
     job->poisoned += lost;
     if (coded && s->codebook == PITHI_CODEBOOK_LLOYD) choose_lloyd(g, pithi_float(m));
-    if (coded && s->codebook == PITHI_CODEBOOK_NF) g->cells = 1.0f / g->scale;
+    if (coded && s->codebook == PITHI_CODEBOOK_NF) g->cells = pithi_codebook_cells(s, g->scale);
     pithi_scale_store(job->scales, s->scale_dtype, index, pithi_bits(g->scale));
     uint8_t *out = job->codes + g->first * s->bits / 8;
     uint32_t pending = 0, filled = 0;
@@ -153,11 +150,7 @@ void pithi_codebook_decode_c(struct pithi_group_job *job) {
         uint32_t x = PITHI_F32_NAN;
         if (!pithi_nonfinite(pithi_bits(scale))) {
             const int c = (int)pithi_group_index(s, job->codes, job->count, i);
-            x = pithi_bits(pithi_codebook_value(&book, c, scale));
-            if (pithi_magnitude(x) == PITHI_F32_INF) {
-                job->saturated++;
-                x = (x & 0x80000000u) | PITHI_F32_MAX;
-            }
+            x = pithi_codebook_decoded(&book, c, scale, &job->saturated);
         }
         if (job->out) pithi_store(job->out, job->out_dtype, i, x);
     }

@@ -98,9 +98,24 @@ PITHI_INLINE int pithi_codebook_cell(const struct pithi_codebook *b, float cells
     return pithi_bits(cells) >> 31 ? half - 1 - code : half + code;
 }
 
+/* cells: the value in what pithi_codebook_cells counts. */
+PITHI_INLINE int pithi_codebook_code(const struct pithi_codebook *b,
+                                     const struct pithi_group_setting *s, float cells) {
+    return s->codebook == PITHI_CODEBOOK_NF ? pithi_codebook_nearest(b, cells)
+                                            : pithi_codebook_cell(b, cells);
+}
+
 /* What a code decodes to, before a dtype. Never -0. */
 PITHI_INLINE float pithi_codebook_value(const struct pithi_codebook *b, int code, float scale) {
     return b->level[code] * scale + 0.0f;
+}
+/* Overflow gives the largest finite value. */
+PITHI_INLINE uint32_t pithi_codebook_decoded(const struct pithi_codebook *b, int code, float scale,
+                                             uint64_t *saturated) {
+    const uint32_t u = pithi_bits(pithi_codebook_value(b, code, scale));
+    if (pithi_magnitude(u) != PITHI_F32_INF) return u;
+    ++*saturated;
+    return (u & 0x80000000u) | PITHI_F32_MAX;
 }
 
 /* ---- Scales ----------------------------------------------------------------------------------*/
@@ -120,6 +135,11 @@ PITHI_INLINE float pithi_codebook_reach(const struct pithi_codebook *b,
     return scale;
 }
 
+/* Of a scale, what a unit of the values is for codes: scales, or cells of a scale. */
+PITHI_INLINE float pithi_codebook_cells(const struct pithi_group_setting *s, float scale) {
+    return (float)(s->codebook == PITHI_CODEBOOK_NF ? 1 : PITHI_CELLS_A_UNIT) / scale;
+}
+
 /* Cells a unit of the values, for a first guess of a Lloyd-Max scale: that of a normal distribution
  * with the group's mean magnitude, sum / count. */
 PITHI_INLINE float pithi_codebook_guess(float sum, size_t count) {
@@ -131,6 +151,22 @@ PITHI_INLINE float pithi_codebook_guess(float sum, size_t count) {
 PITHI_INLINE bool pithi_codebook_steady(const struct pithi_codebook *b, float sum, size_t count) {
     const float t = sum / (float)count * 1.2533141f;
     return t > b->steady_from && t < b->steady_to;
+}
+
+/* The scale of least squares, from the sums of value * level and of level * level. */
+PITHI_INLINE float pithi_codebook_fit(const struct pithi_group_setting *s, float with_value,
+                                      float with_itself) {
+    return pithi_round_step(s->scale_dtype, with_value / with_itself);
+}
+
+/* Whether codes by a guess of so many cells a unit can be what decoded values get again: m is the
+ * largest magnitude, sum that of the magnitudes of the codes' levels. */
+PITHI_INLINE bool pithi_codebook_settles(const struct pithi_codebook *b, uint32_t dtype, float m,
+                                         float cells, float scale, float sum, size_t count) {
+    const float top = b->level[b->levels - 1] * scale;
+    return m * cells < b->widest && scale != 0 &&
+           !pithi_nonfinite(pithi_bits(pithi_round_to(dtype, top))) &&
+           pithi_codebook_steady(b, sum, count);
 }
 
 #endif

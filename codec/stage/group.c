@@ -103,12 +103,8 @@ static void search_scale(const struct pithi_group_job *job, struct group *g) {
 static float squared_error(const struct pithi_group_job *job, const struct group *g, uint32_t dtype,
                            const struct pithi_grid *r) {
     float lane[LANES] = {0};
-    for (size_t i = 0; i < g->count; i++) {
-        const float x = difference(job, g->first + i);
-        const float q = pithi_grid_code(&job->set, r, r->most, x);
-        const float e = x - pithi_grid_value(dtype, r, q);
-        lane[i % LANES] += e * e;
-    }
+    for (size_t i = 0; i < g->count; i++)
+        lane[i % LANES] += pithi_grid_error(&job->set, dtype, r, difference(job, g->first + i));
     for (size_t half = LANES / 2; half; half /= 2)
         for (size_t i = 0; i < half; i++) lane[i] += lane[i + half];
     return lane[0];

@@ -200,6 +200,13 @@ PITHI_INLINE float pithi_grid_value(uint32_t dtype, const struct pithi_grid *r, 
     return pithi_round_to(dtype, q * r->scale + r->zero);
 }
 
+/* The squared error of coding x. */
+PITHI_INLINE float pithi_grid_error(const struct pithi_group_setting *s, uint32_t dtype,
+                                    const struct pithi_grid *r, float x) {
+    const float e = x - pithi_grid_value(dtype, r, pithi_grid_code(s, r, r->most, x));
+    return e * e;
+}
+
 /* r, settled for a group with the least and largest values lo and hi (symmetric: 0 and the largest
  * magnitude). dtype: of the values. Where that is coarser than the codes, and the last code lies
  * below hi, the last ones all decode to one value: the code of that value is then the largest. */

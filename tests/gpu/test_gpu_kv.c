@@ -19,6 +19,10 @@ static const char *const specs[] = {
     "kv:axis=channel,bits=3,group=16,page=16,scale=bf16",
     "kv:axis=channel,bits=6,group=64,page=64,range=symmetric",
     "kv:order=heads,axis=channel,bits=5,group=16,page=32,scale=f32",
+    "kv:codebook=nf,bits=3,group=32,page=16",
+    "kv:codebook=nf,bits=2,group=16,page=16,axis=channel,scale=bf16",
+    "kv:codebook=lloyd,group=64,page=16,scale=f32",
+    "kv:codebook=lloyd,bits=3,group=32,page=64,axis=channel",
 };
 enum { SPECS = sizeof specs / sizeof specs[0] };
 
@@ -30,12 +34,24 @@ static const uint64_t shapes[][5] = {
 };
 enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 
+/* Scales that are searched for, which takes long: fewer of them. */
+static const char *const searching[] = {
+    "kv:search=mse,bits=2,group=32",
+    "kv:preset=q4,group=16,page=16,scale=bf16",
+    "kv:search=mse,bits=3,group=16,page=16,axis=channel,scale=f32",
+    "kv:search=mse,bits=8,group=256,page=256,axis=channel,range=symmetric",
+    "kv:search=mse,bits=2,group=128,order=heads,page=16,scale=f32",
+};
+
 /* Rows of heads that can be rotated. */
 static const char *const rotating[] = {
     "kv:preset=quarot4",
     "kv:rotate=head,bits=3,group=16,page=16,scale=bf16",
     "kv:rotate=head,axis=channel,group=32,page=32",
     "kv:rotate=head,axis=channel,bits=8,group=16,page=16,range=symmetric",
+    "kv:rotate=head,codebook=lloyd,bits=3,group=64,page=16",
+    "kv:rotate=head,codebook=lloyd,bits=2,group=128,axis=channel,scale=bf16",
+    "kv:rotate=head,search=mse,bits=2,group=32,page=32,axis=channel",
 };
 static const uint64_t heads[][5] = {
     {2, 19, 32}, {3, 18, 2, 64}, {3, 33, 3, 128}, {3, 17, 1, 256}, {4, 2, 40, 5, 32},
@@ -105,6 +121,16 @@ static void test_rotated(void **state) {
                     one_trip(rotating[k], heads[i], kind, number / 2 + k + i);
 }
 
+static void test_searches(void **state) {
+    (void)state;
+    uint64_t number = 0;
+    for (size_t i = 0; i < SHAPES; i++)
+        for (size_t k = 0; k < sizeof searching / sizeof searching[0]; k++)
+            for (int kind = 0; kind <= GEN_COUNT; kind++, number++)
+                if ((number + i) % 4 == 0)
+                    one_trip(searching[k], shapes[i], kind, number / 2 + k + i);
+}
+
 /* Slots are pages of one token each. */
 static void test_slots(void **state) {
     (void)state;
@@ -164,7 +190,8 @@ static void test_refused(void **state) {
     struct rig r;
     struct job j;
     refuses("kv", PITH_F32);
-    refuses("kv:search=mse", PITH_NONE);
+    refuses("kv:outliers=0.01", PITH_NONE);
+    refuses("kv:entropy=zstd", PITH_NONE);
     context("sums");
     const pith_layout layout = shape_layout(shapes[5], PITH_F32, 0);
     CHECK(rig_open(&r, "kv", &layout));
@@ -177,14 +204,17 @@ static void test_refused(void **state) {
     rig_close(&r);
 }
 
-/* What the encoder searched for does not matter. */
+/* What the encoder searched for does not matter, to either side. */
 static void test_searched(void **state) {
     (void)state;
-    struct trip t;
-    context("frames of search=mse");
-    open_trip(&t, "kv:bits=2,group=32", shapes[5], PITH_F32, 0, GEN_COUNT, 0);
-    trip_check_frame_of(&t, "kv:bits=2,group=32,search=mse", PITH_OK);
-    trip_close(&t);
+    static const char *const pair[] = {"kv:bits=2,group=32", "kv:bits=2,group=32,search=mse"};
+    for (size_t i = 0; i < 2; i++) {
+        struct trip t;
+        context("frames of %s", pair[1 - i]);
+        open_trip(&t, pair[i], shapes[5], PITH_F32, 0, GEN_COUNT, 0);
+        trip_check_frame_of(&t, pair[1 - i], PITH_OK);
+        trip_close(&t);
+    }
 }
 
 static void test_hostile(void **state) {
@@ -210,10 +240,10 @@ static void test_hostile(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_trips),   cmocka_unit_test(test_rotated),
-        cmocka_unit_test(test_slots),   cmocka_unit_test(test_space),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_searched),
-        cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_trips),    cmocka_unit_test(test_searches),
+        cmocka_unit_test(test_rotated),  cmocka_unit_test(test_slots),
+        cmocka_unit_test(test_space),    cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_searched), cmocka_unit_test(test_hostile),
     };
     return cmocka_run_group_tests_name("gpu_kv", tests, NULL, NULL);
 }

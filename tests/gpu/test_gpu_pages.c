@@ -121,13 +121,16 @@ static void test_pages(void **state) {
     static const uint64_t dims[] = {5, 32, 80, 96, 128};
     uint64_t number = 0;
     for (size_t d = 0; d < sizeof dims / sizeof dims[0]; d++)
-        for (uint64_t h = 1; h < 4; h++, number += 5) {
+        for (uint64_t h = 1; h < 4; h++, number += 7) {
             one_pool("kv:page=16", h, dims[d], number);
             one_pool("kv:page=16,bits=3,group=32,range=symmetric,scale=bf16", h, dims[d],
                      number + 1);
             one_pool("kv:page=16,axis=channel,group=16,bits=2", h, dims[d], number + 2);
+            one_pool("kv:page=16,axis=channel,group=16,codebook=lloyd,bits=3", h, dims[d],
+                     number + 3);
+            one_pool("kv:page=16,search=mse,group=64,bits=2", h, dims[d], number + 4);
             if (dims[d] & (dims[d] - 1)) continue;
-            one_pool("kv:page=16,rotate=head", h, dims[d], number + 3);
+            one_pool("kv:page=16,rotate=head", h, dims[d], number + 5);
         }
 }
 
