@@ -199,7 +199,7 @@ static bool describe_pages(const struct pithi_params *q, struct pithi_device *d)
                                     .rotated = pithi_param(q, "rotate") != 0};
     d->set.short_zero = pithi_short_zeros(&d->set, d->pages.rotated);
     if (d->set.codebook) pithi_codebook_init(&d->pages.book, &d->set);
-    return q->base_dtype == PITH_NONE && !pithi_param(q, "outliers");
+    return !pithi_param(q, "outliers");
 }
 
 /* Keys of one name mean the same in every codec. False when kernels cannot do it. */

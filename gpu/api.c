@@ -93,14 +93,10 @@ enum { WAVES = 32, TILES_MOST = 4 };
 
 /* Few tiles a team while there are few teams; whole groups always, and whole blocks where those
  * have checksums. */
-void pithi_cuda_divide(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t items,
-                       uint64_t elements) {
+void pithi_cuda_divide_runs(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t items,
+                            uint64_t elements) {
     const struct pithi_table *t = &c->table;
     const uint64_t group = t->device.set.group;
-    if (pithi_cuda_is_paged(c)) {
-        pithi_cuda_paged_divide(a, c, items, elements);
-        return;
-    }
     uint64_t span = group > PITHI_TILE ? group : PITHI_TILE;
     while (span < TILES_MOST * PITHI_TILE && items * (elements / span) > WAVES * c->processors)
         span *= 2;
@@ -109,6 +105,14 @@ void pithi_cuda_divide(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64
     a->span = span;
     a->chunks = elements / span + (elements % span != 0);
     if (!a->chunks) a->chunks = 1;
+}
+
+void pithi_cuda_divide(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t items,
+                       uint64_t elements) {
+    if (pithi_cuda_is_paged(c))
+        pithi_cuda_paged_divide(a, c, items, elements);
+    else
+        pithi_cuda_divide_runs(a, c, items, elements);
 }
 
 /* The kernel that knows most of this call. */
@@ -166,8 +170,9 @@ static pith_status check_tensor(pith_cuda_plan *c, const pith_cuda_items *items)
 
 static bool draws(const pith_cuda_plan *c) { return c->table.device.set.stochastic; }
 
-static enum pithi_gpu_kernel encoder(const pith_cuda_plan *c) {
+static enum pithi_gpu_kernel encoder(const pith_cuda_plan *c, bool key) {
     const uint32_t kind = c->table.device.kind;
+    if (key) return pithi_cuda_is_paged(c) ? PITHI_GPU_paged_encode_key : PITHI_GPU_encode_key;
     return kind == PITHI_DEVICE_pages    ? PITHI_GPU_paged_encode
            : kind == PITHI_DEVICE_groups ? PITHI_GPU_encode
                                          : PITHI_GPU_encode_raw;
@@ -195,7 +200,7 @@ static pith_status encode(pith_cuda_plan *c, pith_cuda_state *state, const pith_
                                .update = true};
     if (pithi_cuda_is_bounded(c)) return pithi_cuda_bounded_encode(c, &a, &items, stream);
     pithi_cuda_divide(&a, c, items.count, c->table.most);
-    return pithi_cuda_launch(c, key ? PITHI_GPU_encode_key : encoder(c), &a, items.count, stream);
+    return pithi_cuda_launch(c, encoder(c, key), &a, items.count, stream);
 }
 
 pith_status pith_cuda_encode(pith_cuda_plan *c, pith_cuda_state *state,

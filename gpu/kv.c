@@ -18,11 +18,18 @@ static uint64_t page_elements(const pith_cuda_plan *c) {
     return c->table.most_blocks < 2 ? c->table.most : t->extent[2] * t->shape[3];
 }
 
-/* Whole pages where those have checksums. */
+/* Whether units of a page do not begin at whole lanes of the base's hash, as pithi_page_apart. */
+static bool apart(const pith_cuda_plan *c) {
+    const struct pithi_table_slot *const slot = pithi_cuda_first_slot(c);
+    return c->table.slots == 1 && c->table.device.identity && slot->dim % PITHI_UNIT &&
+           slot->dim != slot->count;
+}
+
+/* Whole pages where those have checksums, or are hashed when all of them is done. */
 uint32_t pithi_cuda_page_parts(const pith_cuda_plan *c, uint64_t pages) {
     const uint64_t tiles = page_elements(c) / PITHI_TILE + 1;
     uint64_t parts = tiles, each = 1;
-    if (c->table.checksums) return 1;
+    if (c->table.checksums || apart(c)) return 1;
     for (; each < TILES_MOST && pages * parts > WAVES * c->processors; each *= 2)
         parts = (parts + 1) / 2;
     return (uint32_t)parts;

@@ -29,14 +29,19 @@ PITHI_DEVICE void pithi_piece_put(const struct pithi_gpu_call *a, const struct p
     }
 }
 
-/* x to the tensor, or to what it holds. */
+/* x to the tensor, to what it holds, or to the base. */
 PITHI_DEVICE void pithi_piece_store(const struct pithi_gpu_call *a, const struct pithi_gpu_page *g,
-                                    const struct pithi_gpu_piece *piece, const float x[8]) {
+                                    const struct pithi_gpu_piece *piece, const float x[8],
+                                    struct pithi_gpu_results *count) {
     const uint32_t dtype = a->from.items.dtype;
     uint32_t v[PITHI_UNIT], held[PITHI_UNIT];
     if (!piece->n) return;
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) v[k] = pithi_bits(x[k]);
-    if (a->add) {
+    if (g->base) {
+        pithi_piece_base(&a->from.plan, g, piece, held);
+        pithi_piece_update(&a->from.plan, g, piece, held, x, a->update, count, v);
+        if (!g->values) return;
+    } else if (a->add) {
         pithi_unit_load(g->values + (g->at + piece->at) * pithi_width(dtype), dtype, piece->n,
                         held);
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) v[k] =
@@ -47,20 +52,6 @@ PITHI_DEVICE void pithi_piece_store(const struct pithi_gpu_call *a, const struct
 }
 
 /* ---- Codes -----------------------------------------------------------------------------------*/
-
-/* What code k of a word means. */
-PITHI_DEVICE float pithi_page_value(const struct pithi_gpu_paged *g,
-                                    const struct pithi_group_setting *set, uint64_t word,
-                                    uint32_t k, float scale, float zero) {
-    const uint32_t mask = (1u << set->bits) - 1;
-    const int index = (int)((uint32_t)(word >> k * set->bits) & mask);
-    const int q = set->asymmetric ? index : pithi_unit_code(word, set->bits, k);
-    uint64_t ignored = 0;
-    if (pithi_nonfinite(pithi_bits(scale)) || pithi_nonfinite(pithi_bits(zero)))
-        return pithi_float(PITHI_F32_NAN);
-    if (set->codebook) return pithi_float(pithi_codebook_decoded(&g->book, index, scale, &ignored));
-    return pithi_float(pithi_group_decoded(q, scale, zero, set->asymmetric, &ignored));
-}
 
 /* Scale and zero point of a group along heads. */
 PITHI_DEVICE void pithi_head_scale(const struct pithi_group_setting *set,
@@ -91,6 +82,9 @@ PITHI_LOCAL(pithi_heads_take, uint32_t tile) {
         if (!piece.n) continue;
         float scale, zero;
         pithi_head_scale(set, g, unit >> g->log2, &scale, &zero);
+        if (!(unit & (g->lanes - 1)))
+            t->read.poisoned +=
+                pithi_nonfinite(pithi_bits(scale)) || pithi_nonfinite(pithi_bits(zero));
         const uint64_t word = pithi_unit_get_codes(g->codes + piece.codes, set->bits, piece.n);
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->x[u][k] =
             pithi_page_value(&s->paged, set, word, k, scale, zero);
@@ -102,7 +96,7 @@ PITHI_LOCAL(pithi_heads_put, uint32_t tile) {
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const struct pithi_gpu_piece piece =
             pithi_head_piece(&a->from.plan, g, pithi_page_unit(t, tile, u));
-        pithi_piece_store(a, g, &piece, t->x[u]);
+        pithi_piece_store(a, g, &piece, t->x[u], &t->read);
     }
 }
 
@@ -139,7 +133,7 @@ PITHI_LOCAL(pithi_columns_put, uint32_t row) {
     const struct pithi_gpu_page *const g = &s->paged.page;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const struct pithi_gpu_piece piece = pithi_column_piece(&a->from.plan, g, t, row, u);
-        pithi_piece_store(a, g, &piece, t->x[u]);
+        pithi_piece_store(a, g, &piece, t->x[u], &t->read);
     }
 }
 
@@ -192,6 +186,21 @@ PITHI_PHASE(pithi_page_read, uint64_t number) {
     if (t->tid == 0) pithi_page_find(a, &a->from, &s->from, number, &s->paged.page);
 }
 
+PITHI_DEVICE void pithi_page_decode_key(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                        struct pithi_gpu_thread *t, struct pithi_team *team) {
+    const uint64_t step = (uint64_t)a->parts * PITHI_TILE;
+    uint64_t tile = s->from.begin + (uint64_t)s->paged.page.part * PITHI_TILE;
+    for (; tile < s->from.end; tile += step) PITHI_STEP(pithi_decode_key, tile);
+}
+
+/* A barrier: all threads have written the base. */
+PITHI_PHASE(pithi_page_wait, uint64_t number) { (void)a, (void)s, (void)t, (void)number; }
+
+PITHI_LOCAL(pithi_page_reread, uint64_t number) {
+    (void)number;
+    t->read.hash = pithi_page_rehash(&a->from.plan, &s->paged.page, &s->from, t->tid);
+}
+
 PITHI_BODY(pithi_paged_decode) {
     PITHI_RUN(pithi_decode_open, number);
     PITHI_OPEN_FRAMES(false);
@@ -200,20 +209,44 @@ PITHI_BODY(pithi_paged_decode) {
         return;
     }
     PITHI_RUN(pithi_page_read, number);
-    if (s->paged.page.live) pithi_page_decode(a, s, t, team);
+    if (s->paged.page.live && s->from.kind)
+        pithi_page_decode_key(a, s, t, team);
+    else if (s->paged.page.live)
+        pithi_page_decode(a, s, t, team);
+    if (s->from.state && a->update) {
+        if (s->paged.page.live && s->paged.page.apart && !s->from.kind) {
+            PITHI_RUN(pithi_page_wait, number);
+            PITHI_STEP(pithi_page_reread, number);
+        }
+        PITHI_GATHER(number);
+    }
     PITHI_RUN(pithi_decode_close, number);
 }
 
 /* ---- Checks ----------------------------------------------------------------------------------*/
 
+/* As pithi_check_hash, of the team's part of the page. */
+PITHI_LOCAL(pithi_page_identify, uint64_t width) {
+    const struct pithi_gpu_item *const it = &s->from;
+    const uint8_t *const from = it->kind ? it->payload + it->form->data : it->tensor;
+    if (it->kind || a->add)
+        t->read.hash =
+            pithi_hash_part(from, it->begin * width, it->end * width,
+                            s->paged.page.part * PITHI_TEAM + t->tid, a->parts * PITHI_TEAM);
+}
+
 /* As pithi_check, of the pages that are wanted. */
 PITHI_BODY(pithi_paged_check) {
     PITHI_RUN(pithi_check_open, number);
-    if (s->from.status != PITH_OK || !a->from.plan.checksums) return;
+    if (s->from.status != PITH_OK) return;
     PITHI_RUN(pithi_page_read, number);
     if (!s->paged.page.live || s->paged.page.lo >= s->paged.page.hi) return;
-    PITHI_PAGE_HASH(number);
-    PITHI_RUN(pithi_page_seal, &s->from, &a->work[s->from.index]);
+    if (a->from.plan.checksums) PITHI_STEP(pithi_page_sum, false);
+    if (a->identify) PITHI_STEP(pithi_page_identify, pithi_width(a->from.plan.base_dtype));
+    PITHI_GATHER(number);
+    if (a->from.plan.checksums)
+        PITHI_RUN(pithi_page_seal, &s->from, s->made.hash, &a->work[s->from.index]);
+    if (a->identify) PITHI_RUN(pithi_check_close, number);
 }
 
 #endif

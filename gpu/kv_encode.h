@@ -6,6 +6,7 @@
 #ifndef PITHI_GPU_KV_ENCODE_H
 #define PITHI_GPU_KV_ENCODE_H
 
+#include "key.h"
 #include "kv_search.h"
 
 /* ---- Values in -------------------------------------------------------------------------------*/
@@ -25,6 +26,12 @@ PITHI_LOCAL(pithi_heads_load, uint32_t tile) {
         const struct pithi_gpu_piece piece =
             pithi_head_piece(&a->to.plan, g, pithi_page_unit(t, tile, u));
         pithi_piece_load(a, g, &piece, t->x[u]);
+        if (!g->base) continue;
+        pithi_piece_base(&a->to.plan, g, &piece, t->base[u]);
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+            const uint32_t b = t->base[u][k];
+            t->x[u][k] = t->x[u][k] - pithi_float(pithi_nonfinite(b) ? 0 : b);
+        }
     }
 }
 PITHI_LOCAL(pithi_columns_load, uint32_t row) {
@@ -119,7 +126,20 @@ PITHI_LOCAL(pithi_heads_scales, uint32_t tile) {
         uint8_t *const at = g->bytes + (uint64_t)(tile * each + i) * pithi_entry_bytes(set);
         pithi_store(at, set->scale_dtype, 0, pithi_bits(grid.scale));
         if (set->asymmetric) pithi_store(at, set->scale_dtype, 1, pithi_bits(grid.zero));
+        t->made.poisoned += pithi_nonfinite(pithi_bits(grid.scale));
     }
+}
+
+/* What decoders make of the base. */
+PITHI_DEVICE void pithi_heads_update(const struct pithi_table *p, const struct pithi_gpu_paged *g,
+                                     const struct pithi_gpu_piece *piece, uint64_t word,
+                                     const struct pithi_grid *grid, const uint32_t base[8],
+                                     struct pithi_gpu_results *count) {
+    float x[PITHI_UNIT];
+    uint32_t next[PITHI_UNIT];
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) x[k] =
+        pithi_page_value(g, &p->device.set, word, k, grid->scale, grid->zero);
+    pithi_piece_update(p, &g->page, piece, base, x, true, count, next);
 }
 
 PITHI_LOCAL(pithi_heads_codes, uint32_t tile) {
@@ -134,6 +154,7 @@ PITHI_LOCAL(pithi_heads_codes, uint32_t tile) {
             (uint64_t)pithi_page_code(&s->paged, &p->device.set, &grid, t->x[u][k])
             << k * p->device.set.bits;
         pithi_unit_put_codes(g->codes + piece.codes, p->device.set.bits, piece.n, word);
+        if (g->base) pithi_heads_update(p, &s->paged, &piece, word, &grid, t->base[u], &t->made);
     }
 }
 
@@ -294,6 +315,21 @@ PITHI_PHASE(pithi_page_write, uint64_t number) {
     if (t->tid == 0) pithi_page_find(a, &a->to, &s->to, number, &s->paged.page);
 }
 
+PITHI_LOCAL(pithi_page_hash_base, uint64_t number) {
+    (void)number;
+    t->made.hash = pithi_page_rehash(&a->to.plan, &s->paged.page, &s->to, t->tid);
+}
+
+/* What follows the page's bytes. */
+PITHI_DEVICE void pithi_page_finish(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                    struct pithi_gpu_thread *t, struct pithi_team *team,
+                                    uint64_t number) {
+    const bool sum = s->paged.page.live && a->to.plan.checksums;
+    if (sum) PITHI_STEP(pithi_page_sum, true);
+    if (sum || s->to.state) PITHI_GATHER(number);
+    if (sum) PITHI_RUN(pithi_page_seal, &s->to, s->read.hash, NULL);
+}
+
 PITHI_BODY(pithi_paged_encode) {
     PITHI_RUN(pithi_encode_open, number);
     if (s->to.status != PITH_OK) {
@@ -304,12 +340,29 @@ PITHI_BODY(pithi_paged_encode) {
     if (s->to.first) PITHI_RUN(pithi_write_header, &s->to);
     if (s->paged.page.live) {
         pithi_page_encode(a, s, t, team);
-        if (a->to.plan.checksums) {
-            PITHI_PAGE_HASH(number);
-            PITHI_RUN(pithi_page_seal, &s->to, NULL);
-        }
+        /* A team that has all of the page has waited for all of its threads. */
+        if (s->paged.page.apart) PITHI_STEP(pithi_page_hash_base, number);
     }
+    pithi_page_finish(a, s, t, team, number);
     PITHI_RUN(pithi_encode_close, number);
+}
+
+/* A key frame. */
+PITHI_BODY(pithi_paged_encode_key) {
+    PITHI_RUN(pithi_encode_open, number);
+    if (s->to.status != PITH_OK) {
+        PITHI_RUN(pithi_encode_refuse, number);
+        return;
+    }
+    PITHI_RUN(pithi_page_write, number);
+    if (s->to.first) PITHI_RUN(pithi_write_header, &s->to);
+    if (s->paged.page.live) {
+        const uint64_t step = (uint64_t)a->parts * PITHI_TILE;
+        uint64_t tile = s->to.begin + (uint64_t)s->paged.page.part * PITHI_TILE;
+        for (; tile < s->to.end; tile += step) PITHI_RUN(pithi_key_put, tile);
+    }
+    pithi_page_finish(a, s, t, team, number);
+    PITHI_RUN(pithi_key_close, number);
 }
 
 #endif

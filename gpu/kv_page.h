@@ -90,9 +90,15 @@ PITHI_DEVICE void pithi_page_book(const struct pithi_table *p, const struct pith
         ((uint8_t *)&to->book)[t->tid] = ((const uint8_t *)&p->device.pages.book)[t->tid];
 }
 
-/* By one thread: the page of the item that is the team's. */
+/* Whether pieces do not begin at whole lanes of the base's hash: then it is hashed page by page. */
+PITHI_DEVICE bool pithi_page_apart(const struct pithi_table *p, const struct pithi_gpu_item *it) {
+    return p->device.identity && it->slot->dim % PITHI_UNIT && it->slot->dim != it->slot->count;
+}
+
+/* By one thread: the page of the item that is the team's, whose elements, those that are wanted,
+ * then are the team's of the slot. */
 PITHI_DEVICE void pithi_page_find(const struct pithi_gpu_call *a, const struct pithi_gpu_side *side,
-                                  const struct pithi_gpu_item *it, uint64_t team,
+                                  struct pithi_gpu_item *it, uint64_t team,
                                   struct pithi_gpu_page *g) {
     const struct pithi_tiling *const t = &it->slot->tiling;
     const uint64_t chunk = team % a->chunks, end = it->slot->count;
@@ -111,7 +117,8 @@ PITHI_DEVICE void pithi_page_find(const struct pithi_gpu_call *a, const struct p
     g->first = (run * t->shape[2] + page * t->extent[2]) * t->shape[3];
     g->bytes =
         it->payload + it->form->data + run * it->form->run_bytes + page * it->form->block_bytes;
-    g->values = it->tensor;
+    g->values = it->tensor == it->base ? NULL : it->tensor;
+    g->base = it->base ? it->base + g->first * pithi_width(side->plan.base_dtype) : NULL;
     g->at = (int64_t)(g->first - shift);
     g->token_stride = (int64_t)t->shape[3];
     g->head_stride = g->dim;
@@ -121,7 +128,11 @@ PITHI_DEVICE void pithi_page_find(const struct pithi_gpu_call *a, const struct p
     g->hi = pithi_page_cut(g, a->count < rest ? a->first + a->count : end, count);
     pithi_page_measure(&side->plan, g);
     pithi_page_share(&side->plan, g);
+    g->apart = pithi_page_apart(&side->plan, it);
+    if (it->kind) g->length = (uint64_t)count * pithi_width(side->plan.base_dtype);
     g->whole = g->length;
+    it->begin = g->first + (g->lo & ~(PITHI_UNIT - 1u));
+    it->end = g->first + g->hi;
 }
 
 /* ---- Units -----------------------------------------------------------------------------------*/
@@ -224,6 +235,22 @@ PITHI_DEVICE uint8_t *pithi_column_scales(const struct pithi_table *p,
            column * pithi_scale_width(set->scale_dtype);
 }
 
+/* ---- Codes -----------------------------------------------------------------------------------*/
+
+/* What code k of a word means. */
+PITHI_DEVICE float pithi_page_value(const struct pithi_gpu_paged *g,
+                                    const struct pithi_group_setting *set, uint64_t word,
+                                    uint32_t k, float scale, float zero) {
+    const uint32_t mask = (1u << set->bits) - 1;
+    const int index = (int)((uint32_t)(word >> k * set->bits) & mask);
+    const int q = set->asymmetric ? index : pithi_unit_code(word, set->bits, k);
+    uint64_t ignored = 0;
+    if (pithi_nonfinite(pithi_bits(scale)) || pithi_nonfinite(pithi_bits(zero)))
+        return pithi_float(PITHI_F32_NAN);
+    if (set->codebook) return pithi_float(pithi_codebook_decoded(&g->book, index, scale, &ignored));
+    return pithi_float(pithi_group_decoded(q, scale, zero, set->asymmetric, &ignored));
+}
+
 /* ---- Rotation --------------------------------------------------------------------------------*/
 
 /* Threads that are neighbours have units that are, whole heads of them: transforms are of whole
@@ -263,24 +290,61 @@ PITHI_LOCAL(pithi_page_shrink, uint32_t tile) {
         PITHI_PAGE_ROTATE(tile);                                               \
     } while (0)
 
+/* ---- Base ------------------------------------------------------------------------------------*/
+
+PITHI_DEVICE void pithi_piece_base(const struct pithi_table *p, const struct pithi_gpu_page *g,
+                                   const struct pithi_gpu_piece *piece, uint32_t base[8]) {
+    pithi_unit_load(g->base + (uint64_t)piece->e * pithi_width(p->base_dtype), p->base_dtype,
+                    piece->n, base);
+}
+
+/* next := the base of a piece and x, what its codes mean; the base itself becomes it where `update`
+ * is set. */
+PITHI_DEVICE void pithi_piece_update(const struct pithi_table *p, const struct pithi_gpu_page *g,
+                                     const struct pithi_gpu_piece *piece, const uint32_t base[8],
+                                     const float x[8], bool update, struct pithi_gpu_results *count,
+                                     uint32_t next[8]) {
+    uint32_t bits[PITHI_UNIT];
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+        uint64_t saturated = 0;
+        next[k] = pithi_group_update(base[k], pithi_bits(x[k]), p->base_dtype, &saturated);
+        if (k < piece->n) count->saturated += saturated;
+        bits[k] = pithi_unit_round(p->base_dtype, next[k]);
+    }
+    if (!update) return;
+    pithi_unit_put(g->base + (uint64_t)piece->e * pithi_width(p->base_dtype),
+                   pithi_width(p->base_dtype), piece->n, bits);
+    if (p->device.identity && !g->apart)
+        count->hash += pithi_unit_hash(p->base_dtype, g->first + piece->e, piece->n, bits);
+}
+
+/* Of the slot's base the page's, for a team that has all of it. */
+PITHI_DEVICE uint64_t pithi_page_rehash(const struct pithi_table *p, const struct pithi_gpu_page *g,
+                                        const struct pithi_gpu_item *it, uint32_t tid) {
+    const uint64_t width = pithi_width(p->base_dtype), first = g->first * width;
+    return pithi_hash_part(it->base, first, first + g->hi * width, tid, PITHI_TEAM);
+}
+
 /* ---- Checksums -------------------------------------------------------------------------------*/
 
-/* A body's text: s->made.hash := that of the page's bytes, for a team that has all of it. */
-PITHI_LOCAL(pithi_page_sum, uint32_t step) {
+/* Of the page's bytes, for a team that has all of it: among the results of the side that the call
+ * does not have. */
+PITHI_LOCAL(pithi_page_sum, bool encode) {
     const struct pithi_gpu_page *const g = &s->paged.page;
+    const uint64_t sum = pithi_hash_part(g->bytes, 0, g->length, t->tid, PITHI_TEAM);
     (void)a;
-    t->made.hash = pithi_hash_part(g->bytes, 0, g->length, t->tid, step);
+    if (encode)
+        t->read.hash = sum;
+    else
+        t->made.hash = sum;
 }
-#define PITHI_PAGE_HASH(number)                 \
-    do {                                        \
-        PITHI_STEP(pithi_page_sum, PITHI_TEAM); \
-        PITHI_GATHER(number);                   \
-    } while (0)
 
-PITHI_PHASE(pithi_page_seal, const struct pithi_gpu_item *it, struct pithi_gpu_work *work) {
+/* hash: that, of the team. */
+PITHI_PHASE(pithi_page_seal, const struct pithi_gpu_item *it, uint64_t hash,
+            struct pithi_gpu_work *work) {
     const struct pithi_gpu_page *const g = &s->paged.page;
     uint8_t *const entry = it->payload + it->form->checks + 8 * g->number;
-    const uint64_t sum = pithi_nh_finish(s->made.hash, g->length, PITHI_CHECK_TAG + g->number);
+    const uint64_t sum = pithi_nh_finish(hash, g->length, PITHI_CHECK_TAG + g->number);
     (void)a;
     if (t->tid) return;
     if (!work)

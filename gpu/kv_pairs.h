@@ -20,6 +20,8 @@ PITHI_PHASE(pithi_page_pair, const struct pithi_gpu_side *side, uint64_t number)
     if (!g->part) side->items.status[number / a->chunks] = g->live ? PITH_OK : PITH_ERR_ARG;
     if (!g->live) return;
     g->number = g->first = 0;
+    g->base = NULL;
+    g->apart = false;
     g->tokens = side->plan.device.pages.tokens;
     g->heads = slot->heads;
     g->dim = slot->dim;

@@ -38,7 +38,8 @@ PITHI_DEVICE struct pithi_ends pithi_ends_of(const struct pithi_group_setting *s
 
 /* Of what groups are made of. */
 PITHI_DEVICE uint32_t pithi_page_dtype(const struct pithi_table *p) {
-    return p->device.pages.rotated ? (uint32_t)PITH_F32 : p->dtype;
+    const bool floats = p->device.pages.rotated || p->base_dtype != PITH_NONE;
+    return floats ? (uint32_t)PITH_F32 : p->dtype;
 }
 
 /* ---- Groups in the team's memory -------------------------------------------------------------*/

@@ -34,7 +34,7 @@ static pith_status check_strides(pith_cuda_plan *c, const pith_view *like, bool 
 static pith_status check_pages(pith_cuda_plan *c, const pith_view *like, const void *pairs,
                                const int32_t *status, uint64_t count, bool output) {
     const struct pithi_table_slot *const slot = pithi_cuda_first_slot(c);
-    if (!pithi_cuda_is_paged(c) || c->table.slots != 1 || slot->tiling.shape[1] != 1 ||
+    if (!pithi_cuda_is_paged(c) || pithi_cuda_has_base(&c->table) || c->table.slots != 1 || slot->tiling.shape[1] != 1 ||
         slot->tiling.shape[2] < c->table.device.pages.tokens || !slot->blocks)
         return fail(c, PITH_ERR_UNSUPPORTED, "pages are not for this plan");
     if (!like || ((!pairs || !status) && count))

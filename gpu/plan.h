@@ -33,6 +33,9 @@ uint64_t pithi_cuda_state_bytes(const struct pithi_table *table);
 /* Sets how many teams do `items` items of at most `elements` elements, and how many each does. */
 void pithi_cuda_divide(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t items,
                        uint64_t elements);
+/* The same, whatever the codec: runs of neighbouring elements. */
+void pithi_cuda_divide_runs(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t items,
+                            uint64_t elements);
 pith_status pithi_cuda_launch(pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
                               const struct pithi_gpu_call *a, uint64_t items, void *stream);
 static inline bool pithi_cuda_has_base(const struct pithi_table *t) {

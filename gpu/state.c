@@ -58,7 +58,7 @@ static pith_status per_slot(pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
 /* Teams for every slot. */
 static pith_status over_base(pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
                              struct pithi_gpu_call *a, void *stream) {
-    pithi_cuda_divide(a, c, c->table.slots, c->table.most);
+    pithi_cuda_divide_runs(a, c, c->table.slots, c->table.most);
     return pithi_cuda_launch(c, kernel, a, c->table.slots, stream);
 }
 

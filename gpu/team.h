@@ -103,6 +103,7 @@ struct pithi_gpu_strip {
 struct pithi_gpu_page {
     uint8_t *bytes, *values; /* values: where `at` counts from */
     uint8_t *codes;
+    uint8_t *base;                         /* of its first element; or NULL */
     uint64_t number, first;                /* of the page, and of its first element, in the slot */
     int64_t at, token_stride, head_stride; /* in elements: of the page's first; between its rows */
     uint64_t scale_bytes, code_bytes;
@@ -116,6 +117,7 @@ struct pithi_gpu_page {
     uint32_t lanes, log2, rows, chunks;
     bool live;
     bool plain; /* units lie in a run, in the tensor too */
+    bool apart; /* units do not begin at whole lanes of the base's hash */
 };
 
 /* The team's memory of codecs in pages. */

@@ -33,7 +33,7 @@
  *
  * Codecs: raw; wdiff without entropy=zstd and key=N (the host does not know the step; see
  * pith_cuda_encode_key); grad; eb with mode=fast and abs, rel or pwrel, and embed with mode=fast
- * and decay=none, both of f32, bf16 and f16, but for sums, and without a state; kv without a base,
+ * and decay=none, both of f32, bf16 and f16, but for sums, and without a state; kv without
  * entropy=zstd and outliers, but for sums. pith_cuda_sizes_of answers PITH_ERR_UNSUPPORTED for
  * others. Frames of eb and embed whose blocks need another mode have the status
  * PITH_ERR_UNSUPPORTED; that of frames whose blocks are damaged as well is PITH_ERR_CORRUPT. What

@@ -9,14 +9,20 @@ enum { N = 5000, STEPS = 5 };
 static const struct {
     const char *spec;
     uint32_t dtype, base_dtype, flags;
-    uint64_t slots;
+    uint64_t slots, shape[4]; /* shape: dimensions, then their sizes; or none, and it is flat */
 } streams[] = {
-    {"wdiff:group=128,block=1024", PITH_F32, PITH_BF16, 0, 1},
-    {"wdiff", PITH_BF16, PITH_BF16, 0, 3},
-    {"wdiff:bits=3,group=64,block=512", PITH_F16, PITH_F16, PITH_LAYOUT_CHECKSUMS, 2},
-    {"wdiff:group=64,round=stochastic,block=128", PITH_F32, PITH_F32, 0, 4},
-    {"wdiff:bits=8,group=16,identity=off", PITH_F32, PITH_BF16, 0, 1},
-    {"wdiff:group=32,block=64", PITH_F32, PITH_BF16, PITH_LAYOUT_EXTERNAL_BASE, 3},
+    {"wdiff:group=128,block=1024", PITH_F32, PITH_BF16, 0, 1, {0}},
+    {"wdiff", PITH_BF16, PITH_BF16, 0, 3, {0}},
+    {"wdiff:bits=3,group=64,block=512", PITH_F16, PITH_F16, PITH_LAYOUT_CHECKSUMS, 2, {0}},
+    {"wdiff:group=64,round=stochastic,block=128", PITH_F32, PITH_F32, 0, 4, {0}},
+    {"wdiff:bits=8,group=16,identity=off", PITH_F32, PITH_BF16, 0, 1, {0}},
+    {"wdiff:group=32,block=64", PITH_F32, PITH_BF16, PITH_LAYOUT_EXTERNAL_BASE, 3, {0}},
+    {"kv:group=64", PITH_F32, PITH_BF16, 0, 3, {0}},
+    {"kv:group=16,page=16,bits=3", PITH_BF16, PITH_F32, 0, 1, {3, 25, 5, 40}},
+    {"kv:page=32,range=symmetric", PITH_F32, PITH_F16, PITH_LAYOUT_CHECKSUMS, 1, {2, 125, 40}},
+    {"kv:group=16,page=16,scale=f32", PITH_F16, PITH_BF16, 0, 1, {3, 40, 25, 5}},
+    {"kv:bits=2,page=16", PITH_F32, PITH_BF16, PITH_LAYOUT_CHECKSUMS, 1, {2, 200, 25}},
+    {"kv:page=64", PITH_F32, PITH_BF16, PITH_LAYOUT_EXTERNAL_BASE, 1, {3, 125, 5, 8}},
 };
 enum { STREAMS = sizeof streams / sizeof streams[0] };
 
@@ -32,6 +38,9 @@ static void values(uint8_t *to, uint32_t dtype, uint64_t step) {
 static void stream_rig(struct rig *r, size_t i) {
     pith_layout layout = flat_layout(streams[i].dtype, streams[i].base_dtype, N);
     uint8_t *const base = room(4 * N);
+    if (streams[i].shape[0]) layout.ndim = (uint32_t)streams[i].shape[0];
+    for (uint32_t d = 0; d < 3 && streams[i].shape[0]; d++)
+        layout.shape[d] = streams[i].shape[d + 1];
     layout.slots = streams[i].slots;
     layout.flags = streams[i].flags;
     CHECK(rig_open(r, streams[i].spec, &layout));
