@@ -9,6 +9,7 @@
 
 #include "bounded.h"
 #include "error.h"
+#include "kv_block.h"
 #include "plan.h"
 #include "stage/decimal.h"
 #include "stage/pad.h"
@@ -55,6 +56,14 @@ static void write_mask(const struct pithi_frame *f, uint64_t fixed, uint8_t *mas
     }
 }
 
+/* Of a group, of codecs in pages. */
+static uint32_t outliers_of(const struct pithi_params *p) {
+    struct pithi_kv k;
+    if (!p->codec->pages) return 0;
+    pithi_kv_init(&k, p, NULL, p->heads, p->dim);
+    return k.outliers;
+}
+
 static void write_form(const pith_plan *p, uint64_t slot, bool key, struct writer *w,
                        struct pithi_table_slot *to) {
     struct pithi_frame f = pithi_plan_frame(p, slot, key);
@@ -70,6 +79,7 @@ static void write_form(const pith_plan *p, uint64_t slot, bool key, struct write
     to->tiling = f.tiling;
     to->heads = f.params.heads;
     to->dim = f.params.dim;
+    to->outliers = outliers_of(&f.params);
     to->form[key] = (struct pithi_table_form){.header = w->used,
                                               .header_bytes = f.header_bytes,
                                               .checks = payload.checks,
@@ -196,10 +206,12 @@ static bool describe_pages(const struct pithi_params *q, struct pithi_device *d)
                                           .codebook = (uint8_t)pithi_param(q, "codebook")};
     d->pages = (struct pithi_pages){.tokens = pithi_param(q, "page"),
                                     .channel = pithi_param(q, "axis") != 0,
-                                    .rotated = pithi_param(q, "rotate") != 0};
+                                    .rotated = pithi_param(q, "rotate") != 0,
+                                    .outliers = pithi_param(q, "outliers") != 0};
     d->set.short_zero = pithi_short_zeros(&d->set, d->pages.rotated);
     if (d->set.codebook) pithi_codebook_init(&d->pages.book, &d->set);
-    return !pithi_param(q, "outliers");
+    /* What else is left of a group is coded and decoded before it is known what is taken. */
+    return !d->pages.outliers || d->set.asymmetric || d->set.codebook == PITHI_CODEBOOK_LLOYD;
 }
 
 /* Keys of one name mean the same in every codec. False when kernels cannot do it. */

@@ -38,6 +38,7 @@ struct pithi_pages {
     uint32_t tokens; /* of a page */
     bool channel;    /* groups run along tokens */
     bool rotated;    /* heads are */
+    bool outliers;   /* of every group some are kept exactly */
     struct pithi_codebook book;
 };
 
@@ -76,6 +77,7 @@ struct pithi_table_slot {
     uint64_t aside, aside_bytes, aside_from, exempt_digest;
     struct pithi_tiling tiling; /* of codecs that have one */
     uint32_t heads, dim;        /* of codecs in pages: a row has heads * dim elements */
+    uint32_t outliers, unused;  /* the same: of a group */
 };
 
 /* Exempt elements [first, first + count) of the tensor; `at`: bytes of exempt values before. */

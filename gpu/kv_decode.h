@@ -29,6 +29,49 @@ PITHI_DEVICE void pithi_piece_put(const struct pithi_gpu_call *a, const struct p
     }
 }
 
+/* Outlier number i of the page, in a dtype. */
+PITHI_DEVICE uint32_t pithi_exact_bits(const struct pithi_table *p, const struct pithi_gpu_page *g,
+                                       uint32_t i, uint32_t dtype) {
+    const uint8_t *const at = g->exact + (uint64_t)i * pithi_width(p->dtype);
+    const uint32_t bits = p->dtype == PITH_F32 ? pithi_get32(at) : pithi_get16(at);
+    return dtype == p->dtype ? bits : pithi_unit_round(dtype, pithi_unit_widen(p->dtype, bits));
+}
+
+/* bits := those of the outliers among a piece's elements, in the dtype; of two for one element the
+ * last counts. */
+PITHI_DEVICE void pithi_head_exact(const struct pithi_table *p, const struct pithi_gpu_page *g,
+                                   const struct pithi_gpu_piece *piece, uint32_t dtype,
+                                   uint32_t bits[8]) {
+    const uint32_t group = p->device.set.group, head = piece->e / g->dim;
+    const uint32_t in_head = piece->e - head * g->dim, first = in_head & (group - 1);
+    const uint32_t from = (head * g->along + in_head / group) * g->outliers;
+    for (uint32_t i = from; i < from + g->outliers; i++) {
+        const uint32_t place = g->places[i] - first;
+        if (place >= piece->n) continue;
+        const uint32_t exact = pithi_exact_bits(p, g, i, dtype);
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (k == place) bits[k] = exact;
+    }
+}
+PITHI_DEVICE void pithi_column_exact(const struct pithi_table *p, const struct pithi_gpu_page *g,
+                                     const struct pithi_gpu_piece *piece, uint32_t dtype,
+                                     uint32_t bits[8]) {
+    const uint32_t group = p->device.set.group, row = g->heads * g->dim, token = piece->e / row;
+    const uint32_t first = token / group * row + piece->e - token * row;
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+        const uint32_t from = (first + k) * g->outliers;
+        for (uint32_t i = from; k < piece->n && i < from + g->outliers; i++)
+            if (g->places[i] == (token & (group - 1))) bits[k] = pithi_exact_bits(p, g, i, dtype);
+    }
+}
+PITHI_DEVICE void pithi_piece_exact(const struct pithi_table *p, const struct pithi_gpu_page *g,
+                                    const struct pithi_gpu_piece *piece, uint32_t dtype,
+                                    uint32_t bits[8]) {
+    if (p->device.pages.channel)
+        pithi_column_exact(p, g, piece, dtype, bits);
+    else
+        pithi_head_exact(p, g, piece, dtype, bits);
+}
+
 /* x to the tensor, to what it holds, or to the base. */
 PITHI_DEVICE void pithi_piece_store(const struct pithi_gpu_call *a, const struct pithi_gpu_page *g,
                                     const struct pithi_gpu_piece *piece, const float x[8],
@@ -42,12 +85,14 @@ PITHI_DEVICE void pithi_piece_store(const struct pithi_gpu_call *a, const struct
         pithi_piece_update(&a->from.plan, g, piece, held, x, a->update, count, v);
         if (!g->values) return;
     } else if (a->add) {
+        if (g->outliers) pithi_piece_exact(&a->from.plan, g, piece, PITH_F32, v);
         pithi_unit_load(g->values + (g->at + piece->at) * pithi_width(dtype), dtype, piece->n,
                         held);
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) v[k] =
             pithi_bits(pithi_float(held[k]) + pithi_float(pithi_unit_round(PITH_F32, v[k])));
     }
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) v[k] = pithi_unit_round(dtype, v[k]);
+    if (g->outliers && !a->add) pithi_piece_exact(&a->from.plan, g, piece, dtype, v);
     pithi_piece_put(a, g, piece, v);
 }
 

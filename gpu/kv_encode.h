@@ -7,7 +7,7 @@
 #define PITHI_GPU_KV_ENCODE_H
 
 #include "key.h"
-#include "kv_search.h"
+#include "kv_outliers.h"
 
 /* ---- Values in -------------------------------------------------------------------------------*/
 
@@ -163,6 +163,11 @@ PITHI_DEVICE void pithi_heads_encode(const struct pithi_gpu_call *a, struct pith
                                      uint32_t tile) {
     PITHI_STEP(pithi_heads_load, tile);
     PITHI_PAGE_ROTATE(tile);
+    if (pithi_pages_keep(&a->to.plan)) PITHI_RUN(pithi_heads_keep, tile);
+    if (s->paged.page.outliers) {
+        pithi_page_outliers(a, s, t, team, tile);
+        PITHI_STEP(pithi_heads_fetch, tile);
+    }
     PITHI_STEP(pithi_heads_extremes, tile);
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         PITHI_WARP_MAX(up[u], s->paged.page.lanes);
@@ -170,10 +175,7 @@ PITHI_DEVICE void pithi_heads_encode(const struct pithi_gpu_call *a, struct pith
     }
     PITHI_RUN(pithi_heads_publish, tile);
     PITHI_RUN(pithi_heads_settle, tile);
-    if (pithi_pages_search(&a->to.plan)) {
-        PITHI_RUN(pithi_heads_keep, tile);
-        pithi_page_search(a, s, t, team, tile, 0);
-    }
+    if (pithi_pages_search(&a->to.plan)) pithi_page_search(a, s, t, team, tile, 0);
     PITHI_STEP(pithi_heads_scales, tile);
     PITHI_STEP(pithi_heads_codes, tile);
 }
@@ -246,6 +248,28 @@ PITHI_LOCAL(pithi_columns_codes, uint32_t row) {
     }
 }
 
+/* Those of a tile's columns from `first` on that there is room for, to the team's memory. */
+PITHI_DEVICE void pithi_columns_fill(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                     struct pithi_gpu_thread *t, struct pithi_team *team,
+                                     uint32_t tokens, uint32_t first) {
+    for (uint32_t row = 0; row < tokens; row += PITHI_UNITS * s->paged.page.rows) {
+        PITHI_STEP(pithi_columns_load, row);
+        PITHI_PAGE_ROTATE(row);
+        PITHI_RUN(pithi_columns_keep, row, first);
+    }
+}
+
+/* A body's text: t->x := what is coded of tokens of a tile. */
+#define PITHI_COLUMNS_TAKE(row)                   \
+    do {                                          \
+        if (s->paged.page.outliers) {             \
+            PITHI_STEP(pithi_columns_fetch, row); \
+        } else {                                  \
+            PITHI_STEP(pithi_columns_load, row);  \
+            PITHI_PAGE_ROTATE(row);               \
+        }                                         \
+    } while (0)
+
 /* The scales of as many columns at a time as the team's memory has room for: of all that there are,
  * but where whole heads are rotated. */
 PITHI_DEVICE void pithi_columns_search(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
@@ -254,11 +278,7 @@ PITHI_DEVICE void pithi_columns_search(const struct pithi_gpu_call *a, struct pi
     const uint32_t tokens = pithi_tile_tokens(&a->to.plan, &s->paged.page, tile);
     const uint32_t band = PITHI_TILE / a->to.plan.device.set.group;
     for (uint32_t first = 0; first < s->paged.page.lanes * PITHI_UNIT; first += band) {
-        for (uint32_t row = 0; row < tokens; row += PITHI_UNITS * s->paged.page.rows) {
-            PITHI_STEP(pithi_columns_load, row);
-            PITHI_PAGE_ROTATE(row);
-            PITHI_RUN(pithi_columns_keep, row, first);
-        }
+        if (!s->paged.page.outliers) pithi_columns_fill(a, s, t, team, tokens, first);
         pithi_page_search(a, s, t, team, tile, first);
     }
 }
@@ -271,9 +291,12 @@ PITHI_DEVICE void pithi_columns_encode(const struct pithi_gpu_call *a, struct pi
     const uint32_t step = PITHI_UNITS * s->paged.page.rows;
     PITHI_STEP(pithi_columns_open, &a->to.plan, tile);
     PITHI_RUN(pithi_columns_clear, tile);
+    if (s->paged.page.outliers) {
+        pithi_columns_fill(a, s, t, team, tokens, 0);
+        pithi_page_outliers(a, s, t, team, tile);
+    }
     for (uint32_t row = 0; row < tokens; row += step) {
-        PITHI_STEP(pithi_columns_load, row);
-        PITHI_PAGE_ROTATE(row);
+        PITHI_COLUMNS_TAKE(row);
         PITHI_STEP(pithi_columns_extremes, row);
     }
     PITHI_RUN(pithi_columns_publish, tile);
@@ -281,21 +304,27 @@ PITHI_DEVICE void pithi_columns_encode(const struct pithi_gpu_call *a, struct pi
     if (pithi_pages_search(&a->to.plan)) pithi_columns_search(a, s, t, team, tile);
     PITHI_STEP(pithi_columns_scales, tile);
     for (uint32_t row = 0; row < tokens; row += step) {
-        PITHI_STEP(pithi_columns_load, row);
-        PITHI_PAGE_ROTATE(row);
+        PITHI_COLUMNS_TAKE(row);
         PITHI_STEP(pithi_columns_codes, row);
     }
 }
 
 /* ---- The kernels -----------------------------------------------------------------------------*/
 
-/* What is neither scale nor code: by the page's first team, at its end. */
+PITHI_DEVICE void pithi_page_clear(uint8_t *p, uint64_t used, uint64_t end, uint32_t tid,
+                                   uint32_t step) {
+    for (uint64_t i = used + tid; i < end; i += step) p[i] = 0;
+}
+
+/* What is of no part of a page: by the page's first team, at its end. */
 PITHI_PHASE(pithi_page_padding, uint32_t step) {
     const struct pithi_gpu_page *const g = &s->paged.page;
-    const uint64_t codes = pithi_pad16(g->scale_bytes);
+    const uint64_t exact = (uint64_t)(g->exact - g->bytes);
     (void)a;
-    for (uint64_t i = g->scale_bytes + t->tid; i < codes; i += step) g->bytes[i] = 0;
-    for (uint64_t i = codes + g->code_bytes + t->tid; i < g->whole; i += step) g->bytes[i] = 0;
+    pithi_page_clear(g->bytes, g->scale_bytes, pithi_pad16(g->scale_bytes), t->tid, step);
+    pithi_page_clear(g->codes, g->code_bytes, pithi_pad16(g->code_bytes), t->tid, step);
+    pithi_page_clear(g->places, g->place_bytes, pithi_pad16(g->place_bytes), t->tid, step);
+    pithi_page_clear(g->bytes, exact + g->exact_bytes, g->whole, t->tid, step);
 }
 
 PITHI_DEVICE void pithi_page_encode(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,

@@ -29,8 +29,12 @@ PITHI_DEVICE void pithi_page_measure(const struct pithi_table *p, struct pithi_g
     g->string = string;
     g->scale_bytes = (uint64_t)g->groups * pithi_entry_bytes(set);
     g->code_bytes = (uint64_t)g->tokens * g->heads * string;
+    g->place_bytes = (uint64_t)g->groups * g->outliers;
+    g->exact_bytes = g->place_bytes * pithi_width(p->dtype);
     g->codes = g->bytes + pithi_pad16(g->scale_bytes);
-    g->length = pithi_pad16(g->scale_bytes) + pithi_pad16(g->code_bytes);
+    g->places = g->codes + pithi_pad16(g->code_bytes);
+    g->exact = g->places + pithi_pad16(g->place_bytes);
+    g->length = (uint64_t)(g->exact - g->bytes) + pithi_pad16(g->exact_bytes);
     g->rotation.order = p->device.pages.rotated ? g->dim : 0;
 }
 
@@ -38,7 +42,7 @@ PITHI_DEVICE void pithi_page_measure(const struct pithi_table *p, struct pithi_g
  * for, where groups are searched, but whole heads where they are rotated. */
 PITHI_DEVICE uint32_t pithi_page_lanes(const struct pithi_table *p) {
     const uint32_t lanes = PITHI_TILE / PITHI_UNIT / p->device.set.group;
-    const bool all = !pithi_pages_search(p) || !p->device.pages.channel || p->device.pages.rotated;
+    const bool all = !pithi_pages_keep(p) || !p->device.pages.channel || p->device.pages.rotated;
     return all || lanes > PITHI_WARP ? (uint32_t)PITHI_WARP : lanes;
 }
 
@@ -114,6 +118,7 @@ PITHI_DEVICE void pithi_page_find(const struct pithi_gpu_call *a, const struct p
     g->tokens = left < t->extent[2] ? (uint32_t)left : t->extent[2];
     g->heads = it->slot->heads;
     g->dim = it->slot->dim;
+    g->outliers = it->slot->outliers;
     g->first = (run * t->shape[2] + page * t->extent[2]) * t->shape[3];
     g->bytes =
         it->payload + it->form->data + run * it->form->run_bytes + page * it->form->block_bytes;

@@ -25,6 +25,7 @@ PITHI_PHASE(pithi_page_pair, const struct pithi_gpu_side *side, uint64_t number)
     g->tokens = side->plan.device.pages.tokens;
     g->heads = slot->heads;
     g->dim = slot->dim;
+    g->outliers = slot->outliers;
     g->bytes = (uint8_t *)pair->page;
     pithi_page_measure(&side->plan, g);
     g->whole = g->length;

@@ -51,6 +51,14 @@ PITHI_PHASE(pithi_heads_keep, uint32_t tile) {
             s->paged.values[(u * PITHI_TEAM + t->tid) * PITHI_UNIT + k] = t->x[u][k];
 }
 
+/* t->x := them, after some changed. */
+PITHI_LOCAL(pithi_heads_fetch, uint32_t tile) {
+    (void)a, (void)tile;
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++)
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++)
+            t->x[u][k] = s->paged.values[(u * PITHI_TEAM + t->tid) * PITHI_UNIT + k];
+}
+
 /* Of the tile's columns those from `first` on that there is room for. */
 PITHI_PHASE(pithi_columns_keep, uint32_t row, uint32_t first) {
     const struct pithi_table *const p = &a->to.plan;
@@ -63,6 +71,19 @@ PITHI_PHASE(pithi_columns_keep, uint32_t row, uint32_t first) {
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT;
                           k++) if (k < piece.n && column < PITHI_TILE / group)
             s->paged.values[(column + k) * group + token] = t->x[u][k];
+    }
+}
+
+/* t->x := them, of a tile that the team's memory has room for. */
+PITHI_LOCAL(pithi_columns_fetch, uint32_t row) {
+    const struct pithi_table *const p = &a->to.plan;
+    const struct pithi_gpu_page *const g = &s->paged.page;
+    const uint32_t group = p->device.set.group, column = (t->tid & (g->lanes - 1)) * PITHI_UNIT;
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        const struct pithi_gpu_piece piece = pithi_column_piece(p, g, t, row, u);
+        const uint32_t token = row + (t->tid >> g->log2) + u * g->rows;
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->x[u][k] =
+            k < piece.n ? s->paged.values[(column + k) * group + token] : 0;
     }
 }
 
@@ -90,7 +111,7 @@ PITHI_DEVICE uint32_t pithi_sought_count(const struct pithi_table *p,
 }
 
 /* t->sought := the thread's group, of those from number `from` of the tile on, which is number
- * from - first of those in memory. Groups without codes are not looked at. */
+ * from - first of those in memory. */
 PITHI_LOCAL(pithi_sought_open, uint32_t tile, uint32_t first, uint32_t from) {
     const struct pithi_table *const p = &a->to.plan;
     const struct pithi_gpu_page *const g = &s->paged.page;
@@ -99,7 +120,12 @@ PITHI_LOCAL(pithi_sought_open, uint32_t tile, uint32_t first, uint32_t from) {
     t->sought.index = i;
     t->sought.at = (i - first) * each;
     t->sought.count = i - first < pithi_sought_groups(p, g) ? pithi_sought_count(p, g, tile, i) : 0;
-    if (t->sought.count && s->paged.grid[i].reciprocal == 0) t->sought.count = 0;
+}
+
+/* Groups without codes are not searched. */
+PITHI_LOCAL(pithi_sought_coded, uint32_t tile) {
+    (void)a, (void)tile;
+    if (t->sought.count && s->paged.grid[t->sought.index].reciprocal == 0) t->sought.count = 0;
 }
 
 /* A body's text: the first n of t->vq := sums over the group, of what its lanes have. */
@@ -241,6 +267,7 @@ PITHI_DEVICE void pithi_page_search(const struct pithi_gpu_call *a, struct pithi
     const uint32_t end = first + pithi_sought_groups(&a->to.plan, &s->paged.page);
     for (uint32_t from = first; from < end; from += PITHI_TEAM / PITHI_LANES) {
         PITHI_STEP(pithi_sought_open, tile, first, from);
+        PITHI_STEP(pithi_sought_coded, tile);
         if (a->to.plan.device.set.codebook) {
             PITHI_STEP(pithi_lloyd_open, tile);
             PITHI_SOUGHT_SUM(3);

@@ -9,7 +9,7 @@
 
 #include "scale.h"
 
-enum { PITHI_LANES = 16, PITHI_WARPS = PITHI_TEAM / PITHI_WARP };
+enum { PITHI_WARPS = PITHI_TEAM / PITHI_WARP };
 
 /* Elements of group g of the tile. */
 PITHI_DEVICE uint32_t pithi_search_count(const struct pithi_gpu_call *a,

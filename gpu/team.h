@@ -5,6 +5,7 @@
 #define PITHI_GPU_TEAM_H
 
 #include "item.h"
+#include "stage/outliers_value.h"
 #include "stage/pack_choice.h"
 #include "unit.h"
 
@@ -12,6 +13,9 @@
 struct pithi_gpu_results {
     uint64_t hash, saturated, poisoned;
 };
+
+/* Threads of a group that is searched. */
+enum { PITHI_LANES = 16 };
 
 /* Candidates that one thread tries. */
 enum { PITHI_TRIES = PITHI_SEARCH_ROOM / 2 };
@@ -47,6 +51,7 @@ struct pithi_gpu_thread {
     struct pithi_gpu_column column;
     struct pithi_gpu_sought sought;
     struct pithi_shrink shrink;
+    uint64_t word[2], word_other[2], floor[2]; /* see kv_outliers.h */
 };
 
 /* Frames that a team opens at once. */
@@ -101,17 +106,18 @@ struct pithi_gpu_strip {
 
 /* A team's page, or the part of it that is the team's: see kv_page.h. */
 struct pithi_gpu_page {
-    uint8_t *bytes, *values; /* values: where `at` counts from */
-    uint8_t *codes;
+    uint8_t *bytes, *values;               /* values: where `at` counts from */
+    uint8_t *codes, *places, *exact;       /* the last two of outliers */
     uint8_t *base;                         /* of its first element; or NULL */
     uint64_t number, first;                /* of the page, and of its first element, in the slot */
     int64_t at, token_stride, head_stride; /* in elements: of the page's first; between its rows */
-    uint64_t scale_bytes, code_bytes;
+    uint64_t scale_bytes, code_bytes, place_bytes, exact_bytes;
     uint64_t length, whole; /* bytes; and of a page that is not cut */
     struct pithi_rotation rotation;
     uint32_t tokens, heads, dim;
     uint32_t along, groups;     /* of a head, of the page */
     uint32_t string;            /* bytes of codes of a head */
+    uint32_t outliers;          /* of a group */
     uint32_t lo, hi;            /* elements that are wanted */
     uint32_t part, tile, tiles; /* tiles [tile, tiles) hold these */
     uint32_t lanes, log2, rows, chunks;
@@ -126,7 +132,9 @@ struct pithi_gpu_paged {
     struct pithi_codebook book;
     struct pithi_grid grid[PITHI_UNITS * PITHI_TEAM];
     uint32_t up[PITHI_UNITS * PITHI_TEAM], down[PITHI_UNITS * PITHI_TEAM];
-    float values[PITHI_TILE]; /* of groups that are searched; only of such calls */
+    float values[PITHI_TILE]; /* of groups that are looked at as a whole; only of such calls */
+    /* Of groups with outliers, at once: the words that come first from below, and from above. */
+    uint64_t first[PITHI_TEAM / PITHI_LANES][2][PITHI_OUTLIERS_MOST + 1];
 };
 
 struct pithi_gpu_shared {
@@ -145,16 +153,21 @@ struct pithi_gpu_shared {
         struct pithi_gpu_paged paged; /* only of codecs in pages */
     };
 };
-/* Whether an encode in pages looks at groups as a whole. */
+/* Whether an encode in pages searches for scales; whether it looks at groups as a whole. */
 PITHI_INLINE bool pithi_pages_search(const struct pithi_table *p) {
     return p->device.set.shrink || p->device.set.codebook == PITHI_CODEBOOK_LLOYD;
 }
+PITHI_INLINE bool pithi_pages_keep(const struct pithi_table *p) {
+    return pithi_pages_search(p) || p->device.pages.outliers;
+}
+PITHI_INLINE size_t pithi_paged_bytes(const struct pithi_table *p) {
+    return p->device.pages.outliers ? sizeof(struct pithi_gpu_paged)
+           : pithi_pages_keep(p)    ? offsetof(struct pithi_gpu_paged, first)
+                                    : offsetof(struct pithi_gpu_paged, values);
+}
 /* Bytes of it that a launch needs. */
 static inline size_t pithi_shared_bytes(const struct pithi_gpu_call *a) {
-    if (a->parts)
-        return offsetof(struct pithi_gpu_shared, paged) +
-               (pithi_pages_search(&a->to.plan) ? sizeof(struct pithi_gpu_paged)
-                                                : offsetof(struct pithi_gpu_paged, values));
+    if (a->parts) return offsetof(struct pithi_gpu_shared, paged) + pithi_paged_bytes(&a->to.plan);
     return a->to.plan.device.set.search || a->rooms ? sizeof(struct pithi_gpu_shared)
                                                     : offsetof(struct pithi_gpu_shared, values);
 }

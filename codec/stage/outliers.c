@@ -7,11 +7,11 @@
 #include "stage/codebook_value.h"
 #include "stage/convert.h"
 #include "stage/group.h"
+#include "stage/outliers_value.h"
 
 enum { GROUP_MOST = 256 };
 
-/* The values that come first of a group in some order, at most one more than are taken. A word has
- * the value's rank in its upper half, the place in the lower one. */
+/* The values that come first of a group in some order, at most one more than are taken. */
 struct first {
     uint64_t word[PITHI_OUTLIERS_MOST + 1];
     size_t count;
@@ -24,50 +24,28 @@ static void enter(struct first *f, size_t room, uint64_t word) {
     f->word[i] = word;
 }
 
-static uint64_t word_of(uint32_t rank, size_t place) { return (uint64_t)rank << 32 | place; }
-static uint8_t place_of(uint64_t word) { return (uint8_t)word; }
-
-/* In ascending order of values, -0 before +0, NaN of either sign outermost. */
-static uint32_t rank_of(uint32_t u) { return (uint32_t)pithi_ordered(u) ^ 0x80000000u; }
-static float value_of(uint64_t word) {
-    return pithi_from_ordered((int32_t)((uint32_t)(word >> 32) ^ 0x80000000u));
-}
-
-/* How many of n to take from above, the others being taken from below. */
-static size_t choose(const struct first *below, const struct first *above, size_t n) {
-    float best = pithi_float(PITHI_F32_INF);
-    size_t chosen = 0;
-    for (size_t k = 0; k <= n; k++) {
-        const float range = value_of(~above->word[k]) - value_of(below->word[n - k]);
-        if (!(range < best)) continue; /* also when a value is not finite */
-        best = range;
-        chosen = k;
-    }
-    return chosen;
-}
-
 /* Marks what to take; returns the bits of what is coded instead. */
 static uint32_t by_range(const void *values, uint32_t dtype, size_t count, size_t n, bool *out) {
     struct first below = {.count = 0}, above = {.count = 0};
     for (size_t i = 0; i < count; i++) {
-        const uint64_t word = word_of(rank_of(pithi_load(values, dtype, i)), i);
+        const uint64_t word = pithi_outlier_word(pithi_load(values, dtype, i), (uint32_t)i);
         enter(&below, n + 1, word);
         enter(&above, n + 1, ~word);
     }
-    const size_t high = n < count ? choose(&below, &above, n) : 0;
-    for (size_t k = 0; k < n - high; k++) out[place_of(below.word[k])] = true;
-    for (size_t k = 0; k < high; k++) out[place_of(~above.word[k])] = true;
-    return n < count ? pithi_bits(value_of(below.word[n - high])) : 0;
+    const size_t high = n < count ? pithi_outliers_above(below.word, above.word, n) : 0;
+    for (size_t k = 0; k < n - high; k++) out[pithi_outlier_place(below.word[k])] = true;
+    for (size_t k = 0; k < high; k++) out[pithi_outlier_place(~above.word[k])] = true;
+    return n < count ? pithi_bits(pithi_outlier_value(below.word[n - high])) : 0;
 }
 
 static uint32_t by_magnitude(const void *values, uint32_t dtype, size_t count, size_t n,
                              bool *out) {
     struct first largest = {.count = 0};
     for (size_t i = 0; i < count; i++) {
-        const uint32_t m = pithi_magnitude(pithi_load(values, dtype, i));
-        enter(&largest, n, word_of(~m, i));
+        const uint32_t u = pithi_load(values, dtype, i);
+        enter(&largest, n, pithi_outlier_size_word(u, (uint32_t)i));
     }
-    for (size_t k = 0; k < n; k++) out[place_of(largest.word[k])] = true;
+    for (size_t k = 0; k < n; k++) out[pithi_outlier_place(largest.word[k])] = true;
     return 0;
 }
 

@@ -11,8 +11,6 @@
 
 #include "stage/group_value.h"
 
-enum { PITHI_OUTLIERS_MOST = 32 };
-
 /* Take `most` values out of a group of count <= 256, or all when it has fewer. Their places,
  * ascending, go to `places` and the values to `exact`, the last as often as there is room; what is
  * coded in their stead takes their place. Asymmetric: those whose loss makes the range of the

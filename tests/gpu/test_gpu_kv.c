@@ -23,6 +23,10 @@ static const char *const specs[] = {
     "kv:codebook=nf,bits=2,group=16,page=16,axis=channel,scale=bf16",
     "kv:codebook=lloyd,group=64,page=16,scale=f32",
     "kv:codebook=lloyd,bits=3,group=32,page=64,axis=channel",
+    "kv:outliers=0.125,bits=2,group=64,page=16",
+    "kv:outliers=0.04,group=32,page=32,codebook=lloyd,scale=bf16",
+    "kv:outliers=0.1,bits=3,group=16,page=16,axis=channel",
+    "kv:preset=kvquant-lite,codebook=lloyd,page=128",
 };
 enum { SPECS = sizeof specs / sizeof specs[0] };
 
@@ -41,6 +45,8 @@ static const char *const searching[] = {
     "kv:search=mse,bits=3,group=16,page=16,axis=channel,scale=f32",
     "kv:search=mse,bits=8,group=256,page=256,axis=channel,range=symmetric",
     "kv:search=mse,bits=2,group=128,order=heads,page=16,scale=f32",
+    "kv:search=mse,bits=3,group=256,outliers=0.125,page=16",
+    "kv:codebook=lloyd,group=256,page=256,axis=channel,outliers=0.125",
 };
 
 /* Rows of heads that can be rotated. */
@@ -188,8 +194,9 @@ static void test_refused(void **state) {
     (void)state;
     struct rig r;
     struct job j;
-    refuses("kv:outliers=0.01");
     refuses("kv:entropy=zstd");
+    refuses("kv:outliers=0.01,range=symmetric");
+    refuses("kv:preset=kvquant-lite");
     context("sums");
     const pith_layout layout = shape_layout(shapes[5], PITH_F32, 0);
     CHECK(rig_open(&r, "kv", &layout));
@@ -224,6 +231,8 @@ static void test_hostile(void **state) {
         {"kv:page=16", 6},
         {"kv:axis=channel,group=16,page=16,scale=f32", 10},
         {"kv:order=heads,bits=3,group=16,page=16,range=symmetric", 10},
+        {"kv:outliers=0.1,group=16,page=16,codebook=lloyd", 6},
+        {"kv:outliers=0.1,group=16,page=16,axis=channel", 10},
     };
     for (size_t i = 0; i < 2 * sizeof targets / sizeof targets[0]; i++) {
         struct trip t;

@@ -129,6 +129,7 @@ static void test_pages(void **state) {
             one_pool("kv:page=16,axis=channel,group=16,codebook=lloyd,bits=3", h, dims[d],
                      number + 3);
             one_pool("kv:page=16,search=mse,group=64,bits=2", h, dims[d], number + 4);
+            one_pool("kv:page=16,outliers=0.1,group=32", h, dims[d], number + 6);
             if (dims[d] & (dims[d] - 1)) continue;
             one_pool("kv:page=16,rotate=head", h, dims[d], number + 5);
         }
