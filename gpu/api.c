@@ -173,9 +173,9 @@ static bool draws(const pith_cuda_plan *c) { return c->table.device.set.stochast
 static enum pithi_gpu_kernel encoder(const pith_cuda_plan *c, bool key) {
     const uint32_t kind = c->table.device.kind;
     if (key) return pithi_cuda_is_paged(c) ? PITHI_GPU_paged_encode_key : PITHI_GPU_encode_key;
-    return kind == PITHI_DEVICE_pages    ? PITHI_GPU_paged_encode
-           : kind == PITHI_DEVICE_groups ? PITHI_GPU_encode
-                                         : PITHI_GPU_encode_raw;
+    if (kind == PITHI_DEVICE_pages)
+        return pithi_pages_keep(&c->table) ? PITHI_GPU_paged_encode_kept : PITHI_GPU_paged_encode;
+    return kind == PITHI_DEVICE_groups ? PITHI_GPU_encode : PITHI_GPU_encode_raw;
 }
 
 static pith_status encode(pith_cuda_plan *c, pith_cuda_state *state, const pith_cuda_items *from,

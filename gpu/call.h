@@ -54,6 +54,14 @@ PITHI_INLINE uint64_t pithi_state_memory_at(const struct pithi_table *t) {
     return (sizeof(struct pithi_gpu_state) + slots + 255) / 256 * 256;
 }
 
+/* Whether an encode in pages searches for scales; whether it looks at groups as a whole. */
+PITHI_INLINE bool pithi_pages_search(const struct pithi_table *p) {
+    return p->device.set.shrink || p->device.set.codebook == PITHI_CODEBOOK_LLOYD;
+}
+PITHI_INLINE bool pithi_pages_keep(const struct pithi_table *p) {
+    return pithi_pages_search(p) || p->device.pages.outliers;
+}
+
 /* What a call about the state sets. */
 enum pithi_gpu_setting { PITHI_SET_RANDOM, PITHI_SET_RANKS, PITHI_SET_NEXT, PITHI_SET_BASE };
 

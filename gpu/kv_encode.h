@@ -160,11 +160,11 @@ PITHI_LOCAL(pithi_heads_codes, uint32_t tile) {
 
 PITHI_DEVICE void pithi_heads_encode(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                      struct pithi_gpu_thread *t, struct pithi_team *team,
-                                     uint32_t tile) {
+                                     uint32_t tile, bool kept) {
     PITHI_STEP(pithi_heads_load, tile);
     PITHI_PAGE_ROTATE(tile);
-    if (pithi_pages_keep(&a->to.plan)) PITHI_RUN(pithi_heads_keep, tile);
-    if (s->paged.page.outliers) {
+    if (kept) PITHI_RUN(pithi_heads_keep, tile);
+    if (kept && s->paged.page.outliers) {
         pithi_page_outliers(a, s, t, team, tile);
         PITHI_STEP(pithi_heads_fetch, tile);
     }
@@ -175,7 +175,7 @@ PITHI_DEVICE void pithi_heads_encode(const struct pithi_gpu_call *a, struct pith
     }
     PITHI_RUN(pithi_heads_publish, tile);
     PITHI_RUN(pithi_heads_settle, tile);
-    if (pithi_pages_search(&a->to.plan)) pithi_page_search(a, s, t, team, tile, 0);
+    if (kept && pithi_pages_search(&a->to.plan)) pithi_page_search(a, s, t, team, tile, 0);
     PITHI_STEP(pithi_heads_scales, tile);
     PITHI_STEP(pithi_heads_codes, tile);
 }
@@ -260,9 +260,9 @@ PITHI_DEVICE void pithi_columns_fill(const struct pithi_gpu_call *a, struct pith
 }
 
 /* A body's text: t->x := what is coded of tokens of a tile. */
-#define PITHI_COLUMNS_TAKE(row)                   \
+#define PITHI_COLUMNS_TAKE(row, kept)             \
     do {                                          \
-        if (s->paged.page.outliers) {             \
+        if ((kept) && s->paged.page.outliers) {   \
             PITHI_STEP(pithi_columns_fetch, row); \
         } else {                                  \
             PITHI_STEP(pithi_columns_load, row);  \
@@ -286,25 +286,25 @@ PITHI_DEVICE void pithi_columns_search(const struct pithi_gpu_call *a, struct pi
 /* Values are read twice, which caches have the second time. */
 PITHI_DEVICE void pithi_columns_encode(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                        struct pithi_gpu_thread *t, struct pithi_team *team,
-                                       uint32_t tile) {
+                                       uint32_t tile, bool kept) {
     const uint32_t tokens = pithi_tile_tokens(&a->to.plan, &s->paged.page, tile);
     const uint32_t step = PITHI_UNITS * s->paged.page.rows;
     PITHI_STEP(pithi_columns_open, &a->to.plan, tile);
     PITHI_RUN(pithi_columns_clear, tile);
-    if (s->paged.page.outliers) {
+    if (kept && s->paged.page.outliers) {
         pithi_columns_fill(a, s, t, team, tokens, 0);
         pithi_page_outliers(a, s, t, team, tile);
     }
     for (uint32_t row = 0; row < tokens; row += step) {
-        PITHI_COLUMNS_TAKE(row);
+        PITHI_COLUMNS_TAKE(row, kept);
         PITHI_STEP(pithi_columns_extremes, row);
     }
     PITHI_RUN(pithi_columns_publish, tile);
     PITHI_RUN(pithi_columns_settle, tile);
-    if (pithi_pages_search(&a->to.plan)) pithi_columns_search(a, s, t, team, tile);
+    if (kept && pithi_pages_search(&a->to.plan)) pithi_columns_search(a, s, t, team, tile);
     PITHI_STEP(pithi_columns_scales, tile);
     for (uint32_t row = 0; row < tokens; row += step) {
-        PITHI_COLUMNS_TAKE(row);
+        PITHI_COLUMNS_TAKE(row, kept);
         PITHI_STEP(pithi_columns_codes, row);
     }
 }
@@ -327,14 +327,17 @@ PITHI_PHASE(pithi_page_padding, uint32_t step) {
     pithi_page_clear(g->bytes, exact + g->exact_bytes, g->whole, t->tid, step);
 }
 
+/* kept: groups are looked at as a whole, or may be. Kernels that know that they are not need fewer
+ * registers. */
 PITHI_DEVICE void pithi_page_encode(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
-                                    struct pithi_gpu_thread *t, struct pithi_team *team) {
+                                    struct pithi_gpu_thread *t, struct pithi_team *team,
+                                    bool kept) {
     const struct pithi_gpu_page *const g = &s->paged.page;
     for (uint32_t tile = g->tile + g->part; tile < g->tiles; tile += a->parts) {
         if (a->to.plan.device.pages.channel)
-            pithi_columns_encode(a, s, t, team, tile);
+            pithi_columns_encode(a, s, t, team, tile, kept);
         else
-            pithi_heads_encode(a, s, t, team, tile);
+            pithi_heads_encode(a, s, t, team, tile, kept);
     }
     if (!g->part) PITHI_RUN(pithi_page_padding, PITHI_TEAM);
 }
@@ -359,7 +362,9 @@ PITHI_DEVICE void pithi_page_finish(const struct pithi_gpu_call *a, struct pithi
     if (sum) PITHI_RUN(pithi_page_seal, &s->to, s->read.hash, NULL);
 }
 
-PITHI_BODY(pithi_paged_encode) {
+PITHI_DEVICE void pithi_item_pages(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                   struct pithi_gpu_thread *t, struct pithi_team *team,
+                                   uint64_t number, bool kept) {
     PITHI_RUN(pithi_encode_open, number);
     if (s->to.status != PITH_OK) {
         PITHI_RUN(pithi_encode_refuse, number);
@@ -368,13 +373,16 @@ PITHI_BODY(pithi_paged_encode) {
     PITHI_RUN(pithi_page_write, number);
     if (s->to.first) PITHI_RUN(pithi_write_header, &s->to);
     if (s->paged.page.live) {
-        pithi_page_encode(a, s, t, team);
+        pithi_page_encode(a, s, t, team, kept);
         /* A team that has all of the page has waited for all of its threads. */
         if (s->paged.page.apart) PITHI_STEP(pithi_page_hash_base, number);
     }
     pithi_page_finish(a, s, t, team, number);
     PITHI_RUN(pithi_encode_close, number);
 }
+
+PITHI_BODY(pithi_paged_encode) { pithi_item_pages(a, s, t, team, number, false); }
+PITHI_BODY(pithi_paged_encode_kept) { pithi_item_pages(a, s, t, team, number, true); }
 
 /* A key frame. */
 PITHI_BODY(pithi_paged_encode_key) {

@@ -42,7 +42,12 @@ PITHI_PHASE(pithi_page_pair, const struct pithi_gpu_side *side, uint64_t number)
 
 PITHI_BODY(pithi_pairs_encode) {
     PITHI_RUN(pithi_page_pair, &a->to, number);
-    if (s->paged.page.live) pithi_page_encode(a, s, t, team);
+    if (s->paged.page.live) pithi_page_encode(a, s, t, team, false);
+}
+
+PITHI_BODY(pithi_pairs_encode_kept) {
+    PITHI_RUN(pithi_page_pair, &a->to, number);
+    if (s->paged.page.live) pithi_page_encode(a, s, t, team, true);
 }
 
 PITHI_BODY(pithi_pairs_decode) {

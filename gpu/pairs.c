@@ -34,8 +34,9 @@ static pith_status check_strides(pith_cuda_plan *c, const pith_view *like, bool 
 static pith_status check_pages(pith_cuda_plan *c, const pith_view *like, const void *pairs,
                                const int32_t *status, uint64_t count, bool output) {
     const struct pithi_table_slot *const slot = pithi_cuda_first_slot(c);
-    if (!pithi_cuda_is_paged(c) || pithi_cuda_has_base(&c->table) || c->table.slots != 1 || slot->tiling.shape[1] != 1 ||
-        slot->tiling.shape[2] < c->table.device.pages.tokens || !slot->blocks)
+    if (!pithi_cuda_is_paged(c) || pithi_cuda_has_base(&c->table) || c->table.slots != 1 ||
+        slot->tiling.shape[1] != 1 || slot->tiling.shape[2] < c->table.device.pages.tokens ||
+        !slot->blocks)
         return fail(c, PITH_ERR_UNSUPPORTED, "pages are not for this plan");
     if (!like || ((!pairs || !status) && count))
         return fail(c, PITH_ERR_ARG, "an argument is NULL");
@@ -72,7 +73,9 @@ static pith_status run_pages(pith_cuda_plan *c, enum pithi_gpu_kernel kernel, co
 pith_status pith_cuda_kv_encode_pages(pith_cuda_plan *cuda, const pith_view *like,
                                       const pith_kv_pair *pairs, uint64_t count, int32_t *status,
                                       void *stream) {
-    return run_pages(cuda, PITHI_GPU_pairs_encode, like, pairs, status, count, stream);
+    const bool kept = cuda && pithi_pages_keep(&cuda->table);
+    return run_pages(cuda, kept ? PITHI_GPU_pairs_encode_kept : PITHI_GPU_pairs_encode, like, pairs,
+                     status, count, stream);
 }
 
 pith_status pith_cuda_kv_decode_pages(pith_cuda_plan *cuda, const pith_view *like,

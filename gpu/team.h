@@ -153,23 +153,15 @@ struct pithi_gpu_shared {
         struct pithi_gpu_paged paged; /* only of codecs in pages */
     };
 };
-/* Whether an encode in pages searches for scales; whether it looks at groups as a whole. */
-PITHI_INLINE bool pithi_pages_search(const struct pithi_table *p) {
-    return p->device.set.shrink || p->device.set.codebook == PITHI_CODEBOOK_LLOYD;
-}
-PITHI_INLINE bool pithi_pages_keep(const struct pithi_table *p) {
-    return pithi_pages_search(p) || p->device.pages.outliers;
-}
-PITHI_INLINE size_t pithi_paged_bytes(const struct pithi_table *p) {
-    return p->device.pages.outliers ? sizeof(struct pithi_gpu_paged)
-           : pithi_pages_keep(p)    ? offsetof(struct pithi_gpu_paged, first)
-                                    : offsetof(struct pithi_gpu_paged, values);
-}
 /* Bytes of it that a launch needs. */
 static inline size_t pithi_shared_bytes(const struct pithi_gpu_call *a) {
-    if (a->parts) return offsetof(struct pithi_gpu_shared, paged) + pithi_paged_bytes(&a->to.plan);
-    return a->to.plan.device.set.search || a->rooms ? sizeof(struct pithi_gpu_shared)
-                                                    : offsetof(struct pithi_gpu_shared, values);
+    const struct pithi_table *const to = &a->to.plan;
+    const size_t all = offsetof(struct pithi_gpu_shared, values);
+    if (a->rooms) return all + sizeof(struct pithi_gpu_strip);
+    if (!a->parts) return all + (to->device.set.search ? PITHI_TILE * sizeof(float) : 0);
+    if (to->device.pages.outliers) return all + sizeof(struct pithi_gpu_paged);
+    return all + (pithi_pages_keep(to) ? offsetof(struct pithi_gpu_paged, first)
+                                       : offsetof(struct pithi_gpu_paged, values));
 }
 
 #define PITHI_PHASE(name, ...)                                                         \
