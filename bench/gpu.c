@@ -19,30 +19,49 @@ enum { LARGE = 256, SMALL = 8, WARM = 3, RUNS = 31, RUNS_MOST = 1000, NO_DEVICE 
 static const double small_goal = 0.5;
 
 static const struct gpu_row rows[] = {
-    {GPU_ENCODE, "wdiff", NULL, PITH_F32, PITH_F32, 1, 0.85},
-    {GPU_ENCODE, "wdiff", NULL, PITH_F32, PITH_BF16, 1, 0.85},
-    {GPU_ENCODE, "wdiff", NULL, PITH_BF16, PITH_BF16, 1, 0.85},
-    {GPU_ENCODE, "wdiff:round=stochastic", NULL, PITH_BF16, PITH_BF16, 1, 0},
-    {GPU_DECODE, "wdiff", NULL, PITH_F32, PITH_F32, 1, 0.85},
-    {GPU_DECODE, "wdiff", NULL, PITH_F32, PITH_BF16, 1, 0.85},
-    {GPU_DECODE, "wdiff", NULL, PITH_BF16, PITH_BF16, 1, 0.85},
-    {GPU_DECODE_ADD, "wdiff", NULL, PITH_F32, PITH_F32, 1, 0.85},
-    {GPU_DECODE_ADD, "wdiff:identity=off", NULL, PITH_F32, PITH_F32, 1, 0.85},
-    {GPU_DECODE_ADD, "wdiff:identity=off", NULL, PITH_BF16, PITH_BF16, 1, 0.85},
-    {GPU_ENCODE, "grad", NULL, PITH_F32, PITH_NONE, 1, 0.8},
-    {GPU_ENCODE, "grad", NULL, PITH_BF16, PITH_NONE, 1, 0.8},
-    {GPU_DECODE, "grad", NULL, PITH_F32, PITH_NONE, 1, 0},
-    {GPU_ENCODE, "grad:level=intra", NULL, PITH_F32, PITH_NONE, 1, 0.85},
-    {GPU_DECODE, "grad:level=intra", NULL, PITH_F32, PITH_NONE, 1, 0.85},
-    {GPU_ENCODE, "grad:level=intra,rotate=0", NULL, PITH_F32, PITH_NONE, 1, 0.85},
-    {GPU_DECODE, "grad:level=intra,rotate=0", NULL, PITH_F32, PITH_NONE, 1, 0.85},
-    {GPU_DECODE_ADD, "grad:level=intra,rotate=0", NULL, PITH_F32, PITH_NONE, 1, 0},
-    {GPU_ENCODE, "grad:round=stochastic", NULL, PITH_F32, PITH_NONE, 1, 0},
-    {GPU_REDUCE, "grad:level=intra", NULL, PITH_F32, PITH_NONE, 8, 0.85},
-    {GPU_REDUCE, "grad", NULL, PITH_F32, PITH_NONE, 8, 0.85},
-    {GPU_REDUCE_ENCODE, "grad:level=intra", "grad", PITH_F32, PITH_NONE, 8, 0.75},
-    {GPU_ENCODE, "raw", NULL, PITH_F32, PITH_NONE, 1, 0},
-    {GPU_DECODE, "raw", NULL, PITH_F32, PITH_NONE, 1, 0},
+    {GPU_ENCODE, "wdiff", NULL, PITH_F32, PITH_F32, 1, 0.85, 0, 0},
+    {GPU_ENCODE, "wdiff", NULL, PITH_F32, PITH_BF16, 1, 0.85, 0, 0},
+    {GPU_ENCODE, "wdiff", NULL, PITH_BF16, PITH_BF16, 1, 0.85, 0, 0},
+    {GPU_ENCODE, "wdiff:round=stochastic", NULL, PITH_BF16, PITH_BF16, 1, 0, 0, 0},
+    {GPU_DECODE, "wdiff", NULL, PITH_F32, PITH_F32, 1, 0.85, 0, 0},
+    {GPU_DECODE, "wdiff", NULL, PITH_F32, PITH_BF16, 1, 0.85, 0, 0},
+    {GPU_DECODE, "wdiff", NULL, PITH_BF16, PITH_BF16, 1, 0.85, 0, 0},
+    {GPU_DECODE_ADD, "wdiff", NULL, PITH_F32, PITH_F32, 1, 0.85, 0, 0},
+    {GPU_DECODE_ADD, "wdiff:identity=off", NULL, PITH_F32, PITH_F32, 1, 0.85, 0, 0},
+    {GPU_DECODE_ADD, "wdiff:identity=off", NULL, PITH_BF16, PITH_BF16, 1, 0.85, 0, 0},
+    {GPU_ENCODE, "grad", NULL, PITH_F32, PITH_NONE, 1, 0.8, 0, 0},
+    {GPU_ENCODE, "grad", NULL, PITH_BF16, PITH_NONE, 1, 0.8, 0, 0},
+    {GPU_DECODE, "grad", NULL, PITH_F32, PITH_NONE, 1, 0, 0, 0},
+    {GPU_ENCODE, "grad:level=intra", NULL, PITH_F32, PITH_NONE, 1, 0.85, 0, 0},
+    {GPU_DECODE, "grad:level=intra", NULL, PITH_F32, PITH_NONE, 1, 0.85, 0, 0},
+    {GPU_ENCODE, "grad:level=intra,rotate=0", NULL, PITH_F32, PITH_NONE, 1, 0.85, 0, 0},
+    {GPU_DECODE, "grad:level=intra,rotate=0", NULL, PITH_F32, PITH_NONE, 1, 0.85, 0, 0},
+    {GPU_DECODE_ADD, "grad:level=intra,rotate=0", NULL, PITH_F32, PITH_NONE, 1, 0, 0, 0},
+    {GPU_ENCODE, "grad:round=stochastic", NULL, PITH_F32, PITH_NONE, 1, 0, 0, 0},
+    {GPU_REDUCE, "grad:level=intra", NULL, PITH_F32, PITH_NONE, 8, 0.85, 0, 0},
+    {GPU_REDUCE, "grad", NULL, PITH_F32, PITH_NONE, 8, 0.85, 0, 0},
+    {GPU_REDUCE_ENCODE, "grad:level=intra", "grad", PITH_F32, PITH_NONE, 8, 0.75, 0, 0},
+    {GPU_ENCODE, "raw", NULL, PITH_F32, PITH_NONE, 1, 0, 0, 0},
+    {GPU_DECODE, "raw", NULL, PITH_F32, PITH_NONE, 1, 0, 0, 0},
+    {GPU_ENCODE, "kv", NULL, PITH_BF16, PITH_NONE, 1, 0, 8, 128},
+    {GPU_DECODE, "kv", NULL, PITH_BF16, PITH_NONE, 1, 0, 8, 128},
+    {GPU_ENCODE, "kv:preset=kivi4", NULL, PITH_BF16, PITH_NONE, 1, 0, 8, 128},
+    {GPU_DECODE, "kv:preset=kivi4", NULL, PITH_BF16, PITH_NONE, 1, 0, 8, 128},
+    {GPU_ENCODE, "kv:preset=quarot4", NULL, PITH_BF16, PITH_NONE, 1, 0, 8, 128},
+    {GPU_DECODE, "kv:preset=quarot4", NULL, PITH_BF16, PITH_NONE, 1, 0, 8, 128},
+    {GPU_ENCODE, "kv:preset=kvquant-lite", NULL, PITH_BF16, PITH_NONE, 1, 0, 8, 128},
+    {GPU_DECODE, "kv:preset=kvquant-lite", NULL, PITH_BF16, PITH_NONE, 1, 0, 8, 128},
+    {GPU_ENCODE, "kv:preset=q4", NULL, PITH_BF16, PITH_NONE, 1, 0, 8, 128},
+    {GPU_ENCODE, "kv", NULL, PITH_BF16, PITH_BF16, 1, 0, 8, 128},
+    {GPU_DECODE, "kv", NULL, PITH_BF16, PITH_BF16, 1, 0, 8, 128},
+    {GPU_ENCODE_PAGES, "kv", NULL, PITH_BF16, PITH_NONE, 1, 0, 8, 128},
+    {GPU_DECODE_PAGES, "kv", NULL, PITH_BF16, PITH_NONE, 1, 0, 8, 128},
+    {GPU_ENCODE_PAGES, "kv:preset=kivi4", NULL, PITH_BF16, PITH_NONE, 1, 0, 8, 128},
+    {GPU_DECODE_PAGES, "kv:preset=kivi4", NULL, PITH_BF16, PITH_NONE, 1, 0, 8, 128},
+    {GPU_ENCODE, "eb:abs=0.001", NULL, PITH_F32, PITH_NONE, 1, 0, 0, 0},
+    {GPU_DECODE, "eb:abs=0.001", NULL, PITH_F32, PITH_NONE, 1, 0, 0, 0},
+    {GPU_ENCODE, "embed:mode=fast,abs=0.001,dim=64", NULL, PITH_F32, PITH_NONE, 1, 0, 0, 0},
+    {GPU_DECODE, "embed:mode=fast,abs=0.001,dim=64", NULL, PITH_F32, PITH_NONE, 1, 0, 0, 0},
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
@@ -137,7 +156,8 @@ struct options {
     int mib, runs; /* mib 0: both sizes */
 };
 
-static const char *const verbs[] = {"encode", "decode", "decode_add", "reduce", "reduce_encode"};
+static const char *const verbs[] = {"encode",        "decode",   "decode_add", "reduce",
+                                    "reduce_encode", "pages in", "pages out"};
 
 static void name_of(const struct gpu_row *row, char *to, size_t size) {
     char types[32] = "";

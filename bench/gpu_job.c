@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pith/kv.h"
 #include "pith/pith_cuda.h"
 
 enum { STEPS = 4, CACHES = 4, SETS_MOST = 64, FRAMES_MOST = 16, SEED = 11, STREAM = 3 };
@@ -16,20 +17,29 @@ struct side {
     pith_cuda_plan *cuda;
     pith_cuda_sizes sizes;
     void *table;
-    uint64_t frame_bytes, stride;
+    uint64_t frame_bytes, stride; /* frame_bytes: the most that a frame can have */
+};
+
+/* Pages of a call, and where tokens lie in each; count 0: the call is on frames. */
+struct pages {
+    uint64_t count, bytes;
+    pith_view like;
 };
 
 /* What one set of data has on the device. */
 struct set {
     uint8_t *values[2], *tensor, *state, *frames, *made, *workspace;
-    int32_t *status; /* per frame read, then of the one made */
+    pith_kv_pair *pairs;
+    int32_t *status; /* per frame read, then of the one made; or per page */
 };
 
 struct gpu_job {
     const struct gpu_row *row;
     uint64_t count, tensor_bytes, state_bytes;
+    uint64_t frame_bytes; /* of the frames that are made: all have as many */
     uint32_t sets, steps;
     bool encodes, based;
+    struct pages pages;
     struct side from, into; /* into: of reduce_encode */
     struct set set[SETS_MOST];
     uint8_t *pristine; /* what a set's state, or its tensor, is before the first call */
@@ -99,10 +109,22 @@ static void fill(const struct gpu_job *j, void *to, uint32_t which) {
 
 /* ---- Plans -----------------------------------------------------------------------------------*/
 
-static void side_open(struct side *s, const char *spec, uint32_t dtype, uint32_t base,
-                      uint64_t count) {
-    const pith_layout layout = {
-        .size = sizeof layout, .dtype = dtype, .base_dtype = base, .ndim = 1, .shape = {count}};
+static pith_layout layout_of(const struct gpu_row *row, uint64_t count) {
+    pith_layout layout = {.size = sizeof layout,
+                          .dtype = row->dtype,
+                          .base_dtype = row->base,
+                          .ndim = 1,
+                          .shape = {count}};
+    if (!row->dim) return layout;
+    layout.ndim = 3;
+    layout.shape[0] = count / row->heads / row->dim;
+    layout.shape[1] = row->heads;
+    layout.shape[2] = row->dim;
+    return layout;
+}
+
+static void side_open(struct side *s, const char *spec, const pith_layout *from) {
+    const pith_layout layout = *from;
     pith_env env = {.size = sizeof env, .threads = 8};
     pith_error error = {"", 0};
     pith_status status = pith_plan_create(&s->plan, spec, &layout, &env, &error);
@@ -116,6 +138,24 @@ static void side_open(struct side *s, const char *spec, uint32_t dtype, uint32_t
     status = pith_cuda_plan_create(&s->cuda, s->plan, NULL, 0, s->table,
                                    (size_t)s->sizes.table_bytes, gpu_stream(), &error);
     if (status != PITH_OK) fail(spec, error.text);
+}
+
+static void pages_open(struct gpu_job *j) {
+    const uint64_t tokens = pith_kv_page_tokens(j->from.plan);
+    const uint64_t shape[3] = {tokens, j->row->heads, j->row->dim};
+    j->pages.count = j->count / (tokens * shape[1] * shape[2]);
+    j->pages.bytes = pith_kv_page_bytes(j->from.plan, (uint32_t)tokens);
+    j->pages.like = pith_view_dense(NULL, j->row->dtype, 3, shape);
+    j->frame_bytes = j->pages.count * j->pages.bytes;
+}
+
+/* Tokens and pages one after the other. To be freed. */
+static pith_kv_pair *pairs_of(const struct gpu_job *j, uint8_t *values, uint8_t *pages) {
+    const uint64_t each = j->pages.count ? j->tensor_bytes / j->pages.count : 0;
+    pith_kv_pair *const pairs = room(j->pages.count * sizeof *pairs);
+    for (uint64_t i = 0; i < j->pages.count; i++)
+        pairs[i] = (pith_kv_pair){values + i * each, pages + i * j->pages.bytes, 0};
+    return pairs;
 }
 
 static void side_close(struct side *s) {
@@ -144,6 +184,16 @@ static pith_state *host_state(struct gpu_job *j, void **memory) {
     return state;
 }
 
+static void make_pages(struct gpu_job *j) {
+    pith_kv_pair *pairs = pairs_of(j, j->values[1], j->frames);
+    must(pith_kv_encode_pages(j->from.plan, &j->pages.like, pairs, j->pages.count), j->from.plan);
+    free(pairs);
+    pairs = pairs_of(j, j->tensor, j->frames);
+    must(pith_kv_decode_pages(j->from.plan, &j->pages.like, pairs, j->pages.count), j->from.plan);
+    free(pairs);
+    memcpy(j->made, j->frames, (size_t)j->frame_bytes);
+}
+
 /* Frames of all steps, and the base after them. */
 static void make_frames(struct gpu_job *j) {
     const uint32_t frames = j->steps * j->row->frames;
@@ -157,6 +207,7 @@ static void make_frames(struct gpu_job *j) {
         must(pith_encode(j->from.plan, state, &view, 0, j->frames + i * j->from.stride,
                          (size_t)j->from.frame_bytes, &written),
              j->from.plan);
+        j->frame_bytes = written;
     }
     if (j->based) {
         const pith_view base = pith_view_flat(j->tensor, j->row->base, j->count);
@@ -187,7 +238,7 @@ static void make_sum(struct gpu_job *j) {
 /* What the calls must leave behind, where make_frames has not made it. */
 static void make_results(struct gpu_job *j) {
     const pith_view out = pith_view_flat(j->tensor, j->row->dtype, j->count);
-    const size_t bytes = (size_t)j->from.frame_bytes;
+    const size_t bytes = (size_t)j->frame_bytes;
     if (j->row->what == GPU_ENCODE)
         memcpy(j->made, j->frames + (j->steps * j->row->frames - 1) * j->from.stride, bytes);
     if (j->row->what == GPU_REDUCE || j->row->what == GPU_REDUCE_ENCODE) make_sum(j);
@@ -216,6 +267,20 @@ static void set_state(struct gpu_job *j, struct set *s) {
     must_cuda(pith_cuda_state_set_random(c, state_of(s), SEED, STREAM, 0, stream), c);
 }
 
+static uint64_t statuses(const struct gpu_job *j) {
+    return j->pages.count ? j->pages.count : j->row->frames + (j->row->into != NULL);
+}
+
+static void set_pairs(struct gpu_job *j, struct set *s) {
+    const size_t bytes = (size_t)j->pages.count * sizeof *s->pairs;
+    pith_kv_pair *const pairs =
+        j->encodes ? pairs_of(j, s->values[1], s->made) : pairs_of(j, s->tensor, s->frames);
+    s->pairs = gpu_room(bytes);
+    gpu_put(s->pairs, pairs, bytes);
+    gpu_wait();
+    free(pairs);
+}
+
 static void set_open(struct gpu_job *j, struct set *s) {
     const uint32_t frames = j->row->frames;
     const uint64_t all = j->steps * frames * j->from.stride;
@@ -226,12 +291,13 @@ static void set_open(struct gpu_job *j, struct set *s) {
     }
     s->tensor = gpu_room((size_t)j->tensor_bytes);
     s->made = gpu_room((size_t)(j->into.plan ? j->into.frame_bytes : j->from.frame_bytes));
-    s->status = gpu_room((frames + 1) * sizeof *s->status);
+    s->status = gpu_room((size_t)statuses(j) * sizeof *s->status);
     s->workspace = gpu_room((size_t)(frames * j->from.sizes.workspace_bytes));
     if (!j->encodes) {
         s->frames = gpu_room((size_t)all);
         gpu_put(s->frames, j->frames, (size_t)all);
     }
+    if (j->pages.count) set_pairs(j, s);
     if (!j->state_bytes) return;
     s->state = gpu_room((size_t)j->state_bytes);
     set_state(j, s);
@@ -241,6 +307,7 @@ static void set_close(const struct set *s) {
     uint8_t *const all[] = {s->values[0], s->values[1], s->tensor,   s->state,
                             s->frames,    s->made,      s->workspace};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) GPU(cudaFree(all[i]));
+    GPU(cudaFree(s->pairs));
     GPU(cudaFree(s->status));
 }
 
@@ -261,6 +328,10 @@ static void make_host(struct gpu_job *j) {
     j->frames = room(j->steps * j->row->frames * j->from.stride);
     j->made = room(made);
     j->tensor = room(j->tensor_bytes);
+    if (j->pages.count) {
+        make_pages(j);
+        return;
+    }
     make_frames(j);
     make_results(j);
 }
@@ -282,11 +353,15 @@ struct gpu_job *gpu_job_open(const struct gpu_row *row, uint64_t count, uint64_t
     j->row = row;
     j->count = count;
     j->based = row->base != PITH_NONE;
-    j->encodes = row->what == GPU_ENCODE;
+    j->encodes = row->what == GPU_ENCODE || row->what == GPU_ENCODE_PAGES;
     j->tensor_bytes = count * pith_dtype_bytes(row->dtype);
     j->steps = j->based ? STEPS : 1;
-    side_open(&j->from, row->spec, row->dtype, row->base, count);
-    if (row->into) side_open(&j->into, row->into, PITH_F32, PITH_NONE, count);
+    const struct gpu_row sums = {.dtype = PITH_F32, .base = PITH_NONE};
+    const pith_layout layout = layout_of(row, count), sum = layout_of(&sums, count);
+    side_open(&j->from, row->spec, &layout);
+    if (row->into) side_open(&j->into, row->into, &sum);
+    j->frame_bytes = j->from.frame_bytes;
+    if (row->what >= GPU_ENCODE_PAGES) pages_open(j);
     j->state_bytes = row->what == GPU_DECODE_ADD ? 0 : j->from.sizes.state_bytes;
     const uint64_t sets = 1 + CACHES * cache / gpu_job_moved(j);
     j->sets = sets < SETS_MOST ? (uint32_t)sets : SETS_MOST;
@@ -315,10 +390,12 @@ void gpu_job_close(struct gpu_job *j) {
 uint32_t gpu_job_calls(const struct gpu_job *j) { return STEPS * j->sets; }
 
 uint64_t gpu_job_moved(const struct gpu_job *j) {
-    const uint64_t frames = j->row->frames * j->from.frame_bytes;
+    const uint64_t frames = j->row->frames * j->frame_bytes;
     const uint64_t base = j->count * pith_dtype_bytes(j->row->base);
     switch (j->row->what) {
-    case GPU_ENCODE: return j->tensor_bytes + 2 * base + frames;
+    case GPU_ENCODE:
+    case GPU_ENCODE_PAGES:
+    case GPU_DECODE_PAGES: return j->tensor_bytes + 2 * base + frames;
     case GPU_DECODE: return j->based ? 2 * base + frames : frames + j->tensor_bytes;
     case GPU_DECODE_ADD: /* a base is read once more, for its identity */
         return frames + 2 * j->tensor_bytes + (j->from.sizes.workspace_bytes ? base : 0);
@@ -341,13 +418,14 @@ static pith_cuda_items items_of(const struct gpu_job *j, const struct set *s, ui
                              .tensor = s->tensor,
                              .frame = s->frames + at * j->from.stride,
                              .frame_stride = j->from.stride,
-                             .capacity = j->from.frame_bytes,
+                             .capacity = j->frame_bytes,
                              .status = s->status,
                              .workspace = j->from.sizes.workspace_bytes ? s->workspace : NULL,
                              .workspace_bytes = frames * j->from.sizes.workspace_bytes};
     if (j->encodes) {
         items.tensor = s->values[(step + 1) & 1];
         items.frame = s->made;
+        items.capacity = j->from.frame_bytes;
     } else if (j->row->what == GPU_DECODE && j->based) {
         items.tensor = NULL; /* the base moves on where it lies */
     }
@@ -369,6 +447,15 @@ static pith_status sum_call(const struct gpu_job *j, const struct set *s,
                                    gpu_stream());
 }
 
+static pith_status pages_call(const struct gpu_job *j, const struct set *s) {
+    const struct pages *const p = &j->pages;
+    if (j->encodes)
+        return pith_cuda_kv_encode_pages(j->from.cuda, &p->like, s->pairs, p->count, s->status,
+                                         gpu_stream());
+    return pith_cuda_kv_decode_pages(j->from.cuda, &p->like, s->pairs, p->count, s->status,
+                                     gpu_stream());
+}
+
 void gpu_job_call(void *of, uint32_t k) {
     struct gpu_job *const j = of;
     const struct set *const s = &j->set[k % j->sets];
@@ -378,6 +465,8 @@ void gpu_job_call(void *of, uint32_t k) {
     case GPU_ENCODE: must_cuda(pith_cuda_encode(c, state_of(s), &items, gpu_stream()), c); break;
     case GPU_DECODE: must_cuda(pith_cuda_decode(c, state_of(s), &items, gpu_stream()), c); break;
     case GPU_DECODE_ADD: must_cuda(pith_cuda_decode_add(c, &items, gpu_stream()), c); break;
+    case GPU_ENCODE_PAGES:
+    case GPU_DECODE_PAGES: must_cuda(pages_call(j, s), c); break;
     default: must_cuda(sum_call(j, s, &items), c);
     }
 }
@@ -401,21 +490,21 @@ static bool same(const struct gpu_job *j, const char *what, const void *device, 
 }
 
 static bool check_status(const struct gpu_job *j, const struct set *s) {
-    int32_t status[FRAMES_MOST + 1];
-    const uint32_t count = j->row->frames + (j->row->into != NULL);
-    gpu_get(status, s->status, count * sizeof *status);
-    for (uint32_t i = 0; i < count; i++) {
-        if (status[i] == PITH_OK) continue;
-        fprintf(stderr, "gpu: %s: frame %u: %s\n", j->row->spec, i,
+    const uint64_t count = statuses(j);
+    int32_t *const status = room(count * sizeof *status);
+    uint64_t i = 0;
+    gpu_get(status, s->status, (size_t)count * sizeof *status);
+    while (i < count && status[i] == PITH_OK) i++;
+    if (i < count)
+        fprintf(stderr, "gpu: %s: frame %llu: %s\n", j->row->spec, (unsigned long long)i,
                 pith_status_name((pith_status)status[i]));
-        return false;
-    }
-    return true;
+    free(status);
+    return i == count;
 }
 
 static bool check_set(struct gpu_job *j, struct set *s) {
     const bool frame = j->encodes || j->row->what == GPU_REDUCE_ENCODE;
-    const uint64_t made = j->into.plan ? j->into.frame_bytes : j->from.frame_bytes;
+    const uint64_t made = j->into.plan ? j->into.frame_bytes : j->frame_bytes;
     const uint64_t base = j->count * pith_dtype_bytes(j->row->base);
     bool good = check_status(j, s);
     if (frame) good &= same(j, "frame", s->made, j->made, made);

@@ -4,7 +4,8 @@
  * The CPU makes the frames and says what must come out. The device has several sets of the same
  * data and takes them in turn, so that together they do not fit its cache. With a base, a set's
  * calls follow each other like the steps of a training, and before they are repeated the base is
- * put back. What fails here ends the program. */
+ * put back. Pages are those of the tensor, in a pool, all in one call. What fails here ends the
+ * program. */
 #ifndef PITH_BENCH_GPU_JOB_H
 #define PITH_BENCH_GPU_JOB_H
 
@@ -13,14 +14,23 @@
 
 #include "gpu_clock.h"
 
-enum gpu_what { GPU_ENCODE, GPU_DECODE, GPU_DECODE_ADD, GPU_REDUCE, GPU_REDUCE_ENCODE };
+enum gpu_what {
+    GPU_ENCODE,
+    GPU_DECODE,
+    GPU_DECODE_ADD,
+    GPU_REDUCE,
+    GPU_REDUCE_ENCODE,
+    GPU_ENCODE_PAGES,
+    GPU_DECODE_PAGES
+};
 
 struct gpu_row {
     enum gpu_what what;
     const char *spec, *into; /* into: of the frame that reduce_encode makes */
     uint32_t dtype, base;
-    uint32_t frames; /* that a call reads or makes */
-    double goal;     /* for large tensors; 0: none stated */
+    uint32_t frames;     /* that a call reads or makes */
+    double goal;         /* for large tensors; 0: none stated */
+    uint32_t heads, dim; /* tensors are [tokens, heads, dim]; 0: of one dimension */
 };
 
 struct gpu_job;
