@@ -4,8 +4,6 @@
 #include "gen.h"
 #include "trip.h"
 
-static const uint32_t reals[3] = {PITH_F32, PITH_BF16, PITH_F16};
-
 /* Bounds that leave many values exact, few, or none. */
 static const char *const specs[] = {
     "eb",
@@ -57,7 +55,7 @@ static void open_trip(struct trip *t, const char *spec, const pith_layout *layou
 
 /* `number` varies what is not worth a product. */
 static void one_trip(const char *spec, const uint64_t shape[5], int kind, uint64_t number) {
-    const uint32_t dtype = reals[number % 3];
+    const uint32_t dtype = trip_reals[number % 3];
     const pith_layout layout =
         shape_layout(shape, dtype, number / 3 % 2 ? PITH_LAYOUT_CHECKSUMS : 0);
     struct trip t;
@@ -70,8 +68,8 @@ static void one_trip(const char *spec, const uint64_t shape[5], int kind, uint64
     trip_check_encode(&t);
     trip_check_decode(&t);
     if (number % 4 == 0) trip_check_range(&t, t.r.count / 3 + number % 5, t.r.count / 2 + 1);
-    if (number % 4 == 1) trip_check_other(&t, reals[number / 4 % 3], false);
-    if (number % 4 >= 2) trip_check_other(&t, reals[number / 4 % 3], true);
+    if (number % 4 == 1) trip_check_other(&t, trip_reals[number / 4 % 3], false);
+    if (number % 4 >= 2) trip_check_other(&t, trip_reals[number / 4 % 3], true);
     trip_close(&t);
 }
 
@@ -90,35 +88,16 @@ static void test_trips(void **state) {
 static void test_slots(void **state) {
     (void)state;
     pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 1000);
-    struct rig r;
-    struct job j;
+    struct trip t;
     context("slots");
     layout.slots = 3;
-    CHECK(rig_open(&r, "eb:rel=0.01,block=128", &layout));
-    job_open(&j, &r, 3, 3, PITH_F32, 0);
-    gen_fill(GEN_NOISE, 5, PITH_F32, j.tensor.host, 1000);
-    uint8_t *const value = copy_of(j.tensor.host, j.tensor.bytes);
-    uint8_t *const decoded = room(j.tensor.bytes);
-    const pith_view whole = pith_view_flat(value, PITH_F32, 1000);
-    const pith_view out = pith_view_flat(decoded, PITH_F32, 1000);
-    JOB_RUN(&j, pith_cuda_encode(r.plan, NULL, &j.items, device_stream()));
-    for (uint64_t i = 0; i < 3; i++) {
-        struct frame f = stream_encode(&r.cpu, &whole, i, false);
-        CHECK_OK(job_status(&j, i));
-        CHECK(*job_length(&j, i) == f.length && memcmp(job_frame(&j, i), f.bytes, f.length) == 0);
-        CHECK_OK(pith_decode(r.cpu.plan, r.cpu.state, i, f.bytes, f.length, &out));
-        free(f.bytes);
-    }
-    JOB_RUN(&j, pith_cuda_decode(r.plan, NULL, &j.items, device_stream()));
-    for (uint64_t i = 0; i < 3; i++) CHECK_OK(job_status(&j, i));
-    CHECK(memcmp(j.tensor.host, decoded, j.tensor.bytes) == 0);
-    free(value);
-    free(decoded);
-    job_close(&j);
-    rig_close(&r);
+    trip_open(&t, "eb:rel=0.01,block=128", &layout, 0);
+    gen_fill(GEN_NOISE, 5, PITH_F32, t.value, 1000);
+    trip_check_slots(&t.r, t.value);
+    trip_close(&t);
 }
 
-/* A frame that is longer than its room is not begun. */
+/* And what launches tell each other must fit. */
 static void test_space(void **state) {
     (void)state;
     const pith_layout layout = shape_layout(shapes[6], PITH_F32, 0);
@@ -126,15 +105,8 @@ static void test_space(void **state) {
     struct job j;
     context("room");
     open_trip(&t, "eb:abs=0.01", &layout, shapes[6], GEN_NOISE, 0);
+    trip_check_space(&t);
     job_open(&j, &t.r, 1, 1, PITH_F32, 0);
-    memcpy(j.tensor.host, t.value, t.bytes);
-    j.items.capacity = t.frame.length - 1;
-    JOB_RUN(&j, pith_cuda_encode(t.r.plan, NULL, &j.items, device_stream()));
-    CHECK_STATUS(PITH_ERR_SPACE, job_status(&j, 0));
-    CHECK(*job_length(&j, 0) == 0 && all_bytes(j.frame.host, j.frame.bytes, UNTOUCHED));
-    j.items.capacity = t.frame.length;
-    JOB_RUN(&j, pith_cuda_encode(t.r.plan, NULL, &j.items, device_stream()));
-    CHECK_OK(job_status(&j, 0));
     j.items.workspace_bytes--;
     CHECK_STATUS(PITH_ERR_SPACE, pith_cuda_encode(t.r.plan, NULL, &j.items, device_stream()));
     CHECK_STATUS(PITH_ERR_SPACE, pith_cuda_decode(t.r.plan, NULL, &j.items, device_stream()));
@@ -221,7 +193,7 @@ static void test_hostile(void **state) {
     for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++) {
         const uint64_t *const shape = shapes[targets[i].shape];
         const pith_layout layout =
-            shape_layout(shape, reals[i % 3], i == 1 ? PITH_LAYOUT_CHECKSUMS : 0);
+            shape_layout(shape, trip_reals[i % 3], i == 1 ? PITH_LAYOUT_CHECKSUMS : 0);
         struct trip t;
         context("%s attacked", targets[i].spec);
         device_order((int)(i % (size_t)device_orders()));

@@ -4,8 +4,6 @@
 #include "gen.h"
 #include "trip.h"
 
-static const uint32_t reals[3] = {PITH_F32, PITH_BF16, PITH_F16};
-
 /* How rows repeat. */
 enum rows { EQUAL, DISTINCT, LOOKED_UP, NEARLY, SHIFTED, WILD, RARE, ROWS };
 enum { TABLE_ROWS = 23 };
@@ -79,7 +77,7 @@ enum { BATCHES = sizeof batches / sizeof batches[0] };
 
 /* `number` varies what is not worth a product. */
 static void one_batch(size_t i, enum rows kind, uint64_t number) {
-    const uint32_t dtype = reals[number % 3];
+    const uint32_t dtype = trip_reals[number % 3];
     const pith_layout layout =
         shape_layout(batches[i].shape, dtype, number / 3 % 2 ? PITH_LAYOUT_CHECKSUMS : 0);
     struct trip t;
@@ -93,8 +91,8 @@ static void one_batch(size_t i, enum rows kind, uint64_t number) {
         trip_check_decode(&t);
     }
     trip_check_range(&t, t.r.count / 3 + number % 5, t.r.count / 4 + 1);
-    trip_check_other(&t, reals[number / 2 % 3], false);
-    trip_check_other(&t, reals[number % 3], true);
+    trip_check_other(&t, trip_reals[number / 2 % 3], false);
+    trip_check_other(&t, trip_reals[number % 3], true);
     trip_close(&t);
 }
 
@@ -109,7 +107,7 @@ static void test_batches(void **state) {
 static void test_values(void **state) {
     (void)state;
     for (int kind = 0; kind < GEN_COUNT; kind++) {
-        const pith_layout layout = flat_layout(reals[kind % 3], PITH_NONE, 3000);
+        const pith_layout layout = flat_layout(trip_reals[kind % 3], PITH_NONE, 3000);
         struct trip t;
         context("values of %s", gen_name((enum gen)kind));
         device_order(kind % device_orders());
@@ -128,27 +126,11 @@ static void test_slots(void **state) {
     (void)state;
     pith_layout layout = flat_layout(PITH_BF16, PITH_NONE, 2000);
     struct trip t;
-    struct job j;
     context("slots");
     layout.slots = 3;
     trip_open(&t, "embed:mode=fast,abs=0.1,dim=16,block=256", &layout, 0);
     make_rows(&t, LOOKED_UP, 16);
-    job_open(&j, &t.r, 3, 3, PITH_BF16, 0);
-    memcpy(j.tensor.host, t.value, t.bytes);
-    JOB_RUN(&j, pith_cuda_encode(t.r.plan, NULL, &j.items, device_stream()));
-    const pith_view whole = pith_view_flat(t.value, PITH_BF16, 2000);
-    const pith_view out = pith_view_flat(t.decoded, PITH_BF16, 2000);
-    for (uint64_t i = 0; i < 3; i++) {
-        struct frame f = stream_encode(&t.r.cpu, &whole, i, false);
-        CHECK_OK(job_status(&j, i));
-        CHECK(*job_length(&j, i) == f.length && memcmp(job_frame(&j, i), f.bytes, f.length) == 0);
-        CHECK_OK(pith_decode(t.r.cpu.plan, t.r.cpu.state, i, f.bytes, f.length, &out));
-        free(f.bytes);
-    }
-    JOB_RUN(&j, pith_cuda_decode(t.r.plan, NULL, &j.items, device_stream()));
-    for (uint64_t i = 0; i < 3; i++) CHECK_OK(job_status(&j, i));
-    CHECK(memcmp(j.tensor.host, t.decoded, t.bytes) == 0);
-    job_close(&j);
+    trip_check_slots(&t.r, t.value);
     trip_close(&t);
 }
 
@@ -207,7 +189,8 @@ static void test_hostile(void **state) {
         {9, EQUAL, 0},     {13, DISTINCT, 0}, {7, NEARLY, 0}};
     for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++) {
         const size_t k = targets[i].batch;
-        const pith_layout layout = shape_layout(batches[k].shape, reals[i % 3], targets[i].flags);
+        const pith_layout layout =
+            shape_layout(batches[k].shape, trip_reals[i % 3], targets[i].flags);
         struct trip t;
         context("%s attacked, rows %d", batches[k].spec, (int)targets[i].kind);
         device_order((int)(i % (size_t)device_orders()));

@@ -4,8 +4,6 @@
 #include "gen.h"
 #include "trip.h"
 
-static const uint32_t reals[3] = {PITH_F32, PITH_BF16, PITH_F16};
-
 static const char *const specs[] = {
     "kv",
     "kv:bits=2,group=16,page=16",
@@ -90,7 +88,7 @@ static void open_trip(struct trip *t, const char *spec, const uint64_t shape[5],
 
 /* `number` varies what is not worth a product. */
 static void one_trip(const char *spec, const uint64_t shape[5], int kind, uint64_t number) {
-    const uint32_t dtype = reals[number % 3];
+    const uint32_t dtype = trip_reals[number % 3];
     struct trip t;
     context("%s %s, shape of %llu: %llu %llu %llu %llu, values %d, number %llu", spec,
             pith_dtype_name(dtype), (unsigned long long)shape[0], (unsigned long long)shape[1],
@@ -103,7 +101,7 @@ static void one_trip(const char *spec, const uint64_t shape[5], int kind, uint64
     trip_check_decode(&t);
     trip_check_range(&t, t.r.count / 3 + number % 5, t.r.count / 2 + 1);
     trip_check_range(&t, t.r.count / 2, 1 + number % 200);
-    trip_check_other(&t, reals[number / 4 % 3], number % 2);
+    trip_check_other(&t, trip_reals[number / 4 % 3], number % 2);
     trip_close(&t);
 }
 
@@ -142,42 +140,20 @@ static void test_slots(void **state) {
     (void)state;
     pith_layout layout = flat_layout(PITH_BF16, PITH_NONE, 1000);
     struct trip t;
-    struct job j;
     context("slots");
     layout.slots = 3;
     trip_open(&t, "kv:group=64,page=16", &layout, 0);
     gen_fill(GEN_NOISE, 5, PITH_BF16, t.value, 1000);
-    const pith_view whole = pith_view_flat(t.value, PITH_BF16, 1000);
-    const pith_view out = pith_view_flat(t.decoded, PITH_BF16, 1000);
-    job_open(&j, &t.r, 3, 3, PITH_BF16, 0);
-    memcpy(j.tensor.host, t.value, t.bytes);
-    JOB_RUN(&j, pith_cuda_encode(t.r.plan, NULL, &j.items, device_stream()));
-    for (uint64_t i = 0; i < 3; i++) {
-        struct frame f = stream_encode(&t.r.cpu, &whole, i, false);
-        CHECK_OK(job_status(&j, i));
-        CHECK(*job_length(&j, i) == f.length && memcmp(job_frame(&j, i), f.bytes, f.length) == 0);
-        CHECK_OK(pith_decode(t.r.cpu.plan, t.r.cpu.state, i, f.bytes, f.length, &out));
-        free(f.bytes);
-    }
-    JOB_RUN(&j, pith_cuda_decode(t.r.plan, NULL, &j.items, device_stream()));
-    CHECK(memcmp(j.tensor.host, t.decoded, t.bytes) == 0);
-    job_close(&j);
+    trip_check_slots(&t.r, t.value);
     trip_close(&t);
 }
 
 static void test_space(void **state) {
     (void)state;
     struct trip t;
-    struct job j;
     context("room");
     open_trip(&t, "kv:page=16", shapes[5], PITH_F32, 0, GEN_NOISE, 0);
-    job_open(&j, &t.r, 1, 1, PITH_F32, 0);
-    memcpy(j.tensor.host, t.value, t.bytes);
-    j.items.capacity = t.frame.length - 1;
-    JOB_RUN(&j, pith_cuda_encode(t.r.plan, NULL, &j.items, device_stream()));
-    CHECK_STATUS(PITH_ERR_SPACE, job_status(&j, 0));
-    CHECK(all_bytes(j.frame.host, j.frame.bytes, UNTOUCHED));
-    job_close(&j);
+    trip_check_space(&t);
     trip_close(&t);
 }
 
@@ -238,7 +214,7 @@ static void test_hostile(void **state) {
         struct trip t;
         context("%s attacked, %zu", targets[i / 2].spec, i);
         device_order((int)(i % (size_t)device_orders()));
-        open_trip(&t, targets[i / 2].spec, shapes[targets[i / 2].shape], reals[i % 3],
+        open_trip(&t, targets[i / 2].spec, shapes[targets[i / 2].shape], trip_reals[i % 3],
                   i % 2 ? PITH_LAYOUT_CHECKSUMS : 0, GEN_COUNT, i);
         trip_attack(&t, i);
         trip_close(&t);

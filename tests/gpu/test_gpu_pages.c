@@ -4,8 +4,6 @@
 #include "gen.h"
 #include "trip.h"
 
-static const uint32_t reals[3] = {PITH_F32, PITH_BF16, PITH_F16};
-
 /* ---- Pages -----------------------------------------------------------------------------------*/
 
 enum { PAGES = 5 };
@@ -98,7 +96,7 @@ static void one_pool(const char *spec, uint64_t heads_count, uint64_t dim, uint6
     context("pages of %s, %llu heads of %llu", spec, (unsigned long long)heads_count,
             (unsigned long long)dim);
     device_order((int)(number % (uint64_t)device_orders()));
-    pool_open(&p, spec, heads_count, dim, reals[number % 3], (size_t)(number * 7 % 16));
+    pool_open(&p, spec, heads_count, dim, trip_reals[number % 3], (size_t)(number * 7 % 16));
     uint8_t *const wanted = room(p.pages.bytes);
     memset(wanted, UNTOUCHED, p.pages.bytes);
     point(&p, pairs, p.values.host, wanted);
@@ -108,10 +106,10 @@ static void one_pool(const char *spec, uint64_t heads_count, uint64_t dim, uint6
     pool_answers(&p);
     mirror_pull(&p.pages);
     CHECK(memcmp(p.pages.host, wanted, p.pages.bytes) == 0);
-    pool_decode(&p, wanted, reals[number / 3 % 3]);
+    pool_decode(&p, wanted, trip_reals[number / 3 % 3]);
     gen_fill(GEN_BITS, number, PITH_F32, p.pages.host, p.pages.bytes / 4);
     mirror_push(&p.pages);
-    pool_decode(&p, p.pages.host, reals[number % 3]);
+    pool_decode(&p, p.pages.host, trip_reals[number % 3]);
     free(wanted);
     pool_close(&p);
 }

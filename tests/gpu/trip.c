@@ -1,9 +1,11 @@
-/* trip.c - a frame of a codec with a bound, on both sides.
+/* trip.c - frames on both sides.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "trip.h"
 
 #include "bad.h"
 #include "gen.h"
+
+const uint32_t trip_reals[3] = {PITH_F32, PITH_BF16, PITH_F16};
 
 pith_layout shape_layout(const uint64_t shape[5], uint32_t dtype, uint32_t flags) {
     pith_layout layout = {.size = sizeof layout, .dtype = dtype, .ndim = (uint32_t)shape[0]};
@@ -125,35 +127,63 @@ void trip_check_frame_of(struct trip *t, const char *spec, pith_status wanted) {
     stream_close(&other);
 }
 
-/* ---- Any bytes -------------------------------------------------------------------------------*/
-
-static void try_bytes(struct trip *t, const uint8_t *bytes, size_t length) {
-    const size_t width = pith_dtype_bytes(t->r.layout.dtype);
-    uint8_t *const exact = copy_of(bytes, length);
-    const pith_view out = view_of(t, t->decoded);
+void trip_check_space(struct trip *t) {
     struct job j;
-    const pith_status wanted = pith_decode(t->r.cpu.plan, t->r.cpu.state, 0, exact, length, &out);
-    job_open(&j, &t->r, 1, 1, t->r.layout.dtype, t->offset);
-    job_set_frame(&j, bytes, length);
-    JOB_RUN(&j, pith_cuda_decode(t->r.plan, NULL, &j.items, device_stream()));
-    const pith_status got = job_status(&j, 0);
-    if (got != PITH_ERR_MISMATCH && got != PITH_ERR_UNSUPPORTED) CHECK_STATUS(wanted, got);
-    if (got == PITH_OK)
-        CHECK(memcmp(j.tensor.host, t->decoded, width * t->r.count) == 0);
-    else
-        CHECK(all_bytes(j.tensor.host, j.tensor.bytes, UNTOUCHED));
+    job_open(&j, &t->r, 1, 1, t->r.layout.dtype, 0);
+    memcpy(j.tensor.host, t->value, t->bytes);
+    j.items.capacity = t->frame.length - 1;
+    JOB_RUN(&j, pith_cuda_encode(t->r.plan, NULL, &j.items, device_stream()));
+    CHECK_STATUS(PITH_ERR_SPACE, job_status(&j, 0));
+    CHECK(*job_length(&j, 0) == 0 && all_bytes(j.frame.host, j.frame.bytes, UNTOUCHED));
+    j.items.capacity = t->frame.length;
+    JOB_RUN(&j, pith_cuda_encode(t->r.plan, NULL, &j.items, device_stream()));
+    CHECK_OK(job_status(&j, 0));
     job_close(&j);
-    free(exact);
 }
+
+/* ---- Slots -----------------------------------------------------------------------------------*/
+
+void trip_check_frame(struct rig *r, const struct job *j, uint64_t i, uint64_t slot) {
+    const pith_view view = pith_view_flat(j->tensor.host, r->layout.dtype, r->count);
+    struct frame f = stream_encode(&r->cpu, &view, slot, false);
+    CHECK_OK(job_status(j, i));
+    CHECK(*job_length(j, i) == f.length);
+    CHECK(memcmp(job_frame(j, i), f.bytes, f.length) == 0);
+    CHECK(all_bytes(job_frame(j, i) + f.length, j->stride - f.length, UNTOUCHED));
+    free(f.bytes);
+}
+
+void trip_check_slots(struct rig *r, const void *value) {
+    struct job j;
+    job_open(&j, r, r->slots, r->slots, r->layout.dtype, 0);
+    uint8_t *const decoded = room(j.tensor.bytes);
+    const pith_view view = pith_view_flat(decoded, r->layout.dtype, r->count);
+    memcpy(j.tensor.host, value, j.tensor.bytes);
+    JOB_RUN(&j, pith_cuda_encode(r->plan, r->state, &j.items, device_stream()));
+    for (uint64_t s = 0; s < r->slots; s++) trip_check_frame(r, &j, s, s);
+    memset(j.tensor.host, UNTOUCHED, j.tensor.bytes);
+    JOB_RUN(&j, pith_cuda_decode(r->plan, r->state, &j.items, device_stream()));
+    for (uint64_t s = 0; s < r->slots; s++) {
+        CHECK_OK(job_status(&j, s));
+        CHECK_OK(pith_decode(r->cpu.plan, r->cpu.state, s, job_frame(&j, s),
+                             (size_t)*job_length(&j, s), &view));
+    }
+    CHECK(memcmp(decoded, j.tensor.host, j.tensor.bytes) == 0);
+    rig_check_state(r);
+    job_close(&j);
+    free(decoded);
+}
+
+/* ---- Any bytes -------------------------------------------------------------------------------*/
 
 void trip_attack(struct trip *t, uint64_t seed) {
     const size_t length = t->frame.length;
     uint8_t *const kept = copy_of(t->frame.bytes, length);
-    for (size_t n = 0; n < length; n += 1 + n / 7) try_bytes(t, kept, n);
+    for (size_t n = 0; n < length; n += 1 + n / 7) rig_try(&t->r, kept, n, t->offset);
     for (size_t i = 0; i < length; i += length < 600 ? 1 : 1 + gen_next(&seed) % 5) {
         t->frame.bytes[i] ^= (uint8_t)(1u << gen_next(&seed) % 8);
         if (i < 96 && gen_next(&seed) % 2) bad_seal(&t->frame);
-        try_bytes(t, t->frame.bytes, length);
+        rig_try(&t->r, t->frame.bytes, length, t->offset);
         memcpy(t->frame.bytes, kept, length);
     }
     free(kept);

@@ -1,11 +1,12 @@
-/* trip.h - a frame of a codec with a bound, made by the CPU; the device under test makes and reads
- * it too.
+/* trip.h - frames made by the CPU; the device under test makes and reads them too.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef PITH_TESTS_TRIP_H
 #define PITH_TESTS_TRIP_H
 
 #include "rig.h"
 
+/* f32, bf16, f16. */
+extern const uint32_t trip_reals[3];
 /* Dimensions, then their sizes. */
 pith_layout shape_layout(const uint64_t shape[5], uint32_t dtype, uint32_t flags);
 
@@ -29,8 +30,17 @@ void trip_check_range(struct trip *t, uint64_t first, uint64_t count);
 void trip_check_other(struct trip *t, uint32_t dtype, bool add);
 /* A frame that another spec makes of the values: read, or refused with nothing written. */
 void trip_check_frame_of(struct trip *t, const char *spec, pith_status wanted);
+/* A frame that is longer than its room is not begun. */
+void trip_check_space(struct trip *t);
 /* The frame cut and flipped in many places: the CPU's status, or one of those that only devices
  * have; nothing written where it is not OK. */
 void trip_attack(struct trip *t, uint64_t seed);
+
+/* ---- Slots -----------------------------------------------------------------------------------*/
+
+/* Item i of a call that encoded holds the CPU's frame of the slot. */
+void trip_check_frame(struct rig *r, const struct job *j, uint64_t i, uint64_t slot);
+/* All slots of a tensor with these values, there and back. */
+void trip_check_slots(struct rig *r, const void *value);
 
 #endif
