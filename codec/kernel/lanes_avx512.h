@@ -73,9 +73,13 @@ static inline void v_stream(struct streamer *s, uint8_t *p, v16 x) {
 static inline void v_stream_end(struct streamer *s, uint8_t *p) {
     uint8_t bytes[64];
     if (!s->begun) return;
+    s->begun = false;
+    if (!s->lead) {
+        _mm512_stream_si512((void *)(p - 64), s->last);
+        return;
+    }
     _mm512_storeu_si512(bytes, s->last);
     memcpy(p - 64 + 4 * (size_t)s->lead, bytes + 4 * (size_t)s->lead, 64 - 4 * (size_t)s->lead);
-    s->begun = false;
 }
 
 static inline v16 v_and(v16 a, v16 b) { return _mm512_and_si512(a, b); }
