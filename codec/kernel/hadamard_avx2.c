@@ -16,6 +16,18 @@ static inline __m256i canonical8(__m256i x) {
 }
 static inline v16 f_canonical(v16 x) { return (v16){canonical8(x.a), canonical8(x.b)}; }
 
+static inline __m256i narrow16(uint32_t dtype, v16 x) {
+    if (dtype == PITH_BF16) {
+        const v16 high = v_shr(x, 16);
+        return _mm256_permute4x64_epi64(_mm256_packus_epi32(high.a, high.b), 0xD8);
+    }
+    return _mm256_set_m128i(_mm256_cvtps_ph(F(x.b), _MM_FROUND_TO_NEAREST_INT),
+                            _mm256_cvtps_ph(F(x.a), _MM_FROUND_TO_NEAREST_INT));
+}
+static inline v16 f_narrow_two(uint32_t dtype, v16 a, v16 b) {
+    return (v16){narrow16(dtype, a), narrow16(dtype, b)};
+}
+
 #include "kernel/hadamard_tmpl.h"
 
 void pithi_hadamard_bind_avx2(struct pithi_kernels *k);

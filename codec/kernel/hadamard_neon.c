@@ -20,6 +20,16 @@ static inline v16 f_canonical(v16 x) {
     return x;
 }
 
+static inline uint32x4_t narrow8(uint32_t dtype, uint32x4_t a, uint32x4_t b) {
+    if (dtype == PITH_BF16)
+        return vreinterpretq_u32_u16(vshrn_high_n_u32(vshrn_n_u32(a, 16), b, 16));
+    return vreinterpretq_u32_f16(vcvt_high_f16_f32(vcvt_f16_f32(F(a)), F(b)));
+}
+static inline v16 f_narrow_two(uint32_t dtype, v16 a, v16 b) {
+    return (v16){{narrow8(dtype, a.val[0], a.val[1]), narrow8(dtype, a.val[2], a.val[3]),
+                  narrow8(dtype, b.val[0], b.val[1]), narrow8(dtype, b.val[2], b.val[3])}};
+}
+
 #include "kernel/hadamard_tmpl.h"
 
 void pithi_hadamard_bind_neon(struct pithi_kernels *k);

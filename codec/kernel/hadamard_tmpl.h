@@ -1,8 +1,9 @@
 /* hadamard_tmpl.h - the rotation's loops, written once over 16-lane vectors of each ISA.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Beside transform_<isa>.h the including file defines f_flip (signs by bits) and f_canonical (of
- * NaN). stage/hadamard.c says what must come out. */
+ * Beside transform_<isa>.h the including file defines f_flip (signs by bits), f_canonical (of NaN)
+ * and f_narrow_two (32 values, rounded loosely, to 16 bits each). stage/hadamard.c says what must
+ * come out. */
 #include "kernel/lanes_tmpl.h"
 #include "stage/hadamard.h"
 
@@ -12,7 +13,7 @@ enum { SIGNED = 4096, READ_AHEAD = 4096 };
 struct task {
     const uint8_t *from;
     uint8_t *to;
-    uint32_t from_dtype, to_dtype;
+    uint32_t from_dtype;  /* made: f32 */
     const uint32_t *keep; /* one word for 32 elements, bit set: the sign stays; NULL: all stay */
     v16 factor, scale;    /* of the inverse, before and after */
     struct streamer stream;
@@ -42,11 +43,6 @@ static __attribute__((noinline)) void load_other(uint32_t dtype, const uint8_t *
                                                  v16 v[2]) {
     v[0] = load(dtype, p, i);
     v[1] = load(dtype, p, i + 16);
-}
-static __attribute__((noinline)) void store_other(uint32_t dtype, uint8_t *p, size_t i,
-                                                  const v16 v[2]) {
-    store(dtype, p, i, round_loosely(dtype, v[0]));
-    store(dtype, p, i + 16, round_loosely(dtype, v[1]));
 }
 ALWAYS void load32(uint32_t dtype, const uint8_t *p, size_t i, v16 v[2]) {
     v16 x[2]; /* v would have to lie in memory for a call */
@@ -109,12 +105,9 @@ ALWAYS void put32(const struct task *t, bool inverse, struct streamer *stream, v
     if (inverse && stream) {
         v_stream(stream, to, x[0]);
         v_stream(stream, to + 64, x[1]);
-    } else if (!inverse || t->to_dtype == PITH_F32) {
+    } else {
         v_store(to, x[0]);
         v_store(to + 64, x[1]);
-    } else {
-        const v16 copy[2] = {x[0], x[1]};
-        store_other(t->to_dtype, t->to, i, copy);
     }
 }
 ALWAYS void put64(const struct task *t, bool inverse, struct streamer *stream, v16 *v, size_t i) {
@@ -201,7 +194,7 @@ typedef void transform_fn(struct task *t, uint32_t order, size_t count);
 static void transform_whole(struct task *t, transform_fn *fn, const struct pithi_rotation *r,
                             size_t count, uint64_t first) {
     uint32_t keep[SIGNED / 32];
-    const size_t from = width(t->from_dtype), to = width(t->to_dtype);
+    const size_t from = width(t->from_dtype), to = sizeof(float);
     while (count) {
         const bool drawn = r->signs && r->order;
         const size_t skip = drawn ? (size_t)(first % SIGNED) : 0, left = SIGNED - skip;
@@ -226,23 +219,63 @@ static void rotate(const struct pithi_rotation *r, float *to, const void *from, 
                    size_t count, uint64_t first) {
     const size_t whole = whole_runs(r, count);
     const uint8_t *const rest = (const uint8_t *)from + whole * width(dtype);
-    struct task t = {.from = from, .to = (uint8_t *)to, .from_dtype = dtype, .to_dtype = PITH_F32};
+    struct task t = {.from = from, .to = (uint8_t *)to, .from_dtype = dtype};
     transform_whole(&t, transform_forward, r, whole, first);
     if (whole < count) pithi_rotate_c(r, to + whole, rest, dtype, count - whole, first + whole);
+}
+
+/* Whole runs, to f32. */
+static void unrotate_whole(const struct pithi_rotation *r, void *to, float *x, size_t count,
+                           uint64_t first, float scale, bool stream) {
+    struct task t = {.from = (const uint8_t *)x, .to = to, .from_dtype = PITH_F32};
+    t.factor = v_set(pithi_bits(1.0f / (float)(r->order ? r->order : 1)));
+    t.scale = v_set(pithi_bits(scale));
+    t.streamed = stream && v_stream_fits(to);
+    v_stream_begin(&t.stream, to);
+    transform_whole(&t, transform_inverse, r, count, first);
+    if (t.streamed) v_stream_end(&t.stream, (uint8_t *)to + 4 * count);
+}
+
+/* Plainly, or through *stream when that is not NULL. */
+ALWAYS void narrow(uint32_t dtype, uint8_t *to, const float *x, size_t count,
+                   struct streamer *stream) {
+    for (size_t i = 0; i < count; i += 32) {
+        const v16 a = load(PITH_F32, (const uint8_t *)x, i);
+        const v16 b = load(PITH_F32, (const uint8_t *)x, i + 16);
+        const v16 both = f_narrow_two(dtype, round_loosely(dtype, a), round_loosely(dtype, b));
+        if (stream)
+            v_stream(stream, to + 2 * i, both);
+        else
+            v_store(to + 2 * i, both);
+    }
+}
+
+/* In place while the cache has it, and then to 16 bits. */
+static void unrotate_narrow(const struct pithi_rotation *r, uint8_t *to, uint32_t dtype, float *x,
+                            size_t count, uint64_t first, float scale, bool streamed) {
+    struct streamer stream;
+    v_stream_begin(&stream, to);
+    for (size_t i = 0, n; i < count; i += n) {
+        n = count - i < SIGNED ? count - i : SIGNED;
+        unrotate_whole(r, x + i, x + i, n, first + i, scale, false);
+        if (dtype == PITH_F16 && streamed)
+            narrow(PITH_F16, to + 2 * i, x + i, n, &stream);
+        else if (dtype == PITH_F16)
+            narrow(PITH_F16, to + 2 * i, x + i, n, NULL);
+        else
+            narrow(PITH_BF16, to + 2 * i, x + i, n, streamed ? &stream : NULL);
+    }
+    if (streamed) v_stream_end(&stream, to + 2 * count);
 }
 
 static void unrotate_to(const struct pithi_rotation *r, void *to, uint32_t dtype, float *x,
                         size_t count, uint64_t first, float scale, bool stream) {
     const size_t whole = whole_runs(r, count);
     uint8_t *const rest = (uint8_t *)to + whole * width(dtype);
-    struct task t = {.from = (const uint8_t *)x, .to = to, .from_dtype = PITH_F32};
-    t.to_dtype = dtype;
-    t.factor = v_set(pithi_bits(1.0f / (float)(r->order ? r->order : 1)));
-    t.scale = v_set(pithi_bits(scale));
-    t.streamed = stream && dtype == PITH_F32 && v_stream_fits(to);
-    v_stream_begin(&t.stream, to);
-    transform_whole(&t, transform_inverse, r, whole, first);
-    if (t.streamed) v_stream_end(&t.stream, rest);
+    if (dtype == PITH_F32)
+        unrotate_whole(r, to, x, whole, first, scale, stream);
+    else
+        unrotate_narrow(r, to, dtype, x, whole, first, scale, stream && v_stream_fits(to));
     if (whole < count)
         pithi_unrotate_c(r, rest, dtype, x + whole, count - whole, first + whole, scale);
 }
