@@ -62,10 +62,10 @@ static uint64_t block_bytes(const struct pithi_params *p, uint64_t count) {
     return count * element_of(p);
 }
 
-static bool tile(const struct pithi_params *p, uint32_t ndim, const uint64_t *shape,
+static const char *tile(const struct pithi_params *p, uint32_t ndim, const uint64_t *shape,
                  struct pithi_tiling *tiling) {
     pithi_tiling_runs(tiling, shape, ndim, p->block);
-    return true;
+    return NULL;
 }
 
 /* ---- Memory ----------------------------------------------------------------------------------*/

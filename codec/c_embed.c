@@ -89,11 +89,11 @@ static size_t row_in(const struct pithi_params *p, size_t count) {
     return row < count ? row : count;
 }
 
-static bool tile(const struct pithi_params *p, uint32_t ndim, const uint64_t *shape,
-                 struct pithi_tiling *tiling) {
-    if (!p->value[DIM]) return false;
+static const char *tile(const struct pithi_params *p, uint32_t ndim, const uint64_t *shape,
+                        struct pithi_tiling *tiling) {
+    if (!p->value[DIM]) return "rows have no elements";
     pithi_tiling_rows(tiling, shape, ndim, (uint32_t)row_of(p), p->block);
-    return true;
+    return NULL;
 }
 
 /* ---- Memory ----------------------------------------------------------------------------------*/

@@ -147,15 +147,18 @@ static uint32_t block_tokens(const struct pithi_params *p, uint64_t row) {
     return (uint32_t)(p->value[ENTROPY] && pages ? pages * page : page);
 }
 
-static bool tile(const struct pithi_params *p, uint32_t ndim, const uint64_t *shape,
-                 struct pithi_tiling *tiling) {
+static const char *tile(const struct pithi_params *p, uint32_t ndim, const uint64_t *shape,
+                        struct pithi_tiling *tiling) {
     const struct rows r = rows_of(p, ndim, shape);
     const bool order = r.dim >= 32 && r.dim <= 256 && (r.dim & (r.dim - 1)) == 0;
-    if (!is_empty(&r) && (!row_fits(&r) || page_elements(p, &r) > BLOCK_MOST)) return false;
-    if (!is_empty(&r) && p->value[ROTATE] && !order) return false;
     const uint64_t row = is_empty(&r) ? 0 : r.heads * r.dim;
+    if (!is_empty(&r) && !row_fits(&r))
+        return ndim > 1 ? "a token has more than 1048576 elements"
+                        : "one dimension is one token of kv, of at most 1048576 elements";
+    if (row && page_elements(p, &r) > BLOCK_MOST) return "a page has more than 16777216 elements";
+    if (row && p->value[ROTATE] && !order) return "rotate=head needs heads of 32, 64, 128 or 256";
     pithi_tiling_pages(tiling, r.sequences, r.tokens, row, block_tokens(p, row));
-    return true;
+    return NULL;
 }
 
 static struct pithi_kv kv_of(const struct pithi_params *p, const struct pithi_kernels *kernels) {

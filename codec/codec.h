@@ -196,11 +196,11 @@ struct pithi_codec {
      * NULL: 0. */
     double (*bound)(const struct pithi_block *block);
     const struct pithi_domain *domain; /* NULL: sums are formed of decoded values */
-    /* Blocks are tiles: of this tiling. False for a shape the setting does not take. The bytes of
-     * blocks are then in proportion to their elements, unless these are pages. NULL: blocks are
-     * runs of elements. */
-    bool (*tile)(const struct pithi_params *params, uint32_t ndim, const uint64_t *shape,
-                 struct pithi_tiling *tiling);
+    /* Blocks are tiles: of this tiling. Returns why the setting does not take the shape, or NULL.
+     * The bytes of blocks are then in proportion to their elements, unless these are pages. NULL:
+     * blocks are runs of elements. */
+    const char *(*tile)(const struct pithi_params *params, uint32_t ndim, const uint64_t *shape,
+                        struct pithi_tiling *tiling);
     bool pages;   /* tiles are runs of the tensor, in order, a dimension of it being cut */
     bool lays;    /* has a tiling; may take and put values where they lie in the tensor */
     bool bounded; /* frames state a bound that holds for every value; see codec/bounded.h */

@@ -410,7 +410,7 @@ static pith_status read_tiles(struct pithi_frame *f, pith_error *error) {
     if (f->params.block != block)
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "the block is not what the shape implies",
                              PITHI_AT_BLOCK);
-    if (codec->tile(&f->params, f->ndim, f->shape, &f->tiling)) return PITH_OK;
+    if (!codec->tile(&f->params, f->ndim, f->shape, &f->tiling)) return PITH_OK;
     return pithi_fail_at(error, PITH_ERR_CORRUPT, "a shape the codec does not take", PITHI_AT_DIMS);
 }
 

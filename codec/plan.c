@@ -149,8 +149,8 @@ static pith_status take_tiles(pith_plan *p, uint32_t ndim, const uint64_t *shape
     struct pithi_tiling t;
     struct pithi_params q = p->params;
     if (q.codec->pages) q.codec->settle(&q, ndim, shape);
-    if (!q.codec->tile(&q, ndim, shape, &t))
-        return pithi_fail(error, PITH_ERR_SHAPE, "the codec does not take this shape");
+    const char *const refused = q.codec->tile(&q, ndim, shape, &t);
+    if (refused) return pithi_fail(error, PITH_ERR_SHAPE, refused);
     const uint64_t first = t.tiles ? pithi_tile_at(&t, 0).count : 0; /* none is larger */
     if (t.tiles > p->blocks) p->blocks = t.tiles;
     if (first <= p->params.most) return PITH_OK;

@@ -423,25 +423,26 @@ static void test_refusals(void **state) {
         struct shape shape;
         uint32_t base_dtype;
         pith_status wanted;
+        const char *word; /* of the text, or NULL */
     } cases[] = {
-        {"kv:bits=7", {2, {4, 64}}, PITH_NONE, PITH_ERR_SPEC},
-        {"kv:axis=channel,group=64,page=32", {2, {4, 64}}, PITH_NONE, PITH_ERR_SPEC},
-        {"kv:rotate=head", {2, {4, 80}}, PITH_NONE, PITH_ERR_SHAPE},
-        {"kv:rotate=head", {2, {4, 512}}, PITH_NONE, PITH_ERR_SHAPE},
-        {"kv", {1, {(1 << 20) + 1}}, PITH_NONE, PITH_ERR_SHAPE},
-        {"kv", {3, {1, 1 << 11, 1 << 10}}, PITH_NONE, PITH_ERR_SHAPE},
-        {"kv:page=4096", {2, {4096, 8192}}, PITH_NONE, PITH_ERR_SHAPE},
-        {"kv:axis=channel", {2, {4, 64}}, PITH_F32, PITH_ERR_UNSUPPORTED},
-        {"kv:rotate=head", {2, {4, 64}}, PITH_F32, PITH_ERR_UNSUPPORTED},
-        {"kv", {2, {4, 64}}, PITH_I8, PITH_ERR_DTYPE},
-        {"kv:codebook=nf,bits=5", {2, {4, 64}}, PITH_NONE, PITH_ERR_SPEC},
-        {"kv:codebook=nf,range=asymmetric", {2, {4, 64}}, PITH_NONE, PITH_ERR_SPEC},
-        {"kv:codebook=lloyd,search=mse", {2, {4, 64}}, PITH_NONE, PITH_ERR_SPEC},
-        {"kv:codebook=nf", {2, {4, 64}}, PITH_F32, PITH_ERR_UNSUPPORTED},
-        {"kv:outliers=0.126", {2, {4, 64}}, PITH_NONE, PITH_ERR_SPEC},
-        {"kv:outliers=0.1,rotate=head", {2, {4, 64}}, PITH_NONE, PITH_ERR_SPEC},
-        {"kv:outliers=0.1", {2, {4, 64}}, PITH_F32, PITH_ERR_UNSUPPORTED},
-        {"kv:entropy=zstd", {2, {4, 64}}, PITH_F32, PITH_ERR_UNSUPPORTED},
+        {"kv:bits=7", {2, {4, 64}}, PITH_NONE, PITH_ERR_SPEC, NULL},
+        {"kv:axis=channel,group=64,page=32", {2, {4, 64}}, PITH_NONE, PITH_ERR_SPEC, NULL},
+        {"kv:rotate=head", {2, {4, 80}}, PITH_NONE, PITH_ERR_SHAPE, "heads"},
+        {"kv:rotate=head", {2, {4, 512}}, PITH_NONE, PITH_ERR_SHAPE, "heads"},
+        {"kv", {1, {(1 << 20) + 1}}, PITH_NONE, PITH_ERR_SHAPE, "one dimension"},
+        {"kv", {3, {1, 1 << 11, 1 << 10}}, PITH_NONE, PITH_ERR_SHAPE, "token"},
+        {"kv:page=4096", {2, {4096, 8192}}, PITH_NONE, PITH_ERR_SHAPE, "page"},
+        {"kv:axis=channel", {2, {4, 64}}, PITH_F32, PITH_ERR_UNSUPPORTED, NULL},
+        {"kv:rotate=head", {2, {4, 64}}, PITH_F32, PITH_ERR_UNSUPPORTED, NULL},
+        {"kv", {2, {4, 64}}, PITH_I8, PITH_ERR_DTYPE, NULL},
+        {"kv:codebook=nf,bits=5", {2, {4, 64}}, PITH_NONE, PITH_ERR_SPEC, NULL},
+        {"kv:codebook=nf,range=asymmetric", {2, {4, 64}}, PITH_NONE, PITH_ERR_SPEC, NULL},
+        {"kv:codebook=lloyd,search=mse", {2, {4, 64}}, PITH_NONE, PITH_ERR_SPEC, NULL},
+        {"kv:codebook=nf", {2, {4, 64}}, PITH_F32, PITH_ERR_UNSUPPORTED, NULL},
+        {"kv:outliers=0.126", {2, {4, 64}}, PITH_NONE, PITH_ERR_SPEC, NULL},
+        {"kv:outliers=0.1,rotate=head", {2, {4, 64}}, PITH_NONE, PITH_ERR_SPEC, NULL},
+        {"kv:outliers=0.1", {2, {4, 64}}, PITH_F32, PITH_ERR_UNSUPPORTED, NULL},
+        {"kv:entropy=zstd", {2, {4, 64}}, PITH_F32, PITH_ERR_UNSUPPORTED, NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         pith_layout l = {.size = sizeof l,
@@ -451,8 +452,9 @@ static void test_refusals(void **state) {
         memcpy(l.shape, cases[i].shape.n, sizeof cases[i].shape.n);
         pith_plan *plan;
         context("%s, case %zu", cases[i].spec, i);
-        CHECK_STATUS(cases[i].wanted, pith_plan_create(&plan, cases[i].spec, &l, NULL, NULL));
-        CHECK(plan == NULL);
+        pith_error error;
+        CHECK_STATUS(cases[i].wanted, pith_plan_create(&plan, cases[i].spec, &l, NULL, &error));
+        CHECK(plan == NULL && (!cases[i].word || strstr(error.text, cases[i].word)));
     }
 }
 
