@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "kv_levels.h"
 #include "stage/decimal.h"
 #include "stage/outliers.h"
 #include "stage/pad.h"
@@ -476,67 +477,16 @@ static void put_columns(const struct pithi_kv *k, uint8_t *page, struct pithi_kv
     }
 }
 
-/* Scales of columns in f32, and how many of them are not finite; false when one is or could make
- * values overflow. */
-static bool take_scales(const struct pithi_column_job *job, size_t first, size_t count,
-                        float scale[LONGEST], uint64_t *poisoned) {
-    bool fits = true;
-    for (size_t c = 0; c < count; c++) {
-        const uint32_t u = pithi_scale_load(job->scales, job->set.scale_dtype, first + c);
-        scale[c] = pithi_float(u);
-        *poisoned += pithi_nonfinite(u);
-        fits = fits && scale[c] < 0x1p119f && scale[c] > -0x1p119f;
-    }
-    return fits;
-}
-
-/* As pithi_codebook_decode_c ends: levels times scales, where those do not fit. */
-static void scale_levels(float *level, const float *scale, size_t count, uint64_t *saturated) {
-    for (size_t c = 0; c < count; c++) {
-        uint32_t u = pithi_bits(level[c] * scale[c] + 0.0f);
-        if (pithi_nonfinite(pithi_bits(scale[c]))) {
-            u = PITHI_F32_NAN;
-        } else if (pithi_nonfinite(u)) {
-            u = (u & 0x80000000u) | PITHI_F32_MAX;
-            ++*saturated;
-        }
-        level[c] = pithi_float(u);
-    }
-}
-
-/* Columns with a codebook: of each row the levels, as one group with the scale 1, times scales. */
-static void decode_levels(const struct pithi_kv *k, struct pithi_column_job *job) {
-    static const float one = 1;
-    static const struct pithi_rotation none = {.order = 0};
-    float level[LONGEST], scale[LONGEST];
-    const int64_t size = (int64_t)pith_dtype_bytes(job->dtype);
-    struct pithi_group_job row = {.set = k->set, .out = level, .out_dtype = PITH_F32};
-    row.set.group = LONGEST;
-    row.set.scale_dtype = PITH_F32;
-    row.scales = (uint8_t *)(uintptr_t)&one;
-    for (size_t first = 0; first < job->columns; first += LONGEST) {
-        row.count = least(LONGEST, job->columns - first);
-        const bool fits = take_scales(job, first, row.count, scale, &job->poisoned);
-        for (size_t i = 0; i < job->rows; i++) {
-            const int64_t at = (int64_t)i * job->stride + (int64_t)first;
-            row.codes = job->codes + i * job->code_stride + first * k->set.bits / 8;
-            decode(k, &row);
-            if (!fits) scale_levels(level, scale, row.count, &job->saturated);
-            for (size_t c = 0; fits && c < row.count; c++) level[c] = level[c] * scale[c] + 0.0f;
-            k->kernels->unrotate(&none, (uint8_t *)job->out + at * size, job->dtype, level,
-                                 row.count, 0, 1.0f);
-        }
-    }
-}
-
 /* Of columns of a tile of so many heads. */
 static void put_column_outliers(const struct pithi_kv *k, const uint8_t *page, uint32_t tokens,
                                 const struct tile *t, size_t heads,
                                 const struct pithi_column_job *job) {
-    const size_t first = tile_group(k, t), size = pith_dtype_bytes(job->dtype);
-    for (size_t c = 0; k->outliers && c < heads * k->dim; c++)
-        pithi_outliers_put(places_of(k, page, tokens, first + c),
-                           exact_of(k, page, tokens, first + c), k->dtype, k->outliers,
+    const size_t most = k->outliers, size = pith_dtype_bytes(job->dtype);
+    const size_t first = tile_group(k, t), bytes = most * pith_dtype_bytes(k->dtype);
+    const uint8_t *const places = places_of(k, page, tokens, first);
+    const uint8_t *const exact = exact_of(k, page, tokens, first);
+    for (size_t c = 0; most && c < heads * k->dim; c++)
+        pithi_outliers_put(places + c * most, exact + c * bytes, k->dtype, most,
                            t->token % k->set.group, t->count, (uint8_t *)job->out + c * size,
                            job->dtype, job->stride);
 }
@@ -556,7 +506,7 @@ static void get_tile(const struct pithi_kv *k, const uint8_t *page, struct pithi
     job.dtype = k->order ? (uint32_t)PITH_F32 : part->out_dtype;
     job.stream = part->stream && !k->order && !k->outliers;
     if (k->set.codebook)
-        decode_levels(k, &job);
+        pithi_kv_levels(k, &job);
     else
         k->kernels->column_decode(&job);
     put_column_outliers(k, page, part->tokens, t, heads, &job);

@@ -81,12 +81,12 @@ static float largest(const void *values, uint32_t dtype, size_t count) {
 }
 
 static float least(const void *values, uint32_t dtype, size_t count) {
-    uint32_t least = PITHI_F32_NAN;
+    uint32_t lowest = PITHI_F32_NAN;
     for (size_t i = 0; i < count; i++) {
         const uint32_t m = pithi_magnitude(pithi_load(values, dtype, i));
-        least = m < least ? m : least;
+        lowest = m < lowest ? m : lowest;
     }
-    return pithi_float(least);
+    return pithi_float(lowest);
 }
 
 /* Whether what is left may decode to the magnitude of one that was taken. Rounding adds less than
@@ -137,11 +137,11 @@ void pithi_outliers_take(const struct pithi_group_setting *set, void *values, ui
 
 void pithi_outliers_put(const uint8_t *places, const void *exact, uint32_t dtype, size_t most,
                         size_t first, size_t count, void *out, uint32_t out_dtype, int64_t stride) {
-    const size_t width = pith_dtype_bytes(dtype);
-    const int64_t step = stride * (int64_t)pith_dtype_bytes(out_dtype);
     for (size_t k = 0; k < most; k++) {
         if (places[k] < first || places[k] - first >= count) continue;
-        const int64_t at = (int64_t)(places[k] - first) * step;
-        pithi_convert((uint8_t *)out + at, out_dtype, (const uint8_t *)exact + k * width, dtype, 1);
+        const int64_t at = (int64_t)(places[k] - first) * stride;
+        void *const to = (uint8_t *)out + at * (int64_t)pith_dtype_bytes(out_dtype);
+        pithi_convert(to, out_dtype, (const uint8_t *)exact + k * pith_dtype_bytes(dtype), dtype,
+                      1);
     }
 }
