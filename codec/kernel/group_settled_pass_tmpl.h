@@ -28,11 +28,6 @@ struct extremes {
 
 /* ---- Extremes --------------------------------------------------------------------------------*/
 
-/* Bytes. As far ahead of the extremes, lines are fetched into the second-level cache: it waits for
- * more of them at once than the first does, and past the pages of memory at which prefetchers in
- * hardware stop. */
-enum { FAR = 8192 };
-
 ALWAYS void take_extremes(v16 *lo, v16 *hi, v16 x, struct settled_way w, bool wide) {
     if (!w.asymmetric) {
         x = v_and(x, v_set(wide ? 0x7FFFFFFFu : 0x7FFF7FFFu));
@@ -52,7 +47,7 @@ ALWAYS void group_extremes(v16 *lo, v16 *hi, const uint8_t *value, size_t group,
     *hi = v_set(!w.asymmetric ? 0 : wide ? 0x80000000u : 0x80008000u);
     if (wide) {
         for (size_t k = 0; k < group; k += 16) {
-            __builtin_prefetch(value + 4 * k + FAR, 0, 2);
+            __builtin_prefetch(value + 4 * k + VALUES_AHEAD, 0, 2);
             take_extremes(lo, hi, v_load(value + 4 * k), w, true);
         }
         return;
@@ -62,7 +57,7 @@ ALWAYS void group_extremes(v16 *lo, v16 *hi, const uint8_t *value, size_t group,
         return;
     }
     for (size_t k = 0; k < group; k += 32) {
-        __builtin_prefetch(value + 2 * k + FAR, 0, 2);
+        __builtin_prefetch(value + 2 * k + VALUES_AHEAD, 0, 2);
         take_extremes(lo, hi, v_load(value + 2 * k), w, false);
     }
     if (w.asymmetric) *lo = v_mini(*lo, v_shl16(*lo));
@@ -104,6 +99,7 @@ ALWAYS v16 half_of(uint32_t dtype, const float from[16]) {
 static __attribute__((noinline)) void put_settled(const struct pithi_group_setting *s,
                                                   const struct settled *from, size_t groups,
                                                   bool odd, uint8_t *to) {
+    __builtin_prefetch(to + SCALES_AHEAD, 1);
     if (odd || groups < 16 || (s->scale_dtype == PITH_F32 && s->asymmetric)) {
         put_entries(s, from, groups, to);
     } else if (s->scale_dtype == PITH_F32) {
@@ -141,6 +137,7 @@ ALWAYS void settled_codes(struct settled_pass *p, const struct settled *s, const
                           settled_code(s, load(w.vt, v, 16), (i + 16) >> shift, w, odd),
                           settled_code(s, load(w.vt, v, 32), (i + 32) >> shift, w, odd),
                           settled_code(s, load(w.vt, v, 48), (i + 48) >> shift, w, odd)};
+        if (!w.stream) __builtin_prefetch(p->codes + CODES_AHEAD, 1);
         pack64_whole(p->codes, p->room, &p->pack, q, w.stream);
         p->codes += p->unit;
         p->room -= p->unit;

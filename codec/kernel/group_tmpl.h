@@ -22,7 +22,7 @@ enum { BATCH_GROUPS = DECODED / 16 };
  * there are two streams: as far as the first-level cache holds what they bring. The lines codes go
  * to are fetched too, or the store queue would fill up waiting for them; that distance is in bytes.
  * Codes that stream past the cache need no such lines. */
-enum { AHEAD = 3072, AHEAD_ALONE = 4608, CODES_AHEAD = 1024 };
+enum { AHEAD = 3072, AHEAD_ALONE = 4608, CODES_AHEAD = 1024, SCALES_AHEAD = 128 };
 
 #define TINY 0x04800000u  /* bits of 2^-118, as in group.c */
 #define LIMIT 0x7B000000u /* bits of 2^119 */
