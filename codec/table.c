@@ -195,7 +195,7 @@ static uint32_t row_of(const struct pithi_params *q) {
     return dim < q->block ? dim : q->block;
 }
 
-static bool describe_pages(const struct pithi_params *q, struct pithi_device *d) {
+static void describe_pages(const struct pithi_params *q, struct pithi_device *d) {
     static const uint8_t scales[] = {PITH_F16, PITH_BF16, PITH_F32};
     d->set = (struct pithi_group_setting){.group = pithi_param(q, "group"),
                                           .bits = (uint8_t)pithi_param(q, "bits"),
@@ -210,8 +210,6 @@ static bool describe_pages(const struct pithi_params *q, struct pithi_device *d)
                                     .outliers = pithi_param(q, "outliers") != 0};
     d->set.short_zero = pithi_short_zeros(&d->set, d->pages.rotated);
     if (d->set.codebook) pithi_codebook_init(&d->pages.book, &d->set);
-    /* What else is left of a group is coded and decoded before it is known what is taken. */
-    return !d->pages.outliers || d->set.asymmetric || d->set.codebook == PITHI_CODEBOOK_LLOYD;
 }
 
 /* Keys of one name mean the same in every codec. False when kernels cannot do it. */
@@ -229,7 +227,7 @@ static bool describe(const struct pithi_params *q, struct pithi_device *d) {
     if (d->kind == PITHI_DEVICE_rows) d->row = row_of(q);
     if (d->kind == PITHI_DEVICE_bounded || d->kind == PITHI_DEVICE_rows)
         return describe_bound(q, &d->asked);
-    if (d->kind == PITHI_DEVICE_pages) return describe_pages(q, d);
+    if (d->kind == PITHI_DEVICE_pages) describe_pages(q, d);
     if (d->kind != PITHI_DEVICE_groups) return true;
     d->set = (struct pithi_group_setting){.group = pithi_param(q, "group"),
                                           .bits = (uint8_t)pithi_param(q, "bits"),

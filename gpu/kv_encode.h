@@ -51,36 +51,6 @@ PITHI_DEVICE void pithi_extremes_take(const struct pithi_group_setting *set, flo
     if (low > *down) *down = low;
 }
 
-/* The grid of a group with these extremes; with a codebook its scale reaches the largest. */
-PITHI_DEVICE struct pithi_grid pithi_grid_find(const struct pithi_table *p,
-                                               const struct pithi_gpu_paged *g, uint32_t up,
-                                               uint32_t down) {
-    const struct pithi_group_setting *const set = &p->device.set;
-    const uint32_t dtype = pithi_page_dtype(p);
-    const struct pithi_ends ends = pithi_ends_of(set, up, down);
-    struct pithi_grid grid = {0, 0, 0, 0};
-    if (set->codebook) {
-        grid.scale = pithi_codebook_reach(&g->book, set, dtype, up);
-        if (grid.scale != 0 && !pithi_nonfinite(pithi_bits(grid.scale)))
-            grid.reciprocal = pithi_codebook_cells(set, grid.scale);
-        return grid;
-    }
-    grid = pithi_grid_of(set, dtype, ends.lo, ends.hi);
-    pithi_settle(set, dtype, ends.lo, ends.hi, &grid);
-    return grid;
-}
-
-/* ---- Codes -----------------------------------------------------------------------------------*/
-
-PITHI_DEVICE uint32_t pithi_page_code(const struct pithi_gpu_paged *g,
-                                      const struct pithi_group_setting *set,
-                                      const struct pithi_grid *grid, float x) {
-    const uint32_t mask = (1u << set->bits) - 1;
-    if (grid->reciprocal == 0) return 0;
-    if (set->codebook) return (uint32_t)pithi_codebook_code(&g->book, set, x * grid->reciprocal);
-    return (uint32_t)(int)pithi_grid_code(set, grid, grid->most, x) & mask;
-}
-
 /* ---- Along heads -----------------------------------------------------------------------------*/
 
 PITHI_LOCAL(pithi_heads_extremes, uint32_t tile) {
@@ -290,11 +260,11 @@ PITHI_DEVICE void pithi_columns_encode(const struct pithi_gpu_call *a, struct pi
     const uint32_t tokens = pithi_tile_tokens(&a->to.plan, &s->paged.page, tile);
     const uint32_t step = PITHI_UNITS * s->paged.page.rows;
     PITHI_STEP(pithi_columns_open, &a->to.plan, tile);
-    PITHI_RUN(pithi_columns_clear, tile);
     if (kept && s->paged.page.outliers) {
         pithi_columns_fill(a, s, t, team, tokens, 0);
         pithi_page_outliers(a, s, t, team, tile);
     }
+    PITHI_RUN(pithi_columns_clear, tile);
     for (uint32_t row = 0; row < tokens; row += step) {
         PITHI_COLUMNS_TAKE(row, kept);
         PITHI_STEP(pithi_columns_extremes, row);

@@ -42,6 +42,34 @@ PITHI_DEVICE uint32_t pithi_page_dtype(const struct pithi_table *p) {
     return floats ? (uint32_t)PITH_F32 : p->dtype;
 }
 
+/* The grid of a group with these extremes; with a codebook its scale reaches the largest. */
+PITHI_DEVICE struct pithi_grid pithi_grid_find(const struct pithi_table *p,
+                                               const struct pithi_gpu_paged *g, uint32_t up,
+                                               uint32_t down) {
+    const struct pithi_group_setting *const set = &p->device.set;
+    const uint32_t dtype = pithi_page_dtype(p);
+    const struct pithi_ends ends = pithi_ends_of(set, up, down);
+    struct pithi_grid grid = {0, 0, 0, 0};
+    if (set->codebook) {
+        grid.scale = pithi_codebook_reach(&g->book, set, dtype, up);
+        if (grid.scale != 0 && !pithi_nonfinite(pithi_bits(grid.scale)))
+            grid.reciprocal = pithi_codebook_cells(set, grid.scale);
+        return grid;
+    }
+    grid = pithi_grid_of(set, dtype, ends.lo, ends.hi);
+    pithi_settle(set, dtype, ends.lo, ends.hi, &grid);
+    return grid;
+}
+
+PITHI_DEVICE uint32_t pithi_page_code(const struct pithi_gpu_paged *g,
+                                      const struct pithi_group_setting *set,
+                                      const struct pithi_grid *grid, float x) {
+    const uint32_t mask = (1u << set->bits) - 1;
+    if (grid->reciprocal == 0) return 0;
+    if (set->codebook) return (uint32_t)pithi_codebook_code(&g->book, set, x * grid->reciprocal);
+    return (uint32_t)(int)pithi_grid_code(set, grid, grid->most, x) & mask;
+}
+
 /* ---- Groups in the team's memory -------------------------------------------------------------*/
 
 PITHI_PHASE(pithi_heads_keep, uint32_t tile) {
@@ -260,6 +288,21 @@ PITHI_PHASE(pithi_lloyd_choose, uint32_t tile) {
 
 /* ---- The search ------------------------------------------------------------------------------*/
 
+/* The part of the range of the threads' groups that loses least. */
+PITHI_DEVICE void pithi_page_shrink_range(const struct pithi_gpu_call *a,
+                                          struct pithi_gpu_shared *s, struct pithi_gpu_thread *t,
+                                          struct pithi_team *team, uint32_t tile) {
+    PITHI_STEP(pithi_shrink_open, tile);
+    PITHI_SOUGHT_SUM(1);
+    PITHI_STEP(pithi_shrink_begin, tile);
+    for (int turn = 0; turn < PITHI_SHRINK_TURNS; turn++) {
+        PITHI_STEP(pithi_shrink_try, turn);
+        PITHI_SOUGHT_SUM(1);
+        PITHI_STEP(pithi_shrink_compare, turn);
+    }
+    PITHI_RUN(pithi_shrink_close, tile);
+}
+
 /* A body's text: the grids of those groups of a tile from `first` on whose values are kept. */
 PITHI_DEVICE void pithi_page_search(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                     struct pithi_gpu_thread *t, struct pithi_team *team,
@@ -276,15 +319,7 @@ PITHI_DEVICE void pithi_page_search(const struct pithi_gpu_call *a, struct pithi
             PITHI_RUN(pithi_lloyd_choose, tile);
             continue;
         }
-        PITHI_STEP(pithi_shrink_open, tile);
-        PITHI_SOUGHT_SUM(1);
-        PITHI_STEP(pithi_shrink_begin, tile);
-        for (int turn = 0; turn < PITHI_SHRINK_TURNS; turn++) {
-            PITHI_STEP(pithi_shrink_try, turn);
-            PITHI_SOUGHT_SUM(1);
-            PITHI_STEP(pithi_shrink_compare, turn);
-        }
-        PITHI_RUN(pithi_shrink_close, tile);
+        pithi_page_shrink_range(a, s, t, team, tile);
     }
 }
 

@@ -30,7 +30,7 @@ struct pithi_gpu_column {
  * elements, 0 when there are none to code, and where its values lie. more: candidates are left. */
 struct pithi_gpu_sought {
     uint32_t index, count, at;
-    bool more;
+    bool more, near; /* near: see kv_outliers.h */
 };
 
 struct pithi_gpu_thread {
@@ -135,6 +135,7 @@ struct pithi_gpu_paged {
     float values[PITHI_TILE]; /* of groups that are looked at as a whole; only of such calls */
     /* Of groups with outliers, at once: the words that come first from below, and from above. */
     uint64_t first[PITHI_TEAM / PITHI_LANES][2][PITHI_OUTLIERS_MOST + 1];
+    uint32_t near; /* the last turn in which a group was, counted from 1 */
 };
 
 struct pithi_gpu_shared {

@@ -89,13 +89,11 @@ static float least(const void *values, uint32_t dtype, size_t count) {
     return pithi_float(lowest);
 }
 
-/* Whether what is left may decode to the magnitude of one that was taken. Rounding adds less than
- * a 64th, or half of the last places of f16 below its normal numbers. */
+/* Whether what is left may decode to the magnitude of one that was taken. */
 static bool near(const struct pithi_group_setting *set, const void *values, uint32_t dtype,
                  size_t count, size_t most, const void *exact) {
     if (set->asymmetric || set->codebook == PITHI_CODEBOOK_LLOYD || most >= count) return false;
-    const float m = largest(values, dtype, count);
-    return m * 1.015625f + 0x1p-17f >= least(exact, dtype, most);
+    return pithi_outliers_near(largest(values, dtype, count), least(exact, dtype, most));
 }
 
 /* Encode and decode what is left, into back, with what was taken; false when that is less. */
@@ -122,10 +120,10 @@ static bool trip(const struct pithi_group_setting *set, const void *values, uint
  * values that were decoded go in the stead of such a group's. */
 void pithi_outliers_take(const struct pithi_group_setting *set, void *values, uint32_t dtype,
                          size_t count, size_t most, uint8_t *places, void *exact) {
-    enum { TURNS = 4 };
     uint8_t back[GROUP_MOST * sizeof(float)];
     take(set, values, dtype, count, most, places, exact);
-    for (int turn = 0; turn < TURNS && near(set, values, dtype, count, most, exact); turn++) {
+    for (int turn = 0; turn < PITHI_OUTLIERS_TURNS; turn++) {
+        if (!near(set, values, dtype, count, most, exact)) return;
         if (!trip(set, values, dtype, count, most, places, exact, back)) return;
         pithi_outliers_put(places, exact, dtype, most, 0, count, values, dtype, 1);
         const bool same = memcmp(back, values, count * pith_dtype_bytes(dtype)) == 0;

@@ -23,6 +23,14 @@ PITHI_INLINE float pithi_outlier_value(uint64_t word) {
     return pithi_from_ordered((int32_t)((uint32_t)(word >> 32) ^ 0x80000000u));
 }
 
+/* Whether what is left of a symmetric group, up to a magnitude m, may decode to that of the least
+ * that was taken. Rounding adds less than a 64th, or half of the last places of f16 below its normal
+ * numbers. */
+PITHI_INLINE bool pithi_outliers_near(float m, float least) {
+    return m * 1.015625f + 0x1p-17f >= least;
+}
+enum { PITHI_OUTLIERS_TURNS = 4 };
+
 /* How many of n to take from above, the others being taken from below, so that the range of what
  * is left is least; below, above: the first n + 1 words of each. */
 PITHI_INLINE size_t pithi_outliers_above(const uint64_t *below, const uint64_t *above, size_t n) {

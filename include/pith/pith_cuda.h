@@ -34,11 +34,10 @@
  * Codecs: raw; wdiff without entropy=zstd and key=N (the host does not know the step; see
  * pith_cuda_encode_key); grad; eb with mode=fast and abs, rel or pwrel, and embed with mode=fast
  * and decay=none, both of f32, bf16 and f16, but for sums, and without a state; kv without
- * entropy=zstd and without outliers in symmetric groups (codebook=lloyd excepted), but for sums.
- * pith_cuda_sizes_of answers PITH_ERR_UNSUPPORTED for others. Frames of eb and embed whose blocks
- * need another mode have the status PITH_ERR_UNSUPPORTED; that of frames whose blocks are damaged
- * as well is PITH_ERR_CORRUPT. What their header says was asked for must be what the plan asks for,
- * the mode excepted.
+ * entropy=zstd, but for sums. pith_cuda_sizes_of answers PITH_ERR_UNSUPPORTED for others. Frames of
+ * eb and embed whose blocks need another mode have the status PITH_ERR_UNSUPPORTED; that of frames
+ * whose blocks are damaged as well is PITH_ERR_CORRUPT. What their header says was asked for must
+ * be what the plan asks for, the mode excepted.
  *
  * pith_env.max_output_bytes of the plan: calls that read frames answer PITH_ERR_LIMIT, all items
  * together, when the plan's largest slot exceeds it.

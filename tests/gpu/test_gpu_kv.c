@@ -25,6 +25,8 @@ static const char *const specs[] = {
     "kv:outliers=0.04,group=32,page=32,codebook=lloyd,scale=bf16",
     "kv:outliers=0.1,bits=3,group=16,page=16,axis=channel",
     "kv:preset=kvquant-lite,codebook=lloyd,page=128",
+    "kv:outliers=0.04,group=32,page=32,range=symmetric,scale=bf16",
+    "kv:preset=kvquant-lite,page=128",
 };
 enum { SPECS = sizeof specs / sizeof specs[0] };
 
@@ -45,6 +47,7 @@ static const char *const searching[] = {
     "kv:search=mse,bits=2,group=128,order=heads,page=16,scale=f32",
     "kv:search=mse,bits=3,group=256,outliers=0.125,page=16",
     "kv:codebook=lloyd,group=256,page=256,axis=channel,outliers=0.125",
+    "kv:preset=q4,group=16,page=16,outliers=0.1",
 };
 
 /* Rows of heads that can be rotated. */
@@ -171,8 +174,6 @@ static void test_refused(void **state) {
     struct rig r;
     struct job j;
     refuses("kv:entropy=zstd");
-    refuses("kv:outliers=0.01,range=symmetric");
-    refuses("kv:preset=kvquant-lite");
     context("sums");
     const pith_layout layout = shape_layout(shapes[5], PITH_F32, 0);
     CHECK(rig_open(&r, "kv", &layout));
