@@ -40,6 +40,8 @@ struct bench_result {
     double encode, decode, encode_move, decode_move, read, fill, copy; /* seconds */
 };
 
+/* False when the setting is good but cannot be had with this base. */
+bool bench_takes(const struct bench_case *which, const struct bench_data *data);
 /* Returns an exit code; a round trip that fails is said and EXIT_FAILED. */
 int bench_measure(const struct bench_case *which, struct bench_data *data, const pith_env *env,
                   struct bench_result *out);

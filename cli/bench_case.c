@@ -53,14 +53,42 @@ static bool is_stream(const struct runner *r) { return r->which->base_dtype != P
 
 /* ---- Setting up ------------------------------------------------------------------------------*/
 
+/* Codec kv wants tokens of heads, of a dimension that a head can be rotated in. */
+enum { HEADS = 8, DIM = 128 };
+
+static uint64_t count_of(const struct bench_case *which, const struct bench_data *data) {
+    return data->count / which->divide / (HEADS * DIM) * (HEADS * DIM);
+}
+
+static pith_layout layout_for(const struct bench_case *which, uint64_t count) {
+    const bool stream = which->base_dtype != PITH_NONE;
+    const uint64_t tokens = count / (HEADS * DIM);
+    pith_layout layout = {.size = sizeof layout,
+                          .dtype = which->dtype,
+                          .base_dtype = which->base_dtype,
+                          .ndim = 1,
+                          .flags = stream ? PITH_LAYOUT_EXTERNAL_BASE : 0,
+                          .shape = {count}};
+    pith_codec_info codec;
+    if (!codec_of_spec(which->spec, &codec) || strcmp(codec.name, "kv") != 0) return layout;
+    const bool heads_first = strstr(which->spec, "order=heads");
+    layout.ndim = 3;
+    layout.shape[0] = heads_first ? HEADS : tokens;
+    layout.shape[1] = heads_first ? tokens : HEADS;
+    layout.shape[2] = DIM;
+    return layout;
+}
+
+bool bench_takes(const struct bench_case *which, const struct bench_data *data) {
+    const pith_layout layout = layout_for(which, count_of(which, data));
+    uint64_t bytes;
+    pith_error error;
+    return pith_compress_bound(which->spec, &layout, &bytes, &error) != PITH_ERR_UNSUPPORTED;
+}
+
 static int make_plan(struct runner *r, const pith_env *env) {
     pith_error error = {"", 0};
-    pith_layout layout = {.size = sizeof layout,
-                          .dtype = r->which->dtype,
-                          .base_dtype = r->which->base_dtype,
-                          .ndim = 1,
-                          .flags = is_stream(r) ? PITH_LAYOUT_EXTERNAL_BASE : 0,
-                          .shape = {r->count}};
+    const pith_layout layout = layout_for(r->which, r->count);
     const pith_status status = pith_plan_create(&r->plan, r->spec, &layout, env, &error);
     if (status != PITH_OK)
         return say_error("bench", "%s: %s (%s)", r->spec, error.text, pith_status_name(status));
@@ -261,7 +289,7 @@ int bench_measure(const struct bench_case *which, struct bench_data *data, const
     r->which = which;
     r->data = data;
     r->spec = which->spec;
-    r->count = data->count / which->divide;
+    r->count = count_of(which, data);
     r->raw_bytes = r->count * pith_dtype_bytes(which->dtype);
     r->base_bytes = r->count * pith_dtype_bytes(which->base_dtype);
     r->value = pith_view_flat(data->value, which->dtype, r->count);
