@@ -43,18 +43,23 @@ pith_layout layout_of(const struct tensor *tensor, const struct tensor *base) {
     return layout;
 }
 
-/* Whether the library codes this dtype so: its own tables decide. Only a refusal of the dtype is a
- * no; any other failure is said and returned. */
+/* Whether the library codes it so: its own tables decide. why is NULL, or why it does not take this
+ * dtype, shape or base; any other failure is said and returned. */
 static int can_code(const char *spec, const struct tensor *tensor, const struct tensor *base,
-                    bool *yes) {
+                    const char **why) {
     const pith_layout layout = layout_of(tensor, base);
     pith_error error = {"", 0};
     uint64_t bytes;
     const pith_status status = pith_compress_bound(spec, &layout, &bytes, &error);
-    *yes = status == PITH_OK;
-    if (status == PITH_OK || status == PITH_ERR_DTYPE) return EXIT_GOOD;
-    if (status == PITH_ERR_SPEC) return say_bad_spec(spec, &error);
-    return say_status(tensor->in->path, tensor->name, status, &error);
+    *why = status == PITH_OK ? NULL : error.text;
+    switch (status) {
+    case PITH_OK:
+    case PITH_ERR_DTYPE:
+    case PITH_ERR_SHAPE:
+    case PITH_ERR_UNSUPPORTED: return EXIT_GOOD;
+    case PITH_ERR_SPEC: return say_bad_spec(spec, &error);
+    default: return say_status(tensor->in->path, tensor->name, status, &error);
+    }
 }
 
 static bool is_float(uint32_t dtype) {
@@ -95,19 +100,44 @@ static int find_match(const struct tensor *tensor, const struct tensor_set *base
     return EXIT_GOOD;
 }
 
-static void note_missing(struct choice *choice, const char *why) {
-    const char *outcome = choice->lossy ? "stored lossless without it" : "stored without it";
+static void note(struct choice *choice, const char *why, const char *outcome) {
     snprintf(choice->text, sizeof choice->text, "%s; %s", why, outcome);
+    choice->note = choice->text;
+}
+
+static void note_missing(struct choice *choice, const char *why) {
+    note(choice, why, choice->lossy ? "stored lossless without it" : "stored without it");
     if (choice->lossy) choice->spec = SPEC_LOSSLESS;
     choice->lossy = false;
-    choice->note = choice->text;
+}
+
+/* What becomes of a tensor that the codec refused: as asked for but without the base, where it can
+ * be had so; else lossless. */
+static int settle_for_less(const struct tensor *tensor, const char *why, struct choice *out) {
+    if (out->lossy && out->base && !spec_needs_base(out->spec)) {
+        const char *still;
+        const int code = can_code(out->spec, tensor, NULL, &still);
+        if (code != EXIT_GOOD) return code;
+        if (!still) {
+            out->base = NULL;
+            note(out, why, "stored without it");
+            return EXIT_GOOD;
+        }
+        why = still;
+    }
+    if (!out->lossy) {
+        out->base = NULL;
+        return EXIT_GOOD;
+    }
+    choose_lossless(out, NULL);
+    note(out, why, "stored lossless");
+    return EXIT_GOOD;
 }
 
 int choose(const struct options *options, const struct tensor *tensor,
            const struct tensor_set *base, const char *base_path, struct choice *out) {
     const struct tensor *match = NULL;
     const char *why = NULL;
-    bool codes = true;
     wanted(options, tensor, out);
     const uint32_t traits = traits_of(out->spec);
     out->lossy = !(traits & PITH_TRAIT_LOSSLESS);
@@ -119,11 +149,7 @@ int choose(const struct options *options, const struct tensor *tensor,
         note_missing(out, why);
         return EXIT_GOOD;
     }
-    if (out->lossy || out->base) code = can_code(out->spec, tensor, out->base, &codes);
-    if (code != EXIT_GOOD || codes) return code;
-    if (out->lossy)
-        choose_lossless(out, "the codec does not take this dtype; stored lossless");
-    else
-        out->base = NULL;
-    return EXIT_GOOD;
+    why = NULL;
+    if (out->lossy || out->base) code = can_code(out->spec, tensor, out->base, &why);
+    return code == EXIT_GOOD && why ? settle_for_less(tensor, why, out) : code;
 }

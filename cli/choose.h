@@ -14,7 +14,7 @@ struct choice {
     bool finite;               /* lossy, and what is not finite would be lost */
     const struct tensor *base; /* NULL: none */
     const char *note;          /* why it is not what was asked for; NULL: it is */
-    char text[80];             /* behind note, when it is put together */
+    char text[128];            /* behind note, when it is put together */
 };
 
 /* The first --rule whose glob matches the name; else -C, where a lossy one counts for float

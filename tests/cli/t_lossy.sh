@@ -26,6 +26,24 @@ exits 0 pith compress --base $D/base.safetensors --rule '*=wdiff' -o f.p $D/next
 says 'steps: the codec does not take this dtype; stored lossless'
 codecs f.p
 
+# A shape that the codec does not take, and a base that it cannot use: said, and no failure.
+exits 0 pith compress -C kv:preset=quarot4 -o f2.p $D/next.safetensors
+says 'w2: '
+says '; stored lossless'
+codecs f2.p
+exits 0 pith compress --rule '*=kv:preset=quarot4' -o f3.p $D/next.safetensors
+codecs f3.p
+exits 0 pith compress --base $D/base.safetensors -C kv:preset=kivi4 -o f4.p $D/next.safetensors
+says 'w1: a base needs plain groups along axis=token; stored without it'
+codecs f4.p
+exits 0 pith compress --base $D/base.safetensors -C kv:preset=quarot4 -o f5.p $D/next.safetensors
+codecs f5.p
+for packed in f4.p f5.p; do
+    exits 0 pith decompress -qf --base $D/base.safetensors -o f $packed
+    exits 0 pith compare --json $D/next.safetensors f
+    json out "d['tensors'][0]['max_abs_error'] > 0 and d['overall']['max_abs_error'] < 0.1"
+done
+
 # The bound holds (f32: nothing but one rounding comes on top).
 exits 0 pith decompress -q --base $D/base.safetensors -o a a.p
 exits 0 pith inspect --json a.p
