@@ -53,7 +53,7 @@ struct output {
 /* force: replace an existing file, and write binary data to a terminal. mode: the most permission
  * bits a new file gets; it gets none that umask forbids. Returns an exit code. */
 int output_open(struct output *out, const char *path, bool force, bool rewinds, unsigned mode);
-/* True when both names lead to one file. */
+/* True when both names lead to one regular file. */
 bool output_same_file(const char *a, const char *b);
 /* True when path is another name of standard output, other than of a device such as /dev/null. */
 bool output_is_stdout(const char *path);

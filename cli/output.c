@@ -76,7 +76,8 @@ static int open_special(struct output *out, bool force) {
 
 bool output_same_file(const char *a, const char *b) {
     struct stat x, y;
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && S_ISREG(x.st_mode) && x.st_dev == y.st_dev &&
+           x.st_ino == y.st_ino;
 }
 
 bool output_is_stdout(const char *path) {

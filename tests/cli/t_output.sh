@@ -24,6 +24,20 @@ exits 1 pith compress -C raw a.npy
 same a.npy.pith before
 exits 0 pith compress -f -C raw a.npy
 cmp -s a.npy.pith before && die '-f did not overwrite'
+# -f replaced the input by its output; a device is not replaced.
+cp a.npy x
+ln x y
+for out in x ./x y; do
+    exits 1 pith compress -f -o $out x
+    says "$out: is the input"
+done
+same x a.npy
+cp a.npy.pith x
+exits 1 pith decompress -f -o ./x x
+says './x: is the input'
+same x a.npy.pith
+rm x y
+exits 0 pith compress --dtype u8 --shape 0 -o /dev/null /dev/null
 # The suffix of the original format comes back.
 mv before b.pith
 exits 0 pith decompress b.pith
