@@ -63,7 +63,7 @@ static uint64_t block_bytes(const struct pithi_params *p, uint64_t count) {
 }
 
 static const char *tile(const struct pithi_params *p, uint32_t ndim, const uint64_t *shape,
-                 struct pithi_tiling *tiling) {
+                        struct pithi_tiling *tiling) {
     pithi_tiling_runs(tiling, shape, ndim, p->block);
     return NULL;
 }
