@@ -129,9 +129,10 @@ pith_status pith_kv_init(pith_plan *plan, void *memory, size_t bytes, pith_kv **
     if (!plan || !cache) return PITH_ERR_ARG;
     *cache = NULL;
     PITHI_TRY(pithi_paged_require(plan, &p));
+    if (!memory) return pithi_fail(&plan->error, PITH_ERR_ARG, "memory is NULL");
     const uint64_t window = plan->params.value[PITHI_KV_WINDOW];
     const uint64_t fixed = fixed_bytes(&p, window);
-    if (!memory || bytes < fixed)
+    if (bytes < fixed)
         return pithi_fail_at(&plan->error, PITH_ERR_SPACE, "too little memory for a cache", fixed);
     uint8_t *at = memory;
     at += (64 - (uintptr_t)at % 64) % 64;
@@ -411,8 +412,9 @@ pith_status pith_kv_read(pith_plan *p, const pith_kv *c, uint64_t first, uint64_
     r.dtype = view->dtype;
     r.element = r.span.element;
     r.direct = pithi_paged_direct(&r.kv, view, heads);
-    r.token_stride = view->stride[0];
-    r.head_stride = last == 2 ? view->stride[1] : (int64_t)r.kv.dim;
+    /* The stride of a single place may be any number. */
+    r.head_stride = last == 2 && heads > 1 ? view->stride[1] : (int64_t)r.kv.dim;
+    r.token_stride = view->shape[0] > 1 ? view->stride[0] : (int64_t)r.kv.dim * heads;
     r.stream = r.span.count * r.element >= PITHI_LARGE_OUTPUT;
     if (!r.span.count) return PITH_OK;
     const uint64_t before = pithi_fp_enter();

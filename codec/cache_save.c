@@ -123,6 +123,7 @@ struct saved {
     const uint8_t *bytes;
     size_t length, at; /* the frame that comes next */
     uint64_t pages, finished, held;
+    bool last;  /* no more pages may come */
     bool whole; /* the exact tokens were there */
 };
 
@@ -141,6 +142,8 @@ static pith_status check_frame(pith_plan *p, const struct saved *s, struct pithi
     PITHI_TRY(pithi_frame_read(bytes, length, &f, &p->error));
     const bool exact = f.params.codec == pithi_codec_by_name("raw", 3);
     if (!same_rows(&f, p)) return pithi_fail(&p->error, PITH_ERR_MISMATCH, "a frame of other rows");
+    if (!exact && (s->last || f.shape[0] == 0))
+        return pithi_fail(&p->error, PITH_ERR_MISMATCH, "an order of frames that no cache saves");
     const struct pithi_frame made = frame_of(p, f.shape[0], exact);
     if (!exact && !pithi_params_same(&f.params, &made.params))
         return pithi_fail(&p->error, PITH_ERR_MISMATCH, "a frame of another setting");
@@ -148,6 +151,7 @@ static pith_status check_frame(pith_plan *p, const struct saved *s, struct pithi
     return pithi_check_blocks(c);
 }
 
+/* Of pages, only those along tokens that truncation cut are followed by others. */
 static void count_frame(struct saved *s, const struct pithi_coding *c) {
     s->at += (size_t)(c->frame.header_bytes + c->frame.payload_bytes);
     s->whole = !c->frame.params.codec->pages;
@@ -156,6 +160,8 @@ static void count_frame(struct saved *s, const struct pithi_coding *c) {
     } else {
         s->pages += c->payload.blocks;
         s->finished += c->frame.shape[0];
+        const struct pithi_params *p = &c->frame.params;
+        s->last = !p->value[PITHI_KV_AXIS] || c->frame.shape[0] % p->value[PITHI_KV_PAGE] == 0;
     }
 }
 

@@ -23,6 +23,20 @@ uint64_t pith_kv_page_bytes(const pith_plan *plan, uint32_t tokens) {
     return pithi_kv_places(&p.kv, tokens).bytes;
 }
 
+double pith_kv_page_bound(const pith_plan *plan, const void *page, uint32_t tokens) {
+    struct pithi_paged p;
+    if (!plan || !page || !pith_kv_page_bytes(plan, tokens)) return -1;
+    pithi_paged_of(plan, &p);
+    const struct pithi_block b = {.params = &plan->params,
+                                  .count = (size_t)tokens * p.row,
+                                  .bytes = (uint8_t *)(uintptr_t)page,
+                                  .length = pithi_kv_places(&p.kv, tokens).bytes};
+    const uint64_t before = pithi_fp_enter();
+    const double bound = plan->params.codec->bound(&b);
+    pithi_fp_leave(before);
+    return bound;
+}
+
 /* ---- Batches ---------------------------------------------------------------------------------*/
 
 struct batch {
@@ -152,6 +166,13 @@ static pith_status hash_job(void *arg, uint64_t block, struct pithi_worker *w) {
     return PITH_OK;
 }
 
+/* Damage of a delta at a variable rate shows in its blocks, of which none may come too late. */
+static pith_status look_job(void *arg, uint64_t block, struct pithi_worker *w) {
+    const struct fold *f = arg;
+    struct pithi_worker *other = &f->delta.plan->worker[w - f->sum.plan->worker];
+    return pithi_decode_one(&f->delta, block, w->floats, PITH_F32, NULL, other);
+}
+
 /* Values plus the delta's block, where it has no base. */
 static pith_status add_delta(const struct fold *f, uint64_t block, uint8_t *values, size_t count,
                              struct pithi_worker *w, struct pithi_worker *other) {
@@ -215,7 +236,8 @@ static pith_status check_fold(const struct fold *f) {
     pith_error *const error = &f->sum.plan->error;
     if (!s->params.codec->pages || !d->params.codec->pages || s->params.base_dtype ||
         !f->sum.payload.fixed)
-        return pithi_fail(error, PITH_ERR_UNSUPPORTED, "folding is for pages of fixed rate");
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED,
+                          "folding is for frames of codec kv, the accumulator's at a fixed rate");
     if (!pithi_frame_same_tiles(s, d) ||
         memcmp(s->tiling.extent, d->tiling.extent, sizeof s->tiling.extent) != 0)
         return pithi_fail(error, PITH_ERR_MISMATCH, "the frames differ in shape or page");
@@ -263,6 +285,7 @@ pith_status pith_kv_fold(pith_plan *plan, void *frame, size_t bytes, pith_plan *
     PITHI_TRY(fold_view(&f, plan, view, &span));
     const uint64_t before = pithi_fp_enter();
     pith_status status = open_fold(&f, plan, frame, bytes, delta_plan, delta, delta_bytes);
+    if (status == PITH_OK && !f.delta.payload.fixed) status = run_fold(&f, look_job);
     if (status == PITH_OK) status = check_identity(&f);
     if (status == PITH_OK) status = run_fold(&f, fold_job);
     pithi_fp_leave(before);

@@ -348,8 +348,10 @@ static pith_status build(pith_plan *p, const pith_layout *layout,
     return PITH_OK;
 }
 
-/* No slot has more blocks; more workers than that would only hold memory. */
+/* No slot has more blocks; more workers than that would only hold memory. Batches of pages may
+ * have any number. */
 static void limit_workers(pith_plan *p) {
+    if (p->params.codec->pages) return;
     const uint64_t blocks = p->blocks ? p->blocks : 1;
     if (p->workers > blocks) p->workers = (uint32_t)blocks;
 }

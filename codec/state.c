@@ -123,7 +123,8 @@ pith_status pith_state_init(pith_plan *p, void *memory, size_t bytes, pith_state
     *state = NULL;
     const uint64_t needed = pithi_state_bytes(p);
     if (!needed) return pithi_fail(&p->error, PITH_ERR_UNSUPPORTED, "this plan keeps no state");
-    if (!memory || bytes < needed)
+    if (!memory) return pithi_fail(&p->error, PITH_ERR_ARG, "memory is NULL");
+    if (bytes < needed)
         return pithi_fail_at(&p->error, PITH_ERR_SPACE, "too little memory for the state", needed);
     uint8_t *at = memory;
     at += (64 - (uintptr_t)at % 64) % 64;

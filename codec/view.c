@@ -76,7 +76,8 @@ pith_status pithi_span_init(struct pithi_span *span, const pith_view *view, bool
             return pithi_fail(error, PITH_ERR_SHAPE, "an output view has a zero stride");
         if (view->shape[d] > 1 && (stride > INT64_MAX / 16 || stride < -(INT64_MAX / 16)))
             return pithi_fail(error, PITH_ERR_SHAPE, "view has a stride out of range");
-        append(span, view->shape[d], stride * (int64_t)span->element);
+        /* The stride of a single place counts for nothing, and may be any number. */
+        append(span, view->shape[d], view->shape[d] > 1 ? stride * (int64_t)span->element : 0);
     }
     span->dense = span->ndim == 0 || (span->ndim == 1 && span->stride[0] == (int64_t)span->element);
     return PITH_OK;

@@ -150,7 +150,7 @@ static void test_any_alignment(void **state) {
     context("too little memory");
     CHECK_STATUS(PITH_ERR_SPACE, pith_state_init(s.plan, memory, bytes - 1, &none));
     CHECK(none == NULL);
-    CHECK_STATUS(PITH_ERR_SPACE, pith_state_init(s.plan, NULL, bytes, &none));
+    CHECK_STATUS(PITH_ERR_ARG, pith_state_init(s.plan, NULL, bytes, &none));
     free(memory);
     stream_close(&s);
 }

@@ -113,8 +113,9 @@ PITH_NODISCARD PITH_API pith_status pith_kv_read_add(pith_plan *plan, const pith
  * sum written to view unless that is NULL, and encoded in place of the frame, page by page in the
  * plans' workspace. delta_plan: codec kv, the same shape, order and page; without a base, or with
  * one of plan's dtype, whose identity in the delta is compared with the decoded accumulator's
- * before anything is written (one more pass over it). frame stays readable when the status is
- * PITH_ERR_ARG to PITH_ERR_MISMATCH. */
+ * before anything is written (one more pass over it). Of a delta with entropy=zstd, which may be
+ * damaged inside, all is decoded before that. On failure the frame is as before, but where
+ * the caller's runner failed (PITH_ERR_RUNNER). */
 PITH_NODISCARD PITH_API pith_status pith_kv_fold(pith_plan *plan, void *frame, size_t bytes,
                                                  pith_plan *delta_plan, const void *delta,
                                                  size_t delta_bytes, const pith_view *view);
@@ -128,6 +129,12 @@ PITH_NODISCARD PITH_API pith_status pith_kv_fold(pith_plan *plan, void *frame, s
 PITH_API uint32_t pith_kv_page_tokens(const pith_plan *plan);
 /* Bytes of a page of so many tokens, 1 to pith_kv_page_tokens; more tokens never take fewer. */
 PITH_API uint64_t pith_kv_page_bytes(const pith_plan *plan, uint32_t tokens);
+
+/* The bound of what a page of so many tokens decodes to, as pith_error_bound has it for frames: NaN
+ * when a group of the page decodes to NaN, as those do that have a value that is not finite or that
+ * the scale's dtype does not reach (with scale=f16, beyond 65504: layer inputs in bf16 or f32 may
+ * want scale=bf16). Nothing else tells of these. -1 when an argument is NULL or out of range. */
+PITH_API double pith_kv_page_bound(const pith_plan *plan, const void *page, uint32_t tokens);
 
 typedef struct pith_kv_pair {
     void *values;    /* the first element of the page's tokens; encode reads, decode writes */
