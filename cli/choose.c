@@ -62,6 +62,21 @@ static int can_code(const char *spec, const struct tensor *tensor, const struct 
     }
 }
 
+static bool matches(const struct rule *rule, const struct tensor *tensor) {
+    return fnmatch(rule->glob, tensor->name, 0) == 0;
+}
+
+void note_idle_rules(const struct options *options, const struct tensor_set *set) {
+    for (size_t i = 0; i < options->rule_count; i++) {
+        const struct rule *rule = &options->rules[i];
+        size_t at = 0;
+        while (at < set->count && !matches(rule, &set->items[at])) at++;
+        if (at == set->count)
+            say_note(options->quiet, NULL, "rule '%s=%s' matches no tensor", rule->glob,
+                     rule->spec);
+    }
+}
+
 static bool is_float(uint32_t dtype) {
     return dtype == PITH_F32 || dtype == PITH_BF16 || dtype == PITH_F16 || dtype == PITH_F64;
 }
@@ -70,7 +85,7 @@ static bool is_float(uint32_t dtype) {
 static void wanted(const struct options *options, const struct tensor *tensor, struct choice *out) {
     *out = (struct choice){.spec = SPEC_LOSSLESS};
     for (size_t i = 0; i < options->rule_count; i++)
-        if (fnmatch(options->rules[i].glob, tensor->name, 0) == 0) {
+        if (matches(&options->rules[i], tensor)) {
             out->spec = options->rules[i].spec;
             return;
         }

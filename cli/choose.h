@@ -22,6 +22,8 @@ struct choice {
  * base has the tensor in another shape; another dtype counts as missing. */
 int choose(const struct options *options, const struct tensor *tensor,
            const struct tensor_set *base, const char *base_path, struct choice *out);
+/* Say which rules match no name of the set: a mistyped pattern would go unnoticed. */
+void note_idle_rules(const struct options *options, const struct tensor_set *set);
 /* What to do when a lossy codec cannot keep this tensor: lossless, still against the base. */
 void choose_lossless(struct choice *choice, const char *note);
 /* EXIT_USAGE (said) when a spec needs --base and there is none. */

@@ -76,6 +76,7 @@ static int choose_all(struct task *t) {
         if (code != EXIT_GOOD) return code;
         t->ends[i] = (i ? t->ends[i - 1] : 0) + bound;
     }
+    note_idle_rules(t->options, &t->set);
     return EXIT_GOOD;
 }
 

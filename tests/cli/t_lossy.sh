@@ -21,6 +21,16 @@ codecs d.p
 exits 0 $C --rule 'nothing*=wdiff' -o e.p $D/next.safetensors
 codecs e.p
 
+# A rule for nothing is said; one that another comes before is not for nothing.
+exits 0 pith compress --rule 'w1=raw' --rule 'nomatch*=kv' --rule 'w?=eb:rel=0.1' \
+    -f -o e.p $D/next.safetensors
+says "pith: rule 'nomatch*=kv' matches no tensor"
+[ "$(grep -c 'matches no tensor' err)" = 1 ] || die 'rules that match were said to be idle'
+exits 0 pith compress -q --rule 'nomatch*=kv' -f -o e.p $D/next.safetensors
+silent
+exits 0 pith compress --rule 'w?=eb:rel=0.1' -f -o e.p "$DATA/npy/f32.npy"
+says "pith: rule 'w?=eb:rel=0.1' matches no tensor"
+
 # A rule on a dtype the codec does not take: exact, and said.
 exits 0 pith compress --base $D/base.safetensors --rule '*=wdiff' -o f.p $D/next.safetensors
 says 'steps: the codec does not take this dtype; stored lossless'
