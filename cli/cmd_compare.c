@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #include "metrics.h"
 #include "options.h"
@@ -146,6 +147,10 @@ int run_compare(const struct options *options) {
     struct task t = {.options = options};
     if (options->hint.has_shape && options->hint.dtype == PITH_NONE) {
         say_error("compare", "--shape needs --dtype");
+        return EXIT_USAGE;
+    }
+    if (strcmp(options->operands[0], "-") == 0 && strcmp(options->operands[1], "-") == 0) {
+        say_error("compare", "standard input can be one of the files, not both");
         return EXIT_USAGE;
     }
     int code = tensors_open(&t.a, options->operands[0], &options->hint, true);

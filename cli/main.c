@@ -7,7 +7,7 @@
 #include "pith/version.h"
 
 static const struct command commands[] = {
-    {"compress",
+    {"compress", "makes a compressed file of a .npy, .safetensors or raw file",
      "compress [-C SPEC] [--base FILE] [--rule 'GLOB=SPEC']... [--dtype D --shape 4x1024]\n"
      "                     [-T N] [-o OUT] [-f] [-q|-v] [--json] IN",
      "Compresses a .npy, .safetensors or raw file to OUT (IN.pith, or IN.pith.safetensors for a\n"
@@ -24,7 +24,8 @@ static const struct command commands[] = {
      "  --json              print what inspect --json prints\n"
      "  --cpu LEVEL         scalar, avx2, avx512 or neon; changes no byte\n",
      "CbrdsToqvfjc", 1, 1, run_compress},
-    {"decompress", "decompress [--base FILE] [--max-output BYTES] [-T N] [-o OUT] [-f] [-q] IN",
+    {"decompress", "restores the file that was compressed",
+     "decompress [--base FILE] [--max-output BYTES] [-T N] [-o OUT] [-f] [-q] IN",
      "Restores the file that was compressed.\n\n"
      "  --base FILE         the base it was compressed against\n"
      "  --max-output BYTES  refuse tensors larger together (suffixes K M G); default: the larger\n"
@@ -35,11 +36,12 @@ static const struct command commands[] = {
      "  -q                  say nothing\n"
      "  --cpu LEVEL         scalar, avx2, avx512 or neon; changes no byte\n",
      "bxTofqc", 1, 1, run_decompress},
-    {"inspect", "inspect [--json] FILE",
+    {"inspect", "lists the tensors of a compressed file", "inspect [--json] FILE",
      "Lists the tensors of a compressed file: codec, sizes, bits per value, error bound.\n\n"
      "  --json   machine-readable\n",
      "j", 1, 1, run_inspect},
-    {"test", "test [--base FILE] [--max-output BYTES] [-T N] [-q] FILE",
+    {"test", "checks every checksum of a compressed file",
+     "test [--base FILE] [--max-output BYTES] [-T N] [-q] FILE",
      "Checks every checksum and every block of a compressed file; with its base, decodes it.\n\n"
      "  --base FILE         the base it was compressed against\n"
      "  --max-output BYTES  refuse tensors larger together (suffixes K M G); default: the larger\n"
@@ -47,18 +49,20 @@ static const struct command commands[] = {
      "  -T N                threads; 0: one per processor\n"
      "  -q                  say nothing when the file is good\n",
      "bxTqc", 1, 1, run_test},
-    {"codecs", "codecs [--json]",
+    {"codecs", "lists the codecs and their keys", "codecs [--json]",
      "Lists the codecs and their keys with the default in brackets.\n\n"
      "  --json   machine-readable\n",
      "j", 0, 0, run_codecs},
-    {"compare", "compare [--json] [--max-abs E] [--dtype D [--shape 4x1024]] A B",
+    {"compare", "compares two tensor files, number by number",
+     "compare [--json] [--max-abs E] [--dtype D [--shape 4x1024]] A B",
      "Compares two tensor files; A is the reference. Exits 0 even when they differ.\n\n"
      "  --max-abs E      exit 1 when an error is larger than E, or a non-finite value differs\n"
      "  --dtype D        dtype of raw bytes, or of a .npy file's unsigned or void items\n"
      "  --shape 4x1024   shape of raw bytes\n"
      "  --json           machine-readable\n",
      "jmds", 2, 2, run_compare},
-    {"bench", "bench [-C SPEC]... [-T N] [--json] [--quick] [FILE]",
+    {"bench", "measures codecs on this machine",
+     "bench [-C SPEC]... [-T N] [--json] [--quick] [FILE]",
      "Measures every codec, and its variants group=128 and round=stochastic where it has them,\n"
      "encoding and decoding weights in memory, larger than the caches, in about a minute:\n"
      "f32 values, and for codecs of differences also the steps of a stream with an f32 and a\n"
@@ -78,6 +82,17 @@ static void print_usage(FILE *to) {
     for (size_t i = 0; i < COMMANDS; i++)
         fprintf(to, "%s pith %s\n", i ? "      " : "usage:", commands[i].synopsis);
     fputs("       pith --help | --version | COMMAND --help\n", to);
+}
+
+static void print_overview(void) {
+    puts("pith compresses tensors: .npy, .safetensors and raw bytes.\n");
+    print_usage(stdout);
+    putchar('\n');
+    for (size_t i = 0; i < COMMANDS; i++)
+        printf("  %-12s%s\n", commands[i].name, commands[i].summary);
+    puts(
+        "\n'pith COMMAND --help' explains the options, 'man pith' everything.\n"
+        "Exit status: 0 good, 1 a file failed, 2 usage.");
 }
 
 static void print_help(const struct command *command) {
@@ -104,9 +119,7 @@ static int run(const struct command *command, int count, char **arguments) {
 
 static int run_global(const char *word) {
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
-        puts("pith compresses tensors: .npy, .safetensors and raw bytes.\n");
-        print_usage(stdout);
-        puts("\nExit status: 0 good, 1 a file failed, 2 usage.");
+        print_overview();
         return EXIT_GOOD;
     }
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {

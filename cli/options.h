@@ -30,6 +30,7 @@ struct options {
 
 struct command {
     const char *name;
+    const char *summary;  /* a line of pith --help */
     const char *synopsis; /* without the program's name */
     const char *help;     /* the flags, one line each */
     const char *flags;    /* which of options.c's letters it takes */

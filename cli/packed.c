@@ -180,6 +180,14 @@ static int container_item(struct packed *p, size_t index, struct packed_item *ou
 
 /* ---- Either ----------------------------------------------------------------------------------*/
 
+bool packed_is(const struct input *in) {
+    enum { LEAST = 8 }; /* the start of a frame */
+    pith_info info;
+    if (begins(in, PACKED_SIGN)) return true;
+    return in->mapped >= LEAST &&
+           pith_inspect(in->bytes, in->mapped, &info, NULL) != PITH_ERR_MAGIC;
+}
+
 int packed_open(struct packed *p, const char *path) {
     *p = (struct packed){0};
     if (!input_open(&p->in, path)) return EXIT_FAILED;

@@ -33,6 +33,8 @@ struct packed_item {
     struct tensor home; /* the tensor in the original file, without data */
 };
 
+/* True for what looks like a compressed file from its first bytes. */
+bool packed_is(const struct input *in);
 /* Both say what is wrong and return an exit code. The header's check, the rules of .safetensors
  * and the agreement of frames and original header are verified here; payloads are not. An item's
  * frame is visible until the next one is asked for. */

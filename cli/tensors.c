@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "packed.h"
+
 static bool host_is_big_endian(void) {
     const uint16_t one = 1;
     uint8_t first;
@@ -151,7 +153,9 @@ static int open_raw(struct tensor_set *set, const struct tensor_hint *hint) {
     set->format = FORMAT_RAW;
     if (hint->dtype == PITH_NONE || !hint->has_shape)
         return say_error(set->in.path,
-                         "neither .npy nor .safetensors; raw bytes need --dtype and --shape");
+                         packed_is(&set->in)
+                             ? "is already compressed by pith"
+                             : "neither .npy nor .safetensors; raw bytes need --dtype and --shape");
     if (!raw_bytes(hint, &bytes) || bytes != set->in.length)
         return say_error(set->in.path, "%llu bytes do not fit the dtype and shape",
                          (unsigned long long)set->in.length);

@@ -5,6 +5,10 @@ for arguments in --help -h help; do
     silent
     grep -q '^usage: pith compress' out || die 'no usage on stdout'
 done
+for command in compress decompress inspect test codecs compare bench; do
+    grep -qE "^  $command +[a-z]" out || die "no line for $command"
+done
+grep -q 'man pith' out || die 'no pointer to the manual page'
 exits 0 pith --version
 grep -qE '^pith [0-9]+\.[0-9]+\.[0-9]+, frame format [0-9]+$' out || die 'version'
 for command in compress decompress inspect test codecs compare bench; do
@@ -46,6 +50,8 @@ exits 2 pith compress --rule raw a.npy
 exits 2 pith compress --base - a.npy
 exits 2 pith compare --max-abs -1 a b
 exits 2 pith compare --max-abs x a b
+exits 2 pith compare - -
+says 'standard input can be one of the files, not both'
 
 # The message names the flag, not its value.
 exits 2 pith inspect -C raw x
