@@ -24,8 +24,8 @@ PITHI_INLINE float pithi_outlier_value(uint64_t word) {
 }
 
 /* Whether what is left of a symmetric group, up to a magnitude m, may decode to that of the least
- * that was taken. Rounding adds less than a 64th, or half of the last places of f16 below its normal
- * numbers. */
+ * that was taken. Rounding adds less than a 64th, or half of the last places of f16 below its
+ * normal numbers. */
 PITHI_INLINE bool pithi_outliers_near(float m, float least) {
     return m * 1.015625f + 0x1p-17f >= least;
 }
