@@ -56,7 +56,8 @@ done
 # The oldest devices and Hopper, whose PTX newer ones run too; for Hopper also what becomes of it.
 compile() { "$nvcc" "${flags[@]}" -arch="$1" -ptx "$source" -o "$place/$1.ptx"; }
 flags=("$@")
-compile compute_75 &
+# PITH_PTX_QUICK: Hopper's alone, half of the minutes that this takes.
+[ -n "${PITH_PTX_QUICK:-}" ] || compile compute_75 &
 oldest_job=$!
 compile compute_90
 "${nvcc%nvcc}ptxas" -v -arch=sm_90 --fmad false "$place/compute_90.ptx" -o "$place/cubin" \
