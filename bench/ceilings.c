@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define PATTERN 0x3C003C00u
 
@@ -21,6 +22,24 @@ double ceiling_clock(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static size_t system_bytes(int name, size_t unit) {
+    const long v = sysconf(name);
+    return v > 0 ? (size_t)v * unit : 0;
+}
+
+size_t ceiling_bytes(size_t arrays) {
+    const size_t least = (size_t)256 << 20, most = (size_t)1 << 30, page = 4096;
+    size_t cache = 0, bytes = least;
+#ifdef _SC_LEVEL3_CACHE_SIZE
+    cache = system_bytes(_SC_LEVEL3_CACHE_SIZE, 1);
+#endif
+    const size_t memory = system_bytes(_SC_PHYS_PAGES, system_bytes(_SC_PAGESIZE, 1));
+    if (bytes < 2 * cache) bytes = 2 * cache;
+    if (bytes > most) bytes = most;
+    if (memory && bytes > memory / 2 / arrays) bytes = memory / 2 / arrays;
+    return bytes / page * page;
 }
 
 /* ---- Portable --------------------------------------------------------------------------------*/

@@ -12,6 +12,10 @@
 /* Seconds of the monotonic clock. */
 double ceiling_clock(void);
 
+/* Bytes of a tensor that no cache holds: twice the last level, at least 256 MiB and at most 1 GiB,
+ * but so few that as many of them as `arrays` take half of the memory. A multiple of 4096. */
+size_t ceiling_bytes(size_t arrays);
+
 /* Sum of all bytes' words. */
 double ceiling_read(const void *p, size_t bytes);
 /* Every 32-bit word becomes 0x3C003C00: a small number in f32, bf16 and f16. */

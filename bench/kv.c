@@ -8,10 +8,11 @@
 
 #include "ceilings.h"
 #include "pith/pith.h"
+#include "runs.h"
 
 enum { HEADS = 8, DIM = 128, ROW = HEADS * DIM };
 /* A tensor has 2^24 elements. Copies are taken in turn, so that no cache holds what comes next. */
-enum { TOKENS = 1 << 14, COUNT = TOKENS * ROW, COPIES = 8, RUNS = 15, FEW = 3, MOVERS = 4 };
+enum { TOKENS = 1 << 14, COUNT = TOKENS * ROW, RUNS = 15, FEW = 3, MOVERS = 4 };
 #define SLOW 0.5 /* seconds; FEW runs then */
 
 /* ---- Help ------------------------------------------------------------------------------------*/
@@ -23,23 +24,6 @@ static void fail(const char *what, const char *text) {
 
 static void must(const pith_plan *plan, const char *spec, pith_status status) {
     if (status != PITH_OK) fail(spec, pith_plan_error(plan).text);
-}
-
-static void *room(size_t bytes) {
-    void *p = aligned_alloc(64, (bytes + 63) & ~(size_t)63);
-    if (!p) fail("memory", "none");
-    memset(p, 1, bytes); /* pages of its own */
-    return p;
-}
-
-static int compare(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *s, size_t count) {
-    qsort(s, count, sizeof *s, compare);
-    return s[count / 2];
 }
 
 static pith_plan *plan_of(const char *spec, uint32_t dtype, uint64_t tokens) {
@@ -120,15 +104,17 @@ static const struct row rows[] = {
 struct tensor {
     uint32_t dtype;
     size_t bytes;
-    void *in[COPIES], *out[COPIES];
+    int copies;
+    void *in[RUNS_COPIES], *out[RUNS_COPIES];
 };
 
 static void open_tensor(struct tensor *t, uint32_t dtype) {
     t->dtype = dtype;
     t->bytes = COUNT * pith_dtype_bytes(dtype);
-    for (int i = 0; i < COPIES; i++) {
-        t->in[i] = room(t->bytes);
-        t->out[i] = room(t->bytes);
+    t->copies = runs_copies(t->bytes);
+    for (int i = 0; i < t->copies; i++) {
+        t->in[i] = runs_room(t->bytes);
+        t->out[i] = runs_room(t->bytes);
         if (i == 0)
             fill(t->in[i], dtype, COUNT);
         else
@@ -137,7 +123,7 @@ static void open_tensor(struct tensor *t, uint32_t dtype) {
 }
 
 static void close_tensor(struct tensor *t) {
-    for (int i = 0; i < COPIES; i++) {
+    for (int i = 0; i < t->copies; i++) {
         free(t->in[i]);
         free(t->out[i]);
     }
@@ -162,23 +148,23 @@ static double move(const void *from, size_t read, void *to, size_t written, int 
 static void time_ceilings(const struct tensor *t, uint8_t *frame, size_t cap, int run,
                           struct times *s) {
     const int at = 3 * run + 1;
-    s->read[run] = ceiling_read(t->in[at % COPIES], t->bytes);
+    s->read[run] = ceiling_read(t->in[at % t->copies], t->bytes);
     for (int k = 0; k < 2; k++)
-        s->fill[k][run] = ceiling_fill(t->out[(at + k) % COPIES], t->bytes, k == 1);
+        s->fill[k][run] = ceiling_fill(t->out[(at + k) % t->copies], t->bytes, k == 1);
     for (int k = 0; t->dtype != PITH_F32 && k < MOVERS; k++) {
-        s->in[k][run] = move(t->in[(at + k) % COPIES], t->bytes, frame, cap, k);
-        s->out[k][run] = move(frame, cap, t->out[(at + k) % COPIES], t->bytes, k);
+        s->in[k][run] = move(t->in[(at + k) % t->copies], t->bytes, frame, cap, k);
+        s->out[k][run] = move(frame, cap, t->out[(at + k) % t->copies], t->bytes, k);
     }
 }
 
 /* A frame for every copy: a mover writes over them. */
 static void time_run(const struct row *row, pith_plan *plan, const struct tensor *t,
                      uint8_t *const *frames, size_t cap, int run, struct times *s) {
-    const int copy = 3 * run % COPIES;
+    const int copy = 3 * run % t->copies;
     const pith_view in = view_of(t->in[copy], t->dtype, TOKENS);
     const pith_view out = view_of(t->out[copy], t->dtype, TOKENS);
     size_t n;
-    time_ceilings(t, frames[(copy + 1) % COPIES], cap, run, s);
+    time_ceilings(t, frames[(copy + 1) % t->copies], cap, run, s);
     const double from = ceiling_clock();
     must(plan, row->spec, pith_encode(plan, NULL, &in, 0, frames[copy], cap, &n));
     const double between = ceiling_clock();
@@ -216,8 +202,8 @@ static double quality(const struct tensor *t, const void *in, const void *out) {
 }
 
 static double least(double (*s)[RUNS], int count, size_t runs) {
-    double best = median(s[0], runs);
-    for (int k = 1; k < count; k++) best = fmin(best, median(s[k], runs));
+    double best = runs_median(s[0], runs);
+    for (int k = 1; k < count; k++) best = fmin(best, runs_median(s[k], runs));
     return best;
 }
 
@@ -235,9 +221,9 @@ static void print_row(const struct row *row, const struct tensor *t, size_t fram
     const bool wide = t->dtype == PITH_F32;
     printf("| `%s` | %s | %.2f | %.1f |", row->spec, pith_dtype_name(t->dtype),
            8.0 * (double)frame / COUNT, snr);
-    cell(gb, median(s->encode, s->runs),
-         wide ? median(s->read, s->runs) : least(s->in, MOVERS, s->runs), row->encode);
-    cell(gb, median(s->decode, s->runs),
+    cell(gb, runs_median(s->encode, s->runs),
+         wide ? runs_median(s->read, s->runs) : least(s->in, MOVERS, s->runs), row->encode);
+    cell(gb, runs_median(s->decode, s->runs),
          wide ? least(s->fill, 2, s->runs) : least(s->out, MOVERS, s->runs), row->decode);
     puts("");
     fflush(stdout);
@@ -247,19 +233,19 @@ static void codec_row(const struct row *row, const struct tensor *t) {
     static struct times s;
     pith_plan *plan = plan_of(row->spec, t->dtype, TOKENS);
     const size_t cap = (size_t)pith_plan_frame_bytes(plan, 0, 0);
-    uint8_t *frames[COPIES];
-    void *const first = room(t->bytes);
-    for (int i = 0; i < COPIES; i++) frames[i] = room(cap);
+    uint8_t *frames[RUNS_COPIES];
+    void *const first = runs_room(t->bytes);
+    for (int i = 0; i < t->copies; i++) frames[i] = runs_room(cap);
     s.runs = RUNS;
     for (int run = 0; run < (int)s.runs; run++) {
         time_run(row, plan, t, frames, cap, run, &s);
         if (s.encode[run] > SLOW) s.runs = FEW;
-        const void *const out = t->out[3 * run % COPIES];
+        const void *const out = t->out[3 * run % t->copies];
         if (run == 0) memcpy(first, out, t->bytes);
         if (memcmp(first, out, t->bytes) != 0) fail(row->spec, "two runs differ");
     }
     print_row(row, t, cap, quality(t, t->in[0], first), &s);
-    for (int i = 0; i < COPIES; i++) free(frames[i]);
+    for (int i = 0; i < t->copies; i++) free(frames[i]);
     free(first);
     pith_plan_destroy(plan);
 }
@@ -296,7 +282,7 @@ struct layers {
 static void open_layers(struct layers *l, const char *spec, uint32_t dtype) {
     *l = (struct layers){.plan = plan_of(spec, dtype, STEPS), .spec = spec, .dtype = dtype};
     l->bytes = (size_t)pith_kv_bytes(l->plan, STEPS);
-    for (int i = 0; i < LAYERS; i++) l->memory[i] = room(l->bytes);
+    for (int i = 0; i < LAYERS; i++) l->memory[i] = runs_room(l->bytes);
 }
 
 static void close_layers(struct layers *l) {
@@ -328,7 +314,7 @@ static void interleave(uint8_t *to, const uint8_t *from, size_t row) {
 
 static void same(struct layers *a, struct layers *b) {
     const size_t bytes = (size_t)pith_kv_save_bytes(a->plan, a->cache[0]);
-    uint8_t *const one = room(bytes), *const two = room(bytes);
+    uint8_t *const one = runs_room(bytes), *const two = runs_room(bytes);
     size_t n, m;
     for (int i = 0; i < LAYERS; i++) {
         must(a->plan, a->spec, pith_kv_save(a->plan, a->cache[i], one, bytes, &n));
@@ -344,7 +330,8 @@ static void append_row(const char *spec, uint32_t dtype) {
     size_t turns = 0;
     struct layers a, b;
     const size_t row = ROW * pith_dtype_bytes(dtype), values = (size_t)LAYERS * STEPS * ROW;
-    uint8_t *const by_layer = room(values / ROW * row), *const by_token = room(values / ROW * row);
+    uint8_t *const by_layer = runs_room(values / ROW * row), *const by_token =
+                                                                 runs_room(values / ROW * row);
     fill(by_layer, dtype, values);
     interleave(by_token, by_layer, row);
     open_layers(&a, spec, dtype);
@@ -355,7 +342,7 @@ static void append_row(const char *spec, uint32_t dtype) {
         spent += bulk[turns] + single[turns];
         same(&a, &b);
     }
-    const double slow = median(single, turns), fast = median(bulk, turns);
+    const double slow = runs_median(single, turns), fast = runs_median(bulk, turns);
     printf("| `%s` | %s | %.3f | %.3f | %.2f | 1.50 |\n", spec, pith_dtype_name(dtype),
            1e9 * fast / (double)values, 1e9 * slow / (double)values, slow / fast);
     fflush(stdout);
@@ -400,7 +387,7 @@ static double scattered(const struct reader *r, uint32_t heads, uint32_t *seed) 
         must(r->plan, "read", pith_kv_read(r->plan, r->cache, first, READ, head, heads, &view));
         s[i] = ceiling_clock() - from;
     }
-    return 1e6 * median(s, READS);
+    return 1e6 * runs_median(s, READS);
 }
 
 static double whole(const struct reader *r) {
@@ -411,16 +398,16 @@ static double whole(const struct reader *r) {
         must(r->plan, "read", pith_kv_read(r->plan, r->cache, 0, r->tokens, 0, HEADS, &view));
         s[i] = ceiling_clock() - from;
     }
-    return 1e6 * median(s, 3);
+    return 1e6 * runs_median(s, 3);
 }
 
 static void read_table(const char *spec) {
     struct reader r = {.plan = plan_of(spec, PITH_F32, LONGEST)};
     const size_t bytes = (size_t)pith_kv_bytes(r.plan, LONGEST);
-    void *const memory = room(bytes);
-    r.to = room((size_t)LONGEST * ROW * sizeof *r.to);
+    void *const memory = runs_room(bytes);
+    r.to = runs_room((size_t)LONGEST * ROW * sizeof *r.to);
     fill(r.to, PITH_F32, (size_t)1024 * ROW);
-    float *const values = room((size_t)1024 * ROW * sizeof *values);
+    float *const values = runs_room((size_t)1024 * ROW * sizeof *values);
     memcpy(values, r.to, (size_t)1024 * ROW * sizeof *values);
     const pith_view view = view_of(values, PITH_F32, 1024);
     uint32_t seed = 1;

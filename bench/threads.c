@@ -5,23 +5,13 @@
 
 #include "ceilings.h"
 #include "pith/pith.h"
+#include "runs.h"
 
 enum { COUNT = 1 << 18, REPETITIONS = 8001 }; /* 1 MiB of f32: half of it fits a core's cache */
-
-static int compare(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static void fail(const char *text) {
     fprintf(stderr, "threads: %s\n", text);
     exit(1);
-}
-
-static void *room(size_t bytes) {
-    void *p = aligned_alloc(64, (bytes + 63) & ~(size_t)63);
-    if (!p) fail("no memory");
-    return p;
 }
 
 struct run {
@@ -43,9 +33,9 @@ static void open_run(struct run *r, const char *spec, uint32_t base_dtype, uint3
     *r = (struct run){0};
     if (pith_plan_create(&r->plan, spec, &layout, &env, &error) != PITH_OK) fail(error.text);
     pith_plan_sizes(r->plan, &r->sizes);
-    r->frame = room((size_t)r->sizes.slot_bytes);
+    r->frame = runs_room((size_t)r->sizes.slot_bytes);
     if (!r->sizes.state_bytes) return;
-    r->memory = room((size_t)r->sizes.state_bytes);
+    r->memory = runs_room((size_t)r->sizes.state_bytes);
     if (pith_state_init(r->plan, r->memory, (size_t)r->sizes.state_bytes, &r->state) != PITH_OK ||
         pith_state_set_base(r->plan, r->state, base, 0) != PITH_OK)
         fail(pith_plan_error(r->plan).text);
@@ -68,12 +58,12 @@ static void one_case(const char *spec, uint32_t base_dtype, const pith_view *val
     for (int turn = 0; turn < REPETITIONS; turn++)
         for (int i = 0; i < 2; i++) seconds[i][turn] = encode_seconds(&runs[i], value);
     for (int i = 0; i < 2; i++) {
-        qsort(seconds[i], REPETITIONS, sizeof seconds[i][0], compare);
         pith_plan_destroy(runs[i].plan);
         free(runs[i].frame);
         free(runs[i].memory);
     }
-    const double one = seconds[0][REPETITIONS / 2], two = seconds[1][REPETITIONS / 2];
+    const double one = runs_median(seconds[0], REPETITIONS);
+    const double two = runs_median(seconds[1], REPETITIONS);
     printf("| `%s` | %s | %.1f | %.1f | %.2f |\n", spec, pith_dtype_name(base_dtype),
            COUNT * 4e-9 / one, COUNT * 4e-9 / two, one / two);
 }
@@ -81,7 +71,7 @@ static void one_case(const char *spec, uint32_t base_dtype, const pith_view *val
 int main(void) {
     static const char *const specs[] = {"wdiff", "wdiff:group=128", "wdiff:round=stochastic"};
     static const uint32_t bases[] = {PITH_NONE, PITH_F32, PITH_BF16};
-    float *values = room(2 * COUNT * sizeof *values);
+    float *values = runs_room(2 * COUNT * sizeof *values);
     uint32_t seed = 1;
     for (int i = 0; i < 2 * COUNT; i++) {
         seed = seed * 1664525u + 1013904223u;

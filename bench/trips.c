@@ -10,9 +10,9 @@
 
 #include "ceilings.h"
 #include "pith/pith.h"
+#include "runs.h"
 
-/* Copies taken in turn: as many bytes of values as keep caches from helping. */
-enum { COPIES = 8, RUNS_MAX = 31 };
+enum { RUNS_MAX = 31 };
 
 /* ---- Values ----------------------------------------------------------------------------------*/
 
@@ -78,16 +78,6 @@ struct series {
     double s[RUNS_MAX];
 };
 
-static int compare(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(struct series *t, int runs) {
-    qsort(t->s, (size_t)runs, sizeof t->s[0], compare);
-    return t->s[runs / 2];
-}
-
 /* ---- One tensor ------------------------------------------------------------------------------*/
 
 struct job {
@@ -95,7 +85,7 @@ struct job {
     pith_plan *plan;
     uint8_t *frame;
     size_t cap, length;
-    void *in[COPIES], *out[COPIES];
+    void *in[RUNS_COPIES], *out[RUNS_COPIES];
     int copies;
 };
 
@@ -106,17 +96,6 @@ static void close_job(struct job *j) {
         free(j->in[i]);
         free(j->out[i]);
     }
-}
-
-/* Memory of whole lines whose pages are there. */
-static void *room(size_t bytes) {
-    void *const p = aligned_alloc(64, (bytes + 64) & ~(size_t)63);
-    if (!p) {
-        fprintf(stderr, "no memory\n");
-        exit(1);
-    }
-    memset(p, 1, bytes);
-    return p;
 }
 
 static int open_job(struct job *j, const struct weights *w, const struct trip_spec *spec,
@@ -134,10 +113,10 @@ static int open_job(struct job *j, const struct weights *w, const struct trip_sp
         return 1;
     }
     j->cap = (size_t)pith_plan_frame_bytes(j->plan, 0, 0);
-    j->frame = room(j->cap);
+    j->frame = runs_room(j->cap);
     for (int i = 0; i < copies; i++) {
-        j->in[i] = room(bytes_of(w));
-        j->out[i] = room(bytes_of(w));
+        j->in[i] = runs_room(bytes_of(w));
+        j->out[i] = runs_room(bytes_of(w));
         memcpy(j->in[i], w->data, bytes_of(w));
     }
     return 0;
@@ -181,15 +160,17 @@ static int time_runs(struct job *j, int runs, struct trip_errors *e, struct trip
     struct series encode, decode, read, fill, stream;
     const size_t bytes = bytes_of(j->w);
     for (int i = 0; i < runs; i++) {
-        const int at = 3 * i, copy = at % COPIES;
-        read.s[i] = ceiling_read(j->in[(at + 1) % COPIES], bytes);
-        fill.s[i] = ceiling_fill(j->out[(at + 1) % COPIES], bytes, false);
-        stream.s[i] = ceiling_fill(j->out[(at + 2) % COPIES], bytes, true);
+        const int at = 3 * i, copy = at % j->copies;
+        read.s[i] = ceiling_read(j->in[(at + 1) % j->copies], bytes);
+        fill.s[i] = ceiling_fill(j->out[(at + 1) % j->copies], bytes, false);
+        stream.s[i] = ceiling_fill(j->out[(at + 2) % j->copies], bytes, true);
         if (go(j, copy, &encode.s[i], &decode.s[i])) return 1;
         check(j->w, j->out[copy], e);
     }
-    *times = (struct trip_times){median(&encode, runs), median(&decode, runs), median(&read, runs),
-                                 fmin(median(&fill, runs), median(&stream, runs))};
+    *times = (struct trip_times){
+        runs_median(encode.s, (size_t)runs), runs_median(decode.s, (size_t)runs),
+        runs_median(read.s, (size_t)runs),
+        fmin(runs_median(fill.s, (size_t)runs), runs_median(stream.s, (size_t)runs))};
     return 0;
 }
 
@@ -198,7 +179,7 @@ int trip_measure(const struct weights *w, const struct trip_spec *spec, int runs
     struct job j;
     const double width = width_of(w);
     *out = (struct trip){.errors.bound = strtod(spec->rel, NULL) * width};
-    if (runs > RUNS_MAX || open_job(&j, w, spec, COPIES)) return 1;
+    if (runs > RUNS_MAX || open_job(&j, w, spec, runs_copies(bytes_of(w)))) return 1;
     const int failed = time_runs(&j, runs, &out->errors, times) || finish(&j, runs, width, out);
     close_job(&j);
     return failed;

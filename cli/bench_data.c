@@ -1,37 +1,14 @@
 /* bench_data.c - the buffers of pith bench and what they are filled with.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <ceilings.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "bench.h"
 #include "metrics.h"
 
 enum { BUFFERS = 6, QUICK_BYTES = 1 << 20, PAGE = 4096 };
-static const size_t least_bytes = (size_t)256 << 20, most_bytes = (size_t)1 << 30;
-
-/* ---- Size ------------------------------------------------------------------------------------*/
-
-static size_t system_bytes(int name, size_t unit) {
-    const long v = sysconf(name);
-    return v > 0 ? (size_t)v * unit : 0;
-}
-
-/* Twice the last-level cache, within what memory allows. */
-static size_t choose_bytes(bool quick) {
-    size_t cache = 0, bytes = least_bytes;
-    if (quick) return QUICK_BYTES;
-#ifdef _SC_LEVEL3_CACHE_SIZE
-    cache = system_bytes(_SC_LEVEL3_CACHE_SIZE, 1);
-#endif
-    const size_t page = system_bytes(_SC_PAGESIZE, 1);
-    const size_t allowed = system_bytes(_SC_PHYS_PAGES, page) / 2 / BUFFERS;
-    if (bytes < 2 * cache) bytes = 2 * cache;
-    if (bytes > most_bytes) bytes = most_bytes;
-    if (allowed && bytes > allowed) bytes = allowed;
-    return bytes / PAGE * PAGE;
-}
 
 static bool reserve(void **p, size_t bytes) {
     if (posix_memalign(p, PAGE, bytes) != 0) *p = NULL;
@@ -143,7 +120,8 @@ void bench_data_fill(struct bench_data *d, uint64_t count, uint32_t dtype, uint3
 /* ---- Life ------------------------------------------------------------------------------------*/
 
 int bench_data_open(struct bench_data *d, const char *path, bool quick) {
-    *d = (struct bench_data){.bytes = choose_bytes(quick), .repetitions = quick ? 3 : 7};
+    *d = (struct bench_data){.bytes = quick ? QUICK_BYTES : ceiling_bytes(BUFFERS),
+                             .repetitions = quick ? 3 : 7};
     d->count = d->bytes / sizeof(float);
     const int code = path ? sample_file(d, path) : sample_weights(d);
     if (code != EXIT_GOOD) return code;

@@ -11,7 +11,8 @@
 #include "cpu.h"
 #include "kernelcheck.h"
 
-enum { COUNT = 1 << 25, RUNS = 11, SMALL = 4096, TOKEN = 1024, TOKENS = 256 * TOKEN };
+/* A GiB of f32: twice the last level of caches, or more than most have. */
+enum { COUNT = 1 << 28, RUNS = 7, SMALL = 4096, TOKEN = 1024, TOKENS = 256 * TOKEN };
 
 struct buffers {
     uint8_t *value, *base, *codes, *scales;
@@ -93,7 +94,7 @@ static double run_ceiling(const struct subject *s, const struct buffers *b, bool
 static struct timing measure(const struct pithi_kernels *k, const struct subject *s,
                              const struct buffers *b) {
     double kernel[RUNS], plain[RUNS], stream[RUNS];
-    const int repeats = s->count == COUNT ? 1 : COUNT / 2 / (int)s->count;
+    const int repeats = s->count == COUNT ? 1 : COUNT / 16 / (int)s->count;
     run_kernel(k, s, b);
     for (int run = 0; run < RUNS; run++) {
         kernel[run] = plain[run] = stream[run] = 0;
@@ -107,12 +108,12 @@ static struct timing measure(const struct pithi_kernels *k, const struct subject
     return t;
 }
 
-/* Scalar text over a sixteenth of a large tensor. */
+/* Scalar text over a small part of a large tensor. */
 static double measure_scalar(const struct subject *s, const struct buffers *b) {
     struct pithi_kernels scalar;
     struct subject part = *s;
     pithi_kernels_bind(&scalar, 0);
-    if (s->count == COUNT) part.count /= 16;
+    if (s->count == COUNT) part.count /= 128;
     return run_kernel(&scalar, &part, b) / (double)part.count * (double)s->count;
 }
 
