@@ -26,14 +26,6 @@ ALWAYS void correlate_16(const struct search *s, v16 v, v16 factor, struct corre
     c->qq = f_add(c->qq, f_mul(q, q)); /* at most 2^24 a lane: exact */
 }
 
-static float sum_floats(v16 x) {
-    float lane[16];
-    v_store((uint8_t *)lane, x);
-    for (size_t i = 0; i < 8; i++) lane[i] += lane[i + 8];
-    for (size_t i = 0; i < 4; i++) lane[i] += lane[i + 4];
-    for (size_t i = 0; i < 2; i++) lane[i] += lane[i + 2];
-    return lane[0] + lane[1];
-}
 static float sum_integers(v16 x) {
     int32_t lane[16], sum = 0;
     v_store((uint8_t *)lane, f_floor_to_i(x));
@@ -52,9 +44,9 @@ ALWAYS void correlate_as(uint32_t dtype, const struct search *s, const float *fa
         correlate_16(s, v, f1, &c1);
         correlate_16(s, v, f2, &c2);
     }
-    vq[0] = sum_floats(c0.vq), qq[0] = sum_integers(c0.qq);
-    vq[1] = sum_floats(c1.vq), qq[1] = sum_integers(c1.qq);
-    vq[2] = sum_floats(c2.vq), qq[2] = sum_integers(c2.qq);
+    vq[0] = f_sum(c0.vq), qq[0] = sum_integers(c0.qq);
+    vq[1] = f_sum(c1.vq), qq[1] = sum_integers(c1.qq);
+    vq[2] = f_sum(c2.vq), qq[2] = sum_integers(c2.qq);
 }
 static __attribute__((noinline)) void correlate(const struct search *s, const float *factor,
                                                 float *vq, float *qq) {

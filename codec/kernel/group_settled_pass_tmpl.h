@@ -173,8 +173,13 @@ ALWAYS bool open_turn(struct settled *s, struct pithi_group_job *job, const stru
     const size_t entry = pithi_scale_width(job->set.scale_dtype) * (w.asymmetric ? 2 : 1);
     const bool odd = settle_found(s, job, e, w);
     if (__builtin_expect(odd, 0)) job->poisoned += settle_odd(s, &job->set, w.vt, n);
+    if (__builtin_expect(job->set.shrink, 0)) {
+        const struct shrinking h = {&job->set, p->value + g * p->group * width(w.vt), w.vt,
+                                    p->group, n};
+        shrink_settled(s, &h);
+    }
     put_settled(&job->set, s, n, odd, job->scales + g * entry);
-    return odd;
+    return odd || job->set.shrink; /* some values are beyond the last code */
 }
 
 /* Codes of elements [from, end) of the turn at `value`. */
@@ -268,7 +273,7 @@ static void encode_settled_any(struct pithi_group_job *job) {
 static size_t settled_pass(struct pithi_group_job *job) {
     const struct pithi_group_setting *s = &job->set;
     const size_t least = s->group > UNIT ? s->group : UNIT;
-    if (s->group > 256 || s->shrink || job->base_dtype != PITH_NONE || job->count < least) return 0;
+    if (s->group > 256 || job->base_dtype != PITH_NONE || job->count < least) return 0;
     struct pithi_group_job whole = part(job, 0, job->count - job->count % least);
     encode_settled_any(&whole);
     job->poisoned = whole.poisoned;

@@ -249,6 +249,7 @@ static void put_scales(const struct pithi_group_setting *s, const struct batch *
 }
 
 #include "kernel/group_search_tmpl.h"
+#include "kernel/group_shrink_tmpl.h"
 
 /* ---- Encode: codes ---------------------------------------------------------------------------*/
 
@@ -468,8 +469,7 @@ static bool search_fits(const struct pithi_group_job *job) {
 
 static void group_encode(struct pithi_group_job *job) {
     const struct pithi_group_setting *s = &job->set;
-    if ((s->stochastic && !random_fits(job)) || (s->search && !search_fits(job)) || s->shrink ||
-        s->codebook) {
+    if ((s->stochastic && !random_fits(job)) || (s->search && !search_fits(job)) || s->codebook) {
         pithi_group_encode_c(job);
         return;
     }
@@ -484,6 +484,10 @@ static void group_encode(struct pithi_group_job *job) {
                              s->asymmetric || s->settle};
     const size_t done = r.settled ? settled_pass(job) : encode_pass(job);
     if (done == job->count) return;
+    if (s->shrink) {
+        scalar_part(job, done, job->count - done, pithi_group_encode_c);
+        return;
+    }
     struct encoder e; /* most of it is packing, so no initializer */
     e.set = s;
     e.saturated = 0;

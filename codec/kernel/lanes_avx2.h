@@ -184,6 +184,13 @@ static inline v16 f_round_to_i(v16 x) {
 static inline v16 f_from_i(v16 x) {
     return (v16){I(_mm256_cvtepi32_ps(x.a)), I(_mm256_cvtepi32_ps(x.b))};
 }
+/* The sum of all lanes: halves of the lanes are added, down to one, as the text adds them. */
+static inline float f_sum(v16 x) {
+    const __m256 a = _mm256_add_ps(F(x.a), F(x.b));
+    const __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    const __m128 c = _mm_add_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
+}
 static inline v16 f_widen(v16 x) {
     const __m256i h = _mm256_permute4x64_epi64(_mm256_packus_epi32(x.a, x.b), 0xD8);
     return (v16){I(_mm256_cvtph_ps(_mm256_castsi256_si128(h))),

@@ -159,6 +159,14 @@ static inline v16 f_round16(v16 a) {
     return I(_mm512_cvtph_ps(_mm512_cvtps_ph(F(a), _MM_FROUND_TO_NEAREST_INT)));
 }
 
+/* The sum of all lanes: halves of the lanes are added, down to one, as the text adds them. */
+static inline float f_sum(v16 x) {
+    const __m256 a = _mm256_add_ps(_mm512_castps512_ps256(F(x)), _mm512_extractf32x8_ps(F(x), 1));
+    const __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    const __m128 c = _mm_add_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
+}
+
 enum { NONFINITE = 0x99 }; /* classes: quiet and signalling NaN, both infinities */
 static inline uint32_t v_nonfinite(v16 a) { return _mm512_fpclass_ps_mask(F(a), NONFINITE); }
 /* In integers: masks of 16 are dearer than vectors. */

@@ -151,6 +151,13 @@ static inline uint32_t v_first(v16 a) { return vgetq_lane_u32(a.val[0], 0); }
 static inline uint32_t v_reduce_maxu(v16 a) {
     return vmaxvq_u32(vmaxq_u32(vmaxq_u32(a.val[0], a.val[1]), vmaxq_u32(a.val[2], a.val[3])));
 }
+/* The sum of all lanes: halves of the lanes are added, down to one, as the text adds them. */
+static inline float f_sum(v16 x) {
+    const float32x4_t a = vaddq_f32(F(x.val[0]), F(x.val[2]));
+    const float32x4_t b = vaddq_f32(a, vaddq_f32(F(x.val[1]), F(x.val[3])));
+    const float32x2_t c = vadd_f32(vget_low_f32(b), vget_high_f32(b));
+    return vget_lane_f32(c, 0) + vget_lane_f32(c, 1);
+}
 static inline int32_t v_reduce_maxi(v16 a) {
     return vmaxvq_s32(
         vmaxq_s32(vmaxq_s32(S(a.val[0]), S(a.val[1])), vmaxq_s32(S(a.val[2]), S(a.val[3]))));
