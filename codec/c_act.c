@@ -89,9 +89,8 @@ static int effort(const struct pithi_params *p) {
 }
 
 static size_t pieces_bytes(const struct pithi_params *p) {
-    const int level = effort(p);
-    const size_t words = larger(pithi_packed_scratch(p->most), pithi_coded_scratch(p->most, level));
-    return larger(words, pithi_zeros_scratch(p->most, level));
+    const size_t words = larger(pithi_packed_scratch(p->most), pithi_coded_scratch(p->most));
+    return larger(words, pithi_zeros_scratch(p->most));
 }
 
 /* Places one after the other from scratch on, or (NULL) how many bytes they are. */
@@ -116,6 +115,10 @@ static size_t scratch_bytes(const struct pithi_params *p) {
     size_t bytes;
     layout(p, NULL, &bytes);
     return bytes;
+}
+
+static size_t coder_bytes(const struct pithi_params *p) {
+    return pithi_entropy_bytes(p->most, effort(p));
 }
 
 static struct work work_of(const struct pithi_block *b) {
@@ -144,7 +147,7 @@ static size_t put_packed(const struct pithi_block *b, const struct work *w, size
 /* Numbers as coded words, if they are fewer than `limit` bytes; else 0, and nothing is written. */
 static size_t put_coded(const struct pithi_block *b, const struct work *w, size_t used,
                         const struct pithi_pen *pen, size_t limit) {
-    struct pithi_pen inner = {w->attempt, limit - 1, pen->level, pen->scratch};
+    struct pithi_pen inner = {w->attempt, limit - 1, pen->level, pen->scratch, pen->coder};
     b->kernels->predict(w->active, row_of(b, used).extent, 0, 0, used, w->words);
     if (!pithi_coded_put(&inner, w->most, b->kernels->pack, w->words, used)) return 0;
     const size_t length = (size_t)(inner.at - w->attempt);
@@ -177,7 +180,8 @@ static size_t code(struct pithi_block *b, size_t cap) {
     struct pithi_quant quant;
     unsigned head = 0;
     if (cap < HEAD_BYTES || !quant_of(b, &quant)) return 0;
-    struct pithi_pen pen = {b->bytes + HEAD_BYTES, cap - HEAD_BYTES, effort(b->params), w.pieces};
+    struct pithi_pen pen = {b->bytes + HEAD_BYTES, cap - HEAD_BYTES, effort(b->params), w.pieces,
+                            b->coder};
     const struct pithi_lay values = pithi_lay_dense(b->value, element_of(b->params));
     b->exact = b->kernels->quantize(&quant, b->value, b->count, w.codes, w.miss);
     b->active = b->kernels->split(w.codes, b->count, w.map, w.active);
@@ -225,7 +229,7 @@ static void deliver(const struct pithi_block *b, const struct work *w, const str
 }
 
 static const char *take_block(struct pithi_block *b, const struct work *w) {
-    struct pithi_reader r = {b->bytes, b->length, w->pieces};
+    struct pithi_reader r = {b->bytes, b->length, w->pieces, b->coder};
     const uint8_t *const head = pithi_reader_take(&r, HEAD_BYTES);
     struct pithi_quant quant;
     struct pithi_exact exact;
@@ -280,6 +284,7 @@ const struct pithi_codec pithi_codec_act = {
     .fixed = fixed,
     .block_bytes = block_bytes,
     .scratch_bytes = scratch_bytes,
+    .coder_bytes = coder_bytes,
     .encode = encode,
     .decode = decode,
     .tile = tile,

@@ -105,7 +105,7 @@ static int effort(const struct pithi_params *p) {
 
 static size_t pieces_bytes(const struct pithi_params *p) {
     const size_t packed = pithi_packed_scratch(p->most);
-    const size_t coded = pithi_coded_scratch(p->most, effort(p));
+    const size_t coded = pithi_coded_scratch(p->most);
     return packed > coded ? packed : coded;
 }
 
@@ -129,6 +129,10 @@ static size_t scratch_bytes(const struct pithi_params *p) {
     size_t bytes;
     layout(p, NULL, &bytes);
     return bytes;
+}
+
+static size_t coder_bytes(const struct pithi_params *p) {
+    return pithi_entropy_bytes(p->most, effort(p));
 }
 
 static bool open(const struct pithi_block *b, struct work *w) {
@@ -212,7 +216,7 @@ static size_t put(const struct pithi_block *b, const struct work *w, struct way 
                   uint8_t *dst, size_t cap) {
     const uint8_t head[HEAD_BYTES] = {(uint8_t)way.method, (uint8_t)way.order};
     const int bare = way.method == CODED ? PITHI_ENTROPY_BARE : 0;
-    struct pithi_pen pen = {dst, cap, effort(b->params) | bare, w->pieces};
+    struct pithi_pen pen = {dst, cap, effort(b->params) | bare, w->pieces, b->coder};
     if (!pithi_pen_put(&pen, head, sizeof head) ||
         !pithi_exact_put(&pen, w->miss, misses, &w->values, b->count) || !put_body(b, w, way, &pen))
         return 0;
@@ -376,7 +380,7 @@ static const char *take(struct pithi_block *b) {
     struct work w;
     struct pithi_exact exact;
     const uint32_t dtype = b->params->dtype;
-    struct pithi_reader r = {b->bytes, b->length, NULL};
+    struct pithi_reader r = {b->bytes, b->length, NULL, b->coder};
     const uint8_t *const head = pithi_reader_take(&r, HEAD_BYTES);
     if (!open(b, &w)) return "a bound that the dtype cannot have";
     if (!head) return "the block is shorter than its head";
@@ -417,6 +421,7 @@ const struct pithi_codec pithi_codec_eb = {
     .fixed = fixed,
     .block_bytes = block_bytes,
     .scratch_bytes = scratch_bytes,
+    .coder_bytes = coder_bytes,
     .encode = encode,
     .decode = decode,
     .tile = tile,

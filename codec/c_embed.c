@@ -125,10 +125,10 @@ static void *place(struct places *p, uint64_t bytes) {
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
-static size_t pieces_bytes(const struct work *w, int level) {
+static size_t pieces_bytes(const struct work *w) {
     const size_t words =
-        larger(pithi_packed_scratch(w->elements), pithi_coded_scratch(w->elements, level));
-    return larger(words, pithi_piece_scratch(w->rows, level));
+        larger(pithi_packed_scratch(w->elements), pithi_coded_scratch(w->elements));
+    return larger(words, pithi_piece_scratch(w->rows));
 }
 
 static int effort(const struct pithi_params *p) {
@@ -152,7 +152,7 @@ static struct work layout(const struct pithi_params *p, void *scratch, size_t *b
         w.table = place(&at, pithi_rows_table_bytes(w.rows));
         w.miss = place(&at, w.elements / 8 + 1);
     }
-    w.pieces = place(&at, pieces_bytes(&w, effort(p)));
+    w.pieces = place(&at, pieces_bytes(&w));
     *bytes = at.bytes;
     return w;
 }
@@ -161,6 +161,11 @@ static size_t scratch_bytes(const struct pithi_params *p) {
     size_t bytes;
     layout(p, NULL, &bytes);
     return bytes;
+}
+
+static size_t coder_bytes(const struct pithi_params *p) {
+    size_t bytes;
+    return pithi_entropy_bytes(layout(p, NULL, &bytes).elements, effort(p));
 }
 
 static struct work work_of(const struct pithi_block *b) {
@@ -250,7 +255,7 @@ static size_t code(struct pithi_block *b, size_t cap) {
     struct pithi_rows rows;
     if (cap < PITHI_ROWS_HEAD || !quant_of(b, &quant)) return 0;
     struct pithi_pen pen = {b->bytes + PITHI_ROWS_HEAD, cap - PITHI_ROWS_HEAD, effort(b->params),
-                            w.pieces};
+                            w.pieces, b->coder};
     unsigned kind, centre;
     bool coded;
     const struct pithi_lay values = pithi_lay_dense(b->value, element_of(b->params));
@@ -334,7 +339,7 @@ static void deliver(const struct pithi_block *b, const struct work *w) {
 }
 
 static const char *take_block(struct pithi_block *b, const struct work *w) {
-    struct pithi_reader r = {b->bytes, b->length, w->pieces};
+    struct pithi_reader r = {b->bytes, b->length, w->pieces, b->coder};
     const uint8_t *const head = pithi_reader_take(&r, PITHI_ROWS_HEAD);
     const size_t rows = rows_of(w, b->count);
     struct pithi_quant quant;
@@ -386,6 +391,7 @@ const struct pithi_codec pithi_codec_embed = {
     .fixed = fixed,
     .block_bytes = block_bytes,
     .scratch_bytes = scratch_bytes,
+    .coder_bytes = coder_bytes,
     .encode = encode,
     .decode = decode,
     .tile = tile,

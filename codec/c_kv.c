@@ -215,7 +215,6 @@ struct coding {
 static struct coding coding_of(const struct pithi_params *p, const struct pithi_kv *k, size_t count,
                                void *scratch, size_t *bytes) {
     struct coding c = {.tokens = (uint32_t)(count / row_of(p))};
-    const int level = p->decode_only ? PITHI_ENTROPY_LEVEL_NONE : (int)p->value[LEVEL];
     const size_t symbols = pithi_kv_symbols(k, c.tokens);
     size_t at = pithi_kv_scratch(k);
     uint8_t *const memory = scratch;
@@ -224,7 +223,7 @@ static struct coding coding_of(const struct pithi_params *p, const struct pithi_
     if (memory) c.symbols = memory + at;
     at += (size_t)pithi_pad64(symbols);
     if (memory) c.pieces = memory + at;
-    *bytes = at + pithi_piece_scratch(symbols, level);
+    *bytes = at + pithi_piece_scratch(symbols);
     return c;
 }
 
@@ -233,6 +232,13 @@ static size_t scratch_bytes(const struct pithi_params *p) {
     size_t bytes = pithi_kv_scratch(&k);
     if (p->value[ENTROPY]) coding_of(p, &k, p->most, NULL, &bytes);
     return bytes;
+}
+
+static size_t coder_bytes(const struct pithi_params *p) {
+    const struct pithi_kv k = kv_of(p, NULL);
+    const int level = p->decode_only ? PITHI_ENTROPY_LEVEL_NONE : (int)p->value[LEVEL];
+    if (!p->value[ENTROPY]) return 0;
+    return pithi_entropy_bytes(pithi_kv_symbols(&k, (uint32_t)(p->most / row_of(p))), level);
 }
 
 /* ---- Bound -----------------------------------------------------------------------------------*/
@@ -334,7 +340,7 @@ static void encode_coded(struct pithi_block *b) {
     encode_page(b, c.page);
     const double bound = page_bound(p, c.page, c.tokens);
     struct pithi_pen pen = {b->bytes, b->length - 1, (int)p->value[LEVEL] | PITHI_ENTROPY_BARE,
-                            c.pieces};
+                            c.pieces, b->coder};
     pithi_pen_put(&pen, (const uint8_t *)&bound, BOUND_BYTES); /* a page has more */
     b->plain = !pithi_kv_pack(&k, c.page, c.tokens, &pen, c.symbols);
     if (b->plain)
@@ -401,7 +407,7 @@ static pith_status decode_coded(struct pithi_block *b) {
         decode_page(b, b->bytes);
         return PITH_OK;
     }
-    struct pithi_reader r = {b->bytes, b->length, c.pieces};
+    struct pithi_reader r = {b->bytes, b->length, c.pieces, b->coder};
     if (!pithi_reader_take(&r, BOUND_BYTES) || b->length == block_bytes(p, b->count))
         b->detail = "a coded block of a wrong length";
     else
@@ -439,6 +445,7 @@ const struct pithi_codec pithi_codec_kv = {
     .fixed = fixed,
     .block_bytes = block_bytes,
     .scratch_bytes = scratch_bytes,
+    .coder_bytes = coder_bytes,
     .encode = encode,
     .decode = decode,
     .bound = bound,

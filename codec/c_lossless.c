@@ -73,9 +73,12 @@ static int effort(const struct pithi_params *p) {
 }
 
 static size_t scratch_bytes(const struct pithi_params *p) {
-    const int level = p->decode_only ? PITHI_ENTROPY_LEVEL_NONE : effort(p);
     return 3 * pithi_pad64(p->most * width_of(p)) + 2 * pithi_pad64(p->most) +
-           pithi_piece_scratch(p->most, level);
+           pithi_piece_scratch(p->most);
+}
+
+static size_t coder_bytes(const struct pithi_params *p) {
+    return pithi_entropy_bytes(p->most, p->decode_only ? PITHI_ENTROPY_LEVEL_NONE : effort(p));
 }
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
@@ -93,7 +96,7 @@ static bool put_planes(struct pithi_pen *pen, const struct work *w, const uint8_
 static size_t code(const struct pithi_block *b, bool update, uint8_t *dst, size_t cap) {
     const struct work w = work_of(b->params, b->scratch);
     const size_t width = width_of(b->params);
-    struct pithi_pen pen = {dst, cap, effort(b->params), w.pieces};
+    struct pithi_pen pen = {dst, cap, effort(b->params), w.pieces, b->coder};
     pithi_words_from(w.words, b->value, update ? b->base : NULL, b->params->dtype, b->count);
     const unsigned bits = pithi_symbol_choose(w.words, width, b->count);
     const uint8_t head = (uint8_t)(bits | (update ? HEAD_UPDATE : 0u));
@@ -165,7 +168,7 @@ static const char *take_symbols(struct pithi_reader *r, const struct work *w, si
 }
 
 static const char *take_words(const struct pithi_block *b, const struct work *w, bool *update) {
-    struct pithi_reader r = {b->bytes, b->length, w->pieces};
+    struct pithi_reader r = {b->bytes, b->length, w->pieces, b->coder};
     const uint8_t *const head = pithi_reader_take(&r, 1);
     if (!head) return "the block is empty";
     const unsigned bits = *head & HEAD_BITS;
@@ -231,6 +234,7 @@ const struct pithi_codec pithi_codec_lossless = {
     .fixed = fixed,
     .block_bytes = block_bytes,
     .scratch_bytes = scratch_bytes,
+    .coder_bytes = coder_bytes,
     .encode = encode,
     .decode = decode,
 };

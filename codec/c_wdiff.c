@@ -79,10 +79,15 @@ static size_t symbol_bytes(const struct pithi_group_setting *s, size_t count) {
 static size_t scratch_bytes(const struct pithi_params *p) {
     if (!p->value[ENTROPY]) return 0;
     const struct pithi_group_setting s = setting(p);
-    const int level = p->decode_only ? PITHI_ENTROPY_LEVEL_NONE : (int)p->value[LEVEL];
     return pithi_pad64(pithi_group_code_bytes(&s, p->most)) +
-           pithi_pad64(symbol_bytes(&s, p->most)) +
-           pithi_entropy_scratch(symbol_bytes(&s, p->most), level);
+           pithi_pad64(symbol_bytes(&s, p->most));
+}
+
+static size_t coder_bytes(const struct pithi_params *p) {
+    if (!p->value[ENTROPY]) return 0;
+    const struct pithi_group_setting s = setting(p);
+    const int level = p->decode_only ? PITHI_ENTROPY_LEVEL_NONE : (int)p->value[LEVEL];
+    return pithi_entropy_bytes(symbol_bytes(&s, p->most), level);
 }
 
 /* ---- Groups, in pieces that stay in the first-level cache for the hash that follows ----------*/
@@ -172,7 +177,6 @@ struct coding {
     struct pithi_group_setting set;
     size_t scales, codes, symbols; /* bytes */
     uint8_t *code_buffer, *symbol_buffer;
-    void *entropy;
 };
 
 static struct coding coding_of(const struct pithi_block *b) {
@@ -183,7 +187,6 @@ static struct coding coding_of(const struct pithi_block *b) {
     c.symbols = symbol_bytes(&c.set, b->count);
     if (!b->params->value[ENTROPY]) return c;
     c.symbol_buffer = c.code_buffer + pithi_pad64(pithi_group_code_bytes(&c.set, b->params->most));
-    c.entropy = c.symbol_buffer + pithi_pad64(symbol_bytes(&c.set, b->params->most));
     return c;
 }
 
@@ -196,7 +199,7 @@ static void encode_entropy(struct pithi_block *b) {
         spread_codes(&c.set, c.code_buffer, c.symbol_buffer, b->count);
         symbols = c.symbol_buffer;
     }
-    const size_t packed = pithi_entropy_pack(c.entropy, (int)b->params->value[LEVEL], symbols,
+    const size_t packed = pithi_entropy_pack(b->coder, (int)b->params->value[LEVEL], symbols,
                                              c.symbols, b->bytes + c.scales, c.codes);
     b->plain = packed == 0;
     b->length = c.scales + (b->plain ? c.codes : packed);
@@ -219,7 +222,7 @@ static pith_status decode_entropy(struct pithi_block *b) {
         memcpy(codes, coded, c.codes);
     } else {
         uint8_t *symbols = spread(&c.set) ? c.symbol_buffer : codes;
-        if (!pithi_entropy_unpack(c.entropy, coded, length, symbols, c.symbols))
+        if (!pithi_entropy_unpack(b->coder, coded, length, symbols, c.symbols))
             return corrupt(b, "the codes do not decompress");
         if (spread(&c.set) && !gather_codes(&c.set, symbols, codes, b->count))
             return corrupt(b, "a code is out of range");
@@ -277,6 +280,7 @@ const struct pithi_codec pithi_codec_wdiff = {
     .fixed = fixed,
     .block_bytes = block_bytes,
     .scratch_bytes = scratch_bytes,
+    .coder_bytes = coder_bytes,
     .encode = encode,
     .decode = decode,
     .bound = bound,

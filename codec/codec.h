@@ -139,6 +139,7 @@ struct pithi_block {
     uint8_t *bytes; /* encode: room for block_bytes(count); decode: length bytes, read only */
     size_t length;  /* encode: set to the bytes written */
     void *scratch;  /* scratch_bytes(params), 64-byte aligned, one per worker */
+    struct pithi_entropy *coder; /* of coder_bytes(the plan's params), the same at every call */
     struct pithi_random random;
     const struct pithi_aside *aside; /* exempt elements of the slot; NULL: none */
     /* encode: the block's error feedback, in the codec's own domain, before and after; or NULL */
@@ -189,6 +190,8 @@ struct pithi_codec {
     /* Bytes of a block of count elements: exact when fixed, else the most encode writes. */
     uint64_t (*block_bytes)(const struct pithi_params *params, uint64_t count);
     size_t (*scratch_bytes)(const struct pithi_params *params);
+    /* Of a worker's entropy coder. NULL: there is none. */
+    size_t (*coder_bytes)(const struct pithi_params *params);
     pith_status (*encode)(struct pithi_block *block);
     /* Any bytes of the given length: PITH_ERR_CORRUPT or values. */
     pith_status (*decode)(struct pithi_block *block);

@@ -11,6 +11,7 @@
 #include "error.h"
 #include "spec.h"
 #include "stage/convert.h"
+#include "stage/entropy.h"
 #include "stage/pad.h"
 #include "state.h"
 
@@ -283,6 +284,9 @@ static void carve_worker(const pith_plan *p, struct pithi_worker *w, struct carv
     const bool coded = !q->decode_only && !q->codec->fixed(q);
     w->coded = take(c, coded ? q->codec->block_bytes(q, n) : 0);
     w->scratch = take(c, q->codec->scratch_bytes(q));
+    const size_t coder = q->codec->coder_bytes ? q->codec->coder_bytes(q) : 0;
+    w->coder = take(c, coder);
+    if (c->memory && coder) pithi_entropy_open(w->coder, coder);
 }
 
 /* Everything behind the plan itself, in the order of struct pith_plan. */

@@ -10,12 +10,13 @@ enum { PITHI_THREADS_MAX = 1024 };
 
 /* What one worker has to itself. Results are added up after a run, in worker order. */
 struct pithi_worker {
-    uint8_t *values;            /* one block of values, or of output, when the view is not dense */
-    uint8_t *base;              /* one block of a strided base */
-    uint8_t *floats;            /* one block of f32, for reductions */
-    uint8_t *sums;              /* another */
-    uint8_t *coded;             /* one encoded block of a variable-rate codec */
-    uint8_t *scratch;           /* the codec's */
+    uint8_t *values;  /* one block of values, or of output, when the view is not dense */
+    uint8_t *base;    /* one block of a strided base */
+    uint8_t *floats;  /* one block of f32, for reductions */
+    uint8_t *sums;    /* another */
+    uint8_t *coded;   /* one encoded block of a variable-rate codec */
+    uint8_t *scratch; /* the codec's */
+    struct pithi_entropy *coder;
     size_t length;              /* of the block in `coded` */
     struct pithi_survey survey; /* of one block */
     bool plain;

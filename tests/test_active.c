@@ -6,6 +6,7 @@
 #include "stage/active.h"
 #include "stage/budget.h"
 #include "stage/entropy.h"
+#include "stage/pad.h"
 #include "stage/zeros.h"
 #include "util.h"
 
@@ -19,7 +20,7 @@ static const uint32_t extents[][PITHI_TILE_NDIM] = {
     {1, 1, 1, 1}, {1, 1, 1, 7},   {1, 1, 1, 8},   {1, 1, 9, 7},    {2, 3, 5, 1},
     {1, 4, 7, 7}, {2, 2, 14, 13}, {1, 1, 64, 64}, {1, 1, 1, 5001}, {1, 1, 777, 1},
 };
-enum { EXTENTS = sizeof extents / sizeof extents[0], MOST = 5001, SCRATCH = 1 << 20 };
+enum { EXTENTS = sizeof extents / sizeof extents[0], MOST = 5001 };
 
 static size_t elements(const uint32_t *extent) {
     return (size_t)extent[0] * extent[1] * extent[2] * extent[3];
@@ -47,18 +48,37 @@ static void make_map(int kind, const uint32_t *extent, uint8_t *map) {
         if (in_map(kind, extent, i, (uint32_t)draw())) map[i / 8] |= (uint8_t)(1u << i % 8);
 }
 
+struct memory {
+    void *scratch;
+    struct pithi_entropy *coder;
+};
+
+static struct memory memory_of(void) {
+    const size_t coder = pithi_entropy_bytes(MOST, PITHI_ENTROPY_LEVEL_SEARCH);
+    const struct memory m = {aligned_alloc(64, pithi_pad64(pithi_zeros_scratch(MOST))),
+                             aligned_alloc(64, coder)};
+    assert_true(m.scratch && m.coder);
+    pithi_entropy_open(m.coder, coder);
+    return m;
+}
+
+static void release(const struct memory *m) {
+    free(m->scratch);
+    free(m->coder);
+}
+
 /* Bytes written to `to`, 0 when there is no room. */
-static size_t put(const uint8_t *map, const uint32_t *extent, int level, void *scratch, uint8_t *to,
-                  size_t cap) {
-    struct pithi_pen pen = {to, cap, level, scratch};
+static size_t put(const uint8_t *map, const uint32_t *extent, int level, const struct memory *m,
+                  uint8_t *to, size_t cap) {
+    struct pithi_pen pen = {to, cap, level, m->scratch, m->coder};
     return pithi_zeros_put(&pen, MOST, map, extent) ? (size_t)(pen.at - to) : 0;
 }
 
-static bool take(const uint8_t *bytes, size_t length, const uint32_t *extent, void *scratch,
-                 const uint8_t *wanted) {
+static bool take(const uint8_t *bytes, size_t length, const uint32_t *extent,
+                 const struct memory *m, const uint8_t *wanted) {
     const size_t whole = (elements(extent) + 7) / 8;
     uint8_t *const exact = copy_of(bytes, length), *const room_ = room(whole);
-    struct pithi_reader r = {exact, length, scratch};
+    struct pithi_reader r = {exact, length, m->scratch, m->coder};
     const uint8_t *const map = pithi_zeros_take(&r, MOST, room_, extent);
     const bool good = map && r.left == 0 && (!wanted || memcmp(map, wanted, whole) == 0);
     CHECK(!map || elements(extent) % 8 == 0 || map[whole - 1] >> elements(extent) % 8 == 0);
@@ -67,23 +87,23 @@ static bool take(const uint8_t *bytes, size_t length, const uint32_t *extent, vo
     return good;
 }
 
-static void map_round_trip(int kind, const uint32_t *extent, int level, void *scratch) {
+static void map_round_trip(int kind, const uint32_t *extent, int level, const struct memory *m) {
     const size_t whole = (elements(extent) + 7) / 8;
     uint8_t *const map = room(whole), *const bytes = room(2 * whole + 64);
     make_map(kind, extent, map);
-    const size_t length = put(map, extent, level, scratch, bytes, 2 * whole + 64);
+    const size_t length = put(map, extent, level, m, bytes, 2 * whole + 64);
     context("map %d of %zu elements at level %d: %zu bytes", kind, elements(extent), level, length);
     CHECK(length > 0 && length <= whole + 2);
-    CHECK(take(bytes, length, extent, scratch, map));
+    CHECK(take(bytes, length, extent, m, map));
     for (size_t cap = 0; cap < length; cap += 1 + cap / 8) {
         uint8_t *const small = room(cap);
-        CHECK(!put(map, extent, level, scratch, small, cap));
-        CHECK(!take(bytes, cap, extent, scratch, NULL));
+        CHECK(!put(map, extent, level, m, small, cap));
+        CHECK(!take(bytes, cap, extent, m, NULL));
         free(small);
     }
     for (int i = 0; i < 20; i++) {
         bytes[draw() % length] ^= (uint8_t)(1u << draw() % 8);
-        (void)take(bytes, length, extent, scratch, NULL);
+        (void)take(bytes, length, extent, m, NULL);
     }
     free(map);
     free(bytes);
@@ -91,22 +111,18 @@ static void map_round_trip(int kind, const uint32_t *extent, int level, void *sc
 
 static void maps_come_back(void **unused) {
     (void)unused;
-    void *const scratch = aligned_alloc(64, SCRATCH);
-    assert_non_null(scratch);
+    const struct memory m = memory_of();
     for (size_t e = 0; e < EXTENTS; e++)
         for (int kind = 0; kind < MAP_KINDS; kind++)
-            for (int level = 0; level <= PITHI_ENTROPY_LEVEL_SEARCH;
-                 level += 4 - 3 * (level == 0)) {
-                assert_true(pithi_zeros_scratch(MOST, level) <= SCRATCH);
-                map_round_trip(kind, extents[e], level, scratch);
-            }
-    free(scratch);
+            for (int level = 0; level <= PITHI_ENTROPY_LEVEL_SEARCH; level += 4 - 3 * (level == 0))
+                map_round_trip(kind, extents[e], level, &m);
+    release(&m);
 }
 
 /* Whatever the bytes: an answer, no fault, and tails of 0. */
 static void any_bytes_are_a_map_or_not(void **unused) {
     (void)unused;
-    void *const scratch = aligned_alloc(64, SCRATCH);
+    const struct memory m = memory_of();
     uint8_t bytes[64];
     size_t good = 0;
     for (int i = 0; i < 20000; i++) {
@@ -114,18 +130,18 @@ static void any_bytes_are_a_map_or_not(void **unused) {
         for (size_t k = 0; k < length; k++) bytes[k] = (uint8_t)draw();
         bytes[0] &= 3;
         if (length > 4 && bytes[0] == 2) bytes[1] = (uint8_t)(length - 4), bytes[2] = bytes[3] = 0;
-        good += take(bytes, length, extents[draw() % EXTENTS], scratch, NULL);
+        good += take(bytes, length, extents[draw() % EXTENTS], &m, NULL);
     }
     CHECK(good > 0 && good < 10000);
-    free(scratch);
+    release(&m);
 }
 
 static double share_of(int kind, const uint32_t *extent) {
-    void *const scratch = aligned_alloc(64, SCRATCH);
+    const struct memory m = memory_of();
     uint8_t map[MOST / 8 + 1], bytes[MOST];
     make_map(kind, extent, map);
-    const size_t length = put(map, extent, PITHI_ENTROPY_LEVEL_MIN, scratch, bytes, sizeof bytes);
-    free(scratch);
+    const size_t length = put(map, extent, PITHI_ENTROPY_LEVEL_MIN, &m, bytes, sizeof bytes);
+    release(&m);
     return (double)length / ((double)elements(extent) / 8);
 }
 

@@ -14,11 +14,18 @@ static uint32_t random_word(void) {
     return (uint32_t)(seed >> 32);
 }
 
-static void *scratch_of(size_t count, int level) {
-    const size_t bytes = (pithi_coded_scratch(count, level) + 63) / 64 * 64;
+static void *scratch_of(size_t count) {
+    const size_t bytes = (pithi_coded_scratch(count) + 63) / 64 * 64;
     void *scratch = aligned_alloc(64, bytes);
     CHECK(scratch);
     return memset(scratch, 0xA5, bytes);
+}
+
+static struct pithi_entropy *coder_of(size_t most, int level) {
+    const size_t bytes = pithi_entropy_bytes(most, level);
+    void *const memory = aligned_alloc(64, bytes);
+    CHECK(memory);
+    return pithi_entropy_open(memset(memory, 0xA5, bytes), bytes);
 }
 
 /* ---- By hand ---------------------------------------------------------------------------------*/
@@ -97,15 +104,17 @@ static void bytes_by_hand(void **state) {
     (void)state;
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         const struct by_hand *const c = &cases[k];
-        void *const scratch = scratch_of(c->count, PITHI_ENTROPY_LEVEL_NONE);
+        void *const scratch = scratch_of(c->count);
+        struct pithi_entropy *const coder = coder_of(c->count, PITHI_ENTROPY_LEVEL_NONE);
         uint8_t *const bytes = copy_of(c->bytes, c->length);
         uint32_t *const words = room(32 * sizeof *words);
-        struct pithi_reader r = {bytes, c->length, scratch};
+        struct pithi_reader r = {bytes, c->length, scratch, coder};
         const char *const fault = pithi_coded_take(&r, c->count, pithi_unpack_c, words, c->count);
         context("%s", c->what);
         CHECK((fault != NULL) == (strncmp(c->what, "bad", 3) == 0));
         if (!fault) CHECK(r.left == 0 && memcmp(words, c->words, c->count * sizeof *words) == 0);
         free(scratch);
+        free(coder);
         free(bytes);
         free(words);
     }
@@ -128,30 +137,32 @@ static void fill(uint32_t *words, size_t count, const struct mixture *m) {
 
 /* Bytes of the words, read again; every shorter room and string is refused without a fault. */
 static size_t there_and_back(const uint32_t *words, size_t count, int level, bool cuts) {
-    void *const scratch = scratch_of(count, level & 31);
+    void *const scratch = scratch_of(count);
+    struct pithi_entropy *const coder = coder_of(count, level & 31);
     const size_t most = 5 * count + 1000, groups = (count + 15) / 16;
     uint8_t *const bytes = room(most);
     uint32_t *const back = room(groups * 16 * sizeof *back);
-    struct pithi_pen pen = {bytes, most, level, scratch};
+    struct pithi_pen pen = {bytes, most, level, scratch, coder};
     CHECK(pithi_coded_put(&pen, count, pithi_pack_c, words, count));
     const size_t length = (size_t)(pen.at - bytes);
     CHECK(pen.room == most - length);
     for (size_t cut = 0; cut <= length; cut += cuts && cut < length ? 1 : length - cut + 1) {
         uint8_t *const copy = copy_of(bytes, cut);
-        struct pithi_reader r = {copy, cut, scratch};
+        struct pithi_reader r = {copy, cut, scratch, coder};
         context("%zu of %zu bytes", cut, length);
         const char *const fault = pithi_coded_take(&r, count, pithi_unpack_c, back, count);
         CHECK((cut < length) == (fault != NULL));
         if (cut == length) CHECK(r.left == 0);
-        struct pithi_pen small = {copy, cut, level, scratch};
+        struct pithi_pen small = {copy, cut, level, scratch, coder};
         if (cuts)
             CHECK(cut >= length || !pithi_coded_put(&small, count, pithi_pack_c, words, count));
         free(copy);
     }
-    struct pithi_reader r = {bytes, length, scratch};
+    struct pithi_reader r = {bytes, length, scratch, coder};
     CHECK(!pithi_coded_take(&r, count, pithi_unpack_c, back, count));
     CHECK(memcmp(back, words, count * sizeof *back) == 0);
     free(scratch);
+    free(coder);
     free(bytes);
     free(back);
     return length;
@@ -213,6 +224,49 @@ static void rare_words_take_little(void **state) {
     CHECK(length < 800); /* entropy: 406 bytes */
 }
 
+/* ---- Coders ----------------------------------------------------------------------------------*/
+
+/* A string with matches near and far, so that tables matter. */
+static void fill_string(uint8_t *string, size_t n) {
+    for (size_t i = 0, copied = 0; i < n; i++) {
+        if (!copied && i > 64 && random_word() % 200 == 0) copied = random_word() % 100;
+        const size_t back = 1 + random_word() % 64;
+        string[i] = copied ? string[i - 64] : (uint8_t)(random_word() % 8 * back % 11);
+        copied -= copied > 0;
+    }
+}
+
+/* Bytes do not tell what else a coder was used for, failures, readings and other levels included.
+ * Strings lie where others have been. */
+static void coders_forget(void **state) {
+    enum { MOST = 300000, RUNS = 300, TOP = 6 };
+    static uint8_t strings[MOST], bytes[MOST], same[MOST], back[MOST];
+    struct pithi_entropy *const used = coder_of(MOST, TOP);
+    (void)state;
+    for (int k = 0; k < RUNS; k++) {
+        const size_t n = 1 + random_word() % (k % 8 ? 20000 : MOST),
+                     at = random_word() % (MOST - n);
+        const int level = k % 3 ? 1 : 1 + (int)(random_word() % TOP);
+        const int all = level | (random_word() % 2 ? PITHI_ENTROPY_BARE : 0);
+        struct pithi_entropy *const fresh = coder_of(n, level);
+        fill_string(strings + at, n);
+        const size_t length = pithi_entropy_pack(fresh, all, strings + at, n, bytes, n);
+        context("%zu bytes at level %d, coded to %zu", n, all, length);
+        if (random_word() % 4 == 0)
+            CHECK(!pithi_entropy_pack(used, all, strings + at, n, same, length / 2));
+        CHECK(pithi_entropy_pack(used, all, strings + at, n, same, n) == length);
+        CHECK(memcmp(same, bytes, length) == 0);
+        if (length && k % 5 == 0) {
+            same[random_word() % length] ^= 8;
+            (void)pithi_entropy_unpack(used, same, length, back, n);
+            CHECK(pithi_entropy_unpack(used, bytes, length, back, n));
+            CHECK(memcmp(back, strings + at, n) == 0);
+        }
+        free(fresh);
+    }
+    free(used);
+}
+
 /* ---- Estimates -------------------------------------------------------------------------------*/
 
 static struct pithi_estimate estimate_of(const float *values, const uint32_t extent[4],
@@ -258,11 +312,9 @@ static void estimates_find_the_predictor(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_by_hand),
-        cmocka_unit_test(words_come_back),
-        cmocka_unit_test(noise_takes_its_entropy),
-        cmocka_unit_test(rare_words_take_little),
-        cmocka_unit_test(estimates_find_the_predictor),
+        cmocka_unit_test(bytes_by_hand),           cmocka_unit_test(words_come_back),
+        cmocka_unit_test(noise_takes_its_entropy), cmocka_unit_test(rare_words_take_little),
+        cmocka_unit_test(coders_forget),           cmocka_unit_test(estimates_find_the_predictor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "codec.h"
+#include "stage/entropy.h"
 #include "util.h"
 
 static const char *test_directory;
@@ -20,6 +21,13 @@ static void *scratch_of(const struct pithi_params *p) {
     void *scratch = aligned_alloc(64, bytes);
     CHECK(scratch);
     return memset(scratch, 0xA5, bytes);
+}
+
+static struct pithi_entropy *coder_of(const struct pithi_params *p) {
+    const size_t bytes = p->codec->coder_bytes(p);
+    void *const memory = aligned_alloc(64, bytes);
+    CHECK(memory);
+    return pithi_entropy_open(memset(memory, 0xA5, bytes), bytes);
 }
 
 /* ---- Blocks by hand --------------------------------------------------------------------------*/
@@ -122,6 +130,7 @@ static void run_case(const struct block_case *c) {
     uint8_t *bytes = copy_of(c->bytes, c->length), *out = room(raw), *base = room(raw);
     struct pithi_kernels kernels = {.nh = pithi_nh_c};
     void *scratch = scratch_of(&p);
+    struct pithi_entropy *const coder = coder_of(&p);
     memset(base, 0, raw);
     struct pithi_block b = {.params = &p,
                             .kernels = &kernels,
@@ -132,7 +141,8 @@ static void run_case(const struct block_case *c) {
                             .plain = c->flags & PLAIN,
                             .bytes = bytes,
                             .length = c->length,
-                            .scratch = scratch};
+                            .scratch = scratch,
+                            .coder = coder};
     const bool bad = strncmp(c->what, "bad", 3) == 0;
     context("%s", c->what);
     CHECK_STATUS(bad ? PITH_ERR_CORRUPT : PITH_OK, p.codec->decode(&b));
@@ -142,6 +152,7 @@ static void run_case(const struct block_case *c) {
     free(out);
     free(base);
     free(scratch);
+    free(coder);
 }
 
 static void test_blocks(void **state) {
@@ -162,6 +173,7 @@ static void test_example(void **state) {
     struct pithi_params p = params_of(PITH_BF16, true, 16);
     struct pithi_kernels kernels = {.nh = pithi_nh_c};
     void *scratch = scratch_of(&p);
+    struct pithi_entropy *const coder = coder_of(&p);
     struct pithi_block b = {.params = &p,
                             .kernels = &kernels,
                             .count = 12,
@@ -169,13 +181,15 @@ static void test_example(void **state) {
                             .base = base,
                             .update = true,
                             .bytes = bytes,
-                            .scratch = scratch};
+                            .scratch = scratch,
+                            .coder = coder};
     context("example");
     CHECK_OK(p.codec->encode(&b));
     CHECK(b.length == sizeof expect && !b.plain && memcmp(bytes, expect, sizeof expect) == 0);
     CHECK(memcmp(base, value, sizeof value) == 0);
     CHECK(b.hash == pithi_nh_c(value, sizeof value, 0));
     free(scratch);
+    free(coder);
 }
 
 /* ---- Every pattern of 16 bits ----------------------------------------------------------------*/

@@ -1,6 +1,7 @@
 /* test_rows.c - the row dictionary, row maps and schedules of codec embed.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "gen.h"
+#include "stage/entropy.h"
 #include "stage/rowmap.h"
 #include "stage/rows.h"
 #include "stage/schedule.h"
@@ -149,14 +150,22 @@ struct coded {
     unsigned kind;
 };
 
+static struct pithi_entropy *coder_of(void) {
+    const size_t bytes = pithi_entropy_bytes(ROWS, LEVEL);
+    void *const memory = aligned_alloc(64, bytes);
+    CHECK(memory);
+    return pithi_entropy_open(memset(memory, 0xA5, bytes), bytes);
+}
+
 static bool put_map(const struct map *m, bool coded, size_t cap, struct coded *c) {
-    void *const scratch = aligned_alloc(64, pithi_piece_scratch(ROWS, LEVEL));
+    void *const scratch = aligned_alloc(64, pithi_piece_scratch(ROWS));
     uint8_t *const space = room(pithi_rowmap_room(m->rows));
-    struct pithi_pen pen = {c->bytes, cap, LEVEL, scratch};
+    struct pithi_pen pen = {c->bytes, cap, LEVEL, scratch, coder_of()};
     const bool fits =
         pithi_rowmap_put(&pen, ROWS, m->which, m->rows, m->distinct, coded, space, &c->kind);
     c->length = (size_t)(pen.at - c->bytes);
     CHECK(pen.room == cap - c->length);
+    free(pen.coder);
     free(space);
     free(scratch);
     return fits;
@@ -165,10 +174,11 @@ static bool put_map(const struct map *m, bool coded, size_t cap, struct coded *c
 /* Reads a copy of exactly length bytes: how many are left, or -1 when they are no map. */
 static int take_map(const uint8_t *bytes, size_t length, unsigned kind, const struct map *m,
                     uint32_t *which) {
-    void *const scratch = aligned_alloc(64, pithi_piece_scratch(ROWS, LEVEL));
+    void *const scratch = aligned_alloc(64, pithi_piece_scratch(ROWS));
     uint8_t *const space = room(pithi_rowmap_room(m->rows)), *const copy = copy_of(bytes, length);
-    struct pithi_reader r = {copy, length, scratch};
+    struct pithi_reader r = {copy, length, scratch, coder_of()};
     const char *const fault = pithi_rowmap_take(&r, ROWS, kind, m->rows, m->distinct, which, space);
+    free(r.coder);
     free(space);
     free(copy);
     free(scratch);

@@ -28,8 +28,8 @@ static struct room room_of(void *scratch, size_t max_count) {
     return r;
 }
 
-size_t pithi_coded_scratch(size_t max_count, int level) {
-    return 3 * pithi_pad64(max_count + PITHI_PACK_GROUP) + pithi_piece_scratch(max_count, level);
+size_t pithi_coded_scratch(size_t max_count) {
+    return 3 * pithi_pad64(max_count + PITHI_PACK_GROUP) + pithi_piece_scratch(max_count);
 }
 
 static size_t groups_of(size_t count) {
@@ -152,7 +152,7 @@ static size_t part(uint8_t *symbols, size_t count, uint8_t *gaps, uint8_t *other
 
 static bool put_piece(struct pithi_pen *pen, void *scratch, size_t max_count, const uint8_t *src,
                       size_t n) {
-    struct pithi_pen inner = {pen->at, pen->room, pen->level, scratch};
+    struct pithi_pen inner = {pen->at, pen->room, pen->level, scratch, pen->coder};
     if (n && !pithi_piece_put(&inner, max_count, src, n)) return false;
     pen->at = inner.at;
     pen->room = inner.room;
@@ -215,7 +215,7 @@ bool pithi_coded_put(struct pithi_pen *pen, size_t max_count, pithi_pack_fn *pac
 
 static const uint8_t *take_piece(struct pithi_reader *reader, void *scratch, size_t max_count,
                                  size_t n, uint8_t *room) {
-    struct pithi_reader inner = {reader->at, reader->left, scratch};
+    struct pithi_reader inner = {reader->at, reader->left, scratch, reader->coder};
     const uint8_t *const bytes = n ? pithi_piece_take(&inner, max_count, n, room) : room;
     reader->at = inner.at;
     reader->left = inner.left;

@@ -10,8 +10,8 @@
 #include "stage/pack.h"
 #include "stage/piece.h"
 
-/* Bytes of scratch, 64-byte aligned, for at most max_count words; level as in stage/entropy.h. */
-size_t pithi_coded_scratch(size_t max_count, int level);
+/* Bytes of scratch, 64-byte aligned, for at most max_count words. */
+size_t pithi_coded_scratch(size_t max_count);
 /* Appends count words, 0 < count <= 2^24. False when the pen has no room. */
 bool pithi_coded_put(struct pithi_pen *pen, size_t max_count, pithi_pack_fn *pack,
                      const uint32_t *words, size_t count);

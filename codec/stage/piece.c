@@ -11,7 +11,7 @@ enum { PLAIN = 0, CONSTANT = 1, CODED = 2, SPARSE = 3 };
 /* A sparse piece is at least so long, so that bitmaps of bitmaps end: 2^24 / 8^7 < 64. */
 enum { CODED_HEAD = 4, SPARSE_MIN = 64 };
 
-/* ---- Memory: the bytes of one sparse piece, its bitmaps one inside the other, then zstd ------*/
+/* ---- Memory: the bytes of one sparse piece, its bitmaps one inside the other -----------------*/
 
 static size_t padded(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 static size_t bitmap_bytes(size_t n) { return (n + 7) / 8; }
@@ -19,20 +19,17 @@ static size_t bitmap_bytes(size_t n) { return (n + 7) / 8; }
 /* A bitmap of b = ceil(n / 8) bytes and all inside it: b + (b/8 + 1) + ... <= n/7 + 8. */
 static size_t bitmaps_bytes(size_t n) { return padded(n / 7 + 16); }
 
-size_t pithi_piece_scratch(size_t max_bytes, int level) {
-    return padded(max_bytes + 8) + bitmaps_bytes(max_bytes) +
-           pithi_entropy_scratch(max_bytes, level);
+size_t pithi_piece_scratch(size_t max_bytes) {
+    return padded(max_bytes + 8) + bitmaps_bytes(max_bytes);
 }
 
 struct parts {
     uint8_t *bytes, *bitmap;
-    void *entropy;
 };
 
 static struct parts parts_of(void *scratch, size_t max_bytes) {
     struct parts p = {.bytes = scratch};
     p.bitmap = p.bytes + padded(max_bytes + 8);
-    p.entropy = p.bitmap + bitmaps_bytes(max_bytes);
     return p;
 }
 
@@ -79,13 +76,13 @@ static void gather(uint8_t *to, const uint8_t *src, size_t n) {
 }
 
 /* A plain, constant or coded piece. */
-static bool put_simple(struct pithi_pen *pen, void *entropy, const uint8_t *src, size_t n) {
+static bool put_simple(struct pithi_pen *pen, const uint8_t *src, size_t n) {
     if (memcmp(src, src + 1, n - 1) == 0)
         return pithi_pen_put(pen, (const uint8_t[]){CONSTANT, src[0]}, 2);
     size_t length = 0;
     if (n > CODED_HEAD && pen->room > CODED_HEAD) {
         const size_t gain = n - CODED_HEAD, room = pen->room - CODED_HEAD;
-        length = pithi_entropy_pack(entropy, pen->level, src, n, pen->at + CODED_HEAD,
+        length = pithi_entropy_pack(pen->coder, pen->level, src, n, pen->at + CODED_HEAD,
                                     gain < room ? gain : room);
     }
     if (!length)
@@ -113,10 +110,10 @@ bool pithi_piece_put(struct pithi_pen *pen, size_t max_bytes, const uint8_t *src
         n = bitmap_bytes(n);
         bitmap += n;
     }
-    if (!put_simple(pen, p.entropy, src, n)) return false;
+    if (!put_simple(pen, src, n)) return false;
     while (depth--) {
         gather(p.bytes, from[depth], bytes[depth]);
-        if (!put_simple(pen, p.entropy, p.bytes, nonzero(from[depth], bytes[depth]))) return false;
+        if (!put_simple(pen, p.bytes, nonzero(from[depth], bytes[depth]))) return false;
     }
     return true;
 }
@@ -131,19 +128,18 @@ const uint8_t *pithi_reader_take(struct pithi_reader *r, size_t bytes) {
     return at;
 }
 
-static const uint8_t *take_coded(struct pithi_reader *r, void *entropy, size_t n, uint8_t *room) {
+static const uint8_t *take_coded(struct pithi_reader *r, size_t n, uint8_t *room) {
     const uint8_t *const size = pithi_reader_take(r, 3);
     if (!size) return NULL;
     const size_t length = size[0] | (size_t)size[1] << 8 | (size_t)size[2] << 16;
     const uint8_t *const coded = pithi_reader_take(r, length);
-    return coded && pithi_entropy_unpack(entropy, coded, length, room, n) ? room : NULL;
+    return coded && pithi_entropy_unpack(r->coder, coded, length, room, n) ? room : NULL;
 }
 
 /* What follows the kind of a piece that is not sparse. */
-static const uint8_t *take_simple(struct pithi_reader *r, void *entropy, unsigned kind, size_t n,
-                                  uint8_t *room) {
+static const uint8_t *take_simple(struct pithi_reader *r, unsigned kind, size_t n, uint8_t *room) {
     if (kind == PLAIN) return pithi_reader_take(r, n);
-    if (kind == CODED) return take_coded(r, entropy, n, room);
+    if (kind == CODED) return take_coded(r, n, room);
     const uint8_t *const byte = kind == CONSTANT ? pithi_reader_take(r, 1) : NULL;
     return byte ? memset(room, *byte, n) : NULL;
 }
@@ -173,7 +169,7 @@ static const uint8_t *take_sparse(struct pithi_reader *r, const struct parts *p,
     const size_t count = ones(bitmap, n);
     const uint8_t *const kind = pithi_reader_take(r, 1);
     if (!kind || count == 0 || count > n) return NULL;
-    const uint8_t *const bytes = take_simple(r, p->entropy, *kind, count, p->bytes);
+    const uint8_t *const bytes = take_simple(r, *kind, count, p->bytes);
     if (!bytes) return NULL;
     scatter(room, bitmap, n, bytes);
     return room;
@@ -191,7 +187,7 @@ const uint8_t *pithi_piece_take(struct pithi_reader *r, size_t max_bytes, size_t
         bitmap += bytes[++depth];
     }
     if (!kind) return NULL;
-    const uint8_t *piece = take_simple(r, p.entropy, *kind, bytes[depth], rooms[depth]);
+    const uint8_t *piece = take_simple(r, *kind, bytes[depth], rooms[depth]);
     for (; piece && depth; depth--)
         piece = take_sparse(r, &p, piece, bytes[depth - 1], rooms[depth - 1]);
     return piece;

@@ -10,21 +10,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct pithi_entropy;
+
 /* Where pieces are written to or read from, and the memory for it. */
 struct pithi_pen {
     uint8_t *at;
     size_t room;
     int level;
     void *scratch;
+    struct pithi_entropy *coder; /* for strings as long as pieces, at this level */
 };
 struct pithi_reader {
     const uint8_t *at;
     size_t left;
     void *scratch;
+    struct pithi_entropy *coder;
 };
 
 /* Bytes of scratch, 64-byte aligned, for pieces of at most max_bytes. */
-size_t pithi_piece_scratch(size_t max_bytes, int level);
+size_t pithi_piece_scratch(size_t max_bytes);
 /* False when there is no room; then bytes up to pen->room may have been written. 0 < n < 2^24+1. */
 bool pithi_piece_put(struct pithi_pen *pen, size_t max_bytes, const uint8_t *src, size_t n);
 /* The n bytes of a piece, in room (n bytes) or where they lie; NULL when it is damaged. */

@@ -28,9 +28,9 @@ static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
 static size_t row_bytes(size_t max_count) { return pithi_pad64(max_count + BORDER); }
 
-size_t pithi_zeros_scratch(size_t max_count, int level) {
+size_t pithi_zeros_scratch(size_t max_count) {
     return 4 * row_bytes(max_count) + pithi_pad64(map_bytes(max_count)) +
-           pithi_piece_scratch(map_bytes(max_count), level);
+           pithi_piece_scratch(map_bytes(max_count));
 }
 
 struct memory {

@@ -9,9 +9,8 @@
 #include "stage/piece.h"
 #include "stage/tile.h"
 
-/* Bytes of scratch, 64-byte aligned, for maps of at most max_count bits; levels as in
- * stage/entropy.h. */
-size_t pithi_zeros_scratch(size_t max_count, int level);
+/* Bytes of scratch, 64-byte aligned, for maps of at most max_count bits. */
+size_t pithi_zeros_scratch(size_t max_count);
 /* Appends the map of a tile: bit i % 8 of byte i / 8 says that element i is not 0; the rest of the
  * last byte is 0. The pen's level NONE: not bit by bit. False when there is no room. */
 bool pithi_zeros_put(struct pithi_pen *pen, size_t max_count, const uint8_t *map,
