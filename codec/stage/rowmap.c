@@ -6,6 +6,7 @@
 
 #include "stage/endian.h"
 #include "stage/log2.h"
+#include "stage/ones.h"
 #include "stage/pad.h"
 
 /* ---- Strings of bits, least significant first ------------------------------------------------*/
@@ -13,25 +14,34 @@
 /* Appends; the room ends 8 bytes after the string. */
 struct bits {
     uint8_t *to;
-    uint64_t at;
+    uint64_t last; /* those of a byte that is not full */
+    unsigned count;
 };
 
 static void put_bits(struct bits *b, uint32_t value, unsigned count) {
-    uint8_t *const byte = b->to + b->at / 8;
-    const uint64_t kept = *byte & ((1u << b->at % 8) - 1);
-    pithi_put64(byte, kept | (uint64_t)value << b->at % 8);
-    b->at += count;
+    b->last |= (uint64_t)value << b->count;
+    pithi_put64(b->to, b->last);
+    b->count += count;
+    b->to += b->count / 8;
+    b->last >>= b->count / 8 * 8;
+    b->count %= 8;
 }
 
-/* Bits [at, at + count) of a string; count <= 32, bits past its bytes are 0. */
-static uint32_t get_bits(const uint8_t *from, size_t bytes, uint64_t at, unsigned count) {
-    const size_t byte = (size_t)(at / 8);
-    uint64_t window = 0;
-    if (byte + 8 <= bytes)
-        window = pithi_get64(from + byte);
-    else if (byte < bytes)
-        memcpy(&window, from + byte, bytes - byte);
-    return (uint32_t)(window >> at % 8) & (uint32_t)((UINT64_C(1) << count) - 1);
+static bool put_string(struct pithi_pen *pen, const uint8_t *from, const struct bits *b) {
+    return pithi_pen_put(pen, from, (size_t)(b->to - from) + (b->count > 0));
+}
+
+/* A copy that get_bits can read, in room that ends 8 bytes after it. */
+static const uint8_t *readable(uint8_t *room, const uint8_t *from, size_t bytes) {
+    memcpy(room, from, bytes);
+    memset(room + bytes, 0, 8);
+    return room;
+}
+
+/* Bits [at, at + count) of a string; count <= 32. */
+static uint32_t get_bits(const uint8_t *from, uint64_t at, unsigned count) {
+    const uint64_t window = pithi_get64(from + at / 8) >> at % 8;
+    return (uint32_t)window & (uint32_t)((UINT64_C(1) << count) - 1);
 }
 
 static bool zero_rest(const uint8_t *from, uint64_t bits) {
@@ -42,8 +52,9 @@ static bool zero_rest(const uint8_t *from, uint64_t bits) {
 
 enum { CLASS_LARGEST = 88 }; /* of numbers below 2^24 */
 
-/* Symbol 0, a new row, leaves none open. */
-static unsigned open_bits(unsigned symbol) { return (symbol + 3) / 4 - (symbol > 0); }
+/* Symbol 0, a new row, is as class 1. */
+static unsigned class_in(unsigned symbol) { return symbol - (symbol > 0); }
+static unsigned open_bits(unsigned symbol) { return class_in(symbol) / 4; }
 
 static unsigned class_of(uint32_t number) {
     const unsigned open = pithi_bit_length(number + 4) - 3;
@@ -52,7 +63,7 @@ static unsigned class_of(uint32_t number) {
 
 /* The first number of a class. */
 static uint32_t number_of(unsigned symbol) {
-    return ((4 + (symbol - 1) % 4) << open_bits(symbol)) - 4;
+    return ((4 + class_in(symbol) % 4) << open_bits(symbol)) - 4;
 }
 
 /* ---- Room ------------------------------------------------------------------------------------*/
@@ -64,39 +75,35 @@ static uint8_t *open_room(uint8_t *room, size_t rows) { return room + pithi_pad6
 
 /* ---- Write -----------------------------------------------------------------------------------*/
 
+/* New rows come by chance: no branches. */
 static bool put_plain(struct pithi_pen *pen, const uint32_t *which, size_t rows, size_t distinct,
                       uint8_t *room) {
     const unsigned width = pithi_rowmap_width(distinct);
-    struct bits map = {room, 0}, numbers = {open_room(room, rows), 0};
+    uint8_t *const numbers_room = open_room(room, rows);
+    struct bits map = {.to = room}, numbers = {.to = numbers_room};
     uint32_t known = 0;
-    memset(room, 0, pithi_rowmap_bytes_of(rows));
-    numbers.to[0] = 0;
     for (size_t i = 0; i < rows; i++) {
-        if (which[i] == known) {
-            map.to[i / 8] = (uint8_t)(map.to[i / 8] | 1u << i % 8);
-            known++;
-        } else {
-            put_bits(&numbers, which[i], width);
-        }
+        const uint32_t is_new = which[i] == known, old = is_new - 1;
+        put_bits(&map, is_new, 1);
+        put_bits(&numbers, which[i] & old, width & old);
+        known += is_new;
     }
-    return pithi_pen_put(pen, map.to, pithi_rowmap_bytes_of(rows)) &&
-           pithi_pen_put(pen, numbers.to, pithi_rowmap_bytes_of(numbers.at));
+    return put_string(pen, room, &map) && put_string(pen, numbers_room, &numbers);
 }
 
 static bool put_coded(struct pithi_pen *pen, size_t max_rows, const uint32_t *which, size_t rows,
                       uint8_t *room) {
-    struct bits open = {open_room(room, rows), 0};
+    struct bits open = {.to = open_room(room, rows)};
     uint32_t known = 0;
-    open.to[0] = 0;
-    for (size_t i = 0; i < rows; i++) { /* new rows come by chance: no branches */
-        const uint32_t is_new = which[i] == known;
-        const unsigned symbol = is_new ? 0 : class_of(which[i]);
-        room[i] = (uint8_t)symbol;
-        put_bits(&open, is_new ? 0 : which[i] - number_of(symbol), open_bits(symbol));
+    for (size_t i = 0; i < rows; i++) {
+        const uint32_t is_new = which[i] == known, old = is_new - 1, number = which[i] & old;
+        const unsigned symbol = class_of(number);
+        room[i] = (uint8_t)(symbol & old);
+        put_bits(&open, number - number_of(symbol), open_bits(symbol));
         known += is_new;
     }
     return pithi_piece_put(pen, max_rows, room, rows) &&
-           pithi_pen_put(pen, open.to, pithi_rowmap_bytes_of(open.at));
+           put_string(pen, open_room(room, rows), &open);
 }
 
 bool pithi_rowmap_put(struct pithi_pen *pen, size_t max_rows, const uint32_t *which, size_t rows,
@@ -127,26 +134,27 @@ static void number_plainly(size_t rows, size_t distinct, uint32_t *which) {
     for (size_t i = 0; i < rows; i++) which[i] = distinct == 1 ? 0 : (uint32_t)i;
 }
 
-static const char *take_plain(struct pithi_reader *r, size_t rows, size_t distinct,
-                              uint32_t *which) {
+static const char *take_plain(struct pithi_reader *r, size_t rows, size_t distinct, uint32_t *which,
+                              uint8_t *room) {
     const unsigned width = pithi_rowmap_width(distinct);
     const uint64_t bits = pithi_rowmap_bits(rows, distinct);
     const uint8_t *const map = pithi_reader_take(r, pithi_rowmap_bytes_of(rows));
-    const uint8_t *const numbers = map ? pithi_reader_take(r, pithi_rowmap_bytes_of(bits)) : NULL;
+    const uint8_t *numbers = map ? pithi_reader_take(r, pithi_rowmap_bytes_of(bits)) : NULL;
     if (!numbers) return too_short;
     if (!zero_rest(map, rows) || !zero_rest(numbers, bits)) return wrong_rest;
+    if (pithi_ones(map, pithi_rowmap_bytes_of(rows)) != distinct) return wrong_count;
+    numbers = readable(open_room(room, rows), numbers, pithi_rowmap_bytes_of(bits));
     uint64_t at = 0;
-    uint32_t known = 0;
-    for (size_t i = 0; i < rows; i++) {
-        if (map[i / 8] >> i % 8 & 1) {
-            which[i] = known++;
-        } else {
-            which[i] = get_bits(numbers, pithi_rowmap_bytes_of(bits), at, width);
-            at += width;
-            if (which[i] >= known) return wrong_number;
-        }
+    uint32_t known = 0, wrong = 0;
+    for (size_t i = 0; i < rows; i++) { /* as above */
+        const uint32_t is_new = map[i / 8] >> i % 8 & 1, old = is_new - 1;
+        const uint32_t earlier = get_bits(numbers, at, width & old);
+        which[i] = known ^ ((known ^ earlier) & old);
+        wrong |= (earlier >= known) & old;
+        known += is_new;
+        at += width & old;
     }
-    return known == distinct ? NULL : wrong_count;
+    return wrong ? wrong_number : NULL;
 }
 
 /* Bits that the symbols leave open; UINT64_MAX when one of them is no class. */
@@ -164,19 +172,19 @@ static const char *take_coded(struct pithi_reader *r, size_t max_rows, size_t ro
                               uint32_t *which, uint8_t *room) {
     const uint8_t *const symbols = pithi_piece_take(r, max_rows, rows, room);
     const uint64_t bits = symbols ? open_total(symbols, rows) : UINT64_MAX;
-    const uint8_t *const open =
+    const uint8_t *open =
         bits < UINT64_MAX ? pithi_reader_take(r, pithi_rowmap_bytes_of(bits)) : NULL;
     if (!open) return too_short;
     if (!zero_rest(open, bits)) return wrong_rest;
+    open = readable(open_room(room, rows), open, pithi_rowmap_bytes_of(bits));
     uint64_t at = 0;
     uint32_t known = 0, wrong = 0;
     for (size_t i = 0; i < rows; i++) { /* as above */
         const unsigned symbol = symbols[i], count = open_bits(symbol);
-        const uint32_t is_new = symbol == 0;
-        const uint32_t earlier =
-            number_of(symbol) + get_bits(open, pithi_rowmap_bytes_of(bits), at, count);
-        which[i] = is_new ? known : earlier;
-        wrong |= (earlier >= known) & !is_new;
+        const uint32_t is_new = symbol == 0, old = is_new - 1;
+        const uint32_t earlier = number_of(symbol) + get_bits(open, at, count);
+        which[i] = known ^ ((known ^ earlier) & old);
+        wrong |= (earlier >= known) & old;
         known += is_new;
         at += count;
     }
@@ -193,6 +201,6 @@ const char *pithi_rowmap_take(struct pithi_reader *r, size_t max_rows, unsigned 
     }
     if (none || kind == PITHI_ROWMAP_NONE || kind > PITHI_ROWMAP_CODED)
         return "a row map of a wrong kind";
-    if (kind == PITHI_ROWMAP_PLAIN) return take_plain(r, rows, distinct, which);
+    if (kind == PITHI_ROWMAP_PLAIN) return take_plain(r, rows, distinct, which, room);
     return take_coded(r, max_rows, rows, distinct, which, room);
 }
