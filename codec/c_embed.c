@@ -328,7 +328,8 @@ static void deliver(const struct pithi_block *b, const struct work *w) {
     const size_t step = w->row * pith_dtype_bytes(b->out_dtype), rest = b->count % w->row;
     uint8_t *const to = b->out;
     if (b->out_dtype == dtype)
-        pithi_rows_place(to, w->values, w->which, whole, bytes);
+        pithi_rows_place(to, w->values, w->which, whole, bytes,
+                         b->stream ? b->kernels->move_stream : NULL);
     else
         for (size_t i = 0; i < whole; i++)
             pithi_convert(to + i * step, b->out_dtype, w->values + w->which[i] * bytes, dtype,

@@ -96,6 +96,27 @@ static void the_bound_holds_for_every_value(void **state) {
         }
 }
 
+/* What is decoded past the cache, to an odd place, is what is decoded otherwise. */
+static void large_batches_are_as_small_ones(void **state) {
+    enum { MANY = 45000, LENGTH = 47, STRIDE = 64 };
+    const uint64_t shape[] = {MANY, LENGTH};
+    (void)state;
+    void *const values = lookups(PITH_F32, 1, MANY, LENGTH, 1);
+    const pith_view view = pith_view_dense(values, PITH_F32, 2, shape);
+    struct frame f = compress("embed:rel=0.01", &view, NULL, 0);
+    float *const out = room((MANY * LENGTH + 1) * sizeof *out);
+    float *const apart = room(MANY * STRIDE * sizeof *apart);
+    const pith_view dense = pith_view_dense(out + 1, PITH_F32, 2, shape);
+    pith_view strided = pith_view_dense(apart, PITH_F32, 2, shape);
+    strided.stride[0] = STRIDE;
+    const pith_env env = test_env();
+    CHECK_OK(pith_decompress(f.bytes, f.length, NULL, &env, &dense, NULL));
+    CHECK_OK(pith_decompress(f.bytes, f.length, NULL, &env, &strided, NULL));
+    for (size_t i = 0; i < MANY; i++)
+        CHECK(memcmp(out + 1 + i * LENGTH, apart + i * STRIDE, LENGTH * sizeof *out) == 0);
+    free(values), free(out), free(apart), free(f.bytes);
+}
+
 static void hard_values_come_back(void **state) {
     (void)state;
     for (enum gen kind = 0; kind < GEN_COUNT; kind++)
@@ -296,6 +317,7 @@ static void bad_samples_change_nothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bound_holds_for_every_value),
+        cmocka_unit_test(large_batches_are_as_small_ones),
         cmocka_unit_test(hard_values_come_back),
         cmocka_unit_test(repeated_rows_cost_little),
         cmocka_unit_test(a_block_holds_rows_of_one_table),

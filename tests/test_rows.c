@@ -244,6 +244,27 @@ static void skewed_maps_are_coded(void **state) {
     CHECK(put_map(&flat, true, sizeof c.bytes, &c) && c.kind == PITHI_ROWMAP_PLAIN);
 }
 
+/* ---- Rows to their places --------------------------------------------------------------------*/
+
+static void rows_go_to_their_places(void **state) {
+    static const size_t lengths[] = {1, 2, 24, 63, 64, 65, 128, 200, 8191, 8192, 8193, 20000};
+    enum { FROM = 9, TO = 150 };
+    (void)state;
+    for (size_t k = 0; k < 2 * sizeof lengths / sizeof *lengths; k++) {
+        const size_t bytes = lengths[k / 2];
+        uint32_t which[TO];
+        uint8_t *const from = room(FROM * bytes), *const to = room(TO * bytes);
+        for (size_t i = 0; i < FROM * bytes; i++) from[i] = (uint8_t)gen_next(&(uint64_t){i});
+        for (size_t i = 0; i < TO; i++) which[i] = (uint32_t)(i * i % FROM);
+        pithi_rows_place(to, from, which, TO, bytes, k % 2 ? pithi_move_c : NULL);
+        context("rows of %zu bytes", bytes);
+        for (size_t i = 0; i < TO; i++)
+            CHECK(memcmp(to + i * bytes, from + which[i] * bytes, bytes) == 0);
+        free(from);
+        free(to);
+    }
+}
+
 /* ---- Schedules -------------------------------------------------------------------------------*/
 
 static void schedules_fall_from_start_to_one(void **state) {
@@ -284,6 +305,7 @@ int main(void) {
         cmocka_unit_test(sunk_codes_rise_again),
         cmocka_unit_test(maps_come_back),
         cmocka_unit_test(skewed_maps_are_coded),
+        cmocka_unit_test(rows_go_to_their_places),
         cmocka_unit_test(schedules_fall_from_start_to_one),
         cmocka_unit_test(schedules_have_stated_values),
     };

@@ -48,27 +48,41 @@ static uint64_t hash_row(const int32_t *row, size_t dim) {
     return mixed(sum);
 }
 
+/* A call of memcmp takes longer than a short row. */
+static bool same_rows(const int32_t *a, const int32_t *b, size_t dim) {
+    uint64_t differ = 0;
+    for (; dim >= 2 * LANES; a += 2 * LANES, b += 2 * LANES, dim -= 2 * LANES) {
+        for (size_t k = 0; k < LANES; k++)
+            differ |= pithi_get64(a + 2 * k) ^ pithi_get64(b + 2 * k);
+        if (differ) return false;
+    }
+    for (size_t j = 0; j < dim; j++) differ |= (uint32_t)(a[j] ^ b[j]);
+    return differ == 0;
+}
+
 /* Places are found by the upper bits of the hash, which depend on all of the sum. */
 static uint32_t find(struct pithi_rows *r, const int32_t *row, uint64_t hash) {
-    const size_t bytes = r->dim * sizeof *row;
     const uint64_t tag = hash << 32;
     for (size_t at = (size_t)(hash >> 32);; at++) {
         uint64_t *const place = &r->table[at & r->mask];
         if (*place == 0) {
             *place = tag | (r->distinct + 1);
-            memcpy(r->codes + r->distinct * r->dim, row, bytes);
+            memcpy(r->codes + r->distinct * r->dim, row, r->dim * sizeof *row);
             return (uint32_t)r->distinct++;
         }
         const uint32_t number = (uint32_t)*place - 1;
-        if ((*place ^ tag) >> 32 == 0 && memcmp(r->codes + number * r->dim, row, bytes) == 0)
+        if ((*place ^ tag) >> 32 == 0 && same_rows(r->codes + number * r->dim, row, r->dim))
             return number;
     }
 }
 
 void pithi_rows_number(struct pithi_rows *r, const int32_t *codes, size_t count, uint32_t *which) {
-    for (size_t i = 0; i < count; i++) {
-        const int32_t *const row = codes + i * r->dim;
-        which[i] = find(r, row, hash_row(row, r->dim));
+    enum { MOST = 32 };
+    uint64_t hash[MOST]; /* ahead of branches that nobody can foresee */
+    for (size_t n; count; codes += n * r->dim, which += n, count -= n) {
+        n = count < MOST ? count : MOST;
+        for (size_t i = 0; i < n; i++) hash[i] = hash_row(codes + i * r->dim, r->dim);
+        for (size_t i = 0; i < n; i++) which[i] = find(r, codes + i * r->dim, hash[i]);
     }
 }
 
@@ -120,13 +134,34 @@ void pithi_rows_lift(int32_t *codes, size_t rows, size_t dim, const int32_t *cen
 
 /* ---- Rows to their places --------------------------------------------------------------------*/
 
+/* Stores wait for their lines, one after the other, so lines are asked for further ahead. */
+static void copy_row(uint8_t *to, const uint8_t *row, size_t bytes) {
+    enum { LINE = 64, AHEAD = 2048 };
+    size_t at = 0;
+    for (; at + LINE <= bytes; at += LINE) {
+        __builtin_prefetch(to + at + AHEAD, 1);
+        memcpy(to + at, row + at, LINE);
+    }
+    __builtin_prefetch(to + at + AHEAD, 1);
+    if (at < bytes) memcpy(to + at, row + at, bytes - at);
+}
+
+static void place(uint8_t *to, const uint8_t *from, const uint32_t *which, size_t rows,
+                  size_t bytes) {
+    for (size_t i = 0; i < rows; i++, to += bytes) copy_row(to, from + which[i] * bytes, bytes);
+}
+
 void pithi_rows_place(uint8_t *to, const uint8_t *from, const uint32_t *which, size_t rows,
-                      size_t bytes) {
-    enum { LINE = 64 };
-    for (size_t i = 0; i < rows; i++, to += bytes) {
-        const uint8_t *const row = from + which[i] * bytes;
-        size_t at = 0;
-        for (; at + LINE <= bytes; at += LINE) memcpy(to + at, row + at, LINE);
-        if (at < bytes) memcpy(to + at, row + at, bytes - at);
+                      size_t bytes, pithi_move_fn *move) {
+    enum { STRIP = 8192 };
+    uint8_t strip[STRIP]; /* so that rows that end within a line do not cut it */
+    if (!move || bytes > STRIP) {
+        place(to, from, which, rows, bytes);
+        return;
+    }
+    for (size_t n; rows; to += n * bytes, which += n, rows -= n) {
+        n = rows < STRIP / bytes ? rows : STRIP / bytes;
+        place(strip, from, which, n, bytes);
+        move(to, strip, n * bytes);
     }
 }

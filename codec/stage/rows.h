@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "stage/move.h"
+
 struct pithi_rows {
     size_t dim;      /* codes in a row */
     size_t distinct; /* rows found */
@@ -34,8 +36,9 @@ bool pithi_rows_centre(const int32_t *codes, size_t rows, size_t dim, int32_t *c
 void pithi_rows_sink(int32_t *codes, size_t rows, size_t dim, const int32_t *centre);
 void pithi_rows_lift(int32_t *codes, size_t rows, size_t dim, const int32_t *centre);
 
-/* Row i of `to` := row which[i] of `from`; rows have so many bytes. */
+/* Row i of `to` := row which[i] of `from`; rows have so many bytes. move: of what will not be read
+ * soon; NULL: it will. */
 void pithi_rows_place(uint8_t *to, const uint8_t *from, const uint32_t *which, size_t rows,
-                      size_t bytes);
+                      size_t bytes, pithi_move_fn *move);
 
 #endif
