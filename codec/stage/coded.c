@@ -49,9 +49,13 @@ static struct lengths survey(const uint32_t *words, size_t count) {
     uint32_t part[4][33] = {
         {0}}; /* neighbours are often alike: a counter must not wait for itself */
     const size_t step = count > RUN * RUNS ? count / RUNS : RUN;
-    for (size_t at = 0; at < count; at += step)
-        for (size_t i = at; i < count && i < at + RUN; i++)
-            part[i % 4][pithi_bit_length(words[i])]++;
+    for (size_t at = 0; at < count; at += step) {
+        const size_t end = count - at < RUN ? count : at + RUN;
+        size_t i = at;
+        for (; i + 4 <= end; i += 4)
+            for (size_t k = 0; k < 4; k++) part[k][pithi_bit_length(words[i + k])]++;
+        for (; i < end; i++) part[0][pithi_bit_length(words[i])]++;
+    }
     for (size_t b = 0; b < 33; b++) {
         s.of[b] = part[0][b] + part[1][b] + part[2][b] + part[3][b];
         s.total += s.of[b];
