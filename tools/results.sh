@@ -100,15 +100,16 @@ networks. The last table: the bound that a budget gives when sigma shall be a sh
 
 Codec \`eb\` on one thread: 2^24 normal values (\`weights\`) and a smooth field of 256^3
 (\`tools/bench_arrays.py\`). GB/s of values; medians of 15 (fast) or 5 (ratio) round trips, each
-from another of so many copies that caches hold less than half. "Of the sum", "of the fill": beside a read-only sum and the
-better of two fills of as many bytes in the same run; goals of \`mode=fast\` are 0.2 and 0.4, of
-\`mode=ratio\` 0.54 and 1.5 GB/s on the field and 0.66 and 0.6 GB/s on the weights. Ratios include
-the frame's header. "Zero-order limit": the ratio that a coder of the rounded values, one by one,
-cannot pass; \`mode=ratio\` shall reach 0.98 of it on the weights. "Largest error": over the bound,
-of every round trip, in double precision; "beyond": values whose error is larger than the bound, and
-non-finite ones whose bits changed. Others, in brackets: GB/s of encoding and decoding, and values
-beyond the bound if any. They were measured on the same arrays, but once and on another machine, so
-that their ratios can be compared and their speeds cannot; each is the best of its settings.
+from another of so many copies that caches hold less than half. "Of the sum", "of the fill": beside
+a read-only sum and the better of two fills of as many bytes in the same run; goals of \`mode=fast\`
+are 0.2 and 0.4, of \`mode=ratio\` 0.54 and 1.5 GB/s on the field and 0.66 and 0.6 GB/s on the
+weights. Ratios include the frame's header. "Zero-order limit": the ratio that a coder of the
+rounded values, one by one, cannot pass; \`mode=ratio\` shall reach 0.98 of it on the weights.
+"Largest error": over the bound, of every round trip, in double precision; "beyond": values whose
+error is larger than the bound, and non-finite ones whose bits changed. Others, in brackets: GB/s of
+encoding and decoding, and values beyond the bound if any. They were measured on the same arrays,
+but once and on another machine, so that their ratios can be compared and their speeds cannot; each
+is the best of its settings.
 
 $values
 
@@ -145,7 +146,8 @@ themselves are not counted there.
 
 Speed, one thread: 2^24 values in rows of 8 heads of 128; medians of 15 runs (3 where one takes half
 a second), each from another of so many copies that caches hold less than half, every result
-compared with the first. Ceilings of the same run: of f32 a read-only sum and the best fill, of 16 bits the best mover of values and frame.
+compared with the first. Ceilings of the same run: of f32 a read-only sum and the best fill, of 16
+bits the best mover of values and frame.
 
 $("$build/bench/kv" codec)
 
@@ -168,10 +170,11 @@ $(block "$build/cli/pith" bench)
 
 ## Speed of sums, out of cache, one thread
 
-Tensors of twice the last-level cache, sums of eight frames that are as large together. Encoding beside a read-only sum, in GB/s of values; sums beside the
-fastest of four movers of exactly the same bytes (ordinary and non-temporal stores, short and long
-turns), in GB/s moved. Medians and, in brackets, the best of 15; "separate": decoding all frames,
-adding and encoding by calls of their own takes so many times as long.
+Tensors of twice the last-level cache, sums of eight frames that are as large together. Encoding
+beside a read-only sum, in GB/s of values; sums beside the fastest of four movers of exactly the
+same bytes (ordinary and non-temporal stores, short and long turns), in GB/s moved. Medians and, in
+brackets, the best of 15; "separate": decoding all frames, adding and encoding by calls of their own
+takes so many times as long.
 
 $("$build/bench/sums")
 
