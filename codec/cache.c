@@ -94,9 +94,7 @@ static uint64_t ring_of(const struct pithi_paged *p, uint64_t window) {
     return (window + p->tokens - 1) / p->tokens * p->tokens + p->tokens;
 }
 
-static size_t row_bytes(const struct pithi_paged *p) {
-    return p->row * pith_dtype_bytes(p->kv.dtype);
-}
+static size_t row_bytes(const struct pithi_paged *p) { return p->row * p->kv.element; }
 
 static uint64_t stride_of(const struct pithi_paged *p) { return pithi_pad64(p->bytes); }
 
@@ -184,17 +182,19 @@ static uint64_t open_tokens(const pith_kv *c) {
     return c->paged.tokens - pithi_cache_tokens(c, c->pages - 1);
 }
 
-uint64_t pith_kv_count(const pith_kv *c) { return c->finished + c->held; }
-
-uint64_t pith_kv_finished(const pith_kv *c) { return c->finished; }
-
-uint64_t pith_kv_room(const pith_kv *c) {
+static uint64_t room_of(const pith_kv *c) {
     const uint64_t pages = least(c->slots - (c->pages - c->shared), c->entries - c->pages);
     const uint64_t step = c->paged.kv.channel ? c->paged.tokens - 1 : 0; /* of a page not due */
     const uint64_t more = open_tokens(c) + pages * c->paged.tokens + step + c->window;
     const uint64_t memory = more > c->held ? more - c->held : 0;
-    return least(memory, c->paged.limit - pith_kv_count(c));
+    return least(memory, c->paged.limit - (c->finished + c->held));
 }
+
+uint64_t pith_kv_count(const pith_kv *c) { return c->finished + c->held; }
+
+uint64_t pith_kv_finished(const pith_kv *c) { return c->finished; }
+
+uint64_t pith_kv_room(const pith_kv *c) { return room_of(c); }
 
 void pith_kv_stats(const pith_kv *c, pith_stats *out) {
     *out = (pith_stats){.saturated = c->saturated, .poisoned = c->poisoned};
@@ -288,23 +288,25 @@ static void append(pith_kv *c, struct append *a, uint64_t tokens) {
         n = least(n, c->held);
         finish_exact(c, a, n);
     }
-    hold(c, a, tokens - a->at);
+    if (tokens > a->at) hold(c, a, tokens - a->at);
 }
 
 static pith_status take_tokens(pith_plan *p, const pith_kv *c, const pith_view *view,
                                struct append *a) {
     PITHI_TRY(pithi_cache_check(p, c));
-    a->plan = p;
+    a->plan = p; /* field by field: most of it is a span */
+    a->base = NULL;
+    a->at = 0;
     a->kv = kv_of(c, p);
     PITHI_TRY(pithi_paged_view(p, &a->kv, view, a->kv.heads, false, &a->view));
     if (view->dtype != a->kv.dtype)
         return pithi_fail(&p->error, PITH_ERR_DTYPE, "the view's dtype is not the layout's");
-    if (view->shape[0] <= pith_kv_room(c)) return PITH_OK;
-    return pithi_fail_at(&p->error, PITH_ERR_SPACE, "the cache is full", pith_kv_room(c));
+    if (view->shape[0] <= room_of(c)) return PITH_OK;
+    return pithi_fail_at(&p->error, PITH_ERR_SPACE, "the cache is full", room_of(c));
 }
 
 pith_status pith_kv_append(pith_plan *p, pith_kv *c, const pith_view *view) {
-    struct append a = {.at = 0};
+    struct append a;
     PITHI_TRY(take_tokens(p, c, view, &a));
     const uint64_t before = pithi_fp_enter();
     append(c, &a, view->shape[0]);
@@ -441,7 +443,7 @@ static pith_status take_base(pith_plan *p, const pith_kv *c, const pith_view *vi
 
 pith_status pith_kv_append_delta(pith_plan *p, pith_kv *c, const pith_view *view,
                                  const pith_view *base) {
-    struct append a = {.at = 0};
+    struct append a;
     struct pithi_span span;
     PITHI_TRY(take_tokens(p, c, view, &a));
     PITHI_TRY(take_base(p, c, base, view->shape[0], &span));

@@ -22,16 +22,10 @@ static size_t parts(size_t n, size_t part) { return n / part + (n % part != 0); 
 
 static size_t row_of(const struct pithi_kv *k) { return (size_t)k->heads * k->dim; }
 
-/* Bytes of a scale; of all that stands for a group beside its codes; of a head's. */
+/* Bytes of a scale; of all that stands for a group beside its codes. */
 static size_t width_of(const struct pithi_kv *k) { return pithi_scale_width(k->set.scale_dtype); }
 static size_t entry_of(const struct pithi_kv *k) {
     return width_of(k) * (k->set.asymmetric ? 2u : 1u);
-}
-static size_t head_scales(const struct pithi_kv *k) {
-    return parts(k->dim, k->set.group) * entry_of(k);
-}
-static size_t head_codes(const struct pithi_kv *k) {
-    return pithi_group_code_bytes(&k->set, k->dim);
 }
 
 /* The share that is asked for of n elements, to the nearest, at least 1 and at most an eighth. */
@@ -65,21 +59,29 @@ void pithi_kv_init(struct pithi_kv *k, const struct pithi_params *p,
     /* A group of a whole short head is a group of its own size, where kernels have that. */
     if (!k->channel && dim >= 16 && dim < group && (dim & (dim - 1)) == 0) k->set.group = dim;
     k->flat = !k->channel && dim % k->set.group == 0;
+    k->element = pith_dtype_bytes(p->dtype);
+    k->head_codes = pithi_group_code_bytes(&k->set, dim);
+    k->head_groups = parts(dim, k->set.group);
+    k->head_scales = k->head_groups * entry_of(k);
 }
 
 size_t pithi_kv_groups(const struct pithi_kv *k, uint32_t tokens) {
     if (k->channel) return parts(tokens, k->set.group) * row_of(k);
-    return (size_t)tokens * k->heads * parts(k->dim, k->set.group);
+    return (size_t)tokens * k->heads * k->head_groups;
+}
+
+static size_t codes_at(const struct pithi_kv *k, uint32_t tokens) {
+    return (size_t)pithi_pad16(pithi_kv_groups(k, tokens) * entry_of(k));
 }
 
 struct pithi_kv_places pithi_kv_places(const struct pithi_kv *k, uint32_t tokens) {
     const size_t groups = pithi_kv_groups(k, tokens);
-    const size_t codes = (size_t)tokens * k->heads * head_codes(k);
+    const size_t codes = (size_t)tokens * k->heads * k->head_codes;
     struct pithi_kv_places at = {0};
-    at.codes = (size_t)pithi_pad16(groups * entry_of(k));
+    at.codes = codes_at(k, tokens);
     at.places = at.codes + (size_t)pithi_pad16(codes);
     at.exact = at.places + (size_t)pithi_pad16(groups * k->outliers);
-    at.bytes = at.exact + (size_t)pithi_pad16(groups * k->outliers * pith_dtype_bytes(k->dtype));
+    at.bytes = at.exact + (size_t)pithi_pad16(groups * k->outliers * k->element);
     return at;
 }
 
@@ -153,13 +155,14 @@ static void *at_element(const void *p, uint32_t dtype, size_t i) {
 /* ---- Groups along heads ----------------------------------------------------------------------*/
 
 /* Heads are counted from the page's beginning, those of a token before those of the next. */
-static struct pithi_group_job heads_job(const struct pithi_kv *k, const uint8_t *page,
-                                        uint32_t tokens, size_t head, size_t heads) {
+static void heads_job(struct pithi_group_job *job, const struct pithi_kv *k, const uint8_t *page,
+                      uint32_t tokens, size_t head, size_t heads) {
     uint8_t *const to = (uint8_t *)(uintptr_t)page;
-    struct pithi_group_job job = {.set = k->set, .count = heads * k->dim};
-    job.scales = to + head * head_scales(k);
-    job.codes = to + pithi_kv_places(k, tokens).codes + head * head_codes(k);
-    return job;
+    pithi_group_job_open(job, (struct pithi_random){0});
+    job->set = k->set;
+    job->count = heads * k->dim;
+    job->scales = to + head * k->head_scales;
+    job->codes = to + codes_at(k, tokens) + head * k->head_codes;
 }
 
 /* ---- Outliers --------------------------------------------------------------------------------*/
@@ -172,7 +175,7 @@ static uint8_t *places_of(const struct pithi_kv *k, const uint8_t *page, uint32_
 static uint8_t *exact_of(const struct pithi_kv *k, const uint8_t *page, uint32_t tokens,
                          size_t group) {
     return (uint8_t *)(uintptr_t)page + pithi_kv_places(k, tokens).exact +
-           group * k->outliers * pith_dtype_bytes(k->dtype);
+           group * k->outliers * k->element;
 }
 
 /* `count` values, groups after each other from this one of the page on. */
@@ -187,7 +190,7 @@ static void take_outliers(const struct pithi_kv *k, uint8_t *page, uint32_t toke
 /* Over a run of heads that lie dense at out. */
 static void put_outliers(const struct pithi_kv *k, const uint8_t *page, uint32_t tokens,
                          size_t head, size_t heads, void *out, uint32_t out_dtype) {
-    const size_t groups = parts(k->dim, k->set.group);
+    const size_t groups = k->head_groups;
     for (size_t g = 0; k->outliers && g < heads * groups; g++) {
         const size_t at = g % groups * k->set.group;
         const size_t number = head * groups + g;
@@ -217,19 +220,20 @@ static void change(const struct pithi_kv *k, uint8_t *page, uint32_t tokens, siz
         k->kernels->rotate(&r, floats, from, k->dtype, piece->count, 0);
         return;
     }
-    const size_t group = head * parts(k->dim, k->set.group) + at / k->set.group;
-    memcpy(floats, from, piece->count * pith_dtype_bytes(k->dtype));
+    const size_t group = head * k->head_groups + at / k->set.group;
+    memcpy(floats, from, piece->count * k->element);
     take_outliers(k, page, tokens, group, floats, piece->count);
 }
 
-static void put_changed(const struct pithi_kv *k, uint8_t *page, uint32_t tokens, size_t head,
-                        struct pithi_group_job *all, float *floats) {
+static void put_changed(const struct pithi_kv *k, uint8_t *page, const struct pithi_kv_rows *rows,
+                        size_t head, struct pithi_group_job *all) {
     const struct pithi_rotation r = rotation(k);
+    float *const floats = open_work(k, rows->scratch).floats;
     size_t at = k->order ? k->kernels->rotate_encode(&r, all) : 0;
     for (size_t n; at < all->count; at += n) {
         struct pithi_group_job job = *all;
         job.count = n = least(piece_of(k), all->count - at);
-        change(k, page, tokens, head, all, at, &job, floats);
+        change(k, page, rows->tokens, head, all, at, &job, floats);
         job.scales += at / k->set.group * entry_of(k);
         job.codes += pithi_group_code_bytes(&k->set, at);
         job.poisoned = 0;
@@ -241,9 +245,9 @@ static void put_changed(const struct pithi_kv *k, uint8_t *page, uint32_t tokens
 static void put_heads(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_rows *rows) {
     const size_t first = (size_t)rows->first * k->heads, all = (size_t)rows->count * k->heads;
     const size_t step = k->flat ? all : 1;
-    const struct work w = open_work(k, rows->scratch);
     for (size_t head = 0; head < all; head += step) {
-        struct pithi_group_job job = heads_job(k, page, rows->tokens, first + head, step);
+        struct pithi_group_job job;
+        heads_job(&job, k, page, rows->tokens, first + head, step);
         job.value = at_element(rows->value, k->dtype, head * k->dim);
         job.value_dtype = k->dtype;
         job.base = at_element(rows->base, k->base_dtype, head * k->dim);
@@ -251,7 +255,7 @@ static void put_heads(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_r
         job.update = rows->update;
         job.stream = rows->stream;
         if (k->order || k->outliers)
-            put_changed(k, page, rows->tokens, first + head, &job, w.floats);
+            put_changed(k, page, rows, first + head, &job);
         else
             encode(k, &job);
         rows->saturated += job.saturated;
@@ -287,7 +291,8 @@ static void get_rotated(const struct pithi_kv *k, struct pithi_group_job *all, f
 static void get_run(const struct pithi_kv *k, const uint8_t *page, struct pithi_kv_part *part,
                     size_t token, size_t head, size_t heads) {
     const size_t first = (part->first + token) * k->heads + part->head + head;
-    struct pithi_group_job job = heads_job(k, page, part->tokens, first, heads);
+    struct pithi_group_job job;
+    heads_job(&job, k, page, part->tokens, first, heads);
     const int64_t at = (int64_t)token * part->token_stride + (int64_t)head * part->head_stride;
     if (part->out) job.out = (uint8_t *)part->out + at * (int64_t)pith_dtype_bytes(part->out_dtype);
     job.out_dtype = part->out_dtype;
@@ -367,8 +372,8 @@ static uint8_t *tile_scales(const struct pithi_kv *k, const uint8_t *page, const
 }
 static uint8_t *tile_codes(const struct pithi_kv *k, const uint8_t *page, uint32_t tokens,
                            const struct tile *t, size_t i) {
-    return (uint8_t *)(uintptr_t)page + pithi_kv_places(k, tokens).codes +
-           ((t->token + i) * k->heads + t->head) * head_codes(k) +
+    return (uint8_t *)(uintptr_t)page + codes_at(k, tokens) +
+           ((t->token + i) * k->heads + t->head) * k->head_codes +
            pithi_group_code_bytes(&k->set, t->column);
 }
 
@@ -447,7 +452,7 @@ static struct pithi_column_job columns_job(const struct pithi_kv *k, const uint8
                                      .rows = t->count,
                                      .columns = heads * k->dim,
                                      .codes = tile_codes(k, page, tokens, t, 0),
-                                     .code_stride = k->heads * head_codes(k),
+                                     .code_stride = k->heads * k->head_codes,
                                      .scales = scales,
                                      .zeros = scales + row_of(k) * width_of(k)};
 }
@@ -482,7 +487,7 @@ static void put_column_outliers(const struct pithi_kv *k, const uint8_t *page, u
                                 const struct tile *t, size_t heads,
                                 const struct pithi_column_job *job) {
     const size_t most = k->outliers, size = pith_dtype_bytes(job->dtype);
-    const size_t first = tile_group(k, t), bytes = most * pith_dtype_bytes(k->dtype);
+    const size_t first = tile_group(k, t), bytes = most * k->element;
     const uint8_t *const places = places_of(k, page, tokens, first);
     const uint8_t *const exact = exact_of(k, page, tokens, first);
     for (size_t c = 0; most && c < heads * k->dim; c++)

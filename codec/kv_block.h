@@ -38,6 +38,9 @@ struct pithi_kv {
     uint32_t outliers;   /* of a group */
     bool channel;        /* groups run along tokens */
     bool flat;           /* a head's groups are whole: those of a page are one run */
+    size_t element;      /* bytes of a value */
+    size_t head_codes;   /* bytes of a head's; along its elements, its groups and their scales */
+    size_t head_groups, head_scales;
 };
 
 /* Where the areas of a page of so many tokens begin, and its bytes. */

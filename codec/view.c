@@ -7,23 +7,23 @@
 #include "error.h"
 
 bool pithi_multiply(uint64_t a, uint64_t b, uint64_t *out) {
-    if (b && a > UINT64_MAX / b) return false;
-    *out = a * b;
+    uint64_t product;
+    if (__builtin_mul_overflow(a, b, &product)) return false;
+    *out = product;
     return true;
 }
 
 pith_view pith_view_dense(const void *data, uint32_t dtype, uint32_t ndim, const uint64_t *shape) {
-    pith_view v = {(void *)(uintptr_t)data, dtype, ndim, {0}, {0}};
-    if (ndim > PITH_MAX_NDIM) {
-        v.dtype = PITH_NONE;
-        v.ndim = 0;
-        return v;
-    }
+    const bool fits = ndim <= PITH_MAX_NDIM;
+    pith_view v;
     uint64_t step = 1;
-    for (uint32_t d = ndim; d-- > 0;) {
-        v.shape[d] = shape[d];
-        v.stride[d] = (int64_t)step;
-        step *= shape[d] ? shape[d] : 1;
+    v.data = (void *)(uintptr_t)data;
+    v.dtype = fits ? dtype : PITH_NONE;
+    v.ndim = fits ? ndim : 0;
+    for (uint32_t d = PITH_MAX_NDIM; d-- > 0;) {
+        v.shape[d] = d < v.ndim ? shape[d] : 0;
+        v.stride[d] = d < v.ndim ? (int64_t)step : 0;
+        step *= v.shape[d] ? v.shape[d] : 1;
     }
     return v;
 }
@@ -32,7 +32,7 @@ pith_view pith_view_flat(const void *data, uint32_t dtype, uint64_t count) {
     return pith_view_dense(data, dtype, 1, &count);
 }
 
-uint64_t pith_view_count(const pith_view *view) {
+static uint64_t count_of(const pith_view *view) {
     uint64_t count = 1;
     bool fits = true;
     for (uint32_t d = 0; d < view->ndim && d < PITH_MAX_NDIM; d++) {
@@ -41,6 +41,8 @@ uint64_t pith_view_count(const pith_view *view) {
     }
     return fits ? count : UINT64_MAX;
 }
+
+uint64_t pith_view_count(const pith_view *view) { return count_of(view); }
 
 /* Append a dimension, or grow the last one when the new one lies dense inside it. */
 static void append(struct pithi_span *s, uint64_t extent, int64_t stride) {
@@ -54,9 +56,19 @@ static void append(struct pithi_span *s, uint64_t extent, int64_t stride) {
     s->stride[s->ndim++] = stride;
 }
 
+/* Whether the elements lie one after another. */
+static bool is_dense(const pith_view *view) {
+    int64_t step = 1;
+    for (uint32_t d = view->ndim; d-- > 0; step *= (int64_t)view->shape[d])
+        if (view->shape[d] != 1 && view->stride[d] != step) return false;
+    return true;
+}
+
 pith_status pithi_span_init(struct pithi_span *span, const pith_view *view, bool output,
                             pith_error *error) {
-    *span = (struct pithi_span){0};
+    uint64_t bytes;
+    span->first = 0; /* field by field: most of it is places that are not read */
+    span->ndim = 0;
     if (!view) return pithi_fail(error, PITH_ERR_ARG, "view is NULL");
     if (view->ndim > PITH_MAX_NDIM)
         return pithi_fail(error, PITH_ERR_SHAPE, "view has too many dimensions");
@@ -64,12 +76,16 @@ pith_status pithi_span_init(struct pithi_span *span, const pith_view *view, bool
     if (!span->element) return pithi_fail(error, PITH_ERR_DTYPE, "view has an unknown dtype");
     span->dtype = view->dtype;
     span->data = view->data;
-    span->count = pith_view_count(view);
-    if (span->count > (uint64_t)INT64_MAX / span->element)
+    span->count = count_of(view);
+    if (!pithi_multiply(span->count, span->element, &bytes) || bytes > (uint64_t)INT64_MAX)
         return pithi_fail(error, PITH_ERR_SHAPE, "view is larger than the address space");
     span->dense = true;
     if (span->count == 0) return PITH_OK;
     if (!view->data) return pithi_fail(error, PITH_ERR_ARG, "view has elements but no data");
+    if (bytes <= (uint64_t)INT64_MAX / 16 && is_dense(view)) {
+        append(span, span->count, (int64_t)span->element);
+        return PITH_OK;
+    }
     for (uint32_t d = 0; d < view->ndim; d++) {
         const int64_t stride = view->stride[d];
         if (output && stride == 0 && view->shape[d] > 1)
