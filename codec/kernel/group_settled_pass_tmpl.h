@@ -96,20 +96,27 @@ ALWAYS v16 half_of(uint32_t dtype, const float from[16]) {
     return dtype == PITH_F16 ? f_narrow(x) : v_shr(x, 16);
 }
 
+/* The first of these entries. */
+static void put_some(uint8_t *to, v16 entries, size_t bytes) {
+    uint8_t all[64];
+    v_store(all, entries);
+    memcpy(to, all, bytes);
+}
+
 static __attribute__((noinline)) void put_settled(const struct pithi_group_setting *s,
                                                   const struct settled *from, size_t groups,
                                                   bool odd, uint8_t *to) {
     __builtin_prefetch(to + SCALES_AHEAD, 1);
-    if (odd || groups < 16 || (s->scale_dtype == PITH_F32 && s->asymmetric)) {
+    if (odd || (s->scale_dtype == PITH_F32 && s->asymmetric) || (groups < 16 && !s->asymmetric)) {
         put_entries(s, from, groups, to);
     } else if (s->scale_dtype == PITH_F32) {
         memcpy(to, from->scale, sizeof from->scale);
     } else {
         const v16 scale = half_of(s->scale_dtype, from->scale);
-        if (s->asymmetric)
-            v_store(to, v_xor(scale, v_shl16(half_of(s->scale_dtype, from->zero))));
-        else
+        if (!s->asymmetric)
             v_store16(to, scale);
+        else
+            put_some(to, v_xor(scale, v_shl16(half_of(s->scale_dtype, from->zero))), 4 * groups);
     }
 }
 
@@ -144,13 +151,6 @@ ALWAYS void settled_codes(struct settled_pass *p, const struct settled *s, const
     }
 }
 
-/* Codes of NaN are 0, which clamping makes of it or rounding does. */
-static __attribute__((noinline)) void odd_codes(struct settled_pass *p, const struct settled *s,
-                                                const uint8_t *value, size_t from, size_t end,
-                                                struct settled_way w) {
-    settled_codes(p, s, value, from, end, w, true);
-}
-
 /* ---- Groups ----------------------------------------------------------------------------------*/
 
 ALWAYS void open_settled(struct settled_pass *p, const struct pithi_group_job *job,
@@ -164,6 +164,19 @@ ALWAYS void open_settled(struct settled_pass *p, const struct pithi_group_job *j
     p->group = job->set.group;
     p->groups = job->count / p->group;
     p->turn = p->group > 128 ? 8 : 16;
+}
+
+/* Codes of NaN are 0, which clamping makes of it or rounding does. A pass of its own, so that the
+ * common one is in registers, and made of no more than what that reads. */
+static __attribute__((noinline)) size_t odd_codes(const struct pithi_group_job *job, size_t done,
+                                                  const struct settled *s, const uint8_t *value,
+                                                  size_t from, size_t end, struct settled_way w) {
+    struct settled_pass p;
+    open_settled(&p, job, w);
+    p.codes += done;
+    p.room -= done;
+    settled_codes(&p, s, value, from, end, w, true);
+    return (size_t)(p.codes - job->codes) - done;
 }
 
 /* Scales of the turn at group g, whose extremes are known. */
@@ -182,26 +195,26 @@ ALWAYS bool open_turn(struct settled *s, struct pithi_group_job *job, const stru
     return odd || job->set.shrink; /* some values are beyond the last code */
 }
 
-/* Codes of elements [from, end) of the turn at `value`. */
-ALWAYS void put_codes_of(struct settled_pass *p, const struct settled *s, const uint8_t *value,
-                         size_t from, size_t end, struct settled_way w, bool odd) {
-    if (__builtin_expect(odd, 0)) {
-        struct settled_pass copy = *p; /* so that the common path keeps its registers */
-        odd_codes(&copy, s, value, from, end, w);
-        p->codes = copy.codes;
-        p->room = copy.room;
-    } else {
-        settled_codes(p, s, value, from, end, w, false);
-    }
-}
-
-/* What is between two groups' extremes: codes up to that of group `end` of the turn. */
+/* What is between two groups' extremes: codes of elements [at, end) of the turn at `value`. */
 struct coding {
+    const struct pithi_group_job *job;
     const struct settled *settled;
     const uint8_t *value;
-    size_t at, end; /* elements of the turn */
+    size_t at, end;
     bool odd;
 };
+
+ALWAYS void put_codes_of(struct settled_pass *p, const struct coding *c, size_t end,
+                         struct settled_way w) {
+    if (__builtin_expect(c->odd, 0)) {
+        const size_t done = (size_t)(p->codes - c->job->codes);
+        const size_t bytes = odd_codes(c->job, done, c->settled, c->value, c->at, end, w);
+        p->codes += bytes;
+        p->room -= bytes;
+    } else {
+        settled_codes(p, c->settled, c->value, c->at, end, w, false);
+    }
+}
 
 ALWAYS void find_one(struct settled_pass *p, struct coding *c, size_t g, v16 *lo, v16 *hi,
                      struct settled_way w) {
@@ -210,7 +223,7 @@ ALWAYS void find_one(struct settled_pass *p, struct coding *c, size_t g, v16 *lo
     group_extremes(lo, hi, p->value + (g < p->groups ? g : p->groups - 1) * p->group * width(w.vt),
                    one, w);
     if (c->at >= c->end) return;
-    put_codes_of(p, c->settled, c->value, c->at, c->at + least, w, c->odd);
+    put_codes_of(p, c, c->at + least, w);
     c->at += least;
 }
 
@@ -226,25 +239,37 @@ ALWAYS void find_four(struct settled_pass *p, struct coding c, size_t g, struct 
     e->high[k] = v_largest_four(hi);
 }
 
+/* Lanes from quad k on have no group: they are as good as the first ones. */
+ALWAYS void repeat_first(struct extremes *e, size_t k, struct settled_way w) {
+    for (; k < 4; k++) {
+        if (w.asymmetric) e->low[k] = e->low[0];
+        e->high[k] = e->high[0];
+    }
+}
+
 /* The extremes of the next turn are found between the codes of one. */
 ALWAYS void encode_settled(struct pithi_group_job *job, struct settled_way w) {
     struct settled_pass p;
     struct settled s;
     struct extremes e;
+    struct coding c = {.job = job, .settled = &s, .value = job->value};
+    size_t quads = 0, g = 0;
     open_settled(&p, job, w);
-    const size_t quad = 4 * p.group;
-    for (size_t k = 0; 4 * k < p.turn; k++)
-        find_four(&p, (struct coding){.at = 0}, 4 * k, &e, k, w);
-    for (size_t g = 0; g < p.groups; g += p.turn) {
-        const bool odd = open_turn(&s, job, &p, &e, g, w);
-        const size_t n = p.groups - g < p.turn ? p.groups - g : p.turn;
-        const uint8_t *const value = p.value + g * p.group * width(w.vt);
-        for (size_t k = 0; 4 * k < n; k++) {
-            const struct coding c = {&s, value, k * quad,
-                                     4 * k + 4 < n ? (k + 1) * quad : n * p.group, odd};
+    do find_four(&p, c, 4 * quads, &e, quads, w);
+    while (4 * ++quads < p.turn && 4 * quads < p.groups);
+    repeat_first(&e, quads, w);
+    for (; g + p.turn < p.groups; g += p.turn, c.value += p.turn * p.group * width(w.vt)) {
+        c.odd = open_turn(&s, job, &p, &e, g, w);
+        for (size_t k = 0; k < quads; k++) {
+            c.at = 4 * k * p.group;
+            c.end = c.at + 4 * p.group;
             find_four(&p, c, g + p.turn + 4 * k, &e, k, w);
         }
+        repeat_first(&e, quads, w);
     }
+    c.odd = open_turn(&s, job, &p, &e, g, w);
+    c.at = 0;
+    put_codes_of(&p, &c, (p.groups - g) * p.group, w);
 }
 
 /* ---- Entry -----------------------------------------------------------------------------------*/
@@ -274,7 +299,12 @@ static size_t settled_pass(struct pithi_group_job *job) {
     const struct pithi_group_setting *s = &job->set;
     const size_t least = s->group > UNIT ? s->group : UNIT;
     if (s->group > 256 || job->base_dtype != PITH_NONE || job->count < least) return 0;
-    struct pithi_group_job whole = part(job, 0, job->count - job->count % least);
+    const size_t rest = job->count % least;
+    if (rest == 0) {
+        encode_settled_any(job);
+        return job->count;
+    }
+    struct pithi_group_job whole = part(job, 0, job->count - rest);
     encode_settled_any(&whole);
     job->poisoned = whole.poisoned;
     return whole.count;

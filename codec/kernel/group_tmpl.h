@@ -473,21 +473,18 @@ static void group_encode(struct pithi_group_job *job) {
         pithi_group_encode_c(job);
         return;
     }
-    const int levels = (1 << (s->asymmetric ? s->bits : s->bits - 1)) - 1;
-    const struct recipe r = {job->value_dtype,
-                             job->base_dtype,
-                             job->update && job->base_dtype != PITH_NONE,
-                             s->asymmetric,
-                             s->stochastic,
-                             codes_stream(job),
-                             s->search,
-                             s->asymmetric || s->settle};
-    const size_t done = r.settled ? settled_pass(job) : encode_pass(job);
+    const bool settled = s->asymmetric || s->settle;
+    const size_t done = settled ? settled_pass(job) : encode_pass(job);
     if (done == job->count) return;
     if (s->shrink) {
         scalar_part(job, done, job->count - done, pithi_group_encode_c);
         return;
     }
+    const int levels = (1 << (s->asymmetric ? s->bits : s->bits - 1)) - 1;
+    const struct recipe r = {
+        job->value_dtype, job->base_dtype, job->update && job->base_dtype != PITH_NONE,
+        s->asymmetric,    s->stochastic,   codes_stream(job),
+        s->search,        settled};
     struct encoder e; /* most of it is packing, so no initializer */
     e.set = s;
     e.saturated = 0;
