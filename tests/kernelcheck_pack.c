@@ -191,7 +191,7 @@ static void bench_tiles(const struct level *level, struct bench *b) {
             if (t < fill) fill = t;
             t = ceiling_clock();
             for (size_t i = 0; i < TILES; i++) {
-                struct pithi_reader r = {b->bytes + i * b->length, b->length, b->scratch};
+                struct pithi_reader r = {b->bytes + i * b->length, b->length, b->scratch, NULL};
                 pithi_packed_take(&p, &r, &q, b->x + i * TILE, true);
             }
             t = ceiling_clock() - t;
