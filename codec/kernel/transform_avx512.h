@@ -8,19 +8,19 @@
 /* For every stride the lower values of its pairs come into one vector, the upper ones into the
  * other. That turns the bits of an element's number; stride 16 finds them turned all the way, and
  * takes even and odd places in their order. */
-static inline void stride(v16 v[2], __m512 low, __m512 high) {
+static inline __attribute__((always_inline)) void stride(v16 v[2], __m512 low, __m512 high) {
     v[0] = I(_mm512_add_ps(low, high));
     v[1] = I(_mm512_sub_ps(low, high));
 }
-static inline void near_stride(v16 v[2]) {
+static inline __attribute__((always_inline)) void near_stride(v16 v[2]) {
     const __m512 a = F(v[0]), b = F(v[1]);
     stride(v, _mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xDD));
 }
-static inline void far_stride(v16 v[2]) {
+static inline __attribute__((always_inline)) void far_stride(v16 v[2]) {
     const __m512 a = F(v[0]), b = F(v[1]);
     stride(v, _mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xDD));
 }
-static inline void last_stride(v16 v[2]) {
+static inline __attribute__((always_inline)) void last_stride(v16 v[2]) {
     const __m512i even =
         _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
     const __m512i odd =
@@ -48,7 +48,7 @@ static inline __attribute__((always_inline)) void f_transform32x4(v16 v[8]) {
 }
 #undef EACH
 
-static inline void butterfly4(v16 *a, v16 *b, v16 *c, v16 *d) {
+static inline __attribute__((always_inline)) void butterfly4(v16 *a, v16 *b, v16 *c, v16 *d) {
     const v16 w = *a, x = *b, y = *c, z = *d;
     *a = f_add(w, x);
     *b = f_sub(w, x);
@@ -56,7 +56,7 @@ static inline void butterfly4(v16 *a, v16 *b, v16 *c, v16 *d) {
     *d = f_sub(y, z);
 }
 /* Rows and columns of four vectors: of values in each quarter, or of the quarters. */
-static inline void turn_values(v16 *a, v16 *b, v16 *c, v16 *d) {
+static inline __attribute__((always_inline)) void turn_values(v16 *a, v16 *b, v16 *c, v16 *d) {
     const v16 p = _mm512_unpacklo_epi32(*a, *b), q = _mm512_unpackhi_epi32(*a, *b);
     const v16 r = _mm512_unpacklo_epi32(*c, *d), s = _mm512_unpackhi_epi32(*c, *d);
     *a = _mm512_unpacklo_epi64(p, r);
@@ -64,7 +64,7 @@ static inline void turn_values(v16 *a, v16 *b, v16 *c, v16 *d) {
     *c = _mm512_unpacklo_epi64(q, s);
     *d = _mm512_unpackhi_epi64(q, s);
 }
-static inline void turn_quarters(v16 *a, v16 *b, v16 *c, v16 *d) {
+static inline __attribute__((always_inline)) void turn_quarters(v16 *a, v16 *b, v16 *c, v16 *d) {
     const v16 p = _mm512_shuffle_i32x4(*a, *b, 0x88), q = _mm512_shuffle_i32x4(*a, *b, 0xDD);
     const v16 r = _mm512_shuffle_i32x4(*c, *d, 0x88), s = _mm512_shuffle_i32x4(*c, *d, 0xDD);
     *a = _mm512_shuffle_i32x4(p, r, 0x88);
@@ -72,7 +72,7 @@ static inline void turn_quarters(v16 *a, v16 *b, v16 *c, v16 *d) {
     *c = _mm512_shuffle_i32x4(p, r, 0xDD);
     *d = _mm512_shuffle_i32x4(q, s, 0xDD);
 }
-static inline void two_strides(v16 v[8]) {
+static inline __attribute__((always_inline)) void two_strides(v16 v[8]) {
     butterfly4(v, v + 2, v + 4, v + 6);
     butterfly4(v + 1, v + 3, v + 5, v + 7);
     butterfly4(v, v + 4, v + 2, v + 6);
