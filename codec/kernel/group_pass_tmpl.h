@@ -2,12 +2,14 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * For symmetric groups of whole units without a base: the maximum of a group, then its codes, of
- * what the first-level cache still holds. Memory must not wait for codes: values are fetched far
- * ahead, since prefetchers in hardware end with a page, and to the second-level cache, since the
- * first one holds a group; with the maxima, or beside codes that random bits make slow. */
+ * what the first-level cache still holds, between the maxima of the next group. Memory must not
+ * wait for codes: values are fetched far ahead, since prefetchers in hardware end with a page, and
+ * to the second-level cache, since the first one holds groups; with the maxima, or beside codes
+ * that random bits make slow. */
 
-/* Elements of a rotated group, which registers hold; bytes. */
-enum { HELD = 128, VALUES_AHEAD = 8192 };
+/* Elements of a rotated group, which registers hold; those whose maxima are found between codes;
+ * bytes. */
+enum { HELD = 128, SPAN = 256, VALUES_AHEAD = 8192 };
 
 /* What a loop is made for; constant in the common loops. */
 struct way {
@@ -150,39 +152,83 @@ ALWAYS void prefetch_values(const struct pass *p, size_t i, struct way w) {
     for (size_t k = 0; k < UNIT * width(w.vt); k += 64) __builtin_prefetch(from + k, 0, 2);
 }
 
-ALWAYS v16 unit_maxima(const struct pass *p, size_t i, struct way w) {
-    v16 x[4];
-    if (!w.random) prefetch_values(p, i, w);
-    load_unit(x, w.vt, p->value, i);
-    return largest_lanes(x);
-}
-
-ALWAYS void put_group(struct pass *p, size_t i, v16 reciprocal, struct way w) {
-    v16 x[4], random[4];
-    for (size_t k = i; k < i + p->set.group; k += UNIT) {
-        if (w.random) take_random(p, random, k);
-        if (w.random) prefetch_values(p, k, w);
-        load_unit(x, w.vt, p->value, k);
-        put_unit(p, x, reciprocal, w.random ? random : NULL, w.stream);
+/* Of n elements from i on, and of m. A loop of one load from each line, and how many there are is
+ * not known to compilers, which would write it out: what hardware fetches by itself depends on the
+ * instructions that read, and one that reads line after line is followed best. */
+ALWAYS v16 maxima(v16 m, const struct pass *p, size_t i, size_t n, struct way w) {
+    const uint8_t *const end = p->value + (i + n) * width(w.vt);
+    for (const uint8_t *at = p->value + i * width(w.vt); at < end; at += 64) {
+        __builtin_prefetch(at + VALUES_AHEAD, 0, 2);
+        m = v_maxu(m, magnitude16(load(w.vt, at, 0)));
+        if (w.vt != PITH_F32) m = v_maxu(m, magnitude16(load(w.vt, at, 16)));
     }
-}
-
-ALWAYS v16 group_maxima(const struct pass *p, size_t i, struct way w) {
-    v16 m = v_set(0);
-    for (size_t k = 0; k < p->set.group; k += UNIT) m = v_maxu(m, unit_maxima(p, i + k, w));
     return m;
 }
 
+/* The codes of the group at i between the maxima of that at `next`. */
+ALWAYS v16 put_group(struct pass *p, size_t i, size_t next, v16 reciprocal, struct way w) {
+    const size_t group = p->set.group, span = group < SPAN ? group : SPAN;
+    v16 m = v_set(0), x[4];
+    for (size_t k = 0; k < group; k += span) {
+        m = maxima(m, p, next + k, span, w);
+        for (size_t u = k; u < k + span; u += UNIT) {
+            load_unit(x, w.vt, p->value, i + u);
+            put_unit(p, x, reciprocal, NULL, w.stream);
+        }
+    }
+    return m;
+}
+
+/* After the last group its own maxima are found again. */
 ALWAYS void encode_groups(struct pithi_group_job *job, size_t count, struct way w) {
     struct pass p;
     open_pass(&p, job, w);
+    const size_t group = p.set.group;
+    v16 m = maxima(v_set(0), &p, 0, group, w);
+    for (size_t i = 0; i < count; i += group) {
+        const size_t next = i + group < count ? i + group : i;
+        const uint32_t largest = v_reduce_maxu(m);
+        const v16 reciprocal = put_scale(&p.set, p.scales, i / group, largest);
+        if (__builtin_expect(largest >= LIMIT, 0)) {
+            encode_huge(job, i, false);
+            skip_group(&p, i, w);
+            m = maxima(v_set(0), &p, next, group, w);
+        } else {
+            m = put_group(&p, i, next, reciprocal, w);
+        }
+    }
+}
+
+/* Random bits take longer than memory does: group by group, and fetched beside the codes alone. */
+ALWAYS v16 random_maxima(const struct pass *p, size_t i, struct way w) {
+    v16 m = v_set(0), x[4];
+    for (size_t k = 0; k < p->set.group; k += UNIT) {
+        load_unit(x, w.vt, p->value, i + k);
+        m = v_maxu(m, largest_lanes(x));
+    }
+    return m;
+}
+
+ALWAYS void put_random_group(struct pass *p, size_t i, v16 reciprocal, struct way w) {
+    v16 x[4], random[4];
+    for (size_t k = i; k < i + p->set.group; k += UNIT) {
+        take_random(p, random, k);
+        prefetch_values(p, k, w);
+        load_unit(x, w.vt, p->value, k);
+        put_unit(p, x, reciprocal, random, w.stream);
+    }
+}
+
+ALWAYS void encode_random_groups(struct pithi_group_job *job, size_t count, struct way w) {
+    struct pass p;
+    open_pass(&p, job, w);
     for (size_t i = 0; i < count; i += p.set.group) {
-        const uint32_t largest = v_reduce_maxu(group_maxima(&p, i, w));
+        const uint32_t largest = v_reduce_maxu(random_maxima(&p, i, w));
         if (__builtin_expect(largest >= LIMIT, 0)) {
             encode_huge(job, i, false);
             skip_group(&p, i, w);
         } else {
-            put_group(&p, i, put_scale(&p.set, p.scales, i / p.set.group, largest), w);
+            put_random_group(&p, i, put_scale(&p.set, p.scales, i / p.set.group, largest), w);
         }
     }
 }
@@ -245,6 +291,8 @@ ALWAYS void encode_rotated(struct pithi_group_job *job, size_t count, struct way
 ALWAYS void encode_way(struct pithi_group_job *job, size_t count, bool rotated, struct way w) {
     if (rotated)
         encode_rotated(job, count, w);
+    else if (w.random)
+        encode_random_groups(job, count, w);
     else
         encode_groups(job, count, w);
 }
