@@ -299,7 +299,7 @@ static struct tile draw_tile(void) {
 }
 
 static const char *take(const struct tile *t, const uint8_t *bytes, size_t length, int32_t *codes) {
-    struct pithi_reader r = {bytes, length, room(pithi_packed_scratch(t->count))};
+    struct pithi_reader r = {bytes, length, room(pithi_packed_scratch(t->count)), NULL};
     const char *const wrong = pithi_packed_take(&t->p, &r, NULL, codes, false);
     CHECK(wrong || bytes != t->packed || r.left == 0);
     free(r.scratch);
