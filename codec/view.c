@@ -15,15 +15,12 @@ bool pithi_multiply(uint64_t a, uint64_t b, uint64_t *out) {
 
 pith_view pith_view_dense(const void *data, uint32_t dtype, uint32_t ndim, const uint64_t *shape) {
     const bool fits = ndim <= PITH_MAX_NDIM;
-    pith_view v;
+    pith_view v = {(void *)(uintptr_t)data, fits ? dtype : PITH_NONE, fits ? ndim : 0, {0}, {0}};
     uint64_t step = 1;
-    v.data = (void *)(uintptr_t)data;
-    v.dtype = fits ? dtype : PITH_NONE;
-    v.ndim = fits ? ndim : 0;
-    for (uint32_t d = PITH_MAX_NDIM; d-- > 0;) {
-        v.shape[d] = d < v.ndim ? shape[d] : 0;
-        v.stride[d] = d < v.ndim ? (int64_t)step : 0;
-        step *= v.shape[d] ? v.shape[d] : 1;
+    for (uint32_t d = v.ndim; d-- > 0;) {
+        v.shape[d] = shape[d];
+        v.stride[d] = (int64_t)step;
+        step *= shape[d] ? shape[d] : 1;
     }
     return v;
 }
