@@ -12,6 +12,7 @@
 
 #include "gpu_job.h"
 #include "pith/pith.h"
+#include "runs.h"
 
 enum { LARGE = 256, SMALL = 8, WARM = 3, RUNS = 31, RUNS_MOST = 1000, NO_DEVICE = 77 };
 
@@ -117,8 +118,8 @@ static void measure_rate(struct gpu_job *j, uint64_t cache, int runs, struct res
         own[i] = a / count;
         copy[i] = b / count;
     }
-    r->seconds = gpu_median(own, (size_t)runs);
-    r->copy = gpu_median(copy, (size_t)runs);
+    r->seconds = runs_median(own, (size_t)runs);
+    r->copy = runs_median(copy, (size_t)runs);
     r->nodes = (double)calls.nodes / count;
     gpu_graph_end(&calls);
     gpu_graph_end(&moves);
@@ -135,8 +136,8 @@ static void measure_call(struct gpu_job *j, int runs, struct result *r) {
         device[i] = d;
         host[i] = h;
     }
-    r->latency = gpu_median(device, (size_t)runs);
-    r->host = gpu_median(host, (size_t)runs);
+    r->latency = runs_median(device, (size_t)runs);
+    r->host = runs_median(host, (size_t)runs);
 }
 
 static struct result measure(const struct gpu_row *row, uint64_t bytes, uint64_t cache, int runs) {

@@ -120,13 +120,3 @@ double gpu_call_time(gpu_work *work, void *of, double *host) {
     GPU(cudaEventRecord(the_end, the_stream));
     return between();
 }
-
-static int compare(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double gpu_median(double *times, size_t count) {
-    qsort(times, count, sizeof *times, compare);
-    return times[count / 2];
-}

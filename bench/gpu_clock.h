@@ -43,6 +43,4 @@ double gpu_graph_time(const struct gpu_graph *g);
 /* Seconds of one piece of work from launch to end on an idle device, and that the host spent. */
 double gpu_call_time(gpu_work *work, void *of, double *host);
 
-double gpu_median(double *times, size_t count); /* sorts them */
-
 #endif
