@@ -190,7 +190,7 @@ $("$build/bench/threads")
 \`kernelcheck --bench\`: scalar text, kernel and ceiling (encode: read-only sum; decode: best fill;
 wdiff: a mover of the same bytes, the hash of the new base included), GB/s of values.
 
-$(block "$build/tests/kernelcheck" --bench | grep -E '^(avx512|neon|```)')
+$(block "$build/tests/kernelcheck" --bench --isa "$isa" | grep -v '^seed')
 
 ## CUDA
 
