@@ -198,9 +198,14 @@ static bool is_read(const struct ceiling_mover *m, const void *p) {
     return false;
 }
 
-double ceiling_move(const struct ceiling_mover *m, bool stream) {
+/* Bytes of the longest range per turn. What is in place moves best in short ones; a load that
+ * follows non-temporal stores may wait for all of them, and so wants to be one of many. */
+enum { SHORT_TURN = 2048, LONG_TURN = 16384 };
+
+double ceiling_move(const struct ceiling_mover *m, int way) {
     const struct ops ops = choose();
-    const size_t turns = longest(m) / (m->step ? m->step : 2048) + 1;
+    const bool stream = way % 2;
+    const size_t turns = longest(m) / (way / 2 ? LONG_TURN : SHORT_TURN) + 1;
     const double start = ceiling_clock();
     for (size_t t = 0; t < turns; t++) {
         for (int k = 0; k < CEILING_READS && m->read[k]; k++) {

@@ -32,8 +32,10 @@ struct ceiling_mover {
     size_t read_bytes[CEILING_READS];
     void *write[2];
     size_t write_bytes[2];
-    size_t step; /* bytes of the longest range per turn; 0: 2048 */
 };
-double ceiling_move(const struct ceiling_mover *mover, bool stream);
+/* In one of several ways, of which the fastest is the ceiling: in short turns or long ones between
+ * the ranges, with ordinary or non-temporal stores. */
+enum { CEILING_MOVERS = 4 };
+double ceiling_move(const struct ceiling_mover *mover, int way);
 
 #endif

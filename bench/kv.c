@@ -12,7 +12,7 @@
 
 enum { HEADS = 8, DIM = 128, ROW = HEADS * DIM };
 /* A tensor has 2^24 elements. Copies are taken in turn, so that no cache holds what comes next. */
-enum { TOKENS = 1 << 14, COUNT = TOKENS * ROW, RUNS = 15, FEW = 3, MOVERS = 4 };
+enum { TOKENS = 1 << 14, COUNT = TOKENS * ROW, RUNS = 15, FEW = 3 };
 #define SLOW 0.5 /* seconds; FEW runs then */
 
 /* ---- Help ------------------------------------------------------------------------------------*/
@@ -132,17 +132,13 @@ static void close_tensor(struct tensor *t) {
 struct times {
     size_t runs;
     double encode[RUNS], decode[RUNS], read[RUNS], fill[2][RUNS];
-    double in[MOVERS][RUNS], out[MOVERS][RUNS];
+    double in[CEILING_MOVERS][RUNS], out[CEILING_MOVERS][RUNS];
 };
 
-/* With the better of ordinary and non-temporal stores, in short turns or in long ones. */
-static double move(const void *from, size_t read, void *to, size_t written, int mover) {
-    const struct ceiling_mover m = {.read = {from},
-                                    .read_bytes = {read},
-                                    .write = {to},
-                                    .write_bytes = {written},
-                                    .step = mover / 2 ? 131072 : 2048};
-    return ceiling_move(&m, mover % 2);
+static double move(const void *from, size_t read, void *to, size_t written, int way) {
+    const struct ceiling_mover m = {
+        .read = {from}, .read_bytes = {read}, .write = {to}, .write_bytes = {written}};
+    return ceiling_move(&m, way);
 }
 
 static void time_ceilings(const struct tensor *t, uint8_t *frame, size_t cap, int run,
@@ -151,7 +147,7 @@ static void time_ceilings(const struct tensor *t, uint8_t *frame, size_t cap, in
     s->read[run] = ceiling_read(t->in[at % t->copies], t->bytes);
     for (int k = 0; k < 2; k++)
         s->fill[k][run] = ceiling_fill(t->out[(at + k) % t->copies], t->bytes, k == 1);
-    for (int k = 0; t->dtype != PITH_F32 && k < MOVERS; k++) {
+    for (int k = 0; t->dtype != PITH_F32 && k < CEILING_MOVERS; k++) {
         s->in[k][run] = move(t->in[(at + k) % t->copies], t->bytes, frame, cap, k);
         s->out[k][run] = move(frame, cap, t->out[(at + k) % t->copies], t->bytes, k);
     }
@@ -222,9 +218,9 @@ static void print_row(const struct row *row, const struct tensor *t, size_t fram
     printf("| `%s` | %s | %.2f | %.1f |", row->spec, pith_dtype_name(t->dtype),
            8.0 * (double)frame / COUNT, snr);
     cell(gb, runs_median(s->encode, s->runs),
-         wide ? runs_median(s->read, s->runs) : least(s->in, MOVERS, s->runs), row->encode);
+         wide ? runs_median(s->read, s->runs) : least(s->in, CEILING_MOVERS, s->runs), row->encode);
     cell(gb, runs_median(s->decode, s->runs),
-         wide ? least(s->fill, 2, s->runs) : least(s->out, MOVERS, s->runs), row->decode);
+         wide ? least(s->fill, 2, s->runs) : least(s->out, CEILING_MOVERS, s->runs), row->decode);
     puts("");
     fflush(stdout);
 }

@@ -9,7 +9,7 @@
 #include "runs.h"
 
 /* Tensors to encode, and the frames of a sum together, are more than caches hold. */
-enum { FRAMES = 8, RUNS = 15, MOVERS = 4, ARRAYS = 6 };
+enum { FRAMES = 8, RUNS = 15, ARRAYS = 6 };
 
 static void fail(const char *text) {
     fprintf(stderr, "sums: %s\n", text);
@@ -74,16 +74,10 @@ static void fill(float *values, size_t count) {
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
 
-/* With the better of ordinary and non-temporal stores, in short turns or in long ones. */
-static double move(struct ceiling_mover *m, int mover) {
-    m->step = mover / 2 ? 131072 : 2048;
-    return ceiling_move(m, mover % 2);
-}
-
 /* moved: also how fast the bytes alone are read and written. */
 static void encode_row(const char *spec, const float *values, size_t count, bool moved) {
     const size_t bytes = count * sizeof *values;
-    struct times own, read, movers[MOVERS];
+    struct times own, read, movers[CEILING_MOVERS];
     size_t n;
     char what[80];
     pith_plan *plan = plan_of(spec, count);
@@ -94,7 +88,7 @@ static void encode_row(const char *spec, const float *values, size_t count, bool
                               .write = {frame},
                               .write_bytes = {frame_room(plan)}};
     for (int i = 0; i < RUNS; i++) {
-        for (int k = 0; moved && k < MOVERS; k++) movers[k].s[i] = move(&m, k);
+        for (int k = 0; moved && k < CEILING_MOVERS; k++) movers[k].s[i] = ceiling_move(&m, k);
         read.s[i] = ceiling_read(values, bytes);
         const double from = ceiling_clock();
         must(plan, pith_encode(plan, NULL, &view, 0, frame, frame_room(plan), &n));
@@ -103,8 +97,8 @@ static void encode_row(const char *spec, const float *values, size_t count, bool
     snprintf(what, sizeof what, "encode `%s`", spec);
     print_row(what, "read", 1e-9 * (double)bytes, &own, &read, NULL);
     if (moved)
-        print_row("its bytes moved", "read", 1e-9 * (double)bytes, fastest(movers, MOVERS), &read,
-                  NULL);
+        print_row("its bytes moved", "read", 1e-9 * (double)bytes, fastest(movers, CEILING_MOVERS),
+                  &read, NULL);
     pith_plan_destroy(plan);
     free(frame);
 }
@@ -143,19 +137,19 @@ static void sum_separately(struct sum *s) {
     must(s->out, pith_encode(s->out, NULL, &all, 0, s->result, s->result_bytes, &n));
 }
 
-static double move_sum(const struct sum *s, int mover) {
+static double move_sum(const struct sum *s, int way) {
     struct ceiling_mover m = {.write = {s->result}, .write_bytes = {s->result_bytes}};
     for (int k = 0; k < FRAMES; k++) {
         m.read[k] = s->frames[k];
         m.read_bytes[k] = s->lengths[k];
     }
-    return move(&m, mover);
+    return ceiling_move(&m, way);
 }
 
 static void measure(struct sum *s, const char *what) {
-    struct times own, separate, movers[MOVERS];
+    struct times own, separate, movers[CEILING_MOVERS];
     for (int i = 0; i < RUNS; i++) {
-        for (int k = 0; k < MOVERS; k++) movers[k].s[i] = move_sum(s, k);
+        for (int k = 0; k < CEILING_MOVERS; k++) movers[k].s[i] = move_sum(s, k);
         const double from = ceiling_clock();
         sum_frames(s);
         own.s[i] = ceiling_clock() - from;
@@ -163,7 +157,8 @@ static void measure(struct sum *s, const char *what) {
         separate.s[i] = ceiling_clock() - from - own.s[i];
     }
     const double bytes = (double)(FRAMES * s->lengths[0] + s->result_bytes);
-    print_row(what, "move", bytes * 1e-9, &own, fastest(movers, MOVERS), s->out ? &separate : NULL);
+    print_row(what, "move", bytes * 1e-9, &own, fastest(movers, CEILING_MOVERS),
+              s->out ? &separate : NULL);
 }
 
 static void sum_row(const char *in, const char *out, const float *values, size_t count) {

@@ -3,6 +3,7 @@
  *
  * Every kernel run stands beside a run of its ceiling over the same buffers; medians are
  * compared. The difference rows include the hash of the new base, in pieces, as wdiff does it. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,16 +83,22 @@ static double run_kernel(const struct pithi_kernels *k, const struct subject *s,
     return seconds;
 }
 
-static double run_ceiling(const struct subject *s, const struct buffers *b, bool stream) {
+/* Ordinary stores and non-temporal ones, but the latter not for what is in the cache. */
+static int ceiling_ways(const struct subject *s) {
+    if (s->base) return CEILING_MOVERS;
+    return s->decode && s->count == COUNT ? 2 : 1;
+}
+
+static double run_ceiling(const struct subject *s, const struct buffers *b, int way) {
     const size_t bytes = s->count * width(s->value), codes = s->count * s->set.bits / 8;
     if (!s->base && !s->decode) return ceiling_read(b->value, bytes);
-    if (!s->base) return ceiling_fill(b->value, bytes, stream);
+    if (!s->base) return ceiling_fill(b->value, bytes, way == 1);
     const size_t base = s->count * width(s->base);
     struct ceiling_mover m = {.read = {b->base, s->decode ? b->codes : b->value},
                               .read_bytes = {base, s->decode ? codes : bytes},
                               .write = {b->base, s->decode ? NULL : b->codes},
                               .write_bytes = {base, codes}};
-    return ceiling_move(&m, stream);
+    return ceiling_move(&m, way);
 }
 
 static struct subject of_group(const struct subject *s, int g) {
@@ -103,20 +110,21 @@ static struct subject of_group(const struct subject *s, int g) {
 /* All sizes of groups by turns, beside one measurement of the ceilings. */
 static struct timings measure(const struct pithi_kernels *k, const struct subject *s,
                               const struct buffers *b) {
-    double kernel[GROUPS][RUNS] = {{0}}, plain[RUNS] = {0}, stream[RUNS] = {0};
+    double kernel[GROUPS][RUNS] = {{0}}, ceiling[CEILING_MOVERS][RUNS] = {{0}};
+    const int ways = ceiling_ways(s);
     const int repeats = s->count == COUNT ? 1 : COUNT / 16 / (int)s->count;
     for (int run = 0; run < RUNS; run++) {
-        for (int r = 0; r < repeats; r++) plain[run] += run_ceiling(s, b, false);
+        for (int way = 0; way < ways; way++)
+            for (int r = 0; r < repeats; r++) ceiling[way][run] += run_ceiling(s, b, way);
         for (int g = 0; g < GROUPS; g++) {
             const struct subject grouped = of_group(s, g);
             if (run == 0) run_kernel(k, &grouped, b);
             for (int r = 0; r < repeats; r++) kernel[g][run] += run_kernel(k, &grouped, b);
         }
-        for (int r = 0; r < repeats; r++) stream[run] += run_ceiling(s, b, true);
     }
-    struct timings t = {.ceiling = median(plain, RUNS) / repeats};
-    const double streamed = median(stream, RUNS) / repeats;
-    if (streamed < t.ceiling && s->count == COUNT) t.ceiling = streamed;
+    struct timings t = {.ceiling = median(ceiling[0], RUNS) / repeats};
+    for (int way = 1; way < ways; way++)
+        t.ceiling = fmin(t.ceiling, median(ceiling[way], RUNS) / repeats);
     for (int g = 0; g < GROUPS; g++) t.kernel[g] = median(kernel[g], RUNS) / repeats;
     return t;
 }
