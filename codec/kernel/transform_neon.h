@@ -20,16 +20,6 @@ static inline v16 transform16(v16 x) {
     return (v16){{I(vaddq_f32(ab, cd)), I(vaddq_f32(a_b, c_d)), I(vsubq_f32(ab, cd)),
                   I(vsubq_f32(a_b, c_d))}};
 }
-static inline __attribute__((always_inline)) void f_transform32(v16 v[2]) {
-    const v16 a = transform16(v[0]), b = transform16(v[1]);
-    v[0] = f_add(a, b);
-    v[1] = f_sub(a, b);
-}
-static inline __attribute__((always_inline)) void f_transform32x4(v16 v[8]) {
-    f_transform32(v);
-    f_transform32(v + 2);
-    f_transform32(v + 4);
-    f_transform32(v + 6);
-}
+#include "kernel/transform_tmpl.h"
 
 #endif
