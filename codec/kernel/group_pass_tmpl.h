@@ -160,7 +160,10 @@ ALWAYS v16 maxima(v16 m, const struct pass *p, size_t i, size_t n, struct way w)
     for (const uint8_t *at = p->value + i * width(w.vt); at < end; at += 64) {
         __builtin_prefetch(at + VALUES_AHEAD, 0, 2);
         m = v_maxu(m, magnitude16(load(w.vt, at, 0)));
-        if (w.vt != PITH_F32) m = v_maxu(m, magnitude16(load(w.vt, at, 16)));
+        if (w.vt == PITH_F32)
+            v_pace();
+        else
+            m = v_maxu(m, magnitude16(load(w.vt, at, 16)));
     }
     return m;
 }
@@ -185,10 +188,10 @@ ALWAYS void encode_groups(struct pithi_group_job *job, size_t count, struct way 
     open_pass(&p, job, w);
     const size_t group = p.set.group;
     v16 m = maxima(v_set(0), &p, 0, group, w);
-    for (size_t i = 0; i < count; i += group) {
+    for (size_t i = 0, g = 0; i < count; i += group, g++) {
         const size_t next = i + group < count ? i + group : i;
         const uint32_t largest = v_reduce_maxu(m);
-        const v16 reciprocal = put_scale(&p.set, p.scales, i / group, largest);
+        const v16 reciprocal = put_scale(&p.set, p.scales, g, largest);
         if (__builtin_expect(largest >= LIMIT, 0)) {
             encode_huge(job, i, false);
             skip_group(&p, i, w);

@@ -72,6 +72,9 @@ static inline v16 v_load_high(const uint8_t *p) {
 }
 static inline void v_store_high(uint8_t *p, v16 x) { v_store16(p, v_shr(x, 16)); }
 
+/* A line takes several loads. */
+static inline void v_pace(void) {}
+
 /* Non-temporal stores of aligned vectors although the output may begin 16 bytes off, as large
  * allocations do: then every one takes the end of the last vector and the beginning of this. */
 struct streamer {

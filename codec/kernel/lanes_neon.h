@@ -82,6 +82,9 @@ static inline void v_store16(uint8_t *p, v16 x) {
     vst1q_u8(p + 16, vreinterpretq_u8_u16(vmovn_high_u32(vmovn_u32(x.val[2]), x.val[3])));
 }
 
+/* A line takes several loads. */
+static inline void v_pace(void) {}
+
 /* Ordinary stores: these cores see a stream by themselves. */
 struct streamer {
     bool unused;
