@@ -8,22 +8,25 @@
 
 enum { PITHI_THREADS_MAX = 1024 };
 
-/* What one worker has to itself. Results are added up after a run, in worker order. */
+/* What one worker has to itself, also of cache lines: what is read, what a run leaves, the rest.
+ * Results are added up after a run, in worker order. */
 struct pithi_worker {
-    uint8_t *values;  /* one block of values, or of output, when the view is not dense */
+    /* One block of values, or of output, when the view is not dense. */
+    _Alignas(64) uint8_t *values;
     uint8_t *base;    /* one block of a strided base */
     uint8_t *floats;  /* one block of f32, for reductions */
     uint8_t *sums;    /* another */
     uint8_t *coded;   /* one encoded block of a variable-rate codec */
     uint8_t *scratch; /* the codec's */
     struct pithi_entropy *coder;
-    size_t length;              /* of the block in `coded` */
-    struct pithi_survey survey; /* of one block */
-    bool plain;
-    uint64_t hash, saturated, poisoned, exact, active;
+    _Alignas(64) uint64_t hash;
+    uint64_t saturated, poisoned, exact, active;
     uint64_t block; /* the first that failed */
-    pith_status status;
     const char *detail;
+    pith_status status;
+    bool plain;
+    _Alignas(64) size_t length; /* of the block in `coded` */
+    struct pithi_survey survey; /* of one block */
 };
 
 struct pith_plan {
