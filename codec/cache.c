@@ -202,9 +202,11 @@ void pith_kv_stats(const pith_kv *c, pith_stats *out) {
 
 /* ---- Append ----------------------------------------------------------------------------------*/
 
+/* kv is the cache's own: to read from a copy waits until all codes of the call before are stored,
+ * where pieces of other sizes were written. */
 struct append {
     pith_plan *plan;
-    struct pithi_kv kv;
+    const struct pithi_kv *kv;
     struct pithi_span view;
     uint8_t *base; /* of the token that comes next, or NULL */
     uint64_t at;   /* that token */
@@ -227,13 +229,13 @@ static void finish(pith_kv *c, struct append *a, const uint8_t *rows, uint64_t c
                                   .base = a->base,
                                   .update = a->base != NULL,
                                   .scratch = a->plan->worker[0].scratch};
-        pithi_kv_put(&a->kv, c->page[c->pages - 1].bytes, &r);
-        c->saturated += r.saturated;
-        c->poisoned += r.poisoned;
+        pithi_kv_put(a->kv, c->page[c->pages - 1].bytes, &r);
+        if (r.saturated) c->saturated += r.saturated;
+        if (r.poisoned) c->poisoned += r.poisoned;
         c->finished += n;
         count -= n;
         rows += n * row_bytes(&c->paged);
-        if (a->base) a->base += n * c->paged.row * pith_dtype_bytes(a->kv.base_dtype);
+        if (a->base) a->base += n * c->paged.row * pith_dtype_bytes(a->kv->base_dtype);
     }
 }
 
@@ -291,15 +293,15 @@ static void append(pith_kv *c, struct append *a, uint64_t tokens) {
     if (tokens > a->at) hold(c, a, tokens - a->at);
 }
 
-static pith_status take_tokens(pith_plan *p, const pith_kv *c, const pith_view *view,
-                               struct append *a) {
+static pith_status take_tokens(pith_plan *p, pith_kv *c, const pith_view *view, struct append *a) {
     PITHI_TRY(pithi_cache_check(p, c));
     a->plan = p; /* field by field: most of it is a span */
     a->base = NULL;
     a->at = 0;
-    a->kv = kv_of(c, p);
-    PITHI_TRY(pithi_paged_view(p, &a->kv, view, a->kv.heads, false, &a->view));
-    if (view->dtype != a->kv.dtype)
+    a->kv = &c->paged.kv;
+    c->paged.kv.kernels = &p->kernels;
+    PITHI_TRY(pithi_paged_view(p, a->kv, view, a->kv->heads, false, &a->view));
+    if (view->dtype != a->kv->dtype)
         return pithi_fail(&p->error, PITH_ERR_DTYPE, "the view's dtype is not the layout's");
     if (view->shape[0] <= room_of(c)) return PITH_OK;
     return pithi_fail_at(&p->error, PITH_ERR_SPACE, "the cache is full", room_of(c));
@@ -310,7 +312,7 @@ pith_status pith_kv_append(pith_plan *p, pith_kv *c, const pith_view *view) {
     PITHI_TRY(take_tokens(p, c, view, &a));
     const uint64_t before = pithi_fp_enter();
     append(c, &a, view->shape[0]);
-    pithi_fp_leave(before);
+    pithi_fp_restore(before);
     return PITH_OK;
 }
 
@@ -447,11 +449,13 @@ pith_status pith_kv_append_delta(pith_plan *p, pith_kv *c, const pith_view *view
     struct pithi_span span;
     PITHI_TRY(take_tokens(p, c, view, &a));
     PITHI_TRY(take_base(p, c, base, view->shape[0], &span));
+    struct pithi_kv kv = c->paged.kv;
+    kv.base_dtype = base->dtype;
+    a.kv = &kv;
     a.base = span.data;
-    a.kv.base_dtype = base->dtype;
     const uint64_t before = pithi_fp_enter();
     append(c, &a, view->shape[0]);
-    pithi_fp_leave(before);
+    pithi_fp_restore(before);
     return PITH_OK;
 }
 

@@ -8,17 +8,19 @@
 /* Features found that the mask allows; mask 0 allows all. */
 uint32_t pithi_cpu_select(uint32_t mask);
 
-/* Round to nearest, subnormals kept, exceptions masked; returns what to restore. */
+/* Round to nearest, subnormals kept, exceptions masked; returns what to restore: with _leave, or
+ * with _restore where no store was non-temporal. */
 #if defined(__x86_64__)
 static inline uint64_t pithi_fp_enter(void) {
     const uint64_t before = __builtin_ia32_stmxcsr();
     __builtin_ia32_ldmxcsr(0x1F80u);
     return before;
 }
+static inline void pithi_fp_restore(uint64_t before) { __builtin_ia32_ldmxcsr((unsigned)before); }
 /* Non-temporal stores made since are ordered before whatever tells others of the result. */
 static inline void pithi_fp_leave(uint64_t before) {
     __builtin_ia32_sfence();
-    __builtin_ia32_ldmxcsr((unsigned)before);
+    pithi_fp_restore(before);
 }
 #elif defined(__aarch64__)
 static inline uint64_t pithi_fp_enter(void) {
@@ -28,9 +30,10 @@ static inline uint64_t pithi_fp_enter(void) {
     __asm__ volatile("msr fpcr, %0" : : "r"(plain));
     return before;
 }
-static inline void pithi_fp_leave(uint64_t before) {
+static inline void pithi_fp_restore(uint64_t before) {
     __asm__ volatile("msr fpcr, %0" : : "r"(before));
 }
+static inline void pithi_fp_leave(uint64_t before) { pithi_fp_restore(before); }
 #else
 #include <fenv.h>
 static inline uint64_t pithi_fp_enter(void) {
@@ -38,7 +41,8 @@ static inline uint64_t pithi_fp_enter(void) {
     fesetround(FE_TONEAREST);
     return (uint64_t)before;
 }
-static inline void pithi_fp_leave(uint64_t before) { fesetround((int)before); }
+static inline void pithi_fp_restore(uint64_t before) { fesetround((int)before); }
+static inline void pithi_fp_leave(uint64_t before) { pithi_fp_restore(before); }
 #endif
 
 #endif

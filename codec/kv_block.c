@@ -248,7 +248,7 @@ static void put_heads(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_r
     for (size_t head = 0; head < all; head += step) {
         struct pithi_group_job job;
         heads_job(&job, k, page, rows->tokens, first + head, step);
-        job.value = at_element(rows->value, k->dtype, head * k->dim);
+        job.value = (const uint8_t *)rows->value + head * k->dim * k->element;
         job.value_dtype = k->dtype;
         job.base = at_element(rows->base, k->base_dtype, head * k->dim);
         job.base_dtype = k->base_dtype;
@@ -258,8 +258,8 @@ static void put_heads(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_r
             put_changed(k, page, rows, first + head, &job);
         else
             encode(k, &job);
-        rows->saturated += job.saturated;
-        rows->poisoned += job.poisoned;
+        if (job.saturated) rows->saturated += job.saturated;
+        if (job.poisoned) rows->poisoned += job.poisoned;
     }
 }
 

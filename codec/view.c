@@ -13,16 +13,24 @@ bool pithi_multiply(uint64_t a, uint64_t b, uint64_t *out) {
     return true;
 }
 
+/* Shape and strides in registers: put together in memory, they would be copied in other pieces than
+ * they were stored in, and such a copy waits for every store before. */
 pith_view pith_view_dense(const void *data, uint32_t dtype, uint32_t ndim, const uint64_t *shape) {
+    static const uint64_t none = 0;
     const bool fits = ndim <= PITH_MAX_NDIM;
-    pith_view v = {(void *)(uintptr_t)data, fits ? dtype : PITH_NONE, fits ? ndim : 0, {0}, {0}};
-    uint64_t step = 1;
-    for (uint32_t d = v.ndim; d-- > 0;) {
-        v.shape[d] = shape[d];
-        v.stride[d] = (int64_t)step;
-        step *= shape[d] ? shape[d] : 1;
+    uint64_t n[PITH_MAX_NDIM], step = 1;
+    int64_t s[PITH_MAX_NDIM];
+    for (uint32_t d = PITH_MAX_NDIM; d-- > 0;) {
+        const bool there = fits && d < ndim;
+        n[d] = *(there ? shape + d : &none);
+        s[d] = there ? (int64_t)step : 0;
+        step *= n[d] + (n[d] == 0);
     }
-    return v;
+    return (pith_view){(void *)(uintptr_t)data,
+                       fits ? dtype : PITH_NONE,
+                       fits ? ndim : 0,
+                       {n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7]},
+                       {s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7]}};
 }
 
 pith_view pith_view_flat(const void *data, uint32_t dtype, uint64_t count) {
