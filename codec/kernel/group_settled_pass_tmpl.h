@@ -2,7 +2,12 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * For groups of up to 256 elements without a base. The extremes of the next 16 groups are found
- * between the codes of these, four groups at a time, so that reads from memory never pause. */
+ * between the codes of these, four groups at a time, so that reads from memory never pause. Where
+ * there are no others, as of an appended token, what comes behind is fetched beside the codes:
+ * beside extremes alone it would come too fast for as many lines as can be under way. */
+
+/* How far, in elements, what comes behind is fetched. */
+enum { BEHIND = 2048 };
 
 /* What a loop is made for; constant in the common loops. bits 0: as the job has it. */
 struct settled_way {
@@ -16,67 +21,89 @@ struct settled_pass {
     struct packing pack;
     const uint8_t *value;
     uint8_t *codes;
-    size_t room, unit; /* bytes of codes from `codes` on, and of a unit's */
-    size_t group, groups,
-        turn; /* elements; of the job, and of those whose scales are made at once */
+    size_t room, unit;          /* bytes of codes from `codes` on, and of a unit's */
+    size_t group, groups, turn; /* elements; of the job, and those whose scales are made at once */
+    size_t ahead;               /* bytes that values are fetched before their extremes are found */
 };
 
-/* Of 16 groups: ordered, those of 16 bits in the high halves; the low halves are undefined. */
+/* Of 16 groups, as bits: the largest as signed integers, the highest as unsigned ones. */
 struct extremes {
-    vquad low[4], high[4];
+    vquad high[4], low[4];
 };
 
-/* ---- Extremes --------------------------------------------------------------------------------*/
+/* ---- Extremes --------------------------------------------------------------------------------
+ * Bits are compared as they are: of values that are not negative, the largest as signed integers is
+ * the largest; of negative ones, the highest as unsigned integers is the least. Both are of every
+ * other group too but those of one sign, which lack one of them: the value nearest to 0. */
 
-ALWAYS void take_extremes(v16 *lo, v16 *hi, v16 x, struct settled_way w, bool wide) {
-    if (!w.asymmetric) {
-        x = v_and(x, v_set(wide ? 0x7FFFFFFFu : 0x7FFF7FFFu));
-        *hi = wide ? v_maxi(*hi, x) : v_maxi16(*hi, x);
-        return;
-    }
-    x = wide ? v_ordered(x) : v_ordered16(x);
-    *lo = wide ? v_mini(*lo, x) : v_mini16(*lo, x);
+ALWAYS void take_extremes(v16 *lo, v16 *hi, v16 x, struct settled_way w) {
+    const bool wide = w.vt == PITH_F32;
+    if (!w.asymmetric) x = v_and(x, v_set(wide ? 0x7FFFFFFFu : 0x7FFF7FFFu));
     *hi = wide ? v_maxi(*hi, x) : v_maxi16(*hi, x);
+    if (w.asymmetric) *lo = wide ? v_maxu(*lo, x) : v_maxu16(*lo, x);
 }
 
-/* Of one group, from every lane. */
-ALWAYS void group_extremes(v16 *lo, v16 *hi, const uint8_t *value, size_t group,
+/* Of one group, from every lane. ahead: bytes to what is fetched; 0 is as good as none. */
+ALWAYS void group_extremes(v16 *lo, v16 *hi, const uint8_t *value, size_t group, size_t ahead,
                            struct settled_way w) {
     const bool wide = w.vt == PITH_F32;
-    *lo = v_set(wide ? 0x7FFFFFFFu : 0x7FFF7FFFu);
+    *lo = v_set(0);
     *hi = v_set(!w.asymmetric ? 0 : wide ? 0x80000000u : 0x80008000u);
-    if (wide) {
-        for (size_t k = 0; k < group; k += 16) {
-            __builtin_prefetch(value + 4 * k + VALUES_AHEAD, 0, 2);
-            take_extremes(lo, hi, v_load(value + 4 * k), w, true);
-        }
+    if (!wide && group == 16) {
+        take_extremes(lo, hi, v_load_twice(value), w);
         return;
     }
-    if (group == 16) {
-        take_extremes(lo, hi, v_load_high(value), w, true);
-        return;
+    const uint8_t *const end = value + group * width(w.vt);
+    for (; value < end; value += 64) {
+        __builtin_prefetch(value + ahead, 0, 2);
+        take_extremes(lo, hi, v_load(value), w);
     }
-    for (size_t k = 0; k < group; k += 32) {
-        __builtin_prefetch(value + 2 * k + VALUES_AHEAD, 0, 2);
-        take_extremes(lo, hi, v_load(value + 2 * k), w, false);
-    }
-    if (w.asymmetric) *lo = v_mini(*lo, v_shl16(*lo));
-    *hi = v_maxi(*hi, v_shl16(*hi));
 }
 
-/* From the integer order to f32. */
-ALWAYS v16 unordered(v16 x, struct settled_way w) {
-    if (w.vt == PITH_F32) return w.asymmetric ? v_ordered(x) : x;
-    x = v_and(x, v_set(0xFFFF0000u));
-    if (w.asymmetric) x = v_ordered16(x);
-    return w.vt == PITH_F16 ? f_widen(v_shr(x, 16)) : x;
+/* From bits to f32. */
+ALWAYS v16 from_bits(uint32_t dtype, v16 x) {
+    if (dtype == PITH_F32) return x;
+    return dtype == PITH_F16 ? f_widen(x) : v_shl16(x);
 }
 
+/* The values nearest to 0 of 16 groups, of which those behind the last are as that one. */
+static __attribute__((noinline)) v16 nearest_to_0(const uint8_t *value, uint32_t dtype,
+                                                  size_t group, size_t groups) {
+    const bool wide = dtype == PITH_F32;
+    const size_t bytes = group * width(dtype);
+    vquad q[4];
+    v16 x[4];
+    for (size_t k = 0; k < 16; k++) {
+        const uint8_t *v = value + (k < groups ? k : groups - 1) * bytes, *const end = v + bytes;
+        v16 m = bytes < 64 ? v_load_twice(v) : v_load(v);
+        for (v += 64; v < end; v += 64) m = wide ? v_minu(m, v_load(v)) : v_minu16(m, v_load(v));
+        x[k % 4] = m;
+        if (k % 4 == 3) q[k / 4] = wide ? v_lowest_four(x) : v_lowest16_four(x);
+    }
+    return from_bits(dtype, wide ? v_lowest_all(q) : v_lowest16_all(q));
+}
+
+/* b where the sign of a is set, a elsewhere; or the other way round. */
+ALWAYS v16 where_negative(v16 a, v16 b) { return v_xor(a, v_and(v_xor(a, b), v_sar31(a))); }
+ALWAYS v16 where_positive(v16 a, v16 b) { return v_xor(b, v_and(v_xor(a, b), v_sar31(a))); }
+
+/* Of the turn at g. */
 ALWAYS bool settle_found(struct settled *s, const struct pithi_group_job *job,
-                         const struct extremes *e, struct settled_way w) {
-    const v16 hi = unordered(v_largest_all(e->high), w);
+                         const struct settled_pass *p, const struct extremes *e, size_t g,
+                         struct settled_way w) {
+    const bool wide = w.vt == PITH_F32;
+    const v16 sign = v_set(0x80000000u);
+    v16 hi = from_bits(w.vt, wide ? v_largest_all(e->high) : v_largest16_all(e->high));
     if (!w.asymmetric) return settle_sizes(s, &job->set, w.vt, hi);
-    return settle_ranges(s, &job->set, w.vt, unordered(v_least_all(e->low), w), hi);
+    v16 lo = from_bits(w.vt, wide ? v_highest_all(e->low) : v_highest16_all(e->low));
+    const v16 both = v_and(lo, v_xor(hi, sign));
+    if (__builtin_expect(v_any(v_and(v_xor(both, sign), sign)), 0)) {
+        const v16 nearest =
+            nearest_to_0(p->value + g * p->group * width(w.vt), w.vt, p->group, p->groups - g);
+        hi = where_negative(hi, nearest);
+        lo = where_positive(lo, nearest);
+    }
+    return settle_ranges(s, &job->set, w.vt, lo, hi, true);
 }
 
 /* ---- Scales ----------------------------------------------------------------------------------*/
@@ -136,7 +163,7 @@ ALWAYS v16 settled_code(const struct settled *s, v16 x, size_t g, struct settled
 
 /* Elements [from, end) of the groups that s is of, the first of which is at `value`. */
 ALWAYS void settled_codes(struct settled_pass *p, const struct settled *s, const uint8_t *value,
-                          size_t from, size_t end, struct settled_way w, bool odd) {
+                          size_t from, size_t end, struct settled_way w, bool odd, bool fetch) {
     const unsigned shift = (unsigned)__builtin_ctzll(p->group);
     for (size_t i = from; i < end; i += UNIT) {
         const uint8_t *const v = value + i * width(w.vt);
@@ -145,6 +172,8 @@ ALWAYS void settled_codes(struct settled_pass *p, const struct settled *s, const
                           settled_code(s, load(w.vt, v, 32), (i + 32) >> shift, w, odd),
                           settled_code(s, load(w.vt, v, 48), (i + 48) >> shift, w, odd)};
         if (!w.stream) __builtin_prefetch(p->codes + CODES_AHEAD, 1);
+        for (size_t k = 0; fetch && k < UNIT * width(w.vt); k += 64)
+            __builtin_prefetch(v + BEHIND * width(w.vt) + k, 0, 2);
         pack64_whole(p->codes, p->room, &p->pack, q, w.stream);
         p->codes += p->unit;
         p->room -= p->unit;
@@ -153,10 +182,10 @@ ALWAYS void settled_codes(struct settled_pass *p, const struct settled *s, const
 
 /* ---- Groups ----------------------------------------------------------------------------------*/
 
+/* All but the tables. */
 ALWAYS void open_settled(struct settled_pass *p, const struct pithi_group_job *job,
                          struct settled_way w) {
     const unsigned bits = w.bits ? w.bits : job->set.bits;
-    packing_make(&p->pack, bits, !w.asymmetric);
     p->value = job->value;
     p->codes = job->codes;
     p->room = pithi_group_code_bytes(&job->set, job->count);
@@ -164,6 +193,12 @@ ALWAYS void open_settled(struct settled_pass *p, const struct pithi_group_job *j
     p->group = job->set.group;
     p->groups = job->count / p->group;
     p->turn = p->group > 128 ? 8 : 16;
+    p->ahead = p->groups > p->turn ? VALUES_AHEAD : 0;
+}
+
+ALWAYS void make_tables(struct settled_pass *p, const struct pithi_group_job *job,
+                        struct settled_way w) {
+    packing_make(&p->pack, w.bits ? w.bits : job->set.bits, !w.asymmetric);
 }
 
 /* Codes of NaN are 0, which clamping makes of it or rounding does. A pass of its own, so that the
@@ -173,9 +208,10 @@ static __attribute__((noinline)) size_t odd_codes(const struct pithi_group_job *
                                                   size_t from, size_t end, struct settled_way w) {
     struct settled_pass p;
     open_settled(&p, job, w);
+    make_tables(&p, job, w);
     p.codes += done;
     p.room -= done;
-    settled_codes(&p, s, value, from, end, w, true);
+    settled_codes(&p, s, value, from, end, w, true, false);
     return (size_t)(p.codes - job->codes) - done;
 }
 
@@ -184,7 +220,7 @@ ALWAYS bool open_turn(struct settled *s, struct pithi_group_job *job, const stru
                       const struct extremes *e, size_t g, struct settled_way w) {
     const size_t n = p->groups - g < p->turn ? p->groups - g : p->turn;
     const size_t entry = pithi_scale_width(job->set.scale_dtype) * (w.asymmetric ? 2 : 1);
-    const bool odd = settle_found(s, job, e, w);
+    const bool odd = settle_found(s, job, p, e, g, w);
     if (__builtin_expect(odd, 0)) job->poisoned += settle_odd(s, &job->set, w.vt, n);
     if (__builtin_expect(job->set.shrink, 0)) {
         const struct shrinking h = {&job->set, p->value + g * p->group * width(w.vt), w.vt,
@@ -205,14 +241,14 @@ struct coding {
 };
 
 ALWAYS void put_codes_of(struct settled_pass *p, const struct coding *c, size_t end,
-                         struct settled_way w) {
+                         struct settled_way w, bool fetch) {
     if (__builtin_expect(c->odd, 0)) {
         const size_t done = (size_t)(p->codes - c->job->codes);
         const size_t bytes = odd_codes(c->job, done, c->settled, c->value, c->at, end, w);
         p->codes += bytes;
         p->room -= bytes;
     } else {
-        settled_codes(p, c->settled, c->value, c->at, end, w, false);
+        settled_codes(p, c->settled, c->value, c->at, end, w, false, fetch);
     }
 }
 
@@ -221,9 +257,9 @@ ALWAYS void find_one(struct settled_pass *p, struct coding *c, size_t g, v16 *lo
     const size_t least = p->group > UNIT ? p->group : UNIT;
     const size_t one = g < p->groups ? p->group : 16; /* past the end, little of the last again */
     group_extremes(lo, hi, p->value + (g < p->groups ? g : p->groups - 1) * p->group * width(w.vt),
-                   one, w);
+                   one, p->ahead, w);
     if (c->at >= c->end) return;
-    put_codes_of(p, c, c->at + least, w);
+    put_codes_of(p, c, c->at + least, w, false);
     c->at += least;
 }
 
@@ -235,8 +271,9 @@ ALWAYS void find_four(struct settled_pass *p, struct coding c, size_t g, struct 
     find_one(p, &c, g + 1, &lo[1], &hi[1], w);
     find_one(p, &c, g + 2, &lo[2], &hi[2], w);
     find_one(p, &c, g + 3, &lo[3], &hi[3], w);
-    if (w.asymmetric) e->low[k] = v_least_four(lo);
-    e->high[k] = v_largest_four(hi);
+    const bool wide = w.vt == PITH_F32;
+    e->high[k] = wide ? v_largest_four(hi) : v_largest16_four(hi);
+    if (w.asymmetric) e->low[k] = wide ? v_highest_four(lo) : v_highest16_four(lo);
 }
 
 /* Lanes from quad k on have no group: they are as good as the first ones. */
@@ -257,6 +294,7 @@ ALWAYS void encode_settled(struct pithi_group_job *job, struct settled_way w) {
     open_settled(&p, job, w);
     do find_four(&p, c, 4 * quads, &e, quads, w);
     while (4 * ++quads < p.turn && 4 * quads < p.groups);
+    make_tables(&p, job, w); /* while scales are waited for */
     repeat_first(&e, quads, w);
     for (; g + p.turn < p.groups; g += p.turn, c.value += p.turn * p.group * width(w.vt)) {
         c.odd = open_turn(&s, job, &p, &e, g, w);
@@ -269,7 +307,7 @@ ALWAYS void encode_settled(struct pithi_group_job *job, struct settled_way w) {
     }
     c.odd = open_turn(&s, job, &p, &e, g, w);
     c.at = 0;
-    put_codes_of(&p, &c, (p.groups - g) * p.group, w);
+    put_codes_of(&p, &c, (p.groups - g) * p.group, w, true);
 }
 
 /* ---- Entry -----------------------------------------------------------------------------------*/
@@ -299,7 +337,7 @@ static size_t settled_pass(struct pithi_group_job *job) {
     const struct pithi_group_setting *s = &job->set;
     const size_t least = s->group > UNIT ? s->group : UNIT;
     if (s->group > 256 || job->base_dtype != PITH_NONE || job->count < least) return 0;
-    const size_t rest = job->count % least;
+    const size_t rest = job->count & (least - 1);
     if (rest == 0) {
         encode_settled_any(job);
         return job->count;

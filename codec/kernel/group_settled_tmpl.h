@@ -17,8 +17,9 @@ ALWAYS v16 round_step(uint32_t dtype, v16 x) {
     return v_and(v_add(v_add(x, v_set(0x7F)), odd), v_set(0xFFFFFF00u));
 }
 
-ALWAYS v16 round_zero(const struct pithi_group_setting *s, v16 lo) {
-    const v16 zero = f_add(round_to(s->scale_dtype, lo), v_set(0)); /* never -0 */
+ALWAYS v16 round_zero(const struct pithi_group_setting *s, v16 lo, bool round) {
+    if (round) lo = round_to(s->scale_dtype, lo);
+    const v16 zero = f_add(lo, v_set(0)); /* never -0 */
     if (!s->short_zero) return zero;
     const v16 odd = v_and(v_shr(zero, 18), v_set(1));
     return v_and(v_add(v_add(zero, v_set(0x1FFFF)), odd), v_set(0xFFFC0000u));
@@ -34,16 +35,17 @@ ALWAYS v16 misses_top(v16 range, v16 reciprocal, uint32_t top) {
 
 /* pithi_grid_of, and whether pithi_settle would leave it: the zero point decodes to itself and is
  * the code of the least value, the last code is that of the largest one and of what it decodes to,
- * from which the same scale comes. */
+ * from which the same scale comes. whole: lo is a value of the dtype. */
 ALWAYS void settle_lanes(struct settled *to, const struct pithi_group_setting *s, uint32_t dtype,
-                         bool asymmetric, v16 lo, v16 hi) {
+                         bool asymmetric, v16 lo, v16 hi, bool whole) {
     const uint32_t top_code = (1u << (asymmetric ? s->bits : s->bits - 1)) - 1;
     const v16 levels = f_from_i(v_set(top_code));
     v16 zero = v_set(0), odd = above_limit(hi);
     if (asymmetric) {
-        zero = round_zero(s, lo);
+        const bool other = !whole || s->scale_dtype != dtype; /* where rounding may change lo */
+        zero = round_zero(s, lo, other);
         odd = v_maxu(odd, v_maxu(above_limit(lo), above_limit(zero)));
-        odd = v_maxu(odd, v_xor(round_to(dtype, zero), zero));
+        if (other || s->short_zero) odd = v_maxu(odd, v_xor(round_to(dtype, zero), zero));
     }
     const v16 range = f_sub(hi, zero);
     const v16 coded = v_greater(range, v_set(TINY - 1));
@@ -90,13 +92,13 @@ static __attribute__((noinline)) uint32_t settle_odd(struct settled *to,
 
 static __attribute__((noinline)) bool settle_ranges(struct settled *to,
                                                     const struct pithi_group_setting *s,
-                                                    uint32_t dtype, v16 lo, v16 hi) {
-    settle_lanes(to, s, dtype, true, lo, hi);
-    return v_reduce_maxu(v_load((const uint8_t *)to->odd)) != 0;
+                                                    uint32_t dtype, v16 lo, v16 hi, bool whole) {
+    settle_lanes(to, s, dtype, true, lo, hi, whole);
+    return v_any(v_load((const uint8_t *)to->odd));
 }
 static __attribute__((noinline)) bool settle_sizes(struct settled *to,
                                                    const struct pithi_group_setting *s,
                                                    uint32_t dtype, v16 hi) {
-    settle_lanes(to, s, dtype, false, v_set(0), hi);
-    return v_reduce_maxu(v_load((const uint8_t *)to->odd)) != 0;
+    settle_lanes(to, s, dtype, false, v_set(0), hi, true);
+    return v_any(v_load((const uint8_t *)to->odd));
 }

@@ -4,10 +4,6 @@
 #include "kernel/lanes_avx2.h"
 #include "stage/interp.h"
 
-static inline bool v_any(v16 x) {
-    return !_mm256_testz_si256(_mm256_or_si256(x.a, x.b), v_set(0xFFFFFFFFu).a);
-}
-
 #include "kernel/interp_tmpl.h"
 
 void pithi_interp_bind_avx2(struct pithi_kernels *k);

@@ -4,8 +4,6 @@
 #include "kernel/lanes_avx512.h"
 #include "stage/interp.h"
 
-static inline bool v_any(v16 x) { return _mm512_test_epi32_mask(x, x) != 0; }
-
 #include "kernel/interp_tmpl.h"
 
 void pithi_interp_bind_avx512(struct pithi_kernels *k);

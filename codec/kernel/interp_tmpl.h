@@ -1,8 +1,7 @@
 /* interp_tmpl.h - runs of interpolation in 16 lanes, written once for each ISA.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The including file has included lanes_<isa>.h and codec.h, and defines v_any(x): whether any
- * lane of x, whose lanes are all ones or 0, is not 0. */
+ * The including file has included lanes_<isa>.h and codec.h. */
 #ifndef PITHI_INTERP_TMPL_H
 #define PITHI_INTERP_TMPL_H
 

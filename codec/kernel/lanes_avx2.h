@@ -29,6 +29,7 @@ BOTH(v_sub, _mm256_sub_epi32)
 BOTH(v_maxu, _mm256_max_epu32)
 BOTH(v_maxi, _mm256_max_epi32)
 BOTH(v_mini, _mm256_min_epi32)
+BOTH(v_minu, _mm256_min_epu32)
 BOTH(v_greater, _mm256_cmpgt_epi32)
 BOTH_FLOAT(f_add, _mm256_add_ps)
 BOTH_FLOAT(f_sub, _mm256_sub_ps)
@@ -127,34 +128,57 @@ static inline v16 v_shl16(v16 x) {
     return (v16){_mm256_slli_epi32(x.a, 16), _mm256_slli_epi32(x.b, 16)};
 }
 
-/* 32 lanes of 16 bits: values to an integer order, and the least and largest. */
-static inline v16 v_ordered16(v16 x) {
-    const v16 sign = {_mm256_srai_epi16(x.a, 15), _mm256_srai_epi16(x.b, 15)};
-    return v_xor(x, v_and(sign, v_set(0x7FFF7FFFu)));
-}
-BOTH(v_mini16, _mm256_min_epi16)
+/* 32 lanes of 16 bits, and 16 of them from memory, twice. */
 BOTH(v_maxi16, _mm256_max_epi16)
+BOTH(v_maxu16, _mm256_max_epu16)
+BOTH(v_minu16, _mm256_min_epu16)
+static inline v16 v_load_twice(const uint8_t *p) { return (v16){load256(p), load256(p)}; }
 
-/* The least (largest) lane of 16 vectors: of every four of them, then of these. */
+/* The greatest or least lane of 16 vectors: of every four of them, then of these. Lanes of 16 bits
+ * come back in the low halves of lanes of 32. */
 typedef __m256i vquad;
-#define LEAST(name, operation)                                                                 \
-    static inline vquad name##_four(const v16 x[4]) {                                          \
-        const __m256i p = operation(x[0].a, x[0].b), q = operation(x[1].a, x[1].b);            \
-        const __m256i r = operation(x[2].a, x[2].b), s = operation(x[3].a, x[3].b);            \
-        const __m256i a = operation(_mm256_unpacklo_epi32(p, q), _mm256_unpackhi_epi32(p, q)); \
-        const __m256i b = operation(_mm256_unpacklo_epi32(r, s), _mm256_unpackhi_epi32(r, s)); \
-        return operation(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));            \
-    }                                                                                          \
-    static inline v16 name##_all(const vquad x[4]) {                                           \
-        return (v16){operation(_mm256_permute2x128_si256(x[0], x[1], 0x20),                    \
-                               _mm256_permute2x128_si256(x[0], x[1], 0x31)),                   \
-                     operation(_mm256_permute2x128_si256(x[2], x[3], 0x20),                    \
-                               _mm256_permute2x128_si256(x[2], x[3], 0x31))};                  \
+#define OF_UNPACKED(operation, bits, x, y) \
+    operation(_mm256_unpacklo_epi##bits(x, y), _mm256_unpackhi_epi##bits(x, y))
+#define OF_HALVES(operation, x, y) \
+    operation(_mm256_permute2x128_si256(x, y, 0x20), _mm256_permute2x128_si256(x, y, 0x31))
+#define FOUR(name, operation, bits, twice)                                          \
+    static inline vquad name##_four(const v16 x[4]) {                               \
+        const __m256i p = operation(x[0].a, x[0].b), q = operation(x[1].a, x[1].b); \
+        const __m256i r = operation(x[2].a, x[2].b), s = operation(x[3].a, x[3].b); \
+        const __m256i a = OF_UNPACKED(operation, bits, p, q);                       \
+        const __m256i b = OF_UNPACKED(operation, bits, r, s);                       \
+        return OF_UNPACKED(operation, twice, a, b);                                 \
     }
-LEAST(v_least, _mm256_min_epi32)
-LEAST(v_largest, _mm256_max_epi32)
-#undef LEAST
+#define MOST(name, operation)                                                             \
+    FOUR(name, operation, 32, 64)                                                         \
+    static inline v16 name##_all(const vquad x[4]) {                                      \
+        return (v16){OF_HALVES(operation, x[0], x[1]), OF_HALVES(operation, x[2], x[3])}; \
+    }
+#define MOST16(name, operation)                                              \
+    FOUR(name, operation, 16, 32)                                            \
+    static inline v16 name##_all(const vquad x[4]) {                         \
+        const __m256i a = OF_UNPACKED(operation, 64, x[0], x[1]);            \
+        const __m256i b = OF_UNPACKED(operation, 64, x[2], x[3]);            \
+        const __m256i c = OF_HALVES(operation, a, b);                        \
+        return (v16){_mm256_cvtepu16_epi32(_mm256_castsi256_si128(c)),       \
+                     _mm256_cvtepu16_epi32(_mm256_extracti128_si256(c, 1))}; \
+    }
+MOST(v_largest, _mm256_max_epi32)
+MOST(v_highest, _mm256_max_epu32)
+MOST(v_lowest, _mm256_min_epu32)
+MOST16(v_largest16, _mm256_max_epi16)
+MOST16(v_highest16, _mm256_max_epu16)
+MOST16(v_lowest16, _mm256_min_epu16)
+#undef MOST
+#undef MOST16
+#undef FOUR
+#undef OF_UNPACKED
+#undef OF_HALVES
 
+static inline bool v_any(v16 x) {
+    const __m256i any = _mm256_or_si256(x.a, x.b);
+    return !_mm256_testz_si256(any, any);
+}
 static inline uint32_t v_first(v16 x) {
     return (uint32_t)_mm_cvtsi128_si32(_mm256_castsi256_si128(x.a));
 }

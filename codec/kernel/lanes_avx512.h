@@ -92,6 +92,7 @@ static inline v16 v_add(v16 a, v16 b) { return _mm512_add_epi32(a, b); }
 static inline v16 v_maxu(v16 a, v16 b) { return _mm512_max_epu32(a, b); }
 static inline v16 v_maxi(v16 a, v16 b) { return _mm512_max_epi32(a, b); }
 static inline v16 v_mini(v16 a, v16 b) { return _mm512_min_epi32(a, b); }
+static inline v16 v_minu(v16 a, v16 b) { return _mm512_min_epu32(a, b); }
 static inline v16 v_shr(v16 a, unsigned n) { return _mm512_srli_epi32(a, n); }
 static inline v16 v_sar31(v16 a) { return _mm512_srai_epi32(a, 31); }
 static inline v16 v_sar16(v16 a) { return _mm512_srai_epi32(a, 16); }
@@ -105,35 +106,57 @@ static inline v16 v_ordered(v16 a) {
 }
 static inline v16 v_shl16(v16 a) { return _mm512_slli_epi32(a, 16); }
 
-/* 32 lanes of 16 bits: values to an integer order, and the least and largest. */
-static inline v16 v_ordered16(v16 a) {
-    const v16 sign = _mm512_srai_epi16(a, 15);
-    return _mm512_ternarylogic_epi32(a, sign, v_set(0x7FFF7FFFu), 0x78);
-}
-static inline v16 v_mini16(v16 a, v16 b) { return _mm512_min_epi16(a, b); }
+/* 32 lanes of 16 bits, and 16 of them from memory, twice. */
 static inline v16 v_maxi16(v16 a, v16 b) { return _mm512_max_epi16(a, b); }
+static inline v16 v_maxu16(v16 a, v16 b) { return _mm512_max_epu16(a, b); }
+static inline v16 v_minu16(v16 a, v16 b) { return _mm512_min_epu16(a, b); }
+static inline v16 v_load_twice(const uint8_t *p) {
+    return _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)p));
+}
 
-/* The least (largest) lane of 16 vectors: of every four of them, then of these. */
+/* The greatest or least lane of 16 vectors: of every four of them, then of these. Lanes of 16 bits
+ * come back in the low halves of lanes of 32. */
 typedef __m512i vquad;
-#define LEAST(name, operation)                                                                \
-    static inline vquad name##_four(const v16 x[4]) {                                         \
-        const v16 a =                                                                         \
-            operation(_mm512_unpacklo_epi32(x[0], x[1]), _mm512_unpackhi_epi32(x[0], x[1]));  \
-        const v16 b =                                                                         \
-            operation(_mm512_unpacklo_epi32(x[2], x[3]), _mm512_unpackhi_epi32(x[2], x[3]));  \
-        return operation(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));           \
-    }                                                                                         \
-    static inline v16 name##_all(const vquad x[4]) {                                          \
-        const v16 a = operation(_mm512_shuffle_i32x4(x[0], x[1], 0x88),                       \
-                                _mm512_shuffle_i32x4(x[0], x[1], 0xDD));                      \
-        const v16 b = operation(_mm512_shuffle_i32x4(x[2], x[3], 0x88),                       \
-                                _mm512_shuffle_i32x4(x[2], x[3], 0xDD));                      \
-        return operation(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xDD)); \
+#define OF_UNPACKED(operation, bits, x, y) \
+    operation(_mm512_unpacklo_epi##bits(x, y), _mm512_unpackhi_epi##bits(x, y))
+#define OF_QUARTERS(operation, x, y) \
+    operation(_mm512_shuffle_i32x4(x, y, 0x88), _mm512_shuffle_i32x4(x, y, 0xDD))
+#define MOST(name, operation)                                 \
+    static inline vquad name##_four(const v16 x[4]) {         \
+        const v16 a = OF_UNPACKED(operation, 32, x[0], x[1]); \
+        const v16 b = OF_UNPACKED(operation, 32, x[2], x[3]); \
+        return OF_UNPACKED(operation, 64, a, b);              \
+    }                                                         \
+    static inline v16 name##_all(const vquad x[4]) {          \
+        const v16 a = OF_QUARTERS(operation, x[0], x[1]);     \
+        const v16 b = OF_QUARTERS(operation, x[2], x[3]);     \
+        return OF_QUARTERS(operation, a, b);                  \
     }
-LEAST(v_least, _mm512_min_epi32)
-LEAST(v_largest, _mm512_max_epi32)
-#undef LEAST
+#define MOST16(name, operation)                                  \
+    static inline vquad name##_four(const v16 x[4]) {            \
+        const v16 a = OF_UNPACKED(operation, 16, x[0], x[1]);    \
+        const v16 b = OF_UNPACKED(operation, 16, x[2], x[3]);    \
+        return OF_UNPACKED(operation, 32, a, b);                 \
+    }                                                            \
+    static inline v16 name##_all(const vquad x[4]) {             \
+        const v16 a = OF_UNPACKED(operation, 64, x[0], x[1]);    \
+        const v16 b = OF_UNPACKED(operation, 64, x[2], x[3]);    \
+        const v16 c = OF_QUARTERS(operation, a, b);              \
+        const v16 d = OF_QUARTERS(operation, c, c);              \
+        return _mm512_cvtepu16_epi32(_mm512_castsi512_si256(d)); \
+    }
+MOST(v_largest, _mm512_max_epi32)
+MOST(v_highest, _mm512_max_epu32)
+MOST(v_lowest, _mm512_min_epu32)
+MOST16(v_largest16, _mm512_max_epi16)
+MOST16(v_highest16, _mm512_max_epu16)
+MOST16(v_lowest16, _mm512_min_epu16)
+#undef MOST
+#undef MOST16
+#undef OF_UNPACKED
+#undef OF_QUARTERS
 
+static inline bool v_any(v16 a) { return _mm512_test_epi32_mask(a, a) != 0; }
 static inline uint32_t v_first(v16 a) {
     return (uint32_t)_mm_cvtsi128_si32(_mm512_castsi512_si128(a));
 }

@@ -38,6 +38,7 @@ TWO(v_add, vaddq_u32(x, y))
 TWO(v_maxu, vmaxq_u32(x, y))
 TWO(v_maxi, U(vmaxq_s32(S(x), S(y))))
 TWO(v_mini, U(vminq_s32(S(x), S(y))))
+TWO(v_minu, vminq_u32(x, y))
 TWO(v_greater, vcgtq_s32(S(x), S(y)))
 TWO(f_add, I(vaddq_f32(F(x), F(y))))
 TWO(f_sub, I(vsubq_f32(F(x), F(y))))
@@ -124,36 +125,59 @@ static inline void v_store_high(uint8_t *p, v16 x) { v_store16(p, v_shr(x, 16));
 ONE(v_ordered, veorq_u32(x, vshrq_n_u32(U(vshrq_n_s32(S(x), 31)), 1)))
 ONE(v_shl16, vshlq_n_u32(x, 16))
 
-/* 32 lanes of 16 bits: values to an integer order, and the least and largest. */
-#define H(x) vreinterpretq_s16_u32(x)
-#define FROM_H(x) vreinterpretq_u32_s16(x)
-#define TOP16 vdupq_n_u16(0x7FFF)
-ONE(v_ordered16, FROM_H(veorq_s16(H(x), vreinterpretq_s16_u16(vandq_u16(
-                                            vreinterpretq_u16_s16(vshrq_n_s16(H(x), 15)), TOP16)))))
-TWO(v_mini16, FROM_H(vminq_s16(H(x), H(y))))
-TWO(v_maxi16, FROM_H(vmaxq_s16(H(x), H(y))))
+/* 32 lanes of 16 bits, and 16 of them from memory, twice. */
+#define H(x) vreinterpretq_u16_u32(x)
+#define SH(x) vreinterpretq_s16_u32(x)
+#define FROM_H(x) vreinterpretq_u32_u16(x)
+#define FROM_SH(x) vreinterpretq_u32_s16(x)
+TWO(v_maxi16, FROM_SH(vmaxq_s16(SH(x), SH(y))))
+TWO(v_maxu16, FROM_H(vmaxq_u16(H(x), H(y))))
+TWO(v_minu16, FROM_H(vminq_u16(H(x), H(y))))
+static inline v16 v_load_twice(const uint8_t *p) {
+    const uint32x4_t a = vreinterpretq_u32_u8(vld1q_u8(p));
+    const uint32x4_t b = vreinterpretq_u32_u8(vld1q_u8(p + 16));
+    return (v16){{a, b, a, b}};
+}
 
-/* The least (largest) lane of 16 vectors: of every four of them, then of these. */
-typedef int32x4_t vquad;
-#define LEAST(name, both, pairs)                                                     \
-    static inline int32x4_t name##_one(v16 x) {                                      \
-        return both(both(S(x.val[0]), S(x.val[1])), both(S(x.val[2]), S(x.val[3]))); \
-    }                                                                                \
-    static inline vquad name##_four(const v16 x[4]) {                                \
-        return pairs(pairs(name##_one(x[0]), name##_one(x[1])),                      \
-                     pairs(name##_one(x[2]), name##_one(x[3])));                     \
-    }                                                                                \
-    static inline v16 name##_all(const vquad x[4]) {                                 \
-        return (v16){{U(x[0]), U(x[1]), U(x[2]), U(x[3])}};                          \
+/* The greatest or least lane of 16 vectors: of every four of them, then of these. Lanes of 16 bits
+ * come back in the low halves of lanes of 32. */
+typedef uint32x4_t vquad;
+#define FOUR(name, lanes, in, out, both, pairs)                                          \
+    static inline lanes name##_one(v16 x) {                                              \
+        return both(both(in(x.val[0]), in(x.val[1])), both(in(x.val[2]), in(x.val[3]))); \
+    }                                                                                    \
+    static inline vquad name##_four(const v16 x[4]) {                                    \
+        return out(pairs(pairs(name##_one(x[0]), name##_one(x[1])),                      \
+                         pairs(name##_one(x[2]), name##_one(x[3]))));                    \
     }
-LEAST(v_least, vminq_s32, vpminq_s32)
-LEAST(v_largest, vmaxq_s32, vpmaxq_s32)
-#undef LEAST
+#define MOST(name, lanes, in, out, both, pairs) \
+    FOUR(name, lanes, in, out, both, pairs)     \
+    static inline v16 name##_all(const vquad x[4]) { return (v16){{x[0], x[1], x[2], x[3]}}; }
+#define MOST16(name, lanes, in, out, both, pairs)                                                \
+    FOUR(name, lanes, in, out, both, pairs)                                                      \
+    static inline v16 name##_all(const vquad x[4]) {                                             \
+        const uint16x8_t a = H(out(pairs(in(x[0]), in(x[1]))));                                  \
+        const uint16x8_t b = H(out(pairs(in(x[2]), in(x[3]))));                                  \
+        return (v16){{vmovl_u16(vget_low_u16(a)), vmovl_high_u16(a), vmovl_u16(vget_low_u16(b)), \
+                      vmovl_high_u16(b)}};                                                       \
+    }
+#define SAME(x) (x)
+MOST(v_largest, int32x4_t, S, U, vmaxq_s32, vpmaxq_s32)
+MOST(v_highest, uint32x4_t, SAME, SAME, vmaxq_u32, vpmaxq_u32)
+MOST(v_lowest, uint32x4_t, SAME, SAME, vminq_u32, vpminq_u32)
+MOST16(v_largest16, int16x8_t, SH, FROM_SH, vmaxq_s16, vpmaxq_s16)
+MOST16(v_highest16, uint16x8_t, H, FROM_H, vmaxq_u16, vpmaxq_u16)
+MOST16(v_lowest16, uint16x8_t, H, FROM_H, vminq_u16, vpminq_u16)
+#undef SAME
+#undef MOST
+#undef MOST16
+#undef FOUR
 
 static inline uint32_t v_first(v16 a) { return vgetq_lane_u32(a.val[0], 0); }
 static inline uint32_t v_reduce_maxu(v16 a) {
     return vmaxvq_u32(vmaxq_u32(vmaxq_u32(a.val[0], a.val[1]), vmaxq_u32(a.val[2], a.val[3])));
 }
+static inline bool v_any(v16 a) { return v_reduce_maxu(a) != 0; }
 /* The sum of all lanes: halves of the lanes are added, down to one, as the text adds them. */
 static inline float f_sum(v16 x) {
     const float32x4_t a = vaddq_f32(F(x.val[0]), F(x.val[2]));
