@@ -13,7 +13,9 @@ struct packing {
      * where byte i lies when lanes hold bytes of eight runs: 8 * (i % 8) + i / 8. */
     __m512i levels, nibbles, gather;
     /* 4 bits: where byte i of a rotated group lies, which has run i / 16, half i / 8 % 2, four
-     * i / 2 % 4 and pair i % 2 of its values: at 32 * half + 16 * pair + 4 * four + run. */
+     * i / 2 % 4 and pair i % 2 of its values: at 32 * half + 16 * pair + 4 * four + run. 8 bits:
+     * where that of value i % 16 of run i / 16 lies in a half, 16 * (i % 4) + 4 * (i / 4 % 4) +
+     * i / 16. */
     __m512i turned;
     __m512i pick[4];
     /* Of codes that were narrowed lane by lane: where every four of them lie; 4 bits: where byte i
@@ -71,7 +73,8 @@ static inline __attribute__((always_inline)) void packing_make(struct packing *p
         _mm512_slli_epi16(_mm512_and_si512(stretched(0, 0), _mm512_set1_epi8(7)), 3),
         _mm512_srli_epi16(_mm512_and_si512(stretched(0, 0), _mm512_set1_epi8(56)), 3));
     p->turned = _mm512_broadcast_i32x4(
-        _mm_setr_epi8(0, 16, 4, 20, 8, 24, 12, 28, 32, 48, 36, 52, 40, 56, 44, 60));
+        bits == 8 ? _mm_setr_epi8(0, 16, 32, 48, 4, 20, 36, 52, 8, 24, 40, 56, 12, 28, 44, 60)
+                  : _mm_setr_epi8(0, 16, 4, 20, 8, 24, 12, 28, 32, 48, 36, 52, 40, 56, 44, 60));
     p->turned = _mm512_add_epi8(
         p->turned, _mm512_setr_epi32(0, 0, 0, 0, 0x01010101, 0x01010101, 0x01010101, 0x01010101,
                                      0x02020202, 0x02020202, 0x02020202, 0x02020202, 0x03030303,
@@ -191,15 +194,26 @@ static inline void pack64_whole(uint8_t *to, size_t room, const struct packing *
 
 /* Four runs of 32 values transformed, turned in the order that pack_rotated takes their codes,
  * which are integers. */
+static inline bool turns(unsigned bits) { return bits == 4 || bits == 8; }
 static inline __attribute__((always_inline)) void rotate_runs(v16 v[8], unsigned bits, bool turn) {
-    if (bits == 4 && turn)
+    if (turns(bits) && turn)
         f_transform32x4_turned(v);
     else
         f_transform32x4(v);
 }
+/* a, b: of values 0..15 and 16..31 of every run, in bytes. */
+static inline void put_runs8(uint8_t *to, const struct packing *p, __m512i a, __m512i b,
+                             bool stream) {
+    const __m512i low = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
+    const __m512i high = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+    a = _mm512_permutexvar_epi8(p->turned, a);
+    b = _mm512_permutexvar_epi8(p->turned, b);
+    put_codes(to, 128, 8, _mm512_permutex2var_epi64(a, low, b), stream);
+    put_codes(to + 64, 64, 8, _mm512_permutex2var_epi64(a, high, b), stream);
+}
 static inline void pack_rotated(uint8_t *to, size_t room, const struct packing *p, const v16 q[8],
                                 bool stream) {
-    if (p->bits != 4) {
+    if (!turns(p->bits)) {
         pack64(to, room, p, q, stream);
         pack64(to + 8 * p->bits, room - 8 * p->bits, p, q + 4, stream);
         return;
@@ -208,6 +222,10 @@ static inline void pack_rotated(uint8_t *to, size_t room, const struct packing *
         _mm512_packs_epi16(_mm512_packs_epi32(q[0], q[2]), _mm512_packs_epi32(q[4], q[6]));
     const __m512i b =
         _mm512_packs_epi16(_mm512_packs_epi32(q[1], q[3]), _mm512_packs_epi32(q[5], q[7]));
+    if (p->bits == 8) {
+        put_runs8(to, p, a, b, stream);
+        return;
+    }
     const __m512i even = _mm512_shuffle_i32x4(a, b, 0x88), odd = _mm512_shuffle_i32x4(a, b, 0xDD);
     const __m512i x = _mm512_ternarylogic_epi32(p->mask, even, _mm512_slli_epi32(odd, 4), 0xCA);
     put_codes(to, room, 8, _mm512_permutexvar_epi8(p->turned, x), stream);
