@@ -8,24 +8,26 @@
 #ifndef PITHI_GPU_ROTATE_H
 #define PITHI_GPU_ROTATE_H
 
+#include "stage/log2.h"
 #include "team.h"
 
-PITHI_DEVICE uint32_t pithi_highest_bit(uint32_t x) {
-    uint32_t bit = 0x80000000u;
-    while (!(x & bit)) bit >>= 1;
-    return bit;
+/* Order of the transform that element i of a rest of so many belongs to; 1 behind it. */
+PITHI_DEVICE uint32_t pithi_rotation_order(uint32_t rest, uint32_t i) {
+    return i < rest ? 1u << (pithi_bit_length(i ^ rest) - 1) : 1;
 }
 
-/* Order of the transform that element e of a slot of `count` belongs to; 1 behind the slot. */
-PITHI_DEVICE uint32_t pithi_rotation_order(uint32_t order, uint64_t count, uint64_t e) {
-    const uint32_t rest = (uint32_t)(count & (order - 1));
-    if (e < count - rest) return order;
-    return e < count ? pithi_highest_bit((uint32_t)(e - (count - rest)) ^ rest) : 1;
-}
-
-/* Whether all of the unit at e is in whole transforms. */
-PITHI_DEVICE bool pithi_unit_whole(uint32_t order, uint64_t count, uint64_t e) {
-    return e + PITHI_UNIT <= count - (count & (order - 1));
+/* The unit at e of a slot of `count`: it is in a whole transform, or behind the last of these,
+ * where it begins with element `first` of the rest. */
+struct pithi_rotated {
+    bool whole;
+    uint32_t rest, first;
+};
+PITHI_DEVICE struct pithi_rotated pithi_unit_rotated(uint32_t order, uint64_t count, uint64_t e) {
+    struct pithi_rotated r;
+    r.rest = (uint32_t)(count & (order - 1));
+    r.whole = e < count - r.rest;
+    r.first = r.whole ? 0 : (uint32_t)(e - (count - r.rest));
+    return r;
 }
 
 PITHI_DEVICE void pithi_unit_signs(uint32_t key, uint64_t e, float x[8]) {
@@ -34,13 +36,11 @@ PITHI_DEVICE void pithi_unit_signs(uint32_t key, uint64_t e, float x[8]) {
         pithi_float(pithi_bits(x[k]) ^ (word >> k & 1) << 31);
 }
 
-/* One stride inside the unit at e. */
-PITHI_DEVICE void pithi_unit_stride(uint32_t order, uint64_t count, uint64_t e, uint32_t half,
-                                    float x[8]) {
-    const bool whole = pithi_unit_whole(order, count, e);
+/* One stride inside a unit. */
+PITHI_DEVICE void pithi_unit_stride(struct pithi_rotated r, uint32_t half, float x[8]) {
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
         if (k & half) continue;
-        if (!whole && pithi_rotation_order(order, count, e + k) <= half) continue;
+        if (!r.whole && pithi_rotation_order(r.rest, r.first + k) <= half) continue;
         const float a = x[k], b = x[(k + half) & 7];
         x[k] = a + b;
         x[(k + half) & 7] = a - b;
@@ -50,22 +50,42 @@ PITHI_DEVICE void pithi_unit_stride(uint32_t order, uint64_t count, uint64_t e, 
 /* One stride between threads: y is the unit `half` elements away. */
 PITHI_DEVICE void pithi_unit_across(uint32_t order, uint64_t count, uint64_t e, uint32_t half,
                                     float x[8], const float y[8]) {
-    const bool whole = pithi_unit_whole(order, count, e), upper = e & half;
+    const struct pithi_rotated r = pithi_unit_rotated(order, count, e);
+    const uint32_t turn = e & half ? 0x80000000u : 0;
+    if (r.whole) {
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) x[k] =
+            y[k] + pithi_float(pithi_bits(x[k]) ^ turn);
+        return;
+    }
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
-        if (!whole && pithi_rotation_order(order, count, e + k) <= half) continue;
-        x[k] = upper ? y[k] - x[k] : x[k] + y[k];
+        if (pithi_rotation_order(r.rest, r.first + k) <= half) continue;
+        x[k] = y[k] + pithi_float(pithi_bits(x[k]) ^ turn);
     }
 }
 
 PITHI_DEVICE void pithi_unit_shrink(uint32_t order, uint64_t count, uint64_t e, float x[8]) {
+    const struct pithi_rotated r = pithi_unit_rotated(order, count, e);
+    if (r.whole) {
+        const float factor = 1.0f / (float)order;
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) x[k] *= factor;
+        return;
+    }
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) x[k] *=
-        1.0f / (float)pithi_rotation_order(order, count, e + k);
+        1.0f / (float)pithi_rotation_order(r.rest, r.first + k);
 }
 
 PITHI_DEVICE void pithi_unit_inner(uint32_t order, uint64_t count, uint64_t e, float x[8]) {
-    pithi_unit_stride(order, count, e, 1, x);
-    pithi_unit_stride(order, count, e, 2, x);
-    pithi_unit_stride(order, count, e, 4, x);
+    const struct pithi_rotated r = pithi_unit_rotated(order, count, e), whole = {true, 0, 0};
+    if (r.whole) {
+        /* Asked once, not for every pair. */
+        pithi_unit_stride(whole, 1, x);
+        pithi_unit_stride(whole, 2, x);
+        pithi_unit_stride(whole, 4, x);
+        return;
+    }
+    pithi_unit_stride(r, 1, x);
+    pithi_unit_stride(r, 2, x);
+    pithi_unit_stride(r, 4, x);
 }
 
 /* The strides between threads, of t->x; a body's text, for a rotation r. phase(tile, half) takes
