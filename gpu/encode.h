@@ -162,19 +162,22 @@ PITHI_DEVICE void pithi_encode_update(const struct pithi_table *p, const struct 
 PITHI_DEVICE void pithi_encode_keep(const struct pithi_gpu_call *a, const struct pithi_gpu_item *it,
                                     uint64_t e, uint32_t n, const int q[8], const float x[8],
                                     float scale) {
-    const float *const before = pithi_residual(a, it, 0) + e;
-    float *const after = pithi_residual(a, it, 1) + e;
+    const uint8_t *const before = (const uint8_t *)(pithi_residual(a, it, 0) + e);
+    uint8_t *const after = (uint8_t *)(pithi_residual(a, it, 1) + e);
     const uint32_t ef = a->to.plan.device.decay;
     const float decay = (float)(ef - 1) / 1000.0f, gain = (float)(1001 - ef) / 1000.0f;
     const bool poisoned = pithi_nonfinite(pithi_bits(scale));
     uint64_t ignored = 0;
-    for (uint32_t k = 0; k < n; k++) {
+    uint32_t faded[PITHI_UNIT];
+    pithi_unit_get(before, 4, n, faded);
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
         const uint32_t d =
             poisoned ? PITHI_F32_NAN : pithi_group_decoded(q[k], scale, 0, false, &ignored);
-        const float lost = x[k] - pithi_float(d);
-        const float next = ef == 1 ? lost : decay * before[k] + gain * lost;
-        after[k] = pithi_nonfinite(pithi_bits(next)) ? before[k] : next;
+        const float lost = x[k] - pithi_float(d), held = pithi_float(faded[k]);
+        const uint32_t next = pithi_bits(ef == 1 ? lost : decay * held + gain * lost);
+        if (!pithi_nonfinite(next)) faded[k] = next;
     }
+    pithi_unit_put(after, 4, n, faded);
 }
 
 PITHI_DEVICE void pithi_encode_quantize(const struct pithi_table *p,
