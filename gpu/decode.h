@@ -16,6 +16,12 @@ PITHI_PHASE(pithi_decode_open, uint64_t number) {
     if (a->add && a->from.plan.base_dtype != PITH_NONE) s->from.base = s->from.tensor;
 }
 
+/* Whether values are added to a base. Kernels that know of plans without one leave that out. */
+PITHI_DEVICE bool pithi_decode_based(const struct pithi_gpu_call *a,
+                                     const struct pithi_gpu_item *it) {
+    return a->from.plan.base_dtype != PITH_NONE && it->base;
+}
+
 /* ---- Values out ------------------------------------------------------------------------------*/
 
 /* Of the unit at e, what lies in the team's elements; bits, of the tensor's dtype, may be more. A
@@ -111,7 +117,7 @@ PITHI_LOCAL(pithi_decode_values, uint64_t tile, bool sums) {
         if (!n) continue;
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) v[k] = pithi_bits(t->x[u][k]);
         if (a->from.plan.ranges && (sums || a->add)) pithi_exempt_sum(a, it, e, n, v);
-        if (it->base)
+        if (pithi_decode_based(a, it))
             pithi_decode_update(a, it, t, u, e, n, v);
         else if (a->add)
             pithi_decode_plus(a, it, e, n, v);
@@ -197,7 +203,7 @@ PITHI_DEVICE void pithi_decode_groups(const struct pithi_gpu_call *a, struct pit
         PITHI_STEP(pithi_sum, tile, false);
         PITHI_UNROTATE(tile);
         if (a->scale != 1.0f) PITHI_STEP(pithi_scale_sum, tile);
-        if (s->from.base) PITHI_STEP(pithi_decode_base, tile);
+        if (pithi_decode_based(a, &s->from)) PITHI_STEP(pithi_decode_base, tile);
         PITHI_STEP(pithi_decode_values, tile, sums);
     }
 }
@@ -210,7 +216,7 @@ PITHI_BODY(pithi_decode) {
         PITHI_RUN(pithi_decode_refuse, number);
         return;
     }
-    if (s->from.kind) {
+    if (a->from.plan.base_dtype != PITH_NONE && s->from.kind) {
         for (uint64_t tile = s->from.begin; tile < s->from.end; tile += PITHI_TILE)
             PITHI_STEP(pithi_decode_key, tile);
     } else {
