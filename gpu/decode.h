@@ -59,10 +59,11 @@ PITHI_DEVICE void pithi_decode_update(const struct pithi_gpu_call *a,
                                       const struct pithi_gpu_item *it, struct pithi_gpu_thread *t,
                                       uint32_t u, uint64_t e, uint32_t n, uint32_t next[8]) {
     const struct pithi_table *const p = &a->from.plan;
+    uint32_t base[PITHI_UNIT];
+    pithi_unit_read(p->base_dtype, t->base[u], base);
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
         uint64_t saturated = 0;
-        next[k] =
-            pithi_group_update(t->base[u][k], pithi_bits(t->x[u][k]), p->base_dtype, &saturated);
+        next[k] = pithi_group_update(base[k], pithi_bits(t->x[u][k]), p->base_dtype, &saturated);
         if (k < n) t->read.saturated += saturated;
     }
     if (!a->update) return;
@@ -74,12 +75,13 @@ PITHI_DEVICE void pithi_decode_update(const struct pithi_gpu_call *a,
     t->read.hash += pithi_unit_hash(p->base_dtype, e, n, bits);
 }
 
+/* t->base := the base as it lies there. */
 PITHI_LOCAL(pithi_decode_base, uint64_t tile) {
-    const struct pithi_table *const p = &a->from.plan;
+    const uint32_t width = pithi_width(a->from.plan.base_dtype);
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
-        pithi_unit_load(s->from.base + e * pithi_width(p->base_dtype), p->base_dtype,
-                        pithi_unit_left(e, s->from.slot->count), t->base[u]);
+        pithi_unit_fetch(s->from.base + e * width, width, pithi_unit_left(e, s->from.slot->count),
+                         t->base[u]);
     }
 }
 
@@ -199,11 +201,14 @@ PITHI_PHASE(pithi_decode_refuse, uint64_t number) {
 PITHI_DEVICE void pithi_decode_groups(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                       struct pithi_gpu_thread *t, struct pithi_team *team,
                                       bool sums) {
+    const bool based = pithi_decode_based(a, &s->from);
+    const bool early = a->from.plan.base_dtype != PITH_F32; /* else registers do not suffice */
     for (uint64_t tile = s->from.begin; tile < s->from.end; tile += PITHI_TILE) {
+        if (based && early) PITHI_STEP(pithi_decode_base, tile);
         PITHI_STEP(pithi_sum, tile, false);
         PITHI_UNROTATE(tile);
         if (a->scale != 1.0f) PITHI_STEP(pithi_scale_sum, tile);
-        if (pithi_decode_based(a, &s->from)) PITHI_STEP(pithi_decode_base, tile);
+        if (based && !early) PITHI_STEP(pithi_decode_base, tile);
         PITHI_STEP(pithi_decode_values, tile, sums);
     }
 }

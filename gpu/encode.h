@@ -38,23 +38,29 @@ PITHI_PHASE(pithi_encode_open, uint64_t number) {
 
 /* ---- Values ----------------------------------------------------------------------------------*/
 
-/* t->x := value - base; t->base keeps the base. */
+/* t->x := value - base; t->base keeps the base. All of it is fetched before any is looked at. */
 PITHI_LOCAL(pithi_encode_load, uint64_t tile) {
     const struct pithi_table *const p = &a->to.plan;
+    const uint32_t width = pithi_width(p->dtype), base_width = pithi_width(p->base_dtype);
+    uint32_t value[PITHI_UNITS][PITHI_UNIT], base[PITHI_UNITS][PITHI_UNIT];
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
         const uint32_t n = pithi_unit_left(e, s->to.slot->count);
-        uint32_t v[PITHI_UNIT];
-        pithi_unit_load(s->to.tensor + e * pithi_width(p->dtype), p->dtype, n, v);
+        pithi_unit_fetch(s->to.tensor + e * width, width, n, value[u]);
         if (p->base_dtype != PITH_NONE)
-            pithi_unit_load(s->to.base + e * pithi_width(p->base_dtype), p->base_dtype, n,
-                            t->base[u]);
+            pithi_unit_fetch(s->to.base + e * base_width, base_width, n, base[u]);
+    }
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        const uint64_t e = pithi_unit_at(t, tile, u);
+        uint32_t v[PITHI_UNIT];
+        pithi_unit_read(p->dtype, value[u], v);
         if (p->ranges)
-            pithi_exempt_take(p, &s->to, e, n, s->to.tensor + e * pithi_width(p->dtype), p->dtype,
-                              v);
+            pithi_exempt_take(p, &s->to, e, pithi_unit_left(e, s->to.slot->count),
+                              s->to.tensor + e * width, p->dtype, v);
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->x[u][k] = pithi_float(v[k]);
+        if (p->base_dtype == PITH_NONE) continue;
+        pithi_unit_read(p->base_dtype, base[u], t->base[u]);
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
-            t->x[u][k] = pithi_float(v[k]);
-            if (p->base_dtype == PITH_NONE) continue;
             const uint32_t b = t->base[u][k];
             t->x[u][k] = t->x[u][k] - pithi_float(pithi_nonfinite(b) ? 0 : b);
         }

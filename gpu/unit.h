@@ -9,28 +9,39 @@
 #include "phase.h"
 #include "stage/nh.h"
 
-/* bits := those of the n elements of `width` bytes, 2 or 4, at p; then zeros. */
-PITHI_DEVICE void pithi_unit_get(const uint8_t *p, uint32_t width, uint32_t n, uint32_t bits[8]) {
-    if (n < PITHI_UNIT || !pithi_is_aligned(p, 16)) {
-        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) bits[k] =
-            k >= n       ? 0
-            : width == 4 ? pithi_get32(p + 4 * k)
-                         : pithi_get16(p + 2 * k);
+/* raw := the n elements of `width` bytes, 2 or 4, at p, side by side as they lie there; then zeros.
+ * Nothing looks at what is on its way, so that more can be under way at once. */
+PITHI_DEVICE void pithi_unit_fetch(const uint8_t *p, uint32_t width, uint32_t n, uint32_t raw[8]) {
+    if (n == PITHI_UNIT && pithi_is_aligned(p, 16)) {
+        const struct pithi_quad a = pithi_get_quad(p), none = {{0, 0, 0, 0}};
+        const struct pithi_quad b = width == 4 ? pithi_get_quad(p + 16) : none;
+        PITHI_UNROLL for (uint32_t k = 0; k < 4; k++) {
+            raw[k] = a.word[k];
+            raw[k + 4] = b.word[k];
+        }
         return;
     }
-    const struct pithi_quad a = pithi_get_quad(p);
-    if (width == 4) {
-        const struct pithi_quad b = pithi_get_quad(p + 16);
-        PITHI_UNROLL for (uint32_t k = 0; k < 4; k++) {
-            bits[k] = a.word[k];
-            bits[k + 4] = b.word[k];
-        }
-    } else {
-        PITHI_UNROLL for (uint32_t k = 0; k < 4; k++) {
-            bits[2 * k] = a.word[k] & 0xFFFFu;
-            bits[2 * k + 1] = a.word[k] >> 16;
-        }
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) raw[k] = 0;
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+        if (k >= n) continue;
+        if (width == 4)
+            raw[k] = pithi_get32(p + 4 * k);
+        else
+            raw[k / 2] |= (uint32_t)pithi_get16(p + 2 * k) << k % 2 * 16;
     }
+}
+
+/* bits := the elements of raw. */
+PITHI_DEVICE void pithi_unit_spread(uint32_t width, const uint32_t raw[8], uint32_t bits[8]) {
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) bits[k] =
+        width == 4 ? raw[k] : raw[k / 2] >> k % 2 * 16 & 0xFFFFu;
+}
+
+/* bits := those of the n elements of `width` bytes at p; then zeros. */
+PITHI_DEVICE void pithi_unit_get(const uint8_t *p, uint32_t width, uint32_t n, uint32_t bits[8]) {
+    uint32_t raw[PITHI_UNIT];
+    pithi_unit_fetch(p, width, n, raw);
+    pithi_unit_spread(width, raw, bits);
 }
 
 PITHI_DEVICE void pithi_unit_put(uint8_t *p, uint32_t width, uint32_t n, const uint32_t bits[8]) {
@@ -66,10 +77,16 @@ PITHI_DEVICE uint32_t pithi_unit_round(uint32_t dtype, uint32_t u) {
     return dtype == PITH_BF16 ? pithi_to_bf16(u) : pithi_to_f16(u);
 }
 
+/* x := f32 bits of fetched elements. */
+PITHI_DEVICE void pithi_unit_read(uint32_t dtype, const uint32_t raw[8], uint32_t x[8]) {
+    pithi_unit_spread(dtype == PITH_F32 ? 4 : 2, raw, x);
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) x[k] = pithi_unit_widen(dtype, x[k]);
+}
 /* x := f32 bits of the n elements at p, then zeros. */
 PITHI_DEVICE void pithi_unit_load(const uint8_t *p, uint32_t dtype, uint32_t n, uint32_t x[8]) {
-    pithi_unit_get(p, dtype == PITH_F32 ? 4 : 2, n, x);
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) x[k] = pithi_unit_widen(dtype, x[k]);
+    uint32_t raw[PITHI_UNIT];
+    pithi_unit_fetch(p, dtype == PITH_F32 ? 4 : 2, n, raw);
+    pithi_unit_read(dtype, raw, x);
 }
 
 PITHI_DEVICE void pithi_unit_store(uint8_t *p, uint32_t dtype, uint32_t n, const uint32_t x[8]) {
