@@ -205,7 +205,7 @@ PITHI_DEVICE void pithi_decode_groups(const struct pithi_gpu_call *a, struct pit
     const bool early = a->from.plan.base_dtype != PITH_F32; /* else registers do not suffice */
     for (uint64_t tile = s->from.begin; tile < s->from.end; tile += PITHI_TILE) {
         if (based && early) PITHI_STEP(pithi_decode_base, tile);
-        PITHI_STEP(pithi_sum, tile, false);
+        PITHI_SUM(tile, false, sums ? PITHI_SUM_AHEAD : 1);
         PITHI_UNROTATE(tile);
         if (a->scale != 1.0f) PITHI_STEP(pithi_scale_sum, tile);
         if (based && !early) PITHI_STEP(pithi_decode_base, tile);

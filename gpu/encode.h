@@ -129,7 +129,7 @@ PITHI_LOCAL(pithi_recode_exempt, uint64_t tile, bool stay) {
         if ((of) == PITHI_OF_TENSOR) {                                                   \
             PITHI_STEP(pithi_encode_load, tile);                                         \
         } else {                                                                         \
-            PITHI_STEP(pithi_sum, tile, again);                                          \
+            PITHI_SUM(tile, again, PITHI_SUM_AHEAD);                                     \
             if (!stay_) PITHI_UNROTATE(tile);                                            \
             if (a->scale != 1.0f) PITHI_STEP(pithi_scale_sum, tile);                     \
             if (a->to.plan.ranges) PITHI_STEP(pithi_recode_exempt, tile, stay_);         \

@@ -106,7 +106,7 @@ PITHI_BODY(pithi_recode_raw) {
         return;
     }
     for (uint64_t tile = s->to.begin; tile < s->to.end; tile += PITHI_TILE) {
-        PITHI_STEP(pithi_sum, tile, false);
+        PITHI_SUM(tile, false, PITHI_SUM_AHEAD);
         PITHI_UNROTATE(tile);
         if (a->scale != 1.0f) PITHI_STEP(pithi_scale_sum, tile);
         PITHI_RUN(pithi_raw_store, tile);

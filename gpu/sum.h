@@ -11,71 +11,130 @@
 /* x (more: x +) what the n codes of `word` decode to. */
 PITHI_DEVICE void pithi_unit_decode(uint64_t word, uint32_t bits, uint32_t scale, uint32_t n,
                                     bool more, float x[8], uint64_t *saturated) {
+    if (pithi_magnitude(scale) < PITHI_SCALE_LIMIT) {
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+            const float v = (float)pithi_unit_code(word, bits, k) * pithi_float(scale);
+            x[k] = more ? x[k] + v : v;
+        }
+        return;
+    }
     const bool poisoned = pithi_nonfinite(scale);
-    const bool plain = pithi_magnitude(scale) < PITHI_SCALE_LIMIT;
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
-        const int q = pithi_unit_code(word, bits, k);
-        float v;
-        if (plain)
-            v = (float)q * pithi_float(scale);
-        else if (poisoned || k >= n)
-            v = pithi_float(poisoned ? PITHI_F32_NAN : 0);
-        else
-            v = pithi_float(pithi_group_decoded(q, pithi_float(scale), 0, false, saturated));
-        x[k] = more ? x[k] + v : v;
+        uint32_t v = poisoned ? PITHI_F32_NAN : 0;
+        if (!poisoned && k < n)
+            v = pithi_group_decoded(pithi_unit_code(word, bits, k), pithi_float(scale), 0, false,
+                                    saturated);
+        x[k] = more ? x[k] + pithi_float(v) : pithi_float(v);
     }
 }
 
-/* One unit of one frame, whose payload has the form of the item's. */
-PITHI_DEVICE void pithi_unit_take(const struct pithi_table *p, const uint8_t *payload,
-                                  const struct pithi_gpu_spot *spot, uint32_t n, bool more,
-                                  float x[8], struct pithi_gpu_results *count) {
-    const uint8_t *const scales = payload + pithi_spot_scale(p, spot);
-    const uint32_t scale = pithi_scale_load(scales, p->device.set.scale_dtype, 0);
-    const uint64_t word =
-        pithi_unit_get_codes(payload + pithi_spot_codes(p, spot), p->device.set.bits, n);
-    if (spot->inside % p->device.set.group == 0) count->poisoned += pithi_nonfinite(scale);
-    uint64_t saturated = 0;
-    pithi_unit_decode(word, p->device.set.bits, scale, n, more, x, &saturated);
-    /* With a base, what counts is whether that overflows. */
-    if (p->base_dtype == PITH_NONE) count->saturated += saturated;
+/* Where a unit's scale and codes lie in the payloads of its frames; n: its elements. */
+struct pithi_gpu_coded {
+    uint64_t scale, codes;
+    uint32_t n;
+    bool first; /* of its group */
+};
+
+PITHI_DEVICE struct pithi_gpu_coded pithi_coded_at(const struct pithi_table *p,
+                                                   const struct pithi_gpu_item *it, uint64_t e) {
+    struct pithi_gpu_coded at;
+    at.n = pithi_unit_left(e, it->slot->count);
+    const struct pithi_gpu_spot spot = pithi_spot(p, it->form, it->slot->count, at.n ? e : 0);
+    at.scale = pithi_spot_scale(p, &spot);
+    at.codes = pithi_spot_codes(p, &spot);
+    at.first = spot.inside % p->device.set.group == 0;
+    return at;
 }
 
-/* Values that a codec without groups stores as they are. */
-PITHI_DEVICE void pithi_unit_take_raw(const struct pithi_table *p, const uint8_t *payload,
-                                      const struct pithi_gpu_spot *spot, uint32_t n, bool more,
-                                      float x[8]) {
-    uint32_t v[PITHI_UNIT];
-    pithi_unit_load(payload + spot->at + (uint64_t)spot->inside * pithi_width(p->dtype), p->dtype,
-                    n, v);
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) x[k] =
-        more ? x[k] + pithi_float(v[k]) : pithi_float(v[k]);
+/* f32 bits of a scale: by one access where it can be. */
+PITHI_DEVICE uint32_t pithi_unit_scale(const uint8_t *p, uint32_t dtype) {
+    if (dtype == PITH_F32 && pithi_is_aligned(p, 4)) return pithi_get_aligned32(p);
+    return pithi_scale_load(p, dtype, 0);
 }
 
-/* t->x := the sum of the item's frames; again: nothing of it is counted. */
-PITHI_LOCAL(pithi_sum, uint64_t tile, bool again) {
+PITHI_DEVICE const uint8_t *pithi_sum_payload(const struct pithi_gpu_call *a,
+                                              const struct pithi_gpu_item *it, uint32_t k) {
+    return pithi_item_frame(&a->from.items, it->index * a->per_item + k) + it->form->header_bytes;
+}
+
+/* Frames whose codes are fetched before the first of them is decoded: what a sum waits for is
+ * memory. */
+enum { PITHI_SUM_AHEAD = 2 };
+
+/* x := the sums of frames `from` .. of the units, as many as are fetched at once. */
+PITHI_DEVICE void pithi_sum_some(const struct pithi_gpu_call *a, const struct pithi_gpu_item *it,
+                                 const struct pithi_gpu_coded at[PITHI_UNITS], uint32_t from,
+                                 uint32_t ahead, float x[PITHI_UNITS][PITHI_UNIT],
+                                 struct pithi_gpu_results *seen) {
+    const struct pithi_table *const p = &a->from.plan;
+    const uint32_t bits = p->device.set.bits;
+    uint32_t scale[PITHI_SUM_AHEAD][PITHI_UNITS];
+    uint64_t word[PITHI_SUM_AHEAD][PITHI_UNITS];
+    PITHI_UNROLL for (uint32_t k = 0; k < ahead; k++) {
+        if (from + k >= a->per_item) continue;
+        const uint8_t *const payload = pithi_sum_payload(a, it, from + k);
+        PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+            if (!at[u].n) continue;
+            scale[k][u] = pithi_unit_scale(payload + at[u].scale, p->device.set.scale_dtype);
+            word[k][u] = pithi_unit_get_codes(payload + at[u].codes, bits, at[u].n);
+        }
+    }
+    PITHI_UNROLL for (uint32_t k = 0; k < ahead; k++) {
+        if (from + k >= a->per_item) continue;
+        PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+            if (!at[u].n) continue;
+            if (at[u].first) seen->poisoned += pithi_nonfinite(scale[k][u]);
+            pithi_unit_decode(word[k][u], bits, scale[k][u], at[u].n, from + k > 0, x[u],
+                              &seen->saturated);
+        }
+    }
+}
+
+/* t->x := the sum of the item's frames of values that a codec without groups stores as they are. */
+PITHI_LOCAL(pithi_sum_raw, uint64_t tile) {
     const struct pithi_table *const p = &a->from.plan;
     const struct pithi_gpu_item *const it = &s->from;
-    struct pithi_gpu_results seen = {0};
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
         const uint32_t n = pithi_unit_left(e, it->slot->count);
         const struct pithi_gpu_spot spot = pithi_spot(p, it->form, it->slot->count, n ? e : 0);
+        const uint64_t at = spot.at + (uint64_t)spot.inside * pithi_width(p->dtype);
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->x[u][k] = 0;
-        for (uint32_t k = 0; n && k < a->per_item; k++) {
-            const uint8_t *const payload =
-                pithi_item_frame(&a->from.items, it->index * a->per_item + k) +
-                it->form->header_bytes;
-            if (p->device.kind == PITHI_DEVICE_raw)
-                pithi_unit_take_raw(p, payload, &spot, n, k > 0, t->x[u]);
-            else
-                pithi_unit_take(p, payload, &spot, n, k > 0, t->x[u], &seen);
+        for (uint32_t f = 0; n && f < a->per_item; f++) {
+            uint32_t v[PITHI_UNIT];
+            pithi_unit_load(pithi_sum_payload(a, it, f) + at, p->dtype, n, v);
+            PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->x[u][k] =
+                f ? t->x[u][k] + pithi_float(v[k]) : pithi_float(v[k]);
         }
     }
+}
+
+/* t->x := the sum of the item's frames, of which `ahead` are fetched at once; again: nothing of it
+ * is counted. */
+PITHI_LOCAL(pithi_sum_groups, uint64_t tile, bool again, uint32_t ahead) {
+    const struct pithi_gpu_item *const it = &s->from;
+    struct pithi_gpu_coded at[PITHI_UNITS];
+    struct pithi_gpu_results seen = {0};
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        at[u] = pithi_coded_at(&a->from.plan, it, pithi_unit_at(t, tile, u));
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->x[u][k] = 0;
+    }
+    for (uint32_t k = 0; k < a->per_item; k += ahead)
+        pithi_sum_some(a, it, at, k, ahead, t->x, &seen);
     if (again) return;
-    t->read.saturated += seen.saturated;
+    /* With a base, what counts is whether that overflows. */
+    if (a->from.plan.base_dtype == PITH_NONE) t->read.saturated += seen.saturated;
     t->read.poisoned += seen.poisoned;
 }
+
+/* A body's text: t->x := the sum of the item's frames. */
+#define PITHI_SUM(tile, again, ahead)                           \
+    do {                                                        \
+        if (a->from.plan.device.kind == PITHI_DEVICE_raw)       \
+            PITHI_STEP(pithi_sum_raw, tile);                    \
+        else                                                    \
+            PITHI_STEP(pithi_sum_groups, tile, again, (ahead)); \
+    } while (0)
 
 /* ---- Out of the rotated domain, and the factor -----------------------------------------------*/
 
