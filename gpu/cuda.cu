@@ -40,6 +40,12 @@ public:
     }
 };
 
+/* The runtime keeps the last failure for whoever asks next: it is the caller of this one. */
+static cudaError_t taken(cudaError_t status) {
+    if (status != cudaSuccess) cudaGetLastError();
+    return status;
+}
+
 /* Asking for its attributes loads a kernel, so that the first launch of each need not. */
 int pithi_gpu_open(int device, uint32_t *processors) {
     const on_device guard(device);
@@ -52,37 +58,29 @@ int pithi_gpu_open(int device, uint32_t *processors) {
     if (status == cudaSuccess)
         status = cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
     *processors = (uint32_t)count;
-    if (status != cudaSuccess) cudaGetLastError();
-    return status;
+    return taken(status);
 }
 
 int pithi_gpu_launch(int device, enum pithi_gpu_kernel number, const struct pithi_gpu_call *call,
                      uint64_t teams, void *stream) {
     const on_device guard(device);
-    if (guard.status != cudaSuccess) return guard.status;
+    if (guard.status != cudaSuccess) return taken(guard.status);
     void *arguments[] = {const_cast<struct pithi_gpu_call *>(call)};
-    const cudaError_t status =
-        cudaLaunchKernel((const void *)kernels[number], dim3((unsigned)teams), dim3(PITHI_TEAM),
-                         arguments, pithi_shared_bytes(call), (cudaStream_t)stream);
-    if (status != cudaSuccess) cudaGetLastError();
-    return status;
+    return taken(cudaLaunchKernel((const void *)kernels[number], dim3((unsigned)teams),
+                                  dim3(PITHI_TEAM), arguments, pithi_shared_bytes(call),
+                                  (cudaStream_t)stream));
 }
 
 int pithi_gpu_copy(int device, void *to, const void *from, size_t bytes, void *stream) {
     const on_device guard(device);
-    if (guard.status != cudaSuccess) return guard.status;
-    const cudaError_t status =
-        cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, (cudaStream_t)stream);
-    if (status != cudaSuccess) cudaGetLastError();
-    return status;
+    if (guard.status != cudaSuccess) return taken(guard.status);
+    return taken(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, (cudaStream_t)stream));
 }
 
 int pithi_gpu_clear(int device, void *p, size_t bytes, void *stream) {
     const on_device guard(device);
-    if (guard.status != cudaSuccess) return guard.status;
-    const cudaError_t status = cudaMemsetAsync(p, 0, bytes, (cudaStream_t)stream);
-    if (status != cudaSuccess) cudaGetLastError();
-    return status;
+    if (guard.status != cudaSuccess) return taken(guard.status);
+    return taken(cudaMemsetAsync(p, 0, bytes, (cudaStream_t)stream));
 }
 
 const char *pithi_gpu_text(int error) { return cudaGetErrorString((cudaError_t)error); }
