@@ -5,14 +5,18 @@
 #include "backend.h"
 #include "bodies.h"
 
-#define PITH_GPU_KERNEL(name)                                               \
-    static __global__ void __launch_bounds__(PITHI_TEAM)                    \
+#define KERNEL(name, ...)                                                   \
+    static __global__ void __launch_bounds__(__VA_ARGS__)                   \
         kernel_##name(const __grid_constant__ struct pithi_gpu_call call) { \
         extern __shared__ struct pithi_gpu_shared shared[];                 \
         struct pithi_gpu_thread thread;                                     \
         thread.tid = threadIdx.x;                                           \
         pithi_##name(&call, shared, &thread, nullptr, blockIdx.x);          \
     }
+#define PITH_GPU_KERNEL(name) KERNEL(name, PITHI_TEAM)
+/* They fit into the registers of three teams a processor: what is asked for is what hides the time
+ * that memory takes. General ones would not. */
+#define PITH_GPU_SPECIAL(body, from, to) KERNEL(body##_##from##_##to, PITHI_TEAM, 3)
 #include "kernels.def"
 #undef PITH_GPU_KERNEL
 
