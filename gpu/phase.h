@@ -114,6 +114,8 @@ PITHI_DEVICE uint64_t pithi_get_aligned64(const void *p) { return *(const uint64
 PITHI_DEVICE void pithi_put_aligned64(void *p, uint64_t x) { *(uint64_t *)p = x; }
 PITHI_DEVICE uint32_t pithi_get_aligned32(const void *p) { return *(const uint32_t *)p; }
 PITHI_DEVICE void pithi_put_aligned32(void *p, uint32_t x) { *(uint32_t *)p = x; }
+PITHI_DEVICE uint16_t pithi_get_aligned16(const void *p) { return *(const uint16_t *)p; }
+PITHI_DEVICE void pithi_put_aligned16(void *p, uint16_t x) { *(uint16_t *)p = x; }
 
 #else
 
@@ -215,6 +217,14 @@ PITHI_DEVICE uint32_t pithi_get_aligned32(const void *p) {
 PITHI_DEVICE void pithi_put_aligned32(void *p, uint32_t x) {
     pithi_team_aligned(p, 4);
     *(uint32_t *)p = x;
+}
+PITHI_DEVICE uint16_t pithi_get_aligned16(const void *p) {
+    pithi_team_aligned(p, 2);
+    return *(const uint16_t *)p;
+}
+PITHI_DEVICE void pithi_put_aligned16(void *p, uint16_t x) {
+    pithi_team_aligned(p, 2);
+    *(uint16_t *)p = x;
 }
 
 #endif

@@ -127,12 +127,19 @@ PITHI_DEVICE uint32_t pithi_tile_extent(const struct pithi_tile *t, uint32_t d) 
 
 /* ---- Bits of the dtype -----------------------------------------------------------------------*/
 
+/* By one access where that can be: without alignment there is one for every byte. */
 PITHI_DEVICE uint32_t pithi_own_get(const uint8_t *p, uint32_t width) {
-    return width == 4 ? pithi_get32(p) : pithi_get16(p);
+    if (!pithi_is_aligned(p, width)) return width == 4 ? pithi_get32(p) : pithi_get16(p);
+    return width == 4 ? pithi_get_aligned32(p) : pithi_get_aligned16(p);
 }
 PITHI_DEVICE void pithi_own_put(uint8_t *p, uint32_t width, uint32_t bits) {
-    if (width == 4)
+    const bool aligned = pithi_is_aligned(p, width);
+    if (width == 4 && aligned)
+        pithi_put_aligned32(p, bits);
+    else if (width == 4)
         pithi_put32(p, bits);
+    else if (aligned)
+        pithi_put_aligned16(p, (uint16_t)bits);
     else
         pithi_put16(p, (uint16_t)bits);
 }
