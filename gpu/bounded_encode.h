@@ -94,27 +94,52 @@ PITHI_PHASE(pithi_code_open, uint64_t number) {
     pithi_quant_init(&b->quant, a->to.plan.dtype, &bound, a->to.plan.device.asked.signed_zeros);
 }
 
+/* v := the n elements of a tile from *p on, which moves behind them; run: they are neighbours in
+ * the tensor, and aligned. */
+PITHI_DEVICE void pithi_code_values(const struct pithi_gpu_item *it,
+                                    const struct pithi_gpu_block *b, uint32_t width, uint32_t n,
+                                    bool run, struct pithi_gpu_place *p, uint32_t v[8]) {
+    if (run) {
+        pithi_unit_get(it->tensor + p->at * width, width, n, v);
+        p->at += n;
+        return;
+    }
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+        v[k] = 0;
+        if (k >= n) continue;
+        v[k] = pithi_own_get(it->tensor + p->at * width, width);
+        pithi_place_next(&it->slot->tiling, &b->tile, p);
+    }
+}
+
 /* A group: codes, and bits of what must be stored exactly. */
 PITHI_DEVICE uint32_t pithi_code_group(const struct pithi_gpu_call *a,
                                        const struct pithi_gpu_item *it,
                                        const struct pithi_gpu_block *b, uint32_t g,
                                        struct pithi_gpu_thread *t) {
-    const struct pithi_tiling *const tiling = &it->slot->tiling;
     const uint32_t width = pithi_width(a->to.plan.dtype), n = pithi_group_count(b, g);
     uint8_t *const codes = pithi_codes_of(&a->to, b) + 4 * (uint64_t)g * PITHI_GROUP;
-    struct pithi_gpu_place p = pithi_place_of(tiling, &b->tile, g * PITHI_GROUP);
+    struct pithi_gpu_place p = pithi_place_of(&it->slot->tiling, &b->tile, g * PITHI_GROUP);
+    const bool run =
+        p.x[3] + n <= b->tile.extent[3] && pithi_is_aligned(it->tensor + p.at * width, 16);
     uint32_t miss = 0;
     int32_t last = 0;
-    for (uint32_t k = 0; k < n; k++) {
-        int32_t code = 0;
-        if (pithi_own_code(&b->quant, pithi_own_get(it->tensor + p.at * width, width), &code))
-            last = code;
-        else
-            miss |= 1u << k;
-        pithi_put_aligned32(codes + 4 * k, (uint32_t)last);
-        if ((uint32_t)last > t->high) t->high = (uint32_t)last;
-        if (~(uint32_t)last > t->low) t->low = ~(uint32_t)last;
-        pithi_place_next(tiling, &b->tile, &p);
+    for (uint32_t done = 0; done < n; done += PITHI_UNIT) {
+        const uint32_t some = n - done < PITHI_UNIT ? n - done : (uint32_t)PITHI_UNIT;
+        uint32_t v[PITHI_UNIT];
+        pithi_code_values(it, b, width, some, run, &p, v);
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+            int32_t code = 0;
+            if (k >= some) continue;
+            if (pithi_own_code(&b->quant, v[k], &code))
+                last = code;
+            else
+                miss |= 1u << (done + k);
+            v[k] = (uint32_t)last;
+            if (v[k] > t->high) t->high = v[k];
+            if (~v[k] > t->low) t->low = ~v[k];
+        }
+        pithi_unit_put(codes + 4 * done, 4, some, v);
     }
     return miss;
 }
