@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Clean up after SIGINT, SIGTERM, SIGHUP, SIGQUIT; turn SIGPIPE and SIGXFSZ into write errors; make
- * sure that descriptors 0 to 2 are not given to files. Call once, first. */
+/* Clean up after SIGINT, SIGTERM and whatever else ends a program; turn SIGPIPE and SIGXFSZ into
+ * write errors; make sure that descriptors 0 to 2 are not given to files. Call once, first. */
 void io_begin(void);
 
 /* ---- Input: parts of a file, mapped. What cannot be mapped (a pipe) is first copied to an unnamed

@@ -64,7 +64,7 @@ static const struct command commands[] = {
     {"bench", "measures codecs on this machine",
      "bench [-C SPEC]... [-T N] [--json] [--quick] [FILE]",
      "Measures every codec, and its variants group=128 and round=stochastic where it has them,\n"
-     "encoding and decoding weights in memory, larger than the caches, in about a minute:\n"
+     "encoding and decoding weights in memory, larger than the caches, in two minutes:\n"
      "f32 values, and for codecs of differences also the steps of a stream with an f32 and a\n"
      "bf16 base. Reading, filling, copying and moving the same bytes without any codec are\n"
      "measured in turn with it, on one thread; shares are of these. The numbers are medians of\n"

@@ -10,7 +10,8 @@
 
 #include "cli.h"
 
-static const int ending[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+/* What people, schedulers and resource limits end a program with. */
+static const int ending[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGALRM, SIGXCPU, SIGUSR1, SIGUSR2};
 enum { ENDING = sizeof ending / sizeof *ending };
 
 static char guarded[PATH_MAX];

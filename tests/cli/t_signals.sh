@@ -24,7 +24,7 @@ if child.wait() != -number:
 if any('.pith' in n for n in os.listdir('.')):
     sys.exit('left behind: %s' % os.listdir('.'))
 END
-for signal in SIGINT SIGTERM SIGHUP SIGQUIT; do
+for signal in SIGINT SIGTERM SIGHUP SIGQUIT SIGALRM SIGXCPU SIGUSR1 SIGUSR2; do
     python3 interrupt.py "$PITH" $signal || die $signal
 done
 only big.bin interrupt.py
