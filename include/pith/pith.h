@@ -79,10 +79,10 @@ typedef enum pith_status {
     PITH_ERR_SPEC = -2,        /* the codec spec does not parse; pith_error names the key */
     PITH_ERR_DTYPE = -3,       /* the codec or the call does not take this dtype */
     PITH_ERR_SHAPE = -4,       /* a view does not have the shape or count the call needs */
-    PITH_ERR_SPACE = -5,       /* the destination is too small; nothing usable was written */
+    PITH_ERR_SPACE = -5,       /* the memory given is too small; nothing usable was written */
     PITH_ERR_LIMIT = -6,       /* the frame declares more output than pith_env.max_output_bytes */
     PITH_ERR_UNSUPPORTED = -7, /* valid, but this codec or build cannot do it */
-    PITH_ERR_STATE = -8,       /* the state is missing, too small, or another plan's */
+    PITH_ERR_STATE = -8,       /* the state is missing or another plan's */
     PITH_ERR_TRUNCATED = -20,  /* the bytes end before the frame does */
     PITH_ERR_MAGIC = -21,      /* not a pith frame */
     PITH_ERR_NEWER = -22,      /* format version, codec, revision or section of a newer pith */
@@ -405,7 +405,7 @@ PITH_API void pith_state_stats(const pith_state *state, pith_stats *out);
  * the caller's arguments (-1..-19); after any other the slot's base is torn, see pith_decode. With
  * a base cap must be pith_plan_frame_bytes, also for a frame that turns out shorter; psnr and nmse
  * make several frames, of which the last may fit where an earlier one did not. Never writes past
- * cap. dst must overlap neither the view nor the state. */
+ * cap. dst must overlap neither the view nor the state, which is not checked. */
 PITH_NODISCARD PITH_API pith_status pith_encode(pith_plan *plan, pith_state *state,
                                                 const pith_view *view, uint64_t slot, void *dst,
                                                 size_t cap, size_t *written);
