@@ -56,21 +56,19 @@ static void book_nf(struct book *b) {
 }
 
 /* Of 8 cells at most one begins a level: cell + add counts these in its bits from 3 on, as what add
- * has beside whole levels is what that cell lacks of 8. */
+ * has beside whole levels is what that cell lacks of 8. Appended tokens have a book each, so that
+ * this does not divide, nor look for what it passed. */
 static void book_lloyd(struct book *b) {
     const int half = b->plain.levels / 2;
     float level[16];
     uint8_t add[64];
-    for (int bin = 0; bin < 16; bin++) {
-        int from = 0, carry = 0;
-        for (int k = 1; k < half; k++) {
-            from += b->plain.first[k] <= 8 * bin;
-            if (b->plain.first[k] / 8 == bin && b->plain.first[k] % 8)
-                carry = 8 - b->plain.first[k] % 8;
-        }
-        for (int k = 0; k < 4; k++) add[16 * k + bin] = (uint8_t)(8 * (from - bin) + carry);
-        level[bin] = b->plain.level[half + bin % half];
+    for (int bin = 0, k = 1; bin < 16; bin++) { /* level k begins in this cell or behind it */
+        k += k < half && b->plain.first[k] <= 8 * bin;
+        const int lacking = k < half ? 8 * bin + 8 - b->plain.first[k] : 0;
+        add[bin] = (uint8_t)(8 * (k - 1 - bin) + (lacking > 0 ? lacking : 0));
+        level[bin] = b->plain.level[half + (bin & (half - 1))];
     }
+    for (int quarter = 1; quarter < 4; quarter++) memcpy(add + 16 * quarter, add, 16);
     b->level = floats(level);
     b->add = v_load(add);
     b->low = every_byte((uint32_t)half - 1);
