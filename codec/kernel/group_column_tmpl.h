@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Strips of columns, as wide as the second-level cache has room for their rows. Extremes are taken
- * of a few rows at a time, in the order of memory; then scales; then codes, row by row. */
+ * of a few rows at a time, in the order of memory, while as many more are fetched; then scales;
+ * then codes, row by row. */
 #include "stage/column.h"
 
 /* Columns of a strip; rows whose extremes are taken together. */
@@ -78,6 +79,8 @@ ALWAYS void extremes_of_rows(struct strip *s, size_t rows, uint32_t vt, bool asy
     for (; i + ROWS_AT_ONCE <= rows; i += ROWS_AT_ONCE, v += ROWS_AT_ONCE * row) {
         for (size_t c = 0; c < whole; c += 16) {
             struct ends e = ends_at(s, c);
+            for (int k = 0; k < ROWS_AT_ONCE; k++)
+                __builtin_prefetch(v + (ROWS_AT_ONCE + k) * row + c * width(vt), 0, 2);
             e = widened(e, load(vt, v, c), asymmetric);
             e = widened(e, load(vt, v + row, c), asymmetric);
             e = widened(e, load(vt, v + 2 * row, c), asymmetric);
