@@ -17,12 +17,18 @@ static uint64_t checksum(const struct pithi_coding *c, const uint8_t *bytes, siz
     return pithi_nh_finish(c->plan->kernels.nh(bytes, length, 0), length, PITHI_CHECK_TAG + block);
 }
 
+/* Counts are mostly 0, and loaded one by one: two at once, which were stored apart, would wait
+ * until all values of the block are on their way to memory. */
+static void count_more(uint64_t *to, uint64_t more) {
+    if (more) *to += more;
+}
+
 void pithi_collect(struct pithi_worker *w, const struct pithi_block *b) {
     w->hash += b->hash;
-    w->saturated += b->saturated;
-    w->poisoned += b->poisoned;
-    w->exact += b->exact;
-    w->active += b->active;
+    count_more(&w->saturated, b->saturated);
+    count_more(&w->poisoned, b->poisoned);
+    count_more(&w->exact, b->exact);
+    count_more(&w->active, b->active);
     if (b->detail) w->detail = b->detail;
 }
 

@@ -14,50 +14,64 @@ ALWAYS v16 widen_scales(uint32_t dtype, v16 x) {
     return dtype == PITH_F16 ? f_widen(x) : v_shl16(x);
 }
 
-/* Symmetric scales in f32; returns the largest magnitude's bits. */
+/* 16 scales of f32, f16 or bf16. */
+ALWAYS v16 load_scales(uint32_t dtype, const uint8_t *from) {
+    return dtype == PITH_F32 ? v_load(from) : widen_scales(dtype, v_load16(from));
+}
+
+static uint32_t worse(uint32_t worst, float x) {
+    const uint32_t m = pithi_magnitude(pithi_bits(x));
+    return m > worst ? m : worst;
+}
+
+/* Symmetric scales in f32; returns the largest magnitude's bits. Vectors are not read back: a load
+ * of what smaller stores wrote would wait until the values before are on their way to memory. */
 static uint32_t read_scales(const struct pithi_group_setting *s, const uint8_t *scales,
                             size_t count, float *to) {
-    const size_t groups = (count + s->group - 1) / s->group;
+    const size_t groups = (count + s->group - 1) >> __builtin_ctz(s->group);
+    v16 most = v_set(0);
     uint32_t worst = 0;
     size_t g = 0;
-    if (s->scale_dtype == PITH_F32)
-        memcpy(to, scales, 4 * groups), g = groups;
-    else if (s->scale_dtype != PITHI_E8M0)
-        for (; g + 16 <= groups; g += 16)
-            v_store((uint8_t *)(to + g), widen_scales(s->scale_dtype, v_load16(scales + 2 * g)));
-    for (; g < groups; g++) to[g] = pithi_float(pithi_scale_load(scales, s->scale_dtype, g));
-    for (g = 0; g < groups; g++) { /* a loop that becomes vectors */
-        const uint32_t m = pithi_bits(to[g]) & 0x7FFFFFFFu;
-        worst = m > worst ? m : worst;
+    if (s->scale_dtype != PITHI_E8M0)
+        for (; g + 16 <= groups; g += 16) {
+            const v16 x = load_scales(s->scale_dtype, scales + g * width(s->scale_dtype));
+            v_store((uint8_t *)(to + g), x);
+            most = v_maxu(most, magnitude16(x));
+        }
+    if (g) worst = v_reduce_maxu(most);
+    for (; g < groups; g++) {
+        to[g] = pithi_float(pithi_scale_load(scales, s->scale_dtype, g));
+        worst = worse(worst, to[g]);
     }
     return worst;
 }
 
-/* Scales and zero points of 16 groups, of a dtype of 16 bits. */
-ALWAYS void read_pairs(uint32_t dtype, const uint8_t *from, float *scale, float *zero) {
-    const v16 x = v_load(from);
-    v_store((uint8_t *)scale, widen_scales(dtype, v_and(x, v_set(0xFFFF))));
-    v_store((uint8_t *)zero, widen_scales(dtype, v_shr(x, 16)));
+/* Scales and zero points of 16 groups, of a dtype of 16 bits; returns the larger magnitudes. */
+ALWAYS v16 read_pairs(uint32_t dtype, const uint8_t *from, float *scale, float *zero) {
+    const v16 both = v_load(from);
+    const v16 s = widen_scales(dtype, v_and(both, v_set(0xFFFF)));
+    const v16 z = widen_scales(dtype, v_shr(both, 16));
+    v_store((uint8_t *)scale, s);
+    v_store((uint8_t *)zero, z);
+    return v_maxu(magnitude16(s), magnitude16(z));
 }
 
 /* False when a group is poisoned or could overflow. */
 static bool get_scales(const struct pithi_group_setting *s, struct batch *b) {
     if (!s->asymmetric) return read_scales(s, b->scales, b->count, b->scale) < LIMIT;
     const size_t groups = (b->count + s->group - 1) >> b->shift;
+    v16 most = v_set(0);
     uint32_t worst = 0;
     size_t g = 0;
     if (s->scale_dtype != PITH_F32)
         for (; g + 16 <= groups; g += 16)
-            read_pairs(s->scale_dtype, b->scales + 4 * g, b->scale + g, b->zero + g);
+            most = v_maxu(most,
+                          read_pairs(s->scale_dtype, b->scales + 4 * g, b->scale + g, b->zero + g));
+    if (g) worst = v_reduce_maxu(most);
     for (; g < groups; g++) {
         b->scale[g] = pithi_float(pithi_load(b->scales, s->scale_dtype, 2 * g));
         b->zero[g] = pithi_float(pithi_load(b->scales, s->scale_dtype, 2 * g + 1));
-    }
-    for (g = 0; g < groups; g++) { /* a loop that becomes vectors */
-        const uint32_t m = pithi_magnitude(pithi_bits(b->scale[g]));
-        const uint32_t z = pithi_magnitude(pithi_bits(b->zero[g]));
-        worst = m > worst ? m : worst;
-        worst = z > worst ? z : worst;
+        worst = worse(worse(worst, b->scale[g]), b->zero[g]);
     }
     return worst < LIMIT;
 }
@@ -272,5 +286,5 @@ static void group_decode(struct pithi_group_job *job) {
         }
     }
     if (stream && job->count) v_stream_end(&d.stream, b.out + b.count * width(r.vt));
-    job->saturated += d.saturated;
+    if (d.saturated) job->saturated += d.saturated; /* mostly not: see pithi_collect */
 }

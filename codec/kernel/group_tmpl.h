@@ -37,7 +37,8 @@ struct batch {
     uint64_t counter; /* Philox counter of the first element */
     uint32_t shift;   /* log2 of the group */
     uint32_t largest[BATCH_GROUPS + 16];
-    float scale[BATCH_GROUPS + 16], zero[BATCH_GROUPS + 16], reciprocal[BATCH_GROUPS + 16];
+    _Alignas(64) float scale[BATCH_GROUPS + 16];
+    float zero[BATCH_GROUPS + 16], reciprocal[BATCH_GROUPS + 16];
     float most[BATCH_GROUPS + 16]; /* settled: the largest code */
 };
 
@@ -67,20 +68,18 @@ static void scalar_part(struct pithi_group_job *job, size_t i, size_t count, pit
 }
 
 static void open_batch(struct batch *b, const struct pithi_group_job *job, size_t i, size_t n) {
-    const struct pithi_group_job p = part(job, i, n);
+    const uint8_t *const value = job->value, *const ahead = job->ahead;
+    uint8_t *const base = job->base, *const out = job->out;
+    const size_t codes = i * job->set.bits / 8, size = width(job->value_dtype);
     b->count = n;
-    b->value = p.value;
-    b->ahead = NULL;
-    if (job->ahead)
-        b->ahead = (const uint8_t *)job->ahead + i * width(job->value_dtype);
-    else if (b->value)
-        b->ahead = b->value + AHEAD_ALONE * width(job->value_dtype);
-    b->base = p.base;
-    b->out = p.out;
-    b->codes = p.codes;
-    b->scales = p.scales;
-    b->room = pithi_group_code_bytes(&job->set, job->count) - i * job->set.bits / 8;
-    b->counter = p.first / 8;
+    b->value = value ? value + i * size : NULL;
+    b->ahead = ahead ? ahead + i * size : value ? b->value + AHEAD_ALONE * size : NULL;
+    b->base = base ? base + i * width(job->base_dtype) : NULL;
+    b->out = out ? out + i * width(job->out_dtype) : NULL;
+    b->codes = job->codes + codes;
+    b->scales = job->scales + pithi_group_scale_bytes(&job->set, i);
+    b->room = pithi_group_code_bytes(&job->set, job->count) - codes;
+    b->counter = (job->first + i) / 8;
     b->shift = (uint32_t)__builtin_ctz(job->set.group);
 }
 
