@@ -10,7 +10,6 @@ enum { READABLE = 32 }; /* bytes that take64 may read */
 
 struct decoder {
     struct reading reading;
-    struct streamer stream;
     v16 level;
 };
 
@@ -26,11 +25,12 @@ ALWAYS void put16(uint8_t *to, uint32_t dtype, size_t i, v16 x, struct streamer 
         store(dtype, to, i, x);
 }
 
-/* Units of 64 values of groups from `scale` on; place: of the first of them. */
-ALWAYS void decode_units(struct decoder *d, const struct pithi_group_job *job, const float *scale,
-                         size_t first, size_t count, uint32_t dtype, bool streamed) {
-    const struct decoder copy = *d; /* copies no store can alias */
-    struct streamer stream = d->stream, *const s = streamed ? &stream : NULL;
+/* Units of 64 values of groups from `scale` on, `first` of the first of them; plainly, or through
+ * *stream when that is not NULL. */
+ALWAYS void decode_units(const struct decoder *d, const struct pithi_group_job *job,
+                         const float *scale, size_t first, size_t count, uint32_t dtype,
+                         struct streamer *stream) {
+    const struct decoder copy = *d; /* which no store can alias */
     const unsigned bits = job->set.bits, shift = (unsigned)__builtin_ctz(job->set.group);
     const uint8_t *from = job->codes + first * bits / 8;
     uint8_t *to = (uint8_t *)job->out + first * width(dtype);
@@ -43,16 +43,15 @@ ALWAYS void decode_units(struct decoder *d, const struct pithi_group_job *job, c
             t[2] = table_of(&copy, &scale[(i + 32) >> shift], dtype);
             t[3] = table_of(&copy, &scale[(i + 48) >> shift], dtype);
         }
-        put16(to, dtype, i, look16(t[0], q[0]), s);
-        put16(to, dtype, i + 16, look16(t[1], q[1]), s);
-        put16(to, dtype, i + 32, look16(t[2], q[2]), s);
-        put16(to, dtype, i + 48, look16(t[3], q[3]), s);
+        put16(to, dtype, i, look16(t[0], q[0]), stream);
+        put16(to, dtype, i + 16, look16(t[1], q[1]), stream);
+        put16(to, dtype, i + 32, look16(t[2], q[2]), stream);
+        put16(to, dtype, i + 48, look16(t[3], q[3]), stream);
     }
-    d->stream = stream;
 }
 
 /* Up to 64 values, as copies. */
-static __attribute__((noinline)) void decode_end(struct decoder *d,
+static __attribute__((noinline)) void decode_end(const struct decoder *d,
                                                  const struct pithi_group_job *job,
                                                  const float *scale, size_t first, size_t count) {
     uint8_t codes[READABLE] = {0}, out[UNIT * 4];
@@ -61,7 +60,7 @@ static __attribute__((noinline)) void decode_end(struct decoder *d,
     memcpy(codes, job->codes + first * job->set.bits / 8, (count * job->set.bits + 7) / 8);
     p.codes = codes;
     p.out = out;
-    decode_units(d, &p, scale, 0, UNIT, job->out_dtype, false);
+    decode_units(d, &p, scale, 0, UNIT, job->out_dtype, NULL);
     memcpy((uint8_t *)job->out + first * size, out, count * size);
 }
 
@@ -95,25 +94,26 @@ ALWAYS void decode_all(struct pithi_group_job *job, uint32_t dtype, bool streame
     for (int k = 0; k < 16; k++) level[k] = book.level[k % book.levels];
     d.level = floats(level);
     reading_make(&d.reading, job->set.bits);
-    v_stream_begin(&d.stream, job->out);
+    struct streamer stream; /* of which nobody has the address: it stays in registers */
+    v_stream_begin(&stream, job->out);
     const size_t group = job->set.group, step = group > DECODED ? group : DECODED;
     const size_t bytes = pithi_group_code_bytes(&job->set, job->count);
     uint8_t *const out = job->out;
     for (size_t first = 0, n; first < job->count; first += n) {
         n = job->count - first < step ? job->count - first : step;
         if (read_scales(job, first, (n + group - 1) / group, scale) >= LIMIT) {
-            if (streamed) v_stream_end(&d.stream, out + first * width(dtype));
+            if (streamed) v_stream_end(&stream, out + first * width(dtype));
             scalar_part(job, first, n, pithi_codebook_decode_c);
             continue;
         }
         size_t units = n - n % UNIT;
         while (units && code_at(job, first + units - UNIT) + READABLE > bytes) units -= UNIT;
-        decode_units(&d, job, scale, first, units, dtype, streamed);
-        if (units < n && streamed) v_stream_end(&d.stream, out + (first + units) * width(dtype));
+        decode_units(&d, job, scale, first, units, dtype, streamed ? &stream : NULL);
+        if (units < n && streamed) v_stream_end(&stream, out + (first + units) * width(dtype));
         for (size_t i = units; i < n; i += UNIT)
             decode_end(&d, job, scale + i / group, first + i, n - i < UNIT ? n - i : UNIT);
     }
-    if (streamed && job->count) v_stream_end(&d.stream, out + job->count * width(dtype));
+    if (streamed && job->count) v_stream_end(&stream, out + job->count * width(dtype));
 }
 
 static void codebook_decode(struct pithi_group_job *job) {

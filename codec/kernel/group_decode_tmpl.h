@@ -5,7 +5,6 @@ struct decoder {
     const struct pithi_group_setting *set;
     const struct pithi_group_job *job;
     struct packing pack;
-    struct streamer stream;
     uint64_t saturated;
 };
 
@@ -124,6 +123,10 @@ ALWAYS v16 decode_16(const struct unit *u, struct recipe r, v16 x, size_t i) {
     return r.bt == PITH_NONE ? x : updated(r.bt, load(r.bt, u->base, i), x);
 }
 
+/* Compilers may move no store across: out of the order of their addresses, stores that cross lines
+ * are slower by a tenth. */
+ALWAYS void in_order(void) { __asm__ volatile("" ::: "memory"); }
+
 /* Plainly, or through *stream when that is not NULL. */
 ALWAYS void put_out(const struct unit *u, struct recipe r, v16 x, size_t i,
                     struct streamer *stream) {
@@ -132,6 +135,7 @@ ALWAYS void put_out(const struct unit *u, struct recipe r, v16 x, size_t i,
         v_stream(stream, u->out + 4 * i, x);
     else if (r.vt != PITH_NONE)
         store(r.vt, u->out, i, r.vt == PITH_F16 ? x : round_loosely(r.vt, x));
+    in_order();
 }
 
 /* Infinite and NaN bases, and new bases that overflow. Within a unit smaller groups do as well. */
@@ -196,12 +200,15 @@ static __attribute__((noinline)) void decode_end(struct decoder *d, const struct
     if (r.write) memcpy(to_base, base, n * width(r.bt));
 }
 
-ALWAYS void decode_batch(struct decoder *d, const struct batch *b, struct recipe r, bool streamed) {
+/* four: 4 bits, whose vectors then stay in registers: loads beside a stream wait for stores to the
+ * same place within other pages. */
+ALWAYS void decode_batch(struct decoder *d, const struct batch *b, struct recipe r,
+                         struct streamer *stream, bool four) {
+    struct packing pack = d->pack; /* a copy no store can alias */
+    if (four) pack.bits = 4;
+    const size_t bs = width(r.bt), os = width(r.vt), bits = pack.bits, count = b->count;
     const bool narrow = r.bt == PITH_NONE && (r.vt == PITH_F16 || r.vt == PITH_BF16) &&
-                        has_halves(d->set->bits, d->set->group);
-    const struct packing pack = d->pack; /* copies no store can alias */
-    struct streamer stream = d->stream;
-    const size_t bs = width(r.bt), os = width(r.vt), bits = d->set->bits, count = b->count;
+                        has_halves(pack.bits, d->set->group);
     size_t i = 0;
     for (; i + UNIT <= count; i += UNIT) {
         struct unit u = unit_at(b, i, 0, bs, bits);
@@ -209,45 +216,69 @@ ALWAYS void decode_batch(struct decoder *d, const struct batch *b, struct recipe
         prefetch_unit(u.base, bs, AHEAD);
         __builtin_prefetch(u.codes + AHEAD);
         if (narrow)
-            decode_halves(&pack, b, &u, r, streamed ? &stream : NULL);
+            decode_halves(&pack, b, &u, r, stream);
         else
-            decode_unit(d, &pack, b, &u, r, streamed ? &stream : NULL);
+            decode_unit(d, &pack, b, &u, r, stream);
     }
-    d->stream = stream;
     if (i < count) {
-        if (streamed) v_stream_end(&d->stream, b->out + i * os);
+        if (stream) v_stream_end(stream, b->out + i * os);
         decode_end(d, b, i, r);
     }
 }
 
-/* A loop of its own for what is decoded to. */
-ALWAYS void decode_common(struct decoder *d, const struct batch *b, uint32_t ot, bool asymmetric,
-                          bool stream) {
-    const struct recipe r = {.vt = ot, .bt = PITH_NONE, .asymmetric = asymmetric};
-    if (stream)
-        decode_batch(d, b, r, true);
-    else
-        decode_batch(d, b, r, false);
+ALWAYS void decode_batches(struct decoder *d, struct pithi_group_job *job, struct recipe r,
+                           bool streamed, bool four) {
+    const size_t step = batch_elements(&job->set, DECODED);
+    struct streamer stream; /* of which nobody has the address: it stays in registers */
+    struct batch b;
+    v_stream_begin(&stream, job->out);
+    for (size_t i = 0; i < job->count; i += step) {
+        const size_t n = job->count - i < step ? job->count - i : step;
+        open_batch(&b, job, i, n);
+        if (get_scales(&job->set, &b)) {
+            decode_batch(d, &b, r, streamed ? &stream : NULL, four);
+        } else {
+            if (streamed) v_stream_end(&stream, b.out);
+            scalar_part(job, i, n, pithi_group_decode_c);
+        }
+    }
+    if (streamed && job->count)
+        v_stream_end(&stream, (uint8_t *)job->out + job->count * width(r.vt));
 }
 
-static void decode_any(struct decoder *d, const struct batch *b, struct recipe r, bool stream) {
+/* A loop of its own for what is decoded to. */
+ALWAYS void decode_common(struct decoder *d, struct pithi_group_job *job, uint32_t ot,
+                          bool asymmetric, bool stream) {
+    const struct recipe r = {.vt = ot, .bt = PITH_NONE, .asymmetric = asymmetric};
+    if (stream && ot == PITH_F32 && d->set->bits == 4)
+        decode_batches(d, job, r, true, true);
+    else if (stream)
+        decode_batches(d, job, r, true, false);
+    else
+        decode_batches(d, job, r, false, false);
+}
+
+static void decode_any(struct decoder *d, struct pithi_group_job *job, struct recipe r,
+                       bool stream) {
     const uint32_t ot = r.vt, bt = r.bt;
     if (bt == PITH_NONE && ot == PITH_F32 && r.asymmetric)
-        decode_common(d, b, PITH_F32, true, stream);
+        decode_common(d, job, PITH_F32, true, stream);
     else if (bt == PITH_NONE && ot == PITH_F32)
-        decode_common(d, b, PITH_F32, false, stream);
+        decode_common(d, job, PITH_F32, false, stream);
     else if (bt == PITH_NONE && ot == PITH_BF16 && r.asymmetric)
-        decode_common(d, b, PITH_BF16, true, stream);
+        decode_common(d, job, PITH_BF16, true, stream);
     else if (bt == PITH_NONE && ot == PITH_BF16)
-        decode_common(d, b, PITH_BF16, false, stream);
+        decode_common(d, job, PITH_BF16, false, stream);
     else if (bt == PITH_NONE && ot == PITH_F16 && r.asymmetric)
-        decode_common(d, b, PITH_F16, true, stream);
+        decode_common(d, job, PITH_F16, true, stream);
     else if (!r.asymmetric && ot == PITH_NONE && bt == PITH_F32 && r.write)
-        decode_batch(d, b, (struct recipe){.vt = PITH_NONE, .bt = PITH_F32, .write = true}, false);
+        decode_batches(d, job, (struct recipe){.vt = PITH_NONE, .bt = PITH_F32, .write = true},
+                       false, false);
     else if (!r.asymmetric && ot == PITH_NONE && bt == PITH_BF16 && r.write)
-        decode_batch(d, b, (struct recipe){.vt = PITH_NONE, .bt = PITH_BF16, .write = true}, false);
+        decode_batches(d, job, (struct recipe){.vt = PITH_NONE, .bt = PITH_BF16, .write = true},
+                       false, false);
     else
-        decode_batch(d, b, r, stream);
+        decode_batches(d, job, r, stream, false);
 }
 
 static void group_decode(struct pithi_group_job *job) {
@@ -272,19 +303,6 @@ static void group_decode(struct pithi_group_job *job) {
     d.job = job;
     d.saturated = 0;
     packing_init(&d.pack, s->bits, !s->asymmetric);
-    v_stream_begin(&d.stream, job->out);
-    const size_t step = batch_elements(s, DECODED);
-    struct batch b;
-    for (size_t i = 0; i < job->count; i += step) {
-        const size_t n = job->count - i < step ? job->count - i : step;
-        open_batch(&b, job, i, n);
-        if (get_scales(s, &b)) {
-            decode_any(&d, &b, r, stream);
-        } else {
-            if (stream) v_stream_end(&d.stream, b.out);
-            scalar_part(job, i, n, pithi_group_decode_c);
-        }
-    }
-    if (stream && job->count) v_stream_end(&d.stream, b.out + b.count * width(r.vt));
+    decode_any(&d, job, r, stream);
     if (d.saturated) job->saturated += d.saturated; /* mostly not: see pithi_collect */
 }
