@@ -370,6 +370,22 @@ static void check_places(const struct level *level) {
     }
 }
 
+/* Decoding that streams the halves of a job side by side, where lines begin with it. */
+static void check_halves(const struct level *level) {
+    enum { LEAST = 8000 };
+    for (size_t c = 0; c < 400; c++) {
+        struct shape s = random_shape(c % 2 ? 2 : 10); /* 4 bits */
+        s.base = PITH_NONE;
+        s.out = PITH_F32;
+        s.stream = true;
+        s.set.codebook = 0;
+        s.set.group = 64u << check_below(8);
+        s.count = LEAST + check_below(MOST - LEAST);
+        if (c % 4) s.place[4] = 0;
+        check_both(level, &s);
+    }
+}
+
 void check_group(const struct level *level) {
     check_sum(level);
     check_rotated(level);
@@ -386,6 +402,7 @@ void check_group(const struct level *level) {
     check_lengths(level);
     check_product(level);
     check_places(level);
+    check_halves(level);
     check_around_groups(level);
     check_searched(level);
     check_settled(level);

@@ -1,6 +1,12 @@
 /* group_decode_tmpl.h - the second half of group_tmpl.h: from codes to values and new bases.
  * SPDX-License-Identifier: Apache-2.0 */
 
+/* Values that stream past the cache go to two places in turn, each half of a job, when a half is so
+ * many elements: stores then wait for two pages of memory at once. Codes for them are fetched this
+ * far ahead, in bytes, only as far as the second-level cache: what waits for a line of the first
+ * has no room for a store. */
+enum { HALF = 4096, STREAMED_AHEAD = 8192 };
+
 struct decoder {
     const struct pithi_group_setting *set;
     const struct pithi_group_job *job;
@@ -226,13 +232,14 @@ ALWAYS void decode_batch(struct decoder *d, const struct batch *b, struct recipe
     }
 }
 
-ALWAYS void decode_batches(struct decoder *d, struct pithi_group_job *job, struct recipe r,
-                           bool streamed, bool four) {
+/* From element i on. */
+ALWAYS void decode_batches(struct decoder *d, struct pithi_group_job *job, size_t i,
+                           struct recipe r, bool streamed, bool four) {
     const size_t step = batch_elements(&job->set, DECODED);
     struct streamer stream; /* of which nobody has the address: it stays in registers */
     struct batch b;
     v_stream_begin(&stream, job->out);
-    for (size_t i = 0; i < job->count; i += step) {
+    for (; i < job->count; i += step) {
         const size_t n = job->count - i < step ? job->count - i : step;
         open_batch(&b, job, i, n);
         if (get_scales(&job->set, &b)) {
@@ -247,38 +254,102 @@ ALWAYS void decode_batches(struct decoder *d, struct pithi_group_job *job, struc
 }
 
 /* A loop of its own for what is decoded to. */
-ALWAYS void decode_common(struct decoder *d, struct pithi_group_job *job, uint32_t ot,
+ALWAYS void decode_common(struct decoder *d, struct pithi_group_job *job, size_t i, uint32_t ot,
                           bool asymmetric, bool stream) {
     const struct recipe r = {.vt = ot, .bt = PITH_NONE, .asymmetric = asymmetric};
     if (stream && ot == PITH_F32 && d->set->bits == 4)
-        decode_batches(d, job, r, true, true);
+        decode_batches(d, job, i, r, true, true);
     else if (stream)
-        decode_batches(d, job, r, true, false);
+        decode_batches(d, job, i, r, true, false);
     else
-        decode_batches(d, job, r, false, false);
+        decode_batches(d, job, i, r, false, false);
 }
 
-static void decode_any(struct decoder *d, struct pithi_group_job *job, struct recipe r,
+static void decode_any(struct decoder *d, struct pithi_group_job *job, size_t i, struct recipe r,
                        bool stream) {
     const uint32_t ot = r.vt, bt = r.bt;
     if (bt == PITH_NONE && ot == PITH_F32 && r.asymmetric)
-        decode_common(d, job, PITH_F32, true, stream);
+        decode_common(d, job, i, PITH_F32, true, stream);
     else if (bt == PITH_NONE && ot == PITH_F32)
-        decode_common(d, job, PITH_F32, false, stream);
+        decode_common(d, job, i, PITH_F32, false, stream);
     else if (bt == PITH_NONE && ot == PITH_BF16 && r.asymmetric)
-        decode_common(d, job, PITH_BF16, true, stream);
+        decode_common(d, job, i, PITH_BF16, true, stream);
     else if (bt == PITH_NONE && ot == PITH_BF16)
-        decode_common(d, job, PITH_BF16, false, stream);
+        decode_common(d, job, i, PITH_BF16, false, stream);
     else if (bt == PITH_NONE && ot == PITH_F16 && r.asymmetric)
-        decode_common(d, job, PITH_F16, true, stream);
+        decode_common(d, job, i, PITH_F16, true, stream);
     else if (!r.asymmetric && ot == PITH_NONE && bt == PITH_F32 && r.write)
-        decode_batches(d, job, (struct recipe){.vt = PITH_NONE, .bt = PITH_F32, .write = true},
+        decode_batches(d, job, i, (struct recipe){.vt = PITH_NONE, .bt = PITH_F32, .write = true},
                        false, false);
     else if (!r.asymmetric && ot == PITH_NONE && bt == PITH_BF16 && r.write)
-        decode_batches(d, job, (struct recipe){.vt = PITH_NONE, .bt = PITH_BF16, .write = true},
+        decode_batches(d, job, i, (struct recipe){.vt = PITH_NONE, .bt = PITH_BF16, .write = true},
                        false, false);
     else
-        decode_batches(d, job, r, stream, false);
+        decode_batches(d, job, i, r, stream, false);
+}
+
+/* 64 values of one group to f32 in four lines. */
+ALWAYS void stream_unit(const struct packing *pack, const uint8_t *codes, size_t room,
+                        const float *scale, const float *zero, uint8_t *out) {
+    const float *const scales[4] = {scale, scale, scale, scale};
+    const float *const zeros[4] = {zero, zero, zero, zero};
+    v16 x[4];
+    __builtin_prefetch(codes + STREAMED_AHEAD, 0, 2);
+    products(x, codes, room, pack, scales, zeros);
+    v_stream_line(out, x[0]);
+    v_stream_line(out + 64, x[1]);
+    v_stream_line(out + 128, x[2]);
+    v_stream_line(out + 192, x[3]);
+}
+
+/* A batch from element i on of either half, a unit of each in turn. */
+ALWAYS void decode_two(const struct packing *packing, const struct batch b[2], size_t i,
+                       bool asymmetric) {
+    struct packing pack = *packing; /* a copy no store can alias */
+    pack.bits = 4;
+    const size_t count = b->count, room[2] = {b[0].room - i / 2, b[1].room - i / 2};
+    const uint8_t *const codes[2] = {b[0].codes + i / 2, b[1].codes + i / 2};
+    uint8_t *const out[2] = {b[0].out + 4 * i, b[1].out + 4 * i};
+    const uint32_t shift = b->shift;
+    for (size_t k = 0; k < count; k += UNIT) {
+        const size_t g = k >> shift, at = k / 2;
+        stream_unit(&pack, codes[0] + at, room[0] - at, &b[0].scale[g],
+                    asymmetric ? &b[0].zero[g] : NULL, out[0] + 4 * k);
+        stream_unit(&pack, codes[1] + at, room[1] - at, &b[1].scale[g],
+                    asymmetric ? &b[1].zero[g] : NULL, out[1] + 4 * k);
+    }
+}
+
+/* From whole lines on, and whole units of one group. */
+static bool halves_stream(const struct pithi_group_job *job, struct recipe r, size_t step) {
+    const size_t least = step > HALF ? step : HALF;
+    return r.vt == PITH_F32 && r.bt == PITH_NONE && job->set.bits == 4 && job->set.group >= UNIT &&
+           job->count >= 2 * least && (uintptr_t)job->out % 64 == 0;
+}
+
+/* How many elements two halves are that stream to two places in turn. The batches stay where they
+ * are, but for their scales: addresses written one by one and read as a vector would wait until
+ * the values before are on their way to memory. */
+static size_t decode_halved(const struct decoder *d, struct pithi_group_job *job, size_t step) {
+    const size_t half = job->count / 2 / step * step;
+    const size_t scales = pithi_group_scale_bytes(&job->set, step);
+    struct batch b[2];
+    open_batch(&b[0], job, 0, step);
+    open_batch(&b[1], job, half, step);
+    for (size_t i = 0; i < half; i += step) {
+        const bool good = get_scales(&job->set, &b[0]);
+        if (!get_scales(&job->set, &b[1]) || !good) {
+            scalar_part(job, i, step, pithi_group_decode_c);
+            scalar_part(job, half + i, step, pithi_group_decode_c);
+        } else if (job->set.asymmetric) {
+            decode_two(&d->pack, b, i, true);
+        } else {
+            decode_two(&d->pack, b, i, false);
+        }
+        __builtin_prefetch(b[0].scales += scales);
+        __builtin_prefetch(b[1].scales += scales);
+    }
+    return 2 * half;
 }
 
 static void group_decode(struct pithi_group_job *job) {
@@ -303,6 +374,8 @@ static void group_decode(struct pithi_group_job *job) {
     d.job = job;
     d.saturated = 0;
     packing_init(&d.pack, s->bits, !s->asymmetric);
-    decode_any(&d, job, r, stream);
+    const size_t step = batch_elements(s, DECODED);
+    const size_t halved = stream && halves_stream(job, r, step) ? decode_halved(&d, job, step) : 0;
+    if (halved < job->count) decode_any(&d, job, halved, r, stream);
     if (d.saturated) job->saturated += d.saturated; /* mostly not: see pithi_collect */
 }

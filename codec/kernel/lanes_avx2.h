@@ -110,6 +110,11 @@ static inline void v_stream_end(struct streamer *s, uint8_t *p) {
     if (s->begun) _mm_storeu_si128((__m128i *)(p - 16), _mm256_extracti128_si256(s->last, 1));
     s->begun = false;
 }
+/* p: a line. */
+static inline void v_stream_line(uint8_t *p, v16 x) {
+    _mm256_stream_si256((__m256i *)p, x.a);
+    _mm256_stream_si256((__m256i *)(p + 32), x.b);
+}
 
 static inline v16 v_sar31(v16 x) {
     return (v16){_mm256_srai_epi32(x.a, 31), _mm256_srai_epi32(x.b, 31)};

@@ -86,6 +86,9 @@ static inline void v_stream_end(struct streamer *s, uint8_t *p) {
     memcpy(p - 64 + 4 * (size_t)s->lead, bytes + 4 * (size_t)s->lead, 64 - 4 * (size_t)s->lead);
 }
 
+/* p: a line. */
+static inline void v_stream_line(uint8_t *p, v16 x) { _mm512_stream_si512((void *)p, x); }
+
 static inline v16 v_and(v16 a, v16 b) { return _mm512_and_si512(a, b); }
 static inline v16 v_xor(v16 a, v16 b) { return _mm512_xor_si512(a, b); }
 static inline v16 v_add(v16 a, v16 b) { return _mm512_add_epi32(a, b); }

@@ -106,6 +106,7 @@ static inline void v_stream_end(struct streamer *s, uint8_t *p) {
     (void)s;
     (void)p;
 }
+static inline void v_stream_line(uint8_t *p, v16 x) { v_store(p, x); }
 
 static inline v16 v_shr(v16 a, int n) {
     const int32x4_t by = vdupq_n_s32(-n);
