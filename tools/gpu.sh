@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Needs neither Meson nor a compiler, so that a build can be taken to another machine; there libpith
-# needs zstd and OpenMP's runtime, and the tests cmocka (libzstd.so.1, libgomp.so.1, libcmocka.so.0).
-# The example with NCCL runs too, where it was built. NAME: only these programs of the suite (args,
-# graph, ...), and neither bench nor example. --sanitizer: under compute-sanitizer, memcheck and then
-# racecheck, without the bench. Exit status 77: no device.
+# needs zstd and OpenMP's runtime, and the tests need cmocka (libzstd.so.1, libgomp.so.1,
+# libcmocka.so.0). The example with NCCL runs too, where it was built. NAME: only these programs of
+# the suite (args, graph, ...), and neither bench nor example. --sanitizer: under compute-sanitizer,
+# memcheck and then racecheck, without the bench. Exit status 77: no device.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 build=$1
