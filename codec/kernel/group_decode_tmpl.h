@@ -5,7 +5,7 @@
  * many elements: stores then wait for two pages of memory at once. Codes for them are fetched this
  * far ahead, in bytes, only as far as the second-level cache: what waits for a line of the first
  * has no room for a store. */
-enum { HALF = 4096, STREAMED_AHEAD = 8192 };
+enum { HALF = 4096, STREAMED_AHEAD = 8192, BASE_AHEAD = 16384 };
 
 struct decoder {
     const struct pithi_group_setting *set;
@@ -206,6 +206,16 @@ static __attribute__((noinline)) void decode_end(struct decoder *d, const struct
     if (r.write) memcpy(to_base, base, n * width(r.bt));
 }
 
+/* A base of f32 is the most that is read here: it comes into the second-level cache from further
+ * off, as the first has no room for so many lines on their way. */
+ALWAYS void prefetch_base(const uint8_t *base, size_t size) {
+    if (size < 4) {
+        prefetch_unit(base, size, AHEAD);
+        return;
+    }
+    for (size_t k = 0; k < UNIT * size; k += 64) __builtin_prefetch(base + BASE_AHEAD + k, 0, 2);
+}
+
 /* four: 4 bits, whose vectors then stay in registers: loads beside a stream wait for stores to the
  * same place within other pages. */
 ALWAYS void decode_batch(struct decoder *d, const struct batch *b, struct recipe r,
@@ -219,7 +229,7 @@ ALWAYS void decode_batch(struct decoder *d, const struct batch *b, struct recipe
     for (; i + UNIT <= count; i += UNIT) {
         struct unit u = unit_at(b, i, 0, bs, bits);
         u.out = os ? b->out + i * os : NULL;
-        prefetch_unit(u.base, bs, AHEAD);
+        prefetch_base(u.base, bs);
         __builtin_prefetch(u.codes + AHEAD);
         if (narrow)
             decode_halves(&pack, b, &u, r, stream);
