@@ -1,8 +1,9 @@
-/* input.c - parts of files mapped into memory; pipes through an unnamed temporary file.
+/* input.c - parts of files mapped into memory; of pipes, what was copied to a temporary file.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
+#include <inttypes.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -29,72 +30,102 @@ void io_begin(void) {
     occupy(STDERR_FILENO, O_RDONLY);
 }
 
-/* Large data belongs in /var/tmp: /tmp is memory on many machines. */
-int temporary_file(void) {
-    const char *places[] = {getenv("TMPDIR"), "/var/tmp", "/tmp"};
-    int fd = -1;
-    for (int i = 0; i < 3 && fd < 0; i++) {
-        char path[PATH_MAX];
-        if (!places[i] || !*places[i] || strlen(places[i]) + 16 > sizeof path) continue;
-        strcpy(path, places[i]);
-        strcat(path, "/pith-XXXXXX");
-        signals_block(true);
-        fd = mkstemp(path);
-        if (fd >= 0) unlink(path);
-        signals_block(false);
+/* ---- Streams ---------------------------------------------------------------------------------*/
+
+/* One command runs per process. */
+static uint64_t limit;
+
+void input_limit(uint64_t bytes) { limit = bytes; }
+
+static ssize_t read_some(int fd, void *bytes, size_t room) {
+    for (;;) {
+        const ssize_t n = read(fd, bytes, room);
+        if (n >= 0 || (errno != EINTR && errno != EAGAIN)) return n;
+        struct pollfd wait = {.fd = fd, .events = POLLIN};
+        if (errno == EAGAIN && poll(&wait, 1, -1) < 0 && errno != EINTR) return -1;
     }
-    return fd;
 }
 
-bool write_all(int fd, const void *bytes, size_t length) {
-    const uint8_t *at = bytes;
-    while (length > 0) {
-        const ssize_t n = write(fd, at, length < (1u << 30) ? length : 1u << 30);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return false;
-        at += n;
-        length -= (size_t)n;
+static bool keep_failed(const struct input *in) {
+    const char *text = strerror(errno);
+    say_error(in->path, "cannot be kept in a temporary file in %s: %s", temporary_folder(), text);
+    return false;
+}
+
+static void end_stream(struct input *in) {
+    if (in->stream >= 0) close(in->stream);
+    in->stream = -1;
+}
+
+static bool copy_until(struct input *in, uint64_t length) {
+    static uint8_t buffer[1 << 16];
+    while (in->stream >= 0 && in->length < length) {
+        const uint64_t left = length - in->length;
+        const ssize_t n =
+            read_some(in->stream, buffer, left < sizeof buffer ? (size_t)left : sizeof buffer);
+        if (n < 0) {
+            say_errno(in->path, "cannot read");
+            return false;
+        }
+        if (n == 0) end_stream(in);
+        if (!write_all(in->fd, buffer, (size_t)n)) return keep_failed(in);
+        in->length += (uint64_t)n;
     }
     return true;
 }
 
-static bool copy_all(int from, int to) {
-    static uint8_t buffer[1 << 16];
-    for (;;) {
-        const ssize_t n = read(from, buffer, sizeof buffer);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return n == 0;
-        if (!write_all(to, buffer, (size_t)n)) return false;
-    }
+static bool too_long(const struct input *in) {
+    say_error(in->path,
+              "is longer than the %" PRIu64
+              " bytes that a pipe or device may fill of %s; "
+              "--max-spool raises it",
+              in->most, temporary_folder());
+    return false;
 }
 
-/* A descriptor of a regular file with the same bytes; closes fd. */
-static int spool(int fd) {
-    const int copy = temporary_file();
-    const bool good = copy >= 0 && copy_all(fd, copy);
-    const int error = errno;
-    close(fd);
-    if (good) return copy;
-    if (copy >= 0) close(copy);
-    errno = error;
-    return -1;
+/* Have `bytes` bytes of a stream, or all of a shorter one. */
+static bool reach(struct input *in, uint64_t bytes) {
+    if (in->stream < 0) return true;
+    if (!copy_until(in, bytes <= in->most ? bytes : in->most + 1)) return false;
+    return in->length <= in->most || too_long(in);
 }
+
+bool input_expect(struct input *in, uint64_t bytes) {
+    if (in->stream < 0) return true;
+    return bytes <= in->most ? reach(in, bytes + 1) : too_long(in);
+}
+
+/* fd becomes a temporary file, to which the stream is copied as it is needed. */
+static bool begin_stream(struct input *in) {
+    in->stream = in->fd;
+    in->fd = temporary_file();
+    if (in->fd < 0) return keep_failed(in);
+    in->most = limit ? limit : temporary_room(in->fd);
+    return reach(in, INPUT_HEAD);
+}
+
+/* ---- Files -----------------------------------------------------------------------------------*/
 
 static bool is_plain(int fd, const struct stat *st) {
     return S_ISREG(st->st_mode) && lseek(fd, 0, SEEK_CUR) == 0;
 }
 
-static int open_plain(const char *path, unsigned *mode) {
+static bool open_any(struct input *in, const char *path) {
     struct stat st;
-    const int fd = strcmp(path, "-") == 0 ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) != 0) return -1;
-    if (S_ISDIR(st.st_mode)) {
-        close(fd);
+    in->fd = strcmp(path, "-") == 0 ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
+    bool known = in->fd >= 0 && fstat(in->fd, &st) == 0;
+    if (known && S_ISDIR(st.st_mode)) {
+        known = false;
         errno = EISDIR;
-        return -1;
     }
-    *mode = S_ISREG(st.st_mode) ? (unsigned)st.st_mode & 0666 : 0666;
-    return is_plain(fd, &st) ? fd : spool(fd);
+    if (!known) {
+        say_errno(in->path, "cannot read");
+        return false;
+    }
+    in->mode = S_ISREG(st.st_mode) ? (unsigned)st.st_mode & 0666 : 0666;
+    if (!is_plain(in->fd, &st)) return begin_stream(in);
+    in->length = (uint64_t)st.st_size;
+    return true;
 }
 
 const uint8_t *window_map(struct window *w, const struct input *in, uint64_t offset,
@@ -124,6 +155,9 @@ void window_unmap(struct window *w) {
 bool input_extend(struct input *in, uint64_t bytes) {
     struct window head = {0};
     if (bytes <= in->mapped) return true;
+    if (!reach(in, bytes)) return false;
+    if (bytes > in->length) bytes = in->length;
+    if (bytes <= in->mapped) return true;
     const uint8_t *p = window_map(&head, in, 0, bytes);
     if (!p) return false;
     if (in->mapped) munmap((void *)(uintptr_t)in->bytes, in->mapped);
@@ -133,20 +167,16 @@ bool input_extend(struct input *in, uint64_t bytes) {
 }
 
 bool input_open(struct input *in, const char *path) {
-    struct stat st;
-    *in = (struct input){.path = path_label(path, false), .bytes = nothing};
-    in->fd = open_plain(path, &in->mode);
-    const bool known = in->fd >= 0 && fstat(in->fd, &st) == 0;
-    if (!known) say_errno(in->path, "cannot read");
-    if (known) in->length = (uint64_t)st.st_size;
-    if (known && input_extend(in, in->length < INPUT_HEAD ? in->length : INPUT_HEAD)) return true;
-    if (in->fd >= 0) close(in->fd);
-    *in = (struct input){.bytes = nothing};
+    *in = (struct input){.path = path_label(path, false), .fd = -1, .stream = -1, .bytes = nothing};
+    if (open_any(in, path) && input_extend(in, INPUT_HEAD)) return true;
+    input_close(in);
     return false;
 }
 
 void input_close(struct input *in) {
+    if (!in->path) return;
     if (in->mapped) munmap((void *)(uintptr_t)in->bytes, in->mapped);
-    if (in->path) close(in->fd);
+    if (in->fd >= 0) close(in->fd);
+    end_stream(in);
     *in = (struct input){0};
 }

@@ -12,21 +12,30 @@
  * write errors; make sure that descriptors 0 to 2 are not given to files. Call once, first. */
 void io_begin(void);
 
-/* ---- Input: parts of a file, mapped. What cannot be mapped (a pipe) is first copied to an unnamed
- * temporary file. All functions that fail say why on stderr. ---- */
+/* ---- Input: parts of a file, mapped. What cannot be mapped (a pipe, a device) is copied to an
+ * unnamed temporary file, and no further than was asked for, since it may never end. All functions
+ * that fail say why on stderr. ---- */
 enum { INPUT_HEAD = 4096 };
 struct input {
     const char *path;
     int fd;
-    uint64_t length;      /* of the file */
+    int stream;           /* what fd is copied from; -1: nothing more comes */
+    uint64_t most;        /* bytes of a stream that may be copied */
+    uint64_t length;      /* of the file; of a stream, of what was copied */
     unsigned mode;        /* permission bits that an output made from it may have */
     const uint8_t *bytes; /* its first `mapped` bytes; never NULL */
     size_t mapped;
 };
+/* What a stream may fill of the temporary folder; 0, as it is without a call: half of what is free
+ * there. */
+void input_limit(uint64_t bytes);
 /* Map the first INPUT_HEAD bytes, or all of a shorter file. */
 bool input_open(struct input *in, const char *path);
-/* Map the first `bytes` bytes instead, which the file has. */
+/* Map the first `bytes` bytes instead, or all of a shorter file. */
 bool input_extend(struct input *in, uint64_t bytes);
+/* Take what the format says a file has, and a byte more where there is one: afterwards length is
+ * that of the file, or larger than `bytes`. */
+bool input_expect(struct input *in, uint64_t bytes);
 void input_close(struct input *in);
 
 /* One part of a file at a time, so that memory is bounded by tensors, not by files. */
@@ -79,6 +88,10 @@ bool stdout_finish(void);
 
 /* An unnamed temporary file open for reading and writing; -1 with errno. */
 int temporary_file(void);
+/* The folder of the last one, made or not, for messages. */
+const char *temporary_folder(void);
+/* Half of what is free where this file is. */
+uint64_t temporary_room(int fd);
 /* Write everything or fail with errno. */
 bool write_all(int fd, const void *bytes, size_t length);
 

@@ -22,33 +22,43 @@ static const struct command commands[] = {
      "  -f                  overwrite OUT\n"
      "  -q, -v              say nothing; print a table of tensors\n"
      "  --json              print what inspect --json prints\n"
+     "  --max-spool BYTES   most bytes of a pipe to copy to the temporary folder (suffixes K M "
+     "G);\n"
+     "                      default: half of what is free there\n"
      "  --cpu LEVEL         scalar, avx2, avx512 or neon; changes no byte\n",
-     "CbrdsToqvfjc", 1, 1, run_compress},
+     "CbrdsToqvfjcp", 1, 1, run_compress},
     {"decompress", "restores the file that was compressed",
      "decompress [--base FILE] [--max-output BYTES] [-T N] [-o OUT] [-f] [-q] IN",
      "Restores the file that was compressed.\n\n"
      "  --base FILE         the base it was compressed against\n"
      "  --max-output BYTES  refuse tensors larger together (suffixes K M G); default: the larger\n"
      "                      of 1G and 1000 times the size of IN\n"
+     "  --max-spool BYTES   most bytes of a pipe to copy to the temporary folder (suffixes K M "
+     "G);\n"
+     "                      default: half of what is free there\n"
      "  -T N                threads; 0: one per processor\n"
      "  -o OUT              output; - is standard output; default: IN without .pith\n"
      "  -f                  overwrite OUT\n"
      "  -q                  say nothing\n"
      "  --cpu LEVEL         scalar, avx2, avx512 or neon; changes no byte\n",
-     "bxTofqc", 1, 1, run_decompress},
+     "bxTofqcp", 1, 1, run_decompress},
     {"inspect", "lists the tensors of a compressed file", "inspect [--json] FILE",
      "Lists the tensors of a compressed file: codec, sizes, bits per value, error bound.\n\n"
-     "  --json   machine-readable\n",
-     "j", 1, 1, run_inspect},
+     "  --json             machine-readable\n"
+     "  --max-spool BYTES  most bytes of a pipe to copy; default: half of what is free\n",
+     "jp", 1, 1, run_inspect},
     {"test", "checks every checksum of a compressed file",
      "test [--base FILE] [--max-output BYTES] [-T N] [-q] FILE",
      "Checks every checksum and every block of a compressed file; with its base, decodes it.\n\n"
      "  --base FILE         the base it was compressed against\n"
      "  --max-output BYTES  refuse tensors larger together (suffixes K M G); default: the larger\n"
      "                      of 1G and 1000 times the size of FILE\n"
+     "  --max-spool BYTES   most bytes of a pipe to copy to the temporary folder (suffixes K M "
+     "G);\n"
+     "                      default: half of what is free there\n"
      "  -T N                threads; 0: one per processor\n"
      "  -q                  say nothing when the file is good\n",
-     "bxTqc", 1, 1, run_test},
+     "bxTqcp", 1, 1, run_test},
     {"codecs", "lists the codecs and their keys", "codecs [--json]",
      "Lists the codecs and their keys with the default in brackets.\n\n"
      "  --json   machine-readable\n",
@@ -59,8 +69,10 @@ static const struct command commands[] = {
      "  --max-abs E      exit 1 when an error is larger than E, or a non-finite value differs\n"
      "  --dtype D        dtype of raw bytes, or of a .npy file's unsigned or void items\n"
      "  --shape 4x1024   shape of raw bytes\n"
+     "  --max-spool BYTES\n"
+     "                   most bytes of a pipe to copy; default: half of what is free\n"
      "  --json           machine-readable\n",
-     "jmds", 2, 2, run_compare},
+     "jmdsp", 2, 2, run_compare},
     {"bench", "measures codecs on this machine",
      "bench [-C SPEC]... [-T N] [--json] [--quick] [FILE]",
      "Measures every codec, and its variants group=128 and round=stochastic where it has them,\n"
@@ -73,8 +85,10 @@ static const struct command commands[] = {
      "  -T N          threads; 0: one per processor\n"
      "  --quick       small data and few repetitions: a check, not a measurement\n"
      "  --cpu LEVEL   scalar, avx2, avx512 or neon\n"
+     "  --max-spool BYTES\n"
+     "                most bytes of a pipe to copy; default: half of what is free\n"
      "  --json        machine-readable\n",
-     "CTjkc", 0, 1, run_bench},
+     "CTjkcp", 0, 1, run_bench},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
@@ -109,6 +123,7 @@ static int run(const struct command *command, int count, char **arguments) {
     struct options options;
     int code = options_parse(&options, command, count, arguments);
     if (code == EXIT_USAGE) fprintf(stderr, "usage: pith %s\n", command->synopsis);
+    input_limit(options.max_spool);
     if (code == EXIT_GOOD && options.help)
         print_help(command);
     else if (code == EXIT_GOOD)

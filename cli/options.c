@@ -27,6 +27,7 @@ static const struct option table[] = {
     {"json", no_argument, NULL, 'j'},
     {"max-abs", required_argument, NULL, 'm'},
     {"max-output", required_argument, NULL, 'x'},
+    {"max-spool", required_argument, NULL, 'p'},
     {"cpu", required_argument, NULL, 'c'},
     {"quick", no_argument, NULL, 'k'},
     {"help", no_argument, NULL, 'h'},
@@ -148,18 +149,19 @@ static int read_max_abs(struct options *o, const char *text) {
 }
 
 /* Bytes, with K, M or G for powers of 1024. */
-static int read_max_output(struct options *o, const char *text) {
+static int read_bytes(const char *flag, const char *text, uint64_t *out) {
     static const char suffixes[] = "KMG";
     char *end;
     int shift = 0;
     const char *suffix = NULL;
-    bool good = read_unsigned(text, &end, &o->max_output) && o->max_output > 0;
+    bool good = read_unsigned(text, &end, out) && *out > 0;
     if (good && *end) suffix = strchr(suffixes, *end);
     if (suffix) shift = 10 * (int)(suffix - suffixes + 1);
-    good = good && end[suffix != NULL] == '\0' && o->max_output <= (uint64_t)INT64_MAX >> shift;
-    if (!good) return usage_error("--max-output wants bytes such as 500000 or 8G", text);
-    o->max_output <<= shift;
-    return EXIT_GOOD;
+    good = good && end[suffix != NULL] == '\0' && *out <= (uint64_t)INT64_MAX >> shift;
+    *out <<= shift;
+    if (good) return EXIT_GOOD;
+    say_error(NULL, "%s wants bytes such as 500000 or 8G: '%s'", flag, text);
+    return EXIT_USAGE;
 }
 
 static int read_output(struct options *o, const char *text) {
@@ -178,7 +180,8 @@ static int apply(struct options *o, int letter, char *value) {
     case 'T': return read_threads(o, value);
     case 'c': return read_cpu(o, value);
     case 'm': return read_max_abs(o, value);
-    case 'x': return read_max_output(o, value);
+    case 'x': return read_bytes("--max-output", value, &o->max_output);
+    case 'p': return read_bytes("--max-spool", value, &o->max_spool);
     case 'b': o->base = value; break;
     case 'o': return read_output(o, value);
     case 'f': o->force = true; break;

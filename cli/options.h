@@ -23,7 +23,7 @@ struct options {
     bool force, quiet, verbose, json, quick, help;
     bool has_max_abs;
     double max_abs;
-    uint64_t max_output; /* 0: the default */
+    uint64_t max_output, max_spool; /* 0: the default */
     const char *operands[2];
     int operand_count;
 };

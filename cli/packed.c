@@ -48,16 +48,17 @@ static bool agrees(const struct tensor *home, const pith_info *info) {
            memcmp(home->shape, info->shape, home->ndim * sizeof *home->shape) == 0;
 }
 
-static int check_item(const struct packed *p, struct packed_item *out) {
+/* length: of what should be one frame, of which out->bytes are there. */
+static int check_item(const struct packed *p, struct packed_item *out, uint64_t length) {
     pith_error error = {"", 0};
     const pith_status status = pith_inspect(out->frame, out->bytes, &out->info, &error);
     if (status == PITH_ERR_MAGIC && !p->container)
         return say_error(p->in.path, "not a file that pith compressed");
     if (status != PITH_OK) return say_status(p->in.path, out->name, status, &error);
-    if (out->info.frame_bytes > out->bytes)
+    if (out->info.frame_bytes > length)
         return say_error(p->in.path, "%s: damaged: the frame is cut short",
                          tensor_label(out->name));
-    if (out->info.frame_bytes < out->bytes)
+    if (out->info.frame_bytes < length)
         return say_error(p->in.path, "%s: damaged: bytes follow the frame",
                          tensor_label(out->name));
     return EXIT_GOOD;
@@ -65,7 +66,7 @@ static int check_item(const struct packed *p, struct packed_item *out) {
 
 static int bare_item(const struct packed *p, struct packed_item *out) {
     *out = (struct packed_item){.name = "", .frame = p->in.bytes, .bytes = p->in.mapped};
-    const int code = check_item(p, out);
+    const int code = check_item(p, out, out->bytes);
     if (code != EXIT_GOOD) return code;
     if (p->has_npy)
         tensor_from_npy(&out->home, &p->npy, out->info.dtype);
@@ -76,20 +77,32 @@ static int bare_item(const struct packed *p, struct packed_item *out) {
     return EXIT_GOOD;
 }
 
+/* The frame's whole header, then as much as it says that the frame has. */
+static bool take_frame(struct input *in) {
+    pith_info info;
+    pith_status status = pith_inspect(in->bytes, in->mapped, &info, NULL);
+    if (status == PITH_ERR_TRUNCATED) {
+        if (!input_extend(in, info.header_bytes)) return false;
+        status = pith_inspect(in->bytes, in->mapped, &info, NULL);
+    }
+    return status != PITH_OK || input_expect(in, info.frame_bytes);
+}
+
 static int open_bare(struct packed *p) {
     struct packed_item item = {.name = ""};
     const char *why;
-    if (!input_extend(&p->in, p->in.length)) return EXIT_FAILED;
+    if (!take_frame(&p->in)) return EXIT_FAILED;
     item.frame = p->in.bytes;
     item.bytes = p->in.mapped;
-    const int code = check_item(p, &item);
+    const int code = check_item(p, &item, p->in.length);
     if (code != EXIT_GOOD) return code;
     p->count = 1;
     p->raw_bytes = item.info.raw_bytes;
-    if (!item.info.source) return EXIT_GOOD;
     /* Programs may put there what they like; only a .npy header means something here. */
-    p->has_npy = npy_parse(item.info.source, item.info.source_bytes, &p->npy, &why) &&
+    p->has_npy = item.info.source &&
+                 npy_parse(item.info.source, item.info.source_bytes, &p->npy, &why) &&
                  p->npy.header_bytes == item.info.source_bytes;
+    if (!input_extend(&p->in, p->in.length)) return EXIT_FAILED;
     return bare_item(p, &item);
 }
 
@@ -153,8 +166,8 @@ static int open_container(struct packed *p) {
     const char *why;
     size_t length = 0;
     p->container = true;
-    if (!st_open(&p->in, &p->outer, &why)) return say_error(p->in.path, "damaged: %s", why);
-    const int code = check_header(p);
+    int code = st_open(&p->in, &p->outer, "damaged: ");
+    if (code == EXIT_GOOD) code = check_header(p);
     if (code != EXIT_GOOD) return code;
     const char *text = st_metadata(&p->outer, "pith.header", &length);
     if (!text) return say_error(p->in.path, "damaged: the original header is missing");
@@ -169,7 +182,7 @@ static int container_item(struct packed *p, size_t index, struct packed_item *ou
     out->frame =
         window_map(&p->window, &p->in, ST_PREFIX + p->outer.text_bytes + t->begin, out->bytes);
     if (!out->frame) return EXIT_FAILED;
-    const int code = check_item(p, out);
+    const int code = check_item(p, out, out->bytes);
     if (code != EXIT_GOOD) return code;
     tensor_from_safetensors(&out->home, &p->inner.tensors[index]);
     if (!agrees(&out->home, &out->info))
@@ -191,7 +204,8 @@ bool packed_is(const struct input *in) {
 int packed_open(struct packed *p, const char *path) {
     *p = (struct packed){0};
     if (!input_open(&p->in, path)) return EXIT_FAILED;
-    const int code = begins(&p->in, PACKED_SIGN) ? open_container(p) : open_bare(p);
+    int code = p->in.length ? EXIT_GOOD : say_error(p->in.path, "is empty");
+    if (code == EXIT_GOOD) code = begins(&p->in, PACKED_SIGN) ? open_container(p) : open_bare(p);
     if (code != EXIT_GOOD) packed_close(p);
     return code;
 }

@@ -3,6 +3,7 @@
 #include "tensors.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,10 +69,10 @@ void tensor_from_npy(struct tensor *t, const struct npy *npy, uint32_t dtype) {
 static int open_npy(struct tensor_set *set, const struct tensor_hint *hint, bool exact) {
     const char *why;
     set->format = FORMAT_NPY;
-    const uint64_t head = set->in.length < NPY_MAX_HEADER ? set->in.length : NPY_MAX_HEADER;
-    if (!input_extend(&set->in, head)) return EXIT_FAILED;
+    if (!input_extend(&set->in, NPY_MAX_HEADER)) return EXIT_FAILED;
     if (!npy_parse(set->in.bytes, set->in.mapped, &set->npy, &why))
         return say_error(set->in.path, "%s", why);
+    if (!input_expect(&set->in, set->npy.header_bytes + set->npy.data_bytes)) return EXIT_FAILED;
     const uint64_t rest = set->in.length - set->npy.header_bytes;
     if (rest != set->npy.data_bytes)
         return say_error(set->in.path, rest < set->npy.data_bytes
@@ -109,21 +110,32 @@ void tensor_from_safetensors(struct tensor *t, const struct st_tensor *entry) {
         set_shape(t, entry->shape, entry->ndim);
 }
 
-bool st_open(struct input *in, struct safetensors *st, const char **why) {
+/* All of the header that there is. A stream has no length yet that it could be checked against. */
+static bool map_header(struct input *in, size_t *text, const char **why) {
+    const uint64_t length = in->stream < 0 || in->length < ST_PREFIX ? in->length : UINT64_MAX;
+    if (!st_measure(in->bytes, length, text, why)) return true;
+    if (!input_extend(in, ST_PREFIX + *text)) return false;
+    st_measure(in->bytes, in->length, text, why);
+    return true;
+}
+
+int st_open(struct input *in, struct safetensors *st, const char *lead) {
+    const char *why;
     size_t text = 0;
-    if (!st_measure(in->bytes, in->length, &text, why)) return false;
-    *why = "its header cannot be mapped";
-    if (!input_extend(in, ST_PREFIX + text)) return false;
-    if (!st_parse_header(in->bytes + ST_PREFIX, text, st, why)) return false;
-    if (st_check_end(st, in->length, why)) return true;
-    st_free(st);
-    return false;
+    if (!map_header(in, &text, &why)) return EXIT_FAILED;
+    if (!why && st_parse_header(in->bytes + ST_PREFIX, text, st, &why)) {
+        const bool there = input_expect(in, ST_PREFIX + text + st->data_bytes);
+        if (there && st_check_end(st, in->length, &why)) return EXIT_GOOD;
+        st_free(st);
+        if (!there) return EXIT_FAILED;
+    }
+    return say_error(in->path, "%s%s", lead, why);
 }
 
 static int open_safetensors(struct tensor_set *set) {
-    const char *why;
+    const int code = st_open(&set->in, &set->st, "");
+    if (code != EXIT_GOOD) return code;
     set->format = FORMAT_SAFETENSORS;
-    if (!st_open(&set->in, &set->st, &why)) return say_error(set->in.path, "%s", why);
     free(set->items);
     set->items = calloc(set->st.count + 1, sizeof *set->items);
     if (!set->items) return say_errno(set->in.path, "cannot read");
@@ -156,9 +168,13 @@ static int open_raw(struct tensor_set *set, const struct tensor_hint *hint) {
                          packed_is(&set->in)
                              ? "is already compressed by pith"
                              : "neither .npy nor .safetensors; raw bytes need --dtype and --shape");
-    if (!raw_bytes(hint, &bytes) || bytes != set->in.length)
-        return say_error(set->in.path, "%llu bytes do not fit the dtype and shape",
-                         (unsigned long long)set->in.length);
+    if (!raw_bytes(hint, &bytes))
+        return say_error(set->in.path, "no file can have so many bytes as the dtype and shape");
+    if (!input_expect(&set->in, bytes)) return EXIT_FAILED;
+    if (bytes != set->in.length)
+        return say_error(set->in.path,
+                         "%s%" PRIu64 " bytes do not fit the dtype and shape, which need %" PRIu64,
+                         set->in.stream < 0 ? "" : "at least ", set->in.length, bytes);
     *t = (struct tensor){.name = "", .dtype = hint->dtype, .bytes = bytes, .in = &set->in};
     set_shape(t, hint->shape, hint->ndim);
     t->item_bytes = (uint32_t)pith_dtype_bytes(hint->dtype);
@@ -173,9 +189,11 @@ static int open_content(struct tensor_set *set, const struct tensor_hint *hint, 
     uint64_t bytes = 0;
     if (exact && hint->has_shape) return open_raw(set, hint);
     if (npy_is(set->in.bytes, set->in.mapped)) return open_npy(set, hint, exact);
-    if (hint->has_shape && raw_bytes(hint, &bytes) && bytes == set->in.length)
-        return open_raw(set, hint);
     if (!st_is(set->in.bytes, set->in.mapped)) return open_raw(set, hint);
+    if (hint->has_shape && raw_bytes(hint, &bytes)) {
+        if (!input_expect(&set->in, bytes)) return EXIT_FAILED;
+        if (bytes == set->in.length) return open_raw(set, hint);
+    }
     if (exact && hint->dtype != PITH_NONE) {
         say_error(set->in.path, "--dtype does not apply to a .safetensors file");
         return EXIT_USAGE;

@@ -53,8 +53,8 @@ struct tensor_set {
 int tensors_open(struct tensor_set *set, const char *path, const struct tensor_hint *hint,
                  bool exact);
 void tensors_close(struct tensor_set *set);
-/* The header of a .safetensors file, which stays mapped. */
-bool st_open(struct input *in, struct safetensors *st, const char **why);
+/* The header of a .safetensors file, which stays mapped. Says what is wrong, after the lead. */
+int st_open(struct input *in, struct safetensors *st, const char *lead);
 /* NULL when there is none of this name. */
 const struct tensor *tensors_find(const struct tensor_set *set, const char *name);
 
