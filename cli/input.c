@@ -46,12 +46,6 @@ static ssize_t read_some(int fd, void *bytes, size_t room) {
     }
 }
 
-static bool keep_failed(const struct input *in) {
-    const char *text = strerror(errno);
-    say_error(in->path, "cannot be kept in a temporary file in %s: %s", temporary_folder(), text);
-    return false;
-}
-
 static void end_stream(struct input *in) {
     if (in->stream >= 0) close(in->stream);
     in->stream = -1;
@@ -68,7 +62,7 @@ static bool copy_until(struct input *in, uint64_t length) {
             return false;
         }
         if (n == 0) end_stream(in);
-        if (!write_all(in->fd, buffer, (size_t)n)) return keep_failed(in);
+        if (!write_all(in->fd, buffer, (size_t)n)) return say_temporary(in->path) == EXIT_GOOD;
         in->length += (uint64_t)n;
     }
     return true;
@@ -99,7 +93,7 @@ bool input_expect(struct input *in, uint64_t bytes) {
 static bool begin_stream(struct input *in) {
     in->stream = in->fd;
     in->fd = temporary_file();
-    if (in->fd < 0) return keep_failed(in);
+    if (in->fd < 0) return say_temporary(in->path) == EXIT_GOOD;
     in->most = limit ? limit : temporary_room(in->fd);
     return reach(in, INPUT_HEAD);
 }

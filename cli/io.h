@@ -90,6 +90,8 @@ bool stdout_finish(void);
 int temporary_file(void);
 /* The folder of the last one, made or not, for messages. */
 const char *temporary_folder(void);
+/* Say by errno why the subject cannot be in one; returns EXIT_FAILED. */
+int say_temporary(const char *subject);
 /* Half of what is free where this file is. */
 uint64_t temporary_room(int fd);
 /* Write everything or fail with errno. */

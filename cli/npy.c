@@ -43,7 +43,9 @@ static bool expect(struct text *t, char c) {
 static bool read_string(struct text *t, char out[STRING_MAX]) {
     const int quote = peek(t);
     size_t n = 0;
-    if (quote != '\'' && quote != '"') return fail(t, "the .npy header lacks a quoted string");
+    if (quote == -1) return fail(t, "the .npy header ends inside its dictionary");
+    if (quote != '\'' && quote != '"')
+        return fail(t, "a key in the .npy header is not a quoted string");
     for (t->at++; t->at < t->end && *t->at != quote; t->at++) {
         if (*t->at < ' ') return fail(t, "a string in the .npy header holds a control character");
         if (*t->at == '\\' && ++t->at == t->end) break;
@@ -55,18 +57,23 @@ static bool read_string(struct text *t, char out[STRING_MAX]) {
     return true;
 }
 
-static bool read_number(struct text *t, uint64_t *out) {
+/* A dimension, and that a comma or a parenthesis follows. */
+static bool read_dimension(struct text *t, uint64_t *out) {
     uint64_t v = 0;
-    if (peek(t) < '0' || *t->at > '9') return fail(t, "the .npy header lacks a number");
+    const int first = peek(t);
+    if (first == '-') return fail(t, "the shape in the .npy header has a negative dimension");
     for (; t->at < t->end && *t->at >= '0' && *t->at <= '9'; t->at++) {
         const uint64_t digit = (uint64_t)(*t->at - '0');
-        if (v > (UINT64_MAX - digit) / 10) return fail(t, "a number in the .npy header is too big");
+        if (v > (UINT64_MAX - digit) / 10)
+            return fail(t, "a dimension in the .npy header is too big");
         v = v * 10 + digit;
     }
     /* Python 2 wrote long integers with this suffix. */
     if (t->at < t->end && *t->at == 'L') t->at++;
     *out = v;
-    return true;
+    if (peek(t) == -1) return fail(t, "the shape in the .npy header does not end");
+    if (first >= '0' && first <= '9' && (*t->at == ',' || *t->at == ')')) return true;
+    return fail(t, "the shape in the .npy header holds something other than whole numbers");
 }
 
 static bool read_word(struct text *t, const char *word) {
@@ -86,11 +93,10 @@ static bool read_bool(struct text *t, bool *out) {
 static bool read_shape(struct text *t, uint64_t shape[NPY_MAX_NDIM], uint32_t *ndim) {
     bool comma = true;
     *ndim = 0;
-    if (!expect(t, '(')) return false;
+    if (!accept(t, '(')) return fail(t, "the shape in the .npy header is not a tuple");
     while (!accept(t, ')')) {
-        if (!comma) return fail(t, "the shape in the .npy header is not a tuple");
         if (*ndim == NPY_MAX_NDIM) return fail(t, "the .npy file has more than 64 dimensions");
-        if (!read_number(t, &shape[(*ndim)++])) return false;
+        if (!read_dimension(t, &shape[(*ndim)++])) return false;
         comma = accept(t, ',');
     }
     if (*ndim == 1 && !comma) return fail(t, "the shape in the .npy header is not a tuple");
@@ -139,6 +145,8 @@ static bool scalar_bytes(struct text *t, char kind, const char *digits, uint64_t
 static bool read_scalar(struct text *t, struct descr *out) {
     char s[STRING_MAX];
     const char *p = s;
+    if (peek(t) != '\'' && peek(t) != '"')
+        return fail(t, "the descr in the .npy header is not understood");
     if (!read_string(t, s)) return false;
     if (*p != '\0' && strchr("<>|=", *p)) out->big_endian = *p++ == '>';
     if (*p == '\0' || !strchr("biufcmMOSUVa", *p))

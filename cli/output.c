@@ -15,9 +15,15 @@
 /* The temporary name of the one output a command has. */
 static char temporary[PATH_MAX];
 
-static bool failed(const struct output *out, const char *what) {
-    say_errno(path_label(out->path, true), what);
+static bool failed(const struct output *out) {
+    say_errno(path_label(out->path, true), "cannot write");
     return false;
+}
+
+/* To the file behind fd, which may be one that collects a stream. */
+static bool write_failed(const struct output *out) {
+    if (out->stream || temporary[0]) return failed(out);
+    return say_temporary(path_label(out->path, true)) == EXIT_GOOD;
 }
 
 static int open_stream(struct output *out, bool force) {
@@ -28,7 +34,7 @@ static int open_stream(struct output *out, bool force) {
     out->stream = !out->rewinds;
     if (out->stream) return EXIT_GOOD;
     out->fd = temporary_file();
-    return out->fd >= 0 ? EXIT_GOOD : say_errno(NULL, "cannot make a temporary file");
+    return out->fd >= 0 ? EXIT_GOOD : say_temporary(path_label(out->path, true));
 }
 
 /* mkstemp gives 0600; a new file gets what open would have given it, and nobody who could not read
@@ -107,7 +113,7 @@ int output_open(struct output *out, const char *path, bool force, bool rewinds, 
 }
 
 bool output_write(struct output *out, const void *bytes, size_t length) {
-    if (!write_all(out->fd, bytes, length)) return failed(out, "cannot write");
+    if (!write_all(out->fd, bytes, length)) return write_failed(out);
     out->written += length;
     return true;
 }
@@ -115,7 +121,7 @@ bool output_write(struct output *out, const void *bytes, size_t length) {
 bool output_rewrite(struct output *out, uint64_t offset, const void *bytes, size_t length) {
     if (lseek(out->fd, (off_t)offset, SEEK_SET) < 0 || !write_all(out->fd, bytes, length) ||
         lseek(out->fd, 0, SEEK_END) < 0)
-        return failed(out, "cannot write");
+        return write_failed(out);
     return true;
 }
 
@@ -130,7 +136,7 @@ static bool send_collected(struct output *out) {
         if (n > 0 && !write_all(target, buffer, (size_t)n)) n = -1;
     }
     if (n == 0 && !standard && close(target) != 0) n = -1;
-    return n == 0 || failed(out, "cannot write");
+    return n == 0 || failed(out);
 }
 
 /* Without leave to replace, link refuses a file that appeared meanwhile. Some file systems have
@@ -168,7 +174,7 @@ static bool commit_file(struct output *out) {
     temporary[0] = '\0';
     signals_block(false);
     errno = error;
-    if (!named) return failed(out, "cannot write");
+    if (!named) return failed(out);
     sync_directory(out->path);
     return true;
 }
@@ -178,7 +184,7 @@ static bool is_special(const struct output *out) { return out->stream && out->fd
 bool output_commit(struct output *out) {
     if (temporary[0]) return commit_file(out);
     if (out->rewinds && !send_collected(out)) return false;
-    if (is_special(out) && close(out->fd) != 0) return failed(out, "cannot write");
+    if (is_special(out) && close(out->fd) != 0) return failed(out);
     out->fd = -1;
     return true;
 }

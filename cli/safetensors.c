@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "safetensors.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +18,22 @@ static const struct st_dtype dtypes[] = {
 };
 
 static const char metadata_key[] = "__metadata__";
+
+/* What is found wrong in the text as well as in the JSON. */
+static const char no_entry[] = "lacks dtype, shape or data_offsets";
+static const char bad_shape[] = "the shape is not a list of whole numbers of at least 0";
+static const char bad_offsets[] = "the data_offsets are not two whole numbers of at least 0";
+static const char bad_metadata[] = "holds something other than strings";
+
+/* A name, cut where a character begins. */
+static void set_where(struct safetensors *st, const char *name, size_t length) {
+    if (length >= sizeof st->where) {
+        length = sizeof st->where - 1;
+        while (length > 0 && ((uint8_t)name[length] & 0xc0) == 0x80) length--;
+    }
+    memcpy(st->where, name, length);
+    st->where[length] = '\0';
+}
 
 static const struct st_dtype *find_dtype(const char *name) {
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
@@ -45,10 +62,10 @@ static bool tensor_bits(const struct st_tensor *t, uint64_t *out) {
 
 static const char *check_size(const struct st_tensor *t) {
     uint64_t bits = 0;
-    if (!tensor_bits(t, &bits)) return "a tensor's shape is too big";
-    if (bits % 8 != 0) return "a tensor does not end at a whole byte";
+    if (!tensor_bits(t, &bits)) return "the shape is too big";
+    if (bits % 8 != 0) return "does not end at a whole byte";
     if (t->begin > t->end || t->end - t->begin != bits / 8)
-        return "a tensor's data_offsets do not fit its dtype and shape";
+        return "the data_offsets do not fit the dtype and shape";
     return NULL;
 }
 
@@ -57,26 +74,24 @@ static const char *read_tensor(const char *name, const json_t *entry, struct st_
     const json_t *dtype = json_object_get(entry, "dtype");
     const json_t *dims = json_object_get(entry, "shape");
     const json_t *span = json_object_get(entry, "data_offsets");
-    if (!json_is_string(dtype) || !json_is_array(dims) || !json_is_array(span))
-        return "a tensor lacks dtype, shape or data_offsets";
+    if (!json_is_string(dtype) || !json_is_array(dims) || !json_is_array(span)) return no_entry;
     *t = (struct st_tensor){.name = name, .shape = shape, .ndim = (uint32_t)json_array_size(dims)};
     t->dtype = find_dtype(json_string_value(dtype));
-    if (!t->dtype) return "a tensor has an unknown dtype";
+    if (!t->dtype) return "the dtype is unknown";
     for (uint32_t i = 0; i < t->ndim; i++)
-        if (!read_unsigned(json_array_get(dims, i), &shape[i]))
-            return "a tensor's shape is not a list of whole numbers";
+        if (!read_unsigned(json_array_get(dims, i), &shape[i])) return bad_shape;
     if (json_array_size(span) != 2 || !read_unsigned(json_array_get(span, 0), &t->begin) ||
         !read_unsigned(json_array_get(span, 1), &t->end))
-        return "a tensor's data_offsets are not two whole numbers";
+        return bad_offsets;
     return check_size(t);
 }
 
 static const char *check_metadata(json_t *metadata) {
     const char *key;
     json_t *value;
-    if (!json_is_object(metadata)) return "__metadata__ is not an object";
+    if (!json_is_object(metadata)) return "is not an object";
     json_object_foreach(metadata, key, value) {
-        if (!json_is_string(value)) return "__metadata__ holds something other than strings";
+        if (!json_is_string(value)) return bad_metadata;
     }
     return NULL;
 }
@@ -103,7 +118,10 @@ static const char *read_tensors(struct safetensors *st) {
         struct st_tensor *t = &st->tensors[st->count];
         const bool metadata = strcmp(key, metadata_key) == 0;
         const char *why = metadata ? check_metadata(value) : read_tensor(key, value, t, shape);
-        if (why) return why;
+        if (why) {
+            set_where(st, key, strlen(key));
+            return why;
+        }
         if (metadata) continue;
         shape += t->ndim;
         st->count++;
@@ -122,47 +140,99 @@ static const char *check_holes(struct safetensors *st) {
     uint64_t at = 0;
     qsort(st->tensors, st->count, sizeof *st->tensors, by_offset);
     for (size_t i = 0; i < st->count; i++) {
-        if (st->tensors[i].begin != at) return "the data_offsets overlap or leave holes";
+        if (st->tensors[i].begin != at) {
+            set_where(st, st->tensors[i].name, strlen(st->tensors[i].name));
+            return "the data_offsets overlap or leave holes";
+        }
         at = st->tensors[i].end;
     }
     st->data_bytes = at;
     return NULL;
 }
 
-/* Arrays that no shape can be, seen before anything is allocated for them. */
-static const char *check_arrays(const uint8_t *text, size_t length) {
-    bool quoted = false;
-    size_t items = 0; /* of the array around, with the one being read; 0: none */
-    for (size_t i = 0; i < length; i++) {
-        if (quoted && text[i] == '\\')
-            i++;
-        else if (text[i] == '"')
-            quoted = !quoted;
-        else if (quoted)
-            continue;
-        else if (items && (text[i] == '[' || text[i] == '{'))
-            return "a tensor's shape is not a list of whole numbers";
-        else if (text[i] == '[' || text[i] == ']')
-            items = text[i] == '[';
-        else if (items && text[i] == ',' && ++items > ST_MAX_NDIM)
-            return "a tensor has more than 64 dimensions";
-    }
+/* ---- The text, before it is JSON -------------------------------------------------------------*/
+
+struct span {
+    const char *at;
+    size_t length;
+};
+
+/* Where a reader of the text is: the last string, and the keys above, of a tensor and in it. */
+struct scan {
+    struct span string, keys[2];
+    size_t depth, items; /* items: of the array around, with the one being read; 0: none */
+};
+
+static bool span_is(const struct span *s, const char *text) {
+    return s->length == strlen(text) && memcmp(s->at, text, s->length) == 0;
+}
+
+static const char *array_fault(const struct scan *s, bool nested) {
+    if (span_is(&s->keys[0], metadata_key)) return bad_metadata;
+    if (s->depth < 2) return no_entry;
+    if (span_is(&s->keys[1], "data_offsets")) return bad_offsets;
+    if (!span_is(&s->keys[1], "shape")) return "its entry has an array that is nested or too long";
+    return nested ? bad_shape : "the shape has more than 64 dimensions";
+}
+
+/* A character outside strings. NULL, or what is wrong. */
+static const char *scan_mark(struct scan *s, uint8_t c) {
+    if (s->items && (c == '[' || c == '{')) return array_fault(s, true);
+    if (s->items && c == ',' && ++s->items > ST_MAX_NDIM) return array_fault(s, false);
+    if (c == '[' || c == ']') s->items = c == '[';
+    if (c == ':' && s->depth - 1 < 2) s->keys[s->depth - 1] = s->string;
+    if (c == '{') s->depth++;
+    if (c == '}' && s->depth > 0) s->depth--;
     return NULL;
+}
+
+/* The byte after the string that begins at `at`, or the end. */
+static size_t skip_string(const uint8_t *text, size_t at, size_t length) {
+    for (at++; at < length && text[at] != '"'; at++)
+        if (text[at] == '\\') at++;
+    return at < length ? at + 1 : length;
+}
+
+/* Arrays that no shape can be, seen before anything is allocated for them. */
+static const char *check_arrays(struct safetensors *st) {
+    struct scan s = {{"", 0}, {{"", 0}, {"", 0}}, 0, 0};
+    const char *why = NULL;
+    for (size_t i = 0; i < st->text_bytes && !why;) {
+        if (st->text[i] != '"') {
+            why = scan_mark(&s, st->text[i++]);
+            continue;
+        }
+        const size_t after = skip_string(st->text, i, st->text_bytes);
+        s.string =
+            (struct span){(const char *)st->text + i + 1, after - i - (after - i > 1 ? 2 : 1)};
+        i = after;
+    }
+    if (why) set_where(st, s.keys[0].at, s.keys[0].length);
+    return why;
+}
+
+static const char *json_fault(const json_error_t *error) {
+    switch (json_error_code(error)) {
+    case json_error_duplicate_key: return "a key for the second time";
+    case json_error_invalid_utf8: return "not UTF-8";
+    case json_error_out_of_memory: return "out of memory";
+    case json_error_stack_overflow: return "nested too deeply";
+    case json_error_null_byte_in_key:
+    case json_error_null_character: return "a string holds the character NUL";
+    default: return "not valid JSON";
+    }
 }
 
 static const char *read_json(struct safetensors *st) {
     json_error_t error;
-    const char *why = check_arrays(st->text, st->text_bytes);
-    if (why) return why;
     if (st->text_bytes == 0 || st->text[0] != '{') return "the header does not begin with {";
+    const char *why = check_arrays(st);
+    if (why) return why;
     st->json = json_loadb((const char *)st->text, st->text_bytes, JSON_REJECT_DUPLICATES, &error);
     if (st->json) return NULL;
-    switch (json_error_code(&error)) {
-    case json_error_duplicate_key: return "the header has a key twice";
-    case json_error_invalid_utf8: return "the header is not UTF-8";
-    case json_error_out_of_memory: return "out of memory";
-    default: return "the header is not valid JSON";
-    }
+    if (error.position >= 0)
+        snprintf(st->where, sizeof st->where, "byte %d of the header", error.position);
+    return json_fault(&error);
 }
 
 bool st_parse_header(const uint8_t *text, size_t length, struct safetensors *out,
@@ -172,8 +242,12 @@ bool st_parse_header(const uint8_t *text, size_t length, struct safetensors *out
     if (!*why) *why = reserve(out);
     if (!*why) *why = read_tensors(out);
     if (!*why) *why = check_holes(out);
-    if (*why) st_free(out);
-    return !*why;
+    if (!*why) return true;
+    struct safetensors rest = *out;
+    *out = (struct safetensors){0};
+    memcpy(out->where, rest.where, sizeof out->where);
+    st_free(&rest);
+    return false;
 }
 
 static uint64_t read_prefix(const uint8_t *bytes) {

@@ -10,7 +10,7 @@
 
 /* The format's own limit on the length of the JSON text, the bytes of its length prefix, and the
  * most dimensions taken (as many as NumPy has). */
-enum { ST_MAX_HEADER = 100000000, ST_PREFIX = 8, ST_MAX_NDIM = 64 };
+enum { ST_MAX_HEADER = 100000000, ST_PREFIX = 8, ST_MAX_NDIM = 64, ST_WHERE = 256 };
 
 struct st_dtype {
     const char *name; /* as in the file: "BF16" */
@@ -34,10 +34,11 @@ struct safetensors {
     size_t count;
     uint64_t *shapes; /* memory behind tensors[].shape */
     uint64_t data_bytes;
+    char where[ST_WHERE]; /* after a failure, what it is about: a tensor, a place; "": the whole */
 };
 
 /* Check the JSON text alone. On success st_free must be called. On failure *why is a static
- * sentence, and there is nothing to free. */
+ * sentence, out->where is set, and there is nothing to free. */
 bool st_parse_header(const uint8_t *text, size_t length, struct safetensors *out, const char **why);
 /* Check a whole file: prefix, header, and that the data ends where the file does. */
 bool st_parse(const uint8_t *bytes, size_t length, struct safetensors *out, const char **why);

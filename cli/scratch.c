@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -31,18 +33,29 @@ static void *map_file(size_t bytes) {
     return p == MAP_FAILED ? NULL : p;
 }
 
+static void say_no_room(bool mapped, uint64_t bytes) {
+    const int error = errno;
+    char text[64];
+    snprintf(text, sizeof text, "a tensor of %" PRIu64 " bytes", bytes);
+    errno = error;
+    if (mapped)
+        say_temporary(text);
+    else
+        say_errno(text, "no memory");
+}
+
 bool scratch_reserve(struct scratch *s, uint64_t bytes) {
     if (bytes <= s->capacity && s->bytes) return true;
     scratch_free(s);
     if (bytes > PTRDIFF_MAX) {
-        say_error(NULL, "a tensor of %llu bytes does not fit in memory", (unsigned long long)bytes);
+        say_error(NULL, "a tensor of %" PRIu64 " bytes does not fit in memory", bytes);
         return false;
     }
     s->capacity = bytes ? (size_t)bytes : 1;
     s->mapped = bytes > memory_limit();
     s->bytes = s->mapped ? map_file(s->capacity) : malloc(s->capacity);
     if (s->bytes) return true;
-    say_errno(NULL, "no memory for a tensor");
+    say_no_room(s->mapped, bytes);
     *s = (struct scratch){0};
     return false;
 }

@@ -6,6 +6,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "cli.h"
 #include "io.h"
 #include "signals.h"
 
@@ -13,6 +14,11 @@
 static const char *folder = "/tmp";
 
 const char *temporary_folder(void) { return folder; }
+
+int say_temporary(const char *subject) {
+    const char *text = strerror(errno);
+    return say_error(subject, "cannot be kept in a temporary file in %s: %s", folder, text);
+}
 
 static int make_file(const char *place) {
     static const char pattern[] = "/pith-XXXXXX";

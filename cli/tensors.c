@@ -129,7 +129,7 @@ int st_open(struct input *in, struct safetensors *st, const char *lead) {
         st_free(st);
         if (!there) return EXIT_FAILED;
     }
-    return say_error(in->path, "%s%s", lead, why);
+    return say_error(in->path, "%s%s%s%s", lead, st->where, *st->where ? ": " : "", why);
 }
 
 static int open_safetensors(struct tensor_set *set) {
@@ -159,15 +159,18 @@ static bool raw_bytes(const struct tensor_hint *hint, uint64_t *bytes) {
     return true;
 }
 
+static const char *why_unknown(const struct input *in) {
+    if (packed_is(in)) return "is already compressed by pith";
+    if (in->length == 0) return "is empty; raw bytes need --dtype and --shape";
+    return "neither .npy nor .safetensors; raw bytes need --dtype and --shape";
+}
+
 static int open_raw(struct tensor_set *set, const struct tensor_hint *hint) {
     uint64_t bytes = 0;
     struct tensor *t = set->items;
     set->format = FORMAT_RAW;
     if (hint->dtype == PITH_NONE || !hint->has_shape)
-        return say_error(set->in.path,
-                         packed_is(&set->in)
-                             ? "is already compressed by pith"
-                             : "neither .npy nor .safetensors; raw bytes need --dtype and --shape");
+        return say_error(set->in.path, "%s", why_unknown(&set->in));
     if (!raw_bytes(hint, &bytes))
         return say_error(set->in.path, "no file can have so many bytes as the dtype and shape");
     if (!input_expect(&set->in, bytes)) return EXIT_FAILED;

@@ -58,7 +58,7 @@ text='bytes that a pipe or device may fill of '$TMPDIR'; --max-spool raises it'
 endless big.npy compress -o x -
 endless big.st compress -o x -
 endless /dev/null compress -o x --dtype u8 --shape 72057594037927936 -
-text='standard input: the header is not valid JSON'
+text='standard input: byte 6 of the header: not valid JSON'
 endless json.st compress -o x -
 
 # --max-spool, exactly; it is not for files.
