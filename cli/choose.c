@@ -110,7 +110,8 @@ static int find_match(const struct tensor *tensor, const struct tensor_set *base
     *why = "of another dtype in the base";
     const bool same = (*match)->dtype == tensor->dtype && (*match)->opaque == tensor->opaque;
     if ((*match)->opaque == tensor->opaque && !tensor_same_shape(tensor, *match))
-        return say_error(base_path, "%s: the base has another shape", tensor_label(tensor->name));
+        return say_error(base_path, "%s: the base has another shape",
+                         tensor_label(tensor->name).text);
     if (!same) *match = NULL;
     return EXIT_GOOD;
 }

@@ -23,11 +23,18 @@ int say_error(const char *subject, const char *format, ...) CLI_PRINTF(2, 3);
 int say_errno(const char *subject, const char *what);
 /* A line that -q silences. */
 void say_note(bool quiet, const char *subject, const char *format, ...) CLI_PRINTF(3, 4);
-/* Put a question mark for each byte of a control character, or of what is not UTF-8: names come
- * from files and must not reach a terminal as they are. Returns the text. */
-char *make_printable(char *text);
-/* What to call a tensor whose name may be empty. */
-const char *tensor_label(const char *name);
+/* The text with escapes (\x1b, \u202e) for control characters, for what is not seen or changes how
+ * the rest is, and for what is not UTF-8: names come from files and must not reach a terminal as
+ * they are. malloc'ed; NULL without memory. */
+char *make_printable(const char *text);
+/* Characters of a printable text. Wide ones count as one. */
+size_t text_columns(const char *text);
+/* What to call a tensor, printable; long names lose their middle, and no name is "(unnamed)". */
+enum { LABEL_COLUMNS = 64 };
+struct label {
+    char text[LABEL_COLUMNS * 4 + 1];
+};
+struct label tensor_label(const char *name);
 /* "-" by its spoken name. */
 const char *path_label(const char *path, bool output);
 

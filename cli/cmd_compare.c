@@ -82,7 +82,8 @@ static bool is_float(const struct tensor *t) {
 }
 
 static int check_pair(const struct task *t, const struct tensor *a, const struct tensor *b) {
-    const char *name = tensor_label(a->name);
+    const struct label label = tensor_label(a->name);
+    const char *name = label.text;
     if (!b) return say_error(t->b.in.path, "has no tensor %s", name);
     if (!tensor_same_shape(a, b)) return say_error(t->b.in.path, "%s: another shape", name);
     if (a->opaque != b->opaque || (a->dtype != b->dtype && !(is_float(a) && is_float(b))))
@@ -106,7 +107,7 @@ static int compare_tensor(struct task *t, const struct tensor *a) {
         json_decref(numbers);
         json_array_append_new(t->json, row);
     } else {
-        add_row(&t->table, tensor_label(a->name), &sums);
+        add_row(&t->table, tensor_label(a->name).text, &sums);
     }
     return EXIT_GOOD;
 }
@@ -114,7 +115,8 @@ static int compare_tensor(struct task *t, const struct tensor *a) {
 static int compare_all(struct task *t) {
     for (size_t i = 0; i < t->b.count; i++)
         if (!tensors_find(&t->a, t->b.items[i].name))
-            return say_error(t->a.in.path, "has no tensor %s", tensor_label(t->b.items[i].name));
+            return say_error(t->a.in.path, "has no tensor %s",
+                             tensor_label(t->b.items[i].name).text);
     for (size_t i = 0; i < t->a.count; i++) {
         const int code = compare_tensor(t, &t->a.items[i]);
         if (code != EXIT_GOOD) return code;

@@ -94,7 +94,7 @@ static int write_frame(struct task *t, size_t i) {
     t->ends[i] = (i ? t->ends[i - 1] : 0) + frame.bytes;
     report_add(&t->report, tensor->name, &frame.info, frame.bound, frame.seconds);
     if (t->choices[i].note)
-        say_note(t->options->quiet, t->set.in.path, "%s: %s", tensor_label(tensor->name),
+        say_note(t->options->quiet, t->set.in.path, "%s: %s", tensor_label(tensor->name).text,
                  t->choices[i].note);
     progress_advance(tensor->bytes);
     return EXIT_GOOD;

@@ -16,7 +16,8 @@ static int open_bases(struct decoder *d, const struct packed_item *item) {
 
 /* The base's view, when the frame needs one. */
 static int find_base(struct decoder *d, const struct packed_item *item, pith_view *view) {
-    const char *path = d->packed->in.path, *name = tensor_label(item->name);
+    const struct label label = tensor_label(item->name);
+    const char *path = d->packed->in.path, *name = label.text;
     if (!d->base_path)
         return say_error(path, "%s: needs the base it was compressed against; use --base", name);
     const int code = open_bases(d, item);

@@ -10,7 +10,8 @@
 #include <xxhash.h>
 
 int say_status(const char *path, const char *name, pith_status status, const pith_error *error) {
-    const char *tensor = tensor_label(name);
+    const struct label label = tensor_label(name);
+    const char *tensor = label.text;
     switch (status) {
     case PITH_ERR_BASE:
         return say_error(path, "%s: the base differs from the one it was compressed against",
@@ -57,10 +58,10 @@ static int check_item(const struct packed *p, struct packed_item *out, uint64_t 
     if (status != PITH_OK) return say_status(p->in.path, out->name, status, &error);
     if (out->info.frame_bytes > length)
         return say_error(p->in.path, "%s: damaged: the frame is cut short",
-                         tensor_label(out->name));
+                         tensor_label(out->name).text);
     if (out->info.frame_bytes < length)
         return say_error(p->in.path, "%s: damaged: bytes follow the frame",
-                         tensor_label(out->name));
+                         tensor_label(out->name).text);
     return EXIT_GOOD;
 }
 
@@ -172,7 +173,8 @@ static int open_container(struct packed *p) {
     const char *text = st_metadata(&p->outer, "pith.header", &length);
     if (!text) return say_error(p->in.path, "damaged: the original header is missing");
     if (!st_parse_header((const uint8_t *)text, length, &p->inner, &why))
-        return say_error(p->in.path, "damaged: the original header: %s%s%s", p->inner.where,
+        return say_error(p->in.path, "damaged: the original header: %s%s%s",
+                         *p->inner.where ? tensor_label(p->inner.where).text : "",
                          *p->inner.where ? ": " : "", why);
     return match_headers(p);
 }
@@ -188,7 +190,7 @@ static int container_item(struct packed *p, size_t index, struct packed_item *ou
     tensor_from_safetensors(&out->home, &p->inner.tensors[index]);
     if (!agrees(&out->home, &out->info))
         return say_error(p->in.path, "%s: damaged: the frame does not fit the original header",
-                         tensor_label(out->name));
+                         tensor_label(out->name).text);
     return EXIT_GOOD;
 }
 

@@ -99,7 +99,7 @@ static void add_row(struct report *r, const char *name, const pith_info *info, d
     char shape[PITH_MAX_NDIM * 21 + 1];
     struct table *t = &r->table;
     shape_text(info, shape, sizeof shape);
-    table_add(t, "%s", tensor_label(name));
+    table_add(t, "%s", tensor_label(name).text);
     table_add(t, "%s", pith_dtype_name(info->dtype));
     table_add(t, "%s", shape);
     table_add(t, "%s", info->spec);

@@ -4,7 +4,6 @@
 
 #include <stdarg.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli.h"
 
@@ -22,20 +21,21 @@ void table_add(struct table *t, const char *format, ...) {
     va_start(args, format);
     const int n = vsnprintf(NULL, 0, format, args);
     va_end(args);
-    char *cell = n < 0 ? NULL : malloc((size_t)n + 1);
-    if (!cell || (t->count == t->room && !grow(t))) {
-        free(cell);
-        return;
-    }
+    char *text = n < 0 ? NULL : malloc((size_t)n + 1);
+    if (!text) return;
     va_start(args, format);
-    vsnprintf(cell, (size_t)n + 1, format, args);
+    vsnprintf(text, (size_t)n + 1, format, args);
     va_end(args);
-    make_printable(cell);
-    t->cells[t->count++] = cell;
+    char *cell = make_printable(text);
+    free(text);
+    if (cell && (t->count < t->room || grow(t)))
+        t->cells[t->count++] = cell;
+    else
+        free(cell);
 }
 
 static void print_cell(FILE *to, const char *text, size_t width, bool left, bool last) {
-    const int pad = (int)(width - strlen(text));
+    const int pad = (int)(width - text_columns(text));
     if (left && last)
         fputs(text, to);
     else if (left)
@@ -48,7 +48,7 @@ static void print_cell(FILE *to, const char *text, size_t width, bool left, bool
 void table_print(const struct table *t, FILE *to, unsigned left) {
     size_t width[TABLE_MAX_COLUMNS] = {0};
     for (size_t i = 0; i < t->count; i++) {
-        const size_t n = strlen(t->cells[i]), c = i % t->columns;
+        const size_t n = text_columns(t->cells[i]), c = i % t->columns;
         if (n > width[c]) width[c] = n;
     }
     for (size_t i = 0; i < t->count; i++) {

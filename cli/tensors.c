@@ -129,7 +129,8 @@ int st_open(struct input *in, struct safetensors *st, const char *lead) {
         st_free(st);
         if (!there) return EXIT_FAILED;
     }
-    return say_error(in->path, "%s%s%s%s", lead, st->where, *st->where ? ": " : "", why);
+    return say_error(in->path, "%s%s%s%s", lead, *st->where ? tensor_label(st->where).text : "",
+                     *st->where ? ": " : "", why);
 }
 
 static int open_safetensors(struct tensor_set *set) {

@@ -20,8 +20,8 @@ sys.exit(any(u.category(c) == "Cc" and c != "\n" for c in text))' "$1" || die "c
 }
 exits 0 pith compress -v -C wdiff --base b -o p a
 plain err
-says 'line?break: not in the base'
-says '??31mred: not in the base'
+says 'line\x0abreak: not in the base'
+says '\u009b31mred: not in the base'
 says $'caf\xc3\xa9: not in the base'
 exits 0 pith inspect p
 plain out
