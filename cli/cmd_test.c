@@ -13,20 +13,45 @@ static int verify(const struct packed *p, const struct packed_item *item, const 
     return status == PITH_OK ? EXIT_GOOD : say_status(p->in.path, item->name, status, &error);
 }
 
-static int test_item(struct decoder *d, size_t index, const pith_env *env) {
+struct counts {
+    size_t undecoded, unsummed;
+};
+
+static int test_item(struct decoder *d, size_t index, struct counts *counts) {
     struct packed_item item;
     int code = packed_item(d->packed, index, &item);
-    if (code == EXIT_GOOD) code = verify(d->packed, &item, env);
+    if (code == EXIT_GOOD) code = verify(d->packed, &item, &d->env);
+    if (code != EXIT_GOOD) return code;
     const bool based = item.info.base_dtype != PITH_NONE && !item.info.is_key;
-    if (code == EXIT_GOOD && based && d->base_path) code = decode(d, &item);
+    if (based && d->base_path) code = decode(d, &item);
+    counts->undecoded += based && !d->base_path;
+    counts->unsummed += !item.info.has_checksums;
     progress_advance(item.home.bytes);
     return code;
 }
 
-static void print_good(const char *path) {
-    char *text = make_printable(path);
-    if (text) printf("%s: ok\n", text);
-    free(text);
+/* A bare "ok" is for what will decode, and would not if a bit had flipped. */
+static void print_good(const struct packed *p, const struct counts *counts) {
+    char *path = make_printable(p->in.path);
+    const size_t all = p->count;
+    if (!path) return;
+    printf("%s: %s", path, counts->undecoded || counts->unsummed ? "no damage found" : "ok");
+    if (counts->undecoded)
+        printf("; %zu of %zu tensors not decoded, which needs --base", counts->undecoded, all);
+    if (counts->unsummed) printf("; %zu of %zu without checksums", counts->unsummed, all);
+    putchar('\n');
+    free(path);
+}
+
+static int test_all(struct decoder *d, bool quiet) {
+    struct counts counts = {0};
+    int code = EXIT_GOOD;
+    progress_begin(quiet, d->packed->raw_bytes);
+    for (size_t i = 0; i < d->packed->count && code == EXIT_GOOD; i++)
+        code = test_item(d, i, &counts);
+    progress_clear();
+    if (code == EXIT_GOOD && !quiet) print_good(d->packed, &counts);
+    return code;
 }
 
 int run_test(const struct options *options) {
@@ -40,10 +65,7 @@ int run_test(const struct options *options) {
     if (code != EXIT_GOOD) return code;
     code = packed_limit(&p, options->max_output, &env);
     struct decoder d = {.packed = &p, .base_path = options->base, .env = env};
-    progress_begin(options->quiet, p.raw_bytes);
-    for (size_t i = 0; i < p.count && code == EXIT_GOOD; i++) code = test_item(&d, i, &env);
-    progress_clear();
-    if (code == EXIT_GOOD && !options->quiet) print_good(p.in.path);
+    if (code == EXIT_GOOD) code = test_all(&d, options->quiet);
     decoder_free(&d);
     packed_close(&p);
     return code;
