@@ -147,10 +147,6 @@ static int compare(struct task *t) {
 
 int run_compare(const struct options *options) {
     struct task t = {.options = options};
-    if (options->hint.has_shape && options->hint.dtype == PITH_NONE) {
-        say_error("compare", "--shape needs --dtype");
-        return EXIT_USAGE;
-    }
     if (strcmp(options->operands[0], "-") == 0 && strcmp(options->operands[1], "-") == 0) {
         say_error("compare", "standard input can be one of the files, not both");
         return EXIT_USAGE;

@@ -195,7 +195,6 @@ static int check_options(const struct options *o) {
     const bool to_stdout = o->out ? output_is_stdout(o->out) : strcmp(o->operands[0], "-") == 0;
     const char *why = NULL;
     if (o->spec_count > 1) why = "-C was given twice";
-    if (o->hint.has_shape && o->hint.dtype == PITH_NONE) why = "--shape needs --dtype";
     if (o->json && to_stdout) why = "--json and the output cannot both go to standard output";
     if (o->base && strcmp(o->base, "-") == 0) why = "--base wants a file";
     if (!why) return check_base_given(o);

@@ -14,6 +14,8 @@ struct task {
     struct output out;
 };
 
+static const char frame_suffix[] = ".pith", container_suffix[] = ".pith.safetensors";
+
 static bool ends_with(const char *text, const char *suffix) {
     const size_t n = strlen(text), m = strlen(suffix);
     return n > m && strcmp(text + n - m, suffix) == 0;
@@ -22,7 +24,7 @@ static bool ends_with(const char *text, const char *suffix) {
 /* IN without what compress added, and with the suffix of the original format. NULL: no rule. */
 static char *default_name(const struct task *t) {
     const char *in = t->options->operands[0];
-    const char *added = t->packed.container ? ".pith.safetensors" : ".pith";
+    const char *added = t->packed.container ? container_suffix : frame_suffix;
     const char *suffix = t->packed.container ? ".safetensors" : t->packed.has_npy ? ".npy" : "";
     if (!ends_with(in, added)) return NULL;
     char *name = malloc(strlen(in) + strlen(suffix) + 1);
@@ -83,11 +85,11 @@ static int decompress(struct task *t) {
     const char *path = name ? name : o->out ? o->out : from_stdin ? "-" : NULL;
     t->decoder =
         (struct decoder){.packed = &t->packed, .base_path = o->base, .env = options_env(o)};
-    if (!path) {
-        say_error(o->operands[0], "the name does not end in %s; give the output with -o",
-                  t->packed.container ? ".pith.safetensors" : ".pith");
-        return EXIT_USAGE;
-    }
+    if (!path)
+        return say_error(o->operands[0],
+                         "holds %s, but its name does not end in %s; give the output with -o",
+                         t->packed.container ? "a container" : "a frame",
+                         t->packed.container ? container_suffix : frame_suffix);
     code = packed_limit(&t->packed, o->max_output, &t->decoder.env);
     if (code == EXIT_GOOD) code = write_file(t, path);
     if (code == EXIT_GOOD && !o->quiet)
@@ -97,13 +99,21 @@ static int decompress(struct task *t) {
     return code;
 }
 
+static int check_options(const struct options *o) {
+    const char *in = o->operands[0], *why = NULL;
+    if (!o->out && strcmp(in, "-") != 0 && !ends_with(in, frame_suffix) &&
+        !ends_with(in, container_suffix))
+        why = "the name does not end in .pith or .pith.safetensors; give the output with -o";
+    if (o->base && strcmp(o->base, "-") == 0) why = "--base wants a file";
+    if (!why) return EXIT_GOOD;
+    say_error("decompress", "%s", why);
+    return EXIT_USAGE;
+}
+
 int run_decompress(const struct options *options) {
     struct task t = {.options = options};
-    if (options->base && strcmp(options->base, "-") == 0) {
-        say_error("decompress", "--base wants a file");
-        return EXIT_USAGE;
-    }
-    const int code = decompress(&t);
+    int code = check_options(options);
+    if (code == EXIT_GOOD) code = decompress(&t);
     decoder_free(&t.decoder);
     packed_close(&t.packed);
     return code;

@@ -254,6 +254,20 @@ static int take_operands(struct options *o, const struct command *command, int c
     return EXIT_GOOD;
 }
 
+/* What no file could make right. */
+static int check_hint(const struct options *o, const struct command *command) {
+    uint64_t bytes;
+    const char *why = NULL;
+    if (!o->hint.has_shape) return EXIT_GOOD;
+    if (o->hint.dtype == PITH_NONE)
+        why = "--shape needs --dtype";
+    else if (!tensor_hint_bytes(&o->hint, &bytes))
+        why = "no file can have so many bytes as --dtype and --shape say";
+    if (!why) return EXIT_GOOD;
+    say_error(command->name, "%s", why);
+    return EXIT_USAGE;
+}
+
 int options_parse(struct options *out, const struct command *command, int count, char **arguments) {
     int letter, code = EXIT_GOOD;
     *out = (struct options){.threads = 1};
@@ -262,7 +276,8 @@ int options_parse(struct options *out, const struct command *command, int count,
            (letter = getopt_long(count, arguments, short_flags, table, NULL)) != -1)
         code = next_flag(out, command, letter, arguments);
     if (code != EXIT_GOOD || out->help) return code;
-    return take_operands(out, command, count, arguments);
+    code = take_operands(out, command, count, arguments);
+    return code == EXIT_GOOD ? check_hint(out, command) : code;
 }
 
 void options_free(struct options *options) {

@@ -82,11 +82,9 @@ static int open_npy(struct tensor_set *set, const struct tensor_hint *hint, bool
     set->items->in = &set->in;
     set->items->offset = set->npy.header_bytes;
     set->count = 1;
-    if (exact && hint->dtype != PITH_NONE && hint->dtype != set->items->dtype) {
-        say_error(set->in.path, "--dtype %s does not fit this .npy file",
-                  pith_dtype_name(hint->dtype));
-        return EXIT_USAGE;
-    }
+    if (exact && hint->dtype != PITH_NONE && hint->dtype != set->items->dtype)
+        return say_error(set->in.path, "--dtype %s does not fit this .npy file",
+                         pith_dtype_name(hint->dtype));
     return EXIT_GOOD;
 }
 
@@ -152,7 +150,7 @@ static int open_safetensors(struct tensor_set *set) {
 
 /* ---- Raw -------------------------------------------------------------------------------------*/
 
-static bool raw_bytes(const struct tensor_hint *hint, uint64_t *bytes) {
+bool tensor_hint_bytes(const struct tensor_hint *hint, uint64_t *bytes) {
     const pith_view v = pith_view_dense(NULL, hint->dtype, hint->ndim, hint->shape);
     const uint64_t count = pith_view_count(&v), size = pith_dtype_bytes(hint->dtype);
     if (size == 0 || count > (uint64_t)INT64_MAX / size) return false;
@@ -172,7 +170,7 @@ static int open_raw(struct tensor_set *set, const struct tensor_hint *hint) {
     set->format = FORMAT_RAW;
     if (hint->dtype == PITH_NONE || !hint->has_shape)
         return say_error(set->in.path, "%s", why_unknown(&set->in));
-    if (!raw_bytes(hint, &bytes))
+    if (!tensor_hint_bytes(hint, &bytes))
         return say_error(set->in.path, "no file can have so many bytes as the dtype and shape");
     if (!input_expect(&set->in, bytes)) return EXIT_FAILED;
     if (bytes != set->in.length)
@@ -194,14 +192,12 @@ static int open_content(struct tensor_set *set, const struct tensor_hint *hint, 
     if (exact && hint->has_shape) return open_raw(set, hint);
     if (npy_is(set->in.bytes, set->in.mapped)) return open_npy(set, hint, exact);
     if (!st_is(set->in.bytes, set->in.mapped)) return open_raw(set, hint);
-    if (hint->has_shape && raw_bytes(hint, &bytes)) {
+    if (hint->has_shape && tensor_hint_bytes(hint, &bytes)) {
         if (!input_expect(&set->in, bytes)) return EXIT_FAILED;
         if (bytes == set->in.length) return open_raw(set, hint);
     }
-    if (exact && hint->dtype != PITH_NONE) {
-        say_error(set->in.path, "--dtype does not apply to a .safetensors file");
-        return EXIT_USAGE;
-    }
+    if (exact && hint->dtype != PITH_NONE)
+        return say_error(set->in.path, "--dtype does not apply to a .safetensors file");
     return open_safetensors(set);
 }
 

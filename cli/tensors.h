@@ -34,6 +34,9 @@ struct tensor_hint {
     uint64_t shape[PITH_MAX_NDIM];
 };
 
+/* What such a tensor takes; false when no file can have so many bytes. */
+bool tensor_hint_bytes(const struct tensor_hint *hint, uint64_t *bytes);
+
 enum tensor_format { FORMAT_RAW, FORMAT_NPY, FORMAT_SAFETENSORS };
 
 struct tensor_set {

@@ -20,7 +20,7 @@ exits 1 pith compress --dtype f32 -o x "$DATA/raw/f32.bin"
 says '--shape'
 exits 1 pith compress --dtype f32 --shape 40x31 -o x "$DATA/raw/f32.bin"
 says 'do not fit'
-exits 1 pith compress --dtype f32 --shape 4294967296x4294967296 -o x "$DATA/raw/f32.bin"
+exits 2 pith compress --dtype f32 --shape 4294967296x4294967296 -o x "$DATA/raw/f32.bin"
 exits 0 pith compress --dtype f32 --shape 40x30 -q -C wdiff --base "$DATA/raw/f32.bin" -o x \
     "$DATA/raw/f32_step.bin"
 exits 0 pith decompress --base "$DATA/raw/f32.bin" -q -o y x

@@ -41,6 +41,6 @@ for file in "$DATA"/st_bad/*.safetensors; do
     says "$file"
     [ ! -e bad.safetensors ] || die "an output for $file"
 done
-exits 2 pith compress --dtype f32 -o bad every.safetensors
+exits 1 pith compress --dtype f32 -o bad every.safetensors
 only every.safetensors order.safetensors every.safetensors.pith.safetensors \
     order.safetensors.pith.safetensors check.py trip.json
