@@ -45,8 +45,9 @@ static struct tensor_hint base_hint(const struct task *t) {
 static int open_inputs(struct task *t) {
     const struct options *o = t->options;
     int code = tensors_open(&t->set, o->operands[0], &o->hint, true);
-    if (code == EXIT_GOOD && t->set.format == FORMAT_SAFETENSORS && packed_is(&t->set.in))
-        say_note(o->quiet, t->set.in.path, "is already compressed by pith");
+    if (code == EXIT_GOOD && !o->force && t->set.format == FORMAT_SAFETENSORS &&
+        packed_is(&t->set.in))
+        code = say_error(t->set.in.path, "is already compressed by pith; -f compresses it again");
     if (code != EXIT_GOOD || !o->base) return code;
     const struct tensor_hint hint = base_hint(t);
     code = tensors_open(&t->base, o->base, &hint, false);

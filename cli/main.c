@@ -19,7 +19,7 @@ static const struct command commands[] = {
      "  --shape 4x1024      shape of raw bytes\n"
      "  -T N                threads; 0: one per processor\n"
      "  -o OUT              output; - is standard output\n"
-     "  -f                  overwrite OUT\n"
+     "  -f                  overwrite OUT; compress what is compressed already\n"
      "  -q, -v              say nothing; print a table of tensors\n"
      "  --json              print what inspect --json prints\n"
      "  --max-spool BYTES   most bytes of a pipe to copy to the temporary folder (suffixes K M "

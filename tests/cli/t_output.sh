@@ -24,13 +24,6 @@ exits 1 pith compress -C raw a.npy
 same a.npy.pith before
 exits 0 pith compress -f -C raw a.npy
 cmp -s a.npy.pith before && die '-f did not overwrite'
-# A frame is not compressed again unless its bytes are asked for; a container is, and it is said.
-exits 1 pith compress -f -o x a.npy.pith
-says 'a.npy.pith: is already compressed by pith'
-exits 0 pith compress -f -o x m.safetensors.pith.safetensors
-says 'm.safetensors.pith.safetensors: is already compressed by pith'
-exits 0 pith compress -f --dtype u8 --shape $(stat -c %s a.npy.pith) -o x a.npy.pith
-rm x
 # -f replaced the input by its output; a device is not replaced.
 cp a.npy x
 ln x y

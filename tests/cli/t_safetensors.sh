@@ -35,7 +35,7 @@ END
 python3 check.py || die 'not a valid container'
 
 # A compressed file is a .safetensors like any other.
-round_trip every.safetensors.pith.safetensors
+round_trip every.safetensors.pith.safetensors -f
 for file in "$DATA"/st_bad/*.safetensors; do
     exits 1 pith compress -o bad.safetensors "$file"
     says "$file"
