@@ -2,10 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "choose.h"
 
-#include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "glob.h"
 #include "packed.h"
 
 bool codec_of_spec(const char *spec, pith_codec_info *out) {
@@ -63,7 +63,7 @@ static int can_code(const char *spec, const struct tensor *tensor, const struct 
 }
 
 static bool matches(const struct rule *rule, const struct tensor *tensor) {
-    return fnmatch(rule->glob, tensor->name, 0) == 0;
+    return glob_match(rule->glob, tensor->name);
 }
 
 void note_idle_rules(const struct options *options, const struct tensor_set *set) {

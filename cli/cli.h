@@ -23,6 +23,9 @@ int say_error(const char *subject, const char *format, ...) CLI_PRINTF(2, 3);
 int say_errno(const char *subject, const char *what);
 /* A line that -q silences. */
 void say_note(bool quiet, const char *subject, const char *format, ...) CLI_PRINTF(3, 4);
+/* Bytes of the character at the start of a text; 0 when it is not UTF-8: too long a form, a
+ * surrogate, beyond the last plane or cut. */
+size_t utf8_character(const char *text, uint32_t *code);
 /* The text with escapes (\x1b, \u202e) for control characters, for what is not seen or changes how
  * the rest is, and for what is not UTF-8: names come from files and must not reach a terminal as
  * they are. malloc'ed; NULL without memory. */

@@ -23,9 +23,7 @@ static bool is_seen(uint32_t code) {
     return true;
 }
 
-/* Bytes of the character at the start of a text; 0 when it is not UTF-8: too long a form, a
- * surrogate, beyond the last plane or cut. */
-static size_t read_character(const char *text, uint32_t *code) {
+size_t utf8_character(const char *text, uint32_t *code) {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     const unsigned char *at = (const unsigned char *)text;
     const size_t length = *at < 0x80 ? 1 : *at < 0xe0 ? 2 : *at < 0xf0 ? 3 : 4;
@@ -42,7 +40,7 @@ static size_t read_character(const char *text, uint32_t *code) {
 /* Write what is shown for the character at *text, and go on to the next one. */
 static char *put_character(char *to, const char **text) {
     uint32_t code = 0;
-    const size_t length = read_character(*text, &code);
+    const size_t length = utf8_character(*text, &code);
     const unsigned byte = (unsigned char)**text;
     if (length && is_seen(code)) {
         memcpy(to, *text, length);
