@@ -40,7 +40,13 @@ static void handle(int number, void (*handler)(int)) {
         sigaction(number, &action, NULL);
 }
 
+/* OpenMP ends the program when it cannot make its threads. */
+static void leave(void) {
+    if (guarded[0]) unlink(guarded);
+}
+
 void signals_begin(void) {
+    atexit(leave);
     for (int i = 0; i < ENDING; i++) handle(ending[i], end);
     handle(SIGBUS, lost_page);
     signal(SIGPIPE, SIG_IGN);

@@ -1,0 +1,11 @@
+# t_exit.sh - OpenMP ends the program when it cannot make its threads, and the unfinished output was
+# left behind.
+# SPDX-License-Identifier: Apache-2.0
+head -c 8000000 /dev/zero >big
+rc=0
+(ulimit -v 1500000 &&
+    OMP_STACKSIZE=500M pith compress -q -T 8 --dtype f32 --shape 2000000 -o x big) 2>err || rc=$?
+# Without OpenMP, or where memory is not limited so, it is done.
+[ $rc = 0 ] && [ -f x ] && rm x
+[ $rc -le 1 ] || die "exit $rc"
+only big
