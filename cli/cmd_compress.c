@@ -148,8 +148,9 @@ static char *default_name(const struct task *t) {
 
 static int write_file(struct task *t, const char *path) {
     const bool container = t->set.format == FORMAT_SAFETENSORS;
-    if (output_same_file(path, t->set.in.path)) return say_error(path, "is the input");
-    if (t->options->base && output_same_file(path, t->options->base))
+    if (output_same_file(path, t->set.in.fd))
+        return say_error(path_label(path, true), "is the input");
+    if (t->has_base && output_same_file(path, t->base.in.fd))
         return say_error(path, "is the base, without which the result could not be read");
     int code = output_open(&t->out, path, t->options->force, container, t->set.in.mode);
     if (code != EXIT_GOOD) return code;

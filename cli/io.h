@@ -53,8 +53,8 @@ void window_unmap(struct window *w);
 struct output {
     const char *path;
     int fd;
-    bool stream;  /* bytes leave as they are written */
-    bool rewinds; /* output_rewrite was promised: a stream is collected in a temporary file */
+    int target;   /* where a stream goes that is collected behind fd first; else -1 */
+    bool rewinds; /* output_rewrite was promised: a stream is collected */
     bool replace;
     unsigned mode;
     uint64_t written;
@@ -62,9 +62,9 @@ struct output {
 /* force: replace an existing file, and write binary data to a terminal. mode: the most permission
  * bits a new file gets; it gets none that umask forbids. Returns an exit code. */
 int output_open(struct output *out, const char *path, bool force, bool rewinds, unsigned mode);
-/* True when both names lead to one regular file. */
-bool output_same_file(const char *a, const char *b);
-/* True when path is another name of standard output, other than of a device such as /dev/null. */
+/* True when the path of an output leads to the regular file that is open as fd. */
+bool output_same_file(const char *path, int fd);
+/* True when path is a name of standard output, or of the file or pipe that it is. */
 bool output_is_stdout(const char *path);
 bool output_write(struct output *out, const void *bytes, size_t length);
 /* Write at an offset already passed. */

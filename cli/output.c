@@ -22,17 +22,20 @@ static bool failed(const struct output *out) {
 
 /* To the file behind fd, which may be one that collects a stream. */
 static bool write_failed(const struct output *out) {
-    if (out->stream || temporary[0]) return failed(out);
+    if (out->target < 0) return failed(out);
     return say_temporary(path_label(out->path, true)) == EXIT_GOOD;
 }
 
-static int open_stream(struct output *out, bool force) {
-    if (isatty(out->fd) && !force) {
+/* fd: of what is written to in place, -1 with errno. What rewinds is collected first. */
+static int open_stream(struct output *out, int fd, bool force) {
+    out->fd = fd;
+    if (fd < 0) return say_errno(path_label(out->path, true), "cannot write");
+    if (isatty(fd) && !force) {
         say_error(path_label(out->path, true), "binary data for a terminal; use -o or -f");
         return EXIT_USAGE;
     }
-    out->stream = !out->rewinds;
-    if (out->stream) return EXIT_GOOD;
+    if (!out->rewinds) return EXIT_GOOD;
+    out->target = fd;
     out->fd = temporary_file();
     return out->fd >= 0 ? EXIT_GOOD : say_temporary(path_label(out->path, true));
 }
@@ -73,43 +76,71 @@ static int open_temporary(struct output *out) {
     return EXIT_GOOD;
 }
 
-/* A device or a pipe is written to in place; there is nothing to replace. */
-static int open_special(struct output *out, bool force) {
-    out->fd = open(out->path, O_WRONLY | O_CLOEXEC);
-    if (out->fd < 0) return say_errno(out->path, "cannot write");
-    return open_stream(out, force);
+static bool same(const struct stat *a, const struct stat *b) {
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-bool output_same_file(const char *a, const char *b) {
-    struct stat x, y;
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && S_ISREG(x.st_mode) && x.st_dev == y.st_dev &&
-           x.st_ino == y.st_ino;
+/* The descriptor that a path is a name of, so that it is not taken for a file to be replaced; -1:
+ * none. */
+static int descriptor_of(const char *path) {
+    static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
+    struct stat a, b;
+    if (strcmp(path, "-") == 0 || strcmp(path, "/dev/stdout") == 0) return STDOUT_FILENO;
+    if (strcmp(path, "/dev/stderr") == 0) return STDERR_FILENO;
+    for (int i = 0; i < 2; i++) {
+        const size_t n = strlen(folders[i]);
+        char *end;
+        if (strncmp(path, folders[i], n) != 0 || path[n] < '0' || path[n] > '9') continue;
+        const unsigned long fd = strtoul(path + n, &end, 10);
+        if (*end == '\0' && fd <= INT_MAX) return (int)fd;
+    }
+    const bool known = stat(path, &a) == 0 && fstat(STDOUT_FILENO, &b) == 0;
+    return known && S_ISREG(a.st_mode) && same(&a, &b) ? STDOUT_FILENO : -1;
+}
+
+bool output_same_file(const char *path, int fd) {
+    struct stat a, b;
+    const int out = descriptor_of(path);
+    const bool known = out >= 0 ? fstat(out, &a) == 0 : stat(path, &a) == 0;
+    return known && fstat(fd, &b) == 0 && S_ISREG(a.st_mode) && same(&a, &b);
 }
 
 bool output_is_stdout(const char *path) {
     struct stat a, b;
-    if (strcmp(path, "-") == 0) return true;
+    if (descriptor_of(path) == STDOUT_FILENO) return true;
     if (stat(path, &a) != 0 || fstat(STDOUT_FILENO, &b) != 0) return false;
     if (S_ISCHR(a.st_mode) && !isatty(STDOUT_FILENO)) return false;
-    return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    return same(&a, &b);
+}
+
+/* What stands there: a file, a device, a symbolic link that leads nowhere. False with errno. */
+static bool find(const char *path, struct stat *st) {
+    struct stat to;
+    if (lstat(path, st) != 0) return false;
+    if (!S_ISLNK(st->st_mode)) return true;
+    if (stat(path, &to) == 0)
+        *st = to;
+    else if (errno != ENOENT)
+        return false;
+    return true;
+}
+
+static int open_path(struct output *out, bool force) {
+    struct stat st;
+    if (!find(out->path, &st))
+        return errno == ENOENT ? open_temporary(out) : say_errno(out->path, "cannot write");
+    if (S_ISDIR(st.st_mode)) return say_error(out->path, "is a directory");
+    if (!S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
+        return open_stream(out, open(out->path, O_WRONLY | O_CLOEXEC), force);
+    if (!force) return say_error(out->path, "exists; -f overwrites");
+    return open_temporary(out);
 }
 
 int output_open(struct output *out, const char *path, bool force, bool rewinds, unsigned mode) {
-    struct stat st;
-    *out =
-        (struct output){.path = path, .fd = -1, .rewinds = rewinds, .replace = force, .mode = mode};
-    if (strcmp(path, "-") == 0) {
-        out->fd = STDOUT_FILENO;
-        return open_stream(out, force);
-    }
-    if (stat(path, &st) == 0) {
-        if (S_ISDIR(st.st_mode)) return say_error(path, "is a directory");
-        if (!S_ISREG(st.st_mode)) return open_special(out, force);
-        if (!force) return say_error(path, "exists; -f overwrites");
-    } else if (errno != ENOENT) {
-        return say_errno(path, "cannot write");
-    }
-    return open_temporary(out);
+    const int fd = descriptor_of(path);
+    *out = (struct output){
+        .path = path, .fd = -1, .target = -1, .rewinds = rewinds, .replace = force, .mode = mode};
+    return fd < 0 ? open_path(out, force) : open_stream(out, dup(fd), force);
 }
 
 bool output_write(struct output *out, const void *bytes, size_t length) {
@@ -128,14 +159,11 @@ bool output_rewrite(struct output *out, uint64_t offset, const void *bytes, size
 /* The collected bytes of a stream that needed to go back. */
 static bool send_collected(struct output *out) {
     static uint8_t buffer[1 << 16];
-    const bool standard = strcmp(out->path, "-") == 0;
-    const int target = standard ? STDOUT_FILENO : open(out->path, O_WRONLY | O_CLOEXEC);
-    ssize_t n = target < 0 || lseek(out->fd, 0, SEEK_SET) < 0 ? -1 : 1;
+    ssize_t n = lseek(out->fd, 0, SEEK_SET) < 0 ? -1 : 1;
     while (n > 0) {
         n = read(out->fd, buffer, sizeof buffer);
-        if (n > 0 && !write_all(target, buffer, (size_t)n)) n = -1;
+        if (n > 0 && !write_all(out->target, buffer, (size_t)n)) n = -1;
     }
-    if (n == 0 && !standard && close(target) != 0) n = -1;
     return n == 0 || failed(out);
 }
 
@@ -179,19 +207,21 @@ static bool commit_file(struct output *out) {
     return true;
 }
 
-static bool is_special(const struct output *out) { return out->stream && out->fd != STDOUT_FILENO; }
-
 bool output_commit(struct output *out) {
     if (temporary[0]) return commit_file(out);
-    if (out->rewinds && !send_collected(out)) return false;
-    if (is_special(out) && close(out->fd) != 0) return failed(out);
-    out->fd = -1;
+    if (out->target >= 0 && !send_collected(out)) return false;
+    int *const last = out->target >= 0 ? &out->target : &out->fd;
+    const bool closed = close(*last) == 0;
+    *last = -1;
+    if (!closed) return failed(out);
+    output_abandon(out);
     return true;
 }
 
 void output_abandon(struct output *out) {
-    if (out->fd >= 0 && out->fd != STDOUT_FILENO) close(out->fd);
-    out->fd = -1;
+    if (out->fd >= 0) close(out->fd);
+    if (out->target >= 0) close(out->target);
+    out->fd = out->target = -1;
     signals_block(true);
     if (temporary[0]) unlink(temporary);
     signals_guard(NULL);
