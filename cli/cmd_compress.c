@@ -52,7 +52,8 @@ static int open_inputs(struct task *t) {
     const struct tensor_hint hint = base_hint(t);
     code = tensors_open(&t->base, o->base, &hint, false);
     t->has_base = code == EXIT_GOOD;
-    return code == EXIT_GOOD ? check_base_format(t) : code;
+    if (code == EXIT_GOOD) code = check_base_format(t);
+    return code == EXIT_GOOD ? packed_refuse(&t->base, &t->set.st) : code;
 }
 
 /* ---- Choosing --------------------------------------------------------------------------------*/

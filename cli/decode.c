@@ -11,7 +11,7 @@ static int open_bases(struct decoder *d, const struct packed_item *item) {
     memcpy(hint.shape, item->info.shape, sizeof hint.shape);
     const int code = tensors_open(&d->bases, d->base_path, &hint, false);
     d->bases_open = code == EXIT_GOOD;
-    return code;
+    return code == EXIT_GOOD ? packed_refuse(&d->bases, &d->packed->inner) : code;
 }
 
 /* The base's view, when the frame needs one. */

@@ -132,6 +132,13 @@ static bool begins(const struct input *in, const char *text) {
     return in->mapped >= ST_PREFIX + n && memcmp(in->bytes + ST_PREFIX, text, n) == 0;
 }
 
+int packed_refuse(const struct tensor_set *set, const struct safetensors *like) {
+    if (set->format != FORMAT_SAFETENSORS || !packed_is(&set->in)) return EXIT_GOOD;
+    const size_t n = sizeof PACKED_SIGN - 1;
+    if (like->text_bytes >= n && memcmp(like->text, PACKED_SIGN, n) == 0) return EXIT_GOOD;
+    return say_error(set->in.path, "is compressed by pith; decompress it first");
+}
+
 static int check_header(const struct packed *p) {
     const size_t lead = ST_PREFIX + sizeof PACKED_LEAD - 1;
     const size_t header = ST_PREFIX + p->outer.text_bytes;

@@ -35,6 +35,9 @@ struct packed_item {
 
 /* True for what looks like a compressed file from its first bytes. */
 bool packed_is(const struct input *in);
+/* Refuse (said) a .safetensors that is compressed, where `like`, the header of another file, is not
+ * that of one. */
+int packed_refuse(const struct tensor_set *set, const struct safetensors *like);
 /* Both say what is wrong and return an exit code. The header's check, the rules of .safetensors
  * and the agreement of frames and original header are verified here; payloads are not. An item's
  * frame is visible until the next one is asked for. */
