@@ -185,8 +185,11 @@ static int apply(struct options *o, int letter, char *value) {
     case 'b': o->base = value; break;
     case 'o': return read_output(o, value);
     case 'f': o->force = true; break;
-    case 'q': o->quiet = true; break;
-    case 'v': o->verbose = true; break;
+    case 'q':
+    case 'v':
+        o->quiet = letter == 'q';
+        o->verbose = letter == 'v';
+        break;
     case 'j': o->json = true; break;
     case 'k': o->quick = true; break;
     default: o->help = true; break;
