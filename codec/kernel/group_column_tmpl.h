@@ -129,8 +129,8 @@ static void settle_strip(struct strip *s, struct pithi_column_job *job) {
         const struct ends e = ends_at(s, c);
         const size_t n = s->columns - c < 16 ? s->columns - c : 16;
         const bool odd = set->asymmetric ? settle_ranges(&t, set, job->dtype, v_ordered(e.low),
-                                                         v_ordered(e.high), true)
-                                         : settle_sizes(&t, set, job->dtype, e.high);
+                                                         v_ordered(e.high), true, false)
+                                         : settle_sizes(&t, set, job->dtype, e.high, false);
         if (odd) poisoned += settle_odd(&t, set, job->dtype, n);
         s->odd = s->odd || odd;
         memcpy(s->scale + c, t.scale, sizeof t.scale);

@@ -92,9 +92,10 @@ ALWAYS bool settle_found(struct settled *s, const struct pithi_group_job *job,
                          const struct settled_pass *p, const struct extremes *e, size_t g,
                          struct settled_way w) {
     const bool wide = w.vt == PITH_F32;
+    const bool few = p->turn == 8 || p->groups - g <= 8;
     const v16 sign = v_set(0x80000000u);
     v16 hi = from_bits(w.vt, wide ? v_largest_all(e->high) : v_largest16_all(e->high));
-    if (!w.asymmetric) return settle_sizes(s, &job->set, w.vt, hi);
+    if (!w.asymmetric) return settle_sizes(s, &job->set, w.vt, hi, few);
     v16 lo = from_bits(w.vt, wide ? v_highest_all(e->low) : v_highest16_all(e->low));
     const v16 both = v_and(lo, v_xor(hi, sign));
     if (__builtin_expect(v_any(v_and(v_xor(both, sign), sign)), 0)) {
@@ -103,7 +104,7 @@ ALWAYS bool settle_found(struct settled *s, const struct pithi_group_job *job,
         hi = where_negative(hi, nearest);
         lo = where_positive(lo, nearest);
     }
-    return settle_ranges(s, &job->set, w.vt, lo, hi, true);
+    return settle_ranges(s, &job->set, w.vt, lo, hi, true, few);
 }
 
 /* ---- Scales ----------------------------------------------------------------------------------*/

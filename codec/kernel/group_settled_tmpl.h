@@ -33,11 +33,14 @@ ALWAYS v16 misses_top(v16 range, v16 reciprocal, uint32_t top) {
     return v_xor(f_round_to_i(f_mul(range, reciprocal)), v_set(top));
 }
 
+ALWAYS v16 divide(v16 a, v16 b, bool few) { return few ? f_div8(a, b) : f_div(a, b); }
+
 /* pithi_grid_of, and whether pithi_settle would leave it: the zero point decodes to itself and is
  * the code of the least value, the last code is that of the largest one and of what it decodes to,
- * from which the same scale comes. whole: lo is a value of the dtype. */
+ * from which the same scale comes. whole: lo is a value of the dtype. few: of eight groups at most,
+ * as of an appended token; there divisions of half as many lanes are sooner done. */
 ALWAYS void settle_lanes(struct settled *to, const struct pithi_group_setting *s, uint32_t dtype,
-                         bool asymmetric, v16 lo, v16 hi, bool whole) {
+                         bool asymmetric, v16 lo, v16 hi, bool whole, bool few) {
     const uint32_t top_code = (1u << (asymmetric ? s->bits : s->bits - 1)) - 1;
     const v16 levels = f_from_i(v_set(top_code));
     v16 zero = v_set(0), odd = above_limit(hi);
@@ -49,11 +52,11 @@ ALWAYS void settle_lanes(struct settled *to, const struct pithi_group_setting *s
     }
     const v16 range = f_sub(hi, zero);
     const v16 coded = v_greater(range, v_set(TINY - 1));
-    const v16 scale = v_and(round_step(s->scale_dtype, f_div(range, levels)), coded);
+    const v16 scale = v_and(round_step(s->scale_dtype, divide(range, levels, few)), coded);
     const v16 steps = v_greater(scale, v_set(0));
-    const v16 reciprocal = v_and(f_div(v_set(0x3F800000u), scale), steps);
+    const v16 reciprocal = v_and(divide(v_set(0x3F800000u), scale, few), steps);
     const v16 reached = f_sub(round_to(dtype, f_add(f_mul(levels, scale), zero)), zero);
-    const v16 again = round_step(s->scale_dtype, f_div(reached, levels));
+    const v16 again = round_step(s->scale_dtype, divide(reached, levels, few));
     if (asymmetric) odd = v_maxu(odd, f_round_to_i(f_mul(f_sub(lo, zero), reciprocal)));
     odd = v_maxu(odd, v_and(steps, v_xor(v_greater(reached, v_set(TINY - 1)), v_set(~0u))));
     odd = v_maxu(odd, v_and(steps, v_xor(again, scale)));
@@ -92,13 +95,14 @@ static __attribute__((noinline)) uint32_t settle_odd(struct settled *to,
 
 static __attribute__((noinline)) bool settle_ranges(struct settled *to,
                                                     const struct pithi_group_setting *s,
-                                                    uint32_t dtype, v16 lo, v16 hi, bool whole) {
-    settle_lanes(to, s, dtype, true, lo, hi, whole);
+                                                    uint32_t dtype, v16 lo, v16 hi, bool whole,
+                                                    bool few) {
+    settle_lanes(to, s, dtype, true, lo, hi, whole, few);
     return v_any(v_load((const uint8_t *)to->odd));
 }
 static __attribute__((noinline)) bool settle_sizes(struct settled *to,
                                                    const struct pithi_group_setting *s,
-                                                   uint32_t dtype, v16 hi) {
-    settle_lanes(to, s, dtype, false, v_set(0), hi, true);
+                                                   uint32_t dtype, v16 hi, bool few) {
+    settle_lanes(to, s, dtype, false, v_set(0), hi, true, few);
     return v_any(v_load((const uint8_t *)to->odd));
 }

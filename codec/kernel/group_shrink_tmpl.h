@@ -99,8 +99,9 @@ static void settle_cuts(struct settled *to, const struct settled *whole, const s
     const v16 unit = f_mul(f_sub(hi, lo), v_set(0x3D000000u)); /* 1/32 */
     const v16 high = f_sub(hi, f_mul(unit, f_from_i(c->high)));
     const v16 low = f_add(lo, f_mul(unit, f_from_i(c->low)));
-    const bool odd = h->set->asymmetric ? settle_ranges(to, h->set, h->dtype, low, high, false)
-                                        : settle_sizes(to, h->set, h->dtype, high);
+    const bool odd = h->set->asymmetric
+                         ? settle_ranges(to, h->set, h->dtype, low, high, false, false)
+                         : settle_sizes(to, h->set, h->dtype, high, false);
     if (odd) settle_cut(to, whole, h);
 }
 

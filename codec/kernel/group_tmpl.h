@@ -218,8 +218,8 @@ static bool settled_scales(const struct pithi_group_setting *s, uint32_t dtype, 
     for (size_t g = 0; g < groups; g += 16) {
         const v16 lo = v_load((const uint8_t *)(b->zero + g));
         const v16 hi = v_load((const uint8_t *)(b->scale + g));
-        const bool odd = s->asymmetric ? settle_ranges(&t, s, dtype, lo, hi, true)
-                                       : settle_sizes(&t, s, dtype, hi);
+        const bool odd = s->asymmetric ? settle_ranges(&t, s, dtype, lo, hi, true, false)
+                                       : settle_sizes(&t, s, dtype, hi, false);
         if (v_reduce_maxu(v_maxu(magnitude16(lo), magnitude16(hi))) >= LIMIT) return false;
         if (odd && settle_odd(&t, s, dtype, 16)) return false;
         memcpy(b->scale + g, t.scale, sizeof t.scale);

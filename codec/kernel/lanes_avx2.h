@@ -37,6 +37,10 @@ BOTH_FLOAT(f_mul, _mm256_mul_ps)
 BOTH_FLOAT(f_div, _mm256_div_ps)
 BOTH_FLOAT(f_min, _mm256_min_ps)
 BOTH_FLOAT(f_max, _mm256_max_ps)
+/* Of the first eight lanes; the others are 0. */
+static inline v16 f_div8(v16 x, v16 y) {
+    return (v16){I(_mm256_div_ps(F(x.a), F(y.a))), _mm256_setzero_si256()};
+}
 
 static inline v16 v_set(uint32_t x) {
     const __m256i a = _mm256_set1_epi32((int)x);

@@ -171,6 +171,11 @@ static inline v16 f_add(v16 a, v16 b) { return I(_mm512_add_ps(F(a), F(b))); }
 static inline v16 f_sub(v16 a, v16 b) { return I(_mm512_sub_ps(F(a), F(b))); }
 static inline v16 f_mul(v16 a, v16 b) { return I(_mm512_mul_ps(F(a), F(b))); }
 static inline v16 f_div(v16 a, v16 b) { return I(_mm512_div_ps(F(a), F(b))); }
+/* Of the first eight lanes; the others are 0. */
+static inline v16 f_div8(v16 a, v16 b) {
+    const __m256 q = _mm256_div_ps(_mm512_castps512_ps256(F(a)), _mm512_castps512_ps256(F(b)));
+    return I(_mm512_zextps256_ps512(q));
+}
 static inline v16 f_min(v16 a, v16 b) { return I(_mm512_min_ps(F(a), F(b))); }
 static inline v16 f_max(v16 a, v16 b) { return I(_mm512_max_ps(F(a), F(b))); }
 /* |limit| where a is larger, with the sign of a. */

@@ -44,6 +44,12 @@ TWO(f_add, I(vaddq_f32(F(x), F(y))))
 TWO(f_sub, I(vsubq_f32(F(x), F(y))))
 TWO(f_mul, I(vmulq_f32(F(x), F(y))))
 TWO(f_div, I(vdivq_f32(F(x), F(y))))
+/* Of the first eight lanes; the others are 0. */
+static inline v16 f_div8(v16 a, v16 b) {
+    v16 r = {{vdupq_n_u32(0), vdupq_n_u32(0), vdupq_n_u32(0), vdupq_n_u32(0)}};
+    for (int q = 0; q < 2; q++) r.val[q] = I(vdivq_f32(F(a.val[q]), F(b.val[q])));
+    return r;
+}
 TWO(f_min, I(vminq_f32(F(x), F(y))))
 TWO(f_max, I(vmaxq_f32(F(x), F(y))))
 ONE(v_sar31, U(vshrq_n_s32(S(x), 31)))
