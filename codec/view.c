@@ -37,17 +37,25 @@ pith_view pith_view_flat(const void *data, uint32_t dtype, uint64_t count) {
     return pith_view_dense(data, dtype, 1, &count);
 }
 
-static uint64_t count_of(const pith_view *view) {
+/* Elements of a view, UINT64_MAX when that does not fit; whether they lie one after another. */
+static uint64_t measure(const pith_view *view, bool *dense) {
     uint64_t count = 1;
     bool fits = true;
-    for (uint32_t d = 0; d < view->ndim && d < PITH_MAX_NDIM; d++) {
-        if (view->shape[d] == 0) return 0;
-        fits = fits && pithi_multiply(count, view->shape[d], &count);
+    *dense = true;
+    for (uint32_t d = view->ndim < PITH_MAX_NDIM ? view->ndim : PITH_MAX_NDIM; d-- > 0;) {
+        const uint64_t n = view->shape[d];
+        if (n == 1) continue;
+        if (n == 0) return 0;
+        *dense = *dense && (uint64_t)view->stride[d] == count;
+        fits = pithi_multiply(count, n, &count) && fits;
     }
     return fits ? count : UINT64_MAX;
 }
 
-uint64_t pith_view_count(const pith_view *view) { return count_of(view); }
+uint64_t pith_view_count(const pith_view *view) {
+    bool ignored;
+    return measure(view, &ignored);
+}
 
 /* Append a dimension, or grow the last one when the new one lies dense inside it. */
 static void append(struct pithi_span *s, uint64_t extent, int64_t stride) {
@@ -61,17 +69,10 @@ static void append(struct pithi_span *s, uint64_t extent, int64_t stride) {
     s->stride[s->ndim++] = stride;
 }
 
-/* Whether the elements lie one after another. */
-static bool is_dense(const pith_view *view) {
-    int64_t step = 1;
-    for (uint32_t d = view->ndim; d-- > 0; step *= (int64_t)view->shape[d])
-        if (view->shape[d] != 1 && view->stride[d] != step) return false;
-    return true;
-}
-
 pith_status pithi_span_init(struct pithi_span *span, const pith_view *view, bool output,
                             pith_error *error) {
     uint64_t bytes;
+    bool dense;
     span->first = 0; /* field by field: most of it is places that are not read */
     span->ndim = 0;
     if (!view) return pithi_fail(error, PITH_ERR_ARG, "view is NULL");
@@ -81,13 +82,13 @@ pith_status pithi_span_init(struct pithi_span *span, const pith_view *view, bool
     if (!span->element) return pithi_fail(error, PITH_ERR_DTYPE, "view has an unknown dtype");
     span->dtype = view->dtype;
     span->data = view->data;
-    span->count = count_of(view);
+    span->count = measure(view, &dense);
     if (!pithi_multiply(span->count, span->element, &bytes) || bytes > (uint64_t)INT64_MAX)
         return pithi_fail(error, PITH_ERR_SHAPE, "view is larger than the address space");
     span->dense = true;
     if (span->count == 0) return PITH_OK;
     if (!view->data) return pithi_fail(error, PITH_ERR_ARG, "view has elements but no data");
-    if (bytes <= (uint64_t)INT64_MAX / 16 && is_dense(view)) {
+    if (bytes <= (uint64_t)INT64_MAX / 16 && dense) {
         append(span, span->count, (int64_t)span->element);
         return PITH_OK;
     }
