@@ -20,6 +20,7 @@ struct settled_way {
 struct settled_pass {
     struct packing pack;
     const uint8_t *value;
+    uintptr_t next; /* from an element to the one to be fetched beside its code, bytes */
     uint8_t *codes;
     size_t room, unit;          /* bytes of codes from `codes` on, and of a unit's */
     size_t group, groups, turn; /* elements; of the job, and those whose scales are made at once */
@@ -150,15 +151,24 @@ static __attribute__((noinline)) void put_settled(const struct pithi_group_setti
 
 /* ---- Codes -----------------------------------------------------------------------------------*/
 
+/* What codes of a group come of. */
+struct grid {
+    v16 zero, reciprocal, most;
+};
+
+ALWAYS struct grid grid_of(const struct settled *s, size_t g, struct settled_way w, bool odd) {
+    struct grid r = {v_set(0), v_spread(&s->reciprocal[g]), v_set(0)};
+    if (w.asymmetric) r.zero = v_spread(&s->zero[g]);
+    if (odd) r.most = v_spread(&s->most[g]);
+    return r;
+}
+
 /* Of groups that settled in one turn no code is beyond the last. */
-ALWAYS v16 settled_code(const struct settled *s, v16 x, size_t g, struct settled_way w, bool odd) {
-    if (w.asymmetric) x = f_sub(x, v_spread(&s->zero[g]));
-    x = f_mul(x, v_spread(&s->reciprocal[g]));
-    if (odd && w.asymmetric) x = f_min(f_max(x, v_set(0)), v_spread(&s->most[g]));
-    if (odd && !w.asymmetric) {
-        const v16 most = v_spread(&s->most[g]);
-        x = f_min(f_max(x, v_xor(most, v_set(0x80000000u))), most);
-    }
+ALWAYS v16 settled_code(const struct grid *r, v16 x, struct settled_way w, bool odd) {
+    if (w.asymmetric) x = f_sub(x, r->zero);
+    x = f_mul(x, r->reciprocal);
+    if (odd && w.asymmetric) x = f_min(f_max(x, v_set(0)), r->most);
+    if (odd && !w.asymmetric) x = f_min(f_max(x, v_xor(r->most, v_set(0x80000000u))), r->most);
     return f_round_to_i(x);
 }
 
@@ -168,13 +178,15 @@ ALWAYS void settled_codes(struct settled_pass *p, const struct settled *s, const
     const unsigned shift = (unsigned)__builtin_ctzll(p->group);
     for (size_t i = from; i < end; i += UNIT) {
         const uint8_t *const v = value + i * width(w.vt);
-        const v16 q[4] = {settled_code(s, load(w.vt, v, 0), i >> shift, w, odd),
-                          settled_code(s, load(w.vt, v, 16), (i + 16) >> shift, w, odd),
-                          settled_code(s, load(w.vt, v, 32), (i + 32) >> shift, w, odd),
-                          settled_code(s, load(w.vt, v, 48), (i + 48) >> shift, w, odd)};
+        struct grid r = grid_of(s, i >> shift, w, odd);
+        v16 q[4];
+        for (size_t k = 0; k < 4; k++) {
+            if (k > 0 && p->group < UNIT) r = grid_of(s, (i + 16 * k) >> shift, w, odd);
+            q[k] = settled_code(&r, load(w.vt, v, 16 * k), w, odd);
+        }
         if (!w.stream) __builtin_prefetch(p->codes + CODES_AHEAD, 1);
         for (size_t k = 0; fetch && k < UNIT * width(w.vt); k += 64)
-            __builtin_prefetch(v + BEHIND * width(w.vt) + k, 0, 2);
+            __builtin_prefetch(v + p->next + k, 0, 2);
         pack64_whole(p->codes, p->room, &p->pack, q, w.stream);
         p->codes += p->unit;
         p->room -= p->unit;
@@ -308,6 +320,7 @@ ALWAYS void encode_settled(struct pithi_group_job *job, struct settled_way w) {
     }
     c.odd = open_turn(&s, job, &p, &e, g, w);
     c.at = 0;
+    p.next = job->ahead ? (uintptr_t)job->ahead - (uintptr_t)c.value : BEHIND * width(w.vt);
     put_codes_of(&p, &c, (p.groups - g) * p.group, w, true);
 }
 
