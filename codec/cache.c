@@ -1,8 +1,10 @@
-/* cache.c - caches that grow token by token: append, read, truncate, fork.
+/* cache.c - caches that grow token by token: memory, read, truncate, fork.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cache.h"
 
 #include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include "coder.h"
 #include "cpu.h"
@@ -35,20 +37,19 @@ pith_status pithi_paged_require(pith_plan *plan, struct pithi_paged *p) {
     return pithi_fail(&plan->error, PITH_ERR_UNSUPPORTED, "pages are not for this plan");
 }
 
-/* Keys and shape: what comes of them is the same. */
-static bool of_plan(const pith_kv *c, const pith_plan *p) {
-    const struct pithi_kv *k = &c->paged.kv;
-    const uint32_t last = p->ndim - 1;
-    return c->codec == p->params.codec && k->dtype == p->params.dtype && !p->params.base_dtype &&
-           memcmp(c->keys, p->params.value, sizeof c->keys) == 0 && p->one_frame &&
-           (last == 1 || last == 2) && p->shape[0] == c->paged.limit && p->shape[last] == k->dim &&
-           (last == 1 || p->shape[1] == k->heads);
+uint64_t pithi_paged_identity(const pith_plan *plan) {
+    struct pithi_paged p;
+    if (!pithi_paged_of(plan, &p)) return 0;
+    const struct pithi_params *q = &plan->params;
+    uint64_t words[5 + PITHI_KEYS_MAX] = {q->codec->id, q->dtype, p.limit, p.kv.heads, p.kv.dim};
+    for (uint32_t i = 0; i < PITHI_KEYS_MAX; i++) words[5 + i] = q->value[i];
+    return XXH64(words, sizeof words, 0) | 1;
 }
 
 pith_status pithi_cache_check(pith_plan *p, const pith_kv *c) {
     if (!p) return PITH_ERR_ARG;
     if (!c) return pithi_fail(&p->error, PITH_ERR_ARG, "the cache is NULL");
-    if (of_plan(c, p)) return PITH_OK;
+    if (c->identity == p->paged_identity) return PITH_OK;
     return pithi_fail(&p->error, PITH_ERR_STATE, "the cache is another plan's");
 }
 
@@ -94,8 +95,6 @@ static uint64_t ring_of(const struct pithi_paged *p, uint64_t window) {
     return (window + p->tokens - 1) / p->tokens * p->tokens + p->tokens;
 }
 
-static size_t row_bytes(const struct pithi_paged *p) { return p->row * p->kv.element; }
-
 static uint64_t stride_of(const struct pithi_paged *p) { return pithi_pad64(p->bytes); }
 
 /* Entries of the table that do not come with slots: for pages that others have. */
@@ -103,7 +102,8 @@ static uint64_t entries_of(const struct pithi_paged *p) { return p->limit / p->t
 
 /* All that does not depend on the number of slots; 64 to align it. */
 static uint64_t fixed_bytes(const struct pithi_paged *p, uint64_t window) {
-    return 64 + pithi_pad64(sizeof(pith_kv)) + pithi_pad64(ring_of(p, window) * row_bytes(p)) +
+    return 64 + pithi_pad64(sizeof(pith_kv)) +
+           pithi_pad64(ring_of(p, window) * pithi_row_bytes(p)) +
            entries_of(p) * sizeof(struct pithi_cache_page);
 }
 
@@ -136,13 +136,12 @@ pith_status pith_kv_init(pith_plan *plan, void *memory, size_t bytes, pith_kv **
     at += (64 - (uintptr_t)at % 64) % 64;
     pith_kv *c = (pith_kv *)(void *)at;
     *c = (pith_kv){.paged = p, .window = window, .ring = ring_of(&p, window)};
-    c->codec = plan->params.codec;
-    memcpy(c->keys, plan->params.value, sizeof c->keys);
+    c->identity = plan->paged_identity;
     c->stride = (size_t)stride_of(&p);
     c->slots = (bytes - fixed) / slot_bytes(&p);
     c->entries = entries_of(&p) + c->slots;
     c->exact = at + pithi_pad64(sizeof *c);
-    c->slot = c->exact + pithi_pad64(c->ring * row_bytes(&p));
+    c->slot = c->exact + pithi_pad64(c->ring * pithi_row_bytes(&p));
     c->page = (struct pithi_cache_page *)(void *)(c->slot + c->slots * c->stride);
     *cache = c;
     return PITH_OK;
@@ -173,19 +172,13 @@ uint8_t *pithi_cache_exact(const pith_kv *c, uint64_t at, uint64_t *count) {
     uint64_t place = c->start + at;
     if (place >= c->ring) place -= c->ring;
     *count = least(*count, c->ring - place);
-    return c->exact + place * row_bytes(&c->paged);
+    return c->exact + place * pithi_row_bytes(&c->paged);
 }
 
-/* Tokens that the last page still takes: along tokens it is complete or was cut. */
-static uint64_t open_tokens(const pith_kv *c) {
-    if (c->paged.kv.channel || !c->pages) return 0;
-    return c->paged.tokens - pithi_cache_tokens(c, c->pages - 1);
-}
-
-static uint64_t room_of(const pith_kv *c) {
+uint64_t pithi_cache_room(const pith_kv *c) {
     const uint64_t pages = least(c->slots - (c->pages - c->shared), c->entries - c->pages);
     const uint64_t step = c->paged.kv.channel ? c->paged.tokens - 1 : 0; /* of a page not due */
-    const uint64_t more = open_tokens(c) + pages * c->paged.tokens + step + c->window;
+    const uint64_t more = pithi_cache_open(c) + pages * c->paged.tokens + step + c->window;
     const uint64_t memory = more > c->held ? more - c->held : 0;
     return least(memory, c->paged.limit - (c->finished + c->held));
 }
@@ -194,126 +187,10 @@ uint64_t pith_kv_count(const pith_kv *c) { return c->finished + c->held; }
 
 uint64_t pith_kv_finished(const pith_kv *c) { return c->finished; }
 
-uint64_t pith_kv_room(const pith_kv *c) { return room_of(c); }
+uint64_t pith_kv_room(const pith_kv *c) { return pithi_cache_room(c); }
 
 void pith_kv_stats(const pith_kv *c, pith_stats *out) {
     *out = (pith_stats){.saturated = c->saturated, .poisoned = c->poisoned};
-}
-
-/* ---- Append ----------------------------------------------------------------------------------*/
-
-/* kv is the cache's own: to read from a copy waits until all codes of the call before are stored,
- * where pieces of other sizes were written. */
-struct append {
-    pith_plan *plan;
-    const struct pithi_kv *kv;
-    struct pithi_span view;
-    uint8_t *base; /* of the token that comes next, or NULL */
-    uint64_t at;   /* that token */
-};
-
-/* Dense rows into pages. */
-static void finish(pith_kv *c, struct append *a, const uint8_t *rows, uint64_t count) {
-    const uint32_t page = c->paged.tokens;
-    while (count) {
-        uint64_t room = open_tokens(c);
-        if (!room) {
-            pithi_cache_add(c, c->finished);
-            room = page;
-        }
-        const uint32_t n = (uint32_t)least(count, room);
-        struct pithi_kv_rows r = {.tokens = page,
-                                  .first = page - (uint32_t)room,
-                                  .count = n,
-                                  .value = rows,
-                                  .base = a->base,
-                                  .update = a->base != NULL,
-                                  .scratch = a->plan->worker[0].scratch};
-        pithi_kv_put(a->kv, c->page[c->pages - 1].bytes, &r);
-        if (r.saturated) c->saturated += r.saturated;
-        if (r.poisoned) c->poisoned += r.poisoned;
-        c->finished += n;
-        count -= n;
-        rows += n * row_bytes(&c->paged);
-        if (a->base) a->base += n * c->paged.row * pith_dtype_bytes(a->kv->base_dtype);
-    }
-}
-
-static void finish_exact(pith_kv *c, struct append *a, uint64_t count) {
-    while (count) {
-        uint64_t n = count;
-        const uint8_t *rows = pithi_cache_exact(c, 0, &n);
-        finish(c, a, rows, n);
-        c->start = c->start + n == c->ring ? 0 : c->start + n;
-        c->held -= n;
-        count -= n;
-    }
-}
-
-static void finish_view(pith_kv *c, struct append *a, uint64_t count) {
-    const size_t row = c->paged.row;
-    const void *rows =
-        pithi_span_read(&a->view, a->at * row, count * row, a->plan->worker[0].values);
-    a->at += count;
-    finish(c, a, rows, count);
-}
-
-static void hold(pith_kv *c, struct append *a, uint64_t count) {
-    const size_t row = c->paged.row;
-    while (count) {
-        uint64_t n = count;
-        uint8_t *to = pithi_cache_exact(c, c->held, &n);
-        const void *from = pithi_span_read(&a->view, a->at * row, n * row, to);
-        if (from != to) memcpy(to, from, (size_t)n * row_bytes(&c->paged));
-        c->held += n;
-        a->at += n;
-        count -= n;
-    }
-}
-
-/* Of so many tokens behind those that are finished. */
-static uint64_t due(const pith_kv *c, uint64_t tokens) {
-    if (tokens <= c->window) return 0;
-    const uint64_t old = tokens - c->window;
-    return c->paged.kv.channel ? old - old % c->paged.tokens : old;
-}
-
-static void append(pith_kv *c, struct append *a, uint64_t tokens) {
-    const uint64_t page = c->paged.tokens;
-    for (uint64_t left = due(c, c->held + tokens), n; left; left -= n) {
-        n = least(left, page);
-        if (c->held == 0) {
-            finish_view(c, a, n);
-            continue;
-        }
-        if (c->paged.kv.channel && c->held < page) hold(c, a, page - c->held);
-        n = least(n, c->held);
-        finish_exact(c, a, n);
-    }
-    if (tokens > a->at) hold(c, a, tokens - a->at);
-}
-
-static pith_status take_tokens(pith_plan *p, pith_kv *c, const pith_view *view, struct append *a) {
-    PITHI_TRY(pithi_cache_check(p, c));
-    a->plan = p; /* field by field: most of it is a span */
-    a->base = NULL;
-    a->at = 0;
-    a->kv = &c->paged.kv;
-    c->paged.kv.kernels = &p->kernels;
-    PITHI_TRY(pithi_paged_view(p, a->kv, view, a->kv->heads, false, &a->view));
-    if (view->dtype != a->kv->dtype)
-        return pithi_fail(&p->error, PITH_ERR_DTYPE, "the view's dtype is not the layout's");
-    if (view->shape[0] <= room_of(c)) return PITH_OK;
-    return pithi_fail_at(&p->error, PITH_ERR_SPACE, "the cache is full", room_of(c));
-}
-
-pith_status pith_kv_append(pith_plan *p, pith_kv *c, const pith_view *view) {
-    struct append a;
-    PITHI_TRY(take_tokens(p, c, view, &a));
-    const uint64_t before = pithi_fp_enter();
-    append(c, &a, view->shape[0]);
-    pithi_fp_restore(before);
-    return PITH_OK;
 }
 
 /* ---- Read ------------------------------------------------------------------------------------*/
@@ -429,8 +306,7 @@ pith_status pith_kv_read(pith_plan *p, const pith_kv *c, uint64_t first, uint64_
 
 /* ---- Differences along layers ----------------------------------------------------------------*/
 
-/* A base of these tokens: dense, and the plan one whose rows are finished at once. */
-static pith_status take_base(pith_plan *p, const pith_kv *c, const pith_view *view, uint64_t tokens,
+pith_status pithi_cache_base(pith_plan *p, const pith_kv *c, const pith_view *view, uint64_t tokens,
                              struct pithi_span *span) {
     const struct pithi_kv *k = &c->paged.kv;
     if (k->channel || c->window || k->order || k->outliers || k->set.codebook)
@@ -443,28 +319,12 @@ static pith_status take_base(pith_plan *p, const pith_kv *c, const pith_view *vi
     return PITH_OK;
 }
 
-pith_status pith_kv_append_delta(pith_plan *p, pith_kv *c, const pith_view *view,
-                                 const pith_view *base) {
-    struct append a;
-    struct pithi_span span;
-    PITHI_TRY(take_tokens(p, c, view, &a));
-    PITHI_TRY(take_base(p, c, base, view->shape[0], &span));
-    struct pithi_kv kv = c->paged.kv;
-    kv.base_dtype = base->dtype;
-    a.kv = &kv;
-    a.base = span.data;
-    const uint64_t before = pithi_fp_enter();
-    append(c, &a, view->shape[0]);
-    pithi_fp_restore(before);
-    return PITH_OK;
-}
-
 pith_status pith_kv_read_add(pith_plan *p, const pith_kv *c, uint64_t first, uint64_t count,
                              const pith_view *base) {
     struct pithi_span span;
     PITHI_TRY(pithi_cache_check(p, c));
     PITHI_TRY(take_range(p, c, first, count, base));
-    PITHI_TRY(take_base(p, c, base, count, &span));
+    PITHI_TRY(pithi_cache_base(p, c, base, count, &span));
     struct pithi_kv k = kv_of(c, p);
     k.base_dtype = base->dtype;
     const uint64_t before = pithi_fp_enter();
@@ -522,7 +382,8 @@ static void copy_exact(pith_kv *to, const pith_kv *from, uint64_t count) {
     for (uint64_t at = 0, n; at < count; at += n) {
         n = count - at;
         const uint8_t *rows = pithi_cache_exact(from, at, &n);
-        memcpy(to->exact + at * row_bytes(&to->paged), rows, (size_t)n * row_bytes(&to->paged));
+        memcpy(to->exact + at * pithi_row_bytes(&to->paged), rows,
+               (size_t)n * pithi_row_bytes(&to->paged));
     }
     to->held = count;
 }

@@ -15,6 +15,9 @@ struct pithi_paged {
 };
 /* False for plans that these calls do not take. */
 bool pithi_paged_of(const pith_plan *plan, struct pithi_paged *p);
+/* What makes the caches of two plans interchangeable: codec, keys and shape; 0 where none of these
+ * calls takes the plan. */
+uint64_t pithi_paged_identity(const pith_plan *plan);
 pith_status pithi_paged_require(pith_plan *plan, struct pithi_paged *p);
 /* A view of tokens with so many heads. */
 pith_status pithi_paged_view(pith_plan *plan, const struct pithi_kv *k, const pith_view *view,
@@ -39,8 +42,7 @@ struct pithi_cache_page {
  * its size and `start` are whole pages, so that the oldest page of them lies in one piece. */
 struct pith_kv {
     struct pithi_paged paged;
-    const struct pithi_codec *codec;
-    uint32_t keys[PITHI_KEYS_MAX]; /* of the plan */
+    uint64_t identity; /* of the plan */
     uint64_t window, ring, start;
     uint64_t finished, held; /* tokens in pages and in the ring */
     uint64_t pages, shared, slots, entries;
@@ -57,11 +59,22 @@ static inline uint64_t pithi_cache_tokens(const pith_kv *c, uint64_t page) {
     const uint64_t end = page + 1 < c->pages ? c->page[page + 1].first : c->finished;
     return end - c->page[page].first;
 }
+/* Tokens that the last page still takes: along tokens it is complete or was cut. */
+static inline uint64_t pithi_cache_open(const pith_kv *c) {
+    if (c->paged.kv.channel || !c->pages) return 0;
+    return c->paged.tokens - pithi_cache_tokens(c, c->pages - 1);
+}
+static inline size_t pithi_row_bytes(const struct pithi_paged *p) { return p->row * p->kv.element; }
+/* Tokens that can still be appended. */
+uint64_t pithi_cache_room(const pith_kv *cache);
 /* Number of the page that has a finished token. */
 uint64_t pithi_cache_find(const pith_kv *cache, uint64_t token);
 /* A page of its own behind the last; there must be room. */
 uint8_t *pithi_cache_add(pith_kv *cache, uint64_t first);
 /* Exact tokens [at, at + *count), *count cut to what lies in one piece. */
 uint8_t *pithi_cache_exact(const pith_kv *cache, uint64_t at, uint64_t *count);
+/* A base of these tokens: dense, and the plan one whose rows are finished at once. */
+pith_status pithi_cache_base(pith_plan *plan, const pith_kv *cache, const pith_view *view,
+                             uint64_t tokens, struct pithi_span *span);
 
 #endif

@@ -7,6 +7,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "cache.h"
 #include "cpu.h"
 #include "error.h"
 #include "spec.h"
@@ -346,6 +347,7 @@ static pith_status build(pith_plan *p, const pith_layout *layout,
     take(&parts, sizeof *plan);
     carve_all(plan, layout, exempt, &parts);
     plan->fingerprint = fingerprint(plan);
+    plan->paged_identity = pithi_paged_identity(plan);
     plan->sizes = sizes_of(plan);
     plan->error = (pith_error){"", 0};
     *out = plan;

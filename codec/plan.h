@@ -42,7 +42,8 @@ struct pith_plan {
     size_t source_bytes;
     bool one_frame; /* keeps its shape */
     struct pithi_exempt_map exempt;
-    uint64_t fingerprint;
+    uint64_t fingerprint;       /* of states */
+    uint64_t paged_identity;    /* of caches; 0: none */
     struct pithi_random random; /* without a base */
     uint32_t workers;
     struct pithi_worker *worker;

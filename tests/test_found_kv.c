@@ -205,11 +205,36 @@ static void test_wild_stride(void **state) {
     pith_plan_destroy(plan);
 }
 
+/* A plan of one head took the cache of a plan of two, and gathered rows into too little room. */
+static void test_fewer_heads(void **state) {
+    (void)state;
+    static const char spec[] = "kv:page=16,group=16";
+    const pith_layout layout = {
+        .size = sizeof layout, .dtype = PITH_F32, .ndim = 2, .shape = {PAGE, DIM}};
+    pith_plan *plan = plan_of(spec, PAGE), *flat, *twin = plan_of(spec, PAGE);
+    CHECK_OK(pith_plan_create(&flat, spec, &layout, NULL, NULL));
+    const size_t bytes = (size_t)pith_kv_bytes(plan, 0);
+    void *memory = room(bytes);
+    float *tokens = tokens_of(2 * PAGE, 1);
+    pith_kv *cache;
+    CHECK_OK(pith_kv_init(plan, memory, bytes, &cache));
+    pith_view v = view_of(tokens, PAGE);
+    v.stride[0] = 2 * ROW;
+    CHECK_STATUS(PITH_ERR_STATE, pith_kv_append(flat, cache, &v));
+    CHECK_OK(pith_kv_append(twin, cache, &v));
+    CHECK_STATUS(PITH_ERR_STATE, pith_kv_truncate(flat, cache, 0));
+    pith_plan_destroy(plan);
+    pith_plan_destroy(flat);
+    pith_plan_destroy(twin);
+    free(memory);
+    free(tokens);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_silent_nan),      cmocka_unit_test(test_serial_batch),
         cmocka_unit_test(test_order_of_frames), cmocka_unit_test(test_half_a_fold),
-        cmocka_unit_test(test_wild_stride),
+        cmocka_unit_test(test_wild_stride),     cmocka_unit_test(test_fewer_heads),
     };
     return cmocka_run_group_tests_name("found_kv", tests, NULL, NULL);
 }

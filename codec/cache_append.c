@@ -1,0 +1,155 @@
+/* cache_append.c - tokens into caches: values or differences.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "cache.h"
+#include "cpu.h"
+#include "error.h"
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+/* kv is the cache's own: to read from a copy waits until all codes of the call before are stored,
+ * where pieces of other sizes were written. */
+struct append {
+    struct pithi_worker *worker;
+    const struct pithi_kv *kv;
+    struct pithi_span view;
+    uint8_t *base;     /* of the token that comes next, or NULL */
+    uint64_t at;       /* that token */
+};
+
+/* Dense rows into pages. */
+static void finish(pith_kv *c, struct append *a, const uint8_t *rows, uint64_t count) {
+    const uint32_t page = c->paged.tokens;
+    while (count) {
+        uint64_t room = pithi_cache_open(c);
+        if (!room) {
+            pithi_cache_add(c, c->finished);
+            room = page;
+        }
+        const uint32_t n = (uint32_t)least(count, room);
+        struct pithi_kv_rows r = {.tokens = page,
+                                  .first = page - (uint32_t)room,
+                                  .count = n,
+                                  .value = rows,
+                                  .base = a->base,
+                                  .update = a->base != NULL,
+                                  .scratch = a->worker->scratch};
+        pithi_kv_put(a->kv, c->page[c->pages - 1].bytes, &r);
+        if (r.saturated) c->saturated += r.saturated;
+        if (r.poisoned) c->poisoned += r.poisoned;
+        c->finished += n;
+        count -= n;
+        rows += n * pithi_row_bytes(&c->paged);
+        if (a->base) a->base += n * c->paged.row * pith_dtype_bytes(a->kv->base_dtype);
+    }
+}
+
+static void finish_exact(pith_kv *c, struct append *a, uint64_t count) {
+    while (count) {
+        uint64_t n = count;
+        const uint8_t *rows = pithi_cache_exact(c, 0, &n);
+        finish(c, a, rows, n);
+        c->start = c->start + n == c->ring ? 0 : c->start + n;
+        c->held -= n;
+        count -= n;
+    }
+}
+
+static void finish_view(pith_kv *c, struct append *a, uint64_t count) {
+    const size_t row = c->paged.row;
+    const void *rows = pithi_span_read(&a->view, a->at * row, count * row, a->worker->values);
+    a->at += count;
+    finish(c, a, rows, count);
+}
+
+static void hold(pith_kv *c, struct append *a, uint64_t count) {
+    const size_t row = c->paged.row;
+    while (count) {
+        uint64_t n = count;
+        uint8_t *to = pithi_cache_exact(c, c->held, &n);
+        const void *from = pithi_span_read(&a->view, a->at * row, n * row, to);
+        if (from != to) memcpy(to, from, (size_t)n * pithi_row_bytes(&c->paged));
+        c->held += n;
+        a->at += n;
+        count -= n;
+    }
+}
+
+/* Of so many tokens behind those that are finished. */
+static uint64_t due(const pith_kv *c, uint64_t tokens) {
+    if (tokens <= c->window) return 0;
+    const uint64_t old = tokens - c->window;
+    return c->paged.kv.channel ? old - old % c->paged.tokens : old;
+}
+
+static void append(pith_kv *c, struct append *a, uint64_t tokens) {
+    const uint64_t page = c->paged.tokens;
+    for (uint64_t left = due(c, c->held + tokens), n; left; left -= n) {
+        n = least(left, page);
+        if (c->held == 0) {
+            finish_view(c, a, n);
+            continue;
+        }
+        if (c->paged.kv.channel && c->held < page) hold(c, a, page - c->held);
+        n = least(n, c->held);
+        finish_exact(c, a, n);
+    }
+    if (tokens > a->at) hold(c, a, tokens - a->at);
+}
+
+static pith_status fits(pith_plan *p, const pith_kv *c, uint64_t tokens) {
+    if (tokens <= pithi_cache_room(c)) return PITH_OK;
+    return pithi_fail_at(&p->error, PITH_ERR_SPACE, "the cache is full", pithi_cache_room(c));
+}
+
+static pith_status take_view(pith_plan *p, const struct pithi_kv *k, const pith_view *view,
+                             struct pithi_span *span) {
+    PITHI_TRY(pithi_paged_view(p, k, view, k->heads, false, span));
+    if (view->dtype == k->dtype) return PITH_OK;
+    return pithi_fail(&p->error, PITH_ERR_DTYPE, "the view's dtype is not the layout's");
+}
+
+/* All but the view; field by field, since most of it is that. */
+static void open_append(struct append *a, pith_kv *c, const pith_plan *p, struct pithi_worker *w) {
+    c->paged.kv.kernels = &p->kernels;
+    a->worker = w;
+    a->kv = &c->paged.kv;
+    a->base = NULL;
+    a->at = 0;
+}
+
+static pith_status take_tokens(pith_plan *p, pith_kv *c, const pith_view *view, struct append *a) {
+    PITHI_TRY(pithi_cache_check(p, c));
+    PITHI_TRY(take_view(p, &c->paged.kv, view, &a->view));
+    PITHI_TRY(fits(p, c, view->shape[0]));
+    open_append(a, c, p, &p->worker[0]);
+    return PITH_OK;
+}
+
+pith_status pith_kv_append(pith_plan *p, pith_kv *c, const pith_view *view) {
+    struct append a;
+    PITHI_TRY(take_tokens(p, c, view, &a));
+    const uint64_t before = pithi_fp_enter();
+    append(c, &a, view->shape[0]);
+    pithi_fp_restore(before);
+    return PITH_OK;
+}
+
+/* ---- Differences -----------------------------------------------------------------------------*/
+
+pith_status pith_kv_append_delta(pith_plan *p, pith_kv *c, const pith_view *view,
+                                 const pith_view *base) {
+    struct append a;
+    struct pithi_span span;
+    PITHI_TRY(take_tokens(p, c, view, &a));
+    PITHI_TRY(pithi_cache_base(p, c, base, view->shape[0], &span));
+    struct pithi_kv kv = c->paged.kv;
+    kv.base_dtype = base->dtype;
+    a.kv = &kv;
+    a.base = span.data;
+    const uint64_t before = pithi_fp_enter();
+    append(c, &a, view->shape[0]);
+    pithi_fp_restore(before);
+    return PITH_OK;
+}
