@@ -50,6 +50,7 @@ struct pith_kv {
     struct pithi_cache_page *page;
     uint8_t *exact, *slot;
     uint64_t saturated, poisoned;
+    bool taken; /* by the batch that is being checked */
 };
 
 /* PITH_ERR_STATE unless the cache is of this plan or one like it. */

@@ -1,10 +1,11 @@
-/* cache_append.c - tokens into caches: values or differences.
+/* cache_append.c - tokens into caches: into one, into a batch of them, as differences.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
 #include "cache.h"
 #include "cpu.h"
 #include "error.h"
+#include "run.h"
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
@@ -14,6 +15,7 @@ struct append {
     struct pithi_worker *worker;
     const struct pithi_kv *kv;
     struct pithi_span view;
+    const void *ahead; /* what another cache takes next, or NULL */
     uint8_t *base;     /* of the token that comes next, or NULL */
     uint64_t at;       /* that token */
 };
@@ -32,6 +34,7 @@ static void finish(pith_kv *c, struct append *a, const uint8_t *rows, uint64_t c
                                   .first = page - (uint32_t)room,
                                   .count = n,
                                   .value = rows,
+                                  .ahead = a->ahead,
                                   .base = a->base,
                                   .update = a->base != NULL,
                                   .scratch = a->worker->scratch};
@@ -115,6 +118,7 @@ static void open_append(struct append *a, pith_kv *c, const pith_plan *p, struct
     c->paged.kv.kernels = &p->kernels;
     a->worker = w;
     a->kv = &c->paged.kv;
+    a->ahead = NULL;
     a->base = NULL;
     a->at = 0;
 }
@@ -134,6 +138,82 @@ pith_status pith_kv_append(pith_plan *p, pith_kv *c, const pith_view *view) {
     append(c, &a, view->shape[0]);
     pithi_fp_restore(before);
     return PITH_OK;
+}
+
+/* ---- Batches ---------------------------------------------------------------------------------*/
+
+struct batch {
+    const pith_plan *plan;
+    const pith_kv_tokens *to;
+    size_t count;
+    uint64_t tokens;        /* for each */
+    struct pithi_span span; /* of any one's: its data is another's */
+};
+
+static pith_status batch_job(void *arg, uint64_t i, struct pithi_worker *w) {
+    const struct batch *b = arg;
+    struct append a;
+    open_append(&a, b->to[i].cache, b->plan, w);
+    a.view = b->span;
+    a.view.data = (uint8_t *)(uintptr_t)b->to[i].values;
+    /* What the very next one takes would come too late, with as few lines under way at a time. */
+    if (b->span.dense && i + 2 < b->count) a.ahead = b->to[i + 2].values;
+    append(b->to[i].cache, &a, b->tokens);
+    return PITH_OK;
+}
+
+static pith_status take_one(pith_plan *p, const struct batch *b, size_t i) {
+    pith_kv *const c = b->to[i].cache;
+    PITHI_TRY(pithi_cache_check(p, c));
+    PITHI_TRY(fits(p, c, b->tokens));
+    if (!b->to[i].values && b->span.count)
+        return pithi_fail(&p->error, PITH_ERR_ARG, "tokens are NULL");
+    if (c->taken) return pithi_fail(&p->error, PITH_ERR_ARG, "a cache comes twice");
+    c->taken = true;
+    return PITH_OK;
+}
+
+/* Of all caches before one is changed. */
+static pith_status take_caches(pith_plan *p, const struct batch *b) {
+    pith_status status = PITH_OK;
+    size_t n = 0;
+    while (n < b->count && (status = take_one(p, b, n)) == PITH_OK) n++;
+    if (status != PITH_OK) p->error.offset = n;
+    while (n > 0) b->to[--n].cache->taken = false;
+    return status;
+}
+
+static pith_status take_batch(pith_plan *p, const pith_view *like, struct batch *b) {
+    struct pithi_paged paged;
+    PITHI_TRY(pithi_paged_require(p, &paged));
+    if (!like || (!b->to && b->count))
+        return pithi_fail(&p->error, PITH_ERR_ARG, "an argument is NULL");
+    pith_view any = *like;
+    any.data = p; /* of which only the shape is looked at */
+    PITHI_TRY(take_view(p, &paged.kv, &any, &b->span));
+    b->tokens = like->shape[0];
+    return take_caches(p, b);
+}
+
+/* Few values are sooner coded than threads are woken. */
+static pith_status run_batch(pith_plan *p, struct batch *b) {
+    enum { ALONE = 1 << 16 };
+    if (b->span.count && b->count > ALONE / b->span.count) {
+        pithi_run_begin(p);
+        return pithi_run(p, 0, b->count, batch_job, b);
+    }
+    const uint64_t before = pithi_fp_enter();
+    for (size_t i = 0; i < b->count; i++) batch_job(b, i, &p->worker[0]);
+    pithi_fp_restore(before);
+    return PITH_OK;
+}
+
+pith_status pith_kv_append_batch(pith_plan *p, const pith_view *like, const pith_kv_tokens *to,
+                                 size_t count) {
+    if (!p) return PITH_ERR_ARG;
+    struct batch b = {.plan = p, .to = to, .count = count};
+    PITHI_TRY(take_batch(p, like, &b));
+    return run_batch(p, &b);
 }
 
 /* ---- Differences -----------------------------------------------------------------------------*/

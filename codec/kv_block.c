@@ -250,6 +250,7 @@ static void put_heads(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_r
         heads_job(&job, k, page, rows->tokens, first + head, step);
         job.value = (const uint8_t *)rows->value + head * k->dim * k->element;
         job.value_dtype = k->dtype;
+        job.ahead = at_element(rows->ahead, k->dtype, head * k->dim);
         job.base = at_element(rows->base, k->base_dtype, head * k->dim);
         job.base_dtype = k->base_dtype;
         job.update = rows->update;

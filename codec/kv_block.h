@@ -64,6 +64,7 @@ void pithi_kv_clear(const struct pithi_kv *k, uint8_t *page, uint32_t tokens);
 struct pithi_kv_rows {
     uint32_t tokens, first, count;
     const void *value;
+    const void *ahead; /* values that come next and lie elsewhere, as many; or NULL */
     void *base;
     bool update, stream;
     void *scratch;

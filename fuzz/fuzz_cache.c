@@ -184,6 +184,32 @@ static void append(struct scene *x, uint32_t i, struct fuzz_source *s) {
     fuzz_tensor_free(&t);
 }
 
+/* The same tokens for all that there are, if they fit into each. */
+static void append_all(struct scene *x, struct fuzz_source *s) {
+    const uint64_t count = fuzz_below(s, 40);
+    pith_kv_tokens to[CACHES];
+    size_t n = 0;
+    bool fits = true;
+    struct fuzz_tensor t;
+    x->rows_shape[0] = count;
+    fuzz_tensor_new(&t, s, fuzz_u8(s) & 1, x->set.dtype, 3, x->rows_shape);
+    fuzz_fill(&t, s);
+    for (uint32_t i = 0; i < CACHES; i++) {
+        if (!x->cache[i].kv) continue;
+        fits = fits && count <= pith_kv_room(x->cache[i].kv);
+        to[n++] = (pith_kv_tokens){x->cache[i].kv, t.view.data};
+    }
+    const pith_status status = pith_kv_append_batch(x->plan, &t.view, to, n);
+    FUZZ_CHECK(status == (fits ? PITH_OK : PITH_ERR_SPACE));
+    const size_t element = pith_dtype_bytes(x->set.dtype), bytes = (size_t)t.count * element;
+    uint8_t *rows = guard_new(bytes);
+    for (uint64_t e = 0; e < t.count; e++) memcpy(rows + e * element, fuzz_at(&t, e), element);
+    for (uint32_t i = 0; i < CACHES && fits; i++)
+        if (x->cache[i].kv) FUZZ_CHECK(kv_model_append(&x->cache[i].model, rows, count));
+    guard_free(rows, bytes);
+    fuzz_tensor_free(&t);
+}
+
 static void truncate_tokens(struct scene *x, uint32_t i, struct fuzz_source *s) {
     struct cache *c = &x->cache[i];
     const uint64_t back = fuzz_below(s, 40), n = c->model.tokens;
@@ -311,6 +337,8 @@ static void one_call(struct scene *x, struct fuzz_source *s) {
     case 6: load_patched(x, i, s); break;
     case 7:
     case 8: break; /* only look */
+    case 9:
+    case 10: append_all(x, s); break;
     default: append(x, i, s); break;
     }
     const uint8_t seed = fuzz_u8(s);

@@ -40,17 +40,22 @@ struct cache {
     uint64_t capacity;
 };
 
-static void open_plan(pith_plan **plan, const struct kv_setting *s, uint64_t tokens,
-                      uint32_t flags) {
+static void open_plan_in(pith_plan **plan, const struct kv_setting *s, uint64_t tokens,
+                         uint32_t flags, const pith_env *env) {
     pith_error error = {"", 0};
-    const pith_env env = test_env();
     const pith_layout layout = {.size = sizeof layout,
                                 .dtype = s->dtype,
                                 .flags = flags,
                                 .ndim = s->heads > 1 ? 3 : 2,
                                 .shape = {tokens, s->heads > 1 ? s->heads : s->dim, s->dim}};
     context("%s: %s", s->spec, error.text);
-    CHECK_OK(pith_plan_create(plan, s->spec, &layout, &env, &error));
+    CHECK_OK(pith_plan_create(plan, s->spec, &layout, env, &error));
+}
+
+static void open_plan(pith_plan **plan, const struct kv_setting *s, uint64_t tokens,
+                      uint32_t flags) {
+    const pith_env env = test_env();
+    open_plan_in(plan, s, tokens, flags, &env);
 }
 
 /* Exactly the memory asked for, at an odd address, full of what is not 0. */
@@ -205,6 +210,134 @@ static void test_append(void **state) {
         cache_close(&all);
         cache_close(&some);
     }
+}
+
+enum { BATCH = 40, THREADS = 3 };
+
+struct batch {
+    size_t runs; /* of several jobs */
+    pith_plan *plan;
+    pith_kv *kv[2][BATCH]; /* given their tokens together, and one by one */
+    uint8_t *memory[2][BATCH];
+};
+
+static int count_runs(void *user, void (*job)(void *arg, size_t index), void *arg, size_t count) {
+    *(size_t *)user += count == THREADS;
+    return run_backwards(NULL, job, arg, count);
+}
+
+static void batch_open(struct batch *b, const struct kv_setting *s) {
+    const uint64_t tokens = 60 + s->window + s->page;
+    pith_env env = test_env();
+    env.threads = THREADS;
+    env.run = count_runs;
+    env.run_user = &b->runs;
+    b->runs = 0;
+    open_plan_in(&b->plan, s, tokens, 0, &env);
+    const size_t bytes = (size_t)pith_kv_bytes(b->plan, tokens);
+    for (size_t i = 0; i < 2 * BATCH; i++) {
+        b->memory[i / BATCH][i % BATCH] = room(bytes);
+        CHECK_OK(pith_kv_init(b->plan, b->memory[i / BATCH][i % BATCH], bytes,
+                              &b->kv[i / BATCH][i % BATCH]));
+    }
+}
+
+static void batch_close(struct batch *b) {
+    for (size_t i = 0; i < 2 * BATCH; i++) free(b->memory[i / BATCH][i % BATCH]);
+    pith_plan_destroy(b->plan);
+}
+
+static void check_batch(const struct batch *b) {
+    for (size_t i = 0; i < BATCH; i++) {
+        const struct cache one = {.plan = b->plan, .kv = b->kv[0][i]};
+        const struct cache other = {.plan = b->plan, .kv = b->kv[1][i]};
+        check_same(&one, &other);
+    }
+}
+
+/* The last caches first, so that tokens do not lie in the order in which they are taken. */
+static void append_batch(struct batch *b, const struct kv_setting *s, const uint8_t *rows,
+                         uint64_t tokens, size_t count) {
+    const size_t bytes = (size_t)tokens * s->heads * s->dim * pith_dtype_bytes(s->dtype);
+    const pith_view like = rows_view(s, NULL, tokens);
+    pith_kv_tokens to[BATCH];
+    for (size_t i = 0; i < count; i++) {
+        const pith_view v = rows_view(s, rows + i * bytes, tokens);
+        CHECK_OK(pith_kv_append(b->plan, b->kv[1][i], &v));
+        to[count - 1 - i] = (pith_kv_tokens){b->kv[0][i], rows + i * bytes};
+    }
+    CHECK_OK(pith_kv_append_batch(b->plan, &like, to, count));
+}
+
+/* Batches of few values are coded by the caller, the others by its threads. */
+static void test_batch(void **state) {
+    (void)state;
+    for (size_t k = 0; k < SETTINGS; k++) {
+        const struct kv_setting *s = &settings[k];
+        struct batch b;
+        uint64_t seed = 300 + k, left = 30 + s->window;
+        batch_open(&b, s);
+        uint8_t *rows = tokens_of(s, (s->window + 30) * BATCH, k);
+        append_batch(&b, s, rows, 30, BATCH);
+        CHECK(b.runs == ((size_t)30 * BATCH * s->heads * s->dim > 1 << 16));
+        for (uint64_t n; left; left -= n) {
+            n = 1 + gen_next(&seed) % (left % 3 == 1 ? 1 : left);
+            append_batch(&b, s, rows, n, left % 5 ? 3 : BATCH);
+        }
+        append_batch(&b, s, rows, 0, BATCH);
+        check_batch(&b);
+        batch_close(&b);
+        free(rows);
+    }
+}
+
+/* What a batch has wrong is found before any cache is changed. */
+static void test_refused_batch(void **state) {
+    (void)state;
+    const struct kv_setting *const s = &settings[0],
+                                   other = {"kv:page=16,group=16", PITH_F32, 2, 64, 16, 0, false};
+    struct batch b, wrong;
+    batch_open(&b, s);
+    batch_open(&wrong, &other);
+    uint8_t *rows = tokens_of(s, 76, 1);
+    append_batch(&b, s, rows, 70, 1); /* of 76 */
+    const pith_view one = rows_view(s, NULL, 1), like = rows_view(s, NULL, 7);
+    const struct {
+        pith_kv *cache;
+        const void *values;
+        pith_status status;
+    } bad[] = {
+        {NULL, rows, PITH_ERR_ARG},
+        {b.kv[0][1], NULL, PITH_ERR_ARG},
+        {b.kv[0][3], rows, PITH_ERR_ARG},
+        {b.kv[0][0], rows, PITH_ERR_SPACE},
+        {wrong.kv[0][0], rows, PITH_ERR_STATE},
+    };
+    for (size_t k = 0; k < sizeof bad / sizeof bad[0]; k++) {
+        const pith_kv_tokens to[] = {
+            {b.kv[0][3], rows}, {b.kv[0][4], rows}, {bad[k].cache, bad[k].values}};
+        context("batch %zu", k);
+        CHECK_STATUS(bad[k].status, pith_kv_append_batch(b.plan, &like, to, 3));
+        CHECK(pith_plan_error(b.plan).offset == 2);
+        check_batch(&b);
+    }
+    const pith_kv_tokens to[] = {{b.kv[0][0], rows}, {b.kv[0][4], rows}};
+    pith_view odd = one;
+    odd.shape[1] = 3;
+    CHECK_STATUS(PITH_ERR_SHAPE, pith_kv_append_batch(b.plan, &odd, to, 2));
+    odd = one;
+    odd.dtype = PITH_BF16;
+    CHECK_STATUS(PITH_ERR_DTYPE, pith_kv_append_batch(b.plan, &odd, to, 2));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_append_batch(NULL, &one, to, 2));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_append_batch(b.plan, NULL, to, 2));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_append_batch(b.plan, &one, NULL, 2));
+    check_batch(&b);
+    CHECK_OK(pith_kv_append_batch(b.plan, &one, NULL, 0));
+    CHECK_OK(pith_kv_append_batch(b.plan, &one, to, 2));
+    CHECK(pith_kv_count(b.kv[0][0]) == 71 && pith_kv_count(b.kv[0][4]) == 1);
+    free(rows);
+    batch_close(&b);
+    batch_close(&wrong);
 }
 
 /* Non-finite values poison groups and are counted; exact tokens keep them. */
@@ -403,9 +536,10 @@ static void test_small_child(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_append),      cmocka_unit_test(test_poison),
-        cmocka_unit_test(test_truncate),    cmocka_unit_test(test_room_for_cuts),
-        cmocka_unit_test(test_full),        cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_append),        cmocka_unit_test(test_batch),
+        cmocka_unit_test(test_refused_batch), cmocka_unit_test(test_poison),
+        cmocka_unit_test(test_truncate),      cmocka_unit_test(test_room_for_cuts),
+        cmocka_unit_test(test_full),          cmocka_unit_test(test_fork),
         cmocka_unit_test(test_small_child),
     };
     return cmocka_run_group_tests_name("cache", tests, NULL, NULL);

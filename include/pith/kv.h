@@ -49,6 +49,20 @@ PITH_NODISCARD PITH_API pith_status pith_kv_init(pith_plan *plan, void *memory, 
  * pith_kv_room. */
 PITH_NODISCARD PITH_API pith_status pith_kv_append(pith_plan *plan, pith_kv *cache,
                                                    const pith_view *view);
+
+typedef struct pith_kv_tokens {
+    pith_kv *cache;
+    const void *values; /* the first element of its tokens */
+} pith_kv_tokens;
+/* Append to `count` caches in one call, as when every sequence of a batch, or every layer, gets a
+ * token: the bytes are those of a pith_kv_append each, at less cost, since what the next caches
+ * take is fetched meanwhile; large batches use the plan's threads. `like` says where each one's
+ * tokens lie: the layout's dtype, shape [n, heads, dim] and strides; its data is not used. No cache
+ * may come twice (PITH_ERR_ARG). On failure all caches are as before, and the error's offset is the
+ * number of the one that it is about; but where the caller's runner failed (PITH_ERR_RUNNER) some
+ * have their tokens. */
+PITH_NODISCARD PITH_API pith_status pith_kv_append_batch(pith_plan *plan, const pith_view *like,
+                                                         const pith_kv_tokens *to, size_t count);
 /* Tokens held; those of them that are finished; those that can still be appended. */
 PITH_API uint64_t pith_kv_count(const pith_kv *cache);
 PITH_API uint64_t pith_kv_finished(const pith_kv *cache);
