@@ -308,6 +308,22 @@ static double append(struct layers *l, const uint8_t *values, uint64_t at_once) 
     return ceiling_clock() - from;
 }
 
+/* The same, one token of every layer a call. */
+static double append_together(struct layers *l, const uint8_t *values) {
+    const size_t step = ROW * pith_dtype_bytes(l->dtype);
+    const pith_view like = view_of(NULL, l->dtype, 1);
+    pith_kv_tokens to[LAYERS];
+    for (int i = 0; i < LAYERS; i++)
+        must(l->plan, l->spec, pith_kv_init(l->plan, l->memory[i], l->bytes, &l->cache[i]));
+    const double from = ceiling_clock();
+    for (uint64_t t = 0; t < STEPS; t++) {
+        for (int i = 0; i < LAYERS; i++, values += step)
+            to[i] = (pith_kv_tokens){l->cache[i], values};
+        must(l->plan, l->spec, pith_kv_append_batch(l->plan, &like, to, LAYERS));
+    }
+    return ceiling_clock() - from;
+}
+
 /* Seconds to encode STEPS tokens of every layer, a frame each. */
 static double encode_layers(struct layers *l, const uint8_t *values) {
     const size_t step = (size_t)STEPS * ROW * pith_dtype_bytes(l->dtype);
@@ -341,9 +357,41 @@ static void same(struct layers *a, struct layers *b) {
     free(two);
 }
 
+/* Seconds of every turn of the four. */
+struct appends {
+    double encoded[TURNS], bulk[TURNS], single[TURNS], together[TURNS];
+    size_t turns;
+};
+
+static void time_appends(struct layers *a, struct layers *b, const uint8_t *by_layer,
+                         const uint8_t *by_token, struct appends *s) {
+    s->turns = 0;
+    for (double spent = 0; s->turns < TURNS && spent < ENOUGH; s->turns++) {
+        const size_t i = s->turns;
+        s->encoded[i] = encode_layers(a, by_layer);
+        s->bulk[i] = append(a, by_layer, STEPS);
+        s->single[i] = append(b, by_token, 1);
+        same(a, b);
+        s->together[i] = append_together(b, by_token);
+        same(a, b);
+        spent += s->encoded[i] + s->bulk[i] + s->single[i] + s->together[i];
+    }
+}
+
+static void print_appends(const char *spec, uint32_t dtype, struct appends *s) {
+    const double unit = 1e9 / ((double)LAYERS * STEPS * ROW);
+    const double frames = unit * runs_median(s->encoded, s->turns);
+    const double bulk = unit * runs_median(s->bulk, s->turns);
+    const double single = unit * runs_median(s->single, s->turns);
+    const double together = unit * runs_median(s->together, s->turns);
+    printf("| `%s` | %s | %.3f | %.3f | %.3f | %.2f | %.3f | %.2f | 1.50 |\n", spec,
+           pith_dtype_name(dtype), frames, bulk, single, single / frames, together,
+           together / frames);
+    fflush(stdout);
+}
+
 static void append_row(const char *spec, uint32_t dtype) {
-    double encoded[TURNS], bulk[TURNS], single[TURNS];
-    size_t turns = 0;
+    static struct appends s;
     struct layers a, b;
     const size_t row = ROW * pith_dtype_bytes(dtype), values = (size_t)LAYERS * STEPS * ROW;
     uint8_t *const by_layer = runs_room(values / ROW * row), *const by_token =
@@ -352,19 +400,8 @@ static void append_row(const char *spec, uint32_t dtype) {
     interleave(by_token, by_layer, row);
     open_layers(&a, spec, dtype);
     open_layers(&b, spec, dtype);
-    for (double spent = 0; turns < TURNS && spent < ENOUGH; turns++) {
-        encoded[turns] = encode_layers(&a, by_layer);
-        bulk[turns] = append(&a, by_layer, STEPS);
-        single[turns] = append(&b, by_token, 1);
-        spent += encoded[turns] + bulk[turns] + single[turns];
-        same(&a, &b);
-    }
-    const double unit = 1e9 / (double)values, slow = unit * runs_median(single, turns);
-    const double frames = unit * runs_median(encoded, turns);
-    const double fast = unit * runs_median(bulk, turns);
-    printf("| `%s` | %s | %.3f | %.3f | %.3f | %.2f | 1.50 | %.2f |\n", spec,
-           pith_dtype_name(dtype), frames, fast, slow, slow / frames, slow / fast);
-    fflush(stdout);
+    time_appends(&a, &b, by_layer, by_token, &s);
+    print_appends(spec, dtype, &s);
     close_layers(&a);
     close_layers(&b);
     free(by_layer);
@@ -373,9 +410,9 @@ static void append_row(const char *spec, uint32_t dtype) {
 
 static void append_table(void) {
     puts(
-        "| setting | dtype | encoding 256 tokens, ns per value | appending 256 | appending one | "
-        "of "
-        "encoding | at most | of appending 256 |\n|---|---|---|---|---|---|---|---|");
+        "| setting | dtype | encoding 256 tokens, ns per value | appending 256 | one token, a call "
+        "for each layer | of encoding | one token, one call for all layers | of encoding | at most "
+        "|\n|---|---|---|---|---|---|---|---|---|");
     append_row("kv:bits=4", PITH_F32);
     append_row("kv:bits=4", PITH_F16);
     append_row("kv:bits=2", PITH_F16);
