@@ -216,6 +216,7 @@ static const char *json_fault(const json_error_t *error) {
     case json_error_duplicate_key: return "a key for the second time";
     case json_error_invalid_utf8: return "not UTF-8";
     case json_error_out_of_memory: return "out of memory";
+    case json_error_numeric_overflow: return "a number is too big";
     case json_error_stack_overflow: return "nested too deeply";
     case json_error_null_byte_in_key:
     case json_error_null_character: return "a string holds the character NUL";

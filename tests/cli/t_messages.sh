@@ -21,6 +21,8 @@ st('dtype', '{"v":%s,"w":%s}' % (entry % ('"U8"', [2], [0, 2]), entry % ('"U9"',
 st('shape_real', '{"w":%s}' % (entry % ('"U8"', [2.5], [0, 2])))
 st('escaped', '{"q\\"[[x":{"shape":[-1],"dtype":"U8","data_offsets":[0,1]}}')
 st('json', '{"w":}')
+st('number', '{"w":%s}' % (entry % ('"U8"', [1 << 64], [0, 1])))
+st('real', '{"w":1e999}')
 st('twice', '{"__metadata__":{"a":"b","a":"c"}}')
 st('nul', '{"__metadata__":{"a":"\\u0000"}}')
 st('deep', '{"w":' * 3000)
@@ -54,6 +56,10 @@ refused array.safetensors 'w: lacks dtype, shape or data_offsets'
 refused dtype.safetensors 'w: the dtype is unknown'
 refused json.safetensors 'byte 6 of the header: not valid JSON'
 refused twice.safetensors 'byte 28 of the header: a key for the second time'
+for name in number real; do
+    exits 1 pith compress -o x $name.safetensors
+    says 'of the header: a number is too big'
+done
 exits 1 pith compress -o x nul.safetensors
 says 'of the header: a string holds the character NUL'
 exits 1 pith compress -o x deep.safetensors
