@@ -38,12 +38,10 @@ static uint64_t limit;
 void input_limit(uint64_t bytes) { limit = bytes; }
 
 static ssize_t read_some(int fd, void *bytes, size_t room) {
-    for (;;) {
-        const ssize_t n = read(fd, bytes, room);
-        if (n >= 0 || (errno != EINTR && errno != EAGAIN)) return n;
-        struct pollfd wait = {.fd = fd, .events = POLLIN};
-        if (errno == EAGAIN && poll(&wait, 1, -1) < 0 && errno != EINTR) return -1;
-    }
+    ssize_t n;
+    do n = read(fd, bytes, room);
+    while (n < 0 && wait_for(fd, POLLIN));
+    return n;
 }
 
 static void end_stream(struct input *in) {

@@ -94,6 +94,9 @@ const char *temporary_folder(void);
 int say_temporary(const char *subject);
 /* Half of what is free where this file is. */
 uint64_t temporary_room(int fd);
+/* After a read or write that failed: true when it may be tried again, which for a descriptor that
+ * does not block is when it is ready. False with errno as it was. */
+bool wait_for(int fd, short events);
 /* Write everything or fail with errno. */
 bool write_all(int fd, const void *bytes, size_t length);
 

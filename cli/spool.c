@@ -1,6 +1,7 @@
 /* spool.c - unnamed temporary files, and writing to a descriptor until it is done.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
@@ -53,11 +54,18 @@ uint64_t temporary_room(int fd) {
     return blocks < INT64_MAX / unit ? blocks * unit : INT64_MAX;
 }
 
+bool wait_for(int fd, short events) {
+    struct pollfd one = {.fd = fd, .events = events};
+    if (errno == EINTR) return true;
+    if (errno != EAGAIN && errno != EWOULDBLOCK) return false;
+    return poll(&one, 1, -1) >= 0 || errno == EINTR;
+}
+
 bool write_all(int fd, const void *bytes, size_t length) {
     const uint8_t *at = bytes;
     while (length > 0) {
         const ssize_t n = write(fd, at, length < (1u << 30) ? length : 1u << 30);
-        if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && wait_for(fd, POLLOUT)) continue;
         if (n <= 0) return false;
         at += n;
         length -= (size_t)n;
