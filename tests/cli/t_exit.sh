@@ -1,6 +1,8 @@
 # t_exit.sh - OpenMP ends the program when it cannot make its threads, and the unfinished output was
 # left behind.
 # SPDX-License-Identifier: Apache-2.0
+# Sanitizers do not even start under such a limit.
+(ulimit -v 1500000 && pith --version) >out 2>err || exit 0
 head -c 8000000 /dev/zero >big
 rc=0
 (ulimit -v 1500000 &&
