@@ -151,9 +151,11 @@ bits the best mover of values and frame.
 
 $("$build/bench/kv" codec)
 
-Appending 256 tokens of 8 heads of 128 to each of 32 layers, all in a call or one a call, and
-encoding them, a frame for each layer, by turns; medians of up to 101. Appending leaves the same
-bytes either way. Of 256 tokens at once \`kivi4\` only copies the last 128, its window.
+Encoding 256 tokens of 8 heads of 128 for each of 32 layers, a frame for each, and appending them:
+all of a layer in a call; one token of one layer in a call (\`pith_kv_append\`); one token of all
+layers in a call (\`pith_kv_append_batch\`), which the row of the goal is about. Turn by turn, medians
+of up to 101; the bytes are the same each way. Of 256 tokens at once \`kivi4\` only copies the last
+128, its window.
 
 $("$build/bench/kv" append)
 
