@@ -23,10 +23,12 @@ PITHI_DEVICE const uint64_t *pithi_outliers_first(const struct pithi_gpu_shared 
 
 /* ---- The words that come first ---------------------------------------------------------------*/
 
-PITHI_PHASE(pithi_outliers_open, uint32_t tile) {
-    (void)a, (void)tile;
+/* near is cleared once a tile and then only grows: threads may still look at it, for a branch, when
+ * others have begun to look for the next groups. */
+PITHI_PHASE(pithi_outliers_open, uint32_t from) {
+    (void)a;
     t->floor[0] = t->floor[1] = 0;
-    if (t->tid == 0) s->paged.near = 0;
+    if (t->tid == 0 && from == 0) s->paged.near = 0;
 }
 
 PITHI_DEVICE uint64_t pithi_least(uint64_t x, uint64_t y) { return x < y ? x : y; }
@@ -189,7 +191,7 @@ PITHI_LOCAL(pithi_outliers_measure, uint32_t tile) {
 }
 
 /* A group that is near has a grid, as if it were coded. */
-PITHI_PHASE(pithi_outliers_near_ones, uint32_t turn) {
+PITHI_PHASE(pithi_outliers_near_ones, uint32_t count) {
     const uint32_t i = t->sought.index, up = (uint32_t)~t->word[0];
     t->sought.near = s->paged.page.outliers < t->sought.count &&
                      pithi_outliers_near(pithi_float(up), pithi_float((uint32_t)t->word[1]));
@@ -197,7 +199,7 @@ PITHI_PHASE(pithi_outliers_near_ones, uint32_t turn) {
         t->sought.count = 0;
         return;
     }
-    pithi_atomic_max32(&s->paged.near, turn + 1);
+    pithi_atomic_max32(&s->paged.near, count);
     if (t->tid % PITHI_LANES) return;
     s->paged.up[i] = up;
     s->paged.down[i] = 0;
@@ -266,13 +268,14 @@ PITHI_DEVICE void pithi_page_outliers(const struct pithi_gpu_call *a, struct pit
     const bool settles = !set->asymmetric && set->codebook != PITHI_CODEBOOK_LLOYD;
     for (uint32_t from = 0; from < end; from += PITHI_TEAM / PITHI_LANES) {
         PITHI_STEP(pithi_sought_open, tile, 0, from);
-        PITHI_RUN(pithi_outliers_open, tile);
+        PITHI_RUN(pithi_outliers_open, from);
         pithi_outliers_turn(a, s, t, team, tile);
         for (uint32_t turn = 0; settles && turn < PITHI_OUTLIERS_TURNS; turn++) {
             PITHI_STEP(pithi_outliers_measure, tile);
             PITHI_OUTLIERS_LEAST();
-            PITHI_RUN(pithi_outliers_near_ones, turn);
-            if (s->paged.near != turn + 1) break;
+            const uint32_t count = from * PITHI_OUTLIERS_TURNS + turn + 1;
+            PITHI_RUN(pithi_outliers_near_ones, count);
+            if (s->paged.near != count) break;
             if (set->shrink) {
                 PITHI_STEP(pithi_sought_coded, tile);
                 pithi_page_shrink_range(a, s, t, team, tile);

@@ -135,7 +135,7 @@ struct pithi_gpu_paged {
     float values[PITHI_TILE]; /* of groups that are looked at as a whole; only of such calls */
     /* Of groups with outliers, at once: the words that come first from below, and from above. */
     uint64_t first[PITHI_TEAM / PITHI_LANES][2][PITHI_OUTLIERS_MOST + 1];
-    uint32_t near; /* the last turn in which a group was, counted from 1 */
+    uint32_t near; /* the last turn of a tile's in which a group was, as kv_outliers.h counts */
 };
 
 struct pithi_gpu_shared {
