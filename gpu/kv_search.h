@@ -300,6 +300,7 @@ PITHI_DEVICE void pithi_page_shrink_range(const struct pithi_gpu_call *a,
         PITHI_SOUGHT_SUM(1);
         PITHI_STEP(pithi_shrink_compare, turn);
     }
+    PITHI_WARP_SETTLE();
     PITHI_RUN(pithi_shrink_close, tile);
 }
 
@@ -316,6 +317,7 @@ PITHI_DEVICE void pithi_page_search(const struct pithi_gpu_call *a, struct pithi
             PITHI_SOUGHT_SUM(3);
             PITHI_STEP(pithi_lloyd_guess, tile);
             PITHI_SOUGHT_SUM(4);
+            PITHI_WARP_SETTLE();
             PITHI_RUN(pithi_lloyd_choose, tile);
             continue;
         }

@@ -10,7 +10,9 @@
  *
  * PITHI_RUN(phase, ...)   every thread, then a barrier; further arguments are the same for all
  * PITHI_STEP(phase, ...)  every thread, no barrier: the phase takes s as const
- * PITHI_WARP_*            exchanges among the 32 threads of a warp, of registers */
+ * PITHI_WARP_*            exchanges among the 32 threads of a warp, of registers
+ * PITHI_WARP_SETTLE()     what threads of a warp read before, another of it may write after: an
+ *                         exchange has all of them meet, but orders no memory */
 #ifndef PITHI_GPU_PHASE_H
 #define PITHI_GPU_PHASE_H
 
@@ -61,6 +63,7 @@ PITHI_DEVICE uint64_t pithi_lane_add(uint64_t x) {
     return x;
 }
 
+#define PITHI_WARP_SETTLE() __syncwarp()
 #define PITHI_WARP_MAX(member, width) (t->member = pithi_lane_max(t->member, (width)))
 #define PITHI_WARP_ADD(member) (t->member = pithi_lane_add(t->member))
 PITHI_DEVICE uint64_t pithi_lane_sum(uint64_t x) {
@@ -143,6 +146,7 @@ void pithi_team_aligned(const void *p, size_t bytes);
 #define PITHI_RUN(phase, ...) PITHI_EACH(phase(a, s, &t[lane_], __VA_ARGS__))
 #define PITHI_STEP(phase, ...) PITHI_EACH(phase(a, s, &t[lane_], __VA_ARGS__))
 
+#define PITHI_WARP_SETTLE() ((void)0)
 #define PITHI_WARP_MAX(member, width)                                                   \
     do {                                                                                \
         for (uint32_t i_ = 0; i_ < PITHI_TEAM; i_ += (width)) {                         \
