@@ -117,11 +117,32 @@ static void test_floor(void **state) {
     CHECK(pithi_decimal_floor(PITHI_DECIMAL(3, 0)) == 3 && pithi_decimal_floor(0) == 0);
 }
 
+/* Against numbers of six digits, in units of their last digit. */
+static void test_share(void **state) {
+    (void)state;
+    uint64_t seed = 3;
+    for (size_t i = 0; i < 200000; i++) {
+        const uint32_t digits = (uint32_t)gen_next(&seed) % 1000000;
+        const uint32_t n = 1 + (uint32_t)gen_next(&seed) % 4096;
+        char text[PITHI_DECIMAL_TEXT];
+        uint32_t word = 0;
+        snprintf(text, sizeof text, "0.%06u", digits);
+        context("%s of %u", text, n);
+        CHECK(digits == 0 || pithi_decimal_parse(text, strlen(text), &word));
+        CHECK(pithi_decimal_share(word, n) == ((uint64_t)digits * n + 500000) / 1000000);
+    }
+    context("shares of little");
+    CHECK(pithi_decimal_share(PITHI_DECIMAL(5, -2), 30) == 2);
+    CHECK(pithi_decimal_share(PITHI_DECIMAL(1, -300), UINT32_MAX) == 0);
+    CHECK(pithi_decimal_share(PITHI_DECIMAL(999999, -15), UINT32_MAX) == 4);
+    CHECK(pithi_decimal_share(PITHI_DECIMAL(999999, -16), UINT32_MAX) == 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_text),           cmocka_unit_test(test_refused),
         cmocka_unit_test(test_there_and_back), cmocka_unit_test(test_legal),
-        cmocka_unit_test(test_floor),
+        cmocka_unit_test(test_floor),          cmocka_unit_test(test_share),
     };
     return cmocka_run_group_tests_name("decimal", tests, NULL, NULL);
 }

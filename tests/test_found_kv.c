@@ -1,5 +1,6 @@
 /* test_found_kv.c - bugs that were found in caches and pages of codec kv, one test each.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <fenv.h>
 #include <math.h>
 
 #include "gen.h"
@@ -230,11 +231,55 @@ static void test_fewer_heads(void **state) {
     free(tokens);
 }
 
+/* The number of outliers followed the caller's rounding mode: a plan made while rounding downward
+ * told of too small frames. And 0.05 * 30 came out below 1.5. */
+static void test_share_of_outliers(void **state) {
+    (void)state;
+    static const char *const specs[] = {"kv:page=16,outliers=0.05", "kv:page=16,outliers=0.06",
+                                        "kv:page=16,outliers=0.01"};
+    static const int modes[] = {FE_TONEAREST, FE_DOWNWARD, FE_UPWARD};
+    const pith_layout layout = {
+        .size = sizeof layout, .dtype = PITH_F32, .ndim = 2, .shape = {PAGE, 30}};
+    for (size_t m = 0; m < sizeof modes / sizeof modes[0]; m++) {
+        uint64_t bytes[3];
+        for (size_t k = 0; k < 3; k++) {
+            pith_plan *plan;
+            fesetround(modes[m]);
+            const pith_status status = pith_plan_create(&plan, specs[k], &layout, NULL, NULL);
+            bytes[k] = status == PITH_OK ? pith_kv_page_bytes(plan, PAGE) : 0;
+            fesetround(FE_TONEAREST);
+            CHECK_OK(status);
+            pith_plan_destroy(plan);
+        }
+        context("rounding mode %zu", m);
+        CHECK(bytes[0] == bytes[1] && bytes[0] > bytes[2]);
+    }
+}
+
+/* Looking at the plan of a batch raised exceptions before the control word was set. */
+static void test_exceptions_of_a_batch(void **state) {
+    (void)state;
+    pith_plan *plan = plan_of("kv:page=16,group=16,outliers=0.1", PAGE);
+    const size_t bytes = (size_t)pith_kv_bytes(plan, 0);
+    void *memory = room(bytes);
+    float *tokens = tokens_of(1, 1);
+    const pith_view like = view_of(NULL, 1);
+    pith_kv_tokens to = {.values = tokens};
+    feclearexcept(FE_ALL_EXCEPT);
+    CHECK_OK(pith_kv_init(plan, memory, bytes, &to.cache));
+    CHECK_OK(pith_kv_append_batch(plan, &like, &to, 1));
+    CHECK(fetestexcept(FE_ALL_EXCEPT) == 0);
+    free(memory);
+    free(tokens);
+    pith_plan_destroy(plan);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_silent_nan),      cmocka_unit_test(test_serial_batch),
-        cmocka_unit_test(test_order_of_frames), cmocka_unit_test(test_half_a_fold),
-        cmocka_unit_test(test_wild_stride),     cmocka_unit_test(test_fewer_heads),
+        cmocka_unit_test(test_silent_nan),        cmocka_unit_test(test_serial_batch),
+        cmocka_unit_test(test_order_of_frames),   cmocka_unit_test(test_half_a_fold),
+        cmocka_unit_test(test_wild_stride),       cmocka_unit_test(test_fewer_heads),
+        cmocka_unit_test(test_share_of_outliers), cmocka_unit_test(test_exceptions_of_a_batch),
     };
     return cmocka_run_group_tests_name("found_kv", tests, NULL, NULL);
 }

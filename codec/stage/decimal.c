@@ -187,3 +187,11 @@ double pithi_decimal_floor(uint32_t word) {
     for (; e < 0; e++) divide(limb, 10);
     return top_bits(limb);
 }
+
+uint32_t pithi_decimal_share(uint32_t word, uint32_t n) {
+    const uint64_t most = 100000000000000000; /* of less than 1 / most of any n nothing is left */
+    const uint64_t parts = (uint64_t)mantissa_of(word) * n;
+    uint64_t unit = 1;
+    for (int e = exponent_of(word); e < 0 && unit < most; e++) unit *= 10;
+    return (uint32_t)((2 * parts + unit) / (2 * unit));
+}

@@ -22,5 +22,7 @@ enum { PITHI_DECIMAL_TEXT = 16 };
 size_t pithi_decimal_print(uint32_t word, char text[PITHI_DECIMAL_TEXT]);
 /* The largest double not above the number. */
 double pithi_decimal_floor(uint32_t word);
+/* floor(p * n + 1/2) of a number p below 1: exact, and whatever rounding the caller has set. */
+uint32_t pithi_decimal_share(uint32_t word, uint32_t n);
 
 #endif
