@@ -186,7 +186,7 @@ ALWAYS void settled_codes(struct settled_pass *p, const struct settled *s, const
         }
         if (!w.stream) __builtin_prefetch(p->codes + CODES_AHEAD, 1);
         for (size_t k = 0; fetch && k < UNIT * width(w.vt); k += 64)
-            __builtin_prefetch(v + p->next + k, 0, 2);
+            __builtin_prefetch((const void *)((uintptr_t)v + p->next + k), 0, 2);
         pack64_whole(p->codes, p->room, &p->pack, q, w.stream);
         p->codes += p->unit;
         p->room -= p->unit;
