@@ -153,9 +153,9 @@ $("$build/bench/kv" codec)
 
 Encoding 256 tokens of 8 heads of 128 for each of 32 layers, a frame for each, and appending them:
 all of a layer in a call; one token of one layer in a call (\`pith_kv_append\`); one token of all
-layers in a call (\`pith_kv_append_batch\`), which the row of the goal is about. Turn by turn, medians
-of up to 101; the bytes are the same each way. Of 256 tokens at once \`kivi4\` only copies the last
-128, its window.
+layers in a call (\`pith_kv_append_batch\`), which the row of the goal is about. Turn by turn,
+medians of up to 101; the bytes are the same each way. Of 256 tokens at once \`kivi4\` only copies
+the last 128, its window.
 
 $("$build/bench/kv" append)
 
