@@ -5,18 +5,23 @@
 #include "backend.h"
 #include "bodies.h"
 
-#define KERNEL(name, ...)                                                   \
-    static __global__ void __launch_bounds__(__VA_ARGS__)                   \
+#define KERNEL(name, is_special, teams)                                     \
+    static __global__ void __launch_bounds__(PITHI_TEAM, teams)             \
         kernel_##name(const __grid_constant__ struct pithi_gpu_call call) { \
         extern __shared__ struct pithi_gpu_shared shared[];                 \
         struct pithi_gpu_thread thread;                                     \
         thread.tid = threadIdx.x;                                           \
+        thread.special = is_special;                                        \
         pithi_##name(&call, shared, &thread, nullptr, blockIdx.x);          \
     }
-#define PITH_GPU_KERNEL(name) KERNEL(name, PITHI_TEAM)
+/* Teams a processor: without a number ptxas aims at one of its own, and spills for it. */
+static constexpr int teams_of(int kernel) {
+    return kernel == PITHI_GPU_encode_raw || kernel == PITHI_GPU_decode_raw ? 4 : 2;
+}
+#define PITH_GPU_KERNEL(name) KERNEL(name, false, teams_of(PITHI_GPU_##name))
 /* They fit into the registers of three teams a processor: what is asked for is what hides the time
  * that memory takes. General ones would not. */
-#define PITH_GPU_SPECIAL(body, from, to) KERNEL(body##_##from##_##to, PITHI_TEAM, 3)
+#define PITH_GPU_SPECIAL(body, from, to) KERNEL(body##_##from##_##to, true, 3)
 #include "kernels.def"
 #undef PITH_GPU_KERNEL
 

@@ -27,12 +27,14 @@ PITHI_DEVICE bool pithi_decode_based(const struct pithi_gpu_call *a,
 /* Of the unit at e, what lies in the team's elements; bits, of the tensor's dtype, may be more. A
  * tensor that is the base has been written. */
 PITHI_DEVICE void pithi_decode_put(const struct pithi_gpu_call *a, const struct pithi_gpu_item *it,
-                                   uint64_t e, const uint32_t bits[8]) {
+                                   const struct pithi_gpu_thread *t, uint64_t e,
+                                   const uint32_t bits[8]) {
     const uint32_t width = a->from.items.dtype == PITH_F32 ? 4 : 2;
     const uint64_t lo = a->first, shift = a->from.items.tensors ? lo : 0;
     if (!it->tensor || it->tensor == it->base) return;
-    if (e >= lo) {
-        pithi_unit_put(it->tensor + (e - shift) * width, width, pithi_unit_left(e, it->end), bits);
+    if (t->whole || e >= lo) {
+        pithi_unit_put(pithi_tile_place(t, it->tensor + (e - shift) * width, 16), width,
+                       pithi_tile_left(t, e, it->end), bits);
         return;
     }
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
@@ -46,33 +48,30 @@ PITHI_DEVICE void pithi_decode_put(const struct pithi_gpu_call *a, const struct 
 }
 
 PITHI_DEVICE void pithi_decode_store(const struct pithi_gpu_call *a,
-                                     const struct pithi_gpu_item *it, uint64_t e,
+                                     const struct pithi_gpu_item *it,
+                                     const struct pithi_gpu_thread *t, uint64_t e,
                                      const uint32_t x[8]) {
     uint32_t bits[PITHI_UNIT];
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) bits[k] =
         pithi_unit_round(a->from.items.dtype, x[k]);
-    pithi_decode_put(a, it, e, bits);
+    pithi_decode_put(a, it, t, e, bits);
 }
 
 /* The new base of a unit. */
 PITHI_DEVICE void pithi_decode_update(const struct pithi_gpu_call *a,
                                       const struct pithi_gpu_item *it, struct pithi_gpu_thread *t,
-                                      uint32_t u, uint64_t e, uint32_t n, uint32_t next[8]) {
-    const struct pithi_table *const p = &a->from.plan;
-    uint32_t base[PITHI_UNIT];
-    pithi_unit_read(p->base_dtype, t->base[u], base);
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
-        uint64_t saturated = 0;
-        next[k] = pithi_group_update(base[k], pithi_bits(t->x[u][k]), p->base_dtype, &saturated);
-        if (k < n) t->read.saturated += saturated;
+                                      uint32_t u, uint64_t e, uint32_t n) {
+    const uint32_t dtype = a->from.plan.base_dtype, width = pithi_width(dtype);
+    uint32_t base[PITHI_UNIT], bits[PITHI_UNIT];
+    pithi_unit_read(dtype, t->base[u], base);
+    pithi_unit_update(dtype, base, t->x[u], n, &t->read.saturated, bits);
+    if (a->update) {
+        pithi_unit_put(pithi_tile_place(t, it->base + e * width, 16), width, n, bits);
+        if (a->from.plan.device.identity && it->state)
+            t->read.hash += pithi_unit_hash(dtype, e, n, bits);
     }
-    if (!a->update) return;
-    pithi_unit_store(it->base + e * pithi_width(p->base_dtype), p->base_dtype, n, next);
-    if (!p->device.identity || !it->state) return;
-    uint32_t bits[PITHI_UNIT];
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) bits[k] =
-        pithi_unit_round(p->base_dtype, next[k]);
-    t->read.hash += pithi_unit_hash(p->base_dtype, e, n, bits);
+    pithi_unit_recast(dtype, a->from.items.dtype, bits);
+    pithi_decode_put(a, it, t, e, bits);
 }
 
 /* t->base := the base as it lies there. */
@@ -80,8 +79,8 @@ PITHI_LOCAL(pithi_decode_base, uint64_t tile) {
     const uint32_t width = pithi_width(a->from.plan.base_dtype);
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
-        pithi_unit_fetch(s->from.base + e * width, width, pithi_unit_left(e, s->from.slot->count),
-                         t->base[u]);
+        pithi_unit_fetch(pithi_tile_place(t, s->from.base + e * width, 16), width,
+                         pithi_tile_left(t, e, s->from.slot->count), t->base[u]);
     }
 }
 
@@ -114,16 +113,17 @@ PITHI_LOCAL(pithi_decode_values, uint64_t tile, bool sums) {
     const struct pithi_gpu_item *const it = &s->from;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
-        const uint32_t n = pithi_unit_left(e, it->slot->count);
+        const uint32_t n = pithi_tile_left(t, e, it->slot->count);
         uint32_t v[PITHI_UNIT];
         if (!n) continue;
+        if (pithi_decode_based(a, it)) {
+            pithi_decode_update(a, it, t, u, e, n);
+            continue;
+        }
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) v[k] = pithi_bits(t->x[u][k]);
         if (a->from.plan.ranges && (sums || a->add)) pithi_exempt_sum(a, it, e, n, v);
-        if (pithi_decode_based(a, it))
-            pithi_decode_update(a, it, t, u, e, n, v);
-        else if (a->add)
-            pithi_decode_plus(a, it, e, n, v);
-        pithi_decode_store(a, it, e, v);
+        if (a->add) pithi_decode_plus(a, it, e, n, v);
+        pithi_decode_store(a, it, t, e, v);
         if (a->from.plan.ranges && !sums && !a->add) pithi_decode_exempt(a, it, e);
     }
 }
@@ -146,9 +146,8 @@ PITHI_LOCAL(pithi_decode_key, uint64_t tile) {
         if (it->base && a->update) pithi_unit_put(it->base + e * width, width, n, t->base[u]);
         if (it->state && p->device.identity)
             t->read.hash += pithi_unit_hash(p->base_dtype, e, n, t->base[u]);
-        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (dtype != p->base_dtype)
-            t->base[u][k] = pithi_unit_round(dtype, pithi_unit_widen(p->base_dtype, t->base[u][k]));
-        pithi_decode_put(a, it, e, t->base[u]);
+        pithi_unit_recast(p->base_dtype, dtype, t->base[u]);
+        pithi_decode_put(a, it, t, e, t->base[u]);
     }
 }
 
@@ -198,18 +197,37 @@ PITHI_PHASE(pithi_decode_refuse, uint64_t number) {
 
 /* ---- The kernels -----------------------------------------------------------------------------*/
 
+/* Whether whole tiles move by the widest accesses. */
+PITHI_DEVICE bool pithi_decode_aligned(const struct pithi_gpu_call *a,
+                                       const struct pithi_gpu_item *it) {
+    return a->first == 0 && pithi_frames_aligned(a, it) && pithi_is_aligned(it->tensor, 16) &&
+           (a->from.plan.base_dtype == PITH_NONE || pithi_is_aligned(it->base, 16));
+}
+
+PITHI_DEVICE void pithi_decode_tile(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                    struct pithi_gpu_thread *t, struct pithi_team *team, bool sums,
+                                    uint64_t tile, bool whole) {
+    const bool based = pithi_decode_based(a, &s->from);
+    const bool early = a->from.plan.base_dtype != PITH_F32; /* else registers do not suffice */
+    PITHI_STEP(pithi_tile_whole, whole);
+    if (based && early) PITHI_STEP(pithi_decode_base, tile);
+    PITHI_SUM(tile, false, sums);
+    PITHI_UNROTATE(tile);
+    if (a->scale != 1.0f) PITHI_STEP(pithi_scale_sum, tile);
+    if (based && !early) PITHI_STEP(pithi_decode_base, tile);
+    PITHI_STEP(pithi_decode_values, tile, sums);
+}
+
 PITHI_DEVICE void pithi_decode_groups(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                       struct pithi_gpu_thread *t, struct pithi_team *team,
                                       bool sums) {
-    const bool based = pithi_decode_based(a, &s->from);
-    const bool early = a->from.plan.base_dtype != PITH_F32; /* else registers do not suffice */
+    /* Of sums they would take more registers than there are. */
+    const bool aligned = t->special && !sums && pithi_decode_aligned(a, &s->from);
     for (uint64_t tile = s->from.begin; tile < s->from.end; tile += PITHI_TILE) {
-        if (based && early) PITHI_STEP(pithi_decode_base, tile);
-        PITHI_SUM(tile, false, sums ? PITHI_SUM_AHEAD : 1);
-        PITHI_UNROTATE(tile);
-        if (a->scale != 1.0f) PITHI_STEP(pithi_scale_sum, tile);
-        if (based && !early) PITHI_STEP(pithi_decode_base, tile);
-        PITHI_STEP(pithi_decode_values, tile, sums);
+        if (aligned && tile + PITHI_TILE <= s->from.end)
+            pithi_decode_tile(a, s, t, team, sums, tile, true);
+        else
+            pithi_decode_tile(a, s, t, team, sums, tile, false);
     }
 }
 
@@ -222,6 +240,7 @@ PITHI_BODY(pithi_decode) {
         return;
     }
     if (a->from.plan.base_dtype != PITH_NONE && s->from.kind) {
+        PITHI_STEP(pithi_tile_whole, false);
         for (uint64_t tile = s->from.begin; tile < s->from.end; tile += PITHI_TILE)
             PITHI_STEP(pithi_decode_key, tile);
     } else {

@@ -45,10 +45,11 @@ PITHI_LOCAL(pithi_encode_load, uint64_t tile) {
     uint32_t value[PITHI_UNITS][PITHI_UNIT], base[PITHI_UNITS][PITHI_UNIT];
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
-        const uint32_t n = pithi_unit_left(e, s->to.slot->count);
-        pithi_unit_fetch(s->to.tensor + e * width, width, n, value[u]);
+        const uint32_t n = pithi_tile_left(t, e, s->to.slot->count);
+        pithi_unit_fetch(pithi_tile_place(t, s->to.tensor + e * width, 16), width, n, value[u]);
         if (p->base_dtype != PITH_NONE)
-            pithi_unit_fetch(s->to.base + e * base_width, base_width, n, base[u]);
+            pithi_unit_fetch(pithi_tile_place(t, s->to.base + e * base_width, 16), base_width, n,
+                             base[u]);
     }
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
@@ -60,10 +61,7 @@ PITHI_LOCAL(pithi_encode_load, uint64_t tile) {
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->x[u][k] = pithi_float(v[k]);
         if (p->base_dtype == PITH_NONE) continue;
         pithi_unit_read(p->base_dtype, base[u], t->base[u]);
-        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
-            const uint32_t b = t->base[u][k];
-            t->x[u][k] = t->x[u][k] - pithi_float(pithi_nonfinite(b) ? 0 : b);
-        }
+        pithi_unit_less(t->base[u], t->x[u]);
     }
 }
 
@@ -72,12 +70,12 @@ PITHI_LOCAL(pithi_rotate_inner, uint64_t tile) {
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
         if (r->signs) pithi_unit_signs(r->signs, e, t->x[u]);
-        pithi_unit_inner(r->order, s->to.slot->count, e, t->x[u]);
+        pithi_unit_inner(t, r->order, s->to.slot->count, e, t->x[u]);
     }
 }
 PITHI_LOCAL(pithi_rotate_across, uint64_t tile, uint32_t half) {
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++)
-        pithi_unit_across(a->to.plan.device.rotation.order, s->to.slot->count,
+        pithi_unit_across(t, a->to.plan.device.rotation.order, s->to.slot->count,
                           pithi_unit_at(t, tile, u), half, t->x[u], t->y[u]);
 }
 
@@ -129,7 +127,7 @@ PITHI_LOCAL(pithi_recode_exempt, uint64_t tile, bool stay) {
         if ((of) == PITHI_OF_TENSOR) {                                                   \
             PITHI_STEP(pithi_encode_load, tile);                                         \
         } else {                                                                         \
-            PITHI_SUM(tile, again, PITHI_SUM_AHEAD);                                     \
+            PITHI_SUM(tile, again, true);                                                \
             if (!stay_) PITHI_UNROTATE(tile);                                            \
             if (a->scale != 1.0f) PITHI_STEP(pithi_scale_sum, tile);                     \
             if (a->to.plan.ranges) PITHI_STEP(pithi_recode_exempt, tile, stay_);         \
@@ -143,80 +141,91 @@ PITHI_LOCAL(pithi_recode_exempt, uint64_t tile, bool stay) {
 
 /* ---- Codes -----------------------------------------------------------------------------------*/
 
+/* x := what codes decode to, each of them lifted. */
+PITHI_DEVICE void pithi_encode_decoded(const float codes[8], float scale, float x[8]) {
+    const bool poisoned = pithi_nonfinite(pithi_bits(scale));
+    uint64_t ignored = 0;
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) x[k] = pithi_lower(codes[k]) * scale;
+    if (pithi_magnitude(pithi_bits(scale)) < PITHI_SCALE_LIMIT) return;
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) x[k] = pithi_float(
+        poisoned ? PITHI_F32_NAN
+                 : pithi_group_decoded((int)pithi_lower(codes[k]), scale, 0, false, &ignored));
+}
+
 /* The new base of one unit, from its codes; hashed and stored. */
 PITHI_DEVICE void pithi_encode_update(const struct pithi_table *p, const struct pithi_gpu_item *it,
                                       struct pithi_gpu_thread *t, uint32_t u, uint64_t e,
-                                      uint32_t n, const int q[8], float scale) {
-    const bool poisoned = pithi_nonfinite(pithi_bits(scale));
-    uint32_t next[PITHI_UNIT];
-    uint64_t ignored = 0;
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
-        const uint32_t x =
-            poisoned ? PITHI_F32_NAN : pithi_group_decoded(q[k], scale, 0, false, &ignored);
-        uint64_t saturated = 0;
-        next[k] = pithi_group_update(t->base[u][k], x, p->base_dtype, &saturated);
-        if (k < n) t->made.saturated += saturated;
-    }
-    pithi_unit_store(it->base + e * pithi_width(p->base_dtype), p->base_dtype, n, next);
-    if (!p->device.identity) return;
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) next[k] =
-        pithi_unit_round(p->base_dtype, next[k]);
-    t->made.hash += pithi_unit_hash(p->base_dtype, e, n, next);
+                                      uint32_t n, const float codes[8], float scale) {
+    const uint32_t dtype = p->base_dtype, width = pithi_width(dtype);
+    float x[PITHI_UNIT];
+    uint32_t bits[PITHI_UNIT];
+    pithi_encode_decoded(codes, scale, x);
+    pithi_unit_update(dtype, t->base[u], x, n, &t->made.saturated, bits);
+    pithi_unit_put(pithi_tile_place(t, it->base + e * width, 16), width, n, bits);
+    if (p->device.identity) t->made.hash += pithi_unit_hash(dtype, e, n, bits);
 }
 
 /* What encoding x as q loses, faded into what was lost before. */
 PITHI_DEVICE void pithi_encode_keep(const struct pithi_gpu_call *a, const struct pithi_gpu_item *it,
-                                    uint64_t e, uint32_t n, const int q[8], const float x[8],
+                                    uint64_t e, uint32_t n, const float codes[8], const float x[8],
                                     float scale) {
     const uint8_t *const before = (const uint8_t *)(pithi_residual(a, it, 0) + e);
     uint8_t *const after = (uint8_t *)(pithi_residual(a, it, 1) + e);
     const uint32_t ef = a->to.plan.device.decay;
     const float decay = (float)(ef - 1) / 1000.0f, gain = (float)(1001 - ef) / 1000.0f;
-    const bool poisoned = pithi_nonfinite(pithi_bits(scale));
-    uint64_t ignored = 0;
+    float decoded[PITHI_UNIT];
     uint32_t faded[PITHI_UNIT];
+    pithi_encode_decoded(codes, scale, decoded);
     pithi_unit_get(before, 4, n, faded);
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
-        const uint32_t d =
-            poisoned ? PITHI_F32_NAN : pithi_group_decoded(q[k], scale, 0, false, &ignored);
-        const float lost = x[k] - pithi_float(d), held = pithi_float(faded[k]);
+        const float lost = x[k] - decoded[k], held = pithi_float(faded[k]);
         const uint32_t next = pithi_bits(ef == 1 ? lost : decay * held + gain * lost);
         if (!pithi_nonfinite(next)) faded[k] = next;
     }
     pithi_unit_put(after, 4, n, faded);
 }
 
+/* codes := those of x, each lifted; of groups without codes anything. */
 PITHI_DEVICE void pithi_encode_quantize(const struct pithi_table *p,
                                         const struct pithi_random *random, uint64_t e,
-                                        float reciprocal, const float x[8], int q[8]) {
+                                        float reciprocal, const float x[8], float codes[8]) {
+    const struct pithi_group_setting *const set = &p->device.set;
     uint32_t words[4];
-    if (p->device.set.stochastic) pithi_philox(random, e / 8, words);
+    if (!set->stochastic) {
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) codes[k] =
+            pithi_group_lifted(set, x[k], reciprocal);
+        return;
+    }
+    pithi_philox(random, e / 8, words);
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
-        const uint32_t r = p->device.set.stochastic ? pithi_random_pick(random, words, k) : 0;
-        q[k] = reciprocal == 0 ? 0 : pithi_group_quantize(&p->device.set, x[k], reciprocal, r);
+        const uint32_t r = pithi_random_pick(random, words, k);
+        codes[k] =
+            pithi_lift(reciprocal == 0 ? 0 : (float)pithi_group_quantize(set, x[k], reciprocal, r));
     }
 }
 
 PITHI_PHASE(pithi_encode_codes, uint64_t segment, uint64_t tile) {
     const struct pithi_table *const p = &a->to.plan;
     const struct pithi_gpu_item *const it = &s->to;
-    const uint32_t bits = p->device.set.bits, mask = (1u << bits) - 1;
+    const uint32_t bits = p->device.set.bits;
     struct pithi_random random = {0, 0, 0, 0};
     if (p->device.set.stochastic) random = pithi_item_random(a, it);
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
-        const uint32_t n = pithi_unit_left(e, it->slot->count);
+        const uint32_t n = pithi_tile_left(t, e, it->slot->count);
         if (!n) continue;
         const uint32_t g = (uint32_t)(e - segment) / p->device.set.group;
-        int q[PITHI_UNIT];
-        uint64_t word = 0;
-        pithi_encode_quantize(p, &random, e, s->reciprocal[g], t->x[u], q);
-        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (k < n) word |=
-            (uint64_t)((uint32_t)q[k] & mask) << k * bits;
+        const float reciprocal = s->reciprocal[g];
+        float codes[PITHI_UNIT];
+        pithi_unit_end(n, t->x[u]);
+        pithi_encode_quantize(p, &random, e, reciprocal, t->x[u], codes);
+        const uint64_t word =
+            reciprocal == 0 ? 0 : pithi_unit_pack(codes, bits, pithi_unit_half(&p->device.set));
         const struct pithi_gpu_spot spot = pithi_spot(p, it->form, it->slot->count, e);
-        pithi_unit_put_codes(it->payload + pithi_spot_codes(p, &spot), bits, n, word);
-        if (p->base_dtype != PITH_NONE) pithi_encode_update(p, it, t, u, e, n, q, s->scale[g]);
-        if (p->device.decay) pithi_encode_keep(a, it, e, n, q, t->x[u], s->scale[g]);
+        uint8_t *const to = pithi_tile_place(t, it->payload + pithi_spot_codes(p, &spot), bits);
+        pithi_unit_put_codes(to, bits, n, word);
+        if (p->base_dtype != PITH_NONE) pithi_encode_update(p, it, t, u, e, n, codes, s->scale[g]);
+        if (p->device.decay) pithi_encode_keep(a, it, e, n, codes, t->x[u], s->scale[g]);
     }
 }
 
@@ -324,26 +333,72 @@ PITHI_PHASE(pithi_encode_refuse, uint64_t number) {
 
 /* ---- The kernel ------------------------------------------------------------------------------*/
 
+/* A body's text: the scales of a segment's groups. */
+#define PITHI_ENCODE_SCALES(segment)                 \
+    do {                                             \
+        if (a->to.plan.device.set.search)            \
+            pithi_search(a, s, t, team, (segment));  \
+        else                                         \
+            PITHI_RUN(pithi_encode_scales, segment); \
+    } while (0)
+/* A body's text: the largest values of the tile's groups, which lie in a segment. */
+#define PITHI_ENCODE_MEASURE(segment, tile)                              \
+    do {                                                                 \
+        PITHI_STEP(pithi_encode_largest, tile);                          \
+        PITHI_UNROLL for (uint32_t u_ = 0; u_ < PITHI_UNITS; u_++)       \
+            PITHI_WARP_MAX(largest[u_], pithi_group_lanes(&a->to.plan)); \
+        PITHI_RUN(pithi_encode_publish, segment, tile);                  \
+    } while (0)
+
+/* Whether whole tiles move by the widest accesses, to the frame too. */
+PITHI_DEVICE bool pithi_encode_aligned(const struct pithi_gpu_call *a,
+                                       const struct pithi_gpu_item *it) {
+    const uint32_t bits = a->to.plan.device.set.bits;
+    if ((bits != 4 && bits != 8) || !pithi_is_aligned(it->payload, 8)) return false;
+    if (a->to.plan.base_dtype != PITH_NONE && !pithi_is_aligned(it->base, 16)) return false;
+    return pithi_is_aligned(it->tensor, 16);
+}
+
+/* A segment of one whole tile. */
+PITHI_DEVICE void pithi_encode_whole(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                     struct pithi_gpu_thread *t, struct pithi_team *team, int of,
+                                     uint64_t tile) {
+    PITHI_STEP(pithi_tile_whole, true);
+    PITHI_ENCODE_FILL(of, tile, false);
+    PITHI_ENCODE_MEASURE(tile, tile);
+    PITHI_ENCODE_SCALES(tile);
+    PITHI_RUN(pithi_encode_codes, tile, tile);
+}
+
+/* Any other. */
+PITHI_DEVICE void pithi_encode_segment(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                       struct pithi_gpu_thread *t, struct pithi_team *team, int of,
+                                       uint64_t at, uint64_t end) {
+    PITHI_STEP(pithi_tile_whole, false);
+    for (uint64_t tile = at; tile < end; tile += PITHI_TILE) {
+        PITHI_ENCODE_FILL(of, tile, false);
+        PITHI_ENCODE_MEASURE(at, tile);
+    }
+    PITHI_ENCODE_SCALES(at);
+    for (uint64_t tile = at; tile < end; tile += PITHI_TILE) {
+        if (a->to.plan.device.set.group > PITHI_TILE) PITHI_ENCODE_FILL(of, tile, true);
+        PITHI_RUN(pithi_encode_codes, at, tile);
+    }
+}
+
 PITHI_DEVICE void pithi_encode_groups(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                       struct pithi_gpu_thread *t, struct pithi_team *team, int of) {
     const uint32_t group = a->to.plan.device.set.group;
     const uint64_t segment = group > PITHI_TILE ? group : PITHI_TILE;
+    /* Sums of frames would take more registers than there are. */
+    const bool aligned = t->special && of == PITHI_OF_TENSOR && group <= PITHI_TILE &&
+                         pithi_encode_aligned(a, &s->to);
     for (uint64_t at = s->to.begin; at < s->to.end; at += segment) {
-        for (uint64_t tile = at; tile < at + segment && tile < s->to.end; tile += PITHI_TILE) {
-            PITHI_ENCODE_FILL(of, tile, false);
-            PITHI_STEP(pithi_encode_largest, tile);
-            PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++)
-                PITHI_WARP_MAX(largest[u], pithi_group_lanes(&a->to.plan));
-            PITHI_RUN(pithi_encode_publish, at, tile);
-        }
-        if (a->to.plan.device.set.search)
-            pithi_search(a, s, t, team, at);
+        const uint64_t end = s->to.end - at < segment ? s->to.end : at + segment;
+        if (aligned && pithi_tile_full(&s->to, at))
+            pithi_encode_whole(a, s, t, team, of, at);
         else
-            PITHI_RUN(pithi_encode_scales, at);
-        for (uint64_t tile = at; tile < at + segment && tile < s->to.end; tile += PITHI_TILE) {
-            if (segment > PITHI_TILE) PITHI_ENCODE_FILL(of, tile, true);
-            PITHI_RUN(pithi_encode_codes, at, tile);
-        }
+            pithi_encode_segment(a, s, t, team, of, at, end);
     }
 }
 

@@ -80,19 +80,25 @@ PITHI_DEVICE void pithi_piece_store(const struct pithi_gpu_call *a, const struct
     uint32_t v[PITHI_UNIT], held[PITHI_UNIT];
     if (!piece->n) return;
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) v[k] = pithi_bits(x[k]);
-    if (g->base) {
+    if (pithi_page_based(&a->from.plan, g)) {
         pithi_piece_base(&a->from.plan, g, piece, held);
         pithi_piece_update(&a->from.plan, g, piece, held, x, a->update, count, v);
         if (!g->values) return;
-    } else if (a->add) {
-        if (g->outliers) pithi_piece_exact(&a->from.plan, g, piece, PITH_F32, v);
+        pithi_unit_recast(a->from.plan.base_dtype, dtype, v);
+        pithi_piece_put(a, g, piece, v);
+        return;
+    }
+    if (a->add) {
+        if (a->from.plan.device.pages.outliers)
+            pithi_piece_exact(&a->from.plan, g, piece, PITH_F32, v);
         pithi_unit_load(g->values + (g->at + piece->at) * pithi_width(dtype), dtype, piece->n,
                         held);
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) v[k] =
             pithi_bits(pithi_float(held[k]) + pithi_float(pithi_unit_round(PITH_F32, v[k])));
     }
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) v[k] = pithi_unit_round(dtype, v[k]);
-    if (g->outliers && !a->add) pithi_piece_exact(&a->from.plan, g, piece, dtype, v);
+    if (a->from.plan.device.pages.outliers && !a->add)
+        pithi_piece_exact(&a->from.plan, g, piece, dtype, v);
     pithi_piece_put(a, g, piece, v);
 }
 
@@ -131,8 +137,7 @@ PITHI_LOCAL(pithi_heads_take, uint32_t tile) {
             t->read.poisoned +=
                 pithi_nonfinite(pithi_bits(scale)) || pithi_nonfinite(pithi_bits(zero));
         const uint64_t word = pithi_unit_get_codes(g->codes + piece.codes, set->bits, piece.n);
-        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->x[u][k] =
-            pithi_page_value(&s->paged, set, word, k, scale, zero);
+        pithi_page_unit_values(&s->paged, set, word, scale, zero, t->x[u]);
     }
 }
 
@@ -164,13 +169,20 @@ PITHI_LOCAL(pithi_columns_take, uint32_t row) {
     const struct pithi_table *const p = &a->from.plan;
     const struct pithi_group_setting *const set = &p->device.set;
     const struct pithi_gpu_page *const g = &s->paged.page;
+    float scale[PITHI_UNIT], zero[PITHI_UNIT];
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+        scale[k] = pithi_float(t->up[k]);
+        zero[k] = pithi_float(t->down[k]);
+    }
+    const float limit = pithi_float(PITHI_SCALE_LIMIT);
+    const bool calm =
+        !set->codebook && pithi_unit_size(scale) < limit && pithi_unit_size(zero) < limit;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const struct pithi_gpu_piece piece = pithi_column_piece(p, g, t, row, u);
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->x[u][k] = 0;
         if (!piece.n) continue;
         const uint64_t word = pithi_unit_get_codes(g->codes + piece.codes, set->bits, piece.n);
-        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->x[u][k] = pithi_page_value(
-            &s->paged, set, word, k, pithi_float(t->up[k]), pithi_float(t->down[k]));
+        pithi_page_values(&s->paged, set, word, calm, scale, zero, t->x[u]);
     }
 }
 
@@ -207,7 +219,7 @@ PITHI_DEVICE void pithi_columns_decode(const struct pithi_gpu_call *a, struct pi
     PITHI_STEP(pithi_columns_scale, tile);
     for (; row < until; row += PITHI_UNITS * g->rows) {
         PITHI_STEP(pithi_columns_take, row);
-        PITHI_PAGE_UNROTATE(row);
+        PITHI_PAGE_UNROTATE(&a->from.plan, row);
         PITHI_STEP(pithi_columns_put, row);
     }
 }
@@ -221,7 +233,7 @@ PITHI_DEVICE void pithi_page_decode(const struct pithi_gpu_call *a, struct pithi
             continue;
         }
         PITHI_STEP(pithi_heads_take, tile);
-        PITHI_PAGE_UNROTATE(tile);
+        PITHI_PAGE_UNROTATE(&a->from.plan, tile);
         PITHI_STEP(pithi_heads_put, tile);
     }
 }
@@ -235,6 +247,7 @@ PITHI_DEVICE void pithi_page_decode_key(const struct pithi_gpu_call *a, struct p
                                         struct pithi_gpu_thread *t, struct pithi_team *team) {
     const uint64_t step = (uint64_t)a->parts * PITHI_TILE;
     uint64_t tile = s->from.begin + (uint64_t)s->paged.page.part * PITHI_TILE;
+    PITHI_STEP(pithi_tile_whole, false);
     for (; tile < s->from.end; tile += step) PITHI_STEP(pithi_decode_key, tile);
 }
 

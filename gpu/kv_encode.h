@@ -11,55 +11,89 @@
 
 /* ---- Values in -------------------------------------------------------------------------------*/
 
-PITHI_DEVICE void pithi_piece_load(const struct pithi_gpu_call *a, const struct pithi_gpu_page *g,
-                                   const struct pithi_gpu_piece *piece, float x[8]) {
-    const uint32_t dtype = a->to.plan.dtype;
-    uint32_t v[PITHI_UNIT] = {0, 0, 0, 0, 0, 0, 0, 0};
-    if (piece->n)
-        pithi_unit_load(g->values + (g->at + piece->at) * pithi_width(dtype), dtype, piece->n, v);
+/* All that a thread needs of a tile is fetched before any of it is looked at. */
+PITHI_DEVICE void pithi_piece_fetch(const struct pithi_table *p, const struct pithi_gpu_page *g,
+                                    const struct pithi_gpu_piece *piece, uint32_t raw[8]) {
+    const uint32_t width = pithi_width(p->dtype);
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) raw[k] = 0;
+    if (piece->n) pithi_unit_fetch(g->values + (g->at + piece->at) * width, width, piece->n, raw);
+}
+PITHI_DEVICE void pithi_piece_read(const struct pithi_table *p, const uint32_t raw[8], float x[8]) {
+    uint32_t v[PITHI_UNIT];
+    pithi_unit_read(p->dtype, raw, v);
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) x[k] = pithi_float(v[k]);
 }
 
 PITHI_LOCAL(pithi_heads_load, uint32_t tile) {
+    const struct pithi_table *const p = &a->to.plan;
     const struct pithi_gpu_page *const g = &s->paged.page;
+    uint32_t raw[PITHI_UNITS][PITHI_UNIT];
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
-        const struct pithi_gpu_piece piece =
-            pithi_head_piece(&a->to.plan, g, pithi_page_unit(t, tile, u));
-        pithi_piece_load(a, g, &piece, t->x[u]);
-        if (!g->base) continue;
-        pithi_piece_base(&a->to.plan, g, &piece, t->base[u]);
-        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
-            const uint32_t b = t->base[u][k];
-            t->x[u][k] = t->x[u][k] - pithi_float(pithi_nonfinite(b) ? 0 : b);
-        }
+        const struct pithi_gpu_piece piece = pithi_head_piece(p, g, pithi_page_unit(t, tile, u));
+        pithi_piece_fetch(p, g, &piece, raw[u]);
+    }
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        const struct pithi_gpu_piece piece = pithi_head_piece(p, g, pithi_page_unit(t, tile, u));
+        pithi_piece_read(p, raw[u], t->x[u]);
+        if (!pithi_page_based(p, g)) continue;
+        pithi_piece_base(p, g, &piece, t->base[u]);
+        pithi_unit_less(t->base[u], t->x[u]);
     }
 }
 PITHI_LOCAL(pithi_columns_load, uint32_t row) {
+    const struct pithi_table *const p = &a->to.plan;
     const struct pithi_gpu_page *const g = &s->paged.page;
+    uint32_t raw[PITHI_UNITS][PITHI_UNIT];
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
-        const struct pithi_gpu_piece piece = pithi_column_piece(&a->to.plan, g, t, row, u);
-        pithi_piece_load(a, g, &piece, t->x[u]);
+        const struct pithi_gpu_piece piece = pithi_column_piece(p, g, t, row, u);
+        pithi_piece_fetch(p, g, &piece, raw[u]);
     }
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) pithi_piece_read(p, raw[u], t->x[u]);
 }
 
 /* ---- Scales ----------------------------------------------------------------------------------*/
 
+/* Those of numbers in the order of `up`: the least of them is the largest of their complements. */
 PITHI_DEVICE void pithi_extremes_take(const struct pithi_group_setting *set, float x, uint32_t *up,
                                       uint32_t *down) {
-    const uint32_t high = pithi_up_of(set, x), low = set->asymmetric ? pithi_down_of(x) : 0;
+    const uint32_t high = pithi_up_of(set, x);
     if (high > *up) *up = high;
-    if (low > *down) *down = low;
+    if (set->asymmetric && ~high > *down) *down = ~high;
 }
 
 /* ---- Along heads -----------------------------------------------------------------------------*/
 
+/* Of a whole unit. Most are of numbers that need no order of their own. */
+PITHI_DEVICE void pithi_unit_extremes(const struct pithi_group_setting *set, const float x[8],
+                                      uint32_t *up, uint32_t *down) {
+    float low = x[0], high = set->asymmetric ? x[0] : 0;
+    *up = *down = 0;
+    if (!(pithi_unit_size(x) < pithi_calm(PITH_F32))) {
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++)
+            pithi_extremes_take(set, x[k], up, down);
+        return;
+    }
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+        const float v = set->asymmetric ? x[k] : pithi_float(pithi_magnitude(pithi_bits(x[k])));
+        high = pithi_larger(high, v);
+        low = pithi_smaller(low, v);
+    }
+    *up = pithi_up_of(set, high);
+    if (set->asymmetric) *down = pithi_down_of(low);
+}
+
 PITHI_LOCAL(pithi_heads_extremes, uint32_t tile) {
+    const struct pithi_table *const p = &a->to.plan;
     const struct pithi_gpu_page *const g = &s->paged.page;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
-        const uint32_t n = pithi_head_piece(&a->to.plan, g, pithi_page_unit(t, tile, u)).n;
+        const uint32_t n = pithi_head_piece(p, g, pithi_page_unit(t, tile, u)).n;
         t->up[u] = t->down[u] = 0;
+        if (n == PITHI_UNIT) {
+            pithi_unit_extremes(&p->device.set, t->x[u], &t->up[u], &t->down[u]);
+            continue;
+        }
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (k < n)
-            pithi_extremes_take(&a->to.plan.device.set, t->x[u][k], &t->up[u], &t->down[u]);
+            pithi_extremes_take(&p->device.set, t->x[u][k], &t->up[u], &t->down[u]);
     }
 }
 
@@ -106,10 +140,9 @@ PITHI_DEVICE void pithi_heads_update(const struct pithi_table *p, const struct p
                                      const struct pithi_grid *grid, const uint32_t base[8],
                                      struct pithi_gpu_results *count) {
     float x[PITHI_UNIT];
-    uint32_t next[PITHI_UNIT];
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) x[k] =
-        pithi_page_value(g, &p->device.set, word, k, grid->scale, grid->zero);
-    pithi_piece_update(p, &g->page, piece, base, x, true, count, next);
+    uint32_t bits[PITHI_UNIT];
+    pithi_page_unit_values(g, &p->device.set, word, grid->scale, grid->zero, x);
+    pithi_piece_update(p, &g->page, piece, base, x, true, count, bits);
 }
 
 PITHI_LOCAL(pithi_heads_codes, uint32_t tile) {
@@ -118,13 +151,13 @@ PITHI_LOCAL(pithi_heads_codes, uint32_t tile) {
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const struct pithi_gpu_piece piece = pithi_head_piece(p, g, pithi_page_unit(t, tile, u));
         const struct pithi_grid grid = s->paged.grid[pithi_heads_group(g, t, u)];
-        uint64_t word = 0;
+        struct pithi_grid grids[PITHI_UNIT];
         if (!piece.n) continue;
-        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (k < piece.n) word |=
-            (uint64_t)pithi_page_code(&s->paged, &p->device.set, &grid, t->x[u][k])
-            << k * p->device.set.bits;
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) grids[k] = grid;
+        const uint64_t word = pithi_page_word(&s->paged, &p->device.set, grids, piece.n, t->x[u]);
         pithi_unit_put_codes(g->codes + piece.codes, p->device.set.bits, piece.n, word);
-        if (g->base) pithi_heads_update(p, &s->paged, &piece, word, &grid, t->base[u], &t->made);
+        if (pithi_page_based(p, g))
+            pithi_heads_update(p, &s->paged, &piece, word, &grid, t->base[u], &t->made);
     }
 }
 
@@ -132,7 +165,7 @@ PITHI_DEVICE void pithi_heads_encode(const struct pithi_gpu_call *a, struct pith
                                      struct pithi_gpu_thread *t, struct pithi_team *team,
                                      uint32_t tile, bool kept) {
     PITHI_STEP(pithi_heads_load, tile);
-    PITHI_PAGE_ROTATE(tile);
+    PITHI_PAGE_ROTATE(&a->to.plan, tile);
     if (kept) PITHI_RUN(pithi_heads_keep, tile);
     if (kept && s->paged.page.outliers) {
         pithi_page_outliers(a, s, t, team, tile);
@@ -206,14 +239,13 @@ PITHI_LOCAL(pithi_columns_scales, uint32_t tile) {
 PITHI_LOCAL(pithi_columns_codes, uint32_t row) {
     const struct pithi_table *const p = &a->to.plan;
     const struct pithi_gpu_page *const g = &s->paged.page;
-    const struct pithi_grid *const grid = s->paged.grid + (t->tid & (g->lanes - 1)) * PITHI_UNIT;
+    struct pithi_grid grids[PITHI_UNIT];
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) grids[k] =
+        s->paged.grid[(t->tid & (g->lanes - 1)) * PITHI_UNIT + k];
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const struct pithi_gpu_piece piece = pithi_column_piece(p, g, t, row, u);
-        uint64_t word = 0;
         if (!piece.n) continue;
-        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (k < piece.n) word |=
-            (uint64_t)pithi_page_code(&s->paged, &p->device.set, &grid[k], t->x[u][k])
-            << k * p->device.set.bits;
+        const uint64_t word = pithi_page_word(&s->paged, &p->device.set, grids, piece.n, t->x[u]);
         pithi_unit_put_codes(g->codes + piece.codes, p->device.set.bits, piece.n, word);
     }
 }
@@ -224,7 +256,7 @@ PITHI_DEVICE void pithi_columns_fill(const struct pithi_gpu_call *a, struct pith
                                      uint32_t tokens, uint32_t first) {
     for (uint32_t row = 0; row < tokens; row += PITHI_UNITS * s->paged.page.rows) {
         PITHI_STEP(pithi_columns_load, row);
-        PITHI_PAGE_ROTATE(row);
+        PITHI_PAGE_ROTATE(&a->to.plan, row);
         PITHI_RUN(pithi_columns_keep, row, first);
     }
 }
@@ -236,7 +268,7 @@ PITHI_DEVICE void pithi_columns_fill(const struct pithi_gpu_call *a, struct pith
             PITHI_STEP(pithi_columns_fetch, row); \
         } else {                                  \
             PITHI_STEP(pithi_columns_load, row);  \
-            PITHI_PAGE_ROTATE(row);               \
+            PITHI_PAGE_ROTATE(&a->to.plan, row);  \
         }                                         \
     } while (0)
 

@@ -248,12 +248,44 @@ PITHI_DEVICE float pithi_page_value(const struct pithi_gpu_paged *g,
                                     uint32_t k, float scale, float zero) {
     const uint32_t mask = (1u << set->bits) - 1;
     const int index = (int)((uint32_t)(word >> k * set->bits) & mask);
-    const int q = set->asymmetric ? index : pithi_unit_code(word, set->bits, k);
+    const int q = (int)pithi_unit_code(word, set->bits, pithi_unit_half(set), k);
     uint64_t ignored = 0;
     if (pithi_nonfinite(pithi_bits(scale)) || pithi_nonfinite(pithi_bits(zero)))
         return pithi_float(PITHI_F32_NAN);
     if (set->codebook) return pithi_float(pithi_codebook_decoded(&g->book, index, scale, &ignored));
     return pithi_float(pithi_group_decoded(q, scale, zero, set->asymmetric, &ignored));
+}
+
+/* Whether what a scale and a zero point mean is finite, whatever the code. */
+PITHI_DEVICE bool pithi_page_calm(const struct pithi_group_setting *set, float scale, float zero) {
+    return !set->codebook && pithi_magnitude(pithi_bits(scale)) < PITHI_SCALE_LIMIT &&
+           pithi_magnitude(pithi_bits(zero)) < PITHI_SCALE_LIMIT;
+}
+/* x := what the codes of a unit mean; calm: of all its scales and zero points. */
+PITHI_DEVICE void pithi_page_values(const struct pithi_gpu_paged *g,
+                                    const struct pithi_group_setting *set, uint64_t word, bool calm,
+                                    const float scale[8], const float zero[8], float x[8]) {
+    const uint32_t half = pithi_unit_half(set);
+    if (!calm) {
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) x[k] =
+            pithi_page_value(g, set, word, k, scale[k], zero[k]);
+        return;
+    }
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+        const float v = pithi_unit_code(word, set->bits, half, k) * scale[k];
+        x[k] = set->asymmetric ? v + zero[k] : v;
+    }
+}
+/* The same of one scale. */
+PITHI_DEVICE void pithi_page_unit_values(const struct pithi_gpu_paged *g,
+                                         const struct pithi_group_setting *set, uint64_t word,
+                                         float scale, float zero, float x[8]) {
+    float scales[PITHI_UNIT], zeros[PITHI_UNIT];
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+        scales[k] = scale;
+        zeros[k] = zero;
+    }
+    pithi_page_values(g, set, word, pithi_page_calm(set, scale, zero), scales, zeros, x);
 }
 
 /* ---- Rotation --------------------------------------------------------------------------------*/
@@ -267,35 +299,41 @@ enum { PITHI_ANY_HEADS = PITHI_TEAM * PITHI_UNIT };
 
 PITHI_LOCAL(pithi_page_across, uint32_t tile, uint32_t half) {
     (void)a, (void)tile;
-    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) pithi_unit_across(
-        s->paged.page.rotation.order, PITHI_ANY_HEADS, pithi_page_lane(t), half, t->x[u], t->y[u]);
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++)
+        pithi_unit_across(t, s->paged.page.rotation.order, PITHI_ANY_HEADS, pithi_page_lane(t),
+                          half, t->x[u], t->y[u]);
 }
 PITHI_LOCAL(pithi_page_inner, uint32_t tile) {
     (void)a, (void)tile;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) pithi_unit_inner(
-        s->paged.page.rotation.order, PITHI_ANY_HEADS, pithi_page_lane(t), t->x[u]);
+        t, s->paged.page.rotation.order, PITHI_ANY_HEADS, pithi_page_lane(t), t->x[u]);
 }
 PITHI_LOCAL(pithi_page_shrink, uint32_t tile) {
     (void)a, (void)tile;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) pithi_unit_shrink(
-        s->paged.page.rotation.order, PITHI_ANY_HEADS, pithi_page_lane(t), t->x[u]);
+        t, s->paged.page.rotation.order, PITHI_ANY_HEADS, pithi_page_lane(t), t->x[u]);
 }
 
 /* A body's text: the transform of what the threads hold, and its inverse. */
-#define PITHI_PAGE_ROTATE(tile)                                                      \
+#define PITHI_PAGE_ROTATE(p, tile)                                                   \
     do {                                                                             \
-        if (s->paged.page.rotation.order) {                                          \
+        if ((p)->device.pages.rotated) {                                             \
             PITHI_STEP(pithi_page_inner, tile);                                      \
             PITHI_ROTATE_ACROSS(&s->paged.page.rotation, pithi_page_across, (tile)); \
         }                                                                            \
     } while (0)
-#define PITHI_PAGE_UNROTATE(tile)                                              \
-    do {                                                                       \
-        if (s->paged.page.rotation.order) PITHI_STEP(pithi_page_shrink, tile); \
-        PITHI_PAGE_ROTATE(tile);                                               \
+#define PITHI_PAGE_UNROTATE(p, tile)                                        \
+    do {                                                                    \
+        if ((p)->device.pages.rotated) PITHI_STEP(pithi_page_shrink, tile); \
+        PITHI_PAGE_ROTATE(p, tile);                                         \
     } while (0)
 
 /* ---- Base ------------------------------------------------------------------------------------*/
+
+/* Whether pages are added to a base. Kernels that know of plans without one leave that out. */
+PITHI_DEVICE bool pithi_page_based(const struct pithi_table *p, const struct pithi_gpu_page *g) {
+    return p->base_dtype != PITH_NONE && g->base;
+}
 
 PITHI_DEVICE void pithi_piece_base(const struct pithi_table *p, const struct pithi_gpu_page *g,
                                    const struct pithi_gpu_piece *piece, uint32_t base[8]) {
@@ -303,22 +341,16 @@ PITHI_DEVICE void pithi_piece_base(const struct pithi_table *p, const struct pit
                     piece->n, base);
 }
 
-/* next := the base of a piece and x, what its codes mean; the base itself becomes it where `update`
- * is set. */
+/* bits := of the base's dtype, a piece's base and x, what its codes mean; the base itself becomes
+ * that where `update` is set. */
 PITHI_DEVICE void pithi_piece_update(const struct pithi_table *p, const struct pithi_gpu_page *g,
                                      const struct pithi_gpu_piece *piece, const uint32_t base[8],
                                      const float x[8], bool update, struct pithi_gpu_results *count,
-                                     uint32_t next[8]) {
-    uint32_t bits[PITHI_UNIT];
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
-        uint64_t saturated = 0;
-        next[k] = pithi_group_update(base[k], pithi_bits(x[k]), p->base_dtype, &saturated);
-        if (k < piece->n) count->saturated += saturated;
-        bits[k] = pithi_unit_round(p->base_dtype, next[k]);
-    }
+                                     uint32_t bits[8]) {
+    const uint32_t width = pithi_width(p->base_dtype);
+    pithi_unit_update(p->base_dtype, base, x, piece->n, &count->saturated, bits);
     if (!update) return;
-    pithi_unit_put(g->base + (uint64_t)piece->e * pithi_width(p->base_dtype),
-                   pithi_width(p->base_dtype), piece->n, bits);
+    pithi_unit_put(g->base + (uint64_t)piece->e * width, width, piece->n, bits);
     if (p->device.identity && !g->apart)
         count->hash += pithi_unit_hash(p->base_dtype, g->first + piece->e, piece->n, bits);
 }

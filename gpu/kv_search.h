@@ -67,7 +67,26 @@ PITHI_DEVICE uint32_t pithi_page_code(const struct pithi_gpu_paged *g,
     const uint32_t mask = (1u << set->bits) - 1;
     if (grid->reciprocal == 0) return 0;
     if (set->codebook) return (uint32_t)pithi_codebook_code(&g->book, set, x * grid->reciprocal);
-    return (uint32_t)(int)pithi_grid_code(set, grid, grid->most, x) & mask;
+    return pithi_bits(pithi_grid_lifted(set, grid, grid->most, x)) & mask;
+}
+
+/* The codes of a unit's n elements, each by a grid of its own. */
+PITHI_DEVICE uint64_t pithi_page_word(const struct pithi_gpu_paged *g,
+                                      const struct pithi_group_setting *set,
+                                      const struct pithi_grid grid[8], uint32_t n,
+                                      const float x[8]) {
+    float lifted[PITHI_UNIT];
+    if (set->codebook) {
+        uint64_t word = 0;
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (k < n) word |=
+            (uint64_t)pithi_page_code(g, set, &grid[k], x[k]) << k * set->bits;
+        return word;
+    }
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+        const bool none = k >= n || grid[k].reciprocal == 0;
+        lifted[k] = none ? PITHI_LIFT : pithi_grid_lifted(set, &grid[k], grid[k].most, x[k]);
+    }
+    return pithi_unit_pack(lifted, set->bits, pithi_unit_half(set));
 }
 
 /* ---- Groups in the team's memory -------------------------------------------------------------*/

@@ -16,6 +16,7 @@
 #ifndef PITHI_GPU_PHASE_H
 #define PITHI_GPU_PHASE_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -50,8 +51,10 @@ struct pithi_team {
     } while (0)
 #define PITHI_STEP(phase, ...) phase(a, s, t, __VA_ARGS__)
 
+/* Steps of a number are not counted but asked for: what is known of it is then left out. */
 PITHI_DEVICE uint32_t pithi_lane_max(uint32_t x, uint32_t width) {
-    for (uint32_t step = width / 2; step; step /= 2) {
+    PITHI_UNROLL for (uint32_t step = PITHI_WARP / 2; step; step /= 2) {
+        if (step >= width) continue;
         const uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, x, (int)step);
         if (other > x) x = other;
     }
@@ -232,6 +235,29 @@ PITHI_DEVICE void pithi_put_aligned16(void *p, uint16_t x) {
 }
 
 #endif
+
+/* What a compiler could not know. */
+#ifdef __CUDACC__
+#define PITHI_ASSUME(fact) __builtin_assume(fact)
+#else
+#define PITHI_ASSUME(fact) assert(fact)
+#endif
+
+/* Of numbers that are not NaN; the sign of a 0 may be any. */
+PITHI_DEVICE float pithi_larger(float x, float y) {
+#ifdef __CUDACC__
+    return fmaxf(x, y);
+#else
+    return x > y ? x : y;
+#endif
+}
+PITHI_DEVICE float pithi_smaller(float x, float y) {
+#ifdef __CUDACC__
+    return fminf(x, y);
+#else
+    return x < y ? x : y;
+#endif
+}
 
 PITHI_DEVICE bool pithi_is_aligned(const void *p, size_t bytes) {
     return (uintptr_t)p % bytes == 0;

@@ -105,8 +105,9 @@ PITHI_BODY(pithi_recode_raw) {
         PITHI_RUN(pithi_encode_refuse, number);
         return;
     }
+    PITHI_STEP(pithi_tile_whole, false);
     for (uint64_t tile = s->to.begin; tile < s->to.end; tile += PITHI_TILE) {
-        PITHI_SUM(tile, false, PITHI_SUM_AHEAD);
+        PITHI_SUM(tile, false, true);
         PITHI_UNROTATE(tile);
         if (a->scale != 1.0f) PITHI_STEP(pithi_scale_sum, tile);
         PITHI_RUN(pithi_raw_store, tile);

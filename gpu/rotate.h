@@ -22,10 +22,11 @@ struct pithi_rotated {
     bool whole;
     uint32_t rest, first;
 };
-PITHI_DEVICE struct pithi_rotated pithi_unit_rotated(uint32_t order, uint64_t count, uint64_t e) {
+PITHI_DEVICE struct pithi_rotated pithi_unit_rotated(const struct pithi_gpu_thread *t,
+                                                     uint32_t order, uint64_t count, uint64_t e) {
     struct pithi_rotated r;
     r.rest = (uint32_t)(count & (order - 1));
-    r.whole = e < count - r.rest;
+    r.whole = t->whole || e < count - r.rest;
     r.first = r.whole ? 0 : (uint32_t)(e - (count - r.rest));
     return r;
 }
@@ -48,9 +49,10 @@ PITHI_DEVICE void pithi_unit_stride(struct pithi_rotated r, uint32_t half, float
 }
 
 /* One stride between threads: y is the unit `half` elements away. */
-PITHI_DEVICE void pithi_unit_across(uint32_t order, uint64_t count, uint64_t e, uint32_t half,
-                                    float x[8], const float y[8]) {
-    const struct pithi_rotated r = pithi_unit_rotated(order, count, e);
+PITHI_DEVICE void pithi_unit_across(const struct pithi_gpu_thread *t, uint32_t order,
+                                    uint64_t count, uint64_t e, uint32_t half, float x[8],
+                                    const float y[8]) {
+    const struct pithi_rotated r = pithi_unit_rotated(t, order, count, e);
     const uint32_t turn = e & half ? 0x80000000u : 0;
     if (r.whole) {
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) x[k] =
@@ -63,8 +65,9 @@ PITHI_DEVICE void pithi_unit_across(uint32_t order, uint64_t count, uint64_t e, 
     }
 }
 
-PITHI_DEVICE void pithi_unit_shrink(uint32_t order, uint64_t count, uint64_t e, float x[8]) {
-    const struct pithi_rotated r = pithi_unit_rotated(order, count, e);
+PITHI_DEVICE void pithi_unit_shrink(const struct pithi_gpu_thread *t, uint32_t order,
+                                    uint64_t count, uint64_t e, float x[8]) {
+    const struct pithi_rotated r = pithi_unit_rotated(t, order, count, e);
     if (r.whole) {
         const float factor = 1.0f / (float)order;
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) x[k] *= factor;
@@ -74,8 +77,9 @@ PITHI_DEVICE void pithi_unit_shrink(uint32_t order, uint64_t count, uint64_t e, 
         1.0f / (float)pithi_rotation_order(r.rest, r.first + k);
 }
 
-PITHI_DEVICE void pithi_unit_inner(uint32_t order, uint64_t count, uint64_t e, float x[8]) {
-    const struct pithi_rotated r = pithi_unit_rotated(order, count, e), whole = {true, 0, 0};
+PITHI_DEVICE void pithi_unit_inner(const struct pithi_gpu_thread *t, uint32_t order, uint64_t count,
+                                   uint64_t e, float x[8]) {
+    const struct pithi_rotated r = pithi_unit_rotated(t, order, count, e), whole = {true, 0, 0};
     if (r.whole) {
         /* Asked once, not for every pair. */
         pithi_unit_stride(whole, 1, x);
@@ -92,7 +96,8 @@ PITHI_DEVICE void pithi_unit_inner(uint32_t order, uint64_t count, uint64_t e, f
  * one. */
 #define PITHI_ROTATE_ACROSS(r, phase, tile)                                        \
     do {                                                                           \
-        for (uint32_t lanes_ = 1; lanes_ * PITHI_UNIT < (r)->order; lanes_ *= 2) { \
+        PITHI_UNROLL for (uint32_t lanes_ = 1; lanes_ < PITHI_WARP; lanes_ *= 2) { \
+            if (lanes_ * PITHI_UNIT >= (r)->order) continue;                       \
             PITHI_UNROLL for (uint32_t u_ = 0; u_ < PITHI_UNITS; u_++)             \
                 PITHI_WARP_SWAP(x[u_], y[u_], PITHI_UNIT, lanes_);                 \
             PITHI_STEP(phase, (tile), lanes_ *PITHI_UNIT);                         \

@@ -86,7 +86,10 @@ static void run_team(body *fn, const struct pithi_gpu_call *call, uint64_t numbe
     if (!s) abort();
     memset(s, 0xA5, bytes);
     memset(t, 0xA5, sizeof t);
-    for (uint32_t i = 0; i < PITHI_TEAM; i++) t[i].tid = i;
+    for (uint32_t i = 0; i < PITHI_TEAM; i++) {
+        t[i].tid = i;
+        t[i].special = true;
+    }
     start_team(&team);
     fn(call, s, t, &team, number);
     free(s);

@@ -17,12 +17,13 @@ PITHI_DEVICE uint32_t pithi_search_key(uint32_t x) { return x << 1 | (x >> 31 ^ 
 PITHI_LOCAL(pithi_encode_largest, uint64_t tile) {
     const bool search = a->to.plan.device.set.search;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
-        const uint32_t n = pithi_unit_left(pithi_unit_at(t, tile, u), s->to.slot->count);
+        const uint32_t n = pithi_tile_left(t, pithi_unit_at(t, tile, u), s->to.slot->count);
         uint32_t m = 0;
+        pithi_unit_end(n, t->x[u]);
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
             const uint32_t x = pithi_bits(t->x[u][k]);
             const uint32_t v = search ? pithi_search_key(x) : pithi_magnitude(x);
-            if (k < n && v > m) m = v;
+            if (v > m) m = v;
         }
         t->largest[u] = m;
     }
@@ -33,7 +34,7 @@ PITHI_PHASE(pithi_encode_publish, uint64_t segment, uint64_t tile) {
     if (t->tid % pithi_group_lanes(&a->to.plan)) return;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
-        if (e < s->to.slot->count)
+        if (t->whole || e < s->to.slot->count)
             pithi_atomic_max32(&s->largest[(uint32_t)(e - segment) / group], t->largest[u]);
     }
 }

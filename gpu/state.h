@@ -76,8 +76,7 @@ PITHI_DEVICE void pithi_state_take(const struct pithi_gpu_call *a, const struct 
     const uint32_t from = a->to.items.dtype, to = a->to.plan.base_dtype;
     uint32_t x[PITHI_UNIT];
     pithi_unit_get(it->tensor + e * pithi_width(from), pithi_width(from), n, x);
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT && from != to; k++) x[k] =
-        pithi_unit_round(to, pithi_unit_widen(from, x[k]));
+    pithi_unit_recast(from, to, x);
     pithi_unit_put(it->base + e * pithi_width(to), pithi_width(to), n, x);
 }
 

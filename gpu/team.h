@@ -35,6 +35,11 @@ struct pithi_gpu_sought {
 
 struct pithi_gpu_thread {
     uint32_t tid;
+    /* Of the kernel, so that bodies may look at it: it is one of special.def, or of the host's.
+     * These have the text of a tile twice. whole: all elements of the tile exist, and all that
+     * moves is aligned; what else would be asked falls away where the text knows that. */
+    bool special;
+    bool whole;
     float x[PITHI_UNITS][PITHI_UNIT]; /* values, differences or sums */
     float y[PITHI_UNITS][PITHI_UNIT]; /* another thread's */
     uint32_t base[PITHI_UNITS][PITHI_UNIT];
@@ -178,6 +183,25 @@ static inline size_t pithi_shared_bytes(const struct pithi_gpu_call *a) {
 /* Element of the slot where unit u of a thread begins, in the tile at `tile`. */
 PITHI_DEVICE uint64_t pithi_unit_at(const struct pithi_gpu_thread *t, uint64_t tile, uint32_t u) {
     return tile + (uint64_t)u * PITHI_ROW + (uint64_t)t->tid * PITHI_UNIT;
+}
+
+PITHI_LOCAL(pithi_tile_whole, bool whole) {
+    (void)a, (void)s;
+    t->whole = whole;
+}
+/* How many elements the unit at e has, of the tile's. */
+PITHI_DEVICE uint32_t pithi_tile_left(const struct pithi_gpu_thread *t, uint64_t e, uint64_t end) {
+    return t->whole ? (uint32_t)PITHI_UNIT : pithi_unit_left(e, end);
+}
+/* p, which is aligned in whole tiles. */
+PITHI_DEVICE uint8_t *pithi_tile_place(const struct pithi_gpu_thread *t, uint8_t *p,
+                                       uint32_t bytes) {
+    if (t->whole) PITHI_ASSUME(pithi_is_aligned(p, bytes));
+    return p;
+}
+/* Whether the tile at `tile` of a slot with so many elements is whole, as far as these go. */
+PITHI_DEVICE bool pithi_tile_full(const struct pithi_gpu_item *it, uint64_t tile) {
+    return tile + PITHI_TILE <= it->slot->count;
 }
 
 PITHI_DEVICE void pithi_results_clear(struct pithi_gpu_results *r) {

@@ -77,6 +77,19 @@ PITHI_DEVICE uint32_t pithi_unit_round(uint32_t dtype, uint32_t u) {
     return dtype == PITH_BF16 ? pithi_to_bf16(u) : pithi_to_f16(u);
 }
 
+/* The same of what is finite and stays so. */
+PITHI_DEVICE uint32_t pithi_unit_narrow(uint32_t dtype, uint32_t u) {
+    if (dtype == PITH_BF16) return (u + 0x7FFFu + (u >> 16 & 1u)) >> 16;
+    return dtype == PITH_F32 ? u : pithi_to_f16(u);
+}
+
+/* bits := those of another dtype. */
+PITHI_DEVICE void pithi_unit_recast(uint32_t from, uint32_t to, uint32_t bits[8]) {
+    if (from == to) return;
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) bits[k] =
+        pithi_unit_round(to, pithi_unit_widen(from, bits[k]));
+}
+
 /* x := f32 bits of fetched elements. */
 PITHI_DEVICE void pithi_unit_read(uint32_t dtype, const uint32_t raw[8], uint32_t x[8]) {
     pithi_unit_spread(dtype == PITH_F32 ? 4 : 2, raw, x);
@@ -121,9 +134,9 @@ PITHI_DEVICE uint64_t pithi_unit_hash(uint32_t dtype, uint64_t e, uint32_t n, co
  * they need and no more. */
 PITHI_DEVICE void pithi_unit_put_codes(uint8_t *p, uint32_t bits, uint32_t n, uint64_t word) {
     const uint32_t bytes = (n * bits + 7) / 8;
-    if (bytes == 4 && pithi_is_aligned(p, 4)) {
+    if (n == PITHI_UNIT && bits == 4 && pithi_is_aligned(p, 4)) {
         pithi_put_aligned32(p, (uint32_t)word);
-    } else if (bytes == 8 && pithi_is_aligned(p, 8)) {
+    } else if (n == PITHI_UNIT && bits == 8 && pithi_is_aligned(p, 8)) {
         pithi_put_aligned64(p, word);
     } else {
         for (uint32_t k = 0; k < bytes; k++) p[k] = (uint8_t)(word >> 8 * k);
@@ -132,17 +145,80 @@ PITHI_DEVICE void pithi_unit_put_codes(uint8_t *p, uint32_t bits, uint32_t n, ui
 
 PITHI_DEVICE uint64_t pithi_unit_get_codes(const uint8_t *p, uint32_t bits, uint32_t n) {
     const uint32_t bytes = (n * bits + 7) / 8;
-    if (bytes == 4 && pithi_is_aligned(p, 4)) return pithi_get_aligned32(p);
-    if (bytes == 8 && pithi_is_aligned(p, 8)) return pithi_get_aligned64(p);
+    if (n == PITHI_UNIT && bits == 4 && pithi_is_aligned(p, 4)) return pithi_get_aligned32(p);
+    if (n == PITHI_UNIT && bits == 8 && pithi_is_aligned(p, 8)) return pithi_get_aligned64(p);
     uint64_t word = 0;
     for (uint32_t k = 0; k < bytes; k++) word |= (uint64_t)p[k] << 8 * k;
     return word;
 }
 
-/* Code k of a word, as a number. */
-PITHI_DEVICE int pithi_unit_code(uint64_t word, uint32_t bits, uint32_t k) {
-    const uint32_t half = 1u << (bits - 1), mask = 2 * half - 1;
-    return (int)(((uint32_t)(word >> k * bits) & mask) ^ half) - (int)half;
+#define PITHI_SCALE_LIMIT 0x7B000000u /* bits of 2^119: no code times less than it overflows */
+
+/* How far the codes of a setting reach below 0. */
+PITHI_DEVICE uint32_t pithi_unit_half(const struct pithi_group_setting *set) {
+    return set->asymmetric ? 0 : 1u << (set->bits - 1);
+}
+
+/* Code k of a word, as a number: on top of 2^23, where its bits are the lowest, and without that
+ * again. Conversions take longer than sums. */
+PITHI_DEVICE float pithi_unit_code(uint64_t word, uint32_t bits, uint32_t half, uint32_t k) {
+    const uint32_t mask = (1u << bits) - 1;
+    const uint32_t lifted = ((uint32_t)(word >> k * bits) & mask) ^ (pithi_bits(0x1p23f) | half);
+    return pithi_float(lifted) - (0x1p23f + (float)half);
+}
+
+/* A unit's codes side by side; t: each of them lifted, see stage/group_value.h. */
+PITHI_DEVICE uint64_t pithi_unit_pack(const float t[8], uint32_t bits, uint32_t half) {
+    const uint32_t ones = 1u | 1u << bits | 1u << 2 * bits | 1u << 3 * bits;
+    const uint32_t lift = ones * (pithi_bits(PITHI_LIFT) - half);
+    uint32_t word[2] = {0, 0};
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) word[k / 4] += pithi_bits(t[k])
+                                                                          << k % 4 * bits;
+    PITHI_UNROLL for (uint32_t i = 0; i < 2; i++) word[i] = (word[i] - lift) ^ ones * half;
+    return word[0] | (uint64_t)word[1] << 4 * bits;
+}
+
+/* ---- Bases -----------------------------------------------------------------------------------
+ * Nearly all units are calm: nothing in them is infinite or NaN, or becomes that. One sum tells. */
+
+/* Not less than any magnitude: a sum that rounds to nearest is not below its parts. */
+PITHI_DEVICE float pithi_unit_size(const float x[8]) {
+    float sum[2] = {0, 0};
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) sum[k % 2] +=
+        pithi_float(pithi_magnitude(pithi_bits(x[k])));
+    return sum[0] + sum[1];
+}
+/* Below it nothing is infinite, whatever the dtype's rounding. */
+PITHI_DEVICE float pithi_calm(uint32_t dtype) { return dtype == PITH_F16 ? 0x1p15f : 0x1p127f; }
+
+/* x := x - base, bits of f32, of which those that are not finite count as 0. */
+PITHI_DEVICE void pithi_unit_less(const uint32_t base[8], float x[8]) {
+    float b[PITHI_UNIT];
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) b[k] = pithi_float(base[k]);
+    if (!(pithi_unit_size(b) < pithi_calm(PITH_F32))) {
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (pithi_nonfinite(base[k])) b[k] =
+            0;
+    }
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) x[k] = x[k] - b[k];
+}
+
+/* bits := of the base's dtype, what pithi_group_update makes of it; of n elements those that
+ * saturate are counted. */
+PITHI_DEVICE void pithi_unit_update(uint32_t dtype, const uint32_t base[8], const float x[8],
+                                    uint32_t n, uint64_t *saturated, uint32_t bits[8]) {
+    float sum[PITHI_UNIT];
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) sum[k] = pithi_float(base[k]) + x[k];
+    if (pithi_unit_size(sum) < pithi_calm(dtype)) {
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) bits[k] =
+            pithi_unit_narrow(dtype, pithi_bits(sum[k]));
+        return;
+    }
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+        uint64_t over = 0;
+        bits[k] =
+            pithi_unit_round(dtype, pithi_group_update(base[k], pithi_bits(x[k]), dtype, &over));
+        if (k < n) *saturated += over;
+    }
 }
 
 /* Where element e of a slot lies: its block's place in the payload, and its number in it. */
@@ -172,6 +248,12 @@ PITHI_DEVICE uint64_t pithi_spot_codes(const struct pithi_table *p,
                                        const struct pithi_gpu_spot *s) {
     return s->at + pithi_group_codes_at(&p->device.set, s->count) +
            (uint64_t)s->inside * p->device.set.bits / 8;
+}
+
+/* What is behind the n elements of a unit is 0: its codes are 0, and no group has a larger one. */
+PITHI_DEVICE void pithi_unit_end(uint32_t n, float x[8]) {
+    if (n == PITHI_UNIT) return;
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (k >= n) x[k] = 0;
 }
 
 /* How many of the eight elements from e on are before end. */

@@ -71,8 +71,12 @@ PITHI_INLINE float pithi_from_ordered(int32_t o) {
     return pithi_float(o < 0 ? (uint32_t)o ^ 0x7FFFFFFFu : (uint32_t)o);
 }
 
-/* |v| < 2^22: adding and subtracting 1.5 * 2^23 rounds to nearest even. */
-PITHI_INLINE int pithi_round_even(float v) { return (int)((v + 0x1.8p23f) - 0x1.8p23f); }
+/* |v| < 2^22: adding and subtracting 1.5 * 2^23 rounds to nearest even. In between, lifted, the low
+ * bits are the number's. */
+#define PITHI_LIFT 0x1.8p23f
+PITHI_INLINE float pithi_lift(float v) { return v + PITHI_LIFT; }
+PITHI_INLINE float pithi_lower(float lifted) { return lifted - PITHI_LIFT; }
+PITHI_INLINE int pithi_round_even(float v) { return (int)pithi_lower(pithi_lift(v)); }
 
 /* floor(v), plus one when the 16 random bits are below the fraction: v with 16 bits after the
  * point, rounded down, and a carry out of them. |v| < 2^9. */
@@ -84,6 +88,14 @@ PITHI_INLINE int pithi_round_stochastic(float v, uint32_t random16) {
 }
 
 PITHI_INLINE int pithi_clamp(int q, int lo, int hi) { return q < lo ? lo : q > hi ? hi : q; }
+/* The same of numbers, none of them NaN. The sign of a 0 may be any. */
+PITHI_INLINE float pithi_within(float v, float lo, float hi) {
+#ifdef __CUDA_ARCH__
+    return fminf(fmaxf(v, lo), hi);
+#else
+    return v < lo ? lo : v > hi ? hi : v;
+#endif
+}
 
 /* ---- Scale of a group ------------------------------------------------------------------------*/
 
@@ -191,10 +203,14 @@ PITHI_INLINE struct pithi_grid pithi_grid_of(const struct pithi_group_setting *s
 }
 
 /* The code of x, with no code beyond most, and what a code decodes to; the range is finite. */
+PITHI_INLINE float pithi_grid_lifted(const struct pithi_group_setting *s,
+                                     const struct pithi_grid *r, float most, float x) {
+    const float least = s->asymmetric ? 0 : -most, v = (x - r->zero) * r->reciprocal;
+    return pithi_lift(pithi_within(v, least, most));
+}
 PITHI_INLINE float pithi_grid_code(const struct pithi_group_setting *s, const struct pithi_grid *r,
                                    float most, float x) {
-    const float least = s->asymmetric ? 0 : -most, v = (x - r->zero) * r->reciprocal;
-    return (float)pithi_round_even(v < least ? least : v > most ? most : v);
+    return pithi_lower(pithi_grid_lifted(s, r, most, x));
 }
 PITHI_INLINE float pithi_grid_value(uint32_t dtype, const struct pithi_grid *r, float q) {
     return pithi_round_to(dtype, q * r->scale + r->zero);
@@ -352,12 +368,16 @@ PITHI_INLINE float pithi_search_end(const struct pithi_search *s) {
 /* ---- One value -------------------------------------------------------------------------------*/
 
 /* The code of d: value, or value - base. Of groups that are not settled. */
+PITHI_INLINE float pithi_group_lifted(const struct pithi_group_setting *s, float d,
+                                      float reciprocal) {
+    const float most = (float)pithi_group_levels(s);
+    return pithi_lift(pithi_within(d * reciprocal, s->search ? -most - 1 : -most, most));
+}
 PITHI_INLINE int pithi_group_quantize(const struct pithi_group_setting *s, float d,
                                       float reciprocal, uint32_t random16) {
     const int levels = pithi_group_levels(s);
-    const float v = d * reciprocal;
-    const int q = s->stochastic ? pithi_round_stochastic(v, random16) : pithi_round_even(v);
-    return pithi_clamp(q, s->search ? -levels - 1 : -levels, levels);
+    if (!s->stochastic) return (int)pithi_lower(pithi_group_lifted(s, d, reciprocal));
+    return pithi_clamp(pithi_round_stochastic(d * reciprocal, random16), -levels, levels);
 }
 
 /* x' of one code; scale and zero are finite. Overflow gives the largest finite value. */
