@@ -121,7 +121,7 @@ static enum pithi_gpu_kernel special(enum pithi_gpu_kernel kernel, const struct 
 #define PITH_GPU_SPECIAL(body, reads, makes)                                                 \
     if (kernel == PITHI_GPU_##body) {                                                        \
         const struct pithi_known read = pithi_known_##reads(), made = pithi_known_##makes(); \
-        if (pithi_known_fits(&read, &a->from) && pithi_known_fits(&made, &a->to))            \
+        if (pithi_known_fits(&read, a, &a->from) && pithi_known_fits(&made, a, &a->to))      \
             return PITHI_GPU_##body##_##reads##_##makes;                                     \
     }
 #include "special.def"

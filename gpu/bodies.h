@@ -21,8 +21,8 @@
     PITHI_BODY(pithi_##body##_##reads##_##makes) {                                           \
         const struct pithi_known read = pithi_known_##reads(), made = pithi_known_##makes(); \
         struct pithi_gpu_call known = *a;                                                    \
-        pithi_known_put(&read, &known.from);                                                 \
-        pithi_known_put(&made, &known.to);                                                   \
+        pithi_known_put(&read, &known, &known.from);                                         \
+        pithi_known_put(&made, &known, &known.to);                                           \
         pithi_known_plainly(&known);                                                         \
         pithi_##body(&known, s, t, team, number);                                            \
     }

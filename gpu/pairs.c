@@ -61,7 +61,8 @@ static pith_status run_pages(pith_cuda_plan *c, enum pithi_gpu_kernel kernel, co
         .plan = c->table,
         .table = c->device_table,
         .items = {.count = count, .status = status, .dtype = like->dtype}};
-    struct pithi_gpu_call a = {.from = side, .to = side, .count = UINT64_MAX, .pairs = pairs};
+    struct pithi_gpu_call a = {
+        .from = side, .to = side, .count = UINT64_MAX, .update = true, .pairs = pairs};
     a.token_stride = like->stride[0];
     a.head_stride = like->ndim == 3 ? like->stride[1] : (int64_t)like->shape[1];
     a.parts = pithi_cuda_page_parts(c, count);
