@@ -140,6 +140,11 @@ PITHI_DEVICE void pithi_page_find(const struct pithi_gpu_call *a, const struct p
     it->end = g->first + g->hi;
 }
 
+/* Whether pages are added to a base. Kernels that know of plans without one leave that out. */
+PITHI_DEVICE bool pithi_page_based(const struct pithi_table *p, const struct pithi_gpu_page *g) {
+    return p->base_dtype != PITH_NONE && g->base;
+}
+
 /* ---- Units -----------------------------------------------------------------------------------*/
 
 /* Eight elements of a head, or fewer: e is the first's number in the page, `at` its place in the
@@ -169,11 +174,12 @@ PITHI_DEVICE uint32_t pithi_page_unit(const struct pithi_gpu_thread *t, uint32_t
 /* n: 0 where the unit is empty. */
 PITHI_DEVICE struct pithi_gpu_piece pithi_head_piece(const struct pithi_table *p,
                                                      const struct pithi_gpu_page *g,
+                                                     const struct pithi_gpu_thread *t,
                                                      uint32_t unit) {
     const uint32_t group = unit >> g->log2;
-    if (g->plain) {
+    if (t->whole || g->plain) {
         struct pithi_gpu_piece piece;
-        piece.n = group < g->groups ? PITHI_UNIT : 0;
+        piece.n = t->whole || group < g->groups ? PITHI_UNIT : 0;
         piece.e = unit * PITHI_UNIT;
         piece.codes = unit * p->device.set.bits;
         piece.at = piece.e;
@@ -185,6 +191,17 @@ PITHI_DEVICE struct pithi_gpu_piece pithi_head_piece(const struct pithi_table *p
     const bool empty = in_head >= g->dim || group >= g->groups;
     return pithi_piece_at(p, g, token, head - token * g->heads, in_head,
                           empty ? 0 : g->dim - in_head);
+}
+
+/* Whether all of a tile along heads is there and wanted, in words and quads that are aligned. */
+PITHI_DEVICE bool pithi_heads_whole(const struct pithi_table *p, const struct pithi_gpu_page *g,
+                                    uint32_t dtype, uint32_t tile) {
+    const uint64_t units = PITHI_UNITS * PITHI_TEAM, end = (tile + 1) * units;
+    const uint32_t bits = p->device.set.bits;
+    return g->plain && (bits == 4 || bits == 8) && end <= (uint64_t)g->groups << g->log2 &&
+           g->lo <= tile * units * PITHI_UNIT && end * PITHI_UNIT <= g->hi &&
+           pithi_is_aligned(g->values + g->at * pithi_width(dtype), 16) &&
+           pithi_is_aligned(g->codes, 8) && !pithi_page_based(p, g);
 }
 
 /* A tile along tokens: its first token, and their number. */
@@ -329,11 +346,6 @@ PITHI_LOCAL(pithi_page_shrink, uint32_t tile) {
     } while (0)
 
 /* ---- Base ------------------------------------------------------------------------------------*/
-
-/* Whether pages are added to a base. Kernels that know of plans without one leave that out. */
-PITHI_DEVICE bool pithi_page_based(const struct pithi_table *p, const struct pithi_gpu_page *g) {
-    return p->base_dtype != PITH_NONE && g->base;
-}
 
 PITHI_DEVICE void pithi_piece_base(const struct pithi_table *p, const struct pithi_gpu_page *g,
                                    const struct pithi_gpu_piece *piece, uint32_t base[8]) {
