@@ -6,7 +6,7 @@
 
 /* ---- Pages -----------------------------------------------------------------------------------*/
 
-enum { PAGES = 5 };
+enum { PAGES = 5, TOKENS = 32 }; /* TOKENS: of a page */
 
 /* Tokens and heads that lie apart, and pages of it that lie in any order and are not all whole. */
 struct pool {
@@ -16,7 +16,7 @@ struct pool {
     size_t page_bytes, value_bytes;
 };
 
-static const uint32_t page_tokens[PAGES] = {0, 3, 1, 16, 15};
+static const uint32_t page_tokens[PAGES] = {0, 3, 1, TOKENS, 15};
 
 static void point(struct pool *p, pith_kv_pair pairs[PAGES], uint8_t *values, uint8_t *pages) {
     for (size_t i = 0; i < PAGES; i++) {
@@ -30,13 +30,13 @@ static void pool_open(struct pool *p, const char *spec, uint64_t heads_count, ui
                       uint32_t dtype, size_t offset) {
     const uint64_t shape[5] = {3, 40, heads_count, dim}, gap = offset % 3;
     const pith_layout layout = shape_layout(shape, dtype, 0);
-    const uint64_t page[3] = {16, heads_count, dim};
+    const uint64_t page[3] = {TOKENS, heads_count, dim};
     CHECK(rig_open(&p->r, spec, &layout));
     p->like = pith_view_dense(NULL, dtype, 3, page);
     p->like.stride[1] += (int64_t)gap;
     p->like.stride[0] = p->like.stride[1] * (int64_t)heads_count + (int64_t)gap;
-    p->page_bytes = (size_t)pith_kv_page_bytes(p->r.cpu.plan, 16);
-    p->value_bytes = (size_t)p->like.stride[0] * 16 * pith_dtype_bytes(dtype);
+    p->page_bytes = (size_t)pith_kv_page_bytes(p->r.cpu.plan, TOKENS);
+    p->value_bytes = (size_t)p->like.stride[0] * TOKENS * pith_dtype_bytes(dtype);
     mirror_open(&p->values, PAGES * p->value_bytes, offset);
     mirror_open(&p->pages, PAGES * p->page_bytes, offset);
     mirror_open(&p->pairs, PAGES * sizeof(pith_kv_pair), 0);
@@ -69,7 +69,7 @@ static int32_t *device_status(struct pool *p) { return (int32_t *)(void *)p->sta
 
 /* The same on both sides: bytes between rows stay what they are. */
 static void pool_decode(struct pool *p, const uint8_t *pages, uint32_t dtype) {
-    const size_t bytes = (size_t)p->like.stride[0] * 16 * PAGES * pith_dtype_bytes(dtype);
+    const size_t bytes = (size_t)p->like.stride[0] * TOKENS * PAGES * pith_dtype_bytes(dtype);
     uint8_t *const wanted = room(bytes);
     pith_kv_pair pairs[PAGES];
     pith_view like = p->like;
@@ -120,16 +120,17 @@ static void test_pages(void **state) {
     uint64_t number = 0;
     for (size_t d = 0; d < sizeof dims / sizeof dims[0]; d++)
         for (uint64_t h = 1; h < 4; h++, number += 7) {
-            one_pool("kv:page=16", h, dims[d], number);
-            one_pool("kv:page=16,bits=3,group=32,range=symmetric,scale=bf16", h, dims[d],
+            one_pool("kv:page=32", h, dims[d], number);
+            one_pool("kv:page=32,bits=3,group=32,range=symmetric,scale=bf16", h, dims[d],
                      number + 1);
-            one_pool("kv:page=16,axis=channel,group=16,bits=2", h, dims[d], number + 2);
-            one_pool("kv:page=16,axis=channel,group=16,codebook=lloyd,bits=3", h, dims[d],
+            one_pool("kv:page=32,axis=channel,group=16,bits=2", h, dims[d], number + 2);
+            one_pool("kv:page=32,preset=kivi4", h, dims[d], number + 3);
+            one_pool("kv:page=32,axis=channel,group=16,codebook=lloyd,bits=3", h, dims[d],
                      number + 3);
-            one_pool("kv:page=16,search=mse,group=64,bits=2", h, dims[d], number + 4);
-            one_pool("kv:page=16,outliers=0.1,group=32", h, dims[d], number + 6);
+            one_pool("kv:page=32,search=mse,group=64,bits=2", h, dims[d], number + 4);
+            one_pool("kv:page=32,outliers=0.1,group=32", h, dims[d], number + 6);
             if (dims[d] & (dims[d] - 1)) continue;
-            one_pool("kv:page=16,rotate=head", h, dims[d], number + 5);
+            one_pool("kv:page=32,rotate=head", h, dims[d], number + 5);
         }
 }
 
@@ -139,11 +140,11 @@ static void test_bad_pairs(void **state) {
     struct pool p;
     int32_t status[PAGES];
     context("pairs that cannot be");
-    pool_open(&p, "kv:page=16", 2, 32, PITH_F32, 0);
+    pool_open(&p, "kv:page=32", 2, 32, PITH_F32, 0);
     pith_kv_pair *const pairs = (pith_kv_pair *)(void *)p.pairs.host;
     pairs[0].values = NULL;
     pairs[2].page = NULL;
-    pairs[3].tokens = 17;
+    pairs[3].tokens = TOKENS + 1;
     mirror_push(&p.pairs);
     CHECK_OK(pith_cuda_kv_encode_pages(p.r.plan, &p.like, device_pairs(&p), PAGES,
                                        device_status(&p), device_stream()));
@@ -168,7 +169,7 @@ static void test_bad_views(void **state) {
     (void)state;
     struct pool p;
     context("views that cannot be");
-    pool_open(&p, "kv:page=16", 2, 32, PITH_F32, 0);
+    pool_open(&p, "kv:page=32", 2, 32, PITH_F32, 0);
     pith_view like = p.like;
     CHECK_STATUS(PITH_ERR_ARG, pith_cuda_kv_encode_pages(p.r.plan, &like, device_pairs(&p), PAGES,
                                                          NULL, device_stream()));
