@@ -178,9 +178,15 @@ PITHI_DEVICE void pithi_decode_settle(const struct pithi_gpu_call *a, struct pit
     pithi_advance(it->state, it->state->step, pithi_item_identity(p, it, hash));
 }
 
+/* Whether the state moves on. */
+PITHI_DEVICE bool pithi_decode_settles(const struct pithi_gpu_call *a,
+                                       const struct pithi_gpu_shared *s) {
+    return s->from.state && a->update;
+}
+
 PITHI_PHASE(pithi_decode_close, uint64_t number) {
     (void)number;
-    const bool settles = s->from.state && a->update, key = settles && s->from.kind;
+    const bool settles = pithi_decode_settles(a, s), key = settles && s->from.kind;
     if (t->tid) return;
     if (s->from.first && a->per_item == 1 && !key) pithi_item_answer(&a->from.items, &s->from, 0);
     if (!settles || !pithi_results_hand(a, &s->read, s->from.state)) return;
@@ -246,7 +252,7 @@ PITHI_BODY(pithi_decode) {
     } else {
         pithi_decode_groups(a, s, t, team, false);
     }
-    PITHI_GATHER(number);
+    if (pithi_decode_settles(a, s)) PITHI_GATHER_ONE(read, number);
     PITHI_RUN(pithi_decode_close, number);
 }
 
@@ -256,7 +262,7 @@ PITHI_BODY(pithi_reduce) {
     PITHI_OPEN_FRAMES(true);
     if (s->bad != UINT32_MAX) return;
     pithi_decode_groups(a, s, t, team, true);
-    PITHI_GATHER(number);
+    if (pithi_decode_settles(a, s)) PITHI_GATHER_ONE(read, number);
     PITHI_RUN(pithi_decode_close, number);
 }
 

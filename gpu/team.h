@@ -249,16 +249,22 @@ PITHI_PHASE(pithi_results_gather, uint64_t number) {
     pithi_results_add(&s->made, &t->made, t->tid);
 }
 
-/* A body's text: s->read and s->made := the sums over the team. */
-#define PITHI_GATHER(number)                     \
+/* A body's text: s->side := the sums over the team, where the other side has counted nothing. They
+ * are many exchanges: call it only where somebody looks at them. */
+#define PITHI_GATHER_ONE(side, number)           \
     do {                                         \
-        PITHI_WARP_ADD(read.hash);               \
-        PITHI_WARP_ADD(read.saturated);          \
-        PITHI_WARP_ADD(read.poisoned);           \
-        PITHI_WARP_ADD(made.hash);               \
-        PITHI_WARP_ADD(made.saturated);          \
-        PITHI_WARP_ADD(made.poisoned);           \
+        PITHI_WARP_ADD(side.hash);               \
+        PITHI_WARP_ADD(side.saturated);          \
+        PITHI_WARP_ADD(side.poisoned);           \
         PITHI_RUN(pithi_results_gather, number); \
+    } while (0)
+/* Of both sides. */
+#define PITHI_GATHER(number)              \
+    do {                                  \
+        PITHI_WARP_ADD(read.hash);        \
+        PITHI_WARP_ADD(read.saturated);   \
+        PITHI_WARP_ADD(read.poisoned);    \
+        PITHI_GATHER_ONE(made, (number)); \
     } while (0)
 
 /* By the team's first thread: hands its results over, and says whether all teams of the item have.
