@@ -54,7 +54,7 @@ PITHI_BODY(pithi_check) {
     if (p->checksums) pithi_blocks(a, s, t, team, p, &s->from, &a->work[s->from.index]);
     if (!a->identify) return;
     PITHI_STEP(pithi_check_hash, pithi_width(p->base_dtype));
-    PITHI_GATHER_ONE(read, number);
+    PITHI_GATHER_HASHED(true, false, number);
     PITHI_RUN(pithi_check_close, number);
 }
 

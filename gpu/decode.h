@@ -252,7 +252,8 @@ PITHI_BODY(pithi_decode) {
     } else {
         pithi_decode_groups(a, s, t, team, false);
     }
-    if (pithi_decode_settles(a, s)) PITHI_GATHER_ONE(read, number);
+    if (pithi_decode_settles(a, s))
+        PITHI_GATHER_HASHED(a->from.plan.base_dtype != PITH_NONE, false, number);
     PITHI_RUN(pithi_decode_close, number);
 }
 
@@ -262,7 +263,8 @@ PITHI_BODY(pithi_reduce) {
     PITHI_OPEN_FRAMES(true);
     if (s->bad != UINT32_MAX) return;
     pithi_decode_groups(a, s, t, team, true);
-    if (pithi_decode_settles(a, s)) PITHI_GATHER_ONE(read, number);
+    if (pithi_decode_settles(a, s))
+        PITHI_GATHER_HASHED(a->from.plan.base_dtype != PITH_NONE, false, number);
     PITHI_RUN(pithi_decode_close, number);
 }
 

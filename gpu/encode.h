@@ -421,7 +421,7 @@ PITHI_BODY(pithi_encode) {
     pithi_encode_groups(a, s, t, team, PITHI_OF_TENSOR);
     PITHI_RUN(pithi_encode_padding, (uint64_t)1 << a->to.plan.block_log2);
     pithi_encode_end(a, s, t, team, PITHI_OF_TENSOR);
-    if (s->to.state) PITHI_GATHER_ONE(made, number);
+    if (s->to.state) PITHI_GATHER_HASHED(false, a->to.plan.base_dtype != PITH_NONE, number);
     PITHI_RUN(pithi_encode_close, number);
 }
 

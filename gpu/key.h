@@ -64,7 +64,7 @@ PITHI_BODY(pithi_encode_key) {
     for (uint64_t tile = s->to.begin; tile < s->to.end; tile += PITHI_TILE)
         PITHI_RUN(pithi_key_put, tile);
     pithi_encode_end(a, s, t, team, PITHI_OF_TENSOR);
-    PITHI_GATHER_ONE(made, number);
+    PITHI_GATHER_HASHED(false, true, number);
     PITHI_RUN(pithi_key_close, number);
 }
 

@@ -39,7 +39,8 @@ PITHI_DEVICE void pithi_pair_close(const struct pithi_gpu_call *a, struct pithi_
                                    struct pithi_gpu_thread *t, struct pithi_team *team,
                                    uint64_t number) {
     pithi_encode_end(a, s, t, team, PITHI_OF_FRAMES);
-    PITHI_GATHER(number);
+    PITHI_GATHER_HASHED(a->from.plan.base_dtype != PITH_NONE, a->to.plan.base_dtype != PITH_NONE,
+                        number);
     PITHI_RUN(pithi_decode_close, number);
     PITHI_RUN(pithi_encode_close, number);
 }

@@ -100,7 +100,7 @@ PITHI_LOCAL(pithi_state_read, uint64_t tile) {
     do {                                                                           \
         for (uint64_t tile_ = s->to.begin; tile_ < s->to.end; tile_ += PITHI_TILE) \
             PITHI_STEP(pithi_state_read, tile_);                                   \
-        PITHI_GATHER_ONE(made, number);                                            \
+        PITHI_GATHER_HASHED(false, true, number);                                  \
     } while (0)
 
 PITHI_PHASE(pithi_state_identify, uint64_t number) {

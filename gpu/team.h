@@ -234,11 +234,11 @@ PITHI_DEVICE struct pithi_random pithi_item_random(const struct pithi_gpu_call *
 
 /* ---- Results ---------------------------------------------------------------------------------*/
 
-/* Adds what the threads of a warp counted, which is in each of them already. */
+/* Adds what a thread counted, which is rare; and its warp's hash, which is in each of its threads
+ * already. */
 PITHI_DEVICE void pithi_results_add(struct pithi_gpu_results *to, const struct pithi_gpu_results *r,
                                     uint32_t tid) {
-    if (tid % PITHI_WARP) return;
-    if (r->hash) pithi_atomic_add64(&to->hash, r->hash);
+    if (r->hash && tid % PITHI_WARP == 0) pithi_atomic_add64(&to->hash, r->hash);
     if (r->saturated) pithi_atomic_add64(&to->saturated, r->saturated);
     if (r->poisoned) pithi_atomic_add64(&to->poisoned, r->poisoned);
 }
@@ -249,23 +249,15 @@ PITHI_PHASE(pithi_results_gather, uint64_t number) {
     pithi_results_add(&s->made, &t->made, t->tid);
 }
 
-/* A body's text: s->side := the sums over the team, where the other side has counted nothing. They
- * are many exchanges: call it only where somebody looks at them. */
-#define PITHI_GATHER_ONE(side, number)           \
-    do {                                         \
-        PITHI_WARP_ADD(side.hash);               \
-        PITHI_WARP_ADD(side.saturated);          \
-        PITHI_WARP_ADD(side.poisoned);           \
-        PITHI_RUN(pithi_results_gather, number); \
+/* A body's text: s->read and s->made := the sums over the team. Call it only where somebody looks
+ * at them: hashes, of the sides that have one, take many exchanges. */
+#define PITHI_GATHER_HASHED(reads, makes, number) \
+    do {                                          \
+        if (reads) PITHI_WARP_ADD(read.hash);     \
+        if (makes) PITHI_WARP_ADD(made.hash);     \
+        PITHI_RUN(pithi_results_gather, number);  \
     } while (0)
-/* Of both sides. */
-#define PITHI_GATHER(number)              \
-    do {                                  \
-        PITHI_WARP_ADD(read.hash);        \
-        PITHI_WARP_ADD(read.saturated);   \
-        PITHI_WARP_ADD(read.poisoned);    \
-        PITHI_GATHER_ONE(made, (number)); \
-    } while (0)
+#define PITHI_GATHER(number) PITHI_GATHER_HASHED(true, true, number)
 
 /* By the team's first thread: hands its results over, and says whether all teams of the item have.
  * Then the slot holds their sum. */
