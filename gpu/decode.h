@@ -10,6 +10,7 @@
 
 PITHI_PHASE(pithi_decode_open, uint64_t number) {
     pithi_thread_clear(t);
+    if (t->tid < PITHI_HEADS) s->differs[t->tid][0] = s->differs[t->tid][1] = PITHI_HEADER_SAME;
     if (t->tid) return;
     pithi_shared_clear(s);
     pithi_item_locate(a, &a->from, number, &s->from);

@@ -74,10 +74,12 @@ PITHI_DEVICE void pithi_item_locate(const struct pithi_gpu_call *a,
     const struct pithi_table *const p = &side->plan;
     const struct pithi_gpu_items *const items = &side->items;
     struct pithi_gpu_state *const state = side->state;
-    const uint64_t number = pithi_item_slot(items, team / a->chunks);
+    /* There are fewer teams than 2^31, see pithi_cuda_launch. */
+    const uint32_t chunk = (uint32_t)team % (uint32_t)a->chunks;
+    it->index = (uint32_t)team / (uint32_t)a->chunks;
+    it->first = chunk == 0;
+    const uint64_t number = pithi_item_slot(items, it->index);
     const bool known = number < p->slots;
-    it->index = team / a->chunks;
-    it->first = team % a->chunks == 0;
     it->status = known ? pithi_state_check(p, state) : PITH_ERR_ARG;
     it->table = side->table;
     it->slot = (const struct pithi_table_slot *)(const void *)(side->table + p->slots_at) +
@@ -93,7 +95,7 @@ PITHI_DEVICE void pithi_item_locate(const struct pithi_gpu_call *a,
         it->base = pithi_state_memory(state) + it->slot->first * pithi_width(p->base_dtype);
     if (items->tensors && !it->tensor && it->slot->count && (!it->base || side == &a->to))
         it->status = PITH_ERR_ARG;
-    pithi_item_span(a, team % a->chunks, it);
+    pithi_item_span(a, chunk, it);
 }
 
 /* ---- Header hash -----------------------------------------------------------------------------*/
@@ -112,6 +114,10 @@ PITHI_DEVICE uint64_t pithi_xxh_merge(uint64_t h, uint64_t sum) {
     return (h ^ pithi_xxh_round(0, sum)) * PITHI_XXH_1 + PITHI_XXH_4;
 }
 
+PITHI_DEVICE uint64_t pithi_header_word(const uint8_t *p) {
+    return pithi_is_aligned(p, 8) ? pithi_get_aligned64(p) : pithi_get64(p);
+}
+
 /* XXH64 of n bytes, n a multiple of 8: headers are. libxxhash does not compile for devices. */
 PITHI_DEVICE uint64_t pithi_xxh64(const uint8_t *p, uint64_t n, uint64_t seed) {
     const uint8_t *const end = p + n;
@@ -121,13 +127,14 @@ PITHI_DEVICE uint64_t pithi_xxh64(const uint8_t *p, uint64_t n, uint64_t seed) {
                          seed - PITHI_XXH_1};
         for (; end - p >= 32; p += 32)
             PITHI_UNROLL for (int k = 0; k < 4; k++) v[k] =
-                pithi_xxh_round(v[k], pithi_get64(p + 8 * k));
+                pithi_xxh_round(v[k], pithi_header_word(p + 8 * k));
         h = pithi_rotl(v[0], 1) + pithi_rotl(v[1], 7) + pithi_rotl(v[2], 12) + pithi_rotl(v[3], 18);
         PITHI_UNROLL for (int k = 0; k < 4; k++) h = pithi_xxh_merge(h, v[k]);
     }
     h += n;
     for (; p < end; p += 8)
-        h = pithi_rotl(h ^ pithi_xxh_round(0, pithi_get64(p)), 27) * PITHI_XXH_1 + PITHI_XXH_4;
+        h = pithi_rotl(h ^ pithi_xxh_round(0, pithi_header_word(p)), 27) * PITHI_XXH_1 +
+            PITHI_XXH_4;
     h = (h ^ h >> 33) * PITHI_XXH_2;
     h = (h ^ h >> 29) * PITHI_XXH_3;
     return h ^ h >> 32;
@@ -186,12 +193,20 @@ PITHI_DEVICE uint8_t *pithi_item_stream(const struct pithi_gpu_item *it) {
     return it->frame + it->slot->fixed_bytes + PITHI_SECTION_HEAD;
 }
 
+/* How the bytes of a header differ from the table's. */
+enum { PITHI_HEADER_SAME, PITHI_HEADER_FREE, PITHI_HEADER_OTHER }; /* FREE: where frames may */
+
 /* The check of the header of a located item's frame, but for its stream; sets kind, form and
- * payload. head: the frame's first bytes, wherever they are. differs: whether they
- * are not those of a form (bit 0 ordinary, 1 key); NULL: not known yet. */
+ * payload. head: the frame's first bytes, wherever they are. differs: how they differ from those of
+ * both forms, 0 behind the frame's end; NULL: not known yet. The table's own headers are right. */
 PITHI_DEVICE int32_t pithi_header_judge(const struct pithi_table *p, uint64_t length,
                                         struct pithi_gpu_item *it, const uint8_t *head,
-                                        const uint32_t *differs) {
+                                        const uint32_t differs[2]) {
+    if (differs) {
+        pithi_item_kind(p, it, head);
+        if (differs[it->kind] == PITHI_HEADER_SAME && length >= it->form->header_bytes)
+            return PITH_OK;
+    }
     const int32_t start = pithi_header_start(head, it->table + it->slot->form[0].header, length);
     if (start != PITH_OK) return start;
     pithi_item_kind(p, it, head);
@@ -203,7 +218,7 @@ PITHI_DEVICE int32_t pithi_header_judge(const struct pithi_table *p, uint64_t le
     if (pithi_header_hash(head, fixed, fixed + sections) != pithi_get64(head + fixed - 8))
         return PITH_ERR_CHECKSUM;
     if (fixed != it->slot->fixed_bytes) return PITH_ERR_MISMATCH;
-    if (differs ? *differs >> it->kind & 1
+    if (differs ? differs[it->kind] == PITHI_HEADER_OTHER
                 : !pithi_header_mine(head, it->table + it->form->header, bytes))
         return PITH_ERR_MISMATCH;
     return pithi_keys_legal(&p->device.free_keys, head) ? PITH_OK : PITH_ERR_CORRUPT;
@@ -212,7 +227,7 @@ PITHI_DEVICE int32_t pithi_header_judge(const struct pithi_table *p, uint64_t le
 /* The same, and of what a frame of fixed size has besides blocks and their checksums. */
 PITHI_DEVICE int32_t pithi_header_check(const struct pithi_table *p, uint64_t length,
                                         struct pithi_gpu_item *it, const uint8_t *head,
-                                        const uint32_t *differs) {
+                                        const uint32_t differs[2]) {
     const int32_t judged = pithi_header_judge(p, length, it, head, differs);
     if (judged != PITH_OK) return judged;
     const uint64_t bytes = it->form->header_bytes;
@@ -274,7 +289,7 @@ PITHI_DEVICE int32_t pithi_work_check(const struct pithi_gpu_call *a,
 /* All checks of an item that is to be decoded, unless an earlier launch made them. head and
  * differs: as for pithi_header_check, or both NULL. */
 PITHI_DEVICE int32_t pithi_item_check(const struct pithi_gpu_call *a, struct pithi_gpu_item *it,
-                                      const uint8_t *head, const uint32_t *differs) {
+                                      const uint8_t *head, const uint32_t differs[2]) {
     const struct pithi_table *const p = &a->from.plan;
     if (it->status != PITH_OK) return it->status;
     if (!it->frame) return PITH_ERR_ARG;

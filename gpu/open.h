@@ -26,26 +26,29 @@ PITHI_DEVICE uint64_t pithi_open_word(const uint8_t *frame, uint64_t at, uint64_
     return word;
 }
 
-PITHI_PHASE(pithi_open_fetch, uint32_t first) {
-    const uint32_t warp = t->tid / PITHI_WARP, lane = t->tid % PITHI_WARP, at = 8 * lane;
-    if (lane == 0) s->differs[warp][0] = s->differs[warp][1] = 0;
-    if (s->from.status != PITH_OK || a->work || first + warp >= a->per_item) return;
-    const struct pithi_gpu_item it = pithi_open_item(a, s, first + warp);
-    const uint64_t length = pithi_item_length(&a->from.items, it.index);
-    s->head[warp][lane] = it.frame ? pithi_open_word(it.frame, at, length) : 0;
-}
-
-PITHI_PHASE(pithi_open_compare, uint32_t first) {
-    const uint32_t warp = t->tid / PITHI_WARP, lane = t->tid % PITHI_WARP, at = 8 * lane;
-    if (s->from.status != PITH_OK || a->work || first + warp >= a->per_item) return;
+/* How bytes of the frame differ from the table's, as far as these go; word: those at `at`. */
+PITHI_DEVICE void pithi_open_compare(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                     uint64_t word, uint64_t at, uint32_t *differs) {
     for (uint32_t kind = 0; kind < (a->from.plan.base_dtype == PITH_NONE ? 1u : 2u); kind++) {
         const struct pithi_table_form *const form = &s->from.slot->form[kind];
         const uint8_t *const mine = s->from.table + form->header + at;
         if (at >= form->header_bytes) continue;
+        const uint64_t differ = word ^ pithi_get_aligned64(mine);
         const uint64_t mask = pithi_get_aligned64(mine + form->header_bytes);
-        if ((s->head[warp][lane] ^ pithi_get_aligned64(mine)) & mask)
-            pithi_atomic_max32(&s->differs[warp][kind], 1);
+        if (differ)
+            pithi_atomic_max32(&differs[kind],
+                               differ & mask ? PITHI_HEADER_OTHER : PITHI_HEADER_FREE);
     }
+}
+
+PITHI_PHASE(pithi_open_fetch, uint32_t first) {
+    const uint32_t warp = t->tid / PITHI_WARP, lane = t->tid % PITHI_WARP, at = 8 * lane;
+    if (s->from.status != PITH_OK || a->work || first + warp >= a->per_item) return;
+    const struct pithi_gpu_item it = pithi_open_item(a, s, first + warp);
+    const uint64_t length = pithi_item_length(&a->from.items, it.index);
+    const uint64_t word = it.frame ? pithi_open_word(it.frame, at, length) : 0;
+    s->head[warp][lane] = word;
+    pithi_open_compare(a, s, word, at, s->differs[warp]);
 }
 
 /* sums: every frame is answered for, and s->bad says which is the lowest that cannot be read. Else
@@ -54,8 +57,8 @@ PITHI_PHASE(pithi_open_judge, uint32_t first, bool sums) {
     const uint32_t warp = t->tid / PITHI_WARP, k = first + warp;
     if (t->tid % PITHI_WARP || k >= a->per_item) return;
     struct pithi_gpu_item it = pithi_open_item(a, s, k);
-    const uint32_t differs = s->differs[warp][0] | s->differs[warp][1] << 1;
-    it.status = pithi_item_check(a, &it, (const uint8_t *)s->head[warp], &differs);
+    it.status = pithi_item_check(a, &it, (const uint8_t *)s->head[warp], s->differs[warp]);
+    s->differs[warp][0] = s->differs[warp][1] = PITHI_HEADER_SAME;
     if (!sums) {
         s->from = it;
         return;
@@ -69,7 +72,6 @@ PITHI_PHASE(pithi_open_judge, uint32_t first, bool sums) {
     do {                                                             \
         for (uint32_t k_ = 0; k_ < a->per_item; k_ += PITHI_HEADS) { \
             PITHI_RUN(pithi_open_fetch, k_);                         \
-            PITHI_RUN(pithi_open_compare, k_);                       \
             PITHI_RUN(pithi_open_judge, k_, sums);                   \
         }                                                            \
     } while (0)

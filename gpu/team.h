@@ -146,7 +146,7 @@ struct pithi_gpu_paged {
 struct pithi_gpu_shared {
     struct pithi_gpu_item from, to; /* as the sides of a call */
     struct pithi_gpu_results read, made;
-    /* Beginnings of frames, a warp's each, and which of their plan's forms they differ from. */
+    /* Beginnings of frames, a warp's each, and how they differ from both of their plan's forms. */
     uint64_t head[PITHI_HEADS][PITHI_WARP];
     uint32_t differs[PITHI_HEADS][2];
     uint32_t bad; /* frames of a sum: the lowest whose status is not PITH_OK */
