@@ -206,8 +206,9 @@ PITHI_PHASE(pithi_decode_refuse, uint64_t number) {
 
 /* Whether whole tiles move by the widest accesses. */
 PITHI_DEVICE bool pithi_decode_aligned(const struct pithi_gpu_call *a,
-                                       const struct pithi_gpu_item *it) {
-    return a->first == 0 && pithi_frames_aligned(a, it) && pithi_is_aligned(it->tensor, 16) &&
+                                       const struct pithi_gpu_shared *s, bool sums) {
+    const struct pithi_gpu_item *const it = &s->from;
+    return a->first == 0 && pithi_frames_aligned(a, s, sums) && pithi_is_aligned(it->tensor, 16) &&
            (a->from.plan.base_dtype == PITH_NONE || pithi_is_aligned(it->base, 16));
 }
 
@@ -228,8 +229,7 @@ PITHI_DEVICE void pithi_decode_tile(const struct pithi_gpu_call *a, struct pithi
 PITHI_DEVICE void pithi_decode_groups(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                       struct pithi_gpu_thread *t, struct pithi_team *team,
                                       bool sums) {
-    /* Of sums they would take more registers than there are. */
-    const bool aligned = t->special && !sums && pithi_decode_aligned(a, &s->from);
+    const bool aligned = t->special && pithi_decode_aligned(a, s, sums);
     for (uint64_t tile = s->from.begin; tile < s->from.end; tile += PITHI_TILE) {
         if (aligned && tile + PITHI_TILE <= s->from.end)
             pithi_decode_tile(a, s, t, team, sums, tile, true);

@@ -352,8 +352,10 @@ PITHI_PHASE(pithi_encode_refuse, uint64_t number) {
 
 /* Whether whole tiles move by the widest accesses, to the frame too. */
 PITHI_DEVICE bool pithi_encode_aligned(const struct pithi_gpu_call *a,
-                                       const struct pithi_gpu_item *it) {
+                                       const struct pithi_gpu_shared *s, int of) {
     const uint32_t bits = a->to.plan.device.set.bits;
+    const struct pithi_gpu_item *const it = &s->to;
+    if (of == PITHI_OF_FRAMES && !pithi_frames_aligned(a, s, true)) return false;
     if ((bits != 4 && bits != 8) || !pithi_is_aligned(it->payload, 8)) return false;
     if (a->to.plan.base_dtype != PITH_NONE && !pithi_is_aligned(it->base, 16)) return false;
     return pithi_is_aligned(it->tensor, 16);
@@ -390,9 +392,7 @@ PITHI_DEVICE void pithi_encode_groups(const struct pithi_gpu_call *a, struct pit
                                       struct pithi_gpu_thread *t, struct pithi_team *team, int of) {
     const uint32_t group = a->to.plan.device.set.group;
     const uint64_t segment = group > PITHI_TILE ? group : PITHI_TILE;
-    /* Sums of frames would take more registers than there are. */
-    const bool aligned = t->special && of == PITHI_OF_TENSOR && group <= PITHI_TILE &&
-                         pithi_encode_aligned(a, &s->to);
+    const bool aligned = t->special && group <= PITHI_TILE && pithi_encode_aligned(a, s, of);
     for (uint64_t at = s->to.begin; at < s->to.end; at += segment) {
         const uint64_t end = s->to.end - at < segment ? s->to.end : at + segment;
         if (aligned && pithi_tile_full(&s->to, at))

@@ -248,8 +248,6 @@ PITHI_DEVICE int pithi_lloyd_code(const struct pithi_gpu_call *a, const struct p
                                s->paged.values[t->sought.at + i] * cells);
 }
 
-PITHI_DEVICE float pithi_size(float x) { return pithi_float(pithi_magnitude(pithi_bits(x))); }
-
 /* By the scale that reaches the largest value: sums of the magnitudes of values and of levels; and
  * how many values the codes do not reproduce. */
 PITHI_LOCAL(pithi_lloyd_open, uint32_t tile) {

@@ -51,6 +51,21 @@ PITHI_PHASE(pithi_open_fetch, uint32_t first) {
     pithi_open_compare(a, s, word, at, s->differs[warp]);
 }
 
+/* What all frames of a sum have in common. */
+PITHI_DEVICE void pithi_open_summand(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                     uint32_t k, const struct pithi_gpu_item *it) {
+    if (it->first) pithi_item_answer(&a->from.items, it, 0);
+    if (it->status != PITH_OK) {
+        pithi_atomic_min32(&s->bad, k);
+        return;
+    }
+    const uint8_t *const payload = it->frame + s->from.form->header_bytes;
+    if (k < PITHI_SUMMANDS && pithi_is_aligned(payload, 8))
+        s->payload[k] = payload;
+    else
+        pithi_atomic_max32(&s->apart, 1);
+}
+
 /* sums: every frame is answered for, and s->bad says which is the lowest that cannot be read. Else
  * there is one, and s->from says how it is. */
 PITHI_PHASE(pithi_open_judge, uint32_t first, bool sums) {
@@ -59,12 +74,10 @@ PITHI_PHASE(pithi_open_judge, uint32_t first, bool sums) {
     struct pithi_gpu_item it = pithi_open_item(a, s, k);
     it.status = pithi_item_check(a, &it, (const uint8_t *)s->head[warp], s->differs[warp]);
     s->differs[warp][0] = s->differs[warp][1] = PITHI_HEADER_SAME;
-    if (!sums) {
+    if (sums)
+        pithi_open_summand(a, s, k, &it);
+    else
         s->from = it;
-        return;
-    }
-    if (it.status != PITH_OK) pithi_atomic_min32(&s->bad, k);
-    if (it.first) pithi_item_answer(&a->from.items, &it, 0);
 }
 
 /* A body's text, after s->from is located. */

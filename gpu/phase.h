@@ -243,6 +243,15 @@ PITHI_DEVICE void pithi_put_aligned16(void *p, uint16_t x) {
 #define PITHI_ASSUME(fact) assert(fact)
 #endif
 
+/* Byte i of a word, on top of bits above it. */
+PITHI_DEVICE uint32_t pithi_byte_on(uint32_t word, uint32_t i, uint32_t above) {
+#ifdef __CUDACC__
+    return __byte_perm(above, word, 0x3214 + i);
+#else
+    return (word >> 8 * i & 0xFF) | above;
+#endif
+}
+
 /* Of numbers that are not NaN; the sign of a 0 may be any. */
 PITHI_DEVICE float pithi_larger(float x, float y) {
 #ifdef __CUDACC__

@@ -34,16 +34,34 @@ struct pithi_gpu_coded {
     bool first; /* of its group */
 };
 
-PITHI_DEVICE struct pithi_gpu_coded pithi_coded_at(const struct pithi_gpu_thread *t,
-                                                   const struct pithi_table *p,
-                                                   const struct pithi_gpu_item *it, uint64_t e) {
+PITHI_DEVICE struct pithi_gpu_coded pithi_coded_at(const struct pithi_table *p,
+                                                   const struct pithi_gpu_spot *spot, uint32_t n) {
     struct pithi_gpu_coded at;
-    at.n = pithi_tile_left(t, e, it->slot->count);
-    const struct pithi_gpu_spot spot = pithi_spot(p, it->form, it->slot->count, at.n ? e : 0);
-    at.scale = pithi_spot_scale(p, &spot);
-    at.codes = pithi_spot_codes(p, &spot);
-    at.first = spot.inside % p->device.set.group == 0;
+    at.n = n;
+    at.scale = pithi_spot_scale(p, spot);
+    at.codes = pithi_spot_codes(p, spot);
+    at.first = spot->inside % p->device.set.group == 0;
     return at;
+}
+
+/* Of the thread's units. A whole tile lies in one block, and its rows begin alike. */
+PITHI_DEVICE void pithi_coded_units(const struct pithi_gpu_thread *t, const struct pithi_table *p,
+                                    const struct pithi_gpu_item *it, uint64_t tile,
+                                    struct pithi_gpu_coded at[PITHI_UNITS]) {
+    const uint32_t group = p->device.set.group;
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        const uint64_t e = pithi_unit_at(t, tile, u), count = it->slot->count;
+        const uint32_t n = pithi_tile_left(t, e, count);
+        if (t->whole && u && group <= PITHI_ROW) {
+            at[u] = at[0];
+            at[u].scale += u * (PITHI_ROW / group) * pithi_scale_width(p->device.set.scale_dtype);
+            at[u].codes += u * PITHI_ROW * p->device.set.bits / 8;
+            continue;
+        }
+        struct pithi_gpu_spot spot = pithi_spot(p, it->form, count, t->whole ? tile : n ? e : 0);
+        if (t->whole) spot.inside += (uint32_t)(e - tile);
+        at[u] = pithi_coded_at(p, &spot, n);
+    }
 }
 
 /* f32 bits of a scale: by one access where it can be. */
@@ -57,33 +75,38 @@ PITHI_DEVICE uint8_t *pithi_sum_payload(const struct pithi_gpu_call *a,
     return pithi_item_frame(&a->from.items, it->index * a->per_item + k) + it->form->header_bytes;
 }
 
-/* Whether all codes of whole units are words that are aligned, in all frames of the item. */
+/* Whether all codes of whole units are words that are aligned, in all frames of the item, and whole
+ * tiles lie in one block. */
 PITHI_DEVICE bool pithi_frames_aligned(const struct pithi_gpu_call *a,
-                                       const struct pithi_gpu_item *it) {
-    const uint32_t bits = a->from.plan.device.set.bits;
-    bool aligned = a->from.plan.device.kind == PITHI_DEVICE_groups && (bits == 4 || bits == 8);
-    for (uint32_t k = 0; k < a->per_item && aligned; k++)
-        aligned = pithi_is_aligned(pithi_sum_payload(a, it, k), 8);
-    return aligned;
+                                       const struct pithi_gpu_shared *s, bool sums) {
+    const struct pithi_table *const p = &a->from.plan;
+    const uint32_t bits = p->device.set.bits;
+    if (p->device.kind != PITHI_DEVICE_groups || (bits != 4 && bits != 8)) return false;
+    if (p->device.set.scale_dtype != PITH_F32 || 1u << p->block_log2 < PITHI_TILE) return false;
+    return sums ? !s->apart : pithi_is_aligned(s->from.payload, 8);
 }
 
 /* Frames whose codes are fetched before the first of them is decoded: what a sum waits for is
- * memory. */
-enum { PITHI_SUM_AHEAD = 2 };
+ * memory. FAR: in whole tiles, where scales are common. Special kernels have no registers for both
+ * ways. */
+enum { PITHI_SUM_FAR = 4, PITHI_SUM_AHEAD = 2 };
+PITHI_DEVICE uint32_t pithi_sum_ahead(const struct pithi_gpu_thread *t, bool sums) {
+    return sums && !t->special ? (uint32_t)PITHI_SUM_AHEAD : 1;
+}
 
 /* t->x := the sums of frames `from` .. of the units, as many as are fetched at once. */
 PITHI_DEVICE void pithi_sum_some(const struct pithi_gpu_call *a, const struct pithi_gpu_item *it,
                                  struct pithi_gpu_thread *t,
                                  const struct pithi_gpu_coded at[PITHI_UNITS], uint32_t from,
                                  bool sums, struct pithi_gpu_results *seen) {
-    const uint32_t frames = sums ? a->per_item : 1, ahead = sums ? PITHI_SUM_AHEAD : 1;
+    const uint32_t frames = sums ? a->per_item : 1, ahead = pithi_sum_ahead(t, sums);
     const struct pithi_table *const p = &a->from.plan;
     const uint32_t bits = p->device.set.bits;
     uint32_t scale[PITHI_SUM_AHEAD][PITHI_UNITS];
     uint64_t word[PITHI_SUM_AHEAD][PITHI_UNITS];
     PITHI_UNROLL for (uint32_t k = 0; k < ahead; k++) {
         if (from + k >= frames) continue;
-        uint8_t *const payload = pithi_sum_payload(a, it, from + k);
+        uint8_t *const payload = sums ? pithi_sum_payload(a, it, from + k) : it->payload;
         PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
             if (!at[u].n) continue;
             uint8_t *const codes = pithi_tile_place(t, payload + at[u].codes, bits);
@@ -100,6 +123,51 @@ PITHI_DEVICE void pithi_sum_some(const struct pithi_gpu_call *a, const struct pi
                               &seen->saturated);
         }
     }
+}
+
+/* t->x := t->x + the sums of `frames` frames from `from` on; of units of whole tiles. Returns a
+ * number that is not less than any scale, if none is NaN. Scales are not looked at on the way:
+ * nothing must wait for them before all codes are on theirs. */
+PITHI_DEVICE float pithi_sum_far(const struct pithi_gpu_call *a, const struct pithi_gpu_shared *s,
+                                 struct pithi_gpu_thread *t,
+                                 const struct pithi_gpu_coded at[PITHI_UNITS], uint32_t from,
+                                 uint32_t frames) {
+    const uint32_t bits = a->from.plan.device.set.bits, half = 1u << (bits - 1);
+    float scale[PITHI_SUM_FAR][PITHI_UNITS], size = 0;
+    uint64_t word[PITHI_SUM_FAR][PITHI_UNITS];
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_SUM_FAR; k++) {
+        if (k >= frames) continue;
+        const uint8_t *const payload = s->payload[from + k];
+        PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+            word[k][u] = bits == 8 ? pithi_get_aligned64(payload + at[u].codes)
+                                   : pithi_get_aligned32(payload + at[u].codes);
+            scale[k][u] = pithi_float(pithi_get_aligned32(payload + at[u].scale));
+        }
+    }
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_SUM_FAR; k++) {
+        if (k >= frames) continue;
+        PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+            size += pithi_size(scale[k][u]);
+            PITHI_UNROLL for (uint32_t i = 0; i < PITHI_UNIT; i++) t->x[u][i] +=
+                pithi_unit_code(word[k][u], bits, half, i) * scale[k][u];
+        }
+    }
+    return size;
+}
+
+/* t->x := the sums of all frames; of units of whole tiles. False, with anything there, where a
+ * scale is out of the common. What -0 is added to stays as it is. */
+PITHI_DEVICE bool pithi_sum_whole(const struct pithi_gpu_call *a, const struct pithi_gpu_shared *s,
+                                  struct pithi_gpu_thread *t,
+                                  const struct pithi_gpu_coded at[PITHI_UNITS]) {
+    float size = 0;
+    uint32_t k = 0;
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++)
+        PITHI_UNROLL for (uint32_t i = 0; i < PITHI_UNIT; i++) t->x[u][i] = -0.0f;
+    for (; k + PITHI_SUM_FAR <= a->per_item; k += PITHI_SUM_FAR)
+        size += pithi_sum_far(a, s, t, at, k, PITHI_SUM_FAR);
+    for (; k < a->per_item; k++) size += pithi_sum_far(a, s, t, at, k, 1);
+    return size < pithi_float(PITHI_SCALE_LIMIT);
 }
 
 /* t->x := the sum of the item's frames of values that a codec without groups stores as they are. */
@@ -127,12 +195,12 @@ PITHI_LOCAL(pithi_sum_groups, uint64_t tile, bool again, bool sums) {
     const struct pithi_gpu_item *const it = &s->from;
     struct pithi_gpu_coded at[PITHI_UNITS];
     struct pithi_gpu_results seen = {0};
-    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
-        at[u] = pithi_coded_at(t, &a->from.plan, it, pithi_unit_at(t, tile, u));
+    pithi_coded_units(t, &a->from.plan, it, tile, at);
+    if (sums && t->whole && pithi_sum_whole(a, s, t, at)) return;
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++)
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->x[u][k] = 0;
-    }
     if (sums) {
-        for (uint32_t k = 0; k < a->per_item; k += PITHI_SUM_AHEAD)
+        for (uint32_t k = 0; k < a->per_item; k += pithi_sum_ahead(t, true))
             pithi_sum_some(a, it, t, at, k, true, &seen);
     } else {
         pithi_sum_some(a, it, t, at, 0, false, &seen);

@@ -35,7 +35,7 @@ struct pithi_gpu_sought {
 
 struct pithi_gpu_thread {
     uint32_t tid;
-    /* Of the kernel, so that bodies may look at it: it is one of special.def, or of the host's.
+    /* Of the kernel, so that bodies may look at it: it is one of special.def; the host's, by turns.
      * These have the text of a tile twice. whole: all elements of the tile exist, and all that
      * moves is aligned; what else would be asked falls away where the text knows that. */
     bool special;
@@ -59,8 +59,8 @@ struct pithi_gpu_thread {
     uint64_t word[2], word_other[2], floor[2]; /* see kv_outliers.h */
 };
 
-/* Frames that a team opens at once. */
-enum { PITHI_HEADS = PITHI_TEAM / PITHI_WARP };
+/* Frames that a team opens at once; frames of a sum whose places are kept. */
+enum { PITHI_HEADS = PITHI_TEAM / PITHI_WARP, PITHI_SUMMANDS = 64 };
 
 /* A team's tile, and its block of the frame. */
 struct pithi_gpu_block {
@@ -149,7 +149,10 @@ struct pithi_gpu_shared {
     /* Beginnings of frames, a warp's each, and how they differ from both of their plan's forms. */
     uint64_t head[PITHI_HEADS][PITHI_WARP];
     uint32_t differs[PITHI_HEADS][2];
-    uint32_t bad; /* frames of a sum: the lowest whose status is not PITH_OK */
+    /* Frames of a sum: the lowest whose status is not PITH_OK; whether there are more than are kept
+     * here, or one is not aligned. */
+    uint32_t bad, apart;
+    const uint8_t *payload[PITHI_SUMMANDS];
     uint32_t largest[PITHI_TILE_GROUPS];
     float scale[PITHI_TILE_GROUPS], reciprocal[PITHI_TILE_GROUPS];
     uint64_t sums[PITHI_TEAM]; /* of the blocks that are being hashed */
@@ -217,6 +220,7 @@ PITHI_DEVICE void pithi_shared_clear(struct pithi_gpu_shared *s) {
     pithi_results_clear(&s->read);
     pithi_results_clear(&s->made);
     s->bad = UINT32_MAX;
+    s->apart = 0;
 }
 
 /* The random bits of an encode with a state. */

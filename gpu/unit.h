@@ -9,6 +9,14 @@
 #include "phase.h"
 #include "stage/nh.h"
 
+PITHI_DEVICE float pithi_size(float x) {
+#ifdef __CUDACC__
+    return fabsf(x);
+#else
+    return pithi_float(pithi_magnitude(pithi_bits(x)));
+#endif
+}
+
 /* raw := the n elements of `width` bytes, 2 or 4, at p, side by side as they lie there; then zeros.
  * Nothing looks at what is on its way, so that more can be under way at once. */
 PITHI_DEVICE void pithi_unit_fetch(const uint8_t *p, uint32_t width, uint32_t n, uint32_t raw[8]) {
@@ -73,7 +81,8 @@ PITHI_DEVICE uint32_t pithi_unit_widen(uint32_t dtype, uint32_t bits) {
 
 /* f32 bits rounded as pithi_store rounds them. */
 PITHI_DEVICE uint32_t pithi_unit_round(uint32_t dtype, uint32_t u) {
-    if (dtype == PITH_F32) return pithi_magnitude(u) > PITHI_F32_INF ? PITHI_F32_NAN : u;
+    const float x = pithi_float(u);
+    if (dtype == PITH_F32) return x != x ? PITHI_F32_NAN : u;
     return dtype == PITH_BF16 ? pithi_to_bf16(u) : pithi_to_f16(u);
 }
 
@@ -159,12 +168,19 @@ PITHI_DEVICE uint32_t pithi_unit_half(const struct pithi_group_setting *set) {
     return set->asymmetric ? 0 : 1u << (set->bits - 1);
 }
 
-/* Code k of a word, as a number: on top of 2^23, where its bits are the lowest, and without that
- * again. Conversions take longer than sums. */
+/* Code k of a word, on top of 2^23, where its bits are the lowest. */
+PITHI_DEVICE uint32_t pithi_unit_lifted(uint64_t word, uint32_t bits, uint32_t half, uint32_t k) {
+    const uint32_t lift = pithi_bits(0x1p23f), mask = (1u << bits) - 1;
+    const uint32_t four = (uint32_t)(word >> k / 4 * 4 * bits);              /* of them it is one */
+    const uint32_t two = ((uint32_t)word ^ 0x11111111u * half) >> k % 2 * 4; /* a byte for it */
+    if (bits == 8) return pithi_byte_on(four ^ 0x01010101u * half, k % 4, lift);
+    if (bits == 4) return pithi_byte_on(two & 0x0F0F0F0Fu, k / 2, lift);
+    return (four >> k % 4 * bits & mask) ^ (lift | half);
+}
+
+/* The same as a number, without 2^23 again: conversions take longer than sums. */
 PITHI_DEVICE float pithi_unit_code(uint64_t word, uint32_t bits, uint32_t half, uint32_t k) {
-    const uint32_t mask = (1u << bits) - 1;
-    const uint32_t lifted = ((uint32_t)(word >> k * bits) & mask) ^ (pithi_bits(0x1p23f) | half);
-    return pithi_float(lifted) - (0x1p23f + (float)half);
+    return pithi_float(pithi_unit_lifted(word, bits, half, k)) - (0x1p23f + (float)half);
 }
 
 /* A unit's codes side by side; t: each of them lifted, see stage/group_value.h. */
@@ -184,8 +200,7 @@ PITHI_DEVICE uint64_t pithi_unit_pack(const float t[8], uint32_t bits, uint32_t 
 /* Not less than any magnitude: a sum that rounds to nearest is not below its parts. */
 PITHI_DEVICE float pithi_unit_size(const float x[8]) {
     float sum[2] = {0, 0};
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) sum[k % 2] +=
-        pithi_float(pithi_magnitude(pithi_bits(x[k])));
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) sum[k % 2] += pithi_size(x[k]);
     return sum[0] + sum[1];
 }
 /* Below it nothing is infinite, whatever the dtype's rounding. */
