@@ -125,13 +125,13 @@ PITHI_DEVICE void pithi_sum_some(const struct pithi_gpu_call *a, const struct pi
     }
 }
 
-/* t->x := t->x + the sums of `frames` frames from `from` on; of units of whole tiles. Returns a
- * number that is not less than any scale, if none is NaN. Scales are not looked at on the way:
- * nothing must wait for them before all codes are on theirs. */
+/* t->x := (more: t->x +) the sums of `frames` frames from `from` on; of units of whole tiles.
+ * Returns a number that is not less than any scale, if none is NaN. Scales are not looked at on the
+ * way: nothing must wait for them before all codes are on theirs. */
 PITHI_DEVICE float pithi_sum_far(const struct pithi_gpu_call *a, const struct pithi_gpu_shared *s,
                                  struct pithi_gpu_thread *t,
                                  const struct pithi_gpu_coded at[PITHI_UNITS], uint32_t from,
-                                 uint32_t frames) {
+                                 uint32_t frames, bool more) {
     const uint32_t bits = a->from.plan.device.set.bits, half = 1u << (bits - 1);
     float scale[PITHI_SUM_FAR][PITHI_UNITS], size = 0;
     uint64_t word[PITHI_SUM_FAR][PITHI_UNITS];
@@ -148,25 +148,27 @@ PITHI_DEVICE float pithi_sum_far(const struct pithi_gpu_call *a, const struct pi
         if (k >= frames) continue;
         PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
             size += pithi_size(scale[k][u]);
-            PITHI_UNROLL for (uint32_t i = 0; i < PITHI_UNIT; i++) t->x[u][i] +=
-                pithi_unit_code(word[k][u], bits, half, i) * scale[k][u];
+            PITHI_UNROLL for (uint32_t i = 0; i < PITHI_UNIT; i++) {
+                const float v = pithi_unit_code(word[k][u], bits, half, i) * scale[k][u];
+                t->x[u][i] = more || k ? t->x[u][i] + v : v;
+            }
         }
     }
     return size;
 }
 
 /* t->x := the sums of all frames; of units of whole tiles. False, with anything there, where a
- * scale is out of the common. What -0 is added to stays as it is. */
+ * scale is out of the common. */
 PITHI_DEVICE bool pithi_sum_whole(const struct pithi_gpu_call *a, const struct pithi_gpu_shared *s,
                                   struct pithi_gpu_thread *t,
                                   const struct pithi_gpu_coded at[PITHI_UNITS]) {
-    float size = 0;
-    uint32_t k = 0;
-    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++)
-        PITHI_UNROLL for (uint32_t i = 0; i < PITHI_UNIT; i++) t->x[u][i] = -0.0f;
+    const bool far = a->per_item >= PITHI_SUM_FAR;
+    float size = far ? pithi_sum_far(a, s, t, at, 0, PITHI_SUM_FAR, false)
+                     : pithi_sum_far(a, s, t, at, 0, 1, false);
+    uint32_t k = far ? PITHI_SUM_FAR : 1;
     for (; k + PITHI_SUM_FAR <= a->per_item; k += PITHI_SUM_FAR)
-        size += pithi_sum_far(a, s, t, at, k, PITHI_SUM_FAR);
-    for (; k < a->per_item; k++) size += pithi_sum_far(a, s, t, at, k, 1);
+        size += pithi_sum_far(a, s, t, at, k, PITHI_SUM_FAR, true);
+    for (; k < a->per_item; k++) size += pithi_sum_far(a, s, t, at, k, 1, true);
     return size < pithi_float(PITHI_SCALE_LIMIT);
 }
 
