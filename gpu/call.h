@@ -62,6 +62,14 @@ PITHI_INLINE bool pithi_pages_keep(const struct pithi_table *p) {
     return pithi_pages_search(p) || p->device.pages.outliers;
 }
 
+/* The most threads that share a page's columns, or a group: those whose tile the team's memory has
+ * room for, where groups are searched, but whole heads where they are rotated. */
+PITHI_INLINE uint32_t pithi_pages_lanes(const struct pithi_table *p) {
+    const uint32_t lanes = PITHI_TILE / PITHI_UNIT / p->device.set.group;
+    const bool all = !pithi_pages_keep(p) || !p->device.pages.channel || p->device.pages.rotated;
+    return all || lanes > 32 ? 32 : lanes;
+}
+
 /* What a call about the state sets. */
 enum pithi_gpu_setting { PITHI_SET_RANDOM, PITHI_SET_RANKS, PITHI_SET_NEXT, PITHI_SET_BASE };
 

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kv.h"
 
-enum { WAVES = 32, TILES_MOST = 4 };
+enum { WAVES = 32 };
 
 /* The most pages that so many neighbouring elements can be in, wherever they begin. */
 static uint64_t pages_of(const pith_cuda_plan *c, uint64_t elements) {
@@ -25,14 +25,25 @@ static bool apart(const pith_cuda_plan *c) {
            slot->dim != slot->count;
 }
 
-/* Whole pages where those have checksums, or are hashed when all of them is done. */
+static uint64_t parts_of(uint64_t n, uint64_t part) { return (n + part - 1) / part; }
+
+/* Of a page, as pithi_page_share counts them where groups fill their threads. */
+static uint64_t page_tiles(const pith_cuda_plan *c) {
+    const struct pithi_table_slot *const slot = pithi_cuda_first_slot(c);
+    const uint64_t elements = page_elements(c), row = (uint64_t)slot->heads * slot->dim;
+    if (!c->table.device.pages.channel || !row) return parts_of(elements, PITHI_TILE);
+    const uint64_t units = slot->heads * parts_of(slot->dim, PITHI_UNIT);
+    return parts_of(elements / row, c->table.device.set.group) *
+           parts_of(units, pithi_pages_lanes(&c->table));
+}
+
+/* Whole pages where those have checksums, or are hashed when all of them is done. Else few tiles a
+ * team while there are few teams: opening a page takes a while too. */
 uint32_t pithi_cuda_page_parts(const pith_cuda_plan *c, uint64_t pages) {
-    const uint64_t tiles = page_elements(c) / PITHI_TILE + 1;
-    uint64_t parts = tiles, each = 1;
+    uint64_t parts = page_tiles(c);
     if (c->table.checksums || apart(c)) return 1;
-    for (; each < TILES_MOST && pages * parts > WAVES * c->processors; each *= 2)
-        parts = (parts + 1) / 2;
-    return (uint32_t)parts;
+    while (parts > 1 && pages * parts > WAVES * c->processors) parts = (parts + 1) / 2;
+    return parts ? (uint32_t)parts : 1;
 }
 
 void pithi_cuda_paged_divide(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t items,

@@ -38,14 +38,6 @@ PITHI_DEVICE void pithi_page_measure(const struct pithi_table *p, struct pithi_g
     g->rotation.order = p->device.pages.rotated ? g->dim : 0;
 }
 
-/* The most threads that share its columns, or a group: those whose tile the team's memory has room
- * for, where groups are searched, but whole heads where they are rotated. */
-PITHI_DEVICE uint32_t pithi_page_lanes(const struct pithi_table *p) {
-    const uint32_t lanes = PITHI_TILE / PITHI_UNIT / p->device.set.group;
-    const bool all = !pithi_pages_keep(p) || !p->device.pages.channel || p->device.pages.rotated;
-    return all || lanes > PITHI_WARP ? (uint32_t)PITHI_WARP : lanes;
-}
-
 /* How threads share it, and the tiles that hold elements [lo, hi). */
 PITHI_DEVICE void pithi_page_share(const struct pithi_table *p, struct pithi_gpu_page *g) {
     const uint32_t group = p->device.set.group, row = g->heads * g->dim;
@@ -55,7 +47,7 @@ PITHI_DEVICE void pithi_page_share(const struct pithi_table *p, struct pithi_gpu
     const uint32_t wanted = channel ? units : pithi_parts(wide, PITHI_UNIT);
     g->lanes = 1;
     g->log2 = 0;
-    while (g->lanes < wanted && g->lanes < pithi_page_lanes(p)) {
+    while (g->lanes < wanted && g->lanes < pithi_pages_lanes(p)) {
         g->lanes *= 2;
         g->log2++;
     }
