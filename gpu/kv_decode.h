@@ -7,17 +7,16 @@
 
 #include "check.h"
 #include "decode.h"
-#include "kv_page.h"
+#include "kv_full_decode.h"
 
 /* ---- Values out ------------------------------------------------------------------------------*/
 
 /* Of the piece, what is wanted. */
 PITHI_DEVICE void pithi_piece_put(const struct pithi_gpu_call *a, const struct pithi_gpu_page *g,
-                                  const struct pithi_gpu_thread *t,
                                   const struct pithi_gpu_piece *piece, const uint32_t bits[8]) {
     const uint32_t width = a->from.items.dtype == PITH_F32 ? 4 : 2;
-    uint8_t *const to = pithi_tile_place(t, g->values + (g->at + piece->at) * width, 16);
-    if (t->whole || (piece->e >= g->lo && piece->e + piece->n <= g->hi)) {
+    uint8_t *const to = g->values + (g->at + piece->at) * width;
+    if (piece->e >= g->lo && piece->e + piece->n <= g->hi) {
         pithi_unit_put(to, width, piece->n, bits);
         return;
     }
@@ -86,7 +85,7 @@ PITHI_DEVICE void pithi_piece_store(const struct pithi_gpu_call *a, const struct
         pithi_piece_update(&a->from.plan, g, piece, held, x, a->update, &t->read, v);
         if (!g->values) return;
         pithi_unit_recast(a->from.plan.base_dtype, dtype, v);
-        pithi_piece_put(a, g, t, piece, v);
+        pithi_piece_put(a, g, piece, v);
         return;
     }
     if (a->add) {
@@ -100,7 +99,7 @@ PITHI_DEVICE void pithi_piece_store(const struct pithi_gpu_call *a, const struct
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) v[k] = pithi_unit_round(dtype, v[k]);
     if (a->from.plan.device.pages.outliers && !a->add)
         pithi_piece_exact(&a->from.plan, g, piece, dtype, v);
-    pithi_piece_put(a, g, t, piece, v);
+    pithi_piece_put(a, g, piece, v);
 }
 
 /* ---- Codes -----------------------------------------------------------------------------------*/
@@ -129,7 +128,7 @@ PITHI_LOCAL(pithi_heads_take, uint32_t tile) {
     const struct pithi_gpu_page *const g = &s->paged.page;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint32_t unit = pithi_page_unit(t, tile, u);
-        const struct pithi_gpu_piece piece = pithi_head_piece(p, g, t, unit);
+        const struct pithi_gpu_piece piece = pithi_head_piece(p, g, unit);
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->x[u][k] = 0;
         if (!piece.n) continue;
         float scale, zero;
@@ -137,8 +136,7 @@ PITHI_LOCAL(pithi_heads_take, uint32_t tile) {
         if (!(unit & (g->lanes - 1)))
             t->read.poisoned +=
                 pithi_nonfinite(pithi_bits(scale)) || pithi_nonfinite(pithi_bits(zero));
-        const uint64_t word = pithi_unit_get_codes(
-            pithi_tile_place(t, g->codes + piece.codes, set->bits), set->bits, piece.n);
+        const uint64_t word = pithi_unit_get_codes(g->codes + piece.codes, set->bits, piece.n);
         pithi_page_unit_values(&s->paged, set, word, scale, zero, t->x[u]);
     }
 }
@@ -147,7 +145,7 @@ PITHI_LOCAL(pithi_heads_put, uint32_t tile) {
     const struct pithi_gpu_page *const g = &s->paged.page;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const struct pithi_gpu_piece piece =
-            pithi_head_piece(&a->from.plan, g, t, pithi_page_unit(t, tile, u));
+            pithi_head_piece(&a->from.plan, g, pithi_page_unit(t, tile, u));
         pithi_piece_store(a, g, t, &piece, t->x[u]);
     }
 }
@@ -229,8 +227,8 @@ PITHI_DEVICE void pithi_columns_decode(const struct pithi_gpu_call *a, struct pi
 
 PITHI_DEVICE void pithi_heads_decode(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                      struct pithi_gpu_thread *t, struct pithi_team *team,
-                                     uint32_t tile, bool whole) {
-    PITHI_STEP(pithi_tile_whole, whole);
+                                     uint32_t tile) {
+    PITHI_STEP(pithi_tile_whole, false);
     PITHI_STEP(pithi_heads_take, tile);
     PITHI_PAGE_UNROTATE(&a->from.plan, tile);
     PITHI_STEP(pithi_heads_put, tile);
@@ -239,14 +237,18 @@ PITHI_DEVICE void pithi_heads_decode(const struct pithi_gpu_call *a, struct pith
 PITHI_DEVICE void pithi_page_decode(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                     struct pithi_gpu_thread *t, struct pithi_team *team) {
     const struct pithi_gpu_page *const g = &s->paged.page;
-    for (uint32_t tile = g->tile + g->part; tile < g->tiles; tile += a->parts) {
-        if (a->from.plan.device.pages.channel) {
-            pithi_columns_decode(a, s, t, team, tile);
-        } else if (t->special && pithi_heads_whole(&a->from.plan, g, a->from.items.dtype, tile)) {
-            pithi_heads_decode(a, s, t, team, tile, true);
-        } else {
-            pithi_heads_decode(a, s, t, team, tile, false);
+    const bool channel = a->from.plan.device.pages.channel;
+    for (uint32_t tile = g->tile + g->part; tile < g->tiles;) {
+        if (t->special && !a->add && pithi_tile_is_full(g, tile)) {
+            tile = channel ? pithi_full_columns_decode(a, s, t, team, tile)
+                           : pithi_full_heads_decode(a, s, t, team, tile);
+            continue;
         }
+        if (channel)
+            pithi_columns_decode(a, s, t, team, tile);
+        else
+            pithi_heads_decode(a, s, t, team, tile);
+        tile += a->parts;
     }
 }
 

@@ -7,19 +7,18 @@
 #define PITHI_GPU_KV_ENCODE_H
 
 #include "key.h"
+#include "kv_full_encode.h"
 #include "kv_outliers.h"
 
 /* ---- Values in -------------------------------------------------------------------------------*/
 
 /* All that a thread needs of a tile is fetched before any of it is looked at. */
 PITHI_DEVICE void pithi_piece_fetch(const struct pithi_table *p, const struct pithi_gpu_page *g,
-                                    const struct pithi_gpu_thread *t,
                                     const struct pithi_gpu_piece *piece, uint32_t raw[8]) {
     const uint32_t width = pithi_width(p->dtype);
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) raw[k] = 0;
     if (!piece->n) return;
-    pithi_unit_fetch(pithi_tile_place(t, g->values + (g->at + piece->at) * width, 16), width,
-                     piece->n, raw);
+    pithi_unit_fetch(g->values + (g->at + piece->at) * width, width, piece->n, raw);
 }
 PITHI_DEVICE void pithi_piece_read(const struct pithi_table *p, const uint32_t raw[8], float x[8]) {
     uint32_t v[PITHI_UNIT];
@@ -32,11 +31,11 @@ PITHI_LOCAL(pithi_heads_load, uint32_t tile) {
     const struct pithi_gpu_page *const g = &s->paged.page;
     uint32_t raw[PITHI_UNITS][PITHI_UNIT];
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
-        const struct pithi_gpu_piece piece = pithi_head_piece(p, g, t, pithi_page_unit(t, tile, u));
-        pithi_piece_fetch(p, g, t, &piece, raw[u]);
+        const struct pithi_gpu_piece piece = pithi_head_piece(p, g, pithi_page_unit(t, tile, u));
+        pithi_piece_fetch(p, g, &piece, raw[u]);
     }
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
-        const struct pithi_gpu_piece piece = pithi_head_piece(p, g, t, pithi_page_unit(t, tile, u));
+        const struct pithi_gpu_piece piece = pithi_head_piece(p, g, pithi_page_unit(t, tile, u));
         pithi_piece_read(p, raw[u], t->x[u]);
         if (!pithi_page_based(p, g)) continue;
         pithi_piece_base(p, g, &piece, t->base[u]);
@@ -49,7 +48,7 @@ PITHI_LOCAL(pithi_columns_load, uint32_t row) {
     uint32_t raw[PITHI_UNITS][PITHI_UNIT];
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const struct pithi_gpu_piece piece = pithi_column_piece(p, g, t, row, u);
-        pithi_piece_fetch(p, g, t, &piece, raw[u]);
+        pithi_piece_fetch(p, g, &piece, raw[u]);
     }
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) pithi_piece_read(p, raw[u], t->x[u]);
 }
@@ -89,7 +88,7 @@ PITHI_LOCAL(pithi_heads_extremes, uint32_t tile) {
     const struct pithi_table *const p = &a->to.plan;
     const struct pithi_gpu_page *const g = &s->paged.page;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
-        const uint32_t n = pithi_head_piece(p, g, t, pithi_page_unit(t, tile, u)).n;
+        const uint32_t n = pithi_head_piece(p, g, pithi_page_unit(t, tile, u)).n;
         t->up[u] = t->down[u] = 0;
         if (n == PITHI_UNIT) {
             pithi_unit_extremes(&p->device.set, t->x[u], &t->up[u], &t->down[u]);
@@ -152,14 +151,13 @@ PITHI_LOCAL(pithi_heads_codes, uint32_t tile) {
     const struct pithi_table *const p = &a->to.plan;
     const struct pithi_gpu_page *const g = &s->paged.page;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
-        const struct pithi_gpu_piece piece = pithi_head_piece(p, g, t, pithi_page_unit(t, tile, u));
+        const struct pithi_gpu_piece piece = pithi_head_piece(p, g, pithi_page_unit(t, tile, u));
         const struct pithi_grid grid = s->paged.grid[pithi_heads_group(g, t, u)];
         struct pithi_grid grids[PITHI_UNIT];
         if (!piece.n) continue;
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) grids[k] = grid;
         const uint64_t word = pithi_page_word(&s->paged, &p->device.set, grids, piece.n, t->x[u]);
-        pithi_unit_put_codes(pithi_tile_place(t, g->codes + piece.codes, p->device.set.bits),
-                             p->device.set.bits, piece.n, word);
+        pithi_unit_put_codes(g->codes + piece.codes, p->device.set.bits, piece.n, word);
         if (pithi_page_based(p, g))
             pithi_heads_update(p, &s->paged, &piece, word, &grid, t->base[u], &t->made);
     }
@@ -167,8 +165,8 @@ PITHI_LOCAL(pithi_heads_codes, uint32_t tile) {
 
 PITHI_DEVICE void pithi_heads_encode(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                      struct pithi_gpu_thread *t, struct pithi_team *team,
-                                     uint32_t tile, bool kept, bool whole) {
-    PITHI_STEP(pithi_tile_whole, whole);
+                                     uint32_t tile, bool kept) {
+    PITHI_STEP(pithi_tile_whole, false);
     PITHI_STEP(pithi_heads_load, tile);
     PITHI_PAGE_ROTATE(&a->to.plan, tile);
     if (kept) PITHI_RUN(pithi_heads_keep, tile);
@@ -341,20 +339,27 @@ PITHI_DEVICE void pithi_page_encode(const struct pithi_gpu_call *a, struct pithi
                                     struct pithi_gpu_thread *t, struct pithi_team *team,
                                     bool kept) {
     const struct pithi_gpu_page *const g = &s->paged.page;
-    for (uint32_t tile = g->tile + g->part; tile < g->tiles; tile += a->parts) {
-        if (a->to.plan.device.pages.channel)
+    const bool channel = a->to.plan.device.pages.channel;
+    for (uint32_t tile = g->tile + g->part; tile < g->tiles;) {
+        if (t->special && !kept && pithi_tile_is_full(g, tile)) {
+            tile = channel ? pithi_full_columns_encode(a, s, t, team, tile)
+                           : pithi_full_heads_encode(a, s, t, team, tile);
+            continue;
+        }
+        if (channel)
             pithi_columns_encode(a, s, t, team, tile, kept);
-        else if (t->special && !kept && pithi_heads_whole(&a->to.plan, g, a->to.plan.dtype, tile))
-            pithi_heads_encode(a, s, t, team, tile, kept, true);
         else
-            pithi_heads_encode(a, s, t, team, tile, kept, false);
+            pithi_heads_encode(a, s, t, team, tile, kept);
+        tile += a->parts;
     }
     if (!g->part) PITHI_RUN(pithi_page_padding, PITHI_TEAM);
 }
 
 PITHI_PHASE(pithi_page_write, uint64_t number) {
     pithi_page_book(&a->to.plan, t, &s->paged);
-    if (t->tid == 0) pithi_page_find(a, &a->to, &s->to, number, &s->paged.page);
+    if (t->tid) return;
+    pithi_page_find(a, &a->to, &s->to, number, &s->paged.page);
+    s->paged.rough = 0;
 }
 
 PITHI_LOCAL(pithi_page_hash_base, uint64_t number) {

@@ -67,6 +67,40 @@ PITHI_DEVICE void pithi_page_share(const struct pithi_table *p, struct pithi_gpu
     }
 }
 
+/* Whether tiles of pages may be full: of 16-bit values, codes of 4 bits, scales and zero points of
+ * f16. */
+PITHI_DEVICE bool pithi_full_plan(const struct pithi_table *p, uint32_t dtype) {
+    const struct pithi_group_setting *const set = &p->device.set;
+    return (dtype == PITH_BF16 || dtype == PITH_F16) && set->bits == 4 && set->asymmetric &&
+           set->scale_dtype == PITH_F16 && !set->codebook && !set->short_zero &&
+           !p->device.pages.rotated && !p->device.pages.outliers && p->base_dtype == PITH_NONE;
+}
+
+/* Tiles of so many elements in a row, `each` per row: those that are wanted as a whole. */
+PITHI_DEVICE void pithi_full_rows(struct pithi_gpu_page *g, uint32_t row, uint32_t each) {
+    g->full = pithi_parts(g->lo, row) * each;
+    g->fulls = g->hi / row * each;
+}
+
+/* By one thread, of a page that is shared: the tiles of which nothing is missing, nor unaligned. */
+PITHI_DEVICE void pithi_full_find(const struct pithi_table *p, uint32_t dtype,
+                                  struct pithi_gpu_page *g) {
+    const bool channel = p->device.pages.channel;
+    g->full = g->fulls = 0;
+    if (!pithi_full_plan(p, dtype) || !g->values || g->dim % PITHI_UNIT ||
+        !pithi_is_aligned(g->bytes, 16) || !pithi_is_aligned(g->values + 2 * g->at, 16))
+        return;
+    if (!channel && g->plain && g->lanes >= 4) pithi_full_rows(g, PITHI_TILE, 1);
+    if (channel && g->lanes == PITHI_WARP && g->heads * g->dim == g->chunks * PITHI_TEAM &&
+        p->device.set.group == PITHI_DEEP * g->rows && g->token_stride % PITHI_UNIT == 0 &&
+        g->head_stride % PITHI_UNIT == 0)
+        pithi_full_rows(g, p->device.set.group * g->heads * g->dim, g->chunks);
+}
+
+PITHI_DEVICE bool pithi_tile_is_full(const struct pithi_gpu_page *g, uint32_t tile) {
+    return tile >= g->full && tile < g->fulls;
+}
+
 /* Its element number e of the slot, cut to the page. */
 PITHI_DEVICE uint32_t pithi_page_cut(const struct pithi_gpu_page *g, uint64_t e, uint32_t count) {
     if (e <= g->first) return 0;
@@ -89,6 +123,12 @@ PITHI_DEVICE void pithi_page_book(const struct pithi_table *p, const struct pith
 /* Whether pieces do not begin at whole lanes of the base's hash: then it is hashed page by page. */
 PITHI_DEVICE bool pithi_page_apart(const struct pithi_table *p, const struct pithi_gpu_item *it) {
     return p->device.identity && it->slot->dim % PITHI_UNIT && it->slot->dim != it->slot->count;
+}
+
+/* Of the values: in tensors that are written it need not be the plan's. */
+PITHI_DEVICE uint32_t pithi_side_dtype(const struct pithi_gpu_call *a,
+                                       const struct pithi_gpu_side *side) {
+    return side == &a->from ? side->items.dtype : side->plan.dtype;
 }
 
 /* By one thread: the page of the item that is the team's, whose elements, those that are wanted,
@@ -125,6 +165,7 @@ PITHI_DEVICE void pithi_page_find(const struct pithi_gpu_call *a, const struct p
     g->hi = pithi_page_cut(g, a->count < rest ? a->first + a->count : end, count);
     pithi_page_measure(&side->plan, g);
     pithi_page_share(&side->plan, g);
+    pithi_full_find(&side->plan, pithi_side_dtype(a, side), g);
     g->apart = pithi_page_apart(&side->plan, it);
     if (it->kind) g->length = (uint64_t)count * pithi_width(side->plan.base_dtype);
     g->whole = g->length;
@@ -166,12 +207,11 @@ PITHI_DEVICE uint32_t pithi_page_unit(const struct pithi_gpu_thread *t, uint32_t
 /* n: 0 where the unit is empty. */
 PITHI_DEVICE struct pithi_gpu_piece pithi_head_piece(const struct pithi_table *p,
                                                      const struct pithi_gpu_page *g,
-                                                     const struct pithi_gpu_thread *t,
                                                      uint32_t unit) {
     const uint32_t group = unit >> g->log2;
-    if (t->whole || g->plain) {
+    if (g->plain) {
         struct pithi_gpu_piece piece;
-        piece.n = t->whole || group < g->groups ? PITHI_UNIT : 0;
+        piece.n = group < g->groups ? PITHI_UNIT : 0;
         piece.e = unit * PITHI_UNIT;
         piece.codes = unit * p->device.set.bits;
         piece.at = piece.e;
@@ -183,17 +223,6 @@ PITHI_DEVICE struct pithi_gpu_piece pithi_head_piece(const struct pithi_table *p
     const bool empty = in_head >= g->dim || group >= g->groups;
     return pithi_piece_at(p, g, token, head - token * g->heads, in_head,
                           empty ? 0 : g->dim - in_head);
-}
-
-/* Whether all of a tile along heads is there and wanted, in words and quads that are aligned. */
-PITHI_DEVICE bool pithi_heads_whole(const struct pithi_table *p, const struct pithi_gpu_page *g,
-                                    uint32_t dtype, uint32_t tile) {
-    const uint64_t units = PITHI_UNITS * PITHI_TEAM, end = (tile + 1) * units;
-    const uint32_t bits = p->device.set.bits;
-    return g->plain && (bits == 4 || bits == 8) && end <= (uint64_t)g->groups << g->log2 &&
-           g->lo <= tile * units * PITHI_UNIT && end * PITHI_UNIT <= g->hi &&
-           pithi_is_aligned(g->values + g->at * pithi_width(dtype), 16) &&
-           pithi_is_aligned(g->codes, 8) && !pithi_page_based(p, g);
 }
 
 /* A tile along tokens: its first token, and their number. */

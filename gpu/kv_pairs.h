@@ -14,6 +14,7 @@ PITHI_PHASE(pithi_page_pair, const struct pithi_gpu_side *side, uint64_t number)
         (const struct pithi_table_slot *)(const void *)(side->table + side->plan.slots_at);
     pithi_page_book(&side->plan, t, &s->paged);
     if (t->tid) return;
+    s->paged.rough = 0;
     const struct pith_kv_pair *const pair = &a->pairs[number / a->chunks];
     g->part = (uint32_t)(number % a->chunks);
     g->live = pair->values && pair->page && pair->tokens <= side->plan.device.pages.tokens;
@@ -38,6 +39,7 @@ PITHI_PHASE(pithi_page_pair, const struct pithi_gpu_side *side, uint64_t number)
     g->hi = g->tokens * g->heads * g->dim;
     pithi_page_measure(&side->plan, g);
     pithi_page_share(&side->plan, g);
+    pithi_full_find(&side->plan, pithi_side_dtype(a, side), g);
 }
 
 PITHI_BODY(pithi_pairs_encode) {

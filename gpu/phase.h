@@ -11,6 +11,8 @@
  * PITHI_RUN(phase, ...)   every thread, then a barrier; further arguments are the same for all
  * PITHI_STEP(phase, ...)  every thread, no barrier: the phase takes s as const
  * PITHI_WARP_*            exchanges among the 32 threads of a warp, of registers
+ * PITHI_WARP_PICK(from, to, index, n, width)  to[i] := from of the thread of so many neighbours
+ *                         whose number the low bits of index[i] are
  * PITHI_WARP_SETTLE()     what threads of a warp read before, another of it may write after: an
  *                         exchange has all of them meet, but orders no memory */
 #ifndef PITHI_GPU_PHASE_H
@@ -90,6 +92,11 @@ PITHI_DEVICE uint64_t pithi_lane_runs(uint64_t x) {
     do {                                                               \
         PITHI_UNROLL for (uint32_t i_ = 0; i_ < (n); i_++) t->to[i_] = \
             __shfl_xor_sync(0xFFFFFFFFu, t->from[i_], (int)(mask));    \
+    } while (0)
+#define PITHI_WARP_PICK(from, to, index, n, width)                              \
+    do {                                                                        \
+        PITHI_UNROLL for (uint32_t i_ = 0; i_ < (n); i_++) t->to[i_] =          \
+            __shfl_sync(0xFFFFFFFFu, t->from, (int)t->index[i_], (int)(width)); \
     } while (0)
 
 PITHI_DEVICE void pithi_atomic_max32(uint32_t *p, uint32_t x) { atomicMax(p, x); }
@@ -180,6 +187,12 @@ void pithi_team_aligned(const void *p, size_t bytes);
         for (uint32_t l_ = 0; l_ < PITHI_TEAM; l_++)                                      \
             for (uint32_t i_ = 0; i_ < (n); i_++) t[l_].to[i_] = t[l_ ^ (mask)].from[i_]; \
     } while (0)
+#define PITHI_WARP_PICK(from, to, index, n, width)                                         \
+    do {                                                                                   \
+        for (uint32_t l_ = 0; l_ < PITHI_TEAM; l_++)                                       \
+            for (uint32_t i_ = 0; i_ < (n); i_++)                                          \
+                t[l_].to[i_] = t[l_ / (width) * (width) + t[l_].index[i_] % (width)].from; \
+    } while (0)
 
 PITHI_DEVICE void pithi_atomic_max32(uint32_t *p, uint32_t x) {
     if (x > *p) *p = x;
@@ -249,6 +262,15 @@ PITHI_DEVICE uint32_t pithi_byte_on(uint32_t word, uint32_t i, uint32_t above) {
     return __byte_perm(above, word, 0x3214 + i);
 #else
     return (word >> 8 * i & 0xFF) | above;
+#endif
+}
+
+/* The high halves of two words, side by side. */
+PITHI_DEVICE uint32_t pithi_high_halves(uint32_t low, uint32_t high) {
+#ifdef __CUDACC__
+    return __byte_perm(low, high, 0x7632);
+#else
+    return low >> 16 | (high & 0xFFFF0000u);
 #endif
 }
 

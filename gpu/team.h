@@ -4,6 +4,8 @@
 #ifndef PITHI_GPU_TEAM_H
 #define PITHI_GPU_TEAM_H
 
+#include <stdalign.h>
+
 #include "item.h"
 #include "stage/outliers_value.h"
 #include "stage/pack_choice.h"
@@ -25,6 +27,9 @@ enum { PITHI_TRIES = PITHI_SEARCH_ROOM / 2 };
 struct pithi_gpu_column {
     uint32_t head, in_head, n, token, end;
 };
+
+/* Units of a full tile that a thread has, of the same columns: see kv_full.h. */
+enum { PITHI_DEEP = 4 };
 
 /* A group that is searched, whose 16 threads the thread is one of: its number in the tile, its
  * elements, 0 when there are none to code, and where its values lie. more: candidates are left. */
@@ -55,6 +60,13 @@ struct pithi_gpu_thread {
     uint32_t up[PITHI_UNIT], down[PITHI_UNIT];
     struct pithi_gpu_column column;
     struct pithi_gpu_sought sought;
+    /* Of full tiles: what was fetched, and values; largest values and those of what is below 0, of
+     * units; in exchanges what is kept, and what goes and comes. */
+    struct pithi_quad raw[PITHI_DEEP], grids[2];
+    float deep[PITHI_DEEP][PITHI_UNIT];
+    float edge[2][PITHI_UNITS], kept[2], given[2], taken[2];
+    /* What the thread's code means, in high halves, codes, and what they mean. */
+    uint32_t meant[PITHI_UNITS], codes[PITHI_UNITS][PITHI_UNIT], means[PITHI_UNITS][PITHI_UNIT];
     struct pithi_shrink shrink;
     uint64_t word[2], word_other[2], floor[2]; /* see kv_outliers.h */
 };
@@ -126,6 +138,7 @@ struct pithi_gpu_page {
     uint32_t lo, hi;            /* elements that are wanted */
     uint32_t part, tile, tiles; /* tiles [tile, tiles) hold these */
     uint32_t lanes, log2, rows, chunks;
+    uint32_t full, fulls; /* tiles [full, fulls) are full, see kv_full.h */
     bool live;
     bool plain; /* units lie in a run, in the tensor too */
     bool apart; /* units do not begin at whole lanes of the base's hash */
@@ -136,8 +149,11 @@ struct pithi_gpu_paged {
     struct pithi_gpu_page page;
     struct pithi_codebook book;
     struct pithi_grid grid[PITHI_UNITS * PITHI_TEAM];
-    uint32_t up[PITHI_UNITS * PITHI_TEAM], down[PITHI_UNITS * PITHI_TEAM];
-    float values[PITHI_TILE]; /* of groups that are looked at as a whole; only of such calls */
+    alignas(16) uint32_t up[PITHI_UNITS * PITHI_TEAM];
+    alignas(16) uint32_t down[PITHI_UNITS * PITHI_TEAM];
+    uint32_t rough; /* one more than the last full tile whose codes need limits */
+    /* Of groups that are looked at as a whole, and of full tiles along tokens; else absent. */
+    alignas(16) float values[PITHI_TILE];
     /* Of groups with outliers, at once: the words that come first from below, and from above. */
     uint64_t first[PITHI_TEAM / PITHI_LANES][2][PITHI_OUTLIERS_MOST + 1];
     uint32_t near; /* the last turn of a tile's in which a group was, as kv_outliers.h counts */
@@ -169,8 +185,9 @@ static inline size_t pithi_shared_bytes(const struct pithi_gpu_call *a) {
     if (a->rooms) return all + sizeof(struct pithi_gpu_strip);
     if (!a->parts) return all + (to->device.set.search ? PITHI_TILE * sizeof(float) : 0);
     if (to->device.pages.outliers) return all + sizeof(struct pithi_gpu_paged);
-    return all + (pithi_pages_keep(to) ? offsetof(struct pithi_gpu_paged, first)
-                                       : offsetof(struct pithi_gpu_paged, values));
+    return all + (pithi_pages_keep(to) || to->device.pages.channel
+                      ? offsetof(struct pithi_gpu_paged, first)
+                      : offsetof(struct pithi_gpu_paged, values));
 }
 
 #define PITHI_PHASE(name, ...)                                                         \

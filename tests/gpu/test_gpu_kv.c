@@ -118,6 +118,16 @@ static void test_trips(void **state) {
                     one_trip(specs[k], shapes[i], kind, number / 2 + k + i);
 }
 
+/* Tiles that are full, and those at the ends of ranges that are not. */
+static void test_full(void **state) {
+    (void)state;
+    static const char *const full[] = {"kv:page=64", "kv:preset=kivi4,page=64"};
+    static const uint64_t rows[][5] = {{3, 150, 2, 128}, {4, 2, 70, 4, 64}};
+    for (uint64_t number = 0; number < 24; number++)
+        for (size_t i = 0; i < 2; i++)
+            one_trip(full[number / 2 % 2], rows[i], number % 4 ? GEN_COUNT : GEN_HOLES, number);
+}
+
 static void test_rotated(void **state) {
     (void)state;
     uint64_t number = 0;
@@ -228,6 +238,7 @@ int main(void) {
         cmocka_unit_test(test_rotated),  cmocka_unit_test(test_slots),
         cmocka_unit_test(test_space),    cmocka_unit_test(test_refused),
         cmocka_unit_test(test_searched), cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_full),
     };
     return cmocka_run_group_tests_name("gpu_kv", tests, NULL, NULL);
 }

@@ -26,9 +26,10 @@ static void point(struct pool *p, pith_kv_pair pairs[PAGES], uint8_t *values, ui
     }
 }
 
+/* gap: elements between heads. */
 static void pool_open(struct pool *p, const char *spec, uint64_t heads_count, uint64_t dim,
-                      uint32_t dtype, size_t offset) {
-    const uint64_t shape[5] = {3, 40, heads_count, dim}, gap = offset % 3;
+                      uint32_t dtype, size_t offset, uint64_t gap) {
+    const uint64_t shape[5] = {3, 40, heads_count, dim};
     const pith_layout layout = shape_layout(shape, dtype, 0);
     const uint64_t page[3] = {TOKENS, heads_count, dim};
     CHECK(rig_open(&p->r, spec, &layout));
@@ -90,27 +91,34 @@ static void pool_decode(struct pool *p, const uint8_t *pages, uint32_t dtype) {
     free(wanted);
 }
 
+/* Encodes what is in the pool, and decodes that and pages of any bits. */
+static void pool_check(struct pool *p, uint32_t dtype, uint64_t number) {
+    pith_kv_pair pairs[PAGES];
+    uint8_t *const wanted = room(p->pages.bytes);
+    memset(wanted, UNTOUCHED, p->pages.bytes);
+    point(p, pairs, p->values.host, wanted);
+    CHECK_OK(pith_kv_encode_pages(p->r.cpu.plan, &p->like, pairs, PAGES));
+    CHECK_OK(pith_cuda_kv_encode_pages(p->r.plan, &p->like, device_pairs(p), PAGES,
+                                       device_status(p), device_stream()));
+    pool_answers(p);
+    mirror_pull(&p->pages);
+    CHECK(memcmp(p->pages.host, wanted, p->pages.bytes) == 0);
+    pool_decode(p, wanted, trip_reals[number / 3 % 3]);
+    gen_fill(GEN_BITS, number, PITH_F32, p->pages.host, p->pages.bytes / 4);
+    mirror_push(&p->pages);
+    pool_decode(p, p->pages.host, dtype);
+    free(wanted);
+}
+
 static void one_pool(const char *spec, uint64_t heads_count, uint64_t dim, uint64_t number) {
     struct pool p;
-    pith_kv_pair pairs[PAGES];
+    const uint32_t dtype = trip_reals[number % 3];
+    const size_t offset = (size_t)(number * 7 % 16);
     context("pages of %s, %llu heads of %llu", spec, (unsigned long long)heads_count,
             (unsigned long long)dim);
     device_order((int)(number % (uint64_t)device_orders()));
-    pool_open(&p, spec, heads_count, dim, trip_reals[number % 3], (size_t)(number * 7 % 16));
-    uint8_t *const wanted = room(p.pages.bytes);
-    memset(wanted, UNTOUCHED, p.pages.bytes);
-    point(&p, pairs, p.values.host, wanted);
-    CHECK_OK(pith_kv_encode_pages(p.r.cpu.plan, &p.like, pairs, PAGES));
-    CHECK_OK(pith_cuda_kv_encode_pages(p.r.plan, &p.like, device_pairs(&p), PAGES,
-                                       device_status(&p), device_stream()));
-    pool_answers(&p);
-    mirror_pull(&p.pages);
-    CHECK(memcmp(p.pages.host, wanted, p.pages.bytes) == 0);
-    pool_decode(&p, wanted, trip_reals[number / 3 % 3]);
-    gen_fill(GEN_BITS, number, PITH_F32, p.pages.host, p.pages.bytes / 4);
-    mirror_push(&p.pages);
-    pool_decode(&p, p.pages.host, trip_reals[number % 3]);
-    free(wanted);
+    pool_open(&p, spec, heads_count, dim, dtype, offset, offset % 3);
+    pool_check(&p, dtype, number);
     pool_close(&p);
 }
 
@@ -134,13 +142,79 @@ static void test_pages(void **state) {
         }
 }
 
+/* ---- Full tiles ------------------------------------------------------------------------------*/
+
+/* A value of a group of this kind: of some the first and the last code mean other numbers than the
+ * least and the largest, or rounding takes values beyond the codes, or there is no scale. */
+static float group_value(uint64_t kind, uint64_t *seed) {
+    const float x = (float)gen_normal(seed);
+    const bool rare = gen_next(seed) % 50 == 0;
+    switch (kind) {
+    case 0: return 1.5f;
+    case 1: return x < 0 ? -0.0f : 0.0f;
+    case 2: return 1000 + x;
+    case 3: return x * 1e-7f;
+    case 4: return x * 1e6f;
+    case 5: return x * 3e37f;
+    case 6: return rare ? float_of(0xFFC12345u) : x;
+    case 7: return rare ? float_of(0x7F800000u) : x;
+    case 8: return x < 0 ? 0 : x;
+    case 9: return x < 0 ? x : -0.0f;
+    default: return (float)(1 + kind % 3) * x;
+    }
+}
+
+/* The first page has groups that are like most, the others of all kinds. channel: a column each,
+ * else as many neighbours as groups have. */
+static void fill_groups(struct pool *p, uint32_t dtype, bool channel) {
+    const size_t page = p->value_bytes / pith_dtype_bytes(dtype);
+    const uint64_t row = (uint64_t)p->like.stride[0];
+    uint64_t seed = 11 + row;
+    for (size_t i = 0; i < PAGES * page; i++) {
+        const uint64_t group = channel ? i % row : i / 128, mixed = group * 0x9E3779B9u >> 7;
+        const float x = group_value(i < page ? 12 + group % 3 : mixed % 16, &seed);
+        store_float(p->values.host, dtype, i, bits_of(x));
+    }
+    mirror_push(&p->values);
+}
+
+static void one_full(const char *spec, bool channel, uint64_t heads_count, uint64_t dim,
+                     uint64_t gap) {
+    static uint64_t number;
+    for (size_t k = 0; k < 6; k++, number++) {
+        struct pool p;
+        const uint32_t dtype = trip_reals[1 + k % 2];
+        context("full tiles of %s, %llu heads of %llu, gap %llu, %s", spec,
+                (unsigned long long)heads_count, (unsigned long long)dim, (unsigned long long)gap,
+                pith_dtype_name(dtype));
+        device_order((int)(number % (uint64_t)device_orders()));
+        pool_open(&p, spec, heads_count, dim, dtype, 0, gap);
+        fill_groups(&p, dtype, channel);
+        pool_check(&p, dtype, 3 * k);
+        pool_close(&p);
+    }
+}
+
+static void test_full(void **state) {
+    (void)state;
+    static const uint64_t shapes[][2] = {{2, 128}, {8, 32}, {4, 64}, {1, 256}, {3, 256}, {5, 128}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        one_full("kv:page=32", false, shapes[i][0], shapes[i][1], 0);
+        one_full("kv:page=32,group=64", false, shapes[i][0], shapes[i][1], 0);
+        one_full("kv:page=32,preset=kivi4", true, shapes[i][0], shapes[i][1], 0);
+        one_full("kv:page=32,preset=kivi4", true, shapes[i][0], shapes[i][1], 16);
+    }
+}
+
+/* ---- What is refused -------------------------------------------------------------------------*/
+
 /* A pair that cannot be is answered for, and the others are coded. */
 static void test_bad_pairs(void **state) {
     (void)state;
     struct pool p;
     int32_t status[PAGES];
     context("pairs that cannot be");
-    pool_open(&p, "kv:page=32", 2, 32, PITH_F32, 0);
+    pool_open(&p, "kv:page=32", 2, 32, PITH_F32, 0, 0);
     pith_kv_pair *const pairs = (pith_kv_pair *)(void *)p.pairs.host;
     pairs[0].values = NULL;
     pairs[2].page = NULL;
@@ -169,7 +243,7 @@ static void test_bad_views(void **state) {
     (void)state;
     struct pool p;
     context("views that cannot be");
-    pool_open(&p, "kv:page=32", 2, 32, PITH_F32, 0);
+    pool_open(&p, "kv:page=32", 2, 32, PITH_F32, 0, 0);
     pith_view like = p.like;
     CHECK_STATUS(PITH_ERR_ARG, pith_cuda_kv_encode_pages(p.r.plan, &like, device_pairs(&p), PAGES,
                                                          NULL, device_stream()));
@@ -196,6 +270,7 @@ static void test_bad_views(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_full),
         cmocka_unit_test(test_bad_pairs),
         cmocka_unit_test(test_bad_views),
     };
