@@ -25,19 +25,21 @@ PITHI_DEVICE bool pithi_decode_based(const struct pithi_gpu_call *a,
 
 /* ---- Values out ------------------------------------------------------------------------------*/
 
-/* Of the unit at e, what lies in the team's elements; bits, of the tensor's dtype, may be more. A
+/* Of the unit at e, what lies in the team's elements; raw, of the tensor's dtype, may be more. A
  * tensor that is the base has been written. */
 PITHI_DEVICE void pithi_decode_put(const struct pithi_gpu_call *a, const struct pithi_gpu_item *it,
                                    const struct pithi_gpu_thread *t, uint64_t e,
-                                   const uint32_t bits[8]) {
+                                   const uint32_t raw[8]) {
     const uint32_t width = a->from.items.dtype == PITH_F32 ? 4 : 2;
     const uint64_t lo = a->first, shift = a->from.items.tensors ? lo : 0;
     if (!it->tensor || it->tensor == it->base) return;
     if (t->whole || e >= lo) {
-        pithi_unit_put(pithi_tile_place(t, it->tensor + (e - shift) * width, 16), width,
-                       pithi_tile_left(t, e, it->end), bits);
+        pithi_unit_lay(pithi_tile_place(t, it->tensor + (e - shift) * width, 16), width,
+                       pithi_tile_left(t, e, it->end), raw);
         return;
     }
+    uint32_t bits[PITHI_UNIT];
+    pithi_unit_spread(width, raw, bits);
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
         if (e + k < lo || e + k >= it->end) continue;
         uint8_t *const to = it->tensor + (e + k - shift) * width;
@@ -52,10 +54,17 @@ PITHI_DEVICE void pithi_decode_store(const struct pithi_gpu_call *a,
                                      const struct pithi_gpu_item *it,
                                      const struct pithi_gpu_thread *t, uint64_t e,
                                      const uint32_t x[8]) {
-    uint32_t bits[PITHI_UNIT];
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) bits[k] =
-        pithi_unit_round(a->from.items.dtype, x[k]);
-    pithi_decode_put(a, it, t, e, bits);
+    uint32_t raw[PITHI_UNIT];
+    pithi_unit_stored(a->from.items.dtype, x, raw);
+    pithi_decode_put(a, it, t, e, raw);
+}
+
+/* raw := bits of the base's dtype as elements of the tensor. */
+PITHI_DEVICE void pithi_decode_recast(const struct pithi_gpu_call *a, uint32_t bits[8],
+                                      uint32_t raw[8]) {
+    const uint32_t dtype = a->from.items.dtype;
+    pithi_unit_recast(a->from.plan.base_dtype, dtype, bits);
+    pithi_unit_join(dtype == PITH_F32 ? 4 : 2, bits, raw);
 }
 
 /* The new base of a unit. */
@@ -63,16 +72,21 @@ PITHI_DEVICE void pithi_decode_update(const struct pithi_gpu_call *a,
                                       const struct pithi_gpu_item *it, struct pithi_gpu_thread *t,
                                       uint32_t u, uint64_t e, uint32_t n) {
     const uint32_t dtype = a->from.plan.base_dtype, width = pithi_width(dtype);
-    uint32_t base[PITHI_UNIT], bits[PITHI_UNIT];
+    uint32_t base[PITHI_UNIT], raw[PITHI_UNIT], bits[PITHI_UNIT];
     pithi_unit_read(dtype, t->base[u], base);
-    pithi_unit_update(dtype, base, t->x[u], n, &t->read.saturated, bits);
+    pithi_unit_update(dtype, base, t->x[u], n, &t->read.saturated, raw);
     if (a->update) {
-        pithi_unit_put(pithi_tile_place(t, it->base + e * width, 16), width, n, bits);
+        pithi_unit_lay(pithi_tile_place(t, it->base + e * width, 16), width, n, raw);
         if (a->from.plan.device.identity && it->state)
-            t->read.hash += pithi_unit_hash(dtype, e, n, bits);
+            t->read.hash += pithi_unit_hash(width, e, n, raw);
     }
-    pithi_unit_recast(dtype, a->from.items.dtype, bits);
-    pithi_decode_put(a, it, t, e, bits);
+    if (dtype == a->from.items.dtype) {
+        pithi_decode_put(a, it, t, e, raw);
+        return;
+    }
+    pithi_unit_spread(width, raw, bits);
+    pithi_decode_recast(a, bits, raw);
+    pithi_decode_put(a, it, t, e, raw);
 }
 
 /* t->base := the base as it lies there. */
@@ -135,7 +149,7 @@ PITHI_LOCAL(pithi_decode_values, uint64_t tile, bool sums) {
 PITHI_LOCAL(pithi_decode_key, uint64_t tile) {
     const struct pithi_table *const p = &a->from.plan;
     const struct pithi_gpu_item *const it = &s->from;
-    const uint32_t width = pithi_width(p->base_dtype), dtype = a->from.items.dtype;
+    const uint32_t width = pithi_width(p->base_dtype);
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
         pithi_unit_get(it->payload + it->form->data + e * width, width, pithi_unit_left(e, it->end),
@@ -146,9 +160,10 @@ PITHI_LOCAL(pithi_decode_key, uint64_t tile) {
         const uint32_t n = pithi_unit_left(e, it->end);
         if (it->base && a->update) pithi_unit_put(it->base + e * width, width, n, t->base[u]);
         if (it->state && p->device.identity)
-            t->read.hash += pithi_unit_hash(p->base_dtype, e, n, t->base[u]);
-        pithi_unit_recast(p->base_dtype, dtype, t->base[u]);
-        pithi_decode_put(a, it, t, e, t->base[u]);
+            t->read.hash += pithi_unit_hash_bits(p->base_dtype, e, n, t->base[u]);
+        uint32_t raw[PITHI_UNIT];
+        pithi_decode_recast(a, t->base[u], raw);
+        pithi_decode_put(a, it, t, e, raw);
     }
 }
 

@@ -158,11 +158,11 @@ PITHI_DEVICE void pithi_encode_update(const struct pithi_table *p, const struct 
                                       uint32_t n, const float codes[8], float scale) {
     const uint32_t dtype = p->base_dtype, width = pithi_width(dtype);
     float x[PITHI_UNIT];
-    uint32_t bits[PITHI_UNIT];
+    uint32_t raw[PITHI_UNIT];
     pithi_encode_decoded(codes, scale, x);
-    pithi_unit_update(dtype, t->base[u], x, n, &t->made.saturated, bits);
-    pithi_unit_put(pithi_tile_place(t, it->base + e * width, 16), width, n, bits);
-    if (p->device.identity) t->made.hash += pithi_unit_hash(dtype, e, n, bits);
+    pithi_unit_update(dtype, t->base[u], x, n, &t->made.saturated, raw);
+    pithi_unit_lay(pithi_tile_place(t, it->base + e * width, 16), width, n, raw);
+    if (p->device.identity) t->made.hash += pithi_unit_hash(width, e, n, raw);
 }
 
 /* What encoding x as q loses, faded into what was lost before. */

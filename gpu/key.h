@@ -40,7 +40,7 @@ PITHI_LOCAL(pithi_key_put, uint64_t tile) {
             pithi_key_round(p, t->base[u][k], &t->made.saturated);
         pithi_unit_put(it->payload + it->form->data + at, base_width, n, bits);
         pithi_unit_put(it->base + at, base_width, n, bits);
-        if (p->device.identity) t->made.hash += pithi_unit_hash(p->base_dtype, e, n, bits);
+        if (p->device.identity) t->made.hash += pithi_unit_hash_bits(p->base_dtype, e, n, bits);
     }
 }
 

@@ -381,11 +381,13 @@ PITHI_DEVICE void pithi_piece_update(const struct pithi_table *p, const struct p
                                      const float x[8], bool update, struct pithi_gpu_results *count,
                                      uint32_t bits[8]) {
     const uint32_t width = pithi_width(p->base_dtype);
-    pithi_unit_update(p->base_dtype, base, x, piece->n, &count->saturated, bits);
+    uint32_t raw[PITHI_UNIT];
+    pithi_unit_update(p->base_dtype, base, x, piece->n, &count->saturated, raw);
+    pithi_unit_spread(width, raw, bits);
     if (!update) return;
-    pithi_unit_put(g->base + (uint64_t)piece->e * width, width, piece->n, bits);
+    pithi_unit_lay(g->base + (uint64_t)piece->e * width, width, piece->n, raw);
     if (p->device.identity && !g->apart)
-        count->hash += pithi_unit_hash(p->base_dtype, g->first + piece->e, piece->n, bits);
+        count->hash += pithi_unit_hash(width, g->first + piece->e, piece->n, raw);
 }
 
 /* Of the slot's base the page's, for a team that has all of it. */

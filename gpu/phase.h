@@ -24,6 +24,7 @@
 #include <stdint.h>
 
 #include "stage/inline.h"
+#include "stage/numeric.h"
 
 enum { PITHI_WARP = 32, PITHI_TEAM = 256 };
 
@@ -287,6 +288,18 @@ PITHI_DEVICE float pithi_smaller(float x, float y) {
     return fminf(x, y);
 #else
     return x < y ? x : y;
+#endif
+}
+
+/* Two numbers that are finite, and stay so, as bf16: to nearest even, x in the low half. */
+PITHI_DEVICE uint32_t pithi_bf16_pair(float x, float y) {
+#if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 800
+    uint32_t pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(y), "f"(x));
+    return pair;
+#else
+    const uint32_t u = pithi_bits(x), v = pithi_bits(y);
+    return (u + 0x7FFFu + (u >> 16 & 1u)) >> 16 | ((v + 0x7FFFu + (v >> 16 & 1u)) & 0xFFFF0000u);
 #endif
 }
 

@@ -91,7 +91,7 @@ PITHI_LOCAL(pithi_state_read, uint64_t tile) {
         if (it->tensor) pithi_state_take(a, it, e, n);
         if (!a->to.plan.device.identity) continue;
         pithi_unit_get(it->base + e * width, width, n, x);
-        t->made.hash += pithi_unit_hash(dtype, e, n, x);
+        t->made.hash += pithi_unit_hash_bits(dtype, e, n, x);
     }
 }
 

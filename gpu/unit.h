@@ -52,25 +52,36 @@ PITHI_DEVICE void pithi_unit_get(const uint8_t *p, uint32_t width, uint32_t n, u
     pithi_unit_spread(width, raw, bits);
 }
 
-PITHI_DEVICE void pithi_unit_put(uint8_t *p, uint32_t width, uint32_t n, const uint32_t bits[8]) {
+/* The other way: raw := bits side by side; then zeros. */
+PITHI_DEVICE void pithi_unit_join(uint32_t width, const uint32_t bits[8], uint32_t raw[8]) {
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+        const uint32_t i = 2 * k % PITHI_UNIT;
+        raw[k] = width == 4 ? bits[k] : k < PITHI_UNIT / 2 ? bits[i] | bits[i + 1] << 16 : 0;
+    }
+}
+
+/* The first n elements of raw, of `width` bytes, to p. */
+PITHI_DEVICE void pithi_unit_lay(uint8_t *p, uint32_t width, uint32_t n, const uint32_t raw[8]) {
     if (n < PITHI_UNIT || !pithi_is_aligned(p, 16)) {
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
             if (k >= n) continue;
             if (width == 4)
-                pithi_put32(p + 4 * k, bits[k]);
+                pithi_put32(p + 4 * k, raw[k]);
             else
-                pithi_put16(p + 2 * k, (uint16_t)bits[k]);
+                pithi_put16(p + 2 * k, (uint16_t)(raw[k / 2] >> k % 2 * 16));
         }
-    } else if (width == 4) {
-        const struct pithi_quad a = {{bits[0], bits[1], bits[2], bits[3]}},
-                                b = {{bits[4], bits[5], bits[6], bits[7]}};
-        pithi_put_quad(p, a);
-        pithi_put_quad(p + 16, b);
-    } else {
-        const struct pithi_quad a = {{bits[0] | bits[1] << 16, bits[2] | bits[3] << 16,
-                                      bits[4] | bits[5] << 16, bits[6] | bits[7] << 16}};
-        pithi_put_quad(p, a);
+        return;
     }
+    const struct pithi_quad a = {{raw[0], raw[1], raw[2], raw[3]}},
+                            b = {{raw[4], raw[5], raw[6], raw[7]}};
+    pithi_put_quad(p, a);
+    if (width == 4) pithi_put_quad(p + 16, b);
+}
+
+PITHI_DEVICE void pithi_unit_put(uint8_t *p, uint32_t width, uint32_t n, const uint32_t bits[8]) {
+    uint32_t raw[PITHI_UNIT];
+    pithi_unit_join(width, bits, raw);
+    pithi_unit_lay(p, width, n, raw);
 }
 
 /* f32 bits from those of a dtype, exactly. */
@@ -92,6 +103,27 @@ PITHI_DEVICE uint32_t pithi_unit_narrow(uint32_t dtype, uint32_t u) {
     return dtype == PITH_F32 ? u : pithi_to_f16(u);
 }
 
+/* Nearly all units are calm: nothing in them is infinite or NaN, or becomes that. One sum tells: it
+ * is not less than any magnitude, as a sum that rounds to nearest is not below its parts. */
+PITHI_DEVICE float pithi_unit_size(const float x[8]) {
+    float sum[2] = {pithi_size(x[0]), pithi_size(x[1])};
+    PITHI_UNROLL for (uint32_t k = 2; k < PITHI_UNIT; k++) sum[k % 2] += pithi_size(x[k]);
+    return sum[0] + sum[1];
+}
+/* Below it nothing is infinite, whatever the dtype's rounding. */
+PITHI_DEVICE float pithi_calm(uint32_t dtype) { return dtype == PITH_F16 ? 0x1p15f : 0x1p127f; }
+
+/* raw := side by side, the elements of a calm unit, rounded. */
+PITHI_DEVICE void pithi_unit_narrow_all(uint32_t dtype, const float x[8], uint32_t raw[8]) {
+    uint32_t bits[PITHI_UNIT];
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) bits[k] =
+        dtype == PITH_F16 ? pithi_to_f16(pithi_bits(x[k])) : pithi_bits(x[k]);
+    pithi_unit_join(dtype == PITH_F32 ? 4 : 2, bits, raw);
+    if (dtype != PITH_BF16) return;
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k += 2) raw[k / 2] =
+        pithi_bf16_pair(x[k], x[k + 1]);
+}
+
 /* bits := those of another dtype. */
 PITHI_DEVICE void pithi_unit_recast(uint32_t from, uint32_t to, uint32_t bits[8]) {
     if (from == to) return;
@@ -101,6 +133,11 @@ PITHI_DEVICE void pithi_unit_recast(uint32_t from, uint32_t to, uint32_t bits[8]
 
 /* x := f32 bits of fetched elements. */
 PITHI_DEVICE void pithi_unit_read(uint32_t dtype, const uint32_t raw[8], uint32_t x[8]) {
+    if (dtype == PITH_BF16) {
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) x[k] =
+            k % 2 ? raw[k / 2] & 0xFFFF0000u : raw[k / 2] << 16;
+        return;
+    }
     pithi_unit_spread(dtype == PITH_F32 ? 4 : 2, raw, x);
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) x[k] = pithi_unit_widen(dtype, x[k]);
 }
@@ -111,32 +148,44 @@ PITHI_DEVICE void pithi_unit_load(const uint8_t *p, uint32_t dtype, uint32_t n, 
     pithi_unit_read(dtype, raw, x);
 }
 
+/* raw := side by side, x rounded as pithi_store rounds. */
+PITHI_DEVICE void pithi_unit_stored(uint32_t dtype, const uint32_t x[8], uint32_t raw[8]) {
+    float v[PITHI_UNIT];
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) v[k] = pithi_float(x[k]);
+    if (pithi_unit_size(v) < pithi_calm(dtype)) {
+        pithi_unit_narrow_all(dtype, v, raw);
+        return;
+    }
+    uint32_t bits[PITHI_UNIT];
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) bits[k] = pithi_unit_round(dtype, x[k]);
+    pithi_unit_join(dtype == PITH_F32 ? 4 : 2, bits, raw);
+}
 PITHI_DEVICE void pithi_unit_store(uint8_t *p, uint32_t dtype, uint32_t n, const uint32_t x[8]) {
-    uint32_t y[PITHI_UNIT];
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) y[k] = pithi_unit_round(dtype, x[k]);
-    pithi_unit_put(p, dtype == PITH_F32 ? 4 : 2, n, y);
+    uint32_t raw[PITHI_UNIT];
+    pithi_unit_stored(dtype, x, raw);
+    pithi_unit_lay(p, dtype == PITH_F32 ? 4 : 2, n, raw);
 }
 
-/* Partial hash of n elements of dtype with the given bits (already of that dtype); e: number of the
+/* Partial hash of n elements of `width` bytes, side by side in raw, then zeros; e: number of the
  * first in its slot, a multiple of 8. */
-PITHI_DEVICE uint64_t pithi_unit_hash(uint32_t dtype, uint64_t e, uint32_t n, const uint32_t x[8]) {
-    const uint32_t lanes = dtype == PITH_F32 ? 4 : 2, each = PITHI_UNIT / lanes;
-    const uint64_t first = e / 8 * lanes;
-    uint64_t sum = 0;
-    PITHI_UNROLL for (uint32_t k = 0; k < 4; k++) {
-        if (k >= lanes || k * each >= n) continue;
-        uint64_t lane;
-        if (dtype == PITH_F32)
-            lane = (uint64_t)x[(2 * k) & 7] | (uint64_t)(2 * k + 1 < n ? x[(2 * k + 1) & 7] : 0)
-                                                  << 32;
-        else
-            lane = (uint64_t)x[(4 * k) & 7] |
-                   (uint64_t)(4 * k + 1 < n ? x[(4 * k + 1) & 7] : 0) << 16 |
-                   (uint64_t)(4 * k + 2 < n ? x[(4 * k + 2) & 7] : 0) << 32 |
-                   (uint64_t)(4 * k + 3 < n ? x[(4 * k + 3) & 7] : 0) << 48;
-        sum += pithi_nh_term(lane, first + k);
+PITHI_DEVICE uint64_t pithi_unit_hash(uint32_t width, uint64_t e, uint32_t n,
+                                      const uint32_t raw[8]) {
+    /* A lane is 8 bytes: as many of them as an element has. */
+    uint64_t sum = 0, key = pithi_nh_key(e / PITHI_UNIT * width);
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT / 2; k++) {
+        if (8 * k >= n * width) continue;
+        sum += pithi_nh_halves(raw[2 * k] ^ (uint32_t)key, raw[2 * k + 1] ^ (uint32_t)(key >> 32));
+        key += PITHI_NH_WEYL;
     }
     return sum;
+}
+/* The same of bits. */
+PITHI_DEVICE uint64_t pithi_unit_hash_bits(uint32_t dtype, uint64_t e, uint32_t n,
+                                           const uint32_t bits[8]) {
+    const uint32_t width = pithi_width(dtype);
+    uint32_t raw[PITHI_UNIT];
+    pithi_unit_join(width, bits, raw);
+    return pithi_unit_hash(width, e, n, raw);
 }
 
 /* The codes of n elements, code k at bits [k * bits, (k + 1) * bits) of word; p has room for what
@@ -194,17 +243,13 @@ PITHI_DEVICE uint64_t pithi_unit_pack(const float t[8], uint32_t bits, uint32_t 
     return word[0] | (uint64_t)word[1] << 4 * bits;
 }
 
-/* ---- Bases -----------------------------------------------------------------------------------
- * Nearly all units are calm: nothing in them is infinite or NaN, or becomes that. One sum tells. */
-
-/* Not less than any magnitude: a sum that rounds to nearest is not below its parts. */
-PITHI_DEVICE float pithi_unit_size(const float x[8]) {
-    float sum[2] = {0, 0};
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) sum[k % 2] += pithi_size(x[k]);
-    return sum[0] + sum[1];
+/* What is behind the n elements of a unit is 0: its codes are 0, and no group has a larger one. */
+PITHI_DEVICE void pithi_unit_end(uint32_t n, float x[8]) {
+    if (n == PITHI_UNIT) return;
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (k >= n) x[k] = 0;
 }
-/* Below it nothing is infinite, whatever the dtype's rounding. */
-PITHI_DEVICE float pithi_calm(uint32_t dtype) { return dtype == PITH_F16 ? 0x1p15f : 0x1p127f; }
+
+/* ---- Bases -----------------------------------------------------------------------------------*/
 
 /* x := x - base, bits of f32, of which those that are not finite count as 0. */
 PITHI_DEVICE void pithi_unit_less(const uint32_t base[8], float x[8]) {
@@ -217,23 +262,25 @@ PITHI_DEVICE void pithi_unit_less(const uint32_t base[8], float x[8]) {
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) x[k] = x[k] - b[k];
 }
 
-/* bits := of the base's dtype, what pithi_group_update makes of it; of n elements those that
- * saturate are counted. */
+/* raw := side by side, of the base's dtype, what pithi_group_update makes of it, then zeros; of n
+ * elements those that saturate are counted. */
 PITHI_DEVICE void pithi_unit_update(uint32_t dtype, const uint32_t base[8], const float x[8],
-                                    uint32_t n, uint64_t *saturated, uint32_t bits[8]) {
+                                    uint32_t n, uint64_t *saturated, uint32_t raw[8]) {
     float sum[PITHI_UNIT];
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) sum[k] = pithi_float(base[k]) + x[k];
+    pithi_unit_end(n, sum);
     if (pithi_unit_size(sum) < pithi_calm(dtype)) {
-        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) bits[k] =
-            pithi_unit_narrow(dtype, pithi_bits(sum[k]));
+        pithi_unit_narrow_all(dtype, sum, raw);
         return;
     }
+    uint32_t bits[PITHI_UNIT];
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
         uint64_t over = 0;
-        bits[k] =
-            pithi_unit_round(dtype, pithi_group_update(base[k], pithi_bits(x[k]), dtype, &over));
+        const uint32_t next = pithi_group_update(base[k], pithi_bits(x[k]), dtype, &over);
+        bits[k] = k < n ? pithi_unit_round(dtype, next) : 0;
         if (k < n) *saturated += over;
     }
+    pithi_unit_join(dtype == PITH_F32 ? 4 : 2, bits, raw);
 }
 
 /* Where element e of a slot lies: its block's place in the payload, and its number in it. */
@@ -263,12 +310,6 @@ PITHI_DEVICE uint64_t pithi_spot_codes(const struct pithi_table *p,
                                        const struct pithi_gpu_spot *s) {
     return s->at + pithi_group_codes_at(&p->device.set, s->count) +
            (uint64_t)s->inside * p->device.set.bits / 8;
-}
-
-/* What is behind the n elements of a unit is 0: its codes are 0, and no group has a larger one. */
-PITHI_DEVICE void pithi_unit_end(uint32_t n, float x[8]) {
-    if (n == PITHI_UNIT) return;
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (k >= n) x[k] = 0;
 }
 
 /* How many of the eight elements from e on are before end. */

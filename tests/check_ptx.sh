@@ -21,6 +21,8 @@ lint() { # what breaks a rule in a PTX file, by rule, with the number of times
             bad["approximate or flushing: " op]++ }
         op ~ /^(add|sub|mul|div|rcp|sqrt)\..*f(16|32|64)/ && op !~ /^[a-z]+\.rn\.f(32|64)$/ {
             bad["not rounded to nearest, each by itself: " op]++ }
+        # Rounds two as the integers do, where pithi_bf16_pair says which.
+        op == "cvt.rn.bf16x2.f32" { next }
         op ~ /\.b?f16/ { bad["16-bit floats, which stages convert by integers: " op]++ }
         op ~ /^\.local|^(ld|st)\.local/ { bad["local memory: " op]++ }
         op ~ /^call/ { bad["a call: " line]++ }

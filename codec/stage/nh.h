@@ -21,9 +21,13 @@ pithi_nh_fn pithi_nh_c;
 /* One lane. With a = low and b = high half of (lane xor key) the term is a*b + (a << 32) + b.
  * Changing only a by d changes it by d * (b + 2^32), changing only b by e by e * (a + 1); neither
  * product can hold 64 factors of two, so an error within one 32-bit word is never missed. */
+PITHI_INLINE uint64_t pithi_nh_key(uint64_t number) { return (number + 1) * PITHI_NH_WEYL; }
+PITHI_INLINE uint64_t pithi_nh_halves(uint32_t a, uint32_t b) {
+    return (uint64_t)a * b + ((uint64_t)a << 32 | b);
+}
 PITHI_INLINE uint64_t pithi_nh_term(uint64_t lane, uint64_t number) {
-    const uint64_t x = lane ^ ((number + 1) * PITHI_NH_WEYL);
-    return (x & 0xFFFFFFFFu) * (x >> 32) + (x << 32 | x >> 32);
+    const uint64_t x = lane ^ pithi_nh_key(number);
+    return pithi_nh_halves((uint32_t)x, (uint32_t)(x >> 32));
 }
 
 /* Tag of block 0's checksum; of block i: i more. Base identities have their dtype. */
