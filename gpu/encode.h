@@ -10,6 +10,7 @@
 #include "blocks.h"
 #include "search.h"
 #include "sum.h"
+#include "whole.h"
 
 /* Where an encode takes its values from. */
 enum pithi_gpu_source { PITHI_OF_TENSOR, PITHI_OF_FRAMES };
@@ -229,6 +230,25 @@ PITHI_PHASE(pithi_encode_codes, uint64_t segment, uint64_t tile) {
     }
 }
 
+/* Of a whole tile. */
+PITHI_LOCAL(pithi_whole_codes, uint64_t tile) {
+    const struct pithi_table *const p = &a->to.plan;
+    const uint32_t bits = p->device.set.bits;
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        const float reciprocal = pithi_whole_step(t, u, 0);
+        float codes[PITHI_UNIT];
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) codes[k] =
+            pithi_whole_lifted(t->x[u][k], reciprocal);
+        const uint64_t word =
+            reciprocal == 0 ? 0 : pithi_unit_pack(codes, bits, pithi_unit_half(&p->device.set));
+        pithi_unit_put_codes(pithi_tile_place(t, t->to_codes + u * (PITHI_ROW / 8 * bits), bits),
+                             bits, PITHI_UNIT, word);
+        if (p->base_dtype == PITH_NONE) continue;
+        pithi_encode_update(p, &s->to, t, u, pithi_unit_at(t, tile, u), PITHI_UNIT, codes,
+                            pithi_whole_step(t, u, 1));
+    }
+}
+
 /* ---- Padding, header, state ------------------------------------------------------------------*/
 
 PITHI_DEVICE void pithi_clear(uint8_t *p, uint64_t from, uint64_t to) {
@@ -353,10 +373,9 @@ PITHI_PHASE(pithi_encode_refuse, uint64_t number) {
 /* Whether whole tiles move by the widest accesses, to the frame too. */
 PITHI_DEVICE bool pithi_encode_aligned(const struct pithi_gpu_call *a,
                                        const struct pithi_gpu_shared *s, int of) {
-    const uint32_t bits = a->to.plan.device.set.bits;
     const struct pithi_gpu_item *const it = &s->to;
     if (of == PITHI_OF_FRAMES && !pithi_frames_aligned(a, s, true)) return false;
-    if ((bits != 4 && bits != 8) || !pithi_is_aligned(it->payload, 8)) return false;
+    if (!pithi_is_aligned(it->payload, 8)) return false;
     if (a->to.plan.base_dtype != PITH_NONE && !pithi_is_aligned(it->base, 16)) return false;
     return pithi_is_aligned(it->tensor, 16);
 }
@@ -365,11 +384,14 @@ PITHI_DEVICE bool pithi_encode_aligned(const struct pithi_gpu_call *a,
 PITHI_DEVICE void pithi_encode_whole(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                      struct pithi_gpu_thread *t, struct pithi_team *team, int of,
                                      uint64_t tile) {
+    /* Tiles of a block lie side by side; sums have no registers to remember that. */
+    const bool next = of == PITHI_OF_TENSOR && tile != s->to.begin &&
+                      tile & (((uint64_t)1 << a->to.plan.block_log2) - 1);
     PITHI_STEP(pithi_tile_whole, true);
     PITHI_ENCODE_FILL(of, tile, false);
-    PITHI_ENCODE_MEASURE(tile, tile);
-    PITHI_ENCODE_SCALES(tile);
-    PITHI_RUN(pithi_encode_codes, tile, tile);
+    PITHI_STEP(pithi_whole_aim, tile, next);
+    PITHI_WHOLE_SCALES(tile);
+    PITHI_STEP(pithi_whole_codes, tile);
 }
 
 /* Any other. */
@@ -392,10 +414,11 @@ PITHI_DEVICE void pithi_encode_groups(const struct pithi_gpu_call *a, struct pit
                                       struct pithi_gpu_thread *t, struct pithi_team *team, int of) {
     const uint32_t group = a->to.plan.device.set.group;
     const uint64_t segment = group > PITHI_TILE ? group : PITHI_TILE;
-    const bool aligned = t->special && group <= PITHI_TILE && pithi_encode_aligned(a, s, of);
+    const bool aligned =
+        t->special && pithi_whole_suits(&a->to.plan) && pithi_encode_aligned(a, s, of);
     for (uint64_t at = s->to.begin; at < s->to.end; at += segment) {
         const uint64_t end = s->to.end - at < segment ? s->to.end : at + segment;
-        if (aligned && pithi_tile_full(&s->to, at))
+        if (aligned && s->to.end - at >= PITHI_TILE)
             pithi_encode_whole(a, s, t, team, of, at);
         else
             pithi_encode_segment(a, s, t, team, of, at, end);

@@ -49,6 +49,9 @@ struct pithi_gpu_thread {
     float y[PITHI_UNITS][PITHI_UNIT]; /* another thread's */
     uint32_t base[PITHI_UNITS][PITHI_UNIT];
     uint32_t largest[PITHI_UNITS];
+    /* Of whole tiles, see whole.h: where the first unit goes; steps of a unit's group. */
+    uint8_t *to_codes, *to_scales;
+    float step[2], step_other[2];
     struct pithi_gpu_results read, made; /* of the sides from and to */
     /* Sums over a lane of a group, see search.h and kv_search.h. */
     float vq[PITHI_TRIES], vq_other[PITHI_TRIES];
@@ -165,12 +168,13 @@ struct pithi_gpu_shared {
     /* Beginnings of frames, a warp's each, and how they differ from both of their plan's forms. */
     uint64_t head[PITHI_HEADS][PITHI_WARP];
     uint32_t differs[PITHI_HEADS][2];
+    const uint8_t *payload[PITHI_SUMMANDS]; /* of frames of a sum */
+    uint32_t largest[PITHI_TILE_GROUPS];
+    float scale[PITHI_TILE_GROUPS], reciprocal[PITHI_TILE_GROUPS];
+    uint32_t warps[2][PITHI_UNITS][PITHI_HEADS]; /* what is largest in each; see whole.h */
     /* Frames of a sum: the lowest whose status is not PITH_OK; whether there are more than are kept
      * here, or one is not aligned. */
     uint32_t bad, apart;
-    const uint8_t *payload[PITHI_SUMMANDS];
-    uint32_t largest[PITHI_TILE_GROUPS];
-    float scale[PITHI_TILE_GROUPS], reciprocal[PITHI_TILE_GROUPS];
     uint64_t sums[PITHI_TEAM]; /* of the blocks that are being hashed */
     union {
         float values[PITHI_TILE];     /* in units; only of calls that search */
@@ -218,10 +222,6 @@ PITHI_DEVICE uint8_t *pithi_tile_place(const struct pithi_gpu_thread *t, uint8_t
                                        uint32_t bytes) {
     if (t->whole) PITHI_ASSUME(pithi_is_aligned(p, bytes));
     return p;
-}
-/* Whether the tile at `tile` of a slot with so many elements is whole, as far as these go. */
-PITHI_DEVICE bool pithi_tile_full(const struct pithi_gpu_item *it, uint64_t tile) {
-    return tile + PITHI_TILE <= it->slot->count;
 }
 
 PITHI_DEVICE void pithi_results_clear(struct pithi_gpu_results *r) {
