@@ -325,6 +325,7 @@ static void encode_page(struct pithi_block *b, uint8_t *page) {
         rows.count = smaller(step, rows.tokens - rows.first);
         rows.value = at_element(b->value, p->dtype, at);
         rows.base = at_element(b->base, p->base_dtype, at);
+        rows.more = b->more || rows.first + rows.count < rows.tokens;
         pithi_kv_put(&k, page, &rows);
         b->hash += hash_base(b, at, (size_t)rows.count * row);
     }

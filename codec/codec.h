@@ -120,6 +120,7 @@ struct pithi_block {
     uint64_t first;    /* index in the slot of the block's first element */
     size_t count;      /* elements, 1..block */
     const void *value; /* encode: dense, params->dtype; NULL, with `lays`: see lay */
+    bool more;         /* encode, `pages`: values of the next block lie behind these */
     /* With a tiling: what of the tensor the block is. With a bound: that of the frame. */
     const struct pithi_tile *tile;
     const struct pithi_bound *bound;

@@ -465,6 +465,8 @@ static void put_plain(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_r
         at_element(rows->value, k->dtype, (t->token - rows->first) * row_of(k) + t->head * k->dim);
     job.stride = (int64_t)row_of(k);
     job.dtype = k->dtype;
+    if (rows->more || t->token + t->count < (size_t)rows->first + rows->count)
+        job.ahead = at_element(job.value, k->dtype, t->count * row_of(k));
     k->kernels->column_encode(&job);
     rows->poisoned += job.poisoned;
 }

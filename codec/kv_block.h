@@ -67,6 +67,7 @@ struct pithi_kv_rows {
     const void *ahead; /* values that come next and lie elsewhere, as many; or NULL */
     void *base;
     bool update, stream;
+    bool more; /* rows that are encoded next lie behind these */
     void *scratch;
     uint64_t saturated, poisoned; /* added to */
 };

@@ -15,7 +15,7 @@ struct shape {
     uint32_t dtype, out;
     size_t rows, columns, stride, code_stride;
     enum fill fill;
-    bool stream, hostile;
+    bool stream, hostile, ahead;
     size_t place[5];
 };
 
@@ -78,6 +78,7 @@ static void check_encode(const struct level *level, const struct shape *s) {
     job.codes = guarded_place(&area[CODE], s->place[CODE], codes, code_bytes(s));
     job.scales = guarded_place(&area[SCALE], s->place[SCALE], data, scale_bytes(s));
     job.zeros = guarded_place(&area[ZERO], s->place[ZERO], data, scale_bytes(s));
+    if (s->ahead) job.ahead = data; /* of what comes next nothing depends on the values */
     memcpy(zeros, data, scale_bytes(s));
     pithi_column_encode_c(&text);
     level->kernels.column_encode(&job);
@@ -129,6 +130,7 @@ static void random_format(struct shape *s) {
                                   : (enum fill)check_below(FILL_COUNT);
     s->stream = check_below(2);
     s->hostile = check_below(3) == 0;
+    s->ahead = check_below(2);
     for (int k = 0; k < AREAS; k++)
         s->place[k] = check_below(3) ? check_below(PLACE_COUNT) : PLACE_END;
 }
@@ -187,6 +189,7 @@ static double run(const struct pithi_kernels *k, uint32_t dtype, bool decode, si
     const double start = ceiling_clock();
     for (size_t t = 0; t < tokens; t += GROUP) {
         job.value = data + t * ROW * width(dtype);
+        job.ahead = t + GROUP < tokens ? data + (t + GROUP) * ROW * width(dtype) : NULL;
         job.out = data + t * ROW * width(dtype);
         job.codes = codes + t * ROW / 2;
         (decode ? k->column_decode : k->column_encode)(&job);
