@@ -48,7 +48,9 @@ ALWAYS void settle_lanes(struct settled *to, const struct pithi_group_setting *s
         const bool other = !whole || s->scale_dtype != dtype; /* where rounding may change lo */
         zero = round_zero(s, lo, other);
         odd = v_maxu(odd, v_maxu(above_limit(lo), above_limit(zero)));
-        if (other || s->short_zero) odd = v_maxu(odd, v_xor(round_to(dtype, zero), zero));
+        /* A short zero point may be -0, which decodes to +0. */
+        const v16 decoded = round_to(dtype, f_add(zero, v_set(0)));
+        if (other || s->short_zero) odd = v_maxu(odd, v_xor(decoded, zero));
     }
     const v16 range = f_sub(hi, zero);
     const v16 coded = v_greater(range, v_set(TINY - 1));
