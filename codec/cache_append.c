@@ -142,23 +142,80 @@ pith_status pith_kv_append(pith_plan *p, pith_kv *c, const pith_view *view) {
 
 /* ---- Batches ---------------------------------------------------------------------------------*/
 
+/* Most runs of a call. */
+enum { RUNS = 32 };
+
 struct batch {
     const pith_plan *plan;
     const pith_kv_tokens *to;
-    size_t count;
+    size_t count, share;    /* caches; a thread's */
     uint64_t tokens;        /* for each */
     struct pithi_span span; /* of any one's: its data is another's */
+    bool straight;          /* tokens as they lie may go into a page */
 };
 
-static pith_status batch_job(void *arg, uint64_t i, struct pithi_worker *w) {
-    const struct batch *b = arg;
+/* What goes straight into open pages is coded in one call. */
+struct straight {
+    struct pithi_group_run run[RUNS];
+    pith_kv *cache[RUNS];
+    size_t count;
+};
+
+static void put_straight(const struct batch *b, struct straight *s) {
+    if (s->count == 0) return;
+    pithi_kv_put_runs(&s->cache[0]->paged.kv, (uint32_t)b->tokens, s->run, s->count);
+    for (size_t i = 0; i < s->count; i++) {
+        s->cache[i]->finished += b->tokens;
+        s->cache[i]->poisoned += s->run[i].poisoned;
+    }
+    s->count = 0;
+}
+
+/* False where tokens wait, or the last page has not the room for them. */
+static bool goes_straight(pith_kv *c, const struct batch *b) {
+    if (!b->straight || c->held || c->window || b->tokens > c->paged.tokens) return false;
+    if (pithi_cache_open(c) == 0) pithi_cache_add(c, c->finished);
+    return b->tokens <= pithi_cache_open(c);
+}
+
+static void add_straight(struct straight *s, pith_kv *c, const void *values) {
+    const struct pithi_cache_page *const page = &c->page[c->pages - 1];
+    const uint32_t first = (uint32_t)(c->finished - page->first);
+    s->run[s->count] = pithi_kv_run(&c->paged.kv, page->bytes, c->paged.tokens, first, values);
+    s->cache[s->count++] = c;
+}
+
+static void append_one(const struct batch *b, size_t i, size_t end, struct pithi_worker *w) {
     struct append a;
     open_append(&a, b->to[i].cache, b->plan, w);
     a.view = b->span;
     a.view.data = (uint8_t *)(uintptr_t)b->to[i].values;
     /* What the very next one takes would come too late, with as few lines under way at a time. */
-    if (b->span.dense && i + 2 < b->count) a.ahead = b->to[i + 2].values;
+    if (b->span.dense && i + 2 < end) a.ahead = b->to[i + 2].values;
     append(b->to[i].cache, &a, b->tokens);
+}
+
+/* Caches [first, end). */
+static void append_some(const struct batch *b, size_t first, size_t end, struct pithi_worker *w) {
+    struct straight s;
+    s.count = 0;
+    for (size_t i = first; i < end; i++) {
+        pith_kv *const c = b->to[i].cache;
+        if (!goes_straight(c, b)) {
+            append_one(b, i, end, w);
+            continue;
+        }
+        c->paged.kv.kernels = &b->plan->kernels;
+        add_straight(&s, c, b->to[i].values);
+        if (s.count == RUNS) put_straight(b, &s);
+    }
+    put_straight(b, &s);
+}
+
+static pith_status batch_job(void *arg, uint64_t i, struct pithi_worker *w) {
+    const struct batch *b = arg;
+    const size_t first = (size_t)i * b->share;
+    append_some(b, first, (size_t)least(first + b->share, b->count), w);
     return PITH_OK;
 }
 
@@ -192,6 +249,7 @@ static pith_status take_batch(pith_plan *p, const pith_view *like, struct batch 
     any.data = p; /* of which only the shape is looked at */
     PITHI_TRY(take_view(p, &paged.kv, &any, &b->span));
     b->tokens = like->shape[0];
+    b->straight = b->span.dense && b->tokens && pithi_kv_plain(&paged.kv);
     return take_caches(p, b);
 }
 
@@ -200,10 +258,11 @@ static pith_status run_batch(pith_plan *p, struct batch *b) {
     enum { ALONE = 1 << 16 };
     if (b->span.count && b->count > ALONE / b->span.count) {
         pithi_run_begin(p);
-        return pithi_run(p, 0, b->count, batch_job, b);
+        b->share = (b->count - 1) / p->workers + 1;
+        return pithi_run(p, 0, (b->count - 1) / b->share + 1, batch_job, b);
     }
     const uint64_t before = pithi_fp_enter();
-    for (size_t i = 0; i < b->count; i++) batch_job(b, i, &p->worker[0]);
+    append_some(b, 0, b->count, &p->worker[0]);
     pithi_fp_restore(before);
     return PITH_OK;
 }

@@ -39,6 +39,7 @@ pithi_rotate_encode_fn pithi_rotate_encode_c;
 
 struct pithi_kernels {
     pithi_group_fn *group_encode;
+    pithi_group_runs_fn *group_encode_runs;
     pithi_rotate_encode_fn *rotate_encode;
     pithi_group_fn *group_decode;
     pithi_group_fn *codebook_encode, *codebook_decode; /* of settings with a codebook */

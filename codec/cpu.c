@@ -83,6 +83,7 @@ size_t pithi_restore_c(struct pithi_restore *r) {
 /* Rows of one stage stand in ascending ISA order, so the last one that fits stays. */
 void pithi_kernels_bind(struct pithi_kernels *k, uint32_t cpu) {
     k->group_encode = pithi_group_encode_c;
+    k->group_encode_runs = pithi_group_encode_runs_c;
     k->rotate_encode = pithi_rotate_encode_c;
     k->group_decode = pithi_group_decode_c;
     k->codebook_encode = pithi_codebook_encode_c;

@@ -264,6 +264,30 @@ static void put_heads(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_r
     }
 }
 
+bool pithi_kv_plain(const struct pithi_kv *k) {
+    return k->flat && !k->order && !k->outliers && !k->set.codebook && k->base_dtype == PITH_NONE;
+}
+
+struct pithi_group_run pithi_kv_run(const struct pithi_kv *k, uint8_t *page, uint32_t tokens,
+                                    uint32_t first, const void *value) {
+    const size_t head = (size_t)first * k->heads;
+    return (struct pithi_group_run){
+        .value = value,
+        .codes = page + codes_at(k, tokens) + head * k->head_codes,
+        .scales = page + head * k->head_scales,
+    };
+}
+
+void pithi_kv_put_runs(const struct pithi_kv *k, uint32_t tokens, struct pithi_group_run *run,
+                       size_t runs) {
+    struct pithi_group_job like;
+    pithi_group_job_open(&like, (struct pithi_random){0});
+    like.set = k->set;
+    like.count = (size_t)tokens * row_of(k);
+    like.value_dtype = k->dtype;
+    k->kernels->group_encode_runs(&like, run, runs);
+}
+
 /* ---- Rows out --------------------------------------------------------------------------------*/
 
 static void get_rotated(const struct pithi_kv *k, struct pithi_group_job *all, float *floats) {

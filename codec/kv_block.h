@@ -73,6 +73,15 @@ struct pithi_kv_rows {
 };
 void pithi_kv_put(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_rows *rows);
 
+/* Whether groups of rows are coded as they lie, those of a page as one run. */
+bool pithi_kv_plain(const struct pithi_kv *k);
+/* Tokens from the first on of a page that has room for `tokens`, as a run of groups. */
+struct pithi_group_run pithi_kv_run(const struct pithi_kv *k, uint8_t *page, uint32_t tokens,
+                                    uint32_t first, const void *value);
+/* So many tokens into each of these runs. */
+void pithi_kv_put_runs(const struct pithi_kv *k, uint32_t tokens, struct pithi_group_run *run,
+                       size_t runs);
+
 /* Tokens [first, first + count), heads [head, head + heads) of a page that has room for `tokens`:
  * element d of head h of token t goes to out[t * token_stride + h * head_stride + d], counted from
  * the first of each, in elements of out_dtype. With a base (all heads, dense) out may be NULL. */

@@ -102,6 +102,7 @@ void check_restore(const struct level *level);
 void check_sum(const struct level *level);     /* a part of group */
 void check_rotated(const struct level *level); /* a part of group */
 void check_columns(const struct level *level); /* a part of group */
+void check_runs(const struct level *level);    /* likewise */
 void bench_nh(const struct level *level);
 void bench_survey(const struct level *level);
 void bench_group(const struct level *level);

@@ -34,6 +34,7 @@ bool bound_group(const struct level *level) {
            level->kernels.group_decode != pithi_group_decode_c &&
            level->kernels.group_sum != pithi_group_sum_c &&
            level->kernels.rotate_encode != pithi_rotate_encode_c &&
+           level->kernels.group_encode_runs != pithi_group_encode_runs_c &&
            level->kernels.column_encode != pithi_column_encode_c &&
            level->kernels.column_decode != pithi_column_decode_c;
 }
@@ -407,6 +408,7 @@ void check_group(const struct level *level) {
     check_sum(level);
     check_rotated(level);
     check_columns(level);
+    check_runs(level);
     expected = malloc(sizeof *expected);
     value = malloc(ROOM);
     base = malloc(ROOM);

@@ -363,6 +363,25 @@ static void test_poison(void **state) {
     cache_close(&c);
 }
 
+/* In a batch, every cache counts its own. */
+static void test_poison_batch(void **state) {
+    (void)state;
+    const struct kv_setting *s = &settings[0];
+    struct batch b;
+    pith_stats stats;
+    batch_open(&b, s);
+    const size_t row = (size_t)s->heads * s->dim;
+    uint32_t *rows = tokens_of(s, BATCH, 1);
+    for (size_t i = 0; i < BATCH; i += 3) rows[i * row + i] = 0x7FC12345u;
+    append_batch(&b, s, (const uint8_t *)rows, 1, BATCH);
+    for (size_t i = 0; i < BATCH; i++) {
+        pith_kv_stats(b.kv[0][BATCH - 1 - i], &stats);
+        CHECK(stats.poisoned == (i % 3 == 0) && stats.saturated == 0);
+    }
+    batch_close(&b);
+    free(rows);
+}
+
 /* ---- Truncate --------------------------------------------------------------------------------*/
 
 static void test_truncate(void **state) {
@@ -538,9 +557,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_append),        cmocka_unit_test(test_batch),
         cmocka_unit_test(test_refused_batch), cmocka_unit_test(test_poison),
-        cmocka_unit_test(test_truncate),      cmocka_unit_test(test_room_for_cuts),
-        cmocka_unit_test(test_full),          cmocka_unit_test(test_fork),
-        cmocka_unit_test(test_small_child),
+        cmocka_unit_test(test_poison_batch),  cmocka_unit_test(test_truncate),
+        cmocka_unit_test(test_room_for_cuts), cmocka_unit_test(test_full),
+        cmocka_unit_test(test_fork),          cmocka_unit_test(test_small_child),
     };
     return cmocka_run_group_tests_name("cache", tests, NULL, NULL);
 }

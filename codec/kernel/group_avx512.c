@@ -19,7 +19,8 @@ struct packing {
     __m512i turned;
     __m512i pick[4];
     /* Of codes that were narrowed lane by lane: where every four of them lie; 4 bits: where byte i
-     * of pairs lies, 16 * (i / 2 % 4) + 4 * (i / 8) + 2 * (i % 2). */
+     * of pairs lies, 16 * (i / 2 % 4) + 4 * (i / 8) + 2 * (i % 2); 2 bits: of fours, in every 16
+     * bytes, 16 * (i % 4) + 4 * (i / 4 % 4). */
     __m512i fours, whole;
     __m512i
         twice; /* 4 bits: the byte that each of 32 codes is in, once for either byte of a word */
@@ -85,9 +86,12 @@ static inline __attribute__((always_inline)) void packing_make(struct packing *p
         p->pick[k] = _mm512_add_epi32(_mm512_srli_epi32(lane, 3), _mm512_set1_epi32(2 * k));
     p->twice = _mm512_and_si512(_mm512_srli_epi16(stretched(0, 0), 2), _mm512_set1_epi8(15));
     p->fours = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    p->whole = _mm512_castsi256_si512(_mm256_setr_epi8(0, 2, 16, 18, 32, 34, 48, 50, 4, 6, 20, 22,
-                                                       36, 38, 52, 54, 8, 10, 24, 26, 40, 42, 56,
-                                                       58, 12, 14, 28, 30, 44, 46, 60, 62));
+    const __m512i twos = _mm512_broadcast_i32x4(
+        _mm_setr_epi8(0, 16, 32, 48, 4, 20, 36, 52, 8, 24, 40, 56, 12, 28, 44, 60));
+    p->whole = bits == 2 ? twos
+                         : _mm512_castsi256_si512(_mm256_setr_epi8(
+                               0, 2, 16, 18, 32, 34, 48, 50, 4, 6, 20, 22, 36, 38, 52, 54, 8, 10,
+                               24, 26, 40, 42, 56, 58, 12, 14, 28, 30, 44, 46, 60, 62));
     p->bits = bits;
     p->symmetric = symmetric;
 }
@@ -123,6 +127,8 @@ static inline void put_codes(uint8_t *to, size_t room, unsigned bits, __m512i x,
         stream_codes(to, bits, x);
     } else if (bits == 4) {
         _mm256_storeu_si256((__m256i *)to, _mm512_castsi512_si256(x));
+    } else if (bits == 2) {
+        _mm_storeu_si128((__m128i *)to, _mm512_castsi512_si128(x));
     } else if (bits == 8 || room >= 64) {
         _mm512_storeu_si512(to, x); /* bytes past 8 * bits are written again by the next unit */
     } else {
@@ -187,6 +193,9 @@ static inline void pack64_whole(uint8_t *to, size_t room, const struct packing *
     if (p->bits == 4) {
         const __m512i pairs = _mm512_maddubs_epi16(p->pairs, x);
         put_codes(to, room, 4, _mm512_permutexvar_epi8(p->whole, pairs), stream);
+    } else if (p->bits == 2) {
+        const __m512i fours = _mm512_madd_epi16(_mm512_maddubs_epi16(p->pairs, x), p->quads);
+        put_codes(to, room, 2, _mm512_permutexvar_epi8(p->whole, fours), stream);
     } else {
         pack_ordered(to, room, p, _mm512_permutexvar_epi32(p->fours, x), stream);
     }
@@ -325,6 +334,7 @@ static inline __attribute__((always_inline)) void halves(v16 x[2], uint32_t dtyp
 void pithi_group_bind_avx512(struct pithi_kernels *k);
 void pithi_group_bind_avx512(struct pithi_kernels *k) {
     k->group_encode = group_encode;
+    k->group_encode_runs = group_encode_runs;
     k->group_decode = group_decode;
     k->group_sum = group_sum;
     k->column_encode = column_encode;

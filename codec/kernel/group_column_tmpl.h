@@ -163,7 +163,7 @@ static void settle_strip(struct strip *s, struct pithi_column_job *job) {
         const bool odd = set->asymmetric ? settle_ranges(&t, set, job->dtype, v_ordered(e.low),
                                                          v_ordered(e.high), true, false)
                                          : settle_sizes(&t, set, job->dtype, e.high, false);
-        if (odd) poisoned += settle_odd(&t, set, job->dtype, n);
+        if (odd) poisoned += settle_odd(&t, set, job->dtype, 0, n);
         s->odd = s->odd || odd;
         memcpy(s->scale + c, t.scale, sizeof t.scale);
         memcpy(s->zero + c, t.zero, sizeof t.zero);

@@ -91,6 +91,7 @@ static inline void unpack64(v16 q[4], const uint8_t *from, size_t room, const st
 void pithi_group_bind_neon(struct pithi_kernels *k);
 void pithi_group_bind_neon(struct pithi_kernels *k) {
     k->group_encode = group_encode;
+    k->group_encode_runs = group_encode_runs;
     k->group_decode = group_decode;
     k->group_sum = group_sum;
     k->column_encode = column_encode;

@@ -73,12 +73,13 @@ ALWAYS void settle_lanes(struct settled *to, const struct pithi_group_setting *s
     v_store((uint8_t *)to->odd, odd);
 }
 
-/* The turns that are left of odd groups; returns how many are poisoned. Theirs are the codes 0. */
+/* The turns that are left of odd groups in lanes [first, first + groups); returns how many are
+ * poisoned. Theirs are the codes 0. */
 static __attribute__((noinline)) uint32_t settle_odd(struct settled *to,
                                                      const struct pithi_group_setting *s,
-                                                     uint32_t dtype, size_t groups) {
+                                                     uint32_t dtype, size_t first, size_t groups) {
     uint32_t poisoned = 0;
-    for (size_t g = 0; g < groups; g++) {
+    for (size_t g = first; g < first + groups; g++) {
         if (!to->odd[g]) continue;
         const uint32_t nan = PITHI_F32_NAN;
         struct pithi_grid r = {.scale = pithi_float(nan), .zero = pithi_float(nan)};

@@ -221,7 +221,7 @@ static bool settled_scales(const struct pithi_group_setting *s, uint32_t dtype, 
         const bool odd = s->asymmetric ? settle_ranges(&t, s, dtype, lo, hi, true, false)
                                        : settle_sizes(&t, s, dtype, hi, false);
         if (v_reduce_maxu(v_maxu(magnitude16(lo), magnitude16(hi))) >= LIMIT) return false;
-        if (odd && settle_odd(&t, s, dtype, 16)) return false;
+        if (odd && settle_odd(&t, s, dtype, 0, 16)) return false;
         memcpy(b->scale + g, t.scale, sizeof t.scale);
         memcpy(b->zero + g, t.zero, sizeof t.zero);
         memcpy(b->reciprocal + g, t.reciprocal, sizeof t.reciprocal);
@@ -498,6 +498,16 @@ static void group_encode(struct pithi_group_job *job) {
         if (!encode_any(&e, &b, r)) scalar_part(job, i, n, pithi_group_encode_c);
     }
     job->saturated += e.saturated;
+}
+
+static void group_encode_runs(const struct pithi_group_job *like, struct pithi_group_run *run,
+                              size_t runs) {
+    const struct pithi_group_setting *s = &like->set;
+    const bool settled = (s->asymmetric || s->settle) && !s->codebook && !s->search;
+    if (settled && !s->shrink && runs && like->count && settled_elements(like) == like->count)
+        encode_settled_any(like, run, runs, like->count, false);
+    else
+        pithi_group_each_run(like, run, runs, group_encode);
 }
 
 #include "kernel/group_decode_tmpl.h"

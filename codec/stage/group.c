@@ -196,6 +196,24 @@ void pithi_group_encode_c(struct pithi_group_job *job) {
     }
 }
 
+void pithi_group_each_run(const struct pithi_group_job *like, struct pithi_group_run *run,
+                          size_t runs, pithi_group_fn *encode) {
+    for (size_t i = 0; i < runs; i++) {
+        struct pithi_group_job job = *like;
+        job.value = run[i].value;
+        job.codes = run[i].codes;
+        job.scales = run[i].scales;
+        job.poisoned = run[i].poisoned;
+        encode(&job);
+        run[i].poisoned = job.poisoned;
+    }
+}
+
+void pithi_group_encode_runs_c(const struct pithi_group_job *like, struct pithi_group_run *run,
+                               size_t runs) {
+    pithi_group_each_run(like, run, runs, pithi_group_encode_c);
+}
+
 /* ---- Decode ----------------------------------------------------------------------------------*/
 
 static void decode_value(struct pithi_group_job *job, size_t i, uint32_t x) {

@@ -12,6 +12,13 @@
 
 #include "stage/group_value.h"
 
+/* Elements of an encode call that lie one after another. */
+struct pithi_group_run {
+    const void *value;
+    uint8_t *codes, *scales;
+    uint64_t poisoned; /* result, added to */
+};
+
 /* One call: `count` consecutive elements beginning at a group boundary.
  *
  * Encode. d = value - base (base NONE: d = value); codes and scales are written; with `update` the
@@ -26,11 +33,17 @@
 struct pithi_group_job {
     struct pithi_group_setting set;
     size_t count;
-    const void *value; /* encode */
+    union {
+        struct pithi_group_run run; /* the same: a copy would wait for what was just stored */
+        struct {
+            const void *value;       /* encode */
+            uint8_t *codes, *scales; /* decode only reads them */
+            uint64_t poisoned;       /* result, added to */
+        };
+    };
     const void *ahead; /* encode: what the caller reads next, when value is in the cache; or NULL */
     void *out;         /* decode */
     void *base;
-    uint8_t *codes, *scales;                     /* decode only reads them */
     uint32_t value_dtype, out_dtype, base_dtype; /* PITH_F32, PITH_BF16, PITH_F16; base: or NONE */
     bool update;
     /* What is made (out; codes and scales) is large and will not be read soon: non-temporal
@@ -38,8 +51,7 @@ struct pithi_group_job {
     bool stream;
     struct pithi_random random; /* encode, stochastic */
     uint64_t first;             /* number of the first element, for random bits */
-    /* Results, added to. */
-    uint64_t saturated, poisoned;
+    uint64_t saturated;         /* result, added to */
 };
 
 /* A job of nothing yet; `set` is left to the caller, in place. Field by field: an initializer
@@ -59,6 +71,15 @@ PITHI_INLINE void pithi_group_job_open(struct pithi_group_job *job, struct pithi
 
 typedef void pithi_group_fn(struct pithi_group_job *job);
 pithi_group_fn pithi_group_encode_c, pithi_group_decode_c;
+
+/* Encode runs of elements that lie apart, each as a job like the one given, without a base, whose
+ * own run is not looked at. */
+typedef void pithi_group_runs_fn(const struct pithi_group_job *like, struct pithi_group_run *run,
+                                 size_t runs);
+pithi_group_runs_fn pithi_group_encode_runs_c;
+/* By an encoder of jobs. */
+void pithi_group_each_run(const struct pithi_group_job *like, struct pithi_group_run *run,
+                          size_t runs, pithi_group_fn *encode);
 
 /* sum := x' of frame 0 (more: sum + it), + x' of frame 1, ..., each sum one f32 rounding. Frame k's
  * scales and codes lie at frames[k] + scales_at and frames[k] + codes_at. Symmetric settings. */
