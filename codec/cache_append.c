@@ -131,11 +131,44 @@ static pith_status take_tokens(pith_plan *p, pith_kv *c, const pith_view *view, 
     return PITH_OK;
 }
 
+/* ---- Straight into a page --------------------------------------------------------------------*/
+
+static bool lies_straight(const struct pithi_kv *k, const struct pithi_span *tokens) {
+    return tokens->dense && tokens->count && pithi_kv_plain(k);
+}
+
+/* False where tokens wait, or the last page has not the room for so many; there is memory. */
+static bool takes_run(pith_kv *c, uint64_t tokens) {
+    if (c->held || c->window || tokens > c->paged.tokens) return false;
+    if (pithi_cache_open(c) == 0) pithi_cache_add(c, c->finished);
+    return tokens <= pithi_cache_open(c);
+}
+
+static struct pithi_group_run run_of(const pith_kv *c, const void *values) {
+    const struct pithi_cache_page *const page = &c->page[c->pages - 1];
+    const uint32_t first = (uint32_t)(c->finished - page->first);
+    return pithi_kv_run(&c->paged.kv, page->bytes, c->paged.tokens, first, values);
+}
+
+static void took_run(pith_kv *c, uint64_t tokens, const struct pithi_group_run *run) {
+    c->finished += tokens;
+    c->poisoned += run->poisoned;
+}
+
+static void append_run(pith_kv *c, const void *values, uint64_t tokens) {
+    struct pithi_group_run run = run_of(c, values);
+    pithi_kv_put_runs(&c->paged.kv, (uint32_t)tokens, &run, 1);
+    took_run(c, tokens, &run);
+}
+
 pith_status pith_kv_append(pith_plan *p, pith_kv *c, const pith_view *view) {
     struct append a;
     PITHI_TRY(take_tokens(p, c, view, &a));
-    const uint64_t before = pithi_fp_enter();
-    append(c, &a, view->shape[0]);
+    const uint64_t tokens = view->shape[0], before = pithi_fp_enter();
+    if (lies_straight(a.kv, &a.view) && takes_run(c, tokens))
+        append_run(c, pithi_span_at(&a.view, 0), tokens);
+    else
+        append(c, &a, tokens);
     pithi_fp_restore(before);
     return PITH_OK;
 }
@@ -164,25 +197,8 @@ struct straight {
 static void put_straight(const struct batch *b, struct straight *s) {
     if (s->count == 0) return;
     pithi_kv_put_runs(&s->cache[0]->paged.kv, (uint32_t)b->tokens, s->run, s->count);
-    for (size_t i = 0; i < s->count; i++) {
-        s->cache[i]->finished += b->tokens;
-        s->cache[i]->poisoned += s->run[i].poisoned;
-    }
+    for (size_t i = 0; i < s->count; i++) took_run(s->cache[i], b->tokens, &s->run[i]);
     s->count = 0;
-}
-
-/* False where tokens wait, or the last page has not the room for them. */
-static bool goes_straight(pith_kv *c, const struct batch *b) {
-    if (!b->straight || c->held || c->window || b->tokens > c->paged.tokens) return false;
-    if (pithi_cache_open(c) == 0) pithi_cache_add(c, c->finished);
-    return b->tokens <= pithi_cache_open(c);
-}
-
-static void add_straight(struct straight *s, pith_kv *c, const void *values) {
-    const struct pithi_cache_page *const page = &c->page[c->pages - 1];
-    const uint32_t first = (uint32_t)(c->finished - page->first);
-    s->run[s->count] = pithi_kv_run(&c->paged.kv, page->bytes, c->paged.tokens, first, values);
-    s->cache[s->count++] = c;
 }
 
 static void append_one(const struct batch *b, size_t i, size_t end, struct pithi_worker *w) {
@@ -201,12 +217,13 @@ static void append_some(const struct batch *b, size_t first, size_t end, struct 
     s.count = 0;
     for (size_t i = first; i < end; i++) {
         pith_kv *const c = b->to[i].cache;
-        if (!goes_straight(c, b)) {
+        if (!b->straight || !takes_run(c, b->tokens)) {
             append_one(b, i, end, w);
             continue;
         }
         c->paged.kv.kernels = &b->plan->kernels;
-        add_straight(&s, c, b->to[i].values);
+        s.run[s.count] = run_of(c, b->to[i].values);
+        s.cache[s.count++] = c;
         if (s.count == RUNS) put_straight(b, &s);
     }
     put_straight(b, &s);
@@ -249,7 +266,7 @@ static pith_status take_batch(pith_plan *p, const pith_view *like, struct batch 
     any.data = p; /* of which only the shape is looked at */
     PITHI_TRY(take_view(p, &paged.kv, &any, &b->span));
     b->tokens = like->shape[0];
-    b->straight = b->span.dense && b->tokens && pithi_kv_plain(&paged.kv);
+    b->straight = lies_straight(&paged.kv, &b->span);
     return take_caches(p, b);
 }
 
