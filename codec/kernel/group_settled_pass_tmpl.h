@@ -7,9 +7,9 @@
  * others, what comes behind is fetched beside the codes: beside extremes alone it would come too
  * fast for as many lines as can be under way. */
 
-/* How far what comes behind is fetched, in elements; how many runs further, where these are short;
- * and values before their extremes are found, in bytes: whole pages are slower by a tenth. */
-enum { BEHIND = 2048, RUNS_AHEAD = 2, SETTLED_AHEAD = 6144 };
+/* How far, in elements, what comes behind is fetched; how many runs further, where these are
+ * short. */
+enum { BEHIND = 2048, RUNS_AHEAD = 2 };
 
 /* What a loop is made for; constant in the common loops. bits 0: as the job has it. small: groups
  * are smaller than a unit. */
@@ -292,13 +292,13 @@ struct reading {
 /* Values are fetched from the next run but one where a run is short. */
 ALWAYS void open_reading(struct reading *r, const struct settled_pass *p, size_t run,
                          struct settled_way w) {
-    const bool large = p->run_groups * p->group * width(w.vt) >= SETTLED_AHEAD;
+    const bool large = p->run_groups * p->group * width(w.vt) >= EXTREMES_AHEAD;
     r->run = run;
     r->value = p->run[run].value;
     r->left = p->run_groups;
     r->elements = p->group;
     r->step = p->group * width(w.vt);
-    r->ahead = p->groups > p->turn ? SETTLED_AHEAD : 0;
+    r->ahead = p->groups > p->turn ? EXTREMES_AHEAD : 0;
     if (p->runs == 1 || large) return;
     r->ahead = 0;
     if (run + RUNS_AHEAD < p->runs)
