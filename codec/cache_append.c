@@ -137,7 +137,8 @@ static bool lies_straight(const struct pithi_kv *k, const struct pithi_span *tok
     return tokens->dense && tokens->count && pithi_kv_plain(k);
 }
 
-/* False where tokens wait, or the last page has not the room for so many; there is memory. */
+/* Opens a page where the last one is complete, for which there is memory. False where tokens are
+ * held exact, or do not fit in the open page. */
 static bool takes_run(pith_kv *c, uint64_t tokens) {
     if (c->held || c->window || tokens > c->paged.tokens) return false;
     if (pithi_cache_open(c) == 0) pithi_cache_add(c, c->finished);
@@ -181,7 +182,7 @@ enum { RUNS = 32 };
 struct batch {
     const pith_plan *plan;
     const pith_kv_tokens *to;
-    size_t count, share;    /* caches; a thread's */
+    size_t count, share;    /* caches; of them, those of one job */
     uint64_t tokens;        /* for each */
     struct pithi_span span; /* of any one's: its data is another's */
     bool straight;          /* tokens as they lie may go into a page */

@@ -99,8 +99,8 @@ static pith_status encode_block(const struct pithi_coding *c, uint64_t block, co
     b.room = w->values;
     if (!values && !pithi_find_lay(&c->frame, &tile, c->view, &b.lay))
         b.value = pithi_gather(&c->frame, block, c->view, w->values);
-    b.more =
-        c->frame.params.codec->pages && c->view && c->view->dense && block + 1 < c->payload.blocks;
+    b.more = c->frame.params.codec->pages && c->view && c->view->dense && b.value != w->values &&
+             block + 1 < c->payload.blocks;
     b.bytes = bytes;
     const pith_status status = c->frame.params.codec->encode(&b);
     pithi_collect(w, &b);

@@ -7,10 +7,10 @@
 
 enum { RUNS = 40, MOST = 40000, ROOM = MOST * 4 + RUNS * 64 + 4096 };
 
-/* One case: runs of which number i lies in slot (i * step + 1) % count, with a gap behind each. */
+/* One case: runs of which number i lies in slot (i * step + shift) % count, a gap behind each. */
 struct runs {
     struct pithi_group_job like;
-    size_t count, step, gap;
+    size_t count, step, shift, gap;
     enum fill fill;
     struct pithi_group_run run[RUNS];
 };
@@ -39,16 +39,16 @@ static void begin(const struct level *level, const struct runs *r) {
     const struct pithi_group_setting *s = &r->like.set;
     check_begin(
         "group %s runs: %zu of %zu elements, group %u, %u bits %s%s%s, dtype %u, scale %u, "
-        "values %s, step %zu, gap %zu",
+        "values %s, step %zu, shift %zu, gap %zu",
         level->isa, r->count, r->like.count, s->group, s->bits,
         s->asymmetric ? "asymmetric" : "symmetric", s->shrink ? " shrunk" : "",
         s->codebook ? " codebook" : "", r->like.value_dtype, s->scale_dtype, fill_names[r->fill],
-        r->step, r->gap);
+        r->step, r->shift, r->gap);
 }
 
 static void lay(struct runs *r, const uint8_t *values, uint8_t *codes, uint8_t *scales) {
     for (size_t i = 0; i < r->count; i++) {
-        const size_t slot = (i * r->step + 1) % r->count;
+        const size_t slot = (i * r->step + r->shift) % r->count;
         r->run[i].value = values + slot * value_bytes(r);
         r->run[i].codes = codes + slot * (code_bytes(r) + r->gap);
         r->run[i].scales = scales + slot * (scale_bytes(r) + r->gap);
@@ -105,7 +105,8 @@ static void make_case(struct runs *r) {
     r->like.value_dtype = dtypes[check_below(3)];
     r->count = check_below(RUNS + 1);
     r->step = check_below(2) ? 1 : 7;
-    if (r->count % 7 == 0) r->step = 1; /* or slots would be taken twice */
+    if (r->count % 7 == 0) r->step = 1;                /* or slots would be taken twice */
+    r->shift = check_below(3) ? 0 : check_below(RUNS); /* 0, step 1: the last lies last */
     r->gap = check_below(2) ? 0 : check_below(40);
     r->fill = check_below(3) ? FILL_GAUSS : (enum fill)check_below(FILL_COUNT);
     const size_t group = r->like.set.group, most = MOST / (r->count ? r->count : 1);

@@ -7,8 +7,8 @@
  * others, what comes behind is fetched beside the codes: beside extremes alone it would come too
  * fast for as many lines as can be under way. */
 
-/* How far, in elements, what comes behind is fetched; how many runs further, where these are
- * short. */
+/* Elements that are fetched beside codes of the last turn; from how many runs on values are
+ * fetched, where runs are short. */
 enum { BEHIND = 2048, RUNS_AHEAD = 2 };
 
 /* What a loop is made for; constant in the common loops. bits 0: as the job has it. small: groups
@@ -25,7 +25,7 @@ struct settled_pass {
     struct pithi_group_run *run;
     size_t runs, run_groups;
     size_t group, groups, turn; /* elements; of all runs, and those whose scales are made at once */
-    size_t quads;               /* of a turn, in the first that may be short */
+    size_t quads;               /* fours of groups of a turn; fewer where all are less than one */
     size_t room, unit;          /* bytes of codes, of a run and of a unit */
     uintptr_t next; /* from an element to the one to be fetched beside its code, bytes */
 };
@@ -59,7 +59,7 @@ ALWAYS void group_extremes(v16 *lo, v16 *hi, const uint8_t *value, size_t group,
     }
     const uint8_t *const end = value + group * width(w.vt);
     for (; value < end; value += 64) {
-        __builtin_prefetch(value + ahead, 0, 2);
+        __builtin_prefetch((const void *)((uintptr_t)value + ahead), 0, 2);
         take_extremes(lo, hi, v_load(value), w);
     }
 }
@@ -174,7 +174,7 @@ ALWAYS bool open_turn(struct settled *s, const struct pithi_group_setting *set,
         const size_t at = p->run_groups - t->left;
         m = n - lane < t->left ? n - lane : t->left;
         if (__builtin_expect(odd, 0)) run->poisoned += settle_odd(s, set, w.vt, lane, m);
-        if (__builtin_expect(set->shrink, 0)) {
+        if (__builtin_expect(set->shrink, 0)) { /* of one run, so that this loop takes one turn */
             const uint8_t *const value = (const uint8_t *)run->value;
             const struct shrinking h = {set, value + at * p->group * width(w.vt), w.vt, p->group,
                                         n};
@@ -211,7 +211,7 @@ ALWAYS v16 settled_code(const struct grid *r, v16 x, struct settled_way w, bool 
 }
 
 /* Where codes are made: of elements [at, end) of the turn that `settled` is of, the next of which
- * lies at value. What ends is the run. */
+ * lies at value; value_end, codes_end: of its run. */
 struct coding {
     const struct settled *settled;
     const uint8_t *value, *value_end;

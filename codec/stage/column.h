@@ -24,7 +24,7 @@ struct pithi_column_job {
     struct pithi_group_setting set;
     size_t rows, columns; /* encode: at most PITHI_COLUMN_ROWS rows */
     const void *value;    /* encode */
-    const void *ahead;    /* encode: as many rows, `stride` apart, that come next; or NULL */
+    const void *ahead;    /* encode: as many rows of these columns that come next; or NULL */
     void *out;            /* decode */
     int64_t stride;
     uint32_t dtype; /* of value or out */

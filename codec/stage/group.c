@@ -203,6 +203,7 @@ void pithi_group_each_run(const struct pithi_group_job *like, struct pithi_group
         job.value = run[i].value;
         job.codes = run[i].codes;
         job.scales = run[i].scales;
+        job.ahead = i + 2 < runs ? run[i + 2].value : NULL;
         job.poisoned = run[i].poisoned;
         encode(&job);
         run[i].poisoned = job.poisoned;
