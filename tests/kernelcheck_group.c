@@ -293,7 +293,7 @@ static void check_settled(const struct level *level) {
 /* Least values below 0 of which a short zero point makes -0, which decodes to +0: the text takes
  * another turn, and kernels once did not. */
 static void check_short_zeros(const struct level *level) {
-    for (size_t c = 0; c < 8 * 500; c++) {
+    for (size_t c = 0; c < 8 * 250; c++) {
         struct shape s = random_shape(7 + c % 8);
         s.value = PITH_F32;
         s.value_fill = FILL_SUBNORMAL;

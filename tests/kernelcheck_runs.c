@@ -5,7 +5,7 @@
 
 #include "kernelcheck.h"
 
-enum { RUNS = 40, MOST = 40000, ROOM = MOST * 4 + RUNS * 64 + 4096 };
+enum { RUNS = 40, MOST = 16000, ROOM = MOST * 4 + RUNS * 64 + 4096 };
 
 /* One case: runs of which number i lies in slot (i * step + shift) % count, a gap behind each. */
 struct runs {
@@ -124,7 +124,7 @@ void check_runs(const struct level *level) {
     check_begin("group %s: memory for runs", level->isa);
     check_that(made && values, "malloc failed");
     check_end();
-    for (size_t c = 0; made && values && c < 6000; c++) {
+    for (size_t c = 0; made && values && c < 2000; c++) {
         static struct runs r;
         make_case(&r);
         fill_values(values, r.like.value_dtype, r.count * r.like.count, r.fill,
