@@ -391,8 +391,8 @@ ALWAYS void encode_settled(const struct pithi_group_job *like, struct pithi_grou
     open_coding(&c, &p, 0, w);
     c.settled = &s;
     find_turn(&r, NULL, &p, set, &e, w);
-    packing_make(&p.pack, w.bits ? w.bits : set->bits,
-                 !w.asymmetric); /* while scales are waited for */
+    /* While scales are waited for. */
+    packing_make(&p.pack, w.bits ? w.bits : set->bits, !w.asymmetric);
     size_t g = 0;
     for (;; g += p.turn) {
         c.odd = open_turn(&s, set, &p, &e, &t, g, w);

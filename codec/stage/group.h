@@ -1,4 +1,4 @@
-/* group.h - the group quantizer: what wdiff and grad use now, KV caches later.
+/* group.h - the group quantizer of wdiff, grad and kv.
  * SPDX-License-Identifier: Apache-2.0
  *
  * doc/FORMAT.md, section Group quantizer, states the arithmetic and proves its bounds; group.c is
@@ -77,7 +77,7 @@ pithi_group_fn pithi_group_encode_c, pithi_group_decode_c;
 typedef void pithi_group_runs_fn(const struct pithi_group_job *like, struct pithi_group_run *run,
                                  size_t runs);
 pithi_group_runs_fn pithi_group_encode_runs_c;
-/* By an encoder of jobs. */
+/* The same by any encoder of jobs. */
 void pithi_group_each_run(const struct pithi_group_job *like, struct pithi_group_run *run,
                           size_t runs, pithi_group_fn *encode);
 
