@@ -9,8 +9,10 @@
 #include "kv_coded.h"
 #include "stage/convert.h"
 #include "stage/decimal.h"
+#include "stage/endian.h"
 #include "stage/entropy.h"
 #include "stage/pad.h"
+#include "stage/quant_value.h"
 
 enum {
     PRESET = PITHI_KV_PRESET,
@@ -277,15 +279,24 @@ static double page_bound(const struct pithi_params *p, const uint8_t *page, size
     return largest;
 }
 
-/* Coded blocks begin with theirs: their scales cannot be read without memory. */
+/* Coded blocks begin with theirs: their scales cannot be read without memory. -1 where a block is
+ * too short to state it or states a number below 0, which decode refuses as well; by bits, because
+ * a host that flushes subnormals takes small ones for 0. */
+static double stated_bound(const struct pithi_block *b) {
+    const uint64_t sign = UINT64_C(1) << 63;
+    if (b->length < BOUND_BYTES) return -1;
+    const uint64_t u = pithi_get64(b->bytes);
+    if (u > sign && u <= (sign | PITHI_F64_INF)) return -1;
+    return pithi_double(u);
+}
+
 static double bound(const struct pithi_block *b) {
     const struct pithi_params *p = b->params;
+    const bool whole = b->length == block_bytes(p, b->count);
     if (p->key_frame) return 0;
-    if (b->length == block_bytes(p, b->count)) return page_bound(p, b->bytes, b->count / row_of(p));
-    if (!p->value[ENTROPY] || b->length < BOUND_BYTES) return -1;
-    double stated;
-    memcpy(&stated, b->bytes, sizeof stated);
-    return stated == stated && !(stated >= 0) ? -1 : stated;
+    if (p->value[ENTROPY] && b->plain != whole) return -1;
+    if (whole) return page_bound(p, b->bytes, b->count / row_of(p));
+    return p->value[ENTROPY] ? stated_bound(b) : -1;
 }
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
@@ -411,6 +422,8 @@ static pith_status decode_coded(struct pithi_block *b) {
     struct pithi_reader r = {b->bytes, b->length, c.pieces, b->coder};
     if (!pithi_reader_take(&r, BOUND_BYTES) || b->length == block_bytes(p, b->count))
         b->detail = "a coded block of a wrong length";
+    else if (stated_bound(b) < 0)
+        b->detail = "a block states a bound below 0";
     else
         b->detail = pithi_kv_unpack(&k, &r, c.tokens, c.page, c.symbols);
     if (b->detail) return PITH_ERR_CORRUPT;

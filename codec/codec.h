@@ -197,8 +197,8 @@ struct pithi_codec {
     pith_status (*encode)(struct pithi_block *block);
     /* Any bytes of the given length: PITH_ERR_CORRUPT or values. */
     pith_status (*decode)(struct pithi_block *block);
-    /* Error bound of one encoded block: NaN when poisoned, negative when the block is too short.
-     * NULL: 0. */
+    /* Error bound of one encoded block: NaN when poisoned, negative when the block is too short to
+     * have one or states one that decode refuses. NULL: 0. */
     double (*bound)(const struct pithi_block *block);
     const struct pithi_domain *domain; /* NULL: sums are formed of decoded values */
     /* Blocks are tiles: of this tiling. Returns why the setting does not take the shape, or NULL.

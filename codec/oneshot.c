@@ -57,7 +57,11 @@ static pith_status next_block(const struct pithi_frame *f, const struct pithi_pa
     *b = (struct pithi_block){.params = &f->params, .first = pithi_block_first(f, index)};
     b->count = (size_t)pithi_block_count(f, index);
     b->length = (size_t)f->params.codec->block_bytes(&f->params, b->count);
-    if (!p->fixed) b->length = pithi_get32(payload + p->index + 4 * index) & ~PITHI_PLAIN;
+    if (!p->fixed) {
+        const uint32_t entry = pithi_get32(payload + p->index + 4 * index);
+        b->length = entry & ~PITHI_PLAIN;
+        b->plain = entry & PITHI_PLAIN;
+    }
     if (b->length > f->payload_bytes - *at)
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "a block is too long", f->header_bytes + *at);
     b->bytes = (uint8_t *)(uintptr_t)payload + *at;
@@ -96,12 +100,12 @@ static pith_status largest_bound(const void *frame, size_t length, double *bound
     const uint8_t *payload = (const uint8_t *)frame + f.header_bytes;
     uint64_t at = p.data;
     *bound = exempt_bound(&f, payload + p.aside);
-    for (uint64_t i = 0; i < p.blocks && *bound == *bound; i++) {
+    for (uint64_t i = 0; i < p.blocks; i++) { /* of all: a damaged one may follow one of NaN */
         struct pithi_block b;
         PITHI_TRY(next_block(&f, &p, payload, i, &at, &b, error));
         const double one = f.params.codec->bound(&b);
         if (one != one || one > *bound) *bound = one;
-        if (one < 0) return pithi_fail(error, PITH_ERR_CORRUPT, "a block is too short");
+        if (one < 0) return pithi_fail(error, PITH_ERR_CORRUPT, "a block's bound is damaged");
     }
     return PITH_OK;
 }

@@ -417,6 +417,7 @@ static const struct bad table[] = {
      .wanted = PITH_ERR_CHECKSUM,
      .patch = {{64, 1, 0}}},
     CORRUPT("kv-checksum-padding", "kv-checksums", {95, 1, 1}),
+    CORRUPT("kv-entropy-bound-negative", "kv-zstd", {87, 1, 0xBF}),
 };
 
 const struct bad *bad_at(size_t index) {

@@ -274,12 +274,66 @@ static void test_exceptions_of_a_batch(void **state) {
     pith_plan_destroy(plan);
 }
 
+static void check_bound(const struct frame *f, pith_status wanted) {
+    double bound;
+    CHECK_STATUS(wanted, pith_verify(f->bytes, f->length, NULL, NULL));
+    CHECK_STATUS(wanted, pith_error_bound(f->bytes, f->length, &bound, NULL));
+}
+
+/* pith_verify passed coded blocks whose stated bound pith_error_bound called damaged; the latter
+ * passed blocks whose length and flag contradict each other, and those behind one without bound. */
+static void test_bounds_that_blocks_state(void **state) {
+    (void)state;
+    enum { INDEX = 64, BLOCKS = 2, TOKENS = BLOCKS * PAGE, FIRST = INDEX + 16 };
+    static const struct {
+        uint64_t bits;
+        pith_status wanted;
+    } stated[] = {
+        {UINT64_C(0xBFF0000000000000), PITH_ERR_CORRUPT}, /* -1 */
+        {UINT64_C(0x8000000000000001), PITH_ERR_CORRUPT}, /* the least of the subnormals */
+        {UINT64_C(0xFFF0000000000000), PITH_ERR_CORRUPT}, /* -infinity */
+        {UINT64_C(0x8000000000000000), PITH_OK},          /* -0 is not below 0 */
+        {UINT64_C(0xFFF8000000000000), PITH_OK},          /* NaN of any sign: no bound */
+        {UINT64_C(0x7FF8000000000000), PITH_OK},
+    };
+    float *const tokens = tokens_of(TOKENS, 1);
+    for (size_t i = 0; i < TOKENS * ROW; i++) tokens[i] = (float)(i % 3); /* so that coding pays */
+    const pith_view v = view_of(tokens, TOKENS);
+    struct frame f = compress("kv:entropy=zstd,group=16,page=16,block=512", &v, NULL, 0);
+    for (size_t block = 0; block < BLOCKS; block++)
+        for (size_t k = 0; k < sizeof stated / sizeof stated[0]; k++) {
+            uint32_t first;
+            memcpy(&first, f.bytes + INDEX, 4);
+            CHECK(!(first >> 31));
+            uint8_t *const at = f.bytes + FIRST + (block ? first : 0);
+            const uint64_t none = UINT64_C(0x7FF8000000000000);
+            uint8_t before[8], *const head = f.bytes + FIRST;
+            context("block %zu, bound %zu", block, k);
+            if (block) memcpy(head, &none, 8); /* the others are still looked at */
+            memcpy(before, at, 8);
+            memcpy(at, &stated[k].bits, 8);
+            check_bound(&f, stated[k].wanted);
+            memcpy(at, before, 8);
+        }
+    f.bytes[INDEX + 3] ^= 0x80; /* PLAIN, but shorter than that */
+    check_bound(&f, PITH_ERR_CORRUPT);
+    f.bytes[INDEX + 3] ^= 0x80;
+    check_bound(&f, PITH_OK);
+    free(f.bytes);
+    free(tokens);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_silent_nan),        cmocka_unit_test(test_serial_batch),
-        cmocka_unit_test(test_order_of_frames),   cmocka_unit_test(test_half_a_fold),
-        cmocka_unit_test(test_wild_stride),       cmocka_unit_test(test_fewer_heads),
-        cmocka_unit_test(test_share_of_outliers), cmocka_unit_test(test_exceptions_of_a_batch),
+        cmocka_unit_test(test_silent_nan),
+        cmocka_unit_test(test_serial_batch),
+        cmocka_unit_test(test_order_of_frames),
+        cmocka_unit_test(test_half_a_fold),
+        cmocka_unit_test(test_wild_stride),
+        cmocka_unit_test(test_fewer_heads),
+        cmocka_unit_test(test_share_of_outliers),
+        cmocka_unit_test(test_exceptions_of_a_batch),
+        cmocka_unit_test(test_bounds_that_blocks_state),
     };
     return cmocka_run_group_tests_name("found_kv", tests, NULL, NULL);
 }

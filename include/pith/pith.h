@@ -505,8 +505,9 @@ PITH_NODISCARD PITH_API pith_status pith_inspect(const void *bytes, size_t lengt
 /* The largest distance between an encoded and its decoded value that the frame admits, before the
  * latter is rounded to a dtype of 16 bits (wdiff: of the difference, before rounding to the base
  * dtype); 0 for lossless frames and for key frames, which bring the new base itself.
- * NaN when a group is poisoned, or an exempt value infinite at 16 bits. Reads the scales and the
- * exempt values. */
+ * NaN when a group is poisoned, or an exempt value infinite at 16 bits. Reads the scales, or what
+ * entropy-coded blocks of codec kv state instead, and the exempt values; what these blocks state is
+ * corrupt below 0, here as for decoders and for pith_verify. */
 PITH_NODISCARD PITH_API pith_status pith_error_bound(const void *frame, size_t length,
                                                      double *bound, pith_error *error);
 /* Check everything that can be checked without a base: structure, checksums, every block. */

@@ -253,7 +253,10 @@ static bool take_page(const struct ref_block *b, uint64_t tokens, uint8_t *page,
     const uint8_t *bound, *places, *values;
     const uint64_t outliers = groups_of(f, tokens) * outliers_of(f);
     uint8_t *to = page + scales_bytes(f, tokens) + ref_pad16(tokens * f->heads * head_bytes(f));
-    if (!ref_take(&r, 8, &bound) || !take_scales(f, &r, tokens, page, room) ||
+    double stated;
+    if (!ref_take(&r, 8, &bound)) return false;
+    memcpy(&stated, bound, sizeof stated);
+    if (stated < 0 || !take_scales(f, &r, tokens, page, room) ||
         !take_codes(f, &r, tokens, page, room) || !ref_take(&r, outliers, &places) ||
         !ref_take(&r, outliers * ref_dtype_bytes(f->dtype), &values))
         return false;
