@@ -236,6 +236,28 @@ static bool all_equal(const int32_t *codes, size_t count) {
     return differ == 0;
 }
 
+static bool finite(const struct pithi_block *b, size_t i) {
+    const struct pithi_number_format f = pithi_number_format_of(b->params->dtype);
+    uint64_t u = 0;
+    memcpy(&u, (const uint8_t *)b->value + i * f.bytes, f.bytes);
+    return (u & f.infinity) != f.infinity;
+}
+
+/* Whether one code stands for all values of the block that are finite; it is then that of element 0
+ * too. Nothing is shorter, and where all finite values are one number, nothing else keeps it: an
+ * interpolated value is within the bound only. */
+static bool one_code(const struct pithi_block *b, const struct work *w) {
+    size_t first = 0;
+    if (all_equal(w->codes, b->count)) return true;
+    while (first < b->count && w->miss[first / 8] >> first % 8 & 1) first++;
+    for (size_t i = 0; i < b->count; i++) {
+        const bool missed = w->miss[i / 8] >> i % 8 & 1;
+        if (missed ? finite(b, i) : w->codes[i] != w->codes[first]) return false;
+    }
+    w->codes[0] = w->codes[first];
+    return true;
+}
+
 static unsigned packed_order(const struct pithi_block *b, const struct work *w) {
     const struct pithi_packed p = packed_of(b, 0);
     const struct pithi_source source = {.values = pithi_lay_dense(w->codes, sizeof *w->codes)};
@@ -309,7 +331,7 @@ static size_t code(struct pithi_block *b, size_t cap) {
     w.values = pithi_lay_dense(pithi_block_values(b), element_of(b->params));
     if (b->params->value[MODE] == FAST) return code_fast(b, &w, cap);
     b->exact = b->kernels->quantize(&w.quant, b->value, b->count, w.codes, w.miss);
-    if (all_equal(w.codes, b->count))
+    if (one_code(b, &w))
         return put(b, &w, (struct way){CONSTANT, 0}, (size_t)b->exact, b->bytes, cap);
     if (b->params->value[MODE] == RATIO) return code_ratio(b, &w, cap);
     return code_auto(b, &w, cap);

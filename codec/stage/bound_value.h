@@ -43,13 +43,20 @@ PITHI_INLINE struct pithi_bound pithi_bound_absolute(uint32_t dtype, double wish
     return b;
 }
 
-/* `share` of a range, or of that of the values where none is given (0). Values that are all one
- * number would have a bound of 0, and every one of them would be stored exactly: with this one a
- * code, 2^21, stands for the number itself. */
+/* Of values that are all one number, which must come back as it is. A bound of 0 does that, but
+ * stores every one of them exactly; with |number| 2^-22 the code 2^21 stands for the number itself,
+ * and what other codes stand for is further away than the bound. That needs the bound to be exact,
+ * and 0 is left where the format rounds it. */
+PITHI_INLINE struct pithi_bound pithi_bound_constant(uint32_t dtype, double number) {
+    const struct pithi_bound b = pithi_bound_absolute(dtype, number * 0x1p-22);
+    return b.value * 0x1p22 == number ? b : pithi_bound_absolute(dtype, 0);
+}
+
+/* `share` of a range, or of that of the values where none is given (0). */
 PITHI_INLINE struct pithi_bound pithi_bound_share(uint32_t dtype, double share, double given,
                                                   double low, double high) {
     if (!(given > 0) && low == high)
-        return pithi_bound_absolute(dtype, pithi_largest_of(low, high) * 0x1p-22);
+        return pithi_bound_constant(dtype, pithi_largest_of(low, high));
     const double range = given > 0 ? given : pithi_range_of(low, high);
     return pithi_bound_absolute(dtype, pithi_below(share * range));
 }
