@@ -39,30 +39,8 @@ expect_none 'no SPDX line near the top' < <(
     for file in "${c_files[@]}" "${scripts[@]}"; do
         head -n 5 "$file" | grep -q 'SPDX-License-Identifier: Apache-2.0' || echo "$file"
     done)
-expect_none 'files over 600 lines' < <(
-    wc -l "${c_files[@]}" | awk '$2 != "total" && $1 > 600')
 marks='TO''DO|FIX''ME|\bXX''X\b|not imple''mented|unimple''mented'
 expect_none 'unfinished marks' < <(grep -nE "$marks" "${c_files[@]}" "${scripts[@]}")
-
-# ---- Functions -----------------------------------------------------------------------------------
-# A function starts in column 0 and ends at the next } there; both are what clang-format leaves.
-lengths() {
-    awk 'FNR == 1 { inside = start = 0 }
-        !inside && /^[A-Za-z_]/ { start = FNR }
-        !inside && /^[A-Za-z_].*\) \{.*\}$/ { print 1; next }
-        !inside && start && /\) \{$/ { inside = 1 }
-        inside && /^\}/ { print FNR - start + 1; inside = start = 0 }' "$@"
-}
-expect_none 'long functions' < <(
-    lengths $(printf '%s\n' "${c_files[@]}" | grep -E '^(codec|gpu|cli)/') | sort -n | awk '
-        { n[NR] = $1 }
-        END {
-            median = n[int((NR + 1) / 2)]
-            p90 = n[int(NR * 0.9)]
-            if (NR < 50) print "only " NR " functions were found"
-            if (median >= 20) print "half have " median " lines or more; at most 19"
-            if (p90 >= 60) print "one in ten has " p90 " lines or more; at most 59"
-        }')
 
 # ---- Includes: include <- codec <- gpu <- {cli, adapters, bench} ---------------------------------
 includes() { # FILE:"what or FILE:<what
