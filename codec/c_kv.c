@@ -11,6 +11,7 @@
 #include "stage/decimal.h"
 #include "stage/endian.h"
 #include "stage/entropy.h"
+#include "stage/outliers.h"
 #include "stage/pad.h"
 #include "stage/quant_value.h"
 
@@ -260,7 +261,8 @@ static double one_bound(const struct pithi_kv *k, const uint8_t *scale, const ui
     double stages = 0, root = 2;
     for (uint32_t order = k->order; order > 1; order /= 2) stages++;
     for (uint32_t order = k->order; order > 1; order /= 4) root *= 2;
-    return group + (k->order ? reach * stages * root * 0x1p-22 : 0);
+    const double clamped = k->outliers ? pithi_outliers_bound(&k->set, (double)s) : 0;
+    return group + clamped + (k->order ? reach * stages * root * 0x1p-22 : 0);
 }
 
 static double page_bound(const struct pithi_params *p, const uint8_t *page, size_t tokens) {

@@ -7,6 +7,7 @@
 #include "error.h"
 #include "gather.h"
 #include "oneshot.h"
+#include "stage/codebook_value.h"
 #include "stage/convert.h"
 #include "state.h"
 
@@ -35,6 +36,19 @@ double pith_kv_page_bound(const pith_plan *plan, const void *page, uint32_t toke
     const double bound = plan->params.codec->bound(&b);
     pithi_fp_leave(before);
     return bound;
+}
+
+double pith_kv_idempotent_from(const pith_plan *plan) {
+    struct pithi_paged p;
+    if (!plan || !pith_kv_page_tokens(plan)) return (double)pithi_float(PITHI_F32_INF);
+    pithi_paged_of(plan, &p);
+    const struct pithi_group_setting *const set = &p.kv.set;
+    const bool lloyd = set->codebook == PITHI_CODEBOOK_LLOYD;
+    const bool lost = p.kv.order || (p.kv.outliers && (set->asymmetric || lloyd)) ||
+                      (lloyd && p.kv.dtype != PITH_F32);
+    if (lost) return (double)pithi_float(PITHI_F32_INF);
+    if (set->codebook) return 0x1p-14;
+    return set->asymmetric && set->scale_dtype == PITH_F16 ? 0x1p-20 : 0;
 }
 
 /* ---- Batches ---------------------------------------------------------------------------------*/

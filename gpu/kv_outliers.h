@@ -23,12 +23,9 @@ PITHI_DEVICE const uint64_t *pithi_outliers_first(const struct pithi_gpu_shared 
 
 /* ---- The words that come first ---------------------------------------------------------------*/
 
-/* near is cleared once a tile and then only grows: threads may still look at it, for a branch, when
- * others have begun to look for the next groups. */
-PITHI_PHASE(pithi_outliers_open, uint32_t from) {
-    (void)a;
+PITHI_LOCAL(pithi_outliers_open, uint32_t from) {
+    (void)a, (void)s, (void)from;
     t->floor[0] = t->floor[1] = 0;
-    if (t->tid == 0 && from == 0) s->paged.near = 0;
 }
 
 PITHI_DEVICE uint64_t pithi_least(uint64_t x, uint64_t y) { return x < y ? x : y; }
@@ -109,8 +106,8 @@ PITHI_DEVICE int64_t pithi_sought_at(const struct pithi_table *p, const struct p
     return (int64_t)token * g->token_stride + (int64_t)head * g->head_stride + in_head;
 }
 
-/* The element `place` of the thread's group as outlier number `number` of the page: in memory it
- * may be what another turn made of it; but a NaN has the tensor's bits. */
+/* The element `place` of the thread's group as outlier number `number` of the page, a NaN with the
+ * tensor's bits. */
 PITHI_DEVICE void pithi_outlier_put(const struct pithi_gpu_call *a,
                                     const struct pithi_gpu_shared *s,
                                     const struct pithi_gpu_thread *t, uint32_t tile,
@@ -150,111 +147,36 @@ PITHI_PHASE(pithi_outliers_take, uint32_t tile) {
     }
 }
 
-/* Takes the outliers of the threads' groups. */
-PITHI_DEVICE void pithi_outliers_turn(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
-                                      struct pithi_gpu_thread *t, struct pithi_team *team,
-                                      uint32_t tile) {
-    for (uint32_t number = 0; number <= s->paged.page.outliers; number++) {
-        PITHI_STEP(pithi_outliers_seek, number);
-        PITHI_OUTLIERS_LEAST();
-        PITHI_RUN(pithi_outliers_note, number);
-    }
-    PITHI_RUN(pithi_outliers_take, tile);
-}
-
 /* ---- Groups that encode to themselves --------------------------------------------------------*/
 
-/* Outlier number k of the thread's group: its number in the page; its f32 bits. */
-PITHI_DEVICE uint32_t pithi_outlier_number(const struct pithi_gpu_call *a,
-                                           const struct pithi_gpu_shared *s,
-                                           const struct pithi_gpu_thread *t, uint32_t tile,
-                                           uint32_t k) {
-    const struct pithi_gpu_page *const g = &s->paged.page;
-    return pithi_sought_number(&a->to.plan, g, tile, t->sought.index) * g->outliers + k;
-}
-PITHI_DEVICE uint32_t pithi_outlier_bits(const struct pithi_gpu_call *a,
-                                         const struct pithi_gpu_shared *s, uint32_t number) {
-    return pithi_load(s->paged.page.exact, a->to.plan.dtype, number);
-}
-
-/* t->word := the complement of the largest magnitude of what is left, and the least magnitude that
+/* t->word := the complement of the largest magnitude of the others, and the least magnitude that
  * was taken. */
 PITHI_LOCAL(pithi_outliers_measure, uint32_t tile) {
+    const struct pithi_gpu_page *const g = &s->paged.page;
+    const uint32_t first =
+        t->sought.count ? pithi_sought_number(&a->to.plan, g, tile, t->sought.index) * g->outliers
+                        : 0;
     t->word[0] = t->word[1] = UINT64_MAX;
     for (uint32_t i = t->tid % PITHI_LANES; i < t->sought.count; i += PITHI_LANES)
         t->word[0] = pithi_least(
             t->word[0], ~(uint64_t)pithi_magnitude(pithi_bits(s->paged.values[t->sought.at + i])));
     if (!t->sought.count) return;
-    for (uint32_t k = t->tid % PITHI_LANES; k < s->paged.page.outliers; k += PITHI_LANES)
-        t->word[1] = pithi_least(t->word[1], pithi_magnitude(pithi_outlier_bits(
-                                                 a, s, pithi_outlier_number(a, s, t, tile, k))));
-}
-
-/* A group that is near has a grid, as if it were coded. */
-PITHI_PHASE(pithi_outliers_near_ones, uint32_t count) {
-    const uint32_t i = t->sought.index, up = (uint32_t)~t->word[0];
-    t->sought.near = s->paged.page.outliers < t->sought.count &&
-                     pithi_outliers_near(pithi_float(up), pithi_float((uint32_t)t->word[1]));
-    if (!t->sought.near) {
-        t->sought.count = 0;
-        return;
+    for (uint32_t k = t->tid % PITHI_LANES; k < g->outliers; k += PITHI_LANES) {
+        const uint32_t u = pithi_load(g->exact, a->to.plan.dtype, first + k);
+        t->word[1] = pithi_least(t->word[1], pithi_magnitude(u));
     }
-    pithi_atomic_max32(&s->paged.near, count);
-    if (t->tid % PITHI_LANES) return;
-    s->paged.up[i] = up;
-    s->paged.down[i] = 0;
-    s->paged.grid[i] = pithi_grid_find(&a->to.plan, &s->paged, up, 0);
 }
 
-/* What element i of the thread's group decodes to. */
-PITHI_DEVICE float pithi_outliers_back(const struct pithi_gpu_call *a,
-                                       const struct pithi_gpu_shared *s,
-                                       const struct pithi_gpu_thread *t, uint32_t i) {
-    const struct pithi_group_setting *const set = &a->to.plan.device.set;
-    const struct pithi_grid grid = s->paged.grid[t->sought.index];
-    const uint32_t code = pithi_page_code(&s->paged, set, &grid, s->paged.values[t->sought.at + i]);
-    return pithi_round_to(a->to.plan.dtype,
-                          pithi_page_value(&s->paged, set, code, 0, grid.scale, grid.zero));
-}
-
-/* The number of the outlier that element i is; UINT32_MAX where it is none. */
-PITHI_DEVICE uint32_t pithi_outliers_find(const struct pithi_gpu_call *a,
-                                          const struct pithi_gpu_shared *s,
-                                          const struct pithi_gpu_thread *t, uint32_t tile,
-                                          uint32_t i) {
-    for (uint32_t k = 0; k < s->paged.page.outliers; k++) {
-        const uint32_t number = pithi_outlier_number(a, s, t, tile, k);
-        if (s->paged.page.places[number] == i) return number;
-    }
-    return UINT32_MAX;
-}
-
-/* t->word[0] := the complement of the largest decoded magnitude; t->vq[0] := how many of what is
- * left decode to something else. */
-PITHI_LOCAL(pithi_outliers_decode, uint32_t tile) {
-    t->vq[0] = 0;
-    t->word[0] = UINT64_MAX;
+PITHI_PHASE(pithi_outliers_clamp_others, uint32_t tile) {
+    const uint32_t largest = (uint32_t)~t->word[0], least = (uint32_t)t->word[1];
+    (void)tile;
+    if (s->paged.page.outliers >= t->sought.count) return;
+    const float limit =
+        pithi_outliers_limit(&a->to.plan.device.set, a->to.plan.dtype, largest, least);
+    if (pithi_bits(limit) == largest) return;
     for (uint32_t i = t->tid % PITHI_LANES; i < t->sought.count; i += PITHI_LANES) {
-        const uint32_t back = pithi_bits(pithi_outliers_back(a, s, t, i));
-        t->word[0] = pithi_least(t->word[0], ~(uint64_t)pithi_magnitude(back));
-        if (back != pithi_bits(s->paged.values[t->sought.at + i]) &&
-            pithi_outliers_find(a, s, t, tile, i) == UINT32_MAX)
-            t->vq[0] += 1;
-    }
-}
-
-/* A group whose others reach what was taken goes on with what it decodes to. */
-PITHI_PHASE(pithi_outliers_redo, uint32_t tile) {
-    const bool reaches = (uint32_t)~t->word[0] >= (uint32_t)t->word[1];
-    t->floor[0] = t->floor[1] = 0;
-    if (t->sought.count && (!reaches || t->vq[0] == 0 ||
-                            pithi_nonfinite(pithi_bits(s->paged.grid[t->sought.index].scale))))
-        t->sought.count = 0;
-    for (uint32_t i = t->tid % PITHI_LANES; i < t->sought.count; i += PITHI_LANES) {
-        const uint32_t number = pithi_outliers_find(a, s, t, tile, i);
-        s->paged.values[t->sought.at + i] = number == UINT32_MAX
-                                                ? pithi_outliers_back(a, s, t, i)
-                                                : pithi_float(pithi_outlier_bits(a, s, number));
+        float *const x = &s->paged.values[t->sought.at + i];
+        *x = pithi_outliers_clamp(*x, limit);
     }
 }
 
@@ -263,29 +185,21 @@ PITHI_PHASE(pithi_outliers_redo, uint32_t tile) {
 PITHI_DEVICE void pithi_page_outliers(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                       struct pithi_gpu_thread *t, struct pithi_team *team,
                                       uint32_t tile) {
-    const struct pithi_group_setting *const set = &a->to.plan.device.set;
     const uint32_t end = pithi_sought_groups(&a->to.plan, &s->paged.page);
-    const bool settles = !set->asymmetric && set->codebook != PITHI_CODEBOOK_LLOYD;
+    const bool limited = pithi_outliers_limited(&a->to.plan.device.set);
     for (uint32_t from = 0; from < end; from += PITHI_TEAM / PITHI_LANES) {
         PITHI_STEP(pithi_sought_open, tile, 0, from);
-        PITHI_RUN(pithi_outliers_open, from);
-        pithi_outliers_turn(a, s, t, team, tile);
-        for (uint32_t turn = 0; settles && turn < PITHI_OUTLIERS_TURNS; turn++) {
-            PITHI_STEP(pithi_outliers_measure, tile);
+        PITHI_STEP(pithi_outliers_open, from);
+        for (uint32_t number = 0; number <= s->paged.page.outliers; number++) {
+            PITHI_STEP(pithi_outliers_seek, number);
             PITHI_OUTLIERS_LEAST();
-            const uint32_t count = from * PITHI_OUTLIERS_TURNS + turn + 1;
-            PITHI_RUN(pithi_outliers_near_ones, count);
-            if (s->paged.near != count) break;
-            if (set->shrink) {
-                PITHI_STEP(pithi_sought_coded, tile);
-                pithi_page_shrink_range(a, s, t, team, tile);
-            }
-            PITHI_STEP(pithi_outliers_decode, tile);
-            PITHI_OUTLIERS_LEAST();
-            PITHI_SOUGHT_SUM(1);
-            PITHI_RUN(pithi_outliers_redo, tile);
-            pithi_outliers_turn(a, s, t, team, tile);
+            PITHI_RUN(pithi_outliers_note, number);
         }
+        PITHI_RUN(pithi_outliers_take, tile);
+        if (!limited) continue;
+        PITHI_STEP(pithi_outliers_measure, tile);
+        PITHI_OUTLIERS_LEAST();
+        PITHI_RUN(pithi_outliers_clamp_others, tile);
     }
 }
 

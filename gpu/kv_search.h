@@ -51,7 +51,7 @@ PITHI_DEVICE struct pithi_grid pithi_grid_find(const struct pithi_table *p,
     const struct pithi_ends ends = pithi_ends_of(set, up, down);
     struct pithi_grid grid = {0, 0, 0, 0};
     if (set->codebook) {
-        grid.scale = pithi_codebook_reach(&g->book, set, dtype, up);
+        grid.scale = pithi_codebook_reach(g->book.level[g->book.levels - 1], set, dtype, up);
         if (grid.scale != 0 && !pithi_nonfinite(pithi_bits(grid.scale)))
             grid.reciprocal = pithi_codebook_cells(set, grid.scale);
         return grid;

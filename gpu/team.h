@@ -35,7 +35,7 @@ enum { PITHI_DEEP = 4 };
  * elements, 0 when there are none to code, and where its values lie. more: candidates are left. */
 struct pithi_gpu_sought {
     uint32_t index, count, at;
-    bool more, near; /* near: see kv_outliers.h */
+    bool more;
 };
 
 struct pithi_gpu_thread {
@@ -159,7 +159,6 @@ struct pithi_gpu_paged {
     alignas(16) float values[PITHI_TILE];
     /* Of groups with outliers, at once: the words that come first from below, and from above. */
     uint64_t first[PITHI_TEAM / PITHI_LANES][2][PITHI_OUTLIERS_MOST + 1];
-    uint32_t near; /* the last turn of a tile's in which a group was, as kv_outliers.h counts */
 };
 
 struct pithi_gpu_shared {

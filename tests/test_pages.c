@@ -1,5 +1,7 @@
 /* test_pages.c - pages of codec kv: saved caches, pages alone, accumulators, differences.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+
 #include "gen.h"
 #include "kv_model.h"
 #include "util.h"
@@ -378,7 +380,8 @@ static void test_offloads(void **state) {
     (void)state;
     for (size_t k = 0; k < SETTINGS; k++) {
         const struct kv_setting *s = &settings[k];
-        if (strstr(s->spec, "outliers") && !strstr(s->spec, "codebook=nf")) continue;
+        if (strstr(s->spec, "outliers") && !strstr(s->spec, "codebook=nf"))
+            continue; /* asymmetric */
         void *tokens = tokens_of(s, s->page, k);
         offload(s, tokens);
         free(tokens);
@@ -399,7 +402,7 @@ static void *keys_of(const struct kv_setting *s, uint64_t seed) {
 }
 
 /* Every preset, in every dtype. Of these values rounding to 16 bits leaves the rotated ones their
- * codes, scales and zero points; without a rotation that is promised for any. */
+ * codes, scales and zero points; without a rotation that is promised. */
 static void test_presets(void **state) {
     (void)state;
     static const uint32_t dtypes[] = {PITH_F32, PITH_BF16, PITH_F16};
@@ -421,6 +424,116 @@ static void test_presets(void **state) {
         const struct kv_setting s = {spec, dtypes[k % 3], 2, k / 3 % 2 ? 128 : 64, 128, 0, false};
         void *tokens = keys_of(&s, k);
         offload(&s, tokens);
+        free(tokens);
+        pith_plan *plan = open_plan(&s, 128, 0);
+        const double from = pith_kv_idempotent_from(plan);
+        const bool symmetric = presets[k / 6][0] == 'q', codebook = strstr(spec, "kvquant");
+        if (strstr(spec, "quarot"))
+            CHECK(isinf(from));
+        else
+            CHECK(from == (codebook ? 0x1p-14 : symmetric ? 0 : 0x1p-20));
+        pith_plan_destroy(plan);
+    }
+}
+
+/* ---- Pages that encode to themselves ---------------------------------------------------------*/
+
+/* Values of a size of 2^least, or up to 2^11 times that: noise, magnitudes that nearly are one,
+ * noise beside a mean, small noise, all alike. */
+static void fill_page(const struct kv_setting *s, void *tokens, int least, uint64_t seed) {
+    const size_t n = s->page * row_of(s);
+    const int exponent = (int)(gen_next(&seed) % 12) + least, kind = (int)(gen_next(&seed) % 5);
+    for (size_t i = 0; i < n; i++) {
+        const double noise = gen_normal(&seed), sign = gen_next(&seed) % 2 ? 1 : -1;
+        const double close = sign * (1 + (double)(gen_next(&seed) % 64) * 0x1p-9);
+        const double values[] = {noise, close, 9 + noise, noise * 0x1p-8, 1};
+        store_float(tokens, s->dtype, i, bits_of((float)ldexp(values[kind], exponent)));
+    }
+}
+
+/* The setting's answer, and whether pages in its reach stay for three trips. */
+static void check_idempotent(const struct kv_setting *s, bool promised, uint64_t seed) {
+    pith_plan *plan = open_plan(s, s->page, 0);
+    const size_t bytes = (size_t)pith_kv_page_bytes(plan, s->page), n = s->page * row_of(s);
+    const double from = pith_kv_idempotent_from(plan);
+    context("%s in %s", s->spec, pith_dtype_name(s->dtype));
+    CHECK(isinf(from) == !promised);
+    void *first = room(bytes), *page = room(bytes);
+    void *tokens = room(n * pith_dtype_bytes(s->dtype));
+    const pith_view like = view_of(s, NULL, s->dtype, s->page);
+    const pith_kv_pair origin = {tokens, first, 0}, again = {tokens, page, 0};
+    for (int k = 0; promised && k < 3; k++) {
+        fill_page(s, tokens, from > 0 ? -2 : -16, seed + (uint64_t)k);
+        CHECK_OK(pith_kv_encode_pages(plan, &like, &origin, 1));
+        memcpy(page, first, bytes);
+        for (int trip = 0; trip < 3; trip++) {
+            CHECK_OK(pith_kv_decode_pages(plan, &like, &again, 1));
+            CHECK_OK(pith_kv_encode_pages(plan, &like, &again, 1));
+            CHECK(memcmp(page, first, bytes) == 0);
+        }
+    }
+    pith_plan_destroy(plan);
+    free(first);
+    free(page);
+    free(tokens);
+}
+
+static void test_idempotent(void **state) {
+    (void)state;
+    static const uint32_t dtypes[] = {PITH_F32, PITH_BF16, PITH_F16};
+    static const char *const scales[] = {"f32", "bf16", "f16"};
+    static const char *const codes[] = {"range=asymmetric", "range=symmetric", "codebook=nf",
+                                        "codebook=lloyd"};
+    static const char *const more[] = {"search=none", "search=mse", "outliers=0.05", "rotate=head",
+                                       "search=mse,outliers=0.1"};
+    static const unsigned widths[] = {2, 3, 4, 5, 6, 8};
+    for (size_t k = 0; k < 3 * 3 * 4 * 5 * 6 * 2; k++) {
+        char spec[160];
+        const size_t d = k % 3, kind = k / 9 % 4, m = k / 36 % 5;
+        const unsigned bits = widths[k / 180 % 6];
+        if (kind > 1 && (bits > 4 || m == 1 || m == 4)) continue;
+        snprintf(spec, sizeof spec, "kv:page=16,group=16,axis=%s,bits=%u,scale=%s,%s,%s",
+                 k / 1080 ? "channel" : "token", bits, scales[k / 3 % 3], codes[kind], more[m]);
+        const struct kv_setting s = {spec, dtypes[d], 2, 32, 16, 0, k / 1080 != 0};
+        const bool outliers = m == 2 || m == 4;
+        const bool promised = m != 3 && !(outliers && kind == 0) &&
+                              !(kind == 3 && (outliers || dtypes[d] != PITH_F32));
+        check_idempotent(&s, promised, k * 3);
+    }
+}
+
+/* The others of a group decoded to more than what was taken, which the next trip then took instead:
+ * the search for what stays gave up after four rounds. */
+static void test_outliers_of_a_ramp(void **state) {
+    (void)state;
+    static const uint32_t dtypes[] = {PITH_F32, PITH_BF16, PITH_F16};
+    for (size_t k = 0; k < 3 * 400; k++) {
+        const struct kv_setting s = {"kv:range=symmetric,outliers=0.05,scale=bf16,bits=4,page=16",
+                                     dtypes[k % 3],
+                                     1,
+                                     128,
+                                     16,
+                                     0,
+                                     false};
+        float c = 1.0f + (float)k * 0.00247f;
+        void *tokens = room(16 * 128 * pith_dtype_bytes(s.dtype));
+        for (size_t i = 0; i < 16 * 128; i++) {
+            const size_t at = i % 128;
+            store_float(tokens, s.dtype, i, bits_of(at < 7 ? c : 0.001f * c * (float)(at - 7)));
+        }
+        pith_plan *plan = open_plan(&s, s.page, 0);
+        const size_t bytes = (size_t)pith_kv_page_bytes(plan, s.page);
+        void *first = room(bytes), *second = room(bytes);
+        const pith_view like = view_of(&s, NULL, s.dtype, s.page);
+        const pith_kv_pair one = {tokens, first, 0}, two = {tokens, second, 0};
+        context("%s, c = %a", pith_dtype_name(s.dtype), (double)c);
+        CHECK_OK(pith_kv_encode_pages(plan, &like, &one, 1));
+        CHECK_OK(pith_kv_decode_pages(plan, &like, &one, 1));
+        CHECK_OK(pith_kv_encode_pages(plan, &like, &two, 1));
+        CHECK(memcmp(first, second, bytes) == 0);
+        pith_plan_destroy(plan);
+        free(first);
+        free(second);
         free(tokens);
     }
 }
@@ -450,7 +563,7 @@ static void test_refusals(void **state) {
         layout.size = sizeof layout;
         pith_plan *plan = plan_of(plans[k].spec, &layout, 0);
         CHECK(pith_kv_bytes(plan, 0) == 0 && pith_kv_page_tokens(plan) == 0);
-        CHECK(pith_kv_page_bytes(plan, 16) == 0);
+        CHECK(pith_kv_page_bytes(plan, 16) == 0 && isinf(pith_kv_idempotent_from(plan)));
         CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_kv_init(plan, memory, sizeof memory, &kv));
         CHECK(kv == NULL);
         pith_plan_destroy(plan);
@@ -508,10 +621,16 @@ static void test_arguments(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_save),      cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_mismatch),  cmocka_unit_test(test_pages),
-        cmocka_unit_test(test_any_page),  cmocka_unit_test(test_offloads),
-        cmocka_unit_test(test_presets),   cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_save),
+        cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_mismatch),
+        cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_any_page),
+        cmocka_unit_test(test_offloads),
+        cmocka_unit_test(test_presets),
+        cmocka_unit_test(test_idempotent),
+        cmocka_unit_test(test_outliers_of_a_ramp),
+        cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_arguments),
     };
     return cmocka_run_group_tests_name("pages", tests, NULL, NULL);

@@ -109,7 +109,7 @@ static void choose_lloyd(struct group *g, float m) {
 static void encode_group(struct pithi_group_job *job, struct group *g, size_t index) {
     const struct pithi_group_setting *s = &job->set;
     const uint32_t m = largest(g);
-    g->scale = pithi_codebook_reach(g->book, s, job->value_dtype, m);
+    g->scale = pithi_codebook_reach(g->book->level[g->book->levels - 1], s, job->value_dtype, m);
     const bool lost = pithi_nonfinite(pithi_bits(g->scale)), coded = !lost && g->scale != 0;
     job->poisoned += lost;
     if (coded && s->codebook == PITHI_CODEBOOK_LLOYD) choose_lloyd(g, pithi_float(m));

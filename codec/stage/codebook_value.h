@@ -120,12 +120,10 @@ PITHI_INLINE uint32_t pithi_codebook_decoded(const struct pithi_codebook *b, int
 
 /* ---- Scales ----------------------------------------------------------------------------------*/
 
-/* The scale with which the last level reaches m, the group's largest magnitude, and is finite in
- * the dtype of the values; +0 when all codes are to be 0, NaN when the group is lost. */
-PITHI_INLINE float pithi_codebook_reach(const struct pithi_codebook *b,
-                                        const struct pithi_group_setting *s, uint32_t dtype,
-                                        uint32_t m) {
-    const float top = b->level[b->levels - 1];
+/* The scale with which the last level, top, reaches m, the group's largest magnitude, and is finite
+ * in the dtype of the values; +0 when all codes are to be 0, NaN when the group is lost. */
+PITHI_INLINE float pithi_codebook_reach(float top, const struct pithi_group_setting *s,
+                                        uint32_t dtype, uint32_t m) {
     if (m >= PITHI_F32_INF) return pithi_float(PITHI_F32_NAN);
     if (m < PITHI_CODEBOOK_TINY) return 0;
     float scale = pithi_round_step(s->scale_dtype, pithi_float(m) / top);

@@ -162,11 +162,11 @@ PITHI_INLINE float pithi_round_zero(const struct pithi_group_setting *s, float l
     const uint32_t u = pithi_bits(zero);
     return s->short_zero ? pithi_float((u + 0x1FFFFu + (u >> 18 & 1u)) & 0xFFFC0000u) : zero;
 }
-/* The next number of a scale dtype towards 0. */
+/* The next number of a scale dtype towards 0, of one that is not 0 and, in f32 or bf16, normal. */
 PITHI_INLINE float pithi_inward(uint32_t dtype, float x) {
-    /* f32 of 16 bits, bf16, normal f16 */
-    const uint32_t step = dtype == PITH_F32 ? 0x100u : dtype == PITH_BF16 ? 0x10000u : 0x2000u;
-    return pithi_float(pithi_bits(x) - step);
+    const uint32_t u = pithi_bits(x);
+    if (dtype == PITH_F16) return pithi_float(pithi_from_f16((uint16_t)(pithi_to_f16(u) - 1)));
+    return pithi_float(u - (dtype == PITH_F32 ? 0x100u : 0x10000u)); /* f32 of 16 bits */
 }
 
 PITHI_INLINE int pithi_group_levels(const struct pithi_group_setting *s) {

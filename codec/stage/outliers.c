@@ -4,9 +4,7 @@
 
 #include <string.h>
 
-#include "stage/codebook_value.h"
 #include "stage/convert.h"
-#include "stage/group.h"
 #include "stage/outliers_value.h"
 
 enum { GROUP_MOST = 256 };
@@ -71,66 +69,39 @@ static void take(const struct pithi_group_setting *set, void *values, uint32_t d
 
 /* ---- Groups that encode to themselves --------------------------------------------------------*/
 
-static float largest(const void *values, uint32_t dtype, size_t count) {
-    uint32_t most = 0;
+/* The largest magnitude of the others and the least one taken, of a group that has both. */
+static void limit(const struct pithi_group_setting *set, void *values, uint32_t dtype, size_t count,
+                  size_t most, const void *exact) {
+    uint32_t largest = 0, least = PITHI_F32_NAN;
     for (size_t i = 0; i < count; i++) {
         const uint32_t m = pithi_magnitude(pithi_load(values, dtype, i));
-        most = m > most ? m : most;
+        largest = m > largest ? m : largest;
     }
-    return pithi_float(most);
-}
-
-static float least(const void *values, uint32_t dtype, size_t count) {
-    uint32_t lowest = PITHI_F32_NAN;
+    for (size_t k = 0; k < most; k++) {
+        const uint32_t m = pithi_magnitude(pithi_load(exact, dtype, k));
+        least = m < least ? m : least;
+    }
+    const float to = pithi_outliers_limit(set, dtype, largest, least);
+    if (pithi_bits(to) == largest) return;
     for (size_t i = 0; i < count; i++) {
-        const uint32_t m = pithi_magnitude(pithi_load(values, dtype, i));
-        lowest = m < lowest ? m : lowest;
+        const float x = pithi_float(pithi_load(values, dtype, i));
+        pithi_store(values, dtype, i, pithi_bits(pithi_outliers_clamp(x, to)));
     }
-    return pithi_float(lowest);
 }
 
-/* Whether what is left may decode to the magnitude of one that was taken. */
-static bool near(const struct pithi_group_setting *set, const void *values, uint32_t dtype,
-                 size_t count, size_t most, const void *exact) {
-    if (set->asymmetric || set->codebook == PITHI_CODEBOOK_LLOYD || most >= count) return false;
-    return pithi_outliers_near(largest(values, dtype, count), least(exact, dtype, most));
-}
-
-/* Encode and decode what is left, into back, with what was taken; false when that is less. */
-static bool trip(const struct pithi_group_setting *set, const void *values, uint32_t dtype,
-                 size_t count, size_t most, const uint8_t *places, const void *exact, void *back) {
-    uint8_t codes[GROUP_MOST], scales[2 * sizeof(float)];
-    struct pithi_group_job job = {.set = *set,
-                                  .count = count,
-                                  .value = values,
-                                  .value_dtype = dtype,
-                                  .out = back,
-                                  .out_dtype = dtype,
-                                  .codes = codes,
-                                  .scales = scales};
-    pithi_group_encode_c(&job);
-    if (job.poisoned) return false;
-    pithi_group_decode_c(&job);
-    const bool reaches = largest(back, dtype, count) >= least(exact, dtype, most);
-    pithi_outliers_put(places, exact, dtype, most, 0, count, back, dtype, 1);
-    return reaches;
-}
-
-/* A value that was left and then decodes to more than one that was taken would be taken next time:
- * values that were decoded go in the stead of such a group's. */
 void pithi_outliers_take(const struct pithi_group_setting *set, void *values, uint32_t dtype,
                          size_t count, size_t most, uint8_t *places, void *exact) {
-    uint8_t back[GROUP_MOST * sizeof(float)];
     take(set, values, dtype, count, most, places, exact);
-    for (int turn = 0; turn < PITHI_OUTLIERS_TURNS; turn++) {
-        if (!near(set, values, dtype, count, most, exact)) return;
-        if (!trip(set, values, dtype, count, most, places, exact, back)) return;
-        pithi_outliers_put(places, exact, dtype, most, 0, count, values, dtype, 1);
-        const bool same = memcmp(back, values, count * pith_dtype_bytes(dtype)) == 0;
-        memcpy(values, back, count * pith_dtype_bytes(dtype));
-        take(set, values, dtype, count, most, places, exact);
-        if (same) return;
-    }
+    if (pithi_outliers_limited(set) && most < count) limit(set, values, dtype, count, most, exact);
+}
+
+/* The last code may lie further inward by one number of the tensor's dtype and one of the scale's.
+ * The bound of normal floats, which have levels far apart, holds as it is. */
+double pithi_outliers_bound(const struct pithi_group_setting *set, double scale) {
+    const double levels = pithi_group_levels(set);
+    const bool half = set->scale_dtype == PITH_F16;
+    if (!pithi_outliers_limited(set) || set->codebook) return 0;
+    return levels * scale * (half ? 0x1p-10 : 0x1p-7) + (levels + 1) * (half ? 0x1p-25 : 0);
 }
 
 void pithi_outliers_put(const uint8_t *places, const void *exact, uint32_t dtype, size_t most,

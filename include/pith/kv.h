@@ -150,6 +150,21 @@ PITH_API uint64_t pith_kv_page_bytes(const pith_plan *plan, uint32_t tokens);
  * want scale=bf16). Nothing else tells of these. -1 when an argument is NULL or out of range. */
 PITH_API double pith_kv_page_bound(const pith_plan *plan, const void *page, uint32_t tokens);
 
+/* Whether pages are idempotent: decoding a page to the layout's dtype and encoding that again gives
+ * the same page, as often as it is done. The answer is about the plan's setting:
+ *   0         every page is;
+ *   2^-14     every page is whose scales are 0 or at least this (codebooks);
+ *   2^-20     the same (range=asymmetric with scale=f16, the default);
+ *   infinity  not promised: rotate=head, asymmetric outliers, and codebook=lloyd in a layout of 16
+ *             bits or with outliers; also a plan without pages.
+ * Of rotated pages those in f32 nearly always are, and those in bf16 with scale=bf16 and an
+ * asymmetric range (preset quarot4) mostly; with 8 bits, or scale=f16, most in 16 bits are not, and
+ * what every trip loses adds up. That is the only preset without a promise.
+ * A group that decodes to NaN where outliers are kept is no part of the promise: the outliers of
+ * such a group are exact after one trip and NaN after the next. doc/FORMAT.md, codec kv, has the
+ * proof. */
+PITH_API double pith_kv_idempotent_from(const pith_plan *plan);
+
 typedef struct pith_kv_pair {
     void *values;    /* the first element of the page's tokens; encode reads, decode writes */
     void *page;      /* pith_kv_page_bytes(plan, page tokens), any alignment; the other way round */
@@ -158,13 +173,8 @@ typedef struct pith_kv_pair {
 /* Encode or decode `count` pages, with the plan's threads. `like` says where the tokens of every
  * page lie: dtype (encode: the layout's; decode: f32, bf16 or f16), shape [page tokens, heads, dim]
  * and strides; its data is not used. Neither the pages nor the values may overlap. Any bytes decode
- * to something. Decoding a page to the layout's dtype and encoding it again gives the same page,
- * as often as that is done:
- *   rotate=none   but for asymmetric outliers, for codebook=lloyd with outliers or in 16 bits,
- *                 and where a scale is tiny (codebook=nf, outliers: below 2^-14, others 2^-20);
- *   rotate=head   in f32, and in 16 bits with scale=bf16 and an asymmetric range, but for heads
- *                 whose values nearly cancel: doc/FORMAT.md, codec kv, has the condition.
- * Every preset keeps 16-bit pages that way. */
+ * to something. Whether decoding a page and encoding it again gives the same page:
+ * pith_kv_idempotent_from. */
 PITH_NODISCARD PITH_API pith_status pith_kv_encode_pages(pith_plan *plan, const pith_view *like,
                                                          const pith_kv_pair *pairs, size_t count);
 PITH_NODISCARD PITH_API pith_status pith_kv_decode_pages(pith_plan *plan, const pith_view *like,
