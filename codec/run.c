@@ -4,10 +4,37 @@
 
 #ifdef PITHI_OPENMP
 #include <omp.h>
+#ifndef _WIN32
+#include <pthread.h>
+#include <stdatomic.h>
+#endif
 #endif
 
 #include "cpu.h"
 #include "error.h"
+
+/* ---- After a fork ----------------------------------------------------------------------------
+ * A child has the memory of its parent's OpenMP runtime, but not the threads: where the parent used
+ * OpenMP, even without pith, the first parallel region of the child may wait for ever. No runtime
+ * tells whether it may, so children are serial. The handler is registered when the library is
+ * loaded, not by the first call: that may come in the child. It belongs to the library, whose
+ * unloading takes it away. */
+#if defined(PITHI_OPENMP) && !defined(_WIN32)
+static _Atomic int forked;
+
+static void note_fork(void) { atomic_store_explicit(&forked, 1, memory_order_relaxed); }
+
+__attribute__((constructor)) static void watch_forks(void) {
+    /* Without memory for the handler nothing can be known of forks: as if there had been one. */
+    if (pthread_atfork(NULL, NULL, note_fork)) note_fork();
+}
+
+static bool is_forked(void) { return atomic_load_explicit(&forked, memory_order_relaxed) != 0; }
+#elif defined(PITHI_OPENMP)
+static bool is_forked(void) { return false; } /* there is no fork */
+#endif
+
+/* ---- Parts -----------------------------------------------------------------------------------*/
 
 struct run {
     pith_plan *plan;
@@ -38,7 +65,7 @@ static void work(void *arg, size_t part) {
 
 static bool run_openmp(struct run *r) {
 #ifdef PITHI_OPENMP
-    if (omp_in_parallel()) return false;
+    if (is_forked() || omp_in_parallel()) return false;
     const int parts = (int)r->parts;
 #pragma omp parallel for num_threads(parts) schedule(static, 1)
     for (int i = 0; i < parts; i++) work(r, (size_t)i);

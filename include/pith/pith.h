@@ -14,9 +14,18 @@
  *   frame   the self-describing bytes that travel; doc/FORMAT.md is their normative description.
  *
  * Threads. A plan serves one call at a time, and so does a state. Different plans (and states) may
- * be used from any threads at once. There is no process-wide state, no init function, no
- * environment variable, no output to stdio. Work runs on the calling thread unless the caller asks
- * for threads or hands in a runner (pith_env).
+ * be used from any threads at once. There is no process-wide state but that of Forks, no init
+ * function, no environment variable, no output to stdio. Work runs on the calling thread unless the
+ * caller asks for threads or hands in a runner (pith_env).
+ *
+ * Forks. OpenMP's threads do not live on in a child of fork, and its runtime may wait for them for
+ * ever (GCC's does), where the parent used OpenMP with pith or without. So in a process that was
+ * forked after pith was loaded, and in its children, pith_env.threads starts no threads: the work
+ * is serial, the bytes are the same, whenever the plan was made. A runner is used as ever; what it
+ * does after a fork is the caller's business, and so is a fork while another thread is in a call,
+ * for the plans and states of that call. Not detected: a fork before pith was loaded (load it in
+ * the parent, or leave threads at 0), and processes made without fork's handlers (the system call
+ * clone, _Fork). A child that calls exec begins anew. Unloading the library takes its handler away.
  *
  * Memory. pith_plan_create is the only call that allocates, apart from the one-shot calls at the
  * end of this file, which make a plan for their own duration. Encoding and decoding with a plan
@@ -184,7 +193,7 @@ typedef struct pith_env {
     void *run_user;
     /* 0 or 1: the calling thread only. n: OpenMP threads (PITH_ERR_UNSUPPORTED in a build without
      * it), or the number of jobs given to run. Inside the caller's own parallel region OpenMP is
-     * not nested: the work is serial. At most 1024. */
+     * not nested, and after a fork it is not used: the work is serial. At most 1024. */
     uint32_t threads;
     /* 0: every CPU feature found. Else a mask of PITH_CPU_*: for tests and support; it never
      * changes a byte. */
