@@ -87,11 +87,11 @@ static int print_feedback(const char *directory, const struct place *p) {
 /* ---- One frame -------------------------------------------------------------------------------*/
 
 static const char *const columns[] = {
-    "rotate=0",
-    "rotate=32",
-    "rotate=128",
-    "rotate=32,scale=bf16",
-    "rotate=32,scale=e8m0",
+    "rotate=0,mode=absmax",
+    "rotate=32,mode=absmax",
+    "rotate=128,mode=absmax",
+    "rotate=32,mode=absmax,scale=bf16",
+    "rotate=32,mode=absmax,scale=e8m0",
     "rotate=32,round=stochastic",
     "rotate=32,mode=mse",
     "rotate=32,mode=mse,scale=e8m0",

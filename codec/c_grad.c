@@ -24,8 +24,11 @@ static const struct pithi_key keys[] = {
                "rounding of codes", true},
     [SCALE] = {"scale", PITHI_KEY_WORD, 0, 0, 2, 0, 4, "f32|bf16|e8m0", "dtype of the scales",
                false},
-    [MODE] = {"mode", PITHI_KEY_WORD, 0, 0, 1, 0, 5, "absmax|mse",
-              "scale from the largest value, or searched for the least error", true},
+    [MODE] =
+        {"mode", PITHI_KEY_WORD, 0, 0, 1, 0, 5, "absmax|mse",
+         "scale from the largest value, or searched for the least error: the latter by default "
+         "at 2 and 3 bits with round=nearest",
+         true},
     [EF] = {"ef", PITHI_KEY_DECAY, 0, 0, 1000, 0, PITHI_WIRE_NONE, "none|full|ema:0.BETA",
             "error feedback: what is lost is added to the next step", false},
     [SIGNS] = {"signs", PITHI_KEY_NUMBER, 0, 0, UINT32_MAX, 0, 8, "0..4294967295",
@@ -34,9 +37,14 @@ static const struct pithi_key keys[] = {
                "32..16777216, a power of two, at least group", "elements per block", false},
 };
 
+/* With two or three bits most values of a group lie below half a step of the scale that its largest
+ * value asks for: they decode to 0 or to twice and more of what they are. A searched scale clips
+ * that value and loses a fraction of the error. Rounding at random stays with the plain scale: it
+ * is unbiased only where nothing is clipped. */
 static void preset(uint32_t value[PITHI_KEYS_MAX], uint32_t seen) {
     if (seen >> LEVEL & 1 && !(seen >> BITS & 1)) value[BITS] = value[LEVEL] ? 8 : 4;
     value[LEVEL] = keys[LEVEL].initial;
+    if (!(seen >> MODE & 1)) value[MODE] = value[BITS] <= 3 && value[ROUND] == NEAREST;
 }
 
 /* In place where codes follow: see pithi_group_job_open. */

@@ -223,15 +223,29 @@ void pithi_key_text(const struct pithi_key *key, uint32_t value, char *text, siz
     *t.to = 0;
 }
 
+/* What the keys are that a text without those at their initial value leaves: a preset may then set
+ * a key that was at its initial value, which therefore must stand in the text. */
+static void set_defaults(const struct pithi_params *params, uint32_t value[PITHI_KEYS_MAX]) {
+    const struct pithi_codec *codec = params->codec;
+    uint32_t seen = 0;
+    for (uint32_t i = 0; i < codec->key_count; i++) {
+        value[i] = params->value[i];
+        if (value[i] != codec->keys[i].initial) seen |= 1u << i;
+    }
+    if (codec->preset) codec->preset(value, seen);
+}
+
 void pithi_spec_print(const struct pithi_params *params, char *text, size_t cap) {
     if (!cap) return;
     const struct pithi_codec *codec = params->codec;
+    uint32_t value[PITHI_KEYS_MAX];
     struct text t = {text, cap};
+    set_defaults(params, value);
     put(&t, codec->name, strlen(codec->name));
     const char *separator = ":";
     for (uint32_t i = 0; i < codec->key_count; i++) {
         const struct pithi_key *key = &codec->keys[i];
-        if (params->value[i] == key->initial) continue;
+        if (params->value[i] == key->initial && value[i] == key->initial) continue;
         put(&t, separator, 1);
         put(&t, key->name, strlen(key->name));
         put(&t, "=", 1);

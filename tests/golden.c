@@ -71,7 +71,7 @@ static const float kv_value[16] = {-1, 14,   2,  2.5f,  0,  -7.5f, 3.75f, -3,
 
 #define GRAD(n, s, e, k) \
     { .name = "grad-" n, .spec = "grad:" s, .dtype = PITH_F32, ONE(e), .kind = k }
-#define GRAD_BITS(b) GRAD("bits" #b, "bits=" #b ",group=32,block=64", 75, GEN_NOISE)
+#define GRAD_BITS(b) GRAD("bits" #b, "bits=" #b ",group=32,block=64,mode=absmax", 75, GEN_NOISE)
 
 static const struct golden table[] = {
     {.name = "example-raw",
@@ -351,7 +351,7 @@ static const struct golden table[] = {
     GRAD("rotate256", "rotate=256,group=4096", 511, GEN_NOISE),
     GRAD("signs", "signs=7,rotate=64,block=128", 400, GEN_NOISE),
     GRAD("signs-last", "signs=4294967295,rotate=256,group=256,block=256", 300, GEN_NOISE),
-    GRAD("scale-bf16", "bits=3,scale=bf16,group=32", 100, GEN_NOISE),
+    GRAD("scale-bf16", "bits=3,scale=bf16,group=32,mode=absmax", 100, GEN_NOISE),
     GRAD("scale-e8m0", "bits=5,scale=e8m0,group=32", 100, GEN_NOISE),
     GRAD("mse", "mode=mse,group=64", 200, GEN_NOISE),
     GRAD("mse-2", "mode=mse,bits=2,group=32,scale=bf16,block=32", 150, GEN_NOISE),
@@ -366,7 +366,7 @@ static const struct golden table[] = {
      .rank = 2,
      .ranks = 3},
     {.name = "grad-ef-full",
-     .spec = "grad:ef=full,bits=2,group=32,signs=1",
+     .spec = "grad:ef=full,bits=2,group=32,signs=1,mode=absmax",
      .dtype = PITH_F32,
      ONE(120),
      .kind = GEN_NOISE,

@@ -208,7 +208,7 @@ static void test_fading_takes_the_rounded_rest(void **unused) {
     const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 32);
     const pith_env env = test_env();
     struct stream s;
-    stream_open(&s, "grad:bits=2,group=32,rotate=0,ef=ema:0.999", &layout, &env);
+    stream_open(&s, "grad:bits=2,group=32,rotate=0,mode=absmax,ef=ema:0.999", &layout, &env);
     struct frame f = stream_encode(&s, &v, 0, false);
     uint8_t *saved = room((size_t)s.sizes.save_bytes);
     size_t length;

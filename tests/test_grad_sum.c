@@ -16,7 +16,7 @@ static const struct setting settings[] = {
     {"grad", {4, 128, 32, 0, MODEL_NEAREST, 16384, PITH_F32, 0, 0, 0, 0, 1, 0}},
     {"grad:level=intra,block=128", {8, 128, 32, 0, MODEL_NEAREST, 128, PITH_F32, 0, 0, 0, 0, 1, 0}},
     {"grad:bits=2,group=32,block=32",
-     {2, 32, 32, 0, MODEL_NEAREST, 32, PITH_F32, 0, 0, 0, 0, 1, 0}},
+     {2, 32, 32, 0, MODEL_NEAREST, 32, PITH_F32, 0, 0, 0, 0, 1, 1}},
     {"grad:bits=6,scale=bf16,block=32768",
      {6, 128, 32, 0, MODEL_NEAREST, 32768, PITH_BF16, 0, 0, 0, 0, 1, 0}},
     {"grad:round=stochastic,block=256",

@@ -44,8 +44,8 @@ static void test_scales(void **state) {
     } ways[] = {{"mode=mse", PITH_F32, 1},
                 {"mode=mse,scale=bf16", PITH_BF16, 1},
                 {"mode=mse,scale=e8m0", MODEL_E8M0, 1},
-                {"scale=e8m0", MODEL_E8M0, 0},
-                {"scale=bf16", PITH_BF16, 0}};
+                {"mode=absmax,scale=e8m0", MODEL_E8M0, 0},
+                {"mode=absmax,scale=bf16", PITH_BF16, 0}};
     static const unsigned widths[] = {2, 3, 4, 5, 6, 8}, groups[] = {32, 128, 4096};
     static const size_t counts[] = {1, 31, 33, 1000, 5000};
     for (size_t w = 0; w < 6; w++)
@@ -104,7 +104,8 @@ static void test_search_pays(void **state) {
         double error[2] = {0, 0};
         for (int search = 0; search < 2; search++) {
             char spec[64];
-            snprintf(spec, sizeof spec, "grad:bits=%u%s", widths[w], search ? ",mode=mse" : "");
+            snprintf(spec, sizeof spec, "grad:bits=%u%s", widths[w],
+                     search ? ",mode=mse" : ",mode=absmax");
             struct frame f = compress(spec, &v, NULL, 0);
             CHECK_OK(pith_decompress(f.bytes, f.length, NULL, NULL, &out, NULL));
             for (int i = 0; i < 4096; i++)

@@ -131,6 +131,49 @@ static void test_real_sums(void **state) {
     real_sums("grads_late", 2, 4);
 }
 
+/* One frame, the sum of all ranks over one hop, and over two hops that both take the spec. */
+enum { WAYS = 3 };
+
+static void all_ways(const struct gradients *g, const char *keys, double nmse[WAYS]) {
+    char spec[64];
+    snprintf(spec, sizeof spec, "grad:%s", keys);
+    const struct gradients first = {1, g->count, g->values};
+    const struct gradients_levels l = {4, 2, spec, spec, 1};
+    nmse[0] = gradients_one_level(&first, spec);
+    nmse[1] = gradients_one_level(g, spec);
+    nmse[2] = gradients_two_level(g, &l);
+}
+
+/* The error of sending zeros is 1. */
+static void good_default(const struct gradients *g, const char *keys, double most) {
+    double asked[WAYS], best[WAYS], plain[WAYS];
+    char text[64];
+    all_ways(g, keys, asked);
+    snprintf(text, sizeof text, "%s,mode=mse", keys);
+    all_ways(g, text, best);
+    snprintf(text, sizeof text, "%s,mode=absmax", keys);
+    all_ways(g, text, plain);
+    for (int i = 0; i < WAYS; i++) {
+        context("grad:%s, way %d: %g, mse %g, absmax %g", keys, i, asked[i], best[i], plain[i]);
+        CHECK(asked[i] > 0 && asked[i] <= best[i] && asked[i] < plain[i]);
+        CHECK(asked[i] <= most);
+    }
+}
+
+static void test_few_bits(void **state) {
+    (void)state;
+    static const char *const names[] = {"grads_early", "grads_late"};
+    char data[512];
+    struct gradients g;
+    snprintf(data, sizeof data, "%s/data", tests_dir);
+    for (int i = 0; i < 2; i++) {
+        CHECK(gradients_load(&g, data, names[i]) == 0);
+        good_default(&g, "bits=2", 0.33);
+        good_default(&g, "bits=3", 0.11);
+        gradients_free(&g);
+    }
+}
+
 static void feedback(const struct gradients *g, size_t per_node, size_t nodes) {
     const double without = two_level(g, per_node, nodes, nearest, NULL, 16);
     const double full = two_level(g, per_node, nodes, "ef=full", NULL, 16);
@@ -162,7 +205,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_f32_base),       cmocka_unit_test(test_bf16_base),
         cmocka_unit_test(test_exact_chains),   cmocka_unit_test(test_checkpoint_pair),
         cmocka_unit_test(test_simulated_sums), cmocka_unit_test(test_real_sums),
-        cmocka_unit_test(test_error_feedback),
+        cmocka_unit_test(test_few_bits),       cmocka_unit_test(test_error_feedback),
     };
     if (argc < 2) return 2;
     tests_dir = argv[1];
