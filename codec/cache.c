@@ -202,28 +202,23 @@ struct reading {
     struct pithi_span span;
     uint32_t head, heads, dtype;
     bool direct, stream;
-    int64_t token_stride, head_stride; /* elements */
+    int64_t token_stride; /* elements */
     size_t element;
 };
 
-/* Where heads of tokens go. */
+/* Where heads of tokens go, those of a token side by side. */
 struct place {
     uint8_t *out;
-    int64_t token_stride, head_stride;
+    int64_t token_stride;
 };
 
 static void convert_exact(const struct reading *r, const uint8_t *rows, uint64_t count,
                           const struct place *to) {
     const size_t dim = r->kv.dim, from = pith_dtype_bytes(r->kv.dtype);
-    const bool dense = to->head_stride == (int64_t)dim;
-    const size_t run = dense ? dim * r->heads : dim;
     for (uint64_t t = 0; t < count; t++) {
         const uint8_t *row = rows + (t * r->kv.heads + r->head) * dim * from;
         uint8_t *out = to->out + (int64_t)t * to->token_stride * (int64_t)r->element;
-        for (size_t at = 0; at < dim * r->heads; at += run, row += run * from) {
-            pithi_convert(out, r->dtype, row, r->kv.dtype, run);
-            out += to->head_stride * (int64_t)r->element;
-        }
+        pithi_convert(out, r->dtype, row, r->kv.dtype, dim * r->heads);
     }
 }
 
@@ -246,7 +241,7 @@ static uint64_t read_some(const struct reading *r, uint64_t token, uint64_t coun
                                  .out = to->out,
                                  .out_dtype = r->dtype,
                                  .token_stride = to->token_stride,
-                                 .head_stride = to->head_stride,
+                                 .head_stride = r->kv.dim,
                                  .stream = r->stream,
                                  .scratch = r->plan->worker[0].scratch};
     pithi_kv_get(&r->kv, c->page[page].bytes, &part);
@@ -259,10 +254,10 @@ static void read_tokens(const struct reading *r, uint64_t first, uint64_t count)
     const uint32_t most = r->direct ? page : pithi_paged_some(&r->cache->paged, row);
     uint8_t *const buffer = r->plan->worker[0].values;
     for (uint64_t t = 0, n; t < count; t += n) {
-        struct place to = {buffer, (int64_t)row, r->kv.dim};
+        struct place to = {buffer, (int64_t)row};
         if (r->direct)
             to = (struct place){r->span.data + (int64_t)t * r->token_stride * (int64_t)r->element,
-                                r->token_stride, r->head_stride};
+                                r->token_stride};
         n = read_some(r, first + t, least(count - t, most), &to);
         if (!r->direct) pithi_span_write(&r->span, t * row, n * row, buffer);
     }
@@ -289,12 +284,10 @@ pith_status pith_kv_read(pith_plan *p, const pith_kv *c, uint64_t first, uint64_
     if (head > r.kv.heads || heads > r.kv.heads - head)
         return pithi_fail(&p->error, PITH_ERR_ARG, "a row has no such heads");
     PITHI_TRY(pithi_paged_view(p, &r.kv, view, heads, true, &r.span));
-    const uint32_t last = view->ndim - 1;
     r.dtype = view->dtype;
     r.element = r.span.element;
     r.direct = pithi_paged_direct(&r.kv, view, heads);
-    /* The stride of a single place may be any number. */
-    r.head_stride = last == 2 && heads > 1 ? view->stride[1] : (int64_t)r.kv.dim;
+    /* The stride of a single token may be any number. */
     r.token_stride = view->shape[0] > 1 ? view->stride[0] : (int64_t)r.kv.dim * heads;
     r.stream = r.span.count * r.element >= PITHI_LARGE_OUTPUT;
     if (!r.span.count) return PITH_OK;

@@ -382,6 +382,28 @@ static void test_poison_batch(void **state) {
     free(rows);
 }
 
+/* Exact tokens alone, from every head on, into every kind of view. */
+static void test_exact_views(void **state) {
+    (void)state;
+    const struct kv_setting *s = &settings[1]; /* three heads, five tokens are exact */
+    struct cache c;
+    struct kv_model m;
+    cache_open(&c, s, 0);
+    kv_model_open(&m, s, c.capacity);
+    uint8_t *rows = tokens_of(s, s->window, 2);
+    append(&c, rows, s->window);
+    CHECK(kv_model_append(&m, rows, s->window) && pith_kv_finished(c.kv) == 0);
+    for (unsigned how = 0; how < 128; how++)
+        for (uint32_t head = 0; head < s->heads; head++)
+            for (uint32_t heads = 1; heads <= s->heads - head; heads++) {
+                context("view %u of heads %u to %u", how, head, head + heads);
+                check_read(&c, &m, 1, s->window - 1, head, heads, how);
+            }
+    kv_model_close(&m);
+    free(rows);
+    cache_close(&c);
+}
+
 /* ---- Truncate --------------------------------------------------------------------------------*/
 
 static void test_truncate(void **state) {
@@ -560,6 +582,7 @@ int main(void) {
         cmocka_unit_test(test_poison_batch),  cmocka_unit_test(test_truncate),
         cmocka_unit_test(test_room_for_cuts), cmocka_unit_test(test_full),
         cmocka_unit_test(test_fork),          cmocka_unit_test(test_small_child),
+        cmocka_unit_test(test_exact_views),
     };
     return cmocka_run_group_tests_name("cache", tests, NULL, NULL);
 }

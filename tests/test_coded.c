@@ -224,6 +224,25 @@ static void rare_words_take_little(void **state) {
     CHECK(length < 800); /* entropy: 406 bytes */
 }
 
+/* Of 14 words more than 6 have to be 0: the share is taken of fives of words. */
+static void more_than_three_in_five_are_sparse(void **state) {
+    enum { COUNT = 14 };
+    (void)state;
+    void *const scratch = scratch_of(COUNT);
+    struct pithi_entropy *const coder = coder_of(COUNT, PITHI_ENTROPY_LEVEL_NONE);
+    for (size_t zeros = 0; zeros <= COUNT; zeros++) {
+        uint32_t words[COUNT] = {0};
+        uint8_t bytes[100] = {0};
+        struct pithi_pen pen = {bytes, sizeof bytes, PITHI_ENTROPY_LEVEL_NONE, scratch, coder};
+        for (size_t i = zeros; i < COUNT; i++) words[i] = 1;
+        CHECK(pithi_coded_put(&pen, COUNT, pithi_pack_c, words, COUNT));
+        context("%zu zeros, %u low bits, form %u", zeros, bytes[0], bytes[1]);
+        CHECK(bytes[0] == 0 && bytes[1] == (zeros > 6));
+    }
+    free(scratch);
+    free(coder);
+}
+
 /* ---- Coders ----------------------------------------------------------------------------------*/
 
 /* A string with matches near and far, so that tables matter. */
@@ -312,9 +331,13 @@ static void estimates_find_the_predictor(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_by_hand),           cmocka_unit_test(words_come_back),
-        cmocka_unit_test(noise_takes_its_entropy), cmocka_unit_test(rare_words_take_little),
-        cmocka_unit_test(coders_forget),           cmocka_unit_test(estimates_find_the_predictor),
+        cmocka_unit_test(bytes_by_hand),
+        cmocka_unit_test(words_come_back),
+        cmocka_unit_test(noise_takes_its_entropy),
+        cmocka_unit_test(rare_words_take_little),
+        cmocka_unit_test(more_than_three_in_five_are_sparse),
+        cmocka_unit_test(coders_forget),
+        cmocka_unit_test(estimates_find_the_predictor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
