@@ -3,6 +3,7 @@
 #ifndef PITH_TESTS_GOLDEN_H
 #define PITH_TESTS_GOLDEN_H
 
+#include "bad.h"
 #include "gen.h"
 #include "util.h"
 
@@ -14,12 +15,15 @@ struct golden {
     enum gen kind;
     double near;              /* with a base: values are the base plus noise of this deviation */
     const void *value, *base; /* or: literal elements */
+    int walk;                 /* the last so many dimensions are summed: data without jumps */
+    float offset;             /* added to f32 */
     uint32_t flags;
     uint64_t step;
     bool key, source, stable; /* stable: the bytes do not depend on the version of zstd */
     uint32_t rank, ranks;     /* ranks 0: left alone */
     int before;               /* encodes whose frames nobody keeps: error feedback */
     pith_exempt exempt[3];    /* as many as have elements */
+    struct patch patch[4];    /* of the frame: what no encoder writes today, but may */
 };
 
 /* Number index, or NULL past the last. */

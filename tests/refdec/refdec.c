@@ -99,7 +99,7 @@ static enum ref_status decode_block(const struct job *j, uint64_t b, uint64_t at
         .plain = !ref_is_fixed(f) && j->payload[j->index + 4 * b + 3] & 0x80,
         .base = j->base ? j->base + first * base_bytes : NULL,
         .out = j->out + first * ref_dtype_bytes(f->dtype),
-        .new_base = j->new_base ? j->new_base + first * base_bytes : NULL,
+        .new_base = j->new_base + first * base_bytes,
     };
     if (f->codec == KV) return ref_kv(&block);
     if (f->codec == GRAD) return ref_grad(&block);

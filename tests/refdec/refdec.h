@@ -112,7 +112,7 @@ struct ref_block {
     bool plain;
     const uint8_t *base;         /* the block's elements; NULL without a base */
     uint8_t *out;                /* in the frame's dtype */
-    uint8_t *new_base;           /* in the base dtype; NULL without one */
+    uint8_t *new_base;           /* in the base dtype */
     const struct ref_tile *tile; /* codecs 5 to 7 */
 };
 enum ref_status ref_lossless(const struct ref_block *b);
@@ -155,6 +155,22 @@ int32_t ref_number(uint32_t word);
 void ref_put_value(const struct ref_frame *f, int32_t code, uint8_t *out, uint64_t i);
 /* A coded string of codec 2 that must give n bytes. */
 bool ref_unzstd(const uint8_t *bytes, size_t length, uint8_t *out, size_t n);
+
+/* ---- Lists of the page -----------------------------------------------------------------------
+ * Where the page lists values and the code has a table or arithmetic instead of a branch for each,
+ * REF_CASE notes the value met: tests/check_golden_coverage.py demands that golden frames have all
+ * that `legal` has a bit for. */
+#ifdef REFDEC_CASES
+#include <inttypes.h>
+#include <stdio.h>
+#define REF_CASE(list, legal, value) \
+    fprintf(stderr, "%s:%" PRIu64 ":%" PRIu64 "\n", list, (uint64_t)(legal), (uint64_t)(value))
+#else
+#define REF_CASE(list, legal, value) ((void)(list), (void)(legal), (void)(value))
+#endif
+/* Bits for the members of a list. */
+#define REF_BIT(i) (UINT64_C(1) << (i))
+#define REF_UP_TO(i) (REF_BIT((i) + 1) - 1)
 
 /* ---- refdec.c --------------------------------------------------------------------------------*/
 /* Decode a frame. base: dense, in the frame's base dtype; NULL when there is none. The values go to

@@ -67,7 +67,8 @@ static bool bit_by_bit(struct ref_reader *r, const struct ref_tile *t, uint8_t *
         c |= (unsigned)(i / t->extent[3] % t->extent[2] % 2) << 7;
         map[i] = read_bit(&x, c);
     }
-    return x.ran <= x.length && x.length <= x.ran + 4;
+    if (x.ran > x.length || x.length > x.ran + 4) return false;
+    return true;
 }
 
 static bool as_piece(struct ref_reader *r, uint64_t c, uint8_t *map) {
@@ -100,6 +101,7 @@ static int64_t expected(const struct ref_tile *t, const int32_t *codes, uint64_t
 
 static void read_codes(const struct ref_tile *t, unsigned form, const uint8_t *map,
                        const uint32_t *words, int32_t *codes) {
+    REF_CASE("act form", REF_UP_TO(2), form);
     for (uint64_t i = 0; i < t->count; i++) {
         codes[i] = 0;
         if (!map[i]) continue;

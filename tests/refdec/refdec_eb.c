@@ -27,10 +27,11 @@ static void sum_up(const struct ref_tile *t, unsigned order, int32_t *codes) {
                 codes[i] = (int32_t)((uint32_t)codes[i] + (uint32_t)codes[i - stride(t, d)]);
 }
 
+/* Of a tile with more than one element. */
 static unsigned dimensions(const struct ref_tile *t) {
-    for (unsigned d = 0; d < 4; d++)
-        if (t->extent[d] > 1) return 4 - d;
-    return 0;
+    unsigned d = 0;
+    while (t->extent[d] == 1) d++;
+    return 4 - d;
 }
 
 /* ---- Interpolation ---------------------------------------------------------------------------
@@ -54,6 +55,7 @@ static double step_of(const struct tile *x, unsigned level) {
         {0x3F800000, 0x3F4CCCCD, 0x3F23D70A, 0x3F03126F, 0x3F000000},
         {0x3F800000, 0x3F2AAAAB, 0x3EE38E39, 0x3EAAAAAB, 0x3EAAAAAB},
         {0x3F800000, 0x3F124925, 0x3EA72F05, 0x3E800000, 0x3E800000}};
+    REF_CASE("interpolation row and level", REF_UP_TO(19), 5 * x->row + (level < 4 ? level : 4));
     const double f = (double)ref_as_float(table[x->row][level < 4 ? level : 4]);
     return 2 * rn(x, x->b->frame->bound * f);
 }
@@ -93,7 +95,7 @@ static unsigned levels(const struct ref_tile *t) {
 
 static void interpolate(struct tile *x) {
     const unsigned top = levels(x->t);
-    reconstruct(x, 0, 0, step_of(x, top ? top - 1 : 0));
+    reconstruct(x, 0, 0, step_of(x, top - 1));
     for (unsigned l = top; l-- > 0;)
         for (int d = 3; d >= 0; d--)
             for (uint64_t i = 0, h = UINT64_C(1) << l; i < x->t->count; i++)
@@ -118,8 +120,8 @@ static void put_values(const struct tile *x) {
 static bool two_strings(struct ref_reader *r, const struct ref_tile *t, uint32_t *words) {
     uint64_t before = 1;
     for (int d = 0; d < 4; d++) before *= (t->extent[d] + 1) / 2;
-    return ref_coded(r, before, words) &&
-           (before == t->count || ref_coded(r, t->count - before, words + before));
+    if (!ref_coded(r, before, words)) return false;
+    return ref_coded(r, t->count - before, words + before);
 }
 
 static bool read_words(const struct ref_block *b, unsigned method, struct ref_reader *r,
@@ -133,10 +135,17 @@ static bool read_words(const struct ref_block *b, unsigned method, struct ref_re
     return true;
 }
 
+static bool is_row(const struct ref_block *b, unsigned order) {
+    if (order > 3 || b->frame->bound_kind != 1) return false;
+    return true;
+}
+
 static bool legal(const struct ref_block *b, unsigned method, unsigned order) {
+    if (b->count == 1) return false; /* nothing is shorter than the value itself */
     if (method == CONSTANT) return order == 0;
-    if (method == INTERPOLATED) return order < 4 && b->frame->bound_kind == 1;
-    return method < INTERPOLATED && order <= dimensions(b->tile);
+    if (method == INTERPOLATED) return is_row(b, order);
+    if (method > INTERPOLATED || order > dimensions(b->tile)) return false;
+    return true;
 }
 
 static bool read_block(const struct ref_block *b, uint32_t *words, int32_t *codes, double *y) {
@@ -153,6 +162,8 @@ static bool read_block(const struct ref_block *b, uint32_t *words, int32_t *code
     } else {
         for (uint64_t i = 0; i < b->count; i++)
             codes[i] = head[0] == CONSTANT ? (int32_t)words[i] : ref_number(words[i]);
+        if (head[0] == PACKED) REF_CASE("eb packed order", REF_UP_TO(4), head[1]);
+        if (head[0] == CODED) REF_CASE("eb coded order", REF_UP_TO(4), head[1]);
         sum_up(b->tile, head[1], codes);
         for (uint64_t i = 0; i < b->count; i++) ref_put_value(b->frame, codes[i], b->out, i);
     }

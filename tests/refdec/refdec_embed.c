@@ -26,7 +26,8 @@ static bool ends(const uint8_t *bytes, uint64_t bits) {
 static bool add(struct block *x, uint64_t i, bool is_new, uint64_t number, uint64_t *seen) {
     if (is_new) number = (*seen)++;
     x->which[i] = (uint32_t)number;
-    return number < *seen && *seen <= x->distinct;
+    if (number >= *seen || *seen > x->distinct) return false;
+    return true;
 }
 
 static bool plain_map(struct ref_reader *r, struct block *x) {
@@ -82,6 +83,7 @@ static bool read_map(struct ref_reader *r, unsigned kind, struct block *x) {
 
 static bool read_centre(struct ref_reader *r, unsigned code, struct block *x) {
     const unsigned bytes = code == 3 ? 4 : code;
+    REF_CASE("embed bytes of a centre", 0x17, bytes);
     const uint8_t *from;
     if (!ref_take(r, bytes * x->r, &from)) return false;
     for (uint64_t j = 0; j < x->r; j++) {

@@ -123,6 +123,8 @@ void ref_put_exempt(const struct ref_frame *f, const uint8_t *bytes, uint8_t *ou
     for (uint64_t i = 0; i < f->exempt_ranges; i++) {
         const struct range r = range_at(f->exempt, i);
         const unsigned stored = stored_dtype(f, &r);
+        REF_CASE(r.how == 1 ? "dtype of values at 16 bits" : "dtype of exact values", 0xE,
+                 f->dtype);
         if (stored == f->dtype)
             memcpy(out + r.first * size, bytes, r.count * size);
         else

@@ -28,7 +28,7 @@ uint64_t ref_pad16(uint64_t x) { return (x + 15) / 16 * 16; }
 
 unsigned ref_dtype_bytes(unsigned dtype) {
     static const uint8_t bytes[16] = {0, 4, 2, 2, 8, 1, 1, 2, 2, 4, 4, 8, 8, 1, 1, 1};
-    return dtype < 16 ? bytes[dtype] : 0;
+    return bytes[dtype % 16];
 }
 
 /* ---- Sizes -----------------------------------------------------------------------------------*/
@@ -77,7 +77,10 @@ static enum ref_status check_payload(const struct ref_frame *f) {
 
 /* ---- Header ----------------------------------------------------------------------------------*/
 
-static bool is_float_16_32(unsigned dtype) { return dtype >= F32 && dtype <= F16; }
+static bool is_float_16_32(unsigned dtype) {
+    if (dtype < F32 || dtype > F16) return false;
+    return true;
+}
 
 static enum ref_status check_raw(const struct ref_frame *f) {
     for (int i = 0; i < 16; i++) REJECT_IF(f->parameter[i]);
@@ -241,7 +244,8 @@ static enum ref_status read_sections(const uint8_t *bytes, uint64_t length, stru
         if (type == 1) {
             TRY(read_stream(bytes + at + 8, body, f));
             stream = true;
-        } else if (type == 2 && ref_is_bounded(f)) {
+        } else if (type == 2) {
+            if (!ref_is_bounded(f)) return REF_NEWER;
             TRY(read_bound(bytes + at + 8, body, f));
         } else if (type == 3) {
             TRY(ref_read_exempt(bytes + at + 8, body, f));
@@ -257,6 +261,69 @@ static enum ref_status read_sections(const uint8_t *bytes, uint64_t length, stru
     REJECT_IF(ref_is_bounded(f) && !f->bound_kind);
     REJECT_IF(stream && f->declares_identity != declares_identity(f));
     return REF_OK;
+}
+
+/* ---- What frames there are -------------------------------------------------------------------*/
+
+static void note_codec(const struct ref_frame *f) {
+    static const struct {
+        const char *dtypes, *bases, *keys;
+        uint32_t dtype, base;
+    } lists[9] = {{NULL, NULL, NULL, 0, 0},
+                  {"raw dtype", "raw base", "raw key", 0xFFFE, 1},
+                  {"lossless dtype", "lossless base", "lossless key", 0xFFFE, 0xFFFF},
+                  {"wdiff dtype", "wdiff base", "wdiff key", 0xE, 0xF},
+                  {"grad dtype", "grad base", "grad key", 0xE, 1},
+                  {"eb dtype", "eb base", "eb key", 0x1E, 1},
+                  {"embed dtype", "embed base", "embed key", 0x1E, 1},
+                  {"act dtype", "act base", "act key", 0x1E, 1},
+                  {"kv dtype", "kv base", "kv key", 0xE, 0xF}};
+    REF_CASE(lists[f->codec].dtypes, lists[f->codec].dtype, f->dtype);
+    REF_CASE(lists[f->codec].bases, lists[f->codec].base, f->base_dtype);
+    REF_CASE(lists[f->codec].keys, lists[f->codec].base > 1 ? 3 : 1, f->key);
+    REF_CASE("dimensions", REF_UP_TO(8), f->ndim);
+}
+
+static void note_wdiff(const struct ref_frame *f) {
+    const uint8_t *p = f->parameter;
+    REF_CASE(p[4] ? "wdiff bits with entropy" : "wdiff bits", 0x15C, p[0]);
+    REF_CASE("wdiff scale", 3, p[3]);
+    if (f->key) REF_CASE("wdiff base of a key frame", 0xE, f->base_dtype);
+}
+
+static void note_grad(const struct ref_frame *f) {
+    const uint8_t *p = f->parameter;
+    REF_CASE("grad bits", 0x17C, p[0]);
+    REF_CASE("grad rotation", 0x1E1, p[2]);
+    REF_CASE("grad scale", 7, p[4]);
+    REF_CASE("grad signs", 3, ref_le(p + 8, 4) != 0);
+}
+
+static void note_kv(const struct ref_frame *f) {
+    const uint8_t *p = f->parameter;
+    REF_CASE("kv axis and order", 0xF, 2 * p[0] + p[1]);
+    REF_CASE("kv range and scale", 0x3F, 3 * p[5] + p[6]);
+    REF_CASE("kv axis, range", 0xF, 2 * p[0] + p[5]);
+    if (p[9])
+        REF_CASE(p[9] == 1 ? "kv bits of nf" : "kv bits of lloyd", 0x1C, p[2]);
+    else if (p[10])
+        REF_CASE("kv bits with entropy", 0x17C, p[2]);
+    else
+        REF_CASE(p[5] ? "kv bits, symmetric" : "kv bits, asymmetric", 0x17C, p[2]);
+    if (p[8]) REF_CASE("kv log2 of the rotation", 0x1E0, log2((double)f->dim_of_head));
+    if (p[10]) REF_CASE("kv entropy: axis, range", 0xF, 2 * p[0] + p[5]);
+    if (p[11]) REF_CASE("kv outliers: dtype", 0xE, f->dtype);
+    if (p[11]) REF_CASE("kv outliers: axis, range", 0xF, 2 * p[0] + p[5]);
+}
+
+static void note(const struct ref_frame *f) {
+    note_codec(f);
+    if (f->codec == WDIFF) note_wdiff(f);
+    if (f->codec == GRAD) note_grad(f);
+    if (f->codec == KV) note_kv(f);
+    if (ref_is_bounded(f))
+        REF_CASE(f->bound_kind == 1 ? "absolute bound's dtype" : "relative bound's dtype", 0x1E,
+                 f->dtype);
 }
 
 /* ---- All -------------------------------------------------------------------------------------*/
@@ -299,5 +366,6 @@ enum ref_status ref_header(const uint8_t *bytes, size_t length, struct ref_frame
     REJECT_IF(f->codec == KV && !ref_cut_pages(f));
     TRY(read_sections(bytes + header, sections, f));
     if (ref_is_bounded(f)) ref_cut_tiles(f);
+    note(f);
     return check_payload(f);
 }

@@ -26,14 +26,22 @@ static void dimensions(struct ref_frame *f, uint64_t *sequences, uint64_t *token
     *sequences = 1;
 }
 
-static bool is_order(uint64_t dim) { return dim == 32 || dim == 64 || dim == 128 || dim == 256; }
+static bool is_order(uint64_t dim) {
+    if (dim != 32 && dim != 64 && dim != 128 && dim != 256) return false;
+    return true;
+}
+
+static bool is_block(const struct ref_frame *f, uint64_t least_block) {
+    if (f->block < least_block || (f->block > least_block && !f->parameter[10])) return false;
+    return true;
+}
 
 bool ref_cut_pages(struct ref_frame *f) {
     const uint64_t most = 1 << 20, page = UINT64_C(1) << f->parameter[4];
     uint64_t sequences, tokens, block = 16;
     f->tiles = 0;
     dimensions(f, &sequences, &tokens);
-    if (f->n == 0) return f->parameter[10] || f->block == block;
+    if (f->n == 0) return is_block(f, block);
     if (f->heads > most || f->dim_of_head > most || f->heads * f->dim_of_head > most) return false;
     if (f->parameter[8] && !is_order(f->dim_of_head)) return false;
     const uint64_t row = f->heads * f->dim_of_head;
@@ -49,7 +57,7 @@ bool ref_cut_pages(struct ref_frame *f) {
     memcpy(f->extent, extent, sizeof extent);
     memcpy(f->grid, grid, sizeof grid);
     f->tiles = sequences * pages;
-    return f->parameter[10] ? f->block >= block : f->block == block;
+    return is_block(f, block);
 }
 
 /* ---- Sizes -----------------------------------------------------------------------------------*/
@@ -93,7 +101,7 @@ uint64_t ref_page_bytes(const struct ref_frame *f, uint64_t count) {
            ref_pad16(outliers) + ref_pad16(outliers * ref_dtype_bytes(f->dtype));
 }
 
-/* Of all pages; 2^62 when there are more. */
+/* Of all pages; 2^62 or more when there are more. */
 uint64_t ref_pages_bytes(const struct ref_frame *f) {
     const uint64_t limit = UINT64_C(1) << 62;
     if (!f->tiles) return 0;
@@ -101,9 +109,8 @@ uint64_t ref_pages_bytes(const struct ref_frame *f) {
     const uint64_t whole = f->key ? page * ref_dtype_bytes(f->base_dtype) : ref_page_bytes(f, page);
     const uint64_t rest = f->shape[2] * f->shape[3] - (pages - 1) * page;
     const uint64_t last = f->key ? rest * ref_dtype_bytes(f->base_dtype) : ref_page_bytes(f, rest);
-    if (pages - 1 >= limit / whole) return limit;
-    const uint64_t sequence = (pages - 1) * whole + last;
-    return f->shape[1] > limit / sequence ? limit : f->shape[1] * sequence;
+    const uint64_t sequence = least(pages - 1, limit / whole + 1) * whole + last;
+    return least(f->shape[1], limit / sequence + 1) * sequence;
 }
 
 /* ---- Values ----------------------------------------------------------------------------------*/

@@ -19,11 +19,9 @@ bool ref_take(struct ref_reader *r, size_t count, const uint8_t **bytes) {
 
 bool ref_unzstd(const uint8_t *bytes, size_t length, uint8_t *out, size_t n) {
     static const uint8_t magic[4] = {0x28, 0xB5, 0x2F, 0xFD};
+    if (!length) return false;
     uint8_t *frame = malloc(length + 4);
-    if (!frame || !length) {
-        free(frame);
-        return false;
-    }
+    if (!frame) return false;
     memcpy(frame, magic, 4);
     memcpy(frame + 4, bytes, length);
     const bool checksum = bytes[0] & 4;
@@ -58,21 +56,22 @@ static bool sparse(struct ref_reader *r, size_t n, uint8_t *out) {
 static bool piece(struct ref_reader *r, size_t n, bool may_be_sparse, uint8_t *out) {
     const uint8_t *kind, *bytes, *u24;
     if (!ref_take(r, 1, &kind)) return false;
-    switch (*kind) {
-    case 0:
+    if (*kind == 0) {
         if (!ref_take(r, n, &bytes)) return false;
         memcpy(out, bytes, n);
         return true;
-    case 1:
+    }
+    if (*kind == 1) {
         if (!ref_take(r, 1, &bytes)) return false;
         memset(out, *bytes, n);
         return true;
-    case 2:
+    }
+    if (*kind == 2) {
         if (!ref_take(r, 3, &u24) || !ref_take(r, ref_le(u24, 3), &bytes)) return false;
         return ref_unzstd(bytes, ref_le(u24, 3), out, n);
-    case 3: return may_be_sparse && sparse(r, n, out);
-    default: return false;
     }
+    if (*kind != 3 || !may_be_sparse) return false;
+    return sparse(r, n, out);
 }
 
 bool ref_piece(struct ref_reader *r, size_t n, uint8_t *out) { return piece(r, n, true, out); }
@@ -81,9 +80,7 @@ bool ref_piece(struct ref_reader *r, size_t n, uint8_t *out) { return piece(r, n
 
 static uint64_t mask(unsigned w) { return w == 64 ? ~UINT64_C(0) : (UINT64_C(1) << w) - 1; }
 
-static bool is_float(unsigned dtype) {
-    return (dtype >= F32 && dtype <= F64) || dtype == F8E4M3 || dtype == F8E5M2;
-}
+static bool is_float(unsigned dtype) { return dtype <= F64 || dtype == F8E4M3 || dtype == F8E5M2; }
 
 static bool is_signed(unsigned dtype) {
     return dtype == I8 || dtype == I16 || dtype == I32 || dtype == I64;
@@ -190,6 +187,7 @@ enum ref_status ref_lossless(const struct ref_block *b) {
     x.escaped = malloc(x.c * bytes);
     const bool room = x.symbols && x.escaped;
     const bool good = room && read_words(&r, &x);
+    if (good) REF_CASE(update ? "lossless width of updates" : "lossless width", 0x117, x.k);
     if (good) write_values(b, &x, update);
     free(x.symbols);
     free(x.escaped);

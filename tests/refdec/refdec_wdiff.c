@@ -74,8 +74,8 @@ enum ref_status ref_wdiff(const struct ref_block *b) {
     const uint64_t scales = ref_pad16(groups * ref_scale_bytes(f));
     if (b->length < scales) return REF_CORRUPT;
     uint8_t *codes = malloc(b->count);
-    enum ref_status status = codes ? REF_OK : REF_MEMORY;
-    if (codes) status = read_codes(b, b->bytes + scales, b->length - scales, codes);
+    if (!codes) return REF_MEMORY;
+    const enum ref_status status = read_codes(b, b->bytes + scales, b->length - scales, codes);
     if (status == REF_OK) apply(b, codes);
     free(codes);
     return status;

@@ -30,7 +30,8 @@ bool ref_take_exact(struct ref_reader *r, const struct ref_block *b, struct ref_
         if (ref_bit(e->which, i) && i >= c) return false;
         ones += ref_bit(e->which, i);
     }
-    return e->listed || ones == e->number;
+    if (!e->listed && ones != e->number) return false;
+    return true;
 }
 
 void ref_put_exact(const struct ref_block *b, const struct ref_exact *e) {
