@@ -17,9 +17,24 @@ static const struct place places[] = {
 };
 enum { PLACES = sizeof places / sizeof places[0] };
 
+/* Says why there is no row of the table where there is none. */
+static int fail(const char *what, const char *why) {
+    fprintf(stderr, "gradients: %s: %s\n", what, why);
+    return 1;
+}
+
+static int load(struct gradients *g, const char *directory, const char *file) {
+    switch (gradients_load(g, directory, file)) {
+    case GRADIENTS_GOOD: return 0;
+    case GRADIENTS_UNEQUAL: return fail(file, "the ranks differ in how many elements they have");
+    default: return fail(file, "cannot be read");
+    }
+}
+
 static int open_place(struct gradients *g, const char *directory, const struct place *p,
                       size_t rows, size_t count) {
-    return p->file ? gradients_load(g, directory, p->file) : gradients_simulate(g, rows, count);
+    if (p->file) return load(g, directory, p->file);
+    return gradients_simulate(g, rows, count) ? fail(p->what, "out of memory") : 0;
 }
 
 /* ---- One step --------------------------------------------------------------------------------*/
@@ -39,20 +54,21 @@ enum { WAYS = sizeof ways / sizeof ways[0], STOCHASTIC = 1, NEAREST = 3, SEARCHE
 static int print_sums(const char *directory, const struct place *p) {
     struct gradients g;
     double nmse[WAYS], one = -1;
-    int failed = open_place(&g, directory, p, p->per_node * p->nodes, 1 << 17);
-    printf("| %s |", p->what);
+    if (open_place(&g, directory, p, p->per_node * p->nodes, 1 << 17)) return 1;
+    int failed = 0;
     for (int i = 0; !failed && i < WAYS; i++) {
         const struct gradients_levels l = {p->per_node, p->nodes, ways[i].intra, ways[i].inter, 1};
         nmse[i] = gradients_two_level(&g, &l);
-        failed = nmse[i] < 0;
-        printf(" %.3g |", nmse[i]);
+        failed = !(nmse[i] >= 0);
     }
     if (!failed) one = gradients_one_level(&g, "grad:round=stochastic");
-    if (!failed)
-        printf(" %.3g | %.3f | %.3f |\n", one, nmse[NEAREST] / nmse[STOCHASTIC],
-               nmse[SEARCHED] / nmse[NEAREST]);
     gradients_free(&g);
-    return failed || one < 0;
+    if (failed || !(one >= 0)) return fail(p->what, "the sums could not be made");
+    printf("| %s |", p->what);
+    for (int i = 0; i < WAYS; i++) printf(" %.3g |", nmse[i]);
+    printf(" %.3g | %.3f | %.3f |\n", one, nmse[NEAREST] / nmse[STOCHASTIC],
+           nmse[SEARCHED] / nmse[NEAREST]);
+    return 0;
 }
 
 /* ---- Error feedback --------------------------------------------------------------------------*/
@@ -70,18 +86,19 @@ enum { FEEDBACKS = sizeof feedbacks / sizeof feedbacks[0], STEPS = 16 };
 static int print_feedback(const char *directory, const struct place *p) {
     struct gradients g;
     double nmse[FEEDBACKS];
-    int failed = open_place(&g, directory, p, STEPS * p->per_node * p->nodes, 1 << 13);
+    if (open_place(&g, directory, p, STEPS * p->per_node * p->nodes, 1 << 13)) return 1;
+    int failed = 0;
     for (int i = 0; !failed && i < FEEDBACKS; i++) {
         const struct gradients_levels l = {p->per_node, p->nodes, feedbacks[i][0], feedbacks[i][1],
                                            STEPS};
         nmse[i] = gradients_two_level(&g, &l);
-        failed = nmse[i] < 0;
+        failed = !(nmse[i] >= 0);
     }
-    if (!failed)
-        printf("| %s | %.3g | %.3g | %.3f | %.3g | %.3g | %.3g | %.3f | %.3g |\n", p->what, nmse[0],
-               nmse[1], nmse[1] / nmse[0], nmse[2], nmse[3], nmse[4], nmse[4] / nmse[3], nmse[5]);
     gradients_free(&g);
-    return failed;
+    if (failed) return fail(p->what, "the sums of several steps could not be made");
+    printf("| %s | %.3g | %.3g | %.3f | %.3g | %.3g | %.3g | %.3f | %.3g |\n", p->what, nmse[0],
+           nmse[1], nmse[1] / nmse[0], nmse[2], nmse[3], nmse[4], nmse[4] / nmse[3], nmse[5]);
+    return 0;
 }
 
 /* ---- One frame -------------------------------------------------------------------------------*/
@@ -101,25 +118,25 @@ enum { COLUMNS = sizeof columns / sizeof columns[0] };
 static int print_frames(const char *what, const struct gradients *g) {
     static const int widths[] = {2, 3, 4, 5, 6, 8};
     const struct gradients first = {1, g->count, g->values};
-    int failed = 0;
     for (size_t w = 0; w < sizeof widths / sizeof widths[0]; w++) {
-        printf("| %s | %d |", what, widths[w]);
+        double nmse[COLUMNS];
         for (int i = 0; i < COLUMNS; i++) {
             char spec[128];
             snprintf(spec, sizeof spec, "grad:bits=%d,%s", widths[w], columns[i]);
-            const double nmse = gradients_one_level(&first, spec);
-            failed |= nmse < 0;
-            printf(" %.3g |", nmse);
+            nmse[i] = gradients_one_level(&first, spec);
+            if (!(nmse[i] >= 0)) return fail(what, "a frame could not be made");
         }
+        printf("| %s | %d |", what, widths[w]);
+        for (int i = 0; i < COLUMNS; i++) printf(" %.3g |", nmse[i]);
         printf("\n");
     }
-    return failed;
+    return 0;
 }
 
 static int print_frame_table(const char *directory) {
     struct gradients simulated, late;
-    int failed = gradients_simulate(&simulated, 1, 1 << 17);
-    failed |= gradients_load(&late, directory, "grads_late");
+    int failed = open_place(&simulated, directory, &places[0], 1, 1 << 17);
+    failed |= load(&late, directory, "grads_late");
     printf("\n| values | bits |");
     for (int i = 0; i < COLUMNS; i++) printf(" `%s` |", columns[i]);
     printf("\n|---|---|");

@@ -62,18 +62,33 @@ static void widen(float *to, const struct weights *from) {
     }
 }
 
-int gradients_load(struct gradients *g, const char *directory, const char *name) {
-    void *file = weights_load(directory, name);
+/* How many tensors a file has; 0 where they differ in their element count. */
+static size_t count_rows(const void *file, size_t *count) {
     struct weights w;
     size_t rows = 0;
+    *count = 0;
+    for (; weights_at(file, rows, &w); rows++) {
+        if (rows && w.count != *count) return 0;
+        *count = w.count;
+    }
+    return rows;
+}
+
+enum gradients_load gradients_load(struct gradients *g, const char *directory, const char *name) {
+    void *file = weights_load(directory, name);
+    struct weights w;
+    size_t count;
     *g = (struct gradients){0};
-    if (!file) return 1;
-    while (weights_at(file, rows, &w)) rows++;
-    const int failed = rows == 0 || make_room(g, rows, w.count);
+    if (!file || !weights_at(file, 0, &w)) {
+        free(file);
+        return GRADIENTS_UNREAD;
+    }
+    const size_t rows = count_rows(file, &count);
+    const int failed = rows && make_room(g, rows, count);
     for (size_t r = 0; !failed && r < rows && weights_at(file, r, &w); r++)
-        widen(g->values + r * g->count, &w);
+        widen(g->values + r * count, &w);
     free(file);
-    return failed;
+    return !rows ? GRADIENTS_UNEQUAL : failed ? GRADIENTS_UNREAD : GRADIENTS_GOOD;
 }
 
 /* ---- Hops ------------------------------------------------------------------------------------*/

@@ -17,8 +17,9 @@ struct gradients {
  * freedom for the row plus one for the element. The same on every machine but for the last digits
  * of its libm. Returns 0 on success. */
 int gradients_simulate(struct gradients *g, size_t rows, size_t count);
-/* The tensors of directory/name.safetensors, one for each row. Returns 0 on success. */
-int gradients_load(struct gradients *g, const char *directory, const char *name);
+/* The tensors of directory/name.safetensors, one for each row, all of one element count. */
+enum gradients_load { GRADIENTS_GOOD, GRADIENTS_UNREAD, GRADIENTS_UNEQUAL };
+enum gradients_load gradients_load(struct gradients *g, const char *directory, const char *name);
 void gradients_free(struct gradients *g);
 
 /* Ranks 0 .. per_node - 1 are node 0, and so on. Every rank sends `intra` frames inside its node,
