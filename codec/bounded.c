@@ -66,9 +66,9 @@ static pith_status survey_job(void *arg, uint64_t block, struct pithi_worker *w)
 static pith_status error_job(void *arg, uint64_t block, struct pithi_worker *w) {
     const struct pithi_coding *c = ((const struct look *)arg)->c;
     const uint32_t dtype = c->frame.params.dtype;
-    const void *values = pithi_gather(&c->frame, block, c->view, w->values);
     const uint64_t exact = w->exact, active = w->active;
-    PITHI_TRY(pithi_decode_one(c, block, w->floats, dtype, NULL, w));
+    PITHI_TRY(pithi_decode_one(c, block, w->floats, dtype, NULL, w)); /* may use w->values */
+    const void *values = pithi_gather(&c->frame, block, c->view, w->values);
     w->exact = exact, w->active = active; /* encoding has counted them */
     w->survey = (struct pithi_survey){
         .squares = pithi_survey_error(values, w->floats, dtype,

@@ -78,15 +78,28 @@ static const char *tile(const struct pithi_params *p, uint32_t ndim, const uint6
 
 /* ---- Memory ----------------------------------------------------------------------------------*/
 
+/* To encode. */
 struct work {
-    int32_t *codes;  /* of the tile; where there is no better place, values before conversion */
+    int32_t *codes;  /* of the tile */
     uint32_t *words; /* the same, of whole groups */
-    uint8_t *miss;   /* encode */
-    uint8_t *other;  /* encode: another try at the block's bytes */
+    uint8_t *miss;
+    uint8_t *other; /* another try at the block's bytes */
     void *levels, *pieces;
     struct pithi_quant quant;
-    struct pithi_lay values; /* encode */
+    struct pithi_lay values;
 };
+
+/* To decode: as little as blocks need that are a whole tensor, so that a few bytes cannot ask for
+ * many times what they decode to. block->room is used too, by what is done with before values go
+ * there: the pieces of coded words, sums, or values that are converted on their way to out. */
+struct reading {
+    uint32_t *words; /* of the tile, in whole groups; or a grid of values and the words beside it */
+    void *line;      /* of interpolation; or LINE values on their way */
+    void *pieces;
+    void *packed; /* in place of words and lines */
+    struct pithi_quant quant;
+};
+enum { LINE = 1024 };
 
 struct places {
     uint8_t *at;
@@ -98,15 +111,15 @@ static void *place(struct places *p, size_t bytes) {
     return here;
 }
 
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
 static int effort(const struct pithi_params *p) {
     const bool none = p->decode_only || p->value[MODE] == FAST;
     return none ? PITHI_ENTROPY_LEVEL_NONE : (int)p->value[LEVEL];
 }
 
 static size_t pieces_bytes(const struct pithi_params *p) {
-    const size_t packed = pithi_packed_scratch(p->most);
-    const size_t coded = pithi_coded_scratch(p->most);
-    return packed > coded ? packed : coded;
+    return larger(pithi_packed_scratch(p->most), pithi_coded_scratch(p->most));
 }
 
 static struct work layout(const struct pithi_params *p, void *scratch, size_t *bytes) {
@@ -117,28 +130,57 @@ static struct work layout(const struct pithi_params *p, void *scratch, size_t *b
     w.words = place(&at, groups);
     w.levels = place(&at, pithi_interp_scratch(p->most, p->dtype));
     w.pieces = place(&at, pieces_bytes(p));
-    if (!p->decode_only) {
-        w.miss = place(&at, p->most / 8 + 1);
-        w.other = place(&at, p->most * element_of(p));
-    }
+    w.miss = place(&at, p->most / 8 + 1);
+    w.other = place(&at, p->most * element_of(p));
     *bytes = at.bytes;
     return w;
 }
 
+/* Of block->room, for so many elements. */
+static size_t room_bytes(const struct pithi_params *p, size_t count) {
+    return count * larger(element_of(p), sizeof(uint32_t));
+}
+
+/* All words; or those before the finest level beside the values that they become, and then those of
+ * the finest level beside these. As many come before it as after, or one more, or fewer. */
+static size_t words_bytes(const struct pithi_params *p) {
+    const size_t most = p->most, coarse = most / 2 + 1, real = pithi_interp_real(p->dtype);
+    const size_t room = coarse * (real - sizeof(uint32_t));
+    return (most + 2 + PITHI_PACK_GROUP) * sizeof(uint32_t) + room;
+}
+
+static struct reading reading_layout(const struct pithi_params *p, void *scratch, void *room,
+                                     size_t *bytes) {
+    struct reading g = {.packed = scratch, .pieces = room};
+    struct places at = {scratch, 0};
+    const size_t packed = pithi_packed_take_scratch(p->most);
+    const size_t pieces = pithi_coded_take_scratch(p->most);
+    g.words = place(&at, words_bytes(p));
+    g.line = place(&at, larger(pithi_interp_decode_scratch(p->dtype), LINE * sizeof(double)));
+    if (pieces > room_bytes(p, p->most)) g.pieces = place(&at, pieces); /* of small tiles */
+    *bytes = larger(at.bytes, packed);
+    return g;
+}
+
 static size_t scratch_bytes(const struct pithi_params *p) {
-    size_t bytes;
-    layout(p, NULL, &bytes);
-    return bytes;
+    size_t bytes, more = 0;
+    reading_layout(p, NULL, NULL, &bytes);
+    if (!p->decode_only) layout(p, NULL, &more);
+    return larger(bytes, more);
 }
 
 static size_t coder_bytes(const struct pithi_params *p) {
     return pithi_entropy_bytes(p->most, effort(p));
 }
 
+static bool quant_of(const struct pithi_block *b, struct pithi_quant *q) {
+    return pithi_quant_init(q, b->params->dtype, b->bound, b->params->value[ZEROS]);
+}
+
 static bool open(const struct pithi_block *b, struct work *w) {
     size_t bytes;
     *w = layout(b->params, b->scratch, &bytes);
-    return pithi_quant_init(&w->quant, b->params->dtype, b->bound, b->params->value[ZEROS]);
+    return quant_of(b, &w->quant);
 }
 
 static struct pithi_packed packed_of(const struct pithi_block *b, unsigned order) {
@@ -147,13 +189,13 @@ static struct pithi_packed packed_of(const struct pithi_block *b, unsigned order
     return p;
 }
 
-static struct pithi_interp interp_of(const struct pithi_block *b, const struct work *w,
-                                     unsigned row) {
-    struct pithi_interp t = {.quant = &w->quant,
+static struct pithi_interp interp_of(const struct pithi_block *b, const struct pithi_quant *quant,
+                                     unsigned row, void *scratch) {
+    struct pithi_interp t = {.quant = quant,
                              .row = row,
                              .encode = b->kernels->interp_encode,
                              .decode = b->kernels->interp_decode,
-                             .scratch = w->levels};
+                             .scratch = scratch};
     memcpy(t.extent, b->tile->extent, sizeof t.extent);
     return t;
 }
@@ -225,7 +267,7 @@ static size_t put(const struct pithi_block *b, const struct work *w, struct way 
 
 static size_t put_interpolated(const struct pithi_block *b, const struct work *w, unsigned row,
                                uint8_t *dst, size_t cap, uint64_t *misses) {
-    const struct pithi_interp t = interp_of(b, w, row);
+    const struct pithi_interp t = interp_of(b, &w->quant, row, w->levels);
     *misses = pithi_interp_encode(&t, b->value, w->words, w->miss);
     return put(b, w, (struct way){INTERPOLATED, row}, (size_t)*misses, dst, cap);
 }
@@ -345,80 +387,136 @@ static pith_status encode(struct pithi_block *b) {
 
 /* ---- Decode ----------------------------------------------------------------------------------*/
 
-static const char *take_constant(const struct pithi_block *b, const struct work *w,
-                                 struct pithi_reader *r, void *to) {
+/* Where values of a block go, dense. */
+struct target {
+    void *to;
+    uint32_t dtype;
+};
+
+/* Codes of the block to their values. */
+static void put_values(const struct pithi_block *b, const struct reading *g, const int32_t *codes,
+                       const struct target *t) {
+    const uint32_t dtype = b->params->dtype;
+    uint8_t *to = t->to;
+    if (t->dtype == dtype) {
+        b->kernels->dequantize(&g->quant, codes, b->count, to, b->stream);
+        return;
+    }
+    for (size_t i = 0, n; i < b->count; i += n, to += n * pith_dtype_bytes(t->dtype)) {
+        n = b->count - i < LINE ? b->count - i : LINE;
+        b->kernels->dequantize(&g->quant, codes + i, n, g->line, false);
+        pithi_convert(to, t->dtype, g->line, dtype, n);
+    }
+}
+
+/* Values of another dtype, rounded to the block's on the way. They may end where the target's room
+ * ends, or begin with it if they are not narrower: none is written over before it is read. */
+static void convert_values(const struct pithi_block *b, const struct reading *g,
+                           const uint8_t *from, uint32_t from_dtype, const struct target *t) {
+    const uint32_t dtype = b->params->dtype;
+    uint8_t *to = t->to;
+    for (size_t i = 0, n; i < b->count; i += n, to += n * pith_dtype_bytes(t->dtype)) {
+        n = b->count - i < LINE ? b->count - i : LINE;
+        pithi_convert(g->line, dtype, from + i * pith_dtype_bytes(from_dtype), from_dtype, n);
+        pithi_convert(to, t->dtype, g->line, dtype, n);
+    }
+}
+
+static const char *take_constant(const struct pithi_block *b, const struct reading *g,
+                                 struct pithi_reader *r, const struct target *t) {
     const uint8_t *const code = pithi_reader_take(r, CODE_BYTES);
     if (!code) return "the code of a block is cut";
-    const int32_t one = (int32_t)pithi_get32(code);
-    for (size_t i = 0; i < b->count; i++) w->words[i] = (uint32_t)one;
-    b->kernels->dequantize(&w->quant, (const int32_t *)w->words, b->count, to, b->stream);
+    const uint32_t one = pithi_get32(code);
+    for (size_t i = 0; i < b->count; i++) g->words[i] = one;
+    put_values(b, g, (const int32_t *)g->words, t);
     return NULL;
 }
 
-static const char *take_words(const struct pithi_block *b, const struct work *w, struct way way,
-                              struct pithi_reader *r) {
-    const size_t most = b->params->most, cut = cut_of(b, way);
-    pithi_unpack_fn *const unpack = b->kernels->unpack;
-    const char *const fault = cut ? pithi_coded_take(r, most, unpack, w->words, cut) : NULL;
-    if (fault || cut == b->count) return fault;
-    return pithi_coded_take(r, most, unpack, w->words + cut, b->count - cut);
+static const char *take_packed(const struct pithi_block *b, const struct reading *g, unsigned order,
+                               struct pithi_reader *r, const struct target *t) {
+    const struct pithi_packed packed = packed_of(b, order);
+    const uint32_t dtype = b->params->dtype;
+    const size_t bytes = b->count * element_of(b->params);
+    r->scratch = g->packed;
+    if (b->laid) return pithi_packed_take_to(&packed, r, &g->quant, &b->lay, b->stream);
+    if (t->dtype == dtype) return pithi_packed_take(&packed, r, &g->quant, t->to, b->stream);
+    uint8_t *const values = (uint8_t *)b->room + room_bytes(b->params, b->count) - bytes;
+    const char *const fault = pithi_packed_take(&packed, r, &g->quant, values, false);
+    if (!fault) convert_values(b, g, values, dtype, t);
+    return fault;
 }
 
-static const char *take_coded(const struct pithi_block *b, const struct work *w, struct way way,
-                              struct pithi_reader *r, void *to) {
-    const char *const fault = take_words(b, w, way, r);
-    if (fault) return fault;
-    if (way.method == INTERPOLATED) {
-        const struct pithi_interp t = interp_of(b, w, way.order);
-        pithi_interp_decode(&t, w->words, to);
-        return NULL;
-    }
+static const char *take_coded(const struct pithi_block *b, const struct reading *g, unsigned order,
+                              struct pithi_reader *r, const struct target *t) {
     struct pithi_unpredict u;
-    int32_t *const codes = (int32_t *)w->words;
-    pithi_unpredict_init(&u, b->tile->extent, way.order, w->pieces);
-    b->kernels->unpredict(&u, w->words, b->count, codes);
-    b->kernels->dequantize(&w->quant, codes, b->count, to, b->stream);
+    int32_t *const codes = (int32_t *)g->words;
+    const char *const fault =
+        pithi_coded_take(r, b->params->most, b->kernels->unpack, g->words, b->count);
+    if (fault) return fault;
+    pithi_unpredict_init(&u, b->tile->extent, order, b->room);
+    b->kernels->unpredict(&u, g->words, b->count, codes);
+    put_values(b, g, codes, t);
     return NULL;
 }
 
-static const char *take_body(const struct pithi_block *b, const struct work *w, struct way way,
-                             struct pithi_reader *r, void *to) {
-    const struct pithi_packed packed = packed_of(b, way.order);
-    if (way.method == CONSTANT) return take_constant(b, w, r, to);
-    const struct pithi_lay dense = pithi_lay_dense(to, element_of(b->params));
-    if (way.method == PACKED)
-        return pithi_packed_take_to(&packed, r, &w->quant, b->laid ? &b->lay : &dense, b->stream);
-    return take_coded(b, w, way, r, to);
+static const char *take_interpolated(const struct pithi_block *b, const struct reading *g,
+                                     unsigned row, struct pithi_reader *r, const struct target *t) {
+    const struct pithi_interp tile = interp_of(b, &g->quant, row, g->line);
+    const uint32_t real = b->params->dtype == PITH_F64 ? PITH_F64 : PITH_F32;
+    const size_t coarse = pithi_interp_coarse(b->tile->extent), width = pith_dtype_bytes(real);
+    uint32_t *const words = g->words + coarse * (width / sizeof *g->words); /* after the grid */
+    pithi_unpack_fn *const unpack = b->kernels->unpack;
+    const bool direct = t->dtype == real && (uintptr_t)t->to % width == 0;
+    void *const values = direct ? t->to : b->room;
+    const char *fault = pithi_coded_take(r, b->params->most, unpack, words, coarse);
+    if (!fault) pithi_interp_decode_coarse(&tile, words, g->words, values);
+    if (!fault && coarse < b->count) {
+        fault = pithi_coded_take(r, b->params->most, unpack, words, b->count - coarse);
+        if (!fault) pithi_interp_decode_finest(&tile, words, g->words, values);
+    }
+    if (!fault && (!direct || b->params->dtype != real)) convert_values(b, g, values, real, t);
+    return fault;
+}
+
+static const char *take_body(const struct pithi_block *b, const struct reading *g, struct way way,
+                             struct pithi_reader *r, const struct target *t) {
+    switch (way.method) {
+    case CONSTANT: return take_constant(b, g, r, t);
+    case PACKED: return take_packed(b, g, way.order, r, t);
+    case CODED: return take_coded(b, g, way.order, r, t);
+    default: return take_interpolated(b, g, way.order, r, t);
+    }
 }
 
 /* Whether there is such a way, for this tile and bound. */
-static bool legal(const struct pithi_block *b, const struct work *w, struct way way) {
+static bool legal(const struct pithi_block *b, bool relative, struct way way) {
     if (way.method == CONSTANT) return way.order == 0;
-    if (way.method == INTERPOLATED) return way.order < PITHI_INTERP_ROWS && !w->quant.relative;
+    if (way.method == INTERPOLATED) return way.order < PITHI_INTERP_ROWS && !relative;
     return way.method < METHODS && way.order <= dimensions(b->tile);
 }
 
 static const char *take(struct pithi_block *b) {
-    struct work w;
+    size_t bytes;
     struct pithi_exact exact;
     const uint32_t dtype = b->params->dtype;
+    struct reading g = reading_layout(b->params, b->scratch, b->room, &bytes);
     struct pithi_reader r = {b->bytes, b->length, NULL, b->coder};
     const uint8_t *const head = pithi_reader_take(&r, HEAD_BYTES);
-    if (!open(b, &w)) return "a bound that the dtype cannot have";
+    if (!quant_of(b, &g.quant)) return "a bound that the dtype cannot have";
     if (!head) return "the block is shorter than its head";
     const struct way way = {(enum method)head[0], head[1]};
-    if (!legal(b, &w, way)) return "unknown coding of a block";
-    r.scratch = w.pieces;
+    if (!legal(b, g.quant.relative, way)) return "unknown coding of a block";
+    r.scratch = g.pieces;
     const char *fault = pithi_exact_take(&r, &exact, element_of(b->params), b->count);
+    const struct target t = {b->out ? b->out : b->room, b->out ? b->out_dtype : dtype};
     const bool direct = b->out && b->out_dtype == dtype;
     b->laid = direct && way.method == PACKED && b->lay.first;
     b->stream = b->stream && (b->laid || !b->lay.first);
-    if (!fault) fault = take_body(b, &w, way, &r, direct ? b->out : w.codes);
+    if (!fault) fault = take_body(b, &g, way, &r, &t);
     if (fault) return fault;
     if (r.left) return "bytes after the end of a block";
     b->exact = exact.misses;
     if (!b->out) return NULL;
-    if (!direct) pithi_convert(b->out, b->out_dtype, w.codes, dtype, b->count);
     const struct pithi_lay to = pithi_lay_dense(b->out, pith_dtype_bytes(b->out_dtype));
     pithi_exact_patch(&exact, b->laid ? &b->lay : &to, b->out_dtype, dtype);
     return NULL;

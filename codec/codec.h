@@ -129,6 +129,8 @@ struct pithi_block {
      * to go at last, in out_dtype; `first` NULL: nobody knows. A codec that puts them there and not
      * into out sets `laid`. */
     struct pithi_lay lay;
+    /* Decode: room of the codec's, of a value or 4 bytes for each element, whichever is more; may
+     * be out, which then has as much. */
     void *room;
     bool laid;
     void *out; /* decode: dense, out_dtype; NULL when only the base is wanted */

@@ -371,6 +371,7 @@ static pith_status decode_block(const struct pithi_coding *c, uint64_t block, vo
     b.bytes = (uint8_t *)(uintptr_t)pithi_block_at(c, block, &b.length, &b.plain);
     b.out = out;
     b.out_dtype = out_dtype;
+    b.room = w->values;
     const bool lays = view && c->frame.params.codec->lays;
     const bool found = lays && pithi_find_lay(&c->frame, &tile, view, &b.lay);
     if (out == w->values && !found) b.stream = false; /* it goes on from there */

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "codec.h"
+#include "stage/convert.h"
 #include "stage/interp.h"
 #include "util.h"
 
@@ -194,8 +195,16 @@ static void check_encoder(struct tile *k) {
 }
 
 static void check_decoder(struct tile *k) {
+    const uint32_t dtype = k->text->dtype;
     text_run(k->text, false);
-    pithi_interp_decode(&k->interp, k->text->words, k->out);
+    const size_t coarse = pithi_interp_coarse(k->interp.extent), width = pithi_interp_real(dtype);
+    void *const grid = room(coarse * width), *const reals = room(k->count * width);
+    pithi_interp_decode_coarse(&k->interp, k->text->words, grid, reals);
+    if (coarse < k->count)
+        pithi_interp_decode_finest(&k->interp, k->text->words + coarse, grid, reals);
+    pithi_convert(k->out, dtype, reals, dtype == PITH_F64 ? PITH_F64 : PITH_F32, k->count);
+    free(grid);
+    free(reals);
     compare_values(k->text, k->out, k->count);
 }
 

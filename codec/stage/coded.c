@@ -12,7 +12,7 @@ enum { DENSE = 0, SPARSE = 1 };
 enum { LOW_MAX = 24, ESCAPE = 255, HEAD = 8, SPARSE_HEAD = 8 };
 static const char damaged[] = "coded words are damaged";
 
-/* ---- Memory: symbols, gaps or widths, symbols that are not 0, then a piece's -----------------*/
+/* ---- Memory: symbols, gaps, symbols that are not 0, then a piece's ---------------------------*/
 
 struct room {
     uint8_t *symbols, *gaps, *others;
@@ -26,6 +26,21 @@ static struct room room_of(void *scratch, size_t max_count) {
     r.others = r.gaps + bytes;
     r.piece = r.others + bytes;
     return r;
+}
+
+/* To read: widths, then gaps or all symbols; symbols that are not 0; a piece's, then symbols
+ * between gaps, which are made when its bytes are no longer needed. */
+static struct room read_room_of(void *scratch, size_t max_count) {
+    const size_t bytes = pithi_pad64(max_count + PITHI_PACK_GROUP);
+    struct room r = {.gaps = scratch};
+    r.others = r.gaps + bytes;
+    r.piece = r.others + bytes;
+    r.symbols = r.piece;
+    return r;
+}
+
+size_t pithi_coded_take_scratch(size_t max_count) {
+    return 2 * pithi_pad64(max_count + PITHI_PACK_GROUP) + pithi_piece_scratch(max_count);
 }
 
 size_t pithi_coded_scratch(size_t max_count) {
@@ -270,7 +285,7 @@ static void add_escapes(uint32_t *words, const uint8_t *symbols, size_t count, u
 
 const char *pithi_coded_take(struct pithi_reader *r, size_t max_count, pithi_unpack_fn *unpack,
                              uint32_t *words, size_t count) {
-    const struct room room = room_of(r->scratch, max_count);
+    const struct room room = read_room_of(r->scratch, max_count);
     const uint8_t *const head = pithi_reader_take(r, HEAD);
     if (!head || head[0] > LOW_MAX || head[1] > SPARSE || head[2] || head[3]) return damaged;
     const unsigned low = head[0];
@@ -284,7 +299,7 @@ const char *pithi_coded_take(struct pithi_reader *r, size_t max_count, pithi_unp
     }
     const uint8_t *const symbols = head[1] == SPARSE
                                        ? take_sparse(r, &room, max_count, count)
-                                       : take_piece(r, room.piece, max_count, count, room.symbols);
+                                       : take_piece(r, room.piece, max_count, count, room.gaps);
     if (!symbols) return damaged;
     const size_t escapes = pithi_get32(head + 4);
     if (escapes > count || escapes != count_escapes(symbols, count)) return damaged;

@@ -15,6 +15,8 @@ size_t pithi_coded_scratch(size_t max_count);
 /* Appends count words, 0 < count <= 2^24. False when the pen has no room. */
 bool pithi_coded_put(struct pithi_pen *pen, size_t max_count, pithi_pack_fn *pack,
                      const uint32_t *words, size_t count);
+/* The same for reading; less. */
+size_t pithi_coded_take_scratch(size_t max_count);
 /* The words again, with room for whole groups of PITHI_PACK_GROUP; NULL, or what is wrong. Any
  * bytes are safe. */
 const char *pithi_coded_take(struct pithi_reader *r, size_t max_count, pithi_unpack_fn *unpack,

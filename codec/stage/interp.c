@@ -142,7 +142,6 @@ static struct f32_walk walk32(const struct pithi_interp *t) {
     w.run.dtype = t->quant->dtype;
     w.run.signed_zeros = t->quant->signed_zeros;
     w.run.bound = t->quant->bound;
-    f32_place(&w, count_of(t));
     return w;
 }
 static struct f64_walk walk64(const struct pithi_interp *t) {
@@ -150,7 +149,6 @@ static struct f64_walk walk64(const struct pithi_interp *t) {
     w.run.dtype = PITH_F64;
     w.run.signed_zeros = t->quant->signed_zeros;
     w.run.bound = t->quant->bound64;
-    f64_place(&w, count_of(t));
     return w;
 }
 
@@ -159,31 +157,48 @@ size_t pithi_interp_encode(const struct pithi_interp *t, const void *values, uin
     memset(miss, 0, (count_of(t) + 7) / 8);
     if (t->quant->dtype == PITH_F64) {
         struct f64_walk w = walk64(t);
+        f64_place(&w, count_of(t));
         w.values = values, w.words = words, w.miss = miss;
         f64_levels(&w);
         return w.misses;
     }
     struct f32_walk w = walk32(t);
+    f32_place(&w, count_of(t));
     w.values = values, w.words = words, w.miss = miss;
     f32_levels(&w);
     return w.misses;
 }
 
-/* Values of an aligned f32 or f64 tile are rebuilt where they belong. */
-void pithi_interp_decode(const struct pithi_interp *t, const uint32_t *words, void *values) {
-    const uint32_t dtype = t->quant->dtype;
-    const size_t count = count_of(t);
-    if (dtype == PITH_F64) {
+size_t pithi_interp_real(uint32_t dtype) { return dtype == PITH_F64 ? 8 : 4; }
+
+size_t pithi_interp_decode_scratch(uint32_t dtype) { return 2 * LINE * pithi_interp_real(dtype); }
+
+void pithi_interp_decode_coarse(const struct pithi_interp *t, const uint32_t *words, void *grid,
+                                void *values) {
+    if (t->quant->dtype == PITH_F64) {
         struct f64_walk w = walk64(t);
+        f64_place_read(&w, grid, values);
         w.read = words;
-        if ((uintptr_t)values % sizeof(double) == 0) w.buffer[0] = values;
-        f64_levels(&w);
-        if (w.buffer[0] != values) memcpy(values, w.buffer[0], count * sizeof(double));
-        return;
+        f64_coarse_levels(&w, levels_of(t->extent));
+    } else {
+        struct f32_walk w = walk32(t);
+        f32_place_read(&w, grid, values);
+        w.read = words;
+        f32_coarse_levels(&w, levels_of(t->extent));
     }
-    struct f32_walk w = walk32(t);
-    w.read = words;
-    if (dtype == PITH_F32 && (uintptr_t)values % sizeof(float) == 0) w.buffer[0] = values;
-    f32_levels(&w);
-    if (w.buffer[0] != values) pithi_convert(values, dtype, w.buffer[0], PITH_F32, count);
+}
+
+void pithi_interp_decode_finest(const struct pithi_interp *t, const uint32_t *words, void *grid,
+                                void *values) {
+    if (t->quant->dtype == PITH_F64) {
+        struct f64_walk w = walk64(t);
+        f64_place_read(&w, grid, values);
+        w.read = words;
+        f64_one_level(&w, 0);
+    } else {
+        struct f32_walk w = walk32(t);
+        f32_place_read(&w, grid, values);
+        w.read = words;
+        f32_one_level(&w, 0);
+    }
 }

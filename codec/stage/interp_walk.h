@@ -94,6 +94,14 @@ static void NAME(place)(struct NAME(walk) * w, size_t count) {
     w->gathered = w->line_y + LINE;
 }
 
+/* To read: the second grid is the caller's, and so is the first, where values are at last. */
+static void NAME(place_read)(struct NAME(walk) * w, void *grid, void *values) {
+    w->buffer[0] = values;
+    w->buffer[1] = grid;
+    w->line_x = w->t->scratch;
+    w->line_y = w->line_x + LINE;
+}
+
 /* The tile's values on the level's grid, as REAL, where they are not so already. */
 static void NAME(gather)(struct NAME(walk) * w) {
     const uint32_t dtype = w->run.dtype;
@@ -221,16 +229,24 @@ static void NAME(begin_level)(struct NAME(walk) * w, unsigned level) {
     if (w->miss) NAME(gather)(w);
 }
 
-static void NAME(levels)(struct NAME(walk) * w) {
+static void NAME(one_level)(struct NAME(walk) * w, unsigned level) {
+    NAME(begin_level)(w, level);
+    NAME(rows)(w);
+    for (unsigned d = 3; d--;) NAME(pass)(w, d);
+}
+
+/* Element 0 and all levels but the finest of so many. */
+static void NAME(coarse_levels)(struct NAME(walk) * w, unsigned count) {
     static const REAL zero = 0;
-    const unsigned count = levels_of(w->t->extent);
     NAME(begin_level)(w, count ? count - 1 : 0);
     w->run.kind = PITHI_INTERP_COPY;
     w->run.a = &zero;
     NAME(code)(w, w->x, 1, count ? w->coarse : w->fine, 0, 1);
-    for (unsigned level = count; level--;) {
-        NAME(begin_level)(w, level);
-        NAME(rows)(w);
-        for (unsigned d = 3; d--;) NAME(pass)(w, d);
-    }
+    for (unsigned level = count; level-- > 1;) NAME(one_level)(w, level);
+}
+
+static void NAME(levels)(struct NAME(walk) * w) {
+    const unsigned count = levels_of(w->t->extent);
+    NAME(coarse_levels)(w, count);
+    if (count) NAME(one_level)(w, 0);
 }

@@ -32,9 +32,11 @@ static size_t sums_bytes(size_t count) {
 }
 static size_t widths_bytes(size_t count) { return (size_t)pithi_pad64(groups_of(count)); }
 
+size_t pithi_packed_take_scratch(size_t count) {
+    return 2 * STRIP_BYTES + STRIP * VALUE_BYTES + sums_bytes(count);
+}
 size_t pithi_packed_scratch(size_t count) {
-    return 2 * STRIP_BYTES + STRIP * VALUE_BYTES + 2 * sums_bytes(count) + widths_bytes(count) +
-           SLACK;
+    return pithi_packed_take_scratch(count) + sums_bytes(count) + widths_bytes(count) + SLACK;
 }
 static uint32_t *strip_words(void *scratch) { return scratch; }
 static int32_t *strip_codes(void *scratch) { return (int32_t *)scratch + STRIP; }

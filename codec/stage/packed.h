@@ -24,6 +24,7 @@ struct pithi_packed {
 
 /* Bytes of scratch, 64-byte aligned, for tiles of at most count elements. */
 size_t pithi_packed_scratch(size_t count);
+size_t pithi_packed_take_scratch(size_t count); /* to read; less */
 
 /* ---- Write -----------------------------------------------------------------------------------*/
 
