@@ -3,6 +3,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "gen.h"
 #include "util.h"
 
 /* Reduce used the payload layout of the last frame for all of them, so a checksum table in one
@@ -511,6 +512,73 @@ static void test_sum_over_its_own_frame(void **unused) {
     stream_close(&out);
 }
 
+static void seal(uint8_t *frame, uint64_t sections) {
+    const uint64_t hash = XXH64(frame + 64, sections, XXH64(frame, 56, 0));
+    memcpy(frame + 56, &hash, sizeof hash);
+}
+
+/* Windows of zstd frames had no limit, so that it was a matter of zstd's version and build which
+ * frames decode. This is a block of 300 bytes, all of them 7, with a window of its own. */
+static void test_windows_of_zstd(void **unused) {
+    (void)unused;
+    static const uint8_t block[13] = {0, 2, 8, 0, 0, 0x40, 0, 300 - 256, 0, 0x63, 9, 0, 7};
+    static const struct {
+        uint8_t window; /* 2^10 and more: five bits of exponent, three of eighths */
+        pith_status wanted;
+    } cases[] = {{0x00, PITH_OK},          {0x70, PITH_OK},          {0x71, PITH_ERR_CORRUPT},
+                 {0x88, PITH_ERR_CORRUPT}, {0xA8, PITH_ERR_CORRUPT}, {0xFF, PITH_ERR_CORRUPT}};
+    uint8_t value[300], out[300], frame[64 + 16 + sizeof block];
+    memset(value, 7, sizeof value);
+    const pith_view v = pith_view_flat(value, PITH_U8, 300), to = pith_view_flat(out, PITH_U8, 300);
+    struct frame made = compress("lossless", &v, NULL, 0);
+    memset(frame, 0, sizeof frame);
+    memcpy(frame, made.bytes, 64);
+    frame[32] = 16 + sizeof block;
+    frame[64] = sizeof block;
+    memcpy(frame + 80, block, sizeof block);
+    seal(frame, 0);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        context("window %02x", cases[i].window);
+        frame[80 + 6] = cases[i].window;
+        CHECK_STATUS(cases[i].wanted, pith_decompress(frame, sizeof frame, NULL, NULL, &to, NULL));
+        CHECK(cases[i].wanted != PITH_OK || memcmp(out, value, sizeof value) == 0);
+    }
+    free(made.bytes);
+}
+
+/* A damaged zstd string may decode to other bytes with other versions of zstd, unless the frame has
+ * block checksums: byte 0xC7 of lossless-base-f16 is one such place. No change of a byte of a block
+ * goes unnoticed there, whatever zstd makes of it. */
+static void test_malformed_zstd_under_checksums(void **unused) {
+    (void)unused;
+    uint16_t base[300], value[300], out[300];
+    gen_fill(GEN_NOISE, 21, PITH_F16, base, 300);
+    gen_near(22, 1e-4, PITH_F16, value, PITH_F16, base, 300);
+    const pith_view v = pith_view_flat(value, PITH_F16, 300),
+                    b = pith_view_flat(base, PITH_F16, 300),
+                    to = pith_view_flat(out, PITH_F16, 300);
+    struct frame f = compress("lossless", &v, &b, PITH_LAYOUT_CHECKSUMS);
+    const size_t first = 64 + 32 + 16 + 16;
+    for (size_t at = first; at < f.length; at++) {
+        const uint8_t kept = f.bytes[at];
+        context("byte %zu", at);
+        for (int k = 0; k < 9; k++) {
+            const uint8_t changed = k == 8 ? 1 : (uint8_t)(kept ^ 1u << k);
+            if (changed == kept) continue;
+            f.bytes[at] = changed;
+            CHECK_STATUS(PITH_ERR_CHECKSUM, pith_verify(f.bytes, f.length, NULL, NULL));
+            memset(out, 0x5A, sizeof out);
+            CHECK_STATUS(PITH_ERR_CHECKSUM,
+                         pith_decompress(f.bytes, f.length, &b, NULL, &to, NULL));
+            CHECK(all_bytes((const uint8_t *)out, sizeof out, 0x5A));
+        }
+        f.bytes[at] = kept;
+    }
+    CHECK_OK(pith_decompress(f.bytes, f.length, &b, NULL, &to, NULL));
+    CHECK(f.length > 0xC7 + 16 && memcmp(out, value, sizeof value) == 0);
+    free(f.bytes);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reduce_frames_with_and_without_checksums),
@@ -533,6 +601,8 @@ int main(void) {
         cmocka_unit_test(test_bound_of_tiny_values_with_e8m0),
         cmocka_unit_test(test_state_of_other_exempt_ranges),
         cmocka_unit_test(test_limit_of_sums),
+        cmocka_unit_test(test_windows_of_zstd),
+        cmocka_unit_test(test_malformed_zstd_under_checksums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

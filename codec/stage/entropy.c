@@ -139,6 +139,9 @@ size_t pithi_entropy_pack(struct pithi_entropy *e, int level, const uint8_t *src
 
 /* ---- Read ------------------------------------------------------------------------------------*/
 
+/* What versions and builds of zstd take differs above; no string is longer. */
+enum { WINDOW_MOST = 1 << 24 };
+
 /* True when the blocks of the frame whose header has `at` bytes end exactly at len. */
 static bool single_frame(const uint8_t *src, size_t len, size_t at) {
     for (;;) {
@@ -169,6 +172,7 @@ bool pithi_entropy_unpack(struct pithi_entropy *e, const uint8_t *src, size_t le
     ZSTD_frameHeader head;
     if (ZSTD_getFrameHeader_advanced(&head, src, len, ZSTD_f_zstd1_magicless) != 0) return false;
     if (head.frameContentSize != n || head.dictID || head.checksumFlag) return false;
+    if (head.windowSize > WINDOW_MOST) return false;
     if (!single_frame(src, len, head.headerSize)) return false;
     ZSTD_DCtx *const context = reader(e);
     return context && ZSTD_decompressDCtx(context, dst, n, src, len) == n;

@@ -25,7 +25,10 @@ bool ref_unzstd(const uint8_t *bytes, size_t length, uint8_t *out, size_t n) {
     memcpy(frame, magic, 4);
     memcpy(frame + 4, bytes, length);
     const bool checksum = bytes[0] & 4;
-    const bool good = !checksum && ZSTD_getFrameContentSize(frame, length + 4) == n &&
+    ZSTD_frameHeader head;
+    const bool good = !checksum && ZSTD_getFrameHeader(&head, frame, length + 4) == 0 &&
+                      head.windowSize <= 1 << 24 &&
+                      ZSTD_getFrameContentSize(frame, length + 4) == n &&
                       ZSTD_getDictID_fromFrame(frame, length + 4) == 0 &&
                       ZSTD_findFrameCompressedSize(frame, length + 4) == length + 4 &&
                       ZSTD_decompress(out, n, frame, length + 4) == n;
