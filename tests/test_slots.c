@@ -181,6 +181,79 @@ static void test_frame_of_another_slot(void **state) {
     stream_close(&s);
 }
 
+/* Decode slot `from`, whose frame is given, as slot `to`. */
+static void cross(struct stream *s, const struct frame *f, uint64_t to, pith_status wanted,
+                  const float *values) {
+    float out[4] = {7, 7, 7, 7};
+    const pith_view view = pith_view_flat(out, PITH_F32, 4);
+    CHECK_STATUS(wanted, pith_decode(s->plan, s->state, to, f->bytes, f->length, &view));
+    for (int i = 0; i < 4; i++) CHECK(out[i] == (wanted == PITH_OK ? values[i] : 7));
+}
+
+static const float three_slots[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+
+/* Frames do not carry their slot: without a base those of slots of one size are one another's. */
+static void test_frame_of_an_equal_slot(void **state) {
+    (void)state;
+    context("frame of another slot of the same size");
+    const pith_view in = pith_view_flat(three_slots, PITH_F32, 12);
+    const pith_exempt ends[2] = {{0, 1, PITH_EXEMPT_EXACT}, {8, 1, PITH_EXEMPT_EXACT}};
+    pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 12);
+    struct stream s;
+    layout.slots = 3;
+    stream_open(&s, "raw", &layout, NULL);
+    struct frame f = stream_encode(&s, &in, 2, false);
+    for (uint64_t to = 0; to < 3; to++) cross(&s, &f, to, PITH_OK, three_slots + 8);
+    const void *frames[2] = {f.bytes, f.bytes};
+    const size_t lengths[2] = {f.length, f.length};
+    float sum[4];
+    const pith_view view = pith_view_flat(sum, PITH_F32, 4);
+    CHECK_OK(pith_reduce(s.plan, NULL, 0, frames, lengths, 2, 1, &view));
+    CHECK(sum[0] == 18 && sum[3] == 24);
+    free(f.bytes);
+    stream_close(&s);
+    layout.exempt = ends;
+    layout.exempt_count = 2;
+    stream_open(&s, "grad:group=32,rotate=0", &layout, NULL);
+    f = stream_encode(&s, &in, 2, false);
+    frames[0] = f.bytes;
+    CHECK_OK(pith_reduce(s.plan, NULL, 0, frames, &f.length, 1, 1, &view));
+    CHECK_STATUS(PITH_ERR_MISMATCH, pith_reduce(s.plan, NULL, 1, frames, &f.length, 1, 1, &view));
+    free(f.bytes);
+    stream_close(&s);
+}
+
+/* With a base its identity tells slots apart as far as the bases differ. */
+static void test_base_of_an_equal_slot(void **state) {
+    (void)state;
+    static const char *const names[2] = {"lossless", "lossless:identity=off"};
+    const pith_view in = pith_view_flat(three_slots, PITH_F32, 12);
+    for (int off = 0; off < 2; off++) {
+        const float start[12] = {1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2}; /* slots 1 and 2 alike */
+        const pith_view base = pith_view_flat(start, PITH_F32, 12);
+        pith_layout layout = flat_layout(PITH_F32, PITH_F32, 12);
+        struct stream a, b;
+        layout.slots = 3;
+        context("%s, frame of another slot of the same size", names[off]);
+        stream_open(&a, names[off], &layout, NULL);
+        stream_open(&b, names[off], &layout, NULL);
+        CHECK_OK(pith_state_set_base(a.plan, a.state, &base, 0));
+        CHECK_OK(pith_state_set_base(b.plan, b.state, &base, 0));
+        struct frame f = stream_encode(&a, &in, 2, false), next = stream_encode(&a, &in, 2, false);
+        struct frame key = stream_encode(&a, &in, 2, true);
+        cross(&b, &next, 2, PITH_ERR_STEP, NULL);
+        if (!off) cross(&b, &f, 0, PITH_ERR_BASE, NULL);
+        cross(&b, &f, 1, PITH_OK, three_slots + 8);
+        cross(&b, &f, 1, PITH_ERR_STEP, NULL);
+        cross(&b, &key, 0, PITH_OK, three_slots + 8);
+        free(f.bytes);
+        free(next.bytes);
+        free(key.bytes);
+        stream_close(&a);
+        stream_close(&b);
+    }
+}
+
 static void test_bad_cuts(void **state) {
     (void)state;
     const uint64_t less[2] = {4, 5}, more[2] = {6, 5}, wraps[2] = {UINT64_MAX, 11};
@@ -224,6 +297,8 @@ int main(void) {
         cmocka_unit_test(test_cuts),
         cmocka_unit_test(test_strided_buffer),
         cmocka_unit_test(test_frame_of_another_slot),
+        cmocka_unit_test(test_frame_of_an_equal_slot),
+        cmocka_unit_test(test_base_of_an_equal_slot),
         cmocka_unit_test(test_bad_cuts),
         cmocka_unit_test(test_view_of_neither),
     };

@@ -161,8 +161,9 @@ bool pithi_mpi_sent(pith_mpi_channel *ch, bool *all);
 bool pithi_mpi_abandon(pith_mpi_channel *ch);
 
 /* ---- wire.c ----------------------------------------------------------------------------------*/
-void pithi_mpi_seal(const pith_mpi_channel *ch, uint32_t hop, uint64_t slice, uint8_t *header,
-                    uint64_t payload);
+/* Writes the header of a message whose payload is in its place. */
+void pithi_mpi_seal(const pith_mpi_channel *ch, uint32_t hop, uint64_t slice,
+                    const struct pithi_mpi_message *m);
 /* Fails the call when the header, or what it says of its sender, is not good. */
 void pithi_mpi_open(pith_mpi_channel *ch, uint32_t hop, uint64_t slice, struct pithi_mpi_message *m,
                     uint64_t bytes);

@@ -141,7 +141,7 @@ bool pithi_mpi_send(pith_mpi_channel *ch, uint32_t hop, uint64_t slice) {
         struct pithi_mpi_message *m = &h->out[slice * h->targets + t];
         if (!m->cap || is_own(ch, m)) continue;
         if (ch->call.status) m->payload = 0;
-        if (!sealed) pithi_mpi_seal(ch, hop, slice, m->bytes, m->payload);
+        if (!sealed) pithi_mpi_seal(ch, hop, slice, m);
         sealed = h->shared;
         const uint64_t bytes = PITHI_MPI_HEADER + m->payload;
         if (MPI_Isend(m->bytes, (int)bytes, MPI_BYTE, (int)m->rank, (int)hop, ch->comm,

@@ -15,12 +15,13 @@ struct header {
     uint32_t slice, scale;
     int32_t status, culprit;
     uint64_t payload;
-    uint32_t rank, pad;
-    uint64_t check; /* of the bytes before */
+    uint32_t rank, to; /* who sends it, and to whom: EVERYONE, or a rank */
+    uint64_t check;    /* of the bytes before */
 };
 _Static_assert(sizeof(struct header) == PITHI_MPI_HEADER, "the header has holes");
 
-#define MAGIC 0x504D4931u
+#define MAGIC 0x504D4932u
+#define EVERYONE UINT32_MAX
 
 /* FNV-1a with a final spread: every flipped bit changes it. */
 static uint64_t check_of(const struct header *h) {
@@ -43,15 +44,23 @@ static struct header expected(const pith_mpi_channel *ch, uint32_t hop, uint64_t
     return h;
 }
 
-void pithi_mpi_seal(const pith_mpi_channel *ch, uint32_t hop, uint64_t slice, uint8_t *header,
-                    uint64_t payload) {
+/* Frames do not say which slot they are of. What a message to everyone holds follows from who sends
+ * it; what any other holds, from who gets it: the shards that this rank owns or collects, or its
+ * part of an exchange. */
+static uint32_t addressee(const pith_mpi_channel *ch, uint32_t hop, uint32_t rank) {
+    return ch->hop[hop].shared ? EVERYONE : rank;
+}
+
+void pithi_mpi_seal(const pith_mpi_channel *ch, uint32_t hop, uint64_t slice,
+                    const struct pithi_mpi_message *m) {
     struct header h = expected(ch, hop, slice);
     h.status = (int32_t)ch->call.status;
     h.culprit = ch->call.culprit;
-    h.payload = payload;
+    h.payload = m->payload;
     h.rank = ch->place.rank;
+    h.to = addressee(ch, hop, m->rank);
     h.check = check_of(&h);
-    memcpy(header, &h, sizeof h);
+    memcpy(m->bytes, &h, sizeof h);
 }
 
 /* What the sender and this rank should agree on. */
@@ -59,6 +68,8 @@ static void compare(pith_mpi_channel *ch, const struct header *h, const struct h
     if (h->kind != own->kind || h->hop != own->hop || h->slice != own->slice ||
         h->sequence != own->sequence)
         pithi_mpi_fail_text(ch, PITH_ERR_CORRUPT, "a message of another call arrived");
+    else if (h->to != addressee(ch, own->hop, ch->place.rank))
+        pithi_mpi_fail_text(ch, PITH_ERR_CORRUPT, "a message to another rank arrived");
     else if (h->step != own->step)
         pithi_mpi_fail_text(ch, PITH_ERR_STEP, "ranks call with different steps");
     else if (h->scale != own->scale || h->key != own->key)

@@ -409,7 +409,17 @@ PITH_API void pith_state_stats(const pith_state *state, pith_stats *out);
  * A view is either the slot's piece (count = the slot's) or the whole tensor (count = the
  * layout's, the slot is taken out of it). Plans with a base need a state, and so does encoding with
  * error feedback; other grad calls, and those of codecs with a bound, take one or NULL; other plans
- * take NULL. */
+ * take NULL.
+ *
+ * Whose frame it is. A frame does not carry the number of its slot: ends number slots as they need
+ * (what one rank sends as piece 3 is another's piece 0), and pages move. Every call that decodes
+ * compares what a frame does say with its slot: the codec and its parameters, dtypes, element
+ * count, shape of blocks and exempt ranges (PITH_ERR_MISMATCH); with a base also the step
+ * (PITH_ERR_STEP) and, unless identity=off, the identity of the slot's base (PITH_ERR_BASE), which
+ * differs wherever the bases of two slots do. Beyond that a frame of another slot of the same
+ * element count is a good frame, and its values are the result; so is a key frame of any such slot.
+ * That each frame reaches its slot is the caller's to see to: by place where frames stand in one
+ * buffer, by what its messages say where they travel. pith_mpi.h does so for its own. */
 
 /* Encode one slot and, with a base, advance the state: base := what receivers will hold, step + 1.
  * On failure *written is 0 and dst unspecified; the state is unchanged when the status is one of
@@ -428,7 +438,8 @@ PITH_NODISCARD PITH_API pith_status pith_encode_key(pith_plan *plan, pith_state 
 /* Encode several slots of the whole tensor into one send buffer: the frame of slot slots[k], or of
  * slot k when slots is NULL, at dst + k * sizes.slot_bytes, its bytes in lengths[k]. cap is at
  * least count * sizes.slot_bytes. Bytes between a frame's end and the next place are left as they
- * are. On failure the slots before the failing one have been encoded. */
+ * are. On failure the slots before the failing one have been encoded. The order of places is known
+ * to the caller only: frames do not say which slot they are of. */
 PITH_NODISCARD PITH_API pith_status pith_encode_slots(pith_plan *plan, pith_state *state,
                                                       const pith_view *view, const uint64_t *slots,
                                                       uint64_t count, void *dst, size_t cap,
@@ -437,7 +448,8 @@ PITH_NODISCARD PITH_API pith_status pith_encode_slots(pith_plan *plan, pith_stat
  * slot of local rank j on node m where ranks are numbered node by node. With the arguments swapped:
  * for ranks numbered the other way. slots has nodes * per_node entries. */
 PITH_API void pith_slot_order(uint64_t nodes, uint64_t per_node, uint64_t *slots);
-/* Decode a frame of this plan's slot. Bytes after the frame's end are ignored (a slot may be
+/* Decode a frame of this plan's slot, which is compared as far as the frame says it (see above:
+ * Whose frame it is). Bytes after the frame's end are ignored (a slot may be
  * longer than its frame). With a base: the frame must be the state's next step for the slot and
  * of the same base identity (a key frame is always accepted); the state's base is updated and the
  * new base is written to view, which may be NULL. The view's dtype is the layout's dtype or, for
@@ -461,9 +473,10 @@ PITH_NODISCARD PITH_API pith_status pith_decode_add(pith_plan *plan, uint64_t sl
  * order, multiplied once (scale 1 leaves the sum as it is), rounded once to the view's dtype (f32,
  * bf16 or f16). Rotated frames (grad) are added as they are coded, rotated back once, then
  * multiplied. Frames without a base only; lengths[i] are their bytes. All frames must be of this
- * plan's slot. A NaN or infinity in any frame reaches the sum, which may itself become infinite;
- * NaN is canonical. state: as for pith_decode. The view must not overlap the frames, each of which
- * is checked before anything is written. */
+ * plan's slot, which is compared as far as frames say it (see Whose frame it is). A NaN or infinity
+ * in any frame reaches the sum, which may itself become infinite; NaN is canonical. state: as for
+ * pith_decode. The view must not overlap the frames, each of which is checked before anything is
+ * written. */
 PITH_NODISCARD PITH_API pith_status pith_reduce(pith_plan *plan, pith_state *state, uint64_t slot,
                                                 const void *const *frames, const size_t *lengths,
                                                 size_t count, float scale, const pith_view *view);

@@ -1,7 +1,8 @@
 /* test_mpi_failure.c - what goes wrong on one rank ends as one status on all, in time.
  * SPDX-License-Identifier: Apache-2.0
  *
- * MPI_Isend is replaced (MPI's profiling interface) by one that can damage what it sends. */
+ * MPI_Isend is replaced (MPI's profiling interface) by one that can damage what it sends, or send
+ * it to another rank. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,6 +17,19 @@ static struct {
     int count;     /* messages left alone before */
 } damage = {-1, 0, 0, 0};
 
+/* Messages of `rank` in hop `tag` to one of two ranks go to the other. */
+static struct {
+    int rank, tag, to[2];
+    int count; /* messages that did */
+} astray = {-1, 0, {0, 0}, 0};
+
+static int stray(int to, int tag) {
+    if (astray.rank != sim_rank || tag != astray.tag) return to;
+    if (to != astray.to[0] && to != astray.to[1]) return to;
+    astray.count++;
+    return to == astray.to[0] ? astray.to[1] : astray.to[0];
+}
+
 enum { KEPT = 256 };
 static struct { void *copy; } kept[KEPT];
 static int kept_count;
@@ -23,6 +37,7 @@ static int kept_count;
 /* Sends a damaged copy, so that the sender's own frame stays good. */
 int MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
               MPI_Request *request) {
+    to = stray(to, tag);
     if (damage.rank != sim_rank || tag != damage.tag || damage.count-- != 0 || count == 0)
         return PMPI_Isend(data, count, type, to, tag, comm, request);
     unsigned char *copy = sim_take((uint64_t)count);
@@ -108,6 +123,30 @@ static void damaged(void) {
     CHECK(hits >= 20);
     pith_mpi_destroy(ch);
     pith_mpi_destroy(clean);
+}
+
+/* Messages of equal slots whose ranks were mixed up: each is whole, and of this call. */
+static void misled(const pith_mpi_options *o, int from, int hop, int a, int b) {
+    pith_mpi_channel *ch;
+    CHECK_STATUS(pith_mpi_create(&ch, MPI_COMM_WORLD, o, NULL), PITH_OK);
+    astray.rank = from;
+    astray.tag = hop;
+    astray.to[0] = a;
+    astray.to[1] = b;
+    astray.count = 0;
+    CHECK_STATUS(sum(ch, 1, NULL), PITH_ERR_CORRUPT);
+    CHECK(sim_rank != from || astray.count > 0);
+    astray.rank = -1;
+    CHECK_STATUS(sum(ch, 2, NULL), PITH_OK);
+    pith_mpi_destroy(ch);
+}
+
+static void mixed_up(void) {
+    pith_mpi_options o = options(PITH_MPI_ALLREDUCE);
+    if (sim_ranks == 8) misled(&o, 6, 1, 0, 2); /* across nodes */
+    o.inter = NULL;
+    o.ranks_per_node = (uint32_t)sim_ranks;
+    if (sim_ranks > 2) misled(&o, 2, 0, 0, 1);
 }
 
 static void damaged_weights(void) {
@@ -247,6 +286,7 @@ static void no_memory(void) {
 int main(int argc, char **argv) {
     sim_begin(&argc, &argv);
     damaged();
+    mixed_up();
     damaged_weights();
     arguments();
     bad_options();

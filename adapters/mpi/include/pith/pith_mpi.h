@@ -29,6 +29,10 @@
  * one that agrees on the status, some ranks may have ended with PITH_OK already; their next call
  * then times out.
  *
+ * Whose frames they are. Frames do not say which slot they are of (pith.h), so messages do: each
+ * names its call, step, hop and slice, its sender, and the rank it is meant for, from which follow
+ * the shards it holds. A whole message that reached another rank is PITH_ERR_CORRUPT.
+ *
  * Progress. Encoding, sending and decoding happen inside start, test and wait, on the calling
  * thread (plans may use pith_env.threads). A channel has at most one call in flight. Views, and the
  * memory they describe, stay valid and unchanged until the call has ended.
