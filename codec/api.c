@@ -24,6 +24,7 @@ pith_status pith_codec_key_at(uint32_t index, uint32_t key, pith_key_info *out) 
     if (!c || !out || key >= c->key_count) return PITH_ERR_ARG;
     const struct pithi_key *k = &c->keys[key];
     *out = (pith_key_info){.name = k->name, .values = k->words, .summary = k->summary};
+    if (c->stream_keys >> key & 1) out->traits = PITH_KEY_STREAM;
     pithi_key_text(k, k->initial, out->initial, sizeof out->initial);
     return PITH_OK;
 }

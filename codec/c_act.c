@@ -41,6 +41,10 @@ static const struct pithi_key keys[] = {
                "most elements per block", false},
 };
 
+static const struct pithi_need needs[] = {
+    {LEVEL, MODE, "has no effect with mode=fast"},
+};
+
 /* A block begins with the form of its numbers and how they are coded. */
 enum { HEAD_FORM = 0x03, HEAD_CODED = 0x04, HEAD_BYTES = 1 };
 
@@ -279,6 +283,8 @@ const struct pithi_codec pithi_codec_act = {
     .dtypes = 1u << PITH_F32 | 1u << PITH_BF16 | 1u << PITH_F16 | 1u << PITH_F64,
     .keys = keys,
     .key_count = sizeof keys / sizeof keys[0],
+    .needs = needs,
+    .need_count = sizeof needs / sizeof needs[0],
     .preset = preset,
     .check = pithi_bounded_check,
     .fixed = fixed,

@@ -47,6 +47,10 @@ static const struct pithi_key keys[] = {
                "most elements per block", false},
 };
 
+static const struct pithi_need needs[] = {
+    {LEVEL, MODE, "has no effect with mode=fast"},
+};
+
 /* A block begins with how it is coded, and the order of differences or the row of level bounds. */
 enum method { CONSTANT, PACKED, CODED, INTERPOLATED, METHODS };
 enum { HEAD_BYTES = 2, CODE_BYTES = 4 };
@@ -536,6 +540,8 @@ const struct pithi_codec pithi_codec_eb = {
     .dtypes = 1u << PITH_F32 | 1u << PITH_BF16 | 1u << PITH_F16 | 1u << PITH_F64,
     .keys = keys,
     .key_count = sizeof keys / sizeof keys[0],
+    .needs = needs,
+    .need_count = sizeof needs / sizeof needs[0],
     .preset = preset,
     .check = pithi_bounded_check,
     .fixed = fixed,

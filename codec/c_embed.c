@@ -46,6 +46,13 @@ static const struct pithi_key keys[] = {
                "most elements per block", false},
 };
 
+static const struct pithi_need needs[] = {
+    {LEVEL, MODE, "has no effect with mode=fast"},
+    {START, DECAY, "has no effect without decay"},
+    {STEPS, DECAY, "has no effect without decay"},
+    {DECAY, STEPS, "has no effect without steps"},
+};
+
 static size_t element_of(const struct pithi_params *p) { return pith_dtype_bytes(p->dtype); }
 
 /* ---- Settings --------------------------------------------------------------------------------*/
@@ -386,6 +393,8 @@ const struct pithi_codec pithi_codec_embed = {
     .dtypes = 1u << PITH_F32 | 1u << PITH_BF16 | 1u << PITH_F16 | 1u << PITH_F64,
     .keys = keys,
     .key_count = sizeof keys / sizeof keys[0],
+    .needs = needs,
+    .need_count = sizeof needs / sizeof needs[0],
     .preset = preset,
     .settle = settle,
     .check = check,

@@ -308,6 +308,7 @@ const struct pithi_codec pithi_codec_grad = {
     .dtypes = 1u << PITH_F32 | 1u << PITH_BF16 | 1u << PITH_F16,
     .keys = keys,
     .key_count = sizeof keys / sizeof *keys,
+    .stream_keys = 1u << EF,
     .preset = preset,
     .check = check,
     .fixed = fixed,

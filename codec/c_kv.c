@@ -72,6 +72,11 @@ static const struct pithi_key keys[] = {
                false},
 };
 
+static const struct pithi_need needs[] = {
+    {BLOCK, ENTROPY, "has no effect without entropy=zstd"},
+    {LEVEL, ENTROPY, "has no effect without entropy=zstd"},
+};
+
 /* ---- Presets ---------------------------------------------------------------------------------*/
 
 enum { SET_MOST = 6 };
@@ -455,6 +460,9 @@ const struct pithi_codec pithi_codec_kv = {
     .dtypes = 1u << PITH_F32 | 1u << PITH_BF16 | 1u << PITH_F16,
     .keys = keys,
     .key_count = sizeof keys / sizeof keys[0],
+    .needs = needs,
+    .need_count = sizeof needs / sizeof needs[0],
+    .stream_keys = 1u << WINDOW,
     .preset = preset,
     .settle = settle,
     .check = check,

@@ -230,6 +230,7 @@ const struct pithi_codec pithi_codec_lossless = {
     .dtypes = 0xFFFEu,
     .keys = keys,
     .key_count = sizeof keys / sizeof keys[0],
+    .stream_keys = 1u << KEY,
     .check = check,
     .fixed = fixed,
     .block_bytes = block_bytes,

@@ -32,6 +32,10 @@ static const struct pithi_key keys[] = {
                "zstd level of entropy=zstd", false},
 };
 
+static const struct pithi_need needs[] = {
+    {LEVEL, ENTROPY, "has no effect without entropy=zstd"},
+};
+
 /* In place where codes follow: see pithi_group_job_open. */
 static inline void set(struct pithi_group_setting *s, const struct pithi_params *p) {
     memset(s, 0, sizeof *s);
@@ -276,6 +280,9 @@ const struct pithi_codec pithi_codec_wdiff = {
     .dtypes = 1u << PITH_F32 | 1u << PITH_BF16 | 1u << PITH_F16,
     .keys = keys,
     .key_count = sizeof keys / sizeof keys[0],
+    .needs = needs,
+    .need_count = sizeof needs / sizeof needs[0],
+    .stream_keys = 1u << KEY,
     .check = check,
     .fixed = fixed,
     .block_bytes = block_bytes,

@@ -97,6 +97,12 @@ struct pithi_key {
     bool informative; /* frames record it, but decoding does not depend on it */
 };
 
+/* A key that has no effect while the value of another one is 0, and what to say of it then. */
+struct pithi_need {
+    uint8_t key, other;
+    const char *detail;
+};
+
 struct pithi_codec;
 
 struct pithi_params {
@@ -182,6 +188,9 @@ struct pithi_codec {
     uint32_t traits, dtypes;
     const struct pithi_key *keys;
     uint32_t key_count;
+    const struct pithi_need *needs; /* specs that set such a key in vain are refused */
+    uint32_t need_count;
+    uint32_t stream_keys; /* bit k: key k has an effect on streams and caches only */
     /* Let keys that stand for settings of others (bit k of seen: key k was given) set those that
      * were not given, and go back to their defaults. May be NULL. */
     void (*preset)(uint32_t value[PITHI_KEYS_MAX], uint32_t seen);

@@ -120,21 +120,49 @@ static int find_key(const struct pithi_codec *codec, const char *text, size_t le
     return -1;
 }
 
+/* Which keys a spec gives, bit by bit, and where. */
+struct given {
+    uint32_t keys;
+    size_t at[PITHI_KEYS_MAX];
+};
+
 /* One "key=value" at text[at..end). */
 static pith_status parse_pair(const char *text, size_t at, size_t end, struct pithi_params *params,
-                              uint32_t *seen, pith_error *error) {
+                              struct given *given, pith_error *error) {
     const char *pair = text + at;
     const char *equals = memchr(pair, '=', end - at);
     const size_t name = equals ? (size_t)(equals - pair) : end - at;
     const int key = find_key(params->codec, pair, name);
     if (key < 0) return pithi_fail_at(error, PITH_ERR_SPEC, "the codec has no such key", at);
     if (!equals) return pithi_fail_at(error, PITH_ERR_SPEC, "a key needs =value", at);
-    if (*seen >> key & 1) return pithi_fail_at(error, PITH_ERR_SPEC, "the key stands twice", at);
-    *seen |= 1u << key;
+    if (given->keys >> key & 1)
+        return pithi_fail_at(error, PITH_ERR_SPEC, "the key stands twice", at);
+    given->keys |= 1u << key;
+    given->at[key] = at;
     if (!parse_value(&params->codec->keys[key], equals + 1, end - at - name - 1,
                      &params->value[key]))
         return pithi_fail_at(error, PITH_ERR_SPEC, "the value is not one the key takes",
                              at + name + 1);
+    return PITH_OK;
+}
+
+/* Why the key has no effect with these values; NULL: it has one. */
+static const char *why_idle(const struct pithi_params *params, uint32_t key) {
+    const struct pithi_codec *codec = params->codec;
+    for (uint32_t i = 0; i < codec->need_count; i++)
+        if (codec->needs[i].key == key && !params->value[codec->needs[i].other])
+            return codec->needs[i].detail;
+    return NULL;
+}
+
+/* A default that is spelled out is no mistake, and programs print such specs. */
+static pith_status check_effect(const struct pithi_params *params, const struct given *given,
+                                pith_error *error) {
+    for (uint32_t i = 0; i < params->codec->key_count; i++) {
+        const bool set = given->keys >> i & 1 && params->value[i] != params->codec->keys[i].initial;
+        const char *why = set ? why_idle(params, i) : NULL;
+        if (why) return pithi_fail_at(error, PITH_ERR_SPEC, why, given->at[i]);
+    }
     return PITH_OK;
 }
 
@@ -153,15 +181,16 @@ pith_status pithi_spec_parse(const char *text, struct pithi_params *params, pith
     const struct pithi_codec *codec = pithi_codec_by_name(text, name);
     if (!codec) return pithi_fail(error, PITH_ERR_SPEC, "there is no codec of this name");
     pithi_params_default(params, codec);
-    uint32_t seen = 0;
+    struct given given = {0};
     for (size_t at = name; at < length;) {
         at++;
         const size_t end = at + strcspn(text + at, ",");
-        PITHI_TRY(parse_pair(text, at, end, params, &seen, error));
+        PITHI_TRY(parse_pair(text, at, end, params, &given, error));
         at = end;
     }
-    if (codec->preset) codec->preset(params->value, seen);
+    if (codec->preset) codec->preset(params->value, given.keys);
     set_block(params);
+    PITHI_TRY(check_effect(params, &given, error));
     return check_keys(*params, error);
 }
 
@@ -246,6 +275,7 @@ void pithi_spec_print(const struct pithi_params *params, char *text, size_t cap)
     for (uint32_t i = 0; i < codec->key_count; i++) {
         const struct pithi_key *key = &codec->keys[i];
         if (params->value[i] == key->initial && value[i] == key->initial) continue;
+        if (why_idle(params, i)) continue;
         put(&t, separator, 1);
         put(&t, key->name, strlen(key->name));
         put(&t, "=", 1);

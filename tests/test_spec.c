@@ -105,6 +105,43 @@ static void test_refused(void **state) {
     refuses("embed:pwrel=0.1", 6);
 }
 
+/* Such settings were taken and changed nothing. */
+static void test_keys_without_effect(void **state) {
+    (void)state;
+    refuses("kv:block=64", 3);
+    refuses("kv:bits=8,block=64", 10);
+    refuses("kv:preset=q8,level=2", 13);
+    refuses("wdiff:level=9", 6);
+    refuses("eb:abs=1,level=2", 9);
+    refuses("act:level=2", 4);
+    refuses("embed:mode=fast,level=2", 16);
+    refuses("embed:start=3", 6);
+    refuses("embed:steps=3", 6);
+    refuses("embed:decay=log", 6);
+    accepts("kv:block=1048576,level=1", "kv");
+    accepts("kv:entropy=zstd,block=64,level=2", "kv:entropy=zstd,level=2,block=64");
+    accepts("eb:level=2,mode=auto", "eb:mode=auto,rel=1e-3,level=2");
+    accepts("embed:level=2", "embed:rel=0.01,level=2");
+    accepts("embed:start=3,decay=log,steps=9", "embed:rel=0.01,start=3,decay=log,steps=9");
+}
+
+static void test_keys_of_streams(void **state) {
+    (void)state;
+    static const char *const want[] = {"lossless:key", "wdiff:key", "grad:ef", "kv:window"};
+    pith_codec_info codec;
+    pith_key_info key;
+    size_t found = 0;
+    for (uint32_t c = 0; pith_codec_at(c, &codec) == PITH_OK; c++)
+        for (uint32_t k = 0; pith_codec_key_at(c, k, &key) == PITH_OK; k++) {
+            char name[64];
+            snprintf(name, sizeof name, "%s:%s", codec.name, key.name);
+            if (!(key.traits & PITH_KEY_STREAM)) continue;
+            CHECK(found < 4 && strcmp(name, want[found]) == 0);
+            found++;
+        }
+    CHECK(found == 4);
+}
+
 static void test_rules_across_keys(void **state) {
     (void)state;
     const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 5);
@@ -217,6 +254,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_canonical),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_keys_without_effect),
+        cmocka_unit_test(test_keys_of_streams),
         cmocka_unit_test(test_rules_across_keys),
         cmocka_unit_test(test_too_long),
         cmocka_unit_test(test_small_buffers),

@@ -213,8 +213,9 @@ typedef struct pith_env {
 PITH_API uint32_t pith_cpu_features(void);
 
 /* ---- Codecs and specs -----------------------------------------------------------------------
- * Grammar: name[:key=value[,key=value]...]. Unknown keys, repeated keys and values out of range
- * are errors. README.md and `pith codecs` list the keys. */
+ * Grammar: name[:key=value[,key=value]...]. Unknown keys, repeated keys, values out of range, and
+ * values other than the default of a key that has no effect beside the others (block of kv without
+ * entropy=zstd) are errors. README.md and `pith codecs` list the keys. */
 #define PITH_TRAIT_LOSSLESS 0x1u   /* decodes to the same bits */
 #define PITH_TRAIT_FIXED_RATE 0x2u /* size follows from the layout alone (default setting) */
 #define PITH_TRAIT_BASE 0x4u       /* can code against a base */
@@ -231,11 +232,14 @@ typedef struct pith_codec_info {
     const char *summary;
 } pith_codec_info;
 
+#define PITH_KEY_STREAM 0x1u /* has an effect on states and caches, none on a frame by itself */
+
 typedef struct pith_key_info {
     const char *name;
     const char *values; /* readable: "2,3,4,6,8" or "nearest|stochastic" */
     const char *summary;
     char initial[16]; /* default value as text */
+    uint32_t traits;  /* PITH_KEY_... */
 } pith_key_info;
 
 /* Codec number index (0, 1, ...), or PITH_ERR_ARG past the last. */
