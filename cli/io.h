@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Clean up after SIGINT, SIGTERM and whatever else ends a program; turn SIGPIPE and SIGXFSZ into
- * write errors; make sure that descriptors 0 to 2 are not given to files. Call once, first. */
+/* Clean up after SIGINT, SIGPIPE and whatever else ends a program; turn SIGXFSZ into write errors;
+ * make sure that descriptors 0 to 2 are not given to files. Call once, first. */
 void io_begin(void);
 
 /* ---- Input: parts of a file, mapped. What cannot be mapped (a pipe, a device) is copied to an
@@ -49,10 +49,13 @@ const uint8_t *window_map(struct window *w, const struct input *in, uint64_t off
                           uint64_t bytes);
 void window_unmap(struct window *w);
 
-/* ---- Output: a temporary file beside the target, renamed at the end; or a stream. ---*/
+/* ---- Output: a file without a name, which it gets at the end; or a stream. Where the system has
+ * no such files, one with a temporary name beside the target, locked while the program runs: what
+ * is found there without a lock was left by one that was killed, and is removed. ---*/
 struct output {
     const char *path;
     int fd;
+    bool file;    /* fd is to get the name path */
     int target;   /* where a stream goes that is collected behind fd first; else -1 */
     bool rewinds; /* output_rewrite was promised: a stream is collected */
     bool replace;
@@ -88,6 +91,9 @@ bool stdout_finish(void);
 
 /* An unnamed temporary file open for reading and writing; -1 with errno. */
 int temporary_file(void);
+/* One that was never named, so that nothing is left however the program ends; named_later: it can
+ * get a name. -1 with errno where the system or the folder has no such files. */
+int unnamed_file(const char *place, bool named_later);
 /* The folder of the last one, made or not, for messages. */
 const char *temporary_folder(void);
 /* Say by errno why the subject cannot be in one; returns EXIT_FAILED. */

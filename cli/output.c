@@ -1,19 +1,26 @@
-/* output.c - a temporary file beside the target, synchronised, then given its name.
+/* output.c - a file without a name, or a temporary one beside the target, synchronised, then given
+ * its name.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli.h"
 #include "io.h"
 #include "signals.h"
 
-/* The temporary name of the one output a command has. */
+/* The temporary name of the one output a command has, while there is a file of this name. */
 static char temporary[PATH_MAX];
+#define TEMPORARY_LEAD ".pith.tmp-"
+static const char pattern[] = TEMPORARY_LEAD "XXXXXX";
 
 static bool failed(const struct output *out) {
     say_errno(path_label(out->path, true), "cannot write");
@@ -48,36 +55,120 @@ static void set_mode(const struct output *out) {
     if (fchmod(out->fd, 0666 & ~mask & (mode_t)out->mode) != 0) errno = 0;
 }
 
-/* In the target's directory under a name of its own, so that long names are no problem. */
-static bool make_name(const char *path) {
-    static const char pattern[] = ".pith.tmp-XXXXXX";
+/* ---- Files ------------------------------------------------------------------------------------*/
+
+static bool same(const struct stat *a, const struct stat *b) {
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* Whether path, in the directory, is a name of the file that is open as fd. */
+static bool names(int directory, const char *path, int fd) {
+    struct stat a, b;
+    return fstatat(directory, path, &a, AT_SYMLINK_NOFOLLOW) == 0 && fstat(fd, &b) == 0 &&
+           same(&a, &b);
+}
+
+static bool is_temporary(const char *name) {
+    const size_t lead = sizeof TEMPORARY_LEAD - 1;
+    if (strlen(name) != sizeof pattern - 1 || strncmp(name, TEMPORARY_LEAD, lead) != 0)
+        return false;
+    for (const char *at = name + lead; *at; at++)
+        if (!isalnum((unsigned char)*at)) return false;
+    return true;
+}
+
+/* A file whose program runs is locked. The lock is kept until the name is gone: a program that has
+ * just made a file of this name waits for it, and then finds that it has to make another. */
+static void remove_abandoned(int directory, const char *name) {
+    const int flags = O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC;
+    struct stat st;
+    int fd = openat(directory, name, O_RDWR | flags);
+    if (fd < 0 && errno == EACCES) fd = openat(directory, name, O_RDONLY | flags);
+    if (fd < 0) return;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+        flock(fd, LOCK_EX | LOCK_NB) == 0 && names(directory, name, fd))
+        unlinkat(directory, name, 0);
+    close(fd);
+}
+
+static void remove_all_abandoned(const char *directory) {
+    DIR *d = opendir(directory);
+    if (!d) return;
+    for (const struct dirent *e; (e = readdir(d)) != NULL;)
+        if (is_temporary(e->d_name)) remove_abandoned(dirfd(d), e->d_name);
+    closedir(d);
+}
+
+/* Where the target is, with a final slash or empty. */
+static bool directory_of(const char *path, char directory[PATH_MAX]) {
     const char *slash = strrchr(path, '/');
     const size_t n = slash ? (size_t)(slash - path) + 1 : 0;
+    if (n >= PATH_MAX) return false;
+    memcpy(directory, path, n);
+    directory[n] = '\0';
+    return true;
+}
+
+/* In the target's directory under a name of its own, so that long names are no problem. */
+static bool make_name(const char *directory) {
+    const size_t n = strlen(directory);
     if (n + sizeof pattern > sizeof temporary) return false;
-    memcpy(temporary, path, n);
+    memcpy(temporary, directory, n);
     memcpy(temporary + n, pattern, sizeof pattern);
     return true;
 }
 
-static int open_temporary(struct output *out) {
-    if (!make_name(out->path)) {
+/* A file system without locks keeps what a killed program leaves. */
+static int open_named(const char *directory) {
+    enum { TRIES = 100 };
+    for (int i = 0; i < TRIES && make_name(directory); i++) {
+        const int fd = mkstemp(temporary);
+        if (fd < 0) break;
+        const bool locked = flock(fd, LOCK_EX) == 0;
+        if (!locked || names(AT_FDCWD, temporary, fd)) return fd;
+        close(fd);
+    }
+    temporary[0] = '\0';
+    return -1;
+}
+
+/* The path by which a file without a name can be linked. */
+struct link_path {
+    char text[48];
+};
+static struct link_path link_path(int fd) {
+    struct link_path p;
+    snprintf(p.text, sizeof p.text, "/proc/self/fd/%d", fd);
+    return p;
+}
+
+/* Without /proc it could get no name. */
+static int open_unnamed(const char *directory) {
+    struct stat a, b;
+    const int fd = unnamed_file(directory, true);
+    if (fd < 0) return -1;
+    if (stat(link_path(fd).text, &a) == 0 && fstat(fd, &b) == 0 && same(&a, &b)) return fd;
+    close(fd);
+    return -1;
+}
+
+static int open_file(struct output *out) {
+    char directory[PATH_MAX];
+    if (!directory_of(out->path, directory)) {
         errno = ENAMETOOLONG;
         return say_errno(out->path, "cannot write");
     }
+    const char *place = *directory ? directory : ".";
+    remove_all_abandoned(place);
     signals_block(true);
-    out->fd = mkstemp(temporary);
-    if (out->fd >= 0)
-        signals_guard(temporary);
-    else
-        temporary[0] = '\0';
+    out->fd = open_unnamed(place);
+    if (out->fd < 0) out->fd = open_named(directory);
+    if (temporary[0]) signals_guard(temporary);
     signals_block(false);
     if (out->fd < 0) return say_errno(out->path, "cannot write");
+    out->file = true;
     set_mode(out);
     return EXIT_GOOD;
-}
-
-static bool same(const struct stat *a, const struct stat *b) {
-    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
 /* The descriptor that a path is a name of, so that it is not taken for a file to be replaced; -1:
@@ -128,12 +219,12 @@ static bool find(const char *path, struct stat *st) {
 static int open_path(struct output *out, bool force) {
     struct stat st;
     if (!find(out->path, &st))
-        return errno == ENOENT ? open_temporary(out) : say_errno(out->path, "cannot write");
+        return errno == ENOENT ? open_file(out) : say_errno(out->path, "cannot write");
     if (S_ISDIR(st.st_mode)) return say_error(out->path, "is a directory");
     if (!S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
         return open_stream(out, open(out->path, O_WRONLY | O_CLOEXEC), force);
     if (!force) return say_error(out->path, "exists; -f overwrites");
-    return open_temporary(out);
+    return open_file(out);
 }
 
 int output_open(struct output *out, const char *path, bool force, bool rewinds, unsigned mode) {
@@ -167,10 +258,41 @@ static bool send_collected(struct output *out) {
     return n == 0 || failed(out);
 }
 
+static bool link_unnamed(int fd, const char *path) {
+    return linkat(AT_FDCWD, link_path(fd).text, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0;
+}
+
+/* Only a rename replaces a file in one step, and that needs a name. The lock comes first, so that
+ * nobody takes the name for one that was left. */
+static bool name_unnamed(int fd, const char *path) {
+    static const char letters[] = "0123456789abcdefghijklmnopqrstuvwxyz";
+    enum { TRIES = 100, LETTERS = sizeof letters - 1 };
+    char directory[PATH_MAX];
+    struct timespec now = {0};
+    bool named = false;
+    if (!directory_of(path, directory)) return false;
+    if (flock(fd, LOCK_EX) != 0) errno = 0;
+    for (int i = 0; i < TRIES && !named; i++) {
+        if (!make_name(directory)) break;
+        clock_gettime(CLOCK_REALTIME, &now);
+        uint64_t number = (uint64_t)now.tv_nsec * 1048573u + (uint64_t)getpid() * 7919u;
+        for (char *at = strchr(temporary, '\0') - 6; *at; at++, number /= LETTERS)
+            *at = letters[number % LETTERS];
+        named = link_unnamed(fd, temporary);
+        if (!named && errno != EEXIST) break;
+    }
+    if (!named) temporary[0] = '\0';
+    signals_guard(temporary);
+    return named;
+}
+
 /* Without leave to replace, link refuses a file that appeared meanwhile. Some file systems have
  * no links. */
 static bool give_name(struct output *out) {
-    if (!out->replace) {
+    if (!temporary[0]) {
+        if (link_unnamed(out->fd, out->path)) return true;
+        if (errno != EEXIST || !out->replace || !name_unnamed(out->fd, out->path)) return false;
+    } else if (!out->replace) {
         if (link(temporary, out->path) == 0) return unlink(temporary) == 0;
         if (errno == EEXIST) return false;
     }
@@ -180,27 +302,26 @@ static bool give_name(struct output *out) {
 /* The new name itself must survive a crash; a directory that cannot be synchronised is no error. */
 static void sync_directory(const char *path) {
     char directory[PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    const size_t n = slash ? (size_t)(slash - path) + 1 : 0;
-    if (n >= sizeof directory) return;
-    memcpy(directory, path, n);
-    strcpy(directory + n, ".");
-    const int fd = open(directory, O_RDONLY | O_CLOEXEC);
+    if (!directory_of(path, directory)) return;
+    const int fd = open(*directory ? directory : ".", O_RDONLY | O_CLOEXEC);
     if (fd < 0) return;
     if (fsync(fd) != 0) errno = 0;
     close(fd);
 }
 
+/* The file stays open, and locked, until it has its name. After fsync, close has nothing left to
+ * report. */
 static bool commit_file(struct output *out) {
-    const bool closed = fsync(out->fd) == 0 && close(out->fd) == 0;
-    out->fd = -1;
+    const bool synced = fsync(out->fd) == 0;
     signals_block(true);
-    const bool named = closed && give_name(out);
+    const bool named = synced && give_name(out);
     const int error = errno;
-    if (!named) unlink(temporary);
+    if (!named && temporary[0]) unlink(temporary);
     signals_guard(NULL);
     temporary[0] = '\0';
     signals_block(false);
+    close(out->fd);
+    out->fd = -1;
     errno = error;
     if (!named) return failed(out);
     sync_directory(out->path);
@@ -208,7 +329,7 @@ static bool commit_file(struct output *out) {
 }
 
 bool output_commit(struct output *out) {
-    if (temporary[0]) return commit_file(out);
+    if (out->file) return commit_file(out);
     if (out->target >= 0 && !send_collected(out)) return false;
     int *const last = out->target >= 0 ? &out->target : &out->fd;
     const bool closed = close(*last) == 0;
@@ -219,14 +340,14 @@ bool output_commit(struct output *out) {
 }
 
 void output_abandon(struct output *out) {
-    if (out->fd >= 0) close(out->fd);
-    if (out->target >= 0) close(out->target);
-    out->fd = out->target = -1;
     signals_block(true);
     if (temporary[0]) unlink(temporary);
     signals_guard(NULL);
     temporary[0] = '\0';
     signals_block(false);
+    if (out->fd >= 0) close(out->fd);
+    if (out->target >= 0) close(out->target);
+    out->fd = out->target = -1;
 }
 
 bool stdout_finish(void) {

@@ -10,8 +10,9 @@
 
 #include "cli.h"
 
-/* What people, schedulers and resource limits end a program with. */
-static const int ending[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGALRM, SIGXCPU, SIGUSR1, SIGUSR2};
+/* What people, schedulers, resource limits and readers that have seen enough end a program with. */
+static const int ending[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGALRM,
+                             SIGXCPU, SIGUSR1, SIGUSR2, SIGPIPE};
 enum { ENDING = sizeof ending / sizeof *ending };
 
 static char guarded[PATH_MAX];
@@ -49,7 +50,6 @@ void signals_begin(void) {
     atexit(leave);
     for (int i = 0; i < ENDING; i++) handle(ending[i], end);
     handle(SIGBUS, lost_page);
-    signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
 }
 

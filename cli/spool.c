@@ -1,6 +1,8 @@
 /* spool.c - unnamed temporary files, and writing to a descriptor until it is done.
  * SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE /* O_TMPFILE */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,11 +23,23 @@ int say_temporary(const char *subject) {
     return say_error(subject, "cannot be kept in a temporary file in %s: %s", folder, text);
 }
 
+int unnamed_file(const char *place, bool named_later) {
+#ifdef O_TMPFILE
+    return open(place, O_TMPFILE | O_RDWR | O_CLOEXEC | (named_later ? 0 : O_EXCL), 0600);
+#else
+    (void)place, (void)named_later;
+    errno = EOPNOTSUPP;
+    return -1;
+#endif
+}
+
+/* Where files have names from the start, this one has its own for an instant. */
 static int make_file(const char *place) {
     static const char pattern[] = "/pith-XXXXXX";
     char path[PATH_MAX];
     const size_t n = strlen(place);
-    if (n + sizeof pattern > sizeof path) return -1;
+    const int unnamed = unnamed_file(place, false);
+    if (unnamed >= 0 || n + sizeof pattern > sizeof path) return unnamed;
     memcpy(path, place, n);
     memcpy(path + n, pattern, sizeof pattern);
     signals_block(true);

@@ -104,7 +104,7 @@ for file in a.npy m.safetensors; do
     rm s3.pith
 done
 
-# A full disk, a file size limit, a closed stdout, a reader that went away.
+# A full disk, a file size limit, a closed stdout; t_pipe.sh has a reader that went away.
 before=$(ls -A)
 exits 1 pith compress -q -o /dev/full m.safetensors
 says 'No space left'
@@ -125,9 +125,6 @@ head -c 400000 /dev/zero >big.bin
 exits 1 bash -c 'ulimit -f 64
     exec "$PITH" compress -C raw --dtype u8 --shape 400000 -q -o big.pith big.bin'
 [ ! -e big.pith ] || die 'an output over the limit'
-pith compress -q -C raw --dtype u8 --shape 400000 -o - big.bin 2>err | head -c 1 >out ||
-    true
-says 'cannot write'
 rm big.bin
 [ "$before" = "$(ls -A)" ] || die "left behind: $(ls -A)"
 

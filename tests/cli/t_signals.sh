@@ -14,8 +14,17 @@ resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 pith, number = sys.argv[1], getattr(signal, sys.argv[2])
 child = subprocess.Popen([pith, 'compress', '-q', '-C', 'lossless:level=19', '--dtype', 'u8',
                           '--shape', str(1 << 25), '-o', 'x.pith', 'big.bin'])
+here = os.getcwd() + '/'
+def writes():
+    """Whether there is an output, with a name or without."""
+    try:
+        at = '/proc/%d/fd/' % child.pid
+        return any('big.bin' not in n and n.startswith(here)
+                   for n in (os.readlink(at + f) for f in os.listdir(at)))
+    except OSError:
+        return False
 deadline = time.time() + 20
-while time.time() < deadline and not any('.pith.tmp' in n for n in os.listdir('.')):
+while time.time() < deadline and not writes():
     if child.poll() is not None:
         sys.exit('it ended too early to be interrupted')
 child.send_signal(number)
@@ -24,7 +33,11 @@ if child.wait() != -number:
 if any('.pith' in n for n in os.listdir('.')):
     sys.exit('left behind: %s' % os.listdir('.'))
 END
-for signal in SIGINT SIGTERM SIGHUP SIGQUIT SIGALRM SIGXCPU SIGUSR1 SIGUSR2; do
+for signal in SIGINT SIGTERM SIGHUP SIGQUIT SIGALRM SIGXCPU SIGUSR1 SIGUSR2 SIGPIPE; do
     python3 interrupt.py "$PITH" $signal || die $signal
 done
-only big.bin interrupt.py
+elsewhere TEST_NAMED=1
+for signal in SIGINT SIGTERM SIGPIPE; do
+    python3 interrupt.py "$PITH" $signal || die "$signal, with a name"
+done
+only big.bin interrupt.py preload.so
