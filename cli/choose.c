@@ -87,18 +87,31 @@ static void wanted(const struct options *options, const struct tensor *tensor, s
     for (size_t i = 0; i < options->rule_count; i++)
         if (matches(&options->rules[i], tensor)) {
             out->spec = options->rules[i].spec;
+            out->asked = !(traits_of(out->spec) & PITH_TRAIT_LOSSLESS);
             return;
         }
     if (options->spec_count == 0) return;
     const char *spec = options->specs[0];
-    const bool exempt = tensor->rank < 2 || !is_float(tensor->dtype);
-    if ((traits_of(spec) & PITH_TRAIT_LOSSLESS) || !exempt) out->spec = spec;
+    out->asked = !(traits_of(spec) & PITH_TRAIT_LOSSLESS);
+    if (out->asked && !is_float(tensor->dtype))
+        out->note = "is of no float dtype; stored lossless";
+    else if (out->asked && tensor->rank < 2)
+        out->note = "has fewer than two dimensions; stored lossless";
+    else
+        out->spec = spec;
 }
 
 void choose_lossless(struct choice *choice, const char *note) {
     choice->spec = SPEC_LOSSLESS;
     choice->lossy = false;
     choice->note = note;
+}
+
+void choose_raw(struct choice *choice) {
+    if (choice->lossy) choice->note = "would become no shorter; stored as it is";
+    choice->spec = SPEC_RAW;
+    choice->lossy = false;
+    choice->base = NULL;
 }
 
 /* The tensor's counterpart in the base; NULL with the reason when there is none of its dtype. */
@@ -110,8 +123,7 @@ static int find_match(const struct tensor *tensor, const struct tensor_set *base
     *why = "of another dtype in the base";
     const bool same = (*match)->dtype == tensor->dtype && (*match)->opaque == tensor->opaque;
     if ((*match)->opaque == tensor->opaque && !tensor_same_shape(tensor, *match))
-        return say_error(base_path, "%s: the base has another shape",
-                         tensor_label(tensor->name).text);
+        return say_other_shape(base_path, *match, tensor);
     if (!same) *match = NULL;
     return EXIT_GOOD;
 }
@@ -122,7 +134,7 @@ static void note(struct choice *choice, const char *why, const char *outcome) {
 }
 
 static void note_missing(struct choice *choice, const char *why) {
-    note(choice, why, choice->lossy ? "stored lossless without it" : "stored without it");
+    note(choice, why, choice->asked ? "stored lossless without it" : "stored without it");
     if (choice->lossy) choice->spec = SPEC_LOSSLESS;
     choice->lossy = false;
 }

@@ -7,10 +7,12 @@
 #include "tensors.h"
 
 #define SPEC_LOSSLESS "lossless"
+#define SPEC_RAW "raw"
 
 struct choice {
     const char *spec;
     bool lossy;
+    bool asked;                /* for loss, by -C or a rule, whatever came of it */
     bool finite;               /* lossy, and what is not finite would be lost */
     const struct tensor *base; /* NULL: none */
     const char *note;          /* why it is not what was asked for; NULL: it is */
@@ -26,6 +28,8 @@ int choose(const struct options *options, const struct tensor *tensor,
 void note_idle_rules(const struct options *options, const struct tensor_set *set);
 /* What to do when a lossy codec cannot keep this tensor: lossless, still against the base. */
 void choose_lossless(struct choice *choice, const char *note);
+/* What to do when the codec makes the tensor no shorter. */
+void choose_raw(struct choice *choice);
 /* EXIT_USAGE (said) when a spec needs --base and there is none. */
 int check_base_given(const struct options *options);
 /* Layout of a tensor's frame. */

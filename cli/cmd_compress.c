@@ -18,6 +18,7 @@ struct task {
     struct encoder encoder;
     struct output out;
     struct report report;
+    size_t kept; /* tensors that were to be coded with loss and are stored without */
 };
 
 /* ---- Reading ---------------------------------------------------------------------------------*/
@@ -95,6 +96,7 @@ static int write_frame(struct task *t, size_t i) {
     if (!output_write(&t->out, frame.frame, frame.bytes)) return EXIT_FAILED;
     t->ends[i] = (i ? t->ends[i - 1] : 0) + frame.bytes;
     report_add(&t->report, tensor->name, &frame.info, frame.bound, frame.seconds);
+    t->kept += t->choices[i].asked && !t->choices[i].lossy;
     if (t->choices[i].note)
         say_note(t->options->quiet, t->set.in.path, "%s: %s", tensor_label(tensor->name).text,
                  t->choices[i].note);
@@ -190,6 +192,9 @@ static int compress(struct task *t) {
         if (!o->quiet) summarize(t, path);
         if (o->json) report_end(&t->report, stdout, t->out.written);
     }
+    if (code == EXIT_GOOD && o->quiet && t->kept)
+        say_note(false, t->set.in.path, "%zu of %zu tensors stored without the loss asked for",
+                 t->kept, t->set.count);
     free(name);
     return code;
 }
@@ -200,7 +205,10 @@ static int check_options(const struct options *o) {
     if (o->spec_count > 1) why = "-C was given twice";
     if (o->json && to_stdout) why = "--json and the output cannot both go to standard output";
     if (o->base && strcmp(o->base, "-") == 0) why = "--base wants a file";
-    if (!why) return check_base_given(o);
+    if (!why) {
+        const int code = check_file_specs(o);
+        return code == EXIT_GOOD ? check_base_given(o) : code;
+    }
     say_error("compress", "%s", why);
     return EXIT_USAGE;
 }

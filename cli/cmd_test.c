@@ -37,7 +37,7 @@ static void print_good(const struct packed *p, const struct counts *counts) {
     if (!path) return;
     printf("%s: %s", path, counts->undecoded || counts->unsummed ? "no damage found" : "ok");
     if (counts->undecoded)
-        printf("; %zu of %zu tensors not decoded, which needs --base", counts->undecoded, all);
+        printf("; %zu of %zu tensors not checked: needs its base (--base)", counts->undecoded, all);
     if (counts->unsummed) printf("; %zu of %zu without checksums", counts->unsummed, all);
     putchar('\n');
     free(path);
@@ -50,8 +50,10 @@ static int test_all(struct decoder *d, bool quiet) {
     for (size_t i = 0; i < d->packed->count && code == EXIT_GOOD; i++)
         code = test_item(d, i, &counts);
     progress_clear();
-    if (code == EXIT_GOOD && !quiet) print_good(d->packed, &counts);
-    return code;
+    if (code != EXIT_GOOD) return code;
+    if (!quiet) print_good(d->packed, &counts);
+    if (quiet && counts.undecoded) say_error(d->packed->in.path, "not checked: needs its base");
+    return counts.undecoded ? EXIT_UNCHECKED : EXIT_GOOD;
 }
 
 int run_test(const struct options *options) {

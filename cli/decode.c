@@ -24,8 +24,11 @@ static int find_base(struct decoder *d, const struct packed_item *item, pith_vie
     if (code != EXIT_GOOD) return code;
     const struct tensor *base = tensors_find(&d->bases, item->name);
     if (!base) return say_error(d->base_path, "the base has no tensor %s", name);
-    if (base->dtype != item->info.base_dtype || !tensor_same_shape(base, &item->home))
-        return say_error(d->base_path, "%s: the base differs in dtype or shape", name);
+    if (base->dtype != item->info.base_dtype)
+        return say_error(d->base_path, "%s: the base is of another dtype, %s instead of %s", name,
+                         pith_dtype_name(base->dtype), pith_dtype_name(item->info.base_dtype));
+    if (!tensor_same_shape(base, &item->home))
+        return say_other_shape(d->base_path, base, &item->home);
     const void *values = tensor_values(base, &d->base);
     if (!values) return EXIT_FAILED;
     *view = tensor_view(base, values);

@@ -72,13 +72,14 @@ static int spec_bound(const char *path, const char *spec, const struct tensor *t
 
 int encode_bound(const char *path, const struct tensor *tensor, const struct choice *choice,
                  size_t source_bytes, uint64_t *bytes) {
-    struct choice fallback = *choice;
-    uint64_t other = 0;
+    const char *const others[] = {SPEC_RAW, choice->lossy ? SPEC_LOSSLESS : SPEC_RAW};
     int code = spec_bound(path, choice->spec, tensor, choice->base, source_bytes, bytes);
-    if (code != EXIT_GOOD || !choice->lossy) return code;
-    choose_lossless(&fallback, NULL);
-    code = spec_bound(path, fallback.spec, tensor, fallback.base, source_bytes, &other);
-    if (other > *bytes) *bytes = other;
+    for (int i = 0; i < 2 && code == EXIT_GOOD; i++) {
+        const bool raw = strcmp(others[i], SPEC_RAW) == 0;
+        uint64_t other = 0;
+        code = spec_bound(path, others[i], tensor, raw ? NULL : choice->base, source_bytes, &other);
+        if (other > *bytes) *bytes = other;
+    }
     return code;
 }
 
@@ -96,11 +97,27 @@ static int encode_as(struct encoder *e, const struct tensor *tensor, const struc
     pith_status status =
         pith_compress(choice->spec, &view, choice->base ? &base : NULL, layout, &e->env,
                       e->frame.bytes, e->frame.capacity, &out->bytes, &error);
-    out->seconds = clock_seconds() - begun;
+    out->seconds += clock_seconds() - begun;
     out->frame = e->frame.bytes;
     if (status == PITH_OK) status = pith_inspect(out->frame, out->bytes, &out->info, &error);
     if (status == PITH_OK) status = pith_error_bound(out->frame, out->bytes, &out->bound, &error);
     return status == PITH_OK ? EXIT_GOOD : say_status(e->path, tensor->name, status, &error);
+}
+
+/* Values that their codec makes no shorter go as they are, which also decodes faster and needs no
+ * base; so do a few that would pay more for the rest of their frame. */
+static int encode_shorter(struct encoder *e, const struct tensor *tensor, struct choice *choice,
+                          pith_layout *layout, const void *values, struct encoded *out) {
+    uint64_t plain = 0;
+    if (strcmp(out->info.codec_name, SPEC_RAW) == 0) return EXIT_GOOD;
+    const uint64_t payload = out->bytes - out->info.header_bytes;
+    const int code =
+        spec_bound(e->path, SPEC_RAW, tensor, NULL, (size_t)layout->source_bytes, &plain);
+    const bool shorter = plain >= out->bytes && (payload < tensor->bytes || tensor->bytes == 0);
+    if (code != EXIT_GOOD || shorter) return code;
+    choose_raw(choice);
+    layout->base_dtype = PITH_NONE;
+    return encode_as(e, tensor, choice, layout, values, out);
 }
 
 int encode(struct encoder *e, const struct tensor *tensor, struct choice *choice,
@@ -126,7 +143,8 @@ int encode(struct encoder *e, const struct tensor *tensor, struct choice *choice
         layout.base_dtype = choice->base ? choice->base->dtype : PITH_NONE;
         code = encode_as(e, tensor, choice, &layout, values, out);
     }
-    return code;
+    if (code != EXIT_GOOD) return code;
+    return encode_shorter(e, tensor, choice, &layout, values, out);
 }
 
 void encoder_free(struct encoder *e) {

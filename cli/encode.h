@@ -23,7 +23,8 @@ struct encoded {
 int encode_bound(const char *path, const struct tensor *tensor, const struct choice *choice,
                  size_t source_bytes, uint64_t *bytes);
 /* The choice becomes lossless when the tensor, or its difference to the base, holds values that a
- * lossy codec would not keep. Fails (said) with an exit code. */
+ * lossy codec would not keep, and raw when the codec saves nothing. Fails (said) with an exit
+ * code. */
 int encode(struct encoder *e, const struct tensor *tensor, struct choice *choice,
            const void *source, size_t source_bytes, struct encoded *out);
 void encoder_free(struct encoder *e);

@@ -20,7 +20,7 @@ static const struct command commands[] = {
      "  -T N                threads; 0: one per processor\n"
      "  -o OUT              output; - is standard output\n"
      "  -f                  overwrite OUT; compress what is compressed already\n"
-     "  -q, -v              say nothing; print a table of tensors\n"
+     "  -q, -v              say little; print a table of tensors\n"
      "  --json              print what inspect --json prints\n"
      "  --max-spool BYTES   most bytes of a pipe to copy to the temporary folder (suffixes K M "
      "G);\n"
@@ -49,7 +49,8 @@ static const struct command commands[] = {
      "jp", 1, 1, run_inspect},
     {"test", "checks every checksum of a compressed file",
      "test [--base FILE] [--max-output BYTES] [-T N] [-q] FILE",
-     "Checks every checksum and every block of a compressed file; with its base, decodes it.\n\n"
+     "Checks every checksum and every block of a compressed file; with its base, decodes it.\n"
+     "Exits 3 when nothing is wrong but tensors need a base that was not given.\n\n"
      "  --base FILE         the base it was compressed against\n"
      "  --max-output BYTES  refuse tensors larger together (suffixes K M G); default: the larger\n"
      "                      of 1G and 1000 times the size of FILE\n"
@@ -106,7 +107,7 @@ static void print_overview(void) {
         printf("  %-12s%s\n", commands[i].name, commands[i].summary);
     puts(
         "\n'pith COMMAND --help' explains the options, 'man pith' everything.\n"
-        "Exit status: 0 good, 1 a file failed, 2 usage.");
+        "Exit status: 0 good, 1 a file failed, 2 usage, 3 not checked (test): needs its base.");
 }
 
 static void print_help(const struct command *command) {

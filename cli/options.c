@@ -63,10 +63,48 @@ static int check_spec(const char *spec, char canonical[PITH_SPEC_MAX]) {
     return say_bad_spec(spec, &error);
 }
 
+/* What the text, a good spec, sets a key of the codec to; NULL: nothing. */
+static const char *setting_of(const char *text, const char *key) {
+    const size_t n = strlen(key);
+    for (const char *at = strchr(text, ':'); at; at = strchr(at, ',')) {
+        at++;
+        if (strncmp(at, key, n) == 0 && at[n] == '=') return at + n + 1;
+    }
+    return NULL;
+}
+
+/* Presets may set such keys for those who have use for them; what counts is what was written. */
+static int check_file_spec(const char *text) {
+    pith_codec_info codec;
+    pith_key_info key;
+    const size_t name = strcspn(text, ":");
+    for (uint32_t i = 0; pith_codec_at(i, &codec) == PITH_OK; i++) {
+        if (strlen(codec.name) != name || memcmp(codec.name, text, name) != 0) continue;
+        for (uint32_t k = 0; pith_codec_key_at(i, k, &key) == PITH_OK; k++) {
+            const char *value = key.traits & PITH_KEY_STREAM ? setting_of(text, key.name) : NULL;
+            const size_t n = strlen(key.initial);
+            if (!value || (strcspn(value, ",") == n && memcmp(value, key.initial, n) == 0))
+                continue;
+            const pith_error error = {"is for streams and caches and has no effect on a file",
+                                      (uint64_t)(value - text) - 1};
+            return say_bad_spec(text, &error);
+        }
+    }
+    return EXIT_GOOD;
+}
+
+int check_file_specs(const struct options *options) {
+    int code = options->spec_text ? check_file_spec(options->spec_text) : EXIT_GOOD;
+    for (size_t i = 0; i < options->rule_count && code == EXIT_GOOD; i++)
+        code = check_file_spec(options->rules[i].text);
+    return code;
+}
+
 static int add_spec(struct options *o, const char *text) {
     void *grown = realloc(o->specs, (o->spec_count + 1) * sizeof *o->specs);
     if (!grown) return say_errno(NULL, "options");
     o->specs = grown;
+    o->spec_text = text;
     return check_spec(text, o->specs[o->spec_count++]);
 }
 
@@ -79,6 +117,7 @@ static int add_rule(struct options *o, char *text) {
     o->rules = grown;
     *cut = '\0';
     o->rules[o->rule_count].glob = text;
+    o->rules[o->rule_count].text = cut + 1;
     return check_spec(cut + 1, o->rules[o->rule_count++].spec);
 }
 

@@ -9,13 +9,15 @@
 
 struct rule {
     const char *glob;
+    const char *text;         /* as given */
     char spec[PITH_SPEC_MAX]; /* canonical */
 };
 
 struct options {
     char (*specs)[PITH_SPEC_MAX]; /* -C, canonical */
     size_t spec_count;
-    struct rule *rules; /* --rule, in the order given */
+    const char *spec_text; /* the last one as given */
+    struct rule *rules;    /* --rule, in the order given */
     size_t rule_count;
     const char *base, *out;
     struct tensor_hint hint; /* --dtype, --shape */
@@ -44,6 +46,9 @@ int options_parse(struct options *out, const struct command *command, int count,
 void options_free(struct options *options);
 /* Say which part of a spec is wrong; returns EXIT_USAGE. */
 int say_bad_spec(const char *spec, const pith_error *error);
+/* EXIT_USAGE (said) when a spec sets a key that has no effect on a file, as only streams and caches
+ * heed it. */
+int check_file_specs(const struct options *options);
 /* The environment for library calls. */
 pith_env options_env(const struct options *options);
 

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -164,7 +165,7 @@ static const char *why_unknown(const struct input *in) {
     return "neither .npy nor .safetensors; raw bytes need --dtype and --shape";
 }
 
-static int open_raw(struct tensor_set *set, const struct tensor_hint *hint) {
+static int open_raw(struct tensor_set *set, const struct tensor_hint *hint, bool exact) {
     uint64_t bytes = 0;
     struct tensor *t = set->items;
     set->format = FORMAT_RAW;
@@ -173,6 +174,10 @@ static int open_raw(struct tensor_set *set, const struct tensor_hint *hint) {
     if (!tensor_hint_bytes(hint, &bytes))
         return say_error(set->in.path, "no file can have so many bytes as the dtype and shape");
     if (!input_expect(&set->in, bytes)) return EXIT_FAILED;
+    if (bytes != set->in.length && !exact)
+        return say_error(set->in.path,
+                         "the base has %s%" PRIu64 " bytes, not the %" PRIu64 " of the tensor",
+                         set->in.stream < 0 ? "" : "at least ", set->in.length, bytes);
     if (bytes != set->in.length)
         return say_error(set->in.path,
                          "%s%" PRIu64 " bytes do not fit the dtype and shape, which need %" PRIu64,
@@ -189,12 +194,12 @@ static int open_raw(struct tensor_set *set, const struct tensor_hint *hint) {
 
 static int open_content(struct tensor_set *set, const struct tensor_hint *hint, bool exact) {
     uint64_t bytes = 0;
-    if (exact && hint->has_shape) return open_raw(set, hint);
+    if (exact && hint->has_shape) return open_raw(set, hint, exact);
     if (npy_is(set->in.bytes, set->in.mapped)) return open_npy(set, hint, exact);
-    if (!st_is(set->in.bytes, set->in.mapped)) return open_raw(set, hint);
+    if (!st_is(set->in.bytes, set->in.mapped)) return open_raw(set, hint, exact);
     if (hint->has_shape && tensor_hint_bytes(hint, &bytes)) {
         if (!input_expect(&set->in, bytes)) return EXIT_FAILED;
-        if (bytes == set->in.length) return open_raw(set, hint);
+        if (bytes == set->in.length) return open_raw(set, hint, exact);
     }
     if (exact && hint->dtype != PITH_NONE)
         return say_error(set->in.path, "--dtype does not apply to a .safetensors file");
@@ -254,6 +259,25 @@ uint64_t tensor_count(const struct tensor *t) {
 bool tensor_same_shape(const struct tensor *a, const struct tensor *b) {
     return a->ndim == b->ndim && a->rank == b->rank &&
            memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape) == 0;
+}
+
+struct shape_text shape_text(const uint64_t *shape, uint32_t ndim) {
+    struct shape_text out = {"scalar"};
+    size_t n = 0;
+    for (uint32_t i = 0; i < ndim; i++) {
+        const int more =
+            snprintf(out.text + n, sizeof out.text - n, "%s%" PRIu64, i ? "x" : "", shape[i]);
+        n += more > 0 ? (size_t)more : 0;
+    }
+    return out;
+}
+
+int say_other_shape(const char *base_path, const struct tensor *base, const struct tensor *tensor) {
+    return say_error(base_path,
+                     "%s: the base has another shape, %s, and %" PRIu64
+                     " bytes; the tensor has %s and %" PRIu64,
+                     tensor_label(tensor->name).text, shape_text(base->shape, base->ndim).text,
+                     base->bytes, shape_text(tensor->shape, tensor->ndim).text, tensor->bytes);
 }
 
 void swap_items(uint8_t *bytes, uint64_t count, uint32_t item_bytes) {

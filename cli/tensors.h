@@ -68,6 +68,14 @@ void tensor_from_safetensors(struct tensor *t, const struct st_tensor *entry);
 uint64_t tensor_count(const struct tensor *t);
 bool tensor_same_shape(const struct tensor *a, const struct tensor *b);
 
+/* "4x1024", or "scalar". */
+struct shape_text {
+    char text[PITH_MAX_NDIM * 21 + 1];
+};
+struct shape_text shape_text(const uint64_t *shape, uint32_t ndim);
+/* Say that the base's tensor has not the shape of the one it is for; returns EXIT_FAILED. */
+int say_other_shape(const char *base_path, const struct tensor *base, const struct tensor *tensor);
+
 /* Where one tensor of a file is visible, and its values in the machine's byte order. */
 struct tensor_memory {
     struct window window;

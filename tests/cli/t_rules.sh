@@ -4,10 +4,10 @@
 cat >make.py <<'END'
 import json, struct, sys
 names = json.loads(sys.argv[2])
-head = {n: {'dtype': 'F32', 'shape': [4, 4], 'data_offsets': [64 * i, 64 * i + 64]}
+head = {n: {'dtype': 'F32', 'shape': [32, 16], 'data_offsets': [2048 * i, 2048 * i + 2048]}
         for i, n in enumerate(names)}
 text = json.dumps(head).encode()
-data = struct.pack('<16f', *range(16)) * len(names)
+data = struct.pack('<512f', *range(512)) * len(names)
 open(sys.argv[1], 'wb').write(struct.pack('<Q', len(text)) + text + data)
 END
 python3 make.py m '["a=b", "axb", "a\u00e9b", "a\u4e2db", "a\ud83d\ude00b", "ab", "axxb", "a/b",

@@ -6,11 +6,14 @@ prints() { # prints LINE: stdout of the last exits, and nothing on stderr
     [ "$(cat out)" = "$1" ] || die "printed: $(cat out)"
 }
 exits 0 pith compress -q --base $D/base.safetensors -o based $D/next.safetensors
-exits 0 pith test based
-prints 'based: no damage found; 4 of 4 tensors not decoded, which needs --base'
+exits 3 pith test based
+prints 'based: no damage found; 2 of 4 tensors not checked: needs its base (--base)'
 exits 0 pith test --base $D/base.safetensors based
 prints 'based: ok'
-exits 0 pith test -q based
+exits 3 pith test -q based
+[ ! -s out ] || die 'words on stdout under -q'
+says 'pith: based: not checked: needs its base'
+exits 0 pith test -q --base $D/base.safetensors based
 prints ''
 exits 1 pith test --base $D/other.safetensors based
 says 'base differs'
@@ -18,17 +21,22 @@ says 'base differs'
 
 # Only what needs the base counts.
 exits 0 pith compress -q --base $D/missing.safetensors -o some $D/next.safetensors
-exits 0 pith test some
-prints 'some: no damage found; 2 of 4 tensors not decoded, which needs --base'
+exits 3 pith test some
+prints 'some: no damage found; 1 of 4 tensors not checked: needs its base (--base)'
 exits 0 pith compress -q -o none $D/next.safetensors
 exits 0 pith test none
 prints 'none: ok'
 exits 0 pith compress -q --base "$DATA/npy/f32.npy" -o one "$DATA/npy/f32_step.npy"
-exits 0 pith test one
-prints 'one: no damage found; 1 of 1 tensors not decoded, which needs --base'
+exits 3 pith test one
+prints 'one: no damage found; 1 of 1 tensors not checked: needs its base (--base)'
 exits 0 pith compress -q -o empty $D/empty.safetensors
 exits 0 pith test empty
 prints 'empty: ok'
+
+# Damage comes before what is not checked.
+head -c 500 one >cut
+exits 1 pith test cut
+rm cut
 
 # Frames that other programs wrote without checksums: nothing is claimed of their values.
 for name in act-bf16 eb-bits; do

@@ -1,0 +1,33 @@
+# t_idle.sh - settings without an effect were taken without a word.
+# SPDX-License-Identifier: Apache-2.0
+F=$DATA/npy/f32.npy
+refuses() { # refuses SPEC KEY TEXT: under -C and as a rule
+    exits 2 pith compress -C "$1" --base "$F" -o no "$F"
+    says "'$2': $3"
+    exits 2 pith compress --rule 'x=raw' --rule "*=$1" --base "$F" -o no "$F"
+    says "bad spec '$1': '$2': $3"
+}
+for spec in kv:block=64 kv:block=64,bits=8 kv:level=5 wdiff:level=9; do
+    key=${spec#*:}
+    refuses $spec "${key%%=*}" 'has no effect without entropy=zstd'
+done
+for codec in eb act embed:mode=fast; do
+    case $codec in *:*) at=, ;; *) at=: ;; esac
+    refuses "$codec${at}level=5" level 'has no effect with mode=fast'
+done
+refuses embed:start=3 start 'has no effect without decay'
+refuses embed:decay=log decay 'has no effect without steps'
+
+# What streams and caches remember, a file does not.
+for spec in kv:window=4 kv:preset=kivi4,window=64 wdiff:key=5 grad:bits=8,ef=full; do
+    key=${spec##*[:,]}
+    refuses $spec "${key%%=*}" 'is for streams and caches and has no effect on a file'
+done
+exits 2 pith compress -C lossless:key=3 -o no "$F"
+
+# A preset that caches use, what has an effect, and defaults that are spelled out.
+for spec in kv:preset=kivi4 kv:preset=kivi4,window=0 kv:entropy=zstd,block=64,level=2 \
+    kv:block=1048576,level=1 eb:mode=ratio,level=5 eb:level=1 grad:ef=none lossless:key=0; do
+    exits 0 pith compress -q -f -C $spec -o yes "$F"
+done
+only yes
