@@ -4,9 +4,11 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
+#include "tensors.h"
 
 enum { LEFT_COLUMNS = 0x1f };
 
@@ -26,9 +28,58 @@ static int print_part(const char *text, size_t length, void *to) {
     return 0;
 }
 
-void json_print(const json_t *value, FILE *to) {
+/* Digits that tell this number from its neighbours. jansson writes one count for all. */
+static size_t digits_of(double value) {
+    enum { MOST = 17 };
+    char text[32];
+    for (int n = 1; n < MOST; n++) {
+        snprintf(text, sizeof text, "%.*g", n, value);
+        if (strtod(text, NULL) == value) return (size_t)n;
+    }
+    return MOST;
+}
+
+static void print_scalar(const json_t *value, FILE *to) {
+    const size_t digits = json_is_real(value) ? digits_of(json_real_value(value)) : 0;
     json_dump_callback(value, print_part, to,
-                       JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_ENSURE_ASCII);
+                       JSON_ENCODE_ANY | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(digits));
+}
+
+static void begin_item(FILE *to, bool first, int depth) {
+    fprintf(to, "%s\n%*s", first ? "" : ",", 2 * depth, "");
+}
+
+static void print_value(json_t *value, FILE *to, int depth) {
+    const bool object = json_is_object(value), array = json_is_array(value);
+    const char *key;
+    json_t *item;
+    size_t i;
+    bool first = true;
+    if (!object && !array) {
+        print_scalar(value, to);
+        return;
+    }
+    fputc(object ? '{' : '[', to);
+    json_object_foreach(value, key, item) {
+        json_t *name = json_string(key);
+        begin_item(to, first, depth + 1);
+        print_scalar(name, to);
+        fputs(": ", to);
+        print_value(item, to, depth + 1);
+        json_decref(name);
+        first = false;
+    }
+    json_array_foreach(value, i, item) {
+        begin_item(to, first, depth + 1);
+        print_value(item, to, depth + 1);
+        first = false;
+    }
+    if (!first) fprintf(to, "\n%*s", 2 * depth, "");
+    fputc(object ? '}' : ']', to);
+}
+
+void json_print(json_t *value, FILE *to) {
+    print_value(value, to, 0);
     fputc('\n', to);
 }
 
@@ -74,16 +125,6 @@ static void add_json(struct report *r, const char *name, const pith_info *info, 
     json_array_append_new(r->tensors, t);
 }
 
-static void shape_text(const pith_info *info, char *text, size_t room) {
-    size_t n = 0;
-    text[0] = '\0';
-    for (uint32_t i = 0; i < info->ndim; i++) {
-        const int more = snprintf(text + n, room - n, "%s%" PRIu64, i ? "x" : "", info->shape[i]);
-        n += more > 0 ? (size_t)more : 0;
-    }
-    if (info->ndim == 0) strcpy(text, "scalar");
-}
-
 /* digits after the point; 0: three significant ones. */
 static void add_real(struct table *t, double value, int digits) {
     if (!isfinite(value))
@@ -96,12 +137,10 @@ static void add_real(struct table *t, double value, int digits) {
 
 static void add_row(struct report *r, const char *name, const pith_info *info, double bound,
                     double seconds) {
-    char shape[PITH_MAX_NDIM * 21 + 1];
     struct table *t = &r->table;
-    shape_text(info, shape, sizeof shape);
     table_add(t, "%s", tensor_label(name).text);
     table_add(t, "%s", pith_dtype_name(info->dtype));
-    table_add(t, "%s", shape);
+    table_add(t, "%s", shape_text(info->shape, info->ndim).text);
     table_add(t, "%s", info->spec);
     table_add(t, "%s", info->base_dtype == PITH_NONE ? "-" : pith_dtype_name(info->base_dtype));
     table_add(t, "%" PRIu64, info->raw_bytes);

@@ -28,7 +28,7 @@ void report_free(struct report *r);
 /* JSON null for what is not a finite number. */
 json_t *json_number(double value);
 json_t *json_unsigned(uint64_t value);
-/* Indented, with a newline. */
-void json_print(const json_t *value, FILE *to);
+/* Indented, with a newline; numbers with as few digits as read back to the same. */
+void json_print(json_t *value, FILE *to);
 
 #endif
