@@ -9,7 +9,7 @@ trap 'rm -rf "$place"' EXIT
 
 awk -v place="$place" '/^```c$/ { on = 1; n++; next } /^```/ { on = 0 }
     on { print > (place "/example" n ".c") }' README.md
-[ -f "$place/example2.c" ] || { echo 'README.md has fewer than two C examples'; exit 1; }
+[ -f "$place/example4.c" ] || { echo 'README.md has fewer than four C examples'; exit 1; }
 flags=()
 nm -D "$library" | grep __asan_ >/dev/null && flags+=(-fsanitize=address,undefined)
 for source in "$place"/example*.c; do
