@@ -274,6 +274,13 @@ static const struct golden table[] = {
     GRAD("signs-last", "signs=4294967295,rotate=256,group=256,block=256", 300, GEN_NOISE),
     GRAD("scale-bf16", "bits=3,scale=bf16,group=32,mode=absmax", 100, GEN_NOISE),
     GRAD("scale-e8m0", "bits=5,scale=e8m0,group=32", 100, GEN_NOISE),
+    /* A scale of byte 0 is 2^-127, also for codes that are not 0. */
+    {.name = "grad-scale-e8m0-0",
+     .spec = "grad:bits=5,scale=e8m0,group=32,rotate=0",
+     .dtype = PITH_F32,
+     ONE(40),
+     .kind = GEN_NOISE,
+     .patch = {{64, 1, 0}}},
     GRAD("mse", "mode=mse,group=64", 200, GEN_NOISE),
     GRAD("mse-2", "mode=mse,bits=2,group=32,scale=bf16,block=32", 150, GEN_NOISE),
     GRAD("mse-e8m0", "mode=mse,bits=8,group=32,scale=e8m0", 100, GEN_NOISE),

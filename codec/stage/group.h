@@ -1,8 +1,9 @@
 /* group.h - the group quantizer of wdiff, grad and kv.
  * SPDX-License-Identifier: Apache-2.0
  *
- * doc/FORMAT.md, section Group quantizer, states the arithmetic and proves its bounds; group.c is
- * the same text in C; the kernels reproduce it byte for byte. */
+ * doc/FORMAT.md, section Group quantizer and appendices A.2 to A.4, states the arithmetic, and
+ * appendix B proves its bounds; group.c is the same text in C; the kernels reproduce it byte for
+ * byte. */
 #ifndef PITHI_GROUP_H
 #define PITHI_GROUP_H
 

@@ -3,7 +3,7 @@
  *
  * A tile's first element, then grids of ever finer spacing: each value is predicted by its
  * neighbours along one dimension, and the difference quantized with the bound of its level.
- * doc/FORMAT.md, Interpolation, is normative. Bounds are absolute. */
+ * doc/FORMAT.md, Interpolation and appendix A.7, is normative. Bounds are absolute. */
 #ifndef PITHI_INTERP_H
 #define PITHI_INTERP_H
 

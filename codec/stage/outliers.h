@@ -1,7 +1,7 @@
 /* outliers.h - the values of a group that lie farthest out, kept as they are beside its codes.
  * SPDX-License-Identifier: Apache-2.0
  *
- * doc/FORMAT.md, Codec 8, Outliers. */
+ * doc/FORMAT.md, Codec 8; which values are taken: appendix A.8. */
 #ifndef PITHI_OUTLIERS_H
 #define PITHI_OUTLIERS_H
 

@@ -26,8 +26,8 @@ PITHI_INLINE float pithi_outlier_value(uint64_t word) {
 /* ---- Groups that encode to themselves --------------------------------------------------------
  * What was taken of a symmetric group, with uniform codes or normal floats, must still be what lies
  * farthest out once the group was decoded. So the others are clamped to a magnitude for which no
- * scale is found whose last code decodes to the least magnitude taken or more: doc/FORMAT.md has
- * the proof. */
+ * scale is found whose last code decodes to the least magnitude taken or more: doc/FORMAT.md,
+ * appendix B.8, has the proof. */
 
 PITHI_INLINE bool pithi_outliers_limited(const struct pithi_group_setting *s) {
     return !s->asymmetric && s->codebook != PITHI_CODEBOOK_LLOYD;

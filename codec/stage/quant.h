@@ -1,9 +1,9 @@
 /* quant.h - values to integers by a bound on every one of them, and back.
  * SPDX-License-Identifier: Apache-2.0
  *
- * doc/FORMAT.md, Quantization under a bound, is normative. The encoder decodes each value with the
- * decoder's own arithmetic; where that misses the bound the value is marked, to be stored as it
- * is (stage/exact.h). */
+ * doc/FORMAT.md, Quantization under a bound, is normative; appendix A.6 has encoders. The encoder
+ * decodes each value with the decoder's own arithmetic; where that misses the bound the value is
+ * marked, to be stored as it is (stage/exact.h). */
 #ifndef PITHI_QUANT_H
 #define PITHI_QUANT_H
 

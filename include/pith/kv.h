@@ -163,8 +163,8 @@ PITH_API double pith_kv_page_bound(const pith_plan *plan, const void *page, uint
  * asymmetric range (preset quarot4) mostly; with 8 bits, or scale=f16, most in 16 bits are not, and
  * what every trip loses adds up. That is the only preset without a promise.
  * A group that decodes to NaN where outliers are kept is no part of the promise: the outliers of
- * such a group are exact after one trip and NaN after the next. doc/FORMAT.md, codec kv, has the
- * proof. */
+ * such a group are exact after one trip and NaN after the next. doc/FORMAT.md, appendix B.8,
+ * has the proof. */
 PITH_API double pith_kv_idempotent_from(const pith_plan *plan);
 
 typedef struct pith_kv_pair {
