@@ -113,6 +113,9 @@ static pith_status encode_slot(pith_plan *p, pith_state *s, const struct pithi_s
         base = base_span(p, s, slot);
         c.base = &base;
         c.update = true;
+        c.sums = pithi_state_sums(p, s, slot);
+        c.whole = pithi_state_whole_sums(p);
+        c.compare = c.sums && !key;
         c.frame.step = s->slot[slot].step;
         c.frame.identity = s->slot[slot].identity;
         c.frame.stream = s->stream;
@@ -130,9 +133,10 @@ static pith_status encode_slot(pith_plan *p, pith_state *s, const struct pithi_s
         keep_residual(&c, s, slot, status);
         return status;
     }
+    /* Too little space is found before the first block, and so may a changed base be. */
     if (status == PITH_OK)
         advance(p, s, slot, &c);
-    else if (status != PITH_ERR_SPACE) /* which is found before the first block */
+    else if (status != PITH_ERR_SPACE && (status != PITH_ERR_BASE || pithi_run_advanced(p)))
         s->slot[slot].torn = 1;
     return status;
 }
@@ -217,6 +221,8 @@ static pith_status decode_slot(pith_plan *p, pith_state *s, uint64_t slot, const
         base = base_span(p, s, slot);
         c.base = &base;
         c.update = true;
+        c.sums = pithi_state_sums(p, s, slot);
+        c.whole = pithi_state_whole_sums(p);
     }
     if (!pithi_has_base(p)) {
         PITHI_TRY(pithi_decode_blocks(&c));

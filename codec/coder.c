@@ -90,6 +90,29 @@ static void set_bounds(const struct pithi_coding *c, uint64_t block, struct pith
     b->tile = tile;
 }
 
+static uint64_t sum_of(const struct pithi_coding *c, const struct pithi_block *b, pithi_nh_fn *nh) {
+    const size_t element = pith_dtype_bytes(c->frame.params.base_dtype);
+    return nh(b->base, b->count * element, b->first * element / 8);
+}
+
+/* Whether the base is what the last call left there. */
+static bool is_kept(const struct pithi_coding *c, uint64_t block, const struct pithi_block *b) {
+    const size_t bytes = b->count * pith_dtype_bytes(c->frame.params.base_dtype);
+    if (c->whole) return sum_of(c, b, b->kernels->nh) == c->sums[block];
+    if (block + 1 < c->payload.blocks) /* a sample waits for memory at every line */
+        pithi_nh_sample_ahead((const uint8_t *)b->base + bytes,
+                              (size_t)elements_of(c, block + 1) * (bytes / b->count));
+    return sum_of(c, b, pithi_nh_sample) == c->sums[block];
+}
+
+/* The block of the base is new; what the next call compares. */
+static void keep_sum(const struct pithi_coding *c, uint64_t block, const struct pithi_block *b,
+                     struct pithi_worker *w) {
+    if (!c->sums) return;
+    c->sums[block] = c->whole ? b->hash : sum_of(c, b, pithi_nh_sample);
+    w->advanced = true;
+}
+
 static pith_status encode_block(const struct pithi_coding *c, uint64_t block, const void *values,
                                 void *base, uint8_t *bytes, struct pithi_worker *w) {
     struct pithi_block b = pithi_block_of(c, block, base, w);
@@ -102,12 +125,18 @@ static pith_status encode_block(const struct pithi_coding *c, uint64_t block, co
     b.more = c->frame.params.codec->pages && c->view && c->view->dense && b.value != w->values &&
              block + 1 < c->payload.blocks;
     b.bytes = bytes;
+    if (c->compare && !is_kept(c, block, &b)) {
+        w->detail = "the base was changed by others since the last call";
+        return PITH_ERR_BASE;
+    }
     const pith_status status = c->frame.params.codec->encode(&b);
     pithi_collect(w, &b);
     w->length = b.length;
     w->plain = b.plain;
-    if (status == PITH_OK) pithi_encode_check(c, block, bytes, b.length);
-    return status;
+    if (status != PITH_OK) return status;
+    keep_sum(c, block, &b, w);
+    pithi_encode_check(c, block, bytes, b.length);
+    return PITH_OK;
 }
 
 pith_status pithi_encode_one(const struct pithi_coding *c, uint64_t block, const void *values,
@@ -379,6 +408,7 @@ static pith_status decode_block(const struct pithi_coding *c, uint64_t block, vo
     const pith_status status = c->frame.params.codec->decode(&b);
     pithi_collect(w, &b);
     *laid = b.laid;
+    if (status == PITH_OK) keep_sum(c, block, &b, w);
     return status;
 }
 

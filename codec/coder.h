@@ -20,6 +20,9 @@ struct pithi_coding {
     const struct pithi_span *view; /* values, or output; NULL: only the base is wanted */
     const struct pithi_span *base; /* NULL: none */
     bool update;                   /* write the new base; without one, only hash it */
+    uint64_t *sums; /* a hash of every block of the base as the state left it; NULL: none */
+    bool whole;     /* of all of its bytes, not of a sample */
+    bool compare;   /* encode: with the base as it is, before a block is written */
     struct pithi_random random;
     struct pithi_aside aside; /* exempt elements; map NULL: none */
     const float *residual;    /* encode: of the slot, before and after; NULL: none */

@@ -298,7 +298,7 @@ pith_status pith_compress(const char *spec, const pith_view *view, const pith_vi
     if (written) *written = 0;
     if (!written || !view) return pithi_fail(error, PITH_ERR_ARG, "an argument is NULL");
     PITHI_TRY(pithi_take(&l, sizeof l, layout, error));
-    if (l.flags & PITH_LAYOUT_EXTERNAL_BASE)
+    if (l.flags & (PITH_LAYOUT_EXTERNAL_BASE | PITH_LAYOUT_CHECK_BASE | PITH_LAYOUT_TRUST_BASE))
         return pithi_fail(error, PITH_ERR_ARG, "a one-shot call has no state to bind a base to");
     pith_layout made = {.size = sizeof made,
                         .flags = l.flags,

@@ -180,8 +180,16 @@ static pith_status take_blocks(pith_plan *p, const pith_layout *l, pith_error *e
 }
 
 static pith_status take_layout(pith_plan *p, const pith_layout *l, pith_error *error) {
-    if (l->flags & ~(PITH_LAYOUT_CHECKSUMS | PITH_LAYOUT_EXTERNAL_BASE))
+    if (l->flags & ~(PITH_LAYOUT_CHECKSUMS | PITH_LAYOUT_EXTERNAL_BASE | PITH_LAYOUT_CHECK_BASE |
+                     PITH_LAYOUT_TRUST_BASE))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "unknown layout flags");
+    if (l->flags & PITH_LAYOUT_CHECK_BASE && l->flags & PITH_LAYOUT_TRUST_BASE)
+        return pithi_fail(error, PITH_ERR_ARG, "a base is checked or trusted, not both");
+    if (l->flags & PITH_LAYOUT_TRUST_BASE && !(l->flags & PITH_LAYOUT_EXTERNAL_BASE))
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED, "only an external base is to be trusted");
+    if (l->flags & PITH_LAYOUT_CHECK_BASE &&
+        (l->base_dtype == PITH_NONE || pithi_param(&p->params, "identity")))
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED, "no base with an identity to check");
     if (l->source_bytes > PITH_SOURCE_MAX || (l->source_bytes && !l->source))
         return pithi_fail(error, PITH_ERR_ARG, "bad source");
     p->flags = l->flags;

@@ -25,6 +25,7 @@ struct pithi_worker {
     const char *detail;
     pith_status status;
     bool plain;
+    bool advanced;              /* a block of a base of which sums are kept */
     _Alignas(64) size_t length; /* of the block in `coded` */
     struct pithi_survey survey; /* of one block */
 };

@@ -114,7 +114,14 @@ void pithi_run_begin(pith_plan *plan) {
         struct pithi_worker *w = &plan->worker[i];
         w->hash = w->saturated = w->poisoned = w->exact = w->active = 0;
         w->detail = NULL;
+        w->advanced = false;
     }
+}
+
+bool pithi_run_advanced(const pith_plan *plan) {
+    bool any = false;
+    for (uint32_t i = 0; i < plan->workers; i++) any |= plan->worker[i].advanced;
+    return any;
 }
 
 void pithi_run_results(const pith_plan *plan, uint64_t *hash, uint64_t *saturated,

@@ -17,6 +17,8 @@ pith_status pithi_run(pith_plan *plan, uint64_t first, uint64_t count, pithi_blo
 /* Sums over the workers since pithi_run_begin. */
 void pithi_run_results(const pith_plan *plan, uint64_t *hash, uint64_t *saturated,
                        uint64_t *poisoned);
+/* Whether a block of a base of which sums are kept was written since then. */
+bool pithi_run_advanced(const pith_plan *plan);
 void pithi_run_counts(const pith_plan *plan, uint64_t *exact, uint64_t *active);
 
 #endif

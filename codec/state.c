@@ -31,12 +31,43 @@ static bool external(const pith_plan *p) {
     return pithi_has_base(p) && p->flags & PITH_LAYOUT_EXTERNAL_BASE;
 }
 
+static bool has_identity(const pith_plan *p) {
+    return pithi_has_base(p) && !pithi_param(&p->params, "identity");
+}
+
+/* Whether encode looks if the base is what the last call left. */
+static bool compares_base(const pith_plan *p) {
+    if (!has_identity(p)) return false;
+    return external(p) ? !(p->flags & PITH_LAYOUT_TRUST_BASE) : p->flags & PITH_LAYOUT_CHECK_BASE;
+}
+
+bool pithi_state_whole_sums(const pith_plan *p) { return p->flags & PITH_LAYOUT_CHECK_BASE; }
+
+/* Elements of a block of a base; only a slot's last block has less. */
+static uint64_t unit_of(const pith_plan *p) { return p->params.most ? p->params.most : 1; }
+
+/* Where the sums of a slot begin, and, past the last slot, how many there are: a slot has at most
+ * one block more than its whole units, and floor(a) + floor(b) <= floor(a + b). */
+static uint64_t sums_before(const pith_plan *p, uint64_t slot) {
+    return (slot < p->slots ? pithi_slot_first(p, slot) : p->count) / unit_of(p) + slot;
+}
+
+static uint64_t sum_bytes(const pith_plan *p) {
+    return compares_base(p) ? pithi_pad64(sums_before(p, p->slots) * sizeof(uint64_t)) : 0;
+}
+
+uint64_t *pithi_state_sums(const pith_plan *p, const pith_state *s, uint64_t slot) {
+    return s->sums ? s->sums + sums_before(p, slot) : NULL;
+}
+
+static uint64_t head_bytes(const pith_plan *p) {
+    return pithi_pad64(sizeof(pith_state) + p->slots * sizeof(struct pithi_slot_state));
+}
+
 uint64_t pithi_state_bytes(const pith_plan *p) {
     if (!takes_state(p)) return 0;
-    const uint64_t head =
-        pithi_pad64(sizeof(pith_state) + p->slots * sizeof(struct pithi_slot_state));
     const uint64_t copies = external(p) ? 0 : pithi_has_residual(p) ? 2 : 1;
-    return 64 + head + copies * memory_bytes(p);
+    return 64 + head_bytes(p) + sum_bytes(p) + copies * memory_bytes(p);
 }
 
 uint64_t pithi_state_save_bytes(const pith_plan *p) {
@@ -88,10 +119,6 @@ uint64_t pithi_identity(const pith_plan *p, uint64_t sum, uint64_t count) {
     return pithi_nh_finish(sum, count * pith_dtype_bytes(dtype), dtype);
 }
 
-static bool has_identity(const pith_plan *p) {
-    return pithi_has_base(p) && !pithi_param(&p->params, "identity");
-}
-
 static uint64_t slot_identity(const pith_plan *p, const uint8_t *base, uint64_t slot) {
     if (!has_identity(p)) return 0;
     const size_t element = pith_dtype_bytes(p->params.base_dtype);
@@ -100,10 +127,27 @@ static uint64_t slot_identity(const pith_plan *p, const uint8_t *base, uint64_t 
     return pithi_identity(p, count ? p->kernels.nh(base + at, count * element, 0) : 0, count);
 }
 
+/* The hashes of the blocks of all slots. */
+static void sum_blocks(const pith_plan *p, const pith_state *s) {
+    const size_t element = pith_dtype_bytes(p->params.base_dtype);
+    const uint64_t unit = unit_of(p);
+    pithi_nh_fn *const nh = pithi_state_whole_sums(p) ? p->kernels.nh : pithi_nh_sample;
+    for (uint64_t i = 0; s->sums && i < p->slots; i++) {
+        uint64_t *const sums = pithi_state_sums(p, s, i);
+        const uint64_t count = pithi_slot_count(p, i), first = pithi_slot_first(p, i);
+        for (uint64_t at = 0; at < count; at += unit) {
+            const uint64_t n = count - at < unit ? count - at : unit;
+            sums[at / unit] =
+                nh(s->base + (first + at) * element, (size_t)n * element, at * element / 8);
+        }
+    }
+}
+
 static void identify(const pith_plan *p, pith_state *s, uint64_t step) {
     for (uint64_t i = 0; i < p->slots; i++)
         s->slot[i] =
             (struct pithi_slot_state){.step = step, .identity = slot_identity(p, s->base, i)};
+    sum_blocks(p, s);
 }
 
 /* ---- Life ------------------------------------------------------------------------------------*/
@@ -132,8 +176,8 @@ pith_status pith_state_init(pith_plan *p, void *memory, size_t bytes, pith_state
     *s = (pith_state){.fingerprint = p->fingerprint, .slots = p->slots};
     s->slot = (struct pithi_slot_state *)(void *)(at + sizeof *s);
     memset(s->slot, 0, (size_t)p->slots * sizeof *s->slot);
-    const size_t head = sizeof *s + (size_t)p->slots * sizeof *s->slot;
-    uint8_t *const memory_at = at + pithi_pad64(head);
+    uint8_t *const sums_at = at + head_bytes(p), *const memory_at = sums_at + sum_bytes(p);
+    if (compares_base(p)) s->sums = (uint64_t *)(void *)sums_at;
     if (pithi_has_base(p) && !external(p)) s->base = memory_at;
     for (int i = 0; i < 2 && pithi_has_residual(p); i++)
         s->residual[i] = (float *)(void *)memory_at + (uint64_t)i * p->count;
@@ -409,6 +453,7 @@ pith_status pith_state_load(pith_plan *p, pith_state *s, const void *src, size_t
         s->slot[i].counted = pithi_get64(at + 8);
     }
     if (pithi_has_base(p) && p->count) memcpy(s->base, at, (size_t)memory_bytes(p));
+    sum_blocks(p, s);
     if (pithi_has_residual(p)) load_residual(p, s, at);
     return PITH_OK;
 }

@@ -21,6 +21,7 @@ struct pith_state {
     uint64_t fingerprint; /* of the plan it was made by */
     uint8_t *base;        /* dense, all slots; NULL: an external base that is not bound yet */
     float *residual[2];   /* dense, all slots, or NULL */
+    uint64_t *sums;       /* a hash of every block of the base, to compare with; NULL: none */
     struct pithi_slot_state *slot;
     uint64_t slots;
     uint64_t seed;
@@ -37,6 +38,10 @@ pith_status pithi_state_whole(const pith_state *state, uint64_t slot, pith_error
 /* The residual of a slot: what counts (next 0), and where the next one goes. */
 float *pithi_state_residual(const pith_plan *plan, const pith_state *state, uint64_t slot,
                             int next);
+/* Whether the hashes of blocks are of every byte, the parts of the identity, or of a sample. */
+bool pithi_state_whole_sums(const pith_plan *plan);
+/* Those of a slot; NULL where none are kept. */
+uint64_t *pithi_state_sums(const pith_plan *plan, const pith_state *state, uint64_t slot);
 /* Count a frame that was coded, with its results. */
 void pithi_state_count(pith_state *state, bool key, uint64_t saturated, uint64_t poisoned);
 /* A slot was encoded: the residual that was written next counts now. */

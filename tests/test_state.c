@@ -304,13 +304,235 @@ static void test_refusals(void **state) {
     stream_close(&s);
 }
 
+/* ---- A base that others change ---------------------------------------------------------------*/
+
+enum { OWNED = 40000, SPECS = 4 };
+static const struct {
+    const char *spec;
+    size_t block; /* bytes of the base */
+} changed[SPECS] = {{"wdiff:group=64,block=4096", 16384},
+                    {"wdiff:entropy=zstd,bits=3,group=64,block=4096", 16384},
+                    {"lossless:block=4096", 16384},
+                    {"kv:page=64", 64 * 100 * 4}};
+
+/* A sender with an external base, and a twin of which nobody changes the base. */
+struct owned {
+    struct stream s, twin;
+    float value[OWNED], base[OWNED], own[OWNED];
+    uint8_t frame[300000], wanted[300000];
+    size_t length, wanted_length;
+    pith_view view;
+};
+
+static void owned_open(struct owned *o, const char *spec, uint32_t flags, uint32_t threads) {
+    const uint64_t shape[] = {OWNED / 100, 1, 100};
+    const pith_env env = {.size = sizeof env, .threads = threads, .run = run_backwards};
+    pith_layout layout = {.size = sizeof layout, .dtype = PITH_F32, .base_dtype = PITH_F32};
+    layout.ndim = 3;
+    memcpy(layout.shape, shape, sizeof shape);
+    layout.flags = PITH_LAYOUT_EXTERNAL_BASE | flags;
+    stream_open(&o->s, spec, &layout, &env);
+    stream_open(&o->twin, spec, &layout, NULL);
+    gen_fill(GEN_NOISE, 1, PITH_F32, o->base, OWNED);
+    memcpy(o->own, o->base, sizeof o->own);
+    gen_fill(GEN_NOISE, 2, PITH_F32, o->value, OWNED);
+    o->view = pith_view_dense(o->value, PITH_F32, 3, shape);
+    CHECK_OK(pith_state_bind_base(o->s.plan, o->s.state, o->base, 5));
+    CHECK_OK(pith_state_bind_base(o->twin.plan, o->twin.state, o->own, 5));
+}
+
+static void owned_close(struct owned *o) {
+    stream_close(&o->s);
+    stream_close(&o->twin);
+    free(o);
+}
+
+static pith_status owned_encode(struct owned *o) {
+    return pith_encode(o->s.plan, o->s.state, &o->view, 0, o->frame, sizeof o->frame, &o->length);
+}
+
+/* The next frames of both are the same. */
+static void owned_agree(struct owned *o) {
+    CHECK_OK(owned_encode(o));
+    CHECK_OK(pith_encode(o->twin.plan, o->twin.state, &o->view, 0, o->wanted, sizeof o->wanted,
+                         &o->wanted_length));
+    CHECK(o->length == o->wanted_length && memcmp(o->frame, o->wanted, o->length) == 0);
+    CHECK(memcmp(o->base, o->own, sizeof o->base) == 0);
+}
+
+/* A base that was loaded anew: nothing is written, and putting it back is enough. */
+static void test_base_replaced(void **state) {
+    (void)state;
+    for (size_t i = 0; i < SPECS * 3; i++) {
+        struct owned *const o = room(sizeof *o);
+        const uint32_t flags[] = {0, PITH_LAYOUT_CHECK_BASE, 0};
+        float *const kept = room(sizeof o->base);
+        context("%s, base replaced, way %zu", changed[i / 3].spec, i % 3);
+        owned_open(o, changed[i / 3].spec, flags[i % 3], i % 3 == 2 ? 3 : 1);
+        owned_agree(o);
+        memcpy(kept, o->base, sizeof o->base);
+        gen_fill(GEN_NOISE, 9, PITH_F32, o->base, OWNED);
+        float *const other = copy_of(o->base, sizeof o->base);
+        CHECK_STATUS(PITH_ERR_BASE, owned_encode(o));
+        CHECK(o->length == 0 && pith_plan_error(o->s.plan).offset == 0);
+        CHECK(memcmp(o->base, other, sizeof o->base) == 0);
+        CHECK_STATUS(PITH_ERR_BASE, pith_state_verify(o->s.plan, o->s.state));
+        memcpy(o->base, kept, sizeof o->base);
+        owned_agree(o);
+        free(kept);
+        free(other);
+        owned_close(o);
+    }
+}
+
+/* One block: those before it are written, it and those behind it are not; a key frame heals. */
+static void test_block_changed(void **state) {
+    (void)state;
+    for (size_t i = 0; i < SPECS; i++) {
+        struct owned *const o = room(sizeof *o);
+        const size_t at = 2 * changed[i].block;
+        context("%s, a block changed", changed[i].spec);
+        owned_open(o, changed[i].spec, 0, 1);
+        owned_agree(o);
+        ((uint8_t *)o->base)[at] ^= 1;
+        float *const found = copy_of(o->base, sizeof o->base);
+        gen_fill(GEN_NOISE, 3, PITH_F32, o->value, OWNED);
+        CHECK_STATUS(PITH_ERR_BASE, owned_encode(o));
+        CHECK(o->length == 0 && pith_plan_error(o->s.plan).offset == 2);
+        CHECK(memcmp((uint8_t *)o->base + at, (uint8_t *)found + at, sizeof o->base - at) == 0);
+        CHECK_OK(pith_encode(o->twin.plan, o->twin.state, &o->view, 0, o->wanted, sizeof o->wanted,
+                             &o->wanted_length));
+        CHECK(memcmp(o->base, o->own, at) == 0);
+        CHECK_STATUS(PITH_ERR_STATE, owned_encode(o));
+        CHECK_STATUS(PITH_ERR_STATE, pith_state_verify(o->s.plan, o->s.state));
+        CHECK_OK(pith_encode_key(o->s.plan, o->s.state, &o->view, 0, o->frame, sizeof o->frame,
+                                 &o->length));
+        CHECK_OK(pith_decode(o->twin.plan, o->twin.state, 0, o->frame, o->length, NULL));
+        gen_fill(GEN_NOISE, 4, PITH_F32, o->value, OWNED);
+        CHECK(pith_state_identity(o->s.state, 0) == pith_state_identity(o->twin.state, 0));
+        CHECK_OK(owned_encode(o));
+        free(found);
+        owned_close(o);
+    }
+}
+
+/* The first of several blocks counts, whoever finds it. */
+static void test_first_changed_block(void **state) {
+    (void)state;
+    for (uint32_t threads = 1; threads < 6; threads++) {
+        struct owned *const o = room(sizeof *o);
+        context("changed blocks, %u jobs", threads);
+        owned_open(o, changed[0].spec, 0, threads);
+        o->base[3 * 4096] += 1;
+        o->base[7 * 4096] += 1;
+        CHECK_STATUS(PITH_ERR_BASE, owned_encode(o));
+        CHECK(pith_plan_error(o->s.plan).offset == 3);
+        CHECK_STATUS(PITH_ERR_STATE, owned_encode(o));
+        owned_close(o);
+    }
+}
+
+/* CHECK sees every bit; a sample that and what lies in it; TRUST nothing. */
+static void test_what_is_seen(void **state) {
+    (void)state;
+    enum { SAMPLE = 12352 };
+    static const uint32_t flags[] = {0, PITH_LAYOUT_CHECK_BASE, PITH_LAYOUT_TRUST_BASE};
+    for (size_t way = 0; way < 3; way++) {
+        struct owned *const o = room(sizeof *o);
+        uint8_t *const bytes = (uint8_t *)o->base;
+        owned_open(o, changed[0].spec, flags[way], 1);
+        for (size_t bit = 0; bit < 16384 * 8 && way < 2; bit += bit % 8 ? 1 : 105) {
+            const bool seen = way == 1 || bit / 8 % SAMPLE < 64;
+            if (!seen) continue; /* else the base moves on */
+            context("flags %zu, bit %zu", way, bit);
+            bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+            CHECK_STATUS(PITH_ERR_BASE, owned_encode(o));
+            bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        }
+        context("flags %zu, between the samples", way);
+        bytes[64] ^= 1;
+        CHECK_STATUS(way == 1 ? PITH_ERR_BASE : PITH_OK, owned_encode(o));
+        bytes[0] ^= 1;
+        CHECK_STATUS(way == 2 ? PITH_OK : PITH_ERR_BASE, owned_encode(o));
+        owned_close(o);
+    }
+}
+
+/* What is kept follows the base through decoding, saving, loading and setting, slot by slot. */
+static void test_sums_follow(void **state) {
+    (void)state;
+    enum { N = 5000 };
+    const uint64_t counts[] = {700, 0, 4290, 10};
+    const uint32_t flags[] = {PITH_LAYOUT_EXTERNAL_BASE, PITH_LAYOUT_CHECK_BASE};
+    for (size_t way = 0; way < 4; way++) {
+        float value[N], live[2][N] = {{0}};
+        struct stream s[2];
+        pith_layout layout = flat_layout(PITH_F32, PITH_F32, N);
+        layout.slots = 4;
+        if (way < 2) layout.slot_counts = counts;
+        layout.flags = flags[way % 2];
+        context("sums follow, way %zu", way);
+        for (int k = 0; k < 2; k++) {
+            stream_open(&s[k], "wdiff:group=16,block=64", &layout, NULL);
+            if (way % 2 == 0) CHECK_OK(pith_state_bind_base(s[k].plan, s[k].state, live[k], 0));
+        }
+        const pith_view v = pith_view_flat(value, PITH_F32, N);
+        for (int step = 0; step < 8; step++) {
+            struct stream *const from = &s[step % 2], *const to = &s[1 - step % 2];
+            gen_fill(GEN_NOISE, (uint64_t)step, PITH_F32, value, N);
+            for (uint64_t slot = 0; slot < 4; slot++) {
+                struct frame f = stream_encode(from, &v, slot, step == 3);
+                CHECK_OK(pith_decode(to->plan, to->state, slot, f.bytes, f.length, NULL));
+                free(f.bytes);
+            }
+            size_t written;
+            uint8_t *const saved = room((size_t)from->sizes.save_bytes);
+            CHECK_OK(pith_state_save(from->plan, from->state, saved, (size_t)from->sizes.save_bytes,
+                                     &written));
+            if (step % 3 == 1) CHECK_OK(pith_state_load(to->plan, to->state, saved, written));
+            for (int k = 0; k < 2 && step == 5; k++)
+                CHECK_OK(pith_state_set_base(s[k].plan, s[k].state, &v, 6));
+            free(saved);
+        }
+        stream_close(&s[0]);
+        stream_close(&s[1]);
+    }
+}
+
+static void test_flags_of_a_check(void **state) {
+    (void)state;
+    static const struct {
+        const char *spec;
+        uint32_t base, flags;
+        pith_status status;
+    } tried[] = {
+        {"wdiff", PITH_F32, PITH_LAYOUT_CHECK_BASE | PITH_LAYOUT_TRUST_BASE, PITH_ERR_ARG},
+        {"wdiff", PITH_F32, PITH_LAYOUT_TRUST_BASE, PITH_ERR_UNSUPPORTED},
+        {"wdiff", PITH_NONE, PITH_LAYOUT_CHECK_BASE, PITH_ERR_UNSUPPORTED},
+        {"wdiff:identity=off", PITH_F32, PITH_LAYOUT_CHECK_BASE, PITH_ERR_UNSUPPORTED},
+        {"wdiff:identity=off", PITH_F32, PITH_LAYOUT_EXTERNAL_BASE, PITH_OK},
+        {"wdiff", PITH_F32, PITH_LAYOUT_CHECK_BASE, PITH_OK},
+    };
+    for (size_t i = 0; i < sizeof tried / sizeof tried[0]; i++) {
+        pith_layout layout = flat_layout(PITH_F32, tried[i].base, 100);
+        pith_plan *plan;
+        layout.flags = tried[i].flags;
+        context("flags of a check, row %zu", i);
+        CHECK_STATUS(tried[i].status, pith_plan_create(&plan, tried[i].spec, &layout, NULL, NULL));
+        pith_plan_destroy(plan);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_save_and_load),    cmocka_unit_test(test_damaged_save),
         cmocka_unit_test(test_statuses_of_load), cmocka_unit_test(test_any_alignment),
         cmocka_unit_test(test_external_base),    cmocka_unit_test(test_verify),
         cmocka_unit_test(test_base_conversions), cmocka_unit_test(test_reset),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_refusals),         cmocka_unit_test(test_base_replaced),
+        cmocka_unit_test(test_block_changed),    cmocka_unit_test(test_first_changed_block),
+        cmocka_unit_test(test_what_is_seen),     cmocka_unit_test(test_sums_follow),
+        cmocka_unit_test(test_flags_of_a_check),
     };
     return cmocka_run_group_tests_name("state", tests, NULL, NULL);
 }

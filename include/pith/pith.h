@@ -99,7 +99,8 @@ typedef enum pith_status {
     PITH_ERR_NEWER = -22,      /* format version, codec, revision or section of a newer pith */
     PITH_ERR_CORRUPT = -23,    /* breaks a rule of doc/FORMAT.md */
     PITH_ERR_CHECKSUM = -24,   /* header or block checksum differs */
-    PITH_ERR_BASE = -25,       /* the base is not the encoder's; nothing was written */
+    PITH_ERR_BASE = -25,       /* the base is not the encoder's; nothing was written. From encode:
+                                  others have changed the base; see pith_encode */
     PITH_ERR_STEP = -26,       /* the frame is of another step than the state's next one;
                                   nothing was written */
     PITH_ERR_MISMATCH = -27,   /* a valid frame of another plan (codec, setting, dtype or count);
@@ -258,6 +259,17 @@ PITH_NODISCARD PITH_API pith_status pith_spec_check(const char *spec, char *text
  * Zero every field you do not set, and set size = sizeof(pith_layout). Size rule as pith_env. */
 #define PITH_LAYOUT_CHECKSUMS 0x1u     /* a checksum per block, in every frame */
 #define PITH_LAYOUT_EXTERNAL_BASE 0x2u /* the base lies in caller memory: pith_state_bind_base */
+/* Encode with an external base looks whether that is still what the last call left (see
+ * pith_encode): at a sample, the first 64 bytes of every 12352 of a block, which costs one to three
+ * hundredths of the time. A tensor that was loaded, swapped or updated in place shows there; a
+ * change between the samples does not, and the receivers find it at the step after, as they do all
+ * with TRUST, which leaves the look out. CHECK looks at every byte, of a base inside of the state,
+ * too, for a fifth to a quarter of wdiff's time. The state has 8 bytes more per block. Plans that
+ * differ in these two alone load each other's saved states. With identity=off nothing is looked at.
+ * PITH_ERR_ARG: both. PITH_ERR_UNSUPPORTED: CHECK without a base or with identity=off, TRUST
+ * without EXTERNAL_BASE. */
+#define PITH_LAYOUT_CHECK_BASE 0x4u
+#define PITH_LAYOUT_TRUST_BASE 0x8u
 
 /* Elements that go around the codec (norm gains, biases): they are not in any group. Only for
  * codecs with PITH_TRAIT_EXEMPT. */
@@ -367,7 +379,7 @@ PITH_NODISCARD PITH_API pith_status pith_state_skip(pith_plan *plan, pith_state 
 /* PITH_LAYOUT_EXTERNAL_BASE: use the caller's memory, dense, of the layout's whole element count
  * in the base dtype (a framework's live parameters), as the base. It is read, its identity taken,
  * and from then on written by encode and decode. It must stay alive and unchanged by others
- * between calls (pith_state_verify checks). */
+ * between calls: encode looks at a sample (PITH_LAYOUT_CHECK_BASE), pith_state_verify at all. */
 PITH_NODISCARD PITH_API pith_status pith_state_bind_base(pith_plan *plan, pith_state *state,
                                                          void *base, uint64_t step);
 /* Set the base of all slots from a view of the whole tensor (converted to the base dtype by round
@@ -430,7 +442,18 @@ PITH_API void pith_state_stats(const pith_state *state, pith_stats *out);
  * the caller's arguments (-1..-19); after any other the slot's base is torn, see pith_decode. With
  * a base cap must be pith_plan_frame_bytes, also for a frame that turns out shorter; psnr and nmse
  * make several frames, of which the last may fit where an earlier one did not. Never writes past
- * cap. dst must overlap neither the view nor the state, which is not checked. */
+ * cap. dst must overlap neither the view nor the state, which is not checked.
+ * PITH_ERR_BASE: others have changed the base since the last call (PITH_LAYOUT_CHECK_BASE says when
+ * that is looked for); there is no frame to send. Blocks are compared one by one, each before it is
+ * written, so none that was found changed has been written to. The error's offset is the number in
+ * the slot of the first such block. With one thread the blocks before it hold what receivers would
+ * have held, and from it on all are as they were found; with several, blocks behind it may have
+ * been written as well. Where none was written (always when every block is found changed), the
+ * state is as before: put the base back as it was and encode again. Else the slot is torn. To go on
+ * from either: pith_encode_key, which looks at no base and after which all replicas hold the values
+ * in the base dtype; or pith_state_bind_base or _set_base, at every replica, with one base and
+ * step. Key frames are never refused this way, nor are frames to decode: a receiver whose base was
+ * changed takes the next frame and is refused the one after it. */
 PITH_NODISCARD PITH_API pith_status pith_encode(pith_plan *plan, pith_state *state,
                                                 const pith_view *view, uint64_t slot, void *dst,
                                                 size_t cap, size_t *written);

@@ -184,7 +184,10 @@ typedef struct pith_cuda_items {
 /* ---- Encode and decode ----------------------------------------------------------------------*/
 
 /* As pith_encode. state: mandatory with a base, error feedback or random rounding; else it may be
- * NULL, or counts. */
+ * NULL, or counts. Whether others have changed the base is not looked at, whatever the layout's
+ * flags say (PITH_LAYOUT_CHECK_BASE): that is of the CPU only. Where it may be, call
+ * pith_cuda_state_verify before, on the same stream, and send nothing of a slot whose status is
+ * PITH_ERR_BASE; it reads the base once more. */
 PITH_NODISCARD PITH_API pith_status pith_cuda_encode(pith_cuda_plan *cuda, pith_cuda_state *state,
                                                      const pith_cuda_items *items, void *stream);
 /* As pith_encode_key. */
