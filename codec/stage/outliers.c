@@ -69,9 +69,9 @@ static void take(const struct pithi_group_setting *set, void *values, uint32_t d
 
 /* ---- Groups that encode to themselves --------------------------------------------------------*/
 
-/* The largest magnitude of the others and the least one taken, of a group that has both. */
-static void limit(const struct pithi_group_setting *set, void *values, uint32_t dtype, size_t count,
-                  size_t most, const void *exact) {
+/* Clamps the others of a group, of which there are some, to below what was taken of it. */
+static void clamp_others(const struct pithi_group_setting *set, void *values, uint32_t dtype,
+                         size_t count, size_t most, const void *exact) {
     uint32_t largest = 0, least = PITHI_F32_NAN;
     for (size_t i = 0; i < count; i++) {
         const uint32_t m = pithi_magnitude(pithi_load(values, dtype, i));
@@ -92,7 +92,8 @@ static void limit(const struct pithi_group_setting *set, void *values, uint32_t 
 void pithi_outliers_take(const struct pithi_group_setting *set, void *values, uint32_t dtype,
                          size_t count, size_t most, uint8_t *places, void *exact) {
     take(set, values, dtype, count, most, places, exact);
-    if (pithi_outliers_limited(set) && most < count) limit(set, values, dtype, count, most, exact);
+    if (pithi_outliers_limited(set) && most < count)
+        clamp_others(set, values, dtype, count, most, exact);
 }
 
 /* The last code may lie further inward by one number of the tensor's dtype and one of the scale's.

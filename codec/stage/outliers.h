@@ -14,7 +14,8 @@
 /* Take `most` values out of a group of count <= 256, or all when it has fewer. Their places,
  * ascending, go to `places` and the values to `exact`, the last as often as there is room; what is
  * coded in their stead takes their place. Asymmetric: those whose loss makes the range of the
- * others least, else those of the largest magnitude. */
+ * others least, else those of the largest magnitude; then, but with codebook=lloyd, the others are
+ * clamped so that they decode to less than what was taken. */
 void pithi_outliers_take(const struct pithi_group_setting *set, void *values, uint32_t dtype,
                          size_t count, size_t most, uint8_t *places, void *exact);
 /* What clamping what is left adds to the bound of a group of this scale. */

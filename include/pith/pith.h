@@ -476,11 +476,11 @@ PITH_NODISCARD PITH_API pith_status pith_encode_slots(pith_plan *plan, pith_stat
  * for ranks numbered the other way. slots has nodes * per_node entries. */
 PITH_API void pith_slot_order(uint64_t nodes, uint64_t per_node, uint64_t *slots);
 /* Decode a frame of this plan's slot, which is compared as far as the frame says it (see above:
- * Whose frame it is). Bytes after the frame's end are ignored (a slot may be
- * longer than its frame). With a base: the frame must be the state's next step for the slot and
- * of the same base identity (a key frame is always accepted); the state's base is updated and the
- * new base is written to view, which may be NULL. The view's dtype is the layout's dtype or, for
- * wdiff and grad, any of f32, bf16, f16; the view must not overlap the base.
+ * Whose frame it is). Bytes after the frame's end are ignored (a slot may be longer than its
+ * frame). With a base: the frame must be the state's next step for the slot and of the same base
+ * identity (a key frame is always accepted); the state's base is updated and the new base is
+ * written to view, which may be NULL. The view's dtype is the layout's dtype or, for wdiff and
+ * grad, any of f32, bf16, f16; the view must not overlap the base.
  * Before PITH_ERR_MISMATCH, _STEP, _BASE, _LIMIT and block checksum errors nothing is written. A
  * failure while the base is being written (damage in blocks without checksums, a key frame whose
  * content is not what it declares, a failing runner) leaves it torn: the slot then answers

@@ -285,7 +285,8 @@ PITH_NODISCARD PITH_API pith_status pith_mpi_alltoallv_start(pith_mpi_channel *c
  * equal every rank gives the same values and step. */
 PITH_NODISCARD PITH_API pith_status pith_mpi_set_base(pith_mpi_channel *channel,
                                                       const pith_view *view, uint64_t step);
-/* PITH_MPI_EXTERNAL_BASE: as pith_state_bind_base. */
+/* PITH_MPI_EXTERNAL_BASE: as pith_state_bind_base. Encoding looks at a sample of this memory, as
+ * pith_encode does: a call after others have changed it ends with PITH_ERR_BASE. */
 PITH_NODISCARD PITH_API pith_status pith_mpi_bind_base(pith_mpi_channel *channel, void *base,
                                                        uint64_t step);
 /* Copy the whole base out, as pith_state_get_base. */
