@@ -190,6 +190,8 @@ static void external(void) {
     CHECK(live[1] != 0);
     live[5] ^= 1;
     CHECK_STATUS(pith_mpi_verify_base(r.ch), PITH_ERR_BASE);
+    /* The rank that encodes these parameters finds it before it sends them, and all hear of it. */
+    CHECK_STATUS(pith_mpi_allgather(r.ch, &r.in, NULL, 0, 3, NULL), PITH_ERR_BASE);
     unmake(&r);
 }
 
