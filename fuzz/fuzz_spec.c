@@ -36,11 +36,13 @@ static void check_short_text(const char *spec, const char *canon, size_t cap) {
     guard_free(text, cap);
 }
 
-/* A bound is always said, real numbers may have a longer text than they were given, and some words
- * of kv set other keys. */
+/* A bound is always said, real numbers may have a longer text than they were given, some words of
+ * kv set other keys, and so do two and three bits of grad. */
 static bool may_grow(const struct fuzz_layout *l) {
     return l->traits & PITH_TRAIT_BOUND || strstr(l->spec, "preset=") ||
-           strstr(l->spec, "codebook=") || strstr(l->spec, "outliers=");
+           strstr(l->spec, "codebook=") || strstr(l->spec, "outliers=") ||
+           (strncmp(l->spec, "grad", 4) == 0 &&
+            (strstr(l->spec, "bits=2") || strstr(l->spec, "bits=3")));
 }
 
 /* Lengths are known beforehand where the codec says so, but for entropy coding. */
