@@ -127,11 +127,11 @@ def mutants_of(file, text):
     return found
 
 
-def draw(files, seed):
+def draw(source, files, seed):
     """One mutant of every line, in an order that other lines do not change."""
     chosen = []
     for file in files:
-        text = open(os.path.join(ROOT, file)).read()
+        text = open(os.path.join(source, file)).read()
         for number, some in mutants_of(file, text).items():
             best = min(some, key=lambda m: rank(seed, *key_of(m)))
             chosen.append((rank(seed, best.file, best.old, best.nth), best))
@@ -196,6 +196,7 @@ class Tree:
                 self.tests[test["name"]] = test
                 for id_ in test["depends"]:
                     targets.update(os.path.relpath(f, self.build) for f in names[id_])
+        self.split_scripts()
         self.targets = sorted(targets)
         out = self.ninja(*self.targets)
         if out.returncode:
@@ -209,6 +210,15 @@ class Tree:
                 self.objects[os.path.relpath(path, self.source)].add(made)
             elif ": #deps" in line:
                 made = line.split(": #deps")[0]
+
+    def split_scripts(self):
+        """The scripts of test cli as tests of their own, since all of them take minutes."""
+        all_scripts = self.tests.pop("cli")
+        folder = os.path.join(self.source, "tests", "cli")
+        for script in sorted(os.listdir(folder)):
+            if script.startswith("t_") and script.endswith(".sh"):
+                name = script[2:-3]
+                self.tests["cli " + name] = {**all_scripts, "cmd": [*all_scripts["cmd"], name]}
 
     def object_bytes(self, file):
         return [open(os.path.join(self.build, o), "rb").read() for o in sorted(self.objects[file])]
@@ -336,14 +346,14 @@ def arguments(words):
     return args
 
 
-def find_again(results, places, known, files):
+def find_again(source, results, places, known, files):
     """Survivors whose line is still there, where it is now."""
     now = []
     for r in results.values():
         if r["verdict"] != "survived" or not r["file"].startswith(tuple(places)) or \
                 (r["file"], r["old"], r["new"]) in known or r["file"] not in files:
             continue
-        lines = open(os.path.join(ROOT, r["file"])).read().splitlines()
+        lines = open(os.path.join(source, r["file"])).read().splitlines()
         at = [i for i, line in enumerate(lines, 1) if line.strip() == r["old"]]
         if len(at) > r["nth"]:
             now.append(Mutant(r["file"], at[r["nth"]], r["old"], r["new"], r["nth"]))
@@ -377,11 +387,11 @@ def run(args, results, known):
     times = baseline(trees[0], state, mine)
     left = [args["count"]]
     if args["again"]:
-        some = find_again(results, args["places"], known, files)
+        some = find_again(trees[0].source, results, args["places"], known, files)
         left[0] = len(some)
     else:
         seed = args["seed"] if args["seed"] is not None else random.SystemRandom().randrange(10**6)
-        some = draw(mine, seed)
+        some = draw(trees[0].source, mine, seed)
         print("seed %d: %d lines of %d files can be changed" % (seed, len(some), len(mine)),
               flush=True)
     todo, lock, end = queue.Queue(), threading.Lock(), threading.Event()
