@@ -46,6 +46,16 @@ bool pithi_state_whole_sums(const pith_plan *p) { return p->flags & PITH_LAYOUT_
 /* Elements of a block of a base; only a slot's last block has less. */
 static uint64_t unit_of(const pith_plan *p) { return p->params.most ? p->params.most : 1; }
 
+/* What two plans must share for the sums of a state to mean the same to both. Fingerprints, which
+ * saved states have too, say nothing of it: the shape decides how large a page of kv is. */
+static uint64_t sums_kind(const pith_plan *p) {
+    return compares_base(p) ? unit_of(p) << 1 | pithi_state_whole_sums(p) : 0;
+}
+
+static bool is_of(const pith_state *s, const pith_plan *p) {
+    return s->fingerprint == p->fingerprint && s->sums_kind == sums_kind(p);
+}
+
 /* Where the sums of a slot begin, and, past the last slot, how many there are: a slot has at most
  * one block more than its whole units, and floor(a) + floor(b) <= floor(a + b). */
 static uint64_t sums_before(const pith_plan *p, uint64_t slot) {
@@ -82,8 +92,7 @@ pith_status pithi_state_check(const pith_plan *p, const pith_state *s, pith_erro
     if (!s && pithi_has_base(p))
         return pithi_fail(error, PITH_ERR_STATE, "a plan with a base needs a state");
     if (!s) return PITH_OK;
-    if (s->fingerprint != p->fingerprint)
-        return pithi_fail(error, PITH_ERR_STATE, "the state is another plan's");
+    if (!is_of(s, p)) return pithi_fail(error, PITH_ERR_STATE, "the state is another plan's");
     if (pithi_has_base(p) && !s->base && p->count)
         return pithi_fail(error, PITH_ERR_STATE, "no base is bound");
     return PITH_OK;
@@ -173,7 +182,7 @@ pith_status pith_state_init(pith_plan *p, void *memory, size_t bytes, pith_state
     uint8_t *at = memory;
     at += (64 - (uintptr_t)at % 64) % 64;
     pith_state *s = (pith_state *)(void *)at;
-    *s = (pith_state){.fingerprint = p->fingerprint, .slots = p->slots};
+    *s = (pith_state){.fingerprint = p->fingerprint, .sums_kind = sums_kind(p), .slots = p->slots};
     s->slot = (struct pithi_slot_state *)(void *)(at + sizeof *s);
     memset(s->slot, 0, (size_t)p->slots * sizeof *s->slot);
     uint8_t *const sums_at = at + head_bytes(p), *const memory_at = sums_at + sum_bytes(p);
@@ -194,7 +203,7 @@ pith_status pith_state_reset(pith_plan *p, pith_state *s) {
 
 pith_status pith_state_bind_base(pith_plan *p, pith_state *s, void *base, uint64_t step) {
     if (!p) return PITH_ERR_ARG;
-    if (!external(p) || !s || s->fingerprint != p->fingerprint)
+    if (!external(p) || !s || !is_of(s, p))
         return pithi_fail(&p->error, PITH_ERR_STATE, "not a state with an external base");
     if (!base && p->count) return pithi_fail(&p->error, PITH_ERR_ARG, "base is NULL");
     s->base = base;

@@ -22,6 +22,7 @@ struct pith_state {
     uint8_t *base;        /* dense, all slots; NULL: an external base that is not bound yet */
     float *residual[2];   /* dense, all slots, or NULL */
     uint64_t *sums;       /* a hash of every block of the base, to compare with; NULL: none */
+    uint64_t sums_kind;   /* of which blocks, and of how much of each; 0: none are kept */
     struct pithi_slot_state *slot;
     uint64_t slots;
     uint64_t seed;

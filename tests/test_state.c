@@ -499,6 +499,49 @@ static void test_sums_follow(void **state) {
     }
 }
 
+/* Saved states go from plan to plan where layout and keys agree. The hashes in memory also depend
+ * on the flags and on how large a page is, which the shape decides. */
+static void test_state_of_other_sums(void **state) {
+    (void)state;
+    enum { ROWS = 512, DIM = 16, N = ROWS * DIM };
+    static const struct {
+        uint64_t shape[3];
+        uint32_t flags;
+    } other[] = {{{ROWS, 1, DIM}, PITH_LAYOUT_EXTERNAL_BASE},
+                 {{ROWS / 8, 8, DIM}, PITH_LAYOUT_EXTERNAL_BASE | PITH_LAYOUT_CHECK_BASE},
+                 {{ROWS / 8, 8, DIM}, PITH_LAYOUT_EXTERNAL_BASE | PITH_LAYOUT_TRUST_BASE}};
+    float live[N], value[N] = {0};
+    for (size_t i = 0; i < sizeof other / sizeof other[0]; i++) {
+        struct stream s, t;
+        pith_layout layout = {.size = sizeof layout, .dtype = PITH_F32, .base_dtype = PITH_F32};
+        layout.ndim = 3;
+        memcpy(layout.shape, (uint64_t[]){ROWS / 8, 8, DIM}, 3 * sizeof(uint64_t));
+        layout.flags = PITH_LAYOUT_EXTERNAL_BASE;
+        context("state of other sums, row %zu", i);
+        gen_fill(GEN_NOISE, 1, PITH_F32, live, N);
+        stream_open(&s, "kv:page=64", &layout, NULL);
+        memcpy(layout.shape, other[i].shape, sizeof other[i].shape);
+        layout.flags = other[i].flags;
+        stream_open(&t, "kv:page=64", &layout, NULL);
+        const pith_view v = pith_view_dense(value, PITH_F32, 3, layout.shape);
+        const size_t cap = (size_t)t.sizes.slot_bytes;
+        uint8_t *const frame = room(cap), *const saved = room((size_t)s.sizes.save_bytes);
+        size_t n;
+        CHECK_OK(pith_state_bind_base(s.plan, s.state, live, 0));
+        CHECK_STATUS(PITH_ERR_STATE, pith_state_bind_base(t.plan, s.state, live, 0));
+        CHECK_STATUS(PITH_ERR_STATE, pith_encode(t.plan, s.state, &v, 0, frame, cap, &n));
+        CHECK_STATUS(PITH_ERR_STATE, pith_state_set_base(t.plan, s.state, &v, 0));
+        CHECK_OK(pith_state_save(s.plan, s.state, saved, (size_t)s.sizes.save_bytes, &n));
+        CHECK_OK(pith_state_bind_base(t.plan, t.state, live, 0));
+        CHECK_OK(pith_state_load(t.plan, t.state, saved, n));
+        CHECK_OK(pith_encode(t.plan, t.state, &v, 0, frame, cap, &n));
+        free(frame);
+        free(saved);
+        stream_close(&t);
+        stream_close(&s);
+    }
+}
+
 static void test_flags_of_a_check(void **state) {
     (void)state;
     static const struct {
@@ -532,7 +575,7 @@ int main(void) {
         cmocka_unit_test(test_refusals),         cmocka_unit_test(test_base_replaced),
         cmocka_unit_test(test_block_changed),    cmocka_unit_test(test_first_changed_block),
         cmocka_unit_test(test_what_is_seen),     cmocka_unit_test(test_sums_follow),
-        cmocka_unit_test(test_flags_of_a_check),
+        cmocka_unit_test(test_flags_of_a_check), cmocka_unit_test(test_state_of_other_sums),
     };
     return cmocka_run_group_tests_name("state", tests, NULL, NULL);
 }

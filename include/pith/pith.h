@@ -265,9 +265,9 @@ PITH_NODISCARD PITH_API pith_status pith_spec_check(const char *spec, char *text
  * change between the samples does not, and the receivers find it at the step after, as they do all
  * with TRUST, which leaves the look out. CHECK looks at every byte, of a base inside of the state,
  * too, for a fifth to a quarter of wdiff's time. The state has 8 bytes more per block. Plans that
- * differ in these two alone load each other's saved states. With identity=off nothing is looked at.
- * PITH_ERR_ARG: both. PITH_ERR_UNSUPPORTED: CHECK without a base or with identity=off, TRUST
- * without EXTERNAL_BASE. */
+ * differ in these two alone load each other's saved states, but do not take each other's states
+ * (PITH_ERR_STATE). With identity=off nothing is looked at. PITH_ERR_ARG: both.
+ * PITH_ERR_UNSUPPORTED: CHECK without a base or with identity=off, TRUST without EXTERNAL_BASE. */
 #define PITH_LAYOUT_CHECK_BASE 0x4u
 #define PITH_LAYOUT_TRUST_BASE 0x8u
 
