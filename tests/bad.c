@@ -21,6 +21,18 @@
     }
 #define CUT(n, f, l) \
     { .name = n, .from = f, .wanted = PITH_ERR_TRUNCATED, .length = l, .unsealed = true }
+/* The only block of a variable-rate frame loses its last `less` bytes: `payload` and `block`, whose
+ * index entry lies at `index`, are the lengths that remain. */
+#define SHORTER(n, f, less, payload, index, block)                                      \
+    {                                                                                   \
+        .name = n, .from = f, .wanted = PITH_ERR_CORRUPT, .length = -(less), .patch = { \
+            {32, 2, payload},                                                           \
+            {index, 2, block}                                                           \
+        }                                                                               \
+    }
+/* The only block of lossless-u16 as 90 symbols of 8 bits in a coded string. */
+#define STRING(macro, n, payload, block, head, width, tail) \
+    macro(n, "lossless-u16", {32, 1, payload}, {64, 1, block}, {81, 8, head}, {89, width, tail})
 
 /* The second word of an entry of EXEMPT. */
 #define RANGE(count, how) ((uint64_t)(how) << 60 | (count))
@@ -72,6 +84,8 @@ static const struct bad table[] = {
     CORRUPT("wdiff-block-below-group", "wdiff-bits4", {10, 1, 4}),
     CORRUPT("lossless-level-0", "lossless-f32", {16, 1, 0}),
     CORRUPT("lossless-level-20", "lossless-f32", {16, 1, 20}),
+    CORRUPT("lossless-identity", "lossless-base-u8", {17, 1, 2}),
+    CORRUPT("lossless-parameter-2", "lossless-u8", {18, 1, 1}),
     CORRUPT("block-8", "raw-f32", {10, 1, 3}),
     CORRUPT("block-2-25", "raw-f32", {10, 1, 25}),
     CORRUPT("block-255", "raw-f32", {10, 1, 255}),
@@ -105,6 +119,8 @@ static const struct bad table[] = {
     NEWER("section-unknown", "wdiff-base-blocks", {96, 4, 16}),
     NEWER("section-error-bound", "wdiff-base-blocks", {96, 4, 2}),
     NEWER("section-unknown-last", "wdiff-base-blocks", {96, 4, 0x7FFFFFFF}),
+    NEWER("section-unknown-first", "wdiff-base-blocks", {64, 4, 16}, {96, 4, 1}),
+    CORRUPT("section-unknown-after-bad", "wdiff-base-blocks", {92, 4, 3}, {96, 4, 16}),
     GOOD("section-optional", "wdiff-base-blocks", {96, 4, 0x80000000u}),
     GOOD("section-optional-last", "wdiff-base-blocks", {96, 4, UINT32_MAX}),
     CORRUPT("stream-length", "wdiff-base-f32", {68, 4, 16}, {88, 8, 0}),
@@ -167,10 +183,33 @@ static const struct bad table[] = {
     CORRUPT("lossless-piece-cut", "example-lossless", {113, 1, 2}),
     CORRUPT("lossless-bytes-left", "example-lossless", {113, 1, 1}),
     CORRUPT("lossless-escapes", "example-lossless", {116, 1, 0x80}),
+    CORRUPT("lossless-update-without-base", "lossless-bool", {80, 1, 0x11}),
+    CORRUPT("lossless-update-with-key", "lossless-base-bf16", {11, 1, 2}),
+    SHORTER("lossless-no-head", "lossless-zeros", 3, 16, 64, 0),
+    SHORTER("lossless-constant-cut", "lossless-base-f32-width0", 1, 890, 96, 874),
+
+    CORRUPT("string-empty", "embed-default", {121, 1, 0}),
+    CORRUPT("string-reserved-bit", "lossless-base-f16", {117, 1, 0x68}),
+    CORRUPT("string-content-size", "lossless-base-f16", {118, 1, 0x2D}),
+    CORRUPT("string-bytes-left", "lossless-base-f16", {120, 1, 0x7D}),
+    CORRUPT("string-no-table", "lossless-base-f16", {123, 1, 0xC7}),
+    /* One block of 90 zeros, in a frame header with an id of a dictionary or with a window. */
+    STRING(GOOD, "string-dictionary-0", 28, 12, UINT64_C(0xD35A002100000702), 3, 0x000002),
+    STRING(CORRUPT, "string-dictionary-5", 28, 12, UINT64_C(0xD35A052100000702), 3, 0x000002),
+    STRING(GOOD, "string-window-2-24", 31, 15, UINT64_C(0x005A708000000A02), 6, 0x0002D30000),
+    STRING(CORRUPT, "string-window-above", 31, 15, UINT64_C(0x005A718000000A02), 6, 0x0002D30000),
+
+    CORRUPT("piece-coded-cut", "lossless-zeros", {81, 1, 2}),
+    SHORTER("piece-missing", "eb-row3", 5, 94, 96, 78),
+    SHORTER("piece-sparse-bitmap-cut", "act-default", 35, 31, 96, 15),
+    SHORTER("piece-sparse-bytes-cut", "kv-zstd-bits", 1, 170, 64, 154),
+    CORRUPT("piece-sparse-no-ones", "act-default", {119, 4, 1}),
+    CORRUPT("piece-sparse-in-sparse", "kv-zstd-bits", {100, 1, 3}),
 
     /* Bounds, and what was asked for. */
     CORRUPT("bound-missing", "example-eb", {12, 4, 0}),
     CORRUPT("bound-length", "example-eb", {68, 4, 16}),
+    CORRUPT("bound-length-7", "example-eb", {68, 4, 7}),
     CORRUPT("bound-kind-0", "example-eb", {72, 4, 0}),
     GOOD("bound-kind-not-asked-for", "example-eb", {72, 4, 2}),
     CORRUPT("bound-kind-3", "example-act", {72, 4, 3}),
@@ -182,6 +221,9 @@ static const struct bad table[] = {
     CORRUPT("bound-not-f32", "example-eb", {80, 1, 1}, {88, 1, 1}),
     CORRUPT("bound-doubled-infinite", "example-eb", {86, 2, 0x47E0}, {94, 2, 0x47E0}),
     CORRUPT("bound-largest-other", "example-eb", {88, 1, 1}),
+    GOOD("bound-largest-minus-0", "embed-empty", {88, 8, UINT64_C(1) << 63}),
+    CORRUPT("bound-doubled-infinite-f64", "eb-f64", {80, 8, UINT64_C(0x7FE0000000000001)},
+            {88, 8, UINT64_C(0x7FE0000000000001)}),
     CORRUPT("bound-relative-0", "eb-pwrel", {80, 8, 0}),
     CORRUPT("bound-relative-1", "eb-pwrel", {80, 8, UINT64_C(0x3FF0000000000000)}),
     CORRUPT("bound-relative-negative", "eb-pwrel", {87, 1, 0xBF}),
@@ -189,6 +231,7 @@ static const struct bad table[] = {
     CORRUPT("bound-relative-largest-negative", "eb-pwrel", {95, 1, 0xBF}),
     CORRUPT("bound-relative-largest-infinite", "eb-pwrel", {88, 8, UINT64_C(0x7FF0000000000000)}),
     CORRUPT("asked-0", "example-eb", {20, 4, 0}),
+    CORRUPT("asked-pwrel-1", "eb-pwrel-f16", {20, 4, 1 << 10 | 512}),
     CORRUPT("asked-ten-tenths", "example-eb", {20, 4, 10 << 10 | 511}),
     CORRUPT("asked-exponent-301", "example-eb", {20, 4, 5 << 10 | 813}),
     CORRUPT("asked-exponent-less-301", "example-act", {20, 4, 5 << 10 | 211}),
@@ -209,6 +252,7 @@ static const struct bad table[] = {
     NEWER("eb-revision-2", "example-eb", {6, 1, 2}),
     CORRUPT("eb-plain-length", "example-eb", {99, 1, 0x80}),
     CORRUPT("eb-head-cut", "example-eb", {96, 1, 1}, {32, 1, 17}),
+    CORRUPT("eb-one-element-coded", "eb-scalar", {99, 1, 0}),
     CORRUPT("eb-method-4", "example-eb", {112, 1, 4}),
     CORRUPT("eb-order-3", "example-eb", {113, 1, 3}),
     CORRUPT("eb-constant-order", "example-eb", {112, 1, 0}),
@@ -223,6 +267,11 @@ static const struct bad table[] = {
     CORRUPT("exact-twice", "eb-holes", {122, 4, 5}),
     CORRUPT("exact-outside", "eb-holes", {126, 4, 300}),
     CORRUPT("exact-cut", "eb-zeros", {114, 4, 900}),
+    CORRUPT("exact-ones-beyond", "eb-bits", {125, 1, 31}),
+    SHORTER("exact-number-cut", "eb-beyond-f32", 7, 19, 96, 3),
+    SHORTER("exact-values-cut", "act-holes", 35, 44, 96, 28),
+    SHORTER("packed-widths-cut", "act-f16", 117, 56, 96, 40),
+    SHORTER("packed-groups-cut", "act-f16", 113, 60, 96, 44),
     CORRUPT("packed-widths-descend", "example-eb", {125, 1, 2}),
     CORRUPT("packed-width-33", "example-eb", {127, 1, 33}),
     CORRUPT("packed-groups-left", "example-eb", {128, 1, 4}),
@@ -239,6 +288,14 @@ static const struct bad table[] = {
     CORRUPT("coded-gaps-above", "eb-ratio", {126, 4, 0x01000000}),
     CORRUPT("coded-symbols-above", "eb-ratio", {130, 4, 0x01000000}),
     CORRUPT("coded-gap-goes-on", "eb-ratio", {135, 1, 255}),
+    CORRUPT("coded-last-gap-goes-on", "eb-ratio", {147, 1, 255}),
+    CORRUPT("coded-more-gaps", "embed-plain", {236, 1, 2}),
+    CORRUPT("coded-zeros-above", "embed-plain", {248, 1, 16}),
+    CORRUPT("coded-low-cut", "eb-row0", {118, 1, 16}),
+    SHORTER("coded-head-cut", "eb-row0", 14, 77, 96, 61),
+    SHORTER("coded-gaps-cut", "eb-row0", 7, 84, 96, 68),
+    SHORTER("coded-symbols-cut", "eb-gaps", 6, 168, 96, 152),
+    SHORTER("coded-escapes-cut", "embed-plain", 3, 207, 96, 191),
 
     CORRUPT("act-mode-2", "example-act", {17, 1, 2}),
     CORRUPT("act-target-psnr", "example-act", {19, 1, 4}),
@@ -258,6 +315,9 @@ static const struct bad table[] = {
     CORRUPT("act-planes-cut", "example-act", {123, 4, 0x04040404}),
     CORRUPT("act-bytes-left", "example-act", {123, 4, 0x03030302}),
     CORRUPT("act-not-coded", "example-act", {112, 1, 0x05}),
+    SHORTER("act-no-head", "act-f64", 8, 16, 96, 0),
+    SHORTER("act-map-missing", "act-signed", 3, 316, 96, 300),
+    SHORTER("act-map-length-cut", "act-ratio", 66, 22, 96, 6),
     CORRUPT("embed-mode-2", "example-embed", {17, 1, 2}),
     CORRUPT("embed-target-pwrel", "example-embed", {19, 1, 3}),
     CORRUPT("embed-row-0", "example-embed", {24, 4, 0}),
@@ -282,7 +342,15 @@ static const struct bad table[] = {
     CORRUPT("embed-planes-cut", "example-embed", {129, 4, 0x05050505}),
     CORRUPT("embed-centres-cut", "example-embed", {112, 1, 0x31}),
     CORRUPT("embed-not-coded", "example-embed", {112, 1, 0x05}),
+    SHORTER("embed-head-cut", "example-embed", 28, 18, 96, 2),
+    SHORTER("embed-map-bitmap-cut", "example-embed", 15, 31, 96, 15),
+    SHORTER("embed-map-numbers-cut", "embed-fast", 314, 317, 96, 301),
+    CORRUPT("embed-map-symbol-89", "embed-default", {132, 1, 89}),
+    CORRUPT("embed-map-more-new-rows", "embed-default", {113, 1, 32}),
+    SHORTER("embed-map-open-bits-cut", "embed-default", 85, 152, 96, 136),
+    CORRUPT("embed-map-open-bits-rest", "embed-default", {248, 1, 0x90}),
     CORRUPT("wdiff-entropy-string", "wdiff-entropy-6", {96, 4, UINT32_MAX}),
+    CORRUPT("wdiff-entropy-symbol-8", "wdiff-entropy-3", {134, 1, 8}),
     {.name = "wdiff-entropy-short",
      .from = "wdiff-entropy-6",
      .wanted = PITH_ERR_CORRUPT,
@@ -369,6 +437,7 @@ static const struct bad table[] = {
     CORRUPT("kv-order", "kv-default", {17, 1, 2}),
     CORRUPT("kv-bits-1", "kv-default", {18, 1, 1}),
     CORRUPT("kv-bits-7", "kv-default", {18, 1, 7}),
+    CORRUPT("kv-bits-9", "kv-default", {18, 1, 9}),
     CORRUPT("kv-group-8", "kv-default", {19, 1, 3}),
     CORRUPT("kv-group-512", "kv-default", {19, 1, 9}),
     CORRUPT("kv-page-8", "kv-default", {20, 1, 3}),
@@ -398,6 +467,7 @@ static const struct bad table[] = {
     CORRUPT("kv-page-below-group", "kv-channel", {19, 1, 6}),
     CORRUPT("kv-rotation-of-80", "kv-bits2", {24, 1, 1}),
     CORRUPT("kv-base-channel", "kv-base", {16, 1, 1}),
+    CORRUPT("kv-base-f64", "kv-base", {8, 1, PITH_F64}),
     CORRUPT("kv-base-search", "kv-base", {23, 1, 1}),
     CORRUPT("kv-base-rotation", "kv-base", {24, 1, 1}),
     CORRUPT("kv-dtype-f64", "kv-default", {7, 1, PITH_F64}),
@@ -409,6 +479,8 @@ static const struct bad table[] = {
     GOOD("kv-entropy-block-of-empty", "kv-zstd-empty", {10, 1, 24}),
     CORRUPT("kv-entropy-block-2-25", "kv-zstd-empty", {10, 1, 25}),
     CORRUPT("kv-row-too-long", "kv-token", {10, 1, 21}, {40, 4, 1 << 21}),
+    CORRUPT("kv-heads-above-2-20", "kv-batch", {64, 8, (1 << 20) + 1}),
+    CORRUPT("kv-heads-times-dim", "kv-batch", {72, 8, 1 << 20}),
     CORRUPT("kv-page-too-long", "kv-checksums", {10, 1, 24}, {20, 1, 12}, {40, 4, 1 << 20},
             {44, 4, 1 << 13}),
     CORRUPT("kv-sequences-2-58", "kv-batch", {40, 8, UINT64_C(1) << 58}, {56, 8, 1}, {64, 8, 1},
@@ -422,6 +494,13 @@ static const struct bad table[] = {
      .patch = {{64, 1, 0}}},
     CORRUPT("kv-checksum-padding", "kv-checksums", {95, 1, 1}),
     CORRUPT("kv-entropy-bound-negative", "kv-zstd", {87, 1, 0xBF}),
+    SHORTER("kv-entropy-bound-cut", "kv-zstd-bits", 150, 21, 64, 5),
+    SHORTER("kv-entropy-places-cut", "kv-zstd-outliers", 481, 1732, 64, 1716),
+    SHORTER("kv-entropy-outliers-cut", "kv-zstd-outliers", 12, 2201, 64, 2185),
+    {.name = "kv-key-identity",
+     .from = "kv-key",
+     .wanted = PITH_ERR_CHECKSUM,
+     .patch = {{80, 1, 0xE2}}},
 };
 
 const struct bad *bad_at(size_t index) {
