@@ -266,7 +266,7 @@ static double one_bound(const struct pithi_kv *k, const uint8_t *scale, const ui
     double stages = 0, root = 2;
     for (uint32_t order = k->order; order > 1; order /= 2) stages++;
     for (uint32_t order = k->order; order > 1; order /= 4) root *= 2;
-    const double clamped = k->outliers ? pithi_outliers_bound(&k->set, (double)s) : 0;
+    const double clamped = k->outliers ? pithi_outliers_bound(&k->set, k->dtype, (double)s) : 0;
     return group + clamped + (k->order ? reach * stages * root * 0x1p-22 : 0);
 }
 

@@ -97,12 +97,16 @@ void pithi_outliers_take(const struct pithi_group_setting *set, void *values, ui
 }
 
 /* The last code may lie further inward by one number of the tensor's dtype and one of the scale's.
- * The bound of normal floats, which have levels far apart, holds as it is. */
-double pithi_outliers_bound(const struct pithi_group_setting *set, double scale) {
-    const double levels = pithi_group_levels(set);
+ * Levels of normal floats lie so far apart that their bound holds as it is, but for values below
+ * the normal numbers of f16. */
+double pithi_outliers_bound(const struct pithi_group_setting *set, uint32_t dtype, double scale) {
+    const double levels = pithi_group_levels(set), reach = levels * scale;
     const bool half = set->scale_dtype == PITH_F16;
-    if (!pithi_outliers_limited(set) || set->codebook) return 0;
-    return levels * scale * (half ? 0x1p-10 : 0x1p-7) + (levels + 1) * (half ? 0x1p-25 : 0);
+    const double least = dtype == PITH_F16 && !half ? 0x1p-24 : 0;
+    const double coarse = dtype == PITH_BF16 && half ? reach * 0x1p-7 : 0;
+    if (!pithi_outliers_limited(set)) return 0;
+    if (set->codebook) return least;
+    return reach * (half ? 0x1p-10 : 0x1p-7) + (levels + 1) * (half ? 0x1p-25 : 0) + coarse + least;
 }
 
 void pithi_outliers_put(const uint8_t *places, const void *exact, uint32_t dtype, size_t most,

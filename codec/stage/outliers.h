@@ -18,8 +18,8 @@
  * clamped so that they decode to less than what was taken. */
 void pithi_outliers_take(const struct pithi_group_setting *set, void *values, uint32_t dtype,
                          size_t count, size_t most, uint8_t *places, void *exact);
-/* What clamping what is left adds to the bound of a group of this scale. */
-double pithi_outliers_bound(const struct pithi_group_setting *set, double scale);
+/* What clamping what is left adds to the bound of a group of this scale in a tensor of dtype. */
+double pithi_outliers_bound(const struct pithi_group_setting *set, uint32_t dtype, double scale);
 /* Put back those whose places are among [first, first + count): place p at out[(p - first) *
  * stride]. Any bytes are safe. */
 void pithi_outliers_put(const uint8_t *places, const void *exact, uint32_t dtype, size_t most,
