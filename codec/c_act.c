@@ -214,12 +214,12 @@ static const char *take_numbers(const struct pithi_block *b, const struct work *
     if (!coded) return pithi_packed_take(&row, r, NULL, w->active, false);
     struct pithi_unpredict u;
     pithi_unpredict_init(&u, row.extent, 0, NULL);
-    const char *const fault = pithi_coded_take(r, w->most, b->kernels->unpack, w->words, used);
+    const char *const fault = pithi_coded_take(r, b->kernels->unpack, w->words, used);
     if (!fault) b->kernels->unpredict(&u, w->words, used, w->active);
     return fault;
 }
 
-static void deliver(const struct pithi_block *b, const struct work *w, const struct pithi_quant *q,
+static void deliver(struct pithi_block *b, const struct work *w, const struct pithi_quant *q,
                     const struct pithi_exact *exact) {
     const uint32_t dtype = b->params->dtype;
     if (b->out_dtype == dtype) {
@@ -228,8 +228,7 @@ static void deliver(const struct pithi_block *b, const struct work *w, const str
         b->kernels->dequantize(q, w->codes, b->count, w->words, false);
         pithi_convert(b->out, b->out_dtype, w->words, dtype, b->count);
     }
-    const struct pithi_lay out = pithi_lay_dense(b->out, pith_dtype_bytes(b->out_dtype));
-    pithi_exact_patch(exact, &out, b->out_dtype, dtype);
+    pithi_exact_patch(exact, &(struct pithi_sink){pithi_block_put, b});
 }
 
 static const char *take_block(struct pithi_block *b, const struct work *w) {

@@ -93,17 +93,17 @@ struct work {
     struct pithi_lay values;
 };
 
-/* To decode: as little as blocks need that are a whole tensor, so that a few bytes cannot ask for
- * many times what they decode to. block->room is used too, by what is done with before values go
- * there: the pieces of coded words, sums, or values that are converted on their way to out. */
+/* To decode, strip by strip: as little as blocks need that are a whole tensor, so that a few bytes
+ * cannot ask for many times what they decode to. */
 struct reading {
-    uint32_t *words; /* of the tile, in whole groups; or a grid of values and the words beside it */
-    void *line;      /* of interpolation; or LINE values on their way */
-    void *pieces;
-    void *packed; /* in place of words and lines */
+    struct pithi_block *block;
+    uint32_t *words; /* of a strip, or codes */
+    void *line;      /* its values */
+    void *rest;      /* as the method needs */
     struct pithi_quant quant;
+    struct pithi_exact exact;
 };
-enum { LINE = 1024 };
+enum { STRIP = 1024 };
 
 struct places {
     uint8_t *at;
@@ -140,35 +140,39 @@ static struct work layout(const struct pithi_params *p, void *scratch, size_t *b
     return w;
 }
 
-/* Of block->room, for so many elements. */
-static size_t room_bytes(const struct pithi_params *p, size_t count) {
-    return count * larger(element_of(p), sizeof(uint32_t));
+/* Of words that are predicted, then of their sums. */
+static size_t coded_bytes(size_t count) { return pithi_pad64(pithi_coded_take_scratch(count)); }
+
+static size_t count_of(const uint32_t extent[PITHI_TILE_NDIM]) {
+    return (size_t)extent[0] * extent[1] * extent[2] * extent[3];
 }
 
-/* All words; or those before the finest level beside the values that they become, and then those of
- * the finest level beside these. As many come before it as after, or one more, or fewer. */
-static size_t words_bytes(const struct pithi_params *p) {
-    const size_t most = p->most, coarse = most / 2 + 1, real = pithi_interp_real(p->dtype);
-    const size_t room = coarse * (real - sizeof(uint32_t));
-    return (most + 2 + PITHI_PACK_GROUP) * sizeof(uint32_t) + room;
+/* Coarse words, then those of the finest level: as many at once as the more of them. */
+static size_t interpolated_bytes(const uint32_t extent[PITHI_TILE_NDIM]) {
+    const size_t coarse = pithi_interp_coarse(extent), finest = count_of(extent) - coarse;
+    return coded_bytes(larger(coarse, finest));
 }
 
-static struct reading reading_layout(const struct pithi_params *p, void *scratch, void *room,
-                                     size_t *bytes) {
-    struct reading g = {.packed = scratch, .pieces = room};
+static size_t rest_bytes(const struct pithi_params *p) {
+    const uint32_t *const e = p->extent;
+    const size_t coded = coded_bytes(count_of(e)) + pithi_unpredict_bytes(e);
+    const size_t interp = interpolated_bytes(e) + pithi_interp_decode_scratch(e, p->dtype);
+    return larger(pithi_packed_take_scratch(e), larger(coded, interp));
+}
+
+static struct reading reading_layout(const struct pithi_params *p, void *scratch, size_t *bytes) {
+    struct reading g = {0};
     struct places at = {scratch, 0};
-    const size_t packed = pithi_packed_take_scratch(p->most);
-    const size_t pieces = pithi_coded_take_scratch(p->most);
-    g.words = place(&at, words_bytes(p));
-    g.line = place(&at, larger(pithi_interp_decode_scratch(p->dtype), LINE * sizeof(double)));
-    if (pieces > room_bytes(p, p->most)) g.pieces = place(&at, pieces); /* of small tiles */
-    *bytes = larger(at.bytes, packed);
+    g.words = place(&at, STRIP * sizeof *g.words);
+    g.line = place(&at, STRIP * sizeof(double));
+    g.rest = place(&at, rest_bytes(p));
+    *bytes = at.bytes;
     return g;
 }
 
 static size_t scratch_bytes(const struct pithi_params *p) {
     size_t bytes, more = 0;
-    reading_layout(p, NULL, NULL, &bytes);
+    reading_layout(p, NULL, &bytes);
     if (!p->decode_only) layout(p, NULL, &more);
     return larger(bytes, more);
 }
@@ -391,104 +395,137 @@ static pith_status encode(struct pithi_block *b) {
 
 /* ---- Decode ----------------------------------------------------------------------------------*/
 
-/* Where values of a block go, dense. */
-struct target {
-    void *to;
-    uint32_t dtype;
-};
-
-/* Codes of the block to their values. */
-static void put_values(const struct pithi_block *b, const struct reading *g, const int32_t *codes,
-                       const struct target *t) {
-    const uint32_t dtype = b->params->dtype;
-    uint8_t *to = t->to;
-    if (t->dtype == dtype) {
-        b->kernels->dequantize(&g->quant, codes, b->count, to, b->stream);
+/* A pithi_sink_fn of a struct reading: values, the exact ones among them, to where they belong. */
+static void put_part(void *reading, size_t at, size_t count, const void *values) {
+    struct reading *const g = reading;
+    const size_t element = g->exact.element;
+    const uint8_t *from = values;
+    if (g->exact.number == g->exact.misses) {
+        pithi_block_put(g->block, at, count, values);
         return;
     }
-    for (size_t i = 0, n; i < b->count; i += n, to += n * pith_dtype_bytes(t->dtype)) {
-        n = b->count - i < LINE ? b->count - i : LINE;
-        b->kernels->dequantize(&g->quant, codes + i, n, g->line, false);
-        pithi_convert(to, t->dtype, g->line, dtype, n);
+    for (size_t n; count; at += n, from += n * element, count -= n) {
+        n = count < STRIP ? count : STRIP;
+        memcpy(g->line, from, n * element);
+        pithi_exact_merge(&g->exact, at, n, g->line);
+        pithi_block_put(g->block, at, n, g->line);
     }
 }
 
-/* Values of another dtype, rounded to the block's on the way. They may end where the target's room
- * ends, or begin with it if they are not narrower: none is written over before it is read. */
-static void convert_values(const struct pithi_block *b, const struct reading *g,
-                           const uint8_t *from, uint32_t from_dtype, const struct target *t) {
-    const uint32_t dtype = b->params->dtype;
-    uint8_t *to = t->to;
-    for (size_t i = 0, n; i < b->count; i += n, to += n * pith_dtype_bytes(t->dtype)) {
-        n = b->count - i < LINE ? b->count - i : LINE;
-        pithi_convert(g->line, dtype, from + i * pith_dtype_bytes(from_dtype), from_dtype, n);
-        pithi_convert(to, t->dtype, g->line, dtype, n);
-    }
+/* Values of a strip of codes. */
+static void put_values(struct reading *g, size_t at, size_t count, const uint32_t *codes) {
+    struct pithi_block *const b = g->block;
+    const size_t element = g->exact.element;
+    const bool direct = b->out && b->out_dtype == b->params->dtype;
+    void *const to = direct ? (uint8_t *)b->out + at * element : g->line;
+    b->kernels->dequantize(&g->quant, (const int32_t *)codes, count, to, direct && b->stream);
+    pithi_exact_merge(&g->exact, at, count, to);
+    if (!direct) pithi_block_put(b, at, count, to);
 }
 
-static const char *take_constant(const struct pithi_block *b, const struct reading *g,
-                                 struct pithi_reader *r, const struct target *t) {
+static const char *take_constant(struct reading *g, struct pithi_reader *r) {
+    const struct pithi_block *const b = g->block;
     const uint8_t *const code = pithi_reader_take(r, CODE_BYTES);
     if (!code) return "the code of a block is cut";
-    const uint32_t one = pithi_get32(code);
-    for (size_t i = 0; i < b->count; i++) g->words[i] = one;
-    put_values(b, g, (const int32_t *)g->words, t);
-    return NULL;
-}
-
-static const char *take_packed(const struct pithi_block *b, const struct reading *g, unsigned order,
-                               struct pithi_reader *r, const struct target *t) {
-    const struct pithi_packed packed = packed_of(b, order);
-    const uint32_t dtype = b->params->dtype;
-    const size_t bytes = b->count * element_of(b->params);
-    r->scratch = g->packed;
-    if (b->laid) return pithi_packed_take_to(&packed, r, &g->quant, &b->lay, b->stream);
-    if (t->dtype == dtype) return pithi_packed_take(&packed, r, &g->quant, t->to, b->stream);
-    uint8_t *const values = (uint8_t *)b->room + room_bytes(b->params, b->count) - bytes;
-    const char *const fault = pithi_packed_take(&packed, r, &g->quant, values, false);
-    if (!fault) convert_values(b, g, values, dtype, t);
-    return fault;
-}
-
-static const char *take_coded(const struct pithi_block *b, const struct reading *g, unsigned order,
-                              struct pithi_reader *r, const struct target *t) {
-    struct pithi_unpredict u;
-    int32_t *const codes = (int32_t *)g->words;
-    const char *const fault =
-        pithi_coded_take(r, b->params->most, b->kernels->unpack, g->words, b->count);
-    if (fault) return fault;
-    pithi_unpredict_init(&u, b->tile->extent, order, b->room);
-    b->kernels->unpredict(&u, g->words, b->count, codes);
-    put_values(b, g, codes, t);
-    return NULL;
-}
-
-static const char *take_interpolated(const struct pithi_block *b, const struct reading *g,
-                                     unsigned row, struct pithi_reader *r, const struct target *t) {
-    const struct pithi_interp tile = interp_of(b, &g->quant, row, g->line);
-    const uint32_t real = b->params->dtype == PITH_F64 ? PITH_F64 : PITH_F32;
-    const size_t coarse = pithi_interp_coarse(b->tile->extent), width = pith_dtype_bytes(real);
-    uint32_t *const words = g->words + coarse * (width / sizeof *g->words); /* after the grid */
-    pithi_unpack_fn *const unpack = b->kernels->unpack;
-    const bool direct = t->dtype == real && (uintptr_t)t->to % width == 0;
-    void *const values = direct ? t->to : b->room;
-    const char *fault = pithi_coded_take(r, b->params->most, unpack, words, coarse);
-    if (!fault) pithi_interp_decode_coarse(&tile, words, g->words, values);
-    if (!fault && coarse < b->count) {
-        fault = pithi_coded_take(r, b->params->most, unpack, words, b->count - coarse);
-        if (!fault) pithi_interp_decode_finest(&tile, words, g->words, values);
+    for (size_t i = 0; i < STRIP; i++) g->words[i] = pithi_get32(code);
+    for (size_t at = 0, n; at < b->count; at += n) {
+        n = b->count - at < STRIP ? b->count - at : STRIP;
+        put_values(g, at, n, g->words);
     }
-    if (!fault && (!direct || b->params->dtype != real)) convert_values(b, g, values, real, t);
+    return NULL;
+}
+
+/* A pithi_sink_fn of a struct pithi_lay, of one value of its dtype. */
+static void put_one(void *lay, size_t at, size_t count, const void *value) {
+    const struct pithi_lay *const to = lay;
+    memcpy(pithi_lay_at(to, at), value, count * to->element);
+}
+
+static const char *take_packed(struct reading *g, unsigned order, struct pithi_reader *r) {
+    const struct pithi_block *const b = g->block;
+    const struct pithi_packed packed = packed_of(b, order);
+    struct pithi_lay lay = b->out ? pithi_lay_dense(b->out, g->exact.element) : b->lay;
+    r->scratch = g->rest;
+    if (!lay.first || b->out_dtype != b->params->dtype)
+        return pithi_packed_take_parts(&packed, r, &g->quant, &(struct pithi_sink){put_part, g});
+    const char *const fault = pithi_packed_take_to(&packed, r, &g->quant, &lay, b->stream);
+    if (!fault) pithi_exact_patch(&g->exact, &(struct pithi_sink){put_one, &lay});
     return fault;
 }
 
-static const char *take_body(const struct pithi_block *b, const struct reading *g, struct way way,
-                             struct pithi_reader *r, const struct target *t) {
+static const char *take_coded(struct reading *g, unsigned order, struct pithi_reader *r) {
+    const struct pithi_block *const b = g->block;
+    struct pithi_unpredict u;
+    struct pithi_coded coded;
+    r->scratch = g->rest;
+    const char *const fault = pithi_coded_open(&coded, r, b->kernels->unpack, b->count);
+    if (fault) return fault;
+    pithi_unpredict_init(&u, b->tile->extent, order, (uint8_t *)g->rest + coded_bytes(b->count));
+    for (size_t at = 0, n; at < b->count; at += n) {
+        n = b->count - at < STRIP ? b->count - at : STRIP;
+        pithi_coded_next(&coded, n, g->words);
+        b->kernels->unpredict(&u, g->words, n, (int32_t *)g->words);
+        put_values(g, at, n, g->words);
+    }
+    return NULL;
+}
+
+/* Words of interpolation, strip by strip. */
+struct feed {
+    struct pithi_coded coded;
+    size_t left;
+    uint32_t *strip;
+};
+
+static size_t next_words(void *arg, const uint32_t **words) {
+    struct feed *const f = arg;
+    const size_t n = f->left < STRIP ? f->left : STRIP;
+    pithi_coded_next(&f->coded, n, f->strip);
+    f->left -= n;
+    *words = f->strip;
+    return n;
+}
+
+/* A pithi_sink_fn of a struct reading: values of 16 bits before they are rounded. */
+static void put_rounded(void *reading, size_t at, size_t count, const void *values) {
+    struct reading *const g = reading;
+    const float *value = values;
+    for (size_t n; count; at += n, value += n, count -= n) {
+        n = count < STRIP ? count : STRIP;
+        pithi_convert(g->line, g->block->params->dtype, value, PITH_F32, n);
+        pithi_exact_merge(&g->exact, at, n, g->line);
+        pithi_block_put(g->block, at, n, g->line);
+    }
+}
+
+static const char *take_interpolated(struct reading *g, unsigned row, struct pithi_reader *r) {
+    const struct pithi_block *const b = g->block;
+    const bool rounded = g->exact.element < sizeof(float);
+    const uint32_t *const extent = b->tile->extent;
+    struct feed feed = {.strip = g->words, .left = pithi_interp_coarse(extent)};
+    struct pithi_interp tile =
+        interp_of(b, &g->quant, row, (uint8_t *)g->rest + interpolated_bytes(extent));
+    tile.next = next_words;
+    tile.next_arg = &feed;
+    r->scratch = g->rest;
+    const char *fault = pithi_coded_open(&feed.coded, r, b->kernels->unpack, feed.left);
+    if (fault) return fault;
+    const size_t finest = b->count - feed.left;
+    pithi_interp_decode_coarse(&tile);
+    feed.left = finest;
+    if (finest) fault = pithi_coded_open(&feed.coded, r, b->kernels->unpack, finest);
+    if (!fault)
+        pithi_interp_decode_finest(&tile,
+                                   &(struct pithi_sink){rounded ? put_rounded : put_part, g});
+    return fault;
+}
+
+static const char *take_body(struct reading *g, struct way way, struct pithi_reader *r) {
     switch (way.method) {
-    case CONSTANT: return take_constant(b, g, r, t);
-    case PACKED: return take_packed(b, g, way.order, r, t);
-    case CODED: return take_coded(b, g, way.order, r, t);
-    default: return take_interpolated(b, g, way.order, r, t);
+    case CONSTANT: return take_constant(g, r);
+    case PACKED: return take_packed(g, way.order, r);
+    case CODED: return take_coded(g, way.order, r);
+    default: return take_interpolated(g, way.order, r);
     }
 }
 
@@ -501,29 +538,19 @@ static bool legal(const struct pithi_block *b, bool relative, struct way way) {
 
 static const char *take(struct pithi_block *b) {
     size_t bytes;
-    struct pithi_exact exact;
-    const uint32_t dtype = b->params->dtype;
-    struct reading g = reading_layout(b->params, b->scratch, b->room, &bytes);
+    struct reading g = reading_layout(b->params, b->scratch, &bytes);
     struct pithi_reader r = {b->bytes, b->length, NULL, b->coder};
     const uint8_t *const head = pithi_reader_take(&r, HEAD_BYTES);
     if (!quant_of(b, &g.quant)) return "a bound that the dtype cannot have";
     if (!head) return "the block is shorter than its head";
     const struct way way = {(enum method)head[0], head[1]};
     if (!legal(b, g.quant.relative, way)) return "unknown coding of a block";
-    r.scratch = g.pieces;
-    const char *fault = pithi_exact_take(&r, &exact, element_of(b->params), b->count);
-    const struct target t = {b->out ? b->out : b->room, b->out ? b->out_dtype : dtype};
-    const bool direct = b->out && b->out_dtype == dtype;
-    b->laid = direct && way.method == PACKED && b->lay.first;
-    b->stream = b->stream && (b->laid || !b->lay.first);
-    if (!fault) fault = take_body(b, &g, way, &r, &t);
+    g.block = b;
+    const char *fault = pithi_exact_take(&r, &g.exact, element_of(b->params), b->count);
+    if (!fault) fault = take_body(&g, way, &r);
     if (fault) return fault;
-    if (r.left) return "bytes after the end of a block";
-    b->exact = exact.misses;
-    if (!b->out) return NULL;
-    const struct pithi_lay to = pithi_lay_dense(b->out, pith_dtype_bytes(b->out_dtype));
-    pithi_exact_patch(&exact, b->laid ? &b->lay : &to, b->out_dtype, dtype);
-    return NULL;
+    b->exact = g.exact.misses;
+    return r.left ? "bytes after the end of a block" : NULL;
 }
 
 static pith_status decode(struct pithi_block *b) {

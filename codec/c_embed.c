@@ -304,7 +304,7 @@ static const char *take_coded(const struct pithi_block *b, const struct work *w,
                               const struct pithi_packed *tile, size_t count,
                               struct pithi_reader *r) {
     struct pithi_unpredict u;
-    const char *const fault = pithi_coded_take(r, w->elements, b->kernels->unpack, w->words, count);
+    const char *const fault = pithi_coded_take(r, b->kernels->unpack, w->words, count);
     if (fault) return fault;
     pithi_unpredict_init(&u, tile->extent, 0, NULL);
     b->kernels->unpredict(&u, w->words, count, w->codes);
@@ -359,8 +359,7 @@ static const char *take_block(struct pithi_block *b, const struct work *w) {
     if (!quant_of(b, &quant)) return "a bound that the dtype cannot have";
     const char *fault = pithi_exact_take(&r, &exact, element_of(b->params), b->count);
     if (!fault)
-        fault = pithi_rowmap_take(&r, w->rows, head[0] & PITHI_ROWS_MAP, rows, distinct, w->which,
-                                  w->map);
+        fault = pithi_rowmap_take(&r, head[0] & PITHI_ROWS_MAP, rows, distinct, w->which, w->map);
     if (!fault) fault = take_rows(b, w, distinct, &quant, &r, w->values);
     if (fault) return fault;
     if (r.left) return "bytes after the end of a block";
@@ -368,8 +367,7 @@ static const char *take_block(struct pithi_block *b, const struct work *w) {
     b->active = values_in(b, w, distinct);
     if (!b->out) return NULL;
     deliver(b, w);
-    const struct pithi_lay out = pithi_lay_dense(b->out, pith_dtype_bytes(b->out_dtype));
-    pithi_exact_patch(&exact, &out, b->out_dtype, b->params->dtype);
+    pithi_exact_patch(&exact, &(struct pithi_sink){pithi_block_put, b});
     return NULL;
 }
 

@@ -147,7 +147,7 @@ static bool take_planes(struct pithi_reader *r, const struct work *w, uint8_t *w
                         size_t count) {
     const uint8_t *planes[8];
     for (size_t k = 0; k < width; k++) {
-        planes[k] = pithi_piece_take(r, w->most, count, w->planes + k * count);
+        planes[k] = pithi_piece_take(r, count, w->planes + k * count);
         if (!planes[k]) return false;
     }
     pithi_planes_merge(words, planes, width, count);
@@ -157,8 +157,7 @@ static bool take_planes(struct pithi_reader *r, const struct work *w, uint8_t *w
 /* Symbols and escapes to w->words. */
 static const char *take_symbols(struct pithi_reader *r, const struct work *w, size_t width,
                                 unsigned bits, size_t count) {
-    const uint8_t *const symbols =
-        pithi_piece_take(r, w->most, pithi_symbol_bytes(count, bits), w->symbols);
+    const uint8_t *const symbols = pithi_piece_take(r, pithi_symbol_bytes(count, bits), w->symbols);
     if (!symbols) return "the symbols are damaged";
     const size_t escapes = pithi_symbols_spread(w->spread, symbols, bits, count);
     if (escapes > count) return "bits after the last symbol are not 0";

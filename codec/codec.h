@@ -112,6 +112,7 @@ struct pithi_params {
     uint32_t base_dtype; /* PITH_NONE: no base */
     uint32_t block;      /* most elements per block, a power of two; 0: to be made so for `whole` */
     uint32_t most;       /* elements of the largest block that occurs: what scratch must hold */
+    uint32_t extent[PITHI_TILE_NDIM]; /* with a tiling: of that block */
     uint32_t heads, dim; /* paged codecs: a row has heads * dim elements; set by settle */
     bool key_frame;      /* decodes without the base, to the exact new base */
     bool decode_only;    /* the plan encodes nothing, whatever the frame says of its encoder */
@@ -131,15 +132,13 @@ struct pithi_block {
     /* With a tiling: what of the tensor the block is. With a bound: that of the frame. */
     const struct pithi_tile *tile;
     const struct pithi_bound *bound;
-    /* Encode, value NULL: where values lie, and room for pithi_block_values. Decode: where they are
-     * to go at last, in out_dtype; `first` NULL: nobody knows. A codec that puts them there and not
-     * into out sets `laid`. */
+    /* Encode, value NULL: where values lie, and room for pithi_block_values. Decode, out NULL:
+     * where they are to go, in out_dtype, if `first` is not NULL. */
     struct pithi_lay lay;
-    /* Decode: room of the codec's, of a value or 4 bytes for each element, whichever is more; may
-     * be out, which then has as much. */
     void *room;
-    bool laid;
     void *out; /* decode: dense, out_dtype; NULL when only the base is wanted */
+    /* Decode, with `lays`, out NULL: what pithi_block_put writes to; NULL when that is nothing. */
+    struct pithi_output *output;
     uint32_t out_dtype;
     size_t from, until; /* decode: the elements of the block that are wanted */
     void *base;         /* dense, base_dtype; NULL when there is none. Written iff update */
@@ -164,6 +163,9 @@ struct pithi_block {
 
 /* Encode: the values, dense. */
 const void *pithi_block_values(struct pithi_block *b);
+/* Decode: values of the block's dtype go where its elements [at, at + count) belong. A
+ * pithi_sink_fn of a struct pithi_block. */
+void pithi_block_put(void *block, size_t at, size_t count, const void *values);
 
 /* For codecs whose sums are formed in a domain of their own (grad: rotated). x holds elements
  * [at, at + count) of the block there; at is a multiple of PITHI_PIECE, count ends with the block

@@ -362,6 +362,7 @@ static pith_status open_frame(struct pithi_coding *c, const struct pithi_frame *
                                         c->bytes + c->payload.aside};
     if (too_many_blocks(c)) return pithi_fail(error, PITH_ERR_MISMATCH, "another plan's frame");
     c->frame.params.most = c->plan->params.most;
+    memcpy(c->frame.params.extent, c->plan->params.extent, sizeof c->frame.params.extent);
     c->frame.params.decode_only = c->plan->params.decode_only;
     return check_tables(c);
 }
@@ -389,48 +390,44 @@ static void cut_block(const struct pithi_coding *c, struct pithi_block *b) {
     if (last < end) b->until = (size_t)(last - b->first);
 }
 
-/* view: where the elements go from out in the end, NULL if that is not known; *laid says whether
- * they are there already. */
+/* output: where elements go without out, NULL: nowhere. */
 static pith_status decode_block(const struct pithi_coding *c, uint64_t block, void *out,
                                 uint32_t out_dtype, void *base, struct pithi_worker *w,
-                                const struct pithi_span *view, bool *laid) {
+                                struct pithi_output *output) {
     struct pithi_block b = pithi_block_of(c, block, base, w);
     struct pithi_tile tile;
     set_bounds(c, block, &tile, &b);
     b.bytes = (uint8_t *)(uintptr_t)pithi_block_at(c, block, &b.length, &b.plain);
     b.out = out;
     b.out_dtype = out_dtype;
-    b.room = w->values;
-    const bool lays = view && c->frame.params.codec->lays;
-    const bool found = lays && pithi_find_lay(&c->frame, &tile, view, &b.lay);
-    if (out == w->values && !found) b.stream = false; /* it goes on from there */
+    b.output = output;
+    if (output && output->count == c->frame.count)
+        pithi_find_lay(&c->frame, &tile, output->view, &b.lay);
+    if (out == w->values) b.stream = false; /* it goes on from there */
     if (c->frame.params.codec->pages && !c->update) cut_block(c, &b);
     const pith_status status = c->frame.params.codec->decode(&b);
     pithi_collect(w, &b);
-    *laid = b.laid;
     if (status == PITH_OK) keep_sum(c, block, &b, w);
     return status;
 }
 
 pith_status pithi_decode_one(const struct pithi_coding *c, uint64_t block, void *out,
                              uint32_t out_dtype, void *base, struct pithi_worker *w) {
-    bool laid;
-    return decode_block(c, block, out, out_dtype, base, w, NULL, &laid);
+    return decode_block(c, block, out, out_dtype, base, w, NULL);
 }
 
 static pith_status decode_job(void *arg, uint64_t block, struct pithi_worker *w) {
     const struct pithi_coding *c = arg;
     if (!pithi_touches(&c->frame, block, c->first, c->count)) return PITH_OK;
-    const bool whole = c->view && c->count == c->frame.count;
-    void *place = c->view ? pithi_place(&c->frame, block, c->first, c->count, c->view) : NULL;
-    void *out = place ? place : c->view ? w->values : NULL;
+    const bool lays = c->frame.params.codec->lays;
+    void *const place = c->view ? pithi_place(&c->frame, block, c->first, c->count, c->view) : NULL;
+    void *const out = place || !c->view || lays ? place : w->values;
     const uint32_t dtype = c->view ? c->view->dtype : c->frame.params.dtype;
-    bool laid;
-    PITHI_TRY(decode_block(c, block, out, dtype, read_base(c, block, w), w, whole ? c->view : NULL,
-                           &laid));
-    if (c->view && !place && !laid)
-        pithi_scatter(&c->frame, block, c->first, c->count, c->view, w->values,
-                      c->stream ? c->plan->kernels.move_stream : NULL);
+    pithi_move_fn *const move = c->stream ? c->plan->kernels.move_stream : NULL;
+    struct pithi_output output = {&c->frame, c->view, c->first, c->count, move, {0}};
+    PITHI_TRY(decode_block(c, block, out, dtype, read_base(c, block, w), w,
+                           c->view && !out ? &output : NULL));
+    if (out && !place) pithi_scatter(&c->frame, block, c->first, c->count, c->view, out, move);
     write_base(c, block, w);
     return PITH_OK;
 }

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "stage/convert.h"
+
 /* The runs of a block, one after the other: a block without tiles is one. */
 struct runs {
     const struct pithi_frame *frame;
@@ -93,6 +95,59 @@ void pithi_scatter(const struct pithi_frame *f, uint64_t block, uint64_t first, 
             put_run(view, run.at - first, run.count,
                     (const uint8_t *)elements + run.in * view->element, move);
     }
+}
+
+/* The run that element `at` of the tile is in: mostly the last one, or one soon after it. */
+static void find_run(struct pithi_output *o, const struct pithi_tile *tile, uint64_t at) {
+    struct pithi_tile_run *const run = &o->run;
+    if (!run->count || at < run->in) pithi_tile_run_at(&o->frame->tiling, tile, 0, run);
+    if (at - run->in < run->count) return;
+    const uint64_t ahead = (at - run->in) / run->count;
+    if (ahead > run->more) {
+        pithi_tile_run_at(&o->frame->tiling, tile, at / run->count, run);
+        return;
+    }
+    run->at += ahead * run->stride;
+    run->in += ahead * run->count;
+    run->more -= ahead;
+}
+
+static void put_part(const struct pithi_block *b, uint64_t at, uint64_t count,
+                     const uint8_t *values) {
+    struct pithi_output *const o = b->output;
+    while (count) {
+        find_run(o, b->tile, at);
+        const uint64_t skip = at - o->run.in, left = o->run.count - skip;
+        const uint64_t n = left < count ? left : count;
+        struct pithi_tile_run part = {.at = o->run.at + skip, .count = n};
+        if (!o->move && o->count == o->frame->count && !skip) prefetch(o->view, &o->run, true);
+        if (cut_run(&part, o->first, o->count))
+            put_run(o->view, part.at - o->first, part.count, values + part.in * o->view->element,
+                    o->move);
+        at += n, count -= n;
+        values += n * o->view->element;
+    }
+}
+
+void pithi_block_put(void *block, size_t at, size_t count, const void *values) {
+    enum { PART = 512 };
+    const struct pithi_block *const b = block;
+    const uint32_t dtype = b->params->dtype;
+    const size_t from = pith_dtype_bytes(dtype), to = pith_dtype_bytes(b->out_dtype);
+    const uint8_t *value = values;
+    if (b->out && b->stream && b->out_dtype == dtype)
+        b->kernels->move_stream((uint8_t *)b->out + at * to, values, count * to);
+    else if (b->out)
+        pithi_convert((uint8_t *)b->out + at * to, b->out_dtype, values, dtype, count);
+    else if (b->output && b->out_dtype == dtype)
+        put_part(b, at, count, values);
+    else if (b->output)
+        for (size_t n; count; at += n, count -= n, value += n * from) {
+            uint64_t part[PART];
+            n = count < PART ? count : PART;
+            pithi_convert(part, b->out_dtype, value, dtype, n);
+            put_part(b, at, n, (const uint8_t *)part);
+        }
 }
 
 void *pithi_place(const struct pithi_frame *f, uint64_t block, uint64_t first, uint64_t count,

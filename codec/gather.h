@@ -17,6 +17,16 @@ void pithi_scatter(const struct pithi_frame *frame, uint64_t block, uint64_t fir
  * and in order; else NULL. */
 void *pithi_place(const struct pithi_frame *frame, uint64_t block, uint64_t first, uint64_t count,
                   const struct pithi_span *view);
+/* Where pithi_block_put puts a tile's elements: those among [first, first + count) of the frame, in
+ * a view of just these; where it is dense, by `move` unless that is NULL. */
+struct pithi_output {
+    const struct pithi_frame *frame;
+    const struct pithi_span *view;
+    uint64_t first, count;
+    pithi_move_fn *move;
+    struct pithi_tile_run run; /* the last one that was written to */
+};
+
 /* Where the elements of a tile lie in a view of the whole slot, when it is dense but they are not;
  * else false. */
 bool pithi_find_lay(const struct pithi_frame *frame, const struct pithi_tile *tile,

@@ -90,10 +90,10 @@ static bool put_string(const struct string *s, const uint8_t *page, size_t most,
     return pithi_piece_put(pen, most, symbols, symbols_of(s));
 }
 
-static const char *take_string(const struct string *s, struct pithi_reader *r, size_t most,
-                               uint8_t *page, uint8_t *room) {
+static const char *take_string(const struct string *s, struct pithi_reader *r, uint8_t *page,
+                               uint8_t *room) {
     const size_t step = s->straddling ? s->codes : s->bytes;
-    const uint8_t *const symbols = pithi_piece_take(r, most, symbols_of(s), room);
+    const uint8_t *const symbols = pithi_piece_take(r, symbols_of(s), room);
     uint32_t all = 0;
     if (!symbols) return "the codes of a head are damaged";
     for (size_t i = 0; i < s->count; i++)
@@ -137,16 +137,16 @@ static bool take_bytes(struct pithi_reader *r, uint8_t *to, size_t bytes) {
 const char *pithi_kv_unpack(const struct pithi_kv *k, struct pithi_reader *r, uint32_t tokens,
                             uint8_t *page, uint8_t *symbols) {
     const struct pithi_kv_places at = pithi_kv_places(k, tokens);
-    const size_t most = pithi_kv_symbols(k, tokens), groups = pithi_kv_groups(k, tokens);
+    const size_t groups = pithi_kv_groups(k, tokens);
     const char *fault = NULL;
     for (size_t p = 0; p < planes_of(k); p++) {
-        const uint8_t *const plane = pithi_piece_take(r, most, groups, symbols);
+        const uint8_t *const plane = pithi_piece_take(r, groups, symbols);
         if (!plane) return "the scales are damaged";
         for (size_t g = 0; g < groups; g++) page[plane_byte(k, p, g)] = plane[g];
     }
     for (uint32_t head = 0; head < k->heads && !fault; head++) {
         const struct string s = head_string(k, tokens, head);
-        fault = take_string(&s, r, most, page, symbols);
+        fault = take_string(&s, r, page, symbols);
     }
     if (fault) return fault;
     const size_t width = pith_dtype_bytes(k->dtype);

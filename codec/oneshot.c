@@ -250,7 +250,8 @@ static pith_status verify_job(void *arg, uint64_t block, struct pithi_worker *w)
     const uint64_t n = pithi_block_count(&c->frame, block);
     const bool with_base = q->base_dtype != PITH_NONE;
     if (with_base && !q->key_frame) memset(w->base, 0, (size_t)n * pith_dtype_bytes(q->base_dtype));
-    return pithi_decode_one(c, block, w->values, q->dtype, with_base ? w->base : NULL, w);
+    void *const out = q->codec->lays ? NULL : w->values;
+    return pithi_decode_one(c, block, out, q->dtype, with_base ? w->base : NULL, w);
 }
 
 static pith_status verify(struct pithi_coding *c, pith_plan *p, const void *frame, size_t length) {

@@ -153,11 +153,13 @@ static pith_status take_tiles(pith_plan *p, uint32_t ndim, const uint64_t *shape
     if (q.codec->pages) q.codec->settle(&q, ndim, shape);
     const char *const refused = q.codec->tile(&q, ndim, shape, &t);
     if (refused) return pithi_fail(error, PITH_ERR_SHAPE, refused);
-    const uint64_t first = t.tiles ? pithi_tile_at(&t, 0).count : 0; /* none is larger */
     if (t.tiles > p->blocks) p->blocks = t.tiles;
-    if (first <= p->params.most) return PITH_OK;
+    if (!t.tiles) return PITH_OK;
+    const struct pithi_tile first = pithi_tile_at(&t, 0); /* none is larger */
+    if (first.count <= p->params.most) return PITH_OK;
     p->params = q; /* the rows of the largest block */
-    p->params.most = (uint32_t)first;
+    p->params.most = (uint32_t)first.count;
+    memcpy(p->params.extent, first.extent, sizeof first.extent);
     return PITH_OK;
 }
 
@@ -283,7 +285,9 @@ static void carve_worker(const pith_plan *p, struct pithi_worker *w, struct carv
     const struct pithi_params *q = &p->params;
     const uint64_t n = q->most;
     const uint64_t element = pith_dtype_bytes(q->dtype);
-    w->values = take(c, n * (element < 4 ? 4 : element));
+    const bool staged =
+        !(q->decode_only && q->codec->lays); /* all others put values where they go */
+    w->values = take(c, staged ? n * (element < 4 ? 4 : element) : 0);
     w->base = take(c, n * pith_dtype_bytes(q->base_dtype));
     const bool sums =
         !q->decode_only && q->base_dtype == PITH_NONE && pithi_is_float16_32(q->dtype);

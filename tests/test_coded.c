@@ -21,6 +21,12 @@ static void *scratch_of(size_t count) {
     return memset(scratch, 0xA5, bytes);
 }
 
+/* No byte more than to read takes. */
+static void *take_scratch_of(size_t count) {
+    const size_t bytes = pithi_coded_take_scratch(count);
+    return memset(room(bytes), 0xA5, bytes);
+}
+
 static struct pithi_entropy *coder_of(size_t most, int level) {
     const size_t bytes = pithi_entropy_bytes(most, level);
     void *const memory = aligned_alloc(64, bytes);
@@ -104,12 +110,12 @@ static void bytes_by_hand(void **state) {
     (void)state;
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         const struct by_hand *const c = &cases[k];
-        void *const scratch = scratch_of(c->count);
+        void *const scratch = take_scratch_of(c->count);
         struct pithi_entropy *const coder = coder_of(c->count, PITHI_ENTROPY_LEVEL_NONE);
         uint8_t *const bytes = copy_of(c->bytes, c->length);
         uint32_t *const words = room(32 * sizeof *words);
         struct pithi_reader r = {bytes, c->length, scratch, coder};
-        const char *const fault = pithi_coded_take(&r, c->count, pithi_unpack_c, words, c->count);
+        const char *const fault = pithi_coded_take(&r, pithi_unpack_c, words, c->count);
         context("%s", c->what);
         CHECK((fault != NULL) == (strncmp(c->what, "bad", 3) == 0));
         if (!fault) CHECK(r.left == 0 && memcmp(words, c->words, c->count * sizeof *words) == 0);
@@ -135,9 +141,26 @@ static void fill(uint32_t *words, size_t count, const struct mixture *m) {
     }
 }
 
+/* In parts of ever more groups: the same words. */
+static void check_parts(const uint32_t *words, size_t count, const uint8_t *bytes, size_t length,
+                        void *scratch, struct pithi_entropy *coder) {
+    struct pithi_reader r = {bytes, length, scratch, coder};
+    struct pithi_coded coded;
+    CHECK(!pithi_coded_open(&coded, &r, pithi_unpack_c, count));
+    for (size_t at = 0, n = 0; at < count; at += n) {
+        n = n + 48 < count - at ? n + 48 : count - at;
+        uint32_t *const part = room((n + 15) / 16 * 16 * sizeof *part);
+        pithi_coded_next(&coded, n, part);
+        context("words %zu to %zu of %zu", at, at + n, count);
+        CHECK(memcmp(part, words + at, n * sizeof *part) == 0);
+        free(part);
+    }
+}
+
 /* Bytes of the words, read again; every shorter room and string is refused without a fault. */
 static size_t there_and_back(const uint32_t *words, size_t count, int level, bool cuts) {
     void *const scratch = scratch_of(count);
+    void *const read = take_scratch_of(count);
     struct pithi_entropy *const coder = coder_of(count, level & 31);
     const size_t most = 5 * count + 1000, groups = (count + 15) / 16;
     uint8_t *const bytes = room(most);
@@ -148,9 +171,9 @@ static size_t there_and_back(const uint32_t *words, size_t count, int level, boo
     CHECK(pen.room == most - length);
     for (size_t cut = 0; cut <= length; cut += cuts && cut < length ? 1 : length - cut + 1) {
         uint8_t *const copy = copy_of(bytes, cut);
-        struct pithi_reader r = {copy, cut, scratch, coder};
+        struct pithi_reader r = {copy, cut, read, coder};
         context("%zu of %zu bytes", cut, length);
-        const char *const fault = pithi_coded_take(&r, count, pithi_unpack_c, back, count);
+        const char *const fault = pithi_coded_take(&r, pithi_unpack_c, back, count);
         CHECK((cut < length) == (fault != NULL));
         if (cut == length) CHECK(r.left == 0);
         struct pithi_pen small = {copy, cut, level, scratch, coder};
@@ -158,10 +181,12 @@ static size_t there_and_back(const uint32_t *words, size_t count, int level, boo
             CHECK(cut >= length || !pithi_coded_put(&small, count, pithi_pack_c, words, count));
         free(copy);
     }
-    struct pithi_reader r = {bytes, length, scratch, coder};
-    CHECK(!pithi_coded_take(&r, count, pithi_unpack_c, back, count));
+    struct pithi_reader r = {bytes, length, read, coder};
+    CHECK(!pithi_coded_take(&r, pithi_unpack_c, back, count));
     CHECK(memcmp(back, words, count * sizeof *back) == 0);
+    check_parts(words, count, bytes, length, read, coder);
     free(scratch);
+    free(read);
     free(coder);
     free(bytes);
     free(back);

@@ -194,17 +194,53 @@ static void check_encoder(struct tile *k) {
     if (k->count % 8) CHECK(k->miss[k->count / 8] >> k->count % 8 == 0);
 }
 
+/* Words in parts of 1, 2, 3 ... */
+struct feed {
+    const uint32_t *words;
+    size_t left, part;
+};
+
+static size_t next_words(void *arg, const uint32_t **words) {
+    struct feed *const f = arg;
+    const size_t n = ++f->part < f->left ? f->part : f->left;
+    CHECK(n > 0);
+    *words = f->words;
+    f->words += n;
+    f->left -= n;
+    return n;
+}
+
+/* Values in their order, without a gap. */
+struct catch {
+    struct tile *tile;
+    size_t next;
+};
+
+static void catch_values(void *arg, size_t at, size_t count, const void *values) {
+    struct catch *const c = arg;
+    const uint32_t dtype = c->tile->text->dtype;
+    CHECK(at == c->next && count > 0);
+    c->next += count;
+    CHECK(c->next <= c->tile->count);
+    pithi_convert(c->tile->out + at * width_of(dtype), dtype, values,
+                  dtype == PITH_F64 ? PITH_F64 : PITH_F32, count);
+}
+
 static void check_decoder(struct tile *k) {
-    const uint32_t dtype = k->text->dtype;
+    const size_t bytes = pithi_interp_decode_scratch(k->interp.extent, k->text->dtype);
+    struct feed feed = {k->text->words, pithi_interp_coarse(k->interp.extent), 0};
+    struct catch caught = {k, 0};
+    struct pithi_interp t = k->interp;
     text_run(k->text, false);
-    const size_t coarse = pithi_interp_coarse(k->interp.extent), width = pithi_interp_real(dtype);
-    void *const grid = room(coarse * width), *const reals = room(k->count * width);
-    pithi_interp_decode_coarse(&k->interp, k->text->words, grid, reals);
-    if (coarse < k->count)
-        pithi_interp_decode_finest(&k->interp, k->text->words + coarse, grid, reals);
-    pithi_convert(k->out, dtype, reals, dtype == PITH_F64 ? PITH_F64 : PITH_F32, k->count);
-    free(grid);
-    free(reals);
+    t.scratch = memset(room(bytes), 0xA5, bytes);
+    t.next = next_words;
+    t.next_arg = &feed;
+    pithi_interp_decode_coarse(&t);
+    CHECK(feed.left == 0);
+    feed.left = k->count - pithi_interp_coarse(t.extent);
+    pithi_interp_decode_finest(&t, &(struct pithi_sink){catch_values, &caught});
+    CHECK(feed.left == 0 && caught.next == k->count);
+    free(t.scratch);
     compare_values(k->text, k->out, k->count);
 }
 

@@ -177,7 +177,7 @@ static int take_map(const uint8_t *bytes, size_t length, unsigned kind, const st
     void *const scratch = aligned_alloc(64, pithi_piece_scratch(ROWS));
     uint8_t *const space = room(pithi_rowmap_room(m->rows)), *const copy = copy_of(bytes, length);
     struct pithi_reader r = {copy, length, scratch, coder_of()};
-    const char *const fault = pithi_rowmap_take(&r, ROWS, kind, m->rows, m->distinct, which, space);
+    const char *const fault = pithi_rowmap_take(&r, kind, m->rows, m->distinct, which, space);
     free(r.coder);
     free(space);
     free(copy);

@@ -28,19 +28,24 @@ static struct room room_of(void *scratch, size_t max_count) {
     return r;
 }
 
-/* To read: widths, then gaps or all symbols; symbols that are not 0; a piece's, then symbols
- * between gaps, which are made when its bytes are no longer needed. */
-static struct room read_room_of(void *scratch, size_t max_count) {
-    const size_t bytes = pithi_pad64(max_count + PITHI_PACK_GROUP);
-    struct room r = {.gaps = scratch};
-    r.others = r.gaps + bytes;
-    r.piece = r.others + bytes;
-    r.symbols = r.piece;
+/* To read: gaps, then symbols; which of them are not 0; a piece's. */
+struct read_room {
+    uint8_t *symbols, *bitmap;
+    void *piece;
+};
+
+static size_t bitmap_bytes(size_t count) { return (count + 7) / 8; }
+
+static struct read_room read_room_of(void *scratch, size_t count) {
+    struct read_room r = {.symbols = scratch};
+    r.bitmap = r.symbols + pithi_pad64(count);
+    r.piece = r.bitmap + pithi_pad64(bitmap_bytes(count));
     return r;
 }
 
 size_t pithi_coded_take_scratch(size_t max_count) {
-    return 2 * pithi_pad64(max_count + PITHI_PACK_GROUP) + pithi_piece_scratch(max_count);
+    return pithi_pad64(max_count) + pithi_pad64(bitmap_bytes(max_count)) +
+           pithi_piece_take_scratch(max_count);
 }
 
 size_t pithi_coded_scratch(size_t max_count) {
@@ -232,40 +237,61 @@ bool pithi_coded_put(struct pithi_pen *pen, size_t max_count, pithi_pack_fn *pac
 
 /* ---- Read ------------------------------------------------------------------------------------*/
 
-static const uint8_t *take_piece(struct pithi_reader *reader, void *scratch, size_t max_count,
-                                 size_t n, uint8_t *room) {
+static const uint8_t *take_piece(struct pithi_reader *reader, void *scratch, size_t n,
+                                 uint8_t *room) {
     struct pithi_reader inner = {reader->at, reader->left, scratch, reader->coder};
-    const uint8_t *const bytes = n ? pithi_piece_take(&inner, max_count, n, room) : room;
+    const uint8_t *const bytes = n ? pithi_piece_take(&inner, n, room) : room;
     reader->at = inner.at;
     reader->left = inner.left;
     return bytes;
 }
 
-/* Symbols between gaps; false unless all have their place. */
-static bool unite(const uint8_t *gaps, size_t gap_count, const uint8_t *others, size_t other_count,
-                  uint8_t *symbols, size_t count) {
+/* Ones where gaps end, as many as there are others; false unless all have their place. */
+static bool map_gaps(const uint8_t *gaps, size_t gap_count, size_t other_count, uint8_t *bitmap,
+                     size_t count) {
     size_t at = 0, used = 0;
-    memset(symbols, 0, count);
+    memset(bitmap, 0, bitmap_bytes(count));
     for (size_t i = 0; i < gap_count; i++) {
         at += gaps[i];
         if (gaps[i] == ESCAPE) continue;
-        if (at >= count || used == other_count) return false;
-        symbols[at++] = others[used++];
+        if (at >= count) return false;
+        bitmap[at / 8] = (uint8_t)(bitmap[at / 8] | 1u << at % 8);
+        at++, used++;
     }
     return used == other_count && at <= count;
 }
 
-static const uint8_t *take_sparse(struct pithi_reader *reader, const struct room *r,
-                                  size_t max_count, size_t count) {
+static const uint8_t *take_sparse(struct pithi_reader *reader, const struct read_room *r,
+                                  size_t count) {
     const uint8_t *const head = pithi_reader_take(reader, SPARSE_HEAD);
     if (!head) return NULL;
     const size_t gap_count = pithi_get32(head), other_count = pithi_get32(head + 4);
     if (gap_count > count || other_count > count) return NULL;
-    const uint8_t *const gaps = take_piece(reader, r->piece, max_count, gap_count, r->gaps);
-    if (!gaps) return NULL;
-    const uint8_t *const others = take_piece(reader, r->piece, max_count, other_count, r->others);
-    if (!others || !unite(gaps, gap_count, others, other_count, r->symbols, count)) return NULL;
+    const uint8_t *const gaps = take_piece(reader, r->piece, gap_count, r->symbols);
+    if (!gaps || !map_gaps(gaps, gap_count, other_count, r->bitmap, count)) return NULL;
+    const uint8_t *const others =
+        take_piece(reader, r->piece, other_count, r->symbols + (count - other_count));
+    if (!others) return NULL;
+    pithi_piece_scatter(r->symbols, r->bitmap, count, others);
     return r->symbols;
+}
+
+const char *pithi_coded_open(struct pithi_coded *c, struct pithi_reader *r, pithi_unpack_fn *unpack,
+                             size_t count) {
+    const struct read_room room = read_room_of(r->scratch, count);
+    const uint8_t *const head = pithi_reader_take(r, HEAD);
+    if (!head || head[0] > LOW_MAX || head[1] > SPARSE || head[2] || head[3]) return damaged;
+    *c = (struct pithi_coded){.unpack = unpack, .low = head[0], .left = r->left};
+    c->bits = pithi_reader_take(r, groups_of(count) * 2 * c->low);
+    if (!c->bits) return damaged;
+    c->symbols = head[1] == SPARSE ? take_sparse(r, &room, count)
+                                   : take_piece(r, room.piece, count, room.symbols);
+    if (!c->symbols) return damaged;
+    const size_t escapes = pithi_get32(head + 4);
+    if (escapes > count || escapes != count_escapes(c->symbols, count)) return damaged;
+    c->escapes = pithi_reader_take(r, escapes * 4);
+    c->escaped = escapes > 0;
+    return c->escapes ? NULL : damaged;
 }
 
 /* words: low bits, or unset when there are none. */
@@ -276,36 +302,31 @@ static void join(uint32_t *words, const uint8_t *symbols, size_t count, unsigned
         for (size_t i = 0; i < count; i++) words[i] = symbols[i];
 }
 
-static void add_escapes(uint32_t *words, const uint8_t *symbols, size_t count, unsigned low,
-                        const uint8_t *escapes) {
-    const uint8_t *at = symbols, *const end = symbols + count;
-    for (; (at = memchr(at, ESCAPE, (size_t)(end - at))); escapes += 4)
-        words[at++ - symbols] += pithi_get32(escapes) << low;
+static void add_escapes(struct pithi_coded *c, uint32_t *words, size_t count) {
+    const uint8_t *at = c->symbols, *const end = at + count;
+    for (; (at = memchr(at, ESCAPE, (size_t)(end - at))); c->escapes += 4)
+        words[at++ - c->symbols] += pithi_get32(c->escapes) << c->low;
 }
 
-const char *pithi_coded_take(struct pithi_reader *r, size_t max_count, pithi_unpack_fn *unpack,
-                             uint32_t *words, size_t count) {
-    const struct room room = read_room_of(r->scratch, max_count);
-    const uint8_t *const head = pithi_reader_take(r, HEAD);
-    if (!head || head[0] > LOW_MAX || head[1] > SPARSE || head[2] || head[3]) return damaged;
-    const unsigned low = head[0];
-    const size_t groups = groups_of(count);
-    if (low) {
-        const size_t left = r->left;
-        const uint8_t *const bits = pithi_reader_take(r, groups * 2 * low);
-        if (!bits) return damaged;
-        memset(room.gaps, (int)low, groups);
-        unpack(bits, left, groups, room.gaps, words);
+void pithi_coded_next(struct pithi_coded *c, size_t count, uint32_t *words) {
+    enum { PART = 64, MOST = PART * PITHI_PACK_GROUP };
+    uint8_t widths[PART];
+    memset(widths, (int)c->low, sizeof widths);
+    for (size_t n; count; count -= n, words += n) {
+        n = count < MOST ? count : MOST;
+        const size_t bytes = groups_of(n) * 2 * c->low;
+        if (c->low) c->unpack(c->bits, c->left, groups_of(n), widths, words);
+        join(words, c->symbols, n, c->low);
+        if (c->escaped) add_escapes(c, words, n);
+        c->bits += bytes, c->left -= bytes;
+        c->symbols += n;
     }
-    const uint8_t *const symbols = head[1] == SPARSE
-                                       ? take_sparse(r, &room, max_count, count)
-                                       : take_piece(r, room.piece, max_count, count, room.gaps);
-    if (!symbols) return damaged;
-    const size_t escapes = pithi_get32(head + 4);
-    if (escapes > count || escapes != count_escapes(symbols, count)) return damaged;
-    const uint8_t *const large = pithi_reader_take(r, escapes * 4);
-    if (!large) return damaged;
-    join(words, symbols, count, low);
-    if (escapes) add_escapes(words, symbols, count, low, large);
-    return NULL;
+}
+
+const char *pithi_coded_take(struct pithi_reader *r, pithi_unpack_fn *unpack, uint32_t *words,
+                             size_t count) {
+    struct pithi_coded c;
+    const char *const fault = pithi_coded_open(&c, r, unpack, count);
+    if (!fault) pithi_coded_next(&c, count, words);
+    return fault;
 }

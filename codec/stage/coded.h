@@ -17,9 +17,22 @@ bool pithi_coded_put(struct pithi_pen *pen, size_t max_count, pithi_pack_fn *pac
                      const uint32_t *words, size_t count);
 /* The same for reading; less. */
 size_t pithi_coded_take_scratch(size_t max_count);
-/* The words again, with room for whole groups of PITHI_PACK_GROUP; NULL, or what is wrong. Any
- * bytes are safe. */
-const char *pithi_coded_take(struct pithi_reader *r, size_t max_count, pithi_unpack_fn *unpack,
-                             uint32_t *words, size_t count);
+/* Words that are read in parts. */
+struct pithi_coded {
+    pithi_unpack_fn *unpack;
+    const uint8_t *bits, *symbols, *escapes; /* of the next word, and from it on */
+    size_t left;                             /* bytes from bits to the end of what may be read */
+    unsigned low;
+    bool escaped; /* some symbol stands for a word in escapes */
+};
+/* NULL, or what is wrong; any bytes are safe. r's bytes and scratch stay in use. */
+const char *pithi_coded_open(struct pithi_coded *c, struct pithi_reader *r, pithi_unpack_fn *unpack,
+                             size_t count);
+/* The next words, whole groups of PITHI_PACK_GROUP unless they are the last, with room for whole
+ * groups. */
+void pithi_coded_next(struct pithi_coded *c, size_t count, uint32_t *words);
+/* All of them. */
+const char *pithi_coded_take(struct pithi_reader *r, pithi_unpack_fn *unpack, uint32_t *words,
+                             size_t count);
 
 #endif

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "pith/pith.h"
-#include "stage/convert.h"
 #include "stage/endian.h"
 #include "stage/ones.h"
 
@@ -83,12 +82,21 @@ const char *pithi_exact_take(struct pithi_reader *r, struct pithi_exact *e, size
     return e->bitmap ? check_bitmap(e) : check_positions(e);
 }
 
-void pithi_exact_patch(const struct pithi_exact *e, const struct pithi_lay *out, uint32_t out_dtype,
-                       uint32_t dtype) {
+void pithi_exact_merge(struct pithi_exact *e, size_t at, size_t count, void *values) {
+    for (; e->number < e->misses; e->number++, e->next++) {
+        e->next = e->bitmap ? next_miss(e->which, e->next, e->count)
+                            : pithi_get32(e->which + POSITION_BYTES * e->number);
+        if (e->next - at >= count) return;
+        memcpy((uint8_t *)values + (e->next - at) * e->element, e->values + e->number * e->element,
+               e->element);
+    }
+}
+
+void pithi_exact_patch(const struct pithi_exact *e, const struct pithi_sink *to) {
     size_t at = 0;
     for (size_t k = 0; k < e->misses; k++, at++) {
         at = e->bitmap ? next_miss(e->which, at, e->count)
                        : pithi_get32(e->which + POSITION_BYTES * k);
-        pithi_convert(pithi_lay_at(out, at), out_dtype, e->values + k * e->element, dtype, 1);
+        to->put(to->arg, at, 1, e->values + k * e->element);
     }
 }

@@ -18,13 +18,15 @@ bool pithi_exact_put(struct pithi_pen *pen, const uint8_t *miss, size_t misses,
 struct pithi_exact {
     const uint8_t *which, *values;
     size_t misses, count, element;
+    size_t number, next; /* of the first that pithi_exact_merge has not put; elements before have */
     bool bitmap;
 };
 /* NULL, or what is wrong. Any bytes are safe. */
 const char *pithi_exact_take(struct pithi_reader *r, struct pithi_exact *e, size_t element,
                              size_t count);
-/* Over the decoded values, which are of `out_dtype`; the stored ones are of `dtype`. */
-void pithi_exact_patch(const struct pithi_exact *e, const struct pithi_lay *out, uint32_t out_dtype,
-                       uint32_t dtype);
+/* Over elements [at, at + count), dense and of the same dtype: after all those before. */
+void pithi_exact_merge(struct pithi_exact *e, size_t at, size_t count, void *values);
+/* To where the decoded values are, one by one. */
+void pithi_exact_patch(const struct pithi_exact *e, const struct pithi_sink *to);
 
 #endif

@@ -169,36 +169,49 @@ size_t pithi_interp_encode(const struct pithi_interp *t, const void *values, uin
     return w.misses;
 }
 
-size_t pithi_interp_real(uint32_t dtype) { return dtype == PITH_F64 ? 8 : 4; }
+/* The first dimension of more than one element: there the finest level ends. Else the last. */
+static unsigned last_of(const uint32_t extent[PITHI_TILE_NDIM]) {
+    unsigned d = 0;
+    while (d < PITHI_TILE_NDIM - 1 && extent[d] == 1) d++;
+    return d;
+}
 
-size_t pithi_interp_decode_scratch(uint32_t dtype) { return 2 * LINE * pithi_interp_real(dtype); }
+/* Values at even places along that dimension, or, for a row, of the level before the coarse grid.
+ */
+static size_t half_of(const uint32_t extent[PITHI_TILE_NDIM]) {
+    const unsigned last = last_of(extent);
+    if (last == PITHI_TILE_NDIM - 1) return extent[last] / 4 + 1;
+    size_t count = extent[last] - extent[last] / 2;
+    for (unsigned d = last + 1; d < PITHI_TILE_NDIM; d++) count *= extent[d];
+    return count;
+}
 
-void pithi_interp_decode_coarse(const struct pithi_interp *t, const uint32_t *words, void *grid,
-                                void *values) {
+size_t pithi_interp_decode_scratch(const uint32_t extent[PITHI_TILE_NDIM], uint32_t dtype) {
+    const size_t real = dtype == PITH_F64 ? 8 : 4;
+    return 2 * LINE * real + pithi_pad64(half_of(extent) * real) +
+           pithi_pad64(pithi_interp_coarse(extent) * real);
+}
+
+void pithi_interp_decode_coarse(const struct pithi_interp *t) {
     if (t->quant->dtype == PITH_F64) {
         struct f64_walk w = walk64(t);
-        f64_place_read(&w, grid, values);
-        w.read = words;
+        f64_place_read(&w, half_of(t->extent));
         f64_coarse_levels(&w, levels_of(t->extent));
     } else {
         struct f32_walk w = walk32(t);
-        f32_place_read(&w, grid, values);
-        w.read = words;
+        f32_place_read(&w, half_of(t->extent));
         f32_coarse_levels(&w, levels_of(t->extent));
     }
 }
 
-void pithi_interp_decode_finest(const struct pithi_interp *t, const uint32_t *words, void *grid,
-                                void *values) {
+void pithi_interp_decode_finest(const struct pithi_interp *t, const struct pithi_sink *to) {
     if (t->quant->dtype == PITH_F64) {
         struct f64_walk w = walk64(t);
-        f64_place_read(&w, grid, values);
-        w.read = words;
-        f64_one_level(&w, 0);
+        f64_place_read(&w, half_of(t->extent));
+        f64_finest(&w, last_of(t->extent), to);
     } else {
         struct f32_walk w = walk32(t);
-        f32_place_read(&w, grid, values);
-        w.read = words;
-        f32_one_level(&w, 0);
+        f32_place_read(&w, half_of(t->extent));
+        f32_finest(&w, last_of(t->extent), to);
     }
 }

@@ -57,6 +57,9 @@ struct pithi_interp {
     unsigned row; /* of the bounds */
     pithi_interp_encode_fn *encode;
     pithi_interp_decode_fn *decode;
+    /* Decode: where words come from; *words := the next ones, and how many they are, at least 1. */
+    size_t (*next)(void *arg, const uint32_t **words);
+    void *next_arg;
     void *scratch; /* 64-byte aligned: pithi_interp_scratch, pithi_interp_decode_scratch bytes */
 };
 /* How many words come before those of the finest level, which are unlike them. */
@@ -66,15 +69,13 @@ size_t pithi_interp_scratch(size_t max_count, uint32_t dtype);
  * last byte 0) is set where element i must be stored exactly. Returns how many they are. */
 size_t pithi_interp_encode(const struct pithi_interp *t, const void *values, uint32_t *words,
                            uint8_t *miss);
-/* Values of words, in two steps that need not have their words at once: of the coarse ones, then,
- * unless these are all, of the finest. Any words: every one decodes to something. Values are as
- * they were before they are rounded to the dtype: f32, or f64 for that dtype. grid: as many of
- * these as there are coarse words, from one step to the other; neither touches the words. */
-void pithi_interp_decode_coarse(const struct pithi_interp *t, const uint32_t *words, void *grid,
-                                void *values);
-void pithi_interp_decode_finest(const struct pithi_interp *t, const uint32_t *words, void *grid,
-                                void *values);
-size_t pithi_interp_decode_scratch(uint32_t dtype);
-size_t pithi_interp_real(uint32_t dtype); /* bytes of such a value */
+/* Values of words, in two steps that take words of two strings: the coarse ones into scratch, which
+ * must stay as it is; then those of the finest level, if there are more, and all values, in order,
+ * to a sink. Any words: every one decodes to something. Values are as they were before they are
+ * rounded to the dtype: f32, or f64 for that dtype. */
+void pithi_interp_decode_coarse(const struct pithi_interp *t);
+void pithi_interp_decode_finest(const struct pithi_interp *t, const struct pithi_sink *to);
+/* For tiles of at most this extent: half of the values and those of a coarse grid, about. */
+size_t pithi_interp_decode_scratch(const uint32_t extent[PITHI_TILE_NDIM], uint32_t dtype);
 
 #endif

@@ -71,10 +71,12 @@ struct NAME(walk) {
     const uint8_t *values; /* encode: of the tile */
     uint32_t *words;       /* encode: the next one */
     uint8_t *miss;         /* encode; decode: NULL */
-    const uint32_t *read;  /* decode: the next word */
+    const uint32_t *read;  /* decode: the next words */
+    size_t unread;         /* how many they are */
     size_t misses;
     unsigned level;
     size_t grid[PITHI_TILE_NDIM], coarse_grid[PITHI_TILE_NDIM];
+    size_t stride[PITHI_TILE_NDIM]; /* from one element of the coarse grid to the next */
     REAL *fine, *coarse; /* reconstructions on the grid of this level and of the one before */
     const uint8_t *x;    /* values on this level's grid */
     REAL *buffer[2], *gathered, *line_x, *line_y;
@@ -94,12 +96,12 @@ static void NAME(place)(struct NAME(walk) * w, size_t count) {
     w->gathered = w->line_y + LINE;
 }
 
-/* To read: the second grid is the caller's, and so is the first, where values are at last. */
-static void NAME(place_read)(struct NAME(walk) * w, void *grid, void *values) {
-    w->buffer[0] = values;
-    w->buffer[1] = grid;
+/* To read: of the finest grid, `half` values. */
+static void NAME(place_read)(struct NAME(walk) * w, size_t half) {
     w->line_x = w->t->scratch;
     w->line_y = w->line_x + LINE;
+    w->buffer[0] = w->line_y + LINE;
+    w->buffer[1] = w->buffer[0] + pithi_pad64(half * sizeof(REAL)) / sizeof(REAL);
 }
 
 /* The tile's values on the level's grid, as REAL, where they are not so already. */
@@ -140,12 +142,29 @@ static void NAME(mark)(struct NAME(walk) * w, size_t n, size_t first, size_t ste
     }
 }
 
+static void NAME(advance)(RUN *run, size_t n) {
+    run->a += n;
+    if (run->b) run->b += n;
+    if (run->c) run->c += n;
+    if (run->e) run->e += n;
+}
+
+/* The values y of the next n words; the run is used up. */
+static void NAME(decode)(struct NAME(walk) * w, size_t n, REAL *y) {
+    for (size_t m; n; n -= m, y += m) {
+        if (!w->unread) w->unread = w->t->next(w->t->next_arg, &w->read);
+        m = n < w->unread ? n : w->unread;
+        DECODE(w)(&w->run, w->read, m, y);
+        NAME(advance)(&w->run, m);
+        w->read += m, w->unread -= m;
+    }
+}
+
 /* The next n words, of values x or to values y. */
 static void NAME(code)(struct NAME(walk) * w, const void *x, size_t n, REAL *y, size_t first,
                        size_t step) {
     if (!w->miss) {
-        DECODE(w)(&w->run, w->read, n, y);
-        w->read += n;
+        NAME(decode)(w, n, y);
         return;
     }
     if (ENCODE(w)(&w->run, x, n, y, w->words)) NAME(mark)(w, n, first, step);
@@ -179,11 +198,11 @@ static void NAME(row)(struct NAME(walk) * w, size_t at, const REAL *even) {
 }
 
 static void NAME(rows)(struct NAME(walk) * w) {
-    const size_t *const g = w->grid;
+    const size_t *const g = w->grid, *const stride = w->stride;
     const REAL *even = w->coarse;
-    for (size_t i0 = 0; i0 < g[0]; i0 += 2)
-        for (size_t i1 = 0; i1 < g[1]; i1 += 2)
-            for (size_t i2 = 0; i2 < g[2]; i2 += 2, even += w->coarse_grid[3])
+    for (size_t i0 = 0; i0 < g[0]; i0 += stride[0])
+        for (size_t i1 = 0; i1 < g[1]; i1 += stride[1])
+            for (size_t i2 = 0; i2 < g[2]; i2 += stride[2], even += w->coarse_grid[3])
                 NAME(row)(w, ((i0 * g[1] + i1) * g[2] + i2) * g[3], even);
 }
 
@@ -200,15 +219,16 @@ static void NAME(slabs)(struct NAME(walk) * w, size_t outer, size_t places, size
 
 static void NAME(pass)(struct NAME(walk) * w, unsigned d) {
     const size_t *const g = w->grid;
-    size_t pitch = 1, count[2] = {1, 1}, step[2] = {0, 0};
+    size_t pitch = 1, count[2] = {1, 1}, step[2] = {0, 0}, apart[2] = {1, 1};
     for (size_t k = PITHI_TILE_NDIM; k-- > d + 1;) pitch *= g[k];
     for (size_t k = 0; k < d; k++) {
         count[k] = g[k];
+        apart[k] = w->stride[k];
         step[k] = pitch * g[d];
         for (size_t m = k + 1; m < d; m++) step[k] *= g[m];
     }
-    for (size_t i = 0; i < count[0]; i += 2)
-        for (size_t j = 0; j < count[1]; j += 2)
+    for (size_t i = 0; i < count[0]; i += apart[0])
+        for (size_t j = 0; j < count[1]; j += apart[1])
             NAME(slabs)(w, i * step[0] + j * step[1], g[d], pitch);
 }
 
@@ -223,6 +243,7 @@ static void NAME(begin_level)(struct NAME(walk) * w, unsigned level) {
     for (size_t d = 0; d < PITHI_TILE_NDIM; d++) {
         w->coarse_grid[d] = ((w->t->extent[d] - 1) >> (level + 1)) + 1;
         w->grid[d] = ((w->t->extent[d] - 1) >> level) + 1;
+        w->stride[d] = 2;
     }
     w->fine = w->buffer[level % 2];
     w->coarse = w->buffer[(level + 1) % 2];
@@ -249,4 +270,57 @@ static void NAME(levels)(struct NAME(walk) * w) {
     const unsigned count = levels_of(w->t->extent);
     NAME(coarse_levels)(w, count);
     if (count) NAME(one_level)(w, 0);
+}
+
+/* ---- The finest level, read ------------------------------------------------------------------*/
+
+/* A tile that is a row. */
+static void NAME(last_row)(struct NAME(walk) * w, const struct pithi_sink *to) {
+    const size_t n = w->grid[3], odd = n / 2;
+    const REAL *const even = w->coarse;
+    for (size_t i = 0, m; i < odd; i += m) {
+        NAME(aim)(w, pithi_interp_kind(2 * i + 1, n), even + i, 1);
+        m = w->run.kind == PITHI_INTERP_CUBIC ? (n - 3) / 2 - i : 1;
+        if (m > LINE / 2) m = LINE / 2;
+        NAME(decode)(w, m, w->line_y);
+        NAME(interleave)(w->line_x, even + i, w->line_y, m);
+        to->put(to->arg, 2 * i, 2 * m, w->line_x);
+    }
+    if (n % 2) to->put(to->arg, n - 1, 1, even + odd);
+}
+
+/* Between the slabs of dimension d that are known. */
+static void NAME(last_slabs)(struct NAME(walk) * w, unsigned d, const struct pithi_sink *to) {
+    const size_t places = w->t->extent[d];
+    size_t pitch = 1;
+    for (size_t k = d + 1; k < PITHI_TILE_NDIM; k++) pitch *= w->grid[k];
+    for (size_t i = 0; i < places; i++) {
+        const REAL *const slab = w->fine + i / 2 * pitch; /* or the one before */
+        if (i % 2 == 0) to->put(to->arg, i * pitch, pitch, slab);
+        for (size_t at = 0, m; i % 2 && at < pitch; at += m) {
+            m = pitch - at < LINE ? pitch - at : LINE;
+            NAME(aim)(w, pithi_interp_kind(i, places), slab + at, pitch);
+            NAME(decode)(w, m, w->line_y);
+            to->put(to->arg, i * pitch + at, m, w->line_y);
+        }
+    }
+}
+
+/* last: the dimension in which the level ends. Of the finest grid only what is even there is kept;
+ * the rest goes to the sink as it is made. */
+static void NAME(finest)(struct NAME(walk) * w, unsigned last, const struct pithi_sink *to) {
+    NAME(begin_level)(w, 0);
+    if (w->grid[last] == 1) {
+        to->put(to->arg, 0, 1, w->fine);
+        return;
+    }
+    if (last == PITHI_TILE_NDIM - 1) {
+        NAME(last_row)(w, to);
+        return;
+    }
+    w->grid[last] = w->coarse_grid[last];
+    w->stride[last] = 1;
+    NAME(rows)(w);
+    for (unsigned d = PITHI_TILE_NDIM - 1; d-- > last + 1;) NAME(pass)(w, d);
+    NAME(last_slabs)(w, last, to);
 }

@@ -63,6 +63,13 @@ void pithi_predict_c(const int32_t *codes, const uint32_t extent[PITHI_TILE_NDIM
 
 /* ---- A whole tile ----------------------------------------------------------------------------*/
 
+size_t pithi_unpredict_bytes(const uint32_t extent[PITHI_TILE_NDIM]) {
+    size_t below = extent[3], sums = 0;
+    for (unsigned d = 3; d--; below *= extent[d])
+        if (extent[d] > 1) sums += below;
+    return sums * sizeof(uint32_t);
+}
+
 /* Dimensions of extent 1 have nothing before them. The sums of the others are of a half, a quarter
  * and an eighth of the tile at most. */
 void pithi_unpredict_init(struct pithi_unpredict *u, const uint32_t extent[PITHI_TILE_NDIM],

@@ -75,7 +75,8 @@ struct pithi_unpredict {
      * adding, write: before subtracting along it. NULL: not of the order. */
     uint32_t *sum[3];
 };
-/* memory: 4 bytes for every element of the tile. */
+/* Bytes of memory for tiles of this extent or less; 4 for each element at most. */
+size_t pithi_unpredict_bytes(const uint32_t extent[PITHI_TILE_NDIM]);
 void pithi_unpredict_init(struct pithi_unpredict *u, const uint32_t extent[PITHI_TILE_NDIM],
                           unsigned order, void *memory);
 /* The next count elements: words of codes. */

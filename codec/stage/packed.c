@@ -32,18 +32,17 @@ static size_t sums_bytes(size_t count) {
 }
 static size_t widths_bytes(size_t count) { return (size_t)pithi_pad64(groups_of(count)); }
 
-size_t pithi_packed_take_scratch(size_t count) {
-    return 2 * STRIP_BYTES + STRIP * VALUE_BYTES + sums_bytes(count);
+enum { STRIPS_BYTES = 2 * STRIP_BYTES + STRIP * VALUE_BYTES };
+size_t pithi_packed_take_scratch(const uint32_t extent[PITHI_TILE_NDIM]) {
+    return STRIPS_BYTES + (size_t)pithi_pad64(pithi_unpredict_bytes(extent));
 }
 size_t pithi_packed_scratch(size_t count) {
-    return pithi_packed_take_scratch(count) + sums_bytes(count) + widths_bytes(count) + SLACK;
+    return STRIPS_BYTES + 2 * sums_bytes(count) + widths_bytes(count) + SLACK;
 }
 static uint32_t *strip_words(void *scratch) { return scratch; }
 static int32_t *strip_codes(void *scratch) { return (int32_t *)scratch + STRIP; }
 static void *strip_values(void *scratch) { return (int32_t *)scratch + 2 * STRIP; }
-static void *rest_of(void *scratch) {
-    return (uint8_t *)scratch + 2 * STRIP_BYTES + STRIP * VALUE_BYTES;
-}
+static void *rest_of(void *scratch) { return (uint8_t *)scratch + STRIPS_BYTES; }
 static uint8_t *widths_in(void *scratch, size_t count) {
     return (uint8_t *)rest_of(scratch) + sums_bytes(count);
 }
@@ -331,9 +330,11 @@ static size_t widths_of(const uint8_t *names, size_t groups, const uint8_t table
 struct reading {
     const struct pithi_packed *packed;
     const struct pithi_quant *quant;
+    const struct pithi_sink *sink; /* NULL: values go to `walk` */
     struct pithi_unpredict sums;
     struct pithi_lay_walk walk;
     void *scratch;
+    size_t at; /* of the next element */
     bool stream;
 };
 
@@ -347,6 +348,11 @@ static void put_words(struct reading *g, const uint8_t *planes, size_t left, con
     k->unpack(planes, left, groups_of(n), widths, words);
     if (!g->quant) codes = (int32_t *)(void *)pithi_lay_next(&g->walk, n, &run);
     k->unpredict(&g->sums, words, n, codes);
+    if (g->sink) {
+        k->dequantize(g->quant, codes, n, strip_values(g->scratch), false);
+        g->sink->put(g->sink->arg, g->at, n, strip_values(g->scratch));
+        return;
+    }
     for (; g->quant && n; codes += run, n -= run) {
         void *const to = pithi_lay_next(&g->walk, n, &run);
         k->dequantize(g->quant, codes, run, to, g->stream);
@@ -362,7 +368,7 @@ static void put_strip(struct reading *g, const uint8_t *planes, size_t left, con
                               .left = left,
                               .widths = widths,
                               .stream = g->stream};
-    for (size_t done = g->quant ? 1 : 0; done && n; n -= done) {
+    for (size_t done = g->quant && !g->sink ? 1 : 0; done && n; n -= done) {
         r.to =
             pithi_lay_rows(&g->walk, g->packed->extent[PITHI_TILE_NDIM - 1], n, &r.count, &r.pitch);
         done = g->packed->kernels->restore(&r);
@@ -371,27 +377,39 @@ static void put_strip(struct reading *g, const uint8_t *planes, size_t left, con
     if (n) put_words(g, r.planes, r.left, r.widths, n);
 }
 
-const char *pithi_packed_take_to(const struct pithi_packed *p, struct pithi_reader *r,
-                                 const struct pithi_quant *quant, const struct pithi_lay *values,
-                                 bool stream) {
+static const char *take(struct reading *g, struct pithi_reader *r) {
+    const struct pithi_packed *const p = g->packed;
     const size_t count = count_of(p), groups = groups_of(count), names = (groups + 3) / 4;
     uint8_t widths[STRIP_GROUPS];
-    struct reading g = {.packed = p, .quant = quant, .scratch = r->scratch, .stream = stream};
     const uint8_t *const table = take_table(r);
     if (!table) return "the widths of packed words are damaged";
     const uint8_t *const name = pithi_reader_take(r, names);
     if (!name) return "packed words end early";
     if (groups % 4 && name[names - 1] >> groups % 4 * 2) return "packed words have stray bits";
-    pithi_unpredict_init(&g.sums, p->extent, p->order, rest_of(r->scratch));
-    pithi_lay_begin(&g.walk, values);
-    for (size_t at = 0; at < count; at += STRIP) {
-        const size_t n = least(STRIP, count - at), left = r->left;
-        const size_t bytes = widths_of(name + at / GROUP / 4, groups_of(n), table, widths);
+    g->scratch = r->scratch;
+    pithi_unpredict_init(&g->sums, p->extent, p->order, rest_of(r->scratch));
+    for (; g->at < count; g->at += STRIP) {
+        const size_t n = least(STRIP, count - g->at), left = r->left;
+        const size_t bytes = widths_of(name + g->at / GROUP / 4, groups_of(n), table, widths);
         const uint8_t *const planes = pithi_reader_take(r, bytes);
         if (!planes) return "packed words end early";
-        put_strip(&g, planes, left, widths, n);
+        put_strip(g, planes, left, widths, n);
     }
     return NULL;
+}
+
+const char *pithi_packed_take_to(const struct pithi_packed *p, struct pithi_reader *r,
+                                 const struct pithi_quant *quant, const struct pithi_lay *values,
+                                 bool stream) {
+    struct reading g = {.packed = p, .quant = quant, .stream = stream};
+    pithi_lay_begin(&g.walk, values);
+    return take(&g, r);
+}
+
+const char *pithi_packed_take_parts(const struct pithi_packed *p, struct pithi_reader *r,
+                                    const struct pithi_quant *quant, const struct pithi_sink *to) {
+    struct reading g = {.packed = p, .quant = quant, .sink = to};
+    return take(&g, r);
 }
 
 const char *pithi_packed_take(const struct pithi_packed *p, struct pithi_reader *r,

@@ -24,7 +24,8 @@ struct pithi_packed {
 
 /* Bytes of scratch, 64-byte aligned, for tiles of at most count elements. */
 size_t pithi_packed_scratch(size_t count);
-size_t pithi_packed_take_scratch(size_t count); /* to read; less */
+/* The same to read tiles of at most this extent; less. */
+size_t pithi_packed_take_scratch(const uint32_t extent[PITHI_TILE_NDIM]);
 
 /* ---- Write -----------------------------------------------------------------------------------*/
 
@@ -64,6 +65,9 @@ bool pithi_packed_put(const struct pithi_packed *p, const int32_t *codes, struct
 const char *pithi_packed_take_to(const struct pithi_packed *p, struct pithi_reader *r,
                                  const struct pithi_quant *quant, const struct pithi_lay *values,
                                  bool stream);
+/* The same values, part by part. */
+const char *pithi_packed_take_parts(const struct pithi_packed *p, struct pithi_reader *r,
+                                    const struct pithi_quant *quant, const struct pithi_sink *to);
 /* The same, dense. */
 const char *pithi_packed_take(const struct pithi_packed *p, struct pithi_reader *r,
                               const struct pithi_quant *quant, void *values, bool stream);

@@ -23,6 +23,8 @@ size_t pithi_piece_scratch(size_t max_bytes) {
     return padded(max_bytes + 8) + bitmaps_bytes(max_bytes);
 }
 
+size_t pithi_piece_take_scratch(size_t max_bytes) { return bitmaps_bytes(max_bytes); }
+
 struct parts {
     uint8_t *bytes, *bitmap;
 };
@@ -156,31 +158,35 @@ static size_t ones(const uint8_t *bitmap, size_t n) {
     return n % 8 && bitmap[n / 8] >> n % 8 ? n + 1 : count;
 }
 
-static void scatter(uint8_t *to, const uint8_t *bitmap, size_t n, const uint8_t *bytes) {
-    memset(to, 0, n);
-    for (size_t i = 0; i < bitmap_bytes(n); i++)
-        for (unsigned x = bitmap[i], k = 0; x; x >>= 1, k++)
-            if (x & 1) to[8 * i + k] = *bytes++;
+/* No byte is written over before it is read: as many follow it, at least, as places of its own and
+ * later ones. */
+void pithi_piece_scatter(uint8_t *to, const uint8_t *bitmap, size_t n, const uint8_t *bytes) {
+    const size_t whole = n / 8;
+    size_t i = 0;
+    for (; i < whole && (uintptr_t)bytes - (uintptr_t)to >= 8 * (i + 1); i++) {
+        memset(to + 8 * i, 0, 8);
+        for (unsigned x = bitmap[i]; x; x &= x - 1) to[8 * i + (size_t)__builtin_ctz(x)] = *bytes++;
+    }
+    for (i *= 8; i < n; i++) to[i] = bitmap[i / 8] >> i % 8 & 1 ? *bytes++ : 0;
 }
 
-/* The bytes of a piece whose bitmap is known. */
-static const uint8_t *take_sparse(struct pithi_reader *r, const struct parts *p,
-                                  const uint8_t *bitmap, size_t n, uint8_t *room) {
+/* The bytes of a piece whose bitmap is known: at first at the end of their room. */
+static const uint8_t *take_sparse(struct pithi_reader *r, const uint8_t *bitmap, size_t n,
+                                  uint8_t *room) {
     const size_t count = ones(bitmap, n);
     const uint8_t *const kind = pithi_reader_take(r, 1);
     if (!kind || count == 0 || count > n) return NULL;
-    const uint8_t *const bytes = take_simple(r, *kind, count, p->bytes);
+    const uint8_t *const bytes = take_simple(r, *kind, count, room + (n - count));
     if (!bytes) return NULL;
-    scatter(room, bitmap, n, bytes);
+    pithi_piece_scatter(room, bitmap, n, bytes);
     return room;
 }
 
-const uint8_t *pithi_piece_take(struct pithi_reader *r, size_t max_bytes, size_t n, uint8_t *room) {
-    const struct parts p = parts_of(r->scratch, max_bytes);
+const uint8_t *pithi_piece_take(struct pithi_reader *r, size_t n, uint8_t *room) {
     uint8_t *rooms[8] = {room};
     size_t bytes[8] = {n}, depth = 0;
     const uint8_t *kind = pithi_reader_take(r, 1);
-    for (uint8_t *bitmap = p.bitmap; kind && *kind == SPARSE; kind = pithi_reader_take(r, 1)) {
+    for (uint8_t *bitmap = r->scratch; kind && *kind == SPARSE; kind = pithi_reader_take(r, 1)) {
         if (bytes[depth] < SPARSE_MIN) return NULL;
         rooms[depth + 1] = bitmap;
         bytes[depth + 1] = bitmap_bytes(bytes[depth]);
@@ -189,6 +195,6 @@ const uint8_t *pithi_piece_take(struct pithi_reader *r, size_t max_bytes, size_t
     if (!kind) return NULL;
     const uint8_t *piece = take_simple(r, *kind, bytes[depth], rooms[depth]);
     for (; piece && depth; depth--)
-        piece = take_sparse(r, &p, piece, bytes[depth - 1], rooms[depth - 1]);
+        piece = take_sparse(r, piece, bytes[depth - 1], rooms[depth - 1]);
     return piece;
 }

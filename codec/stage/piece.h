@@ -29,10 +29,14 @@ struct pithi_reader {
 
 /* Bytes of scratch, 64-byte aligned, for pieces of at most max_bytes. */
 size_t pithi_piece_scratch(size_t max_bytes);
+size_t pithi_piece_take_scratch(size_t max_bytes); /* to read; less */
 /* False when there is no room; then bytes up to pen->room may have been written. 0 < n < 2^24+1. */
 bool pithi_piece_put(struct pithi_pen *pen, size_t max_bytes, const uint8_t *src, size_t n);
 /* The n bytes of a piece, in room (n bytes) or where they lie; NULL when it is damaged. */
-const uint8_t *pithi_piece_take(struct pithi_reader *r, size_t max_bytes, size_t n, uint8_t *room);
+const uint8_t *pithi_piece_take(struct pithi_reader *r, size_t n, uint8_t *room);
+/* To n places, the next of the bytes where the bitmap has a one, else 0. The bytes may be the last
+ * ones of these places. */
+void pithi_piece_scatter(uint8_t *to, const uint8_t *bitmap, size_t n, const uint8_t *bytes);
 
 /* The next bytes as they are: false or NULL when there are not so many. */
 bool pithi_pen_put(struct pithi_pen *pen, const uint8_t *src, size_t bytes);

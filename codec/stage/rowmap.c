@@ -168,9 +168,9 @@ static uint64_t open_total(const uint8_t *symbols, size_t rows) {
     return largest > CLASS_LARGEST ? UINT64_MAX : bits;
 }
 
-static const char *take_coded(struct pithi_reader *r, size_t max_rows, size_t rows, size_t distinct,
-                              uint32_t *which, uint8_t *room) {
-    const uint8_t *const symbols = pithi_piece_take(r, max_rows, rows, room);
+static const char *take_coded(struct pithi_reader *r, size_t rows, size_t distinct, uint32_t *which,
+                              uint8_t *room) {
+    const uint8_t *const symbols = pithi_piece_take(r, rows, room);
     const uint64_t bits = symbols ? open_total(symbols, rows) : UINT64_MAX;
     const uint8_t *open =
         bits < UINT64_MAX ? pithi_reader_take(r, pithi_rowmap_bytes_of(bits)) : NULL;
@@ -192,8 +192,8 @@ static const char *take_coded(struct pithi_reader *r, size_t max_rows, size_t ro
     return known == distinct ? NULL : wrong_count;
 }
 
-const char *pithi_rowmap_take(struct pithi_reader *r, size_t max_rows, unsigned kind, size_t rows,
-                              size_t distinct, uint32_t *which, uint8_t *room) {
+const char *pithi_rowmap_take(struct pithi_reader *r, unsigned kind, size_t rows, size_t distinct,
+                              uint32_t *which, uint8_t *room) {
     const bool none = distinct == 1 || distinct == rows;
     if (kind == PITHI_ROWMAP_NONE && none) {
         number_plainly(rows, distinct, which);
@@ -202,5 +202,5 @@ const char *pithi_rowmap_take(struct pithi_reader *r, size_t max_rows, unsigned 
     if (none || kind == PITHI_ROWMAP_NONE || kind > PITHI_ROWMAP_CODED)
         return "a row map of a wrong kind";
     if (kind == PITHI_ROWMAP_PLAIN) return take_plain(r, rows, distinct, which, room);
-    return take_coded(r, max_rows, rows, distinct, which, room);
+    return take_coded(r, rows, distinct, which, room);
 }

@@ -18,7 +18,7 @@ bool pithi_rowmap_put(struct pithi_pen *pen, size_t max_rows, const uint32_t *wh
                       size_t distinct, bool coded, uint8_t *room, unsigned *kind);
 /* which[i] < distinct for every row; every number occurs, first uses ascending. NULL, or what is
  * wrong. Any bytes are safe. */
-const char *pithi_rowmap_take(struct pithi_reader *r, size_t max_rows, unsigned kind, size_t rows,
-                              size_t distinct, uint32_t *which, uint8_t *room);
+const char *pithi_rowmap_take(struct pithi_reader *r, unsigned kind, size_t rows, size_t distinct,
+                              uint32_t *which, uint8_t *room);
 
 #endif

@@ -61,6 +61,13 @@ PITHI_INLINE struct pithi_tile pithi_tile_at(const struct pithi_tiling *t, uint6
     return at;
 }
 
+/* What takes the elements of a tile as they are made: [at, at + count), dense. */
+typedef void pithi_sink_fn(void *arg, size_t at, size_t count, const void *values);
+struct pithi_sink {
+    pithi_sink_fn *put;
+    void *arg;
+};
+
 /* A run of elements that are neighbours in the tensor too: `count` of them, the first being number
  * `at` of the tensor and number `in` of the tile. The next `more` runs lie `stride` elements of the
  * tensor apart. */

@@ -288,8 +288,7 @@ static const uint8_t *take_piece(struct pithi_reader *r, size_t max_count, uint8
                                  size_t count) {
     struct pithi_reader inner = *r;
     inner.scratch = memory_of(r->scratch, max_count).pieces;
-    const uint8_t *const map =
-        pithi_piece_take(&inner, map_bytes(max_count), map_bytes(count), room);
+    const uint8_t *const map = pithi_piece_take(&inner, map_bytes(count), room);
     r->at = inner.at;
     r->left = inner.left;
     return map && tail_is_zero(map, count) ? map : NULL;
