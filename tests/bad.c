@@ -260,6 +260,10 @@ static const struct bad table[] = {
     CORRUPT("eb-constant-cut", "eb-zeros", {32, 1, 25}, {96, 1, 9}),
     CORRUPT("eb-interpolated-row-4", "eb-ratio", {113, 1, 4}),
     CORRUPT("eb-interpolated-relative", "eb-pwrel", {112, 1, 3}),
+    /* Codes of more than 24 bits, which are rounded to f32 before they are multiplied. */
+    GOOD("eb-interpolated-large-code", "eb-row1", {158, 4, 2 * 16777217 - 255}),
+    GOOD("eb-constant-large-code", "eb-default", {96, 4, 10}, {32, 8, 26}, {112, 2, 0},
+         {114, 8, UINT64_C(16777219) << 32}),
     CORRUPT("exact-above-count", "example-eb", {114, 4, 17}),
     CORRUPT("exact-ones-more", "example-eb", {119, 1, 0x0C}),
     CORRUPT("exact-ones-none", "example-eb", {119, 1, 0}),

@@ -148,7 +148,7 @@ static void check_bad(const char *name, const char *status, const char *from) {
     snprintf(path, sizeof path, "%s/golden-bad/%s.pith", dir, name);
     uint8_t *bytes = read_file(path, &length), *exact = copy_of(bytes, length);
     const bool wrong_base = strcmp(status, "PITH_ERR_BASE") == 0;
-    uint8_t *out = room(f.raw_bytes);
+    uint8_t *out = room(f.raw_bytes), *first = room(f.raw_bytes);
     memset(out, 0x5A, f.raw_bytes);
     const pith_view view = pith_view_flat(out, f.info.dtype, f.info.count);
     for (int k = 0; k < 2; k++) {
@@ -161,9 +161,12 @@ static void check_bad(const char *name, const char *status, const char *from) {
         CHECK(error.text &&
               (got == PITH_OK || (error.text[0] && error.offset <= length + 2097152)));
         CHECK(!wrong_base || all_bytes(out, f.raw_bytes, 0x5A));
+        if (got == PITH_OK && k == 0) memcpy(first, out, f.raw_bytes);
+        CHECK(got != PITH_OK || memcmp(first, out, f.raw_bytes) == 0);
         CHECK_STATUS(without_base(got), pith_verify(exact, length, &env, &error));
     }
     free(out);
+    free(first);
     free(exact);
     free(bytes);
     golden_close(&f);

@@ -74,7 +74,8 @@ static double predict(const struct tile *x, uint64_t i, int d, uint64_t h) {
 }
 
 static void reconstruct(struct tile *x, uint64_t i, double p, double step) {
-    const double y = rn(x, p + rn(x, (double)ref_number(*x->words++) * step));
+    const double q = rn(x, ref_number(*x->words++));
+    const double y = rn(x, p + rn(x, q * step));
     x->y[i] = isfinite(y) ? y : 0;
 }
 
