@@ -231,8 +231,7 @@ static const char *read_json(struct safetensors *st) {
     if (why) return why;
     st->json = json_loadb((const char *)st->text, st->text_bytes, JSON_REJECT_DUPLICATES, &error);
     if (st->json) return NULL;
-    if (error.position >= 0)
-        snprintf(st->where, sizeof st->where, "byte %d of the header", error.position);
+    snprintf(st->where, sizeof st->where, "byte %d of the header", error.position);
     return json_fault(&error);
 }
 

@@ -295,12 +295,43 @@ static void test_pointwise(void **state) {
     }
 }
 
+/* Interpolation is shortest, and misses a value that codes have: twice the range of the field lies
+ * between it and its neighbours. */
+static void test_exact_is_counted(void **state) {
+    (void)state;
+    enum { SIDE = 64, COUNT = SIDE * SIDE, SPIKE = 21 * SIDE + 33 };
+    static const char *const specs[] = {"eb:abs=0.001", "eb:abs=0.001,mode=ratio",
+                                        "eb:abs=0.001,mode=auto"};
+    const uint64_t shape[] = {SIDE, SIDE};
+    double *const x = room(COUNT * sizeof *x);
+    for (size_t i = 0; i < COUNT; i++) {
+        const double u = (double)(i / SIDE) / 20, w = (double)(i % SIDE) / 17;
+        x[i] = 50 * sin(u) * cos(w) - 8000;
+    }
+    x[SPIKE] = 8000;
+    const pith_view v = pith_view_dense(x, PITH_F64, 2, shape);
+    for (size_t k = 0; k < 3; k++) {
+        const pith_layout layout = {
+            .size = sizeof layout, .dtype = PITH_F64, .ndim = 2, .shape = {SIDE, SIDE}};
+        struct stream s;
+        pith_stats stats;
+        context("%s", specs[k]);
+        stream_open(&s, specs[k], &layout, NULL);
+        struct frame f = stream_encode(&s, &v, 0, false);
+        pith_state_stats(s.state, &stats);
+        CHECK(stats.exact == (k > 0));
+        free(f.bytes);
+        stream_close(&s);
+    }
+    free(x);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rounded_down),    cmocka_unit_test(test_relative),
         cmocka_unit_test(test_odd_ranges),      cmocka_unit_test(test_means),
         cmocka_unit_test(test_means_of_sparse), cmocka_unit_test(test_nasty),
-        cmocka_unit_test(test_pointwise),
+        cmocka_unit_test(test_pointwise),       cmocka_unit_test(test_exact_is_counted),
     };
     return cmocka_run_group_tests_name("bounded", tests, NULL, NULL);
 }

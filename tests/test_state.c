@@ -268,6 +268,30 @@ static void test_reset(void **state) {
     stream_close(&s);
 }
 
+/* Keys are in the dtype of the base. */
+static void test_saturated_of_keys(void **state) {
+    (void)state;
+    enum { COUNT = 1000 };
+    static const char *const specs[] = {"wdiff", "kv"};
+    const pith_layout layout = flat_layout(PITH_F32, PITH_F16, COUNT);
+    float x[COUNT];
+    const pith_view v = pith_view_flat(x, PITH_F32, COUNT);
+    for (size_t k = 0; k < 2; k++) {
+        struct stream s;
+        context("%s", specs[k]);
+        pith_stats stats;
+        for (size_t i = 0; i < COUNT; i++) x[i] = i % 100 ? (float)i : 1e5f;
+        stream_open(&s, specs[k], &layout, NULL);
+        for (uint64_t calls = 1; calls <= 2; calls++) {
+            struct frame f = stream_encode(&s, &v, 0, true);
+            pith_state_stats(s.state, &stats);
+            CHECK(stats.key_frames == calls && stats.saturated == calls * (COUNT / 100));
+            free(f.bytes);
+        }
+        stream_close(&s);
+    }
+}
+
 static void test_refusals(void **state) {
     (void)state;
     float value[40] = {0};
@@ -573,6 +597,7 @@ int main(void) {
         cmocka_unit_test(test_external_base),    cmocka_unit_test(test_verify),
         cmocka_unit_test(test_base_conversions), cmocka_unit_test(test_reset),
         cmocka_unit_test(test_refusals),         cmocka_unit_test(test_base_replaced),
+        cmocka_unit_test(test_saturated_of_keys),
         cmocka_unit_test(test_block_changed),    cmocka_unit_test(test_first_changed_block),
         cmocka_unit_test(test_what_is_seen),     cmocka_unit_test(test_sums_follow),
         cmocka_unit_test(test_flags_of_a_check), cmocka_unit_test(test_state_of_other_sums),

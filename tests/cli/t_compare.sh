@@ -21,6 +21,8 @@ st('b.safetensors', {'x': ('F32', [4], f(1, 2, 3, 4.5)), 'i': ('I8', [2], b'\x7f
     'z': ('F32', [2], f(0, 1)), 'e': ('F32', [0], b''),
     'c': ('C64', [1], f(1, 2.5))})
 st('one.safetensors', {'x': ('F32', [4], f(1, 2, 3, 4))})
+st('p.safetensors', {'x': ('F32', [4], f(1, 2, 3, 4)), 'y': ('F32', [2], f(0, 8))})
+st('q.safetensors', {'x': ('F32', [4], f(1, 2, 3, 4.5)), 'y': ('F32', [2], f(0, 8))})
 st('bf16.safetensors', {'x': ('BF16', [4], b''.join(f(v)[2:] for v in (1, 2, 3, 4.5)))})
 st('flat.safetensors', {'x': ('F32', [2, 2], f(1, 2, 3, 4))})
 END
@@ -54,6 +56,8 @@ assert o['differing_bits'] == sum(r['differing_bits'] for r in t.values())
 END
 python3 check.py || die 'a number'
 
+exits 0 pith compare --json p.safetensors q.safetensors
+json out "abs(d['overall']['psnr_db'] - 31.864) < 1e-3 and d['tensors'][1]['psnr_db'] is None"
 exits 0 pith compare --json a.safetensors a.safetensors
 json out "d['overall']['differing_bits'] == 0 and d['overall']['max_abs_error'] == 0
     and d['overall']['psnr_db'] is None and d['tensors'][0]['nmse'] == 0"
