@@ -5,9 +5,21 @@
 #include "cpu.h"
 #include "error.h"
 #include "stage/budget.h"
+#include "stage/quant_value.h"
 #include "state.h"
 
-static bool is_number(double x) { return x >= 0 && x <= DBL_MAX; }
+/* ---- Numbers on any host ---------------------------------------------------------------------
+ * A host may read subnormal numbers as 0 and round elsewhere; bounds of f64 values may be
+ * subnormal. So numbers of the caller's, and those of slots, are looked at by their bits, and what
+ * computes works between pithi_fp_enter and _leave: called through a pointer, so that no operation
+ * leaves that place. */
+
+static bool is_zero(double x) { return pithi_bits64(x) << 1 == 0; }
+
+/* And finite. */
+static bool is_above_zero(double x) { return pithi_bits64(x) - 1 < PITHI_F64_INF - 1; }
+
+static bool is_number(double x) { return is_zero(x) || is_above_zero(x); }
 
 /* A state of the plan, of a codec with a bound, and a slot of it. */
 static pith_status require(pith_plan *p, const pith_state *s, uint64_t slot) {
@@ -29,14 +41,14 @@ pith_status pith_state_set_bound(pith_plan *p, pith_state *s, uint64_t slot, dou
 
 pith_status pith_state_scale_bound(pith_plan *p, pith_state *s, uint64_t slot, double factor) {
     PITHI_TRY(require(p, s, slot));
-    if (!is_number(factor) || factor == 0)
+    if (!is_number(factor) || is_zero(factor))
         return pithi_fail(&p->error, PITH_ERR_ARG, "a factor is finite and above 0");
     s->slot[slot].bound = -factor;
     return PITH_OK;
 }
 
 double pith_state_bound(const pith_state *s, uint64_t slot) {
-    return slot < s->slots && s->slot[slot].bound > 0 ? s->slot[slot].bound : 0;
+    return slot < s->slots && is_above_zero(s->slot[slot].bound) ? s->slot[slot].bound : 0;
 }
 
 pith_status pith_state_set_step(pith_plan *p, pith_state *s, uint64_t slot, uint64_t step) {
@@ -45,9 +57,15 @@ pith_status pith_state_set_step(pith_plan *p, pith_state *s, uint64_t slot, uint
     return PITH_OK;
 }
 
+static double share_of(uint64_t part, uint64_t whole) { return (double)part / (double)whole; }
+
 double pith_state_active(const pith_state *s, uint64_t slot) {
+    double (*volatile const divide)(uint64_t, uint64_t) = share_of;
     if (slot >= s->slots || !s->slot[slot].counted) return 1;
-    return (double)s->slot[slot].active / (double)s->slot[slot].counted;
+    const uint64_t before = pithi_fp_enter();
+    const double share = divide(s->slot[slot].active, s->slot[slot].counted);
+    pithi_fp_leave(before);
+    return share;
 }
 
 void pithi_state_wish(const pith_state *s, uint64_t slot, struct pithi_wish *wish) {
@@ -72,11 +90,12 @@ void pithi_state_encoded(pith_state *s, uint64_t slot, uint64_t exact, uint64_t 
 static bool legal(const pith_budget *b) {
     return is_number(b->momentum) && is_number(b->share) && is_number(b->gradient) &&
            is_number(b->samples) && is_number(b->positions) && is_number(b->factor) &&
-           b->active >= 0 && b->active <= 1 && is_number(b->largest);
+           is_number(b->active) && b->active <= 1 && is_number(b->largest);
 }
 
-/* 0: the budget says nothing. */
-static double bound_of(const pith_budget *b, double active) {
+/* 0: the budget says nothing. active: what counts where the budget does not say it. */
+static double bound_of(const pith_budget *b, double counted) {
+    const double active = b->active > 0 ? b->active : counted;
     const double sigma = (b->share > 0 ? b->share : 0.01) * b->momentum;
     const double bound = pithi_budget_bound(sigma, b->factor, b->positions > 0 ? b->positions : 1,
                                             b->gradient, b->samples * active);
@@ -92,10 +111,12 @@ pith_status pith_state_adapt(pith_plan *p, pith_state *s, uint64_t slot, const p
     if (!budget) return pithi_fail(&p->error, PITH_ERR_ARG, "budget is NULL");
     PITHI_TRY(pithi_take(&b, sizeof b, budget, &p->error));
     if (!legal(&b)) return pithi_fail(&p->error, PITH_ERR_ARG, "a field of the budget");
+    double (*volatile const settle)(const pith_budget *, double) = bound_of;
+    const double counted = pith_state_active(s, slot);
     const uint64_t before = pithi_fp_enter();
-    const double found = bound_of(&b, b.active > 0 ? b.active : pith_state_active(s, slot));
+    const double found = settle(&b, counted);
     pithi_fp_leave(before);
-    if (found > 0) s->slot[slot].bound = found;
+    if (is_above_zero(found)) s->slot[slot].bound = found;
     if (bound) *bound = pith_state_bound(s, slot);
     return PITH_OK;
 }

@@ -158,9 +158,19 @@ pith_status pith_tune_sample(pith_tune *tune, const char *const *specs, uint32_t
     return PITH_OK;
 }
 
+static double index_of(uint64_t coded, uint64_t distinct) {
+    return 1 - (double)coded / (double)distinct;
+}
+
 double pith_tune_index(const pith_tune *tune, uint32_t k) {
+    /* A pointer, so that no operation leaves the place between the two calls. */
+    double (*volatile const compute)(uint64_t, uint64_t) = index_of;
     if (k >= PITH_TUNE_MAX) return (double)pithi_float(PITHI_F32_NAN);
-    return tune->distinct ? 1 - (double)tune->coded[k] / (double)tune->distinct : 0;
+    if (!tune->distinct) return 0;
+    const uint64_t before = pithi_fp_enter();
+    const double index = compute(tune->coded[k], tune->distinct);
+    pithi_fp_leave(before);
+    return index;
 }
 
 uint32_t pith_tune_class(const pith_tune *tune, uint32_t count, double limit) {

@@ -178,6 +178,43 @@ static const char *const bounded[] = {"eb:abs=1e-39",
                                       "act:abs=0.01",
                                       "act:mode=ratio,pwrel=0.1,block=512"};
 
+/* What adapts bounds, in f64, where they may be subnormal. */
+static void run_adaptive(struct trace *t, const struct data *d) {
+    static const double given[] = {1e-310, -1e-310, 0.01}, momentum[] = {1e-3, 7e-4, 1e-310};
+    static const char *const specs[] = {"embed:rel=0.01,dim=3", "embed:rel=0.1,dim=3"};
+    const pith_layout layout = flat_layout(PITH_F64, PITH_NONE, N);
+    const pith_view v = pith_view_flat(d->wide, PITH_F64, N);
+    pith_budget budget = {.size = sizeof budget, .gradient = 1e-4, .samples = 7};
+    pith_tune tune = {0};
+    uint8_t frame[8 * N + 4096];
+    size_t length;
+    double bound;
+    struct stream s;
+    stream_open(&s, "act:rel=1e-3", &layout, NULL);
+    for (size_t i = 0; i < 2 * sizeof given / sizeof given[0]; i++) {
+        const double x = given[i / 2];
+        const pith_status status = i % 2 ? pith_state_set_bound(s.plan, s.state, 0, x)
+                                         : pith_state_scale_bound(s.plan, s.state, 0, x);
+        add(t, &status, sizeof status);
+        CHECK_OK(pith_encode(s.plan, s.state, &v, 0, frame, sizeof frame, &length));
+        add(t, frame, length);
+        bound = pith_state_bound(s.state, 0);
+        add(t, &bound, sizeof bound);
+        bound = pith_state_active(s.state, 0);
+        add(t, &bound, sizeof bound);
+        budget.momentum = momentum[i / 2];
+        CHECK_OK(pith_state_adapt(s.plan, s.state, 0, &budget, &bound));
+        add(t, &bound, sizeof bound);
+    }
+    stream_close(&s);
+    CHECK_OK(pith_tune_sample(&tune, specs, 2, &v, NULL, NULL));
+    tune.distinct = 3, tune.coded[1] = 1;
+    for (uint32_t k = 0; k < 2; k++) {
+        const double index = pith_tune_index(&tune, k);
+        add(t, &index, sizeof index);
+    }
+}
+
 static void run_all(struct trace *t, const struct data *d, unsigned word) {
     const unsigned before = control();
     t->length = 0;
@@ -191,6 +228,7 @@ static void run_all(struct trace *t, const struct data *d, unsigned word) {
     run_reduce(t, d, "grad:level=intra,round=stochastic,block=1024", "grad:ef=ema:0.3,bits=3");
     run_reduce(t, d, "grad:rotate=0,mode=mse,ef=full", "grad:signs=3,ef=full");
     for (size_t i = 0; i < sizeof bounded / sizeof bounded[0]; i++) run_bounded(t, d, bounded[i]);
+    run_adaptive(t, d);
 #ifdef _OPENMP
     run_stream(t, d, "wdiff:bits=6,group=64,block=64", PITH_BF16, 2);
 #endif
