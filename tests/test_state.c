@@ -592,15 +592,23 @@ static void test_flags_of_a_check(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_save_and_load),    cmocka_unit_test(test_damaged_save),
-        cmocka_unit_test(test_statuses_of_load), cmocka_unit_test(test_any_alignment),
-        cmocka_unit_test(test_external_base),    cmocka_unit_test(test_verify),
-        cmocka_unit_test(test_base_conversions), cmocka_unit_test(test_reset),
-        cmocka_unit_test(test_refusals),         cmocka_unit_test(test_base_replaced),
+        cmocka_unit_test(test_save_and_load),
+        cmocka_unit_test(test_damaged_save),
+        cmocka_unit_test(test_statuses_of_load),
+        cmocka_unit_test(test_any_alignment),
+        cmocka_unit_test(test_external_base),
+        cmocka_unit_test(test_verify),
+        cmocka_unit_test(test_base_conversions),
+        cmocka_unit_test(test_reset),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_base_replaced),
         cmocka_unit_test(test_saturated_of_keys),
-        cmocka_unit_test(test_block_changed),    cmocka_unit_test(test_first_changed_block),
-        cmocka_unit_test(test_what_is_seen),     cmocka_unit_test(test_sums_follow),
-        cmocka_unit_test(test_flags_of_a_check), cmocka_unit_test(test_state_of_other_sums),
+        cmocka_unit_test(test_block_changed),
+        cmocka_unit_test(test_first_changed_block),
+        cmocka_unit_test(test_what_is_seen),
+        cmocka_unit_test(test_sums_follow),
+        cmocka_unit_test(test_flags_of_a_check),
+        cmocka_unit_test(test_state_of_other_sums),
     };
     return cmocka_run_group_tests_name("state", tests, NULL, NULL);
 }

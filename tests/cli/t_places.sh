@@ -72,4 +72,6 @@ says 'lost: cannot write: Too many levels'
 rm lost victim
 exits 1 pith compress -f -o a.npy/ m.safetensors
 says 'a.npy/: cannot write: Not a directory'
+exits 1 pith compress -o none/out a.npy
+says 'none/out: cannot write: No such file or directory'
 only a.npy m.safetensors a.want m.want
