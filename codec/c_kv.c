@@ -397,7 +397,6 @@ static void decode_page(struct pithi_block *b, const uint8_t *page) {
                                  .heads = p->heads,
                                  .out_dtype = b->out_dtype,
                                  .token_stride = row,
-                                 .head_stride = p->dim,
                                  .update = b->update,
                                  .stream = b->stream,
                                  .scratch = b->scratch};

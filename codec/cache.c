@@ -241,7 +241,6 @@ static uint64_t read_some(const struct reading *r, uint64_t token, uint64_t coun
                                  .out = to->out,
                                  .out_dtype = r->dtype,
                                  .token_stride = to->token_stride,
-                                 .head_stride = r->kv.dim,
                                  .stream = r->stream,
                                  .scratch = r->plan->worker[0].scratch};
     pithi_kv_get(&r->kv, c->page[page].bytes, &part);

@@ -318,7 +318,7 @@ static void get_run(const struct pithi_kv *k, const uint8_t *page, struct pithi_
     const size_t first = (part->first + token) * k->heads + part->head + head;
     struct pithi_group_job job;
     heads_job(&job, k, page, part->tokens, first, heads);
-    const int64_t at = (int64_t)token * part->token_stride + (int64_t)head * part->head_stride;
+    const int64_t at = (int64_t)token * part->token_stride + (int64_t)(head * k->dim);
     if (part->out) job.out = (uint8_t *)part->out + at * (int64_t)pith_dtype_bytes(part->out_dtype);
     job.out_dtype = part->out_dtype;
     job.base = at_element(part->base, k->base_dtype, (token * k->heads + head) * k->dim);
@@ -335,14 +335,13 @@ static void get_run(const struct pithi_kv *k, const uint8_t *page, struct pithi_
 }
 
 static void get_heads(const struct pithi_kv *k, const uint8_t *page, struct pithi_kv_part *part) {
-    const bool side_by_side = !part->out || part->heads == 1 || part->head_stride == k->dim;
-    const bool dense = side_by_side && part->heads == k->heads &&
-                       (!part->out || part->token_stride == (int64_t)row_of(k));
+    const bool dense =
+        part->heads == k->heads && (!part->out || part->token_stride == (int64_t)row_of(k));
     if (k->flat && dense) {
         get_run(k, page, part, 0, 0, (size_t)part->count * k->heads);
         return;
     }
-    const size_t step = k->flat && side_by_side ? part->heads : 1;
+    const size_t step = k->flat ? part->heads : 1;
     for (size_t token = 0; token < part->count; token++)
         for (size_t head = 0; head < part->heads; head += step)
             get_run(k, page, part, token, head, step);
@@ -528,7 +527,7 @@ static void get_tile(const struct pithi_kv *k, const uint8_t *page, struct pithi
                      const struct tile *t, size_t heads) {
     const int64_t width = (int64_t)pith_dtype_bytes(part->out_dtype);
     const int64_t first = ((int64_t)t->token - part->first) * part->token_stride +
-                          ((int64_t)t->head - part->head) * part->head_stride;
+                          ((int64_t)t->head - part->head) * k->dim;
     uint8_t *const out = (uint8_t *)part->out + first * width;
     float *const floats = open_work(k, part->scratch).floats;
     const struct pithi_rotation r = rotation(k);
@@ -551,8 +550,7 @@ static void get_tile(const struct pithi_kv *k, const uint8_t *page, struct pithi
 
 static void get_columns(const struct pithi_kv *k, const uint8_t *page, struct pithi_kv_part *part) {
     const size_t end = (size_t)part->first + part->count, group = k->set.group;
-    const bool together = !k->order && joined(k) && part->head_stride == k->dim;
-    const size_t step = together ? part->heads : 1;
+    const size_t step = !k->order && joined(k) ? part->heads : 1;
     struct tile t = {.token = part->first};
     for (; t.token < end; t.token += t.count) {
         t.count = least(group - t.token % group, end - t.token);

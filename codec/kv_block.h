@@ -83,13 +83,13 @@ void pithi_kv_put_runs(const struct pithi_kv *k, uint32_t tokens, struct pithi_g
                        size_t runs);
 
 /* Tokens [first, first + count), heads [head, head + heads) of a page that has room for `tokens`:
- * element d of head h of token t goes to out[t * token_stride + h * head_stride + d], counted from
- * the first of each, in elements of out_dtype. With a base (all heads, dense) out may be NULL. */
+ * element d of head h of token t goes to out[t * token_stride + h * dim + d], counted from the
+ * first of each, in elements of out_dtype. With a base (all heads, dense) out may be NULL. */
 struct pithi_kv_part {
     uint32_t tokens, first, count, head, heads;
     void *out;
     uint32_t out_dtype;
-    int64_t token_stride, head_stride;
+    int64_t token_stride;
     void *base;
     bool update, stream;
     void *scratch;

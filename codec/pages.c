@@ -103,7 +103,6 @@ static pith_status decode_job(void *arg, uint64_t i, struct pithi_worker *w) {
         .out = direct ? pair->values : w->values,
         .out_dtype = span.dtype,
         .token_stride = direct ? b->like->stride[0] : (int64_t)b->paged.row,
-        .head_stride = k->dim,
         .stream = direct && b->stream,
         .scratch = w->scratch};
     for (; part.first < tokens; part.first += part.count) {
