@@ -25,6 +25,12 @@ static pith_env env_of(size_t way) {
                       .max_output_bytes = 1 << 20};
 }
 
+/* Every refusal says what is wrong. */
+static pith_status explained(pith_status status, const pith_error *error) {
+    CHECK(error->text && (error->text[0] == 0) == (status == PITH_OK));
+    return status;
+}
+
 static struct outcome try_way(const struct golden_file *f, const uint8_t *bytes, size_t length,
                               size_t way, uint8_t *out) {
     struct outcome o = {.offset = 0};
@@ -32,15 +38,16 @@ static struct outcome try_way(const struct golden_file *f, const uint8_t *bytes,
     pith_info info;
     pith_error error;
     const pith_env env = env_of(way);
-    o.inspect = pith_inspect(bytes, length, &info, &error);
+    o.inspect = explained(pith_inspect(bytes, length, &info, &error), &error);
     /* The view fits what the frame says now, so that as much as possible is decoded. */
     const bool usable = o.inspect == PITH_OK && info.raw_bytes <= f->raw_bytes + 64;
     const pith_view view = pith_view_flat(out, usable ? info.dtype : f->info.dtype,
                                           usable ? info.count : f->info.count);
-    o.decompress = pith_decompress(bytes, length, golden_base(f, &base), &env, &view, &error);
+    o.decompress = explained(
+        pith_decompress(bytes, length, golden_base(f, &base), &env, &view, &error), &error);
     o.offset = error.offset;
-    o.verify = pith_verify(bytes, length, &env, &error);
-    o.bound = pith_error_bound(bytes, length, &o.bound_value, &error);
+    o.verify = explained(pith_verify(bytes, length, &env, &error), &error);
+    o.bound = explained(pith_error_bound(bytes, length, &o.bound_value, &error), &error);
     return o;
 }
 
