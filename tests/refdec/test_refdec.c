@@ -80,6 +80,12 @@ static void check_golden(const struct golden *g) {
     free(out);
 }
 
+static const struct golden *golden_named(const char *name) {
+    for (size_t i = 0; i < golden_count; i++)
+        if (strcmp(golden[i].name, name) == 0) return &golden[i];
+    return NULL;
+}
+
 /* Frames that break one rule each, and those that are legal but that no encoder writes: status and
  * values. The list beside them names the golden frame whose base they have. */
 static void check_bad(const char *folder) {
@@ -91,11 +97,10 @@ static void check_bad(const char *folder) {
     FILE *list = fopen(path, "r");
     *end = 0;
     for (; list && fscanf(list, "%127s %63s %127s", name, status, from) == 3; count++) {
-        const struct golden *g = golden;
-        while (g < golden + golden_count && strcmp(g->name, from) != 0) g++;
+        const struct golden *g = golden_named(from);
         size_t length;
         uint8_t *frame = load(path, name, ".pith", &length);
-        if (!frame || g == golden + golden_count) exit(2);
+        if (!frame || !g) exit(2);
         const struct ref_verdict v = ref_agree(frame, length, g->base, g->base_bytes);
         if (!v.same) {
             printf("bad frame %s: %s here, %s there\n", name, ref_status_name(v.ours),
@@ -113,6 +118,10 @@ static void check_bad(const char *folder) {
 
 static void put64(uint8_t *at, uint64_t value) {
     for (int i = 0; i < 8; i++, value >>= 8) at[i] = (uint8_t)value;
+}
+
+static void put32(uint8_t *at, uint32_t value) {
+    for (int i = 0; i < 4; i++, value >>= 8) at[i] = (uint8_t)value;
 }
 
 static void fix_header(uint8_t *frame, size_t length) {
@@ -174,6 +183,56 @@ static void check_damaged(const struct golden *g, unsigned long number, unsigned
     free(frame);
 }
 
+/* ---- Sections of the largest lengths ---------------------------------------------------------*/
+
+enum {
+    EXEMPT = 3,
+    MOST_SECTION = 1048576,
+    RANGE_BYTES = 16,
+    RANGED = 1 << 17,
+    RANGED_BLOCKS = 98304
+};
+
+static const uint32_t SOURCE = 0x80000001u;
+
+/* A frame whose only section has `length` bytes of body; `wanted` of both decoders. */
+static void check_section(const char *from, uint32_t type, size_t length, enum ref_status wanted) {
+    const struct golden *g = golden_named(from);
+    const size_t section = (size_t)ref_pad16(8 + length);
+    if (!g) exit(2);
+    uint8_t *const frame = calloc(1, g->length + section);
+    if (!frame) exit(2);
+    memcpy(frame, g->frame, 64);
+    memcpy(frame + 64 + section, g->frame + 64, g->length - 64);
+    put32(frame + 12, (uint32_t)section);
+    put32(frame + 64, type);
+    put32(frame + 68, (uint32_t)length);
+    if (type == EXEMPT) { /* of the last of 2^17 elements one range each; values are missing */
+        const uint64_t ranges = length / RANGE_BYTES;
+        put64(frame + 32, RANGED_BLOCKS + ref_pad16(4 * ranges));
+        put32(frame + 40, RANGED);
+        for (uint64_t i = 0; i < ranges; i++) {
+            put64(frame + 72 + 16 * i, RANGED - ranges + i);
+            put64(frame + 80 + 16 * i, UINT64_C(2) << 60 | 1);
+        }
+    }
+    fix_header(frame, g->length + section);
+    const struct ref_verdict v = ref_agree(frame, g->length + section, NULL, 0);
+    if (!v.same || v.ours != wanted) {
+        printf("section %u of %zu bytes: %s here, %s there\n", (unsigned)type, length,
+               ref_status_name(v.ours), ref_status_name(v.theirs));
+        failures++;
+    }
+    free(frame);
+}
+
+static void check_sections(void) {
+    check_section("raw-f32", SOURCE, MOST_SECTION, REF_OK);
+    check_section("raw-f32", SOURCE, MOST_SECTION + 1, REF_CORRUPT);
+    check_section("grad-bits4", EXEMPT, MOST_SECTION, REF_TRUNCATED);
+    check_section("grad-bits4", EXEMPT, MOST_SECTION + 16, REF_CORRUPT);
+}
+
 int main(int argc, char **argv) {
     const unsigned long mutations = argc > 2 ? strtoul(argv[2], NULL, 10) : 20000;
     unsigned long seen[REF_MEMORY + 1] = {0};
@@ -181,6 +240,7 @@ int main(int argc, char **argv) {
     read_golden(argc > 1 ? argv[1] : "tests/golden/v1");
     for (size_t i = 0; i < golden_count; i++) check_golden(&golden[i]);
     check_bad(argc > 1 ? argv[1] : "tests/golden/v1");
+    check_sections();
     for (unsigned long i = 0; golden_count && i < mutations; i++)
         check_damaged(&golden[below((uint32_t)golden_count)], i, seen);
     for (int i = 0; i <= REF_MEMORY; i++)
