@@ -107,16 +107,15 @@ static int encode_as(struct encoder *e, const struct tensor *tensor, const struc
 /* Values that their codec makes no shorter go as they are, which also decodes faster and needs no
  * base; so do a few that would pay more for the rest of their frame. */
 static int encode_shorter(struct encoder *e, const struct tensor *tensor, struct choice *choice,
-                          pith_layout *layout, const void *values, struct encoded *out) {
+                          const pith_layout *layout, const void *values, struct encoded *out) {
     uint64_t plain = 0;
     if (strcmp(out->info.codec_name, SPEC_RAW) == 0) return EXIT_GOOD;
     const uint64_t payload = out->bytes - out->info.header_bytes;
     const int code =
         spec_bound(e->path, SPEC_RAW, tensor, NULL, (size_t)layout->source_bytes, &plain);
-    const bool shorter = plain >= out->bytes && (payload < tensor->bytes || tensor->bytes == 0);
+    const bool shorter = plain >= out->bytes && payload < tensor->bytes;
     if (code != EXIT_GOOD || shorter) return code;
     choose_raw(choice);
-    layout->base_dtype = PITH_NONE;
     return encode_as(e, tensor, choice, layout, values, out);
 }
 
@@ -137,10 +136,9 @@ int encode(struct encoder *e, const struct tensor *tensor, struct choice *choice
     /* A finite value and a finite base can still be too far apart for f32, and the sums of values
      * that a rotation forms too large. */
     if (code == EXIT_GOOD && choice->lossy && !isfinite(out->bound)) {
-        choose_lossless(choice, layout.base_dtype
+        choose_lossless(choice, choice->base
                                     ? "its difference to the base overflows; stored lossless"
                                     : "overflows in the codec; stored lossless");
-        layout.base_dtype = choice->base ? choice->base->dtype : PITH_NONE;
         code = encode_as(e, tensor, choice, &layout, values, out);
     }
     if (code != EXIT_GOOD) return code;

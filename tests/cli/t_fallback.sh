@@ -63,6 +63,16 @@ for n in 0 1 3 15 16 17 100; do
     same r r2
 done
 
+# One of a few bytes or none whose codec shortens it, but not its frame.
+for n in 14 0; do
+    head -c $((4 * n)) /dev/zero >r
+    exits 0 pith compress -f --dtype f32 --shape 2x$((n / 2)) -C eb -o q r
+    says 'r: (unnamed): would become no shorter; stored as it is'
+    [ "$(stat -c %s q)" = $((64 + (n ? 16 + 4 * n : 0))) ] || die "$n zeros became $(stat -c %s q)"
+done
+exits 0 pith compress -f --dtype f32 --shape 0x7 -C grad -o q r
+says 'would become no shorter'
+
 # One that is raw needs no base; what its codec does shorten keeps it.
 head -c 40 /dev/urandom >r
 head -c 40 /dev/urandom >base
