@@ -174,6 +174,8 @@ static int open_raw(struct tensor_set *set, const struct tensor_hint *hint, bool
     if (!tensor_hint_bytes(hint, &bytes))
         return say_error(set->in.path, "no file can have so many bytes as the dtype and shape");
     if (!input_expect(&set->in, bytes)) return EXIT_FAILED;
+    if (bytes != set->in.length && !exact && packed_is(&set->in))
+        return say_error(set->in.path, "is compressed by pith; decompress it first");
     if (bytes != set->in.length && !exact)
         return say_error(set->in.path,
                          "the base has %s%" PRIu64 " bytes, not the %" PRIu64 " of the tensor",
@@ -272,12 +274,20 @@ struct shape_text shape_text(const uint64_t *shape, uint32_t ndim) {
     return out;
 }
 
+/* Of what is one dimension to the library, for its number or its items, the shape in the file is
+ * not kept. */
+static struct shape_text shape_of(const struct tensor *t) {
+    struct shape_text out = shape_text(t->shape, t->ndim);
+    if (t->rank != t->ndim) snprintf(out.text, sizeof out.text, "%" PRIu32 " dimensions", t->rank);
+    return out;
+}
+
 int say_other_shape(const char *base_path, const struct tensor *base, const struct tensor *tensor) {
     return say_error(base_path,
                      "%s: the base has another shape, %s, and %" PRIu64
                      " bytes; the tensor has %s and %" PRIu64,
-                     tensor_label(tensor->name).text, shape_text(base->shape, base->ndim).text,
-                     base->bytes, shape_text(tensor->shape, tensor->ndim).text, tensor->bytes);
+                     tensor_label(tensor->name).text, shape_of(base).text, base->bytes,
+                     shape_of(tensor).text, tensor->bytes);
 }
 
 void swap_items(uint8_t *bytes, uint64_t count, uint32_t item_bytes) {

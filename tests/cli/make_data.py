@@ -93,6 +93,7 @@ npy('npy/f32_special.npy', '<f4', (2, 4), f32([math.nan, math.inf, -math.inf, -0
                                                 1.0, -1.0]))
 npy('npy/f32_9d.npy', '<f4', (1, 2, 1, 2, 1, 2, 1, 2, 3), f32(w[:48]))
 npy('npy/f32_9d_fortran.npy', '>f4', (1, 2, 1, 2, 1, 2, 1, 2, 3), f32(w[:48]), fortran=True)
+npy('npy/f32_9d_flat.npy', '<f4', (48,), f32(w[:48]))
 npy('npy/f64.npy', '<f8', (10, 10), struct.pack('<100d', *w[:100]))
 npy('npy/f16.npy', '<f2', (10, 10), struct.pack('<100e', *w[:100]))
 npy('npy/f16_big.npy', '>f2', (10, 10), struct.pack('>100e', *w[:100]))

@@ -95,4 +95,11 @@ exits 0 pith compress -qf --dtype f32 --shape 1200 --base "$DATA/raw/f32.bin" -o
     "$DATA/raw/f32_step.bin"
 exits 1 pith decompress --base r -o no q
 says 'r: the base has 40 bytes, not the 4800 of the tensor'
+exits 1 pith decompress --base <(head -c 9000 /dev/zero) -o no q
+says ': the base has at least 4801 bytes, not the 4800 of the tensor'
+exits 1 pith decompress --base q -o no q
+says 'q: is compressed by pith; decompress it first'
+exits 1 pith compress --base "$N/f32_9d.npy" -o no "$N/f32_9d_flat.npy"
+says 'f32_9d.npy: (unnamed): the base has another shape, 9 dimensions, and 192 bytes; '
+says 'the tensor has 48 and 192'
 only make.py m p p.json q back r r2 base
