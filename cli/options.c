@@ -208,6 +208,11 @@ static int read_output(struct options *o, const char *text) {
     return *text ? EXIT_GOOD : usage_error("-o wants a file name", text);
 }
 
+static int read_base(struct options *o, const char *text) {
+    o->base = text;
+    return *text ? EXIT_GOOD : usage_error("--base wants a file name", text);
+}
+
 /* ---- All of it ------------------------------------------------------------------------------*/
 
 static int apply(struct options *o, int letter, char *value) {
@@ -221,7 +226,7 @@ static int apply(struct options *o, int letter, char *value) {
     case 'm': return read_max_abs(o, value);
     case 'x': return read_bytes("--max-output", value, &o->max_output);
     case 'p': return read_bytes("--max-spool", value, &o->max_spool);
-    case 'b': o->base = value; break;
+    case 'b': return read_base(o, value);
     case 'o': return read_output(o, value);
     case 'f': o->force = true; break;
     case 'q':
@@ -292,7 +297,12 @@ static int take_operands(struct options *o, const struct command *command, int c
                   arguments[optind + command->operands_max]);
         return EXIT_USAGE;
     }
-    for (int i = 0; i < o->operand_count; i++) o->operands[i] = arguments[optind + i];
+    for (int i = 0; i < o->operand_count; i++) {
+        o->operands[i] = arguments[optind + i];
+        if (*o->operands[i]) continue;
+        say_error(command->name, "a file name is empty");
+        return EXIT_USAGE;
+    }
     return EXIT_GOOD;
 }
 

@@ -68,6 +68,12 @@ exits 2 pith inspect --json=yes a.npy
 says "no argument is taken by '--json=yes'"
 exits 2 pith compress -o '' a.npy
 says '-o wants a file name'
+exits 2 pith compress --base '' a.npy
+says '--base wants a file name'
+for command in "compress" "decompress" "compare a.npy"; do
+    exits 2 pith $command ''
+    says 'a file name is empty'
+done
 
 # A bad spec names the key.
 exits 2 pith compress -C wdiff:bitz=4 --base b.npy a.npy
