@@ -17,6 +17,7 @@ says 'base differs'
 exits 1 pith test --base $D/other.safetensors l.p
 says 'base differs'
 exits 1 pith decompress --base $D/missing.safetensors -o bad l.p
+says 'missing.safetensors: the base has no tensor w1'
 exits 1 pith decompress --base $D/reshaped.safetensors -o bad l.p
 exits 1 pith decompress --base nowhere -o bad l.p
 exits 1 pith decompress --base $DATA/npy/f32.npy -o bad l.p
@@ -41,6 +42,20 @@ exits 0 pith decompress -q --base $D/redtyped.safetensors -o d d.p
 same d $D/next.safetensors
 exits 0 pith compress --rule 'b1=wdiff' --base $D/redtyped.safetensors -f -o d.p $D/next.safetensors
 says 'b1: of another dtype in the base; stored lossless without it'
+
+# So does one of items that only the file knows, with as many bytes, and the other way round.
+for dtype in U8 F8_E8M0; do
+    python3 -c 'import struct, sys
+text = b"{\"x\":{\"dtype\":\"%s\",\"shape\":[2000],\"data_offsets\":[0,2000]}}" % (
+    sys.argv[1].encode())
+open(sys.argv[1], "wb").write(struct.pack("<Q", len(text)) + text + bytes(range(250)) * 8)' $dtype
+done
+for dtypes in 'U8 F8_E8M0' 'F8_E8M0 U8'; do
+    exits 0 pith compress -f --base ${dtypes% *} -o d.p ${dtypes#* }
+    says "${dtypes#* }: x: of another dtype in the base; stored without it"
+done
+rm U8 F8_E8M0
+exits 0 pith compress -q -f --base $D/redtyped.safetensors -o d.p $D/next.safetensors
 
 # Another shape is an error.
 exits 1 pith compress --base $D/reshaped.safetensors -o bad $D/next.safetensors

@@ -27,13 +27,14 @@ says 'm: count: is of no float dtype; stored lossless'
 says 'm: random: is of no float dtype; stored lossless'
 says 'm: tiny: would become no shorter; stored as it is'
 grep -q 'matrix' err && die 'a word for what was coded as asked'
+grep -q 'stored without the loss' err && die 'a count after every one was named'
 exits 0 pith compress -qf -C eb:rel=0.01 -o q m
 [ "$(cat err)" = 'pith: m: 6 of 7 tensors stored without the loss asked for' ] ||
     die "said: $(cat err)"
 exits 0 pith compress -qf --rule 'norm=eb:rel=0.01' --rule 'tiny=eb' -o q m
 [ "$(cat err)" = 'pith: m: 1 of 7 tensors stored without the loss asked for' ] ||
     die "said: $(cat err)"
-for flags in '' '-C lossless' '-C raw' '--rule matrix=eb'; do
+for flags in '' '-C lossless' '-C raw' '--rule matrix=eb' '--rule *=lossless -C eb'; do
     exits 0 pith compress -qf $flags -o q m
     silent
 done
@@ -46,6 +47,10 @@ done
 exits 0 pith compress -f -C wdiff --base "$DATA/st/missing.safetensors" -o q \
     "$DATA/st/next.safetensors"
 says 'steps: not in the base; stored lossless without it'
+
+exits 1 pith compress -qf -C eb:rel=0.01 -o /dev/full m
+[ "$(cat err)" = 'pith: /dev/full: cannot write: No space left on device' ] ||
+    die "said of a file that is not there: $(cat err)"
 
 # No frame is longer than its values, a header and checksums: 64 bytes and 8 a block, padded to 16.
 json p.json "all(t['bytes'] <= t['raw_bytes'] + 64 + -(-t['raw_bytes'] // 65536 * 8 // 16) * 16 + 16

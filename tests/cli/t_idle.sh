@@ -24,6 +24,7 @@ for spec in kv:window=4 kv:preset=kivi4,window=64 wdiff:key=5 grad:bits=8,ef=ful
     refuses $spec "${key%%=*}" 'is for streams and caches and has no effect on a file'
 done
 exits 2 pith compress -C lossless:key=3 -o no "$F"
+exits 2 pith compress -C lossless:key=05 -o no "$F" # not key=0
 
 # A preset that caches use, what has an effect, and defaults that are spelled out.
 for spec in kv:preset=kivi4 kv:preset=kivi4,window=0 kv:entropy=zstd,block=64,level=2 \

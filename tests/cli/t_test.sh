@@ -45,4 +45,14 @@ for name in act-bf16 eb-bits; do
     prints "$name: no damage found; 1 of 1 without checksums"
     rm $name
 done
+# A key frame is whole without a base.
+for name in wdiff-key-f32 lossless-key; do
+    cp "$REPO/tests/golden/v1/$name.pith" $name
+    exits 0 pith test $name
+    prints "$name: no damage found; 1 of 1 without checksums"
+    exits 0 pith test --base nowhere $name
+    exits 0 pith decompress -q -o back $name
+    same back "$REPO/tests/golden/v1/$name.raw"
+    rm $name back
+done
 only based some none one empty
