@@ -3,8 +3,11 @@
 
 pith() { "$PITH" "$@"; }
 
+# die TEXT: with the line of the script, whatever functions it was in.
 die() {
-    echo "line ${BASH_LINENO[1]}: $*" >&2
+    local i=0
+    while [ "${FUNCNAME[i + 1]}" != source ]; do i=$((i + 1)); done
+    echo "line ${BASH_LINENO[i]}: $*" >&2
     exit 1
 }
 

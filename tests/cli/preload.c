@@ -7,9 +7,85 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+/* Run the command in this variable of the environment, the first time. */
+static void at(const char *variable) {
+    const char *text = getenv(variable);
+    char command[1000];
+    if (!text || strlen(text) >= sizeof command) return;
+    strcpy(command, text);
+    unsetenv(variable);
+    if (system(command) != 0) _exit(99);
+}
+
+/* TEST_AT_LOCK: what other programs do just before a file is locked that is its own, TEST_AT_TRY: a
+ * file that may be another's. */
+int flock(int fd, int operation) {
+    at(operation & LOCK_NB ? "TEST_AT_TRY" : "TEST_AT_LOCK");
+    return (int)syscall(SYS_flock, fd, operation);
+}
+
+/* With TEST_NO_PROC set there is no /proc. */
+static int is_missing(const char *path) {
+    const int missing = getenv("TEST_NO_PROC") && strncmp(path, "/proc/", 6) == 0;
+    if (missing) errno = ENOENT;
+    return missing;
+}
+
+int stat(const char *path, struct stat *out) {
+    return is_missing(path) ? -1 : fstatat(AT_FDCWD, path, out, 0);
+}
+
+/* TEST_AT_NAME: what they do just before a file gets its name. TEST_TAKEN: the first temporary name
+ * that is tried is there already. */
+int linkat(int from_fd, const char *from, int to_fd, const char *to, int flags) {
+    at("TEST_AT_NAME");
+    if (is_missing(from)) return -1;
+    if (strstr(to, ".pith.tmp-") && getenv("TEST_TAKEN")) {
+        unsetenv("TEST_TAKEN");
+        errno = EEXIST;
+        return -1;
+    }
+    return (int)syscall(SYS_linkat, from_fd, from, to_fd, to, flags);
+}
+
+int link(const char *from, const char *to) {
+    at("TEST_AT_NAME");
+    return (int)syscall(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+/* TEST_AT_RENAME: the same before a rename. */
+int rename(const char *from, const char *to) {
+    at("TEST_AT_RENAME");
+    return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+/* With TEST_BROKEN set the disk fails at the end. */
+int fsync(int fd) {
+    if (!getenv("TEST_BROKEN")) return (int)syscall(SYS_fsync, fd);
+    errno = EIO;
+    return -1;
+}
+
+/* With TEST_MODES set who runs this is not root, who may write to any file. */
+int openat(int directory, const char *path, int flags, ...) {
+    struct stat st;
+    va_list args;
+    va_start(args, flags);
+    const mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(args, mode_t) : 0;
+    va_end(args);
+    if (getenv("TEST_MODES") && (flags & O_ACCMODE) == O_RDWR &&
+        fstatat(directory, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && !(st.st_mode & S_IWUSR)) {
+        errno = EACCES;
+        return -1;
+    }
+    return (int)syscall(SYS_openat, directory, path, flags, mode);
+}
 
 /* With TEST_NAMED set there are no files without a name. */
 int open(const char *path, int flags, ...) {
