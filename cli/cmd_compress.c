@@ -18,7 +18,8 @@ struct task {
     struct encoder encoder;
     struct output out;
     struct report report;
-    size_t kept; /* tensors that were to be coded with loss and are stored without */
+    size_t kept;  /* tensors that were to be coded with loss and are stored without */
+    size_t based; /* tensors that were coded against the base */
 };
 
 /* ---- Reading ---------------------------------------------------------------------------------*/
@@ -97,6 +98,7 @@ static int write_frame(struct task *t, size_t i) {
     t->ends[i] = (i ? t->ends[i - 1] : 0) + frame.bytes;
     report_add(&t->report, tensor->name, &frame.info, frame.bound, frame.seconds);
     t->kept += t->choices[i].asked && !t->choices[i].lossy;
+    t->based += frame.info.base_dtype != PITH_NONE;
     if (t->choices[i].note)
         say_note(t->options->quiet, t->set.in.path, "%s: %s", tensor_label(tensor->name).text,
                  t->choices[i].note);
@@ -192,6 +194,8 @@ static int compress(struct task *t) {
         if (!o->quiet) summarize(t, path);
         if (o->json) report_end(&t->report, stdout, t->out.written);
     }
+    if (code == EXIT_GOOD && t->has_base && !t->based)
+        say_note(o->quiet, o->base, "has no effect: no tensor is coded against it");
     if (code == EXIT_GOOD && o->quiet && t->kept)
         say_note(false, t->set.in.path, "%zu of %zu tensors stored without the loss asked for",
                  t->kept, t->set.count);

@@ -209,6 +209,7 @@ static int read_output(struct options *o, const char *text) {
 }
 
 static int read_base(struct options *o, const char *text) {
+    if (o->base) return usage_error("--base was given twice", text);
     o->base = text;
     return *text ? EXIT_GOOD : usage_error("--base wants a file name", text);
 }

@@ -43,18 +43,35 @@ same d $D/next.safetensors
 exits 0 pith compress --rule 'b1=wdiff' --base $D/redtyped.safetensors -f -o d.p $D/next.safetensors
 says 'b1: of another dtype in the base; stored lossless without it'
 
-# So does one of items that only the file knows, with as many bytes, and the other way round.
-for dtype in U8 F8_E8M0; do
-    python3 -c 'import struct, sys
-text = b"{\"x\":{\"dtype\":\"%s\",\"shape\":[2000],\"data_offsets\":[0,2000]}}" % (
-    sys.argv[1].encode())
-open(sys.argv[1], "wb").write(struct.pack("<Q", len(text)) + text + bytes(range(250)) * 8)' $dtype
+# A base that nothing was coded against went without a word, and was kept as if it were needed.
+for spec in raw eb kv:preset=kivi4 wdiff; do
+    exits 0 pith compress -C $spec --base "$DATA/npy/f32.npy" -f -o u.p "$DATA/npy/f32_step.npy"
+    [ $spec = wdiff ] || says 'f32.npy: has no effect: no tensor is coded against it'
+    [ $spec != wdiff ] || ! grep -q 'no effect' err || die 'the base is needed'
 done
-for dtypes in 'U8 F8_E8M0' 'F8_E8M0 U8'; do
-    exits 0 pith compress -f --base ${dtypes% *} -o d.p ${dtypes#* }
-    says "${dtypes#* }: x: of another dtype in the base; stored without it"
+exits 0 pith compress -C raw -q --base "$DATA/npy/f32.npy" -f -o u.p "$DATA/npy/f32_step.npy"
+silent
+exits 0 pith compress --rule 'w1=wdiff' --rule '*=raw' --base $D/base.safetensors -f -o u.p \
+    $D/next.safetensors
+grep -q 'no effect' err && die 'the base of one tensor is needed'
+rm u.p
+
+# A base tensor of items that only the file knows, with as many bytes, counts as missing.
+cat >other.py <<'END'
+import json, struct
+for name, dtype, shape in (('u8', 'U8', [2000]), ('e8', 'F8_E8M0', [2000]),
+                           ('e8_2d', 'F8_E8M0', [50, 40])):
+    text = json.dumps({'x': {'dtype': dtype, 'shape': shape, 'data_offsets': [0, 2000]}}).encode()
+    open(name, 'wb').write(struct.pack('<Q', len(text)) + text + bytes(range(250)) * 8)
+END
+python3 other.py
+for names in 'u8 e8' 'e8 u8' 'u8 e8_2d' 'e8_2d u8'; do
+    exits 0 pith compress -f --base ${names% *} -o d.p ${names#* }
+    says "${names#* }: x: of another dtype in the base; stored without it"
 done
-rm U8 F8_E8M0
+exits 1 pith compress -f --base e8 -o bad e8_2d
+says 'e8: x: the base has another shape, 2000, and 2000 bytes; the tensor has 2 dimensions and 2000'
+rm other.py u8 e8 e8_2d
 exits 0 pith compress -q -f --base $D/redtyped.safetensors -o d.p $D/next.safetensors
 
 # Another shape is an error.

@@ -70,6 +70,8 @@ exits 2 pith compress -o '' a.npy
 says '-o wants a file name'
 exits 2 pith compress --base '' a.npy
 says '--base wants a file name'
+exits 2 pith compress --base b.npy --base b.npy a.npy
+says '--base was given twice'
 for command in "compress" "decompress" "compare a.npy"; do
     exits 2 pith $command ''
     says 'a file name is empty'
