@@ -66,7 +66,7 @@ round_trip() {
 # elsewhere NAME=VALUE...: from here on pith runs on another system (preload.c).
 elsewhere() {
     [ -f preload.so ] || ${CC:-cc} -D_FILE_OFFSET_BITS=64 -shared -fPIC -o preload.so \
-        "$HERE/preload.c" || die 'cc'
+        "$HERE/preload.c" -ldl || die 'cc'
     export "$@" LD_PRELOAD=$PWD/preload.so
     export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0
 }

@@ -1,6 +1,7 @@
 /* preload.c - another system for a program that is tested: LD_PRELOAD, by lib.sh.
  * SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -28,6 +29,38 @@ static void at(const char *variable) {
 int flock(int fd, int operation) {
     at(operation & LOCK_NB ? "TEST_AT_TRY" : "TEST_AT_LOCK");
     return (int)syscall(SYS_flock, fd, operation);
+}
+
+/* TEST_AT_MADE: what happens just after a file is made that has a temporary name or none. With
+ * TEST_UNNAMED set none with a name is. */
+int mkstemp(char *path) {
+    char *const end = strchr(path, '\0') - 6;
+    int fd = -1;
+    errno = EACCES;
+    if (getenv("TEST_UNNAMED")) return -1;
+    for (unsigned i = 0; i < 1000 && fd < 0; i++) {
+        snprintf(end, 7, "%c%05u", 'a' + (char)(getpid() % 26), i);
+        fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CREAT | O_EXCL, 0600);
+        if (fd < 0 && errno != EEXIST) return -1;
+    }
+    at("TEST_AT_MADE");
+    return fd;
+}
+
+/* With TEST_INTERRUPTED set every second call to read and write is, by a signal. */
+static int is_interrupted(void) {
+    static int calls;
+    const int interrupted = getenv("TEST_INTERRUPTED") && calls++ % 2 == 0;
+    if (interrupted) errno = EINTR;
+    return interrupted;
+}
+
+ssize_t read(int fd, void *bytes, size_t length) {
+    return is_interrupted() ? -1 : syscall(SYS_read, fd, bytes, length);
+}
+
+ssize_t write(int fd, const void *bytes, size_t length) {
+    return is_interrupted() ? -1 : syscall(SYS_write, fd, bytes, length);
 }
 
 /* With TEST_NO_PROC set there is no /proc. */
@@ -97,7 +130,18 @@ int open(const char *path, int flags, ...) {
         errno = EOPNOTSUPP;
         return -1;
     }
-    return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+    const int fd = (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+    if ((flags & O_TMPFILE) == O_TMPFILE && fd >= 0) at("TEST_AT_MADE");
+    return fd;
+}
+
+/* TEST_PAGES: the pages of memory the machine has. */
+long sysconf(int name) {
+    const char *text = getenv("TEST_PAGES");
+    if (text && name == _SC_PHYS_PAGES) return atol(text);
+    long (*real)(int);
+    *(void **)&real = dlsym(RTLD_NEXT, "sysconf");
+    return real(name);
 }
 
 /* TEST_FREE: the blocks that are free and their size, or anything else: nobody knows. */

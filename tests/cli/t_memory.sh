@@ -24,3 +24,16 @@ for arguments in (['compress', '-q', '-C', 'raw', '-o', 'packed', 'big'], ['test
 END
 python3 memory.py "$PITH" || die 'too much memory'
 same big again
+
+# A tensor too large for the machine's memory is kept in a temporary file, of which a full disk is
+# said; others are not.
+python3 -c 'open("zeros", "wb").write(bytes(4000000))'
+elsewhere TEST_FREE=
+for command in "compress -q --dtype u8 --shape 4000000 -f -o /dev/null zeros" \
+    "decompress -q -f -o /dev/null zeros.p"; do
+    exits 0 pith compress -q --dtype u8 --shape 4000000 -f -o zeros.p zeros
+    exits 0 env TEST_PAGES=4 "$PITH" $command
+    exits 0 bash -c 'ulimit -f 100 && exec "$PITH" "$@"' - $command
+    exits 1 env TEST_PAGES=4 bash -c 'ulimit -f 100 && exec "$PITH" "$@"' - $command
+    says "bytes: cannot be kept in a temporary file in $TMPDIR: File too large"
+done

@@ -74,4 +74,16 @@ exits 1 pith compress -f -o a.npy/ m.safetensors
 says 'a.npy/: cannot write: Not a directory'
 exits 1 pith compress -o none/out a.npy
 says 'none/out: cannot write: No such file or directory'
-only a.npy m.safetensors a.want m.want
+
+# What a file is opened as is not taken for standard output or standard error that are closed.
+for flag in --json -v; do
+    rc=0
+    pith compress $flag -f -o x a.npy <&- >&- 2>&- || rc=$?
+    [ $rc -le 1 ] || die "exit $rc"
+    same x a.want
+    pith decompress -f -o y x <&- >&- 2>&-
+    same y a.npy
+    pith compress $flag -C eb -f -o x m.safetensors <&- >&- 2>&- || :
+    exits 0 pith test x
+done
+only a.npy m.safetensors a.want m.want x y

@@ -40,4 +40,12 @@ elsewhere TEST_NAMED=1
 for signal in SIGINT SIGTERM SIGPIPE; do
     python3 interrupt.py "$PITH" $signal || die "$signal, with a name"
 done
-only big.bin interrupt.py preload.so
+
+# Input that another program cuts short while it is read.
+for system in TEST_HERE=1 TEST_NAMED=1; do
+    cp big.bin cut.bin
+    exits 1 env $system TEST_AT_MADE=': >cut.bin' "$PITH" compress -q -C raw --dtype u8 \
+        --shape 33554432 -o x.pith cut.bin
+    says 'pith: a mapped file became shorter'
+    only big.bin cut.bin interrupt.py preload.so
+done
