@@ -285,8 +285,11 @@ PITH_NODISCARD PITH_API pith_status pith_mpi_alltoallv_start(pith_mpi_channel *c
  * equal every rank gives the same values and step. */
 PITH_NODISCARD PITH_API pith_status pith_mpi_set_base(pith_mpi_channel *channel,
                                                       const pith_view *view, uint64_t step);
-/* PITH_MPI_EXTERNAL_BASE: as pith_state_bind_base. Encoding looks at a sample of this memory, as
- * pith_encode does: a call after others have changed it ends with PITH_ERR_BASE. */
+/* PITH_MPI_EXTERNAL_BASE: as pith_state_bind_base. Each rank encodes its own shard, and looks at a
+ * sample of that part of this memory, as pith_encode does: the next call after others have changed
+ * it ends with PITH_ERR_BASE, on every rank. What they changed in shards of other ranks alone is
+ * found by the call after the next; the next may end with PITH_OK, and wrong values on this rank.
+ * pith_mpi_verify_base looks at all. */
 PITH_NODISCARD PITH_API pith_status pith_mpi_bind_base(pith_mpi_channel *channel, void *base,
                                                        uint64_t step);
 /* Copy the whole base out, as pith_state_get_base. */
