@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# check_registry.sh: a registry row has its files, its section in FORMAT.md, its tests and kernels.
+# check_registry.sh: a registry row has its files, its section in FORMAT.md, its tests and kernels,
+# and a script of the command line is run.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -31,6 +32,12 @@ done
 for file in codec/kernel/*_*.c; do
     name=${file#codec/kernel/}
     grep -qxF "${name%.c}" <<<"$kernels" || complain "$file: no row in registry.def"
+done
+
+# ---- Scripts of the command line -----------------------------------------------------------------
+for file in tests/cli/t_*.sh; do
+    name=${file#tests/cli/t_}
+    grep -qF "'${name%.sh}'" tests/cli/meson.build || complain "$file: not in tests/cli/meson.build"
 done
 
 # ---- Devices -------------------------------------------------------------------------------------

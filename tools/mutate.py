@@ -196,7 +196,6 @@ class Tree:
                 self.tests[test["name"]] = test
                 for id_ in test["depends"]:
                     targets.update(os.path.relpath(f, self.build) for f in names[id_])
-        self.split_scripts()
         self.targets = sorted(targets)
         out = self.ninja(*self.targets)
         if out.returncode:
@@ -210,15 +209,6 @@ class Tree:
                 self.objects[os.path.relpath(path, self.source)].add(made)
             elif ": #deps" in line:
                 made = line.split(": #deps")[0]
-
-    def split_scripts(self):
-        """The scripts of test cli as tests of their own, since all of them take minutes."""
-        all_scripts = self.tests.pop("cli")
-        folder = os.path.join(self.source, "tests", "cli")
-        for script in sorted(os.listdir(folder)):
-            if script.startswith("t_") and script.endswith(".sh"):
-                name = script[2:-3]
-                self.tests["cli " + name] = {**all_scripts, "cmd": [*all_scripts["cmd"], name]}
 
     def object_bytes(self, file):
         return [open(os.path.join(self.build, o), "rb").read() for o in sorted(self.objects[file])]
