@@ -105,12 +105,7 @@ static bool is_plain(int fd, const struct stat *st) {
 static bool open_any(struct input *in, const char *path) {
     struct stat st;
     in->fd = strcmp(path, "-") == 0 ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
-    bool known = in->fd >= 0 && fstat(in->fd, &st) == 0;
-    if (known && S_ISDIR(st.st_mode)) {
-        known = false;
-        errno = EISDIR;
-    }
-    if (!known) {
+    if (in->fd < 0 || fstat(in->fd, &st) != 0) {
         say_errno(in->path, "cannot read");
         return false;
     }

@@ -74,6 +74,8 @@ exits 1 pith compress -f -o a.npy/ m.safetensors
 says 'a.npy/: cannot write: Not a directory'
 exits 1 pith compress -o none/out a.npy
 says 'none/out: cannot write: No such file or directory'
+exits 1 pith inspect .
+says '.: cannot read: Is a directory'
 
 # What a file is opened as is not taken for standard output or standard error that are closed.
 for flag in --json -v; do
