@@ -165,6 +165,111 @@ static void test_strides(void **state) {
     free(back);
 }
 
+/* What a view of another dtype should hold: the dense values, rounded once more. */
+static void convert_to(void *to, uint32_t to_dtype, const void *from, uint32_t dtype,
+                       size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (to_dtype == dtype)
+            memcpy((uint8_t *)to + i * pith_dtype_bytes(dtype),
+                   (const uint8_t *)from + i * pith_dtype_bytes(dtype), pith_dtype_bytes(dtype));
+        else
+            store_float(to, to_dtype, i, load_float(from, dtype, i));
+}
+
+/* Whole and in part, dense and with gaps, in this dtype. */
+static void check_dtype(const struct frame *f, const struct shape *s, const void *dense,
+                        uint32_t dtype, uint32_t to_dtype) {
+    const pith_view shape = pith_view_dense(NULL, to_dtype, s->ndim, s->n);
+    const size_t count = (size_t)pith_view_count(&shape), width = pith_dtype_bytes(to_dtype);
+    uint8_t *const wanted = room(count * width), *const out = room(3 * count * width);
+    convert_to(wanted, to_dtype, dense, dtype, count);
+    const uint64_t first[] = {0, 0, 1, count / 3, count - 1};
+    const uint64_t counts[] = {count, count, count - 1, count / 2, 1};
+    for (size_t k = 0; k < 5; k++) {
+        const size_t gap = k ? 3 : 1;
+        pith_view v = pith_view_flat(out, to_dtype, counts[k]);
+        v.stride[0] = (int64_t)gap;
+        memset(out, 0x5A, 3 * count * width);
+        CHECK_OK(k < 2 ? pith_decompress(f->bytes, f->length, NULL, NULL, &v, NULL)
+                       : pith_decode_range(f->bytes, f->length, NULL, first[k], NULL, &v, NULL));
+        for (size_t i = 0; i < 3 * count; i++) {
+            const bool inside = i % gap == 0 && i / gap < counts[k];
+            const uint8_t *const value = wanted + (first[k] + i / gap) * width;
+            if (inside)
+                CHECK(memcmp(out + i * width, value, width) == 0);
+            else
+                CHECK(all_bytes(out + i * width, width, 0x5A));
+        }
+    }
+    free(wanted);
+    free(out);
+}
+
+static void test_dtypes(void **state) {
+    (void)state;
+    static const uint32_t dtypes[] = {PITH_F32, PITH_BF16, PITH_F16, PITH_F64};
+    const struct shape s = {3, {17, 33, 10}};
+    enum { COUNT = 17 * 33 * 10 };
+    static float value[COUNT];
+    static uint8_t given[COUNT * 8], dense[COUNT * 8];
+    fill(value, &s, COUNT);
+    value[1000] = NAN;
+    for (size_t k = 0; k < SPECS * 4; k++) {
+        const uint32_t dtype = dtypes[k % 4];
+        for (size_t i = 0; i < COUNT; i++) {
+            const double wide = (double)value[i];
+            if (dtype == PITH_F64)
+                memcpy(given + 8 * i, &wide, 8);
+            else
+                store_float(given, dtype, i, bits_of(value[i]));
+        }
+        const pith_view v = pith_view_dense(given, dtype, s.ndim, s.n);
+        const pith_view d = pith_view_flat(dense, dtype, COUNT);
+        struct frame f = compress(specs[k / 4], &v, NULL, 0);
+        context("%s of %s", specs[k / 4], pith_dtype_name(dtype));
+        CHECK_OK(pith_decompress(f.bytes, f.length, NULL, NULL, &d, NULL));
+        for (size_t to = 0; to < 4; to++) {
+            if (dtypes[to] != dtype && (dtypes[to] == PITH_F64 || dtype == PITH_F64)) continue;
+            context("%s of %s as %s", specs[k / 4], pith_dtype_name(dtype),
+                    pith_dtype_name(dtypes[to]));
+            check_dtype(&f, &s, dense, dtype, dtypes[to]);
+        }
+        free(f.bytes);
+    }
+}
+
+/* From 8 MiB on values are stored past the cache. */
+static void test_large_outputs(void **state) {
+    (void)state;
+    enum { SIDE = 1500, COUNT = SIDE * SIDE, PART = 100003 };
+    static const char *const large[] = {"eb:abs=0.01", "eb:mode=ratio,abs=0.01",
+                                        "eb:mode=ratio,pwrel=0.01",
+                                        "eb:mode=ratio,abs=0.01,block=whole"};
+    const uint64_t shape[2] = {SIDE, SIDE};
+    float *const value = room(COUNT * 4), *const out = room(COUNT * 4),
+                 *const part = room(PART * 4);
+    for (size_t i = 0; i < COUNT; i++)
+        value[i] = sinf((float)(i % SIDE) / 50) + (float)(i * 7919 % 13) / 100;
+    value[COUNT / 2] = NAN;
+    const pith_view v = pith_view_dense(value, PITH_F32, 2, shape);
+    for (size_t k = 0; k < 4; k++) {
+        const pith_view o = pith_view_flat(out, PITH_F32, COUNT);
+        struct frame f = compress(large[k], &v, NULL, 0);
+        context("%s", large[k]);
+        CHECK_OK(pith_decompress(f.bytes, f.length, NULL, NULL, &o, NULL));
+        for (uint64_t at = 0; at < COUNT; at += 7 * PART) {
+            const pith_view p =
+                pith_view_flat(part, PITH_F32, COUNT - at < PART ? COUNT - at : PART);
+            CHECK_OK(pith_decode_range(f.bytes, f.length, NULL, at, NULL, &p, NULL));
+            CHECK(memcmp(part, out + at, (size_t)p.shape[0] * 4) == 0);
+        }
+        free(f.bytes);
+    }
+    free(value);
+    free(out);
+    free(part);
+}
+
 /* A plan knows its shape: a frame of as many elements in another one is not its own. */
 static void test_other_shape(void **state) {
     (void)state;
@@ -225,6 +330,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shapes),  cmocka_unit_test(test_neighbours),
         cmocka_unit_test(test_strides), cmocka_unit_test(test_other_shape),
+        cmocka_unit_test(test_dtypes),  cmocka_unit_test(test_large_outputs),
         cmocka_unit_test(test_slots),
     };
     return cmocka_run_group_tests_name("tiles", tests, NULL, NULL);

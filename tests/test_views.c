@@ -133,6 +133,42 @@ static void test_strided_base(void **state) {
     }
 }
 
+/* Without a base: what the view holds plus what the frame does. */
+static void test_strided_addition(void **state) {
+    (void)state;
+    static const char *const specs[] = {"raw:block=64", "lossless:block=64",
+                                        "grad:group=32,block=64", "eb:abs=0.01,block=64",
+                                        "kv:group=16,page=16"};
+    float value[ELEMENTS], before[ELEMENTS], sum[ELEMENTS];
+    gen_fill(GEN_NOISE, 5, PITH_F32, value, ELEMENTS);
+    gen_fill(GEN_NOISE, 6, PITH_F32, before, ELEMENTS);
+    const pith_view to = pith_view_flat(sum, PITH_F32, ELEMENTS);
+    for (size_t k = 0; k < 5 * SHAPES; k++) {
+        const struct shape *const s = &shapes[k % SHAPES];
+        pith_layout layout = flat_layout(PITH_F32, PITH_NONE, ELEMENTS);
+        struct stream plan;
+        uint8_t *memory;
+        context("%s, added to %s", specs[k / SHAPES], s->name);
+        if (k / SHAPES == 4) {
+            layout.ndim = 2;
+            layout.shape[0] = ELEMENTS / 20;
+            layout.shape[1] = 20;
+        }
+        stream_open(&plan, specs[k / SHAPES], &layout, NULL);
+        const pith_view v = pith_view_dense(value, PITH_F32, layout.ndim, layout.shape);
+        struct frame f = stream_encode(&plan, &v, 0, false);
+        memcpy(sum, before, sizeof sum);
+        CHECK_OK(pith_decode_add(plan.plan, 0, f.bytes, f.length, &to));
+        const pith_view strided =
+            view_of(s, buffer_with(s, PITH_F32, (uint8_t *)before, k % 5, &memory), PITH_F32);
+        CHECK_OK(pith_decode_add(plan.plan, 0, f.bytes, f.length, &strided));
+        for (uint64_t i = 0; i < ELEMENTS; i++) CHECK(memcmp(place(&strided, i), sum + i, 4) == 0);
+        stream_close(&plan);
+        free(f.bytes);
+        free(memory);
+    }
+}
+
 /* Broadcast input is legal; overlapping output is not. */
 static void test_zero_stride(void **state) {
     (void)state;
@@ -254,10 +290,10 @@ static void test_empty(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shapes),      cmocka_unit_test(test_strided_base),
-        cmocka_unit_test(test_zero_stride), cmocka_unit_test(test_alignments),
-        cmocka_unit_test(test_counts),      cmocka_unit_test(test_refused_views),
-        cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_shapes),        cmocka_unit_test(test_strided_addition),
+        cmocka_unit_test(test_strided_base),  cmocka_unit_test(test_zero_stride),
+        cmocka_unit_test(test_alignments),    cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_refused_views), cmocka_unit_test(test_empty),
     };
     return cmocka_run_group_tests_name("views", tests, NULL, NULL);
 }

@@ -22,8 +22,8 @@ json out "{r['isa'] for r in d['results']} == {'scalar'} and
     {r['threads'] for r in d['results']} == {2} and
     {r['spec'] for r in d['results']} == {'wdiff:bits=8', 'raw'}"
 exits 0 pith bench --quick -C raw
-grep -qE '^codec +value +base +ratio +encode +/read +/move +decode +/fill +/move +memcpy +of$' out ||
-    die 'the heading'
+heading='codec +value +base +ratio +encode +/read +/move +decode +/fill +/move +memcpy +of'
+grep -qE "^$heading\$" out || die 'the heading'
 
 # Settings that take no base have no rows with one; heads are of a dimension that can be rotated.
 settings=()
