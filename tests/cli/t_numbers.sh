@@ -55,3 +55,6 @@ exits 0 pith compress -v --rule 't0=raw' --rule 't2=lossless:level=9' -o three.p
 python3 speeds.py || { cat err >&2; die 'the speeds of the table'; }
 exits 0 pith compress -f -C raw -o three.p three
 grep -Eq ' ([1-9][0-9]*\.[0-9]+|0\.[0-9]*[1-9][0-9]*) GB/s' err || die "the speed: $(cat err)"
+says ' %), 3 tensors, '
+exits 0 pith compress -f -o one.p "$DATA/npy/f32_big.npy"
+says ' %), 1 tensor, '
