@@ -155,7 +155,8 @@ PITH_API double pith_kv_page_bound(const pith_plan *plan, const void *page, uint
 /* Whether pages are idempotent: decoding a page to the layout's dtype and encoding that again gives
  * the same page, as often as it is done. The answer is about the plan's setting:
  *   0         every page is;
- *   2^-14     every page is whose scales are 0 or at least this (codebooks);
+ *   2^-14     every page is whose scales are 0 or at least this (codebooks), and, with
+ *             codebook=lloyd, below 2^117: sums over groups of larger values may overflow;
  *   2^-20     the same (range=asymmetric with scale=f16, the default);
  *   infinity  not promised: rotate=head, asymmetric outliers, and codebook=lloyd in a layout of 16
  *             bits or with outliers; also a plan without pages.
