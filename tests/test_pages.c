@@ -538,8 +538,8 @@ static void test_outliers_of_a_ramp(void **state) {
     }
 }
 
-/* The scale of Lloyd-Max codes comes from sums over a group, which overflowed in one trip and not in
- * the next: the second kind of group, of 2^126, is not idempotent. Pages whose scales are below
+/* The scale of Lloyd-Max codes comes from sums over a group, which overflowed in one trip and not
+ * in the next: the second kind of group, of 2^126, is not idempotent. Pages whose scales are below
  * 2^117 are, whatever the group. */
 static void test_large_lloyd(void **state) {
     (void)state;
