@@ -58,7 +58,8 @@ static const struct command commands[] = {
      "G);\n"
      "                      default: half of what is free there\n"
      "  -T N                threads; 0: one per processor\n"
-     "  -q                  say nothing when the file is good\n",
+     "  -q                  say nothing when the file is good\n"
+     "  --cpu LEVEL         scalar, avx2, avx512 or neon; changes no verdict\n",
      "bxTqcp", 1, 1, run_test},
     {"codecs", "lists the codecs and their keys", "codecs [--json]",
      "Lists the codecs and their keys with the default in brackets.\n\n"

@@ -22,6 +22,21 @@ for command in compress decompress inspect test codecs compare bench; do
     exits 2 pith $command -Z
     says "unknown flag '-Z'"
 done
+# Help names the flags that the command takes, and no others.
+for command in compress decompress inspect test codecs compare bench; do
+    exits 0 pith $command --help
+    sed -n '/^  -/p' out >help
+    for flag in -C --base --rule --dtype --shape -T -o -f -q -v --json --max-abs --max-output \
+        --max-spool --cpu --quick; do
+        exits 2 pith $command $flag 1 a b c
+        if grep -qF 'is not for this command' err; then
+            ! grep -qE -- "^ .*$flag( |,|$)" help || die "$command does not take $flag"
+        else
+            grep -qE -- "^ .*$flag( |,|$)" help || die "no help on $flag of $command"
+        fi
+    done
+    rm help
+done
 exits 2 pith
 says 'usage:'
 exits 2 pith explode
