@@ -74,8 +74,8 @@ int stat(const char *path, struct stat *out) {
     return is_missing(path) ? -1 : fstatat(AT_FDCWD, path, out, 0);
 }
 
-/* TEST_AT_NAME: what they do just before a file gets its name. TEST_TAKEN: the first temporary name
- * that is tried is there already. */
+/* TEST_AT_NAME: what they do just before a file gets its name, TEST_AT_NAMED: just after. With
+ * TEST_TAKEN set the first temporary name that is tried is there already. */
 int linkat(int from_fd, const char *from, int to_fd, const char *to, int flags) {
     at("TEST_AT_NAME");
     if (is_missing(from)) return -1;
@@ -84,7 +84,9 @@ int linkat(int from_fd, const char *from, int to_fd, const char *to, int flags) 
         errno = EEXIST;
         return -1;
     }
-    return (int)syscall(SYS_linkat, from_fd, from, to_fd, to, flags);
+    const int result = (int)syscall(SYS_linkat, from_fd, from, to_fd, to, flags);
+    if (result == 0) at("TEST_AT_NAMED");
+    return result;
 }
 
 int link(const char *from, const char *to) {

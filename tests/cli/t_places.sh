@@ -85,7 +85,8 @@ for flag in --json -v; do
     same x a.want
     pith decompress -f -o y x <&- >&- 2>&-
     same y a.npy
-    pith compress $flag -C eb -f -o x m.safetensors <&- >&- 2>&- || :
-    exits 0 pith test x
+    pith compress $flag -C eb --base "$DATA/st/base.safetensors" -f -o x m.safetensors \
+        <&- >&- 2>&- || :
+    exits 0 pith test --base "$DATA/st/base.safetensors" x
 done
 only a.npy m.safetensors a.want m.want x y

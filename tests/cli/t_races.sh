@@ -47,6 +47,18 @@ for system in "${systems[@]}"; do
     rm work/x before
 done
 
+# A signal in the instant in which a file that replaces another has a name of its own.
+for signal in TERM HUP USR1; do
+    exits 0 pith $small -f -o work/x in.bin
+    rc=0
+    (exec env TEST_AT_NAMED="kill -$signal \$PPID" "$PITH" $small -f -o work/x in.bin) 2>err ||
+        rc=$?
+    [ $rc -gt 128 ] || die "exit $rc after SIG$signal"
+    exits 0 pith test work/x
+    holds x
+    rm work/x
+done
+
 # A name that is there already, and one that is gone before its file was locked.
 exits 0 pith $small -o work/x in.bin
 exits 0 env TEST_TAKEN=1 "$PITH" $small -f -o work/x in.bin

@@ -37,7 +37,7 @@ for signal in SIGINT SIGTERM SIGHUP SIGQUIT SIGALRM SIGXCPU SIGUSR1 SIGUSR2 SIGP
     python3 interrupt.py "$PITH" $signal || die $signal
 done
 elsewhere TEST_NAMED=1
-for signal in SIGINT SIGTERM SIGPIPE; do
+for signal in SIGINT SIGTERM SIGHUP SIGQUIT SIGALRM SIGXCPU SIGUSR1 SIGUSR2 SIGPIPE; do
     python3 interrupt.py "$PITH" $signal || die "$signal, with a name"
 done
 
