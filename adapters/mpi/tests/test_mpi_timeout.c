@@ -1,7 +1,7 @@
 /* test_mpi_timeout.c - a rank that does not come, freezes or dies does not hang the others.
  * SPDX-License-Identifier: Apache-2.0
  *
- * usage: test_mpi_timeout late|freeze|die
+ * usage: test_mpi_timeout late|freeze|die|pending
  * die: the survivors print one line each and leave without MPI_Finalize, which would wait. */
 #include <signal.h>
 #include <stdlib.h>
@@ -17,13 +17,42 @@ static float in_data[N], out_data[N];
 static int sends_left = -1; /* of this rank, before it stops */
 static int last_signal;
 
+/* From here on no send ends. */
+static bool pending;
+static MPI_Request sent[1000];
+static int sends;
+
 int MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
               MPI_Request *request) {
     if (sends_left >= 0 && sends_left-- == 0) {
         if (last_signal == SIGKILL) _exit(0);
         raise(last_signal);
     }
-    return PMPI_Isend(data, count, type, to, tag, comm, request);
+    const int code = PMPI_Isend(data, count, type, to, tag, comm, request);
+    if (pending && sends < (int)(sizeof sent / sizeof *sent)) sent[sends++] = *request;
+    return code;
+}
+
+int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
+    for (int i = 0; pending && i < sends; i++)
+        if (sent[i] == *request) {
+            *flag = 0;
+            return MPI_SUCCESS;
+        }
+    return PMPI_Test(request, flag, status);
+}
+
+static size_t live; /* bytes of the channel's */
+
+static void *take(void *user, size_t bytes, size_t align) {
+    (void)user;
+    live += bytes;
+    return aligned_alloc(align, (bytes + align - 1) / align * align);
+}
+static void give(void *user, void *memory, size_t bytes) {
+    (void)user;
+    live -= bytes;
+    free(memory);
 }
 
 static double now(void) {
@@ -85,6 +114,18 @@ static void freeze(pith_mpi_channel *ch) {
     }
 }
 
+/* What MPI still sends stays where it is when the channel goes. */
+static void leave_pending(pith_mpi_channel *ch) {
+    const size_t before = live;
+    pending = true;
+    expect_timeout(ch, 2);
+    CHECK(sends > 0);
+    MPI_Barrier(MPI_COMM_WORLD);
+    pith_mpi_destroy(ch);
+    CHECK(live > 0 && live < before); /* plans are gone */
+    pending = false;
+}
+
 static void die(pith_mpi_channel *ch) {
     if (sim_rank == sim_ranks - 1) {
         last_signal = SIGKILL;
@@ -102,7 +143,9 @@ static void die(pith_mpi_channel *ch) {
 
 int main(int argc, char **argv) {
     sim_begin(&argc, &argv);
+    const pith_env env = {.size = sizeof env, .alloc = take, .release = give};
     const pith_mpi_options o = {.size = sizeof o,
+                                .env = &env,
                                 .kind = PITH_MPI_ALLREDUCE,
                                 .dtype = PITH_F32,
                                 .count = N,
@@ -120,9 +163,11 @@ int main(int argc, char **argv) {
         freeze(ch);
     else if (argc > 1 && !strcmp(argv[1], "die"))
         die(ch);
+    else if (argc > 1 && !strcmp(argv[1], "pending"))
+        leave_pending(ch);
     else
         CHECK_STATUS(PITH_ERR_ARG, PITH_OK); /* no such mode */
     MPI_Barrier(MPI_COMM_WORLD);             /* the caller's communicator is as it was */
-    pith_mpi_destroy(ch);
+    if (argc > 1 && strcmp(argv[1], "pending") != 0) pith_mpi_destroy(ch);
     return sim_end("timeouts");
 }
