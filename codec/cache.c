@@ -34,7 +34,9 @@ bool pithi_paged_of(const pith_plan *plan, struct pithi_paged *p) {
 
 pith_status pithi_paged_require(pith_plan *plan, struct pithi_paged *p) {
     if (pithi_paged_of(plan, p)) return PITH_OK;
-    return pithi_fail(&plan->error, PITH_ERR_UNSUPPORTED, "pages are not for this plan");
+    return pithi_fail(&plan->error, PITH_ERR_UNSUPPORTED,
+                      "caches and pages need codec kv, order=tokens, entropy=none, no base, one "
+                      "slot, [tokens, heads, dim] or [tokens, dim], at least a page of tokens");
 }
 
 uint64_t pithi_paged_identity(const pith_plan *plan) {
