@@ -575,6 +575,36 @@ static void test_small_child(void **state) {
     cache_close(&parent);
 }
 
+/* The memory that kv.h names for a child: room for n tokens wherever a parent is cut. */
+static void test_memory_of_children(void **state) {
+    (void)state;
+    for (size_t k = 0; k < SETTINGS; k++) {
+        const struct kv_setting *s = &settings[k];
+        struct cache parent;
+        pith_kv *child;
+        cache_open(&parent, s, 0);
+        void *rows = tokens_of(s, parent.capacity, 1);
+        const uint64_t length = s->window + 2 * s->page + 5;
+        append(&parent, rows, length);
+        for (uint64_t n = 0; n <= 2 * s->page; n += s->page / 2 - 1) {
+            const uint64_t apart = s->window + n + s->page;
+            void *memory = room((size_t)pith_kv_bytes(parent.plan, apart + length));
+            for (uint64_t keep = 0; keep <= length; keep++) {
+                const uint64_t left = parent.capacity - keep, most = n < left ? n : left;
+                for (uint32_t copy = 0; copy < 2; copy++) {
+                    const uint64_t bytes = pith_kv_bytes(parent.plan, apart + copy * keep);
+                    CHECK_OK(pith_kv_fork(parent.plan, parent.kv, keep, copy ? PITH_KV_COPY : 0,
+                                          memory, (size_t)bytes, &child));
+                    CHECK(pith_kv_room(child) >= most);
+                }
+            }
+            free(memory);
+        }
+        free(rows);
+        cache_close(&parent);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_append),        cmocka_unit_test(test_batch),
@@ -582,7 +612,7 @@ int main(void) {
         cmocka_unit_test(test_poison_batch),  cmocka_unit_test(test_truncate),
         cmocka_unit_test(test_room_for_cuts), cmocka_unit_test(test_full),
         cmocka_unit_test(test_fork),          cmocka_unit_test(test_small_child),
-        cmocka_unit_test(test_exact_views),
+        cmocka_unit_test(test_exact_views),   cmocka_unit_test(test_memory_of_children),
     };
     return cmocka_run_group_tests_name("cache", tests, NULL, NULL);
 }

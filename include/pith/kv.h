@@ -85,7 +85,10 @@ PITH_NODISCARD PITH_API pith_status pith_kv_truncate(pith_plan *plan, pith_kv *c
  * or those of its parent): that memory must stay, and parent must not be truncated below `tokens`,
  * loaded or built again, as long as the child is used. Parent may go on appending, also on another
  * thread and with another plan. With PITH_KV_COPY everything is copied, and nothing of parent is
- * needed afterwards. */
+ * needed afterwards.
+ * Memory that suffices for a child which gets n tokens appended: pith_kv_bytes(plan, window + n +
+ * page), the keys of the spec; with PITH_KV_COPY, pith_kv_bytes(plan, window + tokens + n + page)
+ * when parent was never truncated. */
 #define PITH_KV_COPY 0x1u
 PITH_NODISCARD PITH_API pith_status pith_kv_fork(pith_plan *plan, const pith_kv *parent,
                                                  uint64_t tokens, uint32_t flags, void *memory,

@@ -87,7 +87,7 @@ extern "C" {
 typedef enum pith_status {
     PITH_OK = 0,
     PITH_ERR_ARG = -1,         /* an argument is outside what its text allows */
-    PITH_ERR_SPEC = -2,        /* the codec spec does not parse; pith_error names the key */
+    PITH_ERR_SPEC = -2,        /* the codec spec does not parse; pith_error says why and where */
     PITH_ERR_DTYPE = -3,       /* the codec or the call does not take this dtype */
     PITH_ERR_SHAPE = -4,       /* a view does not have the shape or count the call needs */
     PITH_ERR_SPACE = -5,       /* the memory given is too small; nothing usable was written */
@@ -322,8 +322,10 @@ PITH_API void pith_plan_destroy(pith_plan *plan);
 PITH_API pith_error pith_plan_error(const pith_plan *plan);
 
 typedef struct pith_sizes {
-    uint64_t slot_bytes;      /* largest frame of any slot: the stride to give slots in a buffer */
-    uint64_t key_bytes;       /* largest key frame; 0 when the codec has none */
+    uint64_t slot_bytes;      /* largest frame that pith_encode makes of any slot, those of key=N
+                                 included: the stride to give slots in a buffer */
+    uint64_t key_bytes;       /* largest key frame, which pith_encode_key makes: may be more than
+                                 slot_bytes (wdiff); 0 when the codec has none */
     uint64_t workspace_bytes; /* allocated inside the plan */
     uint64_t state_bytes;     /* memory to give pith_state_init; 0: the codec keeps no state */
     uint64_t save_bytes;      /* size of pith_state_save's output */
@@ -360,6 +362,9 @@ PITH_NODISCARD PITH_API pith_status pith_plan_table(const pith_plan *plan, void 
  * What a stream remembers, per slot.
  * With a base: the base, its identity, the next step. Sender and receivers that start from one base
  * and apply the same frames hold bit-identical bases after every step.
+ * To mend a stream whose receiver answers PITH_ERR_STEP (a frame was lost) or PITH_ERR_BASE: send
+ * it a frame of pith_encode_key, or give both sides one base and step with pith_state_set_base.
+ * Plans of one spec and layout take each other's states.
  * Without (grad): the counters and, when the spec says ef=full or ef=ema, what encoding lost so far
  * (the residual, two copies of 4 bytes an element, kept as the codec sees it: rotated). Encoding
  * adds it to the values and keeps what is lost now; where that is not finite the residual stays. */
@@ -440,7 +445,8 @@ PITH_API void pith_state_stats(const pith_state *state, pith_stats *out);
 /* Encode one slot and, with a base, advance the state: base := what receivers will hold, step + 1.
  * On failure *written is 0 and dst unspecified; the state is unchanged when the status is one of
  * the caller's arguments (-1..-19); after any other the slot's base is torn, see pith_decode. With
- * a base cap must be pith_plan_frame_bytes, also for a frame that turns out shorter; psnr and nmse
+ * a base cap must be at least pith_plan_frame_bytes (of a key frame, for steps that key=N makes
+ * one), also for a frame that turns out shorter; psnr and nmse
  * make several frames, of which the last may fit where an earlier one did not. Never writes past
  * cap. dst must overlap neither the view nor the state, which is not checked.
  * PITH_ERR_BASE: others have changed the base since the last call (PITH_LAYOUT_CHECK_BASE says when
@@ -458,7 +464,8 @@ PITH_NODISCARD PITH_API pith_status pith_encode(pith_plan *plan, pith_state *sta
                                                 const pith_view *view, uint64_t slot, void *dst,
                                                 size_t cap, size_t *written);
 /* The same, but always a key frame: the exact new base, from which a late joiner starts. Only for
- * plans with a base. */
+ * plans with a base. cap: at least pith_plan_frame_bytes(plan, slot, 1), which is at most
+ * sizes.key_bytes. */
 PITH_NODISCARD PITH_API pith_status pith_encode_key(pith_plan *plan, pith_state *state,
                                                     const pith_view *view, uint64_t slot, void *dst,
                                                     size_t cap, size_t *written);
@@ -572,7 +579,8 @@ PITH_NODISCARD PITH_API pith_status pith_verify(const void *frame, size_t length
 PITH_NODISCARD PITH_API pith_status pith_compress_bound(const char *spec, const pith_layout *layout,
                                                         uint64_t *bytes, pith_error *error);
 /* The layout's dtype, shape and slots follow from the view; layout gives the flags and source and
- * may be NULL. An ordinary frame, never a key frame: key=N speaks of the steps of a stream. */
+ * may be NULL. An ordinary frame, never a key frame: key=N speaks of the steps of a stream. Without
+ * a base wdiff codes the values themselves, which is no error and far less exact. */
 PITH_NODISCARD PITH_API pith_status pith_compress(const char *spec, const pith_view *view,
                                                   const pith_view *base, const pith_layout *layout,
                                                   const pith_env *env, void *dst, size_t cap,
