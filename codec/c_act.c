@@ -251,7 +251,6 @@ static const char *take_block(struct pithi_block *b, const struct work *w) {
     if (r.left) return "bytes after the end of a block";
     b->exact = exact.misses;
     b->active = used;
-    if (!b->out) return NULL;
     if (form == PITHI_ACTIVE_MEDIAN) {
         pithi_active_from_median(w->active, map, b->tile->extent, w->codes);
     } else {
