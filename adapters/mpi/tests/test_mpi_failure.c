@@ -174,6 +174,8 @@ static void damaged_weights(void) {
     CHECK_STATUS(pith_mpi_allgather(ch, &in, &out, 1, 7, NULL), PITH_OK);
     CHECK(memcmp(in_data, out_data, sizeof out_data) == 0);
     CHECK_STATUS(pith_mpi_allgather(ch, &in, NULL, 0, 8, NULL), PITH_OK);
+    CHECK_STATUS(pith_mpi_allgather(ch, &in, &out, sim_rank == 0, 9, NULL), PITH_ERR_ARG);
+    CHECK_STATUS(pith_mpi_allgather(ch, &in, &out, 1, 10, NULL), PITH_OK);
     pith_mpi_destroy(ch);
 }
 
