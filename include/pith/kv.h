@@ -18,7 +18,7 @@ extern "C" {
  * others they answer PITH_ERR_UNSUPPORTED, or 0 where they return a size. A plan serves any number
  * of caches: usually one for the keys of all layers and one for the values.
  * A view of n tokens is [n, heads, dim], or [n, dim] of one head; of a tensor [heads, tokens, dim]
- * it has the strides {dim, tokens * dim, 1} (README.md, Caches of tokens, has an example).
+ * it has the strides {dim, tokens * dim, 1} (doc/CACHES.md has an example).
  * Elsewhere codec kv takes any shape: further dimensions in front are sequences, and a tensor of
  * one dimension is one token of one head, so that flat data should be given the shape [tokens, dim]
  * first. */

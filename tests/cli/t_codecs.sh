@@ -1,0 +1,20 @@
+# t_codecs.sh - doc/CODECS.md has every codec with its keys, their values and defaults.
+# SPDX-License-Identifier: Apache-2.0
+exits 0 pith codecs --json
+silent
+cat >check.py <<'END'
+import json, re, sys
+text = open(sys.argv[1]).read()
+sections = dict(re.findall(r'(?ms)^## `(\w+)`\n(.*?)(?=^## |\Z)', text))
+codecs = json.load(open('out'))['codecs']
+assert list(sections) == [c['name'] for c in codecs], list(sections)
+for c in codecs:
+    rows = re.findall(r'(?m)^\| `(\w+)` \| ([^|]*) \| ([^|]*) \| [^|]+ \|$', sections[c['name']])
+    keys = [(k['name'], k['values'].replace('|', ', '), k['default']) for k in c['keys']]
+    assert rows == keys, (c['name'], rows, keys)
+END
+python3 check.py "$REPO/doc/CODECS.md" || die 'doc/CODECS.md is not what pith codecs says'
+exits 0 pith codecs
+for codec in raw lossless wdiff grad eb embed act kv; do
+    grep -q "^$codec - " out || die "no $codec in the list"
+done
