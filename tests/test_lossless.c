@@ -4,6 +4,7 @@
 
 #include "codec.h"
 #include "stage/entropy.h"
+#include "stage/update.h"
 #include "util.h"
 
 static const char *test_directory;
@@ -300,13 +301,44 @@ static void test_steps(void **state) {
     free(base);
 }
 
+/* `large` words of the value, then up to `more` of the smaller one, the rest 0. */
+static unsigned choice(size_t width, uint64_t value, size_t large, uint64_t smaller, size_t more) {
+    enum { COUNT = 800 };
+    uint8_t words[COUNT * 8] = {0};
+    for (size_t i = 0; i < large + more; i++) {
+        const uint64_t word = i < large ? value : smaller;
+        memcpy(words + i * width, &word, width); /* little-endian */
+    }
+    return pithi_symbol_choose(words, width, COUNT);
+}
+
+/* Which symbols are chosen is part of the bytes: where the share of escapes meets its limit. */
+static void test_symbol_limits(void **state) {
+    (void)state;
+    for (size_t width = 1; width <= 8; width *= 2) {
+        context("words of %zu bytes", width);
+        CHECK(choice(width, 1, 0, 0, 0) == 1);
+        CHECK(choice(width, 1, 100, 0, 0) == 1);
+        CHECK(choice(width, 1, 101, 0, 0) == 2);
+        CHECK(choice(width, 2, 800, 0, 0) == 2);
+        CHECK(choice(width, 3, 200, 0, 0) == 2);
+        CHECK(choice(width, 3, 201, 0, 0) == 4);
+        CHECK(choice(width, 14, 800, 0, 0) == 4);
+        CHECK(choice(width, 15, 100, 3, 101) == 4);
+        CHECK(choice(width, 15, 101, 3, 101) == (width > 1 ? 8 : 0));
+        CHECK(choice(width, 254, 800, 0, 0) == (width > 1 ? 8 : 0));
+        CHECK(choice(width, 255, 200, 15, 600) == (width > 1 ? 8 : 0));
+        CHECK(choice(width, 255, 201, 15, 599) == 0);
+    }
+}
+
 int main(int argc, char **argv) {
     if (argc < 2) return 2;
     test_directory = argv[1];
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_blocks),      cmocka_unit_test(test_example),
         cmocka_unit_test(test_patterns),    cmocka_unit_test(test_steps),
-        cmocka_unit_test(test_checkpoints),
+        cmocka_unit_test(test_checkpoints), cmocka_unit_test(test_symbol_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

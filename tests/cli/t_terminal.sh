@@ -1,4 +1,4 @@
-# t_terminal.sh - names from files never reach a terminal as control characters.
+# t_terminal.sh - names from files never reach a terminal as control characters, and no frames do.
 # SPDX-License-Identifier: Apache-2.0
 cat >make.py <<'END'
 import json, struct
@@ -41,3 +41,30 @@ for name in $'no\x1b[2J\nfile' $'no\xc2\x9b1m' $'no\x9b1m' $'no\xe0\x82\x9b'; do
     exits 2 pith "$name"
     plain err
 done
+
+# To a terminal only when forced.
+cat >far.py <<'END'
+import os, pty, subprocess, sys, tempfile
+def run(*arguments):
+    near, far = pty.openpty()
+    with tempfile.TemporaryFile() as err:
+        command = [os.environ['PITH'], *arguments]
+        code = subprocess.run(command, stdout=far, stderr=err).returncode
+        os.close(far)
+        err.seek(0)
+        text = err.read()
+    got = b''
+    try:
+        while part := os.read(near, 1 << 16):
+            got += part
+    except OSError:
+        pass
+    os.close(near)
+    return code, text, got
+code, text, got = run('compress', '-o', '-', sys.argv[1])
+assert code == 2 and got == b'', (code, len(got))
+assert text.startswith(b'pith: standard output: binary data for a terminal; use -o or -f\n'), text
+code, text, got = run('compress', '-f', '-o', '-', sys.argv[1])
+assert code == 0 and len(got) > 100, (code, text, len(got))
+END
+python3 far.py "$DATA/npy/f32.npy" || die 'a frame for a terminal'
