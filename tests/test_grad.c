@@ -366,6 +366,12 @@ static void test_encode_slots_refusals(void **state) {
     stream_open(&s, "grad", &layout, NULL);
     const size_t each = (size_t)s.sizes.slot_bytes;
     memset(bytes, 0x5A, sizeof bytes);
+    CHECK_STATUS(PITH_ERR_ARG,
+                 pith_encode_slots(s.plan, NULL, &v, NULL, 4, bytes, sizeof bytes, NULL));
+    CHECK_STATUS(PITH_ERR_ARG,
+                 pith_encode_slots(s.plan, NULL, &v, NULL, 4, NULL, sizeof bytes, lengths));
+    CHECK_STATUS(PITH_ERR_ARG,
+                 pith_encode_slots(s.plan, NULL, NULL, NULL, 4, bytes, sizeof bytes, lengths));
     CHECK_STATUS(PITH_ERR_SPACE,
                  pith_encode_slots(s.plan, NULL, &v, NULL, 4, bytes, 4 * each - 1, lengths));
     CHECK_STATUS(PITH_ERR_SPACE, pith_encode_slots(s.plan, NULL, &v, NULL, UINT64_MAX, bytes,

@@ -58,6 +58,8 @@ python3 check.py || die 'a number'
 
 exits 0 pith compare --json p.safetensors q.safetensors
 json out "abs(d['overall']['psnr_db'] - 31.864) < 1e-3 and d['tensors'][1]['psnr_db'] is None"
+exits 0 pith compare p.safetensors q.safetensors
+grep -qE '^x +0\.5 +0\.00833333 +21\.584 +0\.998295384 +0 +1$' out || die "a row: $(cat out)"
 exits 0 pith compare --json a.safetensors a.safetensors
 json out "d['overall']['differing_bits'] == 0 and d['overall']['max_abs_error'] == 0
     and d['overall']['psnr_db'] is None and d['tensors'][0]['nmse'] == 0"

@@ -82,6 +82,7 @@ static void expect_timeout(pith_mpi_channel *ch, uint64_t step) {
     CHECK(took > 0.9 * limit && took < limit + 3.0);
     CHECK(report.failed_rank == -1 && report.status == PITH_MPI_ERR_TIMEOUT);
     CHECK(pith_mpi_last_error(ch).text[0]);
+    CHECK(report.wait_seconds > 0.3 * limit && report.wait_seconds < took);
     begin = now();
     CHECK_STATUS(sum(ch, step + 1, NULL), PITH_MPI_ERR_BROKEN);
     CHECK(now() - begin < 0.9 * limit);
