@@ -15,6 +15,18 @@ for name in f32 f32_big; do
 done
 [ "$(stat -c %s f32.pith)" = "$(stat -c %s f32_big.pith)" ] || die 'byte order changes the size'
 
+# A header of more than 64 KiB, whose length takes three bytes.
+cat >long.py <<'END'
+import struct
+text = str({'descr': '<f4', 'fortran_order': False, 'shape': (3, 2)}).ljust(70003) + '\n'
+head = b'\x93NUMPY\2\0' + struct.pack('<I', len(text))
+open('x.npy', 'wb').write(head + text.encode() + bytes(24))
+END
+python3 long.py
+rm long.py
+round_trip x.npy
+json trip.json "d['tensors'][0]['shape'] == [3, 2]"
+
 # bf16 hides in unsigned and void items.
 for name in bf16_u2 bf16_v2; do
     round_trip "$DATA/npy/$name.npy" --dtype bf16
