@@ -75,6 +75,22 @@ exits 1 pith compare --max-abs 1e9 a.safetensors b.safetensors
 says 'non-finite'
 exits 0 pith compare --max-abs 0 a.safetensors a.safetensors
 
+# Values are compared in their logical order, whatever that of the file is.
+cat >orders.py <<'END'
+import itertools, struct
+shape = 3, 4, 5
+value = {at: float(100 * at[0] + 10 * at[1] + at[2]) for at in itertools.product(*map(range, shape))}
+def save(name, order, places):
+    text = str({'descr': '<f4', 'fortran_order': order, 'shape': shape}).ljust(117) + '\n'
+    head = b'\x93NUMPY\1\0' + struct.pack('<H', len(text)) + text.encode()
+    open(name, 'wb').write(head + b''.join(struct.pack('<f', value[at]) for at in places))
+save('c.npy', False, sorted(value))
+save('f.npy', True, sorted(value, key=lambda at: at[::-1]))
+END
+python3 orders.py
+exits 0 pith compare --json c.npy f.npy
+json out "d['overall']['differing_bits'] == 0 and d['overall']['max_abs_error'] == 0"
+
 # Other sets of tensors, other shapes.
 exits 1 pith compare a.safetensors one.safetensors
 exits 1 pith compare one.safetensors a.safetensors
