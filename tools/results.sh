@@ -181,6 +181,16 @@ takes so many times as long.
 
 $("$build/bench/sums")
 
+## Looking at external bases
+
+Encode against an external base looks whether others have changed it: at a sample of every block by
+default, at every byte with \`PITH_LAYOUT_CHECK_BASE\`, not at all with
+\`PITH_LAYOUT_TRUST_BASE\`. What that adds to the time
+of a call on tensors larger than the last-level cache; the three ways take turns, medians of the
+shares of 31 turns. A negative share is noise.
+
+$("$build/bench/base_check")
+
 ## Two threads, encode from cache-sized blocks
 
 A tensor of 1 MiB, encoded again and again; medians of 8001.

@@ -79,7 +79,8 @@ exits 0 pith compare --max-abs 0 a.safetensors a.safetensors
 cat >orders.py <<'END'
 import itertools, struct
 shape = 3, 4, 5
-value = {at: float(100 * at[0] + 10 * at[1] + at[2]) for at in itertools.product(*map(range, shape))}
+value = {at: float(100 * at[0] + 10 * at[1] + at[2])
+         for at in itertools.product(*map(range, shape))}
 def save(name, order, places):
     text = str({'descr': '<f4', 'fortran_order': order, 'shape': shape}).ljust(117) + '\n'
     head = b'\x93NUMPY\1\0' + struct.pack('<H', len(text)) + text.encode()
