@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ceilings.h"
+#include "../cli/roofline.h"
 
 /* Sets of tensors that a program holds at once: values, what came back, frames. */
 enum { SETS = 3 };

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ceilings.h"
+#include "../cli/roofline.h"
 #include "pith/pith.h"
 #include "runs.h"
 

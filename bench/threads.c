@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ceilings.h"
+#include "../cli/roofline.h"
 #include "pith/pith.h"
 #include "runs.h"
 

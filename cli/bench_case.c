@@ -1,10 +1,10 @@
 /* bench_case.c - measures one codec setting, ceilings and codec taking turns.
  * SPDX-License-Identifier: Apache-2.0 */
-#include <ceilings.h>
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "roofline.h"
 
 #include "bench.h"
 #include "choose.h"

@@ -1,9 +1,9 @@
 /* bench_data.c - the buffers of pith bench and what they are filled with.
  * SPDX-License-Identifier: Apache-2.0 */
-#include <ceilings.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "roofline.h"
 
 #include "bench.h"
 #include "metrics.h"

@@ -2,12 +2,12 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
-#include "coder.h"
+#include "common/convert.h"
 #include "cpu.h"
 #include "error.h"
+#include "frame_codec.h"
 #include "oneshot.h"
 #include "spec.h"
-#include "stage/convert.h"
 #include "state.h"
 
 /* ---- Codecs and specs ------------------------------------------------------------------------*/

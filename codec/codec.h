@@ -5,24 +5,24 @@
 
 #include <stdbool.h>
 
+#include "common/exempt_values.h"
+#include "common/nh.h"
+#include "common/nontemporal.h"
+#include "group/channel.h"
+#include "group/codebook.h"
+#include "group/group.h"
+#include "group/hadamard.h"
 #include "pith/pith.h"
-#include "stage/active.h"
-#include "stage/aside.h"
-#include "stage/codebook.h"
-#include "stage/column.h"
-#include "stage/condense.h"
-#include "stage/group.h"
-#include "stage/hadamard.h"
-#include "stage/interp.h"
-#include "stage/lay.h"
-#include "stage/lorenzo.h"
-#include "stage/move.h"
-#include "stage/nh.h"
-#include "stage/pack.h"
-#include "stage/quant.h"
-#include "stage/restore.h"
-#include "stage/survey.h"
-#include "stage/tile.h"
+#include "predict/bitplane.h"
+#include "predict/fused_decode.h"
+#include "predict/fused_encode.h"
+#include "predict/interp.h"
+#include "predict/lorenzo.h"
+#include "predict/nonzero.h"
+#include "predict/quant.h"
+#include "predict/range.h"
+#include "predict/tile.h"
+#include "predict/tile_layout.h"
 
 #define PITHI_TRY(expr)                   \
     do {                                  \
@@ -78,7 +78,7 @@ enum pithi_key_kind {
     PITHI_KEY_POW2,   /* power of two, min..max, or 0 when min is 0; frames store the logarithm */
     PITHI_KEY_WORD,   /* one of `words`, separated by '|'; the value is its position */
     PITHI_KEY_DECAY,  /* none|full|ema:0.ddd; the value is 0, 1, or 1 + the thousandths */
-    PITHI_KEY_REAL,   /* a decimal number (stage/decimal.h) above 0, or none: 0 */
+    PITHI_KEY_REAL,   /* a decimal number (common/decimal.h) above 0, or none: 0 */
     PITHI_KEY_BLOCK   /* elements per block: a power of two, min..max, or whole: 0 */
 };
 
@@ -221,7 +221,7 @@ struct pithi_codec {
                         struct pithi_tiling *tiling);
     bool pages;   /* tiles are runs of the tensor, in order, a dimension of it being cut */
     bool lays;    /* has a tiling; may take and put values where they lie in the tensor */
-    bool bounded; /* frames state a bound that holds for every value; see codec/bounded.h */
+    bool bounded; /* frames state a bound that holds for every value; see codec/frame_bound.h */
     bool counts;  /* takes a state without a base: counters, and the residual of key "ef" */
 };
 

@@ -58,8 +58,8 @@ uint32_t pithi_cpu_select(uint32_t mask) {
 #define HAS_neon PITH_CPU_NEON
 
 #define PITH_CODEC(id, name, device)
-#define PITH_KERNEL(stage, isa) \
-    ON_##isa(void pithi_##stage##_bind_##isa(struct pithi_kernels *kernels);)
+#define PITH_KERNEL(folder, name, isa) \
+    ON_##isa(void pithi_##name##_bind_##isa(struct pithi_kernels *kernels);)
 #include "registry.def"
 #undef PITH_KERNEL
 
@@ -111,8 +111,8 @@ void pithi_kernels_bind(struct pithi_kernels *k, uint32_t cpu) {
     k->interp_encode = pithi_interp_encode_c;
     k->interp_decode = pithi_interp_decode_c;
     (void)cpu;
-#define PITH_KERNEL(stage, isa) \
-    ON_##isa(if ((cpu & HAS_##isa) == HAS_##isa) pithi_##stage##_bind_##isa(k);)
+#define PITH_KERNEL(folder, name, isa) \
+    ON_##isa(if ((cpu & HAS_##isa) == HAS_##isa) pithi_##name##_bind_##isa(k);)
 #include "registry.def"
 #undef PITH_KERNEL
 }

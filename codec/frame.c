@@ -5,12 +5,12 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "common/endian.h"
+#include "common/pad.h"
 #include "cpu.h"
 #include "error.h"
+#include "predict/bound_value.h"
 #include "spec.h"
-#include "stage/bound_value.h"
-#include "stage/endian.h"
-#include "stage/pad.h"
 #include "view.h"
 
 static const uint8_t magic[4] = {0xF1, 'P', 'T', 'H'};

@@ -4,7 +4,7 @@
 #define PITHI_FRAME_H
 
 #include "codec.h"
-#include "header.h"
+#include "frame_header.h"
 
 /* Of all sections together. */
 #define PITHI_SECTIONS_MAX (2u * PITH_SOURCE_MAX)

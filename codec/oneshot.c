@@ -4,7 +4,7 @@
 
 #include "cpu.h"
 #include "error.h"
-#include "run.h"
+#include "parallel.h"
 #include "spec.h"
 
 /* ---- Inspect ---------------------------------------------------------------------------------*/

@@ -3,7 +3,7 @@
 #ifndef PITHI_ONESHOT_H
 #define PITHI_ONESHOT_H
 
-#include "coder.h"
+#include "frame_codec.h"
 
 /* PITH_ERR_BASE unless c->base has the frame's identity. Reads all of it. */
 pith_status pithi_check_identity(struct pithi_coding *c);

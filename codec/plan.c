@@ -7,13 +7,13 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "cache.h"
+#include "bytes/entropy.h"
+#include "common/convert.h"
+#include "common/pad.h"
 #include "cpu.h"
 #include "error.h"
+#include "kv/cache.h"
 #include "spec.h"
-#include "stage/convert.h"
-#include "stage/entropy.h"
-#include "stage/pad.h"
 #include "state.h"
 
 /* ---- Caller's structs ------------------------------------------------------------------------*/

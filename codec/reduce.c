@@ -2,11 +2,11 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
+#include "block_io.h"
+#include "common/convert.h"
 #include "error.h"
-#include "gather.h"
 #include "oneshot.h"
-#include "run.h"
-#include "stage/convert.h"
+#include "parallel.h"
 #include "state.h"
 
 /* ---- One block -------------------------------------------------------------------------------*/

@@ -4,9 +4,9 @@
 
 #include <string.h>
 
+#include "common/decimal.h"
+#include "common/endian.h"
 #include "error.h"
-#include "stage/decimal.h"
-#include "stage/endian.h"
 
 /* ---- One value against its row ---------------------------------------------------------------*/
 

@@ -7,11 +7,11 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "common/convert.h"
+#include "common/pad.h"
 #include "cpu.h"
 #include "error.h"
-#include "saved.h"
-#include "stage/convert.h"
-#include "stage/pad.h"
+#include "state_format.h"
 
 static const uint8_t magic[8] = PITHI_SAVED_MAGIC;
 

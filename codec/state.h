@@ -3,7 +3,7 @@
 #ifndef PITHI_STATE_H
 #define PITHI_STATE_H
 
-#include "bounded.h"
+#include "frame_bound.h"
 
 struct pithi_slot_state {
     uint64_t step;

@@ -2,10 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
-#include "bounded.h"
+#include "device/group/special.h"
 #include "kv.h"
 #include "plan.h"
-#include "special.h"
+#include "predict.h"
 
 static pith_status fail(pith_cuda_plan *c, pith_status status, const char *text) {
     return pithi_cuda_fail(&c->error, status, text, 0);
@@ -124,7 +124,7 @@ static enum pithi_gpu_kernel special(enum pithi_gpu_kernel kernel, const struct 
         if (pithi_known_fits(&read, a, &a->from) && pithi_known_fits(&made, a, &a->to))      \
             return PITHI_GPU_##body##_##reads##_##makes;                                     \
     }
-#include "special.def"
+#include "device/group/special.def"
 #undef PITH_GPU_SPECIAL
     return kernel;
 }

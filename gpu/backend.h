@@ -5,7 +5,7 @@
 #ifndef PITHI_GPU_BACKEND_H
 #define PITHI_GPU_BACKEND_H
 
-#include "call.h"
+#include "device/call.h"
 
 #ifdef __cplusplus
 extern "C" {

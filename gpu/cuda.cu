@@ -3,7 +3,7 @@
 #include <cuda_runtime.h>
 
 #include "backend.h"
-#include "bodies.h"
+#include "device/bodies.h"
 
 #define KERNEL(name, is_special, teams)                                     \
     static __global__ void __launch_bounds__(PITHI_TEAM, teams)             \

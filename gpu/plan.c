@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stage/pad.h"
+#include "common/pad.h"
 
 pith_status pithi_cuda_status(int number, pith_error *error) {
     if (number == 0) return PITH_OK;

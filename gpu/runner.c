@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "backend.h"
-#include "bodies.h"
+#include "device/bodies.h"
 
 static int the_order = PITHI_ORDER_FORWARD;
 static uint64_t the_seed, the_launches;

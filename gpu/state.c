@@ -5,9 +5,9 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "common/endian.h"
 #include "plan.h"
-#include "saved.h"
-#include "stage/endian.h"
+#include "state_format.h"
 
 static pith_status fail(pith_cuda_plan *c, pith_status status, const char *text) {
     return pithi_cuda_fail(&c->error, status, text, 0);

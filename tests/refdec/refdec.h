@@ -158,8 +158,8 @@ bool ref_unzstd(const uint8_t *bytes, size_t length, uint8_t *out, size_t n);
 
 /* ---- Lists of the page -----------------------------------------------------------------------
  * Where the page lists values and the code has a table or arithmetic instead of a branch for each,
- * REF_CASE notes the value met: tests/check_golden_coverage.py demands that golden frames have all
- * that `legal` has a bit for. */
+ * REF_CASE notes the value met: tests/form/check_golden_coverage.py demands that golden frames
+ * have all that `legal` has a bit for. */
 #ifdef REFDEC_CASES
 #include <inttypes.h>
 #include <stdio.h>

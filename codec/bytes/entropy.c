@@ -1,0 +1,179 @@
+/* entropy.c - zstd in caller's memory, with settings for the noise that tensors are made of.
+ * SPDX-License-Identifier: Apache-2.0 */
+#define ZSTD_STATIC_LINKING_ONLY
+#include "bytes/entropy.h"
+
+#include <zstd.h>
+#include <zstd_errors.h>
+
+#include "common/pad.h"
+
+/* ---- Settings --------------------------------------------------------------------------------*/
+
+/* Symbols of numbers are almost noise: short matches cost more than the literals that they
+ * replace, and a large table is cleared for nothing. So the first attempt at any level is Huffman
+ * coding with a quick look for long matches. */
+static ZSTD_compressionParameters noise(size_t n) {
+    ZSTD_compressionParameters p = ZSTD_getCParams(1, n, 0);
+    p.strategy = ZSTD_fast;
+    p.minMatch = 7;
+    p.targetLength = 1;
+    if (p.hashLog > 13) p.hashLog = 13;
+    return p;
+}
+
+/* Whatever a table of 64 places still finds. */
+static ZSTD_compressionParameters bare(size_t n) {
+    ZSTD_compressionParameters p = noise(n);
+    p.targetLength = 8;
+    p.hashLog = 6;
+    return p;
+}
+
+/* ---- Memory: this, then the context ----------------------------------------------------------*/
+
+enum made { NOTHING, READER, WRITER };
+struct pithi_entropy {
+    enum made made; /* in the room, and can be used again */
+    size_t room;
+};
+enum { HEAD = 64 };
+_Static_assert(sizeof(struct pithi_entropy) <= HEAD, "the context begins on a line of its own");
+
+static void *room_of(struct pithi_entropy *e) { return (uint8_t *)e + HEAD; }
+
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+static size_t context_bytes(size_t n, int level) {
+    const size_t quick = ZSTD_estimateCCtxSize_usingCParams(noise(n));
+    if (level < PITHI_ENTROPY_LEVEL_SEARCH) return quick;
+    return larger(quick, ZSTD_estimateCCtxSize_usingCParams(ZSTD_getCParams(level, n, 0)));
+}
+
+/* zstd has one table of settings per class of sizes; within a class they grow with the size. */
+size_t pithi_entropy_bytes(size_t max_bytes, int level) {
+    static const size_t classes[] = {16u << 10, 128u << 10, 256u << 10};
+    size_t most = ZSTD_estimateDCtxSize();
+    if (level == PITHI_ENTROPY_LEVEL_NONE) return HEAD + (size_t)pithi_pad64(most);
+    most = larger(most, context_bytes(max_bytes, level));
+    for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++)
+        if (classes[i] < max_bytes) most = larger(most, context_bytes(classes[i], level));
+    return HEAD + (size_t)pithi_pad64(most);
+}
+
+struct pithi_entropy *pithi_entropy_open(void *memory, size_t bytes) {
+    struct pithi_entropy *const e = memory;
+    *e = (struct pithi_entropy){NOTHING, bytes - HEAD};
+    return e;
+}
+
+/* ---- Write -----------------------------------------------------------------------------------*/
+
+static bool apply(ZSTD_CCtx *context, const ZSTD_compressionParameters *p) {
+    const struct {
+        ZSTD_cParameter name;
+        int value;
+    } rows[] = {
+        {ZSTD_c_format, ZSTD_f_zstd1_magicless},
+        {ZSTD_c_contentSizeFlag, 1},        /* off in a static context that was not reset */
+        {ZSTD_c_literalCompressionMode, 1}, /* always try Huffman, also with ZSTD_fast */
+        {ZSTD_c_windowLog, (int)p->windowLog},
+        {ZSTD_c_hashLog, (int)p->hashLog},
+        {ZSTD_c_chainLog, (int)p->chainLog},
+        {ZSTD_c_searchLog, (int)p->searchLog},
+        {ZSTD_c_minMatch, (int)p->minMatch},
+        {ZSTD_c_targetLength, (int)p->targetLength},
+        {ZSTD_c_strategy, (int)p->strategy},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (ZSTD_isError(ZSTD_CCtx_setParameter(context, rows[i].name, rows[i].value)))
+            return false;
+    return true;
+}
+
+/* Of what a writer wrote before, tables stay. With ZSTD_fast they hold positions, and one before
+ * the string is as none; what other strategies keep there may change the bytes. */
+static ZSTD_CCtx *writer(struct pithi_entropy *e, const ZSTD_compressionParameters *p) {
+    const bool again = e->made == WRITER && p->strategy == ZSTD_fast;
+    ZSTD_CCtx *const context = again ? room_of(e) : ZSTD_initStaticCCtx(room_of(e), e->room);
+    e->made = NOTHING;
+    /* One that ran out of room would go on there. */
+    if (!context || ZSTD_isError(ZSTD_CCtx_reset(context, ZSTD_reset_session_only)) ||
+        !apply(context, p))
+        return NULL;
+    if (p->strategy == ZSTD_fast) e->made = WRITER;
+    return context;
+}
+
+/* A zstd error, or the length. */
+static size_t compress(struct pithi_entropy *e, const ZSTD_compressionParameters *p,
+                       const uint8_t *src, size_t n, uint8_t *dst, size_t cap) {
+    ZSTD_CCtx *const context = writer(e, p);
+    return context ? ZSTD_compress2(context, dst, cap, src, n) : (size_t)-ZSTD_error_GENERIC;
+}
+
+/* 0 when the result would have more than cap bytes. */
+static size_t press(struct pithi_entropy *e, const ZSTD_compressionParameters *p,
+                    const uint8_t *src, size_t n, uint8_t *dst, size_t cap) {
+    size_t length = compress(e, p, src, n, dst, cap);
+    if (ZSTD_isError(length) && ZSTD_getErrorCode(length) != ZSTD_error_dstSize_tooSmall) {
+        e->made = NOTHING; /* some versions tire of memory that is far more than they need */
+        length = compress(e, p, src, n, dst, cap);
+    }
+    return ZSTD_isError(length) ? 0 : length;
+}
+
+size_t pithi_entropy_pack(struct pithi_entropy *e, int level, const uint8_t *src, size_t n,
+                          uint8_t *dst, size_t cap) {
+    if (cap >= n) cap = n - (n > 0);
+    if (cap == 0 || level == PITHI_ENTROPY_LEVEL_NONE) return 0;
+    const ZSTD_compressionParameters quick = level & PITHI_ENTROPY_BARE ? bare(n) : noise(n);
+    level &= ~PITHI_ENTROPY_BARE;
+    const size_t length = press(e, &quick, src, n, dst, cap);
+    if (level < PITHI_ENTROPY_LEVEL_SEARCH) return length;
+    const ZSTD_compressionParameters slow = ZSTD_getCParams(level, n, 0);
+    const size_t better = press(e, &slow, src, n, dst, length ? length - 1 : cap);
+    if (better || !length) return better;
+    return press(e, &quick, src, n, dst, cap);
+}
+
+/* ---- Read ------------------------------------------------------------------------------------*/
+
+/* What versions and builds of zstd take differs above; no string is longer. */
+enum { WINDOW_MOST = 1 << 24 };
+
+/* True when the blocks of the frame whose header has `at` bytes end exactly at len. */
+static bool single_frame(const uint8_t *src, size_t len, size_t at) {
+    for (;;) {
+        if (len - at < 3) return false;
+        const uint32_t head = src[at] | (uint32_t)src[at + 1] << 8 | (uint32_t)src[at + 2] << 16;
+        const size_t body = (head >> 1 & 3) == 1 ? 1 : head >> 3; /* 1: one byte, repeated */
+        at += 3;
+        if (body > len - at) return false;
+        at += body;
+        if (head & 1) return at == len;
+    }
+}
+
+/* What a reader has read before does not matter to it. */
+static ZSTD_DCtx *reader(struct pithi_entropy *e) {
+    if (e->made == READER) return room_of(e);
+    ZSTD_DCtx *const context = ZSTD_initStaticDCtx(room_of(e), e->room);
+    e->made = NOTHING;
+    if (!context ||
+        ZSTD_isError(ZSTD_DCtx_setParameter(context, ZSTD_d_format, ZSTD_f_zstd1_magicless)))
+        return NULL;
+    e->made = READER;
+    return context;
+}
+
+bool pithi_entropy_unpack(struct pithi_entropy *e, const uint8_t *src, size_t len, uint8_t *dst,
+                          size_t n) {
+    ZSTD_frameHeader head;
+    if (ZSTD_getFrameHeader_advanced(&head, src, len, ZSTD_f_zstd1_magicless) != 0) return false;
+    if (head.frameContentSize != n || head.dictID || head.checksumFlag) return false;
+    if (head.windowSize > WINDOW_MOST) return false;
+    if (!single_frame(src, len, head.headerSize)) return false;
+    ZSTD_DCtx *const context = reader(e);
+    return context && ZSTD_decompressDCtx(context, dst, n, src, len) == n;
+}

@@ -1,0 +1,200 @@
+/* piece.c - choose, write and read the four kinds of pieces.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "bytes/piece.h"
+
+#include <string.h>
+
+#include "bytes/entropy.h"
+#include "common/endian.h"
+
+enum { PLAIN = 0, CONSTANT = 1, CODED = 2, SPARSE = 3 };
+/* A sparse piece is at least so long, so that bitmaps of bitmaps end: 2^24 / 8^7 < 64. */
+enum { CODED_HEAD = 4, SPARSE_MIN = 64 };
+
+/* ---- Memory: the bytes of one sparse piece, its bitmaps one inside the other -----------------*/
+
+static size_t padded(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
+static size_t bitmap_bytes(size_t n) { return (n + 7) / 8; }
+
+/* A bitmap of b = ceil(n / 8) bytes and all inside it: b + (b/8 + 1) + ... <= n/7 + 8. */
+static size_t bitmaps_bytes(size_t n) { return padded(n / 7 + 16); }
+
+size_t pithi_piece_scratch(size_t max_bytes) {
+    return padded(max_bytes + 8) + bitmaps_bytes(max_bytes);
+}
+
+size_t pithi_piece_take_scratch(size_t max_bytes) { return bitmaps_bytes(max_bytes); }
+
+struct parts {
+    uint8_t *bytes, *bitmap;
+};
+
+static struct parts parts_of(void *scratch, size_t max_bytes) {
+    struct parts p = {.bytes = scratch};
+    p.bitmap = p.bytes + padded(max_bytes + 8);
+    return p;
+}
+
+/* ---- Write -----------------------------------------------------------------------------------*/
+
+bool pithi_pen_put(struct pithi_pen *pen, const uint8_t *src, size_t bytes) {
+    if (bytes > pen->room) return false;
+    memcpy(pen->at, src, bytes);
+    pen->at += bytes;
+    pen->room -= bytes;
+    return true;
+}
+
+static size_t nonzero(const uint8_t *src, size_t n) {
+    enum { PART = 128 }; /* counts in bytes, which compilers turn into full vectors */
+    size_t count = 0;
+    for (; n >= PART; src += PART, n -= PART) {
+        uint8_t part = 0;
+        for (size_t i = 0; i < PART; i++) part = (uint8_t)(part + (src[i] != 0));
+        count += part;
+    }
+    for (size_t i = 0; i < n; i++) count += src[i] != 0;
+    return count;
+}
+
+static void map_bytes(uint8_t *bitmap, const uint8_t *src, size_t n) {
+    const size_t whole = n / 8;
+    for (size_t i = 0; i < whole; i++) {
+        unsigned bits = 0;
+        for (unsigned k = 0; k < 8; k++) bits |= (unsigned)(src[8 * i + k] != 0) << k;
+        bitmap[i] = (uint8_t)bits;
+    }
+    if (n % 8) bitmap[whole] = 0;
+    for (size_t i = 8 * whole; i < n; i++)
+        bitmap[whole] = (uint8_t)(bitmap[whole] | (src[i] != 0) << i % 8);
+}
+
+/* to has room for one byte more than there are. */
+static void gather(uint8_t *to, const uint8_t *src, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        *to = src[i];
+        to += src[i] != 0;
+    }
+}
+
+/* A plain, constant or coded piece. */
+static bool put_simple(struct pithi_pen *pen, const uint8_t *src, size_t n) {
+    if (memcmp(src, src + 1, n - 1) == 0)
+        return pithi_pen_put(pen, (const uint8_t[]){CONSTANT, src[0]}, 2);
+    size_t length = 0;
+    if (n > CODED_HEAD && pen->room > CODED_HEAD) {
+        const size_t gain = n - CODED_HEAD, room = pen->room - CODED_HEAD;
+        length = pithi_entropy_pack(pen->coder, pen->level, src, n, pen->at + CODED_HEAD,
+                                    gain < room ? gain : room);
+    }
+    if (!length)
+        return pithi_pen_put(pen, (const uint8_t[]){PLAIN}, 1) && pithi_pen_put(pen, src, n);
+    pen->at[0] = CODED;
+    for (size_t i = 0; i < 3; i++) pen->at[1 + i] = (uint8_t)(length >> 8 * i);
+    pen->at += CODED_HEAD + length;
+    pen->room -= CODED_HEAD + length;
+    return true;
+}
+
+bool pithi_piece_put(struct pithi_pen *pen, size_t max_bytes, const uint8_t *src, size_t n) {
+    const struct parts p = parts_of(pen->scratch, max_bytes);
+    uint8_t *bitmap = p.bitmap;
+    const uint8_t *from[8];
+    size_t bytes[8], depth = 0;
+    while (n >= SPARSE_MIN) {
+        const size_t used = nonzero(src, n);
+        if (used == 0 || used > n / 8) break;
+        if (!pithi_pen_put(pen, (const uint8_t[]){SPARSE}, 1)) return false;
+        from[depth] = src;
+        bytes[depth++] = n;
+        map_bytes(bitmap, src, n);
+        src = bitmap;
+        n = bitmap_bytes(n);
+        bitmap += n;
+    }
+    if (!put_simple(pen, src, n)) return false;
+    while (depth--) {
+        gather(p.bytes, from[depth], bytes[depth]);
+        if (!put_simple(pen, p.bytes, nonzero(from[depth], bytes[depth]))) return false;
+    }
+    return true;
+}
+
+/* ---- Read ------------------------------------------------------------------------------------*/
+
+const uint8_t *pithi_reader_take(struct pithi_reader *r, size_t bytes) {
+    const uint8_t *const at = r->at;
+    if (bytes > r->left) return NULL;
+    r->at += bytes;
+    r->left -= bytes;
+    return at;
+}
+
+static const uint8_t *take_coded(struct pithi_reader *r, size_t n, uint8_t *room) {
+    const uint8_t *const size = pithi_reader_take(r, 3);
+    if (!size) return NULL;
+    const size_t length = size[0] | (size_t)size[1] << 8 | (size_t)size[2] << 16;
+    const uint8_t *const coded = pithi_reader_take(r, length);
+    return coded && pithi_entropy_unpack(r->coder, coded, length, room, n) ? room : NULL;
+}
+
+/* What follows the kind of a piece that is not sparse. */
+static const uint8_t *take_simple(struct pithi_reader *r, unsigned kind, size_t n, uint8_t *room) {
+    if (kind == PLAIN) return pithi_reader_take(r, n);
+    if (kind == CODED) return take_coded(r, n, room);
+    const uint8_t *const byte = kind == CONSTANT ? pithi_reader_take(r, 1) : NULL;
+    return byte ? memset(room, *byte, n) : NULL;
+}
+
+/* Ones in the bitmap of n bits; more than n when bits after them are not 0. */
+static size_t ones(const uint8_t *bitmap, size_t n) {
+    size_t count = 0;
+    for (size_t i = 0; i < bitmap_bytes(n); i++) {
+        unsigned x = bitmap[i];
+        x -= x >> 1 & 0x55u;
+        x = (x & 0x33u) + (x >> 2 & 0x33u);
+        count += (x + (x >> 4)) & 0x0Fu;
+    }
+    return n % 8 && bitmap[n / 8] >> n % 8 ? n + 1 : count;
+}
+
+/* No byte is written over before it is read: as many follow it, at least, as places of its own and
+ * later ones. */
+void pithi_piece_scatter(uint8_t *to, const uint8_t *bitmap, size_t n, const uint8_t *bytes) {
+    const size_t whole = n / 8;
+    size_t i = 0;
+    for (; i < whole && (uintptr_t)bytes - (uintptr_t)to >= 8 * (i + 1); i++) {
+        memset(to + 8 * i, 0, 8);
+        for (unsigned x = bitmap[i]; x; x &= x - 1) to[8 * i + (size_t)__builtin_ctz(x)] = *bytes++;
+    }
+    for (i *= 8; i < n; i++) to[i] = bitmap[i / 8] >> i % 8 & 1 ? *bytes++ : 0;
+}
+
+/* The bytes of a piece whose bitmap is known: at first at the end of their room. */
+static const uint8_t *take_sparse(struct pithi_reader *r, const uint8_t *bitmap, size_t n,
+                                  uint8_t *room) {
+    const size_t count = ones(bitmap, n);
+    const uint8_t *const kind = pithi_reader_take(r, 1);
+    if (!kind || count == 0 || count > n) return NULL;
+    const uint8_t *const bytes = take_simple(r, *kind, count, room + (n - count));
+    if (!bytes) return NULL;
+    pithi_piece_scatter(room, bitmap, n, bytes);
+    return room;
+}
+
+const uint8_t *pithi_piece_take(struct pithi_reader *r, size_t n, uint8_t *room) {
+    uint8_t *rooms[8] = {room};
+    size_t bytes[8] = {n}, depth = 0;
+    const uint8_t *kind = pithi_reader_take(r, 1);
+    for (uint8_t *bitmap = r->scratch; kind && *kind == SPARSE; kind = pithi_reader_take(r, 1)) {
+        if (bytes[depth] < SPARSE_MIN) return NULL;
+        rooms[depth + 1] = bitmap;
+        bytes[depth + 1] = bitmap_bytes(bytes[depth]);
+        bitmap += bytes[++depth];
+    }
+    if (!kind) return NULL;
+    const uint8_t *piece = take_simple(r, *kind, bytes[depth], rooms[depth]);
+    for (; piece && depth; depth--)
+        piece = take_sparse(r, piece, bytes[depth - 1], rooms[depth - 1]);
+    return piece;
+}

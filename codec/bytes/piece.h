@@ -1,0 +1,45 @@
+/* piece.h - byte strings of known length, each stored the shortest of four ways.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Plain, one repeated byte, a coded string (bytes/entropy.h), or the bytes that are not 0 behind a
+ * bitmap, itself a piece. doc/FORMAT.md, codec lossless, has the layout. */
+#ifndef PITHI_BYTES_PIECE_H
+#define PITHI_BYTES_PIECE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct pithi_entropy;
+
+/* Where pieces are written to or read from, and the memory for it. */
+struct pithi_pen {
+    uint8_t *at;
+    size_t room;
+    int level;
+    void *scratch;
+    struct pithi_entropy *coder; /* for strings as long as pieces, at this level */
+};
+struct pithi_reader {
+    const uint8_t *at;
+    size_t left;
+    void *scratch;
+    struct pithi_entropy *coder;
+};
+
+/* Bytes of scratch, 64-byte aligned, for pieces of at most max_bytes. */
+size_t pithi_piece_scratch(size_t max_bytes);
+size_t pithi_piece_take_scratch(size_t max_bytes); /* to read; less */
+/* False when there is no room; then bytes up to pen->room may have been written. 0 < n < 2^24+1. */
+bool pithi_piece_put(struct pithi_pen *pen, size_t max_bytes, const uint8_t *src, size_t n);
+/* The n bytes of a piece, in room (n bytes) or where they lie; NULL when it is damaged. */
+const uint8_t *pithi_piece_take(struct pithi_reader *r, size_t n, uint8_t *room);
+/* To n places, the next of the bytes where the bitmap has a one, else 0. The bytes may be the last
+ * ones of these places. */
+void pithi_piece_scatter(uint8_t *to, const uint8_t *bitmap, size_t n, const uint8_t *bytes);
+
+/* The next bytes as they are: false or NULL when there are not so many. */
+bool pithi_pen_put(struct pithi_pen *pen, const uint8_t *src, size_t bytes);
+const uint8_t *pithi_reader_take(struct pithi_reader *r, size_t bytes);
+
+#endif

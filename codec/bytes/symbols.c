@@ -1,0 +1,332 @@
+/* symbols.c - choose low bits and form, write and read symbols.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "bytes/symbols.h"
+
+#include <string.h>
+
+#include "common/endian.h"
+#include "common/log2.h"
+#include "common/pad.h"
+
+enum { DENSE = 0, SPARSE = 1 };
+enum { LOW_MAX = 24, ESCAPE = 255, HEAD = 8, SPARSE_HEAD = 8 };
+static const char damaged[] = "coded words are damaged";
+
+/* ---- Memory: symbols, gaps, symbols that are not 0, then a piece's ---------------------------*/
+
+struct room {
+    uint8_t *symbols, *gaps, *others;
+    void *piece;
+};
+
+static struct room room_of(void *scratch, size_t max_count) {
+    const size_t bytes = pithi_pad64(max_count + PITHI_PACK_GROUP);
+    struct room r = {.symbols = scratch};
+    r.gaps = r.symbols + bytes;
+    r.others = r.gaps + bytes;
+    r.piece = r.others + bytes;
+    return r;
+}
+
+/* To read: gaps, then symbols; which of them are not 0; a piece's. */
+struct read_room {
+    uint8_t *symbols, *bitmap;
+    void *piece;
+};
+
+static size_t bitmap_bytes(size_t count) { return (count + 7) / 8; }
+
+static struct read_room read_room_of(void *scratch, size_t count) {
+    struct read_room r = {.symbols = scratch};
+    r.bitmap = r.symbols + pithi_pad64(count);
+    r.piece = r.bitmap + pithi_pad64(bitmap_bytes(count));
+    return r;
+}
+
+size_t pithi_coded_take_scratch(size_t max_count) {
+    return pithi_pad64(max_count) + pithi_pad64(bitmap_bytes(max_count)) +
+           pithi_piece_take_scratch(max_count);
+}
+
+size_t pithi_coded_scratch(size_t max_count) {
+    return 3 * pithi_pad64(max_count + PITHI_PACK_GROUP) + pithi_piece_scratch(max_count);
+}
+
+static size_t groups_of(size_t count) {
+    return count / PITHI_PACK_GROUP + (count % PITHI_PACK_GROUP > 0);
+}
+
+/* ---- Choice ----------------------------------------------------------------------------------*/
+
+/* Words by their bit length: all, or evenly spread groups of them. */
+struct lengths {
+    uint32_t total, of[33];
+};
+
+static struct lengths survey(const uint32_t *words, size_t count) {
+    enum { RUN = 64, RUNS = 256 };
+    struct lengths s = {0};
+    uint32_t part[4][33] = {
+        {0}}; /* neighbours are often alike: a counter must not wait for itself */
+    const size_t step = count > RUN * RUNS ? count / RUNS : RUN;
+    for (size_t at = 0; at < count; at += step) {
+        const size_t end = count - at < RUN ? count : at + RUN;
+        size_t i = at;
+        for (; i + 4 <= end; i += 4)
+            for (size_t k = 0; k < 4; k++) part[k][pithi_bit_length(words[i + k])]++;
+        for (; i < end; i++) part[0][pithi_bit_length(words[i])]++;
+    }
+    for (size_t b = 0; b < 33; b++) {
+        s.of[b] = part[0][b] + part[1][b] + part[2][b] + part[3][b];
+        s.total += s.of[b];
+    }
+    return s;
+}
+
+/* n symbols of one kind among the total, in 1/256 bit. */
+static uint64_t cost_of(uint32_t n, uint32_t total) {
+    return n ? (uint64_t)n * (pithi_log2_256(total) - pithi_log2_256(n)) : 0;
+}
+
+/* Of words with `low` bits apart, as if those of one length were equally likely. */
+static uint64_t cost(const struct lengths *s, unsigned low) {
+    uint32_t zeros = 0, escapes = 0;
+    uint64_t sum = (uint64_t)s->total * low << 8;
+    for (unsigned b = 0; b < 33; b++) {
+        if (b <= low) {
+            zeros += s->of[b];
+        } else if (b > low + 8) {
+            escapes += s->of[b];
+        } else {
+            sum += cost_of(s->of[b], s->total) + ((uint64_t)s->of[b] * (b - low - 1) << 8);
+        }
+    }
+    sum += ((uint64_t)escapes * 32 << 8) + cost_of(escapes, s->total);
+    return sum + cost_of(zeros, s->total);
+}
+
+/* The fewest low bits within 1/64 of the least cost: zstd likes many kinds of symbols. */
+static unsigned choose_low(const struct lengths *s) {
+    uint64_t least = UINT64_MAX;
+    unsigned low = 0;
+    for (unsigned k = 0; k <= LOW_MAX; k++)
+        if (cost(s, k) < least) least = cost(s, k);
+    while (cost(s, low) > least + least / 64) low++;
+    return low;
+}
+
+/* A symbol takes a bit at least; gaps take less where three in five are 0. */
+static bool mostly_zero(const struct lengths *s, unsigned low) {
+    uint32_t zeros = 0;
+    for (unsigned b = 0; b <= low; b++) zeros += s->of[b];
+    return zeros > s->total / 5 * 3;
+}
+
+/* ---- Write -----------------------------------------------------------------------------------*/
+
+static bool put_low_bits(struct pithi_pen *pen, pithi_pack_fn *pack, const uint32_t *words,
+                         size_t count, unsigned low) {
+    enum { PART = 64, MOST = PART * PITHI_PACK_GROUP };
+    uint32_t bits[MOST];
+    uint8_t widths[PART];
+    if (groups_of(count) * 2 * low > pen->room) return false;
+    memset(widths, (int)low, sizeof widths);
+    for (size_t at = 0, n; at < count; at += n) {
+        n = count - at < MOST ? count - at : MOST;
+        if (n < MOST) memset(bits, 0, sizeof bits);
+        for (size_t i = 0; i < n; i++) bits[i] = words[at + i] & ((1u << low) - 1);
+        pack(bits, groups_of(n), widths, pen->at, pen->room);
+        pen->at += groups_of(n) * 2 * low;
+        pen->room -= groups_of(n) * 2 * low;
+    }
+    return true;
+}
+
+static void take_symbols(uint8_t *symbols, const uint32_t *words, size_t count, unsigned low) {
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t high = words[i] >> low;
+        symbols[i] = (uint8_t)(high | (0u - (high >> 8 != 0)));
+    }
+}
+
+/* Bit 7 of each byte of x that is not 0. */
+static uint64_t nonzero_bytes(uint64_t x) {
+    const uint64_t most = UINT64_C(0x7F7F7F7F7F7F7F7F);
+    return (((x & most) + most) | x) & ~most;
+}
+
+/* Symbols that are not 0 to others, the zeros before each to gaps; 8 symbols more are set to 0. */
+static size_t part(uint8_t *symbols, size_t count, uint8_t *gaps, uint8_t *others,
+                   size_t *gap_count) {
+    uint8_t *gap = gaps, *other = others;
+    size_t next = 0; /* the place after the last such symbol */
+    memset(symbols + count, 0, 8);
+    for (size_t at = 0; at < count; at += 8)
+        for (uint64_t m = nonzero_bytes(pithi_get64(symbols + at)); m; m &= m - 1) {
+            const size_t i = at + (size_t)__builtin_ctzll(m) / 8;
+            size_t zeros = i - next;
+            for (; zeros >= ESCAPE; zeros -= ESCAPE) *gap++ = ESCAPE;
+            *gap++ = (uint8_t)zeros;
+            *other++ = symbols[i];
+            next = i + 1;
+        }
+    *gap_count = (size_t)(gap - gaps);
+    return (size_t)(other - others);
+}
+
+static bool put_piece(struct pithi_pen *pen, void *scratch, size_t max_count, const uint8_t *src,
+                      size_t n) {
+    struct pithi_pen inner = {pen->at, pen->room, pen->level, scratch, pen->coder};
+    if (n && !pithi_piece_put(&inner, max_count, src, n)) return false;
+    pen->at = inner.at;
+    pen->room = inner.room;
+    return true;
+}
+
+static bool put_sparse(struct pithi_pen *pen, const struct room *r, size_t max_count,
+                       size_t count) {
+    size_t gaps;
+    const size_t others = part(r->symbols, count, r->gaps, r->others, &gaps);
+    uint8_t head[SPARSE_HEAD];
+    pithi_put32(head, (uint32_t)gaps);
+    pithi_put32(head + 4, (uint32_t)others);
+    return pithi_pen_put(pen, head, sizeof head) &&
+           put_piece(pen, r->piece, max_count, r->gaps, gaps) &&
+           put_piece(pen, r->piece, max_count, r->others, others);
+}
+
+static size_t count_escapes(const uint8_t *symbols, size_t count) {
+    enum { PART = 128 }; /* counts in bytes, which compilers turn into full vectors */
+    size_t escapes = 0;
+    for (; count >= PART; symbols += PART, count -= PART) {
+        uint8_t part = 0;
+        for (size_t i = 0; i < PART; i++) part = (uint8_t)(part + (symbols[i] == ESCAPE));
+        escapes += part;
+    }
+    for (size_t i = 0; i < count; i++) escapes += symbols[i] == ESCAPE;
+    return escapes;
+}
+
+static bool put_escapes(struct pithi_pen *pen, const uint8_t *symbols, const uint32_t *words,
+                        size_t count, unsigned low) {
+    const uint8_t *at = symbols, *const end = symbols + count;
+    while ((at = memchr(at, ESCAPE, (size_t)(end - at)))) {
+        uint8_t bytes[4];
+        pithi_put32(bytes, (words[at++ - symbols] >> low) - ESCAPE);
+        if (!pithi_pen_put(pen, bytes, 4)) return false;
+    }
+    return true;
+}
+
+bool pithi_coded_put(struct pithi_pen *pen, size_t max_count, pithi_pack_fn *pack,
+                     const uint32_t *words, size_t count) {
+    const struct room r = room_of(pen->scratch, max_count);
+    const struct lengths s = survey(words, count);
+    const unsigned low = choose_low(&s);
+    const bool sparse = mostly_zero(&s, low);
+    uint8_t head[HEAD] = {(uint8_t)low, sparse ? SPARSE : DENSE};
+    take_symbols(r.symbols, words, count, low);
+    pithi_put32(head + 4, (uint32_t)count_escapes(r.symbols, count));
+    if (!pithi_pen_put(pen, head, sizeof head)) return false;
+    if (low && !put_low_bits(pen, pack, words, count, low)) return false;
+    if (!(sparse ? put_sparse(pen, &r, max_count, count)
+                 : put_piece(pen, r.piece, max_count, r.symbols, count)))
+        return false;
+    return put_escapes(pen, r.symbols, words, count, low);
+}
+
+/* ---- Read ------------------------------------------------------------------------------------*/
+
+static const uint8_t *take_piece(struct pithi_reader *reader, void *scratch, size_t n,
+                                 uint8_t *room) {
+    struct pithi_reader inner = {reader->at, reader->left, scratch, reader->coder};
+    const uint8_t *const bytes = n ? pithi_piece_take(&inner, n, room) : room;
+    reader->at = inner.at;
+    reader->left = inner.left;
+    return bytes;
+}
+
+/* Ones where gaps end, as many as there are others; false unless all have their place. */
+static bool map_gaps(const uint8_t *gaps, size_t gap_count, size_t other_count, uint8_t *bitmap,
+                     size_t count) {
+    size_t at = 0, used = 0;
+    memset(bitmap, 0, bitmap_bytes(count));
+    for (size_t i = 0; i < gap_count; i++) {
+        at += gaps[i];
+        if (gaps[i] == ESCAPE) continue;
+        if (at >= count) return false;
+        bitmap[at / 8] = (uint8_t)(bitmap[at / 8] | 1u << at % 8);
+        at++, used++;
+    }
+    return used == other_count && at <= count;
+}
+
+static const uint8_t *take_sparse(struct pithi_reader *reader, const struct read_room *r,
+                                  size_t count) {
+    const uint8_t *const head = pithi_reader_take(reader, SPARSE_HEAD);
+    if (!head) return NULL;
+    const size_t gap_count = pithi_get32(head), other_count = pithi_get32(head + 4);
+    if (gap_count > count || other_count > count) return NULL;
+    const uint8_t *const gaps = take_piece(reader, r->piece, gap_count, r->symbols);
+    if (!gaps || !map_gaps(gaps, gap_count, other_count, r->bitmap, count)) return NULL;
+    const uint8_t *const others =
+        take_piece(reader, r->piece, other_count, r->symbols + (count - other_count));
+    if (!others) return NULL;
+    pithi_piece_scatter(r->symbols, r->bitmap, count, others);
+    return r->symbols;
+}
+
+const char *pithi_coded_open(struct pithi_coded *c, struct pithi_reader *r, pithi_unpack_fn *unpack,
+                             size_t count) {
+    const struct read_room room = read_room_of(r->scratch, count);
+    const uint8_t *const head = pithi_reader_take(r, HEAD);
+    if (!head || head[0] > LOW_MAX || head[1] > SPARSE || head[2] || head[3]) return damaged;
+    *c = (struct pithi_coded){.unpack = unpack, .low = head[0], .left = r->left};
+    c->bits = pithi_reader_take(r, groups_of(count) * 2 * c->low);
+    if (!c->bits) return damaged;
+    c->symbols = head[1] == SPARSE ? take_sparse(r, &room, count)
+                                   : take_piece(r, room.piece, count, room.symbols);
+    if (!c->symbols) return damaged;
+    const size_t escapes = pithi_get32(head + 4);
+    if (escapes > count || escapes != count_escapes(c->symbols, count)) return damaged;
+    c->escapes = pithi_reader_take(r, escapes * 4);
+    c->escaped = escapes > 0;
+    return c->escapes ? NULL : damaged;
+}
+
+/* words: low bits, or unset when there are none. */
+static void join(uint32_t *words, const uint8_t *symbols, size_t count, unsigned low) {
+    if (low)
+        for (size_t i = 0; i < count; i++) words[i] |= (uint32_t)symbols[i] << low;
+    else
+        for (size_t i = 0; i < count; i++) words[i] = symbols[i];
+}
+
+static void add_escapes(struct pithi_coded *c, uint32_t *words, size_t count) {
+    const uint8_t *at = c->symbols, *const end = at + count;
+    for (; (at = memchr(at, ESCAPE, (size_t)(end - at))); c->escapes += 4)
+        words[at++ - c->symbols] += pithi_get32(c->escapes) << c->low;
+}
+
+void pithi_coded_next(struct pithi_coded *c, size_t count, uint32_t *words) {
+    enum { PART = 64, MOST = PART * PITHI_PACK_GROUP };
+    uint8_t widths[PART];
+    memset(widths, (int)c->low, sizeof widths);
+    for (size_t n; count; count -= n, words += n) {
+        n = count < MOST ? count : MOST;
+        const size_t bytes = groups_of(n) * 2 * c->low;
+        if (c->low) c->unpack(c->bits, c->left, groups_of(n), widths, words);
+        join(words, c->symbols, n, c->low);
+        if (c->escaped) add_escapes(c, words, n);
+        c->bits += bytes, c->left -= bytes;
+        c->symbols += n;
+    }
+}
+
+const char *pithi_coded_take(struct pithi_reader *r, pithi_unpack_fn *unpack, uint32_t *words,
+                             size_t count) {
+    struct pithi_coded c;
+    const char *const fault = pithi_coded_open(&c, r, unpack, count);
+    if (!fault) pithi_coded_next(&c, count, words);
+    return fault;
+}

@@ -1,0 +1,296 @@
+/* act.c - codec act: saved activations under a bound on every value; zeros stay zeros.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Values become codes (predict/quant.h); which of them are 0 is a map (predict/zero_map.h), and
+ * only the others are coded (predict/nonzero.h), as packed or coded words. */
+#include <string.h>
+
+#include "bytes/entropy.h"
+#include "bytes/symbols.h"
+#include "common/convert.h"
+#include "common/decimal.h"
+#include "common/pad.h"
+#include "frame_bound.h"
+#include "predict/exact_values.h"
+#include "predict/nonzero.h"
+#include "predict/strip.h"
+#include "predict/zero_map.h"
+
+enum { MODE, ABS, REL, PWREL, RANGE, ZEROS, LEVEL, BLOCK };
+enum { FAST, RATIO };
+enum { AT_EFFORT = 0, AT_MODE = 1, AT_ZEROS = 2, AT_TARGET = 4 };
+
+static const struct pithi_key keys[] = {
+    [MODE] = {"mode", PITHI_KEY_WORD, FAST, 0, RATIO, 0, AT_MODE, "fast|ratio",
+              "fast: fixed cost; ratio: predicted and coded where that is shorter", true},
+    [ABS] = {"abs", PITHI_KEY_REAL, 0, 1, 0, 0, AT_TARGET, "a number", "bound on |x - x'|", true},
+    [REL] =
+        {"rel", PITHI_KEY_REAL, 0, 2, 0, 0, AT_TARGET, "a number",
+         "the same, relative to the range of the finite values; 0.001 when nothing is asked for",
+         true},
+    [PWREL] = {"pwrel", PITHI_KEY_REAL, 0, 3, 0, 0, AT_TARGET, "a number below 1",
+               "bound on |x - x'| / |x|", true},
+    [RANGE] = {"range", PITHI_KEY_REAL, 0, 0, 0, 0, PITHI_WIRE_NONE, "a number or none",
+               "for rel: the range, where ranks must agree", true},
+    [ZEROS] = {"zeros", PITHI_KEY_WORD, 0, 0, 1, 0, AT_ZEROS, "any|signed", "signed: keep -0",
+               true},
+    [LEVEL] = {"level", PITHI_KEY_NUMBER, 1, PITHI_ENTROPY_LEVEL_MIN, PITHI_ENTROPY_LEVEL_MAX, 0,
+               AT_EFFORT, "1..19", "effort of zstd", true},
+    [BLOCK] = {"block", PITHI_KEY_BLOCK, 262144, 16, 1u << PITHI_BLOCK_LOG2_MAX, 0,
+               PITHI_WIRE_BLOCK, "16..16777216, a power of two, or whole",
+               "most elements per block", false},
+};
+
+static const struct pithi_need needs[] = {
+    {LEVEL, MODE, "has no effect with mode=fast"},
+};
+
+/* A block begins with the form of its numbers and how they are coded. */
+enum { HEAD_FORM = 0x03, HEAD_CODED = 0x04, HEAD_BYTES = 1 };
+
+static size_t element_of(const struct pithi_params *p) { return pith_dtype_bytes(p->dtype); }
+
+/* ---- Settings --------------------------------------------------------------------------------*/
+
+static void preset(uint32_t value[PITHI_KEYS_MAX], uint32_t seen) {
+    (void)seen;
+    if (!(value[ABS] | value[REL] | value[PWREL])) value[REL] = PITHI_DECIMAL(1, -3);
+}
+
+static bool fixed(const struct pithi_params *p) {
+    (void)p;
+    return false;
+}
+
+static uint64_t block_bytes(const struct pithi_params *p, uint64_t count) {
+    return count * element_of(p);
+}
+
+static const char *tile(const struct pithi_params *p, uint32_t ndim, const uint64_t *shape,
+                        struct pithi_tiling *tiling) {
+    pithi_tiling_runs(tiling, shape, ndim, p->block);
+    return NULL;
+}
+
+/* ---- Memory ----------------------------------------------------------------------------------*/
+
+struct work {
+    int32_t *codes;  /* all of a block */
+    int32_t *active; /* those that are not 0, and their numbers; room for a group more */
+    uint32_t *words; /* of numbers, with room for a group more; values before they are converted */
+    uint8_t *map, *miss;
+    uint8_t *attempt; /* encode: coded words */
+    void *pieces;
+    size_t most;
+};
+
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+/* Coding is tried where the mode asks for it; without a level nothing is. */
+static int effort(const struct pithi_params *p) {
+    const bool none = p->decode_only || p->value[MODE] == FAST;
+    return none ? PITHI_ENTROPY_LEVEL_NONE : (int)p->value[LEVEL];
+}
+
+static size_t pieces_bytes(const struct pithi_params *p) {
+    const size_t words = larger(pithi_packed_scratch(p->most), pithi_coded_scratch(p->most));
+    return larger(words, pithi_zeros_scratch(p->most));
+}
+
+/* Places one after the other from scratch on, or (NULL) how many bytes they are. */
+static struct work layout(const struct pithi_params *p, uint8_t *scratch, size_t *bytes) {
+    struct work w = {.most = p->most};
+    const size_t codes = pithi_pad64((p->most + PITHI_PACK_GROUP) * sizeof(int32_t));
+    const size_t bits = pithi_pad64(p->most / 8 + 1);
+    const size_t attempt = p->decode_only ? 0 : pithi_pad64(p->most * element_of(p));
+    *bytes = 3 * codes + 2 * bits + attempt + pieces_bytes(p);
+    if (!scratch) return w;
+    w.codes = (int32_t *)(void *)scratch;
+    w.active = (int32_t *)(void *)(scratch + codes);
+    w.words = (uint32_t *)(void *)(scratch + 2 * codes);
+    w.map = scratch + 3 * codes;
+    w.miss = w.map + bits;
+    w.attempt = w.miss + bits;
+    w.pieces = w.attempt + attempt;
+    return w;
+}
+
+static size_t scratch_bytes(const struct pithi_params *p) {
+    size_t bytes;
+    layout(p, NULL, &bytes);
+    return bytes;
+}
+
+static size_t coder_bytes(const struct pithi_params *p) {
+    return pithi_entropy_bytes(p->most, effort(p));
+}
+
+static struct work work_of(const struct pithi_block *b) {
+    size_t bytes;
+    return layout(b->params, b->scratch, &bytes);
+}
+
+static bool quant_of(const struct pithi_block *b, struct pithi_quant *q) {
+    return pithi_quant_init(q, b->params->dtype, b->bound, b->params->value[ZEROS]);
+}
+
+/* Numbers as a tile of one row. */
+static struct pithi_packed row_of(const struct pithi_block *b, size_t used) {
+    return (struct pithi_packed){b->kernels, {1, 1, 1, (uint32_t)used}, 0};
+}
+
+/* ---- Encode ----------------------------------------------------------------------------------*/
+
+static size_t put_packed(const struct pithi_block *b, const struct work *w, size_t used,
+                         const struct pithi_pen *pen) {
+    const struct pithi_packed row = row_of(b, used);
+    struct pithi_pen inner = *pen;
+    return pithi_packed_put(&row, w->active, &inner) ? (size_t)(inner.at - pen->at) : 0;
+}
+
+/* Numbers as coded words, if they are fewer than `limit` bytes; else 0, and nothing is written. */
+static size_t put_coded(const struct pithi_block *b, const struct work *w, size_t used,
+                        const struct pithi_pen *pen, size_t limit) {
+    struct pithi_pen inner = {w->attempt, limit - 1, pen->level, pen->scratch, pen->coder};
+    b->kernels->predict(w->active, row_of(b, used).extent, 0, 0, used, w->words);
+    if (!pithi_coded_put(&inner, w->most, b->kernels->pack, w->words, used)) return 0;
+    const size_t length = (size_t)(inner.at - w->attempt);
+    memcpy(pen->at, w->attempt, length);
+    return length;
+}
+
+/* Numbers in the shortest of the ways that the mode allows; *head says which. */
+static bool put_numbers(const struct pithi_block *b, const struct work *w, size_t used,
+                        struct pithi_pen *pen, unsigned *head) {
+    const unsigned plain = pithi_active_plain(w->active, used);
+    pithi_active_numbers(plain, w->active, used);
+    *head = plain;
+    size_t length = put_packed(b, w, used, pen);
+    for (unsigned i = 0; i < 2 && b->params->value[MODE] != FAST; i++) {
+        if (i) pithi_active_median(w->codes, w->map, b->tile->extent, w->active);
+        const size_t shorter = put_coded(b, w, used, pen, length ? length : pen->room + 1);
+        if (!shorter) continue;
+        *head = HEAD_CODED | (i ? PITHI_ACTIVE_MEDIAN : plain);
+        length = shorter;
+    }
+    pen->at += length;
+    pen->room -= length;
+    return length > 0;
+}
+
+/* The block's bytes; 0 when they would be more than cap. */
+static size_t code(struct pithi_block *b, size_t cap) {
+    const struct work w = work_of(b);
+    struct pithi_quant quant;
+    unsigned head = 0;
+    if (cap < HEAD_BYTES || !quant_of(b, &quant)) return 0;
+    struct pithi_pen pen = {b->bytes + HEAD_BYTES, cap - HEAD_BYTES, effort(b->params), w.pieces,
+                            b->coder};
+    const struct pithi_lay values = pithi_lay_dense(b->value, element_of(b->params));
+    b->exact = b->kernels->quantize(&quant, b->value, b->count, w.codes, w.miss);
+    b->active = b->kernels->split(w.codes, b->count, w.map, w.active);
+    if (!pithi_exact_put(&pen, w.miss, b->exact, &values, b->count) ||
+        !pithi_zeros_put(&pen, w.most, w.map, b->tile->extent) ||
+        (b->active && !put_numbers(b, &w, b->active, &pen, &head)))
+        return 0;
+    b->bytes[0] = (uint8_t)head;
+    return (size_t)(pen.at - b->bytes);
+}
+
+static pith_status encode(struct pithi_block *b) {
+    b->length = code(b, b->count * element_of(b->params) - 1);
+    if (!b->length) {
+        pithi_plain_put(b);
+        b->active = b->count;
+    }
+    return PITH_OK;
+}
+
+/* ---- Decode ----------------------------------------------------------------------------------*/
+
+static const char *take_numbers(const struct pithi_block *b, const struct work *w, size_t used,
+                                bool coded, struct pithi_reader *r) {
+    const struct pithi_packed row = row_of(b, used);
+    if (!coded) return pithi_packed_take(&row, r, NULL, w->active, false);
+    struct pithi_unpredict u;
+    pithi_unpredict_init(&u, row.extent, 0, NULL);
+    const char *const fault = pithi_coded_take(r, b->kernels->unpack, w->words, used);
+    if (!fault) b->kernels->unpredict(&u, w->words, used, w->active);
+    return fault;
+}
+
+static void deliver(struct pithi_block *b, const struct work *w, const struct pithi_quant *q,
+                    const struct pithi_exact *exact) {
+    const uint32_t dtype = b->params->dtype;
+    if (b->out_dtype == dtype) {
+        b->kernels->dequantize(q, w->codes, b->count, b->out, b->stream);
+    } else {
+        b->kernels->dequantize(q, w->codes, b->count, w->words, false);
+        pithi_convert(b->out, b->out_dtype, w->words, dtype, b->count);
+    }
+    pithi_exact_patch(exact, &(struct pithi_sink){pithi_block_put, b});
+}
+
+static const char *take_block(struct pithi_block *b, const struct work *w) {
+    struct pithi_reader r = {b->bytes, b->length, w->pieces, b->coder};
+    const uint8_t *const head = pithi_reader_take(&r, HEAD_BYTES);
+    struct pithi_quant quant;
+    struct pithi_exact exact;
+    if (!head) return "the block is empty";
+    const unsigned form = *head & HEAD_FORM;
+    if (*head & ~(HEAD_FORM | HEAD_CODED) || form >= PITHI_ACTIVE_FORMS)
+        return "unknown coding of a block";
+    if (!quant_of(b, &quant)) return "a bound that the dtype cannot have";
+    const char *fault = pithi_exact_take(&r, &exact, element_of(b->params), b->count);
+    if (fault) return fault;
+    const uint8_t *const map = pithi_zeros_take(&r, w->most, w->map, b->tile->extent);
+    if (!map) return "the zero map is damaged";
+    const size_t used = pithi_zeros_count(map, b->count);
+    if (used) fault = take_numbers(b, w, used, *head & HEAD_CODED, &r);
+    if (fault) return fault;
+    if (r.left) return "bytes after the end of a block";
+    b->exact = exact.misses;
+    b->active = used;
+    if (form == PITHI_ACTIVE_MEDIAN) {
+        pithi_active_from_median(w->active, map, b->tile->extent, w->codes);
+    } else {
+        pithi_active_codes((enum pithi_active_form)form, w->active, used);
+        b->kernels->spread(w->active, map, b->count, w->codes);
+    }
+    deliver(b, w, &quant, &exact);
+    return NULL;
+}
+
+static pith_status decode(struct pithi_block *b) {
+    if (b->plain) {
+        b->detail = pithi_plain_take(b);
+        b->active = b->count;
+    } else {
+        const struct work w = work_of(b);
+        b->detail = take_block(b, &w);
+    }
+    return b->detail ? PITH_ERR_CORRUPT : PITH_OK;
+}
+
+const struct pithi_codec pithi_codec_act = {
+    .id = 7,
+    .revision = 1,
+    .name = "act",
+    .summary = "saved activations under a bound; zeros stay zeros",
+    .traits = PITH_TRAIT_BOUND,
+    .dtypes = 1u << PITH_F32 | 1u << PITH_BF16 | 1u << PITH_F16 | 1u << PITH_F64,
+    .keys = keys,
+    .key_count = sizeof keys / sizeof keys[0],
+    .needs = needs,
+    .need_count = sizeof needs / sizeof needs[0],
+    .preset = preset,
+    .check = pithi_bounded_check,
+    .fixed = fixed,
+    .block_bytes = block_bytes,
+    .scratch_bytes = scratch_bytes,
+    .coder_bytes = coder_bytes,
+    .encode = encode,
+    .decode = decode,
+    .tile = tile,
+    .bounded = true,
+};

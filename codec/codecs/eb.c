@@ -1,0 +1,583 @@
+/* eb.c - codec eb: any values under a bound on every one of them.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A tile's values become codes (predict/quant.h), whose differences from their neighbours are
+ * packed (predict/strip.h) or coded (bytes/symbols.h); or they are predicted from reconstructed
+ * ones (predict/interp.h). Values that would miss the bound go beside (predict/exact_values.h). */
+#include <string.h>
+
+#include "bytes/entropy.h"
+#include "bytes/symbols.h"
+#include "common/convert.h"
+#include "common/decimal.h"
+#include "common/endian.h"
+#include "common/pad.h"
+#include "frame_bound.h"
+#include "predict/estimate.h"
+#include "predict/exact_values.h"
+#include "predict/interp.h"
+#include "predict/strip.h"
+
+enum { MODE, ABS, REL, PWREL, PSNR, NMSE, RANGE, ZEROS, LEVEL, BLOCK };
+enum { FAST, RATIO, AUTO };
+enum { AT_EFFORT = 0, AT_MODE = 1, AT_ZEROS = 2, AT_TARGET = 4 };
+
+static const struct pithi_key keys[] = {
+    [MODE] = {"mode", PITHI_KEY_WORD, FAST, 0, AUTO, 0, AT_MODE, "fast|ratio|auto",
+              "fast: fixed cost; ratio: predicted and coded; auto: whatever is shortest", true},
+    [ABS] = {"abs", PITHI_KEY_REAL, 0, 1, 0, 0, AT_TARGET, "a number", "bound on |x - x'|", true},
+    [REL] =
+        {"rel", PITHI_KEY_REAL, 0, 2, 0, 0, AT_TARGET, "a number",
+         "the same, relative to the range of the finite values; 0.001 when nothing is asked for",
+         true},
+    [PWREL] = {"pwrel", PITHI_KEY_REAL, 0, 3, 0, 0, AT_TARGET, "a number below 1",
+               "bound on |x - x'| / |x|", true},
+    [PSNR] = {"psnr", PITHI_KEY_REAL, 0, 4, 0, 0, AT_TARGET, "decibels",
+              "least peak signal-to-noise ratio of the frame", true},
+    [NMSE] = {"nmse", PITHI_KEY_REAL, 0, 5, 0, 0, AT_TARGET, "a number",
+              "largest sum of squared errors over that of squared values", true},
+    [RANGE] = {"range", PITHI_KEY_REAL, 0, 0, 0, 0, PITHI_WIRE_NONE, "a number or none",
+               "for rel and psnr: the range, where ranks must agree", true},
+    [ZEROS] = {"zeros", PITHI_KEY_WORD, 0, 0, 1, 0, AT_ZEROS, "any|signed", "signed: keep -0",
+               true},
+    [LEVEL] = {"level", PITHI_KEY_NUMBER, 1, PITHI_ENTROPY_LEVEL_MIN, PITHI_ENTROPY_LEVEL_MAX, 0,
+               AT_EFFORT, "1..19", "effort of zstd", true},
+    [BLOCK] = {"block", PITHI_KEY_BLOCK, 262144, 16, 1u << PITHI_BLOCK_LOG2_MAX, 0,
+               PITHI_WIRE_BLOCK, "16..16777216, a power of two, or whole",
+               "most elements per block", false},
+};
+
+static const struct pithi_need needs[] = {
+    {LEVEL, MODE, "has no effect with mode=fast"},
+};
+
+/* A block begins with how it is coded, and the order of differences or the row of level bounds. */
+enum method { CONSTANT, PACKED, CODED, INTERPOLATED, METHODS };
+enum { HEAD_BYTES = 2, CODE_BYTES = 4 };
+
+static size_t element_of(const struct pithi_params *p) { return pith_dtype_bytes(p->dtype); }
+
+/* ---- Settings --------------------------------------------------------------------------------*/
+
+static void preset(uint32_t value[PITHI_KEYS_MAX], uint32_t seen) {
+    (void)seen;
+    if (!(value[ABS] | value[REL] | value[PWREL] | value[PSNR] | value[NMSE]))
+        value[REL] = PITHI_DECIMAL(1, -3);
+}
+
+static bool fixed(const struct pithi_params *p) {
+    (void)p;
+    return false;
+}
+
+static uint64_t block_bytes(const struct pithi_params *p, uint64_t count) {
+    return count * element_of(p);
+}
+
+static const char *tile(const struct pithi_params *p, uint32_t ndim, const uint64_t *shape,
+                        struct pithi_tiling *tiling) {
+    pithi_tiling_init(tiling, shape, ndim, p->block, false);
+    return NULL;
+}
+
+/* ---- Memory ----------------------------------------------------------------------------------*/
+
+/* To encode. */
+struct work {
+    int32_t *codes;  /* of the tile */
+    uint32_t *words; /* the same, of whole groups */
+    uint8_t *miss;
+    uint8_t *other; /* another try at the block's bytes */
+    void *levels, *pieces;
+    struct pithi_quant quant;
+    struct pithi_lay values;
+};
+
+/* To decode, strip by strip: as little as blocks need that are a whole tensor, so that a few bytes
+ * cannot ask for many times what they decode to. */
+struct reading {
+    struct pithi_block *block;
+    uint32_t *words; /* of a strip, or codes */
+    void *line;      /* its values */
+    void *rest;      /* as the method needs */
+    struct pithi_quant quant;
+    struct pithi_exact exact;
+};
+enum { STRIP = 1024 };
+
+struct places {
+    uint8_t *at;
+    size_t bytes;
+};
+static void *place(struct places *p, size_t bytes) {
+    uint8_t *const here = p->at ? p->at + p->bytes : NULL;
+    p->bytes += pithi_pad64(bytes);
+    return here;
+}
+
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+static int effort(const struct pithi_params *p) {
+    const bool none = p->decode_only || p->value[MODE] == FAST;
+    return none ? PITHI_ENTROPY_LEVEL_NONE : (int)p->value[LEVEL];
+}
+
+static size_t pieces_bytes(const struct pithi_params *p) {
+    return larger(pithi_packed_scratch(p->most), pithi_coded_scratch(p->most));
+}
+
+static struct work layout(const struct pithi_params *p, void *scratch, size_t *bytes) {
+    struct work w = {0};
+    struct places at = {scratch, 0};
+    const size_t groups = ((size_t)p->most + PITHI_PACK_GROUP) * sizeof(uint32_t);
+    w.codes = place(&at, groups);
+    w.words = place(&at, groups);
+    w.levels = place(&at, pithi_interp_scratch(p->most, p->dtype));
+    w.pieces = place(&at, pieces_bytes(p));
+    w.miss = place(&at, p->most / 8 + 1);
+    w.other = place(&at, p->most * element_of(p));
+    *bytes = at.bytes;
+    return w;
+}
+
+/* Of words that are predicted, then of their sums. */
+static size_t coded_bytes(size_t count) { return pithi_pad64(pithi_coded_take_scratch(count)); }
+
+static size_t count_of(const uint32_t extent[PITHI_TILE_NDIM]) {
+    return (size_t)extent[0] * extent[1] * extent[2] * extent[3];
+}
+
+/* Coarse words, then those of the finest level: as many at once as the more of them. */
+static size_t interpolated_bytes(const uint32_t extent[PITHI_TILE_NDIM]) {
+    const size_t coarse = pithi_interp_coarse(extent), finest = count_of(extent) - coarse;
+    return coded_bytes(larger(coarse, finest));
+}
+
+static size_t rest_bytes(const struct pithi_params *p) {
+    const uint32_t *const e = p->extent;
+    const size_t coded = coded_bytes(count_of(e)) + pithi_unpredict_bytes(e);
+    const size_t interp = interpolated_bytes(e) + pithi_interp_decode_scratch(e, p->dtype);
+    return larger(pithi_packed_take_scratch(e), larger(coded, interp));
+}
+
+static struct reading reading_layout(const struct pithi_params *p, void *scratch, size_t *bytes) {
+    struct reading g = {0};
+    struct places at = {scratch, 0};
+    g.words = place(&at, STRIP * sizeof *g.words);
+    g.line = place(&at, STRIP * sizeof(double));
+    g.rest = place(&at, rest_bytes(p));
+    *bytes = at.bytes;
+    return g;
+}
+
+static size_t scratch_bytes(const struct pithi_params *p) {
+    size_t bytes, more = 0;
+    reading_layout(p, NULL, &bytes);
+    if (!p->decode_only) layout(p, NULL, &more);
+    return larger(bytes, more);
+}
+
+static size_t coder_bytes(const struct pithi_params *p) {
+    return pithi_entropy_bytes(p->most, effort(p));
+}
+
+static bool quant_of(const struct pithi_block *b, struct pithi_quant *q) {
+    return pithi_quant_init(q, b->params->dtype, b->bound, b->params->value[ZEROS]);
+}
+
+static bool open(const struct pithi_block *b, struct work *w) {
+    size_t bytes;
+    *w = layout(b->params, b->scratch, &bytes);
+    return quant_of(b, &w->quant);
+}
+
+static struct pithi_packed packed_of(const struct pithi_block *b, unsigned order) {
+    struct pithi_packed p = {.kernels = b->kernels, .order = order};
+    memcpy(p.extent, b->tile->extent, sizeof p.extent);
+    return p;
+}
+
+static struct pithi_interp interp_of(const struct pithi_block *b, const struct pithi_quant *quant,
+                                     unsigned row, void *scratch) {
+    struct pithi_interp t = {.quant = quant,
+                             .row = row,
+                             .encode = b->kernels->interp_encode,
+                             .decode = b->kernels->interp_decode,
+                             .scratch = scratch};
+    memcpy(t.extent, b->tile->extent, sizeof t.extent);
+    return t;
+}
+
+/* Dimensions of more than one element: no higher order of differences says more. */
+static unsigned dimensions(const struct pithi_tile *t) {
+    unsigned n = PITHI_TILE_NDIM;
+    while (n > 0 && t->extent[PITHI_TILE_NDIM - n] == 1) n--;
+    return n;
+}
+
+/* ---- Encode ----------------------------------------------------------------------------------*/
+
+/* One way to code a block. */
+struct way {
+    enum method method;
+    unsigned order;
+};
+
+/* Where words are cut into two strings: finest interpolated ones are unlike others. */
+static size_t cut_of(const struct pithi_block *b, struct way way) {
+    return way.method == INTERPOLATED ? pithi_interp_coarse(b->tile->extent) : 0;
+}
+
+static bool put_words(const struct pithi_block *b, const struct work *w, struct way way,
+                      struct pithi_pen *pen) {
+    const size_t most = b->params->most, cut = cut_of(b, way);
+    pithi_pack_fn *const pack = b->kernels->pack;
+    if (cut && !pithi_coded_put(pen, most, pack, w->words, cut)) return false;
+    return cut == b->count || pithi_coded_put(pen, most, pack, w->words + cut, b->count - cut);
+}
+
+static bool put_body(const struct pithi_block *b, const struct work *w, struct way way,
+                     struct pithi_pen *pen) {
+    const struct pithi_packed packed = packed_of(b, way.order);
+    uint8_t code[CODE_BYTES];
+    switch (way.method) {
+    case CONSTANT:
+        pithi_put32(code, (uint32_t)w->codes[0]);
+        return pithi_pen_put(pen, code, sizeof code);
+    case PACKED: return pithi_packed_put(&packed, w->codes, pen);
+    case CODED:
+        b->kernels->predict(w->codes, b->tile->extent, way.order, 0, b->count, w->words);
+        break;
+    default: break; /* words are there */
+    }
+    return put_words(b, w, way, pen);
+}
+
+static bool put_head(const struct pithi_block *b, const struct work *w, struct way way,
+                     size_t misses, struct pithi_pen *pen) {
+    const uint8_t head[HEAD_BYTES] = {(uint8_t)way.method, (uint8_t)way.order};
+    return pithi_pen_put(pen, head, sizeof head) &&
+           pithi_exact_put(pen, w->miss, misses, &w->values, b->count);
+}
+
+/* The block's bytes coded this way; 0 when they would be more than cap. misses: values that must
+ * be stored exactly, of which w->miss says which. */
+static size_t put(const struct pithi_block *b, const struct work *w, struct way way, size_t misses,
+                  uint8_t *dst, size_t cap) {
+    const uint8_t head[HEAD_BYTES] = {(uint8_t)way.method, (uint8_t)way.order};
+    const int bare = way.method == CODED ? PITHI_ENTROPY_BARE : 0;
+    struct pithi_pen pen = {dst, cap, effort(b->params) | bare, w->pieces, b->coder};
+    if (!pithi_pen_put(&pen, head, sizeof head) ||
+        !pithi_exact_put(&pen, w->miss, misses, &w->values, b->count) || !put_body(b, w, way, &pen))
+        return 0;
+    return (size_t)(pen.at - dst);
+}
+
+static size_t put_interpolated(const struct pithi_block *b, const struct work *w, unsigned row,
+                               uint8_t *dst, size_t cap, uint64_t *misses) {
+    const struct pithi_interp t = interp_of(b, &w->quant, row, w->levels);
+    *misses = pithi_interp_encode(&t, b->value, w->words, w->miss);
+    return put(b, w, (struct way){INTERPOLATED, row}, (size_t)*misses, dst, cap);
+}
+
+static bool all_equal(const int32_t *codes, size_t count) {
+    uint32_t differ = 0;
+    for (size_t i = 0; i < count; i++) differ |= (uint32_t)codes[i] ^ (uint32_t)codes[0];
+    return differ == 0;
+}
+
+static bool finite(const struct pithi_block *b, size_t i) {
+    const struct pithi_number_format f = pithi_number_format_of(b->params->dtype);
+    uint64_t u = 0;
+    memcpy(&u, (const uint8_t *)b->value + i * f.bytes, f.bytes);
+    return (u & f.infinity) != f.infinity;
+}
+
+/* Whether one code stands for all values of the block that are finite; it is then that of element 0
+ * too. Nothing is shorter, and where all finite values are one number, nothing else keeps it: an
+ * interpolated value is within the bound only. */
+static bool one_code(const struct pithi_block *b, const struct work *w) {
+    size_t first = 0;
+    if (all_equal(w->codes, b->count)) return true;
+    while (first < b->count && w->miss[first / 8] >> first % 8 & 1) first++;
+    for (size_t i = 0; i < b->count; i++) {
+        const bool missed = w->miss[i / 8] >> i % 8 & 1;
+        if (missed ? finite(b, i) : w->codes[i] != w->codes[first]) return false;
+    }
+    w->codes[0] = w->codes[first];
+    return true;
+}
+
+static unsigned packed_order(const struct pithi_block *b, const struct work *w) {
+    const struct pithi_packed p = packed_of(b, 0);
+    const struct pithi_source source = {.values = pithi_lay_dense(w->codes, sizeof *w->codes)};
+    return pithi_packed_choose(&p, &source, dimensions(b->tile));
+}
+
+static unsigned best_order(const struct pithi_estimate *e, unsigned most) {
+    unsigned best = 0;
+    for (unsigned i = 1; i <= most; i++)
+        if (e->lorenzo[i] < e->lorenzo[best]) best = i;
+    return best;
+}
+
+static struct pithi_estimate estimate(const struct pithi_block *b, const struct work *w) {
+    return pithi_estimate_tile(&w->quant, b->value, w->codes, b->tile->extent);
+}
+
+static size_t code_ratio(struct pithi_block *b, const struct work *w, size_t cap) {
+    const struct pithi_estimate e = estimate(b, w);
+    const unsigned order = best_order(&e, dimensions(b->tile));
+    if (e.interp < e.lorenzo[order])
+        return put_interpolated(b, w, e.interp_row, b->bytes, cap, &b->exact);
+    return put(b, w, (struct way){CODED, order}, (size_t)b->exact, b->bytes, cap);
+}
+
+/* Tries all, the shortest first in b->bytes. */
+static size_t code_auto(struct pithi_block *b, const struct work *w, size_t cap) {
+    const struct pithi_estimate e = estimate(b, w);
+    const struct way ways[] = {{PACKED, packed_order(b, w)},
+                               {CODED, best_order(&e, dimensions(b->tile))}};
+    size_t length = 0;
+    for (size_t i = 0; i < 2; i++) {
+        const size_t limit = length ? length - 1 : cap;
+        const size_t n = put(b, w, ways[i], (size_t)b->exact, w->other, limit);
+        if (n) memcpy(b->bytes, w->other, length = n);
+    }
+    for (unsigned row = 0; row < PITHI_INTERP_ROWS && !w->quant.relative; row++) {
+        uint64_t misses;
+        const size_t limit = length ? length - 1 : cap;
+        const size_t n = put_interpolated(b, w, row, w->other, limit, &misses);
+        if (!n) continue;
+        memcpy(b->bytes, w->other, length = n);
+        b->exact = misses;
+    }
+    return length;
+}
+
+/* Values are read once: codes are packed as they are made. */
+static size_t code_fast(struct pithi_block *b, struct work *w, size_t cap) {
+    const struct pithi_source source = {&w->quant, w->values, w->miss};
+    struct pithi_packed p = packed_of(b, 0);
+    struct pithi_packing packing;
+    struct pithi_pen pen = {.at = b->bytes, .room = cap};
+    p.order = pithi_packed_choose(&p, &source, dimensions(b->tile));
+    pithi_packed_begin(&p, &source, w->pieces, &packing);
+    b->exact = packing.misses;
+    w->codes[0] = packing.first;
+    if (packing.constant)
+        return put(b, w, (struct way){CONSTANT, 0}, packing.misses, b->bytes, cap);
+    if (!put_head(b, w, (struct way){PACKED, p.order}, packing.misses, &pen) ||
+        !pithi_packed_finish(&p, &packing, &pen))
+        return 0;
+    return (size_t)(pen.at - b->bytes);
+}
+
+static size_t code(struct pithi_block *b, size_t cap) {
+    struct work w;
+    if (!open(b, &w)) return 0;
+    w.values = b->lay;
+    if (b->params->value[MODE] == FAST && !b->value) return code_fast(b, &w, cap);
+    w.values = pithi_lay_dense(pithi_block_values(b), element_of(b->params));
+    if (b->params->value[MODE] == FAST) return code_fast(b, &w, cap);
+    b->exact = b->kernels->quantize(&w.quant, b->value, b->count, w.codes, w.miss);
+    if (one_code(b, &w))
+        return put(b, &w, (struct way){CONSTANT, 0}, (size_t)b->exact, b->bytes, cap);
+    if (b->params->value[MODE] == RATIO) return code_ratio(b, &w, cap);
+    return code_auto(b, &w, cap);
+}
+
+static pith_status encode(struct pithi_block *b) {
+    b->length = code(b, b->count * element_of(b->params) - 1);
+    if (!b->length) pithi_plain_put(b);
+    return PITH_OK;
+}
+
+/* ---- Decode ----------------------------------------------------------------------------------*/
+
+/* A pithi_sink_fn of a struct reading: values, the exact ones among them, to where they belong. */
+static void put_part(void *reading, size_t at, size_t count, const void *values) {
+    struct reading *const g = reading;
+    const size_t element = g->exact.element;
+    const uint8_t *from = values;
+    if (g->exact.number == g->exact.misses) {
+        pithi_block_put(g->block, at, count, values);
+        return;
+    }
+    for (size_t n; count; at += n, from += n * element, count -= n) {
+        n = count < STRIP ? count : STRIP;
+        memcpy(g->line, from, n * element);
+        pithi_exact_merge(&g->exact, at, n, g->line);
+        pithi_block_put(g->block, at, n, g->line);
+    }
+}
+
+/* Values of a strip of codes. */
+static void put_values(struct reading *g, size_t at, size_t count, const uint32_t *codes) {
+    struct pithi_block *const b = g->block;
+    const size_t element = g->exact.element;
+    const bool direct = b->out && b->out_dtype == b->params->dtype;
+    void *const to = direct ? (uint8_t *)b->out + at * element : g->line;
+    b->kernels->dequantize(&g->quant, (const int32_t *)codes, count, to, direct && b->stream);
+    pithi_exact_merge(&g->exact, at, count, to);
+    if (!direct) pithi_block_put(b, at, count, to);
+}
+
+static const char *take_constant(struct reading *g, struct pithi_reader *r) {
+    const struct pithi_block *const b = g->block;
+    const uint8_t *const code = pithi_reader_take(r, CODE_BYTES);
+    if (!code) return "the code of a block is cut";
+    for (size_t i = 0; i < STRIP; i++) g->words[i] = pithi_get32(code);
+    for (size_t at = 0, n; at < b->count; at += n) {
+        n = b->count - at < STRIP ? b->count - at : STRIP;
+        put_values(g, at, n, g->words);
+    }
+    return NULL;
+}
+
+/* A pithi_sink_fn of a struct pithi_lay, of one value of its dtype. */
+static void put_one(void *lay, size_t at, size_t count, const void *value) {
+    const struct pithi_lay *const to = lay;
+    memcpy(pithi_lay_at(to, at), value, count * to->element);
+}
+
+static const char *take_packed(struct reading *g, unsigned order, struct pithi_reader *r) {
+    const struct pithi_block *const b = g->block;
+    const struct pithi_packed packed = packed_of(b, order);
+    struct pithi_lay lay = b->out ? pithi_lay_dense(b->out, g->exact.element) : b->lay;
+    r->scratch = g->rest;
+    if (!lay.first || b->out_dtype != b->params->dtype)
+        return pithi_packed_take_parts(&packed, r, &g->quant, &(struct pithi_sink){put_part, g});
+    const char *const fault = pithi_packed_take_to(&packed, r, &g->quant, &lay, b->stream);
+    if (!fault) pithi_exact_patch(&g->exact, &(struct pithi_sink){put_one, &lay});
+    return fault;
+}
+
+static const char *take_coded(struct reading *g, unsigned order, struct pithi_reader *r) {
+    const struct pithi_block *const b = g->block;
+    struct pithi_unpredict u;
+    struct pithi_coded coded;
+    r->scratch = g->rest;
+    const char *const fault = pithi_coded_open(&coded, r, b->kernels->unpack, b->count);
+    if (fault) return fault;
+    pithi_unpredict_init(&u, b->tile->extent, order, (uint8_t *)g->rest + coded_bytes(b->count));
+    for (size_t at = 0, n; at < b->count; at += n) {
+        n = b->count - at < STRIP ? b->count - at : STRIP;
+        pithi_coded_next(&coded, n, g->words);
+        b->kernels->unpredict(&u, g->words, n, (int32_t *)g->words);
+        put_values(g, at, n, g->words);
+    }
+    return NULL;
+}
+
+/* Words of interpolation, strip by strip. */
+struct feed {
+    struct pithi_coded coded;
+    size_t left;
+    uint32_t *strip;
+};
+
+static size_t next_words(void *arg, const uint32_t **words) {
+    struct feed *const f = arg;
+    const size_t n = f->left < STRIP ? f->left : STRIP;
+    pithi_coded_next(&f->coded, n, f->strip);
+    f->left -= n;
+    *words = f->strip;
+    return n;
+}
+
+/* A pithi_sink_fn of a struct reading: values of 16 bits before they are rounded. */
+static void put_rounded(void *reading, size_t at, size_t count, const void *values) {
+    struct reading *const g = reading;
+    const float *value = values;
+    for (size_t n; count; at += n, value += n, count -= n) {
+        n = count < STRIP ? count : STRIP;
+        pithi_convert(g->line, g->block->params->dtype, value, PITH_F32, n);
+        pithi_exact_merge(&g->exact, at, n, g->line);
+        pithi_block_put(g->block, at, n, g->line);
+    }
+}
+
+static const char *take_interpolated(struct reading *g, unsigned row, struct pithi_reader *r) {
+    const struct pithi_block *const b = g->block;
+    const bool rounded = g->exact.element < sizeof(float);
+    const uint32_t *const extent = b->tile->extent;
+    struct feed feed = {.strip = g->words, .left = pithi_interp_coarse(extent)};
+    struct pithi_interp tile =
+        interp_of(b, &g->quant, row, (uint8_t *)g->rest + interpolated_bytes(extent));
+    tile.next = next_words;
+    tile.next_arg = &feed;
+    r->scratch = g->rest;
+    const char *fault = pithi_coded_open(&feed.coded, r, b->kernels->unpack, feed.left);
+    if (fault) return fault;
+    const size_t finest = b->count - feed.left;
+    pithi_interp_decode_coarse(&tile);
+    feed.left = finest;
+    if (finest) fault = pithi_coded_open(&feed.coded, r, b->kernels->unpack, finest);
+    if (!fault)
+        pithi_interp_decode_finest(&tile,
+                                   &(struct pithi_sink){rounded ? put_rounded : put_part, g});
+    return fault;
+}
+
+static const char *take_body(struct reading *g, struct way way, struct pithi_reader *r) {
+    switch (way.method) {
+    case CONSTANT: return take_constant(g, r);
+    case PACKED: return take_packed(g, way.order, r);
+    case CODED: return take_coded(g, way.order, r);
+    default: return take_interpolated(g, way.order, r);
+    }
+}
+
+/* Whether there is such a way, for this tile and bound. */
+static bool legal(const struct pithi_block *b, bool relative, struct way way) {
+    if (way.method == CONSTANT) return way.order == 0;
+    if (way.method == INTERPOLATED) return way.order < PITHI_INTERP_ROWS && !relative;
+    return way.method < METHODS && way.order <= dimensions(b->tile);
+}
+
+static const char *take(struct pithi_block *b) {
+    size_t bytes;
+    struct reading g = reading_layout(b->params, b->scratch, &bytes);
+    struct pithi_reader r = {b->bytes, b->length, NULL, b->coder};
+    const uint8_t *const head = pithi_reader_take(&r, HEAD_BYTES);
+    if (!quant_of(b, &g.quant)) return "a bound that the dtype cannot have";
+    if (!head) return "the block is shorter than its head";
+    const struct way way = {(enum method)head[0], head[1]};
+    if (!legal(b, g.quant.relative, way)) return "unknown coding of a block";
+    g.block = b;
+    const char *fault = pithi_exact_take(&r, &g.exact, element_of(b->params), b->count);
+    if (!fault) fault = take_body(&g, way, &r);
+    if (fault) return fault;
+    b->exact = g.exact.misses;
+    return r.left ? "bytes after the end of a block" : NULL;
+}
+
+static pith_status decode(struct pithi_block *b) {
+    b->detail = b->plain ? pithi_plain_take(b) : take(b);
+    return b->detail ? PITH_ERR_CORRUPT : PITH_OK;
+}
+
+const struct pithi_codec pithi_codec_eb = {
+    .id = 5,
+    .revision = 1,
+    .name = "eb",
+    .summary = "any values under a bound on every one of them",
+    .traits = PITH_TRAIT_BOUND,
+    .dtypes = 1u << PITH_F32 | 1u << PITH_BF16 | 1u << PITH_F16 | 1u << PITH_F64,
+    .keys = keys,
+    .key_count = sizeof keys / sizeof keys[0],
+    .needs = needs,
+    .need_count = sizeof needs / sizeof needs[0],
+    .preset = preset,
+    .check = pithi_bounded_check,
+    .fixed = fixed,
+    .block_bytes = block_bytes,
+    .scratch_bytes = scratch_bytes,
+    .coder_bytes = coder_bytes,
+    .encode = encode,
+    .decode = decode,
+    .tile = tile,
+    .lays = true,
+    .bounded = true,
+};

@@ -1,0 +1,406 @@
+/* embed.c - codec embed: rows of embedding tables under a bound, equal rows once.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A block's codes are rows; the distinct ones are coded, less a centre per column where that pays,
+ * as packed or coded words, and a map says which of them each row is (predict/rows.h, rowmap.h). */
+#include <string.h>
+
+#include "bytes/entropy.h"
+#include "bytes/symbols.h"
+#include "common/convert.h"
+#include "common/decimal.h"
+#include "common/endian.h"
+#include "common/pad.h"
+#include "frame_bound.h"
+#include "predict/exact_values.h"
+#include "predict/row_map.h"
+#include "predict/rows.h"
+#include "predict/strip.h"
+
+enum { MODE, ABS, REL, RANGE, ZEROS, DIM, LEVEL, START, DECAY, STEPS, BLOCK };
+enum { FAST, AUTO };
+enum { AT_EFFORT = 0, AT_MODE = 1, AT_ZEROS = 2, AT_TARGET = 4, AT_DIM = 8 };
+
+static const struct pithi_key keys[] = {
+    [MODE] = {"mode", PITHI_KEY_WORD, AUTO, 0, AUTO, 0, AT_MODE, "fast|auto",
+              "fast: fixed effort; auto: whatever is shortest", true},
+    [ABS] = {"abs", PITHI_KEY_REAL, 0, 1, 0, 0, AT_TARGET, "a number", "bound on |x - x'|", true},
+    [REL] = {"rel", PITHI_KEY_REAL, 0, 2, 0, 0, AT_TARGET, "a number",
+             "the same, relative to the range of the finite values; default 0.01", true},
+    [RANGE] = {"range", PITHI_KEY_REAL, 0, 0, 0, 0, PITHI_WIRE_NONE, "a number or none",
+               "with rel: the range, where ranks must agree", true},
+    [ZEROS] = {"zeros", PITHI_KEY_WORD, 0, 0, 1, 0, AT_ZEROS, "any|signed", "signed: keep -0",
+               true},
+    [DIM] = {"dim", PITHI_KEY_NUMBER, 0, 0, 1u << PITHI_BLOCK_LOG2_MAX, 0, AT_DIM, "0..16777216",
+             "elements of a row; 0: the last dimension", false},
+    [LEVEL] = {"level", PITHI_KEY_NUMBER, 1, PITHI_ENTROPY_LEVEL_MIN, PITHI_ENTROPY_LEVEL_MAX, 0,
+               AT_EFFORT, "1..19", "effort of zstd", true},
+    [START] = {"start", PITHI_KEY_REAL, PITHI_DECIMAL(2, 0), 0, 0, 0, PITHI_WIRE_NONE,
+               "a number, at least 1", "with decay: the first bound, in units of the last", true},
+    [DECAY] = {"decay", PITHI_KEY_WORD, 0, 0, 4, 0, PITHI_WIRE_NONE, "none|step|stairs|linear|log",
+               "how the bound falls from start to 1", true},
+    [STEPS] = {"steps", PITHI_KEY_NUMBER, 0, 0, UINT32_MAX, 0, PITHI_WIRE_NONE, "0..4294967295",
+               "with decay: steps until then", true},
+    [BLOCK] = {"block", PITHI_KEY_BLOCK, 262144, 16, 1u << PITHI_BLOCK_LOG2_MAX, 0,
+               PITHI_WIRE_BLOCK, "16..16777216, a power of two, or whole",
+               "most elements per block", false},
+};
+
+static const struct pithi_need needs[] = {
+    {LEVEL, MODE, "has no effect with mode=fast"},
+    {START, DECAY, "has no effect without decay"},
+    {STEPS, DECAY, "has no effect without decay"},
+    {DECAY, STEPS, "has no effect without steps"},
+};
+
+static size_t element_of(const struct pithi_params *p) { return pith_dtype_bytes(p->dtype); }
+
+/* ---- Settings --------------------------------------------------------------------------------*/
+
+static void preset(uint32_t value[PITHI_KEYS_MAX], uint32_t seen) {
+    (void)seen;
+    if (!(value[ABS] | value[REL])) value[REL] = PITHI_DECIMAL(1, -2);
+}
+
+static void settle(struct pithi_params *p, uint32_t ndim, const uint64_t *shape) {
+    enum { FLAT = 16 };
+    if (p->value[DIM]) return;
+    const uint64_t last = ndim > 1 ? shape[ndim - 1] : FLAT;
+    p->value[DIM] = last < p->block ? (uint32_t)last : p->block;
+    if (!last) p->value[DIM] = 1;
+}
+
+static pith_status check(const struct pithi_params *p, const char **detail) {
+    PITHI_TRY(pithi_bounded_check(p, detail));
+    *detail = "start is at least 1";
+    return pithi_decimal_floor(p->value[START]) < 1 ? PITH_ERR_SPEC : PITH_OK;
+}
+
+static bool fixed(const struct pithi_params *p) {
+    (void)p;
+    return false;
+}
+
+static uint64_t block_bytes(const struct pithi_params *p, uint64_t count) {
+    return count * element_of(p);
+}
+
+/* Elements of a row; none is longer than a block. */
+static size_t row_of(const struct pithi_params *p) {
+    return p->value[DIM] < p->block ? p->value[DIM] : p->block;
+}
+
+/* Nor than the one that it is in: what a block takes depends on its elements alone. */
+static size_t row_in(const struct pithi_params *p, size_t count) {
+    const size_t row = row_of(p);
+    return row < count ? row : count;
+}
+
+static const char *tile(const struct pithi_params *p, uint32_t ndim, const uint64_t *shape,
+                        struct pithi_tiling *tiling) {
+    if (!p->value[DIM]) return "rows have no elements";
+    pithi_tiling_rows(tiling, shape, ndim, (uint32_t)row_of(p), p->block);
+    return NULL;
+}
+
+/* ---- Memory ----------------------------------------------------------------------------------*/
+
+struct work {
+    int32_t *codes;  /* distinct rows */
+    uint32_t *words; /* all codes of a block while it is read, then words of distinct rows */
+    uint8_t *values; /* decode: of distinct rows */
+    uint32_t *which; /* distinct row of every row */
+    uint64_t *table; /* encode */
+    uint8_t *miss;   /* encode */
+    uint8_t *map;    /* room of a row map */
+    int32_t *centre;
+    void *pieces;
+    size_t elements, rows; /* the most of a block, a last short row made whole */
+    size_t row;
+};
+
+/* Places for bytes one after the other, or (at NULL) how many they are. */
+struct places {
+    uint8_t *at;
+    size_t bytes;
+};
+static void *place(struct places *p, uint64_t bytes) {
+    uint8_t *const here = p->at ? p->at + p->bytes : NULL;
+    p->bytes += pithi_pad64(bytes);
+    return here;
+}
+
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+static size_t pieces_bytes(const struct work *w) {
+    const size_t words =
+        larger(pithi_packed_scratch(w->elements), pithi_coded_scratch(w->elements));
+    return larger(words, pithi_piece_scratch(w->rows));
+}
+
+static int effort(const struct pithi_params *p) {
+    const bool none = p->decode_only || p->value[MODE] == FAST;
+    return none ? PITHI_ENTROPY_LEVEL_NONE : (int)p->value[LEVEL];
+}
+
+static struct work layout(const struct pithi_params *p, void *scratch, size_t *bytes) {
+    struct work w = {.row = row_in(p, p->most ? p->most : 1)};
+    struct places at = {scratch, 0};
+    w.rows = (p->most + w.row - 1) / w.row;
+    w.elements = w.rows * w.row;
+    const size_t groups = pithi_pad64(w.elements * sizeof(uint32_t));
+    w.codes = place(&at, groups);
+    w.words = place(&at, groups);
+    w.which = place(&at, w.rows * sizeof *w.which);
+    w.map = place(&at, pithi_rowmap_room(w.rows));
+    w.centre = place(&at, w.row * sizeof *w.centre);
+    w.values = place(&at, w.elements * element_of(p));
+    if (!p->decode_only) {
+        w.table = place(&at, pithi_rows_table_bytes(w.rows));
+        w.miss = place(&at, w.elements / 8 + 1);
+    }
+    w.pieces = place(&at, pieces_bytes(&w));
+    *bytes = at.bytes;
+    return w;
+}
+
+static size_t scratch_bytes(const struct pithi_params *p) {
+    size_t bytes;
+    layout(p, NULL, &bytes);
+    return bytes;
+}
+
+static size_t coder_bytes(const struct pithi_params *p) {
+    size_t bytes;
+    return pithi_entropy_bytes(layout(p, NULL, &bytes).elements, effort(p));
+}
+
+static struct work work_of(const struct pithi_block *b) {
+    size_t bytes;
+    struct work w = layout(b->params, b->scratch, &bytes);
+    w.row = row_in(b->params, b->count);
+    return w;
+}
+
+static size_t rows_of(const struct work *w, size_t count) { return (count + w->row - 1) / w->row; }
+
+static struct pithi_packed tile_of(const struct pithi_block *b, const struct work *w,
+                                   size_t distinct) {
+    return (struct pithi_packed){b->kernels, {1, 1, (uint32_t)distinct, (uint32_t)w->row}, 0};
+}
+
+/* Values in so many rows, of which the last may be short. */
+static size_t values_in(const struct pithi_block *b, const struct work *w, size_t rows) {
+    return rows * w->row < b->count ? rows * w->row : b->count;
+}
+
+static bool quant_of(const struct pithi_block *b, struct pithi_quant *q) {
+    return pithi_quant_init(q, b->params->dtype, b->bound, b->params->value[ZEROS]);
+}
+
+/* ---- Encode ----------------------------------------------------------------------------------*/
+
+/* Quantizes the block and numbers its rows, a strip of them in the cache at a time; a last short
+ * row is filled with 0. Returns how many values are to be stored as they are. */
+static size_t number_rows(const struct pithi_block *b, const struct pithi_quant *q,
+                          const struct work *w, struct pithi_rows *rows) {
+    enum { STRIP = 2048 };
+    const size_t element = element_of(b->params), all = rows_of(w, b->count);
+    int32_t *const codes = (int32_t *)w->words;
+    size_t misses = 0, done = 0;
+    pithi_rows_begin(rows, w->row, all, w->codes, w->table);
+    memset(codes + b->count, 0, (all * w->row - b->count) * sizeof *codes);
+    for (size_t at = 0; at < b->count; at += STRIP) {
+        const size_t left = b->count - at, n = left < STRIP ? left : STRIP;
+        misses += b->kernels->quantize(q, (const uint8_t *)b->value + at * element, n, codes + at,
+                                       w->miss + at / 8);
+        const size_t ready = left <= STRIP ? all : (at + n) / w->row;
+        pithi_rows_number(rows, codes + done * w->row, ready - done, w->which + done);
+        done = ready;
+    }
+    return misses;
+}
+
+static bool put_centre(const struct work *w, struct pithi_rows *rows, struct pithi_pen *pen,
+                       unsigned *bytes) {
+    if (!pithi_rows_centre(rows->codes, rows->distinct, w->row, w->centre, bytes)) {
+        *bytes = 0;
+        return true;
+    }
+    pithi_rows_sink(rows->codes, rows->distinct, w->row, w->centre);
+    for (size_t j = 0; j < w->row; j++)
+        if (!pithi_pen_put(pen, (const uint8_t *)&w->centre[j], *bytes)) return false;
+    return true;
+}
+
+static bool put_coded(const struct pithi_block *b, const struct work *w, size_t distinct,
+                      struct pithi_pen *pen) {
+    const struct pithi_packed tile = tile_of(b, w, distinct);
+    const size_t count = distinct * w->row;
+    b->kernels->predict(w->codes, tile.extent, 0, 0, count, w->words);
+    return pithi_coded_put(pen, w->elements, b->kernels->pack, w->words, count);
+}
+
+/* The shorter of coded and packed words. */
+static bool put_rows(const struct pithi_block *b, const struct work *w, size_t distinct,
+                     struct pithi_pen *pen, bool *coded) {
+    const struct pithi_packed tile = tile_of(b, w, distinct);
+    struct pithi_pen packed = *pen;
+    *coded = b->params->value[MODE] != FAST && put_coded(b, w, distinct, pen);
+    if (*coded) packed.room = (size_t)(pen->at - packed.at) - 1;
+    if (!pithi_packed_put(&tile, w->codes, &packed)) return *coded;
+    *pen = packed;
+    *coded = false;
+    return true;
+}
+
+/* The block's bytes; 0 when they would be more than cap. */
+static size_t code(struct pithi_block *b, size_t cap) {
+    const struct work w = work_of(b);
+    const bool fast = b->params->value[MODE] == FAST;
+    struct pithi_quant quant;
+    struct pithi_rows rows;
+    if (cap < PITHI_ROWS_HEAD || !quant_of(b, &quant)) return 0;
+    struct pithi_pen pen = {b->bytes + PITHI_ROWS_HEAD, cap - PITHI_ROWS_HEAD, effort(b->params),
+                            w.pieces, b->coder};
+    unsigned kind, centre;
+    bool coded;
+    const struct pithi_lay values = pithi_lay_dense(b->value, element_of(b->params));
+    b->exact = number_rows(b, &quant, &w, &rows);
+    b->active = values_in(b, &w, rows.distinct);
+    if (!pithi_exact_put(&pen, w.miss, b->exact, &values, b->count) ||
+        !pithi_rowmap_put(&pen, w.rows, w.which, rows_of(&w, b->count), rows.distinct, !fast, w.map,
+                          &kind) ||
+        !put_centre(&w, &rows, &pen, &centre) || !put_rows(b, &w, rows.distinct, &pen, &coded))
+        return 0;
+    const uint32_t head = pithi_rows_head(kind, coded, centre);
+    pithi_put32(b->bytes, head | (uint32_t)(rows.distinct - 1) << 8);
+    return (size_t)(pen.at - b->bytes);
+}
+
+static pith_status encode(struct pithi_block *b) {
+    b->length = code(b, b->count * element_of(b->params) - 1);
+    if (!b->length) {
+        pithi_plain_put(b);
+        b->active = b->count;
+    }
+    return PITH_OK;
+}
+
+/* ---- Decode ----------------------------------------------------------------------------------*/
+
+static bool take_centre(const struct work *w, struct pithi_reader *r, unsigned bytes) {
+    const uint8_t *const from = pithi_reader_take(r, bytes * w->row);
+    if (!from) return false;
+    for (size_t j = 0; bytes && j < w->row; j++) {
+        uint32_t x = 0;
+        memcpy(&x, from + j * bytes, bytes);
+        w->centre[j] = (int32_t)pithi_rows_centre_of(x, bytes);
+    }
+    return true;
+}
+
+static const char *take_coded(const struct pithi_block *b, const struct work *w,
+                              const struct pithi_packed *tile, size_t count,
+                              struct pithi_reader *r) {
+    struct pithi_unpredict u;
+    const char *const fault = pithi_coded_take(r, b->kernels->unpack, w->words, count);
+    if (fault) return fault;
+    pithi_unpredict_init(&u, tile->extent, 0, NULL);
+    b->kernels->unpredict(&u, w->words, count, w->codes);
+    return NULL;
+}
+
+/* Values of the distinct rows. */
+static const char *take_rows(const struct pithi_block *b, const struct work *w, size_t distinct,
+                             const struct pithi_quant *q, struct pithi_reader *r, void *values) {
+    const struct pithi_packed tile = tile_of(b, w, distinct);
+    const size_t count = distinct * w->row;
+    const unsigned head = b->bytes[0], centre = pithi_rows_centre_bytes(head);
+    if (!take_centre(w, r, centre)) return "the centres of columns are cut";
+    if (!(head & PITHI_ROWS_CODED) && !centre) return pithi_packed_take(&tile, r, q, values, false);
+    const char *const fault = head & PITHI_ROWS_CODED
+                                  ? take_coded(b, w, &tile, count, r)
+                                  : pithi_packed_take(&tile, r, NULL, w->codes, false);
+    if (fault) return fault;
+    if (centre) pithi_rows_lift(w->codes, distinct, w->row, w->centre);
+    b->kernels->dequantize(q, w->codes, count, values, false);
+    return NULL;
+}
+
+/* Rows to their places; the last may be short. */
+static void deliver(const struct pithi_block *b, const struct work *w) {
+    const uint32_t dtype = b->params->dtype;
+    const size_t bytes = w->row * element_of(b->params), whole = b->count / w->row;
+    const size_t step = w->row * pith_dtype_bytes(b->out_dtype), rest = b->count % w->row;
+    uint8_t *const to = b->out;
+    if (b->out_dtype == dtype)
+        pithi_rows_place(to, w->values, w->which, whole, bytes,
+                         b->stream ? b->kernels->move_stream : NULL);
+    else
+        for (size_t i = 0; i < whole; i++)
+            pithi_convert(to + i * step, b->out_dtype, w->values + w->which[i] * bytes, dtype,
+                          w->row);
+    if (rest)
+        pithi_convert(to + whole * step, b->out_dtype, w->values + w->which[whole] * bytes, dtype,
+                      rest);
+}
+
+static const char *take_block(struct pithi_block *b, const struct work *w) {
+    struct pithi_reader r = {b->bytes, b->length, w->pieces, b->coder};
+    const uint8_t *const head = pithi_reader_take(&r, PITHI_ROWS_HEAD);
+    const size_t rows = rows_of(w, b->count);
+    struct pithi_quant quant;
+    struct pithi_exact exact;
+    if (!head) return "the block is shorter than its head";
+    const size_t distinct = (size_t)(pithi_get32(head) >> 8) + 1;
+    if (head[0] & ~(PITHI_ROWS_MAP | PITHI_ROWS_CODED | PITHI_ROWS_CENTRE) || distinct > rows)
+        return "unknown coding of a block";
+    if (!quant_of(b, &quant)) return "a bound that the dtype cannot have";
+    const char *fault = pithi_exact_take(&r, &exact, element_of(b->params), b->count);
+    if (!fault)
+        fault = pithi_rowmap_take(&r, head[0] & PITHI_ROWS_MAP, rows, distinct, w->which, w->map);
+    if (!fault) fault = take_rows(b, w, distinct, &quant, &r, w->values);
+    if (fault) return fault;
+    if (r.left) return "bytes after the end of a block";
+    b->exact = exact.misses;
+    b->active = values_in(b, w, distinct);
+    deliver(b, w);
+    pithi_exact_patch(&exact, &(struct pithi_sink){pithi_block_put, b});
+    return NULL;
+}
+
+static pith_status decode(struct pithi_block *b) {
+    if (b->plain) {
+        b->detail = pithi_plain_take(b);
+        b->active = b->count;
+    } else {
+        const struct work w = work_of(b);
+        b->detail = take_block(b, &w);
+    }
+    return b->detail ? PITH_ERR_CORRUPT : PITH_OK;
+}
+
+const struct pithi_codec pithi_codec_embed = {
+    .id = 6,
+    .revision = 1,
+    .name = "embed",
+    .summary = "embedding rows under a bound, equal rows once",
+    .traits = PITH_TRAIT_BOUND,
+    .dtypes = 1u << PITH_F32 | 1u << PITH_BF16 | 1u << PITH_F16 | 1u << PITH_F64,
+    .keys = keys,
+    .key_count = sizeof keys / sizeof keys[0],
+    .needs = needs,
+    .need_count = sizeof needs / sizeof needs[0],
+    .preset = preset,
+    .settle = settle,
+    .check = check,
+    .fixed = fixed,
+    .block_bytes = block_bytes,
+    .scratch_bytes = scratch_bytes,
+    .coder_bytes = coder_bytes,
+    .encode = encode,
+    .decode = decode,
+    .tile = tile,
+    .bounded = true,
+};

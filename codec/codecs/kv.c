@@ -1,0 +1,477 @@
+/* kv.c - codec kv: pages of tokens, for KV caches and layer inputs.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Source: KIVI (ICML 2024): keys in groups along tokens, values along channels; XQuant (arXiv
+ * 2508.10395): layer inputs, and what they add to a base that goes along; QuaRot (NeurIPS 2024):
+ * heads rotated; the symmetric presets are ggml's q8_0 and q4_0 in spirit. */
+#include <string.h>
+
+#include "bytes/entropy.h"
+#include "common/convert.h"
+#include "common/decimal.h"
+#include "common/endian.h"
+#include "common/pad.h"
+#include "group/outliers.h"
+#include "kv/page_entropy.h"
+#include "predict/quant_value.h"
+
+enum {
+    PRESET = PITHI_KV_PRESET,
+    AXIS = PITHI_KV_AXIS,
+    ORDER = PITHI_KV_ORDER,
+    BITS = PITHI_KV_BITS,
+    GROUP = PITHI_KV_GROUP,
+    PAGE = PITHI_KV_PAGE,
+    RANGE = PITHI_KV_RANGE,
+    SCALE = PITHI_KV_SCALE,
+    SEARCH = PITHI_KV_SEARCH,
+    ROTATE = PITHI_KV_ROTATE,
+    CODEBOOK = PITHI_KV_CODEBOOK,
+    OUTLIERS = PITHI_KV_OUTLIERS,
+    WINDOW = PITHI_KV_WINDOW,
+    ENTROPY = PITHI_KV_ENTROPY,
+    LEVEL = PITHI_KV_LEVEL,
+    BLOCK = PITHI_KV_BLOCK
+};
+enum { ROW_MOST = 1 << 20, BLOCK_MOST = 1 << PITHI_BLOCK_LOG2_MAX, BOUND_BYTES = sizeof(double) };
+
+static const struct pithi_key keys[] = {
+    [PRESET] = {"preset", PITHI_KEY_WORD, 0, 0, 9, 0, PITHI_WIRE_NONE,
+                "none|kivi2|kivi4|kvquant-lite|quarot4|xquant2|xquant3|xquant4|q8|q4",
+                "the keys of a published setting; others go on top", false},
+    [AXIS] = {"axis", PITHI_KEY_WORD, 0, 0, 1, 0, 0, "token|channel",
+              "groups run along the elements of a token's head, or of a channel along tokens",
+              false},
+    [ORDER] = {"order", PITHI_KEY_WORD, 0, 0, 1, 0, 1, "tokens|heads",
+               "dimensions: [..., tokens, heads, dim], or [..., heads, tokens, dim]", false},
+    [BITS] = {"bits", PITHI_KEY_NUMBER, 4, 2, 8, 0x17C, 2, "2,3,4,5,6,8", "bits per code", false},
+    [GROUP] = {"group", PITHI_KEY_POW2, 128, 16, 256, 0, 3, "16..256, a power of two",
+               "elements that share a scale; none across two heads", false},
+    [PAGE] = {"page", PITHI_KEY_POW2, 128, 16, 4096, 0, 4, "16..4096, a power of two",
+              "tokens of a page, which decodes by itself", false},
+    [RANGE] = {"range", PITHI_KEY_WORD, 0, 0, 1, 0, 5, "asymmetric|symmetric",
+               "a scale and a zero point per group, or a scale", false},
+    [SCALE] = {"scale", PITHI_KEY_WORD, 0, 0, 2, 0, 6, "f16|bf16|f32",
+               "dtype of scales and zero points", false},
+    [SEARCH] = {"search", PITHI_KEY_WORD, 0, 0, 1, 0, 7, "none|mse",
+                "scale from the extremes, or from the part of the range of least error", true},
+    [ROTATE] = {"rotate", PITHI_KEY_WORD, 0, 0, 1, 0, 8, "none|head",
+                "Hadamard transform of each head: of 32..256 elements, a power of two", false},
+    [CODEBOOK] = {"codebook", PITHI_KEY_WORD, 0, 0, 2, 0, 9, "uniform|nf|lloyd",
+                  "what codes mean: steps, or 4 to 16 levels for bell-shaped values", false},
+    [OUTLIERS] = {"outliers", PITHI_KEY_REAL, 0, 1, 0, 0, 12, "a number up to 0.125, or none",
+                  "share of a group that is kept exactly: what lies farthest out", false},
+    [WINDOW] = {"window", PITHI_KEY_NUMBER, 0, 0, 1u << 20, 0, PITHI_WIRE_NONE, "0..1048576",
+                "append streams: newest tokens that stay exact", false},
+    [ENTROPY] = {"entropy", PITHI_KEY_WORD, 0, 0, 1, 0, 10, "none|zstd",
+                 "entropy coding of scales and codes, for files", false},
+    [LEVEL] = {"level", PITHI_KEY_NUMBER, 1, PITHI_ENTROPY_LEVEL_MIN, PITHI_ENTROPY_LEVEL_MAX, 0,
+               PITHI_WIRE_NONE, "1..19", "zstd level of entropy=zstd", false},
+    [BLOCK] = {"block", PITHI_KEY_POW2, 1u << 20, 16, BLOCK_MOST, 0, PITHI_WIRE_BLOCK,
+               "16..16777216, a power of two", "with entropy=zstd: elements per block, in pages",
+               false},
+};
+
+static const struct pithi_need needs[] = {
+    {BLOCK, ENTROPY, "has no effect without entropy=zstd"},
+    {LEVEL, ENTROPY, "has no effect without entropy=zstd"},
+};
+
+/* ---- Presets ---------------------------------------------------------------------------------*/
+
+enum { SET_MOST = 6 };
+static const struct {
+    uint8_t key;
+    uint16_t value;
+} presets[][SET_MOST] = {
+    {{PRESET, 0}},
+    {{AXIS, 1}, {BITS, 2}, {GROUP, 32}, {WINDOW, 128}},
+    {{AXIS, 1}, {BITS, 4}, {GROUP, 32}, {WINDOW, 128}},
+    {{AXIS, 1}, {BITS, 4}, {GROUP, 128}, {CODEBOOK, 1}, {OUTLIERS, PITHI_DECIMAL(1, -2)}},
+    {{ROTATE, 1}, {BITS, 4}, {GROUP, 128}, {SCALE, 1}},
+    {{BITS, 2}, {GROUP, 128}},
+    {{BITS, 3}, {GROUP, 128}},
+    {{BITS, 4}, {GROUP, 128}},
+    {{RANGE, 1}, {BITS, 8}, {GROUP, 32}},
+    {{RANGE, 1}, {BITS, 4}, {GROUP, 32}, {SEARCH, 1}},
+};
+
+static void preset(uint32_t value[PITHI_KEYS_MAX], uint32_t seen) {
+    for (int i = 0; i < SET_MOST; i++) {
+        const uint8_t key = presets[value[PRESET]][i].key;
+        if (key != PRESET && !(seen >> key & 1)) value[key] = presets[value[PRESET]][i].value;
+    }
+    if (value[CODEBOOK] && !(seen >> RANGE & 1)) value[RANGE] = 1;
+    value[PRESET] = keys[PRESET].initial;
+}
+
+/* ---- Rows and pages --------------------------------------------------------------------------*/
+
+struct rows {
+    uint64_t sequences, tokens, heads, dim;
+};
+
+/* Groups along a head do not care where a sequence ends, and pages of the same size let a base be
+ * hashed page by page: with a base all tokens are one sequence. */
+static struct rows rows_of(const struct pithi_params *p, uint32_t ndim, const uint64_t *shape) {
+    struct rows r = {1, 1, 1, 1};
+    if (ndim) r.dim = shape[--ndim];
+    if (ndim > 1 && !p->value[ORDER]) r.heads = shape[--ndim];
+    if (ndim) r.tokens = shape[--ndim];
+    while (ndim) r.sequences *= shape[--ndim];
+    if (p->base_dtype == PITH_NONE) return r;
+    r.tokens *= r.sequences;
+    r.sequences = 1;
+    return r;
+}
+
+static bool is_empty(const struct rows *r) {
+    return !r->sequences || !r->tokens || !r->heads || !r->dim;
+}
+
+static bool row_fits(const struct rows *r) {
+    return r->heads <= ROW_MOST && r->dim <= ROW_MOST && r->heads * r->dim <= ROW_MOST;
+}
+
+static uint64_t page_elements(const struct pithi_params *p, const struct rows *r) {
+    const uint64_t page = p->value[PAGE], tokens = r->tokens < page ? r->tokens : page;
+    return tokens * r->heads * r->dim;
+}
+
+static void settle(struct pithi_params *p, uint32_t ndim, const uint64_t *shape) {
+    const struct rows r = rows_of(p, ndim, shape);
+    const bool known = !is_empty(&r) && row_fits(&r);
+    const uint64_t page = known ? page_elements(p, &r) : 0;
+    p->heads = known ? (uint32_t)r.heads : 1;
+    p->dim = known ? (uint32_t)r.dim : 1;
+    p->block = p->value[ENTROPY] ? p->value[BLOCK] : 1u << PITHI_BLOCK_LOG2_MIN;
+    while (p->block < page && p->block < BLOCK_MOST) p->block *= 2;
+    p->value[BLOCK] = p->value[ENTROPY] ? p->block : keys[BLOCK].initial;
+}
+
+/* Tokens of a block: a page, or, coded, as many as there is room for. */
+static uint32_t block_tokens(const struct pithi_params *p, uint64_t row) {
+    const uint64_t page = p->value[PAGE], pages = row ? p->block / (page * row) : 0;
+    return (uint32_t)(p->value[ENTROPY] && pages ? pages * page : page);
+}
+
+static const char *tile(const struct pithi_params *p, uint32_t ndim, const uint64_t *shape,
+                        struct pithi_tiling *tiling) {
+    const struct rows r = rows_of(p, ndim, shape);
+    const bool order = r.dim >= 32 && r.dim <= 256 && (r.dim & (r.dim - 1)) == 0;
+    const uint64_t row = is_empty(&r) ? 0 : r.heads * r.dim;
+    if (!is_empty(&r) && !row_fits(&r))
+        return ndim > 1 ? "a token has more than 1048576 elements"
+                        : "one dimension is one token of kv, of at most 1048576 elements";
+    if (row && page_elements(p, &r) > BLOCK_MOST) return "a page has more than 16777216 elements";
+    if (row && p->value[ROTATE] && !order) return "rotate=head needs heads of 32, 64, 128 or 256";
+    pithi_tiling_pages(tiling, r.sequences, r.tokens, row, block_tokens(p, row));
+    return NULL;
+}
+
+static struct pithi_kv kv_of(const struct pithi_params *p, const struct pithi_kernels *kernels) {
+    struct pithi_kv k;
+    pithi_kv_init(&k, p, kernels, p->heads, p->dim);
+    return k;
+}
+
+static uint32_t row_of(const struct pithi_params *p) { return p->heads * p->dim; }
+
+/* ---- Sizes -----------------------------------------------------------------------------------*/
+
+static pith_status check(const struct pithi_params *p, const char **detail) {
+    const bool base = p->base_dtype != PITH_NONE;
+    pith_status status = PITH_ERR_SPEC;
+    if (base && !pithi_is_float16_32(p->base_dtype)) {
+        *detail = "kv takes a base of dtype f32, bf16 or f16";
+        status = PITH_ERR_DTYPE;
+    } else if (base && (p->value[AXIS] || p->value[SEARCH] || p->value[ROTATE] ||
+                        p->value[CODEBOOK] || p->value[OUTLIERS] || p->value[ENTROPY])) {
+        *detail = "a base needs plain groups along axis=token";
+        status = PITH_ERR_UNSUPPORTED; /* the spec is good without one */
+    } else if (p->value[CODEBOOK] && (p->value[BITS] > 4 || !p->value[RANGE])) {
+        *detail = "a codebook has 2 to 4 bits and a symmetric range";
+    } else if (p->value[CODEBOOK] && p->value[SEARCH]) {
+        *detail = "search=mse needs codebook=uniform";
+    } else if (p->value[OUTLIERS] && p->value[ROTATE]) {
+        *detail = "outliers need rotate=none";
+    } else if (p->value[OUTLIERS] && pithi_decimal_floor(p->value[OUTLIERS]) > 0.125) {
+        *detail = "outliers is at most 0.125";
+    } else if (p->value[AXIS] && p->value[PAGE] < p->value[GROUP]) {
+        *detail = "page is smaller than group";
+    } else {
+        return PITH_OK;
+    }
+    return status;
+}
+
+static bool fixed(const struct pithi_params *p) { return !p->value[ENTROPY]; }
+
+static uint64_t block_bytes(const struct pithi_params *p, uint64_t count) {
+    const struct pithi_kv k = kv_of(p, NULL);
+    if (p->key_frame) return count * pith_dtype_bytes(p->base_dtype);
+    return pithi_kv_places(&k, (uint32_t)(count / row_of(p))).bytes;
+}
+
+/* With entropy coding: a block as it is without, and what coding needs. */
+struct coding {
+    uint8_t *page, *symbols;
+    void *pieces;
+    uint32_t tokens;
+};
+
+static struct coding coding_of(const struct pithi_params *p, const struct pithi_kv *k, size_t count,
+                               void *scratch, size_t *bytes) {
+    struct coding c = {.tokens = (uint32_t)(count / row_of(p))};
+    const size_t symbols = pithi_kv_symbols(k, c.tokens);
+    size_t at = pithi_kv_scratch(k);
+    uint8_t *const memory = scratch;
+    if (memory) c.page = memory + at;
+    at += (size_t)pithi_pad64(pithi_kv_places(k, c.tokens).bytes);
+    if (memory) c.symbols = memory + at;
+    at += (size_t)pithi_pad64(symbols);
+    if (memory) c.pieces = memory + at;
+    *bytes = at + pithi_piece_scratch(symbols);
+    return c;
+}
+
+static size_t scratch_bytes(const struct pithi_params *p) {
+    const struct pithi_kv k = kv_of(p, NULL);
+    size_t bytes = pithi_kv_scratch(&k);
+    if (p->value[ENTROPY]) coding_of(p, &k, p->most, NULL, &bytes);
+    return bytes;
+}
+
+static size_t coder_bytes(const struct pithi_params *p) {
+    const struct pithi_kv k = kv_of(p, NULL);
+    const int level = p->decode_only ? PITHI_ENTROPY_LEVEL_NONE : (int)p->value[LEVEL];
+    if (!p->value[ENTROPY]) return 0;
+    return pithi_entropy_bytes(pithi_kv_symbols(&k, (uint32_t)(p->most / row_of(p))), level);
+}
+
+/* ---- Bound -----------------------------------------------------------------------------------*/
+
+/* Bound of a group; with `order`, more for what rounding inside of the transform and its inverse
+ * may add to the error of a value, which is a mean of those of codes. */
+static double one_bound(const struct pithi_kv *k, const uint8_t *scale, const uint8_t *zero) {
+    const size_t width = pithi_scale_width(k->set.scale_dtype);
+    uint8_t pair[2 * sizeof(float)] = {0};
+    memcpy(pair, scale, width);
+    if (k->set.asymmetric) memcpy(pair + width, zero, width);
+    const double group = pithi_group_bound(&k->set, pair, 1);
+    const float s = pithi_float(pithi_scale_load(pair, k->set.scale_dtype, 0));
+    const float z =
+        k->set.asymmetric ? pithi_float(pithi_scale_load(pair, k->set.scale_dtype, 1)) : 0;
+    const double reach = (z < 0 ? -(double)z : (double)z) + (double)(1 << k->set.bits) * (double)s;
+    double stages = 0, root = 2;
+    for (uint32_t order = k->order; order > 1; order /= 2) stages++;
+    for (uint32_t order = k->order; order > 1; order /= 4) root *= 2;
+    const double clamped = k->outliers ? pithi_outliers_bound(&k->set, k->dtype, (double)s) : 0;
+    return group + clamped + (k->order ? reach * stages * root * 0x1p-22 : 0);
+}
+
+static double page_bound(const struct pithi_params *p, const uint8_t *page, size_t tokens) {
+    const struct pithi_kv k = kv_of(p, NULL);
+    const size_t width = pithi_scale_width(k.set.scale_dtype);
+    const size_t groups = pithi_kv_groups(&k, (uint32_t)tokens), row = row_of(p);
+    double largest = 0;
+    for (size_t g = 0; g < groups; g++) {
+        const size_t pairs = k.set.asymmetric ? 2 : 1;
+        const size_t at = k.channel ? g / row * row * pairs + g % row : g * pairs;
+        const uint8_t *const scale = page + at * width;
+        const double one = one_bound(&k, scale, scale + (k.channel ? row : 1) * width);
+        if (one != one || one > largest) largest = one;
+        if (one != one) break;
+    }
+    return largest;
+}
+
+/* Coded blocks begin with theirs: their scales cannot be read without memory. -1 where a block is
+ * too short to state it or states a number below 0, which decode refuses as well; by bits, because
+ * a host that flushes subnormals takes small ones for 0. */
+static double stated_bound(const struct pithi_block *b) {
+    const uint64_t sign = UINT64_C(1) << 63;
+    if (b->length < BOUND_BYTES) return -1;
+    const uint64_t u = pithi_get64(b->bytes);
+    if (u > sign && u <= (sign | PITHI_F64_INF)) return -1;
+    return pithi_double(u);
+}
+
+static double bound(const struct pithi_block *b) {
+    const struct pithi_params *p = b->params;
+    const bool whole = b->length == block_bytes(p, b->count);
+    if (p->key_frame) return 0;
+    if (p->value[ENTROPY] && b->plain != whole) return -1;
+    if (whole) return page_bound(p, b->bytes, b->count / row_of(p));
+    return p->value[ENTROPY] ? stated_bound(b) : -1;
+}
+
+/* ---- Encode ----------------------------------------------------------------------------------*/
+
+/* Tokens whose part of a base stays in the first-level cache for the hash that follows: a multiple
+ * of 8, so that every part begins at a whole lane of the hash. */
+static uint32_t step_of(const struct pithi_block *b) {
+    const uint32_t tokens = 4096 / row_of(b->params) & ~7u;
+    if (!b->base) return b->params->value[PAGE];
+    return tokens ? tokens : 8;
+}
+
+static uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+static uint64_t hash_base(const struct pithi_block *b, size_t at, size_t count) {
+    const size_t element = pith_dtype_bytes(b->params->base_dtype);
+    if (!b->base) return 0;
+    return b->kernels->nh((const uint8_t *)b->base + at * element, count * element,
+                          (b->first + at) * element / 8);
+}
+
+static void *at_element(const void *p, uint32_t dtype, size_t i) {
+    return p ? (uint8_t *)(uintptr_t)p + i * pith_dtype_bytes(dtype) : NULL;
+}
+
+static void encode_page(struct pithi_block *b, uint8_t *page) {
+    const struct pithi_params *p = b->params;
+    const struct pithi_kv k = kv_of(p, b->kernels);
+    const uint32_t row = row_of(p), step = step_of(b);
+    struct pithi_kv_rows rows = {.tokens = (uint32_t)(b->count / row),
+                                 .update = b->update,
+                                 .stream = b->stream,
+                                 .scratch = b->scratch};
+    pithi_kv_clear(&k, page, rows.tokens);
+    for (; rows.first < rows.tokens; rows.first += rows.count) {
+        const size_t at = (size_t)rows.first * row;
+        rows.count = smaller(step, rows.tokens - rows.first);
+        rows.value = at_element(b->value, p->dtype, at);
+        rows.base = at_element(b->base, p->base_dtype, at);
+        rows.more = b->more || rows.first + rows.count < rows.tokens;
+        pithi_kv_put(&k, page, &rows);
+        b->hash += hash_base(b, at, (size_t)rows.count * row);
+    }
+    b->saturated += rows.saturated;
+    b->poisoned += rows.poisoned;
+}
+
+static void encode_coded(struct pithi_block *b) {
+    const struct pithi_params *p = b->params;
+    const struct pithi_kv k = kv_of(p, b->kernels);
+    size_t ignored;
+    const struct coding c = coding_of(p, &k, b->count, b->scratch, &ignored);
+    encode_page(b, c.page);
+    const double bound = page_bound(p, c.page, c.tokens);
+    struct pithi_pen pen = {b->bytes, b->length - 1, (int)p->value[LEVEL] | PITHI_ENTROPY_BARE,
+                            c.pieces, b->coder};
+    pithi_pen_put(&pen, (const uint8_t *)&bound, BOUND_BYTES); /* a page has more */
+    b->plain = !pithi_kv_pack(&k, c.page, c.tokens, &pen, c.symbols);
+    if (b->plain)
+        memcpy(b->bytes, c.page, b->length);
+    else
+        b->length = (size_t)(pen.at - b->bytes);
+}
+
+static pith_status encode(struct pithi_block *b) {
+    const struct pithi_params *p = b->params;
+    b->length = (size_t)block_bytes(p, b->count);
+    if (p->value[ENTROPY]) {
+        encode_coded(b);
+        return PITH_OK;
+    }
+    if (!p->key_frame) {
+        encode_page(b, b->bytes);
+        return PITH_OK;
+    }
+    b->saturated += pithi_convert_finite(b->bytes, p->base_dtype, b->value, p->dtype, b->count);
+    if (b->update) memcpy(b->base, b->bytes, b->length);
+    b->hash += hash_base(b, 0, b->count);
+    return PITH_OK;
+}
+
+/* ---- Decode ----------------------------------------------------------------------------------*/
+
+static void decode_page(struct pithi_block *b, const uint8_t *page) {
+    const struct pithi_params *p = b->params;
+    const struct pithi_kv k = kv_of(p, b->kernels);
+    const uint32_t row = row_of(p), step = step_of(b);
+    const uint32_t last = (uint32_t)((b->until + row - 1) / row);
+    struct pithi_kv_part part = {.tokens = (uint32_t)(b->count / row),
+                                 .first = (uint32_t)(b->from / row),
+                                 .heads = p->heads,
+                                 .out_dtype = b->out_dtype,
+                                 .token_stride = row,
+                                 .update = b->update,
+                                 .stream = b->stream,
+                                 .scratch = b->scratch};
+    for (; part.first < last; part.first += part.count) {
+        const size_t at = (size_t)part.first * row;
+        part.count = smaller(step, last - part.first);
+        part.out = at_element(b->out, b->out_dtype, at);
+        part.base = at_element(b->base, p->base_dtype, at);
+        pithi_kv_get(&k, page, &part);
+        b->hash += hash_base(b, at, (size_t)part.count * row);
+    }
+    b->saturated += part.saturated;
+    b->poisoned += part.poisoned;
+}
+
+static pith_status decode_coded(struct pithi_block *b) {
+    const struct pithi_params *p = b->params;
+    const struct pithi_kv k = kv_of(p, b->kernels);
+    size_t ignored;
+    const struct coding c = coding_of(p, &k, b->count, b->scratch, &ignored);
+    if (b->plain) {
+        if (b->length != block_bytes(p, b->count)) {
+            b->detail = "a plain block of a wrong length";
+            return PITH_ERR_CORRUPT;
+        }
+        decode_page(b, b->bytes);
+        return PITH_OK;
+    }
+    struct pithi_reader r = {b->bytes, b->length, c.pieces, b->coder};
+    if (!pithi_reader_take(&r, BOUND_BYTES) || b->length == block_bytes(p, b->count))
+        b->detail = "a coded block of a wrong length";
+    else if (stated_bound(b) < 0)
+        b->detail = "a block states a bound below 0";
+    else
+        b->detail = pithi_kv_unpack(&k, &r, c.tokens, c.page, c.symbols);
+    if (b->detail) return PITH_ERR_CORRUPT;
+    decode_page(b, c.page);
+    return PITH_OK;
+}
+
+static pith_status decode(struct pithi_block *b) {
+    const uint32_t base_dtype = b->params->base_dtype;
+    if (b->params->value[ENTROPY]) return decode_coded(b);
+    if (!b->params->key_frame) {
+        if (b->out || b->base) decode_page(b, b->bytes);
+        return PITH_OK;
+    }
+    if (b->update) memcpy(b->base, b->bytes, b->length);
+    if (b->out) pithi_convert(b->out, b->out_dtype, b->bytes, base_dtype, b->count);
+    b->hash += hash_base(b, 0, b->count);
+    return PITH_OK;
+}
+
+const struct pithi_codec pithi_codec_kv = {
+    .id = 8,
+    .revision = 1,
+    .name = "kv",
+    .summary = "KV caches and layer inputs: low-bit pages of tokens (KIVI, XQuant, QuaRot)",
+    .traits = PITH_TRAIT_FIXED_RATE | PITH_TRAIT_BASE,
+    .dtypes = 1u << PITH_F32 | 1u << PITH_BF16 | 1u << PITH_F16,
+    .keys = keys,
+    .key_count = sizeof keys / sizeof keys[0],
+    .needs = needs,
+    .need_count = sizeof needs / sizeof needs[0],
+    .stream_keys = 1u << WINDOW,
+    .preset = preset,
+    .settle = settle,
+    .check = check,
+    .fixed = fixed,
+    .block_bytes = block_bytes,
+    .scratch_bytes = scratch_bytes,
+    .coder_bytes = coder_bytes,
+    .encode = encode,
+    .decode = decode,
+    .bound = bound,
+    .tile = tile,
+    .pages = true,
+};

@@ -1,0 +1,240 @@
+/* lossless.c - codec lossless: exact values, or exact updates of a base, by zstd.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Values become unsigned words (bytes/update.h), words become small symbols with escapes or, where
+ * most words are large, byte planes; every symbol string and plane is then a piece of its own. */
+#include <string.h>
+
+#include "bytes/byte_planes.h"
+#include "bytes/entropy.h"
+#include "bytes/piece.h"
+#include "bytes/update.h"
+#include "codec.h"
+#include "common/pad.h"
+
+enum { LEVEL, BLOCK, IDENTITY, KEY };
+
+static const struct pithi_key keys[] = {
+    [LEVEL] = {"level", PITHI_KEY_NUMBER, 3, PITHI_ENTROPY_LEVEL_MIN, PITHI_ENTROPY_LEVEL_MAX, 0, 0,
+               "1..19", "effort of zstd", true},
+    [BLOCK] = {"block", PITHI_KEY_POW2, 131072, 16, 1u << PITHI_BLOCK_LOG2_MAX, 0, PITHI_WIRE_BLOCK,
+               "16..16777216, a power of two", "elements per block", false},
+    [IDENTITY] = {"identity", PITHI_KEY_WORD, 0, 0, 1, 0, 1, "on|off",
+                  "carry and compare the identity of the base", false},
+    [KEY] = {"key", PITHI_KEY_NUMBER, 0, 0, UINT32_MAX, 0, PITHI_WIRE_NONE, "0..4294967295",
+             "make every step divisible by this a key frame; 0: none", false},
+};
+
+/* First byte of a block: bits per symbol, and whether the words are updates. */
+enum { HEAD_BITS = 0x0F, HEAD_UPDATE = 0x10 };
+
+static size_t width_of(const struct pithi_params *p) { return pith_dtype_bytes(p->dtype); }
+
+/* ---- Sizes -----------------------------------------------------------------------------------*/
+
+static pith_status check(const struct pithi_params *p, const char **detail) {
+    if (p->base_dtype == PITH_NONE || p->base_dtype == p->dtype) return PITH_OK;
+    *detail = "lossless takes a base of the values' dtype";
+    return PITH_ERR_DTYPE;
+}
+
+static bool fixed(const struct pithi_params *p) {
+    (void)p;
+    return false;
+}
+
+static uint64_t block_bytes(const struct pithi_params *p, uint64_t count) {
+    return count * width_of(p);
+}
+
+struct work {
+    uint8_t *words, *more, *planes; /* a block of words each */
+    uint8_t *spread, *symbols;      /* a byte per element each */
+    void *pieces;
+    size_t most; /* elements: the most bytes of a piece */
+};
+
+static struct work work_of(const struct pithi_params *p, uint8_t *scratch) {
+    const size_t words = pithi_pad64(p->most * width_of(p)), bytes = pithi_pad64(p->most);
+    struct work w = {.words = scratch, .most = p->most};
+    w.more = w.words + words;
+    w.planes = w.more + words;
+    w.spread = w.planes + words;
+    w.symbols = w.spread + bytes;
+    w.pieces = w.symbols + bytes;
+    return w;
+}
+
+/* Integers and bytes repeat where floats do not, so their default effort looks for matches. */
+static int effort(const struct pithi_params *p) {
+    const int level = (int)p->value[LEVEL];
+    const bool search = level == PITHI_ENTROPY_LEVEL_SEARCH - 1 && !pithi_is_ordered(p->dtype);
+    return search ? PITHI_ENTROPY_LEVEL_SEARCH : level;
+}
+
+static size_t scratch_bytes(const struct pithi_params *p) {
+    return 3 * pithi_pad64(p->most * width_of(p)) + 2 * pithi_pad64(p->most) +
+           pithi_piece_scratch(p->most);
+}
+
+static size_t coder_bytes(const struct pithi_params *p) {
+    return pithi_entropy_bytes(p->most, p->decode_only ? PITHI_ENTROPY_LEVEL_NONE : effort(p));
+}
+
+/* ---- Encode ----------------------------------------------------------------------------------*/
+
+static bool put_planes(struct pithi_pen *pen, const struct work *w, const uint8_t *words,
+                       size_t width, size_t count) {
+    for (size_t k = 0; k < width; k++) {
+        pithi_plane_take(w->planes, words, width, k, count);
+        if (!pithi_piece_put(pen, w->most, w->planes, count)) return false;
+    }
+    return true;
+}
+
+/* The block's bytes; 0 when they would be more than cap. */
+static size_t code(const struct pithi_block *b, bool update, uint8_t *dst, size_t cap) {
+    const struct work w = work_of(b->params, b->scratch);
+    const size_t width = width_of(b->params);
+    struct pithi_pen pen = {dst, cap, effort(b->params), w.pieces, b->coder};
+    pithi_words_from(w.words, b->value, update ? b->base : NULL, b->params->dtype, b->count);
+    const unsigned bits = pithi_symbol_choose(w.words, width, b->count);
+    const uint8_t head = (uint8_t)(bits | (update ? HEAD_UPDATE : 0u));
+    size_t escapes = b->count;
+    if (!pithi_pen_put(&pen, &head, 1)) return 0;
+    if (bits) {
+        escapes = pithi_symbols_from(w.symbols, w.words, w.words, width, bits, b->count, w.spread);
+        if (!pithi_piece_put(&pen, w.most, w.symbols, pithi_symbol_bytes(b->count, bits))) return 0;
+    }
+    if (escapes && !put_planes(&pen, &w, w.words, width, escapes)) return 0;
+    return (size_t)(pen.at - dst);
+}
+
+/* An update that saves half of the bytes is never worse than the values in practice, and trying
+ * both doubles the time. */
+static size_t code_best(const struct pithi_block *b, size_t raw) {
+    if (!b->base || b->params->key_frame) return code(b, false, b->bytes, raw - 1);
+    const size_t length = code(b, true, b->bytes, raw - 1);
+    if (length && length <= raw / 2) return length;
+    uint8_t *const other = work_of(b->params, b->scratch).more;
+    const size_t values = code(b, false, other, length ? length - 1 : raw - 1);
+    if (values) memcpy(b->bytes, other, values);
+    return values ? values : length;
+}
+
+static uint64_t hash_base(const struct pithi_block *b) {
+    const size_t width = width_of(b->params);
+    if (!b->base || b->params->value[IDENTITY]) return 0;
+    return b->kernels->nh(b->base, b->count * width, b->first * width / 8);
+}
+
+static pith_status encode(struct pithi_block *b) {
+    const size_t raw = b->count * width_of(b->params);
+    b->length = code_best(b, raw);
+    b->plain = b->length == 0;
+    if (b->plain) {
+        memcpy(b->bytes, b->value, raw);
+        b->length = raw;
+    }
+    if (b->base && b->update) memcpy(b->base, b->value, raw);
+    b->hash += hash_base(b);
+    return PITH_OK;
+}
+
+/* ---- Decode ----------------------------------------------------------------------------------*/
+
+static bool take_planes(struct pithi_reader *r, const struct work *w, uint8_t *words, size_t width,
+                        size_t count) {
+    const uint8_t *planes[8];
+    for (size_t k = 0; k < width; k++) {
+        planes[k] = pithi_piece_take(r, count, w->planes + k * count);
+        if (!planes[k]) return false;
+    }
+    pithi_planes_merge(words, planes, width, count);
+    return true;
+}
+
+/* Symbols and escapes to w->words. */
+static const char *take_symbols(struct pithi_reader *r, const struct work *w, size_t width,
+                                unsigned bits, size_t count) {
+    const uint8_t *const symbols = pithi_piece_take(r, pithi_symbol_bytes(count, bits), w->symbols);
+    if (!symbols) return "the symbols are damaged";
+    const size_t escapes = pithi_symbols_spread(w->spread, symbols, bits, count);
+    if (escapes > count) return "bits after the last symbol are not 0";
+    if (escapes && !take_planes(r, w, w->more, width, escapes)) return "the escapes are damaged";
+    pithi_symbols_to(w->words, w->spread, w->more, width, bits, count);
+    return NULL;
+}
+
+static const char *take_words(const struct pithi_block *b, const struct work *w, bool *update) {
+    struct pithi_reader r = {b->bytes, b->length, w->pieces, b->coder};
+    const uint8_t *const head = pithi_reader_take(&r, 1);
+    if (!head) return "the block is empty";
+    const unsigned bits = *head & HEAD_BITS;
+    *update = *head & HEAD_UPDATE;
+    if (*head & ~(HEAD_BITS | HEAD_UPDATE) || bits > 8 || bits & (bits - 1))
+        return "unknown coding of a block";
+    if (*update && (b->params->base_dtype == PITH_NONE || b->params->key_frame))
+        return "an update where there is no base";
+    const size_t width = width_of(b->params);
+    const char *fault = NULL;
+    if (bits)
+        fault = take_symbols(&r, w, width, bits, b->count);
+    else if (!take_planes(&r, w, w->words, width, b->count))
+        fault = "a byte plane is damaged";
+    return fault ? fault : r.left ? "bytes after the end of a block" : NULL;
+}
+
+static pith_status corrupt(struct pithi_block *b, const char *detail) {
+    b->detail = detail;
+    return PITH_ERR_CORRUPT;
+}
+
+/* Values to out and, with update, to the base. Either may be missing; a check of a frame without
+ * its base has neither. */
+static void deliver(const struct pithi_block *b, const uint8_t *words, bool update) {
+    uint8_t *const base = b->base;
+    if (b->out) {
+        pithi_words_to(b->out, words, update ? base : NULL, b->params->dtype, b->count);
+        if (base && b->update) memcpy(base, b->out, b->count * width_of(b->params));
+    } else if (base && b->update) {
+        pithi_words_to(base, words, update ? base : NULL, b->params->dtype, b->count);
+    }
+}
+
+static pith_status decode(struct pithi_block *b) {
+    const size_t raw = b->count * width_of(b->params);
+    if (b->plain) {
+        if (b->length != raw) return corrupt(b, "a plain block of a wrong length");
+        if (b->out) memcpy(b->out, b->bytes, raw);
+        if (b->base && b->update) memcpy(b->base, b->bytes, raw);
+    } else {
+        const struct work w = work_of(b->params, b->scratch);
+        bool update = false;
+        const char *const fault = take_words(b, &w, &update);
+        if (fault) return corrupt(b, fault);
+        if (update && !b->base && b->out) return corrupt(b, "an update where there is no base");
+        deliver(b, w.words, update);
+    }
+    b->hash += hash_base(b);
+    return PITH_OK;
+}
+
+const struct pithi_codec pithi_codec_lossless = {
+    .id = 2,
+    .revision = 1,
+    .name = "lossless",
+    .summary = "exact: byte planes, or updates of a base, by zstd",
+    .traits = PITH_TRAIT_LOSSLESS | PITH_TRAIT_BASE,
+    .dtypes = 0xFFFEu,
+    .keys = keys,
+    .key_count = sizeof keys / sizeof keys[0],
+    .stream_keys = 1u << KEY,
+    .check = check,
+    .fixed = fixed,
+    .block_bytes = block_bytes,
+    .scratch_bytes = scratch_bytes,
+    .coder_bytes = coder_bytes,
+    .encode = encode,
+    .decode = decode,
+};

@@ -1,0 +1,294 @@
+/* wdiff.c - codec wdiff: group-quantized weight differences against the receivers' own base.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Source: SDP4Bit (NeurIPS 2024), section 3.1, with the difference taken in f32. Both ends apply
+ * the same decoded difference to the same base, so replicas stay bit-identical and the error of
+ * one step is part of the next difference (closed loop). */
+#include <string.h>
+
+#include "bytes/entropy.h"
+#include "codec.h"
+#include "common/convert.h"
+#include "common/pad.h"
+
+enum { BITS, GROUP, ROUND, SCALE, ENTROPY, IDENTITY, KEY, BLOCK, LEVEL };
+
+static const struct pithi_key keys[] = {
+    [BITS] = {"bits", PITHI_KEY_NUMBER, 4, 2, 8, 0x15C, 0, "2,3,4,6,8", "bits per code", false},
+    [GROUP] = {"group", PITHI_KEY_POW2, 2048, 16, 16384, 0, 1, "16..16384, a power of two",
+               "elements that share a scale", false},
+    [ROUND] = {"round", PITHI_KEY_WORD, 0, 0, 1, 0, 2, "nearest|stochastic", "rounding of codes",
+               true},
+    [SCALE] = {"scale", PITHI_KEY_WORD, 0, 0, 1, 0, 3, "f32|bf16", "dtype of the scales", false},
+    [ENTROPY] = {"entropy", PITHI_KEY_WORD, 0, 0, 1, 0, 4, "none|zstd",
+                 "entropy coding of the codes, for files", false},
+    [IDENTITY] = {"identity", PITHI_KEY_WORD, 0, 0, 1, 0, 5, "on|off",
+                  "carry and compare the identity of the base", false},
+    [KEY] = {"key", PITHI_KEY_NUMBER, 0, 0, UINT32_MAX, 0, PITHI_WIRE_NONE, "0..4294967295",
+             "make every step divisible by this a key frame; 0: none", false},
+    [BLOCK] = {"block", PITHI_KEY_POW2, 16384, 16, 1u << PITHI_BLOCK_LOG2_MAX, 0, PITHI_WIRE_BLOCK,
+               "16..16777216, a power of two, at least group", "elements per block", false},
+    [LEVEL] = {"level", PITHI_KEY_NUMBER, 3, 1, 19, 0, PITHI_WIRE_NONE, "1..19",
+               "zstd level of entropy=zstd", false},
+};
+
+static const struct pithi_need needs[] = {
+    {LEVEL, ENTROPY, "has no effect without entropy=zstd"},
+};
+
+/* In place where codes follow: see pithi_group_job_open. */
+static inline void set(struct pithi_group_setting *s, const struct pithi_params *p) {
+    memset(s, 0, sizeof *s);
+    s->group = p->value[GROUP];
+    s->bits = (uint8_t)p->value[BITS];
+    s->scale_dtype = p->value[SCALE] ? PITH_BF16 : PITH_F32;
+    s->stochastic = p->value[ROUND] == 1;
+}
+
+static struct pithi_group_setting setting(const struct pithi_params *p) {
+    struct pithi_group_setting s;
+    set(&s, p);
+    return s;
+}
+
+/* ---- Sizes -----------------------------------------------------------------------------------*/
+
+static pith_status check(const struct pithi_params *p, const char **detail) {
+    if (p->base_dtype != PITH_NONE && !pithi_is_float16_32(p->base_dtype)) {
+        *detail = "wdiff takes a base of dtype f32, bf16 or f16";
+        return PITH_ERR_DTYPE;
+    }
+    if (p->block < p->value[GROUP]) {
+        *detail = "block is smaller than group";
+        return PITH_ERR_SPEC;
+    }
+    return PITH_OK;
+}
+
+static bool fixed(const struct pithi_params *p) { return p->key_frame || !p->value[ENTROPY]; }
+
+static uint64_t block_bytes(const struct pithi_params *p, uint64_t count) {
+    if (p->key_frame) return count * pith_dtype_bytes(p->base_dtype);
+    const struct pithi_group_setting s = setting(p);
+    return pithi_group_block_bytes(&s, count);
+}
+
+/* Widths that straddle bytes are entropy coded one code per byte. */
+static bool spread(const struct pithi_group_setting *s) { return s->bits == 3 || s->bits == 6; }
+
+static size_t symbol_bytes(const struct pithi_group_setting *s, size_t count) {
+    return spread(s) ? count : pithi_group_code_bytes(s, count);
+}
+
+static size_t scratch_bytes(const struct pithi_params *p) {
+    if (!p->value[ENTROPY]) return 0;
+    const struct pithi_group_setting s = setting(p);
+    return pithi_pad64(pithi_group_code_bytes(&s, p->most)) +
+           pithi_pad64(symbol_bytes(&s, p->most));
+}
+
+static size_t coder_bytes(const struct pithi_params *p) {
+    if (!p->value[ENTROPY]) return 0;
+    const struct pithi_group_setting s = setting(p);
+    const int level = p->decode_only ? PITHI_ENTROPY_LEVEL_NONE : (int)p->value[LEVEL];
+    return pithi_entropy_bytes(symbol_bytes(&s, p->most), level);
+}
+
+/* ---- Groups, in pieces that stay in the first-level cache for the hash that follows ----------*/
+
+static size_t piece_of(const struct pithi_block *b) {
+    const struct pithi_params *p = b->params;
+    if (!b->base || p->value[IDENTITY]) return p->block; /* no hash follows */
+    return p->value[GROUP] > 4096 ? p->value[GROUP] : 4096;
+}
+
+static uint64_t hash_base(const struct pithi_block *b, const uint8_t *base, uint64_t at,
+                          size_t count) {
+    const size_t element = pith_dtype_bytes(b->params->base_dtype);
+    if (!base || b->params->value[IDENTITY]) return 0;
+    return b->kernels->nh(base, count * element, (b->first + at) * element / 8);
+}
+
+static void run_groups(struct pithi_block *b, pithi_group_fn *kernel, uint8_t *scales,
+                       uint8_t *codes) {
+    const struct pithi_params *p = b->params;
+    const size_t piece = piece_of(b), element = pith_dtype_bytes(p->base_dtype);
+    struct pithi_group_job job;
+    pithi_group_job_open(&job, b->random);
+    set(&job.set, p);
+    job.value_dtype = p->dtype;
+    job.out_dtype = b->out_dtype;
+    job.base_dtype = p->base_dtype;
+    job.update = b->update;
+    job.stream = b->stream;
+    for (size_t at = 0; at < b->count; at += piece) {
+        job.count = b->count - at < piece ? b->count - at : piece;
+        job.value = b->value ? (const uint8_t *)b->value + at * pith_dtype_bytes(p->dtype) : NULL;
+        job.out = b->out ? (uint8_t *)b->out + at * pith_dtype_bytes(b->out_dtype) : NULL;
+        job.base = b->base ? (uint8_t *)b->base + at * element : NULL;
+        job.scales = scales + pithi_group_scale_bytes(&job.set, at);
+        job.codes = codes + pithi_group_code_bytes(&job.set, at);
+        job.first = b->first + at;
+        kernel(&job);
+        b->hash += hash_base(b, job.base, at, job.count);
+    }
+    b->saturated += job.saturated;
+    b->poisoned += job.poisoned;
+}
+
+/* ---- Key frames: the new base itself ---------------------------------------------------------*/
+
+static void encode_key(struct pithi_block *b) {
+    const struct pithi_params *p = b->params;
+    b->length = (size_t)block_bytes(p, b->count);
+    b->saturated += pithi_convert_finite(b->bytes, p->base_dtype, b->value, p->dtype, b->count);
+    if (b->update) memcpy(b->base, b->bytes, b->length);
+    b->hash += hash_base(b, b->base, 0, b->count);
+}
+
+static void decode_key(struct pithi_block *b) {
+    if (b->update) memcpy(b->base, b->bytes, b->length);
+    if (b->out) pithi_convert(b->out, b->out_dtype, b->bytes, b->params->base_dtype, b->count);
+    b->hash += hash_base(b, b->base, 0, b->count);
+}
+
+/* ---- Entropy coding --------------------------------------------------------------------------*/
+
+static void spread_codes(const struct pithi_group_setting *s, const uint8_t *codes, uint8_t *to,
+                         size_t count) {
+    uint32_t pending = 0, filled = 0;
+    for (size_t i = 0; i < count; i++, filled -= s->bits, pending >>= s->bits) {
+        if (filled < s->bits) pending |= (uint32_t)*codes++ << filled, filled += 8;
+        to[i] = (uint8_t)(pending & ((1u << s->bits) - 1));
+    }
+}
+
+/* False when a symbol has more bits than a code. */
+static bool gather_codes(const struct pithi_group_setting *s, const uint8_t *symbols, uint8_t *to,
+                         size_t count) {
+    uint32_t pending = 0, filled = 0, all = 0;
+    for (size_t i = 0; i < count; i++) {
+        all |= symbols[i];
+        pending |= (uint32_t)symbols[i] << filled;
+        filled += s->bits;
+        if (filled >= 8) *to++ = (uint8_t)pending, pending >>= 8, filled -= 8;
+    }
+    if (filled) *to = (uint8_t)pending;
+    return all >> s->bits == 0;
+}
+
+struct coding {
+    struct pithi_group_setting set;
+    size_t scales, codes, symbols; /* bytes */
+    uint8_t *code_buffer, *symbol_buffer;
+};
+
+static struct coding coding_of(const struct pithi_block *b) {
+    struct coding c = {.code_buffer = b->scratch};
+    set(&c.set, b->params);
+    c.scales = pithi_group_codes_at(&c.set, b->count);
+    c.codes = pithi_group_code_bytes(&c.set, b->count);
+    c.symbols = symbol_bytes(&c.set, b->count);
+    if (!b->params->value[ENTROPY]) return c;
+    c.symbol_buffer = c.code_buffer + pithi_pad64(pithi_group_code_bytes(&c.set, b->params->most));
+    return c;
+}
+
+static void encode_entropy(struct pithi_block *b) {
+    const struct coding c = coding_of(b);
+    memset(b->bytes, 0, c.scales);
+    run_groups(b, b->kernels->group_encode, b->bytes, c.code_buffer);
+    const uint8_t *symbols = c.code_buffer;
+    if (spread(&c.set)) {
+        spread_codes(&c.set, c.code_buffer, c.symbol_buffer, b->count);
+        symbols = c.symbol_buffer;
+    }
+    const size_t packed = pithi_entropy_pack(b->coder, (int)b->params->value[LEVEL], symbols,
+                                             c.symbols, b->bytes + c.scales, c.codes);
+    b->plain = packed == 0;
+    b->length = c.scales + (b->plain ? c.codes : packed);
+    if (b->plain) memcpy(b->bytes + c.scales, c.code_buffer, c.codes);
+}
+
+static pith_status corrupt(struct pithi_block *b, const char *detail) {
+    b->detail = detail;
+    return PITH_ERR_CORRUPT;
+}
+
+static pith_status decode_entropy(struct pithi_block *b) {
+    const struct coding c = coding_of(b);
+    if (b->length < c.scales) return corrupt(b, "the block is shorter than its scales");
+    const uint8_t *coded = b->bytes + c.scales;
+    const size_t length = b->length - c.scales;
+    uint8_t *codes = c.code_buffer;
+    if (b->plain) {
+        if (length != c.codes) return corrupt(b, "plain codes of a wrong length");
+        memcpy(codes, coded, c.codes);
+    } else {
+        uint8_t *symbols = spread(&c.set) ? c.symbol_buffer : codes;
+        if (!pithi_entropy_unpack(b->coder, coded, length, symbols, c.symbols))
+            return corrupt(b, "the codes do not decompress");
+        if (spread(&c.set) && !gather_codes(&c.set, symbols, codes, b->count))
+            return corrupt(b, "a code is out of range");
+    }
+    run_groups(b, b->kernels->group_decode, b->bytes, codes);
+    return PITH_OK;
+}
+
+/* ---- The codec -------------------------------------------------------------------------------*/
+
+static pith_status encode(struct pithi_block *b) {
+    if (b->params->key_frame) {
+        encode_key(b);
+    } else if (b->params->value[ENTROPY]) {
+        encode_entropy(b);
+    } else {
+        const struct coding c = coding_of(b);
+        const size_t scales = pithi_group_scale_bytes(&c.set, b->count);
+        b->length = (size_t)block_bytes(b->params, b->count);
+        memset(b->bytes + scales, 0, c.scales - scales);
+        memset(b->bytes + c.scales + c.codes, 0, b->length - c.scales - c.codes);
+        run_groups(b, b->kernels->group_encode, b->bytes, b->bytes + c.scales);
+    }
+    return PITH_OK;
+}
+
+static pith_status decode(struct pithi_block *b) {
+    if (!b->params->key_frame && b->params->value[ENTROPY]) return decode_entropy(b);
+    if (b->params->key_frame) {
+        decode_key(b);
+    } else {
+        const struct coding c = coding_of(b);
+        run_groups(b, b->kernels->group_decode, b->bytes, b->bytes + c.scales);
+    }
+    return PITH_OK;
+}
+
+static double bound(const struct pithi_block *b) {
+    if (b->params->key_frame) return 0;
+    const struct pithi_group_setting s = setting(b->params);
+    if (b->length < pithi_group_scale_bytes(&s, b->count)) return -1;
+    return pithi_group_bound(&s, b->bytes, b->count);
+}
+
+const struct pithi_codec pithi_codec_wdiff = {
+    .id = 3,
+    .revision = 1,
+    .name = "wdiff",
+    .summary = "weight differences, group-quantized (SDP4Bit)",
+    .traits = PITH_TRAIT_FIXED_RATE | PITH_TRAIT_BASE | PITH_TRAIT_UPDATE,
+    .dtypes = 1u << PITH_F32 | 1u << PITH_BF16 | 1u << PITH_F16,
+    .keys = keys,
+    .key_count = sizeof keys / sizeof keys[0],
+    .needs = needs,
+    .need_count = sizeof needs / sizeof needs[0],
+    .stream_keys = 1u << KEY,
+    .check = check,
+    .fixed = fixed,
+    .block_bytes = block_bytes,
+    .scratch_bytes = scratch_bytes,
+    .coder_bytes = coder_bytes,
+    .encode = encode,
+    .decode = decode,
+    .bound = bound,
+};

@@ -1,0 +1,14 @@
+/* inline.h - how functions in headers are declared: the same text runs on host and device.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_COMMON_INLINE_H
+#define PITHI_COMMON_INLINE_H
+
+#ifdef __CUDACC__
+#define PITHI_INLINE static __host__ __device__ __forceinline__
+#define PITHI_UNROLL _Pragma("unroll")
+#else
+#define PITHI_INLINE static inline
+#define PITHI_UNROLL
+#endif
+
+#endif

@@ -1,0 +1,286 @@
+/* device_plan.c - writes the table of a plan that device backends work from.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "device_plan.h"
+
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/decimal.h"
+#include "common/pad.h"
+#include "error.h"
+#include "frame_bound.h"
+#include "kv/page.h"
+#include "plan.h"
+
+/* ---- Headers ---------------------------------------------------------------------------------*/
+
+/* Bytes of headers and masks are written when `at` is not NULL, counted always. */
+struct writer {
+    uint8_t *at;
+    uint64_t used;
+};
+
+/* Header parameters that decoding does not depend on, and that kernels can tell legal values of. */
+static bool is_free(const struct pithi_codec *codec, const struct pithi_key *key) {
+    if (!key->informative || key->wire < 0) return false;
+    return !codec->bounded || strcmp(key->name, "mode") == 0;
+}
+
+static void mask_params(const struct pithi_codec *codec, uint8_t *mask) {
+    for (uint32_t i = 0; i < codec->key_count; i++) {
+        const struct pithi_key *key = &codec->keys[i];
+        if (!is_free(codec, key)) continue;
+        const size_t wide = key->kind == PITHI_KEY_NUMBER && key->max > 255 ? 4 : 1;
+        memset(mask + PITHI_AT_PARAMS + key->wire, 0, wide);
+    }
+}
+
+/* What differs between frames of the slot: the checksum, informative keys, step, identity and
+ * stream id, the bound and the length of what is coded, the bytes of a source. */
+static void write_mask(const struct pithi_frame *f, uint64_t fixed, uint8_t *mask) {
+    memset(mask, 0xFF, (size_t)f->header_bytes);
+    mask_params(f->params.codec, mask);
+    memset(mask + fixed - 8, 0, 8);
+    uint8_t *const stream = mask + fixed + PITHI_SECTION_HEAD;
+    if (f->has_stream) memset(stream, 0, PITHI_STREAM_FLAGS);
+    if (f->has_stream && !f->has_identity) memset(stream + PITHI_STREAM_BASE, 0xFF, 8);
+    if (f->params.codec->bounded) {
+        memset(mask + PITHI_AT_PAYLOAD, 0, sizeof f->payload_bytes);
+        memset(mask + fixed + PITHI_SECTION_HEAD, 0, PITHI_BOUND_BYTES);
+    }
+    if (f->source_bytes) {
+        const uint64_t source = pithi_pad16(PITHI_SECTION_HEAD + f->source_bytes);
+        memset(mask + f->header_bytes - source + PITHI_SECTION_HEAD, 0, f->source_bytes);
+    }
+}
+
+/* Of a group, of codecs in pages. */
+static uint32_t outliers_of(const struct pithi_params *p) {
+    struct pithi_kv k;
+    if (!p->codec->pages) return 0;
+    pithi_kv_init(&k, p, NULL, p->heads, p->dim);
+    return k.outliers;
+}
+
+static void write_form(const pith_plan *p, uint64_t slot, bool key, struct writer *w,
+                       struct pithi_table_slot *to) {
+    struct pithi_frame f = pithi_plan_frame(p, slot, key);
+    struct pithi_payload payload;
+    pithi_payload_of(&f, &payload);
+    f.payload_bytes = payload.data + payload.data_bytes;
+    to->count = f.count;
+    to->blocks = payload.blocks;
+    to->fixed_bytes = pithi_frame_fixed_bytes(&f);
+    to->checks = payload.blocks + (f.exempt_bytes != 0);
+    to->aside = payload.aside;
+    to->aside_bytes = f.exempt_bytes;
+    to->tiling = f.tiling;
+    to->heads = f.params.heads;
+    to->dim = f.params.dim;
+    to->outliers = outliers_of(&f.params);
+    to->form[key] = (struct pithi_table_form){.header = w->used,
+                                              .header_bytes = f.header_bytes,
+                                              .checks = payload.checks,
+                                              .data = payload.data,
+                                              .block_bytes = payload.block_bytes,
+                                              .run_bytes = payload.run_bytes,
+                                              .payload_bytes = f.payload_bytes};
+    if (w->at) {
+        pithi_frame_write(&f, w->at + w->used);
+        write_mask(&f, to->fixed_bytes, w->at + w->used + f.header_bytes);
+    }
+    w->used += pithi_pad16(2 * f.header_bytes);
+}
+
+/* Slots of one count have the same headers. */
+static bool same_headers(const pith_plan *p, uint64_t slot) {
+    return slot && !p->exempt.count && pithi_slot_count(p, slot) == pithi_slot_count(p, slot - 1);
+}
+
+/* XXH64 of first element and count of every run, counted from the slot. */
+static uint64_t digest(const pith_plan *p, uint64_t first, uint64_t count) {
+    struct pithi_exempt_run run;
+    uint64_t hash = 0;
+    for (uint64_t at = first; pithi_exempt_next(&p->exempt, &at, first + count, &run);) {
+        const uint64_t words[2] = {run.first - first, run.count};
+        hash = XXH64(words, sizeof words, hash);
+    }
+    return hash;
+}
+
+static void write_ranges(const pith_plan *p, uint8_t *to) {
+    for (size_t i = 0; i < p->exempt.count; i++) {
+        const struct pithi_exempt_range *r = &p->exempt.range[i];
+        const struct pithi_table_range range = {r->first, r->count, r->at, r->dtype, 0};
+        memcpy(to + i * sizeof range, &range, sizeof range);
+    }
+}
+
+static void write_slots(const pith_plan *p, struct writer *w, struct pithi_table *table) {
+    struct pithi_table_slot last = {0};
+    for (uint64_t i = 0; i < p->slots; i++) {
+        if (!same_headers(p, i))
+            for (int key = 0; key <= (pithi_has_base(p) ? 1 : 0); key++)
+                write_form(p, i, key, w, &last);
+        last.first = pithi_slot_first(p, i);
+        last.aside_from = pithi_exempt_at(&p->exempt, last.first);
+        last.exempt_digest = digest(p, last.first, last.count);
+        if (last.count > table->most) table->most = last.count;
+        if (last.blocks > table->most_blocks) table->most_blocks = last.blocks;
+        for (int key = 0; key < 2; key++)
+            if (last.form[key].header_bytes > table->longest_header)
+                table->longest_header = last.form[key].header_bytes;
+        if (w->at) memcpy(w->at + table->slots_at + i * sizeof last, &last, sizeof last);
+    }
+}
+
+/* ---- The codec's setting ---------------------------------------------------------------------*/
+
+static uint32_t kind_of(const struct pithi_codec *codec) {
+    switch (codec->id) {
+#define PITH_KERNEL(folder, name, isa)
+#define PITH_CODEC(id, name, device) \
+    case id:                         \
+        return PITHI_DEVICE_##device;
+#include "registry.def"
+#undef PITH_CODEC
+    }
+    return PITHI_DEVICE_none;
+}
+
+/* Whether frames of the setting may have value[k] for key keys[k]. */
+static bool go_together(struct pithi_params q, const uint32_t keys[2], uint32_t count,
+                        const uint32_t value[2]) {
+    const char *ignored;
+    for (uint32_t k = 0; k < count; k++) {
+        if (value[k] > q.codec->keys[keys[k]].max) return false;
+        q.value[keys[k]] = value[k];
+    }
+    return q.codec->check(&q, &ignored) == PITH_OK;
+}
+
+/* False when there are more keys, or more values of one, than kernels look up. */
+static bool list_free_keys(const struct pithi_params *q, struct pithi_free_keys *f) {
+    uint32_t keys[2] = {0, 0};
+    for (uint32_t i = 0; i < q->codec->key_count; i++) {
+        const struct pithi_key *const key = &q->codec->keys[i];
+        if (!is_free(q->codec, key)) continue;
+        if (f->count == 2 || key->kind != PITHI_KEY_WORD || key->max > 3) return false;
+        keys[f->count] = i;
+        f->at[f->count++] = PITHI_AT_PARAMS + (uint32_t)key->wire;
+    }
+    for (uint32_t v = 0; v < 16; v++) {
+        const uint32_t value[2] = {v & 3, v >> 2};
+        if (go_together(*q, keys, f->count, value)) f->legal |= 1u << v;
+    }
+    return true;
+}
+
+/* False when kernels do not take what is asked for. */
+static bool describe_bound(const struct pithi_params *q, struct pithi_asked *asked) {
+    const uint32_t range = pithi_param(q, "range");
+    *asked = (struct pithi_asked){.target = pithi_bounded_target(q),
+                                  .signed_zeros = pithi_param(q, "zeros") != 0,
+                                  .wish = pithi_bounded_asked(q),
+                                  .range = range ? pithi_decimal_floor(range) : 0};
+    return pithi_param(q, "mode") == 0 && pithi_param(q, "decay") == 0 && q->dtype != PITH_F64 &&
+           asked->target <= PITHI_TARGET_PWREL;
+}
+
+/* Elements of a row; none is longer than a block. */
+static uint32_t row_of(const struct pithi_params *q) {
+    const uint32_t dim = pithi_param(q, "dim");
+    return dim < q->block ? dim : q->block;
+}
+
+static void describe_pages(const struct pithi_params *q, struct pithi_device *d) {
+    static const uint8_t scales[] = {PITH_F16, PITH_BF16, PITH_F32};
+    d->set = (struct pithi_group_setting){.group = pithi_param(q, "group"),
+                                          .bits = (uint8_t)pithi_param(q, "bits"),
+                                          .scale_dtype = scales[pithi_param(q, "scale")],
+                                          .asymmetric = pithi_param(q, "range") == 0,
+                                          .settle = true,
+                                          .shrink = pithi_param(q, "search") != 0,
+                                          .codebook = (uint8_t)pithi_param(q, "codebook")};
+    d->pages = (struct pithi_pages){.tokens = pithi_param(q, "page"),
+                                    .channel = pithi_param(q, "axis") != 0,
+                                    .rotated = pithi_param(q, "rotate") != 0,
+                                    .outliers = pithi_param(q, "outliers") != 0};
+    d->set.short_zero = pithi_short_zeros(&d->set, d->pages.rotated);
+    if (d->set.codebook) pithi_codebook_init(&d->pages.book, &d->set);
+}
+
+/* Keys of one name mean the same in every codec. False when kernels cannot do it. */
+static bool describe(const struct pithi_params *q, struct pithi_device *d) {
+    static const uint8_t scales[] = {PITH_F32, PITH_BF16, PITHI_E8M0};
+    *d = (struct pithi_device){.kind = kind_of(q->codec),
+                               .identity = q->base_dtype && !pithi_param(q, "identity"),
+                               .domain = q->codec->domain != NULL,
+                               .counts = q->codec->counts,
+                               .decay = pithi_param(q, "ef"),
+                               .antithetic = pithi_param(q, "round") == 2};
+    if (d->kind == PITHI_DEVICE_none || pithi_param(q, "entropy") || pithi_param(q, "key"))
+        return false;
+    if (!list_free_keys(q, &d->free_keys)) return false;
+    if (d->kind == PITHI_DEVICE_rows) d->row = row_of(q);
+    if (d->kind == PITHI_DEVICE_bounded || d->kind == PITHI_DEVICE_rows)
+        return describe_bound(q, &d->asked);
+    if (d->kind == PITHI_DEVICE_pages) describe_pages(q, d);
+    if (d->kind != PITHI_DEVICE_groups) return true;
+    d->set = (struct pithi_group_setting){.group = pithi_param(q, "group"),
+                                          .bits = (uint8_t)pithi_param(q, "bits"),
+                                          .scale_dtype = scales[pithi_param(q, "scale")],
+                                          .stochastic = pithi_param(q, "round") != 0,
+                                          .search = pithi_param(q, "mode") == 1};
+    d->rotation = (struct pithi_rotation){pithi_param(q, "rotate"), pithi_param(q, "signs")};
+    return true;
+}
+
+/* ---- The table -------------------------------------------------------------------------------*/
+
+static uint32_t log2_of(uint32_t x) {
+    uint32_t n = 0;
+    while (x >>= 1) n++;
+    return n;
+}
+
+static struct pithi_table table_of(const pith_plan *p) {
+    struct pithi_table t = {
+        .version = PITHI_TABLE_VERSION,
+        .dtype = p->params.dtype,
+        .base_dtype = p->params.base_dtype,
+        .block_log2 = log2_of(p->params.block),
+        .slots_at = pithi_pad64(sizeof(struct pithi_table)),
+        .slots = p->slots,
+        .count = p->count,
+        .fingerprint = p->fingerprint,
+        .ranges = p->exempt.count,
+        .max_output_bytes = p->env.max_output_bytes,
+        .checksums = p->flags & PITH_LAYOUT_CHECKSUMS,
+        .external = p->flags & PITH_LAYOUT_EXTERNAL_BASE,
+    };
+    t.ranges_at = pithi_pad64(t.slots_at + t.slots * sizeof(struct pithi_table_slot));
+    return t;
+}
+
+pith_status pith_plan_table(const pith_plan *p, void *dst, size_t cap, size_t *bytes,
+                            pith_error *error) {
+    if (!p || !bytes || !dst) return PITH_ERR_ARG;
+    struct pithi_table t = table_of(p);
+    if (!describe(&p->params, &t.device))
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED, "this setting has no device kernels");
+    const uint64_t headers = pithi_pad64(t.ranges_at + t.ranges * sizeof(struct pithi_table_range));
+    struct writer w = {NULL, headers};
+    write_slots(p, &w, &t);
+    *bytes = (size_t)(t.bytes = w.used);
+    if (cap >= w.used) {
+        memset(dst, 0, (size_t)w.used);
+        w = (struct writer){dst, headers};
+        write_slots(p, &w, &t);
+        write_ranges(p, (uint8_t *)dst + t.ranges_at);
+    }
+    memcpy(dst, &t, cap < sizeof t ? cap : sizeof t);
+    return PITH_OK;
+}

@@ -1,0 +1,108 @@
+/* device_plan.h - a plan as a device backend sees it: sizes, places and headers, in plain memory.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_DEVICE_PLAN_H
+#define PITHI_DEVICE_PLAN_H
+
+#include "group/codebook_value.h"
+#include "group/group_value.h"
+#include "group/hadamard.h"
+#include "pith/version.h"
+#include "predict/bound_value.h"
+#include "predict/tile.h"
+
+/* Which kernels of a device backend code for a codec: the last word of its registry row. */
+enum pithi_device_kind {
+    PITHI_DEVICE_none,
+    PITHI_DEVICE_raw,
+    PITHI_DEVICE_groups,
+    PITHI_DEVICE_bounded,
+    PITHI_DEVICE_rows,
+    PITHI_DEVICE_pages
+};
+
+/* The bytes of a header that hold keys decoding does not depend on, and which of their values go
+ * together: bit v0 | v1 << 2 of `legal`. */
+struct pithi_free_keys {
+    uint32_t count, at[2], legal;
+};
+
+/* What codecs with a bound are asked for. range: 0 when it is that of the values. */
+struct pithi_asked {
+    uint32_t target; /* enum pithi_target */
+    bool signed_zeros;
+    double wish, range;
+};
+
+/* Codecs in pages of tokens. */
+struct pithi_pages {
+    uint32_t tokens; /* of a page */
+    bool channel;    /* groups run along tokens */
+    bool rotated;    /* heads are */
+    bool outliers;   /* of every group some are kept exactly */
+    struct pithi_codebook book;
+};
+
+/* A codec's setting, as far as kernels need it. */
+struct pithi_device {
+    uint32_t kind;
+    struct pithi_group_setting set;
+    struct pithi_rotation rotation;
+    struct pithi_free_keys free_keys;
+    struct pithi_asked asked;
+    struct pithi_pages pages;
+    uint32_t row;   /* rows: elements of one */
+    uint32_t decay; /* error feedback: 0 none, 1 full, 1 + thousandths */
+    bool identity;  /* frames carry that of their base */
+    bool domain;    /* sums are formed before the rotation is undone */
+    bool counts;    /* takes a state without a base */
+    bool antithetic;
+};
+
+/* One kind of frame of a slot. `header`: offset in the table of header_bytes of header, then as
+ * many of a mask that is 0 where the plan's frames differ from each other. checks and data count
+ * from the payload's beginning; block_bytes is of every block but the last, of pages but the last
+ * of a sequence, whose pages have run_bytes. */
+struct pithi_table_form {
+    uint64_t header, header_bytes;
+    uint64_t checks, data, block_bytes, run_bytes, payload_bytes;
+};
+
+struct pithi_table_slot {
+    uint64_t first, count, blocks;
+    uint64_t fixed_bytes;            /* of its headers */
+    uint64_t checks;                 /* entries of a checksum table */
+    struct pithi_table_form form[2]; /* [1]: key frames */
+    /* Exempt elements: where their values stand in the payload, how many bytes, the `at` of the
+     * first, and a hash of which elements they are. */
+    uint64_t aside, aside_bytes, aside_from, exempt_digest;
+    struct pithi_tiling tiling; /* of codecs that have one */
+    uint32_t heads, dim;        /* of codecs in pages: a row has heads * dim elements */
+    uint32_t outliers, unused;  /* the same: of a group */
+};
+
+/* Exempt elements [first, first + count) of the tensor; `at`: bytes of exempt values before. */
+struct pithi_table_range {
+    uint64_t first, count, at;
+    uint32_t dtype, unused;
+};
+
+/* What stands at the beginning of a table; the slots follow, at `slots_at`, then
+ * exempt ranges, then headers. */
+struct pithi_table {
+    uint32_t version; /* PITHI_TABLE_VERSION */
+    uint32_t dtype, base_dtype, block_log2;
+    uint64_t bytes, slots_at, slots;
+    uint64_t count, most; /* elements of the tensor, and of its largest slot */
+    uint64_t most_blocks; /* of a slot */
+    uint64_t fingerprint; /* of states */
+    uint64_t longest_header;
+    uint64_t ranges_at, ranges; /* struct pithi_table_range, ascending */
+    uint64_t max_output_bytes;
+    bool checksums, external;
+    struct pithi_device device;
+};
+/* Tables are read by a library built with this one, and by no other. */
+#define PITHI_TABLE_VERSION \
+    (PITH_VERSION_MAJOR * 1000000u + PITH_VERSION_MINOR * 1000u + PITH_VERSION_PATCH)
+
+#endif

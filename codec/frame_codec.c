@@ -1,0 +1,443 @@
+/* frame_codec.c - one slot to one frame and back, block by block.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "frame_codec.h"
+
+#include "block_io.h"
+#include "common/pad.h"
+#include "error.h"
+#include "frame_bound.h"
+#include "spec.h"
+
+static uint64_t elements_of(const struct pithi_coding *c, uint64_t block) {
+    return pithi_block_count(&c->frame, block);
+}
+
+static uint64_t checksum(const struct pithi_coding *c, const uint8_t *bytes, size_t length,
+                         uint64_t block) {
+    return pithi_nh_finish(c->plan->kernels.nh(bytes, length, 0), length, PITHI_CHECK_TAG + block);
+}
+
+/* Counts are mostly 0, and loaded one by one: two at once, which were stored apart, would wait
+ * until all values of the block are on their way to memory. */
+static void count_more(uint64_t *to, uint64_t more) {
+    if (more) *to += more;
+}
+
+void pithi_collect(struct pithi_worker *w, const struct pithi_block *b) {
+    w->hash += b->hash;
+    count_more(&w->saturated, b->saturated);
+    count_more(&w->poisoned, b->poisoned);
+    count_more(&w->exact, b->exact);
+    count_more(&w->active, b->active);
+    if (b->detail) w->detail = b->detail;
+}
+
+struct pithi_block pithi_block_of(const struct pithi_coding *c, uint64_t block, void *base,
+                                  struct pithi_worker *w) {
+    const uint64_t first = pithi_block_first(&c->frame, block);
+    const size_t count = (size_t)elements_of(c, block);
+    return (struct pithi_block){
+        .params = &c->frame.params,
+        .kernels = &c->plan->kernels,
+        .first = first,
+        .count = count,
+        .until = count,
+        .base = base,
+        .update = c->update,
+        .stream = c->stream,
+        .scratch = w->scratch,
+        .coder = w->coder,
+        .random = c->random,
+        .aside = c->aside.map ? &c->aside : NULL,
+        .residual = c->residual ? c->residual + first : NULL,
+        .residual_next = c->residual ? c->residual_next + first : NULL,
+    };
+}
+
+static void *read_base(const struct pithi_coding *c, uint64_t block, struct pithi_worker *w) {
+    if (!c->base) return c->update ? w->base : NULL;
+    return pithi_gather(&c->frame, block, c->base, w->base);
+}
+
+static void write_base(const struct pithi_coding *c, uint64_t block, struct pithi_worker *w) {
+    if (c->base && c->update && !c->base->dense)
+        pithi_span_write(c->base, pithi_block_first(&c->frame, block), elements_of(c, block),
+                         w->base);
+}
+
+/* ---- Encode ----------------------------------------------------------------------------------*/
+
+void pithi_encode_open(struct pithi_coding *c, uint8_t *dst) {
+    pithi_payload_of(&c->frame, &c->payload);
+    c->bytes = dst + c->frame.header_bytes;
+    if (c->frame.exempt_bytes)
+        c->aside = (struct pithi_aside){c->frame.exempt, c->frame.exempt_origin,
+                                        c->bytes + c->payload.aside};
+}
+
+void pithi_encode_check(const struct pithi_coding *c, uint64_t block, const uint8_t *bytes,
+                        size_t length) {
+    if (c->frame.checksums)
+        pithi_put64(c->bytes + c->payload.checks + 8 * block, checksum(c, bytes, length, block));
+}
+
+/* What tiles and bounds add to a block; tile must outlive it. */
+static void set_bounds(const struct pithi_coding *c, uint64_t block, struct pithi_tile *tile,
+                       struct pithi_block *b) {
+    b->bound = &c->frame.bound;
+    if (!pithi_is_tiled(&c->frame)) return;
+    *tile = pithi_tile_at(&c->frame.tiling, block);
+    b->tile = tile;
+}
+
+static uint64_t sum_of(const struct pithi_coding *c, const struct pithi_block *b, pithi_nh_fn *nh) {
+    const size_t element = pith_dtype_bytes(c->frame.params.base_dtype);
+    return nh(b->base, b->count * element, b->first * element / 8);
+}
+
+/* Whether the base is what the last call left there. */
+static bool is_kept(const struct pithi_coding *c, uint64_t block, const struct pithi_block *b) {
+    const size_t bytes = b->count * pith_dtype_bytes(c->frame.params.base_dtype);
+    if (c->whole) return sum_of(c, b, b->kernels->nh) == c->sums[block];
+    if (block + 1 < c->payload.blocks) /* a sample waits for memory at every line */
+        pithi_nh_sample_ahead((const uint8_t *)b->base + bytes,
+                              (size_t)elements_of(c, block + 1) * (bytes / b->count));
+    return sum_of(c, b, pithi_nh_sample) == c->sums[block];
+}
+
+/* The block of the base is new; what the next call compares. */
+static void keep_sum(const struct pithi_coding *c, uint64_t block, const struct pithi_block *b,
+                     struct pithi_worker *w) {
+    if (!c->sums) return;
+    c->sums[block] = c->whole ? b->hash : sum_of(c, b, pithi_nh_sample);
+    w->advanced = true;
+}
+
+static pith_status encode_block(const struct pithi_coding *c, uint64_t block, const void *values,
+                                void *base, uint8_t *bytes, struct pithi_worker *w) {
+    struct pithi_block b = pithi_block_of(c, block, base, w);
+    struct pithi_tile tile;
+    set_bounds(c, block, &tile, &b);
+    b.value = values;
+    b.room = w->values;
+    if (!values && !pithi_find_lay(&c->frame, &tile, c->view, &b.lay))
+        b.value = pithi_gather(&c->frame, block, c->view, w->values);
+    b.more = c->frame.params.codec->pages && c->view && c->view->dense && b.value != w->values &&
+             block + 1 < c->payload.blocks;
+    b.bytes = bytes;
+    if (c->compare && !is_kept(c, block, &b)) {
+        w->detail = "the base was changed by others since the last call";
+        return PITH_ERR_BASE;
+    }
+    const pith_status status = c->frame.params.codec->encode(&b);
+    pithi_collect(w, &b);
+    w->length = b.length;
+    w->plain = b.plain;
+    if (status != PITH_OK) return status;
+    keep_sum(c, block, &b, w);
+    pithi_encode_check(c, block, bytes, b.length);
+    return PITH_OK;
+}
+
+pith_status pithi_encode_one(const struct pithi_coding *c, uint64_t block, const void *values,
+                             void *base, struct pithi_worker *w) {
+    uint8_t *place =
+        c->payload.fixed ? c->bytes + pithi_block_offset(&c->payload, block) : w->coded;
+    return encode_block(c, block, values, base, place, w);
+}
+
+static pith_status encode_job(void *arg, uint64_t block, struct pithi_worker *w) {
+    const struct pithi_coding *c = arg;
+    const void *values = NULL;
+    if (!c->frame.params.codec->lays) values = pithi_gather(&c->frame, block, c->view, w->values);
+    PITHI_TRY(pithi_encode_one(c, block, values, read_base(c, block, w), w));
+    write_base(c, block, w);
+    return PITH_OK;
+}
+
+/* As many blocks as workers at a time, each into its worker's buffer; then to their places in
+ * order, so that the bytes do not depend on the number of workers. */
+pith_status pithi_encode_waves(struct pithi_coding *c, uint64_t room, uint64_t *used) {
+    pith_plan *p = c->plan;
+    pithi_run_begin(p);
+    *used = c->payload.data;
+    for (uint64_t block = 0; block < c->payload.blocks;) {
+        const uint64_t left = c->payload.blocks - block;
+        const uint64_t wave = left < p->workers ? left : p->workers;
+        PITHI_TRY(pithi_run(p, block, wave, encode_job, c));
+        for (uint64_t i = 0; i < wave; i++, block++) {
+            const struct pithi_worker *w = &p->worker[i];
+            if (w->length > room - *used)
+                return pithi_fail(&p->error, PITH_ERR_SPACE, "the frame does not fit");
+            memcpy(c->bytes + *used, w->coded, w->length);
+            pithi_put32(c->bytes + c->payload.index + 4 * block,
+                        (uint32_t)w->length | (w->plain ? PITHI_PLAIN : 0));
+            *used += w->length;
+        }
+    }
+    return PITH_OK;
+}
+
+void pithi_encode_close(struct pithi_coding *c, uint8_t *dst, uint64_t payload_bytes) {
+    const struct pithi_payload *p = &c->payload;
+    const uint64_t index_end = p->fixed ? p->index : p->index + 4 * p->blocks;
+    const uint64_t checks_end = p->checks + 8 * p->check_count;
+    const size_t aside = (size_t)c->frame.exempt_bytes, padded = (size_t)pithi_pad16(aside);
+    memset(c->bytes + index_end, 0, (size_t)(p->checks - index_end));
+    memset(c->bytes + checks_end, 0, (size_t)(p->data - checks_end));
+    if (aside) {
+        memset(c->bytes + p->aside + aside, 0, padded - aside);
+        pithi_encode_check(c, p->blocks, c->bytes + p->aside, padded);
+    }
+    c->frame.payload_bytes = payload_bytes;
+    pithi_frame_write(&c->frame, dst);
+}
+
+pith_status pithi_encode_frame(struct pithi_coding *c, uint8_t *dst, size_t cap, bool identify,
+                               size_t *written) {
+    pith_plan *p = c->plan;
+    pithi_encode_open(c, dst);
+    const struct pithi_payload *l = &c->payload;
+    const uint64_t least = c->frame.header_bytes + l->data;
+    const uint64_t most = least + l->data_bytes;
+    if (cap < least || (cap < most && (l->fixed || c->update)))
+        return pithi_fail_at(&p->error, PITH_ERR_SPACE, "the frame does not fit", most);
+    pithi_run_begin(p);
+    uint64_t used = l->data + l->data_bytes;
+    c->stream = l->fixed && !c->frame.checksums && used >= PITHI_LARGE_OUTPUT;
+    const uint64_t room = cap - c->frame.header_bytes;
+    if (l->fixed)
+        PITHI_TRY(pithi_run(p, 0, l->blocks, encode_job, c));
+    else if (c->frame.params.codec->bounded)
+        PITHI_TRY(pithi_encode_bounded(c, room, &used));
+    else
+        PITHI_TRY(pithi_encode_waves(c, room, &used));
+    pithi_run_results(p, &c->hash, &c->saturated, &c->poisoned);
+    pithi_run_counts(p, &c->exact, &c->active);
+    if (identify && c->frame.has_identity)
+        c->frame.identity =
+            pithi_nh_finish(c->hash, c->frame.count * pith_dtype_bytes(c->frame.params.base_dtype),
+                            c->frame.params.base_dtype);
+    pithi_encode_close(c, dst, used);
+    *written = (size_t)(c->frame.header_bytes + used);
+    return PITH_OK;
+}
+
+/* ---- Opening a frame -------------------------------------------------------------------------*/
+
+const uint8_t *pithi_block_at(const struct pithi_coding *c, uint64_t block, size_t *length,
+                              bool *plain) {
+    const struct pithi_payload *p = &c->payload;
+    *plain = false;
+    if (p->fixed) {
+        *length =
+            (size_t)c->frame.params.codec->block_bytes(&c->frame.params, elements_of(c, block));
+        return c->bytes + pithi_block_offset(p, block);
+    }
+    const uint32_t entry = pithi_get32(c->bytes + p->index + 4 * block);
+    *length = entry & ~PITHI_PLAIN;
+    *plain = entry & PITHI_PLAIN;
+    return c->bytes + c->plan->block_offset[block];
+}
+
+static pith_status fail_block(const struct pithi_coding *c, pith_status status, const char *text,
+                              uint64_t block) {
+    size_t length;
+    bool plain;
+    const uint8_t *at = pithi_block_at(c, block, &length, &plain);
+    return pithi_fail_at(&c->plan->error, status, text,
+                         c->frame.header_bytes + (uint64_t)(at - c->bytes));
+}
+
+static bool zeros(const uint8_t *p, uint64_t from, uint64_t to) {
+    uint8_t any = 0;
+    for (; from < to; from++) any |= p[from];
+    return any == 0;
+}
+
+pith_status pithi_find_blocks(const struct pithi_coding *c) {
+    const struct pithi_payload *p = &c->payload;
+    pith_error *error = &c->plan->error;
+    uint64_t at = p->data;
+    for (uint64_t i = 0; i < p->blocks; i++) {
+        const uint64_t entry = c->frame.header_bytes + p->index + 4 * i;
+        const uint64_t length = pithi_get32(c->bytes + p->index + 4 * i) & ~PITHI_PLAIN;
+        const uint64_t most =
+            c->frame.params.codec->block_bytes(&c->frame.params, elements_of(c, i));
+        c->plan->block_offset[i] = at;
+        if (length > most || length > c->frame.payload_bytes - at)
+            return pithi_fail_at(error, PITH_ERR_CORRUPT, "a block is too long", entry);
+        at += length;
+    }
+    if (at != c->frame.payload_bytes)
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "blocks do not fill the payload",
+                             c->frame.header_bytes + at);
+    return PITH_OK;
+}
+
+static pith_status check_job(void *arg, uint64_t block, struct pithi_worker *w) {
+    const struct pithi_coding *c = arg;
+    size_t length;
+    bool plain;
+    if (!pithi_touches(&c->frame, block, c->first, c->count)) return PITH_OK;
+    const uint8_t *bytes = pithi_block_at(c, block, &length, &plain);
+    w->detail = "a block checksum differs";
+    return checksum(c, bytes, length, block) ==
+                   pithi_get64(c->bytes + c->payload.checks + 8 * block)
+               ? PITH_OK
+               : PITH_ERR_CHECKSUM;
+}
+
+pith_status pithi_run_blocks(const struct pithi_coding *c, uint64_t first, uint64_t count,
+                             pithi_block_fn *fn, void *arg) {
+    const pith_status status = pithi_run(c->plan, first, count, fn, arg);
+    if (status == PITH_OK || status == PITH_ERR_RUNNER) return status;
+    return fail_block(c, status, c->plan->error.text, c->plan->error.offset);
+}
+
+static pith_status check_tables(struct pithi_coding *c) {
+    const struct pithi_payload *p = &c->payload;
+    const uint64_t index_end = p->fixed ? p->index : p->index + 4 * p->blocks;
+    const uint64_t checks_end = p->checks + 8 * p->check_count;
+    const uint64_t aside_end = p->aside + c->frame.exempt_bytes;
+    if (!zeros(c->bytes, index_end, p->checks) || !zeros(c->bytes, checks_end, p->data))
+        return pithi_fail_at(&c->plan->error, PITH_ERR_CORRUPT, "padding is not 0",
+                             c->frame.header_bytes + index_end);
+    if (c->frame.exempt_bytes && !zeros(c->bytes, aside_end, pithi_pad16(aside_end)))
+        return pithi_fail_at(&c->plan->error, PITH_ERR_CORRUPT, "padding is not 0",
+                             c->frame.header_bytes + aside_end);
+    return p->fixed ? PITH_OK : pithi_find_blocks(c);
+}
+
+/* The blocks from the first to the last that hold elements [c->first, c->first + c->count); tiles
+ * in between may hold none. */
+static uint64_t blocks_of(const struct pithi_coding *c, uint64_t *first) {
+    const uint64_t block = c->frame.params.block;
+    *first = 0;
+    if (c->frame.params.codec->pages && c->count) {
+        *first = pithi_tile_of(&c->frame.tiling, c->first);
+        return pithi_tile_of(&c->frame.tiling, c->first + c->count - 1) - *first + 1;
+    }
+    if (pithi_is_tiled(&c->frame)) return c->count ? c->frame.tiling.tiles : 0;
+    *first = c->first / block;
+    return c->count ? (c->first + c->count - 1) / block - *first + 1 : 0;
+}
+
+pith_status pithi_check_blocks(struct pithi_coding *c) {
+    uint64_t first;
+    const uint64_t count = blocks_of(c, &first);
+    if (!c->frame.checksums) return PITH_OK;
+    pithi_run_begin(c->plan);
+    PITHI_TRY(pithi_run_blocks(c, first, count, check_job, c));
+    const struct pithi_payload *p = &c->payload;
+    if (!c->frame.exempt_bytes ||
+        checksum(c, c->bytes + p->aside, (size_t)pithi_pad16(c->frame.exempt_bytes), p->blocks) ==
+            pithi_get64(c->bytes + p->checks + 8 * p->blocks))
+        return PITH_OK;
+    return pithi_fail_at(&c->plan->error, PITH_ERR_CHECKSUM, "the exempt values' checksum differs",
+                         c->frame.header_bytes + p->aside);
+}
+
+/* Room for block offsets is made for the plan's own largest slot. */
+static bool too_many_blocks(const struct pithi_coding *c) {
+    return !c->payload.fixed && c->payload.blocks > c->plan->blocks;
+}
+
+static pith_status open_frame(struct pithi_coding *c, const struct pithi_frame *wanted,
+                              const uint8_t *bytes, size_t length) {
+    pith_error *error = &c->plan->error;
+    PITHI_TRY(pithi_frame_read(bytes, length, &c->frame, error));
+    if (wanted &&
+        (!pithi_params_same(&c->frame.params, &wanted->params) || c->frame.count != wanted->count ||
+         !pithi_frame_same_tiles(&c->frame, wanted) || !pithi_frame_same_exempt(&c->frame, wanted)))
+        return pithi_fail(error, PITH_ERR_MISMATCH, "the frame is of another plan or slot");
+    if (c->frame.payload_bytes > length - c->frame.header_bytes)
+        return pithi_fail_at(error, PITH_ERR_TRUNCATED, "the payload is cut", length);
+    c->bytes = (uint8_t *)(uintptr_t)bytes + c->frame.header_bytes;
+    c->first = 0;
+    c->count = c->frame.count;
+    pithi_payload_of(&c->frame, &c->payload);
+    if (c->frame.exempt_bytes)
+        c->aside = (struct pithi_aside){&c->plan->exempt, wanted ? wanted->exempt_origin : 0,
+                                        c->bytes + c->payload.aside};
+    if (too_many_blocks(c)) return pithi_fail(error, PITH_ERR_MISMATCH, "another plan's frame");
+    c->frame.params.most = c->plan->params.most;
+    memcpy(c->frame.params.extent, c->plan->params.extent, sizeof c->frame.params.extent);
+    c->frame.params.decode_only = c->plan->params.decode_only;
+    return check_tables(c);
+}
+
+pith_status pithi_decode_open(struct pithi_coding *c, pith_plan *plan, const void *frame,
+                              size_t bytes) {
+    c->plan = plan;
+    return open_frame(c, NULL, frame, bytes);
+}
+
+pith_status pithi_decode_slot(struct pithi_coding *c, pith_plan *plan, uint64_t slot,
+                              const void *frame, size_t bytes) {
+    const struct pithi_frame wanted = pithi_plan_frame(plan, slot, false);
+    c->plan = plan;
+    PITHI_TRY(open_frame(c, &wanted, frame, bytes));
+    return pithi_check_blocks(c);
+}
+
+/* ---- Decode ----------------------------------------------------------------------------------*/
+
+/* To what is wanted of it. */
+static void cut_block(const struct pithi_coding *c, struct pithi_block *b) {
+    const uint64_t end = b->first + b->count, last = c->first + c->count;
+    if (c->first > b->first) b->from = (size_t)(c->first - b->first);
+    if (last < end) b->until = (size_t)(last - b->first);
+}
+
+/* output: where elements go without out, NULL: nowhere. */
+static pith_status decode_block(const struct pithi_coding *c, uint64_t block, void *out,
+                                uint32_t out_dtype, void *base, struct pithi_worker *w,
+                                struct pithi_output *output) {
+    struct pithi_block b = pithi_block_of(c, block, base, w);
+    struct pithi_tile tile;
+    set_bounds(c, block, &tile, &b);
+    b.bytes = (uint8_t *)(uintptr_t)pithi_block_at(c, block, &b.length, &b.plain);
+    b.out = out;
+    b.out_dtype = out_dtype;
+    b.output = output;
+    if (output && output->count == c->frame.count)
+        pithi_find_lay(&c->frame, &tile, output->view, &b.lay);
+    if (out == w->values) b.stream = false; /* it goes on from there */
+    if (c->frame.params.codec->pages && !c->update) cut_block(c, &b);
+    const pith_status status = c->frame.params.codec->decode(&b);
+    pithi_collect(w, &b);
+    if (status == PITH_OK) keep_sum(c, block, &b, w);
+    return status;
+}
+
+pith_status pithi_decode_one(const struct pithi_coding *c, uint64_t block, void *out,
+                             uint32_t out_dtype, void *base, struct pithi_worker *w) {
+    return decode_block(c, block, out, out_dtype, base, w, NULL);
+}
+
+static pith_status decode_job(void *arg, uint64_t block, struct pithi_worker *w) {
+    const struct pithi_coding *c = arg;
+    if (!pithi_touches(&c->frame, block, c->first, c->count)) return PITH_OK;
+    const bool lays = c->frame.params.codec->lays;
+    void *const place = c->view ? pithi_place(&c->frame, block, c->first, c->count, c->view) : NULL;
+    void *const out = place || !c->view || lays ? place : w->values;
+    const uint32_t dtype = c->view ? c->view->dtype : c->frame.params.dtype;
+    pithi_move_fn *const move = c->stream ? c->plan->kernels.move_stream : NULL;
+    struct pithi_output output = {&c->frame, c->view, c->first, c->count, move, {0}};
+    PITHI_TRY(decode_block(c, block, out, dtype, read_base(c, block, w), w,
+                           c->view && !out ? &output : NULL));
+    if (out && !place) pithi_scatter(&c->frame, block, c->first, c->count, c->view, out, move);
+    write_base(c, block, w);
+    return PITH_OK;
+}
+
+pith_status pithi_decode_blocks(struct pithi_coding *c) {
+    uint64_t first;
+    const uint64_t count = blocks_of(c, &first);
+    c->stream = c->view && c->count * c->view->element >= PITHI_LARGE_OUTPUT;
+    pithi_run_begin(c->plan);
+    PITHI_TRY(pithi_run_blocks(c, first, count, decode_job, c));
+    pithi_run_results(c->plan, &c->hash, &c->saturated, &c->poisoned);
+    return PITH_OK;
+}

@@ -1,0 +1,69 @@
+/* channel.c - settled groups along rows, in scalar C: the specification of their kernels.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "group/channel.h"
+
+#include "group/group.h"
+
+static size_t width(uint32_t dtype) { return dtype == PITH_F32 ? 4 : 2; }
+
+/* ---- Encode ----------------------------------------------------------------------------------*/
+
+static void put_code(uint8_t *row, size_t bit, uint32_t code) {
+    const uint32_t word = code << bit % 8;
+    row[bit / 8] |= (uint8_t)word;
+    if (word >> 8) row[bit / 8 + 1] |= (uint8_t)(word >> 8);
+}
+
+static void encode_column(struct pithi_column_job *job, size_t column) {
+    uint8_t value[PITHI_COLUMN_ROWS * 4], codes[PITHI_COLUMN_ROWS], scales[8];
+    const size_t size = width(job->dtype), scale = pithi_scale_width(job->set.scale_dtype);
+    struct pithi_group_job group = {.set = job->set,
+                                    .count = job->rows,
+                                    .value = value,
+                                    .value_dtype = job->dtype,
+                                    .base_dtype = PITH_NONE,
+                                    .codes = codes,
+                                    .scales = scales};
+    for (size_t i = 0; i < job->rows; i++) {
+        const int64_t at = (int64_t)i * job->stride + (int64_t)column;
+        memcpy(value + i * size, (const uint8_t *)job->value + at * (int64_t)size, size);
+    }
+    pithi_group_encode_c(&group);
+    job->poisoned += group.poisoned;
+    memcpy(job->scales + column * scale, scales, scale);
+    if (job->set.asymmetric) memcpy(job->zeros + column * scale, scales + scale, scale);
+    for (size_t i = 0; i < job->rows; i++)
+        put_code(job->codes + i * job->code_stride, column * job->set.bits,
+                 pithi_group_index(&job->set, codes, job->rows, i));
+}
+
+void pithi_column_encode_c(struct pithi_column_job *job) {
+    const size_t bytes = pithi_group_code_bytes(&job->set, job->columns);
+    if (job->rows == 0) return;
+    for (size_t i = 0; i < job->rows; i++) memset(job->codes + i * job->code_stride, 0, bytes);
+    for (size_t c = 0; c < job->columns; c++) encode_column(job, c);
+}
+
+/* ---- Decode ----------------------------------------------------------------------------------*/
+
+static void decode_column(struct pithi_column_job *job, size_t column) {
+    const struct pithi_group_setting *s = &job->set;
+    const uint32_t scale = pithi_scale_load(job->scales, s->scale_dtype, column);
+    const uint32_t zero = s->asymmetric ? pithi_scale_load(job->zeros, s->scale_dtype, column) : 0;
+    const bool poisoned = pithi_nonfinite(scale) || pithi_nonfinite(zero);
+    const int64_t size = (int64_t)width(job->dtype);
+    job->poisoned += poisoned;
+    for (size_t i = 0; i < job->rows; i++) {
+        const int q = pithi_group_code(s, job->codes + i * job->code_stride, job->columns, column);
+        const uint32_t x = poisoned ? PITHI_F32_NAN
+                                    : pithi_group_decoded(q, pithi_float(scale), pithi_float(zero),
+                                                          s->asymmetric, &job->saturated);
+        uint8_t *const row = (uint8_t *)job->out + (int64_t)i * job->stride * size;
+        pithi_store(row, job->dtype, column, x);
+    }
+}
+
+void pithi_column_decode_c(struct pithi_column_job *job) {
+    if (job->rows == 0) return;
+    for (size_t c = 0; c < job->columns; c++) decode_column(job, c);
+}

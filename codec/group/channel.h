@@ -1,0 +1,42 @@
+/* channel.h - settled groups that run along rows: one column of a few rows is a group.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The arithmetic is that of settled groups (group.h); the codes of a row lie together. column.c is
+ * the text of the kernels. */
+#ifndef PITHI_GROUP_CHANNEL_H
+#define PITHI_GROUP_CHANNEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "group/group_value.h"
+
+enum { PITHI_COLUMN_ROWS = 256 };
+
+/* Settings: settled, without a codebook, not shrunk; the group has all the rows that are encoded.
+ *
+ * Values of a row are dense; rows lie `stride` elements apart. The code of column c of a row lies
+ * at bits [c * bits, ...) of its bytes, LSB first; rows of codes lie code_stride bytes apart.
+ * Unused bits of a row's last byte are written 0 and ignored. Column c has scale c, and zero point
+ * c when the setting is asymmetric. */
+struct pithi_column_job {
+    struct pithi_group_setting set;
+    size_t rows, columns; /* encode: at most PITHI_COLUMN_ROWS rows */
+    const void *value;    /* encode */
+    const void *ahead;    /* encode: as many rows of these columns that come next; or NULL */
+    void *out;            /* decode */
+    int64_t stride;
+    uint32_t dtype; /* of value or out */
+    uint8_t *codes;
+    size_t code_stride;
+    uint8_t *scales, *zeros;
+    bool stream; /* decode: out is large and will not be read soon */
+    /* Results, added to. poisoned: columns. */
+    uint64_t saturated, poisoned;
+};
+
+typedef void pithi_column_fn(struct pithi_column_job *job);
+pithi_column_fn pithi_column_encode_c, pithi_column_decode_c;
+
+#endif

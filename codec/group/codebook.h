@@ -1,0 +1,13 @@
+/* codebook.h - group quantizer jobs whose codes are numbers of levels.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_GROUP_CODEBOOK_H
+#define PITHI_GROUP_CODEBOOK_H
+
+#include "group/group.h"
+
+/* As pithi_group_encode_c and _decode_c, which call them, for settings with a codebook. */
+pithi_group_fn pithi_codebook_encode_c, pithi_codebook_decode_c;
+/* Largest |x - x'| of a group with this scale. */
+double pithi_codebook_bound(const struct pithi_group_setting *s, double scale);
+
+#endif

@@ -1,0 +1,320 @@
+/* group.c - the group quantizer in scalar C: the specification of its kernels.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "group/group.h"
+
+#include "group/codebook.h"
+
+static void put_scale(const struct pithi_group_setting *s, uint8_t *scales, size_t index, float v) {
+    pithi_scale_store(scales, s->scale_dtype, index, pithi_bits(v));
+}
+
+/* ---- One value -------------------------------------------------------------------------------*/
+
+static uint32_t base_at(const struct pithi_group_job *job, size_t i) {
+    const uint32_t b = pithi_load(job->base, job->base_dtype, i);
+    return pithi_nonfinite(b) ? 0 : b;
+}
+
+static float difference(const struct pithi_group_job *job, size_t i) {
+    const float v = pithi_float(pithi_load(job->value, job->value_dtype, i));
+    return job->base_dtype == PITH_NONE ? v : v - pithi_float(base_at(job, i));
+}
+
+/* ---- Encode ----------------------------------------------------------------------------------*/
+
+struct group {
+    size_t first, count; /* elements of the job */
+    struct pithi_grid grid;
+    bool coded; /* false: all codes are 0 */
+};
+
+/* Largest magnitude, as bits. */
+static uint32_t largest(const struct pithi_group_job *job, const struct group *g) {
+    uint32_t m = 0;
+    for (size_t i = 0; i < g->count; i++) {
+        const uint32_t a = pithi_magnitude(pithi_bits(difference(job, g->first + i)));
+        if (a > m) m = a;
+    }
+    return m;
+}
+
+/* Least and largest value; NaN when one of the group is not finite. */
+static void extremes(const struct pithi_group_job *job, const struct group *g, float *low,
+                     float *high) {
+    int32_t lo = INT32_MAX, hi = INT32_MIN;
+    for (size_t i = 0; i < g->count; i++) {
+        const int32_t o = pithi_ordered(pithi_bits(difference(job, g->first + i)));
+        if (o < lo) lo = o;
+        if (o > hi) hi = o;
+    }
+    *low = pithi_from_ordered(lo);
+    *high = pithi_from_ordered(hi);
+    if (pithi_nonfinite(pithi_bits(*low)) || pithi_nonfinite(pithi_bits(*high)))
+        *low = *high = pithi_float(PITHI_F32_NAN);
+}
+
+static void find_scale(const struct pithi_group_job *job, struct group *g) {
+    g->grid.zero = 0;
+    g->coded = pithi_group_scale(&job->set, largest(job, g), &g->grid.scale, &g->grid.reciprocal);
+}
+
+/* ---- Search for a scale ----------------------------------------------------------------------*/
+
+enum { LANES = 16 };
+
+/* Sums run over 16 lanes (element i in lane i % 16, in order), then over halves of the lanes, so
+ * that vectors can form them. */
+static void correlate(const struct pithi_group_job *job, const struct group *g,
+                      struct pithi_search *s, int k) {
+    float lane[LANES] = {0};
+    int32_t squares = 0;
+    for (size_t i = 0; i < g->count; i++) {
+        const float d = difference(job, g->first + i);
+        const float v = pithi_float(pithi_bits(d) ^ s->turn) * s->reciprocal;
+        const int q = pithi_clamp(pithi_round_even(v * s->factor[k]), s->least, s->most);
+        lane[i % LANES] += v * (float)q;
+        squares += q * q;
+    }
+    for (size_t half = LANES / 2; half; half /= 2)
+        for (size_t i = 0; i < half; i++) lane[i] += lane[i + half];
+    s->vq[k] = lane[0];
+    s->qq[k] = (float)squares;
+}
+
+static void search_scale(const struct pithi_group_job *job, struct group *g) {
+    struct pithi_search s = {.set = &job->set, .scale = g->grid.scale};
+    uint32_t positive = 0;
+    for (size_t i = 0; i < g->count; i++) {
+        const uint32_t u = pithi_bits(difference(job, g->first + i));
+        if (pithi_magnitude(u) > s.largest) s.largest = pithi_magnitude(u);
+        if (u < 0x80000000u && u > positive) positive = u;
+    }
+    s.above = positive == s.largest;
+    pithi_search_begin(&s);
+    for (int k = 0; k < s.candidates; k++) correlate(job, g, &s, k);
+    g->grid.scale = pithi_search_end(&s);
+    g->grid.reciprocal = 1.0f / g->grid.scale;
+}
+
+/* ---- Settled groups --------------------------------------------------------------------------*/
+
+/* Sums run over 16 lanes (element i in lane i % 16, in order), then over halves of the lanes, so
+ * that vectors can form them. */
+static float squared_error(const struct pithi_group_job *job, const struct group *g, uint32_t dtype,
+                           const struct pithi_grid *r) {
+    float lane[LANES] = {0};
+    for (size_t i = 0; i < g->count; i++)
+        lane[i % LANES] += pithi_grid_error(&job->set, dtype, r, difference(job, g->first + i));
+    for (size_t half = LANES / 2; half; half /= 2)
+        for (size_t i = 0; i < half; i++) lane[i] += lane[i + half];
+    return lane[0];
+}
+
+/* The parts of the range that a search looks at, in order; the first of the least error wins, so
+ * that the whole range stays when it has no error. */
+static void shrink(const struct pithi_group_job *job, const struct group *g, uint32_t dtype,
+                   float lo, float hi, struct pithi_grid *best) {
+    struct pithi_shrink s = {.set = &job->set, .dtype = dtype, .lo = lo, .hi = hi, .grid = *best};
+    s.error = squared_error(job, g, dtype, best);
+    while (pithi_shrink_next(&s))
+        pithi_shrink_judge(&s, squared_error(job, g, dtype, &s.candidate));
+    *best = s.grid;
+}
+
+static void find_settled(const struct pithi_group_job *job, struct group *g) {
+    const struct pithi_group_setting *s = &job->set;
+    const uint32_t dtype = job->base_dtype == PITH_NONE ? job->value_dtype : PITH_F32;
+    float lo = 0, hi;
+    if (s->asymmetric)
+        extremes(job, g, &lo, &hi);
+    else
+        hi = pithi_float(largest(job, g));
+    struct pithi_grid r = pithi_grid_of(s, dtype, lo, hi);
+    pithi_settle(s, dtype, lo, hi, &r);
+    if (s->shrink && r.reciprocal != 0) shrink(job, g, dtype, lo, hi, &r);
+    g->grid = r;
+    g->coded = r.reciprocal != 0;
+}
+
+/* ---- Codes -----------------------------------------------------------------------------------*/
+
+static void update_base(struct pithi_group_job *job, const struct group *g, size_t i, int q) {
+    const bool poisoned = pithi_nonfinite(pithi_bits(g->grid.scale));
+    uint64_t ignored = 0; /* what counts is whether the base overflows */
+    const uint32_t x = poisoned ? PITHI_F32_NAN
+                                : pithi_group_decoded(q, g->grid.scale, g->grid.zero,
+                                                      job->set.asymmetric, &ignored);
+    const uint32_t b = pithi_load(job->base, job->base_dtype, i);
+    const uint32_t next = pithi_group_update(b, x, job->base_dtype, &job->saturated);
+    pithi_store(job->base, job->base_dtype, i, next);
+}
+
+static int code(const struct pithi_group_job *job, const struct group *g, size_t i, uint32_t u16) {
+    const struct pithi_group_setting *s = &job->set;
+    const float d = difference(job, i);
+    if (s->asymmetric || s->settle) return (int)pithi_grid_code(s, &g->grid, g->grid.most, d);
+    return pithi_group_quantize(s, d, g->grid.reciprocal, u16);
+}
+
+/* Groups begin at whole bytes: 16 codes of any width are whole bytes. */
+static void encode_codes(struct pithi_group_job *job, const struct group *g) {
+    const uint32_t bits = job->set.bits, mask = (1u << bits) - 1;
+    uint8_t *out = job->codes + g->first * bits / 8;
+    uint32_t pending = 0, filled = 0, random[4];
+    for (size_t i = g->first; i < g->first + g->count; i++) {
+        const uint64_t e = job->first + i;
+        if (job->set.stochastic && (e % 8 == 0 || i == g->first))
+            pithi_philox(&job->random, e / 8, random);
+        const uint32_t u16 = job->set.stochastic ? pithi_random_pick(&job->random, random, e) : 0;
+        int q = 0;
+        if (g->coded) q = code(job, g, i, u16);
+        if (job->update) update_base(job, g, i, q);
+        pending |= ((uint32_t)q & mask) << filled;
+        for (filled += bits; filled >= 8; filled -= 8, pending >>= 8) *out++ = (uint8_t)pending;
+    }
+    if (filled) *out = (uint8_t)pending;
+}
+
+void pithi_group_encode_c(struct pithi_group_job *job) {
+    const struct pithi_group_setting *s = &job->set;
+    struct group g = {0};
+    if (s->codebook) {
+        pithi_codebook_encode_c(job);
+        return;
+    }
+    for (size_t index = 0; g.first < job->count; index++, g.first += s->group) {
+        g.count = job->count - g.first < s->group ? job->count - g.first : s->group;
+        if (s->asymmetric || s->settle)
+            find_settled(job, &g);
+        else
+            find_scale(job, &g);
+        if (s->search && g.coded) search_scale(job, &g);
+        put_scale(s, job->scales, s->asymmetric ? 2 * index : index, g.grid.scale);
+        if (s->asymmetric) put_scale(s, job->scales, 2 * index + 1, g.grid.zero);
+        job->poisoned += pithi_nonfinite(pithi_bits(g.grid.scale));
+        encode_codes(job, &g);
+    }
+}
+
+void pithi_group_each_run(const struct pithi_group_job *like, struct pithi_group_run *run,
+                          size_t runs, pithi_group_fn *encode) {
+    for (size_t i = 0; i < runs; i++) {
+        struct pithi_group_job job = *like;
+        job.value = run[i].value;
+        job.codes = run[i].codes;
+        job.scales = run[i].scales;
+        job.ahead = i + 2 < runs ? run[i + 2].value : NULL;
+        job.poisoned = run[i].poisoned;
+        encode(&job);
+        run[i].poisoned = job.poisoned;
+    }
+}
+
+void pithi_group_encode_runs_c(const struct pithi_group_job *like, struct pithi_group_run *run,
+                               size_t runs) {
+    pithi_group_each_run(like, run, runs, pithi_group_encode_c);
+}
+
+/* ---- Decode ----------------------------------------------------------------------------------*/
+
+static void decode_value(struct pithi_group_job *job, size_t i, uint32_t x) {
+    if (job->base_dtype != PITH_NONE) {
+        const uint32_t b = pithi_load(job->base, job->base_dtype, i);
+        x = pithi_group_update(b, x, job->base_dtype, &job->saturated);
+        if (job->update) pithi_store(job->base, job->base_dtype, i, x);
+    }
+    if (job->out) pithi_store(job->out, job->out_dtype, i, x);
+}
+
+void pithi_group_decode_c(struct pithi_group_job *job) {
+    const struct pithi_group_setting *s = &job->set;
+    const size_t step = s->asymmetric ? 2 : 1;
+    if (s->codebook) {
+        pithi_codebook_decode_c(job);
+        return;
+    }
+    float scale = 0, zero = 0;
+    bool poisoned = false;
+    uint64_t ignored = 0, *saturated = job->base_dtype == PITH_NONE ? &job->saturated : &ignored;
+    for (size_t i = 0; i < job->count; i++) {
+        if (i % s->group == 0) {
+            const size_t index = i / s->group * step;
+            scale = pithi_float(pithi_scale_load(job->scales, s->scale_dtype, index));
+            if (s->asymmetric)
+                zero = pithi_float(pithi_load(job->scales, s->scale_dtype, index + 1));
+            poisoned = pithi_nonfinite(pithi_bits(scale)) || pithi_nonfinite(pithi_bits(zero));
+            job->poisoned += poisoned;
+        }
+        const int q = pithi_group_code(s, job->codes, job->count, i);
+        decode_value(job, i,
+                     poisoned ? PITHI_F32_NAN
+                              : pithi_group_decoded(q, scale, zero, s->asymmetric, saturated));
+    }
+}
+
+/* ---- Sum -------------------------------------------------------------------------------------*/
+
+/* Largest finite instead of infinity, counted: the only overflow there is without a base. */
+static void sum_frame(struct pithi_sum_job *job, const uint8_t *frame, bool more) {
+    const struct pithi_group_setting *s = &job->set;
+    float scale = 0;
+    bool poisoned = false;
+    for (size_t i = 0; i < job->count; i++) {
+        if (i % s->group == 0) {
+            const uint8_t *scales = frame + job->scales_at;
+            scale = pithi_float(pithi_scale_load(scales, s->scale_dtype, i / s->group));
+            poisoned = pithi_nonfinite(pithi_bits(scale));
+            job->poisoned += poisoned;
+        }
+        const int q = pithi_group_code(s, frame + job->codes_at, job->count, i);
+        uint32_t x =
+            poisoned ? PITHI_F32_NAN : pithi_group_decoded(q, scale, 0, false, &job->saturated);
+        job->sum[i] = more ? job->sum[i] + pithi_float(x) : pithi_float(x);
+    }
+}
+
+void pithi_group_sum_c(struct pithi_sum_job *job) {
+    for (size_t k = 0; k < job->frame_count; k++)
+        sum_frame(job, job->frames[k], job->more || k > 0);
+}
+
+/* ---- Bound -----------------------------------------------------------------------------------*/
+
+/* What rounding takes from scale and zero point moves the ends of the codes' reach; shrinking
+ * leaves an eighth of the range. */
+static double settled_bound(const struct pithi_group_setting *s, double scale, double zero) {
+    const double levels = pithi_group_levels(s), reach = levels * scale;
+    const double half = s->scale_dtype == PITH_F16 ? 0x1p-12 : 0x1p-9;
+    const double least = s->scale_dtype == PITH_F16 ? 0x1p-25 : 0x1p-118;
+    const double cut = s->shrink ? 7 * reach * (1 + 0x1p-4) : 0;
+    const double lost = s->short_zero ? zero * 0x1p-5 : 0;
+    return cut + lost + scale / 2 * (1 + 0x1p-9) + 4 * half * (zero + reach) + (levels + 1) * least;
+}
+
+static double one_bound(const struct pithi_group_setting *s, double scale, double zero) {
+    const double a = scale < 0 ? -scale : scale, z = zero < 0 ? -zero : zero;
+    if (s->codebook) return pithi_codebook_bound(s, scale);
+    if (s->asymmetric || s->settle) return settled_bound(s, a, z);
+    /* e8m0 has no 0: what its least scale means is a group that is all zero. */
+    if (a == (s->scale_dtype == PITHI_E8M0 ? 0x1p-127 : 0)) return 0x1p-118;
+    const double step = s->stochastic ? a : a / 2;
+    /* A searched scale is at least half of what would reach the largest value with 2^(bits-1). */
+    if (s->search) return ((1 << (s->bits - 1)) + 1) * a * (1 + 0x1p-6);
+    return step * (1 + 0x1p-14);
+}
+
+double pithi_group_bound(const struct pithi_group_setting *s, const uint8_t *scales,
+                         uint64_t count) {
+    const size_t step = s->asymmetric ? 2 : 1;
+    double largest = 0;
+    for (uint64_t g = 0; g * s->group < count; g++) {
+        const uint32_t scale = pithi_scale_load(scales, s->scale_dtype, (size_t)g * step);
+        const uint32_t zero =
+            s->asymmetric ? pithi_load(scales, s->scale_dtype, (size_t)g * step + 1) : 0;
+        if (pithi_nonfinite(scale) || pithi_nonfinite(zero))
+            return (double)pithi_float(PITHI_F32_NAN);
+        const double b = one_bound(s, (double)pithi_float(scale), (double)pithi_float(zero));
+        if (b > largest) largest = b;
+    }
+    return largest;
+}

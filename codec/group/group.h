@@ -1,0 +1,103 @@
+/* group.h - the group quantizer of wdiff, grad and kv.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * doc/FORMAT.md, section Group quantizer and appendices A.2 to A.4, states the arithmetic, and
+ * appendix B proves its bounds; group.c is the same text in C; the kernels reproduce it byte for
+ * byte. */
+#ifndef PITHI_GROUP_GROUP_H
+#define PITHI_GROUP_GROUP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "group/group_value.h"
+
+/* Elements of an encode call that lie one after another. */
+struct pithi_group_run {
+    const void *value;
+    uint8_t *codes, *scales;
+    uint64_t poisoned; /* result, added to */
+};
+
+/* One call: `count` consecutive elements beginning at a group boundary.
+ *
+ * Encode. d = value - base (base NONE: d = value); codes and scales are written; with `update` the
+ * base becomes round(base + decoded d).
+ * Decode. x' from codes and scales. Without base: out = x'. With base: b' = round(base + x') to the
+ * base dtype; out = b' (if out is not NULL), base = b' (if update).
+ * A non-finite base element reads as +0. out and base may be the same memory only when out is NULL.
+ *
+ * codes: element i at bits [i*bits, (i+1)*bits) of a little-endian bit string (LSB first). The last
+ * byte's unused bits are written 0 and ignored by decode.
+ * scales: one per group; asymmetric: scale then zero point, interleaved. */
+struct pithi_group_job {
+    struct pithi_group_setting set;
+    size_t count;
+    union {
+        struct pithi_group_run run; /* the same: a copy would wait for what was just stored */
+        struct {
+            const void *value;       /* encode */
+            uint8_t *codes, *scales; /* decode only reads them */
+            uint64_t poisoned;       /* result, added to */
+        };
+    };
+    const void *ahead; /* encode: what the caller reads next, when value is in the cache; or NULL */
+    void *out;         /* decode */
+    void *base;
+    uint32_t value_dtype, out_dtype, base_dtype; /* PITH_F32, PITH_BF16, PITH_F16; base: or NONE */
+    bool update;
+    /* What is made (out; codes and scales) is large and will not be read soon: non-temporal
+     * stores pay. */
+    bool stream;
+    struct pithi_random random; /* encode, stochastic */
+    uint64_t first;             /* number of the first element, for random bits */
+    uint64_t saturated;         /* result, added to */
+};
+
+/* A job of nothing yet; `set` is left to the caller, in place. Field by field: an initializer
+ * becomes stores of a string, a copy of a setting loads at once what was stored in pieces, and both
+ * wait until all codes of the block before are on their way to memory. */
+PITHI_INLINE void pithi_group_job_open(struct pithi_group_job *job, struct pithi_random random) {
+    job->count = 0;
+    job->value = job->ahead = NULL;
+    job->out = job->base = NULL;
+    job->codes = job->scales = NULL;
+    job->value_dtype = job->out_dtype = job->base_dtype = PITH_NONE;
+    job->update = job->stream = false;
+    job->random = random;
+    job->first = 0;
+    job->saturated = job->poisoned = 0;
+}
+
+typedef void pithi_group_fn(struct pithi_group_job *job);
+pithi_group_fn pithi_group_encode_c, pithi_group_decode_c;
+
+/* Encode runs of elements that lie apart, each as a job like the one given, without a base, whose
+ * own run is not looked at. */
+typedef void pithi_group_runs_fn(const struct pithi_group_job *like, struct pithi_group_run *run,
+                                 size_t runs);
+pithi_group_runs_fn pithi_group_encode_runs_c;
+/* The same by any encoder of jobs. */
+void pithi_group_each_run(const struct pithi_group_job *like, struct pithi_group_run *run,
+                          size_t runs, pithi_group_fn *encode);
+
+/* sum := x' of frame 0 (more: sum + it), + x' of frame 1, ..., each sum one f32 rounding. Frame k's
+ * scales and codes lie at frames[k] + scales_at and frames[k] + codes_at. Symmetric settings. */
+struct pithi_sum_job {
+    struct pithi_group_setting set;
+    size_t count;
+    const uint8_t *const *frames;
+    size_t frame_count, scales_at, codes_at;
+    bool more;
+    float *sum;
+    uint64_t saturated, poisoned; /* added to */
+};
+typedef void pithi_sum_fn(struct pithi_sum_job *job);
+pithi_sum_fn pithi_group_sum_c;
+
+/* Largest |d - x'| over the groups of encoded scales; NaN when one is poisoned. */
+double pithi_group_bound(const struct pithi_group_setting *s, const uint8_t *scales,
+                         uint64_t count);
+
+#endif

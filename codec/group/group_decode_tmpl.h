@@ -1,0 +1,560 @@
+/* group_decode_tmpl.h - the group quantizer from codes to values, new bases and sums.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The including file has included group_encode_tmpl.h and may define, where an instruction set
+ * looks values up faster than it computes them:
+ *   OWN_PRODUCTS           a macro; then products(): 64 codes to four vectors of values
+ *   OWN_HALVES             a macro; then has_halves(bits, group) and halves(): 64 codes to values
+ *                          of 16 bits in two vectors */
+
+/* Values that stream past the cache go to two places in turn, each half of a job, when a half is so
+ * many elements: stores then wait for two pages of memory at once. Codes for them are fetched this
+ * far ahead, in bytes, only as far as the second-level cache: what waits for a line of the first
+ * has no room for a store. */
+enum { HALF = 4096, STREAMED_AHEAD = 8192, BASE_AHEAD = 16384 };
+
+struct decoder {
+    const struct pithi_group_setting *set;
+    const struct pithi_group_job *job;
+    struct packing pack;
+    uint64_t saturated;
+};
+
+/* 16 halves in lanes. */
+ALWAYS v16 widen_scales(uint32_t dtype, v16 x) {
+    return dtype == PITH_F16 ? f_widen(x) : v_shl16(x);
+}
+
+/* 16 scales of f32, f16 or bf16. */
+ALWAYS v16 load_scales(uint32_t dtype, const uint8_t *from) {
+    return dtype == PITH_F32 ? v_load(from) : widen_scales(dtype, v_load16(from));
+}
+
+static uint32_t worse(uint32_t worst, float x) {
+    const uint32_t m = pithi_magnitude(pithi_bits(x));
+    return m > worst ? m : worst;
+}
+
+/* Symmetric scales in f32; returns the largest magnitude's bits. Vectors are not read back: a load
+ * of what smaller stores wrote would wait until the values before are on their way to memory. */
+static uint32_t read_scales(const struct pithi_group_setting *s, const uint8_t *scales,
+                            size_t count, float *to) {
+    const size_t groups = (count + s->group - 1) >> __builtin_ctz(s->group);
+    v16 most = v_set(0);
+    uint32_t worst = 0;
+    size_t g = 0;
+    if (s->scale_dtype != PITHI_E8M0)
+        for (; g + 16 <= groups; g += 16) {
+            const v16 x = load_scales(s->scale_dtype, scales + g * width(s->scale_dtype));
+            v_store((uint8_t *)(to + g), x);
+            most = v_maxu(most, magnitude16(x));
+        }
+    if (g) worst = v_reduce_maxu(most);
+    for (; g < groups; g++) {
+        to[g] = pithi_float(pithi_scale_load(scales, s->scale_dtype, g));
+        worst = worse(worst, to[g]);
+    }
+    return worst;
+}
+
+/* Scales and zero points of 16 groups, of a dtype of 16 bits; returns the larger magnitudes. */
+ALWAYS v16 read_pairs(uint32_t dtype, const uint8_t *from, float *scale, float *zero) {
+    const v16 both = v_load(from);
+    const v16 s = widen_scales(dtype, v_and(both, v_set(0xFFFF)));
+    const v16 z = widen_scales(dtype, v_shr(both, 16));
+    v_store((uint8_t *)scale, s);
+    v_store((uint8_t *)zero, z);
+    return v_maxu(magnitude16(s), magnitude16(z));
+}
+
+/* False when a group is poisoned or could overflow. */
+static bool get_scales(const struct pithi_group_setting *s, struct batch *b) {
+    if (!s->asymmetric) return read_scales(s, b->scales, b->count, b->scale) < LIMIT;
+    const size_t groups = (b->count + s->group - 1) >> b->shift;
+    v16 most = v_set(0);
+    uint32_t worst = 0;
+    size_t g = 0;
+    if (s->scale_dtype != PITH_F32)
+        for (; g + 16 <= groups; g += 16)
+            most = v_maxu(most,
+                          read_pairs(s->scale_dtype, b->scales + 4 * g, b->scale + g, b->zero + g));
+    if (g) worst = v_reduce_maxu(most);
+    for (; g < groups; g++) {
+        b->scale[g] = pithi_float(pithi_load(b->scales, s->scale_dtype, 2 * g));
+        b->zero[g] = pithi_float(pithi_load(b->scales, s->scale_dtype, 2 * g + 1));
+        worst = worse(worse(worst, b->scale[g]), b->zero[g]);
+    }
+    return worst < LIMIT;
+}
+
+#ifndef OWN_PRODUCTS
+/* Codes times the scale of their 16 elements, and their zero point on top. */
+ALWAYS void products(v16 x[4], const uint8_t *from, size_t room, const struct packing *p,
+                     const float *const scale[4], const float *const zero[4]) {
+    unpack64(x, from, room, p);
+    x[0] = product(x[0], scale[0], zero[0]);
+    x[1] = product(x[1], scale[1], zero[1]);
+    x[2] = product(x[2], scale[2], zero[2]);
+    x[3] = product(x[3], scale[3], zero[3]);
+}
+#endif
+
+#ifndef OWN_HALVES
+static inline bool has_halves(unsigned bits, size_t group) {
+    (void)bits;
+    (void)group;
+    return false;
+}
+ALWAYS void halves(v16 x[2], uint32_t dtype, const uint8_t *from, const struct packing *p,
+                   const float *scale, const float *zero) {
+    (void)dtype;
+    (void)from;
+    (void)p;
+    (void)scale;
+    (void)zero;
+    x[0] = x[1] = v_set(0);
+}
+#endif
+
+/* 64 values of 16 bits that are looked up as such. */
+ALWAYS void decode_halves(const struct packing *pack, const struct batch *b, const struct unit *u,
+                          struct recipe r, struct streamer *stream) {
+    const size_t g = u->first >> b->shift;
+    v16 x[2];
+    halves(x, r.vt, u->codes, pack, &b->scale[g], r.asymmetric ? &b->zero[g] : NULL);
+    if (stream) {
+        v_stream(stream, u->out, x[0]);
+        v_stream(stream, u->out + 64, x[1]);
+    } else {
+        v_store(u->out, x[0]);
+        v_store(u->out + 64, x[1]);
+    }
+}
+
+ALWAYS v16 decode_16(const struct unit *u, struct recipe r, v16 x, size_t i) {
+    return r.bt == PITH_NONE ? x : updated(r.bt, load(r.bt, u->base, i), x);
+}
+
+/* Compilers may move no store across: out of the order of their addresses, stores that cross lines
+ * are slower by a tenth. */
+ALWAYS void in_order(void) { __asm__ volatile("" ::: "memory"); }
+
+/* Plainly, or through *stream when that is not NULL. */
+ALWAYS void put_out(const struct unit *u, struct recipe r, v16 x, size_t i,
+                    struct streamer *stream) {
+    x = tidy(r.bt, x);
+    if (r.vt == PITH_F32 && stream)
+        v_stream(stream, u->out + 4 * i, x);
+    else if (r.vt != PITH_NONE)
+        store(r.vt, u->out, i, r.vt == PITH_F16 ? x : round_loosely(r.vt, x));
+    in_order();
+}
+
+/* Infinite and NaN bases, and new bases that overflow. Within a unit smaller groups do as well. */
+static __attribute__((noinline)) void decode_scalar(struct decoder *d, const struct batch *b,
+                                                    const struct unit *u) {
+    struct pithi_group_job p = *d->job;
+    const size_t step = pithi_group_scale_bytes(&p.set, p.set.group);
+    p.scales = b->scales + (u->first >> b->shift) * step;
+    if (p.set.group > UNIT) p.set.group = UNIT;
+    p.count = (size_t)__builtin_popcountll(u->valid);
+    p.codes = u->codes;
+    p.base = u->base;
+    if (p.out) p.out = u->out;
+    p.saturated = 0;
+    pithi_group_decode_c(&p);
+    d->saturated += p.saturated;
+}
+
+ALWAYS void decode_unit(struct decoder *d, const struct packing *pack, const struct batch *b,
+                        const struct unit *u, struct recipe r, struct streamer *stream) {
+    const float *const scale[4] = {
+        &b->scale[u->first >> b->shift], &b->scale[(u->first + 16) >> b->shift],
+        &b->scale[(u->first + 32) >> b->shift], &b->scale[(u->first + 48) >> b->shift]};
+    const bool z = r.asymmetric;
+    const float *const zero[4] = {z ? &b->zero[u->first >> b->shift] : NULL,
+                                  z ? &b->zero[(u->first + 16) >> b->shift] : NULL,
+                                  z ? &b->zero[(u->first + 32) >> b->shift] : NULL,
+                                  z ? &b->zero[(u->first + 48) >> b->shift] : NULL};
+    struct four x;
+    products(x.v, u->codes, u->room, pack, scale, zero);
+    x.v[0] = decode_16(u, r, x.v[0], 0);
+    x.v[1] = decode_16(u, r, x.v[1], 16);
+    x.v[2] = decode_16(u, r, x.v[2], 32);
+    x.v[3] = decode_16(u, r, x.v[3], 48);
+    if (r.bt != PITH_NONE && __builtin_expect(v_any_nonfinite(x.v), 0)) {
+        if (stream) v_stream_end(stream, u->out);
+        decode_scalar(d, b, u);
+        return;
+    }
+    if (r.bt != PITH_NONE && r.write) store_bases(r.bt, u->base, &x);
+    put_out(u, r, x.v[0], 0, stream);
+    put_out(u, r, x.v[1], 16, stream);
+    put_out(u, r, x.v[2], 32, stream);
+    put_out(u, r, x.v[3], 48, stream);
+}
+
+static __attribute__((noinline)) void decode_end(struct decoder *d, const struct batch *b, size_t i,
+                                                 struct recipe r) {
+    const size_t n = b->count - i, bits = d->set->bits;
+    uint8_t base[UNIT * 4], out[UNIT * 4], codes[UNIT] = {0};
+    struct unit u = unit_at(b, i, 0, width(r.bt), bits);
+    uint8_t *const to_base = u.base;
+    if (r.bt != PITH_NONE) pad_unit(base, u.base, n, width(r.bt));
+    memcpy(codes, u.codes, (n * bits + 7) / 8);
+    u.base = base;
+    u.out = out;
+    u.codes = codes;
+    u.room = sizeof codes;
+    u.valid >>= UNIT - n;
+    decode_unit(d, &d->pack, b, &u, r, NULL);
+    if (r.vt != PITH_NONE) memcpy(b->out + i * width(r.vt), out, n * width(r.vt));
+    if (r.write) memcpy(to_base, base, n * width(r.bt));
+}
+
+/* A base of f32 is the most that is read here: it comes into the second-level cache from further
+ * off, as the first has no room for so many lines on their way. */
+ALWAYS void prefetch_base(const uint8_t *base, size_t size) {
+    if (size < 4) {
+        prefetch_unit(base, size, AHEAD);
+        return;
+    }
+    for (size_t k = 0; k < UNIT * size; k += 64) __builtin_prefetch(base + BASE_AHEAD + k, 0, 2);
+}
+
+/* four: 4 bits, whose vectors then stay in registers: loads beside a stream wait for stores to the
+ * same place within other pages. */
+ALWAYS void decode_batch(struct decoder *d, const struct batch *b, struct recipe r,
+                         struct streamer *stream, bool four) {
+    struct packing pack = d->pack; /* a copy no store can alias */
+    if (four) pack.bits = 4;
+    const size_t bs = width(r.bt), os = width(r.vt), bits = pack.bits, count = b->count;
+    const bool narrow = r.bt == PITH_NONE && (r.vt == PITH_F16 || r.vt == PITH_BF16) &&
+                        has_halves(pack.bits, d->set->group);
+    size_t i = 0;
+    for (; i + UNIT <= count; i += UNIT) {
+        struct unit u = unit_at(b, i, 0, bs, bits);
+        u.out = os ? b->out + i * os : NULL;
+        prefetch_base(u.base, bs);
+        __builtin_prefetch(u.codes + AHEAD);
+        if (narrow)
+            decode_halves(&pack, b, &u, r, stream);
+        else
+            decode_unit(d, &pack, b, &u, r, stream);
+    }
+    if (i < count) {
+        if (stream) v_stream_end(stream, b->out + i * os);
+        decode_end(d, b, i, r);
+    }
+}
+
+/* From element i on. */
+ALWAYS void decode_batches(struct decoder *d, struct pithi_group_job *job, size_t i,
+                           struct recipe r, bool streamed, bool four) {
+    const size_t step = batch_elements(&job->set, DECODED);
+    struct streamer stream; /* of which nobody has the address: it stays in registers */
+    struct batch b;
+    v_stream_begin(&stream, job->out);
+    for (; i < job->count; i += step) {
+        const size_t n = job->count - i < step ? job->count - i : step;
+        open_batch(&b, job, i, n);
+        if (get_scales(&job->set, &b)) {
+            decode_batch(d, &b, r, streamed ? &stream : NULL, four);
+        } else {
+            if (streamed) v_stream_end(&stream, b.out);
+            scalar_part(job, i, n, pithi_group_decode_c);
+        }
+    }
+    if (streamed && job->count)
+        v_stream_end(&stream, (uint8_t *)job->out + job->count * width(r.vt));
+}
+
+/* A loop of its own for what is decoded to. */
+ALWAYS void decode_common(struct decoder *d, struct pithi_group_job *job, size_t i, uint32_t ot,
+                          bool asymmetric, bool stream) {
+    const struct recipe r = {.vt = ot, .bt = PITH_NONE, .asymmetric = asymmetric};
+    if (stream && ot == PITH_F32 && d->set->bits == 4)
+        decode_batches(d, job, i, r, true, true);
+    else if (stream)
+        decode_batches(d, job, i, r, true, false);
+    else
+        decode_batches(d, job, i, r, false, false);
+}
+
+static void decode_any(struct decoder *d, struct pithi_group_job *job, size_t i, struct recipe r,
+                       bool stream) {
+    const uint32_t ot = r.vt, bt = r.bt;
+    if (bt == PITH_NONE && ot == PITH_F32 && r.asymmetric)
+        decode_common(d, job, i, PITH_F32, true, stream);
+    else if (bt == PITH_NONE && ot == PITH_F32)
+        decode_common(d, job, i, PITH_F32, false, stream);
+    else if (bt == PITH_NONE && ot == PITH_BF16 && r.asymmetric)
+        decode_common(d, job, i, PITH_BF16, true, stream);
+    else if (bt == PITH_NONE && ot == PITH_BF16)
+        decode_common(d, job, i, PITH_BF16, false, stream);
+    else if (bt == PITH_NONE && ot == PITH_F16 && r.asymmetric)
+        decode_common(d, job, i, PITH_F16, true, stream);
+    else if (!r.asymmetric && ot == PITH_NONE && bt == PITH_F32 && r.write)
+        decode_batches(d, job, i, (struct recipe){.vt = PITH_NONE, .bt = PITH_F32, .write = true},
+                       false, false);
+    else if (!r.asymmetric && ot == PITH_NONE && bt == PITH_BF16 && r.write)
+        decode_batches(d, job, i, (struct recipe){.vt = PITH_NONE, .bt = PITH_BF16, .write = true},
+                       false, false);
+    else
+        decode_batches(d, job, i, r, stream, false);
+}
+
+/* 64 values of one group to f32 in four lines. */
+ALWAYS void stream_unit(const struct packing *pack, const uint8_t *codes, size_t room,
+                        const float *scale, const float *zero, uint8_t *out) {
+    const float *const scales[4] = {scale, scale, scale, scale};
+    const float *const zeros[4] = {zero, zero, zero, zero};
+    v16 x[4];
+    __builtin_prefetch(codes + STREAMED_AHEAD, 0, 2);
+    products(x, codes, room, pack, scales, zeros);
+    v_stream_line(out, x[0]);
+    v_stream_line(out + 64, x[1]);
+    v_stream_line(out + 128, x[2]);
+    v_stream_line(out + 192, x[3]);
+}
+
+/* A batch from element i on of either half, a unit of each in turn. */
+ALWAYS void decode_two(const struct packing *packing, const struct batch b[2], size_t i,
+                       bool asymmetric) {
+    struct packing pack = *packing; /* a copy no store can alias */
+    pack.bits = 4;
+    const size_t count = b->count, room[2] = {b[0].room - i / 2, b[1].room - i / 2};
+    const uint8_t *const codes[2] = {b[0].codes + i / 2, b[1].codes + i / 2};
+    uint8_t *const out[2] = {b[0].out + 4 * i, b[1].out + 4 * i};
+    const uint32_t shift = b->shift;
+    for (size_t k = 0; k < count; k += UNIT) {
+        const size_t g = k >> shift, at = k / 2;
+        stream_unit(&pack, codes[0] + at, room[0] - at, &b[0].scale[g],
+                    asymmetric ? &b[0].zero[g] : NULL, out[0] + 4 * k);
+        stream_unit(&pack, codes[1] + at, room[1] - at, &b[1].scale[g],
+                    asymmetric ? &b[1].zero[g] : NULL, out[1] + 4 * k);
+    }
+}
+
+/* From whole lines on, and whole units of one group. */
+static bool halves_stream(const struct pithi_group_job *job, struct recipe r, size_t step) {
+    const size_t least = step > HALF ? step : HALF;
+    return r.vt == PITH_F32 && r.bt == PITH_NONE && job->set.bits == 4 && job->set.group >= UNIT &&
+           job->count >= 2 * least && (uintptr_t)job->out % 64 == 0;
+}
+
+/* How many elements two halves are that stream to two places in turn. The batches stay where they
+ * are, but for their scales: addresses written one by one and read as a vector would wait until
+ * the values before are on their way to memory. */
+static size_t decode_halved(const struct decoder *d, struct pithi_group_job *job, size_t step) {
+    const size_t half = job->count / 2 / step * step;
+    const size_t scales = pithi_group_scale_bytes(&job->set, step);
+    struct batch b[2];
+    open_batch(&b[0], job, 0, step);
+    open_batch(&b[1], job, half, step);
+    for (size_t i = 0; i < half; i += step) {
+        const bool good = get_scales(&job->set, &b[0]);
+        if (!get_scales(&job->set, &b[1]) || !good) {
+            scalar_part(job, i, step, pithi_group_decode_c);
+            scalar_part(job, half + i, step, pithi_group_decode_c);
+        } else if (job->set.asymmetric) {
+            decode_two(&d->pack, b, i, true);
+        } else {
+            decode_two(&d->pack, b, i, false);
+        }
+        __builtin_prefetch(b[0].scales += scales);
+        __builtin_prefetch(b[1].scales += scales);
+    }
+    return 2 * half;
+}
+
+static void group_decode(struct pithi_group_job *job) {
+    const struct pithi_group_setting *s = &job->set;
+    if (s->codebook) {
+        pithi_codebook_decode_c(job);
+        return;
+    }
+    const struct recipe r = {job->out ? job->out_dtype : PITH_NONE,
+                             job->base_dtype,
+                             job->update && job->base_dtype != PITH_NONE,
+                             s->asymmetric,
+                             false,
+                             false,
+                             false,
+                             false};
+    const bool narrow = r.bt == PITH_NONE && has_halves(s->bits, s->group);
+    const bool stream =
+        job->stream && r.vt != PITH_NONE && (r.vt == PITH_F32 || narrow) && v_stream_fits(job->out);
+    struct decoder d;
+    d.set = s;
+    d.job = job;
+    d.saturated = 0;
+    packing_init(&d.pack, s->bits, !s->asymmetric);
+    const size_t step = batch_elements(s, DECODED);
+    const size_t halved = stream && halves_stream(job, r, step) ? decode_halved(&d, job, step) : 0;
+    if (halved < job->count) decode_any(&d, job, halved, r, stream);
+    if (d.saturated) job->saturated += d.saturated; /* mostly not: see pithi_collect */
+}
+
+/* ---- The sum of many frames in one pass -------------------------------------------------------*/
+/* 64 sums stay in registers while the codes of up to SUMMED frames are added to them. More frames
+ * take more passes over a batch, whose sums the cache holds meanwhile. */
+/* How far reads run ahead is in bytes of each frame's codes. They go to the second-level cache:
+ * lines of all streams often have one place in the first, which then loses them too early. */
+enum { SUMMED = 8, SUM_AHEAD = 2048 };
+
+/* A batch of up to SUMMED frames, pointers to its first element. */
+struct addends {
+    const struct pithi_group_setting *set;
+    struct packing pack;
+    const uint8_t *codes[SUMMED];
+    size_t frames, count, room; /* bytes from the first code to the last of the job */
+    uint32_t shift;             /* log2 of the group */
+    float *sum;
+    float scale[SUMMED][BATCH_GROUPS + 16];
+};
+
+/* What a loop is made for; constant in the common loops. */
+struct sum_way {
+    unsigned bits;
+    bool one;  /* a unit has one scale */
+    bool more; /* the sums go on */
+};
+
+/* i: the unit's place in the batch, code: where its codes begin. */
+ALWAYS void add_frame(const struct addends *a, const struct packing *pack, struct sum_way w,
+                      size_t k, size_t i, size_t code, bool first, v16 sum[4]) {
+    const float *const s = a->scale[k], *const at = &s[i >> a->shift];
+    const float *const scale[4] = {at, w.one ? at : &s[(i + 16) >> a->shift],
+                                   w.one ? at : &s[(i + 32) >> a->shift],
+                                   w.one ? at : &s[(i + 48) >> a->shift]};
+    const float *const zero[4] = {NULL, NULL, NULL, NULL};
+    v16 x[4];
+    __builtin_prefetch(a->codes[k] + code + SUM_AHEAD, 0, 2);
+    products(x, a->codes[k] + code, a->room - code, pack, scale, zero);
+    sum[0] = first ? x[0] : f_add(sum[0], x[0]);
+    sum[1] = first ? x[1] : f_add(sum[1], x[1]);
+    sum[2] = first ? x[2] : f_add(sum[2], x[2]);
+    sum[3] = first ? x[3] : f_add(sum[3], x[3]);
+}
+
+ALWAYS void sum_unit(const struct addends *a, const struct packing *pack, struct sum_way w,
+                     size_t i, size_t code, uint8_t *to) {
+    v16 sum[4];
+    if (w.more) {
+        sum[0] = v_load(to);
+        sum[1] = v_load(to + 64);
+        sum[2] = v_load(to + 128);
+        sum[3] = v_load(to + 192);
+        add_frame(a, pack, w, 0, i, code, false, sum);
+    } else {
+        add_frame(a, pack, w, 0, i, code, true, sum);
+    }
+    for (size_t k = 1; k < a->frames; k++) add_frame(a, pack, w, k, i, code, false, sum);
+    v_store(to, sum[0]);
+    v_store(to + 64, sum[1]);
+    v_store(to + 128, sum[2]);
+    v_store(to + 192, sum[3]);
+}
+
+static __attribute__((noinline)) void sum_end(struct addends *a, size_t i, bool more) {
+    const size_t n = a->count - i, bits = a->set->bits;
+    uint8_t codes[SUMMED][UNIT] = {{0}}, sum[UNIT * 4] = {0};
+    for (size_t k = 0; k < a->frames; k++) {
+        memcpy(codes[k], a->codes[k] + i * bits / 8, (n * bits + 7) / 8);
+        a->codes[k] = codes[k];
+    }
+    a->room = UNIT;
+    memcpy(sum, a->sum + i, n * sizeof *a->sum);
+    sum_unit(a, &a->pack, (struct sum_way){(unsigned)bits, false, more}, i, 0, sum);
+    memcpy(a->sum + i, sum, n * sizeof *a->sum);
+}
+
+/* pack: that no store can alias. */
+ALWAYS void sum_units(struct addends *a, const struct packing *pack, struct sum_way w) {
+    size_t i = 0;
+    for (; i + UNIT <= a->count; i += UNIT)
+        sum_unit(a, pack, w, i, i * w.bits / 8, (uint8_t *)(a->sum + i));
+    if (i < a->count) sum_end(a, i, w.more);
+}
+
+/* The common kind: the first frames, of a width that the compiler knows. */
+ALWAYS void sum_common(struct addends *a, unsigned bits) {
+    struct packing pack;
+    packing_make(&pack, bits, true);
+    sum_units(a, &pack, (struct sum_way){bits, true, false});
+}
+
+/* Elements [i, i + count) of a job, frames from k on, up to SUMMED of them. */
+struct turn {
+    size_t i, count, k, frames;
+    bool more;
+};
+
+static __attribute__((noinline)) void scalar_sum(struct pithi_sum_job *job, const struct turn *t) {
+    struct pithi_sum_job p = *job;
+    p.count = t->count;
+    p.frames = job->frames + t->k;
+    p.frame_count = t->frames;
+    p.scales_at += pithi_group_scale_bytes(&job->set, t->i);
+    p.codes_at += t->i * job->set.bits / 8;
+    p.sum += t->i;
+    p.more = t->more;
+    pithi_group_sum_c(&p);
+    job->saturated = p.saturated;
+    job->poisoned = p.poisoned;
+}
+
+/* False when a group is poisoned or could overflow. */
+static bool open_addends(struct addends *a, const struct pithi_sum_job *job, const struct turn *t) {
+    const size_t at = job->scales_at + pithi_group_scale_bytes(&job->set, t->i);
+    const size_t bytes = pithi_group_scale_bytes(&job->set, t->count);
+    const size_t codes_at = job->codes_at + t->i * job->set.bits / 8;
+    uint32_t worst = 0;
+    for (size_t k = 0; k < t->frames; k++) {
+        const uint8_t *const frame = job->frames[t->k + k];
+        __builtin_prefetch(frame + at + bytes);
+        const uint32_t w = read_scales(&job->set, frame + at, t->count, a->scale[k]);
+        worst = w > worst ? w : worst;
+        a->codes[k] = frame + codes_at;
+    }
+    a->frames = t->frames;
+    a->count = t->count;
+    a->room = pithi_group_code_bytes(&job->set, job->count) - t->i * job->set.bits / 8;
+    a->sum = job->sum + t->i;
+    return worst < LIMIT;
+}
+
+/* Never copies the job: what was just stored piece by piece cannot be loaded as a whole before the
+ * stores ahead of it, which may be many codes on their way to memory. */
+static void sum_turn(struct addends *a, struct pithi_sum_job *job, const struct turn *t) {
+    const struct pithi_group_setting *s = &job->set;
+    const bool common = s->group >= UNIT && !t->more;
+    if (!open_addends(a, job, t)) {
+        scalar_sum(job, t);
+    } else if (common && s->bits == 8) {
+        sum_common(a, 8);
+    } else if (common && s->bits == 4) {
+        sum_common(a, 4);
+    } else {
+        const struct packing pack = a->pack;
+        sum_units(a, &pack, (struct sum_way){s->bits, false, t->more});
+    }
+}
+
+static void group_sum(struct pithi_sum_job *job) {
+    const struct pithi_group_setting *s = &job->set;
+    const size_t step = batch_elements(s, DECODED);
+    struct addends a; /* most of it is scales, so no initializer */
+    a.set = s;
+    a.shift = (uint32_t)__builtin_ctz(s->group);
+    packing_init(&a.pack, s->bits, true);
+    for (size_t i = 0; i < job->count; i += step) {
+        const size_t n = job->count - i < step ? job->count - i : step;
+        for (size_t k = 0; k < job->frame_count; k += SUMMED) {
+            const size_t left = job->frame_count - k;
+            sum_turn(&a, job,
+                     &(struct turn){i, n, k, left < SUMMED ? left : SUMMED, job->more || k > 0});
+        }
+    }
+}

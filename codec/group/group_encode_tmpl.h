@@ -1,0 +1,1695 @@
+/* group_encode_tmpl.h - the group quantizer from values to codes, written once over 16 lanes.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The including file has included lanes_<isa>.h and hadamard_tmpl.h, and defines, beside them:
+ *   struct packing         what packing to `bits` bits needs, with a member bits
+ *   packing_make(p, ...)   fills one, inlined; packing_init does so out of line
+ *   pack64(...)            64 codes in four vectors to 8 * bits bytes
+ *   unpack64(...)          and back
+ *   v_streams_codes(bits)  whether pack64 can write codes of so many bits past the cache
+ *   v_stream16(to, from)   16 bytes past the cache; v_stream16_fits(p): whether p allows it
+ *   OWN_PACKING            a macro, where packing from other forms has an instruction of its own;
+ *                          then also pack64_high, pack64_whole, rotate_runs, turns and
+ *                          pack_rotated, which are otherwise made of pack64 below
+ * group_decode_tmpl.h and group_channel_tmpl.h go on where this file ends. group/group.c says what
+ * must come out; every float operation here is one of its operations, in its order.
+ *
+ * Work goes in batches (whole groups, at least ENCODED or DECODED elements): maxima, then scales,
+ * then codes, 64 elements at a time. A batch that could overflow (differences or scales from 2^119
+ * up, NaN, infinities) goes to scalar C as a whole, so the loops never see an x' overflow, and
+ * encode sees finite bases only; decode hands 64 elements whose new base is not finite over. */
+#include "common/lanes_tmpl.h"
+#include "group/codebook.h"
+#include "group/group.h"
+#include "group/hadamard.h"
+
+#ifndef OWN_PACKING
+/* The bits of each lane of q[0..3] from 16 up, in order. */
+static inline void pack64_high(uint8_t *to, size_t room, const struct packing *p, const v16 q[4],
+                               bool stream) {
+    const v16 high[4] = {v_shr(q[0], 16), v_shr(q[1], 16), v_shr(q[2], 16), v_shr(q[3], 16)};
+    pack64(to, room, p, high, stream);
+}
+
+/* The same for lanes that are the codes as integers. */
+static inline void pack64_whole(uint8_t *to, size_t room, const struct packing *p, const v16 q[4],
+                                bool stream) {
+    pack64(to, room, p, q, stream);
+}
+
+/* Four runs of 32 values transformed, in the order that pack_rotated takes their codes. */
+static inline __attribute__((always_inline)) void rotate_runs(v16 v[8], unsigned bits, bool turn) {
+    (void)bits;
+    (void)turn;
+    f_transform32x4(v);
+}
+static inline void pack_rotated(uint8_t *to, size_t room, const struct packing *p, const v16 q[8],
+                                bool stream) {
+    pack64(to, room, p, q, stream);
+    pack64(to + 8 * p->bits, room - 8 * p->bits, p, q + 4, stream);
+}
+#endif
+
+/* Elements. */
+enum { UNIT = 64, ENCODED = 1024, ENCODED_ALONE = 2048, DECODED = 2048 };
+enum { BATCH_GROUPS = DECODED / 16 };
+
+/* How far reads run before the codes being made, in elements, where arithmetic takes longest or
+ * there are two streams: as far as the first-level cache holds what they bring. The lines codes go
+ * to are fetched too, or the store queue would fill up waiting for them; that distance is in bytes.
+ * Codes that stream past the cache need no such lines. */
+enum { AHEAD = 3072, AHEAD_ALONE = 4608, CODES_AHEAD = 1024, SCALES_AHEAD = 128 };
+
+#define TINY 0x04800000u  /* bits of 2^-118, as in group.c */
+#define LIMIT 0x7B000000u /* bits of 2^119 */
+
+/* One batch: pointers to its first element, and one entry per group. */
+struct batch {
+    size_t count;
+    const uint8_t *value;
+    const uint8_t *ahead; /* to be prefetched while the values are read, at their pace */
+    uint8_t *base, *out, *codes, *scales;
+    size_t room;      /* bytes of the job's codes from `codes` on */
+    uint64_t counter; /* Philox counter of the first element */
+    uint32_t shift;   /* log2 of the group */
+    uint32_t largest[BATCH_GROUPS + 16];
+    _Alignas(64) float scale[BATCH_GROUPS + 16];
+    float zero[BATCH_GROUPS + 16], reciprocal[BATCH_GROUPS + 16];
+    float most[BATCH_GROUPS + 16]; /* settled: the largest code */
+};
+
+static size_t batch_elements(const struct pithi_group_setting *s, size_t least) {
+    return s->group > least ? s->group : least;
+}
+
+/* The part of a job that begins at element i; the scalar text takes it as it is. */
+static struct pithi_group_job part(const struct pithi_group_job *job, size_t i, size_t count) {
+    struct pithi_group_job p = *job;
+    const size_t base = i * width(job->base_dtype);
+    p.count = count;
+    if (job->value) p.value = (const uint8_t *)job->value + i * width(job->value_dtype);
+    if (job->out) p.out = (uint8_t *)job->out + i * width(job->out_dtype);
+    if (job->base) p.base = (uint8_t *)job->base + base;
+    p.codes = job->codes + i * job->set.bits / 8;
+    p.scales = job->scales + pithi_group_scale_bytes(&job->set, i);
+    p.first = job->first + i;
+    return p;
+}
+
+static void scalar_part(struct pithi_group_job *job, size_t i, size_t count, pithi_group_fn *fn) {
+    struct pithi_group_job p = part(job, i, count);
+    fn(&p);
+    job->saturated = p.saturated;
+    job->poisoned = p.poisoned;
+}
+
+static void open_batch(struct batch *b, const struct pithi_group_job *job, size_t i, size_t n) {
+    const uint8_t *const value = job->value, *const ahead = job->ahead;
+    uint8_t *const base = job->base, *const out = job->out;
+    const size_t codes = i * job->set.bits / 8, size = width(job->value_dtype);
+    b->count = n;
+    b->value = value ? value + i * size : NULL;
+    b->ahead = ahead ? ahead + i * size : value ? b->value + AHEAD_ALONE * size : NULL;
+    b->base = base ? base + i * width(job->base_dtype) : NULL;
+    b->out = out ? out + i * width(job->out_dtype) : NULL;
+    b->codes = job->codes + codes;
+    b->scales = job->scales + pithi_group_scale_bytes(&job->set, i);
+    b->room = pithi_group_code_bytes(&job->set, job->count) - codes;
+    b->counter = (job->first + i) / 8;
+    b->shift = (uint32_t)__builtin_ctz(job->set.group);
+}
+
+/* ---- Values -----------------------------------------------------------------------------------*/
+
+ALWAYS v16 difference(uint32_t vt, uint32_t bt, const uint8_t *value, const uint8_t *base,
+                      size_t i) {
+    const v16 v = load(vt, value, i);
+    return bt == PITH_NONE ? v : f_sub(v, load(bt, base, i));
+}
+
+struct four {
+    v16 v[4];
+};
+
+/* Infinities become the largest value of the dtype; those in `valid` lanes are counted. */
+static __attribute__((noinline)) void saturate(uint32_t dtype, struct four *x, uint64_t valid,
+                                               uint64_t *count) {
+    for (size_t k = 0; k < 4; k++) {
+        const uint64_t infinite = v_nonfinite(x->v[k]);
+        for (uint64_t m = infinite & valid >> 16 * k; m; m &= m - 1) ++*count;
+        x->v[k] = v_saturate(x->v[k], pithi_largest(dtype));
+    }
+}
+
+/* New bases, loosely rounded, before infinities are seen to. */
+ALWAYS v16 updated(uint32_t bt, v16 base, v16 x) { return round_loosely(bt, f_add(base, x)); }
+
+ALWAYS void store_bases(uint32_t bt, uint8_t *p, const struct four *next) {
+    store(bt, p, 0, next->v[0]);
+    store(bt, p, 16, next->v[1]);
+    store(bt, p, 32, next->v[2]);
+    store(bt, p, 48, next->v[3]);
+}
+
+/* ---- Short ends -------------------------------------------------------------------------------*/
+
+/* The n (1..63) elements at p, the last one repeated up to a whole unit. */
+static const uint8_t *pad_unit(uint8_t to[UNIT * 4], const uint8_t *p, size_t n, size_t size) {
+    if (size == 0) return p;
+    memcpy(to, p, n * size);
+    for (size_t i = n; i < UNIT; i++) memcpy(to + i * size, p + (n - 1) * size, size);
+    return to;
+}
+
+static __attribute__((noinline)) v16 short_difference(uint32_t vt, uint32_t bt,
+                                                      const uint8_t *value, const uint8_t *base,
+                                                      size_t i, size_t n) {
+    uint8_t padded[2][UNIT * 4];
+    const uint8_t *v = pad_unit(padded[0], value + i * width(vt), n, width(vt));
+    const uint8_t *b = base;
+    if (bt != PITH_NONE) b = pad_unit(padded[1], base + i * width(bt), n, width(bt));
+    return difference(vt, bt, v, b, 0);
+}
+
+/* ---- Encode: maxima and scales ----------------------------------------------------------------*/
+
+/* ---- Scales and zero points of settled groups -------------------------------------------------*/
+/* 16 groups at a time, one to a lane. Nearly all settle in one turn, which is checked by taking
+ * it; the others are the scalar text's, which goes on from their least and largest values. */
+/* 16 groups; arrays, so that a lane can be spread. most: the largest code. */
+struct settled {
+    _Alignas(64) float low[16], high[16]; /* symmetric: 0, and the largest magnitude */
+    float scale[16], zero[16], reciprocal[16], most[16];
+    uint32_t odd[16]; /* 0 where one turn settled */
+};
+
+ALWAYS v16 round_step(uint32_t dtype, v16 x) {
+    if (dtype != PITH_F32) return round_to(dtype, x);
+    const v16 odd = v_and(v_shr(x, 8), v_set(1));
+    return v_and(v_add(v_add(x, v_set(0x7F)), odd), v_set(0xFFFFFF00u));
+}
+
+ALWAYS v16 round_zero(const struct pithi_group_setting *s, v16 lo, bool round) {
+    if (round) lo = round_to(s->scale_dtype, lo);
+    const v16 zero = f_add(lo, v_set(0)); /* never -0 */
+    if (!s->short_zero) return zero;
+    const v16 odd = v_and(v_shr(zero, 18), v_set(1));
+    return v_and(v_add(v_add(zero, v_set(0x1FFFF)), odd), v_set(0xFFFC0000u));
+}
+
+ALWAYS v16 magnitude16(v16 x) { return v_and(x, v_set(0x7FFFFFFFu)); }
+ALWAYS v16 above_limit(v16 x) { return v_greater(magnitude16(x), v_set(LIMIT - 1)); }
+
+/* Bits where the last code does not lie at `range` above the zero point. */
+ALWAYS v16 misses_top(v16 range, v16 reciprocal, uint32_t top) {
+    return v_xor(f_round_to_i(f_mul(range, reciprocal)), v_set(top));
+}
+
+ALWAYS v16 divide(v16 a, v16 b, bool few) { return few ? f_div8(a, b) : f_div(a, b); }
+
+/* pithi_grid_of, and whether pithi_settle would leave it: the zero point decodes to itself and is
+ * the code of the least value, the last code is that of the largest one and of what it decodes to,
+ * from which the same scale comes. whole: lo is a value of the dtype. few: of eight groups at most,
+ * as of an appended token; there divisions of half as many lanes are sooner done. */
+ALWAYS void settle_lanes(struct settled *to, const struct pithi_group_setting *s, uint32_t dtype,
+                         bool asymmetric, v16 lo, v16 hi, bool whole, bool few) {
+    const uint32_t top_code = (1u << (asymmetric ? s->bits : s->bits - 1)) - 1;
+    const v16 levels = f_from_i(v_set(top_code));
+    v16 zero = v_set(0), odd = above_limit(hi);
+    if (asymmetric) {
+        const bool other = !whole || s->scale_dtype != dtype; /* where rounding may change lo */
+        zero = round_zero(s, lo, other);
+        odd = v_maxu(odd, v_maxu(above_limit(lo), above_limit(zero)));
+        /* A short zero point may be -0, which decodes to +0. */
+        const v16 decoded = round_to(dtype, f_add(zero, v_set(0)));
+        if (other || s->short_zero) odd = v_maxu(odd, v_xor(decoded, zero));
+    }
+    const v16 range = f_sub(hi, zero);
+    const v16 coded = v_greater(range, v_set(TINY - 1));
+    const v16 scale = v_and(round_step(s->scale_dtype, divide(range, levels, few)), coded);
+    const v16 steps = v_greater(scale, v_set(0));
+    const v16 reciprocal = v_and(divide(v_set(0x3F800000u), scale, few), steps);
+    const v16 reached = f_sub(round_to(dtype, f_add(f_mul(levels, scale), zero)), zero);
+    const v16 again = round_step(s->scale_dtype, divide(reached, levels, few));
+    if (asymmetric) odd = v_maxu(odd, f_round_to_i(f_mul(f_sub(lo, zero), reciprocal)));
+    odd = v_maxu(odd, v_and(steps, v_xor(v_greater(reached, v_set(TINY - 1)), v_set(~0u))));
+    odd = v_maxu(odd, v_and(steps, v_xor(again, scale)));
+    odd = v_maxu(odd, v_and(steps, misses_top(range, reciprocal, top_code)));
+    odd = v_maxu(odd, v_and(steps, misses_top(reached, reciprocal, top_code)));
+    v_store((uint8_t *)to->low, lo);
+    v_store((uint8_t *)to->high, hi);
+    v_store((uint8_t *)to->scale, scale);
+    v_store((uint8_t *)to->zero, zero);
+    v_store((uint8_t *)to->reciprocal, reciprocal);
+    v_store((uint8_t *)to->most, levels);
+    v_store((uint8_t *)to->odd, odd);
+}
+
+/* The turns that are left of odd groups in lanes [first, first + groups); returns how many are
+ * poisoned. Theirs are the codes 0. */
+static __attribute__((noinline)) uint32_t settle_odd(struct settled *to,
+                                                     const struct pithi_group_setting *s,
+                                                     uint32_t dtype, size_t first, size_t groups) {
+    uint32_t poisoned = 0;
+    for (size_t g = first; g < first + groups; g++) {
+        if (!to->odd[g]) continue;
+        const uint32_t nan = PITHI_F32_NAN;
+        struct pithi_grid r = {.scale = pithi_float(nan), .zero = pithi_float(nan)};
+        if (!pithi_nonfinite(pithi_bits(to->low[g])) && !pithi_nonfinite(pithi_bits(to->high[g]))) {
+            r = pithi_grid_of(s, dtype, to->low[g], to->high[g]);
+            pithi_settle(s, dtype, to->low[g], to->high[g], &r);
+        }
+        to->scale[g] = r.scale;
+        to->zero[g] = r.zero;
+        to->reciprocal[g] = r.reciprocal;
+        to->most[g] = r.most;
+        poisoned += pithi_nonfinite(pithi_bits(r.scale));
+    }
+    return poisoned;
+}
+
+static __attribute__((noinline)) bool settle_ranges(struct settled *to,
+                                                    const struct pithi_group_setting *s,
+                                                    uint32_t dtype, v16 lo, v16 hi, bool whole,
+                                                    bool few) {
+    settle_lanes(to, s, dtype, true, lo, hi, whole, few);
+    return v_any(v_load((const uint8_t *)to->odd));
+}
+static __attribute__((noinline)) bool settle_sizes(struct settled *to,
+                                                   const struct pithi_group_setting *s,
+                                                   uint32_t dtype, v16 hi, bool few) {
+    settle_lanes(to, s, dtype, false, v_set(0), hi, true, few);
+    return v_any(v_load((const uint8_t *)to->odd));
+}
+
+ALWAYS uint32_t largest_of(uint32_t vt, uint32_t bt, const struct batch *b, size_t i, size_t end) {
+    v16 m = v_set(0), n = v_set(0);
+    for (; i + 32 <= end; i += 32) {
+        m = v_maxu(m, magnitude16(difference(vt, bt, b->value, b->base, i)));
+        n = v_maxu(n, magnitude16(difference(vt, bt, b->value, b->base, i + 16)));
+    }
+    for (; i + 16 <= end; i += 16)
+        m = v_maxu(m, magnitude16(difference(vt, bt, b->value, b->base, i)));
+    if (i < end)
+        n = v_maxu(n, magnitude16(short_difference(vt, bt, b->value, b->base, i, end - i)));
+    return v_reduce_maxu(v_maxu(m, n));
+}
+
+ALWAYS bool find_largest(uint32_t vt, uint32_t bt, struct batch *b) {
+    const size_t group = (size_t)1 << b->shift;
+    uint32_t worst = 0;
+    for (size_t i = 0; i < b->count; i += group) {
+        const uint32_t m = largest_of(vt, bt, b, i, i + group < b->count ? i + group : b->count);
+        b->largest[i >> b->shift] = m;
+        if (m > worst) worst = m;
+    }
+    return worst < LIMIT;
+}
+
+/* For e8m0 up to the next power of two. */
+ALWAYS v16 round_scale(uint32_t dtype, v16 x) {
+    if (dtype != PITHI_E8M0) return round_to(dtype, x);
+    return v_and(v_add(x, v_set(0x007FFFFFu)), v_set(0xFF800000u));
+}
+
+/* pithi_group_scale for 16 groups at a time; none is huge. */
+static void symmetric_scales(const struct pithi_group_setting *s, struct batch *b, size_t groups) {
+    const float levels = (float)((1 << (s->bits - 1)) - 1);
+    v_store((uint8_t *)(b->largest + groups), v_set(0));
+    for (size_t g = 0; g < groups; g += 16) {
+        const v16 m = v_load((const uint8_t *)(b->largest + g));
+        const v16 scale = round_scale(s->scale_dtype, f_div(m, v_set(pithi_bits(levels))));
+        const v16 coded = v_greater(m, v_set(TINY - 1));
+        v_store((uint8_t *)(b->scale + g), v_and(scale, coded));
+        v_store((uint8_t *)(b->reciprocal + g), v_and(f_div(v_set(0x3F800000u), scale), coded));
+    }
+}
+
+/* Of one group, into the places of its zero point and its scale. */
+ALWAYS void find_extremes_of(uint32_t vt, uint32_t bt, struct batch *b, size_t i, size_t end) {
+    const size_t g = i >> b->shift;
+    v16 lo = v_set(0x7FFFFFFFu), hi = v_set(0x80000000u);
+    for (; i < end; i += 16) {
+        const v16 d = i + 16 <= end ? difference(vt, bt, b->value, b->base, i)
+                                    : short_difference(vt, bt, b->value, b->base, i, end - i);
+        lo = v_mini(lo, v_ordered(d));
+        hi = v_maxi(hi, v_ordered(d));
+    }
+    b->zero[g] = pithi_from_ordered(v_reduce_mini(lo));
+    b->scale[g] = pithi_from_ordered(v_reduce_maxi(hi));
+}
+
+ALWAYS bool find_ends(uint32_t vt, uint32_t bt, bool asymmetric, struct batch *b, size_t groups) {
+    const size_t group = (size_t)1 << b->shift;
+    if (!asymmetric) {
+        const bool fits = find_largest(vt, bt, b);
+        memset(b->zero, 0, groups * sizeof *b->zero);
+        memcpy(b->scale, b->largest, groups * sizeof *b->scale);
+        return fits;
+    }
+    for (size_t i = 0; i < b->count; i += group)
+        find_extremes_of(vt, bt, b, i, i + group < b->count ? i + group : b->count);
+    return true;
+}
+
+/* False when a group is poisoned or could overflow. dtype: of what is coded. */
+static bool settled_scales(const struct pithi_group_setting *s, uint32_t dtype, struct batch *b,
+                           size_t groups) {
+    struct settled t;
+    v_store((uint8_t *)(b->zero + groups), v_set(0));
+    v_store((uint8_t *)(b->scale + groups), v_set(0));
+    for (size_t g = 0; g < groups; g += 16) {
+        const v16 lo = v_load((const uint8_t *)(b->zero + g));
+        const v16 hi = v_load((const uint8_t *)(b->scale + g));
+        const bool odd = s->asymmetric ? settle_ranges(&t, s, dtype, lo, hi, true, false)
+                                       : settle_sizes(&t, s, dtype, hi, false);
+        if (v_reduce_maxu(v_maxu(magnitude16(lo), magnitude16(hi))) >= LIMIT) return false;
+        if (odd && settle_odd(&t, s, dtype, 0, 16)) return false;
+        memcpy(b->scale + g, t.scale, sizeof t.scale);
+        memcpy(b->zero + g, t.zero, sizeof t.zero);
+        memcpy(b->reciprocal + g, t.reciprocal, sizeof t.reciprocal);
+        memcpy(b->most + g, t.most, sizeof t.most);
+    }
+    return true;
+}
+
+static void put_scales(const struct pithi_group_setting *s, const struct batch *b, size_t groups,
+                       uint8_t *scales, bool stream) {
+    const size_t step = s->asymmetric ? 2 : 1;
+    if (step == 1 && s->scale_dtype == PITH_F32) {
+        if (stream && groups % 16 == 0 && v_stream16_fits(scales))
+            for (size_t g = 0; g < groups; g += 4) v_stream16(scales + 4 * g, b->scale + g);
+        else
+            memcpy(scales, b->scale, groups * 4);
+        return;
+    }
+    for (size_t g = 0; g < groups; g++) {
+        pithi_scale_store(scales, s->scale_dtype, step * g, pithi_bits(b->scale[g]));
+        if (s->asymmetric)
+            pithi_store(scales, s->scale_dtype, step * g + 1, pithi_bits(b->zero[g]));
+    }
+}
+
+/* ---- The search for the scale of least error --------------------------------------------------*/
+/* The text sums over 16 lanes, so that a vector's lanes are the text's. */
+/* Candidates that share a pass over the group: their sums fit into 16 registers of 8 lanes. */
+enum { TOGETHER = 3 };
+
+/* One group, whole vectors. */
+struct search {
+    const struct batch *batch;
+    uint32_t dtype;
+    size_t first, end;
+    v16 turn, reciprocal, least, most;
+};
+
+struct correlation {
+    v16 vq, qq;
+};
+
+ALWAYS void correlate_16(const struct search *s, v16 v, v16 factor, struct correlation *c) {
+    const v16 magic = v_set(0x4B400000u); /* 1.5 * 2^23 */
+    v16 q = f_sub(f_add(f_mul(v, factor), magic), magic);
+    q = f_max(f_min(q, s->most), s->least);
+    c->vq = f_add(c->vq, f_mul(v, q));
+    c->qq = f_add(c->qq, f_mul(q, q)); /* at most 2^24 a lane: exact */
+}
+
+static float sum_integers(v16 x) {
+    int32_t lane[16], sum = 0;
+    v_store((uint8_t *)lane, f_floor_to_i(x));
+    for (size_t i = 0; i < 16; i++) sum += lane[i];
+    return (float)sum;
+}
+
+ALWAYS void correlate_as(uint32_t dtype, const struct search *s, const float *factor, float *vq,
+                         float *qq) {
+    const v16 zero = v_set(0);
+    const v16 f0 = v_spread(factor), f1 = v_spread(factor + 1), f2 = v_spread(factor + 2);
+    struct correlation c0 = {zero, zero}, c1 = c0, c2 = c0;
+    for (size_t i = s->first; i < s->end; i += 16) {
+        const v16 v = f_mul(v_xor(load(dtype, s->batch->value, i), s->turn), s->reciprocal);
+        correlate_16(s, v, f0, &c0);
+        correlate_16(s, v, f1, &c1);
+        correlate_16(s, v, f2, &c2);
+    }
+    vq[0] = f_sum(c0.vq), qq[0] = sum_integers(c0.qq);
+    vq[1] = f_sum(c1.vq), qq[1] = sum_integers(c1.qq);
+    vq[2] = f_sum(c2.vq), qq[2] = sum_integers(c2.qq);
+}
+static __attribute__((noinline)) void correlate(const struct search *s, const float *factor,
+                                                float *vq, float *qq) {
+    const struct search copy = *s; /* that no store can alias */
+    if (s->dtype == PITH_F32)
+        correlate_as(PITH_F32, &copy, factor, vq, qq);
+    else
+        correlate_as(s->dtype, &copy, factor, vq, qq);
+}
+
+/* The largest value that is not negative has the bits m. */
+static bool reached_above(const struct batch *b, uint32_t dtype, size_t i, size_t end, uint32_t m) {
+    v16 most = v_set(0);
+    for (; i < end; i += 16) most = v_maxi(most, load(dtype, b->value, i));
+    return (uint32_t)v_reduce_maxi(most) == m;
+}
+
+/* b->scale[g] holds the scale of the largest value; groups are whole vectors. */
+static void search_group(const struct pithi_group_setting *set, struct batch *b, uint32_t dtype,
+                         size_t g) {
+    struct pithi_search found = {.set = set, .scale = b->scale[g], .largest = b->largest[g]};
+    const size_t first = g << b->shift, group = (size_t)1 << b->shift;
+    const size_t end = first + group < b->count ? first + group : b->count;
+    found.above = reached_above(b, dtype, first, end, found.largest);
+    pithi_search_begin(&found);
+    const struct search s = {.batch = b,
+                             .dtype = dtype,
+                             .first = first,
+                             .end = end,
+                             .turn = v_set(found.turn),
+                             .reciprocal = v_set(pithi_bits(found.reciprocal)),
+                             .least = v_set(pithi_bits((float)found.least)),
+                             .most = v_set(pithi_bits((float)found.most))};
+    for (int k = 0; k < found.candidates; k += TOGETHER)
+        correlate(&s, found.factor + k, found.vq + k, found.qq + k);
+    b->scale[g] = pithi_search_end(&found);
+    b->reciprocal[g] = 1.0f / b->scale[g];
+}
+
+static void search_scales(const struct pithi_group_setting *s, struct batch *b, uint32_t dtype) {
+    for (size_t g = 0; g << b->shift < b->count; g++)
+        if (b->largest[g] >= TINY) search_group(s, b, dtype, g);
+}
+
+/* ---- The search for the part of a range of least error ----------------------------------------*/
+/* 16 groups at a time: candidates are a lane each, as settled groups are; errors are summed over
+ * 16 lanes of one group, as the text sums them. */
+/* Groups of whole vectors that have been settled, one after another from `value` on. */
+struct shrinking {
+    const struct pithi_group_setting *set;
+    const uint8_t *value;
+    uint32_t dtype;
+    size_t group, groups;
+};
+
+/* ---- Errors -----------------------------------------------------------------------------------*/
+
+/* A grid in all lanes. */
+struct spread_grid {
+    v16 scale, zero, reciprocal, least, most;
+};
+
+ALWAYS v16 squared_error(v16 x, const struct spread_grid *r, uint32_t dtype) {
+    v16 q = f_mul(f_sub(x, r->zero), r->reciprocal);
+    q = f_from_i(f_round_to_i(f_min(f_max(q, r->least), r->most)));
+    const v16 e = f_sub(x, round_to(dtype, f_add(f_mul(q, r->scale), r->zero)));
+    return f_mul(e, e);
+}
+
+ALWAYS void errors_as(uint32_t dtype, const struct shrinking *h, const struct settled *s,
+                      float error[16]) {
+    const uint8_t *value = h->value;
+    for (size_t g = 0; g < h->groups; g++, value += h->group * width(dtype)) {
+        const v16 most = v_spread(&s->most[g]);
+        const v16 least = h->set->asymmetric ? v_set(0) : v_xor(most, v_set(0x80000000u));
+        const struct spread_grid r = {v_spread(&s->scale[g]), v_spread(&s->zero[g]),
+                                      v_spread(&s->reciprocal[g]), least, most};
+        v16 sum = v_set(0);
+        for (size_t i = 0; i < h->group; i += 16)
+            sum = f_add(sum, squared_error(load(dtype, value, i), &r, dtype));
+        error[g] = f_sum(sum);
+    }
+}
+
+static __attribute__((noinline)) void squared_errors(const struct shrinking *shared,
+                                                     const struct settled *s, float error[16]) {
+    const struct shrinking h = *shared; /* that no store can alias */
+    if (h.dtype == PITH_F32)
+        errors_as(PITH_F32, &h, s, error);
+    else if (h.dtype == PITH_BF16)
+        errors_as(PITH_BF16, &h, s, error);
+    else
+        errors_as(PITH_F16, &h, s, error);
+}
+
+/* ---- Candidates -------------------------------------------------------------------------------*/
+
+/* What is cut from both sides, in 32nds of the range. */
+struct cuts {
+    v16 low, high;
+};
+
+ALWAYS v16 lanes_of(const float *p) { return v_load((const uint8_t *)p); }
+ALWAYS v16 chosen(v16 mask, v16 yes, v16 no) { return v_xor(no, v_and(mask, v_xor(yes, no))); }
+
+/* As pithi_shrink_place has it. */
+ALWAYS struct cuts cuts_of(const struct cuts *best, int turn) {
+    const int later = turn - PITHI_SHRINK_SAME, size = later < 0 ? 0 : 4 >> later / 4;
+    const v16 step = v_set((uint32_t)(later & 1 ? -size : size));
+    const v16 same = v_set((uint32_t)(turn + 1));
+    if (later < 0) return (struct cuts){same, same};
+    if (later & 2) return (struct cuts){v_add(best->low, step), best->high};
+    return (struct cuts){best->low, v_add(best->high, step)};
+}
+
+/* Lanes in which neither side is negative, nor too much is cut. */
+ALWAYS v16 cuts_fit(const struct cuts *c) {
+    const v16 least = v_mini(c->low, c->high);
+    return v_and(v_greater(least, v_set(~0u)),
+                 v_greater(v_set(PITHI_SHRINK_MOST + 1), v_add(c->low, c->high)));
+}
+
+/* The candidates that do not settle in one turn; the groups' own values go on from there. */
+static __attribute__((noinline)) void settle_cut(struct settled *to, const struct settled *whole,
+                                                 const struct shrinking *h) {
+    for (size_t g = 0; g < h->groups; g++) {
+        if (!to->odd[g] || whole->reciprocal[g] == 0) continue;
+        struct pithi_grid r = pithi_grid_of(h->set, h->dtype, to->low[g], to->high[g]);
+        pithi_settle(h->set, h->dtype, whole->low[g], whole->high[g], &r);
+        to->scale[g] = r.scale;
+        to->zero[g] = r.zero;
+        to->reciprocal[g] = r.reciprocal;
+        to->most[g] = r.most;
+    }
+}
+
+static void settle_cuts(struct settled *to, const struct settled *whole, const struct shrinking *h,
+                        const struct cuts *c) {
+    const v16 lo = lanes_of(whole->low), hi = lanes_of(whole->high);
+    const v16 unit = f_mul(f_sub(hi, lo), v_set(0x3D000000u)); /* 1/32 */
+    const v16 high = f_sub(hi, f_mul(unit, f_from_i(c->high)));
+    const v16 low = f_add(lo, f_mul(unit, f_from_i(c->low)));
+    const bool odd = h->set->asymmetric
+                         ? settle_ranges(to, h->set, h->dtype, low, high, false, false)
+                         : settle_sizes(to, h->set, h->dtype, high, false);
+    if (odd) settle_cut(to, whole, h);
+}
+
+ALWAYS void keep(float *best, const float *tried, v16 better) {
+    v_store((uint8_t *)best, chosen(better, lanes_of(tried), lanes_of(best)));
+}
+
+/* Lanes whose candidates are better; errors are not negative, so that their bits compare alike. */
+ALWAYS v16 judged(const struct settled *best, const struct settled *tried, const float *error,
+                  const float *tried_error) {
+    const v16 coded = v_and(v_greater(lanes_of(tried->reciprocal), v_set(0)),
+                            v_greater(lanes_of(best->reciprocal), v_set(0)));
+    return v_and(coded, v_greater(lanes_of(error), lanes_of(tried_error)));
+}
+
+/* s holds the settled groups, and then those of the ranges that lose least. */
+static __attribute__((noinline)) void shrink_settled(struct settled *s, const struct shrinking *h) {
+    struct settled tried;
+    struct cuts best = {v_set(0), v_set(0)};
+    _Alignas(64) float error[16] = {0}, tried_error[16] = {0};
+    squared_errors(h, s, error);
+    for (int turn = 0; turn < PITHI_SHRINK_TURNS; turn++) {
+        const struct cuts c = cuts_of(&best, turn);
+        settle_cuts(&tried, s, h, &c);
+        squared_errors(h, &tried, tried_error);
+        const v16 better = v_and(cuts_fit(&c), judged(s, &tried, error, tried_error));
+        best = (struct cuts){chosen(better, c.low, best.low), chosen(better, c.high, best.high)};
+        keep(error, tried_error, better);
+        keep(s->scale, tried.scale, better);
+        keep(s->zero, tried.zero, better);
+        keep(s->reciprocal, tried.reciprocal, better);
+        keep(s->most, tried.most, better);
+    }
+}
+
+/* ---- Encode: codes ----------------------------------------------------------------------------*/
+
+struct encoder {
+    const struct pithi_group_setting *set;
+    struct packing pack;
+    struct philox philox;
+    v16 ceiling; /* the largest code, as f32 */
+    uint64_t saturated;
+};
+
+/* What a loop is made for; constant in the common loops. */
+struct recipe {
+    uint32_t vt, bt; /* dtypes: value (encode) or out (decode), and base */
+    bool write;      /* the new base is wanted */
+    bool asymmetric, stochastic;
+    bool stream; /* encode: codes and scales go past the cache */
+    bool search;
+    bool settled;
+};
+
+/* The code as f32 in *f; in the result's low bits as an integer (the rest of a lane is undefined).
+ * The text clamps codes; clamping v to the same integers before it is rounded, down or to nearest,
+ * gives the same code. A symmetric nearest code needs neither: |d * r| < Q + 1/2 for every scale
+ * and its rounding. */
+ALWAYS v16 nearest(v16 v, v16 ceiling, bool asymmetric, bool search, v16 *f) {
+    const v16 magic = v_set(0x4B400000u); /* 1.5 * 2^23 */
+    if (asymmetric) v = f_min(f_max(v, v_set(0)), ceiling);
+    if (search) v = f_min(f_max(v, f_sub(v_set(0xBF800000u), ceiling)), ceiling); /* -1 - Q */
+    const v16 t = f_add(v, magic);
+    *f = f_sub(t, magic);
+    return t;
+}
+
+/* random: 65535 minus each 16 bits, so that a carry counts. */
+ALWAYS v16 stochastic(v16 v, v16 ceiling, bool asymmetric, const uint16_t *random, v16 *f) {
+    v = asymmetric ? f_min(f_max(v, v_set(0)), ceiling) : f_limit(v, ceiling);
+    const v16 t = f_floor_to_i(f_mul(v, v_set(0x47800000u))); /* 2^16 */
+    const v16 q = v_sar16(v_add(t, v_load16((const uint8_t *)random)));
+    *f = f_from_i(q);
+    return q;
+}
+
+/* Up to 64 elements: those of the batch from `first` on, or padded copies of them. */
+struct unit {
+    const uint8_t *value;
+    uint8_t *base, *out, *codes;
+    size_t room;    /* bytes that may be touched from `codes` on */
+    size_t first;   /* place in the batch */
+    uint64_t valid; /* which lanes count */
+};
+
+static struct unit unit_at(const struct batch *b, size_t i, size_t vt, size_t bt, size_t bits) {
+    const size_t code = i * bits / 8;
+    return (struct unit){.value = vt ? b->value + i * vt : NULL,
+                         .base = bt ? b->base + i * bt : NULL,
+                         .codes = b->codes + code,
+                         .room = b->room - code,
+                         .first = i,
+                         .valid = ~UINT64_C(0)};
+}
+
+/* The code of 16 elements and, when wanted, their new base. */
+ALWAYS v16 encode_16(const struct encoder *e, const struct batch *b, const struct unit *u,
+                     struct recipe r, const uint16_t *random, size_t i, v16 *next) {
+    const size_t g = (u->first + i) >> b->shift;
+    v16 base = v_set(0), d = load(r.vt, u->value, i), f;
+    if (r.bt != PITH_NONE) base = load(r.bt, u->base, i), d = f_sub(d, base);
+    if (r.asymmetric) d = f_sub(d, v_spread(&b->zero[g]));
+    const v16 v = f_mul(d, v_spread(&b->reciprocal[g]));
+    const v16 most = r.settled ? v_spread(&b->most[g]) : e->ceiling;
+    const v16 q = r.stochastic ? stochastic(v, most, r.asymmetric, random + i, &f)
+                               : nearest(r.settled && !r.asymmetric ? f_limit(v, most) : v, most,
+                                         r.asymmetric, r.search, &f);
+    if (!r.write) return q;
+    v16 x = f_mul(f, v_spread(&b->scale[g]));
+    if (r.asymmetric) x = f_add(x, v_spread(&b->zero[g]));
+    *next = updated(r.bt, base, x);
+    return q;
+}
+
+ALWAYS void encode_unit(struct encoder *e, const struct packing *pack, const struct batch *b,
+                        const struct unit *u, struct recipe r, const uint16_t *random) {
+    struct four q, next;
+    q.v[0] = encode_16(e, b, u, r, random, 0, &next.v[0]);
+    q.v[1] = encode_16(e, b, u, r, random, 16, &next.v[1]);
+    q.v[2] = encode_16(e, b, u, r, random, 32, &next.v[2]);
+    q.v[3] = encode_16(e, b, u, r, random, 48, &next.v[3]);
+    if (r.write) {
+        if (__builtin_expect(v_any_nonfinite(next.v), 0)) {
+            struct four copy = next; /* so that the common path keeps its registers */
+            saturate(r.bt, &copy, u->valid, &e->saturated);
+            next = copy;
+        }
+        store_bases(r.bt, u->base, &next);
+    }
+    pack64(u->codes, u->room, pack, q.v, r.stream);
+}
+
+/* What will be read next comes into the cache while this is computed. */
+ALWAYS void prefetch_unit(const uint8_t *p, size_t size, size_t ahead) {
+    for (size_t k = 0; k < UNIT * size; k += 64) __builtin_prefetch(p + ahead * size + k);
+}
+
+static __attribute__((noinline)) void encode_end(struct encoder *e, const struct batch *b, size_t i,
+                                                 struct recipe r) {
+    const size_t n = b->count - i, bits = e->set->bits, bytes = (n * bits + 7) / 8;
+    uint8_t value[UNIT * 4], base[UNIT * 4], codes[UNIT];
+    struct unit u = unit_at(b, i, width(r.vt), width(r.bt), bits);
+    uint8_t *const to_base = u.base, *const to_codes = u.codes;
+    u.value = pad_unit(value, u.value, n, width(r.vt));
+    if (r.bt != PITH_NONE) pad_unit(base, u.base, n, width(r.bt));
+    u.base = base;
+    u.codes = codes;
+    u.room = sizeof codes;
+    u.valid >>= UNIT - n;
+    uint16_t random[4 * UNIT];
+    if (r.stochastic) random256(&e->philox, b->counter + i / 8, random);
+    r.stream = false;
+    encode_unit(e, &e->pack, b, &u, r, random);
+    if (n * bits % 8) codes[bytes - 1] &= (uint8_t)((1u << n * bits % 8) - 1);
+    memcpy(to_codes, codes, bytes);
+    if (r.write) memcpy(to_base, base, n * width(r.bt));
+}
+
+ALWAYS void encode_codes(struct encoder *e, const struct batch *b, struct recipe r) {
+    const struct packing pack = e->pack; /* a copy no store can alias */
+    const size_t vs = width(r.vt), bs = width(r.bt), bits = e->set->bits, count = b->count;
+    const size_t ahead = r.bt == PITH_NONE ? 0 : AHEAD;
+    const bool fetch = r.stochastic || r.bt != PITH_NONE;
+    uint16_t random[4 * UNIT];
+    size_t i = 0;
+    for (; i + UNIT <= count; i += UNIT) {
+        const struct unit u = unit_at(b, i, vs, bs, bits);
+        const size_t turn = i % (4 * UNIT);
+        if (r.stochastic && turn == 0) random256(&e->philox, b->counter + i / 8, random);
+        if (fetch) {
+            prefetch_unit(r.bt == PITH_NONE ? b->ahead + i * vs : u.value, vs, ahead);
+            prefetch_unit(u.base, bs, ahead);
+            if (!r.stream) __builtin_prefetch(u.codes + CODES_AHEAD, 1);
+        }
+        encode_unit(e, &pack, b, &u, r, random + turn);
+    }
+    if (i < count) encode_end(e, b, i, r);
+}
+
+ALWAYS bool encode_batch(struct encoder *e, struct batch *b, struct recipe r) {
+    const struct pithi_group_setting *s = e->set;
+    const size_t groups = (b->count + s->group - 1) >> b->shift;
+    if (r.settled) {
+        const uint32_t dtype = r.bt == PITH_NONE ? r.vt : PITH_F32;
+        if (!find_ends(r.vt, r.bt, r.asymmetric, b, groups)) return false;
+        if (!settled_scales(s, dtype, b, groups)) return false;
+    } else {
+        if (!find_largest(r.vt, r.bt, b)) return false;
+        symmetric_scales(s, b, groups);
+    }
+    if (r.search) search_scales(s, b, r.vt);
+    put_scales(s, b, groups, b->scales, r.stream);
+    encode_codes(e, b, r);
+    return true;
+}
+
+/* A loop of its own for one pair of dtypes, rounding known, symmetric. */
+ALWAYS bool encode_common(struct encoder *e, struct batch *b, uint32_t vt, uint32_t bt, bool random,
+                          bool stream) {
+    const bool write = bt != PITH_NONE;
+    if (random)
+        return encode_batch(
+            e, b,
+            (struct recipe){
+                .vt = vt, .bt = bt, .write = write, .stochastic = true, .stream = stream});
+    return encode_batch(e, b,
+                        (struct recipe){.vt = vt, .bt = bt, .write = write, .stream = stream});
+}
+
+static bool encode_any(struct encoder *e, struct batch *b, struct recipe r) {
+    if (!r.settled && !r.search && r.write == (r.bt != PITH_NONE)) {
+        if (r.vt == PITH_F32 && r.bt == PITH_NONE && r.stream)
+            return encode_common(e, b, PITH_F32, PITH_NONE, r.stochastic, true);
+        if (r.vt == PITH_F32 && r.bt == PITH_NONE)
+            return encode_common(e, b, PITH_F32, PITH_NONE, r.stochastic, false);
+        if (r.vt == PITH_BF16 && r.bt == PITH_NONE && r.stream)
+            return encode_common(e, b, PITH_BF16, PITH_NONE, r.stochastic, true);
+        if (r.vt == PITH_BF16 && r.bt == PITH_NONE)
+            return encode_common(e, b, PITH_BF16, PITH_NONE, r.stochastic, false);
+        if (r.vt == PITH_F32 && r.bt == PITH_F32)
+            return encode_common(e, b, PITH_F32, PITH_F32, r.stochastic, false);
+        if (r.vt == PITH_F32 && r.bt == PITH_BF16)
+            return encode_common(e, b, PITH_F32, PITH_BF16, r.stochastic, false);
+        if (r.vt == PITH_BF16 && r.bt == PITH_BF16)
+            return encode_common(e, b, PITH_BF16, PITH_BF16, r.stochastic, false);
+    }
+    return encode_batch(e, b, r);
+}
+
+/* With a base there is more to wait for than lines of codes. */
+static bool codes_stream(const struct pithi_group_job *job) {
+    return job->stream && job->base_dtype == PITH_NONE && v_stream16_fits(job->codes) &&
+           v_streams_codes(job->set.bits);
+}
+
+/* Random bits for vectors: whole counters, all with one high word. */
+static bool random_fits(const struct pithi_group_job *job) {
+    const uint64_t first = job->first / 8, last = (job->first + job->count) / 8 + UNIT;
+    return job->first % 8 == 0 && first >> 32 == last >> 32;
+}
+
+/* Groups of whole vectors, and nothing else to do. */
+static bool search_fits(const struct pithi_group_job *job) {
+    return job->count % 16 == 0 && job->base_dtype == PITH_NONE && !job->set.asymmetric &&
+           !job->set.stochastic;
+}
+
+/* ---- Encode group by group --------------------------------------------------------------------*/
+/* For symmetric groups of whole units without a base: the maximum of a group, then its codes, of
+ * what the first-level cache still holds, between the maxima of the next group. Memory must not
+ * wait for codes: values are fetched far ahead, since prefetchers in hardware end with a page, and
+ * to the second-level cache, since the first one holds groups; with the maxima, or beside codes
+ * that random bits make slow. */
+/* Elements of a rotated group, which registers hold; those whose maxima are found between codes.
+ * Bytes that values are fetched ahead, beside arithmetic and beside their extremes; there a whole
+ * number of pages is slower, by a tenth at times. */
+enum { HELD = 128, SPAN = 256, VALUES_AHEAD = 8192, EXTREMES_AHEAD = 6144 };
+
+/* What a loop is made for; constant in the common loops. */
+struct way {
+    uint32_t vt;
+    unsigned bits; /* of codes whose scales are f32; 0: as the job has it */
+    bool stream, random;
+};
+
+/* A group that may be poisoned, in the scalar text. */
+static __attribute__((noinline)) void encode_huge(struct pithi_group_job *job, size_t i,
+                                                  bool rotated) {
+    struct pithi_group_job p = part(job, i, job->set.group);
+    const struct pithi_rotation r = {.order = 32};
+    float x[HELD];
+    if (rotated) {
+        pithi_rotate_c(&r, x, p.value, p.value_dtype, HELD, p.first);
+        p.value = x;
+        p.value_dtype = PITH_F32;
+    }
+    pithi_group_encode_c(&p);
+    job->poisoned = p.poisoned;
+}
+
+/* pithi_group_scale for a maximum that is not huge; the scale is stored, its reciprocal returned.
+ * Division of one number takes a fraction of a vector's. */
+ALWAYS v16 put_scale(const struct pithi_group_setting *s, uint8_t *scales, size_t g, uint32_t m) {
+    const float quotient = pithi_float(m) / (float)((1 << (s->bits - 1)) - 1);
+    const uint32_t rounded = v_first(round_scale(s->scale_dtype, v_spread(&quotient)));
+    const uint32_t scale = m < TINY ? 0 : rounded;
+    const float reciprocal = m < TINY ? 0 : 1.0f / pithi_float(rounded);
+    pithi_scale_store(scales, s->scale_dtype, g, scale);
+    return v_spread(&reciprocal);
+}
+
+/* ---- Units, written out: loops over vectors would keep them in memory -------------------------*/
+
+ALWAYS void load_unit(v16 v[4], uint32_t vt, const uint8_t *value, size_t i) {
+    v[0] = load(vt, value, i);
+    v[1] = load(vt, value, i + 16);
+    v[2] = load(vt, value, i + 32);
+    v[3] = load(vt, value, i + 48);
+}
+
+ALWAYS v16 largest_lanes(const v16 v[4]) {
+    return v_maxu(v_maxu(magnitude16(v[0]), magnitude16(v[1])),
+                  v_maxu(magnitude16(v[2]), magnitude16(v[3])));
+}
+
+/* ---- Groups -----------------------------------------------------------------------------------*/
+
+/* What a loop works with: copies no store can alias, made in registers. What was just stored could
+ * not be loaded before all codes that are on their way to memory. */
+struct pass {
+    struct packing pack;
+    struct pithi_group_setting set;
+    const uint8_t *value;
+    uint8_t *codes, *scales;
+    size_t room, unit; /* bytes of the codes from `codes` on, and of those of a unit */
+    struct philox philox;
+    uint64_t counter; /* Philox counter of the job's first element */
+    uint16_t drawn[4 * UNIT];
+    v16 ceiling; /* the largest code, as f32 */
+};
+
+ALWAYS void open_pass(struct pass *p, const struct pithi_group_job *job, struct way w) {
+    p->set = job->set;
+    if (w.bits) {
+        p->set.bits = (uint8_t)w.bits;
+        p->set.scale_dtype = PITH_F32;
+    }
+    packing_make(&p->pack, p->set.bits, true);
+    p->value = job->value;
+    p->codes = job->codes;
+    p->scales = job->scales;
+    p->room = pithi_group_code_bytes(&p->set, job->count);
+    p->unit = UNIT * p->set.bits / 8;
+    if (!w.random) return;
+    p->counter = job->first / 8;
+    philox_init(&p->philox, &job->random, p->counter);
+    p->ceiling = v_set(pithi_bits((float)((1 << (p->set.bits - 1)) - 1)));
+}
+
+ALWAYS void pass_units(struct pass *p, size_t n) {
+    p->codes += n * p->unit;
+    p->room -= n * p->unit;
+}
+
+/* Never beyond the largest code: |x * reciprocal| < Q + 1/2. */
+ALWAYS v16 code16(v16 x, v16 reciprocal) { return f_round_to_i(f_mul(x, reciprocal)); }
+
+/* The code from bit 16 up; what is below carries into it. */
+ALWAYS v16 random16(const struct pass *p, v16 x, v16 reciprocal, v16 random) {
+    return v_add(f_fixed(f_limit(f_mul(x, reciprocal), p->ceiling)), random);
+}
+
+/* random: four vectors, or NULL. */
+ALWAYS void put_unit(struct pass *p, const v16 x[4], v16 r, const v16 *random, bool stream) {
+    if (random) {
+        const v16 q[4] = {random16(p, x[0], r, random[0]), random16(p, x[1], r, random[1]),
+                          random16(p, x[2], r, random[2]), random16(p, x[3], r, random[3])};
+        pack64_high(p->codes, p->room, &p->pack, q, stream);
+    } else {
+        const v16 q[4] = {code16(x[0], r), code16(x[1], r), code16(x[2], r), code16(x[3], r)};
+        pack64(p->codes, p->room, &p->pack, q, stream);
+    }
+    pass_units(p, 1);
+}
+
+/* Apart: it needs all registers for itself. */
+static __attribute__((noinline)) void draw_apart(const struct philox *r, uint64_t counter,
+                                                 uint16_t drawn[4 * UNIT]) {
+    random256(r, counter, drawn);
+}
+
+/* Bits for the 256 elements around i. */
+ALWAYS void draw(struct pass *p, size_t i) {
+    draw_apart(&p->philox, p->counter + i / (4 * UNIT) * (4 * UNIT / 8), p->drawn);
+}
+
+/* Those of the unit at i; units come one after another. */
+ALWAYS void take_random(struct pass *p, v16 random[4], size_t i) {
+    const size_t turn = i % (4 * UNIT);
+    if (turn == 0) draw(p, i);
+    const uint8_t *const from = (const uint8_t *)(p->drawn + turn);
+    random[0] = v_load16(from);
+    random[1] = v_load16(from + 32);
+    random[2] = v_load16(from + 64);
+    random[3] = v_load16(from + 96);
+}
+
+/* Goes on after the group at i without codes. */
+ALWAYS void skip_group(struct pass *p, size_t i, struct way w) {
+    pass_units(p, p->set.group / UNIT);
+    if (w.random) draw(p, i);
+}
+
+/* The unit so far behind that at i. */
+ALWAYS void prefetch_values(const struct pass *p, size_t i, struct way w) {
+    const uint8_t *const from = p->value + i * width(w.vt) + VALUES_AHEAD;
+    for (size_t k = 0; k < UNIT * width(w.vt); k += 64) __builtin_prefetch(from + k, 0, 2);
+}
+
+/* Of n elements from i on, and of m. A loop of one load from each line, and how many there are is
+ * not known to compilers, which would write it out: what hardware fetches by itself depends on the
+ * instructions that read, and one that reads line after line is followed best. */
+ALWAYS v16 maxima(v16 m, const struct pass *p, size_t i, size_t n, struct way w) {
+    const uint8_t *const end = p->value + (i + n) * width(w.vt);
+    for (const uint8_t *at = p->value + i * width(w.vt); at < end; at += 64) {
+        __builtin_prefetch(at + EXTREMES_AHEAD, 0, 2);
+        m = v_maxu(m, magnitude16(load(w.vt, at, 0)));
+        if (w.vt == PITH_F32)
+            v_pace();
+        else
+            m = v_maxu(m, magnitude16(load(w.vt, at, 16)));
+    }
+    return m;
+}
+
+/* The codes of the group at i between the maxima of that at `next`. */
+ALWAYS v16 put_group(struct pass *p, size_t i, size_t next, v16 reciprocal, struct way w) {
+    const size_t group = p->set.group, span = group < SPAN ? group : SPAN;
+    v16 m = v_set(0), x[4];
+    for (size_t k = 0; k < group; k += span) {
+        m = maxima(m, p, next + k, span, w);
+        for (size_t u = k; u < k + span; u += UNIT) {
+            load_unit(x, w.vt, p->value, i + u);
+            put_unit(p, x, reciprocal, NULL, w.stream);
+        }
+    }
+    return m;
+}
+
+/* After the last group its own maxima are found again. */
+ALWAYS void encode_groups(struct pithi_group_job *job, size_t count, struct way w) {
+    struct pass p;
+    open_pass(&p, job, w);
+    const size_t group = p.set.group;
+    v16 m = maxima(v_set(0), &p, 0, group, w);
+    for (size_t i = 0, g = 0; i < count; i += group, g++) {
+        const size_t next = i + group < count ? i + group : i;
+        const uint32_t largest = v_reduce_maxu(m);
+        const v16 reciprocal = put_scale(&p.set, p.scales, g, largest);
+        if (__builtin_expect(largest >= LIMIT, 0)) {
+            encode_huge(job, i, false);
+            skip_group(&p, i, w);
+            m = maxima(v_set(0), &p, next, group, w);
+        } else {
+            m = put_group(&p, i, next, reciprocal, w);
+        }
+    }
+}
+
+/* Random bits take longer than memory does: group by group, and fetched beside the codes alone. */
+ALWAYS v16 random_maxima(const struct pass *p, size_t i, struct way w) {
+    v16 m = v_set(0), x[4];
+    for (size_t k = 0; k < p->set.group; k += UNIT) {
+        load_unit(x, w.vt, p->value, i + k);
+        m = v_maxu(m, largest_lanes(x));
+    }
+    return m;
+}
+
+ALWAYS void put_random_group(struct pass *p, size_t i, v16 reciprocal, struct way w) {
+    v16 x[4], random[4];
+    for (size_t k = i; k < i + p->set.group; k += UNIT) {
+        take_random(p, random, k);
+        prefetch_values(p, k, w);
+        load_unit(x, w.vt, p->value, k);
+        put_unit(p, x, reciprocal, random, w.stream);
+    }
+}
+
+ALWAYS void encode_random_groups(struct pithi_group_job *job, size_t count, struct way w) {
+    struct pass p;
+    open_pass(&p, job, w);
+    for (size_t i = 0; i < count; i += p.set.group) {
+        const uint32_t largest = v_reduce_maxu(random_maxima(&p, i, w));
+        if (__builtin_expect(largest >= LIMIT, 0)) {
+            encode_huge(job, i, false);
+            skip_group(&p, i, w);
+        } else {
+            put_random_group(&p, i, put_scale(&p.set, p.scales, i / p.set.group, largest), w);
+        }
+    }
+}
+
+/* ---- Rotated groups ---------------------------------------------------------------------------*/
+
+struct held {
+    v16 v[8];
+};
+
+/* The transform of a group; returns its maxima. */
+ALWAYS v16 rotate_group(struct held *x, const struct pass *p, size_t i, struct way w) {
+    prefetch_values(p, i, w);
+    prefetch_values(p, i + UNIT, w);
+    load_unit(x->v, w.vt, p->value, i);
+    load_unit(x->v + 4, w.vt, p->value, i + UNIT);
+    rotate_runs(x->v, p->set.bits, !w.random);
+    return v_maxu(largest_lanes(x->v), largest_lanes(x->v + 4));
+}
+
+ALWAYS void put_rotated(struct pass *p, const v16 v[8], v16 r, bool stream) {
+    const v16 q[8] = {code16(v[0], r), code16(v[1], r), code16(v[2], r), code16(v[3], r),
+                      code16(v[4], r), code16(v[5], r), code16(v[6], r), code16(v[7], r)};
+    pack_rotated(p->codes, p->room, &p->pack, q, stream);
+    pass_units(p, HELD / UNIT);
+}
+
+ALWAYS void put_random(struct pass *p, const v16 v[8], v16 r, size_t i, bool stream) {
+    v16 random[4];
+    take_random(p, random, i);
+    put_unit(p, v, r, random, stream);
+    take_random(p, random, i + UNIT);
+    put_unit(p, v + 4, r, random, stream);
+}
+
+/* A group is rotated while the scale of the one before it is found. */
+ALWAYS void encode_rotated(struct pithi_group_job *job, size_t count, struct way w) {
+    struct pass p;
+    struct held next;
+    open_pass(&p, job, w);
+    v16 m = rotate_group(&next, &p, 0, w);
+    for (size_t i = 0; i < count; i += HELD) {
+        const struct held x = next;
+        const uint32_t largest = v_reduce_maxu(m);
+        const v16 reciprocal = put_scale(&p.set, p.scales, i / HELD, largest);
+        m = rotate_group(&next, &p, i + HELD < count ? i + HELD : i, w);
+        if (__builtin_expect(largest >= LIMIT, 0)) {
+            encode_huge(job, i, true);
+            skip_group(&p, i, w);
+        } else if (w.random) {
+            put_random(&p, x.v, reciprocal, i, w.stream);
+        } else {
+            put_rotated(&p, x.v, reciprocal, w.stream);
+        }
+    }
+}
+
+/* ---- Entry ------------------------------------------------------------------------------------*/
+
+ALWAYS void encode_way(struct pithi_group_job *job, size_t count, bool rotated, struct way w) {
+    if (rotated)
+        encode_rotated(job, count, w);
+    else if (w.random)
+        encode_random_groups(job, count, w);
+    else
+        encode_groups(job, count, w);
+}
+
+ALWAYS void encode_dtype(struct pithi_group_job *job, size_t count, bool rotated, uint32_t vt) {
+    const unsigned bits = job->set.scale_dtype == PITH_F32 ? job->set.bits : 0;
+    const bool stream = codes_stream(job);
+    if (bits == 4 && stream)
+        encode_way(job, count, rotated, (struct way){vt, 4, true, false});
+    else if (bits == 4)
+        encode_way(job, count, rotated, (struct way){vt, 4, false, false});
+    else if (bits == 8 && stream)
+        encode_way(job, count, rotated, (struct way){vt, 8, true, false});
+    else if (bits == 8)
+        encode_way(job, count, rotated, (struct way){vt, 8, false, false});
+    else
+        encode_way(job, count, rotated, (struct way){vt, 0, stream, false});
+}
+
+ALWAYS void encode_whole(struct pithi_group_job *job, size_t count, bool rotated) {
+    const bool random = job->set.stochastic, stream = codes_stream(job);
+    if (job->value_dtype == PITH_F32 && random)
+        encode_way(job, count, rotated, (struct way){PITH_F32, 4, stream, true});
+    else if (job->value_dtype == PITH_F32)
+        encode_dtype(job, count, rotated, PITH_F32);
+    else if (job->value_dtype == PITH_BF16 && random)
+        encode_way(job, count, rotated, (struct way){PITH_BF16, 4, stream, true});
+    else if (job->value_dtype == PITH_BF16)
+        encode_dtype(job, count, rotated, PITH_BF16);
+    else
+        encode_way(job, count, rotated, (struct way){PITH_F16, 0, stream, false});
+}
+
+/* Random ones are the common kind alone. */
+static bool random_pass(const struct pithi_group_job *job) {
+    return job->set.bits == 4 && job->set.scale_dtype == PITH_F32 && job->value_dtype != PITH_F16 &&
+           random_fits(job);
+}
+
+static bool pass_fits(const struct pithi_group_job *job) {
+    const struct pithi_group_setting *s = &job->set;
+    return !s->asymmetric && !s->search && (!s->stochastic || random_pass(job)) &&
+           job->base_dtype == PITH_NONE && s->group >= UNIT;
+}
+
+/* The whole groups of a job; returns how many elements they are. */
+static size_t encode_pass(struct pithi_group_job *job) {
+    if (job->count < job->set.group || !pass_fits(job)) return 0;
+    const size_t count = job->count - job->count % job->set.group;
+    encode_whole(job, count, false);
+    return count;
+}
+
+static size_t rotate_encode(const struct pithi_rotation *r, struct pithi_group_job *job) {
+    const bool fits = r->order == 32 && r->signs == 0 && job->set.group == HELD;
+    if (job->count < HELD || !fits || !pass_fits(job)) return 0;
+    const size_t count = job->count - job->count % HELD;
+    encode_whole(job, count, true);
+    return count;
+}
+
+/* ---- Encode settled groups, 16 at a time ------------------------------------------------------*/
+/* For groups of up to 256 elements without a base. The extremes of the next 16 groups are found
+ * between the codes of these, four groups at a time, so that reads from memory never pause; where a
+ * run ends, as of a token for one of many caches, they are the next one's. Where there are no
+ * others, what comes behind is fetched beside the codes: beside extremes alone it would come too
+ * fast for as many lines as can be under way. */
+/* Elements that are fetched beside codes of the last turn; from how many runs on values are
+ * fetched, where runs are short. */
+enum { BEHIND = 2048, RUNS_AHEAD = 2 };
+
+/* What a loop is made for; constant in the common loops. bits 0: as the job has it. small: groups
+ * are smaller than a unit. */
+struct settled_way {
+    uint32_t vt;
+    unsigned bits;
+    bool asymmetric, small, stream;
+};
+
+/* What a loop works with: copies no store can alias. */
+struct settled_pass {
+    struct packing pack;
+    struct pithi_group_run *run;
+    size_t runs, run_groups;
+    size_t group, groups, turn; /* elements; of all runs, and those whose scales are made at once */
+    size_t quads;               /* fours of groups of a turn; fewer where all are less than one */
+    size_t room, unit;          /* bytes of codes, of a run and of a unit */
+    uintptr_t next; /* from an element to the one to be fetched beside its code, bytes */
+};
+
+/* Of 16 groups, as bits: the largest as signed integers, the highest as unsigned ones. */
+struct extremes {
+    vquad high[4], low[4];
+};
+
+/* ---- Extremes --------------------------------------------------------------------------------
+ * Bits are compared as they are: of values that are not negative, the largest as signed integers is
+ * the largest; of negative ones, the highest as unsigned integers is the least. Both are of every
+ * other group too but those of one sign, which lack one of them: the value nearest to 0. */
+
+ALWAYS void take_extremes(v16 *lo, v16 *hi, v16 x, struct settled_way w) {
+    const bool wide = w.vt == PITH_F32;
+    if (!w.asymmetric) x = v_and(x, v_set(wide ? 0x7FFFFFFFu : 0x7FFF7FFFu));
+    *hi = wide ? v_maxi(*hi, x) : v_maxi16(*hi, x);
+    if (w.asymmetric) *lo = wide ? v_maxu(*lo, x) : v_maxu16(*lo, x);
+}
+
+/* Of one group, from every lane. ahead: bytes to what is fetched; 0 is as good as none. */
+ALWAYS void group_extremes(v16 *lo, v16 *hi, const uint8_t *value, size_t group, size_t ahead,
+                           struct settled_way w) {
+    const bool wide = w.vt == PITH_F32;
+    *lo = v_set(0);
+    *hi = v_set(!w.asymmetric ? 0 : wide ? 0x80000000u : 0x80008000u);
+    if (!wide && group == 16) {
+        take_extremes(lo, hi, v_load_twice(value), w);
+        return;
+    }
+    const uint8_t *const end = value + group * width(w.vt);
+    for (; value < end; value += 64) {
+        __builtin_prefetch((const void *)((uintptr_t)value + ahead), 0, 2);
+        take_extremes(lo, hi, v_load(value), w);
+    }
+}
+
+/* From bits to f32. */
+ALWAYS v16 from_bits(uint32_t dtype, v16 x) {
+    if (dtype == PITH_F32) return x;
+    return dtype == PITH_F16 ? f_widen(x) : v_shl16(x);
+}
+
+/* The values nearest to 0 of 16 groups from g on; behind the last, of that one. */
+static __attribute__((noinline)) v16 nearest_to_0(const struct pithi_group_run *run,
+                                                  size_t run_groups, size_t g, size_t groups,
+                                                  uint32_t dtype, size_t group) {
+    const bool wide = dtype == PITH_F32;
+    const size_t bytes = group * width(dtype);
+    vquad q[4];
+    v16 x[4];
+    for (size_t k = 0; k < 16; k++) {
+        const size_t i = g + k < groups ? g + k : groups - 1;
+        const uint8_t *v = (const uint8_t *)run[i / run_groups].value + i % run_groups * bytes;
+        const uint8_t *const end = v + bytes;
+        v16 m = bytes < 64 ? v_load_twice(v) : v_load(v);
+        for (v += 64; v < end; v += 64) m = wide ? v_minu(m, v_load(v)) : v_minu16(m, v_load(v));
+        x[k % 4] = m;
+        if (k % 4 == 3) q[k / 4] = wide ? v_lowest_four(x) : v_lowest16_four(x);
+    }
+    return from_bits(dtype, wide ? v_lowest_all(q) : v_lowest16_all(q));
+}
+
+/* b where the sign of a is set, a elsewhere; or the other way round. */
+ALWAYS v16 where_negative(v16 a, v16 b) { return v_xor(a, v_and(v_xor(a, b), v_sar31(a))); }
+ALWAYS v16 where_positive(v16 a, v16 b) { return v_xor(b, v_and(v_xor(a, b), v_sar31(a))); }
+
+/* Of the turn at g. */
+ALWAYS bool settle_found(struct settled *s, const struct pithi_group_setting *set,
+                         const struct settled_pass *p, const struct extremes *e, size_t g,
+                         struct settled_way w) {
+    const bool wide = w.vt == PITH_F32;
+    const bool few = p->turn == 8 || p->groups - g <= 8;
+    const v16 sign = v_set(0x80000000u);
+    v16 hi = from_bits(w.vt, wide ? v_largest_all(e->high) : v_largest16_all(e->high));
+    if (!w.asymmetric) return settle_sizes(s, set, w.vt, hi, few);
+    v16 lo = from_bits(w.vt, wide ? v_highest_all(e->low) : v_highest16_all(e->low));
+    const v16 both = v_and(lo, v_xor(hi, sign));
+    if (__builtin_expect(v_any(v_and(v_xor(both, sign), sign)), 0)) {
+        const v16 nearest = nearest_to_0(p->run, p->run_groups, g, p->groups, w.vt, p->group);
+        hi = where_negative(hi, nearest);
+        lo = where_positive(lo, nearest);
+    }
+    return settle_ranges(s, set, w.vt, lo, hi, true, few);
+}
+
+/* ---- Scales -----------------------------------------------------------------------------------*/
+
+static void put_entries(const struct pithi_group_setting *s, const struct settled *from,
+                        size_t first, size_t groups, uint8_t *to) {
+    for (size_t g = 0; g < groups; g++) {
+        const size_t at = s->asymmetric ? 2 * g : g;
+        pithi_store(to, s->scale_dtype, at, pithi_bits(from->scale[first + g]));
+        if (s->asymmetric)
+            pithi_store(to, s->scale_dtype, at + 1, pithi_bits(from->zero[first + g]));
+    }
+}
+
+/* Scales of a 16-bit dtype as 16 bits a lane. */
+ALWAYS v16 half_of(uint32_t dtype, const float from[16]) {
+    const v16 x = v_load((const uint8_t *)from);
+    return dtype == PITH_F16 ? f_narrow(x) : v_shr(x, 16);
+}
+
+/* Some of these entries. */
+static void put_some(uint8_t *to, v16 entries, size_t first, size_t count) {
+    uint8_t all[64];
+    v_store(all, entries);
+    memcpy(to, all + 4 * first, 4 * count);
+}
+
+/* Those of lanes [first, first + groups). */
+static __attribute__((noinline)) void put_settled(const struct pithi_group_setting *s,
+                                                  const struct settled *from, size_t first,
+                                                  size_t groups, bool odd, uint8_t *to) {
+    __builtin_prefetch(to + SCALES_AHEAD, 1);
+    if (odd || (s->scale_dtype == PITH_F32 && s->asymmetric) || (groups < 16 && !s->asymmetric)) {
+        put_entries(s, from, first, groups, to);
+    } else if (s->scale_dtype == PITH_F32) {
+        memcpy(to, from->scale, sizeof from->scale);
+    } else {
+        const v16 scale = half_of(s->scale_dtype, from->scale);
+        if (!s->asymmetric)
+            v_store16(to, scale);
+        else
+            put_some(to, v_xor(scale, v_shl16(half_of(s->scale_dtype, from->zero))), first, groups);
+    }
+}
+
+/* Where the scales of the turn that is next go: a run, and its groups that are left. */
+struct scaling {
+    size_t run, left;
+};
+
+/* Scales of the turn at group g, whose extremes are known; whether values may be beyond the last
+ * code. */
+ALWAYS bool open_turn(struct settled *s, const struct pithi_group_setting *set,
+                      const struct settled_pass *p, const struct extremes *e, struct scaling *t,
+                      size_t g, struct settled_way w) {
+    const size_t n = p->groups - g < p->turn ? p->groups - g : p->turn;
+    const size_t entry = pithi_scale_width(set->scale_dtype) * (w.asymmetric ? 2 : 1);
+    const bool odd = settle_found(s, set, p, e, g, w);
+    for (size_t lane = 0, m; lane < n; lane += m) {
+        struct pithi_group_run *const run = &p->run[t->run];
+        const size_t at = p->run_groups - t->left;
+        m = n - lane < t->left ? n - lane : t->left;
+        if (__builtin_expect(odd, 0)) run->poisoned += settle_odd(s, set, w.vt, lane, m);
+        if (__builtin_expect(set->shrink, 0)) { /* of one run, so that this loop takes one turn */
+            const uint8_t *const value = (const uint8_t *)run->value;
+            const struct shrinking h = {set, value + at * p->group * width(w.vt), w.vt, p->group,
+                                        n};
+            shrink_settled(s, &h);
+        }
+        put_settled(set, s, lane, m, odd, run->scales + at * entry);
+        t->left -= m;
+        if (t->left == 0) *t = (struct scaling){t->run + 1, p->run_groups};
+    }
+    return odd || set->shrink;
+}
+
+/* ---- Codes ------------------------------------------------------------------------------------*/
+
+/* What codes of a group come of. */
+struct grid {
+    v16 zero, reciprocal, most;
+};
+
+ALWAYS struct grid grid_of(const struct settled *s, size_t g, struct settled_way w, bool odd) {
+    struct grid r = {v_set(0), v_spread(&s->reciprocal[g]), v_set(0)};
+    if (w.asymmetric) r.zero = v_spread(&s->zero[g]);
+    if (odd) r.most = v_spread(&s->most[g]);
+    return r;
+}
+
+/* Of groups that settled in one turn no code is beyond the last. */
+ALWAYS v16 settled_code(const struct grid *r, v16 x, struct settled_way w, bool odd) {
+    if (w.asymmetric) x = f_sub(x, r->zero);
+    x = f_mul(x, r->reciprocal);
+    if (odd && w.asymmetric) x = f_min(f_max(x, v_set(0)), r->most);
+    if (odd && !w.asymmetric) x = f_min(f_max(x, v_xor(r->most, v_set(0x80000000u))), r->most);
+    return f_round_to_i(x);
+}
+
+/* Where codes are made: of elements [at, end) of the turn that `settled` is of, the next of which
+ * lies at value; value_end, codes_end: of its run. */
+struct coding {
+    const struct settled *settled;
+    const uint8_t *value, *value_end;
+    uint8_t *codes, *codes_end;
+    size_t run, at, end;
+    bool odd;
+};
+
+/* The next n. */
+ALWAYS void settled_codes(struct coding *c, const struct settled_pass *p, size_t n,
+                          struct settled_way w, bool odd, bool fetch) {
+    const unsigned shift = (unsigned)__builtin_ctzll(p->group);
+    for (size_t i = 0; i < n; i += UNIT) {
+        const uint8_t *const v = c->value + i * width(w.vt);
+        struct grid r = grid_of(c->settled, (c->at + i) >> shift, w, odd);
+        v16 q[4];
+        for (size_t k = 0; k < 4; k++) {
+            if (w.small && k > 0) r = grid_of(c->settled, (c->at + i + 16 * k) >> shift, w, odd);
+            q[k] = settled_code(&r, load(w.vt, v, 16 * k), w, odd);
+        }
+        if (!w.stream) __builtin_prefetch(c->codes + CODES_AHEAD, 1);
+        for (size_t k = 0; fetch && k < UNIT * width(w.vt); k += 64)
+            __builtin_prefetch((const void *)((uintptr_t)v + p->next + k), 0, 2);
+        pack64_whole(c->codes, (size_t)(c->codes_end - c->codes), &p->pack, q, w.stream);
+        c->codes += p->unit;
+    }
+}
+
+/* Codes of NaN are 0, which clamping makes of it or rounding does. A pass of its own, so that the
+ * common one is in registers. */
+static __attribute__((noinline)) void odd_codes(struct coding c,
+                                                const struct pithi_group_setting *s, size_t n,
+                                                struct settled_way w) {
+    struct settled_pass p;
+    p.group = s->group;
+    p.unit = UNIT * s->bits / 8;
+    w.small = true;
+    w.bits = 0;
+    packing_make(&p.pack, s->bits, !s->asymmetric);
+    settled_codes(&c, &p, n, w, true, false);
+}
+
+ALWAYS void open_coding(struct coding *c, const struct settled_pass *p, size_t run,
+                        struct settled_way w) {
+    c->run = run;
+    c->value = p->run[run].value;
+    c->value_end = c->value + p->run_groups * p->group * width(w.vt);
+    c->codes = p->run[run].codes;
+    c->codes_end = c->codes + p->room;
+}
+
+/* The next n, all of one run. */
+ALWAYS void put_codes_of(struct coding *c, const struct settled_pass *p,
+                         const struct pithi_group_setting *s, size_t n, struct settled_way w,
+                         bool fetch) {
+    if (__builtin_expect(c->odd, 0)) {
+        odd_codes(*c, s, n, w);
+        c->codes += n / UNIT * p->unit;
+    } else {
+        settled_codes(c, p, n, w, false, fetch);
+    }
+    c->value += n * width(w.vt);
+    c->at += n;
+    if (c->value == c->value_end && c->run + 1 < p->runs) open_coding(c, p, c->run + 1, w);
+}
+
+/* ---- Groups -----------------------------------------------------------------------------------*/
+
+/* Where extremes are found: of the group at value, and `left` with it of its run. Past the end, a
+ * little of the last group is read again. */
+struct reading {
+    const uint8_t *value;
+    size_t run, left;
+    size_t elements, step; /* of a group that are read; bytes to the next one */
+    size_t ahead;          /* bytes that values are fetched before */
+};
+
+/* Values are fetched from the next run but one where a run is short. */
+ALWAYS void open_reading(struct reading *r, const struct settled_pass *p, size_t run,
+                         struct settled_way w) {
+    const bool large = p->run_groups * p->group * width(w.vt) >= EXTREMES_AHEAD;
+    r->run = run;
+    r->value = p->run[run].value;
+    r->left = p->run_groups;
+    r->elements = p->group;
+    r->step = p->group * width(w.vt);
+    r->ahead = p->groups > p->turn ? EXTREMES_AHEAD : 0;
+    if (p->runs == 1 || large) return;
+    r->ahead = 0;
+    if (run + RUNS_AHEAD < p->runs)
+        r->ahead = (uintptr_t)p->run[run + RUNS_AHEAD].value - (uintptr_t)r->value;
+}
+
+ALWAYS void read_on(struct reading *r, const struct settled_pass *p, struct settled_way w) {
+    r->left--;
+    if (__builtin_expect(r->left > 0, 1)) {
+        r->value += r->step;
+    } else if (r->run + 1 < p->runs) {
+        open_reading(r, p, r->run + 1, w);
+    } else {
+        r->left = SIZE_MAX;
+        r->elements = 16;
+        r->step = 0;
+    }
+}
+
+/* Of the next group; then codes of the turn before, if there is one. */
+ALWAYS void find_one(struct reading *r, struct coding *c, const struct settled_pass *p,
+                     const struct pithi_group_setting *s, v16 *lo, v16 *hi, struct settled_way w) {
+    const size_t least = w.small ? UNIT : p->group;
+    group_extremes(lo, hi, r->value, r->elements, r->ahead, w);
+    read_on(r, p, w);
+    if (c && (!w.small || c->at < c->end)) put_codes_of(c, p, s, least, w, false);
+}
+
+/* Of four groups, written out to stay in registers. */
+ALWAYS void find_four(struct reading *r, struct coding *c, const struct settled_pass *p,
+                      const struct pithi_group_setting *s, struct extremes *e, size_t k,
+                      struct settled_way w) {
+    v16 lo[4], hi[4];
+    find_one(r, c, p, s, &lo[0], &hi[0], w);
+    find_one(r, c, p, s, &lo[1], &hi[1], w);
+    find_one(r, c, p, s, &lo[2], &hi[2], w);
+    find_one(r, c, p, s, &lo[3], &hi[3], w);
+    const bool wide = w.vt == PITH_F32;
+    e->high[k] = wide ? v_largest_four(hi) : v_largest16_four(hi);
+    if (w.asymmetric) e->low[k] = wide ? v_highest_four(lo) : v_highest16_four(lo);
+}
+
+/* Lanes from quad k on have no group: they are as good as the first ones. */
+ALWAYS void repeat_first(struct extremes *e, size_t k, struct settled_way w) {
+    for (; k < 4; k++) {
+        if (w.asymmetric) e->low[k] = e->low[0];
+        e->high[k] = e->high[0];
+    }
+}
+
+ALWAYS void find_turn(struct reading *r, struct coding *c, const struct settled_pass *p,
+                      const struct pithi_group_setting *s, struct extremes *e,
+                      struct settled_way w) {
+    size_t k = 0;
+    do {
+        if (c) c->end = 4 * (k + 1) * p->group;
+        find_four(r, c, p, s, e, k, w);
+    } while (++k < p->quads);
+    repeat_first(e, p->quads, w);
+}
+
+/* All but the tables. */
+ALWAYS void open_settled(struct settled_pass *p, const struct pithi_group_setting *s,
+                         struct pithi_group_run *run, size_t runs, size_t count,
+                         struct settled_way w) {
+    p->run = run;
+    p->runs = runs;
+    p->group = s->group;
+    p->run_groups = count >> __builtin_ctz(s->group);
+    p->groups = runs * p->run_groups;
+    p->turn = p->group > 128 ? 8 : 16;
+    p->quads = ((p->groups < p->turn ? p->groups : p->turn) + 3) / 4;
+    p->room = pithi_group_code_bytes(s, count);
+    p->unit = UNIT * (w.bits ? w.bits : s->bits) / 8;
+    p->next = 0;
+}
+
+/* The extremes of the next turn are found between the codes of one. */
+ALWAYS void encode_settled(const struct pithi_group_job *like, struct pithi_group_run *run,
+                           size_t runs, size_t count, struct settled_way w) {
+    const struct pithi_group_setting *const set = &like->set;
+    struct settled_pass p;
+    struct settled s;
+    struct extremes e;
+    open_settled(&p, set, run, runs, count, w);
+    struct reading r;
+    struct coding c;
+    struct scaling t = {0, p.run_groups};
+    open_reading(&r, &p, 0, w);
+    open_coding(&c, &p, 0, w);
+    c.settled = &s;
+    find_turn(&r, NULL, &p, set, &e, w);
+    /* While scales are waited for. */
+    packing_make(&p.pack, w.bits ? w.bits : set->bits, !w.asymmetric);
+    size_t g = 0;
+    for (;; g += p.turn) {
+        c.odd = open_turn(&s, set, &p, &e, &t, g, w);
+        c.at = 0;
+        if (g + p.turn >= p.groups) break;
+        find_turn(&r, &c, &p, set, &e, w);
+    }
+    if (runs == 1)
+        p.next = like->ahead ? (uintptr_t)like->ahead - (uintptr_t)c.value : BEHIND * width(w.vt);
+    for (size_t n, left = (p.groups - g) * p.group; left; left -= n) {
+        n = (size_t)(c.value_end - c.value) / width(w.vt);
+        if (n > left) n = left;
+        put_codes_of(&c, &p, set, n, w, true);
+    }
+}
+
+/* ---- Entry ------------------------------------------------------------------------------------*/
+
+/* A function each: one of all would spill the registers of all. */
+#define SETTLED(name, dtype, bits, asymmetric, small)                                    \
+    static __attribute__((noinline)) void name(const struct pithi_group_job *like,       \
+                                               struct pithi_group_run *run, size_t runs, \
+                                               size_t count, bool stream) {              \
+        encode_settled(like, run, runs, count,                                           \
+                       (struct settled_way){dtype, bits, asymmetric, small, stream});    \
+    }
+#define SETTLED_OF(name, dtype)                       \
+    SETTLED(name##_2, dtype, 2, true, false)          \
+    SETTLED(name##_4, dtype, 4, true, false)          \
+    SETTLED(name##_any, dtype, 0, true, false)        \
+    SETTLED(name##_symmetric, dtype, 0, false, false) \
+    SETTLED(name##_small, dtype, 0, like->set.asymmetric, true)
+SETTLED_OF(settled_f32, PITH_F32)
+SETTLED_OF(settled_bf16, PITH_BF16)
+SETTLED_OF(settled_f16, PITH_F16)
+#undef SETTLED_OF
+#undef SETTLED
+
+/* Runs of `count` elements. */
+static void encode_settled_any(const struct pithi_group_job *like, struct pithi_group_run *run,
+                               size_t runs, size_t count, bool stream) {
+    typedef void encode_fn(const struct pithi_group_job *, struct pithi_group_run *, size_t, size_t,
+                           bool);
+    static encode_fn *const known[3][5] = {
+        {settled_f32_any, settled_f32_2, settled_f32_4, settled_f32_symmetric, settled_f32_small},
+        {settled_bf16_any, settled_bf16_2, settled_bf16_4, settled_bf16_symmetric,
+         settled_bf16_small},
+        {settled_f16_any, settled_f16_2, settled_f16_4, settled_f16_symmetric, settled_f16_small}};
+    const struct pithi_group_setting *const s = &like->set;
+    const int row = like->value_dtype == PITH_F32 ? 0 : like->value_dtype == PITH_BF16 ? 1 : 2;
+    const int column = s->group < UNIT                ? 4
+                       : !s->asymmetric               ? 3
+                       : s->bits == 2 || s->bits == 4 ? s->bits / 2
+                                                      : 0;
+    known[row][column](like, run, runs, count, stream);
+}
+
+/* How many of a job's elements are whole groups and whole units, from the beginning. */
+static size_t settled_elements(const struct pithi_group_job *job) {
+    const struct pithi_group_setting *s = &job->set;
+    const size_t least = s->group > UNIT ? s->group : UNIT;
+    if (s->group > 256 || job->base_dtype != PITH_NONE) return 0;
+    return job->count & ~(least - 1);
+}
+
+/* These; returns how many. */
+static size_t settled_pass(struct pithi_group_job *job) {
+    const size_t count = settled_elements(job);
+    if (count > 0) encode_settled_any(job, &job->run, 1, count, codes_stream(job));
+    return count;
+}
+
+static void group_encode(struct pithi_group_job *job) {
+    const struct pithi_group_setting *s = &job->set;
+    if ((s->stochastic && !random_fits(job)) || (s->search && !search_fits(job)) || s->codebook) {
+        pithi_group_encode_c(job);
+        return;
+    }
+    const bool settled = s->asymmetric || s->settle;
+    const size_t done = settled ? settled_pass(job) : encode_pass(job);
+    if (done == job->count) return;
+    if (s->shrink) {
+        scalar_part(job, done, job->count - done, pithi_group_encode_c);
+        return;
+    }
+    const int levels = (1 << (s->asymmetric ? s->bits : s->bits - 1)) - 1;
+    const struct recipe r = {
+        job->value_dtype, job->base_dtype, job->update && job->base_dtype != PITH_NONE,
+        s->asymmetric,    s->stochastic,   codes_stream(job),
+        s->search,        settled};
+    struct encoder e; /* most of it is packing, so no initializer */
+    e.set = s;
+    e.saturated = 0;
+    e.ceiling = v_set(pithi_bits((float)levels));
+    packing_init(&e.pack, s->bits, !s->asymmetric);
+    if (s->stochastic) philox_init(&e.philox, &job->random, job->first / 8);
+    const size_t step = batch_elements(s, r.bt == PITH_NONE ? ENCODED_ALONE : ENCODED);
+    struct batch b;
+    for (size_t i = done; i < job->count; i += step) {
+        const size_t n = job->count - i < step ? job->count - i : step;
+        open_batch(&b, job, i, n);
+        if (!encode_any(&e, &b, r)) scalar_part(job, i, n, pithi_group_encode_c);
+    }
+    job->saturated += e.saturated;
+}
+
+static void group_encode_runs(const struct pithi_group_job *like, struct pithi_group_run *run,
+                              size_t runs) {
+    const struct pithi_group_setting *s = &like->set;
+    const bool settled = (s->asymmetric || s->settle) && !s->codebook && !s->search;
+    if (settled && !s->shrink && runs && like->count && settled_elements(like) == like->count)
+        encode_settled_any(like, run, runs, like->count, false);
+    else
+        pithi_group_each_run(like, run, runs, group_encode);
+}

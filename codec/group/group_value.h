@@ -1,0 +1,423 @@
+/* group_value.h - the group quantizer's arithmetic on one value and on one scale.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The text that every backend shares: the scalar loops of group.c, the rare paths of the CPU
+ * kernels, and the CUDA kernels. */
+#ifndef PITHI_GROUP_GROUP_VALUE_H
+#define PITHI_GROUP_GROUP_VALUE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/numeric.h"
+#include "common/pad.h"
+
+/* A scale of 8 bits: 2^(byte - 127); 255 is NaN. */
+#define PITHI_E8M0 32
+
+struct pithi_group_setting {
+    uint32_t group; /* elements, a power of two 16..16384; the last group may be short */
+    uint8_t bits;   /* 1..8; symmetric: 2..8 */
+    /* PITH_F32, PITH_BF16 or, symmetric without a base, PITHI_E8M0; asymmetric or settled also
+     * PITH_F16. */
+    uint8_t scale_dtype;
+    bool asymmetric; /* scale and zero point per group instead of a scale; always settled */
+    bool stochastic; /* not settled */
+    bool search;     /* encode, symmetric, nearest, no base: the scale of least error, any sign */
+    bool settle;     /* symmetric: what a group decodes to has the group's own scale */
+    bool shrink;     /* encode, settled, no base: the part of the range of least error */
+    bool short_zero; /* encode, asymmetric: zero points of 6 significant bits */
+    uint8_t
+        codebook; /* 0: codes are steps of the scale; else see group/codebook_value.h. No base */
+};
+
+PITHI_INLINE size_t pithi_scale_width(uint32_t scale_dtype) {
+    return scale_dtype == PITHI_E8M0 ? 1 : scale_dtype == PITH_F32 ? 4 : 2;
+}
+/* f32 bits of a stored scale, and back (a value of the scale dtype, or NaN). */
+PITHI_INLINE uint32_t pithi_scale_load(const void *p, uint32_t dtype, size_t i) {
+    if (dtype != PITHI_E8M0) return pithi_load(p, dtype, i);
+    const uint32_t e = ((const uint8_t *)p)[i];
+    return e == 255 ? PITHI_F32_NAN : e ? e << 23 : 0x00400000u; /* 2^-127 is subnormal */
+}
+PITHI_INLINE void pithi_scale_store(void *p, uint32_t dtype, size_t i, uint32_t u) {
+    if (dtype == PITHI_E8M0)
+        ((uint8_t *)p)[i] = (uint8_t)(u >> 23); /* +0 becomes 2^-127 */
+    else
+        pithi_store(p, dtype, i, u);
+}
+
+PITHI_INLINE size_t pithi_group_code_bytes(const struct pithi_group_setting *s, uint64_t count) {
+    return (size_t)((count * s->bits + 7) / 8);
+}
+PITHI_INLINE size_t pithi_group_scale_bytes(const struct pithi_group_setting *s, uint64_t count) {
+    const uint64_t groups = (count + s->group - 1) / s->group;
+    return (size_t)groups * pithi_scale_width(s->scale_dtype) * (s->asymmetric ? 2u : 1u);
+}
+/* A block of groups: scales, codes, each padded. Where its codes begin, and its bytes. */
+PITHI_INLINE size_t pithi_group_codes_at(const struct pithi_group_setting *s, uint64_t count) {
+    return (size_t)pithi_pad16(pithi_group_scale_bytes(s, count));
+}
+PITHI_INLINE size_t pithi_group_block_bytes(const struct pithi_group_setting *s, uint64_t count) {
+    return pithi_group_codes_at(s, count) + (size_t)pithi_pad16(pithi_group_code_bytes(s, count));
+}
+
+/* ---- Rounding --------------------------------------------------------------------------------*/
+
+/* Float bits to integers in the order of the values; -0 is below +0. */
+PITHI_INLINE int32_t pithi_ordered(uint32_t u) { return (int32_t)(u >> 31 ? u ^ 0x7FFFFFFFu : u); }
+PITHI_INLINE float pithi_from_ordered(int32_t o) {
+    return pithi_float(o < 0 ? (uint32_t)o ^ 0x7FFFFFFFu : (uint32_t)o);
+}
+
+/* |v| < 2^22: adding and subtracting 1.5 * 2^23 rounds to nearest even. In between, lifted, the low
+ * bits are the number's. */
+#define PITHI_LIFT 0x1.8p23f
+PITHI_INLINE float pithi_lift(float v) { return v + PITHI_LIFT; }
+PITHI_INLINE float pithi_lower(float lifted) { return lifted - PITHI_LIFT; }
+PITHI_INLINE int pithi_round_even(float v) { return (int)pithi_lower(pithi_lift(v)); }
+
+/* floor(v), plus one when the 16 random bits are below the fraction: v with 16 bits after the
+ * point, rounded down, and a carry out of them. |v| < 2^9. */
+PITHI_INLINE int pithi_round_stochastic(float v, uint32_t random16) {
+    const float scaled = v * 65536.0f;
+    int t = (int)scaled;
+    t -= (float)t > scaled;
+    return ((t + (1 << 25) + 65535 - (int)random16) >> 16) - (1 << 9);
+}
+
+PITHI_INLINE int pithi_clamp(int q, int lo, int hi) { return q < lo ? lo : q > hi ? hi : q; }
+/* The same of numbers, none of them NaN. The sign of a 0 may be any. */
+PITHI_INLINE float pithi_within(float v, float lo, float hi) {
+#ifdef __CUDA_ARCH__
+    return fminf(fmaxf(v, lo), hi);
+#else
+    return v < lo ? lo : v > hi ? hi : v;
+#endif
+}
+
+/* ---- Scale of a group ------------------------------------------------------------------------*/
+
+#define PITHI_GROUP_TINY 0x04800000u /* bits of 2^-118: smaller groups are all zero */
+
+PITHI_INLINE uint32_t pithi_magnitude(uint32_t u) { return u & 0x7FFFFFFFu; }
+
+/* The smallest power of two not below s; NaN from above 2^127 on. */
+PITHI_INLINE float pithi_power_above(float s) {
+    const uint32_t up = (pithi_bits(s) + 0x007FFFFFu) & 0xFF800000u;
+    return pithi_float(up < PITHI_F32_INF ? up : PITHI_F32_NAN);
+}
+
+/* In the scale dtype: nearest even, finite values staying finite; e8m0: up, or NaN. */
+PITHI_INLINE float pithi_round_scale(uint32_t dtype, float s) {
+    if (dtype == PITH_F32) return s;
+    if (dtype == PITHI_E8M0) return pithi_power_above(s);
+    uint16_t h = pithi_to_bf16(pithi_bits(s));
+    if (pithi_magnitude(pithi_from_bf16(h)) == PITHI_F32_INF)
+        h = (uint16_t)((h & 0x8000u) | PITHI_BF16_MAX);
+    return pithi_float(pithi_from_bf16(h));
+}
+
+PITHI_INLINE bool pithi_group_scale(const struct pithi_group_setting *s, uint32_t m, float *scale,
+                                    float *reciprocal) {
+    *reciprocal = 0;
+    *scale = m >= PITHI_F32_INF ? pithi_float(PITHI_F32_NAN) : 0;
+    if (m >= PITHI_F32_INF || m < PITHI_GROUP_TINY) return false;
+    const float levels = (float)((1 << (s->bits - 1)) - 1);
+    *scale = pithi_round_scale(s->scale_dtype, pithi_float(m) / levels);
+    *reciprocal = 1.0f / *scale;
+    return !pithi_nonfinite(pithi_bits(*scale));
+}
+
+/* ---- Settled groups --------------------------------------------------------------------------
+ * Scale and zero point of a settled group are those of the values it decodes to, so that coding
+ * these again changes nothing. A scale has at most 16 significant bits: the least and the largest
+ * decoded value determine it although both are rounded. */
+
+struct pithi_grid {
+    float scale, zero, reciprocal; /* reciprocal 0: all codes are 0 */
+    float most;                    /* the largest code, 0 when not settled yet */
+};
+
+/* To nearest even, infinities included. */
+PITHI_INLINE float pithi_round_to(uint32_t dtype, float x) {
+    const uint32_t u = pithi_bits(x);
+    if (dtype == PITH_F16) return pithi_float(pithi_from_f16(pithi_to_f16(u)));
+    if (dtype == PITH_BF16) return pithi_float(pithi_from_bf16(pithi_to_bf16(u)));
+    return x;
+}
+PITHI_INLINE float pithi_round_step(uint32_t dtype, float s) {
+    const uint32_t u = pithi_bits(s);
+    if (dtype != PITH_F32) return pithi_round_to(dtype, s);
+    return pithi_float((u + 0x7Fu + (u >> 8 & 1u)) & 0xFFFFFF00u);
+}
+/* Of transformed values, which come back changed by what rounding took from decoded ones. */
+PITHI_INLINE bool pithi_short_zeros(const struct pithi_group_setting *s, bool rotated) {
+    return rotated && s->asymmetric && s->scale_dtype == PITH_BF16;
+}
+/* Never -0. A short one stays when the least value is not quite what it was. */
+PITHI_INLINE float pithi_round_zero(const struct pithi_group_setting *s, float lo) {
+    const float zero = pithi_round_to(s->scale_dtype, lo) + 0.0f;
+    const uint32_t u = pithi_bits(zero);
+    return s->short_zero ? pithi_float((u + 0x1FFFFu + (u >> 18 & 1u)) & 0xFFFC0000u) : zero;
+}
+/* The next number of a scale dtype towards 0, of one that is not 0 and, in f32 or bf16, normal. */
+PITHI_INLINE float pithi_inward(uint32_t dtype, float x) {
+    const uint32_t u = pithi_bits(x);
+    if (dtype == PITH_F16) return pithi_float(pithi_from_f16((uint16_t)(pithi_to_f16(u) - 1)));
+    return pithi_float(u - (dtype == PITH_F32 ? 0x100u : 0x10000u)); /* f32 of 16 bits */
+}
+
+PITHI_INLINE int pithi_group_levels(const struct pithi_group_setting *s) {
+    return (1 << (s->asymmetric ? s->bits : s->bits - 1)) - 1;
+}
+
+/* What the last code decodes to, in the dtype of the values. */
+PITHI_INLINE float pithi_grid_top(const struct pithi_group_setting *s, uint32_t dtype,
+                                  const struct pithi_grid *r) {
+    return pithi_round_to(dtype, (float)pithi_group_levels(s) * r->scale + r->zero);
+}
+
+/* Scale and zero point for values from lo to hi; symmetric: lo is 0. Both NaN when one of them, or
+ * what the last code means before the zero point is added, is not finite in its dtype. No decoded
+ * value is infinite in the dtype of the values. */
+PITHI_INLINE struct pithi_grid pithi_grid_of(const struct pithi_group_setting *s, uint32_t dtype,
+                                             float lo, float hi) {
+    const uint32_t to = s->scale_dtype;
+    const float levels = (float)pithi_group_levels(s);
+    struct pithi_grid r = {.zero = pithi_round_zero(s, lo)};
+    bool lost = pithi_nonfinite(pithi_bits(r.zero));
+    if (pithi_nonfinite(pithi_bits(pithi_round_to(dtype, r.zero))))
+        r.zero = pithi_inward(to, r.zero);
+    const float range = hi - r.zero;
+    if (range >= pithi_float(PITHI_GROUP_TINY)) r.scale = pithi_round_step(to, range / levels);
+    lost = lost || pithi_nonfinite(pithi_bits(range)) || pithi_nonfinite(pithi_bits(r.scale));
+    if (pithi_nonfinite(pithi_bits(pithi_grid_top(s, dtype, &r))))
+        r.scale = pithi_inward(to, r.scale);
+    if (lost || pithi_nonfinite(pithi_bits(levels * r.scale)))
+        r.scale = r.zero = pithi_float(PITHI_F32_NAN);
+    else if (r.scale != 0)
+        r.reciprocal = 1.0f / r.scale;
+    return r;
+}
+
+/* The code of x, with no code beyond most, and what a code decodes to; the range is finite. */
+PITHI_INLINE float pithi_grid_lifted(const struct pithi_group_setting *s,
+                                     const struct pithi_grid *r, float most, float x) {
+    const float least = s->asymmetric ? 0 : -most, v = (x - r->zero) * r->reciprocal;
+    return pithi_lift(pithi_within(v, least, most));
+}
+PITHI_INLINE float pithi_grid_code(const struct pithi_group_setting *s, const struct pithi_grid *r,
+                                   float most, float x) {
+    return pithi_lower(pithi_grid_lifted(s, r, most, x));
+}
+PITHI_INLINE float pithi_grid_value(uint32_t dtype, const struct pithi_grid *r, float q) {
+    return pithi_round_to(dtype, q * r->scale + r->zero);
+}
+
+/* The squared error of coding x. */
+PITHI_INLINE float pithi_grid_error(const struct pithi_group_setting *s, uint32_t dtype,
+                                    const struct pithi_grid *r, float x) {
+    const float e = x - pithi_grid_value(dtype, r, pithi_grid_code(s, r, r->most, x));
+    return e * e;
+}
+
+/* r, settled for a group with the least and largest values lo and hi (symmetric: 0 and the largest
+ * magnitude). dtype: of the values. Where that is coarser than the codes, and the last code lies
+ * below hi, the last ones all decode to one value: the code of that value is then the largest. */
+PITHI_INLINE void pithi_settle(const struct pithi_group_setting *s, uint32_t dtype, float lo,
+                               float hi, struct pithi_grid *r) {
+    enum { TURNS = 4 };
+    const float levels = (float)pithi_group_levels(s);
+    for (int turn = 0; turn < TURNS && !pithi_nonfinite(pithi_bits(r->scale)); turn++) {
+        const float low = pithi_grid_value(dtype, r, pithi_grid_code(s, r, levels, lo));
+        const float high = pithi_grid_value(dtype, r, pithi_grid_code(s, r, levels, hi));
+        const struct pithi_grid next = pithi_grid_of(s, dtype, s->asymmetric ? low : 0, high);
+        const bool same = pithi_bits(next.scale) == pithi_bits(r->scale) &&
+                          pithi_bits(next.zero) == pithi_bits(r->zero);
+        *r = next;
+        if (same) break;
+    }
+    if (r->reciprocal != 0) r->most = pithi_grid_code(s, r, levels, pithi_grid_top(s, dtype, r));
+}
+
+/* ---- Shrinking a range -----------------------------------------------------------------------*/
+
+/* The search for the part of a settled group's range that loses least when what lies beyond is
+ * clamped. Set: what the group is, the settled range of all of it and its squared error. Each
+ * _next makes a candidate, whose squared error _judge takes; false after the last. Cuts are counted
+ * in 32nds of the range: the same on both sides first, then each side moves by itself. */
+struct pithi_shrink {
+    const struct pithi_group_setting *set;
+    uint32_t dtype;
+    float lo, hi;
+    struct pithi_grid grid, candidate; /* the best so far, and what is to be judged */
+    float error;
+    int turn, low, high, candidate_low, candidate_high;
+};
+enum { PITHI_SHRINK_SAME = 14, PITHI_SHRINK_TURNS = 26, PITHI_SHRINK_MOST = 28 };
+
+PITHI_INLINE void pithi_shrink_place(struct pithi_shrink *s) {
+    const int turn = s->turn - PITHI_SHRINK_SAME;
+    s->candidate_low = s->low;
+    s->candidate_high = s->high;
+    if (turn < 0) {
+        s->candidate_low = s->candidate_high = s->turn + 1;
+        return;
+    }
+    const int step = (turn & 1 ? -1 : 1) * (4 >> turn / 4);
+    if (turn & 2)
+        s->candidate_low += step;
+    else
+        s->candidate_high += step;
+}
+
+PITHI_INLINE bool pithi_shrink_next(struct pithi_shrink *s) {
+    for (; s->turn < PITHI_SHRINK_TURNS; s->turn++) {
+        pithi_shrink_place(s);
+        if (s->candidate_low < 0 || s->candidate_high < 0 ||
+            s->candidate_low + s->candidate_high > PITHI_SHRINK_MOST)
+            continue;
+        const float part = (s->hi - s->lo) * 0.03125f;
+        const float lo = s->set->asymmetric ? s->lo + part * (float)s->candidate_low : 0;
+        const float hi = s->hi - part * (float)s->candidate_high;
+        s->candidate = pithi_grid_of(s->set, s->dtype, lo, hi);
+        pithi_settle(s->set, s->dtype, s->lo, s->hi, &s->candidate);
+        if (s->candidate.reciprocal != 0) return true;
+    }
+    return false;
+}
+
+PITHI_INLINE void pithi_shrink_judge(struct pithi_shrink *s, float error) {
+    if (error < s->error) {
+        s->error = error;
+        s->grid = s->candidate;
+        s->low = s->candidate_low;
+        s->high = s->candidate_high;
+    }
+    s->turn++;
+}
+
+/* ---- Search for a scale ----------------------------------------------------------------------*/
+
+/* The search for a scale. Set: what the scale of the largest value is, that value's magnitude bits
+ * and whether one is positive. _begin sets the other parts: values v are (turned, when turn is the
+ * sign bit) d * reciprocal; a candidate's codes q are v * factor rounded to nearest and clamped to
+ * [least, most]; vq and qq are to be the sums of v q and q q. _end chooses. The arrays have room
+ * for steps of 3 and of 4. */
+enum { PITHI_SEARCH_MOST = 15, PITHI_SEARCH_ROOM = 16 };
+struct pithi_search {
+    const struct pithi_group_setting *set;
+    float scale;
+    uint32_t largest;
+    bool above;
+    uint32_t turn;
+    float unit, reciprocal;
+    int least, most, candidates;
+    float factor[PITHI_SEARCH_ROOM], vq[PITHI_SEARCH_ROOM], qq[PITHI_SEARCH_ROOM];
+};
+/* Candidates and codes, which are the same for all groups of a setting. */
+PITHI_INLINE void pithi_search_steps(struct pithi_search *s) {
+    const int reach = 1 << (s->set->bits - 1);
+    const bool power = s->set->scale_dtype == PITHI_E8M0;
+    s->least = -reach;
+    s->most = reach - 1;
+    s->candidates = power ? 2 : PITHI_SEARCH_MOST;
+    PITHI_UNROLL for (int k = 0; k < PITHI_SEARCH_ROOM; k++) s->factor[k] =
+        power ? (float)(k + 1) : 1.0f + (float)(k - 1) * 0.0625f;
+    if (!power) s->factor[0] = ((float)reach - 1) / (float)reach;
+}
+/* The group in units of `unit`, turned so that its largest value is negative, where the codes reach
+ * one further; candidates are factors on it. The first reaches the largest value with the codes of
+ * the short side, the others with those of the long one, or fall short of it by up to 13/16. */
+PITHI_INLINE void pithi_search_begin(struct pithi_search *s) {
+    const bool power = s->set->scale_dtype == PITHI_E8M0;
+    s->unit = power ? s->scale : pithi_float(s->largest) / (float)(1 << (s->set->bits - 1));
+    s->reciprocal = 1.0f / s->unit;
+    s->turn = !power && s->above ? 0x80000000u : 0;
+    pithi_search_steps(s);
+}
+
+/* The scale of each candidate is that of least squares for its codes; the best explains most. */
+PITHI_INLINE float pithi_search_free(const struct pithi_search *s) {
+    float best = 0, scale = s->unit;
+    PITHI_UNROLL for (int k = 0; k < PITHI_SEARCH_MOST; k++) {
+        const float explained = s->vq[k] * s->vq[k] / s->qq[k];
+        if (!(explained > best)) continue; /* also when all codes are 0 */
+        best = explained;
+        const float t = s->vq[k] / s->qq[k];
+        scale = s->unit * (t < 0.5f ? 1.0f / s->factor[k] : t);
+    }
+    const uint32_t u = pithi_bits(scale);
+    return pithi_float((u < PITHI_F32_INF ? u : PITHI_F32_MAX) ^ s->turn);
+}
+
+/* Powers of two: the one that reaches the largest value, or its half. */
+PITHI_INLINE float pithi_search_power(const struct pithi_search *s) {
+    const float whole = 2 * s->vq[0] - s->qq[0], half = s->vq[1] - s->qq[1] * 0.25f;
+    return half > whole ? s->unit * 0.5f : s->unit;
+}
+
+PITHI_INLINE float pithi_search_end(const struct pithi_search *s) {
+    const uint32_t dtype = s->set->scale_dtype;
+    return pithi_round_scale(dtype,
+                             dtype == PITHI_E8M0 ? pithi_search_power(s) : pithi_search_free(s));
+}
+
+/* ---- One value -------------------------------------------------------------------------------*/
+
+/* The code of d: value, or value - base. Of groups that are not settled. */
+PITHI_INLINE float pithi_group_lifted(const struct pithi_group_setting *s, float d,
+                                      float reciprocal) {
+    const float most = (float)pithi_group_levels(s);
+    return pithi_lift(pithi_within(d * reciprocal, s->search ? -most - 1 : -most, most));
+}
+PITHI_INLINE int pithi_group_quantize(const struct pithi_group_setting *s, float d,
+                                      float reciprocal, uint32_t random16) {
+    const int levels = pithi_group_levels(s);
+    if (!s->stochastic) return (int)pithi_lower(pithi_group_lifted(s, d, reciprocal));
+    return pithi_clamp(pithi_round_stochastic(d * reciprocal, random16), -levels, levels);
+}
+
+/* x' of one code; scale and zero are finite. Overflow gives the largest finite value. */
+PITHI_INLINE uint32_t pithi_group_decoded(int q, float scale, float zero, bool asymmetric,
+                                          uint64_t *saturated) {
+    float x = (float)q * scale;
+    if (asymmetric) x = x + zero;
+    const uint32_t u = pithi_bits(x);
+    if (pithi_magnitude(u) != PITHI_F32_INF) return u;
+    ++*saturated;
+    return (u & 0x80000000u) | PITHI_F32_MAX;
+}
+
+PITHI_INLINE uint32_t pithi_group_update(uint32_t base, uint32_t x, uint32_t base_dtype,
+                                         uint64_t *saturated) {
+    if (pithi_nonfinite(base)) base = 0;
+    const uint32_t sum = pithi_bits(pithi_float(base) + pithi_float(x));
+    if (pithi_magnitude(x) > PITHI_F32_INF) return PITHI_F32_NAN;
+    uint32_t rounded = sum;
+    if (base_dtype == PITH_BF16) rounded = pithi_from_bf16(pithi_to_bf16(sum));
+    if (base_dtype == PITH_F16) rounded = pithi_from_f16(pithi_to_f16(sum));
+    if (pithi_magnitude(rounded) != PITHI_F32_INF) return rounded;
+    ++*saturated;
+    return (rounded & 0x80000000u) | pithi_largest(base_dtype);
+}
+
+/* ---- Codes -----------------------------------------------------------------------------------*/
+
+PITHI_INLINE uint32_t pithi_group_index(const struct pithi_group_setting *s, const uint8_t *codes,
+                                        size_t count, size_t i) {
+    const uint32_t bits = s->bits, mask = (1u << bits) - 1;
+    const size_t bit = i * bits, last = pithi_group_code_bytes(s, count) - 1;
+    uint32_t word = codes[bit / 8];
+    if (bit / 8 < last) word |= (uint32_t)codes[bit / 8 + 1] << 8;
+    return word >> bit % 8 & mask;
+}
+PITHI_INLINE int pithi_group_code(const struct pithi_group_setting *s, const uint8_t *codes,
+                                  size_t count, size_t i) {
+    const uint32_t code = pithi_group_index(s, codes, count, i), sign = 1u << (s->bits - 1);
+    return s->asymmetric ? (int)code : (int)(code ^ sign) - (int)sign;
+}
+
+#endif

@@ -1,0 +1,409 @@
+/* cache.c - caches that grow token by token: memory, read, truncate, fork.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "kv/cache.h"
+
+#include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/convert.h"
+#include "common/pad.h"
+#include "cpu.h"
+#include "error.h"
+#include "frame_codec.h"
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+/* ---- Plans -----------------------------------------------------------------------------------*/
+
+bool pithi_paged_of(const pith_plan *plan, struct pithi_paged *p) {
+    const struct pithi_params *q = &plan->params;
+    if (!q->codec->pages || !q->codec->fixed(q) || q->value[PITHI_KV_ORDER] || q->base_dtype ||
+        !plan->one_frame || plan->ndim < 2 || plan->ndim > 3)
+        return false;
+    const uint32_t last = plan->ndim - 1;
+    const uint64_t heads = last == 2 ? plan->shape[1] : 1, dim = plan->shape[last];
+    p->tokens = q->value[PITHI_KV_PAGE];
+    p->limit = plan->shape[0];
+    p->row = (size_t)(heads * dim);
+    if (p->limit < p->tokens || p->row == 0) return false; /* workspace is for whole pages */
+    pithi_kv_init(&p->kv, q, &plan->kernels, (uint32_t)heads, (uint32_t)dim);
+    p->bytes = pithi_kv_places(&p->kv, p->tokens).bytes;
+    return true;
+}
+
+pith_status pithi_paged_require(pith_plan *plan, struct pithi_paged *p) {
+    if (pithi_paged_of(plan, p)) return PITH_OK;
+    return pithi_fail(&plan->error, PITH_ERR_UNSUPPORTED,
+                      "caches and pages need codec kv, order=tokens, entropy=none, no base, one "
+                      "slot, [tokens, heads, dim] or [tokens, dim], at least a page of tokens");
+}
+
+uint64_t pithi_paged_identity(const pith_plan *plan) {
+    struct pithi_paged p;
+    if (!pithi_paged_of(plan, &p)) return 0;
+    const struct pithi_params *q = &plan->params;
+    uint64_t words[5 + PITHI_KEYS_MAX] = {q->codec->id, q->dtype, p.limit, p.kv.heads, p.kv.dim};
+    for (uint32_t i = 0; i < PITHI_KEYS_MAX; i++) words[5 + i] = q->value[i];
+    return XXH64(words, sizeof words, 0) | 1;
+}
+
+pith_status pithi_cache_check(pith_plan *p, const pith_kv *c) {
+    if (!p) return PITH_ERR_ARG;
+    if (!c) return pithi_fail(&p->error, PITH_ERR_ARG, "the cache is NULL");
+    if (c->identity == p->paged_identity) return PITH_OK;
+    return pithi_fail(&p->error, PITH_ERR_STATE, "the cache is another plan's");
+}
+
+static struct pithi_kv kv_of(const pith_kv *c, const pith_plan *p) {
+    struct pithi_kv k = c->paged.kv;
+    k.kernels = &p->kernels;
+    return k;
+}
+
+pith_status pithi_paged_view(pith_plan *p, const struct pithi_kv *k, const pith_view *view,
+                             uint32_t heads, bool output, struct pithi_span *span) {
+    PITHI_TRY(pithi_span_init(span, view, output, &p->error));
+    const uint32_t last = view->ndim - 1;
+    if ((last == 2 && view->shape[1] == heads && view->shape[2] == k->dim) ||
+        (last == 1 && heads == 1 && view->shape[1] == k->dim))
+        return PITH_OK;
+    return pithi_fail(&p->error, PITH_ERR_SHAPE, "the view's shape is not [tokens, heads, dim]");
+}
+
+bool pithi_paged_direct(const struct pithi_kv *k, const pith_view *view, uint32_t heads) {
+    const uint32_t last = view->ndim - 1;
+    if (view->stride[last] != 1 && k->dim > 1) return false;
+    return heads == 1 || view->stride[1] == (int64_t)k->dim;
+}
+
+uint32_t pithi_paged_some(const struct pithi_paged *p, size_t row) {
+    enum { ELEMENTS = 1 << 14 };
+    const size_t tokens = ELEMENTS / (row ? row : 1);
+    return p->kv.channel || tokens >= p->tokens ? p->tokens : tokens ? (uint32_t)tokens : 1;
+}
+
+/* ---- Memory ----------------------------------------------------------------------------------*/
+
+/* Pages that are begun when so many tokens were appended. */
+static uint64_t pages_for(const struct pithi_paged *p, uint64_t window, uint64_t tokens) {
+    if (tokens < window) return 0;
+    const uint64_t done = (tokens - window) / p->tokens;
+    return done + (!p->kv.channel && (tokens - window) % p->tokens);
+}
+
+static uint64_t ring_of(const struct pithi_paged *p, uint64_t window) {
+    if (!p->kv.channel) return window;
+    return (window + p->tokens - 1) / p->tokens * p->tokens + p->tokens;
+}
+
+static uint64_t stride_of(const struct pithi_paged *p) { return pithi_pad64(p->bytes); }
+
+/* Entries of the table that do not come with slots: for pages that others have. */
+static uint64_t entries_of(const struct pithi_paged *p) { return p->limit / p->tokens + 1; }
+
+/* All that does not depend on the number of slots; 64 to align it. */
+static uint64_t fixed_bytes(const struct pithi_paged *p, uint64_t window) {
+    return 64 + pithi_pad64(sizeof(pith_kv)) +
+           pithi_pad64(ring_of(p, window) * pithi_row_bytes(p)) +
+           entries_of(p) * sizeof(struct pithi_cache_page);
+}
+
+static uint64_t slot_bytes(const struct pithi_paged *p) {
+    return stride_of(p) + sizeof(struct pithi_cache_page);
+}
+
+uint64_t pith_kv_bytes(const pith_plan *plan, uint64_t tokens) {
+    struct pithi_paged p;
+    uint64_t slots;
+    if (!plan || !pithi_paged_of(plan, &p)) return 0;
+    const uint64_t window = plan->params.value[PITHI_KV_WINDOW];
+    const uint64_t fixed = fixed_bytes(&p, window);
+    const uint64_t pages = pages_for(&p, window, tokens ? tokens : p.limit);
+    if (!pithi_multiply(pages, slot_bytes(&p), &slots) || slots > SIZE_MAX / 2) return 0;
+    return fixed + slots;
+}
+
+pith_status pith_kv_init(pith_plan *plan, void *memory, size_t bytes, pith_kv **cache) {
+    struct pithi_paged p;
+    if (!plan || !cache) return PITH_ERR_ARG;
+    *cache = NULL;
+    PITHI_TRY(pithi_paged_require(plan, &p));
+    if (!memory) return pithi_fail(&plan->error, PITH_ERR_ARG, "memory is NULL");
+    const uint64_t window = plan->params.value[PITHI_KV_WINDOW];
+    const uint64_t fixed = fixed_bytes(&p, window);
+    if (bytes < fixed)
+        return pithi_fail_at(&plan->error, PITH_ERR_SPACE, "too little memory for a cache", fixed);
+    uint8_t *at = memory;
+    at += (64 - (uintptr_t)at % 64) % 64;
+    pith_kv *c = (pith_kv *)(void *)at;
+    *c = (pith_kv){.paged = p, .window = window, .ring = ring_of(&p, window)};
+    c->identity = plan->paged_identity;
+    c->stride = (size_t)stride_of(&p);
+    c->slots = (bytes - fixed) / slot_bytes(&p);
+    c->entries = entries_of(&p) + c->slots;
+    c->exact = at + pithi_pad64(sizeof *c);
+    c->slot = c->exact + pithi_pad64(c->ring * pithi_row_bytes(&p));
+    c->page = (struct pithi_cache_page *)(void *)(c->slot + c->slots * c->stride);
+    *cache = c;
+    return PITH_OK;
+}
+
+/* ---- Pages and exact tokens ------------------------------------------------------------------*/
+
+uint64_t pithi_cache_find(const pith_kv *c, uint64_t token) {
+    uint64_t low = 0, high = c->pages; /* the last page that does not begin behind it */
+    while (high - low > 1) {
+        const uint64_t middle = low + (high - low) / 2;
+        if (c->page[middle].first > token)
+            high = middle;
+        else
+            low = middle;
+    }
+    return low;
+}
+
+uint8_t *pithi_cache_add(pith_kv *c, uint64_t first) {
+    uint8_t *const bytes = c->slot + (c->pages - c->shared) * c->stride;
+    c->page[c->pages++] = (struct pithi_cache_page){bytes, first};
+    pithi_kv_clear(&c->paged.kv, bytes, c->paged.tokens);
+    return bytes;
+}
+
+uint8_t *pithi_cache_exact(const pith_kv *c, uint64_t at, uint64_t *count) {
+    uint64_t place = c->start + at;
+    if (place >= c->ring) place -= c->ring;
+    *count = least(*count, c->ring - place);
+    return c->exact + place * pithi_row_bytes(&c->paged);
+}
+
+uint64_t pithi_cache_room(const pith_kv *c) {
+    const uint64_t pages = least(c->slots - (c->pages - c->shared), c->entries - c->pages);
+    const uint64_t step = c->paged.kv.channel ? c->paged.tokens - 1 : 0; /* of a page not due */
+    const uint64_t more = pithi_cache_open(c) + pages * c->paged.tokens + step + c->window;
+    const uint64_t memory = more > c->held ? more - c->held : 0;
+    return least(memory, c->paged.limit - (c->finished + c->held));
+}
+
+uint64_t pith_kv_count(const pith_kv *c) { return c->finished + c->held; }
+
+uint64_t pith_kv_finished(const pith_kv *c) { return c->finished; }
+
+uint64_t pith_kv_room(const pith_kv *c) { return pithi_cache_room(c); }
+
+void pith_kv_stats(const pith_kv *c, pith_stats *out) {
+    *out = (pith_stats){.saturated = c->saturated, .poisoned = c->poisoned};
+}
+
+/* ---- Read ------------------------------------------------------------------------------------*/
+
+struct reading {
+    pith_plan *plan;
+    const pith_kv *cache;
+    struct pithi_kv kv;
+    struct pithi_span span;
+    uint32_t head, heads, dtype;
+    bool direct, stream;
+    int64_t token_stride; /* elements */
+    size_t element;
+};
+
+/* Where heads of tokens go, those of a token side by side. */
+struct place {
+    uint8_t *out;
+    int64_t token_stride;
+};
+
+static void convert_exact(const struct reading *r, const uint8_t *rows, uint64_t count,
+                          const struct place *to) {
+    const size_t dim = r->kv.dim, from = pith_dtype_bytes(r->kv.dtype);
+    for (uint64_t t = 0; t < count; t++) {
+        const uint8_t *row = rows + (t * r->kv.heads + r->head) * dim * from;
+        uint8_t *out = to->out + (int64_t)t * to->token_stride * (int64_t)r->element;
+        pithi_convert(out, r->dtype, row, r->kv.dtype, dim * r->heads);
+    }
+}
+
+/* Tokens from `token` on, as many of them as lie together. */
+static uint64_t read_some(const struct reading *r, uint64_t token, uint64_t count,
+                          const struct place *to) {
+    const pith_kv *c = r->cache;
+    if (token >= c->finished) {
+        const uint8_t *rows = pithi_cache_exact(c, token - c->finished, &count);
+        convert_exact(r, rows, count, to);
+        return count;
+    }
+    const uint64_t page = pithi_cache_find(c, token), at = token - c->page[page].first;
+    count = least(count, pithi_cache_tokens(c, page) - at);
+    struct pithi_kv_part part = {.tokens = c->paged.tokens,
+                                 .first = (uint32_t)at,
+                                 .count = (uint32_t)count,
+                                 .head = r->head,
+                                 .heads = r->heads,
+                                 .out = to->out,
+                                 .out_dtype = r->dtype,
+                                 .token_stride = to->token_stride,
+                                 .stream = r->stream,
+                                 .scratch = r->plan->worker[0].scratch};
+    pithi_kv_get(&r->kv, c->page[page].bytes, &part);
+    return count;
+}
+
+static void read_tokens(const struct reading *r, uint64_t first, uint64_t count) {
+    const size_t row = (size_t)r->heads * r->kv.dim;
+    const uint32_t page = r->cache->paged.tokens;
+    const uint32_t most = r->direct ? page : pithi_paged_some(&r->cache->paged, row);
+    uint8_t *const buffer = r->plan->worker[0].values;
+    for (uint64_t t = 0, n; t < count; t += n) {
+        struct place to = {buffer, (int64_t)row};
+        if (r->direct)
+            to = (struct place){r->span.data + (int64_t)t * r->token_stride * (int64_t)r->element,
+                                r->token_stride};
+        n = read_some(r, first + t, least(count - t, most), &to);
+        if (!r->direct) pithi_span_write(&r->span, t * row, n * row, buffer);
+    }
+}
+
+static pith_status take_range(pith_plan *p, const pith_kv *c, uint64_t first, uint64_t count,
+                              const pith_view *view) {
+    if (!view) return pithi_fail(&p->error, PITH_ERR_ARG, "view is NULL");
+    if (first > pith_kv_count(c) || count > pith_kv_count(c) - first)
+        return pithi_fail_at(&p->error, PITH_ERR_ARG, "the cache has no such tokens",
+                             pith_kv_count(c));
+    if (!pithi_is_float16_32(view->dtype))
+        return pithi_fail(&p->error, PITH_ERR_DTYPE, "tokens are read as f32, bf16 or f16");
+    if (view->ndim == 0 || view->shape[0] != count)
+        return pithi_fail(&p->error, PITH_ERR_SHAPE, "the view has another number of tokens");
+    return PITH_OK;
+}
+
+pith_status pith_kv_read(pith_plan *p, const pith_kv *c, uint64_t first, uint64_t count,
+                         uint32_t head, uint32_t heads, const pith_view *view) {
+    PITHI_TRY(pithi_cache_check(p, c));
+    PITHI_TRY(take_range(p, c, first, count, view));
+    struct reading r = {.plan = p, .cache = c, .kv = kv_of(c, p), .head = head, .heads = heads};
+    if (head > r.kv.heads || heads > r.kv.heads - head)
+        return pithi_fail(&p->error, PITH_ERR_ARG, "a row has no such heads");
+    PITHI_TRY(pithi_paged_view(p, &r.kv, view, heads, true, &r.span));
+    r.dtype = view->dtype;
+    r.element = r.span.element;
+    r.direct = pithi_paged_direct(&r.kv, view, heads);
+    /* The stride of a single token may be any number. */
+    r.token_stride = view->shape[0] > 1 ? view->stride[0] : (int64_t)r.kv.dim * heads;
+    r.stream = r.span.count * r.element >= PITHI_LARGE_OUTPUT;
+    if (!r.span.count) return PITH_OK;
+    const uint64_t before = pithi_fp_enter();
+    read_tokens(&r, first, count);
+    pithi_fp_leave(before);
+    return PITH_OK;
+}
+
+/* ---- Differences along layers ----------------------------------------------------------------*/
+
+pith_status pithi_cache_base(pith_plan *p, const pith_kv *c, const pith_view *view, uint64_t tokens,
+                             struct pithi_span *span) {
+    const struct pithi_kv *k = &c->paged.kv;
+    if (k->channel || c->window || k->order || k->outliers || k->set.codebook)
+        return pithi_fail(&p->error, PITH_ERR_UNSUPPORTED, "the setting takes no base");
+    PITHI_TRY(pithi_paged_view(p, k, view, k->heads, true, span));
+    if (!pithi_is_float16_32(view->dtype))
+        return pithi_fail(&p->error, PITH_ERR_DTYPE, "a base is f32, bf16 or f16");
+    if (view->shape[0] != tokens || !span->dense)
+        return pithi_fail(&p->error, PITH_ERR_SHAPE, "the base is not dense, or of other tokens");
+    return PITH_OK;
+}
+
+pith_status pith_kv_read_add(pith_plan *p, const pith_kv *c, uint64_t first, uint64_t count,
+                             const pith_view *base) {
+    struct pithi_span span;
+    PITHI_TRY(pithi_cache_check(p, c));
+    PITHI_TRY(take_range(p, c, first, count, base));
+    PITHI_TRY(pithi_cache_base(p, c, base, count, &span));
+    struct pithi_kv k = kv_of(c, p);
+    k.base_dtype = base->dtype;
+    const uint64_t before = pithi_fp_enter();
+    for (uint64_t t = first, end = first + count, n; t < end; t += n) {
+        const uint64_t page = pithi_cache_find(c, t), at = t - c->page[page].first;
+        n = least(end - t, pithi_cache_tokens(c, page) - at);
+        struct pithi_kv_part part = {.tokens = c->paged.tokens,
+                                     .first = (uint32_t)at,
+                                     .count = (uint32_t)n,
+                                     .heads = k.heads,
+                                     .out_dtype = base->dtype,
+                                     .base = pithi_span_at(&span, (t - first) * c->paged.row),
+                                     .update = true,
+                                     .scratch = p->worker[0].scratch};
+        pithi_kv_get(&k, c->page[page].bytes, &part);
+    }
+    pithi_fp_leave(before);
+    return PITH_OK;
+}
+
+/* ---- Truncate and fork -----------------------------------------------------------------------*/
+
+/* Whether appending would write into the last of the pages that hold the first `tokens`. */
+static bool is_open(const pith_kv *c, uint64_t pages, uint64_t tokens) {
+    return !c->paged.kv.channel && pages && tokens - c->page[pages - 1].first < c->paged.tokens;
+}
+
+static uint64_t pages_of(const pith_kv *c, uint64_t tokens) {
+    return tokens ? pithi_cache_find(c, tokens - 1) + 1 : 0;
+}
+
+pith_status pith_kv_truncate(pith_plan *p, pith_kv *c, uint64_t tokens) {
+    PITHI_TRY(pithi_cache_check(p, c));
+    if (tokens > pith_kv_count(c))
+        return pithi_fail_at(&p->error, PITH_ERR_ARG, "the cache has no such tokens",
+                             pith_kv_count(c));
+    if (tokens >= c->finished) {
+        c->held = tokens - c->finished;
+        return PITH_OK;
+    }
+    const uint64_t pages = pages_of(c, tokens);
+    const bool copy = pages <= c->shared && is_open(c, pages, tokens);
+    if (copy && !c->slots)
+        return pithi_fail(&p->error, PITH_ERR_SPACE, "no room for a page of its own");
+    const struct pithi_cache_page last = copy ? c->page[pages - 1] : (struct pithi_cache_page){0};
+    c->pages = copy ? pages - 1 : pages;
+    c->shared = least(c->shared, c->pages);
+    if (copy) memcpy(pithi_cache_add(c, last.first), last.bytes, c->paged.bytes);
+    c->finished = tokens;
+    c->held = c->start = 0;
+    return PITH_OK;
+}
+
+static void copy_exact(pith_kv *to, const pith_kv *from, uint64_t count) {
+    for (uint64_t at = 0, n; at < count; at += n) {
+        n = count - at;
+        const uint8_t *rows = pithi_cache_exact(from, at, &n);
+        memcpy(to->exact + at * pithi_row_bytes(&to->paged), rows,
+               (size_t)n * pithi_row_bytes(&to->paged));
+    }
+    to->held = count;
+}
+
+pith_status pith_kv_fork(pith_plan *p, const pith_kv *parent, uint64_t tokens, uint32_t flags,
+                         void *memory, size_t bytes, pith_kv **child) {
+    pith_kv *c;
+    if (!p || !child) return PITH_ERR_ARG;
+    *child = NULL;
+    PITHI_TRY(pithi_cache_check(p, parent));
+    if (flags & ~PITH_KV_COPY)
+        return pithi_fail(&p->error, PITH_ERR_UNSUPPORTED, "unknown flags of a fork");
+    if (tokens > pith_kv_count(parent))
+        return pithi_fail_at(&p->error, PITH_ERR_ARG, "the cache has no such tokens",
+                             pith_kv_count(parent));
+    const uint64_t finished = least(tokens, parent->finished), pages = pages_of(parent, finished);
+    const uint64_t shared = flags & PITH_KV_COPY ? 0 : pages - is_open(parent, pages, finished);
+    PITHI_TRY(pith_kv_init(p, memory, bytes, &c));
+    if (pages > c->entries || pages - shared > c->slots)
+        return pithi_fail(&p->error, PITH_ERR_SPACE, "no room for the pages that are copied");
+    for (; c->pages < shared; c->pages++) c->page[c->pages] = parent->page[c->pages];
+    c->shared = shared;
+    for (uint64_t i = shared; i < pages; i++)
+        memcpy(pithi_cache_add(c, parent->page[i].first), parent->page[i].bytes, c->paged.bytes);
+    c->finished = finished;
+    copy_exact(c, parent, tokens - finished);
+    *child = c;
+    return PITH_OK;
+}

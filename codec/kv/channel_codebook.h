@@ -1,0 +1,11 @@
+/* channel_codebook.h - rows of a page whose groups run along tokens and have a codebook.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_KV_CHANNEL_CODEBOOK_H
+#define PITHI_KV_CHANNEL_CODEBOOK_H
+
+#include "kv/page.h"
+
+/* As column_decode, with a codebook. */
+void pithi_kv_levels(const struct pithi_kv *k, struct pithi_column_job *job);
+
+#endif

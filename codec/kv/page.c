@@ -1,0 +1,576 @@
+/* page.c - a page of codec kv: where its parts lie, rows into it and out of it.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Along a head's elements the groups of rows are what group kernels take, in runs as long as they
+ * lie dense. Along tokens a tile of columns is turned into rows and back. */
+#include "kv/page.h"
+
+#include <string.h>
+
+#include "common/decimal.h"
+#include "common/pad.h"
+#include "group/outliers.h"
+#include "kv/channel_codebook.h"
+
+/* Of a tile of columns: any column that is a multiple begins at a whole byte of codes. */
+enum { COLUMNS = 64, LONGEST = 256 };
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+static size_t parts(size_t n, size_t part) { return n / part + (n % part != 0); }
+
+/* ---- Sizes -----------------------------------------------------------------------------------*/
+
+static size_t row_of(const struct pithi_kv *k) { return (size_t)k->heads * k->dim; }
+
+/* Bytes of a scale; of all that stands for a group beside its codes. */
+static size_t width_of(const struct pithi_kv *k) { return pithi_scale_width(k->set.scale_dtype); }
+static size_t entry_of(const struct pithi_kv *k) {
+    return width_of(k) * (k->set.asymmetric ? 2u : 1u);
+}
+
+/* The share that is asked for of n elements, to the nearest, at least 1 and at most an eighth. */
+static uint32_t outliers_of(uint32_t share, uint32_t n) {
+    const uint32_t wanted = pithi_decimal_share(share, n);
+    const uint32_t most = n / 8 ? n / 8 : 1;
+    if (!share) return 0;
+    return wanted < 1 ? 1 : wanted < most ? wanted : most;
+}
+
+void pithi_kv_init(struct pithi_kv *k, const struct pithi_params *p,
+                   const struct pithi_kernels *kernels, uint32_t heads, uint32_t dim) {
+    static const uint8_t scales[] = {PITH_F16, PITH_BF16, PITH_F32};
+    const uint32_t group = p->value[PITHI_KV_GROUP];
+    *k = (struct pithi_kv){.kernels = kernels,
+                           .dtype = p->dtype,
+                           .base_dtype = p->base_dtype,
+                           .heads = heads,
+                           .dim = dim,
+                           .order = p->value[PITHI_KV_ROTATE] ? dim : 0,
+                           .channel = p->value[PITHI_KV_AXIS]};
+    k->set = (struct pithi_group_setting){.group = group,
+                                          .bits = (uint8_t)p->value[PITHI_KV_BITS],
+                                          .scale_dtype = scales[p->value[PITHI_KV_SCALE]],
+                                          .asymmetric = !p->value[PITHI_KV_RANGE],
+                                          .settle = true,
+                                          .shrink = p->value[PITHI_KV_SEARCH],
+                                          .codebook = (uint8_t)p->value[PITHI_KV_CODEBOOK]};
+    k->set.short_zero = pithi_short_zeros(&k->set, k->order != 0);
+    k->outliers = outliers_of(p->value[PITHI_KV_OUTLIERS], k->channel || group < dim ? group : dim);
+    /* A group of a whole short head is a group of its own size, where kernels have that. */
+    if (!k->channel && dim >= 16 && dim < group && (dim & (dim - 1)) == 0) k->set.group = dim;
+    k->flat = !k->channel && dim % k->set.group == 0;
+    k->element = pith_dtype_bytes(p->dtype);
+    k->head_codes = pithi_group_code_bytes(&k->set, dim);
+    k->head_groups = parts(dim, k->set.group);
+    k->head_scales = k->head_groups * entry_of(k);
+}
+
+size_t pithi_kv_groups(const struct pithi_kv *k, uint32_t tokens) {
+    if (k->channel) return parts(tokens, k->set.group) * row_of(k);
+    return (size_t)tokens * k->heads * k->head_groups;
+}
+
+static size_t codes_at(const struct pithi_kv *k, uint32_t tokens) {
+    return (size_t)pithi_pad16(pithi_kv_groups(k, tokens) * entry_of(k));
+}
+
+struct pithi_kv_places pithi_kv_places(const struct pithi_kv *k, uint32_t tokens) {
+    const size_t groups = pithi_kv_groups(k, tokens);
+    const size_t codes = (size_t)tokens * k->heads * k->head_codes;
+    struct pithi_kv_places at = {0};
+    at.codes = codes_at(k, tokens);
+    at.places = at.codes + (size_t)pithi_pad16(codes);
+    at.exact = at.places + (size_t)pithi_pad16(groups * k->outliers);
+    at.bytes = at.exact + (size_t)pithi_pad16(groups * k->outliers * k->element);
+    return at;
+}
+
+void pithi_kv_clear(const struct pithi_kv *k, uint8_t *page, uint32_t tokens) {
+    const struct pithi_kv_places at = pithi_kv_places(k, tokens);
+    const size_t ends[] = {at.codes, at.places, at.exact, at.bytes};
+    for (int i = 0; tokens && i < 4; i++) memset(page + ends[i] - 16, 0, 16);
+}
+
+/* ---- Scratch ---------------------------------------------------------------------------------*/
+
+struct work {
+    float *floats;  /* values changed before coding: a piece of rows, or a token group of a head */
+    void *columns;  /* a tile's values, column by column */
+    uint8_t *codes; /* of these columns */
+    uint8_t *bytes; /* the codes one to a byte, token by token */
+    uint8_t *scales;
+};
+
+struct room {
+    uint8_t *at;
+    size_t bytes;
+};
+static void *take(struct room *r, size_t bytes) {
+    uint8_t *const part = r->at ? r->at + r->bytes : NULL;
+    r->bytes += (size_t)pithi_pad64(bytes);
+    return part;
+}
+
+static struct work work_of(const struct pithi_kv *k, void *scratch, size_t *bytes) {
+    const size_t floats = k->channel ? LONGEST * LONGEST : PITHI_PIECE;
+    const bool changed = k->order || (k->outliers && !k->channel);
+    const size_t tile = k->channel ? COLUMNS * LONGEST : 0;
+    struct room r = {scratch, 0};
+    struct work w;
+    w.floats = take(&r, changed ? floats * sizeof(float) : 0);
+    w.columns = take(&r, tile * sizeof(float));
+    w.codes = take(&r, tile);
+    w.bytes = take(&r, tile);
+    w.scales = take(&r, k->channel ? COLUMNS * entry_of(k) : 0);
+    *bytes = r.bytes;
+    return w;
+}
+
+size_t pithi_kv_scratch(const struct pithi_kv *k) {
+    size_t bytes;
+    work_of(k, NULL, &bytes);
+    return bytes;
+}
+
+static struct work open_work(const struct pithi_kv *k, void *scratch) {
+    size_t ignored;
+    return work_of(k, scratch, &ignored);
+}
+
+static void encode(const struct pithi_kv *k, struct pithi_group_job *job) {
+    (k->set.codebook ? k->kernels->codebook_encode : k->kernels->group_encode)(job);
+}
+static void decode(const struct pithi_kv *k, struct pithi_group_job *job) {
+    (k->set.codebook ? k->kernels->codebook_decode : k->kernels->group_decode)(job);
+}
+
+static struct pithi_rotation rotation(const struct pithi_kv *k) {
+    return (struct pithi_rotation){.order = k->order};
+}
+
+static void *at_element(const void *p, uint32_t dtype, size_t i) {
+    return p ? (uint8_t *)(uintptr_t)p + i * pith_dtype_bytes(dtype) : NULL;
+}
+
+/* ---- Groups along heads ----------------------------------------------------------------------*/
+
+/* Heads are counted from the page's beginning, those of a token before those of the next. */
+static void heads_job(struct pithi_group_job *job, const struct pithi_kv *k, const uint8_t *page,
+                      uint32_t tokens, size_t head, size_t heads) {
+    uint8_t *const to = (uint8_t *)(uintptr_t)page;
+    pithi_group_job_open(job, (struct pithi_random){0});
+    job->set = k->set;
+    job->count = heads * k->dim;
+    job->scales = to + head * k->head_scales;
+    job->codes = to + codes_at(k, tokens) + head * k->head_codes;
+}
+
+/* ---- Outliers --------------------------------------------------------------------------------*/
+
+/* Where those of a group lie: its place and its value come after those of the group before. */
+static uint8_t *places_of(const struct pithi_kv *k, const uint8_t *page, uint32_t tokens,
+                          size_t group) {
+    return (uint8_t *)(uintptr_t)page + pithi_kv_places(k, tokens).places + group * k->outliers;
+}
+static uint8_t *exact_of(const struct pithi_kv *k, const uint8_t *page, uint32_t tokens,
+                         size_t group) {
+    return (uint8_t *)(uintptr_t)page + pithi_kv_places(k, tokens).exact +
+           group * k->outliers * k->element;
+}
+
+/* `count` values, groups after each other from this one of the page on. */
+static void take_outliers(const struct pithi_kv *k, uint8_t *page, uint32_t tokens, size_t group,
+                          void *values, size_t count) {
+    for (size_t at = 0; at < count; at += k->set.group, group++)
+        pithi_outliers_take(&k->set, at_element(values, k->dtype, at), k->dtype,
+                            least(k->set.group, count - at), k->outliers,
+                            places_of(k, page, tokens, group), exact_of(k, page, tokens, group));
+}
+
+/* Over a run of heads that lie dense at out. */
+static void put_outliers(const struct pithi_kv *k, const uint8_t *page, uint32_t tokens,
+                         size_t head, size_t heads, void *out, uint32_t out_dtype) {
+    const size_t groups = k->head_groups;
+    for (size_t g = 0; k->outliers && g < heads * groups; g++) {
+        const size_t at = g % groups * k->set.group;
+        const size_t number = head * groups + g;
+        pithi_outliers_put(places_of(k, page, tokens, number), exact_of(k, page, tokens, number),
+                           k->dtype, k->outliers, 0, least(k->set.group, k->dim - at),
+                           at_element(out, out_dtype, g / groups * k->dim + at), out_dtype, 1);
+    }
+}
+
+/* ---- Values that are changed before they are coded -------------------------------------------*/
+
+/* Elements of a run of heads that scratch memory holds: whole groups, rotated whole heads. */
+static size_t piece_of(const struct pithi_kv *k) {
+    return k->order ? PITHI_PIECE / k->dim * k->dim : PITHI_PIECE;
+}
+
+/* Elements [at, at + n) of a run of heads that is to be coded, changed, into w. */
+static void change(const struct pithi_kv *k, uint8_t *page, uint32_t tokens, size_t head,
+                   const struct pithi_group_job *all, size_t at, struct pithi_group_job *piece,
+                   float *floats) {
+    const struct pithi_rotation r = rotation(k);
+    const void *const from = at_element(all->value, k->dtype, at);
+    piece->value = floats;
+    piece->ahead = at_element(all->value, k->dtype, at + piece->count);
+    if (k->order) {
+        piece->value_dtype = PITH_F32;
+        k->kernels->rotate(&r, floats, from, k->dtype, piece->count, 0);
+        return;
+    }
+    const size_t group = head * k->head_groups + at / k->set.group;
+    memcpy(floats, from, piece->count * k->element);
+    take_outliers(k, page, tokens, group, floats, piece->count);
+}
+
+static void put_changed(const struct pithi_kv *k, uint8_t *page, const struct pithi_kv_rows *rows,
+                        size_t head, struct pithi_group_job *all) {
+    const struct pithi_rotation r = rotation(k);
+    float *const floats = open_work(k, rows->scratch).floats;
+    size_t at = k->order ? k->kernels->rotate_encode(&r, all) : 0;
+    for (size_t n; at < all->count; at += n) {
+        struct pithi_group_job job = *all;
+        job.count = n = least(piece_of(k), all->count - at);
+        change(k, page, rows->tokens, head, all, at, &job, floats);
+        job.scales += at / k->set.group * entry_of(k);
+        job.codes += pithi_group_code_bytes(&k->set, at);
+        job.poisoned = 0;
+        encode(k, &job);
+        all->poisoned += job.poisoned;
+    }
+}
+
+static void put_heads(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_rows *rows) {
+    const size_t first = (size_t)rows->first * k->heads, all = (size_t)rows->count * k->heads;
+    const size_t step = k->flat ? all : 1;
+    for (size_t head = 0; head < all; head += step) {
+        struct pithi_group_job job;
+        heads_job(&job, k, page, rows->tokens, first + head, step);
+        job.value = (const uint8_t *)rows->value + head * k->dim * k->element;
+        job.value_dtype = k->dtype;
+        job.ahead = at_element(rows->ahead, k->dtype, head * k->dim);
+        job.base = at_element(rows->base, k->base_dtype, head * k->dim);
+        job.base_dtype = k->base_dtype;
+        job.update = rows->update;
+        job.stream = rows->stream;
+        if (k->order || k->outliers)
+            put_changed(k, page, rows, first + head, &job);
+        else
+            encode(k, &job);
+        if (job.saturated) rows->saturated += job.saturated;
+        if (job.poisoned) rows->poisoned += job.poisoned;
+    }
+}
+
+bool pithi_kv_plain(const struct pithi_kv *k) {
+    return k->flat && !k->order && !k->outliers && !k->set.codebook && k->base_dtype == PITH_NONE;
+}
+
+struct pithi_group_run pithi_kv_run(const struct pithi_kv *k, uint8_t *page, uint32_t tokens,
+                                    uint32_t first, const void *value) {
+    const size_t head = (size_t)first * k->heads;
+    return (struct pithi_group_run){
+        .value = value,
+        .codes = page + codes_at(k, tokens) + head * k->head_codes,
+        .scales = page + head * k->head_scales,
+    };
+}
+
+void pithi_kv_put_runs(const struct pithi_kv *k, uint32_t tokens, struct pithi_group_run *run,
+                       size_t runs) {
+    struct pithi_group_job like;
+    pithi_group_job_open(&like, (struct pithi_random){0});
+    like.set = k->set;
+    like.count = (size_t)tokens * row_of(k);
+    like.value_dtype = k->dtype;
+    k->kernels->group_encode_runs(&like, run, runs);
+}
+
+/* ---- Rows out --------------------------------------------------------------------------------*/
+
+static void get_rotated(const struct pithi_kv *k, struct pithi_group_job *all, float *floats) {
+    const struct pithi_rotation r = rotation(k);
+    const size_t piece = piece_of(k);
+    pithi_unrotate_fn *const leave =
+        all->stream ? k->kernels->unrotate_stream : k->kernels->unrotate;
+    for (size_t at = 0; at < all->count; at += piece) {
+        struct pithi_group_job job = *all;
+        job.count = least(piece, all->count - at);
+        job.out = floats;
+        job.out_dtype = PITH_F32;
+        job.stream = false; /* read again at once */
+        job.scales += at / k->set.group * entry_of(k);
+        job.codes += pithi_group_code_bytes(&k->set, at);
+        job.poisoned = job.saturated = 0;
+        decode(k, &job);
+        leave(&r, at_element(all->out, all->out_dtype, at), all->out_dtype, floats, job.count, 0,
+              1.0f);
+        all->poisoned += job.poisoned;
+        all->saturated += job.saturated;
+    }
+}
+
+/* Heads that lie in a run, from this head of this token of the part on. */
+static void get_run(const struct pithi_kv *k, const uint8_t *page, struct pithi_kv_part *part,
+                    size_t token, size_t head, size_t heads) {
+    const size_t first = (part->first + token) * k->heads + part->head + head;
+    struct pithi_group_job job;
+    heads_job(&job, k, page, part->tokens, first, heads);
+    const int64_t at = (int64_t)token * part->token_stride + (int64_t)(head * k->dim);
+    if (part->out) job.out = (uint8_t *)part->out + at * (int64_t)pith_dtype_bytes(part->out_dtype);
+    job.out_dtype = part->out_dtype;
+    job.base = at_element(part->base, k->base_dtype, (token * k->heads + head) * k->dim);
+    job.base_dtype = k->base_dtype;
+    job.update = part->update;
+    job.stream = part->stream;
+    if (k->order)
+        get_rotated(k, &job, open_work(k, part->scratch).floats);
+    else
+        decode(k, &job);
+    put_outliers(k, page, part->tokens, first, heads, job.out, job.out_dtype);
+    part->saturated += job.saturated;
+    part->poisoned += job.poisoned;
+}
+
+static void get_heads(const struct pithi_kv *k, const uint8_t *page, struct pithi_kv_part *part) {
+    const bool dense =
+        part->heads == k->heads && (!part->out || part->token_stride == (int64_t)row_of(k));
+    if (k->flat && dense) {
+        get_run(k, page, part, 0, 0, (size_t)part->count * k->heads);
+        return;
+    }
+    const size_t step = k->flat ? part->heads : 1;
+    for (size_t token = 0; token < part->count; token++)
+        for (size_t head = 0; head < part->heads; head += step)
+            get_run(k, page, part, token, head, step);
+}
+
+/* ---- Groups along tokens ---------------------------------------------------------------------*/
+
+/* Columns [column, column + columns) of a head, tokens [token, token + count) of one group. */
+struct tile {
+    size_t token, count, head, column, columns;
+};
+
+static void unpack(const uint8_t *from, unsigned bits, size_t count, uint8_t *to, size_t step) {
+    uint32_t pending = 0, filled = 0;
+    for (size_t i = 0; i < count; i++, filled -= bits, pending >>= bits) {
+        if (filled < bits) pending |= (uint32_t)*from++ << filled, filled += 8;
+        to[i * step] = (uint8_t)(pending & ((1u << bits) - 1));
+    }
+}
+
+static void pack(const uint8_t *from, size_t step, unsigned bits, size_t count, uint8_t *to) {
+    uint32_t pending = 0, filled = 0;
+    for (size_t i = 0; i < count; i++) {
+        pending |= (uint32_t)from[i * step] << filled;
+        for (filled += bits; filled >= 8; filled -= 8, pending >>= 8) *to++ = (uint8_t)pending;
+    }
+    if (filled) *to = (uint8_t)pending;
+}
+
+/* to[j][i] := from[i][j]; to's rows have to_stride elements. */
+static void turn(const void *from, int64_t stride, size_t rows, size_t columns, void *to,
+                 int64_t to_stride, size_t width) {
+    const uint8_t *const f = from;
+    uint8_t *const t = to;
+    const int64_t w = (int64_t)width;
+    for (int64_t i = 0; i < (int64_t)rows; i++)
+        for (int64_t j = 0; j < (int64_t)columns; j++)
+            if (width == 4)
+                memcpy(t + (j * to_stride + i) * w, f + (i * stride + j) * w, 4);
+            else
+                memcpy(t + (j * to_stride + i) * w, f + (i * stride + j) * w, 2);
+}
+
+/* The number of a tile's first group; where its scales begin, and its codes of a token of it. */
+static size_t tile_group(const struct pithi_kv *k, const struct tile *t) {
+    return t->token / k->set.group * row_of(k) + t->head * k->dim + t->column;
+}
+static uint8_t *tile_scales(const struct pithi_kv *k, const uint8_t *page, const struct tile *t) {
+    const size_t group = t->token / k->set.group;
+    return (uint8_t *)(uintptr_t)page + group * row_of(k) * entry_of(k) +
+           (t->head * k->dim + t->column) * width_of(k);
+}
+static uint8_t *tile_codes(const struct pithi_kv *k, const uint8_t *page, uint32_t tokens,
+                           const struct tile *t, size_t i) {
+    return (uint8_t *)(uintptr_t)page + codes_at(k, tokens) +
+           ((t->token + i) * k->heads + t->head) * k->head_codes +
+           pithi_group_code_bytes(&k->set, t->column);
+}
+
+/* From scale and zero point of each column, interleaved, to rows of either. */
+static void move_scales(const struct pithi_kv *k, uint8_t *rows, const uint8_t *pairs,
+                        size_t columns) {
+    const size_t width = width_of(k), step = entry_of(k), row = row_of(k) * width;
+    for (size_t j = 0; j < columns; j++)
+        for (size_t z = 0; z * width < step; z++)
+            memcpy(rows + z * row + j * width, pairs + j * step + z * width, width);
+}
+
+static void put_tile(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_rows *rows,
+                     const struct tile *t, const void *values, uint32_t dtype, size_t stride) {
+    const struct work w = open_work(k, rows->scratch);
+    const size_t string = pithi_group_code_bytes(&k->set, t->count);
+    /* Whole groups are one job; a short one is a job of its own. */
+    const size_t step = t->count == k->set.group ? t->columns : 1;
+    struct pithi_group_job job = {.set = k->set, .value_dtype = dtype, .count = step * t->count};
+    turn(values, (int64_t)stride, t->count, t->columns, w.columns, (int64_t)t->count,
+         pith_dtype_bytes(dtype));
+    if (k->outliers)
+        for (size_t j = 0; j < t->columns; j++)
+            take_outliers(k, page, rows->tokens, tile_group(k, t) + j,
+                          at_element(w.columns, dtype, j * t->count), t->count);
+    for (size_t j = 0; j < t->columns; j += step) {
+        job.value = at_element(w.columns, dtype, j * t->count);
+        job.scales = w.scales + j * entry_of(k);
+        job.codes = w.codes + j * string;
+        encode(k, &job);
+    }
+    rows->poisoned += job.poisoned;
+    move_scales(k, tile_scales(k, page, t), w.scales, t->columns);
+    for (size_t j = 0; j < t->columns; j++)
+        unpack(w.codes + j * string, k->set.bits, t->count, w.bytes + j, t->columns);
+    for (size_t i = 0; i < t->count; i++)
+        pack(w.bytes + i * t->columns, 1, k->set.bits, t->columns,
+             tile_codes(k, page, rows->tokens, t, i));
+}
+
+/* One head of one group of tokens. */
+static void put_group(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_rows *rows,
+                      struct tile t) {
+    const size_t first = (t.token - rows->first) * row_of(k) + t.head * k->dim;
+    const void *values = at_element(rows->value, k->dtype, first);
+    uint32_t dtype = k->dtype;
+    size_t stride = row_of(k);
+    if (k->order) {
+        const struct pithi_rotation r = rotation(k);
+        float *const floats = open_work(k, rows->scratch).floats;
+        for (size_t i = 0; i < t.count; i++)
+            k->kernels->rotate(&r, floats + i * k->dim, at_element(values, dtype, i * stride),
+                               dtype, k->dim, 0);
+        values = floats;
+        dtype = PITH_F32;
+        stride = k->dim;
+    }
+    for (t.column = 0; t.column < k->dim; t.column += COLUMNS) {
+        t.columns = least(COLUMNS, k->dim - t.column);
+        put_tile(k, page, rows, &t, at_element(values, dtype, t.column), dtype, stride);
+    }
+}
+
+/* What kernels for columns encode. */
+static bool plain(const struct pithi_kv *k) {
+    return !k->order && !k->outliers && !k->set.codebook && !k->set.shrink;
+}
+/* Whether codes of heads lie without a gap. */
+static bool joined(const struct pithi_kv *k) { return (size_t)k->dim * k->set.bits % 8 == 0; }
+
+/* Of so many heads from the tile's on. */
+static struct pithi_column_job columns_job(const struct pithi_kv *k, const uint8_t *page,
+                                           uint32_t tokens, const struct tile *t, size_t heads) {
+    uint8_t *const scales = tile_scales(k, page, t);
+    return (struct pithi_column_job){.set = k->set,
+                                     .rows = t->count,
+                                     .columns = heads * k->dim,
+                                     .codes = tile_codes(k, page, tokens, t, 0),
+                                     .code_stride = k->heads * k->head_codes,
+                                     .scales = scales,
+                                     .zeros = scales + row_of(k) * width_of(k)};
+}
+
+static void put_plain(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_rows *rows,
+                      const struct tile *t, size_t heads) {
+    struct pithi_column_job job = columns_job(k, page, rows->tokens, t, heads);
+    job.value =
+        at_element(rows->value, k->dtype, (t->token - rows->first) * row_of(k) + t->head * k->dim);
+    job.stride = (int64_t)row_of(k);
+    job.dtype = k->dtype;
+    if (rows->more || t->token + t->count < (size_t)rows->first + rows->count)
+        job.ahead = at_element(job.value, k->dtype, t->count * row_of(k));
+    k->kernels->column_encode(&job);
+    rows->poisoned += job.poisoned;
+}
+
+static void put_columns(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_rows *rows) {
+    const size_t step = plain(k) && joined(k) ? k->heads : 1;
+    const size_t end = (size_t)rows->first + rows->count;
+    struct tile t = {.token = rows->first};
+    for (; t.token < end; t.token += k->set.group) {
+        t.count = least(k->set.group, end - t.token);
+        for (t.head = 0; t.head < k->heads; t.head += step)
+            if (plain(k))
+                put_plain(k, page, rows, &t, step);
+            else
+                put_group(k, page, rows, t);
+    }
+}
+
+/* Of columns of a tile of so many heads. */
+static void put_column_outliers(const struct pithi_kv *k, const uint8_t *page, uint32_t tokens,
+                                const struct tile *t, size_t heads,
+                                const struct pithi_column_job *job) {
+    const size_t most = k->outliers, size = pith_dtype_bytes(job->dtype);
+    const size_t first = tile_group(k, t), bytes = most * k->element;
+    const uint8_t *const places = places_of(k, page, tokens, first);
+    const uint8_t *const exact = exact_of(k, page, tokens, first);
+    for (size_t c = 0; most && c < heads * k->dim; c++)
+        pithi_outliers_put(places + c * most, exact + c * bytes, k->dtype, most,
+                           t->token % k->set.group, t->count, (uint8_t *)job->out + c * size,
+                           job->dtype, job->stride);
+}
+
+/* A tile's tokens of so many heads; with a rotation one. */
+static void get_tile(const struct pithi_kv *k, const uint8_t *page, struct pithi_kv_part *part,
+                     const struct tile *t, size_t heads) {
+    const int64_t width = (int64_t)pith_dtype_bytes(part->out_dtype);
+    const int64_t first = ((int64_t)t->token - part->first) * part->token_stride +
+                          ((int64_t)t->head - part->head) * k->dim;
+    uint8_t *const out = (uint8_t *)part->out + first * width;
+    float *const floats = open_work(k, part->scratch).floats;
+    const struct pithi_rotation r = rotation(k);
+    struct pithi_column_job job = columns_job(k, page, part->tokens, t, heads);
+    job.out = k->order ? (void *)floats : out;
+    job.stride = k->order ? k->dim : part->token_stride;
+    job.dtype = k->order ? (uint32_t)PITH_F32 : part->out_dtype;
+    job.stream = part->stream && !k->order && !k->outliers;
+    if (k->set.codebook)
+        pithi_kv_levels(k, &job);
+    else
+        k->kernels->column_decode(&job);
+    put_column_outliers(k, page, part->tokens, t, heads, &job);
+    part->poisoned += job.poisoned;
+    part->saturated += job.saturated;
+    for (size_t i = 0; k->order && i < t->count; i++)
+        k->kernels->unrotate(&r, out + (int64_t)i * part->token_stride * width, part->out_dtype,
+                             floats + i * k->dim, k->dim, 0, 1.0f);
+}
+
+static void get_columns(const struct pithi_kv *k, const uint8_t *page, struct pithi_kv_part *part) {
+    const size_t end = (size_t)part->first + part->count, group = k->set.group;
+    const size_t step = !k->order && joined(k) ? part->heads : 1;
+    struct tile t = {.token = part->first};
+    for (; t.token < end; t.token += t.count) {
+        t.count = least(group - t.token % group, end - t.token);
+        for (t.head = part->head; t.head < (size_t)part->head + part->heads; t.head += step)
+            get_tile(k, page, part, &t, step);
+    }
+}
+
+/* ---- Rows ------------------------------------------------------------------------------------*/
+
+void pithi_kv_put(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_rows *rows) {
+    if (k->channel)
+        put_columns(k, page, rows);
+    else
+        put_heads(k, page, rows);
+}
+
+void pithi_kv_get(const struct pithi_kv *k, const uint8_t *page, struct pithi_kv_part *part) {
+    if (k->channel)
+        get_columns(k, page, part);
+    else
+        get_heads(k, page, part);
+}

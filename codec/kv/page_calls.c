@@ -1,0 +1,306 @@
+/* page_calls.c - pages of codec kv on their own, in batches, and accumulators kept as pages.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "block_io.h"
+#include "common/convert.h"
+#include "cpu.h"
+#include "error.h"
+#include "group/codebook_value.h"
+#include "kv/cache.h"
+#include "oneshot.h"
+#include "state.h"
+
+/* ---- Sizes -----------------------------------------------------------------------------------*/
+
+uint32_t pith_kv_page_tokens(const pith_plan *plan) {
+    struct pithi_paged p;
+    return plan && pithi_paged_of(plan, &p) ? p.tokens : 0;
+}
+
+uint64_t pith_kv_page_bytes(const pith_plan *plan, uint32_t tokens) {
+    struct pithi_paged p;
+    if (!plan || !pithi_paged_of(plan, &p) || tokens == 0 || tokens > p.tokens) return 0;
+    return pithi_kv_places(&p.kv, tokens).bytes;
+}
+
+double pith_kv_page_bound(const pith_plan *plan, const void *page, uint32_t tokens) {
+    struct pithi_paged p;
+    if (!plan || !page || !pith_kv_page_bytes(plan, tokens)) return -1;
+    pithi_paged_of(plan, &p);
+    const struct pithi_block b = {.params = &plan->params,
+                                  .count = (size_t)tokens * p.row,
+                                  .bytes = (uint8_t *)(uintptr_t)page,
+                                  .length = pithi_kv_places(&p.kv, tokens).bytes};
+    const uint64_t before = pithi_fp_enter();
+    const double bound = plan->params.codec->bound(&b);
+    pithi_fp_leave(before);
+    return bound;
+}
+
+double pith_kv_idempotent_from(const pith_plan *plan) {
+    struct pithi_paged p;
+    if (!plan || !pith_kv_page_tokens(plan)) return (double)pithi_float(PITHI_F32_INF);
+    pithi_paged_of(plan, &p);
+    const struct pithi_group_setting *const set = &p.kv.set;
+    const bool lloyd = set->codebook == PITHI_CODEBOOK_LLOYD;
+    const bool lost = p.kv.order || (p.kv.outliers && (set->asymmetric || lloyd)) ||
+                      (lloyd && p.kv.dtype != PITH_F32);
+    if (lost) return (double)pithi_float(PITHI_F32_INF);
+    if (set->codebook) return 0x1p-14;
+    return set->asymmetric && set->scale_dtype == PITH_F16 ? 0x1p-20 : 0;
+}
+
+/* ---- Batches ---------------------------------------------------------------------------------*/
+
+struct batch {
+    struct pithi_paged paged;
+    const pith_view *like;
+    struct pithi_span span; /* of any page: its data is that of another */
+    const pith_kv_pair *pairs;
+    bool stream;
+};
+
+static uint32_t tokens_of(const struct batch *b, const pith_kv_pair *pair) {
+    return pair->tokens ? pair->tokens : b->paged.tokens;
+}
+
+static struct pithi_span span_of(const struct batch *b, const pith_kv_pair *pair) {
+    struct pithi_span span = b->span;
+    span.data = pair->values;
+    return span;
+}
+
+static pith_status encode_job(void *arg, uint64_t i, struct pithi_worker *w) {
+    const struct batch *b = arg;
+    const pith_kv_pair *pair = &b->pairs[i];
+    const struct pithi_span span = span_of(b, pair);
+    const uint32_t tokens = tokens_of(b, pair);
+    const size_t bytes = pithi_kv_places(&b->paged.kv, tokens).bytes;
+    struct pithi_kv_rows rows = {
+        .tokens = tokens,
+        .count = tokens,
+        .value = pithi_span_read(&span, 0, tokens * b->paged.row, w->values),
+        .stream = b->stream,
+        .scratch = w->scratch};
+    pithi_kv_clear(&b->paged.kv, pair->page, tokens);
+    pithi_kv_put(&b->paged.kv, pair->page, &rows);
+    memset((uint8_t *)pair->page + bytes, 0, b->paged.bytes - bytes);
+    return PITH_OK;
+}
+
+static pith_status decode_job(void *arg, uint64_t i, struct pithi_worker *w) {
+    const struct batch *b = arg;
+    const pith_kv_pair *pair = &b->pairs[i];
+    const struct pithi_span span = span_of(b, pair);
+    const struct pithi_kv *k = &b->paged.kv;
+    const bool direct = pithi_paged_direct(k, b->like, k->heads);
+    const uint32_t tokens = tokens_of(b, pair);
+    const uint32_t most = direct ? tokens : pithi_paged_some(&b->paged, b->paged.row);
+    struct pithi_kv_part part = {
+        .tokens = tokens,
+        .heads = k->heads,
+        .out = direct ? pair->values : w->values,
+        .out_dtype = span.dtype,
+        .token_stride = direct ? b->like->stride[0] : (int64_t)b->paged.row,
+        .stream = direct && b->stream,
+        .scratch = w->scratch};
+    for (; part.first < tokens; part.first += part.count) {
+        part.count = tokens - part.first < most ? tokens - part.first : most;
+        pithi_kv_get(k, pair->page, &part);
+        if (!direct)
+            pithi_span_write(&span, part.first * b->paged.row, part.count * b->paged.row,
+                             w->values);
+    }
+    return PITH_OK;
+}
+
+static pith_status take_batch(pith_plan *plan, const pith_view *like, const pith_kv_pair *pairs,
+                              size_t count, bool output, struct batch *b) {
+    if (!plan) return PITH_ERR_ARG;
+    PITHI_TRY(pithi_paged_require(plan, &b->paged));
+    if (!like || (!pairs && count))
+        return pithi_fail(&plan->error, PITH_ERR_ARG, "an argument is NULL");
+    b->like = like;
+    b->pairs = pairs;
+    pith_view any = *like;
+    any.data = plan; /* of which only the shape is looked at */
+    PITHI_TRY(pithi_paged_view(plan, &b->paged.kv, &any, b->paged.kv.heads, output, &b->span));
+    if (like->shape[0] != b->paged.tokens)
+        return pithi_fail(&plan->error, PITH_ERR_SHAPE, "the view is not of a page of tokens");
+    for (size_t i = 0; i < count; i++)
+        if (!pairs[i].values || !pairs[i].page || pairs[i].tokens > b->paged.tokens)
+            return pithi_fail_at(&plan->error, PITH_ERR_ARG, "a pair cannot be", i);
+    b->stream = count * b->span.count * b->span.element >= PITHI_LARGE_OUTPUT;
+    return PITH_OK;
+}
+
+static pith_status run_batch(pith_plan *plan, size_t count, pithi_block_fn *job, struct batch *b) {
+    pithi_run_begin(plan);
+    return pithi_run(plan, 0, count, job, b);
+}
+
+pith_status pith_kv_encode_pages(pith_plan *plan, const pith_view *like, const pith_kv_pair *pairs,
+                                 size_t count) {
+    struct batch b;
+    PITHI_TRY(take_batch(plan, like, pairs, count, false, &b));
+    if (like->dtype != b.paged.kv.dtype)
+        return pithi_fail(&plan->error, PITH_ERR_DTYPE, "the view's dtype is not the layout's");
+    return run_batch(plan, count, encode_job, &b);
+}
+
+pith_status pith_kv_decode_pages(pith_plan *plan, const pith_view *like, const pith_kv_pair *pairs,
+                                 size_t count) {
+    struct batch b;
+    PITHI_TRY(take_batch(plan, like, pairs, count, true, &b));
+    if (!pithi_is_float16_32(like->dtype))
+        return pithi_fail(&plan->error, PITH_ERR_DTYPE, "pages decode to f32, bf16 or f16");
+    return run_batch(plan, count, decode_job, &b);
+}
+
+/* ---- Accumulators ----------------------------------------------------------------------------*/
+
+struct fold {
+    struct pithi_coding sum, put, delta; /* the accumulator before and after */
+    const struct pithi_span *view;
+};
+
+static pith_status decode_sum(const struct fold *f, uint64_t block, struct pithi_worker *w) {
+    return pithi_decode_one(&f->sum, block, w->values, f->sum.frame.params.dtype, NULL, w);
+}
+
+static pith_status hash_job(void *arg, uint64_t block, struct pithi_worker *w) {
+    const struct fold *f = arg;
+    const size_t element = pith_dtype_bytes(f->sum.frame.params.dtype);
+    const uint64_t first = pithi_block_first(&f->sum.frame, block);
+    const size_t n = (size_t)pithi_block_count(&f->sum.frame, block);
+    PITHI_TRY(decode_sum(f, block, w));
+    w->hash += f->sum.plan->kernels.nh(w->values, n * element, first * element / 8);
+    return PITH_OK;
+}
+
+/* Damage of a delta at a variable rate shows in its blocks, of which none may come too late. */
+static pith_status look_job(void *arg, uint64_t block, struct pithi_worker *w) {
+    const struct fold *f = arg;
+    struct pithi_worker *other = &f->delta.plan->worker[w - f->sum.plan->worker];
+    return pithi_decode_one(&f->delta, block, w->floats, PITH_F32, NULL, other);
+}
+
+/* Values plus the delta's block, where it has no base. */
+static pith_status add_delta(const struct fold *f, uint64_t block, uint8_t *values, size_t count,
+                             struct pithi_worker *w, struct pithi_worker *other) {
+    const uint32_t dtype = f->sum.frame.params.dtype;
+    float *const x = (float *)(void *)w->floats;
+    PITHI_TRY(pithi_decode_one(&f->delta, block, x, PITH_F32, NULL, other));
+    for (size_t i = 0; i < count; i++)
+        pithi_store(values, dtype, i, pithi_bits(pithi_float(pithi_load(values, dtype, i)) + x[i]));
+    return PITH_OK;
+}
+
+static void show(const struct fold *f, uint64_t block, size_t count, struct pithi_worker *w) {
+    const uint32_t dtype = f->sum.frame.params.dtype;
+    const void *values = w->values;
+    if (f->view->dtype != dtype) {
+        pithi_convert(w->sums, f->view->dtype, values, dtype, count);
+        values = w->sums;
+    }
+    pithi_scatter(&f->sum.frame, block, 0, f->sum.frame.count, f->view, values, NULL);
+}
+
+static pith_status fold_job(void *arg, uint64_t block, struct pithi_worker *w) {
+    const struct fold *f = arg;
+    struct pithi_worker *other = &f->delta.plan->worker[w - f->sum.plan->worker];
+    const size_t n = (size_t)pithi_block_count(&f->sum.frame, block);
+    PITHI_TRY(decode_sum(f, block, w));
+    if (f->delta.update)
+        PITHI_TRY(pithi_decode_one(&f->delta, block, NULL, f->delta.frame.params.dtype, w->values,
+                                   other));
+    else
+        PITHI_TRY(add_delta(f, block, w->values, n, w, other));
+    if (f->view) show(f, block, n, w);
+    return pithi_encode_one(&f->put, block, w->values, NULL, w);
+}
+
+/* Worker i of one plan works with worker i of the other. */
+static pith_status run_fold(struct fold *f, pithi_block_fn *job) {
+    pith_plan *plan = f->sum.plan;
+    const uint32_t workers = plan->workers;
+    if (workers > f->delta.plan->workers) plan->workers = f->delta.plan->workers;
+    pithi_run_begin(plan);
+    pithi_run_begin(f->delta.plan);
+    const pith_status status = pithi_run(plan, 0, f->sum.payload.blocks, job, f);
+    plan->workers = workers;
+    return status;
+}
+
+static pith_status check_identity(struct fold *f) {
+    const struct pithi_frame *d = &f->delta.frame;
+    uint64_t hash, ignored;
+    if (!d->has_identity) return PITH_OK;
+    PITHI_TRY(run_fold(f, hash_job));
+    pithi_run_results(f->sum.plan, &hash, &ignored, &ignored);
+    if (pithi_identity(f->delta.plan, hash, d->count) == d->identity) return PITH_OK;
+    return pithi_fail(&f->sum.plan->error, PITH_ERR_BASE,
+                      "the accumulator is not the delta's base");
+}
+
+static pith_status check_fold(const struct fold *f) {
+    const struct pithi_frame *s = &f->sum.frame, *d = &f->delta.frame;
+    pith_error *const error = &f->sum.plan->error;
+    if (!s->params.codec->pages || !d->params.codec->pages || s->params.base_dtype ||
+        !f->sum.payload.fixed)
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED,
+                          "folding is for frames of codec kv, the accumulator's at a fixed rate");
+    if (!pithi_frame_same_tiles(s, d) ||
+        memcmp(s->tiling.extent, d->tiling.extent, sizeof s->tiling.extent) != 0)
+        return pithi_fail(error, PITH_ERR_MISMATCH, "the frames differ in shape or page");
+    if (d->params.key_frame || (d->params.base_dtype && d->params.base_dtype != s->params.dtype))
+        return pithi_fail(error, PITH_ERR_MISMATCH, "the delta has another base");
+    return PITH_OK;
+}
+
+static pith_status open_fold(struct fold *f, pith_plan *plan, void *frame, size_t bytes,
+                             pith_plan *other, const void *delta, size_t delta_bytes) {
+    PITHI_TRY(pithi_decode_slot(&f->sum, plan, 0, frame, bytes));
+    const pith_status status = pithi_decode_slot(&f->delta, other, 0, delta, delta_bytes);
+    if (status != PITH_OK)
+        return pithi_fail_at(&plan->error, status, other->error.text, other->error.offset);
+    PITHI_TRY(check_fold(f));
+    PITHI_TRY(pithi_check_limit(&plan->env, &f->sum.frame, &plan->error));
+    f->delta.update = f->delta.frame.params.base_dtype != PITH_NONE;
+    f->put = (struct pithi_coding){.plan = plan, .frame = pithi_plan_frame(plan, 0, false)};
+    f->put.frame.checksums = f->sum.frame.checksums;
+    f->put.payload = f->sum.payload;
+    f->put.bytes = f->sum.bytes;
+    return PITH_OK;
+}
+
+static pith_status fold_view(struct fold *f, pith_plan *plan, const pith_view *view,
+                             struct pithi_span *span) {
+    if (!view) return PITH_OK;
+    PITHI_TRY(pithi_span_init(span, view, true, &plan->error));
+    PITHI_TRY(pithi_output_dtype(&plan->params, view->dtype, &plan->error));
+    if (span->count != plan->count)
+        return pithi_fail(&plan->error, PITH_ERR_SHAPE, "the view is not the whole tensor");
+    f->view = span;
+    return PITH_OK;
+}
+
+pith_status pith_kv_fold(pith_plan *plan, void *frame, size_t bytes, pith_plan *delta_plan,
+                         const void *delta, size_t delta_bytes, const pith_view *view) {
+    struct fold f = {.view = NULL};
+    struct pithi_span span;
+    if (!plan) return PITH_ERR_ARG;
+    if (!frame || !delta || !delta_plan || delta_plan == plan)
+        return pithi_fail(&plan->error, PITH_ERR_ARG, "an argument is NULL, or one plan is both");
+    if (!plan->one_frame || !delta_plan->one_frame)
+        return pithi_fail(&plan->error, PITH_ERR_UNSUPPORTED, "folding is for plans of one frame");
+    PITHI_TRY(fold_view(&f, plan, view, &span));
+    const uint64_t before = pithi_fp_enter();
+    pith_status status = open_fold(&f, plan, frame, bytes, delta_plan, delta, delta_bytes);
+    if (status == PITH_OK && !f.delta.payload.fixed) status = run_fold(&f, look_job);
+    if (status == PITH_OK) status = check_identity(&f);
+    if (status == PITH_OK) status = run_fold(&f, fold_job);
+    pithi_fp_leave(before);
+    return status;
+}

@@ -1,0 +1,157 @@
+/* page_entropy.c - pages of codec kv through an entropy coder, for files and networks.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Codes of a head have a distribution of their own, so each head is a string; scales and zero
+ * points are strings of their bytes by significance. A string's table serves all of its tokens. */
+#include "kv/page_entropy.h"
+
+#include <string.h>
+
+/* One string: `count` parts of `bytes` bytes, `stride` apart; of codes that straddle bytes, each
+ * code is a symbol. */
+struct string {
+    size_t at, count, bytes, stride;
+    unsigned straddling; /* bits of a code, or 0: bytes as they are */
+    size_t codes;        /* of a part */
+};
+
+static size_t symbols_of(const struct string *s) {
+    return s->count * (s->straddling ? s->codes : s->bytes);
+}
+
+/* ---- Strings of a page -----------------------------------------------------------------------*/
+
+static size_t numbers_of(const struct pithi_kv *k) { return k->set.asymmetric ? 2 : 1; }
+
+static size_t planes_of(const struct pithi_kv *k) {
+    return numbers_of(k) * pithi_scale_width(k->set.scale_dtype);
+}
+
+static size_t heads_codes(const struct pithi_kv *k) {
+    return pithi_group_code_bytes(&k->set, k->dim);
+}
+
+static struct string head_string(const struct pithi_kv *k, uint32_t tokens, uint32_t head) {
+    const size_t bytes = heads_codes(k);
+    const unsigned bits = k->set.bits;
+    return (struct string){.at = pithi_kv_places(k, tokens).codes + head * bytes,
+                           .count = tokens,
+                           .bytes = bytes,
+                           .stride = k->heads * bytes,
+                           .straddling = 8 % bits ? bits : 0,
+                           .codes = k->dim};
+}
+
+/* Where byte `plane` of a group's numbers is. */
+static size_t plane_byte(const struct pithi_kv *k, size_t plane, size_t group) {
+    const size_t width = pithi_scale_width(k->set.scale_dtype), row = (size_t)k->heads * k->dim;
+    const size_t numbers = numbers_of(k), number = plane / width, byte = plane % width;
+    if (!k->channel) return (group * numbers + number) * width + byte;
+    return ((group / row * numbers + number) * row + group % row) * width + byte;
+}
+
+size_t pithi_kv_symbols(const struct pithi_kv *k, uint32_t tokens) {
+    const struct string head = head_string(k, tokens, 0);
+    const size_t groups = pithi_kv_groups(k, tokens), symbols = symbols_of(&head);
+    return groups > symbols ? groups : symbols;
+}
+
+/* ---- Symbols ---------------------------------------------------------------------------------*/
+
+static void spread(const struct string *s, const uint8_t *from, uint8_t *to) {
+    uint32_t pending = 0, filled = 0;
+    for (size_t i = 0; i < s->codes; i++, filled -= s->straddling, pending >>= s->straddling) {
+        if (filled < s->straddling) pending |= (uint32_t)*from++ << filled, filled += 8;
+        to[i] = (uint8_t)(pending & ((1u << s->straddling) - 1));
+    }
+}
+
+/* Returns all bits of the symbols. */
+static uint32_t gather(const struct string *s, const uint8_t *from, uint8_t *to) {
+    uint32_t pending = 0, filled = 0, all = 0;
+    for (size_t i = 0; i < s->codes; i++) {
+        all |= from[i];
+        pending |= (uint32_t)from[i] << filled;
+        for (filled += s->straddling; filled >= 8; filled -= 8, pending >>= 8)
+            *to++ = (uint8_t)pending;
+    }
+    if (filled) *to = (uint8_t)pending;
+    return all;
+}
+
+static bool put_string(const struct string *s, const uint8_t *page, size_t most,
+                       struct pithi_pen *pen, uint8_t *symbols) {
+    const size_t step = s->straddling ? s->codes : s->bytes;
+    for (size_t i = 0; i < s->count; i++)
+        if (s->straddling)
+            spread(s, page + s->at + i * s->stride, symbols + i * step);
+        else
+            memcpy(symbols + i * step, page + s->at + i * s->stride, step);
+    return pithi_piece_put(pen, most, symbols, symbols_of(s));
+}
+
+static const char *take_string(const struct string *s, struct pithi_reader *r, uint8_t *page,
+                               uint8_t *room) {
+    const size_t step = s->straddling ? s->codes : s->bytes;
+    const uint8_t *const symbols = pithi_piece_take(r, symbols_of(s), room);
+    uint32_t all = 0;
+    if (!symbols) return "the codes of a head are damaged";
+    for (size_t i = 0; i < s->count; i++)
+        if (s->straddling)
+            all |= gather(s, symbols + i * step, page + s->at + i * s->stride);
+        else
+            memcpy(page + s->at + i * s->stride, symbols + i * step, step);
+    return s->straddling && all >> s->straddling ? "a code is out of range" : NULL;
+}
+
+/* ---- Pages -----------------------------------------------------------------------------------*/
+
+/* Places and values of outliers are as good as noise. */
+static size_t outliers_bytes(const struct pithi_kv *k, uint32_t tokens, size_t width) {
+    return pithi_kv_groups(k, tokens) * k->outliers * width;
+}
+
+bool pithi_kv_pack(const struct pithi_kv *k, const uint8_t *page, uint32_t tokens,
+                   struct pithi_pen *pen, uint8_t *symbols) {
+    const struct pithi_kv_places at = pithi_kv_places(k, tokens);
+    const size_t most = pithi_kv_symbols(k, tokens), groups = pithi_kv_groups(k, tokens);
+    for (size_t p = 0; p < planes_of(k); p++) {
+        for (size_t g = 0; g < groups; g++) symbols[g] = page[plane_byte(k, p, g)];
+        if (!pithi_piece_put(pen, most, symbols, groups)) return false;
+    }
+    for (uint32_t head = 0; head < k->heads; head++) {
+        const struct string s = head_string(k, tokens, head);
+        if (!put_string(&s, page, most, pen, symbols)) return false;
+    }
+    const size_t width = pith_dtype_bytes(k->dtype);
+    return pithi_pen_put(pen, page + at.places, outliers_bytes(k, tokens, 1)) &&
+           pithi_pen_put(pen, page + at.exact, outliers_bytes(k, tokens, width));
+}
+
+static bool take_bytes(struct pithi_reader *r, uint8_t *to, size_t bytes) {
+    const uint8_t *const from = pithi_reader_take(r, bytes);
+    if (from) memcpy(to, from, bytes);
+    return from != NULL;
+}
+
+const char *pithi_kv_unpack(const struct pithi_kv *k, struct pithi_reader *r, uint32_t tokens,
+                            uint8_t *page, uint8_t *symbols) {
+    const struct pithi_kv_places at = pithi_kv_places(k, tokens);
+    const size_t groups = pithi_kv_groups(k, tokens);
+    const char *fault = NULL;
+    for (size_t p = 0; p < planes_of(k); p++) {
+        const uint8_t *const plane = pithi_piece_take(r, groups, symbols);
+        if (!plane) return "the scales are damaged";
+        for (size_t g = 0; g < groups; g++) page[plane_byte(k, p, g)] = plane[g];
+    }
+    for (uint32_t head = 0; head < k->heads && !fault; head++) {
+        const struct string s = head_string(k, tokens, head);
+        fault = take_string(&s, r, page, symbols);
+    }
+    if (fault) return fault;
+    const size_t width = pith_dtype_bytes(k->dtype);
+    if (!take_bytes(r, page + at.places, outliers_bytes(k, tokens, 1)) ||
+        !take_bytes(r, page + at.exact, outliers_bytes(k, tokens, width)))
+        return "the outliers are cut";
+    return r->left ? "bytes after the end of a block" : NULL;
+}

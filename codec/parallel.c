@@ -1,0 +1,143 @@
+/* parallel.c - for each block: serial, OpenMP, or the caller's runner.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "parallel.h"
+
+#ifdef PITHI_OPENMP
+#include <omp.h>
+#ifndef _WIN32
+#include <pthread.h>
+#include <stdatomic.h>
+#endif
+#endif
+
+#include "cpu.h"
+#include "error.h"
+
+/* ---- After a fork ----------------------------------------------------------------------------
+ * A child has the memory of its parent's OpenMP runtime, but not the threads: where the parent used
+ * OpenMP, even without pith, the first parallel region of the child may wait for ever. No runtime
+ * tells whether it may, so children are serial. The handler is registered when the library is
+ * loaded, not by the first call: that may come in the child. It belongs to the library, whose
+ * unloading takes it away. */
+#if defined(PITHI_OPENMP) && !defined(_WIN32)
+static _Atomic int forked;
+
+static void note_fork(void) { atomic_store_explicit(&forked, 1, memory_order_relaxed); }
+
+__attribute__((constructor)) static void watch_forks(void) {
+    /* Without memory for the handler nothing can be known of forks: as if there had been one. */
+    if (pthread_atfork(NULL, NULL, note_fork)) note_fork();
+}
+
+static bool is_forked(void) { return atomic_load_explicit(&forked, memory_order_relaxed) != 0; }
+#elif defined(PITHI_OPENMP)
+static bool is_forked(void) { return false; } /* there is no fork */
+#endif
+
+/* ---- Parts -----------------------------------------------------------------------------------*/
+
+struct run {
+    pith_plan *plan;
+    uint64_t first, count;
+    uint64_t parts;
+    pithi_block_fn *fn;
+    void *arg;
+};
+
+/* Beginning of a part; parts differ by at most one block. */
+static uint64_t part_begin(const struct run *r, uint64_t part) {
+    const uint64_t each = r->count / r->parts, rest = r->count % r->parts;
+    return r->first + part * each + (part < rest ? part : rest);
+}
+
+static void work(void *arg, size_t part) {
+    const struct run *r = arg;
+    struct pithi_worker *w = &r->plan->worker[part];
+    const uint64_t before = pithi_fp_enter();
+    w->status = PITH_OK;
+    const uint64_t end = part_begin(r, part + 1);
+    for (uint64_t block = part_begin(r, part); block < end && w->status == PITH_OK; block++) {
+        w->block = block;
+        w->status = r->fn(r->arg, block, w);
+    }
+    pithi_fp_leave(before);
+}
+
+static bool run_openmp(struct run *r) {
+#ifdef PITHI_OPENMP
+    if (is_forked() || omp_in_parallel()) return false;
+    const int parts = (int)r->parts;
+#pragma omp parallel for num_threads(parts) schedule(static, 1)
+    for (int i = 0; i < parts; i++) work(r, (size_t)i);
+    return true;
+#else
+    (void)r;
+    return false;
+#endif
+}
+
+/* True when all parts have run. */
+static bool spread(struct run *r) {
+    const pith_env *env = &r->plan->env;
+    if (env->run) return env->run(env->run_user, work, r, (size_t)r->parts) == 0;
+    if (r->parts > 1 && run_openmp(r)) return true;
+    for (size_t i = 0; i < r->parts; i++) work(r, i);
+    return true;
+}
+
+static const char *detail_of(const struct pithi_worker *w) {
+    if (w->status == PITH_ERR_RUNNER) return "the caller's runner left out a job";
+    return w->detail ? w->detail : "";
+}
+
+pith_status pithi_run(pith_plan *plan, uint64_t first, uint64_t count, pithi_block_fn *fn,
+                      void *arg) {
+    struct run r = {plan, first, count, plan->workers, fn, arg};
+    if (r.parts > count) r.parts = count;
+    if (count == 0) return PITH_OK;
+    for (uint64_t i = 0; i < r.parts; i++) {
+        plan->worker[i].status = PITH_ERR_RUNNER; /* stays so when the runner skips a part */
+        plan->worker[i].block = first;
+    }
+    if (!spread(&r))
+        return pithi_fail(&plan->error, PITH_ERR_RUNNER, "the caller's runner reported failure");
+    for (uint64_t i = 0; i < r.parts; i++) {
+        const struct pithi_worker *w = &plan->worker[i];
+        if (w->status != PITH_OK)
+            return pithi_fail_at(&plan->error, w->status, detail_of(w), w->block);
+    }
+    return PITH_OK;
+}
+
+void pithi_run_begin(pith_plan *plan) {
+    for (uint32_t i = 0; i < plan->workers; i++) {
+        struct pithi_worker *w = &plan->worker[i];
+        w->hash = w->saturated = w->poisoned = w->exact = w->active = 0;
+        w->detail = NULL;
+        w->advanced = false;
+    }
+}
+
+bool pithi_run_advanced(const pith_plan *plan) {
+    bool any = false;
+    for (uint32_t i = 0; i < plan->workers; i++) any |= plan->worker[i].advanced;
+    return any;
+}
+
+void pithi_run_results(const pith_plan *plan, uint64_t *hash, uint64_t *saturated,
+                       uint64_t *poisoned) {
+    *hash = *saturated = *poisoned = 0;
+    for (uint32_t i = 0; i < plan->workers; i++) {
+        *hash += plan->worker[i].hash;
+        *saturated += plan->worker[i].saturated;
+        *poisoned += plan->worker[i].poisoned;
+    }
+}
+
+void pithi_run_counts(const pith_plan *plan, uint64_t *exact, uint64_t *active) {
+    *exact = *active = 0;
+    for (uint32_t i = 0; i < plan->workers; i++) {
+        *exact += plan->worker[i].exact;
+        *active += plan->worker[i].active;
+    }
+}

@@ -1,0 +1,34 @@
+/* bitplane.h - words of 32 bits in groups of 16, as many bits each as the group's largest needs.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A string of words has a table of four widths, ascending; each group names one of them in 2 bits;
+ * a group of width w is w bit planes of 16 bits. doc/FORMAT.md, Packed words. */
+#ifndef PITHI_PREDICT_BITPLANE_H
+#define PITHI_PREDICT_BITPLANE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { PITHI_PACK_GROUP = 16, PITHI_PACK_WIDTHS = 4, PITHI_PACK_WIDEST = 32 };
+
+/* Bits that the largest word of every group of 16 needs; the last group may be short. */
+typedef void pithi_widths_fn(const uint32_t *words, size_t count, uint8_t *widths);
+/* Planes of groups of 16 whole words each, which fit in their widths; returns the end of the
+ * bytes. What lies between it and to + room may be written too. */
+typedef uint8_t *pithi_pack_fn(const uint32_t *words, size_t groups, const uint8_t *widths,
+                               uint8_t *to, size_t room);
+/* Inverse. left: bytes that may be read; the planes are among them. */
+typedef const uint8_t *pithi_unpack_fn(const uint8_t *from, size_t left, size_t groups,
+                                       const uint8_t *widths, uint32_t *words);
+pithi_widths_fn pithi_widths_c;
+pithi_pack_fn pithi_pack_c;
+pithi_unpack_fn pithi_unpack_c;
+
+/* The table of widths with the fewest bits for so many groups of each width: the largest of the
+ * least ones where there are several. Widths that are not needed repeat the last. Returns the bytes
+ * of all planes. */
+uint64_t pithi_pack_choose(const uint32_t counts[PITHI_PACK_WIDEST + 1],
+                           uint8_t table[PITHI_PACK_WIDTHS]);
+
+#endif

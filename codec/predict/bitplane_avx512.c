@@ -1,0 +1,41 @@
+/* bitplane_avx512.c - packed words for AVX-512.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "predict/bitplane_avx512.h"
+#include "codec.h"
+
+/* a's halves, then b's, and so on: of lanes 0..3 of each the two that make one. */
+static inline __m512i or_lanes(__m512i a, __m512i b) {
+    return _mm512_or_si512(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+}
+
+static inline void or4(const uint32_t *words, uint32_t all[4]) {
+    const uint8_t *const p = (const uint8_t *)words;
+    const __m512i x = or_lanes(v_load(p), v_load(p + 64));
+    const __m512i y = or_lanes(v_load(p + 128), v_load(p + 192));
+    const __m512i z = _mm512_or_si512(_mm512_unpacklo_epi64(x, y), _mm512_unpackhi_epi64(x, y));
+    const __m256i h = _mm256_or_si256(_mm512_castsi512_si256(z), _mm512_extracti64x4_epi64(z, 1));
+    _mm_storeu_si128((__m128i *)all,
+                     _mm_or_si128(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1)));
+}
+
+static inline void put_pair(uint8_t *a, uint8_t *b, v16 x, v16 y) {
+    const v16 z = put_planes(_mm512_mask_mov_epi16(x, 0xAAAAAAAAu, _mm512_slli_epi32(y, 16)));
+    _mm256_storeu_si256((__m256i *)a, _mm512_castsi512_si256(z));
+    _mm256_storeu_si256((__m256i *)b, _mm512_extracti64x4_epi64(z, 1));
+}
+
+static inline void get_pair(const uint8_t *a, const uint8_t *b, unsigned wa, unsigned wb, v16 *x,
+                            v16 *y) {
+    const v16 z = get_planes(a, b, wa, wb);
+    *x = v_and(z, v_set(0xFFFF));
+    *y = v_shr(z, 16);
+}
+
+#include "predict/bitplane_tmpl.h"
+
+void pithi_bitplane_bind_avx512(struct pithi_kernels *k);
+void pithi_bitplane_bind_avx512(struct pithi_kernels *k) {
+    k->widths = widths;
+    k->pack = pack;
+    k->unpack = unpack;
+}

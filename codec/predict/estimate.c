@@ -1,0 +1,134 @@
+/* estimate.c - the entropy of bit lengths in short runs all over a tile.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "predict/estimate.h"
+
+#include <string.h>
+
+#include "common/log2.h"
+#include "predict/interp.h"
+
+enum { RUN = 32, RUNS_MIN = 16, RUNS_MAX = 1024, SHARE = 64 };
+/* Small words by themselves, others by their bit length. */
+enum { SMALL = 16, KINDS = SMALL + 28 };
+struct kinds {
+    uint32_t total, of[KINDS];
+};
+
+static void add(struct kinds *s, uint32_t word) {
+    s->of[word < SMALL ? word : SMALL - 5 + pithi_bit_length(word)]++;
+    s->total++;
+}
+
+/* In 1/256 bit: what the kinds say, and the bits below the highest of long words. */
+static uint64_t entropy(const struct kinds *s) {
+    const uint32_t whole = s->total ? pithi_log2_256(s->total) : 0;
+    uint64_t sum = 0;
+    for (uint32_t k = 0; k < KINDS; k++) {
+        const uint32_t below = k < SMALL ? 0 : k + 4 - SMALL;
+        if (s->of[k]) sum += (uint64_t)s->of[k] * (whole - pithi_log2_256(s->of[k]) + below * 256);
+    }
+    return sum;
+}
+
+/* ---- Interpolation ---------------------------------------------------------------------------*/
+
+struct tile {
+    const struct pithi_quant *q;
+    const void *values;
+    const int32_t *codes;
+    const uint32_t *extent;
+};
+
+/* 16 times a value in steps. */
+static int64_t fine(const struct tile *t, size_t i) {
+    double steps;
+    if (t->q->dtype == PITH_F64) {
+        memcpy(&steps, (const uint8_t *)t->values + 8 * i, 8);
+        steps *= t->q->inverse64;
+    } else {
+        const float x = pithi_float(pithi_load(t->values, t->q->dtype, i));
+        steps = (double)(x * t->q->inverse);
+    }
+    if (steps < PITHI_QUANT_LIMIT && steps > -PITHI_QUANT_LIMIT) return (int64_t)(steps * 16);
+    return 16 * (int64_t)t->codes[i];
+}
+
+/* The same of a neighbour's reconstruction: it lies between the value and its code, for codes err
+ * each by itself, and predictions that are kept err as smoothly as the values. */
+static int64_t rebuilt(const struct tile *t, size_t i) {
+    return (fine(t, i) >> 1) + 8 * (int64_t)t->codes[i];
+}
+
+/* 16 times what the neighbours `way` elements away predict for element i, which has such. */
+static int64_t predict(const struct tile *t, size_t i, enum pithi_interp_kind kind, size_t way) {
+    const int64_t a = rebuilt(t, i - way);
+    const int64_t b = kind <= PITHI_INTERP_LINEAR ? rebuilt(t, i + way) : 0;
+    switch (kind) {
+    case PITHI_INTERP_CUBIC:
+        return (9 * (a + b) - rebuilt(t, i - 3 * way) - rebuilt(t, i + 3 * way)) >> 4;
+    case PITHI_INTERP_LEFT: return (6 * a + 3 * b - rebuilt(t, i - 3 * way)) >> 3;
+    case PITHI_INTERP_RIGHT: return (3 * a + 6 * b - rebuilt(t, i + 3 * way)) >> 3;
+    case PITHI_INTERP_LINEAR: return (a + b) >> 1;
+    case PITHI_INTERP_BEYOND: return (3 * a - rebuilt(t, i - 3 * way)) >> 1;
+    default: return a;
+    }
+}
+
+/* Words of n elements from `at` on, each on the level and along the dimension where it is coded: to
+ * s[0] on the finest level, else to s[1]. */
+static void add_interp(struct kinds *s, const struct tile *t, size_t at, size_t n) {
+    size_t place[PITHI_TILE_NDIM], pitch[PITHI_TILE_NDIM], rest = at, way = 1;
+    for (size_t d = PITHI_TILE_NDIM; d--; rest /= t->extent[d], way *= t->extent[d]) {
+        place[d] = rest % t->extent[d];
+        pitch[d] = way;
+    }
+    for (size_t i = 0; i < n; i++, place[PITHI_TILE_NDIM - 1]++) {
+        const size_t all = place[0] | place[1] | place[2] | place[3], h = all & (0 - all);
+        unsigned d = 0;
+        if (!all) continue;
+        while (!(place[d] & h)) d++;
+        const size_t places = (t->extent[d] - 1) / h + 1;
+        const enum pithi_interp_kind kind = pithi_interp_kind(place[d] / h, places);
+        const int64_t error = fine(t, at + i) - predict(t, at + i, kind, h * pitch[d]);
+        const int64_t code = (error + 8) >> 4;
+        add(&s[h > 1], pithi_zigzag((uint32_t)code));
+    }
+}
+
+/* Exact coarse levels do not pay in noise, and pay most in tiles that take next to nothing. */
+static unsigned row_of(uint32_t per_word, uint64_t bits) {
+    if (per_word >= 5 * 256 / 4) return 0;
+    return bits < 3500 ? 3 : bits < 12000 ? 2 : 1;
+}
+
+struct pithi_estimate pithi_estimate_tile(const struct pithi_quant *q, const void *values,
+                                          const int32_t *codes,
+                                          const uint32_t extent[PITHI_TILE_NDIM]) {
+    const struct tile t = {q, values, codes, extent};
+    const size_t count = (size_t)extent[0] * extent[1] * extent[2] * extent[3], row = extent[3];
+    size_t runs = count / (RUN * SHARE) + RUNS_MIN;
+    if (runs > RUNS_MAX) runs = RUNS_MAX;
+    /* The golden section spreads runs evenly; an odd step meets even and odd places. */
+    const uint64_t step = (uint64_t)count * 40503 >> 16 | 1;
+    struct kinds lorenzo[PITHI_TILE_NDIM + 1] = {{0}}, interp[2] = {{0}};
+    for (size_t run = 0; run < runs; run++) {
+        const size_t at = (size_t)(run * step % count);
+        const size_t left = row - at % row, n = left < RUN ? left : RUN;
+        uint32_t words[RUN];
+        for (unsigned order = 0; order <= PITHI_TILE_NDIM; order++) {
+            pithi_predict_c(codes + at, extent, order, at, n, words);
+            for (size_t i = 0; i < n; i++) add(&lorenzo[order], words[i]);
+        }
+        if (!q->relative) add_interp(interp, &t, at, n);
+    }
+    struct pithi_estimate result = {.interp = UINT32_MAX};
+    const uint64_t sum = entropy(&interp[0]) + entropy(&interp[1]);
+    const uint32_t total = interp[0].total + interp[1].total;
+    if (total) {
+        result.interp = (uint32_t)(sum / total);
+        result.interp_row = row_of(result.interp, sum / 256 * count / total);
+    }
+    for (unsigned order = 0; order <= PITHI_TILE_NDIM; order++)
+        result.lorenzo[order] = (uint32_t)(entropy(&lorenzo[order]) / lorenzo[order].total);
+    return result;
+}

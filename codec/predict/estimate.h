@@ -1,0 +1,22 @@
+/* estimate.h - how many bits a tile's words would take, by predictor, from a sample.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_PREDICT_ESTIMATE_H
+#define PITHI_PREDICT_ESTIMATE_H
+
+#include "predict/lorenzo.h"
+#include "predict/quant.h"
+
+/* In units of 1/256 bit per element: words of Lorenzo order 0 (none) to 4 (an order above the
+ * number of dimensions is as good as that number), and of interpolation, which codes of a relative
+ * bound do without: UINT32_MAX. */
+struct pithi_estimate {
+    uint32_t lorenzo[PITHI_TILE_NDIM + 1];
+    uint32_t interp;
+    unsigned interp_row; /* of bounds, that suits */
+};
+/* From a tile's dense values and their codes. The same on every machine. */
+struct pithi_estimate pithi_estimate_tile(const struct pithi_quant *q, const void *values,
+                                          const int32_t *codes,
+                                          const uint32_t extent[PITHI_TILE_NDIM]);
+
+#endif

@@ -1,0 +1,32 @@
+/* exact_values.h - values that a codec with a bound stores as they are, beside its codes.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A u32 count E; then, unless E is 0, which elements they are - E ascending u32 when that is not
+ * longer, else a bitmap - and their E values. doc/FORMAT.md, Exact values. */
+#ifndef PITHI_PREDICT_EXACT_VALUES_H
+#define PITHI_PREDICT_EXACT_VALUES_H
+
+#include "bytes/piece.h"
+#include "predict/tile_layout.h"
+
+/* Bit i of `miss` (bits past count are 0) says that element i of `values` is stored. False when
+ * there is no room. */
+bool pithi_exact_put(struct pithi_pen *pen, const uint8_t *miss, size_t misses,
+                     const struct pithi_lay *values, size_t count);
+
+/* The exact values of a block that is being read. */
+struct pithi_exact {
+    const uint8_t *which, *values;
+    size_t misses, count, element;
+    size_t number, next; /* of the first that pithi_exact_merge has not put; elements before have */
+    bool bitmap;
+};
+/* NULL, or what is wrong. Any bytes are safe. */
+const char *pithi_exact_take(struct pithi_reader *r, struct pithi_exact *e, size_t element,
+                             size_t count);
+/* Over elements [at, at + count), dense and of the same dtype: after all those before. */
+void pithi_exact_merge(struct pithi_exact *e, size_t at, size_t count, void *values);
+/* To where the decoded values are, one by one. */
+void pithi_exact_patch(const struct pithi_exact *e, const struct pithi_sink *to);
+
+#endif

@@ -1,0 +1,217 @@
+/* interp.c - the levels of a tile, in f32 and in f64.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "predict/interp.h"
+
+#include <float.h>
+#include <string.h>
+
+#include "common/convert.h"
+#include "common/pad.h"
+#include "predict/lorenzo.h"
+
+enum { FACTORS = 5, LINE = 1024 };
+
+/* Of the tile's bound, by level; the last for all above. */
+static const float bounds[PITHI_INTERP_ROWS][FACTORS] = {
+    {1.0f, 1.0f, 1.0f, 1.0f, 1.0f},
+    {1.0f, 0x1.99999ap-1f, 0x1.47ae14p-1f, 0x1.0624dep-1f, 0.5f},
+    {1.0f, 0x1.555556p-1f, 0x1.c71c72p-2f, 0x1.555556p-2f, 0x1.555556p-2f},
+    {1.0f, 0x1.24924ap-1f, 0x1.4e5e0ap-2f, 0.25f, 0.25f},
+};
+
+static unsigned levels_of(const uint32_t extent[PITHI_TILE_NDIM]) {
+    unsigned levels = 0;
+    for (size_t d = 0; d < PITHI_TILE_NDIM; d++)
+        while ((extent[d] - 1) >> levels) levels++;
+    return levels;
+}
+
+/* ---- f32, and bf16 and f16 in f32 ------------------------------------------------------------*/
+
+static inline float f32_rounded(uint32_t dtype, float y) {
+    if (dtype == PITH_F32) return y;
+    const uint32_t u = pithi_bits(y);
+    return pithi_float(dtype == PITH_BF16 ? pithi_from_bf16(pithi_to_bf16(u))
+                                          : pithi_from_f16(pithi_to_f16(u)));
+}
+static inline bool f32_negative_zero(float x) { return pithi_bits(x) == 0x80000000u; }
+
+static inline float f32_inverse(float step) { return pithi_quant_inverse(step); }
+
+/* count elements of the dtype, `step` apart. */
+static void f32_gather_row(uint32_t dtype, const uint8_t *from, size_t step, size_t count,
+                           float *to) {
+    if (dtype == PITH_F32)
+        for (size_t i = 0; i < count; i++) memcpy(&to[i], from + 4 * i * step, 4);
+    else
+        for (size_t i = 0; i < count; i++) to[i] = pithi_float(pithi_load(from, dtype, i * step));
+}
+/* Elements 1, 3, 5 ... */
+static void f32_odd_elements(float *to, const uint8_t *from, size_t count) {
+    for (size_t i = 0; i < count; i++) memcpy(&to[i], from + 8 * i + 4, 4);
+}
+static void f32_interleave(float *to, const float *even, const float *odd, size_t count) {
+    for (size_t i = 0; i < count; i++) to[2 * i] = even[i], to[2 * i + 1] = odd[i];
+}
+
+#define REAL float
+#define LARGEST FLT_MAX
+#define ROUND 0x1.8p23f
+#define RUN struct pithi_interp_run
+#define NAME(x) f32_##x
+#define ENCODE(w) (w)->t->encode
+#define DECODE(w) (w)->t->decode
+#include "predict/interp_walk.h"
+#undef REAL
+#undef LARGEST
+#undef ROUND
+#undef RUN
+#undef NAME
+#undef ENCODE
+#undef DECODE
+
+bool pithi_interp_encode_c(const struct pithi_interp_run *run, const void *x, size_t n, float *y,
+                           uint32_t *words) {
+    return f32_encode_run(run, x, n, y, words);
+}
+void pithi_interp_decode_c(const struct pithi_interp_run *run, const uint32_t *words, size_t n,
+                           float *y) {
+    f32_decode_run(run, words, n, y);
+}
+
+/* ---- f64 -------------------------------------------------------------------------------------*/
+
+struct f64_run {
+    enum pithi_interp_kind kind;
+    const double *a, *b, *c, *e;
+    uint32_t dtype;
+    bool signed_zeros;
+    double bound, step, inverse;
+};
+
+static inline double f64_rounded(uint32_t dtype, double y) {
+    (void)dtype;
+    return y;
+}
+static inline bool f64_negative_zero(double x) {
+    return pithi_get64(&x) == UINT64_C(0x8000000000000000);
+}
+static inline double f64_inverse(double step) { return pithi_quant_inverse64(step); }
+static void f64_gather_row(uint32_t dtype, const uint8_t *from, size_t step, size_t count,
+                           double *to) {
+    (void)dtype;
+    for (size_t i = 0; i < count; i++) memcpy(&to[i], from + 8 * i * step, 8);
+}
+static void f64_odd_elements(double *to, const uint8_t *from, size_t count) {
+    for (size_t i = 0; i < count; i++) memcpy(&to[i], from + 16 * i + 8, 8);
+}
+static void f64_interleave(double *to, const double *even, const double *odd, size_t count) {
+    for (size_t i = 0; i < count; i++) to[2 * i] = even[i], to[2 * i + 1] = odd[i];
+}
+
+#define REAL double
+#define LARGEST DBL_MAX
+#define ROUND 0x1.8p52
+#define RUN struct f64_run
+#define NAME(x) f64_##x
+#define ENCODE(w) f64_encode_run
+#define DECODE(w) f64_decode_run
+#include "predict/interp_walk.h"
+
+/* ---- Any dtype -------------------------------------------------------------------------------*/
+
+size_t pithi_interp_coarse(const uint32_t extent[PITHI_TILE_NDIM]) {
+    size_t count = 1;
+    for (size_t d = 0; d < PITHI_TILE_NDIM; d++) count *= extent[d] - extent[d] / 2;
+    return count;
+}
+
+size_t pithi_interp_scratch(size_t max_count, uint32_t dtype) {
+    const size_t half = max_count - max_count / 2, real = dtype == PITH_F64 ? 8 : 4;
+    const size_t gathered = dtype == PITH_F64 || dtype == PITH_F32 ? half : max_count;
+    return pithi_pad64(max_count * real) + pithi_pad64(half * real) + 2 * LINE * real +
+           pithi_pad64(gathered * real);
+}
+
+static size_t count_of(const struct pithi_interp *t) {
+    return (size_t)t->extent[0] * t->extent[1] * t->extent[2] * t->extent[3];
+}
+
+static struct f32_walk walk32(const struct pithi_interp *t) {
+    struct f32_walk w = {.t = t};
+    w.run.dtype = t->quant->dtype;
+    w.run.signed_zeros = t->quant->signed_zeros;
+    w.run.bound = t->quant->bound;
+    return w;
+}
+static struct f64_walk walk64(const struct pithi_interp *t) {
+    struct f64_walk w = {.t = t};
+    w.run.dtype = PITH_F64;
+    w.run.signed_zeros = t->quant->signed_zeros;
+    w.run.bound = t->quant->bound64;
+    return w;
+}
+
+size_t pithi_interp_encode(const struct pithi_interp *t, const void *values, uint32_t *words,
+                           uint8_t *miss) {
+    memset(miss, 0, (count_of(t) + 7) / 8);
+    if (t->quant->dtype == PITH_F64) {
+        struct f64_walk w = walk64(t);
+        f64_place(&w, count_of(t));
+        w.values = values, w.words = words, w.miss = miss;
+        f64_levels(&w);
+        return w.misses;
+    }
+    struct f32_walk w = walk32(t);
+    f32_place(&w, count_of(t));
+    w.values = values, w.words = words, w.miss = miss;
+    f32_levels(&w);
+    return w.misses;
+}
+
+/* The first dimension of more than one element: there the finest level ends. Else the last. */
+static unsigned last_of(const uint32_t extent[PITHI_TILE_NDIM]) {
+    unsigned d = 0;
+    while (d < PITHI_TILE_NDIM - 1 && extent[d] == 1) d++;
+    return d;
+}
+
+/* Values at even places along that dimension, or, for a row, of the level before the coarse grid.
+ */
+static size_t half_of(const uint32_t extent[PITHI_TILE_NDIM]) {
+    const unsigned last = last_of(extent);
+    if (last == PITHI_TILE_NDIM - 1) return extent[last] / 4 + 1;
+    size_t count = extent[last] - extent[last] / 2;
+    for (unsigned d = last + 1; d < PITHI_TILE_NDIM; d++) count *= extent[d];
+    return count;
+}
+
+size_t pithi_interp_decode_scratch(const uint32_t extent[PITHI_TILE_NDIM], uint32_t dtype) {
+    const size_t real = dtype == PITH_F64 ? 8 : 4;
+    return 2 * LINE * real + pithi_pad64(half_of(extent) * real) +
+           pithi_pad64(pithi_interp_coarse(extent) * real);
+}
+
+void pithi_interp_decode_coarse(const struct pithi_interp *t) {
+    if (t->quant->dtype == PITH_F64) {
+        struct f64_walk w = walk64(t);
+        f64_place_read(&w, half_of(t->extent));
+        f64_coarse_levels(&w, levels_of(t->extent));
+    } else {
+        struct f32_walk w = walk32(t);
+        f32_place_read(&w, half_of(t->extent));
+        f32_coarse_levels(&w, levels_of(t->extent));
+    }
+}
+
+void pithi_interp_decode_finest(const struct pithi_interp *t, const struct pithi_sink *to) {
+    if (t->quant->dtype == PITH_F64) {
+        struct f64_walk w = walk64(t);
+        f64_place_read(&w, half_of(t->extent));
+        f64_finest(&w, last_of(t->extent), to);
+    } else {
+        struct f32_walk w = walk32(t);
+        f32_place_read(&w, half_of(t->extent));
+        f32_finest(&w, last_of(t->extent), to);
+    }
+}

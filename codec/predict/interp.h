@@ -1,0 +1,81 @@
+/* interp.h - values predicted from reconstructed neighbours, level by level, and back.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A tile's first element, then grids of ever finer spacing: each value is predicted by its
+ * neighbours along one dimension, and the difference quantized with the bound of its level.
+ * doc/FORMAT.md, Interpolation and appendix A.7, is normative. Bounds are absolute. */
+#ifndef PITHI_PREDICT_INTERP_H
+#define PITHI_PREDICT_INTERP_H
+
+#include "predict/quant.h"
+#include "predict/tile.h"
+
+enum { PITHI_INTERP_ROWS = 4 };       /* sets of bounds for the levels */
+#define PITHI_INTERP_MISS 0xFFFFFFFFu /* in the words of a run: the value is to be kept exactly */
+
+/* Which neighbours a value has: a and b at its sides, c and e beyond them. */
+enum pithi_interp_kind {
+    PITHI_INTERP_CUBIC,  /* all four */
+    PITHI_INTERP_LEFT,   /* without e */
+    PITHI_INTERP_RIGHT,  /* without c */
+    PITHI_INTERP_LINEAR, /* a and b */
+    PITHI_INTERP_BEYOND, /* a and c */
+    PITHI_INTERP_COPY    /* a */
+};
+
+/* Of the element at odd place i among `places` of a grid. */
+PITHI_INLINE enum pithi_interp_kind pithi_interp_kind(size_t i, size_t places) {
+    const bool b = i + 1 < places, c = i >= 3, e = i + 3 < places;
+    if (!b) return c ? PITHI_INTERP_BEYOND : PITHI_INTERP_COPY;
+    if (c) return e ? PITHI_INTERP_CUBIC : PITHI_INTERP_LEFT;
+    return e ? PITHI_INTERP_RIGHT : PITHI_INTERP_LINEAR;
+}
+
+/* Values that are neighbours in memory, predicted alike (f32, bf16 and f16 tiles, in f32). */
+struct pithi_interp_run {
+    enum pithi_interp_kind kind;
+    const float *a, *b, *c, *e; /* reconstructed; those that the kind has */
+    uint32_t dtype;
+    bool signed_zeros;
+    float bound;         /* of the tile */
+    float step, inverse; /* of the level */
+};
+/* The words of n values x, f32 at any address, and their reconstruction y, which no input
+ * overlaps. True when a word is PITHI_INTERP_MISS. Kernels do the same. */
+typedef bool pithi_interp_encode_fn(const struct pithi_interp_run *run, const void *x, size_t n,
+                                    float *y, uint32_t *words);
+/* y again; any words. */
+typedef void pithi_interp_decode_fn(const struct pithi_interp_run *run, const uint32_t *words,
+                                    size_t n, float *y);
+pithi_interp_encode_fn pithi_interp_encode_c;
+pithi_interp_decode_fn pithi_interp_decode_c;
+
+/* A tile of q->dtype, dense. */
+struct pithi_interp {
+    const struct pithi_quant *quant;
+    uint32_t extent[PITHI_TILE_NDIM];
+    unsigned row; /* of the bounds */
+    pithi_interp_encode_fn *encode;
+    pithi_interp_decode_fn *decode;
+    /* Decode: where words come from; *words := the next ones, and how many they are, at least 1. */
+    size_t (*next)(void *arg, const uint32_t **words);
+    void *next_arg;
+    void *scratch; /* 64-byte aligned: pithi_interp_scratch, pithi_interp_decode_scratch bytes */
+};
+/* How many words come before those of the finest level, which are unlike them. */
+size_t pithi_interp_coarse(const uint32_t extent[PITHI_TILE_NDIM]);
+size_t pithi_interp_scratch(size_t max_count, uint32_t dtype);
+/* One word per element, in the order of coding. Bit i of miss (the tile's order; the rest of the
+ * last byte 0) is set where element i must be stored exactly. Returns how many they are. */
+size_t pithi_interp_encode(const struct pithi_interp *t, const void *values, uint32_t *words,
+                           uint8_t *miss);
+/* Values of words, in two steps that take words of two strings: the coarse ones into scratch, which
+ * must stay as it is; then those of the finest level, if there are more, and all values, in order,
+ * to a sink. Any words: every one decodes to something. Values are as they were before they are
+ * rounded to the dtype: f32, or f64 for that dtype. */
+void pithi_interp_decode_coarse(const struct pithi_interp *t);
+void pithi_interp_decode_finest(const struct pithi_interp *t, const struct pithi_sink *to);
+/* For tiles of at most this extent: half of the values and those of a coarse grid, about. */
+size_t pithi_interp_decode_scratch(const uint32_t extent[PITHI_TILE_NDIM], uint32_t dtype);
+
+#endif

@@ -1,0 +1,135 @@
+/* interp_tmpl.h - runs of interpolation in 16 lanes, written once for each ISA.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The including file has included lanes_<isa>.h and codec.h. */
+#ifndef PITHI_PREDICT_INTERP_TMPL_H
+#define PITHI_PREDICT_INTERP_TMPL_H
+
+#include "common/lanes_tmpl.h"
+
+struct level {
+    const struct pithi_interp_run *run;
+    v16 bound, step, inverse;
+};
+
+ALWAYS struct level level_of(const struct pithi_interp_run *run) {
+    return (struct level){.run = run,
+                          .bound = v_set(pithi_bits(run->bound)),
+                          .step = v_set(pithi_bits(run->step)),
+                          .inverse = v_set(pithi_bits(run->inverse))};
+}
+
+ALWAYS v16 v_near(const float *p, size_t i) { return v_load((const uint8_t *)(p + i)); }
+ALWAYS v16 f_times(v16 x, float factor) { return f_mul(x, v_set(pithi_bits(factor))); }
+
+ALWAYS v16 predicted(const struct pithi_interp_run *r, enum pithi_interp_kind kind, size_t i) {
+    const v16 a = v_near(r->a, i);
+    switch (kind) {
+    case PITHI_INTERP_CUBIC:
+        return f_sub(f_times(f_add(a, v_near(r->b, i)), 0.5625f),
+                     f_times(f_add(v_near(r->c, i), v_near(r->e, i)), 0.0625f));
+    case PITHI_INTERP_LEFT:
+        return f_sub(f_add(f_times(a, 0.75f), f_times(v_near(r->b, i), 0.375f)),
+                     f_times(v_near(r->c, i), 0.125f));
+    case PITHI_INTERP_RIGHT:
+        return f_sub(f_add(f_times(a, 0.375f), f_times(v_near(r->b, i), 0.75f)),
+                     f_times(v_near(r->e, i), 0.125f));
+    case PITHI_INTERP_LINEAR: return f_times(f_add(a, v_near(r->b, i)), 0.5f);
+    case PITHI_INTERP_BEYOND: return f_sub(f_times(a, 1.5f), f_times(v_near(r->c, i), 0.5f));
+    default: return a;
+    }
+}
+
+ALWAYS v16 magnitude(v16 x) { return v_and(x, v_set(0x7FFFFFFFu)); }
+/* All ones where |x| < limit; NaN is not. */
+ALWAYS v16 below(v16 x, v16 limit) { return v_greater(limit, magnitude(x)); }
+
+ALWAYS v16 rebuild(const struct level *l, v16 predicted, v16 q) {
+    const v16 y = f_add(predicted, f_mul(f_from_i(q), l->step));
+    return v_and(y, below(y, v_set(PITHI_F32_INF)));
+}
+
+/* 16 values at i; all ones in the lanes that are missed. */
+ALWAYS v16 encode16(const struct level *l, enum pithi_interp_kind kind, uint32_t dtype,
+                    const uint8_t *x, size_t i, float *y, uint32_t *words) {
+    const v16 value = v_load(x + 4 * i), p = predicted(l->run, kind, i);
+    const v16 t = f_mul(f_sub(value, p), l->inverse);
+    v16 q = f_round_to_i(t), rebuilt = rebuild(l, p, q);
+    v16 kept = v_and(below(t, v_set(pithi_bits((float)PITHI_QUANT_LIMIT))),
+                     below(f_sub(value, round_to(dtype, rebuilt)), l->bound));
+    if (l->run->signed_zeros) kept = v_and(kept, v_greater(value, v_set(0x80000000u)));
+    const v16 missed = v_xor(kept, v_set(0xFFFFFFFFu));
+    v16 word = v_xor(v_add(q, q), v_sar31(q));
+    if (__builtin_expect(v_any(missed), 0)) {
+        q = v_and(q, kept);
+        rebuilt = rebuild(l, p, q);
+        word = v_xor(v_and(word, kept), missed);
+    }
+    v_store((uint8_t *)(y + i), rebuilt);
+    v_store((uint8_t *)(words + i), word);
+    return missed;
+}
+
+/* n >= 16: the last vector ends with the run, and may do some elements again. */
+ALWAYS bool encode_all(const struct pithi_interp_run *run, enum pithi_interp_kind kind,
+                       uint32_t dtype, const uint8_t *x, size_t n, float *y, uint32_t *words) {
+    const struct level l = level_of(run);
+    v16 missed = v_set(0);
+    size_t i = 0;
+    for (; i + 16 < n; i += 16) missed = v_maxu(missed, encode16(&l, kind, dtype, x, i, y, words));
+    return v_any(v_maxu(missed, encode16(&l, kind, dtype, x, n - 16, y, words)));
+}
+
+ALWAYS bool encode_dtype(const struct pithi_interp_run *run, enum pithi_interp_kind kind,
+                         const uint8_t *x, size_t n, float *y, uint32_t *words) {
+    if (run->dtype == PITH_F32) return encode_all(run, kind, PITH_F32, x, n, y, words);
+    return encode_all(run, kind, run->dtype, x, n, y, words);
+}
+
+static bool interp_encode(const struct pithi_interp_run *run, const void *values, size_t n,
+                          float *y, uint32_t *words) {
+    const uint8_t *const x = values;
+    if (n < 16) return pithi_interp_encode_c(run, values, n, y, words);
+    switch (run->kind) {
+    case PITHI_INTERP_CUBIC: return encode_dtype(run, PITHI_INTERP_CUBIC, x, n, y, words);
+    case PITHI_INTERP_LEFT: return encode_dtype(run, PITHI_INTERP_LEFT, x, n, y, words);
+    case PITHI_INTERP_RIGHT: return encode_dtype(run, PITHI_INTERP_RIGHT, x, n, y, words);
+    case PITHI_INTERP_LINEAR: return encode_dtype(run, PITHI_INTERP_LINEAR, x, n, y, words);
+    case PITHI_INTERP_BEYOND: return encode_dtype(run, PITHI_INTERP_BEYOND, x, n, y, words);
+    default: return encode_dtype(run, PITHI_INTERP_COPY, x, n, y, words);
+    }
+}
+
+ALWAYS void decode16(const struct level *l, enum pithi_interp_kind kind, const uint32_t *words,
+                     size_t i, float *y) {
+    const v16 word = v_load((const uint8_t *)(words + i));
+    const v16 negative = v_greater(v_and(word, v_set(1)), v_set(0));
+    const v16 q = v_xor(v_shr(word, 1), negative);
+    v_store((uint8_t *)(y + i), rebuild(l, predicted(l->run, kind, i), q));
+}
+
+ALWAYS void decode_all(const struct pithi_interp_run *run, enum pithi_interp_kind kind,
+                       const uint32_t *words, size_t n, float *y) {
+    const struct level l = level_of(run);
+    size_t i = 0;
+    for (; i + 16 < n; i += 16) decode16(&l, kind, words, i, y);
+    decode16(&l, kind, words, n - 16, y);
+}
+
+static void interp_decode(const struct pithi_interp_run *run, const uint32_t *words, size_t n,
+                          float *y) {
+    if (n < 16) {
+        pithi_interp_decode_c(run, words, n, y);
+        return;
+    }
+    switch (run->kind) {
+    case PITHI_INTERP_CUBIC: decode_all(run, PITHI_INTERP_CUBIC, words, n, y); break;
+    case PITHI_INTERP_LEFT: decode_all(run, PITHI_INTERP_LEFT, words, n, y); break;
+    case PITHI_INTERP_RIGHT: decode_all(run, PITHI_INTERP_RIGHT, words, n, y); break;
+    case PITHI_INTERP_LINEAR: decode_all(run, PITHI_INTERP_LINEAR, words, n, y); break;
+    case PITHI_INTERP_BEYOND: decode_all(run, PITHI_INTERP_BEYOND, words, n, y); break;
+    default: decode_all(run, PITHI_INTERP_COPY, words, n, y);
+    }
+}
+
+#endif

@@ -1,0 +1,148 @@
+/* nonzero.c - take the zeros out of a tile's codes, and put them back.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "predict/nonzero.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "common/endian.h"
+#include "predict/lorenzo.h"
+
+/* ---- The map ---------------------------------------------------------------------------------*/
+
+/* Up to 8 codes: their bits, and those that are not 0 to *to, which has room for one more. */
+static uint8_t split8(const int32_t *codes, size_t count, int32_t **to) {
+    unsigned bits = 0;
+    int32_t *at = *to;
+    for (size_t i = 0; i < count; i++) {
+        const bool used = codes[i] != 0;
+        *at = codes[i];
+        at += used;
+        bits |= (unsigned)used << i;
+    }
+    *to = at;
+    return (uint8_t)bits;
+}
+
+size_t pithi_split_c(const int32_t *codes, size_t count, uint8_t *map, int32_t *active) {
+    int32_t *to = active;
+    for (size_t i = 0; i < count / 8; i++) map[i] = split8(codes + 8 * i, 8, &to);
+    if (count % 8) map[count / 8] = split8(codes + count / 8 * 8, count % 8, &to);
+    return (size_t)(to - active);
+}
+
+/* Up to 8 codes of a byte of the map; returns those that follow. */
+static const int32_t *spread8(const int32_t *from, unsigned bits, size_t count, int32_t *codes) {
+    for (size_t i = 0; i < count; i++, bits >>= 1) {
+        codes[i] = *from & (0 - (int32_t)(bits & 1));
+        from += bits & 1;
+    }
+    return from;
+}
+
+/* Zeros stand together, and so do the others. */
+void pithi_spread_c(const int32_t *active, const uint8_t *map, size_t count, int32_t *codes) {
+    const size_t whole = count / 8;
+    for (size_t i = 0; i < whole; i++, codes += 8) {
+        if (map[i] == 0) {
+            memset(codes, 0, 8 * sizeof *codes);
+        } else if (map[i] == 0xFF) {
+            memcpy(codes, active, 8 * sizeof *codes);
+            active += 8;
+        } else {
+            active = spread8(active, map[i], 8, codes);
+        }
+    }
+    if (count % 8) spread8(active, map[whole], count % 8, codes);
+}
+
+/* ---- Numbers ---------------------------------------------------------------------------------*/
+
+enum pithi_active_form pithi_active_plain(const int32_t *active, size_t count) {
+    int32_t all = 0;
+    for (size_t i = 0; i < count; i++) all |= active[i];
+    return all < 0 ? PITHI_ACTIVE_SIGNED : PITHI_ACTIVE_POSITIVE;
+}
+
+static int32_t number_of(bool positive, int32_t code) {
+    const uint32_t u = (uint32_t)code;
+    return (int32_t)(positive ? pithi_unzigzag(u - 1) : u - (code > 0));
+}
+
+static int32_t code_of(bool positive, int32_t number) {
+    const uint32_t u = (uint32_t)number;
+    return (int32_t)(positive ? pithi_zigzag(u) + 1 : u + (number >= 0));
+}
+
+void pithi_active_numbers(enum pithi_active_form form, int32_t *active, size_t count) {
+    const bool positive = form == PITHI_ACTIVE_POSITIVE;
+    for (size_t i = 0; i < count; i++) active[i] = number_of(positive, active[i]);
+}
+
+void pithi_active_codes(enum pithi_active_form form, int32_t *numbers, size_t count) {
+    const bool positive = form == PITHI_ACTIVE_POSITIVE;
+    for (size_t i = 0; i < count; i++) numbers[i] = code_of(positive, numbers[i]);
+}
+
+static int64_t clamp(int64_t x, int64_t a, int64_t b) {
+    const int64_t low = a < b ? a : b, high = a < b ? b : a;
+    return x < low ? low : x > high ? high : x;
+}
+
+/* What a code is expected to be: the neighbour to the left or above when the other one is 0 or
+ * outside, else what a plane through the three says, kept between those two. */
+static inline uint32_t expected(const int32_t *codes, size_t i, size_t x, size_t y, size_t width) {
+    const int64_t left = x ? codes[i - 1] : 0, up = y ? codes[i - width] : 0;
+    if (!left || !up) return (uint32_t)(left + up);
+    return (uint32_t)clamp(left + up - codes[i - width - 1], left, up);
+}
+
+static size_t rows_of(const uint32_t extent[PITHI_TILE_NDIM]) {
+    return (size_t)extent[0] * extent[1] * extent[2];
+}
+
+/* A way through the ones of a map: where the row of the last begins, and which of its plane. */
+struct walk {
+    size_t width, height, row, y;
+};
+
+static inline uint32_t expect(struct walk *w, const int32_t *codes, size_t i) {
+    while (i - w->row >= w->width) {
+        w->row += w->width;
+        w->y = w->y + 1 == w->height ? 0 : w->y + 1;
+    }
+    return expected(codes, i, i - w->row, w->y, w->width);
+}
+
+/* 64 bits of the map, fewer at its end. */
+static uint64_t bits_at(const uint8_t *map, size_t i, size_t count) {
+    uint8_t bytes[8] = {0};
+    if (count - i >= 64) return pithi_get64(map + i / 8);
+    memcpy(bytes, map + i / 8, (count - i + 7) / 8);
+    return pithi_get64(bytes);
+}
+
+void pithi_active_median(const int32_t *codes, const uint8_t *map,
+                         const uint32_t extent[PITHI_TILE_NDIM], int32_t *numbers) {
+    const size_t count = rows_of(extent) * extent[3];
+    struct walk w = {extent[3], extent[2], 0, 0};
+    for (size_t at = 0; at < count; at += 64)
+        for (uint64_t bits = bits_at(map, at, count); bits; bits &= bits - 1) {
+            const size_t i = at + (size_t)__builtin_ctzll(bits);
+            *numbers++ = (int32_t)((uint32_t)codes[i] - expect(&w, codes, i));
+        }
+}
+
+/* ---- Back ------------------------------------------------------------------------------------*/
+
+void pithi_active_from_median(const int32_t *numbers, const uint8_t *map,
+                              const uint32_t extent[PITHI_TILE_NDIM], int32_t *codes) {
+    const size_t count = rows_of(extent) * extent[3];
+    struct walk w = {extent[3], extent[2], 0, 0};
+    memset(codes, 0, count * sizeof *codes);
+    for (size_t at = 0; at < count; at += 64)
+        for (uint64_t bits = bits_at(map, at, count); bits; bits &= bits - 1) {
+            const size_t i = at + (size_t)__builtin_ctzll(bits);
+            codes[i] = (int32_t)((uint32_t)*numbers++ + expect(&w, codes, i));
+        }
+}

@@ -1,0 +1,70 @@
+/* range.c - what a bound can depend on: range, largest value and sum of squares.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "predict/range.h"
+
+#include <float.h>
+
+#include "predict/bound_value.h"
+
+struct pithi_survey pithi_survey_none(void) {
+    return (struct pithi_survey){DBL_MAX, -DBL_MAX, 0, 0};
+}
+
+void pithi_extremes_c(const void *values, size_t count, struct pithi_extremes *e) {
+    const uint8_t *const from = values;
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t u = pithi_get32(from + 4 * i);
+        if (pithi_nonfinite(u)) continue;
+        const int32_t o = pithi_order(u);
+        if (o < e->low) e->low = o;
+        if (o > e->high) e->high = o;
+    }
+}
+
+static double value_at(const void *values, uint32_t dtype, size_t i) {
+    if (dtype != PITH_F64) return (double)pithi_float(pithi_load(values, dtype, i));
+    double x;
+    memcpy(&x, (const uint8_t *)values + 8 * i, sizeof x);
+    return x;
+}
+
+static bool is_finite(double x) { return x >= -DBL_MAX && x <= DBL_MAX; }
+
+static void add_value(struct pithi_survey *s, double x) {
+    if (!is_finite(x)) return;
+    if (x < s->low) s->low = x;
+    if (x > s->high) s->high = x;
+    s->squares += x * x;
+    s->finite++;
+}
+
+struct pithi_survey pithi_survey_of(const void *values, uint32_t dtype, size_t count, bool squares,
+                                    pithi_extremes_fn *extremes) {
+    struct pithi_survey s = pithi_survey_none();
+    struct pithi_extremes e = {INT32_MAX, INT32_MIN};
+    if (dtype != PITH_F32 || squares) {
+        for (size_t i = 0; i < count; i++) add_value(&s, value_at(values, dtype, i));
+        return s;
+    }
+    extremes(values, count, &e);
+    if (e.low > e.high) return s;
+    s.low = (double)pithi_float((uint32_t)pithi_order((uint32_t)e.low));
+    s.high = (double)pithi_float((uint32_t)pithi_order((uint32_t)e.high));
+    return s;
+}
+
+double pithi_survey_error(const void *a, const void *b, uint32_t dtype, size_t count) {
+    double sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        const double x = value_at(a, dtype, i), d = x - value_at(b, dtype, i);
+        if (is_finite(x)) sum += d * d;
+    }
+    return sum;
+}
+
+void pithi_survey_add(struct pithi_survey *total, const struct pithi_survey *b) {
+    if (b->low < total->low) total->low = b->low;
+    if (b->high > total->high) total->high = b->high;
+    total->squares += b->squares;
+    total->finite += b->finite;
+}

@@ -1,0 +1,35 @@
+/* range.h - what a bound can depend on: range, largest value and sum of squares.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Only finite values count. */
+#ifndef PITHI_PREDICT_RANGE_H
+#define PITHI_PREDICT_RANGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct pithi_survey {
+    double low, high; /* low > high: no finite value */
+    /* Only when asked for: the sum in element order, and how many there are. */
+    double squares;
+    uint64_t finite;
+};
+struct pithi_survey pithi_survey_none(void);
+
+/* The smallest and largest finite f32: their bits as numbers that grow with the value. */
+struct pithi_extremes {
+    int32_t low, high; /* low > high: none */
+};
+typedef void pithi_extremes_fn(const void *values, size_t count, struct pithi_extremes *e);
+pithi_extremes_fn pithi_extremes_c;
+
+/* low and high of f32, bf16, f16 or f64 values, and with `squares` also their sum. */
+struct pithi_survey pithi_survey_of(const void *values, uint32_t dtype, size_t count, bool squares,
+                                    pithi_extremes_fn *extremes);
+/* The sum of squared differences of values that are finite in a, in element order. */
+double pithi_survey_error(const void *a, const void *b, uint32_t dtype, size_t count);
+/* total := both, b after total. */
+void pithi_survey_add(struct pithi_survey *total, const struct pithi_survey *b);
+
+#endif

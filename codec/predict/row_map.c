@@ -1,0 +1,206 @@
+/* row_map.c - maps of rows, plain and coded.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "predict/row_map.h"
+
+#include <string.h>
+
+#include "common/endian.h"
+#include "common/log2.h"
+#include "common/pad.h"
+#include "common/popcount.h"
+
+/* ---- Strings of bits, least significant first ------------------------------------------------*/
+
+/* Appends; the room ends 8 bytes after the string. */
+struct bits {
+    uint8_t *to;
+    uint64_t last; /* those of a byte that is not full */
+    unsigned count;
+};
+
+static void put_bits(struct bits *b, uint32_t value, unsigned count) {
+    b->last |= (uint64_t)value << b->count;
+    pithi_put64(b->to, b->last);
+    b->count += count;
+    b->to += b->count / 8;
+    b->last >>= b->count / 8 * 8;
+    b->count %= 8;
+}
+
+static bool put_string(struct pithi_pen *pen, const uint8_t *from, const struct bits *b) {
+    return pithi_pen_put(pen, from, (size_t)(b->to - from) + (b->count > 0));
+}
+
+/* A copy that get_bits can read, in room that ends 8 bytes after it. */
+static const uint8_t *readable(uint8_t *room, const uint8_t *from, size_t bytes) {
+    memcpy(room, from, bytes);
+    memset(room + bytes, 0, 8);
+    return room;
+}
+
+/* Bits [at, at + count) of a string; count <= 32. */
+static uint32_t get_bits(const uint8_t *from, uint64_t at, unsigned count) {
+    const uint64_t window = pithi_get64(from + at / 8) >> at % 8;
+    return (uint32_t)window & (uint32_t)((UINT64_C(1) << count) - 1);
+}
+
+static bool zero_rest(const uint8_t *from, uint64_t bits) {
+    return bits % 8 == 0 || from[bits / 8] >> bits % 8 == 0;
+}
+
+/* ---- Classes: number + 4 by its length and the two bits after its first ----------------------*/
+
+enum { CLASS_LARGEST = 88 }; /* of numbers below 2^24 */
+
+/* Symbol 0, a new row, is as class 1. */
+static unsigned class_in(unsigned symbol) { return symbol - (symbol > 0); }
+static unsigned open_bits(unsigned symbol) { return class_in(symbol) / 4; }
+
+static unsigned class_of(uint32_t number) {
+    const unsigned open = pithi_bit_length(number + 4) - 3;
+    return 4 * open + ((number + 4) >> open & 3) + 1;
+}
+
+/* The first number of a class. */
+static uint32_t number_of(unsigned symbol) {
+    return ((4 + class_in(symbol) % 4) << open_bits(symbol)) - 4;
+}
+
+/* ---- Room ------------------------------------------------------------------------------------*/
+
+/* Symbols, and an open string of at most 21 bits for every row. */
+size_t pithi_rowmap_room(size_t rows) { return pithi_pad64(rows) + pithi_pad64(3 * rows + 8); }
+
+static uint8_t *open_room(uint8_t *room, size_t rows) { return room + pithi_pad64(rows); }
+
+/* ---- Write -----------------------------------------------------------------------------------*/
+
+/* New rows come by chance: no branches. */
+static bool put_plain(struct pithi_pen *pen, const uint32_t *which, size_t rows, size_t distinct,
+                      uint8_t *room) {
+    const unsigned width = pithi_rowmap_width(distinct);
+    uint8_t *const numbers_room = open_room(room, rows);
+    struct bits map = {.to = room}, numbers = {.to = numbers_room};
+    uint32_t known = 0;
+    for (size_t i = 0; i < rows; i++) {
+        const uint32_t is_new = which[i] == known, old = is_new - 1;
+        put_bits(&map, is_new, 1);
+        put_bits(&numbers, which[i] & old, width & old);
+        known += is_new;
+    }
+    return put_string(pen, room, &map) && put_string(pen, numbers_room, &numbers);
+}
+
+static bool put_coded(struct pithi_pen *pen, size_t max_rows, const uint32_t *which, size_t rows,
+                      uint8_t *room) {
+    struct bits open = {.to = open_room(room, rows)};
+    uint32_t known = 0;
+    for (size_t i = 0; i < rows; i++) {
+        const uint32_t is_new = which[i] == known, old = is_new - 1, number = which[i] & old;
+        const unsigned symbol = class_of(number);
+        room[i] = (uint8_t)(symbol & old);
+        put_bits(&open, number - number_of(symbol), open_bits(symbol));
+        known += is_new;
+    }
+    return pithi_piece_put(pen, max_rows, room, rows) &&
+           put_string(pen, open_room(room, rows), &open);
+}
+
+bool pithi_rowmap_put(struct pithi_pen *pen, size_t max_rows, const uint32_t *which, size_t rows,
+                      size_t distinct, bool coded, uint8_t *room, unsigned *kind) {
+    *kind = PITHI_ROWMAP_NONE;
+    if (distinct == 1 || distinct == rows) return true;
+    struct pithi_pen trial = *pen;
+    const size_t plain = pithi_rowmap_plain_bytes(rows, distinct);
+    if (trial.room >= plain) trial.room = plain - 1;
+    if (coded && put_coded(&trial, max_rows, which, rows, room)) {
+        *kind = PITHI_ROWMAP_CODED;
+        pen->room -= (size_t)(trial.at - pen->at);
+        pen->at = trial.at;
+        return true;
+    }
+    *kind = PITHI_ROWMAP_PLAIN;
+    return put_plain(pen, which, rows, distinct, room);
+}
+
+/* ---- Read ------------------------------------------------------------------------------------*/
+
+static const char *const wrong_number = "a row repeats one that is not before it";
+static const char *const wrong_count = "new rows are not as many as the block says";
+static const char *const wrong_rest = "bits after the end of a row map are not 0";
+static const char *const too_short = "the row map is damaged";
+
+static void number_plainly(size_t rows, size_t distinct, uint32_t *which) {
+    for (size_t i = 0; i < rows; i++) which[i] = distinct == 1 ? 0 : (uint32_t)i;
+}
+
+static const char *take_plain(struct pithi_reader *r, size_t rows, size_t distinct, uint32_t *which,
+                              uint8_t *room) {
+    const unsigned width = pithi_rowmap_width(distinct);
+    const uint64_t bits = pithi_rowmap_bits(rows, distinct);
+    const uint8_t *const map = pithi_reader_take(r, pithi_rowmap_bytes_of(rows));
+    const uint8_t *numbers = map ? pithi_reader_take(r, pithi_rowmap_bytes_of(bits)) : NULL;
+    if (!numbers) return too_short;
+    if (!zero_rest(map, rows) || !zero_rest(numbers, bits)) return wrong_rest;
+    if (pithi_ones(map, pithi_rowmap_bytes_of(rows)) != distinct) return wrong_count;
+    numbers = readable(open_room(room, rows), numbers, pithi_rowmap_bytes_of(bits));
+    uint64_t at = 0;
+    uint32_t known = 0, wrong = 0;
+    for (size_t i = 0; i < rows; i++) { /* as above */
+        const uint32_t is_new = map[i / 8] >> i % 8 & 1, old = is_new - 1;
+        const uint32_t earlier = get_bits(numbers, at, width & old);
+        which[i] = known ^ ((known ^ earlier) & old);
+        wrong |= (earlier >= known) & old;
+        known += is_new;
+        at += width & old;
+    }
+    return wrong ? wrong_number : NULL;
+}
+
+/* Bits that the symbols leave open; UINT64_MAX when one of them is no class. */
+static uint64_t open_total(const uint8_t *symbols, size_t rows) {
+    uint64_t bits = 0;
+    unsigned largest = 0;
+    for (size_t i = 0; i < rows; i++) {
+        bits += open_bits(symbols[i]);
+        if (symbols[i] > largest) largest = symbols[i];
+    }
+    return largest > CLASS_LARGEST ? UINT64_MAX : bits;
+}
+
+static const char *take_coded(struct pithi_reader *r, size_t rows, size_t distinct, uint32_t *which,
+                              uint8_t *room) {
+    const uint8_t *const symbols = pithi_piece_take(r, rows, room);
+    const uint64_t bits = symbols ? open_total(symbols, rows) : UINT64_MAX;
+    const uint8_t *open =
+        bits < UINT64_MAX ? pithi_reader_take(r, pithi_rowmap_bytes_of(bits)) : NULL;
+    if (!open) return too_short;
+    if (!zero_rest(open, bits)) return wrong_rest;
+    open = readable(open_room(room, rows), open, pithi_rowmap_bytes_of(bits));
+    uint64_t at = 0;
+    uint32_t known = 0, wrong = 0;
+    for (size_t i = 0; i < rows; i++) { /* as above */
+        const unsigned symbol = symbols[i], count = open_bits(symbol);
+        const uint32_t is_new = symbol == 0, old = is_new - 1;
+        const uint32_t earlier = number_of(symbol) + get_bits(open, at, count);
+        which[i] = known ^ ((known ^ earlier) & old);
+        wrong |= (earlier >= known) & old;
+        known += is_new;
+        at += count;
+    }
+    if (wrong) return wrong_number;
+    return known == distinct ? NULL : wrong_count;
+}
+
+const char *pithi_rowmap_take(struct pithi_reader *r, unsigned kind, size_t rows, size_t distinct,
+                              uint32_t *which, uint8_t *room) {
+    const bool none = distinct == 1 || distinct == rows;
+    if (kind == PITHI_ROWMAP_NONE && none) {
+        number_plainly(rows, distinct, which);
+        return NULL;
+    }
+    if (none || kind == PITHI_ROWMAP_NONE || kind > PITHI_ROWMAP_CODED)
+        return "a row map of a wrong kind";
+    if (kind == PITHI_ROWMAP_PLAIN) return take_plain(r, rows, distinct, which, room);
+    return take_coded(r, rows, distinct, which, room);
+}

@@ -1,0 +1,24 @@
+/* row_map.h - which of the distinct rows each row of a block is, as bytes.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Rows are numbered in the order of first use, so a row is new - the next number - or an earlier
+ * one. PLAIN: a bitmap of new rows, then numbers of equal width. CODED: a byte symbol for every
+ * row, a class of numbers, and the bits that the classes leave open. doc/FORMAT.md, Row map. */
+#ifndef PITHI_PREDICT_ROW_MAP_H
+#define PITHI_PREDICT_ROW_MAP_H
+
+#include "bytes/piece.h"
+#include "predict/rows_value.h"
+
+/* Bytes of room for reading and writing a map of so many rows. */
+size_t pithi_rowmap_room(size_t rows);
+
+/* Appends the map: CODED where asked for and shorter. False when there is no room. */
+bool pithi_rowmap_put(struct pithi_pen *pen, size_t max_rows, const uint32_t *which, size_t rows,
+                      size_t distinct, bool coded, uint8_t *room, unsigned *kind);
+/* which[i] < distinct for every row; every number occurs, first uses ascending. NULL, or what is
+ * wrong. Any bytes are safe. */
+const char *pithi_rowmap_take(struct pithi_reader *r, unsigned kind, size_t rows, size_t distinct,
+                              uint32_t *which, uint8_t *room);
+
+#endif

@@ -1,0 +1,181 @@
+/* row_statistics.c - how many rows of embedding tables a bound makes equal, and the
+ * class that follows.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "common/decimal.h"
+#include "common/endian.h"
+#include "common/pad.h"
+#include "cpu.h"
+#include "error.h"
+#include "frame_bound.h"
+#include "predict/rows.h"
+#include "spec.h"
+
+enum { MOST = 1 << PITHI_BLOCK_LOG2_MAX };
+
+/* A batch, dense, and memory to count its rows. */
+struct batch {
+    const void *values;
+    uint32_t dtype;
+    size_t count, rows, row;
+    struct pithi_survey survey;
+    struct pithi_kernels kernels;
+    int32_t *codes, *distinct;
+    uint32_t *which;
+    uint64_t *table;
+    uint8_t *miss;
+};
+
+/* ---- One spec --------------------------------------------------------------------------------*/
+
+static pith_status take_spec(const char *spec, const pith_view *view, struct pithi_params *p,
+                             pith_error *error) {
+    PITHI_TRY(pithi_spec_parse(spec, p, error));
+    if (strcmp(p->codec->name, "embed") != 0)
+        return pithi_fail(error, PITH_ERR_ARG, "only codec embed has classes of bounds");
+    if (!(p->codec->dtypes >> view->dtype & 1))
+        return pithi_fail(error, PITH_ERR_DTYPE, "embed does not take this dtype");
+    p->dtype = view->dtype;
+    p->block = MOST;
+    p->codec->settle(p, view->ndim, view->shape);
+    return PITH_OK;
+}
+
+static struct pithi_bound bound_of(const struct pithi_params *p, const struct pithi_survey *s) {
+    const uint32_t given = pithi_param(p, "range");
+    const double range = given ? pithi_decimal_floor(given) : pithi_range_of(s->low, s->high);
+    const double wish = pithi_bounded_asked(p) * (pithi_param(p, "rel") ? range : 1);
+    const double bound = pithi_quant_floor(p->dtype, wish);
+    return (struct pithi_bound){PITHI_BOUND_ABSOLUTE, bound, bound};
+}
+
+/* ---- Counts ----------------------------------------------------------------------------------*/
+
+/* Distinct rows of codes, `words` for an element; a last short row ends with 0. */
+static uint64_t distinct_rows(struct batch *b, size_t words) {
+    struct pithi_rows rows;
+    const size_t row = b->row * words, used = b->count * words;
+    memset(b->codes + used, 0, (b->rows * row - used) * sizeof *b->codes);
+    pithi_rows_begin(&rows, row, b->rows, b->distinct, b->table);
+    pithi_rows_number(&rows, b->codes, b->rows, b->which);
+    return rows.distinct;
+}
+
+static uint64_t distinct_values(struct batch *b) {
+    const size_t element = pith_dtype_bytes(b->dtype), words = element == 8 ? 2 : 1;
+    if (element == 2)
+        for (size_t i = 0; i < b->count; i++)
+            b->codes[i] = pithi_get16((const uint8_t *)b->values + 2 * i);
+    else
+        memcpy(b->codes, b->values, b->count * element);
+    return distinct_rows(b, words);
+}
+
+static uint64_t distinct_codes(struct batch *b, const struct pithi_params *p) {
+    const struct pithi_bound bound = bound_of(p, &b->survey);
+    struct pithi_quant quant;
+    pithi_quant_init(&quant, b->dtype, &bound, pithi_param(p, "zeros") != 0);
+    b->kernels.quantize(&quant, b->values, b->count, b->codes, b->miss);
+    return distinct_rows(b, 1);
+}
+
+/* ---- Memory ----------------------------------------------------------------------------------*/
+
+/* Parts at `memory`; returns the bytes of all. */
+static size_t lay_out(struct batch *b, uint8_t *memory) {
+    const size_t words = pith_dtype_bytes(b->dtype) == 8 ? 2 : 1;
+    const size_t codes = pithi_pad64(b->rows * b->row * words * sizeof *b->codes);
+    const size_t values = pithi_pad64(b->count * pith_dtype_bytes(b->dtype));
+    const size_t parts[] = {values,
+                            codes,
+                            codes,
+                            pithi_rows_table_bytes(b->rows),
+                            pithi_pad64(b->rows * sizeof *b->which),
+                            pithi_pad64(b->count / 8 + 1)};
+    uint8_t *at[6];
+    size_t bytes = 0;
+    for (size_t i = 0; i < 6; i++) {
+        at[i] = memory ? memory + bytes : NULL;
+        bytes += parts[i];
+    }
+    b->values = at[0];
+    b->codes = (int32_t *)(void *)at[1];
+    b->distinct = (int32_t *)(void *)at[2];
+    b->table = (uint64_t *)(void *)at[3];
+    b->which = (uint32_t *)(void *)at[4];
+    b->miss = at[5];
+    return bytes;
+}
+
+/* ---- API -------------------------------------------------------------------------------------*/
+
+static void sample(pith_tune *next, struct batch *b, const struct pithi_span *span,
+                   const struct pithi_params *params, uint32_t count) {
+    b->values = pithi_span_read(span, 0, span->count, (void *)(uintptr_t)b->values);
+    b->survey = pithi_survey_of(b->values, b->dtype, b->count, false, b->kernels.extremes);
+    next->batches++;
+    next->rows += b->rows;
+    next->distinct += distinct_values(b);
+    for (uint32_t k = 0; k < count; k++) next->coded[k] += distinct_codes(b, &params[k]);
+}
+
+static pith_status take_batch(struct batch *b, struct pithi_params *params,
+                              const char *const *specs, uint32_t count, const pith_view *view,
+                              struct pithi_span *span, pith_error *error) {
+    PITHI_TRY(pithi_span_init(span, view, false, error));
+    if (span->count > MOST) return pithi_fail(error, PITH_ERR_SHAPE, "the batch is too large");
+    for (uint32_t k = 0; k < count; k++) {
+        PITHI_TRY(take_spec(specs[k], view, &params[k], error));
+        if (pithi_param(&params[k], "dim") != pithi_param(&params[0], "dim"))
+            return pithi_fail(error, PITH_ERR_ARG, "the specs differ in dim");
+    }
+    *b = (struct batch){.dtype = span->dtype, .count = (size_t)span->count};
+    b->row = pithi_param(&params[0], "dim");
+    b->rows = (b->count + b->row - 1) / b->row;
+    return PITH_OK;
+}
+
+pith_status pith_tune_sample(pith_tune *tune, const char *const *specs, uint32_t count,
+                             const pith_view *batch, const pith_env *env, pith_error *error) {
+    struct pithi_params params[PITH_TUNE_MAX];
+    struct pithi_span span;
+    struct batch b;
+    pith_env e;
+    pithi_fail(error, PITH_OK, "");
+    if (!tune || !specs || !batch) return pithi_fail(error, PITH_ERR_ARG, "an argument is NULL");
+    if (count == 0 || count > PITH_TUNE_MAX)
+        return pithi_fail(error, PITH_ERR_ARG, "the number of specs is out of range");
+    PITHI_TRY(pithi_env_take(&e, env, error));
+    PITHI_TRY(take_batch(&b, params, specs, count, batch, &span, error));
+    if (!b.count) return PITH_OK;
+    const size_t bytes = lay_out(&b, NULL);
+    void *const memory = pithi_env_alloc(&e, bytes);
+    if (!memory) return pithi_fail(error, PITH_ERR_MEMORY, "no memory for the batch");
+    lay_out(&b, memory);
+    pithi_kernels_bind(&b.kernels, pithi_cpu_select(e.cpu_mask));
+    const uint64_t before = pithi_fp_enter();
+    sample(tune, &b, &span, params, count);
+    pithi_fp_leave(before);
+    pithi_env_release(&e, memory, bytes);
+    return PITH_OK;
+}
+
+static double index_of(uint64_t coded, uint64_t distinct) {
+    return 1 - (double)coded / (double)distinct;
+}
+
+double pith_tune_index(const pith_tune *tune, uint32_t k) {
+    /* A pointer, so that no operation leaves the place between the two calls. */
+    double (*volatile const compute)(uint64_t, uint64_t) = index_of;
+    if (k >= PITH_TUNE_MAX) return (double)pithi_float(PITHI_F32_NAN);
+    if (!tune->distinct) return 0;
+    const uint64_t before = pithi_fp_enter();
+    const double index = compute(tune->coded[k], tune->distinct);
+    pithi_fp_leave(before);
+    return index;
+}
+
+uint32_t pith_tune_class(const pith_tune *tune, uint32_t count, double limit) {
+    for (uint32_t k = count < PITH_TUNE_MAX ? count : PITH_TUNE_MAX; k-- > 1;)
+        if (pith_tune_index(tune, k) <= limit) return k;
+    return 0;
+}

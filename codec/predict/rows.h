@@ -1,0 +1,44 @@
+/* rows.h - the distinct rows of a block of codes, and one code per column that they lie around.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Rows are numbered in the order of their first use, whatever the hash: numbers depend on nothing
+ * but the codes. Rows of one hash are compared in full. */
+#ifndef PITHI_PREDICT_ROWS_H
+#define PITHI_PREDICT_ROWS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/nontemporal.h"
+
+struct pithi_rows {
+    size_t dim;      /* codes in a row */
+    size_t distinct; /* rows found */
+    int32_t *codes;  /* of the distinct rows, one after the other */
+    uint64_t *table; /* open addressing: hash in the upper half, 1 + number of a row in the lower */
+    size_t mask;     /* places in the table, a power of two, less one */
+};
+
+/* Bytes of a table for so many rows. */
+size_t pithi_rows_table_bytes(size_t rows);
+/* No rows yet, and at most `most` to come: codes has room for them all, table the bytes above. */
+void pithi_rows_begin(struct pithi_rows *r, size_t dim, size_t most, int32_t *codes,
+                      uint64_t *table);
+/* which[i] := number of row i of `codes`, which is added if it is new. */
+void pithi_rows_number(struct pithi_rows *r, const int32_t *codes, size_t count, uint32_t *which);
+
+/* A code per column near the mean of some of the rows. False when storing them, `bytes` each in
+ * two's complement, would not pay. Any centres are right, these are good. */
+bool pithi_rows_centre(const int32_t *codes, size_t rows, size_t dim, int32_t *centre,
+                       unsigned *bytes);
+/* Codes of every row less, or more, the centres; mod 2^32. */
+void pithi_rows_sink(int32_t *codes, size_t rows, size_t dim, const int32_t *centre);
+void pithi_rows_lift(int32_t *codes, size_t rows, size_t dim, const int32_t *centre);
+
+/* Row i of `to` := row which[i] of `from`; rows have so many bytes. move: of what will not be read
+ * soon; NULL: it will. */
+void pithi_rows_place(uint8_t *to, const uint8_t *from, const uint32_t *which, size_t rows,
+                      size_t bytes, pithi_move_fn *move);
+
+#endif

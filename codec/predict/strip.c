@@ -1,0 +1,420 @@
+/* strip.c - strips of a tile through quantization, prediction and packing.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "predict/strip.h"
+
+#include <string.h>
+
+#include "codec.h"
+#include "common/pad.h"
+#include "predict/bitplane_choice.h"
+
+enum {
+    GROUP = PITHI_PACK_GROUP,
+    TABLE = PITHI_PACK_WIDTHS,
+    STRIP_GROUPS = 64, /* a multiple of 4, so that strips begin with a byte of the widths */
+    STRIP = GROUP * STRIP_GROUPS
+};
+
+static size_t count_of(const struct pithi_packed *p) {
+    return (size_t)p->extent[0] * p->extent[1] * p->extent[2] * p->extent[3];
+}
+static size_t groups_of(size_t count) { return (count + GROUP - 1) / GROUP; }
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+/* ---- Memory ----------------------------------------------------------------------------------*/
+
+/* A strip of words, one of codes and one of values; sums; to write: widths, groups. */
+
+enum { HALF = 32, SLACK = 128, STRIP_BYTES = STRIP * sizeof(uint32_t), VALUE_BYTES = 8 };
+
+static size_t sums_bytes(size_t count) {
+    return (size_t)pithi_pad64(GROUP * groups_of(count) * sizeof(uint32_t));
+}
+static size_t widths_bytes(size_t count) { return (size_t)pithi_pad64(groups_of(count)); }
+
+enum { STRIPS_BYTES = 2 * STRIP_BYTES + STRIP * VALUE_BYTES };
+size_t pithi_packed_take_scratch(const uint32_t extent[PITHI_TILE_NDIM]) {
+    return STRIPS_BYTES + (size_t)pithi_pad64(pithi_unpredict_bytes(extent));
+}
+size_t pithi_packed_scratch(size_t count) {
+    return STRIPS_BYTES + 2 * sums_bytes(count) + widths_bytes(count) + SLACK;
+}
+static uint32_t *strip_words(void *scratch) { return scratch; }
+static int32_t *strip_codes(void *scratch) { return (int32_t *)scratch + STRIP; }
+static void *strip_values(void *scratch) { return (int32_t *)scratch + 2 * STRIP; }
+static void *rest_of(void *scratch) { return (uint8_t *)scratch + STRIPS_BYTES; }
+static uint8_t *widths_in(void *scratch, size_t count) {
+    return (uint8_t *)rest_of(scratch) + sums_bytes(count);
+}
+static uint8_t *groups_in(void *scratch, size_t count) {
+    return widths_in(scratch, count) + widths_bytes(count);
+}
+
+/* ---- Codes -----------------------------------------------------------------------------------*/
+
+/* Codes of n dense values; returns how many are missed. */
+static size_t make_codes(const struct pithi_packed *p, const struct pithi_source *s,
+                         const void *values, size_t n, int32_t *codes, uint8_t *miss) {
+    if (s->quant) return p->kernels->quantize(s->quant, values, n, codes, miss);
+    memcpy(codes, values, n * sizeof *codes);
+    return 0;
+}
+
+/* ---- Choice of the order ---------------------------------------------------------------------*/
+
+enum { CHUNK = PITHI_PACK_SAMPLE, CHUNKS = PITHI_PACK_SAMPLES };
+enum { LINES = 8, LINE = CHUNK + GROUP };
+
+/* A sample: the last of 2 x 2 x 2 lines, the others being its neighbours, or 0 outside the tile. It
+ * begins with its row, or with a group whose words do not count. */
+struct sample {
+    int32_t codes[LINES * LINE];
+    uint32_t extent[PITHI_TILE_NDIM];
+    size_t at, count; /* of the words that count */
+};
+
+static void take_sample(const struct pithi_packed *p, const struct pithi_source *s, size_t at,
+                        unsigned most, struct sample *to) {
+    struct pithi_lines lines;
+    uint8_t miss[LINE / 8 + 1];
+    pithi_lines_begin(&lines, p->extent, most, at);
+    const size_t lead = least(GROUP, lines.place[3]);
+    to->count = least(CHUNK, pithi_lines_left(&lines));
+    const size_t n = lead + to->count;
+    to->at = (LINES - 1) * n + lead;
+    memcpy(to->extent, (uint32_t[]){2, 2, 2, (uint32_t)n}, sizeof to->extent);
+    memset(to->codes, 0, LINES * n * sizeof *to->codes);
+    for (unsigned k = 0; k < lines.count; k++)
+        make_codes(p, s, pithi_lay_at(&s->values, at - lead - lines.back[k]), n,
+                   to->codes + lines.line[k] * n, miss);
+}
+
+static uint64_t sample_bits(const struct pithi_packed *p, const struct sample *s, unsigned order) {
+    uint32_t words[CHUNK];
+    uint8_t widths[CHUNK / GROUP];
+    uint64_t bits = 0;
+    p->kernels->predict(s->codes + s->at, s->extent, order, s->at, s->count, words);
+    p->kernels->widths(words, s->count, widths);
+    for (size_t g = 0; g < groups_of(s->count); g++) bits += widths[g];
+    return bits;
+}
+
+unsigned pithi_packed_choose(const struct pithi_packed *p, const struct pithi_source *source,
+                             unsigned most) {
+    struct sample s;
+    uint64_t bits[PITHI_TILE_NDIM + 1] = {0};
+    /* An odd number of chunks from one sample to the next leaves out no row or column of a tile of
+     * powers of two. */
+    const size_t count = count_of(p), row = least(CHUNK, p->extent[PITHI_TILE_NDIM - 1]);
+    const size_t step = row * (count / (CHUNK * CHUNKS) | 1);
+    unsigned best = 0;
+    for (size_t at = 0; most && at < count; at += step) {
+        take_sample(p, source, at, most, &s);
+        for (unsigned order = 0; order <= most; order++) bits[order] += sample_bits(p, &s, order);
+    }
+    for (unsigned order = 1; order <= most; order++)
+        if (bits[order] < bits[best]) best = order;
+    return best;
+}
+
+/* ---- Write -----------------------------------------------------------------------------------*/
+
+static bool all_are(int32_t code, const int32_t *codes, size_t n) {
+    return codes[0] == code && memcmp(codes, codes + 1, (n - 1) * sizeof *codes) == 0;
+}
+
+/* Side by side: neighbours are often alike, and a counter must not wait for itself. */
+enum { COUNTERS = 4 };
+struct counters {
+    uint32_t count[COUNTERS][PITHI_PACK_WIDEST + 1];
+};
+
+static void count_widths(struct counters *c, const uint8_t *widths, size_t groups) {
+    for (size_t g = 0; g < groups; g++) c->count[g % COUNTERS][widths[g]]++;
+}
+
+static void add_counters(const struct counters *c, uint32_t counts[PITHI_PACK_WIDEST + 1]) {
+    for (unsigned w = 0; w <= PITHI_PACK_WIDEST; w++)
+        counts[w] = c->count[0][w] + c->count[1][w] + c->count[2][w] + c->count[3][w];
+}
+
+/* A tile that is being written. */
+struct writing {
+    const struct pithi_packed *packed;
+    const struct pithi_source *source;
+    struct pithi_packing *packing;
+    struct pithi_unpredict sums;
+    struct pithi_lay_walk walk, ahead; /* a strip further */
+    uint8_t *widths, *to, *end;
+};
+
+static struct writing writing_of(const struct pithi_packed *p, const struct pithi_source *source,
+                                 struct pithi_packing *packing) {
+    const size_t count = count_of(p);
+    struct writing g = {.packed = p, .source = source, .packing = packing};
+    g.widths = widths_in(packing->scratch, count);
+    g.to = groups_in(packing->scratch, count);
+    g.end = (uint8_t *)packing->scratch + pithi_packed_scratch(count);
+    pithi_unpredict_init(&g.sums, p->extent, p->order, rest_of(packing->scratch));
+    pithi_lay_begin(&g.walk, &source->values);
+    pithi_lay_begin(&g.ahead, &source->values);
+    pithi_lay_prefetch(&g.ahead, STRIP);
+    return g;
+}
+
+/* The next n values, in `strip` if they do not lie together. */
+static const void *next_values(struct writing *g, size_t n, void *strip) {
+    size_t run;
+    if (!g->walk.lay->tiling) return pithi_lay_next(&g->walk, n, &run);
+    pithi_lay_prefetch(&g->ahead, n);
+    pithi_lay_read(&g->walk, n, strip);
+    return strip;
+}
+
+/* Elements [at, at + n), step by step. */
+static void write_strip(struct writing *g, size_t at, size_t n) {
+    const struct pithi_kernels *const k = g->packed->kernels;
+    const size_t groups = groups_of(n);
+    uint32_t *const words = strip_words(g->packing->scratch);
+    int32_t *const codes = strip_codes(g->packing->scratch);
+    const void *const from = next_values(g, n, strip_values(g->packing->scratch));
+    uint8_t *const miss = g->source->quant ? g->source->miss + at / 8 : NULL;
+    g->packing->misses += make_codes(g->packed, g->source, from, n, codes, miss);
+    if (at == 0) g->packing->first = codes[0];
+    g->packing->constant = g->packing->constant && all_are(g->packing->first, codes, n);
+    k->differ(&g->sums, codes, n, words);
+    memset(words + n, 0, (groups * GROUP - n) * sizeof *words);
+    k->widths(words, n, g->widths);
+    g->to = k->pack(words, groups, g->widths, g->to, (size_t)(g->end - g->to));
+    g->widths += groups;
+}
+
+/* As many elements at once as there is a kernel for. What is constant is seen step by step. */
+static size_t condense(struct writing *g, size_t at, size_t n) {
+    struct pithi_condense c = {.quant = g->source->quant, .sums = &g->sums, .end = g->end};
+    const size_t row = g->packed->extent[PITHI_TILE_NDIM - 1];
+    size_t all = 0;
+    for (size_t done = 1; done && all < n && c.quant && !g->packing->constant; all += done) {
+        size_t count, pitch;
+        c.from = pithi_lay_rows(&g->walk, row, n - all, &c.count, &c.pitch);
+        c.ahead = c.from + 4 * STRIP;
+        if (g->walk.lay->tiling) c.ahead = pithi_lay_rows(&g->ahead, row, n, &count, &pitch);
+        c.widths = g->widths;
+        c.to = g->to;
+        done = g->packed->kernels->condense(&c);
+        pithi_lay_skip(&g->walk, done);
+        if (g->walk.lay->tiling) pithi_lay_skip(&g->ahead, done);
+        memset(g->source->miss + (at + all) / 8, 0, done / 8);
+        g->widths = c.widths;
+        g->to = c.to;
+    }
+    return all;
+}
+
+void pithi_packed_begin(const struct pithi_packed *p, const struct pithi_source *source,
+                        void *scratch, struct pithi_packing *packing) {
+    const size_t count = count_of(p);
+    struct counters counters = {{{0}}};
+    *packing = (struct pithi_packing){.constant = true, .scratch = scratch};
+    struct writing g = writing_of(p, source, packing);
+    for (size_t at = 0; at < count; at += STRIP) {
+        const size_t n = least(STRIP, count - at), done = condense(&g, at, n);
+        const uint8_t *const widths = g.widths - done / GROUP;
+        if (done < n) write_strip(&g, at + done, n - done);
+        count_widths(&counters, widths, groups_of(n));
+    }
+    add_counters(&counters, packing->counts);
+}
+
+/* For every width the table's: its place there and its bytes in a group. */
+struct plan {
+    uint8_t place[PITHI_PACK_WIDEST + 1], wide[PITHI_PACK_WIDEST + 1];
+};
+
+static struct plan plan_of(const uint8_t table[TABLE]) {
+    struct plan plan;
+    for (unsigned w = 0, k = 0; w <= table[TABLE - 1]; w++) {
+        while (table[k] < w) k++;
+        plan.place[w] = (uint8_t)k;
+        plan.wide[w] = (uint8_t)(2 * table[k]);
+    }
+    return plan;
+}
+
+/* Four groups with their names, of which all may write up to 64 bytes more. */
+static uint8_t *widen_four(const struct plan *plan, const uint8_t *widths, const uint8_t **from,
+                           uint8_t *to, uint8_t *name) {
+    static const uint8_t zeros[HALF];
+    unsigned names = 0;
+    for (unsigned i = 0; i < 4; i++) {
+        const unsigned width = widths[i], bytes = 2 * width, wide = plan->wide[width];
+        memcpy(to, *from, HALF);
+        if (bytes > HALF) memcpy(to + HALF, *from + HALF, HALF);
+        memcpy(to + bytes, zeros, HALF);
+        if (wide > bytes + HALF) memcpy(to + bytes + HALF, zeros, HALF);
+        names |= (unsigned)plan->place[width] << 2 * i;
+        *from += bytes;
+        to += wide;
+    }
+    *name = (uint8_t)names;
+    return to;
+}
+
+/* Without a byte more. */
+static uint8_t *widen(const struct plan *plan, unsigned width, const uint8_t **from, uint8_t *to) {
+    memcpy(to, *from, 2 * width);
+    memset(to + 2 * width, 0, plan->wide[width] - 2 * width);
+    *from += 2 * width;
+    return to + plan->wide[width];
+}
+
+static void put_groups(const struct pithi_packing *packing, size_t count,
+                       const uint8_t table[TABLE], struct pithi_pen *pen) {
+    const size_t groups = groups_of(count), names = (groups + 3) / 4;
+    const struct plan plan = plan_of(table);
+    const uint8_t *const widths = widths_in(packing->scratch, count);
+    const uint8_t *from = groups_in(packing->scratch, count);
+    uint8_t *const name = pen->at, *const end = name + pen->room, *to = name + names;
+    size_t g = 0;
+    for (; g + 4 <= groups && end - to >= 6 * 2 * HALF; g += 4)
+        to = widen_four(&plan, widths + g, &from, to, name + g / 4);
+    memset(name + g / 4, 0, names - g / 4);
+    for (; g < groups; g++) {
+        name[g / 4] = (uint8_t)(name[g / 4] | plan.place[widths[g]] << g % 4 * 2);
+        to = widen(&plan, widths[g], &from, to);
+    }
+    pen->room = (size_t)(end - to);
+    pen->at = to;
+}
+
+bool pithi_packed_finish(const struct pithi_packed *p, const struct pithi_packing *packing,
+                         struct pithi_pen *pen) {
+    const size_t count = count_of(p), names = (groups_of(count) + 3) / 4;
+    uint8_t table[TABLE];
+    const uint64_t planes = pithi_pack_choose(packing->counts, table);
+    if (TABLE + names + planes > pen->room) return false;
+    pithi_pen_put(pen, table, TABLE);
+    put_groups(packing, count, table, pen);
+    return true;
+}
+
+bool pithi_packed_put(const struct pithi_packed *p, const int32_t *codes, struct pithi_pen *pen) {
+    const struct pithi_source source = {.values = pithi_lay_dense(codes, sizeof *codes)};
+    struct pithi_packing packing;
+    pithi_packed_begin(p, &source, pen->scratch, &packing);
+    return pithi_packed_finish(p, &packing, pen);
+}
+
+/* ---- Read ------------------------------------------------------------------------------------*/
+
+static const uint8_t *take_table(struct pithi_reader *r) {
+    const uint8_t *const table = pithi_reader_take(r, TABLE);
+    if (!table || table[TABLE - 1] > PITHI_PACK_WIDEST) return NULL;
+    for (unsigned k = 1; k < TABLE; k++)
+        if (table[k] < table[k - 1]) return NULL;
+    return table;
+}
+
+/* Widths of a strip's groups; returns the bytes of its planes. */
+static size_t widths_of(const uint8_t *names, size_t groups, const uint8_t table[TABLE],
+                        uint8_t *widths) {
+    size_t bits = 0;
+    for (size_t g = 0; g < groups; g++) {
+        widths[g] = table[names[g / 4] >> g % 4 * 2 & 3];
+        bits += widths[g];
+    }
+    return 2 * bits;
+}
+
+/* A tile that is being read. */
+struct reading {
+    const struct pithi_packed *packed;
+    const struct pithi_quant *quant;
+    const struct pithi_sink *sink; /* NULL: values go to `walk` */
+    struct pithi_unpredict sums;
+    struct pithi_lay_walk walk;
+    void *scratch;
+    size_t at; /* of the next element */
+    bool stream;
+};
+
+/* Words of n elements, whose planes these are: codes, or the values that they mean. */
+static void put_words(struct reading *g, const uint8_t *planes, size_t left, const uint8_t *widths,
+                      size_t n) {
+    const struct pithi_kernels *const k = g->packed->kernels;
+    uint32_t *const words = strip_words(g->scratch);
+    int32_t *codes = strip_codes(g->scratch);
+    size_t run;
+    k->unpack(planes, left, groups_of(n), widths, words);
+    if (!g->quant) codes = (int32_t *)(void *)pithi_lay_next(&g->walk, n, &run);
+    k->unpredict(&g->sums, words, n, codes);
+    if (g->sink) {
+        k->dequantize(g->quant, codes, n, strip_values(g->scratch), false);
+        g->sink->put(g->sink->arg, g->at, n, strip_values(g->scratch));
+        return;
+    }
+    for (; g->quant && n; codes += run, n -= run) {
+        void *const to = pithi_lay_next(&g->walk, n, &run);
+        k->dequantize(g->quant, codes, run, to, g->stream);
+    }
+}
+
+/* A strip. */
+static void put_strip(struct reading *g, const uint8_t *planes, size_t left, const uint8_t *widths,
+                      size_t n) {
+    struct pithi_restore r = {.quant = g->quant,
+                              .sums = &g->sums,
+                              .planes = planes,
+                              .left = left,
+                              .widths = widths,
+                              .stream = g->stream};
+    for (size_t done = g->quant && !g->sink ? 1 : 0; done && n; n -= done) {
+        r.to =
+            pithi_lay_rows(&g->walk, g->packed->extent[PITHI_TILE_NDIM - 1], n, &r.count, &r.pitch);
+        done = g->packed->kernels->restore(&r);
+        pithi_lay_skip(&g->walk, done);
+    }
+    if (n) put_words(g, r.planes, r.left, r.widths, n);
+}
+
+static const char *take(struct reading *g, struct pithi_reader *r) {
+    const struct pithi_packed *const p = g->packed;
+    const size_t count = count_of(p), groups = groups_of(count), names = (groups + 3) / 4;
+    uint8_t widths[STRIP_GROUPS];
+    const uint8_t *const table = take_table(r);
+    if (!table) return "the widths of packed words are damaged";
+    const uint8_t *const name = pithi_reader_take(r, names);
+    if (!name) return "packed words end early";
+    if (groups % 4 && name[names - 1] >> groups % 4 * 2) return "packed words have stray bits";
+    g->scratch = r->scratch;
+    pithi_unpredict_init(&g->sums, p->extent, p->order, rest_of(r->scratch));
+    for (; g->at < count; g->at += STRIP) {
+        const size_t n = least(STRIP, count - g->at), left = r->left;
+        const size_t bytes = widths_of(name + g->at / GROUP / 4, groups_of(n), table, widths);
+        const uint8_t *const planes = pithi_reader_take(r, bytes);
+        if (!planes) return "packed words end early";
+        put_strip(g, planes, left, widths, n);
+    }
+    return NULL;
+}
+
+const char *pithi_packed_take_to(const struct pithi_packed *p, struct pithi_reader *r,
+                                 const struct pithi_quant *quant, const struct pithi_lay *values,
+                                 bool stream) {
+    struct reading g = {.packed = p, .quant = quant, .stream = stream};
+    pithi_lay_begin(&g.walk, values);
+    return take(&g, r);
+}
+
+const char *pithi_packed_take_parts(const struct pithi_packed *p, struct pithi_reader *r,
+                                    const struct pithi_quant *quant, const struct pithi_sink *to) {
+    struct reading g = {.packed = p, .quant = quant, .sink = to};
+    return take(&g, r);
+}
+
+const char *pithi_packed_take(const struct pithi_packed *p, struct pithi_reader *r,
+                              const struct pithi_quant *quant, void *values, bool stream) {
+    const size_t element = quant ? pith_dtype_bytes(quant->dtype) : sizeof(int32_t);
+    const struct pithi_lay dense = pithi_lay_dense(values, element);
+    return pithi_packed_take_to(p, r, quant, &dense, stream);
+}

@@ -1,0 +1,93 @@
+/* tile_layout.c - where the elements of a tile lie: by themselves, or in a dense tensor.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "predict/tile_layout.h"
+
+#include <string.h>
+
+enum { LINE = 64 };
+
+uint8_t *pithi_lay_at(const struct pithi_lay *lay, size_t i) {
+    uint64_t at = 0, step = 1;
+    if (!lay->tiling) return lay->first + i * lay->element;
+    for (unsigned d = PITHI_TILE_NDIM; d--; i /= lay->tile->extent[d]) {
+        at += (lay->tile->origin[d] + i % lay->tile->extent[d]) * step;
+        step *= lay->tiling->shape[d];
+    }
+    return lay->first + at * lay->element;
+}
+
+void pithi_lay_begin(struct pithi_lay_walk *w, const struct pithi_lay *lay) {
+    *w = (struct pithi_lay_walk){.lay = lay, .run.count = UINT64_MAX};
+    if (lay->tiling) pithi_tile_run_at(lay->tiling, lay->tile, 0, &w->run);
+}
+
+static void next_run(struct pithi_lay_walk *w) {
+    w->number++;
+    w->used = 0;
+    if (w->run.more)
+        pithi_tile_run_next(&w->run);
+    else if (!pithi_tile_run_at(w->lay->tiling, w->lay->tile, w->number, &w->run))
+        w->run.count = 0;
+}
+
+static uint8_t *here(struct pithi_lay_walk *w, uint64_t *left) {
+    if (w->used == w->run.count) next_run(w);
+    *left = w->run.count - w->used;
+    return w->lay->first + (w->run.at + w->used) * w->lay->element;
+}
+
+uint8_t *pithi_lay_next(struct pithi_lay_walk *w, size_t most, size_t *count) {
+    uint64_t left;
+    uint8_t *const p = here(w, &left);
+    *count = left < most ? (size_t)left : most;
+    w->used += *count;
+    return p;
+}
+
+uint8_t *pithi_lay_rows(struct pithi_lay_walk *w, size_t row, size_t most, size_t *count,
+                        size_t *pitch) {
+    uint64_t left, apart = row;
+    uint8_t *const p = here(w, &left);
+    if (w->run.count == row && w->run.more) {
+        apart = w->run.stride;
+        left += w->run.more * row;
+    }
+    *pitch = (size_t)apart * w->lay->element;
+    *count = left < most ? (size_t)left : most;
+    return p;
+}
+
+void pithi_lay_skip(struct pithi_lay_walk *w, size_t count) {
+    while (count && w->run.count) {
+        const uint64_t at = w->used + count, runs = (at - 1) / w->run.count;
+        const uint64_t whole = runs < w->run.more ? runs : w->run.more;
+        w->run.at += whole * w->run.stride;
+        w->run.more -= whole;
+        w->number += whole;
+        const uint64_t left = at - whole * w->run.count;
+        w->used = left < w->run.count ? left : w->run.count;
+        count = (size_t)(left - w->used);
+        if (count) next_run(w);
+    }
+}
+
+void pithi_lay_read(struct pithi_lay_walk *w, size_t count, void *to) {
+    uint8_t *p = to;
+    while (count) {
+        size_t n;
+        const uint8_t *const from = pithi_lay_next(w, count, &n);
+        memcpy(p, from, n * w->lay->element);
+        p += n * w->lay->element;
+        count -= n;
+    }
+}
+
+void pithi_lay_prefetch(struct pithi_lay_walk *w, size_t count) {
+    while (count && w->lay->tiling) {
+        size_t n;
+        const uint8_t *const p = pithi_lay_next(w, count, &n);
+        for (size_t i = 0; i < n * w->lay->element; i += LINE) __builtin_prefetch(p + i, 0, 2);
+        if (!n) return;
+        count -= n;
+    }
+}

@@ -1,0 +1,321 @@
+/* zero_map.c - zero maps, whole or bit by bit.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "predict/zero_map.h"
+
+#include <string.h>
+
+#include "bytes/entropy.h"
+#include "common/endian.h"
+#include "common/pad.h"
+#include "common/popcount.h"
+
+enum { FORM_PIECE = 0, FORM_ONES = 1, FORM_MODELLED = 2 };
+enum { LENGTH_BYTES = 3, CONTEXTS = 256, RATE_MAX = 6 };
+/* Two columns before a row and one behind it may be looked at. */
+enum { BEFORE = 2, BORDER = 3 };
+
+static size_t map_bytes(size_t count) { return (count + 7) / 8; }
+
+static size_t elements(const uint32_t extent[PITHI_TILE_NDIM]) {
+    size_t n = 1;
+    for (unsigned d = 0; d < PITHI_TILE_NDIM; d++) n *= extent[d];
+    return n;
+}
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+/* ---- Memory: four rows of a byte per element, a coded map, what pieces need -------------------*/
+
+static size_t row_bytes(size_t max_count) { return pithi_pad64(max_count + BORDER); }
+
+size_t pithi_zeros_scratch(size_t max_count) {
+    return 4 * row_bytes(max_count) + pithi_pad64(map_bytes(max_count)) +
+           pithi_piece_scratch(map_bytes(max_count));
+}
+
+struct memory {
+    uint8_t *rows[4], *bits;
+    void *pieces;
+};
+
+static struct memory memory_of(void *scratch, size_t max_count) {
+    const size_t row = row_bytes(max_count);
+    uint8_t *const first = scratch;
+    return (struct memory){{first, first + row, first + 2 * row, first + 3 * row},
+                           first + 4 * row,
+                           first + 4 * row + pithi_pad64(map_bytes(max_count))};
+}
+
+/* ---- The model: the probability of a one, in 65536ths, for every context ----------------------
+ * The first bits of a context move it by halves, later ones by 64ths. It stays within 1..65535,
+ * as it goes at most half of the way to either end. */
+struct chance {
+    uint16_t one;
+    uint8_t rate, left; /* the shift, and how many more bits it is for */
+};
+struct model {
+    struct chance of[CONTEXTS];
+};
+
+static void model_init(struct model *m) {
+    for (size_t c = 0; c < CONTEXTS; c++) m->of[c] = (struct chance){1u << 15, 1, 1};
+}
+
+static inline void learn(struct chance *c, bool bit) {
+    const uint32_t p = c->one, rate = c->rate;
+    c->one = (uint16_t)(bit ? p + ((65536u - p) >> rate) : p - (p >> rate));
+    if (rate < RATE_MAX && --c->left == 0) {
+        c->rate = (uint8_t)(rate + 1);
+        c->left = (uint8_t)(1u << rate);
+    }
+}
+
+/* Rows of a plane, with their borders: this one, the one above it, the one above that; and what
+ * those above say of each element's context. */
+struct rows {
+    uint8_t *at, *up, *above, *hints;
+    size_t width;
+};
+
+static struct rows rows_of(const struct memory *m, const uint32_t extent[PITHI_TILE_NDIM]) {
+    return (struct rows){m->rows[0], m->rows[1], m->rows[2], m->rows[3],
+                         extent[PITHI_TILE_NDIM - 1]};
+}
+
+static void rows_clear(struct rows *r) {
+    memset(r->at, 0, r->width + BORDER);
+    memset(r->up, 0, r->width + BORDER);
+    memset(r->above, 0, r->width + BORDER);
+}
+
+static void rows_next(struct rows *r) {
+    uint8_t *const oldest = r->above;
+    r->above = r->up;
+    r->up = r->at;
+    r->at = oldest;
+}
+
+/* All of a context but the two bits to the left. */
+static void rows_hint(const struct rows *r, size_t y) {
+    const uint8_t *const up = r->up + BEFORE, *const above = r->above + BEFORE;
+    uint8_t *const hints = r->hints;
+    const unsigned odd_row = (unsigned)(y & 1) << 7;
+    for (size_t x = 0; x < r->width; x++) {
+        const unsigned around = up[x] | up[x + 1] * 2u | up[(ptrdiff_t)x - 1] * 4u | above[x] * 16u;
+        hints[x] = (uint8_t)(around << 1 | (unsigned)(x & 1) << 6 | odd_row);
+    }
+}
+
+/* What a context has of the bits before it in its row: one to the left, two to the left. */
+static inline unsigned left_of(unsigned left, bool bit) { return (left & 1) << 4 | bit; }
+
+/* ---- The coder: an interval of 32 bits, cut in proportion, whose leading bytes go out ---------*/
+
+struct coder {
+    uint32_t low, high; /* inclusive */
+    uint32_t value;     /* reading: where in it the bytes point */
+    uint8_t *to;        /* writing: up to `end` */
+    const uint8_t *from, *end;
+    size_t shifts; /* reading: bytes that went out */
+    bool full;     /* writing: there was no more room */
+};
+
+static inline uint32_t cut(const struct coder *k, uint32_t one) {
+    return k->low + (uint32_t)((uint64_t)(k->high - k->low) * one >> 16);
+}
+
+static inline void narrow(struct coder *k, uint32_t middle, bool bit) {
+    if (bit)
+        k->high = middle;
+    else
+        k->low = middle + 1;
+}
+
+static void put_byte(struct coder *k, uint8_t byte) {
+    if (k->to == k->end)
+        k->full = true;
+    else
+        *k->to++ = byte;
+}
+
+static inline void put_bit(struct coder *k, struct chance *c, bool bit) {
+    narrow(k, cut(k, c->one), bit);
+    learn(c, bit);
+    for (; (k->low ^ k->high) >> 24 == 0; k->low <<= 8, k->high = k->high << 8 | 0xFFu)
+        put_byte(k, (uint8_t)(k->high >> 24));
+}
+
+/* The fewest bytes that name a place in the interval when zeros follow. */
+static void put_end(struct coder *k) {
+    for (unsigned bytes = 0; bytes <= 4; bytes++) {
+        const uint32_t place = (uint32_t)(k->high & ~(UINT64_C(0xFFFFFFFF) >> 8 * bytes));
+        if (place < k->low) continue;
+        for (unsigned i = 0; i < bytes; i++) put_byte(k, (uint8_t)(place >> (24 - 8 * i)));
+        return;
+    }
+}
+
+static inline uint32_t next_byte(struct coder *k) { return k->from < k->end ? *k->from++ : 0; }
+
+static inline bool take_bit(struct coder *k, struct chance *c) {
+    const uint32_t middle = cut(k, c->one);
+    const bool bit = k->value <= middle;
+    narrow(k, middle, bit);
+    learn(c, bit);
+    for (; (k->low ^ k->high) >> 24 == 0; k->low <<= 8, k->high = k->high << 8 | 0xFFu) {
+        k->value = k->value << 8 | next_byte(k);
+        k->shifts++;
+    }
+    return bit;
+}
+
+/* ---- Maps bit by bit -------------------------------------------------------------------------*/
+
+static void put_row(struct coder *k, struct model *m, const struct rows *r, size_t y,
+                    const uint8_t *map, size_t first) {
+    uint8_t *const at = r->at + BEFORE;
+    unsigned left = 0;
+    rows_hint(r, y);
+    for (size_t x = 0; x < r->width; x++) {
+        const size_t i = first + x;
+        const bool bit = map[i / 8] >> i % 8 & 1;
+        put_bit(k, &m->of[r->hints[x] | left], bit);
+        left = left_of(left, bit);
+        at[x] = bit;
+    }
+}
+
+static void take_row(struct coder *k, struct model *m, const struct rows *r, size_t y, uint8_t *map,
+                     size_t first) {
+    uint8_t *const at = r->at + BEFORE;
+    unsigned left = 0;
+    rows_hint(r, y);
+    for (size_t x = 0; x < r->width; x++) {
+        const size_t i = first + x;
+        const bool bit = take_bit(k, &m->of[r->hints[x] | left]);
+        left = left_of(left, bit);
+        at[x] = bit;
+        map[i / 8] = (uint8_t)(map[i / 8] | bit << i % 8);
+    }
+}
+
+/* Bytes written; 0 when they would be more than room. */
+static size_t put_modelled(struct rows r, const uint8_t *map,
+                           const uint32_t extent[PITHI_TILE_NDIM], uint8_t *to, size_t room) {
+    struct coder k = {.high = UINT32_MAX, .to = to, .end = to + room};
+    struct model m;
+    model_init(&m);
+    const size_t rows = elements(extent) / r.width, height = extent[PITHI_TILE_NDIM - 2];
+    for (size_t y = 0; y < rows && !k.full; y++, rows_next(&r)) {
+        if (y % height == 0) rows_clear(&r);
+        put_row(&k, &m, &r, y % height, map, y * r.width);
+    }
+    put_end(&k);
+    return k.full ? 0 : (size_t)(k.to - to);
+}
+
+/* False unless the bytes end where the last bit's do. */
+static bool take_modelled(struct rows r, uint8_t *map, const uint32_t extent[PITHI_TILE_NDIM],
+                          const uint8_t *from, size_t length) {
+    struct coder k = {.high = UINT32_MAX, .from = from, .end = from + length};
+    struct model m;
+    model_init(&m);
+    for (unsigned i = 0; i < 4; i++) k.value = k.value << 8 | next_byte(&k);
+    const size_t count = elements(extent), height = extent[PITHI_TILE_NDIM - 2];
+    memset(map, 0, map_bytes(count));
+    for (size_t y = 0; y < count / r.width; y++, rows_next(&r)) {
+        if (y % height == 0) rows_clear(&r);
+        take_row(&k, &m, &r, y % height, map, y * r.width);
+    }
+    return k.shifts <= length && length <= k.shifts + 4;
+}
+
+/* ---- Write -----------------------------------------------------------------------------------*/
+
+size_t pithi_zeros_count(const uint8_t *map, size_t count) {
+    return pithi_ones(map, map_bytes(count));
+}
+
+/* The bytes of the map as a piece; 0 when there is no room. */
+static size_t put_piece(const struct pithi_pen *pen, size_t max_count, const uint8_t *map,
+                        size_t count) {
+    struct pithi_pen inner = *pen;
+    inner.scratch = memory_of(pen->scratch, max_count).pieces;
+    return pithi_pen_put(&inner, (const uint8_t[]){FORM_PIECE}, 1) &&
+                   pithi_piece_put(&inner, map_bytes(max_count), map, map_bytes(count))
+               ? (size_t)(inner.at - pen->at)
+               : 0;
+}
+
+/* The bytes of the map bit by bit, if fewer than `limit`; else 0, and nothing is written. */
+static size_t put_bits(const struct pithi_pen *pen, size_t max_count, const uint8_t *map,
+                       const uint32_t extent[PITHI_TILE_NDIM], size_t limit) {
+    enum { HEAD = 1 + LENGTH_BYTES };
+    if (limit <= HEAD + 1) return 0;
+    const size_t room = least(limit - 1 - HEAD, map_bytes(elements(extent)));
+    const struct memory m = memory_of(pen->scratch, max_count);
+    const size_t length = put_modelled(rows_of(&m, extent), map, extent, m.bits, room);
+    if (!length) return 0;
+    pen->at[0] = FORM_MODELLED;
+    for (size_t i = 0; i < LENGTH_BYTES; i++) pen->at[1 + i] = (uint8_t)(length >> 8 * i);
+    memcpy(pen->at + HEAD, m.bits, length);
+    return HEAD + length;
+}
+
+bool pithi_zeros_put(struct pithi_pen *pen, size_t max_count, const uint8_t *map,
+                     const uint32_t extent[PITHI_TILE_NDIM]) {
+    const size_t count = elements(extent);
+    if (pithi_zeros_count(map, count) == count)
+        return pithi_pen_put(pen, (const uint8_t[]){FORM_ONES}, 1);
+    size_t length = put_piece(pen, max_count, map, count);
+    if (pen->level != PITHI_ENTROPY_LEVEL_NONE) {
+        const size_t limit = length ? length : pen->room + 1;
+        const size_t bits = put_bits(pen, max_count, map, extent, limit);
+        if (bits) length = bits;
+    }
+    pen->at += length;
+    pen->room -= length;
+    return length > 0;
+}
+
+/* ---- Read ------------------------------------------------------------------------------------*/
+
+static bool tail_is_zero(const uint8_t *map, size_t count) {
+    return count % 8 == 0 || map[count / 8] >> count % 8 == 0;
+}
+
+static const uint8_t *take_piece(struct pithi_reader *r, size_t max_count, uint8_t *room,
+                                 size_t count) {
+    struct pithi_reader inner = *r;
+    inner.scratch = memory_of(r->scratch, max_count).pieces;
+    const uint8_t *const map = pithi_piece_take(&inner, map_bytes(count), room);
+    r->at = inner.at;
+    r->left = inner.left;
+    return map && tail_is_zero(map, count) ? map : NULL;
+}
+
+static const uint8_t *take_bits(struct pithi_reader *r, size_t max_count, uint8_t *room,
+                                const uint32_t extent[PITHI_TILE_NDIM]) {
+    const uint8_t *const head = pithi_reader_take(r, LENGTH_BYTES);
+    if (!head) return NULL;
+    const size_t length = head[0] | (size_t)head[1] << 8 | (size_t)head[2] << 16;
+    const uint8_t *const from = pithi_reader_take(r, length);
+    const struct memory m = memory_of(r->scratch, max_count);
+    return from && take_modelled(rows_of(&m, extent), room, extent, from, length) ? room : NULL;
+}
+
+static const uint8_t *all_ones(uint8_t *room, size_t count) {
+    memset(room, 0xFF, map_bytes(count));
+    if (count % 8) room[count / 8] = (uint8_t)((1u << count % 8) - 1);
+    return room;
+}
+
+const uint8_t *pithi_zeros_take(struct pithi_reader *r, size_t max_count, uint8_t *room,
+                                const uint32_t extent[PITHI_TILE_NDIM]) {
+    const uint8_t *const form = pithi_reader_take(r, 1);
+    const size_t count = elements(extent);
+    if (!form || *form > FORM_MODELLED) return NULL;
+    if (*form == FORM_ONES) return all_ones(room, count);
+    if (*form == FORM_PIECE) return take_piece(r, max_count, room, count);
+    return take_bits(r, max_count, room, extent);
+}

@@ -1,0 +1,25 @@
+/* zero_map.h - which elements of a tile are not 0: a map of one bit each.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A map is a piece, or coded bit by bit, each with the share that ones have had so far where the
+ * bits around it and its place were alike. doc/FORMAT.md, Zero maps. */
+#ifndef PITHI_PREDICT_ZERO_MAP_H
+#define PITHI_PREDICT_ZERO_MAP_H
+
+#include "bytes/piece.h"
+#include "predict/tile.h"
+
+/* Bytes of scratch, 64-byte aligned, for maps of at most max_count bits. */
+size_t pithi_zeros_scratch(size_t max_count);
+/* Appends the map of a tile: bit i % 8 of byte i / 8 says that element i is not 0; the rest of the
+ * last byte is 0. The pen's level NONE: not bit by bit. False when there is no room. */
+bool pithi_zeros_put(struct pithi_pen *pen, size_t max_count, const uint8_t *map,
+                     const uint32_t extent[PITHI_TILE_NDIM]);
+/* The map again, in room (a byte per 8 elements) or where it lies; NULL when it is damaged. Any
+ * bytes are safe. */
+const uint8_t *pithi_zeros_take(struct pithi_reader *r, size_t max_count, uint8_t *room,
+                                const uint32_t extent[PITHI_TILE_NDIM]);
+/* Ones of a map. */
+size_t pithi_zeros_count(const uint8_t *map, size_t count);
+
+#endif

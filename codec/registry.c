@@ -1,0 +1,46 @@
+/* registry.c - the registry's table of codecs.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "codec.h"
+
+#define PITH_KERNEL(folder, name, isa)
+#define PITH_CODEC(id, name, device) extern const struct pithi_codec pithi_codec_##name;
+#include "registry.def"
+#undef PITH_CODEC
+
+static const struct pithi_codec *const codecs[] = {
+#define PITH_CODEC(id, name, device) &pithi_codec_##name,
+#include "registry.def"
+#undef PITH_CODEC
+};
+enum { CODEC_COUNT = sizeof codecs / sizeof codecs[0] };
+
+/* A number used twice does not compile. */
+const struct pithi_codec *pithi_codec_by_id(uint32_t id) {
+    switch (id) {
+#define PITH_CODEC(id, name, device) \
+    case id:                         \
+        return &pithi_codec_##name;
+#include "registry.def"
+#undef PITH_CODEC
+    }
+    return NULL;
+}
+
+const struct pithi_codec *pithi_codec_by_index(uint32_t index) {
+    return index < CODEC_COUNT ? codecs[index] : NULL;
+}
+
+const struct pithi_codec *pithi_codec_by_name(const char *name, size_t length) {
+    for (uint32_t i = 0; i < CODEC_COUNT; i++)
+        if (strlen(codecs[i]->name) == length && memcmp(codecs[i]->name, name, length) == 0)
+            return codecs[i];
+    return NULL;
+}
+
+uint32_t pithi_param(const struct pithi_params *params, const char *key) {
+    for (uint32_t i = 0; i < params->codec->key_count; i++)
+        if (strcmp(params->codec->keys[i].name, key) == 0) return params->value[i];
+    return 0;
+}

@@ -1,0 +1,116 @@
+/* special.h - kernels for the settings of most calls, which know those when they are compiled.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A special kernel is the general text on a copy of the call in which some fields are set to what
+ * they hold anyway. A compiler that sees the values leaves out what they rule out: divisions become
+ * shifts, loops unroll, registers are saved. What is compared and what is set is one list, so that
+ * no such kernel can do anything else than the general one. */
+#ifndef PITHI_GPU_DEVICE_GROUP_SPECIAL_H
+#define PITHI_GPU_DEVICE_GROUP_SPECIAL_H
+
+#include "device/call.h"
+
+/* What tells the settings apart; any: nothing is known. form: what a codec's frames are like. add:
+ * of the call, what is read is added to the tensor. */
+enum pithi_known_form {
+    PITHI_KNOWN_WDIFF,
+    PITHI_KNOWN_GRAD,
+    PITHI_KNOWN_HEADS,
+    PITHI_KNOWN_COLUMNS
+};
+struct pithi_known {
+    bool any;
+    enum pithi_known_form form;
+    uint32_t dtype, base_dtype, bits, group, order;
+    bool add;
+};
+
+#define PITHI_KNOWN(name, ...)                                 \
+    PITHI_INLINE struct pithi_known pithi_known_##name(void) { \
+        const struct pithi_known k = {__VA_ARGS__};            \
+        return k;                                              \
+    }
+PITHI_KNOWN(any, true, PITHI_KNOWN_WDIFF, PITH_NONE, PITH_NONE, 0, 0, 0, false)
+PITHI_KNOWN(wdiff_ff, false, PITHI_KNOWN_WDIFF, PITH_F32, PITH_F32, 4, 2048, 0, false)
+PITHI_KNOWN(wdiff_fb, false, PITHI_KNOWN_WDIFF, PITH_F32, PITH_BF16, 4, 2048, 0, false)
+PITHI_KNOWN(wdiff_bb, false, PITHI_KNOWN_WDIFF, PITH_BF16, PITH_BF16, 4, 2048, 0, false)
+PITHI_KNOWN(wdiff_to_f, false, PITHI_KNOWN_WDIFF, PITH_F32, PITH_F32, 4, 2048, 0, true)
+PITHI_KNOWN(wdiff_to_b, false, PITHI_KNOWN_WDIFF, PITH_BF16, PITH_BF16, 4, 2048, 0, true)
+PITHI_KNOWN(inter_f, false, PITHI_KNOWN_GRAD, PITH_F32, PITH_NONE, 4, 128, 32, false)
+PITHI_KNOWN(inter_b, false, PITHI_KNOWN_GRAD, PITH_BF16, PITH_NONE, 4, 128, 32, false)
+PITHI_KNOWN(intra_f, false, PITHI_KNOWN_GRAD, PITH_F32, PITH_NONE, 8, 128, 32, false)
+PITHI_KNOWN(plain_f, false, PITHI_KNOWN_GRAD, PITH_F32, PITH_NONE, 8, 128, 0, false)
+PITHI_KNOWN(heads_b, false, PITHI_KNOWN_HEADS, PITH_BF16, PITH_NONE, 4, 128, 0, false)
+PITHI_KNOWN(heads_h, false, PITHI_KNOWN_HEADS, PITH_F16, PITH_NONE, 4, 128, 0, false)
+PITHI_KNOWN(columns_b, false, PITHI_KNOWN_COLUMNS, PITH_BF16, PITH_NONE, 4, 32, 0, false)
+PITHI_KNOWN(columns_h, false, PITHI_KNOWN_COLUMNS, PITH_F16, PITH_NONE, 4, 32, 0, false)
+#undef PITHI_KNOWN
+
+PITHI_INLINE bool pithi_known_pages(const struct pithi_known *k) {
+    return k->form == PITHI_KNOWN_HEADS || k->form == PITHI_KNOWN_COLUMNS;
+}
+
+/* EACH(field of the plan p, its value) */
+#define PITHI_KNOWN_FIELDS(EACH, k)                                                            \
+    EACH(dtype, (k)->dtype)                                                                    \
+    EACH(base_dtype, (k)->base_dtype)                                                          \
+    EACH(block_log2, pithi_known_pages(k) ? p->block_log2 : 14)                                \
+    EACH(ranges, 0)                                                                            \
+    EACH(checksums, false)                                                                     \
+    EACH(device.kind, pithi_known_pages(k) ? PITHI_DEVICE_pages : PITHI_DEVICE_groups)         \
+    EACH(device.set.group, (k)->group)                                                         \
+    EACH(device.set.bits, (uint8_t)(k)->bits)                                                  \
+    EACH(device.set.scale_dtype, pithi_known_pages(k) ? (uint8_t)PITH_F16 : (uint8_t)PITH_F32) \
+    EACH(device.set.asymmetric, pithi_known_pages(k))                                          \
+    EACH(device.set.stochastic, false)                                                         \
+    EACH(device.set.search, false)                                                             \
+    EACH(device.set.shrink, false)                                                             \
+    EACH(device.set.short_zero, false)                                                         \
+    EACH(device.set.codebook, 0)                                                               \
+    EACH(device.rotation.order, (k)->order)                                                    \
+    EACH(device.rotation.signs, 0)                                                             \
+    EACH(device.pages.channel, (k)->form == PITHI_KNOWN_COLUMNS)                               \
+    EACH(device.pages.rotated, false)                                                          \
+    EACH(device.pages.outliers, false)                                                         \
+    EACH(device.domain, (k)->form == PITHI_KNOWN_GRAD)                                         \
+    EACH(device.decay, 0)                                                                      \
+    EACH(device.antithetic, false)
+
+/* Whether it holds of this side of the call. A tensor has the plan's dtype, if there is one. */
+PITHI_INLINE bool pithi_known_fits(const struct pithi_known *k, const struct pithi_gpu_call *a,
+                                   const struct pithi_gpu_side *side) {
+    const struct pithi_table *const p = &side->plan;
+    if (k->any) return true;
+    if (k->add != a->add) return false;
+    if ((side->items.tensor || side->items.tensors || a->pairs) && side->items.dtype != k->dtype)
+        return false;
+#define EACH(field, value) \
+    if (p->field != (value)) return false;
+    PITHI_KNOWN_FIELDS(EACH, k)
+#undef EACH
+    return true;
+}
+
+PITHI_INLINE void pithi_known_put(const struct pithi_known *k, struct pithi_gpu_call *a,
+                                  struct pithi_gpu_side *side) {
+    struct pithi_table *const p = &side->plan;
+    if (k->any) return;
+    a->add = k->add;
+    side->items.dtype = k->dtype;
+#define EACH(field, value) p->field = (value);
+    PITHI_KNOWN_FIELDS(EACH, k)
+#undef EACH
+}
+
+/* Of the whole call: no range, and a base becomes what is read. */
+PITHI_INLINE bool pithi_known_plain(const struct pithi_gpu_call *a) {
+    return a->first == 0 && a->count == UINT64_MAX && !a->key && a->update;
+}
+PITHI_INLINE void pithi_known_plainly(struct pithi_gpu_call *a) {
+    a->first = 0;
+    a->count = UINT64_MAX;
+    a->key = false;
+    a->update = true;
+}
+
+#endif

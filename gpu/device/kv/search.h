@@ -1,0 +1,345 @@
+/* search.h - groups of codec kv that are looked at as a whole: for the part of their range that
+ * loses least, and for the scale of Lloyd-Max codes.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A group has 16 threads, which are the 16 lanes that its sums run over (group/group_value.h,
+ * group/codebook_value.h). All of them make each candidate, so that none waits for one of them. */
+#ifndef PITHI_GPU_DEVICE_KV_SEARCH_H
+#define PITHI_GPU_DEVICE_KV_SEARCH_H
+
+#include "device/kv/page.h"
+
+/* ---- Extremes --------------------------------------------------------------------------------*/
+
+/* Extremes as numbers of which the largest counts, 0 where there is nothing: of the largest value,
+ * or magnitude; and of the least. */
+PITHI_DEVICE uint32_t pithi_up_of(const struct pithi_group_setting *set, float x) {
+    const uint32_t u = pithi_bits(x);
+    return set->asymmetric ? (uint32_t)pithi_ordered(u) ^ 0x80000000u : pithi_magnitude(u);
+}
+PITHI_DEVICE uint32_t pithi_down_of(float x) {
+    return (uint32_t)pithi_ordered(pithi_bits(x)) ^ 0x7FFFFFFFu;
+}
+
+/* Least and largest value of a group; symmetric: 0 and the largest magnitude. */
+struct pithi_ends {
+    float lo, hi;
+};
+PITHI_DEVICE struct pithi_ends pithi_ends_of(const struct pithi_group_setting *set, uint32_t up,
+                                             uint32_t down) {
+    struct pithi_ends e = {0, pithi_float(up)};
+    if (!set->asymmetric) return e;
+    e.lo = pithi_from_ordered((int32_t)(down ^ 0x7FFFFFFFu));
+    e.hi = pithi_from_ordered((int32_t)(up ^ 0x80000000u));
+    if (pithi_nonfinite(pithi_bits(e.lo)) || pithi_nonfinite(pithi_bits(e.hi)))
+        e.lo = e.hi = pithi_float(PITHI_F32_NAN);
+    return e;
+}
+
+/* Of what groups are made of. */
+PITHI_DEVICE uint32_t pithi_page_dtype(const struct pithi_table *p) {
+    const bool floats = p->device.pages.rotated || p->base_dtype != PITH_NONE;
+    return floats ? (uint32_t)PITH_F32 : p->dtype;
+}
+
+/* The grid of a group with these extremes; with a codebook its scale reaches the largest. */
+PITHI_DEVICE struct pithi_grid pithi_grid_find(const struct pithi_table *p,
+                                               const struct pithi_gpu_paged *g, uint32_t up,
+                                               uint32_t down) {
+    const struct pithi_group_setting *const set = &p->device.set;
+    const uint32_t dtype = pithi_page_dtype(p);
+    const struct pithi_ends ends = pithi_ends_of(set, up, down);
+    struct pithi_grid grid = {0, 0, 0, 0};
+    if (set->codebook) {
+        grid.scale = pithi_codebook_reach(g->book.level[g->book.levels - 1], set, dtype, up);
+        if (grid.scale != 0 && !pithi_nonfinite(pithi_bits(grid.scale)))
+            grid.reciprocal = pithi_codebook_cells(set, grid.scale);
+        return grid;
+    }
+    grid = pithi_grid_of(set, dtype, ends.lo, ends.hi);
+    pithi_settle(set, dtype, ends.lo, ends.hi, &grid);
+    return grid;
+}
+
+PITHI_DEVICE uint32_t pithi_page_code(const struct pithi_gpu_paged *g,
+                                      const struct pithi_group_setting *set,
+                                      const struct pithi_grid *grid, float x) {
+    const uint32_t mask = (1u << set->bits) - 1;
+    if (grid->reciprocal == 0) return 0;
+    if (set->codebook) return (uint32_t)pithi_codebook_code(&g->book, set, x * grid->reciprocal);
+    return pithi_bits(pithi_grid_lifted(set, grid, grid->most, x)) & mask;
+}
+
+/* The codes of a unit's n elements, each by a grid of its own. */
+PITHI_DEVICE uint64_t pithi_page_word(const struct pithi_gpu_paged *g,
+                                      const struct pithi_group_setting *set,
+                                      const struct pithi_grid grid[8], uint32_t n,
+                                      const float x[8]) {
+    float lifted[PITHI_UNIT];
+    if (set->codebook) {
+        uint64_t word = 0;
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (k < n) word |=
+            (uint64_t)pithi_page_code(g, set, &grid[k], x[k]) << k * set->bits;
+        return word;
+    }
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+        const bool none = k >= n || grid[k].reciprocal == 0;
+        lifted[k] = none ? PITHI_LIFT : pithi_grid_lifted(set, &grid[k], grid[k].most, x[k]);
+    }
+    return pithi_unit_pack(lifted, set->bits, pithi_unit_half(set));
+}
+
+/* ---- Groups in the team's memory -------------------------------------------------------------*/
+
+PITHI_PHASE(pithi_heads_keep, uint32_t tile) {
+    (void)a, (void)tile;
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++)
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++)
+            s->paged.values[(u * PITHI_TEAM + t->tid) * PITHI_UNIT + k] = t->x[u][k];
+}
+
+/* t->x := them, after some changed. */
+PITHI_LOCAL(pithi_heads_fetch, uint32_t tile) {
+    (void)a, (void)tile;
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++)
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++)
+            t->x[u][k] = s->paged.values[(u * PITHI_TEAM + t->tid) * PITHI_UNIT + k];
+}
+
+/* Of the tile's columns those from `first` on that there is room for. */
+PITHI_PHASE(pithi_columns_keep, uint32_t row, uint32_t first) {
+    const struct pithi_table *const p = &a->to.plan;
+    const struct pithi_gpu_page *const g = &s->paged.page;
+    const uint32_t group = p->device.set.group;
+    const uint32_t column = (t->tid & (g->lanes - 1)) * PITHI_UNIT - first;
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        const struct pithi_gpu_piece piece = pithi_column_piece(p, g, t, row, u);
+        const uint32_t token = row + (t->tid >> g->log2) + u * g->rows;
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT;
+                          k++) if (k < piece.n && column < PITHI_TILE / group)
+            s->paged.values[(column + k) * group + token] = t->x[u][k];
+    }
+}
+
+/* t->x := them, of a tile that the team's memory has room for. */
+PITHI_LOCAL(pithi_columns_fetch, uint32_t row) {
+    const struct pithi_table *const p = &a->to.plan;
+    const struct pithi_gpu_page *const g = &s->paged.page;
+    const uint32_t group = p->device.set.group, column = (t->tid & (g->lanes - 1)) * PITHI_UNIT;
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        const struct pithi_gpu_piece piece = pithi_column_piece(p, g, t, row, u);
+        const uint32_t token = row + (t->tid >> g->log2) + u * g->rows;
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->x[u][k] =
+            k < piece.n ? s->paged.values[(column + k) * group + token] : 0;
+    }
+}
+
+/* Groups that the team's memory holds at once, from `first` of the tile on. */
+PITHI_DEVICE uint32_t pithi_sought_groups(const struct pithi_table *p,
+                                          const struct pithi_gpu_page *g) {
+    const uint32_t columns = g->lanes * PITHI_UNIT, band = PITHI_TILE / p->device.set.group;
+    if (!p->device.pages.channel) return PITHI_UNITS * g->rows;
+    return columns < band ? columns : band;
+}
+
+/* Elements of group i of a tile; 0 behind the tile's last. */
+PITHI_DEVICE uint32_t pithi_sought_count(const struct pithi_table *p,
+                                         const struct pithi_gpu_page *g, uint32_t tile,
+                                         uint32_t i) {
+    const uint32_t group = p->device.set.group;
+    if (p->device.pages.channel) {
+        const struct pithi_gpu_column c = pithi_column_of(p, g, i / PITHI_UNIT, tile);
+        return i % PITHI_UNIT < c.n ? pithi_tile_tokens(p, g, tile) : 0;
+    }
+    const uint32_t number = tile * PITHI_UNITS * g->rows + i;
+    const uint32_t left = g->dim - number % g->along * group;
+    if (number >= g->groups) return 0;
+    return left < group ? left : group;
+}
+
+/* t->sought := the thread's group, of those from number `from` of the tile on, which is number
+ * from - first of those in memory. */
+PITHI_LOCAL(pithi_sought_open, uint32_t tile, uint32_t first, uint32_t from) {
+    const struct pithi_table *const p = &a->to.plan;
+    const struct pithi_gpu_page *const g = &s->paged.page;
+    const uint32_t i = from + t->tid / PITHI_LANES;
+    const uint32_t each = p->device.pages.channel ? p->device.set.group : g->lanes * PITHI_UNIT;
+    t->sought.index = i;
+    t->sought.at = (i - first) * each;
+    t->sought.count = i - first < pithi_sought_groups(p, g) ? pithi_sought_count(p, g, tile, i) : 0;
+}
+
+/* Groups without codes are not searched. */
+PITHI_LOCAL(pithi_sought_coded, uint32_t tile) {
+    (void)a, (void)tile;
+    if (t->sought.count && s->paged.grid[t->sought.index].reciprocal == 0) t->sought.count = 0;
+}
+
+/* A body's text: the first n of t->vq := sums over the group, of what its lanes have. */
+PITHI_LOCAL(pithi_sought_halve, uint32_t n) {
+    (void)a, (void)s;
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_TRIES; k++) if (k < n) t->vq[k] += t->vq_other[k];
+}
+#define PITHI_SOUGHT_SUM(n)                                            \
+    do {                                                               \
+        for (uint32_t lanes_ = PITHI_LANES / 2; lanes_; lanes_ /= 2) { \
+            PITHI_WARP_SWAP(vq, vq_other, n, lanes_);                  \
+            PITHI_STEP(pithi_sought_halve, n);                         \
+        }                                                              \
+    } while (0)
+
+/* ---- The part of the range that loses least --------------------------------------------------*/
+
+PITHI_DEVICE float pithi_sought_error(const struct pithi_gpu_shared *s,
+                                      const struct pithi_gpu_thread *t,
+                                      const struct pithi_grid *grid) {
+    float sum = 0;
+    for (uint32_t i = t->tid % PITHI_LANES; i < t->sought.count; i += PITHI_LANES)
+        sum += pithi_grid_error(t->shrink.set, t->shrink.dtype, grid,
+                                s->paged.values[t->sought.at + i]);
+    return sum;
+}
+
+PITHI_LOCAL(pithi_shrink_open, uint32_t tile) {
+    const struct pithi_group_setting *const set = &a->to.plan.device.set;
+    const uint32_t i = t->sought.index;
+    (void)tile;
+    t->vq[0] = 0;
+    t->sought.more = t->sought.count != 0;
+    if (!t->sought.more) return;
+    const struct pithi_ends ends = pithi_ends_of(set, s->paged.up[i], s->paged.down[i]);
+    t->shrink.set = set;
+    t->shrink.dtype = pithi_page_dtype(&a->to.plan);
+    t->shrink.lo = ends.lo;
+    t->shrink.hi = ends.hi;
+    t->shrink.grid = s->paged.grid[i];
+    t->shrink.turn = t->shrink.low = t->shrink.high = 0;
+    t->vq[0] = pithi_sought_error(s, t, &t->shrink.grid);
+}
+
+PITHI_LOCAL(pithi_shrink_begin, uint32_t tile) {
+    (void)a, (void)s, (void)tile;
+    t->shrink.error = t->vq[0];
+}
+
+PITHI_LOCAL(pithi_shrink_try, int turn) {
+    (void)a, (void)turn;
+    t->sought.more = t->sought.more && pithi_shrink_next(&t->shrink);
+    t->vq[0] = t->sought.more ? pithi_sought_error(s, t, &t->shrink.candidate) : 0;
+}
+
+PITHI_LOCAL(pithi_shrink_compare, int turn) {
+    (void)a, (void)s, (void)turn;
+    if (t->sought.more) pithi_shrink_judge(&t->shrink, t->vq[0]);
+}
+
+PITHI_PHASE(pithi_shrink_close, uint32_t tile) {
+    (void)a, (void)tile;
+    if (t->sought.count && t->tid % PITHI_LANES == 0)
+        s->paged.grid[t->sought.index] = t->shrink.grid;
+}
+
+/* ---- Lloyd-Max codes -------------------------------------------------------------------------*/
+
+/* What a group's values are by a scale, or by a guess, of so many cells a unit. */
+PITHI_DEVICE int pithi_lloyd_code(const struct pithi_gpu_call *a, const struct pithi_gpu_shared *s,
+                                  const struct pithi_gpu_thread *t, float cells, uint32_t i) {
+    return pithi_codebook_code(&s->paged.book, &a->to.plan.device.set,
+                               s->paged.values[t->sought.at + i] * cells);
+}
+
+/* By the scale that reaches the largest value: sums of the magnitudes of values and of levels; and
+ * how many values the codes do not reproduce. */
+PITHI_LOCAL(pithi_lloyd_open, uint32_t tile) {
+    const uint32_t dtype = pithi_page_dtype(&a->to.plan);
+    const struct pithi_codebook *const book = &s->paged.book;
+    (void)tile;
+    t->vq[0] = t->vq[1] = t->vq[2] = 0;
+    if (!t->sought.count) return;
+    const struct pithi_grid grid = s->paged.grid[t->sought.index];
+    for (uint32_t i = t->tid % PITHI_LANES; i < t->sought.count; i += PITHI_LANES) {
+        const float x = s->paged.values[t->sought.at + i];
+        const int code = pithi_lloyd_code(a, s, t, grid.reciprocal, i);
+        t->vq[0] += pithi_size(x);
+        t->vq[1] += pithi_size(book->level[code]);
+        t->vq[2] += pithi_round_to(dtype, pithi_codebook_value(book, code, grid.scale)) != x;
+    }
+}
+
+/* Groups that such a scale coded before keep it. Others by a guess: the sums of least squares, of
+ * magnitudes of levels, and how many values are not of the first one's magnitude. */
+PITHI_LOCAL(pithi_lloyd_guess, uint32_t tile) {
+    const struct pithi_codebook *const book = &s->paged.book;
+    const uint32_t count = t->sought.count;
+    (void)tile;
+    if (t->vq[2] == 0 && count && !pithi_codebook_steady(book, t->vq[1], count))
+        t->sought.count = 0;
+    t->shrink.error = count ? pithi_codebook_guess(t->vq[0], count) : 0;
+    t->vq[0] = t->vq[1] = t->vq[2] = t->vq[3] = 0;
+    if (!t->sought.count) return;
+    const int first = pithi_lloyd_code(a, s, t, t->shrink.error, 0);
+    for (uint32_t i = t->tid % PITHI_LANES; i < count; i += PITHI_LANES) {
+        const int code = pithi_lloyd_code(a, s, t, t->shrink.error, i);
+        const float level = book->level[code];
+        t->vq[0] += s->paged.values[t->sought.at + i] * level;
+        t->vq[1] += level * level;
+        t->vq[2] += pithi_size(level);
+        t->vq[3] += code != first && code != book->levels - 1 - first;
+    }
+}
+
+PITHI_PHASE(pithi_lloyd_choose, uint32_t tile) {
+    const struct pithi_group_setting *const set = &a->to.plan.device.set;
+    const uint32_t i = t->sought.index;
+    const float cells = t->shrink.error;
+    (void)tile;
+    if (!t->sought.count || t->tid % PITHI_LANES || t->vq[3] == 0) return;
+    const float scale = pithi_codebook_fit(set, t->vq[0], t->vq[1]);
+    if (!pithi_codebook_settles(&s->paged.book, pithi_page_dtype(&a->to.plan),
+                                pithi_float(s->paged.up[i]), cells, scale, t->vq[2],
+                                t->sought.count))
+        return;
+    s->paged.grid[i].scale = scale;
+    s->paged.grid[i].reciprocal = cells;
+}
+
+/* ---- The search ------------------------------------------------------------------------------*/
+
+/* The part of the range of the threads' groups that loses least. */
+PITHI_DEVICE void pithi_page_shrink_range(const struct pithi_gpu_call *a,
+                                          struct pithi_gpu_shared *s, struct pithi_gpu_thread *t,
+                                          struct pithi_team *team, uint32_t tile) {
+    PITHI_STEP(pithi_shrink_open, tile);
+    PITHI_SOUGHT_SUM(1);
+    PITHI_STEP(pithi_shrink_begin, tile);
+    for (int turn = 0; turn < PITHI_SHRINK_TURNS; turn++) {
+        PITHI_STEP(pithi_shrink_try, turn);
+        PITHI_SOUGHT_SUM(1);
+        PITHI_STEP(pithi_shrink_compare, turn);
+    }
+    PITHI_WARP_SETTLE();
+    PITHI_RUN(pithi_shrink_close, tile);
+}
+
+/* A body's text: the grids of those groups of a tile from `first` on whose values are kept. */
+PITHI_DEVICE void pithi_page_search(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                    struct pithi_gpu_thread *t, struct pithi_team *team,
+                                    uint32_t tile, uint32_t first) {
+    const uint32_t end = first + pithi_sought_groups(&a->to.plan, &s->paged.page);
+    for (uint32_t from = first; from < end; from += PITHI_TEAM / PITHI_LANES) {
+        PITHI_STEP(pithi_sought_open, tile, first, from);
+        PITHI_STEP(pithi_sought_coded, tile);
+        if (a->to.plan.device.set.codebook) {
+            PITHI_STEP(pithi_lloyd_open, tile);
+            PITHI_SOUGHT_SUM(3);
+            PITHI_STEP(pithi_lloyd_guess, tile);
+            PITHI_SOUGHT_SUM(4);
+            PITHI_WARP_SETTLE();
+            PITHI_RUN(pithi_lloyd_choose, tile);
+            continue;
+        }
+        pithi_page_shrink_range(a, s, t, team, tile);
+    }
+}
+
+#endif

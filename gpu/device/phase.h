@@ -1,0 +1,310 @@
+/* phase.h - the vocabulary kernels are written in: phases of a team of threads.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A kernel's body is text for one team (a CUDA block). It calls phases: functions that every thread
+ * of the team runs with its own registers (t) and the team's memory (s), one after the other with a
+ * barrier in between. nvcc makes the obvious kernel of it. The host runner (runner.c) makes a loop
+ * over the threads of every phase, in any order, so what a phase reads of the team's memory must
+ * have been written by an earlier one. Between phases the body may look at s and a, which are the
+ * same for all threads, but never at t.
+ *
+ * PITHI_RUN(phase, ...)   every thread, then a barrier; further arguments are the same for all
+ * PITHI_STEP(phase, ...)  every thread, no barrier: the phase takes s as const
+ * PITHI_WARP_*            exchanges among the 32 threads of a warp, of registers
+ * PITHI_WARP_PICK(from, to, index, n, width)  to[i] := from of the thread of so many neighbours
+ *                         whose number the low bits of index[i] are
+ * PITHI_WARP_SETTLE()     what threads of a warp read before, another of it may write after: an
+ *                         exchange has all of them meet, but orders no memory */
+#ifndef PITHI_GPU_DEVICE_PHASE_H
+#define PITHI_GPU_DEVICE_PHASE_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/inline.h"
+#include "common/numeric.h"
+
+enum { PITHI_WARP = 32, PITHI_TEAM = 256 };
+
+/* 16 bytes that move at once. */
+struct pithi_quad {
+    uint32_t word[4];
+};
+
+/* Sums of neighbours in runs: the sum is in the low half, bit 32 says that a run begins in what is
+ * summed, the sum then being that since. What a and, behind it, b come to. */
+PITHI_INLINE uint64_t pithi_runs_join(uint64_t a, uint64_t b) {
+    return b >> 32 ? b : (a & UINT64_C(0x100000000)) | (uint32_t)(a + b);
+}
+
+#ifdef __CUDACC__
+
+struct pithi_team {
+    int unused;
+};
+
+#define PITHI_DEVICE static __device__ __forceinline__
+
+#define PITHI_RUN(phase, ...)        \
+    do {                             \
+        phase(a, s, t, __VA_ARGS__); \
+        __syncthreads();             \
+    } while (0)
+#define PITHI_STEP(phase, ...) phase(a, s, t, __VA_ARGS__)
+
+/* Steps of a number are not counted but asked for: what is known of it is then left out. */
+PITHI_DEVICE uint32_t pithi_lane_max(uint32_t x, uint32_t width) {
+    PITHI_UNROLL for (uint32_t step = PITHI_WARP / 2; step; step /= 2) {
+        if (step >= width) continue;
+        const uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, x, (int)step);
+        if (other > x) x = other;
+    }
+    return x;
+}
+PITHI_DEVICE uint64_t pithi_lane_add(uint64_t x) {
+    for (int step = PITHI_WARP / 2; step; step /= 2)
+        x += (uint64_t)__shfl_xor_sync(0xFFFFFFFFu, (unsigned long long)x, step);
+    return x;
+}
+
+#define PITHI_WARP_SETTLE() __syncwarp()
+#define PITHI_WARP_MAX(member, width) (t->member = pithi_lane_max(t->member, (width)))
+#define PITHI_WARP_ADD(member) (t->member = pithi_lane_add(t->member))
+PITHI_DEVICE uint64_t pithi_lane_sum(uint64_t x) {
+    for (uint32_t step = 1; step < PITHI_WARP; step *= 2) {
+        const uint64_t other = __shfl_up_sync(0xFFFFFFFFu, (unsigned long long)x, step);
+        if (threadIdx.x % PITHI_WARP >= step) x += other;
+    }
+    return x;
+}
+PITHI_DEVICE uint64_t pithi_lane_runs(uint64_t x) {
+    for (uint32_t step = 1; step < PITHI_WARP; step *= 2) {
+        const uint64_t other = __shfl_up_sync(0xFFFFFFFFu, (unsigned long long)x, step);
+        if (threadIdx.x % PITHI_WARP >= step) x = pithi_runs_join(other, x);
+    }
+    return x;
+}
+
+#define PITHI_WARP_SUM(member) (t->member = pithi_lane_sum(t->member))
+#define PITHI_WARP_RUNS(member) (t->member = pithi_lane_runs(t->member))
+#define PITHI_WARP_SWAP(from, to, n, mask)                             \
+    do {                                                               \
+        PITHI_UNROLL for (uint32_t i_ = 0; i_ < (n); i_++) t->to[i_] = \
+            __shfl_xor_sync(0xFFFFFFFFu, t->from[i_], (int)(mask));    \
+    } while (0)
+#define PITHI_WARP_PICK(from, to, index, n, width)                              \
+    do {                                                                        \
+        PITHI_UNROLL for (uint32_t i_ = 0; i_ < (n); i_++) t->to[i_] =          \
+            __shfl_sync(0xFFFFFFFFu, t->from, (int)t->index[i_], (int)(width)); \
+    } while (0)
+
+PITHI_DEVICE void pithi_atomic_max32(uint32_t *p, uint32_t x) { atomicMax(p, x); }
+PITHI_DEVICE void pithi_atomic_min32(uint32_t *p, uint32_t x) { atomicMin(p, x); }
+PITHI_DEVICE uint32_t pithi_atomic_add32(uint32_t *p, uint32_t x) { return atomicAdd(p, x); }
+/* *p := x if it is `old`; returns what it was. */
+PITHI_DEVICE uint32_t pithi_atomic_swap32(uint32_t *p, uint32_t old, uint32_t x) {
+    return atomicCAS(p, old, x);
+}
+PITHI_DEVICE void pithi_atomic_add64(uint64_t *p, uint64_t x) {
+    atomicAdd((unsigned long long *)p, (unsigned long long)x);
+}
+/* What this thread wrote before is seen by whoever sees what it writes after. */
+PITHI_DEVICE void pithi_fence(void) { __threadfence(); }
+/* Past the first-level cache: what other teams of this launch wrote. */
+PITHI_DEVICE uint64_t pithi_fresh64(const uint64_t *p) {
+    return (uint64_t)atomicAdd((unsigned long long *)p, 0ull);
+}
+
+PITHI_DEVICE struct pithi_quad pithi_get_quad(const void *p) {
+    const uint4 v = *(const uint4 *)p;
+    return {{v.x, v.y, v.z, v.w}};
+}
+PITHI_DEVICE void pithi_put_quad(void *p, struct pithi_quad q) {
+    *(uint4 *)p = make_uint4(q.word[0], q.word[1], q.word[2], q.word[3]);
+}
+PITHI_DEVICE uint64_t pithi_get_aligned64(const void *p) { return *(const uint64_t *)p; }
+PITHI_DEVICE void pithi_put_aligned64(void *p, uint64_t x) { *(uint64_t *)p = x; }
+PITHI_DEVICE uint32_t pithi_get_aligned32(const void *p) { return *(const uint32_t *)p; }
+PITHI_DEVICE void pithi_put_aligned32(void *p, uint32_t x) { *(uint32_t *)p = x; }
+PITHI_DEVICE uint16_t pithi_get_aligned16(const void *p) { return *(const uint16_t *)p; }
+PITHI_DEVICE void pithi_put_aligned16(void *p, uint16_t x) { *(uint16_t *)p = x; }
+
+#else
+
+/* The order in which the host runner takes threads, which it changes from phase to phase. */
+struct pithi_team {
+    uint32_t order[PITHI_TEAM];
+    int mode;
+    uint64_t seed;
+};
+void pithi_team_turn(struct pithi_team *team);
+/* Ends the program when p is not a multiple of `bytes`: a device would fault. */
+void pithi_team_aligned(const void *p, size_t bytes);
+
+#define PITHI_DEVICE static inline
+
+#define PITHI_EACH(statement)                          \
+    do {                                               \
+        for (uint32_t i_ = 0; i_ < PITHI_TEAM; i_++) { \
+            const uint32_t lane_ = team->order[i_];    \
+            (void)lane_;                               \
+            statement;                                 \
+        }                                              \
+        pithi_team_turn(team);                         \
+    } while (0)
+#define PITHI_RUN(phase, ...) PITHI_EACH(phase(a, s, &t[lane_], __VA_ARGS__))
+#define PITHI_STEP(phase, ...) PITHI_EACH(phase(a, s, &t[lane_], __VA_ARGS__))
+
+#define PITHI_WARP_SETTLE() ((void)0)
+#define PITHI_WARP_MAX(member, width)                                                   \
+    do {                                                                                \
+        for (uint32_t i_ = 0; i_ < PITHI_TEAM; i_ += (width)) {                         \
+            for (uint32_t k_ = 1; k_ < (width); k_++)                                   \
+                if (t[i_ + k_].member > t[i_].member) t[i_].member = t[i_ + k_].member; \
+            for (uint32_t k_ = 1; k_ < (width); k_++) t[i_ + k_].member = t[i_].member; \
+        }                                                                               \
+    } while (0)
+#define PITHI_WARP_ADD(member)                                                              \
+    do {                                                                                    \
+        for (uint32_t i_ = 0; i_ < PITHI_TEAM; i_ += PITHI_WARP) {                          \
+            for (uint32_t k_ = 1; k_ < PITHI_WARP; k_++) t[i_].member += t[i_ + k_].member; \
+            for (uint32_t k_ = 1; k_ < PITHI_WARP; k_++) t[i_ + k_].member = t[i_].member;  \
+        }                                                                                   \
+    } while (0)
+#define PITHI_WARP_SUM(member)                                     \
+    do {                                                           \
+        for (uint32_t i_ = 0; i_ < PITHI_TEAM; i_++)               \
+            if (i_ % PITHI_WARP) t[i_].member += t[i_ - 1].member; \
+    } while (0)
+#define PITHI_WARP_RUNS(member)                                                                  \
+    do {                                                                                         \
+        for (uint32_t i_ = 0; i_ < PITHI_TEAM; i_++)                                             \
+            if (i_ % PITHI_WARP) t[i_].member = pithi_runs_join(t[i_ - 1].member, t[i_].member); \
+    } while (0)
+#define PITHI_WARP_SWAP(from, to, n, mask)                                                \
+    do {                                                                                  \
+        for (uint32_t l_ = 0; l_ < PITHI_TEAM; l_++)                                      \
+            for (uint32_t i_ = 0; i_ < (n); i_++) t[l_].to[i_] = t[l_ ^ (mask)].from[i_]; \
+    } while (0)
+#define PITHI_WARP_PICK(from, to, index, n, width)                                         \
+    do {                                                                                   \
+        for (uint32_t l_ = 0; l_ < PITHI_TEAM; l_++)                                       \
+            for (uint32_t i_ = 0; i_ < (n); i_++)                                          \
+                t[l_].to[i_] = t[l_ / (width) * (width) + t[l_].index[i_] % (width)].from; \
+    } while (0)
+
+PITHI_DEVICE void pithi_atomic_max32(uint32_t *p, uint32_t x) {
+    if (x > *p) *p = x;
+}
+PITHI_DEVICE void pithi_atomic_min32(uint32_t *p, uint32_t x) {
+    if (x < *p) *p = x;
+}
+PITHI_DEVICE uint32_t pithi_atomic_add32(uint32_t *p, uint32_t x) {
+    const uint32_t before = *p;
+    *p += x;
+    return before;
+}
+PITHI_DEVICE uint32_t pithi_atomic_swap32(uint32_t *p, uint32_t old, uint32_t x) {
+    const uint32_t before = *p;
+    if (before == old) *p = x;
+    return before;
+}
+PITHI_DEVICE void pithi_atomic_add64(uint64_t *p, uint64_t x) { *p += x; }
+PITHI_DEVICE void pithi_fence(void) {}
+PITHI_DEVICE uint64_t pithi_fresh64(const uint64_t *p) { return *p; }
+
+PITHI_DEVICE struct pithi_quad pithi_get_quad(const void *p) {
+    pithi_team_aligned(p, 16);
+    return *(const struct pithi_quad *)p;
+}
+PITHI_DEVICE void pithi_put_quad(void *p, struct pithi_quad q) {
+    pithi_team_aligned(p, 16);
+    *(struct pithi_quad *)p = q;
+}
+PITHI_DEVICE uint64_t pithi_get_aligned64(const void *p) {
+    pithi_team_aligned(p, 8);
+    return *(const uint64_t *)p;
+}
+PITHI_DEVICE void pithi_put_aligned64(void *p, uint64_t x) {
+    pithi_team_aligned(p, 8);
+    *(uint64_t *)p = x;
+}
+PITHI_DEVICE uint32_t pithi_get_aligned32(const void *p) {
+    pithi_team_aligned(p, 4);
+    return *(const uint32_t *)p;
+}
+PITHI_DEVICE void pithi_put_aligned32(void *p, uint32_t x) {
+    pithi_team_aligned(p, 4);
+    *(uint32_t *)p = x;
+}
+PITHI_DEVICE uint16_t pithi_get_aligned16(const void *p) {
+    pithi_team_aligned(p, 2);
+    return *(const uint16_t *)p;
+}
+PITHI_DEVICE void pithi_put_aligned16(void *p, uint16_t x) {
+    pithi_team_aligned(p, 2);
+    *(uint16_t *)p = x;
+}
+
+#endif
+
+/* What a compiler could not know. */
+#ifdef __CUDACC__
+#define PITHI_ASSUME(fact) __builtin_assume(fact)
+#else
+#define PITHI_ASSUME(fact) assert(fact)
+#endif
+
+/* Byte i of a word, on top of bits above it. */
+PITHI_DEVICE uint32_t pithi_byte_on(uint32_t word, uint32_t i, uint32_t above) {
+#ifdef __CUDACC__
+    return __byte_perm(above, word, 0x3214 + i);
+#else
+    return (word >> 8 * i & 0xFF) | above;
+#endif
+}
+
+/* The high halves of two words, side by side. */
+PITHI_DEVICE uint32_t pithi_high_halves(uint32_t low, uint32_t high) {
+#ifdef __CUDACC__
+    return __byte_perm(low, high, 0x7632);
+#else
+    return low >> 16 | (high & 0xFFFF0000u);
+#endif
+}
+
+/* Of numbers that are not NaN; the sign of a 0 may be any. */
+PITHI_DEVICE float pithi_larger(float x, float y) {
+#ifdef __CUDACC__
+    return fmaxf(x, y);
+#else
+    return x > y ? x : y;
+#endif
+}
+PITHI_DEVICE float pithi_smaller(float x, float y) {
+#ifdef __CUDACC__
+    return fminf(x, y);
+#else
+    return x < y ? x : y;
+#endif
+}
+
+/* Two numbers that are finite, and stay so, as bf16: to nearest even, x in the low half. */
+PITHI_DEVICE uint32_t pithi_bf16_pair(float x, float y) {
+#if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 800
+    uint32_t pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(y), "f"(x));
+    return pair;
+#else
+    const uint32_t u = pithi_bits(x), v = pithi_bits(y);
+    return (u + 0x7FFFu + (u >> 16 & 1u)) >> 16 | ((v + 0x7FFFu + (v >> 16 & 1u)) & 0xFFFF0000u);
+#endif
+}
+
+PITHI_DEVICE bool pithi_is_aligned(const void *p, size_t bytes) {
+    return (uintptr_t)p % bytes == 0;
+}
+
+#endif

@@ -1,0 +1,589 @@
+/* encode.h - values to frames of codec eb, fast mode.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Four launches: the extremes of all values, where the bound depends on them; codes and what each
+ * block will look like, a team a tile; where blocks stand, a team a frame; their bytes. */
+#ifndef PITHI_GPU_DEVICE_PREDICT_ENCODE_H
+#define PITHI_GPU_DEVICE_PREDICT_ENCODE_H
+
+#include "device/group/encode.h"
+#include "device/predict/check.h"
+
+/* ---- Extremes --------------------------------------------------------------------------------*/
+
+/* Numbers that grow with the value, and with its negative; never 0 for finite ones. */
+PITHI_DEVICE uint32_t pithi_mark_of(uint32_t u) { return (uint32_t)pithi_order(u) ^ 0x80000000u; }
+PITHI_DEVICE double pithi_mark_value(uint32_t mark) {
+    return (double)pithi_float((uint32_t)pithi_order(mark ^ 0x80000000u));
+}
+
+PITHI_PHASE(pithi_survey_open, uint64_t number) {
+    t->low = t->high = 0;
+    if (t->tid) return;
+    pithi_item_locate(a, &a->to, number, &s->to);
+    s->strip.low = s->strip.high = 0;
+}
+
+PITHI_LOCAL(pithi_survey_take, uint64_t tile) {
+    const uint32_t dtype = a->to.plan.dtype;
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        const uint64_t e = pithi_unit_at(t, tile, u);
+        const uint32_t n = pithi_unit_left(e, s->to.end);
+        uint32_t v[PITHI_UNIT];
+        pithi_unit_load(s->to.tensor + e * pithi_width(dtype), dtype, n, v);
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+            if (k >= n || pithi_nonfinite(v[k])) continue;
+            const uint32_t mark = pithi_mark_of(v[k]);
+            if (mark > t->high) t->high = mark;
+            if (~mark > t->low) t->low = ~mark;
+        }
+    }
+}
+
+PITHI_PHASE(pithi_survey_join, uint64_t number) {
+    (void)a, (void)number;
+    if (t->tid % PITHI_WARP) return;
+    pithi_atomic_max32(&s->strip.low, t->low);
+    pithi_atomic_max32(&s->strip.high, t->high);
+}
+
+PITHI_PHASE(pithi_survey_close, uint64_t number) {
+    (void)number;
+    if (t->tid || !s->strip.high) return;
+    pithi_atomic_max32(&pithi_mark(a, s->to.index)->low, s->strip.low);
+    pithi_atomic_max32(&pithi_mark(a, s->to.index)->high, s->strip.high);
+}
+
+PITHI_BODY(pithi_bounded_survey) {
+    PITHI_RUN(pithi_survey_open, number);
+    if (s->to.status != PITH_OK) return;
+    for (uint64_t tile = s->to.begin; tile < s->to.end; tile += PITHI_TILE)
+        PITHI_STEP(pithi_survey_take, tile);
+    PITHI_WARP_MAX(low, PITHI_WARP);
+    PITHI_WARP_MAX(high, PITHI_WARP);
+    PITHI_RUN(pithi_survey_join, number);
+    PITHI_RUN(pithi_survey_close, number);
+}
+
+/* As pithi_encode_bounded has it. */
+PITHI_DEVICE struct pithi_bound pithi_bound_asked(const struct pithi_table *p,
+                                                  const struct pithi_gpu_mark *m) {
+    const struct pithi_asked *const q = &p->device.asked;
+    const double low = m->high ? pithi_mark_value(~m->low) : 1;
+    const double high = m->high ? pithi_mark_value(m->high) : 0;
+    if (q->target == PITHI_TARGET_PWREL)
+        return pithi_bound_relative(q->wish, pithi_largest_of(low, high));
+    if (q->target == PITHI_TARGET_ABS) return pithi_bound_absolute(p->dtype, q->wish);
+    return pithi_bound_share(p->dtype, q->wish, q->range, low, high);
+}
+
+/* ---- Codes -----------------------------------------------------------------------------------*/
+
+PITHI_PHASE(pithi_code_open, uint64_t number) {
+    struct pithi_gpu_block *const b = &s->strip.block;
+    t->total = 0;
+    t->low = t->high = 0;
+    if (t->tid < PITHI_PACK_MOST) s->strip.counts[t->tid] = 0;
+    if (t->tid <= PITHI_TILE_NDIM) s->strip.bits[t->tid] = 0;
+    if (t->tid) return;
+    pithi_item_locate(a, &a->to, number, &s->to);
+    pithi_block_open(a, &a->to, &s->to, number, b);
+    s->strip.low = s->strip.high = s->strip.misses = 0;
+    if (!b->live) return;
+    const struct pithi_bound bound = pithi_bound_asked(&a->to.plan, pithi_mark(a, s->to.index));
+    pithi_quant_init(&b->quant, a->to.plan.dtype, &bound, a->to.plan.device.asked.signed_zeros);
+}
+
+/* v := the n elements of a tile from *p on, which moves behind them; run: they are neighbours in
+ * the tensor, and aligned. */
+PITHI_DEVICE void pithi_code_values(const struct pithi_gpu_item *it,
+                                    const struct pithi_gpu_block *b, uint32_t width, uint32_t n,
+                                    bool run, struct pithi_gpu_place *p, uint32_t v[8]) {
+    if (run) {
+        pithi_unit_get(it->tensor + p->at * width, width, n, v);
+        p->at += n;
+        return;
+    }
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+        v[k] = 0;
+        if (k >= n) continue;
+        v[k] = pithi_own_get(it->tensor + p->at * width, width);
+        pithi_place_next(&it->slot->tiling, &b->tile, p);
+    }
+}
+
+/* A group: codes, and bits of what must be stored exactly. */
+PITHI_DEVICE uint32_t pithi_code_group(const struct pithi_gpu_call *a,
+                                       const struct pithi_gpu_item *it,
+                                       const struct pithi_gpu_block *b, uint32_t g,
+                                       struct pithi_gpu_thread *t) {
+    const uint32_t width = pithi_width(a->to.plan.dtype), n = pithi_group_count(b, g);
+    uint8_t *const codes = pithi_codes_of(&a->to, b) + 4 * (uint64_t)g * PITHI_GROUP;
+    struct pithi_gpu_place p = pithi_place_of(&it->slot->tiling, &b->tile, g * PITHI_GROUP);
+    const bool run =
+        p.x[3] + n <= b->tile.extent[3] && pithi_is_aligned(it->tensor + p.at * width, 16);
+    uint32_t miss = 0;
+    int32_t last = 0;
+    for (uint32_t done = 0; done < n; done += PITHI_UNIT) {
+        const uint32_t some = n - done < PITHI_UNIT ? n - done : (uint32_t)PITHI_UNIT;
+        uint32_t v[PITHI_UNIT];
+        pithi_code_values(it, b, width, some, run, &p, v);
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+            int32_t code = 0;
+            if (k >= some) continue;
+            if (pithi_own_code(&b->quant, v[k], &code))
+                last = code;
+            else
+                miss |= 1u << (done + k);
+            v[k] = (uint32_t)last;
+            if (v[k] > t->high) t->high = v[k];
+            if (~v[k] > t->low) t->low = ~v[k];
+        }
+        pithi_unit_put(codes + 4 * done, 4, some, v);
+    }
+    return miss;
+}
+
+PITHI_PHASE(pithi_code_make, uint64_t number) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    uint8_t *const map = pithi_misses_of(&a->to, b);
+    (void)number;
+    for (uint32_t g = t->tid; g < b->groups; g += PITHI_TEAM) {
+        const uint32_t miss = pithi_code_group(a, &s->to, b, g, t);
+        map[2 * g] = (uint8_t)miss;
+        if (pithi_group_count(b, g) > 8) map[2 * g + 1] = (uint8_t)(miss >> 8);
+        t->total += pithi_ones(miss);
+    }
+}
+
+PITHI_PHASE(pithi_code_join, uint64_t number) {
+    (void)a, (void)number;
+    if (t->tid % PITHI_WARP) return;
+    pithi_atomic_max32(&s->strip.low, t->low);
+    pithi_atomic_max32(&s->strip.high, t->high);
+    pithi_atomic_add32(&s->strip.misses, (uint32_t)t->total);
+}
+
+/* ---- Differences -----------------------------------------------------------------------------*/
+
+/* Where codes are read: of the tile as it is, or (map not NULL) as if a line had been quantized
+ * from element `from` of the tile on, which matters to what is missed. */
+struct pithi_gpu_line {
+    const uint8_t *codes, *map;
+    uint32_t from;
+};
+
+PITHI_DEVICE uint32_t pithi_line_code(const struct pithi_gpu_line *l, uint32_t e, uint32_t from) {
+    if (!l->map) return pithi_get_aligned32(l->codes + 4 * (uint64_t)e);
+    const uint32_t first = from + (e - from) / PITHI_GROUP * PITHI_GROUP;
+    for (; l->map[e / 8] >> e % 8 & 1; e--)
+        if (e == first) return 0;
+    return pithi_get_aligned32(l->codes + 4 * (uint64_t)e);
+}
+
+/* The word of element e of the tile, which lies at x. */
+PITHI_DEVICE uint32_t pithi_word_of(const struct pithi_tile *tile, const struct pithi_gpu_line *l,
+                                    uint32_t order, const uint32_t x[PITHI_TILE_NDIM], uint32_t e) {
+    uint32_t sum = 0;
+    for (uint32_t mask = 0; mask < 1u << order; mask++) {
+        uint32_t back = 0, stride = 1, odd = 0;
+        bool inside = true;
+        PITHI_UNROLL for (uint32_t d = 0; d < PITHI_TILE_NDIM; d++) {
+            const uint32_t there = mask >> d & 1;
+            inside = inside && x[PITHI_TILE_NDIM - 1 - d] >= there;
+            back += there * stride;
+            odd ^= there;
+            stride *= tile->extent[PITHI_TILE_NDIM - 1 - d];
+        }
+        if (!inside) continue;
+        const uint32_t code = pithi_line_code(l, e - back, l->from - (back - (mask & 1)));
+        sum += odd ? 0u - code : code;
+    }
+    return pithi_zigzag(sum);
+}
+
+/* All words of n elements from e on, or-ed. */
+PITHI_DEVICE uint32_t pithi_words_any(const struct pithi_tiling *tiling,
+                                      const struct pithi_tile *tile, const struct pithi_gpu_line *l,
+                                      uint32_t order, uint32_t e, uint32_t n) {
+    struct pithi_gpu_place p = pithi_place_of(tiling, tile, e);
+    uint32_t any = 0;
+    for (uint32_t k = 0; k < n; k++) {
+        any |= pithi_word_of(tile, l, order, p.x, e + k);
+        pithi_place_next(tiling, tile, &p);
+    }
+    return any;
+}
+
+/* As pithi_packed_choose: samples of at most 64 elements of a row. */
+enum { PITHI_SAMPLE_GROUPS = PITHI_PACK_SAMPLE / PITHI_GROUP };
+
+PITHI_PHASE(pithi_order_sample, uint32_t order) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    const uint32_t extent = pithi_tile_extent(&b->tile, 3);
+    const uint32_t row = extent < PITHI_PACK_SAMPLE ? extent : (uint32_t)PITHI_PACK_SAMPLE;
+    const uint32_t step = row * (b->count / (PITHI_PACK_SAMPLE * PITHI_PACK_SAMPLES) | 1);
+    const uint32_t samples = (b->count + step - 1) / step;
+    struct pithi_gpu_line l = {pithi_codes_of(&a->to, b), pithi_misses_of(&a->to, b), 0};
+    uint32_t bits = 0;
+    for (uint32_t i = t->tid; i < samples * PITHI_SAMPLE_GROUPS; i += PITHI_TEAM) {
+        const uint32_t at = i / PITHI_SAMPLE_GROUPS * step, x = at % extent;
+        const uint32_t count =
+            extent - x < PITHI_PACK_SAMPLE ? extent - x : (uint32_t)PITHI_PACK_SAMPLE;
+        const uint32_t in = i % PITHI_SAMPLE_GROUPS * PITHI_GROUP;
+        if (in >= count) continue;
+        const uint32_t n = count - in < PITHI_GROUP ? count - in : (uint32_t)PITHI_GROUP;
+        l.from = at - (x < PITHI_GROUP ? x : (uint32_t)PITHI_GROUP);
+        bits +=
+            pithi_pack_bits(pithi_words_any(&s->to.slot->tiling, &b->tile, &l, order, at + in, n));
+    }
+    pithi_atomic_add32(&s->strip.bits[order], bits);
+}
+
+PITHI_PHASE(pithi_order_choose, uint32_t most) {
+    (void)a;
+    if (t->tid) return;
+    uint32_t best = 0;
+    for (uint32_t order = 1; order <= most; order++)
+        if (s->strip.bits[order] < s->strip.bits[best]) best = order;
+    s->strip.block.order = best;
+}
+
+PITHI_PHASE(pithi_widths_count, uint32_t order) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    const struct pithi_gpu_line l = {pithi_codes_of(&a->to, b), NULL, 0};
+    for (uint32_t g = t->tid; g < b->groups; g += PITHI_TEAM) {
+        const uint32_t any = pithi_words_any(&s->to.slot->tiling, &b->tile, &l, order,
+                                             g * PITHI_GROUP, pithi_group_count(b, g));
+        pithi_atomic_add32(&s->strip.counts[pithi_pack_bits(any)], 1);
+    }
+}
+
+PITHI_PHASE(pithi_table_begin, uint32_t tid) {
+    (void)a;
+    if (t->tid == tid) pithi_pack_begin(&s->strip.choice, s->strip.counts);
+}
+PITHI_PHASE(pithi_table_extend, uint32_t k) {
+    (void)a;
+    if (t->tid < s->strip.choice.steps) pithi_pack_extend(&s->strip.choice, k, t->tid);
+}
+
+/* ---- What a block will look like -------------------------------------------------------------*/
+
+PITHI_DEVICE uint64_t pithi_exact_which_bytes(const struct pithi_gpu_block *b, uint32_t misses) {
+    const uint32_t map = (b->count + 7) / 8;
+    return misses > map / 4 ? map : 4 * (uint64_t)misses;
+}
+
+PITHI_PHASE(pithi_code_close, bool constant) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    if (t->tid) return;
+    struct pithi_gpu_entry *const entry = pithi_entry(b->room, b->number);
+    const uint32_t width = pithi_width(a->to.plan.dtype), misses = s->strip.misses;
+    const uint64_t raw = (uint64_t)b->count * width;
+    uint64_t length = PITHI_EB_HEAD + PITHI_EXACT_COUNT + pithi_exact_which_bytes(b, misses) +
+                      (uint64_t)misses * width;
+    if (constant)
+        length += PITHI_EB_CODE;
+    else
+        length += PITHI_PACK_WIDTHS + pithi_names_bytes(b) +
+                  pithi_pack_end(&s->strip.choice, entry->table);
+    entry->method = constant ? PITHI_EB_CONSTANT : PITHI_EB_PACKED;
+    entry->order = constant ? 0 : (uint8_t)b->order;
+    entry->misses = misses;
+    entry->length = length < raw ? (uint32_t)length : (uint32_t)raw | PITHI_INDEX_PLAIN;
+}
+
+PITHI_BODY(pithi_bounded_code) {
+    PITHI_RUN(pithi_code_open, number);
+    if (!s->strip.block.live) return;
+    PITHI_RUN(pithi_code_make, number);
+    PITHI_WARP_MAX(low, PITHI_WARP);
+    PITHI_WARP_MAX(high, PITHI_WARP);
+    PITHI_WARP_ADD(total);
+    PITHI_RUN(pithi_code_join, number);
+    const bool constant = s->strip.high == ~s->strip.low;
+    if (!constant) {
+        const uint32_t most = pithi_tile_dimensions(&s->strip.block.tile);
+        for (uint32_t order = 0; order <= most; order++) PITHI_RUN(pithi_order_sample, order);
+        PITHI_RUN(pithi_order_choose, most);
+        PITHI_RUN(pithi_widths_count, s->strip.block.order);
+        PITHI_RUN(pithi_table_begin, 0);
+        for (uint32_t k = 1; k < PITHI_PACK_WIDTHS; k++) PITHI_RUN(pithi_table_extend, k);
+    }
+    PITHI_RUN(pithi_code_close, constant);
+}
+
+/* ---- Places, index and header ----------------------------------------------------------------*/
+
+PITHI_PHASE(pithi_frame_open, uint64_t number) {
+    if (t->tid) return;
+    pithi_item_locate(a, &a->to, number, &s->to);
+    if (s->to.status == PITH_OK && !s->to.frame) s->to.status = PITH_ERR_ARG;
+    s->strip.block.room = pithi_room(a, &a->to, s->to.index);
+    s->strip.carry[0] = s->to.form->data;
+}
+
+PITHI_PHASE(pithi_place_length, uint64_t first) {
+    const uint64_t i = first + t->tid;
+    (void)a;
+    t->total = 0;
+    if (i < s->to.slot->blocks)
+        t->total = pithi_entry(s->strip.block.room, i)->length & ~PITHI_INDEX_PLAIN;
+}
+
+PITHI_PHASE(pithi_place_block, uint64_t first) {
+    const uint64_t i = first + t->tid, turn = first / PITHI_TEAM % 2;
+    (void)a;
+    if (i < s->to.slot->blocks)
+        pithi_entry(s->strip.block.room, i)->at =
+            s->strip.carry[turn] + pithi_scan_before(s, 0, t->tid);
+    if (t->tid == 0) s->strip.carry[!turn] = s->strip.carry[turn] + pithi_scan_all(s, 0);
+}
+
+PITHI_PHASE(pithi_place_judge, uint64_t strips) {
+    struct pithi_gpu_item *const it = &s->to;
+    struct pithi_gpu_mark *const m = pithi_mark(a, it->index);
+    if (t->tid) return;
+    if (it->status == PITH_OK) {
+        m->bytes = it->form->header_bytes + s->strip.carry[strips % 2];
+        if (m->bytes > a->to.items.capacity) it->status = PITH_ERR_SPACE;
+    }
+    m->status = it->status;
+}
+
+PITHI_PHASE(pithi_place_index, uint64_t blocks) {
+    const struct pithi_gpu_item *const it = &s->to;
+    (void)a;
+    for (uint64_t i = t->tid; i < blocks; i += PITHI_TEAM)
+        pithi_put32(it->payload + 4 * i, pithi_entry(s->strip.block.room, i)->length);
+    for (uint64_t i = 4 * blocks + t->tid; i < it->form->checks; i += PITHI_TEAM)
+        it->payload[i] = 0;
+}
+
+/* What the table's header does not know; and the answer. */
+PITHI_PHASE(pithi_place_header, uint64_t number) {
+    struct pithi_gpu_item *const it = &s->to;
+    const struct pithi_gpu_mark *const m = pithi_mark(a, it->index);
+    (void)number;
+    if (t->tid) return;
+    if (it->status == PITH_OK) {
+        const struct pithi_bound bound = pithi_bound_asked(&a->to.plan, m);
+        const uint64_t fixed = it->slot->fixed_bytes;
+        uint8_t *const section = pithi_bound_section(it);
+        pithi_put64(it->frame + PITHI_AT_PAYLOAD, m->bytes - it->form->header_bytes);
+        pithi_put32(section + PITHI_BOUND_KIND, bound.kind);
+        pithi_put64(section + PITHI_BOUND_VALUE, pithi_bits64(bound.value));
+        pithi_put64(section + PITHI_BOUND_LARGEST, pithi_bits64(bound.largest));
+        pithi_put64(it->frame + fixed - 8,
+                    pithi_header_hash(it->frame, fixed, it->form->header_bytes));
+    }
+    pithi_item_answer(&a->to.items, it, it->status == PITH_OK ? m->bytes : 1);
+}
+
+PITHI_BODY(pithi_bounded_place) {
+    uint64_t strips = 0;
+    PITHI_RUN(pithi_frame_open, number);
+    if (s->to.status == PITH_OK) {
+        for (uint64_t first = 0; first < s->to.slot->blocks; first += PITHI_TEAM, strips++) {
+            PITHI_STEP(pithi_place_length, first);
+            PITHI_SCAN(0);
+            PITHI_RUN(pithi_place_block, first);
+        }
+    }
+    PITHI_RUN(pithi_place_judge, strips);
+    if (s->to.status == PITH_OK) {
+        PITHI_RUN(pithi_place_index, s->to.slot->blocks);
+        PITHI_RUN(pithi_write_header, &s->to);
+    }
+    PITHI_RUN(pithi_place_header, number);
+}
+
+/* ---- Bytes -----------------------------------------------------------------------------------*/
+
+/* By the team's first thread: the place of its block, and of its parts up to the body behind a
+ * head of so many bytes. Whether they are to be written. */
+PITHI_DEVICE bool pithi_write_find(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                   uint64_t number, uint32_t head) {
+    struct pithi_gpu_block *const b = &s->strip.block;
+    pithi_item_locate(a, &a->to, number, &s->to);
+    s->to.status = pithi_mark(a, s->to.index)->status;
+    pithi_block_open(a, &a->to, &s->to, number, b);
+    s->strip.carry[0] = 0;
+    if (!b->live) return false;
+    const struct pithi_gpu_entry *const entry = pithi_entry(b->room, b->number);
+    b->bytes = s->to.payload + entry->at;
+    b->length = entry->length & ~PITHI_INDEX_PLAIN;
+    b->plain = entry->length & PITHI_INDEX_PLAIN;
+    b->method = entry->method;
+    b->order = entry->order;
+    b->misses = entry->misses;
+    b->bitmap = b->misses > (b->count + 7) / 8 / 4;
+    b->which = b->bytes + head + PITHI_EXACT_COUNT;
+    b->values = b->which + pithi_exact_which_bytes(b, b->misses);
+    b->body = b->values + (uint64_t)b->misses * pithi_width(a->to.plan.dtype);
+    for (uint32_t k = 0; k < PITHI_PACK_WIDTHS; k++) s->strip.table[k] = entry->table[k];
+    if (!b->plain) pithi_put32(b->bytes + head, b->misses);
+    return !b->plain;
+}
+
+PITHI_PHASE(pithi_write_open, uint64_t number) {
+    struct pithi_gpu_block *const b = &s->strip.block;
+    if (t->tid || !pithi_write_find(a, s, number, PITHI_EB_HEAD)) return;
+    b->bytes[0] = (uint8_t)b->method;
+    b->bytes[1] = (uint8_t)b->order;
+    uint8_t *const body = b->bytes + (b->body - b->bytes);
+    if (b->method == PITHI_EB_CONSTANT)
+        pithi_put32(body, pithi_get_aligned32(pithi_codes_of(&a->to, b)));
+    else
+        for (uint32_t k = 0; k < PITHI_PACK_WIDTHS; k++) body[k] = s->strip.table[k];
+}
+
+PITHI_PHASE(pithi_write_plain, uint32_t width) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    const struct pithi_tiling *const tiling = &s->to.slot->tiling;
+    (void)a;
+    for (uint32_t i = t->tid; i < b->count; i += PITHI_TEAM) {
+        const struct pithi_gpu_place p = pithi_place_of(tiling, &b->tile, i);
+        pithi_own_put(b->bytes + (uint64_t)i * width, width,
+                      pithi_own_get(s->to.tensor + p.at * width, width));
+    }
+}
+
+/* Exact values, a strip of groups at a time: their numbers are sums over the groups before. */
+PITHI_PHASE(pithi_misses_count, uint32_t strip) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    const uint32_t g = strip * PITHI_TEAM + t->tid;
+    t->total = g < b->groups ? pithi_ones(pithi_map_bits(b, pithi_misses_of(&a->to, b), g)) : 0;
+}
+
+PITHI_PHASE(pithi_misses_write, uint32_t strip) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    const uint32_t g = strip * PITHI_TEAM + t->tid, width = pithi_width(a->to.plan.dtype);
+    uint64_t rank = s->strip.carry[strip % 2] + pithi_scan_before(s, 0, t->tid);
+    if (t->tid == 0)
+        s->strip.carry[(strip + 1) % 2] = s->strip.carry[strip % 2] + pithi_scan_all(s, 0);
+    if (g >= b->groups) return;
+    const uint32_t bits = pithi_map_bits(b, pithi_misses_of(&a->to, b), g);
+    uint8_t *const which = b->bytes + (b->which - b->bytes);
+    uint8_t *const values = b->bytes + (b->values - b->bytes);
+    for (uint32_t k = 0; b->bitmap && k < (pithi_group_count(b, g) + 7) / 8; k++)
+        which[2 * g + k] = (uint8_t)(bits >> 8 * k);
+    for (uint32_t k = 0; k < PITHI_GROUP; k++) {
+        if (!(bits >> k & 1)) continue;
+        const uint32_t i = g * PITHI_GROUP + k;
+        const struct pithi_gpu_place p = pithi_place_of(&s->to.slot->tiling, &b->tile, i);
+        if (!b->bitmap) pithi_put32(which + 4 * rank, i);
+        pithi_own_put(values + rank++ * width, width,
+                      pithi_own_get(s->to.tensor + p.at * width, width));
+    }
+}
+
+/* Width and name of the thread's group, whose words come to `any` when or-ed. */
+PITHI_DEVICE void pithi_group_name(struct pithi_gpu_shared *s, struct pithi_gpu_thread *t,
+                                   uint32_t any) {
+    const uint32_t bits = pithi_pack_bits(any);
+    uint32_t name = 0;
+    while (s->strip.table[name] < bits) name++;
+    s->strip.name[t->tid] = (uint8_t)name;
+    t->total = s->strip.table[name];
+}
+
+/* The words of a strip's groups, their widths and names. */
+PITHI_PHASE(pithi_words_make, uint32_t strip) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    const struct pithi_gpu_line l = {pithi_codes_of(&a->to, b), NULL, 0};
+    const uint32_t g = strip * PITHI_TEAM + t->tid, first = g * PITHI_GROUP;
+    uint32_t any = 0;
+    t->total = 0;
+    s->strip.name[t->tid] = 0;
+    if (g >= b->groups) return;
+    struct pithi_gpu_place p = pithi_place_of(&s->to.slot->tiling, &b->tile, first);
+    for (uint32_t k = 0; k < PITHI_GROUP; k++) {
+        const bool there = k < pithi_group_count(b, g);
+        const uint32_t word = there ? pithi_word_of(&b->tile, &l, b->order, p.x, first + k) : 0;
+        s->strip.word[k][t->tid] = word;
+        any |= word;
+        if (there) pithi_place_next(&s->to.slot->tiling, &b->tile, &p);
+    }
+    pithi_group_name(s, t, any);
+}
+
+PITHI_PHASE(pithi_words_write, uint32_t strip) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    const uint32_t g = strip * PITHI_TEAM + t->tid;
+    uint8_t *const body = b->bytes + (b->body - b->bytes);
+    const uint64_t before = s->strip.carry[strip % 2] + pithi_scan_before(s, 0, t->tid);
+    (void)a;
+    if (t->tid == 0)
+        s->strip.carry[(strip + 1) % 2] = s->strip.carry[strip % 2] + pithi_scan_all(s, 0);
+    if (g >= b->named) return;
+    const uint8_t *const name = s->strip.name + t->tid;
+    if (g % 4 == 0)
+        body[PITHI_PACK_WIDTHS + g / 4] =
+            (uint8_t)(name[0] | name[1] << 2 | name[2] << 4 | name[3] << 6);
+    uint8_t *const planes = body + PITHI_PACK_WIDTHS + pithi_names_bytes(b) + 2 * before;
+    uint32_t word[PITHI_GROUP];
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_GROUP; k++) word[k] = s->strip.word[k][t->tid];
+    for (uint32_t i = 0; i < s->strip.table[*name]; i++) {
+        uint32_t plane = 0;
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_GROUP; k++) plane |= (word[k] >> i & 1) << k;
+        pithi_put16(planes + 2 * i, (uint16_t)plane);
+    }
+}
+
+PITHI_PHASE(pithi_write_sum, uint64_t number) {
+    const struct pithi_gpu_item *const it = &s->to;
+    (void)a, (void)number;
+    if (t->tid == 0)
+        pithi_put64(it->payload + it->form->checks + 8 * s->strip.block.number, pithi_block_sum(s));
+}
+
+PITHI_PHASE(pithi_carry_clear, uint32_t tid) {
+    (void)a;
+    if (t->tid == tid) s->strip.carry[0] = 0;
+}
+
+/* What is stored as it is: all of the block, or exact values. */
+PITHI_DEVICE void pithi_write_values(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                     struct pithi_gpu_thread *t, struct pithi_team *team) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    const uint32_t strips = (b->groups + PITHI_TEAM - 1) / PITHI_TEAM;
+    if (b->plain) PITHI_RUN(pithi_write_plain, pithi_width(a->to.plan.dtype));
+    if (!b->plain && b->misses) {
+        for (uint32_t strip = 0; strip < strips; strip++) {
+            PITHI_STEP(pithi_misses_count, strip);
+            PITHI_SCAN(0);
+            PITHI_RUN(pithi_misses_write, strip);
+        }
+    }
+    PITHI_RUN(pithi_carry_clear, 0);
+}
+
+/* The checksum of what was written. */
+PITHI_DEVICE void pithi_write_check(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                    struct pithi_gpu_thread *t, struct pithi_team *team,
+                                    uint64_t number) {
+    if (!a->to.plan.checksums) return;
+    PITHI_STEP(pithi_block_hash, PITHI_TEAM);
+    PITHI_SCAN(0);
+    PITHI_RUN(pithi_write_sum, number);
+}
+
+PITHI_BODY(pithi_bounded_write) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    PITHI_RUN(pithi_write_open, number);
+    if (!b->live) return;
+    const uint32_t strips = (b->groups + PITHI_TEAM - 1) / PITHI_TEAM;
+    pithi_write_values(a, s, t, team);
+    if (!b->plain && b->method == PITHI_EB_PACKED) {
+        for (uint32_t strip = 0; strip < strips; strip++) {
+            PITHI_RUN(pithi_words_make, strip);
+            PITHI_SCAN(0);
+            PITHI_RUN(pithi_words_write, strip);
+        }
+    }
+    pithi_write_check(a, s, t, team, number);
+}
+
+#endif

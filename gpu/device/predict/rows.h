@@ -1,0 +1,178 @@
+/* rows.h - the rows of a block of codec embed: where the workspace has what is known of them, and
+ * their parts of a frame, read and checked.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A block's elements are neighbours in the tensor. A team has a block, a thread at a time a row, 16
+ * rows of the map, or a group of the distinct rows' words. */
+#ifndef PITHI_GPU_DEVICE_PREDICT_ROWS_H
+#define PITHI_GPU_DEVICE_PREDICT_ROWS_H
+
+#include "device/predict/check.h"
+#include "predict/rows_value.h"
+
+/* By the team's first thread, of a block that is live. Only a slot's last block has a short row. */
+PITHI_DEVICE void pithi_rows_open(const struct pithi_gpu_side *side,
+                                  const struct pithi_gpu_block *b, struct pithi_gpu_rows *r) {
+    const struct pithi_table *const p = &side->plan;
+    const uint64_t before = b->before / p->device.row, all = pithi_room_rows(p);
+    uint32_t *const numbers = (uint32_t *)(void *)(b->room + pithi_room_numbers(p));
+    r->row = p->device.row < b->count ? p->device.row : b->count;
+    r->rows = (b->count + r->row - 1) / r->row;
+    r->code = (uint32_t *)(void *)pithi_codes_of(side, b);
+    r->spare = (uint32_t *)(void *)(b->room + pithi_room_spare(p)) + b->before;
+    r->number = numbers + before;
+    r->first = numbers + all + before;
+    r->place = numbers + 2 * all + 2 * before;
+    r->mapped = false;
+}
+
+/* By the team's first thread, as soon as the number of distinct rows is known. */
+PITHI_DEVICE void pithi_rows_distinct(struct pithi_gpu_block *b, struct pithi_gpu_rows *r,
+                                      uint32_t distinct) {
+    const bool none = distinct == 1 || distinct == r->rows;
+    r->distinct = distinct;
+    r->kind = none ? PITHI_ROWMAP_NONE : PITHI_ROWMAP_PLAIN;
+    r->width = pithi_rowmap_width(distinct);
+    b->named = (distinct * r->row + PITHI_GROUP - 1) / PITHI_GROUP;
+}
+
+/* By the team's first thread: parts from the map on, of a map of `kind`, which has so many bytes.
+ * Returns where the packed words begin. */
+PITHI_DEVICE uint8_t *pithi_rows_place(struct pithi_gpu_rows *r, uint8_t *map) {
+    const bool plain = r->kind == PITHI_ROWMAP_PLAIN;
+    r->map = map;
+    r->numbers = map + (plain ? pithi_rowmap_bytes_of(r->rows) : 0);
+    r->centre = map + (plain ? pithi_rowmap_plain_bytes(r->rows, r->distinct) : 0);
+    return r->centre + (uint64_t)r->wide * r->row;
+}
+
+/* Rows of group g of the map. */
+PITHI_DEVICE uint32_t pithi_rows_group(const struct pithi_gpu_rows *r, uint32_t g) {
+    const uint32_t first = g * PITHI_GROUP, left = first < r->rows ? r->rows - first : 0;
+    return left < PITHI_GROUP ? left : (uint32_t)PITHI_GROUP;
+}
+PITHI_DEVICE uint32_t pithi_rows_strips(const struct pithi_gpu_rows *r) {
+    return r->rows / (PITHI_GROUP * PITHI_TEAM) + 1;
+}
+
+/* The distinct row that row i is. */
+PITHI_DEVICE uint32_t pithi_rows_number(const struct pithi_gpu_rows *r, uint32_t i) {
+    if (r->kind == PITHI_ROWMAP_PLAIN) return r->number[i];
+    return r->distinct == 1 ? 0 : i;
+}
+
+/* ---- Parts of a frame ------------------------------------------------------------------------*/
+
+/* Of a block with a legal number of distinct rows. */
+PITHI_DEVICE uint32_t pithi_rows_body(struct pithi_gpu_block *b, struct pithi_gpu_rows *r,
+                                      uint32_t head) {
+    const uint32_t kind = head & PITHI_ROWS_MAP;
+    b->method = PITHI_EB_CODED; /* until it is known that words are packed */
+    if (kind == PITHI_ROWMAP_CODED && r->kind == PITHI_ROWMAP_PLAIN) return PITHI_UNKNOWN;
+    if (kind != r->kind) return PITHI_DAMAGED;
+    uint8_t *const map = b->bytes + (b->body - b->bytes);
+    const uint8_t *const words = pithi_rows_place(r, map);
+    if ((uint64_t)(words - map) > b->body_bytes) return PITHI_DAMAGED;
+    r->mapped = kind == PITHI_ROWMAP_PLAIN;
+    b->body = words;
+    b->body_bytes -= (uint32_t)(words - map);
+    if (head & PITHI_ROWS_CODED) return PITHI_UNKNOWN;
+    b->method = PITHI_EB_PACKED;
+    return pithi_packed_legal(b) ? PITHI_SOUND : PITHI_DAMAGED;
+}
+
+/* As pithi_block_parse. */
+PITHI_DEVICE uint32_t pithi_rows_parse(struct pithi_gpu_block *b, struct pithi_gpu_rows *r,
+                                       uint32_t width) {
+    if (b->plain) return b->length == b->count * width ? PITHI_SOUND : PITHI_DAMAGED;
+    if (b->length < PITHI_ROWS_HEAD) return PITHI_DAMAGED;
+    const uint32_t word = pithi_get32(b->bytes), distinct = (word >> 8) + 1, head = word & 0xFF;
+    if (head & ~(uint32_t)(PITHI_ROWS_MAP | PITHI_ROWS_CODED | PITHI_ROWS_CENTRE))
+        return PITHI_DAMAGED;
+    if (distinct > r->rows || !pithi_exact_parse(b, PITHI_ROWS_HEAD, width)) return PITHI_DAMAGED;
+    b->order = 0;
+    r->wide = pithi_rows_centre_bytes(head);
+    pithi_rows_distinct(b, r, distinct);
+    return pithi_rows_body(b, r, head);
+}
+
+PITHI_PHASE(pithi_rows_locate, uint64_t number) {
+    struct pithi_gpu_block *const b = &s->strip.block;
+    struct pithi_gpu_rows *const r = &s->strip.rows;
+    if (t->tid || !pithi_block_find(a, s, number)) return;
+    pithi_rows_open(&a->from, b, r);
+    s->strip.fault = pithi_rows_parse(b, r, pithi_width(a->from.plan.dtype));
+    b->legible = s->strip.fault != PITHI_DAMAGED && !b->plain;
+    r->mapped = r->mapped && b->legible;
+}
+
+/* ---- The map ---------------------------------------------------------------------------------*/
+
+/* New rows, 16 a thread. */
+PITHI_PHASE(pithi_map_open, uint32_t strip) {
+    const struct pithi_gpu_rows *const r = &s->strip.rows;
+    const uint32_t g = strip * PITHI_TEAM + t->tid, n = pithi_rows_group(r, g);
+    (void)a;
+    t->total = n ? pithi_ones(pithi_map_group(r->map, g, n) & ((1u << n) - 1)) : 0;
+    if (strip == 0 && t->tid == 0) s->strip.carry[0] = 0;
+}
+
+/* Number q of the map; what lies past the last is 0. */
+PITHI_DEVICE uint32_t pithi_map_number(const struct pithi_gpu_rows *r, uint64_t q) {
+    const uint64_t at = q * r->width, bytes = (uint64_t)(r->centre - r->numbers);
+    uint32_t word = 0;
+    for (uint32_t k = 0; k < 4 && at / 8 + k < bytes; k++)
+        word |= (uint32_t)r->numbers[at / 8 + k] << 8 * k;
+    return word >> at % 8 & ((1u << r->width) - 1);
+}
+
+/* The rows' numbers, for the launch after this one; a fault where one is not before its row. */
+PITHI_PHASE(pithi_map_take, uint32_t strip) {
+    const struct pithi_gpu_rows *const r = &s->strip.rows;
+    const uint32_t g = strip * PITHI_TEAM + t->tid, n = pithi_rows_group(r, g);
+    uint64_t known = s->strip.carry[strip % 2] + pithi_scan_before(s, 0, t->tid);
+    (void)a;
+    if (t->tid == 0)
+        s->strip.carry[(strip + 1) % 2] = s->strip.carry[strip % 2] + pithi_scan_all(s, 0);
+    if (!n) return;
+    const uint32_t bits = pithi_map_group(r->map, g, n);
+    bool wrong = bits >> n != 0;
+    for (uint32_t i = g * PITHI_GROUP; i < g * PITHI_GROUP + n; i++) {
+        const bool is_new = bits >> i % PITHI_GROUP & 1;
+        const uint32_t number = is_new ? (uint32_t)known : pithi_map_number(r, i - known);
+        wrong = wrong || (!is_new && number >= known);
+        r->number[i] = number;
+        known += is_new;
+    }
+    if (wrong) pithi_atomic_max32(&s->strip.fault, PITHI_DAMAGED);
+}
+
+PITHI_PHASE(pithi_map_close, uint32_t strips) {
+    const struct pithi_gpu_rows *const r = &s->strip.rows;
+    const uint64_t bits = pithi_rowmap_bits(r->rows, r->distinct);
+    (void)a;
+    if (t->tid) return;
+    if (s->strip.carry[strips % 2] != r->distinct ||
+        (bits % 8 && r->numbers[bits / 8] >> bits % 8 != 0))
+        s->strip.fault = PITHI_DAMAGED;
+}
+
+PITHI_BODY(pithi_rows_judge) {
+    const struct pithi_gpu_rows *const r = &s->strip.rows;
+    PITHI_RUN(pithi_rows_locate, number);
+    if (!s->strip.block.live) return;
+    pithi_block_judge(a, s, t, team, number);
+    if (!s->strip.touched) return;
+    if (r->mapped) {
+        const uint32_t strips = pithi_rows_strips(r);
+        for (uint32_t strip = 0; strip < strips; strip++) {
+            PITHI_RUN(pithi_map_open, strip);
+            PITHI_SCAN(0);
+            PITHI_RUN(pithi_map_take, strip);
+        }
+        PITHI_RUN(pithi_map_close, strips);
+    }
+    PITHI_RUN(pithi_block_answer, number);
+}
+
+#endif

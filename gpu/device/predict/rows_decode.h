@@ -1,0 +1,61 @@
+/* rows_decode.h - frames of codec embed to values, a team a block, after rows.h has checked them.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_GPU_DEVICE_PREDICT_ROWS_DECODE_H
+#define PITHI_GPU_DEVICE_PREDICT_ROWS_DECODE_H
+
+#include "device/predict/decode.h"
+#include "device/predict/rows.h"
+
+/* Centre j, read where it lies. */
+PITHI_DEVICE uint32_t pithi_centre_get(const struct pithi_gpu_rows *r, uint32_t j) {
+    const uint8_t *const at = r->centre + (uint64_t)j * r->wide;
+    uint32_t x = 0;
+    if (!r->wide) return 0;
+    for (uint32_t k = 0; k < r->wide; k++) x |= (uint32_t)at[k] << 8 * k;
+    return pithi_rows_centre_of(x, r->wide);
+}
+
+/* Codes of the strip's groups, unpacked before, of the distinct rows. */
+PITHI_PHASE(pithi_distinct_make, uint32_t strip) {
+    const struct pithi_gpu_rows *const r = &s->strip.rows;
+    const uint32_t g = strip * PITHI_TEAM + t->tid, first = g * PITHI_GROUP;
+    const uint32_t end = r->distinct * r->row;
+    (void)a;
+    for (uint32_t k = 0; k < PITHI_GROUP && first + k < end; k++)
+        r->spare[first + k] = s->strip.word[k][t->tid] + pithi_centre_get(r, (first + k) % r->row);
+}
+
+PITHI_PHASE(pithi_rows_read, uint64_t number) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    const struct pithi_gpu_rows *const r = &s->strip.rows;
+    (void)number;
+    for (uint32_t e = t->tid; e < b->count; e += PITHI_TEAM) {
+        const uint32_t i = e / r->row, j = e - i * r->row;
+        const uint32_t code = r->spare[pithi_rows_number(r, i) * r->row + j];
+        pithi_value_make(a, &s->from, b, e, b->before + e, pithi_own_value(&b->quant, code));
+    }
+}
+
+PITHI_BODY(pithi_rows_decode) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    PITHI_RUN(pithi_rows_locate, number);
+    PITHI_RUN(pithi_block_enter, number);
+    if (!b->live) return;
+    if (!b->whole) PITHI_RUN(pithi_block_touch, pithi_tile_extent(&b->tile, 3));
+    if (!s->strip.touched) return; /* and nobody has judged it */
+    if (b->plain) {
+        PITHI_RUN(pithi_plain_read, pithi_width(a->from.plan.dtype));
+        return;
+    }
+    const uint32_t strips = (b->named + PITHI_TEAM - 1) / PITHI_TEAM;
+    for (uint32_t strip = 0; strip < strips; strip++) {
+        PITHI_RUN(pithi_strip_widths, strip);
+        PITHI_SCAN(0);
+        PITHI_RUN(pithi_strip_unpack, strip);
+        PITHI_RUN(pithi_distinct_make, strip);
+    }
+    PITHI_RUN(pithi_rows_read, number);
+    pithi_exact_read(a, s, t, team, number);
+}
+
+#endif

@@ -1,0 +1,343 @@
+/* rows_encode.h - values to frames of codec embed, fast mode.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The launches are those of bounded_encode.h; here are the two that know of rows. Equal rows meet
+ * at one place of a table, which keeps the lowest of them: whoever comes first, it is the same. */
+#ifndef PITHI_GPU_DEVICE_PREDICT_ROWS_ENCODE_H
+#define PITHI_GPU_DEVICE_PREDICT_ROWS_ENCODE_H
+
+#include "device/predict/encode.h"
+#include "device/predict/rows.h"
+
+/* ---- The dictionary --------------------------------------------------------------------------*/
+
+#define PITHI_NO_ROW 0xFFFFFFFFu
+
+PITHI_PHASE(pithi_rows_begin, uint32_t unused) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    struct pithi_gpu_rows *const r = &s->strip.rows;
+    (void)unused;
+    if (t->tid) return;
+    pithi_rows_open(&a->to, b, r);
+    r->largest = 0;
+    r->without = r->with = 0;
+}
+
+/* An empty table, and the last row made whole. */
+PITHI_PHASE(pithi_rows_clear, uint32_t unused) {
+    const struct pithi_gpu_rows *const r = &s->strip.rows;
+    const uint32_t count = s->strip.block.count;
+    (void)a, (void)unused;
+    for (uint32_t i = t->tid; i < 2 * r->rows; i += PITHI_TEAM) r->place[i] = PITHI_NO_ROW;
+    for (uint32_t i = count + t->tid; i < r->rows * r->row; i += PITHI_TEAM) r->code[i] = 0;
+}
+
+/* Which place a row is first sought at, by so many of its codes at most. */
+enum { PITHI_ROW_CLUES = 256 };
+PITHI_DEVICE uint32_t pithi_row_hash(const uint32_t *row, uint32_t n, uint32_t places) {
+    const uint32_t step = (n + PITHI_ROW_CLUES - 1) / PITHI_ROW_CLUES;
+    uint64_t h = n;
+    for (uint32_t j = 0; j < n; j += step) h = (h ^ h >> 32 ^ row[j]) * PITHI_NH_WEYL;
+    return (uint32_t)((h >> 32) * places >> 32);
+}
+
+PITHI_DEVICE bool pithi_row_same(const uint32_t *x, const uint32_t *y, uint32_t n) {
+    for (uint32_t j = 0; j < n; j++)
+        if (x[j] != y[j]) return false;
+    return true;
+}
+
+/* The place where row i meets its equals. There are twice as many as rows, so one is found. */
+PITHI_DEVICE uint32_t pithi_row_meet(const struct pithi_gpu_rows *r, uint32_t i) {
+    const uint32_t places = 2 * r->rows, *const row = r->code + i * r->row;
+    uint32_t at = pithi_row_hash(row, r->row, places);
+    for (uint32_t tried = 0; tried < places; tried++) {
+        const uint32_t held = pithi_atomic_swap32(r->place + at, PITHI_NO_ROW, i);
+        if (held == PITHI_NO_ROW) break;
+        if (pithi_row_same(row, r->code + held * r->row, r->row)) {
+            if (i < held) pithi_atomic_min32(r->place + at, i);
+            break;
+        }
+        at = at + 1 == places ? 0 : at + 1;
+    }
+    return at;
+}
+
+PITHI_PHASE(pithi_rows_meet, uint32_t unused) {
+    const struct pithi_gpu_rows *const r = &s->strip.rows;
+    (void)a, (void)unused;
+    for (uint32_t i = t->tid; i < r->rows; i += PITHI_TEAM) r->number[i] = pithi_row_meet(r, i);
+}
+
+/* For every row what stands at the place that it has found. */
+PITHI_PHASE(pithi_rows_fetch, uint32_t unused) {
+    const struct pithi_gpu_rows *const r = &s->strip.rows;
+    (void)a, (void)unused;
+    for (uint32_t i = t->tid; i < r->rows; i += PITHI_TEAM) r->number[i] = r->place[r->number[i]];
+}
+
+/* New rows: those that are the first of their equals. */
+PITHI_PHASE(pithi_rows_count, uint32_t strip) {
+    const struct pithi_gpu_rows *const r = &s->strip.rows;
+    const uint32_t g = strip * PITHI_TEAM + t->tid, n = pithi_rows_group(r, g);
+    (void)a;
+    t->total = 0;
+    for (uint32_t i = g * PITHI_GROUP; i < g * PITHI_GROUP + n; i++) t->total += r->number[i] == i;
+    if (strip == 0 && t->tid == 0) s->strip.carry[0] = 0;
+}
+
+/* They are numbered. The table is no longer needed: place i becomes the number of new row i. */
+PITHI_PHASE(pithi_rows_name, uint32_t strip) {
+    const struct pithi_gpu_rows *const r = &s->strip.rows;
+    const uint32_t g = strip * PITHI_TEAM + t->tid, n = pithi_rows_group(r, g);
+    uint32_t known = (uint32_t)(s->strip.carry[strip % 2] + pithi_scan_before(s, 0, t->tid));
+    (void)a;
+    if (t->tid == 0)
+        s->strip.carry[(strip + 1) % 2] = s->strip.carry[strip % 2] + pithi_scan_all(s, 0);
+    for (uint32_t i = g * PITHI_GROUP; i < g * PITHI_GROUP + n; i++) {
+        if (r->number[i] != i) continue;
+        r->first[known] = i;
+        r->place[i] = known++;
+    }
+}
+
+PITHI_PHASE(pithi_rows_settle, uint32_t strips) {
+    (void)a;
+    if (t->tid == 0)
+        pithi_rows_distinct(&s->strip.block, &s->strip.rows, (uint32_t)s->strip.carry[strips % 2]);
+}
+
+PITHI_DEVICE void pithi_rows_find(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                  struct pithi_gpu_thread *t, struct pithi_team *team) {
+    const uint32_t strips = pithi_rows_strips(&s->strip.rows);
+    PITHI_RUN(pithi_rows_clear, 0);
+    PITHI_RUN(pithi_rows_meet, 0);
+    PITHI_RUN(pithi_rows_fetch, 0);
+    for (uint32_t strip = 0; strip < strips; strip++) {
+        PITHI_RUN(pithi_rows_count, strip);
+        PITHI_SCAN(0);
+        PITHI_RUN(pithi_rows_name, strip);
+    }
+    PITHI_RUN(pithi_rows_fetch, 0);
+    PITHI_RUN(pithi_rows_settle, strips);
+}
+
+/* ---- Centres ---------------------------------------------------------------------------------*/
+
+/* Code j of distinct row d. */
+PITHI_DEVICE uint32_t pithi_distinct_code(const struct pithi_gpu_rows *r, size_t d, uint32_t j) {
+    return r->code[r->first[d] * r->row + j];
+}
+
+PITHI_PHASE(pithi_centre_make, uint32_t unused) {
+    struct pithi_gpu_rows *const r = &s->strip.rows;
+    const struct pithi_rows_sample from = pithi_rows_sample_of(r->distinct);
+    uint32_t largest = 0;
+    (void)a, (void)unused;
+    for (uint32_t j = t->tid; j < r->row; j += PITHI_TEAM) {
+        uint32_t sum = 0;
+        for (size_t i = 0; i < from.count; i++) sum += pithi_distinct_code(r, i * from.every, j);
+        r->spare[j] = (uint32_t)pithi_rows_mean(sum, from.count);
+        const uint32_t size = pithi_zigzag(r->spare[j]);
+        largest = size > largest ? size : largest;
+    }
+    pithi_atomic_max32(&r->largest, largest);
+}
+
+PITHI_PHASE(pithi_centre_judge, uint32_t unused) {
+    struct pithi_gpu_rows *const r = &s->strip.rows;
+    const struct pithi_rows_sample from = pithi_rows_sample_of(r->distinct);
+    const uint32_t codes = (uint32_t)from.count * r->row;
+    uint64_t without = 0, with = 0;
+    (void)a, (void)unused;
+    for (uint32_t k = t->tid; k < codes; k += PITHI_TEAM) {
+        const uint32_t i = k / r->row, j = k - i * r->row;
+        const uint32_t code = pithi_distinct_code(r, from.other + i * from.every, j);
+        without += pithi_rows_cost(code);
+        with += pithi_rows_cost(code - r->spare[j]);
+    }
+    pithi_atomic_add64(&r->without, without);
+    pithi_atomic_add64(&r->with, with);
+}
+
+PITHI_PHASE(pithi_centre_choose, uint32_t unused) {
+    struct pithi_gpu_rows *const r = &s->strip.rows;
+    const struct pithi_rows_sample from = pithi_rows_sample_of(r->distinct);
+    const uint32_t bytes = pithi_rows_centre_width(r->largest);
+    (void)a, (void)unused;
+    if (t->tid == 0)
+        r->wide = pithi_rows_pays(r->without, r->with, from.every, bytes, r->row) ? bytes : 0;
+}
+
+/* ---- Words -----------------------------------------------------------------------------------*/
+
+/* Those of group g of the distinct rows, or-ed; each of them is kept if there is a place for it. */
+PITHI_DEVICE uint32_t pithi_rows_words(const struct pithi_gpu_rows *r, uint32_t g,
+                                       uint32_t (*keep)[PITHI_TEAM], uint32_t tid) {
+    const uint32_t first = g * PITHI_GROUP, end = r->distinct * r->row;
+    uint32_t d = first / r->row, j = first - d * r->row, any = 0;
+    for (uint32_t k = 0; k < PITHI_GROUP; k++) {
+        uint32_t word = 0;
+        if (first + k < end)
+            word = pithi_zigzag(pithi_distinct_code(r, d, j) - (r->wide ? r->spare[j] : 0));
+        if (keep) keep[k][tid] = word;
+        any |= word;
+        j = j + 1 == r->row ? 0 : j + 1;
+        d += j == 0;
+    }
+    return any;
+}
+
+PITHI_PHASE(pithi_rows_widths, uint32_t unused) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    (void)a, (void)unused;
+    for (uint32_t g = t->tid; g < b->named; g += PITHI_TEAM) {
+        const uint32_t any = pithi_rows_words(&s->strip.rows, g, NULL, 0);
+        pithi_atomic_add32(&s->strip.counts[pithi_pack_bits(any)], 1);
+    }
+}
+
+PITHI_PHASE(pithi_rows_close, uint32_t unused) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    const struct pithi_gpu_rows *const r = &s->strip.rows;
+    (void)unused;
+    if (t->tid) return;
+    struct pithi_gpu_entry *const entry = pithi_entry(b->room, b->number);
+    const uint32_t width = pithi_width(a->to.plan.dtype), misses = s->strip.misses;
+    const uint64_t raw = (uint64_t)b->count * width;
+    uint64_t length = PITHI_ROWS_HEAD + PITHI_EXACT_COUNT + pithi_exact_which_bytes(b, misses) +
+                      (uint64_t)misses * width + (uint64_t)r->wide * r->row + PITHI_PACK_WIDTHS +
+                      pithi_names_bytes(b) + pithi_pack_end(&s->strip.choice, entry->table);
+    if (r->kind == PITHI_ROWMAP_PLAIN) length += pithi_rowmap_plain_bytes(r->rows, r->distinct);
+    entry->method = PITHI_EB_PACKED;
+    entry->order = (uint8_t)r->wide;
+    entry->misses = misses;
+    entry->distinct = r->distinct;
+    entry->length = length < raw ? (uint32_t)length : (uint32_t)raw | PITHI_INDEX_PLAIN;
+}
+
+PITHI_BODY(pithi_rows_code) {
+    PITHI_RUN(pithi_code_open, number);
+    if (!s->strip.block.live) return;
+    PITHI_RUN(pithi_rows_begin, 0);
+    PITHI_RUN(pithi_code_make, number);
+    PITHI_WARP_ADD(total);
+    PITHI_RUN(pithi_code_join, number);
+    pithi_rows_find(a, s, t, team);
+    PITHI_RUN(pithi_centre_make, 0);
+    PITHI_RUN(pithi_centre_judge, 0);
+    PITHI_RUN(pithi_centre_choose, 0);
+    PITHI_RUN(pithi_rows_widths, 0);
+    PITHI_RUN(pithi_table_begin, 0);
+    for (uint32_t k = 1; k < PITHI_PACK_WIDTHS; k++) PITHI_RUN(pithi_table_extend, k);
+    PITHI_RUN(pithi_rows_close, 0);
+}
+
+/* ---- Bytes -----------------------------------------------------------------------------------*/
+
+PITHI_PHASE(pithi_rows_place_parts, uint64_t number) {
+    struct pithi_gpu_block *const b = &s->strip.block;
+    struct pithi_gpu_rows *const r = &s->strip.rows;
+    if (t->tid || !pithi_write_find(a, s, number, PITHI_ROWS_HEAD)) return;
+    pithi_rows_open(&a->to, b, r);
+    pithi_rows_distinct(b, r, pithi_entry(b->room, b->number)->distinct);
+    r->wide = b->order;
+    uint8_t *const words = pithi_rows_place(r, b->bytes + (b->body - b->bytes));
+    pithi_put32(b->bytes, pithi_rows_head(r->kind, false, r->wide) | (r->distinct - 1) << 8);
+    for (uint32_t k = 0; k < PITHI_PACK_WIDTHS; k++) words[k] = s->strip.table[k];
+    b->body = words;
+}
+
+/* Rows that are not new, 16 a thread. */
+PITHI_PHASE(pithi_repeats_count, uint32_t strip) {
+    const struct pithi_gpu_rows *const r = &s->strip.rows;
+    const uint32_t g = strip * PITHI_TEAM + t->tid, n = pithi_rows_group(r, g);
+    (void)a;
+    t->total = 0;
+    for (uint32_t i = g * PITHI_GROUP; i < g * PITHI_GROUP + n; i++)
+        t->total += r->first[r->number[i]] != i;
+}
+
+/* The map's bits, and the numbers of the others in a row, at the table's places. */
+PITHI_PHASE(pithi_repeats_take, uint32_t strip) {
+    const struct pithi_gpu_rows *const r = &s->strip.rows;
+    const uint32_t g = strip * PITHI_TEAM + t->tid, n = pithi_rows_group(r, g);
+    uint64_t q = s->strip.carry[strip % 2] + pithi_scan_before(s, 0, t->tid);
+    uint32_t bits = 0;
+    (void)a;
+    if (t->tid == 0)
+        s->strip.carry[(strip + 1) % 2] = s->strip.carry[strip % 2] + pithi_scan_all(s, 0);
+    for (uint32_t k = 0; k < n; k++) {
+        const uint32_t i = g * PITHI_GROUP + k, number = r->number[i];
+        if (r->first[number] == i)
+            bits |= 1u << k;
+        else
+            r->place[q++] = number;
+    }
+    for (uint32_t k = 0; k < (n + 7) / 8; k++)
+        r->map[2 * (uint64_t)g + k] = (uint8_t)(bits >> 8 * k);
+}
+
+/* The numbers' bytes, each of which has bits of one or more of them. */
+PITHI_PHASE(pithi_numbers_write, uint32_t unused) {
+    const struct pithi_gpu_rows *const r = &s->strip.rows;
+    const uint64_t bytes = (uint64_t)(r->centre - r->numbers);
+    const uint32_t repeats = r->rows - r->distinct;
+    (void)a, (void)unused;
+    for (uint64_t k = t->tid; k < bytes; k += PITHI_TEAM) {
+        uint32_t q = (uint32_t)(8 * k / r->width), skipped = (uint32_t)(8 * k % r->width);
+        uint32_t byte = r->place[q] >> skipped;
+        for (uint32_t bits = r->width - skipped; bits < 8 && ++q < repeats; bits += r->width)
+            byte |= r->place[q] << bits;
+        r->numbers[k] = (uint8_t)byte;
+    }
+}
+
+PITHI_PHASE(pithi_centre_write, uint32_t unused) {
+    const struct pithi_gpu_rows *const r = &s->strip.rows;
+    (void)a, (void)unused;
+    for (uint32_t j = t->tid; j < r->row; j += PITHI_TEAM)
+        for (uint32_t k = 0; k < r->wide; k++)
+            r->centre[(uint64_t)j * r->wide + k] = (uint8_t)(r->spare[j] >> 8 * k);
+}
+
+PITHI_PHASE(pithi_rows_words_make, uint32_t strip) {
+    const uint32_t g = strip * PITHI_TEAM + t->tid;
+    (void)a;
+    t->total = 0;
+    s->strip.name[t->tid] = 0;
+    if (g < s->strip.block.named)
+        pithi_group_name(s, t, pithi_rows_words(&s->strip.rows, g, s->strip.word, t->tid));
+}
+
+PITHI_DEVICE void pithi_rows_put(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                 struct pithi_gpu_thread *t, struct pithi_team *team) {
+    const struct pithi_gpu_rows *const r = &s->strip.rows;
+    if (r->kind == PITHI_ROWMAP_PLAIN) {
+        const uint32_t strips = pithi_rows_strips(r);
+        for (uint32_t strip = 0; strip < strips; strip++) {
+            PITHI_STEP(pithi_repeats_count, strip);
+            PITHI_SCAN(0);
+            PITHI_RUN(pithi_repeats_take, strip);
+        }
+        PITHI_RUN(pithi_numbers_write, 0);
+        PITHI_RUN(pithi_carry_clear, 0);
+    }
+    PITHI_RUN(pithi_centre_write, 0);
+    const uint32_t strips = (s->strip.block.named + PITHI_TEAM - 1) / PITHI_TEAM;
+    for (uint32_t strip = 0; strip < strips; strip++) {
+        PITHI_RUN(pithi_rows_words_make, strip);
+        PITHI_SCAN(0);
+        PITHI_RUN(pithi_words_write, strip);
+    }
+}
+
+PITHI_BODY(pithi_rows_write) {
+    PITHI_RUN(pithi_rows_place_parts, number);
+    if (!s->strip.block.live) return;
+    pithi_write_values(a, s, t, team);
+    if (!s->strip.block.plain) pithi_rows_put(a, s, t, team);
+    pithi_write_check(a, s, t, team, number);
+}
+
+#endif

@@ -1,0 +1,208 @@
+/* tiles.h - what kernels of codecs with a bound have in common: a team's tile, its elements, its
+ * place in the workspace, and sums over the team.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A team has a tile, a thread at a time a group of 16 of its elements. */
+#ifndef PITHI_GPU_DEVICE_PREDICT_TILES_H
+#define PITHI_GPU_DEVICE_PREDICT_TILES_H
+
+#include "device/blocks.h"
+#include "predict/lorenzo.h"
+
+enum { PITHI_GROUP = PITHI_PACK_GROUP };
+/* How a block of eb is coded that these kernels read and write. */
+enum { PITHI_EB_CONSTANT, PITHI_EB_PACKED, PITHI_EB_CODED, PITHI_EB_INTERPOLATED };
+enum { PITHI_EB_HEAD = 2, PITHI_EB_CODE = 4, PITHI_EXACT_COUNT = 4 };
+#define PITHI_INDEX_PLAIN 0x80000000u
+
+/* ---- Workspace -------------------------------------------------------------------------------*/
+
+PITHI_DEVICE struct pithi_gpu_mark *pithi_mark(const struct pithi_gpu_call *a, uint64_t frame) {
+    return (struct pithi_gpu_mark *)(void *)(a->rooms + frame * PITHI_MARK_BYTES);
+}
+PITHI_DEVICE uint8_t *pithi_room(const struct pithi_gpu_call *a, const struct pithi_gpu_side *side,
+                                 uint64_t frame) {
+    return a->rooms + side->items.count * PITHI_MARK_BYTES + frame * pithi_room_bytes(&side->plan);
+}
+PITHI_DEVICE struct pithi_gpu_entry *pithi_entry(uint8_t *room, uint64_t block) {
+    return (struct pithi_gpu_entry *)(void *)room + block;
+}
+PITHI_DEVICE uint8_t *pithi_codes_of(const struct pithi_gpu_side *side,
+                                     const struct pithi_gpu_block *b) {
+    return b->room + pithi_room_codes(&side->plan) + 4 * b->before;
+}
+/* Tiles that share a byte of elements have a byte each. */
+PITHI_DEVICE uint8_t *pithi_misses_of(const struct pithi_gpu_side *side,
+                                      const struct pithi_gpu_block *b) {
+    return b->room + pithi_room_misses(&side->plan) + b->before / 8 + b->number;
+}
+PITHI_DEVICE int32_t pithi_mark_status(const struct pithi_gpu_mark *m) {
+    return m->status != PITH_OK ? m->status
+           : m->differs         ? PITH_ERR_CHECKSUM
+           : m->corrupt         ? PITH_ERR_CORRUPT
+           : m->unsupported     ? PITH_ERR_UNSUPPORTED
+                                : PITH_OK;
+}
+
+/* ---- Tiles -----------------------------------------------------------------------------------*/
+
+PITHI_DEVICE uint64_t pithi_tile_before(const struct pithi_tiling *t, const struct pithi_tile *at) {
+    uint64_t before = at->origin[0], whole = at->extent[0];
+    PITHI_UNROLL for (uint32_t d = 1; d < PITHI_TILE_NDIM; d++) {
+        before = before * t->shape[d] + whole * at->origin[d];
+        whole *= at->extent[d];
+    }
+    return before;
+}
+
+/* By the team's first thread. What is not live has no tile, or an item that cannot be coded. */
+PITHI_DEVICE void pithi_block_open(const struct pithi_gpu_call *a,
+                                   const struct pithi_gpu_side *side,
+                                   const struct pithi_gpu_item *it, uint64_t team,
+                                   struct pithi_gpu_block *b) {
+    b->number = team % a->chunks;
+    b->room = pithi_room(a, side, it->index);
+    b->live = it->status == PITH_OK && b->number < it->slot->blocks;
+    if (!b->live) return;
+    b->tile = pithi_tile_at(&it->slot->tiling, b->number);
+    b->before = pithi_tile_before(&it->slot->tiling, &b->tile);
+    b->count = (uint32_t)b->tile.count;
+    b->groups = b->named = (b->count + PITHI_GROUP - 1) / PITHI_GROUP;
+    const uint64_t end = it->slot->count;
+    b->lo = a->first < end ? a->first : end;
+    b->hi = a->count < end - b->lo ? b->lo + a->count : end;
+}
+
+/* An element of the tile: where in it, and its number in the slot. */
+struct pithi_gpu_place {
+    uint32_t x[PITHI_TILE_NDIM];
+    uint64_t at;
+};
+PITHI_DEVICE void pithi_place_find(const struct pithi_tiling *t, const struct pithi_tile *tile,
+                                   struct pithi_gpu_place *p) {
+    p->at = 0;
+    PITHI_UNROLL for (uint32_t d = 0; d < PITHI_TILE_NDIM; d++) p->at =
+        p->at * t->shape[d] + tile->origin[d] + p->x[d];
+}
+PITHI_DEVICE struct pithi_gpu_place pithi_place_of(const struct pithi_tiling *t,
+                                                   const struct pithi_tile *tile, uint32_t i) {
+    struct pithi_gpu_place p;
+    PITHI_UNROLL for (int d = PITHI_TILE_NDIM - 1; d >= 0; d--) {
+        p.x[d] = i % tile->extent[d];
+        i /= tile->extent[d];
+    }
+    pithi_place_find(t, tile, &p);
+    return p;
+}
+PITHI_DEVICE void pithi_place_next(const struct pithi_tiling *t, const struct pithi_tile *tile,
+                                   struct pithi_gpu_place *p) {
+    p->at++;
+    if (++p->x[3] < tile->extent[3]) return;
+    p->x[3] = 0;
+    bool carry = true;
+    PITHI_UNROLL for (int d = 2; d >= 0; d--) {
+        p->x[d] += carry;
+        carry = carry && p->x[d] == tile->extent[d];
+        if (carry) p->x[d] = 0;
+    }
+    pithi_place_find(t, tile, p);
+}
+
+PITHI_DEVICE uint32_t pithi_group_count(const struct pithi_gpu_block *b, uint32_t g) {
+    const uint32_t left = b->count - g * PITHI_GROUP;
+    return left < PITHI_GROUP ? left : (uint32_t)PITHI_GROUP;
+}
+
+/* Dimensions of more than one element: no higher order of differences says more. */
+PITHI_DEVICE uint32_t pithi_tile_dimensions(const struct pithi_tile *t) {
+    uint32_t n = 0;
+    PITHI_UNROLL for (uint32_t d = 0; d < PITHI_TILE_NDIM; d++) if (!n && t->extent[d] > 1) n =
+        PITHI_TILE_NDIM - d;
+    return n;
+}
+
+PITHI_DEVICE uint32_t pithi_tile_extent(const struct pithi_tile *t, uint32_t d) {
+    return d == 0 ? t->extent[0] : d == 1 ? t->extent[1] : d == 2 ? t->extent[2] : t->extent[3];
+}
+
+/* ---- Bits of the dtype -----------------------------------------------------------------------*/
+
+/* By one access where that can be: without alignment there is one for every byte. */
+PITHI_DEVICE uint32_t pithi_own_get(const uint8_t *p, uint32_t width) {
+    if (!pithi_is_aligned(p, width)) return width == 4 ? pithi_get32(p) : pithi_get16(p);
+    return width == 4 ? pithi_get_aligned32(p) : pithi_get_aligned16(p);
+}
+PITHI_DEVICE void pithi_own_put(uint8_t *p, uint32_t width, uint32_t bits) {
+    const bool aligned = pithi_is_aligned(p, width);
+    if (width == 4 && aligned)
+        pithi_put_aligned32(p, bits);
+    else if (width == 4)
+        pithi_put32(p, bits);
+    else if (aligned)
+        pithi_put_aligned16(p, (uint16_t)bits);
+    else
+        pithi_put16(p, (uint16_t)bits);
+}
+/* Of finite f32 bits that the dtype has. */
+PITHI_DEVICE uint32_t pithi_own_bits(uint32_t dtype, uint32_t u) {
+    return dtype == PITH_F32 ? u : dtype == PITH_BF16 ? pithi_to_bf16(u) : pithi_to_f16(u);
+}
+
+PITHI_DEVICE bool pithi_own_code(const struct pithi_quant *q, uint32_t bits, int32_t *code) {
+    return q->relative ? pithi_quant_code_bits(q, bits, code)
+                       : pithi_quant_code(q, pithi_unit_widen(q->dtype, bits), code);
+}
+PITHI_DEVICE uint32_t pithi_own_value(const struct pithi_quant *q, uint32_t code) {
+    if (q->relative) return (uint32_t)pithi_quant_bits(q, (int32_t)code);
+    return pithi_own_bits(q->dtype, pithi_bits(pithi_quant_value(q, (int32_t)code)));
+}
+
+/* ---- Sums over the team ----------------------------------------------------------------------*/
+
+PITHI_PHASE(pithi_scan_publish, uint32_t which) {
+    (void)a;
+    s->strip.scan[which][t->tid] = t->total;
+}
+
+/* A body's text: t->total of the threads before and of all can then be asked for. */
+#define PITHI_SCAN(which)                     \
+    do {                                      \
+        PITHI_WARP_SUM(total);                \
+        PITHI_RUN(pithi_scan_publish, which); \
+    } while (0)
+
+PITHI_DEVICE uint64_t pithi_scan_before(const struct pithi_gpu_shared *s, uint32_t which,
+                                        uint32_t tid) {
+    uint64_t sum = tid % PITHI_WARP ? s->strip.scan[which][tid - 1] : 0;
+    for (uint32_t w = 1; w <= tid / PITHI_WARP; w++)
+        sum += s->strip.scan[which][w * PITHI_WARP - 1];
+    return sum;
+}
+PITHI_DEVICE uint64_t pithi_scan_all(const struct pithi_gpu_shared *s, uint32_t which) {
+    return pithi_scan_before(s, which, PITHI_TEAM - 1) + s->strip.scan[which][PITHI_TEAM - 1] -
+           s->strip.scan[which][PITHI_TEAM - 2];
+}
+
+/* The same of PITHI_WARP_RUNS. */
+PITHI_DEVICE uint64_t pithi_runs_before(const struct pithi_gpu_shared *s, uint32_t which,
+                                        uint32_t tid, uint64_t sum) {
+    for (uint32_t w = 1; w <= tid / PITHI_WARP; w++)
+        sum = pithi_runs_join(sum, s->strip.scan[which][w * PITHI_WARP - 1]);
+    return tid % PITHI_WARP ? pithi_runs_join(sum, s->strip.scan[which][tid - 1]) : sum;
+}
+
+/* ---- Checksums -------------------------------------------------------------------------------*/
+
+PITHI_PHASE(pithi_block_hash, uint32_t step) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    (void)a;
+    t->total = pithi_hash_part(b->bytes, 0, b->length, t->tid, step);
+}
+
+/* By one thread, after PITHI_SCAN(0) of pithi_block_hash. */
+PITHI_DEVICE uint64_t pithi_block_sum(const struct pithi_gpu_shared *s) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    return pithi_nh_finish(pithi_scan_all(s, 0), b->length, PITHI_CHECK_TAG + b->number);
+}
+
+#endif

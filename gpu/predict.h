@@ -1,0 +1,19 @@
+/* predict.h - calls on items of codecs with a bound: several launches each.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_GPU_PREDICT_H
+#define PITHI_GPU_PREDICT_H
+
+#include "plan.h"
+
+static inline bool pithi_cuda_is_bounded(const pith_cuda_plan *c) {
+    return c->table.device.kind == PITHI_DEVICE_bounded ||
+           c->table.device.kind == PITHI_DEVICE_rows;
+}
+/* a: filled in but for what says how teams share the work. */
+pith_status pithi_cuda_bounded_encode(pith_cuda_plan *c, struct pithi_gpu_call *a,
+                                      const pith_cuda_items *items, void *stream);
+/* verify: the checks alone. */
+pith_status pithi_cuda_bounded_decode(pith_cuda_plan *c, struct pithi_gpu_call *a, bool verify,
+                                      const pith_cuda_items *items, void *stream);
+
+#endif

@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# check_install.sh: pith can be installed, found with pkg-config, and used as a Meson subproject.
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+source=$(cd "$(dirname "$0")/../.." && pwd)
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+cc=${CC:-cc}
+
+run() { # quiet unless it fails
+    "$@" >"$place/log" 2>&1 || {
+        cat "$place/log"
+        printf 'failed: %s\n' "$*"
+        exit 1
+    }
+}
+
+# ---- Installed -----------------------------------------------------------------------------------
+run meson setup "$place/build" "$source" --prefix="$place/usr" --libdir=lib --buildtype=debug \
+    -Dtests=false -Dbench=false -Dfuzz=none -Dcuda=disabled
+run meson install -C "$place/build"
+for file in include/pith/bounds.h include/pith/kv.h \
+    include/pith/pith.h include/pith/pith_cuda.h include/pith/version.h lib/libpith.so \
+    lib/libpith.a lib/libpith_cuda.so lib/libpith_cuda.a lib/pkgconfig/pith.pc \
+    lib/pkgconfig/pith_cuda.pc bin/pith share/man/man1/pith.1; do
+    [ -e "$place/usr/$file" ] || { echo "not installed: $file"; exit 1; }
+done
+export PKG_CONFIG_PATH=$place/usr/lib/pkgconfig
+if command -v mpicc >/dev/null; then
+    run "$cc" -std=c11 -Werror -c -x c - -o "$place/mpi.o" $(pkg-config --cflags pith_mpi) \
+        $(mpicc --showme:compile) <<<'#include <pith/pith_mpi.h>
+pith_status none(void) { return pith_mpi_wait_all(0, NULL, NULL); }'
+    [ -e "$place/usr/lib/libpith_mpi.so" ] || { echo 'not installed: libpith_mpi'; exit 1; }
+fi
+if pkg-config --exists lapacke; then
+    run "$cc" -std=c11 -Werror -x c - -o "$place/svd" $(pkg-config --cflags --libs pith_svd) <<'END'
+#include <pith/pith_svd.h>
+int main(void) {
+    float w = -2, u, s, vt;
+    return pith_svd_thin(1, 1, &w, &u, &s, &vt) != PITH_OK || s != 2;
+}
+END
+    run env LD_LIBRARY_PATH="$place/usr/lib" "$place/svd"
+fi
+# A stub: it links everywhere, and says what it is.
+run "$cc" -std=c11 -Wall -Wextra -Werror -x c - -o "$place/cuda" \
+    $(pkg-config --cflags --libs pith_cuda) <<'END'
+#include <pith/pith_cuda.h>
+#include <stdio.h>
+int main(void) {
+    pith_error error = {"", 0};
+    const pith_status status = pith_cuda_available(0, &error);
+    printf("%s: %s\n", pith_status_name(status), error.text);
+    return status != PITH_ERR_UNSUPPORTED;
+}
+END
+run env LD_LIBRARY_PATH="$place/usr/lib" "$place/cuda"
+grep -q 'no CUDA' "$place/log" || { echo 'the stub does not say why'; exit 1; }
+[ "$(pkg-config --modversion pith)" = "$("$source/tools/version.sh")" ] ||
+    { echo 'pith.pc states another version than version.h'; exit 1; }
+consumer=$source/tests/subproject/consumer.c
+run "$cc" -std=c11 -Wall -Wextra -Werror "$consumer" -o "$place/shared" \
+    $(pkg-config --cflags --libs pith)
+run env LD_LIBRARY_PATH="$place/usr/lib" "$place/shared"
+cat "$place/log"
+ldd_line=$(LD_LIBRARY_PATH=$place/usr/lib ldd "$place/shared" | grep libpith || true)
+[ -n "$ldd_line" ] || { echo 'the consumer does not use the shared library'; exit 1; }
+rm "$place"/usr/lib/libpith.so*
+run "$cc" -std=c11 "$consumer" -o "$place/static" $(pkg-config --static --cflags --libs pith)
+run "$place/static"
+echo 'installed, found with pkg-config, linked shared and static'
+
+# ---- Subproject ----------------------------------------------------------------------------------
+unset PKG_CONFIG_PATH
+cp -r "$source/tests/subproject" "$place/outer"
+mkdir -p "$place/outer/subprojects"
+ln -s "$source" "$place/outer/subprojects/pith"
+run meson setup "$place/inner" "$place/outer" --force-fallback-for=pith
+run ninja -C "$place/inner" ${JOBS:+-j "$JOBS"}
+run meson test -C "$place/inner" consumer
+echo 'used as a subproject'

@@ -1,0 +1,226 @@
+/* bench.c - the group quantizer's kernels against scalar and against plain movers.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Every kernel run stands beside a run of its ceiling over the same buffers; medians are
+ * compared. The difference rows include the hash of the new base, in pieces, as wdiff does it. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cpu.h"
+#include "kernelcheck.h"
+#include "roofline.h"
+
+/* A GiB of f32: twice the last level of caches, or more than most have. */
+enum { COUNT = 1 << 28, RUNS = 5, SMALL = 4096, TOKEN = 1024, TOKENS = 256 * TOKEN };
+
+struct buffers {
+    uint8_t *value, *base, *codes, *scales;
+};
+
+struct subject {
+    const char *name;
+    struct pithi_group_setting set;
+    uint32_t value, base; /* dtypes */
+    bool decode, stream;
+    size_t count;
+};
+
+enum { GROUPS = 3 };
+static const uint32_t groups[GROUPS] = {16, 128, 2048};
+
+struct timings {
+    double kernel[GROUPS], ceiling;
+};
+
+static volatile uint64_t witness;
+
+static int by_value(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *t, size_t n) {
+    qsort(t, n, sizeof *t, by_value);
+    return t[n / 2];
+}
+
+static size_t width(uint32_t dtype) { return dtype == PITH_NONE ? 0 : dtype == PITH_F32 ? 4 : 2; }
+
+static struct pithi_group_job job_of(const struct subject *s, const struct buffers *b, size_t i,
+                                     size_t count) {
+    struct pithi_group_job job = {.set = s->set, .count = count, .first = i};
+    job.value_dtype = s->value;
+    job.out_dtype = s->value;
+    job.base_dtype = s->base;
+    if (!s->decode) job.value = b->value + i * width(s->value);
+    if (s->decode && !s->base) job.out = b->value + i * width(s->value);
+    if (s->base) job.base = b->base + i * width(s->base);
+    job.update = s->base != PITH_NONE;
+    job.stream = s->stream;
+    job.codes = b->codes + i * s->set.bits / 8;
+    job.scales = b->scales + pithi_group_scale_bytes(&s->set, i);
+    return job;
+}
+
+/* In pieces, as wdiff does it. With a base 16 KiB of f32, or the group: the hash finds the new base
+ * in the cache. Else its blocks. */
+static double run_kernel(const struct pithi_kernels *k, const struct subject *s,
+                         const struct buffers *b) {
+    const size_t least = s->base || s->count == SMALL ? 4096 : 16384;
+    const size_t piece = s->set.group > least ? s->set.group : least;
+    const uint64_t host = pithi_fp_enter();
+    const double start = ceiling_clock();
+    for (size_t i = 0; i < s->count; i += piece) {
+        const size_t n = s->count - i < piece ? s->count - i : piece;
+        struct pithi_group_job job = job_of(s, b, i, n);
+        (s->decode ? k->group_decode : k->group_encode)(&job);
+        if (s->base) witness += k->nh(job.base, n * width(s->base), i * width(s->base) / 8);
+    }
+    const double seconds = ceiling_clock() - start;
+    pithi_fp_leave(host);
+    return seconds;
+}
+
+/* Ordinary stores and non-temporal ones, but the latter not for what is in the cache. */
+static int ceiling_ways(const struct subject *s) {
+    if (s->base) return CEILING_MOVERS;
+    return s->decode && s->count == COUNT ? 2 : 1;
+}
+
+static double run_ceiling(const struct subject *s, const struct buffers *b, int way) {
+    const size_t bytes = s->count * width(s->value), codes = s->count * s->set.bits / 8;
+    if (!s->base && !s->decode) return ceiling_read(b->value, bytes);
+    if (!s->base) return ceiling_fill(b->value, bytes, way == 1);
+    const size_t base = s->count * width(s->base);
+    struct ceiling_mover m = {.read = {b->base, s->decode ? b->codes : b->value},
+                              .read_bytes = {base, s->decode ? codes : bytes},
+                              .write = {b->base, s->decode ? NULL : b->codes},
+                              .write_bytes = {base, codes}};
+    return ceiling_move(&m, way);
+}
+
+static struct subject of_group(const struct subject *s, int g) {
+    struct subject grouped = *s;
+    grouped.set.group = groups[g];
+    return grouped;
+}
+
+/* All sizes of groups by turns, beside one measurement of the ceilings. */
+static struct timings measure(const struct pithi_kernels *k, const struct subject *s,
+                              const struct buffers *b) {
+    double kernel[GROUPS][RUNS] = {{0}}, ceiling[CEILING_MOVERS][RUNS] = {{0}};
+    const int ways = ceiling_ways(s);
+    const int repeats = s->count == COUNT ? 1 : COUNT / 16 / (int)s->count;
+    for (int run = 0; run < RUNS; run++) {
+        for (int way = 0; way < ways; way++)
+            for (int r = 0; r < repeats; r++) ceiling[way][run] += run_ceiling(s, b, way);
+        for (int g = 0; g < GROUPS; g++) {
+            const struct subject grouped = of_group(s, g);
+            if (run == 0) run_kernel(k, &grouped, b);
+            for (int r = 0; r < repeats; r++) kernel[g][run] += run_kernel(k, &grouped, b);
+        }
+    }
+    struct timings t = {.ceiling = median(ceiling[0], RUNS) / repeats};
+    for (int way = 1; way < ways; way++)
+        t.ceiling = fmin(t.ceiling, median(ceiling[way], RUNS) / repeats);
+    for (int g = 0; g < GROUPS; g++) t.kernel[g] = median(kernel[g], RUNS) / repeats;
+    return t;
+}
+
+/* Scalar text over a small part of a large tensor. */
+static double measure_scalar(const struct subject *s, const struct buffers *b) {
+    struct pithi_kernels scalar;
+    struct subject part = *s;
+    pithi_kernels_bind(&scalar, 0);
+    if (s->count == COUNT) part.count /= 128;
+    return run_kernel(&scalar, &part, b) / (double)part.count * (double)s->count;
+}
+
+/* No zeros: some machines write those faster. A sixteenth is drawn, the rest repeats it. */
+static void fill_data(const struct subject *s, const struct buffers *b) {
+    const size_t part = (s->count < 65536 ? s->count : s->count / 16) * width(s->value);
+    ceiling_fill(b->base, COUNT * 4ul, false);
+    ceiling_fill(b->scales, COUNT, false);
+    memset(b->codes, 0x5B, COUNT);
+    fill_values(b->value, s->value, part / width(s->value), FILL_GAUSS, 7);
+    for (size_t at = part; at < s->count * width(s->value); at += part)
+        memcpy(b->value + at, b->value, part);
+}
+
+static void bench_one(const struct level *level, const struct subject *s, const struct buffers *b) {
+    fill_data(s, b);
+    const double gb = (double)(s->count * width(s->value)) * 1e-9;
+    const struct timings t = measure(&level->kernels, s, b);
+    for (int g = 0; g < GROUPS; g++) {
+        const struct subject grouped = of_group(s, g);
+        const double scalar = measure_scalar(&grouped, b), kernel = t.kernel[g];
+        printf(
+            "%-7s %-34s group %5u  scalar %5.2f  kernel %6.2f  x%5.1f  ceiling %6.2f GB/s  %.2f\n",
+            level->isa, s->name, groups[g], gb / scalar, gb / kernel, scalar / kernel,
+            gb / t.ceiling, t.ceiling / kernel);
+    }
+    fflush(stdout);
+}
+
+#define RANGES(b) .bits = (b), .asymmetric = true, .scale_dtype = PITH_F16
+static const struct subject subjects[] = {
+    {"encode f32 4 bits", {.bits = 4}, PITH_F32, PITH_NONE, false, true, COUNT},
+    {"encode f32 4 bits stochastic",
+     {.bits = 4, .stochastic = true},
+     PITH_F32,
+     PITH_NONE,
+     false,
+     true,
+     COUNT},
+    {"encode bf16 4 bits", {.bits = 4}, PITH_BF16, PITH_NONE, false, true, COUNT},
+    {"encode f32 3 bits", {.bits = 3}, PITH_F32, PITH_NONE, false, true, COUNT},
+    {"encode f32 8 bits", {.bits = 8}, PITH_F32, PITH_NONE, false, true, COUNT},
+    {"kv encode f32 4 bits", {RANGES(4)}, PITH_F32, PITH_NONE, false, true, COUNT},
+    {"kv encode f32 2 bits", {RANGES(2)}, PITH_F32, PITH_NONE, false, true, COUNT},
+    {"kv encode bf16 4 bits", {RANGES(4)}, PITH_BF16, PITH_NONE, false, true, COUNT},
+    {"kv encode f16 4 bits", {RANGES(4)}, PITH_F16, PITH_NONE, false, true, COUNT},
+    {"kv encode f32 4 bits of one token", {RANGES(4)}, PITH_F32, PITH_NONE, false, false, TOKEN},
+    {"kv encode f32 4 bits of 256 tokens", {RANGES(4)}, PITH_F32, PITH_NONE, false, false, TOKENS},
+    {"kv decode f32 4 bits", {RANGES(4)}, PITH_F32, PITH_NONE, true, true, COUNT},
+    {"kv decode f32 2 bits", {RANGES(2)}, PITH_F32, PITH_NONE, true, true, COUNT},
+    {"kv decode bf16 4 bits", {RANGES(4)}, PITH_BF16, PITH_NONE, true, true, COUNT},
+    {"kv decode f16 4 bits", {RANGES(4)}, PITH_F16, PITH_NONE, true, true, COUNT},
+    {"decode f32 4 bits", {.bits = 4}, PITH_F32, PITH_NONE, true, true, COUNT},
+    {"decode f32 4 bits in cache", {.bits = 4}, PITH_F32, PITH_NONE, true, false, SMALL},
+    {"decode bf16 4 bits", {.bits = 4}, PITH_BF16, PITH_NONE, true, true, COUNT},
+    {"decode f32 3 bits", {.bits = 3}, PITH_F32, PITH_NONE, true, true, COUNT},
+    {"wdiff encode f32, base f32", {.bits = 4}, PITH_F32, PITH_F32, false, false, COUNT},
+    {"wdiff encode f32, base bf16", {.bits = 4}, PITH_F32, PITH_BF16, false, false, COUNT},
+    {"wdiff encode bf16, base bf16", {.bits = 4}, PITH_BF16, PITH_BF16, false, false, COUNT},
+    {"wdiff decode-add base f32", {.bits = 4}, PITH_F32, PITH_F32, true, false, COUNT},
+    {"wdiff decode-add base bf16", {.bits = 4}, PITH_F32, PITH_BF16, true, false, COUNT},
+};
+
+static void bench_memcpy(const struct buffers *b) {
+    double t[RUNS];
+    for (int run = 0; run < RUNS; run++) t[run] = ceiling_memcpy(b->base, b->value, COUNT * 4ul);
+    printf("memcpy %.2f GB/s (of bytes copied)\n", COUNT * 4e-9 / median(t, RUNS));
+}
+
+void bench_group(const struct level *level) {
+    bench_sum(level);
+    bench_channels(level);
+    struct buffers b = {malloc(COUNT * 4ul), malloc(COUNT * 4ul), malloc(COUNT), malloc(COUNT)};
+    if (b.value && b.base && b.codes && b.scales) {
+        ceiling_fill(b.base, COUNT * 4ul, false);
+        ceiling_fill(b.value, COUNT * 4ul, false);
+        bench_memcpy(&b);
+        for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++) {
+            struct subject s = subjects[i];
+            if (!strstr(s.name, bench_only)) continue;
+            if (!s.set.scale_dtype) s.set.scale_dtype = PITH_F32;
+            bench_one(level, &s, &b);
+        }
+    }
+    free(b.value);
+    free(b.base);
+    free(b.codes);
+    free(b.scales);
+}

@@ -1,0 +1,239 @@
+/* channel.c - settled groups along rows against their scalar text.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cpu.h"
+#include "kernelcheck.h"
+#include "roofline.h"
+
+enum { ROOM = 1 << 20, CODES = ROOM / 4, SCALES = 1 << 15 };
+
+struct shape {
+    struct pithi_group_setting set;
+    uint32_t dtype, out;
+    size_t rows, columns, stride, code_stride;
+    enum fill fill;
+    bool stream, hostile, ahead;
+    size_t place[5];
+};
+
+enum { VALUE, CODE, SCALE, ZERO, OUT, AREAS };
+static struct guarded area[AREAS];
+static uint8_t *data, *codes, *scales, *zeros, *out;
+
+static size_t width(uint32_t dtype) { return dtype == PITH_F32 ? 4 : 2; }
+static bool same(const void *a, const void *b, size_t n) { return n == 0 || memcmp(a, b, n) == 0; }
+
+static void begin(const struct level *level, const char *what, const struct shape *s) {
+    check_begin(
+        "columns %s %s: %zu x %zu, stride %zu, codes %zu apart, dtype %u to %u, %u bits %s, "
+        "scale %u, values %s, stream %d, places %zu %zu %zu %zu %zu",
+        level->isa, what, s->rows, s->columns, s->stride, s->code_stride, s->dtype, s->out,
+        s->set.bits, s->set.asymmetric ? "asymmetric" : "symmetric", s->set.scale_dtype,
+        fill_names[s->fill], s->stream, s->place[0], s->place[1], s->place[2], s->place[3],
+        s->place[4]);
+}
+
+/* Bytes from the first row to the end of the last. */
+static size_t span(size_t rows, size_t stride, size_t row) {
+    return rows ? (rows - 1) * stride + row : 0;
+}
+static size_t value_bytes(const struct shape *s, uint32_t dtype) {
+    return span(s->rows, s->stride, s->columns) * width(dtype);
+}
+static size_t code_bytes(const struct shape *s) {
+    return span(s->rows, s->code_stride, pithi_group_code_bytes(&s->set, s->columns));
+}
+static size_t scale_bytes(const struct shape *s) {
+    return s->columns * pithi_scale_width(s->set.scale_dtype);
+}
+
+static struct pithi_column_job job_of(const struct shape *s) {
+    return (struct pithi_column_job){.set = s->set,
+                                     .rows = s->rows,
+                                     .columns = s->columns,
+                                     .stride = (int64_t)s->stride,
+                                     .code_stride = s->code_stride,
+                                     .stream = s->stream,
+                                     .saturated = 5, /* results are added to */
+                                     .poisoned = 7};
+}
+
+static void expect(const struct pithi_column_job *job, const struct pithi_column_job *text) {
+    check_that(job->saturated == text->saturated, "the saturated count differs");
+    check_that(job->poisoned == text->poisoned, "the poisoned count differs");
+    for (int k = 0; k < AREAS; k++)
+        check_that(!area[k].p || guarded_intact(&area[k]), "something beside a buffer was written");
+}
+
+static void check_encode(const struct level *level, const struct shape *s) {
+    struct pithi_column_job text = job_of(s), job = text;
+    begin(level, "encode", s);
+    memset(codes, 0x5A, code_bytes(s)); /* between rows of codes nothing is written */
+    text.dtype = job.dtype = s->dtype;
+    text.value = data, text.codes = codes, text.scales = scales, text.zeros = zeros;
+    job.value = guarded_place(&area[VALUE], s->place[VALUE], data, value_bytes(s, s->dtype));
+    job.codes = guarded_place(&area[CODE], s->place[CODE], codes, code_bytes(s));
+    job.scales = guarded_place(&area[SCALE], s->place[SCALE], data, scale_bytes(s));
+    job.zeros = guarded_place(&area[ZERO], s->place[ZERO], data, scale_bytes(s));
+    if (s->ahead) job.ahead = data; /* of what comes next nothing depends on the values */
+    memcpy(zeros, data, scale_bytes(s));
+    pithi_column_encode_c(&text);
+    level->kernels.column_encode(&job);
+    check_that(s->rows == 0 || same(job.scales, scales, scale_bytes(s)), "scales differ");
+    check_that(same(job.zeros, zeros, scale_bytes(s)), "zero points differ");
+    check_that(same(job.codes, codes, code_bytes(s)), "codes differ");
+    expect(&job, &text);
+    check_end();
+}
+
+static void hostile_scales(const struct shape *s) {
+    const enum fill fill = (enum fill)check_below(FILL_COUNT);
+    for (size_t i = 0; i < code_bytes(s); i++) codes[i] = (uint8_t)check_random();
+    fill_values(scales, s->set.scale_dtype, s->columns, fill, 7);
+    fill_values(zeros, s->set.scale_dtype, s->columns, fill, 7);
+}
+
+static void check_decode(const struct level *level, const struct shape *s) {
+    struct pithi_column_job text = job_of(s), job = text;
+    begin(level, "decode", s);
+    if (s->hostile) hostile_scales(s);
+    memset(out, 0x5A, value_bytes(s, s->out));
+    text.dtype = job.dtype = s->out;
+    text.out = out, text.codes = codes, text.scales = scales, text.zeros = zeros;
+    job.out = guarded_place(&area[OUT], s->place[OUT], out, value_bytes(s, s->out));
+    job.codes = guarded_place(&area[CODE], s->place[CODE], codes, code_bytes(s));
+    job.scales = guarded_place(&area[SCALE], s->place[SCALE], scales, scale_bytes(s));
+    job.zeros = guarded_place(&area[ZERO], s->place[ZERO], zeros, scale_bytes(s));
+    pithi_column_decode_c(&text);
+    level->kernels.column_decode(&job);
+    check_that(same(job.out, out, value_bytes(s, s->out)), "outputs differ");
+    check_that(same(job.codes, codes, code_bytes(s)), "codes were written");
+    check_that(same(job.scales, scales, scale_bytes(s)), "scales were written");
+    expect(&job, &text);
+    check_end();
+}
+
+static void random_format(struct shape *s) {
+    static const uint32_t dtypes[3] = {PITH_F32, PITH_BF16, PITH_F16};
+    s->set.asymmetric = check_below(3) != 0;
+    s->set.settle = true;
+    s->set.bits = (uint8_t)(s->set.asymmetric ? 1 + check_below(8) : 2 + check_below(7));
+    s->set.scale_dtype = (uint8_t)dtypes[check_below(3)];
+    s->set.group = 16u << check_below(5);
+    s->dtype = dtypes[check_below(3)];
+    s->out = dtypes[check_below(3)];
+    s->fill = check_below(3) == 0 ? FILL_GAUSS
+              : check_below(2)    ? FILL_OFFSET
+                                  : (enum fill)check_below(FILL_COUNT);
+    s->stream = check_below(2);
+    s->hostile = check_below(3) == 0;
+    s->ahead = check_below(2);
+    for (int k = 0; k < AREAS; k++)
+        s->place[k] = check_below(3) ? check_below(PLACE_COUNT) : PLACE_END;
+}
+
+static void random_size(struct shape *s, bool wide) {
+    s->rows = check_below(4) ? check_below(s->set.group + 1) : s->set.group;
+    s->columns = wide ? 1000 + check_below(300) : check_below(check_below(2) ? 20 : 300);
+    if (check_below(2)) s->columns -= s->columns % 64;
+    if (wide && s->rows > 128) s->rows = 128;
+    const size_t most = ROOM / 4 / (s->rows + 1) - 200;
+    s->stride = s->columns + (check_below(2) ? 0 : check_below(200));
+    if (s->stride > most) s->stride = s->columns;
+    s->code_stride = pithi_group_code_bytes(&s->set, s->columns) + check_below(2) * check_below(70);
+}
+
+void check_channels(const struct level *level) {
+    data = malloc(ROOM), codes = malloc(CODES), scales = malloc(SCALES);
+    zeros = malloc(SCALES), out = malloc(ROOM);
+    check_begin("columns %s: memory", level->isa);
+    check_that(data && codes && scales && zeros && out, "malloc failed");
+    check_end();
+    for (int k = 0; k < AREAS; k++)
+        if (!area[k].pages) area[k] = guarded_new(ROOM + 8192);
+    for (size_t c = 0; data && codes && scales && zeros && out && c < 1500; c++) {
+        struct shape s = {.rows = 0};
+        random_format(&s);
+        random_size(&s, c % 16 == 0);
+        const int levels = (1 << (s.set.asymmetric ? s.set.bits : s.set.bits - 1)) - 1;
+        fill_values(data, s.dtype, value_bytes(&s, s.dtype) / width(s.dtype), s.fill, levels);
+        check_encode(level, &s);
+        check_decode(level, &s);
+    }
+    free(data), free(codes), free(scales), free(zeros), free(out);
+}
+
+/* ---- Speed -----------------------------------------------------------------------------------*/
+
+enum { ROW = 1024, TOKENS = 1 << 15, GROUP = 128, RUNS = 11 };
+
+static int by_value(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double run(const struct pithi_kernels *k, uint32_t dtype, bool decode, size_t tokens) {
+    struct pithi_column_job job = {
+        .set = {.bits = 4, .group = GROUP, .asymmetric = true, .scale_dtype = PITH_F16},
+        .rows = GROUP,
+        .columns = ROW,
+        .stride = ROW,
+        .dtype = dtype,
+        .code_stride = ROW / 2,
+        .scales = scales,
+        .zeros = zeros,
+        .stream = true};
+    const double start = ceiling_clock();
+    for (size_t t = 0; t < tokens; t += GROUP) {
+        job.value = data + t * ROW * width(dtype);
+        job.ahead = t + GROUP < tokens ? data + (t + GROUP) * ROW * width(dtype) : NULL;
+        job.out = data + t * ROW * width(dtype);
+        job.codes = codes + t * ROW / 2;
+        (decode ? k->column_decode : k->column_encode)(&job);
+    }
+    return (ceiling_clock() - start) / (double)tokens;
+}
+
+static void bench_one(const struct level *level, const char *name, uint32_t dtype, bool decode) {
+    const size_t bytes = ROW * width(dtype);
+    struct pithi_kernels scalar;
+    double kernel[RUNS], ceiling[RUNS];
+    pithi_kernels_bind(&scalar, 0);
+    for (size_t at = 0; at < TOKENS; at += 256)
+        fill_values(data + at * bytes, dtype, at ? 0 : 256 * ROW, FILL_GAUSS, 7);
+    for (size_t at = 256; at < TOKENS; at += 256) memcpy(data + at * bytes, data, 256 * bytes);
+    run(&level->kernels, dtype, false, TOKENS);
+    for (int i = 0; i < RUNS; i++) {
+        ceiling[i] = (decode ? ceiling_fill(data, TOKENS * bytes, true)
+                             : ceiling_read(data, TOKENS * bytes)) /
+                     TOKENS;
+        kernel[i] = run(&level->kernels, dtype, decode, TOKENS);
+    }
+    qsort(kernel, RUNS, sizeof *kernel, by_value);
+    qsort(ceiling, RUNS, sizeof *ceiling, by_value);
+    const double gb = (double)bytes * 1e-9, text = run(&scalar, dtype, decode, 2 * GROUP);
+    printf("%-7s %-34s group %5u  scalar %5.2f  kernel %6.2f  x%5.1f  ceiling %6.2f GB/s  %.2f\n",
+           level->isa, name, GROUP, gb / text, gb / kernel[RUNS / 2], text / kernel[RUNS / 2],
+           gb / ceiling[RUNS / 2], ceiling[RUNS / 2] / kernel[RUNS / 2]);
+    fflush(stdout);
+}
+
+void bench_channels(const struct level *level) {
+    static const struct {
+        const char *name;
+        uint32_t dtype;
+        bool decode;
+    } rows[] = {{"kv channel encode f32 4 bits", PITH_F32, false},
+                {"kv channel encode bf16 4 bits", PITH_BF16, false},
+                {"kv channel decode f32 4 bits", PITH_F32, true},
+                {"kv channel decode bf16 4 bits", PITH_BF16, true}};
+    data = malloc((size_t)TOKENS * ROW * 4), codes = malloc((size_t)TOKENS * ROW / 2);
+    scales = malloc(SCALES), zeros = malloc(SCALES);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (data && codes && scales && zeros && strstr(rows[i].name, bench_only))
+            bench_one(level, rows[i].name, rows[i].dtype, rows[i].decode);
+    free(data), free(codes), free(scales), free(zeros);
+}

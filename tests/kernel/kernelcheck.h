@@ -1,0 +1,127 @@
+/* kernelcheck.h - what the parts of kernelcheck share.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TESTS_KERNELCHECK_H
+#define TESTS_KERNELCHECK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "codec.h"
+
+/* ---- Results ---------------------------------------------------------------------------------*/
+
+/* Name of what runs now: printed when a comparison fails or the kernel crashes. */
+void check_begin(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void check_end(void); /* counts one passed or failed case */
+/* Prints the case and `what` when ok is false. */
+void check_that(bool ok, const char *what);
+
+/* ---- Random numbers --------------------------------------------------------------------------*/
+
+uint64_t check_random(void);
+static inline size_t check_below(size_t n) { return (size_t)(check_random() % n); }
+void check_seed(uint64_t seed);
+
+/* ---- Buffers between two pages that must not be touched --------------------------------------*/
+
+struct guarded {
+    uint8_t *pages, *p;
+    size_t room, size;
+};
+
+enum { PLACE_END = 64, PLACE_COUNT = 65 }; /* 0..63: so many bytes after the first page's end */
+
+struct guarded guarded_new(size_t room);
+/* size bytes at a place, copied from `from`; canaries around them. */
+uint8_t *guarded_place(struct guarded *g, size_t place, const void *from, size_t size);
+/* No byte around the buffer has changed. */
+bool guarded_intact(const struct guarded *g);
+
+/* ---- Values ----------------------------------------------------------------------------------*/
+
+enum fill {
+    FILL_ZERO,
+    FILL_ONES,
+    FILL_NAN,
+    FILL_INFINITY,
+    FILL_MINUS_ZERO,
+    FILL_SUBNORMAL,
+    FILL_MAX,
+    FILL_TIES,
+    FILL_EQUAL,
+    FILL_TINY,
+    FILL_EXTREMES,
+    FILL_BITS,
+    FILL_GAUSS,
+    FILL_SCALES,
+    FILL_HUGE,
+    FILL_OFFSET,
+    FILL_COUNT
+};
+extern const char *const fill_names[FILL_COUNT];
+/* levels: largest code, for ties. */
+void fill_values(void *to, uint32_t dtype, size_t count, enum fill fill, int levels);
+
+/* ---- Kernels ---------------------------------------------------------------------------------*/
+
+struct level {
+    const char *isa;
+    uint32_t cpu;
+    struct pithi_kernels kernels;
+};
+
+/* One function per stage of registry.def: check, and time. `bound` says whether the kernel table
+ * of this level holds something else than the scalar text. */
+bool bound_nh(const struct level *level);
+bool bound_range(const struct level *level);
+bool bound_group(const struct level *level);
+bool bound_codebook(const struct level *level);
+bool bound_hadamard(const struct level *level);
+bool bound_quant(const struct level *level);
+bool bound_lorenzo(const struct level *level);
+bool bound_bitplane(const struct level *level);
+bool bound_nontemporal(const struct level *level);
+bool bound_interp(const struct level *level);
+bool bound_nonzero(const struct level *level);
+bool bound_fused_encode(const struct level *level);
+bool bound_fused_decode(const struct level *level);
+void check_nh(const struct level *level);
+void check_range(const struct level *level);
+void check_group(const struct level *level);
+void check_codebook(const struct level *level);
+void check_hadamard(const struct level *level);
+void check_quant(const struct level *level);
+void check_lorenzo(const struct level *level);
+void check_bitplane(const struct level *level);
+void check_nontemporal(const struct level *level);
+void check_interp(const struct level *level);
+void check_nonzero(const struct level *level);
+void check_fused_encode(const struct level *level);
+void check_fused_decode(const struct level *level);
+void check_sum(const struct level *level);      /* a part of group */
+void check_rotated(const struct level *level);  /* a part of group */
+void check_channels(const struct level *level); /* a part of group */
+void check_runs(const struct level *level);     /* likewise */
+void bench_nh(const struct level *level);
+void bench_range(const struct level *level);
+void bench_group(const struct level *level);
+void bench_codebook(const struct level *level);
+void bench_hadamard(const struct level *level);
+void bench_quant(const struct level *level);
+void bench_lorenzo(const struct level *level);
+void bench_bitplane(const struct level *level);
+void bench_nontemporal(const struct level *level);
+void bench_interp(const struct level *level);
+void bench_nonzero(const struct level *level);
+void bench_fused_encode(const struct level *level);
+void bench_fused_decode(const struct level *level);
+void bench_sum(const struct level *level);      /* a part of group */
+void bench_channels(const struct level *level); /* a part of group */
+extern const char *bench_only;                  /* part of the names of the rows to time */
+
+/* A host that left its own control word: FTZ, DAZ and a rounding mode, by number 0..3. */
+uint64_t host_fp_set(unsigned mode);
+void host_fp_restore(uint64_t before);
+
+#endif

@@ -1,0 +1,57 @@
+/* range.c - range of values: every length, every alignment, hostile values.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "kernelcheck.h"
+#include "roofline.h"
+
+enum { ROOM = 8192, MOST = 1500 };
+
+bool bound_range(const struct level *level) { return level->kernels.extremes != pithi_extremes_c; }
+
+static void check_one(const struct level *level, struct guarded *g, const float *data, size_t count,
+                      size_t place, const char *name) {
+    struct pithi_extremes wanted = {INT32_MAX, INT32_MIN}, got = wanted;
+    check_begin("survey %s: %zu values %s at place %zu", level->isa, count, name, place);
+    const uint8_t *p = guarded_place(g, place, data, count * sizeof *data);
+    pithi_extremes_c(data, count, &wanted);
+    level->kernels.extremes(p, count, &got);
+    check_that(got.low == wanted.low && got.high == wanted.high, "the extremes differ");
+    level->kernels.extremes(p, count / 2, &got);
+    check_that(got.low == wanted.low && got.high == wanted.high, "a part has widened the range");
+    check_that(guarded_intact(g), "a byte around the input changed");
+    check_end();
+}
+
+void check_range(const struct level *level) {
+    static float data[MOST];
+    struct guarded g = guarded_new(ROOM);
+    for (int fill = 0; fill < FILL_COUNT; fill++) {
+        fill_values(data, PITH_F32, MOST, (enum fill)fill, 7);
+        for (size_t count = 0; count < 200; count++)
+            check_one(level, &g, data, count, PLACE_END, fill_names[fill]);
+        for (size_t place = 0; place < PLACE_COUNT; place++)
+            check_one(level, &g, data, check_below(MOST), place, fill_names[fill]);
+    }
+}
+
+void bench_range(const struct level *level) {
+    enum { RUNS = 7 };
+    const size_t bytes = (size_t)128 << 20;
+    double best = 1e9, read = 1e9;
+    struct pithi_extremes e = {INT32_MAX, INT32_MIN};
+    void *p = malloc(bytes);
+    if (!p) return;
+    ceiling_fill(p, bytes, false);
+    for (int run = 0; run < RUNS; run++) {
+        const double sum = ceiling_read(p, bytes), start = ceiling_clock();
+        level->kernels.extremes(p, bytes / 4, &e);
+        const double took = ceiling_clock() - start;
+        if (took < best) best = took;
+        if (sum < read) read = sum;
+    }
+    printf("survey %-7s %9zu bytes  kernel %6.2f GB/s  of read %.2f\n", level->isa, bytes,
+           (double)bytes * 1e-9 / best, read / best);
+    free(p);
+}

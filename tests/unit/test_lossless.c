@@ -1,0 +1,344 @@
+/* test_lossless.c - blocks of the lossless codec: by hand, by every pattern, and their size.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+
+#include "bytes/entropy.h"
+#include "bytes/update.h"
+#include "codec.h"
+#include "util.h"
+
+static const char *test_directory;
+
+static struct pithi_params params_of(uint32_t dtype, bool base, uint32_t block) {
+    const struct pithi_codec *codec = pithi_codec_by_id(2);
+    struct pithi_params p = {.codec = codec, .dtype = dtype, .block = block, .most = block};
+    p.base_dtype = base ? dtype : PITH_NONE;
+    for (uint32_t i = 0; i < codec->key_count; i++) p.value[i] = codec->keys[i].initial;
+    return p;
+}
+
+static void *scratch_of(const struct pithi_params *p) {
+    const size_t bytes = (p->codec->scratch_bytes(p) + 63) & ~(size_t)63;
+    void *scratch = aligned_alloc(64, bytes);
+    CHECK(scratch);
+    return memset(scratch, 0xA5, bytes);
+}
+
+static struct pithi_entropy *coder_of(const struct pithi_params *p) {
+    const size_t bytes = p->codec->coder_bytes(p);
+    void *const memory = aligned_alloc(64, bytes);
+    CHECK(memory);
+    return pithi_entropy_open(memset(memory, 0xA5, bytes), bytes);
+}
+
+/* ---- Blocks by hand --------------------------------------------------------------------------*/
+
+enum { BASE = 1, KEY = 2, PLAIN = 4, LENGTH_MAX = 40 };
+
+struct block_case {
+    const char *what;
+    uint32_t dtype, flags;
+    size_t count, length;
+    uint8_t bytes[LENGTH_MAX];
+    uint8_t expect[64]; /* values; all 0 and 1 where the name begins with "bad" */
+};
+
+/* Bases are all zero bytes. A frame of zstd: descriptor, content size, blocks. */
+static const struct block_case block_cases[] = {
+    {"plain block", PITH_U8, PLAIN, 3, 3, {7, 8, 9}, {7, 8, 9}},
+    {"plain piece", PITH_U8, 0, 3, 5, {0x00, 0x00, 7, 8, 9}, {7, 8, 9}},
+    {"constant piece", PITH_U8, 0, 3, 3, {0x00, 0x01, 7}, {7, 7, 7}},
+    {"rotated float", PITH_BF16, 0, 1, 5, {0x00, 0x00, 0x05, 0x00, 0x7F}, {0x82, 0xBF}},
+    {"zigzag integer", PITH_I16, 0, 2, 6, {0x00, 0x00, 3, 4, 0x01, 0x00}, {0xFE, 0xFF, 2, 0}},
+    {"planes of two bytes", PITH_U16, 0, 2, 7, {0, 0, 1, 2, 0, 3, 4}, {1, 3, 2, 4}},
+    {"update", PITH_BF16, BASE, 2, 3, {0x12, 0x00, 0x09}, {0x00, 0x80, 0x01, 0x00}},
+    {"integer update", PITH_U8, BASE, 4, 3, {0x14, 0x01, 0x21}, {0xFF, 1, 0xFF, 1}},
+    {"escape", PITH_U8, 0, 3, 5, {0x02, 0x00, 0x0D, 0x00, 0x05}, {1, 8, 0}},
+    {"escape that wraps", PITH_U8, 0, 1, 5, {0x08, 0x01, 0xFF, 0x01, 0x01}, {0}},
+    {"one-bit symbols", PITH_U8, 0, 9, 8, {0x01, 0, 0x81, 1, 0, 4, 5, 6}, {5, [7] = 6, 7}},
+    {"sparse piece",
+     PITH_U8,
+     0,
+     64,
+     14,
+     {0, 3, 0, 1, 0, 0, 0, 0, 0, 0, 0x80, 0, 5, 6},
+     {5, [63] = 6}},
+    {"stored frame", PITH_U8, 0, 3, 13, {0, 2, 8, 0, 0, 0x20, 3, 0x19, 0, 0, 7, 8, 9}, {7, 8, 9}},
+    {"frame of runs", PITH_U8, 0, 3, 11, {0, 2, 6, 0, 0, 0x20, 3, 0x1B, 0, 0, 7}, {7, 7, 7}},
+    {"bad: no head", PITH_U8, 0, 3, 0, {0}, {0}},
+    {"bad: symbol width 3", PITH_U8, 0, 3, 3, {0x03, 0x01, 0}, {0}},
+    {"bad: symbol width 9", PITH_U8, 0, 3, 3, {0x09, 0x01, 0}, {0}},
+    {"bad: head bit 5", PITH_U8, 0, 3, 3, {0x20, 0x01, 7}, {0}},
+    {"bad: head bit 7", PITH_U8, 0, 3, 3, {0x80, 0x01, 7}, {0}},
+    {"bad: update without base", PITH_U8, 0, 3, 3, {0x10, 0x01, 7}, {0}},
+    {"bad: update in a key frame", PITH_U8, BASE | KEY, 3, 3, {0x10, 0x01, 7}, {0}},
+    {"bad: no piece", PITH_U8, 0, 3, 1, {0x00}, {0}},
+    {"bad: plain piece cut", PITH_U8, 0, 3, 4, {0x00, 0x00, 7, 8}, {0}},
+    {"bad: constant piece cut", PITH_U8, 0, 3, 2, {0x00, 0x01}, {0}},
+    {"bad: piece of kind 4", PITH_U8, 0, 3, 5, {0x00, 0x04, 7, 8, 9}, {0}},
+    {"bad: second plane missing", PITH_U16, 0, 2, 4, {0, 0, 1, 2}, {0}},
+    {"bad: bytes after the block", PITH_U8, 0, 3, 4, {0x00, 0x01, 7, 0}, {0}},
+    {"bad: plain block too short", PITH_U8, PLAIN, 3, 2, {7, 8}, {0}},
+    {"bad: unused symbol bits", PITH_U8, 0, 3, 3, {0x02, 0x00, 0x40}, {0}},
+    {"bad: escapes missing", PITH_U8, 0, 3, 3, {0x02, 0x00, 0x0D}, {0}},
+    {"bad: short sparse piece", PITH_U8, 0, 9, 9, {0, 3, 0, 1, 1, 0, 5, 6, 7}, {0}},
+    {"bad: empty sparse piece", PITH_U8, 0, 64, 6, {0, 3, 1, 0, 1, 5}, {0}},
+    {"bad: sparse bytes sparse", PITH_U8, 0, 64, 9, {0, 3, 1, 0xFF, 3, 1, 0xFF, 1, 5}, {0}},
+    {"bad: unused bitmap bits", PITH_U8, 0, 65, 6, {0, 3, 1, 0xFF, 1, 5}, {0}},
+    {"bad: coded length cut", PITH_U8, 0, 3, 3, {0, 2, 6}, {0}},
+    {"bad: coded string cut", PITH_U8, 0, 3, 10, {0, 2, 6, 0, 0, 0x20, 3, 0x1B, 0, 0}, {0}},
+    {"bad: coded string empty", PITH_U8, 0, 3, 5, {0, 2, 0, 0, 0}, {0}},
+    {"bad: content size", PITH_U8, 0, 3, 11, {0, 2, 6, 0, 0, 0x20, 4, 0x1B, 0, 0, 7}, {0}},
+    {"bad: content", PITH_U8, 0, 3, 11, {0, 2, 6, 0, 0, 0x20, 3, 0x23, 0, 0, 7}, {0}},
+    {"bad: no content size", PITH_U8, 0, 3, 11, {0, 2, 6, 0, 0, 0, 0, 0x1B, 0, 0, 7}, {0}},
+    {"bad: checksum",
+     PITH_U8,
+     0,
+     3,
+     15,
+     {0, 2, 10, 0, 0, 0x24, 3, 0x1B, 0, 0, 7, 0x3F, 0x9C, 0x15, 0x0B},
+     {0}},
+    {"bad: dictionary", PITH_U8, 0, 3, 12, {0, 2, 7, 0, 0, 0x21, 9, 3, 0x1B, 0, 0, 7}, {0}},
+    {"bad: magic",
+     PITH_U8,
+     0,
+     3,
+     15,
+     {0, 2, 10, 0, 0, 0x28, 0xB5, 0x2F, 0xFD, 0x20, 3, 0x1B, 0, 0, 7},
+     {0}},
+    {"bad: no last block", PITH_U8, 0, 3, 11, {0, 2, 6, 0, 0, 0x20, 3, 0x1A, 0, 0, 7}, {0}},
+    {"bad: reserved block", PITH_U8, 0, 3, 11, {0, 2, 6, 0, 0, 0x20, 3, 0x0F, 0, 0, 7}, {0}},
+    {"bad: byte after the frame",
+     PITH_U8,
+     0,
+     3,
+     12,
+     {0, 2, 7, 0, 0, 0x20, 3, 0x1B, 0, 0, 7, 0},
+     {0}},
+    {"bad: second frame",
+     PITH_U8,
+     0,
+     3,
+     16,
+     {0, 2, 11, 0, 0, 0x20, 3, 0x1B, 0, 0, 7, 0x20, 0, 0x01, 0, 0},
+     {0}},
+};
+
+static void run_case(const struct block_case *c) {
+    struct pithi_params p = params_of(c->dtype, c->flags & BASE, 128);
+    p.key_frame = c->flags & KEY;
+    const size_t raw = c->count * pith_dtype_bytes(c->dtype);
+    uint8_t *bytes = copy_of(c->bytes, c->length), *out = room(raw), *base = room(raw);
+    struct pithi_kernels kernels = {.nh = pithi_nh_c};
+    void *scratch = scratch_of(&p);
+    struct pithi_entropy *const coder = coder_of(&p);
+    memset(base, 0, raw);
+    struct pithi_block b = {.params = &p,
+                            .kernels = &kernels,
+                            .count = c->count,
+                            .out = out,
+                            .out_dtype = c->dtype,
+                            .base = c->flags & BASE ? base : NULL,
+                            .plain = c->flags & PLAIN,
+                            .bytes = bytes,
+                            .length = c->length,
+                            .scratch = scratch,
+                            .coder = coder};
+    const bool bad = strncmp(c->what, "bad", 3) == 0;
+    context("%s", c->what);
+    CHECK_STATUS(bad ? PITH_ERR_CORRUPT : PITH_OK, p.codec->decode(&b));
+    CHECK(bad == (b.detail != NULL));
+    if (!bad) CHECK(memcmp(out, c->expect, raw) == 0);
+    free(bytes);
+    free(out);
+    free(base);
+    free(scratch);
+    free(coder);
+}
+
+static void test_blocks(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof block_cases / sizeof block_cases[0]; i++)
+        run_case(&block_cases[i]);
+}
+
+/* The example of FORMAT.md. */
+static void test_example(void **state) {
+    (void)state;
+    uint16_t base[] = {0x3F80, 0x3F80, 0xBF80, 0x0000, 0x8000, 0x4000,
+                       0x3E00, 0xBE00, 0x3F00, 0x3F00, 0x3F00, 0x7FC0};
+    const uint16_t value[] = {0x3F80, 0x3F81, 0xBF80, 0x8000, 0x8000, 0x3FFF,
+                              0x3E00, 0xBE01, 0x3F04, 0x3F00, 0x3F00, 0x7FC1};
+    const uint8_t expect[] = {0x12, 0x00, 0x48, 0x44, 0x83, 0x01, 0x05, 0x01, 0x00};
+    uint8_t bytes[sizeof value];
+    struct pithi_params p = params_of(PITH_BF16, true, 16);
+    struct pithi_kernels kernels = {.nh = pithi_nh_c};
+    void *scratch = scratch_of(&p);
+    struct pithi_entropy *const coder = coder_of(&p);
+    struct pithi_block b = {.params = &p,
+                            .kernels = &kernels,
+                            .count = 12,
+                            .value = value,
+                            .base = base,
+                            .update = true,
+                            .bytes = bytes,
+                            .scratch = scratch,
+                            .coder = coder};
+    context("example");
+    CHECK_OK(p.codec->encode(&b));
+    CHECK(b.length == sizeof expect && !b.plain && memcmp(bytes, expect, sizeof expect) == 0);
+    CHECK(memcmp(base, value, sizeof value) == 0);
+    CHECK(b.hash == pithi_nh_c(value, sizeof value, 0));
+    free(scratch);
+    free(coder);
+}
+
+/* ---- Every pattern of 16 bits ----------------------------------------------------------------*/
+
+/* Values are all patterns, bases all patterns times an odd number plus a shift: distances of every
+ * size across signs, NaN payloads, infinities and both zeros. */
+static void run_patterns(uint32_t dtype, uint16_t factor, uint16_t shift) {
+    enum { COUNT = 65536 };
+    uint16_t *value = room(COUNT * 2), *base = room(COUNT * 2), *out = room(COUNT * 2);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        value[i] = (uint16_t)i;
+        base[i] = (uint16_t)(i * factor + shift);
+    }
+    const pith_view value_view = pith_view_flat(value, dtype, COUNT);
+    const pith_view base_view = pith_view_flat(base, dtype, COUNT);
+    const pith_view out_view = pith_view_flat(out, dtype, COUNT);
+    context("dtype %u factor %u shift %u", dtype, factor, shift);
+    struct frame f = compress("lossless", &value_view, &base_view, 0);
+    CHECK_OK(pith_decompress(f.bytes, f.length, &base_view, NULL, &out_view, NULL));
+    CHECK(memcmp(out, value, COUNT * 2) == 0);
+    free(f.bytes);
+    free(value);
+    free(base);
+    free(out);
+}
+
+static void test_patterns(void **state) {
+    (void)state;
+    static const uint32_t dtypes[] = {PITH_BF16, PITH_F16, PITH_I16, PITH_U16};
+    static const uint16_t maps[][2] = {{1, 0}, {1, 1},      {1, 0xFFFF},
+                                       {1, 7}, {1, 0x8000}, {40503, 9}};
+    for (size_t d = 0; d < 4; d++)
+        for (size_t m = 0; m < sizeof maps / sizeof maps[0]; m++)
+            run_patterns(dtypes[d], maps[m][0], maps[m][1]);
+}
+
+/* ---- Size against the zero-order entropy -----------------------------------------------------*/
+
+static uint16_t ordered(uint16_t u) { return (uint16_t)(u & 0x8000u ? ~(unsigned)u : u | 0x8000u); }
+
+static double entropy_bits(const uint16_t *value, const uint16_t *base, size_t count) {
+    uint32_t *seen = room(65536 * sizeof *seen);
+    memset(seen, 0, 65536 * sizeof *seen);
+    for (size_t i = 0; i < count; i++) seen[(uint16_t)(ordered(value[i]) - ordered(base[i]))]++;
+    double bits = 0;
+    for (size_t i = 0; i < 65536; i++)
+        if (seen[i]) bits -= seen[i] * log2((double)seen[i] / (double)count);
+    free(seen);
+    return bits;
+}
+
+static void check_size(const uint16_t *value, const uint16_t *base, size_t count, double most) {
+    const pith_view value_view = pith_view_flat((void *)(uintptr_t)value, PITH_BF16, count);
+    const pith_view base_view = pith_view_flat((void *)(uintptr_t)base, PITH_BF16, count);
+    struct frame f = compress("lossless", &value_view, &base_view, 0);
+    const double entropy = entropy_bits(value, base, count);
+    context("%zu bytes for %.0f bits of entropy", f.length, entropy);
+    CHECK(8 * (double)f.length <= most * entropy);
+    free(f.bytes);
+}
+
+static uint8_t *read_tensors(const char *name, size_t *bytes) {
+    char path[4096];
+    size_t length = 0;
+    snprintf(path, sizeof path, "%s/data/%s", test_directory, name);
+    uint8_t *file = read_file(path, &length);
+    context("%s", path);
+    CHECK(file && length > 8);
+    const size_t header = 8 + (size_t)pithi_get64(file);
+    *bytes = length - header;
+    memmove(file, file + header, *bytes);
+    return file;
+}
+
+/* All tensors of two successive checkpoints, as one. */
+static void test_checkpoints(void **state) {
+    (void)state;
+    size_t bytes, base_bytes;
+    uint8_t *value = read_tensors("ckpt_next_bf16.safetensors", &bytes);
+    uint8_t *base = read_tensors("ckpt_prev_bf16.safetensors", &base_bytes);
+    CHECK(bytes == base_bytes);
+    check_size((const uint16_t *)(void *)value, (const uint16_t *)(void *)base, bytes / 2, 1.10);
+    free(value);
+    free(base);
+}
+
+/* Steps of other sizes: 1.2 to 8 bits of entropy. */
+static void test_steps(void **state) {
+    (void)state;
+    size_t bytes, next_bytes;
+    uint8_t *prev = read_tensors("wo_t0.safetensors", &bytes);
+    uint8_t *next = read_tensors("wo_t1.safetensors", &next_bytes);
+    CHECK(bytes == next_bytes);
+    const size_t count = bytes / 4;
+    uint16_t *value = room(count * 2), *base = room(count * 2);
+    for (float times = 0.5f; times < 100.0f; times *= 2.0f) {
+        for (size_t i = 0; i < count; i++) {
+            const float a = float_of(load_float(prev, PITH_F32, i));
+            const float b = float_of(load_float(next, PITH_F32, i));
+            store_float(base, PITH_BF16, i, bits_of(a));
+            store_float(value, PITH_BF16, i, bits_of(a + times * (b - a)));
+        }
+        check_size(value, base, count, 1.20);
+    }
+    free(prev);
+    free(next);
+    free(value);
+    free(base);
+}
+
+/* `large` words of the value, then up to `more` of the smaller one, the rest 0. */
+static unsigned choice(size_t width, uint64_t value, size_t large, uint64_t smaller, size_t more) {
+    enum { COUNT = 800 };
+    uint8_t words[COUNT * 8] = {0};
+    for (size_t i = 0; i < large + more; i++) {
+        const uint64_t word = i < large ? value : smaller;
+        memcpy(words + i * width, &word, width); /* little-endian */
+    }
+    return pithi_symbol_choose(words, width, COUNT);
+}
+
+/* Which symbols are chosen is part of the bytes: where the share of escapes meets its limit. */
+static void test_symbol_limits(void **state) {
+    (void)state;
+    for (size_t width = 1; width <= 8; width *= 2) {
+        context("words of %zu bytes", width);
+        CHECK(choice(width, 1, 0, 0, 0) == 1);
+        CHECK(choice(width, 1, 100, 0, 0) == 1);
+        CHECK(choice(width, 1, 101, 0, 0) == 2);
+        CHECK(choice(width, 2, 800, 0, 0) == 2);
+        CHECK(choice(width, 3, 200, 0, 0) == 2);
+        CHECK(choice(width, 3, 201, 0, 0) == 4);
+        CHECK(choice(width, 14, 800, 0, 0) == 4);
+        CHECK(choice(width, 15, 100, 3, 101) == 4);
+        CHECK(choice(width, 15, 101, 3, 101) == (width > 1 ? 8 : 0));
+        CHECK(choice(width, 254, 800, 0, 0) == (width > 1 ? 8 : 0));
+        CHECK(choice(width, 255, 200, 15, 600) == (width > 1 ? 8 : 0));
+        CHECK(choice(width, 255, 201, 15, 599) == 0);
+    }
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2) return 2;
+    test_directory = argv[1];
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_blocks),      cmocka_unit_test(test_example),
+        cmocka_unit_test(test_patterns),    cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_checkpoints), cmocka_unit_test(test_symbol_limits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

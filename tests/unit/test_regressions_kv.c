@@ -1,0 +1,339 @@
+/* test_regressions_kv.c - bugs that were found in caches and pages of codec kv, one test each.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <fenv.h>
+#include <math.h>
+
+#include "gen.h"
+#include "util.h"
+
+enum { HEADS = 2, DIM = 16, ROW = HEADS * DIM, PAGE = 16 };
+
+static pith_layout layout_of(uint64_t tokens) {
+    return (pith_layout){
+        .size = sizeof(pith_layout), .dtype = PITH_F32, .ndim = 3, .shape = {tokens, HEADS, DIM}};
+}
+
+static pith_plan *plan_of(const char *spec, uint64_t tokens) {
+    pith_plan *plan;
+    const pith_layout layout = layout_of(tokens);
+    CHECK_OK(pith_plan_create(&plan, spec, &layout, NULL, NULL));
+    return plan;
+}
+
+static pith_view view_of(const float *values, uint64_t tokens) {
+    const uint64_t shape[3] = {tokens, HEADS, DIM};
+    return pith_view_dense(values, PITH_F32, 3, shape);
+}
+
+static float *tokens_of(uint64_t tokens, uint64_t seed) {
+    float *values = room(tokens * ROW * sizeof *values);
+    gen_fill(GEN_NOISE, seed, PITH_F32, values, tokens * ROW);
+    return values;
+}
+
+/* A value beyond f16 made its group NaN, and the calls for pages said nothing. */
+static void test_silent_nan(void **state) {
+    (void)state;
+    static const char *const specs[] = {"kv:page=16,group=16", "kv:page=16,group=16,axis=channel",
+                                        "kv:page=16,group=16,range=symmetric,scale=bf16"};
+    enum { TOKENS = 7 };
+    for (size_t k = 0; k < sizeof specs / sizeof specs[0]; k++) {
+        pith_plan *plan = plan_of(specs[k], PAGE);
+        float *const tokens = tokens_of(PAGE, k), *const out = tokens_of(PAGE, k);
+        void *page = room((size_t)pith_kv_page_bytes(plan, PAGE));
+        const pith_view like = view_of(NULL, PAGE);
+        const pith_kv_pair in = {tokens, page, TOKENS}, back = {out, page, TOKENS};
+        context("%s", specs[k]);
+        CHECK_OK(pith_kv_encode_pages(plan, &like, &in, 1));
+        CHECK_OK(pith_kv_decode_pages(plan, &like, &back, 1));
+        const double bound = pith_kv_page_bound(plan, page, TOKENS);
+        CHECK(bound > 0 && isfinite(bound));
+        for (size_t i = 0; i < TOKENS * ROW; i++)
+            CHECK(fabs((double)out[i] - (double)tokens[i]) <= bound);
+        tokens[3] = -70000;
+        CHECK_OK(pith_kv_encode_pages(plan, &like, &in, 1));
+        CHECK(isnan(pith_kv_page_bound(plan, page, TOKENS)) != (k == 2));
+        CHECK(pith_kv_page_bound(plan, NULL, 7) == -1 && pith_kv_page_bound(NULL, page, 7) == -1);
+        CHECK(pith_kv_page_bound(plan, page, 0) == -1 && pith_kv_page_bound(plan, page, 17) == -1);
+        pith_plan_destroy(plan);
+        free(tokens);
+        free(out);
+        free(page);
+    }
+}
+
+static int count_jobs(void *user, void (*job)(void *, size_t), void *arg, size_t jobs) {
+    *(size_t *)user = jobs;
+    return run_backwards(NULL, job, arg, jobs);
+}
+
+/* A plan of one page took a batch of pages through one thread of eight. */
+static void test_serial_batch(void **state) {
+    (void)state;
+    enum { PAGES = 20 };
+    size_t jobs = 0;
+    const pith_layout layout = layout_of(PAGE);
+    const pith_env env = {.size = sizeof env, .threads = 8, .run = count_jobs, .run_user = &jobs};
+    pith_plan *plan;
+    CHECK_OK(pith_plan_create(&plan, "kv:page=16,group=16", &layout, &env, NULL));
+    const size_t bytes = (size_t)pith_kv_page_bytes(plan, PAGE);
+    float *const tokens = tokens_of((uint64_t)PAGES * PAGE, 1);
+    uint8_t *const pages = room(PAGES * bytes);
+    pith_kv_pair pairs[PAGES];
+    for (size_t i = 0; i < PAGES; i++)
+        pairs[i] = (pith_kv_pair){tokens + i * PAGE * ROW, pages + i * bytes, 0};
+    const pith_view like = view_of(NULL, PAGE);
+    CHECK_OK(pith_kv_encode_pages(plan, &like, pairs, PAGES));
+    CHECK(jobs == 8);
+    pith_plan_destroy(plan);
+    free(tokens);
+    free(pages);
+}
+
+/* Frames of so many tokens each, and no exact tokens. */
+static struct frame frames_of(const char *spec, const uint64_t *tokens, size_t count) {
+    struct frame all = {room(1 << 16), 0};
+    for (size_t i = 0; i <= count; i++) {
+        const uint64_t n = i < count ? tokens[i] : 0;
+        float *values = tokens_of(n, i);
+        const pith_view v = view_of(values, n);
+        struct frame f = compress(i < count ? spec : "raw", &v, NULL, 0);
+        memcpy(all.bytes + all.length, f.bytes, f.length);
+        all.length += f.length;
+        free(f.bytes);
+        free(values);
+    }
+    return all;
+}
+
+static void check_saved_again(pith_plan *plan, const pith_kv *cache, struct frame saved) {
+    const size_t bytes = (size_t)pith_kv_save_bytes(plan, cache);
+    uint8_t *again = room(bytes);
+    size_t length;
+    CHECK(bytes == saved.length);
+    CHECK_OK(pith_kv_save(plan, cache, again, bytes, &length));
+    CHECK(memcmp(again, saved.bytes, bytes) == 0);
+    free(again);
+}
+
+/* Orders of frames that no cache saves were loaded. */
+static void test_order_of_frames(void **state) {
+    (void)state;
+    static const char token[] = "kv:page=16,group=16",
+                      channel[] = "kv:page=16,group=16,axis=channel";
+    static const struct {
+        const char *spec;
+        uint64_t tokens[3];
+        size_t count;
+        pith_status status;
+    } rows[] = {
+        {token, {37}, 1, PITH_OK},
+        {token, {0}, 1, PITH_ERR_MISMATCH},
+        {token, {5, 16}, 2, PITH_ERR_MISMATCH},
+        {channel, {5, 16}, 2, PITH_OK},
+        {channel, {21, 5, 32}, 3, PITH_OK},
+        {channel, {16, 16}, 2, PITH_ERR_MISMATCH},
+        {channel, {5, 0}, 2, PITH_ERR_MISMATCH},
+    };
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        pith_plan *plan = plan_of(rows[k].spec, 100);
+        const size_t bytes = (size_t)pith_kv_bytes(plan, 0) + 4096;
+        void *memory = room(bytes);
+        pith_kv *cache;
+        CHECK_OK(pith_kv_init(plan, memory, bytes, &cache));
+        struct frame saved = frames_of(rows[k].spec, rows[k].tokens, rows[k].count);
+        context("order %zu", k);
+        CHECK_STATUS(rows[k].status, pith_kv_load(plan, cache, saved.bytes, saved.length));
+        if (rows[k].status == PITH_OK) check_saved_again(plan, cache, saved);
+        free(saved.bytes);
+        free(memory);
+        pith_plan_destroy(plan);
+    }
+}
+
+/* A delta with zstd that was damaged inside was added up to there. */
+static void test_half_a_fold(void **state) {
+    (void)state;
+    enum { TOKENS = 45 };
+    static const char spec[] = "kv:page=16,group=16,entropy=zstd,block=64";
+    pith_plan *plan = plan_of("kv:page=16", TOKENS), *other = plan_of(spec, TOKENS);
+    float *tokens = tokens_of(TOKENS, 5);
+    const pith_view v = view_of(tokens, TOKENS);
+    struct frame acc = compress("kv:page=16", &v, NULL, 0), delta = compress(spec, &v, NULL, 0);
+    uint8_t *before = copy_of(acc.bytes, acc.length);
+    size_t refused = 0;
+    for (size_t bit = 0; bit < 8 * delta.length; bit += 3) {
+        context("bit %zu of a delta flipped", bit);
+        delta.bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        const pith_status status =
+            pith_kv_fold(plan, acc.bytes, acc.length, other, delta.bytes, delta.length, NULL);
+        delta.bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        if (status == PITH_OK) memcpy(acc.bytes, before, acc.length);
+        CHECK(memcmp(before, acc.bytes, acc.length) == 0);
+        refused += status != PITH_OK;
+    }
+    CHECK(refused > 100 && refused < 8 * delta.length / 3);
+    free(before);
+    free(acc.bytes);
+    free(delta.bytes);
+    free(tokens);
+    pith_plan_destroy(plan);
+    pith_plan_destroy(other);
+}
+
+/* The stride of a dimension of one place was multiplied, and overflowed. */
+static void test_wild_stride(void **state) {
+    (void)state;
+    pith_plan *plan = plan_of("kv:page=16,group=16", PAGE);
+    const size_t bytes = (size_t)pith_kv_bytes(plan, 0);
+    void *memory = room(bytes);
+    float *tokens = tokens_of(3, 1), dense[ROW], wild[ROW];
+    pith_kv *cache;
+    CHECK_OK(pith_kv_init(plan, memory, bytes, &cache));
+    const pith_view v = view_of(tokens, 3);
+    CHECK_OK(pith_kv_append(plan, cache, &v));
+    for (uint32_t heads = 1; heads <= HEADS; heads++) {
+        pith_view a = {dense, PITH_F32, 3, {1, heads, DIM}, {ROW, DIM, 1}}, b = a;
+        b.data = wild;
+        b.stride[0] = INT64_MAX;
+        if (heads == 1) b.stride[1] = INT64_MIN;
+        CHECK_OK(pith_kv_read(plan, cache, 1, 1, 0, heads, &a));
+        CHECK_OK(pith_kv_read(plan, cache, 1, 1, 0, heads, &b));
+        CHECK(memcmp(dense, wild, heads * DIM * sizeof *wild) == 0);
+    }
+    free(memory);
+    free(tokens);
+    pith_plan_destroy(plan);
+}
+
+/* A plan of one head took the cache of a plan of two, and gathered rows into too little room. */
+static void test_fewer_heads(void **state) {
+    (void)state;
+    static const char spec[] = "kv:page=16,group=16";
+    const pith_layout layout = {
+        .size = sizeof layout, .dtype = PITH_F32, .ndim = 2, .shape = {PAGE, DIM}};
+    pith_plan *plan = plan_of(spec, PAGE), *flat, *twin = plan_of(spec, PAGE);
+    CHECK_OK(pith_plan_create(&flat, spec, &layout, NULL, NULL));
+    const size_t bytes = (size_t)pith_kv_bytes(plan, 0);
+    void *memory = room(bytes);
+    float *tokens = tokens_of(2 * PAGE, 1);
+    pith_kv *cache;
+    CHECK_OK(pith_kv_init(plan, memory, bytes, &cache));
+    pith_view v = view_of(tokens, PAGE);
+    v.stride[0] = 2 * ROW;
+    CHECK_STATUS(PITH_ERR_STATE, pith_kv_append(flat, cache, &v));
+    CHECK_OK(pith_kv_append(twin, cache, &v));
+    CHECK_STATUS(PITH_ERR_STATE, pith_kv_truncate(flat, cache, 0));
+    pith_plan_destroy(plan);
+    pith_plan_destroy(flat);
+    pith_plan_destroy(twin);
+    free(memory);
+    free(tokens);
+}
+
+/* The number of outliers followed the caller's rounding mode: a plan made while rounding downward
+ * told of too small frames. And 0.05 * 30 came out below 1.5. */
+static void test_share_of_outliers(void **state) {
+    (void)state;
+    static const char *const specs[] = {"kv:page=16,outliers=0.05", "kv:page=16,outliers=0.06",
+                                        "kv:page=16,outliers=0.01"};
+    static const int modes[] = {FE_TONEAREST, FE_DOWNWARD, FE_UPWARD};
+    const pith_layout layout = {
+        .size = sizeof layout, .dtype = PITH_F32, .ndim = 2, .shape = {PAGE, 30}};
+    for (size_t m = 0; m < sizeof modes / sizeof modes[0]; m++) {
+        uint64_t bytes[3];
+        for (size_t k = 0; k < 3; k++) {
+            pith_plan *plan;
+            fesetround(modes[m]);
+            const pith_status status = pith_plan_create(&plan, specs[k], &layout, NULL, NULL);
+            bytes[k] = status == PITH_OK ? pith_kv_page_bytes(plan, PAGE) : 0;
+            fesetround(FE_TONEAREST);
+            CHECK_OK(status);
+            pith_plan_destroy(plan);
+        }
+        context("rounding mode %zu", m);
+        CHECK(bytes[0] == bytes[1] && bytes[0] > bytes[2]);
+    }
+}
+
+/* Looking at the plan of a batch raised exceptions before the control word was set. */
+static void test_exceptions_of_a_batch(void **state) {
+    (void)state;
+    pith_plan *plan = plan_of("kv:page=16,group=16,outliers=0.1", PAGE);
+    const size_t bytes = (size_t)pith_kv_bytes(plan, 0);
+    void *memory = room(bytes);
+    float *tokens = tokens_of(1, 1);
+    const pith_view like = view_of(NULL, 1);
+    pith_kv_tokens to = {.values = tokens};
+    feclearexcept(FE_ALL_EXCEPT);
+    CHECK_OK(pith_kv_init(plan, memory, bytes, &to.cache));
+    CHECK_OK(pith_kv_append_batch(plan, &like, &to, 1));
+    CHECK(fetestexcept(FE_ALL_EXCEPT) == 0);
+    free(memory);
+    free(tokens);
+    pith_plan_destroy(plan);
+}
+
+static void check_bound(const struct frame *f, pith_status wanted) {
+    double bound;
+    CHECK_STATUS(wanted, pith_verify(f->bytes, f->length, NULL, NULL));
+    CHECK_STATUS(wanted, pith_error_bound(f->bytes, f->length, &bound, NULL));
+}
+
+/* pith_verify passed coded blocks whose stated bound pith_error_bound called damaged; the latter
+ * passed blocks whose length and flag contradict each other, and those behind one without bound. */
+static void test_bounds_that_blocks_state(void **state) {
+    (void)state;
+    enum { INDEX = 64, BLOCKS = 2, TOKENS = BLOCKS * PAGE, FIRST = INDEX + 16 };
+    static const struct {
+        uint64_t bits;
+        pith_status wanted;
+    } stated[] = {
+        {UINT64_C(0xBFF0000000000000), PITH_ERR_CORRUPT}, /* -1 */
+        {UINT64_C(0x8000000000000001), PITH_ERR_CORRUPT}, /* the least of the subnormals */
+        {UINT64_C(0xFFF0000000000000), PITH_ERR_CORRUPT}, /* -infinity */
+        {UINT64_C(0x8000000000000000), PITH_OK},          /* -0 is not below 0 */
+        {UINT64_C(0xFFF8000000000000), PITH_OK},          /* NaN of any sign: no bound */
+        {UINT64_C(0x7FF8000000000000), PITH_OK},
+    };
+    float *const tokens = tokens_of(TOKENS, 1);
+    for (size_t i = 0; i < TOKENS * ROW; i++) tokens[i] = (float)(i % 3); /* so that coding pays */
+    const pith_view v = view_of(tokens, TOKENS);
+    struct frame f = compress("kv:entropy=zstd,group=16,page=16,block=512", &v, NULL, 0);
+    for (size_t block = 0; block < BLOCKS; block++)
+        for (size_t k = 0; k < sizeof stated / sizeof stated[0]; k++) {
+            uint32_t first;
+            memcpy(&first, f.bytes + INDEX, 4);
+            CHECK(!(first >> 31));
+            uint8_t *const at = f.bytes + FIRST + (block ? first : 0);
+            const uint64_t none = UINT64_C(0x7FF8000000000000);
+            uint8_t before[8], *const head = f.bytes + FIRST;
+            context("block %zu, bound %zu", block, k);
+            if (block) memcpy(head, &none, 8); /* the others are still looked at */
+            memcpy(before, at, 8);
+            memcpy(at, &stated[k].bits, 8);
+            check_bound(&f, stated[k].wanted);
+            memcpy(at, before, 8);
+        }
+    f.bytes[INDEX + 3] ^= 0x80; /* PLAIN, but shorter than that */
+    check_bound(&f, PITH_ERR_CORRUPT);
+    f.bytes[INDEX + 3] ^= 0x80;
+    check_bound(&f, PITH_OK);
+    free(f.bytes);
+    free(tokens);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_silent_nan),
+        cmocka_unit_test(test_serial_batch),
+        cmocka_unit_test(test_order_of_frames),
+        cmocka_unit_test(test_half_a_fold),
+        cmocka_unit_test(test_wild_stride),
+        cmocka_unit_test(test_fewer_heads),
+        cmocka_unit_test(test_share_of_outliers),
+        cmocka_unit_test(test_exceptions_of_a_batch),
+        cmocka_unit_test(test_bounds_that_blocks_state),
+    };
+    return cmocka_run_group_tests_name("found_kv", tests, NULL, NULL);
+}
