@@ -109,7 +109,7 @@ static int open_bare(struct packed *p) {
 
 /* ---- A container -----------------------------------------------------------------------------*/
 
-void packed_check(const uint8_t *bytes, size_t length, char digits[PACKED_DIGITS + 1]) {
+void packed_check(const uint8_t *bytes, size_t length, char digits[PACKED_DIGITS]) {
     enum { LEAD = ST_PREFIX + sizeof PACKED_LEAD - 1, HEAD = LEAD + PACKED_DIGITS };
     uint8_t head[HEAD];
     XXH64_state_t state;
@@ -124,7 +124,6 @@ void packed_check(const uint8_t *bytes, size_t length, char digits[PACKED_DIGITS
     }
     for (int i = 0; i < PACKED_DIGITS; i++)
         digits[i] = "0123456789abcdef"[hash >> (60 - 4 * i) & 15];
-    digits[PACKED_DIGITS] = '\0';
 }
 
 static bool begins(const struct input *in, const char *text) {
@@ -143,7 +142,7 @@ static int check_header(const struct packed *p) {
     const size_t lead = ST_PREFIX + sizeof PACKED_LEAD - 1;
     const size_t header = ST_PREFIX + p->outer.text_bytes;
     const char middle[] = PACKED_MIDDLE;
-    char digits[PACKED_DIGITS + 1];
+    char digits[PACKED_DIGITS];
     if (!begins(&p->in, PACKED_LEAD))
         return say_error(p->in.path, "damaged, or from a newer pith: unknown container format");
     if (header < lead + PACKED_DIGITS + sizeof middle ||

@@ -52,7 +52,7 @@ int packed_limit(const struct packed *p, uint64_t asked, pith_env *env);
 int say_status(const char *path, const char *name, pith_status status, const pith_error *error);
 
 /* The digits for these bytes: a length prefix and a header of PACKED_LEAD and so on. */
-void packed_check(const uint8_t *bytes, size_t length, char digits[PACKED_DIGITS + 1]);
+void packed_check(const uint8_t *bytes, size_t length, char digits[PACKED_DIGITS]);
 
 /* The prefix and header of a container of at least `least` bytes in all, padded with spaces;
  * malloc'ed. ends[i] is where frame i ends in the data. NULL without memory. */

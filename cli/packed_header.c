@@ -66,7 +66,7 @@ static void append_header(struct text *t, const struct tensor_set *original, con
 uint8_t *packed_header(const struct tensor_set *original, const uint64_t *ends, size_t least,
                        size_t *length) {
     struct text t = {0};
-    char digits[PACKED_DIGITS + 1];
+    char digits[PACKED_DIGITS];
     append_header(&t, original, ends);
     while (!t.failed && (t.length < least || t.length % 8 != 0)) append(&t, " ", 1);
     *length = t.length;

@@ -225,10 +225,14 @@ static void forget_pointers(pith_mpi_options *o) {
 static pith_status check_env(const pith_mpi_options *options, pith_env *env) {
     *env = (pith_env){.size = sizeof *env};
     if (!options || options->size < sizeof *options || !options->env) return PITH_OK;
+    const uint8_t *const given = (const void *)options->env;
     const size_t size = options->env->size;
-    if (size < offsetof(pith_env, run) || !options->env->alloc != !options->env->release)
+    if (size < offsetof(pith_env, run) || size > 4096 ||
+        !options->env->alloc != !options->env->release)
         return PITH_ERR_ARG;
-    memcpy(env, options->env, size < sizeof *env ? size : sizeof *env);
+    for (size_t i = sizeof *env; i < size; i++)
+        if (given[i]) return PITH_ERR_UNSUPPORTED;
+    memcpy(env, given, size < sizeof *env ? size : sizeof *env);
     env->size = sizeof *env;
     return PITH_OK;
 }

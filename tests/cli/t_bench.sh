@@ -14,6 +14,9 @@ for r in results:
 assert {r['codec'] for r in results} >= {'raw', 'lossless', 'wdiff'}
 assert {(r['base'], r['mode']) for r in results if r['spec'] == 'wdiff'} == {
     (None, 'stateless'), ('f32', 'stream'), ('bf16', 'stream')}
+assert {r['spec'] for r in results} >= {'raw', 'wdiff', 'grad', 'kv', 'wdiff:group=128',
+    'wdiff:round=stochastic', 'grad:round=stochastic', 'eb:mode=ratio,rel=1e-3',
+    'act:mode=ratio,rel=1e-3'}
 END
 python3 check.py || die 'the JSON of bench'
 exits 0 pith bench --quick --json --cpu scalar -T 2 -C wdiff:bits=8 -C raw \

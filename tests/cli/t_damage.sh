@@ -35,6 +35,10 @@ done
 printf '\001' | dd of=container bs=1 seek=$(($(stat -c %s container) - 1)) conv=notrunc 2>/dev/null
 exits 1 pith decompress -o restored container
 says 'damaged'
+# A frame whose checksums are right and whose content breaks a rule.
+exits 1 pith test "$REPO/tests/golden-bad/act-form-3.pith"
+says 'damaged: '
+says ' of its frame)'
 exits 1 pith inspect "$DATA/npy/f32.npy"
 says 'not a file that pith compressed'
 exits 1 pith test "$DATA/st/every.safetensors"

@@ -311,6 +311,34 @@ static void test_memory_of_one_block(void **state) {
     }
 }
 
+/* A plan takes its workspace at once: so many bytes for each of a block's values, in f32. */
+static void test_workspace_of_a_block(void **state) {
+    (void)state;
+    static const struct {
+        const char *spec;
+        size_t most;
+    } cases[] = {{"raw", 16},
+                 {"lossless", 48},
+                 {"wdiff", 8},
+                 {"grad", 8},
+                 {"eb:block=65536", 64},
+                 {"eb:block=65536,mode=ratio", 64},
+                 {"act:block=65536", 56},
+                 {"embed:block=65536", 56}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        enum { COUNT = 1 << 16 };
+        struct allocator a = {0};
+        const pith_env env = env_with(&a);
+        pith_layout layout = {.size = sizeof layout, .dtype = PITH_F32, .ndim = 2};
+        layout.shape[0] = 256, layout.shape[1] = 256;
+        pith_plan *plan;
+        context("%s", cases[i].spec);
+        CHECK_OK(pith_plan_create(&plan, cases[i].spec, &layout, &env, NULL));
+        CHECK(a.peak <= 8192 + cases[i].most * COUNT);
+        pith_plan_destroy(plan);
+    }
+}
+
 /* ---- Structs of other sizes ------------------------------------------------------------------*/
 
 static pith_status create(const pith_layout *layout, const pith_env *env) {
@@ -416,6 +444,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_limit_before_memory),
         cmocka_unit_test(test_small_frames_take_little),
         cmocka_unit_test(test_memory_of_one_block),
+        cmocka_unit_test(test_workspace_of_a_block),
         cmocka_unit_test(test_allocator_pairs),
         cmocka_unit_test(test_struct_sizes),
         cmocka_unit_test(test_layout_flags),

@@ -263,6 +263,12 @@ static void test_fold_refusals(void **state) {
     refuse(plan, bf16, acc, rounded, PITH_ERR_MISMATCH);
     refuse(plan, grad, acc, sums, PITH_ERR_UNSUPPORTED);
     refuse(plan, plan, acc, wrong, PITH_ERR_ARG);
+    pith_layout slots = layout;
+    slots.slots = 2;
+    pith_plan *several = plan_of("grad", &slots, 0);
+    refuse(several, other, acc, wrong, PITH_ERR_UNSUPPORTED);
+    refuse(plan, several, acc, wrong, PITH_ERR_UNSUPPORTED);
+    pith_plan_destroy(several);
     wrong.bytes[wrong.length - 1] ^= 1;
     refuse(plan, other, acc, wrong, PITH_ERR_CHECKSUM);
     wrong.length--;

@@ -354,8 +354,26 @@ static void estimates_find_the_predictor(void **state) {
     CHECK(fabs(walk.lorenzo[1] / 256.0 - 3.17) < 0.1); /* log2 9 */
 }
 
+/* Gaps that lead far behind the words: refused, and nothing is written behind the scratch. */
+static void gaps_end_with_the_words(void **state) {
+    enum { COUNT = 4096, BEHIND = COUNT * 255 / 8 };
+    static const uint8_t bytes[] = {0, 1,   0, 0, 0, 0,  0, 0, /* sparse, no escapes */
+                                    0, 16,  0, 0, 0, 16, 0, 0, /* gaps, others */
+                                    1, 254, 1, 5};             /* all of them alike */
+    (void)state;
+    const size_t size = pithi_coded_take_scratch(COUNT);
+    uint8_t *const scratch = memset(room(size + BEHIND), 0xA5, size + BEHIND);
+    uint32_t *const words = room(COUNT * sizeof *words);
+    struct pithi_reader r = {bytes, sizeof bytes, scratch, NULL};
+    CHECK(pithi_coded_take(&r, pithi_unpack_c, words, COUNT));
+    for (size_t i = size; i < size + BEHIND; i++) CHECK(scratch[i] == 0xA5);
+    free(scratch);
+    free(words);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gaps_end_with_the_words),
         cmocka_unit_test(bytes_by_hand),
         cmocka_unit_test(words_come_back),
         cmocka_unit_test(noise_takes_its_entropy),

@@ -239,6 +239,18 @@ static void bad_options(void) {
     newer.more = 0;
     CHECK_STATUS(pith_mpi_create(&ch, MPI_COMM_WORLD, &newer.o, &error), PITH_OK);
     pith_mpi_destroy(ch);
+    struct {
+        pith_env env;
+        uint64_t more;
+    } env = {{.size = sizeof env}, 1};
+    o = options(PITH_MPI_ALLREDUCE);
+    o.env = &env.env;
+    CHECK_STATUS(pith_mpi_create(&ch, MPI_COMM_WORLD, &o, &error), PITH_ERR_UNSUPPORTED);
+    env.more = 0;
+    CHECK_STATUS(pith_mpi_create(&ch, MPI_COMM_WORLD, &o, &error), PITH_OK);
+    pith_mpi_destroy(ch);
+    env.env.size = 5000;
+    CHECK_STATUS(pith_mpi_create(&ch, MPI_COMM_WORLD, &o, &error), PITH_ERR_ARG);
 }
 
 /* ---- Memory ----------------------------------------------------------------------------------*/

@@ -1,0 +1,48 @@
+/* test_tile_layout.c - walks over the elements of a tile: skipped, they end where reading ends.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "predict/tile_layout.h"
+#include "util.h"
+
+/* Every tile of a tensor of `shape`, skipped as far as `skipped` and read from there on. */
+static void check_skips(const uint64_t shape[4], uint32_t block) {
+    struct pithi_tiling tiling;
+    pithi_tiling_init(&tiling, shape, 4, block, false);
+    const uint64_t all = shape[0] * shape[1] * shape[2] * shape[3];
+    uint32_t *const values = room(all * 4), *const found = room(block * 4);
+    for (uint64_t i = 0; i < all; i++) values[i] = (uint32_t)i;
+    for (uint64_t t = 0; t < tiling.tiles; t++) {
+        const struct pithi_tile tile = pithi_tile_at(&tiling, t);
+        const struct pithi_lay lay = {(uint8_t *)values, 4, &tiling, &tile};
+        for (size_t skipped = 0; skipped < tile.count; skipped++) {
+            const size_t left = (size_t)tile.count - skipped, half = left / 2;
+            struct pithi_lay_walk walk;
+            pithi_lay_begin(&walk, &lay);
+            pithi_lay_skip(&walk, skipped);
+            pithi_lay_read(&walk, half, found);
+            pithi_lay_skip(&walk, left - half - 1);
+            pithi_lay_read(&walk, 1, found + half);
+            for (size_t i = 0; i <= half; i++) {
+                const size_t at = i < half ? skipped + i : (size_t)tile.count - 1;
+                CHECK(found[i] == *(uint32_t *)(void *)pithi_lay_at(&lay, at));
+            }
+        }
+    }
+    free(values);
+    free(found);
+}
+
+static void test_skips(void **state) {
+    (void)state;
+    static const uint64_t shapes[][4] = {{1, 1, 1, 40}, {1, 1, 7, 11}, {1, 5, 6, 7},
+                                         {3, 4, 5, 6},  {2, 2, 9, 3},  {6, 5, 1, 4}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (uint32_t block = 16; block <= 128; block *= 2) {
+            context("shape %zu, tiles of %u elements", i, block);
+            check_skips(shapes[i], block);
+        }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_skips)};
+    return cmocka_run_group_tests_name("tile_layout", tests, NULL, NULL);
+}
