@@ -42,12 +42,12 @@ static int open_place(struct gradients *g, const char *directory, const struct p
 static const struct {
     const char *title, *intra, *inter;
 } ways[] = {
-    {"stochastic, no rotation", "grad:level=intra,rotate=0,round=stochastic",
+    {"stochastic, no rotation", "grad:preset=intra,rotate=0,round=stochastic",
      "grad:rotate=0,round=stochastic"},
-    {"stochastic", "grad:level=intra,round=stochastic", "grad:round=stochastic"},
-    {"antithetic", "grad:level=intra,round=antithetic", "grad:round=antithetic"},
-    {"nearest", "grad:level=intra", "grad"},
-    {"mse", "grad:level=intra", "grad:mode=mse"},
+    {"stochastic", "grad:preset=intra,round=stochastic", "grad:round=stochastic"},
+    {"antithetic", "grad:preset=intra,round=antithetic", "grad:round=antithetic"},
+    {"nearest", "grad:preset=intra", "grad"},
+    {"mse", "grad:preset=intra", "grad:search=mse"},
 };
 enum { WAYS = sizeof ways / sizeof ways[0], STOCHASTIC = 1, NEAREST = 3, SEARCHED = 4 };
 
@@ -74,12 +74,12 @@ static int print_sums(const char *directory, const struct place *p) {
 /* ---- Error feedback --------------------------------------------------------------------------*/
 
 static const char *const feedbacks[][2] = {
-    {"grad:level=intra", "grad"},
-    {"grad:level=intra,ef=full", "grad:ef=full"},
-    {"grad:level=intra,ef=ema:0.5", "grad:ef=ema:0.5"},
-    {"grad:level=intra", "grad:bits=2"},
-    {"grad:level=intra,ef=full", "grad:bits=2,ef=full"},
-    {"grad:level=intra,ef=ema:0.5", "grad:bits=2,ef=ema:0.5"},
+    {"grad:preset=intra", "grad"},
+    {"grad:preset=intra,ef=full", "grad:ef=full"},
+    {"grad:preset=intra,ef=ema:0.5", "grad:ef=ema:0.5"},
+    {"grad:preset=intra", "grad:bits=2"},
+    {"grad:preset=intra,ef=full", "grad:bits=2,ef=full"},
+    {"grad:preset=intra,ef=ema:0.5", "grad:bits=2,ef=ema:0.5"},
 };
 enum { FEEDBACKS = sizeof feedbacks / sizeof feedbacks[0], STEPS = 16 };
 
@@ -104,14 +104,14 @@ static int print_feedback(const char *directory, const struct place *p) {
 /* ---- One frame -------------------------------------------------------------------------------*/
 
 static const char *const columns[] = {
-    "rotate=0,mode=absmax",
-    "rotate=32,mode=absmax",
-    "rotate=128,mode=absmax",
-    "rotate=32,mode=absmax,scale=bf16",
-    "rotate=32,mode=absmax,scale=e8m0",
+    "rotate=0,search=none",
+    "rotate=32,search=none",
+    "rotate=128,search=none",
+    "rotate=32,search=none,scale_dtype=bf16",
+    "rotate=32,search=none,scale_dtype=e8m0",
     "rotate=32,round=stochastic",
-    "rotate=32,mode=mse",
-    "rotate=32,mode=mse,scale=e8m0",
+    "rotate=32,search=mse",
+    "rotate=32,search=mse,scale_dtype=e8m0",
 };
 enum { COLUMNS = sizeof columns / sizeof columns[0] };
 

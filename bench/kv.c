@@ -91,7 +91,7 @@ static const struct row rows[] = {
     {"kv:bits=4", PITH_BF16, 0.7, 0.7},
     {"kv:bits=4", PITH_F16, 0.7, 0.7},
     {"kv:bits=4,axis=channel", PITH_F32, 0.6, 0},
-    {"kv:bits=4,rotate=head,codebook=lloyd", PITH_F32, 0.3, 0},
+    {"kv:bits=4,rotate_heads=on,codebook=lloyd", PITH_F32, 0.3, 0},
     {"kv:preset=q8", PITH_F32, 0, 0},
     {"kv:preset=xquant3", PITH_F16, 0, 0},
     {"kv:preset=kivi2", PITH_F16, 0, 0},
@@ -416,7 +416,7 @@ static void append_table(void) {
     append_row("kv:bits=4", PITH_F32);
     append_row("kv:bits=4", PITH_F16);
     append_row("kv:bits=2", PITH_F16);
-    append_row("kv:bits=4,rotate=head,codebook=lloyd", PITH_F16);
+    append_row("kv:bits=4,rotate_heads=on,codebook=lloyd", PITH_F16);
     append_row("kv:preset=kivi4,axis=token", PITH_F16);
     append_row("kv:preset=kivi4", PITH_F16);
 }

@@ -68,7 +68,7 @@ int main(int argc, char **argv) {
         "| codec | bytes | bits per weight | zero-order entropy of the update, bits "
         "| ratio | identical |\n|---|---|---|---|---|---|\n");
     failed |= print_pair(argv[1], "lossless");
-    failed |= print_pair(argv[1], "lossless:level=1");
-    failed |= print_pair(argv[1], "lossless:level=19");
+    failed |= print_pair(argv[1], "lossless:effort=1");
+    failed |= print_pair(argv[1], "lossless:effort=19");
     return failed;
 }

@@ -199,14 +199,14 @@ static void describe_pages(const struct pithi_params *q, struct pithi_device *d)
     static const uint8_t scales[] = {PITH_F16, PITH_BF16, PITH_F32};
     d->set = (struct pithi_group_setting){.group = pithi_param(q, "group"),
                                           .bits = (uint8_t)pithi_param(q, "bits"),
-                                          .scale_dtype = scales[pithi_param(q, "scale")],
-                                          .asymmetric = pithi_param(q, "range") == 0,
+                                          .scale_dtype = scales[pithi_param(q, "scale_dtype")],
+                                          .asymmetric = pithi_param(q, "symmetric") == 0,
                                           .settle = true,
                                           .shrink = pithi_param(q, "search") != 0,
                                           .codebook = (uint8_t)pithi_param(q, "codebook")};
     d->pages = (struct pithi_pages){.tokens = pithi_param(q, "page"),
                                     .channel = pithi_param(q, "axis") != 0,
-                                    .rotated = pithi_param(q, "rotate") != 0,
+                                    .rotated = pithi_param(q, "rotate_heads") != 0,
                                     .outliers = pithi_param(q, "outliers") != 0};
     d->set.short_zero = pithi_short_zeros(&d->set, d->pages.rotated);
     if (d->set.codebook) pithi_codebook_init(&d->pages.book, &d->set);
@@ -216,12 +216,12 @@ static void describe_pages(const struct pithi_params *q, struct pithi_device *d)
 static bool describe(const struct pithi_params *q, struct pithi_device *d) {
     static const uint8_t scales[] = {PITH_F32, PITH_BF16, PITHI_E8M0};
     *d = (struct pithi_device){.kind = kind_of(q->codec),
-                               .identity = q->base_dtype && !pithi_param(q, "identity"),
+                               .identity = q->base_dtype && !pithi_param(q, "base_hash"),
                                .domain = q->codec->domain != NULL,
                                .counts = q->codec->counts,
                                .decay = pithi_param(q, "ef"),
                                .antithetic = pithi_param(q, "round") == 2};
-    if (d->kind == PITHI_DEVICE_none || pithi_param(q, "entropy") || pithi_param(q, "key"))
+    if (d->kind == PITHI_DEVICE_none || pithi_param(q, "entropy") || pithi_param(q, "key_every"))
         return false;
     if (!list_free_keys(q, &d->free_keys)) return false;
     if (d->kind == PITHI_DEVICE_rows) d->row = row_of(q);
@@ -231,10 +231,10 @@ static bool describe(const struct pithi_params *q, struct pithi_device *d) {
     if (d->kind != PITHI_DEVICE_groups) return true;
     d->set = (struct pithi_group_setting){.group = pithi_param(q, "group"),
                                           .bits = (uint8_t)pithi_param(q, "bits"),
-                                          .scale_dtype = scales[pithi_param(q, "scale")],
+                                          .scale_dtype = scales[pithi_param(q, "scale_dtype")],
                                           .stochastic = pithi_param(q, "round") != 0,
-                                          .search = pithi_param(q, "mode") == 1};
-    d->rotation = (struct pithi_rotation){pithi_param(q, "rotate"), pithi_param(q, "signs")};
+                                          .search = pithi_param(q, "search") == 1};
+    d->rotation = (struct pithi_rotation){pithi_param(q, "rotate"), pithi_param(q, "sign_seed")};
     return true;
 }
 

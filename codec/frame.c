@@ -423,7 +423,7 @@ static pith_status check_payload(struct pithi_frame *f, pith_error *error) {
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "the payload size is impossible",
                              PITHI_AT_PAYLOAD);
     const bool needs_stream = f->params.base_dtype != PITH_NONE;
-    const bool needs_identity = needs_stream && !pithi_param(&f->params, "identity");
+    const bool needs_identity = needs_stream && !pithi_param(&f->params, "base_hash");
     if (f->has_stream != needs_stream || f->has_identity != needs_identity)
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "base and stream section disagree",
                              PITHI_AT_BASE_DTYPE);

@@ -190,7 +190,7 @@ static pith_status take_layout(pith_plan *p, const pith_layout *l, pith_error *e
     if (l->flags & PITH_LAYOUT_TRUST_BASE && !(l->flags & PITH_LAYOUT_EXTERNAL_BASE))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "only an external base is to be trusted");
     if (l->flags & PITH_LAYOUT_CHECK_BASE &&
-        (l->base_dtype == PITH_NONE || pithi_param(&p->params, "identity")))
+        (l->base_dtype == PITH_NONE || pithi_param(&p->params, "base_hash")))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "no base with an identity to check");
     if (l->source_bytes > PITH_SOURCE_MAX || (l->source_bytes && !l->source))
         return pithi_fail(error, PITH_ERR_ARG, "bad source");
@@ -212,7 +212,7 @@ struct pithi_frame pithi_plan_frame(const pith_plan *p, uint64_t slot, bool key)
     f.params.key_frame = key;
     f.checksums = p->flags & PITH_LAYOUT_CHECKSUMS;
     f.has_stream = p->params.base_dtype != PITH_NONE;
-    f.has_identity = f.has_stream && !pithi_param(&p->params, "identity");
+    f.has_identity = f.has_stream && !pithi_param(&p->params, "base_hash");
     f.ndim = p->one_frame ? p->ndim : 1;
     if (p->one_frame)
         memcpy(f.shape, p->shape, sizeof f.shape);
@@ -337,7 +337,8 @@ static pith_sizes sizes_of(const pith_plan *p) {
         .slots = p->slots,
         .fixed = p->params.codec->fixed(&p->params),
     };
-    if (pithi_param(&p->params, "key") && s.key_bytes > s.slot_bytes) s.slot_bytes = s.key_bytes;
+    if (pithi_param(&p->params, "key_every") && s.key_bytes > s.slot_bytes)
+        s.slot_bytes = s.key_bytes;
     return s;
 }
 
@@ -475,6 +476,6 @@ void pith_slot_order(uint64_t nodes, uint64_t per_node, uint64_t *slots) {
 }
 
 int pith_plan_is_key(const pith_plan *plan, uint64_t step) {
-    const uint32_t every = pithi_param(&plan->params, "key");
+    const uint32_t every = pithi_param(&plan->params, "key_every");
     return plan->params.base_dtype != PITH_NONE && every && step % every == 0;
 }

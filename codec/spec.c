@@ -126,6 +126,34 @@ struct given {
     size_t at[PITHI_KEYS_MAX];
 };
 
+/* Spellings of former versions: an error says what they are called now. codec "": of all codecs
+ * that have the new key. */
+#define FORMER(codec, key, now, more) \
+    { codec, key, now, "this key is now called " now more }
+static const struct {
+    const char *codec, *key, *now, *detail;
+} former_keys[] = {
+    FORMER("grad", "level", "preset", ""),
+    FORMER("", "level", "effort", ""),
+    FORMER("grad", "mode", "search", ", with the values none and mse"),
+    FORMER("", "scale", "scale_dtype", ""),
+    FORMER("kv", "range", "symmetric", ", with the values off and on"),
+    FORMER("kv", "rotate", "rotate_heads", ", with the values off and on"),
+    FORMER("", "identity", "base_hash", ""),
+    FORMER("", "key", "key_every", ""),
+    FORMER("grad", "signs", "sign_seed", ""),
+};
+
+static const char *why_unknown(const struct pithi_codec *codec, const char *key, size_t length) {
+    for (size_t i = 0; i < sizeof former_keys / sizeof *former_keys; i++) {
+        const char *const of = former_keys[i].codec, *const now = former_keys[i].now;
+        if (is(key, length, former_keys[i].key) && (!*of || strcmp(of, codec->name) == 0) &&
+            find_key(codec, now, strlen(now)) >= 0)
+            return former_keys[i].detail;
+    }
+    return "the codec has no such key";
+}
+
 /* One "key=value" at text[at..end). */
 static pith_status parse_pair(const char *text, size_t at, size_t end, struct pithi_params *params,
                               struct given *given, pith_error *error) {
@@ -133,7 +161,8 @@ static pith_status parse_pair(const char *text, size_t at, size_t end, struct pi
     const char *equals = memchr(pair, '=', end - at);
     const size_t name = equals ? (size_t)(equals - pair) : end - at;
     const int key = find_key(params->codec, pair, name);
-    if (key < 0) return pithi_fail_at(error, PITH_ERR_SPEC, "the codec has no such key", at);
+    if (key < 0)
+        return pithi_fail_at(error, PITH_ERR_SPEC, why_unknown(params->codec, pair, name), at);
     if (!equals) return pithi_fail_at(error, PITH_ERR_SPEC, "a key needs =value", at);
     if (given->keys >> key & 1)
         return pithi_fail_at(error, PITH_ERR_SPEC, "the key stands twice", at);

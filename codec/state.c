@@ -32,7 +32,7 @@ static bool external(const pith_plan *p) {
 }
 
 static bool has_identity(const pith_plan *p) {
-    return pithi_has_base(p) && !pithi_param(&p->params, "identity");
+    return pithi_has_base(p) && !pithi_param(&p->params, "base_hash");
 }
 
 /* Whether encode looks if the base is what the last call left. */
@@ -326,7 +326,7 @@ void pith_state_stats(const pith_state *s, pith_stats *out) { *out = s->stats; }
 pith_status pith_state_verify(pith_plan *p, const pith_state *s) {
     PITHI_TRY(require_base(p, s));
     if (!has_identity(p))
-        return pithi_fail(&p->error, PITH_ERR_UNSUPPORTED, "identity=off keeps no identity");
+        return pithi_fail(&p->error, PITH_ERR_UNSUPPORTED, "base_hash=off keeps no identity");
     PITHI_TRY(all_whole(p, s));
     for (uint64_t i = 0; i < p->slots; i++)
         if (slot_identity(p, s->base, i) != s->slot[i].identity)

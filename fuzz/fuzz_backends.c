@@ -238,8 +238,8 @@ static void compare_hops(struct side *side, const char *spec, const struct summe
 static void compare_reductions(struct side *side, uint64_t slot, const uint8_t *const frames[2],
                                size_t length, struct fuzz_source *s) {
     static const char *const specs[] = {
-        "raw", "grad:level=intra,block=64,group=32", "grad:rotate=0,ef=full,bits=3,block=256",
-        "grad:ef=ema:0.75,round=antithetic,signs=6,scale=e8m0,block=512,group=512"};
+        "raw", "grad:preset=intra,block=64,group=32", "grad:rotate=0,ef=full,bits=3,block=256",
+        "grad:ef=ema:0.75,round=antithetic,sign_seed=6,scale_dtype=e8m0,block=512,group=512"};
     struct summed m = {.count = 1u + fuzz_below(s, SUMMED_MAX), .slot = slot};
     const uint8_t how = fuzz_u8(s);
     if (how & 0xC0) m.count = 1 + m.count % 4;

@@ -32,15 +32,15 @@ struct scene {
 /* Codebooks take up to 4 bits, the last two a head that can be rotated. */
 static const char *const variants[] = {
     "",
-    ",range=symmetric",
+    ",symmetric=on",
     ",search=mse",
-    ",range=symmetric,search=mse",
+    ",symmetric=on,search=mse",
     ",outliers=0.06",
-    ",range=symmetric,search=mse,outliers=0.125",
+    ",symmetric=on,search=mse,outliers=0.125",
     ",codebook=nf",
     ",codebook=lloyd,outliers=0.06",
-    ",rotate=head",
-    ",rotate=head,codebook=lloyd",
+    ",rotate_heads=on",
+    ",rotate_heads=on,codebook=lloyd",
 };
 enum { VARIANTS = sizeof variants / sizeof variants[0], CODEBOOKS = 6, ROTATED = 8 };
 
@@ -57,7 +57,8 @@ static void draw_setting(struct scene *x, struct fuzz_source *s) {
     k->heads = 1 + fuzz_below(s, 3);
     k->dim = dims[fuzz_below(s, 6)];
     const uint32_t variant = fuzz_below(s, k->dim >= 32 ? VARIANTS : ROTATED);
-    snprintf(x->spec, sizeof x->spec, "kv:axis=%s,page=%u,window=%u,group=%u,bits=%u,scale=%s%s",
+    snprintf(x->spec, sizeof x->spec,
+             "kv:axis=%s,page=%u,window=%u,group=%u,bits=%u,scale_dtype=%s%s",
              k->channel ? "channel" : "token", k->page, k->window,
              k->channel || how & 8 ? 16u : 32u, bits[fuzz_below(s, variant < CODEBOOKS ? 6 : 3)],
              scales[fuzz_below(s, 3)], variants[variant]);

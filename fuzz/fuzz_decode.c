@@ -207,9 +207,10 @@ static void reduce_again(struct subject *x, pith_plan *plan, const pith_layout *
 
 static void reduce(struct subject *x, pith_plan *plan, const pith_layout *layout, uint64_t slot,
                    struct fuzz_source *s) {
-    static const char *const specs[] = {
-        "raw", "grad:level=intra", "grad:group=32,rotate=0,block=32",
-        "grad:ef=full,group=256,rotate=256,signs=3,block=256", "grad:ef=ema:0.9,mode=mse,bits=2"};
+    static const char *const specs[] = {"raw", "grad:preset=intra",
+                                        "grad:group=32,rotate=0,block=32",
+                                        "grad:ef=full,group=256,rotate=256,sign_seed=3,block=256",
+                                        "grad:ef=ema:0.9,search=mse,bits=2"};
     struct fuzz_tensor t, sum;
     struct fuzz_source none = {NULL, 0};
     struct summed m = {.slot = slot, .count = 1u + fuzz_below(s, 3)};

@@ -149,7 +149,7 @@ static void pages_open(struct pages *p, size_t length) {
     while (d) p->sequences *= info.shape[--d];
     p->group = fuzz_spec_number(canon, "group");
     p->channel = strstr(canon, "axis=channel") != NULL;
-    p->rotated = strstr(canon, "rotate=head") != NULL;
+    p->rotated = strstr(canon, "rotate_heads=on") != NULL;
     p->outliers = strstr(canon, "outliers=") != NULL;
     const uint64_t along = p->channel && p->tokens < p->group ? p->tokens : p->group;
     const uint64_t across = p->dim < p->group ? p->dim : p->group;

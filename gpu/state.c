@@ -164,7 +164,7 @@ pith_status pith_cuda_state_verify(pith_cuda_plan *c, const pith_cuda_state *sta
     if (required != PITH_OK) return required;
     if (!status) return fail(c, PITH_ERR_ARG, "status is NULL");
     if (!c->table.device.identity)
-        return fail(c, PITH_ERR_UNSUPPORTED, "identity=off keeps no identity");
+        return fail(c, PITH_ERR_UNSUPPORTED, "base_hash=off keeps no identity");
     struct pithi_gpu_call a = about(c, state);
     a.to.items.status = status;
     return over_base(c, PITHI_GPU_state_verify, &a, stream);

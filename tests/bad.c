@@ -83,7 +83,7 @@ static const struct bad table[] = {
     CORRUPT("wdiff-identity", "wdiff-bits4", {21, 1, 2}),
     CORRUPT("wdiff-block-below-group", "wdiff-bits4", {10, 1, 4}),
     CORRUPT("lossless-level-0", "lossless-f32", {16, 1, 0}),
-    CORRUPT("lossless-level-20", "lossless-f32", {16, 1, 20}),
+    CORRUPT("lossless-level-23", "lossless-f32", {16, 1, 23}),
     CORRUPT("lossless-identity", "lossless-base-u8", {17, 1, 2}),
     CORRUPT("lossless-parameter-2", "lossless-u8", {18, 1, 1}),
     CORRUPT("block-8", "raw-f32", {10, 1, 3}),
@@ -238,7 +238,7 @@ static const struct bad table[] = {
     CORRUPT("asked-seven-digits", "example-eb", {20, 4, UINT64_C(1000001) << 10 | 512}),
 
     CORRUPT("eb-level-0", "example-eb", {16, 1, 0}),
-    CORRUPT("eb-level-20", "example-eb", {16, 1, 20}),
+    CORRUPT("eb-level-23", "example-eb", {16, 1, 23}),
     CORRUPT("eb-mode-3", "example-eb", {17, 1, 3}),
     CORRUPT("eb-zeros-2", "example-eb", {18, 1, 2}),
     CORRUPT("eb-target-0", "example-eb", {19, 1, 0}),

@@ -20,7 +20,7 @@ struct model {
     /* Random bits. */
     uint64_t seed, step;
     uint32_t stream, rank, ranks;
-    int search; /* mode=mse */
+    int search; /* search=mse */
 };
 
 void model_rotate(const struct model *m, float *x, size_t count);

@@ -212,11 +212,11 @@ def input_table(bench):
 SETTINGS = (
     ("plain", "", ""),
     ("`search=mse`", "search=mse", "search=mse"),
-    ("`rotate=head`", "rotate=head", "rotate=head"),
-    ("`rotate=head,search=mse`", "rotate=head,search=mse", "rotate=head,search=mse"),
+    ("`rotate_heads=on`", "rotate_heads=on", "rotate_heads=on"),
+    ("`rotate_heads=on,search=mse`", "rotate_heads=on,search=mse", "rotate_heads=on,search=mse"),
     ("`codebook=nf`", "codebook=nf", "codebook=nf"),
     ("`codebook=lloyd`", "codebook=lloyd", "codebook=lloyd"),
-    ("`rotate=head,codebook=lloyd`", "rotate=head,codebook=lloyd", "rotate=head,codebook=lloyd"),
+    ("`codebook=lloyd,rotate_heads=on`", *["codebook=lloyd,rotate_heads=on"] * 2),
     ("`outliers=0.01`", "outliers=0.01", "outliers=0.01"),
     ("keys `axis=channel`", "axis=channel", ""),
     ("keys `axis=channel`, both `search=mse`", "axis=channel,search=mse", "search=mse"),
@@ -245,10 +245,10 @@ def setting_table(bench):
             "plain", (KEYS,))
     compare("`search=mse` is better than plain (keys, values)", "`search=mse`", "plain",
             (KEYS, VALUES))
-    compare("rotation is better than plain (keys, values)", "`rotate=head`", "plain",
+    compare("rotation is better than plain (keys, values)", "`rotate_heads=on`", "plain",
             (KEYS, VALUES))
     compare("`lloyd` after rotation is better than uniform codes after rotation, 2 and 3 bits",
-            "`rotate=head,codebook=lloyd`", "`rotate=head`", (KEYS, VALUES), (3, 2))
+            "`codebook=lloyd,rotate_heads=on`", "`rotate_heads=on`", (KEYS, VALUES), (3, 2))
 
 
 # ---- Eight bits ----------------------------------------------------------------------------------
@@ -275,8 +275,8 @@ def eight_bit_table(bench):
     print("|---|---|---|---|---|---|")
     means = []
     for shown, replacement in (
-            ("`bits=8,range=symmetric`: INT8, a scale for each token and head",
-             through(bench, "kv:bits=8,range=symmetric")),
+            ("`bits=8,symmetric=on`: INT8, a scale for each token and head",
+             through(bench, "kv:bits=8,symmetric=on")),
             ("FP8 e4m3, a scale for each token and head", float8(True)),
             ("FP8 e4m3, no scales", float8(False))):
         run = Run(bench, {KEYS: replacement, VALUES: replacement})

@@ -25,23 +25,23 @@ VARIANT_SEEDS = SEEDS[:1]
 PATHS = ("gradients, inside nodes", "gradients, between nodes", "weights")
 PLAIN = ["--exchange=plain"]
 PITH = ["--exchange=pith"]
-SDP4BIT = ["--intra=grad:level=intra,round=stochastic",
-           "--inter=grad:level=inter,round=stochastic", "--weights=wdiff:round=stochastic"]
+SDP4BIT = ["--intra=grad:preset=intra,round=stochastic",
+           "--inter=grad:preset=inter,round=stochastic", "--weights=wdiff:round=stochastic"]
 VARIANTS = (
     ("weights", "4 bits, not a difference", ["--weights=grad:group=2048,rotate=0"]),
     ("weights", "stochastic rounding", ["--weights=wdiff:round=stochastic"]),
     ("weights", "3 bits", ["--weights=wdiff:bits=3"]),
-    ("gradients", "no rotation", ["--intra=grad:level=intra,rotate=0",
-                                  "--inter=grad:level=inter,scale=bf16,rotate=0"]),
-    ("gradients", "two levels, both 4 bits", ["--intra=grad:scale=bf16"]),
+    ("gradients", "no rotation", ["--intra=grad:preset=intra,rotate=0",
+                                  "--inter=grad:preset=inter,scale_dtype=bf16,rotate=0"]),
+    ("gradients", "two levels, both 4 bits", ["--intra=grad:scale_dtype=bf16"]),
     ("gradients", "one level, 4 bits to all ranks", ["--nodes=8"]),
     ("gradients", "one level, 4 bits, no rotation",
-     ["--nodes=8", "--inter=grad:scale=bf16,rotate=0"]),
-    ("gradients", "stochastic rounding", ["--intra=grad:level=intra,round=stochastic",
-                                          "--inter=grad:scale=bf16,round=stochastic"]),
-    ("gradients", "searched scales (mode=mse)", ["--inter=grad:scale=bf16,mode=mse"]),
-    ("gradients", "error feedback", ["--intra=grad:level=intra,ef=full",
-                                     "--inter=grad:scale=bf16,ef=full"]),
+     ["--nodes=8", "--inter=grad:scale_dtype=bf16,rotate=0"]),
+    ("gradients", "stochastic rounding", ["--intra=grad:preset=intra,round=stochastic",
+                                          "--inter=grad:scale_dtype=bf16,round=stochastic"]),
+    ("gradients", "searched scales (search=mse)", ["--inter=grad:scale_dtype=bf16,search=mse"]),
+    ("gradients", "error feedback", ["--intra=grad:preset=intra,ef=full",
+                                     "--inter=grad:scale_dtype=bf16,ef=full"]),
     ("gradients", "gains and biases at 16 bits", ["--exempt=16"]),
     ("all", "as SDP4Bit: stochastic, f32 scales", SDP4BIT),
 )

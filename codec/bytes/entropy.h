@@ -17,7 +17,7 @@ enum {
     PITHI_ENTROPY_LEVEL_NONE = 0,
     PITHI_ENTROPY_LEVEL_MIN = 1,
     PITHI_ENTROPY_LEVEL_SEARCH = 4,
-    PITHI_ENTROPY_LEVEL_MAX = 19
+    PITHI_ENTROPY_LEVEL_MAX = 22
 };
 /* Added to a level: the quick look finds long runs at most, right where neighbours say nothing. */
 enum { PITHI_ENTROPY_BARE = 256 };

@@ -16,7 +16,7 @@
 #include "predict/strip.h"
 #include "predict/zero_map.h"
 
-enum { MODE, ABS, REL, PWREL, RANGE, ZEROS, LEVEL, BLOCK };
+enum { MODE, ABS, REL, PWREL, RANGE, ZEROS, EFFORT, BLOCK };
 enum { FAST, RATIO };
 enum { AT_EFFORT = 0, AT_MODE = 1, AT_ZEROS = 2, AT_TARGET = 4 };
 
@@ -34,15 +34,15 @@ static const struct pithi_key keys[] = {
                "for rel: the range, where ranks must agree", true},
     [ZEROS] = {"zeros", PITHI_KEY_WORD, 0, 0, 1, 0, AT_ZEROS, "any|signed", "signed: keep -0",
                true},
-    [LEVEL] = {"level", PITHI_KEY_NUMBER, 1, PITHI_ENTROPY_LEVEL_MIN, PITHI_ENTROPY_LEVEL_MAX, 0,
-               AT_EFFORT, "1..19", "effort of zstd", true},
+    [EFFORT] = {"effort", PITHI_KEY_NUMBER, 1, PITHI_ENTROPY_LEVEL_MIN, PITHI_ENTROPY_LEVEL_MAX, 0,
+                AT_EFFORT, "1..22", "effort of zstd", true},
     [BLOCK] = {"block", PITHI_KEY_BLOCK, 262144, 16, 1u << PITHI_BLOCK_LOG2_MAX, 0,
                PITHI_WIRE_BLOCK, "16..16777216, a power of two, or whole",
                "most elements per block", false},
 };
 
 static const struct pithi_need needs[] = {
-    {LEVEL, MODE, "has no effect with mode=fast"},
+    {EFFORT, MODE, "has no effect with mode=fast"},
 };
 
 /* A block begins with the form of its numbers and how they are coded. */
@@ -89,7 +89,7 @@ static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 /* Coding is tried where the mode asks for it; without a level nothing is. */
 static int effort(const struct pithi_params *p) {
     const bool none = p->decode_only || p->value[MODE] == FAST;
-    return none ? PITHI_ENTROPY_LEVEL_NONE : (int)p->value[LEVEL];
+    return none ? PITHI_ENTROPY_LEVEL_NONE : (int)p->value[EFFORT];
 }
 
 static size_t pieces_bytes(const struct pithi_params *p) {

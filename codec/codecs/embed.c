@@ -17,7 +17,7 @@
 #include "predict/rows.h"
 #include "predict/strip.h"
 
-enum { MODE, ABS, REL, RANGE, ZEROS, DIM, LEVEL, START, DECAY, STEPS, BLOCK };
+enum { MODE, ABS, REL, RANGE, ZEROS, DIM, EFFORT, START, DECAY, STEPS, BLOCK };
 enum { FAST, AUTO };
 enum { AT_EFFORT = 0, AT_MODE = 1, AT_ZEROS = 2, AT_TARGET = 4, AT_DIM = 8 };
 
@@ -33,8 +33,8 @@ static const struct pithi_key keys[] = {
                true},
     [DIM] = {"dim", PITHI_KEY_NUMBER, 0, 0, 1u << PITHI_BLOCK_LOG2_MAX, 0, AT_DIM, "0..16777216",
              "elements of a row; 0: the last dimension", false},
-    [LEVEL] = {"level", PITHI_KEY_NUMBER, 1, PITHI_ENTROPY_LEVEL_MIN, PITHI_ENTROPY_LEVEL_MAX, 0,
-               AT_EFFORT, "1..19", "effort of zstd", true},
+    [EFFORT] = {"effort", PITHI_KEY_NUMBER, 1, PITHI_ENTROPY_LEVEL_MIN, PITHI_ENTROPY_LEVEL_MAX, 0,
+                AT_EFFORT, "1..22", "effort of zstd", true},
     [START] = {"start", PITHI_KEY_REAL, PITHI_DECIMAL(2, 0), 0, 0, 0, PITHI_WIRE_NONE,
                "a number, at least 1", "with decay: the first bound, in units of the last", true},
     [DECAY] = {"decay", PITHI_KEY_WORD, 0, 0, 4, 0, PITHI_WIRE_NONE, "none|step|stairs|linear|log",
@@ -47,7 +47,7 @@ static const struct pithi_key keys[] = {
 };
 
 static const struct pithi_need needs[] = {
-    {LEVEL, MODE, "has no effect with mode=fast"},
+    {EFFORT, MODE, "has no effect with mode=fast"},
     {START, DECAY, "has no effect without decay"},
     {STEPS, DECAY, "has no effect without decay"},
     {DECAY, STEPS, "has no effect without steps"},
@@ -140,7 +140,7 @@ static size_t pieces_bytes(const struct work *w) {
 
 static int effort(const struct pithi_params *p) {
     const bool none = p->decode_only || p->value[MODE] == FAST;
-    return none ? PITHI_ENTROPY_LEVEL_NONE : (int)p->value[LEVEL];
+    return none ? PITHI_ENTROPY_LEVEL_NONE : (int)p->value[EFFORT];
 }
 
 static struct work layout(const struct pithi_params *p, void *scratch, size_t *bytes) {

@@ -9,12 +9,12 @@
 #include "codec.h"
 #include "common/pad.h"
 
-enum { LEVEL, BITS, GROUP, ROTATE, ROUND, SCALE, MODE, EF, SIGNS, BLOCK };
+enum { PRESET, BITS, GROUP, ROTATE, ROUND, SCALE_DTYPE, SEARCH, EF, SIGN_SEED, BLOCK };
 enum { NEAREST, STOCHASTIC, ANTITHETIC };
 
 static const struct pithi_key keys[] = {
-    [LEVEL] = {"level", PITHI_KEY_WORD, 0, 0, 1, 0, PITHI_WIRE_NONE, "inter|intra",
-               "preset of the two-level scheme: bits=4 across nodes, bits=8 inside", false},
+    [PRESET] = {"preset", PITHI_KEY_WORD, 0, 0, 1, 0, PITHI_WIRE_NONE, "inter|intra",
+                "hop of the two-level scheme: bits=4 across nodes, bits=8 inside", false},
     [BITS] = {"bits", PITHI_KEY_NUMBER, 4, 2, 8, 0x17C, 0, "2,3,4,5,6,8", "bits per code", false},
     [GROUP] = {"group", PITHI_KEY_POW2, 128, 32, 4096, 0, 1, "32..4096, a power of two",
                "elements that share a scale", false},
@@ -22,17 +22,17 @@ static const struct pithi_key keys[] = {
                 "order of the Hadamard transform; 0: none", false},
     [ROUND] = {"round", PITHI_KEY_WORD, 0, 0, 2, 0, 3, "nearest|stochastic|antithetic",
                "rounding of codes", true},
-    [SCALE] = {"scale", PITHI_KEY_WORD, 0, 0, 2, 0, 4, "f32|bf16|e8m0", "dtype of the scales",
-               false},
-    [MODE] =
-        {"mode", PITHI_KEY_WORD, 0, 0, 1, 0, 5, "absmax|mse",
+    [SCALE_DTYPE] = {"scale_dtype", PITHI_KEY_WORD, 0, 0, 2, 0, 4, "f32|bf16|e8m0",
+                     "dtype of the scales", false},
+    [SEARCH] =
+        {"search", PITHI_KEY_WORD, 0, 0, 1, 0, 5, "none|mse",
          "scale from the largest value, or searched for the least error: the latter by default "
          "at 2 and 3 bits with round=nearest",
          true},
     [EF] = {"ef", PITHI_KEY_DECAY, 0, 0, 1000, 0, PITHI_WIRE_NONE, "none|full|ema:0.BETA",
             "error feedback: what is lost is added to the next step", false},
-    [SIGNS] = {"signs", PITHI_KEY_NUMBER, 0, 0, UINT32_MAX, 0, 8, "0..4294967295",
-               "key of random signs before the transform; 0: none", false},
+    [SIGN_SEED] = {"sign_seed", PITHI_KEY_NUMBER, 0, 0, UINT32_MAX, 0, 8, "0..4294967295",
+                   "seed of random signs before the transform; 0: none", false},
     [BLOCK] = {"block", PITHI_KEY_POW2, 16384, 32, 1u << PITHI_BLOCK_LOG2_MAX, 0, PITHI_WIRE_BLOCK,
                "32..16777216, a power of two, at least group", "elements per block", false},
 };
@@ -42,9 +42,9 @@ static const struct pithi_key keys[] = {
  * that value and loses a fraction of the error. Rounding at random stays with the plain scale: it
  * is unbiased only where nothing is clipped. */
 static void preset(uint32_t value[PITHI_KEYS_MAX], uint32_t seen) {
-    if (seen >> LEVEL & 1 && !(seen >> BITS & 1)) value[BITS] = value[LEVEL] ? 8 : 4;
-    value[LEVEL] = keys[LEVEL].initial;
-    if (!(seen >> MODE & 1)) value[MODE] = value[BITS] <= 3 && value[ROUND] == NEAREST;
+    if (seen >> PRESET & 1 && !(seen >> BITS & 1)) value[BITS] = value[PRESET] ? 8 : 4;
+    value[PRESET] = keys[PRESET].initial;
+    if (!(seen >> SEARCH & 1)) value[SEARCH] = value[BITS] <= 3 && value[ROUND] == NEAREST;
 }
 
 /* In place where codes follow: see pithi_group_job_open. */
@@ -53,9 +53,9 @@ static inline void set(struct pithi_group_setting *s, const struct pithi_params 
     memset(s, 0, sizeof *s);
     s->group = p->value[GROUP];
     s->bits = (uint8_t)p->value[BITS];
-    s->scale_dtype = scales[p->value[SCALE]];
+    s->scale_dtype = scales[p->value[SCALE_DTYPE]];
     s->stochastic = p->value[ROUND] != NEAREST;
-    s->search = p->value[MODE] == 1;
+    s->search = p->value[SEARCH] == 1;
 }
 
 static struct pithi_group_setting setting(const struct pithi_params *p) {
@@ -65,7 +65,7 @@ static struct pithi_group_setting setting(const struct pithi_params *p) {
 }
 
 static struct pithi_rotation rotation(const struct pithi_params *p) {
-    return (struct pithi_rotation){p->value[ROTATE], p->value[SIGNS]};
+    return (struct pithi_rotation){p->value[ROTATE], p->value[SIGN_SEED]};
 }
 
 /* ---- Sizes -----------------------------------------------------------------------------------*/
@@ -79,9 +79,9 @@ static pith_status check(const struct pithi_params *p, const char **detail) {
         *detail = "block is smaller than group";
     } else if (p->value[GROUP] < p->value[ROTATE]) {
         *detail = "group is smaller than rotate";
-    } else if (p->value[MODE] && p->value[ROUND] != NEAREST) {
-        *detail = "mode=mse needs round=nearest";
-    } else if (p->value[SIGNS] && !p->value[ROTATE]) {
+    } else if (p->value[SEARCH] && p->value[ROUND] != NEAREST) {
+        *detail = "search=mse needs round=nearest";
+    } else if (p->value[SIGN_SEED] && !p->value[ROTATE]) {
         *detail = "signs need rotate";
     } else {
         return PITH_OK;
@@ -263,7 +263,7 @@ static pith_status decode(struct pithi_block *b) {
 /* ---- Sums ------------------------------------------------------------------------------------*/
 
 static bool alike(const struct pithi_params *a, const struct pithi_params *b) {
-    return a->value[ROTATE] == b->value[ROTATE] && a->value[SIGNS] == b->value[SIGNS];
+    return a->value[ROTATE] == b->value[ROTATE] && a->value[SIGN_SEED] == b->value[SIGN_SEED];
 }
 
 static void sum(struct pithi_block *b, size_t at, size_t count, const uint8_t *const *frames,

@@ -22,15 +22,15 @@ enum {
     BITS = PITHI_KV_BITS,
     GROUP = PITHI_KV_GROUP,
     PAGE = PITHI_KV_PAGE,
-    RANGE = PITHI_KV_RANGE,
-    SCALE = PITHI_KV_SCALE,
+    SYMMETRIC = PITHI_KV_SYMMETRIC,
+    SCALE_DTYPE = PITHI_KV_SCALE_DTYPE,
     SEARCH = PITHI_KV_SEARCH,
-    ROTATE = PITHI_KV_ROTATE,
+    ROTATE_HEADS = PITHI_KV_ROTATE_HEADS,
     CODEBOOK = PITHI_KV_CODEBOOK,
     OUTLIERS = PITHI_KV_OUTLIERS,
     WINDOW = PITHI_KV_WINDOW,
     ENTROPY = PITHI_KV_ENTROPY,
-    LEVEL = PITHI_KV_LEVEL,
+    EFFORT = PITHI_KV_EFFORT,
     BLOCK = PITHI_KV_BLOCK
 };
 enum { ROW_MOST = 1 << 20, BLOCK_MOST = 1 << PITHI_BLOCK_LOG2_MAX, BOUND_BYTES = sizeof(double) };
@@ -49,14 +49,15 @@ static const struct pithi_key keys[] = {
                "elements that share a scale; none across two heads", false},
     [PAGE] = {"page", PITHI_KEY_POW2, 128, 16, 4096, 0, 4, "16..4096, a power of two",
               "tokens of a page, which decodes by itself", false},
-    [RANGE] = {"range", PITHI_KEY_WORD, 0, 0, 1, 0, 5, "asymmetric|symmetric",
-               "a scale and a zero point per group, or a scale", false},
-    [SCALE] = {"scale", PITHI_KEY_WORD, 0, 0, 2, 0, 6, "f16|bf16|f32",
-               "dtype of scales and zero points", false},
+    [SYMMETRIC] = {"symmetric", PITHI_KEY_WORD, 0, 0, 1, 0, 5, "off|on",
+                   "off: a scale and a zero point per group; on: a scale", false},
+    [SCALE_DTYPE] = {"scale_dtype", PITHI_KEY_WORD, 0, 0, 2, 0, 6, "f16|bf16|f32",
+                     "dtype of scales and zero points", false},
     [SEARCH] = {"search", PITHI_KEY_WORD, 0, 0, 1, 0, 7, "none|mse",
                 "scale from the extremes, or from the part of the range of least error", true},
-    [ROTATE] = {"rotate", PITHI_KEY_WORD, 0, 0, 1, 0, 8, "none|head",
-                "Hadamard transform of each head: of 32..256 elements, a power of two", false},
+    [ROTATE_HEADS] = {"rotate_heads", PITHI_KEY_WORD, 0, 0, 1, 0, 8, "off|on",
+                      "Hadamard transform of each head: of 32..256 elements, a power of two",
+                      false},
     [CODEBOOK] = {"codebook", PITHI_KEY_WORD, 0, 0, 2, 0, 9, "uniform|nf|lloyd",
                   "what codes mean: steps, or 4 to 16 levels for bell-shaped values", false},
     [OUTLIERS] = {"outliers", PITHI_KEY_REAL, 0, 1, 0, 0, 12, "a number up to 0.125, or none",
@@ -65,8 +66,8 @@ static const struct pithi_key keys[] = {
                 "append streams: newest tokens that stay exact", false},
     [ENTROPY] = {"entropy", PITHI_KEY_WORD, 0, 0, 1, 0, 10, "none|zstd",
                  "entropy coding of scales and codes, for files", false},
-    [LEVEL] = {"level", PITHI_KEY_NUMBER, 1, PITHI_ENTROPY_LEVEL_MIN, PITHI_ENTROPY_LEVEL_MAX, 0,
-               PITHI_WIRE_NONE, "1..19", "zstd level of entropy=zstd", false},
+    [EFFORT] = {"effort", PITHI_KEY_NUMBER, 1, PITHI_ENTROPY_LEVEL_MIN, PITHI_ENTROPY_LEVEL_MAX, 0,
+                PITHI_WIRE_NONE, "1..22", "zstd level of entropy=zstd", false},
     [BLOCK] = {"block", PITHI_KEY_POW2, 1u << 20, 16, BLOCK_MOST, 0, PITHI_WIRE_BLOCK,
                "16..16777216, a power of two", "with entropy=zstd: elements per block, in pages",
                false},
@@ -74,7 +75,7 @@ static const struct pithi_key keys[] = {
 
 static const struct pithi_need needs[] = {
     {BLOCK, ENTROPY, "has no effect without entropy=zstd"},
-    {LEVEL, ENTROPY, "has no effect without entropy=zstd"},
+    {EFFORT, ENTROPY, "has no effect without entropy=zstd"},
 };
 
 /* ---- Presets ---------------------------------------------------------------------------------*/
@@ -88,12 +89,12 @@ static const struct {
     {{AXIS, 1}, {BITS, 2}, {GROUP, 32}, {WINDOW, 128}},
     {{AXIS, 1}, {BITS, 4}, {GROUP, 32}, {WINDOW, 128}},
     {{AXIS, 1}, {BITS, 4}, {GROUP, 128}, {CODEBOOK, 1}, {OUTLIERS, PITHI_DECIMAL(1, -2)}},
-    {{ROTATE, 1}, {BITS, 4}, {GROUP, 128}, {SCALE, 1}},
+    {{ROTATE_HEADS, 1}, {BITS, 4}, {GROUP, 128}, {SCALE_DTYPE, 1}},
     {{BITS, 2}, {GROUP, 128}},
     {{BITS, 3}, {GROUP, 128}},
     {{BITS, 4}, {GROUP, 128}},
-    {{RANGE, 1}, {BITS, 8}, {GROUP, 32}},
-    {{RANGE, 1}, {BITS, 4}, {GROUP, 32}, {SEARCH, 1}},
+    {{SYMMETRIC, 1}, {BITS, 8}, {GROUP, 32}},
+    {{SYMMETRIC, 1}, {BITS, 4}, {GROUP, 32}, {SEARCH, 1}},
 };
 
 static void preset(uint32_t value[PITHI_KEYS_MAX], uint32_t seen) {
@@ -101,7 +102,7 @@ static void preset(uint32_t value[PITHI_KEYS_MAX], uint32_t seen) {
         const uint8_t key = presets[value[PRESET]][i].key;
         if (key != PRESET && !(seen >> key & 1)) value[key] = presets[value[PRESET]][i].value;
     }
-    if (value[CODEBOOK] && !(seen >> RANGE & 1)) value[RANGE] = 1;
+    if (value[CODEBOOK] && !(seen >> SYMMETRIC & 1)) value[SYMMETRIC] = 1;
     value[PRESET] = keys[PRESET].initial;
 }
 
@@ -164,7 +165,8 @@ static const char *tile(const struct pithi_params *p, uint32_t ndim, const uint6
         return ndim > 1 ? "a token has more than 1048576 elements"
                         : "one dimension is one token of kv, of at most 1048576 elements";
     if (row && page_elements(p, &r) > BLOCK_MOST) return "a page has more than 16777216 elements";
-    if (row && p->value[ROTATE] && !order) return "rotate=head needs heads of 32, 64, 128 or 256";
+    if (row && p->value[ROTATE_HEADS] && !order)
+        return "rotate_heads=on needs heads of 32, 64, 128 or 256";
     pithi_tiling_pages(tiling, r.sequences, r.tokens, row, block_tokens(p, row));
     return NULL;
 }
@@ -185,16 +187,16 @@ static pith_status check(const struct pithi_params *p, const char **detail) {
     if (base && !pithi_is_float16_32(p->base_dtype)) {
         *detail = "kv takes a base of dtype f32, bf16 or f16";
         status = PITH_ERR_DTYPE;
-    } else if (base && (p->value[AXIS] || p->value[SEARCH] || p->value[ROTATE] ||
+    } else if (base && (p->value[AXIS] || p->value[SEARCH] || p->value[ROTATE_HEADS] ||
                         p->value[CODEBOOK] || p->value[OUTLIERS] || p->value[ENTROPY])) {
         *detail = "a base needs plain groups along axis=token";
         status = PITH_ERR_UNSUPPORTED; /* the spec is good without one */
-    } else if (p->value[CODEBOOK] && (p->value[BITS] > 4 || !p->value[RANGE])) {
+    } else if (p->value[CODEBOOK] && (p->value[BITS] > 4 || !p->value[SYMMETRIC])) {
         *detail = "a codebook has 2 to 4 bits and a symmetric range";
     } else if (p->value[CODEBOOK] && p->value[SEARCH]) {
         *detail = "search=mse needs codebook=uniform";
-    } else if (p->value[OUTLIERS] && p->value[ROTATE]) {
-        *detail = "outliers need rotate=none";
+    } else if (p->value[OUTLIERS] && p->value[ROTATE_HEADS]) {
+        *detail = "outliers need rotate_heads=off";
     } else if (p->value[OUTLIERS] && pithi_decimal_floor(p->value[OUTLIERS]) > 0.125) {
         *detail = "outliers is at most 0.125";
     } else if (p->value[AXIS] && p->value[PAGE] < p->value[GROUP]) {
@@ -244,7 +246,7 @@ static size_t scratch_bytes(const struct pithi_params *p) {
 
 static size_t coder_bytes(const struct pithi_params *p) {
     const struct pithi_kv k = kv_of(p, NULL);
-    const int level = p->decode_only ? PITHI_ENTROPY_LEVEL_NONE : (int)p->value[LEVEL];
+    const int level = p->decode_only ? PITHI_ENTROPY_LEVEL_NONE : (int)p->value[EFFORT];
     if (!p->value[ENTROPY]) return 0;
     return pithi_entropy_bytes(pithi_kv_symbols(&k, (uint32_t)(p->most / row_of(p))), level);
 }
@@ -358,7 +360,7 @@ static void encode_coded(struct pithi_block *b) {
     const struct coding c = coding_of(p, &k, b->count, b->scratch, &ignored);
     encode_page(b, c.page);
     const double bound = page_bound(p, c.page, c.tokens);
-    struct pithi_pen pen = {b->bytes, b->length - 1, (int)p->value[LEVEL] | PITHI_ENTROPY_BARE,
+    struct pithi_pen pen = {b->bytes, b->length - 1, (int)p->value[EFFORT] | PITHI_ENTROPY_BARE,
                             c.pieces, b->coder};
     pithi_pen_put(&pen, (const uint8_t *)&bound, BOUND_BYTES); /* a page has more */
     b->plain = !pithi_kv_pack(&k, c.page, c.tokens, &pen, c.symbols);

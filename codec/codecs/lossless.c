@@ -12,17 +12,18 @@
 #include "codec.h"
 #include "common/pad.h"
 
-enum { LEVEL, BLOCK, IDENTITY, KEY };
+enum { EFFORT, BLOCK, BASE_HASH, KEY_EVERY };
 
 static const struct pithi_key keys[] = {
-    [LEVEL] = {"level", PITHI_KEY_NUMBER, 3, PITHI_ENTROPY_LEVEL_MIN, PITHI_ENTROPY_LEVEL_MAX, 0, 0,
-               "1..19", "effort of zstd", true},
+    [EFFORT] = {"effort", PITHI_KEY_NUMBER, 3, PITHI_ENTROPY_LEVEL_MIN, PITHI_ENTROPY_LEVEL_MAX, 0,
+                0, "1..22", "effort of zstd", true},
     [BLOCK] = {"block", PITHI_KEY_POW2, 131072, 16, 1u << PITHI_BLOCK_LOG2_MAX, 0, PITHI_WIRE_BLOCK,
                "16..16777216, a power of two", "elements per block", false},
-    [IDENTITY] = {"identity", PITHI_KEY_WORD, 0, 0, 1, 0, 1, "on|off",
-                  "carry and compare the identity of the base", false},
-    [KEY] = {"key", PITHI_KEY_NUMBER, 0, 0, UINT32_MAX, 0, PITHI_WIRE_NONE, "0..4294967295",
-             "make every step divisible by this a key frame; 0: none", false},
+    [BASE_HASH] = {"base_hash", PITHI_KEY_WORD, 0, 0, 1, 0, 1, "on|off",
+                   "carry and compare the hash of the base", false},
+    [KEY_EVERY] = {"key_every", PITHI_KEY_NUMBER, 0, 0, UINT32_MAX, 0, PITHI_WIRE_NONE,
+                   "0..4294967295", "make every step divisible by this a key frame; 0: none",
+                   false},
 };
 
 /* First byte of a block: bits per symbol, and whether the words are updates. */
@@ -67,7 +68,7 @@ static struct work work_of(const struct pithi_params *p, uint8_t *scratch) {
 
 /* Integers and bytes repeat where floats do not, so their default effort looks for matches. */
 static int effort(const struct pithi_params *p) {
-    const int level = (int)p->value[LEVEL];
+    const int level = (int)p->value[EFFORT];
     const bool search = level == PITHI_ENTROPY_LEVEL_SEARCH - 1 && !pithi_is_ordered(p->dtype);
     return search ? PITHI_ENTROPY_LEVEL_SEARCH : level;
 }
@@ -124,7 +125,7 @@ static size_t code_best(const struct pithi_block *b, size_t raw) {
 
 static uint64_t hash_base(const struct pithi_block *b) {
     const size_t width = width_of(b->params);
-    if (!b->base || b->params->value[IDENTITY]) return 0;
+    if (!b->base || b->params->value[BASE_HASH]) return 0;
     return b->kernels->nh(b->base, b->count * width, b->first * width / 8);
 }
 
@@ -229,7 +230,7 @@ const struct pithi_codec pithi_codec_lossless = {
     .dtypes = 0xFFFEu,
     .keys = keys,
     .key_count = sizeof keys / sizeof keys[0],
-    .stream_keys = 1u << KEY,
+    .stream_keys = 1u << KEY_EVERY,
     .check = check,
     .fixed = fixed,
     .block_bytes = block_bytes,

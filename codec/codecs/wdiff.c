@@ -11,7 +11,7 @@
 #include "common/convert.h"
 #include "common/pad.h"
 
-enum { BITS, GROUP, ROUND, SCALE, ENTROPY, IDENTITY, KEY, BLOCK, LEVEL };
+enum { BITS, GROUP, ROUND, SCALE_DTYPE, ENTROPY, BASE_HASH, KEY_EVERY, BLOCK, EFFORT };
 
 static const struct pithi_key keys[] = {
     [BITS] = {"bits", PITHI_KEY_NUMBER, 4, 2, 8, 0x15C, 0, "2,3,4,6,8", "bits per code", false},
@@ -19,21 +19,23 @@ static const struct pithi_key keys[] = {
                "elements that share a scale", false},
     [ROUND] = {"round", PITHI_KEY_WORD, 0, 0, 1, 0, 2, "nearest|stochastic", "rounding of codes",
                true},
-    [SCALE] = {"scale", PITHI_KEY_WORD, 0, 0, 1, 0, 3, "f32|bf16", "dtype of the scales", false},
+    [SCALE_DTYPE] = {"scale_dtype", PITHI_KEY_WORD, 0, 0, 1, 0, 3, "f32|bf16",
+                     "dtype of the scales", false},
     [ENTROPY] = {"entropy", PITHI_KEY_WORD, 0, 0, 1, 0, 4, "none|zstd",
                  "entropy coding of the codes, for files", false},
-    [IDENTITY] = {"identity", PITHI_KEY_WORD, 0, 0, 1, 0, 5, "on|off",
-                  "carry and compare the identity of the base", false},
-    [KEY] = {"key", PITHI_KEY_NUMBER, 0, 0, UINT32_MAX, 0, PITHI_WIRE_NONE, "0..4294967295",
-             "make every step divisible by this a key frame; 0: none", false},
+    [BASE_HASH] = {"base_hash", PITHI_KEY_WORD, 0, 0, 1, 0, 5, "on|off",
+                   "carry and compare the hash of the base", false},
+    [KEY_EVERY] = {"key_every", PITHI_KEY_NUMBER, 0, 0, UINT32_MAX, 0, PITHI_WIRE_NONE,
+                   "0..4294967295", "make every step divisible by this a key frame; 0: none",
+                   false},
     [BLOCK] = {"block", PITHI_KEY_POW2, 16384, 16, 1u << PITHI_BLOCK_LOG2_MAX, 0, PITHI_WIRE_BLOCK,
                "16..16777216, a power of two, at least group", "elements per block", false},
-    [LEVEL] = {"level", PITHI_KEY_NUMBER, 3, 1, 19, 0, PITHI_WIRE_NONE, "1..19",
-               "zstd level of entropy=zstd", false},
+    [EFFORT] = {"effort", PITHI_KEY_NUMBER, 3, PITHI_ENTROPY_LEVEL_MIN, PITHI_ENTROPY_LEVEL_MAX, 0,
+                PITHI_WIRE_NONE, "1..22", "zstd level of entropy=zstd", false},
 };
 
 static const struct pithi_need needs[] = {
-    {LEVEL, ENTROPY, "has no effect without entropy=zstd"},
+    {EFFORT, ENTROPY, "has no effect without entropy=zstd"},
 };
 
 /* In place where codes follow: see pithi_group_job_open. */
@@ -41,7 +43,7 @@ static inline void set(struct pithi_group_setting *s, const struct pithi_params 
     memset(s, 0, sizeof *s);
     s->group = p->value[GROUP];
     s->bits = (uint8_t)p->value[BITS];
-    s->scale_dtype = p->value[SCALE] ? PITH_BF16 : PITH_F32;
+    s->scale_dtype = p->value[SCALE_DTYPE] ? PITH_BF16 : PITH_F32;
     s->stochastic = p->value[ROUND] == 1;
 }
 
@@ -90,7 +92,7 @@ static size_t scratch_bytes(const struct pithi_params *p) {
 static size_t coder_bytes(const struct pithi_params *p) {
     if (!p->value[ENTROPY]) return 0;
     const struct pithi_group_setting s = setting(p);
-    const int level = p->decode_only ? PITHI_ENTROPY_LEVEL_NONE : (int)p->value[LEVEL];
+    const int level = p->decode_only ? PITHI_ENTROPY_LEVEL_NONE : (int)p->value[EFFORT];
     return pithi_entropy_bytes(symbol_bytes(&s, p->most), level);
 }
 
@@ -98,14 +100,14 @@ static size_t coder_bytes(const struct pithi_params *p) {
 
 static size_t piece_of(const struct pithi_block *b) {
     const struct pithi_params *p = b->params;
-    if (!b->base || p->value[IDENTITY]) return p->block; /* no hash follows */
+    if (!b->base || p->value[BASE_HASH]) return p->block; /* no hash follows */
     return p->value[GROUP] > 4096 ? p->value[GROUP] : 4096;
 }
 
 static uint64_t hash_base(const struct pithi_block *b, const uint8_t *base, uint64_t at,
                           size_t count) {
     const size_t element = pith_dtype_bytes(b->params->base_dtype);
-    if (!base || b->params->value[IDENTITY]) return 0;
+    if (!base || b->params->value[BASE_HASH]) return 0;
     return b->kernels->nh(base, count * element, (b->first + at) * element / 8);
 }
 
@@ -203,7 +205,7 @@ static void encode_entropy(struct pithi_block *b) {
         spread_codes(&c.set, c.code_buffer, c.symbol_buffer, b->count);
         symbols = c.symbol_buffer;
     }
-    const size_t packed = pithi_entropy_pack(b->coder, (int)b->params->value[LEVEL], symbols,
+    const size_t packed = pithi_entropy_pack(b->coder, (int)b->params->value[EFFORT], symbols,
                                              c.symbols, b->bytes + c.scales, c.codes);
     b->plain = packed == 0;
     b->length = c.scales + (b->plain ? c.codes : packed);
@@ -282,7 +284,7 @@ const struct pithi_codec pithi_codec_wdiff = {
     .key_count = sizeof keys / sizeof keys[0],
     .needs = needs,
     .need_count = sizeof needs / sizeof needs[0],
-    .stream_keys = 1u << KEY,
+    .stream_keys = 1u << KEY_EVERY,
     .check = check,
     .fixed = fixed,
     .block_bytes = block_bytes,

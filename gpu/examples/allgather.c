@@ -168,8 +168,8 @@ static void rank_open(struct world *w, int r) {
     CUDA(cudaSetDevice(r));
     CUDA(cudaStreamCreateWithFlags(&k->stream, cudaStreamNonBlocking));
     coder_open(&k->weights, "wdiff:bits=4,group=2048", &weights, r, k->stream);
-    coder_open(&k->inner, "grad:level=intra", &gradients, r, k->stream);
-    coder_open(&k->outer, "grad:level=inter", &gradients, r, k->stream);
+    coder_open(&k->inner, "grad:preset=intra", &gradients, r, k->stream);
+    coder_open(&k->outer, "grad:preset=inter", &gradients, r, k->stream);
     k->replica = state_open(&k->weights, k->stream);
     CUDA(cudaMalloc((void **)&k->master, COUNT * sizeof(float)));
     CUDA(cudaMalloc((void **)&k->gradient, COUNT * sizeof(float)));

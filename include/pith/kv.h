@@ -115,7 +115,7 @@ PITH_NODISCARD PITH_API pith_status pith_kv_load(pith_plan *plan, pith_kv *cache
  * XQuant-CL (arXiv 2508.10395, section 3.2) caches the inputs of layers: of the first ones the
  * values, then the difference of each layer's to an accumulator that holds what readers have of the
  * layer before, so that errors do not add up. Plans: axis=token, window=0, codebook=uniform,
- * rotate=none, outliers=0; for others PITH_ERR_UNSUPPORTED. */
+ * rotate_heads=off, outliers=0; for others PITH_ERR_UNSUPPORTED. */
 
 /* Append what the tokens of view differ from those of base by, and set base := round(base +
  * decoded), which is what readers get: both in one pass. base: like view in shape, dense, f32, bf16
@@ -151,8 +151,9 @@ PITH_API uint64_t pith_kv_page_bytes(const pith_plan *plan, uint32_t tokens);
 
 /* The bound of what a page of so many tokens decodes to, as pith_error_bound has it for frames: NaN
  * when a group of the page decodes to NaN, as those do that have a value that is not finite or that
- * the scale's dtype does not reach (with scale=f16, beyond 65504: layer inputs in bf16 or f32 may
- * want scale=bf16). Nothing else tells of these. -1 when an argument is NULL or out of range. */
+ * the scale's dtype does not reach (with scale_dtype=f16, beyond 65504: layer inputs in bf16 or f32
+ * may want scale_dtype=bf16). Nothing else tells of these. -1 when an argument is NULL or out of
+ * range. */
 PITH_API double pith_kv_page_bound(const pith_plan *plan, const void *page, uint32_t tokens);
 
 /* Whether pages are idempotent: decoding a page to the layout's dtype and encoding that again gives
@@ -160,12 +161,12 @@ PITH_API double pith_kv_page_bound(const pith_plan *plan, const void *page, uint
  *   0         every page is;
  *   2^-14     every page is whose scales are 0 or at least this (codebooks), and, with
  *             codebook=lloyd, below 2^117: sums over groups of larger values may overflow;
- *   2^-20     the same (range=asymmetric with scale=f16, the default);
- *   infinity  not promised: rotate=head, asymmetric outliers, and codebook=lloyd in a layout of 16
- *             bits or with outliers; also a plan without pages.
- * Of rotated pages those in f32 nearly always are, and those in bf16 with scale=bf16 and an
- * asymmetric range (preset quarot4) mostly; with 8 bits, or scale=f16, most in 16 bits are not, and
- * what every trip loses adds up. That is the only preset without a promise.
+ *   2^-20     the same (symmetric=off with scale_dtype=f16, the default);
+ *   infinity  not promised: rotate_heads=on, asymmetric outliers, and codebook=lloyd in a layout
+ *             of 16 bits or with outliers; also a plan without pages.
+ * Of rotated pages those in f32 nearly always are, and those in bf16 with scale_dtype=bf16 and an
+ * asymmetric range (preset quarot4) mostly; with 8 bits, or scale_dtype=f16, most in 16 bits are
+ * not, and what every trip loses adds up. That is the only preset without a promise.
  * A group that decodes to NaN where outliers are kept is no part of the promise: the outliers of
  * such a group are exact after one trip and NaN after the next. doc/FORMAT.md, appendix B.8,
  * has the proof. */

@@ -266,8 +266,8 @@ PITH_NODISCARD PITH_API pith_status pith_spec_check(const char *spec, char *text
  * with TRUST, which leaves the look out. CHECK looks at every byte, of a base inside of the state,
  * too, for a fifth to a quarter of wdiff's time. The state has 8 bytes more per block. Plans that
  * differ in these two alone load each other's saved states, but do not take each other's states
- * (PITH_ERR_STATE). With identity=off nothing is looked at. PITH_ERR_ARG: both.
- * PITH_ERR_UNSUPPORTED: CHECK without a base or with identity=off, TRUST without EXTERNAL_BASE. */
+ * (PITH_ERR_STATE). With base_hash=off nothing is looked at. PITH_ERR_ARG: both.
+ * PITH_ERR_UNSUPPORTED: CHECK without a base or with base_hash=off, TRUST without EXTERNAL_BASE. */
 #define PITH_LAYOUT_CHECK_BASE 0x4u
 #define PITH_LAYOUT_TRUST_BASE 0x8u
 
@@ -322,8 +322,8 @@ PITH_API void pith_plan_destroy(pith_plan *plan);
 PITH_API pith_error pith_plan_error(const pith_plan *plan);
 
 typedef struct pith_sizes {
-    uint64_t slot_bytes;      /* largest frame that pith_encode makes of any slot, those of key=N
-                                 included: the stride to give slots in a buffer */
+    uint64_t slot_bytes;      /* largest frame that pith_encode makes of any slot, the key frames
+                                 of key_every=N included: the stride to give slots in a buffer */
     uint64_t key_bytes;       /* largest key frame, which pith_encode_key makes: may be more than
                                  slot_bytes (wdiff); 0 when the codec has none */
     uint64_t workspace_bytes; /* allocated inside the plan */
@@ -348,7 +348,7 @@ PITH_API void pith_plan_set_random(pith_plan *plan, uint64_t seed, uint32_t stre
  * the errors of the N frames cancel in their sum. Defaults 0 of 1. PITH_ERR_ARG unless rank < ranks
  * and ranks <= 65536. */
 PITH_API pith_status pith_plan_set_ranks(pith_plan *plan, uint32_t rank, uint32_t ranks);
-/* 1 when the encoder makes step `step` a key frame by the spec's own rule (key=N). */
+/* 1 when the encoder makes step `step` a key frame by the spec's own rule (key_every=N). */
 PITH_API int pith_plan_is_key(const pith_plan *plan, uint64_t step);
 
 /* For pith's own device backends (pith_cuda.h): what they need of a plan, as plain memory whose
@@ -403,7 +403,7 @@ PITH_API uint64_t pith_state_step(const pith_state *state, uint64_t slot);
  * element within the slot) only. Defaults 0 and 0. Only the encoder's matter. */
 PITH_API void pith_state_set_random(pith_state *state, uint64_t seed, uint32_t stream);
 /* Re-read the base and compare identities: PITH_ERR_BASE when memory changed,
- * PITH_ERR_UNSUPPORTED with identity=off. */
+ * PITH_ERR_UNSUPPORTED with base_hash=off. */
 PITH_NODISCARD PITH_API pith_status pith_state_verify(pith_plan *plan, const pith_state *state);
 /* Serialise everything, base included, into sizes.save_bytes bytes, the same on every machine. */
 PITH_NODISCARD PITH_API pith_status pith_state_save(pith_plan *plan, const pith_state *state,
@@ -436,7 +436,7 @@ PITH_API void pith_state_stats(const pith_state *state, pith_stats *out);
  * (what one rank sends as piece 3 is another's piece 0), and pages move. Every call that decodes
  * compares what a frame does say with its slot: the codec and its parameters, dtypes, element
  * count, shape of blocks and exempt ranges (PITH_ERR_MISMATCH); with a base also the step
- * (PITH_ERR_STEP) and, unless identity=off, the identity of the slot's base (PITH_ERR_BASE), which
+ * (PITH_ERR_STEP) and, unless base_hash=off, the identity of the slot's base (PITH_ERR_BASE), which
  * differs wherever the bases of two slots do. Beyond that a frame of another slot of the same
  * element count is a good frame, and its values are the result; so is a key frame of any such slot.
  * That each frame reaches its slot is the caller's to see to: by place where frames stand in one
@@ -445,8 +445,8 @@ PITH_API void pith_state_stats(const pith_state *state, pith_stats *out);
 /* Encode one slot and, with a base, advance the state: base := what receivers will hold, step + 1.
  * On failure *written is 0 and dst unspecified; the state is unchanged when the status is one of
  * the caller's arguments (-1..-19); after any other the slot's base is torn, see pith_decode. With
- * a base cap must be at least pith_plan_frame_bytes (of a key frame, for steps that key=N makes
- * one), also for a frame that turns out shorter; psnr and nmse
+ * a base cap must be at least pith_plan_frame_bytes (of a key frame, for steps that key_every=N
+ * makes one), also for a frame that turns out shorter; psnr and nmse
  * make several frames, of which the last may fit where an earlier one did not. Never writes past
  * cap. dst must overlap neither the view nor the state, which is not checked.
  * PITH_ERR_BASE: others have changed the base since the last call (PITH_LAYOUT_CHECK_BASE says when
@@ -579,8 +579,8 @@ PITH_NODISCARD PITH_API pith_status pith_verify(const void *frame, size_t length
 PITH_NODISCARD PITH_API pith_status pith_compress_bound(const char *spec, const pith_layout *layout,
                                                         uint64_t *bytes, pith_error *error);
 /* The layout's dtype, shape and slots follow from the view; layout gives the flags and source and
- * may be NULL. An ordinary frame, never a key frame: key=N speaks of the steps of a stream. Without
- * a base wdiff codes the values themselves, which is no error and far less exact. */
+ * may be NULL. An ordinary frame, never a key frame: key_every=N speaks of the steps of a stream.
+ * Without a base wdiff codes the values themselves, which is no error and far less exact. */
 PITH_NODISCARD PITH_API pith_status pith_compress(const char *spec, const pith_view *view,
                                                   const pith_view *base, const pith_layout *layout,
                                                   const pith_env *env, void *dst, size_t cap,

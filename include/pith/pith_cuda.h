@@ -31,7 +31,7 @@
  * stream id and the keys that decoding does not depend on: a frame with other sections (a source)
  * or with checksums where the plan has none, or the reverse, is PITH_ERR_MISMATCH here.
  *
- * Codecs: raw; wdiff without entropy=zstd and key=N (the host does not know the step; see
+ * Codecs: raw; wdiff without entropy=zstd and key_every=N (the host does not know the step; see
  * pith_cuda_encode_key); grad; eb with mode=fast and abs, rel or pwrel, and embed with mode=fast
  * and decay=none, both of f32, bf16 and f16, but for sums, and without a state; kv without
  * entropy=zstd, but for sums. pith_cuda_sizes_of answers PITH_ERR_UNSUPPORTED for others. Frames of

@@ -31,7 +31,7 @@ grep -qE "^$heading\$" out || die 'the heading'
 # Settings that take no base have no rows with one; heads are of a dimension that can be rotated.
 settings=()
 for keys in preset=kivi2 preset=kivi4 preset=kvquant-lite preset=quarot4 preset=q4 entropy=zstd \
-    outliers=0.01 rotate=head rotate=head,order=heads; do
+    outliers=0.01 rotate_heads=on rotate_heads=on,order=heads; do
     settings+=(-C "kv:$keys")
 done
 exits 0 pith bench --quick --json "${settings[@]}" -C kv:bits=8

@@ -7,28 +7,29 @@ refuses() { # refuses SPEC KEY TEXT: under -C and as a rule
     exits 2 pith compress --rule 'x=raw' --rule "*=$1" --base "$F" -o no "$F"
     says "bad spec '$1': '$2': $3"
 }
-for spec in kv:block=64 kv:block=64,bits=8 kv:level=5 wdiff:level=9; do
+for spec in kv:block=64 kv:block=64,bits=8 kv:effort=5 wdiff:effort=9; do
     key=${spec#*:}
     refuses $spec "${key%%=*}" 'has no effect without entropy=zstd'
 done
 for codec in eb act embed:mode=fast; do
     case $codec in *:*) at=, ;; *) at=: ;; esac
-    refuses "$codec${at}level=5" level 'has no effect with mode=fast'
+    refuses "$codec${at}effort=5" effort 'has no effect with mode=fast'
 done
 refuses embed:start=3 start 'has no effect without decay'
 refuses embed:decay=log decay 'has no effect without steps'
 
 # What streams and caches remember, a file does not.
-for spec in kv:window=4 kv:preset=kivi4,window=64 wdiff:key=5 grad:bits=8,ef=full; do
+for spec in kv:window=4 kv:preset=kivi4,window=64 wdiff:key_every=5 grad:bits=8,ef=full; do
     key=${spec##*[:,]}
     refuses $spec "${key%%=*}" 'is for streams and caches and has no effect on a file'
 done
-exits 2 pith compress -C lossless:key=3 -o no "$F"
-exits 2 pith compress -C lossless:key=05 -o no "$F" # not key=0
+exits 2 pith compress -C lossless:key_every=3 -o no "$F"
+exits 2 pith compress -C lossless:key_every=05 -o no "$F" # not key_every=0
 
 # A preset that caches use, what has an effect, and defaults that are spelled out.
-for spec in kv:preset=kivi4 kv:preset=kivi4,window=0 kv:entropy=zstd,block=64,level=2 \
-    kv:block=1048576,level=1 eb:mode=ratio,level=5 eb:level=1 grad:ef=none lossless:key=0; do
+for spec in kv:preset=kivi4 kv:preset=kivi4,window=0 kv:entropy=zstd,block=64,effort=2 \
+    kv:block=1048576,effort=1 eb:mode=ratio,effort=5 eb:effort=1 grad:ef=none \
+    lossless:key_every=0; do
     exits 0 pith compress -q -f -C $spec -o yes "$F"
 done
 only yes

@@ -22,7 +22,7 @@ def output_of(child):
 
 def begin(name):
     """A run that has begun to write and is stopped."""
-    child = subprocess.Popen(command + ['--shape', str(1 << 23), '-C', 'lossless:level=19', '-o',
+    child = subprocess.Popen(command + ['--shape', str(1 << 23), '-C', 'lossless:effort=19', '-o',
                                         'work/' + name, 'big.bin'])
     deadline = time.time() + 60
     while not output_of(child):

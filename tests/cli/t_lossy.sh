@@ -119,6 +119,6 @@ says 'GB/s'
 codecs two.p
 
 # Specs are shown in canonical form.
-exits 0 pith compress -q --base $N/f32.npy -C wdiff:scale=f32,bits=3,group=2048 -o can.p \
+exits 0 pith compress -q --base $N/f32.npy -C wdiff:scale_dtype=f32,bits=3,group=2048 -o can.p \
     $N/f32_step.npy
 codecs can.p

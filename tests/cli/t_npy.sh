@@ -4,7 +4,7 @@ for file in "$DATA"/npy/*.npy; do
     round_trip "$file"
 done
 round_trip "$DATA/npy/f32.npy" -C raw
-round_trip "$DATA/npy/f32_big_fortran.npy" -C lossless:level=1
+round_trip "$DATA/npy/f32_big_fortran.npy" -C lossless:effort=1
 cp "$DATA/npy/f32_big_fortran.npy" x.npy
 exits 0 pith compress --json x.npy
 json out "d['tensors'][0]['shape'] == [4, 5, 60] and d['tensors'][0]['dtype'] == 'f32'"

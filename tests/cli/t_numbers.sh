@@ -51,7 +51,7 @@ whole = [float(r[-1]) for r in rows if r[0] == 'whole']
 assert len(speed) == 3 and len(whole) == 1, rows
 assert 0 < min(speed) and min(speed) - 0.01 <= whole[0] <= max(speed) + 0.01, (speed, whole)
 END
-exits 0 pith compress -v --rule 't0=raw' --rule 't2=lossless:level=9' -o three.p three
+exits 0 pith compress -v --rule 't0=raw' --rule 't2=lossless:effort=9' -o three.p three
 python3 speeds.py || { cat err >&2; die 'the speeds of the table'; }
 exits 0 pith compress -f -C raw -o three.p three
 grep -Eq ' ([1-9][0-9]*\.[0-9]+|0\.[0-9]*[1-9][0-9]*) GB/s' err || die "the speed: $(cat err)"

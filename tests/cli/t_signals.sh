@@ -12,7 +12,7 @@ cat >interrupt.py <<'END'
 import os, resource, signal, subprocess, sys, time
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 pith, number = sys.argv[1], getattr(signal, sys.argv[2])
-child = subprocess.Popen([pith, 'compress', '-q', '-C', 'lossless:level=19', '--dtype', 'u8',
+child = subprocess.Popen([pith, 'compress', '-q', '-C', 'lossless:effort=19', '--dtype', 'u8',
                           '--shape', str(1 << 25), '-o', 'x.pith', 'big.bin'])
 here = os.getcwd() + '/'
 def writes():

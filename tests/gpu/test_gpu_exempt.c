@@ -22,9 +22,9 @@ static const struct {
 enum { MAPS = sizeof maps / sizeof maps[0] };
 
 static const char *const specs[] = {
-    "grad:group=32,block=64,signs=3",      "grad:rotate=0,group=64,bits=8",
+    "grad:group=32,block=64,sign_seed=3",  "grad:rotate=0,group=64,bits=8",
     "grad:group=256,rotate=256,block=512", "grad:ef=full,bits=3",
-    "grad:mode=mse,bits=3,group=64",       "grad:round=stochastic",
+    "grad:search=mse,bits=3,group=64",     "grad:round=stochastic",
 };
 enum { SPECS = sizeof specs / sizeof specs[0] };
 
@@ -131,7 +131,7 @@ static void test_calls(void **state) {
 static void check_recode(const char *spec, size_t m, uint64_t number) {
     struct rig r, out;
     struct job j, made, twice;
-    open_map(&r, &j, "grad:signs=3", m, PITH_F32, number);
+    open_map(&r, &j, "grad:sign_seed=3", m, PITH_F32, number);
     open_map(&out, &made, spec, m, PITH_F32, number + 1);
     gen_fill(GEN_NOISE, number, PITH_F32, j.tensor.host, r.count);
     check_encode(&r, &j);

@@ -14,12 +14,12 @@ static const struct {
     uint32_t flags;
 } settings[] = {
     {"grad:ef=full,bits=2", PITH_F32, 1, 0},
-    {"grad:ef=full,bits=3,group=256,rotate=256,signs=5", PITH_BF16, 3, PITH_LAYOUT_CHECKSUMS},
+    {"grad:ef=full,bits=3,group=256,rotate=256,sign_seed=5", PITH_BF16, 3, PITH_LAYOUT_CHECKSUMS},
     {"grad:ef=ema:0.9,bits=3,group=64,rotate=64,round=stochastic", PITH_F16, 2, 0},
     {"grad:ef=ema:0.5,rotate=0,group=4096", PITH_F32, 4, 0},
-    {"grad:ef=full,mode=mse,block=1024", PITH_F32, 2, 0},
+    {"grad:ef=full,search=mse,block=1024", PITH_F32, 2, 0},
     {"grad:round=antithetic,bits=3", PITH_F32, 3, 0},
-    {"grad:level=intra", PITH_BF16, 2, 0},
+    {"grad:preset=intra", PITH_BF16, 2, 0},
 };
 enum { SETTINGS = sizeof settings / sizeof settings[0] };
 

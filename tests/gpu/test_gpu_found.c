@@ -75,12 +75,12 @@ static void test_forged_keys(void **state) {
     }
 }
 
-/* With identity=off the place of the identity must hold 0; the device did not look. */
+/* With base_hash=off the place of the identity must hold 0; the device did not look. */
 static void test_identity_not_declared(void **state) {
     (void)state;
     struct rig r;
     struct frame f;
-    open_filled(&r, "wdiff:identity=off", PITH_BF16, &f);
+    open_filled(&r, "wdiff:base_hash=off", PITH_BF16, &f);
     context("an identity where there is none");
     CHECK_OK(rig_try(&r, f.bytes, f.length, 0));
     f.bytes[64 + 8 + 8] = 1;

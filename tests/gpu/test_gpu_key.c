@@ -147,7 +147,7 @@ static void one_count(const char *spec, uint32_t dtype, uint32_t base_dtype, uin
 static void test_keys(void **state) {
     (void)state;
     static const char *const specs[] = {"wdiff", "wdiff:group=16,block=16",
-                                        "wdiff:identity=off,block=4096"};
+                                        "wdiff:base_hash=off,block=4096"};
     static const uint64_t counts[] = {1, 7, 100, 4096, 4099, 9000, 40000};
     uint64_t number = 0;
     for (int s = 0; s < 3; s++)

@@ -7,25 +7,25 @@
 static const char *const specs[] = {
     "kv",
     "kv:bits=2,group=16,page=16",
-    "kv:bits=3,group=32,page=16,scale=bf16",
-    "kv:bits=5,group=64,page=32,scale=f32",
-    "kv:bits=6,group=16,page=64,range=symmetric",
+    "kv:bits=3,group=32,page=16,scale_dtype=bf16",
+    "kv:bits=5,group=64,page=32,scale_dtype=f32",
+    "kv:bits=6,group=16,page=64,symmetric=on",
     "kv:preset=q8,page=128",
-    "kv:order=heads,group=32,page=32,range=symmetric,scale=f32",
+    "kv:order=heads,group=32,page=32,symmetric=on,scale_dtype=f32",
     "kv:axis=channel",
     "kv:preset=kivi2,page=64",
-    "kv:axis=channel,bits=3,group=16,page=16,scale=bf16",
-    "kv:axis=channel,bits=6,group=64,page=64,range=symmetric",
-    "kv:order=heads,axis=channel,bits=5,group=16,page=32,scale=f32",
+    "kv:axis=channel,bits=3,group=16,page=16,scale_dtype=bf16",
+    "kv:axis=channel,bits=6,group=64,page=64,symmetric=on",
+    "kv:order=heads,axis=channel,bits=5,group=16,page=32,scale_dtype=f32",
     "kv:codebook=nf,bits=3,group=32,page=16",
-    "kv:codebook=nf,bits=2,group=16,page=16,axis=channel,scale=bf16",
-    "kv:codebook=lloyd,group=64,page=16,scale=f32",
+    "kv:codebook=nf,bits=2,group=16,page=16,axis=channel,scale_dtype=bf16",
+    "kv:codebook=lloyd,group=64,page=16,scale_dtype=f32",
     "kv:codebook=lloyd,bits=3,group=32,page=64,axis=channel",
     "kv:outliers=0.125,bits=2,group=64,page=16",
-    "kv:outliers=0.04,group=32,page=32,codebook=lloyd,scale=bf16",
+    "kv:outliers=0.04,group=32,page=32,codebook=lloyd,scale_dtype=bf16",
     "kv:outliers=0.1,bits=3,group=16,page=16,axis=channel",
     "kv:preset=kvquant-lite,codebook=lloyd,page=128",
-    "kv:outliers=0.04,group=32,page=32,range=symmetric,scale=bf16",
+    "kv:outliers=0.04,group=32,page=32,symmetric=on,scale_dtype=bf16",
     "kv:preset=kvquant-lite,page=128",
 };
 enum { SPECS = sizeof specs / sizeof specs[0] };
@@ -41,10 +41,10 @@ enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 /* Scales that are searched for, which takes long: fewer of them. */
 static const char *const searching[] = {
     "kv:search=mse,bits=2,group=32",
-    "kv:preset=q4,group=16,page=16,scale=bf16",
-    "kv:search=mse,bits=3,group=16,page=16,axis=channel,scale=f32",
-    "kv:search=mse,bits=8,group=256,page=256,axis=channel,range=symmetric",
-    "kv:search=mse,bits=2,group=128,order=heads,page=16,scale=f32",
+    "kv:preset=q4,group=16,page=16,scale_dtype=bf16",
+    "kv:search=mse,bits=3,group=16,page=16,axis=channel,scale_dtype=f32",
+    "kv:search=mse,bits=8,group=256,page=256,axis=channel,symmetric=on",
+    "kv:search=mse,bits=2,group=128,order=heads,page=16,scale_dtype=f32",
     "kv:search=mse,bits=3,group=256,outliers=0.125,page=16",
     "kv:codebook=lloyd,group=256,page=256,axis=channel,outliers=0.125",
     "kv:preset=q4,group=16,page=16,outliers=0.1",
@@ -53,12 +53,12 @@ static const char *const searching[] = {
 /* Rows of heads that can be rotated. */
 static const char *const rotating[] = {
     "kv:preset=quarot4",
-    "kv:rotate=head,bits=3,group=16,page=16,scale=bf16",
-    "kv:rotate=head,axis=channel,group=32,page=32",
-    "kv:rotate=head,axis=channel,bits=8,group=16,page=16,range=symmetric",
-    "kv:rotate=head,codebook=lloyd,bits=3,group=64,page=16",
-    "kv:rotate=head,codebook=lloyd,bits=2,group=128,axis=channel,scale=bf16",
-    "kv:rotate=head,search=mse,bits=2,group=32,page=32,axis=channel",
+    "kv:rotate_heads=on,bits=3,group=16,page=16,scale_dtype=bf16",
+    "kv:rotate_heads=on,axis=channel,group=32,page=32",
+    "kv:rotate_heads=on,axis=channel,bits=8,group=16,page=16,symmetric=on",
+    "kv:rotate_heads=on,codebook=lloyd,bits=3,group=64,page=16",
+    "kv:rotate_heads=on,codebook=lloyd,bits=2,group=128,axis=channel,scale_dtype=bf16",
+    "kv:rotate_heads=on,search=mse,bits=2,group=32,page=32,axis=channel",
 };
 static const uint64_t heads[][5] = {
     {2, 19, 32}, {3, 18, 2, 64}, {3, 33, 3, 128}, {3, 17, 1, 256}, {4, 2, 40, 5, 32},
@@ -216,8 +216,8 @@ static void test_hostile(void **state) {
         size_t shape;
     } targets[] = {
         {"kv:page=16", 6},
-        {"kv:axis=channel,group=16,page=16,scale=f32", 10},
-        {"kv:order=heads,bits=3,group=16,page=16,range=symmetric", 10},
+        {"kv:axis=channel,group=16,page=16,scale_dtype=f32", 10},
+        {"kv:order=heads,bits=3,group=16,page=16,symmetric=on", 10},
         {"kv:outliers=0.1,group=16,page=16,codebook=lloyd", 6},
         {"kv:outliers=0.1,group=16,page=16,axis=channel", 10},
     };

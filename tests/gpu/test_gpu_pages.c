@@ -129,7 +129,7 @@ static void test_pages(void **state) {
     for (size_t d = 0; d < sizeof dims / sizeof dims[0]; d++)
         for (uint64_t h = 1; h < 4; h++, number += 7) {
             one_pool("kv:page=32", h, dims[d], number);
-            one_pool("kv:page=32,bits=3,group=32,range=symmetric,scale=bf16", h, dims[d],
+            one_pool("kv:page=32,bits=3,group=32,symmetric=on,scale_dtype=bf16", h, dims[d],
                      number + 1);
             one_pool("kv:page=32,axis=channel,group=16,bits=2", h, dims[d], number + 2);
             one_pool("kv:page=32,preset=kivi4", h, dims[d], number + 3);
@@ -138,7 +138,7 @@ static void test_pages(void **state) {
             one_pool("kv:page=32,search=mse,group=64,bits=2", h, dims[d], number + 4);
             one_pool("kv:page=32,outliers=0.1,group=32", h, dims[d], number + 6);
             if (dims[d] & (dims[d] - 1)) continue;
-            one_pool("kv:page=32,rotate=head", h, dims[d], number + 5);
+            one_pool("kv:page=32,rotate_heads=on", h, dims[d], number + 5);
         }
 }
 

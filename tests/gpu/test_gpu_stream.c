@@ -15,12 +15,12 @@ static const struct {
     {"wdiff", PITH_BF16, PITH_BF16, 0, 3, {0}},
     {"wdiff:bits=3,group=64,block=512", PITH_F16, PITH_F16, PITH_LAYOUT_CHECKSUMS, 2, {0}},
     {"wdiff:group=64,round=stochastic,block=128", PITH_F32, PITH_F32, 0, 4, {0}},
-    {"wdiff:bits=8,group=16,identity=off", PITH_F32, PITH_BF16, 0, 1, {0}},
+    {"wdiff:bits=8,group=16,base_hash=off", PITH_F32, PITH_BF16, 0, 1, {0}},
     {"wdiff:group=32,block=64", PITH_F32, PITH_BF16, PITH_LAYOUT_EXTERNAL_BASE, 3, {0}},
     {"kv:group=64", PITH_F32, PITH_BF16, 0, 3, {0}},
     {"kv:group=16,page=16,bits=3", PITH_BF16, PITH_F32, 0, 1, {3, 25, 5, 40}},
-    {"kv:page=32,range=symmetric", PITH_F32, PITH_F16, PITH_LAYOUT_CHECKSUMS, 1, {2, 125, 40}},
-    {"kv:group=16,page=16,scale=f32", PITH_F16, PITH_BF16, 0, 1, {3, 40, 25, 5}},
+    {"kv:page=32,symmetric=on", PITH_F32, PITH_F16, PITH_LAYOUT_CHECKSUMS, 1, {2, 125, 40}},
+    {"kv:group=16,page=16,scale_dtype=f32", PITH_F16, PITH_BF16, 0, 1, {3, 40, 25, 5}},
     {"kv:bits=2,page=16", PITH_F32, PITH_BF16, PITH_LAYOUT_CHECKSUMS, 1, {2, 200, 25}},
     {"kv:page=64", PITH_F32, PITH_BF16, PITH_LAYOUT_EXTERNAL_BASE, 1, {3, 125, 5, 8}},
 };
@@ -122,7 +122,7 @@ static void test_refusals(void **state) {
         struct rig sender, r;
         struct job sent;
         float other[N];
-        const bool identity = !strstr(streams[i].spec, "identity=off");
+        const bool identity = !strstr(streams[i].spec, "base_hash=off");
         if (streams[i].flags & PITH_LAYOUT_EXTERNAL_BASE) continue;
         context("refusals of %s", streams[i].spec);
         stream_rig(&sender, i);
@@ -152,7 +152,7 @@ static void test_add_to_another_base(void **state) {
     for (size_t i = 0; i < STREAMS; i++) {
         struct rig sender;
         struct job sent, j;
-        const bool identity = !strstr(streams[i].spec, "identity=off");
+        const bool identity = !strstr(streams[i].spec, "base_hash=off");
         context("decode-add of %s to another base", streams[i].spec);
         stream_rig(&sender, i);
         job_open(&sent, &sender, sender.slots, sender.slots, streams[i].dtype, 0);
@@ -316,7 +316,7 @@ static void test_verify(void **state) {
         send_step(&r, &j, 0, false);
         uint8_t *const base = r.base_device ? r.base_device : pith_cuda_state_base(r.plan, r.state);
         CHECK(!r.base_device || !pith_cuda_state_base(r.plan, r.state));
-        if (strstr(streams[i].spec, "identity=off")) {
+        if (strstr(streams[i].spec, "base_hash=off")) {
             int32_t none;
             CHECK_STATUS(PITH_ERR_UNSUPPORTED,
                          pith_cuda_state_verify(r.plan, r.state, &none, device_stream()));

@@ -12,13 +12,13 @@ struct setting {
 };
 static const struct setting settings[] = {
     {"grad", PITH_F32, 0, 5000, 3},
-    {"grad:level=intra,block=128", PITH_BF16, 0, 4097, 1},
-    {"grad:group=256,rotate=256,signs=9,block=2048", PITH_F32, PITH_LAYOUT_CHECKSUMS, 9999, 2},
-    {"grad:level=intra,group=32", PITH_F32, 0, 8195, 1},
+    {"grad:preset=intra,block=128", PITH_BF16, 0, 4097, 1},
+    {"grad:group=256,rotate=256,sign_seed=9,block=2048", PITH_F32, PITH_LAYOUT_CHECKSUMS, 9999, 2},
+    {"grad:preset=intra,group=32", PITH_F32, 0, 8195, 1},
     {"grad:bits=5,rotate=0,block=512", PITH_F16, 0, 1001, 2},
-    {"grad:bits=2,group=32,block=64,scale=bf16", PITH_F32, 0, 33, 5},
+    {"grad:bits=2,group=32,block=64,scale_dtype=bf16", PITH_F32, 0, 33, 5},
     {"wdiff:bits=8,group=16,block=64", PITH_F32, PITH_LAYOUT_CHECKSUMS, 1001, 1},
-    {"wdiff:bits=3,group=32,scale=bf16", PITH_BF16, 0, 300, 2},
+    {"wdiff:bits=3,group=32,scale_dtype=bf16", PITH_BF16, 0, 300, 2},
     {"raw:block=64", PITH_F32, 0, 1000, 3},
     {"raw", PITH_BF16, PITH_LAYOUT_CHECKSUMS, 333, 1},
     {"raw", PITH_F16, 0, 0, 1},
@@ -28,12 +28,12 @@ enum { SETTINGS = sizeof settings / sizeof settings[0] };
 /* What sums are encoded to. The first four rotate as some settings do. */
 static const char *const outs[] = {
     "grad",
-    "grad:bits=8,group=256,rotate=256,signs=9,block=256",
+    "grad:bits=8,group=256,rotate=256,sign_seed=9,block=256",
     "grad:ef=full,group=64",
     "grad:round=stochastic,bits=6",
     "grad:rotate=0,group=4096",
-    "grad:group=64,rotate=64,signs=2,scale=e8m0",
-    "grad:mode=mse,block=1024",
+    "grad:group=64,rotate=64,sign_seed=2,scale_dtype=e8m0",
+    "grad:search=mse,block=1024",
     "wdiff:group=128,block=256",
     "wdiff:bits=8,group=16384",
     "raw:block=256",
@@ -190,10 +190,11 @@ static void test_alike(void **state) {
     (void)state;
     static const char *const pairs[][2] = {
         {"grad:rotate=32", "grad:rotate=32,bits=8,block=128"},
-        {"grad:rotate=64,group=64,signs=3", "grad:rotate=64,group=256,signs=3,round=stochastic"},
-        {"grad:rotate=128,signs=1", "grad:rotate=128,signs=1,scale=bf16,ef=ema:0.5"},
+        {"grad:rotate=64,group=64,sign_seed=3",
+         "grad:rotate=64,group=256,sign_seed=3,round=stochastic"},
+        {"grad:rotate=128,sign_seed=1", "grad:rotate=128,sign_seed=1,scale_dtype=bf16,ef=ema:0.5"},
         {"grad:rotate=256,group=4096", "grad:rotate=256,group=256"},
-        {"grad:rotate=256,group=256,signs=7", "grad:rotate=256,group=256,signs=8"},
+        {"grad:rotate=256,group=256,sign_seed=7", "grad:rotate=256,group=256,sign_seed=8"},
     };
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
         for (uint64_t count = 1; count < 9000; count = count * 5 + 3) {

@@ -89,7 +89,7 @@ static enum ref_status check_raw(const struct ref_frame *f) {
 }
 
 static enum ref_status check_lossless(const struct ref_frame *f) {
-    REJECT_IF(f->parameter[0] < 1 || f->parameter[0] > 19 || f->parameter[1] > 1);
+    REJECT_IF(f->parameter[0] < 1 || f->parameter[0] > 22 || f->parameter[1] > 1);
     for (int i = 2; i < 16; i++) REJECT_IF(f->parameter[i]);
     REJECT_IF(f->base_dtype && f->base_dtype != f->dtype);
     return REF_OK;
@@ -131,7 +131,7 @@ static enum ref_status check_bounded(const struct ref_frame *f) {
     static const unsigned kinds[3] = {5, 2, 3};
     const uint8_t *p = f->parameter;
     const unsigned kind = p[3];
-    REJECT_IF(p[0] < 1 || p[0] > 19 || p[1] > (f->codec == EB ? 2 : 1) || p[2] > 1);
+    REJECT_IF(p[0] < 1 || p[0] > 22 || p[1] > (f->codec == EB ? 2 : 1) || p[2] > 1);
     REJECT_IF(kind < 1 || kind > kinds[f->codec - EB]);
     TRY(check_asked(kind, ref_le(p + 4, 4)));
     if (f->codec == EMBED) REJECT_IF(ref_le(p + 8, 4) < 1 || ref_le(p + 8, 4) > 16777216);

@@ -68,7 +68,7 @@ static void test_formula(void **state) {
         const char *spec;
         uint64_t group, block, bits, scale;
     } rows[] = {{"wdiff", 2048, 16384, 4, 4},
-                {"wdiff:bits=3,group=16,block=64,scale=bf16", 16, 64, 3, 2},
+                {"wdiff:bits=3,group=16,block=64,scale_dtype=bf16", 16, 64, 3, 2},
                 {"wdiff:bits=6,group=128", 128, 16384, 6, 4},
                 {"wdiff:bits=8,group=16384,block=1048576", 16384, 1048576, 8, 4}};
     for (size_t i = 0; i < 4; i++)

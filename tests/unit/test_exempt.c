@@ -30,7 +30,7 @@ static const struct map maps[] = {
 enum { MAPS = sizeof maps / sizeof maps[0] };
 
 static const char *const specs[] = {"grad:group=32,block=64", "grad:bits=8,rotate=0,block=32768",
-                                    "grad:signs=3,mode=mse,block=128"};
+                                    "grad:sign_seed=3,search=mse,block=128"};
 
 static pith_layout layout_of(const struct map *m, uint32_t dtype) {
     pith_layout l = flat_layout(dtype, PITH_NONE, COUNT);
@@ -362,10 +362,10 @@ static void check_sums(const struct map *m, const char *in_spec, const char *out
 static void test_sums(void **state) {
     (void)state;
     static const char *const pairs[][2] = {
-        {"grad:level=intra,block=64,group=64", "grad:block=512"}, /* alike */
-        {"grad:level=intra,block=1024", "grad:group=32,block=64"},
-        {"grad:level=intra,block=128", "grad:rotate=0,block=256"}, /* through values */
-        {"grad:level=intra,signs=1,block=256", "grad:signs=2,block=128"},
+        {"grad:preset=intra,block=64,group=64", "grad:block=512"}, /* alike */
+        {"grad:preset=intra,block=1024", "grad:group=32,block=64"},
+        {"grad:preset=intra,block=128", "grad:rotate=0,block=256"}, /* through values */
+        {"grad:preset=intra,sign_seed=1,block=256", "grad:sign_seed=2,block=128"},
     };
     for (size_t i = 0; i < MAPS; i++)
         for (size_t k = 0; k < 4; k++) {
@@ -502,7 +502,7 @@ static void test_reduce_encode_to_another_map(void **state) {
     const pith_layout layout = layout_of(&from, PITH_F32);
     const pith_view v = pith_view_flat(x, PITH_F32, COUNT),
                     o = pith_view_flat(out, PITH_F32, COUNT);
-    stream_open(&in, "grad:level=intra", &layout, NULL);
+    stream_open(&in, "grad:preset=intra", &layout, NULL);
     gen_fill(GEN_NOISE, 1, PITH_F32, x, COUNT);
     struct frame f = stream_encode(&in, &v, 0, false);
     const void *const frame = f.bytes;

@@ -23,7 +23,7 @@ static const struct setting settings[] = {
     {"grad:ef=ema:0.001,rotate=0,block=128",
      1,
      {4, 128, 0, 0, MODEL_NEAREST, 128, PITH_F32, 0, 0, 0, 0, 1, 0}},
-    {"grad:bits=3,ef=ema:0.999,signs=5,scale=bf16,mode=absmax",
+    {"grad:bits=3,ef=ema:0.999,sign_seed=5,scale_dtype=bf16,search=none",
      999,
      {3, 128, 32, 5, MODEL_NEAREST, 16384, PITH_BF16, 0, 0, 0, 0, 1, 0}},
     {"grad:bits=3,ef=full,round=stochastic,block=256",
@@ -120,7 +120,7 @@ static void test_second_hop(void **state) {
         float x[COUNT], sum[COUNT];
         const pith_view v = pith_view_flat(x, PITH_F32, COUNT);
         snprintf(spec, sizeof spec, "grad:bits=8,group=256,rotate=%u%s,block=512", m->rotate,
-                 m->signs ? ",signs=5" : "");
+                 m->signs ? ",sign_seed=5" : "");
         const struct model from = {8, 256, m->rotate, m->signs, MODEL_NEAREST, 512, PITH_F32, 0, 0,
                                    0, 0,   1,         0};
         uint8_t *blocks = room(model_bytes(m, COUNT));
@@ -180,7 +180,7 @@ static double accumulated(const char *spec) {
 static void test_accumulated_sum(void **state) {
     (void)state;
     static const char *const specs[] = {"grad:bits=4", "grad:bits=2", "grad:round=stochastic",
-                                        "grad:mode=mse", "grad:scale=e8m0"};
+                                        "grad:search=mse", "grad:scale_dtype=e8m0"};
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
         char full[64], half[64];
         snprintf(full, sizeof full, "%s,ef=full", specs[i]);
@@ -410,7 +410,7 @@ static void test_encode_needs_a_state(void **state) {
 static void test_state_of_another_plan(void **state) {
     (void)state;
     static const char *const specs[] = {"grad", "grad:ef=full,bits=3", "grad:ef=full,rotate=0",
-                                        "grad:ef=full,signs=1", "grad:ef=full,group=64"};
+                                        "grad:ef=full,sign_seed=1", "grad:ef=full,group=64"};
     const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, COUNT);
     struct stream own, other;
     float x[COUNT] = {1};

@@ -222,11 +222,11 @@ static void run_all(struct trace *t, const struct data *d, unsigned word) {
     t->kept = true;
     set_control(word);
     run_stream(t, d, "wdiff:group=128", PITH_F32, 1);
-    run_stream(t, d, "wdiff:group=64,round=stochastic,scale=bf16,block=256", PITH_F16, 1);
+    run_stream(t, d, "wdiff:group=64,round=stochastic,scale_dtype=bf16,block=256", PITH_F16, 1);
     run_oneshot(t, d);
     run_reduce(t, d, "wdiff:bits=8", "wdiff:bits=4,group=128");
-    run_reduce(t, d, "grad:level=intra,round=stochastic,block=1024", "grad:ef=ema:0.3,bits=3");
-    run_reduce(t, d, "grad:rotate=0,mode=mse,ef=full", "grad:signs=3,ef=full");
+    run_reduce(t, d, "grad:preset=intra,round=stochastic,block=1024", "grad:ef=ema:0.3,bits=3");
+    run_reduce(t, d, "grad:rotate=0,search=mse,ef=full", "grad:sign_seed=3,ef=full");
     for (size_t i = 0; i < sizeof bounded / sizeof bounded[0]; i++) run_bounded(t, d, bounded[i]);
     run_adaptive(t, d);
 #ifdef _OPENMP

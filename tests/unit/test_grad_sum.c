@@ -14,10 +14,11 @@ struct setting {
 };
 static const struct setting settings[] = {
     {"grad", {4, 128, 32, 0, MODEL_NEAREST, 16384, PITH_F32, 0, 0, 0, 0, 1, 0}},
-    {"grad:level=intra,block=128", {8, 128, 32, 0, MODEL_NEAREST, 128, PITH_F32, 0, 0, 0, 0, 1, 0}},
+    {"grad:preset=intra,block=128",
+     {8, 128, 32, 0, MODEL_NEAREST, 128, PITH_F32, 0, 0, 0, 0, 1, 0}},
     {"grad:bits=2,group=32,block=32",
      {2, 32, 32, 0, MODEL_NEAREST, 32, PITH_F32, 0, 0, 0, 0, 1, 1}},
-    {"grad:bits=6,scale=bf16,block=32768",
+    {"grad:bits=6,scale_dtype=bf16,block=32768",
      {6, 128, 32, 0, MODEL_NEAREST, 32768, PITH_BF16, 0, 0, 0, 0, 1, 0}},
     {"grad:round=stochastic,block=256",
      {4, 128, 32, 0, MODEL_STOCHASTIC, 256, PITH_F32, 99, 5, 3, 0, 1, 0}},
@@ -25,11 +26,11 @@ static const struct setting settings[] = {
      {3, 128, 32, 0, MODEL_ANTITHETIC, 1024, PITH_F32, 1ull << 40, 6, 2, 1, 2, 0}},
     {"grad:bits=5,rotate=0,block=512",
      {5, 128, 0, 0, MODEL_NEAREST, 512, PITH_F32, 0, 0, 0, 0, 1, 0}},
-    {"grad:bits=8,group=4096,rotate=256,signs=9",
+    {"grad:bits=8,group=4096,rotate=256,sign_seed=9",
      {8, 4096, 256, 9, MODEL_NEAREST, 16384, PITH_F32, 0, 0, 0, 0, 1, 0}},
-    {"grad:group=256,rotate=256,signs=9,block=2048",
+    {"grad:group=256,rotate=256,sign_seed=9,block=2048",
      {4, 256, 256, 9, MODEL_NEAREST, 2048, PITH_F32, 0, 0, 0, 0, 1, 0}},
-    {"grad:group=256,rotate=128,signs=4294967295,block=65536",
+    {"grad:group=256,rotate=128,sign_seed=4294967295,block=65536",
      {4, 256, 128, 0xFFFFFFFF, MODEL_NEAREST, 65536, PITH_F32, 0, 0, 0, 0, 1, 0}},
 };
 enum { SETTINGS = sizeof settings / sizeof settings[0] };
@@ -323,7 +324,7 @@ static void test_poison_survives_two_hops(void **state) {
     float x[COUNT];
     size_t length;
     const pith_view v = pith_view_flat(x, PITH_F32, COUNT);
-    stream_open(&in, "grad:level=intra,block=256", &layout, NULL);
+    stream_open(&in, "grad:preset=intra,block=256", &layout, NULL);
     stream_open(&out, "grad", &layout, NULL);
     struct frame f[2];
     const void *bytes[2];
@@ -373,7 +374,7 @@ static void test_saturated_is_counted(void **state) {
     unsigned over = 0;
     for (unsigned bits = 2; bits <= 8; bits += bits == 6 ? 2 : 1) {
         char spec[64];
-        snprintf(spec, sizeof spec, "grad:bits=%u,rotate=0,scale=bf16", bits);
+        snprintf(spec, sizeof spec, "grad:bits=%u,rotate=0,scale_dtype=bf16", bits);
         const struct model m = {bits, 128, 0, 0, MODEL_NEAREST, 16384, PITH_BF16, 0, 0, 0, 0, 1, 0};
         uint8_t scale[2];
         context("%s", spec);
@@ -443,9 +444,9 @@ static struct frame chain(const char *in_spec, const char *out_spec, const pith_
 static void test_threads(void **state) {
     (void)state;
     static const char *const pairs[][2] = {
-        {"grad:level=intra,ef=full", "grad:bits=3,ef=ema:0.5,block=1024"},
+        {"grad:preset=intra,ef=full", "grad:bits=3,ef=ema:0.5,block=1024"},
         {"grad:block=256,ef=ema:0.9", "grad:rotate=0,ef=full,block=65536"},
-        {"grad:block=32768,signs=2", "grad:group=32,signs=2,block=64,ef=full"}};
+        {"grad:block=32768,sign_seed=2", "grad:group=32,sign_seed=2,block=64,ef=full"}};
     for (size_t i = 0; i < 3; i++) {
         pith_stats wanted_stats[2], stats[2];
         const pith_env alone = test_env();

@@ -41,11 +41,11 @@ static void test_scales(void **state) {
         const char *text;
         uint32_t scale;
         int search;
-    } ways[] = {{"mode=mse", PITH_F32, 1},
-                {"mode=mse,scale=bf16", PITH_BF16, 1},
-                {"mode=mse,scale=e8m0", MODEL_E8M0, 1},
-                {"mode=absmax,scale=e8m0", MODEL_E8M0, 0},
-                {"mode=absmax,scale=bf16", PITH_BF16, 0}};
+    } ways[] = {{"search=mse", PITH_F32, 1},
+                {"search=mse,scale_dtype=bf16", PITH_BF16, 1},
+                {"search=mse,scale_dtype=e8m0", MODEL_E8M0, 1},
+                {"search=none,scale_dtype=e8m0", MODEL_E8M0, 0},
+                {"search=none,scale_dtype=bf16", PITH_BF16, 0}};
     static const unsigned widths[] = {2, 3, 4, 5, 6, 8}, groups[] = {32, 128, 4096};
     static const size_t counts[] = {1, 31, 33, 1000, 5000};
     for (size_t w = 0; w < 6; w++)
@@ -87,9 +87,9 @@ static void test_search_stops_at_half(void **state) {
         for (int k = 0; k < 128; k++) x[k] = (0.26f + 0.003f * (float)(i / 2)) * (k % 3 ? 1 : -1);
         x[5] = i % 4 < 2 ? 2.0f : -2.0f;
         context("pattern %d", i);
-        check_blocks(
-            i % 2 ? "grad:bits=2,rotate=0,mode=mse,scale=bf16" : "grad:bits=2,rotate=0,mode=mse",
-            &m, x, 128);
+        check_blocks(i % 2 ? "grad:bits=2,rotate=0,search=mse,scale_dtype=bf16"
+                           : "grad:bits=2,rotate=0,search=mse",
+                     &m, x, 128);
     }
 }
 
@@ -105,7 +105,7 @@ static void test_search_pays(void **state) {
         for (int search = 0; search < 2; search++) {
             char spec[64];
             snprintf(spec, sizeof spec, "grad:bits=%u%s", widths[w],
-                     search ? ",mode=mse" : ",mode=absmax");
+                     search ? ",search=mse" : ",search=none");
             struct frame f = compress(spec, &v, NULL, 0);
             CHECK_OK(pith_decompress(f.bytes, f.length, NULL, NULL, &out, NULL));
             for (int i = 0; i < 4096; i++)
@@ -160,9 +160,9 @@ static void test_unbiased(void **state) {
     (void)state;
     unbiased("grad:round=stochastic,rotate=0");
     unbiased("grad:round=stochastic,bits=2");
-    unbiased("grad:round=stochastic,bits=8,signs=3");
+    unbiased("grad:round=stochastic,bits=8,sign_seed=3");
     unbiased("grad:round=antithetic,rotate=0");
-    unbiased("grad:round=antithetic,bits=3,scale=bf16");
+    unbiased("grad:round=antithetic,bits=3,scale_dtype=bf16");
 }
 
 /* Mean of 8 ranks' frames of one tensor, squared distance to it. */
@@ -275,7 +275,8 @@ static void test_set_ranks(void **state) {
 static void test_views(void **state) {
     (void)state;
     static const size_t counts[] = {0, 1, 31, 33, 300};
-    static const char *const specs[] = {"grad:group=32,block=64", "grad:rotate=0", "grad:signs=1"};
+    static const char *const specs[] = {"grad:group=32,block=64", "grad:rotate=0",
+                                        "grad:sign_seed=1"};
     for (size_t k = 0; k < 15; k++) {
         const size_t n = counts[k % 5];
         const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, n);
@@ -335,9 +336,12 @@ static void test_transposed(void **state) {
 /* f16 at its largest is far inside f32: nothing is poisoned, the bound holds. */
 static void test_largest_halves(void **state) {
     (void)state;
-    static const char *const specs[] = {
-        "grad",          "grad:group=256,rotate=256", "grad:bits=8,signs=9",
-        "grad:mode=mse", "grad:scale=e8m0",           "grad:rotate=0"};
+    static const char *const specs[] = {"grad",
+                                        "grad:group=256,rotate=256",
+                                        "grad:bits=8,sign_seed=9",
+                                        "grad:search=mse",
+                                        "grad:scale_dtype=e8m0",
+                                        "grad:rotate=0"};
     uint16_t x[600] = {0};
     float y[600];
     const pith_view v = pith_view_flat(x, PITH_F16, 600), out = pith_view_flat(y, PITH_F32, 600);
@@ -392,14 +396,14 @@ static void near_largest(const char *spec, float top, unsigned *poisoned, unsign
 static void test_largest_floats(void **state) {
     (void)state;
     static const char *const rotated[] = {"grad",
-                                          "grad:bits=8,group=256,rotate=256,signs=3",
-                                          "grad:mode=mse",
-                                          "grad:scale=e8m0",
-                                          "grad:scale=bf16",
-                                          "grad:mode=mse,scale=bf16,bits=2"};
-    static const char *const plain[] = {"grad:rotate=0", "grad:rotate=0,scale=bf16",
-                                        "grad:rotate=0,mode=mse", "grad:rotate=0,mode=mse,bits=2",
-                                        "grad:rotate=0,round=stochastic,bits=6"};
+                                          "grad:bits=8,group=256,rotate=256,sign_seed=3",
+                                          "grad:search=mse",
+                                          "grad:scale_dtype=e8m0",
+                                          "grad:scale_dtype=bf16",
+                                          "grad:search=mse,scale_dtype=bf16,bits=2"};
+    static const char *const plain[] = {
+        "grad:rotate=0", "grad:rotate=0,scale_dtype=bf16", "grad:rotate=0,search=mse",
+        "grad:rotate=0,search=mse,bits=2", "grad:rotate=0,round=stochastic,bits=6"};
     const float most = float_of(0x7F7FFFFFu);
     unsigned poisoned = 0, bounded = 0;
     for (size_t k = 0; k < 6; k++) {

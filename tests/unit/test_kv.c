@@ -20,34 +20,33 @@ struct setting {
 static const struct setting settings[] = {
     {"kv", 0, 4, 128, 128, 4, false, 0},
     {"kv:bits=2,group=16,page=16", 0, 2, 16, 16, 4, false, 0},
-    {"kv:bits=3,group=32,page=16,scale=bf16", 0, 3, 32, 16, 4, false, 0},
-    {"kv:bits=5,group=64,page=32,scale=f32", 0, 5, 64, 32, 8, false, 0},
-    {"kv:bits=6,group=16,page=64,range=symmetric", 0, 6, 16, 64, 2, false, 0},
-    {"kv:bits=8,group=256,page=128,range=symmetric,scale=bf16", 0, 8, 256, 128, 2, false, 0},
-    {"kv:bits=4,group=32,page=16,range=symmetric,scale=f32", 0, 4, 32, 16, 4, false, 0},
+    {"kv:bits=3,group=32,page=16,scale_dtype=bf16", 0, 3, 32, 16, 4, false, 0},
+    {"kv:bits=5,group=64,page=32,scale_dtype=f32", 0, 5, 64, 32, 8, false, 0},
+    {"kv:bits=6,group=16,page=64,symmetric=on", 0, 6, 16, 64, 2, false, 0},
+    {"kv:bits=8,group=256,page=128,symmetric=on,scale_dtype=bf16", 0, 8, 256, 128, 2, false, 0},
+    {"kv:bits=4,group=32,page=16,symmetric=on,scale_dtype=f32", 0, 4, 32, 16, 4, false, 0},
     {"kv:bits=2,group=64,page=16,search=mse", 0, 2, 64, 16, 4, false, 0},
     {"kv:preset=q4,page=16", 0, 4, 32, 16, 2, false, 0},
     {"kv:axis=channel,bits=2,group=32,page=64", 1, 2, 32, 64, 4, false, 0},
-    {"kv:axis=channel,bits=3,group=16,page=16,scale=bf16", 1, 3, 16, 16, 4, false, 0},
+    {"kv:axis=channel,bits=3,group=16,page=16,scale_dtype=bf16", 1, 3, 16, 16, 4, false, 0},
     {"kv:axis=channel,bits=4", 1, 4, 128, 128, 4, false, 0},
-    {"kv:axis=channel,bits=5,group=16,page=32,scale=f32", 1, 5, 16, 32, 8, false, 0},
-    {"kv:axis=channel,bits=6,group=64,page=64,range=symmetric", 1, 6, 64, 64, 2, false, 0},
-    {"kv:axis=channel,bits=8,group=16,page=128,range=symmetric", 1, 8, 16, 128, 2, false, 0},
+    {"kv:axis=channel,bits=5,group=16,page=32,scale_dtype=f32", 1, 5, 16, 32, 8, false, 0},
+    {"kv:axis=channel,bits=6,group=64,page=64,symmetric=on", 1, 6, 64, 64, 2, false, 0},
+    {"kv:axis=channel,bits=8,group=16,page=128,symmetric=on", 1, 8, 16, 128, 2, false, 0},
     {"kv:axis=channel,bits=2,group=16,page=16,search=mse", 1, 2, 16, 16, 4, false, 0},
     {"kv:preset=quarot4", 0, 4, 128, 128, 4, true, 0},
-    {"kv:rotate=head", 0, 4, 128, 128, 4, true, 0},
-    {"kv:rotate=head,axis=channel,bits=4,group=32,page=32", 1, 4, 32, 32, 4, true, 0},
+    {"kv:rotate_heads=on", 0, 4, 128, 128, 4, true, 0},
+    {"kv:rotate_heads=on,axis=channel,bits=4,group=32,page=32", 1, 4, 32, 32, 4, true, 0},
     {"kv:order=heads,bits=4,group=32,page=32", 0, 4, 32, 32, 4, false, 0},
     {"kv:order=heads,axis=channel,bits=3,group=16,page=16", 1, 3, 16, 16, 4, false, 0},
     {"kv:codebook=nf,bits=4,group=32", 0, 4, 32, 128, 2, false, 0},
-    {"kv:codebook=nf,bits=2,group=16,page=16,scale=bf16", 0, 2, 16, 16, 2, false, 0},
+    {"kv:codebook=nf,bits=2,group=16,page=16,scale_dtype=bf16", 0, 2, 16, 16, 2, false, 0},
     {"kv:codebook=lloyd,bits=3,group=64,page=32", 0, 3, 64, 32, 2, false, 0},
-    {"kv:codebook=lloyd,bits=4,rotate=head", 0, 4, 128, 128, 2, true, 0},
+    {"kv:codebook=lloyd,bits=4,rotate_heads=on", 0, 4, 128, 128, 2, true, 0},
     {"kv:codebook=lloyd,bits=2,axis=channel,group=16,page=16", 1, 2, 16, 16, 2, false, 0},
     {"kv:preset=kvquant-lite,group=64,page=64", 1, 4, 64, 64, 2, false, 10},
     {"kv:outliers=0.05,group=64,bits=2,page=16", 0, 2, 64, 16, 4, false, 50},
-    {"kv:outliers=0.125,group=16,bits=3,range=symmetric,axis=channel", 1, 3, 16, 128, 2, false,
-     125},
+    {"kv:outliers=0.125,group=16,bits=3,symmetric=on,axis=channel", 1, 3, 16, 128, 2, false, 125},
 };
 enum { SETTINGS = sizeof settings / sizeof settings[0] };
 
@@ -273,8 +272,8 @@ static void test_poisoned_groups(void **state) {
     for (int k = 0; k < 12; k++) {
         const bool channel = k & 1;
         char spec[64];
-        snprintf(spec, sizeof spec, "kv:group=16,page=32,axis=%s,range=%s",
-                 channel ? "channel" : "token", k & 2 ? "symmetric" : "asymmetric");
+        snprintf(spec, sizeof spec, "kv:group=16,page=32,axis=%s,symmetric=%s",
+                 channel ? "channel" : "token", k & 2 ? "on" : "off");
         context("%s, %d", spec, k);
         for (size_t i = 0; i < N; i++) value[i] = (float)(i % 7);
         value[20 * DIM + 37] = bad[k / 4];
@@ -297,9 +296,9 @@ static void test_outliers(void **state) {
     for (int k = 0; k < 16; k++) {
         const bool channel = k & 1, symmetric = k & 2;
         char spec[96];
-        snprintf(spec, sizeof spec, "kv:group=16,page=16,outliers=0.125,bits=%d,axis=%s,range=%s",
-                 symmetric ? 5 : 4, channel ? "channel" : "token",
-                 symmetric ? "symmetric" : "asymmetric");
+        snprintf(spec, sizeof spec,
+                 "kv:group=16,page=16,outliers=0.125,bits=%d,axis=%s,symmetric=%s",
+                 symmetric ? 5 : 4, channel ? "channel" : "token", symmetric ? "on" : "off");
         context("%s, %d", spec, k);
         for (size_t i = 0; i < N; i++) value[i] = (float)((channel ? i / DIM : i) % 16);
         const size_t a = 20 * DIM + 37, b = channel ? 22 * DIM + 37 : 20 * DIM + 39;
@@ -340,7 +339,7 @@ static void test_offsets(void **state) {
     for (size_t i = 0; i < N; i++) value[i] = 300.0f + 0.5f * (float)gen_normal(&seed);
     through("kv:bits=8,group=16,page=16,axis=channel", PITH_F32, value, out);
     for (size_t i = 0; i < N; i++) CHECK(fabsf(value[i] - out[i]) <= 0.26f);
-    through("kv:bits=8,group=16,page=16,axis=channel,scale=f32", PITH_F32, value, out);
+    through("kv:bits=8,group=16,page=16,axis=channel,scale_dtype=f32", PITH_F32, value, out);
     for (size_t i = 0; i < N; i++) CHECK(fabsf(value[i] - out[i]) <= 0.01f);
 }
 
@@ -370,14 +369,14 @@ static void test_presets(void **state) {
         {"kv:preset=none", "kv"},
         {"kv:preset=kivi2", "kv:axis=channel,bits=2,group=32,window=128"},
         {"kv:preset=kivi4,axis=token", "kv:group=32,window=128"},
-        {"kv:preset=quarot4", "kv:scale=bf16,rotate=head"},
+        {"kv:preset=quarot4", "kv:scale_dtype=bf16,rotate_heads=on"},
         {"kv:preset=xquant2", "kv:bits=2"},
-        {"kv:preset=kvquant-lite", "kv:axis=channel,range=symmetric,codebook=nf,outliers=0.01"},
-        {"kv:codebook=lloyd", "kv:range=symmetric,codebook=lloyd"},
+        {"kv:preset=kvquant-lite", "kv:axis=channel,symmetric=on,codebook=nf,outliers=0.01"},
+        {"kv:codebook=lloyd", "kv:symmetric=on,codebook=lloyd"},
         {"kv:bits=5,preset=xquant3", "kv:bits=5"},
         {"kv:preset=xquant4", "kv"},
-        {"kv:preset=q8", "kv:bits=8,group=32,range=symmetric"},
-        {"kv:preset=q4,scale=bf16", "kv:group=32,range=symmetric,scale=bf16,search=mse"},
+        {"kv:preset=q8", "kv:bits=8,group=32,symmetric=on"},
+        {"kv:preset=q4,scale_dtype=bf16", "kv:group=32,symmetric=on,scale_dtype=bf16,search=mse"},
     };
     char text[PITH_SPEC_MAX];
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
@@ -390,7 +389,7 @@ static void test_presets(void **state) {
 /* Coded blocks of many pages decode to what pages do, whole and in parts, and are shorter. */
 static void test_entropy(void **state) {
     (void)state;
-    static const char *const more[4] = {",block=16", ",block=1024", "", ",level=5"};
+    static const char *const more[4] = {",block=16", ",block=1024", "", ",effort=5"};
     for (size_t i = 0; i < SETTINGS * SHAPES; i++) {
         const struct setting *s = &settings[i % SETTINGS];
         struct setting coded = *s;
@@ -427,20 +426,20 @@ static void test_refusals(void **state) {
     } cases[] = {
         {"kv:bits=7", {2, {4, 64}}, PITH_NONE, PITH_ERR_SPEC, NULL},
         {"kv:axis=channel,group=64,page=32", {2, {4, 64}}, PITH_NONE, PITH_ERR_SPEC, NULL},
-        {"kv:rotate=head", {2, {4, 80}}, PITH_NONE, PITH_ERR_SHAPE, "heads"},
-        {"kv:rotate=head", {2, {4, 512}}, PITH_NONE, PITH_ERR_SHAPE, "heads"},
+        {"kv:rotate_heads=on", {2, {4, 80}}, PITH_NONE, PITH_ERR_SHAPE, "heads"},
+        {"kv:rotate_heads=on", {2, {4, 512}}, PITH_NONE, PITH_ERR_SHAPE, "heads"},
         {"kv", {1, {(1 << 20) + 1}}, PITH_NONE, PITH_ERR_SHAPE, "one dimension"},
         {"kv", {3, {1, 1 << 11, 1 << 10}}, PITH_NONE, PITH_ERR_SHAPE, "token"},
         {"kv:page=4096", {2, {4096, 8192}}, PITH_NONE, PITH_ERR_SHAPE, "page"},
         {"kv:axis=channel", {2, {4, 64}}, PITH_F32, PITH_ERR_UNSUPPORTED, NULL},
-        {"kv:rotate=head", {2, {4, 64}}, PITH_F32, PITH_ERR_UNSUPPORTED, NULL},
+        {"kv:rotate_heads=on", {2, {4, 64}}, PITH_F32, PITH_ERR_UNSUPPORTED, NULL},
         {"kv", {2, {4, 64}}, PITH_I8, PITH_ERR_DTYPE, NULL},
         {"kv:codebook=nf,bits=5", {2, {4, 64}}, PITH_NONE, PITH_ERR_SPEC, NULL},
-        {"kv:codebook=nf,range=asymmetric", {2, {4, 64}}, PITH_NONE, PITH_ERR_SPEC, NULL},
+        {"kv:codebook=nf,symmetric=off", {2, {4, 64}}, PITH_NONE, PITH_ERR_SPEC, NULL},
         {"kv:codebook=lloyd,search=mse", {2, {4, 64}}, PITH_NONE, PITH_ERR_SPEC, NULL},
         {"kv:codebook=nf", {2, {4, 64}}, PITH_F32, PITH_ERR_UNSUPPORTED, NULL},
         {"kv:outliers=0.126", {2, {4, 64}}, PITH_NONE, PITH_ERR_SPEC, NULL},
-        {"kv:outliers=0.1,rotate=head", {2, {4, 64}}, PITH_NONE, PITH_ERR_SPEC, NULL},
+        {"kv:outliers=0.1,rotate_heads=on", {2, {4, 64}}, PITH_NONE, PITH_ERR_SPEC, NULL},
         {"kv:outliers=0.1", {2, {4, 64}}, PITH_F32, PITH_ERR_UNSUPPORTED, NULL},
         {"kv:entropy=zstd", {2, {4, 64}}, PITH_F32, PITH_ERR_UNSUPPORTED, NULL},
     };

@@ -61,8 +61,9 @@ static void same_save(pith_plan *plan, const pith_kv *a, const pith_kv *b) {
  * of frames. */
 static void test_delta(void **state) {
     (void)state;
-    static const char *const specs[] = {"kv:page=16,group=16,bits=2", "kv:page=16,bits=3,scale=f32",
-                                        "kv:page=32,group=32,range=symmetric,bits=8"};
+    static const char *const specs[] = {"kv:page=16,group=16,bits=2",
+                                        "kv:page=16,bits=3,scale_dtype=f32",
+                                        "kv:page=32,group=32,symmetric=on,bits=8"};
     for (uint32_t k = 0; k < 27; k++) {
         const uint32_t dtype = 1 + k % 3, base_dtype = 1 + k / 3 % 3;
         const char *spec = specs[k / 9];

@@ -8,11 +8,12 @@
 
 static const struct kv_setting settings[] = {
     {"kv:page=16,group=32,window=9", PITH_F32, 2, 64, 16, 9, false},
-    {"kv:page=32,bits=3,group=16,scale=bf16", PITH_BF16, 3, 21, 32, 0, false},
+    {"kv:page=32,bits=3,group=16,scale_dtype=bf16", PITH_BF16, 3, 21, 32, 0, false},
     {"kv:axis=channel,page=32,group=16,window=6", PITH_F16, 2, 20, 32, 6, true},
-    {"kv:axis=channel,page=16,group=16,bits=2,search=mse,range=symmetric", PITH_F32, 2, 9, 16, 0,
+    {"kv:axis=channel,page=16,group=16,bits=2,search=mse,symmetric=on", PITH_F32, 2, 9, 16, 0,
      true},
-    {"kv:page=16,rotate=head,bits=5,range=symmetric,scale=f32", PITH_F32, 1, 32, 16, 0, false},
+    {"kv:page=16,rotate_heads=on,bits=5,symmetric=on,scale_dtype=f32", PITH_F32, 1, 32, 16, 0,
+     false},
     {"kv:page=16,group=16,codebook=nf,outliers=0.05", PITH_BF16, 3, 33, 16, 0, false},
     {"kv:axis=channel,page=32,group=16,outliers=0.1,bits=3", PITH_F32, 1, 11, 32, 0, true},
 };
@@ -482,17 +483,17 @@ static void test_idempotent(void **state) {
     (void)state;
     static const uint32_t dtypes[] = {PITH_F32, PITH_BF16, PITH_F16};
     static const char *const scales[] = {"f32", "bf16", "f16"};
-    static const char *const codes[] = {"range=asymmetric", "range=symmetric", "codebook=nf",
+    static const char *const codes[] = {"symmetric=off", "symmetric=on", "codebook=nf",
                                         "codebook=lloyd"};
-    static const char *const more[] = {"search=none", "search=mse", "outliers=0.05", "rotate=head",
-                                       "search=mse,outliers=0.1"};
+    static const char *const more[] = {"search=none", "search=mse", "outliers=0.05",
+                                       "rotate_heads=on", "search=mse,outliers=0.1"};
     static const unsigned widths[] = {2, 3, 4, 5, 6, 8};
     for (size_t k = 0; k < 3 * 3 * 4 * 5 * 6 * 2; k++) {
         char spec[160];
         const size_t d = k % 3, kind = k / 9 % 4, m = k / 36 % 5;
         const unsigned bits = widths[k / 180 % 6];
         if (kind > 1 && (bits > 4 || m == 1 || m == 4)) continue;
-        snprintf(spec, sizeof spec, "kv:page=16,group=16,axis=%s,bits=%u,scale=%s,%s,%s",
+        snprintf(spec, sizeof spec, "kv:page=16,group=16,axis=%s,bits=%u,scale_dtype=%s,%s,%s",
                  k / 1080 ? "channel" : "token", bits, scales[k / 3 % 3], codes[kind], more[m]);
         const struct kv_setting s = {spec, dtypes[d], 2, 32, 16, 0, k / 1080 != 0};
         const bool outliers = m == 2 || m == 4;
@@ -508,13 +509,14 @@ static void test_outliers_of_a_ramp(void **state) {
     (void)state;
     static const uint32_t dtypes[] = {PITH_F32, PITH_BF16, PITH_F16};
     for (size_t k = 0; k < 3 * 400; k++) {
-        const struct kv_setting s = {"kv:range=symmetric,outliers=0.05,scale=bf16,bits=4,page=16",
-                                     dtypes[k % 3],
-                                     1,
-                                     128,
-                                     16,
-                                     0,
-                                     false};
+        const struct kv_setting s = {
+            "kv:symmetric=on,outliers=0.05,scale_dtype=bf16,bits=4,page=16",
+            dtypes[k % 3],
+            1,
+            128,
+            16,
+            0,
+            false};
         float c = 1.0f + (float)k * 0.00247f;
         void *tokens = room(16 * 128 * pith_dtype_bytes(s.dtype));
         for (size_t i = 0; i < 16 * 128; i++) {
@@ -550,7 +552,7 @@ static void test_large_lloyd(void **state) {
     for (size_t k = 0; k < 12 * OCTAVES; k++) {
         char spec[80];
         const bool wide = k / 3 % 2, full = k / 6 % 2;
-        snprintf(spec, sizeof spec, "kv:codebook=lloyd,bits=%d,group=256,page=16,scale=%s",
+        snprintf(spec, sizeof spec, "kv:codebook=lloyd,bits=%d,group=256,page=16,scale_dtype=%s",
                  (int)(2 + k % 3), wide ? "f32" : "bf16");
         const struct kv_setting s = {spec, PITH_F32, 1, full ? DIM : 5, TOKENS, 0, false};
         const size_t count = TOKENS * s.dim;

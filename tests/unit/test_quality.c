@@ -83,7 +83,7 @@ static void test_checkpoint_pair(void **state) {
 static double two_level(const struct gradients *g, size_t per_node, size_t nodes, const char *round,
                         const char *search, size_t steps) {
     char intra[64], inter[64];
-    snprintf(intra, sizeof intra, "grad:level=intra,%s", round);
+    snprintf(intra, sizeof intra, "grad:preset=intra,%s", round);
     snprintf(inter, sizeof inter, "grad:%s", search ? search : round);
     const struct gradients_levels l = {per_node, nodes, intra, inter, steps};
     const double nmse = gradients_two_level(g, &l);
@@ -92,7 +92,7 @@ static double two_level(const struct gradients *g, size_t per_node, size_t nodes
 }
 
 static const char nearest[] = "round=nearest", stochastic[] = "round=stochastic",
-                  antithetic[] = "round=antithetic", searched[] = "mode=mse";
+                  antithetic[] = "round=antithetic", searched[] = "search=mse";
 
 static void test_simulated_sums(void **state) {
     (void)state;
@@ -149,9 +149,9 @@ static void good_default(const struct gradients *g, const char *keys, double mos
     double asked[WAYS], best[WAYS], plain[WAYS];
     char text[64];
     all_ways(g, keys, asked);
-    snprintf(text, sizeof text, "%s,mode=mse", keys);
+    snprintf(text, sizeof text, "%s,search=mse", keys);
     all_ways(g, text, best);
-    snprintf(text, sizeof text, "%s,mode=absmax", keys);
+    snprintf(text, sizeof text, "%s,search=none", keys);
     all_ways(g, text, plain);
     for (int i = 0; i < WAYS; i++) {
         context("grad:%s, way %d: %g, mse %g, absmax %g", keys, i, asked[i], best[i], plain[i]);

@@ -18,10 +18,10 @@ static const struct setting settings[] = {
     {"raw", PITH_F16, 333},
     {"wdiff", PITH_F32, 5000},
     {"wdiff:bits=8,group=16,block=64", PITH_F32, 1001},
-    {"wdiff:bits=3,group=32,block=128,scale=bf16", PITH_BF16, 1001},
+    {"wdiff:bits=3,group=32,block=128,scale_dtype=bf16", PITH_BF16, 1001},
     {"wdiff:bits=6,group=64", PITH_F16, 100},
     {"grad:rotate=0,bits=8", PITH_F32, 1001},
-    {"grad:rotate=0,group=32,block=64,scale=e8m0", PITH_BF16, 1001},
+    {"grad:rotate=0,group=32,block=64,scale_dtype=e8m0", PITH_BF16, 1001},
     {"raw", PITH_F32, 0},
 };
 enum { SETTINGS = sizeof settings / sizeof settings[0] };

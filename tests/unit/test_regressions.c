@@ -135,7 +135,7 @@ static void test_foreign_state_with_a_plan_without_base(void **unused) {
 static void test_encoder_settings_do_not_part_plans(void **unused) {
     (void)unused;
     struct pair p;
-    pair_open(&p, "wdiff:round=stochastic,key=10", 100);
+    pair_open(&p, "wdiff:round=stochastic,key_every=10", 100);
     const pith_layout layout = flat_layout(PITH_F32, PITH_F32, 100);
     const pith_env env = test_env();
     struct stream plain;
@@ -209,7 +209,7 @@ static void test_fading_takes_the_rounded_rest(void **unused) {
     const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 32);
     const pith_env env = test_env();
     struct stream s;
-    stream_open(&s, "grad:bits=2,group=32,rotate=0,mode=absmax,ef=ema:0.999", &layout, &env);
+    stream_open(&s, "grad:bits=2,group=32,rotate=0,search=none,ef=ema:0.999", &layout, &env);
     struct frame f = stream_encode(&s, &v, 0, false);
     uint8_t *saved = room((size_t)s.sizes.save_bytes);
     size_t length;
@@ -420,7 +420,8 @@ static void test_load_of_a_residual_with_a_hole(void **unused) {
  * its own: 2^-128 where the values, which decode to 0, may be near 2^-118. */
 static void test_bound_of_tiny_values_with_e8m0(void **unused) {
     (void)unused;
-    static const char *const specs[2] = {"grad:rotate=0,scale=e8m0", "grad:scale=e8m0,mode=mse"};
+    static const char *const specs[2] = {"grad:rotate=0,scale_dtype=e8m0",
+                                         "grad:scale_dtype=e8m0,search=mse"};
     float value[3] = {0x1p-120f, -0x1.8p-121f, 0x1p-130f}, back[3];
     const pith_view v = pith_view_flat(value, PITH_F32, 3), out = pith_view_flat(back, PITH_F32, 3);
     for (int k = 0; k < 2; k++) {

@@ -35,7 +35,7 @@ static float *tokens_of(uint64_t tokens, uint64_t seed) {
 static void test_silent_nan(void **state) {
     (void)state;
     static const char *const specs[] = {"kv:page=16,group=16", "kv:page=16,group=16,axis=channel",
-                                        "kv:page=16,group=16,range=symmetric,scale=bf16"};
+                                        "kv:page=16,group=16,symmetric=on,scale_dtype=bf16"};
     enum { TOKENS = 7 };
     for (size_t k = 0; k < sizeof specs / sizeof specs[0]; k++) {
         pith_plan *plan = plan_of(specs[k], PAGE);

@@ -21,7 +21,7 @@ enum { CUTS = sizeof cuts / sizeof cuts[0] };
 
 static const char *const specs[] = {"wdiff:group=16,block=64", "lossless:block=64",
                                     "wdiff:group=32,entropy=zstd,block=128",
-                                    "wdiff:group=16,key=2"};
+                                    "wdiff:group=16,key_every=2"};
 
 static pith_layout cut_layout(const struct cut *c, uint32_t flags) {
     pith_layout l = flat_layout(PITH_F32, PITH_F32, c->count);
@@ -95,7 +95,7 @@ static void send_all(const struct cut *c, const char *spec, struct stream *a, st
         CHECK_OK(pith_decode(b->plan, b->state, i, f.bytes, f.length, &to));
         CHECK(pith_state_identity(a->state, i) == pith_state_identity(b->state, i));
         CHECK(pith_state_step(b->state, i) == (uint64_t)step + 1);
-        if (step == 0 && !strstr(spec, "key="))
+        if (step == 0 && !strstr(spec, "key_every="))
             check_independent(spec, value + first, count, &f, header_of(&f));
         free(f.bytes);
     }
@@ -226,7 +226,7 @@ static void test_frame_of_an_equal_slot(void **state) {
 /* With a base its identity tells slots apart as far as the bases differ. */
 static void test_base_of_an_equal_slot(void **state) {
     (void)state;
-    static const char *const names[2] = {"lossless", "lossless:identity=off"};
+    static const char *const names[2] = {"lossless", "lossless:base_hash=off"};
     const pith_view in = pith_view_flat(three_slots, PITH_F32, 12);
     for (int off = 0; off < 2; off++) {
         const float start[12] = {1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2}; /* slots 1 and 2 alike */

@@ -34,15 +34,17 @@ static void test_canonical(void **state) {
     accepts("raw:block=65536", "raw");
     accepts("raw:block=16", "raw:block=16");
     accepts("wdiff", "wdiff");
-    accepts("wdiff:bits=4,group=2048,round=nearest,scale=f32,entropy=none,identity=on,key=0",
-            "wdiff");
+    accepts(
+        "wdiff:bits=4,group=2048,round=nearest,scale_dtype=f32,entropy=none,base_hash=on,key_every="
+        "0",
+        "wdiff");
     accepts("wdiff:group=128,bits=8", "wdiff:bits=8,group=128");
-    accepts("wdiff:key=4294967295", "wdiff:key=4294967295");
+    accepts("wdiff:key_every=4294967295", "wdiff:key_every=4294967295");
     accepts("wdiff:bits=08", "wdiff:bits=8");
-    accepts("wdiff:scale=bf16,round=stochastic,entropy=zstd,level=19,identity=off",
-            "wdiff:round=stochastic,scale=bf16,entropy=zstd,identity=off,level=19");
-    accepts("lossless:level=3", "lossless");
-    accepts("lossless:level=19", "lossless:level=19");
+    accepts("wdiff:scale_dtype=bf16,round=stochastic,entropy=zstd,effort=19,base_hash=off",
+            "wdiff:round=stochastic,scale_dtype=bf16,entropy=zstd,base_hash=off,effort=19");
+    accepts("lossless:effort=3", "lossless");
+    accepts("lossless:effort=19", "lossless:effort=19");
     accepts("eb", "eb:rel=1e-3");
     accepts("eb:rel=0.001", "eb:rel=1e-3");
     accepts("eb:rel=1e-3,block=64", "eb:rel=1e-3,block=64");
@@ -78,8 +80,8 @@ static void test_refused(void **state) {
     refuses("wdiff:bits=4x", 11);
     refuses("wdiff:bits=0x4", 11);
     refuses("wdiff:bits=4294967300", 11);
-    refuses("wdiff:key=4294967296", 10);
-    refuses("wdiff:key=99999999999999999999", 10);
+    refuses("wdiff:key_every=4294967296", 16);
+    refuses("wdiff:key_every=99999999999999999999", 16);
     refuses("wdiff:group=15", 12);
     refuses("wdiff:group=17", 12);
     refuses("wdiff:group=8", 12);
@@ -90,8 +92,8 @@ static void test_refused(void **state) {
     refuses("wdiff:round=near", 12);
     refuses("wdiff:bits=8:group=16", 11);
     refuses("raw:bits=4", 4);
-    refuses("lossless:level=0", 15);
-    refuses("lossless:level=20", 15);
+    refuses("lossless:effort=0", 16);
+    refuses("lossless:effort=23", 16);
     refuses("eb:abs=0", 7);
     refuses("eb:abs=", 7);
     refuses("eb:abs=-1", 7);
@@ -105,29 +107,122 @@ static void test_refused(void **state) {
     refuses("embed:pwrel=0.1", 6);
 }
 
+/* What keys were called before they had one meaning in every codec. */
+static void test_former_spellings(void **state) {
+    (void)state;
+    static const char *const specs[][2] = {{"grad:preset=intra", "preset"},
+                                           {"grad:search=mse", "search"},
+                                           {"grad:scale_dtype=bf16", "scale_dtype"},
+                                           {"grad:sign_seed=7", "sign_seed"},
+                                           {"wdiff:scale_dtype=bf16", "scale_dtype"},
+                                           {"wdiff:base_hash=off", "base_hash"},
+                                           {"wdiff:key_every=5", "key_every"},
+                                           {"wdiff:entropy=zstd,effort=3", "effort"},
+                                           {"lossless:base_hash=off", "base_hash"},
+                                           {"lossless:key_every=5", "key_every"},
+                                           {"lossless:effort=9", "effort"},
+                                           {"eb:effort=9", "effort"},
+                                           {"embed:effort=9", "effort"},
+                                           {"act:effort=9", "effort"},
+                                           {"kv:symmetric=on", "symmetric"},
+                                           {"kv:rotate=head", "rotate_heads"},
+                                           {"kv:scale_dtype=bf16", "scale_dtype"},
+                                           {"kv:entropy=zstd,effort=2", "effort"}};
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        pith_error error;
+        char want[64];
+        context("%s", specs[i][0]);
+        CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check(specs[i][0], NULL, 0, &error));
+        snprintf(want, sizeof want, "now called %s", specs[i][1]);
+        CHECK(strstr(error.text, want));
+    }
+    pith_error error;
+    CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check("raw:effort=3", NULL, 0, &error));
+    CHECK(strcmp(error.text, "the codec has no such key") == 0);
+}
+
+/* Whether every word of `values` is one of `all`, both separated by '|'. */
+static bool all_among(const char *values, const char *all) {
+    for (size_t n; *values; values += n + (values[n] == '|')) {
+        bool found = false;
+        n = strcspn(values, "|");
+        for (const char *w = all; *w && !found; w += strcspn(w, "|"), w += *w == '|')
+            found = strcspn(w, "|") == n && memcmp(w, values, n) == 0;
+        if (!found) return false;
+    }
+    return true;
+}
+
+/* A key means one thing in every codec: its values are of one kind, words are of one list. */
+static void test_one_meaning_per_key(void **state) {
+    (void)state;
+    static const char *const words[][2] = {
+        {"search", "none|mse"},
+        {"symmetric", "off|on"},
+        {"rotate_heads", "off|on"},
+        {"base_hash", "on|off"},
+        {"scale_dtype", "f32|bf16|f16|e8m0"},
+        {"mode", "fast|ratio|auto"},
+        {"round", "nearest|stochastic|antithetic"},
+        {"entropy", "none|zstd"},
+        {"zeros", "any|signed"},
+        {"axis", "token|channel"},
+        {"order", "tokens|heads"},
+        {"codebook", "uniform|nf|lloyd"},
+        {"decay", "none|step|stairs|linear|log"},
+        {"ef", "none|full|ema:0.BETA"},
+        {"preset",
+         "inter|intra|none|kivi2|kivi4|kvquant-lite|quarot4|xquant2|xquant3|xquant4|q8|q4"},
+    };
+    static const char *const numbers[] = {"effort", "key_every", "sign_seed", "bits",
+                                          "group",  "rotate",    "page",      "block",
+                                          "window", "steps",     "dim"};
+    static const char *const reals[] = {"abs",  "rel",   "pwrel", "psnr",
+                                        "nmse", "range", "start", "outliers"};
+    pith_codec_info codec;
+    pith_key_info key;
+    for (uint32_t c = 0; pith_codec_at(c, &codec) == PITH_OK; c++)
+        for (uint32_t k = 0; pith_codec_key_at(c, k, &key) == PITH_OK; k++) {
+            const bool digit = key.values[0] >= '0' && key.values[0] <= '9';
+            size_t lists = 0;
+            context("%s:%s=%s", codec.name, key.name, key.values);
+            for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+                if (strcmp(key.name, words[i][0]) == 0 && all_among(key.values, words[i][1]))
+                    lists++;
+            for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+                lists += strcmp(key.name, numbers[i]) == 0 && digit;
+            for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
+                lists += strcmp(key.name, reals[i]) == 0 && !digit && !strchr(key.values, '|');
+            CHECK(lists == 1);
+            CHECK(strcmp(key.name, "mode") != 0 || codec.traits & PITH_TRAIT_BOUND);
+            CHECK(strcmp(key.name, "effort") != 0 || strcmp(key.values, "1..22") == 0);
+        }
+}
+
 /* Such settings were taken and changed nothing. */
 static void test_keys_without_effect(void **state) {
     (void)state;
     refuses("kv:block=64", 3);
     refuses("kv:bits=8,block=64", 10);
-    refuses("kv:preset=q8,level=2", 13);
-    refuses("wdiff:level=9", 6);
-    refuses("eb:abs=1,level=2", 9);
-    refuses("act:level=2", 4);
-    refuses("embed:mode=fast,level=2", 16);
+    refuses("kv:preset=q8,effort=2", 13);
+    refuses("wdiff:effort=9", 6);
+    refuses("eb:abs=1,effort=2", 9);
+    refuses("act:effort=2", 4);
+    refuses("embed:mode=fast,effort=2", 16);
     refuses("embed:start=3", 6);
     refuses("embed:steps=3", 6);
     refuses("embed:decay=log", 6);
-    accepts("kv:block=1048576,level=1", "kv");
-    accepts("kv:entropy=zstd,block=64,level=2", "kv:entropy=zstd,level=2,block=64");
-    accepts("eb:level=2,mode=auto", "eb:mode=auto,rel=1e-3,level=2");
-    accepts("embed:level=2", "embed:rel=0.01,level=2");
+    accepts("kv:block=1048576,effort=1", "kv");
+    accepts("kv:entropy=zstd,block=64,effort=2", "kv:entropy=zstd,effort=2,block=64");
+    accepts("eb:effort=2,mode=auto", "eb:mode=auto,rel=1e-3,effort=2");
+    accepts("embed:effort=2", "embed:rel=0.01,effort=2");
     accepts("embed:start=3,decay=log,steps=9", "embed:rel=0.01,start=3,decay=log,steps=9");
 }
 
 static void test_keys_of_streams(void **state) {
     (void)state;
-    static const char *const want[] = {"lossless:key", "wdiff:key", "grad:ef", "kv:window"};
+    static const char *const want[] = {"lossless:key_every", "wdiff:key_every", "grad:ef",
+                                       "kv:window"};
     pith_codec_info codec;
     pith_key_info key;
     size_t found = 0;
@@ -166,7 +261,7 @@ static void test_rules_across_keys(void **state) {
 
 static void test_too_long(void **state) {
     (void)state;
-    char spec[PITH_SPEC_MAX + 40] = "wdiff:key=";
+    char spec[PITH_SPEC_MAX + 40] = "wdiff:key_every=";
     context("long spec");
     for (size_t i = 10; i < sizeof spec; i++) spec[i] = '0';
     for (size_t n = PITH_SPEC_MAX - 3; n < sizeof spec; n++) {
@@ -254,6 +349,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_canonical),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_former_spellings),
+        cmocka_unit_test(test_one_meaning_per_key),
         cmocka_unit_test(test_keys_without_effect),
         cmocka_unit_test(test_keys_of_streams),
         cmocka_unit_test(test_rules_across_keys),

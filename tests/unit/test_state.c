@@ -576,8 +576,8 @@ static void test_flags_of_a_check(void **state) {
         {"wdiff", PITH_F32, PITH_LAYOUT_CHECK_BASE | PITH_LAYOUT_TRUST_BASE, PITH_ERR_ARG},
         {"wdiff", PITH_F32, PITH_LAYOUT_TRUST_BASE, PITH_ERR_UNSUPPORTED},
         {"wdiff", PITH_NONE, PITH_LAYOUT_CHECK_BASE, PITH_ERR_UNSUPPORTED},
-        {"wdiff:identity=off", PITH_F32, PITH_LAYOUT_CHECK_BASE, PITH_ERR_UNSUPPORTED},
-        {"wdiff:identity=off", PITH_F32, PITH_LAYOUT_EXTERNAL_BASE, PITH_OK},
+        {"wdiff:base_hash=off", PITH_F32, PITH_LAYOUT_CHECK_BASE, PITH_ERR_UNSUPPORTED},
+        {"wdiff:base_hash=off", PITH_F32, PITH_LAYOUT_EXTERNAL_BASE, PITH_OK},
         {"wdiff", PITH_F32, PITH_LAYOUT_CHECK_BASE, PITH_OK},
     };
     for (size_t i = 0; i < sizeof tried / sizeof tried[0]; i++) {

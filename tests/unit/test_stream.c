@@ -228,9 +228,9 @@ static void test_late_joiner(void **state) {
         struct stream late;
         context("late joiner, dtype %s base %s", pith_dtype_name(reals[k / 3]),
                 pith_dtype_name(reals[k % 3]));
-        pair_open(&p, "wdiff:group=64,key=3", reals[k / 3], reals[k % 3], 1000);
+        pair_open(&p, "wdiff:group=64,key_every=3", reals[k / 3], reals[k % 3], 1000);
         const pith_layout layout = flat_layout(p.dtype, p.base_dtype, p.count);
-        stream_open(&late, "wdiff:group=64,key=3", &layout, NULL);
+        stream_open(&late, "wdiff:group=64,key_every=3", &layout, NULL);
         CHECK(p.sender.sizes.key_bytes == 96 + 1000 * pith_dtype_bytes(p.base_dtype));
         CHECK(p.sender.sizes.slot_bytes == p.sender.sizes.key_bytes);
         for (uint64_t step = 0; step < 6; step++) {
@@ -251,7 +251,7 @@ static void test_late_joiner(void **state) {
 
 static void test_key_by_call(void **state) {
     (void)state;
-    const char *specs[3] = {"wdiff:identity=off", "wdiff:entropy=zstd", "lossless"};
+    const char *specs[3] = {"wdiff:base_hash=off", "wdiff:entropy=zstd", "lossless"};
     for (int k = 0; k < 3; k++) {
         struct pair p;
         struct stream late;
@@ -370,7 +370,7 @@ static void test_other_plans_frames(void **state) {
         {"wdiff:group=32", PITH_F32, PITH_BF16, 299},
         {"wdiff:group=32,block=64", PITH_F32, PITH_BF16, 300},
         {"lossless", PITH_BF16, PITH_BF16, 300},
-        {"wdiff:group=32,identity=off", PITH_F32, PITH_BF16, 300},
+        {"wdiff:group=32,base_hash=off", PITH_F32, PITH_BF16, 300},
     };
     struct pair p;
     pair_open(&p, "wdiff:group=32", PITH_F32, PITH_BF16, 300);
@@ -395,7 +395,7 @@ static void test_identity_off(void **state) {
     struct pair p;
     pith_info info;
     context("identity off");
-    pair_open(&p, "wdiff:identity=off", PITH_F32, PITH_F32, 64);
+    pair_open(&p, "wdiff:base_hash=off", PITH_F32, PITH_F32, 64);
     struct frame f = stream_encode(&p.sender, &p.view, 0, false);
     CHECK_OK(pith_inspect(f.bytes, f.length, &info, NULL));
     CHECK(!info.has_identity && info.has_step && info.base_identity == 0);

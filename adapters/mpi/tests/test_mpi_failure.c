@@ -58,8 +58,8 @@ static pith_mpi_options options(uint32_t kind) {
                               .kind = kind,
                               .dtype = PITH_F32,
                               .count = N,
-                              .spec = "grad:level=intra,ef=full",
-                              .inter = "grad:level=inter,ef=full",
+                              .spec = "grad:preset=intra,ef=full",
+                              .inter = "grad:preset=inter,ef=full",
                               .ranks_per_node = 2,
                               .slice = 256,
                               .timeout = 60};

@@ -303,7 +303,7 @@ int main(int argc, char **argv) {
     external();
     shapes();
     exchange("raw", true);
-    exchange("lossless:level=1", true);
+    exchange("lossless:effort=1", true);
     exchange("wdiff:bits=8,group=32,block=64", false);
     exchange("wdiff:bits=8,group=32,block=64,entropy=zstd", false);
     mismatched_counts();

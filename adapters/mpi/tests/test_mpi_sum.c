@@ -138,12 +138,12 @@ static void own_counts(uint32_t kind) {
 
 static void gradients(uint32_t kind) {
     static const char *const pairs[][2] = {
-        {"grad:level=intra,group=64", "grad:level=inter,group=64"},
-        {"grad:level=intra,ef=full", "grad:level=inter,ef=full"},
-        {"grad:level=intra,round=stochastic,ef=ema:0.5", "grad:level=inter,round=stochastic"},
-        {"grad:level=intra,round=antithetic", "grad:level=inter,round=antithetic"},
+        {"grad:preset=intra,group=64", "grad:preset=inter,group=64"},
+        {"grad:preset=intra,ef=full", "grad:preset=inter,ef=full"},
+        {"grad:preset=intra,round=stochastic,ef=ema:0.5", "grad:preset=inter,round=stochastic"},
+        {"grad:preset=intra,round=antithetic", "grad:preset=inter,round=antithetic"},
         {"grad:bits=4,round=antithetic,ef=full", NULL},
-        {"grad:bits=8,rotate=0", "grad:bits=4,mode=mse,signs=5"}};
+        {"grad:bits=8,rotate=0", "grad:bits=4,search=mse,sign_seed=5"}};
     for (size_t k = 0; k < sizeof pairs / sizeof *pairs; k++) {
         pith_mpi_options o = options(kind, 3000);
         o.spec = pairs[k][0];
@@ -180,8 +180,8 @@ static void exempt(uint32_t kind, uint32_t per_node) {
     pith_mpi_options o = options(kind, 1599);
     pith_mpi_channel *ch;
     float x[1599], y[1599];
-    o.spec = "grad:level=intra,group=32";
-    o.inter = per_node == 1 ? NULL : "grad:level=inter,group=32";
+    o.spec = "grad:preset=intra,group=32";
+    o.inter = per_node == 1 ? NULL : "grad:preset=inter,group=32";
     o.ranks_per_node = per_node;
     o.exempt = ranges;
     o.exempt_count = sizeof ranges / sizeof *ranges;

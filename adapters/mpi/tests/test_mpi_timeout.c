@@ -150,8 +150,8 @@ int main(int argc, char **argv) {
                                 .kind = PITH_MPI_ALLREDUCE,
                                 .dtype = PITH_F32,
                                 .count = N,
-                                .spec = "grad:level=intra",
-                                .inter = "grad:level=inter",
+                                .spec = "grad:preset=intra",
+                                .inter = "grad:preset=inter",
                                 .ranks_per_node = 2,
                                 .slice = 256,
                                 .timeout = limit};

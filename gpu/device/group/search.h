@@ -1,4 +1,4 @@
-/* search.h - mode=mse: scales of least error, among the candidates of group/group_value.h.
+/* search.h - search=mse: scales of least error, among the candidates of group/group_value.h.
  * SPDX-License-Identifier: Apache-2.0
  *
  * A warp takes a group at a time. Sums run over 16 lanes, so its threads are the lanes twice: for

@@ -202,8 +202,8 @@ static void sum_of(const char *spec, const char *into) {
 
 static void test_gradients(void **state) {
     (void)state;
-    sum_of("grad:level=intra,round=stochastic", "grad:round=stochastic,ef=full");
-    sum_of("grad:level=intra,ef=ema:0.5", "grad:rotate=64,signs=5,round=antithetic");
+    sum_of("grad:preset=intra,round=stochastic", "grad:round=stochastic,ef=full");
+    sum_of("grad:preset=intra,ef=ema:0.5", "grad:rotate=64,sign_seed=5,round=antithetic");
 }
 
 int main(void) {

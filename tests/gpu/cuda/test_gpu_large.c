@@ -170,7 +170,7 @@ static void test_grad(void **state) {
     (void)state;
     struct large l;
     need_memory();
-    large_open(&l, "grad:level=intra", PITH_NONE);
+    large_open(&l, "grad:preset=intra", PITH_NONE);
     check_encode(&l, false);
     check_decode(&l);
     large_close(&l);
