@@ -50,12 +50,12 @@ enum { LAYERS = 2 };
 /* Deviation that a budget counts with, per unit of the bound. */
 static double slope(const struct activations_layer *l) {
     const double places = (double)(l->height * l->width);
-    return sqrt(places / 3) * l->rms * sqrt((double)l->samples * l->active);
+    return sqrt(places / 3) * l->rms * sqrt((double)l->samples * l->nonzero);
 }
 
 static int print_model(const struct activations_layer *l) {
     static const double shares[] = {1e-4, 1e-3, 1e-2, 3e-2};
-    const double published = l->mean * sqrt((double)l->samples * l->active);
+    const double published = l->mean * sqrt((double)l->samples * l->nonzero);
     for (size_t i = 0; i < sizeof shares / sizeof shares[0]; i++) {
         struct activations_error e;
         const double bound = shares[i] * l->largest;

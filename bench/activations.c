@@ -66,10 +66,10 @@ static void pool(struct activations_layer *l, const struct weights *below) {
         for (size_t k = 0; k < 4; k++)
             most = fmaxf(most, value_at(below, (2 * y + k / 2) * width + 2 * x + k % 2));
         l->input[i] = most;
-        l->active += most != 0;
+        l->nonzero += most != 0;
         l->largest = fmax(l->largest, (double)most);
     }
-    l->active /= (double)inputs(l);
+    l->nonzero /= (double)inputs(l);
 }
 
 static void arrive(struct activations_layer *l, const struct weights *act,
@@ -147,7 +147,7 @@ static double adapted(const struct activations_layer *l, double share, pith_plan
                                 .gradient = l->rms,
                                 .samples = (double)l->samples,
                                 .positions = (double)places(l),
-                                .active = l->active};
+                                .nonzero = l->nonzero};
     double bound = 0;
     pith_sizes sizes;
     pith_state *state;

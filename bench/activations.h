@@ -15,7 +15,7 @@ struct activations_layer {
     double *arriving; /* samples x out x height x width: the gradient at its output */
     double *gradient; /* out x in x 3 x 3: of its weights */
     double *terms;    /* alike: sum of squared arriving gradients where the activation is not 0 */
-    double active;    /* share of the activations that are not 0 */
+    double nonzero;   /* share of the activations that are not 0 */
     double largest;   /* of the activations */
     double mean, rms; /* of |arriving| */
 };

@@ -19,14 +19,14 @@ static void must(pith_status status, const char *text) {
 }
 
 /* One way to look: a plan with a state and a base of its own. */
-struct way {
+struct variant {
     pith_plan *plan;
     pith_state *state;
     void *memory, *base;
     double s[RUNS], share[RUNS]; /* seconds; of those that TRUST took in the same turn */
 };
 
-static void way_open(struct way *w, const char *spec, uint32_t dtype, size_t count,
+static void way_open(struct variant *w, const char *spec, uint32_t dtype, size_t count,
                      uint32_t flags) {
     const pith_layout layout = {.size = sizeof layout,
                                 .dtype = dtype,
@@ -48,7 +48,7 @@ static void way_open(struct way *w, const char *spec, uint32_t dtype, size_t cou
     must(pith_state_bind_base(w->plan, w->state, w->base, 0), pith_plan_error(w->plan).text);
 }
 
-static void way_close(struct way *w) {
+static void way_close(struct variant *w) {
     pith_plan_destroy(w->plan);
     free(w->memory);
     free(w->base);
@@ -71,37 +71,38 @@ static void fill(void *values, uint32_t dtype, size_t count, uint32_t seed) {
 
 static void row(const char *spec, uint32_t dtype, size_t bytes) {
     const size_t count = bytes / pith_dtype_bytes(dtype);
-    struct way way[WAYS] = {{0}};
+    struct variant variant[WAYS] = {{0}};
     void *const values[2] = {runs_room(bytes), runs_room(bytes)};
-    for (int k = 0; k < WAYS; k++) way_open(&way[k], spec, dtype, count, flag_of[k]);
+    for (int k = 0; k < WAYS; k++) way_open(&variant[k], spec, dtype, count, flag_of[k]);
     for (uint32_t k = 0; k < 2; k++) fill(values[k], dtype, count, k + 1);
-    const size_t cap = (size_t)pith_plan_frame_bytes(way[0].plan, 0, 0);
+    const size_t cap = (size_t)pith_plan_frame_bytes(variant[0].plan, 0, 0);
     void *const frame = runs_room(cap);
     for (int i = -2; i < RUNS; i++) { /* the first two are not counted: pages, the first key */
         const pith_view view = pith_view_flat(values[i & 1], dtype, count);
         for (int k = 0; k < WAYS; k++) {
-            struct way *const w = &way[(k + i + 2) % WAYS];
+            struct variant *const w = &variant[(k + i + 2) % WAYS];
             size_t length;
-            const double from = ceiling_clock();
+            const double from = roofline_clock();
             must(pith_encode(w->plan, w->state, &view, 0, frame, cap, &length),
                  pith_plan_error(w->plan).text);
-            if (i >= 0) w->s[i] = ceiling_clock() - from;
+            if (i >= 0) w->s[i] = roofline_clock() - from;
         }
-        for (int k = 0; i >= 0 && k < WAYS; k++) way[k].share[i] = way[k].s[i] / way[TRUST].s[i];
+        for (int k = 0; i >= 0 && k < WAYS; k++)
+            variant[k].share[i] = variant[k].s[i] / variant[TRUST].s[i];
     }
     printf("| `%s` | %s | %.2f | %+.1f %% | %+.1f %% |\n", spec, pith_dtype_name(dtype),
-           1e-9 * (double)bytes / runs_median(way[TRUST].s, RUNS),
-           100 * (runs_median(way[SAMPLE].share, RUNS) - 1),
-           100 * (runs_median(way[CHECK].share, RUNS) - 1));
+           1e-9 * (double)bytes / runs_median(variant[TRUST].s, RUNS),
+           100 * (runs_median(variant[SAMPLE].share, RUNS) - 1),
+           100 * (runs_median(variant[CHECK].share, RUNS) - 1));
     fflush(stdout);
-    for (int k = 0; k < WAYS; k++) way_close(&way[k]);
+    for (int k = 0; k < WAYS; k++) way_close(&variant[k]);
     free(values[0]);
     free(values[1]);
     free(frame);
 }
 
 int main(void) {
-    const size_t bytes = ceiling_bytes(ARRAYS);
+    const size_t bytes = roofline_bytes(ARRAYS);
     puts("| codec | dtype | unchecked, GB/s | sample | every byte |\n|---|---|---|---|---|");
     row("wdiff", PITH_F32, bytes);
     row("wdiff", PITH_BF16, bytes);

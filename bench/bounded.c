@@ -232,7 +232,7 @@ enum target { ABS, PWREL, PSNR, NMSE };
 static const struct {
     enum target target;
     const char *codec;
-    double asked;
+    double requested;
 } targets[] = {
     {ABS, "eb:mode=ratio,abs=0.001", 0.001},
     {PWREL, "eb:mode=ratio,pwrel=0.01", 0.01},
@@ -264,7 +264,7 @@ static int print_target(const void *file, const char *name, size_t t) {
         values += (double)w.count;
     }
     printf("| %s | `%s` | %.6g | %.3f |\n", name, spec.codec, sign * worst, 8 * bytes / values);
-    return !(worst <= sign * targets[t].asked);
+    return !(worst <= sign * targets[t].requested);
 }
 
 static int print_targets(const char *directory) {

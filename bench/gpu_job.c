@@ -130,7 +130,7 @@ static void side_open(struct side *s, const char *spec, const pith_layout *from)
     pith_status status = pith_plan_create(&s->plan, spec, &layout, &env, &error);
     if (status == PITH_ERR_UNSUPPORTED) /* no OpenMP */
         status = pith_plan_create(&s->plan, spec, &layout, NULL, &error);
-    if (status == PITH_OK) status = pith_cuda_sizes_of(s->plan, &s->sizes, &error);
+    if (status == PITH_OK) status = pith_cuda_plan_sizes(s->plan, &s->sizes, &error);
     if (status != PITH_OK) fail(spec, error.text);
     s->frame_bytes = pith_plan_frame_bytes(s->plan, 0, 0);
     s->stride = (s->frame_bytes + 255) & ~UINT64_C(255);

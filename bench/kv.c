@@ -135,18 +135,18 @@ struct times {
     double in[CEILING_MOVERS][RUNS], out[CEILING_MOVERS][RUNS];
 };
 
-static double move(const void *from, size_t read, void *to, size_t written, int way) {
-    const struct ceiling_mover m = {
+static double move(const void *from, size_t read, void *to, size_t written, int variant) {
+    const struct roofline_mover m = {
         .read = {from}, .read_bytes = {read}, .write = {to}, .write_bytes = {written}};
-    return ceiling_move(&m, way);
+    return roofline_move(&m, variant);
 }
 
-static void time_ceilings(const struct tensor *t, uint8_t *frame, size_t cap, int run,
+static void time_roofline(const struct tensor *t, uint8_t *frame, size_t cap, int run,
                           struct times *s) {
     const int at = 3 * run + 1;
-    s->read[run] = ceiling_read(t->in[at % t->copies], t->bytes);
+    s->read[run] = roofline_read(t->in[at % t->copies], t->bytes);
     for (int k = 0; k < 2; k++)
-        s->fill[k][run] = ceiling_fill(t->out[(at + k) % t->copies], t->bytes, k == 1);
+        s->fill[k][run] = roofline_fill(t->out[(at + k) % t->copies], t->bytes, k == 1);
     for (int k = 0; t->dtype != PITH_F32 && k < CEILING_MOVERS; k++) {
         s->in[k][run] = move(t->in[(at + k) % t->copies], t->bytes, frame, cap, k);
         s->out[k][run] = move(frame, cap, t->out[(at + k) % t->copies], t->bytes, k);
@@ -160,13 +160,13 @@ static void time_run(const struct row *row, pith_plan *plan, const struct tensor
     const pith_view in = view_of(t->in[copy], t->dtype, TOKENS);
     const pith_view out = view_of(t->out[copy], t->dtype, TOKENS);
     size_t n;
-    time_ceilings(t, frames[(copy + 1) % t->copies], cap, run, s);
-    const double from = ceiling_clock();
+    time_roofline(t, frames[(copy + 1) % t->copies], cap, run, s);
+    const double from = roofline_clock();
     must(plan, row->spec, pith_encode(plan, NULL, &in, 0, frames[copy], cap, &n));
-    const double between = ceiling_clock();
+    const double between = roofline_clock();
     must(plan, row->spec, pith_decode(plan, NULL, 0, frames[copy], n, &out));
     s->encode[run] = between - from;
-    s->decode[run] = ceiling_clock() - between;
+    s->decode[run] = roofline_clock() - between;
 }
 
 static double value_at(const void *data, uint32_t dtype, size_t i) {
@@ -299,13 +299,13 @@ static double append(struct layers *l, const uint8_t *values, uint64_t at_once) 
     const size_t step = (size_t)at_once * ROW * pith_dtype_bytes(l->dtype);
     for (int i = 0; i < LAYERS; i++)
         must(l->plan, l->spec, pith_kv_init(l->plan, l->memory[i], l->bytes, &l->cache[i]));
-    const double from = ceiling_clock();
+    const double from = roofline_clock();
     for (uint64_t t = 0; t < STEPS; t += at_once)
         for (int i = 0; i < LAYERS; i++, values += step) {
             const pith_view view = view_of(values, l->dtype, at_once);
             must(l->plan, l->spec, pith_kv_append(l->plan, l->cache[i], &view));
         }
-    return ceiling_clock() - from;
+    return roofline_clock() - from;
 }
 
 /* The same, one token of every layer a call. */
@@ -315,26 +315,26 @@ static double append_together(struct layers *l, const uint8_t *values) {
     pith_kv_tokens to[LAYERS];
     for (int i = 0; i < LAYERS; i++)
         must(l->plan, l->spec, pith_kv_init(l->plan, l->memory[i], l->bytes, &l->cache[i]));
-    const double from = ceiling_clock();
+    const double from = roofline_clock();
     for (uint64_t t = 0; t < STEPS; t++) {
         for (int i = 0; i < LAYERS; i++, values += step)
             to[i] = (pith_kv_tokens){l->cache[i], values};
         must(l->plan, l->spec, pith_kv_append_batch(l->plan, &like, to, LAYERS));
     }
-    return ceiling_clock() - from;
+    return roofline_clock() - from;
 }
 
 /* Seconds to encode STEPS tokens of every layer, a frame each. */
 static double encode_layers(struct layers *l, const uint8_t *values) {
     const size_t step = (size_t)STEPS * ROW * pith_dtype_bytes(l->dtype);
     size_t n;
-    const double from = ceiling_clock();
+    const double from = roofline_clock();
     for (int i = 0; i < LAYERS; i++, values += step) {
         const pith_view view = view_of(values, l->dtype, STEPS);
         must(l->plan, l->spec,
              pith_encode(l->plan, NULL, &view, 0, l->frame[i], l->frame_bytes, &n));
     }
-    return ceiling_clock() - from;
+    return roofline_clock() - from;
 }
 
 /* [layer][token] to [token][layer]. */
@@ -440,9 +440,9 @@ static double scattered(const struct reader *r, uint32_t heads, uint32_t *seed) 
     for (int i = 0; i < READS; i++) {
         const uint64_t first = (next(seed) >> 8) % (r->tokens - READ);
         const uint32_t head = heads == HEADS ? 0 : next(seed) >> 16 & (HEADS - 1);
-        const double from = ceiling_clock();
+        const double from = roofline_clock();
         must(r->plan, "read", pith_kv_read(r->plan, r->cache, first, READ, head, heads, &view));
-        s[i] = ceiling_clock() - from;
+        s[i] = roofline_clock() - from;
     }
     return 1e6 * runs_median(s, READS);
 }
@@ -451,9 +451,9 @@ static double whole(const struct reader *r) {
     double s[3];
     const pith_view view = view_of(r->to, PITH_F32, r->tokens);
     for (int i = 0; i < 3; i++) {
-        const double from = ceiling_clock();
+        const double from = roofline_clock();
         must(r->plan, "read", pith_kv_read(r->plan, r->cache, 0, r->tokens, 0, HEADS, &view));
-        s[i] = ceiling_clock() - from;
+        s[i] = roofline_clock() - from;
     }
     return 1e6 * runs_median(s, 3);
 }

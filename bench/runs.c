@@ -22,7 +22,7 @@ void *runs_room(size_t bytes) {
 }
 
 int runs_copies(size_t bytes) {
-    const size_t n = (ceiling_bytes(SETS) + bytes - 1) / bytes;
+    const size_t n = (roofline_bytes(SETS) + bytes - 1) / bytes;
     return n < 3 ? 3 : n > RUNS_COPIES ? RUNS_COPIES : (int)n;
 }
 

@@ -83,16 +83,16 @@ static void encode_row(const char *spec, const float *values, size_t count, bool
     pith_plan *plan = plan_of(spec, count);
     const pith_view view = pith_view_flat((void *)(uintptr_t)values, PITH_F32, count);
     void *frame = runs_room(frame_room(plan));
-    struct ceiling_mover m = {.read = {values},
-                              .read_bytes = {bytes},
-                              .write = {frame},
-                              .write_bytes = {frame_room(plan)}};
+    struct roofline_mover m = {.read = {values},
+                               .read_bytes = {bytes},
+                               .write = {frame},
+                               .write_bytes = {frame_room(plan)}};
     for (int i = 0; i < RUNS; i++) {
-        for (int k = 0; moved && k < CEILING_MOVERS; k++) movers[k].s[i] = ceiling_move(&m, k);
-        read.s[i] = ceiling_read(values, bytes);
-        const double from = ceiling_clock();
+        for (int k = 0; moved && k < CEILING_MOVERS; k++) movers[k].s[i] = roofline_move(&m, k);
+        read.s[i] = roofline_read(values, bytes);
+        const double from = roofline_clock();
         must(plan, pith_encode(plan, NULL, &view, 0, frame, frame_room(plan), &n));
-        own.s[i] = ceiling_clock() - from;
+        own.s[i] = roofline_clock() - from;
     }
     snprintf(what, sizeof what, "encode `%s`", spec);
     print_row(what, "read", 1e-9 * (double)bytes, &own, &read, NULL);
@@ -137,24 +137,24 @@ static void sum_separately(struct sum *s) {
     must(s->out, pith_encode(s->out, NULL, &all, 0, s->result, s->result_bytes, &n));
 }
 
-static double move_sum(const struct sum *s, int way) {
-    struct ceiling_mover m = {.write = {s->result}, .write_bytes = {s->result_bytes}};
+static double move_sum(const struct sum *s, int variant) {
+    struct roofline_mover m = {.write = {s->result}, .write_bytes = {s->result_bytes}};
     for (int k = 0; k < FRAMES; k++) {
         m.read[k] = s->frames[k];
         m.read_bytes[k] = s->lengths[k];
     }
-    return ceiling_move(&m, way);
+    return roofline_move(&m, variant);
 }
 
 static void measure(struct sum *s, const char *what) {
     struct times own, separate, movers[CEILING_MOVERS];
     for (int i = 0; i < RUNS; i++) {
         for (int k = 0; k < CEILING_MOVERS; k++) movers[k].s[i] = move_sum(s, k);
-        const double from = ceiling_clock();
+        const double from = roofline_clock();
         sum_frames(s);
-        own.s[i] = ceiling_clock() - from;
+        own.s[i] = roofline_clock() - from;
         if (s->out) sum_separately(s);
-        separate.s[i] = ceiling_clock() - from - own.s[i];
+        separate.s[i] = roofline_clock() - from - own.s[i];
     }
     const double bytes = (double)(FRAMES * s->lengths[0] + s->result_bytes);
     print_row(what, "move", bytes * 1e-9, &own, fastest(movers, CEILING_MOVERS),
@@ -187,7 +187,7 @@ static void sum_row(const char *in, const char *out, const float *values, size_t
 }
 
 int main(void) {
-    const size_t count = ceiling_bytes(ARRAYS) / sizeof(float), summed = count * 4 / FRAMES;
+    const size_t count = roofline_bytes(ARRAYS) / sizeof(float), summed = count * 4 / FRAMES;
     float *values = runs_room(count * sizeof *values);
     fill(values, count);
     puts("| | GB/s | ceiling | GB/s | share | separate |\n|---|---|---|---|---|---|");

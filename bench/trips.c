@@ -126,12 +126,12 @@ static int go(struct job *j, int copy, double *encode, double *decode) {
     const struct weights *const w = j->w;
     const pith_view in = pith_view_dense(j->in[copy], w->dtype, w->ndim, w->shape);
     const pith_view out = pith_view_dense(j->out[copy], w->dtype, w->ndim, w->shape);
-    const double from = ceiling_clock();
+    const double from = roofline_clock();
     int failed = pith_encode(j->plan, NULL, &in, 0, j->frame, j->cap, &j->length) != PITH_OK;
-    const double between = ceiling_clock();
+    const double between = roofline_clock();
     failed = failed || pith_decode(j->plan, NULL, 0, j->frame, j->length, &out) != PITH_OK;
     *encode = between - from;
-    *decode = ceiling_clock() - between;
+    *decode = roofline_clock() - between;
     if (failed) fprintf(stderr, "%s: %s\n", w->name, pith_plan_error(j->plan).text);
     return failed;
 }
@@ -161,9 +161,9 @@ static int time_runs(struct job *j, int runs, struct trip_errors *e, struct trip
     const size_t bytes = bytes_of(j->w);
     for (int i = 0; i < runs; i++) {
         const int at = 3 * i, copy = at % j->copies;
-        read.s[i] = ceiling_read(j->in[(at + 1) % j->copies], bytes);
-        fill.s[i] = ceiling_fill(j->out[(at + 1) % j->copies], bytes, false);
-        stream.s[i] = ceiling_fill(j->out[(at + 2) % j->copies], bytes, true);
+        read.s[i] = roofline_read(j->in[(at + 1) % j->copies], bytes);
+        fill.s[i] = roofline_fill(j->out[(at + 1) % j->copies], bytes, false);
+        stream.s[i] = roofline_fill(j->out[(at + 2) % j->copies], bytes, true);
         if (go(j, copy, &encode.s[i], &decode.s[i])) return 1;
         check(j->w, j->out[copy], e);
     }

@@ -124,11 +124,11 @@ static int restore_bases(struct runner *r) {
 /* ---- One repetition --------------------------------------------------------------------------*/
 
 /* Exactly the bytes that encode reads and writes. */
-static struct ceiling_mover encode_mover(const struct runner *r) {
-    struct ceiling_mover m = {.read = {r->data->value},
-                              .read_bytes = {(size_t)r->raw_bytes},
-                              .write = {r->data->frame},
-                              .write_bytes = {r->written}};
+static struct roofline_mover encode_mover(const struct runner *r) {
+    struct roofline_mover m = {.read = {r->data->value},
+                               .read_bytes = {(size_t)r->raw_bytes},
+                               .write = {r->data->frame},
+                               .write_bytes = {r->written}};
     if (is_stream(r)) {
         m.read[1] = m.write[1] = r->data->sender;
         m.read_bytes[1] = m.write_bytes[1] = (size_t)r->base_bytes;
@@ -136,11 +136,11 @@ static struct ceiling_mover encode_mover(const struct runner *r) {
     return m;
 }
 
-static struct ceiling_mover decode_mover(const struct runner *r) {
-    struct ceiling_mover m = {.read = {r->data->frame},
-                              .read_bytes = {r->written},
-                              .write = {r->data->out},
-                              .write_bytes = {(size_t)r->raw_bytes}};
+static struct roofline_mover decode_mover(const struct runner *r) {
+    struct roofline_mover m = {.read = {r->data->frame},
+                               .read_bytes = {r->written},
+                               .write = {r->data->out},
+                               .write_bytes = {(size_t)r->raw_bytes}};
     if (is_stream(r)) {
         m.read[1] = m.write[0] = r->data->receiver;
         m.read_bytes[1] = m.write_bytes[0] = (size_t)r->base_bytes;
@@ -148,31 +148,31 @@ static struct ceiling_mover decode_mover(const struct runner *r) {
     return m;
 }
 
-static void run_ceilings(struct runner *r, int turn) {
+static void run_roofline(struct runner *r, int turn) {
     struct bench_data *d = r->data;
     const size_t n = (size_t)r->raw_bytes;
-    const struct ceiling_mover encode = encode_mover(r), decode = decode_mover(r);
-    r->seconds[READ][turn] = ceiling_read(d->value, n);
-    r->seconds[FILL][turn] = ceiling_fill(d->out, n, false);
-    r->seconds[FILL_STREAM][turn] = ceiling_fill(d->out, n, true);
-    r->seconds[COPY][turn] = ceiling_memcpy(d->out, d->value, n);
-    for (int way = 0; way < CEILING_MOVERS; way++) {
-        r->seconds[ENCODE_MOVE + way][turn] = ceiling_move(&encode, way);
-        r->seconds[DECODE_MOVE + way][turn] = ceiling_move(&decode, way);
+    const struct roofline_mover encode = encode_mover(r), decode = decode_mover(r);
+    r->seconds[READ][turn] = roofline_read(d->value, n);
+    r->seconds[FILL][turn] = roofline_fill(d->out, n, false);
+    r->seconds[FILL_STREAM][turn] = roofline_fill(d->out, n, true);
+    r->seconds[COPY][turn] = roofline_memcpy(d->out, d->value, n);
+    for (int variant = 0; variant < CEILING_MOVERS; variant++) {
+        r->seconds[ENCODE_MOVE + variant][turn] = roofline_move(&encode, variant);
+        r->seconds[DECODE_MOVE + variant][turn] = roofline_move(&decode, variant);
     }
 }
 
 static int run_codec(struct runner *r, int turn) {
     struct bench_data *d = r->data;
-    double at = ceiling_clock();
+    double at = roofline_clock();
     pith_status status =
         pith_encode(r->plan, r->state[0], &r->value, 0, d->frame, d->frame_room, &r->written);
-    r->seconds[ENCODE][turn] = ceiling_clock() - at;
+    r->seconds[ENCODE][turn] = roofline_clock() - at;
     if (status != PITH_OK) return failed(r, status);
-    at = ceiling_clock();
+    at = roofline_clock();
     status =
         pith_decode(r->plan, r->state[1], 0, d->frame, r->written, is_stream(r) ? NULL : &r->out);
-    r->seconds[DECODE][turn] = ceiling_clock() - at;
+    r->seconds[DECODE][turn] = roofline_clock() - at;
     return status == PITH_OK ? EXIT_GOOD : failed(r, status);
 }
 
@@ -247,7 +247,7 @@ static bool good_round_trip(struct runner *r) {
 
 static int run_once(struct runner *r, int turn) {
     /* The first frame tells how many bytes the movers move. */
-    if (r->written) run_ceilings(r, turn);
+    if (r->written) run_roofline(r, turn);
     const int code = restore_bases(r);
     return code == EXIT_GOOD ? run_codec(r, turn) : code;
 }
@@ -269,8 +269,8 @@ static double median(double *seconds, int n) {
 
 static double best(struct runner *r, enum row first, int ways) {
     double seconds = median(r->seconds[first], r->turns);
-    for (int way = 1; way < ways; way++)
-        seconds = fmin(seconds, median(r->seconds[(int)first + way], r->turns));
+    for (int variant = 1; variant < ways; variant++)
+        seconds = fmin(seconds, median(r->seconds[(int)first + variant], r->turns));
     return seconds;
 }
 
@@ -292,9 +292,9 @@ static void collect(struct runner *r, struct bench_result *out) {
 static int repeat(struct runner *r) {
     int code = run_once(r, 0);
     if (code == EXIT_GOOD) code = verify(r);
-    const double begun = ceiling_clock();
+    const double begun = roofline_clock();
     while (code == EXIT_GOOD && r->turns < r->data->repetitions) {
-        if (r->turns >= LEAST_REPETITIONS && ceiling_clock() - begun > row_seconds) break;
+        if (r->turns >= LEAST_REPETITIONS && roofline_clock() - begun > row_seconds) break;
         code = run_once(r, r->turns++);
         if (code == EXIT_GOOD) code = verify(r);
     }

@@ -120,7 +120,7 @@ void bench_data_fill(struct bench_data *d, uint64_t count, uint32_t dtype, uint3
 /* ---- Life ------------------------------------------------------------------------------------*/
 
 int bench_data_open(struct bench_data *d, const char *path, bool quick) {
-    *d = (struct bench_data){.bytes = quick ? QUICK_BYTES : ceiling_bytes(BUFFERS),
+    *d = (struct bench_data){.bytes = quick ? QUICK_BYTES : roofline_bytes(BUFFERS),
                              .repetitions = quick ? 3 : 7};
     d->count = d->bytes / sizeof(float);
     const int code = path ? sample_file(d, path) : sample_weights(d);

@@ -87,15 +87,15 @@ static void wanted(const struct options *options, const struct tensor *tensor, s
     for (size_t i = 0; i < options->rule_count; i++)
         if (matches(&options->rules[i], tensor)) {
             out->spec = options->rules[i].spec;
-            out->asked = !(traits_of(out->spec) & PITH_TRAIT_LOSSLESS);
+            out->requested = !(traits_of(out->spec) & PITH_TRAIT_LOSSLESS);
             return;
         }
     if (options->spec_count == 0) return;
     const char *spec = options->specs[0];
-    out->asked = !(traits_of(spec) & PITH_TRAIT_LOSSLESS);
-    if (out->asked && !is_float(tensor->dtype))
+    out->requested = !(traits_of(spec) & PITH_TRAIT_LOSSLESS);
+    if (out->requested && !is_float(tensor->dtype))
         out->note = "is of no float dtype; stored lossless";
-    else if (out->asked && tensor->rank < 2)
+    else if (out->requested && tensor->rank < 2)
         out->note = "has fewer than two dimensions; stored lossless";
     else
         out->spec = spec;
@@ -134,7 +134,7 @@ static void note(struct choice *choice, const char *why, const char *outcome) {
 }
 
 static void note_missing(struct choice *choice, const char *why) {
-    note(choice, why, choice->asked ? "stored lossless without it" : "stored without it");
+    note(choice, why, choice->requested ? "stored lossless without it" : "stored without it");
     if (choice->lossy) choice->spec = SPEC_LOSSLESS;
     choice->lossy = false;
 }

@@ -12,7 +12,7 @@
 struct choice {
     const char *spec;
     bool lossy;
-    bool asked;                /* for loss, by -C or a rule, whatever came of it */
+    bool requested;            /* for loss, by -C or a rule, whatever came of it */
     bool finite;               /* lossy, and what is not finite would be lost */
     const struct tensor *base; /* NULL: none */
     const char *note;          /* why it is not what was asked for; NULL: it is */

@@ -97,7 +97,7 @@ static int write_frame(struct task *t, size_t i) {
     if (!output_write(&t->out, frame.frame, frame.bytes)) return EXIT_FAILED;
     t->ends[i] = (i ? t->ends[i - 1] : 0) + frame.bytes;
     report_add(&t->report, tensor->name, &frame.info, frame.bound, frame.seconds);
-    t->kept += t->choices[i].asked && !t->choices[i].lossy;
+    t->kept += t->choices[i].requested && !t->choices[i].lossy;
     t->based += frame.info.base_dtype != PITH_NONE;
     if (t->choices[i].note)
         say_note(t->options->quiet, t->set.in.path, "%s: %s", tensor_label(tensor->name).text,

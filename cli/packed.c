@@ -230,8 +230,8 @@ static uint64_t default_limit(uint64_t file_bytes) {
     return file_bytes * factor > least ? file_bytes * factor : least;
 }
 
-int packed_limit(const struct packed *p, uint64_t asked, pith_env *env) {
-    env->max_output_bytes = asked ? asked : default_limit(p->in.length);
+int packed_limit(const struct packed *p, uint64_t requested, pith_env *env) {
+    env->max_output_bytes = requested ? requested : default_limit(p->in.length);
     if (p->raw_bytes <= env->max_output_bytes) return EXIT_GOOD;
     return say_error(p->in.path,
                      "declares %" PRIu64 " bytes of tensors, more than the limit of %" PRIu64

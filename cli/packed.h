@@ -46,7 +46,7 @@ int packed_item(struct packed *p, size_t index, struct packed_item *out);
 void packed_close(struct packed *p);
 /* Refuse (said) a file whose tensors are larger together than what was asked for with
  * --max-output, or, with 0, than the default; else set the library's limit. */
-int packed_limit(const struct packed *p, uint64_t asked, pith_env *env);
+int packed_limit(const struct packed *p, uint64_t requested, pith_env *env);
 
 /* Say why a library call failed on one tensor. */
 int say_status(const char *path, const char *name, pith_status status, const pith_error *error);

@@ -18,7 +18,7 @@ struct ops {
     void (*copy)(uint8_t *to, const uint8_t *from, size_t bytes, bool stream);
 };
 
-double ceiling_clock(void) {
+double roofline_clock(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
@@ -29,7 +29,7 @@ static size_t system_bytes(int name, size_t unit) {
     return v > 0 ? (size_t)v * unit : 0;
 }
 
-size_t ceiling_bytes(size_t arrays) {
+size_t roofline_bytes(size_t arrays) {
     const size_t least = (size_t)256 << 20, most = (size_t)1 << 30, page = 4096;
     size_t cache = 0, bytes = least;
 #ifdef _SC_LEVEL3_CACHE_SIZE
@@ -147,33 +147,33 @@ static struct ops choose(void) { return (struct ops){read_c, fill_c, copy_c}; }
 
 /* ---- Passes ----------------------------------------------------------------------------------*/
 
-double ceiling_read(const void *p, size_t bytes) {
+double roofline_read(const void *p, size_t bytes) {
     const struct ops ops = choose();
-    const double start = ceiling_clock();
+    const double start = roofline_clock();
     witness += ops.read(p, bytes);
-    return ceiling_clock() - start;
+    return roofline_clock() - start;
 }
 
-double ceiling_fill(void *p, size_t bytes, bool stream) {
+double roofline_fill(void *p, size_t bytes, bool stream) {
     const struct ops ops = choose();
-    const double start = ceiling_clock();
+    const double start = roofline_clock();
     ops.fill(p, bytes, stream);
     fence();
-    return ceiling_clock() - start;
+    return roofline_clock() - start;
 }
 
-double ceiling_copy(void *to, const void *from, size_t bytes, bool stream) {
+double roofline_copy(void *to, const void *from, size_t bytes, bool stream) {
     const struct ops ops = choose();
-    const double start = ceiling_clock();
+    const double start = roofline_clock();
     ops.copy(to, from, bytes, stream);
     fence();
-    return ceiling_clock() - start;
+    return roofline_clock() - start;
 }
 
-double ceiling_memcpy(void *to, const void *from, size_t bytes) {
-    const double start = ceiling_clock();
+double roofline_memcpy(void *to, const void *from, size_t bytes) {
+    const double start = roofline_clock();
     memcpy(to, from, bytes);
-    return ceiling_clock() - start;
+    return roofline_clock() - start;
 }
 
 /* Where turn t of `turns` begins in a range: at a whole line. */
@@ -183,7 +183,7 @@ static size_t place(const void *p, size_t bytes, size_t t, size_t turns) {
     return at + head((const uint8_t *)p + at, bytes - at);
 }
 
-static size_t longest(const struct ceiling_mover *m) {
+static size_t longest(const struct roofline_mover *m) {
     size_t most = 0;
     for (int k = 0; k < CEILING_READS; k++)
         if (m->read[k] && m->read_bytes[k] > most) most = m->read_bytes[k];
@@ -192,7 +192,7 @@ static size_t longest(const struct ceiling_mover *m) {
     return most;
 }
 
-static bool is_read(const struct ceiling_mover *m, const void *p) {
+static bool is_read(const struct roofline_mover *m, const void *p) {
     for (int k = 0; k < CEILING_READS; k++)
         if (m->read[k] == p) return true;
     return false;
@@ -202,11 +202,11 @@ static bool is_read(const struct ceiling_mover *m, const void *p) {
  * follows non-temporal stores may wait for all of them, and so wants to be one of many. */
 enum { SHORT_TURN = 2048, LONG_TURN = 16384 };
 
-double ceiling_move(const struct ceiling_mover *m, int way) {
+double roofline_move(const struct roofline_mover *m, int variant) {
     const struct ops ops = choose();
-    const bool stream = way % 2;
-    const size_t turns = longest(m) / (way / 2 ? LONG_TURN : SHORT_TURN) + 1;
-    const double start = ceiling_clock();
+    const bool stream = variant % 2;
+    const size_t turns = longest(m) / (variant / 2 ? LONG_TURN : SHORT_TURN) + 1;
+    const double start = roofline_clock();
     for (size_t t = 0; t < turns; t++) {
         for (int k = 0; k < CEILING_READS && m->read[k]; k++) {
             const size_t from = place(m->read[k], m->read_bytes[k], t, turns);
@@ -222,5 +222,5 @@ double ceiling_move(const struct ceiling_mover *m, int way) {
         }
     }
     fence();
-    return ceiling_clock() - start;
+    return roofline_clock() - start;
 }

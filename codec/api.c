@@ -78,8 +78,9 @@ static struct pithi_span base_span(const pith_plan *p, const pith_state *s, uint
 static void advance(const pith_plan *p, pith_state *s, uint64_t slot,
                     const struct pithi_coding *c) {
     s->slot[slot].step = c->frame.step + 1;
-    s->slot[slot].torn = 0;
-    if (c->frame.has_identity) s->slot[slot].identity = pithi_identity(p, c->hash, c->frame.count);
+    s->slot[slot].invalid = 0;
+    if (c->frame.has_base_hash)
+        s->slot[slot].base_hash = pithi_base_hash(p, c->hash, c->frame.count);
     pithi_state_count(s, c->frame.params.key_frame, c->saturated, c->poisoned);
 }
 
@@ -96,7 +97,7 @@ static void keep_residual(const struct pithi_coding *c, pith_state *s, uint64_t 
                           pith_status status) {
     if (!s) return;
     if (status == PITH_OK) {
-        pithi_state_turn(s, slot, c->random.step);
+        pithi_state_residual_swap(s, slot, c->random.step);
         pithi_state_count(s, false, c->saturated, c->poisoned);
     } else if (status <= PITH_ERR_MEMORY) {
         s->slot[slot].undone = 1; /* blocks may have written over the older copy */
@@ -117,16 +118,16 @@ static pith_status encode_slot(pith_plan *p, pith_state *s, const struct pithi_s
         c.whole = pithi_state_whole_sums(p);
         c.compare = c.sums && !key;
         c.frame.step = s->slot[slot].step;
-        c.frame.identity = s->slot[slot].identity;
+        c.frame.base_hash = s->slot[slot].base_hash;
         c.frame.stream = s->stream;
         c.random = (struct pithi_random){s->seed, c.frame.step, s->stream, 0};
     }
-    /* A key frame carries the identity of the base it brings. */
-    c.wish.step = p->random.step;
-    if (s && p->params.codec->bounded) pithi_state_wish(s, slot, &c.wish);
+    /* A key frame carries the hash of the base it brings. */
+    c.request.step = p->random.step;
+    if (s && p->params.codec->bounded) pithi_state_request(s, slot, &c.request);
     const pith_status status = pithi_encode_frame(&c, dst, cap, key, written);
     if (p->params.codec->bounded) {
-        if (s && status == PITH_OK) pithi_state_encoded(s, slot, c.exact, c.active, c.frame.count);
+        if (s && status == PITH_OK) pithi_state_encoded(s, slot, c.exact, c.nonzero, c.frame.count);
         return status;
     }
     if (!pithi_has_base(p)) {
@@ -136,8 +137,8 @@ static pith_status encode_slot(pith_plan *p, pith_state *s, const struct pithi_s
     /* Too little space is found before the first block, and so may a changed base be. */
     if (status == PITH_OK)
         advance(p, s, slot, &c);
-    else if (status != PITH_ERR_SPACE && (status != PITH_ERR_BASE || pithi_run_advanced(p)))
-        s->slot[slot].torn = 1;
+    else if (status != PITH_ERR_SPACE && (status != PITH_ERR_BASE || pithi_parallel_advanced(p)))
+        s->slot[slot].invalid = 1;
     return status;
 }
 
@@ -202,10 +203,11 @@ pith_status pithi_check_limit(const pith_env *env, const struct pithi_frame *fra
 static pith_status check_stream(pith_plan *p, const struct pithi_frame *f,
                                 const struct pithi_slot_state *slot) {
     if (f->params.key_frame) return PITH_OK;
-    if (slot->torn) return pithi_fail(&p->error, PITH_ERR_STATE, "the base was left half written");
+    if (slot->invalid)
+        return pithi_fail(&p->error, PITH_ERR_STATE, "the base was left half written");
     if (f->step != slot->step)
         return pithi_fail(&p->error, PITH_ERR_STEP, "the frame is of another step");
-    if (f->has_identity && f->identity != slot->identity)
+    if (f->has_base_hash && f->base_hash != slot->base_hash)
         return pithi_fail(&p->error, PITH_ERR_BASE, "the base is not the encoder's");
     return PITH_OK;
 }
@@ -229,7 +231,7 @@ static pith_status decode_slot(pith_plan *p, pith_state *s, uint64_t slot, const
         if (s) pithi_state_count(s, false, c.saturated, c.poisoned);
         return PITH_OK;
     }
-    s->slot[slot].torn = 1;
+    s->slot[slot].invalid = 1;
     PITHI_TRY(pithi_decode_blocks(&c));
     PITHI_TRY(pithi_check_key(&c));
     advance(p, s, slot, &c);
@@ -260,7 +262,7 @@ static pith_status add_difference(struct pithi_coding *c, const struct pithi_spa
     if (view->dtype != p->params.base_dtype)
         return pithi_fail(&p->error, PITH_ERR_DTYPE, "the view's dtype is not the base's");
     c->base = view;
-    if (!c->frame.params.key_frame) PITHI_TRY(pithi_check_identity(c));
+    if (!c->frame.params.key_frame) PITHI_TRY(pithi_check_base_hash(c));
     c->update = true;
     PITHI_TRY(pithi_decode_blocks(c));
     return pithi_check_key(c);

@@ -63,8 +63,8 @@ static void prefetch(const struct pithi_span *view, const struct pithi_tile_run 
             __builtin_prefetch(p + i);
 }
 
-void *pithi_gather(const struct pithi_frame *f, uint64_t block, const struct pithi_span *view,
-                   void *buffer) {
+void *pithi_block_load(const struct pithi_frame *f, uint64_t block, const struct pithi_span *view,
+                       void *buffer) {
     struct runs r = runs_of(f, block);
     struct pithi_tile_run run;
     for (bool first = true; next_run(&r, &run); first = false) {
@@ -86,8 +86,8 @@ static void put_run(const struct pithi_span *view, uint64_t at, uint64_t count, 
         pithi_span_write(view, at, count, from);
 }
 
-void pithi_scatter(const struct pithi_frame *f, uint64_t block, uint64_t first, uint64_t count,
-                   const struct pithi_span *view, const void *elements, pithi_move_fn *move) {
+void pithi_block_store(const struct pithi_frame *f, uint64_t block, uint64_t first, uint64_t count,
+                       const struct pithi_span *view, const void *elements, pithi_move_fn *move) {
     struct runs r = runs_of(f, block);
     for (struct pithi_tile_run run; next_run(&r, &run);) {
         if (!move && count == f->count) prefetch(view, &run, true);
@@ -160,26 +160,27 @@ void *pithi_place(const struct pithi_frame *f, uint64_t block, uint64_t first, u
                : NULL;
 }
 
-bool pithi_find_lay(const struct pithi_frame *f, const struct pithi_tile *tile,
-                    const struct pithi_span *view, struct pithi_lay *lay) {
+bool pithi_find_tile_layout(const struct pithi_frame *f, const struct pithi_tile *tile,
+                            const struct pithi_span *view, struct pithi_tile_layout *lay) {
     struct pithi_tile_run run;
     if (!view->dense || !pithi_tile_run_at(&f->tiling, tile, 0, &run) || run.count == tile->count)
         return false;
-    *lay = (struct pithi_lay){pithi_span_at(view, 0), view->element, &f->tiling, tile};
+    *lay = (struct pithi_tile_layout){pithi_span_at(view, 0), view->element, &f->tiling, tile};
     return true;
 }
 
 const void *pithi_block_values(struct pithi_block *b) {
     enum { STEP = 256, AHEAD = 4 * STEP };
-    struct pithi_lay_walk walk, ahead;
+    struct pithi_tile_layout_walk walk, ahead;
     if (b->value) return b->value;
-    pithi_lay_begin(&walk, &b->lay);
-    pithi_lay_begin(&ahead, &b->lay);
-    pithi_lay_prefetch(&ahead, AHEAD);
+    pithi_tile_layout_begin(&walk, &b->lay);
+    pithi_tile_layout_begin(&ahead, &b->lay);
+    pithi_tile_layout_prefetch(&ahead, AHEAD);
     for (size_t at = 0; at < b->count; at += STEP) {
         const size_t left = b->count - at;
-        pithi_lay_prefetch(&ahead, STEP);
-        pithi_lay_read(&walk, left < STEP ? left : STEP, (uint8_t *)b->room + at * b->lay.element);
+        pithi_tile_layout_prefetch(&ahead, STEP);
+        pithi_tile_layout_read(&walk, left < STEP ? left : STEP,
+                               (uint8_t *)b->room + at * b->lay.element);
     }
     return b->value = b->room;
 }

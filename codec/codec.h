@@ -44,7 +44,7 @@ struct pithi_kernels {
     pithi_group_fn *group_decode;
     pithi_group_fn *codebook_encode, *codebook_decode; /* of settings with a codebook */
     pithi_sum_fn *group_sum;
-    pithi_column_fn *column_encode, *column_decode;
+    pithi_channel_fn *channel_encode, *channel_decode;
     pithi_rotate_fn *rotate;
     pithi_unrotate_fn *unrotate;
     pithi_unrotate_fn *unrotate_stream; /* `to` is large and will not be read soon */
@@ -55,10 +55,10 @@ struct pithi_kernels {
     pithi_differ_fn *differ;
     pithi_unpredict_fn *unpredict;
     pithi_widths_fn *widths;
-    pithi_pack_fn *pack;
-    pithi_unpack_fn *unpack;
-    pithi_condense_fn *condense;
-    pithi_restore_fn *restore;
+    pithi_bitplane_pack_fn *pack;
+    pithi_bitplane_unpack_fn *unpack;
+    pithi_fused_encode_fn *fused_encode;
+    pithi_fused_decode_fn *fused_decode;
     pithi_split_fn *split;
     pithi_spread_fn *spread;
     pithi_move_fn *move_stream;
@@ -134,7 +134,7 @@ struct pithi_block {
     const struct pithi_bound *bound;
     /* Encode, value NULL: where values lie, and room for pithi_block_values. Decode, out NULL:
      * where they are to go, in out_dtype, if `first` is not NULL. */
-    struct pithi_lay lay;
+    struct pithi_tile_layout lay;
     void *room;
     void *out; /* decode: dense, out_dtype; NULL when only the base is wanted */
     /* Decode, with `lays`, out NULL: what pithi_block_put writes to; NULL when that is nothing. */
@@ -150,14 +150,14 @@ struct pithi_block {
     void *scratch;  /* scratch_bytes(params), 64-byte aligned, one per worker */
     struct pithi_entropy *coder; /* of coder_bytes(the plan's params), the same at every call */
     struct pithi_random random;
-    const struct pithi_aside *aside; /* exempt elements of the slot; NULL: none */
+    const struct pithi_exempt_values *exempt_values; /* exempt elements of the slot; NULL: none */
     /* encode: the block's error feedback, in the codec's own domain, before and after; or NULL */
     const float *residual;
     float *residual_next;
-    /* Results. hash: the partial identity of the base as the call leaves it (0 without a base). */
+    /* Results. hash: the partial hash of the base as the call leaves it (0 without a base). */
     uint64_t hash, saturated, poisoned;
     uint64_t exact;     /* values stored as they are because the bound asks for it */
-    uint64_t active;    /* act: values other than 0; embed: values of rows coded in full */
+    uint64_t nonzero;   /* act: values other than 0; embed: values of rows coded in full */
     const char *detail; /* static text when the status is not OK */
 };
 
@@ -198,7 +198,7 @@ struct pithi_codec {
     void (*preset)(uint32_t value[PITHI_KEYS_MAX], uint32_t seen);
     /* Let keys, and the size of blocks, that stand for something of the layout say what that is.
      * Once more changes nothing. May be NULL. */
-    void (*settle)(struct pithi_params *params, uint32_t ndim, const uint64_t *shape);
+    void (*idempotent)(struct pithi_params *params, uint32_t ndim, const uint64_t *shape);
     /* Rules across keys and dtypes. *detail is set on failure. */
     pith_status (*check)(const struct pithi_params *params, const char **detail);
     bool (*fixed)(const struct pithi_params *params);

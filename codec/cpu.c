@@ -63,19 +63,19 @@ uint32_t pithi_cpu_select(uint32_t mask) {
 #include "registry.def"
 #undef PITH_KERNEL
 
-/* The scalar text rotates, then encodes. */
+/* The scalar reference rotates, then encodes. */
 size_t pithi_rotate_encode_c(const struct pithi_rotation *r, struct pithi_group_job *job) {
     (void)r;
     (void)job;
     return 0;
 }
 
-/* The scalar text does one after the other. */
-size_t pithi_condense_c(struct pithi_condense *c) {
+/* The scalar reference does one after the other. */
+size_t pithi_fused_encode_c(struct pithi_fused_encode *c) {
     (void)c;
     return 0;
 }
-size_t pithi_restore_c(struct pithi_restore *r) {
+size_t pithi_fused_decode_c(struct pithi_fused_decode *r) {
     (void)r;
     return 0;
 }
@@ -89,8 +89,8 @@ void pithi_kernels_bind(struct pithi_kernels *k, uint32_t cpu) {
     k->codebook_encode = pithi_codebook_encode_c;
     k->codebook_decode = pithi_codebook_decode_c;
     k->group_sum = pithi_group_sum_c;
-    k->column_encode = pithi_column_encode_c;
-    k->column_decode = pithi_column_decode_c;
+    k->channel_encode = pithi_channel_encode_c;
+    k->channel_decode = pithi_channel_decode_c;
     k->rotate = pithi_rotate_c;
     k->unrotate = k->unrotate_stream = pithi_unrotate_c;
     k->nh = pithi_nh_c;
@@ -100,10 +100,10 @@ void pithi_kernels_bind(struct pithi_kernels *k, uint32_t cpu) {
     k->differ = pithi_differ_c;
     k->unpredict = pithi_unpredict_c;
     k->widths = pithi_widths_c;
-    k->pack = pithi_pack_c;
-    k->unpack = pithi_unpack_c;
-    k->condense = pithi_condense_c;
-    k->restore = pithi_restore_c;
+    k->pack = pithi_bitplane_pack_c;
+    k->unpack = pithi_bitplane_unpack_c;
+    k->fused_encode = pithi_fused_encode_c;
+    k->fused_decode = pithi_fused_decode_c;
     k->split = pithi_split_c;
     k->spread = pithi_spread_c;
     k->move_stream = pithi_move_c;

@@ -45,7 +45,7 @@ static void write_mask(const struct pithi_frame *f, uint64_t fixed, uint8_t *mas
     memset(mask + fixed - 8, 0, 8);
     uint8_t *const stream = mask + fixed + PITHI_SECTION_HEAD;
     if (f->has_stream) memset(stream, 0, PITHI_STREAM_FLAGS);
-    if (f->has_stream && !f->has_identity) memset(stream + PITHI_STREAM_BASE, 0xFF, 8);
+    if (f->has_stream && !f->has_base_hash) memset(stream + PITHI_STREAM_BASE, 0xFF, 8);
     if (f->params.codec->bounded) {
         memset(mask + PITHI_AT_PAYLOAD, 0, sizeof f->payload_bytes);
         memset(mask + fixed + PITHI_SECTION_HEAD, 0, PITHI_BOUND_BYTES);
@@ -65,7 +65,7 @@ static uint32_t outliers_of(const struct pithi_params *p) {
 }
 
 static void write_form(const pith_plan *p, uint64_t slot, bool key, struct writer *w,
-                       struct pithi_table_slot *to) {
+                       struct pithi_device_plan_slot *to) {
     struct pithi_frame f = pithi_plan_frame(p, slot, key);
     struct pithi_payload payload;
     pithi_payload_of(&f, &payload);
@@ -74,19 +74,19 @@ static void write_form(const pith_plan *p, uint64_t slot, bool key, struct write
     to->blocks = payload.blocks;
     to->fixed_bytes = pithi_frame_fixed_bytes(&f);
     to->checks = payload.blocks + (f.exempt_bytes != 0);
-    to->aside = payload.aside;
+    to->exempt_values = payload.exempt_values;
     to->aside_bytes = f.exempt_bytes;
     to->tiling = f.tiling;
     to->heads = f.params.heads;
     to->dim = f.params.dim;
     to->outliers = outliers_of(&f.params);
-    to->form[key] = (struct pithi_table_form){.header = w->used,
-                                              .header_bytes = f.header_bytes,
-                                              .checks = payload.checks,
-                                              .data = payload.data,
-                                              .block_bytes = payload.block_bytes,
-                                              .run_bytes = payload.run_bytes,
-                                              .payload_bytes = f.payload_bytes};
+    to->form[key] = (struct pithi_device_plan_form){.header = w->used,
+                                                    .header_bytes = f.header_bytes,
+                                                    .checks = payload.checks,
+                                                    .data = payload.data,
+                                                    .block_bytes = payload.block_bytes,
+                                                    .run_bytes = payload.run_bytes,
+                                                    .payload_bytes = f.payload_bytes};
     if (w->at) {
         pithi_frame_write(&f, w->at + w->used);
         write_mask(&f, to->fixed_bytes, w->at + w->used + f.header_bytes);
@@ -113,13 +113,13 @@ static uint64_t digest(const pith_plan *p, uint64_t first, uint64_t count) {
 static void write_ranges(const pith_plan *p, uint8_t *to) {
     for (size_t i = 0; i < p->exempt.count; i++) {
         const struct pithi_exempt_range *r = &p->exempt.range[i];
-        const struct pithi_table_range range = {r->first, r->count, r->at, r->dtype, 0};
+        const struct pithi_device_plan_range range = {r->first, r->count, r->at, r->dtype, 0};
         memcpy(to + i * sizeof range, &range, sizeof range);
     }
 }
 
-static void write_slots(const pith_plan *p, struct writer *w, struct pithi_table *table) {
-    struct pithi_table_slot last = {0};
+static void write_slots(const pith_plan *p, struct writer *w, struct pithi_device_plan *table) {
+    struct pithi_device_plan_slot last = {0};
     for (uint64_t i = 0; i < p->slots; i++) {
         if (!same_headers(p, i))
             for (int key = 0; key <= (pithi_has_base(p) ? 1 : 0); key++)
@@ -179,14 +179,14 @@ static bool list_free_keys(const struct pithi_params *q, struct pithi_free_keys 
 }
 
 /* False when kernels do not take what is asked for. */
-static bool describe_bound(const struct pithi_params *q, struct pithi_asked *asked) {
+static bool describe_bound(const struct pithi_params *q, struct pithi_requested *requested) {
     const uint32_t range = pithi_param(q, "range");
-    *asked = (struct pithi_asked){.target = pithi_bounded_target(q),
-                                  .signed_zeros = pithi_param(q, "zeros") != 0,
-                                  .wish = pithi_bounded_asked(q),
-                                  .range = range ? pithi_decimal_floor(range) : 0};
+    *requested = (struct pithi_requested){.target = pithi_bounded_target(q),
+                                          .signed_zeros = pithi_param(q, "zeros") != 0,
+                                          .request = pithi_bounded_requested(q),
+                                          .range = range ? pithi_decimal_floor(range) : 0};
     return pithi_param(q, "mode") == 0 && pithi_param(q, "decay") == 0 && q->dtype != PITH_F64 &&
-           asked->target <= PITHI_TARGET_PWREL;
+           requested->target <= PITHI_TARGET_PWREL;
 }
 
 /* Elements of a row; none is longer than a block. */
@@ -201,7 +201,7 @@ static void describe_pages(const struct pithi_params *q, struct pithi_device *d)
                                           .bits = (uint8_t)pithi_param(q, "bits"),
                                           .scale_dtype = scales[pithi_param(q, "scale_dtype")],
                                           .asymmetric = pithi_param(q, "symmetric") == 0,
-                                          .settle = true,
+                                          .idempotent = true,
                                           .shrink = pithi_param(q, "search") != 0,
                                           .codebook = (uint8_t)pithi_param(q, "codebook")};
     d->pages = (struct pithi_pages){.tokens = pithi_param(q, "page"),
@@ -216,7 +216,7 @@ static void describe_pages(const struct pithi_params *q, struct pithi_device *d)
 static bool describe(const struct pithi_params *q, struct pithi_device *d) {
     static const uint8_t scales[] = {PITH_F32, PITH_BF16, PITHI_E8M0};
     *d = (struct pithi_device){.kind = kind_of(q->codec),
-                               .identity = q->base_dtype && !pithi_param(q, "base_hash"),
+                               .base_hash = q->base_dtype && !pithi_param(q, "base_hash"),
                                .domain = q->codec->domain != NULL,
                                .counts = q->codec->counts,
                                .decay = pithi_param(q, "ef"),
@@ -226,7 +226,7 @@ static bool describe(const struct pithi_params *q, struct pithi_device *d) {
     if (!list_free_keys(q, &d->free_keys)) return false;
     if (d->kind == PITHI_DEVICE_rows) d->row = row_of(q);
     if (d->kind == PITHI_DEVICE_bounded || d->kind == PITHI_DEVICE_rows)
-        return describe_bound(q, &d->asked);
+        return describe_bound(q, &d->requested);
     if (d->kind == PITHI_DEVICE_pages) describe_pages(q, d);
     if (d->kind != PITHI_DEVICE_groups) return true;
     d->set = (struct pithi_group_setting){.group = pithi_param(q, "group"),
@@ -246,13 +246,13 @@ static uint32_t log2_of(uint32_t x) {
     return n;
 }
 
-static struct pithi_table table_of(const pith_plan *p) {
-    struct pithi_table t = {
+static struct pithi_device_plan table_of(const pith_plan *p) {
+    struct pithi_device_plan t = {
         .version = PITHI_TABLE_VERSION,
         .dtype = p->params.dtype,
         .base_dtype = p->params.base_dtype,
         .block_log2 = log2_of(p->params.block),
-        .slots_at = pithi_pad64(sizeof(struct pithi_table)),
+        .slots_at = pithi_pad64(sizeof(struct pithi_device_plan)),
         .slots = p->slots,
         .count = p->count,
         .fingerprint = p->fingerprint,
@@ -261,17 +261,18 @@ static struct pithi_table table_of(const pith_plan *p) {
         .checksums = p->flags & PITH_LAYOUT_CHECKSUMS,
         .external = p->flags & PITH_LAYOUT_EXTERNAL_BASE,
     };
-    t.ranges_at = pithi_pad64(t.slots_at + t.slots * sizeof(struct pithi_table_slot));
+    t.ranges_at = pithi_pad64(t.slots_at + t.slots * sizeof(struct pithi_device_plan_slot));
     return t;
 }
 
 pith_status pith_plan_table(const pith_plan *p, void *dst, size_t cap, size_t *bytes,
                             pith_error *error) {
     if (!p || !bytes || !dst) return PITH_ERR_ARG;
-    struct pithi_table t = table_of(p);
+    struct pithi_device_plan t = table_of(p);
     if (!describe(&p->params, &t.device))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "this setting has no device kernels");
-    const uint64_t headers = pithi_pad64(t.ranges_at + t.ranges * sizeof(struct pithi_table_range));
+    const uint64_t headers =
+        pithi_pad64(t.ranges_at + t.ranges * sizeof(struct pithi_device_plan_range));
     struct writer w = {NULL, headers};
     write_slots(p, &w, &t);
     *bytes = (size_t)(t.bytes = w.used);

@@ -27,10 +27,10 @@ struct pithi_free_keys {
 };
 
 /* What codecs with a bound are asked for. range: 0 when it is that of the values. */
-struct pithi_asked {
+struct pithi_requested {
     uint32_t target; /* enum pithi_target */
     bool signed_zeros;
-    double wish, range;
+    double request, range;
 };
 
 /* Codecs in pages of tokens. */
@@ -48,11 +48,11 @@ struct pithi_device {
     struct pithi_group_setting set;
     struct pithi_rotation rotation;
     struct pithi_free_keys free_keys;
-    struct pithi_asked asked;
+    struct pithi_requested requested;
     struct pithi_pages pages;
     uint32_t row;   /* rows: elements of one */
     uint32_t decay; /* error feedback: 0 none, 1 full, 1 + thousandths */
-    bool identity;  /* frames carry that of their base */
+    bool base_hash; /* frames carry that of their base */
     bool domain;    /* sums are formed before the rotation is undone */
     bool counts;    /* takes a state without a base */
     bool antithetic;
@@ -62,33 +62,33 @@ struct pithi_device {
  * many of a mask that is 0 where the plan's frames differ from each other. checks and data count
  * from the payload's beginning; block_bytes is of every block but the last, of pages but the last
  * of a sequence, whose pages have run_bytes. */
-struct pithi_table_form {
+struct pithi_device_plan_form {
     uint64_t header, header_bytes;
     uint64_t checks, data, block_bytes, run_bytes, payload_bytes;
 };
 
-struct pithi_table_slot {
+struct pithi_device_plan_slot {
     uint64_t first, count, blocks;
-    uint64_t fixed_bytes;            /* of its headers */
-    uint64_t checks;                 /* entries of a checksum table */
-    struct pithi_table_form form[2]; /* [1]: key frames */
+    uint64_t fixed_bytes;                  /* of its headers */
+    uint64_t checks;                       /* entries of a checksum table */
+    struct pithi_device_plan_form form[2]; /* [1]: key frames */
     /* Exempt elements: where their values stand in the payload, how many bytes, the `at` of the
      * first, and a hash of which elements they are. */
-    uint64_t aside, aside_bytes, aside_from, exempt_digest;
+    uint64_t exempt_values, aside_bytes, aside_from, exempt_digest;
     struct pithi_tiling tiling; /* of codecs that have one */
     uint32_t heads, dim;        /* of codecs in pages: a row has heads * dim elements */
     uint32_t outliers, unused;  /* the same: of a group */
 };
 
 /* Exempt elements [first, first + count) of the tensor; `at`: bytes of exempt values before. */
-struct pithi_table_range {
+struct pithi_device_plan_range {
     uint64_t first, count, at;
     uint32_t dtype, unused;
 };
 
 /* What stands at the beginning of a table; the slots follow, at `slots_at`, then
  * exempt ranges, then headers. */
-struct pithi_table {
+struct pithi_device_plan {
     uint32_t version; /* PITHI_TABLE_VERSION */
     uint32_t dtype, base_dtype, block_log2;
     uint64_t bytes, slots_at, slots;
@@ -96,7 +96,7 @@ struct pithi_table {
     uint64_t most_blocks; /* of a slot */
     uint64_t fingerprint; /* of states */
     uint64_t longest_header;
-    uint64_t ranges_at, ranges; /* struct pithi_table_range, ascending */
+    uint64_t ranges_at, ranges; /* struct pithi_device_plan_range, ascending */
     uint64_t max_output_bytes;
     bool checksums, external;
     struct pithi_device device;

@@ -74,7 +74,7 @@ bool pithi_payload_of(const struct pithi_frame *f, struct pithi_payload *p) {
     p->checks = p->fixed ? 0 : pithi_pad16(4 * p->blocks);
     p->check_count = f->checksums ? p->blocks + (f->exempt_bytes != 0) : 0;
     p->data = p->checks + pithi_pad16(8 * p->check_count);
-    p->aside = p->data + p->data_bytes;
+    p->exempt_values = p->data + p->data_bytes;
     p->data_bytes += pithi_pad16(f->exempt_bytes);
     return p->data_bytes < (uint64_t)INT64_MAX / 2;
 }
@@ -209,9 +209,9 @@ static void put_sections(const struct pithi_frame *f, uint8_t *at) {
     if (f->has_stream) {
         uint8_t body[PITHI_STREAM_BYTES];
         pithi_put64(body, f->step);
-        pithi_put64(body + 8, f->has_identity ? f->identity : 0);
+        pithi_put64(body + 8, f->has_base_hash ? f->base_hash : 0);
         pithi_put32(body + 16, f->stream);
-        pithi_put32(body + 20, f->has_identity ? STREAM_IDENTITY : 0);
+        pithi_put32(body + 20, f->has_base_hash ? STREAM_IDENTITY : 0);
         at = put_section(at, SECTION_STREAM, body, sizeof body);
     }
     if (f->params.codec->bounded) {
@@ -286,11 +286,11 @@ static pith_status read_stream(const uint8_t *body, size_t length, uint64_t at,
     if (flags & ~(uint32_t)STREAM_IDENTITY)
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "bad stream section", at);
     f->has_stream = true;
-    f->has_identity = flags & STREAM_IDENTITY;
+    f->has_base_hash = flags & STREAM_IDENTITY;
     f->step = pithi_get64(body);
-    f->identity = pithi_get64(body + 8);
+    f->base_hash = pithi_get64(body + 8);
     f->stream = pithi_get32(body + 16);
-    if (!f->has_identity && f->identity)
+    if (!f->has_base_hash && f->base_hash)
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "an identity that is not declared", at);
     return PITH_OK;
 }
@@ -406,7 +406,7 @@ static pith_status read_tiles(struct pithi_frame *f, pith_error *error) {
     const struct pithi_codec *const codec = f->params.codec;
     const uint32_t block = f->params.block;
     if (!pithi_is_tiled(f)) return PITH_OK;
-    if (codec->pages) codec->settle(&f->params, f->ndim, f->shape);
+    if (codec->pages) codec->idempotent(&f->params, f->ndim, f->shape);
     if (f->params.block != block)
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "the block is not what the shape implies",
                              PITHI_AT_BLOCK);
@@ -423,8 +423,8 @@ static pith_status check_payload(struct pithi_frame *f, pith_error *error) {
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "the payload size is impossible",
                              PITHI_AT_PAYLOAD);
     const bool needs_stream = f->params.base_dtype != PITH_NONE;
-    const bool needs_identity = needs_stream && !pithi_param(&f->params, "base_hash");
-    if (f->has_stream != needs_stream || f->has_identity != needs_identity)
+    const bool needs_base_hash = needs_stream && !pithi_param(&f->params, "base_hash");
+    if (f->has_stream != needs_stream || f->has_base_hash != needs_base_hash)
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "base and stream section disagree",
                              PITHI_AT_BASE_DTYPE);
     if (f->params.codec->bounded && !f->bound.kind)

@@ -14,11 +14,11 @@
 /* A header, decoded or about to be written. */
 struct pithi_frame {
     struct pithi_params params; /* with block, dtypes, key_frame */
-    bool checksums, has_stream, has_identity;
+    bool checksums, has_stream, has_base_hash;
     uint32_t ndim, stream;
     uint64_t shape[PITH_MAX_NDIM];
     uint64_t count;
-    uint64_t step, identity;
+    uint64_t step, base_hash;
     const void *source;
     size_t source_bytes;
     /* Exempt elements: of a plan's slot, or (map NULL) the entries of a frame that was read. */
@@ -53,7 +53,7 @@ struct pithi_payload {
     uint64_t blocks;
     uint64_t index, checks, data; /* offsets; index and checks may have no bytes */
     uint64_t data_bytes;          /* exact when fixed, else the most it can be */
-    uint64_t aside;               /* offset of the exempt values, which end the payload */
+    uint64_t exempt_values;       /* offset of the exempt values, which end the payload */
     uint64_t check_count;         /* entries of the checksum table */
     /* Fixed: blocks come in runs of so many and so many bytes, in which all but the last have
      * block_bytes; without pages there is one run. */

@@ -14,7 +14,7 @@ pith_status pithi_bounded_check(const struct pithi_params *params, const char **
 /* Which target the parameters name; PITHI_TARGETS when none or several. */
 enum pithi_target pithi_bounded_target(const struct pithi_params *params);
 /* What the spec asks for, in the unit of its key. */
-double pithi_bounded_asked(const struct pithi_params *params);
+double pithi_bounded_requested(const struct pithi_params *params);
 
 /* Settle the frame's bound and encode all blocks. psnr and nmse speak of the whole frame: it is
  * decoded again and, where it misses, encoded with a smaller bound. */

@@ -28,7 +28,7 @@ void pithi_collect(struct pithi_worker *w, const struct pithi_block *b) {
     count_more(&w->saturated, b->saturated);
     count_more(&w->poisoned, b->poisoned);
     count_more(&w->exact, b->exact);
-    count_more(&w->active, b->active);
+    count_more(&w->nonzero, b->nonzero);
     if (b->detail) w->detail = b->detail;
 }
 
@@ -48,7 +48,7 @@ struct pithi_block pithi_block_of(const struct pithi_coding *c, uint64_t block, 
         .scratch = w->scratch,
         .coder = w->coder,
         .random = c->random,
-        .aside = c->aside.map ? &c->aside : NULL,
+        .exempt_values = c->exempt_values.map ? &c->exempt_values : NULL,
         .residual = c->residual ? c->residual + first : NULL,
         .residual_next = c->residual ? c->residual_next + first : NULL,
     };
@@ -56,7 +56,7 @@ struct pithi_block pithi_block_of(const struct pithi_coding *c, uint64_t block, 
 
 static void *read_base(const struct pithi_coding *c, uint64_t block, struct pithi_worker *w) {
     if (!c->base) return c->update ? w->base : NULL;
-    return pithi_gather(&c->frame, block, c->base, w->base);
+    return pithi_block_load(&c->frame, block, c->base, w->base);
 }
 
 static void write_base(const struct pithi_coding *c, uint64_t block, struct pithi_worker *w) {
@@ -71,8 +71,8 @@ void pithi_encode_open(struct pithi_coding *c, uint8_t *dst) {
     pithi_payload_of(&c->frame, &c->payload);
     c->bytes = dst + c->frame.header_bytes;
     if (c->frame.exempt_bytes)
-        c->aside = (struct pithi_aside){c->frame.exempt, c->frame.exempt_origin,
-                                        c->bytes + c->payload.aside};
+        c->exempt_values = (struct pithi_exempt_values){c->frame.exempt, c->frame.exempt_origin,
+                                                        c->bytes + c->payload.exempt_values};
 }
 
 void pithi_encode_check(const struct pithi_coding *c, uint64_t block, const uint8_t *bytes,
@@ -120,8 +120,8 @@ static pith_status encode_block(const struct pithi_coding *c, uint64_t block, co
     set_bounds(c, block, &tile, &b);
     b.value = values;
     b.room = w->values;
-    if (!values && !pithi_find_lay(&c->frame, &tile, c->view, &b.lay))
-        b.value = pithi_gather(&c->frame, block, c->view, w->values);
+    if (!values && !pithi_find_tile_layout(&c->frame, &tile, c->view, &b.lay))
+        b.value = pithi_block_load(&c->frame, block, c->view, w->values);
     b.more = c->frame.params.codec->pages && c->view && c->view->dense && b.value != w->values &&
              block + 1 < c->payload.blocks;
     b.bytes = bytes;
@@ -149,7 +149,8 @@ pith_status pithi_encode_one(const struct pithi_coding *c, uint64_t block, const
 static pith_status encode_job(void *arg, uint64_t block, struct pithi_worker *w) {
     const struct pithi_coding *c = arg;
     const void *values = NULL;
-    if (!c->frame.params.codec->lays) values = pithi_gather(&c->frame, block, c->view, w->values);
+    if (!c->frame.params.codec->lays)
+        values = pithi_block_load(&c->frame, block, c->view, w->values);
     PITHI_TRY(pithi_encode_one(c, block, values, read_base(c, block, w), w));
     write_base(c, block, w);
     return PITH_OK;
@@ -159,12 +160,12 @@ static pith_status encode_job(void *arg, uint64_t block, struct pithi_worker *w)
  * order, so that the bytes do not depend on the number of workers. */
 pith_status pithi_encode_waves(struct pithi_coding *c, uint64_t room, uint64_t *used) {
     pith_plan *p = c->plan;
-    pithi_run_begin(p);
+    pithi_parallel_begin(p);
     *used = c->payload.data;
     for (uint64_t block = 0; block < c->payload.blocks;) {
         const uint64_t left = c->payload.blocks - block;
         const uint64_t wave = left < p->workers ? left : p->workers;
-        PITHI_TRY(pithi_run(p, block, wave, encode_job, c));
+        PITHI_TRY(pithi_parallel_for(p, block, wave, encode_job, c));
         for (uint64_t i = 0; i < wave; i++, block++) {
             const struct pithi_worker *w = &p->worker[i];
             if (w->length > room - *used)
@@ -182,12 +183,13 @@ void pithi_encode_close(struct pithi_coding *c, uint8_t *dst, uint64_t payload_b
     const struct pithi_payload *p = &c->payload;
     const uint64_t index_end = p->fixed ? p->index : p->index + 4 * p->blocks;
     const uint64_t checks_end = p->checks + 8 * p->check_count;
-    const size_t aside = (size_t)c->frame.exempt_bytes, padded = (size_t)pithi_pad16(aside);
+    const size_t exempt_values = (size_t)c->frame.exempt_bytes,
+                 padded = (size_t)pithi_pad16(exempt_values);
     memset(c->bytes + index_end, 0, (size_t)(p->checks - index_end));
     memset(c->bytes + checks_end, 0, (size_t)(p->data - checks_end));
-    if (aside) {
-        memset(c->bytes + p->aside + aside, 0, padded - aside);
-        pithi_encode_check(c, p->blocks, c->bytes + p->aside, padded);
+    if (exempt_values) {
+        memset(c->bytes + p->exempt_values + exempt_values, 0, padded - exempt_values);
+        pithi_encode_check(c, p->blocks, c->bytes + p->exempt_values, padded);
     }
     c->frame.payload_bytes = payload_bytes;
     pithi_frame_write(&c->frame, dst);
@@ -202,20 +204,20 @@ pith_status pithi_encode_frame(struct pithi_coding *c, uint8_t *dst, size_t cap,
     const uint64_t most = least + l->data_bytes;
     if (cap < least || (cap < most && (l->fixed || c->update)))
         return pithi_fail_at(&p->error, PITH_ERR_SPACE, "the frame does not fit", most);
-    pithi_run_begin(p);
+    pithi_parallel_begin(p);
     uint64_t used = l->data + l->data_bytes;
     c->stream = l->fixed && !c->frame.checksums && used >= PITHI_LARGE_OUTPUT;
     const uint64_t room = cap - c->frame.header_bytes;
     if (l->fixed)
-        PITHI_TRY(pithi_run(p, 0, l->blocks, encode_job, c));
+        PITHI_TRY(pithi_parallel_for(p, 0, l->blocks, encode_job, c));
     else if (c->frame.params.codec->bounded)
         PITHI_TRY(pithi_encode_bounded(c, room, &used));
     else
         PITHI_TRY(pithi_encode_waves(c, room, &used));
-    pithi_run_results(p, &c->hash, &c->saturated, &c->poisoned);
-    pithi_run_counts(p, &c->exact, &c->active);
-    if (identify && c->frame.has_identity)
-        c->frame.identity =
+    pithi_parallel_results(p, &c->hash, &c->saturated, &c->poisoned);
+    pithi_parallel_counts(p, &c->exact, &c->nonzero);
+    if (identify && c->frame.has_base_hash)
+        c->frame.base_hash =
             pithi_nh_finish(c->hash, c->frame.count * pith_dtype_bytes(c->frame.params.base_dtype),
                             c->frame.params.base_dtype);
     pithi_encode_close(c, dst, used);
@@ -288,9 +290,9 @@ static pith_status check_job(void *arg, uint64_t block, struct pithi_worker *w) 
                : PITH_ERR_CHECKSUM;
 }
 
-pith_status pithi_run_blocks(const struct pithi_coding *c, uint64_t first, uint64_t count,
-                             pithi_block_fn *fn, void *arg) {
-    const pith_status status = pithi_run(c->plan, first, count, fn, arg);
+pith_status pithi_parallel_blocks(const struct pithi_coding *c, uint64_t first, uint64_t count,
+                                  pithi_block_fn *fn, void *arg) {
+    const pith_status status = pithi_parallel_for(c->plan, first, count, fn, arg);
     if (status == PITH_OK || status == PITH_ERR_RUNNER) return status;
     return fail_block(c, status, c->plan->error.text, c->plan->error.offset);
 }
@@ -299,7 +301,7 @@ static pith_status check_tables(struct pithi_coding *c) {
     const struct pithi_payload *p = &c->payload;
     const uint64_t index_end = p->fixed ? p->index : p->index + 4 * p->blocks;
     const uint64_t checks_end = p->checks + 8 * p->check_count;
-    const uint64_t aside_end = p->aside + c->frame.exempt_bytes;
+    const uint64_t aside_end = p->exempt_values + c->frame.exempt_bytes;
     if (!zeros(c->bytes, index_end, p->checks) || !zeros(c->bytes, checks_end, p->data))
         return pithi_fail_at(&c->plan->error, PITH_ERR_CORRUPT, "padding is not 0",
                              c->frame.header_bytes + index_end);
@@ -327,15 +329,15 @@ pith_status pithi_check_blocks(struct pithi_coding *c) {
     uint64_t first;
     const uint64_t count = blocks_of(c, &first);
     if (!c->frame.checksums) return PITH_OK;
-    pithi_run_begin(c->plan);
-    PITHI_TRY(pithi_run_blocks(c, first, count, check_job, c));
+    pithi_parallel_begin(c->plan);
+    PITHI_TRY(pithi_parallel_blocks(c, first, count, check_job, c));
     const struct pithi_payload *p = &c->payload;
     if (!c->frame.exempt_bytes ||
-        checksum(c, c->bytes + p->aside, (size_t)pithi_pad16(c->frame.exempt_bytes), p->blocks) ==
-            pithi_get64(c->bytes + p->checks + 8 * p->blocks))
+        checksum(c, c->bytes + p->exempt_values, (size_t)pithi_pad16(c->frame.exempt_bytes),
+                 p->blocks) == pithi_get64(c->bytes + p->checks + 8 * p->blocks))
         return PITH_OK;
     return pithi_fail_at(&c->plan->error, PITH_ERR_CHECKSUM, "the exempt values' checksum differs",
-                         c->frame.header_bytes + p->aside);
+                         c->frame.header_bytes + p->exempt_values);
 }
 
 /* Room for block offsets is made for the plan's own largest slot. */
@@ -358,8 +360,9 @@ static pith_status open_frame(struct pithi_coding *c, const struct pithi_frame *
     c->count = c->frame.count;
     pithi_payload_of(&c->frame, &c->payload);
     if (c->frame.exempt_bytes)
-        c->aside = (struct pithi_aside){&c->plan->exempt, wanted ? wanted->exempt_origin : 0,
-                                        c->bytes + c->payload.aside};
+        c->exempt_values =
+            (struct pithi_exempt_values){&c->plan->exempt, wanted ? wanted->exempt_origin : 0,
+                                         c->bytes + c->payload.exempt_values};
     if (too_many_blocks(c)) return pithi_fail(error, PITH_ERR_MISMATCH, "another plan's frame");
     c->frame.params.most = c->plan->params.most;
     memcpy(c->frame.params.extent, c->plan->params.extent, sizeof c->frame.params.extent);
@@ -402,7 +405,7 @@ static pith_status decode_block(const struct pithi_coding *c, uint64_t block, vo
     b.out_dtype = out_dtype;
     b.output = output;
     if (output && output->count == c->frame.count)
-        pithi_find_lay(&c->frame, &tile, output->view, &b.lay);
+        pithi_find_tile_layout(&c->frame, &tile, output->view, &b.lay);
     if (out == w->values) b.stream = false; /* it goes on from there */
     if (c->frame.params.codec->pages && !c->update) cut_block(c, &b);
     const pith_status status = c->frame.params.codec->decode(&b);
@@ -427,7 +430,7 @@ static pith_status decode_job(void *arg, uint64_t block, struct pithi_worker *w)
     struct pithi_output output = {&c->frame, c->view, c->first, c->count, move, {0}};
     PITHI_TRY(decode_block(c, block, out, dtype, read_base(c, block, w), w,
                            c->view && !out ? &output : NULL));
-    if (out && !place) pithi_scatter(&c->frame, block, c->first, c->count, c->view, out, move);
+    if (out && !place) pithi_block_store(&c->frame, block, c->first, c->count, c->view, out, move);
     write_base(c, block, w);
     return PITH_OK;
 }
@@ -436,8 +439,8 @@ pith_status pithi_decode_blocks(struct pithi_coding *c) {
     uint64_t first;
     const uint64_t count = blocks_of(c, &first);
     c->stream = c->view && c->count * c->view->element >= PITHI_LARGE_OUTPUT;
-    pithi_run_begin(c->plan);
-    PITHI_TRY(pithi_run_blocks(c, first, count, decode_job, c));
-    pithi_run_results(c->plan, &c->hash, &c->saturated, &c->poisoned);
+    pithi_parallel_begin(c->plan);
+    PITHI_TRY(pithi_parallel_blocks(c, first, count, decode_job, c));
+    pithi_parallel_results(c->plan, &c->hash, &c->saturated, &c->poisoned);
     return PITH_OK;
 }

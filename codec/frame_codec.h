@@ -6,7 +6,7 @@
 #include "parallel.h"
 
 /* Codecs with a bound: what is asked for besides the spec. */
-struct pithi_wish {
+struct pithi_request {
     double bound;  /* absolute, instead of the spec's; 0: none */
     double factor; /* of the bound; 0: 1 */
     uint64_t step; /* of the spec's schedule */
@@ -24,15 +24,15 @@ struct pithi_coding {
     bool whole;     /* of all of its bytes, not of a sample */
     bool compare;   /* encode: with the base as it is, before a block is written */
     struct pithi_random random;
-    struct pithi_aside aside; /* exempt elements; map NULL: none */
-    const float *residual;    /* encode: of the slot, before and after; NULL: none */
+    struct pithi_exempt_values exempt_values; /* exempt elements; map NULL: none */
+    const float *residual; /* encode: of the slot, before and after; NULL: none */
     float *residual_next;
-    uint64_t first, count;  /* decode: the elements that view holds, of the frame's */
-    uint8_t *bytes;         /* of the payload; decode only reads */
-    bool stream;            /* what is made is too large to stay in cache and not read again */
-    struct pithi_wish wish; /* encode, bounded */
+    uint64_t first, count; /* decode: the elements that view holds, of the frame's */
+    uint8_t *bytes;        /* of the payload; decode only reads */
+    bool stream;           /* what is made is too large to stay in cache and not read again */
+    struct pithi_request request; /* encode, bounded */
     /* Results. */
-    uint64_t hash, saturated, poisoned, exact, active;
+    uint64_t hash, saturated, poisoned, exact, nonzero;
 };
 
 /* Outputs from this size on do not stay in cache, so stores that bypass it are faster. */
@@ -57,9 +57,9 @@ pith_status pithi_decode_slot(struct pithi_coding *c, pith_plan *plan, uint64_t 
                               const void *frame, size_t bytes);
 /* Decode the blocks that hold elements [first, first + count). */
 pith_status pithi_decode_blocks(struct pithi_coding *c);
-/* pithi_run, with a failure's offset that of the block in the frame. */
-pith_status pithi_run_blocks(const struct pithi_coding *c, uint64_t first, uint64_t count,
-                             pithi_block_fn *fn, void *arg);
+/* pithi_parallel_for, with a failure's offset that of the block in the frame. */
+pith_status pithi_parallel_blocks(const struct pithi_coding *c, uint64_t first, uint64_t count,
+                                  pithi_block_fn *fn, void *arg);
 /* Decode block number `block` into out (dense, out_dtype) with this base. */
 pith_status pithi_decode_one(const struct pithi_coding *c, uint64_t block, void *out,
                              uint32_t out_dtype, void *base, struct pithi_worker *w);

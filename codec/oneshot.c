@@ -14,7 +14,7 @@ static void fill_info(const struct pithi_frame *f, pith_info *info) {
     info->frame_bytes = f->header_bytes + f->payload_bytes;
     info->count = f->count;
     info->raw_bytes = f->count * pith_dtype_bytes(q->dtype);
-    info->base_identity = f->identity;
+    info->base_hash = f->base_hash;
     info->step = f->step;
     memcpy(info->shape, f->shape, sizeof info->shape);
     info->ndim = f->ndim;
@@ -26,7 +26,7 @@ static void fill_info(const struct pithi_frame *f, pith_info *info) {
     info->stream = f->stream;
     info->is_key = q->key_frame;
     info->has_step = f->has_stream;
-    info->has_identity = f->has_identity;
+    info->has_base_hash = f->has_base_hash;
     info->has_checksums = f->checksums;
     info->codec_name = q->codec->name;
     pithi_spec_print(q, info->spec, sizeof info->spec);
@@ -99,7 +99,7 @@ static pith_status largest_bound(const void *frame, size_t length, double *bound
     pithi_payload_of(&f, &p);
     const uint8_t *payload = (const uint8_t *)frame + f.header_bytes;
     uint64_t at = p.data;
-    *bound = exempt_bound(&f, payload + p.aside);
+    *bound = exempt_bound(&f, payload + p.exempt_values);
     for (uint64_t i = 0; i < p.blocks; i++) { /* of all: a damaged one may follow one of NaN */
         struct pithi_block b;
         PITHI_TRY(next_block(&f, &p, payload, i, &at, &b, error));
@@ -132,15 +132,15 @@ static pith_status identity_job(void *arg, uint64_t block, struct pithi_worker *
     return PITH_OK;
 }
 
-pith_status pithi_check_identity(struct pithi_coding *c) {
+pith_status pithi_check_base_hash(struct pithi_coding *c) {
     pith_plan *p = c->plan;
     uint64_t hash, saturated, poisoned;
-    if (!c->frame.has_identity) return PITH_OK;
-    pithi_run_begin(p);
-    PITHI_TRY(pithi_run(p, 0, c->payload.blocks, identity_job, c));
-    pithi_run_results(p, &hash, &saturated, &poisoned);
+    if (!c->frame.has_base_hash) return PITH_OK;
+    pithi_parallel_begin(p);
+    PITHI_TRY(pithi_parallel_for(p, 0, c->payload.blocks, identity_job, c));
+    pithi_parallel_results(p, &hash, &saturated, &poisoned);
     if (pithi_nh_finish(hash, c->frame.count * c->base->element, c->base->dtype) ==
-        c->frame.identity)
+        c->frame.base_hash)
         return PITH_OK;
     return pithi_fail(&p->error, PITH_ERR_BASE, "the base is not the encoder's");
 }
@@ -148,8 +148,8 @@ pith_status pithi_check_identity(struct pithi_coding *c) {
 pith_status pithi_check_key(const struct pithi_coding *c) {
     const struct pithi_frame *f = &c->frame;
     const uint32_t dtype = f->params.base_dtype;
-    if (!f->params.key_frame || !f->has_identity) return PITH_OK;
-    if (pithi_nh_finish(c->hash, f->count * pith_dtype_bytes(dtype), dtype) == f->identity)
+    if (!f->params.key_frame || !f->has_base_hash) return PITH_OK;
+    if (pithi_nh_finish(c->hash, f->count * pith_dtype_bytes(dtype), dtype) == f->base_hash)
         return PITH_OK;
     return pithi_fail(&c->plan->error, PITH_ERR_CHECKSUM, "the key frame is not what it says");
 }
@@ -165,7 +165,7 @@ static pith_status take_base(struct pithi_coding *c, const pith_view *view,
     if (span->count != c->frame.count)
         return pithi_fail(error, PITH_ERR_BASE, "the base has another size than the encoder's");
     c->base = span;
-    return pithi_check_identity(c);
+    return pithi_check_base_hash(c);
 }
 
 /* ---- Decompress ------------------------------------------------------------------------------*/
@@ -258,9 +258,9 @@ static pith_status verify(struct pithi_coding *c, pith_plan *p, const void *fram
     PITHI_TRY(pithi_decode_open(c, p, frame, length));
     PITHI_TRY(pithi_check_blocks(c));
     c->update = c->frame.params.key_frame;
-    pithi_run_begin(p);
-    PITHI_TRY(pithi_run_blocks(c, 0, c->payload.blocks, verify_job, c));
-    pithi_run_results(p, &c->hash, &c->saturated, &c->poisoned);
+    pithi_parallel_begin(p);
+    PITHI_TRY(pithi_parallel_blocks(c, 0, c->payload.blocks, verify_job, c));
+    pithi_parallel_results(p, &c->hash, &c->saturated, &c->poisoned);
     return pithi_check_key(c);
 }
 

@@ -6,7 +6,7 @@
 #include "frame_codec.h"
 
 /* PITH_ERR_BASE unless c->base has the frame's identity. Reads all of it. */
-pith_status pithi_check_identity(struct pithi_coding *c);
+pith_status pithi_check_base_hash(struct pithi_coding *c);
 /* After all of a key frame was decoded with `update`: it brought the base that it declares. */
 pith_status pithi_check_key(const struct pithi_coding *c);
 pith_status pithi_output_dtype(const struct pithi_params *params, uint32_t dtype,

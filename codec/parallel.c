@@ -90,8 +90,8 @@ static const char *detail_of(const struct pithi_worker *w) {
     return w->detail ? w->detail : "";
 }
 
-pith_status pithi_run(pith_plan *plan, uint64_t first, uint64_t count, pithi_block_fn *fn,
-                      void *arg) {
+pith_status pithi_parallel_for(pith_plan *plan, uint64_t first, uint64_t count, pithi_block_fn *fn,
+                               void *arg) {
     struct run r = {plan, first, count, plan->workers, fn, arg};
     if (r.parts > count) r.parts = count;
     if (count == 0) return PITH_OK;
@@ -109,23 +109,23 @@ pith_status pithi_run(pith_plan *plan, uint64_t first, uint64_t count, pithi_blo
     return PITH_OK;
 }
 
-void pithi_run_begin(pith_plan *plan) {
+void pithi_parallel_begin(pith_plan *plan) {
     for (uint32_t i = 0; i < plan->workers; i++) {
         struct pithi_worker *w = &plan->worker[i];
-        w->hash = w->saturated = w->poisoned = w->exact = w->active = 0;
+        w->hash = w->saturated = w->poisoned = w->exact = w->nonzero = 0;
         w->detail = NULL;
         w->advanced = false;
     }
 }
 
-bool pithi_run_advanced(const pith_plan *plan) {
+bool pithi_parallel_advanced(const pith_plan *plan) {
     bool any = false;
     for (uint32_t i = 0; i < plan->workers; i++) any |= plan->worker[i].advanced;
     return any;
 }
 
-void pithi_run_results(const pith_plan *plan, uint64_t *hash, uint64_t *saturated,
-                       uint64_t *poisoned) {
+void pithi_parallel_results(const pith_plan *plan, uint64_t *hash, uint64_t *saturated,
+                            uint64_t *poisoned) {
     *hash = *saturated = *poisoned = 0;
     for (uint32_t i = 0; i < plan->workers; i++) {
         *hash += plan->worker[i].hash;
@@ -134,10 +134,10 @@ void pithi_run_results(const pith_plan *plan, uint64_t *hash, uint64_t *saturate
     }
 }
 
-void pithi_run_counts(const pith_plan *plan, uint64_t *exact, uint64_t *active) {
-    *exact = *active = 0;
+void pithi_parallel_counts(const pith_plan *plan, uint64_t *exact, uint64_t *nonzero) {
+    *exact = *nonzero = 0;
     for (uint32_t i = 0; i < plan->workers; i++) {
         *exact += plan->worker[i].exact;
-        *active += plan->worker[i].active;
+        *nonzero += plan->worker[i].nonzero;
     }
 }

@@ -150,7 +150,7 @@ static pith_status take_tiles(pith_plan *p, uint32_t ndim, const uint64_t *shape
                               pith_error *error) {
     struct pithi_tiling t;
     struct pithi_params q = p->params;
-    if (q.codec->pages) q.codec->settle(&q, ndim, shape);
+    if (q.codec->pages) q.codec->idempotent(&q, ndim, shape);
     const char *const refused = q.codec->tile(&q, ndim, shape, &t);
     if (refused) return pithi_fail(error, PITH_ERR_SHAPE, refused);
     if (t.tiles > p->blocks) p->blocks = t.tiles;
@@ -201,7 +201,7 @@ static pith_status take_layout(pith_plan *p, const pith_layout *l, pith_error *e
     PITHI_TRY(take_shape(p, l, error));
     PITHI_TRY(take_slots(p, l, error));
     PITHI_TRY(take_block(p, error));
-    if (p->params.codec->settle) p->params.codec->settle(&p->params, p->ndim, p->shape);
+    if (p->params.codec->idempotent) p->params.codec->idempotent(&p->params, p->ndim, p->shape);
     return take_blocks(p, l, error);
 }
 
@@ -212,7 +212,7 @@ struct pithi_frame pithi_plan_frame(const pith_plan *p, uint64_t slot, bool key)
     f.params.key_frame = key;
     f.checksums = p->flags & PITH_LAYOUT_CHECKSUMS;
     f.has_stream = p->params.base_dtype != PITH_NONE;
-    f.has_identity = f.has_stream && !pithi_param(&p->params, "base_hash");
+    f.has_base_hash = f.has_stream && !pithi_param(&p->params, "base_hash");
     f.ndim = p->one_frame ? p->ndim : 1;
     if (p->one_frame)
         memcpy(f.shape, p->shape, sizeof f.shape);
@@ -220,7 +220,7 @@ struct pithi_frame pithi_plan_frame(const pith_plan *p, uint64_t slot, bool key)
         f.shape[0] = f.count;
     f.source = p->source;
     f.source_bytes = p->source_bytes;
-    if (p->params.codec->pages) p->params.codec->settle(&f.params, f.ndim, f.shape);
+    if (p->params.codec->pages) p->params.codec->idempotent(&f.params, f.ndim, f.shape);
     if (p->params.codec->tile) p->params.codec->tile(&f.params, f.ndim, f.shape, &f.tiling);
     if (p->exempt.count) pithi_frame_set_exempt(&f, &p->exempt, pithi_slot_first(p, slot));
     pithi_frame_size(&f);
@@ -360,7 +360,7 @@ static pith_status build(pith_plan *p, const pith_layout *layout,
     take(&parts, sizeof *plan);
     carve_all(plan, layout, exempt, &parts);
     plan->fingerprint = fingerprint(plan);
-    plan->paged_identity = pithi_paged_identity(plan);
+    plan->paged_fingerprint = pithi_paged_fingerprint(plan);
     plan->sizes = sizes_of(plan);
     plan->error = (pith_error){"", 0};
     *out = plan;

@@ -20,14 +20,14 @@ struct pithi_worker {
     uint8_t *scratch; /* the codec's */
     struct pithi_entropy *coder;
     _Alignas(64) uint64_t hash;
-    uint64_t saturated, poisoned, exact, active;
+    uint64_t saturated, poisoned, exact, nonzero;
     uint64_t block; /* the first that failed */
     const char *detail;
     pith_status status;
     bool plain;
     bool advanced;              /* a block of a base of which sums are kept */
     _Alignas(64) size_t length; /* of the block in `coded` */
-    struct pithi_survey survey; /* of one block */
+    struct pithi_range range;   /* of one block */
 };
 
 struct pith_plan {
@@ -44,7 +44,7 @@ struct pith_plan {
     bool one_frame; /* keeps its shape */
     struct pithi_exempt_map exempt;
     uint64_t fingerprint;       /* of states */
-    uint64_t paged_identity;    /* of caches; 0: none */
+    uint64_t paged_fingerprint; /* of caches; 0: none */
     struct pithi_random random; /* without a base */
     uint32_t workers;
     struct pithi_worker *worker;

@@ -43,12 +43,12 @@ static pith_status add_job(void *arg, uint64_t block, struct pithi_worker *w) {
     const size_t n = elements(a->coding, block);
     float *sum = (float *)(void *)w->floats;
     PITHI_TRY(decode_floats(a->coding, block, sum, n, w));
-    uint8_t *place = pithi_gather(f, block, a->view, w->values);
+    uint8_t *place = pithi_block_load(f, block, a->view, w->values);
     for (size_t i = 0; i < n; i++) {
         const float x = pithi_float(pithi_load(place, a->view->dtype, i)) + sum[i];
         pithi_store(place, a->view->dtype, i, pithi_bits(x));
     }
-    if (place == w->values) pithi_scatter(f, block, 0, f->count, a->view, place, NULL);
+    if (place == w->values) pithi_block_store(f, block, 0, f->count, a->view, place, NULL);
     return PITH_OK;
 }
 
@@ -56,8 +56,8 @@ pith_status pithi_add_values(struct pithi_coding *c, const struct pithi_span *vi
     if (!pithi_is_float16_32(c->frame.params.dtype) || !pithi_is_float16_32(view->dtype))
         return pithi_fail(&c->plan->error, PITH_ERR_DTYPE, "only f32, bf16 and f16 add");
     struct addition a = {c, view};
-    pithi_run_begin(c->plan);
-    return pithi_run_blocks(c, 0, c->payload.blocks, add_job, &a);
+    pithi_parallel_begin(c->plan);
+    return pithi_parallel_blocks(c, 0, c->payload.blocks, add_job, &a);
 }
 
 /* ---- Reduce ----------------------------------------------------------------------------------*/
@@ -135,15 +135,15 @@ static void sum_piece(const struct reduction *d, struct pithi_block *b, uint64_t
 /* scale * the sum of the exempt values among n elements, into `to`. sums: room for n floats. */
 static void sum_exempt(const struct reduction *d, uint64_t first, size_t n, float *sums, void *to,
                        uint32_t dtype) {
-    struct pithi_aside a = d->coding.aside;
+    struct pithi_exempt_values a = d->coding.exempt_values;
     const struct pithi_payload *layout;
     if (!a.map) return;
     for (size_t i = 0; i < d->r->count; i++) {
         const uint8_t *const payload = payload_of(d, i, &layout);
-        a.bytes = (uint8_t *)(uintptr_t)payload + layout->aside;
-        pithi_aside_add(&a, first, n, i > 0, sums);
+        a.bytes = (uint8_t *)(uintptr_t)payload + layout->exempt_values;
+        pithi_exempt_values_add(&a, first, n, i > 0, sums);
     }
-    pithi_aside_settle(&a, first, n, sums, d->r->scale, to, dtype);
+    pithi_exempt_values_finish(&a, first, n, sums, d->r->scale, to, dtype);
 }
 
 static size_t piece_at(const struct pithi_block *b, size_t at) {
@@ -186,7 +186,7 @@ static pith_status view_job(void *arg, uint64_t block, struct pithi_worker *w) {
 
 static void count_state(const struct pithi_reduction *r) {
     uint64_t hash, saturated, poisoned;
-    pithi_run_results(r->plan, &hash, &saturated, &poisoned);
+    pithi_parallel_results(r->plan, &hash, &saturated, &poisoned);
     for (size_t i = 0; r->state && i < r->count; i++)
         pithi_state_count(r->state, false, i ? 0 : saturated, i ? 0 : poisoned);
 }
@@ -195,8 +195,8 @@ pith_status pithi_reduce_view(const struct pithi_reduction *r, const struct pith
     struct reduction d = {.r = r, .view = view};
     PITHI_TRY(open_all(&d));
     d.stream = view->dense && d.coding.frame.count * view->element >= PITHI_LARGE_OUTPUT;
-    pithi_run_begin(r->plan);
-    PITHI_TRY(pithi_run(r->plan, 0, d.coding.payload.blocks, view_job, &d));
+    pithi_parallel_begin(r->plan);
+    PITHI_TRY(pithi_parallel_for(r->plan, 0, d.coding.payload.blocks, view_job, &d));
     count_state(r);
     return PITH_OK;
 }
@@ -263,11 +263,11 @@ static void recode_alike(const struct reduction *d, uint64_t first, uint64_t end
 
 static void recode_exempt(const struct reduction *d, uint64_t first, uint64_t end,
                           struct pithi_worker *w) {
-    if (!d->out->aside.map) return;
+    if (!d->out->exempt_values.map) return;
     float *sums = (float *)(void *)w->floats;
     const size_t n = (size_t)(end - first);
     sum_exempt(d, first, n, sums, sums, PITH_F32);
-    pithi_aside_take(&d->out->aside, first, n, sums, PITH_F32);
+    pithi_exempt_values_take(&d->out->exempt_values, first, n, sums, PITH_F32);
 }
 
 /* One unit: as many blocks of either plan as make up the larger block. */
@@ -287,7 +287,7 @@ static pith_status run_units(struct reduction *d, uint64_t units) {
     pith_plan *in = d->r->plan, *out = d->out->plan;
     const uint32_t workers = out->workers;
     if (out->workers > in->workers) out->workers = in->workers;
-    const pith_status status = pithi_run(out, 0, units, frame_job, d);
+    const pith_status status = pithi_parallel_for(out, 0, units, frame_job, d);
     out->workers = workers;
     if (status == PITH_OK) return PITH_OK;
     return pithi_fail_at(&in->error, status, out->error.text, out->error.offset);
@@ -304,10 +304,10 @@ pith_status pithi_reduce_frame(const struct pithi_reduction *r, struct pithi_cod
     out->stream = !out->frame.checksums && total >= PITHI_LARGE_OUTPUT;
     const uint64_t in = d.coding.frame.params.block, own = out->frame.params.block;
     d.unit = in > own ? in : own;
-    pithi_run_begin(r->plan);
-    pithi_run_begin(out->plan);
+    pithi_parallel_begin(r->plan);
+    pithi_parallel_begin(out->plan);
     PITHI_TRY(run_units(&d, d.coding.frame.count / d.unit + (d.coding.frame.count % d.unit != 0)));
-    pithi_run_results(out->plan, &out->hash, &out->saturated, &out->poisoned);
+    pithi_parallel_results(out->plan, &out->hash, &out->saturated, &out->poisoned);
     count_state(r);
     pithi_encode_close(out, dst, out->payload.data + out->payload.data_bytes);
     *written = (size_t)total;

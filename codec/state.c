@@ -13,7 +13,7 @@
 #include "error.h"
 #include "state_format.h"
 
-static const uint8_t magic[8] = PITHI_SAVED_MAGIC;
+static const uint8_t magic[8] = PITHI_STATE_FORMAT_MAGIC;
 
 /* Of what a stream remembers element by element: the base, or one copy of the residual. */
 static uint64_t memory_bytes(const pith_plan *p) {
@@ -31,13 +31,13 @@ static bool external(const pith_plan *p) {
     return pithi_has_base(p) && p->flags & PITH_LAYOUT_EXTERNAL_BASE;
 }
 
-static bool has_identity(const pith_plan *p) {
+static bool has_base_hash(const pith_plan *p) {
     return pithi_has_base(p) && !pithi_param(&p->params, "base_hash");
 }
 
 /* Whether encode looks if the base is what the last call left. */
 static bool compares_base(const pith_plan *p) {
-    if (!has_identity(p)) return false;
+    if (!has_base_hash(p)) return false;
     return external(p) ? !(p->flags & PITH_LAYOUT_TRUST_BASE) : p->flags & PITH_LAYOUT_CHECK_BASE;
 }
 
@@ -82,8 +82,9 @@ uint64_t pithi_state_bytes(const pith_plan *p) {
 
 uint64_t pithi_state_save_bytes(const pith_plan *p) {
     if (!takes_state(p)) return 0;
-    const uint64_t slot = PITHI_SAVED_SLOT + (is_bounded(p) ? PITHI_SAVED_BOUNDED : 0);
-    return PITHI_SAVED_HEAD + p->slots * slot + memory_bytes(p) + PITHI_SAVED_TAIL;
+    const uint64_t slot =
+        PITHI_STATE_FORMAT_SLOT + (is_bounded(p) ? PITHI_STATE_FORMAT_BOUNDED : 0);
+    return PITHI_STATE_FORMAT_HEAD + p->slots * slot + memory_bytes(p) + PITHI_STATE_FORMAT_TAIL;
 }
 
 pith_status pithi_state_check(const pith_plan *p, const pith_state *s, pith_error *error) {
@@ -112,7 +113,7 @@ static pith_status require_base(pith_plan *p, const pith_state *s) {
 }
 
 pith_status pithi_state_whole(const pith_state *s, uint64_t slot, pith_error *error) {
-    if (!s || !s->slot[slot].torn) return PITH_OK;
+    if (!s || !s->slot[slot].invalid) return PITH_OK;
     return pithi_fail(error, PITH_ERR_STATE, "the base was left half written by a failed call");
 }
 
@@ -123,17 +124,17 @@ static pith_status all_whole(pith_plan *p, const pith_state *s) {
 
 /* ---- Identity --------------------------------------------------------------------------------*/
 
-uint64_t pithi_identity(const pith_plan *p, uint64_t sum, uint64_t count) {
+uint64_t pithi_base_hash(const pith_plan *p, uint64_t sum, uint64_t count) {
     const uint32_t dtype = p->params.base_dtype;
     return pithi_nh_finish(sum, count * pith_dtype_bytes(dtype), dtype);
 }
 
-static uint64_t slot_identity(const pith_plan *p, const uint8_t *base, uint64_t slot) {
-    if (!has_identity(p)) return 0;
+static uint64_t slot_base_hash(const pith_plan *p, const uint8_t *base, uint64_t slot) {
+    if (!has_base_hash(p)) return 0;
     const size_t element = pith_dtype_bytes(p->params.base_dtype);
     const uint64_t count = pithi_slot_count(p, slot);
     const uint64_t at = pithi_slot_first(p, slot) * element;
-    return pithi_identity(p, count ? p->kernels.nh(base + at, count * element, 0) : 0, count);
+    return pithi_base_hash(p, count ? p->kernels.nh(base + at, count * element, 0) : 0, count);
 }
 
 /* The hashes of the blocks of all slots. */
@@ -155,7 +156,7 @@ static void sum_blocks(const pith_plan *p, const pith_state *s) {
 static void identify(const pith_plan *p, pith_state *s, uint64_t step) {
     for (uint64_t i = 0; i < p->slots; i++)
         s->slot[i] =
-            (struct pithi_slot_state){.step = step, .identity = slot_identity(p, s->base, i)};
+            (struct pithi_slot_state){.step = step, .base_hash = slot_base_hash(p, s->base, i)};
     sum_blocks(p, s);
 }
 
@@ -217,13 +218,13 @@ float *pithi_state_residual(const pith_plan *p, const pith_state *s, uint64_t sl
     return s->residual[s->slot[slot].side ^ next] + pithi_slot_first(p, slot);
 }
 
-void pithi_state_turn(pith_state *s, uint64_t slot, uint64_t step) {
+void pithi_state_residual_swap(pith_state *s, uint64_t slot, uint64_t step) {
     s->slot[slot].step = step + 1;
     s->slot[slot].side ^= 1;
     s->slot[slot].undone = 0;
 }
 
-pith_status pith_state_skip(pith_plan *p, pith_state *s, uint64_t step) {
+pith_status pith_state_rollback(pith_plan *p, pith_state *s, uint64_t step) {
     PITHI_TRY(require(p, s));
     if (pithi_has_base(p))
         return pithi_fail(&p->error, PITH_ERR_STATE, "a base cannot take a step back");
@@ -302,7 +303,7 @@ pith_status pith_state_get_base(pith_plan *p, const pith_state *s, uint64_t slot
 /* ---- Small questions -------------------------------------------------------------------------*/
 
 uint64_t pith_state_identity(const pith_state *s, uint64_t slot) {
-    return slot < s->slots ? s->slot[slot].identity : 0;
+    return slot < s->slots ? s->slot[slot].base_hash : 0;
 }
 
 uint64_t pith_state_step(const pith_state *s, uint64_t slot) {
@@ -325,11 +326,11 @@ void pith_state_stats(const pith_state *s, pith_stats *out) { *out = s->stats; }
 
 pith_status pith_state_verify(pith_plan *p, const pith_state *s) {
     PITHI_TRY(require_base(p, s));
-    if (!has_identity(p))
+    if (!has_base_hash(p))
         return pithi_fail(&p->error, PITH_ERR_UNSUPPORTED, "base_hash=off keeps no identity");
     PITHI_TRY(all_whole(p, s));
     for (uint64_t i = 0; i < p->slots; i++)
-        if (slot_identity(p, s->base, i) != s->slot[i].identity)
+        if (slot_base_hash(p, s->base, i) != s->slot[i].base_hash)
             return pithi_fail_at(&p->error, PITH_ERR_BASE, "the base in memory has changed", i);
     return PITH_OK;
 }
@@ -371,34 +372,35 @@ pith_status pith_state_save(pith_plan *p, const pith_state *s, void *dst, size_t
     const uint64_t total = pithi_state_save_bytes(p);
     if (cap < total) return pithi_fail_at(&p->error, PITH_ERR_SPACE, "save does not fit", total);
     uint8_t *at = dst;
-    memset(at, 0, PITHI_SAVED_HEAD);
+    memset(at, 0, PITHI_STATE_FORMAT_HEAD);
     memcpy(at, magic, sizeof magic);
-    pithi_put64(at + PITHI_SAVED_FINGERPRINT, s->fingerprint);
-    pithi_put64(at + PITHI_SAVED_SLOTS, s->slots);
-    pithi_put64(at + PITHI_SAVED_SEED, s->seed);
-    pithi_put64(at + PITHI_SAVED_STREAM, s->stream);
-    memcpy(at + PITHI_SAVED_STATS, &s->stats, PITHI_SAVED_STATS_BYTES);
-    at += PITHI_SAVED_HEAD;
-    for (uint64_t i = 0; i < s->slots; i++, at += PITHI_SAVED_SLOT) {
+    pithi_put64(at + PITHI_STATE_FORMAT_FINGERPRINT, s->fingerprint);
+    pithi_put64(at + PITHI_STATE_FORMAT_SLOTS, s->slots);
+    pithi_put64(at + PITHI_STATE_FORMAT_SEED, s->seed);
+    pithi_put64(at + PITHI_STATE_FORMAT_STREAM, s->stream);
+    memcpy(at + PITHI_STATE_FORMAT_STATS, &s->stats, PITHI_STATE_FORMAT_STATS_BYTES);
+    at += PITHI_STATE_FORMAT_HEAD;
+    for (uint64_t i = 0; i < s->slots; i++, at += PITHI_STATE_FORMAT_SLOT) {
         pithi_put64(at, s->slot[i].step);
-        pithi_put64(at + 8, is_bounded(p) ? bits_of(s->slot[i].bound) : s->slot[i].identity);
+        pithi_put64(at + 8, is_bounded(p) ? bits_of(s->slot[i].bound) : s->slot[i].base_hash);
     }
-    for (uint64_t i = 0; is_bounded(p) && i < s->slots; i++, at += PITHI_SAVED_BOUNDED) {
-        pithi_put64(at, s->slot[i].active);
+    for (uint64_t i = 0; is_bounded(p) && i < s->slots; i++, at += PITHI_STATE_FORMAT_BOUNDED) {
+        pithi_put64(at, s->slot[i].nonzero);
         pithi_put64(at + 8, s->slot[i].counted);
     }
     if (pithi_has_base(p) && p->count) memcpy(at, s->base, (size_t)memory_bytes(p));
     if (pithi_has_residual(p)) save_residual(p, s, at);
-    pithi_put64((uint8_t *)dst + total - PITHI_SAVED_TAIL,
-                XXH64(dst, (size_t)(total - PITHI_SAVED_TAIL), 0));
+    pithi_put64((uint8_t *)dst + total - PITHI_STATE_FORMAT_TAIL,
+                XXH64(dst, (size_t)(total - PITHI_STATE_FORMAT_TAIL), 0));
     *written = (size_t)total;
     return PITH_OK;
 }
 
 /* A bound or a factor is finite, and a part is not above the whole. */
 static bool legal_bounds(const uint8_t *slot, uint64_t slots) {
-    const uint8_t *counts = slot + slots * PITHI_SAVED_SLOT;
-    for (uint64_t i = 0; i < slots; i++, slot += PITHI_SAVED_SLOT, counts += PITHI_SAVED_BOUNDED) {
+    const uint8_t *counts = slot + slots * PITHI_STATE_FORMAT_SLOT;
+    for (uint64_t i = 0; i < slots;
+         i++, slot += PITHI_STATE_FORMAT_SLOT, counts += PITHI_STATE_FORMAT_BOUNDED) {
         const double bound = double_of(pithi_get64(slot + 8));
         if (!(bound >= -DBL_MAX && bound <= DBL_MAX)) return false;
         if (pithi_get64(counts) > pithi_get64(counts + 8)) return false;
@@ -418,24 +420,26 @@ static pith_status check_saved(const pith_plan *p, const uint8_t *src, size_t by
     const uint64_t total = pithi_state_save_bytes(p);
     if (bytes < sizeof magic || memcmp(src, magic, sizeof magic) != 0)
         return pithi_fail(error, PITH_ERR_MAGIC, "not a saved state");
-    if (bytes >= PITHI_SAVED_HEAD && pithi_get64(src + PITHI_SAVED_FINGERPRINT) != p->fingerprint)
+    if (bytes >= PITHI_STATE_FORMAT_HEAD &&
+        pithi_get64(src + PITHI_STATE_FORMAT_FINGERPRINT) != p->fingerprint)
         return pithi_fail_at(error, PITH_ERR_MISMATCH, "saved by another plan",
-                             PITHI_SAVED_FINGERPRINT);
+                             PITHI_STATE_FORMAT_FINGERPRINT);
     if (bytes < total) return pithi_fail_at(error, PITH_ERR_TRUNCATED, "the state is cut", bytes);
     if (bytes > total) return pithi_fail_at(error, PITH_ERR_CORRUPT, "bytes after the end", total);
-    if (pithi_get64(src + total - PITHI_SAVED_TAIL) !=
-        XXH64(src, (size_t)(total - PITHI_SAVED_TAIL), 0))
+    if (pithi_get64(src + total - PITHI_STATE_FORMAT_TAIL) !=
+        XXH64(src, (size_t)(total - PITHI_STATE_FORMAT_TAIL), 0))
         return pithi_fail(error, PITH_ERR_CHECKSUM, "the state's checksum differs");
-    if (pithi_get64(src + PITHI_SAVED_SLOTS) != p->slots ||
-        pithi_get64(src + PITHI_SAVED_STREAM) > UINT32_MAX)
+    if (pithi_get64(src + PITHI_STATE_FORMAT_SLOTS) != p->slots ||
+        pithi_get64(src + PITHI_STATE_FORMAT_STREAM) > UINT32_MAX)
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "slots or stream id cannot be",
-                             PITHI_SAVED_SLOTS);
-    const uint8_t *slot = src + PITHI_SAVED_HEAD;
-    for (uint64_t i = 0; i < p->slots; i++, slot += PITHI_SAVED_SLOT)
-        if (!is_bounded(p) && slot_identity(p, src + PITHI_SAVED_HEAD + p->slots * PITHI_SAVED_SLOT,
-                                            i) != pithi_get64(slot + 8))
+                             PITHI_STATE_FORMAT_SLOTS);
+    const uint8_t *slot = src + PITHI_STATE_FORMAT_HEAD;
+    for (uint64_t i = 0; i < p->slots; i++, slot += PITHI_STATE_FORMAT_SLOT)
+        if (!is_bounded(p) &&
+            slot_base_hash(p, src + PITHI_STATE_FORMAT_HEAD + p->slots * PITHI_STATE_FORMAT_SLOT,
+                           i) != pithi_get64(slot + 8))
             return pithi_fail(error, PITH_ERR_CHECKSUM, "a base is not what its identity says");
-    if (is_bounded(p) && !legal_bounds(src + PITHI_SAVED_HEAD, p->slots))
+    if (is_bounded(p) && !legal_bounds(src + PITHI_STATE_FORMAT_HEAD, p->slots))
         return pithi_fail(error, PITH_ERR_CORRUPT, "a bound that no slot can have");
     if (pithi_has_residual(p) && !all_finite(slot, p->count))
         return pithi_fail(error, PITH_ERR_CORRUPT, "a residual is not finite");
@@ -447,18 +451,18 @@ pith_status pith_state_load(pith_plan *p, pith_state *s, const void *src, size_t
     if (!src) return pithi_fail(&p->error, PITH_ERR_ARG, "nothing to load");
     PITHI_TRY(check_saved(p, src, bytes, &p->error));
     const uint8_t *at = src;
-    s->seed = pithi_get64(at + PITHI_SAVED_SEED);
-    s->stream = (uint32_t)pithi_get64(at + PITHI_SAVED_STREAM);
+    s->seed = pithi_get64(at + PITHI_STATE_FORMAT_SEED);
+    s->stream = (uint32_t)pithi_get64(at + PITHI_STATE_FORMAT_STREAM);
     s->stats = (pith_stats){0};
-    memcpy(&s->stats, at + PITHI_SAVED_STATS, PITHI_SAVED_STATS_BYTES);
-    at += PITHI_SAVED_HEAD;
-    for (uint64_t i = 0; i < s->slots; i++, at += PITHI_SAVED_SLOT)
+    memcpy(&s->stats, at + PITHI_STATE_FORMAT_STATS, PITHI_STATE_FORMAT_STATS_BYTES);
+    at += PITHI_STATE_FORMAT_HEAD;
+    for (uint64_t i = 0; i < s->slots; i++, at += PITHI_STATE_FORMAT_SLOT)
         s->slot[i] =
-            (struct pithi_slot_state){.step = pithi_get64(at), .identity = pithi_get64(at + 8)};
-    for (uint64_t i = 0; is_bounded(p) && i < s->slots; i++, at += PITHI_SAVED_BOUNDED) {
-        s->slot[i].bound = double_of(s->slot[i].identity);
-        s->slot[i].identity = 0;
-        s->slot[i].active = pithi_get64(at);
+            (struct pithi_slot_state){.step = pithi_get64(at), .base_hash = pithi_get64(at + 8)};
+    for (uint64_t i = 0; is_bounded(p) && i < s->slots; i++, at += PITHI_STATE_FORMAT_BOUNDED) {
+        s->slot[i].bound = double_of(s->slot[i].base_hash);
+        s->slot[i].base_hash = 0;
+        s->slot[i].nonzero = pithi_get64(at);
         s->slot[i].counted = pithi_get64(at + 8);
     }
     if (pithi_has_base(p) && p->count) memcpy(s->base, at, (size_t)memory_bytes(p));

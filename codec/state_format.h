@@ -4,21 +4,21 @@
 #define PITHI_STATE_FORMAT_H
 
 /* Its first eight bytes. */
-#define PITHI_SAVED_MAGIC \
+#define PITHI_STATE_FORMAT_MAGIC \
     { 0xF1, 'P', 'T', 'H', 's', 't', 'a', 1 }
 
 /* Offsets and sizes; the slots, the base or residual, and an XXH64 follow the head. */
 enum {
-    PITHI_SAVED_FINGERPRINT = 8,
-    PITHI_SAVED_SLOTS = 16,
-    PITHI_SAVED_SEED = 24,
-    PITHI_SAVED_STREAM = 32,
-    PITHI_SAVED_STATS = 40,
-    PITHI_SAVED_HEAD = 72,
-    PITHI_SAVED_STATS_BYTES = 32,
-    PITHI_SAVED_SLOT = 16,
-    PITHI_SAVED_BOUNDED = 16, /* more of each, behind them all: codecs with a bound */
-    PITHI_SAVED_TAIL = 8
+    PITHI_STATE_FORMAT_FINGERPRINT = 8,
+    PITHI_STATE_FORMAT_SLOTS = 16,
+    PITHI_STATE_FORMAT_SEED = 24,
+    PITHI_STATE_FORMAT_STREAM = 32,
+    PITHI_STATE_FORMAT_STATS = 40,
+    PITHI_STATE_FORMAT_HEAD = 72,
+    PITHI_STATE_FORMAT_STATS_BYTES = 32,
+    PITHI_STATE_FORMAT_SLOT = 16,
+    PITHI_STATE_FORMAT_BOUNDED = 16, /* more of each, behind them all: codecs with a bound */
+    PITHI_STATE_FORMAT_TAIL = 8
 };
 
 #endif

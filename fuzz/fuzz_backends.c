@@ -9,7 +9,7 @@
 
 enum { PARAMETER_BYTES = 112, WAYS = 6 };
 
-static const struct way {
+static const struct variant {
     uint32_t mask, threads;
     bool runner, upward;
 } ways[WAYS] = {
@@ -33,14 +33,14 @@ struct side {
 static struct fuzz_layout layout;
 static struct fuzz_tensor value, base;
 
-static void side_plan(struct side *x, const struct way *way) {
+static void side_plan(struct side *x, const struct variant *variant) {
     fuzz_env_init(&x->env);
-    x->env.env.cpu_mask = way->mask;
-    x->env.env.threads = way->threads;
-    if (way->runner) x->env.env.run = fuzz_run_backwards;
+    x->env.env.cpu_mask = variant->mask;
+    x->env.env.threads = variant->threads;
+    if (variant->runner) x->env.env.run = fuzz_run_backwards;
     pith_error error;
     x->status = pith_plan_create(&x->plan, layout.spec, &layout.layout, &x->env.env, &error);
-    if (x->status == PITH_ERR_UNSUPPORTED && way->threads > 1 && !way->runner) {
+    if (x->status == PITH_ERR_UNSUPPORTED && variant->threads > 1 && !variant->runner) {
         x->env.env.run = fuzz_run_backwards; /* a build without OpenMP */
         x->status = pith_plan_create(&x->plan, layout.spec, &layout.layout, &x->env.env, &error);
     }
@@ -103,12 +103,12 @@ static void same_state(struct side *a, struct side *b) {
 }
 
 /* The rounding mode is the caller's and stays so. */
-static void foreign(const struct way *way) {
-    if (way->upward) FUZZ_CHECK(fesetround(FE_UPWARD) == 0);
+static void foreign(const struct variant *variant) {
+    if (variant->upward) FUZZ_CHECK(fesetround(FE_UPWARD) == 0);
 }
 
-static void native(const struct way *way) {
-    if (way->upward) FUZZ_CHECK(fegetround() == FE_UPWARD);
+static void native(const struct variant *variant) {
+    if (variant->upward) FUZZ_CHECK(fegetround() == FE_UPWARD);
     FUZZ_CHECK(fesetround(FE_TONEAREST) == 0);
 }
 
@@ -161,12 +161,13 @@ struct hop {
     size_t cap, length;
 };
 
-static void hop_begin(struct hop *h, const struct way *way, const char *spec, uint64_t slot) {
+static void hop_begin(struct hop *h, const struct variant *variant, const char *spec,
+                      uint64_t slot) {
     memset(h, 0, sizeof *h);
     struct fuzz_layout own = layout;
     snprintf(layout.spec, sizeof layout.spec, "%s", spec);
     layout.layout.dtype = PITH_F32;
-    side_plan(&h->side, way);
+    side_plan(&h->side, variant);
     layout = own;
     if (!h->side.plan) return;
     pith_plan_set_random(h->side.plan, 3, 4, 5);

@@ -68,7 +68,7 @@ static bool open_plan(struct subject *x, struct fuzz_source *s) {
     x->bounded = strncmp(spec, "eb", 2) == 0 || strncmp(spec, "embed", 5) == 0;
     x->pages = strncmp(spec, "kv", 2) == 0;
     if (pith_plan_create(&x->plan, spec, &x->layout, NULL, NULL) != PITH_OK) return false;
-    if (pith_cuda_sizes_of(x->plan, &x->sizes, NULL) == PITH_OK) return true;
+    if (pith_cuda_plan_sizes(x->plan, &x->sizes, NULL) == PITH_OK) return true;
     pith_plan_destroy(x->plan);
     return false;
 }

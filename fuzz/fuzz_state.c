@@ -79,7 +79,7 @@ static void encode_and_skip(struct scene *x, int i, uint64_t slot, uint64_t step
     const size_t residual = 72 + 16 * (size_t)x->sizes.slots;
     const size_t bytes = (size_t)x->sizes.save_bytes - residual - 8;
     if (x->based) {
-        FUZZ_CHECK(pith_state_skip(x->plan, x->state[i], step) == PITH_ERR_STATE);
+        FUZZ_CHECK(pith_state_rollback(x->plan, x->state[i], step) == PITH_ERR_STATE);
         return;
     }
     if (x->layout.traits & PITH_TRAIT_BOUND) return; /* what encodes leave in it is not lost */
@@ -90,7 +90,7 @@ static void encode_and_skip(struct scene *x, int i, uint64_t slot, uint64_t step
     save(x, i, x->saved);
     encode(x, i, slot, false);
     for (int n = 0; n < 2; n++) {
-        FUZZ_CHECK(pith_state_skip(x->plan, x->state[i], step) == PITH_OK);
+        FUZZ_CHECK(pith_state_rollback(x->plan, x->state[i], step) == PITH_OK);
         save(x, i, x->again);
         FUZZ_CHECK(memcmp(x->saved + residual, x->again + residual, bytes) == 0);
     }
@@ -157,7 +157,7 @@ static void one_call(struct scene *x, struct fuzz_source *s) {
     case 8: fuzz_fill(&x->value, s); break;
     case 9: encode_and_skip(x, i, slot, fuzz_u8(s)); break;
     case 10:
-        FUZZ_CHECK(pith_state_skip(x->plan, x->state[i], fuzz_u8(s)) ==
+        FUZZ_CHECK(pith_state_rollback(x->plan, x->state[i], fuzz_u8(s)) ==
                    (x->based ? PITH_ERR_STATE : PITH_OK));
         break;
     case 11: pith_plan_set_random(x->plan, fuzz_u8(s), fuzz_u8(s), fuzz_u8(s) & 7); break;

@@ -95,7 +95,7 @@ enum { WAVES = 32, TILES_MOST = 4 };
  * have checksums. */
 void pithi_cuda_divide_runs(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t items,
                             uint64_t elements) {
-    const struct pithi_table *t = &c->table;
+    const struct pithi_device_plan *t = &c->table;
     const uint64_t group = t->device.set.group;
     uint64_t span = group > PITHI_TILE ? group : PITHI_TILE;
     while (span < TILES_MOST * PITHI_TILE && items * (elements / span) > WAVES * c->processors)
@@ -239,7 +239,7 @@ static pith_status decode(pith_cuda_plan *c, const pith_cuda_state *state,
     if (pithi_cuda_is_bounded(c)) return pithi_cuda_bounded_decode(c, a, false, &items, stream);
     pithi_cuda_divide(a, c, items.count, a->count < c->table.most ? a->count : c->table.most);
     a->chunks += a->first % a->span != 0; /* a range may begin inside a team's elements */
-    a->identify = a->add && c->table.device.identity;
+    a->identify = a->add && c->table.device.base_hash;
     if (needs_check(c) || a->identify) status = check_first(c, a, &items, stream);
     return status == PITH_OK ? pithi_cuda_launch(c, decoder(c, a), a, items.count, stream) : status;
 }
@@ -365,7 +365,7 @@ pith_status pith_cuda_verify(pith_cuda_plan *c, const pith_cuda_state *state,
                                .count = UINT64_MAX,
                                .per_item = 1,
                                .scale = 1,
-                               .identify = c->table.device.identity};
+                               .identify = c->table.device.base_hash};
     if (pithi_cuda_is_bounded(c)) return pithi_cuda_bounded_decode(c, &a, true, &items, stream);
     pithi_cuda_divide(&a, c, items.count, c->table.most);
     if (needs_check(c) || a.identify) status = check_first(c, &a, &items, stream);

@@ -7,7 +7,7 @@ static pith_status fail(pith_cuda_plan *c, pith_status status, const char *text)
 }
 
 static pith_status check_shape(pith_cuda_plan *c, const pith_view *like) {
-    const struct pithi_table_slot *const slot = pithi_cuda_first_slot(c);
+    const struct pithi_device_plan_slot *const slot = pithi_cuda_first_slot(c);
     if (like->ndim < 2 || like->ndim > 3 || (like->ndim == 2 && slot->heads != 1) ||
         (like->ndim == 3 && like->shape[1] != slot->heads) ||
         like->shape[like->ndim - 1] != slot->dim)
@@ -33,7 +33,7 @@ static pith_status check_strides(pith_cuda_plan *c, const pith_view *like, bool 
 
 static pith_status check_pages(pith_cuda_plan *c, const pith_view *like, const void *pairs,
                                const int32_t *status, uint64_t count, bool output) {
-    const struct pithi_table_slot *const slot = pithi_cuda_first_slot(c);
+    const struct pithi_device_plan_slot *const slot = pithi_cuda_first_slot(c);
     if (!pithi_cuda_is_paged(c) || pithi_cuda_has_base(&c->table) || c->table.slots != 1 ||
         slot->tiling.shape[1] != 1 || slot->tiling.shape[2] < c->table.device.pages.tokens ||
         !slot->blocks)

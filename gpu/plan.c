@@ -21,7 +21,7 @@ pith_status pith_cuda_available(int device, pith_error *error) {
 
 /* ---- Sizes -----------------------------------------------------------------------------------*/
 
-uint64_t pithi_cuda_state_bytes(const struct pithi_table *t) {
+uint64_t pithi_cuda_state_bytes(const struct pithi_device_plan *t) {
     if (!pithi_cuda_has_base(t) && !t->device.counts && !t->device.set.stochastic) return 0;
     uint64_t bytes = pithi_state_memory_at(t);
     if (pithi_cuda_has_base(t) && !t->external) bytes += t->count * pithi_width(t->base_dtype);
@@ -29,9 +29,9 @@ uint64_t pithi_cuda_state_bytes(const struct pithi_table *t) {
     return bytes;
 }
 
-static void sizes_of(const struct pithi_table *t, pith_cuda_sizes *out) {
+static void sizes_of(const struct pithi_device_plan *t, pith_cuda_sizes *out) {
     const bool checks =
-        t->checksums || t->longest_header > PITHI_SHORT_HEADER || t->device.identity;
+        t->checksums || t->longest_header > PITHI_SHORT_HEADER || t->device.base_hash;
     *out = (pith_cuda_sizes){.table_bytes = t->bytes,
                              .state_bytes = pithi_cuda_state_bytes(t),
                              .workspace_bytes = t->device.kind == PITHI_DEVICE_bounded ||
@@ -43,7 +43,8 @@ static void sizes_of(const struct pithi_table *t, pith_cuda_sizes *out) {
 }
 
 /* The table's beginning, if this library can read it. */
-static pith_status head_of(const pith_plan *plan, struct pithi_table *head, pith_error *error) {
+static pith_status head_of(const pith_plan *plan, struct pithi_device_plan *head,
+                           pith_error *error) {
     size_t bytes;
     const pith_status status = pith_plan_table(plan, head, sizeof *head, &bytes, error);
     if (status != PITH_OK || head->version == PITHI_TABLE_VERSION) return status;
@@ -51,8 +52,8 @@ static pith_status head_of(const pith_plan *plan, struct pithi_table *head, pith
                            head->version);
 }
 
-pith_status pith_cuda_sizes_of(const pith_plan *plan, pith_cuda_sizes *out, pith_error *error) {
-    struct pithi_table table;
+pith_status pith_cuda_plan_sizes(const pith_plan *plan, pith_cuda_sizes *out, pith_error *error) {
+    struct pithi_device_plan table;
     if (!plan || !out) return PITH_ERR_ARG;
     const pith_status status = head_of(plan, &table, error);
     if (status == PITH_OK) sizes_of(&table, out);
@@ -98,7 +99,7 @@ pith_status pith_cuda_plan_create(pith_cuda_plan **cuda, const pith_plan *plan, 
     pith_cuda_sizes sizes;
     if (!cuda || !plan) return PITH_ERR_ARG;
     *cuda = NULL;
-    pith_status status = pith_cuda_sizes_of(plan, &sizes, error);
+    pith_status status = pith_cuda_plan_sizes(plan, &sizes, error);
     if (status != PITH_OK) return status;
     if (!table || (uintptr_t)table % PITHI_CUDA_ALIGNMENT)
         return pithi_cuda_fail(error, PITH_ERR_ARG, "the table's memory is not aligned",

@@ -9,7 +9,7 @@
 enum { PITHI_CUDA_ALIGNMENT = 256 };
 
 struct pith_cuda_plan {
-    struct pithi_table table; /* its beginning; the whole lies on the device */
+    struct pithi_device_plan table; /* its beginning; the whole lies on the device */
     const uint8_t *device_table;
     uint8_t *image; /* the whole on the host: the copy to the device reads it */
     int device;
@@ -29,7 +29,7 @@ pith_status pithi_cuda_status(int number, pith_error *error);
 void *pithi_cuda_take(const pith_env *env, size_t bytes);
 void pithi_cuda_give(const pith_env *env, void *p, size_t bytes);
 /* Of a device state. */
-uint64_t pithi_cuda_state_bytes(const struct pithi_table *table);
+uint64_t pithi_cuda_state_bytes(const struct pithi_device_plan *table);
 /* Sets how many teams do `items` items of at most `elements` elements, and how many each does. */
 void pithi_cuda_divide(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t items,
                        uint64_t elements);
@@ -38,7 +38,7 @@ void pithi_cuda_divide_runs(struct pithi_gpu_call *a, const pith_cuda_plan *c, u
                             uint64_t elements);
 pith_status pithi_cuda_launch(pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
                               const struct pithi_gpu_call *a, uint64_t items, void *stream);
-static inline bool pithi_cuda_has_base(const struct pithi_table *t) {
+static inline bool pithi_cuda_has_base(const struct pithi_device_plan *t) {
     return t->base_dtype != PITH_NONE;
 }
 

@@ -30,15 +30,15 @@ static bool has_rows(const pith_cuda_plan *c) { return c->table.device.kind == P
 
 pith_status pithi_cuda_bounded_encode(pith_cuda_plan *c, struct pithi_gpu_call *a,
                                       const pith_cuda_items *items, void *stream) {
-    const struct pithi_asked *const asked = &c->table.device.asked;
+    const struct pithi_requested *const requested = &c->table.device.requested;
     const uint64_t blocks = c->table.most_blocks;
     const bool rows = has_rows(c);
-    const bool look = asked->target == PITHI_TARGET_PWREL ||
-                      (asked->target == PITHI_TARGET_REL && !(asked->range > 0));
+    const bool look = requested->target == PITHI_TARGET_PWREL ||
+                      (requested->target == PITHI_TARGET_REL && !(requested->range > 0));
     pith_status status = open_rooms(c, a, items, stream);
     if (status == PITH_OK && look) {
         pithi_cuda_divide(a, c, items->count, c->table.most);
-        status = pithi_cuda_launch(c, PITHI_GPU_bounded_survey, a, items->count, stream);
+        status = pithi_cuda_launch(c, PITHI_GPU_bounded_range, a, items->count, stream);
     }
     if (status == PITH_OK)
         status = launch(c, rows ? PITHI_GPU_rows_code : PITHI_GPU_bounded_code, a, blocks, items,

@@ -112,8 +112,8 @@ pith_status pith_cuda_state_next_step(pith_cuda_plan *c, pith_cuda_state *state,
     return set(c, &a, PITHI_SET_NEXT, stream);
 }
 
-pith_status pith_cuda_state_skip(pith_cuda_plan *c, pith_cuda_state *state, uint64_t step,
-                                 void *stream) {
+pith_status pith_cuda_state_rollback(pith_cuda_plan *c, pith_cuda_state *state, uint64_t step,
+                                     void *stream) {
     const pith_status status = require(c, state);
     if (status != PITH_OK) return status;
     if (pithi_cuda_has_base(&c->table))
@@ -163,7 +163,7 @@ pith_status pith_cuda_state_verify(pith_cuda_plan *c, const pith_cuda_state *sta
     const pith_status required = require_base(c, state);
     if (required != PITH_OK) return required;
     if (!status) return fail(c, PITH_ERR_ARG, "status is NULL");
-    if (!c->table.device.identity)
+    if (!c->table.device.base_hash)
         return fail(c, PITH_ERR_UNSUPPORTED, "base_hash=off keeps no identity");
     struct pithi_gpu_call a = about(c, state);
     a.to.items.status = status;
@@ -172,17 +172,17 @@ pith_status pith_cuda_state_verify(pith_cuda_plan *c, const pith_cuda_state *sta
 
 /* ---- Bytes on the host -----------------------------------------------------------------------*/
 
-static const uint8_t magic[8] = PITHI_SAVED_MAGIC;
+static const uint8_t magic[8] = PITHI_STATE_FORMAT_MAGIC;
 
 /* A conversion under way. */
 struct exchange {
-    const struct pithi_table *table;
-    const struct pithi_table_slot *slot;
+    const struct pithi_device_plan *table;
+    const struct pithi_device_plan_slot *slot;
     uint8_t *saved, *bytes;   /* as the host saves it, and as it lies on the device */
     uint64_t total, elements; /* bytes of saved; where its base or residual begins */
 };
 
-static uint64_t element_bytes(const struct pithi_table *t) {
+static uint64_t element_bytes(const struct pithi_device_plan *t) {
     return pithi_cuda_has_base(t) ? pithi_width(t->base_dtype) : t->device.decay ? 4 : 0;
 }
 
@@ -193,7 +193,7 @@ static struct pithi_gpu_slot_state *slot_at(const struct exchange *x, uint64_t i
 
 static pith_status begin(pith_cuda_plan *c, pith_plan *plan, uint64_t size, struct exchange *x) {
     pith_sizes sizes;
-    const struct pithi_table *const t = &c->table;
+    const struct pithi_device_plan *const t = &c->table;
     if (!pithi_cuda_has_base(t) && !t->device.counts)
         return fail(c, PITH_ERR_UNSUPPORTED, "the host keeps no state for this plan");
     if (size < pithi_cuda_state_bytes(t))
@@ -201,9 +201,9 @@ static pith_status begin(pith_cuda_plan *c, pith_plan *plan, uint64_t size, stru
                                pithi_cuda_state_bytes(t));
     pith_plan_sizes(plan, &sizes);
     x->table = t;
-    x->slot = (const struct pithi_table_slot *)(const void *)(c->image + t->slots_at);
-    x->elements = PITHI_SAVED_HEAD + t->slots * PITHI_SAVED_SLOT;
-    x->total = x->elements + t->count * element_bytes(t) + PITHI_SAVED_TAIL;
+    x->slot = (const struct pithi_device_plan_slot *)(const void *)(c->image + t->slots_at);
+    x->elements = PITHI_STATE_FORMAT_HEAD + t->slots * PITHI_STATE_FORMAT_SLOT;
+    x->total = x->elements + t->count * element_bytes(t) + PITHI_STATE_FORMAT_TAIL;
     if (sizes.save_bytes != x->total)
         return fail(c, PITH_ERR_MISMATCH, "the plan is not the one the device plan was made of");
     x->saved = pithi_cuda_take(&c->env, (size_t)x->total);
@@ -215,7 +215,7 @@ static pith_status save(pith_cuda_plan *c, pith_plan *plan, const pith_state *ho
     size_t written;
     const pith_status status = pith_state_save(plan, host, x->saved, (size_t)x->total, &written);
     if (status != PITH_OK) return fail(c, status, pith_plan_error(plan).text);
-    if (pithi_get64(x->saved + PITHI_SAVED_FINGERPRINT) != x->table->fingerprint)
+    if (pithi_get64(x->saved + PITHI_STATE_FORMAT_FINGERPRINT) != x->table->fingerprint)
         return fail(c, PITH_ERR_MISMATCH, "the plan is not the one the device plan was made of");
     return PITH_OK;
 }
@@ -225,19 +225,19 @@ static void fill_bytes(const struct exchange *x) {
     struct pithi_gpu_state *const head = (struct pithi_gpu_state *)(void *)x->bytes;
     *head = (struct pithi_gpu_state){
         .fingerprint = x->table->fingerprint,
-        .seed = pithi_get64(from + PITHI_SAVED_SEED),
-        .stream = (uint32_t)pithi_get64(from + PITHI_SAVED_STREAM),
-        .frames = pithi_get64(from + PITHI_SAVED_STATS),
-        .key_frames = pithi_get64(from + PITHI_SAVED_STATS + 8),
-        .saturated = pithi_get64(from + PITHI_SAVED_STATS + 16),
-        .poisoned = pithi_get64(from + PITHI_SAVED_STATS + 24),
+        .seed = pithi_get64(from + PITHI_STATE_FORMAT_SEED),
+        .stream = (uint32_t)pithi_get64(from + PITHI_STATE_FORMAT_STREAM),
+        .frames = pithi_get64(from + PITHI_STATE_FORMAT_STATS),
+        .key_frames = pithi_get64(from + PITHI_STATE_FORMAT_STATS + 8),
+        .saturated = pithi_get64(from + PITHI_STATE_FORMAT_STATS + 16),
+        .poisoned = pithi_get64(from + PITHI_STATE_FORMAT_STATS + 24),
         .slots = sizeof *head,
         .memory = pithi_state_memory_at(x->table),
     };
     for (uint64_t i = 0; i < x->table->slots; i++) {
-        const uint8_t *const slot = from + PITHI_SAVED_HEAD + i * PITHI_SAVED_SLOT;
+        const uint8_t *const slot = from + PITHI_STATE_FORMAT_HEAD + i * PITHI_STATE_FORMAT_SLOT;
         *slot_at(x, i) = (struct pithi_gpu_slot_state){
-            .step = pithi_get64(slot), .identity = pithi_get64(slot + 8), .undone = 1};
+            .step = pithi_get64(slot), .base_hash = pithi_get64(slot + 8), .undone = 1};
     }
     const uint64_t elements = x->table->count * element_bytes(x->table);
     if (!x->table->external) memcpy(x->bytes + head->memory, from + x->elements, (size_t)elements);
@@ -275,25 +275,25 @@ static pith_status fill_saved(pith_cuda_plan *c, const struct exchange *x) {
     uint8_t *const to = x->saved;
     if (head->fingerprint != x->table->fingerprint)
         return fail(c, PITH_ERR_MISMATCH, "the bytes are of another plan's state");
-    memset(to, 0, PITHI_SAVED_HEAD);
+    memset(to, 0, PITHI_STATE_FORMAT_HEAD);
     memcpy(to, magic, sizeof magic);
-    pithi_put64(to + PITHI_SAVED_FINGERPRINT, head->fingerprint);
-    pithi_put64(to + PITHI_SAVED_SLOTS, x->table->slots);
-    pithi_put64(to + PITHI_SAVED_SEED, head->seed);
-    pithi_put64(to + PITHI_SAVED_STREAM, head->stream);
-    pithi_put64(to + PITHI_SAVED_STATS, head->frames);
-    pithi_put64(to + PITHI_SAVED_STATS + 8, head->key_frames);
-    pithi_put64(to + PITHI_SAVED_STATS + 16, head->saturated);
-    pithi_put64(to + PITHI_SAVED_STATS + 24, head->poisoned);
+    pithi_put64(to + PITHI_STATE_FORMAT_FINGERPRINT, head->fingerprint);
+    pithi_put64(to + PITHI_STATE_FORMAT_SLOTS, x->table->slots);
+    pithi_put64(to + PITHI_STATE_FORMAT_SEED, head->seed);
+    pithi_put64(to + PITHI_STATE_FORMAT_STREAM, head->stream);
+    pithi_put64(to + PITHI_STATE_FORMAT_STATS, head->frames);
+    pithi_put64(to + PITHI_STATE_FORMAT_STATS + 8, head->key_frames);
+    pithi_put64(to + PITHI_STATE_FORMAT_STATS + 16, head->saturated);
+    pithi_put64(to + PITHI_STATE_FORMAT_STATS + 24, head->poisoned);
     for (uint64_t i = 0; i < x->table->slots; i++) {
-        uint8_t *const slot = to + PITHI_SAVED_HEAD + i * PITHI_SAVED_SLOT;
-        if (slot_at(x, i)->torn)
+        uint8_t *const slot = to + PITHI_STATE_FORMAT_HEAD + i * PITHI_STATE_FORMAT_SLOT;
+        if (slot_at(x, i)->invalid)
             return fail(c, PITH_ERR_STATE, "the base was left half written by a failed call");
         pithi_put64(slot, slot_at(x, i)->step);
-        pithi_put64(slot + 8, slot_at(x, i)->identity);
+        pithi_put64(slot + 8, slot_at(x, i)->base_hash);
     }
     copy_elements(x);
-    const size_t hashed = (size_t)(x->total - PITHI_SAVED_TAIL);
+    const size_t hashed = (size_t)(x->total - PITHI_STATE_FORMAT_TAIL);
     pithi_put64(to + hashed, XXH64(to, hashed, 0));
     return PITH_OK;
 }

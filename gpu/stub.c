@@ -16,7 +16,7 @@ pith_status pith_cuda_available(int device, pith_error *error) {
 
 /* ---- Plans -----------------------------------------------------------------------------------*/
 
-pith_status pith_cuda_sizes_of(const pith_plan *plan, pith_cuda_sizes *out, pith_error *error) {
+pith_status pith_cuda_plan_sizes(const pith_plan *plan, pith_cuda_sizes *out, pith_error *error) {
     (void)plan;
     if (out) *out = (pith_cuda_sizes){0};
     return refuse(error);
@@ -84,8 +84,8 @@ pith_status pith_cuda_state_verify(pith_cuda_plan *cuda, const pith_cuda_state *
     return PITH_ERR_UNSUPPORTED;
 }
 
-pith_status pith_cuda_state_skip(pith_cuda_plan *cuda, pith_cuda_state *state, uint64_t step,
-                                 void *stream) {
+pith_status pith_cuda_state_rollback(pith_cuda_plan *cuda, pith_cuda_state *state, uint64_t step,
+                                     void *stream) {
     (void)cuda, (void)state, (void)step, (void)stream;
     return PITH_ERR_UNSUPPORTED;
 }

@@ -62,8 +62,8 @@ static void add_case(const struct row *r, uint32_t dtype, uint32_t base_dtype) {
         .bounded = r->kind == BOUND,
         .signed_zeros = strstr(r->spec, "zeros=signed") != NULL,
         .keeps_zeros = strcmp(r->codec, "act") == 0,
-        .identity = !strstr(r->spec, "base_hash=off"),
-        .settled = has_pages(r),
+        .base_hash = !strstr(r->spec, "base_hash=off"),
+        .idempotent = has_pages(r),
         .group = group,
         .block = has_pages(r) ? 2 * group
                               : number_after(r->spec, "block=", default_of(r->codec, "block", 1)),

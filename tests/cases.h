@@ -10,9 +10,9 @@
 struct test_case {
     const char *codec, *spec;
     uint32_t dtype, base_dtype; /* base_dtype PITH_NONE: without a base */
-    bool exact, stochastic, fixed, identity;
+    bool exact, stochastic, fixed, base_hash;
     bool bounded, signed_zeros, keeps_zeros; /* bounded: every value is under the frame's bound */
-    bool settled;                            /* scales depend on the dtype of the values */
+    bool idempotent;                         /* scales depend on the dtype of the values */
     size_t group, block;                     /* elements; group 1 where a codec has none */
 };
 

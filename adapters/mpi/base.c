@@ -44,7 +44,7 @@ static void restart_base(pith_mpi_channel *ch) {
 
 void pithi_mpi_begin_base(pith_mpi_channel *ch) {
     uint64_t step = ch->call.step;
-    const bool whole = next_step(ch, &step) && !ch->torn;
+    const bool whole = next_step(ch, &step) && !ch->invalid;
     if ((ch->o.flags & PITH_MPI_EXTERNAL_BASE) && !ch->bound)
         pithi_mpi_fail_text(ch, PITH_ERR_STATE, "no base is bound");
     else if (ch->call.key && (!whole || step != ch->call.step))
@@ -64,13 +64,13 @@ void pithi_mpi_copy_base(pith_mpi_channel *ch) {
 
 void pithi_mpi_end_states(pith_mpi_channel *ch, bool good) {
     if (ch->with_base) { /* other ranks may have encoded where this one did not */
-        ch->torn = !good;
+        ch->invalid = !good;
         return;
     }
     for (uint32_t k = 0; k < ch->hops && !good; k++) {
         struct pithi_mpi_hop *h = &ch->hop[k];
         if (!h->encoded || !h->state) continue;
-        const pith_status status = pith_state_skip(h->encoder, h->state, ch->call.step);
+        const pith_status status = pith_state_rollback(h->encoder, h->state, ch->call.step);
         if (status && !ch->error.text[0]) ch->error = pith_plan_error(h->encoder);
     }
 }
@@ -94,7 +94,7 @@ pith_status pith_mpi_set_base(pith_mpi_channel *ch, const pith_view *view, uint6
     const struct pithi_mpi_hop *h = base_hop(ch);
     PITHI_MPI_TRY(
         keep_error(ch, h->encoder, pith_state_set_base(h->encoder, h->state, view, step)));
-    ch->torn = false;
+    ch->invalid = false;
     return PITH_OK;
 }
 
@@ -103,7 +103,7 @@ pith_status pith_mpi_bind_base(pith_mpi_channel *ch, void *base, uint64_t step) 
     const struct pithi_mpi_hop *h = base_hop(ch);
     PITHI_MPI_TRY(
         keep_error(ch, h->encoder, pith_state_bind_base(h->encoder, h->state, base, step)));
-    ch->torn = false;
+    ch->invalid = false;
     ch->bound = true;
     return PITH_OK;
 }
@@ -135,13 +135,13 @@ pith_status pith_mpi_verify_base(pith_mpi_channel *ch) {
 
 /* ---- All hops --------------------------------------------------------------------------------*/
 
-pith_status pith_mpi_skip(pith_mpi_channel *ch, uint64_t step) {
+pith_status pith_mpi_rollback(pith_mpi_channel *ch, uint64_t step) {
     PITHI_MPI_TRY(refuse(ch, false));
     if (ch->with_base) return PITH_ERR_STATE;
     for (uint32_t k = 0; k < ch->hops; k++) {
         const struct pithi_mpi_hop *h = &ch->hop[k];
         if (!h->state) continue;
-        PITHI_MPI_TRY(keep_error(ch, h->encoder, pith_state_skip(h->encoder, h->state, step)));
+        PITHI_MPI_TRY(keep_error(ch, h->encoder, pith_state_rollback(h->encoder, h->state, step)));
     }
     return PITH_OK;
 }
@@ -153,7 +153,7 @@ pith_status pith_mpi_reset(pith_mpi_channel *ch) {
         if (!h->state) continue;
         PITHI_MPI_TRY(keep_error(ch, h->encoder, pith_state_reset(h->encoder, h->state)));
     }
-    ch->torn = false;
+    ch->invalid = false;
     return PITH_OK;
 }
 
@@ -191,7 +191,7 @@ pith_status pith_mpi_save(pith_mpi_channel *ch, void *dst, size_t cap, size_t *w
     if (written) *written = 0;
     PITHI_MPI_TRY(refuse(ch, false));
     if (!dst || !written) return PITH_ERR_ARG;
-    if (ch->torn) return PITH_ERR_STATE;
+    if (ch->invalid) return PITH_ERR_STATE;
     if (cap < pith_mpi_save_bytes(ch)) return PITH_ERR_SPACE;
     uint8_t *head = dst;
     uint64_t at = save_head(ch);
@@ -233,7 +233,7 @@ pith_status pith_mpi_load(pith_mpi_channel *ch, const void *src, size_t bytes) {
     PITHI_MPI_TRY(refuse(ch, false));
     if (!src) return PITH_ERR_ARG;
     const pith_status status = load_states(ch, src, bytes);
-    ch->torn = false;
+    ch->invalid = false;
     if (status) PITHI_MPI_TRY(pith_mpi_reset(ch));
     return status;
 }

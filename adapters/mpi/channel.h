@@ -81,7 +81,7 @@ struct pith_mpi_channel {
     uint32_t *share, *share_first;
     uint64_t slice, slices;
     uint64_t in_count, out_count; /* of the views */
-    bool two_level, packed, with_base, torn, bound;
+    bool two_level, packed, with_base, invalid, bound;
     uint32_t hops;
     struct pithi_mpi_hop hop[PITHI_MPI_HOPS];
     void *scratch; /* a slice of a shard, where the caller's is scattered */

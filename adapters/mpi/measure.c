@@ -47,8 +47,8 @@ static pith_status time_channel(pith_mpi_channel *ch, const pith_mpi_options *o,
 }
 
 /* The slowest rank's times, so that all ranks compare the same numbers. */
-static pith_status time_way(MPI_Comm comm, pith_mpi_options o, uint64_t count, bool packed,
-                            struct timing *t, pith_error *error) {
+static pith_status time_variant(MPI_Comm comm, pith_mpi_options o, uint64_t count, bool packed,
+                                struct timing *t, pith_error *error) {
     pith_mpi_channel *ch;
     o.count = count;
     o.counts = NULL;
@@ -89,8 +89,8 @@ pith_status pith_mpi_break_even(MPI_Comm comm, const pith_mpi_options *options,
     for (int log2 = SMALLEST; log2 <= LARGEST; log2 += 2) {
         const uint64_t count = UINT64_C(1) << log2;
         struct timing plain = {0, 0, 0}, packed = {0, 0, 0};
-        PITHI_MPI_TRY(time_way(comm, *options, count, false, &plain, error));
-        PITHI_MPI_TRY(time_way(comm, *options, count, true, &packed, error));
+        PITHI_MPI_TRY(time_variant(comm, *options, count, false, &plain, error));
+        PITHI_MPI_TRY(time_variant(comm, *options, count, true, &packed, error));
         if (packed.total >= plain.total)
             out->elements = UINT64_MAX;
         else if (out->elements == UINT64_MAX)

@@ -20,7 +20,7 @@ struct room {
 };
 
 static struct room room_of(void *scratch, size_t max_count) {
-    const size_t bytes = pithi_pad64(max_count + PITHI_PACK_GROUP);
+    const size_t bytes = pithi_pad64(max_count + PITHI_BITPLANE_GROUP);
     struct room r = {.symbols = scratch};
     r.gaps = r.symbols + bytes;
     r.others = r.gaps + bytes;
@@ -43,17 +43,17 @@ static struct read_room read_room_of(void *scratch, size_t count) {
     return r;
 }
 
-size_t pithi_coded_take_scratch(size_t max_count) {
+size_t pithi_symbols_take_scratch(size_t max_count) {
     return pithi_pad64(max_count) + pithi_pad64(bitmap_bytes(max_count)) +
            pithi_piece_take_scratch(max_count);
 }
 
-size_t pithi_coded_scratch(size_t max_count) {
-    return 3 * pithi_pad64(max_count + PITHI_PACK_GROUP) + pithi_piece_scratch(max_count);
+size_t pithi_symbols_scratch(size_t max_count) {
+    return 3 * pithi_pad64(max_count + PITHI_BITPLANE_GROUP) + pithi_piece_scratch(max_count);
 }
 
 static size_t groups_of(size_t count) {
-    return count / PITHI_PACK_GROUP + (count % PITHI_PACK_GROUP > 0);
+    return count / PITHI_BITPLANE_GROUP + (count % PITHI_BITPLANE_GROUP > 0);
 }
 
 /* ---- Choice ----------------------------------------------------------------------------------*/
@@ -63,7 +63,7 @@ struct lengths {
     uint32_t total, of[33];
 };
 
-static struct lengths survey(const uint32_t *words, size_t count) {
+static struct lengths range(const uint32_t *words, size_t count) {
     enum { RUN = 64, RUNS = 256 };
     struct lengths s = {0};
     uint32_t part[4][33] = {
@@ -124,9 +124,9 @@ static bool mostly_zero(const struct lengths *s, unsigned low) {
 
 /* ---- Write -----------------------------------------------------------------------------------*/
 
-static bool put_low_bits(struct pithi_pen *pen, pithi_pack_fn *pack, const uint32_t *words,
+static bool put_low_bits(struct pithi_pen *pen, pithi_bitplane_pack_fn *pack, const uint32_t *words,
                          size_t count, unsigned low) {
-    enum { PART = 64, MOST = PART * PITHI_PACK_GROUP };
+    enum { PART = 64, MOST = PART * PITHI_BITPLANE_GROUP };
     uint32_t bits[MOST];
     uint8_t widths[PART];
     if (groups_of(count) * 2 * low > pen->room) return false;
@@ -218,10 +218,10 @@ static bool put_escapes(struct pithi_pen *pen, const uint8_t *symbols, const uin
     return true;
 }
 
-bool pithi_coded_put(struct pithi_pen *pen, size_t max_count, pithi_pack_fn *pack,
-                     const uint32_t *words, size_t count) {
+bool pithi_symbols_put(struct pithi_pen *pen, size_t max_count, pithi_bitplane_pack_fn *pack,
+                       const uint32_t *words, size_t count) {
     const struct room r = room_of(pen->scratch, max_count);
-    const struct lengths s = survey(words, count);
+    const struct lengths s = range(words, count);
     const unsigned low = choose_low(&s);
     const bool sparse = mostly_zero(&s, low);
     uint8_t head[HEAD] = {(uint8_t)low, sparse ? SPARSE : DENSE};
@@ -276,12 +276,12 @@ static const uint8_t *take_sparse(struct pithi_reader *reader, const struct read
     return r->symbols;
 }
 
-const char *pithi_coded_open(struct pithi_coded *c, struct pithi_reader *r, pithi_unpack_fn *unpack,
-                             size_t count) {
+const char *pithi_symbols_open(struct pithi_symbols *c, struct pithi_reader *r,
+                               pithi_bitplane_unpack_fn *unpack, size_t count) {
     const struct read_room room = read_room_of(r->scratch, count);
     const uint8_t *const head = pithi_reader_take(r, HEAD);
     if (!head || head[0] > LOW_MAX || head[1] > SPARSE || head[2] || head[3]) return damaged;
-    *c = (struct pithi_coded){.unpack = unpack, .low = head[0], .left = r->left};
+    *c = (struct pithi_symbols){.unpack = unpack, .low = head[0], .left = r->left};
     c->bits = pithi_reader_take(r, groups_of(count) * 2 * c->low);
     if (!c->bits) return damaged;
     c->symbols = head[1] == SPARSE ? take_sparse(r, &room, count)
@@ -302,14 +302,14 @@ static void join(uint32_t *words, const uint8_t *symbols, size_t count, unsigned
         for (size_t i = 0; i < count; i++) words[i] = symbols[i];
 }
 
-static void add_escapes(struct pithi_coded *c, uint32_t *words, size_t count) {
+static void add_escapes(struct pithi_symbols *c, uint32_t *words, size_t count) {
     const uint8_t *at = c->symbols, *const end = at + count;
     for (; (at = memchr(at, ESCAPE, (size_t)(end - at))); c->escapes += 4)
         words[at++ - c->symbols] += pithi_get32(c->escapes) << c->low;
 }
 
-void pithi_coded_next(struct pithi_coded *c, size_t count, uint32_t *words) {
-    enum { PART = 64, MOST = PART * PITHI_PACK_GROUP };
+void pithi_symbols_next(struct pithi_symbols *c, size_t count, uint32_t *words) {
+    enum { PART = 64, MOST = PART * PITHI_BITPLANE_GROUP };
     uint8_t widths[PART];
     memset(widths, (int)c->low, sizeof widths);
     for (size_t n; count; count -= n, words += n) {
@@ -323,10 +323,10 @@ void pithi_coded_next(struct pithi_coded *c, size_t count, uint32_t *words) {
     }
 }
 
-const char *pithi_coded_take(struct pithi_reader *r, pithi_unpack_fn *unpack, uint32_t *words,
-                             size_t count) {
-    struct pithi_coded c;
-    const char *const fault = pithi_coded_open(&c, r, unpack, count);
-    if (!fault) pithi_coded_next(&c, count, words);
+const char *pithi_symbols_take(struct pithi_reader *r, pithi_bitplane_unpack_fn *unpack,
+                               uint32_t *words, size_t count) {
+    struct pithi_symbols c;
+    const char *const fault = pithi_symbols_open(&c, r, unpack, count);
+    if (!fault) pithi_symbols_next(&c, count, words);
     return fault;
 }

@@ -75,9 +75,9 @@ static const char *tile(const struct pithi_params *p, uint32_t ndim, const uint6
 /* ---- Memory ----------------------------------------------------------------------------------*/
 
 struct work {
-    int32_t *codes;  /* all of a block */
-    int32_t *active; /* those that are not 0, and their numbers; room for a group more */
-    uint32_t *words; /* of numbers, with room for a group more; values before they are converted */
+    int32_t *codes;   /* all of a block */
+    int32_t *nonzero; /* those that are not 0, and their numbers; room for a group more */
+    uint32_t *words;  /* of numbers, with room for a group more; values before they are converted */
     uint8_t *map, *miss;
     uint8_t *attempt; /* encode: coded words */
     void *pieces;
@@ -93,20 +93,20 @@ static int effort(const struct pithi_params *p) {
 }
 
 static size_t pieces_bytes(const struct pithi_params *p) {
-    const size_t words = larger(pithi_packed_scratch(p->most), pithi_coded_scratch(p->most));
+    const size_t words = larger(pithi_strip_scratch(p->most), pithi_symbols_scratch(p->most));
     return larger(words, pithi_zeros_scratch(p->most));
 }
 
 /* Places one after the other from scratch on, or (NULL) how many bytes they are. */
 static struct work layout(const struct pithi_params *p, uint8_t *scratch, size_t *bytes) {
     struct work w = {.most = p->most};
-    const size_t codes = pithi_pad64((p->most + PITHI_PACK_GROUP) * sizeof(int32_t));
+    const size_t codes = pithi_pad64((p->most + PITHI_BITPLANE_GROUP) * sizeof(int32_t));
     const size_t bits = pithi_pad64(p->most / 8 + 1);
     const size_t attempt = p->decode_only ? 0 : pithi_pad64(p->most * element_of(p));
     *bytes = 3 * codes + 2 * bits + attempt + pieces_bytes(p);
     if (!scratch) return w;
     w.codes = (int32_t *)(void *)scratch;
-    w.active = (int32_t *)(void *)(scratch + codes);
+    w.nonzero = (int32_t *)(void *)(scratch + codes);
     w.words = (uint32_t *)(void *)(scratch + 2 * codes);
     w.map = scratch + 3 * codes;
     w.miss = w.map + bits;
@@ -135,25 +135,25 @@ static bool quant_of(const struct pithi_block *b, struct pithi_quant *q) {
 }
 
 /* Numbers as a tile of one row. */
-static struct pithi_packed row_of(const struct pithi_block *b, size_t used) {
-    return (struct pithi_packed){b->kernels, {1, 1, 1, (uint32_t)used}, 0};
+static struct pithi_strip row_of(const struct pithi_block *b, size_t used) {
+    return (struct pithi_strip){b->kernels, {1, 1, 1, (uint32_t)used}, 0};
 }
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
 
 static size_t put_packed(const struct pithi_block *b, const struct work *w, size_t used,
                          const struct pithi_pen *pen) {
-    const struct pithi_packed row = row_of(b, used);
+    const struct pithi_strip row = row_of(b, used);
     struct pithi_pen inner = *pen;
-    return pithi_packed_put(&row, w->active, &inner) ? (size_t)(inner.at - pen->at) : 0;
+    return pithi_strip_put(&row, w->nonzero, &inner) ? (size_t)(inner.at - pen->at) : 0;
 }
 
 /* Numbers as coded words, if they are fewer than `limit` bytes; else 0, and nothing is written. */
 static size_t put_coded(const struct pithi_block *b, const struct work *w, size_t used,
                         const struct pithi_pen *pen, size_t limit) {
     struct pithi_pen inner = {w->attempt, limit - 1, pen->level, pen->scratch, pen->coder};
-    b->kernels->predict(w->active, row_of(b, used).extent, 0, 0, used, w->words);
-    if (!pithi_coded_put(&inner, w->most, b->kernels->pack, w->words, used)) return 0;
+    b->kernels->predict(w->nonzero, row_of(b, used).extent, 0, 0, used, w->words);
+    if (!pithi_symbols_put(&inner, w->most, b->kernels->pack, w->words, used)) return 0;
     const size_t length = (size_t)(inner.at - w->attempt);
     memcpy(pen->at, w->attempt, length);
     return length;
@@ -162,12 +162,12 @@ static size_t put_coded(const struct pithi_block *b, const struct work *w, size_
 /* Numbers in the shortest of the ways that the mode allows; *head says which. */
 static bool put_numbers(const struct pithi_block *b, const struct work *w, size_t used,
                         struct pithi_pen *pen, unsigned *head) {
-    const unsigned plain = pithi_active_plain(w->active, used);
-    pithi_active_numbers(plain, w->active, used);
+    const unsigned plain = pithi_nonzero_plain(w->nonzero, used);
+    pithi_nonzero_numbers(plain, w->nonzero, used);
     *head = plain;
     size_t length = put_packed(b, w, used, pen);
     for (unsigned i = 0; i < 2 && b->params->value[MODE] != FAST; i++) {
-        if (i) pithi_active_median(w->codes, w->map, b->tile->extent, w->active);
+        if (i) pithi_nonzero_median(w->codes, w->map, b->tile->extent, w->nonzero);
         const size_t shorter = put_coded(b, w, used, pen, length ? length : pen->room + 1);
         if (!shorter) continue;
         *head = HEAD_CODED | (i ? PITHI_ACTIVE_MEDIAN : plain);
@@ -186,12 +186,13 @@ static size_t code(struct pithi_block *b, size_t cap) {
     if (cap < HEAD_BYTES || !quant_of(b, &quant)) return 0;
     struct pithi_pen pen = {b->bytes + HEAD_BYTES, cap - HEAD_BYTES, effort(b->params), w.pieces,
                             b->coder};
-    const struct pithi_lay values = pithi_lay_dense(b->value, element_of(b->params));
+    const struct pithi_tile_layout values =
+        pithi_tile_layout_dense(b->value, element_of(b->params));
     b->exact = b->kernels->quantize(&quant, b->value, b->count, w.codes, w.miss);
-    b->active = b->kernels->split(w.codes, b->count, w.map, w.active);
+    b->nonzero = b->kernels->split(w.codes, b->count, w.map, w.nonzero);
     if (!pithi_exact_put(&pen, w.miss, b->exact, &values, b->count) ||
         !pithi_zeros_put(&pen, w.most, w.map, b->tile->extent) ||
-        (b->active && !put_numbers(b, &w, b->active, &pen, &head)))
+        (b->nonzero && !put_numbers(b, &w, b->nonzero, &pen, &head)))
         return 0;
     b->bytes[0] = (uint8_t)head;
     return (size_t)(pen.at - b->bytes);
@@ -201,7 +202,7 @@ static pith_status encode(struct pithi_block *b) {
     b->length = code(b, b->count * element_of(b->params) - 1);
     if (!b->length) {
         pithi_plain_put(b);
-        b->active = b->count;
+        b->nonzero = b->count;
     }
     return PITH_OK;
 }
@@ -210,12 +211,12 @@ static pith_status encode(struct pithi_block *b) {
 
 static const char *take_numbers(const struct pithi_block *b, const struct work *w, size_t used,
                                 bool coded, struct pithi_reader *r) {
-    const struct pithi_packed row = row_of(b, used);
-    if (!coded) return pithi_packed_take(&row, r, NULL, w->active, false);
+    const struct pithi_strip row = row_of(b, used);
+    if (!coded) return pithi_strip_take(&row, r, NULL, w->nonzero, false);
     struct pithi_unpredict u;
     pithi_unpredict_init(&u, row.extent, 0, NULL);
-    const char *const fault = pithi_coded_take(r, b->kernels->unpack, w->words, used);
-    if (!fault) b->kernels->unpredict(&u, w->words, used, w->active);
+    const char *const fault = pithi_symbols_take(r, b->kernels->unpack, w->words, used);
+    if (!fault) b->kernels->unpredict(&u, w->words, used, w->nonzero);
     return fault;
 }
 
@@ -250,12 +251,12 @@ static const char *take_block(struct pithi_block *b, const struct work *w) {
     if (fault) return fault;
     if (r.left) return "bytes after the end of a block";
     b->exact = exact.misses;
-    b->active = used;
+    b->nonzero = used;
     if (form == PITHI_ACTIVE_MEDIAN) {
-        pithi_active_from_median(w->active, map, b->tile->extent, w->codes);
+        pithi_nonzero_from_median(w->nonzero, map, b->tile->extent, w->codes);
     } else {
-        pithi_active_codes((enum pithi_active_form)form, w->active, used);
-        b->kernels->spread(w->active, map, b->count, w->codes);
+        pithi_nonzero_codes((enum pithi_nonzero_form)form, w->nonzero, used);
+        b->kernels->spread(w->nonzero, map, b->count, w->codes);
     }
     deliver(b, w, &quant, &exact);
     return NULL;
@@ -264,7 +265,7 @@ static const char *take_block(struct pithi_block *b, const struct work *w) {
 static pith_status decode(struct pithi_block *b) {
     if (b->plain) {
         b->detail = pithi_plain_take(b);
-        b->active = b->count;
+        b->nonzero = b->count;
     } else {
         const struct work w = work_of(b);
         b->detail = take_block(b, &w);

@@ -90,7 +90,7 @@ struct work {
     uint8_t *other; /* another try at the block's bytes */
     void *levels, *pieces;
     struct pithi_quant quant;
-    struct pithi_lay values;
+    struct pithi_tile_layout values;
 };
 
 /* To decode, strip by strip: as little as blocks need that are a whole tensor, so that a few bytes
@@ -123,13 +123,13 @@ static int effort(const struct pithi_params *p) {
 }
 
 static size_t pieces_bytes(const struct pithi_params *p) {
-    return larger(pithi_packed_scratch(p->most), pithi_coded_scratch(p->most));
+    return larger(pithi_strip_scratch(p->most), pithi_symbols_scratch(p->most));
 }
 
 static struct work layout(const struct pithi_params *p, void *scratch, size_t *bytes) {
     struct work w = {0};
     struct places at = {scratch, 0};
-    const size_t groups = ((size_t)p->most + PITHI_PACK_GROUP) * sizeof(uint32_t);
+    const size_t groups = ((size_t)p->most + PITHI_BITPLANE_GROUP) * sizeof(uint32_t);
     w.codes = place(&at, groups);
     w.words = place(&at, groups);
     w.levels = place(&at, pithi_interp_scratch(p->most, p->dtype));
@@ -141,7 +141,7 @@ static struct work layout(const struct pithi_params *p, void *scratch, size_t *b
 }
 
 /* Of words that are predicted, then of their sums. */
-static size_t coded_bytes(size_t count) { return pithi_pad64(pithi_coded_take_scratch(count)); }
+static size_t coded_bytes(size_t count) { return pithi_pad64(pithi_symbols_take_scratch(count)); }
 
 static size_t count_of(const uint32_t extent[PITHI_TILE_NDIM]) {
     return (size_t)extent[0] * extent[1] * extent[2] * extent[3];
@@ -157,7 +157,7 @@ static size_t rest_bytes(const struct pithi_params *p) {
     const uint32_t *const e = p->extent;
     const size_t coded = coded_bytes(count_of(e)) + pithi_unpredict_bytes(e);
     const size_t interp = interpolated_bytes(e) + pithi_interp_decode_scratch(e, p->dtype);
-    return larger(pithi_packed_take_scratch(e), larger(coded, interp));
+    return larger(pithi_strip_take_scratch(e), larger(coded, interp));
 }
 
 static struct reading reading_layout(const struct pithi_params *p, void *scratch, size_t *bytes) {
@@ -191,8 +191,8 @@ static bool open(const struct pithi_block *b, struct work *w) {
     return quant_of(b, &w->quant);
 }
 
-static struct pithi_packed packed_of(const struct pithi_block *b, unsigned order) {
-    struct pithi_packed p = {.kernels = b->kernels, .order = order};
+static struct pithi_strip packed_of(const struct pithi_block *b, unsigned order) {
+    struct pithi_strip p = {.kernels = b->kernels, .order = order};
     memcpy(p.extent, b->tile->extent, sizeof p.extent);
     return p;
 }
@@ -218,57 +218,58 @@ static unsigned dimensions(const struct pithi_tile *t) {
 /* ---- Encode ----------------------------------------------------------------------------------*/
 
 /* One way to code a block. */
-struct way {
+struct variant {
     enum method method;
     unsigned order;
 };
 
 /* Where words are cut into two strings: finest interpolated ones are unlike others. */
-static size_t cut_of(const struct pithi_block *b, struct way way) {
-    return way.method == INTERPOLATED ? pithi_interp_coarse(b->tile->extent) : 0;
+static size_t cut_of(const struct pithi_block *b, struct variant variant) {
+    return variant.method == INTERPOLATED ? pithi_interp_coarse(b->tile->extent) : 0;
 }
 
-static bool put_words(const struct pithi_block *b, const struct work *w, struct way way,
+static bool put_words(const struct pithi_block *b, const struct work *w, struct variant variant,
                       struct pithi_pen *pen) {
-    const size_t most = b->params->most, cut = cut_of(b, way);
-    pithi_pack_fn *const pack = b->kernels->pack;
-    if (cut && !pithi_coded_put(pen, most, pack, w->words, cut)) return false;
-    return cut == b->count || pithi_coded_put(pen, most, pack, w->words + cut, b->count - cut);
+    const size_t most = b->params->most, cut = cut_of(b, variant);
+    pithi_bitplane_pack_fn *const pack = b->kernels->pack;
+    if (cut && !pithi_symbols_put(pen, most, pack, w->words, cut)) return false;
+    return cut == b->count || pithi_symbols_put(pen, most, pack, w->words + cut, b->count - cut);
 }
 
-static bool put_body(const struct pithi_block *b, const struct work *w, struct way way,
+static bool put_body(const struct pithi_block *b, const struct work *w, struct variant variant,
                      struct pithi_pen *pen) {
-    const struct pithi_packed packed = packed_of(b, way.order);
+    const struct pithi_strip packed = packed_of(b, variant.order);
     uint8_t code[CODE_BYTES];
-    switch (way.method) {
+    switch (variant.method) {
     case CONSTANT:
         pithi_put32(code, (uint32_t)w->codes[0]);
         return pithi_pen_put(pen, code, sizeof code);
-    case PACKED: return pithi_packed_put(&packed, w->codes, pen);
+    case PACKED: return pithi_strip_put(&packed, w->codes, pen);
     case CODED:
-        b->kernels->predict(w->codes, b->tile->extent, way.order, 0, b->count, w->words);
+        b->kernels->predict(w->codes, b->tile->extent, variant.order, 0, b->count, w->words);
         break;
     default: break; /* words are there */
     }
-    return put_words(b, w, way, pen);
+    return put_words(b, w, variant, pen);
 }
 
-static bool put_head(const struct pithi_block *b, const struct work *w, struct way way,
+static bool put_head(const struct pithi_block *b, const struct work *w, struct variant variant,
                      size_t misses, struct pithi_pen *pen) {
-    const uint8_t head[HEAD_BYTES] = {(uint8_t)way.method, (uint8_t)way.order};
+    const uint8_t head[HEAD_BYTES] = {(uint8_t)variant.method, (uint8_t)variant.order};
     return pithi_pen_put(pen, head, sizeof head) &&
            pithi_exact_put(pen, w->miss, misses, &w->values, b->count);
 }
 
 /* The block's bytes coded this way; 0 when they would be more than cap. misses: values that must
  * be stored exactly, of which w->miss says which. */
-static size_t put(const struct pithi_block *b, const struct work *w, struct way way, size_t misses,
-                  uint8_t *dst, size_t cap) {
-    const uint8_t head[HEAD_BYTES] = {(uint8_t)way.method, (uint8_t)way.order};
-    const int bare = way.method == CODED ? PITHI_ENTROPY_BARE : 0;
+static size_t put(const struct pithi_block *b, const struct work *w, struct variant variant,
+                  size_t misses, uint8_t *dst, size_t cap) {
+    const uint8_t head[HEAD_BYTES] = {(uint8_t)variant.method, (uint8_t)variant.order};
+    const int bare = variant.method == CODED ? PITHI_ENTROPY_BARE : 0;
     struct pithi_pen pen = {dst, cap, effort(b->params) | bare, w->pieces, b->coder};
     if (!pithi_pen_put(&pen, head, sizeof head) ||
-        !pithi_exact_put(&pen, w->miss, misses, &w->values, b->count) || !put_body(b, w, way, &pen))
+        !pithi_exact_put(&pen, w->miss, misses, &w->values, b->count) ||
+        !put_body(b, w, variant, &pen))
         return 0;
     return (size_t)(pen.at - dst);
 }
@@ -277,7 +278,7 @@ static size_t put_interpolated(const struct pithi_block *b, const struct work *w
                                uint8_t *dst, size_t cap, uint64_t *misses) {
     const struct pithi_interp t = interp_of(b, &w->quant, row, w->levels);
     *misses = pithi_interp_encode(&t, b->value, w->words, w->miss);
-    return put(b, w, (struct way){INTERPOLATED, row}, (size_t)*misses, dst, cap);
+    return put(b, w, (struct variant){INTERPOLATED, row}, (size_t)*misses, dst, cap);
 }
 
 static bool all_equal(const int32_t *codes, size_t count) {
@@ -309,9 +310,10 @@ static bool one_code(const struct pithi_block *b, const struct work *w) {
 }
 
 static unsigned packed_order(const struct pithi_block *b, const struct work *w) {
-    const struct pithi_packed p = packed_of(b, 0);
-    const struct pithi_source source = {.values = pithi_lay_dense(w->codes, sizeof *w->codes)};
-    return pithi_packed_choose(&p, &source, dimensions(b->tile));
+    const struct pithi_strip p = packed_of(b, 0);
+    const struct pithi_source source = {.values =
+                                            pithi_tile_layout_dense(w->codes, sizeof *w->codes)};
+    return pithi_strip_choose(&p, &source, dimensions(b->tile));
 }
 
 static unsigned best_order(const struct pithi_estimate *e, unsigned most) {
@@ -330,14 +332,14 @@ static size_t code_ratio(struct pithi_block *b, const struct work *w, size_t cap
     const unsigned order = best_order(&e, dimensions(b->tile));
     if (e.interp < e.lorenzo[order])
         return put_interpolated(b, w, e.interp_row, b->bytes, cap, &b->exact);
-    return put(b, w, (struct way){CODED, order}, (size_t)b->exact, b->bytes, cap);
+    return put(b, w, (struct variant){CODED, order}, (size_t)b->exact, b->bytes, cap);
 }
 
 /* Tries all, the shortest first in b->bytes. */
 static size_t code_auto(struct pithi_block *b, const struct work *w, size_t cap) {
     const struct pithi_estimate e = estimate(b, w);
-    const struct way ways[] = {{PACKED, packed_order(b, w)},
-                               {CODED, best_order(&e, dimensions(b->tile))}};
+    const struct variant ways[] = {{PACKED, packed_order(b, w)},
+                                   {CODED, best_order(&e, dimensions(b->tile))}};
     size_t length = 0;
     for (size_t i = 0; i < 2; i++) {
         const size_t limit = length ? length - 1 : cap;
@@ -358,17 +360,17 @@ static size_t code_auto(struct pithi_block *b, const struct work *w, size_t cap)
 /* Values are read once: codes are packed as they are made. */
 static size_t code_fast(struct pithi_block *b, struct work *w, size_t cap) {
     const struct pithi_source source = {&w->quant, w->values, w->miss};
-    struct pithi_packed p = packed_of(b, 0);
+    struct pithi_strip p = packed_of(b, 0);
     struct pithi_packing packing;
     struct pithi_pen pen = {.at = b->bytes, .room = cap};
-    p.order = pithi_packed_choose(&p, &source, dimensions(b->tile));
-    pithi_packed_begin(&p, &source, w->pieces, &packing);
+    p.order = pithi_strip_choose(&p, &source, dimensions(b->tile));
+    pithi_strip_begin(&p, &source, w->pieces, &packing);
     b->exact = packing.misses;
     w->codes[0] = packing.first;
     if (packing.constant)
-        return put(b, w, (struct way){CONSTANT, 0}, packing.misses, b->bytes, cap);
-    if (!put_head(b, w, (struct way){PACKED, p.order}, packing.misses, &pen) ||
-        !pithi_packed_finish(&p, &packing, &pen))
+        return put(b, w, (struct variant){CONSTANT, 0}, packing.misses, b->bytes, cap);
+    if (!put_head(b, w, (struct variant){PACKED, p.order}, packing.misses, &pen) ||
+        !pithi_strip_finish(&p, &packing, &pen))
         return 0;
     return (size_t)(pen.at - b->bytes);
 }
@@ -378,11 +380,11 @@ static size_t code(struct pithi_block *b, size_t cap) {
     if (!open(b, &w)) return 0;
     w.values = b->lay;
     if (b->params->value[MODE] == FAST && !b->value) return code_fast(b, &w, cap);
-    w.values = pithi_lay_dense(pithi_block_values(b), element_of(b->params));
+    w.values = pithi_tile_layout_dense(pithi_block_values(b), element_of(b->params));
     if (b->params->value[MODE] == FAST) return code_fast(b, &w, cap);
     b->exact = b->kernels->quantize(&w.quant, b->value, b->count, w.codes, w.miss);
     if (one_code(b, &w))
-        return put(b, &w, (struct way){CONSTANT, 0}, (size_t)b->exact, b->bytes, cap);
+        return put(b, &w, (struct variant){CONSTANT, 0}, (size_t)b->exact, b->bytes, cap);
     if (b->params->value[MODE] == RATIO) return code_ratio(b, &w, cap);
     return code_auto(b, &w, cap);
 }
@@ -435,20 +437,21 @@ static const char *take_constant(struct reading *g, struct pithi_reader *r) {
     return NULL;
 }
 
-/* A pithi_sink_fn of a struct pithi_lay, of one value of its dtype. */
+/* A pithi_sink_fn of a struct pithi_tile_layout, of one value of its dtype. */
 static void put_one(void *lay, size_t at, size_t count, const void *value) {
-    const struct pithi_lay *const to = lay;
-    memcpy(pithi_lay_at(to, at), value, count * to->element);
+    const struct pithi_tile_layout *const to = lay;
+    memcpy(pithi_tile_layout_at(to, at), value, count * to->element);
 }
 
 static const char *take_packed(struct reading *g, unsigned order, struct pithi_reader *r) {
     const struct pithi_block *const b = g->block;
-    const struct pithi_packed packed = packed_of(b, order);
-    struct pithi_lay lay = b->out ? pithi_lay_dense(b->out, g->exact.element) : b->lay;
+    const struct pithi_strip packed = packed_of(b, order);
+    struct pithi_tile_layout lay =
+        b->out ? pithi_tile_layout_dense(b->out, g->exact.element) : b->lay;
     r->scratch = g->rest;
     if (!lay.first || b->out_dtype != b->params->dtype)
-        return pithi_packed_take_parts(&packed, r, &g->quant, &(struct pithi_sink){put_part, g});
-    const char *const fault = pithi_packed_take_to(&packed, r, &g->quant, &lay, b->stream);
+        return pithi_strip_take_parts(&packed, r, &g->quant, &(struct pithi_sink){put_part, g});
+    const char *const fault = pithi_strip_take_to(&packed, r, &g->quant, &lay, b->stream);
     if (!fault) pithi_exact_patch(&g->exact, &(struct pithi_sink){put_one, &lay});
     return fault;
 }
@@ -456,14 +459,14 @@ static const char *take_packed(struct reading *g, unsigned order, struct pithi_r
 static const char *take_coded(struct reading *g, unsigned order, struct pithi_reader *r) {
     const struct pithi_block *const b = g->block;
     struct pithi_unpredict u;
-    struct pithi_coded coded;
+    struct pithi_symbols coded;
     r->scratch = g->rest;
-    const char *const fault = pithi_coded_open(&coded, r, b->kernels->unpack, b->count);
+    const char *const fault = pithi_symbols_open(&coded, r, b->kernels->unpack, b->count);
     if (fault) return fault;
     pithi_unpredict_init(&u, b->tile->extent, order, (uint8_t *)g->rest + coded_bytes(b->count));
     for (size_t at = 0, n; at < b->count; at += n) {
         n = b->count - at < STRIP ? b->count - at : STRIP;
-        pithi_coded_next(&coded, n, g->words);
+        pithi_symbols_next(&coded, n, g->words);
         b->kernels->unpredict(&u, g->words, n, (int32_t *)g->words);
         put_values(g, at, n, g->words);
     }
@@ -472,7 +475,7 @@ static const char *take_coded(struct reading *g, unsigned order, struct pithi_re
 
 /* Words of interpolation, strip by strip. */
 struct feed {
-    struct pithi_coded coded;
+    struct pithi_symbols coded;
     size_t left;
     uint32_t *strip;
 };
@@ -480,7 +483,7 @@ struct feed {
 static size_t next_words(void *arg, const uint32_t **words) {
     struct feed *const f = arg;
     const size_t n = f->left < STRIP ? f->left : STRIP;
-    pithi_coded_next(&f->coded, n, f->strip);
+    pithi_symbols_next(&f->coded, n, f->strip);
     f->left -= n;
     *words = f->strip;
     return n;
@@ -508,32 +511,32 @@ static const char *take_interpolated(struct reading *g, unsigned row, struct pit
     tile.next = next_words;
     tile.next_arg = &feed;
     r->scratch = g->rest;
-    const char *fault = pithi_coded_open(&feed.coded, r, b->kernels->unpack, feed.left);
+    const char *fault = pithi_symbols_open(&feed.coded, r, b->kernels->unpack, feed.left);
     if (fault) return fault;
     const size_t finest = b->count - feed.left;
     pithi_interp_decode_coarse(&tile);
     feed.left = finest;
-    if (finest) fault = pithi_coded_open(&feed.coded, r, b->kernels->unpack, finest);
+    if (finest) fault = pithi_symbols_open(&feed.coded, r, b->kernels->unpack, finest);
     if (!fault)
         pithi_interp_decode_finest(&tile,
                                    &(struct pithi_sink){rounded ? put_rounded : put_part, g});
     return fault;
 }
 
-static const char *take_body(struct reading *g, struct way way, struct pithi_reader *r) {
-    switch (way.method) {
+static const char *take_body(struct reading *g, struct variant variant, struct pithi_reader *r) {
+    switch (variant.method) {
     case CONSTANT: return take_constant(g, r);
-    case PACKED: return take_packed(g, way.order, r);
-    case CODED: return take_coded(g, way.order, r);
-    default: return take_interpolated(g, way.order, r);
+    case PACKED: return take_packed(g, variant.order, r);
+    case CODED: return take_coded(g, variant.order, r);
+    default: return take_interpolated(g, variant.order, r);
     }
 }
 
 /* Whether there is such a way, for this tile and bound. */
-static bool legal(const struct pithi_block *b, bool relative, struct way way) {
-    if (way.method == CONSTANT) return way.order == 0;
-    if (way.method == INTERPOLATED) return way.order < PITHI_INTERP_ROWS && !relative;
-    return way.method < METHODS && way.order <= dimensions(b->tile);
+static bool legal(const struct pithi_block *b, bool relative, struct variant variant) {
+    if (variant.method == CONSTANT) return variant.order == 0;
+    if (variant.method == INTERPOLATED) return variant.order < PITHI_INTERP_ROWS && !relative;
+    return variant.method < METHODS && variant.order <= dimensions(b->tile);
 }
 
 static const char *take(struct pithi_block *b) {
@@ -543,11 +546,11 @@ static const char *take(struct pithi_block *b) {
     const uint8_t *const head = pithi_reader_take(&r, HEAD_BYTES);
     if (!quant_of(b, &g.quant)) return "a bound that the dtype cannot have";
     if (!head) return "the block is shorter than its head";
-    const struct way way = {(enum method)head[0], head[1]};
-    if (!legal(b, g.quant.relative, way)) return "unknown coding of a block";
+    const struct variant variant = {(enum method)head[0], head[1]};
+    if (!legal(b, g.quant.relative, variant)) return "unknown coding of a block";
     g.block = b;
     const char *fault = pithi_exact_take(&r, &g.exact, element_of(b->params), b->count);
-    if (!fault) fault = take_body(&g, way, &r);
+    if (!fault) fault = take_body(&g, variant, &r);
     if (fault) return fault;
     b->exact = g.exact.misses;
     return r.left ? "bytes after the end of a block" : NULL;

@@ -62,7 +62,7 @@ static void preset(uint32_t value[PITHI_KEYS_MAX], uint32_t seen) {
     if (!(value[ABS] | value[REL])) value[REL] = PITHI_DECIMAL(1, -2);
 }
 
-static void settle(struct pithi_params *p, uint32_t ndim, const uint64_t *shape) {
+static void idempotent(struct pithi_params *p, uint32_t ndim, const uint64_t *shape) {
     enum { FLAT = 16 };
     if (p->value[DIM]) return;
     const uint64_t last = ndim > 1 ? shape[ndim - 1] : FLAT;
@@ -134,7 +134,7 @@ static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
 static size_t pieces_bytes(const struct work *w) {
     const size_t words =
-        larger(pithi_packed_scratch(w->elements), pithi_coded_scratch(w->elements));
+        larger(pithi_strip_scratch(w->elements), pithi_symbols_scratch(w->elements));
     return larger(words, pithi_piece_scratch(w->rows));
 }
 
@@ -184,9 +184,9 @@ static struct work work_of(const struct pithi_block *b) {
 
 static size_t rows_of(const struct work *w, size_t count) { return (count + w->row - 1) / w->row; }
 
-static struct pithi_packed tile_of(const struct pithi_block *b, const struct work *w,
-                                   size_t distinct) {
-    return (struct pithi_packed){b->kernels, {1, 1, (uint32_t)distinct, (uint32_t)w->row}, 0};
+static struct pithi_strip tile_of(const struct pithi_block *b, const struct work *w,
+                                  size_t distinct) {
+    return (struct pithi_strip){b->kernels, {1, 1, (uint32_t)distinct, (uint32_t)w->row}, 0};
 }
 
 /* Values in so many rows, of which the last may be short. */
@@ -235,20 +235,20 @@ static bool put_centre(const struct work *w, struct pithi_rows *rows, struct pit
 
 static bool put_coded(const struct pithi_block *b, const struct work *w, size_t distinct,
                       struct pithi_pen *pen) {
-    const struct pithi_packed tile = tile_of(b, w, distinct);
+    const struct pithi_strip tile = tile_of(b, w, distinct);
     const size_t count = distinct * w->row;
     b->kernels->predict(w->codes, tile.extent, 0, 0, count, w->words);
-    return pithi_coded_put(pen, w->elements, b->kernels->pack, w->words, count);
+    return pithi_symbols_put(pen, w->elements, b->kernels->pack, w->words, count);
 }
 
 /* The shorter of coded and packed words. */
 static bool put_rows(const struct pithi_block *b, const struct work *w, size_t distinct,
                      struct pithi_pen *pen, bool *coded) {
-    const struct pithi_packed tile = tile_of(b, w, distinct);
+    const struct pithi_strip tile = tile_of(b, w, distinct);
     struct pithi_pen packed = *pen;
     *coded = b->params->value[MODE] != FAST && put_coded(b, w, distinct, pen);
     if (*coded) packed.room = (size_t)(pen->at - packed.at) - 1;
-    if (!pithi_packed_put(&tile, w->codes, &packed)) return *coded;
+    if (!pithi_strip_put(&tile, w->codes, &packed)) return *coded;
     *pen = packed;
     *coded = false;
     return true;
@@ -265,9 +265,10 @@ static size_t code(struct pithi_block *b, size_t cap) {
                             w.pieces, b->coder};
     unsigned kind, centre;
     bool coded;
-    const struct pithi_lay values = pithi_lay_dense(b->value, element_of(b->params));
+    const struct pithi_tile_layout values =
+        pithi_tile_layout_dense(b->value, element_of(b->params));
     b->exact = number_rows(b, &quant, &w, &rows);
-    b->active = values_in(b, &w, rows.distinct);
+    b->nonzero = values_in(b, &w, rows.distinct);
     if (!pithi_exact_put(&pen, w.miss, b->exact, &values, b->count) ||
         !pithi_rowmap_put(&pen, w.rows, w.which, rows_of(&w, b->count), rows.distinct, !fast, w.map,
                           &kind) ||
@@ -282,7 +283,7 @@ static pith_status encode(struct pithi_block *b) {
     b->length = code(b, b->count * element_of(b->params) - 1);
     if (!b->length) {
         pithi_plain_put(b);
-        b->active = b->count;
+        b->nonzero = b->count;
     }
     return PITH_OK;
 }
@@ -301,10 +302,10 @@ static bool take_centre(const struct work *w, struct pithi_reader *r, unsigned b
 }
 
 static const char *take_coded(const struct pithi_block *b, const struct work *w,
-                              const struct pithi_packed *tile, size_t count,
+                              const struct pithi_strip *tile, size_t count,
                               struct pithi_reader *r) {
     struct pithi_unpredict u;
-    const char *const fault = pithi_coded_take(r, b->kernels->unpack, w->words, count);
+    const char *const fault = pithi_symbols_take(r, b->kernels->unpack, w->words, count);
     if (fault) return fault;
     pithi_unpredict_init(&u, tile->extent, 0, NULL);
     b->kernels->unpredict(&u, w->words, count, w->codes);
@@ -314,14 +315,14 @@ static const char *take_coded(const struct pithi_block *b, const struct work *w,
 /* Values of the distinct rows. */
 static const char *take_rows(const struct pithi_block *b, const struct work *w, size_t distinct,
                              const struct pithi_quant *q, struct pithi_reader *r, void *values) {
-    const struct pithi_packed tile = tile_of(b, w, distinct);
+    const struct pithi_strip tile = tile_of(b, w, distinct);
     const size_t count = distinct * w->row;
     const unsigned head = b->bytes[0], centre = pithi_rows_centre_bytes(head);
     if (!take_centre(w, r, centre)) return "the centres of columns are cut";
-    if (!(head & PITHI_ROWS_CODED) && !centre) return pithi_packed_take(&tile, r, q, values, false);
+    if (!(head & PITHI_ROWS_CODED) && !centre) return pithi_strip_take(&tile, r, q, values, false);
     const char *const fault = head & PITHI_ROWS_CODED
                                   ? take_coded(b, w, &tile, count, r)
-                                  : pithi_packed_take(&tile, r, NULL, w->codes, false);
+                                  : pithi_strip_take(&tile, r, NULL, w->codes, false);
     if (fault) return fault;
     if (centre) pithi_rows_lift(w->codes, distinct, w->row, w->centre);
     b->kernels->dequantize(q, w->codes, count, values, false);
@@ -364,7 +365,7 @@ static const char *take_block(struct pithi_block *b, const struct work *w) {
     if (fault) return fault;
     if (r.left) return "bytes after the end of a block";
     b->exact = exact.misses;
-    b->active = values_in(b, w, distinct);
+    b->nonzero = values_in(b, w, distinct);
     deliver(b, w);
     pithi_exact_patch(&exact, &(struct pithi_sink){pithi_block_put, b});
     return NULL;
@@ -373,7 +374,7 @@ static const char *take_block(struct pithi_block *b, const struct work *w) {
 static pith_status decode(struct pithi_block *b) {
     if (b->plain) {
         b->detail = pithi_plain_take(b);
-        b->active = b->count;
+        b->nonzero = b->count;
     } else {
         const struct work w = work_of(b);
         b->detail = take_block(b, &w);
@@ -393,7 +394,7 @@ const struct pithi_codec pithi_codec_embed = {
     .needs = needs,
     .need_count = sizeof needs / sizeof needs[0],
     .preset = preset,
-    .settle = settle,
+    .idempotent = idempotent,
     .check = check,
     .fixed = fixed,
     .block_bytes = block_bytes,

@@ -202,10 +202,10 @@ static void encode_piece(struct pithi_block *b, size_t at, size_t count) {
     const struct pithi_rotation r = rotation(b->params), none = {0};
     const void *values = (const uint8_t *)b->value + at * pith_dtype_bytes(dtype);
     float *const x = first_scratch(b);
-    if (b->aside) {
-        pithi_aside_take(b->aside, b->first + at, count, values, dtype);
+    if (b->exempt_values) {
+        pithi_exempt_values_take(b->exempt_values, b->first + at, count, values, dtype);
         b->kernels->rotate(&none, x, values, dtype, count, 0);
-        pithi_aside_clear(b->aside, b->first + at, count, x);
+        pithi_exempt_values_clear(b->exempt_values, b->first + at, count, x);
         b->kernels->rotate(&r, x, x, PITH_F32, count, b->first + at);
     } else {
         b->kernels->rotate(&r, x, values, dtype, count, b->first + at);
@@ -218,7 +218,7 @@ static size_t encode_direct(struct pithi_block *b) {
     const struct pithi_rotation r = rotation(b->params);
     struct pithi_group_job job = job_of(b, 0, b->count);
     size_t done = b->count;
-    if (b->aside || b->residual) return 0;
+    if (b->exempt_values || b->residual) return 0;
     job.value = b->value;
     job.value_dtype = b->params->dtype;
     job.stream = b->stream;
@@ -256,7 +256,8 @@ static pith_status decode(struct pithi_block *b) {
         decode_codes(b, at, count, x, PITH_F32);
         leave(b, at, count, x, (uint8_t *)b->out + at * width, b->out_dtype, 1.0f);
     }
-    if (b->aside) pithi_aside_put(b->aside, b->first, b->count, b->out, b->out_dtype);
+    if (b->exempt_values)
+        pithi_exempt_values_put(b->exempt_values, b->first, b->count, b->out, b->out_dtype);
     return PITH_OK;
 }
 

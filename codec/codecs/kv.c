@@ -139,7 +139,7 @@ static uint64_t page_elements(const struct pithi_params *p, const struct rows *r
     return tokens * r->heads * r->dim;
 }
 
-static void settle(struct pithi_params *p, uint32_t ndim, const uint64_t *shape) {
+static void idempotent(struct pithi_params *p, uint32_t ndim, const uint64_t *shape) {
     const struct rows r = rows_of(p, ndim, shape);
     const bool known = !is_empty(&r) && row_fits(&r);
     const uint64_t page = known ? page_elements(p, &r) : 0;
@@ -465,7 +465,7 @@ const struct pithi_codec pithi_codec_kv = {
     .need_count = sizeof needs / sizeof needs[0],
     .stream_keys = 1u << WINDOW,
     .preset = preset,
-    .settle = settle,
+    .idempotent = idempotent,
     .check = check,
     .fixed = fixed,
     .block_bytes = block_bytes,

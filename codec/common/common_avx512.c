@@ -1,4 +1,4 @@
-/* common_avx512.c - the universal hash and copies past the cache for AVX-512.
+/* common_avx512.c - the universal hash and copies by non-temporal stores for AVX-512.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <immintrin.h>
 #include <string.h>
@@ -57,7 +57,7 @@ static uint64_t nh(const void *p, size_t bytes, uint64_t lane) {
     return sum + (whole < bytes ? pithi_nh_c(s + whole, bytes - whole, lane + whole / 8) : 0);
 }
 
-/* ---- Copies past the cache --------------------------------------------------------------------*/
+/* ---- Copies by non-temporal stores ------------------------------------------------------------*/
 
 static inline void stream_line(uint8_t *to, const uint8_t *from) {
     _mm512_stream_si512((void *)to, _mm512_loadu_si512(from));

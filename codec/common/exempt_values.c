@@ -15,7 +15,7 @@ struct piece {
 };
 
 /* *at counts elements of the slot. */
-static bool next(const struct pithi_aside *a, uint64_t first, size_t count, uint64_t *at,
+static bool next(const struct pithi_exempt_values *a, uint64_t first, size_t count, uint64_t *at,
                  struct piece *p) {
     struct pithi_exempt_run run;
     if (!pithi_exempt_next(a->map, at, a->origin + first + count, &run)) return false;
@@ -26,30 +26,31 @@ static bool next(const struct pithi_aside *a, uint64_t first, size_t count, uint
     return true;
 }
 
-void pithi_aside_take(const struct pithi_aside *a, uint64_t first, size_t count, const void *values,
-                      uint32_t dtype) {
+void pithi_exempt_values_take(const struct pithi_exempt_values *a, uint64_t first, size_t count,
+                              const void *values, uint32_t dtype) {
     struct piece p;
     const size_t width = pith_dtype_bytes(dtype);
     for (uint64_t at = a->origin + first; next(a, first, count, &at, &p);)
         pithi_convert(p.bytes, p.dtype, (const uint8_t *)values + p.from * width, dtype, p.count);
 }
 
-void pithi_aside_clear(const struct pithi_aside *a, uint64_t first, size_t count, float *x) {
+void pithi_exempt_values_clear(const struct pithi_exempt_values *a, uint64_t first, size_t count,
+                               float *x) {
     struct piece p;
     for (uint64_t at = a->origin + first; next(a, first, count, &at, &p);)
         memset(x + p.from, 0, p.count * sizeof *x);
 }
 
-void pithi_aside_put(const struct pithi_aside *a, uint64_t first, size_t count, void *out,
-                     uint32_t dtype) {
+void pithi_exempt_values_put(const struct pithi_exempt_values *a, uint64_t first, size_t count,
+                             void *out, uint32_t dtype) {
     struct piece p;
     const size_t width = pith_dtype_bytes(dtype);
     for (uint64_t at = a->origin + first; next(a, first, count, &at, &p);)
         pithi_convert((uint8_t *)out + p.from * width, dtype, p.bytes, p.dtype, p.count);
 }
 
-void pithi_aside_add(const struct pithi_aside *a, uint64_t first, size_t count, bool more,
-                     float *x) {
+void pithi_exempt_values_add(const struct pithi_exempt_values *a, uint64_t first, size_t count,
+                             bool more, float *x) {
     struct piece p;
     for (uint64_t at = a->origin + first; next(a, first, count, &at, &p);)
         for (size_t i = 0; i < p.count; i++) {
@@ -58,8 +59,8 @@ void pithi_aside_add(const struct pithi_aside *a, uint64_t first, size_t count, 
         }
 }
 
-void pithi_aside_settle(const struct pithi_aside *a, uint64_t first, size_t count, const float *x,
-                        float scale, void *out, uint32_t dtype) {
+void pithi_exempt_values_finish(const struct pithi_exempt_values *a, uint64_t first, size_t count,
+                                const float *x, float scale, void *out, uint32_t dtype) {
     struct piece p;
     for (uint64_t at = a->origin + first; next(a, first, count, &at, &p);)
         for (size_t i = p.from; i < p.from + p.count; i++) {

@@ -6,7 +6,7 @@
 #include "common/exempt.h"
 
 /* The exempt elements of one slot of one frame. */
-struct pithi_aside {
+struct pithi_exempt_values {
     const struct pithi_exempt_map *map;
     uint64_t origin; /* number in the map of the slot's element 0 */
     uint8_t *bytes;  /* the slot's exempt values; decoding only reads them */
@@ -15,18 +15,19 @@ struct pithi_aside {
 /* Elements [first, first + count) of the slot, dense. */
 
 /* Exempt elements of `values` go to the area. */
-void pithi_aside_take(const struct pithi_aside *a, uint64_t first, size_t count, const void *values,
-                      uint32_t dtype);
+void pithi_exempt_values_take(const struct pithi_exempt_values *a, uint64_t first, size_t count,
+                              const void *values, uint32_t dtype);
 /* Exempt elements of x become +0. */
-void pithi_aside_clear(const struct pithi_aside *a, uint64_t first, size_t count, float *x);
+void pithi_exempt_values_clear(const struct pithi_exempt_values *a, uint64_t first, size_t count,
+                               float *x);
 /* Exempt elements of `out` become the area's values. */
-void pithi_aside_put(const struct pithi_aside *a, uint64_t first, size_t count, void *out,
-                     uint32_t dtype);
+void pithi_exempt_values_put(const struct pithi_exempt_values *a, uint64_t first, size_t count,
+                             void *out, uint32_t dtype);
 /* Exempt elements of x become the area's values in f32, or (more) x + them. */
-void pithi_aside_add(const struct pithi_aside *a, uint64_t first, size_t count, bool more,
-                     float *x);
+void pithi_exempt_values_add(const struct pithi_exempt_values *a, uint64_t first, size_t count,
+                             bool more, float *x);
 /* Exempt elements of `out` become scale * x (1: x as it is). */
-void pithi_aside_settle(const struct pithi_aside *a, uint64_t first, size_t count, const float *x,
-                        float scale, void *out, uint32_t dtype);
+void pithi_exempt_values_finish(const struct pithi_exempt_values *a, uint64_t first, size_t count,
+                                const float *x, float scale, void *out, uint32_t dtype);
 
 #endif

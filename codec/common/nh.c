@@ -1,4 +1,4 @@
-/* nh.c - scalar text of the hash; kernels reproduce pithi_nh_c.
+/* nh.c - scalar reference of the hash; kernels reproduce pithi_nh_c.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "common/nh.h"
 

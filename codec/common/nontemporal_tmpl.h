@@ -1,4 +1,4 @@
-/* nontemporal_tmpl.h - copies past the cache, by whole lines.
+/* nontemporal_tmpl.h - copies by non-temporal stores, by whole lines.
  * SPDX-License-Identifier: Apache-2.0
  *
  * The including file has defined stream_line: 64 bytes to an aligned place. */

@@ -1,4 +1,4 @@
-/* channel.c - settled groups along rows, in scalar C: the specification of their kernels.
+/* channel.c - idempotent groups along rows, in scalar C: the specification of their kernels.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "group/channel.h"
 
@@ -14,7 +14,7 @@ static void put_code(uint8_t *row, size_t bit, uint32_t code) {
     if (word >> 8) row[bit / 8 + 1] |= (uint8_t)(word >> 8);
 }
 
-static void encode_column(struct pithi_column_job *job, size_t column) {
+static void encode_column(struct pithi_channel_job *job, size_t column) {
     uint8_t value[PITHI_COLUMN_ROWS * 4], codes[PITHI_COLUMN_ROWS], scales[8];
     const size_t size = width(job->dtype), scale = pithi_scale_width(job->set.scale_dtype);
     struct pithi_group_job group = {.set = job->set,
@@ -37,7 +37,7 @@ static void encode_column(struct pithi_column_job *job, size_t column) {
                  pithi_group_index(&job->set, codes, job->rows, i));
 }
 
-void pithi_column_encode_c(struct pithi_column_job *job) {
+void pithi_channel_encode_c(struct pithi_channel_job *job) {
     const size_t bytes = pithi_group_code_bytes(&job->set, job->columns);
     if (job->rows == 0) return;
     for (size_t i = 0; i < job->rows; i++) memset(job->codes + i * job->code_stride, 0, bytes);
@@ -46,7 +46,7 @@ void pithi_column_encode_c(struct pithi_column_job *job) {
 
 /* ---- Decode ----------------------------------------------------------------------------------*/
 
-static void decode_column(struct pithi_column_job *job, size_t column) {
+static void decode_column(struct pithi_channel_job *job, size_t column) {
     const struct pithi_group_setting *s = &job->set;
     const uint32_t scale = pithi_scale_load(job->scales, s->scale_dtype, column);
     const uint32_t zero = s->asymmetric ? pithi_scale_load(job->zeros, s->scale_dtype, column) : 0;
@@ -63,7 +63,7 @@ static void decode_column(struct pithi_column_job *job, size_t column) {
     }
 }
 
-void pithi_column_decode_c(struct pithi_column_job *job) {
+void pithi_channel_decode_c(struct pithi_channel_job *job) {
     if (job->rows == 0) return;
     for (size_t c = 0; c < job->columns; c++) decode_column(job, c);
 }

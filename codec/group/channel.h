@@ -1,8 +1,8 @@
-/* channel.h - settled groups that run along rows: one column of a few rows is a group.
+/* channel.h - idempotent groups that run along rows: one column of a few rows is a group.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The arithmetic is that of settled groups (group.h); the codes of a row lie together. column.c is
- * the text of the kernels. */
+ * The arithmetic is that of idempotent groups (group.h); the codes of a row lie together. channel.c
+ * is the text of the kernels. */
 #ifndef PITHI_GROUP_CHANNEL_H
 #define PITHI_GROUP_CHANNEL_H
 
@@ -20,7 +20,7 @@ enum { PITHI_COLUMN_ROWS = 256 };
  * at bits [c * bits, ...) of its bytes, LSB first; rows of codes lie code_stride bytes apart.
  * Unused bits of a row's last byte are written 0 and ignored. Column c has scale c, and zero point
  * c when the setting is asymmetric. */
-struct pithi_column_job {
+struct pithi_channel_job {
     struct pithi_group_setting set;
     size_t rows, columns; /* encode: at most PITHI_COLUMN_ROWS rows */
     const void *value;    /* encode */
@@ -36,7 +36,7 @@ struct pithi_column_job {
     uint64_t saturated, poisoned;
 };
 
-typedef void pithi_column_fn(struct pithi_column_job *job);
-pithi_column_fn pithi_column_encode_c, pithi_column_decode_c;
+typedef void pithi_channel_fn(struct pithi_channel_job *job);
+pithi_channel_fn pithi_channel_encode_c, pithi_channel_decode_c;
 
 #endif

@@ -85,8 +85,8 @@ static bool one_magnitude(const struct group *g) {
 
 /* Whether codes by a guess are what decoded values get again. */
 static bool settles(const struct group *g, float m, float scale) {
-    return pithi_codebook_settles(g->book, g->job->value_dtype, m, g->cells, scale, level_sum(g),
-                                  g->count) &&
+    return pithi_codebook_is_idempotent(g->book, g->job->value_dtype, m, g->cells, scale,
+                                        level_sum(g), g->count) &&
            !one_magnitude(g);
 }
 

@@ -15,7 +15,7 @@
 
 enum { UNIT = 64, STRIP = 16, DEPTH = 4 };
 
-/* The part of a job that begins at element i, in the scalar text. */
+/* The part of a job that begins at element i, in the scalar reference. */
 static __attribute__((noinline)) void scalar_part(struct pithi_group_job *job, size_t i,
                                                   size_t count, pithi_group_fn *fn) {
     struct pithi_group_job p = *job;
@@ -476,7 +476,7 @@ static void codebook_encode(struct pithi_group_job *job) {
 
 /* ---- From codes to values ---------------------------------------------------------------------*/
 /* What each code of a group stands for is one table, rounded before it is looked up in. Scales from
- * 2^119 up, where values could overflow, go to the scalar text with the groups beside them. */
+ * 2^119 up, where values could overflow, go to the scalar reference with the groups beside them. */
 enum { READABLE = 32 }; /* bytes that take64 may read */
 
 #define LIMIT 0x7B000000u /* bits of 2^119 */

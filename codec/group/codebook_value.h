@@ -159,8 +159,9 @@ PITHI_INLINE float pithi_codebook_fit(const struct pithi_group_setting *s, float
 
 /* Whether codes by a guess of so many cells a unit can be what decoded values get again: m is the
  * largest magnitude, sum that of the magnitudes of the codes' levels. */
-PITHI_INLINE bool pithi_codebook_settles(const struct pithi_codebook *b, uint32_t dtype, float m,
-                                         float cells, float scale, float sum, size_t count) {
+PITHI_INLINE bool pithi_codebook_is_idempotent(const struct pithi_codebook *b, uint32_t dtype,
+                                               float m, float cells, float scale, float sum,
+                                               size_t count) {
     const float top = b->level[b->levels - 1] * scale;
     return m * cells < b->widest && scale != 0 &&
            !pithi_nonfinite(pithi_bits(pithi_round_to(dtype, top))) &&

@@ -121,7 +121,7 @@ static void shrink(const struct pithi_group_job *job, const struct group *g, uin
     *best = s.grid;
 }
 
-static void find_settled(const struct pithi_group_job *job, struct group *g) {
+static void find_idempotent(const struct pithi_group_job *job, struct group *g) {
     const struct pithi_group_setting *s = &job->set;
     const uint32_t dtype = job->base_dtype == PITH_NONE ? job->value_dtype : PITH_F32;
     float lo = 0, hi;
@@ -130,7 +130,7 @@ static void find_settled(const struct pithi_group_job *job, struct group *g) {
     else
         hi = pithi_float(largest(job, g));
     struct pithi_grid r = pithi_grid_of(s, dtype, lo, hi);
-    pithi_settle(s, dtype, lo, hi, &r);
+    pithi_idempotent_scale(s, dtype, lo, hi, &r);
     if (s->shrink && r.reciprocal != 0) shrink(job, g, dtype, lo, hi, &r);
     g->grid = r;
     g->coded = r.reciprocal != 0;
@@ -152,7 +152,7 @@ static void update_base(struct pithi_group_job *job, const struct group *g, size
 static int code(const struct pithi_group_job *job, const struct group *g, size_t i, uint32_t u16) {
     const struct pithi_group_setting *s = &job->set;
     const float d = difference(job, i);
-    if (s->asymmetric || s->settle) return (int)pithi_grid_code(s, &g->grid, g->grid.most, d);
+    if (s->asymmetric || s->idempotent) return (int)pithi_grid_code(s, &g->grid, g->grid.most, d);
     return pithi_group_quantize(s, d, g->grid.reciprocal, u16);
 }
 
@@ -184,8 +184,8 @@ void pithi_group_encode_c(struct pithi_group_job *job) {
     }
     for (size_t index = 0; g.first < job->count; index++, g.first += s->group) {
         g.count = job->count - g.first < s->group ? job->count - g.first : s->group;
-        if (s->asymmetric || s->settle)
-            find_settled(job, &g);
+        if (s->asymmetric || s->idempotent)
+            find_idempotent(job, &g);
         else
             find_scale(job, &g);
         if (s->search && g.coded) search_scale(job, &g);
@@ -282,7 +282,7 @@ void pithi_group_sum_c(struct pithi_sum_job *job) {
 
 /* What rounding takes from scale and zero point moves the ends of the codes' reach; shrinking
  * leaves an eighth of the range. */
-static double settled_bound(const struct pithi_group_setting *s, double scale, double zero) {
+static double idempotent_bound(const struct pithi_group_setting *s, double scale, double zero) {
     const double levels = pithi_group_levels(s), reach = levels * scale;
     const double half = s->scale_dtype == PITH_F16 ? 0x1p-12 : 0x1p-9;
     const double least = s->scale_dtype == PITH_F16 ? 0x1p-25 : 0x1p-118;
@@ -294,7 +294,7 @@ static double settled_bound(const struct pithi_group_setting *s, double scale, d
 static double one_bound(const struct pithi_group_setting *s, double scale, double zero) {
     const double a = scale < 0 ? -scale : scale, z = zero < 0 ? -zero : zero;
     if (s->codebook) return pithi_codebook_bound(s, scale);
-    if (s->asymmetric || s->settle) return settled_bound(s, a, z);
+    if (s->asymmetric || s->idempotent) return idempotent_bound(s, a, z);
     /* e8m0 has no 0: what its least scale means is a group that is all zero. */
     if (a == (s->scale_dtype == PITHI_E8M0 ? 0x1p-127 : 0)) return 0x1p-118;
     const double step = s->stochastic ? a : a / 2;

@@ -453,8 +453,8 @@ void pithi_group_bind_avx512(struct pithi_kernels *k) {
     k->group_encode_runs = group_encode_runs;
     k->group_decode = group_decode;
     k->group_sum = group_sum;
-    k->column_encode = column_encode;
-    k->column_decode = column_decode;
+    k->channel_encode = channel_encode;
+    k->channel_decode = channel_decode;
     k->rotate_encode = rotate_encode;
     k->rotate = rotate;
     k->unrotate = unrotate;

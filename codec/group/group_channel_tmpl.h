@@ -1,4 +1,4 @@
-/* group_channel_tmpl.h - settled groups that run along rows, written once over 16 lanes.
+/* group_channel_tmpl.h - idempotent groups that run along rows, written once over 16 lanes.
  * SPDX-License-Identifier: Apache-2.0
  *
  * The including file has included group_encode_tmpl.h and group_decode_tmpl.h, and defines nothing
@@ -17,7 +17,7 @@ enum { STRIP = 1024, AT_ONCE = 8, BESIDE_SCALES = 4, CODE_ROWS_AHEAD = 2 };
 
 /* What a loop is made for; constant in the common loops. bits 0: as the job has it. odd: some
  * values are beyond the last code. */
-struct column_way {
+struct column_variant {
     uint32_t vt;
     unsigned bits;
     bool asymmetric, odd;
@@ -36,10 +36,10 @@ struct strip {
     float high[STRIP], scale[STRIP], zero[STRIP], reciprocal[STRIP], most[STRIP];
 };
 
-static struct pithi_column_job columns_of(const struct pithi_column_job *job, size_t first,
-                                          size_t columns) {
+static struct pithi_channel_job columns_of(const struct pithi_channel_job *job, size_t first,
+                                           size_t columns) {
     const size_t scale = first * pithi_scale_width(job->set.scale_dtype);
-    struct pithi_column_job p = *job;
+    struct pithi_channel_job p = *job;
     p.columns = columns;
     if (p.value) p.value = (const uint8_t *)p.value + first * width(p.dtype);
     if (p.out) p.out = (uint8_t *)p.out + first * width(p.dtype);
@@ -49,9 +49,9 @@ static struct pithi_column_job columns_of(const struct pithi_column_job *job, si
     return p;
 }
 
-static void open_strip(struct strip *s, const struct pithi_column_job *job, size_t first,
+static void open_strip(struct strip *s, const struct pithi_channel_job *job, size_t first,
                        size_t columns) {
-    const struct pithi_column_job p = columns_of(job, first, columns);
+    const struct pithi_channel_job p = columns_of(job, first, columns);
     s->value = p.value;
     s->out = p.out;
     s->codes = p.codes;
@@ -98,7 +98,7 @@ ALWAYS void set_ends(struct strip *s, size_t c, struct ends e) {
 
 /* Of whole vectors of columns in AT_ONCE rows, while three rows are fetched to every four. */
 ALWAYS void widen_rows(struct strip *s, const uint8_t *v, size_t whole, const uint8_t *fetch,
-                       struct column_way w) {
+                       struct column_variant w) {
     const size_t line = 64 / width(w.vt);
     for (size_t c = 0; c < whole; c += 16) {
         struct ends e = ends_at(s, c);
@@ -111,7 +111,7 @@ ALWAYS void widen_rows(struct strip *s, const uint8_t *v, size_t whole, const ui
 }
 
 /* Of whole vectors of columns. */
-ALWAYS void extremes_of_rows(struct strip *s, size_t rows, struct column_way w) {
+ALWAYS void extremes_of_rows(struct strip *s, size_t rows, struct column_variant w) {
     const size_t whole = s->columns - s->columns % 16;
     const struct ends none = {v_set(0x7FFFFFFFu), v_set(w.asymmetric ? 0x80000000u : 0)};
     const uint8_t *v = s->value;
@@ -128,7 +128,7 @@ ALWAYS void extremes_of_rows(struct strip *s, size_t rows, struct column_way w) 
 
 /* The columns after the last whole vector; lanes without a column are 0. */
 static __attribute__((noinline)) void extremes_of_rest(struct strip *s, size_t rows,
-                                                       struct column_way w) {
+                                                       struct column_variant w) {
     const size_t first = s->columns - s->columns % 16, n = s->columns % 16;
     struct ends e = {v_set(0x7FFFFFFFu), v_set(w.asymmetric ? 0x80000000u : 0)};
     uint8_t padded[16 * 4] = {0};
@@ -154,9 +154,9 @@ static void clear_rest(float *p, size_t columns) {
     for (size_t c = columns; c % UNIT; c++) p[c] = 0;
 }
 
-static void settle_strip(struct strip *s, struct pithi_column_job *job) {
+static void settle_strip(struct strip *s, struct pithi_channel_job *job) {
     const struct pithi_group_setting *set = &job->set;
-    struct settled t;
+    struct idempotent t;
     uint32_t poisoned = 0;
     for (size_t c = 0; c < s->columns; c += 16) {
         const struct ends e = ends_at(s, c);
@@ -166,7 +166,7 @@ static void settle_strip(struct strip *s, struct pithi_column_job *job) {
         const bool odd = set->asymmetric ? settle_ranges(&t, set, job->dtype, v_ordered(e.low),
                                                          v_ordered(e.high), true, false)
                                          : settle_sizes(&t, set, job->dtype, e.high, false);
-        if (odd) poisoned += settle_odd(&t, set, job->dtype, 0, n);
+        if (odd) poisoned += settle_irregular(&t, set, job->dtype, 0, n);
         s->odd = s->odd || odd;
         memcpy(s->scale + c, t.scale, sizeof t.scale);
         memcpy(s->zero + c, t.zero, sizeof t.zero);
@@ -191,13 +191,13 @@ struct grids {
 };
 
 ALWAYS void set_grid(struct grids *g, size_t k, const struct strip *s, size_t c,
-                     struct column_way w) {
+                     struct column_variant w) {
     g->zero[k] = w.asymmetric ? lanes_at(s->zero, c + 16 * k) : v_set(0);
     g->reciprocal[k] = lanes_at(s->reciprocal, c + 16 * k);
     g->most[k] = w.odd ? lanes_at(s->most, c + 16 * k) : v_set(0);
 }
 
-ALWAYS struct grids grids_at(const struct strip *s, size_t c, struct column_way w) {
+ALWAYS struct grids grids_at(const struct strip *s, size_t c, struct column_variant w) {
     struct grids g;
     set_grid(&g, 0, s, c, w);
     set_grid(&g, 1, s, c, w);
@@ -206,7 +206,7 @@ ALWAYS struct grids grids_at(const struct strip *s, size_t c, struct column_way 
     return g;
 }
 
-ALWAYS v16 column_code(const struct grids *g, size_t k, v16 x, struct column_way w) {
+ALWAYS v16 column_code(const struct grids *g, size_t k, v16 x, struct column_variant w) {
     if (w.asymmetric) x = f_sub(x, g->zero[k]);
     x = f_mul(x, g->reciprocal[k]);
     if (w.odd) {
@@ -217,7 +217,7 @@ ALWAYS v16 column_code(const struct grids *g, size_t k, v16 x, struct column_way
 }
 
 ALWAYS void column_unit(const struct grids *g, const struct packing *pack, const uint8_t *value,
-                        uint8_t *codes, size_t room, struct column_way w) {
+                        uint8_t *codes, size_t room, struct column_variant w) {
     const v16 q[4] = {
         column_code(g, 0, load(w.vt, value, 0), w), column_code(g, 1, load(w.vt, value, 16), w),
         column_code(g, 2, load(w.vt, value, 32), w), column_code(g, 3, load(w.vt, value, 48), w)};
@@ -226,7 +226,7 @@ ALWAYS void column_unit(const struct grids *g, const struct packing *pack, const
 
 static __attribute__((noinline)) void column_rest(const struct strip *s, const struct packing *pack,
                                                   const uint8_t *value, uint8_t *codes,
-                                                  size_t first, struct column_way w) {
+                                                  size_t first, struct column_variant w) {
     const size_t n = s->columns - first, bytes = (n * pack->bits + 7) / 8;
     uint8_t padded[UNIT * 4] = {0}, made[UNIT];
     const struct grids g = grids_at(s, first, w);
@@ -238,7 +238,7 @@ static __attribute__((noinline)) void column_rest(const struct strip *s, const s
 /* Of `rows` rows at v and `codes`. Where codes go is fetched too, or stores would wait for lines
  * one after another. */
 ALWAYS void code_rows(const struct strip *s, const struct packing *pack, const uint8_t *v,
-                      uint8_t *codes, size_t rows, const uint8_t *fetch, struct column_way w) {
+                      uint8_t *codes, size_t rows, const uint8_t *fetch, struct column_variant w) {
     const size_t unit = UNIT * pack->bits / 8;
     size_t c = 0, room = s->room;
     for (; c + UNIT <= s->columns; c += UNIT, v += UNIT * width(w.vt), room -= unit) {
@@ -256,7 +256,7 @@ ALWAYS void code_rows(const struct strip *s, const struct packing *pack, const u
 }
 
 ALWAYS void column_codes(const struct strip *s, const struct packing *pack, size_t rows,
-                         struct column_way w) {
+                         struct column_variant w) {
     const uint8_t *v = s->value, *fetch = s->next;
     uint8_t *to = s->codes;
     size_t i = 0;
@@ -269,26 +269,27 @@ ALWAYS void column_codes(const struct strip *s, const struct packing *pack, size
     if (i < rows) code_rows(s, pack, v, to, rows - i, NULL, w);
 }
 
-static __attribute__((noinline)) void odd_columns(const struct strip *s, const struct packing *pack,
-                                                  size_t rows, struct column_way w) {
+static __attribute__((noinline)) void irregular_columns(const struct strip *s,
+                                                        const struct packing *pack, size_t rows,
+                                                        struct column_variant w) {
     w.odd = true;
     column_codes(s, pack, rows, w);
 }
 
 /* ---- Strips ----------------------------------------------------------------------------------*/
 
-ALWAYS void encode_strip(struct strip *s, const struct packing *pack, struct pithi_column_job *job,
-                         struct column_way w) {
+ALWAYS void encode_strip(struct strip *s, const struct packing *pack, struct pithi_channel_job *job,
+                         struct column_variant w) {
     extremes_of_rows(s, job->rows, w);
     extremes_of_rest(s, job->rows, w);
     settle_strip(s, job);
     if (s->odd)
-        odd_columns(s, pack, job->rows, w);
+        irregular_columns(s, pack, job->rows, w);
     else
         column_codes(s, pack, job->rows, w);
 }
 
-ALWAYS void encode_strips(struct pithi_column_job *job, struct column_way w) {
+ALWAYS void encode_strips(struct pithi_channel_job *job, struct column_variant w) {
     const size_t strip = job->rows > 128 ? STRIP / 2 : STRIP;
     struct packing pack; /* no initializer: most of these is written before it is read */
     struct strip s;
@@ -300,19 +301,19 @@ ALWAYS void encode_strips(struct pithi_column_job *job, struct column_way w) {
     }
 }
 
-static void column_encode(struct pithi_column_job *job) {
+static void channel_encode(struct pithi_channel_job *job) {
     const bool asymmetric = job->set.asymmetric;
     if (job->rows == 0) return;
     if (job->dtype == PITH_F32 && asymmetric && job->set.bits == 4)
-        encode_strips(job, (struct column_way){PITH_F32, 4, true, false});
+        encode_strips(job, (struct column_variant){PITH_F32, 4, true, false});
     else if (job->dtype == PITH_F32 && asymmetric)
-        encode_strips(job, (struct column_way){PITH_F32, 0, true, false});
+        encode_strips(job, (struct column_variant){PITH_F32, 0, true, false});
     else if (job->dtype == PITH_BF16 && asymmetric)
-        encode_strips(job, (struct column_way){PITH_BF16, 0, true, false});
+        encode_strips(job, (struct column_variant){PITH_BF16, 0, true, false});
     else if (job->dtype == PITH_F16 && asymmetric)
-        encode_strips(job, (struct column_way){PITH_F16, 0, true, false});
+        encode_strips(job, (struct column_variant){PITH_F16, 0, true, false});
     else
-        encode_strips(job, (struct column_way){job->dtype, 0, asymmetric, false});
+        encode_strips(job, (struct column_variant){job->dtype, 0, asymmetric, false});
 }
 
 /* ---- Decode ----------------------------------------------------------------------------------*/
@@ -357,7 +358,7 @@ static __attribute__((noinline)) void decode_rest(const struct strip *s, const s
 }
 
 ALWAYS void decode_rows(const struct strip *s, const struct packing *shared,
-                        const struct pithi_column_job *job, uint32_t ot, bool asymmetric,
+                        const struct pithi_channel_job *job, uint32_t ot, bool asymmetric,
                         bool streamed) {
     const struct packing pack = *shared; /* a copy no store can alias */
     const size_t unit = UNIT * pack.bits / 8;
@@ -376,7 +377,7 @@ ALWAYS void decode_rows(const struct strip *s, const struct packing *shared,
 }
 
 static void decode_rows_any(const struct strip *s, const struct packing *pack,
-                            const struct pithi_column_job *job, bool streamed) {
+                            const struct pithi_channel_job *job, bool streamed) {
     if (job->dtype == PITH_F32 && job->set.asymmetric && streamed)
         decode_rows(s, pack, job, PITH_F32, true, true);
     else if (job->dtype == PITH_F32 && job->set.asymmetric)
@@ -387,7 +388,7 @@ static void decode_rows_any(const struct strip *s, const struct packing *pack,
         decode_rows(s, pack, job, job->dtype, job->set.asymmetric, false);
 }
 
-static void decode_strip(struct strip *s, const struct packing *pack, struct pithi_column_job *job,
+static void decode_strip(struct strip *s, const struct packing *pack, struct pithi_channel_job *job,
                          size_t first) {
     const uint32_t dtype = job->set.scale_dtype;
     bool fits = read_row_of_scales(dtype, s->scales, s->columns, s->scale);
@@ -399,13 +400,13 @@ static void decode_strip(struct strip *s, const struct packing *pack, struct pit
         decode_rows_any(s, pack, job, job->stream && s->row % 16 == 0 && v_stream_fits(s->out));
         return;
     }
-    struct pithi_column_job p = columns_of(job, first, s->columns);
-    pithi_column_decode_c(&p);
+    struct pithi_channel_job p = columns_of(job, first, s->columns);
+    pithi_channel_decode_c(&p);
     job->saturated = p.saturated;
     job->poisoned = p.poisoned;
 }
 
-static void column_decode(struct pithi_column_job *job) {
+static void channel_decode(struct pithi_channel_job *job) {
     struct packing pack;
     struct strip s;
     if (job->rows == 0) return;

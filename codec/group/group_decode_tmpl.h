@@ -7,10 +7,10 @@
  *   OWN_HALVES             a macro; then has_halves(bits, group) and halves(): 64 codes to values
  *                          of 16 bits in two vectors */
 
-/* Values that stream past the cache go to two places in turn, each half of a job, when a half is so
- * many elements: stores then wait for two pages of memory at once. Codes for them are fetched this
- * far ahead, in bytes, only as far as the second-level cache: what waits for a line of the first
- * has no room for a store. */
+/* Values written by non-temporal stores go to two places in turn, each half of a job, when a half
+ * is so many elements: stores then wait for two pages of memory at once. Codes for them are fetched
+ * this far ahead, in bytes, only as far as the second-level cache: what waits for a line of the
+ * first has no room for a store. */
 enum { HALF = 4096, STREAMED_AHEAD = 8192, BASE_AHEAD = 16384 };
 
 struct decoder {
@@ -118,7 +118,7 @@ ALWAYS void halves(v16 x[2], uint32_t dtype, const uint8_t *from, const struct p
 
 /* 64 values of 16 bits that are looked up as such. */
 ALWAYS void decode_halves(const struct packing *pack, const struct batch *b, const struct unit *u,
-                          struct recipe r, struct streamer *stream) {
+                          struct variant r, struct streamer *stream) {
     const size_t g = u->first >> b->shift;
     v16 x[2];
     halves(x, r.vt, u->codes, pack, &b->scale[g], r.asymmetric ? &b->zero[g] : NULL);
@@ -131,7 +131,7 @@ ALWAYS void decode_halves(const struct packing *pack, const struct batch *b, con
     }
 }
 
-ALWAYS v16 decode_16(const struct unit *u, struct recipe r, v16 x, size_t i) {
+ALWAYS v16 decode_16(const struct unit *u, struct variant r, v16 x, size_t i) {
     return r.bt == PITH_NONE ? x : updated(r.bt, load(r.bt, u->base, i), x);
 }
 
@@ -140,7 +140,7 @@ ALWAYS v16 decode_16(const struct unit *u, struct recipe r, v16 x, size_t i) {
 ALWAYS void in_order(void) { __asm__ volatile("" ::: "memory"); }
 
 /* Plainly, or through *stream when that is not NULL. */
-ALWAYS void put_out(const struct unit *u, struct recipe r, v16 x, size_t i,
+ALWAYS void put_out(const struct unit *u, struct variant r, v16 x, size_t i,
                     struct streamer *stream) {
     x = tidy(r.bt, x);
     if (r.vt == PITH_F32 && stream)
@@ -167,7 +167,7 @@ static __attribute__((noinline)) void decode_scalar(struct decoder *d, const str
 }
 
 ALWAYS void decode_unit(struct decoder *d, const struct packing *pack, const struct batch *b,
-                        const struct unit *u, struct recipe r, struct streamer *stream) {
+                        const struct unit *u, struct variant r, struct streamer *stream) {
     const float *const scale[4] = {
         &b->scale[u->first >> b->shift], &b->scale[(u->first + 16) >> b->shift],
         &b->scale[(u->first + 32) >> b->shift], &b->scale[(u->first + 48) >> b->shift]};
@@ -195,7 +195,7 @@ ALWAYS void decode_unit(struct decoder *d, const struct packing *pack, const str
 }
 
 static __attribute__((noinline)) void decode_end(struct decoder *d, const struct batch *b, size_t i,
-                                                 struct recipe r) {
+                                                 struct variant r) {
     const size_t n = b->count - i, bits = d->set->bits;
     uint8_t base[UNIT * 4], out[UNIT * 4], codes[UNIT] = {0};
     struct unit u = unit_at(b, i, 0, width(r.bt), bits);
@@ -224,7 +224,7 @@ ALWAYS void prefetch_base(const uint8_t *base, size_t size) {
 
 /* four: 4 bits, whose vectors then stay in registers: loads beside a stream wait for stores to the
  * same place within other pages. */
-ALWAYS void decode_batch(struct decoder *d, const struct batch *b, struct recipe r,
+ALWAYS void decode_batch(struct decoder *d, const struct batch *b, struct variant r,
                          struct streamer *stream, bool four) {
     struct packing pack = d->pack; /* a copy no store can alias */
     if (four) pack.bits = 4;
@@ -250,7 +250,7 @@ ALWAYS void decode_batch(struct decoder *d, const struct batch *b, struct recipe
 
 /* From element i on. */
 ALWAYS void decode_batches(struct decoder *d, struct pithi_group_job *job, size_t i,
-                           struct recipe r, bool streamed, bool four) {
+                           struct variant r, bool streamed, bool four) {
     const size_t step = batch_elements(&job->set, DECODED);
     struct streamer stream; /* of which nobody has the address: it stays in registers */
     struct batch b;
@@ -272,7 +272,7 @@ ALWAYS void decode_batches(struct decoder *d, struct pithi_group_job *job, size_
 /* A loop of its own for what is decoded to. */
 ALWAYS void decode_common(struct decoder *d, struct pithi_group_job *job, size_t i, uint32_t ot,
                           bool asymmetric, bool stream) {
-    const struct recipe r = {.vt = ot, .bt = PITH_NONE, .asymmetric = asymmetric};
+    const struct variant r = {.vt = ot, .bt = PITH_NONE, .asymmetric = asymmetric};
     if (stream && ot == PITH_F32 && d->set->bits == 4)
         decode_batches(d, job, i, r, true, true);
     else if (stream)
@@ -281,7 +281,7 @@ ALWAYS void decode_common(struct decoder *d, struct pithi_group_job *job, size_t
         decode_batches(d, job, i, r, false, false);
 }
 
-static void decode_any(struct decoder *d, struct pithi_group_job *job, size_t i, struct recipe r,
+static void decode_any(struct decoder *d, struct pithi_group_job *job, size_t i, struct variant r,
                        bool stream) {
     const uint32_t ot = r.vt, bt = r.bt;
     if (bt == PITH_NONE && ot == PITH_F32 && r.asymmetric)
@@ -295,10 +295,10 @@ static void decode_any(struct decoder *d, struct pithi_group_job *job, size_t i,
     else if (bt == PITH_NONE && ot == PITH_F16 && r.asymmetric)
         decode_common(d, job, i, PITH_F16, true, stream);
     else if (!r.asymmetric && ot == PITH_NONE && bt == PITH_F32 && r.write)
-        decode_batches(d, job, i, (struct recipe){.vt = PITH_NONE, .bt = PITH_F32, .write = true},
+        decode_batches(d, job, i, (struct variant){.vt = PITH_NONE, .bt = PITH_F32, .write = true},
                        false, false);
     else if (!r.asymmetric && ot == PITH_NONE && bt == PITH_BF16 && r.write)
-        decode_batches(d, job, i, (struct recipe){.vt = PITH_NONE, .bt = PITH_BF16, .write = true},
+        decode_batches(d, job, i, (struct variant){.vt = PITH_NONE, .bt = PITH_BF16, .write = true},
                        false, false);
     else
         decode_batches(d, job, i, r, stream, false);
@@ -337,7 +337,7 @@ ALWAYS void decode_two(const struct packing *packing, const struct batch b[2], s
 }
 
 /* From whole lines on, and whole units of one group. */
-static bool halves_stream(const struct pithi_group_job *job, struct recipe r, size_t step) {
+static bool halves_stream(const struct pithi_group_job *job, struct variant r, size_t step) {
     const size_t least = step > HALF ? step : HALF;
     return r.vt == PITH_F32 && r.bt == PITH_NONE && job->set.bits == 4 && job->set.group >= UNIT &&
            job->count >= 2 * least && (uintptr_t)job->out % 64 == 0;
@@ -374,14 +374,14 @@ static void group_decode(struct pithi_group_job *job) {
         pithi_codebook_decode_c(job);
         return;
     }
-    const struct recipe r = {job->out ? job->out_dtype : PITH_NONE,
-                             job->base_dtype,
-                             job->update && job->base_dtype != PITH_NONE,
-                             s->asymmetric,
-                             false,
-                             false,
-                             false,
-                             false};
+    const struct variant r = {job->out ? job->out_dtype : PITH_NONE,
+                              job->base_dtype,
+                              job->update && job->base_dtype != PITH_NONE,
+                              s->asymmetric,
+                              false,
+                              false,
+                              false,
+                              false};
     const bool narrow = r.bt == PITH_NONE && has_halves(s->bits, s->group);
     const bool stream =
         job->stream && r.vt != PITH_NONE && (r.vt == PITH_F32 || narrow) && v_stream_fits(job->out);
@@ -415,14 +415,14 @@ struct addends {
 };
 
 /* What a loop is made for; constant in the common loops. */
-struct sum_way {
+struct sum_variant {
     unsigned bits;
     bool one;  /* a unit has one scale */
     bool more; /* the sums go on */
 };
 
 /* i: the unit's place in the batch, code: where its codes begin. */
-ALWAYS void add_frame(const struct addends *a, const struct packing *pack, struct sum_way w,
+ALWAYS void add_frame(const struct addends *a, const struct packing *pack, struct sum_variant w,
                       size_t k, size_t i, size_t code, bool first, v16 sum[4]) {
     const float *const s = a->scale[k], *const at = &s[i >> a->shift];
     const float *const scale[4] = {at, w.one ? at : &s[(i + 16) >> a->shift],
@@ -438,7 +438,7 @@ ALWAYS void add_frame(const struct addends *a, const struct packing *pack, struc
     sum[3] = first ? x[3] : f_add(sum[3], x[3]);
 }
 
-ALWAYS void sum_unit(const struct addends *a, const struct packing *pack, struct sum_way w,
+ALWAYS void sum_unit(const struct addends *a, const struct packing *pack, struct sum_variant w,
                      size_t i, size_t code, uint8_t *to) {
     v16 sum[4];
     if (w.more) {
@@ -466,12 +466,12 @@ static __attribute__((noinline)) void sum_end(struct addends *a, size_t i, bool 
     }
     a->room = UNIT;
     memcpy(sum, a->sum + i, n * sizeof *a->sum);
-    sum_unit(a, &a->pack, (struct sum_way){(unsigned)bits, false, more}, i, 0, sum);
+    sum_unit(a, &a->pack, (struct sum_variant){(unsigned)bits, false, more}, i, 0, sum);
     memcpy(a->sum + i, sum, n * sizeof *a->sum);
 }
 
 /* pack: that no store can alias. */
-ALWAYS void sum_units(struct addends *a, const struct packing *pack, struct sum_way w) {
+ALWAYS void sum_units(struct addends *a, const struct packing *pack, struct sum_variant w) {
     size_t i = 0;
     for (; i + UNIT <= a->count; i += UNIT)
         sum_unit(a, pack, w, i, i * w.bits / 8, (uint8_t *)(a->sum + i));
@@ -482,7 +482,7 @@ ALWAYS void sum_units(struct addends *a, const struct packing *pack, struct sum_
 ALWAYS void sum_common(struct addends *a, unsigned bits) {
     struct packing pack;
     packing_make(&pack, bits, true);
-    sum_units(a, &pack, (struct sum_way){bits, true, false});
+    sum_units(a, &pack, (struct sum_variant){bits, true, false});
 }
 
 /* Elements [i, i + count) of a job, frames from k on, up to SUMMED of them. */
@@ -538,7 +538,7 @@ static void sum_turn(struct addends *a, struct pithi_sum_job *job, const struct 
         sum_common(a, 4);
     } else {
         const struct packing pack = a->pack;
-        sum_units(a, &pack, (struct sum_way){s->bits, false, t->more});
+        sum_units(a, &pack, (struct sum_variant){s->bits, false, t->more});
     }
 }
 

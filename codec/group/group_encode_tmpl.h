@@ -6,8 +6,8 @@
  *   packing_make(p, ...)   fills one, inlined; packing_init does so out of line
  *   pack64(...)            64 codes in four vectors to 8 * bits bytes
  *   unpack64(...)          and back
- *   v_streams_codes(bits)  whether pack64 can write codes of so many bits past the cache
- *   v_stream16(to, from)   16 bytes past the cache; v_stream16_fits(p): whether p allows it
+ *   v_streams_codes(bits)  whether pack64 can write codes of so many bits by non-temporal stores
+ *   v_stream16(to, from)   16 bytes by non-temporal stores; v_stream16_fits(p): whether p allows it
  *   OWN_PACKING            a macro, where packing from other forms has an instruction of its own;
  *                          then also pack64_high, pack64_whole, rotate_runs, turns and
  *                          pack_rotated, which are otherwise made of pack64 below
@@ -57,7 +57,7 @@ enum { BATCH_GROUPS = DECODED / 16 };
 /* How far reads run before the codes being made, in elements, where arithmetic takes longest or
  * there are two streams: as far as the first-level cache holds what they bring. The lines codes go
  * to are fetched too, or the store queue would fill up waiting for them; that distance is in bytes.
- * Codes that stream past the cache need no such lines. */
+ * Codes written by non-temporal stores need no such lines. */
 enum { AHEAD = 3072, AHEAD_ALONE = 4608, CODES_AHEAD = 1024, SCALES_AHEAD = 128 };
 
 #define TINY 0x04800000u  /* bits of 2^-118, as in group.c */
@@ -82,7 +82,7 @@ static size_t batch_elements(const struct pithi_group_setting *s, size_t least) 
     return s->group > least ? s->group : least;
 }
 
-/* The part of a job that begins at element i; the scalar text takes it as it is. */
+/* The part of a job that begins at element i; the scalar reference takes it as it is. */
 static struct pithi_group_job part(const struct pithi_group_job *job, size_t i, size_t count) {
     struct pithi_group_job p = *job;
     const size_t base = i * width(job->base_dtype);
@@ -173,11 +173,11 @@ static __attribute__((noinline)) v16 short_difference(uint32_t vt, uint32_t bt,
 
 /* ---- Encode: maxima and scales ----------------------------------------------------------------*/
 
-/* ---- Scales and zero points of settled groups -------------------------------------------------*/
+/* ---- Scales and zero points of idempotent groups ----------------------------------------------*/
 /* 16 groups at a time, one to a lane. Nearly all settle in one turn, which is checked by taking
- * it; the others are the scalar text's, which goes on from their least and largest values. */
+ * it; the others are the scalar reference's, which goes on from their least and largest values. */
 /* 16 groups; arrays, so that a lane can be spread. most: the largest code. */
-struct settled {
+struct idempotent {
     _Alignas(64) float low[16], high[16]; /* symmetric: 0, and the largest magnitude */
     float scale[16], zero[16], reciprocal[16], most[16];
     uint32_t odd[16]; /* 0 where one turn settled */
@@ -207,11 +207,12 @@ ALWAYS v16 misses_top(v16 range, v16 reciprocal, uint32_t top) {
 
 ALWAYS v16 divide(v16 a, v16 b, bool few) { return few ? f_div8(a, b) : f_div(a, b); }
 
-/* pithi_grid_of, and whether pithi_settle would leave it: the zero point decodes to itself and is
- * the code of the least value, the last code is that of the largest one and of what it decodes to,
- * from which the same scale comes. whole: lo is a value of the dtype. few: of eight groups at most,
- * as of an appended token; there divisions of half as many lanes are sooner done. */
-ALWAYS void settle_lanes(struct settled *to, const struct pithi_group_setting *s, uint32_t dtype,
+/* pithi_grid_of, and whether pithi_idempotent_scale would leave it: the zero point decodes to
+ * itself and is the code of the least value, the last code is that of the largest one and of what
+ * it decodes to, from which the same scale comes. whole: lo is a value of the dtype. few: of eight
+ * groups at most, as of an appended token; there divisions of half as many lanes are sooner done.
+ * */
+ALWAYS void settle_lanes(struct idempotent *to, const struct pithi_group_setting *s, uint32_t dtype,
                          bool asymmetric, v16 lo, v16 hi, bool whole, bool few) {
     const uint32_t top_code = (1u << (asymmetric ? s->bits : s->bits - 1)) - 1;
     const v16 levels = f_from_i(v_set(top_code));
@@ -247,9 +248,10 @@ ALWAYS void settle_lanes(struct settled *to, const struct pithi_group_setting *s
 
 /* The turns that are left of odd groups in lanes [first, first + groups); returns how many are
  * poisoned. Theirs are the codes 0. */
-static __attribute__((noinline)) uint32_t settle_odd(struct settled *to,
-                                                     const struct pithi_group_setting *s,
-                                                     uint32_t dtype, size_t first, size_t groups) {
+static __attribute__((noinline)) uint32_t settle_irregular(struct idempotent *to,
+                                                           const struct pithi_group_setting *s,
+                                                           uint32_t dtype, size_t first,
+                                                           size_t groups) {
     uint32_t poisoned = 0;
     for (size_t g = first; g < first + groups; g++) {
         if (!to->odd[g]) continue;
@@ -257,7 +259,7 @@ static __attribute__((noinline)) uint32_t settle_odd(struct settled *to,
         struct pithi_grid r = {.scale = pithi_float(nan), .zero = pithi_float(nan)};
         if (!pithi_nonfinite(pithi_bits(to->low[g])) && !pithi_nonfinite(pithi_bits(to->high[g]))) {
             r = pithi_grid_of(s, dtype, to->low[g], to->high[g]);
-            pithi_settle(s, dtype, to->low[g], to->high[g], &r);
+            pithi_idempotent_scale(s, dtype, to->low[g], to->high[g], &r);
         }
         to->scale[g] = r.scale;
         to->zero[g] = r.zero;
@@ -268,14 +270,14 @@ static __attribute__((noinline)) uint32_t settle_odd(struct settled *to,
     return poisoned;
 }
 
-static __attribute__((noinline)) bool settle_ranges(struct settled *to,
+static __attribute__((noinline)) bool settle_ranges(struct idempotent *to,
                                                     const struct pithi_group_setting *s,
                                                     uint32_t dtype, v16 lo, v16 hi, bool whole,
                                                     bool few) {
     settle_lanes(to, s, dtype, true, lo, hi, whole, few);
     return v_any(v_load((const uint8_t *)to->odd));
 }
-static __attribute__((noinline)) bool settle_sizes(struct settled *to,
+static __attribute__((noinline)) bool settle_sizes(struct idempotent *to,
                                                    const struct pithi_group_setting *s,
                                                    uint32_t dtype, v16 hi, bool few) {
     settle_lanes(to, s, dtype, false, v_set(0), hi, true, few);
@@ -353,9 +355,9 @@ ALWAYS bool find_ends(uint32_t vt, uint32_t bt, bool asymmetric, struct batch *b
 }
 
 /* False when a group is poisoned or could overflow. dtype: of what is coded. */
-static bool settled_scales(const struct pithi_group_setting *s, uint32_t dtype, struct batch *b,
-                           size_t groups) {
-    struct settled t;
+static bool idempotent_scales(const struct pithi_group_setting *s, uint32_t dtype, struct batch *b,
+                              size_t groups) {
+    struct idempotent t;
     v_store((uint8_t *)(b->zero + groups), v_set(0));
     v_store((uint8_t *)(b->scale + groups), v_set(0));
     for (size_t g = 0; g < groups; g += 16) {
@@ -364,7 +366,7 @@ static bool settled_scales(const struct pithi_group_setting *s, uint32_t dtype, 
         const bool odd = s->asymmetric ? settle_ranges(&t, s, dtype, lo, hi, true, false)
                                        : settle_sizes(&t, s, dtype, hi, false);
         if (v_reduce_maxu(v_maxu(magnitude16(lo), magnitude16(hi))) >= LIMIT) return false;
-        if (odd && settle_odd(&t, s, dtype, 0, 16)) return false;
+        if (odd && settle_irregular(&t, s, dtype, 0, 16)) return false;
         memcpy(b->scale + g, t.scale, sizeof t.scale);
         memcpy(b->zero + g, t.zero, sizeof t.zero);
         memcpy(b->reciprocal + g, t.reciprocal, sizeof t.reciprocal);
@@ -391,7 +393,7 @@ static void put_scales(const struct pithi_group_setting *s, const struct batch *
 }
 
 /* ---- The search for the scale of least error --------------------------------------------------*/
-/* The text sums over 16 lanes, so that a vector's lanes are the text's. */
+/* The text sums over 16 lanes, so that a vector's lanes are the reference's. */
 /* Candidates that share a pass over the group: their sums fit into 16 registers of 8 lanes. */
 enum { TOGETHER = 3 };
 
@@ -481,7 +483,7 @@ static void search_scales(const struct pithi_group_setting *s, struct batch *b, 
 }
 
 /* ---- The search for the part of a range of least error ----------------------------------------*/
-/* 16 groups at a time: candidates are a lane each, as settled groups are; errors are summed over
+/* 16 groups at a time: candidates are a lane each, as idempotent groups are; errors are summed over
  * 16 lanes of one group, as the text sums them. */
 /* Groups of whole vectors that have been settled, one after another from `value` on. */
 struct shrinking {
@@ -505,7 +507,7 @@ ALWAYS v16 squared_error(v16 x, const struct spread_grid *r, uint32_t dtype) {
     return f_mul(e, e);
 }
 
-ALWAYS void errors_as(uint32_t dtype, const struct shrinking *h, const struct settled *s,
+ALWAYS void errors_as(uint32_t dtype, const struct shrinking *h, const struct idempotent *s,
                       float error[16]) {
     const uint8_t *value = h->value;
     for (size_t g = 0; g < h->groups; g++, value += h->group * width(dtype)) {
@@ -521,7 +523,7 @@ ALWAYS void errors_as(uint32_t dtype, const struct shrinking *h, const struct se
 }
 
 static __attribute__((noinline)) void squared_errors(const struct shrinking *shared,
-                                                     const struct settled *s, float error[16]) {
+                                                     const struct idempotent *s, float error[16]) {
     const struct shrinking h = *shared; /* that no store can alias */
     if (h.dtype == PITH_F32)
         errors_as(PITH_F32, &h, s, error);
@@ -559,12 +561,13 @@ ALWAYS v16 cuts_fit(const struct cuts *c) {
 }
 
 /* The candidates that do not settle in one turn; the groups' own values go on from there. */
-static __attribute__((noinline)) void settle_cut(struct settled *to, const struct settled *whole,
+static __attribute__((noinline)) void settle_cut(struct idempotent *to,
+                                                 const struct idempotent *whole,
                                                  const struct shrinking *h) {
     for (size_t g = 0; g < h->groups; g++) {
         if (!to->odd[g] || whole->reciprocal[g] == 0) continue;
         struct pithi_grid r = pithi_grid_of(h->set, h->dtype, to->low[g], to->high[g]);
-        pithi_settle(h->set, h->dtype, whole->low[g], whole->high[g], &r);
+        pithi_idempotent_scale(h->set, h->dtype, whole->low[g], whole->high[g], &r);
         to->scale[g] = r.scale;
         to->zero[g] = r.zero;
         to->reciprocal[g] = r.reciprocal;
@@ -572,8 +575,8 @@ static __attribute__((noinline)) void settle_cut(struct settled *to, const struc
     }
 }
 
-static void settle_cuts(struct settled *to, const struct settled *whole, const struct shrinking *h,
-                        const struct cuts *c) {
+static void settle_cuts(struct idempotent *to, const struct idempotent *whole,
+                        const struct shrinking *h, const struct cuts *c) {
     const v16 lo = lanes_of(whole->low), hi = lanes_of(whole->high);
     const v16 unit = f_mul(f_sub(hi, lo), v_set(0x3D000000u)); /* 1/32 */
     const v16 high = f_sub(hi, f_mul(unit, f_from_i(c->high)));
@@ -589,16 +592,17 @@ ALWAYS void keep(float *best, const float *tried, v16 better) {
 }
 
 /* Lanes whose candidates are better; errors are not negative, so that their bits compare alike. */
-ALWAYS v16 judged(const struct settled *best, const struct settled *tried, const float *error,
+ALWAYS v16 judged(const struct idempotent *best, const struct idempotent *tried, const float *error,
                   const float *tried_error) {
     const v16 coded = v_and(v_greater(lanes_of(tried->reciprocal), v_set(0)),
                             v_greater(lanes_of(best->reciprocal), v_set(0)));
     return v_and(coded, v_greater(lanes_of(error), lanes_of(tried_error)));
 }
 
-/* s holds the settled groups, and then those of the ranges that lose least. */
-static __attribute__((noinline)) void shrink_settled(struct settled *s, const struct shrinking *h) {
-    struct settled tried;
+/* s holds the idempotent groups, and then those of the ranges that lose least. */
+static __attribute__((noinline)) void shrink_idempotent(struct idempotent *s,
+                                                        const struct shrinking *h) {
+    struct idempotent tried;
     struct cuts best = {v_set(0), v_set(0)};
     _Alignas(64) float error[16] = {0}, tried_error[16] = {0};
     squared_errors(h, s, error);
@@ -627,13 +631,13 @@ struct encoder {
 };
 
 /* What a loop is made for; constant in the common loops. */
-struct recipe {
+struct variant {
     uint32_t vt, bt; /* dtypes: value (encode) or out (decode), and base */
     bool write;      /* the new base is wanted */
     bool asymmetric, stochastic;
-    bool stream; /* encode: codes and scales go past the cache */
+    bool stream; /* encode: codes and scales go by non-temporal stores */
     bool search;
-    bool settled;
+    bool idempotent;
 };
 
 /* The code as f32 in *f; in the result's low bits as an integer (the rest of a lane is undefined).
@@ -679,15 +683,15 @@ static struct unit unit_at(const struct batch *b, size_t i, size_t vt, size_t bt
 
 /* The code of 16 elements and, when wanted, their new base. */
 ALWAYS v16 encode_16(const struct encoder *e, const struct batch *b, const struct unit *u,
-                     struct recipe r, const uint16_t *random, size_t i, v16 *next) {
+                     struct variant r, const uint16_t *random, size_t i, v16 *next) {
     const size_t g = (u->first + i) >> b->shift;
     v16 base = v_set(0), d = load(r.vt, u->value, i), f;
     if (r.bt != PITH_NONE) base = load(r.bt, u->base, i), d = f_sub(d, base);
     if (r.asymmetric) d = f_sub(d, v_spread(&b->zero[g]));
     const v16 v = f_mul(d, v_spread(&b->reciprocal[g]));
-    const v16 most = r.settled ? v_spread(&b->most[g]) : e->ceiling;
+    const v16 most = r.idempotent ? v_spread(&b->most[g]) : e->ceiling;
     const v16 q = r.stochastic ? stochastic(v, most, r.asymmetric, random + i, &f)
-                               : nearest(r.settled && !r.asymmetric ? f_limit(v, most) : v, most,
+                               : nearest(r.idempotent && !r.asymmetric ? f_limit(v, most) : v, most,
                                          r.asymmetric, r.search, &f);
     if (!r.write) return q;
     v16 x = f_mul(f, v_spread(&b->scale[g]));
@@ -697,7 +701,7 @@ ALWAYS v16 encode_16(const struct encoder *e, const struct batch *b, const struc
 }
 
 ALWAYS void encode_unit(struct encoder *e, const struct packing *pack, const struct batch *b,
-                        const struct unit *u, struct recipe r, const uint16_t *random) {
+                        const struct unit *u, struct variant r, const uint16_t *random) {
     struct four q, next;
     q.v[0] = encode_16(e, b, u, r, random, 0, &next.v[0]);
     q.v[1] = encode_16(e, b, u, r, random, 16, &next.v[1]);
@@ -720,7 +724,7 @@ ALWAYS void prefetch_unit(const uint8_t *p, size_t size, size_t ahead) {
 }
 
 static __attribute__((noinline)) void encode_end(struct encoder *e, const struct batch *b, size_t i,
-                                                 struct recipe r) {
+                                                 struct variant r) {
     const size_t n = b->count - i, bits = e->set->bits, bytes = (n * bits + 7) / 8;
     uint8_t value[UNIT * 4], base[UNIT * 4], codes[UNIT];
     struct unit u = unit_at(b, i, width(r.vt), width(r.bt), bits);
@@ -740,7 +744,7 @@ static __attribute__((noinline)) void encode_end(struct encoder *e, const struct
     if (r.write) memcpy(to_base, base, n * width(r.bt));
 }
 
-ALWAYS void encode_codes(struct encoder *e, const struct batch *b, struct recipe r) {
+ALWAYS void encode_codes(struct encoder *e, const struct batch *b, struct variant r) {
     const struct packing pack = e->pack; /* a copy no store can alias */
     const size_t vs = width(r.vt), bs = width(r.bt), bits = e->set->bits, count = b->count;
     const size_t ahead = r.bt == PITH_NONE ? 0 : AHEAD;
@@ -761,13 +765,13 @@ ALWAYS void encode_codes(struct encoder *e, const struct batch *b, struct recipe
     if (i < count) encode_end(e, b, i, r);
 }
 
-ALWAYS bool encode_batch(struct encoder *e, struct batch *b, struct recipe r) {
+ALWAYS bool encode_batch(struct encoder *e, struct batch *b, struct variant r) {
     const struct pithi_group_setting *s = e->set;
     const size_t groups = (b->count + s->group - 1) >> b->shift;
-    if (r.settled) {
+    if (r.idempotent) {
         const uint32_t dtype = r.bt == PITH_NONE ? r.vt : PITH_F32;
         if (!find_ends(r.vt, r.bt, r.asymmetric, b, groups)) return false;
-        if (!settled_scales(s, dtype, b, groups)) return false;
+        if (!idempotent_scales(s, dtype, b, groups)) return false;
     } else {
         if (!find_largest(r.vt, r.bt, b)) return false;
         symmetric_scales(s, b, groups);
@@ -785,14 +789,14 @@ ALWAYS bool encode_common(struct encoder *e, struct batch *b, uint32_t vt, uint3
     if (random)
         return encode_batch(
             e, b,
-            (struct recipe){
+            (struct variant){
                 .vt = vt, .bt = bt, .write = write, .stochastic = true, .stream = stream});
     return encode_batch(e, b,
-                        (struct recipe){.vt = vt, .bt = bt, .write = write, .stream = stream});
+                        (struct variant){.vt = vt, .bt = bt, .write = write, .stream = stream});
 }
 
-static bool encode_any(struct encoder *e, struct batch *b, struct recipe r) {
-    if (!r.settled && !r.search && r.write == (r.bt != PITH_NONE)) {
+static bool encode_any(struct encoder *e, struct batch *b, struct variant r) {
+    if (!r.idempotent && !r.search && r.write == (r.bt != PITH_NONE)) {
         if (r.vt == PITH_F32 && r.bt == PITH_NONE && r.stream)
             return encode_common(e, b, PITH_F32, PITH_NONE, r.stochastic, true);
         if (r.vt == PITH_F32 && r.bt == PITH_NONE)
@@ -841,13 +845,13 @@ static bool search_fits(const struct pithi_group_job *job) {
 enum { HELD = 128, SPAN = 256, VALUES_AHEAD = 8192, EXTREMES_AHEAD = 6144 };
 
 /* What a loop is made for; constant in the common loops. */
-struct way {
+struct pass_variant {
     uint32_t vt;
     unsigned bits; /* of codes whose scales are f32; 0: as the job has it */
     bool stream, random;
 };
 
-/* A group that may be poisoned, in the scalar text. */
+/* A group that may be poisoned, in the scalar reference. */
 static __attribute__((noinline)) void encode_huge(struct pithi_group_job *job, size_t i,
                                                   bool rotated) {
     struct pithi_group_job p = part(job, i, job->set.group);
@@ -903,7 +907,7 @@ struct pass {
     v16 ceiling; /* the largest code, as f32 */
 };
 
-ALWAYS void open_pass(struct pass *p, const struct pithi_group_job *job, struct way w) {
+ALWAYS void open_pass(struct pass *p, const struct pithi_group_job *job, struct pass_variant w) {
     p->set = job->set;
     if (w.bits) {
         p->set.bits = (uint8_t)w.bits;
@@ -970,13 +974,13 @@ ALWAYS void take_random(struct pass *p, v16 random[4], size_t i) {
 }
 
 /* Goes on after the group at i without codes. */
-ALWAYS void skip_group(struct pass *p, size_t i, struct way w) {
+ALWAYS void skip_group(struct pass *p, size_t i, struct pass_variant w) {
     pass_units(p, p->set.group / UNIT);
     if (w.random) draw(p, i);
 }
 
 /* The unit so far behind that at i. */
-ALWAYS void prefetch_values(const struct pass *p, size_t i, struct way w) {
+ALWAYS void prefetch_values(const struct pass *p, size_t i, struct pass_variant w) {
     const uint8_t *const from = p->value + i * width(w.vt) + VALUES_AHEAD;
     for (size_t k = 0; k < UNIT * width(w.vt); k += 64) __builtin_prefetch(from + k, 0, 2);
 }
@@ -984,7 +988,7 @@ ALWAYS void prefetch_values(const struct pass *p, size_t i, struct way w) {
 /* Of n elements from i on, and of m. A loop of one load from each line, and how many there are is
  * not known to compilers, which would write it out: what hardware fetches by itself depends on the
  * instructions that read, and one that reads line after line is followed best. */
-ALWAYS v16 maxima(v16 m, const struct pass *p, size_t i, size_t n, struct way w) {
+ALWAYS v16 maxima(v16 m, const struct pass *p, size_t i, size_t n, struct pass_variant w) {
     const uint8_t *const end = p->value + (i + n) * width(w.vt);
     for (const uint8_t *at = p->value + i * width(w.vt); at < end; at += 64) {
         __builtin_prefetch(at + EXTREMES_AHEAD, 0, 2);
@@ -998,7 +1002,7 @@ ALWAYS v16 maxima(v16 m, const struct pass *p, size_t i, size_t n, struct way w)
 }
 
 /* The codes of the group at i between the maxima of that at `next`. */
-ALWAYS v16 put_group(struct pass *p, size_t i, size_t next, v16 reciprocal, struct way w) {
+ALWAYS v16 put_group(struct pass *p, size_t i, size_t next, v16 reciprocal, struct pass_variant w) {
     const size_t group = p->set.group, span = group < SPAN ? group : SPAN;
     v16 m = v_set(0), x[4];
     for (size_t k = 0; k < group; k += span) {
@@ -1012,7 +1016,7 @@ ALWAYS v16 put_group(struct pass *p, size_t i, size_t next, v16 reciprocal, stru
 }
 
 /* After the last group its own maxima are found again. */
-ALWAYS void encode_groups(struct pithi_group_job *job, size_t count, struct way w) {
+ALWAYS void encode_groups(struct pithi_group_job *job, size_t count, struct pass_variant w) {
     struct pass p;
     open_pass(&p, job, w);
     const size_t group = p.set.group;
@@ -1032,7 +1036,7 @@ ALWAYS void encode_groups(struct pithi_group_job *job, size_t count, struct way 
 }
 
 /* Random bits take longer than memory does: group by group, and fetched beside the codes alone. */
-ALWAYS v16 random_maxima(const struct pass *p, size_t i, struct way w) {
+ALWAYS v16 random_maxima(const struct pass *p, size_t i, struct pass_variant w) {
     v16 m = v_set(0), x[4];
     for (size_t k = 0; k < p->set.group; k += UNIT) {
         load_unit(x, w.vt, p->value, i + k);
@@ -1041,7 +1045,7 @@ ALWAYS v16 random_maxima(const struct pass *p, size_t i, struct way w) {
     return m;
 }
 
-ALWAYS void put_random_group(struct pass *p, size_t i, v16 reciprocal, struct way w) {
+ALWAYS void put_random_group(struct pass *p, size_t i, v16 reciprocal, struct pass_variant w) {
     v16 x[4], random[4];
     for (size_t k = i; k < i + p->set.group; k += UNIT) {
         take_random(p, random, k);
@@ -1051,7 +1055,7 @@ ALWAYS void put_random_group(struct pass *p, size_t i, v16 reciprocal, struct wa
     }
 }
 
-ALWAYS void encode_random_groups(struct pithi_group_job *job, size_t count, struct way w) {
+ALWAYS void encode_random_groups(struct pithi_group_job *job, size_t count, struct pass_variant w) {
     struct pass p;
     open_pass(&p, job, w);
     for (size_t i = 0; i < count; i += p.set.group) {
@@ -1072,7 +1076,7 @@ struct held {
 };
 
 /* The transform of a group; returns its maxima. */
-ALWAYS v16 rotate_group(struct held *x, const struct pass *p, size_t i, struct way w) {
+ALWAYS v16 rotate_group(struct held *x, const struct pass *p, size_t i, struct pass_variant w) {
     prefetch_values(p, i, w);
     prefetch_values(p, i + UNIT, w);
     load_unit(x->v, w.vt, p->value, i);
@@ -1097,7 +1101,7 @@ ALWAYS void put_random(struct pass *p, const v16 v[8], v16 r, size_t i, bool str
 }
 
 /* A group is rotated while the scale of the one before it is found. */
-ALWAYS void encode_rotated(struct pithi_group_job *job, size_t count, struct way w) {
+ALWAYS void encode_rotated(struct pithi_group_job *job, size_t count, struct pass_variant w) {
     struct pass p;
     struct held next;
     open_pass(&p, job, w);
@@ -1120,7 +1124,8 @@ ALWAYS void encode_rotated(struct pithi_group_job *job, size_t count, struct way
 
 /* ---- Entry ------------------------------------------------------------------------------------*/
 
-ALWAYS void encode_way(struct pithi_group_job *job, size_t count, bool rotated, struct way w) {
+ALWAYS void encode_variant(struct pithi_group_job *job, size_t count, bool rotated,
+                           struct pass_variant w) {
     if (rotated)
         encode_rotated(job, count, w);
     else if (w.random)
@@ -1133,29 +1138,29 @@ ALWAYS void encode_dtype(struct pithi_group_job *job, size_t count, bool rotated
     const unsigned bits = job->set.scale_dtype == PITH_F32 ? job->set.bits : 0;
     const bool stream = codes_stream(job);
     if (bits == 4 && stream)
-        encode_way(job, count, rotated, (struct way){vt, 4, true, false});
+        encode_variant(job, count, rotated, (struct pass_variant){vt, 4, true, false});
     else if (bits == 4)
-        encode_way(job, count, rotated, (struct way){vt, 4, false, false});
+        encode_variant(job, count, rotated, (struct pass_variant){vt, 4, false, false});
     else if (bits == 8 && stream)
-        encode_way(job, count, rotated, (struct way){vt, 8, true, false});
+        encode_variant(job, count, rotated, (struct pass_variant){vt, 8, true, false});
     else if (bits == 8)
-        encode_way(job, count, rotated, (struct way){vt, 8, false, false});
+        encode_variant(job, count, rotated, (struct pass_variant){vt, 8, false, false});
     else
-        encode_way(job, count, rotated, (struct way){vt, 0, stream, false});
+        encode_variant(job, count, rotated, (struct pass_variant){vt, 0, stream, false});
 }
 
 ALWAYS void encode_whole(struct pithi_group_job *job, size_t count, bool rotated) {
     const bool random = job->set.stochastic, stream = codes_stream(job);
     if (job->value_dtype == PITH_F32 && random)
-        encode_way(job, count, rotated, (struct way){PITH_F32, 4, stream, true});
+        encode_variant(job, count, rotated, (struct pass_variant){PITH_F32, 4, stream, true});
     else if (job->value_dtype == PITH_F32)
         encode_dtype(job, count, rotated, PITH_F32);
     else if (job->value_dtype == PITH_BF16 && random)
-        encode_way(job, count, rotated, (struct way){PITH_BF16, 4, stream, true});
+        encode_variant(job, count, rotated, (struct pass_variant){PITH_BF16, 4, stream, true});
     else if (job->value_dtype == PITH_BF16)
         encode_dtype(job, count, rotated, PITH_BF16);
     else
-        encode_way(job, count, rotated, (struct way){PITH_F16, 0, stream, false});
+        encode_variant(job, count, rotated, (struct pass_variant){PITH_F16, 0, stream, false});
 }
 
 /* Random ones are the common kind alone. */
@@ -1186,7 +1191,7 @@ static size_t rotate_encode(const struct pithi_rotation *r, struct pithi_group_j
     return count;
 }
 
-/* ---- Encode settled groups, 16 at a time ------------------------------------------------------*/
+/* ---- Encode idempotent groups, 16 at a time ---------------------------------------------------*/
 /* For groups of up to 256 elements without a base. The extremes of the next 16 groups are found
  * between the codes of these, four groups at a time, so that reads from memory never pause; where a
  * run ends, as of a token for one of many caches, they are the next one's. Where there are no
@@ -1198,14 +1203,14 @@ enum { BEHIND = 2048, RUNS_AHEAD = 2 };
 
 /* What a loop is made for; constant in the common loops. bits 0: as the job has it. small: groups
  * are smaller than a unit. */
-struct settled_way {
+struct idempotent_variant {
     uint32_t vt;
     unsigned bits;
     bool asymmetric, small, stream;
 };
 
 /* What a loop works with: copies no store can alias. */
-struct settled_pass {
+struct idempotent_pass {
     struct packing pack;
     struct pithi_group_run *run;
     size_t runs, run_groups;
@@ -1225,7 +1230,7 @@ struct extremes {
  * the largest; of negative ones, the highest as unsigned integers is the least. Both are of every
  * other group too but those of one sign, which lack one of them: the value nearest to 0. */
 
-ALWAYS void take_extremes(v16 *lo, v16 *hi, v16 x, struct settled_way w) {
+ALWAYS void take_extremes(v16 *lo, v16 *hi, v16 x, struct idempotent_variant w) {
     const bool wide = w.vt == PITH_F32;
     if (!w.asymmetric) x = v_and(x, v_set(wide ? 0x7FFFFFFFu : 0x7FFF7FFFu));
     *hi = wide ? v_maxi(*hi, x) : v_maxi16(*hi, x);
@@ -1234,7 +1239,7 @@ ALWAYS void take_extremes(v16 *lo, v16 *hi, v16 x, struct settled_way w) {
 
 /* Of one group, from every lane. ahead: bytes to what is fetched; 0 is as good as none. */
 ALWAYS void group_extremes(v16 *lo, v16 *hi, const uint8_t *value, size_t group, size_t ahead,
-                           struct settled_way w) {
+                           struct idempotent_variant w) {
     const bool wide = w.vt == PITH_F32;
     *lo = v_set(0);
     *hi = v_set(!w.asymmetric ? 0 : wide ? 0x80000000u : 0x80008000u);
@@ -1280,9 +1285,9 @@ ALWAYS v16 where_negative(v16 a, v16 b) { return v_xor(a, v_and(v_xor(a, b), v_s
 ALWAYS v16 where_positive(v16 a, v16 b) { return v_xor(b, v_and(v_xor(a, b), v_sar31(a))); }
 
 /* Of the turn at g. */
-ALWAYS bool settle_found(struct settled *s, const struct pithi_group_setting *set,
-                         const struct settled_pass *p, const struct extremes *e, size_t g,
-                         struct settled_way w) {
+ALWAYS bool settle_found(struct idempotent *s, const struct pithi_group_setting *set,
+                         const struct idempotent_pass *p, const struct extremes *e, size_t g,
+                         struct idempotent_variant w) {
     const bool wide = w.vt == PITH_F32;
     const bool few = p->turn == 8 || p->groups - g <= 8;
     const v16 sign = v_set(0x80000000u);
@@ -1300,7 +1305,7 @@ ALWAYS bool settle_found(struct settled *s, const struct pithi_group_setting *se
 
 /* ---- Scales -----------------------------------------------------------------------------------*/
 
-static void put_entries(const struct pithi_group_setting *s, const struct settled *from,
+static void put_entries(const struct pithi_group_setting *s, const struct idempotent *from,
                         size_t first, size_t groups, uint8_t *to) {
     for (size_t g = 0; g < groups; g++) {
         const size_t at = s->asymmetric ? 2 * g : g;
@@ -1324,9 +1329,9 @@ static void put_some(uint8_t *to, v16 entries, size_t first, size_t count) {
 }
 
 /* Those of lanes [first, first + groups). */
-static __attribute__((noinline)) void put_settled(const struct pithi_group_setting *s,
-                                                  const struct settled *from, size_t first,
-                                                  size_t groups, bool odd, uint8_t *to) {
+static __attribute__((noinline)) void put_idempotent(const struct pithi_group_setting *s,
+                                                     const struct idempotent *from, size_t first,
+                                                     size_t groups, bool odd, uint8_t *to) {
     __builtin_prefetch(to + SCALES_AHEAD, 1);
     if (odd || (s->scale_dtype == PITH_F32 && s->asymmetric) || (groups < 16 && !s->asymmetric)) {
         put_entries(s, from, first, groups, to);
@@ -1348,9 +1353,9 @@ struct scaling {
 
 /* Scales of the turn at group g, whose extremes are known; whether values may be beyond the last
  * code. */
-ALWAYS bool open_turn(struct settled *s, const struct pithi_group_setting *set,
-                      const struct settled_pass *p, const struct extremes *e, struct scaling *t,
-                      size_t g, struct settled_way w) {
+ALWAYS bool open_turn(struct idempotent *s, const struct pithi_group_setting *set,
+                      const struct idempotent_pass *p, const struct extremes *e, struct scaling *t,
+                      size_t g, struct idempotent_variant w) {
     const size_t n = p->groups - g < p->turn ? p->groups - g : p->turn;
     const size_t entry = pithi_scale_width(set->scale_dtype) * (w.asymmetric ? 2 : 1);
     const bool odd = settle_found(s, set, p, e, g, w);
@@ -1358,14 +1363,14 @@ ALWAYS bool open_turn(struct settled *s, const struct pithi_group_setting *set,
         struct pithi_group_run *const run = &p->run[t->run];
         const size_t at = p->run_groups - t->left;
         m = n - lane < t->left ? n - lane : t->left;
-        if (__builtin_expect(odd, 0)) run->poisoned += settle_odd(s, set, w.vt, lane, m);
+        if (__builtin_expect(odd, 0)) run->poisoned += settle_irregular(s, set, w.vt, lane, m);
         if (__builtin_expect(set->shrink, 0)) { /* of one run, so that this loop takes one turn */
             const uint8_t *const value = (const uint8_t *)run->value;
             const struct shrinking h = {set, value + at * p->group * width(w.vt), w.vt, p->group,
                                         n};
-            shrink_settled(s, &h);
+            shrink_idempotent(s, &h);
         }
-        put_settled(set, s, lane, m, odd, run->scales + at * entry);
+        put_idempotent(set, s, lane, m, odd, run->scales + at * entry);
         t->left -= m;
         if (t->left == 0) *t = (struct scaling){t->run + 1, p->run_groups};
     }
@@ -1379,7 +1384,8 @@ struct grid {
     v16 zero, reciprocal, most;
 };
 
-ALWAYS struct grid grid_of(const struct settled *s, size_t g, struct settled_way w, bool odd) {
+ALWAYS struct grid grid_of(const struct idempotent *s, size_t g, struct idempotent_variant w,
+                           bool odd) {
     struct grid r = {v_set(0), v_spread(&s->reciprocal[g]), v_set(0)};
     if (w.asymmetric) r.zero = v_spread(&s->zero[g]);
     if (odd) r.most = v_spread(&s->most[g]);
@@ -1387,7 +1393,7 @@ ALWAYS struct grid grid_of(const struct settled *s, size_t g, struct settled_way
 }
 
 /* Of groups that settled in one turn no code is beyond the last. */
-ALWAYS v16 settled_code(const struct grid *r, v16 x, struct settled_way w, bool odd) {
+ALWAYS v16 idempotent_code(const struct grid *r, v16 x, struct idempotent_variant w, bool odd) {
     if (w.asymmetric) x = f_sub(x, r->zero);
     x = f_mul(x, r->reciprocal);
     if (odd && w.asymmetric) x = f_min(f_max(x, v_set(0)), r->most);
@@ -1398,7 +1404,7 @@ ALWAYS v16 settled_code(const struct grid *r, v16 x, struct settled_way w, bool 
 /* Where codes are made: of elements [at, end) of the turn that `settled` is of, the next of which
  * lies at value; value_end, codes_end: of its run. */
 struct coding {
-    const struct settled *settled;
+    const struct idempotent *idempotent;
     const uint8_t *value, *value_end;
     uint8_t *codes, *codes_end;
     size_t run, at, end;
@@ -1406,16 +1412,16 @@ struct coding {
 };
 
 /* The next n. */
-ALWAYS void settled_codes(struct coding *c, const struct settled_pass *p, size_t n,
-                          struct settled_way w, bool odd, bool fetch) {
+ALWAYS void idempotent_codes(struct coding *c, const struct idempotent_pass *p, size_t n,
+                             struct idempotent_variant w, bool odd, bool fetch) {
     const unsigned shift = (unsigned)__builtin_ctzll(p->group);
     for (size_t i = 0; i < n; i += UNIT) {
         const uint8_t *const v = c->value + i * width(w.vt);
-        struct grid r = grid_of(c->settled, (c->at + i) >> shift, w, odd);
+        struct grid r = grid_of(c->idempotent, (c->at + i) >> shift, w, odd);
         v16 q[4];
         for (size_t k = 0; k < 4; k++) {
-            if (w.small && k > 0) r = grid_of(c->settled, (c->at + i + 16 * k) >> shift, w, odd);
-            q[k] = settled_code(&r, load(w.vt, v, 16 * k), w, odd);
+            if (w.small && k > 0) r = grid_of(c->idempotent, (c->at + i + 16 * k) >> shift, w, odd);
+            q[k] = idempotent_code(&r, load(w.vt, v, 16 * k), w, odd);
         }
         if (!w.stream) __builtin_prefetch(c->codes + CODES_AHEAD, 1);
         for (size_t k = 0; fetch && k < UNIT * width(w.vt); k += 64)
@@ -1427,20 +1433,20 @@ ALWAYS void settled_codes(struct coding *c, const struct settled_pass *p, size_t
 
 /* Codes of NaN are 0, which clamping makes of it or rounding does. A pass of its own, so that the
  * common one is in registers. */
-static __attribute__((noinline)) void odd_codes(struct coding c,
-                                                const struct pithi_group_setting *s, size_t n,
-                                                struct settled_way w) {
-    struct settled_pass p;
+static __attribute__((noinline)) void irregular_codes(struct coding c,
+                                                      const struct pithi_group_setting *s, size_t n,
+                                                      struct idempotent_variant w) {
+    struct idempotent_pass p;
     p.group = s->group;
     p.unit = UNIT * s->bits / 8;
     w.small = true;
     w.bits = 0;
     packing_make(&p.pack, s->bits, !s->asymmetric);
-    settled_codes(&c, &p, n, w, true, false);
+    idempotent_codes(&c, &p, n, w, true, false);
 }
 
-ALWAYS void open_coding(struct coding *c, const struct settled_pass *p, size_t run,
-                        struct settled_way w) {
+ALWAYS void open_coding(struct coding *c, const struct idempotent_pass *p, size_t run,
+                        struct idempotent_variant w) {
     c->run = run;
     c->value = p->run[run].value;
     c->value_end = c->value + p->run_groups * p->group * width(w.vt);
@@ -1449,14 +1455,14 @@ ALWAYS void open_coding(struct coding *c, const struct settled_pass *p, size_t r
 }
 
 /* The next n, all of one run. */
-ALWAYS void put_codes_of(struct coding *c, const struct settled_pass *p,
-                         const struct pithi_group_setting *s, size_t n, struct settled_way w,
+ALWAYS void put_codes_of(struct coding *c, const struct idempotent_pass *p,
+                         const struct pithi_group_setting *s, size_t n, struct idempotent_variant w,
                          bool fetch) {
     if (__builtin_expect(c->odd, 0)) {
-        odd_codes(*c, s, n, w);
+        irregular_codes(*c, s, n, w);
         c->codes += n / UNIT * p->unit;
     } else {
-        settled_codes(c, p, n, w, false, fetch);
+        idempotent_codes(c, p, n, w, false, fetch);
     }
     c->value += n * width(w.vt);
     c->at += n;
@@ -1475,8 +1481,8 @@ struct reading {
 };
 
 /* Values are fetched from the next run but one where a run is short. */
-ALWAYS void open_reading(struct reading *r, const struct settled_pass *p, size_t run,
-                         struct settled_way w) {
+ALWAYS void open_reading(struct reading *r, const struct idempotent_pass *p, size_t run,
+                         struct idempotent_variant w) {
     const bool large = p->run_groups * p->group * width(w.vt) >= EXTREMES_AHEAD;
     r->run = run;
     r->value = p->run[run].value;
@@ -1490,7 +1496,8 @@ ALWAYS void open_reading(struct reading *r, const struct settled_pass *p, size_t
         r->ahead = (uintptr_t)p->run[run + RUNS_AHEAD].value - (uintptr_t)r->value;
 }
 
-ALWAYS void read_on(struct reading *r, const struct settled_pass *p, struct settled_way w) {
+ALWAYS void read_on(struct reading *r, const struct idempotent_pass *p,
+                    struct idempotent_variant w) {
     r->left--;
     if (__builtin_expect(r->left > 0, 1)) {
         r->value += r->step;
@@ -1504,8 +1511,9 @@ ALWAYS void read_on(struct reading *r, const struct settled_pass *p, struct sett
 }
 
 /* Of the next group; then codes of the turn before, if there is one. */
-ALWAYS void find_one(struct reading *r, struct coding *c, const struct settled_pass *p,
-                     const struct pithi_group_setting *s, v16 *lo, v16 *hi, struct settled_way w) {
+ALWAYS void find_one(struct reading *r, struct coding *c, const struct idempotent_pass *p,
+                     const struct pithi_group_setting *s, v16 *lo, v16 *hi,
+                     struct idempotent_variant w) {
     const size_t least = w.small ? UNIT : p->group;
     group_extremes(lo, hi, r->value, r->elements, r->ahead, w);
     read_on(r, p, w);
@@ -1513,9 +1521,9 @@ ALWAYS void find_one(struct reading *r, struct coding *c, const struct settled_p
 }
 
 /* Of four groups, written out to stay in registers. */
-ALWAYS void find_four(struct reading *r, struct coding *c, const struct settled_pass *p,
+ALWAYS void find_four(struct reading *r, struct coding *c, const struct idempotent_pass *p,
                       const struct pithi_group_setting *s, struct extremes *e, size_t k,
-                      struct settled_way w) {
+                      struct idempotent_variant w) {
     v16 lo[4], hi[4];
     find_one(r, c, p, s, &lo[0], &hi[0], w);
     find_one(r, c, p, s, &lo[1], &hi[1], w);
@@ -1527,16 +1535,16 @@ ALWAYS void find_four(struct reading *r, struct coding *c, const struct settled_
 }
 
 /* Lanes from quad k on have no group: they are as good as the first ones. */
-ALWAYS void repeat_first(struct extremes *e, size_t k, struct settled_way w) {
+ALWAYS void repeat_first(struct extremes *e, size_t k, struct idempotent_variant w) {
     for (; k < 4; k++) {
         if (w.asymmetric) e->low[k] = e->low[0];
         e->high[k] = e->high[0];
     }
 }
 
-ALWAYS void find_turn(struct reading *r, struct coding *c, const struct settled_pass *p,
+ALWAYS void find_turn(struct reading *r, struct coding *c, const struct idempotent_pass *p,
                       const struct pithi_group_setting *s, struct extremes *e,
-                      struct settled_way w) {
+                      struct idempotent_variant w) {
     size_t k = 0;
     do {
         if (c) c->end = 4 * (k + 1) * p->group;
@@ -1546,9 +1554,9 @@ ALWAYS void find_turn(struct reading *r, struct coding *c, const struct settled_
 }
 
 /* All but the tables. */
-ALWAYS void open_settled(struct settled_pass *p, const struct pithi_group_setting *s,
-                         struct pithi_group_run *run, size_t runs, size_t count,
-                         struct settled_way w) {
+ALWAYS void open_idempotent(struct idempotent_pass *p, const struct pithi_group_setting *s,
+                            struct pithi_group_run *run, size_t runs, size_t count,
+                            struct idempotent_variant w) {
     p->run = run;
     p->runs = runs;
     p->group = s->group;
@@ -1562,19 +1570,19 @@ ALWAYS void open_settled(struct settled_pass *p, const struct pithi_group_settin
 }
 
 /* The extremes of the next turn are found between the codes of one. */
-ALWAYS void encode_settled(const struct pithi_group_job *like, struct pithi_group_run *run,
-                           size_t runs, size_t count, struct settled_way w) {
+ALWAYS void encode_idempotent(const struct pithi_group_job *like, struct pithi_group_run *run,
+                              size_t runs, size_t count, struct idempotent_variant w) {
     const struct pithi_group_setting *const set = &like->set;
-    struct settled_pass p;
-    struct settled s;
+    struct idempotent_pass p;
+    struct idempotent s;
     struct extremes e;
-    open_settled(&p, set, run, runs, count, w);
+    open_idempotent(&p, set, run, runs, count, w);
     struct reading r;
     struct coding c;
     struct scaling t = {0, p.run_groups};
     open_reading(&r, &p, 0, w);
     open_coding(&c, &p, 0, w);
-    c.settled = &s;
+    c.idempotent = &s;
     find_turn(&r, NULL, &p, set, &e, w);
     /* While scales are waited for. */
     packing_make(&p.pack, w.bits ? w.bits : set->bits, !w.asymmetric);
@@ -1597,12 +1605,12 @@ ALWAYS void encode_settled(const struct pithi_group_job *like, struct pithi_grou
 /* ---- Entry ------------------------------------------------------------------------------------*/
 
 /* A function each: one of all would spill the registers of all. */
-#define SETTLED(name, dtype, bits, asymmetric, small)                                    \
-    static __attribute__((noinline)) void name(const struct pithi_group_job *like,       \
-                                               struct pithi_group_run *run, size_t runs, \
-                                               size_t count, bool stream) {              \
-        encode_settled(like, run, runs, count,                                           \
-                       (struct settled_way){dtype, bits, asymmetric, small, stream});    \
+#define SETTLED(name, dtype, bits, asymmetric, small)                                           \
+    static __attribute__((noinline)) void name(const struct pithi_group_job *like,              \
+                                               struct pithi_group_run *run, size_t runs,        \
+                                               size_t count, bool stream) {                     \
+        encode_idempotent(like, run, runs, count,                                               \
+                          (struct idempotent_variant){dtype, bits, asymmetric, small, stream}); \
     }
 #define SETTLED_OF(name, dtype)                       \
     SETTLED(name##_2, dtype, 2, true, false)          \
@@ -1610,22 +1618,24 @@ ALWAYS void encode_settled(const struct pithi_group_job *like, struct pithi_grou
     SETTLED(name##_any, dtype, 0, true, false)        \
     SETTLED(name##_symmetric, dtype, 0, false, false) \
     SETTLED(name##_small, dtype, 0, like->set.asymmetric, true)
-SETTLED_OF(settled_f32, PITH_F32)
-SETTLED_OF(settled_bf16, PITH_BF16)
-SETTLED_OF(settled_f16, PITH_F16)
+SETTLED_OF(idempotent_f32, PITH_F32)
+SETTLED_OF(idempotent_bf16, PITH_BF16)
+SETTLED_OF(idempotent_f16, PITH_F16)
 #undef SETTLED_OF
 #undef SETTLED
 
 /* Runs of `count` elements. */
-static void encode_settled_any(const struct pithi_group_job *like, struct pithi_group_run *run,
-                               size_t runs, size_t count, bool stream) {
+static void encode_idempotent_any(const struct pithi_group_job *like, struct pithi_group_run *run,
+                                  size_t runs, size_t count, bool stream) {
     typedef void encode_fn(const struct pithi_group_job *, struct pithi_group_run *, size_t, size_t,
                            bool);
     static encode_fn *const known[3][5] = {
-        {settled_f32_any, settled_f32_2, settled_f32_4, settled_f32_symmetric, settled_f32_small},
-        {settled_bf16_any, settled_bf16_2, settled_bf16_4, settled_bf16_symmetric,
-         settled_bf16_small},
-        {settled_f16_any, settled_f16_2, settled_f16_4, settled_f16_symmetric, settled_f16_small}};
+        {idempotent_f32_any, idempotent_f32_2, idempotent_f32_4, idempotent_f32_symmetric,
+         idempotent_f32_small},
+        {idempotent_bf16_any, idempotent_bf16_2, idempotent_bf16_4, idempotent_bf16_symmetric,
+         idempotent_bf16_small},
+        {idempotent_f16_any, idempotent_f16_2, idempotent_f16_4, idempotent_f16_symmetric,
+         idempotent_f16_small}};
     const struct pithi_group_setting *const s = &like->set;
     const int row = like->value_dtype == PITH_F32 ? 0 : like->value_dtype == PITH_BF16 ? 1 : 2;
     const int column = s->group < UNIT                ? 4
@@ -1636,7 +1646,7 @@ static void encode_settled_any(const struct pithi_group_job *like, struct pithi_
 }
 
 /* How many of a job's elements are whole groups and whole units, from the beginning. */
-static size_t settled_elements(const struct pithi_group_job *job) {
+static size_t idempotent_elements(const struct pithi_group_job *job) {
     const struct pithi_group_setting *s = &job->set;
     const size_t least = s->group > UNIT ? s->group : UNIT;
     if (s->group > 256 || job->base_dtype != PITH_NONE) return 0;
@@ -1644,9 +1654,9 @@ static size_t settled_elements(const struct pithi_group_job *job) {
 }
 
 /* These; returns how many. */
-static size_t settled_pass(struct pithi_group_job *job) {
-    const size_t count = settled_elements(job);
-    if (count > 0) encode_settled_any(job, &job->run, 1, count, codes_stream(job));
+static size_t idempotent_pass(struct pithi_group_job *job) {
+    const size_t count = idempotent_elements(job);
+    if (count > 0) encode_idempotent_any(job, &job->run, 1, count, codes_stream(job));
     return count;
 }
 
@@ -1656,18 +1666,18 @@ static void group_encode(struct pithi_group_job *job) {
         pithi_group_encode_c(job);
         return;
     }
-    const bool settled = s->asymmetric || s->settle;
-    const size_t done = settled ? settled_pass(job) : encode_pass(job);
+    const bool idempotent = s->asymmetric || s->idempotent;
+    const size_t done = idempotent ? idempotent_pass(job) : encode_pass(job);
     if (done == job->count) return;
     if (s->shrink) {
         scalar_part(job, done, job->count - done, pithi_group_encode_c);
         return;
     }
     const int levels = (1 << (s->asymmetric ? s->bits : s->bits - 1)) - 1;
-    const struct recipe r = {
+    const struct variant r = {
         job->value_dtype, job->base_dtype, job->update && job->base_dtype != PITH_NONE,
         s->asymmetric,    s->stochastic,   codes_stream(job),
-        s->search,        settled};
+        s->search,        idempotent};
     struct encoder e; /* most of it is packing, so no initializer */
     e.set = s;
     e.saturated = 0;
@@ -1687,9 +1697,9 @@ static void group_encode(struct pithi_group_job *job) {
 static void group_encode_runs(const struct pithi_group_job *like, struct pithi_group_run *run,
                               size_t runs) {
     const struct pithi_group_setting *s = &like->set;
-    const bool settled = (s->asymmetric || s->settle) && !s->codebook && !s->search;
-    if (settled && !s->shrink && runs && like->count && settled_elements(like) == like->count)
-        encode_settled_any(like, run, runs, like->count, false);
+    const bool idempotent = (s->asymmetric || s->idempotent) && !s->codebook && !s->search;
+    if (idempotent && !s->shrink && runs && like->count && idempotent_elements(like) == like->count)
+        encode_idempotent_any(like, run, runs, like->count, false);
     else
         pithi_group_each_run(like, run, runs, group_encode);
 }

@@ -25,7 +25,7 @@ struct pithi_group_setting {
     bool asymmetric; /* scale and zero point per group instead of a scale; always settled */
     bool stochastic; /* not settled */
     bool search;     /* encode, symmetric, nearest, no base: the scale of least error, any sign */
-    bool settle;     /* symmetric: what a group decodes to has the group's own scale */
+    bool idempotent; /* symmetric: what a group decodes to has the group's own scale */
     bool shrink;     /* encode, settled, no base: the part of the range of least error */
     bool short_zero; /* encode, asymmetric: zero points of 6 significant bits */
     uint8_t
@@ -131,7 +131,7 @@ PITHI_INLINE bool pithi_group_scale(const struct pithi_group_setting *s, uint32_
 }
 
 /* ---- Settled groups --------------------------------------------------------------------------
- * Scale and zero point of a settled group are those of the values it decodes to, so that coding
+ * Scale and zero point of a idempotent group are those of the values it decodes to, so that coding
  * these again changes nothing. A scale has at most 16 significant bits: the least and the largest
  * decoded value determine it although both are rounded. */
 
@@ -226,8 +226,8 @@ PITHI_INLINE float pithi_grid_error(const struct pithi_group_setting *s, uint32_
 /* r, settled for a group with the least and largest values lo and hi (symmetric: 0 and the largest
  * magnitude). dtype: of the values. Where that is coarser than the codes, and the last code lies
  * below hi, the last ones all decode to one value: the code of that value is then the largest. */
-PITHI_INLINE void pithi_settle(const struct pithi_group_setting *s, uint32_t dtype, float lo,
-                               float hi, struct pithi_grid *r) {
+PITHI_INLINE void pithi_idempotent_scale(const struct pithi_group_setting *s, uint32_t dtype,
+                                         float lo, float hi, struct pithi_grid *r) {
     enum { TURNS = 4 };
     const float levels = (float)pithi_group_levels(s);
     for (int turn = 0; turn < TURNS && !pithi_nonfinite(pithi_bits(r->scale)); turn++) {
@@ -244,7 +244,7 @@ PITHI_INLINE void pithi_settle(const struct pithi_group_setting *s, uint32_t dty
 
 /* ---- Shrinking a range -----------------------------------------------------------------------*/
 
-/* The search for the part of a settled group's range that loses least when what lies beyond is
+/* The search for the part of a idempotent group's range that loses least when what lies beyond is
  * clamped. Set: what the group is, the settled range of all of it and its squared error. Each
  * _next makes a candidate, whose squared error _judge takes; false after the last. Cuts are counted
  * in 32nds of the range: the same on both sides first, then each side moves by itself. */
@@ -283,7 +283,7 @@ PITHI_INLINE bool pithi_shrink_next(struct pithi_shrink *s) {
         const float lo = s->set->asymmetric ? s->lo + part * (float)s->candidate_low : 0;
         const float hi = s->hi - part * (float)s->candidate_high;
         s->candidate = pithi_grid_of(s->set, s->dtype, lo, hi);
-        pithi_settle(s->set, s->dtype, s->lo, s->hi, &s->candidate);
+        pithi_idempotent_scale(s->set, s->dtype, s->lo, s->hi, &s->candidate);
         if (s->candidate.reciprocal != 0) return true;
     }
     return false;

@@ -39,7 +39,7 @@ pith_status pithi_paged_require(pith_plan *plan, struct pithi_paged *p) {
                       "slot, [tokens, heads, dim] or [tokens, dim], at least a page of tokens");
 }
 
-uint64_t pithi_paged_identity(const pith_plan *plan) {
+uint64_t pithi_paged_fingerprint(const pith_plan *plan) {
     struct pithi_paged p;
     if (!pithi_paged_of(plan, &p)) return 0;
     const struct pithi_params *q = &plan->params;
@@ -51,7 +51,7 @@ uint64_t pithi_paged_identity(const pith_plan *plan) {
 pith_status pithi_cache_check(pith_plan *p, const pith_kv *c) {
     if (!p) return PITH_ERR_ARG;
     if (!c) return pithi_fail(&p->error, PITH_ERR_ARG, "the cache is NULL");
-    if (c->identity == p->paged_identity) return PITH_OK;
+    if (c->base_hash == p->paged_fingerprint) return PITH_OK;
     return pithi_fail(&p->error, PITH_ERR_STATE, "the cache is another plan's");
 }
 
@@ -138,7 +138,7 @@ pith_status pith_kv_init(pith_plan *plan, void *memory, size_t bytes, pith_kv **
     at += (64 - (uintptr_t)at % 64) % 64;
     pith_kv *c = (pith_kv *)(void *)at;
     *c = (pith_kv){.paged = p, .window = window, .ring = ring_of(&p, window)};
-    c->identity = plan->paged_identity;
+    c->base_hash = plan->paged_fingerprint;
     c->stride = (size_t)stride_of(&p);
     c->slots = (bytes - fixed) / slot_bytes(&p);
     c->entries = entries_of(&p) + c->slots;

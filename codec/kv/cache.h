@@ -17,7 +17,7 @@ struct pithi_paged {
 bool pithi_paged_of(const pith_plan *plan, struct pithi_paged *p);
 /* What makes the caches of two plans interchangeable: codec, keys and shape; 0 where none of these
  * calls takes the plan. */
-uint64_t pithi_paged_identity(const pith_plan *plan);
+uint64_t pithi_paged_fingerprint(const pith_plan *plan);
 pith_status pithi_paged_require(pith_plan *plan, struct pithi_paged *p);
 /* A view of tokens with so many heads. */
 pith_status pithi_paged_view(pith_plan *plan, const struct pithi_kv *k, const pith_view *view,
@@ -42,7 +42,7 @@ struct pithi_cache_page {
  * its size and `start` are whole pages, so that the oldest page of them lies in one piece. */
 struct pith_kv {
     struct pithi_paged paged;
-    uint64_t identity; /* of the plan */
+    uint64_t base_hash; /* of the plan */
     uint64_t window, ring, start;
     uint64_t finished, held; /* tokens in pages and in the ring */
     uint64_t pages, shared, slots, entries;

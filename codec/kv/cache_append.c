@@ -275,9 +275,9 @@ static pith_status take_batch(pith_plan *p, const pith_view *like, struct batch 
 static pith_status run_batch(pith_plan *p, struct batch *b) {
     enum { ALONE = 1 << 16 };
     if (b->span.count && b->count > ALONE / b->span.count) {
-        pithi_run_begin(p);
+        pithi_parallel_begin(p);
         b->share = (b->count - 1) / p->workers + 1;
-        return pithi_run(p, 0, (b->count - 1) / b->share + 1, batch_job, b);
+        return pithi_parallel_for(p, 0, (b->count - 1) / b->share + 1, batch_job, b);
     }
     const uint64_t before = pithi_fp_enter();
     append_some(b, 0, b->count, &p->worker[0]);

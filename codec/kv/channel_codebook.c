@@ -21,7 +21,7 @@ struct strip {
     bool fits; /* no scale is too large, or not finite */
 };
 
-static void take_scales(struct strip *s, struct pithi_column_job *job) {
+static void take_scales(struct strip *s, struct pithi_channel_job *job) {
     s->fits = true;
     for (size_t c = 0; c < s->count; c++) {
         const uint32_t u = pithi_scale_load(job->scales, job->set.scale_dtype, s->first + c);
@@ -32,7 +32,7 @@ static void take_scales(struct strip *s, struct pithi_column_job *job) {
 }
 
 /* One row: levels times scales, as pithi_codebook_decode_c has it. */
-static void scale_odd(const struct strip *s, float *level, uint64_t *saturated) {
+static void scale_irregular(const struct strip *s, float *level, uint64_t *saturated) {
     for (size_t c = 0; c < s->count; c++) {
         uint32_t u = pithi_bits(level[c] * s->scale[c] + 0.0f);
         if (pithi_nonfinite(pithi_bits(s->scale[c]))) {
@@ -59,7 +59,7 @@ static void scale_row(const struct strip *s, const float *level, uint8_t *to) {
     }
 }
 
-static void put_row(const struct pithi_kv *k, struct pithi_column_job *job, size_t row,
+static void put_row(const struct pithi_kv *k, struct pithi_channel_job *job, size_t row,
                     const struct strip *s, float *level) {
     static const struct pithi_rotation none = {.order = 0};
     const int64_t at = (int64_t)row * job->stride + (int64_t)s->first;
@@ -68,12 +68,12 @@ static void put_row(const struct pithi_kv *k, struct pithi_column_job *job, size
     if (s->fits)
         scale_row(s, level, direct ? to : (uint8_t *)level);
     else
-        scale_odd(s, level, &job->saturated);
+        scale_irregular(s, level, &job->saturated);
     if (!direct) k->kernels->unrotate(&none, to, job->dtype, level, s->count, 0, 1.0f);
 }
 
 /* Levels are decoded as those of groups with the scale 1, of rows without a gap at once. */
-static void decode_strip(const struct pithi_kv *k, struct pithi_column_job *job, struct strip *s) {
+static void decode_strip(const struct pithi_kv *k, struct pithi_channel_job *job, struct strip *s) {
     static const float ones[LEVELS / GROUP] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     float level[LEVELS];
     const bool joined = s->count == job->columns && s->count % 8 == 0 &&
@@ -91,7 +91,7 @@ static void decode_strip(const struct pithi_kv *k, struct pithi_column_job *job,
     }
 }
 
-void pithi_kv_levels(const struct pithi_kv *k, struct pithi_column_job *job) {
+void pithi_kv_levels(const struct pithi_kv *k, struct pithi_channel_job *job) {
     struct strip s;
     for (s.first = 0; s.first < job->columns; s.first += STRIP) {
         s.count = least(STRIP, job->columns - s.first);

@@ -6,6 +6,6 @@
 #include "kv/page.h"
 
 /* As column_decode, with a codebook. */
-void pithi_kv_levels(const struct pithi_kv *k, struct pithi_column_job *job);
+void pithi_kv_levels(const struct pithi_kv *k, struct pithi_channel_job *job);
 
 #endif

@@ -51,7 +51,7 @@ void pithi_kv_init(struct pithi_kv *k, const struct pithi_params *p,
                                           .bits = (uint8_t)p->value[PITHI_KV_BITS],
                                           .scale_dtype = scales[p->value[PITHI_KV_SCALE_DTYPE]],
                                           .asymmetric = !p->value[PITHI_KV_SYMMETRIC],
-                                          .settle = true,
+                                          .idempotent = true,
                                           .shrink = p->value[PITHI_KV_SEARCH],
                                           .codebook = (uint8_t)p->value[PITHI_KV_CODEBOOK]};
     k->set.short_zero = pithi_short_zeros(&k->set, k->order != 0);
@@ -469,28 +469,28 @@ static bool plain(const struct pithi_kv *k) {
 static bool joined(const struct pithi_kv *k) { return (size_t)k->dim * k->set.bits % 8 == 0; }
 
 /* Of so many heads from the tile's on. */
-static struct pithi_column_job columns_job(const struct pithi_kv *k, const uint8_t *page,
-                                           uint32_t tokens, const struct tile *t, size_t heads) {
+static struct pithi_channel_job columns_job(const struct pithi_kv *k, const uint8_t *page,
+                                            uint32_t tokens, const struct tile *t, size_t heads) {
     uint8_t *const scales = tile_scales(k, page, t);
-    return (struct pithi_column_job){.set = k->set,
-                                     .rows = t->count,
-                                     .columns = heads * k->dim,
-                                     .codes = tile_codes(k, page, tokens, t, 0),
-                                     .code_stride = k->heads * k->head_codes,
-                                     .scales = scales,
-                                     .zeros = scales + row_of(k) * width_of(k)};
+    return (struct pithi_channel_job){.set = k->set,
+                                      .rows = t->count,
+                                      .columns = heads * k->dim,
+                                      .codes = tile_codes(k, page, tokens, t, 0),
+                                      .code_stride = k->heads * k->head_codes,
+                                      .scales = scales,
+                                      .zeros = scales + row_of(k) * width_of(k)};
 }
 
 static void put_plain(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_rows *rows,
                       const struct tile *t, size_t heads) {
-    struct pithi_column_job job = columns_job(k, page, rows->tokens, t, heads);
+    struct pithi_channel_job job = columns_job(k, page, rows->tokens, t, heads);
     job.value =
         at_element(rows->value, k->dtype, (t->token - rows->first) * row_of(k) + t->head * k->dim);
     job.stride = (int64_t)row_of(k);
     job.dtype = k->dtype;
     if (rows->more || t->token + t->count < (size_t)rows->first + rows->count)
         job.ahead = at_element(job.value, k->dtype, t->count * row_of(k));
-    k->kernels->column_encode(&job);
+    k->kernels->channel_encode(&job);
     rows->poisoned += job.poisoned;
 }
 
@@ -511,7 +511,7 @@ static void put_columns(const struct pithi_kv *k, uint8_t *page, struct pithi_kv
 /* Of columns of a tile of so many heads. */
 static void put_column_outliers(const struct pithi_kv *k, const uint8_t *page, uint32_t tokens,
                                 const struct tile *t, size_t heads,
-                                const struct pithi_column_job *job) {
+                                const struct pithi_channel_job *job) {
     const size_t most = k->outliers, size = pith_dtype_bytes(job->dtype);
     const size_t first = tile_group(k, t), bytes = most * k->element;
     const uint8_t *const places = places_of(k, page, tokens, first);
@@ -531,7 +531,7 @@ static void get_tile(const struct pithi_kv *k, const uint8_t *page, struct pithi
     uint8_t *const out = (uint8_t *)part->out + first * width;
     float *const floats = open_work(k, part->scratch).floats;
     const struct pithi_rotation r = rotation(k);
-    struct pithi_column_job job = columns_job(k, page, part->tokens, t, heads);
+    struct pithi_channel_job job = columns_job(k, page, part->tokens, t, heads);
     job.out = k->order ? (void *)floats : out;
     job.stride = k->order ? k->dim : part->token_stride;
     job.dtype = k->order ? (uint32_t)PITH_F32 : part->out_dtype;
@@ -539,7 +539,7 @@ static void get_tile(const struct pithi_kv *k, const uint8_t *page, struct pithi
     if (k->set.codebook)
         pithi_kv_levels(k, &job);
     else
-        k->kernels->column_decode(&job);
+        k->kernels->channel_decode(&job);
     put_column_outliers(k, page, part->tokens, t, heads, &job);
     part->poisoned += job.poisoned;
     part->saturated += job.saturated;

@@ -136,8 +136,8 @@ static pith_status take_batch(pith_plan *plan, const pith_view *like, const pith
 }
 
 static pith_status run_batch(pith_plan *plan, size_t count, pithi_block_fn *job, struct batch *b) {
-    pithi_run_begin(plan);
-    return pithi_run(plan, 0, count, job, b);
+    pithi_parallel_begin(plan);
+    return pithi_parallel_for(plan, 0, count, job, b);
 }
 
 pith_status pith_kv_encode_pages(pith_plan *plan, const pith_view *like, const pith_kv_pair *pairs,
@@ -204,7 +204,7 @@ static void show(const struct fold *f, uint64_t block, size_t count, struct pith
         pithi_convert(w->sums, f->view->dtype, values, dtype, count);
         values = w->sums;
     }
-    pithi_scatter(&f->sum.frame, block, 0, f->sum.frame.count, f->view, values, NULL);
+    pithi_block_store(&f->sum.frame, block, 0, f->sum.frame.count, f->view, values, NULL);
 }
 
 static pith_status fold_job(void *arg, uint64_t block, struct pithi_worker *w) {
@@ -226,9 +226,9 @@ static pith_status run_fold(struct fold *f, pithi_block_fn *job) {
     pith_plan *plan = f->sum.plan;
     const uint32_t workers = plan->workers;
     if (workers > f->delta.plan->workers) plan->workers = f->delta.plan->workers;
-    pithi_run_begin(plan);
-    pithi_run_begin(f->delta.plan);
-    const pith_status status = pithi_run(plan, 0, f->sum.payload.blocks, job, f);
+    pithi_parallel_begin(plan);
+    pithi_parallel_begin(f->delta.plan);
+    const pith_status status = pithi_parallel_for(plan, 0, f->sum.payload.blocks, job, f);
     plan->workers = workers;
     return status;
 }
@@ -236,10 +236,10 @@ static pith_status run_fold(struct fold *f, pithi_block_fn *job) {
 static pith_status check_identity(struct fold *f) {
     const struct pithi_frame *d = &f->delta.frame;
     uint64_t hash, ignored;
-    if (!d->has_identity) return PITH_OK;
+    if (!d->has_base_hash) return PITH_OK;
     PITHI_TRY(run_fold(f, hash_job));
-    pithi_run_results(f->sum.plan, &hash, &ignored, &ignored);
-    if (pithi_identity(f->delta.plan, hash, d->count) == d->identity) return PITH_OK;
+    pithi_parallel_results(f->sum.plan, &hash, &ignored, &ignored);
+    if (pithi_base_hash(f->delta.plan, hash, d->count) == d->base_hash) return PITH_OK;
     return pithi_fail(&f->sum.plan->error, PITH_ERR_BASE,
                       "the accumulator is not the delta's base");
 }
@@ -286,8 +286,8 @@ static pith_status fold_view(struct fold *f, pith_plan *plan, const pith_view *v
     return PITH_OK;
 }
 
-pith_status pith_kv_fold(pith_plan *plan, void *frame, size_t bytes, pith_plan *delta_plan,
-                         const void *delta, size_t delta_bytes, const pith_view *view) {
+pith_status pith_kv_accumulate(pith_plan *plan, void *frame, size_t bytes, pith_plan *delta_plan,
+                               const void *delta, size_t delta_bytes, const pith_view *view) {
     struct fold f = {.view = NULL};
     struct pithi_span span;
     if (!plan) return PITH_ERR_ARG;

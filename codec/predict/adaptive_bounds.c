@@ -59,30 +59,30 @@ pith_status pith_state_set_step(pith_plan *p, pith_state *s, uint64_t slot, uint
 
 static double share_of(uint64_t part, uint64_t whole) { return (double)part / (double)whole; }
 
-double pith_state_active(const pith_state *s, uint64_t slot) {
+double pith_state_nonzero(const pith_state *s, uint64_t slot) {
     double (*volatile const divide)(uint64_t, uint64_t) = share_of;
     if (slot >= s->slots || !s->slot[slot].counted) return 1;
     const uint64_t before = pithi_fp_enter();
-    const double share = divide(s->slot[slot].active, s->slot[slot].counted);
+    const double share = divide(s->slot[slot].nonzero, s->slot[slot].counted);
     pithi_fp_leave(before);
     return share;
 }
 
-void pithi_state_wish(const pith_state *s, uint64_t slot, struct pithi_wish *wish) {
+void pithi_state_request(const pith_state *s, uint64_t slot, struct pithi_request *request) {
     const double bound = s->slot[slot].bound;
-    *wish = (struct pithi_wish){.bound = bound > 0 ? bound : 0,
-                                .factor = bound < 0 ? -bound : 1,
-                                .step = s->slot[slot].step};
+    *request = (struct pithi_request){.bound = bound > 0 ? bound : 0,
+                                      .factor = bound < 0 ? -bound : 1,
+                                      .step = s->slot[slot].step};
 }
 
-void pithi_state_encoded(pith_state *s, uint64_t slot, uint64_t exact, uint64_t active,
+void pithi_state_encoded(pith_state *s, uint64_t slot, uint64_t exact, uint64_t nonzero,
                          uint64_t count) {
     s->slot[slot].step++;
-    s->slot[slot].active = active;
+    s->slot[slot].nonzero = nonzero;
     s->slot[slot].counted = count;
     pithi_state_count(s, false, 0, 0);
     s->stats.exact += exact;
-    s->stats.active += active;
+    s->stats.nonzero += nonzero;
 }
 
 /* ---- A budget for activations ----------------------------------------------------------------*/
@@ -90,15 +90,15 @@ void pithi_state_encoded(pith_state *s, uint64_t slot, uint64_t exact, uint64_t 
 static bool legal(const pith_budget *b) {
     return is_number(b->momentum) && is_number(b->share) && is_number(b->gradient) &&
            is_number(b->samples) && is_number(b->positions) && is_number(b->factor) &&
-           is_number(b->active) && b->active <= 1 && is_number(b->largest);
+           is_number(b->nonzero) && b->nonzero <= 1 && is_number(b->largest);
 }
 
-/* 0: the budget says nothing. active: what counts where the budget does not say it. */
+/* 0: the budget says nothing. nonzero: what counts where the budget does not say it. */
 static double bound_of(const pith_budget *b, double counted) {
-    const double active = b->active > 0 ? b->active : counted;
+    const double nonzero = b->nonzero > 0 ? b->nonzero : counted;
     const double sigma = (b->share > 0 ? b->share : 0.01) * b->momentum;
     const double bound = pithi_budget_bound(sigma, b->factor, b->positions > 0 ? b->positions : 1,
-                                            b->gradient, b->samples * active);
+                                            b->gradient, b->samples * nonzero);
     if (b->momentum == 0) return 0;
     if (b->largest > 0 && bound > b->largest) return b->largest;
     return bound < DBL_MAX ? bound : 0;
@@ -111,10 +111,10 @@ pith_status pith_state_adapt(pith_plan *p, pith_state *s, uint64_t slot, const p
     if (!budget) return pithi_fail(&p->error, PITH_ERR_ARG, "budget is NULL");
     PITHI_TRY(pithi_take(&b, sizeof b, budget, &p->error));
     if (!legal(&b)) return pithi_fail(&p->error, PITH_ERR_ARG, "a field of the budget");
-    double (*volatile const settle)(const pith_budget *, double) = bound_of;
-    const double counted = pith_state_active(s, slot);
+    double (*volatile const idempotent)(const pith_budget *, double) = bound_of;
+    const double counted = pith_state_nonzero(s, slot);
     const uint64_t before = pithi_fp_enter();
-    const double found = settle(&b, counted);
+    const double found = idempotent(&b, counted);
     pithi_fp_leave(before);
     if (is_above_zero(found)) s->slot[slot].bound = found;
     if (bound) *bound = pith_state_bound(s, slot);

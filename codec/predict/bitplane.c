@@ -1,4 +1,4 @@
-/* bitplane.c - the normative text of packed words, and the choice of widths.
+/* bitplane.c - the reference of packed words, and the choice of widths.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "predict/bitplane.h"
 
@@ -8,46 +8,46 @@
 /* ---- Widths ----------------------------------------------------------------------------------*/
 
 void pithi_widths_c(const uint32_t *words, size_t count, uint8_t *widths) {
-    for (size_t g = 0; g * PITHI_PACK_GROUP < count; g++) {
-        const size_t first = g * PITHI_PACK_GROUP;
+    for (size_t g = 0; g * PITHI_BITPLANE_GROUP < count; g++) {
+        const size_t first = g * PITHI_BITPLANE_GROUP;
         uint32_t all = 0;
-        for (size_t i = first; i < count && i < first + PITHI_PACK_GROUP; i++) all |= words[i];
-        widths[g] = (uint8_t)pithi_pack_bits(all);
+        for (size_t i = first; i < count && i < first + PITHI_BITPLANE_GROUP; i++) all |= words[i];
+        widths[g] = (uint8_t)pithi_bitplane_bits(all);
     }
 }
 
-uint64_t pithi_pack_choose(const uint32_t counts[PITHI_PACK_WIDEST + 1],
-                           uint8_t table[PITHI_PACK_WIDTHS]) {
-    struct pithi_pack_room r;
-    pithi_pack_begin(&r, counts);
+uint64_t pithi_bitplane_choose(const uint32_t counts[PITHI_PACK_WIDEST + 1],
+                               uint8_t table[PITHI_PACK_WIDTHS]) {
+    struct pithi_bitplane_room r;
+    pithi_bitplane_begin(&r, counts);
     for (uint32_t k = 1; k < PITHI_PACK_WIDTHS; k++)
-        for (uint32_t j = 0; j < r.steps; j++) pithi_pack_extend(&r, k, j);
-    return pithi_pack_end(&r, table);
+        for (uint32_t j = 0; j < r.steps; j++) pithi_bitplane_extend(&r, k, j);
+    return pithi_bitplane_end(&r, table);
 }
 
 /* ---- Planes ----------------------------------------------------------------------------------*/
 
-uint8_t *pithi_pack_c(const uint32_t *words, size_t groups, const uint8_t *widths, uint8_t *to,
-                      size_t room) {
+uint8_t *pithi_bitplane_pack_c(const uint32_t *words, size_t groups, const uint8_t *widths,
+                               uint8_t *to, size_t room) {
     (void)room;
-    for (size_t g = 0; g < groups; g++, words += PITHI_PACK_GROUP) {
+    for (size_t g = 0; g < groups; g++, words += PITHI_BITPLANE_GROUP) {
         for (unsigned k = 0; k < widths[g]; k++, to += 2) {
             uint32_t plane = 0;
-            for (unsigned i = 0; i < PITHI_PACK_GROUP; i++) plane |= (words[i] >> k & 1) << i;
+            for (unsigned i = 0; i < PITHI_BITPLANE_GROUP; i++) plane |= (words[i] >> k & 1) << i;
             pithi_put16(to, (uint16_t)plane);
         }
     }
     return to;
 }
 
-const uint8_t *pithi_unpack_c(const uint8_t *from, size_t left, size_t groups,
-                              const uint8_t *widths, uint32_t *words) {
+const uint8_t *pithi_bitplane_unpack_c(const uint8_t *from, size_t left, size_t groups,
+                                       const uint8_t *widths, uint32_t *words) {
     (void)left;
-    for (size_t g = 0; g < groups; g++, words += PITHI_PACK_GROUP) {
-        for (unsigned i = 0; i < PITHI_PACK_GROUP; i++) words[i] = 0;
+    for (size_t g = 0; g < groups; g++, words += PITHI_BITPLANE_GROUP) {
+        for (unsigned i = 0; i < PITHI_BITPLANE_GROUP; i++) words[i] = 0;
         for (unsigned k = 0; k < widths[g]; k++, from += 2) {
             const uint32_t plane = pithi_get16(from);
-            for (unsigned i = 0; i < PITHI_PACK_GROUP; i++) words[i] |= (plane >> i & 1) << k;
+            for (unsigned i = 0; i < PITHI_BITPLANE_GROUP; i++) words[i] |= (plane >> i & 1) << k;
         }
     }
     return from;

@@ -10,25 +10,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PITHI_PACK_GROUP = 16, PITHI_PACK_WIDTHS = 4, PITHI_PACK_WIDEST = 32 };
+enum { PITHI_BITPLANE_GROUP = 16, PITHI_PACK_WIDTHS = 4, PITHI_PACK_WIDEST = 32 };
 
 /* Bits that the largest word of every group of 16 needs; the last group may be short. */
 typedef void pithi_widths_fn(const uint32_t *words, size_t count, uint8_t *widths);
 /* Planes of groups of 16 whole words each, which fit in their widths; returns the end of the
  * bytes. What lies between it and to + room may be written too. */
-typedef uint8_t *pithi_pack_fn(const uint32_t *words, size_t groups, const uint8_t *widths,
-                               uint8_t *to, size_t room);
+typedef uint8_t *pithi_bitplane_pack_fn(const uint32_t *words, size_t groups, const uint8_t *widths,
+                                        uint8_t *to, size_t room);
 /* Inverse. left: bytes that may be read; the planes are among them. */
-typedef const uint8_t *pithi_unpack_fn(const uint8_t *from, size_t left, size_t groups,
-                                       const uint8_t *widths, uint32_t *words);
+typedef const uint8_t *pithi_bitplane_unpack_fn(const uint8_t *from, size_t left, size_t groups,
+                                                const uint8_t *widths, uint32_t *words);
 pithi_widths_fn pithi_widths_c;
-pithi_pack_fn pithi_pack_c;
-pithi_unpack_fn pithi_unpack_c;
+pithi_bitplane_pack_fn pithi_bitplane_pack_c;
+pithi_bitplane_unpack_fn pithi_bitplane_unpack_c;
 
 /* The table of widths with the fewest bits for so many groups of each width: the largest of the
  * least ones where there are several. Widths that are not needed repeat the last. Returns the bytes
  * of all planes. */
-uint64_t pithi_pack_choose(const uint32_t counts[PITHI_PACK_WIDEST + 1],
-                           uint8_t table[PITHI_PACK_WIDTHS]);
+uint64_t pithi_bitplane_choose(const uint32_t counts[PITHI_PACK_WIDEST + 1],
+                               uint8_t table[PITHI_PACK_WIDTHS]);
 
 #endif

@@ -14,7 +14,7 @@
 #include "common/lanes_tmpl.h"
 #include "predict/bitplane.h"
 
-enum { GROUP = PITHI_PACK_GROUP, HALF = 16, REACH = 128 /* bytes that two groups may touch */ };
+enum { GROUP = PITHI_BITPLANE_GROUP, HALF = 16, REACH = 128 /* bytes that two groups may touch */ };
 
 /* ---- Widths ----------------------------------------------------------------------------------*/
 

@@ -37,8 +37,8 @@ PITHI_INLINE double pithi_below(double x) {
     return y > 0 ? y : 0;
 }
 
-PITHI_INLINE struct pithi_bound pithi_bound_absolute(uint32_t dtype, double wish) {
-    const double bound = pithi_quant_floor(dtype, wish);
+PITHI_INLINE struct pithi_bound pithi_bound_absolute(uint32_t dtype, double request) {
+    const double bound = pithi_quant_floor(dtype, request);
     const struct pithi_bound b = {PITHI_BOUND_ABSOLUTE, bound, bound};
     return b;
 }

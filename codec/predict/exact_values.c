@@ -35,7 +35,7 @@ static bool put_positions(struct pithi_pen *pen, const uint8_t *miss, size_t cou
 }
 
 bool pithi_exact_put(struct pithi_pen *pen, const uint8_t *miss, size_t misses,
-                     const struct pithi_lay *values, size_t count) {
+                     const struct pithi_tile_layout *values, size_t count) {
     uint8_t head[POSITION_BYTES];
     pithi_put32(head, (uint32_t)misses);
     if (!pithi_pen_put(pen, head, sizeof head)) return false;
@@ -44,7 +44,7 @@ bool pithi_exact_put(struct pithi_pen *pen, const uint8_t *miss, size_t misses,
     if (bitmap ? !pithi_pen_put(pen, miss, bitmap_bytes(count)) : !put_positions(pen, miss, count))
         return false;
     for (size_t i = next_miss(miss, 0, count); i < count; i = next_miss(miss, i + 1, count))
-        if (!pithi_pen_put(pen, pithi_lay_at(values, i), values->element)) return false;
+        if (!pithi_pen_put(pen, pithi_tile_layout_at(values, i), values->element)) return false;
     return true;
 }
 

@@ -12,7 +12,7 @@
 /* Bit i of `miss` (bits past count are 0) says that element i of `values` is stored. False when
  * there is no room. */
 bool pithi_exact_put(struct pithi_pen *pen, const uint8_t *miss, size_t misses,
-                     const struct pithi_lay *values, size_t count);
+                     const struct pithi_tile_layout *values, size_t count);
 
 /* The exact values of a block that is being read. */
 struct pithi_exact {

@@ -8,7 +8,7 @@
 #include "predict/lorenzo.h"
 #include "predict/quant.h"
 
-struct pithi_restore {
+struct pithi_fused_decode {
     const struct pithi_quant *quant;
     struct pithi_unpredict *sums; /* in the middle of a tile */
     const uint8_t *planes;        /* of groups of 16 */
@@ -22,7 +22,7 @@ struct pithi_restore {
 
 /* Restores as many values, from the first on, as there is a loop for: a multiple of 32, 0 where
  * there is none. Returns how many; sums, planes, left and widths are then those of the next. */
-typedef size_t pithi_restore_fn(struct pithi_restore *r);
-pithi_restore_fn pithi_restore_c; /* none */
+typedef size_t pithi_fused_decode_fn(struct pithi_fused_decode *r);
+pithi_fused_decode_fn pithi_fused_decode_c; /* none */
 
 #endif

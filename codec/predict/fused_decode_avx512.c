@@ -56,7 +56,8 @@ ALWAYS v16 add(unsigned dims, uint32_t *sum[3], const bool starts[3], size_t i, 
 }
 
 /* Of one row. */
-ALWAYS size_t restore_row(struct pithi_restore *r, unsigned dims, enum store store, size_t count) {
+ALWAYS size_t restore_row(struct pithi_fused_decode *r, unsigned dims, enum store store,
+                          size_t count) {
     uint32_t *sum[3];
     bool starts[3];
     pithi_unpredict_sums(r->sums, sum, starts);
@@ -81,7 +82,7 @@ ALWAYS size_t restore_row(struct pithi_restore *r, unsigned dims, enum store sto
     return i;
 }
 
-ALWAYS size_t restore_rows(struct pithi_restore *r, unsigned dims, enum store store) {
+ALWAYS size_t restore_rows(struct pithi_fused_decode *r, unsigned dims, enum store store) {
     size_t done = 0;
     while (done < r->count) {
         const size_t at = r->sums->place[3], rest = r->sums->extent[3] - at, left = r->count - done;
@@ -94,7 +95,7 @@ ALWAYS size_t restore_rows(struct pithi_restore *r, unsigned dims, enum store st
     return done;
 }
 
-ALWAYS size_t restore_store(struct pithi_restore *r, enum store store) {
+ALWAYS size_t restore_store(struct pithi_fused_decode *r, enum store store) {
     const struct pithi_unpredict *const u = r->sums;
     switch ((u->sum[0] != NULL) + (u->sum[1] != NULL) + (u->sum[2] != NULL)) {
     case 0: return restore_rows(r, 0, store);
@@ -105,7 +106,7 @@ ALWAYS size_t restore_store(struct pithi_restore *r, enum store store) {
 }
 
 /* Order 0: codes themselves, rows that lie together. */
-ALWAYS size_t restore_codes(struct pithi_restore *r, enum store store) {
+ALWAYS size_t restore_codes(struct pithi_fused_decode *r, enum store store) {
     const uint8_t *from = r->planes, *const end = from + r->left, *widths = r->widths;
     struct goal goal = {.step = v_spread(&r->quant->step), .most = v_set(PITHI_F32_MAX)};
     size_t i = 0;
@@ -123,13 +124,13 @@ ALWAYS size_t restore_codes(struct pithi_restore *r, enum store store) {
     return i;
 }
 
-static bool fits(const struct pithi_restore *r) {
+static bool fits(const struct pithi_fused_decode *r) {
     const size_t row = r->sums->extent[3];
     if (r->quant->relative || r->quant->dtype != PITH_F32) return false;
     return r->sums->order ? (row | r->count) % PAIR == 0 : r->pitch == 4 * row;
 }
 
-static size_t restore(struct pithi_restore *r) {
+static size_t fused_decode(struct pithi_fused_decode *r) {
     const bool stream = r->stream && v_stream_fits(r->to);
     if (!fits(r)) return 0;
     if (!r->sums->order) return stream ? restore_codes(r, SHIFTED) : restore_codes(r, PLAIN);
@@ -139,4 +140,4 @@ static size_t restore(struct pithi_restore *r) {
 }
 
 void pithi_fused_decode_bind_avx512(struct pithi_kernels *k);
-void pithi_fused_decode_bind_avx512(struct pithi_kernels *k) { k->restore = restore; }
+void pithi_fused_decode_bind_avx512(struct pithi_kernels *k) { k->fused_decode = fused_decode; }

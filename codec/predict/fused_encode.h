@@ -8,7 +8,7 @@
 #include "predict/lorenzo.h"
 #include "predict/quant.h"
 
-struct pithi_condense {
+struct pithi_fused_encode {
     const struct pithi_quant *quant;
     struct pithi_unpredict *sums; /* in the middle of a tile */
     const uint8_t *from;          /* the next value, its row with it */
@@ -23,7 +23,7 @@ struct pithi_condense {
 /* Condenses as many values, from the first on, as there is a loop for, none of them missed: a
  * multiple of 32, 0 where there is none. Returns how many; sums, widths and to are then those of
  * the next. */
-typedef size_t pithi_condense_fn(struct pithi_condense *c);
-pithi_condense_fn pithi_condense_c; /* none */
+typedef size_t pithi_fused_encode_fn(struct pithi_fused_encode *c);
+pithi_fused_encode_fn pithi_fused_encode_c; /* none */
 
 #endif

@@ -72,7 +72,7 @@ ALWAYS uint8_t *put(v16 a, v16 b, uint8_t *widths, uint8_t *to) {
 }
 
 /* Of one row. */
-ALWAYS size_t condense_row(struct pithi_condense *c, unsigned dims, size_t count) {
+ALWAYS size_t condense_row(struct pithi_fused_encode *c, unsigned dims, size_t count) {
     uint32_t *sum[3];
     bool starts[3];
     const struct constants k = constants_of(c->quant);
@@ -99,7 +99,7 @@ ALWAYS size_t condense_row(struct pithi_condense *c, unsigned dims, size_t count
     return i;
 }
 
-ALWAYS size_t condense_rows(struct pithi_condense *c, unsigned dims) {
+ALWAYS size_t condense_rows(struct pithi_fused_encode *c, unsigned dims) {
     size_t done = 0;
     while (done < c->count) {
         const size_t at = c->sums->place[3], rest = c->sums->extent[3] - at;
@@ -115,7 +115,7 @@ ALWAYS size_t condense_rows(struct pithi_condense *c, unsigned dims) {
 }
 
 /* Order 0: codes themselves, rows that lie together. */
-static size_t condense_codes(struct pithi_condense *c) {
+static size_t condense_codes(struct pithi_fused_encode *c) {
     const struct constants k = constants_of(c->quant);
     const v16 narrow = v_set(0xFFFF);
     uint8_t *to = c->to, *widths = c->widths;
@@ -132,14 +132,14 @@ static size_t condense_codes(struct pithi_condense *c) {
     return i;
 }
 
-static bool fits(const struct pithi_condense *c) {
+static bool fits(const struct pithi_fused_encode *c) {
     const struct pithi_quant *const q = c->quant;
     const size_t row = c->sums->extent[3];
     if (q->relative || q->signed_zeros || q->dtype != PITH_F32) return false;
     return c->sums->order ? (row | c->count) % PAIR == 0 : c->pitch == 4 * row;
 }
 
-static size_t condense(struct pithi_condense *c) {
+static size_t fused_encode(struct pithi_fused_encode *c) {
     const struct pithi_unpredict *const u = c->sums;
     if (!fits(c)) return 0;
     if (!u->order) return condense_codes(c);
@@ -152,4 +152,4 @@ static size_t condense(struct pithi_condense *c) {
 }
 
 void pithi_fused_encode_bind_avx512(struct pithi_kernels *k);
-void pithi_fused_encode_bind_avx512(struct pithi_kernels *k) { k->condense = condense; }
+void pithi_fused_encode_bind_avx512(struct pithi_kernels *k) { k->fused_encode = fused_encode; }

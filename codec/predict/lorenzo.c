@@ -1,4 +1,4 @@
-/* lorenzo.c - the normative text of differences in a tile.
+/* lorenzo.c - the reference of differences in a tile.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "predict/lorenzo.h"
 

@@ -3,7 +3,7 @@
  *
  * The including file has included lanes_<isa>.h and defined minus(a, b), before(x, last): x moved
  * up one lane, the last lane of `last` in the first; sums(x): of all lanes up to each; and
- * last_of(x): the last lane in all. Rows' ends go to the scalar text. */
+ * last_of(x): the last lane in all. Rows' ends go to the scalar reference. */
 #ifndef PITHI_PREDICT_LORENZO_TMPL_H
 #define PITHI_PREDICT_LORENZO_TMPL_H
 

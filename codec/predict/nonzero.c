@@ -24,11 +24,11 @@ static uint8_t split8(const int32_t *codes, size_t count, int32_t **to) {
     return (uint8_t)bits;
 }
 
-size_t pithi_split_c(const int32_t *codes, size_t count, uint8_t *map, int32_t *active) {
-    int32_t *to = active;
+size_t pithi_split_c(const int32_t *codes, size_t count, uint8_t *map, int32_t *nonzero) {
+    int32_t *to = nonzero;
     for (size_t i = 0; i < count / 8; i++) map[i] = split8(codes + 8 * i, 8, &to);
     if (count % 8) map[count / 8] = split8(codes + count / 8 * 8, count % 8, &to);
-    return (size_t)(to - active);
+    return (size_t)(to - nonzero);
 }
 
 /* Up to 8 codes of a byte of the map; returns those that follow. */
@@ -41,26 +41,26 @@ static const int32_t *spread8(const int32_t *from, unsigned bits, size_t count, 
 }
 
 /* Zeros stand together, and so do the others. */
-void pithi_spread_c(const int32_t *active, const uint8_t *map, size_t count, int32_t *codes) {
+void pithi_spread_c(const int32_t *nonzero, const uint8_t *map, size_t count, int32_t *codes) {
     const size_t whole = count / 8;
     for (size_t i = 0; i < whole; i++, codes += 8) {
         if (map[i] == 0) {
             memset(codes, 0, 8 * sizeof *codes);
         } else if (map[i] == 0xFF) {
-            memcpy(codes, active, 8 * sizeof *codes);
-            active += 8;
+            memcpy(codes, nonzero, 8 * sizeof *codes);
+            nonzero += 8;
         } else {
-            active = spread8(active, map[i], 8, codes);
+            nonzero = spread8(nonzero, map[i], 8, codes);
         }
     }
-    if (count % 8) spread8(active, map[whole], count % 8, codes);
+    if (count % 8) spread8(nonzero, map[whole], count % 8, codes);
 }
 
 /* ---- Numbers ---------------------------------------------------------------------------------*/
 
-enum pithi_active_form pithi_active_plain(const int32_t *active, size_t count) {
+enum pithi_nonzero_form pithi_nonzero_plain(const int32_t *nonzero, size_t count) {
     int32_t all = 0;
-    for (size_t i = 0; i < count; i++) all |= active[i];
+    for (size_t i = 0; i < count; i++) all |= nonzero[i];
     return all < 0 ? PITHI_ACTIVE_SIGNED : PITHI_ACTIVE_POSITIVE;
 }
 
@@ -74,12 +74,12 @@ static int32_t code_of(bool positive, int32_t number) {
     return (int32_t)(positive ? pithi_zigzag(u) + 1 : u + (number >= 0));
 }
 
-void pithi_active_numbers(enum pithi_active_form form, int32_t *active, size_t count) {
+void pithi_nonzero_numbers(enum pithi_nonzero_form form, int32_t *nonzero, size_t count) {
     const bool positive = form == PITHI_ACTIVE_POSITIVE;
-    for (size_t i = 0; i < count; i++) active[i] = number_of(positive, active[i]);
+    for (size_t i = 0; i < count; i++) nonzero[i] = number_of(positive, nonzero[i]);
 }
 
-void pithi_active_codes(enum pithi_active_form form, int32_t *numbers, size_t count) {
+void pithi_nonzero_codes(enum pithi_nonzero_form form, int32_t *numbers, size_t count) {
     const bool positive = form == PITHI_ACTIVE_POSITIVE;
     for (size_t i = 0; i < count; i++) numbers[i] = code_of(positive, numbers[i]);
 }
@@ -122,8 +122,8 @@ static uint64_t bits_at(const uint8_t *map, size_t i, size_t count) {
     return pithi_get64(bytes);
 }
 
-void pithi_active_median(const int32_t *codes, const uint8_t *map,
-                         const uint32_t extent[PITHI_TILE_NDIM], int32_t *numbers) {
+void pithi_nonzero_median(const int32_t *codes, const uint8_t *map,
+                          const uint32_t extent[PITHI_TILE_NDIM], int32_t *numbers) {
     const size_t count = rows_of(extent) * extent[3];
     struct walk w = {extent[3], extent[2], 0, 0};
     for (size_t at = 0; at < count; at += 64)
@@ -135,8 +135,8 @@ void pithi_active_median(const int32_t *codes, const uint8_t *map,
 
 /* ---- Back ------------------------------------------------------------------------------------*/
 
-void pithi_active_from_median(const int32_t *numbers, const uint8_t *map,
-                              const uint32_t extent[PITHI_TILE_NDIM], int32_t *codes) {
+void pithi_nonzero_from_median(const int32_t *numbers, const uint8_t *map,
+                               const uint32_t extent[PITHI_TILE_NDIM], int32_t *codes) {
     const size_t count = rows_of(extent) * extent[3];
     struct walk w = {extent[3], extent[2], 0, 0};
     memset(codes, 0, count * sizeof *codes);

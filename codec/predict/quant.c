@@ -1,4 +1,4 @@
-/* quant.c - the normative text of quantization under a bound.
+/* quant.c - the reference of quantization under a bound.
  * SPDX-License-Identifier: Apache-2.0
  *
  * The arithmetic of one value is in predict/quant_value.h. */

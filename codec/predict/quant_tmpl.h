@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * The including file has included lanes_<isa>.h and defined kept16. Relative bounds, f64 and what
- * is left after whole groups of 16 go to the scalar text. */
+ * is left after whole groups of 16 go to the scalar reference. */
 #ifndef PITHI_PREDICT_QUANT_TMPL_H
 #define PITHI_PREDICT_QUANT_TMPL_H
 
@@ -84,7 +84,7 @@ ALWAYS void dequantize_groups(const struct pithi_quant *q, uint32_t dtype, const
     }
 }
 
-/* f32 past the cache. */
+/* f32 by non-temporal stores. */
 static void dequantize_stream(const struct pithi_quant *q, const int32_t *codes, size_t count,
                               uint8_t *values) {
     const struct constants c = constants_of(q, PITH_F32);

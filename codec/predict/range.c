@@ -6,8 +6,8 @@
 
 #include "predict/bound_value.h"
 
-struct pithi_survey pithi_survey_none(void) {
-    return (struct pithi_survey){DBL_MAX, -DBL_MAX, 0, 0};
+struct pithi_range pithi_range_none(void) {
+    return (struct pithi_range){DBL_MAX, -DBL_MAX, 0, 0};
 }
 
 void pithi_extremes_c(const void *values, size_t count, struct pithi_extremes *e) {
@@ -30,7 +30,7 @@ static double value_at(const void *values, uint32_t dtype, size_t i) {
 
 static bool is_finite(double x) { return x >= -DBL_MAX && x <= DBL_MAX; }
 
-static void add_value(struct pithi_survey *s, double x) {
+static void add_value(struct pithi_range *s, double x) {
     if (!is_finite(x)) return;
     if (x < s->low) s->low = x;
     if (x > s->high) s->high = x;
@@ -38,9 +38,9 @@ static void add_value(struct pithi_survey *s, double x) {
     s->finite++;
 }
 
-struct pithi_survey pithi_survey_of(const void *values, uint32_t dtype, size_t count, bool squares,
-                                    pithi_extremes_fn *extremes) {
-    struct pithi_survey s = pithi_survey_none();
+struct pithi_range pithi_range_measure(const void *values, uint32_t dtype, size_t count,
+                                       bool squares, pithi_extremes_fn *extremes) {
+    struct pithi_range s = pithi_range_none();
     struct pithi_extremes e = {INT32_MAX, INT32_MIN};
     if (dtype != PITH_F32 || squares) {
         for (size_t i = 0; i < count; i++) add_value(&s, value_at(values, dtype, i));
@@ -53,7 +53,7 @@ struct pithi_survey pithi_survey_of(const void *values, uint32_t dtype, size_t c
     return s;
 }
 
-double pithi_survey_error(const void *a, const void *b, uint32_t dtype, size_t count) {
+double pithi_range_error(const void *a, const void *b, uint32_t dtype, size_t count) {
     double sum = 0;
     for (size_t i = 0; i < count; i++) {
         const double x = value_at(a, dtype, i), d = x - value_at(b, dtype, i);
@@ -62,7 +62,7 @@ double pithi_survey_error(const void *a, const void *b, uint32_t dtype, size_t c
     return sum;
 }
 
-void pithi_survey_add(struct pithi_survey *total, const struct pithi_survey *b) {
+void pithi_range_add(struct pithi_range *total, const struct pithi_range *b) {
     if (b->low < total->low) total->low = b->low;
     if (b->high > total->high) total->high = b->high;
     total->squares += b->squares;

@@ -9,13 +9,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct pithi_survey {
+struct pithi_range {
     double low, high; /* low > high: no finite value */
     /* Only when asked for: the sum in element order, and how many there are. */
     double squares;
     uint64_t finite;
 };
-struct pithi_survey pithi_survey_none(void);
+struct pithi_range pithi_range_none(void);
 
 /* The smallest and largest finite f32: their bits as numbers that grow with the value. */
 struct pithi_extremes {
@@ -25,11 +25,11 @@ typedef void pithi_extremes_fn(const void *values, size_t count, struct pithi_ex
 pithi_extremes_fn pithi_extremes_c;
 
 /* low and high of f32, bf16, f16 or f64 values, and with `squares` also their sum. */
-struct pithi_survey pithi_survey_of(const void *values, uint32_t dtype, size_t count, bool squares,
-                                    pithi_extremes_fn *extremes);
+struct pithi_range pithi_range_measure(const void *values, uint32_t dtype, size_t count,
+                                       bool squares, pithi_extremes_fn *extremes);
 /* The sum of squared differences of values that are finite in a, in element order. */
-double pithi_survey_error(const void *a, const void *b, uint32_t dtype, size_t count);
+double pithi_range_error(const void *a, const void *b, uint32_t dtype, size_t count);
 /* total := both, b after total. */
-void pithi_survey_add(struct pithi_survey *total, const struct pithi_survey *b);
+void pithi_range_add(struct pithi_range *total, const struct pithi_range *b);
 
 #endif

@@ -17,7 +17,7 @@ struct batch {
     const void *values;
     uint32_t dtype;
     size_t count, rows, row;
-    struct pithi_survey survey;
+    struct pithi_range range;
     struct pithi_kernels kernels;
     int32_t *codes, *distinct;
     uint32_t *which;
@@ -36,15 +36,15 @@ static pith_status take_spec(const char *spec, const pith_view *view, struct pit
         return pithi_fail(error, PITH_ERR_DTYPE, "embed does not take this dtype");
     p->dtype = view->dtype;
     p->block = MOST;
-    p->codec->settle(p, view->ndim, view->shape);
+    p->codec->idempotent(p, view->ndim, view->shape);
     return PITH_OK;
 }
 
-static struct pithi_bound bound_of(const struct pithi_params *p, const struct pithi_survey *s) {
+static struct pithi_bound bound_of(const struct pithi_params *p, const struct pithi_range *s) {
     const uint32_t given = pithi_param(p, "range");
     const double range = given ? pithi_decimal_floor(given) : pithi_range_of(s->low, s->high);
-    const double wish = pithi_bounded_asked(p) * (pithi_param(p, "rel") ? range : 1);
-    const double bound = pithi_quant_floor(p->dtype, wish);
+    const double request = pithi_bounded_requested(p) * (pithi_param(p, "rel") ? range : 1);
+    const double bound = pithi_quant_floor(p->dtype, request);
     return (struct pithi_bound){PITHI_BOUND_ABSOLUTE, bound, bound};
 }
 
@@ -71,7 +71,7 @@ static uint64_t distinct_values(struct batch *b) {
 }
 
 static uint64_t distinct_codes(struct batch *b, const struct pithi_params *p) {
-    const struct pithi_bound bound = bound_of(p, &b->survey);
+    const struct pithi_bound bound = bound_of(p, &b->range);
     struct pithi_quant quant;
     pithi_quant_init(&quant, b->dtype, &bound, pithi_param(p, "zeros") != 0);
     b->kernels.quantize(&quant, b->values, b->count, b->codes, b->miss);
@@ -108,10 +108,10 @@ static size_t lay_out(struct batch *b, uint8_t *memory) {
 
 /* ---- API -------------------------------------------------------------------------------------*/
 
-static void sample(pith_tune *next, struct batch *b, const struct pithi_span *span,
+static void sample(pith_row_statistics *next, struct batch *b, const struct pithi_span *span,
                    const struct pithi_params *params, uint32_t count) {
     b->values = pithi_span_read(span, 0, span->count, (void *)(uintptr_t)b->values);
-    b->survey = pithi_survey_of(b->values, b->dtype, b->count, false, b->kernels.extremes);
+    b->range = pithi_range_measure(b->values, b->dtype, b->count, false, b->kernels.extremes);
     next->batches++;
     next->rows += b->rows;
     next->distinct += distinct_values(b);
@@ -134,14 +134,16 @@ static pith_status take_batch(struct batch *b, struct pithi_params *params,
     return PITH_OK;
 }
 
-pith_status pith_tune_sample(pith_tune *tune, const char *const *specs, uint32_t count,
-                             const pith_view *batch, const pith_env *env, pith_error *error) {
+pith_status pith_row_statistics_sample(pith_row_statistics *statistics, const char *const *specs,
+                                       uint32_t count, const pith_view *batch, const pith_env *env,
+                                       pith_error *error) {
     struct pithi_params params[PITH_TUNE_MAX];
     struct pithi_span span;
     struct batch b;
     pith_env e;
     pithi_fail(error, PITH_OK, "");
-    if (!tune || !specs || !batch) return pithi_fail(error, PITH_ERR_ARG, "an argument is NULL");
+    if (!statistics || !specs || !batch)
+        return pithi_fail(error, PITH_ERR_ARG, "an argument is NULL");
     if (count == 0 || count > PITH_TUNE_MAX)
         return pithi_fail(error, PITH_ERR_ARG, "the number of specs is out of range");
     PITHI_TRY(pithi_env_take(&e, env, error));
@@ -153,7 +155,7 @@ pith_status pith_tune_sample(pith_tune *tune, const char *const *specs, uint32_t
     lay_out(&b, memory);
     pithi_kernels_bind(&b.kernels, pithi_cpu_select(e.cpu_mask));
     const uint64_t before = pithi_fp_enter();
-    sample(tune, &b, &span, params, count);
+    sample(statistics, &b, &span, params, count);
     pithi_fp_leave(before);
     pithi_env_release(&e, memory, bytes);
     return PITH_OK;
@@ -163,19 +165,20 @@ static double index_of(uint64_t coded, uint64_t distinct) {
     return 1 - (double)coded / (double)distinct;
 }
 
-double pith_tune_index(const pith_tune *tune, uint32_t k) {
+double pith_row_statistics_index(const pith_row_statistics *statistics, uint32_t k) {
     /* A pointer, so that no operation leaves the place between the two calls. */
     double (*volatile const compute)(uint64_t, uint64_t) = index_of;
     if (k >= PITH_TUNE_MAX) return (double)pithi_float(PITHI_F32_NAN);
-    if (!tune->distinct) return 0;
+    if (!statistics->distinct) return 0;
     const uint64_t before = pithi_fp_enter();
-    const double index = compute(tune->coded[k], tune->distinct);
+    const double index = compute(statistics->coded[k], statistics->distinct);
     pithi_fp_leave(before);
     return index;
 }
 
-uint32_t pith_tune_class(const pith_tune *tune, uint32_t count, double limit) {
+uint32_t pith_row_statistics_class(const pith_row_statistics *statistics, uint32_t count,
+                                   double limit) {
     for (uint32_t k = count < PITH_TUNE_MAX ? count : PITH_TUNE_MAX; k-- > 1;)
-        if (pith_tune_index(tune, k) <= limit) return k;
+        if (pith_row_statistics_index(statistics, k) <= limit) return k;
     return 0;
 }

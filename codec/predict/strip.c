@@ -9,13 +9,13 @@
 #include "predict/bitplane_choice.h"
 
 enum {
-    GROUP = PITHI_PACK_GROUP,
+    GROUP = PITHI_BITPLANE_GROUP,
     TABLE = PITHI_PACK_WIDTHS,
     STRIP_GROUPS = 64, /* a multiple of 4, so that strips begin with a byte of the widths */
     STRIP = GROUP * STRIP_GROUPS
 };
 
-static size_t count_of(const struct pithi_packed *p) {
+static size_t count_of(const struct pithi_strip *p) {
     return (size_t)p->extent[0] * p->extent[1] * p->extent[2] * p->extent[3];
 }
 static size_t groups_of(size_t count) { return (count + GROUP - 1) / GROUP; }
@@ -33,10 +33,10 @@ static size_t sums_bytes(size_t count) {
 static size_t widths_bytes(size_t count) { return (size_t)pithi_pad64(groups_of(count)); }
 
 enum { STRIPS_BYTES = 2 * STRIP_BYTES + STRIP * VALUE_BYTES };
-size_t pithi_packed_take_scratch(const uint32_t extent[PITHI_TILE_NDIM]) {
+size_t pithi_strip_take_scratch(const uint32_t extent[PITHI_TILE_NDIM]) {
     return STRIPS_BYTES + (size_t)pithi_pad64(pithi_unpredict_bytes(extent));
 }
-size_t pithi_packed_scratch(size_t count) {
+size_t pithi_strip_scratch(size_t count) {
     return STRIPS_BYTES + 2 * sums_bytes(count) + widths_bytes(count) + SLACK;
 }
 static uint32_t *strip_words(void *scratch) { return scratch; }
@@ -53,7 +53,7 @@ static uint8_t *groups_in(void *scratch, size_t count) {
 /* ---- Codes -----------------------------------------------------------------------------------*/
 
 /* Codes of n dense values; returns how many are missed. */
-static size_t make_codes(const struct pithi_packed *p, const struct pithi_source *s,
+static size_t make_codes(const struct pithi_strip *p, const struct pithi_source *s,
                          const void *values, size_t n, int32_t *codes, uint8_t *miss) {
     if (s->quant) return p->kernels->quantize(s->quant, values, n, codes, miss);
     memcpy(codes, values, n * sizeof *codes);
@@ -73,7 +73,7 @@ struct sample {
     size_t at, count; /* of the words that count */
 };
 
-static void take_sample(const struct pithi_packed *p, const struct pithi_source *s, size_t at,
+static void take_sample(const struct pithi_strip *p, const struct pithi_source *s, size_t at,
                         unsigned most, struct sample *to) {
     struct pithi_lines lines;
     uint8_t miss[LINE / 8 + 1];
@@ -85,11 +85,11 @@ static void take_sample(const struct pithi_packed *p, const struct pithi_source 
     memcpy(to->extent, (uint32_t[]){2, 2, 2, (uint32_t)n}, sizeof to->extent);
     memset(to->codes, 0, LINES * n * sizeof *to->codes);
     for (unsigned k = 0; k < lines.count; k++)
-        make_codes(p, s, pithi_lay_at(&s->values, at - lead - lines.back[k]), n,
+        make_codes(p, s, pithi_tile_layout_at(&s->values, at - lead - lines.back[k]), n,
                    to->codes + lines.line[k] * n, miss);
 }
 
-static uint64_t sample_bits(const struct pithi_packed *p, const struct sample *s, unsigned order) {
+static uint64_t sample_bits(const struct pithi_strip *p, const struct sample *s, unsigned order) {
     uint32_t words[CHUNK];
     uint8_t widths[CHUNK / GROUP];
     uint64_t bits = 0;
@@ -99,8 +99,8 @@ static uint64_t sample_bits(const struct pithi_packed *p, const struct sample *s
     return bits;
 }
 
-unsigned pithi_packed_choose(const struct pithi_packed *p, const struct pithi_source *source,
-                             unsigned most) {
+unsigned pithi_strip_choose(const struct pithi_strip *p, const struct pithi_source *source,
+                            unsigned most) {
     struct sample s;
     uint64_t bits[PITHI_TILE_NDIM + 1] = {0};
     /* An odd number of chunks from one sample to the next leaves out no row or column of a tile of
@@ -140,34 +140,34 @@ static void add_counters(const struct counters *c, uint32_t counts[PITHI_PACK_WI
 
 /* A tile that is being written. */
 struct writing {
-    const struct pithi_packed *packed;
+    const struct pithi_strip *packed;
     const struct pithi_source *source;
     struct pithi_packing *packing;
     struct pithi_unpredict sums;
-    struct pithi_lay_walk walk, ahead; /* a strip further */
+    struct pithi_tile_layout_walk walk, ahead; /* a strip further */
     uint8_t *widths, *to, *end;
 };
 
-static struct writing writing_of(const struct pithi_packed *p, const struct pithi_source *source,
+static struct writing writing_of(const struct pithi_strip *p, const struct pithi_source *source,
                                  struct pithi_packing *packing) {
     const size_t count = count_of(p);
     struct writing g = {.packed = p, .source = source, .packing = packing};
     g.widths = widths_in(packing->scratch, count);
     g.to = groups_in(packing->scratch, count);
-    g.end = (uint8_t *)packing->scratch + pithi_packed_scratch(count);
+    g.end = (uint8_t *)packing->scratch + pithi_strip_scratch(count);
     pithi_unpredict_init(&g.sums, p->extent, p->order, rest_of(packing->scratch));
-    pithi_lay_begin(&g.walk, &source->values);
-    pithi_lay_begin(&g.ahead, &source->values);
-    pithi_lay_prefetch(&g.ahead, STRIP);
+    pithi_tile_layout_begin(&g.walk, &source->values);
+    pithi_tile_layout_begin(&g.ahead, &source->values);
+    pithi_tile_layout_prefetch(&g.ahead, STRIP);
     return g;
 }
 
 /* The next n values, in `strip` if they do not lie together. */
 static const void *next_values(struct writing *g, size_t n, void *strip) {
     size_t run;
-    if (!g->walk.lay->tiling) return pithi_lay_next(&g->walk, n, &run);
-    pithi_lay_prefetch(&g->ahead, n);
-    pithi_lay_read(&g->walk, n, strip);
+    if (!g->walk.lay->tiling) return pithi_tile_layout_next(&g->walk, n, &run);
+    pithi_tile_layout_prefetch(&g->ahead, n);
+    pithi_tile_layout_read(&g->walk, n, strip);
     return strip;
 }
 
@@ -190,20 +190,21 @@ static void write_strip(struct writing *g, size_t at, size_t n) {
 }
 
 /* As many elements at once as there is a kernel for. What is constant is seen step by step. */
-static size_t condense(struct writing *g, size_t at, size_t n) {
-    struct pithi_condense c = {.quant = g->source->quant, .sums = &g->sums, .end = g->end};
+static size_t fused_encode(struct writing *g, size_t at, size_t n) {
+    struct pithi_fused_encode c = {.quant = g->source->quant, .sums = &g->sums, .end = g->end};
     const size_t row = g->packed->extent[PITHI_TILE_NDIM - 1];
     size_t all = 0;
     for (size_t done = 1; done && all < n && c.quant && !g->packing->constant; all += done) {
         size_t count, pitch;
-        c.from = pithi_lay_rows(&g->walk, row, n - all, &c.count, &c.pitch);
+        c.from = pithi_tile_layout_rows(&g->walk, row, n - all, &c.count, &c.pitch);
         c.ahead = c.from + 4 * STRIP;
-        if (g->walk.lay->tiling) c.ahead = pithi_lay_rows(&g->ahead, row, n, &count, &pitch);
+        if (g->walk.lay->tiling)
+            c.ahead = pithi_tile_layout_rows(&g->ahead, row, n, &count, &pitch);
         c.widths = g->widths;
         c.to = g->to;
-        done = g->packed->kernels->condense(&c);
-        pithi_lay_skip(&g->walk, done);
-        if (g->walk.lay->tiling) pithi_lay_skip(&g->ahead, done);
+        done = g->packed->kernels->fused_encode(&c);
+        pithi_tile_layout_skip(&g->walk, done);
+        if (g->walk.lay->tiling) pithi_tile_layout_skip(&g->ahead, done);
         memset(g->source->miss + (at + all) / 8, 0, done / 8);
         g->widths = c.widths;
         g->to = c.to;
@@ -211,14 +212,14 @@ static size_t condense(struct writing *g, size_t at, size_t n) {
     return all;
 }
 
-void pithi_packed_begin(const struct pithi_packed *p, const struct pithi_source *source,
-                        void *scratch, struct pithi_packing *packing) {
+void pithi_strip_begin(const struct pithi_strip *p, const struct pithi_source *source,
+                       void *scratch, struct pithi_packing *packing) {
     const size_t count = count_of(p);
     struct counters counters = {{{0}}};
     *packing = (struct pithi_packing){.constant = true, .scratch = scratch};
     struct writing g = writing_of(p, source, packing);
     for (size_t at = 0; at < count; at += STRIP) {
-        const size_t n = least(STRIP, count - at), done = condense(&g, at, n);
+        const size_t n = least(STRIP, count - at), done = fused_encode(&g, at, n);
         const uint8_t *const widths = g.widths - done / GROUP;
         if (done < n) write_strip(&g, at + done, n - done);
         count_widths(&counters, widths, groups_of(n));
@@ -287,22 +288,22 @@ static void put_groups(const struct pithi_packing *packing, size_t count,
     pen->at = to;
 }
 
-bool pithi_packed_finish(const struct pithi_packed *p, const struct pithi_packing *packing,
-                         struct pithi_pen *pen) {
+bool pithi_strip_finish(const struct pithi_strip *p, const struct pithi_packing *packing,
+                        struct pithi_pen *pen) {
     const size_t count = count_of(p), names = (groups_of(count) + 3) / 4;
     uint8_t table[TABLE];
-    const uint64_t planes = pithi_pack_choose(packing->counts, table);
+    const uint64_t planes = pithi_bitplane_choose(packing->counts, table);
     if (TABLE + names + planes > pen->room) return false;
     pithi_pen_put(pen, table, TABLE);
     put_groups(packing, count, table, pen);
     return true;
 }
 
-bool pithi_packed_put(const struct pithi_packed *p, const int32_t *codes, struct pithi_pen *pen) {
-    const struct pithi_source source = {.values = pithi_lay_dense(codes, sizeof *codes)};
+bool pithi_strip_put(const struct pithi_strip *p, const int32_t *codes, struct pithi_pen *pen) {
+    const struct pithi_source source = {.values = pithi_tile_layout_dense(codes, sizeof *codes)};
     struct pithi_packing packing;
-    pithi_packed_begin(p, &source, pen->scratch, &packing);
-    return pithi_packed_finish(p, &packing, pen);
+    pithi_strip_begin(p, &source, pen->scratch, &packing);
+    return pithi_strip_finish(p, &packing, pen);
 }
 
 /* ---- Read ------------------------------------------------------------------------------------*/
@@ -328,11 +329,11 @@ static size_t widths_of(const uint8_t *names, size_t groups, const uint8_t table
 
 /* A tile that is being read. */
 struct reading {
-    const struct pithi_packed *packed;
+    const struct pithi_strip *packed;
     const struct pithi_quant *quant;
     const struct pithi_sink *sink; /* NULL: values go to `walk` */
     struct pithi_unpredict sums;
-    struct pithi_lay_walk walk;
+    struct pithi_tile_layout_walk walk;
     void *scratch;
     size_t at; /* of the next element */
     bool stream;
@@ -346,7 +347,7 @@ static void put_words(struct reading *g, const uint8_t *planes, size_t left, con
     int32_t *codes = strip_codes(g->scratch);
     size_t run;
     k->unpack(planes, left, groups_of(n), widths, words);
-    if (!g->quant) codes = (int32_t *)(void *)pithi_lay_next(&g->walk, n, &run);
+    if (!g->quant) codes = (int32_t *)(void *)pithi_tile_layout_next(&g->walk, n, &run);
     k->unpredict(&g->sums, words, n, codes);
     if (g->sink) {
         k->dequantize(g->quant, codes, n, strip_values(g->scratch), false);
@@ -354,7 +355,7 @@ static void put_words(struct reading *g, const uint8_t *planes, size_t left, con
         return;
     }
     for (; g->quant && n; codes += run, n -= run) {
-        void *const to = pithi_lay_next(&g->walk, n, &run);
+        void *const to = pithi_tile_layout_next(&g->walk, n, &run);
         k->dequantize(g->quant, codes, run, to, g->stream);
     }
 }
@@ -362,23 +363,23 @@ static void put_words(struct reading *g, const uint8_t *planes, size_t left, con
 /* A strip. */
 static void put_strip(struct reading *g, const uint8_t *planes, size_t left, const uint8_t *widths,
                       size_t n) {
-    struct pithi_restore r = {.quant = g->quant,
-                              .sums = &g->sums,
-                              .planes = planes,
-                              .left = left,
-                              .widths = widths,
-                              .stream = g->stream};
+    struct pithi_fused_decode r = {.quant = g->quant,
+                                   .sums = &g->sums,
+                                   .planes = planes,
+                                   .left = left,
+                                   .widths = widths,
+                                   .stream = g->stream};
     for (size_t done = g->quant && !g->sink ? 1 : 0; done && n; n -= done) {
-        r.to =
-            pithi_lay_rows(&g->walk, g->packed->extent[PITHI_TILE_NDIM - 1], n, &r.count, &r.pitch);
-        done = g->packed->kernels->restore(&r);
-        pithi_lay_skip(&g->walk, done);
+        r.to = pithi_tile_layout_rows(&g->walk, g->packed->extent[PITHI_TILE_NDIM - 1], n, &r.count,
+                                      &r.pitch);
+        done = g->packed->kernels->fused_decode(&r);
+        pithi_tile_layout_skip(&g->walk, done);
     }
     if (n) put_words(g, r.planes, r.left, r.widths, n);
 }
 
 static const char *take(struct reading *g, struct pithi_reader *r) {
-    const struct pithi_packed *const p = g->packed;
+    const struct pithi_strip *const p = g->packed;
     const size_t count = count_of(p), groups = groups_of(count), names = (groups + 3) / 4;
     uint8_t widths[STRIP_GROUPS];
     const uint8_t *const table = take_table(r);
@@ -398,23 +399,23 @@ static const char *take(struct reading *g, struct pithi_reader *r) {
     return NULL;
 }
 
-const char *pithi_packed_take_to(const struct pithi_packed *p, struct pithi_reader *r,
-                                 const struct pithi_quant *quant, const struct pithi_lay *values,
-                                 bool stream) {
+const char *pithi_strip_take_to(const struct pithi_strip *p, struct pithi_reader *r,
+                                const struct pithi_quant *quant,
+                                const struct pithi_tile_layout *values, bool stream) {
     struct reading g = {.packed = p, .quant = quant, .stream = stream};
-    pithi_lay_begin(&g.walk, values);
+    pithi_tile_layout_begin(&g.walk, values);
     return take(&g, r);
 }
 
-const char *pithi_packed_take_parts(const struct pithi_packed *p, struct pithi_reader *r,
-                                    const struct pithi_quant *quant, const struct pithi_sink *to) {
+const char *pithi_strip_take_parts(const struct pithi_strip *p, struct pithi_reader *r,
+                                   const struct pithi_quant *quant, const struct pithi_sink *to) {
     struct reading g = {.packed = p, .quant = quant, .sink = to};
     return take(&g, r);
 }
 
-const char *pithi_packed_take(const struct pithi_packed *p, struct pithi_reader *r,
-                              const struct pithi_quant *quant, void *values, bool stream) {
+const char *pithi_strip_take(const struct pithi_strip *p, struct pithi_reader *r,
+                             const struct pithi_quant *quant, void *values, bool stream) {
     const size_t element = quant ? pith_dtype_bytes(quant->dtype) : sizeof(int32_t);
-    const struct pithi_lay dense = pithi_lay_dense(values, element);
-    return pithi_packed_take_to(p, r, quant, &dense, stream);
+    const struct pithi_tile_layout dense = pithi_tile_layout_dense(values, element);
+    return pithi_strip_take_to(p, r, quant, &dense, stream);
 }

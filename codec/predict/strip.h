@@ -16,23 +16,23 @@
 struct pithi_kernels;
 
 /* What a tile's codes are read or written by. It has 1 to 2^24 elements, all extents multiplied. */
-struct pithi_packed {
+struct pithi_strip {
     const struct pithi_kernels *kernels;
     uint32_t extent[PITHI_TILE_NDIM];
     unsigned order; /* of the differences, 0..4 */
 };
 
 /* Bytes of scratch, 64-byte aligned, for tiles of at most count elements. */
-size_t pithi_packed_scratch(size_t count);
+size_t pithi_strip_scratch(size_t count);
 /* The same to read tiles of at most this extent; less. */
-size_t pithi_packed_take_scratch(const uint32_t extent[PITHI_TILE_NDIM]);
+size_t pithi_strip_take_scratch(const uint32_t extent[PITHI_TILE_NDIM]);
 
 /* ---- Write -----------------------------------------------------------------------------------*/
 
 /* Where codes come from: values under `quant`, or, without it, themselves as int32_t. */
 struct pithi_source {
     const struct pithi_quant *quant;
-    struct pithi_lay values;
+    struct pithi_tile_layout values;
     uint8_t *miss; /* with quant: set as by pithi_quantize_fn */
 };
 
@@ -47,29 +47,29 @@ struct pithi_packing {
 
 /* The order up to `most` whose words would be shortest, judged by some of the rows; the least of
  * several. p->order is not read, source->miss not written. */
-unsigned pithi_packed_choose(const struct pithi_packed *p, const struct pithi_source *source,
-                             unsigned most);
-void pithi_packed_begin(const struct pithi_packed *p, const struct pithi_source *source,
-                        void *scratch, struct pithi_packing *packing);
+unsigned pithi_strip_choose(const struct pithi_strip *p, const struct pithi_source *source,
+                            unsigned most);
+void pithi_strip_begin(const struct pithi_strip *p, const struct pithi_source *source,
+                       void *scratch, struct pithi_packing *packing);
 /* False when there is no room; then nothing was written. */
-bool pithi_packed_finish(const struct pithi_packed *p, const struct pithi_packing *packing,
-                         struct pithi_pen *pen);
+bool pithi_strip_finish(const struct pithi_strip *p, const struct pithi_packing *packing,
+                        struct pithi_pen *pen);
 /* Both, of codes; uses pen->scratch. */
-bool pithi_packed_put(const struct pithi_packed *p, const int32_t *codes, struct pithi_pen *pen);
+bool pithi_strip_put(const struct pithi_strip *p, const int32_t *codes, struct pithi_pen *pen);
 
 /* ---- Read ------------------------------------------------------------------------------------*/
 
 /* NULL, or what is wrong; any bytes are safe. The values that the codes mean under `quant`, of its
  * dtype; without it the codes themselves, int32_t. stream: they will not be read soon. Uses
  * r->scratch. */
-const char *pithi_packed_take_to(const struct pithi_packed *p, struct pithi_reader *r,
-                                 const struct pithi_quant *quant, const struct pithi_lay *values,
-                                 bool stream);
+const char *pithi_strip_take_to(const struct pithi_strip *p, struct pithi_reader *r,
+                                const struct pithi_quant *quant,
+                                const struct pithi_tile_layout *values, bool stream);
 /* The same values, part by part. */
-const char *pithi_packed_take_parts(const struct pithi_packed *p, struct pithi_reader *r,
-                                    const struct pithi_quant *quant, const struct pithi_sink *to);
+const char *pithi_strip_take_parts(const struct pithi_strip *p, struct pithi_reader *r,
+                                   const struct pithi_quant *quant, const struct pithi_sink *to);
 /* The same, dense. */
-const char *pithi_packed_take(const struct pithi_packed *p, struct pithi_reader *r,
-                              const struct pithi_quant *quant, void *values, bool stream);
+const char *pithi_strip_take(const struct pithi_strip *p, struct pithi_reader *r,
+                             const struct pithi_quant *quant, void *values, bool stream);
 
 #endif

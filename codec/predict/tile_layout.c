@@ -6,7 +6,7 @@
 
 enum { LINE = 64 };
 
-uint8_t *pithi_lay_at(const struct pithi_lay *lay, size_t i) {
+uint8_t *pithi_tile_layout_at(const struct pithi_tile_layout *lay, size_t i) {
     uint64_t at = 0, step = 1;
     if (!lay->tiling) return lay->first + i * lay->element;
     for (unsigned d = PITHI_TILE_NDIM; d--; i /= lay->tile->extent[d]) {
@@ -16,12 +16,13 @@ uint8_t *pithi_lay_at(const struct pithi_lay *lay, size_t i) {
     return lay->first + at * lay->element;
 }
 
-void pithi_lay_begin(struct pithi_lay_walk *w, const struct pithi_lay *lay) {
-    *w = (struct pithi_lay_walk){.lay = lay, .run.count = UINT64_MAX};
+void pithi_tile_layout_begin(struct pithi_tile_layout_walk *w,
+                             const struct pithi_tile_layout *lay) {
+    *w = (struct pithi_tile_layout_walk){.lay = lay, .run.count = UINT64_MAX};
     if (lay->tiling) pithi_tile_run_at(lay->tiling, lay->tile, 0, &w->run);
 }
 
-static void next_run(struct pithi_lay_walk *w) {
+static void next_run(struct pithi_tile_layout_walk *w) {
     w->number++;
     w->used = 0;
     if (w->run.more)
@@ -30,13 +31,13 @@ static void next_run(struct pithi_lay_walk *w) {
         w->run.count = 0;
 }
 
-static uint8_t *here(struct pithi_lay_walk *w, uint64_t *left) {
+static uint8_t *here(struct pithi_tile_layout_walk *w, uint64_t *left) {
     if (w->used == w->run.count) next_run(w);
     *left = w->run.count - w->used;
     return w->lay->first + (w->run.at + w->used) * w->lay->element;
 }
 
-uint8_t *pithi_lay_next(struct pithi_lay_walk *w, size_t most, size_t *count) {
+uint8_t *pithi_tile_layout_next(struct pithi_tile_layout_walk *w, size_t most, size_t *count) {
     uint64_t left;
     uint8_t *const p = here(w, &left);
     *count = left < most ? (size_t)left : most;
@@ -44,8 +45,8 @@ uint8_t *pithi_lay_next(struct pithi_lay_walk *w, size_t most, size_t *count) {
     return p;
 }
 
-uint8_t *pithi_lay_rows(struct pithi_lay_walk *w, size_t row, size_t most, size_t *count,
-                        size_t *pitch) {
+uint8_t *pithi_tile_layout_rows(struct pithi_tile_layout_walk *w, size_t row, size_t most,
+                                size_t *count, size_t *pitch) {
     uint64_t left, apart = row;
     uint8_t *const p = here(w, &left);
     if (w->run.count == row && w->run.more) {
@@ -57,7 +58,7 @@ uint8_t *pithi_lay_rows(struct pithi_lay_walk *w, size_t row, size_t most, size_
     return p;
 }
 
-void pithi_lay_skip(struct pithi_lay_walk *w, size_t count) {
+void pithi_tile_layout_skip(struct pithi_tile_layout_walk *w, size_t count) {
     while (count && w->run.count) {
         const uint64_t at = w->used + count, runs = (at - 1) / w->run.count;
         const uint64_t whole = runs < w->run.more ? runs : w->run.more;
@@ -71,21 +72,21 @@ void pithi_lay_skip(struct pithi_lay_walk *w, size_t count) {
     }
 }
 
-void pithi_lay_read(struct pithi_lay_walk *w, size_t count, void *to) {
+void pithi_tile_layout_read(struct pithi_tile_layout_walk *w, size_t count, void *to) {
     uint8_t *p = to;
     while (count) {
         size_t n;
-        const uint8_t *const from = pithi_lay_next(w, count, &n);
+        const uint8_t *const from = pithi_tile_layout_next(w, count, &n);
         memcpy(p, from, n * w->lay->element);
         p += n * w->lay->element;
         count -= n;
     }
 }
 
-void pithi_lay_prefetch(struct pithi_lay_walk *w, size_t count) {
+void pithi_tile_layout_prefetch(struct pithi_tile_layout_walk *w, size_t count) {
     while (count && w->lay->tiling) {
         size_t n;
-        const uint8_t *const p = pithi_lay_next(w, count, &n);
+        const uint8_t *const p = pithi_tile_layout_next(w, count, &n);
         for (size_t i = 0; i < n * w->lay->element; i += LINE) __builtin_prefetch(p + i, 0, 2);
         if (!n) return;
         count -= n;

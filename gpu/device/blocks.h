@@ -82,7 +82,7 @@ PITHI_PHASE(pithi_blocks_sum, const struct pithi_gpu_item *it, struct pithi_gpu_
 }
 
 /* work NULL: into the frame. */
-PITHI_PHASE(pithi_blocks_settle, const struct pithi_gpu_item *it, struct pithi_gpu_batch b,
+PITHI_PHASE(pithi_blocks_finish, const struct pithi_gpu_item *it, struct pithi_gpu_batch b,
             struct pithi_gpu_work *work) {
     (void)a;
     if (t->tid >= b.count) return;
@@ -104,13 +104,13 @@ PITHI_DEVICE struct pithi_gpu_batch pithi_batch_next(const struct pithi_gpu_item
     struct pithi_gpu_batch b;
     b.at = it->form->data + number * each;
     b.each = each;
-    b.end = it->slot->aside_bytes ? it->slot->aside : it->form->payload_bytes;
+    b.end = it->slot->aside_bytes ? it->slot->exempt_values : it->form->payload_bytes;
     b.number = number;
     b.count = left < PITHI_TEAM ? (uint32_t)left : (uint32_t)PITHI_TEAM;
     return b;
 }
-PITHI_DEVICE struct pithi_gpu_batch pithi_batch_aside(const struct pithi_gpu_item *it) {
-    const uint64_t at = it->slot->aside, each = pithi_pad16(it->slot->aside_bytes);
+PITHI_DEVICE struct pithi_gpu_batch pithi_batch_exempt(const struct pithi_gpu_item *it) {
+    const uint64_t at = it->slot->exempt_values, each = pithi_pad16(it->slot->aside_bytes);
     const struct pithi_gpu_batch b = {at, each, at + each, it->slot->blocks, 1};
     return b;
 }
@@ -119,21 +119,21 @@ PITHI_DEVICE struct pithi_gpu_batch pithi_batch_aside(const struct pithi_gpu_ite
  * their values are one more block, the first team's. */
 PITHI_DEVICE void pithi_blocks(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                struct pithi_gpu_thread *t, struct pithi_team *team,
-                               const struct pithi_table *p, const struct pithi_gpu_item *it,
+                               const struct pithi_device_plan *p, const struct pithi_gpu_item *it,
                                struct pithi_gpu_work *work) {
     const uint64_t lo = it->begin > a->first ? it->begin : a->first;
     uint64_t number = lo >> p->block_log2;
     const uint64_t last = lo < it->end ? ((it->end - 1) >> p->block_log2) + 1 : number;
-    bool aside = it->first && it->slot->aside_bytes;
+    bool exempt_values = it->first && it->slot->aside_bytes;
     PITHI_RUN(pithi_blocks_clear, 0);
-    while (number < last || aside) {
+    while (number < last || exempt_values) {
         const bool block = number < last;
         const struct pithi_gpu_batch b =
-            block ? pithi_batch_next(it, number, last) : pithi_batch_aside(it);
+            block ? pithi_batch_next(it, number, last) : pithi_batch_exempt(it);
         PITHI_RUN(pithi_blocks_sum, it, b);
-        PITHI_RUN(pithi_blocks_settle, it, b, work);
+        PITHI_RUN(pithi_blocks_finish, it, b, work);
         number += PITHI_TEAM;
-        aside = aside && block;
+        exempt_values = exempt_values && block;
     }
 }
 

@@ -32,8 +32,8 @@ PITHI_INLINE uint32_t pithi_width(uint32_t dtype) {
 }
 
 struct pithi_gpu_slot_state {
-    uint64_t step, identity;
-    uint32_t torn, side, undone;
+    uint64_t step, base_hash;
+    uint32_t invalid, side, undone;
     /* Of the launch under way; 0 in between. The last team to arrive settles them. */
     uint32_t arrived;
     uint64_t hash, saturated, poisoned;
@@ -49,22 +49,22 @@ struct pithi_gpu_state {
     void *external;
 };
 /* Where the base or the residual begins. */
-PITHI_INLINE uint64_t pithi_state_memory_at(const struct pithi_table *t) {
+PITHI_INLINE uint64_t pithi_state_memory_at(const struct pithi_device_plan *t) {
     const uint64_t slots = t->slots * sizeof(struct pithi_gpu_slot_state);
     return (sizeof(struct pithi_gpu_state) + slots + 255) / 256 * 256;
 }
 
 /* Whether an encode in pages searches for scales; whether it looks at groups as a whole. */
-PITHI_INLINE bool pithi_pages_search(const struct pithi_table *p) {
+PITHI_INLINE bool pithi_pages_search(const struct pithi_device_plan *p) {
     return p->device.set.shrink || p->device.set.codebook == PITHI_CODEBOOK_LLOYD;
 }
-PITHI_INLINE bool pithi_pages_keep(const struct pithi_table *p) {
+PITHI_INLINE bool pithi_pages_keep(const struct pithi_device_plan *p) {
     return pithi_pages_search(p) || p->device.pages.outliers;
 }
 
 /* The most threads that share a page's columns, or a group: those whose tile the team's memory has
  * room for, where groups are searched, but whole heads where they are rotated. */
-PITHI_INLINE uint32_t pithi_pages_lanes(const struct pithi_table *p) {
+PITHI_INLINE uint32_t pithi_pages_lanes(const struct pithi_device_plan *p) {
     const uint32_t lanes = PITHI_TILE / PITHI_UNIT / p->device.set.group;
     const bool all = !pithi_pages_keep(p) || !p->device.pages.channel || p->device.pages.rotated;
     return all || lanes > 32 ? 32 : lanes;
@@ -87,7 +87,7 @@ struct pithi_gpu_items {
 
 /* Frames and what goes with them: those that are read, or those that are made. */
 struct pithi_gpu_side {
-    struct pithi_table plan; /* the beginning of the table */
+    struct pithi_device_plan plan; /* the beginning of the table */
     const uint8_t *table;
     struct pithi_gpu_items items;
     struct pithi_gpu_state *state; /* or NULL */
@@ -116,22 +116,22 @@ struct pithi_gpu_entry {
 PITHI_INLINE uint64_t pithi_room_pad(uint64_t bytes) {
     return (bytes + PITHI_MARK_BYTES - 1) / PITHI_MARK_BYTES * PITHI_MARK_BYTES;
 }
-PITHI_INLINE uint64_t pithi_room_misses(const struct pithi_table *t) {
+PITHI_INLINE uint64_t pithi_room_misses(const struct pithi_device_plan *t) {
     return pithi_room_pad(t->most_blocks * sizeof(struct pithi_gpu_entry));
 }
-PITHI_INLINE uint64_t pithi_room_codes(const struct pithi_table *t) {
+PITHI_INLINE uint64_t pithi_room_codes(const struct pithi_device_plan *t) {
     return pithi_room_misses(t) + pithi_room_pad(t->most / 8 + t->most_blocks);
 }
-PITHI_INLINE uint64_t pithi_room_spare(const struct pithi_table *t) {
+PITHI_INLINE uint64_t pithi_room_spare(const struct pithi_device_plan *t) {
     return pithi_room_codes(t) + pithi_room_pad(4 * (t->most + t->device.row));
 }
-PITHI_INLINE uint64_t pithi_room_numbers(const struct pithi_table *t) {
+PITHI_INLINE uint64_t pithi_room_numbers(const struct pithi_device_plan *t) {
     return pithi_room_spare(t) + pithi_room_pad(4 * (t->most + t->device.row));
 }
-PITHI_INLINE uint64_t pithi_room_rows(const struct pithi_table *t) {
+PITHI_INLINE uint64_t pithi_room_rows(const struct pithi_device_plan *t) {
     return t->most / t->device.row + (t->most % t->device.row != 0);
 }
-PITHI_INLINE uint64_t pithi_room_bytes(const struct pithi_table *t) {
+PITHI_INLINE uint64_t pithi_room_bytes(const struct pithi_device_plan *t) {
     if (t->device.kind != PITHI_DEVICE_rows) return pithi_room_spare(t);
     return pithi_room_numbers(t) + pithi_room_pad(16 * pithi_room_rows(t));
 }

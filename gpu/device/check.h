@@ -7,7 +7,7 @@
 
 /* Whether the frame is long enough for what the plan says lies in it. Nothing else of its header
  * has been looked at; sets kind, form and payload. */
-PITHI_DEVICE bool pithi_check_room(const struct pithi_table *p, uint64_t length,
+PITHI_DEVICE bool pithi_check_room(const struct pithi_device_plan *p, uint64_t length,
                                    struct pithi_gpu_item *it) {
     if (!it->frame || it->status != PITH_OK || length < PITHI_HEADER_BYTES) return false;
     pithi_item_kind(p, it, it->frame);
@@ -18,7 +18,7 @@ PITHI_DEVICE bool pithi_check_room(const struct pithi_table *p, uint64_t length,
 /* Teams are those of a frame, not of an item. Headers are the first team's; where they fail, what
  * the others find of the blocks does not matter. */
 PITHI_PHASE(pithi_check_open, uint64_t number) {
-    const struct pithi_table *const p = &a->from.plan;
+    const struct pithi_device_plan *const p = &a->from.plan;
     struct pithi_gpu_item *const it = &s->from;
     const uint64_t frame = number / a->chunks, chunk = number % a->chunks;
     pithi_thread_clear(t);
@@ -48,7 +48,7 @@ PITHI_PHASE(pithi_check_close, uint64_t number) {
 }
 
 PITHI_BODY(pithi_check) {
-    const struct pithi_table *const p = &a->from.plan;
+    const struct pithi_device_plan *const p = &a->from.plan;
     PITHI_RUN(pithi_check_open, number);
     if (s->from.status != PITH_OK) return;
     if (p->checksums) pithi_blocks(a, s, t, team, p, &s->from, &a->work[s->from.index]);

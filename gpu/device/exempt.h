@@ -7,15 +7,15 @@
 
 #include "device/team.h"
 
-PITHI_DEVICE const struct pithi_table_range *pithi_ranges(const struct pithi_table *p,
-                                                          const struct pithi_gpu_item *it) {
-    return (const struct pithi_table_range *)(const void *)(it->table + p->ranges_at);
+PITHI_DEVICE const struct pithi_device_plan_range *pithi_ranges(const struct pithi_device_plan *p,
+                                                                const struct pithi_gpu_item *it) {
+    return (const struct pithi_device_plan_range *)(const void *)(it->table + p->ranges_at);
 }
 
 /* The first range that ends behind element e of the tensor. */
-PITHI_DEVICE uint64_t pithi_range_after(const struct pithi_table *p,
+PITHI_DEVICE uint64_t pithi_range_after(const struct pithi_device_plan *p,
                                         const struct pithi_gpu_item *it, uint64_t e) {
-    const struct pithi_table_range *const r = pithi_ranges(p, it);
+    const struct pithi_device_plan_range *const r = pithi_ranges(p, it);
     uint64_t lo = 0, hi = p->ranges;
     while (lo < hi) {
         const uint64_t middle = lo + (hi - lo) / 2;
@@ -35,17 +35,17 @@ struct pithi_exempt_spot {
 };
 
 /* Element e + k of the slot; *i is the range that the search has come to. */
-PITHI_DEVICE struct pithi_exempt_spot pithi_exempt_spot(const struct pithi_table *p,
+PITHI_DEVICE struct pithi_exempt_spot pithi_exempt_spot(const struct pithi_device_plan *p,
                                                         const struct pithi_gpu_item *it, uint64_t e,
                                                         uint64_t *i) {
-    const struct pithi_table_range *const r = pithi_ranges(p, it);
+    const struct pithi_device_plan_range *const r = pithi_ranges(p, it);
     const uint64_t whole = it->slot->first + e;
     struct pithi_exempt_spot spot = {false, PITH_NONE, 0};
     while (*i < p->ranges && r[*i].first + r[*i].count <= whole) ++*i;
     if (*i == p->ranges || r[*i].first > whole) return spot;
     spot.is = true;
     spot.dtype = r[*i].dtype;
-    spot.at = it->slot->aside - it->slot->aside_from + r[*i].at +
+    spot.at = it->slot->exempt_values - it->slot->aside_from + r[*i].at +
               (whole - r[*i].first) * pithi_width(spot.dtype);
     return spot;
 }
@@ -54,9 +54,9 @@ PITHI_DEVICE struct pithi_exempt_spot pithi_exempt_spot(const struct pithi_table
 
 /* The unit's exempt values (f32 bits of dtype) go to the frame and become 0. Values that are
  * stored in their own dtype keep every bit, so they are taken from `from`, where they stand. */
-PITHI_DEVICE void pithi_exempt_take(const struct pithi_table *p, const struct pithi_gpu_item *it,
-                                    uint64_t e, uint32_t n, const uint8_t *from, uint32_t dtype,
-                                    uint32_t v[8]) {
+PITHI_DEVICE void pithi_exempt_take(const struct pithi_device_plan *p,
+                                    const struct pithi_gpu_item *it, uint64_t e, uint32_t n,
+                                    const uint8_t *from, uint32_t dtype, uint32_t v[8]) {
     uint64_t i = pithi_range_after(p, it, it->slot->first + e);
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
         if (k >= n) continue;
@@ -74,9 +74,9 @@ PITHI_DEVICE void pithi_exempt_take(const struct pithi_table *p, const struct pi
 /* ---- Decode ----------------------------------------------------------------------------------*/
 
 /* The unit's exempt values of one frame, into `to`, which holds n elements of dtype. */
-PITHI_DEVICE void pithi_exempt_put(const struct pithi_table *p, const struct pithi_gpu_item *it,
-                                   uint64_t e, uint32_t k, uint64_t *i, uint8_t *to,
-                                   uint32_t dtype) {
+PITHI_DEVICE void pithi_exempt_put(const struct pithi_device_plan *p,
+                                   const struct pithi_gpu_item *it, uint64_t e, uint32_t k,
+                                   uint64_t *i, uint8_t *to, uint32_t dtype) {
     const struct pithi_exempt_spot spot = pithi_exempt_spot(p, it, e + k, i);
     const uint32_t width = pithi_width(dtype);
     if (!spot.is) return;
@@ -105,7 +105,7 @@ PITHI_DEVICE float pithi_exempt_total(const struct pithi_gpu_call *a,
 /* The unit's exempt elements of a sum: v, f32 bits, takes their totals. */
 PITHI_DEVICE void pithi_exempt_sum(const struct pithi_gpu_call *a, const struct pithi_gpu_item *it,
                                    uint64_t e, uint32_t n, uint32_t v[8]) {
-    const struct pithi_table *const p = &a->from.plan;
+    const struct pithi_device_plan *const p = &a->from.plan;
     uint64_t i = pithi_range_after(p, it, it->slot->first + e);
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
         if (k >= n) continue;

@@ -11,8 +11,8 @@
 /* What a team knows of its item; in the team's memory, set by its first thread. */
 struct pithi_gpu_item {
     const uint8_t *table;
-    const struct pithi_table_slot *slot;
-    const struct pithi_table_form *form;
+    const struct pithi_device_plan_slot *slot;
+    const struct pithi_device_plan_form *form;
     struct pithi_gpu_slot_state *state; /* or NULL */
     uint8_t *frame, *payload;
     uint8_t *tensor; /* the slot's first element; or NULL */
@@ -33,7 +33,7 @@ PITHI_DEVICE uint8_t *pithi_state_memory(struct pithi_gpu_state *s) {
     return s->external ? (uint8_t *)s->external : (uint8_t *)s + s->memory;
 }
 /* Whether the state, if there is one, is this plan's and has its base. */
-PITHI_DEVICE int32_t pithi_state_check(const struct pithi_table *p,
+PITHI_DEVICE int32_t pithi_state_check(const struct pithi_device_plan *p,
                                        const struct pithi_gpu_state *s) {
     if (!s) return PITH_OK;
     const bool bound = !p->external || s->external || !p->count;
@@ -71,7 +71,7 @@ PITHI_DEVICE void pithi_item_span(const struct pithi_gpu_call *a, uint64_t chunk
 PITHI_DEVICE void pithi_item_locate(const struct pithi_gpu_call *a,
                                     const struct pithi_gpu_side *side, uint64_t team,
                                     struct pithi_gpu_item *it) {
-    const struct pithi_table *const p = &side->plan;
+    const struct pithi_device_plan *const p = &side->plan;
     const struct pithi_gpu_items *const items = &side->items;
     struct pithi_gpu_state *const state = side->state;
     /* There are fewer teams than 2^31, see pithi_cuda_launch. */
@@ -82,7 +82,7 @@ PITHI_DEVICE void pithi_item_locate(const struct pithi_gpu_call *a,
     const bool known = number < p->slots;
     it->status = known ? pithi_state_check(p, state) : PITH_ERR_ARG;
     it->table = side->table;
-    it->slot = (const struct pithi_table_slot *)(const void *)(side->table + p->slots_at) +
+    it->slot = (const struct pithi_device_plan_slot *)(const void *)(side->table + p->slots_at) +
                (known ? number : 0);
     it->kind = a->key;
     it->form = &it->slot->form[it->kind];
@@ -181,7 +181,7 @@ PITHI_DEVICE bool pithi_zeros(const uint8_t *p, uint64_t from, uint64_t to) {
 }
 
 /* What kind of frame it says it is. */
-PITHI_DEVICE void pithi_item_kind(const struct pithi_table *p, struct pithi_gpu_item *it,
+PITHI_DEVICE void pithi_item_kind(const struct pithi_device_plan *p, struct pithi_gpu_item *it,
                                   const uint8_t *head) {
     it->kind = p->base_dtype != PITH_NONE && (head[PITHI_AT_FLAGS] & PITHI_FLAG_KEY);
     it->form = &it->slot->form[it->kind];
@@ -199,7 +199,7 @@ enum { PITHI_HEADER_SAME, PITHI_HEADER_FREE, PITHI_HEADER_OTHER }; /* FREE: wher
 /* The check of the header of a located item's frame, but for its stream; sets kind, form and
  * payload. head: the frame's first bytes, wherever they are. differs: how they differ from those of
  * both forms, 0 behind the frame's end; NULL: not known yet. The table's own headers are right. */
-PITHI_DEVICE int32_t pithi_header_judge(const struct pithi_table *p, uint64_t length,
+PITHI_DEVICE int32_t pithi_header_judge(const struct pithi_device_plan *p, uint64_t length,
                                         struct pithi_gpu_item *it, const uint8_t *head,
                                         const uint32_t differs[2]) {
     if (differs) {
@@ -225,7 +225,7 @@ PITHI_DEVICE int32_t pithi_header_judge(const struct pithi_table *p, uint64_t le
 }
 
 /* The same, and of what a frame of fixed size has besides blocks and their checksums. */
-PITHI_DEVICE int32_t pithi_header_check(const struct pithi_table *p, uint64_t length,
+PITHI_DEVICE int32_t pithi_header_check(const struct pithi_device_plan *p, uint64_t length,
                                         struct pithi_gpu_item *it, const uint8_t *head,
                                         const uint32_t differs[2]) {
     const int32_t judged = pithi_header_judge(p, length, it, head, differs);
@@ -233,7 +233,7 @@ PITHI_DEVICE int32_t pithi_header_check(const struct pithi_table *p, uint64_t le
     const uint64_t bytes = it->form->header_bytes;
     if (length - bytes < it->form->payload_bytes) return PITH_ERR_TRUNCATED;
     const uint64_t table = p->checksums ? 8 * it->slot->checks : 0;
-    const uint64_t aside_end = it->slot->aside + it->slot->aside_bytes;
+    const uint64_t aside_end = it->slot->exempt_values + it->slot->aside_bytes;
     if (!pithi_zeros(it->payload, it->form->checks + table, it->form->data) ||
         (it->slot->aside_bytes && !pithi_zeros(it->payload, aside_end, pithi_pad16(aside_end))))
         return PITH_ERR_CORRUPT;
@@ -241,14 +241,14 @@ PITHI_DEVICE int32_t pithi_header_check(const struct pithi_table *p, uint64_t le
 }
 
 /* Whether the frame is the state's next. */
-PITHI_DEVICE int32_t pithi_stream_check(const struct pithi_table *p,
+PITHI_DEVICE int32_t pithi_stream_check(const struct pithi_device_plan *p,
                                         const struct pithi_gpu_item *it, const uint8_t *head) {
     const struct pithi_gpu_slot_state *const s = it->state;
     if (p->base_dtype == PITH_NONE || !s || it->kind) return PITH_OK;
     const uint8_t *const stream = head + it->slot->fixed_bytes + PITHI_SECTION_HEAD;
-    if (s->torn) return PITH_ERR_STATE;
+    if (s->invalid) return PITH_ERR_STATE;
     if (pithi_get64(stream + PITHI_STREAM_STEP) != s->step) return PITH_ERR_STEP;
-    if (p->device.identity && pithi_get64(stream + PITHI_STREAM_BASE) != s->identity)
+    if (p->device.base_hash && pithi_get64(stream + PITHI_STREAM_BASE) != s->base_hash)
         return PITH_ERR_BASE;
     return PITH_OK;
 }
@@ -259,17 +259,17 @@ PITHI_DEVICE uint64_t pithi_item_length(const struct pithi_gpu_items *items, uin
 }
 
 /* Identity of the slot's base from a whole hash. */
-PITHI_DEVICE uint64_t pithi_item_identity(const struct pithi_table *p,
-                                          const struct pithi_gpu_item *it, uint64_t hash) {
-    if (!p->device.identity) return 0;
+PITHI_DEVICE uint64_t pithi_item_base_hash(const struct pithi_device_plan *p,
+                                           const struct pithi_gpu_item *it, uint64_t hash) {
+    if (!p->device.base_hash) return 0;
     return pithi_nh_finish(hash, it->slot->count * pithi_width(p->base_dtype), p->base_dtype);
 }
 
 /* Whether the hash is of what the frame says its identity is of. */
-PITHI_DEVICE bool pithi_item_identified(const struct pithi_table *p,
+PITHI_DEVICE bool pithi_item_identified(const struct pithi_device_plan *p,
                                         const struct pithi_gpu_item *it, uint64_t hash) {
-    if (!p->device.identity) return true;
-    return pithi_item_identity(p, it, hash) ==
+    if (!p->device.base_hash) return true;
+    return pithi_item_base_hash(p, it, hash) ==
            pithi_get64(pithi_item_stream(it) + PITHI_STREAM_BASE);
 }
 
@@ -277,7 +277,7 @@ PITHI_DEVICE bool pithi_item_identified(const struct pithi_table *p,
 PITHI_DEVICE int32_t pithi_work_check(const struct pithi_gpu_call *a,
                                       const struct pithi_gpu_work *work,
                                       struct pithi_gpu_item *it) {
-    const struct pithi_table *const p = &a->from.plan;
+    const struct pithi_device_plan *const p = &a->from.plan;
     if (work->status != PITH_OK) return work->status;
     if (work->failed) return PITH_ERR_CHECKSUM;
     pithi_item_kind(p, it, it->frame);
@@ -290,7 +290,7 @@ PITHI_DEVICE int32_t pithi_work_check(const struct pithi_gpu_call *a,
  * differs: as for pithi_header_check, or both NULL. */
 PITHI_DEVICE int32_t pithi_item_check(const struct pithi_gpu_call *a, struct pithi_gpu_item *it,
                                       const uint8_t *head, const uint32_t differs[2]) {
-    const struct pithi_table *const p = &a->from.plan;
+    const struct pithi_device_plan *const p = &a->from.plan;
     if (it->status != PITH_OK) return it->status;
     if (!it->frame) return PITH_ERR_ARG;
     if (!head || a->work) head = it->frame;

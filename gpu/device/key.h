@@ -12,7 +12,7 @@
 
 /* Bits of a value in the base's dtype: nearest even, finite values stay finite. Values of that
  * dtype keep every bit. */
-PITHI_DEVICE uint32_t pithi_key_round(const struct pithi_table *p, uint32_t bits,
+PITHI_DEVICE uint32_t pithi_key_round(const struct pithi_device_plan *p, uint32_t bits,
                                       uint64_t *saturated) {
     if (p->base_dtype == p->dtype) return bits;
     const uint32_t value = pithi_unit_widen(p->dtype, bits);
@@ -25,7 +25,7 @@ PITHI_DEVICE uint32_t pithi_key_round(const struct pithi_table *p, uint32_t bits
 }
 
 PITHI_LOCAL(pithi_key_put, uint64_t tile) {
-    const struct pithi_table *const p = &a->to.plan;
+    const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_item *const it = &s->to;
     const uint32_t width = pithi_width(p->dtype), base_width = pithi_width(p->base_dtype);
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
@@ -40,7 +40,7 @@ PITHI_LOCAL(pithi_key_put, uint64_t tile) {
             pithi_key_round(p, t->base[u][k], &t->made.saturated);
         pithi_unit_put(it->payload + it->form->data + at, base_width, n, bits);
         pithi_unit_put(it->base + at, base_width, n, bits);
-        if (p->device.identity) t->made.hash += pithi_unit_hash_bits(p->base_dtype, e, n, bits);
+        if (p->device.base_hash) t->made.hash += pithi_unit_hash_bits(p->base_dtype, e, n, bits);
     }
 }
 
@@ -48,10 +48,10 @@ PITHI_PHASE(pithi_key_close, uint64_t number) {
     struct pithi_gpu_item *const it = &s->to;
     (void)number;
     if (t->tid || !pithi_results_hand(a, &s->made, it->state)) return;
-    const uint64_t hash = pithi_results_settle(a->to.state, it->state, 1, true);
-    const uint64_t identity = pithi_item_identity(&a->to.plan, it, hash);
-    pithi_write_stream(a, it, identity);
-    pithi_advance(it->state, it->state->step, identity);
+    const uint64_t hash = pithi_results_finish(a->to.state, it->state, 1, true);
+    const uint64_t base_hash = pithi_item_base_hash(&a->to.plan, it, hash);
+    pithi_write_stream(a, it, base_hash);
+    pithi_advance(it->state, it->state->step, base_hash);
     pithi_item_answer(&a->to.items, it, it->form->header_bytes + it->form->payload_bytes);
 }
 

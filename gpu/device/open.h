@@ -30,7 +30,7 @@ PITHI_DEVICE uint64_t pithi_open_word(const uint8_t *frame, uint64_t at, uint64_
 PITHI_DEVICE void pithi_open_compare(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                      uint64_t word, uint64_t at, uint32_t *differs) {
     for (uint32_t kind = 0; kind < (a->from.plan.base_dtype == PITH_NONE ? 1u : 2u); kind++) {
-        const struct pithi_table_form *const form = &s->from.slot->form[kind];
+        const struct pithi_device_plan_form *const form = &s->from.slot->form[kind];
         const uint8_t *const mine = s->from.table + form->header + at;
         if (at >= form->header_bytes) continue;
         const uint64_t differ = word ^ pithi_get_aligned64(mine);

@@ -17,7 +17,7 @@ PITHI_DEVICE int32_t pithi_pair_bad(const struct pithi_gpu_call *a,
 
 /* In the order of the CPU call: the slots, room, the frames. */
 PITHI_PHASE(pithi_pair_match, uint64_t number) {
-    const struct pithi_table_slot *const x = s->from.slot, *const y = s->to.slot;
+    const struct pithi_device_plan_slot *const x = s->from.slot, *const y = s->to.slot;
     (void)number;
     if (t->tid) return;
     if (x->count != y->count || x->exempt_digest != y->exempt_digest) s->to.status = PITH_ERR_ARG;

@@ -89,7 +89,7 @@ PITHI_LOCAL(pithi_state_read, uint64_t tile) {
         uint32_t x[PITHI_UNIT];
         if (!n) continue;
         if (it->tensor) pithi_state_take(a, it, e, n);
-        if (!a->to.plan.device.identity) continue;
+        if (!a->to.plan.device.base_hash) continue;
         pithi_unit_get(it->base + e * width, width, n, x);
         t->made.hash += pithi_unit_hash_bits(dtype, e, n, x);
     }
@@ -107,10 +107,10 @@ PITHI_PHASE(pithi_state_identify, uint64_t number) {
     struct pithi_gpu_slot_state *const slot = s->to.state;
     (void)number;
     if (t->tid || !pithi_results_hand(a, &s->made, slot)) return;
-    const uint64_t hash = pithi_results_settle(a->to.state, slot, 0, false);
+    const uint64_t hash = pithi_results_finish(a->to.state, slot, 0, false);
     slot->step = a->step;
-    slot->identity = pithi_item_identity(&a->to.plan, &s->to, hash);
-    slot->torn = 0;
+    slot->base_hash = pithi_item_base_hash(&a->to.plan, &s->to, hash);
+    slot->invalid = 0;
 }
 
 PITHI_BODY(pithi_state_base) {
@@ -124,8 +124,8 @@ PITHI_PHASE(pithi_state_compare, uint64_t number) {
     struct pithi_gpu_slot_state *const slot = s->to.state;
     (void)number;
     if (t->tid || !pithi_results_hand(a, &s->made, slot)) return;
-    const uint64_t hash = pithi_results_settle(a->to.state, slot, 0, false);
-    if (pithi_item_identity(&a->to.plan, &s->to, hash) != slot->identity)
+    const uint64_t hash = pithi_results_finish(a->to.state, slot, 0, false);
+    if (pithi_item_base_hash(&a->to.plan, &s->to, hash) != slot->base_hash)
         s->to.status = PITH_ERR_BASE;
     pithi_item_answer(&a->to.items, &s->to, 0);
 }
@@ -137,7 +137,8 @@ PITHI_PHASE(pithi_state_refuse, uint64_t number) {
 
 PITHI_PHASE(pithi_state_whole, uint64_t number) {
     (void)a, (void)number;
-    if (t->tid == 0 && s->to.status == PITH_OK && s->to.state->torn) s->to.status = PITH_ERR_STATE;
+    if (t->tid == 0 && s->to.status == PITH_OK && s->to.state->invalid)
+        s->to.status = PITH_ERR_STATE;
 }
 
 PITHI_BODY(pithi_state_verify) {

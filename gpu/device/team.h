@@ -119,9 +119,9 @@ struct pithi_gpu_strip {
     uint64_t carry[2], run[2]; /* of the strips before; the strip that is summed, and the next */
     uint32_t low, high, touched, fault;
     uint32_t misses, bits[PITHI_TILE_NDIM + 1], counts[PITHI_PACK_MOST];
-    struct pithi_pack_room choice;
+    struct pithi_bitplane_room choice;
     uint8_t table[PITHI_PACK_WIDTHS], name[PITHI_TEAM];
-    uint32_t word[PITHI_PACK_GROUP][PITHI_TEAM]; /* of each thread's group */
+    uint32_t word[PITHI_BITPLANE_GROUP][PITHI_TEAM]; /* of each thread's group */
 };
 
 /* A team's page, or the part of it that is the team's: see kv_page.h. */
@@ -183,7 +183,7 @@ struct pithi_gpu_shared {
 };
 /* Bytes of it that a launch needs. */
 static inline size_t pithi_shared_bytes(const struct pithi_gpu_call *a) {
-    const struct pithi_table *const to = &a->to.plan;
+    const struct pithi_device_plan *const to = &a->to.plan;
     const size_t all = offsetof(struct pithi_gpu_shared, values);
     if (a->rooms) return all + sizeof(struct pithi_gpu_strip);
     if (!a->parts) return all + (to->device.set.search ? PITHI_TILE * sizeof(float) : 0);
@@ -263,7 +263,7 @@ PITHI_DEVICE void pithi_results_add(struct pithi_gpu_results *to, const struct p
     if (r->poisoned) pithi_atomic_add64(&to->poisoned, r->poisoned);
 }
 
-PITHI_PHASE(pithi_results_gather, uint64_t number) {
+PITHI_PHASE(pithi_results_collect, uint64_t number) {
     (void)a, (void)number;
     pithi_results_add(&s->read, &t->read, t->tid);
     pithi_results_add(&s->made, &t->made, t->tid);
@@ -275,7 +275,7 @@ PITHI_PHASE(pithi_results_gather, uint64_t number) {
     do {                                          \
         if (reads) PITHI_WARP_ADD(read.hash);     \
         if (makes) PITHI_WARP_ADD(made.hash);     \
-        PITHI_RUN(pithi_results_gather, number);  \
+        PITHI_RUN(pithi_results_collect, number); \
     } while (0)
 #define PITHI_GATHER(number) PITHI_GATHER_HASHED(true, true, number)
 
@@ -295,7 +295,7 @@ PITHI_DEVICE bool pithi_results_hand(const struct pithi_gpu_call *a,
 
 /* By the first thread of the last team: counts the item's frames and clears what was of this
  * launch. Returns the whole hash. */
-PITHI_DEVICE uint64_t pithi_results_settle(struct pithi_gpu_state *state,
+PITHI_DEVICE uint64_t pithi_results_finish(struct pithi_gpu_state *state,
                                            struct pithi_gpu_slot_state *slot, uint64_t frames,
                                            bool key) {
     const uint64_t hash = pithi_fresh64(&slot->hash);
@@ -310,10 +310,10 @@ PITHI_DEVICE uint64_t pithi_results_settle(struct pithi_gpu_state *state,
 
 /* Step and identity of the slot after a frame; by the first thread of the last team. */
 PITHI_DEVICE void pithi_advance(struct pithi_gpu_slot_state *slot, uint64_t step,
-                                uint64_t identity) {
+                                uint64_t base_hash) {
     slot->step = step + 1;
-    slot->identity = identity;
-    slot->torn = 0;
+    slot->base_hash = base_hash;
+    slot->invalid = 0;
 }
 
 /* ---- Ends ------------------------------------------------------------------------------------*/

@@ -288,9 +288,9 @@ struct pithi_gpu_spot {
     uint64_t block, at;
     uint32_t inside, count; /* count: elements of the block */
 };
-PITHI_DEVICE struct pithi_gpu_spot pithi_spot(const struct pithi_table *p,
-                                              const struct pithi_table_form *form, uint64_t count,
-                                              uint64_t e) {
+PITHI_DEVICE struct pithi_gpu_spot pithi_spot(const struct pithi_device_plan *p,
+                                              const struct pithi_device_plan_form *form,
+                                              uint64_t count, uint64_t e) {
     struct pithi_gpu_spot s;
     const uint64_t size = (uint64_t)1 << p->block_log2;
     s.block = e >> p->block_log2;
@@ -301,12 +301,12 @@ PITHI_DEVICE struct pithi_gpu_spot pithi_spot(const struct pithi_table *p,
     return s;
 }
 /* Offsets in the payload of the scale of the spot's group, and of its codes. */
-PITHI_DEVICE uint64_t pithi_spot_scale(const struct pithi_table *p,
+PITHI_DEVICE uint64_t pithi_spot_scale(const struct pithi_device_plan *p,
                                        const struct pithi_gpu_spot *s) {
     return s->at + (uint64_t)(s->inside / p->device.set.group) *
                        pithi_scale_width(p->device.set.scale_dtype);
 }
-PITHI_DEVICE uint64_t pithi_spot_codes(const struct pithi_table *p,
+PITHI_DEVICE uint64_t pithi_spot_codes(const struct pithi_device_plan *p,
                                        const struct pithi_gpu_spot *s) {
     return s->at + pithi_group_codes_at(&p->device.set, s->count) +
            (uint64_t)s->inside * p->device.set.bits / 8;

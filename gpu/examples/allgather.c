@@ -73,7 +73,7 @@ static void coder_open(struct coder *c, const char *spec, const pith_layout *lay
     pith_error error = {"", 0};
     if (pith_plan_create(&c->host, spec, layout, NULL, &error) != PITH_OK) stop(spec, error.text);
     pith_plan_sizes(c->host, &c->host_sizes);
-    PITH(pith_cuda_sizes_of(c->host, &c->sizes, &error));
+    PITH(pith_cuda_plan_sizes(c->host, &c->sizes, &error));
     CUDA(cudaMalloc(&c->table, c->sizes.table_bytes));
     if (pith_cuda_plan_create(&c->cuda, c->host, NULL, device, c->table, c->sizes.table_bytes,
                               stream, &error) != PITH_OK)

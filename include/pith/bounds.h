@@ -39,8 +39,8 @@ PITH_API double pith_state_bound(const pith_state *state, uint64_t slot);
 /* The step of the slot's next encode (pith_state_step says it). */
 PITH_NODISCARD PITH_API pith_status pith_state_set_step(pith_plan *plan, pith_state *state,
                                                         uint64_t slot, uint64_t step);
-/* Share of the slot's values that were active (pith_stats) in its last encode; 1 before one. */
-PITH_API double pith_state_active(const pith_state *state, uint64_t slot);
+/* Share of the slot's values that were nonzero (pith_stats) in its last encode; 1 before one. */
+PITH_API double pith_state_nonzero(const pith_state *state, uint64_t slot);
 
 /* How much error saved activations (act) may take, in terms of what the gradient of the layer's
  * weights may. Zero every field you do not set, and set size = sizeof(pith_budget). Size rule as
@@ -49,7 +49,7 @@ PITH_API double pith_state_active(const pith_state *state, uint64_t slot);
  * A weight's gradient is a sum over samples and positions of arriving gradient times activation.
  * Errors of the nonzero activations, spread evenly within +-bound and independent of that gradient,
  * give it an error that is near normal with
- *     sigma = factor * gradient * sqrt(samples * active) * bound.
+ *     sigma = factor * gradient * sqrt(samples * nonzero) * bound.
  * factor 0 stands for sqrt(positions / 3), and gradient is then the root mean square: what follows
  * from the sum; doc/RESULTS.md has it measured. With factor 0.32 and the mean magnitude it is the
  * published model (COMET, VLDB 2022), whose constant belongs to its own networks.
@@ -62,12 +62,12 @@ typedef struct pith_budget {
     double samples;   /* batch size */
     double positions; /* output elements per sample and channel, 1 for a linear layer; 0: 1 */
     double factor;    /* 0: sqrt(positions / 3) */
-    double active;    /* share of activations that are not 0, at most 1; 0: pith_state_active */
+    double nonzero;   /* share of activations that are not 0, at most 1; 0: pith_state_nonzero */
     double largest;   /* the bound is at most this; 0: no limit */
 } pith_budget;
 /* Set the slot's bound from a budget. It is left as it is when momentum is 0, or when gradient
  * or samples are 0 and largest is too. *bound, which may be NULL, is pith_state_bound after the
- * call. PITH_ERR_ARG for a field that is negative or not finite, or active above 1: nothing
+ * call. PITH_ERR_ARG for a field that is negative or not finite, or nonzero above 1: nothing
  * changes. */
 PITH_NODISCARD PITH_API pith_status pith_state_adapt(pith_plan *plan, pith_state *state,
                                                      uint64_t slot, const pith_budget *budget,
@@ -82,27 +82,28 @@ PITH_NODISCARD PITH_API pith_status pith_state_adapt(pith_plan *plan, pith_state
 
 /* What batches of one table have shown. Zero it before the first sample. Counts may be added up
  * over ranks, field by field. */
-typedef struct pith_tune {
+typedef struct pith_row_statistics {
     uint64_t batches;
     uint64_t rows;                 /* of all batches */
     uint64_t distinct;             /* rows of a batch that differ in their bits, summed */
     uint64_t coded[PITH_TUNE_MAX]; /* rows of a batch that differ in their codes under specs[k] */
-} pith_tune;
+} pith_row_statistics;
 
 /* Add a batch of looked-up rows of one table. specs: `count` specs (1..PITH_TUNE_MAX) of codec
  * embed from the smallest bound to the largest, such as "embed:rel=0.01", "embed:rel=0.03",
  * "embed:rel=0.05", with rows of one length; the same for every batch. What they say of
- * schedules, modes and blocks has no influence. At most 2^24 elements. On failure *tune is as
+ * schedules, modes and blocks has no influence. At most 2^24 elements. On failure *statistics is as
  * before. Allocates through env for its own duration. error may be NULL. */
-PITH_NODISCARD PITH_API pith_status pith_tune_sample(pith_tune *tune, const char *const *specs,
-                                                     uint32_t count, const pith_view *batch,
-                                                     const pith_env *env, pith_error *error);
+PITH_NODISCARD PITH_API pith_status pith_row_statistics_sample(
+    pith_row_statistics *statistics, const char *const *specs, uint32_t count,
+    const pith_view *batch, const pith_env *env, pith_error *error);
 /* The homogenization index under specs[k]: 1 - coded[k] / distinct; 0 without samples, NaN for k
  * past PITH_TUNE_MAX. */
-PITH_API double pith_tune_index(const pith_tune *tune, uint32_t k);
+PITH_API double pith_row_statistics_index(const pith_row_statistics *statistics, uint32_t k);
 /* The class of the table: the last k below count whose index is not above limit (0.25 suits the
  * published tables), or 0, the smallest bound, when there is none. */
-PITH_API uint32_t pith_tune_class(const pith_tune *tune, uint32_t count, double limit);
+PITH_API uint32_t pith_row_statistics_class(const pith_row_statistics *statistics, uint32_t count,
+                                            double limit);
 
 #ifdef __cplusplus
 }

@@ -135,9 +135,9 @@ PITH_NODISCARD PITH_API pith_status pith_kv_read_add(pith_plan *plan, const pith
  * before anything is written (one more pass over it). Of a delta with entropy=zstd, which may be
  * damaged inside, all is decoded before that. On failure the frame is as before, but where
  * the caller's runner failed (PITH_ERR_RUNNER). */
-PITH_NODISCARD PITH_API pith_status pith_kv_fold(pith_plan *plan, void *frame, size_t bytes,
-                                                 pith_plan *delta_plan, const void *delta,
-                                                 size_t delta_bytes, const pith_view *view);
+PITH_NODISCARD PITH_API pith_status pith_kv_accumulate(pith_plan *plan, void *frame, size_t bytes,
+                                                       pith_plan *delta_plan, const void *delta,
+                                                       size_t delta_bytes, const pith_view *view);
 
 /* ---- Pages ----------------------------------------------------------------------------------
  * For stacks that keep pages in pools of their own: a page is the block that a frame would hold,

@@ -342,7 +342,7 @@ PITH_API pith_status pith_plan_slot(const pith_plan *plan, uint64_t slot, uint64
 PITH_API uint64_t pith_plan_frame_bytes(const pith_plan *plan, uint64_t slot, int key);
 /* Key, stream id and step of the random bits of a plan without a base (with one, the state has
  * them). Defaults 0. Ranks that round independently (round=stochastic) take different stream ids.
- * The step is also the one that pith_state_skip speaks of. */
+ * The step is also the one that pith_state_rollback speaks of. */
 PITH_API void pith_plan_set_random(pith_plan *plan, uint64_t seed, uint32_t stream, uint64_t step);
 /* round=antithetic: rank r of N with one seed, stream id and step rounds by frac(u + r/N), so that
  * the errors of the N frames cancel in their sum. Defaults 0 of 1. PITH_ERR_ARG unless rank < ranks
@@ -379,8 +379,8 @@ PITH_NODISCARD PITH_API pith_status pith_state_reset(pith_plan *plan, pith_state
  * in every slot whose last encode was of that step: for steps that a trainer throws away because a
  * gradient overflowed. Once per encode; a second call finds nothing to take back. Not after
  * pith_state_load, which forgets the older copy. PITH_ERR_STATE for a state with a base. */
-PITH_NODISCARD PITH_API pith_status pith_state_skip(pith_plan *plan, pith_state *state,
-                                                    uint64_t step);
+PITH_NODISCARD PITH_API pith_status pith_state_rollback(pith_plan *plan, pith_state *state,
+                                                        uint64_t step);
 /* PITH_LAYOUT_EXTERNAL_BASE: use the caller's memory, dense, of the layout's whole element count
  * in the base dtype (a framework's live parameters), as the base. It is read, its identity taken,
  * and from then on written by encode and decode. It must stay alive and unchanged by others
@@ -420,8 +420,8 @@ typedef struct pith_stats {
                            set to its largest value */
     uint64_t poisoned;  /* groups that decode to NaN: they held a non-finite value or difference,
                            or values so large that their rotation overflowed */
-    uint64_t exact;  /* values that encoding stored as they are because of the bound; not saved */
-    uint64_t active; /* act: values that do not decode to 0; embed: those of rows coded in full; of
+    uint64_t exact;   /* values that encoding stored as they are because of the bound; not saved */
+    uint64_t nonzero; /* act: values that do not decode to 0; embed: those of rows coded in full; of
                            encodes; not saved */
 } pith_stats;
 PITH_API void pith_state_stats(const pith_state *state, pith_stats *out);
@@ -444,9 +444,9 @@ PITH_API void pith_state_stats(const pith_state *state, pith_stats *out);
 
 /* Encode one slot and, with a base, advance the state: base := what receivers will hold, step + 1.
  * On failure *written is 0 and dst unspecified; the state is unchanged when the status is one of
- * the caller's arguments (-1..-19); after any other the slot's base is torn, see pith_decode. With
- * a base cap must be at least pith_plan_frame_bytes (of a key frame, for steps that key_every=N
- * makes one), also for a frame that turns out shorter; psnr and nmse
+ * the caller's arguments (-1..-19); after any other the slot's base is invalid, see pith_decode.
+ * With a base cap must be at least pith_plan_frame_bytes (of a key frame, for steps that
+ * key_every=N makes one), also for a frame that turns out shorter; psnr and nmse
  * make several frames, of which the last may fit where an earlier one did not. Never writes past
  * cap. dst must overlap neither the view nor the state, which is not checked.
  * PITH_ERR_BASE: others have changed the base since the last call (PITH_LAYOUT_CHECK_BASE says when
@@ -455,11 +455,11 @@ PITH_API void pith_state_stats(const pith_state *state, pith_stats *out);
  * the slot of the first such block. With one thread the blocks before it hold what receivers would
  * have held, and from it on all are as they were found; with several, blocks behind it may have
  * been written as well. Where none was written (always when every block is found changed), the
- * state is as before: put the base back as it was and encode again. Else the slot is torn. To go on
- * from either: pith_encode_key, which looks at no base and after which all replicas hold the values
- * in the base dtype; or pith_state_bind_base or _set_base, at every replica, with one base and
- * step. Key frames are never refused this way, nor are frames to decode: a receiver whose base was
- * changed takes the next frame and is refused the one after it. */
+ * state is as before: put the base back as it was and encode again. Else the slot is invalid. To go
+ * on from either: pith_encode_key, which looks at no base and after which all replicas hold the
+ * values in the base dtype; or pith_state_bind_base or _set_base, at every replica, with one base
+ * and step. Key frames are never refused this way, nor are frames to decode: a receiver whose base
+ * was changed takes the next frame and is refused the one after it. */
 PITH_NODISCARD PITH_API pith_status pith_encode(pith_plan *plan, pith_state *state,
                                                 const pith_view *view, uint64_t slot, void *dst,
                                                 size_t cap, size_t *written);
@@ -490,7 +490,7 @@ PITH_API void pith_slot_order(uint64_t nodes, uint64_t per_node, uint64_t *slots
  * grad, any of f32, bf16, f16; the view must not overlap the base.
  * Before PITH_ERR_MISMATCH, _STEP, _BASE, _LIMIT and block checksum errors nothing is written. A
  * failure while the base is being written (damage in blocks without checksums, a key frame whose
- * content is not what it declares, a failing runner) leaves it torn: the slot then answers
+ * content is not what it declares, a failing runner) leaves it invalid: the slot then answers
  * PITH_ERR_STATE until a key frame, pith_state_load, _set_base, _bind_base or _reset. */
 PITH_NODISCARD PITH_API pith_status pith_decode(pith_plan *plan, pith_state *state, uint64_t slot,
                                                 const void *frame, size_t bytes,
@@ -533,7 +533,7 @@ typedef struct pith_info {
     uint64_t header_bytes; /* with sections */
     uint64_t count;        /* elements */
     uint64_t raw_bytes;    /* count * dtype bytes */
-    uint64_t base_identity;
+    uint64_t base_hash;
     uint64_t step;
     uint64_t shape[PITH_MAX_NDIM];
     uint32_t ndim;
@@ -543,7 +543,7 @@ typedef struct pith_info {
     uint32_t revision;
     uint32_t block_log2;
     uint32_t stream; /* id of the random bits */
-    uint8_t is_key, has_step, has_identity, has_checksums;
+    uint8_t is_key, has_step, has_base_hash, has_checksums;
     const char *codec_name;
     char spec[PITH_SPEC_MAX]; /* canonical; the keys that a frame records */
     const void *source;       /* pith_layout.source, inside the frame; NULL when absent */

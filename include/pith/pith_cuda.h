@@ -34,10 +34,10 @@
  * Codecs: raw; wdiff without entropy=zstd and key_every=N (the host does not know the step; see
  * pith_cuda_encode_key); grad; eb with mode=fast and abs, rel or pwrel, and embed with mode=fast
  * and decay=none, both of f32, bf16 and f16, but for sums, and without a state; kv without
- * entropy=zstd, but for sums. pith_cuda_sizes_of answers PITH_ERR_UNSUPPORTED for others. Frames of
- * eb and embed whose blocks need another mode have the status PITH_ERR_UNSUPPORTED; that of frames
- * whose blocks are damaged as well is PITH_ERR_CORRUPT. What their header says was asked for must
- * be what the plan asks for, the mode excepted.
+ * entropy=zstd, but for sums. pith_cuda_plan_sizes answers PITH_ERR_UNSUPPORTED for others. Frames
+ * of eb and embed whose blocks need another mode have the status PITH_ERR_UNSUPPORTED; that of
+ * frames whose blocks are damaged as well is PITH_ERR_CORRUPT. What their header says was asked for
+ * must be what the plan asks for, the mode excepted.
  *
  * pith_env.max_output_bytes of the plan: calls that read frames answer PITH_ERR_LIMIT, all items
  * together, when the plan's largest slot exceeds it.
@@ -70,8 +70,8 @@ typedef struct pith_cuda_sizes {
 } pith_cuda_sizes;
 
 /* Of the device side of a plan; a pure host function. error may be NULL. */
-PITH_NODISCARD PITH_API pith_status pith_cuda_sizes_of(const pith_plan *plan, pith_cuda_sizes *out,
-                                                       pith_error *error);
+PITH_NODISCARD PITH_API pith_status pith_cuda_plan_sizes(const pith_plan *plan,
+                                                         pith_cuda_sizes *out, pith_error *error);
 /* The device side of a plan, which may be destroyed afterwards. table is device memory of
  * sizes.table_bytes, kept for the life of *cuda, filled by a copy on the stream. Allocates through
  * env (NULL: malloc; nothing else of it matters), loads the kernels, and is not to be captured. On
@@ -127,10 +127,10 @@ PITH_API void *pith_cuda_state_base(const pith_cuda_plan *cuda, pith_cuda_state 
 PITH_NODISCARD PITH_API pith_status pith_cuda_state_verify(pith_cuda_plan *cuda,
                                                            const pith_cuda_state *state,
                                                            int32_t *status, void *stream);
-/* As pith_state_skip. */
-PITH_NODISCARD PITH_API pith_status pith_cuda_state_skip(pith_cuda_plan *cuda,
-                                                         pith_cuda_state *state, uint64_t step,
-                                                         void *stream);
+/* As pith_state_rollback. */
+PITH_NODISCARD PITH_API pith_status pith_cuda_state_rollback(pith_cuda_plan *cuda,
+                                                             pith_cuda_state *state, uint64_t step,
+                                                             void *stream);
 /* Between host and device states of one plan, `plan` being its host side, through a host copy of
  * the state's bytes: pack makes the bytes from a host state, unpack sets a host state from bytes
  * copied off the device. Host functions, which allocate through the device plan's env while they

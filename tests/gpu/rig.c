@@ -45,7 +45,7 @@ bool rig_open_in(struct rig *r, const char *spec, const pith_layout *layout, con
     for (uint32_t d = 0; d < layout->ndim; d++) r->count *= layout->shape[d];
     stream_open(&r->cpu, spec, layout, env);
     r->slots = r->cpu.sizes.slots;
-    const pith_status status = pith_cuda_sizes_of(r->cpu.plan, &r->sizes, &error);
+    const pith_status status = pith_cuda_plan_sizes(r->cpu.plan, &r->sizes, &error);
     if (status == PITH_ERR_UNSUPPORTED) {
         stream_close(&r->cpu);
         return false;
@@ -225,7 +225,7 @@ static pith_status cpu_decode(const struct rig *r, const void *bytes, size_t len
 }
 
 /* The CPU has decoded a key frame, and found at its end that it is not what it says. The device's
- * state must be torn then, as the CPU's is. */
+ * state must be invalid then, as the CPU's is. */
 static void check_torn(struct rig *r, struct job *j) {
     const pith_view view = pith_view_flat(j->tensor.host, r->layout.dtype, r->count);
     uint8_t *const dst = room(j->stride);

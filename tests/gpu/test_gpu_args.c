@@ -27,9 +27,9 @@ static void test_unsupported(void **state) {
         pith_cuda_plan *plan = (pith_cuda_plan *)&sizes;
         context("%s", settings[i].spec);
         stream_open(&s, settings[i].spec, &layout, NULL);
-        CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_cuda_sizes_of(s.plan, &sizes, &error));
+        CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_cuda_plan_sizes(s.plan, &sizes, &error));
         CHECK(error.text && error.text[0]);
-        CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_cuda_sizes_of(s.plan, &sizes, NULL));
+        CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_cuda_plan_sizes(s.plan, &sizes, NULL));
         void *const table = device_alloc(4096);
         CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_cuda_plan_create(&plan, s.plan, NULL, DEVICE, table,
                                                                  4096, device_stream(), &error));
@@ -48,9 +48,9 @@ static void test_plan_arguments(void **state) {
     pith_error error = {NULL, 0};
     context("arguments of plans");
     stream_open(&s, "grad", &layout, NULL);
-    CHECK_STATUS(PITH_ERR_ARG, pith_cuda_sizes_of(NULL, &sizes, &error));
-    CHECK_STATUS(PITH_ERR_ARG, pith_cuda_sizes_of(s.plan, NULL, &error));
-    CHECK_OK(pith_cuda_sizes_of(s.plan, &sizes, NULL));
+    CHECK_STATUS(PITH_ERR_ARG, pith_cuda_plan_sizes(NULL, &sizes, &error));
+    CHECK_STATUS(PITH_ERR_ARG, pith_cuda_plan_sizes(s.plan, NULL, &error));
+    CHECK_OK(pith_cuda_plan_sizes(s.plan, &sizes, NULL));
     CHECK(sizes.alignment == 256 && sizes.table_bytes && sizes.state_bytes);
     const size_t bytes = (size_t)sizes.table_bytes;
     uint8_t *const table = device_alloc(bytes + 256);
@@ -101,7 +101,7 @@ static void test_environment(void **state) {
     pith_cuda_plan *plan;
     context("environment");
     stream_open(&s, "grad", &layout, NULL);
-    CHECK_OK(pith_cuda_sizes_of(s.plan, &sizes, NULL));
+    CHECK_OK(pith_cuda_plan_sizes(s.plan, &sizes, NULL));
     void *const table = device_alloc((size_t)sizes.table_bytes);
     CHECK_OK(pith_cuda_plan_create(&plan, s.plan, &env, DEVICE, table, (size_t)sizes.table_bytes,
                                    device_stream(), NULL));
@@ -379,7 +379,7 @@ static void test_state_arguments(void **state) {
     CHECK_STATUS(PITH_ERR_STATE,
                  pith_cuda_state_set_base(p, NULL, b.j.tensor.device, PITH_F32, 0, stream));
     CHECK_STATUS(PITH_ERR_STATE, pith_cuda_state_bind_base(p, s, b.j.tensor.device, 0, stream));
-    CHECK_STATUS(PITH_ERR_STATE, pith_cuda_state_skip(p, s, 0, stream));
+    CHECK_STATUS(PITH_ERR_STATE, pith_cuda_state_rollback(p, s, 0, stream));
     CHECK_STATUS(PITH_ERR_STATE, pith_cuda_state_next_step(p, s, stream));
     CHECK_STATUS(PITH_ERR_STATE, pith_cuda_state_set_random(p, NULL, 0, 0, 0, stream));
     CHECK_STATUS(PITH_ERR_ARG, pith_cuda_state_verify(p, s, NULL, stream));

@@ -70,8 +70,8 @@ static void test_steps(void **state) {
 }
 
 static void take_back(struct rig *r, uint64_t step) {
-    CHECK_OK(pith_state_skip(r->cpu.plan, r->cpu.state, step));
-    CHECK_OK(pith_cuda_state_skip(r->plan, r->state, step, device_stream()));
+    CHECK_OK(pith_state_rollback(r->cpu.plan, r->cpu.state, step));
+    CHECK_OK(pith_cuda_state_rollback(r->plan, r->state, step, device_stream()));
     rig_check_state(r);
 }
 

@@ -122,7 +122,7 @@ static void test_refusals(void **state) {
         struct rig sender, r;
         struct job sent;
         float other[N];
-        const bool identity = !strstr(streams[i].spec, "base_hash=off");
+        const bool base_hash = !strstr(streams[i].spec, "base_hash=off");
         if (streams[i].flags & PITH_LAYOUT_EXTERNAL_BASE) continue;
         context("refusals of %s", streams[i].spec);
         stream_rig(&sender, i);
@@ -136,7 +136,7 @@ static void test_refusals(void **state) {
         CHECK_STATUS(PITH_ERR_STEP, rig_try(&r, job_frame(&sent, 0), length, 0));
         gen_fill(GEN_NOISE, 9, PITH_F32, other, N);
         rig_set_base(&r, other, PITH_F32, 3);
-        CHECK_STATUS(identity ? PITH_ERR_BASE : PITH_OK, rig_try(&r, first, length, 0));
+        CHECK_STATUS(base_hash ? PITH_ERR_BASE : PITH_OK, rig_try(&r, first, length, 0));
         send_step(&sender, &sent, 2, true);
         CHECK_OK(rig_try(&r, job_frame(&sent, 0), (size_t)*job_length(&sent, 0), 0));
         free(first);
@@ -152,7 +152,7 @@ static void test_add_to_another_base(void **state) {
     for (size_t i = 0; i < STREAMS; i++) {
         struct rig sender;
         struct job sent, j;
-        const bool identity = !strstr(streams[i].spec, "base_hash=off");
+        const bool base_hash = !strstr(streams[i].spec, "base_hash=off");
         context("decode-add of %s to another base", streams[i].spec);
         stream_rig(&sender, i);
         job_open(&sent, &sender, sender.slots, sender.slots, streams[i].dtype, 0);
@@ -168,7 +168,7 @@ static void test_add_to_another_base(void **state) {
             for (uint64_t s = 0; s < sender.slots; s++) {
                 const pith_status status = pith_decode_add(sender.cpu.plan, s, job_frame(&sent, s),
                                                            (size_t)*job_length(&sent, s), &view);
-                CHECK_STATUS(identity && !key ? PITH_ERR_BASE : PITH_OK, status);
+                CHECK_STATUS(base_hash && !key ? PITH_ERR_BASE : PITH_OK, status);
                 CHECK_STATUS(status, job_status(&j, s));
             }
             CHECK(memcmp(wanted, j.tensor.host, j.tensor.bytes) == 0);
@@ -234,7 +234,7 @@ static void test_late_joiner(void **state) {
     }
 }
 
-/* A key frame without checksums that is not what it says leaves the slot torn, until another. */
+/* A key frame without checksums that is not what it says leaves the slot invalid, until another. */
 static void test_torn(void **state) {
     (void)state;
     struct rig sender, r;

@@ -71,34 +71,34 @@ static double run_kernel(const struct pithi_kernels *k, const struct subject *s,
     const size_t least = s->base || s->count == SMALL ? 4096 : 16384;
     const size_t piece = s->set.group > least ? s->set.group : least;
     const uint64_t host = pithi_fp_enter();
-    const double start = ceiling_clock();
+    const double start = roofline_clock();
     for (size_t i = 0; i < s->count; i += piece) {
         const size_t n = s->count - i < piece ? s->count - i : piece;
         struct pithi_group_job job = job_of(s, b, i, n);
         (s->decode ? k->group_decode : k->group_encode)(&job);
         if (s->base) witness += k->nh(job.base, n * width(s->base), i * width(s->base) / 8);
     }
-    const double seconds = ceiling_clock() - start;
+    const double seconds = roofline_clock() - start;
     pithi_fp_leave(host);
     return seconds;
 }
 
 /* Ordinary stores and non-temporal ones, but the latter not for what is in the cache. */
-static int ceiling_ways(const struct subject *s) {
+static int roofline_ways(const struct subject *s) {
     if (s->base) return CEILING_MOVERS;
     return s->decode && s->count == COUNT ? 2 : 1;
 }
 
-static double run_ceiling(const struct subject *s, const struct buffers *b, int way) {
+static double run_roofline(const struct subject *s, const struct buffers *b, int variant) {
     const size_t bytes = s->count * width(s->value), codes = s->count * s->set.bits / 8;
-    if (!s->base && !s->decode) return ceiling_read(b->value, bytes);
-    if (!s->base) return ceiling_fill(b->value, bytes, way == 1);
+    if (!s->base && !s->decode) return roofline_read(b->value, bytes);
+    if (!s->base) return roofline_fill(b->value, bytes, variant == 1);
     const size_t base = s->count * width(s->base);
-    struct ceiling_mover m = {.read = {b->base, s->decode ? b->codes : b->value},
-                              .read_bytes = {base, s->decode ? codes : bytes},
-                              .write = {b->base, s->decode ? NULL : b->codes},
-                              .write_bytes = {base, codes}};
-    return ceiling_move(&m, way);
+    struct roofline_mover m = {.read = {b->base, s->decode ? b->codes : b->value},
+                               .read_bytes = {base, s->decode ? codes : bytes},
+                               .write = {b->base, s->decode ? NULL : b->codes},
+                               .write_bytes = {base, codes}};
+    return roofline_move(&m, variant);
 }
 
 static struct subject of_group(const struct subject *s, int g) {
@@ -111,11 +111,11 @@ static struct subject of_group(const struct subject *s, int g) {
 static struct timings measure(const struct pithi_kernels *k, const struct subject *s,
                               const struct buffers *b) {
     double kernel[GROUPS][RUNS] = {{0}}, ceiling[CEILING_MOVERS][RUNS] = {{0}};
-    const int ways = ceiling_ways(s);
+    const int ways = roofline_ways(s);
     const int repeats = s->count == COUNT ? 1 : COUNT / 16 / (int)s->count;
     for (int run = 0; run < RUNS; run++) {
-        for (int way = 0; way < ways; way++)
-            for (int r = 0; r < repeats; r++) ceiling[way][run] += run_ceiling(s, b, way);
+        for (int variant = 0; variant < ways; variant++)
+            for (int r = 0; r < repeats; r++) ceiling[variant][run] += run_roofline(s, b, variant);
         for (int g = 0; g < GROUPS; g++) {
             const struct subject grouped = of_group(s, g);
             if (run == 0) run_kernel(k, &grouped, b);
@@ -123,8 +123,8 @@ static struct timings measure(const struct pithi_kernels *k, const struct subjec
         }
     }
     struct timings t = {.ceiling = median(ceiling[0], RUNS) / repeats};
-    for (int way = 1; way < ways; way++)
-        t.ceiling = fmin(t.ceiling, median(ceiling[way], RUNS) / repeats);
+    for (int variant = 1; variant < ways; variant++)
+        t.ceiling = fmin(t.ceiling, median(ceiling[variant], RUNS) / repeats);
     for (int g = 0; g < GROUPS; g++) t.kernel[g] = median(kernel[g], RUNS) / repeats;
     return t;
 }
@@ -141,8 +141,8 @@ static double measure_scalar(const struct subject *s, const struct buffers *b) {
 /* No zeros: some machines write those faster. A sixteenth is drawn, the rest repeats it. */
 static void fill_data(const struct subject *s, const struct buffers *b) {
     const size_t part = (s->count < 65536 ? s->count : s->count / 16) * width(s->value);
-    ceiling_fill(b->base, COUNT * 4ul, false);
-    ceiling_fill(b->scales, COUNT, false);
+    roofline_fill(b->base, COUNT * 4ul, false);
+    roofline_fill(b->scales, COUNT, false);
     memset(b->codes, 0x5B, COUNT);
     fill_values(b->value, s->value, part / width(s->value), FILL_GAUSS, 7);
     for (size_t at = part; at < s->count * width(s->value); at += part)
@@ -200,7 +200,7 @@ static const struct subject subjects[] = {
 
 static void bench_memcpy(const struct buffers *b) {
     double t[RUNS];
-    for (int run = 0; run < RUNS; run++) t[run] = ceiling_memcpy(b->base, b->value, COUNT * 4ul);
+    for (int run = 0; run < RUNS; run++) t[run] = roofline_memcpy(b->base, b->value, COUNT * 4ul);
     printf("memcpy %.2f GB/s (of bytes copied)\n", COUNT * 4e-9 / median(t, RUNS));
 }
 
@@ -209,8 +209,8 @@ void bench_group(const struct level *level) {
     bench_channels(level);
     struct buffers b = {malloc(COUNT * 4ul), malloc(COUNT * 4ul), malloc(COUNT), malloc(COUNT)};
     if (b.value && b.base && b.codes && b.scales) {
-        ceiling_fill(b.base, COUNT * 4ul, false);
-        ceiling_fill(b.value, COUNT * 4ul, false);
+        roofline_fill(b.base, COUNT * 4ul, false);
+        roofline_fill(b.value, COUNT * 4ul, false);
         bench_memcpy(&b);
         for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++) {
             struct subject s = subjects[i];

@@ -1,4 +1,4 @@
-/* bitplane.c - packed words: kernels against the scalar text; a whole tile's speed.
+/* bitplane.c - packed words: kernels against the scalar reference; a whole tile's speed.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "predict/strip.h"
 #include "roofline.h"
 
-enum { GROUP = PITHI_PACK_GROUP, MOST = 300, ROOM = MOST * 64 + 4096 };
+enum { GROUP = PITHI_BITPLANE_GROUP, MOST = 300, ROOM = MOST * 64 + 4096 };
 
 struct shape {
     size_t groups, bytes, spare; /* spare: bytes of room after the planes */
@@ -23,7 +23,8 @@ static uint8_t widths[MOST], planes[MOST * 64 + 4096];
 
 bool bound_bitplane(const struct level *level) {
     const struct pithi_kernels *const k = &level->kernels;
-    return k->widths != pithi_widths_c && k->pack != pithi_pack_c && k->unpack != pithi_unpack_c;
+    return k->widths != pithi_widths_c && k->pack != pithi_bitplane_pack_c &&
+           k->unpack != pithi_bitplane_unpack_c;
 }
 
 static void begin(const struct level *level, const char *what, const struct shape *s) {
@@ -49,8 +50,9 @@ static void check_forward(const struct level *level, const struct shape *s) {
     memset(planes, 0, s->bytes + s->spare);
     uint8_t *const to = guarded_place(&area[1], s->place[1], planes, s->bytes + s->spare);
     begin(level, "forward", s);
-    check_that(pithi_pack_c(words, s->groups, widths, planes, s->bytes) == planes + s->bytes,
-               "the text's end is wrong");
+    check_that(
+        pithi_bitplane_pack_c(words, s->groups, widths, planes, s->bytes) == planes + s->bytes,
+        "the text's end is wrong");
     const uint8_t *const end = level->kernels.pack((const uint32_t *)(const void *)from, s->groups,
                                                    widths, to, s->bytes + s->spare);
     check_that(end == to + s->bytes, "the end differs");
@@ -64,7 +66,7 @@ static void check_back(const struct level *level, const struct shape *s) {
     const uint8_t *const from = guarded_place(&area[1], s->place[1], planes, s->bytes + s->spare);
     uint8_t *const to = guarded_place(&area[0], s->place[0], words, 4 * GROUP * s->groups);
     begin(level, "back", s);
-    pithi_unpack_c(planes, s->bytes, s->groups, widths, back);
+    pithi_bitplane_unpack_c(planes, s->bytes, s->groups, widths, back);
     const uint8_t *const end =
         level->kernels.unpack(from, s->bytes + s->spare, s->groups, widths, (uint32_t *)(void *)to);
     check_that(end == from + s->bytes, "the end differs");
@@ -124,13 +126,13 @@ struct bench {
 
 static double kernel_seconds(const struct pithi_kernels *k, int what, int repeats) {
     enum { GROUPS = 64 };
-    const double start = ceiling_clock();
+    const double start = roofline_clock();
     for (int i = 0; i < repeats; i++) {
         if (what == 0) k->widths(words, GROUPS * GROUP, widths);
         if (what == 1) k->pack(words, GROUPS, widths, planes, sizeof planes);
         if (what == 2) k->unpack(planes, sizeof planes, GROUPS, widths, back);
     }
-    return (ceiling_clock() - start) / repeats / GROUPS * 1e9;
+    return (roofline_clock() - start) / repeats / GROUPS * 1e9;
 }
 
 static double least_seconds(const struct pithi_kernels *k, int what, int repeats) {
@@ -156,15 +158,15 @@ static void bench_kernels(const struct level *level, const struct pithi_kernels 
     }
 }
 
-static unsigned encode_tile(const struct pithi_packed *p, const struct pithi_quant *q,
+static unsigned encode_tile(const struct pithi_strip *p, const struct pithi_quant *q,
                             struct bench *b, size_t tile) {
-    const struct pithi_source source = {q, pithi_lay_dense(b->x + tile * TILE, 4), b->miss};
-    struct pithi_packed own = *p;
+    const struct pithi_source source = {q, pithi_tile_layout_dense(b->x + tile * TILE, 4), b->miss};
+    struct pithi_strip own = *p;
     struct pithi_packing packing;
     struct pithi_pen pen = {.at = b->bytes + tile * b->length, .room = b->length};
-    own.order = pithi_packed_choose(p, &source, 3);
-    pithi_packed_begin(&own, &source, b->scratch, &packing);
-    pithi_packed_finish(&own, &packing, &pen);
+    own.order = pithi_strip_choose(p, &source, 3);
+    pithi_strip_begin(&own, &source, b->scratch, &packing);
+    pithi_strip_finish(&own, &packing, &pen);
     return own.order;
 }
 
@@ -173,28 +175,28 @@ static void bench_tiles(const struct level *level, struct bench *b) {
     struct pithi_quant q;
     pithi_quant_init(&q, PITH_F32, &bound, false);
     for (int cube = 0; cube < 2; cube++) {
-        struct pithi_packed p = {&level->kernels, {1, 1, 1, TILE}, 0};
-        if (cube) p = (struct pithi_packed){&level->kernels, {1, 64, 64, 64}, 0};
+        struct pithi_strip p = {&level->kernels, {1, 1, 1, TILE}, 0};
+        if (cube) p = (struct pithi_strip){&level->kernels, {1, 64, 64, 64}, 0};
         unsigned order = 0;
         double read = 1e9, fill = 1e9, encode = 1e9, decode = 1e9;
         for (int run = 0; run < RUNS; run++) {
-            double t = ceiling_read(b->x, (size_t)TILE * TILES * 4);
+            double t = roofline_read(b->x, (size_t)TILE * TILES * 4);
             if (t < read) read = t;
-            t = ceiling_clock();
+            t = roofline_clock();
             for (size_t i = 0; i < TILES; i++) order = encode_tile(&p, &q, b, i);
-            t = ceiling_clock() - t;
+            t = roofline_clock() - t;
             if (t < encode) encode = t;
         }
         p.order = order;
         for (int run = 0; run < RUNS; run++) {
-            double t = ceiling_fill(b->x, (size_t)TILE * TILES * 4, run & 1);
+            double t = roofline_fill(b->x, (size_t)TILE * TILES * 4, run & 1);
             if (t < fill) fill = t;
-            t = ceiling_clock();
+            t = roofline_clock();
             for (size_t i = 0; i < TILES; i++) {
                 struct pithi_reader r = {b->bytes + i * b->length, b->length, b->scratch, NULL};
-                pithi_packed_take(&p, &r, &q, b->x + i * TILE, true);
+                pithi_strip_take(&p, &r, &q, b->x + i * TILE, true);
             }
-            t = ceiling_clock() - t;
+            t = roofline_clock() - t;
             if (t < decode) decode = t;
         }
         const double gb = (double)TILE * TILES * 4e-9;
@@ -216,7 +218,7 @@ void bench_bitplane(const struct level *level) {
     b.x = malloc((size_t)TILE * TILES * 4);
     b.miss = malloc(TILE / 8);
     b.bytes = malloc(TILES * b.length);
-    b.scratch = aligned_alloc(64, pithi_packed_scratch(TILE));
+    b.scratch = aligned_alloc(64, pithi_strip_scratch(TILE));
     if (b.x && b.miss && b.bytes && b.scratch) {
         fill_values(b.x, PITH_F32, (size_t)TILE * TILES, FILL_GAUSS, 7);
         memset(b.bytes, 0, TILES * b.length);

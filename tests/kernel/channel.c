@@ -1,4 +1,4 @@
-/* channel.c - settled groups along rows against their scalar text.
+/* channel.c - idempotent groups along rows against their scalar reference.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,18 +50,18 @@ static size_t scale_bytes(const struct shape *s) {
     return s->columns * pithi_scale_width(s->set.scale_dtype);
 }
 
-static struct pithi_column_job job_of(const struct shape *s) {
-    return (struct pithi_column_job){.set = s->set,
-                                     .rows = s->rows,
-                                     .columns = s->columns,
-                                     .stride = (int64_t)s->stride,
-                                     .code_stride = s->code_stride,
-                                     .stream = s->stream,
-                                     .saturated = 5, /* results are added to */
-                                     .poisoned = 7};
+static struct pithi_channel_job job_of(const struct shape *s) {
+    return (struct pithi_channel_job){.set = s->set,
+                                      .rows = s->rows,
+                                      .columns = s->columns,
+                                      .stride = (int64_t)s->stride,
+                                      .code_stride = s->code_stride,
+                                      .stream = s->stream,
+                                      .saturated = 5, /* results are added to */
+                                      .poisoned = 7};
 }
 
-static void expect(const struct pithi_column_job *job, const struct pithi_column_job *text) {
+static void expect(const struct pithi_channel_job *job, const struct pithi_channel_job *text) {
     check_that(job->saturated == text->saturated, "the saturated count differs");
     check_that(job->poisoned == text->poisoned, "the poisoned count differs");
     for (int k = 0; k < AREAS; k++)
@@ -69,7 +69,7 @@ static void expect(const struct pithi_column_job *job, const struct pithi_column
 }
 
 static void check_encode(const struct level *level, const struct shape *s) {
-    struct pithi_column_job text = job_of(s), job = text;
+    struct pithi_channel_job text = job_of(s), job = text;
     begin(level, "encode", s);
     memset(codes, 0x5A, code_bytes(s)); /* between rows of codes nothing is written */
     text.dtype = job.dtype = s->dtype;
@@ -80,8 +80,8 @@ static void check_encode(const struct level *level, const struct shape *s) {
     job.zeros = guarded_place(&area[ZERO], s->place[ZERO], data, scale_bytes(s));
     if (s->ahead) job.ahead = data; /* of what comes next nothing depends on the values */
     memcpy(zeros, data, scale_bytes(s));
-    pithi_column_encode_c(&text);
-    level->kernels.column_encode(&job);
+    pithi_channel_encode_c(&text);
+    level->kernels.channel_encode(&job);
     check_that(s->rows == 0 || same(job.scales, scales, scale_bytes(s)), "scales differ");
     check_that(same(job.zeros, zeros, scale_bytes(s)), "zero points differ");
     check_that(same(job.codes, codes, code_bytes(s)), "codes differ");
@@ -97,7 +97,7 @@ static void hostile_scales(const struct shape *s) {
 }
 
 static void check_decode(const struct level *level, const struct shape *s) {
-    struct pithi_column_job text = job_of(s), job = text;
+    struct pithi_channel_job text = job_of(s), job = text;
     begin(level, "decode", s);
     if (s->hostile) hostile_scales(s);
     memset(out, 0x5A, value_bytes(s, s->out));
@@ -107,8 +107,8 @@ static void check_decode(const struct level *level, const struct shape *s) {
     job.codes = guarded_place(&area[CODE], s->place[CODE], codes, code_bytes(s));
     job.scales = guarded_place(&area[SCALE], s->place[SCALE], scales, scale_bytes(s));
     job.zeros = guarded_place(&area[ZERO], s->place[ZERO], zeros, scale_bytes(s));
-    pithi_column_decode_c(&text);
-    level->kernels.column_decode(&job);
+    pithi_channel_decode_c(&text);
+    level->kernels.channel_decode(&job);
     check_that(same(job.out, out, value_bytes(s, s->out)), "outputs differ");
     check_that(same(job.codes, codes, code_bytes(s)), "codes were written");
     check_that(same(job.scales, scales, scale_bytes(s)), "scales were written");
@@ -119,7 +119,7 @@ static void check_decode(const struct level *level, const struct shape *s) {
 static void random_format(struct shape *s) {
     static const uint32_t dtypes[3] = {PITH_F32, PITH_BF16, PITH_F16};
     s->set.asymmetric = check_below(3) != 0;
-    s->set.settle = true;
+    s->set.idempotent = true;
     s->set.bits = (uint8_t)(s->set.asymmetric ? 1 + check_below(8) : 2 + check_below(7));
     s->set.scale_dtype = (uint8_t)dtypes[check_below(3)];
     s->set.group = 16u << check_below(5);
@@ -176,7 +176,7 @@ static int by_value(const void *a, const void *b) {
 }
 
 static double run(const struct pithi_kernels *k, uint32_t dtype, bool decode, size_t tokens) {
-    struct pithi_column_job job = {
+    struct pithi_channel_job job = {
         .set = {.bits = 4, .group = GROUP, .asymmetric = true, .scale_dtype = PITH_F16},
         .rows = GROUP,
         .columns = ROW,
@@ -186,15 +186,15 @@ static double run(const struct pithi_kernels *k, uint32_t dtype, bool decode, si
         .scales = scales,
         .zeros = zeros,
         .stream = true};
-    const double start = ceiling_clock();
+    const double start = roofline_clock();
     for (size_t t = 0; t < tokens; t += GROUP) {
         job.value = data + t * ROW * width(dtype);
         job.ahead = t + GROUP < tokens ? data + (t + GROUP) * ROW * width(dtype) : NULL;
         job.out = data + t * ROW * width(dtype);
         job.codes = codes + t * ROW / 2;
-        (decode ? k->column_decode : k->column_encode)(&job);
+        (decode ? k->channel_decode : k->channel_encode)(&job);
     }
-    return (ceiling_clock() - start) / (double)tokens;
+    return (roofline_clock() - start) / (double)tokens;
 }
 
 static void bench_one(const struct level *level, const char *name, uint32_t dtype, bool decode) {
@@ -207,8 +207,8 @@ static void bench_one(const struct level *level, const char *name, uint32_t dtyp
     for (size_t at = 256; at < TOKENS; at += 256) memcpy(data + at * bytes, data, 256 * bytes);
     run(&level->kernels, dtype, false, TOKENS);
     for (int i = 0; i < RUNS; i++) {
-        ceiling[i] = (decode ? ceiling_fill(data, TOKENS * bytes, true)
-                             : ceiling_read(data, TOKENS * bytes)) /
+        ceiling[i] = (decode ? roofline_fill(data, TOKENS * bytes, true)
+                             : roofline_read(data, TOKENS * bytes)) /
                      TOKENS;
         kernel[i] = run(&level->kernels, dtype, decode, TOKENS);
     }

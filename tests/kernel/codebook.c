@@ -1,4 +1,4 @@
-/* codebook.c - groups coded as numbers of levels: kernels against the scalar text.
+/* codebook.c - groups coded as numbers of levels: kernels against the scalar reference.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -252,7 +252,7 @@ static void decode_piece(const struct pithi_kernels *k, struct pithi_group_job *
 static double run(const struct pithi_kernels *k, const struct shape *s, const struct buffers *b,
                   bool rotated, bool decode) {
     const uint64_t host = pithi_fp_enter();
-    const double start = ceiling_clock();
+    const double start = roofline_clock();
     for (size_t i = 0; i < s->count; i += PIECE) {
         struct pithi_group_job job = job_of(s);
         job.count = PIECE;
@@ -262,7 +262,7 @@ static double run(const struct pithi_kernels *k, const struct shape *s, const st
         job.scales = b->scales + pithi_group_scale_bytes(&s->set, i);
         (decode ? decode_piece : encode_piece)(k, &job, rotated, b->floats);
     }
-    const double seconds = ceiling_clock() - start;
+    const double seconds = roofline_clock() - start;
     pithi_fp_leave(host);
     return seconds;
 }
@@ -290,8 +290,8 @@ static void bench_one(const struct level *level, struct shape s, const struct bu
     const double slow = 64 * run(&scalar, &s, b, rotated, decode);
     s.count = LARGE;
     for (int i = 0; i < RUNS; i++) {
-        ceiling[i] = decode ? ceiling_fill(b->value, LARGE * 4ul, true)
-                            : ceiling_read(b->value, LARGE * 4ul);
+        ceiling[i] = decode ? roofline_fill(b->value, LARGE * 4ul, true)
+                            : roofline_read(b->value, LARGE * 4ul);
         kernel[i] = run(&level->kernels, &s, b, rotated, decode);
     }
     const double own = median(kernel), most = median(ceiling);

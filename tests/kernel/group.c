@@ -1,4 +1,4 @@
-/* group.c - the group quantizer's kernels against its scalar text.
+/* group.c - the group quantizer's kernels against its scalar reference.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
 #include <string.h>
@@ -35,8 +35,8 @@ bool bound_group(const struct level *level) {
            level->kernels.group_sum != pithi_group_sum_c &&
            level->kernels.rotate_encode != pithi_rotate_encode_c &&
            level->kernels.group_encode_runs != pithi_group_encode_runs_c &&
-           level->kernels.column_encode != pithi_column_encode_c &&
-           level->kernels.column_decode != pithi_column_decode_c;
+           level->kernels.channel_encode != pithi_channel_encode_c &&
+           level->kernels.channel_decode != pithi_channel_decode_c;
 }
 
 static size_t width(uint32_t dtype) { return dtype == PITH_NONE ? 0 : dtype == PITH_F32 ? 4 : 2; }
@@ -58,9 +58,9 @@ static void begin(const struct level *level, const char *what, const struct shap
         level->isa, what, name(s->value), name(s->out), name(s->base), s->count, s->set.group,
         s->set.bits, s->set.asymmetric ? "asymmetric" : "symmetric",
         s->set.stochastic ? "stochastic" : "nearest",
-        s->set.search   ? " searched"
-        : s->set.settle ? " settled"
-                        : "",
+        s->set.search       ? " searched"
+        : s->set.idempotent ? " settled"
+                            : "",
         name(s->set.scale_dtype), fill_names[s->value_fill], fill_names[s->base_fill], s->update,
         s->stream, (unsigned long long)s->first, s->place[0], s->place[1], s->place[2], s->place[3],
         s->place[4]);
@@ -193,22 +193,22 @@ static void decode_kernel(const struct level *level, const struct shape *s) {
 }
 
 /* What the group quantizer promises only without a base, and only for symmetric codes. */
-static void settle(struct shape *s) {
+static void idempotent(struct shape *s) {
     if (s->set.bits < 2 || s->set.bits > 4 || s->base) s->set.codebook = 0;
     if (s->set.codebook) s->set.asymmetric = s->set.shrink = s->set.stochastic = false;
-    const bool settled = s->set.asymmetric || s->set.settle || s->set.codebook;
-    const bool alone = s->base == PITH_NONE && !settled;
+    const bool idempotent = s->set.asymmetric || s->set.idempotent || s->set.codebook;
+    const bool alone = s->base == PITH_NONE && !idempotent;
     if (s->base == PITH_NONE) s->update = false;
-    if (settled) s->set.stochastic = false;
-    if (settled && check_below(2)) s->set.scale_dtype = PITH_F16;
-    if (!settled || s->base || s->set.codebook) s->set.shrink = false;
+    if (idempotent) s->set.stochastic = false;
+    if (idempotent && check_below(2)) s->set.scale_dtype = PITH_F16;
+    if (!idempotent || s->base || s->set.codebook) s->set.shrink = false;
     if (!alone && s->set.scale_dtype == PITHI_E8M0) s->set.scale_dtype = PITH_BF16;
     if (!s->set.asymmetric || s->set.scale_dtype != PITH_BF16) s->set.short_zero = false;
     if (!alone || s->set.stochastic) s->set.search = false;
 }
 
 static void check_both(const struct level *level, struct shape *s) {
-    settle(s);
+    idempotent(s);
     make_data(s);
     begin(level, "scalar", s);
     encode_scalar(s);
@@ -235,7 +235,7 @@ static struct shape random_shape(size_t format) {
     s.set.group = 16u << check_below(8);
     s.set.scale_dtype = r & 1 ? PITH_F32 : r & 64 ? PITHI_E8M0 : PITH_BF16;
     s.set.search = (r >> 7 & 3) == 0;
-    s.set.settle = !s.set.asymmetric && (r >> 9 & 3) == 0;
+    s.set.idempotent = !s.set.asymmetric && (r >> 9 & 3) == 0;
     s.set.shrink = (r >> 11 & 15) == 0;
     s.set.codebook = (uint8_t)((r >> 15 & 7) < 2 ? 1 + (r >> 18 & 1) : 0);
     s.set.short_zero = (r >> 19 & 3) == 0;
@@ -255,7 +255,7 @@ static struct shape random_shape(size_t format) {
     return s;
 }
 
-/* A searched scale needs whole vectors, or the scalar text takes the call. */
+/* A searched scale needs whole vectors, or the scalar reference takes the call. */
 static void check_searched(const struct level *level) {
     static const uint8_t scales[3] = {PITH_F32, PITH_BF16, PITHI_E8M0};
     for (size_t c = 0; c < 7 * 3 * FILL_COUNT * 6; c++) {
@@ -263,7 +263,7 @@ static void check_searched(const struct level *level) {
         s.set.scale_dtype = scales[c / 7 % 3];
         s.value_fill = (enum fill)(c / 21 % FILL_COUNT);
         s.set.search = true;
-        s.set.settle = s.set.stochastic = false;
+        s.set.idempotent = s.set.stochastic = false;
         s.set.codebook = 0;
         s.base = PITH_NONE;
         s.set.group = 16u << check_below(c % 11 ? 6 : 11);
@@ -274,14 +274,14 @@ static void check_searched(const struct level *level) {
 
 /* Scales and zero points that settle at once, and those that do not: values of 16 bits whose last
  * place is coarse beside the codes. */
-static void check_settled(const struct level *level) {
+static void check_idempotent(const struct level *level) {
     static const uint32_t dtypes[3] = {PITH_F32, PITH_BF16, PITH_F16};
     for (size_t c = 0; c < FORMATS * 3 * 3 * 2 * 12; c++) {
         struct shape s = random_shape(c % FORMATS);
         s.value = dtypes[c / FORMATS % 3];
         s.set.scale_dtype = (uint8_t)dtypes[c / FORMATS / 3 % 3];
         s.value_fill = c / FORMATS / 9 % 2 ? FILL_OFFSET : (enum fill)check_below(FILL_COUNT);
-        s.set.settle = !s.set.asymmetric;
+        s.set.idempotent = !s.set.asymmetric;
         s.set.stochastic = s.set.search = s.set.shrink = false;
         if (check_below(4)) s.base = PITH_NONE;
         s.set.group = 16u << check_below(6);
@@ -424,7 +424,7 @@ void check_group(const struct level *level) {
     check_halves(level);
     check_around_groups(level);
     check_searched(level);
-    check_settled(level);
+    check_idempotent(level);
     check_short_zeros(level);
     free(expected);
     free(value);

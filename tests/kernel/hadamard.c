@@ -1,4 +1,4 @@
-/* hadamard.c - the rotation's kernels against its scalar text.
+/* hadamard.c - the rotation's kernels against its scalar reference.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -168,12 +168,12 @@ static struct timing measure(const struct pithi_kernels *k, const struct pithi_r
     enum { RUNS = 9, COUNT = 4096 };
     double forward[RUNS], inverse[RUNS];
     for (int run = 0; run < RUNS; run++) {
-        const double start = ceiling_clock();
+        const double start = roofline_clock();
         for (int i = 0; i < repeats; i++) k->rotate(r, y, x, PITH_F32, COUNT, 0);
-        const double middle = ceiling_clock();
+        const double middle = roofline_clock();
         for (int i = 0; i < repeats; i++) k->unrotate(r, y, PITH_F32, x, COUNT, 0, 1.0f);
         forward[run] = (middle - start) / repeats / COUNT;
-        inverse[run] = (ceiling_clock() - middle) / repeats / COUNT;
+        inverse[run] = (roofline_clock() - middle) / repeats / COUNT;
     }
     qsort(forward, RUNS, sizeof *forward, by_value);
     qsort(inverse, RUNS, sizeof *inverse, by_value);

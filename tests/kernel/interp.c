@@ -1,4 +1,4 @@
-/* interp.c - runs of interpolation: kernels against the scalar text.
+/* interp.c - runs of interpolation: kernels against the scalar reference.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -171,13 +171,13 @@ static struct timing measure(const struct pithi_kernels *k, const struct pithi_i
     enum { RUNS = 9 };
     double encode[RUNS], decode[RUNS];
     for (int i = 0; i < RUNS; i++) {
-        const double start = ceiling_clock();
+        const double start = roofline_clock();
         for (int j = 0; j < repeats; j++)
             k->interp_encode(run, values, BENCH, rebuilt, bench_words);
-        const double middle = ceiling_clock();
+        const double middle = roofline_clock();
         for (int j = 0; j < repeats; j++) k->interp_decode(run, bench_words, BENCH, rebuilt);
         encode[i] = (middle - start) / repeats / BENCH;
-        decode[i] = (ceiling_clock() - middle) / repeats / BENCH;
+        decode[i] = (roofline_clock() - middle) / repeats / BENCH;
     }
     qsort(encode, RUNS, sizeof *encode, by_value);
     qsort(decode, RUNS, sizeof *decode, by_value);

@@ -1,4 +1,4 @@
-/* kernelcheck.c - every kernel against the scalar text, byte for byte; --bench times them.
+/* kernelcheck.c - every kernel against the scalar reference, byte for byte; --bench times them.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernelcheck.h"
 

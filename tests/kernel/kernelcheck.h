@@ -72,7 +72,7 @@ struct level {
 };
 
 /* One function per stage of registry.def: check, and time. `bound` says whether the kernel table
- * of this level holds something else than the scalar text. */
+ * of this level holds something else than the scalar reference. */
 bool bound_nh(const struct level *level);
 bool bound_range(const struct level *level);
 bool bound_group(const struct level *level);

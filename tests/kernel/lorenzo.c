@@ -1,4 +1,4 @@
-/* lorenzo.c - differences in a tile: kernels against the scalar text.
+/* lorenzo.c - differences in a tile: kernels against the scalar reference.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -129,19 +129,19 @@ enum { SIDE = 64, TILE = SIDE * SIDE * SIDE, STRIP = 1024 };
 static const uint32_t cube[PITHI_TILE_NDIM] = {1, SIDE, SIDE, SIDE};
 
 static double forward(const struct pithi_kernels *k, unsigned order) {
-    const double start = ceiling_clock();
+    const double start = roofline_clock();
     for (size_t i = 0; i < TILE; i += STRIP)
         k->predict((const int32_t *)(const void *)data + i, cube, order, i, STRIP, words);
-    return ceiling_clock() - start;
+    return roofline_clock() - start;
 }
 
 static double back(const struct pithi_kernels *k, unsigned order) {
     struct pithi_unpredict u;
     pithi_unpredict_init(&u, cube, order, memory);
-    const double start = ceiling_clock();
+    const double start = roofline_clock();
     for (size_t i = 0; i < TILE; i += STRIP)
         k->unpredict(&u, words, STRIP, (int32_t *)(void *)(words + STRIP));
-    return ceiling_clock() - start;
+    return roofline_clock() - start;
 }
 
 static double best(double (*run)(const struct pithi_kernels *, unsigned),

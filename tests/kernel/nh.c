@@ -53,16 +53,16 @@ void bench_nh(const struct level *level) {
         double kernel[RUNS], read[RUNS], scalar[RUNS];
         void *p = malloc(bytes);
         if (!p) return;
-        ceiling_fill(p, bytes, false);
+        roofline_fill(p, bytes, false);
         for (int run = 0; run < RUNS; run++) {
             read[run] = 0;
-            for (size_t k = 0; k < repeats; k++) read[run] += ceiling_read(p, bytes);
-            double start = ceiling_clock();
+            for (size_t k = 0; k < repeats; k++) read[run] += roofline_read(p, bytes);
+            double start = roofline_clock();
             for (size_t k = 0; k < repeats; k++) witness += level->kernels.nh(p, bytes, 0);
-            kernel[run] = ceiling_clock() - start;
-            start = ceiling_clock();
+            kernel[run] = roofline_clock() - start;
+            start = roofline_clock();
             for (size_t k = 0; k < repeats; k++) witness += pithi_nh_c(p, bytes, 0);
-            scalar[run] = ceiling_clock() - start;
+            scalar[run] = roofline_clock() - start;
         }
         qsort(kernel, RUNS, sizeof *kernel, by_value);
         qsort(read, RUNS, sizeof *read, by_value);

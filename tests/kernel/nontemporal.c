@@ -1,4 +1,4 @@
-/* nontemporal.c - copies past the cache: every length and alignment.
+/* nontemporal.c - copies by non-temporal stores: every length and alignment.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,9 +42,9 @@ void check_nontemporal(const struct level *level) {
 static double run(pithi_move_fn *move, uint8_t *to, const uint8_t *from) {
     double least = 1e9;
     for (int k = 0; k < RUNS; k++) {
-        const double start = ceiling_clock();
+        const double start = roofline_clock();
         for (size_t i = 0; i < BYTES; i += ROW) move(to + i, from + i % (1 << 18), ROW);
-        const double t = ceiling_clock() - start;
+        const double t = roofline_clock() - start;
         if (t < least) least = t;
     }
     return BYTES * 1e-9 / least;

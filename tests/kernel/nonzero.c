@@ -9,7 +9,7 @@
 enum { MOST = 1200, MORE = PITHI_ACTIVE_MORE, ROOM = 4 * (MOST + MORE) + 4096 };
 
 static struct guarded area[3];
-static int32_t codes[MOST], active[MOST + MORE], back[MOST];
+static int32_t codes[MOST], nonzero[MOST + MORE], back[MOST];
 static uint8_t map[MOST / 8 + 1];
 
 bool bound_nonzero(const struct level *level) {
@@ -23,16 +23,16 @@ static void check_one(const struct level *level, size_t count, const size_t plac
                 place[2]);
     const void *const from = guarded_place(&area[0], place[0], codes, 4 * count);
     uint8_t *const bits = guarded_place(&area[1], place[1], map, map_bytes(count));
-    void *const to = guarded_place(&area[2], place[2], active, 4 * (count + MORE));
-    const size_t used = pithi_split_c(codes, count, map, active);
+    void *const to = guarded_place(&area[2], place[2], nonzero, 4 * (count + MORE));
+    const size_t used = pithi_split_c(codes, count, map, nonzero);
     check_that(level->kernels.split(from, count, bits, to) == used, "the number differs");
     check_that(!memcmp(bits, map, map_bytes(count)), "the map differs");
-    check_that(!memcmp(to, active, 4 * used), "the codes differ");
+    check_that(!memcmp(to, nonzero, 4 * used), "the codes differ");
     for (int i = 0; i < 3; i++) check_that(guarded_intact(&area[i]), "a byte outside changed");
-    const void *const packed = guarded_place(&area[2], place[2], active, 4 * (used + MORE));
+    const void *const packed = guarded_place(&area[2], place[2], nonzero, 4 * (used + MORE));
     void *const out = guarded_place(&area[0], place[0], back, 4 * count);
     level->kernels.spread(packed, bits, count, out);
-    pithi_spread_c(active, map, count, back);
+    pithi_spread_c(nonzero, map, count, back);
     check_that(!memcmp(out, back, 4 * count), "codes among zeros differ");
     check_that(!memcmp(back, codes, 4 * count), "the text lost codes");
     for (int i = 0; i < 3; i++) check_that(guarded_intact(&area[i]), "a byte outside changed");
@@ -59,14 +59,14 @@ void check_nonzero(const struct level *level) {
 static double seconds(const struct pithi_kernels *k, bool forward, int repeats) {
     double least = 1e9;
     for (int run = 0; run < 7; run++) {
-        const double start = ceiling_clock();
+        const double start = roofline_clock();
         for (int i = 0; i < repeats; i++) {
             if (forward)
-                k->split(codes, 1024, map, active);
+                k->split(codes, 1024, map, nonzero);
             else
-                k->spread(active, map, 1024, back);
+                k->spread(nonzero, map, 1024, back);
         }
-        const double took = (ceiling_clock() - start) / repeats;
+        const double took = (roofline_clock() - start) / repeats;
         if (took < least) least = took;
     }
     return least;

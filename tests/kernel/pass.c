@@ -9,7 +9,13 @@
 #include "kernelcheck.h"
 #include "roofline.h"
 
-enum { MOST = 4096, ROOM = 4 * MOST * 2 + 4096, GROUP = PITHI_PACK_GROUP, PAIR = 32, SLACK = 256 };
+enum {
+    MOST = 4096,
+    ROOM = 4 * MOST * 2 + 4096,
+    GROUP = PITHI_BITPLANE_GROUP,
+    PAIR = 32,
+    SLACK = 256
+};
 
 /* A tile of rows that lie pitch bytes apart. */
 struct tile {
@@ -27,10 +33,10 @@ static uint32_t words[MOST], other[MOST], memory[2][MOST];
 static uint8_t widths[MOST / GROUP], miss[MOST / 8], planes[4 * MOST + SLACK], image[ROOM];
 
 bool bound_fused_encode(const struct level *level) {
-    return level->kernels.condense != pithi_condense_c;
+    return level->kernels.fused_encode != pithi_fused_encode_c;
 }
 bool bound_fused_decode(const struct level *level) {
-    return level->kernels.restore != pithi_restore_c;
+    return level->kernels.fused_decode != pithi_fused_decode_c;
 }
 
 static size_t row_bytes(const struct tile *t) { return 4 * (size_t)t->extent[3]; }
@@ -91,7 +97,7 @@ static void scalar_words(const struct tile *t, const struct pithi_quant *q) {
     pithi_differ_c(&u, codes, t->count, words);
 }
 
-static void check_condensed(const struct tile *t, struct pithi_condense *c, const uint8_t *own,
+static void check_condensed(const struct tile *t, struct pithi_fused_encode *c, const uint8_t *own,
                             const uint8_t *to, size_t done) {
     uint8_t expected[MOST / GROUP];
     bool kept = true;
@@ -99,7 +105,8 @@ static void check_condensed(const struct tile *t, struct pithi_condense *c, cons
     check_that(kept, "a value that is missed was condensed");
     pithi_widths_c(words, done, expected);
     check_that(!done || !memcmp(own, expected, done / GROUP), "widths differ");
-    const uint8_t *const end = pithi_pack_c(words, done / GROUP, expected, planes, sizeof planes);
+    const uint8_t *const end =
+        pithi_bitplane_pack_c(words, done / GROUP, expected, planes, sizeof planes);
     check_that(c->to - to == end - planes && c->widths == own + done / GROUP, "another length");
     check_that(!memcmp(to, planes, (size_t)(end - planes)), "planes differ");
     pithi_differ_c(c->sums, codes + done, t->count - done, other);
@@ -119,15 +126,16 @@ static void check_one_condense(const struct level *level, struct tile t) {
     uint8_t *const to = guarded_place(&area[1], PLACE_END, image, room);
     begin(level, "condense", &t);
     pithi_unpredict_init(&u, t.extent, t.order, memory[1]);
-    struct pithi_condense c = {.quant = &q, .sums = &u, .pitch = t.pitch, .widths = own, .to = to};
+    struct pithi_fused_encode c = {
+        .quant = &q, .sums = &u, .pitch = t.pitch, .widths = own, .to = to};
     c.end = to + room;
     c.from = c.ahead = from;
     c.count = t.cut;
-    size_t done = level->kernels.condense(&c);
+    size_t done = level->kernels.fused_encode(&c);
     if (done == t.cut && t.cut < t.count) {
         c.from = c.ahead = from + at_in_image(&t, t.cut);
         c.count = t.count - t.cut;
-        done += level->kernels.condense(&c);
+        done += level->kernels.fused_encode(&c);
     }
     check_condensed(&t, &c, own, to, done);
     bool fits = has_loop(&t) && !q.signed_zeros && room > 4 * t.count;
@@ -157,7 +165,7 @@ static size_t random_words(size_t count, bool *narrow) {
         for (size_t i = g * GROUP; i < count && i < (g + 1) * GROUP; i++)
             words[i] = widths[g] ? (uint32_t)(check_random() >> 32) >> (32 - widths[g]) : 0;
     }
-    return (size_t)(pithi_pack_c(words, groups, widths, planes, sizeof planes) - planes);
+    return (size_t)(pithi_bitplane_pack_c(words, groups, widths, planes, sizeof planes) - planes);
 }
 
 static void scalar_image(const struct tile *t, const struct pithi_quant *q, size_t done) {
@@ -177,13 +185,13 @@ static void check_one_restore(const struct level *level, struct tile t) {
     uint8_t *const to = guarded_place(&area[1], t.place, image, image_bytes(&t));
     begin(level, "restore", &t);
     pithi_unpredict_init(&u, t.extent, t.order, memory[1]);
-    struct pithi_restore r = {.quant = &q, .sums = &u, .planes = from, .left = bytes + slack};
+    struct pithi_fused_decode r = {.quant = &q, .sums = &u, .planes = from, .left = bytes + slack};
     r.widths = widths, r.pitch = t.pitch, r.stream = t.stream, r.to = to, r.count = t.cut;
-    size_t done = level->kernels.restore(&r);
+    size_t done = level->kernels.fused_decode(&r);
     if (done == t.cut && t.cut < t.count) {
         r.to = to + at_in_image(&t, t.cut);
         r.count = t.count - t.cut;
-        done += level->kernels.restore(&r);
+        done += level->kernels.fused_decode(&r);
     }
     scalar_image(&t, &q, done);
     check_that(!memcmp(to, image, image_bytes(&t)), "values differ");
@@ -229,10 +237,10 @@ static void condense_steps(struct bench *b) {
 }
 
 static void condense_pass(struct bench *b) {
-    struct pithi_condense c = {.quant = &b->quant, .sums = &b->sums, .from = b->out};
+    struct pithi_fused_encode c = {.quant = &b->quant, .sums = &b->sums, .from = b->out};
     c.pitch = APART, c.ahead = b->out + 16 * APART, c.count = MOST;
     c.widths = widths, c.to = planes, c.end = planes + sizeof planes;
-    b->kernels->condense(&c);
+    b->kernels->fused_encode(&c);
     b->out += (size_t)ROWS * APART;
 }
 
@@ -245,9 +253,9 @@ static void restore_steps(struct bench *b) {
 }
 
 static void restore_pass(struct bench *b) {
-    struct pithi_restore r = {&b->quant, &b->sums, planes, sizeof planes, widths,
-                              MOST,      b->out,   APART,  true};
-    b->kernels->restore(&r);
+    struct pithi_fused_decode r = {&b->quant, &b->sums, planes, sizeof planes, widths,
+                                   MOST,      b->out,   APART,  true};
+    b->kernels->fused_decode(&r);
     b->out += (size_t)ROWS * APART;
 }
 
@@ -260,9 +268,9 @@ static double least(void (*run)(struct bench *), const struct level *level, uint
     for (int i = 0; i < RUNS; i++) {
         pithi_unpredict_init(&b.sums, cube, 3, sums);
         b.out = out;
-        const double start = ceiling_clock();
+        const double start = roofline_clock();
         for (int p = 0; p < PLANES; p++) run(&b);
-        const double t = ceiling_clock() - start;
+        const double t = roofline_clock() - start;
         if (t < best) best = t;
     }
     return best * GROUP / MOST / PLANES * 1e9;

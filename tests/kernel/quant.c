@@ -1,4 +1,4 @@
-/* quant.c - quantization under a bound: kernels against the scalar text.
+/* quant.c - quantization under a bound: kernels against the scalar reference.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -152,13 +152,13 @@ static double seconds(const struct pithi_kernels *k, const struct pithi_quant *q
     fill_values(x, q->dtype, COUNT, FILL_GAUSS, 7);
     k->quantize(q, x, COUNT, codes, miss);
     for (int run = 0; run < RUNS; run++) {
-        const double start = ceiling_clock();
+        const double start = roofline_clock();
         for (int i = 0; i < repeats; i++)
             if (decode)
                 k->dequantize(q, codes, COUNT, x, false);
             else
                 k->quantize(q, x, COUNT, codes, miss);
-        const double t = (ceiling_clock() - start) / repeats / COUNT;
+        const double t = (roofline_clock() - start) / repeats / COUNT;
         if (t < best) best = t;
     }
     return best;

@@ -43,11 +43,11 @@ void bench_range(const struct level *level) {
     struct pithi_extremes e = {INT32_MAX, INT32_MIN};
     void *p = malloc(bytes);
     if (!p) return;
-    ceiling_fill(p, bytes, false);
+    roofline_fill(p, bytes, false);
     for (int run = 0; run < RUNS; run++) {
-        const double sum = ceiling_read(p, bytes), start = ceiling_clock();
+        const double sum = roofline_read(p, bytes), start = roofline_clock();
         level->kernels.extremes(p, bytes / 4, &e);
-        const double took = ceiling_clock() - start;
+        const double took = roofline_clock() - start;
         if (took < best) best = took;
         if (sum < read) read = sum;
     }

@@ -85,7 +85,7 @@ static void check_one(const struct level *level, struct runs *r, const uint8_t *
 static void make_setting(struct pithi_group_setting *s) {
     static const uint8_t scales[3] = {PITH_F32, PITH_BF16, PITH_F16};
     const uint64_t r = check_random();
-    *s = (struct pithi_group_setting){.asymmetric = (r & 3) != 0, .settle = true};
+    *s = (struct pithi_group_setting){.asymmetric = (r & 3) != 0, .idempotent = true};
     s->bits = (uint8_t)(2 + check_below(7));
     if (r >> 2 & 1) s->bits = r >> 3 & 1 ? 2 : 4;
     s->group = 16u << check_below(6);

@@ -1,4 +1,4 @@
-/* sum.c - the group quantizer's sum of frames against its scalar text.
+/* sum.c - the group quantizer's sum of frames against its scalar reference.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -158,18 +158,18 @@ static double run_sum(const struct pithi_kernels *k, uint8_t bits, const uint8_t
                                 .frames = from,
                                 .frame_count = SPEED_FRAMES,
                                 .sum = sum};
-    const double begun = ceiling_clock();
+    const double begun = roofline_clock();
     for (size_t i = 0; i < SPEED_COUNT; i += PIECE) {
         job.scales_at = pithi_group_scale_bytes(&job.set, i);
         job.codes_at = pithi_group_scale_bytes(&job.set, SPEED_COUNT) + i * bits / 8;
         k->group_sum(&job);
     }
-    return ceiling_clock() - begun;
+    return roofline_clock() - begun;
 }
 
 static double run_reads(size_t bytes, const uint8_t *const *from) {
     double seconds = 0;
-    for (size_t k = 0; k < SPEED_FRAMES; k++) seconds += ceiling_read(from[k], bytes);
+    for (size_t k = 0; k < SPEED_FRAMES; k++) seconds += roofline_read(from[k], bytes);
     return seconds;
 }
 
@@ -187,7 +187,7 @@ void bench_sum(const struct level *level) {
     pithi_kernels_bind(&scalar, 0);
     bool memory = strstr("sum", bench_only) != NULL;
     for (size_t k = 0; k < SPEED_FRAMES; k++) memory = (from[k] = malloc(most)) && memory;
-    for (size_t k = 0; k < SPEED_FRAMES && memory; k++) ceiling_fill(from[k], most, false);
+    for (size_t k = 0; k < SPEED_FRAMES && memory; k++) roofline_fill(from[k], most, false);
     for (size_t w = 0; w < sizeof widths && memory; w++) {
         const size_t bytes = scales + (size_t)SPEED_COUNT * widths[w] / 8;
         double kernel[RUNS], read[RUNS];

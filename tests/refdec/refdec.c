@@ -136,17 +136,17 @@ static enum ref_status check_base(const struct job *j, uint64_t base_bytes) {
     const struct ref_frame *f = &j->frame;
     if (!f->base_dtype || f->key) return REF_OK;
     if (!j->base || base_bytes != f->n * ref_dtype_bytes(f->base_dtype)) return REF_NO_BASE;
-    if (!f->declares_identity) return REF_OK;
-    return ref_nh(j->base, base_bytes, f->base_dtype) == f->identity ? REF_OK : REF_BASE;
+    if (!f->declares_base_hash) return REF_OK;
+    return ref_nh(j->base, base_bytes, f->base_dtype) == f->base_hash ? REF_OK : REF_BASE;
 }
 
 /* A key frame declares the identity of what it brings. */
 static enum ref_status check_new_base(const struct job *j) {
     const struct ref_frame *f = &j->frame;
-    if (!f->key || !f->declares_identity) return REF_OK;
+    if (!f->key || !f->declares_base_hash) return REF_OK;
     const uint8_t *brought = f->codec == LOSSLESS ? j->out : j->new_base;
     const uint64_t bytes = f->n * ref_dtype_bytes(f->base_dtype);
-    return ref_nh(brought, bytes, f->base_dtype) == f->identity ? REF_OK : REF_CHECKSUM;
+    return ref_nh(brought, bytes, f->base_dtype) == f->base_hash ? REF_OK : REF_CHECKSUM;
 }
 
 static enum ref_status run(struct job *j, uint64_t base_bytes) {

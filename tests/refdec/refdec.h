@@ -36,8 +36,8 @@ struct ref_frame {
     uint64_t block; /* elements */
     bool key, checksums, wide;
     uint8_t parameter[16];
-    bool declares_identity;
-    uint64_t step, identity;
+    bool declares_base_hash;
+    uint64_t step, base_hash;
     uint64_t header_bytes, payload_bytes; /* header with sections */
     const uint8_t *exempt;                /* body of the section, inside the frame */
     uint64_t exempt_ranges, exempt_bytes; /* bytes without padding */

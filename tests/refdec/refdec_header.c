@@ -196,7 +196,7 @@ static enum ref_status read_shape(const uint8_t *bytes, struct ref_frame *f) {
 
 /* ---- Sections --------------------------------------------------------------------------------*/
 
-static bool declares_identity(const struct ref_frame *f) {
+static bool declares_base_hash(const struct ref_frame *f) {
     return f->codec == KV || !(f->codec == WDIFF ? f->parameter[5] : f->parameter[1]);
 }
 
@@ -204,9 +204,9 @@ static enum ref_status read_stream(const uint8_t *body, uint64_t length, struct 
     REJECT_IF(length != 24);
     const uint64_t flags = ref_le(body + 20, 4);
     f->step = ref_le(body, 8);
-    f->identity = ref_le(body + 8, 8);
-    f->declares_identity = flags & 1;
-    REJECT_IF(flags > 1 || (f->identity && !f->declares_identity));
+    f->base_hash = ref_le(body + 8, 8);
+    f->declares_base_hash = flags & 1;
+    REJECT_IF(flags > 1 || (f->base_hash && !f->declares_base_hash));
     return REF_OK;
 }
 
@@ -259,7 +259,7 @@ static enum ref_status read_sections(const uint8_t *bytes, uint64_t length, stru
     }
     REJECT_IF(stream != (f->base_dtype != 0));
     REJECT_IF(ref_is_bounded(f) && !f->bound_kind);
-    REJECT_IF(stream && f->declares_identity != declares_identity(f));
+    REJECT_IF(stream && f->declares_base_hash != declares_base_hash(f));
     return REF_OK;
 }
 

@@ -141,7 +141,7 @@ static void shorter_than_the_general_codec(void **state) {
             }
 }
 
-/* sigma = bound * sqrt(positions / 3) * rms gradient * sqrt(samples * active), weight by weight
+/* sigma = bound * sqrt(positions / 3) * rms gradient * sqrt(samples * nonzero), weight by weight
  * with the terms of its own sum, and near normal. */
 static void errors_of_gradients_follow_the_model(void **state) {
     (void)state;
@@ -154,7 +154,7 @@ static void errors_of_gradients_follow_the_model(void **state) {
             const double bound = share * l.largest;
             CHECK(activations_measure(&l, "act:mode=ratio", bound, &e) == 0);
             const double sigma =
-                bound * sqrt(places / 3) * l.rms * sqrt((double)l.samples * l.active);
+                bound * sqrt(places / 3) * l.rms * sqrt((double)l.samples * l.nonzero);
             context("layer %zu at %g: %g of its own terms, %g of the budget's, kurtosis %g", below,
                     bound, e.own, e.sigma / sigma, e.kurtosis);
             CHECK(e.own > 0.94 && e.own < 1.06);

@@ -111,18 +111,18 @@ static void test_saved_bounds(void **state) {
     CHECK_OK(pith_state_set_bound(f.s.plan, f.s.state, 0, 0.5));
     CHECK_OK(pith_state_scale_bound(f.s.plan, f.s.state, 1, 4));
     next_bound(&f.s, &f.view, 0);
-    const double active = pith_state_active(f.s.state, 0);
-    CHECK(active == 0.25 && pith_state_active(f.s.state, 1) == 1);
+    const double nonzero = pith_state_nonzero(f.s.state, 0);
+    CHECK(nonzero == 0.25 && pith_state_nonzero(f.s.state, 1) == 1);
     CHECK_OK(pith_state_save(f.s.plan, f.s.state, saved, sizeof saved, &length));
     CHECK_OK(pith_state_reset(f.s.plan, f.s.state));
-    CHECK(pith_state_bound(f.s.state, 0) == 0 && pith_state_active(f.s.state, 0) == 1);
+    CHECK(pith_state_bound(f.s.state, 0) == 0 && pith_state_nonzero(f.s.state, 0) == 1);
     CHECK_OK(pith_state_load(f.s.plan, f.s.state, saved, length));
-    CHECK(pith_state_bound(f.s.state, 0) == 0.5 && pith_state_active(f.s.state, 0) == active);
+    CHECK(pith_state_bound(f.s.state, 0) == 0.5 && pith_state_nonzero(f.s.state, 0) == nonzero);
     CHECK(fabs(next_bound(&f.s, &f.view, 1) - 1) < 1e-6);
     end(&f);
 }
 
-/* sigma = factor * gradient * sqrt(samples * active) * bound, and sigma = share * momentum. */
+/* sigma = factor * gradient * sqrt(samples * nonzero) * bound, and sigma = share * momentum. */
 static void test_budget(void **state) {
     (void)state;
     struct fixture f;
@@ -133,7 +133,7 @@ static void test_budget(void **state) {
                      .gradient = 0.5,
                      .samples = 64,
                      .factor = 0.32,
-                     .active = 0.25};
+                     .nonzero = 0.25};
     CHECK_OK(pith_state_adapt(f.s.plan, f.s.state, 0, &b, &bound));
     CHECK(fabs(bound - 0.01 * 2 / (0.32 * 0.5 * sqrt(64 * 0.25))) < 1e-9);
     CHECK(fabs(next_bound(&f.s, &f.view, 0) - bound) < 1e-6);
@@ -148,9 +148,9 @@ static void test_budget(void **state) {
     b = (pith_budget){.size = sizeof b, .momentum = 1, .largest = 0.125};
     CHECK_OK(pith_state_adapt(f.s.plan, f.s.state, 0, &b, &bound));
     CHECK(bound == 0.125);
-    b.active = 1.5;
+    b.nonzero = 1.5;
     CHECK_STATUS(PITH_ERR_ARG, pith_state_adapt(f.s.plan, f.s.state, 0, &b, &bound));
-    b.active = 0;
+    b.nonzero = 0;
     b.samples = NAN;
     CHECK_STATUS(PITH_ERR_ARG, pith_state_adapt(f.s.plan, f.s.state, 0, &b, &bound));
     end(&f);

@@ -17,11 +17,11 @@ struct outcome {
     double bound_value;
 };
 
-static pith_env env_of(size_t way) {
+static pith_env env_of(size_t variant) {
     return (pith_env){.size = sizeof(pith_env),
-                      .cpu_mask = ways[way].mask,
-                      .threads = ways[way].threads,
-                      .run = ways[way].threads ? run_backwards : NULL,
+                      .cpu_mask = ways[variant].mask,
+                      .threads = ways[variant].threads,
+                      .run = ways[variant].threads ? run_backwards : NULL,
                       .max_output_bytes = 1 << 20};
 }
 
@@ -31,13 +31,13 @@ static pith_status explained(pith_status status, const pith_error *error) {
     return status;
 }
 
-static struct outcome try_way(const struct golden_file *f, const uint8_t *bytes, size_t length,
-                              size_t way, uint8_t *out) {
+static struct outcome try_variant(const struct golden_file *f, const uint8_t *bytes, size_t length,
+                                  size_t variant, uint8_t *out) {
     struct outcome o = {.offset = 0};
     pith_view base;
     pith_info info;
     pith_error error;
-    const pith_env env = env_of(way);
+    const pith_env env = env_of(variant);
     o.inspect = explained(pith_inspect(bytes, length, &info, &error), &error);
     /* The view fits what the frame says now, so that as much as possible is decoded. */
     const bool usable = o.inspect == PITH_OK && info.raw_bytes <= f->raw_bytes + 64;
@@ -63,7 +63,7 @@ static bool damage(const struct golden_file *f, const uint8_t *bytes, size_t len
     struct outcome one = {.offset = 0};
     for (size_t w = 0; w < WAYS; w++) {
         memset(w ? out : first, 0x5A, room_bytes);
-        const struct outcome o = try_way(f, bytes, length, w, w ? out : first);
+        const struct outcome o = try_variant(f, bytes, length, w, w ? out : first);
         if (w == 0) one = o;
         CHECK(defined(o.decompress) && defined(o.verify) && defined(o.inspect) && defined(o.bound));
         CHECK(o.decompress == one.decompress && o.offset == one.offset);

@@ -96,7 +96,7 @@ static void the_bound_holds_for_every_value(void **state) {
         }
 }
 
-/* What is decoded past the cache, to an odd place, is what is decoded otherwise. */
+/* What is decoded by non-temporal stores, to an odd place, is what is decoded otherwise. */
 static void large_batches_are_as_small_ones(void **state) {
     enum { MANY = 45000, LENGTH = 47, STRIDE = 64 };
     const uint64_t shape[] = {MANY, LENGTH};
@@ -168,7 +168,7 @@ static void a_block_holds_rows_of_one_table(void **state) {
     free(values);
 }
 
-static void dim_is_settled_by_the_layout(void **state) {
+static void dim_is_idempotent_by_the_layout(void **state) {
     (void)state;
     const struct {
         const char *spec;
@@ -266,8 +266,8 @@ static const char *const classes[] = {"embed:rel=0.001", "embed:rel=0.03", "embe
 enum { CLASSES = 3 };
 
 /* Batches of a table whose rows lie around five points. */
-static pith_tune tuned(uint32_t dtype, double spread) {
-    pith_tune t = {0};
+static pith_row_statistics tuned(uint32_t dtype, double spread) {
+    pith_row_statistics t = {0};
     const pith_env env = test_env();
     void *const values = lookups(dtype, 1, ROWS, DIM, 6);
     for (size_t i = 0; i < ROWS * DIM; i++) {
@@ -275,7 +275,8 @@ static pith_tune tuned(uint32_t dtype, double spread) {
         set(values, dtype, i, (double)(i / DIM % 5) - 2 + spread * noise);
     }
     const pith_view view = pith_view_dense(values, dtype, 2, (uint64_t[]){ROWS, DIM});
-    for (int k = 0; k < 2; k++) CHECK_OK(pith_tune_sample(&t, classes, CLASSES, &view, &env, NULL));
+    for (int k = 0; k < 2; k++)
+        CHECK_OK(pith_row_statistics_sample(&t, classes, CLASSES, &view, &env, NULL));
     free(values);
     return t;
 }
@@ -283,15 +284,17 @@ static pith_tune tuned(uint32_t dtype, double spread) {
 static void classes_follow_how_many_rows_become_equal(void **state) {
     (void)state;
     for (size_t d = 0; d < 4; d++) {
-        const pith_tune rough = tuned(dtypes[d], 30), fine = tuned(dtypes[d], 0.05);
+        const pith_row_statistics rough = tuned(dtypes[d], 30), fine = tuned(dtypes[d], 0.05);
         context("dtype %u", dtypes[d]);
         CHECK(rough.batches == 2 && rough.rows == 2 * ROWS && rough.distinct > 100);
         for (uint32_t k = 1; k < CLASSES; k++)
             CHECK(fine.coded[k] <= fine.coded[k - 1] && fine.coded[k] <= fine.distinct);
-        CHECK(pith_tune_index(&fine, 2) > 0.9 && pith_tune_index(&rough, 2) < 0.25);
-        CHECK(pith_tune_class(&rough, CLASSES, 0.25) == 2);
-        CHECK(pith_tune_class(&fine, CLASSES, 0.25) < 2);
-        CHECK(pith_tune_class(&fine, CLASSES, 1) == 2 && pith_tune_class(&fine, 1, 1) == 0);
+        CHECK(pith_row_statistics_index(&fine, 2) > 0.9 &&
+              pith_row_statistics_index(&rough, 2) < 0.25);
+        CHECK(pith_row_statistics_class(&rough, CLASSES, 0.25) == 2);
+        CHECK(pith_row_statistics_class(&fine, CLASSES, 0.25) < 2);
+        CHECK(pith_row_statistics_class(&fine, CLASSES, 1) == 2 &&
+              pith_row_statistics_class(&fine, 1, 1) == 0);
     }
 }
 
@@ -301,16 +304,17 @@ static void bad_samples_change_nothing(void **state) {
     const pith_view view = pith_view_flat(values, PITH_F32, DIM);
     const pith_view bytes = pith_view_flat(values, PITH_U8, DIM);
     const char *const other[] = {"embed", "eb"}, *const lengths[] = {"embed:dim=4", "embed:dim=8"};
-    pith_tune t = {0}, zero = {0};
-    CHECK(isnan(pith_tune_index(&t, PITH_TUNE_MAX)) && pith_tune_index(&t, 0) == 0);
-    CHECK_STATUS(PITH_ERR_ARG, pith_tune_sample(&t, classes, 0, &view, NULL, NULL));
-    CHECK_STATUS(PITH_ERR_ARG, pith_tune_sample(&t, classes, 9, &view, NULL, NULL));
-    CHECK_STATUS(PITH_ERR_ARG, pith_tune_sample(&t, NULL, 1, &view, NULL, NULL));
-    CHECK_STATUS(PITH_ERR_ARG, pith_tune_sample(&t, other, 2, &view, NULL, NULL));
-    CHECK_STATUS(PITH_ERR_ARG, pith_tune_sample(&t, lengths, 2, &view, NULL, NULL));
-    CHECK_STATUS(PITH_ERR_DTYPE, pith_tune_sample(&t, classes, 1, &bytes, NULL, NULL));
+    pith_row_statistics t = {0}, zero = {0};
+    CHECK(isnan(pith_row_statistics_index(&t, PITH_TUNE_MAX)) &&
+          pith_row_statistics_index(&t, 0) == 0);
+    CHECK_STATUS(PITH_ERR_ARG, pith_row_statistics_sample(&t, classes, 0, &view, NULL, NULL));
+    CHECK_STATUS(PITH_ERR_ARG, pith_row_statistics_sample(&t, classes, 9, &view, NULL, NULL));
+    CHECK_STATUS(PITH_ERR_ARG, pith_row_statistics_sample(&t, NULL, 1, &view, NULL, NULL));
+    CHECK_STATUS(PITH_ERR_ARG, pith_row_statistics_sample(&t, other, 2, &view, NULL, NULL));
+    CHECK_STATUS(PITH_ERR_ARG, pith_row_statistics_sample(&t, lengths, 2, &view, NULL, NULL));
+    CHECK_STATUS(PITH_ERR_DTYPE, pith_row_statistics_sample(&t, classes, 1, &bytes, NULL, NULL));
     CHECK(memcmp(&t, &zero, sizeof t) == 0);
-    CHECK_OK(pith_tune_sample(&t, classes, CLASSES, &view, NULL, NULL));
+    CHECK_OK(pith_row_statistics_sample(&t, classes, CLASSES, &view, NULL, NULL));
     CHECK(t.batches == 1 && t.rows == 1 && t.distinct == 1 && t.coded[2] == 1);
 }
 
@@ -321,7 +325,7 @@ int main(void) {
         cmocka_unit_test(hard_values_come_back),
         cmocka_unit_test(repeated_rows_cost_little),
         cmocka_unit_test(a_block_holds_rows_of_one_table),
-        cmocka_unit_test(dim_is_settled_by_the_layout),
+        cmocka_unit_test(dim_is_idempotent_by_the_layout),
         cmocka_unit_test(slots_have_the_rows_of_the_layout),
         cmocka_unit_test(bytes_depend_on_nothing_but_the_values),
         cmocka_unit_test(bad_specs_name_their_fault),

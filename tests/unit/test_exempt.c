@@ -156,7 +156,7 @@ static void test_bytes(void **state) {
     for (size_t i = 0; i < MAPS; i++) {
         struct stream s;
         float x[COUNT];
-        uint8_t coded[2 * COUNT], aside[4 * COUNT + 16] = {0};
+        uint8_t coded[2 * COUNT], exempt_values[4 * COUNT + 16] = {0};
         size_t used = 0;
         const pith_layout layout = layout_of(&maps[i], PITH_F32);
         const pith_view v = pith_view_flat(x, PITH_F32, COUNT);
@@ -168,9 +168,9 @@ static void test_bytes(void **state) {
             const uint64_t how = how_of(&maps[i], k);
             if (!how) continue;
             if (how == X)
-                memcpy(aside + used, &x[k], 4);
+                memcpy(exempt_values + used, &x[k], 4);
             else
-                store_float(aside + used, PITH_BF16, 0, bits_of(x[k]));
+                store_float(exempt_values + used, PITH_BF16, 0, bits_of(x[k]));
             used += how == X ? 4 : 2;
             x[k] = 0;
         }
@@ -180,7 +180,7 @@ static void test_bytes(void **state) {
         used = (used + 15) / 16 * 16;
         CHECK(f.length == header_of(&f) + blocks + used);
         CHECK(memcmp(f.bytes + header_of(&f), coded, blocks) == 0);
-        CHECK(memcmp(f.bytes + header_of(&f) + blocks, aside, used) == 0);
+        CHECK(memcmp(f.bytes + header_of(&f) + blocks, exempt_values, used) == 0);
         free(f.bytes);
         stream_close(&s);
     }

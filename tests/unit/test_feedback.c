@@ -228,7 +228,7 @@ static void test_skip(void **state) {
     struct stream s, other;
     stream_open(&s, "grad:ef=full", &slotted, NULL);
     stream_open(&other, "grad:ef=full", &slotted, NULL);
-    CHECK_OK(pith_state_skip(s.plan, s.state, 0)); /* nothing to take back */
+    CHECK_OK(pith_state_rollback(s.plan, s.state, 0)); /* nothing to take back */
     for (uint64_t t = 0; t < 3; t++) {
         const struct step a = send_step(&s, t), b = send_step(&other, t);
         context("step %u", (unsigned)t);
@@ -236,14 +236,14 @@ static void test_skip(void **state) {
     }
     const struct step wanted = send_step(&other, 5);
     send_step(&s, 3);
-    CHECK_OK(pith_state_skip(s.plan, s.state, 2)); /* not the last step */
-    CHECK_OK(pith_state_skip(s.plan, s.state, 4));
-    CHECK_OK(pith_state_skip(s.plan, s.state, 3));
+    CHECK_OK(pith_state_rollback(s.plan, s.state, 2)); /* not the last step */
+    CHECK_OK(pith_state_rollback(s.plan, s.state, 4));
+    CHECK_OK(pith_state_rollback(s.plan, s.state, 3));
     struct step got = send_step(&s, 5);
     CHECK(same_step(&got, &wanted));
-    CHECK_OK(pith_state_skip(s.plan, s.state, 5));
-    CHECK_OK(pith_state_skip(s.plan, s.state, 5)); /* the second finds nothing */
-    CHECK_OK(pith_state_skip(s.plan, s.state, 2));
+    CHECK_OK(pith_state_rollback(s.plan, s.state, 5));
+    CHECK_OK(pith_state_rollback(s.plan, s.state, 5)); /* the second finds nothing */
+    CHECK_OK(pith_state_rollback(s.plan, s.state, 2));
     got = send_step(&s, 5);
     CHECK(same_step(&got, &wanted));
     const struct step a = send_step(&s, 6), b = send_step(&other, 6);
@@ -266,7 +266,7 @@ static void test_skip_by_slot(void **state) {
     pith_plan_set_random(s.plan, 1, 0, 1);
     struct frame f = stream_encode(&s, &v, 1, false); /* slot 1 alone sees step 1 */
     free(f.bytes);
-    CHECK_OK(pith_state_skip(s.plan, s.state, 1));
+    CHECK_OK(pith_state_rollback(s.plan, s.state, 1));
     const struct step a = send_step(&s, 2), b = send_step(&never, 2);
     CHECK(same_step(&a, &b));
     stream_close(&s);
@@ -290,7 +290,7 @@ static void test_skip_the_second_hop(void **state) {
         pith_plan_set_random(out.plan, 0, 0, t);
         CHECK_OK(pith_reduce_encode(in.plan, NULL, 0, &bytes, &f.length, 1, 1, out.plan, out.state,
                                     0, frames[t], sizeof frames[t], &length));
-        if (t == 1) CHECK_OK(pith_state_skip(out.plan, out.state, 1));
+        if (t == 1) CHECK_OK(pith_state_rollback(out.plan, out.state, 1));
     }
     CHECK(memcmp(frames[0], frames[1], length) != 0);
     CHECK(memcmp(frames[1], frames[2], length) == 0);
@@ -317,15 +317,15 @@ static void test_save_and_load(void **state) {
     pith_state_stats(s.state, &a);
     pith_state_stats(other.state, &b);
     CHECK(memcmp(&a, &b, sizeof a) == 0 && a.frames == 12);
-    CHECK_OK(pith_state_skip(other.plan, other.state, 3)); /* the older copy is forgotten */
+    CHECK_OK(pith_state_rollback(other.plan, other.state, 3)); /* the older copy is forgotten */
     for (uint64_t t = 4; t < 8; t++) {
         const struct step x = send_step(&s, t), y = send_step(&other, t);
         context("step %u after a load", (unsigned)t);
         CHECK(pith_state_step(other.state, 1) == t + 1);
         CHECK(same_step(&x, &y));
     }
-    CHECK_OK(pith_state_skip(s.plan, s.state, 7));
-    CHECK_OK(pith_state_skip(other.plan, other.state, 7));
+    CHECK_OK(pith_state_rollback(s.plan, s.state, 7));
+    CHECK_OK(pith_state_rollback(other.plan, other.state, 7));
     const struct step x = send_step(&s, 9), y = send_step(&other, 9);
     CHECK(same_step(&x, &y));
     free(saved);
@@ -368,7 +368,7 @@ static void test_reset(void **state) {
     CHECK_OK(pith_state_reset(s.plan, s.state));
     pith_state_stats(s.state, &stats);
     CHECK(stats.frames == 0 && pith_state_step(s.state, 0) == 0);
-    CHECK_OK(pith_state_skip(s.plan, s.state, 0));
+    CHECK_OK(pith_state_rollback(s.plan, s.state, 0));
     const struct step again = send_step(&s, 0);
     CHECK(same_step(&first, &again));
     stream_close(&s);
@@ -424,13 +424,13 @@ static void test_state_of_another_plan(void **state) {
         stream_open(&other, cut ? "grad:ef=full" : specs[i], cut ? &slotted : &layout, NULL);
         CHECK_STATUS(PITH_ERR_STATE,
                      pith_encode(own.plan, other.state, &v, 0, bytes, sizeof bytes, &length));
-        CHECK_STATUS(PITH_ERR_STATE, pith_state_skip(own.plan, other.state, 0));
+        CHECK_STATUS(PITH_ERR_STATE, pith_state_rollback(own.plan, other.state, 0));
         CHECK_STATUS(PITH_ERR_STATE, pith_state_reset(own.plan, other.state));
         CHECK_OK(pith_state_save(other.plan, other.state, bytes, sizeof bytes, &length));
         CHECK_STATUS(PITH_ERR_MISMATCH, pith_state_load(own.plan, own.state, bytes, length));
         stream_close(&other);
     }
-    CHECK_STATUS(PITH_ERR_STATE, pith_state_skip(own.plan, NULL, 0));
+    CHECK_STATUS(PITH_ERR_STATE, pith_state_rollback(own.plan, NULL, 0));
     stream_close(&own);
 }
 
@@ -439,7 +439,7 @@ static void test_skip_of_a_base(void **state) {
     const pith_layout layout = flat_layout(PITH_F32, PITH_F32, 10);
     struct stream s;
     stream_open(&s, "wdiff", &layout, NULL);
-    CHECK_STATUS(PITH_ERR_STATE, pith_state_skip(s.plan, s.state, 0));
+    CHECK_STATUS(PITH_ERR_STATE, pith_state_rollback(s.plan, s.state, 0));
     stream_close(&s);
 }
 

@@ -185,7 +185,7 @@ static void run_adaptive(struct trace *t, const struct data *d) {
     const pith_layout layout = flat_layout(PITH_F64, PITH_NONE, N);
     const pith_view v = pith_view_flat(d->wide, PITH_F64, N);
     pith_budget budget = {.size = sizeof budget, .gradient = 1e-4, .samples = 7};
-    pith_tune tune = {0};
+    pith_row_statistics tune = {0};
     uint8_t frame[8 * N + 4096];
     size_t length;
     double bound;
@@ -200,17 +200,17 @@ static void run_adaptive(struct trace *t, const struct data *d) {
         add(t, frame, length);
         bound = pith_state_bound(s.state, 0);
         add(t, &bound, sizeof bound);
-        bound = pith_state_active(s.state, 0);
+        bound = pith_state_nonzero(s.state, 0);
         add(t, &bound, sizeof bound);
         budget.momentum = momentum[i / 2];
         CHECK_OK(pith_state_adapt(s.plan, s.state, 0, &budget, &bound));
         add(t, &bound, sizeof bound);
     }
     stream_close(&s);
-    CHECK_OK(pith_tune_sample(&tune, specs, 2, &v, NULL, NULL));
+    CHECK_OK(pith_row_statistics_sample(&tune, specs, 2, &v, NULL, NULL));
     tune.distinct = 3, tune.coded[1] = 1;
     for (uint32_t k = 0; k < 2; k++) {
-        const double index = pith_tune_index(&tune, k);
+        const double index = pith_row_statistics_index(&tune, k);
         add(t, &index, sizeof index);
     }
 }

@@ -123,11 +123,11 @@ static void test_identities(void **state) {
     for (size_t i = 0; golden_open(dir, i, &f); i++) {
         context("identity in golden frame %s", f.name);
         const bool own_bytes = f.info.is_key && f.info.dtype == f.info.base_dtype;
-        if (f.info.has_identity && !f.info.is_key)
-            CHECK(f.info.base_identity == reference_nh(f.base, f.base_bytes, f.info.base_dtype));
-        if (f.info.has_identity && own_bytes)
-            CHECK(f.info.base_identity == reference_nh(f.raw, f.raw_bytes, f.info.base_dtype));
-        declared += f.info.has_identity;
+        if (f.info.has_base_hash && !f.info.is_key)
+            CHECK(f.info.base_hash == reference_nh(f.base, f.base_bytes, f.info.base_dtype));
+        if (f.info.has_base_hash && own_bytes)
+            CHECK(f.info.base_hash == reference_nh(f.raw, f.raw_bytes, f.info.base_dtype));
+        declared += f.info.has_base_hash;
         golden_close(&f);
     }
     CHECK(declared > 10);

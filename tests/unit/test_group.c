@@ -52,7 +52,7 @@ static void one_group(const struct pithi_group_setting *s) {
     job.out_dtype = PITH_F32;
     pithi_group_decode_c(&job);
     if (isnan(bound)) { /* only a range too wide, or too large for a scale of 16 bits, is lost */
-        const bool wide = s->asymmetric || s->settle || s->codebook;
+        const bool wide = s->asymmetric || s->idempotent || s->codebook;
         CHECK((wide && kind < 3) || s->scale_dtype == PITH_F16);
         return;
     }
@@ -71,9 +71,9 @@ static void test_bound(void **unused) {
         s.asymmetric = draw() % 2;
         s.bits = (uint8_t)(s.asymmetric ? 1 + draw() % 8 : 2 + draw() % 7);
         s.scale_dtype = draw() % 2 ? PITH_F32 : PITH_BF16;
-        s.settle = !s.asymmetric && draw() % 4 == 0;
-        s.shrink = (s.asymmetric || s.settle) && draw() % 16 == 0;
-        if (s.asymmetric || s.settle)
+        s.idempotent = !s.asymmetric && draw() % 4 == 0;
+        s.shrink = (s.asymmetric || s.idempotent) && draw() % 16 == 0;
+        if (s.asymmetric || s.idempotent)
             s.scale_dtype = draw() % 2 ? PITH_F16 : s.scale_dtype;
         else
             s.stochastic = draw() % 2;
@@ -85,7 +85,7 @@ static void test_bound(void **unused) {
 /* Values that begin anywhere beside their own range, in a dtype of their own: what they decode to
  * has their scale, zero point and codes. A scale below the dtype's normal numbers lost up to half
  * of itself, and the last codes changed. */
-static void one_settled(const struct pithi_group_setting *s, uint32_t dtype) {
+static void one_idempotent(const struct pithi_group_setting *s, uint32_t dtype) {
     uint8_t x[4 * GROUP], back[4 * GROUP], codes[2][GROUP] = {{0}}, scales[2][8] = {{0}};
     const size_t count = 1 + draw() % GROUP;
     const int kind = (int)(draw() % KINDS);
@@ -117,16 +117,16 @@ static void one_settled(const struct pithi_group_setting *s, uint32_t dtype) {
     CHECK(memcmp(scales[0], scales[1], 8) == 0);
 }
 
-static void test_settled(void **unused) {
+static void test_idempotent(void **unused) {
     (void)unused;
     static const uint32_t dtypes[3] = {PITH_F32, PITH_BF16, PITH_F16};
     for (int i = 0; i < 200000; i++) {
         struct pithi_group_setting s = {.group = GROUP, .asymmetric = draw() % 4 != 0};
-        s.settle = !s.asymmetric;
+        s.idempotent = !s.asymmetric;
         s.bits = (uint8_t)(2 + draw() % 7);
         s.scale_dtype = (uint8_t)dtypes[draw() % 3];
         s.shrink = draw() % 8 == 0;
-        one_settled(&s, dtypes[draw() % 3]);
+        one_idempotent(&s, dtypes[draw() % 3]);
     }
 }
 
@@ -138,7 +138,7 @@ static void test_codebook(void **unused) {
         struct pithi_group_setting s = {.group = GROUP, .codebook = (uint8_t)(1 + draw() % 2)};
         s.bits = (uint8_t)(2 + draw() % 3);
         s.scale_dtype = (uint8_t)dtypes[draw() % 3];
-        one_settled(&s, s.codebook == 1 ? dtypes[draw() % 3] : PITH_F32);
+        one_idempotent(&s, s.codebook == 1 ? dtypes[draw() % 3] : PITH_F32);
         one_group(&s);
     }
 }
@@ -217,7 +217,7 @@ static void test_sparse(void **unused) {
     (void)unused;
     static const uint32_t dtypes[3] = {PITH_F32, PITH_BF16, PITH_F16};
     for (int i = 0; i < 200000; i++) {
-        struct pithi_group_setting s = {.group = GROUP, .settle = true};
+        struct pithi_group_setting s = {.group = GROUP, .idempotent = true};
         s.codebook = (uint8_t)(draw() % 2);
         s.bits = (uint8_t)(2 + draw() % (s.codebook ? 3 : 7));
         s.scale_dtype = (uint8_t)dtypes[draw() % 3];
@@ -227,8 +227,8 @@ static void test_sparse(void **unused) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bound), cmocka_unit_test(test_settled),
-                                       cmocka_unit_test(test_codebook),
-                                       cmocka_unit_test(test_sparse)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bound), cmocka_unit_test(test_idempotent),
+        cmocka_unit_test(test_codebook), cmocka_unit_test(test_sparse)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

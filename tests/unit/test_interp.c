@@ -73,11 +73,11 @@ static void text_code(struct text *t, bool encode, size_t i, double p, unsigned 
 }
 
 static double text_predict(const struct text *t, size_t i, size_t place, size_t places, size_t h,
-                           size_t way) {
+                           size_t variant) {
     const bool b = place + h < places, c = place >= 3 * h, e = place + 3 * h < places;
     const double *y = t->y + i;
-    const double ya = y[-(ptrdiff_t)way], yb = b ? y[way] : 0;
-    const double yc = c ? y[-3 * (ptrdiff_t)way] : 0, ye = e ? y[3 * way] : 0;
+    const double ya = y[-(ptrdiff_t)variant], yb = b ? y[variant] : 0;
+    const double yc = c ? y[-3 * (ptrdiff_t)variant] : 0, ye = e ? y[3 * variant] : 0;
     if (b && c && e) return R(R(0.5625 * R(ya + yb)) - R(0.0625 * R(yc + ye)));
     if (b && c) return R(R(R(0.75 * ya) + R(0.375 * yb)) - R(0.125 * yc));
     if (b && e) return R(R(R(0.375 * ya) + R(0.75 * yb)) - R(0.125 * ye));
@@ -107,10 +107,10 @@ static void text_run(struct text *t, bool encode) {
                 const size_t place[4] = {i / (n[1] * n[2] * n[3]), i / (n[2] * n[3]) % n[1],
                                          i / n[3] % n[2], i % n[3]};
                 const size_t h = (size_t)1 << level;
-                size_t way = h;
+                size_t variant = h;
                 if (!in_pass(place, d, h)) continue;
-                for (unsigned k = d + 1; k < 4; k++) way *= n[k];
-                text_code(t, encode, i, text_predict(t, i, place[d], n[d], h, way), level);
+                for (unsigned k = d + 1; k < 4; k++) variant *= n[k];
+                text_code(t, encode, i, text_predict(t, i, place[d], n[d], h, variant), level);
             }
     CHECK(t->coded == count);
 }

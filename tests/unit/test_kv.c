@@ -171,7 +171,7 @@ static void check_values(const struct tensor *t) {
 
 /* Decoded values coded again give the same bytes; but a rotation rounds, other values may lie
  * farthest out, and steps of 16-bit values are coarse beside the levels of lloyd. */
-static void check_settled(const struct tensor *t) {
+static void check_idempotent(const struct tensor *t) {
     pith_view v = t->view;
     v.data = t->out;
     if (t->s->rotated || t->s->outliers) return;
@@ -241,7 +241,7 @@ static void test_pages(void **state) {
         if (!fits(s, h)) continue;
         tensor_open(&t, s, h, dtypes[i / SETTINGS / SHAPES]);
         check_values(&t);
-        check_settled(&t);
+        check_idempotent(&t);
         check_scalar(&t);
         check_parts(&t);
         check_strides(&t);

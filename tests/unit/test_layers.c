@@ -186,8 +186,8 @@ static void check_layer(const struct fold *c, pith_plan *plan, pith_plan *other,
     float floats[COUNT];
     const bool wide = acc->length % 3 == 0;
     const pith_view f = pith_view_dense(floats, PITH_F32, 3, shape);
-    CHECK_OK(pith_kv_fold(plan, acc->bytes, acc->length, other, delta.bytes, delta.length,
-                          wide ? &f : &g));
+    CHECK_OK(pith_kv_accumulate(plan, acc->bytes, acc->length, other, delta.bytes, delta.length,
+                                wide ? &f : &g));
     CHECK(acc->length == wanted.length && memcmp(acc->bytes, wanted.bytes, acc->length) == 0);
     for (size_t i = 0; i < COUNT; i++)
         CHECK((wide ? bits_of(floats[i]) : load_float(got, c->dtype, i)) ==
@@ -231,8 +231,8 @@ static void test_fold(void **state) {
 static void refuse(pith_plan *plan, pith_plan *other, struct frame acc, struct frame delta,
                    pith_status wanted) {
     uint8_t *before = copy_of(acc.bytes, acc.length);
-    CHECK_STATUS(wanted,
-                 pith_kv_fold(plan, acc.bytes, acc.length, other, delta.bytes, delta.length, NULL));
+    CHECK_STATUS(wanted, pith_kv_accumulate(plan, acc.bytes, acc.length, other, delta.bytes,
+                                            delta.length, NULL));
     CHECK(memcmp(before, acc.bytes, acc.length) == 0);
     free(before);
 }

@@ -197,7 +197,7 @@ static int32_t draw_code(int kind) {
 }
 
 struct coded {
-    int32_t *codes, *active;
+    int32_t *codes, *nonzero;
     uint8_t *map;
     size_t count, used;
 };
@@ -205,16 +205,16 @@ struct coded {
 static struct coded draw_codes(int kind, const uint32_t *extent) {
     struct coded c = {.count = elements(extent)};
     c.codes = room(4 * c.count);
-    c.active = room(4 * (c.count + PITHI_ACTIVE_MORE));
+    c.nonzero = room(4 * (c.count + PITHI_ACTIVE_MORE));
     c.map = room((c.count + 7) / 8);
     for (size_t i = 0; i < c.count; i++) c.codes[i] = draw_code(kind);
-    c.used = pithi_split_c(c.codes, c.count, c.map, c.active);
+    c.used = pithi_split_c(c.codes, c.count, c.map, c.nonzero);
     return c;
 }
 
 static void free_codes(struct coded *c) {
     free(c->codes);
-    free(c->active);
+    free(c->nonzero);
     free(c->map);
 }
 
@@ -222,21 +222,21 @@ static void check_split(const struct coded *c) {
     size_t k = 0;
     for (size_t i = 0; i < c->count; i++) {
         CHECK((c->map[i / 8] >> i % 8 & 1) == (c->codes[i] != 0));
-        if (c->codes[i]) CHECK(c->active[k++] == c->codes[i]);
+        if (c->codes[i]) CHECK(c->nonzero[k++] == c->codes[i]);
     }
     CHECK(k == c->used && pithi_zeros_count(c->map, c->count) == k);
 }
 
-static void check_merge(const struct coded *c, enum pithi_active_form form,
+static void check_merge(const struct coded *c, enum pithi_nonzero_form form,
                         const uint32_t *extent) {
     int32_t *const back = room(4 * c->count);
-    int32_t *const numbers = copy_of(c->active, 4 * (c->used + PITHI_ACTIVE_MORE));
+    int32_t *const numbers = copy_of(c->nonzero, 4 * (c->used + PITHI_ACTIVE_MORE));
     if (form == PITHI_ACTIVE_MEDIAN) {
-        pithi_active_median(c->codes, c->map, extent, numbers);
-        pithi_active_from_median(numbers, c->map, extent, back);
+        pithi_nonzero_median(c->codes, c->map, extent, numbers);
+        pithi_nonzero_from_median(numbers, c->map, extent, back);
     } else {
-        pithi_active_numbers(form, numbers, c->used);
-        pithi_active_codes(form, numbers, c->used);
+        pithi_nonzero_numbers(form, numbers, c->used);
+        pithi_nonzero_codes(form, numbers, c->used);
         pithi_spread_c(numbers, c->map, c->count, back);
     }
     CHECK(memcmp(back, c->codes, 4 * c->count) == 0);
@@ -250,7 +250,7 @@ static void codes_come_back(void **unused) {
         for (int kind = 0; kind < 3; kind++) {
             struct coded c = draw_codes(kind, extents[e]);
             context("codes of kind %d, %zu elements", kind, c.count);
-            const enum pithi_active_form form = pithi_active_plain(c.active, c.used);
+            const enum pithi_nonzero_form form = pithi_nonzero_plain(c.nonzero, c.used);
             CHECK(kind != 0 || form == PITHI_ACTIVE_POSITIVE);
             CHECK(kind == 0 || c.count < 100 || form == PITHI_ACTIVE_SIGNED);
             check_split(&c);
@@ -266,8 +266,8 @@ static void small_codes_are_small_numbers(void **unused) {
     int32_t positive[] = {1, 2, 3, 4, INT32_MAX}, both[] = {1, -1, 2, -2, INT32_MAX, INT32_MIN};
     static const int32_t wanted[] = {0, -1, 1, -2, 0x3FFFFFFF};
     static const int32_t wanted_both[] = {0, -1, 1, -2, INT32_MAX - 1, INT32_MIN};
-    pithi_active_numbers(PITHI_ACTIVE_POSITIVE, positive, 5);
-    pithi_active_numbers(PITHI_ACTIVE_SIGNED, both, 6);
+    pithi_nonzero_numbers(PITHI_ACTIVE_POSITIVE, positive, 5);
+    pithi_nonzero_numbers(PITHI_ACTIVE_SIGNED, both, 6);
     CHECK(memcmp(positive, wanted, sizeof wanted) == 0);
     CHECK(memcmp(both, wanted_both, sizeof wanted_both) == 0);
 }
@@ -280,12 +280,12 @@ static void a_ramp_has_small_numbers(void **unused) {
     uint8_t map[150];
     for (int32_t i = 0; i < 1200; i++) codes[i] = 1000 + 3 * (i % 40) + 5 * (i / 40);
     CHECK(pithi_split_c(codes, 1200, map, numbers) == 1200);
-    pithi_active_median(codes, map, extent, numbers);
+    pithi_nonzero_median(codes, map, extent, numbers);
     CHECK(numbers[0] == 1000);
     for (size_t i = 1; i < 1200; i++) CHECK(numbers[i] == (i % 40 ? 3 : 5));
     codes[100] = 0;
     CHECK(pithi_split_c(codes, 1200, map, numbers) == 1199);
-    pithi_active_median(codes, map, extent, numbers);
+    pithi_nonzero_median(codes, map, extent, numbers);
     CHECK(numbers[100] == 5 && numbers[139] == 3);
 }
 

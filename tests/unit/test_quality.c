@@ -146,17 +146,17 @@ static void all_ways(const struct gradients *g, const char *keys, double nmse[WA
 
 /* The error of sending zeros is 1. */
 static void good_default(const struct gradients *g, const char *keys, double most) {
-    double asked[WAYS], best[WAYS], plain[WAYS];
+    double requested[WAYS], best[WAYS], plain[WAYS];
     char text[64];
-    all_ways(g, keys, asked);
+    all_ways(g, keys, requested);
     snprintf(text, sizeof text, "%s,search=mse", keys);
     all_ways(g, text, best);
     snprintf(text, sizeof text, "%s,search=none", keys);
     all_ways(g, text, plain);
     for (int i = 0; i < WAYS; i++) {
-        context("grad:%s, way %d: %g, mse %g, absmax %g", keys, i, asked[i], best[i], plain[i]);
-        CHECK(asked[i] > 0 && asked[i] <= best[i] && asked[i] < plain[i]);
-        CHECK(asked[i] <= most);
+        context("grad:%s, way %d: %g, mse %g, absmax %g", keys, i, requested[i], best[i], plain[i]);
+        CHECK(requested[i] > 0 && requested[i] <= best[i] && requested[i] < plain[i]);
+        CHECK(requested[i] <= most);
     }
 }
 

@@ -242,7 +242,7 @@ static void test_choose(void **unused) {
         const uint32_t most = 1 + (uint32_t)(draw() % 32), kinds = 1 + (uint32_t)(draw() % 12);
         for (uint32_t i = 0; i < kinds; i++)
             counts[draw() % (most + 1)] = (uint32_t)(draw() % 1000);
-        const uint64_t bytes = pithi_pack_choose(counts, table);
+        const uint64_t bytes = pithi_bitplane_choose(counts, table);
         uint64_t best = UINT64_MAX, own = UINT64_MAX;
         for (uint32_t t = 0; t < 36 * 36 * 36; t++) {
             const uint32_t w[4] = {t % 36, t / 36 % 36, t / 36 / 36, 32};
@@ -273,7 +273,7 @@ static const struct pithi_kernels *kernels(void) {
 }
 
 struct tile {
-    struct pithi_packed p;
+    struct pithi_strip p;
     size_t count, bytes;
     int32_t *codes;
     uint8_t *packed;
@@ -289,9 +289,9 @@ static struct tile draw_tile(void) {
     for (size_t i = 0; i < t.count; i++)
         t.codes[i] = draw() % wild ? (int32_t)((int64_t)draw() >> (24 + shift)) : (int32_t)draw();
     struct pithi_pen pen = {.room = 5 * t.count + 80,
-                            .scratch = room(pithi_packed_scratch(t.count))};
+                            .scratch = room(pithi_strip_scratch(t.count))};
     uint8_t *const bytes = pen.at = room(pen.room);
-    CHECK(pithi_packed_put(&t.p, t.codes, &pen));
+    CHECK(pithi_strip_put(&t.p, t.codes, &pen));
     t.bytes = (size_t)(pen.at - bytes);
     t.packed = copy_of(bytes, t.bytes);
     free(bytes), free(pen.scratch);
@@ -299,8 +299,8 @@ static struct tile draw_tile(void) {
 }
 
 static const char *take(const struct tile *t, const uint8_t *bytes, size_t length, int32_t *codes) {
-    struct pithi_reader r = {bytes, length, room(pithi_packed_scratch(t->count)), NULL};
-    const char *const wrong = pithi_packed_take(&t->p, &r, NULL, codes, false);
+    struct pithi_reader r = {bytes, length, room(pithi_strip_scratch(t->count)), NULL};
+    const char *const wrong = pithi_strip_take(&t->p, &r, NULL, codes, false);
     CHECK(wrong || bytes != t->packed || r.left == 0);
     free(r.scratch);
     return wrong;
@@ -315,13 +315,13 @@ static void test_packed(void **unused) {
                 t.p.extent[3], t.p.order);
         CHECK(take(&t, t.packed, t.bytes, codes) == NULL);
         CHECK(memcmp(codes, t.codes, 4 * t.count) == 0);
-        struct pithi_pen pen = {.room = t.bytes, .scratch = room(pithi_packed_scratch(t.count))};
+        struct pithi_pen pen = {.room = t.bytes, .scratch = room(pithi_strip_scratch(t.count))};
         uint8_t *const exact = pen.at = room(t.bytes);
-        CHECK(pithi_packed_put(&t.p, t.codes, &pen));
+        CHECK(pithi_strip_put(&t.p, t.codes, &pen));
         CHECK(pen.room == 0 && memcmp(exact, t.packed, t.bytes) == 0);
         pen.at = exact;
         pen.room = t.bytes - 1;
-        CHECK(!pithi_packed_put(&t.p, t.codes, &pen));
+        CHECK(!pithi_strip_put(&t.p, t.codes, &pen));
         free(exact), free(pen.scratch), free(codes), free(t.codes), free(t.packed);
     }
 }
@@ -364,14 +364,14 @@ static void test_order(void **unused) {
     static int32_t codes[16 * 16 * 16 * 16];
     (void)unused;
     for (unsigned order = 0; order <= 4; order++) {
-        const struct pithi_packed p = {.kernels = kernels(), .extent = {16, 16, 16, 16}};
+        const struct pithi_strip p = {.kernels = kernels(), .extent = {16, 16, 16, 16}};
         int32_t wild[4][16];
         for (int k = 0; k < 64; k++) wild[k / 16][k % 16] = (int32_t)(draw() >> 44);
         for (uint32_t i = 0; i < 65536; i++) codes[i] = ordered(order, i, codes, wild);
         context("order %u", order);
-        const struct pithi_source source = {.values = pithi_lay_dense(codes, 4)};
-        CHECK(pithi_packed_choose(&p, &source, 4) == order);
-        CHECK(pithi_packed_choose(&p, &source, 0) == 0);
+        const struct pithi_source source = {.values = pithi_tile_layout_dense(codes, 4)};
+        CHECK(pithi_strip_choose(&p, &source, 4) == order);
+        CHECK(pithi_strip_choose(&p, &source, 0) == 0);
     }
 }
 

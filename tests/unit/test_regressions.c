@@ -231,7 +231,7 @@ static int run_and_fail(void *user, void (*job)(void *arg, size_t index), void *
     return f->runs_left-- == 0;
 }
 
-/* An encode that failed had overwritten the older residual, which pith_state_skip of the step
+/* An encode that failed had overwritten the older residual, which pith_state_rollback of the step
  * before then took for good. */
 static void skip_after_failure(bool second_hop) {
     float value[64] = {0};
@@ -248,7 +248,7 @@ static void skip_after_failure(bool second_hop) {
     stream_open(&s, "grad:group=32,ef=full", &layout, &env);
     struct frame f[3];
     for (uint64_t step = 0; step < 3; step++) {
-        if (step == 2) CHECK_OK(pith_state_skip(s.plan, s.state, 0)); /* finds nothing */
+        if (step == 2) CHECK_OK(pith_state_rollback(s.plan, s.state, 0)); /* finds nothing */
         pith_plan_set_random(s.plan, 0, 0, step);
         f[step] = (struct frame){room((size_t)s.sizes.slot_bytes), 0};
         struct frame raw = stream_encode(&in, &v, 0, false);

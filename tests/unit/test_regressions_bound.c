@@ -3,7 +3,7 @@
 #include "bad.h"
 #include "util.h"
 
-/* A last short row counted as a whole one: more values were active than there are, and the state
+/* A last short row counted as a whole one: more values were nonzero than there are, and the state
  * that had been saved did not load. */
 static void test_active_values_of_a_short_row(void **unused) {
     (void)unused;
@@ -17,7 +17,7 @@ static void test_active_values_of_a_short_row(void **unused) {
     stream_open(&s, "embed:abs=1,dim=64", &layout, NULL);
     struct frame f = stream_encode(&s, &v, 0, false);
     CHECK(f.length < sizeof value);
-    CHECK(pith_state_active(s.state, 0) == 1);
+    CHECK(pith_state_nonzero(s.state, 0) == 1);
     const size_t bytes = (size_t)s.sizes.save_bytes;
     void *const saved = room(bytes);
     CHECK_OK(pith_state_save(s.plan, s.state, saved, bytes, &n));

@@ -166,7 +166,7 @@ static void test_half_a_fold(void **state) {
         context("bit %zu of a delta flipped", bit);
         delta.bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
         const pith_status status =
-            pith_kv_fold(plan, acc.bytes, acc.length, other, delta.bytes, delta.length, NULL);
+            pith_kv_accumulate(plan, acc.bytes, acc.length, other, delta.bytes, delta.length, NULL);
         delta.bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
         if (status == PITH_OK) memcpy(acc.bytes, before, acc.length);
         CHECK(memcmp(before, acc.bytes, acc.length) == 0);

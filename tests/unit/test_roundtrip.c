@@ -80,10 +80,10 @@ static bool group_is_bad(const float *d, size_t from, size_t to) {
  * then the group is lost as if it had held an infinity. */
 static bool has_overflowed(const struct trip *t, const float *d, const float *x, size_t from,
                            size_t to) {
-    const float limit = t->c->settled ? 65504.0f : 0x1p119f;
+    const float limit = t->c->idempotent ? 65504.0f : 0x1p119f;
     bool large = false;
     for (size_t i = from; i < to; i++) large = large || fabsf(d[i]) >= limit;
-    return large && (t->c->settled || strncmp(t->c->spec, "grad", 4) == 0) &&
+    return large && (t->c->idempotent || strncmp(t->c->spec, "grad", 4) == 0) &&
            nonfinite(bits_of(x[from]));
 }
 
@@ -145,7 +145,7 @@ static void check_difference(const struct trip *t) {
     plain.value_view = pith_view_flat(d, PITH_F32, t->count);
     plain.frame =
         compress(t->c->spec, &plain.value_view, NULL, t->count % 2 ? PITH_LAYOUT_CHECKSUMS : 0);
-    const bool own = t->c->settled && !t->base;
+    const bool own = t->c->idempotent && !t->base;
     if (!own) check_same_blocks(t, &plain);
     float *x = decoded(own ? t : &plain, PITH_F32);
     check_values(t, d, x);
@@ -199,7 +199,7 @@ static void check_frame(const struct trip *t) {
     CHECK(strcmp(info.codec_name, t->c->codec) == 0);
     CHECK(info.header_bytes == (t->base || t->c->bounded ? 96 : 64));
     CHECK(!info.is_key && info.has_step == (t->base != NULL));
-    CHECK(info.has_identity == (t->base && t->c->identity));
+    CHECK(info.has_base_hash == (t->base && t->c->base_hash));
     CHECK(info.has_checksums == t->count % 2);
     const pith_env env = test_env();
     CHECK_OK(pith_verify(t->frame.bytes, t->frame.length, &env, NULL));

@@ -110,24 +110,24 @@ static void test_refused(void **state) {
 /* What keys were called before they had one meaning in every codec. */
 static void test_former_spellings(void **state) {
     (void)state;
-    static const char *const specs[][2] = {{"grad:preset=intra", "preset"},
-                                           {"grad:search=mse", "search"},
-                                           {"grad:scale_dtype=bf16", "scale_dtype"},
-                                           {"grad:sign_seed=7", "sign_seed"},
-                                           {"wdiff:scale_dtype=bf16", "scale_dtype"},
-                                           {"wdiff:base_hash=off", "base_hash"},
-                                           {"wdiff:key_every=5", "key_every"},
-                                           {"wdiff:entropy=zstd,effort=3", "effort"},
-                                           {"lossless:base_hash=off", "base_hash"},
-                                           {"lossless:key_every=5", "key_every"},
-                                           {"lossless:effort=9", "effort"},
-                                           {"eb:effort=9", "effort"},
-                                           {"embed:effort=9", "effort"},
-                                           {"act:effort=9", "effort"},
-                                           {"kv:symmetric=on", "symmetric"},
+    static const char *const specs[][2] = {{"grad:level=intra", "preset"},
+                                           {"grad:mode=mse", "search"},
+                                           {"grad:scale=bf16", "scale_dtype"},
+                                           {"grad:signs=7", "sign_seed"},
+                                           {"wdiff:scale=bf16", "scale_dtype"},
+                                           {"wdiff:identity=off", "base_hash"},
+                                           {"wdiff:key=5", "key_every"},
+                                           {"wdiff:entropy=zstd,level=3", "effort"},
+                                           {"lossless:identity=off", "base_hash"},
+                                           {"lossless:key=5", "key_every"},
+                                           {"lossless:level=9", "effort"},
+                                           {"eb:level=9", "effort"},
+                                           {"embed:level=9", "effort"},
+                                           {"act:level=9", "effort"},
+                                           {"kv:range=symmetric", "symmetric"},
                                            {"kv:rotate=head", "rotate_heads"},
-                                           {"kv:scale_dtype=bf16", "scale_dtype"},
-                                           {"kv:entropy=zstd,effort=2", "effort"}};
+                                           {"kv:scale=bf16", "scale_dtype"},
+                                           {"kv:entropy=zstd,level=2", "effort"}};
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
         pith_error error;
         char want[64];

@@ -461,23 +461,23 @@ static void test_what_is_seen(void **state) {
     (void)state;
     enum { SAMPLE = 12352 };
     static const uint32_t flags[] = {0, PITH_LAYOUT_CHECK_BASE, PITH_LAYOUT_TRUST_BASE};
-    for (size_t way = 0; way < 3; way++) {
+    for (size_t variant = 0; variant < 3; variant++) {
         struct owned *const o = room(sizeof *o);
         uint8_t *const bytes = (uint8_t *)o->base;
-        owned_open(o, changed[0].spec, flags[way], 1);
-        for (size_t bit = 0; bit < 16384 * 8 && way < 2; bit += bit % 8 ? 1 : 105) {
-            const bool seen = way == 1 || bit / 8 % SAMPLE < 64;
+        owned_open(o, changed[0].spec, flags[variant], 1);
+        for (size_t bit = 0; bit < 16384 * 8 && variant < 2; bit += bit % 8 ? 1 : 105) {
+            const bool seen = variant == 1 || bit / 8 % SAMPLE < 64;
             if (!seen) continue; /* else the base moves on */
-            context("flags %zu, bit %zu", way, bit);
+            context("flags %zu, bit %zu", variant, bit);
             bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
             CHECK_STATUS(PITH_ERR_BASE, owned_encode(o));
             bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
         }
-        context("flags %zu, between the samples", way);
+        context("flags %zu, between the samples", variant);
         bytes[64] ^= 1;
-        CHECK_STATUS(way == 1 ? PITH_ERR_BASE : PITH_OK, owned_encode(o));
+        CHECK_STATUS(variant == 1 ? PITH_ERR_BASE : PITH_OK, owned_encode(o));
         bytes[0] ^= 1;
-        CHECK_STATUS(way == 2 ? PITH_OK : PITH_ERR_BASE, owned_encode(o));
+        CHECK_STATUS(variant == 2 ? PITH_OK : PITH_ERR_BASE, owned_encode(o));
         owned_close(o);
     }
 }
@@ -488,17 +488,17 @@ static void test_sums_follow(void **state) {
     enum { N = 5000 };
     const uint64_t counts[] = {700, 0, 4290, 10};
     const uint32_t flags[] = {PITH_LAYOUT_EXTERNAL_BASE, PITH_LAYOUT_CHECK_BASE};
-    for (size_t way = 0; way < 4; way++) {
+    for (size_t variant = 0; variant < 4; variant++) {
         float value[N], live[2][N] = {{0}};
         struct stream s[2];
         pith_layout layout = flat_layout(PITH_F32, PITH_F32, N);
         layout.slots = 4;
-        if (way < 2) layout.slot_counts = counts;
-        layout.flags = flags[way % 2];
-        context("sums follow, way %zu", way);
+        if (variant < 2) layout.slot_counts = counts;
+        layout.flags = flags[variant % 2];
+        context("sums follow, way %zu", variant);
         for (int k = 0; k < 2; k++) {
             stream_open(&s[k], "wdiff:group=16,block=64", &layout, NULL);
-            if (way % 2 == 0) CHECK_OK(pith_state_bind_base(s[k].plan, s[k].state, live[k], 0));
+            if (variant % 2 == 0) CHECK_OK(pith_state_bind_base(s[k].plan, s[k].state, live[k], 0));
         }
         const pith_view v = pith_view_flat(value, PITH_F32, N);
         for (int step = 0; step < 8; step++) {

@@ -398,7 +398,7 @@ static void test_identity_off(void **state) {
     pair_open(&p, "wdiff:base_hash=off", PITH_F32, PITH_F32, 64);
     struct frame f = stream_encode(&p.sender, &p.view, 0, false);
     CHECK_OK(pith_inspect(f.bytes, f.length, &info, NULL));
-    CHECK(!info.has_identity && info.has_step && info.base_identity == 0);
+    CHECK(!info.has_base_hash && info.has_step && info.base_hash == 0);
     CHECK(pith_state_identity(p.sender.state, 0) == 0);
     drift(&p, 4, 1);
     CHECK_OK(pith_state_set_base(p.receiver.plan, p.receiver.state, &p.view, 0));

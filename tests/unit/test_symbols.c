@@ -15,7 +15,7 @@ static uint32_t random_word(void) {
 }
 
 static void *scratch_of(size_t count) {
-    const size_t bytes = (pithi_coded_scratch(count) + 63) / 64 * 64;
+    const size_t bytes = (pithi_symbols_scratch(count) + 63) / 64 * 64;
     void *scratch = aligned_alloc(64, bytes);
     CHECK(scratch);
     return memset(scratch, 0xA5, bytes);
@@ -23,7 +23,7 @@ static void *scratch_of(size_t count) {
 
 /* No byte more than to read takes. */
 static void *take_scratch_of(size_t count) {
-    const size_t bytes = pithi_coded_take_scratch(count);
+    const size_t bytes = pithi_symbols_take_scratch(count);
     return memset(room(bytes), 0xA5, bytes);
 }
 
@@ -115,7 +115,7 @@ static void bytes_by_hand(void **state) {
         uint8_t *const bytes = copy_of(c->bytes, c->length);
         uint32_t *const words = room(32 * sizeof *words);
         struct pithi_reader r = {bytes, c->length, scratch, coder};
-        const char *const fault = pithi_coded_take(&r, pithi_unpack_c, words, c->count);
+        const char *const fault = pithi_symbols_take(&r, pithi_bitplane_unpack_c, words, c->count);
         context("%s", c->what);
         CHECK((fault != NULL) == (strncmp(c->what, "bad", 3) == 0));
         if (!fault) CHECK(r.left == 0 && memcmp(words, c->words, c->count * sizeof *words) == 0);
@@ -145,12 +145,12 @@ static void fill(uint32_t *words, size_t count, const struct mixture *m) {
 static void check_parts(const uint32_t *words, size_t count, const uint8_t *bytes, size_t length,
                         void *scratch, struct pithi_entropy *coder) {
     struct pithi_reader r = {bytes, length, scratch, coder};
-    struct pithi_coded coded;
-    CHECK(!pithi_coded_open(&coded, &r, pithi_unpack_c, count));
+    struct pithi_symbols coded;
+    CHECK(!pithi_symbols_open(&coded, &r, pithi_bitplane_unpack_c, count));
     for (size_t at = 0, n = 0; at < count; at += n) {
         n = n + 48 < count - at ? n + 48 : count - at;
         uint32_t *const part = room((n + 15) / 16 * 16 * sizeof *part);
-        pithi_coded_next(&coded, n, part);
+        pithi_symbols_next(&coded, n, part);
         context("words %zu to %zu of %zu", at, at + n, count);
         CHECK(memcmp(part, words + at, n * sizeof *part) == 0);
         free(part);
@@ -166,23 +166,24 @@ static size_t there_and_back(const uint32_t *words, size_t count, int level, boo
     uint8_t *const bytes = room(most);
     uint32_t *const back = room(groups * 16 * sizeof *back);
     struct pithi_pen pen = {bytes, most, level, scratch, coder};
-    CHECK(pithi_coded_put(&pen, count, pithi_pack_c, words, count));
+    CHECK(pithi_symbols_put(&pen, count, pithi_bitplane_pack_c, words, count));
     const size_t length = (size_t)(pen.at - bytes);
     CHECK(pen.room == most - length);
     for (size_t cut = 0; cut <= length; cut += cuts && cut < length ? 1 : length - cut + 1) {
         uint8_t *const copy = copy_of(bytes, cut);
         struct pithi_reader r = {copy, cut, read, coder};
         context("%zu of %zu bytes", cut, length);
-        const char *const fault = pithi_coded_take(&r, pithi_unpack_c, back, count);
+        const char *const fault = pithi_symbols_take(&r, pithi_bitplane_unpack_c, back, count);
         CHECK((cut < length) == (fault != NULL));
         if (cut == length) CHECK(r.left == 0);
         struct pithi_pen small = {copy, cut, level, scratch, coder};
         if (cuts)
-            CHECK(cut >= length || !pithi_coded_put(&small, count, pithi_pack_c, words, count));
+            CHECK(cut >= length ||
+                  !pithi_symbols_put(&small, count, pithi_bitplane_pack_c, words, count));
         free(copy);
     }
     struct pithi_reader r = {bytes, length, read, coder};
-    CHECK(!pithi_coded_take(&r, pithi_unpack_c, back, count));
+    CHECK(!pithi_symbols_take(&r, pithi_bitplane_unpack_c, back, count));
     CHECK(memcmp(back, words, count * sizeof *back) == 0);
     check_parts(words, count, bytes, length, read, coder);
     free(scratch);
@@ -260,7 +261,7 @@ static void more_than_three_in_five_are_sparse(void **state) {
         uint8_t bytes[100] = {0};
         struct pithi_pen pen = {bytes, sizeof bytes, PITHI_ENTROPY_LEVEL_NONE, scratch, coder};
         for (size_t i = zeros; i < COUNT; i++) words[i] = 1;
-        CHECK(pithi_coded_put(&pen, COUNT, pithi_pack_c, words, COUNT));
+        CHECK(pithi_symbols_put(&pen, COUNT, pithi_bitplane_pack_c, words, COUNT));
         context("%zu zeros, %u low bits, form %u", zeros, bytes[0], bytes[1]);
         CHECK(bytes[0] == 0 && bytes[1] == (zeros > 6));
     }
@@ -361,11 +362,11 @@ static void gaps_end_with_the_words(void **state) {
                                     0, 16,  0, 0, 0, 16, 0, 0, /* gaps, others */
                                     1, 254, 1, 5};             /* all of them alike */
     (void)state;
-    const size_t size = pithi_coded_take_scratch(COUNT);
+    const size_t size = pithi_symbols_take_scratch(COUNT);
     uint8_t *const scratch = memset(room(size + BEHIND), 0xA5, size + BEHIND);
     uint32_t *const words = room(COUNT * sizeof *words);
     struct pithi_reader r = {bytes, sizeof bytes, scratch, NULL};
-    CHECK(pithi_coded_take(&r, pithi_unpack_c, words, COUNT));
+    CHECK(pithi_symbols_take(&r, pithi_bitplane_unpack_c, words, COUNT));
     for (size_t i = size; i < size + BEHIND; i++) CHECK(scratch[i] == 0xA5);
     free(scratch);
     free(words);

@@ -49,13 +49,13 @@ static int run_most(void *user, void (*job)(void *arg, size_t index), void *arg,
 
 /* ---- The ways to run -------------------------------------------------------------------------*/
 
-struct way {
+struct variant {
     const char *name;
     uint32_t threads, cpu_mask;
     int (*run)(void *, void (*)(void *, size_t), void *, size_t);
 };
 
-static const struct way ways[] = {
+static const struct variant ways[] = {
     {"scalar", 0, PITH_CPU_SCALAR, NULL},
     {"one thread", 1, 0, NULL},
     {"avx2", 1, PITH_CPU_AVX2, NULL},
@@ -71,7 +71,7 @@ static const struct way ways[] = {
 };
 enum { WAYS = sizeof ways / sizeof ways[0] };
 
-static pith_env env_of(const struct way *w) {
+static pith_env env_of(const struct variant *w) {
     return (pith_env){
         .size = sizeof(pith_env), .threads = w->threads, .cpu_mask = w->cpu_mask, .run = w->run};
 }
@@ -89,7 +89,7 @@ static void append(struct trace *t, const void *bytes, size_t length) {
     t->length += length;
 }
 
-static struct trace run_chain(const struct test_case *c, const struct way *w, size_t count) {
+static struct trace run_chain(const struct test_case *c, const struct variant *w, size_t count) {
     struct stream a, b;
     struct trace t = {NULL, 0};
     const size_t bytes = count * pith_dtype_bytes(c->dtype);

@@ -12,18 +12,18 @@ static void check_skips(const uint64_t shape[4], uint32_t block) {
     for (uint64_t i = 0; i < all; i++) values[i] = (uint32_t)i;
     for (uint64_t t = 0; t < tiling.tiles; t++) {
         const struct pithi_tile tile = pithi_tile_at(&tiling, t);
-        const struct pithi_lay lay = {(uint8_t *)values, 4, &tiling, &tile};
+        const struct pithi_tile_layout lay = {(uint8_t *)values, 4, &tiling, &tile};
         for (size_t skipped = 0; skipped < tile.count; skipped++) {
             const size_t left = (size_t)tile.count - skipped, half = left / 2;
-            struct pithi_lay_walk walk;
-            pithi_lay_begin(&walk, &lay);
-            pithi_lay_skip(&walk, skipped);
-            pithi_lay_read(&walk, half, found);
-            pithi_lay_skip(&walk, left - half - 1);
-            pithi_lay_read(&walk, 1, found + half);
+            struct pithi_tile_layout_walk walk;
+            pithi_tile_layout_begin(&walk, &lay);
+            pithi_tile_layout_skip(&walk, skipped);
+            pithi_tile_layout_read(&walk, half, found);
+            pithi_tile_layout_skip(&walk, left - half - 1);
+            pithi_tile_layout_read(&walk, 1, found + half);
             for (size_t i = 0; i <= half; i++) {
                 const size_t at = i < half ? skipped + i : (size_t)tile.count - 1;
-                CHECK(found[i] == *(uint32_t *)(void *)pithi_lay_at(&lay, at));
+                CHECK(found[i] == *(uint32_t *)(void *)pithi_tile_layout_at(&lay, at));
             }
         }
     }

@@ -238,7 +238,7 @@ static void test_dtypes(void **state) {
     }
 }
 
-/* From 8 MiB on values are stored past the cache. */
+/* From 8 MiB on values are stored by non-temporal stores. */
 static void test_large_outputs(void **state) {
     (void)state;
     enum { SIDE = 1500, COUNT = SIDE * SIDE, PART = 100003 };

@@ -77,7 +77,7 @@ PITHI_DEVICE void pithi_decode_update(const struct pithi_gpu_call *a,
     pithi_unit_update(dtype, base, t->x[u], n, &t->read.saturated, raw);
     if (a->update) {
         pithi_unit_lay(pithi_tile_place(t, it->base + e * width, 16), width, n, raw);
-        if (a->from.plan.device.identity && it->state)
+        if (a->from.plan.device.base_hash && it->state)
             t->read.hash += pithi_unit_hash(width, e, n, raw);
     }
     if (dtype == a->from.items.dtype) {
@@ -114,7 +114,7 @@ PITHI_DEVICE void pithi_decode_plus(const struct pithi_gpu_call *a, const struct
 /* Exempt values as the frame has them, over what was decoded in their place. */
 PITHI_DEVICE void pithi_decode_exempt(const struct pithi_gpu_call *a,
                                       const struct pithi_gpu_item *it, uint64_t e) {
-    const struct pithi_table *const p = &a->from.plan;
+    const struct pithi_device_plan *const p = &a->from.plan;
     const uint32_t dtype = a->from.items.dtype;
     const uint64_t shift = a->from.items.tensors ? a->first : 0;
     uint64_t i = pithi_range_after(p, it, it->slot->first + e);
@@ -147,7 +147,7 @@ PITHI_LOCAL(pithi_decode_values, uint64_t tile, bool sums) {
 
 /* The new base, as it stands in the frame. */
 PITHI_LOCAL(pithi_decode_key, uint64_t tile) {
-    const struct pithi_table *const p = &a->from.plan;
+    const struct pithi_device_plan *const p = &a->from.plan;
     const struct pithi_gpu_item *const it = &s->from;
     const uint32_t width = pithi_width(p->base_dtype);
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
@@ -159,7 +159,7 @@ PITHI_LOCAL(pithi_decode_key, uint64_t tile) {
         const uint64_t e = pithi_unit_at(t, tile, u);
         const uint32_t n = pithi_unit_left(e, it->end);
         if (it->base && a->update) pithi_unit_put(it->base + e * width, width, n, t->base[u]);
-        if (it->state && p->device.identity)
+        if (it->state && p->device.base_hash)
             t->read.hash += pithi_unit_hash_bits(p->base_dtype, e, n, t->base[u]);
         uint32_t raw[PITHI_UNIT];
         pithi_decode_recast(a, t->base[u], raw);
@@ -167,17 +167,18 @@ PITHI_LOCAL(pithi_decode_key, uint64_t tile) {
     }
 }
 
-/* By the first thread of the last team: the base is torn where it is not what the header says. */
-PITHI_DEVICE void pithi_key_settle(const struct pithi_gpu_call *a, struct pithi_gpu_item *it) {
-    const struct pithi_table *const p = &a->from.plan;
+/* By the first thread of the last team: the base is invalid where it is not what the header says.
+ * */
+PITHI_DEVICE void pithi_key_finish(const struct pithi_gpu_call *a, struct pithi_gpu_item *it) {
+    const struct pithi_device_plan *const p = &a->from.plan;
     struct pithi_gpu_slot_state *const slot = it->state;
     if (pithi_item_identified(p, it, pithi_fresh64(&slot->hash))) {
-        const uint64_t hash = pithi_results_settle(a->from.state, slot, 1, true);
+        const uint64_t hash = pithi_results_finish(a->from.state, slot, 1, true);
         pithi_advance(slot, pithi_get64(pithi_item_stream(it) + PITHI_STREAM_STEP),
-                      pithi_item_identity(p, it, hash));
+                      pithi_item_base_hash(p, it, hash));
     } else {
         it->status = PITH_ERR_CHECKSUM;
-        slot->torn = 1;
+        slot->invalid = 1;
         slot->hash = 0;
         slot->arrived = 0;
     }
@@ -187,29 +188,29 @@ PITHI_DEVICE void pithi_key_settle(const struct pithi_gpu_call *a, struct pithi_
 /* ---- Ends ------------------------------------------------------------------------------------*/
 
 /* By the first thread of the last team: state and counters after the item's frames. */
-PITHI_DEVICE void pithi_decode_settle(const struct pithi_gpu_call *a, struct pithi_gpu_item *it) {
-    const struct pithi_table *const p = &a->from.plan;
-    const uint64_t hash = pithi_results_settle(a->from.state, it->state, a->per_item, false);
+PITHI_DEVICE void pithi_decode_finish(const struct pithi_gpu_call *a, struct pithi_gpu_item *it) {
+    const struct pithi_device_plan *const p = &a->from.plan;
+    const uint64_t hash = pithi_results_finish(a->from.state, it->state, a->per_item, false);
     if (p->base_dtype == PITH_NONE) return;
-    pithi_advance(it->state, it->state->step, pithi_item_identity(p, it, hash));
+    pithi_advance(it->state, it->state->step, pithi_item_base_hash(p, it, hash));
 }
 
 /* Whether the state moves on. */
-PITHI_DEVICE bool pithi_decode_settles(const struct pithi_gpu_call *a,
-                                       const struct pithi_gpu_shared *s) {
+PITHI_DEVICE bool pithi_decode_is_idempotent(const struct pithi_gpu_call *a,
+                                             const struct pithi_gpu_shared *s) {
     return s->from.state && a->update;
 }
 
 PITHI_PHASE(pithi_decode_close, uint64_t number) {
     (void)number;
-    const bool settles = pithi_decode_settles(a, s), key = settles && s->from.kind;
+    const bool settles = pithi_decode_is_idempotent(a, s), key = settles && s->from.kind;
     if (t->tid) return;
     if (s->from.first && a->per_item == 1 && !key) pithi_item_answer(&a->from.items, &s->from, 0);
     if (!settles || !pithi_results_hand(a, &s->read, s->from.state)) return;
     if (key)
-        pithi_key_settle(a, &s->from);
+        pithi_key_finish(a, &s->from);
     else
-        pithi_decode_settle(a, &s->from);
+        pithi_decode_finish(a, &s->from);
 }
 
 PITHI_PHASE(pithi_decode_refuse, uint64_t number) {
@@ -268,7 +269,7 @@ PITHI_BODY(pithi_decode) {
     } else {
         pithi_decode_groups(a, s, t, team, false);
     }
-    if (pithi_decode_settles(a, s))
+    if (pithi_decode_is_idempotent(a, s))
         PITHI_GATHER_HASHED(a->from.plan.base_dtype != PITH_NONE, false, number);
     PITHI_RUN(pithi_decode_close, number);
 }
@@ -279,7 +280,7 @@ PITHI_BODY(pithi_reduce) {
     PITHI_OPEN_FRAMES(true);
     if (s->bad != UINT32_MAX) return;
     pithi_decode_groups(a, s, t, team, true);
-    if (pithi_decode_settles(a, s))
+    if (pithi_decode_is_idempotent(a, s))
         PITHI_GATHER_HASHED(a->from.plan.base_dtype != PITH_NONE, false, number);
     PITHI_RUN(pithi_decode_close, number);
 }

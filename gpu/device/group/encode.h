@@ -3,7 +3,7 @@
  *
  * A team takes segments: a tile, or a whole group where that is larger. Each is read, its groups'
  * largest values are found, then scales, then codes; a segment of several tiles is read twice. The
- * arithmetic is that of group/group_value.h, which the scalar text is made of. */
+ * arithmetic is that of group/group_value.h, which the scalar reference is made of. */
 #ifndef PITHI_GPU_DEVICE_GROUP_ENCODE_H
 #define PITHI_GPU_DEVICE_GROUP_ENCODE_H
 
@@ -22,7 +22,7 @@ PITHI_DEVICE void pithi_encode_check(const struct pithi_gpu_call *a, struct pith
     if (it->status != PITH_OK) return;
     if (!it->frame)
         it->status = PITH_ERR_ARG;
-    else if (it->state && it->state->torn && !a->key)
+    else if (it->state && it->state->invalid && !a->key)
         it->status = PITH_ERR_STATE;
     else if (a->to.items.capacity < it->form->header_bytes + it->form->payload_bytes)
         it->status = PITH_ERR_SPACE;
@@ -41,7 +41,7 @@ PITHI_PHASE(pithi_encode_open, uint64_t number) {
 
 /* t->x := value - base; t->base keeps the base. All of it is fetched before any is looked at. */
 PITHI_LOCAL(pithi_encode_load, uint64_t tile) {
-    const struct pithi_table *const p = &a->to.plan;
+    const struct pithi_device_plan *const p = &a->to.plan;
     const uint32_t width = pithi_width(p->dtype), base_width = pithi_width(p->base_dtype);
     uint32_t value[PITHI_UNITS][PITHI_UNIT], base[PITHI_UNITS][PITHI_UNIT];
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
@@ -154,16 +154,17 @@ PITHI_DEVICE void pithi_encode_decoded(const float codes[8], float scale, float 
 }
 
 /* The new base of one unit, from its codes; hashed and stored. */
-PITHI_DEVICE void pithi_encode_update(const struct pithi_table *p, const struct pithi_gpu_item *it,
-                                      struct pithi_gpu_thread *t, uint32_t u, uint64_t e,
-                                      uint32_t n, const float codes[8], float scale) {
+PITHI_DEVICE void pithi_encode_update(const struct pithi_device_plan *p,
+                                      const struct pithi_gpu_item *it, struct pithi_gpu_thread *t,
+                                      uint32_t u, uint64_t e, uint32_t n, const float codes[8],
+                                      float scale) {
     const uint32_t dtype = p->base_dtype, width = pithi_width(dtype);
     float x[PITHI_UNIT];
     uint32_t raw[PITHI_UNIT];
     pithi_encode_decoded(codes, scale, x);
     pithi_unit_update(dtype, t->base[u], x, n, &t->made.saturated, raw);
     pithi_unit_lay(pithi_tile_place(t, it->base + e * width, 16), width, n, raw);
-    if (p->device.identity) t->made.hash += pithi_unit_hash(width, e, n, raw);
+    if (p->device.base_hash) t->made.hash += pithi_unit_hash(width, e, n, raw);
 }
 
 /* What encoding x as q loses, faded into what was lost before. */
@@ -187,7 +188,7 @@ PITHI_DEVICE void pithi_encode_keep(const struct pithi_gpu_call *a, const struct
 }
 
 /* codes := those of x, each lifted; of groups without codes anything. */
-PITHI_DEVICE void pithi_encode_quantize(const struct pithi_table *p,
+PITHI_DEVICE void pithi_encode_quantize(const struct pithi_device_plan *p,
                                         const struct pithi_random *random, uint64_t e,
                                         float reciprocal, const float x[8], float codes[8]) {
     const struct pithi_group_setting *const set = &p->device.set;
@@ -206,7 +207,7 @@ PITHI_DEVICE void pithi_encode_quantize(const struct pithi_table *p,
 }
 
 PITHI_PHASE(pithi_encode_codes, uint64_t segment, uint64_t tile) {
-    const struct pithi_table *const p = &a->to.plan;
+    const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_item *const it = &s->to;
     const uint32_t bits = p->device.set.bits;
     struct pithi_random random = {0, 0, 0, 0};
@@ -232,7 +233,7 @@ PITHI_PHASE(pithi_encode_codes, uint64_t segment, uint64_t tile) {
 
 /* Of a whole tile. */
 PITHI_LOCAL(pithi_whole_codes, uint64_t tile) {
-    const struct pithi_table *const p = &a->to.plan;
+    const struct pithi_device_plan *const p = &a->to.plan;
     const uint32_t bits = p->device.set.bits;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const float reciprocal = pithi_whole_step(t, u, 0);
@@ -257,7 +258,7 @@ PITHI_DEVICE void pithi_clear(uint8_t *p, uint64_t from, uint64_t to) {
 
 /* Of the blocks that begin in the team's span. */
 PITHI_PHASE(pithi_encode_padding, uint64_t size) {
-    const struct pithi_table *const p = &a->to.plan;
+    const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_item *const it = &s->to;
     uint64_t e = (it->begin + size - 1) / size * size + (uint64_t)t->tid * size;
     for (; e < it->end; e += PITHI_TEAM * size) {
@@ -275,7 +276,7 @@ PITHI_PHASE(pithi_encode_padding, uint64_t size) {
 PITHI_PHASE(pithi_write_header, struct pithi_gpu_item *it) {
     const uint8_t *const mine = it->table + it->form->header;
     const uint64_t checks = a->to.plan.checksums ? 8 * it->slot->checks : 0;
-    const uint64_t aside_end = it->slot->aside + it->slot->aside_bytes;
+    const uint64_t aside_end = it->slot->exempt_values + it->slot->aside_bytes;
     (void)s;
     for (uint64_t i = t->tid; i < it->form->header_bytes; i += PITHI_TEAM) it->frame[i] = mine[i];
     for (uint64_t i = it->form->checks + checks + t->tid; i < it->form->data; i += PITHI_TEAM)
@@ -287,10 +288,10 @@ PITHI_PHASE(pithi_write_header, struct pithi_gpu_item *it) {
 
 /* By the item's first team, where checksums are made of them: all exempt values of the slot, which
  * other teams write as well. */
-PITHI_PHASE(pithi_encode_aside, int of) {
-    const struct pithi_table *const p = &a->to.plan;
+PITHI_PHASE(pithi_encode_exempt, int of) {
+    const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_item *const it = &s->to;
-    const struct pithi_table_range *const r = pithi_ranges(p, it);
+    const struct pithi_device_plan_range *const r = pithi_ranges(p, it);
     const uint64_t first = it->slot->first, end = first + it->slot->count;
     for (uint64_t i = pithi_range_after(p, it, first); i < p->ranges && r[i].first < end; i++) {
         const uint64_t stop = r[i].first + r[i].count < end ? r[i].first + r[i].count : end;
@@ -311,23 +312,23 @@ PITHI_PHASE(pithi_encode_aside, int of) {
 /* By one thread: what differs from step to step, and the checksum. Key frames bring the identity
  * of the base they hold. */
 PITHI_DEVICE void pithi_write_stream(const struct pithi_gpu_call *a, struct pithi_gpu_item *it,
-                                     uint64_t identity) {
-    const struct pithi_table *const p = &a->to.plan;
+                                     uint64_t base_hash) {
+    const struct pithi_device_plan *const p = &a->to.plan;
     const uint64_t fixed = it->slot->fixed_bytes;
     if (p->base_dtype == PITH_NONE) return;
     uint8_t *const stream = pithi_item_stream(it);
     pithi_put64(stream + PITHI_STREAM_STEP, it->state->step);
-    pithi_put64(stream + PITHI_STREAM_BASE, p->device.identity ? identity : 0);
+    pithi_put64(stream + PITHI_STREAM_BASE, p->device.base_hash ? base_hash : 0);
     pithi_put32(stream + PITHI_STREAM_ID, a->to.state->stream);
     pithi_put64(it->frame + fixed - 8, pithi_header_hash(it->frame, fixed, it->form->header_bytes));
 }
 
-PITHI_DEVICE void pithi_encode_settle(const struct pithi_gpu_call *a, struct pithi_gpu_item *it) {
-    const struct pithi_table *const p = &a->to.plan;
+PITHI_DEVICE void pithi_encode_finish(const struct pithi_gpu_call *a, struct pithi_gpu_item *it) {
+    const struct pithi_device_plan *const p = &a->to.plan;
     struct pithi_gpu_slot_state *const slot = it->state;
-    const uint64_t hash = pithi_results_settle(a->to.state, slot, 1, false);
+    const uint64_t hash = pithi_results_finish(a->to.state, slot, 1, false);
     if (p->base_dtype != PITH_NONE) {
-        pithi_advance(slot, slot->step, pithi_item_identity(p, it, hash));
+        pithi_advance(slot, slot->step, pithi_item_base_hash(p, it, hash));
     } else {
         slot->step = pithi_item_random(a, it).step + 1;
         slot->side ^= 1;
@@ -339,11 +340,11 @@ PITHI_PHASE(pithi_encode_close, uint64_t number) {
     (void)number;
     if (t->tid) return;
     if (s->to.first) {
-        pithi_write_stream(a, &s->to, s->to.state ? s->to.state->identity : 0);
+        pithi_write_stream(a, &s->to, s->to.state ? s->to.state->base_hash : 0);
         pithi_item_answer(&a->to.items, &s->to,
                           s->to.form->header_bytes + s->to.form->payload_bytes);
     }
-    if (s->to.state && pithi_results_hand(a, &s->made, s->to.state)) pithi_encode_settle(a, &s->to);
+    if (s->to.state && pithi_results_hand(a, &s->made, s->to.state)) pithi_encode_finish(a, &s->to);
 }
 
 PITHI_PHASE(pithi_encode_refuse, uint64_t number) {
@@ -428,10 +429,10 @@ PITHI_DEVICE void pithi_encode_groups(const struct pithi_gpu_call *a, struct pit
 /* What follows a frame's blocks, but for what is known of the whole. */
 PITHI_DEVICE void pithi_encode_end(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                    struct pithi_gpu_thread *t, struct pithi_team *team, int of) {
-    const struct pithi_table *const p = &a->to.plan;
+    const struct pithi_device_plan *const p = &a->to.plan;
     if (s->to.first) PITHI_RUN(pithi_write_header, &s->to);
     if (!p->checksums) return;
-    if (s->to.first && p->ranges) PITHI_RUN(pithi_encode_aside, of);
+    if (s->to.first && p->ranges) PITHI_RUN(pithi_encode_exempt, of);
     pithi_blocks(a, s, t, team, p, &s->to, NULL);
 }
 

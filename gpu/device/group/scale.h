@@ -6,7 +6,7 @@
 #include "device/team.h"
 
 /* Threads of a warp that share a group. */
-PITHI_DEVICE uint32_t pithi_group_lanes(const struct pithi_table *p) {
+PITHI_DEVICE uint32_t pithi_group_lanes(const struct pithi_device_plan *p) {
     const uint32_t lanes = p->device.set.group / PITHI_UNIT;
     return lanes < PITHI_WARP ? lanes : PITHI_WARP;
 }
@@ -43,7 +43,7 @@ PITHI_PHASE(pithi_encode_publish, uint64_t segment, uint64_t tile) {
 PITHI_DEVICE void pithi_encode_put_scale(const struct pithi_gpu_call *a,
                                          const struct pithi_gpu_shared *s,
                                          struct pithi_gpu_thread *t, uint64_t segment, uint32_t g) {
-    const struct pithi_table *const p = &a->to.plan;
+    const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_item *const it = &s->to;
     const uint64_t e = segment + (uint64_t)g * p->device.set.group;
     const uint32_t scale = pithi_bits(s->scale[g]);
@@ -55,7 +55,7 @@ PITHI_DEVICE void pithi_encode_put_scale(const struct pithi_gpu_call *a,
 
 /* A group without codes has reciprocal 0, others never do. */
 PITHI_PHASE(pithi_encode_scales, uint64_t segment) {
-    const struct pithi_table *const p = &a->to.plan;
+    const struct pithi_device_plan *const p = &a->to.plan;
     for (uint32_t g = t->tid; g < PITHI_TILE_GROUPS; g += PITHI_TEAM) {
         const uint64_t e = segment + (uint64_t)g * p->device.set.group;
         if (e >= s->to.end) break;

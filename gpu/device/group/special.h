@@ -79,7 +79,7 @@ PITHI_INLINE bool pithi_known_pages(const struct pithi_known *k) {
 /* Whether it holds of this side of the call. A tensor has the plan's dtype, if there is one. */
 PITHI_INLINE bool pithi_known_fits(const struct pithi_known *k, const struct pithi_gpu_call *a,
                                    const struct pithi_gpu_side *side) {
-    const struct pithi_table *const p = &side->plan;
+    const struct pithi_device_plan *const p = &side->plan;
     if (k->any) return true;
     if (k->add != a->add) return false;
     if ((side->items.tensor || side->items.tensors || a->pairs) && side->items.dtype != k->dtype)
@@ -93,7 +93,7 @@ PITHI_INLINE bool pithi_known_fits(const struct pithi_known *k, const struct pit
 
 PITHI_INLINE void pithi_known_put(const struct pithi_known *k, struct pithi_gpu_call *a,
                                   struct pithi_gpu_side *side) {
-    struct pithi_table *const p = &side->plan;
+    struct pithi_device_plan *const p = &side->plan;
     if (k->any) return;
     a->add = k->add;
     side->items.dtype = k->dtype;

@@ -34,8 +34,9 @@ struct pithi_gpu_coded {
     bool first; /* of its group */
 };
 
-PITHI_DEVICE struct pithi_gpu_coded pithi_coded_at(const struct pithi_table *p,
-                                                   const struct pithi_gpu_spot *spot, uint32_t n) {
+PITHI_DEVICE struct pithi_gpu_coded pithi_symbols_at(const struct pithi_device_plan *p,
+                                                     const struct pithi_gpu_spot *spot,
+                                                     uint32_t n) {
     struct pithi_gpu_coded at;
     at.n = n;
     at.scale = pithi_spot_scale(p, spot);
@@ -45,9 +46,10 @@ PITHI_DEVICE struct pithi_gpu_coded pithi_coded_at(const struct pithi_table *p,
 }
 
 /* Of the thread's units. A whole tile lies in one block, and its rows begin alike. */
-PITHI_DEVICE void pithi_coded_units(const struct pithi_gpu_thread *t, const struct pithi_table *p,
-                                    const struct pithi_gpu_item *it, uint64_t tile,
-                                    struct pithi_gpu_coded at[PITHI_UNITS]) {
+PITHI_DEVICE void pithi_symbols_units(const struct pithi_gpu_thread *t,
+                                      const struct pithi_device_plan *p,
+                                      const struct pithi_gpu_item *it, uint64_t tile,
+                                      struct pithi_gpu_coded at[PITHI_UNITS]) {
     const uint32_t group = p->device.set.group;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u), count = it->slot->count;
@@ -60,7 +62,7 @@ PITHI_DEVICE void pithi_coded_units(const struct pithi_gpu_thread *t, const stru
         }
         struct pithi_gpu_spot spot = pithi_spot(p, it->form, count, t->whole ? tile : n ? e : 0);
         if (t->whole) spot.inside += (uint32_t)(e - tile);
-        at[u] = pithi_coded_at(p, &spot, n);
+        at[u] = pithi_symbols_at(p, &spot, n);
     }
 }
 
@@ -79,7 +81,7 @@ PITHI_DEVICE uint8_t *pithi_sum_payload(const struct pithi_gpu_call *a,
  * tiles lie in one block. */
 PITHI_DEVICE bool pithi_frames_aligned(const struct pithi_gpu_call *a,
                                        const struct pithi_gpu_shared *s, bool sums) {
-    const struct pithi_table *const p = &a->from.plan;
+    const struct pithi_device_plan *const p = &a->from.plan;
     const uint32_t bits = p->device.set.bits;
     if (p->device.kind != PITHI_DEVICE_groups || (bits != 4 && bits != 8)) return false;
     if (p->device.set.scale_dtype != PITH_F32 || 1u << p->block_log2 < PITHI_TILE) return false;
@@ -100,7 +102,7 @@ PITHI_DEVICE void pithi_sum_some(const struct pithi_gpu_call *a, const struct pi
                                  const struct pithi_gpu_coded at[PITHI_UNITS], uint32_t from,
                                  bool sums, struct pithi_gpu_results *seen) {
     const uint32_t frames = sums ? a->per_item : 1, ahead = pithi_sum_ahead(t, sums);
-    const struct pithi_table *const p = &a->from.plan;
+    const struct pithi_device_plan *const p = &a->from.plan;
     const uint32_t bits = p->device.set.bits;
     uint32_t scale[PITHI_SUM_AHEAD][PITHI_UNITS];
     uint64_t word[PITHI_SUM_AHEAD][PITHI_UNITS];
@@ -174,7 +176,7 @@ PITHI_DEVICE bool pithi_sum_whole(const struct pithi_gpu_call *a, const struct p
 
 /* t->x := the sum of the item's frames of values that a codec without groups stores as they are. */
 PITHI_LOCAL(pithi_sum_raw, uint64_t tile) {
-    const struct pithi_table *const p = &a->from.plan;
+    const struct pithi_device_plan *const p = &a->from.plan;
     const struct pithi_gpu_item *const it = &s->from;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
@@ -197,7 +199,7 @@ PITHI_LOCAL(pithi_sum_groups, uint64_t tile, bool again, bool sums) {
     const struct pithi_gpu_item *const it = &s->from;
     struct pithi_gpu_coded at[PITHI_UNITS];
     struct pithi_gpu_results seen = {0};
-    pithi_coded_units(t, &a->from.plan, it, tile, at);
+    pithi_symbols_units(t, &a->from.plan, it, tile, at);
     if (sums && t->whole && pithi_sum_whole(a, s, t, at)) return;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++)
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->x[u][k] = 0;

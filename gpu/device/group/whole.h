@@ -10,19 +10,19 @@
 #include "device/group/scale.h"
 
 /* Whether tiles may be coded so, as far as settings go; groups lie in rows then. */
-PITHI_DEVICE bool pithi_whole_suits(const struct pithi_table *p) {
+PITHI_DEVICE bool pithi_whole_suits(const struct pithi_device_plan *p) {
     const struct pithi_group_setting *const set = &p->device.set;
     return (set->bits == 4 || set->bits == 8) && set->group <= PITHI_ROW &&
            set->scale_dtype == PITH_F32 && !set->search && !set->stochastic && !p->device.decay &&
            (uint64_t)1 << p->block_log2 >= PITHI_TILE;
 }
-PITHI_DEVICE uint32_t pithi_whole_warps(const struct pithi_table *p) {
+PITHI_DEVICE uint32_t pithi_whole_warps(const struct pithi_device_plan *p) {
     return p->device.set.group / (PITHI_WARP * PITHI_UNIT);
 }
 
 /* Where the thread's first unit goes; next: to what follows the tile before. */
 PITHI_LOCAL(pithi_whole_aim, uint64_t tile, bool next) {
-    const struct pithi_table *const p = &a->to.plan;
+    const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_group_setting *const set = &p->device.set;
     if (next) {
         t->to_codes += PITHI_TILE / 8 * set->bits;

@@ -30,8 +30,8 @@ PITHI_DEVICE void pithi_piece_put(const struct pithi_gpu_call *a, const struct p
 }
 
 /* Outlier number i of the page, in a dtype. */
-PITHI_DEVICE uint32_t pithi_exact_bits(const struct pithi_table *p, const struct pithi_gpu_page *g,
-                                       uint32_t i, uint32_t dtype) {
+PITHI_DEVICE uint32_t pithi_exact_bits(const struct pithi_device_plan *p,
+                                       const struct pithi_gpu_page *g, uint32_t i, uint32_t dtype) {
     const uint8_t *const at = g->exact + (uint64_t)i * pithi_width(p->dtype);
     const uint32_t bits = p->dtype == PITH_F32 ? pithi_get32(at) : pithi_get16(at);
     return dtype == p->dtype ? bits : pithi_unit_round(dtype, pithi_unit_widen(p->dtype, bits));
@@ -39,7 +39,8 @@ PITHI_DEVICE uint32_t pithi_exact_bits(const struct pithi_table *p, const struct
 
 /* bits := those of the outliers among a piece's elements, in the dtype; of two for one element the
  * last counts. */
-PITHI_DEVICE void pithi_head_exact(const struct pithi_table *p, const struct pithi_gpu_page *g,
+PITHI_DEVICE void pithi_head_exact(const struct pithi_device_plan *p,
+                                   const struct pithi_gpu_page *g,
                                    const struct pithi_gpu_piece *piece, uint32_t dtype,
                                    uint32_t bits[8]) {
     const uint32_t group = p->device.set.group, head = piece->e / g->dim;
@@ -52,9 +53,10 @@ PITHI_DEVICE void pithi_head_exact(const struct pithi_table *p, const struct pit
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (k == place) bits[k] = exact;
     }
 }
-PITHI_DEVICE void pithi_column_exact(const struct pithi_table *p, const struct pithi_gpu_page *g,
-                                     const struct pithi_gpu_piece *piece, uint32_t dtype,
-                                     uint32_t bits[8]) {
+PITHI_DEVICE void pithi_channel_exact(const struct pithi_device_plan *p,
+                                      const struct pithi_gpu_page *g,
+                                      const struct pithi_gpu_piece *piece, uint32_t dtype,
+                                      uint32_t bits[8]) {
     const uint32_t group = p->device.set.group, row = g->heads * g->dim, token = piece->e / row;
     const uint32_t first = token / group * row + piece->e - token * row;
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
@@ -63,11 +65,12 @@ PITHI_DEVICE void pithi_column_exact(const struct pithi_table *p, const struct p
             if (g->places[i] == (token & (group - 1))) bits[k] = pithi_exact_bits(p, g, i, dtype);
     }
 }
-PITHI_DEVICE void pithi_piece_exact(const struct pithi_table *p, const struct pithi_gpu_page *g,
+PITHI_DEVICE void pithi_piece_exact(const struct pithi_device_plan *p,
+                                    const struct pithi_gpu_page *g,
                                     const struct pithi_gpu_piece *piece, uint32_t dtype,
                                     uint32_t bits[8]) {
     if (p->device.pages.channel)
-        pithi_column_exact(p, g, piece, dtype, bits);
+        pithi_channel_exact(p, g, piece, dtype, bits);
     else
         pithi_head_exact(p, g, piece, dtype, bits);
 }
@@ -123,7 +126,7 @@ PITHI_DEVICE void pithi_head_scale(const struct pithi_group_setting *set,
 
 /* t->x := values of a tile along heads. */
 PITHI_LOCAL(pithi_heads_take, uint32_t tile) {
-    const struct pithi_table *const p = &a->from.plan;
+    const struct pithi_device_plan *const p = &a->from.plan;
     const struct pithi_group_setting *const set = &p->device.set;
     const struct pithi_gpu_page *const g = &s->paged.page;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
@@ -151,22 +154,22 @@ PITHI_LOCAL(pithi_heads_put, uint32_t tile) {
 }
 
 /* t->up, t->down := scales and zero points of the thread's columns. */
-PITHI_LOCAL(pithi_columns_scale, uint32_t tile) {
-    const struct pithi_table *const p = &a->from.plan;
+PITHI_LOCAL(pithi_channels_scale, uint32_t tile) {
+    const struct pithi_device_plan *const p = &a->from.plan;
     const struct pithi_group_setting *const set = &p->device.set;
     const struct pithi_gpu_page *const g = &s->paged.page;
     const struct pithi_gpu_column c = t->column;
     const uint32_t dtype = set->scale_dtype, row = g->heads * g->dim;
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->up[k] = t->down[k] = 0;
     if (!c.n) return;
-    const uint8_t *const at = pithi_column_scales(p, g, tile, c.head * g->dim + c.in_head);
+    const uint8_t *const at = pithi_channel_scales(p, g, tile, c.head * g->dim + c.in_head);
     pithi_unit_load(at, dtype, c.n, t->up);
     if (set->asymmetric) pithi_unit_load(at + row * pithi_scale_width(dtype), dtype, c.n, t->down);
 }
 
 /* t->x := values of tokens from `row` on of a tile along tokens. */
-PITHI_LOCAL(pithi_columns_take, uint32_t row) {
-    const struct pithi_table *const p = &a->from.plan;
+PITHI_LOCAL(pithi_channels_take, uint32_t row) {
+    const struct pithi_device_plan *const p = &a->from.plan;
     const struct pithi_group_setting *const set = &p->device.set;
     const struct pithi_gpu_page *const g = &s->paged.page;
     float scale[PITHI_UNIT], zero[PITHI_UNIT];
@@ -178,7 +181,7 @@ PITHI_LOCAL(pithi_columns_take, uint32_t row) {
     const bool calm =
         !set->codebook && pithi_unit_size(scale) < limit && pithi_unit_size(zero) < limit;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
-        const struct pithi_gpu_piece piece = pithi_column_piece(p, g, t, row, u);
+        const struct pithi_gpu_piece piece = pithi_channel_piece(p, g, t, row, u);
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->x[u][k] = 0;
         if (!piece.n) continue;
         const uint64_t word = pithi_unit_get_codes(g->codes + piece.codes, set->bits, piece.n);
@@ -186,10 +189,10 @@ PITHI_LOCAL(pithi_columns_take, uint32_t row) {
     }
 }
 
-PITHI_LOCAL(pithi_columns_put, uint32_t row) {
+PITHI_LOCAL(pithi_channels_put, uint32_t row) {
     const struct pithi_gpu_page *const g = &s->paged.page;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
-        const struct pithi_gpu_piece piece = pithi_column_piece(&a->from.plan, g, t, row, u);
+        const struct pithi_gpu_piece piece = pithi_channel_piece(&a->from.plan, g, t, row, u);
         pithi_piece_store(a, g, t, &piece, t->x[u]);
     }
 }
@@ -197,31 +200,31 @@ PITHI_LOCAL(pithi_columns_put, uint32_t row) {
 /* ---- The kernels -----------------------------------------------------------------------------*/
 
 /* The tokens of a tile that are wanted. */
-PITHI_DEVICE uint32_t pithi_rows_from(const struct pithi_table *p, const struct pithi_gpu_page *g,
-                                      uint32_t tile) {
+PITHI_DEVICE uint32_t pithi_rows_from(const struct pithi_device_plan *p,
+                                      const struct pithi_gpu_page *g, uint32_t tile) {
     const uint32_t first = pithi_tile_token(p, g, tile), token = g->lo / (g->heads * g->dim);
     return token > first ? token - first : 0;
 }
-PITHI_DEVICE uint32_t pithi_rows_until(const struct pithi_table *p, const struct pithi_gpu_page *g,
-                                       uint32_t tile) {
+PITHI_DEVICE uint32_t pithi_rows_until(const struct pithi_device_plan *p,
+                                       const struct pithi_gpu_page *g, uint32_t tile) {
     const uint32_t first = pithi_tile_token(p, g, tile), tokens = pithi_tile_tokens(p, g, tile);
     const uint32_t last = (g->hi - 1) / (g->heads * g->dim) + 1;
     return last - first < tokens ? last - first : tokens;
 }
 
-PITHI_DEVICE void pithi_columns_decode(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
-                                       struct pithi_gpu_thread *t, struct pithi_team *team,
-                                       uint32_t tile) {
+PITHI_DEVICE void pithi_channels_decode(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                        struct pithi_gpu_thread *t, struct pithi_team *team,
+                                        uint32_t tile) {
     const struct pithi_gpu_page *const g = &s->paged.page;
     const uint32_t until = pithi_rows_until(&a->from.plan, g, tile);
     uint32_t row = pithi_rows_from(&a->from.plan, g, tile);
     PITHI_STEP(pithi_tile_whole, false);
-    PITHI_STEP(pithi_columns_open, &a->from.plan, tile);
-    PITHI_STEP(pithi_columns_scale, tile);
+    PITHI_STEP(pithi_channels_open, &a->from.plan, tile);
+    PITHI_STEP(pithi_channels_scale, tile);
     for (; row < until; row += PITHI_UNITS * g->rows) {
-        PITHI_STEP(pithi_columns_take, row);
+        PITHI_STEP(pithi_channels_take, row);
         PITHI_PAGE_UNROTATE(&a->from.plan, row);
-        PITHI_STEP(pithi_columns_put, row);
+        PITHI_STEP(pithi_channels_put, row);
     }
 }
 
@@ -245,7 +248,7 @@ PITHI_DEVICE void pithi_page_decode(const struct pithi_gpu_call *a, struct pithi
             continue;
         }
         if (channel)
-            pithi_columns_decode(a, s, t, team, tile);
+            pithi_channels_decode(a, s, t, team, tile);
         else
             pithi_heads_decode(a, s, t, team, tile);
         tile += a->parts;

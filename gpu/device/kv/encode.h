@@ -13,21 +13,23 @@
 /* ---- Values in -------------------------------------------------------------------------------*/
 
 /* All that a thread needs of a tile is fetched before any of it is looked at. */
-PITHI_DEVICE void pithi_piece_fetch(const struct pithi_table *p, const struct pithi_gpu_page *g,
+PITHI_DEVICE void pithi_piece_fetch(const struct pithi_device_plan *p,
+                                    const struct pithi_gpu_page *g,
                                     const struct pithi_gpu_piece *piece, uint32_t raw[8]) {
     const uint32_t width = pithi_width(p->dtype);
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) raw[k] = 0;
     if (!piece->n) return;
     pithi_unit_fetch(g->values + (g->at + piece->at) * width, width, piece->n, raw);
 }
-PITHI_DEVICE void pithi_piece_read(const struct pithi_table *p, const uint32_t raw[8], float x[8]) {
+PITHI_DEVICE void pithi_piece_read(const struct pithi_device_plan *p, const uint32_t raw[8],
+                                   float x[8]) {
     uint32_t v[PITHI_UNIT];
     pithi_unit_read(p->dtype, raw, v);
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) x[k] = pithi_float(v[k]);
 }
 
 PITHI_LOCAL(pithi_heads_load, uint32_t tile) {
-    const struct pithi_table *const p = &a->to.plan;
+    const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_page *const g = &s->paged.page;
     uint32_t raw[PITHI_UNITS][PITHI_UNIT];
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
@@ -42,12 +44,12 @@ PITHI_LOCAL(pithi_heads_load, uint32_t tile) {
         pithi_unit_less(t->base[u], t->x[u]);
     }
 }
-PITHI_LOCAL(pithi_columns_load, uint32_t row) {
-    const struct pithi_table *const p = &a->to.plan;
+PITHI_LOCAL(pithi_channels_load, uint32_t row) {
+    const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_page *const g = &s->paged.page;
     uint32_t raw[PITHI_UNITS][PITHI_UNIT];
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
-        const struct pithi_gpu_piece piece = pithi_column_piece(p, g, t, row, u);
+        const struct pithi_gpu_piece piece = pithi_channel_piece(p, g, t, row, u);
         pithi_piece_fetch(p, g, &piece, raw[u]);
     }
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) pithi_piece_read(p, raw[u], t->x[u]);
@@ -85,7 +87,7 @@ PITHI_DEVICE void pithi_unit_extremes(const struct pithi_group_setting *set, con
 }
 
 PITHI_LOCAL(pithi_heads_extremes, uint32_t tile) {
-    const struct pithi_table *const p = &a->to.plan;
+    const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_page *const g = &s->paged.page;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint32_t n = pithi_head_piece(p, g, pithi_page_unit(t, tile, u)).n;
@@ -115,7 +117,7 @@ PITHI_PHASE(pithi_heads_publish, uint32_t tile) {
     }
 }
 
-PITHI_PHASE(pithi_heads_settle, uint32_t tile) {
+PITHI_PHASE(pithi_heads_finish, uint32_t tile) {
     const struct pithi_gpu_page *const g = &s->paged.page;
     const uint32_t each = PITHI_UNITS * g->rows;
     for (uint32_t i = t->tid; i < each && tile * each + i < g->groups; i += PITHI_TEAM)
@@ -137,7 +139,8 @@ PITHI_LOCAL(pithi_heads_scales, uint32_t tile) {
 }
 
 /* What decoders make of the base. */
-PITHI_DEVICE void pithi_heads_update(const struct pithi_table *p, const struct pithi_gpu_paged *g,
+PITHI_DEVICE void pithi_heads_update(const struct pithi_device_plan *p,
+                                     const struct pithi_gpu_paged *g,
                                      const struct pithi_gpu_piece *piece, uint64_t word,
                                      const struct pithi_grid *grid, const uint32_t base[8],
                                      struct pithi_gpu_results *count) {
@@ -148,7 +151,7 @@ PITHI_DEVICE void pithi_heads_update(const struct pithi_table *p, const struct p
 }
 
 PITHI_LOCAL(pithi_heads_codes, uint32_t tile) {
-    const struct pithi_table *const p = &a->to.plan;
+    const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_page *const g = &s->paged.page;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const struct pithi_gpu_piece piece = pithi_head_piece(p, g, pithi_page_unit(t, tile, u));
@@ -180,7 +183,7 @@ PITHI_DEVICE void pithi_heads_encode(const struct pithi_gpu_call *a, struct pith
         PITHI_WARP_MAX(down[u], s->paged.page.lanes);
     }
     PITHI_RUN(pithi_heads_publish, tile);
-    PITHI_RUN(pithi_heads_settle, tile);
+    PITHI_RUN(pithi_heads_finish, tile);
     if (kept && pithi_pages_search(&a->to.plan)) pithi_page_search(a, s, t, team, tile, 0);
     PITHI_STEP(pithi_heads_scales, tile);
     PITHI_STEP(pithi_heads_codes, tile);
@@ -188,22 +191,22 @@ PITHI_DEVICE void pithi_heads_encode(const struct pithi_gpu_call *a, struct pith
 
 /* ---- Along tokens ----------------------------------------------------------------------------*/
 
-PITHI_PHASE(pithi_columns_clear, uint32_t tile) {
+PITHI_PHASE(pithi_channels_clear, uint32_t tile) {
     (void)a, (void)tile;
     s->paged.up[t->tid] = s->paged.down[t->tid] = 0;
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->up[k] = t->down[k] = 0;
 }
 
-PITHI_LOCAL(pithi_columns_extremes, uint32_t row) {
+PITHI_LOCAL(pithi_channels_extremes, uint32_t row) {
     const struct pithi_gpu_page *const g = &s->paged.page;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
-        const uint32_t n = pithi_column_piece(&a->to.plan, g, t, row, u).n;
+        const uint32_t n = pithi_channel_piece(&a->to.plan, g, t, row, u).n;
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (k < n)
             pithi_extremes_take(&a->to.plan.device.set, t->x[u][k], &t->up[k], &t->down[k]);
     }
 }
 
-PITHI_PHASE(pithi_columns_publish, uint32_t tile) {
+PITHI_PHASE(pithi_channels_publish, uint32_t tile) {
     const uint32_t at = (t->tid & (s->paged.page.lanes - 1)) * PITHI_UNIT;
     (void)a, (void)tile;
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
@@ -213,40 +216,41 @@ PITHI_PHASE(pithi_columns_publish, uint32_t tile) {
 }
 
 /* Of the tile's columns number i; none where the tile has fewer. */
-PITHI_DEVICE bool pithi_column_is(const struct pithi_table *p, const struct pithi_gpu_page *g,
-                                  uint32_t tile, uint32_t i, struct pithi_gpu_column *c) {
-    *c = pithi_column_of(p, g, i / PITHI_UNIT, tile);
+PITHI_DEVICE bool pithi_channel_is(const struct pithi_device_plan *p,
+                                   const struct pithi_gpu_page *g, uint32_t tile, uint32_t i,
+                                   struct pithi_gpu_column *c) {
+    *c = pithi_channel_of(p, g, i / PITHI_UNIT, tile);
     return i < g->lanes * PITHI_UNIT && i % PITHI_UNIT < c->n;
 }
 
-PITHI_PHASE(pithi_columns_settle, uint32_t tile) {
+PITHI_PHASE(pithi_channels_finish, uint32_t tile) {
     struct pithi_gpu_column c;
     const uint32_t i = t->tid;
-    if (!pithi_column_is(&a->to.plan, &s->paged.page, tile, i, &c)) return;
+    if (!pithi_channel_is(&a->to.plan, &s->paged.page, tile, i, &c)) return;
     s->paged.grid[i] = pithi_grid_find(&a->to.plan, &s->paged, s->paged.up[i], s->paged.down[i]);
 }
 
-PITHI_LOCAL(pithi_columns_scales, uint32_t tile) {
-    const struct pithi_table *const p = &a->to.plan;
+PITHI_LOCAL(pithi_channels_scales, uint32_t tile) {
+    const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_group_setting *const set = &p->device.set;
     const struct pithi_gpu_page *const g = &s->paged.page;
     const uint32_t i = t->tid, row = g->heads * g->dim, k = i % PITHI_UNIT;
     struct pithi_gpu_column c;
-    if (!pithi_column_is(p, g, tile, i, &c)) return;
+    if (!pithi_channel_is(p, g, tile, i, &c)) return;
     const struct pithi_grid grid = s->paged.grid[i];
-    uint8_t *const at = pithi_column_scales(p, g, tile, c.head * g->dim + c.in_head + k);
+    uint8_t *const at = pithi_channel_scales(p, g, tile, c.head * g->dim + c.in_head + k);
     pithi_store(at, set->scale_dtype, 0, pithi_bits(grid.scale));
     if (set->asymmetric) pithi_store(at, set->scale_dtype, row, pithi_bits(grid.zero));
 }
 
-PITHI_LOCAL(pithi_columns_codes, uint32_t row) {
-    const struct pithi_table *const p = &a->to.plan;
+PITHI_LOCAL(pithi_channels_codes, uint32_t row) {
+    const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_page *const g = &s->paged.page;
     struct pithi_grid grids[PITHI_UNIT];
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) grids[k] =
         s->paged.grid[(t->tid & (g->lanes - 1)) * PITHI_UNIT + k];
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
-        const struct pithi_gpu_piece piece = pithi_column_piece(p, g, t, row, u);
+        const struct pithi_gpu_piece piece = pithi_channel_piece(p, g, t, row, u);
         if (!piece.n) continue;
         const uint64_t word = pithi_page_word(&s->paged, &p->device.set, grids, piece.n, t->x[u]);
         pithi_unit_put_codes(g->codes + piece.codes, p->device.set.bits, piece.n, word);
@@ -254,64 +258,64 @@ PITHI_LOCAL(pithi_columns_codes, uint32_t row) {
 }
 
 /* Those of a tile's columns from `first` on that there is room for, to the team's memory. */
-PITHI_DEVICE void pithi_columns_fill(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
-                                     struct pithi_gpu_thread *t, struct pithi_team *team,
-                                     uint32_t tokens, uint32_t first) {
+PITHI_DEVICE void pithi_channels_fill(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                      struct pithi_gpu_thread *t, struct pithi_team *team,
+                                      uint32_t tokens, uint32_t first) {
     for (uint32_t row = 0; row < tokens; row += PITHI_UNITS * s->paged.page.rows) {
-        PITHI_STEP(pithi_columns_load, row);
+        PITHI_STEP(pithi_channels_load, row);
         PITHI_PAGE_ROTATE(&a->to.plan, row);
-        PITHI_RUN(pithi_columns_keep, row, first);
+        PITHI_RUN(pithi_channels_keep, row, first);
     }
 }
 
 /* A body's text: t->x := what is coded of tokens of a tile. */
-#define PITHI_COLUMNS_TAKE(row, kept)             \
-    do {                                          \
-        if ((kept) && s->paged.page.outliers) {   \
-            PITHI_STEP(pithi_columns_fetch, row); \
-        } else {                                  \
-            PITHI_STEP(pithi_columns_load, row);  \
-            PITHI_PAGE_ROTATE(&a->to.plan, row);  \
-        }                                         \
+#define PITHI_COLUMNS_TAKE(row, kept)              \
+    do {                                           \
+        if ((kept) && s->paged.page.outliers) {    \
+            PITHI_STEP(pithi_channels_fetch, row); \
+        } else {                                   \
+            PITHI_STEP(pithi_channels_load, row);  \
+            PITHI_PAGE_ROTATE(&a->to.plan, row);   \
+        }                                          \
     } while (0)
 
 /* The scales of as many columns at a time as the team's memory has room for: of all that there are,
  * but where whole heads are rotated. */
-PITHI_DEVICE void pithi_columns_search(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
-                                       struct pithi_gpu_thread *t, struct pithi_team *team,
-                                       uint32_t tile) {
+PITHI_DEVICE void pithi_channels_search(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                        struct pithi_gpu_thread *t, struct pithi_team *team,
+                                        uint32_t tile) {
     const uint32_t tokens = pithi_tile_tokens(&a->to.plan, &s->paged.page, tile);
     const uint32_t band = PITHI_TILE / a->to.plan.device.set.group;
     for (uint32_t first = 0; first < s->paged.page.lanes * PITHI_UNIT; first += band) {
-        if (!s->paged.page.outliers) pithi_columns_fill(a, s, t, team, tokens, first);
+        if (!s->paged.page.outliers) pithi_channels_fill(a, s, t, team, tokens, first);
         pithi_page_search(a, s, t, team, tile, first);
     }
 }
 
 /* Values are read twice, which caches have the second time. */
-PITHI_DEVICE void pithi_columns_encode(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
-                                       struct pithi_gpu_thread *t, struct pithi_team *team,
-                                       uint32_t tile, bool kept) {
+PITHI_DEVICE void pithi_channels_encode(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                        struct pithi_gpu_thread *t, struct pithi_team *team,
+                                        uint32_t tile, bool kept) {
     const uint32_t tokens = pithi_tile_tokens(&a->to.plan, &s->paged.page, tile);
     const uint32_t step = PITHI_UNITS * s->paged.page.rows;
     PITHI_STEP(pithi_tile_whole, false);
-    PITHI_STEP(pithi_columns_open, &a->to.plan, tile);
+    PITHI_STEP(pithi_channels_open, &a->to.plan, tile);
     if (kept && s->paged.page.outliers) {
-        pithi_columns_fill(a, s, t, team, tokens, 0);
+        pithi_channels_fill(a, s, t, team, tokens, 0);
         pithi_page_outliers(a, s, t, team, tile);
     }
-    PITHI_RUN(pithi_columns_clear, tile);
+    PITHI_RUN(pithi_channels_clear, tile);
     for (uint32_t row = 0; row < tokens; row += step) {
         PITHI_COLUMNS_TAKE(row, kept);
-        PITHI_STEP(pithi_columns_extremes, row);
+        PITHI_STEP(pithi_channels_extremes, row);
     }
-    PITHI_RUN(pithi_columns_publish, tile);
-    PITHI_RUN(pithi_columns_settle, tile);
-    if (kept && pithi_pages_search(&a->to.plan)) pithi_columns_search(a, s, t, team, tile);
-    PITHI_STEP(pithi_columns_scales, tile);
+    PITHI_RUN(pithi_channels_publish, tile);
+    PITHI_RUN(pithi_channels_finish, tile);
+    if (kept && pithi_pages_search(&a->to.plan)) pithi_channels_search(a, s, t, team, tile);
+    PITHI_STEP(pithi_channels_scales, tile);
     for (uint32_t row = 0; row < tokens; row += step) {
         PITHI_COLUMNS_TAKE(row, kept);
-        PITHI_STEP(pithi_columns_codes, row);
+        PITHI_STEP(pithi_channels_codes, row);
     }
 }
 
@@ -347,7 +351,7 @@ PITHI_DEVICE void pithi_page_encode(const struct pithi_gpu_call *a, struct pithi
             continue;
         }
         if (channel)
-            pithi_columns_encode(a, s, t, team, tile, kept);
+            pithi_channels_encode(a, s, t, team, tile, kept);
         else
             pithi_heads_encode(a, s, t, team, tile, kept);
         tile += a->parts;

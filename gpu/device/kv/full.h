@@ -59,11 +59,12 @@ PITHI_DEVICE uint32_t pithi_full_unit(const struct pithi_gpu_thread *t, uint32_t
     return chunk * PITHI_WARP + t->tid % PITHI_WARP;
 }
 /* Its first token of group `band` of tokens; others follow rows behind. */
-PITHI_DEVICE uint32_t pithi_full_token(const struct pithi_table *p,
+PITHI_DEVICE uint32_t pithi_full_token(const struct pithi_device_plan *p,
                                        const struct pithi_gpu_thread *t, uint32_t band) {
     return band * p->device.set.group + t->tid / PITHI_WARP;
 }
-PITHI_DEVICE uint8_t *pithi_full_place(const struct pithi_table *p, const struct pithi_gpu_page *g,
+PITHI_DEVICE uint8_t *pithi_full_place(const struct pithi_device_plan *p,
+                                       const struct pithi_gpu_page *g,
                                        const struct pithi_gpu_thread *t, uint32_t band,
                                        uint32_t chunk) {
     const uint32_t first = pithi_full_unit(t, chunk) * PITHI_UNIT;
@@ -71,7 +72,8 @@ PITHI_DEVICE uint8_t *pithi_full_place(const struct pithi_table *p, const struct
     if (g->head_stride != g->dim) at += first / g->dim * (g->head_stride - g->dim);
     return g->values + 2 * at;
 }
-PITHI_DEVICE uint8_t *pithi_full_string(const struct pithi_table *p, const struct pithi_gpu_page *g,
+PITHI_DEVICE uint8_t *pithi_full_string(const struct pithi_device_plan *p,
+                                        const struct pithi_gpu_page *g,
                                         const struct pithi_gpu_thread *t, uint32_t band,
                                         uint32_t chunk) {
     return g->codes + pithi_full_token(p, t, band) * (g->heads * g->string) +

@@ -36,7 +36,7 @@ PITHI_DEVICE bool pithi_grid_calm(uint32_t dtype, float lo, float hi, struct pit
 }
 
 /* The grid of a group of a full tile, whose scale and zero point it returns as they are stored. */
-PITHI_DEVICE uint32_t pithi_full_grid(const struct pithi_table *p, struct pithi_gpu_paged *g,
+PITHI_DEVICE uint32_t pithi_full_grid(const struct pithi_device_plan *p, struct pithi_gpu_paged *g,
                                       uint32_t tile, float lo, float hi, struct pithi_grid *grid) {
     if (pithi_grid_calm(p->dtype, lo, hi, grid))
         return pithi_half_bits(grid->scale) | pithi_half_bits(grid->zero) << 16;
@@ -135,7 +135,7 @@ PITHI_PHASE(pithi_full_heads_publish, uint32_t tile) {
         s->paged.up[group] = pithi_bits(t->kept[0]);
 }
 
-PITHI_PHASE(pithi_full_heads_settle, uint32_t tile) {
+PITHI_PHASE(pithi_full_heads_finish, uint32_t tile) {
     const struct pithi_gpu_page *const g = &s->paged.page;
     const uint32_t each = PITHI_UNITS * g->rows, i = t->tid;
     struct pithi_grid grid;
@@ -187,7 +187,7 @@ PITHI_DEVICE uint32_t pithi_full_heads_encode(const struct pithi_gpu_call *a,
             PITHI_STEP(pithi_full_edges_join, tile);
         }
         PITHI_RUN(pithi_full_heads_publish, tile);
-        PITHI_RUN(pithi_full_heads_settle, tile);
+        PITHI_RUN(pithi_full_heads_finish, tile);
         PITHI_STEP(pithi_full_heads_codes, tile, s->paged.rough == tile + 1);
     }
     return tile;
@@ -235,7 +235,7 @@ PITHI_PHASE(pithi_full_columns_publish, uint32_t band) {
 }
 
 /* A column to each thread. */
-PITHI_PHASE(pithi_full_columns_settle, uint32_t tile, uint32_t band, uint32_t chunk) {
+PITHI_PHASE(pithi_full_columns_finish, uint32_t tile, uint32_t band, uint32_t chunk) {
     const struct pithi_gpu_page *const g = &s->paged.page;
     const float *const from = s->paged.values + t->tid;
     const uint32_t i = t->tid, row = g->heads * g->dim;
@@ -295,7 +295,7 @@ PITHI_DEVICE uint32_t pithi_full_columns_encode(const struct pithi_gpu_call *a,
         const uint32_t next = tile + a->parts, next_band = next / chunks;
         PITHI_STEP(pithi_full_columns_edges, band);
         PITHI_RUN(pithi_full_columns_publish, band);
-        PITHI_RUN(pithi_full_columns_settle, tile, band, chunk);
+        PITHI_RUN(pithi_full_columns_finish, tile, band, chunk);
         /* Not before: settling needs the registers. */
         if (next < end) PITHI_STEP(pithi_full_columns_load, next_band, next - next_band * chunks);
         PITHI_STEP(pithi_full_columns_codes, band, chunk, s->paged.rough == tile + 1);

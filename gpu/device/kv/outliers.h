@@ -82,18 +82,19 @@ PITHI_DEVICE uint32_t pithi_outliers_place(const struct pithi_gpu_shared *s,
 
 /* Number of the thread's group in the page, and its element `place`, counted from the page's first
  * in the tensor. */
-PITHI_DEVICE uint32_t pithi_sought_number(const struct pithi_table *p,
+PITHI_DEVICE uint32_t pithi_sought_number(const struct pithi_device_plan *p,
                                           const struct pithi_gpu_page *g, uint32_t tile,
                                           uint32_t i) {
     if (!p->device.pages.channel) return tile * PITHI_UNITS * g->rows + i;
-    const struct pithi_gpu_column c = pithi_column_of(p, g, i / PITHI_UNIT, tile);
+    const struct pithi_gpu_column c = pithi_channel_of(p, g, i / PITHI_UNIT, tile);
     return tile / g->chunks * g->heads * g->dim + c.head * g->dim + c.in_head + i % PITHI_UNIT;
 }
-PITHI_DEVICE int64_t pithi_sought_at(const struct pithi_table *p, const struct pithi_gpu_page *g,
-                                     uint32_t tile, uint32_t i, uint32_t place) {
+PITHI_DEVICE int64_t pithi_sought_at(const struct pithi_device_plan *p,
+                                     const struct pithi_gpu_page *g, uint32_t tile, uint32_t i,
+                                     uint32_t place) {
     uint32_t head, in_head, token;
     if (p->device.pages.channel) {
-        const struct pithi_gpu_column c = pithi_column_of(p, g, i / PITHI_UNIT, tile);
+        const struct pithi_gpu_column c = pithi_channel_of(p, g, i / PITHI_UNIT, tile);
         head = c.head;
         in_head = c.in_head + i % PITHI_UNIT;
         token = pithi_tile_token(p, g, tile) + place;
@@ -112,7 +113,7 @@ PITHI_DEVICE void pithi_outlier_put(const struct pithi_gpu_call *a,
                                     const struct pithi_gpu_shared *s,
                                     const struct pithi_gpu_thread *t, uint32_t tile,
                                     uint32_t number, uint32_t place) {
-    const struct pithi_table *const p = &a->to.plan;
+    const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_page *const g = &s->paged.page;
     const uint32_t width = pithi_width(p->dtype);
     const uint8_t *const from =

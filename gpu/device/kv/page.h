@@ -20,7 +20,7 @@ PITHI_DEVICE uint32_t pithi_entry_bytes(const struct pithi_group_setting *set) {
 }
 
 /* The page's sizes, from its rows. */
-PITHI_DEVICE void pithi_page_measure(const struct pithi_table *p, struct pithi_gpu_page *g) {
+PITHI_DEVICE void pithi_page_measure(const struct pithi_device_plan *p, struct pithi_gpu_page *g) {
     const struct pithi_group_setting *const set = &p->device.set;
     const uint32_t string = (uint32_t)pithi_group_code_bytes(set, g->dim);
     g->along = pithi_parts(g->dim, set->group);
@@ -39,7 +39,7 @@ PITHI_DEVICE void pithi_page_measure(const struct pithi_table *p, struct pithi_g
 }
 
 /* How threads share it, and the tiles that hold elements [lo, hi). */
-PITHI_DEVICE void pithi_page_share(const struct pithi_table *p, struct pithi_gpu_page *g) {
+PITHI_DEVICE void pithi_page_share(const struct pithi_device_plan *p, struct pithi_gpu_page *g) {
     const uint32_t group = p->device.set.group, row = g->heads * g->dim;
     const uint32_t wide = g->dim < group ? g->dim : group;
     const uint32_t units = g->heads * pithi_parts(g->dim, PITHI_UNIT);
@@ -69,7 +69,7 @@ PITHI_DEVICE void pithi_page_share(const struct pithi_table *p, struct pithi_gpu
 
 /* Whether tiles of pages may be full: of 16-bit values, codes of 4 bits, scales and zero points of
  * f16. */
-PITHI_DEVICE bool pithi_full_plan(const struct pithi_table *p, uint32_t dtype) {
+PITHI_DEVICE bool pithi_full_plan(const struct pithi_device_plan *p, uint32_t dtype) {
     const struct pithi_group_setting *const set = &p->device.set;
     return (dtype == PITH_BF16 || dtype == PITH_F16) && set->bits == 4 && set->asymmetric &&
            set->scale_dtype == PITH_F16 && !set->codebook && !set->short_zero &&
@@ -83,7 +83,7 @@ PITHI_DEVICE void pithi_full_rows(struct pithi_gpu_page *g, uint32_t row, uint32
 }
 
 /* By one thread, of a page that is shared: the tiles of which nothing is missing, nor unaligned. */
-PITHI_DEVICE void pithi_full_find(const struct pithi_table *p, uint32_t dtype,
+PITHI_DEVICE void pithi_full_find(const struct pithi_device_plan *p, uint32_t dtype,
                                   struct pithi_gpu_page *g) {
     const bool channel = p->device.pages.channel;
     g->full = g->fulls = 0;
@@ -114,15 +114,16 @@ PITHI_DEVICE uint64_t pithi_page_wanted(const struct pithi_tiling *t, uint64_t f
 }
 
 /* By every thread: what codes mean, where a table says so. */
-PITHI_DEVICE void pithi_page_book(const struct pithi_table *p, const struct pithi_gpu_thread *t,
-                                  struct pithi_gpu_paged *to) {
+PITHI_DEVICE void pithi_page_book(const struct pithi_device_plan *p,
+                                  const struct pithi_gpu_thread *t, struct pithi_gpu_paged *to) {
     if (p->device.set.codebook && t->tid < sizeof to->book)
         ((uint8_t *)&to->book)[t->tid] = ((const uint8_t *)&p->device.pages.book)[t->tid];
 }
 
 /* Whether pieces do not begin at whole lanes of the base's hash: then it is hashed page by page. */
-PITHI_DEVICE bool pithi_page_apart(const struct pithi_table *p, const struct pithi_gpu_item *it) {
-    return p->device.identity && it->slot->dim % PITHI_UNIT && it->slot->dim != it->slot->count;
+PITHI_DEVICE bool pithi_page_apart(const struct pithi_device_plan *p,
+                                   const struct pithi_gpu_item *it) {
+    return p->device.base_hash && it->slot->dim % PITHI_UNIT && it->slot->dim != it->slot->count;
 }
 
 /* Of the values: in tensors that are written it need not be the plan's. */
@@ -174,7 +175,8 @@ PITHI_DEVICE void pithi_page_find(const struct pithi_gpu_call *a, const struct p
 }
 
 /* Whether pages are added to a base. Kernels that know of plans without one leave that out. */
-PITHI_DEVICE bool pithi_page_based(const struct pithi_table *p, const struct pithi_gpu_page *g) {
+PITHI_DEVICE bool pithi_page_based(const struct pithi_device_plan *p,
+                                   const struct pithi_gpu_page *g) {
     return p->base_dtype != PITH_NONE && g->base;
 }
 
@@ -187,7 +189,7 @@ struct pithi_gpu_piece {
     uint32_t e, n, codes;
 };
 
-PITHI_DEVICE struct pithi_gpu_piece pithi_piece_at(const struct pithi_table *p,
+PITHI_DEVICE struct pithi_gpu_piece pithi_piece_at(const struct pithi_device_plan *p,
                                                    const struct pithi_gpu_page *g, uint32_t token,
                                                    uint32_t head, uint32_t in_head, uint32_t n) {
     const uint32_t before = token * g->heads + head;
@@ -205,7 +207,7 @@ PITHI_DEVICE uint32_t pithi_page_unit(const struct pithi_gpu_thread *t, uint32_t
 }
 
 /* n: 0 where the unit is empty. */
-PITHI_DEVICE struct pithi_gpu_piece pithi_head_piece(const struct pithi_table *p,
+PITHI_DEVICE struct pithi_gpu_piece pithi_head_piece(const struct pithi_device_plan *p,
                                                      const struct pithi_gpu_page *g,
                                                      uint32_t unit) {
     const uint32_t group = unit >> g->log2;
@@ -226,20 +228,20 @@ PITHI_DEVICE struct pithi_gpu_piece pithi_head_piece(const struct pithi_table *p
 }
 
 /* A tile along tokens: its first token, and their number. */
-PITHI_DEVICE uint32_t pithi_tile_token(const struct pithi_table *p, const struct pithi_gpu_page *g,
-                                       uint32_t tile) {
+PITHI_DEVICE uint32_t pithi_tile_token(const struct pithi_device_plan *p,
+                                       const struct pithi_gpu_page *g, uint32_t tile) {
     return tile / g->chunks * p->device.set.group;
 }
-PITHI_DEVICE uint32_t pithi_tile_tokens(const struct pithi_table *p, const struct pithi_gpu_page *g,
-                                        uint32_t tile) {
+PITHI_DEVICE uint32_t pithi_tile_tokens(const struct pithi_device_plan *p,
+                                        const struct pithi_gpu_page *g, uint32_t tile) {
     const uint32_t left = g->tokens - pithi_tile_token(p, g, tile);
     return left < p->device.set.group ? left : p->device.set.group;
 }
 
 /* The columns that thread number tid has of a tile. */
-PITHI_DEVICE struct pithi_gpu_column pithi_column_of(const struct pithi_table *p,
-                                                     const struct pithi_gpu_page *g, uint32_t tid,
-                                                     uint32_t tile) {
+PITHI_DEVICE struct pithi_gpu_column pithi_channel_of(const struct pithi_device_plan *p,
+                                                      const struct pithi_gpu_page *g, uint32_t tid,
+                                                      uint32_t tile) {
     const uint32_t each = pithi_parts(g->dim, PITHI_UNIT);
     const uint32_t unit = tile % g->chunks * g->lanes + (tid & (g->lanes - 1));
     const uint32_t first = pithi_tile_token(p, g, tile);
@@ -253,26 +255,26 @@ PITHI_DEVICE struct pithi_gpu_column pithi_column_of(const struct pithi_table *p
     return c;
 }
 
-PITHI_LOCAL(pithi_columns_open, const struct pithi_table *p, uint32_t tile) {
+PITHI_LOCAL(pithi_channels_open, const struct pithi_device_plan *p, uint32_t tile) {
     (void)a;
-    t->column = pithi_column_of(p, &s->paged.page, t->tid, tile);
+    t->column = pithi_channel_of(p, &s->paged.page, t->tid, tile);
 }
 
 /* Of them the thread's token u of those from the tile's token number `row` on; n is 0 behind the
  * tile's last. */
-PITHI_DEVICE struct pithi_gpu_piece pithi_column_piece(const struct pithi_table *p,
-                                                       const struct pithi_gpu_page *g,
-                                                       const struct pithi_gpu_thread *t,
-                                                       uint32_t row, uint32_t u) {
+PITHI_DEVICE struct pithi_gpu_piece pithi_channel_piece(const struct pithi_device_plan *p,
+                                                        const struct pithi_gpu_page *g,
+                                                        const struct pithi_gpu_thread *t,
+                                                        uint32_t row, uint32_t u) {
     const uint32_t token = t->column.token + row + u * g->rows;
     return pithi_piece_at(p, g, token, t->column.head, t->column.in_head,
                           token < t->column.end ? t->column.n : 0);
 }
 
 /* Scales of a tile's columns; the zero points lie a row behind. */
-PITHI_DEVICE uint8_t *pithi_column_scales(const struct pithi_table *p,
-                                          const struct pithi_gpu_page *g, uint32_t tile,
-                                          uint32_t column) {
+PITHI_DEVICE uint8_t *pithi_channel_scales(const struct pithi_device_plan *p,
+                                           const struct pithi_gpu_page *g, uint32_t tile,
+                                           uint32_t column) {
     const struct pithi_group_setting *const set = &p->device.set;
     return g->bytes + (uint64_t)(tile / g->chunks) * g->heads * g->dim * pithi_entry_bytes(set) +
            column * pithi_scale_width(set->scale_dtype);
@@ -368,7 +370,8 @@ PITHI_LOCAL(pithi_page_shrink, uint32_t tile) {
 
 /* ---- Base ------------------------------------------------------------------------------------*/
 
-PITHI_DEVICE void pithi_piece_base(const struct pithi_table *p, const struct pithi_gpu_page *g,
+PITHI_DEVICE void pithi_piece_base(const struct pithi_device_plan *p,
+                                   const struct pithi_gpu_page *g,
                                    const struct pithi_gpu_piece *piece, uint32_t base[8]) {
     pithi_unit_load(g->base + (uint64_t)piece->e * pithi_width(p->base_dtype), p->base_dtype,
                     piece->n, base);
@@ -376,7 +379,8 @@ PITHI_DEVICE void pithi_piece_base(const struct pithi_table *p, const struct pit
 
 /* bits := of the base's dtype, a piece's base and x, what its codes mean; the base itself becomes
  * that where `update` is set. */
-PITHI_DEVICE void pithi_piece_update(const struct pithi_table *p, const struct pithi_gpu_page *g,
+PITHI_DEVICE void pithi_piece_update(const struct pithi_device_plan *p,
+                                     const struct pithi_gpu_page *g,
                                      const struct pithi_gpu_piece *piece, const uint32_t base[8],
                                      const float x[8], bool update, struct pithi_gpu_results *count,
                                      uint32_t bits[8]) {
@@ -386,12 +390,13 @@ PITHI_DEVICE void pithi_piece_update(const struct pithi_table *p, const struct p
     pithi_unit_spread(width, raw, bits);
     if (!update) return;
     pithi_unit_lay(g->base + (uint64_t)piece->e * width, width, piece->n, raw);
-    if (p->device.identity && !g->apart)
+    if (p->device.base_hash && !g->apart)
         count->hash += pithi_unit_hash(width, g->first + piece->e, piece->n, raw);
 }
 
 /* Of the slot's base the page's, for a team that has all of it. */
-PITHI_DEVICE uint64_t pithi_page_rehash(const struct pithi_table *p, const struct pithi_gpu_page *g,
+PITHI_DEVICE uint64_t pithi_page_rehash(const struct pithi_device_plan *p,
+                                        const struct pithi_gpu_page *g,
                                         const struct pithi_gpu_item *it, uint32_t tid) {
     const uint64_t width = pithi_width(p->base_dtype), first = g->first * width;
     return pithi_hash_part(it->base, first, first + g->hi * width, tid, PITHI_TEAM);

@@ -37,13 +37,13 @@ PITHI_DEVICE struct pithi_ends pithi_ends_of(const struct pithi_group_setting *s
 }
 
 /* Of what groups are made of. */
-PITHI_DEVICE uint32_t pithi_page_dtype(const struct pithi_table *p) {
+PITHI_DEVICE uint32_t pithi_page_dtype(const struct pithi_device_plan *p) {
     const bool floats = p->device.pages.rotated || p->base_dtype != PITH_NONE;
     return floats ? (uint32_t)PITH_F32 : p->dtype;
 }
 
 /* The grid of a group with these extremes; with a codebook its scale reaches the largest. */
-PITHI_DEVICE struct pithi_grid pithi_grid_find(const struct pithi_table *p,
+PITHI_DEVICE struct pithi_grid pithi_grid_find(const struct pithi_device_plan *p,
                                                const struct pithi_gpu_paged *g, uint32_t up,
                                                uint32_t down) {
     const struct pithi_group_setting *const set = &p->device.set;
@@ -57,7 +57,7 @@ PITHI_DEVICE struct pithi_grid pithi_grid_find(const struct pithi_table *p,
         return grid;
     }
     grid = pithi_grid_of(set, dtype, ends.lo, ends.hi);
-    pithi_settle(set, dtype, ends.lo, ends.hi, &grid);
+    pithi_idempotent_scale(set, dtype, ends.lo, ends.hi, &grid);
     return grid;
 }
 
@@ -107,13 +107,13 @@ PITHI_LOCAL(pithi_heads_fetch, uint32_t tile) {
 }
 
 /* Of the tile's columns those from `first` on that there is room for. */
-PITHI_PHASE(pithi_columns_keep, uint32_t row, uint32_t first) {
-    const struct pithi_table *const p = &a->to.plan;
+PITHI_PHASE(pithi_channels_keep, uint32_t row, uint32_t first) {
+    const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_page *const g = &s->paged.page;
     const uint32_t group = p->device.set.group;
     const uint32_t column = (t->tid & (g->lanes - 1)) * PITHI_UNIT - first;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
-        const struct pithi_gpu_piece piece = pithi_column_piece(p, g, t, row, u);
+        const struct pithi_gpu_piece piece = pithi_channel_piece(p, g, t, row, u);
         const uint32_t token = row + (t->tid >> g->log2) + u * g->rows;
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT;
                           k++) if (k < piece.n && column < PITHI_TILE / group)
@@ -122,12 +122,12 @@ PITHI_PHASE(pithi_columns_keep, uint32_t row, uint32_t first) {
 }
 
 /* t->x := them, of a tile that the team's memory has room for. */
-PITHI_LOCAL(pithi_columns_fetch, uint32_t row) {
-    const struct pithi_table *const p = &a->to.plan;
+PITHI_LOCAL(pithi_channels_fetch, uint32_t row) {
+    const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_page *const g = &s->paged.page;
     const uint32_t group = p->device.set.group, column = (t->tid & (g->lanes - 1)) * PITHI_UNIT;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
-        const struct pithi_gpu_piece piece = pithi_column_piece(p, g, t, row, u);
+        const struct pithi_gpu_piece piece = pithi_channel_piece(p, g, t, row, u);
         const uint32_t token = row + (t->tid >> g->log2) + u * g->rows;
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->x[u][k] =
             k < piece.n ? s->paged.values[(column + k) * group + token] : 0;
@@ -135,7 +135,7 @@ PITHI_LOCAL(pithi_columns_fetch, uint32_t row) {
 }
 
 /* Groups that the team's memory holds at once, from `first` of the tile on. */
-PITHI_DEVICE uint32_t pithi_sought_groups(const struct pithi_table *p,
+PITHI_DEVICE uint32_t pithi_sought_groups(const struct pithi_device_plan *p,
                                           const struct pithi_gpu_page *g) {
     const uint32_t columns = g->lanes * PITHI_UNIT, band = PITHI_TILE / p->device.set.group;
     if (!p->device.pages.channel) return PITHI_UNITS * g->rows;
@@ -143,12 +143,12 @@ PITHI_DEVICE uint32_t pithi_sought_groups(const struct pithi_table *p,
 }
 
 /* Elements of group i of a tile; 0 behind the tile's last. */
-PITHI_DEVICE uint32_t pithi_sought_count(const struct pithi_table *p,
+PITHI_DEVICE uint32_t pithi_sought_count(const struct pithi_device_plan *p,
                                          const struct pithi_gpu_page *g, uint32_t tile,
                                          uint32_t i) {
     const uint32_t group = p->device.set.group;
     if (p->device.pages.channel) {
-        const struct pithi_gpu_column c = pithi_column_of(p, g, i / PITHI_UNIT, tile);
+        const struct pithi_gpu_column c = pithi_channel_of(p, g, i / PITHI_UNIT, tile);
         return i % PITHI_UNIT < c.n ? pithi_tile_tokens(p, g, tile) : 0;
     }
     const uint32_t number = tile * PITHI_UNITS * g->rows + i;
@@ -160,7 +160,7 @@ PITHI_DEVICE uint32_t pithi_sought_count(const struct pithi_table *p,
 /* t->sought := the thread's group, of those from number `from` of the tile on, which is number
  * from - first of those in memory. */
 PITHI_LOCAL(pithi_sought_open, uint32_t tile, uint32_t first, uint32_t from) {
-    const struct pithi_table *const p = &a->to.plan;
+    const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_page *const g = &s->paged.page;
     const uint32_t i = from + t->tid / PITHI_LANES;
     const uint32_t each = p->device.pages.channel ? p->device.set.group : g->lanes * PITHI_UNIT;
@@ -295,9 +295,9 @@ PITHI_PHASE(pithi_lloyd_choose, uint32_t tile) {
     (void)tile;
     if (!t->sought.count || t->tid % PITHI_LANES || t->vq[3] == 0) return;
     const float scale = pithi_codebook_fit(set, t->vq[0], t->vq[1]);
-    if (!pithi_codebook_settles(&s->paged.book, pithi_page_dtype(&a->to.plan),
-                                pithi_float(s->paged.up[i]), cells, scale, t->vq[2],
-                                t->sought.count))
+    if (!pithi_codebook_is_idempotent(&s->paged.book, pithi_page_dtype(&a->to.plan),
+                                      pithi_float(s->paged.up[i]), cells, scale, t->vq[2],
+                                      t->sought.count))
         return;
     s->paged.grid[i].scale = scale;
     s->paged.grid[i].reciprocal = cells;

@@ -15,7 +15,7 @@ PITHI_DEVICE uint8_t *pithi_bound_section(const struct pithi_gpu_item *it) {
 }
 
 /* Header, bound, and what lies around the index. */
-PITHI_DEVICE int32_t pithi_bounded_header(const struct pithi_table *p, uint64_t length,
+PITHI_DEVICE int32_t pithi_bounded_header(const struct pithi_device_plan *p, uint64_t length,
                                           struct pithi_gpu_item *it, struct pithi_bound *bound) {
     const int32_t judged = pithi_header_judge(p, length, it, it->frame, NULL);
     if (judged != PITH_OK) return judged;
@@ -25,7 +25,7 @@ PITHI_DEVICE int32_t pithi_bounded_header(const struct pithi_table *p, uint64_t 
     bound->largest = pithi_double(pithi_get64(section + PITHI_BOUND_LARGEST));
     if (pithi_get32(section + PITHI_BOUND_KIND + 4) || !pithi_bound_legal(p->dtype, bound))
         return PITH_ERR_CORRUPT;
-    const struct pithi_table_form *const form = it->form;
+    const struct pithi_device_plan_form *const form = it->form;
     const uint64_t payload = pithi_get64(it->frame + PITHI_AT_PAYLOAD);
     if (payload < form->data || payload > form->payload_bytes) return PITH_ERR_CORRUPT;
     if (payload > length - form->header_bytes) return PITH_ERR_TRUNCATED;
@@ -37,7 +37,7 @@ PITHI_DEVICE int32_t pithi_bounded_header(const struct pithi_table *p, uint64_t 
 }
 
 PITHI_PHASE(pithi_bounded_frame, uint64_t number) {
-    const struct pithi_table *const p = &a->from.plan;
+    const struct pithi_device_plan *const p = &a->from.plan;
     struct pithi_gpu_item *const it = &s->from;
     if (t->tid) return;
     pithi_item_locate(a, &a->from, number, it);
@@ -101,7 +101,7 @@ PITHI_BODY(pithi_bounded_check) {
 
 enum { PITHI_SOUND, PITHI_UNKNOWN, PITHI_DAMAGED };
 
-PITHI_DEVICE bool pithi_way_legal(const struct pithi_gpu_block *b) {
+PITHI_DEVICE bool pithi_variant_legal(const struct pithi_gpu_block *b) {
     if (b->method == PITHI_EB_CONSTANT) return b->order == 0;
     if (b->method == PITHI_EB_INTERPOLATED)
         return b->order < PITHI_PACK_WIDTHS && !b->quant.relative;
@@ -112,7 +112,7 @@ PITHI_DEVICE uint32_t pithi_names_bytes(const struct pithi_gpu_block *b) {
     return (b->named + 3) / 4;
 }
 
-PITHI_DEVICE bool pithi_packed_legal(const struct pithi_gpu_block *b) {
+PITHI_DEVICE bool pithi_strip_legal(const struct pithi_gpu_block *b) {
     const uint32_t names = pithi_names_bytes(b), last = b->named % 4;
     if (b->body_bytes < PITHI_PACK_WIDTHS + names) return false;
     if (b->body[PITHI_PACK_WIDTHS - 1] > PITHI_PACK_WIDEST) return false;
@@ -146,11 +146,12 @@ PITHI_DEVICE uint32_t pithi_block_parse(struct pithi_gpu_block *b, uint32_t widt
     if (b->length < PITHI_EB_HEAD) return PITHI_DAMAGED;
     b->method = b->bytes[0];
     b->order = b->bytes[1];
-    if (!pithi_way_legal(b) || !pithi_exact_parse(b, PITHI_EB_HEAD, width)) return PITHI_DAMAGED;
+    if (!pithi_variant_legal(b) || !pithi_exact_parse(b, PITHI_EB_HEAD, width))
+        return PITHI_DAMAGED;
     if (b->method >= PITHI_EB_CODED) return PITHI_UNKNOWN;
     if (b->method == PITHI_EB_CONSTANT)
         return b->body_bytes == PITHI_EB_CODE ? PITHI_SOUND : PITHI_DAMAGED;
-    return pithi_packed_legal(b) ? PITHI_SOUND : PITHI_DAMAGED;
+    return pithi_strip_legal(b) ? PITHI_SOUND : PITHI_DAMAGED;
 }
 
 /* ---- Blocks ----------------------------------------------------------------------------------*/

@@ -217,8 +217,8 @@ PITHI_PHASE(pithi_block_enter, uint64_t number) {
     if (s->from.first) pithi_item_answer(&a->from.items, &s->from, 0);
 }
 
-PITHI_DEVICE void pithi_packed_read(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
-                                    struct pithi_gpu_thread *t, struct pithi_team *team) {
+PITHI_DEVICE void pithi_strip_read(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                   struct pithi_gpu_thread *t, struct pithi_team *team) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     const uint32_t strips = (b->groups + PITHI_TEAM - 1) / PITHI_TEAM;
     for (uint32_t strip = 0; strip < strips; strip++) {
@@ -264,7 +264,7 @@ PITHI_BODY(pithi_bounded_decode) {
         return;
     }
     if (b->method == PITHI_EB_PACKED)
-        pithi_packed_read(a, s, t, team);
+        pithi_strip_read(a, s, t, team);
     else
         PITHI_RUN(pithi_constant_read, number);
     pithi_exact_read(a, s, t, team, number);

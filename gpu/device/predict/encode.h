@@ -17,14 +17,14 @@ PITHI_DEVICE double pithi_mark_value(uint32_t mark) {
     return (double)pithi_float((uint32_t)pithi_order(mark ^ 0x80000000u));
 }
 
-PITHI_PHASE(pithi_survey_open, uint64_t number) {
+PITHI_PHASE(pithi_range_open, uint64_t number) {
     t->low = t->high = 0;
     if (t->tid) return;
     pithi_item_locate(a, &a->to, number, &s->to);
     s->strip.low = s->strip.high = 0;
 }
 
-PITHI_LOCAL(pithi_survey_take, uint64_t tile) {
+PITHI_LOCAL(pithi_range_take, uint64_t tile) {
     const uint32_t dtype = a->to.plan.dtype;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
@@ -40,41 +40,41 @@ PITHI_LOCAL(pithi_survey_take, uint64_t tile) {
     }
 }
 
-PITHI_PHASE(pithi_survey_join, uint64_t number) {
+PITHI_PHASE(pithi_range_join, uint64_t number) {
     (void)a, (void)number;
     if (t->tid % PITHI_WARP) return;
     pithi_atomic_max32(&s->strip.low, t->low);
     pithi_atomic_max32(&s->strip.high, t->high);
 }
 
-PITHI_PHASE(pithi_survey_close, uint64_t number) {
+PITHI_PHASE(pithi_range_close, uint64_t number) {
     (void)number;
     if (t->tid || !s->strip.high) return;
     pithi_atomic_max32(&pithi_mark(a, s->to.index)->low, s->strip.low);
     pithi_atomic_max32(&pithi_mark(a, s->to.index)->high, s->strip.high);
 }
 
-PITHI_BODY(pithi_bounded_survey) {
-    PITHI_RUN(pithi_survey_open, number);
+PITHI_BODY(pithi_bounded_range) {
+    PITHI_RUN(pithi_range_open, number);
     if (s->to.status != PITH_OK) return;
     for (uint64_t tile = s->to.begin; tile < s->to.end; tile += PITHI_TILE)
-        PITHI_STEP(pithi_survey_take, tile);
+        PITHI_STEP(pithi_range_take, tile);
     PITHI_WARP_MAX(low, PITHI_WARP);
     PITHI_WARP_MAX(high, PITHI_WARP);
-    PITHI_RUN(pithi_survey_join, number);
-    PITHI_RUN(pithi_survey_close, number);
+    PITHI_RUN(pithi_range_join, number);
+    PITHI_RUN(pithi_range_close, number);
 }
 
 /* As pithi_encode_bounded has it. */
-PITHI_DEVICE struct pithi_bound pithi_bound_asked(const struct pithi_table *p,
-                                                  const struct pithi_gpu_mark *m) {
-    const struct pithi_asked *const q = &p->device.asked;
+PITHI_DEVICE struct pithi_bound pithi_bound_requested(const struct pithi_device_plan *p,
+                                                      const struct pithi_gpu_mark *m) {
+    const struct pithi_requested *const q = &p->device.requested;
     const double low = m->high ? pithi_mark_value(~m->low) : 1;
     const double high = m->high ? pithi_mark_value(m->high) : 0;
     if (q->target == PITHI_TARGET_PWREL)
-        return pithi_bound_relative(q->wish, pithi_largest_of(low, high));
-    if (q->target == PITHI_TARGET_ABS) return pithi_bound_absolute(p->dtype, q->wish);
-    return pithi_bound_share(p->dtype, q->wish, q->range, low, high);
+        return pithi_bound_relative(q->request, pithi_largest_of(low, high));
+    if (q->target == PITHI_TARGET_ABS) return pithi_bound_absolute(p->dtype, q->request);
+    return pithi_bound_share(p->dtype, q->request, q->range, low, high);
 }
 
 /* ---- Codes -----------------------------------------------------------------------------------*/
@@ -90,8 +90,8 @@ PITHI_PHASE(pithi_code_open, uint64_t number) {
     pithi_block_open(a, &a->to, &s->to, number, b);
     s->strip.low = s->strip.high = s->strip.misses = 0;
     if (!b->live) return;
-    const struct pithi_bound bound = pithi_bound_asked(&a->to.plan, pithi_mark(a, s->to.index));
-    pithi_quant_init(&b->quant, a->to.plan.dtype, &bound, a->to.plan.device.asked.signed_zeros);
+    const struct pithi_bound bound = pithi_bound_requested(&a->to.plan, pithi_mark(a, s->to.index));
+    pithi_quant_init(&b->quant, a->to.plan.dtype, &bound, a->to.plan.device.requested.signed_zeros);
 }
 
 /* v := the n elements of a tile from *p on, which moves behind them; run: they are neighbours in
@@ -215,7 +215,7 @@ PITHI_DEVICE uint32_t pithi_words_any(const struct pithi_tiling *tiling,
     return any;
 }
 
-/* As pithi_packed_choose: samples of at most 64 elements of a row. */
+/* As pithi_strip_choose: samples of at most 64 elements of a row. */
 enum { PITHI_SAMPLE_GROUPS = PITHI_PACK_SAMPLE / PITHI_GROUP };
 
 PITHI_PHASE(pithi_order_sample, uint32_t order) {
@@ -234,8 +234,8 @@ PITHI_PHASE(pithi_order_sample, uint32_t order) {
         if (in >= count) continue;
         const uint32_t n = count - in < PITHI_GROUP ? count - in : (uint32_t)PITHI_GROUP;
         l.from = at - (x < PITHI_GROUP ? x : (uint32_t)PITHI_GROUP);
-        bits +=
-            pithi_pack_bits(pithi_words_any(&s->to.slot->tiling, &b->tile, &l, order, at + in, n));
+        bits += pithi_bitplane_bits(
+            pithi_words_any(&s->to.slot->tiling, &b->tile, &l, order, at + in, n));
     }
     pithi_atomic_add32(&s->strip.bits[order], bits);
 }
@@ -255,17 +255,17 @@ PITHI_PHASE(pithi_widths_count, uint32_t order) {
     for (uint32_t g = t->tid; g < b->groups; g += PITHI_TEAM) {
         const uint32_t any = pithi_words_any(&s->to.slot->tiling, &b->tile, &l, order,
                                              g * PITHI_GROUP, pithi_group_count(b, g));
-        pithi_atomic_add32(&s->strip.counts[pithi_pack_bits(any)], 1);
+        pithi_atomic_add32(&s->strip.counts[pithi_bitplane_bits(any)], 1);
     }
 }
 
-PITHI_PHASE(pithi_table_begin, uint32_t tid) {
+PITHI_PHASE(pithi_device_plan_begin, uint32_t tid) {
     (void)a;
-    if (t->tid == tid) pithi_pack_begin(&s->strip.choice, s->strip.counts);
+    if (t->tid == tid) pithi_bitplane_begin(&s->strip.choice, s->strip.counts);
 }
-PITHI_PHASE(pithi_table_extend, uint32_t k) {
+PITHI_PHASE(pithi_device_plan_extend, uint32_t k) {
     (void)a;
-    if (t->tid < s->strip.choice.steps) pithi_pack_extend(&s->strip.choice, k, t->tid);
+    if (t->tid < s->strip.choice.steps) pithi_bitplane_extend(&s->strip.choice, k, t->tid);
 }
 
 /* ---- What a block will look like -------------------------------------------------------------*/
@@ -287,7 +287,7 @@ PITHI_PHASE(pithi_code_close, bool constant) {
         length += PITHI_EB_CODE;
     else
         length += PITHI_PACK_WIDTHS + pithi_names_bytes(b) +
-                  pithi_pack_end(&s->strip.choice, entry->table);
+                  pithi_bitplane_end(&s->strip.choice, entry->table);
     entry->method = constant ? PITHI_EB_CONSTANT : PITHI_EB_PACKED;
     entry->order = constant ? 0 : (uint8_t)b->order;
     entry->misses = misses;
@@ -308,8 +308,8 @@ PITHI_BODY(pithi_bounded_code) {
         for (uint32_t order = 0; order <= most; order++) PITHI_RUN(pithi_order_sample, order);
         PITHI_RUN(pithi_order_choose, most);
         PITHI_RUN(pithi_widths_count, s->strip.block.order);
-        PITHI_RUN(pithi_table_begin, 0);
-        for (uint32_t k = 1; k < PITHI_PACK_WIDTHS; k++) PITHI_RUN(pithi_table_extend, k);
+        PITHI_RUN(pithi_device_plan_begin, 0);
+        for (uint32_t k = 1; k < PITHI_PACK_WIDTHS; k++) PITHI_RUN(pithi_device_plan_extend, k);
     }
     PITHI_RUN(pithi_code_close, constant);
 }
@@ -368,7 +368,7 @@ PITHI_PHASE(pithi_place_header, uint64_t number) {
     (void)number;
     if (t->tid) return;
     if (it->status == PITH_OK) {
-        const struct pithi_bound bound = pithi_bound_asked(&a->to.plan, m);
+        const struct pithi_bound bound = pithi_bound_requested(&a->to.plan, m);
         const uint64_t fixed = it->slot->fixed_bytes;
         uint8_t *const section = pithi_bound_section(it);
         pithi_put64(it->frame + PITHI_AT_PAYLOAD, m->bytes - it->form->header_bytes);
@@ -482,7 +482,7 @@ PITHI_PHASE(pithi_misses_write, uint32_t strip) {
 /* Width and name of the thread's group, whose words come to `any` when or-ed. */
 PITHI_DEVICE void pithi_group_name(struct pithi_gpu_shared *s, struct pithi_gpu_thread *t,
                                    uint32_t any) {
-    const uint32_t bits = pithi_pack_bits(any);
+    const uint32_t bits = pithi_bitplane_bits(any);
     uint32_t name = 0;
     while (s->strip.table[name] < bits) name++;
     s->strip.name[t->tid] = (uint8_t)name;

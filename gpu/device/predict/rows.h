@@ -13,7 +13,7 @@
 /* By the team's first thread, of a block that is live. Only a slot's last block has a short row. */
 PITHI_DEVICE void pithi_rows_open(const struct pithi_gpu_side *side,
                                   const struct pithi_gpu_block *b, struct pithi_gpu_rows *r) {
-    const struct pithi_table *const p = &side->plan;
+    const struct pithi_device_plan *const p = &side->plan;
     const uint64_t before = b->before / p->device.row, all = pithi_room_rows(p);
     uint32_t *const numbers = (uint32_t *)(void *)(b->room + pithi_room_numbers(p));
     r->row = p->device.row < b->count ? p->device.row : b->count;
@@ -78,7 +78,7 @@ PITHI_DEVICE uint32_t pithi_rows_body(struct pithi_gpu_block *b, struct pithi_gp
     b->body_bytes -= (uint32_t)(words - map);
     if (head & PITHI_ROWS_CODED) return PITHI_UNKNOWN;
     b->method = PITHI_EB_PACKED;
-    return pithi_packed_legal(b) ? PITHI_SOUND : PITHI_DAMAGED;
+    return pithi_strip_legal(b) ? PITHI_SOUND : PITHI_DAMAGED;
 }
 
 /* As pithi_block_parse. */

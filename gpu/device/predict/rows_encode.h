@@ -101,7 +101,7 @@ PITHI_PHASE(pithi_rows_name, uint32_t strip) {
     }
 }
 
-PITHI_PHASE(pithi_rows_settle, uint32_t strips) {
+PITHI_PHASE(pithi_rows_finish, uint32_t strips) {
     (void)a;
     if (t->tid == 0)
         pithi_rows_distinct(&s->strip.block, &s->strip.rows, (uint32_t)s->strip.carry[strips % 2]);
@@ -119,7 +119,7 @@ PITHI_DEVICE void pithi_rows_find(const struct pithi_gpu_call *a, struct pithi_g
         PITHI_RUN(pithi_rows_name, strip);
     }
     PITHI_RUN(pithi_rows_fetch, 0);
-    PITHI_RUN(pithi_rows_settle, strips);
+    PITHI_RUN(pithi_rows_finish, strips);
 }
 
 /* ---- Centres ---------------------------------------------------------------------------------*/
@@ -193,7 +193,7 @@ PITHI_PHASE(pithi_rows_widths, uint32_t unused) {
     (void)a, (void)unused;
     for (uint32_t g = t->tid; g < b->named; g += PITHI_TEAM) {
         const uint32_t any = pithi_rows_words(&s->strip.rows, g, NULL, 0);
-        pithi_atomic_add32(&s->strip.counts[pithi_pack_bits(any)], 1);
+        pithi_atomic_add32(&s->strip.counts[pithi_bitplane_bits(any)], 1);
     }
 }
 
@@ -207,7 +207,7 @@ PITHI_PHASE(pithi_rows_close, uint32_t unused) {
     const uint64_t raw = (uint64_t)b->count * width;
     uint64_t length = PITHI_ROWS_HEAD + PITHI_EXACT_COUNT + pithi_exact_which_bytes(b, misses) +
                       (uint64_t)misses * width + (uint64_t)r->wide * r->row + PITHI_PACK_WIDTHS +
-                      pithi_names_bytes(b) + pithi_pack_end(&s->strip.choice, entry->table);
+                      pithi_names_bytes(b) + pithi_bitplane_end(&s->strip.choice, entry->table);
     if (r->kind == PITHI_ROWMAP_PLAIN) length += pithi_rowmap_plain_bytes(r->rows, r->distinct);
     entry->method = PITHI_EB_PACKED;
     entry->order = (uint8_t)r->wide;
@@ -228,8 +228,8 @@ PITHI_BODY(pithi_rows_code) {
     PITHI_RUN(pithi_centre_judge, 0);
     PITHI_RUN(pithi_centre_choose, 0);
     PITHI_RUN(pithi_rows_widths, 0);
-    PITHI_RUN(pithi_table_begin, 0);
-    for (uint32_t k = 1; k < PITHI_PACK_WIDTHS; k++) PITHI_RUN(pithi_table_extend, k);
+    PITHI_RUN(pithi_device_plan_begin, 0);
+    for (uint32_t k = 1; k < PITHI_PACK_WIDTHS; k++) PITHI_RUN(pithi_device_plan_extend, k);
     PITHI_RUN(pithi_rows_close, 0);
 }
 

@@ -9,7 +9,7 @@
 #include "device/blocks.h"
 #include "predict/lorenzo.h"
 
-enum { PITHI_GROUP = PITHI_PACK_GROUP };
+enum { PITHI_GROUP = PITHI_BITPLANE_GROUP };
 /* How a block of eb is coded that these kernels read and write. */
 enum { PITHI_EB_CONSTANT, PITHI_EB_PACKED, PITHI_EB_CODED, PITHI_EB_INTERPOLATED };
 enum { PITHI_EB_HEAD = 2, PITHI_EB_CODE = 4, PITHI_EXACT_COUNT = 4 };

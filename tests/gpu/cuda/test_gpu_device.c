@@ -41,7 +41,7 @@ static void test_plan_nowhere(void **state) {
     pith_error error = {NULL, 0};
     struct stream s;
     stream_open(&s, "grad", &layout, NULL);
-    CHECK_OK(pith_cuda_sizes_of(s.plan, &sizes, NULL));
+    CHECK_OK(pith_cuda_plan_sizes(s.plan, &sizes, NULL));
     void *const table = device_alloc((size_t)sizes.table_bytes);
     CHECK_STATUS(PITH_ERR_DEVICE,
                  pith_cuda_plan_create(&cuda, s.plan, NULL, NOWHERE, table,
@@ -67,7 +67,7 @@ static void works_from(int device, int current) {
     gen_fill(GEN_NOISE, 3, PITH_F32, values, COUNT);
     stream_open(&s, "grad", &layout, NULL);
     struct frame frame = stream_encode(&s, &view, 0, false);
-    CHECK_OK(pith_cuda_sizes_of(s.plan, &sizes, NULL));
+    CHECK_OK(pith_cuda_plan_sizes(s.plan, &sizes, NULL));
     const size_t table = ((size_t)sizes.table_bytes + 255) & ~(size_t)255, room_for = sizeof values;
     CUDA_OK(cudaSetDevice(device));
     CUDA_OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));

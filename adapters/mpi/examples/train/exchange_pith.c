@@ -129,7 +129,7 @@ static int pith_exchange_spread(struct exchange *exchange, const float *master) 
 
 static int pith_exchange_skip(struct exchange *exchange, uint64_t step) {
     struct pith *pith = (struct pith *)exchange;
-    return failed(pith_mpi_skip(pith->grads, step), "skipped step", "");
+    return failed(pith_mpi_rollback(pith->grads, step), "skipped step", "");
 }
 
 static void pith_exchange_destroy(struct exchange *exchange) {

@@ -13,7 +13,7 @@ typedef float tokens[TOKENS * WIDTH];
 struct block {
     tokens x, mix, heads, middle, think; /* entering, normed, attention's result, between, normed */
     float qkv[TOKENS * 3 * WIDTH];
-    float up[TOKENS * HIDDEN], active[TOKENS * HIDDEN];
+    float up[TOKENS * HIDDEN], nonzero[TOKENS * HIDDEN];
     float mix_inverse[TOKENS], think_inverse[TOKENS];
     float attention[WINDOWS * HEADS][CONTEXT * CONTEXT];
 };
@@ -125,15 +125,15 @@ static void block_forward(float *out, const struct layer *l, struct block *b) {
     add_to(b->middle, b->x, TOKENS * WIDTH);
     norm_forward(b->think, b->think_inverse, b->middle, l->think_gain, TOKENS, WIDTH);
     linear(b->up, b->think, l->up, l->up_bias, WIDTH, HIDDEN);
-    square_relu(b->active, b->up, TOKENS * HIDDEN);
-    linear(out, b->active, l->down, l->down_bias, HIDDEN, WIDTH);
+    square_relu(b->nonzero, b->up, TOKENS * HIDDEN);
+    linear(out, b->nonzero, l->down, l->down_bias, HIDDEN, WIDTH);
     add_to(out, b->middle, TOKENS * WIDTH);
 }
 
 /* pass->d_x: gradient of what leaves, then of what enters. */
 static void block_backward(struct pass *pass, struct layer *d, const struct layer *l,
                            const struct block *b) {
-    linear_backward(pass, pass->d_hidden, d->down, d->down_bias, pass->d_x, b->active, l->down,
+    linear_backward(pass, pass->d_hidden, d->down, d->down_bias, pass->d_x, b->nonzero, l->down,
                     HIDDEN, WIDTH);
     square_relu_backward(pass->d_hidden, b->up, TOKENS * HIDDEN);
     linear_backward(pass, pass->d_y, d->up, d->up_bias, pass->d_hidden, b->think, l->up, WIDTH,

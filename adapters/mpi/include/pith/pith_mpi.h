@@ -20,7 +20,7 @@
  *
  * After a failure other than a timeout or PITH_MPI_ERR_MPI the channel is as good as before: all
  * messages of the call have been received, and error feedback of the call is taken back
- * (pith_state_skip). Only an all-gather with a base needs its next call to be a key call
+ * (pith_state_rollback). Only an all-gather with a base needs its next call to be a key call
  * (PITH_ERR_STATE until then). After a timeout or PITH_MPI_ERR_MPI the channel is broken: every
  * later collective call answers PITH_MPI_ERR_BROKEN at once, and pith_mpi_destroy keeps those
  * buffers allocated that MPI may still write to. Other channels and the caller's communicator are
@@ -300,9 +300,9 @@ PITH_API uint64_t pith_mpi_identity(const pith_mpi_channel *channel);
 /* Re-read the base, as pith_state_verify. */
 PITH_NODISCARD PITH_API pith_status pith_mpi_verify_base(pith_mpi_channel *channel);
 
-/* Error feedback: take back step `step` in every hop, as pith_state_skip. All ranks do so, or none.
- * Does nothing in channels without state. */
-PITH_NODISCARD PITH_API pith_status pith_mpi_skip(pith_mpi_channel *channel, uint64_t step);
+/* Error feedback: take back step `step` in every hop, as pith_state_rollback. All ranks do so, or
+ * none. Does nothing in channels without state. */
+PITH_NODISCARD PITH_API pith_status pith_mpi_rollback(pith_mpi_channel *channel, uint64_t step);
 /* As after creation: residuals, bases, counters. */
 PITH_NODISCARD PITH_API pith_status pith_mpi_reset(pith_mpi_channel *channel);
 /* Everything remembered, for a checkpoint: save_bytes bytes, of this rank in a communicator of this
