@@ -124,9 +124,9 @@ static pith_status encode_slot(pith_plan *p, pith_state *s, const struct pithi_s
     }
     /* A key frame carries the hash of the base it brings. */
     c.request.step = p->random.step;
-    if (s && p->params.codec->bounded) pithi_state_request(s, slot, &c.request);
+    if (s && p->params.codec->bound_setting) pithi_state_request(s, slot, &c.request);
     const pith_status status = pithi_encode_frame(&c, dst, cap, key, written);
-    if (p->params.codec->bounded) {
+    if (p->params.codec->bound_setting) {
         if (s && status == PITH_OK) pithi_state_encoded(s, slot, c.exact, c.nonzero, c.frame.count);
         return status;
     }

@@ -104,6 +104,26 @@ struct pithi_need {
 };
 
 struct pithi_codec;
+struct pithi_device;
+
+/* What the ends of a stream remember because of a setting, beside a base. */
+struct pithi_memory {
+    bool base_hash;     /* frames against a base carry its hash, and decoders compare it */
+    bool counters;      /* what frames without a base lost and poisoned is counted */
+    uint32_t key_every; /* steps that this divides are key frames; 0: none by themselves */
+    uint32_t feedback;  /* of what encoding loses the next step gets: 0 nothing, 1 all of it, else
+                           a moving mean that keeps feedback - 1 thousandths */
+};
+
+/* What a setting asks of the bound of a frame. Decimals are those of common/decimal.h; 0: none. */
+struct pithi_bound_setting {
+    uint32_t target; /* enum pithi_target; PITHI_TARGETS: none, or several */
+    uint32_t value;  /* decimal, in the unit of the target */
+    uint32_t range;  /* decimal: the range that rel and psnr speak of; 0: that of the values */
+    uint32_t decay;  /* enum pithi_decay of a bound that begins loose */
+    uint32_t start, steps; /* decimal: the first bound, in units of the last; and how long */
+    bool signed_zeros;     /* -0 comes back as -0 */
+};
 
 struct pithi_params {
     const struct pithi_codec *codec;
@@ -113,9 +133,10 @@ struct pithi_params {
     uint32_t block;      /* most elements per block, a power of two; 0: to be made so for `whole` */
     uint32_t most;       /* elements of the largest block that occurs: what scratch must hold */
     uint32_t extent[PITHI_TILE_NDIM]; /* with a tiling: of that block */
-    uint32_t heads, dim; /* paged codecs: a row has heads * dim elements; set by settle */
+    uint32_t heads, dim; /* paged codecs: a row has heads * dim elements; set by resolve */
     bool key_frame;      /* decodes without the base, to the exact new base */
     bool decode_only;    /* the plan encodes nothing, whatever the frame says of its encoder */
+    struct pithi_memory memory; /* from the values: pithi_params_remember */
 };
 
 /* Element types of the largest block: bounds every scratch size and u32 block length. */
@@ -198,7 +219,7 @@ struct pithi_codec {
     void (*preset)(uint32_t value[PITHI_KEYS_MAX], uint32_t seen);
     /* Let keys, and the size of blocks, that stand for something of the layout say what that is.
      * Once more changes nothing. May be NULL. */
-    void (*idempotent)(struct pithi_params *params, uint32_t ndim, const uint64_t *shape);
+    void (*resolve)(struct pithi_params *params, uint32_t ndim, const uint64_t *shape);
     /* Rules across keys and dtypes. *detail is set on failure. */
     pith_status (*check)(const struct pithi_params *params, const char **detail);
     bool (*fixed)(const struct pithi_params *params);
@@ -213,22 +234,30 @@ struct pithi_codec {
     /* Error bound of one encoded block: NaN when poisoned, negative when the block is too short to
      * have one or states one that decode refuses. NULL: 0. */
     double (*bound)(const struct pithi_block *block);
+    /* What streams of this setting remember; base_hash speaks of those with a base. NULL: the hash
+     * of the base. */
+    struct pithi_memory (*remember)(const struct pithi_params *params);
+    /* What is asked of the bound, for codecs whose frames state one that holds for every value
+     * (codec/frame_bound.h). NULL: these frames state none. */
+    struct pithi_bound_setting (*bound_setting)(const struct pithi_params *params);
+    /* Fill in what kernels of a device backend need of the setting, in a struct that is otherwise
+     * 0; false when they cannot code with it. NULL: no device has kernels for the codec. */
+    bool (*describe)(const struct pithi_params *params, struct pithi_device *device);
+    uint32_t described_keys; /* bit k: an informative key whose legal values kernels can tell */
     const struct pithi_domain *domain; /* NULL: sums are formed of decoded values */
     /* Blocks are tiles: of this tiling. Returns why the setting does not take the shape, or NULL.
      * The bytes of blocks are then in proportion to their elements, unless these are pages. NULL:
      * blocks are runs of elements. */
     const char *(*tile)(const struct pithi_params *params, uint32_t ndim, const uint64_t *shape,
                         struct pithi_tiling *tiling);
-    bool pages;   /* tiles are runs of the tensor, in order, a dimension of it being cut */
-    bool lays;    /* has a tiling; may take and put values where they lie in the tensor */
-    bool bounded; /* frames state a bound that holds for every value; see codec/frame_bound.h */
-    bool counts;  /* takes a state without a base: counters, and the residual of key "ef" */
+    bool pages; /* tiles are runs of the tensor, in order, a dimension of it being cut */
+    bool lays;  /* has a tiling; may take and put values where they lie in the tensor */
 };
 
 const struct pithi_codec *pithi_codec_by_id(uint32_t id);
 const struct pithi_codec *pithi_codec_by_name(const char *name, size_t length);
 const struct pithi_codec *pithi_codec_by_index(uint32_t index);
-/* The value of the key with this name; 0 when the codec has no such key. */
-uint32_t pithi_param(const struct pithi_params *params, const char *key);
+/* Set params->memory from its values. */
+void pithi_params_remember(struct pithi_params *params);
 
 #endif

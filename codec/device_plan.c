@@ -22,16 +22,15 @@ struct writer {
     uint64_t used;
 };
 
-/* Header parameters that decoding does not depend on, and that kernels can tell legal values of. */
-static bool is_free(const struct pithi_codec *codec, const struct pithi_key *key) {
-    if (!key->informative || key->wire < 0) return false;
-    return !codec->bounded || strcmp(key->name, "mode") == 0;
+/* A header parameter on which decoding does not depend, and whose legal values kernels know. */
+static bool is_free(const struct pithi_codec *codec, uint32_t key) {
+    return codec->keys[key].wire >= 0 && codec->described_keys >> key & 1;
 }
 
 static void mask_params(const struct pithi_codec *codec, uint8_t *mask) {
     for (uint32_t i = 0; i < codec->key_count; i++) {
         const struct pithi_key *key = &codec->keys[i];
-        if (!is_free(codec, key)) continue;
+        if (!is_free(codec, i)) continue;
         const size_t wide = key->kind == PITHI_KEY_NUMBER && key->max > 255 ? 4 : 1;
         memset(mask + PITHI_AT_PARAMS + key->wire, 0, wide);
     }
@@ -46,7 +45,7 @@ static void write_mask(const struct pithi_frame *f, uint64_t fixed, uint8_t *mas
     uint8_t *const stream = mask + fixed + PITHI_SECTION_HEAD;
     if (f->has_stream) memset(stream, 0, PITHI_STREAM_FLAGS);
     if (f->has_stream && !f->has_base_hash) memset(stream + PITHI_STREAM_BASE, 0xFF, 8);
-    if (f->params.codec->bounded) {
+    if (f->params.codec->bound_setting) {
         memset(mask + PITHI_AT_PAYLOAD, 0, sizeof f->payload_bytes);
         memset(mask + fixed + PITHI_SECTION_HEAD, 0, PITHI_BOUND_BYTES);
     }
@@ -138,18 +137,6 @@ static void write_slots(const pith_plan *p, struct writer *w, struct pithi_devic
 
 /* ---- The codec's setting ---------------------------------------------------------------------*/
 
-static uint32_t kind_of(const struct pithi_codec *codec) {
-    switch (codec->id) {
-#define PITH_KERNEL(folder, name, isa)
-#define PITH_CODEC(id, name, device) \
-    case id:                         \
-        return PITHI_DEVICE_##device;
-#include "registry.def"
-#undef PITH_CODEC
-    }
-    return PITHI_DEVICE_none;
-}
-
 /* Whether frames of the setting may have value[k] for key keys[k]. */
 static bool go_together(struct pithi_params q, const uint32_t keys[2], uint32_t count,
                         const uint32_t value[2]) {
@@ -166,7 +153,7 @@ static bool list_free_keys(const struct pithi_params *q, struct pithi_free_keys 
     uint32_t keys[2] = {0, 0};
     for (uint32_t i = 0; i < q->codec->key_count; i++) {
         const struct pithi_key *const key = &q->codec->keys[i];
-        if (!is_free(q->codec, key)) continue;
+        if (!is_free(q->codec, i)) continue;
         if (f->count == 2 || key->kind != PITHI_KEY_WORD || key->max > 3) return false;
         keys[f->count] = i;
         f->at[f->count++] = PITHI_AT_PARAMS + (uint32_t)key->wire;
@@ -178,64 +165,13 @@ static bool list_free_keys(const struct pithi_params *q, struct pithi_free_keys 
     return true;
 }
 
-/* False when kernels do not take what is asked for. */
-static bool describe_bound(const struct pithi_params *q, struct pithi_requested *requested) {
-    const uint32_t range = pithi_param(q, "range");
-    *requested = (struct pithi_requested){.target = pithi_bounded_target(q),
-                                          .signed_zeros = pithi_param(q, "zeros") != 0,
-                                          .request = pithi_bounded_requested(q),
-                                          .range = range ? pithi_decimal_floor(range) : 0};
-    return pithi_param(q, "mode") == 0 && pithi_param(q, "decay") == 0 && q->dtype != PITH_F64 &&
-           requested->target <= PITHI_TARGET_PWREL;
-}
-
-/* Elements of a row; none is longer than a block. */
-static uint32_t row_of(const struct pithi_params *q) {
-    const uint32_t dim = pithi_param(q, "dim");
-    return dim < q->block ? dim : q->block;
-}
-
-static void describe_pages(const struct pithi_params *q, struct pithi_device *d) {
-    static const uint8_t scales[] = {PITH_F16, PITH_BF16, PITH_F32};
-    d->set = (struct pithi_group_setting){.group = pithi_param(q, "group"),
-                                          .bits = (uint8_t)pithi_param(q, "bits"),
-                                          .scale_dtype = scales[pithi_param(q, "scale_dtype")],
-                                          .asymmetric = pithi_param(q, "symmetric") == 0,
-                                          .idempotent = true,
-                                          .shrink = pithi_param(q, "search") != 0,
-                                          .codebook = (uint8_t)pithi_param(q, "codebook")};
-    d->pages = (struct pithi_pages){.tokens = pithi_param(q, "page"),
-                                    .channel = pithi_param(q, "axis") != 0,
-                                    .rotated = pithi_param(q, "rotate_heads") != 0,
-                                    .outliers = pithi_param(q, "outliers") != 0};
-    d->set.short_zero = pithi_short_zeros(&d->set, d->pages.rotated);
-    if (d->set.codebook) pithi_codebook_init(&d->pages.book, &d->set);
-}
-
-/* Keys of one name mean the same in every codec. False when kernels cannot do it. */
+/* False when kernels cannot code with the setting. */
 static bool describe(const struct pithi_params *q, struct pithi_device *d) {
-    static const uint8_t scales[] = {PITH_F32, PITH_BF16, PITHI_E8M0};
-    *d = (struct pithi_device){.kind = kind_of(q->codec),
-                               .base_hash = q->base_dtype && !pithi_param(q, "base_hash"),
+    *d = (struct pithi_device){.base_hash = q->base_dtype && q->memory.base_hash,
                                .domain = q->codec->domain != NULL,
-                               .counts = q->codec->counts,
-                               .decay = pithi_param(q, "ef"),
-                               .antithetic = pithi_param(q, "round") == 2};
-    if (d->kind == PITHI_DEVICE_none || pithi_param(q, "entropy") || pithi_param(q, "key_every"))
-        return false;
-    if (!list_free_keys(q, &d->free_keys)) return false;
-    if (d->kind == PITHI_DEVICE_rows) d->row = row_of(q);
-    if (d->kind == PITHI_DEVICE_bounded || d->kind == PITHI_DEVICE_rows)
-        return describe_bound(q, &d->requested);
-    if (d->kind == PITHI_DEVICE_pages) describe_pages(q, d);
-    if (d->kind != PITHI_DEVICE_groups) return true;
-    d->set = (struct pithi_group_setting){.group = pithi_param(q, "group"),
-                                          .bits = (uint8_t)pithi_param(q, "bits"),
-                                          .scale_dtype = scales[pithi_param(q, "scale_dtype")],
-                                          .stochastic = pithi_param(q, "round") != 0,
-                                          .search = pithi_param(q, "search") == 1};
-    d->rotation = (struct pithi_rotation){pithi_param(q, "rotate"), pithi_param(q, "sign_seed")};
-    return true;
+                               .counts = q->memory.counters,
+                               .decay = q->memory.feedback};
+    return q->codec->describe && q->codec->describe(q, d) && list_free_keys(q, &d->free_keys);
 }
 
 /* ---- The table -------------------------------------------------------------------------------*/

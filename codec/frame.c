@@ -104,9 +104,9 @@ uint64_t pithi_sections_bytes(bool has_stream, bool bounded, size_t exempt_range
 }
 
 void pithi_frame_size(struct pithi_frame *f) {
-    f->header_bytes =
-        fixed_bytes(is_wide(f)) + pithi_sections_bytes(f->has_stream, f->params.codec->bounded,
-                                                       f->exempt_ranges, f->source_bytes);
+    f->header_bytes = fixed_bytes(is_wide(f)) +
+                      pithi_sections_bytes(f->has_stream, f->params.codec->bound_setting,
+                                           f->exempt_ranges, f->source_bytes);
 }
 
 /* ---- Exempt elements -------------------------------------------------------------------------*/
@@ -214,7 +214,7 @@ static void put_sections(const struct pithi_frame *f, uint8_t *at) {
         pithi_put32(body + 20, f->has_base_hash ? STREAM_IDENTITY : 0);
         at = put_section(at, SECTION_STREAM, body, sizeof body);
     }
-    if (f->params.codec->bounded) {
+    if (f->params.codec->bound_setting) {
         uint8_t body[PITHI_BOUND_BYTES] = {0};
         pithi_put32(body, f->bound.kind);
         put_double(body + 8, f->bound.value);
@@ -340,7 +340,7 @@ static bool all_zero(const uint8_t *p, size_t n) {
 static pith_status read_section(const uint8_t *s, uint32_t type, size_t length, uint64_t at,
                                 struct pithi_frame *f, pith_error *error) {
     if (type == SECTION_STREAM) return read_stream(s, length, at, f, error);
-    if (type == SECTION_BOUND && f->params.codec->bounded)
+    if (type == SECTION_BOUND && f->params.codec->bound_setting)
         return read_bound(s, length, at, f, error);
     if (type == SECTION_EXEMPT) return read_exempt(s, length, at, f, error);
     if (type == SECTION_SOURCE) {
@@ -406,7 +406,7 @@ static pith_status read_tiles(struct pithi_frame *f, pith_error *error) {
     const struct pithi_codec *const codec = f->params.codec;
     const uint32_t block = f->params.block;
     if (!pithi_is_tiled(f)) return PITH_OK;
-    if (codec->pages) codec->idempotent(&f->params, f->ndim, f->shape);
+    if (codec->pages) codec->resolve(&f->params, f->ndim, f->shape);
     if (f->params.block != block)
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "the block is not what the shape implies",
                              PITHI_AT_BLOCK);
@@ -423,11 +423,11 @@ static pith_status check_payload(struct pithi_frame *f, pith_error *error) {
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "the payload size is impossible",
                              PITHI_AT_PAYLOAD);
     const bool needs_stream = f->params.base_dtype != PITH_NONE;
-    const bool needs_base_hash = needs_stream && !pithi_param(&f->params, "base_hash");
+    const bool needs_base_hash = needs_stream && f->params.memory.base_hash;
     if (f->has_stream != needs_stream || f->has_base_hash != needs_base_hash)
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "base and stream section disagree",
                              PITHI_AT_BASE_DTYPE);
-    if (f->params.codec->bounded && !f->bound.kind)
+    if (f->params.codec->bound_setting && !f->bound.kind)
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "the bound is missing", PITHI_AT_SECTIONS);
     return PITH_OK;
 }

@@ -14,31 +14,41 @@
 
 /* ---- What is asked for -----------------------------------------------------------------------*/
 
-static const char *const target_keys[PITHI_TARGETS] = {"abs", "rel", "pwrel", "psnr", "nmse"};
-
-enum pithi_target pithi_bounded_target(const struct pithi_params *p) {
-    enum pithi_target found = PITHI_TARGETS;
-    for (int t = 0; t < PITHI_TARGETS; t++) {
-        if (!pithi_param(p, target_keys[t])) continue;
-        if (found != PITHI_TARGETS) return PITHI_TARGETS;
-        found = (enum pithi_target)t;
+struct pithi_bound_setting pithi_bound_setting_of(const struct pithi_params *p) {
+    struct pithi_bound_setting s = p->codec->bound_setting(p);
+    s.target = PITHI_TARGETS;
+    for (uint32_t i = 0; i < p->codec->key_count; i++) {
+        const struct pithi_key *const key = &p->codec->keys[i];
+        if (key->kind != PITHI_KEY_REAL || key->wire < 0 || !p->value[i]) continue;
+        s.target = s.target == PITHI_TARGETS ? key->min - 1 : PITHI_TARGETS;
+        s.value = p->value[i];
+        if (s.target == PITHI_TARGETS) break;
     }
-    return found;
+    return s;
 }
 
-double pithi_bounded_requested(const struct pithi_params *p) {
-    const enum pithi_target t = pithi_bounded_target(p);
-    return t == PITHI_TARGETS ? 0 : pithi_decimal_floor(pithi_param(p, target_keys[t]));
+double pithi_bound_setting_value(const struct pithi_bound_setting *s) {
+    return s->target == PITHI_TARGETS ? 0 : pithi_decimal_floor(s->value);
+}
+
+bool pithi_bound_describe(const struct pithi_params *p, struct pithi_device *d) {
+    const struct pithi_bound_setting s = pithi_bound_setting_of(p);
+    d->requested = (struct pithi_requested){.target = s.target,
+                                            .signed_zeros = s.signed_zeros,
+                                            .request = pithi_bound_setting_value(&s),
+                                            .range = s.range ? pithi_decimal_floor(s.range) : 0};
+    return s.target <= PITHI_TARGET_PWREL;
 }
 
 pith_status pithi_bounded_check(const struct pithi_params *p, const char **detail) {
-    const enum pithi_target t = pithi_bounded_target(p);
+    const struct pithi_bound_setting s = pithi_bound_setting_of(p);
     *detail = "abs, rel, pwrel, psnr and nmse exclude each other";
-    if (t == PITHI_TARGETS) return PITH_ERR_SPEC;
+    if (s.target == PITHI_TARGETS) return PITH_ERR_SPEC;
     *detail = "pwrel is below 1";
-    if (t == PITHI_TARGET_PWREL && !(pithi_bounded_requested(p) < 1)) return PITH_ERR_SPEC;
+    if (s.target == PITHI_TARGET_PWREL && !(pithi_bound_setting_value(&s) < 1))
+        return PITH_ERR_SPEC;
     *detail = "range goes with rel or psnr";
-    if (pithi_param(p, "range") && t != PITHI_TARGET_REL && t != PITHI_TARGET_PSNR)
+    if (s.range && s.target != PITHI_TARGET_REL && s.target != PITHI_TARGET_PSNR)
         return PITH_ERR_SPEC;
     return PITH_OK;
 }
@@ -100,17 +110,16 @@ static pith_status range(const struct pithi_coding *c, bool squares, struct pith
 
 /* ---- Bounds ----------------------------------------------------------------------------------*/
 
-static double range_of(const struct pithi_params *p, const struct pithi_range *s) {
-    const uint32_t given = pithi_param(p, "range");
-    return given ? pithi_decimal_floor(given) : pithi_range_of(s->low, s->high);
+static double range_of(const struct pithi_bound_setting *b, const struct pithi_range *s) {
+    return b->range ? pithi_decimal_floor(b->range) : pithi_range_of(s->low, s->high);
 }
 
 /* The sum of squared errors that psnr or nmse allow. */
-static double allowed(const struct pithi_coding *c, enum pithi_target t, double request,
+static double allowed(const struct pithi_bound_setting *b, double request,
                       const struct pithi_range *s) {
-    if (t == PITHI_TARGET_NMSE)
+    if (b->target == PITHI_TARGET_NMSE)
         return pithi_below(request * (s->squares < DBL_MAX ? s->squares : DBL_MAX));
-    const double range = range_of(&c->frame.params, s);
+    const double range = range_of(b, s);
     return pithi_below(range * pithi_exp10(-request / 10) * (1 - 1e-12) * range) *
            (double)s->finite;
 }
@@ -139,27 +148,26 @@ static pith_status encode_for_mean(struct pithi_coding *c, double sum, uint64_t 
 }
 
 /* What the bound asked for is multiplied by. */
-static double factor_of(const struct pithi_coding *c) {
-    const struct pithi_params *p = &c->frame.params;
+static double factor_of(const struct pithi_coding *c, const struct pithi_bound_setting *s) {
     const double own = c->request.factor > 0 ? c->request.factor : 1;
-    return own * pithi_schedule_factor((enum pithi_decay)pithi_param(p, "decay"),
-                                       pithi_decimal_floor(pithi_param(p, "start")),
-                                       pithi_param(p, "steps"), c->request.step);
+    return own * pithi_schedule_factor((enum pithi_decay)s->decay, pithi_decimal_floor(s->start),
+                                       s->steps, c->request.step);
 }
 
 pith_status pithi_encode_bounded(struct pithi_coding *c, uint64_t room, uint64_t *used) {
     const struct pithi_params *q = &c->frame.params;
+    const struct pithi_bound_setting setting = pithi_bound_setting_of(q);
     const bool own = c->request.bound > 0;
-    const enum pithi_target t = own ? PITHI_TARGET_ABS : pithi_bounded_target(q);
-    const double number = own ? c->request.bound : pithi_bounded_requested(q),
-                 factor = factor_of(c);
+    const uint32_t t = own ? PITHI_TARGET_ABS : setting.target;
+    const double number = own ? c->request.bound : pithi_bound_setting_value(&setting),
+                 factor = factor_of(c, &setting);
     const double request = factor == 1 ? number : pithi_below(number * factor);
     struct pithi_range s = pithi_range_none();
     const bool mean = t == PITHI_TARGET_PSNR || t == PITHI_TARGET_NMSE;
-    if (mean || t == PITHI_TARGET_PWREL || (t == PITHI_TARGET_REL && !pithi_param(q, "range")))
+    if (mean || t == PITHI_TARGET_PWREL || (t == PITHI_TARGET_REL && !setting.range))
         PITHI_TRY(range(c, mean, &s));
     if (mean)
-        return encode_for_mean(c, allowed(c, t, number, &s) * factor * factor, s.finite, room,
+        return encode_for_mean(c, allowed(&setting, number, &s) * factor * factor, s.finite, room,
                                used);
     if (t == PITHI_TARGET_PWREL)
         c->frame.bound = pithi_bound_relative(request < 1 ? request : 1 - 0x1p-53,
@@ -167,8 +175,8 @@ pith_status pithi_encode_bounded(struct pithi_coding *c, uint64_t room, uint64_t
     else if (t == PITHI_TARGET_ABS)
         c->frame.bound = pithi_bound_absolute(q->dtype, request);
     else
-        c->frame.bound = pithi_bound_share(
-            q->dtype, request, pithi_decimal_floor(pithi_param(q, "range")), s.low, s.high);
+        c->frame.bound =
+            pithi_bound_share(q->dtype, request, pithi_decimal_floor(setting.range), s.low, s.high);
     return pithi_encode_waves(c, room, used);
 }
 

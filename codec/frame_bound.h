@@ -6,15 +6,19 @@
 #ifndef PITHI_FRAME_BOUND_H
 #define PITHI_FRAME_BOUND_H
 
+#include "device_plan.h"
 #include "frame_codec.h"
 #include "predict/bound_value.h"
 
 /* The rules across these keys. */
 pith_status pithi_bounded_check(const struct pithi_params *params, const char **detail);
-/* Which target the parameters name; PITHI_TARGETS when none or several. */
-enum pithi_target pithi_bounded_target(const struct pithi_params *params);
-/* What the spec asks for, in the unit of its key. */
-double pithi_bounded_requested(const struct pithi_params *params);
+/* What a setting of a bounded codec asks for: what the codec's hook says of it, and the target,
+ * whose key is the one real number that frames record. */
+struct pithi_bound_setting pithi_bound_setting_of(const struct pithi_params *params);
+/* The value of the target, in its unit; 0 without one. */
+double pithi_bound_setting_value(const struct pithi_bound_setting *setting);
+/* For hooks `describe` of bounded codecs: false when kernels do not take what is asked for. */
+bool pithi_bound_describe(const struct pithi_params *params, struct pithi_device *device);
 
 /* Settle the frame's bound and encode all blocks. psnr and nmse speak of the whole frame: it is
  * decoded again and, where it misses, encoded with a smaller bound. */

@@ -210,7 +210,7 @@ pith_status pithi_encode_frame(struct pithi_coding *c, uint8_t *dst, size_t cap,
     const uint64_t room = cap - c->frame.header_bytes;
     if (l->fixed)
         PITHI_TRY(pithi_parallel_for(p, 0, l->blocks, encode_job, c));
-    else if (c->frame.params.codec->bounded)
+    else if (c->frame.params.codec->bound_setting)
         PITHI_TRY(pithi_encode_bounded(c, room, &used));
     else
         PITHI_TRY(pithi_encode_waves(c, room, &used));

@@ -150,7 +150,7 @@ static pith_status take_tiles(pith_plan *p, uint32_t ndim, const uint64_t *shape
                               pith_error *error) {
     struct pithi_tiling t;
     struct pithi_params q = p->params;
-    if (q.codec->pages) q.codec->idempotent(&q, ndim, shape);
+    if (q.codec->pages) q.codec->resolve(&q, ndim, shape);
     const char *const refused = q.codec->tile(&q, ndim, shape, &t);
     if (refused) return pithi_fail(error, PITH_ERR_SHAPE, refused);
     if (t.tiles > p->blocks) p->blocks = t.tiles;
@@ -190,7 +190,7 @@ static pith_status take_layout(pith_plan *p, const pith_layout *l, pith_error *e
     if (l->flags & PITH_LAYOUT_TRUST_BASE && !(l->flags & PITH_LAYOUT_EXTERNAL_BASE))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "only an external base is to be trusted");
     if (l->flags & PITH_LAYOUT_CHECK_BASE &&
-        (l->base_dtype == PITH_NONE || pithi_param(&p->params, "base_hash")))
+        (l->base_dtype == PITH_NONE || !p->params.memory.base_hash))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "no base with an identity to check");
     if (l->source_bytes > PITH_SOURCE_MAX || (l->source_bytes && !l->source))
         return pithi_fail(error, PITH_ERR_ARG, "bad source");
@@ -201,7 +201,7 @@ static pith_status take_layout(pith_plan *p, const pith_layout *l, pith_error *e
     PITHI_TRY(take_shape(p, l, error));
     PITHI_TRY(take_slots(p, l, error));
     PITHI_TRY(take_block(p, error));
-    if (p->params.codec->idempotent) p->params.codec->idempotent(&p->params, p->ndim, p->shape);
+    if (p->params.codec->resolve) p->params.codec->resolve(&p->params, p->ndim, p->shape);
     return take_blocks(p, l, error);
 }
 
@@ -212,7 +212,7 @@ struct pithi_frame pithi_plan_frame(const pith_plan *p, uint64_t slot, bool key)
     f.params.key_frame = key;
     f.checksums = p->flags & PITH_LAYOUT_CHECKSUMS;
     f.has_stream = p->params.base_dtype != PITH_NONE;
-    f.has_base_hash = f.has_stream && !pithi_param(&p->params, "base_hash");
+    f.has_base_hash = f.has_stream && p->params.memory.base_hash;
     f.ndim = p->one_frame ? p->ndim : 1;
     if (p->one_frame)
         memcpy(f.shape, p->shape, sizeof f.shape);
@@ -220,7 +220,7 @@ struct pithi_frame pithi_plan_frame(const pith_plan *p, uint64_t slot, bool key)
         f.shape[0] = f.count;
     f.source = p->source;
     f.source_bytes = p->source_bytes;
-    if (p->params.codec->pages) p->params.codec->idempotent(&f.params, f.ndim, f.shape);
+    if (p->params.codec->pages) p->params.codec->resolve(&f.params, f.ndim, f.shape);
     if (p->params.codec->tile) p->params.codec->tile(&f.params, f.ndim, f.shape, &f.tiling);
     if (p->exempt.count) pithi_frame_set_exempt(&f, &p->exempt, pithi_slot_first(p, slot));
     pithi_frame_size(&f);
@@ -249,7 +249,7 @@ static uint64_t largest_frame(const pith_plan *p, int key) {
     return bytes;
 }
 
-bool pithi_has_residual(const pith_plan *p) { return pithi_param(&p->params, "ef") != 0; }
+bool pithi_has_residual(const pith_plan *p) { return p->params.memory.feedback != 0; }
 
 /* What makes the states of two plans interchangeable: layout, and the keys that decoding needs. */
 static uint64_t fingerprint(const pith_plan *p) {
@@ -291,7 +291,7 @@ static void carve_worker(const pith_plan *p, struct pithi_worker *w, struct carv
     w->base = take(c, n * pith_dtype_bytes(q->base_dtype));
     const bool sums =
         !q->decode_only && q->base_dtype == PITH_NONE && pithi_is_float16_32(q->dtype);
-    const uint64_t again = q->codec->bounded && !q->decode_only ? n * element : 0;
+    const uint64_t again = q->codec->bound_setting && !q->decode_only ? n * element : 0;
     w->floats = take(c, sums && n * 4 > again ? n * 4 : again);
     w->sums = take(c, sums ? n * 4 : 0);
     const bool coded = !q->decode_only && !q->codec->fixed(q);
@@ -337,8 +337,7 @@ static pith_sizes sizes_of(const pith_plan *p) {
         .slots = p->slots,
         .fixed = p->params.codec->fixed(&p->params),
     };
-    if (pithi_param(&p->params, "key_every") && s.key_bytes > s.slot_bytes)
-        s.slot_bytes = s.key_bytes;
+    if (p->params.memory.key_every && s.key_bytes > s.slot_bytes) s.slot_bytes = s.key_bytes;
     return s;
 }
 
@@ -476,6 +475,6 @@ void pith_slot_order(uint64_t nodes, uint64_t per_node, uint64_t *slots) {
 }
 
 int pith_plan_is_key(const pith_plan *plan, uint64_t step) {
-    const uint32_t every = pithi_param(&plan->params, "key_every");
+    const uint32_t every = plan->params.memory.key_every;
     return plan->params.base_dtype != PITH_NONE && every && step % every == 0;
 }

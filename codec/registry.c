@@ -39,8 +39,8 @@ const struct pithi_codec *pithi_codec_by_name(const char *name, size_t length) {
     return NULL;
 }
 
-uint32_t pithi_param(const struct pithi_params *params, const char *key) {
-    for (uint32_t i = 0; i < params->codec->key_count; i++)
-        if (strcmp(params->codec->keys[i].name, key) == 0) return params->value[i];
-    return 0;
+void pithi_params_remember(struct pithi_params *params) {
+    const struct pithi_codec *const codec = params->codec;
+    params->memory =
+        codec->remember ? codec->remember(params) : (struct pithi_memory){.base_hash = true};
 }

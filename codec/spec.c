@@ -97,7 +97,9 @@ static bool parse_value(const struct pithi_key *key, const char *text, size_t le
 /* ---- Text ------------------------------------------------------------------------------------*/
 
 static void set_block(struct pithi_params *params) {
-    params->block = params->most = pithi_param(params, "block");
+    for (uint32_t i = 0; i < params->codec->key_count; i++)
+        if (params->codec->keys[i].wire == PITHI_WIRE_BLOCK)
+            params->block = params->most = params->value[i];
 }
 
 /* Of the key that says so, which every codec has. */
@@ -111,6 +113,7 @@ void pithi_params_default(struct pithi_params *params, const struct pithi_codec 
     *params = (struct pithi_params){.codec = codec};
     for (uint32_t i = 0; i < codec->key_count; i++) params->value[i] = codec->keys[i].initial;
     set_block(params);
+    pithi_params_remember(params);
 }
 
 static int find_key(const struct pithi_codec *codec, const char *text, size_t length) {
@@ -219,6 +222,7 @@ pith_status pithi_spec_parse(const char *text, struct pithi_params *params, pith
     }
     if (codec->preset) codec->preset(params->value, given.keys);
     set_block(params);
+    pithi_params_remember(params);
     PITHI_TRY(check_effect(params, &given, error));
     return check_keys(*params, error);
 }
@@ -384,6 +388,7 @@ bool pithi_params_unpack(const struct pithi_codec *codec, const uint8_t bytes[PI
     for (uint32_t b = 0; b < PITHI_PARAM_BYTES; b++)
         if (!(used >> b & 1) && bytes[b]) return false;
     set_block(params);
+    pithi_params_remember(params);
     return true;
 }
 

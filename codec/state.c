@@ -21,10 +21,10 @@ static uint64_t memory_bytes(const pith_plan *p) {
     return p->count * pith_dtype_bytes(p->params.base_dtype);
 }
 
-static bool is_bounded(const pith_plan *p) { return p->params.codec->bounded; }
+static bool is_bounded(const pith_plan *p) { return p->params.codec->bound_setting; }
 
 static bool takes_state(const pith_plan *p) {
-    return pithi_has_base(p) || p->params.codec->counts || is_bounded(p);
+    return pithi_has_base(p) || p->params.memory.counters || is_bounded(p);
 }
 
 static bool external(const pith_plan *p) {
@@ -32,7 +32,7 @@ static bool external(const pith_plan *p) {
 }
 
 static bool has_base_hash(const pith_plan *p) {
-    return pithi_has_base(p) && !pithi_param(&p->params, "base_hash");
+    return pithi_has_base(p) && p->params.memory.base_hash;
 }
 
 /* Whether encode looks if the base is what the last call left. */

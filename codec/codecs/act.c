@@ -273,6 +273,11 @@ static pith_status decode(struct pithi_block *b) {
     return b->detail ? PITH_ERR_CORRUPT : PITH_OK;
 }
 
+static struct pithi_bound_setting bound_setting(const struct pithi_params *p) {
+    return (struct pithi_bound_setting){.range = p->value[RANGE],
+                                        .signed_zeros = p->value[ZEROS] != 0};
+}
+
 const struct pithi_codec pithi_codec_act = {
     .id = 7,
     .revision = 1,
@@ -293,5 +298,5 @@ const struct pithi_codec pithi_codec_act = {
     .encode = encode,
     .decode = decode,
     .tile = tile,
-    .bounded = true,
+    .bound_setting = bound_setting,
 };

@@ -561,6 +561,17 @@ static pith_status decode(struct pithi_block *b) {
     return b->detail ? PITH_ERR_CORRUPT : PITH_OK;
 }
 
+static struct pithi_bound_setting bound_setting(const struct pithi_params *p) {
+    return (struct pithi_bound_setting){.range = p->value[RANGE],
+                                        .signed_zeros = p->value[ZEROS] != 0};
+}
+
+/* Kernels code without entropy coding, and not in f64. */
+static bool describe(const struct pithi_params *p, struct pithi_device *d) {
+    d->kind = PITHI_DEVICE_bounded;
+    return p->value[MODE] == FAST && p->dtype != PITH_F64 && pithi_bound_describe(p, d);
+}
+
 const struct pithi_codec pithi_codec_eb = {
     .id = 5,
     .revision = 1,
@@ -582,5 +593,7 @@ const struct pithi_codec pithi_codec_eb = {
     .decode = decode,
     .tile = tile,
     .lays = true,
-    .bounded = true,
+    .bound_setting = bound_setting,
+    .describe = describe,
+    .described_keys = 1u << MODE,
 };

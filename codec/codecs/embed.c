@@ -62,12 +62,12 @@ static void preset(uint32_t value[PITHI_KEYS_MAX], uint32_t seen) {
     if (!(value[ABS] | value[REL])) value[REL] = PITHI_DECIMAL(1, -2);
 }
 
-static void idempotent(struct pithi_params *p, uint32_t ndim, const uint64_t *shape) {
+static void resolve(struct pithi_params *p, uint32_t ndim, const uint64_t *shape) {
     enum { FLAT = 16 };
-    if (p->value[DIM]) return;
     const uint64_t last = ndim > 1 ? shape[ndim - 1] : FLAT;
-    p->value[DIM] = last < p->block ? (uint32_t)last : p->block;
-    if (!last) p->value[DIM] = 1;
+    if (!p->value[DIM]) p->value[DIM] = last < p->block ? (uint32_t)last : p->block;
+    if (!p->value[DIM]) p->value[DIM] = 1;
+    p->dim = p->value[DIM];
 }
 
 static pith_status check(const struct pithi_params *p, const char **detail) {
@@ -382,6 +382,22 @@ static pith_status decode(struct pithi_block *b) {
     return b->detail ? PITH_ERR_CORRUPT : PITH_OK;
 }
 
+static struct pithi_bound_setting bound_setting(const struct pithi_params *p) {
+    return (struct pithi_bound_setting){.range = p->value[RANGE],
+                                        .decay = p->value[DECAY],
+                                        .start = p->value[START],
+                                        .steps = p->value[STEPS],
+                                        .signed_zeros = p->value[ZEROS] != 0};
+}
+
+/* Kernels code without entropy coding, with one bound, and not in f64. */
+static bool describe(const struct pithi_params *p, struct pithi_device *d) {
+    d->kind = PITHI_DEVICE_rows;
+    d->row = p->dim < p->block ? p->dim : p->block; /* none is longer than a block */
+    return p->value[MODE] == FAST && !p->value[DECAY] && p->dtype != PITH_F64 &&
+           pithi_bound_describe(p, d);
+}
+
 const struct pithi_codec pithi_codec_embed = {
     .id = 6,
     .revision = 1,
@@ -394,7 +410,7 @@ const struct pithi_codec pithi_codec_embed = {
     .needs = needs,
     .need_count = sizeof needs / sizeof needs[0],
     .preset = preset,
-    .idempotent = idempotent,
+    .resolve = resolve,
     .check = check,
     .fixed = fixed,
     .block_bytes = block_bytes,
@@ -403,5 +419,7 @@ const struct pithi_codec pithi_codec_embed = {
     .encode = encode,
     .decode = decode,
     .tile = tile,
-    .bounded = true,
+    .bound_setting = bound_setting,
+    .describe = describe,
+    .described_keys = 1u << MODE,
 };

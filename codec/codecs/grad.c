@@ -8,6 +8,7 @@
 
 #include "codec.h"
 #include "common/pad.h"
+#include "device_plan.h"
 
 enum { PRESET, BITS, GROUP, ROTATE, ROUND, SCALE_DTYPE, SEARCH, EF, SIGN_SEED, BLOCK };
 enum { NEAREST, STOCHASTIC, ANTITHETIC };
@@ -300,6 +301,18 @@ static double bound(const struct pithi_block *b) {
     return group * (1 + (double)(1 << p->value[BITS]) * stages * root * 0x1p-22);
 }
 
+static struct pithi_memory remember(const struct pithi_params *p) {
+    return (struct pithi_memory){.counters = true, .feedback = p->value[EF]};
+}
+
+static bool describe(const struct pithi_params *p, struct pithi_device *d) {
+    d->kind = PITHI_DEVICE_groups;
+    d->set = setting(p);
+    d->rotation = rotation(p);
+    d->antithetic = p->value[ROUND] == ANTITHETIC;
+    return true;
+}
+
 const struct pithi_codec pithi_codec_grad = {
     .id = 4,
     .revision = 1,
@@ -318,6 +331,8 @@ const struct pithi_codec pithi_codec_grad = {
     .encode = encode,
     .decode = decode,
     .bound = bound,
+    .remember = remember,
+    .describe = describe,
+    .described_keys = 1u << ROUND | 1u << SEARCH,
     .domain = &domain,
-    .counts = true,
 };

@@ -11,6 +11,7 @@
 #include "common/decimal.h"
 #include "common/endian.h"
 #include "common/pad.h"
+#include "device_plan.h"
 #include "group/outliers.h"
 #include "kv/page_entropy.h"
 #include "predict/quant_value.h"
@@ -139,7 +140,7 @@ static uint64_t page_elements(const struct pithi_params *p, const struct rows *r
     return tokens * r->heads * r->dim;
 }
 
-static void idempotent(struct pithi_params *p, uint32_t ndim, const uint64_t *shape) {
+static void resolve(struct pithi_params *p, uint32_t ndim, const uint64_t *shape) {
     const struct rows r = rows_of(p, ndim, shape);
     const bool known = !is_empty(&r) && row_fits(&r);
     const uint64_t page = known ? page_elements(p, &r) : 0;
@@ -452,6 +453,20 @@ static pith_status decode(struct pithi_block *b) {
     return PITH_OK;
 }
 
+static bool describe(const struct pithi_params *p, struct pithi_device *d) {
+    struct pithi_kv k;
+    pithi_kv_init(&k, p, NULL, p->heads, p->dim);
+    d->kind = PITHI_DEVICE_pages;
+    d->set = k.set;
+    d->set.group = p->value[GROUP]; /* short heads are cut by the kernels */
+    d->pages = (struct pithi_pages){.tokens = p->value[PAGE],
+                                    .channel = k.channel,
+                                    .rotated = k.order != 0,
+                                    .outliers = p->value[OUTLIERS] != 0};
+    if (d->set.codebook) pithi_codebook_init(&d->pages.book, &d->set);
+    return !p->value[ENTROPY];
+}
+
 const struct pithi_codec pithi_codec_kv = {
     .id = 8,
     .revision = 1,
@@ -465,7 +480,7 @@ const struct pithi_codec pithi_codec_kv = {
     .need_count = sizeof needs / sizeof needs[0],
     .stream_keys = 1u << WINDOW,
     .preset = preset,
-    .idempotent = idempotent,
+    .resolve = resolve,
     .check = check,
     .fixed = fixed,
     .block_bytes = block_bytes,
@@ -474,6 +489,8 @@ const struct pithi_codec pithi_codec_kv = {
     .encode = encode,
     .decode = decode,
     .bound = bound,
+    .describe = describe,
+    .described_keys = 1u << SEARCH,
     .tile = tile,
     .pages = true,
 };

@@ -221,6 +221,11 @@ static pith_status decode(struct pithi_block *b) {
     return PITH_OK;
 }
 
+static struct pithi_memory remember(const struct pithi_params *p) {
+    return (struct pithi_memory){.base_hash = !p->value[BASE_HASH],
+                                 .key_every = p->value[KEY_EVERY]};
+}
+
 const struct pithi_codec pithi_codec_lossless = {
     .id = 2,
     .revision = 1,
@@ -238,4 +243,5 @@ const struct pithi_codec pithi_codec_lossless = {
     .coder_bytes = coder_bytes,
     .encode = encode,
     .decode = decode,
+    .remember = remember,
 };

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "codec.h"
+#include "device_plan.h"
 
 static const struct pithi_key keys[] = {
     {"block", PITHI_KEY_POW2, 65536, 16, 1u << PITHI_BLOCK_LOG2_MAX, 0, PITHI_WIRE_BLOCK,
@@ -40,6 +41,12 @@ static pith_status decode(struct pithi_block *block) {
     return PITH_OK;
 }
 
+static bool describe(const struct pithi_params *p, struct pithi_device *d) {
+    (void)p;
+    d->kind = PITHI_DEVICE_raw;
+    return true;
+}
+
 const struct pithi_codec pithi_codec_raw = {
     .id = 1,
     .revision = 1,
@@ -55,4 +62,5 @@ const struct pithi_codec pithi_codec_raw = {
     .scratch_bytes = scratch_bytes,
     .encode = encode,
     .decode = decode,
+    .describe = describe,
 };

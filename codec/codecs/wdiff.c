@@ -10,6 +10,7 @@
 #include "codec.h"
 #include "common/convert.h"
 #include "common/pad.h"
+#include "device_plan.h"
 
 enum { BITS, GROUP, ROUND, SCALE_DTYPE, ENTROPY, BASE_HASH, KEY_EVERY, BLOCK, EFFORT };
 
@@ -273,6 +274,18 @@ static double bound(const struct pithi_block *b) {
     return pithi_group_bound(&s, b->bytes, b->count);
 }
 
+static struct pithi_memory remember(const struct pithi_params *p) {
+    return (struct pithi_memory){.base_hash = !p->value[BASE_HASH],
+                                 .key_every = p->value[KEY_EVERY]};
+}
+
+/* The host does not know the step that a device is at, nor so which steps are key frames. */
+static bool describe(const struct pithi_params *p, struct pithi_device *d) {
+    d->kind = PITHI_DEVICE_groups;
+    d->set = setting(p);
+    return !p->value[ENTROPY] && !p->value[KEY_EVERY];
+}
+
 const struct pithi_codec pithi_codec_wdiff = {
     .id = 3,
     .revision = 1,
@@ -292,5 +305,8 @@ const struct pithi_codec pithi_codec_wdiff = {
     .coder_bytes = coder_bytes,
     .encode = encode,
     .decode = decode,
+    .remember = remember,
+    .describe = describe,
+    .described_keys = 1u << ROUND,
     .bound = bound,
 };

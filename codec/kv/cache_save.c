@@ -37,7 +37,7 @@ static struct pithi_frame frame_of(const pith_plan *p, uint64_t tokens, bool exa
         pithi_params_default(&f.params, pithi_codec_by_name("raw", 3));
         f.params.dtype = p->params.dtype;
     } else {
-        f.params.codec->idempotent(&f.params, f.ndim, f.shape);
+        f.params.codec->resolve(&f.params, f.ndim, f.shape);
         f.params.codec->tile(&f.params, f.ndim, f.shape, &f.tiling);
     }
     pithi_frame_size(&f);

@@ -24,7 +24,7 @@ static bool is_number(double x) { return is_zero(x) || is_above_zero(x); }
 /* A state of the plan, of a codec with a bound, and a slot of it. */
 static pith_status require(pith_plan *p, const pith_state *s, uint64_t slot) {
     if (!p) return PITH_ERR_ARG;
-    if (!p->params.codec->bounded)
+    if (!p->params.codec->bound_setting)
         return pithi_fail(&p->error, PITH_ERR_UNSUPPORTED, "the codec has no bound to adapt");
     if (!s) return pithi_fail(&p->error, PITH_ERR_STATE, "the state is NULL");
     PITHI_TRY(pithi_state_check(p, s, &p->error));

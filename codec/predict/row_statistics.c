@@ -36,14 +36,15 @@ static pith_status take_spec(const char *spec, const pith_view *view, struct pit
         return pithi_fail(error, PITH_ERR_DTYPE, "embed does not take this dtype");
     p->dtype = view->dtype;
     p->block = MOST;
-    p->codec->idempotent(p, view->ndim, view->shape);
+    p->codec->resolve(p, view->ndim, view->shape);
     return PITH_OK;
 }
 
 static struct pithi_bound bound_of(const struct pithi_params *p, const struct pithi_range *s) {
-    const uint32_t given = pithi_param(p, "range");
-    const double range = given ? pithi_decimal_floor(given) : pithi_range_of(s->low, s->high);
-    const double request = pithi_bounded_requested(p) * (pithi_param(p, "rel") ? range : 1);
+    const struct pithi_bound_setting b = pithi_bound_setting_of(p);
+    const double range = b.range ? pithi_decimal_floor(b.range) : pithi_range_of(s->low, s->high);
+    const double request =
+        pithi_bound_setting_value(&b) * (b.target == PITHI_TARGET_REL ? range : 1);
     const double bound = pithi_quant_floor(p->dtype, request);
     return (struct pithi_bound){PITHI_BOUND_ABSOLUTE, bound, bound};
 }
@@ -73,7 +74,7 @@ static uint64_t distinct_values(struct batch *b) {
 static uint64_t distinct_codes(struct batch *b, const struct pithi_params *p) {
     const struct pithi_bound bound = bound_of(p, &b->range);
     struct pithi_quant quant;
-    pithi_quant_init(&quant, b->dtype, &bound, pithi_param(p, "zeros") != 0);
+    pithi_quant_init(&quant, b->dtype, &bound, pithi_bound_setting_of(p).signed_zeros);
     b->kernels.quantize(&quant, b->values, b->count, b->codes, b->miss);
     return distinct_rows(b, 1);
 }
@@ -125,11 +126,11 @@ static pith_status take_batch(struct batch *b, struct pithi_params *params,
     if (span->count > MOST) return pithi_fail(error, PITH_ERR_SHAPE, "the batch is too large");
     for (uint32_t k = 0; k < count; k++) {
         PITHI_TRY(take_spec(specs[k], view, &params[k], error));
-        if (pithi_param(&params[k], "dim") != pithi_param(&params[0], "dim"))
+        if (params[k].dim != params[0].dim)
             return pithi_fail(error, PITH_ERR_ARG, "the specs differ in dim");
     }
     *b = (struct batch){.dtype = span->dtype, .count = (size_t)span->count};
-    b->row = pithi_param(&params[0], "dim");
+    b->row = params[0].dim;
     b->rows = (b->count + b->row - 1) / b->row;
     return PITH_OK;
 }
