@@ -108,7 +108,7 @@ static pith_status encode_slot(pith_plan *p, pith_state *s, const struct pithi_s
                                uint64_t slot, bool key, void *dst, size_t cap, size_t *written) {
     struct pithi_coding c = {.plan = p, .view = view, .random = p->random};
     struct pithi_span base;
-    c.frame = pithi_plan_frame(p, slot, key);
+    pithi_plan_frame(p, slot, key, &c.frame);
     PITHI_TRY(take_residual(&c, s, slot));
     if (pithi_has_base(p)) {
         base = base_span(p, s, slot);
@@ -328,8 +328,9 @@ static pith_status check_output(pith_plan *p, uint64_t slot, const pith_plan *ou
         return pithi_fail(&p->error, PITH_ERR_UNSUPPORTED, "pages are not summed into a frame");
     if (pithi_slot_count(p, slot) != pithi_slot_count(out, out_slot))
         return pithi_fail(&p->error, PITH_ERR_ARG, "the slots differ in count");
-    const struct pithi_frame from = pithi_plan_frame(p, slot, false);
-    *to = pithi_plan_frame(out, out_slot, false);
+    struct pithi_frame from;
+    pithi_plan_frame(p, slot, false, &from);
+    pithi_plan_frame(out, out_slot, false, to);
     if (!pithi_frame_like_exempt(&from, to))
         return pithi_fail(&p->error, PITH_ERR_ARG, "the slots differ in exempt elements");
     return PITH_OK;

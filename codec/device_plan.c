@@ -65,7 +65,8 @@ static uint32_t outliers_of(const struct pithi_params *p) {
 
 static void write_form(const pith_plan *p, uint64_t slot, bool key, struct writer *w,
                        struct pithi_device_plan_slot *to) {
-    struct pithi_frame f = pithi_plan_frame(p, slot, key);
+    struct pithi_frame f;
+    pithi_plan_frame(p, slot, key, &f);
     struct pithi_payload payload;
     pithi_payload_of(&f, &payload);
     f.payload_bytes = payload.data + payload.data_bytes;

@@ -205,7 +205,8 @@ static double get_double(const uint8_t *at) {
     return x;
 }
 
-static void put_sections(const struct pithi_frame *f, uint8_t *at) {
+/* The sections that differ from one step to the next, which come first. */
+static uint8_t *put_step_sections(const struct pithi_frame *f, uint8_t *at) {
     if (f->has_stream) {
         uint8_t body[PITHI_STREAM_BYTES];
         pithi_put64(body, f->step);
@@ -221,6 +222,10 @@ static void put_sections(const struct pithi_frame *f, uint8_t *at) {
         put_double(body + 16, f->bound.largest);
         at = put_section(at, SECTION_BOUND, body, sizeof body);
     }
+    return at;
+}
+
+static void put_other_sections(const struct pithi_frame *f, uint8_t *at) {
     if (f->exempt_ranges) {
         put_exempt(f, at);
         at += pithi_pad16(PITHI_SECTION_HEAD + EXEMPT_BYTES * f->exempt_ranges);
@@ -228,9 +233,8 @@ static void put_sections(const struct pithi_frame *f, uint8_t *at) {
     if (f->source_bytes) put_section(at, SECTION_SOURCE, f->source, f->source_bytes);
 }
 
-void pithi_frame_write(const struct pithi_frame *f, uint8_t *dst) {
-    const bool wide = is_wide(f);
-    const size_t fixed = (size_t)fixed_bytes(wide), sections = (size_t)f->header_bytes - fixed;
+static void put_fixed_header(const struct pithi_frame *f, bool wide, size_t sections,
+                             uint8_t *dst) {
     const struct pithi_codec *codec = f->params.codec;
     memset(dst, 0, (size_t)f->header_bytes);
     memcpy(dst, magic, sizeof magic);
@@ -245,14 +249,24 @@ void pithi_frame_write(const struct pithi_frame *f, uint8_t *dst) {
                   (f->checksums ? PITHI_FLAG_CHECKSUMS : 0));
     pithi_put32(dst + PITHI_AT_SECTIONS, (uint32_t)sections);
     pithi_params_pack(&f->params, dst + PITHI_AT_PARAMS, dst + PITHI_AT_BLOCK);
-    pithi_put64(dst + PITHI_AT_PAYLOAD, f->payload_bytes);
     for (uint32_t d = 0; d < f->ndim; d++) {
         if (wide)
             pithi_put64(dst + PITHI_AT_DIMS + 8 * d, f->shape[d]);
         else
             pithi_put32(dst + PITHI_AT_DIMS + 4 * d, (uint32_t)f->shape[d]);
     }
-    put_sections(f, dst + fixed);
+}
+
+void pithi_frame_write(const struct pithi_frame *f, uint8_t *dst) {
+    const bool wide = is_wide(f);
+    const size_t fixed = (size_t)fixed_bytes(wide), sections = (size_t)f->header_bytes - fixed;
+    if (f->written)
+        memcpy(dst, f->written, (size_t)f->header_bytes);
+    else
+        put_fixed_header(f, wide, sections, dst);
+    pithi_put64(dst + PITHI_AT_PAYLOAD, f->payload_bytes);
+    uint8_t *const rest = put_step_sections(f, dst + fixed);
+    if (!f->written) put_other_sections(f, rest);
     pithi_put64(dst + fixed - 8, header_hash(dst, fixed, sections));
 }
 

@@ -30,6 +30,9 @@ struct pithi_frame {
     struct pithi_tiling tiling; /* of codecs that have one */
     struct pithi_bound bound;   /* of bounded codecs */
     uint64_t header_bytes, payload_bytes;
+    /* NULL, or a header that was written for another step of the same slot: what stays the same is
+     * copied from it. */
+    const uint8_t *written;
 };
 
 static inline bool pithi_is_tiled(const struct pithi_frame *f) { return f->params.codec->tile; }

@@ -110,16 +110,16 @@ static pith_status range(const struct pithi_coding *c, bool squares, struct pith
 
 /* ---- Bounds ----------------------------------------------------------------------------------*/
 
-static double range_of(const struct pithi_bound_setting *b, const struct pithi_range *s) {
-    return b->range ? pithi_decimal_floor(b->range) : pithi_range_of(s->low, s->high);
+static double range_of(const pith_plan *p, const struct pithi_range *s) {
+    return p->bound_range > 0 ? p->bound_range : pithi_range_of(s->low, s->high);
 }
 
 /* The sum of squared errors that psnr or nmse allow. */
-static double allowed(const struct pithi_bound_setting *b, double request,
+static double allowed(const pith_plan *p, uint32_t target, double request,
                       const struct pithi_range *s) {
-    if (b->target == PITHI_TARGET_NMSE)
+    if (target == PITHI_TARGET_NMSE)
         return pithi_below(request * (s->squares < DBL_MAX ? s->squares : DBL_MAX));
-    const double range = range_of(b, s);
+    const double range = range_of(p, s);
     return pithi_below(range * pithi_exp10(-request / 10) * (1 - 1e-12) * range) *
            (double)s->finite;
 }
@@ -150,8 +150,8 @@ static pith_status encode_for_mean(struct pithi_coding *c, double sum, uint64_t 
 /* What the bound asked for is multiplied by. */
 static double factor_of(const struct pithi_coding *c, const struct pithi_bound_setting *s) {
     const double own = c->request.factor > 0 ? c->request.factor : 1;
-    return own * pithi_schedule_factor((enum pithi_decay)s->decay, pithi_decimal_floor(s->start),
-                                       s->steps, c->request.step);
+    return own * pithi_schedule_factor((enum pithi_decay)s->decay, c->plan->bound_start, s->steps,
+                                       c->request.step);
 }
 
 pith_status pithi_encode_bounded(struct pithi_coding *c, uint64_t room, uint64_t *used) {
@@ -159,7 +159,7 @@ pith_status pithi_encode_bounded(struct pithi_coding *c, uint64_t room, uint64_t
     const struct pithi_bound_setting setting = pithi_bound_setting_of(q);
     const bool own = c->request.bound > 0;
     const uint32_t t = own ? PITHI_TARGET_ABS : setting.target;
-    const double number = own ? c->request.bound : pithi_bound_setting_value(&setting),
+    const double number = own ? c->request.bound : c->plan->bound_value,
                  factor = factor_of(c, &setting);
     const double request = factor == 1 ? number : pithi_below(number * factor);
     struct pithi_range s = pithi_range_none();
@@ -167,7 +167,7 @@ pith_status pithi_encode_bounded(struct pithi_coding *c, uint64_t room, uint64_t
     if (mean || t == PITHI_TARGET_PWREL || (t == PITHI_TARGET_REL && !setting.range))
         PITHI_TRY(range(c, mean, &s));
     if (mean)
-        return encode_for_mean(c, allowed(&setting, number, &s) * factor * factor, s.finite, room,
+        return encode_for_mean(c, allowed(c->plan, t, number, &s) * factor * factor, s.finite, room,
                                used);
     if (t == PITHI_TARGET_PWREL)
         c->frame.bound = pithi_bound_relative(request < 1 ? request : 1 - 0x1p-53,
@@ -175,8 +175,7 @@ pith_status pithi_encode_bounded(struct pithi_coding *c, uint64_t room, uint64_t
     else if (t == PITHI_TARGET_ABS)
         c->frame.bound = pithi_bound_absolute(q->dtype, request);
     else
-        c->frame.bound =
-            pithi_bound_share(q->dtype, request, pithi_decimal_floor(setting.range), s.low, s.high);
+        c->frame.bound = pithi_bound_share(q->dtype, request, c->plan->bound_range, s.low, s.high);
     return pithi_encode_waves(c, room, used);
 }
 

@@ -378,7 +378,8 @@ pith_status pithi_decode_open(struct pithi_coding *c, pith_plan *plan, const voi
 
 pith_status pithi_decode_slot(struct pithi_coding *c, pith_plan *plan, uint64_t slot,
                               const void *frame, size_t bytes) {
-    const struct pithi_frame wanted = pithi_plan_frame(plan, slot, false);
+    struct pithi_frame wanted;
+    pithi_plan_frame(plan, slot, false, &wanted);
     c->plan = plan;
     PITHI_TRY(open_frame(c, &wanted, frame, bytes));
     return pithi_check_blocks(c);

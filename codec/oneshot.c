@@ -281,7 +281,7 @@ static pith_status compress(pith_plan *p, const pith_view *view, const pith_view
     if (pithi_has_residual(p))
         return pithi_fail(&p->error, PITH_ERR_STATE, "error feedback needs a plan and a state");
     PITHI_TRY(pithi_span_init(&span, view, false, &p->error));
-    c.frame = pithi_plan_frame(p, 0, false);
+    pithi_plan_frame(p, 0, false, &c.frame);
     if (base) {
         PITHI_TRY(pithi_span_init(&base_span, base, false, &p->error));
         if (base_span.count != span.count)

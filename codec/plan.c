@@ -9,9 +9,11 @@
 
 #include "bytes/entropy.h"
 #include "common/convert.h"
+#include "common/decimal.h"
 #include "common/pad.h"
 #include "cpu.h"
 #include "error.h"
+#include "frame_bound.h"
 #include "kv/cache.h"
 #include "spec.h"
 #include "state.h"
@@ -207,7 +209,7 @@ static pith_status take_layout(pith_plan *p, const pith_layout *l, pith_error *e
 
 /* ---- Frames of a plan ------------------------------------------------------------------------*/
 
-struct pithi_frame pithi_plan_frame(const pith_plan *p, uint64_t slot, bool key) {
+static struct pithi_frame make_frame(const pith_plan *p, uint64_t slot, bool key) {
     struct pithi_frame f = {.params = p->params, .count = pithi_slot_count(p, slot)};
     f.params.key_frame = key;
     f.checksums = p->flags & PITH_LAYOUT_CHECKSUMS;
@@ -227,6 +229,34 @@ struct pithi_frame pithi_plan_frame(const pith_plan *p, uint64_t slot, bool key)
     return f;
 }
 
+void pithi_plan_frame(const pith_plan *p, uint64_t slot, bool key, struct pithi_frame *f) {
+    if (p->has_forms && pithi_slot_count(p, slot) == p->form[key].frame.count)
+        memcpy(f, &p->form[key].frame, sizeof *f);
+    else
+        *f = make_frame(p, slot, key);
+}
+
+static void keep_forms(pith_plan *p) {
+    if (p->exempt.count) return;
+    for (int key = 0; key < 2; key++) {
+        struct pithi_frame_form *const form = &p->form[key];
+        form->frame = make_frame(p, 0, key);
+        if (p->params.decode_only || form->frame.header_bytes > sizeof form->header) continue;
+        pithi_frame_write(&form->frame, form->header);
+        form->frame.written = form->header;
+    }
+    p->has_forms = true;
+}
+
+/* Decimals are turned into doubles once, exactly, which takes a while. */
+static void keep_bound(pith_plan *p) {
+    if (!p->params.codec->bound_setting || p->params.decode_only) return;
+    const struct pithi_bound_setting s = pithi_bound_setting_of(&p->params);
+    p->bound_value = pithi_bound_setting_value(&s);
+    p->bound_range = s.range ? pithi_decimal_floor(s.range) : 0;
+    p->bound_start = s.decay ? pithi_decimal_floor(s.start) : 1;
+}
+
 uint64_t pithi_frame_total(struct pithi_frame *f) {
     struct pithi_payload payload;
     pithi_payload_of(f, &payload);
@@ -235,7 +265,8 @@ uint64_t pithi_frame_total(struct pithi_frame *f) {
 
 uint64_t pith_plan_frame_bytes(const pith_plan *plan, uint64_t slot, int key) {
     if (slot >= plan->slots || (key && plan->params.base_dtype == PITH_NONE)) return 0;
-    struct pithi_frame f = pithi_plan_frame(plan, slot, key != 0);
+    struct pithi_frame f;
+    pithi_plan_frame(plan, slot, key != 0, &f);
     return pithi_frame_total(&f);
 }
 
@@ -358,6 +389,8 @@ static pith_status build(pith_plan *p, const pith_layout *layout,
     struct carve parts = {memory, 0};
     take(&parts, sizeof *plan);
     carve_all(plan, layout, exempt, &parts);
+    keep_forms(plan);
+    keep_bound(plan);
     plan->fingerprint = fingerprint(plan);
     plan->paged_fingerprint = pithi_paged_fingerprint(plan);
     plan->sizes = sizes_of(plan);
@@ -406,7 +439,8 @@ pith_status pith_compress_bound(const char *spec, const pith_layout *layout, uin
     PITHI_TRY(take_layout(&p, &l, error));
     const struct pithi_exempt_source source = layout_exempt(&l);
     PITHI_TRY(check_exempt(&p, &source, error));
-    struct pithi_frame f = pithi_plan_frame(&p, 0, false);
+    struct pithi_frame f;
+    pithi_plan_frame(&p, 0, false, &f);
     f.exempt_ranges = source.count;
     pithi_exempt_build(NULL, &source, p.params.dtype, p.count, &f.exempt_bytes);
     pithi_frame_size(&f);

@@ -30,6 +30,15 @@ struct pithi_worker {
     struct pithi_range range;   /* of one block */
 };
 
+/* A header up to this size is kept with its frame. */
+enum { PITHI_HEADER_KEPT = 256 };
+
+/* What frames of one slot have in common, and their header. */
+struct pithi_frame_form {
+    struct pithi_frame frame;
+    uint8_t header[PITHI_HEADER_KEPT];
+};
+
 struct pith_plan {
     struct pithi_params params;
     struct pithi_kernels kernels;
@@ -48,6 +57,12 @@ struct pith_plan {
     struct pithi_random random; /* without a base */
     uint32_t workers;
     struct pithi_worker *worker;
+    /* Ordinary and key frames of slot 0 and of all with as many elements; none of plans with exempt
+     * elements, whose slots differ. */
+    struct pithi_frame_form form[2];
+    bool has_forms;
+    /* Bounded codecs: the value of the target, the given range, the first bound of a schedule. */
+    double bound_value, bound_range, bound_start;
     uint64_t *block_offset; /* variable rate: room for the largest slot's blocks + 1 */
     uint64_t workspace_bytes, allocated;
     pith_sizes sizes;
@@ -70,7 +85,7 @@ bool pithi_has_residual(const pith_plan *plan);
 pith_status pithi_plan_for_frame(pith_plan **plan, const struct pithi_frame *frame,
                                  const pith_env *env, pith_error *error);
 /* A frame of the slot with nothing data-dependent filled in. */
-struct pithi_frame pithi_plan_frame(const pith_plan *plan, uint64_t slot, bool key);
+void pithi_plan_frame(const pith_plan *plan, uint64_t slot, bool key, struct pithi_frame *frame);
 uint64_t pithi_frame_total(struct pithi_frame *frame);
 
 static inline uint64_t pithi_slot_first(const pith_plan *p, uint64_t slot) {

@@ -191,6 +191,13 @@ shares of 31 turns. A negative share is noise.
 
 $("$build/bench/base_check")
 
+## Small calls
+
+Nanoseconds of one encode with a warm plan, medians of 601 batches of 64 calls; the fixed cost is
+where a line through the times meets zero elements.
+
+$("$build/bench/latency")
+
 ## Two threads, encode from cache-sized blocks
 
 A tensor of 1 MiB, encoded again and again; medians of 8001.
@@ -199,7 +206,7 @@ $("$build/bench/threads")
 
 ## Speed of the kernels
 
-\`kernelcheck --bench\`: scalar text, kernel and ceiling (encode: read-only sum; decode: best fill;
+\`kernelcheck --bench\`: scalar C, kernel and ceiling (encode: read-only sum; decode: best fill;
 wdiff: a mover of the same bytes, the hash of the new base included), GB/s of values.
 
 $(block "$build/tests/kernelcheck" --bench --isa "$isa" | grep -v '^seed')

@@ -29,7 +29,9 @@ static void copy_tokens(const struct pithi_kv *k, uint8_t *to, uint32_t to_room,
 
 /* A frame of so many tokens, of the plan's setting or of codec raw. */
 static struct pithi_frame frame_of(const pith_plan *p, uint64_t tokens, bool exact) {
-    struct pithi_frame f = pithi_plan_frame(p, 0, false);
+    struct pithi_frame f;
+    pithi_plan_frame(p, 0, false, &f);
+    f.written = NULL;
     f.shape[0] = tokens;
     f.count = tokens * (p->count / p->shape[0]);
     f.source_bytes = 0;

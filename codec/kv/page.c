@@ -30,9 +30,9 @@ static size_t entry_of(const struct pithi_kv *k) {
 
 /* The share that is asked for of n elements, to the nearest, at least 1 and at most an eighth. */
 static uint32_t outliers_of(uint32_t share, uint32_t n) {
+    if (!share) return 0;
     const uint32_t wanted = pithi_decimal_share(share, n);
     const uint32_t most = n / 8 ? n / 8 : 1;
-    if (!share) return 0;
     return wanted < 1 ? 1 : wanted < most ? wanted : most;
 }
 

@@ -268,7 +268,8 @@ static pith_status open_fold(struct fold *f, pith_plan *plan, void *frame, size_
     PITHI_TRY(check_fold(f));
     PITHI_TRY(pithi_check_limit(&plan->env, &f->sum.frame, &plan->error));
     f->delta.update = f->delta.frame.params.base_dtype != PITH_NONE;
-    f->put = (struct pithi_coding){.plan = plan, .frame = pithi_plan_frame(plan, 0, false)};
+    f->put = (struct pithi_coding){.plan = plan};
+    pithi_plan_frame(plan, 0, false, &f->put.frame);
     f->put.frame.checksums = f->sum.frame.checksums;
     f->put.payload = f->sum.payload;
     f->put.bytes = f->sum.bytes;

@@ -83,7 +83,9 @@ static void take_sample(const struct pithi_strip *p, const struct pithi_source *
     const size_t n = lead + to->count;
     to->at = (LINES - 1) * n + lead;
     memcpy(to->extent, (uint32_t[]){2, 2, 2, (uint32_t)n}, sizeof to->extent);
-    memset(to->codes, 0, LINES * n * sizeof *to->codes);
+    /* No order up to `most` reads the lines before these. */
+    const size_t used = (size_t)1 << (most - 1);
+    memset(to->codes + (LINES - used) * n, 0, used * n * sizeof *to->codes);
     for (unsigned k = 0; k < lines.count; k++)
         make_codes(p, s, pithi_tile_layout_at(&s->values, at - lead - lines.back[k]), n,
                    to->codes + lines.line[k] * n, miss);
