@@ -37,7 +37,7 @@ uint32_t pith_cpu_features(void) {
 
 uint32_t pithi_cpu_select(uint32_t mask) {
     const uint32_t found = pith_cpu_features();
-    return mask ? found & mask & ~PITH_CPU_SCALAR : found;
+    return mask ? found & mask & ~(uint32_t)PITH_CPU_SCALAR : found;
 }
 
 #if defined(__x86_64__)

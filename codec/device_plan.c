@@ -202,8 +202,8 @@ static struct pithi_device_plan table_of(const pith_plan *p) {
     return t;
 }
 
-pith_status pith_plan_table(const pith_plan *p, void *dst, size_t cap, size_t *bytes,
-                            pith_error *error) {
+pith_status pithi_device_plan_write(const pith_plan *p, void *dst, size_t cap, size_t *bytes,
+                                    pith_error *error) {
     if (!p || !bytes || !dst) return PITH_ERR_ARG;
     struct pithi_device_plan t = table_of(p);
     if (!describe(&p->params, &t.device))

@@ -101,6 +101,13 @@ struct pithi_device_plan {
     bool checksums, external;
     struct pithi_device device;
 };
+/* Write what device backends need of a plan: *bytes, of which dst gets as many as cap allows.
+ * PITH_ERR_UNSUPPORTED when no device codes with this setting; error may be NULL. Exported for
+ * libpith_cuda, and for nobody else: private to libraries of one version. */
+PITH_NODISCARD PITH_API pith_status pithi_device_plan_write(const struct pith_plan *plan, void *dst,
+                                                            size_t cap, size_t *bytes,
+                                                            pith_error *error);
+
 /* Tables are read by a library built with this one, and by no other. */
 #define PITHI_TABLE_VERSION \
     (PITH_VERSION_MAJOR * 1000000u + PITH_VERSION_MINOR * 1000u + PITH_VERSION_PATCH)

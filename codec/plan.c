@@ -10,6 +10,7 @@
 #include "bytes/entropy.h"
 #include "common/convert.h"
 #include "common/decimal.h"
+#include "common/endian.h"
 #include "common/pad.h"
 #include "cpu.h"
 #include "error.h"
@@ -184,8 +185,8 @@ static pith_status take_blocks(pith_plan *p, const pith_layout *l, pith_error *e
 }
 
 static pith_status take_layout(pith_plan *p, const pith_layout *l, pith_error *error) {
-    if (l->flags & ~(PITH_LAYOUT_CHECKSUMS | PITH_LAYOUT_EXTERNAL_BASE | PITH_LAYOUT_CHECK_BASE |
-                     PITH_LAYOUT_TRUST_BASE))
+    if (l->flags & ~(uint32_t)(PITH_LAYOUT_CHECKSUMS | PITH_LAYOUT_EXTERNAL_BASE |
+                               PITH_LAYOUT_CHECK_BASE | PITH_LAYOUT_TRUST_BASE))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "unknown layout flags");
     if (l->flags & PITH_LAYOUT_CHECK_BASE && l->flags & PITH_LAYOUT_TRUST_BASE)
         return pithi_fail(error, PITH_ERR_ARG, "a base is checked or trusted, not both");
@@ -511,4 +512,70 @@ void pith_slot_order(uint64_t nodes, uint64_t per_node, uint64_t *slots) {
 int pith_plan_is_key(const pith_plan *plan, uint64_t step) {
     const uint32_t every = plan->params.memory.key_every;
     return plan->params.base_dtype != PITH_NONE && every && step % every == 0;
+}
+
+pith_status pith_plan_spec(const pith_plan *plan, char *text, size_t cap) {
+    char all[PITH_SPEC_MAX];
+    if (!plan || !text) return PITH_ERR_ARG;
+    pithi_spec_print(&plan->params, all, sizeof all);
+    if (strlen(all) >= cap) return PITH_ERR_SPACE;
+    memcpy(text, all, strlen(all) + 1);
+    return PITH_OK;
+}
+
+pith_status pith_plan_layout(const pith_plan *plan, pith_layout *out) {
+    if (!plan || !out) return PITH_ERR_ARG;
+    pith_layout l = {.size = out->size,
+                     .dtype = plan->params.dtype,
+                     .base_dtype = plan->params.base_dtype,
+                     .ndim = plan->ndim,
+                     .flags = plan->flags,
+                     .slots = plan->slots,
+                     .slot_count = plan->slot_count,
+                     .source = plan->source,
+                     .source_bytes = plan->source_bytes};
+    memcpy(l.shape, plan->shape, sizeof l.shape);
+    if (out->size < offsetof(pith_layout, source)) return PITH_ERR_ARG;
+    memcpy(out, &l, out->size < sizeof l ? out->size : sizeof l);
+    return PITH_OK;
+}
+
+/* Words are hashed as little-endian bytes. */
+static uint64_t hash_words(const uint64_t *words, size_t count, uint64_t seed) {
+    for (size_t i = 0; i < count; i++) {
+        uint8_t bytes[8];
+        pithi_put64(bytes, words[i]);
+        seed = XXH64(bytes, sizeof bytes, seed);
+    }
+    return seed;
+}
+
+uint64_t pith_plan_fingerprint(const pith_plan *p) {
+    if (!p) return 0;
+    const struct pithi_params *q = &p->params;
+    const uint64_t words[] = {q->codec->id,
+                              q->codec->revision,
+                              q->dtype,
+                              q->base_dtype,
+                              q->block,
+                              p->flags & PITH_LAYOUT_CHECKSUMS,
+                              p->one_frame ? p->ndim : 0,
+                              p->count,
+                              p->slots};
+    uint64_t hash = hash_words(words, sizeof words / sizeof *words, 0);
+    if (p->one_frame) hash = hash_words(p->shape, p->ndim, hash);
+    for (uint64_t i = 0; i < p->slots; i++) {
+        const uint64_t first = pithi_slot_first(p, i);
+        hash = hash_words(&first, 1, hash);
+    }
+    for (uint32_t i = 0; i < q->codec->key_count; i++) {
+        const uint64_t value = pithi_key_matters(&q->codec->keys[i]) ? q->value[i] : 0;
+        hash = hash_words(&value, 1, hash);
+    }
+    for (size_t i = 0; i < p->exempt.count; i++) {
+        const struct pithi_exempt_range *r = &p->exempt.range[i];
+        const uint64_t range[] = {r->first, r->count, r->dtype};
+        hash = hash_words(range, 3, hash);
+    }
+    return hash;
 }

@@ -5,34 +5,52 @@
 #include "frame.h"
 #include "pith/pith.h"
 
+/* Every status and what it means. */
+#define STATUSES(X)                                                             \
+    X(PITH_OK, "success")                                                       \
+    X(PITH_ERR_ARG, "an argument is outside what its text allows")              \
+    X(PITH_ERR_SPEC, "the codec spec does not parse")                           \
+    X(PITH_ERR_DTYPE, "the codec or the call does not take this dtype")         \
+    X(PITH_ERR_SHAPE, "a view does not have the shape or count the call needs") \
+    X(PITH_ERR_SPACE, "the memory given is too small")                          \
+    X(PITH_ERR_LIMIT, "the frame declares more output than the limit")          \
+    X(PITH_ERR_UNSUPPORTED, "valid, but this codec or build cannot do it")      \
+    X(PITH_ERR_STATE, "the state is missing or another plan's")                 \
+    X(PITH_ERR_TRUNCATED, "the bytes end before the frame does")                \
+    X(PITH_ERR_MAGIC, "not a pith frame")                                       \
+    X(PITH_ERR_NEWER, "needs a newer pith")                                     \
+    X(PITH_ERR_CORRUPT, "the frame is damaged")                                 \
+    X(PITH_ERR_CHECKSUM, "a checksum differs")                                  \
+    X(PITH_ERR_BASE, "the base is not the encoder's")                           \
+    X(PITH_ERR_STEP, "the frame is of another step")                            \
+    X(PITH_ERR_MISMATCH, "a valid frame of another plan")                       \
+    X(PITH_ERR_MEMORY, "the allocator returned NULL")                           \
+    X(PITH_ERR_RUNNER, "the caller's runner reported failure")                  \
+    X(PITH_ERR_DEVICE, "the device's runtime reported failure")                 \
+    X(PITH_ERR_TIMEOUT, "not all ranks took part in time")                      \
+    X(PITH_ERR_MPI, "an MPI call failed")                                       \
+    X(PITH_ERR_BROKEN, "the channel failed before")                             \
+    X(PITH_ERR_BUSY, "a call of the channel is still in flight")                \
+    X(PITH_ERR_INTERNAL, "a bug in pith")
+
 const char *pith_status_name(pith_status status) {
     switch (status) {
-#define NAME(s) \
-    case s: return #s
-        NAME(PITH_OK);
-        NAME(PITH_ERR_ARG);
-        NAME(PITH_ERR_SPEC);
-        NAME(PITH_ERR_DTYPE);
-        NAME(PITH_ERR_SHAPE);
-        NAME(PITH_ERR_SPACE);
-        NAME(PITH_ERR_LIMIT);
-        NAME(PITH_ERR_UNSUPPORTED);
-        NAME(PITH_ERR_STATE);
-        NAME(PITH_ERR_TRUNCATED);
-        NAME(PITH_ERR_MAGIC);
-        NAME(PITH_ERR_NEWER);
-        NAME(PITH_ERR_CORRUPT);
-        NAME(PITH_ERR_CHECKSUM);
-        NAME(PITH_ERR_BASE);
-        NAME(PITH_ERR_STEP);
-        NAME(PITH_ERR_MISMATCH);
-        NAME(PITH_ERR_MEMORY);
-        NAME(PITH_ERR_RUNNER);
-        NAME(PITH_ERR_DEVICE);
-        NAME(PITH_ERR_INTERNAL);
+#define NAME(s, text) \
+    case s: return #s;
+        STATUSES(NAME)
 #undef NAME
     }
     return "PITH_ERR_UNKNOWN";
+}
+
+const char *pith_status_text(pith_status status) {
+    switch (status) {
+#define TEXT(s, text) \
+    case s: return text;
+        STATUSES(TEXT)
+#undef TEXT
+    }
+    return "a status that this pith does not know";
 }
 
 uint32_t pith_version(void) {

@@ -46,7 +46,7 @@ static void sizes_of(const struct pithi_device_plan *t, pith_cuda_sizes *out) {
 static pith_status head_of(const pith_plan *plan, struct pithi_device_plan *head,
                            pith_error *error) {
     size_t bytes;
-    const pith_status status = pith_plan_table(plan, head, sizeof *head, &bytes, error);
+    const pith_status status = pithi_device_plan_write(plan, head, sizeof *head, &bytes, error);
     if (status != PITH_OK || head->version == PITHI_TABLE_VERSION) return status;
     return pithi_cuda_fail(error, PITH_ERR_UNSUPPORTED, "libpith is of another version",
                            head->version);
@@ -85,7 +85,7 @@ static pith_status upload(pith_cuda_plan *c, const pith_plan *plan, void *table,
     c->image = pithi_cuda_take(&c->env, bytes);
     if (!c->image)
         return pithi_cuda_fail(&c->error, PITH_ERR_MEMORY, "no memory for the table", bytes);
-    const pith_status made = pith_plan_table(plan, c->image, bytes, &bytes, &c->error);
+    const pith_status made = pithi_device_plan_write(plan, c->image, bytes, &bytes, &c->error);
     if (made != PITH_OK) return made;
     const pith_status opened =
         pithi_cuda_status(pithi_gpu_open(c->device, &c->processors), &c->error);

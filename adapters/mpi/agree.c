@@ -41,8 +41,8 @@ void pithi_mpi_break(pith_mpi_channel *ch, pith_status status) {
     ch->call.status = status;
     ch->call.culprit = -1;
     ch->error =
-        (pith_error){status == PITH_MPI_ERR_TIMEOUT ? "not all ranks took part before the timeout"
-                                                    : "an MPI call failed",
+        (pith_error){status == PITH_ERR_TIMEOUT ? "not all ranks took part before the timeout"
+                                                : "an MPI call failed",
                      0};
 }
 
@@ -67,9 +67,9 @@ static pith_status finish_vote(pith_mpi_channel *ch) {
     const double end = pithi_mpi_now() + ch->o.timeout;
     uint32_t turns = 0;
     for (bool done = false; !done;) {
-        if (!pithi_mpi_verdict(ch, &done)) return PITH_MPI_ERR_MPI;
+        if (!pithi_mpi_verdict(ch, &done)) return PITH_ERR_MPI;
         if (done) break;
-        if (pithi_mpi_now() > end) return PITH_MPI_ERR_TIMEOUT;
+        if (pithi_mpi_now() > end) return PITH_ERR_TIMEOUT;
         pithi_mpi_idle(&turns);
     }
     return PITH_OK;
@@ -78,7 +78,7 @@ static pith_status finish_vote(pith_mpi_channel *ch) {
 pith_status pithi_mpi_agree(pith_mpi_channel *ch, pith_status status, int *culprit) {
     ch->call.status = status;
     ch->call.culprit = (int)ch->place.rank;
-    pith_status own = pithi_mpi_vote(ch) ? finish_vote(ch) : PITH_MPI_ERR_MPI;
+    pith_status own = pithi_mpi_vote(ch) ? finish_vote(ch) : PITH_ERR_MPI;
     if (own != PITH_OK) {
         pithi_mpi_break(ch, own);
         return own;
@@ -96,7 +96,7 @@ pith_status pithi_mpi_same(pith_mpi_channel *ch, uint64_t number) {
         ch->vote[1] = 0;
         if (MPI_Iallreduce(ch->vote, ch->verdict, 1, MPI_2INT, MPI_MINLOC, ch->comm,
                            &ch->agreement) != MPI_SUCCESS)
-            return PITH_MPI_ERR_MPI;
+            return PITH_ERR_MPI;
         PITHI_MPI_TRY(finish_vote(ch));
         if (turn == 0) smallest = ch->verdict[0];
     }

@@ -79,7 +79,7 @@ void pithi_mpi_end_states(pith_mpi_channel *ch, bool good) {
 
 static pith_status refuse(const pith_mpi_channel *ch, bool base) {
     if (!ch) return PITH_ERR_ARG;
-    if (ch->busy) return PITH_MPI_ERR_BUSY;
+    if (ch->busy) return PITH_ERR_BUSY;
     return base && !ch->with_base ? PITH_ERR_STATE : PITH_OK;
 }
 

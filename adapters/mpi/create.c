@@ -50,7 +50,7 @@ static pith_status check_other(const pith_mpi_options *o, pith_error *error) {
 static pith_status check_options(pith_mpi_options *o, pith_error *error) {
     if (o->kind < PITH_MPI_REDUCE_SCATTER || o->kind > PITH_MPI_ALLTOALLV || !o->spec)
         return fail(error, PITH_ERR_ARG, "no such kind, or no spec");
-    if (!(o->timeout >= 0) || o->timeout > 1e9 || (o->flags & ~PITH_MPI_EXTERNAL_BASE))
+    if (!(o->timeout >= 0) || o->timeout > 1e9 || (o->flags & ~(uint32_t)PITH_MPI_EXTERNAL_BASE))
         return fail(error, PITH_ERR_ARG, "timeout or flags are out of range");
     if (o->count >= UINT64_C(1) << 48 || o->ranks_per_node > INT32_MAX)
         return fail(error, PITH_ERR_ARG, "count or ranks_per_node are too large");
@@ -127,7 +127,7 @@ static pith_status find_exchange(pith_mpi_channel *ch, pith_error *error) {
     PITHI_MPI_TRY(pithi_mpi_agree(ch, status, &culprit));
     if (MPI_Alltoall(ch->o.send_counts, 1, MPI_UINT64_T, heard, 1, MPI_UINT64_T, ch->comm) ||
         MPI_Allreduce(&most, &longest, 1, MPI_UINT64_T, MPI_MAX, ch->comm))
-        return PITH_MPI_ERR_MPI;
+        return PITH_ERR_MPI;
     ch->slices = longest ? (longest - 1) / ch->slice + 1 : 1;
     if (memcmp(heard, ch->o.recv_counts, ch->place.ranks * sizeof *heard))
         return fail(error, PITH_ERR_SHAPE, "recv_counts are not what the other ranks send");
@@ -138,7 +138,7 @@ static pith_status find_exchange(pith_mpi_channel *ch, pith_error *error) {
 
 static pith_status own_comm(pith_mpi_channel *ch) {
     int rank, ranks;
-    if (MPI_Comm_rank(ch->comm, &rank) || MPI_Comm_size(ch->comm, &ranks)) return PITH_MPI_ERR_MPI;
+    if (MPI_Comm_rank(ch->comm, &rank) || MPI_Comm_size(ch->comm, &ranks)) return PITH_ERR_MPI;
     ch->place.rank = (uint32_t)rank;
     ch->place.ranks = (uint32_t)ranks;
     return PITH_OK;
@@ -147,12 +147,12 @@ static pith_status own_comm(pith_mpi_channel *ch) {
 /* The duplicate, and whether every rank has got as far as this. */
 static pith_status duplicate(MPI_Comm comm, MPI_Comm *own, pith_status status) {
     int mine = (int)status, all = 0;
-    if (MPI_Comm_dup(comm, own)) return PITH_MPI_ERR_MPI;
+    if (MPI_Comm_dup(comm, own)) return PITH_ERR_MPI;
     if (!MPI_Comm_set_errhandler(*own, MPI_ERRORS_RETURN) &&
         !MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, *own) && !all)
         return PITH_OK;
     MPI_Comm_free(own);
-    return all ? (pith_status)all : PITH_MPI_ERR_MPI;
+    return all ? (pith_status)all : PITH_ERR_MPI;
 }
 
 static pith_status take_tables(pith_mpi_channel *ch) {
@@ -258,7 +258,7 @@ pith_status pith_mpi_create(pith_mpi_channel **channel, MPI_Comm comm,
     ch->request.channel = ch;
     status = own_comm(ch);
     if (!status) status = build(ch, options, error);
-    if (status == PITH_MPI_ERR_MPI || status == PITH_MPI_ERR_TIMEOUT) ch->broken = true;
+    if (status == PITH_ERR_MPI || status == PITH_ERR_TIMEOUT) ch->broken = true;
     forget_pointers(&ch->o);
     ch->error = (pith_error){"", 0};
     if (status == PITH_OK)

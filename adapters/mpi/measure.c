@@ -66,12 +66,12 @@ static pith_status time_variant(MPI_Comm comm, pith_mpi_options o, uint64_t coun
     }
     double mine[2] = {t->total, t->codec}, all[2] = {0, 0};
     if (!status && MPI_Allreduce(mine, all, 2, MPI_DOUBLE, MPI_MAX, ch->comm))
-        status = PITH_MPI_ERR_MPI;
+        status = PITH_ERR_MPI;
     t->total = all[0];
     t->codec = all[1];
     uint64_t bytes = t->bytes;
     if (!status && MPI_Allreduce(&bytes, &t->bytes, 1, MPI_UINT64_T, MPI_MAX, ch->comm))
-        status = PITH_MPI_ERR_MPI;
+        status = PITH_ERR_MPI;
     pith_mpi_destroy(ch);
     return status;
 }

@@ -38,7 +38,7 @@ static void number_nodes(pith_mpi_channel *ch) {
 }
 
 pith_status pithi_mpi_find_place(pith_mpi_channel *ch) {
-    return find_lowest(ch) ? (number_nodes(ch), PITH_OK) : PITH_MPI_ERR_MPI;
+    return find_lowest(ch) ? (number_nodes(ch), PITH_OK) : PITH_ERR_MPI;
 }
 
 uint32_t pithi_mpi_local_rank(const pith_mpi_channel *ch, uint32_t node, uint32_t local) {

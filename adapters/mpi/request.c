@@ -59,8 +59,8 @@ static pith_status start(pith_mpi_channel *ch, uint32_t kind, const pith_view *i
                          pith_mpi_request **request) {
     if (request) *request = NULL;
     if (!ch || !request || ch->o.kind != kind) return PITH_ERR_ARG;
-    if (ch->broken) return PITH_MPI_ERR_BROKEN;
-    if (ch->busy) return PITH_MPI_ERR_BUSY;
+    if (ch->broken) return PITH_ERR_BROKEN;
+    if (ch->busy) return PITH_ERR_BUSY;
     ch->busy = true;
     ch->sequence++;
     ch->error = (pith_error){"", 0};
@@ -71,7 +71,7 @@ static pith_status start(pith_mpi_channel *ch, uint32_t kind, const pith_view *i
     check_views(ch, in, out);
     set_random(ch, step);
     if (ch->with_base && !ch->call.status) pithi_mpi_begin_base(ch);
-    if (!pithi_mpi_post(ch)) pithi_mpi_break(ch, PITH_MPI_ERR_MPI);
+    if (!pithi_mpi_post(ch)) pithi_mpi_break(ch, PITH_ERR_MPI);
     *request = &ch->request;
     return PITH_OK;
 }
@@ -135,9 +135,9 @@ static void finish(pith_mpi_channel *ch) {
 
 static void advance(pith_mpi_channel *ch, bool *worked, bool *done) {
     *worked = *done = false;
-    if (!ch->broken && !turn(ch, worked, done)) pithi_mpi_break(ch, PITH_MPI_ERR_MPI);
+    if (!ch->broken && !turn(ch, worked, done)) pithi_mpi_break(ch, PITH_ERR_MPI);
     if (!ch->broken && !*done && !*worked && pithi_mpi_now() > ch->call.deadline)
-        pithi_mpi_break(ch, PITH_MPI_ERR_TIMEOUT);
+        pithi_mpi_break(ch, PITH_ERR_TIMEOUT);
     *done = *done || ch->broken;
     if (*done) finish(ch);
 }

@@ -388,7 +388,7 @@ pith_status pith_kv_fork(pith_plan *p, const pith_kv *parent, uint64_t tokens, u
     if (!p || !child) return PITH_ERR_ARG;
     *child = NULL;
     PITHI_TRY(pithi_cache_check(p, parent));
-    if (flags & ~PITH_KV_COPY)
+    if (flags & ~(uint32_t)PITH_KV_COPY)
         return pithi_fail(&p->error, PITH_ERR_UNSUPPORTED, "unknown flags of a fork");
     if (tokens > pith_kv_count(parent))
         return pithi_fail_at(&p->error, PITH_ERR_ARG, "the cache has no such tokens",

@@ -120,3 +120,9 @@ pith_status pith_state_adapt(pith_plan *p, pith_state *s, uint64_t slot, const p
     if (bound) *bound = pith_state_bound(s, slot);
     return PITH_OK;
 }
+
+double pith_bound_factor(uint32_t bound_class) {
+    static const double factors[] = {1.0 / 3, 1, 5.0 / 3};
+    if (bound_class > PITH_BOUND_LARGE) return (double)pithi_float(PITHI_F32_NAN);
+    return factors[bound_class];
+}

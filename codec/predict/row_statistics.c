@@ -138,14 +138,14 @@ static pith_status take_batch(struct batch *b, struct pithi_params *params,
 pith_status pith_row_statistics_sample(pith_row_statistics *statistics, const char *const *specs,
                                        uint32_t count, const pith_view *batch, const pith_env *env,
                                        pith_error *error) {
-    struct pithi_params params[PITH_TUNE_MAX];
+    struct pithi_params params[PITH_ROW_STATISTICS_MAX];
     struct pithi_span span;
     struct batch b;
     pith_env e;
     pithi_fail(error, PITH_OK, "");
     if (!statistics || !specs || !batch)
         return pithi_fail(error, PITH_ERR_ARG, "an argument is NULL");
-    if (count == 0 || count > PITH_TUNE_MAX)
+    if (count == 0 || count > PITH_ROW_STATISTICS_MAX)
         return pithi_fail(error, PITH_ERR_ARG, "the number of specs is out of range");
     PITHI_TRY(pithi_env_take(&e, env, error));
     PITHI_TRY(take_batch(&b, params, specs, count, batch, &span, error));
@@ -169,7 +169,7 @@ static double index_of(uint64_t coded, uint64_t distinct) {
 double pith_row_statistics_index(const pith_row_statistics *statistics, uint32_t k) {
     /* A pointer, so that no operation leaves the place between the two calls. */
     double (*volatile const compute)(uint64_t, uint64_t) = index_of;
-    if (k >= PITH_TUNE_MAX) return (double)pithi_float(PITHI_F32_NAN);
+    if (k >= PITH_ROW_STATISTICS_MAX) return (double)pithi_float(PITHI_F32_NAN);
     if (!statistics->distinct) return 0;
     const uint64_t before = pithi_fp_enter();
     const double index = compute(statistics->coded[k], statistics->distinct);
@@ -179,7 +179,7 @@ double pith_row_statistics_index(const pith_row_statistics *statistics, uint32_t
 
 uint32_t pith_row_statistics_class(const pith_row_statistics *statistics, uint32_t count,
                                    double limit) {
-    for (uint32_t k = count < PITH_TUNE_MAX ? count : PITH_TUNE_MAX; k-- > 1;)
+    for (uint32_t k = count < PITH_ROW_STATISTICS_MAX ? count : PITH_ROW_STATISTICS_MAX; k-- > 1;)
         if (pith_row_statistics_index(statistics, k) <= limit) return k;
     return 0;
 }

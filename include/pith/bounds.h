@@ -31,9 +31,9 @@ PITH_NODISCARD PITH_API pith_status pith_state_scale_bound(pith_plan *plan, pith
 /* Factors for classes of embedding tables: small bounds where rows that become equal cost accuracy,
  * large ones where they do not. With embed:rel=0.03 these are the published 0.01, 0.03 and 0.05
  * (dual-level adaptive compression, SC 2024). */
-#define PITH_BOUND_SMALL (1.0 / 3)
-#define PITH_BOUND_MEDIUM 1.0
-#define PITH_BOUND_LARGE (5.0 / 3)
+enum { PITH_BOUND_SMALL, PITH_BOUND_MEDIUM, PITH_BOUND_LARGE };
+/* 1/3, 1 and 5/3, to be given to pith_state_scale_bound; NaN for other numbers. */
+PITH_API double pith_bound_factor(uint32_t bound_class);
 /* The slot's |x - x'| by pith_state_set_bound or pith_state_adapt, else 0. */
 PITH_API double pith_state_bound(const pith_state *state, uint64_t slot);
 /* The step of the slot's next encode (pith_state_step says it). */
@@ -78,19 +78,20 @@ PITH_NODISCARD PITH_API pith_status pith_state_adapt(pith_plan *plan, pith_state
  * many different rows of a table equal harms what the model has learnt there; the share of rows
  * that it makes equal is the table's homogenization index for that bound. These calls measure it
  * on sampled batches and propose the loosest bound that a table bears. */
-#define PITH_TUNE_MAX 8
+enum { PITH_ROW_STATISTICS_MAX = 8 };
 
 /* What batches of one table have shown. Zero it before the first sample. Counts may be added up
  * over ranks, field by field. */
 typedef struct pith_row_statistics {
     uint64_t batches;
-    uint64_t rows;                 /* of all batches */
-    uint64_t distinct;             /* rows of a batch that differ in their bits, summed */
-    uint64_t coded[PITH_TUNE_MAX]; /* rows of a batch that differ in their codes under specs[k] */
+    uint64_t rows;     /* of all batches */
+    uint64_t distinct; /* rows of a batch that differ in their bits, summed */
+    uint64_t coded
+        [PITH_ROW_STATISTICS_MAX]; /* rows of a batch that differ in their codes under specs[k] */
 } pith_row_statistics;
 
-/* Add a batch of looked-up rows of one table. specs: `count` specs (1..PITH_TUNE_MAX) of codec
- * embed from the smallest bound to the largest, such as "embed:rel=0.01", "embed:rel=0.03",
+/* Add a batch of looked-up rows of one table. specs: `count` specs (1..PITH_ROW_STATISTICS_MAX) of
+ * codec embed from the smallest bound to the largest, such as "embed:rel=0.01", "embed:rel=0.03",
  * "embed:rel=0.05", with rows of one length; the same for every batch. What they say of
  * schedules, modes and blocks has no influence. At most 2^24 elements. On failure *statistics is as
  * before. Allocates through env for its own duration. error may be NULL. */
@@ -98,7 +99,7 @@ PITH_NODISCARD PITH_API pith_status pith_row_statistics_sample(
     pith_row_statistics *statistics, const char *const *specs, uint32_t count,
     const pith_view *batch, const pith_env *env, pith_error *error);
 /* The homogenization index under specs[k]: 1 - coded[k] / distinct; 0 without samples, NaN for k
- * past PITH_TUNE_MAX. */
+ * past PITH_ROW_STATISTICS_MAX. */
 PITH_API double pith_row_statistics_index(const pith_row_statistics *statistics, uint32_t k);
 /* The class of the table: the last k below count whose index is not above limit (0.25 suits the
  * published tables), or 0, the smallest bound, when there is none. */

@@ -89,7 +89,7 @@ PITH_NODISCARD PITH_API pith_status pith_kv_truncate(pith_plan *plan, pith_kv *c
  * Memory that suffices for a child which gets n tokens appended: pith_kv_bytes(plan, window + n +
  * page), the keys of the spec; with PITH_KV_COPY, pith_kv_bytes(plan, window + tokens + n + page)
  * when parent was never truncated. */
-#define PITH_KV_COPY 0x1u
+enum { PITH_KV_COPY = 0x1 };
 PITH_NODISCARD PITH_API pith_status pith_kv_fork(pith_plan *plan, const pith_kv *parent,
                                                  uint64_t tokens, uint32_t flags, void *memory,
                                                  size_t bytes, pith_kv **child);

@@ -82,8 +82,8 @@ extern "C" {
 
 /* ---- Status ---------------------------------------------------------------------------------
  * 0 is success, negative is failure. -1..-19: the caller's arguments. -20..-39: the frame's bytes.
- * -40..-59: the environment. For the same frame the status is the same on every CPU and thread
- * count: with several damaged blocks, that of the lowest block. */
+ * -40..-59: the environment. -60..-79: communication (pith_mpi.h). For the same frame the status is
+ * the same on every CPU and thread count: with several damaged blocks, that of the lowest block. */
 typedef enum pith_status {
     PITH_OK = 0,
     PITH_ERR_ARG = -1,         /* an argument is outside what its text allows */
@@ -108,11 +108,17 @@ typedef enum pith_status {
     PITH_ERR_MEMORY = -40,     /* the allocator returned NULL */
     PITH_ERR_RUNNER = -41,     /* the caller's runner reported failure */
     PITH_ERR_DEVICE = -42,     /* the device's runtime reported failure (pith_cuda.h) */
+    PITH_ERR_TIMEOUT = -60,    /* not all ranks took part in time */
+    PITH_ERR_MPI = -61,        /* an MPI call failed */
+    PITH_ERR_BROKEN = -62,     /* the channel met one of these two before */
+    PITH_ERR_BUSY = -63,       /* a call of this channel is still in flight */
     PITH_ERR_INTERNAL = -99    /* a bug in pith */
 } pith_status;
 
 /* A static string such as "PITH_ERR_BASE"; "PITH_ERR_UNKNOWN" for a number not above. */
 PITH_API const char *pith_status_name(pith_status status);
+/* What the status means, in a static half-sentence such as "the base is not the encoder's". */
+PITH_API const char *pith_status_text(pith_status status);
 
 /* More about the last failure of a call: a static sentence and the place it speaks of (a byte
  * offset in the frame or in the spec, else 0). text is never NULL. */
@@ -161,7 +167,7 @@ PITH_API uint32_t pith_dtype_from_name(const char *name);
  * input only. Elements of an output view must not overlap each other (not checked beyond zero
  * strides). ndim 0 is one element. The logical order of elements is row-major over the shape.
  * data may be NULL when the view has no elements. Input views are never written to. */
-#define PITH_MAX_NDIM 8
+enum { PITH_MAX_NDIM = 8 };
 typedef struct pith_view {
     void *data;
     uint32_t dtype;
@@ -205,10 +211,12 @@ typedef struct pith_env {
     uint64_t max_output_bytes;
 } pith_env;
 
-#define PITH_CPU_SCALAR 0x80000000u /* no feature at all */
-#define PITH_CPU_AVX2 0x1u          /* AVX2, BMI2, F16C */
-#define PITH_CPU_AVX512 0x2u        /* AVX-512 F, BW, VL, DQ, VBMI, GFNI; implies AVX2 */
-#define PITH_CPU_NEON 0x4u
+enum {
+    PITH_CPU_AVX2 = 0x1,   /* AVX2, BMI2, F16C */
+    PITH_CPU_AVX512 = 0x2, /* AVX-512 F, BW, VL, DQ, VBMI, GFNI; implies AVX2 */
+    PITH_CPU_NEON = 0x4,
+    PITH_CPU_SCALAR = 0x40000000 /* no feature at all */
+};
 
 /* Features found on this machine, as the mask above. */
 PITH_API uint32_t pith_cpu_features(void);
@@ -217,12 +225,14 @@ PITH_API uint32_t pith_cpu_features(void);
  * Grammar: name[:key=value[,key=value]...]. Unknown keys, repeated keys, values out of range, and
  * values other than the default of a key that has no effect beside the others (block of kv without
  * entropy=zstd) are errors. doc/CODECS.md and `pith codecs` list the keys. */
-#define PITH_TRAIT_LOSSLESS 0x1u   /* decodes to the same bits */
-#define PITH_TRAIT_FIXED_RATE 0x2u /* size follows from the layout alone (default setting) */
-#define PITH_TRAIT_BASE 0x4u       /* can code against a base */
-#define PITH_TRAIT_EXEMPT 0x8u     /* takes pith_layout.exempt */
-#define PITH_TRAIT_BOUND 0x10u     /* frames state a bound that holds for every value */
-#define PITH_TRAIT_UPDATE 0x20u    /* made for changes: of little use without a base */
+enum {
+    PITH_TRAIT_LOSSLESS = 0x1,   /* decodes to the same bits */
+    PITH_TRAIT_FIXED_RATE = 0x2, /* size follows from the layout alone (default setting) */
+    PITH_TRAIT_BASE = 0x4,       /* can code against a base */
+    PITH_TRAIT_EXEMPT = 0x8,     /* takes pith_layout.exempt */
+    PITH_TRAIT_BOUND = 0x10,     /* frames state a bound that holds for every value */
+    PITH_TRAIT_UPDATE = 0x20     /* made for changes: of little use without a base */
+};
 
 typedef struct pith_codec_info {
     uint32_t id; /* as in frames */
@@ -233,7 +243,8 @@ typedef struct pith_codec_info {
     const char *summary;
 } pith_codec_info;
 
-#define PITH_KEY_STREAM 0x1u /* has an effect on states and caches, none on a frame by itself */
+/* Of a key: it has an effect on states and caches, none on a frame by itself. */
+enum { PITH_KEY_STREAM = 0x1 };
 
 typedef struct pith_key_info {
     const char *name;
@@ -251,15 +262,13 @@ PITH_API pith_status pith_codec_key_at(uint32_t index, uint32_t key, pith_key_in
  * default, in table order. text may be NULL; else PITH_ERR_SPACE when the text and its final 0 have
  * more than cap bytes (PITH_SPEC_MAX always suffice). error may be NULL; its offset is a position
  * in spec. */
-#define PITH_SPEC_MAX 256
+enum { PITH_SPEC_MAX = 256 };
 PITH_NODISCARD PITH_API pith_status pith_spec_check(const char *spec, char *text, size_t cap,
                                                     pith_error *error);
 
 /* ---- Layouts --------------------------------------------------------------------------------
  * Zero every field you do not set, and set size = sizeof(pith_layout). Size rule as pith_env. */
-#define PITH_LAYOUT_CHECKSUMS 0x1u     /* a checksum per block, in every frame */
-#define PITH_LAYOUT_EXTERNAL_BASE 0x2u /* the base lies in caller memory: pith_state_bind_base */
-/* Encode with an external base looks whether that is still what the last call left (see
+/* Flags. Encode with an external base looks whether that is still what the last call left (see
  * pith_encode): at a sample, the first 64 bytes of every 12352 of a block, which costs one to three
  * hundredths of the time. A tensor that was loaded, swapped or updated in place shows there; a
  * change between the samples does not, and the receivers find it at the step after, as they do all
@@ -268,18 +277,24 @@ PITH_NODISCARD PITH_API pith_status pith_spec_check(const char *spec, char *text
  * differ in these two alone load each other's saved states, but do not take each other's states
  * (PITH_ERR_STATE). With base_hash=off nothing is looked at. PITH_ERR_ARG: both.
  * PITH_ERR_UNSUPPORTED: CHECK without a base or with base_hash=off, TRUST without EXTERNAL_BASE. */
-#define PITH_LAYOUT_CHECK_BASE 0x4u
-#define PITH_LAYOUT_TRUST_BASE 0x8u
+enum {
+    PITH_LAYOUT_CHECKSUMS = 0x1,     /* a checksum per block, in every frame */
+    PITH_LAYOUT_EXTERNAL_BASE = 0x2, /* the base lies in caller memory: pith_state_bind_base */
+    PITH_LAYOUT_CHECK_BASE = 0x4,    /* encode compares every byte of the base, see above */
+    PITH_LAYOUT_TRUST_BASE = 0x8     /* encode does not look whether the base was changed */
+};
 
 /* Elements that go around the codec (norm gains, biases): they are not in any group. Only for
  * codecs with PITH_TRAIT_EXEMPT. */
-#define PITH_EXEMPT_16 1u    /* as 16 bits: bf16, or the dtype itself when it has 16 bits */
-#define PITH_EXEMPT_EXACT 2u /* in the tensor's dtype (a NaN may become the canonical one) */
+enum {
+    PITH_EXEMPT_16 = 1,   /* as 16 bits: bf16, or the dtype itself when it has 16 bits */
+    PITH_EXEMPT_EXACT = 2 /* in the tensor's dtype (a NaN may become the canonical one) */
+};
 typedef struct pith_exempt {
     uint64_t first, count; /* elements of the tensor taken flat */
     uint64_t how;          /* PITH_EXEMPT_* */
 } pith_exempt;
-#define PITH_EXEMPT_MAX 65536
+enum { PITH_EXEMPT_MAX = 65536 };
 
 typedef struct pith_layout {
     size_t size;
@@ -305,7 +320,7 @@ typedef struct pith_layout {
     const pith_exempt *exempt;
     size_t exempt_count;
 } pith_layout;
-#define PITH_SOURCE_MAX 1048576
+enum { PITH_SOURCE_MAX = 1048576 };
 
 /* ---- Plans ----------------------------------------------------------------------------------*/
 typedef struct pith_plan pith_plan;
@@ -351,12 +366,15 @@ PITH_API pith_status pith_plan_set_ranks(pith_plan *plan, uint32_t rank, uint32_
 /* 1 when the encoder makes step `step` a key frame by the spec's own rule (key_every=N). */
 PITH_API int pith_plan_is_key(const pith_plan *plan, uint64_t step);
 
-/* For pith's own device backends (pith_cuda.h): what they need of a plan, as plain memory whose
- * content is private to libraries of one version. *bytes is its size; as much of it as cap allows
- * is written to dst. PITH_ERR_UNSUPPORTED when no device codes with this setting; error may be
- * NULL. */
-PITH_NODISCARD PITH_API pith_status pith_plan_table(const pith_plan *plan, void *dst, size_t cap,
-                                                    size_t *bytes, pith_error *error);
+/* The canonical spec of the plan, as pith_spec_check writes it. */
+PITH_NODISCARD PITH_API pith_status pith_plan_spec(const pith_plan *plan, char *text, size_t cap);
+/* The layout the plan was made for; set out->size first, as for pith_plan_create. Without
+ * slot_counts (pith_plan_slot tells them) and exempt ranges. */
+PITH_NODISCARD PITH_API pith_status pith_plan_layout(const pith_plan *plan, pith_layout *out);
+/* A number that is equal for two plans where each takes the other's frames, on every machine: ranks
+ * compare it once, at setup, instead of meeting PITH_ERR_MISMATCH in their first step. What only
+ * encoders differ in (rounding, search, effort) does not count. */
+PITH_API uint64_t pith_plan_fingerprint(const pith_plan *plan);
 
 /* ---- State ----------------------------------------------------------------------------------
  * What a stream remembers, per slot.

@@ -29,4 +29,12 @@ for cxx in ${CXX:-c++ clang++}; do
     try "$cxx" -std=c++17 "${strict[@]}" tests/form/header_test.cc
     try "$cxx" -std=c++17 "${strict[@]}" -x c++ - <<<'#include "pith/pith_svd.h"'
 done
+
+# Readers of headers that are no compilers (bindgen, cffi) see types, functions and enumerators.
+macros=$(grep -nE '^ *# *define' include/pith/*.h adapters/svd/include/pith/*.h |
+    grep -vE 'define PITH_([A-Z_]*_H|API|NODISCARD|VERSION_(MAJOR|MINOR|PATCH))\b') || true
+[ -z "$macros" ] || {
+    printf 'a constant is an enumerator, not a macro:\n%s\n' "$macros"
+    failed=1
+}
 exit $failed

@@ -6,7 +6,8 @@ set -euo pipefail
 shared=$1 static=$2
 header=$(dirname "$0")/../../include/pith/${3:-pith.h}
 headers=("$header")
-[ $# -gt 2 ] || headers+=("${header%pith.h}bounds.h" "${header%pith.h}kv.h")
+[ $# -gt 2 ] || headers+=("${header%pith.h}bounds.h" "${header%pith.h}kv.h"
+    "$(dirname "$0")/../../codec/device_plan.h") # what libpith_cuda calls of libpith
 failed=0
 
 expect_none() { # expect_none TITLE, lines on stdin
@@ -24,8 +25,8 @@ if grep -qE '__(asan|ubsan|tsan|msan)_' <<<"$undefined"; then
 fi
 
 declared=$(cat "${headers[@]}" | tr '\n' ' ' |
-    grep -oE 'PITH_API [a-z0-9_ *]*[ *]pith_[a-z0-9_]+\(' |
-    grep -oE 'pith_[a-z0-9_]+\($' | tr -d '(' | sort -u)
+    grep -oE 'PITH_API [a-z0-9_ *]*[ *]pithi?_[a-z0-9_]+\(' |
+    grep -oE 'pithi?_[a-z0-9_]+\($' | tr -d '(' | sort -u)
 exported=$(nm -D --defined-only "$shared" | awk '{ print $NF }' | sort -u)
 [ "$(wc -l <<<"$declared")" -gt 20 ] || { echo "$header was not understood"; exit 1; }
 

@@ -305,7 +305,7 @@ static void bad_samples_change_nothing(void **state) {
     const pith_view bytes = pith_view_flat(values, PITH_U8, DIM);
     const char *const other[] = {"embed", "eb"}, *const lengths[] = {"embed:dim=4", "embed:dim=8"};
     pith_row_statistics t = {0}, zero = {0};
-    CHECK(isnan(pith_row_statistics_index(&t, PITH_TUNE_MAX)) &&
+    CHECK(isnan(pith_row_statistics_index(&t, PITH_ROW_STATISTICS_MAX)) &&
           pith_row_statistics_index(&t, 0) == 0);
     CHECK_STATUS(PITH_ERR_ARG, pith_row_statistics_sample(&t, classes, 0, &view, NULL, NULL));
     CHECK_STATUS(PITH_ERR_ARG, pith_row_statistics_sample(&t, classes, 9, &view, NULL, NULL));

@@ -21,7 +21,7 @@ bool sim_check_status(pith_status got, pith_status wanted, const char *what, con
     if (got == wanted) return true;
     if (failures++ < 10)
         printf("rank %d: %s:%d: %s: %s, not %s\n", sim_rank, file, line, what,
-               pith_mpi_status_name(got), pith_mpi_status_name(wanted));
+               pith_status_name(got), pith_status_name(wanted));
     return false;
 }
 

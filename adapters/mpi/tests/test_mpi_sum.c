@@ -261,8 +261,7 @@ static void in_flight(void) {
     for (int k = 0; k < MANY; k++)
         CHECK_STATUS(pith_mpi_allreduce_start(ch[k], &in[k], &out[k], 1.0f, 9, &request[k]),
                      PITH_OK);
-    CHECK_STATUS(pith_mpi_allreduce_start(ch[0], &in[0], &out[0], 1.0f, 9, &second),
-                 PITH_MPI_ERR_BUSY);
+    CHECK_STATUS(pith_mpi_allreduce_start(ch[0], &in[0], &out[0], 1.0f, 9, &second), PITH_ERR_BUSY);
     CHECK(second == NULL);
     int done[MANY] = {0};
     for (int turn = 0; turn < 3 * (sim_rank + 1); turn++) {

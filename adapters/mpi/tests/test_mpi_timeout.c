@@ -77,21 +77,21 @@ static pith_status sum(pith_mpi_channel *ch, uint64_t step, pith_mpi_report *rep
 static void expect_timeout(pith_mpi_channel *ch, uint64_t step) {
     pith_mpi_report report;
     double begin = now();
-    CHECK_STATUS(sum(ch, step, &report), PITH_MPI_ERR_TIMEOUT);
+    CHECK_STATUS(sum(ch, step, &report), PITH_ERR_TIMEOUT);
     const double took = now() - begin;
     CHECK(took > 0.9 * limit && took < limit + 3.0);
-    CHECK(report.failed_rank == -1 && report.status == PITH_MPI_ERR_TIMEOUT);
+    CHECK(report.failed_rank == -1 && report.status == PITH_ERR_TIMEOUT);
     CHECK(pith_mpi_last_error(ch).text[0]);
     CHECK(report.wait_seconds > 0.3 * limit && report.wait_seconds < took);
     begin = now();
-    CHECK_STATUS(sum(ch, step + 1, NULL), PITH_MPI_ERR_BROKEN);
+    CHECK_STATUS(sum(ch, step + 1, NULL), PITH_ERR_BROKEN);
     CHECK(now() - begin < 0.9 * limit);
 }
 
 static void late(pith_mpi_channel *ch) {
     if (sim_rank == sim_ranks - 1) {
         pause_for(limit + 1.0);
-        CHECK_STATUS(sum(ch, 2, NULL), PITH_MPI_ERR_TIMEOUT);
+        CHECK_STATUS(sum(ch, 2, NULL), PITH_ERR_TIMEOUT);
     } else {
         expect_timeout(ch, 2);
     }
@@ -104,7 +104,7 @@ static void freeze(pith_mpi_channel *ch) {
     if (sim_rank == sim_ranks - 1) {
         last_signal = SIGSTOP;
         sends_left = 2;
-        CHECK_STATUS(sum(ch, 2, NULL), PITH_MPI_ERR_TIMEOUT);
+        CHECK_STATUS(sum(ch, 2, NULL), PITH_ERR_TIMEOUT);
         sends_left = -1;
         return;
     }

@@ -27,7 +27,7 @@ struct pith {
 
 static int failed(pith_status status, const char *what, const char *text) {
     if (status != PITH_OK)
-        fprintf(stderr, "train: %s: %s: %s\n", what, pith_mpi_status_name(status), text);
+        fprintf(stderr, "train: %s: %s: %s\n", what, pith_status_name(status), text);
     return status != PITH_OK;
 }
 

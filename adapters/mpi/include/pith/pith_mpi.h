@@ -14,15 +14,15 @@
  * One status. A collective call ends with the same status on every rank: the lowest one (-99 before
  * -1) that any rank met, be it a wrong argument, a frame that arrived damaged (every frame and
  * message carries checksums) or a failure of MPI. What a rank cannot tell the others ends in
- * PITH_MPI_ERR_TIMEOUT: a rank that died, hangs or did not call. After PITH_OK all values are
+ * PITH_ERR_TIMEOUT: a rank that died, hangs or did not call. After PITH_OK all values are
  * right; after anything else the output views hold nothing usable (whole or in part the old values,
  * the new ones, or a mixture).
  *
- * After a failure other than a timeout or PITH_MPI_ERR_MPI the channel is as good as before: all
+ * After a failure other than a timeout or PITH_ERR_MPI the channel is as good as before: all
  * messages of the call have been received, and error feedback of the call is taken back
  * (pith_state_rollback). Only an all-gather with a base needs its next call to be a key call
- * (PITH_ERR_STATE until then). After a timeout or PITH_MPI_ERR_MPI the channel is broken: every
- * later collective call answers PITH_MPI_ERR_BROKEN at once, and pith_mpi_destroy keeps those
+ * (PITH_ERR_STATE until then). After a timeout or PITH_ERR_MPI the channel is broken: every
+ * later collective call answers PITH_ERR_BROKEN at once, and pith_mpi_destroy keeps those
  * buffers allocated that MPI may still write to. Other channels and the caller's communicator are
  * not touched; whether MPI can still use them depends on what happened to the rank that was waited
  * for. One case is left to the caller: when the timeout strikes during the very last exchange, the
@@ -59,16 +59,6 @@
 extern "C" {
 #endif
 
-/* ---- Status ---------------------------------------------------------------------------------
- * Beside those of pith.h. */
-#define PITH_MPI_ERR_TIMEOUT ((pith_status)-60) /* not all ranks took part in time */
-#define PITH_MPI_ERR_MPI ((pith_status)-61)     /* an MPI call failed */
-#define PITH_MPI_ERR_BROKEN ((pith_status)-62)  /* the channel met one of these two before */
-#define PITH_MPI_ERR_BUSY ((pith_status)-63)    /* a call of this channel is still in flight */
-
-/* As pith_status_name, for these too. */
-PITH_API const char *pith_mpi_status_name(pith_status status);
-
 /* ---- Nodes ----------------------------------------------------------------------------------
  * Ranks that share a node exchange with the first of two specs, nodes with the second. Nodes are
  * numbered by their lowest rank, and the ranks of a node ("local ranks") in rank order. Nodes may
@@ -90,9 +80,8 @@ enum {
     PITH_MPI_ALLTOALLV = 4
 };
 
-#define PITH_MPI_EXTERNAL_BASE \
-    0x1u                                      /* the base lies in the caller's memory:
-                                                 pith_mpi_bind_base before the first call */
+/* A flag: the base lies in the caller's memory, pith_mpi_bind_base before the first call. */
+enum { PITH_MPI_EXTERNAL_BASE = 0x1 };
 #define PITH_MPI_THRESHOLD_MEASURE UINT64_MAX /* as threshold: pith_mpi_break_even decides */
 
 typedef struct pith_mpi_options {
@@ -174,8 +163,8 @@ typedef struct pith_mpi_report {
 /* ---- Requests -------------------------------------------------------------------------------
  * A started call is finished by pith_mpi_wait or by a pith_mpi_test that sets *done; then the
  * request is gone. Starting posts receives and sends nothing yet. It answers locally: PITH_OK and a
- * request; or NULL with PITH_ERR_ARG (NULL channel, or one of another kind), PITH_MPI_ERR_BUSY or
- * PITH_MPI_ERR_BROKEN. Wrong views, steps and so on do not fail the start but the call, on every
+ * request; or NULL with PITH_ERR_ARG (NULL channel, or one of another kind), PITH_ERR_BUSY or
+ * PITH_ERR_BROKEN. Wrong views, steps and so on do not fail the start but the call, on every
  * rank. report may be NULL everywhere. */
 typedef struct pith_mpi_request pith_mpi_request;
 
@@ -279,7 +268,7 @@ PITH_NODISCARD PITH_API pith_status pith_mpi_alltoallv_start(pith_mpi_channel *c
 
 /* ---- What a channel remembers ---------------------------------------------------------------
  * The base of an all-gather, and error feedback of every hop. These calls are local, and not
- * allowed while a call is in flight (PITH_MPI_ERR_BUSY). */
+ * allowed while a call is in flight (PITH_ERR_BUSY). */
 
 /* Base of all shards, from a view of the whole tensor, as pith_state_set_base. For bases to be
  * equal every rank gives the same values and step. */
