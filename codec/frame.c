@@ -192,19 +192,6 @@ static uint8_t *put_section(uint8_t *at, uint32_t type, const void *bytes, size_
     return at + pithi_pad16(PITHI_SECTION_HEAD + length);
 }
 
-static void put_double(uint8_t *at, double x) {
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    pithi_put64(at, bits);
-}
-
-static double get_double(const uint8_t *at) {
-    const uint64_t bits = pithi_get64(at);
-    double x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
 /* The sections that differ from one step to the next, which come first. */
 static uint8_t *put_step_sections(const struct pithi_frame *f, uint8_t *at) {
     if (f->has_stream) {
@@ -218,8 +205,8 @@ static uint8_t *put_step_sections(const struct pithi_frame *f, uint8_t *at) {
     if (f->params.codec->bound_setting) {
         uint8_t body[PITHI_BOUND_BYTES] = {0};
         pithi_put32(body, f->bound.kind);
-        put_double(body + 8, f->bound.value);
-        put_double(body + 16, f->bound.largest);
+        pithi_put64(body + 8, pithi_bits64(f->bound.value));
+        pithi_put64(body + 16, pithi_bits64(f->bound.largest));
         at = put_section(at, SECTION_BOUND, body, sizeof body);
     }
     return at;
@@ -324,7 +311,8 @@ static pith_status read_bound(const uint8_t *body, size_t length, uint64_t at,
                               struct pithi_frame *f, pith_error *error) {
     if (length != PITHI_BOUND_BYTES || pithi_get32(body + 4))
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "bad bound section", at);
-    f->bound = (struct pithi_bound){pithi_get32(body), get_double(body + 8), get_double(body + 16)};
+    f->bound = (struct pithi_bound){pithi_get32(body), pithi_double(pithi_get64(body + 8)),
+                                    pithi_double(pithi_get64(body + 16))};
     if (!possible(f->params.dtype, &f->bound))
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "an impossible bound", at);
     return PITH_OK;

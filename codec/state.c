@@ -337,18 +337,6 @@ pith_status pith_state_verify(pith_plan *p, const pith_state *s) {
 
 /* ---- Save and load ---------------------------------------------------------------------------*/
 
-static uint64_t bits_of(double x) {
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-static double double_of(uint64_t bits) {
-    double x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
 static void save_residual(const pith_plan *p, const pith_state *s, uint8_t *to) {
     for (uint64_t i = 0; i < p->slots; i++) {
         const float *from = pithi_state_residual(p, s, i, 0);
@@ -382,7 +370,7 @@ pith_status pith_state_save(pith_plan *p, const pith_state *s, void *dst, size_t
     at += PITHI_STATE_FORMAT_HEAD;
     for (uint64_t i = 0; i < s->slots; i++, at += PITHI_STATE_FORMAT_SLOT) {
         pithi_put64(at, s->slot[i].step);
-        pithi_put64(at + 8, is_bounded(p) ? bits_of(s->slot[i].bound) : s->slot[i].base_hash);
+        pithi_put64(at + 8, is_bounded(p) ? pithi_bits64(s->slot[i].bound) : s->slot[i].base_hash);
     }
     for (uint64_t i = 0; is_bounded(p) && i < s->slots; i++, at += PITHI_STATE_FORMAT_BOUNDED) {
         pithi_put64(at, s->slot[i].nonzero);
@@ -401,7 +389,7 @@ static bool legal_bounds(const uint8_t *slot, uint64_t slots) {
     const uint8_t *counts = slot + slots * PITHI_STATE_FORMAT_SLOT;
     for (uint64_t i = 0; i < slots;
          i++, slot += PITHI_STATE_FORMAT_SLOT, counts += PITHI_STATE_FORMAT_BOUNDED) {
-        const double bound = double_of(pithi_get64(slot + 8));
+        const double bound = pithi_double(pithi_get64(slot + 8));
         if (!(bound >= -DBL_MAX && bound <= DBL_MAX)) return false;
         if (pithi_get64(counts) > pithi_get64(counts + 8)) return false;
     }
@@ -460,7 +448,7 @@ pith_status pith_state_load(pith_plan *p, pith_state *s, const void *src, size_t
         s->slot[i] =
             (struct pithi_slot_state){.step = pithi_get64(at), .base_hash = pithi_get64(at + 8)};
     for (uint64_t i = 0; is_bounded(p) && i < s->slots; i++, at += PITHI_STATE_FORMAT_BOUNDED) {
-        s->slot[i].bound = double_of(s->slot[i].base_hash);
+        s->slot[i].bound = pithi_double(s->slot[i].base_hash);
         s->slot[i].base_hash = 0;
         s->slot[i].nonzero = pithi_get64(at);
         s->slot[i].counted = pithi_get64(at + 8);

@@ -16,67 +16,55 @@
 #include "kv/page_entropy.h"
 #include "predict/quant_value.h"
 
-enum {
-    PRESET = PITHI_KV_PRESET,
-    AXIS = PITHI_KV_AXIS,
-    ORDER = PITHI_KV_ORDER,
-    BITS = PITHI_KV_BITS,
-    GROUP = PITHI_KV_GROUP,
-    PAGE = PITHI_KV_PAGE,
-    SYMMETRIC = PITHI_KV_SYMMETRIC,
-    SCALE_DTYPE = PITHI_KV_SCALE_DTYPE,
-    SEARCH = PITHI_KV_SEARCH,
-    ROTATE_HEADS = PITHI_KV_ROTATE_HEADS,
-    CODEBOOK = PITHI_KV_CODEBOOK,
-    OUTLIERS = PITHI_KV_OUTLIERS,
-    WINDOW = PITHI_KV_WINDOW,
-    ENTROPY = PITHI_KV_ENTROPY,
-    EFFORT = PITHI_KV_EFFORT,
-    BLOCK = PITHI_KV_BLOCK
-};
 enum { ROW_MOST = 1 << 20, BLOCK_MOST = 1 << PITHI_BLOCK_LOG2_MAX, BOUND_BYTES = sizeof(double) };
 
 static const struct pithi_key keys[] = {
-    [PRESET] = {"preset", PITHI_KEY_WORD, 0, 0, 9, 0, PITHI_WIRE_NONE,
-                "none|kivi2|kivi4|kvquant-lite|quarot4|xquant2|xquant3|xquant4|q8|q4",
-                "the keys of a published setting; others go on top", false},
-    [AXIS] = {"axis", PITHI_KEY_WORD, 0, 0, 1, 0, 0, "token|channel",
-              "groups run along the elements of a token's head, or of a channel along tokens",
-              false},
-    [ORDER] = {"order", PITHI_KEY_WORD, 0, 0, 1, 0, 1, "tokens|heads",
-               "dimensions: [..., tokens, heads, dim], or [..., heads, tokens, dim]", false},
-    [BITS] = {"bits", PITHI_KEY_NUMBER, 4, 2, 8, 0x17C, 2, "2,3,4,5,6,8", "bits per code", false},
-    [GROUP] = {"group", PITHI_KEY_POW2, 128, 16, 256, 0, 3, "16..256, a power of two",
-               "elements that share a scale; none across two heads", false},
-    [PAGE] = {"page", PITHI_KEY_POW2, 128, 16, 4096, 0, 4, "16..4096, a power of two",
-              "tokens of a page, which decodes by itself", false},
-    [SYMMETRIC] = {"symmetric", PITHI_KEY_WORD, 0, 0, 1, 0, 5, "off|on",
-                   "off: a scale and a zero point per group; on: a scale", false},
-    [SCALE_DTYPE] = {"scale_dtype", PITHI_KEY_WORD, 0, 0, 2, 0, 6, "f16|bf16|f32",
-                     "dtype of scales and zero points", false},
-    [SEARCH] = {"search", PITHI_KEY_WORD, 0, 0, 1, 0, 7, "none|mse",
-                "scale from the extremes, or from the part of the range of least error", true},
-    [ROTATE_HEADS] = {"rotate_heads", PITHI_KEY_WORD, 0, 0, 1, 0, 8, "off|on",
-                      "Hadamard transform of each head: of 32..256 elements, a power of two",
-                      false},
-    [CODEBOOK] = {"codebook", PITHI_KEY_WORD, 0, 0, 2, 0, 9, "uniform|nf|lloyd",
-                  "what codes mean: steps, or 4 to 16 levels for bell-shaped values", false},
-    [OUTLIERS] = {"outliers", PITHI_KEY_REAL, 0, 1, 0, 0, 12, "a number up to 0.125, or none",
-                  "share of a group that is kept exactly: what lies farthest out", false},
-    [WINDOW] = {"window", PITHI_KEY_NUMBER, 0, 0, 1u << 20, 0, PITHI_WIRE_NONE, "0..1048576",
-                "append streams: newest tokens that stay exact", false},
-    [ENTROPY] = {"entropy", PITHI_KEY_WORD, 0, 0, 1, 0, 10, "none|zstd",
-                 "entropy coding of scales and codes, for files", false},
-    [EFFORT] = {"effort", PITHI_KEY_NUMBER, 1, PITHI_ENTROPY_LEVEL_MIN, PITHI_ENTROPY_LEVEL_MAX, 0,
-                PITHI_WIRE_NONE, "1..22", "zstd level of entropy=zstd", false},
-    [BLOCK] = {"block", PITHI_KEY_POW2, 1u << 20, 16, BLOCK_MOST, 0, PITHI_WIRE_BLOCK,
-               "16..16777216, a power of two", "with entropy=zstd: elements per block, in pages",
-               false},
+    [PITHI_KV_PRESET] = {"preset", PITHI_KEY_WORD, 0, 0, 9, 0, PITHI_WIRE_NONE,
+                         "none|kivi2|kivi4|kvquant-lite|quarot4|xquant2|xquant3|xquant4|q8|q4",
+                         "the keys of a published setting; others go on top", false},
+    [PITHI_KV_AXIS] =
+        {"axis", PITHI_KEY_WORD, 0, 0, 1, 0, 0, "token|channel",
+         "groups run along the elements of a token's head, or of a channel along tokens", false},
+    [PITHI_KV_ORDER] = {"order", PITHI_KEY_WORD, 0, 0, 1, 0, 1, "tokens|heads",
+                        "dimensions: [..., tokens, heads, dim], or [..., heads, tokens, dim]",
+                        false},
+    [PITHI_KV_BITS] = {"bits", PITHI_KEY_NUMBER, 4, 2, 8, 0x17C, 2, "2,3,4,5,6,8", "bits per code",
+                       false},
+    [PITHI_KV_GROUP] = {"group", PITHI_KEY_POW2, 128, 16, 256, 0, 3, "16..256, a power of two",
+                        "elements that share a scale; none across two heads", false},
+    [PITHI_KV_PAGE] = {"page", PITHI_KEY_POW2, 128, 16, 4096, 0, 4, "16..4096, a power of two",
+                       "tokens of a page, which decodes by itself", false},
+    [PITHI_KV_SYMMETRIC] = {"symmetric", PITHI_KEY_WORD, 0, 0, 1, 0, 5, "off|on",
+                            "off: a scale and a zero point per group; on: a scale", false},
+    [PITHI_KV_SCALE_DTYPE] = {"scale_dtype", PITHI_KEY_WORD, 0, 0, 2, 0, 6, "f16|bf16|f32",
+                              "dtype of scales and zero points", false},
+    [PITHI_KV_SEARCH] = {"search", PITHI_KEY_WORD, 0, 0, 1, 0, 7, "none|mse",
+                         "scale from the extremes, or from the part of the range of least error",
+                         true},
+    [PITHI_KV_ROTATE_HEADS] =
+        {"rotate_heads", PITHI_KEY_WORD, 0, 0, 1, 0, 8, "off|on",
+         "Hadamard transform of each head: of 32..256 elements, a power of two", false},
+    [PITHI_KV_CODEBOOK] = {"codebook", PITHI_KEY_WORD, 0, 0, 2, 0, 9, "uniform|nf|lloyd",
+                           "what codes mean: steps, or 4 to 16 levels for bell-shaped values",
+                           false},
+    [PITHI_KV_OUTLIERS] = {"outliers", PITHI_KEY_REAL, 0, 1, 0, 0, 12,
+                           "a number up to 0.125, or none",
+                           "share of a group that is kept exactly: what lies farthest out", false},
+    [PITHI_KV_WINDOW] = {"window", PITHI_KEY_NUMBER, 0, 0, 1u << 20, 0, PITHI_WIRE_NONE,
+                         "0..1048576", "append streams: newest tokens that stay exact", false},
+    [PITHI_KV_ENTROPY] = {"entropy", PITHI_KEY_WORD, 0, 0, 1, 0, 10, "none|zstd",
+                          "entropy coding of scales and codes, for files", false},
+    [PITHI_KV_EFFORT] = {"effort", PITHI_KEY_NUMBER, 1, PITHI_ENTROPY_LEVEL_MIN,
+                         PITHI_ENTROPY_LEVEL_MAX, 0, PITHI_WIRE_NONE, "1..22",
+                         "zstd level of entropy=zstd", false},
+    [PITHI_KV_BLOCK] = {"block", PITHI_KEY_POW2, 1u << 20, 16, BLOCK_MOST, 0, PITHI_WIRE_BLOCK,
+                        "16..16777216, a power of two",
+                        "with entropy=zstd: elements per block, in pages", false},
 };
 
 static const struct pithi_need needs[] = {
-    {BLOCK, ENTROPY, "has no effect without entropy=zstd"},
-    {EFFORT, ENTROPY, "has no effect without entropy=zstd"},
+    {PITHI_KV_BLOCK, PITHI_KV_ENTROPY, "has no effect without entropy=zstd"},
+    {PITHI_KV_EFFORT, PITHI_KV_ENTROPY, "has no effect without entropy=zstd"},
 };
 
 /* ---- Presets ---------------------------------------------------------------------------------*/
@@ -86,25 +74,34 @@ static const struct {
     uint8_t key;
     uint16_t value;
 } presets[][SET_MOST] = {
-    {{PRESET, 0}},
-    {{AXIS, 1}, {BITS, 2}, {GROUP, 32}, {WINDOW, 128}},
-    {{AXIS, 1}, {BITS, 4}, {GROUP, 32}, {WINDOW, 128}},
-    {{AXIS, 1}, {BITS, 4}, {GROUP, 128}, {CODEBOOK, 1}, {OUTLIERS, PITHI_DECIMAL(1, -2)}},
-    {{ROTATE_HEADS, 1}, {BITS, 4}, {GROUP, 128}, {SCALE_DTYPE, 1}},
-    {{BITS, 2}, {GROUP, 128}},
-    {{BITS, 3}, {GROUP, 128}},
-    {{BITS, 4}, {GROUP, 128}},
-    {{SYMMETRIC, 1}, {BITS, 8}, {GROUP, 32}},
-    {{SYMMETRIC, 1}, {BITS, 4}, {GROUP, 32}, {SEARCH, 1}},
+    {{PITHI_KV_PRESET, 0}},
+    {{PITHI_KV_AXIS, 1}, {PITHI_KV_BITS, 2}, {PITHI_KV_GROUP, 32}, {PITHI_KV_WINDOW, 128}},
+    {{PITHI_KV_AXIS, 1}, {PITHI_KV_BITS, 4}, {PITHI_KV_GROUP, 32}, {PITHI_KV_WINDOW, 128}},
+    {{PITHI_KV_AXIS, 1},
+     {PITHI_KV_BITS, 4},
+     {PITHI_KV_GROUP, 128},
+     {PITHI_KV_CODEBOOK, 1},
+     {PITHI_KV_OUTLIERS, PITHI_DECIMAL(1, -2)}},
+    {{PITHI_KV_ROTATE_HEADS, 1},
+     {PITHI_KV_BITS, 4},
+     {PITHI_KV_GROUP, 128},
+     {PITHI_KV_SCALE_DTYPE, 1}},
+    {{PITHI_KV_BITS, 2}, {PITHI_KV_GROUP, 128}},
+    {{PITHI_KV_BITS, 3}, {PITHI_KV_GROUP, 128}},
+    {{PITHI_KV_BITS, 4}, {PITHI_KV_GROUP, 128}},
+    {{PITHI_KV_SYMMETRIC, 1}, {PITHI_KV_BITS, 8}, {PITHI_KV_GROUP, 32}},
+    {{PITHI_KV_SYMMETRIC, 1}, {PITHI_KV_BITS, 4}, {PITHI_KV_GROUP, 32}, {PITHI_KV_SEARCH, 1}},
 };
 
 static void preset(uint32_t value[PITHI_KEYS_MAX], uint32_t seen) {
     for (int i = 0; i < SET_MOST; i++) {
-        const uint8_t key = presets[value[PRESET]][i].key;
-        if (key != PRESET && !(seen >> key & 1)) value[key] = presets[value[PRESET]][i].value;
+        const uint8_t key = presets[value[PITHI_KV_PRESET]][i].key;
+        if (key != PITHI_KV_PRESET && !(seen >> key & 1))
+            value[key] = presets[value[PITHI_KV_PRESET]][i].value;
     }
-    if (value[CODEBOOK] && !(seen >> SYMMETRIC & 1)) value[SYMMETRIC] = 1;
-    value[PRESET] = keys[PRESET].initial;
+    if (value[PITHI_KV_CODEBOOK] && !(seen >> PITHI_KV_SYMMETRIC & 1))
+        value[PITHI_KV_SYMMETRIC] = 1;
+    value[PITHI_KV_PRESET] = keys[PITHI_KV_PRESET].initial;
 }
 
 /* ---- Rows and pages --------------------------------------------------------------------------*/
@@ -118,7 +115,7 @@ struct rows {
 static struct rows rows_of(const struct pithi_params *p, uint32_t ndim, const uint64_t *shape) {
     struct rows r = {1, 1, 1, 1};
     if (ndim) r.dim = shape[--ndim];
-    if (ndim > 1 && !p->value[ORDER]) r.heads = shape[--ndim];
+    if (ndim > 1 && !p->value[PITHI_KV_ORDER]) r.heads = shape[--ndim];
     if (ndim) r.tokens = shape[--ndim];
     while (ndim) r.sequences *= shape[--ndim];
     if (p->base_dtype == PITH_NONE) return r;
@@ -136,7 +133,7 @@ static bool row_fits(const struct rows *r) {
 }
 
 static uint64_t page_elements(const struct pithi_params *p, const struct rows *r) {
-    const uint64_t page = p->value[PAGE], tokens = r->tokens < page ? r->tokens : page;
+    const uint64_t page = p->value[PITHI_KV_PAGE], tokens = r->tokens < page ? r->tokens : page;
     return tokens * r->heads * r->dim;
 }
 
@@ -146,15 +143,15 @@ static void resolve(struct pithi_params *p, uint32_t ndim, const uint64_t *shape
     const uint64_t page = known ? page_elements(p, &r) : 0;
     p->heads = known ? (uint32_t)r.heads : 1;
     p->dim = known ? (uint32_t)r.dim : 1;
-    p->block = p->value[ENTROPY] ? p->value[BLOCK] : 1u << PITHI_BLOCK_LOG2_MIN;
+    p->block = p->value[PITHI_KV_ENTROPY] ? p->value[PITHI_KV_BLOCK] : 1u << PITHI_BLOCK_LOG2_MIN;
     while (p->block < page && p->block < BLOCK_MOST) p->block *= 2;
-    p->value[BLOCK] = p->value[ENTROPY] ? p->block : keys[BLOCK].initial;
+    p->value[PITHI_KV_BLOCK] = p->value[PITHI_KV_ENTROPY] ? p->block : keys[PITHI_KV_BLOCK].initial;
 }
 
 /* Tokens of a block: a page, or, coded, as many as there is room for. */
 static uint32_t block_tokens(const struct pithi_params *p, uint64_t row) {
-    const uint64_t page = p->value[PAGE], pages = row ? p->block / (page * row) : 0;
-    return (uint32_t)(p->value[ENTROPY] && pages ? pages * page : page);
+    const uint64_t page = p->value[PITHI_KV_PAGE], pages = row ? p->block / (page * row) : 0;
+    return (uint32_t)(p->value[PITHI_KV_ENTROPY] && pages ? pages * page : page);
 }
 
 static const char *tile(const struct pithi_params *p, uint32_t ndim, const uint64_t *shape,
@@ -166,7 +163,7 @@ static const char *tile(const struct pithi_params *p, uint32_t ndim, const uint6
         return ndim > 1 ? "a token has more than 1048576 elements"
                         : "one dimension is one token of kv, of at most 1048576 elements";
     if (row && page_elements(p, &r) > BLOCK_MOST) return "a page has more than 16777216 elements";
-    if (row && p->value[ROTATE_HEADS] && !order)
+    if (row && p->value[PITHI_KV_ROTATE_HEADS] && !order)
         return "rotate_heads=on needs heads of 32, 64, 128 or 256";
     pithi_tiling_pages(tiling, r.sequences, r.tokens, row, block_tokens(p, row));
     return NULL;
@@ -188,19 +185,22 @@ static pith_status check(const struct pithi_params *p, const char **detail) {
     if (base && !pithi_is_float16_32(p->base_dtype)) {
         *detail = "kv takes a base of dtype f32, bf16 or f16";
         status = PITH_ERR_DTYPE;
-    } else if (base && (p->value[AXIS] || p->value[SEARCH] || p->value[ROTATE_HEADS] ||
-                        p->value[CODEBOOK] || p->value[OUTLIERS] || p->value[ENTROPY])) {
+    } else if (base && (p->value[PITHI_KV_AXIS] || p->value[PITHI_KV_SEARCH] ||
+                        p->value[PITHI_KV_ROTATE_HEADS] || p->value[PITHI_KV_CODEBOOK] ||
+                        p->value[PITHI_KV_OUTLIERS] || p->value[PITHI_KV_ENTROPY])) {
         *detail = "a base needs plain groups along axis=token";
         status = PITH_ERR_UNSUPPORTED; /* the spec is good without one */
-    } else if (p->value[CODEBOOK] && (p->value[BITS] > 4 || !p->value[SYMMETRIC])) {
+    } else if (p->value[PITHI_KV_CODEBOOK] &&
+               (p->value[PITHI_KV_BITS] > 4 || !p->value[PITHI_KV_SYMMETRIC])) {
         *detail = "a codebook has 2 to 4 bits and a symmetric range";
-    } else if (p->value[CODEBOOK] && p->value[SEARCH]) {
+    } else if (p->value[PITHI_KV_CODEBOOK] && p->value[PITHI_KV_SEARCH]) {
         *detail = "search=mse needs codebook=uniform";
-    } else if (p->value[OUTLIERS] && p->value[ROTATE_HEADS]) {
+    } else if (p->value[PITHI_KV_OUTLIERS] && p->value[PITHI_KV_ROTATE_HEADS]) {
         *detail = "outliers need rotate_heads=off";
-    } else if (p->value[OUTLIERS] && pithi_decimal_floor(p->value[OUTLIERS]) > 0.125) {
+    } else if (p->value[PITHI_KV_OUTLIERS] &&
+               pithi_decimal_floor(p->value[PITHI_KV_OUTLIERS]) > 0.125) {
         *detail = "outliers is at most 0.125";
-    } else if (p->value[AXIS] && p->value[PAGE] < p->value[GROUP]) {
+    } else if (p->value[PITHI_KV_AXIS] && p->value[PITHI_KV_PAGE] < p->value[PITHI_KV_GROUP]) {
         *detail = "page is smaller than group";
     } else {
         return PITH_OK;
@@ -208,7 +208,7 @@ static pith_status check(const struct pithi_params *p, const char **detail) {
     return status;
 }
 
-static bool fixed(const struct pithi_params *p) { return !p->value[ENTROPY]; }
+static bool fixed(const struct pithi_params *p) { return !p->value[PITHI_KV_ENTROPY]; }
 
 static uint64_t block_bytes(const struct pithi_params *p, uint64_t count) {
     const struct pithi_kv k = kv_of(p, NULL);
@@ -241,14 +241,14 @@ static struct coding coding_of(const struct pithi_params *p, const struct pithi_
 static size_t scratch_bytes(const struct pithi_params *p) {
     const struct pithi_kv k = kv_of(p, NULL);
     size_t bytes = pithi_kv_scratch(&k);
-    if (p->value[ENTROPY]) coding_of(p, &k, p->most, NULL, &bytes);
+    if (p->value[PITHI_KV_ENTROPY]) coding_of(p, &k, p->most, NULL, &bytes);
     return bytes;
 }
 
 static size_t coder_bytes(const struct pithi_params *p) {
     const struct pithi_kv k = kv_of(p, NULL);
-    const int level = p->decode_only ? PITHI_ENTROPY_LEVEL_NONE : (int)p->value[EFFORT];
-    if (!p->value[ENTROPY]) return 0;
+    const int level = p->decode_only ? PITHI_ENTROPY_LEVEL_NONE : (int)p->value[PITHI_KV_EFFORT];
+    if (!p->value[PITHI_KV_ENTROPY]) return 0;
     return pithi_entropy_bytes(pithi_kv_symbols(&k, (uint32_t)(p->most / row_of(p))), level);
 }
 
@@ -304,9 +304,9 @@ static double bound(const struct pithi_block *b) {
     const struct pithi_params *p = b->params;
     const bool whole = b->length == block_bytes(p, b->count);
     if (p->key_frame) return 0;
-    if (p->value[ENTROPY] && b->plain != whole) return -1;
+    if (p->value[PITHI_KV_ENTROPY] && b->plain != whole) return -1;
     if (whole) return page_bound(p, b->bytes, b->count / row_of(p));
-    return p->value[ENTROPY] ? stated_bound(b) : -1;
+    return p->value[PITHI_KV_ENTROPY] ? stated_bound(b) : -1;
 }
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
@@ -315,7 +315,7 @@ static double bound(const struct pithi_block *b) {
  * of 8, so that every part begins at a whole lane of the hash. */
 static uint32_t step_of(const struct pithi_block *b) {
     const uint32_t tokens = 4096 / row_of(b->params) & ~7u;
-    if (!b->base) return b->params->value[PAGE];
+    if (!b->base) return b->params->value[PITHI_KV_PAGE];
     return tokens ? tokens : 8;
 }
 
@@ -361,8 +361,9 @@ static void encode_coded(struct pithi_block *b) {
     const struct coding c = coding_of(p, &k, b->count, b->scratch, &ignored);
     encode_page(b, c.page);
     const double bound = page_bound(p, c.page, c.tokens);
-    struct pithi_pen pen = {b->bytes, b->length - 1, (int)p->value[EFFORT] | PITHI_ENTROPY_BARE,
-                            c.pieces, b->coder};
+    struct pithi_pen pen = {b->bytes, b->length - 1,
+                            (int)p->value[PITHI_KV_EFFORT] | PITHI_ENTROPY_BARE, c.pieces,
+                            b->coder};
     pithi_pen_put(&pen, (const uint8_t *)&bound, BOUND_BYTES); /* a page has more */
     b->plain = !pithi_kv_pack(&k, c.page, c.tokens, &pen, c.symbols);
     if (b->plain)
@@ -374,7 +375,7 @@ static void encode_coded(struct pithi_block *b) {
 static pith_status encode(struct pithi_block *b) {
     const struct pithi_params *p = b->params;
     b->length = (size_t)block_bytes(p, b->count);
-    if (p->value[ENTROPY]) {
+    if (p->value[PITHI_KV_ENTROPY]) {
         encode_coded(b);
         return PITH_OK;
     }
@@ -442,7 +443,7 @@ static pith_status decode_coded(struct pithi_block *b) {
 
 static pith_status decode(struct pithi_block *b) {
     const uint32_t base_dtype = b->params->base_dtype;
-    if (b->params->value[ENTROPY]) return decode_coded(b);
+    if (b->params->value[PITHI_KV_ENTROPY]) return decode_coded(b);
     if (!b->params->key_frame) {
         if (b->out || b->base) decode_page(b, b->bytes);
         return PITH_OK;
@@ -458,13 +459,13 @@ static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     pithi_kv_init(&k, p, NULL, p->heads, p->dim);
     d->kind = PITHI_DEVICE_pages;
     d->set = k.set;
-    d->set.group = p->value[GROUP]; /* short heads are cut by the kernels */
-    d->pages = (struct pithi_pages){.tokens = p->value[PAGE],
+    d->set.group = p->value[PITHI_KV_GROUP]; /* short heads are cut by the kernels */
+    d->pages = (struct pithi_pages){.tokens = p->value[PITHI_KV_PAGE],
                                     .channel = k.channel,
                                     .rotated = k.order != 0,
-                                    .outliers = p->value[OUTLIERS] != 0};
+                                    .outliers = p->value[PITHI_KV_OUTLIERS] != 0};
     if (d->set.codebook) pithi_codebook_init(&d->pages.book, &d->set);
-    return !p->value[ENTROPY];
+    return !p->value[PITHI_KV_ENTROPY];
 }
 
 const struct pithi_codec pithi_codec_kv = {
@@ -478,7 +479,7 @@ const struct pithi_codec pithi_codec_kv = {
     .key_count = sizeof keys / sizeof keys[0],
     .needs = needs,
     .need_count = sizeof needs / sizeof needs[0],
-    .stream_keys = 1u << WINDOW,
+    .stream_keys = 1u << PITHI_KV_WINDOW,
     .preset = preset,
     .resolve = resolve,
     .check = check,
@@ -490,7 +491,7 @@ const struct pithi_codec pithi_codec_kv = {
     .decode = decode,
     .bound = bound,
     .describe = describe,
-    .described_keys = 1u << SEARCH,
+    .described_keys = 1u << PITHI_KV_SEARCH,
     .tile = tile,
     .pages = true,
 };

@@ -157,29 +157,6 @@ static void decode_key(struct pithi_block *b) {
 
 /* ---- Entropy coding --------------------------------------------------------------------------*/
 
-static void spread_codes(const struct pithi_group_setting *s, const uint8_t *codes, uint8_t *to,
-                         size_t count) {
-    uint32_t pending = 0, filled = 0;
-    for (size_t i = 0; i < count; i++, filled -= s->bits, pending >>= s->bits) {
-        if (filled < s->bits) pending |= (uint32_t)*codes++ << filled, filled += 8;
-        to[i] = (uint8_t)(pending & ((1u << s->bits) - 1));
-    }
-}
-
-/* False when a symbol has more bits than a code. */
-static bool gather_codes(const struct pithi_group_setting *s, const uint8_t *symbols, uint8_t *to,
-                         size_t count) {
-    uint32_t pending = 0, filled = 0, all = 0;
-    for (size_t i = 0; i < count; i++) {
-        all |= symbols[i];
-        pending |= (uint32_t)symbols[i] << filled;
-        filled += s->bits;
-        if (filled >= 8) *to++ = (uint8_t)pending, pending >>= 8, filled -= 8;
-    }
-    if (filled) *to = (uint8_t)pending;
-    return all >> s->bits == 0;
-}
-
 struct coding {
     struct pithi_group_setting set;
     size_t scales, codes, symbols; /* bytes */
@@ -203,7 +180,7 @@ static void encode_entropy(struct pithi_block *b) {
     run_groups(b, b->kernels->group_encode, b->bytes, c.code_buffer);
     const uint8_t *symbols = c.code_buffer;
     if (spread(&c.set)) {
-        spread_codes(&c.set, c.code_buffer, c.symbol_buffer, b->count);
+        pithi_codes_to_symbols(c.set.bits, c.code_buffer, b->count, c.symbol_buffer);
         symbols = c.symbol_buffer;
     }
     const size_t packed = pithi_entropy_pack(b->coder, (int)b->params->value[EFFORT], symbols,
@@ -231,7 +208,8 @@ static pith_status decode_entropy(struct pithi_block *b) {
         uint8_t *symbols = spread(&c.set) ? c.symbol_buffer : codes;
         if (!pithi_entropy_unpack(b->coder, coded, length, symbols, c.symbols))
             return corrupt(b, "the codes do not decompress");
-        if (spread(&c.set) && !gather_codes(&c.set, symbols, codes, b->count))
+        if (spread(&c.set) &&
+            pithi_symbols_to_codes(c.set.bits, symbols, b->count, codes) >> c.set.bits)
             return corrupt(b, "a code is out of range");
     }
     run_groups(b, b->kernels->group_decode, b->bytes, codes);

@@ -31,6 +31,16 @@ PITHI_INLINE float pithi_float(uint32_t u) {
     memcpy(&x, &u, sizeof x);
     return x;
 }
+PITHI_INLINE uint64_t pithi_bits64(double x) {
+    uint64_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+PITHI_INLINE double pithi_double(uint64_t u) {
+    double x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
 /* True for NaN and infinities. */
 PITHI_INLINE bool pithi_nonfinite(uint32_t f32_bits) {
     return (f32_bits & PITHI_F32_INF) == PITHI_F32_INF;

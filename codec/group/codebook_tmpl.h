@@ -479,8 +479,6 @@ static void codebook_encode(struct pithi_group_job *job) {
  * 2^119 up, where values could overflow, go to the scalar reference with the groups beside them. */
 enum { READABLE = 32 }; /* bytes that take64 may read */
 
-#define LIMIT 0x7B000000u /* bits of 2^119 */
-
 struct decoder {
     struct reading reading;
     v16 level;
@@ -574,7 +572,7 @@ ALWAYS void decode_all(struct pithi_group_job *job, uint32_t dtype, bool streame
     uint8_t *const out = job->out;
     for (size_t first = 0, n; first < job->count; first += n) {
         n = job->count - first < step ? job->count - first : step;
-        if (read_scales(job, first, (n + group - 1) / group, scale) >= LIMIT) {
+        if (read_scales(job, first, (n + group - 1) / group, scale) >= PITHI_SCALE_LIMIT) {
             if (streamed) v_stream_end(&stream, out + first * width(dtype));
             scalar_part(job, first, n, pithi_codebook_decode_c);
             continue;

@@ -100,4 +100,10 @@ pithi_sum_fn pithi_group_sum_c;
 double pithi_group_bound(const struct pithi_group_setting *s, const uint8_t *scales,
                          uint64_t count);
 
+/* Codes that straddle bytes (3 and 6 bits), one to a byte, and back; the bits of all symbols, which
+ * are codes where none lies above `bits`. */
+void pithi_codes_to_symbols(unsigned bits, const uint8_t *codes, size_t count, uint8_t *symbols);
+uint32_t pithi_symbols_to_codes(unsigned bits, const uint8_t *symbols, size_t count,
+                                uint8_t *codes);
+
 #endif

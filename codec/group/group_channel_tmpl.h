@@ -321,7 +321,7 @@ static void channel_encode(struct pithi_channel_job *job) {
 /* False when a column is poisoned or could overflow. */
 static bool read_row_of_scales(uint32_t dtype, const uint8_t *from, size_t count, float *to) {
     const struct pithi_group_setting one = {.group = 1, .scale_dtype = (uint8_t)dtype};
-    return read_scales(&one, from, count, to) < LIMIT;
+    return read_scales(&one, from, count, to) < PITHI_SCALE_LIMIT;
 }
 
 ALWAYS v16 column_value(const struct strip *s, v16 q, size_t c, bool asymmetric) {

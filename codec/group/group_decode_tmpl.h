@@ -69,7 +69,7 @@ ALWAYS v16 read_pairs(uint32_t dtype, const uint8_t *from, float *scale, float *
 
 /* False when a group is poisoned or could overflow. */
 static bool get_scales(const struct pithi_group_setting *s, struct batch *b) {
-    if (!s->asymmetric) return read_scales(s, b->scales, b->count, b->scale) < LIMIT;
+    if (!s->asymmetric) return read_scales(s, b->scales, b->count, b->scale) < PITHI_SCALE_LIMIT;
     const size_t groups = (b->count + s->group - 1) >> b->shift;
     v16 most = v_set(0);
     uint32_t worst = 0;
@@ -84,7 +84,7 @@ static bool get_scales(const struct pithi_group_setting *s, struct batch *b) {
         b->zero[g] = pithi_float(pithi_load(b->scales, s->scale_dtype, 2 * g + 1));
         worst = worse(worse(worst, b->scale[g]), b->zero[g]);
     }
-    return worst < LIMIT;
+    return worst < PITHI_SCALE_LIMIT;
 }
 
 #ifndef OWN_PRODUCTS
@@ -522,7 +522,7 @@ static bool open_addends(struct addends *a, const struct pithi_sum_job *job, con
     a->count = t->count;
     a->room = pithi_group_code_bytes(&job->set, job->count) - t->i * job->set.bits / 8;
     a->sum = job->sum + t->i;
-    return worst < LIMIT;
+    return worst < PITHI_SCALE_LIMIT;
 }
 
 /* Never copies the job: what was just stored piece by piece cannot be loaded as a whole before the

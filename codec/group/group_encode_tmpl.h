@@ -60,8 +60,7 @@ enum { BATCH_GROUPS = DECODED / 16 };
  * Codes written by non-temporal stores need no such lines. */
 enum { AHEAD = 3072, AHEAD_ALONE = 4608, CODES_AHEAD = 1024, SCALES_AHEAD = 128 };
 
-#define TINY 0x04800000u  /* bits of 2^-118, as in group.c */
-#define LIMIT 0x7B000000u /* bits of 2^119 */
+#define TINY 0x04800000u /* bits of 2^-118, as in group.c */
 
 /* One batch: pointers to its first element, and one entry per group. */
 struct batch {
@@ -198,7 +197,7 @@ ALWAYS v16 round_zero(const struct pithi_group_setting *s, v16 lo, bool round) {
 }
 
 ALWAYS v16 magnitude16(v16 x) { return v_and(x, v_set(0x7FFFFFFFu)); }
-ALWAYS v16 above_limit(v16 x) { return v_greater(magnitude16(x), v_set(LIMIT - 1)); }
+ALWAYS v16 above_limit(v16 x) { return v_greater(magnitude16(x), v_set(PITHI_SCALE_LIMIT - 1)); }
 
 /* Bits where the last code does not lie at `range` above the zero point. */
 ALWAYS v16 misses_top(v16 range, v16 reciprocal, uint32_t top) {
@@ -305,7 +304,7 @@ ALWAYS bool find_largest(uint32_t vt, uint32_t bt, struct batch *b) {
         b->largest[i >> b->shift] = m;
         if (m > worst) worst = m;
     }
-    return worst < LIMIT;
+    return worst < PITHI_SCALE_LIMIT;
 }
 
 /* For e8m0 up to the next power of two. */
@@ -365,7 +364,8 @@ static bool idempotent_scales(const struct pithi_group_setting *s, uint32_t dtyp
         const v16 hi = v_load((const uint8_t *)(b->scale + g));
         const bool odd = s->asymmetric ? settle_ranges(&t, s, dtype, lo, hi, true, false)
                                        : settle_sizes(&t, s, dtype, hi, false);
-        if (v_reduce_maxu(v_maxu(magnitude16(lo), magnitude16(hi))) >= LIMIT) return false;
+        if (v_reduce_maxu(v_maxu(magnitude16(lo), magnitude16(hi))) >= PITHI_SCALE_LIMIT)
+            return false;
         if (odd && settle_irregular(&t, s, dtype, 0, 16)) return false;
         memcpy(b->scale + g, t.scale, sizeof t.scale);
         memcpy(b->zero + g, t.zero, sizeof t.zero);
@@ -1025,7 +1025,7 @@ ALWAYS void encode_groups(struct pithi_group_job *job, size_t count, struct pass
         const size_t next = i + group < count ? i + group : i;
         const uint32_t largest = v_reduce_maxu(m);
         const v16 reciprocal = put_scale(&p.set, p.scales, g, largest);
-        if (__builtin_expect(largest >= LIMIT, 0)) {
+        if (__builtin_expect(largest >= PITHI_SCALE_LIMIT, 0)) {
             encode_huge(job, i, false);
             skip_group(&p, i, w);
             m = maxima(v_set(0), &p, next, group, w);
@@ -1060,7 +1060,7 @@ ALWAYS void encode_random_groups(struct pithi_group_job *job, size_t count, stru
     open_pass(&p, job, w);
     for (size_t i = 0; i < count; i += p.set.group) {
         const uint32_t largest = v_reduce_maxu(random_maxima(&p, i, w));
-        if (__builtin_expect(largest >= LIMIT, 0)) {
+        if (__builtin_expect(largest >= PITHI_SCALE_LIMIT, 0)) {
             encode_huge(job, i, false);
             skip_group(&p, i, w);
         } else {
@@ -1111,7 +1111,7 @@ ALWAYS void encode_rotated(struct pithi_group_job *job, size_t count, struct pas
         const uint32_t largest = v_reduce_maxu(m);
         const v16 reciprocal = put_scale(&p.set, p.scales, i / HELD, largest);
         m = rotate_group(&next, &p, i + HELD < count ? i + HELD : i, w);
-        if (__builtin_expect(largest >= LIMIT, 0)) {
+        if (__builtin_expect(largest >= PITHI_SCALE_LIMIT, 0)) {
             encode_huge(job, i, true);
             skip_group(&p, i, w);
         } else if (w.random) {

@@ -16,6 +16,9 @@
 /* A scale of 8 bits: 2^(byte - 127); 255 is NaN. */
 #define PITHI_E8M0 32
 
+/* The bits of 2^119: no code times a scale below it overflows. */
+#define PITHI_SCALE_LIMIT 0x7B000000u
+
 struct pithi_group_setting {
     uint32_t group; /* elements, a power of two 16..16384; the last group may be short */
     uint8_t bits;   /* 1..8; symmetric: 2..8 */

@@ -58,33 +58,13 @@ size_t pithi_kv_symbols(const struct pithi_kv *k, uint32_t tokens) {
 
 /* ---- Symbols ---------------------------------------------------------------------------------*/
 
-static void spread(const struct string *s, const uint8_t *from, uint8_t *to) {
-    uint32_t pending = 0, filled = 0;
-    for (size_t i = 0; i < s->codes; i++, filled -= s->straddling, pending >>= s->straddling) {
-        if (filled < s->straddling) pending |= (uint32_t)*from++ << filled, filled += 8;
-        to[i] = (uint8_t)(pending & ((1u << s->straddling) - 1));
-    }
-}
-
-/* Returns all bits of the symbols. */
-static uint32_t gather(const struct string *s, const uint8_t *from, uint8_t *to) {
-    uint32_t pending = 0, filled = 0, all = 0;
-    for (size_t i = 0; i < s->codes; i++) {
-        all |= from[i];
-        pending |= (uint32_t)from[i] << filled;
-        for (filled += s->straddling; filled >= 8; filled -= 8, pending >>= 8)
-            *to++ = (uint8_t)pending;
-    }
-    if (filled) *to = (uint8_t)pending;
-    return all;
-}
-
 static bool put_string(const struct string *s, const uint8_t *page, size_t most,
                        struct pithi_pen *pen, uint8_t *symbols) {
     const size_t step = s->straddling ? s->codes : s->bytes;
     for (size_t i = 0; i < s->count; i++)
         if (s->straddling)
-            spread(s, page + s->at + i * s->stride, symbols + i * step);
+            pithi_codes_to_symbols(s->straddling, page + s->at + i * s->stride, s->codes,
+                                   symbols + i * step);
         else
             memcpy(symbols + i * step, page + s->at + i * s->stride, step);
     return pithi_piece_put(pen, most, symbols, symbols_of(s));
@@ -98,7 +78,8 @@ static const char *take_string(const struct string *s, struct pithi_reader *r, u
     if (!symbols) return "the codes of a head are damaged";
     for (size_t i = 0; i < s->count; i++)
         if (s->straddling)
-            all |= gather(s, symbols + i * step, page + s->at + i * s->stride);
+            all |= pithi_symbols_to_codes(s->straddling, symbols + i * step, s->codes,
+                                          page + s->at + i * s->stride);
         else
             memcpy(page + s->at + i * s->stride, symbols + i * step, step);
     return s->straddling && all >> s->straddling ? "a code is out of range" : NULL;

@@ -31,17 +31,6 @@ struct pithi_quant {
     uint64_t width, half;              /* relative: bins of width = 2 * half + 1 units */
 };
 
-PITHI_INLINE uint64_t pithi_bits64(double x) {
-    uint64_t u;
-    memcpy(&u, &x, sizeof u);
-    return u;
-}
-PITHI_INLINE double pithi_double(uint64_t u) {
-    double x;
-    memcpy(&x, &u, sizeof x);
-    return x;
-}
-
 /* ---- Formats as bit patterns -----------------------------------------------------------------*/
 
 struct pithi_number_format {

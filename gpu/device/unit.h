@@ -210,8 +210,6 @@ PITHI_DEVICE uint64_t pithi_unit_get_codes(const uint8_t *p, uint32_t bits, uint
     return word;
 }
 
-#define PITHI_SCALE_LIMIT 0x7B000000u /* bits of 2^119: no code times less than it overflows */
-
 /* How far the codes of a setting reach below 0. */
 PITHI_DEVICE uint32_t pithi_unit_half(const struct pithi_group_setting *set) {
     return set->asymmetric ? 0 : 1u << (set->bits - 1);
