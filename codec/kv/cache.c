@@ -16,17 +16,32 @@ static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 /* ---- Plans -----------------------------------------------------------------------------------*/
 
+/* Why the plan has no caches and pages of their own; NULL: it has. */
+static const char *why_not(const pith_plan *plan) {
+    const struct pithi_params *q = &plan->params;
+    const uint32_t last = plan->ndim ? plan->ndim - 1 : 0;
+    if (!q->codec->pages) return "caches and pages are those of codec kv";
+    if (!q->codec->fixed(q)) return "caches and pages need entropy=none";
+    if (q->value[PITHI_KV_ORDER]) return "caches and pages need order=tokens: give a permuted view";
+    if (q->base_dtype) return "caches and pages take no base";
+    if (!plan->one_frame) return "caches and pages need a layout of one slot";
+    if (plan->ndim < 2 || plan->ndim > 3)
+        return "caches and pages need a layout [tokens, heads, dim] or [tokens, dim]";
+    if (plan->shape[0] < q->value[PITHI_KV_PAGE]) /* the workspace is for whole pages */
+        return "caches and pages need a layout of at least one page of tokens";
+    if (plan->shape[last] == 0 || plan->shape[1] == 0)
+        return "caches and pages need tokens that have elements";
+    return NULL;
+}
+
 bool pithi_paged_of(const pith_plan *plan, struct pithi_paged *p) {
     const struct pithi_params *q = &plan->params;
-    if (!q->codec->pages || !q->codec->fixed(q) || q->value[PITHI_KV_ORDER] || q->base_dtype ||
-        !plan->one_frame || plan->ndim < 2 || plan->ndim > 3)
-        return false;
+    if (why_not(plan)) return false;
     const uint32_t last = plan->ndim - 1;
     const uint64_t heads = last == 2 ? plan->shape[1] : 1, dim = plan->shape[last];
     p->tokens = q->value[PITHI_KV_PAGE];
     p->limit = plan->shape[0];
     p->row = (size_t)(heads * dim);
-    if (p->limit < p->tokens || p->row == 0) return false; /* workspace is for whole pages */
     pithi_kv_init(&p->kv, q, &plan->kernels, (uint32_t)heads, (uint32_t)dim);
     p->bytes = pithi_kv_places(&p->kv, p->tokens).bytes;
     return true;
@@ -34,9 +49,13 @@ bool pithi_paged_of(const pith_plan *plan, struct pithi_paged *p) {
 
 pith_status pithi_paged_require(pith_plan *plan, struct pithi_paged *p) {
     if (pithi_paged_of(plan, p)) return PITH_OK;
-    return pithi_fail(&plan->error, PITH_ERR_UNSUPPORTED,
-                      "caches and pages need codec kv, order=tokens, entropy=none, no base, one "
-                      "slot, [tokens, heads, dim] or [tokens, dim], at least a page of tokens");
+    return pithi_fail(&plan->error, PITH_ERR_UNSUPPORTED, why_not(plan));
+}
+
+pith_status pith_kv_check(const pith_plan *plan, pith_error *error) {
+    if (!plan) return pithi_fail(error, PITH_ERR_ARG, "plan is NULL");
+    const char *const why = why_not(plan);
+    return why ? pithi_fail(error, PITH_ERR_UNSUPPORTED, why) : pithi_fail(error, PITH_OK, "");
 }
 
 uint64_t pithi_paged_fingerprint(const pith_plan *plan) {
@@ -51,7 +70,7 @@ uint64_t pithi_paged_fingerprint(const pith_plan *plan) {
 pith_status pithi_cache_check(pith_plan *p, const pith_kv *c) {
     if (!p) return PITH_ERR_ARG;
     if (!c) return pithi_fail(&p->error, PITH_ERR_ARG, "the cache is NULL");
-    if (c->base_hash == p->paged_fingerprint) return PITH_OK;
+    if (c->fingerprint == p->paged_fingerprint) return PITH_OK;
     return pithi_fail(&p->error, PITH_ERR_STATE, "the cache is another plan's");
 }
 
@@ -138,7 +157,7 @@ pith_status pith_kv_init(pith_plan *plan, void *memory, size_t bytes, pith_kv **
     at += (64 - (uintptr_t)at % 64) % 64;
     pith_kv *c = (pith_kv *)(void *)at;
     *c = (pith_kv){.paged = p, .window = window, .ring = ring_of(&p, window)};
-    c->base_hash = plan->paged_fingerprint;
+    c->fingerprint = plan->paged_fingerprint;
     c->stride = (size_t)stride_of(&p);
     c->slots = (bytes - fixed) / slot_bytes(&p);
     c->entries = entries_of(&p) + c->slots;

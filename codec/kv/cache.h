@@ -42,7 +42,7 @@ struct pithi_cache_page {
  * its size and `start` are whole pages, so that the oldest page of them lies in one piece. */
 struct pith_kv {
     struct pithi_paged paged;
-    uint64_t base_hash; /* of the plan */
+    uint64_t fingerprint; /* of the plan */
     uint64_t window, ring, start;
     uint64_t finished, held; /* tokens in pages and in the ring */
     uint64_t pages, shared, slots, entries;

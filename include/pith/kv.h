@@ -15,13 +15,18 @@ extern "C" {
 /* ---- Plans and views ------------------------------------------------------------------------
  * These calls take a plan of codec kv with order=tokens, entropy=none, one slot, no base, and a
  * layout [tokens, heads, dim] or [tokens, dim] (one head) of at least one page of tokens; for
- * others they answer PITH_ERR_UNSUPPORTED, or 0 where they return a size. A plan serves any number
+ * others they answer PITH_ERR_UNSUPPORTED, or 0 where they return a size, and pith_kv_check says
+ * which of these it is. A plan serves any number
  * of caches: usually one for the keys of all layers and one for the values.
  * A view of n tokens is [n, heads, dim], or [n, dim] of one head; of a tensor [heads, tokens, dim]
  * it has the strides {dim, tokens * dim, 1} (doc/CACHES.md has an example).
  * Elsewhere codec kv takes any shape: further dimensions in front are sequences, and a tensor of
  * one dimension is one token of one head, so that flat data should be given the shape [tokens, dim]
  * first. */
+
+/* PITH_OK when the plan has caches and pages of their own, else PITH_ERR_UNSUPPORTED and why; error
+ * may be NULL. */
+PITH_NODISCARD PITH_API pith_status pith_kv_check(const pith_plan *plan, pith_error *error);
 
 /* ---- Caches ---------------------------------------------------------------------------------
  * A cache holds one sequence. The newest `window` tokens (a key of the spec) are kept exactly, in

@@ -608,14 +608,66 @@ static void test_memory_of_children(void **state) {
     }
 }
 
+/* Each cause of a refusal has a text of its own, which the calls on caches give as well. */
+static void test_why_not(void **state) {
+    (void)state;
+    static const struct {
+        const char *spec, *text;
+        uint32_t ndim;
+        uint64_t shape[3], slots;
+        uint32_t base_dtype;
+    } rows[] = {{"kv:page=16", "", 3, {32, 2, 64}, 1, PITH_NONE},
+                {"kv:page=16", "", 2, {32, 64}, 0, PITH_NONE},
+                {"grad", "codec kv", 2, {32, 64}, 1, PITH_NONE},
+                {"kv:page=16,entropy=zstd", "entropy=none", 2, {32, 64}, 1, PITH_NONE},
+                {"kv:page=16,order=heads", "order=tokens", 3, {2, 32, 64}, 1, PITH_NONE},
+                {"kv:page=16", "no base", 2, {32, 64}, 1, PITH_F32},
+                {"kv:page=16", "one slot", 2, {32, 64}, 2, PITH_NONE},
+                {"kv:page=16", "[tokens, heads, dim]", 1, {32}, 1, PITH_NONE},
+                {"kv:page=16", "one page of tokens", 2, {15, 64}, 1, PITH_NONE},
+                {"kv:page=16", "have elements", 3, {32, 0, 64}, 1, PITH_NONE},
+                {"kv:page=16", "have elements", 2, {32, 0}, 1, PITH_NONE}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        pith_layout layout = {.size = sizeof layout,
+                              .dtype = PITH_F32,
+                              .base_dtype = rows[i].base_dtype,
+                              .ndim = rows[i].ndim,
+                              .slots = rows[i].slots};
+        memcpy(layout.shape, rows[i].shape, sizeof rows[i].shape);
+        pith_plan *plan;
+        pith_kv *cache;
+        pith_error error;
+        uint8_t memory[64];
+        context("row %zu: %s", i, rows[i].spec);
+        CHECK_OK(pith_plan_create(&plan, rows[i].spec, &layout, NULL, NULL));
+        const bool good = !rows[i].text[0];
+        CHECK_STATUS(good ? PITH_OK : PITH_ERR_UNSUPPORTED, pith_kv_check(plan, &error));
+        CHECK(good ? error.text[0] == 0 : strstr(error.text, rows[i].text) != NULL);
+        CHECK((pith_kv_bytes(plan, 0) != 0) == good);
+        if (!good) {
+            CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_kv_init(plan, memory, sizeof memory, &cache));
+            CHECK(strcmp(pith_plan_error(plan).text, error.text) == 0);
+        }
+        pith_plan_destroy(plan);
+    }
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_check(NULL, NULL));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_append),        cmocka_unit_test(test_batch),
-        cmocka_unit_test(test_refused_batch), cmocka_unit_test(test_poison),
-        cmocka_unit_test(test_poison_batch),  cmocka_unit_test(test_truncate),
-        cmocka_unit_test(test_room_for_cuts), cmocka_unit_test(test_full),
-        cmocka_unit_test(test_fork),          cmocka_unit_test(test_small_child),
-        cmocka_unit_test(test_exact_views),   cmocka_unit_test(test_memory_of_children),
+        cmocka_unit_test(test_why_not),
+        cmocka_unit_test(test_append),
+        cmocka_unit_test(test_batch),
+        cmocka_unit_test(test_refused_batch),
+        cmocka_unit_test(test_poison),
+        cmocka_unit_test(test_poison_batch),
+        cmocka_unit_test(test_truncate),
+        cmocka_unit_test(test_room_for_cuts),
+        cmocka_unit_test(test_full),
+        cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_small_child),
+        cmocka_unit_test(test_exact_views),
+        cmocka_unit_test(test_memory_of_children),
     };
     return cmocka_run_group_tests_name("cache", tests, NULL, NULL);
 }
