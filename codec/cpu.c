@@ -57,7 +57,7 @@ uint32_t pithi_cpu_select(uint32_t mask) {
 #define HAS_avx512 (PITH_CPU_AVX2 | PITH_CPU_AVX512)
 #define HAS_neon PITH_CPU_NEON
 
-#define PITH_CODEC(id, name, device)
+#define PITH_CODEC(id, name)
 #define PITH_KERNEL(folder, name, isa) \
     ON_##isa(void pithi_##name##_bind_##isa(struct pithi_kernels *kernels);)
 #include "registry.def"

@@ -10,7 +10,7 @@
 #include "predict/bound_value.h"
 #include "predict/tile.h"
 
-/* Which kernels of a device backend code for a codec: the last word of its registry row. */
+/* Which kernels of a device backend code for a codec: what its hook `describe` says. */
 enum pithi_device_kind {
     PITHI_DEVICE_none,
     PITHI_DEVICE_raw,

@@ -5,12 +5,12 @@
 #include "codec.h"
 
 #define PITH_KERNEL(folder, name, isa)
-#define PITH_CODEC(id, name, device) extern const struct pithi_codec pithi_codec_##name;
+#define PITH_CODEC(id, name) extern const struct pithi_codec pithi_codec_##name;
 #include "registry.def"
 #undef PITH_CODEC
 
 static const struct pithi_codec *const codecs[] = {
-#define PITH_CODEC(id, name, device) &pithi_codec_##name,
+#define PITH_CODEC(id, name) &pithi_codec_##name,
 #include "registry.def"
 #undef PITH_CODEC
 };
@@ -19,8 +19,8 @@ enum { CODEC_COUNT = sizeof codecs / sizeof codecs[0] };
 /* A number used twice does not compile. */
 const struct pithi_codec *pithi_codec_by_id(uint32_t id) {
     switch (id) {
-#define PITH_CODEC(id, name, device) \
-    case id:                         \
+#define PITH_CODEC(id, name) \
+    case id:                 \
         return &pithi_codec_##name;
 #include "registry.def"
 #undef PITH_CODEC

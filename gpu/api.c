@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
-#include "device/group/special.h"
+#include "device/special.h"
 #include "kv.h"
 #include "plan.h"
 #include "predict.h"
@@ -118,13 +118,13 @@ void pithi_cuda_divide(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64
 /* The kernel that knows most of this call. */
 static enum pithi_gpu_kernel special(enum pithi_gpu_kernel kernel, const struct pithi_gpu_call *a) {
     if (!pithi_known_plain(a)) return kernel;
-#define PITH_GPU_SPECIAL(body, reads, makes)                                                 \
+#define PITH_GPU_SPECIAL(family, body, reads, makes)                                         \
     if (kernel == PITHI_GPU_##body) {                                                        \
         const struct pithi_known read = pithi_known_##reads(), made = pithi_known_##makes(); \
         if (pithi_known_fits(&read, a, &a->from) && pithi_known_fits(&made, a, &a->to))      \
             return PITHI_GPU_##body##_##reads##_##makes;                                     \
     }
-#include "device/group/special.def"
+#include "device/special.def"
 #undef PITH_GPU_SPECIAL
     return kernel;
 }

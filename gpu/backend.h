@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 enum pithi_gpu_kernel {
-#define PITH_GPU_KERNEL(name) PITHI_GPU_##name,
+#define PITH_GPU_KERNEL(family, name) PITHI_GPU_##name,
 #include "kernels.def"
 #undef PITH_GPU_KERNEL
     PITHI_GPU_KERNELS

@@ -1,37 +1,25 @@
-/* cuda.cu - the kernels on a CUDA device.
+/* cuda.cu - the host side of kernels on a CUDA device: which one, where, with what.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <cuda_runtime.h>
 
 #include "backend.h"
-#include "device/bodies.h"
+#include "device/team.h"
 
-#define KERNEL(name, is_special, teams)                                     \
-    static __global__ void __launch_bounds__(PITHI_TEAM, teams)             \
-        kernel_##name(const __grid_constant__ struct pithi_gpu_call call) { \
-        extern __shared__ struct pithi_gpu_shared shared[];                 \
-        struct pithi_gpu_thread thread;                                     \
-        thread.tid = threadIdx.x;                                           \
-        thread.special = is_special;                                        \
-        pithi_##name(&call, shared, &thread, nullptr, blockIdx.x);          \
-    }
-/* Teams a processor: without a number ptxas aims at one of its own, and spills for it. */
-static constexpr int teams_of(int kernel) {
-    return kernel == PITHI_GPU_encode_raw || kernel == PITHI_GPU_decode_raw ? 4 : 2;
+/* The kernels are compiled a family at a time (kernels.cu). NULL: not one of the family. */
+#define FAMILIES(X) X(common) X(predict) X(group_encode) X(group_decode) X(kv_encode) X(kv_decode)
+#define DECLARE(family) \
+    extern "C" const void *pithi_gpu_kernel_##family(enum pithi_gpu_kernel number);
+FAMILIES(DECLARE)
+#undef DECLARE
+
+static const void *kernel_of(enum pithi_gpu_kernel number) {
+    const void *found = nullptr;
+#define LOOK(family) \
+    if (!found) found = pithi_gpu_kernel_##family(number);
+    FAMILIES(LOOK)
+#undef LOOK
+    return found;
 }
-#define PITH_GPU_KERNEL(name) KERNEL(name, false, teams_of(PITHI_GPU_##name))
-/* They fit into the registers of three teams a processor: what is asked for is what hides the time
- * that memory takes. General ones would not. */
-#define PITH_GPU_SPECIAL(body, from, to) KERNEL(body##_##from##_##to, true, 3)
-#include "kernels.def"
-#undef PITH_GPU_KERNEL
-
-typedef void kernel(struct pithi_gpu_call);
-
-static kernel *const kernels[PITHI_GPU_KERNELS] = {
-#define PITH_GPU_KERNEL(name) kernel_##name,
-#include "kernels.def"
-#undef PITH_GPU_KERNEL
-};
 
 /* The caller's device is current again at the end. */
 class on_device {
@@ -62,7 +50,7 @@ int pithi_gpu_open(int device, uint32_t *processors) {
     cudaError_t status = guard.status;
     for (int k = 0; k < PITHI_GPU_KERNELS && status == cudaSuccess; k++) {
         cudaFuncAttributes attributes;
-        status = cudaFuncGetAttributes(&attributes, (const void *)kernels[k]);
+        status = cudaFuncGetAttributes(&attributes, kernel_of((enum pithi_gpu_kernel)k));
     }
     if (status == cudaSuccess)
         status = cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
@@ -75,9 +63,8 @@ int pithi_gpu_launch(int device, enum pithi_gpu_kernel number, const struct pith
     const on_device guard(device);
     if (guard.status != cudaSuccess) return taken(guard.status);
     void *arguments[] = {const_cast<struct pithi_gpu_call *>(call)};
-    return taken(cudaLaunchKernel((const void *)kernels[number], dim3((unsigned)teams),
-                                  dim3(PITHI_TEAM), arguments, pithi_shared_bytes(call),
-                                  (cudaStream_t)stream));
+    return taken(cudaLaunchKernel(kernel_of(number), dim3((unsigned)teams), dim3(PITHI_TEAM),
+                                  arguments, pithi_shared_bytes(call), (cudaStream_t)stream));
 }
 
 int pithi_gpu_copy(int device, void *to, const void *from, size_t bytes, void *stream) {

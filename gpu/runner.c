@@ -11,6 +11,14 @@
 #include <string.h>
 
 #include "backend.h"
+
+/* All families. */
+#define PITHI_GPU_common
+#define PITHI_GPU_group_encode
+#define PITHI_GPU_group_decode
+#define PITHI_GPU_predict
+#define PITHI_GPU_kv_encode
+#define PITHI_GPU_kv_decode
 #include "device/bodies.h"
 
 static int the_order = PITHI_ORDER_FORWARD;
@@ -72,7 +80,7 @@ typedef void body(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                   struct pithi_gpu_thread *t, struct pithi_team *team, uint64_t number);
 
 static body *const bodies[PITHI_GPU_KERNELS] = {
-#define PITH_GPU_KERNEL(name) pithi_##name,
+#define PITH_GPU_KERNEL(family, name) pithi_##name,
 #include "kernels.def"
 #undef PITH_GPU_KERNEL
 };

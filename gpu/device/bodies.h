@@ -1,23 +1,61 @@
-/* bodies.h - the text of every kernel; kernels.def lists them.
+/* bodies.h - the bodies of the kernels of those families for which PITHI_GPU_<family> is defined;
+ * kernels.def lists them.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef PITHI_GPU_DEVICE_BODIES_H
 #define PITHI_GPU_DEVICE_BODIES_H
 
+#include "device/special.h"
+
+#ifdef PITHI_GPU_common
 #include "device/check.h"
-#include "device/group/decode.h"
-#include "device/group/encode.h"
-#include "device/group/recode.h"
-#include "device/group/special.h"
 #include "device/key.h"
-#include "device/kv/pairs.h"
+#include "device/raw.h"
+#include "device/state.h"
+#define PITHI_IF_common(x) x
+#else
+#define PITHI_IF_common(x)
+#endif
+
+#ifdef PITHI_GPU_group_encode
+#include "device/group/encode.h"
+#define PITHI_IF_group_encode(x) x
+#else
+#define PITHI_IF_group_encode(x)
+#endif
+
+#ifdef PITHI_GPU_group_decode
+#include "device/group/decode.h"
+#include "device/group/recode.h"
+#define PITHI_IF_group_decode(x) x
+#else
+#define PITHI_IF_group_decode(x)
+#endif
+
+#ifdef PITHI_GPU_predict
 #include "device/predict/decode.h"
 #include "device/predict/encode.h"
 #include "device/predict/rows_decode.h"
 #include "device/predict/rows_encode.h"
-#include "device/raw.h"
-#include "device/state.h"
+#define PITHI_IF_predict(x) x
+#else
+#define PITHI_IF_predict(x)
+#endif
 
-#define PITH_GPU_SPECIAL(body, reads, makes)                                                 \
+#ifdef PITHI_GPU_kv_encode
+#include "device/kv/pairs.h"
+#define PITHI_IF_kv_encode(x) x
+#else
+#define PITHI_IF_kv_encode(x)
+#endif
+
+#ifdef PITHI_GPU_kv_decode
+#include "device/kv/pairs.h"
+#define PITHI_IF_kv_decode(x) x
+#else
+#define PITHI_IF_kv_decode(x)
+#endif
+
+#define PITHI_SPECIAL_BODY(body, reads, makes)                                               \
     PITHI_BODY(pithi_##body##_##reads##_##makes) {                                           \
         const struct pithi_known read = pithi_known_##reads(), made = pithi_known_##makes(); \
         struct pithi_gpu_call known = *a;                                                    \
@@ -26,7 +64,9 @@
         pithi_known_plainly(&known);                                                         \
         pithi_##body(&known, s, t, team, number);                                            \
     }
-#include "device/group/special.def"
+#define PITH_GPU_SPECIAL(family, body, reads, makes) \
+    PITHI_IF_##family(PITHI_SPECIAL_BODY(body, reads, makes))
+#include "device/special.def"
 #undef PITH_GPU_SPECIAL
 
 #endif

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# check_ptx.sh NVCC SOURCE FLAG...: what nvcc makes of the kernels keeps to the rules of numbers.
+# check_ptx.sh NVCC FOLDER FLAG...: what nvcc makes of the kernels keeps to the rules of numbers.
 # SPDX-License-Identifier: Apache-2.0
 #
 # -fmad=false reaches ptxas too, but a driver that compiles the PTX for a newer device does not see
 # it, and may fuse a mul.f32 with an add.f32. So every sum and product must say how it is rounded.
 set -euo pipefail
-nvcc=$1 source=$2
+nvcc=$1 folder=$2
 shift 2
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
@@ -55,33 +55,58 @@ for rule in contracted approximate 'not rounded' 'local memory' 'a maximum'; do
 done
 
 # ---- The kernels ---------------------------------------------------------------------------------
-# The oldest devices and Hopper, whose PTX newer ones run too; for Hopper also what becomes of it.
-compile() { "$nvcc" "${flags[@]}" -arch="$1" -ptx "$source" -o "$place/$1.ptx"; }
-flags=("$@")
-# PITH_PTX_QUICK: Hopper's alone, half of the minutes that this takes.
-[ -n "${PITH_PTX_QUICK:-}" ] || compile compute_75 &
-oldest_job=$!
-compile compute_90
-"${nvcc%nvcc}ptxas" -v -arch=sm_90 --fmad false "$place/compute_90.ptx" -o "$place/cubin" \
-    >"$place/usage" 2>&1
-wait $oldest_job
-for ptx in "$place"/compute_*.ptx; do
-    name=$(basename "$ptx" .ptx)
-    count=$(grep -cE '(add|sub|mul)\.rn\.f32' "$ptx" || true)
-    [ "$count" -gt 100 ] || { echo "$name: only $count sums and products were found"; failed=1; }
-    found=$(lint "$ptx")
-    printf '%s: %d sums and products, each rounded to nearest\n' "$name" "$count"
-    [ -z "$found" ] || { printf '%s\n' "$found"; failed=1; }
-done
-
-awk '/Compiling entry/ { match($7, /kernel_[a-z_]*/); name = substr($7, RSTART, RLENGTH) }
-    /stack frame/ { stack = $1; spilt = $5 + $9 }
-    /Used .* registers/ {
-        printf "%3d registers, %d bytes of stack, %d spilt: %s\n", $5, stack, spilt, name
-        if (stack > 16) bad = 1 # ptxas sets a few values aside to fit more teams
-        count++ }
-    END { exit bad || !count }' "$place/usage" || {
-    echo 'sm_90: what should be in registers is not'
-    failed=1
+# The build has kept the PTX of every family, kernels_<family>*.ptx in FOLDER. PITH_PTX_SWEEP: also
+# that for the oldest devices, and what becomes of Hopper's in registers; minutes.
+check() { # check NAME PTX...
+    local name=$1 count ptx all=0
+    shift
+    for ptx in "$@"; do
+        count=$(grep -cE '(add|sub|mul)\.rn\.f32' "$ptx" || true)
+        all=$((all + count))
+        found=$(lint "$ptx")
+        [ -z "$found" ] || { printf '%s:\n%s\n' "${ptx##*/}" "$found"; failed=1; }
+    done
+    [ "$all" -gt 100 ] || { echo "$name: only $all sums and products were found"; failed=1; }
+    printf '%s: %d files, %d sums and products, each rounded to nearest\n' "$name" $# "$all"
 }
+
+sources=("$folder"/kernels_*.cu)
+kept=()
+for source in "${sources[@]}"; do
+    for ptx in "${source%.cu}".ptx "${source%.cu}".compute_*.ptx; do
+        [ ! -s "$ptx" ] || kept+=("$ptx")
+    done
+done
+[ ${#kept[@]} -ge ${#sources[@]} ] || { echo 'a family has no PTX'; failed=1; }
+check 'as built' "${kept[@]}"
+
+if [ -n "${PITH_PTX_SWEEP:-}" ]; then
+    compile() { # compile ARCH SOURCE FLAG...
+        local arch=$1 source=$2 family
+        shift 2
+        family=${source##*/kernels_} family=${family%.cu}
+        "$NVCC" "$@" "-DPITHI_GPU_$family" "-DPITHI_GPU_FAMILY=$family" -arch="compute_$arch" \
+            -ptx "$source" -o "$PLACE/$family.$arch.ptx"
+        [ "$arch" != 90 ] || "${NVCC%nvcc}ptxas" -v -arch=sm_90 --fmad false \
+            "$PLACE/$family.90.ptx" -o "$PLACE/$family.cubin" >"$PLACE/$family.usage" 2>&1
+    }
+    export -f compile
+    export NVCC=$nvcc PLACE=$place
+    for arch in 90 75; do
+        printf '%s\0' "${sources[@]}" | xargs -0 -P "$(nproc)" -I{} bash -c \
+            'compile "$@"' compile $arch {} "$@" || { echo "$arch: nvcc failed"; failed=1; }
+        check "compute_$arch" "$place"/*.$arch.ptx
+    done
+    cat "$place"/*.usage | awk '
+        /Compiling entry/ { match($7, /kernel_[a-z_]*/); name = substr($7, RSTART, RLENGTH) }
+        /stack frame/ { stack = $1; spilt = $5 + $9 }
+        /Used .* registers/ {
+            printf "%3d registers, %d bytes of stack, %d spilt: %s\n", $5, stack, spilt, name
+            if (stack > 16) bad = 1 # ptxas sets a few values aside to fit more teams
+            count++ }
+        END { exit bad || !count }' || {
+        echo 'sm_90: what should be in registers is not'
+        failed=1
+    }
+fi
 exit $failed

@@ -11,7 +11,7 @@ complain() {
     failed=1
 }
 
-codecs=$(sed -nE 's/^PITH_CODEC\(([0-9]+), *([a-z0-9]+), .*/\1 \2/p' codec/registry.def)
+codecs=$(sed -nE 's/^PITH_CODEC\(([0-9]+), *([a-z0-9]+)\).*/\1 \2/p' codec/registry.def)
 row='PITH_KERNEL\(([a-z0-9_]+), *([a-z0-9_]+), *([a-z0-9]+)\)'
 kernels=$(sed -nE "s|^$row.*|codec/\\1/\\2_\\3.c|p" codec/registry.def)
 [ -n "$codecs" ] && [ -n "$kernels" ] || { echo 'registry.def was not understood'; exit 1; }
@@ -41,13 +41,13 @@ for file in tests/cli/t_*.sh; do
 done
 
 # ---- Devices -------------------------------------------------------------------------------------
-while read -r name device; do
-    grep -qE "\bPITHI_DEVICE_$device\b" codec/device_plan.h ||
-        complain "codec $name: enum pithi_device_kind has no $device"
+for device in $(sed -nE 's/^    PITHI_DEVICE_([a-z]+),?$/\1/p' codec/device_plan.h); do
     [ "$device" = none ] || grep -rqE "\bPITHI_DEVICE_$device\b" gpu ||
-        complain "codec $name: no kernels in gpu/ for $device"
-done < <(sed -nE 's/^PITH_CODEC\([0-9]+, *([a-z0-9]+), *([a-z0-9]+)\).*/\1 \2/p' codec/registry.def)
-kernels=$(sed -nE 's/^PITH_GPU_KERNEL\(([a-z0-9_]+)\)$/\1/p' gpu/kernels.def)
+        complain "codec/device_plan.h: no kernels in gpu/ for $device"
+    [ "$device" = none ] || grep -qE "\bPITHI_DEVICE_$device\b" codec/codecs/*.c ||
+        complain "codec/device_plan.h: no codec is described as $device"
+done
+kernels=$(sed -nE 's/^PITH_GPU_KERNEL\([a-z_]+, ([a-z0-9_]+)\)$/\1/p' gpu/kernels.def)
 [ -n "$kernels" ] || { echo 'kernels.def was not understood'; exit 1; }
 for kernel in $kernels; do
     grep -qE "^PITHI_BODY\(pithi_$kernel\)" gpu/device/{,*/}*.h ||

@@ -48,7 +48,7 @@ expect_none 'called by the library, against its rules' < <(
         object ~ /(^|_)plan\.c\.o/ && object !~ /device_plan/ &&
             name ~ /^(aligned_alloc|posix_memalign|malloc|free)$/ { next }
         object ~ /(^|_)parallel\.c\.o/ && name == "pthread_atfork" { next }
-        object ~ /cuda\.o/ && name ~ /^(__cuda|cuda[A-Z]|atexit$)/ &&
+        object ~ /(cuda|kernels_[a-z_]*)\.o/ && name ~ /^(__cuda|cuda[A-Z]|atexit$)/ &&
             name !~ /Sync|Alloc|Create|Destroy|Free|Wait/ { next }
         NF && name !~ allowed { print object ": " name }' <<<"$undefined")
 exit $failed

@@ -92,7 +92,7 @@ struct row {
 #define CPU_avx2 PITH_CPU_AVX2
 #define CPU_avx512 (PITH_CPU_AVX2 | PITH_CPU_AVX512)
 #define CPU_neon PITH_CPU_NEON
-#define PITH_CODEC(id, name, device)
+#define PITH_CODEC(id, name)
 #define PITH_KERNEL(folder, name, isa) {#name, #isa, CPU_##isa},
 static const struct row rows[] = {
 #include "registry.def"

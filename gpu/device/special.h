@@ -5,8 +5,8 @@
  * they hold anyway. A compiler that sees the values leaves out what they rule out: divisions become
  * shifts, loops unroll, registers are saved. What is compared and what is set is one list, so that
  * no such kernel can do anything else than the general one. */
-#ifndef PITHI_GPU_DEVICE_GROUP_SPECIAL_H
-#define PITHI_GPU_DEVICE_GROUP_SPECIAL_H
+#ifndef PITHI_GPU_DEVICE_SPECIAL_H
+#define PITHI_GPU_DEVICE_SPECIAL_H
 
 #include "device/call.h"
 

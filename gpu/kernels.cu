@@ -1,0 +1,40 @@
+/* kernels.cu - the kernels of one family as CUDA knows them: compiled once for each, with
+ * PITHI_GPU_<family> defined, so that an edit of one family leaves the others as they are.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "backend.h"
+#include "device/bodies.h"
+
+#define KERNEL(name, is_special, teams)                                     \
+    static __global__ void __launch_bounds__(PITHI_TEAM, teams)             \
+        kernel_##name(const __grid_constant__ struct pithi_gpu_call call) { \
+        extern __shared__ struct pithi_gpu_shared shared[];                 \
+        struct pithi_gpu_thread thread;                                     \
+        thread.tid = threadIdx.x;                                           \
+        thread.special = is_special;                                        \
+        pithi_##name(&call, shared, &thread, nullptr, blockIdx.x);          \
+    }
+/* Teams a processor: without a number ptxas aims at one of its own, and spills for it. */
+static constexpr int teams_of(int kernel) {
+    return kernel == PITHI_GPU_encode_raw || kernel == PITHI_GPU_decode_raw ? 4 : 2;
+}
+#define PITH_GPU_KERNEL(family, name) \
+    PITHI_IF_##family(KERNEL(name, false, teams_of(PITHI_GPU_##name)))
+/* They fit into the registers of three teams a processor: what is asked for is what hides the time
+ * that memory takes. General ones would not. */
+#define PITH_GPU_SPECIAL(family, body, from, to) \
+    PITHI_IF_##family(KERNEL(body##_##from##_##to, true, 3))
+#include "kernels.def"
+#undef PITH_GPU_KERNEL
+
+#define JOINED(a, b) a##b
+#define OF_FAMILY(family) JOINED(pithi_gpu_kernel_, family)
+
+extern "C" const void *OF_FAMILY(PITHI_GPU_FAMILY)(enum pithi_gpu_kernel number) {
+    switch (number) {
+#define PITH_GPU_KERNEL(family, name) \
+    PITHI_IF_##family(case PITHI_GPU_##name : return (const void *)kernel_##name;)
+#include "kernels.def"
+#undef PITH_GPU_KERNEL
+    default: return nullptr;
+    }
+}
