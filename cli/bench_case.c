@@ -1,4 +1,4 @@
-/* bench_case.c - measures one codec setting, ceilings and codec taking turns.
+/* bench_case.c - measures one codec setting, roofline and codec by turns.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <float.h>
 #include <math.h>

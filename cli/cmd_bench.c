@@ -88,7 +88,7 @@ static void print_results(struct task *t) {
         return;
     }
     printf(
-        "GB/s of uncompressed tensor, and shares of the ceilings measured in the same run.\n"
+        "GB/s of uncompressed tensor, and shares of the roofline measured in the same run.\n"
         "isa %s, threads %u, %zu MiB of f32 values, medians of up to %d repetitions (of)\n\n",
         isa_name(t->env.cpu_mask), (unsigned)t->env.threads, t->data.bytes >> 20,
         t->data.repetitions);

@@ -122,7 +122,7 @@ static pith_status all_whole(pith_plan *p, const pith_state *s) {
     return PITH_OK;
 }
 
-/* ---- Identity --------------------------------------------------------------------------------*/
+/* ---- Base hash -------------------------------------------------------------------------------*/
 
 uint64_t pithi_base_hash(const pith_plan *p, uint64_t sum, uint64_t count) {
     const uint32_t dtype = p->params.base_dtype;

@@ -52,7 +52,7 @@ void pithi_state_request(const pith_state *state, uint64_t slot, struct pithi_re
 /* A slot was encoded under a bound, with these results. */
 void pithi_state_encoded(pith_state *state, uint64_t slot, uint64_t exact, uint64_t nonzero,
                          uint64_t count);
-/* Identity of count base elements from a complete sum. */
+/* Hash of count base elements from a complete sum. */
 uint64_t pithi_base_hash(const pith_plan *plan, uint64_t sum, uint64_t count);
 
 #endif

@@ -1,4 +1,4 @@
-/* nh.h - the universal hash behind base hashes and block checksums (FORMAT.md, Identity).
+/* nh.h - the universal hash behind base hashes and block checksums (FORMAT.md, Base hash).
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef PITHI_COMMON_NH_H
 #define PITHI_COMMON_NH_H

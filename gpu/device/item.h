@@ -258,7 +258,7 @@ PITHI_DEVICE uint64_t pithi_item_length(const struct pithi_gpu_items *items, uin
     return given < items->capacity ? given : items->capacity;
 }
 
-/* Identity of the slot's base from a whole hash. */
+/* The base hash of the slot from a whole sum. */
 PITHI_DEVICE uint64_t pithi_item_base_hash(const struct pithi_device_plan *p,
                                            const struct pithi_gpu_item *it, uint64_t hash) {
     if (!p->device.base_hash) return 0;

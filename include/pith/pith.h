@@ -413,7 +413,7 @@ PITH_NODISCARD PITH_API pith_status pith_state_set_base(pith_plan *plan, pith_st
  * converted to the view's float dtype by round to nearest even. */
 PITH_NODISCARD PITH_API pith_status pith_state_get_base(pith_plan *plan, const pith_state *state,
                                                         uint64_t slot, const pith_view *view);
-/* Identity of a slot's base (doc/FORMAT.md, section Identity): equal on every replica. */
+/* Hash of a slot's base (doc/FORMAT.md, section 2.4): equal on every replica. */
 PITH_API uint64_t pith_state_identity(const pith_state *state, uint64_t slot);
 /* The step the slot's next frame will have; without a base, one more than the last encoded. */
 PITH_API uint64_t pith_state_step(const pith_state *state, uint64_t slot);
