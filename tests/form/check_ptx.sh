@@ -81,22 +81,27 @@ done
 check 'as built' "${kept[@]}"
 
 if [ -n "${PITH_PTX_SWEEP:-}" ]; then
-    compile() { # compile ARCH SOURCE FLAG...
-        local arch=$1 source=$2 family
-        shift 2
+    compile() { # compile SOURCE FLAG...: for the oldest devices
+        local source=$1 family
+        shift
         family=${source##*/kernels_} family=${family%.cu}
-        "$NVCC" "$@" "-DPITHI_GPU_$family" "-DPITHI_GPU_FAMILY=$family" -arch="compute_$arch" \
-            -ptx "$source" -o "$PLACE/$family.$arch.ptx"
-        [ "$arch" != 90 ] || "${NVCC%nvcc}ptxas" -v -arch=sm_90 --fmad false \
-            "$PLACE/$family.90.ptx" -o "$PLACE/$family.cubin" >"$PLACE/$family.usage" 2>&1
+        "$NVCC" "$@" "-DPITHI_GPU_$family" "-DPITHI_GPU_FAMILY=$family" -arch=compute_75 \
+            -ptx "$source" -o "$PLACE/$family.75.ptx"
     }
-    export -f compile
+    assemble() { # assemble PTX: as the build has it, for Hopper
+        local name=${1##*/}
+        "${NVCC%nvcc}ptxas" -v -arch=sm_90 --fmad false "$1" -o "$PLACE/$name.cubin" \
+            >"$PLACE/$name.usage" 2>&1
+    }
+    export -f compile assemble
     export NVCC=$nvcc PLACE=$place
-    for arch in 90 75; do
-        printf '%s\0' "${sources[@]}" | xargs -0 -P "$(nproc)" -I{} bash -c \
-            'compile "$@"' compile $arch {} "$@" || { echo "$arch: nvcc failed"; failed=1; }
-        check "compute_$arch" "$place"/*.$arch.ptx
-    done
+    mapfile -t hopper < <(grep -lE '^\.target sm_90$' "${kept[@]}")
+    [ ${#hopper[@]} = ${#sources[@]} ] || { echo 'the build has no PTX for Hopper'; failed=1; }
+    printf '%s\0' "${sources[@]}" | xargs -0 -P "$(nproc)" -I{} bash -c \
+        'compile "$@"' compile {} "$@" || { echo 'nvcc failed'; failed=1; }
+    printf '%s\0' "${hopper[@]}" | xargs -0 -P "$(nproc)" -I{} bash -c \
+        'assemble "$@"' assemble {} || { echo 'ptxas failed'; failed=1; }
+    check compute_75 "$place"/*.75.ptx
     cat "$place"/*.usage | awk '
         /Compiling entry/ { match($7, /kernel_[a-z_]*/); name = substr($7, RSTART, RLENGTH) }
         /stack frame/ { stack = $1; spilt = $5 + $9 }
