@@ -102,6 +102,7 @@ int main(int argc, char **argv) {
         "|\n|---|---|---|---|---|---|---|---|\n");
     if (for_layers(argv[1], print_model)) return 1;
     printf(
-        "\n| layer | share | bound | ratio | sigma, of what was asked |\n|---|---|---|---|---|\n");
+        "\n| layer | share | bound | ratio | sigma, of what was requested "
+        "|\n|---|---|---|---|---|\n");
     return for_layers(argv[1], print_budget);
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pith/pith.h"
+#include "end.h"
 #include "weights.h"
 
 enum { TAPS = 9 };
@@ -140,7 +140,7 @@ double activations_momentum(const struct activations_layer *l) {
     return sum / (double)weights_of(l);
 }
 
-static double adapted(const struct activations_layer *l, double share, pith_plan *plan) {
+static double adapted(const struct activations_layer *l, double share, const struct end *e) {
     const pith_budget budget = {.size = sizeof budget,
                                 .momentum = activations_momentum(l),
                                 .share = share,
@@ -149,24 +149,15 @@ static double adapted(const struct activations_layer *l, double share, pith_plan
                                 .positions = (double)places(l),
                                 .nonzero = l->nonzero};
     double bound = 0;
-    pith_sizes sizes;
-    pith_state *state;
-    pith_plan_sizes(plan, &sizes);
-    void *const memory = malloc((size_t)sizes.state_bytes);
-    if (!memory || pith_state_init(plan, memory, (size_t)sizes.state_bytes, &state) != PITH_OK ||
-        pith_state_adapt(plan, state, 0, &budget, &bound) != PITH_OK)
-        bound = 0;
-    free(memory);
-    return bound;
+    return end_said(e, pith_stream_adapt(e->work, e->stream, 0, &budget, &bound)) ? 0 : bound;
 }
 
 double activations_budget(const struct activations_layer *l, double share) {
     const pith_layout layout = {
         .size = sizeof layout, .dtype = PITH_F32, .ndim = 1, .shape = {inputs(l)}};
-    pith_plan *plan;
-    if (pith_plan_create(&plan, "act", &layout, NULL, NULL) != PITH_OK) return 0;
-    const double bound = adapted(l, share, plan);
-    pith_plan_destroy(plan);
+    struct end e;
+    const double bound = end_open(&e, "act", &layout, NULL, NULL) ? 0 : adapted(l, share, &e);
+    end_close(&e);
     return bound;
 }
 
@@ -174,10 +165,8 @@ double activations_budget(const struct activations_layer *l, double share) {
 
 /* The view's values after one trip, in memory to be freed; NULL on failure. */
 static void *round_trip(const char *spec, const pith_view *view, size_t *length) {
-    pith_layout layout = {.size = sizeof layout, .dtype = view->dtype, .ndim = view->ndim};
-    memcpy(layout.shape, view->shape, sizeof layout.shape);
     uint64_t cap = 0;
-    if (pith_compress_bound(spec, &layout, &cap, NULL) != PITH_OK) return NULL;
+    if (pith_compress_bound(spec, view, NULL, NULL, &cap, NULL) != PITH_OK) return NULL;
     void *const frame = malloc((size_t)cap);
     void *out = malloc((size_t)pith_view_count(view) * pith_dtype_bytes(view->dtype));
     pith_view back = *view;

@@ -27,12 +27,12 @@ void activations_free(struct activations_layer *l);
 /* Mean magnitude of the weights' gradient, which stands for the optimizer's momentum. */
 double activations_momentum(const struct activations_layer *l);
 
-/* The bound that a budget gives for this share of it (pith_state_adapt); 0 on failure. */
+/* The bound that a budget gives for this share of it (pith_stream_adapt); 0 on failure. */
 double activations_budget(const struct activations_layer *l, double share);
 
 struct activations_error {
     double ratio;
-    double bound;    /* asked for, as the spec could say it */
+    double bound;    /* requested, as the spec could say it */
     double sigma;    /* root mean square of the error of the weights' gradient */
     double own;      /* of each error over bound / sqrt(3) * sqrt(terms): 1 when the model holds */
     double kurtosis; /* of these quotients: 3 when they are normal */

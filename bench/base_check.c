@@ -5,29 +5,24 @@
 #include <string.h>
 
 #include "../cli/roofline.h"
-#include "pith/pith.h"
+#include "end.h"
 #include "runs.h"
 
-/* The three ways take turns, and each turn begins with another one. */
-enum { RUNS = 31, WAYS = 3, ARRAYS = 3, TRUST = 0, SAMPLE = 1, CHECK = 2 };
-static const uint32_t flag_of[WAYS] = {PITH_LAYOUT_TRUST_BASE, 0, PITH_LAYOUT_CHECK_BASE};
+/* Every round measures the three variants, and each round begins with another one. This is done
+ * with their memory allocated in two orders, since the address of a base changes a time by more
+ * than the check of a sample does. */
+enum { RUNS = 15, VARIANTS = 3, ORDERS = 2, ARRAYS = 3, TRUST = 0, SAMPLE = 1, CHECK = 2 };
+static const uint32_t flag_of[VARIANTS] = {PITH_LAYOUT_TRUST_BASE, 0, PITH_LAYOUT_CHECK_BASE};
 
-static void must(pith_status status, const char *text) {
-    if (status == PITH_OK) return;
-    fprintf(stderr, "base_check: %s\n", text);
-    exit(1);
-}
-
-/* One way to look: a plan with a state and a base of its own. */
+/* One flag of the layout: a plan with a stream and a base of its own. */
 struct variant {
-    pith_plan *plan;
-    pith_state *state;
-    void *memory, *base;
-    double s[RUNS], share[RUNS]; /* seconds; of those that TRUST took in the same turn */
+    struct end end;
+    void *base;
+    double s[RUNS], share[RUNS]; /* seconds; of those that TRUST took in the same round */
 };
 
-static void way_open(struct variant *w, const char *spec, uint32_t dtype, size_t count,
-                     uint32_t flags) {
+static void variant_open(struct variant *w, const char *spec, uint32_t dtype, size_t count,
+                         uint32_t flags) {
     const pith_layout layout = {.size = sizeof layout,
                                 .dtype = dtype,
                                 .base_dtype = dtype,
@@ -35,26 +30,19 @@ static void way_open(struct variant *w, const char *spec, uint32_t dtype, size_t
                                 .shape = {count / 1024, 8, 128},
                                 .flags = PITH_LAYOUT_EXTERNAL_BASE | flags};
     const size_t base_bytes = count * pith_dtype_bytes(dtype);
-    pith_error error;
-    pith_sizes sizes = {0};
-    const pith_status status = pith_plan_create(&w->plan, spec, &layout, NULL, &error);
-    must(status, error.text);
-    pith_plan_sizes(w->plan, &sizes);
-    w->memory = runs_room((size_t)sizes.state_bytes);
-    w->base = runs_room(base_bytes);
+    struct end *const e = &w->end;
+    if (end_open(e, spec, &layout, NULL, NULL)) exit(1);
+    w->base = runs_allocate(base_bytes);
     memset(w->base, 0, base_bytes);
-    must(pith_state_init(w->plan, w->memory, (size_t)sizes.state_bytes, &w->state),
-         pith_plan_error(w->plan).text);
-    must(pith_state_bind_base(w->plan, w->state, w->base, 0), pith_plan_error(w->plan).text);
+    if (end_said(e, pith_stream_bind_base(e->work, e->stream, w->base, 0))) exit(1);
 }
 
-static void way_close(struct variant *w) {
-    pith_plan_destroy(w->plan);
-    free(w->memory);
+static void variant_close(struct variant *w) {
+    end_close(&w->end);
     free(w->base);
 }
 
-/* Two tensors in turns, so that every step is a difference. */
+/* Steps alternate between two tensors, so that every step is a difference. */
 static void fill(void *values, uint32_t dtype, size_t count, uint32_t seed) {
     for (size_t i = 0; i < count; i++) {
         seed = seed * 1664525u + 1013904223u;
@@ -69,36 +57,49 @@ static void fill(void *values, uint32_t dtype, size_t count, uint32_t seed) {
     }
 }
 
-static void row(const char *spec, uint32_t dtype, size_t bytes) {
+/* Adds the medians with one order of memory: seconds of TRUST, shares of all variants. */
+static void measure(const char *spec, uint32_t dtype, size_t bytes, bool backwards,
+                    void *const values[2], double *seconds, double share[VARIANTS]) {
     const size_t count = bytes / pith_dtype_bytes(dtype);
-    struct variant variant[WAYS] = {{0}};
-    void *const values[2] = {runs_room(bytes), runs_room(bytes)};
-    for (int k = 0; k < WAYS; k++) way_open(&variant[k], spec, dtype, count, flag_of[k]);
-    for (uint32_t k = 0; k < 2; k++) fill(values[k], dtype, count, k + 1);
-    const size_t cap = (size_t)pith_plan_frame_bytes(variant[0].plan, 0, 0);
-    void *const frame = runs_room(cap);
+    struct variant variants[VARIANTS];
+    for (int k = 0; k < VARIANTS; k++) {
+        const int variant = backwards ? VARIANTS - 1 - k : k;
+        variant_open(&variants[variant], spec, dtype, count, flag_of[variant]);
+    }
+    const size_t cap = (size_t)pith_plan_frame_bytes(variants[0].end.plan, 0, 0);
+    void *const frame = runs_allocate(cap);
     for (int i = -2; i < RUNS; i++) { /* the first two are not counted: pages, the first key */
         const pith_view view = pith_view_flat(values[i & 1], dtype, count);
-        for (int k = 0; k < WAYS; k++) {
-            struct variant *const w = &variant[(k + i + 2) % WAYS];
+        for (int k = 0; k < VARIANTS; k++) {
+            struct variant *const w = &variants[(k + i + 2) % VARIANTS];
             size_t length;
             const double from = roofline_clock();
-            must(pith_encode(w->plan, w->state, &view, 0, frame, cap, &length),
-                 pith_plan_error(w->plan).text);
+            if (end_encode(&w->end, &view, frame, cap, &length)) exit(1);
             if (i >= 0) w->s[i] = roofline_clock() - from;
         }
-        for (int k = 0; i >= 0 && k < WAYS; k++)
-            variant[k].share[i] = variant[k].s[i] / variant[TRUST].s[i];
+        for (int k = 0; i >= 0 && k < VARIANTS; k++)
+            variants[k].share[i] = variants[k].s[i] / variants[TRUST].s[i];
     }
+    *seconds += runs_median(variants[TRUST].s, RUNS);
+    for (int k = 0; k < VARIANTS; k++) {
+        share[k] += runs_median(variants[k].share, RUNS);
+        variant_close(&variants[k]);
+    }
+    free(frame);
+}
+
+static void row(const char *spec, uint32_t dtype, size_t bytes) {
+    void *const values[2] = {runs_allocate(bytes), runs_allocate(bytes)};
+    double seconds = 0, share[VARIANTS] = {0};
+    for (uint32_t k = 0; k < 2; k++) fill(values[k], dtype, bytes / pith_dtype_bytes(dtype), k + 1);
+    for (int order = 0; order < ORDERS; order++)
+        measure(spec, dtype, bytes, order != 0, values, &seconds, share);
     printf("| `%s` | %s | %.2f | %+.1f %% | %+.1f %% |\n", spec, pith_dtype_name(dtype),
-           1e-9 * (double)bytes / runs_median(variant[TRUST].s, RUNS),
-           100 * (runs_median(variant[SAMPLE].share, RUNS) - 1),
-           100 * (runs_median(variant[CHECK].share, RUNS) - 1));
+           1e-9 * (double)bytes * ORDERS / seconds, 100 * (share[SAMPLE] / ORDERS - 1),
+           100 * (share[CHECK] / ORDERS - 1));
     fflush(stdout);
-    for (int k = 0; k < WAYS; k++) way_close(&variant[k]);
     free(values[0]);
     free(values[1]);
-    free(frame);
 }
 
 int main(void) {

@@ -226,7 +226,7 @@ static int print_distortions(const char *directory) {
     return 0;
 }
 
-/* ---- What else can be asked for --------------------------------------------------------------*/
+/* ---- What else can be requested -------------------------------------------------------------*/
 
 enum target { ABS, PWREL, PSNR, NMSE };
 static const struct {
@@ -240,7 +240,7 @@ static const struct {
     {NMSE, "eb:mode=ratio,nmse=0.000001", 0.000001},
 };
 
-/* In the unit of what was asked for. */
+/* In the unit of what was requested. */
 static double reached(const struct trip_errors *e, enum target target) {
     switch (target) {
     case ABS: return e->largest * e->bound;
@@ -250,7 +250,7 @@ static double reached(const struct trip_errors *e, enum target target) {
     }
 }
 
-/* The worst of a file's tensors; fails when it is worse than what was asked for. */
+/* The worst of a file's tensors; fails when it is worse than what was requested. */
 static int print_target(const void *file, const char *name, size_t t) {
     const struct trip_spec spec = {targets[t].codec, NULL};
     const double sign = targets[t].target == PSNR ? -1 : 1;
@@ -270,7 +270,7 @@ static int print_target(const void *file, const char *name, size_t t) {
 static int print_targets(const char *directory) {
     static const char *const files[] = {"field64", "wo_t0", "dlrm_lookup"};
     int failed = 0;
-    puts("\n| file | asked for | reached | bits |\n|---|---|---|---|");
+    puts("\n| file | requested | reached | bits |\n|---|---|---|---|");
     for (size_t f = 0; f < sizeof files / sizeof files[0] && !failed; f++) {
         void *const bytes = weights_load(directory, files[f]);
         failed = !bytes;

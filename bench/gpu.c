@@ -76,25 +76,25 @@ struct result {
     bool same;
 };
 
-/* Copies that move as many bytes as the calls, in as many turns through as much memory. */
+/* Copies that move as many bytes as the calls, in as many rounds through as much memory. */
 struct copies {
     uint8_t *from, *to;
-    size_t bytes, room;
+    size_t bytes, capacity;
 };
 
-static void copy_turn(void *of, uint32_t k) {
+static void copy_round(void *of, uint32_t k) {
     const struct copies *const c = of;
-    const size_t at = k * c->bytes % c->room;
+    const size_t at = k * c->bytes % c->capacity;
     gpu_copy(c->to + at, c->from + at, c->bytes);
 }
 
 static struct copies copies_open(const struct gpu_job *j, uint64_t cache) {
     struct copies c = {.bytes = (size_t)(gpu_job_moved(j) / 2) & ~(size_t)15};
-    const size_t turns = 1 + 4 * (size_t)cache / (2 * c.bytes);
-    c.room = turns * c.bytes;
-    c.from = gpu_room(c.room);
-    c.to = gpu_room(c.room);
-    GPU(cudaMemsetAsync(c.from, 0x5A, c.room, gpu_stream()));
+    const size_t rounds = 1 + 4 * (size_t)cache / (2 * c.bytes);
+    c.capacity = rounds * c.bytes;
+    c.from = gpu_allocate(c.capacity);
+    c.to = gpu_allocate(c.capacity);
+    GPU(cudaMemsetAsync(c.from, 0x5A, c.capacity, gpu_stream()));
     return c;
 }
 
@@ -103,14 +103,14 @@ static void copies_close(struct copies *c) {
     GPU(cudaFree(c->to));
 }
 
-/* Calls and copies by turns, so that both see the same clocks. */
+/* Every round measures calls and copies, so that both see the same clocks. */
 static void measure_rate(struct gpu_job *j, uint64_t cache, int runs, struct result *r) {
     double own[RUNS_MOST], copy[RUNS_MOST];
     struct gpu_graph calls, moves;
     struct copies c = copies_open(j, cache);
     const uint32_t count = gpu_job_calls(j);
     gpu_graph_make(&calls, gpu_job_call, j, count);
-    gpu_graph_make(&moves, copy_turn, &c, count);
+    gpu_graph_make(&moves, copy_round, &c, count);
     for (int i = -WARM; i < runs; i++) {
         gpu_job_restore(j);
         const double a = gpu_graph_time(&calls), b = gpu_graph_time(&moves);

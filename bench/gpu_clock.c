@@ -20,19 +20,19 @@ void gpu_check(cudaError_t status, const char *what) {
 /* ---- The device ------------------------------------------------------------------------------*/
 
 /* The kernel module's version: the runtime only knows which CUDA it supports. */
-static void driver_version(char *to, size_t room) {
+static void driver_version(char *to, size_t capacity) {
     char line[256] = "";
     FILE *file = fopen("/proc/driver/nvidia/version", "r");
     if (file && !fgets(line, sizeof line, file)) line[0] = 0;
     if (file) fclose(file);
     for (char *word = strtok(line, " \t\n"); word; word = strtok(NULL, " \t\n")) {
         if (!isdigit((unsigned char)word[0]) || !strchr(word, '.')) continue;
-        snprintf(to, room, "%s", word);
+        snprintf(to, capacity, "%s", word);
         return;
     }
     int cuda = 0;
     GPU(cudaDriverGetVersion(&cuda));
-    snprintf(to, room, "for CUDA %d.%d", cuda / 1000, cuda % 1000 / 10);
+    snprintf(to, capacity, "for CUDA %d.%d", cuda / 1000, cuda % 1000 / 10);
 }
 
 const char *gpu_open(struct gpu_device *out) {
@@ -58,7 +58,7 @@ const char *gpu_open(struct gpu_device *out) {
 cudaStream_t gpu_stream(void) { return the_stream; }
 void gpu_wait(void) { GPU(cudaStreamSynchronize(the_stream)); }
 
-void *gpu_room(size_t bytes) {
+void *gpu_allocate(size_t bytes) {
     void *p = NULL;
     GPU(cudaMalloc(&p, bytes ? bytes : 1));
     return p;
@@ -90,7 +90,7 @@ void gpu_graph_make(struct gpu_graph *g, gpu_work *work, void *of, uint32_t coun
 
 void gpu_graph_end(struct gpu_graph *g) { GPU(cudaGraphExecDestroy(g->exec)); }
 
-/* After what is on the stream. */
+/* After what is on the CUDA stream. */
 static double between(void) {
     float ms = 0;
     GPU(cudaEventSynchronize(the_end));

@@ -21,15 +21,15 @@ struct gpu_device {
 /* Device 0; returns why there is none, or NULL. */
 const char *gpu_open(struct gpu_device *out);
 
-/* The one stream that everything is put on; it does not wait for the default one. */
+/* The one CUDA stream that everything is put on; it does not wait for the default one. */
 cudaStream_t gpu_stream(void);
 void gpu_wait(void);
-void *gpu_room(size_t bytes); /* aligned to 256 */
+void *gpu_allocate(size_t bytes); /* aligned to 256 */
 void gpu_put(void *to, const void *from, size_t bytes);
 void gpu_get(void *to, const void *from, size_t bytes);
 void gpu_copy(void *to, const void *from, size_t bytes); /* on the device; does not wait */
 
-/* Puts the k-th piece of work on the stream. */
+/* Puts the k-th piece of work on the CUDA stream. */
 typedef void gpu_work(void *of, uint32_t k);
 
 struct gpu_graph {

@@ -9,14 +9,18 @@
 #include "pith/kv.h"
 #include "pith/pith_cuda.h"
 
-enum { STEPS = 4, CACHES = 4, SETS_MOST = 64, FRAMES_MOST = 16, SEED = 11, STREAM = 3 };
+enum { STEPS = 4, CACHES = 4, SETS_MOST = 64, FRAMES_MOST = 16 };
+/* Of both sides: what they draw is the same. */
+static const pith_stream_options options = {.size = sizeof options, .seed = 11, .rng_stream = 3};
 
 /* One side of a call: frames of one plan. */
 struct side {
-    pith_plan *plan;
-    pith_cuda_plan *cuda;
+    const pith_plan *plan;
+    const pith_cuda_plan *cuda;
     pith_cuda_sizes sizes;
-    void *table;
+    void *plan_memory;
+    pith_stream *host; /* the CPU's */
+    void *host_memory;
     uint64_t frame_bytes, stride; /* frame_bytes: the most that a frame can have */
 };
 
@@ -28,21 +32,24 @@ struct pages {
 
 /* What one set of data has on the device. */
 struct set {
-    uint8_t *values[2], *tensor, *state, *frames, *made, *workspace;
+    uint8_t *values[2], *tensor, *frames, *made, *workspace;
+    pith_cuda_stream *stream, *into; /* into: of reduce_encode */
     pith_kv_pair *pairs;
     int32_t *status; /* per frame read, then of the one made; or per page */
 };
 
 struct gpu_job {
     const struct gpu_row *row;
-    uint64_t count, tensor_bytes, state_bytes;
+    uint64_t count, tensor_bytes;
     uint64_t frame_bytes; /* of the frames that are made: all have as many */
     uint32_t sets, steps;
     bool encodes, based;
     struct pages pages;
     struct side from, into; /* into: of reduce_encode */
+    pith_work *work;        /* of both */
+    void *work_memory;
     struct set set[SETS_MOST];
-    uint8_t *pristine; /* what a set's state, or its tensor, is before the first call */
+    uint8_t *pristine; /* what a set's stream, or its tensor, is before the first call */
     /* The CPU's: values, frames (all steps), and what the last call leaves. */
     uint8_t *values[2], *frames, *made, *tensor;
 };
@@ -52,16 +59,19 @@ static void fail(const char *what, const char *why) {
     exit(1);
 }
 
-static void must(pith_status status, const pith_plan *plan) {
-    if (status != PITH_OK) fail(pith_status_name(status), pith_plan_error(plan).text);
-}
-static void must_cuda(pith_status status, const pith_cuda_plan *plan) {
-    if (status != PITH_OK) fail(pith_status_name(status), pith_cuda_plan_error(plan).text);
+static void must(pith_status status, const struct gpu_job *j) {
+    if (status != PITH_OK) fail(pith_status_name(status), pith_work_error(j->work)->text);
 }
 
-static void *room(uint64_t bytes) {
+/* The last call on the device, and before there is a work. */
+static pith_error the_error = {.size = sizeof the_error};
+static void must_cuda(pith_status status) {
+    if (status != PITH_OK) fail(pith_status_name(status), the_error.text);
+}
+
+static void *allocate(uint64_t bytes) {
     void *p = aligned_alloc(64, (size_t)((bytes + 64) & ~UINT64_C(63)));
-    if (!p) fail("room", "no memory");
+    if (!p) fail("allocate", "no memory");
     return p;
 }
 
@@ -73,7 +83,7 @@ static const float *noise(uint64_t count) {
     static uint64_t made;
     if (made >= count) return pool;
     free(pool);
-    pool = room(count * sizeof *pool);
+    pool = allocate(count * sizeof *pool);
     made = count;
     uint64_t x = 88172645463325252u;
     for (uint64_t i = 0; i < count; i++) {
@@ -123,21 +133,34 @@ static pith_layout layout_of(const struct gpu_row *row, uint64_t count) {
     return layout;
 }
 
-static void side_open(struct side *s, const char *spec, const pith_layout *from) {
-    const pith_layout layout = *from;
-    pith_env env = {.size = sizeof env, .threads = 8};
-    pith_error error = {"", 0};
-    pith_status status = pith_plan_create(&s->plan, spec, &layout, &env, &error);
-    if (status == PITH_ERR_UNSUPPORTED) /* no OpenMP */
-        status = pith_plan_create(&s->plan, spec, &layout, NULL, &error);
-    if (status == PITH_OK) status = pith_cuda_plan_sizes(s->plan, &s->sizes, &error);
-    if (status != PITH_OK) fail(spec, error.text);
+enum { THREADS = 8 };
+
+static void side_open(struct side *s, const char *spec, const pith_layout *layout) {
+    pith_sizes sizes = {.size = sizeof sizes};
+    s->sizes.size = sizeof s->sizes;
+    must_cuda(pith_plan_create(&s->plan, spec, layout, NULL, &the_error));
+    if (pith_plan_sizes(s->plan, &sizes) != PITH_OK) fail(spec, "no sizes");
+    must_cuda(pith_cuda_plan_sizes(s->plan, &s->sizes, &the_error));
     s->frame_bytes = pith_plan_frame_bytes(s->plan, 0, 0);
     s->stride = (s->frame_bytes + 255) & ~UINT64_C(255);
-    s->table = gpu_room((size_t)s->sizes.table_bytes);
-    status = pith_cuda_plan_create(&s->cuda, s->plan, NULL, 0, s->table,
-                                   (size_t)s->sizes.table_bytes, gpu_stream(), &error);
-    if (status != PITH_OK) fail(spec, error.text);
+    s->plan_memory = gpu_allocate((size_t)s->sizes.plan_bytes);
+    must_cuda(pith_cuda_plan_create(&s->cuda, s->plan, NULL, 0, s->plan_memory,
+                                    (size_t)s->sizes.plan_bytes, gpu_stream(), &the_error));
+    s->host_memory = allocate(sizes.stream_bytes);
+    must_cuda(pith_stream_init(s->plan, s->host_memory, (size_t)sizes.stream_bytes, &options,
+                               &s->host, &the_error));
+}
+
+/* With OpenMP's threads where there are some. */
+static void work_open(struct gpu_job *j) {
+    const pith_plan *const plans[] = {j->from.plan, j->into.plan};
+    const uint64_t bytes = pith_work_bytes(plans, j->into.plan ? 2 : 1, THREADS);
+    pith_env env = {.size = sizeof env, .threads = THREADS};
+    j->work_memory = allocate(bytes);
+    pith_status status = pith_work_init(j->work_memory, (size_t)bytes, &env, &j->work, &the_error);
+    if (status == PITH_ERR_UNSUPPORTED)
+        status = pith_work_init(j->work_memory, (size_t)bytes, NULL, &j->work, &the_error);
+    must_cuda(status);
 }
 
 static void pages_open(struct gpu_job *j) {
@@ -152,7 +175,7 @@ static void pages_open(struct gpu_job *j) {
 /* Tokens and pages one after the other. To be freed. */
 static pith_kv_pair *pairs_of(const struct gpu_job *j, uint8_t *values, uint8_t *pages) {
     const uint64_t each = j->pages.count ? j->tensor_bytes / j->pages.count : 0;
-    pith_kv_pair *const pairs = room(j->pages.count * sizeof *pairs);
+    pith_kv_pair *const pairs = allocate(j->pages.count * sizeof *pairs);
     for (uint64_t i = 0; i < j->pages.count; i++)
         pairs[i] = (pith_kv_pair){values + i * each, pages + i * j->pages.bytes, 0};
     return pairs;
@@ -163,108 +186,107 @@ static void side_close(struct side *s) {
     gpu_wait();
     pith_cuda_plan_destroy(s->cuda);
     pith_plan_destroy(s->plan);
-    GPU(cudaFree(s->table));
+    GPU(cudaFree(s->plan_memory));
+    free(s->host_memory);
 }
 
 /* ---- What the CPU makes ----------------------------------------------------------------------*/
 
-static pith_state *host_state(struct gpu_job *j, void **memory) {
-    pith_sizes sizes;
-    pith_state *state = NULL;
-    *memory = NULL;
-    pith_plan_set_random(j->from.plan, SEED, STREAM, 0);
-    pith_plan_sizes(j->from.plan, &sizes);
-    if (!sizes.state_bytes) return NULL;
-    *memory = room(sizes.state_bytes);
-    must(pith_state_init(j->from.plan, *memory, (size_t)sizes.state_bytes, &state), j->from.plan);
-    if (!j->based) return state;
-    const pith_view base = pith_view_flat(j->values[0], j->row->dtype, j->count);
-    must(pith_state_set_base(j->from.plan, state, &base, 0), j->from.plan);
-    pith_state_set_random(state, SEED, STREAM);
-    return state;
-}
-
 static void make_pages(struct gpu_job *j) {
     pith_kv_pair *pairs = pairs_of(j, j->values[1], j->frames);
-    must(pith_kv_encode_pages(j->from.plan, &j->pages.like, pairs, j->pages.count), j->from.plan);
+    must(pith_kv_encode_pages(j->work, j->from.plan, &j->pages.like, pairs, j->pages.count), j);
     free(pairs);
     pairs = pairs_of(j, j->tensor, j->frames);
-    must(pith_kv_decode_pages(j->from.plan, &j->pages.like, pairs, j->pages.count), j->from.plan);
+    must(pith_kv_decode_pages(j->work, j->from.plan, &j->pages.like, pairs, j->pages.count), j);
     free(pairs);
     memcpy(j->made, j->frames, (size_t)j->frame_bytes);
 }
 
-/* Frames of all steps, and the base after them. */
+/* An item of the CPU's stream of frames that are read or made. */
+static pith_item host_item(const struct side *s, const void *values, uint32_t dtype, uint64_t count,
+                           void *frame) {
+    return (pith_item){.size = sizeof(pith_item),
+                       .stream = s->host,
+                       .view = pith_view_flat(values, dtype, count),
+                       .frame = frame,
+                       .capacity = (size_t)s->frame_bytes,
+                       .length = (size_t)s->frame_bytes};
+}
+
+static void set_step(struct gpu_job *j, uint64_t step) {
+    must(pith_stream_set_step(j->work, j->from.host, 0, step), j);
+}
+
+/* Frames of all steps, and the base after them. Gradients are those of ranks at the step that the
+ * last call has, which starts from the first after gpu_job_restore. */
 static void make_frames(struct gpu_job *j) {
     const uint32_t frames = j->steps * j->row->frames;
-    void *memory, *gradient = j->based ? NULL : room(j->tensor_bytes);
-    pith_state *state = host_state(j, &memory);
+    void *const gradient = j->based ? NULL : allocate(j->tensor_bytes);
+    const pith_view first = pith_view_flat(j->values[0], j->row->dtype, j->count);
+    if (j->based) must(pith_stream_set_base(j->work, j->from.host, &first, 0), j);
     for (uint32_t i = 0; i < frames; i++) {
         const void *const value = gradient ? gradient : j->values[(i + 1) & 1];
-        const pith_view view = pith_view_flat(value, j->row->dtype, j->count);
-        size_t written;
+        pith_item item =
+            host_item(&j->from, value, j->row->dtype, j->count, j->frames + i * j->from.stride);
         if (gradient) fill(j, gradient, i);
-        must(pith_encode(j->from.plan, state, &view, 0, j->frames + i * j->from.stride,
-                         (size_t)j->from.frame_bytes, &written),
-             j->from.plan);
-        j->frame_bytes = written;
+        if (gradient) set_step(j, STEPS - 1);
+        must(pith_encode(j->work, &item, 1, 0), j);
+        j->frame_bytes = item.length;
     }
     if (j->based) {
         const pith_view base = pith_view_flat(j->tensor, j->row->base, j->count);
-        must(pith_state_get_base(j->from.plan, state, 0, &base), j->from.plan);
+        must(pith_stream_get_base(j->work, j->from.host, 0, &base), j);
     }
     free(gradient);
-    free(memory);
 }
 
 static void make_sum(struct gpu_job *j) {
     const void *frames[FRAMES_MOST];
-    size_t lengths[FRAMES_MOST], written;
-    const pith_view sum = pith_view_flat(j->tensor, j->row->dtype, j->count);
+    size_t lengths[FRAMES_MOST];
     for (uint32_t i = 0; i < j->row->frames; i++) {
         frames[i] = j->frames + i * j->from.stride;
         lengths[i] = (size_t)j->from.frame_bytes;
     }
-    if (j->row->what == GPU_REDUCE)
-        must(pith_reduce(j->from.plan, NULL, 0, frames, lengths, j->row->frames, 1, &sum),
-             j->from.plan);
-    else
-        must(pith_reduce_encode(j->from.plan, NULL, 0, frames, lengths, j->row->frames, 1,
-                                j->into.plan, NULL, 0, j->made, (size_t)j->into.frame_bytes,
-                                &written),
-             j->from.plan);
+    pith_sum sum = {.size = sizeof sum,
+                    .stream = j->from.host,
+                    .frames = frames,
+                    .lengths = lengths,
+                    .count = j->row->frames,
+                    .view = pith_view_flat(j->tensor, j->row->dtype, j->count)};
+    if (j->row->what == GPU_REDUCE) {
+        must(pith_reduce(j->work, &sum, 1), j);
+        return;
+    }
+    pith_item item = host_item(&j->into, NULL, PITH_F32, j->count, j->made);
+    must(pith_reduce_encode(j->work, &sum, &item, 1), j);
 }
 
 /* What the calls must leave behind, where make_frames has not made it. */
 static void make_results(struct gpu_job *j) {
-    const pith_view out = pith_view_flat(j->tensor, j->row->dtype, j->count);
-    const size_t bytes = (size_t)j->frame_bytes;
+    const bool add = j->row->what == GPU_DECODE_ADD;
+    pith_item item = host_item(&j->from, j->tensor, j->row->dtype, j->count, j->frames);
+    item.length = (size_t)j->frame_bytes;
     if (j->row->what == GPU_ENCODE)
-        memcpy(j->made, j->frames + (j->steps * j->row->frames - 1) * j->from.stride, bytes);
+        memcpy(j->made, j->frames + (j->steps * j->row->frames - 1) * j->from.stride, item.length);
     if (j->row->what == GPU_REDUCE || j->row->what == GPU_REDUCE_ENCODE) make_sum(j);
-    if (j->row->what == GPU_DECODE && !j->based)
-        must(pith_decode(j->from.plan, NULL, 0, j->frames, bytes, &out), j->from.plan);
-    if (j->row->what == GPU_DECODE_ADD && !j->based) {
-        memcpy(j->tensor, j->values[0], (size_t)j->tensor_bytes);
-        for (uint32_t i = 0; i < STEPS; i++)
-            must(pith_decode_add(j->from.plan, 0, j->frames, bytes, &out), j->from.plan);
-    }
+    if (j->row->what == GPU_DECODE && !j->based) must(pith_decode(j->work, &item, 1, 0), j);
+    if (!add || j->based) return;
+    memcpy(j->tensor, j->values[0], (size_t)j->tensor_bytes);
+    for (uint32_t i = 0; i < STEPS; i++) must(pith_decode(j->work, &item, 1, PITH_ADD), j);
 }
 
 /* ---- What the device has ---------------------------------------------------------------------*/
 
-static pith_cuda_state *state_of(const struct set *s) {
-    return (pith_cuda_state *)(void *)s->state;
+static pith_cuda_stream *new_stream(const struct side *side) {
+    const size_t bytes = (size_t)side->sizes.stream_bytes;
+    pith_cuda_stream *const stream = gpu_allocate(bytes);
+    must_cuda(pith_cuda_stream_init(side->cuda, stream, bytes, &options, gpu_stream(), &the_error));
+    return stream;
 }
 
-static void set_state(struct gpu_job *j, struct set *s) {
-    pith_cuda_plan *const c = j->from.cuda;
-    void *const stream = gpu_stream();
-    must_cuda(pith_cuda_state_init(c, s->state, (size_t)j->state_bytes, stream), c);
-    if (j->based)
-        must_cuda(pith_cuda_state_set_base(c, state_of(s), s->values[0], j->row->dtype, 0, stream),
-                  c);
-    must_cuda(pith_cuda_state_set_random(c, state_of(s), SEED, STREAM, 0, stream), c);
+static void set_base(struct gpu_job *j, struct set *s) {
+    must_cuda(pith_cuda_stream_set_base(j->from.cuda, s->stream, s->values[0], j->row->dtype, 0,
+                                        gpu_stream(), &the_error));
 }
 
 static uint64_t statuses(const struct gpu_job *j) {
@@ -275,7 +297,7 @@ static void set_pairs(struct gpu_job *j, struct set *s) {
     const size_t bytes = (size_t)j->pages.count * sizeof *s->pairs;
     pith_kv_pair *const pairs =
         j->encodes ? pairs_of(j, s->values[1], s->made) : pairs_of(j, s->tensor, s->frames);
-    s->pairs = gpu_room(bytes);
+    s->pairs = gpu_allocate(bytes);
     gpu_put(s->pairs, pairs, bytes);
     gpu_wait();
     free(pairs);
@@ -286,48 +308,56 @@ static void set_open(struct gpu_job *j, struct set *s) {
     const uint64_t all = j->steps * frames * j->from.stride;
     for (int i = 0; i < 2; i++) {
         if (!(j->encodes || j->based)) continue;
-        s->values[i] = gpu_room((size_t)j->tensor_bytes);
+        s->values[i] = gpu_allocate((size_t)j->tensor_bytes);
         gpu_put(s->values[i], j->values[i], (size_t)j->tensor_bytes);
     }
-    s->tensor = gpu_room((size_t)j->tensor_bytes);
-    s->made = gpu_room((size_t)(j->into.plan ? j->into.frame_bytes : j->from.frame_bytes));
-    s->status = gpu_room((size_t)statuses(j) * sizeof *s->status);
-    s->workspace = gpu_room((size_t)(frames * j->from.sizes.workspace_bytes));
+    s->tensor = gpu_allocate((size_t)j->tensor_bytes);
+    s->made = gpu_allocate((size_t)(j->into.plan ? j->into.frame_bytes : j->from.frame_bytes));
+    s->status = gpu_allocate((size_t)statuses(j) * sizeof *s->status);
+    s->workspace = gpu_allocate((size_t)(frames * j->from.sizes.workspace_bytes));
     if (!j->encodes) {
-        s->frames = gpu_room((size_t)all);
+        s->frames = gpu_allocate((size_t)all);
         gpu_put(s->frames, j->frames, (size_t)all);
     }
-    if (j->pages.count) set_pairs(j, s);
-    if (!j->state_bytes) return;
-    s->state = gpu_room((size_t)j->state_bytes);
-    set_state(j, s);
+    if (j->pages.count) {
+        set_pairs(j, s);
+        return;
+    }
+    s->stream = new_stream(&j->from);
+    if (j->into.plan) s->into = new_stream(&j->into);
+    if (j->based) set_base(j, s);
 }
 
 static void set_close(const struct set *s) {
-    uint8_t *const all[] = {s->values[0], s->values[1], s->tensor,   s->state,
+    uint8_t *const all[] = {s->values[0], s->values[1], s->tensor,
                             s->frames,    s->made,      s->workspace};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) GPU(cudaFree(all[i]));
+    GPU(cudaFree(s->stream));
+    GPU(cudaFree(s->into));
     GPU(cudaFree(s->pairs));
     GPU(cudaFree(s->status));
 }
 
 /* ---- Life ------------------------------------------------------------------------------------*/
 
+/* Whether the calls' tensor is what they change, not their stream. */
+static bool adds(const struct gpu_job *j) { return j->row->what == GPU_DECODE_ADD; }
+
 static uint64_t pristine_bytes(const struct gpu_job *j) {
-    if (j->row->what == GPU_DECODE_ADD) return j->tensor_bytes;
-    return j->state_bytes;
+    if (j->pages.count) return 0;
+    return adds(j) ? j->tensor_bytes : j->from.sizes.stream_bytes;
 }
 
-static uint8_t *pristine_place(const struct gpu_job *j, uint32_t k) {
-    return j->row->what == GPU_DECODE_ADD ? j->set[k].tensor : j->set[k].state;
+static void *pristine_place(const struct gpu_job *j, uint32_t k) {
+    return adds(j) ? (void *)j->set[k].tensor : (void *)j->set[k].stream;
 }
 
 static void make_host(struct gpu_job *j) {
     const uint64_t made = j->into.plan ? j->into.frame_bytes : j->from.frame_bytes;
-    for (uint32_t i = 0; i < 2; i++) fill(j, j->values[i] = room(j->tensor_bytes), i);
-    j->frames = room(j->steps * j->row->frames * j->from.stride);
-    j->made = room(made);
-    j->tensor = room(j->tensor_bytes);
+    for (uint32_t i = 0; i < 2; i++) fill(j, j->values[i] = allocate(j->tensor_bytes), i);
+    j->frames = allocate(j->steps * j->row->frames * j->from.stride);
+    j->made = allocate(made);
+    j->tensor = allocate(j->tensor_bytes);
     if (j->pages.count) {
         make_pages(j);
         return;
@@ -340,11 +370,11 @@ static void make_device(struct gpu_job *j) {
     for (uint32_t i = 0; i < j->sets; i++) set_open(j, &j->set[i]);
     const size_t bytes = (size_t)pristine_bytes(j);
     if (!bytes) return;
-    j->pristine = gpu_room(bytes);
-    if (j->row->what == GPU_DECODE_ADD)
+    j->pristine = gpu_allocate(bytes);
+    if (adds(j))
         gpu_put(j->pristine, j->values[0], bytes);
     else
-        gpu_copy(j->pristine, j->set[0].state, bytes);
+        gpu_copy(j->pristine, j->set[0].stream, bytes);
 }
 
 struct gpu_job *gpu_job_open(const struct gpu_row *row, uint64_t count, uint64_t cache) {
@@ -360,9 +390,9 @@ struct gpu_job *gpu_job_open(const struct gpu_row *row, uint64_t count, uint64_t
     const pith_layout layout = layout_of(row, count), sum = layout_of(&sums, count);
     side_open(&j->from, row->spec, &layout);
     if (row->into) side_open(&j->into, row->into, &sum);
+    work_open(j);
     j->frame_bytes = j->from.frame_bytes;
     if (row->what >= GPU_ENCODE_PAGES) pages_open(j);
-    j->state_bytes = row->what == GPU_DECODE_ADD ? 0 : j->from.sizes.state_bytes;
     const uint64_t sets = 1 + CACHES * cache / gpu_job_moved(j);
     j->sets = sets < SETS_MOST ? (uint32_t)sets : SETS_MOST;
     make_host(j);
@@ -379,6 +409,7 @@ void gpu_job_close(struct gpu_job *j) {
     side_close(&j->from);
     side_close(&j->into);
     for (int i = 0; i < 2; i++) free(j->values[i]);
+    free(j->work_memory);
     free(j->frames);
     free(j->made);
     free(j->tensor);
@@ -397,7 +428,7 @@ uint64_t gpu_job_moved(const struct gpu_job *j) {
     case GPU_ENCODE_PAGES:
     case GPU_DECODE_PAGES: return j->tensor_bytes + 2 * base + frames;
     case GPU_DECODE: return j->based ? 2 * base + frames : frames + j->tensor_bytes;
-    case GPU_DECODE_ADD: /* a base is read once more, for its identity */
+    case GPU_DECODE_ADD: /* a base is read once more, for its hash */
         return frames + 2 * j->tensor_bytes + (j->from.sizes.workspace_bytes ? base : 0);
     case GPU_REDUCE: return frames + j->tensor_bytes;
     default: return frames + j->into.frame_bytes;
@@ -442,32 +473,36 @@ static pith_status sum_call(const struct gpu_job *j, const struct set *s,
                                   .capacity = j->into.frame_bytes,
                                   .status = s->status + frames};
     if (j->row->what == GPU_REDUCE)
-        return pith_cuda_reduce(j->from.cuda, NULL, items, frames, 1, gpu_stream());
-    return pith_cuda_reduce_encode(j->from.cuda, NULL, items, frames, 1, j->into.cuda, NULL, &made,
-                                   gpu_stream());
+        return pith_cuda_reduce(j->from.cuda, s->stream, items, frames, 1, gpu_stream(),
+                                &the_error);
+    return pith_cuda_reduce_encode(j->from.cuda, s->stream, items, frames, 1, j->into.cuda, s->into,
+                                   &made, gpu_stream(), &the_error);
 }
 
 static pith_status pages_call(const struct gpu_job *j, const struct set *s) {
     const struct pages *const p = &j->pages;
     if (j->encodes)
         return pith_cuda_kv_encode_pages(j->from.cuda, &p->like, s->pairs, p->count, s->status,
-                                         gpu_stream());
+                                         gpu_stream(), &the_error);
     return pith_cuda_kv_decode_pages(j->from.cuda, &p->like, s->pairs, p->count, s->status,
-                                     gpu_stream());
+                                     gpu_stream(), &the_error);
 }
 
 void gpu_job_call(void *of, uint32_t k) {
     struct gpu_job *const j = of;
     const struct set *const s = &j->set[k % j->sets];
     const pith_cuda_items items = items_of(j, s, k / j->sets);
-    pith_cuda_plan *const c = j->from.cuda;
+    const pith_cuda_plan *const c = j->from.cuda;
+    void *const on = gpu_stream();
     switch (j->row->what) {
-    case GPU_ENCODE: must_cuda(pith_cuda_encode(c, state_of(s), &items, gpu_stream()), c); break;
-    case GPU_DECODE: must_cuda(pith_cuda_decode(c, state_of(s), &items, gpu_stream()), c); break;
-    case GPU_DECODE_ADD: must_cuda(pith_cuda_decode_add(c, &items, gpu_stream()), c); break;
+    case GPU_ENCODE: must_cuda(pith_cuda_encode(c, s->stream, &items, 0, on, &the_error)); break;
+    case GPU_DECODE: must_cuda(pith_cuda_decode(c, s->stream, &items, 0, on, &the_error)); break;
+    case GPU_DECODE_ADD:
+        must_cuda(pith_cuda_decode(c, s->stream, &items, PITH_ADD, on, &the_error));
+        break;
     case GPU_ENCODE_PAGES:
-    case GPU_DECODE_PAGES: must_cuda(pages_call(j, s), c); break;
-    default: must_cuda(sum_call(j, s, &items), c);
+    case GPU_DECODE_PAGES: must_cuda(pages_call(j, s)); break;
+    default: must_cuda(sum_call(j, s, &items));
     }
 }
 
@@ -475,7 +510,7 @@ void gpu_job_call(void *of, uint32_t k) {
 
 static bool same(const struct gpu_job *j, const char *what, const void *device, const void *host,
                  uint64_t bytes) {
-    uint8_t *const got = room(bytes);
+    uint8_t *const got = allocate(bytes);
     gpu_get(got, device, (size_t)bytes);
     uint64_t i = 0;
     if (memcmp(got, host, (size_t)bytes) != 0) {
@@ -491,7 +526,7 @@ static bool same(const struct gpu_job *j, const char *what, const void *device, 
 
 static bool check_status(const struct gpu_job *j, const struct set *s) {
     const uint64_t count = statuses(j);
-    int32_t *const status = room(count * sizeof *status);
+    int32_t *const status = allocate(count * sizeof *status);
     uint64_t i = 0;
     gpu_get(status, s->status, (size_t)count * sizeof *status);
     while (i < count && status[i] == PITH_OK) i++;
@@ -508,9 +543,9 @@ static bool check_set(struct gpu_job *j, struct set *s) {
     const uint64_t base = j->count * pith_dtype_bytes(j->row->base);
     bool good = check_status(j, s);
     if (frame) good &= same(j, "frame", s->made, j->made, made);
-    if (j->based && j->state_bytes)
-        good &= same(j, "base", pith_cuda_state_base(j->from.cuda, state_of(s)), j->tensor, base);
-    if (!frame && !(j->based && j->state_bytes))
+    if (j->based && !adds(j))
+        good &= same(j, "base", pith_cuda_stream_base(j->from.cuda, s->stream), j->tensor, base);
+    if (!frame && !(j->based && !adds(j)))
         good &= same(j, "values", s->tensor, j->tensor, j->tensor_bytes);
     return good;
 }

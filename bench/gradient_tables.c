@@ -41,7 +41,7 @@ static int open_place(struct gradients *g, const char *directory, const struct p
 
 static const struct {
     const char *title, *intra, *inter;
-} ways[] = {
+} variants[] = {
     {"stochastic, no rotation", "grad:preset=intra,rotate=0,round=stochastic",
      "grad:rotate=0,round=stochastic"},
     {"stochastic", "grad:preset=intra,round=stochastic", "grad:round=stochastic"},
@@ -49,15 +49,16 @@ static const struct {
     {"nearest", "grad:preset=intra", "grad"},
     {"mse", "grad:preset=intra", "grad:search=mse"},
 };
-enum { WAYS = sizeof ways / sizeof ways[0], STOCHASTIC = 1, NEAREST = 3, SEARCHED = 4 };
+enum { VARIANTS = sizeof variants / sizeof variants[0], STOCHASTIC = 1, NEAREST = 3, SEARCHED = 4 };
 
 static int print_sums(const char *directory, const struct place *p) {
     struct gradients g;
-    double nmse[WAYS], one = -1;
+    double nmse[VARIANTS], one = -1;
     if (open_place(&g, directory, p, p->per_node * p->nodes, 1 << 17)) return 1;
     int failed = 0;
-    for (int i = 0; !failed && i < WAYS; i++) {
-        const struct gradients_levels l = {p->per_node, p->nodes, ways[i].intra, ways[i].inter, 1};
+    for (int i = 0; !failed && i < VARIANTS; i++) {
+        const struct gradients_levels l = {p->per_node, p->nodes, variants[i].intra,
+                                           variants[i].inter, 1};
         nmse[i] = gradients_two_level(&g, &l);
         failed = !(nmse[i] >= 0);
     }
@@ -65,7 +66,7 @@ static int print_sums(const char *directory, const struct place *p) {
     gradients_free(&g);
     if (failed || !(one >= 0)) return fail(p->what, "the sums could not be made");
     printf("| %s |", p->what);
-    for (int i = 0; i < WAYS; i++) printf(" %.3g |", nmse[i]);
+    for (int i = 0; i < VARIANTS; i++) printf(" %.3g |", nmse[i]);
     printf(" %.3g | %.3f | %.3f |\n", one, nmse[NEAREST] / nmse[STOCHASTIC],
            nmse[SEARCHED] / nmse[NEAREST]);
     return 0;
@@ -152,7 +153,7 @@ int main(int argc, char **argv) {
     int failed = 0;
     if (argc != 2) return 2;
     printf("| ranks |");
-    for (int i = 0; i < WAYS; i++) printf(" %s |", ways[i].title);
+    for (int i = 0; i < VARIANTS; i++) printf(" %s |", variants[i].title);
     printf(" one level, 4 bits, stochastic | nearest / stochastic | mse / nearest |\n");
     printf("|---|---|---|---|---|---|---|---|---|\n");
     for (int i = 0; i < PLACES; i++) failed |= print_sums(argv[1], &places[i]);

@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pith/pith.h"
+#include "end.h"
 #include "weights.h"
 
 /* ---- Where gradients come from ---------------------------------------------------------------*/
 
-static int make_room(struct gradients *g, size_t rows, size_t count) {
+static int allocate_rows(struct gradients *g, size_t rows, size_t count) {
     *g = (struct gradients){rows, count, malloc(rows * count * sizeof *g->values + 1)};
     return !g->values;
 }
@@ -42,7 +42,7 @@ static double student3(uint64_t *x) {
 
 int gradients_simulate(struct gradients *g, size_t rows, size_t count) {
     uint64_t random = 0x9E3779B97F4A7C15u;
-    if (make_room(g, rows, count)) return 1;
+    if (allocate_rows(g, rows, count)) return 1;
     for (size_t i = 0; i < count; i++) {
         const double shared = student3(&random);
         for (size_t r = 0; r < rows; r++)
@@ -84,7 +84,7 @@ enum gradients_load gradients_load(struct gradients *g, const char *directory, c
         return GRADIENTS_UNREAD;
     }
     const size_t rows = count_rows(file, &count);
-    const int failed = rows && make_room(g, rows, count);
+    const int failed = rows && allocate_rows(g, rows, count);
     for (size_t r = 0; !failed && r < rows && weights_at(file, r, &w); r++)
         widen(g->values + r * count, &w);
     free(file);
@@ -93,62 +93,55 @@ enum gradients_load gradients_load(struct gradients *g, const char *directory, c
 
 /* ---- Hops ------------------------------------------------------------------------------------*/
 
-/* A plan, a frame for each sender of one sum, a state for each sender of all sums. */
+/* A frame for each sender of one sum, an end for each sender of all sums. */
 struct hop {
-    pith_plan *plan;
     size_t senders, owners;
-    pith_sizes sizes;
-    uint8_t *bytes, *memory;
+    uint8_t *bytes;
+    size_t stride;
     const void **frames;
     size_t *lengths;
-    pith_state **states; /* NULL without error feedback */
-    int shared;          /* antithetic: all senders take the same random bits */
+    struct end *ends; /* the first has the plan of all, and adds frames up */
 };
 
-static int hop_states(struct hop *h, const char *spec) {
-    if (!strstr(spec, "ef=")) return 0;
-    h->memory = malloc(h->owners * h->sizes.state_bytes);
-    h->states = malloc(h->owners * sizeof(pith_state *));
-    for (size_t i = 0; h->memory && h->states && i < h->owners; i++)
-        if (pith_state_init(h->plan, h->memory + i * h->sizes.state_bytes, h->sizes.state_bytes,
-                            &h->states[i]))
-            return 1;
-    return !h->memory || !h->states;
+/* Sender i of a sum is rank i of its senders, with random bits of its own; those of antithetic
+ * rounding are the sum's. */
+static int hop_end(struct hop *h, size_t owner, const char *spec, const pith_layout *layout,
+                   uint64_t seed) {
+    const int shared = strstr(spec, "antithetic") != NULL;
+    const pith_stream_options options = {.size = sizeof options,
+                                         .seed = seed + owner / h->senders,
+                                         .rng_stream = shared ? 0 : (uint32_t)owner,
+                                         .rank = (uint32_t)(owner % h->senders),
+                                         .ranks = (uint32_t)h->senders};
+    if (owner) return end_open_other(&h->ends[owner], &h->ends[0], &options);
+    return end_open(&h->ends[0], spec, layout, NULL, &options);
 }
 
-static int hop_open(struct hop *h, const char *spec, size_t senders, size_t owners, size_t count) {
+/* seed: of the first sum; those of the others follow. */
+static int hop_open(struct hop *h, const char *spec, size_t senders, size_t owners, size_t count,
+                    uint64_t seed) {
     const pith_layout layout = {
         .size = sizeof layout, .dtype = PITH_F32, .ndim = 1, .shape = {count}};
-    const int shared = strstr(spec, "antithetic") != NULL;
-    *h = (struct hop){.senders = senders, .owners = owners, .shared = shared};
-    if (pith_plan_create(&h->plan, spec, &layout, NULL, NULL)) return 1;
-    pith_plan_sizes(h->plan, &h->sizes);
-    h->bytes = malloc(senders * h->sizes.slot_bytes);
+    *h = (struct hop){.senders = senders, .owners = owners};
+    h->ends = calloc(owners, sizeof *h->ends);
+    for (size_t i = 0; h->ends && i < owners; i++)
+        if (hop_end(h, i, spec, &layout, seed)) return 1;
+    if (!h->ends) return 1;
+    h->stride = (size_t)h->ends[0].sizes.slot_bytes;
+    h->bytes = malloc(senders * h->stride);
     h->frames = malloc(senders * sizeof *h->frames);
     h->lengths = malloc(senders * sizeof *h->lengths);
-    if (!h->bytes || !h->frames || !h->lengths) return 1;
-    return hop_states(h, spec);
+    for (size_t i = 0; h->bytes && h->frames && i < senders; i++)
+        h->frames[i] = h->bytes + i * h->stride;
+    return !h->bytes || !h->frames || !h->lengths;
 }
 
 static void hop_close(struct hop *h) {
-    pith_plan_destroy(h->plan);
+    for (size_t i = h->ends ? h->owners : 0; i--;) end_close(&h->ends[i]);
+    free(h->ends);
     free(h->bytes);
-    free(h->memory);
     free((void *)h->frames);
     free(h->lengths);
-    free((void *)h->states);
-}
-
-/* The turn of sender i of a sum, which is `owner` among all. Where its frame goes. */
-static uint8_t *hop_turn(struct hop *h, size_t i, size_t owner, uint64_t seed, size_t step) {
-    uint8_t *const place = h->bytes + i * h->sizes.slot_bytes;
-    h->frames[i] = place;
-    pith_plan_set_random(h->plan, seed, h->shared ? 0 : (uint32_t)owner, step);
-    return pith_plan_set_ranks(h->plan, (uint32_t)i, (uint32_t)h->senders) ? NULL : place;
-}
-
-static pith_state *hop_state(const struct hop *h, size_t owner) {
-    return h->states ? h->states[owner] : NULL;
 }
 
 /* ---- Accounts --------------------------------------------------------------------------------*/
@@ -174,18 +167,15 @@ static void account_close(struct account *a) {
     free(a->exact);
 }
 
-static int account_send(struct account *a, struct hop *h, size_t i, size_t owner, size_t step,
-                        const float *x) {
+static int account_send(struct account *a, struct hop *h, size_t i, size_t owner, const float *x) {
     const pith_view v = pith_view_flat(x, PITH_F32, a->count);
-    uint8_t *const place = hop_turn(h, i, owner, 1 + owner / h->senders, step);
     for (size_t k = 0; k < a->count; k++) a->exact[k] += (double)x[k];
-    return !place || pith_encode(h->plan, hop_state(h, owner), &v, 0, place, h->sizes.slot_bytes,
-                                 &h->lengths[i]);
+    return end_encode(&h->ends[owner], &v, h->bytes + i * h->stride, h->stride, &h->lengths[i]);
 }
 
 static int account_receive(struct account *a, struct hop *h) {
     const pith_view v = pith_view_flat(a->sum, PITH_F32, a->count);
-    if (pith_reduce(h->plan, NULL, 0, h->frames, h->lengths, h->senders, 1, &v)) return 1;
+    if (end_reduce(&h->ends[0], h->frames, h->lengths, h->senders, &v)) return 1;
     for (size_t k = 0; k < a->count; k++) a->got[k] += (double)a->sum[k];
     return 0;
 }
@@ -207,19 +197,19 @@ static int send_node(const struct gradients *g, size_t step, size_t node, struct
     for (size_t j = 0; j < intra->senders; j++) {
         const size_t rank = node * intra->senders + j;
         const size_t row = (step * (intra->owners + 1) + rank) % g->rows;
-        if (account_send(a, intra, j, rank, step, g->values + row * g->count)) return 1;
+        if (account_send(a, intra, j, rank, g->values + row * g->count)) return 1;
     }
-    uint8_t *const place = hop_turn(inter, node, node, 1000, step);
-    return !place || pith_reduce_encode(intra->plan, NULL, 0, intra->frames, intra->lengths,
-                                        intra->senders, 1, inter->plan, hop_state(inter, node), 0,
-                                        place, inter->sizes.slot_bytes, &inter->lengths[node]);
+    return end_reduce_encode(&intra->ends[0], intra->frames, intra->lengths, intra->senders,
+                             &inter->ends[node], inter->bytes + node * inter->stride, inter->stride,
+                             &inter->lengths[node]);
 }
 
 double gradients_two_level(const struct gradients *g, const struct gradients_levels *l) {
     struct hop intra, inter;
     struct account a;
-    int failed = hop_open(&intra, l->intra, l->per_node, l->per_node * l->nodes, g->count);
-    failed |= hop_open(&inter, l->inter, l->nodes, l->nodes, g->count);
+    int failed = hop_open(&intra, l->intra, l->per_node, l->per_node * l->nodes, g->count, 1);
+    failed |= hop_open(&inter, l->inter, l->nodes, l->nodes, g->count, 1000);
+    failed = failed || end_widen(&intra.ends[0], &inter.ends[0]);
     failed |= account_open(&a, g->count);
     for (size_t t = 0; t < l->steps; t++) {
         for (size_t m = 0; !failed && m < l->nodes; m++)
@@ -236,10 +226,10 @@ double gradients_two_level(const struct gradients *g, const struct gradients_lev
 double gradients_one_level(const struct gradients *g, const char *spec) {
     struct hop hop;
     struct account a;
-    int failed = hop_open(&hop, spec, g->rows, g->rows, g->count);
+    int failed = hop_open(&hop, spec, g->rows, g->rows, g->count, 1);
     failed |= account_open(&a, g->count);
     for (size_t r = 0; !failed && r < g->rows; r++)
-        failed = account_send(&a, &hop, r, r, 0, g->values + r * g->count);
+        failed = account_send(&a, &hop, r, r, g->values + r * g->count);
     failed = failed || account_receive(&a, &hop);
     const double nmse = failed ? -1 : account_nmse(&a);
     hop_close(&hop);

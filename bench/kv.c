@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "../cli/roofline.h"
-#include "pith/pith.h"
+#include "end.h"
 #include "runs.h"
 
 enum { HEADS = 8, DIM = 128, ROW = HEADS * DIM };
@@ -22,17 +22,14 @@ static void fail(const char *what, const char *text) {
     exit(1);
 }
 
-static void must(const pith_plan *plan, const char *spec, pith_status status) {
-    if (status != PITH_OK) fail(spec, pith_plan_error(plan).text);
+static void must(const struct end *e, pith_status status) {
+    if (end_said(e, status) != PITH_OK) exit(1);
 }
 
-static pith_plan *plan_of(const char *spec, uint32_t dtype, uint64_t tokens) {
+static void open_tokens(struct end *e, const char *spec, uint32_t dtype, uint64_t tokens) {
     const pith_layout layout = {
         .size = sizeof layout, .dtype = dtype, .ndim = 3, .shape = {tokens, HEADS, DIM}};
-    pith_plan *plan;
-    pith_error error;
-    if (pith_plan_create(&plan, spec, &layout, NULL, &error) != PITH_OK) fail(spec, error.text);
-    return plan;
+    if (end_open(e, spec, &layout, NULL, NULL)) exit(1);
 }
 
 static pith_view view_of(const void *data, uint32_t dtype, uint64_t tokens) {
@@ -77,8 +74,8 @@ static void fill(void *to, uint32_t dtype, size_t count) {
 
 /* ---- Whole tensors ---------------------------------------------------------------------------*/
 
-/* Goals: shares of a read-only sum and of the best fill; of 16-bit values, shares of a mover of the
- * same bytes. 0: none. */
+/* Goals: shares of a read-only sum and of the best fill; of 16-bit values, shares of a copy
+ * baseline of the same bytes. 0: none. */
 struct row {
     const char *spec;
     uint32_t dtype;
@@ -113,8 +110,8 @@ static void open_tensor(struct tensor *t, uint32_t dtype) {
     t->bytes = COUNT * pith_dtype_bytes(dtype);
     t->copies = runs_copies(t->bytes);
     for (int i = 0; i < t->copies; i++) {
-        t->in[i] = runs_room(t->bytes);
-        t->out[i] = runs_room(t->bytes);
+        t->in[i] = runs_allocate(t->bytes);
+        t->out[i] = runs_allocate(t->bytes);
         if (i == 0)
             fill(t->in[i], dtype, COUNT);
         else
@@ -132,11 +129,11 @@ static void close_tensor(struct tensor *t) {
 struct times {
     size_t runs;
     double encode[RUNS], decode[RUNS], read[RUNS], fill[2][RUNS];
-    double in[CEILING_MOVERS][RUNS], out[CEILING_MOVERS][RUNS];
+    double in[BASELINE_VARIANTS][RUNS], out[BASELINE_VARIANTS][RUNS];
 };
 
 static double move(const void *from, size_t read, void *to, size_t written, int variant) {
-    const struct roofline_mover m = {
+    const struct roofline_baseline m = {
         .read = {from}, .read_bytes = {read}, .write = {to}, .write_bytes = {written}};
     return roofline_move(&m, variant);
 }
@@ -147,24 +144,24 @@ static void time_roofline(const struct tensor *t, uint8_t *frame, size_t cap, in
     s->read[run] = roofline_read(t->in[at % t->copies], t->bytes);
     for (int k = 0; k < 2; k++)
         s->fill[k][run] = roofline_fill(t->out[(at + k) % t->copies], t->bytes, k == 1);
-    for (int k = 0; t->dtype != PITH_F32 && k < CEILING_MOVERS; k++) {
+    for (int k = 0; t->dtype != PITH_F32 && k < BASELINE_VARIANTS; k++) {
         s->in[k][run] = move(t->in[(at + k) % t->copies], t->bytes, frame, cap, k);
         s->out[k][run] = move(frame, cap, t->out[(at + k) % t->copies], t->bytes, k);
     }
 }
 
-/* A frame for every copy: a mover writes over them. */
-static void time_run(const struct row *row, pith_plan *plan, const struct tensor *t,
-                     uint8_t *const *frames, size_t cap, int run, struct times *s) {
+/* A frame for every copy: the copy baseline writes over them. */
+static void time_run(struct end *e, const struct tensor *t, uint8_t *const *frames, size_t cap,
+                     int run, struct times *s) {
     const int copy = 3 * run % t->copies;
     const pith_view in = view_of(t->in[copy], t->dtype, TOKENS);
     const pith_view out = view_of(t->out[copy], t->dtype, TOKENS);
     size_t n;
     time_roofline(t, frames[(copy + 1) % t->copies], cap, run, s);
     const double from = roofline_clock();
-    must(plan, row->spec, pith_encode(plan, NULL, &in, 0, frames[copy], cap, &n));
+    if (end_encode(e, &in, frames[copy], cap, &n)) exit(1);
     const double between = roofline_clock();
-    must(plan, row->spec, pith_decode(plan, NULL, 0, frames[copy], n, &out));
+    if (end_decode(e, frames[copy], n, &out)) exit(1);
     s->encode[run] = between - from;
     s->decode[run] = roofline_clock() - between;
 }
@@ -203,8 +200,8 @@ static double least(double (*s)[RUNS], int count, size_t runs) {
     return best;
 }
 
-static void cell(double gb, double own, double ceiling, double goal) {
-    printf(" %.2f | %.2f | %.2f |", gb / own, gb / ceiling, ceiling / own);
+static void cell(double gb, double own, double roofline, double goal) {
+    printf(" %.2f | %.2f | %.2f |", gb / own, gb / roofline, roofline / own);
     if (goal > 0)
         printf(" %.2f |", goal);
     else
@@ -218,23 +215,26 @@ static void print_row(const struct row *row, const struct tensor *t, size_t fram
     printf("| `%s` | %s | %.2f | %.1f |", row->spec, pith_dtype_name(t->dtype),
            8.0 * (double)frame / COUNT, snr);
     cell(gb, runs_median(s->encode, s->runs),
-         wide ? runs_median(s->read, s->runs) : least(s->in, CEILING_MOVERS, s->runs), row->encode);
+         wide ? runs_median(s->read, s->runs) : least(s->in, BASELINE_VARIANTS, s->runs),
+         row->encode);
     cell(gb, runs_median(s->decode, s->runs),
-         wide ? least(s->fill, 2, s->runs) : least(s->out, CEILING_MOVERS, s->runs), row->decode);
+         wide ? least(s->fill, 2, s->runs) : least(s->out, BASELINE_VARIANTS, s->runs),
+         row->decode);
     puts("");
     fflush(stdout);
 }
 
 static void codec_row(const struct row *row, const struct tensor *t) {
     static struct times s;
-    pith_plan *plan = plan_of(row->spec, t->dtype, TOKENS);
-    const size_t cap = (size_t)pith_plan_frame_bytes(plan, 0, 0);
+    struct end e;
+    open_tokens(&e, row->spec, t->dtype, TOKENS);
+    const size_t cap = (size_t)pith_plan_frame_bytes(e.plan, 0, 0);
     uint8_t *frames[RUNS_COPIES];
-    void *const first = runs_room(t->bytes);
-    for (int i = 0; i < t->copies; i++) frames[i] = runs_room(cap);
+    void *const first = runs_allocate(t->bytes);
+    for (int i = 0; i < t->copies; i++) frames[i] = runs_allocate(cap);
     s.runs = RUNS;
     for (int run = 0; run < (int)s.runs; run++) {
-        time_run(row, plan, t, frames, cap, run, &s);
+        time_run(&e, t, frames, cap, run, &s);
         if (s.encode[run] > SLOW) s.runs = FEW;
         const void *const out = t->out[3 * run % t->copies];
         if (run == 0) memcpy(first, out, t->bytes);
@@ -243,14 +243,14 @@ static void codec_row(const struct row *row, const struct tensor *t) {
     print_row(row, t, cap, quality(t, t->in[0], first), &s);
     for (int i = 0; i < t->copies; i++) free(frames[i]);
     free(first);
-    pith_plan_destroy(plan);
+    end_close(&e);
 }
 
 static void codec_table(void) {
     static const uint32_t dtypes[] = {PITH_F32, PITH_BF16, PITH_F16};
     puts(
-        "| setting | dtype | bits per value | SNR, dB | encode, GB/s | ceiling | share | goal | "
-        "decode, GB/s | ceiling | share | goal "
+        "| setting | dtype | bits per value | SNR, dB | encode, GB/s | roofline | share | goal | "
+        "decode, GB/s | roofline | share | goal "
         "|\n|---|---|---|---|---|---|---|---|---|---|---|---|");
     for (size_t d = 0; d < sizeof dtypes / sizeof dtypes[0]; d++) {
         struct tensor t;
@@ -263,12 +263,11 @@ static void codec_table(void) {
 
 /* ---- Appending -------------------------------------------------------------------------------*/
 
-enum { LAYERS = 32, STEPS = 256, TURNS = 101 };
-#define ENOUGH 3.0 /* seconds of turns */
+enum { LAYERS = 32, STEPS = 256, ROUNDS = 101 };
+#define ENOUGH 3.0 /* seconds of rounds */
 
 struct layers {
-    pith_plan *plan;
-    const char *spec;
+    struct end end;
     uint32_t dtype;
     size_t bytes, frame_bytes;
     void *memory[LAYERS], *frame[LAYERS];
@@ -276,12 +275,13 @@ struct layers {
 };
 
 static void open_layers(struct layers *l, const char *spec, uint32_t dtype) {
-    *l = (struct layers){.plan = plan_of(spec, dtype, STEPS), .spec = spec, .dtype = dtype};
-    l->bytes = (size_t)pith_kv_bytes(l->plan, STEPS);
-    l->frame_bytes = (size_t)pith_plan_frame_bytes(l->plan, 0, 0);
+    *l = (struct layers){.dtype = dtype};
+    open_tokens(&l->end, spec, dtype, STEPS);
+    l->bytes = (size_t)pith_kv_bytes(l->end.plan, STEPS);
+    l->frame_bytes = (size_t)pith_plan_frame_bytes(l->end.plan, 0, 0);
     for (int i = 0; i < LAYERS; i++) {
-        l->memory[i] = runs_room(l->bytes);
-        l->frame[i] = runs_room(l->frame_bytes);
+        l->memory[i] = runs_allocate(l->bytes);
+        l->frame[i] = runs_allocate(l->frame_bytes);
     }
 }
 
@@ -290,20 +290,25 @@ static void close_layers(struct layers *l) {
         free(l->memory[i]);
         free(l->frame[i]);
     }
-    pith_plan_destroy(l->plan);
+    end_close(&l->end);
+}
+
+static void empty_caches(struct layers *l) {
+    for (int i = 0; i < LAYERS; i++)
+        if (pith_kv_init(l->end.plan, l->memory[i], l->bytes, &l->cache[i], NULL) != PITH_OK)
+            fail(l->end.spec, "no caches");
 }
 
 /* Seconds to give every layer STEPS tokens, so many a call. The values lie in the order in which
  * they are appended. */
 static double append(struct layers *l, const uint8_t *values, uint64_t at_once) {
     const size_t step = (size_t)at_once * ROW * pith_dtype_bytes(l->dtype);
-    for (int i = 0; i < LAYERS; i++)
-        must(l->plan, l->spec, pith_kv_init(l->plan, l->memory[i], l->bytes, &l->cache[i]));
+    empty_caches(l);
     const double from = roofline_clock();
     for (uint64_t t = 0; t < STEPS; t += at_once)
         for (int i = 0; i < LAYERS; i++, values += step) {
             const pith_view view = view_of(values, l->dtype, at_once);
-            must(l->plan, l->spec, pith_kv_append(l->plan, l->cache[i], &view));
+            must(&l->end, pith_kv_append(l->end.work, &l->cache[i], &view, 1));
         }
     return roofline_clock() - from;
 }
@@ -313,13 +318,12 @@ static double append_together(struct layers *l, const uint8_t *values) {
     const size_t step = ROW * pith_dtype_bytes(l->dtype);
     const pith_view like = view_of(NULL, l->dtype, 1);
     pith_kv_tokens to[LAYERS];
-    for (int i = 0; i < LAYERS; i++)
-        must(l->plan, l->spec, pith_kv_init(l->plan, l->memory[i], l->bytes, &l->cache[i]));
+    empty_caches(l);
     const double from = roofline_clock();
     for (uint64_t t = 0; t < STEPS; t++) {
         for (int i = 0; i < LAYERS; i++, values += step)
             to[i] = (pith_kv_tokens){l->cache[i], values};
-        must(l->plan, l->spec, pith_kv_append_batch(l->plan, &like, to, LAYERS));
+        must(&l->end, pith_kv_append_batch(l->end.work, &like, to, LAYERS));
     }
     return roofline_clock() - from;
 }
@@ -331,8 +335,7 @@ static double encode_layers(struct layers *l, const uint8_t *values) {
     const double from = roofline_clock();
     for (int i = 0; i < LAYERS; i++, values += step) {
         const pith_view view = view_of(values, l->dtype, STEPS);
-        must(l->plan, l->spec,
-             pith_encode(l->plan, NULL, &view, 0, l->frame[i], l->frame_bytes, &n));
+        if (end_encode(&l->end, &view, l->frame[i], l->frame_bytes, &n)) exit(1);
     }
     return roofline_clock() - from;
 }
@@ -345,29 +348,29 @@ static void interleave(uint8_t *to, const uint8_t *from, size_t row) {
 }
 
 static void same(struct layers *a, struct layers *b) {
-    const size_t bytes = (size_t)pith_kv_save_bytes(a->plan, a->cache[0]);
-    uint8_t *const one = runs_room(bytes), *const two = runs_room(bytes);
+    const size_t bytes = (size_t)pith_kv_save_bytes(a->cache[0]);
+    uint8_t *const one = runs_allocate(bytes), *const two = runs_allocate(bytes);
     size_t n, m;
     for (int i = 0; i < LAYERS; i++) {
-        must(a->plan, a->spec, pith_kv_save(a->plan, a->cache[i], one, bytes, &n));
-        must(b->plan, b->spec, pith_kv_save(b->plan, b->cache[i], two, bytes, &m));
-        if (n != m || memcmp(one, two, n) != 0) fail(a->spec, "one by one is not as in bulk");
+        must(&a->end, pith_kv_save(a->end.work, a->cache[i], one, bytes, &n));
+        must(&b->end, pith_kv_save(b->end.work, b->cache[i], two, bytes, &m));
+        if (n != m || memcmp(one, two, n) != 0) fail(a->end.spec, "one by one is not as in bulk");
     }
     free(one);
     free(two);
 }
 
-/* Seconds of every turn of the four. */
+/* Seconds of the four operations in every round. */
 struct appends {
-    double encoded[TURNS], bulk[TURNS], single[TURNS], together[TURNS];
-    size_t turns;
+    double encoded[ROUNDS], bulk[ROUNDS], single[ROUNDS], together[ROUNDS];
+    size_t rounds;
 };
 
 static void time_appends(struct layers *a, struct layers *b, const uint8_t *by_layer,
                          const uint8_t *by_token, struct appends *s) {
-    s->turns = 0;
-    for (double spent = 0; s->turns < TURNS && spent < ENOUGH; s->turns++) {
-        const size_t i = s->turns;
+    s->rounds = 0;
+    for (double spent = 0; s->rounds < ROUNDS && spent < ENOUGH; s->rounds++) {
+        const size_t i = s->rounds;
         s->encoded[i] = encode_layers(a, by_layer);
         s->bulk[i] = append(a, by_layer, STEPS);
         s->single[i] = append(b, by_token, 1);
@@ -380,10 +383,10 @@ static void time_appends(struct layers *a, struct layers *b, const uint8_t *by_l
 
 static void print_appends(const char *spec, uint32_t dtype, struct appends *s) {
     const double unit = 1e9 / ((double)LAYERS * STEPS * ROW);
-    const double frames = unit * runs_median(s->encoded, s->turns);
-    const double bulk = unit * runs_median(s->bulk, s->turns);
-    const double single = unit * runs_median(s->single, s->turns);
-    const double together = unit * runs_median(s->together, s->turns);
+    const double frames = unit * runs_median(s->encoded, s->rounds);
+    const double bulk = unit * runs_median(s->bulk, s->rounds);
+    const double single = unit * runs_median(s->single, s->rounds);
+    const double together = unit * runs_median(s->together, s->rounds);
     printf("| `%s` | %s | %.3f | %.3f | %.3f | %.2f | %.3f | %.2f | 1.50 |\n", spec,
            pith_dtype_name(dtype), frames, bulk, single, single / frames, together,
            together / frames);
@@ -394,8 +397,8 @@ static void append_row(const char *spec, uint32_t dtype) {
     static struct appends s;
     struct layers a, b;
     const size_t row = ROW * pith_dtype_bytes(dtype), values = (size_t)LAYERS * STEPS * ROW;
-    uint8_t *const by_layer = runs_room(values / ROW * row), *const by_token =
-                                                                 runs_room(values / ROW * row);
+    uint8_t *const by_layer = runs_allocate(values / ROW * row), *const by_token = runs_allocate(
+                                                                     values / ROW * row);
     fill(by_layer, dtype, values);
     interleave(by_token, by_layer, row);
     open_layers(&a, spec, dtype);
@@ -426,7 +429,7 @@ static void append_table(void) {
 enum { LONGEST = 1 << 17, READ = 16, READS = 2001 };
 
 struct reader {
-    pith_plan *plan;
+    struct end end;
     pith_kv *cache;
     uint64_t tokens;
     float *to;
@@ -441,7 +444,7 @@ static double scattered(const struct reader *r, uint32_t heads, uint32_t *seed) 
         const uint64_t first = (next(seed) >> 8) % (r->tokens - READ);
         const uint32_t head = heads == HEADS ? 0 : next(seed) >> 16 & (HEADS - 1);
         const double from = roofline_clock();
-        must(r->plan, "read", pith_kv_read(r->plan, r->cache, first, READ, head, heads, &view));
+        must(&r->end, pith_kv_read(r->end.work, r->cache, first, READ, head, heads, &view));
         s[i] = roofline_clock() - from;
     }
     return 1e6 * runs_median(s, READS);
@@ -452,19 +455,20 @@ static double whole(const struct reader *r) {
     const pith_view view = view_of(r->to, PITH_F32, r->tokens);
     for (int i = 0; i < 3; i++) {
         const double from = roofline_clock();
-        must(r->plan, "read", pith_kv_read(r->plan, r->cache, 0, r->tokens, 0, HEADS, &view));
+        must(&r->end, pith_kv_read(r->end.work, r->cache, 0, r->tokens, 0, HEADS, &view));
         s[i] = roofline_clock() - from;
     }
     return 1e6 * runs_median(s, 3);
 }
 
 static void read_table(const char *spec) {
-    struct reader r = {.plan = plan_of(spec, PITH_F32, LONGEST)};
-    const size_t bytes = (size_t)pith_kv_bytes(r.plan, LONGEST);
-    void *const memory = runs_room(bytes);
-    r.to = runs_room((size_t)LONGEST * ROW * sizeof *r.to);
+    struct reader r = {.cache = NULL};
+    open_tokens(&r.end, spec, PITH_F32, LONGEST);
+    const size_t bytes = (size_t)pith_kv_bytes(r.end.plan, LONGEST);
+    void *const memory = runs_allocate(bytes);
+    r.to = runs_allocate((size_t)LONGEST * ROW * sizeof *r.to);
     fill(r.to, PITH_F32, (size_t)1024 * ROW);
-    float *const values = runs_room((size_t)1024 * ROW * sizeof *values);
+    float *const values = runs_allocate((size_t)1024 * ROW * sizeof *values);
     memcpy(values, r.to, (size_t)1024 * ROW * sizeof *values);
     const pith_view view = view_of(values, PITH_F32, 1024);
     uint32_t seed = 1;
@@ -472,9 +476,9 @@ static void read_table(const char *spec) {
         "| `%s`: tokens held | 16 tokens, us | of one head, us | all tokens, us |\n"
         "|---|---|---|---|\n",
         spec);
-    must(r.plan, spec, pith_kv_init(r.plan, memory, bytes, &r.cache));
+    if (pith_kv_init(r.end.plan, memory, bytes, &r.cache, NULL) != PITH_OK) fail(spec, "no cache");
     while (r.tokens < LONGEST) {
-        must(r.plan, spec, pith_kv_append(r.plan, r.cache, &view));
+        must(&r.end, pith_kv_append(r.end.work, &r.cache, &view, 1));
         r.tokens += 1024;
         if (r.tokens & (r.tokens - 1)) continue;
         const double all = scattered(&r, HEADS, &seed), one = scattered(&r, 1, &seed);
@@ -485,7 +489,7 @@ static void read_table(const char *spec) {
     free(values);
     free(r.to);
     free(memory);
-    pith_plan_destroy(r.plan);
+    end_close(&r.end);
     puts("");
 }
 

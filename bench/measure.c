@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pith/pith.h"
+#include "end.h"
 #include "weights.h"
 
 /* ---- Weights ---------------------------------------------------------------------------------*/
@@ -58,9 +58,7 @@ static double cast_error(const float *w, uint32_t dtype, size_t count) {
 /* ---- A chain ---------------------------------------------------------------------------------*/
 
 struct chain {
-    pith_plan *plan;
-    pith_state *sender, *receiver;
-    void *memory[2];
+    struct end sender, receiver;
     uint8_t *frame;
     size_t cap, count;
     uint32_t dtype;
@@ -74,27 +72,20 @@ static int chain_open(struct chain *c, const char *spec, uint32_t base_dtype) {
                                 .base_dtype = base_dtype,
                                 .ndim = 1,
                                 .shape = {c->count}};
-    pith_sizes sizes;
-    if (pith_plan_create(&c->plan, spec, &layout, NULL, NULL)) return 1;
-    pith_plan_sizes(c->plan, &sizes);
-    c->cap = (size_t)sizes.slot_bytes;
+    if (end_open(&c->sender, spec, &layout, NULL, NULL) ||
+        end_open_other(&c->receiver, &c->sender, NULL))
+        return 1;
+    c->cap = (size_t)c->sender.sizes.slot_bytes;
     c->frame = malloc(c->cap);
     c->cast = malloc(c->count * 2);
-    for (int i = 0; i < 2; i++) {
-        c->memory[i] = malloc((size_t)sizes.state_bytes);
-        c->base[i] = malloc(c->count * sizeof(float));
-        if (!c->memory[i] || !c->base[i] || !c->frame || !c->cast) return 1;
-    }
-    return pith_state_init(c->plan, c->memory[0], (size_t)sizes.state_bytes, &c->sender) ||
-           pith_state_init(c->plan, c->memory[1], (size_t)sizes.state_bytes, &c->receiver);
+    for (int i = 0; i < 2; i++) c->base[i] = malloc(c->count * sizeof(float));
+    return !c->base[0] || !c->base[1] || !c->frame || !c->cast;
 }
 
 static void chain_close(struct chain *c) {
-    pith_plan_destroy(c->plan);
-    for (int i = 0; i < 2; i++) {
-        free(c->memory[i]);
-        free(c->base[i]);
-    }
+    end_close(&c->receiver);
+    end_close(&c->sender);
+    for (int i = 0; i < 2; i++) free(c->base[i]);
     free(c->frame);
     free(c->cast);
 }
@@ -106,17 +97,20 @@ static pith_view values(struct chain *c) {
 }
 
 static int bases(struct chain *c) {
-    const pith_view a = pith_view_flat(c->base[0], PITH_F32, c->count);
-    const pith_view b = pith_view_flat(c->base[1], PITH_F32, c->count);
-    return pith_state_get_base(c->plan, c->sender, 0, &a) ||
-           pith_state_get_base(c->plan, c->receiver, 0, &b);
+    const struct end *const ends[2] = {&c->sender, &c->receiver};
+    for (int i = 0; i < 2; i++) {
+        const pith_view v = pith_view_flat(c->base[i], PITH_F32, c->count);
+        if (end_said(ends[i], pith_stream_get_base(ends[i]->work, ends[i]->stream, 0, &v)))
+            return 1;
+    }
+    return 0;
 }
 
 static int chain_step(struct chain *c, uint32_t base_dtype, struct measure_step *out) {
     size_t length;
     const pith_view v = values(c);
-    if (pith_encode(c->plan, c->sender, &v, 0, c->frame, c->cap, &length) ||
-        pith_decode(c->plan, c->receiver, 0, c->frame, length, NULL) || bases(c))
+    if (end_encode(&c->sender, &v, c->frame, c->cap, &length) ||
+        end_decode(&c->receiver, c->frame, length, NULL) || bases(c))
         return 1;
     const double energy = square_error(c->now, NULL, c->count);
     const double error = square_error(c->base[1], c->now, c->count);
@@ -124,8 +118,9 @@ static int chain_step(struct chain *c, uint32_t base_dtype, struct measure_step 
     out->update_nmse = error / square_error(c->now, c->before, c->count);
     out->weight_nmse = error / energy;
     out->cast_nmse = cast_error(c->now, base_dtype, c->count) / energy;
-    out->identical = memcmp(c->base[0], c->base[1], c->count * sizeof(float)) == 0 &&
-                     pith_state_identity(c->sender, 0) == pith_state_identity(c->receiver, 0);
+    out->identical =
+        memcmp(c->base[0], c->base[1], c->count * sizeof(float)) == 0 &&
+        pith_stream_base_hash(c->sender.stream, 0) == pith_stream_base_hash(c->receiver.stream, 0);
     return 0;
 }
 
@@ -144,6 +139,10 @@ static int run_steps(struct chain *c, const char *directory, uint32_t base_dtype
     return 0;
 }
 
+static int set_base(const struct end *e, const pith_view *base) {
+    return end_said(e, pith_stream_set_base(e->work, e->stream, base, 1)) != PITH_OK;
+}
+
 int measure_chain(const char *directory, const char *spec, uint32_t values_dtype,
                   uint32_t base_dtype, struct measure_step steps[MEASURE_STEPS]) {
     struct chain c = {.dtype = values_dtype};
@@ -154,8 +153,7 @@ int measure_chain(const char *directory, const char *spec, uint32_t values_dtype
     int failed = chain_open(&c, spec, base_dtype);
     if (!failed) {
         const pith_view v = values(&c);
-        failed = pith_state_set_base(c.plan, c.sender, &v, 1) ||
-                 pith_state_set_base(c.plan, c.receiver, &v, 1) ||
+        failed = set_base(&c.sender, &v) || set_base(&c.receiver, &v) ||
                  run_steps(&c, directory, base_dtype, steps);
     }
     free(c.now);

@@ -11,7 +11,7 @@
 /* Sets of tensors that a program holds at once: values, what came back, frames. */
 enum { SETS = 3 };
 
-void *runs_room(size_t bytes) {
+void *runs_allocate(size_t bytes) {
     void *const p = aligned_alloc(64, (bytes + 64) & ~(size_t)63);
     if (!p) {
         fprintf(stderr, "no memory\n");

@@ -7,7 +7,7 @@
 
 /* Aligned to 64 bytes, with pages of its own; free() gives it back. Without memory the program
  * ends. */
-void *runs_room(size_t bytes);
+void *runs_allocate(size_t bytes);
 
 /* How many tensors of so many bytes no cache holds together: 3 to RUNS_COPIES. */
 enum { RUNS_COPIES = 32 };

@@ -4,21 +4,14 @@
 #include <stdlib.h>
 
 #include "../cli/roofline.h"
-#include "pith/pith.h"
+#include "end.h"
 #include "runs.h"
 
 enum { COUNT = 1 << 18, REPETITIONS = 8001 }; /* 1 MiB of f32: half of it fits a core's cache */
 
-static void fail(const char *text) {
-    fprintf(stderr, "threads: %s\n", text);
-    exit(1);
-}
-
 struct run {
-    pith_plan *plan;
-    pith_state *state;
-    void *memory, *frame;
-    pith_sizes sizes;
+    struct end end;
+    void *frame;
 };
 
 static void open_run(struct run *r, const char *spec, uint32_t base_dtype, uint32_t threads,
@@ -29,38 +22,31 @@ static void open_run(struct run *r, const char *spec, uint32_t base_dtype, uint3
                                 .ndim = 1,
                                 .shape = {COUNT}};
     const pith_env env = {.size = sizeof env, .threads = threads};
-    pith_error error;
-    *r = (struct run){0};
-    if (pith_plan_create(&r->plan, spec, &layout, &env, &error) != PITH_OK) fail(error.text);
-    pith_plan_sizes(r->plan, &r->sizes);
-    r->frame = runs_room((size_t)r->sizes.slot_bytes);
-    if (!r->sizes.state_bytes) return;
-    r->memory = runs_room((size_t)r->sizes.state_bytes);
-    if (pith_state_init(r->plan, r->memory, (size_t)r->sizes.state_bytes, &r->state) != PITH_OK ||
-        pith_state_set_base(r->plan, r->state, base, 0) != PITH_OK)
-        fail(pith_plan_error(r->plan).text);
+    if (end_open(&r->end, spec, &layout, &env, NULL)) exit(1);
+    r->frame = runs_allocate((size_t)r->end.sizes.slot_bytes);
+    if (base_dtype != PITH_NONE &&
+        end_said(&r->end, pith_stream_set_base(r->end.work, r->end.stream, base, 0)))
+        exit(1);
 }
 
 static double encode_seconds(struct run *r, const pith_view *value) {
     size_t n;
     const double from = roofline_clock();
-    if (pith_encode(r->plan, r->state, value, 0, r->frame, (size_t)r->sizes.slot_bytes, &n))
-        fail(pith_plan_error(r->plan).text);
+    if (end_encode(&r->end, value, r->frame, (size_t)r->end.sizes.slot_bytes, &n)) exit(1);
     return roofline_clock() - from;
 }
 
-/* The two thread counts take turns, so that both see the same moments of the machine. */
+/* Every round measures both thread counts, so that both see the same moments of the machine. */
 static void one_case(const char *spec, uint32_t base_dtype, const pith_view *value,
                      const pith_view *base) {
     static double seconds[2][REPETITIONS];
     struct run runs[2];
     for (uint32_t i = 0; i < 2; i++) open_run(&runs[i], spec, base_dtype, i + 1, base);
-    for (int turn = 0; turn < REPETITIONS; turn++)
-        for (int i = 0; i < 2; i++) seconds[i][turn] = encode_seconds(&runs[i], value);
+    for (int round = 0; round < REPETITIONS; round++)
+        for (int i = 0; i < 2; i++) seconds[i][round] = encode_seconds(&runs[i], value);
     for (int i = 0; i < 2; i++) {
-        pith_plan_destroy(runs[i].plan);
+        end_close(&runs[i].end);
         free(runs[i].frame);
-        free(runs[i].memory);
     }
     const double one = runs_median(seconds[0], REPETITIONS);
     const double two = runs_median(seconds[1], REPETITIONS);
@@ -71,7 +57,7 @@ static void one_case(const char *spec, uint32_t base_dtype, const pith_view *val
 int main(void) {
     static const char *const specs[] = {"wdiff", "wdiff:group=128", "wdiff:round=stochastic"};
     static const uint32_t bases[] = {PITH_NONE, PITH_F32, PITH_BF16};
-    float *values = runs_room(2 * COUNT * sizeof *values);
+    float *values = runs_allocate(2 * COUNT * sizeof *values);
     uint32_t seed = 1;
     for (int i = 0; i < 2 * COUNT; i++) {
         seed = seed * 1664525u + 1013904223u;

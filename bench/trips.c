@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "../cli/roofline.h"
-#include "pith/pith.h"
+#include "end.h"
 #include "runs.h"
 
 enum { RUNS_MAX = 31 };
@@ -82,7 +82,8 @@ struct series {
 
 struct job {
     const struct weights *w;
-    pith_plan *plan;
+    struct end end;
+    char spec[PITH_SPEC_MAX];
     uint8_t *frame;
     size_t cap, length;
     void *in[RUNS_COPIES], *out[RUNS_COPIES];
@@ -90,7 +91,7 @@ struct job {
 };
 
 static void close_job(struct job *j) {
-    pith_plan_destroy(j->plan);
+    end_close(&j->end);
     free(j->frame);
     for (int i = 0; i < j->copies; i++) {
         free(j->in[i]);
@@ -100,23 +101,18 @@ static void close_job(struct job *j) {
 
 static int open_job(struct job *j, const struct weights *w, const struct trip_spec *spec,
                     int copies) {
-    char text[PITH_SPEC_MAX];
     pith_layout layout = {.size = sizeof layout, .dtype = w->dtype, .ndim = w->ndim};
-    pith_error error;
     memcpy(layout.shape, w->shape, sizeof w->shape);
     const char *const key = strchr(spec->codec, ':') ? ",rel=" : ":rel=";
-    snprintf(text, sizeof text, "%s%s%s", spec->codec, spec->rel ? key : "",
-             spec->rel ? spec->rel : "");
     *j = (struct job){.w = w, .copies = copies};
-    if (pith_plan_create(&j->plan, text, &layout, NULL, &error) != PITH_OK) {
-        fprintf(stderr, "%s: %s\n", text, error.text);
-        return 1;
-    }
-    j->cap = (size_t)pith_plan_frame_bytes(j->plan, 0, 0);
-    j->frame = runs_room(j->cap);
+    snprintf(j->spec, sizeof j->spec, "%s%s%s", spec->codec, spec->rel ? key : "",
+             spec->rel ? spec->rel : "");
+    if (end_open(&j->end, j->spec, &layout, NULL, NULL)) return 1;
+    j->cap = (size_t)pith_plan_frame_bytes(j->end.plan, 0, 0);
+    j->frame = runs_allocate(j->cap);
     for (int i = 0; i < copies; i++) {
-        j->in[i] = runs_room(bytes_of(w));
-        j->out[i] = runs_room(bytes_of(w));
+        j->in[i] = runs_allocate(bytes_of(w));
+        j->out[i] = runs_allocate(bytes_of(w));
         memcpy(j->in[i], w->data, bytes_of(w));
     }
     return 0;
@@ -127,25 +123,25 @@ static int go(struct job *j, int copy, double *encode, double *decode) {
     const pith_view in = pith_view_dense(j->in[copy], w->dtype, w->ndim, w->shape);
     const pith_view out = pith_view_dense(j->out[copy], w->dtype, w->ndim, w->shape);
     const double from = roofline_clock();
-    int failed = pith_encode(j->plan, NULL, &in, 0, j->frame, j->cap, &j->length) != PITH_OK;
+    int failed = end_encode(&j->end, &in, j->frame, j->cap, &j->length) != PITH_OK;
     const double between = roofline_clock();
-    failed = failed || pith_decode(j->plan, NULL, 0, j->frame, j->length, &out) != PITH_OK;
+    failed = failed || end_decode(&j->end, j->frame, j->length, &out) != PITH_OK;
     *encode = between - from;
     *decode = roofline_clock() - between;
-    if (failed) fprintf(stderr, "%s: %s\n", w->name, pith_plan_error(j->plan).text);
+    if (failed) fprintf(stderr, "%s: no trip through the codec\n", w->name);
     return failed;
 }
 
 /* ---- Trips -----------------------------------------------------------------------------------*/
 
 static double bound_of(const struct job *j) {
-    pith_info info;
+    pith_info info = {.size = sizeof info};
     return pith_inspect(j->frame, j->length, &info, NULL) == PITH_OK ? info.bound : INFINITY;
 }
 
 static double over(double x, double y) { return y > 0 ? x / y : 0; }
 
-/* Fails where the frame promises less than was asked for. */
+/* Fails where the frame promises less than was requested. */
 static int finish(const struct job *j, int runs, double width, struct trip *out) {
     struct trip_errors *const e = &out->errors;
     out->bytes = j->length;

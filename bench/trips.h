@@ -18,7 +18,7 @@ struct trip_errors {
 };
 
 /* Codec and keys without a bound, such as "eb:mode=fast", and the bound, such as "0.001"; or with
- * what is asked for, and NULL. */
+ * what is requested, and NULL. */
 struct trip_spec {
     const char *codec, *rel;
 };

@@ -12,7 +12,7 @@ struct bench_data {
     float *sample;  /* the values every case starts from */
     uint64_t sampled;
     void *value, *start, *sender, *receiver, *out, *frame;
-    size_t frame_room;
+    size_t frame_capacity;
     int repetitions;
 };
 

@@ -1,4 +1,4 @@
-/* bench_case.c - measures one codec setting, roofline and codec by turns.
+/* bench_case.c - measures one codec setting, roofline and codec in every round.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <float.h>
 #include <math.h>
@@ -15,40 +15,40 @@
 enum { MAX_REPETITIONS = 15, LEAST_REPETITIONS = 3 };
 static const double row_seconds = 3;
 
-/* What one repetition measures; of rows that are done in several ways the best median counts. */
+/* What one repetition measures; of rows that have several variants the best median counts. */
 enum row {
     READ,
     FILL,
-    FILL_STREAM,
+    FILL_NONTEMPORAL,
     COPY,
     ENCODE,
     DECODE,
     ENCODE_MOVE,
-    DECODE_MOVE = ENCODE_MOVE + CEILING_MOVERS,
-    ROWS = DECODE_MOVE + CEILING_MOVERS
+    DECODE_MOVE = ENCODE_MOVE + BASELINE_VARIANTS,
+    ROWS = DECODE_MOVE + BASELINE_VARIANTS
 };
 
 struct runner {
     const struct bench_case *which;
     struct bench_data *data;
     const char *spec;
-    pith_plan *plan;
-    void *state_memory[2]; /* sender's, receiver's */
-    pith_state *state[2];
+    const pith_plan *plan;
+    void *work_memory, *stream_memory[2]; /* sender's, receiver's */
+    pith_work *work;
+    pith_stream *stream[2];
     pith_view value, out;
     uint64_t count, raw_bytes, base_bytes;
-    size_t written;
+    size_t stream_bytes, written;
     double bound;
-    int turns; /* repetitions done */
+    int rounds; /* repetitions done */
     double seconds[ROWS][MAX_REPETITIONS];
 };
 
-static int failed(const struct runner *r, pith_status status) {
-    const pith_error error = pith_plan_error(r->plan);
-    return say_error("bench", "%s: %s (%s)", r->spec, error.text, pith_status_name(status));
+static int failed(const struct runner *r, pith_status status, const pith_error *error) {
+    return say_error("bench", "%s: %s (%s)", r->spec, error->text, pith_status_name(status));
 }
 
-static bool is_stream(const struct runner *r) { return r->which->base_dtype != PITH_NONE; }
+static bool has_base(const struct runner *r) { return r->which->base_dtype != PITH_NONE; }
 
 /* ---- Setting up ------------------------------------------------------------------------------*/
 
@@ -60,13 +60,13 @@ static uint64_t count_of(const struct bench_case *which, const struct bench_data
 }
 
 static pith_layout layout_for(const struct bench_case *which, uint64_t count) {
-    const bool stream = which->base_dtype != PITH_NONE;
+    const bool base = which->base_dtype != PITH_NONE;
     const uint64_t tokens = count / (HEADS * DIM);
     pith_layout layout = {.size = sizeof layout,
                           .dtype = which->dtype,
                           .base_dtype = which->base_dtype,
                           .ndim = 1,
-                          .flags = stream ? PITH_LAYOUT_EXTERNAL_BASE : 0,
+                          .flags = base ? PITH_LAYOUT_EXTERNAL_BASE : 0,
                           .shape = {count}};
     pith_codec_info codec;
     if (!codec_of_spec(which->spec, &codec) || strcmp(codec.name, "kv") != 0) return layout;
@@ -80,43 +80,47 @@ static pith_layout layout_for(const struct bench_case *which, uint64_t count) {
 
 bool bench_takes(const struct bench_case *which, const struct bench_data *data) {
     const pith_layout layout = layout_for(which, count_of(which, data));
-    uint64_t bytes;
-    pith_error error;
-    return pith_compress_bound(which->spec, &layout, &bytes, &error) != PITH_ERR_UNSUPPORTED;
+    const pith_plan *plan;
+    const pith_status status = pith_plan_create(&plan, which->spec, &layout, NULL, NULL);
+    pith_plan_destroy(plan);
+    return status != PITH_ERR_UNSUPPORTED;
 }
 
 static int make_plan(struct runner *r, const pith_env *env) {
-    pith_error error = {"", 0};
+    pith_error error = {.size = sizeof error};
     const pith_layout layout = layout_for(r->which, r->count);
     const pith_status status = pith_plan_create(&r->plan, r->spec, &layout, env, &error);
-    if (status != PITH_OK)
-        return say_error("bench", "%s: %s (%s)", r->spec, error.text, pith_status_name(status));
-    if (!bench_reserve_frame(r->data, pith_plan_frame_bytes(r->plan, 0, 0)))
+    return status == PITH_OK ? EXIT_GOOD : failed(r, status, &error);
+}
+
+/* The work, and memory for a frame and both streams. */
+static int make_memory(struct runner *r, const pith_env *env) {
+    pith_error error = {.size = sizeof error};
+    pith_sizes sizes = {.size = sizeof sizes};
+    pith_plan_sizes(r->plan, &sizes);
+    const size_t work_bytes = (size_t)pith_work_bytes(&r->plan, 1, env->threads);
+    r->stream_bytes = (size_t)sizes.stream_bytes;
+    r->work_memory = malloc(work_bytes);
+    for (int i = 0; i < 2; i++) r->stream_memory[i] = malloc(r->stream_bytes);
+    if (!r->work_memory || !r->stream_memory[0] || !r->stream_memory[1] ||
+        !bench_reserve_frame(r->data, sizes.slot_bytes))
         return say_errno(NULL, "bench");
-    return EXIT_GOOD;
+    const pith_status status = pith_work_init(r->work_memory, work_bytes, env, &r->work, &error);
+    return status == PITH_OK ? EXIT_GOOD : failed(r, status, &error);
 }
 
-static int make_states(struct runner *r) {
-    pith_sizes sizes;
-    pith_plan_sizes(r->plan, &sizes);
-    for (int i = 0; i < 2 && is_stream(r); i++) {
-        r->state_memory[i] = malloc(sizes.state_bytes ? (size_t)sizes.state_bytes : 1);
-        if (!r->state_memory[i]) return say_errno(NULL, "bench");
-    }
-    return EXIT_GOOD;
-}
-
-/* Both bases as they were before the step. */
-static int restore_bases(struct runner *r) {
+/* Both streams, and their bases, as they were before the step. */
+static int restore_streams(struct runner *r) {
     void *const bases[2] = {r->data->sender, r->data->receiver};
-    pith_sizes sizes;
-    pith_plan_sizes(r->plan, &sizes);
-    for (int i = 0; i < 2 && is_stream(r); i++) {
+    pith_error error = {.size = sizeof error};
+    for (int i = 0; i < 2; i++) {
+        pith_status status = pith_stream_init(r->plan, r->stream_memory[i], r->stream_bytes, NULL,
+                                              &r->stream[i], &error);
+        if (status != PITH_OK) return failed(r, status, &error);
+        if (!has_base(r)) continue;
         memcpy(bases[i], r->data->start, (size_t)r->base_bytes);
-        pith_status status =
-            pith_state_init(r->plan, r->state_memory[i], (size_t)sizes.state_bytes, &r->state[i]);
-        if (status == PITH_OK) status = pith_state_bind_base(r->plan, r->state[i], bases[i], 0);
-        if (status != PITH_OK) return failed(r, status);
+        status = pith_stream_bind_base(r->work, r->stream[i], bases[i], 0);
+        if (status != PITH_OK) return failed(r, status, pith_work_error(r->work));
     }
     return EXIT_GOOD;
 }
@@ -124,56 +128,64 @@ static int restore_bases(struct runner *r) {
 /* ---- One repetition --------------------------------------------------------------------------*/
 
 /* Exactly the bytes that encode reads and writes. */
-static struct roofline_mover encode_mover(const struct runner *r) {
-    struct roofline_mover m = {.read = {r->data->value},
-                               .read_bytes = {(size_t)r->raw_bytes},
-                               .write = {r->data->frame},
-                               .write_bytes = {r->written}};
-    if (is_stream(r)) {
+static struct roofline_baseline encode_baseline(const struct runner *r) {
+    struct roofline_baseline m = {.read = {r->data->value},
+                                  .read_bytes = {(size_t)r->raw_bytes},
+                                  .write = {r->data->frame},
+                                  .write_bytes = {r->written}};
+    if (has_base(r)) {
         m.read[1] = m.write[1] = r->data->sender;
         m.read_bytes[1] = m.write_bytes[1] = (size_t)r->base_bytes;
     }
     return m;
 }
 
-static struct roofline_mover decode_mover(const struct runner *r) {
-    struct roofline_mover m = {.read = {r->data->frame},
-                               .read_bytes = {r->written},
-                               .write = {r->data->out},
-                               .write_bytes = {(size_t)r->raw_bytes}};
-    if (is_stream(r)) {
+static struct roofline_baseline decode_baseline(const struct runner *r) {
+    struct roofline_baseline m = {.read = {r->data->frame},
+                                  .read_bytes = {r->written},
+                                  .write = {r->data->out},
+                                  .write_bytes = {(size_t)r->raw_bytes}};
+    if (has_base(r)) {
         m.read[1] = m.write[0] = r->data->receiver;
         m.read_bytes[1] = m.write_bytes[0] = (size_t)r->base_bytes;
     }
     return m;
 }
 
-static void run_roofline(struct runner *r, int turn) {
+static void run_roofline(struct runner *r, int round) {
     struct bench_data *d = r->data;
     const size_t n = (size_t)r->raw_bytes;
-    const struct roofline_mover encode = encode_mover(r), decode = decode_mover(r);
-    r->seconds[READ][turn] = roofline_read(d->value, n);
-    r->seconds[FILL][turn] = roofline_fill(d->out, n, false);
-    r->seconds[FILL_STREAM][turn] = roofline_fill(d->out, n, true);
-    r->seconds[COPY][turn] = roofline_memcpy(d->out, d->value, n);
-    for (int variant = 0; variant < CEILING_MOVERS; variant++) {
-        r->seconds[ENCODE_MOVE + variant][turn] = roofline_move(&encode, variant);
-        r->seconds[DECODE_MOVE + variant][turn] = roofline_move(&decode, variant);
+    const struct roofline_baseline encode = encode_baseline(r), decode = decode_baseline(r);
+    r->seconds[READ][round] = roofline_read(d->value, n);
+    r->seconds[FILL][round] = roofline_fill(d->out, n, false);
+    r->seconds[FILL_NONTEMPORAL][round] = roofline_fill(d->out, n, true);
+    r->seconds[COPY][round] = roofline_memcpy(d->out, d->value, n);
+    for (int variant = 0; variant < BASELINE_VARIANTS; variant++) {
+        r->seconds[ENCODE_MOVE + variant][round] = roofline_move(&encode, variant);
+        r->seconds[DECODE_MOVE + variant][round] = roofline_move(&decode, variant);
     }
 }
 
-static int run_codec(struct runner *r, int turn) {
+static int run_codec(struct runner *r, int round) {
     struct bench_data *d = r->data;
+    pith_item item = {.size = sizeof item,
+                      .stream = r->stream[0],
+                      .view = r->value,
+                      .frame = d->frame,
+                      .capacity = d->frame_capacity};
     double at = roofline_clock();
-    pith_status status =
-        pith_encode(r->plan, r->state[0], &r->value, 0, d->frame, d->frame_room, &r->written);
-    r->seconds[ENCODE][turn] = roofline_clock() - at;
-    if (status != PITH_OK) return failed(r, status);
+    pith_status status = pith_encode(r->work, &item, 1, 0);
+    r->seconds[ENCODE][round] = roofline_clock() - at;
+    if (status != PITH_OK) return failed(r, status, pith_work_error(r->work));
+    r->written = item.length;
+    item.stream = r->stream[1];
+    item.view = r->out;
+    /* A receiver's base is what it decodes to, and is not wanted a second time. */
+    if (has_base(r)) item.view = (pith_view){.dtype = PITH_NONE};
     at = roofline_clock();
-    status =
-        pith_decode(r->plan, r->state[1], 0, d->frame, r->written, is_stream(r) ? NULL : &r->out);
-    r->seconds[DECODE][turn] = roofline_clock() - at;
-    return status == PITH_OK ? EXIT_GOOD : failed(r, status);
+    status = pith_decode(r->work, &item, 1, 0);
+    r->seconds[DECODE][round] = roofline_clock() - at;
+    return status == PITH_OK ? EXIT_GOOD : failed(r, status, pith_work_error(r->work));
 }
 
 /* ---- Verification ----------------------------------------------------------------------------*/
@@ -181,13 +193,13 @@ static int run_codec(struct runner *r, int turn) {
 enum { LANES = 16, CHUNK = 64 * LANES };
 
 /* Values [first, first + n) in f32, which may be where they stand. */
-static const float *as_floats(float *room, const void *p, uint32_t dtype, uint64_t first, int n) {
+static const float *as_floats(float *to, const void *p, uint32_t dtype, uint64_t first, int n) {
     if (dtype == PITH_F32) return (const float *)p + first;
     for (int i = 0; i < n; i++) {
         const uint32_t bits = (uint32_t)((const uint16_t *)p)[first + (uint64_t)i] << 16;
-        memcpy(&room[i], &bits, sizeof bits);
+        memcpy(&to[i], &bits, sizeof bits);
     }
-    return room;
+    return to;
 }
 
 /* By lanes, so that compilers take vectors. An error that is not finite becomes the largest. */
@@ -230,26 +242,25 @@ static bool within_bound(const struct runner *r, const void *decoded, uint32_t d
 
 static bool good_round_trip(struct runner *r) {
     const struct bench_data *d = r->data;
-    const void *decoded = is_stream(r) ? d->receiver : d->out;
-    pith_error error;
-    if (is_stream(r) && memcmp(d->sender, d->receiver, (size_t)r->base_bytes) != 0) return false;
-    if (pith_error_bound(d->frame, r->written, &r->bound, &error) != PITH_OK) return false;
+    const void *decoded = has_base(r) ? d->receiver : d->out;
+    if (has_base(r) && memcmp(d->sender, d->receiver, (size_t)r->base_bytes) != 0) return false;
+    if (pith_error_bound(d->frame, r->written, &r->bound, NULL) != PITH_OK) return false;
     pith_codec_info codec;
     if (!codec_of_spec(r->spec, &codec)) return false;
     if (codec.traits & PITH_TRAIT_LOSSLESS)
         return memcmp(decoded, d->value, (size_t)r->raw_bytes) == 0;
-    const uint32_t dtype = is_stream(r) ? r->which->base_dtype : r->which->dtype;
+    const uint32_t dtype = has_base(r) ? r->which->base_dtype : r->which->dtype;
     if (codec.traits & PITH_TRAIT_BOUND) return within_bound(r, decoded, dtype, 0);
     return within_bound(r, decoded, dtype, dtype == PITH_BF16 ? 0x1p-8 : 0x1p-23);
 }
 
 /* ---- All repetitions -------------------------------------------------------------------------*/
 
-static int run_once(struct runner *r, int turn) {
-    /* The first frame tells how many bytes the movers move. */
-    if (r->written) run_roofline(r, turn);
-    const int code = restore_bases(r);
-    return code == EXIT_GOOD ? run_codec(r, turn) : code;
+static int run_once(struct runner *r, int round) {
+    /* The first frame tells how many bytes the copy baselines move. */
+    if (r->written) run_roofline(r, round);
+    const int code = restore_streams(r);
+    return code == EXIT_GOOD ? run_codec(r, round) : code;
 }
 
 static int verify(struct runner *r) {
@@ -267,35 +278,35 @@ static double median(double *seconds, int n) {
     return seconds[n / 2];
 }
 
-static double best(struct runner *r, enum row first, int ways) {
-    double seconds = median(r->seconds[first], r->turns);
-    for (int variant = 1; variant < ways; variant++)
-        seconds = fmin(seconds, median(r->seconds[(int)first + variant], r->turns));
+static double best(struct runner *r, enum row first, int variants) {
+    double seconds = median(r->seconds[first], r->rounds);
+    for (int variant = 1; variant < variants; variant++)
+        seconds = fmin(seconds, median(r->seconds[(int)first + variant], r->rounds));
     return seconds;
 }
 
 static void collect(struct runner *r, struct bench_result *out) {
-    const int n = r->turns;
+    const int n = r->rounds;
     out->raw_bytes = r->raw_bytes;
     out->bytes = r->written;
-    out->repetitions = r->turns;
+    out->repetitions = r->rounds;
     out->read = median(r->seconds[READ], n);
     out->fill = best(r, FILL, 2);
     out->copy = median(r->seconds[COPY], n);
     out->encode = median(r->seconds[ENCODE], n);
     out->decode = median(r->seconds[DECODE], n);
-    out->encode_move = best(r, ENCODE_MOVE, CEILING_MOVERS);
-    out->decode_move = best(r, DECODE_MOVE, CEILING_MOVERS);
+    out->encode_move = best(r, ENCODE_MOVE, BASELINE_VARIANTS);
+    out->decode_move = best(r, DECODE_MOVE, BASELINE_VARIANTS);
 }
 
-/* The first turn warms up and is measured again. Every round trip is verified. */
+/* The first round warms up and is measured again. Every round trip is verified. */
 static int repeat(struct runner *r) {
     int code = run_once(r, 0);
     if (code == EXIT_GOOD) code = verify(r);
     const double begun = roofline_clock();
-    while (code == EXIT_GOOD && r->turns < r->data->repetitions) {
-        if (r->turns >= LEAST_REPETITIONS && roofline_clock() - begun > row_seconds) break;
-        code = run_once(r, r->turns++);
+    while (code == EXIT_GOOD && r->rounds < r->data->repetitions) {
+        if (r->rounds >= LEAST_REPETITIONS && roofline_clock() - begun > row_seconds) break;
+        code = run_once(r, r->rounds++);
         if (code == EXIT_GOOD) code = verify(r);
     }
     return code;
@@ -303,7 +314,7 @@ static int repeat(struct runner *r) {
 
 static int measure(struct runner *r, const pith_env *env, struct bench_result *out) {
     int code = make_plan(r, env);
-    if (code == EXIT_GOOD) code = make_states(r);
+    if (code == EXIT_GOOD) code = make_memory(r, env);
     if (code == EXIT_GOOD) code = repeat(r);
     if (code == EXIT_GOOD) collect(r, out);
     return code;
@@ -327,8 +338,9 @@ int bench_measure(const struct bench_case *which, struct bench_data *data, const
     strcpy(out->spec, which->spec);
     const int code = measure(r, env, out);
     pith_plan_destroy(r->plan);
-    free(r->state_memory[0]);
-    free(r->state_memory[1]);
+    free(r->work_memory);
+    free(r->stream_memory[0]);
+    free(r->stream_memory[1]);
     free(r);
     return code;
 }

@@ -133,10 +133,10 @@ int bench_data_open(struct bench_data *d, const char *path, bool quick) {
 }
 
 bool bench_reserve_frame(struct bench_data *d, uint64_t bytes) {
-    if (bytes <= d->frame_room) return true;
+    if (bytes <= d->frame_capacity) return true;
     free(d->frame);
-    d->frame_room = reserve(&d->frame, (size_t)bytes) ? (size_t)bytes : 0;
-    return d->frame_room > 0;
+    d->frame_capacity = reserve(&d->frame, (size_t)bytes) ? (size_t)bytes : 0;
+    return d->frame_capacity > 0;
 }
 
 void bench_data_close(struct bench_data *d) {

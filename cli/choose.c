@@ -10,6 +10,7 @@
 
 bool codec_of_spec(const char *spec, pith_codec_info *out) {
     const size_t n = strcspn(spec, ":");
+    out->size = sizeof *out;
     for (uint32_t i = 0; pith_codec_at(i, out) == PITH_OK; i++)
         if (strlen(out->name) == n && memcmp(out->name, spec, n) == 0) return true;
     return false;
@@ -33,32 +34,36 @@ int check_base_given(const struct options *options) {
     return EXIT_USAGE;
 }
 
-pith_layout layout_of(const struct tensor *tensor, const struct tensor *base) {
-    pith_layout layout = {.size = sizeof layout,
-                          .dtype = tensor->dtype,
-                          .base_dtype = base ? base->dtype : PITH_NONE,
-                          .ndim = tensor->ndim,
-                          .flags = PITH_LAYOUT_CHECKSUMS};
-    memcpy(layout.shape, tensor->shape, sizeof layout.shape);
-    return layout;
+pith_layout file_layout(const void *source, size_t source_bytes) {
+    return (pith_layout){.size = sizeof(pith_layout),
+                         .flags = PITH_LAYOUT_CHECKSUMS,
+                         .source = source,
+                         .source_bytes = source_bytes};
 }
 
-/* Whether the library codes it so: its own tables decide. why is NULL, or why it does not take this
- * dtype, shape or base; any other failure is said and returned. */
+pith_status frame_bound(const char *spec, const struct tensor *tensor, const struct tensor *base,
+                        size_t source_bytes, uint64_t *bytes, pith_error *error) {
+    static const uint8_t any[1];
+    const pith_layout layout = file_layout(source_bytes ? any : NULL, source_bytes);
+    const pith_view view = tensor_view(tensor, NULL);
+    const pith_view base_view = base ? tensor_view(base, NULL) : view;
+    return pith_compress_bound(spec, &view, base ? &base_view : NULL, &layout, bytes, error);
+}
+
+/* Whether the library codes it so: its own tables decide. error->text is empty, or why it does not
+ * take this dtype, shape or base; any other failure is said and returned. */
 static int can_code(const char *spec, const struct tensor *tensor, const struct tensor *base,
-                    const char **why) {
-    const pith_layout layout = layout_of(tensor, base);
-    pith_error error = {"", 0};
+                    pith_error *error) {
     uint64_t bytes;
-    const pith_status status = pith_compress_bound(spec, &layout, &bytes, &error);
-    *why = status == PITH_OK ? NULL : error.text;
+    *error = (pith_error){.size = sizeof *error};
+    const pith_status status = frame_bound(spec, tensor, base, 0, &bytes, error);
     switch (status) {
     case PITH_OK:
     case PITH_ERR_DTYPE:
     case PITH_ERR_SHAPE:
     case PITH_ERR_UNSUPPORTED: return EXIT_GOOD;
-    case PITH_ERR_SPEC: return say_bad_spec(spec, &error);
-    default: return say_status(tensor->in->path, tensor->name, status, &error);
+    case PITH_ERR_SPEC: return say_bad_spec(spec, error);
+    default: return say_status(tensor->in->path, tensor->name, status, error);
     }
 }
 
@@ -81,7 +86,7 @@ static bool is_float(uint32_t dtype) {
     return dtype == PITH_F32 || dtype == PITH_BF16 || dtype == PITH_F16 || dtype == PITH_F64;
 }
 
-/* Sets the spec that was asked for, before it is known whether it can be had. */
+/* Sets the spec that was requested, before it is known whether it can be had. */
 static void wanted(const struct options *options, const struct tensor *tensor, struct choice *out) {
     *out = (struct choice){.spec = SPEC_LOSSLESS};
     for (size_t i = 0; i < options->rule_count; i++)
@@ -139,19 +144,19 @@ static void note_missing(struct choice *choice, const char *why) {
     choice->lossy = false;
 }
 
-/* What becomes of a tensor that the codec refused: as asked for but without the base, where it can
+/* What becomes of a tensor that the codec refused: as requested but without the base, where it can
  * be had so; else lossless. */
-static int settle_for_less(const struct tensor *tensor, const char *why, struct choice *out) {
+static int choose_fallback(const struct tensor *tensor, const char *why, struct choice *out) {
+    pith_error still;
     if (out->lossy && out->base && !spec_needs_base(out->spec)) {
-        const char *still;
         const int code = can_code(out->spec, tensor, NULL, &still);
         if (code != EXIT_GOOD) return code;
-        if (!still) {
+        if (!*still.text) {
             out->base = NULL;
             note(out, why, "stored without it");
             return EXIT_GOOD;
         }
-        why = still;
+        why = still.text;
     }
     if (!out->lossy) {
         out->base = NULL;
@@ -177,7 +182,7 @@ int choose(const struct options *options, const struct tensor *tensor,
         note_missing(out, why);
         return EXIT_GOOD;
     }
-    why = NULL;
-    if (out->lossy || out->base) code = can_code(out->spec, tensor, out->base, &why);
-    return code == EXIT_GOOD && why ? settle_for_less(tensor, why, out) : code;
+    pith_error error = {.size = sizeof error};
+    if (out->lossy || out->base) code = can_code(out->spec, tensor, out->base, &error);
+    return code == EXIT_GOOD && *error.text ? choose_fallback(tensor, error.text, out) : code;
 }

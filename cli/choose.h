@@ -12,11 +12,11 @@
 struct choice {
     const char *spec;
     bool lossy;
-    bool requested;            /* for loss, by -C or a rule, whatever came of it */
-    bool finite;               /* lossy, and what is not finite would be lost */
-    const struct tensor *base; /* NULL: none */
-    const char *note;          /* why it is not what was asked for; NULL: it is */
-    char text[128];            /* behind note, when it is put together */
+    bool requested;                  /* for loss, by -C or a rule, whatever came of it */
+    bool finite;                     /* lossy, and what is not finite would be lost */
+    const struct tensor *base;       /* NULL: none */
+    const char *note;                /* why it is not what was requested; NULL: it is */
+    char text[PITH_ERROR_TEXT + 64]; /* behind note, when it is put together */
 };
 
 /* The first --rule whose glob matches the name; else -C, where a lossy one counts for float
@@ -32,8 +32,11 @@ void choose_lossless(struct choice *choice, const char *note);
 void choose_raw(struct choice *choice);
 /* EXIT_USAGE (said) when a spec needs --base and there is none. */
 int check_base_given(const struct options *options);
-/* Layout of a tensor's frame. */
-pith_layout layout_of(const struct tensor *tensor, const struct tensor *base);
+/* What the layouts of all frames in files say beyond their views. source may be NULL. */
+pith_layout file_layout(const void *source, size_t source_bytes);
+/* pith_compress_bound of a tensor's frame; base may be NULL. No value is read. */
+pith_status frame_bound(const char *spec, const struct tensor *tensor, const struct tensor *base,
+                        size_t source_bytes, uint64_t *bytes, pith_error *error);
 /* The codec a canonical spec names. */
 bool codec_of_spec(const char *spec, pith_codec_info *out);
 /* A lossy codec that codes differences only. */

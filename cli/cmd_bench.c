@@ -161,7 +161,7 @@ static int run_codec(struct task *t, const char *name) {
 
 static int run_all(struct task *t) {
     const struct options *o = t->options;
-    pith_codec_info codec;
+    pith_codec_info codec = {.size = sizeof codec};
     int code = EXIT_GOOD;
     for (size_t i = 0; i < o->spec_count && code == EXIT_GOOD; i++) code = run_spec(t, o->specs[i]);
     if (o->spec_count) return code;

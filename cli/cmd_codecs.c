@@ -14,7 +14,7 @@ static json_t *dtypes_json(uint32_t dtypes) {
 
 static json_t *keys_json(uint32_t index) {
     json_t *list = json_array();
-    pith_key_info key;
+    pith_key_info key = {.size = sizeof key};
     for (uint32_t k = 0; pith_codec_key_at(index, k, &key) == PITH_OK; k++)
         json_array_append_new(
             list, json_pack("{s:s, s:s, s:s, s:s}", "name", key.name, "values", key.values,
@@ -33,7 +33,7 @@ static json_t *codec_json(uint32_t index, const pith_codec_info *c) {
 
 static void print_json(void) {
     json_t *list = json_array();
-    pith_codec_info codec;
+    pith_codec_info codec = {.size = sizeof codec};
     for (uint32_t i = 0; pith_codec_at(i, &codec) == PITH_OK; i++)
         json_array_append_new(list, codec_json(i, &codec));
     json_t *root = json_pack("{s:o}", "codecs", list);
@@ -43,7 +43,7 @@ static void print_json(void) {
 
 static void print_keys(uint32_t index) {
     struct table t = {.columns = 4};
-    pith_key_info key;
+    pith_key_info key = {.size = sizeof key};
     for (uint32_t k = 0; pith_codec_key_at(index, k, &key) == PITH_OK; k++) {
         table_add(&t, "    %s=", key.name);
         table_add(&t, "%s", key.values);
@@ -55,7 +55,7 @@ static void print_keys(uint32_t index) {
 }
 
 int run_codecs(const struct options *options) {
-    pith_codec_info codec;
+    pith_codec_info codec = {.size = sizeof codec};
     if (options->json) {
         print_json();
         return EXIT_GOOD;

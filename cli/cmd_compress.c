@@ -114,7 +114,7 @@ static int write_frames(struct task *t) {
     return code;
 }
 
-/* The header at the upper bounds of the frames' ends; its room is never too small later. */
+/* The header at the upper bounds of the frames' ends; its capacity is never too small later. */
 static uint8_t *make_header(const struct task *t, size_t least, size_t *length) {
     uint8_t *header = packed_header(&t->set, t->ends, least, length);
     if (!header) {
@@ -128,16 +128,16 @@ static uint8_t *make_header(const struct task *t, size_t least, size_t *length) 
 }
 
 static int write_container(struct task *t) {
-    size_t room = 0, length = 0;
-    uint8_t *header = make_header(t, 0, &room);
+    size_t capacity = 0, length = 0;
+    uint8_t *header = make_header(t, 0, &capacity);
     if (!header) return EXIT_FAILED;
-    const bool reserved = output_write(&t->out, header, room);
+    const bool reserved = output_write(&t->out, header, capacity);
     free(header);
     const int code = reserved ? write_frames(t) : EXIT_FAILED;
     if (code != EXIT_GOOD) return code;
-    header = make_header(t, room, &length);
+    header = make_header(t, capacity, &length);
     if (!header) return EXIT_FAILED;
-    const bool good = length == room && output_rewrite(&t->out, 0, header, length);
+    const bool good = length == capacity && output_rewrite(&t->out, 0, header, length);
     free(header);
     return good ? EXIT_GOOD : EXIT_FAILED;
 }
@@ -210,8 +210,8 @@ static int check_options(const struct options *o) {
     if (o->json && to_stdout) why = "--json and the output cannot both go to standard output";
     if (o->base && strcmp(o->base, "-") == 0) why = "--base wants a file";
     if (!why) {
-        const int code = check_file_specs(o);
-        return code == EXIT_GOOD ? check_base_given(o) : code;
+        const int code = check_base_given(o);
+        return code == EXIT_GOOD ? check_file_specs(o) : code;
     }
     say_error("compress", "%s", why);
     return EXIT_USAGE;

@@ -6,7 +6,7 @@
 
 static int inspect_item(struct packed *p, size_t index, struct report *report) {
     struct packed_item item;
-    pith_error error = {"", 0};
+    pith_error error = {.size = sizeof error};
     double bound = 0;
     const int code = packed_item(p, index, &item);
     if (code != EXIT_GOOD) return code;

@@ -8,7 +8,7 @@
 #include "progress.h"
 
 static int verify(const struct packed *p, const struct packed_item *item, const pith_env *env) {
-    pith_error error = {"", 0};
+    pith_error error = {.size = sizeof error};
     const pith_status status = pith_verify(item->frame, item->bytes, env, &error);
     return status == PITH_OK ? EXIT_GOOD : say_status(p->in.path, item->name, status, &error);
 }

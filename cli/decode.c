@@ -39,7 +39,7 @@ int decode(struct decoder *d, const struct packed_item *item) {
     const struct tensor *home = &item->home;
     const bool based = item->info.base_dtype != PITH_NONE && !item->info.is_key;
     pith_view base = {0};
-    pith_error error = {"", 0};
+    pith_error error = {.size = sizeof error};
     if (based) {
         const int code = find_base(d, item, &base);
         if (code != EXIT_GOOD) return code;

@@ -61,12 +61,8 @@ static bool any_nonfinite(const struct tensor *t, const void *values) {
 
 static int spec_bound(const char *path, const char *spec, const struct tensor *tensor,
                       const struct tensor *base, size_t source_bytes, uint64_t *bytes) {
-    pith_layout layout = layout_of(tensor, base);
-    pith_error error = {"", 0};
-    static const uint8_t any[1];
-    layout.source = source_bytes ? any : NULL;
-    layout.source_bytes = source_bytes;
-    const pith_status status = pith_compress_bound(spec, &layout, bytes, &error);
+    pith_error error = {.size = sizeof error};
+    const pith_status status = frame_bound(spec, tensor, base, source_bytes, bytes, &error);
     return status == PITH_OK ? EXIT_GOOD : say_status(path, tensor->name, status, &error);
 }
 
@@ -87,7 +83,7 @@ static int encode_as(struct encoder *e, const struct tensor *tensor, const struc
                      const pith_layout *layout, const void *values, struct encoded *out) {
     const pith_view view = tensor_view(tensor, values);
     pith_view base = {0};
-    pith_error error = {"", 0};
+    pith_error error = {.size = sizeof error};
     if (choice->base) {
         const void *old = tensor_values(choice->base, &e->base);
         if (!old) return EXIT_FAILED;
@@ -99,6 +95,7 @@ static int encode_as(struct encoder *e, const struct tensor *tensor, const struc
                       e->frame.bytes, e->frame.capacity, &out->bytes, &error);
     out->seconds += clock_seconds() - begun;
     out->frame = e->frame.bytes;
+    out->info.size = sizeof out->info;
     if (status == PITH_OK) status = pith_inspect(out->frame, out->bytes, &out->info, &error);
     if (status == PITH_OK) status = pith_error_bound(out->frame, out->bytes, &out->bound, &error);
     return status == PITH_OK ? EXIT_GOOD : say_status(e->path, tensor->name, status, &error);
@@ -129,9 +126,7 @@ int encode(struct encoder *e, const struct tensor *tensor, struct choice *choice
     int code = encode_bound(e->path, tensor, choice, source_bytes, &bound);
     if (code != EXIT_GOOD) return code;
     if (!scratch_reserve(&e->frame, bound)) return EXIT_FAILED;
-    pith_layout layout = layout_of(tensor, choice->base);
-    layout.source = source;
-    layout.source_bytes = source_bytes;
+    const pith_layout layout = file_layout(source, source_bytes);
     code = encode_as(e, tensor, choice, &layout, values, out);
     /* A finite value and a finite base can still be too far apart for f32, and the sums of values
      * that a rotation forms too large. */

@@ -37,9 +37,9 @@ static uint64_t limit;
 
 void input_limit(uint64_t bytes) { limit = bytes; }
 
-static ssize_t read_some(int fd, void *bytes, size_t room) {
+static ssize_t read_some(int fd, void *bytes, size_t capacity) {
     ssize_t n;
-    do n = read(fd, bytes, room);
+    do n = read(fd, bytes, capacity);
     while (n < 0 && wait_for(fd, POLLIN));
     return n;
 }
@@ -92,7 +92,7 @@ static bool begin_stream(struct input *in) {
     in->stream = in->fd;
     in->fd = temporary_file();
     if (in->fd < 0) return say_temporary(in->path) == EXIT_GOOD;
-    in->most = limit ? limit : temporary_room(in->fd);
+    in->most = limit ? limit : temporary_capacity(in->fd);
     return reach(in, INPUT_HEAD);
 }
 

@@ -13,7 +13,7 @@
 void io_begin(void);
 
 /* ---- Input: parts of a file, mapped. What cannot be mapped (a pipe, a device) is copied to an
- * unnamed temporary file, and no further than was asked for, since it may never end. All functions
+ * unnamed temporary file, and no further than was requested, since it may never end. All functions
  * that fail say why on stderr. ---- */
 enum { INPUT_HEAD = 4096 };
 struct input {
@@ -99,7 +99,7 @@ const char *temporary_folder(void);
 /* Say by errno why the subject cannot be in one; returns EXIT_FAILED. */
 int say_temporary(const char *subject);
 /* Half of what is free where this file is. */
-uint64_t temporary_room(int fd);
+uint64_t temporary_capacity(int fd);
 /* After a read or write that failed: true when it may be tried again, which for a descriptor that
  * does not block is when it is ready. False with errno as it was. */
 bool wait_for(int fd, short events);

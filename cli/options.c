@@ -58,7 +58,7 @@ int say_bad_spec(const char *spec, const pith_error *error) {
 }
 
 static int check_spec(const char *spec, char canonical[PITH_SPEC_MAX]) {
-    pith_error error = {"", 0};
+    pith_error error = {.size = sizeof error};
     if (pith_spec_check(spec, canonical, PITH_SPEC_MAX, &error) == PITH_OK) return EXIT_GOOD;
     return say_bad_spec(spec, &error);
 }
@@ -73,20 +73,29 @@ static const char *setting_of(const char *text, const char *key) {
     return NULL;
 }
 
+/* Why the key has no effect on a file; NULL where it has one. */
+static const char *idle_because(const pith_key_info *key, bool base) {
+    if (key->traits & PITH_KEY_STREAM)
+        return "is for streams and caches and has no effect on a file";
+    if (!base && strcmp(key->name, "base_hash") == 0) return "has no effect without --base";
+    return NULL;
+}
+
 /* Presets may set such keys for those who have use for them; what counts is what was written. */
-static int check_file_spec(const char *text) {
-    pith_codec_info codec;
-    pith_key_info key;
+static int check_file_spec(const char *text, bool base) {
+    pith_codec_info codec = {.size = sizeof codec};
+    pith_key_info key = {.size = sizeof key};
     const size_t name = strcspn(text, ":");
     for (uint32_t i = 0; pith_codec_at(i, &codec) == PITH_OK; i++) {
         if (strlen(codec.name) != name || memcmp(codec.name, text, name) != 0) continue;
         for (uint32_t k = 0; pith_codec_key_at(i, k, &key) == PITH_OK; k++) {
-            const char *value = key.traits & PITH_KEY_STREAM ? setting_of(text, key.name) : NULL;
+            const char *const because = idle_because(&key, base);
+            const char *value = because ? setting_of(text, key.name) : NULL;
             const size_t n = strlen(key.initial);
             if (!value || (strcspn(value, ",") == n && memcmp(value, key.initial, n) == 0))
                 continue;
-            const pith_error error = {"is for streams and caches and has no effect on a file",
-                                      (uint64_t)(value - text) - 1};
+            pith_error error = {.size = sizeof error, .offset = (uint64_t)(value - text) - 1};
+            snprintf(error.text, sizeof error.text, "%s", because);
             return say_bad_spec(text, &error);
         }
     }
@@ -94,9 +103,10 @@ static int check_file_spec(const char *text) {
 }
 
 int check_file_specs(const struct options *options) {
-    int code = options->spec_text ? check_file_spec(options->spec_text) : EXIT_GOOD;
+    const bool base = options->base != NULL;
+    int code = options->spec_text ? check_file_spec(options->spec_text, base) : EXIT_GOOD;
     for (size_t i = 0; i < options->rule_count && code == EXIT_GOOD; i++)
-        code = check_file_spec(options->rules[i].text);
+        code = check_file_spec(options->rules[i].text, base);
     return code;
 }
 

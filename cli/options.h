@@ -46,8 +46,8 @@ int options_parse(struct options *out, const struct command *command, int count,
 void options_free(struct options *options);
 /* Say which part of a spec is wrong; returns EXIT_USAGE. */
 int say_bad_spec(const char *spec, const pith_error *error);
-/* EXIT_USAGE (said) when a spec sets a key that has no effect on a file, as only streams and caches
- * heed it. */
+/* EXIT_USAGE (said) when a spec sets a key that has no effect on this file: only streams and caches
+ * heed it, or there is no base. */
 int check_file_specs(const struct options *options);
 /* The environment for library calls. */
 pith_env options_env(const struct options *options);

@@ -51,7 +51,8 @@ static bool agrees(const struct tensor *home, const pith_info *info) {
 
 /* length: of what should be one frame, of which out->bytes are there. */
 static int check_item(const struct packed *p, struct packed_item *out, uint64_t length) {
-    pith_error error = {"", 0};
+    pith_error error = {.size = sizeof error};
+    out->info.size = sizeof out->info;
     const pith_status status = pith_inspect(out->frame, out->bytes, &out->info, &error);
     if (status == PITH_ERR_MAGIC && !p->container)
         return say_error(p->in.path, "not a file that pith compressed");
@@ -80,7 +81,7 @@ static int bare_item(const struct packed *p, struct packed_item *out) {
 
 /* The frame's whole header, then as much as it says that the frame has. */
 static bool take_frame(struct input *in) {
-    pith_info info;
+    pith_info info = {.size = sizeof info};
     pith_status status = pith_inspect(in->bytes, in->mapped, &info, NULL);
     if (status == PITH_ERR_TRUNCATED) {
         if (!input_extend(in, info.header_bytes)) return false;
@@ -204,7 +205,7 @@ static int container_item(struct packed *p, size_t index, struct packed_item *ou
 
 bool packed_is(const struct input *in) {
     enum { LEAST = 8 }; /* the start of a frame */
-    pith_info info;
+    pith_info info = {.size = sizeof info};
     if (begins(in, PACKED_SIGN)) return true;
     return in->mapped >= LEAST &&
            pith_inspect(in->bytes, in->mapped, &info, NULL) != PITH_ERR_MAGIC;

@@ -16,7 +16,7 @@ enum { PACKED_DIGITS = 16 };
 
 struct packed {
     struct input in;
-    struct window window; /* of a container: the frame last asked for */
+    struct window window; /* of a container: the frame last requested */
     bool container;
     struct safetensors outer, inner; /* of a container */
     struct npy npy;                  /* of a bare frame with a .npy header */
@@ -40,11 +40,11 @@ bool packed_is(const struct input *in);
 int packed_refuse(const struct tensor_set *set, const struct safetensors *like);
 /* Both say what is wrong and return an exit code. The header's check, the rules of .safetensors
  * and the agreement of frames and original header are verified here; payloads are not. An item's
- * frame is visible until the next one is asked for. */
+ * frame is visible until the next one is requested. */
 int packed_open(struct packed *p, const char *path);
 int packed_item(struct packed *p, size_t index, struct packed_item *out);
 void packed_close(struct packed *p);
-/* Refuse (said) a file whose tensors are larger together than what was asked for with
+/* Refuse (said) a file whose tensors are larger together than what was requested with
  * --max-output, or, with 0, than the default; else set the library's limit. */
 int packed_limit(const struct packed *p, uint64_t requested, pith_env *env);
 

@@ -10,19 +10,19 @@
 /* Text that grows; failed is sticky. */
 struct text {
     char *bytes;
-    size_t length, room;
+    size_t length, capacity;
     bool failed;
 };
 
 static void append(struct text *t, const char *bytes, size_t n) {
     if (t->failed) return;
-    if (n > t->room - t->length) {
-        const size_t room = (t->length + n) * 2;
-        char *grown = realloc(t->bytes, room);
+    if (n > t->capacity - t->length) {
+        const size_t capacity = (t->length + n) * 2;
+        char *grown = realloc(t->bytes, capacity);
         t->failed = !grown;
         if (!grown) return;
         t->bytes = grown;
-        t->room = room;
+        t->capacity = capacity;
     }
     memcpy(t->bytes + t->length, bytes, n);
     t->length += n;

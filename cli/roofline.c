@@ -14,8 +14,8 @@ static volatile uint64_t witness;
 
 struct ops {
     uint64_t (*read)(const uint8_t *p, size_t bytes);
-    void (*fill)(uint8_t *p, size_t bytes, bool stream);
-    void (*copy)(uint8_t *to, const uint8_t *from, size_t bytes, bool stream);
+    void (*fill)(uint8_t *p, size_t bytes, bool nontemporal);
+    void (*copy)(uint8_t *to, const uint8_t *from, size_t bytes, bool nontemporal);
 };
 
 double roofline_clock(void) {
@@ -60,16 +60,16 @@ static uint64_t read_c(const uint8_t *p, size_t bytes) {
     return sum[0];
 }
 
-static void fill_c(uint8_t *p, size_t bytes, bool stream) {
+static void fill_c(uint8_t *p, size_t bytes, bool nontemporal) {
     const uint32_t word = PATTERN;
     size_t i = 0;
-    (void)stream;
+    (void)nontemporal;
     for (; i + 4 <= bytes; i += 4) memcpy(p + i, &word, 4);
     for (; i < bytes; i++) p[i] = (uint8_t)(word >> 8 * (i % 4));
 }
 
-static void copy_c(uint8_t *to, const uint8_t *from, size_t bytes, bool stream) {
-    (void)stream;
+static void copy_c(uint8_t *to, const uint8_t *from, size_t bytes, bool nontemporal) {
+    (void)nontemporal;
     memcpy(to, from, bytes);
 }
 
@@ -85,45 +85,46 @@ static size_t head(const void *p, size_t bytes) {
 #include <immintrin.h>
 
 /* Bytes; prefetching so far ahead, into the second-level cache, helps readers where the hardware's
- * own prefetch is shy. A turn of one line is followed best: of four, reading is a tenth slower. */
-enum { READ_AHEAD = 8192 };
+ * own prefetch is shy. A batch of one line is followed best: of four, reading is a tenth slower. */
+enum { PREFETCH_READ = 8192 };
 
 /* Stores begin at the first whole line: malloc's large blocks begin 16 bytes into one. */
-#define LOOPS(isa, vector, size, LOAD, ADD, SET, STORE, STREAM)                                   \
-    __attribute__((target(#isa))) static uint64_t read_##isa(const uint8_t *p, size_t bytes) {    \
-        vector s[2] = {SET(0), SET(0)};                                                           \
-        size_t i = 0;                                                                             \
-        for (; i + 64 <= bytes; i += 64) {                                                        \
-            __builtin_prefetch(p + i + READ_AHEAD, 0, 2);                                         \
-            for (size_t k = 0; k < 64 / size; k++)                                                \
-                s[k] = ADD(s[k], LOAD((const void *)(p + i + k * size)));                         \
-        }                                                                                         \
-        for (; i + size <= bytes; i += size) s[0] = ADD(s[0], LOAD((const void *)(p + i)));       \
-        uint8_t sums[size];                                                                       \
-        STORE((void *)sums, ADD(s[0], s[1]));                                                     \
-        return read_c(sums, sizeof sums) + read_c(p + i, bytes - i);                              \
-    }                                                                                             \
-    __attribute__((target(#isa))) static void fill_##isa(uint8_t *p, size_t bytes, bool stream) { \
-        const vector v = SET((int)PATTERN);                                                       \
-        size_t i = head(p, bytes);                                                                \
-        fill_c(p, i, false);                                                                      \
-        if (stream)                                                                               \
-            for (; i + size <= bytes; i += size) STREAM((void *)(p + i), v);                      \
-        else                                                                                      \
-            for (; i + size <= bytes; i += size) STORE((void *)(p + i), v);                       \
-        fill_c(p + i, bytes - i, false);                                                          \
-    }                                                                                             \
-    __attribute__((target(#isa))) static void copy_##isa(uint8_t *to, const uint8_t *from,        \
-                                                         size_t bytes, bool stream) {             \
-        size_t i = head(to, bytes);                                                               \
-        memcpy(to, from, i);                                                                      \
-        if (stream)                                                                               \
-            for (; i + size <= bytes; i += size)                                                  \
-                STREAM((void *)(to + i), LOAD((const void *)(from + i)));                         \
-        else                                                                                      \
-            for (; i + size <= bytes; i += size)                                                  \
-                STORE((void *)(to + i), LOAD((const void *)(from + i)));                          \
-        memcpy(to + i, from + i, bytes - i);                                                      \
+#define LOOPS(isa, vector, size, LOAD, ADD, SET, STORE, STREAM)                                \
+    __attribute__((target(#isa))) static uint64_t read_##isa(const uint8_t *p, size_t bytes) { \
+        vector s[2] = {SET(0), SET(0)};                                                        \
+        size_t i = 0;                                                                          \
+        for (; i + 64 <= bytes; i += 64) {                                                     \
+            __builtin_prefetch(p + i + PREFETCH_READ, 0, 2);                                   \
+            for (size_t k = 0; k < 64 / size; k++)                                             \
+                s[k] = ADD(s[k], LOAD((const void *)(p + i + k * size)));                      \
+        }                                                                                      \
+        for (; i + size <= bytes; i += size) s[0] = ADD(s[0], LOAD((const void *)(p + i)));    \
+        uint8_t sums[size];                                                                    \
+        STORE((void *)sums, ADD(s[0], s[1]));                                                  \
+        return read_c(sums, sizeof sums) + read_c(p + i, bytes - i);                           \
+    }                                                                                          \
+    __attribute__((target(#isa))) static void fill_##isa(uint8_t *p, size_t bytes,             \
+                                                         bool nontemporal) {                   \
+        const vector v = SET((int)PATTERN);                                                    \
+        size_t i = head(p, bytes);                                                             \
+        fill_c(p, i, false);                                                                   \
+        if (nontemporal)                                                                       \
+            for (; i + size <= bytes; i += size) STREAM((void *)(p + i), v);                   \
+        else                                                                                   \
+            for (; i + size <= bytes; i += size) STORE((void *)(p + i), v);                    \
+        fill_c(p + i, bytes - i, false);                                                       \
+    }                                                                                          \
+    __attribute__((target(#isa))) static void copy_##isa(uint8_t *to, const uint8_t *from,     \
+                                                         size_t bytes, bool nontemporal) {     \
+        size_t i = head(to, bytes);                                                            \
+        memcpy(to, from, i);                                                                   \
+        if (nontemporal)                                                                       \
+            for (; i + size <= bytes; i += size)                                               \
+                STREAM((void *)(to + i), LOAD((const void *)(from + i)));                      \
+        else                                                                                   \
+            for (; i + size <= bytes; i += size)                                               \
+                STORE((void *)(to + i), LOAD((const void *)(from + i)));                       \
+        memcpy(to + i, from + i, bytes - i);                                                   \
     }
 
 LOOPS(avx2, __m256i, 32, _mm256_loadu_si256, _mm256_add_epi64, _mm256_set1_epi32,
@@ -154,18 +155,18 @@ double roofline_read(const void *p, size_t bytes) {
     return roofline_clock() - start;
 }
 
-double roofline_fill(void *p, size_t bytes, bool stream) {
+double roofline_fill(void *p, size_t bytes, bool nontemporal) {
     const struct ops ops = choose();
     const double start = roofline_clock();
-    ops.fill(p, bytes, stream);
+    ops.fill(p, bytes, nontemporal);
     fence();
     return roofline_clock() - start;
 }
 
-double roofline_copy(void *to, const void *from, size_t bytes, bool stream) {
+double roofline_copy(void *to, const void *from, size_t bytes, bool nontemporal) {
     const struct ops ops = choose();
     const double start = roofline_clock();
-    ops.copy(to, from, bytes, stream);
+    ops.copy(to, from, bytes, nontemporal);
     fence();
     return roofline_clock() - start;
 }
@@ -176,49 +177,50 @@ double roofline_memcpy(void *to, const void *from, size_t bytes) {
     return roofline_clock() - start;
 }
 
-/* Where turn t of `turns` begins in a range: at a whole line. */
-static size_t place(const void *p, size_t bytes, size_t t, size_t turns) {
-    if (t == 0 || t == turns) return t ? bytes : 0;
-    const size_t at = (size_t)((double)bytes * (double)t / (double)turns);
+/* Where batch t of `batches` begins in a range: at a whole line. */
+static size_t place(const void *p, size_t bytes, size_t t, size_t batches) {
+    if (t == 0 || t == batches) return t ? bytes : 0;
+    const size_t at = (size_t)((double)bytes * (double)t / (double)batches);
     return at + head((const uint8_t *)p + at, bytes - at);
 }
 
-static size_t longest(const struct roofline_mover *m) {
+static size_t longest(const struct roofline_baseline *m) {
     size_t most = 0;
-    for (int k = 0; k < CEILING_READS; k++)
+    for (int k = 0; k < ROOFLINE_READS; k++)
         if (m->read[k] && m->read_bytes[k] > most) most = m->read_bytes[k];
     for (int k = 0; k < 2; k++)
         if (m->write[k] && m->write_bytes[k] > most) most = m->write_bytes[k];
     return most;
 }
 
-static bool is_read(const struct roofline_mover *m, const void *p) {
-    for (int k = 0; k < CEILING_READS; k++)
+static bool is_read(const struct roofline_baseline *m, const void *p) {
+    for (int k = 0; k < ROOFLINE_READS; k++)
         if (m->read[k] == p) return true;
     return false;
 }
 
-/* Bytes of the longest range per turn. What is in place moves best in short ones; a load that
- * follows non-temporal stores may wait for all of them, and so wants to be one of many. */
-enum { SHORT_TURN = 2048, LONG_TURN = 16384 };
+/* Bytes of the longest range in one batch. Ranges that are written in place are copied best in
+ * short batches; a load that follows non-temporal stores may wait for all of them, so that batches
+ * of many loads are better there. */
+enum { SHORT_BATCH = 2048, LONG_BATCH = 16384 };
 
-double roofline_move(const struct roofline_mover *m, int variant) {
+double roofline_move(const struct roofline_baseline *m, int variant) {
     const struct ops ops = choose();
-    const bool stream = variant % 2;
-    const size_t turns = longest(m) / (variant / 2 ? LONG_TURN : SHORT_TURN) + 1;
+    const bool nontemporal = variant % 2;
+    const size_t batches = longest(m) / (variant / 2 ? LONG_BATCH : SHORT_BATCH) + 1;
     const double start = roofline_clock();
-    for (size_t t = 0; t < turns; t++) {
-        for (int k = 0; k < CEILING_READS && m->read[k]; k++) {
-            const size_t from = place(m->read[k], m->read_bytes[k], t, turns);
-            const size_t to = place(m->read[k], m->read_bytes[k], t + 1, turns);
+    for (size_t t = 0; t < batches; t++) {
+        for (int k = 0; k < ROOFLINE_READS && m->read[k]; k++) {
+            const size_t from = place(m->read[k], m->read_bytes[k], t, batches);
+            const size_t to = place(m->read[k], m->read_bytes[k], t + 1, batches);
             witness += ops.read((const uint8_t *)m->read[k] + from, to - from);
         }
         for (int k = 0; k < 2; k++) {
             if (!m->write[k]) continue;
-            const size_t from = place(m->write[k], m->write_bytes[k], t, turns);
-            const size_t to = place(m->write[k], m->write_bytes[k], t + 1, turns);
+            const size_t from = place(m->write[k], m->write_bytes[k], t, batches);
+            const size_t to = place(m->write[k], m->write_bytes[k], t + 1, batches);
             const bool in_place = is_read(m, m->write[k]);
-            ops.fill((uint8_t *)m->write[k] + from, to - from, stream && !in_place);
+            ops.fill((uint8_t *)m->write[k] + from, to - from, nontemporal && !in_place);
         }
     }
     fence();

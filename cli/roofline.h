@@ -1,10 +1,10 @@
-/* roofline.h - how fast this machine can only read, only fill and only move, one thread.
+/* roofline.h - how fast one thread of this machine can only read, only fill and only copy.
  * SPDX-License-Identifier: Apache-2.0
  *
  * What a codec is measured against. Every function makes one pass and returns its seconds; the
  * caller repeats, takes the median, and takes the better of ordinary and non-temporal stores. */
-#ifndef BENCH_CEILINGS_H
-#define BENCH_CEILINGS_H
+#ifndef ROOFLINE_H
+#define ROOFLINE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,23 +19,23 @@ size_t roofline_bytes(size_t arrays);
 /* Sum of all bytes' words. */
 double roofline_read(const void *p, size_t bytes);
 /* Every 32-bit word becomes 0x3C003C00: a small number in f32, bf16 and f16. */
-double roofline_fill(void *p, size_t bytes, bool stream);
-double roofline_copy(void *to, const void *from, size_t bytes, bool stream);
+double roofline_fill(void *p, size_t bytes, bool nontemporal);
+double roofline_copy(void *to, const void *from, size_t bytes, bool nontemporal);
 /* The C library's, for information. */
 double roofline_memcpy(void *to, const void *from, size_t bytes);
 
 /* Reads and writes these byte ranges side by side, each at its own pace, so that all end together.
  * A range that is both read and written (in place) stands in both lists; NULL: unused. */
-enum { CEILING_READS = 8 };
-struct roofline_mover {
-    const void *read[CEILING_READS];
-    size_t read_bytes[CEILING_READS];
+enum { ROOFLINE_READS = 8 };
+struct roofline_baseline {
+    const void *read[ROOFLINE_READS];
+    size_t read_bytes[ROOFLINE_READS];
     void *write[2];
     size_t write_bytes[2];
 };
-/* In one of several ways, of which the fastest is the ceiling: in short turns or long ones between
- * the ranges, with ordinary or non-temporal stores. */
-enum { CEILING_MOVERS = 4 };
-double roofline_move(const struct roofline_mover *mover, int variant);
+/* The fastest of the variants is the roofline. A variant alternates between the ranges in short
+ * batches or in long ones, and writes with ordinary or with non-temporal stores. */
+enum { BASELINE_VARIANTS = 4 };
+double roofline_move(const struct roofline_baseline *baseline, int variant);
 
 #endif

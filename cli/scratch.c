@@ -33,7 +33,7 @@ static void *map_file(size_t bytes) {
     return p == MAP_FAILED ? NULL : p;
 }
 
-static void say_no_room(bool mapped, uint64_t bytes) {
+static void say_no_space(bool mapped, uint64_t bytes) {
     const int error = errno;
     char text[64];
     snprintf(text, sizeof text, "a tensor of %" PRIu64 " bytes", bytes);
@@ -55,7 +55,7 @@ bool scratch_reserve(struct scratch *s, uint64_t bytes) {
     s->mapped = bytes > memory_limit();
     s->bytes = s->mapped ? map_file(s->capacity) : malloc(s->capacity);
     if (s->bytes) return true;
-    say_no_room(s->mapped, bytes);
+    say_no_space(s->mapped, bytes);
     *s = (struct scratch){0};
     return false;
 }

@@ -61,7 +61,7 @@ int temporary_file(void) {
     return fd;
 }
 
-uint64_t temporary_room(int fd) {
+uint64_t temporary_capacity(int fd) {
     struct statvfs fs;
     if (fstatvfs(fd, &fs) != 0) return (uint64_t)1 << 30;
     const uint64_t unit = fs.f_frsize ? fs.f_frsize : 1, blocks = fs.f_bavail / 2;

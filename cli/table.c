@@ -8,11 +8,11 @@
 #include "cli.h"
 
 static bool grow(struct table *t) {
-    const size_t room = t->room ? t->room * 2 : 64;
-    char **cells = realloc(t->cells, room * sizeof *cells);
+    const size_t capacity = t->capacity ? t->capacity * 2 : 64;
+    char **cells = realloc(t->cells, capacity * sizeof *cells);
     if (!cells) return false;
     t->cells = cells;
-    t->room = room;
+    t->capacity = capacity;
     return true;
 }
 
@@ -28,7 +28,7 @@ void table_add(struct table *t, const char *format, ...) {
     va_end(args);
     char *cell = make_printable(text);
     free(text);
-    if (cell && (t->count < t->room || grow(t)))
+    if (cell && (t->count < t->capacity || grow(t)))
         t->cells[t->count++] = cell;
     else
         free(cell);

@@ -10,7 +10,7 @@
 enum { TABLE_MAX_COLUMNS = 12 };
 
 struct table {
-    size_t columns, count, room;
+    size_t columns, count, capacity;
     char **cells; /* row by row; the first row is the heading */
 };
 

@@ -50,12 +50,12 @@ static bool cut_run(struct pithi_tile_run *run, uint64_t first, uint64_t count) 
 }
 
 /* Rows of a tile are too short for prefetchers in hardware to see: the one so many rows on. */
-enum { ROWS_AHEAD = 8, LINE = 64, LONG = 1024 };
+enum { PREFETCH_ROWS = 8, LINE = 64, LONG = 1024 };
 
 static void prefetch(const struct pithi_span *view, const struct pithi_tile_run *run, bool write) {
     const size_t bytes = (size_t)run->count * view->element;
-    if (!view->dense || run->more < ROWS_AHEAD || bytes > LONG) return;
-    const uint8_t *const p = pithi_span_at(view, run->at + ROWS_AHEAD * run->stride);
+    if (!view->dense || run->more < PREFETCH_ROWS || bytes > LONG) return;
+    const uint8_t *const p = pithi_span_at(view, run->at + PREFETCH_ROWS * run->stride);
     for (size_t i = 0; i < bytes; i += LINE)
         if (write)
             __builtin_prefetch(p + i, 1);
@@ -102,21 +102,21 @@ static void find_run(struct pithi_output *o, const struct pithi_tile *tile, uint
     struct pithi_tile_run *const run = &o->run;
     if (!run->count || at < run->in) pithi_tile_run_at(&o->frame->tiling, tile, 0, run);
     if (at - run->in < run->count) return;
-    const uint64_t ahead = (at - run->in) / run->count;
-    if (ahead > run->more) {
+    const uint64_t skipped = (at - run->in) / run->count;
+    if (skipped > run->more) {
         pithi_tile_run_at(&o->frame->tiling, tile, at / run->count, run);
         return;
     }
-    run->at += ahead * run->stride;
-    run->in += ahead * run->count;
-    run->more -= ahead;
+    run->at += skipped * run->stride;
+    run->in += skipped * run->count;
+    run->more -= skipped;
 }
 
 static void put_part(const struct pithi_block *b, uint64_t at, uint64_t count,
                      const uint8_t *values) {
-    struct pithi_output *const o = b->output;
+    struct pithi_output *const o = b->tiled.output;
     while (count) {
-        find_run(o, b->tile, at);
+        find_run(o, b->tiled.tile, at);
         const uint64_t skip = at - o->run.in, left = o->run.count - skip;
         const uint64_t n = left < count ? left : count;
         struct pithi_tile_run part = {.at = o->run.at + skip, .count = n};
@@ -135,13 +135,13 @@ void pithi_block_put(void *block, size_t at, size_t count, const void *values) {
     const uint32_t dtype = b->params->dtype;
     const size_t from = pith_dtype_bytes(dtype), to = pith_dtype_bytes(b->out_dtype);
     const uint8_t *value = values;
-    if (b->out && b->stream && b->out_dtype == dtype)
-        b->kernels->move_stream((uint8_t *)b->out + at * to, values, count * to);
+    if (b->out && b->nontemporal && b->out_dtype == dtype)
+        b->kernels->move_nontemporal((uint8_t *)b->out + at * to, values, count * to);
     else if (b->out)
         pithi_convert((uint8_t *)b->out + at * to, b->out_dtype, values, dtype, count);
-    else if (b->output && b->out_dtype == dtype)
+    else if (b->tiled.output && b->out_dtype == dtype)
         put_part(b, at, count, values);
-    else if (b->output)
+    else if (b->tiled.output)
         for (size_t n; count; at += n, count -= n, value += n * from) {
             uint64_t part[PART];
             n = count < PART ? count : PART;
@@ -161,28 +161,28 @@ void *pithi_place(const struct pithi_frame *f, uint64_t block, uint64_t first, u
 }
 
 bool pithi_find_tile_layout(const struct pithi_frame *f, const struct pithi_tile *tile,
-                            const struct pithi_span *view, struct pithi_tile_layout *lay) {
+                            const struct pithi_span *view, struct pithi_tile_layout *layout) {
     struct pithi_tile_run run;
     if (!view->dense || !pithi_tile_run_at(&f->tiling, tile, 0, &run) || run.count == tile->count)
         return false;
-    *lay = (struct pithi_tile_layout){pithi_span_at(view, 0), view->element, &f->tiling, tile};
+    *layout = (struct pithi_tile_layout){pithi_span_at(view, 0), view->element, &f->tiling, tile};
     return true;
 }
 
 const void *pithi_block_values(struct pithi_block *b) {
-    enum { STEP = 256, AHEAD = 4 * STEP };
-    struct pithi_tile_layout_walk walk, ahead;
+    enum { STEP = 256, PREFETCH = 4 * STEP };
+    struct pithi_tile_layout_walk walk, further;
     if (b->value) return b->value;
-    pithi_tile_layout_begin(&walk, &b->lay);
-    pithi_tile_layout_begin(&ahead, &b->lay);
-    pithi_tile_layout_prefetch(&ahead, AHEAD);
+    pithi_tile_layout_begin(&walk, &b->tiled.layout);
+    pithi_tile_layout_begin(&further, &b->tiled.layout);
+    pithi_tile_layout_prefetch(&further, PREFETCH);
     for (size_t at = 0; at < b->count; at += STEP) {
         const size_t left = b->count - at;
-        pithi_tile_layout_prefetch(&ahead, STEP);
+        pithi_tile_layout_prefetch(&further, STEP);
         pithi_tile_layout_read(&walk, left < STEP ? left : STEP,
-                               (uint8_t *)b->room + at * b->lay.element);
+                               (uint8_t *)b->tiled.buffer + at * b->tiled.layout.element);
     }
-    return b->value = b->room;
+    return b->value = b->tiled.buffer;
 }
 
 bool pithi_touches(const struct pithi_frame *f, uint64_t block, uint64_t first, uint64_t count) {

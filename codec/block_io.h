@@ -31,7 +31,7 @@ struct pithi_output {
 /* Where the elements of a tile lie in a view of the whole slot, when it is dense but they are not;
  * else false. */
 bool pithi_find_tile_layout(const struct pithi_frame *frame, const struct pithi_tile *tile,
-                            const struct pithi_span *view, struct pithi_tile_layout *lay);
+                            const struct pithi_span *view, struct pithi_tile_layout *layout);
 /* Whether the block holds any of [first, first + count). */
 bool pithi_touches(const struct pithi_frame *frame, uint64_t block, uint64_t first, uint64_t count);
 

@@ -47,7 +47,7 @@ struct pithi_kernels {
     pithi_channel_fn *channel_encode, *channel_decode;
     pithi_rotate_fn *rotate;
     pithi_unrotate_fn *unrotate;
-    pithi_unrotate_fn *unrotate_stream; /* `to` is large and will not be read soon */
+    pithi_unrotate_fn *unrotate_nontemporal; /* `to` is large and will not be read soon */
     pithi_nh_fn *nh;
     pithi_quantize_fn *quantize;
     pithi_dequantize_fn *dequantize;
@@ -61,7 +61,7 @@ struct pithi_kernels {
     pithi_fused_decode_fn *fused_decode;
     pithi_split_fn *split;
     pithi_spread_fn *spread;
-    pithi_move_fn *move_stream;
+    pithi_move_fn *move_nontemporal;
     pithi_extremes_fn *extremes;
     pithi_interp_encode_fn *interp_encode;
     pithi_interp_decode_fn *interp_decode;
@@ -103,13 +103,19 @@ struct pithi_need {
     const char *detail;
 };
 
+/* A key of former versions: an error says what it is called now. */
+struct pithi_former {
+    const char *key, *now;
+    const char *more; /* behind the new name */
+};
+
 struct pithi_codec;
 struct pithi_device;
+struct pithi_whole;
 
 /* What the ends of a stream remember because of a setting, beside a base. */
 struct pithi_memory {
     bool base_hash;     /* frames against a base carry its hash, and decoders compare it */
-    bool counters;      /* what frames without a base lost and poisoned is counted */
     uint32_t key_every; /* steps that this divides are key frames; 0: none by themselves */
     uint32_t feedback;  /* of what encoding loses the next step gets: 0 nothing, 1 all of it, else
                            a moving mean that keeps feedback - 1 thousandths */
@@ -133,9 +139,10 @@ struct pithi_params {
     uint32_t block;      /* most elements per block, a power of two; 0: to be made so for `whole` */
     uint32_t most;       /* elements of the largest block that occurs: what scratch must hold */
     uint32_t extent[PITHI_TILE_NDIM]; /* with a tiling: of that block */
-    uint32_t heads, dim; /* paged codecs: a row has heads * dim elements; set by resolve */
-    bool key_frame;      /* decodes without the base, to the exact new base */
-    bool decode_only;    /* the plan encodes nothing, whatever the frame says of its encoder */
+    uint32_t heads, dim;              /* codec kv: a row has heads * dim elements; set by cut */
+    uint32_t outliers;                /* codec kv: of a group; set by cut */
+    bool key_frame;                   /* decodes without the base, to the exact new base */
+    bool decode_only; /* the plan encodes nothing, whatever the frame says of its encoder */
     struct pithi_memory memory; /* from the values: pithi_params_remember */
 };
 
@@ -143,42 +150,63 @@ struct pithi_params {
 enum { PITHI_BLOCK_LOG2_MIN = 4, PITHI_BLOCK_LOG2_MAX = 24 };
 
 /* ---- One block, as a codec sees it: no headers, no threads, no allocation ------------------- */
+
+/* Of codecs with a hook `cut`: which elements of the tensor the block has, and, for those that take
+ * and put values where they lie (`encode_placed`, `decode_placed`), where that is. */
+struct pithi_block_tiled {
+    const struct pithi_tile *tile;
+    struct pithi_tile_layout
+        layout;   /* encode, value NULL; decode, out NULL, where `layout.first` is set */
+    void *buffer; /* encode: capacity for pithi_block_values */
+    struct pithi_output
+        *output; /* decode, out NULL: for pithi_block_put; NULL: values go nowhere */
+};
+
+/* Of codecs with a hook `whole`: the bound of the frame, and what a block adds to statistics. */
+struct pithi_block_bounded {
+    const struct pithi_bound *bound;
+    uint64_t exact;   /* result: values stored as they are because the bound asks for it */
+    uint64_t nonzero; /* result, act: values other than 0; embed: values of rows coded in full */
+};
+
+/* Of codecs whose blocks are runs of the tensor (struct pithi_tiling). */
+struct pithi_block_paged {
+    bool more;          /* encode: values of the next block lie behind these */
+    size_t from, until; /* decode: the elements of the block that are wanted */
+};
+
+/* Of streams with error feedback: the residual of the block's elements, in the codec's own domain,
+ * before and after an encode; NULL: none. */
+struct pithi_block_feedback {
+    const float *before;
+    float *after;
+};
+
 struct pithi_block {
     const struct pithi_params *params;
     const struct pithi_kernels *kernels;
     uint64_t first;    /* index in the slot of the block's first element */
     size_t count;      /* elements, 1..block */
-    const void *value; /* encode: dense, params->dtype; NULL, with `lays`: see lay */
-    bool more;         /* encode, `pages`: values of the next block lie behind these */
-    /* With a tiling: what of the tensor the block is. With a bound: that of the frame. */
-    const struct pithi_tile *tile;
-    const struct pithi_bound *bound;
-    /* Encode, value NULL: where values lie, and room for pithi_block_values. Decode, out NULL:
-     * where they are to go, in out_dtype, if `first` is not NULL. */
-    struct pithi_tile_layout lay;
-    void *room;
-    void *out; /* decode: dense, out_dtype; NULL when only the base is wanted */
-    /* Decode, with `lays`, out NULL: what pithi_block_put writes to; NULL when that is nothing. */
-    struct pithi_output *output;
+    const void *value; /* encode: dense, params->dtype; NULL: see struct pithi_block_tiled */
+    void *out;         /* decode: dense, out_dtype; NULL: only the base is wanted, or see there */
     uint32_t out_dtype;
-    size_t from, until; /* decode: the elements of the block that are wanted */
-    void *base;         /* dense, base_dtype; NULL when there is none. Written iff update */
+    void *base; /* dense, base_dtype; NULL when there is none. Written iff update */
     bool update;
-    bool stream;    /* out, or encode: bytes, will not be read soon; the frame outgrows the cache */
+    /* out, or encode: bytes, will not be read soon; the frame outgrows the cache */
+    bool nontemporal;
     bool plain;     /* variable rate: encode sets, decode reads the block's index flag */
-    uint8_t *bytes; /* encode: room for block_bytes(count); decode: length bytes, read only */
+    uint8_t *bytes; /* encode: capacity block_bytes(count); decode: length bytes, read only */
     size_t length;  /* encode: set to the bytes written */
     void *scratch;  /* scratch_bytes(params), 64-byte aligned, one per worker */
     struct pithi_entropy *coder; /* of coder_bytes(the plan's params), the same at every call */
     struct pithi_random random;
     const struct pithi_exempt_values *exempt_values; /* exempt elements of the slot; NULL: none */
-    /* encode: the block's error feedback, in the codec's own domain, before and after; or NULL */
-    const float *residual;
-    float *residual_next;
+    struct pithi_block_tiled tiled;
+    struct pithi_block_bounded bounded;
+    struct pithi_block_paged paged;
+    struct pithi_block_feedback feedback;
     /* Results. hash: the partial hash of the base as the call leaves it (0 without a base). */
     uint64_t hash, saturated, poisoned;
-    uint64_t exact;     /* values stored as they are because the bound asks for it */
-    uint64_t nonzero;   /* act: values other than 0; embed: values of rows coded in full */
     const char *detail; /* static text when the status is not OK */
 };
 
@@ -191,7 +219,7 @@ void pithi_block_put(void *block, size_t at, size_t count, const void *values);
 /* For codecs whose sums are formed in a domain of their own (grad: rotated). x holds elements
  * [at, at + count) of the block there; at is a multiple of PITHI_PIECE, count ends with the block
  * or is PITHI_PIECE. Exempt elements are none of their business. */
-enum { PITHI_PIECE = 4096 };
+enum { PITHI_PIECE = 4096, PITHI_WINDOW_MAX = 256 };
 struct pithi_domain {
     /* Whether the domains of two settings are the same. */
     bool (*alike)(const struct pithi_params *a, const struct pithi_params *b);
@@ -201,6 +229,11 @@ struct pithi_domain {
     /* to := scale * values of x. to may be x when dtype is f32; x is used up. */
     void (*leave)(const struct pithi_block *block, size_t at, size_t count, float *x, void *to,
                   uint32_t dtype, float scale);
+    /* x := values, in the domain: what `leave` undoes. */
+    void (*enter)(const struct pithi_block *block, size_t at, size_t count, float *x);
+    /* Elements of a slot that the domain mixes: so many from a multiple on, or what is left. At
+     * most PITHI_WINDOW_MAX. */
+    uint32_t (*window)(const struct pithi_params *params);
     /* Encode x, which is used up, into the block's bytes. */
     void (*put)(struct pithi_block *block, size_t at, size_t count, float *x);
 };
@@ -213,6 +246,8 @@ struct pithi_codec {
     uint32_t key_count;
     const struct pithi_need *needs; /* specs that set such a key in vain are refused */
     uint32_t need_count;
+    const struct pithi_former *former;
+    uint32_t former_count;
     uint32_t stream_keys; /* bit k: key k has an effect on streams and caches only */
     /* Let keys that stand for settings of others (bit k of seen: key k was given) set those that
      * were not given, and go back to their defaults. May be NULL. */
@@ -237,21 +272,25 @@ struct pithi_codec {
     /* What streams of this setting remember; base_hash speaks of those with a base. NULL: the hash
      * of the base. */
     struct pithi_memory (*remember)(const struct pithi_params *params);
-    /* What is asked of the bound, for codecs whose frames state one that holds for every value
-     * (codec/frame_bound.h). NULL: these frames state none. */
+    /* With pithi_whole_bounded (predict/bounded.h): what is requested of the bound. */
     struct pithi_bound_setting (*bound_setting)(const struct pithi_params *params);
     /* Fill in what kernels of a device backend need of the setting, in a struct that is otherwise
      * 0; false when they cannot code with it. NULL: no device has kernels for the codec. */
     bool (*describe)(const struct pithi_params *params, struct pithi_device *device);
     uint32_t described_keys; /* bit k: an informative key whose legal values kernels can tell */
     const struct pithi_domain *domain; /* NULL: sums are formed of decoded values */
-    /* Blocks are tiles: of this tiling. Returns why the setting does not take the shape, or NULL.
-     * The bytes of blocks are then in proportion to their elements, unless these are pages. NULL:
-     * blocks are runs of elements. */
-    const char *(*tile)(const struct pithi_params *params, uint32_t ndim, const uint64_t *shape,
-                        struct pithi_tiling *tiling);
-    bool pages; /* tiles are runs of the tensor, in order, a dimension of it being cut */
-    bool lays;  /* has a tiling; may take and put values where they lie in the tensor */
+    /* How a slot is cut into blocks: into the tiles of this tiling. Sets in params what follows
+     * from the shape alone. Returns why the setting does not take the shape, or NULL. The bytes of
+     * blocks are in proportion to their elements, unless tiles are runs of the tensor. NULL: blocks
+     * are runs of params->block elements. */
+    const char *(*cut)(struct pithi_params *params, uint32_t ndim, const uint64_t *shape,
+                       struct pithi_tiling *tiling);
+    /* encode and decode of codecs that take and put values where they lie in the tensor; NULL:
+     * blocks get them dense. */
+    pith_status (*encode_placed)(struct pithi_block *block);
+    pith_status (*decode_placed)(struct pithi_block *block);
+    /* What frames have as a whole (whole.h). NULL: nothing but their blocks. */
+    const struct pithi_whole *whole;
 };
 
 const struct pithi_codec *pithi_codec_by_id(uint32_t id);

@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cpu.h"
 
+#include <stdatomic.h>
+
 #include "codec.h"
 
 #if defined(__AVX__) || defined(__AVX512F__)
@@ -19,25 +21,39 @@ static bool has_f16c(void) {
 #endif
 
 /* The compiler's probe reads CPUID and checks that the system saves the registers (XCR0). */
-uint32_t pith_cpu_features(void) {
-    uint32_t found = 0;
+static uint32_t probe(void) {
+    uint32_t features = 0;
 #if defined(__x86_64__)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") && has_f16c())
-        found |= PITH_CPU_AVX2;
-    if (found && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        features |= PITH_CPU_AVX2;
+    if (features && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("gfni"))
-        found |= PITH_CPU_AVX512;
+        features |= PITH_CPU_AVX512;
 #elif defined(__aarch64__)
-    found |= PITH_CPU_NEON;
+    features |= PITH_CPU_NEON;
 #endif
-    return found;
+    return features;
+}
+
+/* What the probe found, once it has: CPUID takes microseconds in a virtual machine, more than a
+ * small call. Threads that probe at once find the same. */
+static _Atomic uint32_t known;
+
+uint32_t pith_cpu_features(void) {
+    const uint32_t probed = UINT32_C(1) << 31;
+    uint32_t features = atomic_load_explicit(&known, memory_order_relaxed);
+    if (!features) {
+        features = probe() | probed;
+        atomic_store_explicit(&known, features, memory_order_relaxed);
+    }
+    return features & ~probed;
 }
 
 uint32_t pithi_cpu_select(uint32_t mask) {
-    const uint32_t found = pith_cpu_features();
-    return mask ? found & mask & ~(uint32_t)PITH_CPU_SCALAR : found;
+    const uint32_t features = pith_cpu_features();
+    return mask ? features & mask & ~(uint32_t)PITH_CPU_SCALAR : features;
 }
 
 #if defined(__x86_64__)
@@ -92,7 +108,7 @@ void pithi_kernels_bind(struct pithi_kernels *k, uint32_t cpu) {
     k->channel_encode = pithi_channel_encode_c;
     k->channel_decode = pithi_channel_decode_c;
     k->rotate = pithi_rotate_c;
-    k->unrotate = k->unrotate_stream = pithi_unrotate_c;
+    k->unrotate = k->unrotate_nontemporal = pithi_unrotate_c;
     k->nh = pithi_nh_c;
     k->quantize = pithi_quantize_c;
     k->dequantize = pithi_dequantize_c;
@@ -106,7 +122,7 @@ void pithi_kernels_bind(struct pithi_kernels *k, uint32_t cpu) {
     k->fused_decode = pithi_fused_decode_c;
     k->split = pithi_split_c;
     k->spread = pithi_spread_c;
-    k->move_stream = pithi_move_c;
+    k->move_nontemporal = pithi_move_c;
     k->extremes = pithi_extremes_c;
     k->interp_encode = pithi_interp_encode_c;
     k->interp_decode = pithi_interp_decode_c;

@@ -10,8 +10,6 @@
 #include "common/decimal.h"
 #include "common/pad.h"
 #include "error.h"
-#include "frame_bound.h"
-#include "kv/page.h"
 #include "plan.h"
 
 /* ---- Headers ---------------------------------------------------------------------------------*/
@@ -36,8 +34,8 @@ static void mask_params(const struct pithi_codec *codec, uint8_t *mask) {
     }
 }
 
-/* What differs between frames of the slot: the checksum, informative keys, step, identity and
- * stream id, the bound and the length of what is coded, the bytes of a source. */
+/* What differs between frames of the slot: the checksum, informative keys, step, base hash and
+ * rng_stream, the bound and the length of what is coded, the bytes of a source. */
 static void write_mask(const struct pithi_frame *f, uint64_t fixed, uint8_t *mask) {
     memset(mask, 0xFF, (size_t)f->header_bytes);
     mask_params(f->params.codec, mask);
@@ -45,22 +43,15 @@ static void write_mask(const struct pithi_frame *f, uint64_t fixed, uint8_t *mas
     uint8_t *const stream = mask + fixed + PITHI_SECTION_HEAD;
     if (f->has_stream) memset(stream, 0, PITHI_STREAM_FLAGS);
     if (f->has_stream && !f->has_base_hash) memset(stream + PITHI_STREAM_BASE, 0xFF, 8);
-    if (f->params.codec->bound_setting) {
+    const struct pithi_whole *const whole = f->params.codec->whole;
+    if (whole) {
         memset(mask + PITHI_AT_PAYLOAD, 0, sizeof f->payload_bytes);
-        memset(mask + fixed + PITHI_SECTION_HEAD, 0, PITHI_BOUND_BYTES);
+        memset(mask + fixed + PITHI_SECTION_HEAD, 0, whole->section_bytes);
     }
     if (f->source_bytes) {
         const uint64_t source = pithi_pad16(PITHI_SECTION_HEAD + f->source_bytes);
         memset(mask + f->header_bytes - source + PITHI_SECTION_HEAD, 0, f->source_bytes);
     }
-}
-
-/* Of a group, of codecs in pages. */
-static uint32_t outliers_of(const struct pithi_params *p) {
-    struct pithi_kv k;
-    if (!p->codec->pages) return 0;
-    pithi_kv_init(&k, p, NULL, p->heads, p->dim);
-    return k.outliers;
 }
 
 static void write_form(const pith_plan *p, uint64_t slot, bool key, struct writer *w,
@@ -75,11 +66,11 @@ static void write_form(const pith_plan *p, uint64_t slot, bool key, struct write
     to->fixed_bytes = pithi_frame_fixed_bytes(&f);
     to->checks = payload.blocks + (f.exempt_bytes != 0);
     to->exempt_values = payload.exempt_values;
-    to->aside_bytes = f.exempt_bytes;
+    to->exempt_bytes = f.exempt_bytes;
     to->tiling = f.tiling;
     to->heads = f.params.heads;
     to->dim = f.params.dim;
-    to->outliers = outliers_of(&f.params);
+    to->outliers = f.params.outliers;
     to->form[key] = (struct pithi_device_plan_form){.header = w->used,
                                                     .header_bytes = f.header_bytes,
                                                     .checks = payload.checks,
@@ -125,7 +116,7 @@ static void write_slots(const pith_plan *p, struct writer *w, struct pithi_devic
             for (int key = 0; key <= (pithi_has_base(p) ? 1 : 0); key++)
                 write_form(p, i, key, w, &last);
         last.first = pithi_slot_first(p, i);
-        last.aside_from = pithi_exempt_at(&p->exempt, last.first);
+        last.exempt_from = pithi_exempt_at(&p->exempt, last.first);
         last.exempt_digest = digest(p, last.first, last.count);
         if (last.count > table->most) table->most = last.count;
         if (last.blocks > table->most_blocks) table->most_blocks = last.blocks;
@@ -170,7 +161,6 @@ static bool list_free_keys(const struct pithi_params *q, struct pithi_free_keys 
 static bool describe(const struct pithi_params *q, struct pithi_device *d) {
     *d = (struct pithi_device){.base_hash = q->base_dtype && q->memory.base_hash,
                                .domain = q->codec->domain != NULL,
-                               .counts = q->memory.counters,
                                .decay = q->memory.feedback};
     return q->codec->describe && q->codec->describe(q, d) && list_free_keys(q, &d->free_keys);
 }
@@ -194,7 +184,6 @@ static struct pithi_device_plan table_of(const pith_plan *p) {
         .count = p->count,
         .fingerprint = p->fingerprint,
         .ranges = p->exempt.count,
-        .max_output_bytes = p->env.max_output_bytes,
         .checksums = p->flags & PITH_LAYOUT_CHECKSUMS,
         .external = p->flags & PITH_LAYOUT_EXTERNAL_BASE,
     };

@@ -26,7 +26,7 @@ struct pithi_free_keys {
     uint32_t count, at[2], legal;
 };
 
-/* What codecs with a bound are asked for. range: 0 when it is that of the values. */
+/* What is requested of codecs with a bound. range: 0 when it is that of the values. */
 struct pithi_requested {
     uint32_t target; /* enum pithi_target */
     bool signed_zeros;
@@ -54,7 +54,6 @@ struct pithi_device {
     uint32_t decay; /* error feedback: 0 none, 1 full, 1 + thousandths */
     bool base_hash; /* frames carry that of their base */
     bool domain;    /* sums are formed before the rotation is undone */
-    bool counts;    /* takes a state without a base */
     bool antithetic;
 };
 
@@ -74,7 +73,7 @@ struct pithi_device_plan_slot {
     struct pithi_device_plan_form form[2]; /* [1]: key frames */
     /* Exempt elements: where their values stand in the payload, how many bytes, the `at` of the
      * first, and a hash of which elements they are. */
-    uint64_t exempt_values, aside_bytes, aside_from, exempt_digest;
+    uint64_t exempt_values, exempt_bytes, exempt_from, exempt_digest;
     struct pithi_tiling tiling; /* of codecs that have one */
     uint32_t heads, dim;        /* of codecs in pages: a row has heads * dim elements */
     uint32_t outliers, unused;  /* the same: of a group */
@@ -94,17 +93,16 @@ struct pithi_device_plan {
     uint64_t bytes, slots_at, slots;
     uint64_t count, most; /* elements of the tensor, and of its largest slot */
     uint64_t most_blocks; /* of a slot */
-    uint64_t fingerprint; /* of states */
+    uint64_t fingerprint; /* of streams */
     uint64_t longest_header;
     uint64_t ranges_at, ranges; /* struct pithi_device_plan_range, ascending */
-    uint64_t max_output_bytes;
     bool checksums, external;
     struct pithi_device device;
 };
 /* Write what device backends need of a plan: *bytes, of which dst gets as many as cap allows.
  * PITH_ERR_UNSUPPORTED when no device codes with this setting; error may be NULL. Exported for
  * libpith_cuda, and for nobody else: private to libraries of one version. */
-PITH_NODISCARD PITH_API pith_status pithi_device_plan_write(const struct pith_plan *plan, void *dst,
+PITH_NODISCARD PITH_API pith_status pithi_device_plan_write(const pith_plan *plan, void *dst,
                                                             size_t cap, size_t *bytes,
                                                             pith_error *error);
 

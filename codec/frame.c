@@ -9,7 +9,6 @@
 #include "common/pad.h"
 #include "cpu.h"
 #include "error.h"
-#include "predict/bound_value.h"
 #include "spec.h"
 #include "view.h"
 
@@ -18,9 +17,9 @@ static const uint8_t magic[4] = {0xF1, 'P', 'T', 'H'};
 /* Section types; from SECTION_OPTIONAL on, unknown ones are skipped. */
 enum {
     SECTION_STREAM = 1,
-    SECTION_BOUND = 2,
     SECTION_EXEMPT = 3,
-    STREAM_IDENTITY = 1,
+    SECTION_MOST = 64, /* bytes of a codec's own section, of the types in between */
+    STREAM_BASE_HASH = 1,
     EXEMPT_BYTES = 16, /* an entry */
     EXEMPT_HOW = 60    /* bit of an entry's second word where `how` begins */
 };
@@ -52,7 +51,7 @@ static bool count_pages(const struct pithi_frame *f, struct pithi_payload *p) {
 static bool count_blocks(const struct pithi_frame *f, struct pithi_payload *p) {
     const struct pithi_params *q = &f->params;
     const uint64_t block = q->block, whole = f->count / block, rest = f->count % block;
-    if (q->codec->pages) return count_pages(f, p);
+    if (f->tiling.runs) return count_pages(f, p);
     p->blocks = p->run_blocks = whole + (rest != 0);
     if (!p->run_blocks) p->run_blocks = 1;
     p->run_bytes = 0;
@@ -93,20 +92,20 @@ static uint64_t fixed_bytes(bool wide) {
 
 uint64_t pithi_frame_fixed_bytes(const struct pithi_frame *f) { return fixed_bytes(is_wide(f)); }
 
-uint64_t pithi_sections_bytes(bool has_stream, bool bounded, size_t exempt_ranges,
-                              size_t source_bytes) {
+uint64_t pithi_sections_bytes(bool has_stream, const struct pithi_whole *whole,
+                              size_t exempt_ranges, size_t source_bytes) {
     uint64_t bytes = 0;
     if (has_stream) bytes += pithi_pad16(PITHI_SECTION_HEAD + PITHI_STREAM_BYTES);
-    if (bounded) bytes += pithi_pad16(PITHI_SECTION_HEAD + PITHI_BOUND_BYTES);
+    if (whole) bytes += pithi_pad16(PITHI_SECTION_HEAD + whole->section_bytes);
     if (exempt_ranges) bytes += pithi_pad16(PITHI_SECTION_HEAD + EXEMPT_BYTES * exempt_ranges);
     if (source_bytes) bytes += pithi_pad16(PITHI_SECTION_HEAD + source_bytes);
     return bytes;
 }
 
 void pithi_frame_size(struct pithi_frame *f) {
-    f->header_bytes = fixed_bytes(is_wide(f)) +
-                      pithi_sections_bytes(f->has_stream, f->params.codec->bound_setting,
-                                           f->exempt_ranges, f->source_bytes);
+    f->header_bytes =
+        fixed_bytes(is_wide(f)) + pithi_sections_bytes(f->has_stream, f->params.codec->whole,
+                                                       f->exempt_ranges, f->source_bytes);
 }
 
 /* ---- Exempt elements -------------------------------------------------------------------------*/
@@ -198,16 +197,15 @@ static uint8_t *put_step_sections(const struct pithi_frame *f, uint8_t *at) {
         uint8_t body[PITHI_STREAM_BYTES];
         pithi_put64(body, f->step);
         pithi_put64(body + 8, f->has_base_hash ? f->base_hash : 0);
-        pithi_put32(body + 16, f->stream);
-        pithi_put32(body + 20, f->has_base_hash ? STREAM_IDENTITY : 0);
+        pithi_put32(body + 16, f->rng_stream);
+        pithi_put32(body + 20, f->has_base_hash ? STREAM_BASE_HASH : 0);
         at = put_section(at, SECTION_STREAM, body, sizeof body);
     }
-    if (f->params.codec->bound_setting) {
-        uint8_t body[PITHI_BOUND_BYTES] = {0};
-        pithi_put32(body, f->bound.kind);
-        pithi_put64(body + 8, pithi_bits64(f->bound.value));
-        pithi_put64(body + 16, pithi_bits64(f->bound.largest));
-        at = put_section(at, SECTION_BOUND, body, sizeof body);
+    const struct pithi_whole *const whole = f->params.codec->whole;
+    if (whole) {
+        uint8_t body[SECTION_MOST] = {0};
+        whole->write_section(f, body);
+        at = put_section(at, whole->section, body, whole->section_bytes);
     }
     return at;
 }
@@ -245,6 +243,10 @@ static void put_fixed_header(const struct pithi_frame *f, bool wide, size_t sect
 }
 
 void pithi_frame_write(const struct pithi_frame *f, uint8_t *dst) {
+    if (f->written && f->constant) {
+        memcpy(dst, f->written, (size_t)f->header_bytes);
+        return;
+    }
     const bool wide = is_wide(f);
     const size_t fixed = (size_t)fixed_bytes(wide), sections = (size_t)f->header_bytes - fixed;
     if (f->written)
@@ -284,38 +286,26 @@ static pith_status read_shape(const uint8_t *b, bool wide, struct pithi_frame *f
 static pith_status read_stream(const uint8_t *body, size_t length, uint64_t at,
                                struct pithi_frame *f, pith_error *error) {
     const uint32_t flags = length == PITHI_STREAM_BYTES ? pithi_get32(body + 20) : UINT32_MAX;
-    if (flags & ~(uint32_t)STREAM_IDENTITY)
+    if (flags & ~(uint32_t)STREAM_BASE_HASH)
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "bad stream section", at);
     f->has_stream = true;
-    f->has_base_hash = flags & STREAM_IDENTITY;
+    f->has_base_hash = flags & STREAM_BASE_HASH;
     f->step = pithi_get64(body);
     f->base_hash = pithi_get64(body + 8);
-    f->stream = pithi_get32(body + 16);
+    f->rng_stream = pithi_get32(body + 16);
     if (!f->has_base_hash && f->base_hash)
-        return pithi_fail_at(error, PITH_ERR_CORRUPT, "an identity that is not declared", at);
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "a base hash that is not declared", at);
     return PITH_OK;
 }
 
-/* pithi_bound_legal on a host that may flush subnormals. Through a pointer, so that no operation
- * leaves the place between the two calls. */
-static bool possible(uint32_t dtype, const struct pithi_bound *bound) {
-    bool (*volatile const legal)(uint32_t, const struct pithi_bound *) = pithi_bound_legal;
-    const uint64_t before = pithi_fp_enter();
-    const bool yes = legal(dtype, bound);
-    pithi_fp_leave(before);
-    return yes;
-}
-
-/* A bound that the codec's frames may have, for this dtype. */
-static pith_status read_bound(const uint8_t *body, size_t length, uint64_t at,
+static pith_status read_whole(const uint8_t *body, size_t length, uint64_t at,
                               struct pithi_frame *f, pith_error *error) {
-    if (length != PITHI_BOUND_BYTES || pithi_get32(body + 4))
-        return pithi_fail_at(error, PITH_ERR_CORRUPT, "bad bound section", at);
-    f->bound = (struct pithi_bound){pithi_get32(body), pithi_double(pithi_get64(body + 8)),
-                                    pithi_double(pithi_get64(body + 16))};
-    if (!possible(f->params.dtype, &f->bound))
-        return pithi_fail_at(error, PITH_ERR_CORRUPT, "an impossible bound", at);
-    return PITH_OK;
+    const struct pithi_whole *const whole = f->params.codec->whole;
+    if (length != whole->section_bytes)
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "a section of the codec has a bad length",
+                             at);
+    const char *const fault = whole->read_section(body, f);
+    return fault ? pithi_fail_at(error, PITH_ERR_CORRUPT, fault, at) : PITH_OK;
 }
 
 /* Ascending ranges apart from each other, inside the tensor, of a codec that takes them. */
@@ -342,8 +332,8 @@ static bool all_zero(const uint8_t *p, size_t n) {
 static pith_status read_section(const uint8_t *s, uint32_t type, size_t length, uint64_t at,
                                 struct pithi_frame *f, pith_error *error) {
     if (type == SECTION_STREAM) return read_stream(s, length, at, f, error);
-    if (type == SECTION_BOUND && f->params.codec->bound_setting)
-        return read_bound(s, length, at, f, error);
+    if (f->params.codec->whole && type == f->params.codec->whole->section)
+        return read_whole(s, length, at, f, error);
     if (type == SECTION_EXEMPT) return read_exempt(s, length, at, f, error);
     if (type == SECTION_SOURCE) {
         if (length == 0 || length > PITH_SOURCE_MAX)
@@ -361,10 +351,10 @@ static pith_status read_sections(const uint8_t *b, size_t from, struct pithi_fra
     uint32_t before = 0;
     for (size_t at = from; at < f->header_bytes;) {
         const uint32_t type = pithi_get32(b + at);
-        const size_t length = pithi_get32(b + at + 4), room = (size_t)f->header_bytes - at;
+        const size_t length = pithi_get32(b + at + 4), capacity = (size_t)f->header_bytes - at;
         if (type <= before)
             return pithi_fail_at(error, PITH_ERR_CORRUPT, "sections out of order", at);
-        if (length > room - PITHI_SECTION_HEAD)
+        if (length > capacity - PITHI_SECTION_HEAD)
             return pithi_fail_at(error, PITH_ERR_CORRUPT, "a section is too long", at);
         const size_t whole = (size_t)pithi_pad16(PITHI_SECTION_HEAD + length);
         if (!all_zero(b + at + PITHI_SECTION_HEAD + length, whole - PITHI_SECTION_HEAD - length))
@@ -408,11 +398,11 @@ static pith_status read_tiles(struct pithi_frame *f, pith_error *error) {
     const struct pithi_codec *const codec = f->params.codec;
     const uint32_t block = f->params.block;
     if (!pithi_is_tiled(f)) return PITH_OK;
-    if (codec->pages) codec->resolve(&f->params, f->ndim, f->shape);
+    const char *const refused = codec->cut(&f->params, f->ndim, f->shape, &f->tiling);
     if (f->params.block != block)
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "the block is not what the shape implies",
                              PITHI_AT_BLOCK);
-    if (!codec->tile(&f->params, f->ndim, f->shape, &f->tiling)) return PITH_OK;
+    if (!refused) return PITH_OK;
     return pithi_fail_at(error, PITH_ERR_CORRUPT, "a shape the codec does not take", PITHI_AT_DIMS);
 }
 
@@ -429,8 +419,10 @@ static pith_status check_payload(struct pithi_frame *f, pith_error *error) {
     if (f->has_stream != needs_stream || f->has_base_hash != needs_base_hash)
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "base and stream section disagree",
                              PITHI_AT_BASE_DTYPE);
-    if (f->params.codec->bound_setting && !f->bound.kind)
-        return pithi_fail_at(error, PITH_ERR_CORRUPT, "the bound is missing", PITHI_AT_SECTIONS);
+    const struct pithi_whole *const whole = f->params.codec->whole;
+    if (whole && !whole->has_section(f))
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "the codec's section is missing",
+                             PITHI_AT_SECTIONS);
     return PITH_OK;
 }
 

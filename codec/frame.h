@@ -5,6 +5,7 @@
 
 #include "codec.h"
 #include "frame_header.h"
+#include "whole.h"
 
 /* Of all sections together. */
 #define PITHI_SECTIONS_MAX (2u * PITH_SOURCE_MAX)
@@ -15,7 +16,7 @@
 struct pithi_frame {
     struct pithi_params params; /* with block, dtypes, key_frame */
     bool checksums, has_stream, has_base_hash;
-    uint32_t ndim, stream;
+    uint32_t ndim, rng_stream;
     uint64_t shape[PITH_MAX_NDIM];
     uint64_t count;
     uint64_t step, base_hash;
@@ -28,14 +29,15 @@ struct pithi_frame {
     size_t exempt_ranges;
     uint64_t exempt_count, exempt_bytes;
     struct pithi_tiling tiling; /* of codecs that have one */
-    struct pithi_bound bound;   /* of bounded codecs */
+    struct pithi_bound bound;   /* what the section of bounded codecs says */
     uint64_t header_bytes, payload_bytes;
     /* NULL, or a header that was written for another step of the same slot: what stays the same is
      * copied from it. */
     const uint8_t *written;
+    bool constant; /* all of it stays the same: nothing in it tells of the values or the step */
 };
 
-static inline bool pithi_is_tiled(const struct pithi_frame *f) { return f->params.codec->tile; }
+static inline bool pithi_is_tiled(const struct pithi_frame *f) { return f->params.codec->cut; }
 
 /* Elements of a block: without tiles all have params.block but the last. */
 static inline uint64_t pithi_block_count(const struct pithi_frame *f, uint64_t block) {
@@ -46,7 +48,7 @@ static inline uint64_t pithi_block_count(const struct pithi_frame *f, uint64_t b
 
 /* The number in the slot of a block's first element; tiles that are no runs have none. */
 static inline uint64_t pithi_block_first(const struct pithi_frame *f, uint64_t block) {
-    if (!f->params.codec->pages) return block * f->params.block;
+    if (!f->tiling.runs) return block * f->params.block;
     const struct pithi_tile tile = pithi_tile_at(&f->tiling, block);
     return (tile.origin[1] * f->tiling.shape[2] + tile.origin[2]) * f->tiling.shape[3];
 }
@@ -83,8 +85,8 @@ bool pithi_frame_same_tiles(const struct pithi_frame *a, const struct pithi_fram
 bool pithi_frame_like_exempt(const struct pithi_frame *a, const struct pithi_frame *b);
 /* Of the header before its sections. */
 uint64_t pithi_frame_fixed_bytes(const struct pithi_frame *frame);
-uint64_t pithi_sections_bytes(bool has_stream, bool bounded, size_t exempt_ranges,
-                              size_t source_bytes);
+uint64_t pithi_sections_bytes(bool has_stream, const struct pithi_whole *whole,
+                              size_t exempt_ranges, size_t source_bytes);
 /* Fill header_bytes from the other fields. */
 void pithi_frame_size(struct pithi_frame *frame);
 /* Write header and sections: frame->header_bytes bytes. */

@@ -5,7 +5,6 @@
 #include "block_io.h"
 #include "common/pad.h"
 #include "error.h"
-#include "frame_bound.h"
 #include "spec.h"
 
 static uint64_t elements_of(const struct pithi_coding *c, uint64_t block) {
@@ -27,8 +26,8 @@ void pithi_collect(struct pithi_worker *w, const struct pithi_block *b) {
     w->hash += b->hash;
     count_more(&w->saturated, b->saturated);
     count_more(&w->poisoned, b->poisoned);
-    count_more(&w->exact, b->exact);
-    count_more(&w->nonzero, b->nonzero);
+    count_more(&w->exact, b->bounded.exact);
+    count_more(&w->nonzero, b->bounded.nonzero);
     if (b->detail) w->detail = b->detail;
 }
 
@@ -41,16 +40,16 @@ struct pithi_block pithi_block_of(const struct pithi_coding *c, uint64_t block, 
         .kernels = &c->plan->kernels,
         .first = first,
         .count = count,
-        .until = count,
+        .paged.until = count,
         .base = base,
         .update = c->update,
-        .stream = c->stream,
+        .nontemporal = c->nontemporal,
         .scratch = w->scratch,
         .coder = w->coder,
         .random = c->random,
         .exempt_values = c->exempt_values.map ? &c->exempt_values : NULL,
-        .residual = c->residual ? c->residual + first : NULL,
-        .residual_next = c->residual ? c->residual_next + first : NULL,
+        .feedback = {c->residual ? c->residual + first : NULL,
+                     c->residual ? c->residual_next + first : NULL},
     };
 }
 
@@ -84,10 +83,10 @@ void pithi_encode_check(const struct pithi_coding *c, uint64_t block, const uint
 /* What tiles and bounds add to a block; tile must outlive it. */
 static void set_bounds(const struct pithi_coding *c, uint64_t block, struct pithi_tile *tile,
                        struct pithi_block *b) {
-    b->bound = &c->frame.bound;
+    b->bounded.bound = &c->frame.bound;
     if (!pithi_is_tiled(&c->frame)) return;
     *tile = pithi_tile_at(&c->frame.tiling, block);
-    b->tile = tile;
+    b->tiled.tile = tile;
 }
 
 static uint64_t sum_of(const struct pithi_coding *c, const struct pithi_block *b, pithi_nh_fn *nh) {
@@ -100,8 +99,8 @@ static bool is_kept(const struct pithi_coding *c, uint64_t block, const struct p
     const size_t bytes = b->count * pith_dtype_bytes(c->frame.params.base_dtype);
     if (c->whole) return sum_of(c, b, b->kernels->nh) == c->sums[block];
     if (block + 1 < c->payload.blocks) /* a sample waits for memory at every line */
-        pithi_nh_sample_ahead((const uint8_t *)b->base + bytes,
-                              (size_t)elements_of(c, block + 1) * (bytes / b->count));
+        pithi_nh_sample_prefetch((const uint8_t *)b->base + bytes,
+                                 (size_t)elements_of(c, block + 1) * (bytes / b->count));
     return sum_of(c, b, pithi_nh_sample) == c->sums[block];
 }
 
@@ -119,17 +118,18 @@ static pith_status encode_block(const struct pithi_coding *c, uint64_t block, co
     struct pithi_tile tile;
     set_bounds(c, block, &tile, &b);
     b.value = values;
-    b.room = w->values;
-    if (!values && !pithi_find_tile_layout(&c->frame, &tile, c->view, &b.lay))
+    b.tiled.buffer = w->values;
+    if (!values && !pithi_find_tile_layout(&c->frame, &tile, c->view, &b.tiled.layout))
         b.value = pithi_block_load(&c->frame, block, c->view, w->values);
-    b.more = c->frame.params.codec->pages && c->view && c->view->dense && b.value != w->values &&
-             block + 1 < c->payload.blocks;
+    b.paged.more = c->frame.tiling.runs && c->view && c->view->dense && b.value != w->values &&
+                   block + 1 < c->payload.blocks;
     b.bytes = bytes;
     if (c->compare && !is_kept(c, block, &b)) {
         w->detail = "the base was changed by others since the last call";
         return PITH_ERR_BASE;
     }
-    const pith_status status = c->frame.params.codec->encode(&b);
+    const struct pithi_codec *const codec = c->frame.params.codec;
+    const pith_status status = codec->encode_placed ? codec->encode_placed(&b) : codec->encode(&b);
     pithi_collect(w, &b);
     w->length = b.length;
     w->plain = b.plain;
@@ -149,7 +149,7 @@ pith_status pithi_encode_one(const struct pithi_coding *c, uint64_t block, const
 static pith_status encode_job(void *arg, uint64_t block, struct pithi_worker *w) {
     const struct pithi_coding *c = arg;
     const void *values = NULL;
-    if (!c->frame.params.codec->lays)
+    if (!c->frame.params.codec->encode_placed)
         values = pithi_block_load(&c->frame, block, c->view, w->values);
     PITHI_TRY(pithi_encode_one(c, block, values, read_base(c, block, w), w));
     write_base(c, block, w);
@@ -158,18 +158,21 @@ static pith_status encode_job(void *arg, uint64_t block, struct pithi_worker *w)
 
 /* As many blocks as workers at a time, each into its worker's buffer; then to their places in
  * order, so that the bytes do not depend on the number of workers. */
-pith_status pithi_encode_waves(struct pithi_coding *c, uint64_t room, uint64_t *used) {
-    pith_plan *p = c->plan;
-    pithi_parallel_begin(p);
+pith_status pithi_encode_waves(struct pithi_coding *c, uint64_t capacity, uint64_t *used) {
+    pith_work *const work = c->work;
+    pithi_parallel_begin(work);
     *used = c->payload.data;
     for (uint64_t block = 0; block < c->payload.blocks;) {
         const uint64_t left = c->payload.blocks - block;
-        const uint64_t wave = left < p->workers ? left : p->workers;
-        PITHI_TRY(pithi_parallel_for(p, block, wave, encode_job, c));
+        const uint64_t wave = left < work->workers ? left : work->workers;
+        PITHI_TRY(pithi_parallel_for(work, block, wave, encode_job, c));
         for (uint64_t i = 0; i < wave; i++, block++) {
-            const struct pithi_worker *w = &p->worker[i];
-            if (w->length > room - *used)
-                return pithi_fail(&p->error, PITH_ERR_SPACE, "the frame does not fit");
+            const struct pithi_worker *w = &work->worker[i];
+            if (w->length > capacity - *used)
+                return pithi_fail_numbers(&work->error, PITH_ERR_SPACE,
+                                          "the frame has # bytes and more, the capacity is #",
+                                          c->frame.header_bytes + *used + w->length,
+                                          c->frame.header_bytes + capacity);
             memcpy(c->bytes + *used, w->coded, w->length);
             pithi_put32(c->bytes + c->payload.index + 4 * block,
                         (uint32_t)w->length | (w->plain ? PITHI_PLAIN : 0));
@@ -195,28 +198,30 @@ void pithi_encode_close(struct pithi_coding *c, uint8_t *dst, uint64_t payload_b
     pithi_frame_write(&c->frame, dst);
 }
 
-pith_status pithi_encode_frame(struct pithi_coding *c, uint8_t *dst, size_t cap, bool identify,
+pith_status pithi_encode_frame(struct pithi_coding *c, uint8_t *dst, size_t cap, bool hash_base,
                                size_t *written) {
-    pith_plan *p = c->plan;
+    pith_work *const work = c->work;
     pithi_encode_open(c, dst);
     const struct pithi_payload *l = &c->payload;
     const uint64_t least = c->frame.header_bytes + l->data;
     const uint64_t most = least + l->data_bytes;
     if (cap < least || (cap < most && (l->fixed || c->update)))
-        return pithi_fail_at(&p->error, PITH_ERR_SPACE, "the frame does not fit", most);
-    pithi_parallel_begin(p);
+        return pithi_fail_with(&work->error, PITH_ERR_SPACE, most,
+                               "the frame needs room for # bytes, the capacity is #",
+                               &(struct pithi_words){.number = {most, cap}});
+    pithi_parallel_begin(work);
     uint64_t used = l->data + l->data_bytes;
-    c->stream = l->fixed && !c->frame.checksums && used >= PITHI_LARGE_OUTPUT;
-    const uint64_t room = cap - c->frame.header_bytes;
+    c->nontemporal = l->fixed && !c->frame.checksums && used >= PITHI_LARGE_OUTPUT;
+    const uint64_t capacity = cap - c->frame.header_bytes;
     if (l->fixed)
-        PITHI_TRY(pithi_parallel_for(p, 0, l->blocks, encode_job, c));
-    else if (c->frame.params.codec->bound_setting)
-        PITHI_TRY(pithi_encode_bounded(c, room, &used));
+        PITHI_TRY(pithi_parallel_for(work, 0, l->blocks, encode_job, c));
+    else if (c->frame.params.codec->whole)
+        PITHI_TRY(c->frame.params.codec->whole->encode(c, capacity, &used));
     else
-        PITHI_TRY(pithi_encode_waves(c, room, &used));
-    pithi_parallel_results(p, &c->hash, &c->saturated, &c->poisoned);
-    pithi_parallel_counts(p, &c->exact, &c->nonzero);
-    if (identify && c->frame.has_base_hash)
+        PITHI_TRY(pithi_encode_waves(c, capacity, &used));
+    pithi_parallel_results(work, work->worker, &c->hash, &c->saturated, &c->poisoned);
+    pithi_parallel_counts(work, &c->exact, &c->nonzero);
+    if (hash_base && c->frame.has_base_hash)
         c->frame.base_hash =
             pithi_nh_finish(c->hash, c->frame.count * pith_dtype_bytes(c->frame.params.base_dtype),
                             c->frame.params.base_dtype);
@@ -239,7 +244,7 @@ const uint8_t *pithi_block_at(const struct pithi_coding *c, uint64_t block, size
     const uint32_t entry = pithi_get32(c->bytes + p->index + 4 * block);
     *length = entry & ~PITHI_PLAIN;
     *plain = entry & PITHI_PLAIN;
-    return c->bytes + c->plan->block_offset[block];
+    return c->bytes + c->work->worker[0].block_offset[block];
 }
 
 static pith_status fail_block(const struct pithi_coding *c, pith_status status, const char *text,
@@ -247,7 +252,7 @@ static pith_status fail_block(const struct pithi_coding *c, pith_status status, 
     size_t length;
     bool plain;
     const uint8_t *at = pithi_block_at(c, block, &length, &plain);
-    return pithi_fail_at(&c->plan->error, status, text,
+    return pithi_fail_at(&c->work->error, status, text,
                          c->frame.header_bytes + (uint64_t)(at - c->bytes));
 }
 
@@ -259,14 +264,14 @@ static bool zeros(const uint8_t *p, uint64_t from, uint64_t to) {
 
 pith_status pithi_find_blocks(const struct pithi_coding *c) {
     const struct pithi_payload *p = &c->payload;
-    pith_error *error = &c->plan->error;
+    pith_error *error = &c->work->error;
     uint64_t at = p->data;
     for (uint64_t i = 0; i < p->blocks; i++) {
         const uint64_t entry = c->frame.header_bytes + p->index + 4 * i;
         const uint64_t length = pithi_get32(c->bytes + p->index + 4 * i) & ~PITHI_PLAIN;
         const uint64_t most =
             c->frame.params.codec->block_bytes(&c->frame.params, elements_of(c, i));
-        c->plan->block_offset[i] = at;
+        c->work->worker[0].block_offset[i] = at;
         if (length > most || length > c->frame.payload_bytes - at)
             return pithi_fail_at(error, PITH_ERR_CORRUPT, "a block is too long", entry);
         at += length;
@@ -292,22 +297,23 @@ static pith_status check_job(void *arg, uint64_t block, struct pithi_worker *w) 
 
 pith_status pithi_parallel_blocks(const struct pithi_coding *c, uint64_t first, uint64_t count,
                                   pithi_block_fn *fn, void *arg) {
-    const pith_status status = pithi_parallel_for(c->plan, first, count, fn, arg);
+    const pith_status status = pithi_parallel_for(c->work, first, count, fn, arg);
     if (status == PITH_OK || status == PITH_ERR_RUNNER) return status;
-    return fail_block(c, status, c->plan->error.text, c->plan->error.offset);
+    const pith_error e = c->work->error; /* its text is written over */
+    return fail_block(c, status, e.text, e.offset);
 }
 
 static pith_status check_tables(struct pithi_coding *c) {
     const struct pithi_payload *p = &c->payload;
     const uint64_t index_end = p->fixed ? p->index : p->index + 4 * p->blocks;
     const uint64_t checks_end = p->checks + 8 * p->check_count;
-    const uint64_t aside_end = p->exempt_values + c->frame.exempt_bytes;
+    const uint64_t exempt_end = p->exempt_values + c->frame.exempt_bytes;
     if (!zeros(c->bytes, index_end, p->checks) || !zeros(c->bytes, checks_end, p->data))
-        return pithi_fail_at(&c->plan->error, PITH_ERR_CORRUPT, "padding is not 0",
+        return pithi_fail_at(&c->work->error, PITH_ERR_CORRUPT, "padding is not 0",
                              c->frame.header_bytes + index_end);
-    if (c->frame.exempt_bytes && !zeros(c->bytes, aside_end, pithi_pad16(aside_end)))
-        return pithi_fail_at(&c->plan->error, PITH_ERR_CORRUPT, "padding is not 0",
-                             c->frame.header_bytes + aside_end);
+    if (c->frame.exempt_bytes && !zeros(c->bytes, exempt_end, pithi_pad16(exempt_end)))
+        return pithi_fail_at(&c->work->error, PITH_ERR_CORRUPT, "padding is not 0",
+                             c->frame.header_bytes + exempt_end);
     return p->fixed ? PITH_OK : pithi_find_blocks(c);
 }
 
@@ -316,7 +322,7 @@ static pith_status check_tables(struct pithi_coding *c) {
 static uint64_t blocks_of(const struct pithi_coding *c, uint64_t *first) {
     const uint64_t block = c->frame.params.block;
     *first = 0;
-    if (c->frame.params.codec->pages && c->count) {
+    if (c->frame.tiling.runs && c->count) {
         *first = pithi_tile_of(&c->frame.tiling, c->first);
         return pithi_tile_of(&c->frame.tiling, c->first + c->count - 1) - *first + 1;
     }
@@ -329,14 +335,14 @@ pith_status pithi_check_blocks(struct pithi_coding *c) {
     uint64_t first;
     const uint64_t count = blocks_of(c, &first);
     if (!c->frame.checksums) return PITH_OK;
-    pithi_parallel_begin(c->plan);
+    pithi_parallel_begin(c->work);
     PITHI_TRY(pithi_parallel_blocks(c, first, count, check_job, c));
     const struct pithi_payload *p = &c->payload;
     if (!c->frame.exempt_bytes ||
         checksum(c, c->bytes + p->exempt_values, (size_t)pithi_pad16(c->frame.exempt_bytes),
                  p->blocks) == pithi_get64(c->bytes + p->checks + 8 * p->blocks))
         return PITH_OK;
-    return pithi_fail_at(&c->plan->error, PITH_ERR_CHECKSUM, "the exempt values' checksum differs",
+    return pithi_fail_at(&c->work->error, PITH_ERR_CHECKSUM, "the exempt values' checksum differs",
                          c->frame.header_bytes + p->exempt_values);
 }
 
@@ -345,16 +351,47 @@ static bool too_many_blocks(const struct pithi_coding *c) {
     return !c->payload.fixed && c->payload.blocks > c->plan->blocks;
 }
 
+/* Where the frame is not what the slot of a plan makes: the first thing that differs. */
+static pith_status compare(const struct pithi_frame *f, const struct pithi_frame *wanted,
+                           pith_error *error) {
+    const struct pithi_params *const given = &f->params, *const p = &wanted->params;
+    if (given->codec != p->codec)
+        return pithi_fail_with(error, PITH_ERR_MISMATCH, 0, "the frame is of codec $, expected $",
+                               &(struct pithi_words){.name = {given->codec->name, p->codec->name}});
+    if (given->dtype != p->dtype || given->base_dtype != p->base_dtype)
+        return pithi_fail_with(
+            error, PITH_ERR_MISMATCH, 0, "the frame's dtype or base dtype is $, expected $",
+            &(struct pithi_words){
+                .name = {
+                    pith_dtype_name(given->dtype != p->dtype ? given->dtype : given->base_dtype),
+                    pith_dtype_name(given->dtype != p->dtype ? p->dtype : p->base_dtype)}});
+    if (f->count != wanted->count)
+        return pithi_fail_numbers(error, PITH_ERR_MISMATCH, "the slot has # elements, the frame #",
+                                  wanted->count, f->count);
+    if (!pithi_params_same(given, p)) {
+        char spec[2][PITH_SPEC_MAX];
+        pithi_spec_print(p, spec[0], sizeof spec[0]);
+        pithi_spec_print(given, spec[1], sizeof spec[1]);
+        spec[0][100] = spec[1][100] = 0; /* so that both are in the text */
+        return pithi_fail_with(error, PITH_ERR_MISMATCH, 0, "expected a frame of $, found $",
+                               &(struct pithi_words){.name = {spec[0], spec[1]}});
+    }
+    if (!pithi_frame_same_tiles(f, wanted) || !pithi_frame_same_exempt(f, wanted))
+        return pithi_fail(error, PITH_ERR_MISMATCH,
+                          "the frame's blocks or exempt ranges are not the slot's");
+    return PITH_OK;
+}
+
 static pith_status open_frame(struct pithi_coding *c, const struct pithi_frame *wanted,
                               const uint8_t *bytes, size_t length) {
-    pith_error *error = &c->plan->error;
+    pith_error *const error = &c->work->error;
     PITHI_TRY(pithi_frame_read(bytes, length, &c->frame, error));
-    if (wanted &&
-        (!pithi_params_same(&c->frame.params, &wanted->params) || c->frame.count != wanted->count ||
-         !pithi_frame_same_tiles(&c->frame, wanted) || !pithi_frame_same_exempt(&c->frame, wanted)))
-        return pithi_fail(error, PITH_ERR_MISMATCH, "the frame is of another plan or slot");
+    if (wanted) PITHI_TRY(compare(&c->frame, wanted, error));
     if (c->frame.payload_bytes > length - c->frame.header_bytes)
-        return pithi_fail_at(error, PITH_ERR_TRUNCATED, "the payload is cut", length);
+        return pithi_fail_with(
+            error, PITH_ERR_TRUNCATED, length, "the frame has # bytes, of which # are there",
+            &(struct pithi_words){
+                .number = {c->frame.header_bytes + c->frame.payload_bytes, length}});
     c->bytes = (uint8_t *)(uintptr_t)bytes + c->frame.header_bytes;
     c->first = 0;
     c->count = c->frame.count;
@@ -370,16 +407,18 @@ static pith_status open_frame(struct pithi_coding *c, const struct pithi_frame *
     return check_tables(c);
 }
 
-pith_status pithi_decode_open(struct pithi_coding *c, pith_plan *plan, const void *frame,
-                              size_t bytes) {
+pith_status pithi_decode_open(struct pithi_coding *c, pith_work *work, const pith_plan *plan,
+                              const void *frame, size_t bytes) {
+    c->work = work;
     c->plan = plan;
     return open_frame(c, NULL, frame, bytes);
 }
 
-pith_status pithi_decode_slot(struct pithi_coding *c, pith_plan *plan, uint64_t slot,
-                              const void *frame, size_t bytes) {
+pith_status pithi_decode_slot(struct pithi_coding *c, pith_work *work, const pith_plan *plan,
+                              uint64_t slot, const void *frame, size_t bytes) {
     struct pithi_frame wanted;
     pithi_plan_frame(plan, slot, false, &wanted);
+    c->work = work;
     c->plan = plan;
     PITHI_TRY(open_frame(c, &wanted, frame, bytes));
     return pithi_check_blocks(c);
@@ -390,8 +429,8 @@ pith_status pithi_decode_slot(struct pithi_coding *c, pith_plan *plan, uint64_t 
 /* To what is wanted of it. */
 static void cut_block(const struct pithi_coding *c, struct pithi_block *b) {
     const uint64_t end = b->first + b->count, last = c->first + c->count;
-    if (c->first > b->first) b->from = (size_t)(c->first - b->first);
-    if (last < end) b->until = (size_t)(last - b->first);
+    if (c->first > b->first) b->paged.from = (size_t)(c->first - b->first);
+    if (last < end) b->paged.until = (size_t)(last - b->first);
 }
 
 /* output: where elements go without out, NULL: nowhere. */
@@ -404,12 +443,13 @@ static pith_status decode_block(const struct pithi_coding *c, uint64_t block, vo
     b.bytes = (uint8_t *)(uintptr_t)pithi_block_at(c, block, &b.length, &b.plain);
     b.out = out;
     b.out_dtype = out_dtype;
-    b.output = output;
+    b.tiled.output = output;
     if (output && output->count == c->frame.count)
-        pithi_find_tile_layout(&c->frame, &tile, output->view, &b.lay);
-    if (out == w->values) b.stream = false; /* it goes on from there */
-    if (c->frame.params.codec->pages && !c->update) cut_block(c, &b);
-    const pith_status status = c->frame.params.codec->decode(&b);
+        pithi_find_tile_layout(&c->frame, &tile, output->view, &b.tiled.layout);
+    if (out == w->values) b.nontemporal = false; /* it goes on from there */
+    if (c->frame.tiling.runs && !c->update) cut_block(c, &b);
+    const struct pithi_codec *const codec = c->frame.params.codec;
+    const pith_status status = codec->decode_placed ? codec->decode_placed(&b) : codec->decode(&b);
     pithi_collect(w, &b);
     if (status == PITH_OK) keep_sum(c, block, &b, w);
     return status;
@@ -423,11 +463,11 @@ pith_status pithi_decode_one(const struct pithi_coding *c, uint64_t block, void 
 static pith_status decode_job(void *arg, uint64_t block, struct pithi_worker *w) {
     const struct pithi_coding *c = arg;
     if (!pithi_touches(&c->frame, block, c->first, c->count)) return PITH_OK;
-    const bool lays = c->frame.params.codec->lays;
+    const bool placed = c->frame.params.codec->decode_placed;
     void *const place = c->view ? pithi_place(&c->frame, block, c->first, c->count, c->view) : NULL;
-    void *const out = place || !c->view || lays ? place : w->values;
+    void *const out = place || !c->view || placed ? place : w->values;
     const uint32_t dtype = c->view ? c->view->dtype : c->frame.params.dtype;
-    pithi_move_fn *const move = c->stream ? c->plan->kernels.move_stream : NULL;
+    pithi_move_fn *const move = c->nontemporal ? c->plan->kernels.move_nontemporal : NULL;
     struct pithi_output output = {&c->frame, c->view, c->first, c->count, move, {0}};
     PITHI_TRY(decode_block(c, block, out, dtype, read_base(c, block, w), w,
                            c->view && !out ? &output : NULL));
@@ -439,9 +479,9 @@ static pith_status decode_job(void *arg, uint64_t block, struct pithi_worker *w)
 pith_status pithi_decode_blocks(struct pithi_coding *c) {
     uint64_t first;
     const uint64_t count = blocks_of(c, &first);
-    c->stream = c->view && c->count * c->view->element >= PITHI_LARGE_OUTPUT;
-    pithi_parallel_begin(c->plan);
+    c->nontemporal = c->view && c->count * c->view->element >= PITHI_LARGE_OUTPUT;
+    pithi_parallel_begin(c->work);
     PITHI_TRY(pithi_parallel_blocks(c, first, count, decode_job, c));
-    pithi_parallel_results(c->plan, &c->hash, &c->saturated, &c->poisoned);
+    pithi_parallel_results(c->work, c->work->worker, &c->hash, &c->saturated, &c->poisoned);
     return PITH_OK;
 }

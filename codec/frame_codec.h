@@ -3,9 +3,11 @@
 #ifndef PITHI_FRAME_CODEC_H
 #define PITHI_FRAME_CODEC_H
 
+#include <string.h>
+
 #include "parallel.h"
 
-/* Codecs with a bound: what is asked for besides the spec. */
+/* Codecs with a bound: what is requested besides the spec. */
 struct pithi_request {
     double bound;  /* absolute, instead of the spec's; 0: none */
     double factor; /* of the bound; 0: 1 */
@@ -14,9 +16,10 @@ struct pithi_request {
 
 /* One encoding or decoding of one frame. The caller checks that counts and dtypes fit. */
 struct pithi_coding {
-    pith_plan *plan;
     struct pithi_frame frame;
     struct pithi_payload payload;
+    const pith_plan *plan;         /* from here on 0 where nothing is said */
+    pith_work *work;               /* attached to the plan */
     const struct pithi_span *view; /* values, or output; NULL: only the base is wanted */
     const struct pithi_span *base; /* NULL: none */
     bool update;                   /* write the new base; without one, only hash it */
@@ -29,32 +32,42 @@ struct pithi_coding {
     float *residual_next;
     uint64_t first, count; /* decode: the elements that view holds, of the frame's */
     uint8_t *bytes;        /* of the payload; decode only reads */
-    bool stream;           /* what is made is too large to stay in cache and not read again */
+    bool nontemporal;      /* what is made is too large to stay in cache and not read again */
     struct pithi_request request; /* encode, bounded */
     /* Results. */
     uint64_t hash, saturated, poisoned, exact, nonzero;
 };
 
+/* Everything but frame and payload, which the caller fills in. */
+static inline void pithi_coding_open(struct pithi_coding *c, const pith_plan *plan, pith_work *work,
+                                     const struct pithi_span *view) {
+    const size_t begin = offsetof(struct pithi_coding, plan);
+    memset((uint8_t *)c + begin, 0, sizeof *c - begin);
+    c->plan = plan;
+    c->work = work;
+    c->view = view;
+}
+
 /* Outputs from this size on do not stay in cache, so stores that bypass it are faster. */
 enum { PITHI_LARGE_OUTPUT = 8 << 20 };
 
-/* Encode payload and header into dst and set frame.payload_bytes. identify: the frame's identity
- * is that of the base as it is (one-shot); otherwise frame.identity is set already. */
-pith_status pithi_encode_frame(struct pithi_coding *c, uint8_t *dst, size_t cap, bool identify,
+/* Encode payload and header into dst and set frame.payload_bytes. hash_base: the frame's base
+ * hash is that of the base as it is (one-shot); otherwise frame.base_hash is set already. */
+pith_status pithi_encode_frame(struct pithi_coding *c, uint8_t *dst, size_t cap, bool hash_base,
                                size_t *written);
 /* All blocks of a variable-rate frame; *used: of the payload. */
-pith_status pithi_encode_waves(struct pithi_coding *c, uint64_t room, uint64_t *used);
+pith_status pithi_encode_waves(struct pithi_coding *c, uint64_t capacity, uint64_t *used);
 /* Offsets of the blocks of a variable-rate payload; they must fill it exactly. */
 pith_status pithi_find_blocks(const struct pithi_coding *c);
 /* Parse a frame whose payload must be there as a whole and find its blocks. frame, payload, bytes,
  * first and count (all elements) are set; everything else is the caller's. */
-pith_status pithi_decode_open(struct pithi_coding *c, pith_plan *plan, const void *frame,
-                              size_t bytes);
+pith_status pithi_decode_open(struct pithi_coding *c, pith_work *work, const pith_plan *plan,
+                              const void *frame, size_t bytes);
 /* The checksums of the blocks that hold elements [first, first + count). */
 pith_status pithi_check_blocks(struct pithi_coding *c);
 /* Open and check all blocks; PITH_ERR_MISMATCH unless the plan's slot makes such frames. */
-pith_status pithi_decode_slot(struct pithi_coding *c, pith_plan *plan, uint64_t slot,
-                              const void *frame, size_t bytes);
+pith_status pithi_decode_slot(struct pithi_coding *c, pith_work *work, const pith_plan *plan,
+                              uint64_t slot, const void *frame, size_t bytes);
 /* Decode the blocks that hold elements [first, first + count). */
 pith_status pithi_decode_blocks(struct pithi_coding *c);
 /* pithi_parallel_for, with a failure's offset that of the block in the frame. */

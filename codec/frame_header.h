@@ -28,8 +28,8 @@ enum {
     PITHI_AT_DIMS = 40,
 };
 
-/* A section: type, length, body. The body of the stream section, which comes first: step, identity
- * of the base, stream id, flags. */
+/* A section: type, length, body. The body of the stream section, which comes first: step, base
+ * hash, rng_stream, flags. */
 enum {
     PITHI_SECTION_HEAD = 8,
     PITHI_STREAM_STEP = 0,
@@ -39,8 +39,9 @@ enum {
     PITHI_STREAM_BYTES = 24
 };
 
-/* The body of the bound section, which comes first where there is no stream section. */
+/* The section of codecs with a bound, which comes first where there is no stream section. */
 enum {
+    PITHI_BOUND_SECTION = 2,
     PITHI_BOUND_KIND = 0,
     PITHI_BOUND_VALUE = 8,
     PITHI_BOUND_LARGEST = 16,

@@ -23,7 +23,7 @@ static void fill_info(const struct pithi_frame *f, pith_info *info) {
     info->codec = q->codec->id;
     info->revision = q->codec->revision;
     while (info->block_log2 < 31 && 1u << info->block_log2 < q->block) info->block_log2++;
-    info->stream = f->stream;
+    info->rng_stream = f->rng_stream;
     info->is_key = q->key_frame;
     info->has_step = f->has_stream;
     info->has_base_hash = f->has_base_hash;
@@ -39,12 +39,14 @@ static void fill_info(const struct pithi_frame *f, pith_info *info) {
 
 pith_status pith_inspect(const void *bytes, size_t length, pith_info *info, pith_error *error) {
     struct pithi_frame frame;
-    pithi_fail(error, PITH_OK, "");
+    pith_info known = {.codec_name = ""};
+    pithi_clear(error);
     if (!info || (!bytes && length)) return pithi_fail(error, PITH_ERR_ARG, "an argument is NULL");
-    *info = (pith_info){.codec_name = ""};
     const pith_status status = pithi_frame_read(bytes, length, &frame, error);
-    info->header_bytes = frame.header_bytes;
-    if (status == PITH_OK) fill_info(&frame, info);
+    known.header_bytes = frame.header_bytes;
+    if (status == PITH_OK) fill_info(&frame, &known);
+    if (pithi_give(info, &known, sizeof known) != PITH_OK)
+        return pithi_fail(error, PITH_ERR_ARG, "a struct's size field is not set");
     return status;
 }
 
@@ -93,7 +95,9 @@ static pith_status largest_bound(const void *frame, size_t length, double *bound
     struct pithi_payload p;
     PITHI_TRY(pithi_frame_read(frame, length, &f, error));
     if (f.payload_bytes > length - f.header_bytes)
-        return pithi_fail_at(error, PITH_ERR_TRUNCATED, "the payload is cut", length);
+        return pithi_fail_with(
+            error, PITH_ERR_TRUNCATED, length, "the frame has # bytes, of which # are there",
+            &(struct pithi_words){.number = {f.header_bytes + f.payload_bytes, length}});
     *bound = f.bound.largest; /* 0 where the codec has none */
     if (!f.params.codec->bound || f.params.key_frame) return PITH_OK;
     pithi_payload_of(&f, &p);
@@ -111,7 +115,7 @@ static pith_status largest_bound(const void *frame, size_t length, double *bound
 }
 
 pith_status pith_error_bound(const void *frame, size_t length, double *bound, pith_error *error) {
-    pithi_fail(error, PITH_OK, "");
+    pithi_clear(error);
     if (!frame || !bound) return pithi_fail(error, PITH_ERR_ARG, "an argument is NULL");
     *bound = 0;
     const uint64_t before = pithi_fp_enter();
@@ -120,9 +124,9 @@ pith_status pith_error_bound(const void *frame, size_t length, double *bound, pi
     return status;
 }
 
-/* ---- Base identity ---------------------------------------------------------------------------*/
+/* ---- Base hash -------------------------------------------------------------------------------*/
 
-static pith_status identity_job(void *arg, uint64_t block, struct pithi_worker *w) {
+static pith_status base_hash_job(void *arg, uint64_t block, struct pithi_worker *w) {
     const struct pithi_coding *c = arg;
     const uint64_t first = pithi_block_first(&c->frame, block);
     const uint64_t n = pithi_block_count(&c->frame, block);
@@ -133,16 +137,16 @@ static pith_status identity_job(void *arg, uint64_t block, struct pithi_worker *
 }
 
 pith_status pithi_check_base_hash(struct pithi_coding *c) {
-    pith_plan *p = c->plan;
+    pith_work *const work = c->work;
     uint64_t hash, saturated, poisoned;
     if (!c->frame.has_base_hash) return PITH_OK;
-    pithi_parallel_begin(p);
-    PITHI_TRY(pithi_parallel_for(p, 0, c->payload.blocks, identity_job, c));
-    pithi_parallel_results(p, &hash, &saturated, &poisoned);
+    pithi_parallel_begin(work);
+    PITHI_TRY(pithi_parallel_for(work, 0, c->payload.blocks, base_hash_job, c));
+    pithi_parallel_results(work, work->worker, &hash, &saturated, &poisoned);
     if (pithi_nh_finish(hash, c->frame.count * c->base->element, c->base->dtype) ==
         c->frame.base_hash)
         return PITH_OK;
-    return pithi_fail(&p->error, PITH_ERR_BASE, "the base is not the encoder's");
+    return pithi_fail(&work->error, PITH_ERR_BASE, "the base is not the encoder's");
 }
 
 pith_status pithi_check_key(const struct pithi_coding *c) {
@@ -151,19 +155,24 @@ pith_status pithi_check_key(const struct pithi_coding *c) {
     if (!f->params.key_frame || !f->has_base_hash) return PITH_OK;
     if (pithi_nh_finish(c->hash, f->count * pith_dtype_bytes(dtype), dtype) == f->base_hash)
         return PITH_OK;
-    return pithi_fail(&c->plan->error, PITH_ERR_CHECKSUM, "the key frame is not what it says");
+    return pithi_fail(&c->work->error, PITH_ERR_CHECKSUM, "the key frame is not what it says");
 }
 
 static pith_status take_base(struct pithi_coding *c, const pith_view *view,
                              struct pithi_span *span) {
-    pith_error *error = &c->plan->error;
+    pith_error *error = &c->work->error;
     if (c->frame.params.base_dtype == PITH_NONE || c->frame.params.key_frame) return PITH_OK;
     if (!view) return pithi_fail(error, PITH_ERR_BASE, "the frame needs a base");
     PITHI_TRY(pithi_span_init(span, view, false, error));
     if (span->dtype != c->frame.params.base_dtype)
-        return pithi_fail(error, PITH_ERR_BASE, "the base has another dtype than the encoder's");
+        return pithi_fail_with(
+            error, PITH_ERR_BASE, 0, "the base has dtype $, the encoder's $",
+            &(struct pithi_words){.name = {pith_dtype_name(span->dtype),
+                                           pith_dtype_name(c->frame.params.base_dtype)}});
     if (span->count != c->frame.count)
-        return pithi_fail(error, PITH_ERR_BASE, "the base has another size than the encoder's");
+        return pithi_fail_numbers(error, PITH_ERR_BASE,
+                                  "the encoder's base has # elements, this one #", c->frame.count,
+                                  span->count);
     c->base = span;
     return pithi_check_base_hash(c);
 }
@@ -176,16 +185,22 @@ struct range {
     const pith_view *view;
 };
 
-static pith_status decode_range(struct pithi_coding *c, pith_plan *p, const void *frame,
-                                size_t length, const pith_view *base, const struct range *r) {
+static pith_status decode_range(struct pithi_coding *c, pith_work *work, const pith_plan *p,
+                                const void *frame, size_t length, const pith_view *base,
+                                const struct range *r) {
     struct pithi_span out, base_span;
-    PITHI_TRY(pithi_span_init(&out, r->view, true, &p->error));
-    PITHI_TRY(pithi_decode_open(c, p, frame, length));
-    PITHI_TRY(pithi_output_dtype(&c->frame.params, out.dtype, &p->error));
+    PITHI_TRY(pithi_span_init(&out, r->view, true, &work->error));
+    PITHI_TRY(pithi_decode_open(c, work, p, frame, length));
+    PITHI_TRY(pithi_output_dtype(&c->frame.params, out.dtype, &work->error));
     if (r->whole && out.count != c->frame.count)
-        return pithi_fail(&p->error, PITH_ERR_SHAPE, "the view has another count than the frame");
+        return pithi_fail_numbers(&work->error, PITH_ERR_SHAPE,
+                                  "the frame has # elements, the view #", c->frame.count,
+                                  out.count);
     if (r->first > c->frame.count || out.count > c->frame.count - r->first)
-        return pithi_fail(&p->error, PITH_ERR_SHAPE, "the range is not inside the tensor");
+        return pithi_fail_numbers(
+            &work->error, PITH_ERR_SHAPE,
+            "the range is not inside the tensor of # elements: it begins at #", c->frame.count,
+            r->first);
     c->view = &out;
     c->first = r->first;
     c->count = out.count;
@@ -196,38 +211,71 @@ static pith_status decode_range(struct pithi_coding *c, pith_plan *p, const void
     return c->update ? pithi_check_key(c) : PITH_OK;
 }
 
-/* A plan for the frame's own setting, for the duration of one call. The payload must be whole,
- * so that what is allocated is in proportion to bytes that are there. */
-static pith_status plan_of(const void *frame, size_t length, const pith_env *env, pith_plan **plan,
-                           pith_error *error) {
+/* A plan and a work for the duration of one call. */
+struct once {
+    const pith_plan *plan;
+    pith_work *work;
+    void *memory;
+    size_t bytes;
+};
+
+/* More threads than blocks would only hold memory. */
+static pith_status add_work(struct once *o, const pith_env *env, pith_error *error) {
+    pith_env e;
+    PITHI_TRY(pithi_env_take(&e, env, error));
+    const uint64_t blocks = o->plan->blocks ? o->plan->blocks : 1;
+    const uint32_t threads = e.threads ? e.threads : 1;
+    const uint32_t workers =
+        threads <= PITHI_THREADS_MAX && threads > blocks ? (uint32_t)blocks : threads;
+    const uint64_t bytes = pithi_work_bytes_alone(o->plan, workers);
+    e.size = sizeof e; /* the caller's may be shorter, or have been NULL */
+    e.threads = workers;
+    o->bytes = bytes < SIZE_MAX / 2 ? (size_t)bytes : SIZE_MAX / 2;
+    o->memory = pithi_env_alloc(&o->plan->env, o->bytes);
+    if (!o->memory)
+        return pithi_fail_with(error, PITH_ERR_MEMORY, 0, "no memory for the call: # bytes",
+                               &(struct pithi_words){.number = {o->bytes}});
+    PITHI_TRY(pith_work_init(o->memory, o->bytes, &e, &o->work, error));
+    return pithi_work_attach(o->work, o->plan, NULL);
+}
+
+static pith_status finish(struct once *o, pith_status status, pith_error *error) {
+    if (o->work && status != PITH_OK) pithi_error_copy(error, &o->work->error);
+    if (o->memory) pithi_env_release(&o->plan->env, o->memory, o->bytes);
+    pith_plan_destroy(o->plan);
+    return status;
+}
+
+/* For the frame's own setting. The payload must be whole, so that what is allocated is in
+ * proportion to bytes that are there. */
+static pith_status open_for_frame(struct once *o, const void *frame, size_t length,
+                                  const pith_env *env, pith_error *error) {
     struct pithi_frame f;
     pith_env e;
-    *plan = NULL;
-    pithi_fail(error, PITH_OK, "");
+    *o = (struct once){0};
+    pithi_clear(error);
     if (!frame) return pithi_fail(error, PITH_ERR_ARG, "frame is NULL");
     PITHI_TRY(pithi_take(&e, sizeof e, env, error));
     PITHI_TRY(pithi_frame_read(frame, length, &f, error));
     PITHI_TRY(pithi_check_limit(&e, &f, error));
     if (f.payload_bytes > length - f.header_bytes)
-        return pithi_fail_at(error, PITH_ERR_TRUNCATED, "the payload is cut", length);
-    return pithi_plan_for_frame(plan, &f, env, error);
-}
-
-static pith_status finish(pith_plan *p, pith_status status, pith_error *error) {
-    if (status != PITH_OK) pithi_fail_at(error, status, p->error.text, p->error.offset);
-    pith_plan_destroy(p);
-    return status;
+        return pithi_fail_with(
+            error, PITH_ERR_TRUNCATED, length, "the frame has # bytes, of which # are there",
+            &(struct pithi_words){.number = {f.header_bytes + f.payload_bytes, length}});
+    PITHI_TRY(pithi_plan_for_frame(&o->plan, &f, env, error));
+    const pith_status status = add_work(o, env, error);
+    return status == PITH_OK ? status : finish(o, status, error);
 }
 
 static pith_status decompress(const void *frame, size_t length, const pith_view *base,
                               const pith_env *env, const struct range *r, pith_error *error) {
-    pith_plan *p;
-    PITHI_TRY(plan_of(frame, length, env, &p, error));
+    struct once o;
+    PITHI_TRY(open_for_frame(&o, frame, length, env, error));
     struct pithi_coding c = {0};
     const uint64_t before = pithi_fp_enter();
-    const pith_status status = decode_range(&c, p, frame, length, base, r);
+    const pith_status status = decode_range(&c, o.work, o.plan, frame, length, base, r);
     pithi_fp_leave(before);
-    return finish(p, status, error);
+    return finish(&o, status, error);
 }
 
 pith_status pith_decompress(const void *frame, size_t length, const pith_view *base,
@@ -250,42 +298,86 @@ static pith_status verify_job(void *arg, uint64_t block, struct pithi_worker *w)
     const uint64_t n = pithi_block_count(&c->frame, block);
     const bool with_base = q->base_dtype != PITH_NONE;
     if (with_base && !q->key_frame) memset(w->base, 0, (size_t)n * pith_dtype_bytes(q->base_dtype));
-    void *const out = q->codec->lays ? NULL : w->values;
+    void *const out = q->codec->decode_placed ? NULL : w->values;
     return pithi_decode_one(c, block, out, q->dtype, with_base ? w->base : NULL, w);
 }
 
-static pith_status verify(struct pithi_coding *c, pith_plan *p, const void *frame, size_t length) {
-    PITHI_TRY(pithi_decode_open(c, p, frame, length));
+static pith_status verify(struct pithi_coding *c, pith_work *work, const pith_plan *p,
+                          const void *frame, size_t length) {
+    PITHI_TRY(pithi_decode_open(c, work, p, frame, length));
     PITHI_TRY(pithi_check_blocks(c));
     c->update = c->frame.params.key_frame;
-    pithi_parallel_begin(p);
+    pithi_parallel_begin(work);
     PITHI_TRY(pithi_parallel_blocks(c, 0, c->payload.blocks, verify_job, c));
-    pithi_parallel_results(p, &c->hash, &c->saturated, &c->poisoned);
+    pithi_parallel_results(work, work->worker, &c->hash, &c->saturated, &c->poisoned);
     return pithi_check_key(c);
 }
 
 pith_status pith_verify(const void *frame, size_t length, const pith_env *env, pith_error *error) {
-    pith_plan *p;
-    PITHI_TRY(plan_of(frame, length, env, &p, error));
+    struct once o;
+    PITHI_TRY(open_for_frame(&o, frame, length, env, error));
     struct pithi_coding c = {0};
-    return finish(p, verify(&c, p, frame, length), error);
+    return finish(&o, verify(&c, o.work, o.plan, frame, length), error);
 }
 
 /* ---- Compress --------------------------------------------------------------------------------*/
 
-static pith_status compress(pith_plan *p, const pith_view *view, const pith_view *base, void *dst,
-                            size_t cap, size_t *written) {
+/* The layout of a one-shot call: of the views, and of the caller's what they do not say. */
+static pith_status take_layout(const pith_view *view, const pith_view *base,
+                               const pith_layout *layout, pith_layout *made, pith_error *error) {
+    pith_layout l;
+    if (!view) return pithi_fail(error, PITH_ERR_ARG, "view is NULL");
+    PITHI_TRY(pithi_take(&l, sizeof l, layout, error));
+    if (l.flags & (PITH_LAYOUT_EXTERNAL_BASE | PITH_LAYOUT_CHECK_BASE | PITH_LAYOUT_TRUST_BASE))
+        return pithi_fail(error, PITH_ERR_ARG, "a one-shot call has no stream to bind a base to");
+    if (view->ndim > PITH_MAX_NDIM) return pithi_fail(error, PITH_ERR_SHAPE, "too many dimensions");
+    const uint32_t base_dtype = base ? base->dtype : (uint32_t)PITH_NONE;
+    if ((l.dtype && l.dtype != view->dtype) || (l.base_dtype && l.base_dtype != base_dtype))
+        return pithi_fail(error, PITH_ERR_ARG, "the layout's dtypes are not those of the views");
+    if (l.slots > 1 || l.slot_count || l.slot_counts)
+        return pithi_fail(error, PITH_ERR_ARG, "a one-shot call makes one frame, without slots");
+    bool same = l.ndim == view->ndim;
+    for (uint32_t d = 0; same && d < l.ndim; d++) same = l.shape[d] == view->shape[d];
+    if (l.ndim && !same)
+        return pithi_fail(error, PITH_ERR_ARG, "the layout's shape is not the view's");
+    *made = (pith_layout){.size = sizeof *made,
+                          .flags = l.flags,
+                          .source = l.source,
+                          .source_bytes = l.source_bytes,
+                          .exempt = l.exempt,
+                          .exempt_count = l.exempt_count,
+                          .dtype = view->dtype,
+                          .base_dtype = base_dtype,
+                          .ndim = view->ndim};
+    memcpy(made->shape, view->shape, sizeof made->shape);
+    return PITH_OK;
+}
+
+pith_status pith_compress_bound(const char *spec, const pith_view *view, const pith_view *base,
+                                const pith_layout *layout, uint64_t *bytes, pith_error *error) {
+    pith_layout made;
+    pithi_clear(error);
+    if (!bytes) return pithi_fail(error, PITH_ERR_ARG, "bytes is NULL");
+    *bytes = 0;
+    PITHI_TRY(take_layout(view, base, layout, &made, error));
+    return pithi_one_frame_bytes(spec, &made, bytes, error);
+}
+
+static pith_status compress(const struct once *o, const pith_view *view, const pith_view *base,
+                            void *dst, size_t cap, size_t *written) {
     struct pithi_span span, base_span;
-    struct pithi_coding c = {.plan = p, .view = &span};
-    if (!dst) return pithi_fail(&p->error, PITH_ERR_ARG, "dst is NULL");
-    if (pithi_has_residual(p))
-        return pithi_fail(&p->error, PITH_ERR_STATE, "error feedback needs a plan and a state");
-    PITHI_TRY(pithi_span_init(&span, view, false, &p->error));
-    pithi_plan_frame(p, 0, false, &c.frame);
+    struct pithi_coding c = {.work = o->work, .plan = o->plan, .view = &span};
+    pith_error *const error = &o->work->error;
+    if (!dst) return pithi_fail(error, PITH_ERR_ARG, "dst is NULL");
+    if (pithi_has_residual(o->plan))
+        return pithi_fail(error, PITH_ERR_STATE, "error feedback needs a stream");
+    PITHI_TRY(pithi_span_init(&span, view, false, error));
+    pithi_plan_frame(o->plan, 0, false, &c.frame);
     if (base) {
-        PITHI_TRY(pithi_span_init(&base_span, base, false, &p->error));
+        PITHI_TRY(pithi_span_init(&base_span, base, false, error));
         if (base_span.count != span.count)
-            return pithi_fail(&p->error, PITH_ERR_SHAPE, "value and base differ in count");
+            return pithi_fail_numbers(error, PITH_ERR_SHAPE, "the view has # elements, the base #",
+                                      span.count, base_span.count);
         c.base = &base_span;
     }
     return pithi_encode_frame(&c, dst, cap, true, written);
@@ -294,26 +386,17 @@ static pith_status compress(pith_plan *p, const pith_view *view, const pith_view
 pith_status pith_compress(const char *spec, const pith_view *view, const pith_view *base,
                           const pith_layout *layout, const pith_env *env, void *dst, size_t cap,
                           size_t *written, pith_error *error) {
-    pith_plan *p;
-    pith_layout l;
+    struct once o = {0};
+    pith_layout made;
+    pithi_clear(error);
     if (written) *written = 0;
-    if (!written || !view) return pithi_fail(error, PITH_ERR_ARG, "an argument is NULL");
-    PITHI_TRY(pithi_take(&l, sizeof l, layout, error));
-    if (l.flags & (PITH_LAYOUT_EXTERNAL_BASE | PITH_LAYOUT_CHECK_BASE | PITH_LAYOUT_TRUST_BASE))
-        return pithi_fail(error, PITH_ERR_ARG, "a one-shot call has no state to bind a base to");
-    pith_layout made = {.size = sizeof made,
-                        .flags = l.flags,
-                        .source = l.source,
-                        .source_bytes = l.source_bytes,
-                        .exempt = l.exempt,
-                        .exempt_count = l.exempt_count,
-                        .dtype = view->dtype,
-                        .base_dtype = base ? base->dtype : (uint32_t)PITH_NONE,
-                        .ndim = view->ndim};
-    memcpy(made.shape, view->shape, sizeof made.shape);
-    PITHI_TRY(pith_plan_create(&p, spec, &made, env, error));
+    if (!written) return pithi_fail(error, PITH_ERR_ARG, "written is NULL");
+    PITHI_TRY(take_layout(view, base, layout, &made, error));
+    PITHI_TRY(pith_plan_create(&o.plan, spec, &made, env, error));
+    pith_status status = add_work(&o, env, error);
+    if (status != PITH_OK) return finish(&o, status, error);
     const uint64_t before = pithi_fp_enter();
-    const pith_status status = compress(p, view, base, dst, cap, written);
+    status = compress(&o, view, base, dst, cap, written);
     pithi_fp_leave(before);
-    return finish(p, status, error);
+    return finish(&o, status, error);
 }

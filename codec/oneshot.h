@@ -1,11 +1,12 @@
-/* oneshot.h - parts of decoding that plans and one-shot calls share, and reductions.
+/* oneshot.h - parts of decoding that streams and one-shot calls share, and reductions.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef PITHI_ONESHOT_H
 #define PITHI_ONESHOT_H
 
 #include "frame_codec.h"
+#include "stream.h"
 
-/* PITH_ERR_BASE unless c->base has the frame's identity. Reads all of it. */
+/* PITH_ERR_BASE unless c->base has the frame's base hash. Reads all of it. */
 pith_status pithi_check_base_hash(struct pithi_coding *c);
 /* After all of a key frame was decoded with `update`: it brought the base that it declares. */
 pith_status pithi_check_key(const struct pithi_coding *c);
@@ -16,9 +17,11 @@ pith_status pithi_check_limit(const pith_env *env, const struct pithi_frame *fra
 /* view := view + decoded, in f32, rounded once. */
 pith_status pithi_add_values(struct pithi_coding *c, const struct pithi_span *view);
 
+/* The work is attached to the plan of the output, when there is one, with the stream's plan as its
+ * second; else to the stream's. */
 struct pithi_reduction {
-    pith_plan *plan;
-    pith_state *state; /* counts; may be NULL */
+    pith_work *work;
+    pith_stream *stream; /* whose frames they are, and which counts them */
     uint64_t slot;
     const void *const *frames;
     const size_t *lengths;

@@ -37,7 +37,7 @@ static bool is_forked(void) { return false; } /* there is no fork */
 /* ---- Parts -----------------------------------------------------------------------------------*/
 
 struct run {
-    pith_plan *plan;
+    pith_work *work;
     uint64_t first, count;
     uint64_t parts;
     pithi_block_fn *fn;
@@ -50,9 +50,9 @@ static uint64_t part_begin(const struct run *r, uint64_t part) {
     return r->first + part * each + (part < rest ? part : rest);
 }
 
-static void work(void *arg, size_t part) {
+static void run_part(void *arg, size_t part) {
     const struct run *r = arg;
-    struct pithi_worker *w = &r->plan->worker[part];
+    struct pithi_worker *w = &r->work->worker[part];
     const uint64_t before = pithi_fp_enter();
     w->status = PITH_OK;
     const uint64_t end = part_begin(r, part + 1);
@@ -68,7 +68,7 @@ static bool run_openmp(struct run *r) {
     if (is_forked() || omp_in_parallel()) return false;
     const int parts = (int)r->parts;
 #pragma omp parallel for num_threads(parts) schedule(static, 1)
-    for (int i = 0; i < parts; i++) work(r, (size_t)i);
+    for (int i = 0; i < parts; i++) run_part(r, (size_t)i);
     return true;
 #else
     (void)r;
@@ -78,10 +78,10 @@ static bool run_openmp(struct run *r) {
 
 /* True when all parts have run. */
 static bool spread(struct run *r) {
-    const pith_env *env = &r->plan->env;
-    if (env->run) return env->run(env->run_user, work, r, (size_t)r->parts) == 0;
+    const pith_env *env = &r->work->env;
+    if (env->run) return env->run(env->run_user, run_part, r, (size_t)r->parts) == 0;
     if (r->parts > 1 && run_openmp(r)) return true;
-    for (size_t i = 0; i < r->parts; i++) work(r, i);
+    for (size_t i = 0; i < r->parts; i++) run_part(r, i);
     return true;
 }
 
@@ -90,54 +90,58 @@ static const char *detail_of(const struct pithi_worker *w) {
     return w->detail ? w->detail : "";
 }
 
-pith_status pithi_parallel_for(pith_plan *plan, uint64_t first, uint64_t count, pithi_block_fn *fn,
+pith_status pithi_parallel_for(pith_work *work, uint64_t first, uint64_t count, pithi_block_fn *fn,
                                void *arg) {
-    struct run r = {plan, first, count, plan->workers, fn, arg};
+    struct run r = {work, first, count, work->workers, fn, arg};
     if (r.parts > count) r.parts = count;
     if (count == 0) return PITH_OK;
     for (uint64_t i = 0; i < r.parts; i++) {
-        plan->worker[i].status = PITH_ERR_RUNNER; /* stays so when the runner skips a part */
-        plan->worker[i].block = first;
+        work->worker[i].status = PITH_ERR_RUNNER; /* stays so when the runner skips a part */
+        work->worker[i].block = first;
     }
     if (!spread(&r))
-        return pithi_fail(&plan->error, PITH_ERR_RUNNER, "the caller's runner reported failure");
+        return pithi_fail(&work->error, PITH_ERR_RUNNER, "the caller's runner reported failure");
     for (uint64_t i = 0; i < r.parts; i++) {
-        const struct pithi_worker *w = &plan->worker[i];
+        const struct pithi_worker *w = &work->worker[i];
         if (w->status != PITH_OK)
-            return pithi_fail_at(&plan->error, w->status, detail_of(w), w->block);
+            return pithi_fail_at(&work->error, w->status, detail_of(w), w->block);
     }
     return PITH_OK;
 }
 
-void pithi_parallel_begin(pith_plan *plan) {
-    for (uint32_t i = 0; i < plan->workers; i++) {
-        struct pithi_worker *w = &plan->worker[i];
-        w->hash = w->saturated = w->poisoned = w->exact = w->nonzero = 0;
-        w->detail = NULL;
-        w->advanced = false;
+static void forget(struct pithi_worker *w) {
+    w->hash = w->saturated = w->poisoned = w->exact = w->nonzero = 0;
+    w->detail = NULL;
+    w->advanced = false;
+}
+
+void pithi_parallel_begin(pith_work *work) {
+    for (uint32_t i = 0; i < work->workers; i++) {
+        forget(&work->worker[i]);
+        forget(&work->second[i]);
     }
 }
 
-bool pithi_parallel_advanced(const pith_plan *plan) {
+bool pithi_parallel_advanced(const pith_work *work) {
     bool any = false;
-    for (uint32_t i = 0; i < plan->workers; i++) any |= plan->worker[i].advanced;
+    for (uint32_t i = 0; i < work->workers; i++) any |= work->worker[i].advanced;
     return any;
 }
 
-void pithi_parallel_results(const pith_plan *plan, uint64_t *hash, uint64_t *saturated,
-                            uint64_t *poisoned) {
+void pithi_parallel_results(const pith_work *work, const struct pithi_worker *worker,
+                            uint64_t *hash, uint64_t *saturated, uint64_t *poisoned) {
     *hash = *saturated = *poisoned = 0;
-    for (uint32_t i = 0; i < plan->workers; i++) {
-        *hash += plan->worker[i].hash;
-        *saturated += plan->worker[i].saturated;
-        *poisoned += plan->worker[i].poisoned;
+    for (uint32_t i = 0; i < work->workers; i++) {
+        *hash += worker[i].hash;
+        *saturated += worker[i].saturated;
+        *poisoned += worker[i].poisoned;
     }
 }
 
-void pithi_parallel_counts(const pith_plan *plan, uint64_t *exact, uint64_t *nonzero) {
+void pithi_parallel_counts(const pith_work *work, uint64_t *exact, uint64_t *nonzero) {
     *exact = *nonzero = 0;
-    for (uint32_t i = 0; i < plan->workers; i++) {
-        *exact += plan->worker[i].exact;
-        *nonzero += plan->worker[i].nonzero;
+    for (uint32_t i = 0; i < work->workers; i++) {
+        *exact += work->worker[i].exact;
+        *nonzero += work->worker[i].nonzero;
     }
 }

@@ -2,8 +2,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "plan.h"
 
-#include <stdlib.h>
-
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -14,62 +12,15 @@
 #include "common/pad.h"
 #include "cpu.h"
 #include "error.h"
-#include "frame_bound.h"
-#include "kv/cache.h"
 #include "spec.h"
-#include "state.h"
-
-/* ---- Caller's structs ------------------------------------------------------------------------*/
-
-pith_status pithi_take(void *dst, size_t size, const void *src, pith_error *error) {
-    memset(dst, 0, size);
-    if (!src) return PITH_OK;
-    size_t given;
-    memcpy(&given, src, sizeof given);
-    if (given < sizeof given || given > 4096)
-        return pithi_fail(error, PITH_ERR_ARG, "a struct's size field is not set");
-    for (size_t i = size; i < given; i++)
-        if (((const uint8_t *)src)[i])
-            return pithi_fail(error, PITH_ERR_UNSUPPORTED, "a struct has fields of a newer pith");
-    memcpy(dst, src, given < size ? given : size);
-    return PITH_OK;
-}
-
-void *pithi_env_alloc(const pith_env *env, size_t bytes) {
-    if (env->alloc) return env->alloc(env->alloc_user, bytes, 64);
-    return aligned_alloc(64, (size_t)pithi_pad64(bytes));
-}
-
-void pithi_env_release(const pith_env *env, void *memory, size_t bytes) {
-    if (env->alloc)
-        env->release(env->alloc_user, memory, bytes);
-    else
-        free(memory);
-}
-
-pith_status pithi_env_take(pith_env *dst, const pith_env *src, pith_error *error) {
-    PITHI_TRY(pithi_take(dst, sizeof *dst, src, error));
-    if (!dst->alloc == !dst->release) return PITH_OK;
-    return pithi_fail(error, PITH_ERR_ARG, "alloc and release come together");
-}
-
-static pith_status take_env(pith_plan *p, const pith_env *env, pith_error *error) {
-    PITHI_TRY(pithi_env_take(&p->env, env, error));
-    if (p->env.threads > PITHI_THREADS_MAX)
-        return pithi_fail(error, PITH_ERR_ARG, "threads is above 1024");
-#ifndef PITHI_OPENMP
-    if (p->env.threads > 1 && !p->env.run)
-        return pithi_fail(error, PITH_ERR_UNSUPPORTED, "this build has no OpenMP");
-#endif
-    p->workers = p->env.threads ? p->env.threads : 1;
-    pithi_kernels_bind(&p->kernels, pithi_cpu_select(p->env.cpu_mask));
-    return PITH_OK;
-}
+#include "stream.h"
 
 /* ---- Layout ----------------------------------------------------------------------------------*/
 
 static pith_status take_shape(pith_plan *p, const pith_layout *l, pith_error *error) {
-    if (l->ndim > PITH_MAX_NDIM) return pithi_fail(error, PITH_ERR_SHAPE, "too many dimensions");
+    if (l->ndim > PITH_MAX_NDIM)
+        return pithi_fail_numbers(error, PITH_ERR_SHAPE, "at most # dimensions, not #",
+                                  PITH_MAX_NDIM, l->ndim);
     p->ndim = l->ndim;
     p->count = 1;
     memcpy(p->shape, l->shape, sizeof p->shape);
@@ -83,24 +34,31 @@ static pith_status take_shape(pith_plan *p, const pith_layout *l, pith_error *er
 static pith_status take_slots(pith_plan *p, const pith_layout *l, pith_error *error) {
     p->slots = l->slots ? l->slots : 1;
     p->one_frame = p->slots == 1 && !l->slot_counts;
-    if (p->slots > (UINT64_C(1) << 32)) return pithi_fail(error, PITH_ERR_ARG, "too many slots");
+    if (p->slots > (UINT64_C(1) << 32))
+        return pithi_fail_numbers(error, PITH_ERR_ARG, "at most # slots, not #", UINT64_C(1) << 32,
+                                  p->slots);
     if (l->slot_counts) {
         uint64_t sum = 0;
         for (uint64_t i = 0; i < p->slots; i++) {
             if (l->slot_counts[i] > p->count - sum)
-                return pithi_fail(error, PITH_ERR_SHAPE, "the slots hold more than the tensor");
+                return pithi_fail_numbers(
+                    error, PITH_ERR_SHAPE,
+                    "the tensor has # elements, slots hold more: up to number #", p->count, i);
             sum += l->slot_counts[i];
             if (l->slot_counts[i] > p->slot_count) p->slot_count = l->slot_counts[i];
         }
         if (sum == p->count) return PITH_OK;
-        return pithi_fail(error, PITH_ERR_SHAPE, "the slots hold less than the tensor");
+        return pithi_fail_numbers(error, PITH_ERR_SHAPE,
+                                  "the tensor has # elements, its slots together #", p->count, sum);
     }
     p->slot_count =
         l->slot_count ? l->slot_count : p->count / p->slots + (p->count % p->slots != 0);
     if (p->slot_count > p->count) p->slot_count = p->count;
-    uint64_t room;
-    if (pithi_multiply(p->slot_count, p->slots, &room) && room < p->count)
-        return pithi_fail(error, PITH_ERR_SHAPE, "the slots hold less than the tensor");
+    uint64_t capacity;
+    if (pithi_multiply(p->slot_count, p->slots, &capacity) && capacity < p->count)
+        return pithi_fail_numbers(error, PITH_ERR_SHAPE,
+                                  "the tensor has # elements, its slots together #", p->count,
+                                  capacity);
     return PITH_OK;
 }
 
@@ -109,7 +67,9 @@ static pith_status take_dtypes(pith_plan *p, const pith_layout *l, pith_error *e
     q->dtype = l->dtype;
     q->base_dtype = l->base_dtype;
     if (q->dtype > 31 || !(q->codec->dtypes >> q->dtype & 1))
-        return pithi_fail(error, PITH_ERR_DTYPE, "the codec does not take this dtype");
+        return pithi_fail_with(
+            error, PITH_ERR_DTYPE, 0, "$ does not take dtype $",
+            &(struct pithi_words){.name = {q->codec->name, pith_dtype_name(q->dtype)}});
     if (q->base_dtype != PITH_NONE && !pith_dtype_bytes(q->base_dtype))
         return pithi_fail(error, PITH_ERR_DTYPE, "unknown base dtype");
     const char *detail = "";
@@ -132,7 +92,7 @@ static pith_status check_exempt(const pith_plan *p, const struct pithi_exempt_so
     if (!source->from || source->count > PITH_EXEMPT_MAX ||
         !pithi_exempt_build(NULL, source, p->params.dtype, p->count, &bytes))
         return pithi_fail(error, PITH_ERR_ARG, "bad exempt ranges");
-    if (pithi_sections_bytes(false, false, source->count, p->source_bytes) > PITHI_SECTIONS_MAX)
+    if (pithi_sections_bytes(false, NULL, source->count, p->source_bytes) > PITHI_SECTIONS_MAX)
         return pithi_fail(error, PITH_ERR_ARG, "exempt ranges and source are too long together");
     return PITH_OK;
 }
@@ -153,8 +113,7 @@ static pith_status take_tiles(pith_plan *p, uint32_t ndim, const uint64_t *shape
                               pith_error *error) {
     struct pithi_tiling t;
     struct pithi_params q = p->params;
-    if (q.codec->pages) q.codec->resolve(&q, ndim, shape);
-    const char *const refused = q.codec->tile(&q, ndim, shape, &t);
+    const char *const refused = q.codec->cut(&q, ndim, shape, &t);
     if (refused) return pithi_fail(error, PITH_ERR_SHAPE, refused);
     if (t.tiles > p->blocks) p->blocks = t.tiles;
     if (!t.tiles) return PITH_OK;
@@ -170,7 +129,7 @@ static pith_status take_tiles(pith_plan *p, uint32_t ndim, const uint64_t *shape
  * each. */
 static pith_status take_blocks(pith_plan *p, const pith_layout *l, pith_error *error) {
     const uint64_t tail = p->slot_count ? p->count % p->slot_count : 0;
-    if (!p->params.codec->tile) {
+    if (!p->params.codec->cut) {
         p->blocks = p->slot_count / p->params.block + 1;
         if (p->slot_count < p->params.block) p->params.most = (uint32_t)p->slot_count;
         return PITH_OK;
@@ -194,7 +153,7 @@ static pith_status take_layout(pith_plan *p, const pith_layout *l, pith_error *e
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "only an external base is to be trusted");
     if (l->flags & PITH_LAYOUT_CHECK_BASE &&
         (l->base_dtype == PITH_NONE || !p->params.memory.base_hash))
-        return pithi_fail(error, PITH_ERR_UNSUPPORTED, "no base with an identity to check");
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED, "no base with a hash to check");
     if (l->source_bytes > PITH_SOURCE_MAX || (l->source_bytes && !l->source))
         return pithi_fail(error, PITH_ERR_ARG, "bad source");
     p->flags = l->flags;
@@ -223,8 +182,7 @@ static struct pithi_frame make_frame(const pith_plan *p, uint64_t slot, bool key
         f.shape[0] = f.count;
     f.source = p->source;
     f.source_bytes = p->source_bytes;
-    if (p->params.codec->pages) p->params.codec->resolve(&f.params, f.ndim, f.shape);
-    if (p->params.codec->tile) p->params.codec->tile(&f.params, f.ndim, f.shape, &f.tiling);
+    if (p->params.codec->cut) p->params.codec->cut(&f.params, f.ndim, f.shape, &f.tiling);
     if (p->exempt.count) pithi_frame_set_exempt(&f, &p->exempt, pithi_slot_first(p, slot));
     pithi_frame_size(&f);
     return f;
@@ -243,19 +201,15 @@ static void keep_forms(pith_plan *p) {
         struct pithi_frame_form *const form = &p->form[key];
         form->frame = make_frame(p, 0, key);
         if (p->params.decode_only || form->frame.header_bytes > sizeof form->header) continue;
-        pithi_frame_write(&form->frame, form->header);
+        struct pithi_frame whole = form->frame;
+        struct pithi_payload payload;
+        pithi_payload_of(&whole, &payload);
+        whole.payload_bytes = payload.data + payload.data_bytes; /* where the rate is fixed */
+        pithi_frame_write(&whole, form->header);
         form->frame.written = form->header;
+        form->frame.constant = payload.fixed && !whole.has_stream && !whole.params.codec->whole;
     }
     p->has_forms = true;
-}
-
-/* Decimals are turned into doubles once, exactly, which takes a while. */
-static void keep_bound(pith_plan *p) {
-    if (!p->params.codec->bound_setting || p->params.decode_only) return;
-    const struct pithi_bound_setting s = pithi_bound_setting_of(&p->params);
-    p->bound_value = pithi_bound_setting_value(&s);
-    p->bound_range = s.range ? pithi_decimal_floor(s.range) : 0;
-    p->bound_start = s.decay ? pithi_decimal_floor(s.start) : 1;
 }
 
 uint64_t pithi_frame_total(struct pithi_frame *f) {
@@ -283,7 +237,8 @@ static uint64_t largest_frame(const pith_plan *p, int key) {
 
 bool pithi_has_residual(const pith_plan *p) { return p->params.memory.feedback != 0; }
 
-/* What makes the states of two plans interchangeable: layout, and the keys that decoding needs. */
+/* What makes saved streams of two plans interchangeable: layout, and the keys that decoding needs.
+ * */
 static uint64_t fingerprint(const pith_plan *p) {
     const struct pithi_params *q = &p->params;
     uint64_t words[8 + PITHI_KEYS_MAX] = {
@@ -299,119 +254,104 @@ static uint64_t fingerprint(const pith_plan *p) {
                  map->count ? XXH64(map->range, map->count * sizeof *map->range, 0) : 0);
 }
 
-/* ---- Workspace -------------------------------------------------------------------------------*/
+/* ---- Memory ----------------------------------------------------------------------------------*/
 
-/* Hands out 64-byte aligned parts; without memory it only adds up. */
-struct carve {
-    uint8_t *memory;
-    uint64_t used;
-};
-
-static void *take(struct carve *c, uint64_t bytes) {
-    void *part = c->memory ? c->memory + c->used : NULL;
-    c->used += pithi_pad64(bytes);
-    return part;
+/* Adds a part to a sum, and returns its bytes. */
+static uint64_t part(struct pithi_scratch *s, uint64_t bytes) {
+    s->total += pithi_pad64(bytes);
+    return bytes;
 }
 
-static void carve_worker(const pith_plan *p, struct pithi_worker *w, struct carve *c) {
+static struct pithi_scratch scratch_of(const pith_plan *p) {
     const struct pithi_params *q = &p->params;
-    const uint64_t n = q->most;
-    const uint64_t element = pith_dtype_bytes(q->dtype);
+    const uint64_t n = q->most, element = pith_dtype_bytes(q->dtype);
+    const bool fixed = q->codec->fixed(q);
     const bool staged =
-        !(q->decode_only && q->codec->lays); /* all others put values where they go */
-    w->values = take(c, staged ? n * (element < 4 ? 4 : element) : 0);
-    w->base = take(c, n * pith_dtype_bytes(q->base_dtype));
+        !(q->decode_only && q->codec->decode_placed); /* all others put values where they go */
     const bool sums =
         !q->decode_only && q->base_dtype == PITH_NONE && pithi_is_float16_32(q->dtype);
-    const uint64_t again = q->codec->bound_setting && !q->decode_only ? n * element : 0;
-    w->floats = take(c, sums && n * 4 > again ? n * 4 : again);
-    w->sums = take(c, sums ? n * 4 : 0);
-    const bool coded = !q->decode_only && !q->codec->fixed(q);
-    w->coded = take(c, coded ? q->codec->block_bytes(q, n) : 0);
-    w->scratch = take(c, q->codec->scratch_bytes(q));
-    const size_t coder = q->codec->coder_bytes ? q->codec->coder_bytes(q) : 0;
-    w->coder = take(c, coder);
-    if (c->memory && coder) pithi_entropy_open(w->coder, coder);
+    const struct pithi_whole *const whole = q->codec->whole;
+    const uint64_t again = whole && !q->decode_only ? whole->scratch_bytes(q, n) : 0;
+    struct pithi_scratch s = {0};
+    s.values = part(&s, staged ? n * (element < 4 ? 4 : element) : 0);
+    s.base = part(&s, n * pith_dtype_bytes(q->base_dtype));
+    s.floats = part(&s, sums && n * 4 > again ? n * 4 : again);
+    s.sums = part(&s, sums ? n * 4 : 0);
+    s.coded = part(&s, !q->decode_only && !fixed ? q->codec->block_bytes(q, n) : 0);
+    s.scratch = part(&s, q->codec->scratch_bytes(q));
+    s.offsets = part(&s, fixed ? 0 : (p->blocks + 1) * 8);
+    s.coder = part(&s, q->codec->coder_bytes ? q->codec->coder_bytes(q) : 0);
+    return s;
 }
 
-/* Everything behind the plan itself, in the order of struct pith_plan. */
-static void carve_all(pith_plan *p, const pith_layout *layout,
-                      const struct pithi_exempt_source *exempt, struct carve *c) {
-    const bool ragged = layout && layout->slot_counts;
-    struct pithi_exempt_range *ranges = take(c, exempt->count * sizeof *ranges);
-    uint64_t *first = take(c, ragged ? (p->slots + 1) * sizeof *first : 0);
-    struct pithi_worker *workers = take(c, p->workers * sizeof *workers);
-    uint64_t *offsets = take(c, p->params.codec->fixed(&p->params) ? 0 : (p->blocks + 1) * 8);
-    struct pithi_worker none;
-    for (uint32_t i = 0; i < p->workers; i++) carve_worker(p, workers ? &workers[i] : &none, c);
-    if (!c->memory) return;
-    for (uint64_t i = 0, sum = 0; ragged && i <= p->slots; i++) {
-        first[i] = sum;
-        if (i < p->slots) sum += layout->slot_counts[i];
-    }
+/* Everything behind the plan itself: ranges of exempt elements, then the beginnings of ragged
+ * slots. */
+static uint64_t ranges_bytes(const struct pithi_exempt_source *exempt) {
+    return pithi_pad64(exempt->count * sizeof(struct pithi_exempt_range));
+}
+
+static uint64_t slots_bytes(const pith_plan *p, const pith_layout *layout) {
+    return layout->slot_counts ? pithi_pad64((p->slots + 1) * sizeof(uint64_t)) : 0;
+}
+
+static void keep_layout(pith_plan *p, const pith_layout *layout,
+                        const struct pithi_exempt_source *exempt) {
+    uint8_t *const after = (uint8_t *)p + pithi_pad64(sizeof *p);
+    struct pithi_exempt_range *const ranges = (struct pithi_exempt_range *)(void *)after;
+    uint64_t *const first = (uint64_t *)(void *)(after + ranges_bytes(exempt));
     uint64_t bytes;
     pithi_exempt_build(ranges, exempt, p->params.dtype, p->count, &bytes);
     p->exempt = (struct pithi_exempt_map){ranges, exempt->count};
-    p->slot_first = ragged ? first : NULL;
-    p->worker = workers;
-    p->block_offset = offsets;
+    p->slot_first = layout->slot_counts ? first : NULL;
+    for (uint64_t i = 0, sum = 0; layout->slot_counts && i <= p->slots; i++) {
+        first[i] = sum;
+        if (i < p->slots) sum += layout->slot_counts[i];
+    }
 }
 
 /* Ragged slots and exempt ranges make this a walk over all slots: once per plan. */
 static pith_sizes sizes_of(const pith_plan *p) {
     pith_sizes s = {
-        .slot_bytes = largest_frame(p, 0),
+        .frame_bytes = largest_frame(p, 0),
         .key_bytes = largest_frame(p, 1),
-        .workspace_bytes = p->workspace_bytes,
-        .state_bytes = pithi_state_bytes(p),
-        .save_bytes = pithi_state_save_bytes(p),
+        .stream_bytes = pithi_stream_bytes(p),
+        .save_bytes = pithi_stream_save_bytes(p),
         .alignment = 64,
         .slots = p->slots,
         .fixed = p->params.codec->fixed(&p->params),
     };
+    s.slot_bytes = s.frame_bytes;
     if (p->params.memory.key_every && s.key_bytes > s.slot_bytes) s.slot_bytes = s.key_bytes;
     return s;
 }
 
 static pith_status build(pith_plan *p, const pith_layout *layout,
-                         const struct pithi_exempt_source *exempt, pith_plan **out,
+                         const struct pithi_exempt_source *exempt, const pith_plan **out,
                          pith_error *error) {
-    struct carve sum = {0};
-    take(&sum, sizeof *p);
-    carve_all(p, layout, exempt, &sum);
-    if (sum.used > SIZE_MAX / 2)
-        return pithi_fail(error, PITH_ERR_MEMORY, "the workspace exceeds the address space");
-    uint8_t *memory = pithi_env_alloc(&p->env, (size_t)sum.used);
-    if (!memory) return pithi_fail(error, PITH_ERR_MEMORY, "no memory for the plan");
-    pith_plan *plan = (pith_plan *)(void *)memory;
+    const uint64_t bytes = pithi_pad64(sizeof *p) + ranges_bytes(exempt) + slots_bytes(p, layout);
+    if (bytes > SIZE_MAX / 2)
+        return pithi_fail(error, PITH_ERR_MEMORY, "the plan exceeds the address space");
+    pith_plan *const plan = pithi_env_alloc(&p->env, (size_t)bytes);
+    if (!plan)
+        return pithi_fail_with(error, PITH_ERR_MEMORY, 0, "no memory for the plan: # bytes",
+                               &(struct pithi_words){.number = {bytes}});
     *plan = *p;
-    plan->allocated = sum.used;
-    plan->workspace_bytes = sum.used - sizeof *plan;
-    struct carve parts = {memory, 0};
-    take(&parts, sizeof *plan);
-    carve_all(plan, layout, exempt, &parts);
+    plan->allocated = bytes;
+    keep_layout(plan, layout, exempt);
     keep_forms(plan);
-    keep_bound(plan);
+    const struct pithi_whole *const whole = plan->params.codec->whole;
+    if (whole && !plan->params.decode_only) whole->keep(&plan->params, plan->kept);
+    plan->scratch = scratch_of(plan);
     plan->fingerprint = fingerprint(plan);
-    plan->paged_fingerprint = pithi_paged_fingerprint(plan);
     plan->sizes = sizes_of(plan);
-    plan->error = (pith_error){"", 0};
     *out = plan;
     return PITH_OK;
 }
 
-/* No slot has more blocks; more workers than that would only hold memory. Batches of pages may
- * have any number. */
-static void limit_workers(pith_plan *p) {
-    if (p->params.codec->pages) return;
-    const uint64_t blocks = p->blocks ? p->blocks : 1;
-    if (p->workers > blocks) p->workers = (uint32_t)blocks;
-}
-
 /* exempt NULL: as the layout says. */
-static pith_status create(pith_plan **out, struct pithi_params *params, const pith_layout *layout,
-                          const struct pithi_exempt_source *exempt, const pith_env *env,
-                          pith_error *error) {
+static pith_status create(const pith_plan **out, struct pithi_params *params,
+                          const pith_layout *layout, const struct pithi_exempt_source *exempt,
+                          const pith_env *env, pith_error *error) {
     pith_plan p = {.params = *params};
     pith_layout l;
     if (!layout) return pithi_fail(error, PITH_ERR_ARG, "layout is NULL");
@@ -419,26 +359,19 @@ static pith_status create(pith_plan **out, struct pithi_params *params, const pi
     PITHI_TRY(take_layout(&p, &l, error));
     const struct pithi_exempt_source source = exempt ? *exempt : layout_exempt(&l);
     PITHI_TRY(check_exempt(&p, &source, error));
-    PITHI_TRY(take_env(&p, env, error));
-    limit_workers(&p);
+    PITHI_TRY(pithi_env_take(&p.env, env, error));
+    pithi_kernels_bind(&p.kernels, pithi_cpu_select(p.env.cpu_mask));
     return build(&p, &l, &source, out, error);
 }
 
 /* ---- API -------------------------------------------------------------------------------------*/
 
-pith_status pith_compress_bound(const char *spec, const pith_layout *layout, uint64_t *bytes,
-                                pith_error *error) {
+pith_status pithi_one_frame_bytes(const char *spec, const pith_layout *layout, uint64_t *bytes,
+                                  pith_error *error) {
     pith_plan p = {0};
-    pith_layout l;
-    pithi_fail(error, PITH_OK, "");
-    if (!bytes || !layout) return pithi_fail(error, PITH_ERR_ARG, "an argument is NULL");
-    *bytes = 0;
     PITHI_TRY(pithi_spec_parse(spec, &p.params, error));
-    PITHI_TRY(pithi_take(&l, sizeof l, layout, error));
-    l.slots = l.slot_count = 0; /* a one-shot call makes one frame */
-    l.slot_counts = NULL;
-    PITHI_TRY(take_layout(&p, &l, error));
-    const struct pithi_exempt_source source = layout_exempt(&l);
+    PITHI_TRY(take_layout(&p, layout, error));
+    const struct pithi_exempt_source source = layout_exempt(layout);
     PITHI_TRY(check_exempt(&p, &source, error));
     struct pithi_frame f;
     pithi_plan_frame(&p, 0, false, &f);
@@ -449,17 +382,17 @@ pith_status pith_compress_bound(const char *spec, const pith_layout *layout, uin
     return PITH_OK;
 }
 
-pith_status pith_plan_create(pith_plan **plan, const char *spec, const pith_layout *layout,
+pith_status pith_plan_create(const pith_plan **plan, const char *spec, const pith_layout *layout,
                              const pith_env *env, pith_error *error) {
     struct pithi_params params;
-    pithi_fail(error, PITH_OK, "");
+    pithi_clear(error);
     if (!plan) return pithi_fail(error, PITH_ERR_ARG, "plan is NULL");
     *plan = NULL;
     PITHI_TRY(pithi_spec_parse(spec, &params, error));
     return create(plan, &params, layout, NULL, env, error);
 }
 
-pith_status pithi_plan_for_frame(pith_plan **plan, const struct pithi_frame *frame,
+pith_status pithi_plan_for_frame(const pith_plan **plan, const struct pithi_frame *frame,
                                  const pith_env *env, pith_error *error) {
     struct pithi_params params = frame->params;
     pith_layout layout = {.size = sizeof layout,
@@ -475,32 +408,20 @@ pith_status pithi_plan_for_frame(pith_plan **plan, const struct pithi_frame *fra
     return create(plan, &params, &layout, &exempt, env, error);
 }
 
-void pith_plan_destroy(pith_plan *plan) {
+void pith_plan_destroy(const pith_plan *plan) {
     if (!plan) return;
     const pith_env env = plan->env;
-    pithi_env_release(&env, plan, (size_t)plan->allocated);
+    pithi_env_release(&env, (void *)(uintptr_t)plan, (size_t)plan->allocated);
 }
 
-pith_error pith_plan_error(const pith_plan *plan) { return plan->error; }
-
-void pith_plan_sizes(const pith_plan *plan, pith_sizes *out) { *out = plan->sizes; }
+pith_status pith_plan_sizes(const pith_plan *plan, pith_sizes *out) {
+    return plan ? pithi_give(out, &plan->sizes, sizeof plan->sizes) : PITH_ERR_ARG;
+}
 
 pith_status pith_plan_slot(const pith_plan *plan, uint64_t slot, uint64_t *first, uint64_t *count) {
     if (!plan || !first || !count || slot >= plan->slots) return PITH_ERR_ARG;
     *first = pithi_slot_first(plan, slot);
     *count = pithi_slot_count(plan, slot);
-    return PITH_OK;
-}
-
-void pith_plan_set_random(pith_plan *plan, uint64_t seed, uint32_t stream, uint64_t step) {
-    plan->random.seed = seed;
-    plan->random.stream = stream;
-    plan->random.step = step;
-}
-
-pith_status pith_plan_set_ranks(pith_plan *plan, uint32_t rank, uint32_t ranks) {
-    if (!plan || rank >= ranks || ranks > 65536) return PITH_ERR_ARG;
-    plan->random.shift = (uint16_t)((uint64_t)rank * 65536 / ranks);
     return PITH_OK;
 }
 
@@ -525,8 +446,7 @@ pith_status pith_plan_spec(const pith_plan *plan, char *text, size_t cap) {
 
 pith_status pith_plan_layout(const pith_plan *plan, pith_layout *out) {
     if (!plan || !out) return PITH_ERR_ARG;
-    pith_layout l = {.size = out->size,
-                     .dtype = plan->params.dtype,
+    pith_layout l = {.dtype = plan->params.dtype,
                      .base_dtype = plan->params.base_dtype,
                      .ndim = plan->ndim,
                      .flags = plan->flags,
@@ -535,9 +455,7 @@ pith_status pith_plan_layout(const pith_plan *plan, pith_layout *out) {
                      .source = plan->source,
                      .source_bytes = plan->source_bytes};
     memcpy(l.shape, plan->shape, sizeof l.shape);
-    if (out->size < offsetof(pith_layout, source)) return PITH_ERR_ARG;
-    memcpy(out, &l, out->size < sizeof l ? out->size : sizeof l);
-    return PITH_OK;
+    return pithi_give(out, &l, sizeof l);
 }
 
 /* Words are hashed as little-endian bytes. */

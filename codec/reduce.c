@@ -7,7 +7,7 @@
 #include "error.h"
 #include "oneshot.h"
 #include "parallel.h"
-#include "state.h"
+#include "stream.h"
 
 /* ---- One block -------------------------------------------------------------------------------*/
 
@@ -54,9 +54,9 @@ static pith_status add_job(void *arg, uint64_t block, struct pithi_worker *w) {
 
 pith_status pithi_add_values(struct pithi_coding *c, const struct pithi_span *view) {
     if (!pithi_is_float16_32(c->frame.params.dtype) || !pithi_is_float16_32(view->dtype))
-        return pithi_fail(&c->plan->error, PITH_ERR_DTYPE, "only f32, bf16 and f16 add");
+        return pithi_fail(&c->work->error, PITH_ERR_DTYPE, "only f32, bf16 and f16 add");
     struct addition a = {c, view};
-    pithi_parallel_begin(c->plan);
+    pithi_parallel_begin(c->work);
     return pithi_parallel_blocks(c, 0, c->payload.blocks, add_job, &a);
 }
 
@@ -71,7 +71,7 @@ struct reduction {
     const struct pithi_span *view;
     struct pithi_coding *out; /* reduce-encode */
     uint64_t unit;            /* elements per job */
-    bool stream;
+    bool nontemporal;
 };
 
 /* Checks every frame, headers and checksums, before anything is written. */
@@ -79,12 +79,13 @@ static pith_status open_all(struct reduction *d) {
     const struct pithi_reduction *r = d->r;
     struct pithi_coding *c = &d->coding;
     for (size_t i = 0; i < r->count; i++)
-        PITHI_TRY(pithi_decode_slot(c, r->plan, r->slot, r->frames[i], r->lengths[i]));
+        PITHI_TRY(
+            pithi_decode_slot(c, r->work, r->stream->plan, r->slot, r->frames[i], r->lengths[i]));
     for (int with = 0; with < 2; with++) {
         c->frame.checksums = with;
         pithi_payload_of(&c->frame, &d->payload[with]);
     }
-    return pithi_check_limit(&r->plan->env, &c->frame, &r->plan->error);
+    return pithi_check_limit(&r->work->env, &c->frame, &r->work->error);
 }
 
 /* Where the payload of frame i begins and how it is laid out. */
@@ -96,7 +97,7 @@ static const uint8_t *payload_of(const struct reduction *d, size_t i,
 }
 
 /* Lets c read the blocks of frame i. */
-static void turn_to(const struct reduction *d, struct pithi_coding *c, size_t i) {
+static void select_frame(const struct reduction *d, struct pithi_coding *c, size_t i) {
     const struct pithi_payload *layout;
     c->bytes = (uint8_t *)(uintptr_t)payload_of(d, i, &layout);
     c->payload = *layout;
@@ -109,7 +110,7 @@ static pith_status sum_decoded(const struct reduction *d, uint64_t block, float 
     const size_t n = elements(&c, block);
     float *next = (float *)(void *)w->floats;
     for (size_t i = 0; i < d->r->count; i++) {
-        turn_to(d, &c, i);
+        select_frame(d, &c, i);
         PITHI_TRY(decode_floats(&c, block, i ? next : sum, n, w));
         if (i) add(sum, next, n);
     }
@@ -132,7 +133,8 @@ static void sum_piece(const struct reduction *d, struct pithi_block *b, uint64_t
     }
 }
 
-/* scale * the sum of the exempt values among n elements, into `to`. sums: room for n floats. */
+/* scale * the sum of the exempt values among n elements, into `to`. sums: scratch memory for n
+ * floats. */
 static void sum_exempt(const struct reduction *d, uint64_t first, size_t n, float *sums, void *to,
                        uint32_t dtype) {
     struct pithi_exempt_values a = d->coding.exempt_values;
@@ -164,7 +166,7 @@ static pith_status sum_block(const struct reduction *d, uint64_t block, void *to
         }
         return PITH_OK;
     }
-    b.stream = d->stream;
+    b.nontemporal = d->nontemporal;
     for (size_t at = 0; at < b.count; at += PITHI_PIECE) {
         uint8_t *const place = (uint8_t *)to + at * pith_dtype_bytes(dtype);
         sum_piece(d, &b, block, at, piece_at(&b, at), sum);
@@ -184,20 +186,22 @@ static pith_status view_job(void *arg, uint64_t block, struct pithi_worker *w) {
     return PITH_OK;
 }
 
-static void count_state(const struct pithi_reduction *r) {
+static void count_frames(const struct pithi_reduction *r, const struct pithi_worker *worker) {
+    struct pithi_slot_state *const slot = &r->stream->slot[r->slot];
     uint64_t hash, saturated, poisoned;
-    pithi_parallel_results(r->plan, &hash, &saturated, &poisoned);
-    for (size_t i = 0; r->state && i < r->count; i++)
-        pithi_state_count(r->state, false, i ? 0 : saturated, i ? 0 : poisoned);
+    pithi_parallel_results(r->work, worker, &hash, &saturated, &poisoned);
+    slot->frames += r->count;
+    slot->saturated += saturated;
+    slot->poisoned += poisoned;
 }
 
 pith_status pithi_reduce_view(const struct pithi_reduction *r, const struct pithi_span *view) {
     struct reduction d = {.r = r, .view = view};
     PITHI_TRY(open_all(&d));
-    d.stream = view->dense && d.coding.frame.count * view->element >= PITHI_LARGE_OUTPUT;
-    pithi_parallel_begin(r->plan);
-    PITHI_TRY(pithi_parallel_for(r->plan, 0, d.coding.payload.blocks, view_job, &d));
-    count_state(r);
+    d.nontemporal = view->dense && d.coding.frame.count * view->element >= PITHI_LARGE_OUTPUT;
+    pithi_parallel_begin(r->work);
+    PITHI_TRY(pithi_parallel_for(r->work, 0, d.coding.payload.blocks, view_job, &d));
+    count_frames(r, r->work->worker);
     return PITH_OK;
 }
 
@@ -273,7 +277,7 @@ static void recode_exempt(const struct reduction *d, uint64_t first, uint64_t en
 /* One unit: as many blocks of either plan as make up the larger block. */
 static pith_status frame_job(void *arg, uint64_t unit, struct pithi_worker *out_worker) {
     const struct reduction *d = arg;
-    struct pithi_worker *in_worker = &d->r->plan->worker[out_worker - d->out->plan->worker];
+    struct pithi_worker *in_worker = &d->r->work->second[out_worker - d->r->work->worker];
     const uint64_t first = unit * d->unit, end = least(first + d->unit, d->coding.frame.count);
     if (!alike(d)) return recode_values(d, first, end, in_worker, out_worker);
     recode_alike(d, first, end, in_worker, out_worker);
@@ -282,33 +286,24 @@ static pith_status frame_job(void *arg, uint64_t unit, struct pithi_worker *out_
     return PITH_OK;
 }
 
-/* Worker i of one plan works with worker i of the other. */
-static pith_status run_units(struct reduction *d, uint64_t units) {
-    pith_plan *in = d->r->plan, *out = d->out->plan;
-    const uint32_t workers = out->workers;
-    if (out->workers > in->workers) out->workers = in->workers;
-    const pith_status status = pithi_parallel_for(out, 0, units, frame_job, d);
-    out->workers = workers;
-    if (status == PITH_OK) return PITH_OK;
-    return pithi_fail_at(&in->error, status, out->error.text, out->error.offset);
-}
-
 pith_status pithi_reduce_frame(const struct pithi_reduction *r, struct pithi_coding *out,
                                uint8_t *dst, size_t cap, size_t *written) {
     struct reduction d = {.r = r, .out = out};
     const uint64_t total = pithi_frame_total(&out->frame);
     if (cap < total)
-        return pithi_fail_at(&r->plan->error, PITH_ERR_SPACE, "the frame does not fit", total);
+        return pithi_fail_with(&r->work->error, PITH_ERR_SPACE, total,
+                               "the frame needs room for # bytes, the capacity is #",
+                               &(struct pithi_words){.number = {total, cap}});
     PITHI_TRY(open_all(&d));
     pithi_encode_open(out, dst);
-    out->stream = !out->frame.checksums && total >= PITHI_LARGE_OUTPUT;
+    out->nontemporal = !out->frame.checksums && total >= PITHI_LARGE_OUTPUT;
     const uint64_t in = d.coding.frame.params.block, own = out->frame.params.block;
     d.unit = in > own ? in : own;
-    pithi_parallel_begin(r->plan);
-    pithi_parallel_begin(out->plan);
-    PITHI_TRY(run_units(&d, d.coding.frame.count / d.unit + (d.coding.frame.count % d.unit != 0)));
-    pithi_parallel_results(out->plan, &out->hash, &out->saturated, &out->poisoned);
-    count_state(r);
+    const uint64_t units = d.coding.frame.count / d.unit + (d.coding.frame.count % d.unit != 0);
+    pithi_parallel_begin(r->work);
+    PITHI_TRY(pithi_parallel_for(r->work, 0, units, frame_job, &d));
+    pithi_parallel_results(r->work, r->work->worker, &out->hash, &out->saturated, &out->poisoned);
+    count_frames(r, r->work->second);
     pithi_encode_close(out, dst, out->payload.data + out->payload.data_bytes);
     *written = (size_t)total;
     return PITH_OK;

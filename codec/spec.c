@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "caller.h"
 #include "common/decimal.h"
 #include "common/endian.h"
 #include "error.h"
@@ -129,32 +130,42 @@ struct given {
     size_t at[PITHI_KEYS_MAX];
 };
 
-/* Spellings of former versions: an error says what they are called now. codec "": of all codecs
- * that have the new key. */
-#define FORMER(codec, key, now, more) \
-    { codec, key, now, "this key is now called " now more }
-static const struct {
-    const char *codec, *key, *now, *detail;
-} former_keys[] = {
-    FORMER("grad", "level", "preset", ""),
-    FORMER("", "level", "effort", ""),
-    FORMER("grad", "mode", "search", ", with the values none and mse"),
-    FORMER("", "scale", "scale_dtype", ""),
-    FORMER("kv", "range", "symmetric", ", with the values off and on"),
-    FORMER("kv", "rotate", "rotate_heads", ", with the values off and on"),
-    FORMER("", "identity", "base_hash", ""),
-    FORMER("", "key", "key_every", ""),
-    FORMER("grad", "signs", "sign_seed", ""),
+/* Spellings of former versions, of every codec that has the new key; codecs have their own. */
+static const struct pithi_former former_keys[] = {
+    {"level", "effort", ""},
+    {"scale", "scale_dtype", ""},
+    {"identity", "base_hash", ""},
+    {"key", "key_every", ""},
 };
 
-static const char *why_unknown(const struct pithi_codec *codec, const char *key, size_t length) {
-    for (size_t i = 0; i < sizeof former_keys / sizeof *former_keys; i++) {
-        const char *const of = former_keys[i].codec, *const now = former_keys[i].now;
-        if (is(key, length, former_keys[i].key) && (!*of || strcmp(of, codec->name) == 0) &&
-            find_key(codec, now, strlen(now)) >= 0)
-            return former_keys[i].detail;
-    }
-    return "the codec has no such key";
+static const struct pithi_former *find_former(const struct pithi_former *rows, size_t count,
+                                              const char *key, size_t length) {
+    for (size_t i = 0; i < count; i++)
+        if (is(key, length, rows[i].key)) return &rows[i];
+    return NULL;
+}
+
+/* Part of a spec as a string of its own, cut where it is longer than a key can be. */
+struct word {
+    char text[32];
+};
+
+static struct word word_of(const char *text, size_t length) {
+    struct word w = {{0}};
+    memcpy(w.text, text, length < sizeof w.text ? length : sizeof w.text - 1);
+    return w;
+}
+
+static pith_status unknown_key(const struct pithi_codec *codec, const char *key, size_t length,
+                               size_t at, pith_error *error) {
+    const struct word word = word_of(key, length);
+    const struct pithi_former *f = find_former(codec->former, codec->former_count, key, length);
+    if (!f) f = find_former(former_keys, sizeof former_keys / sizeof *former_keys, key, length);
+    if (f && find_key(codec, f->now, strlen(f->now)) >= 0)
+        return pithi_fail_with(error, PITH_ERR_SPEC, at, "key $ is now called $$",
+                               &(struct pithi_words){.name = {word.text, f->now, f->more}});
+    return pithi_fail_with(error, PITH_ERR_SPEC, at, "$ has no key $",
+                           &(struct pithi_words){.name = {codec->name, word.text}});
 }
 
 /* One "key=value" at text[at..end). */
@@ -164,17 +175,19 @@ static pith_status parse_pair(const char *text, size_t at, size_t end, struct pi
     const char *equals = memchr(pair, '=', end - at);
     const size_t name = equals ? (size_t)(equals - pair) : end - at;
     const int key = find_key(params->codec, pair, name);
-    if (key < 0)
-        return pithi_fail_at(error, PITH_ERR_SPEC, why_unknown(params->codec, pair, name), at);
-    if (!equals) return pithi_fail_at(error, PITH_ERR_SPEC, "a key needs =value", at);
-    if (given->keys >> key & 1)
-        return pithi_fail_at(error, PITH_ERR_SPEC, "the key stands twice", at);
+    if (key < 0) return unknown_key(params->codec, pair, name, at, error);
+    const struct pithi_key *const row = &params->codec->keys[key];
+    if (!equals || given->keys >> key & 1)
+        return pithi_fail_with(error, PITH_ERR_SPEC, at,
+                               equals ? "key $ stands twice" : "key $ needs =value",
+                               &(struct pithi_words){.name = {row->name}});
     given->keys |= 1u << key;
     given->at[key] = at;
-    if (!parse_value(&params->codec->keys[key], equals + 1, end - at - name - 1,
-                     &params->value[key]))
-        return pithi_fail_at(error, PITH_ERR_SPEC, "the value is not one the key takes",
-                             at + name + 1);
+    if (!parse_value(row, equals + 1, end - at - name - 1, &params->value[key]))
+        return pithi_fail_with(
+            error, PITH_ERR_SPEC, at + name + 1, "key $ takes $, not $",
+            &(struct pithi_words){
+                .name = {row->name, row->words, word_of(equals + 1, end - at - name - 1).text}});
     return PITH_OK;
 }
 
@@ -209,9 +222,14 @@ static pith_status check_keys(struct pithi_params params, pith_error *error) {
 pith_status pithi_spec_parse(const char *text, struct pithi_params *params, pith_error *error) {
     if (!text) return pithi_fail(error, PITH_ERR_ARG, "spec is NULL");
     const size_t length = strlen(text), name = strcspn(text, ":");
-    if (length >= PITH_SPEC_MAX) return pithi_fail(error, PITH_ERR_SPEC, "the spec is too long");
+    if (length >= PITH_SPEC_MAX)
+        return pithi_fail_numbers(error, PITH_ERR_SPEC,
+                                  "a spec has less than # characters, this one #", PITH_SPEC_MAX,
+                                  length);
     const struct pithi_codec *codec = pithi_codec_by_name(text, name);
-    if (!codec) return pithi_fail(error, PITH_ERR_SPEC, "there is no codec of this name");
+    if (!codec)
+        return pithi_fail_with(error, PITH_ERR_SPEC, 0, "there is no codec $",
+                               &(struct pithi_words){.name = {word_of(text, name).text}});
     pithi_params_default(params, codec);
     struct given given = {0};
     for (size_t at = name; at < length;) {
@@ -229,11 +247,11 @@ pith_status pithi_spec_parse(const char *text, struct pithi_params *params, pith
 
 struct text {
     char *to;
-    size_t room;
+    size_t capacity;
 };
 
 static void put(struct text *t, const char *s, size_t n) {
-    for (; n && t->room > 1; n--, t->room--) *t->to++ = *s++;
+    for (; n && t->capacity > 1; n--, t->capacity--) *t->to++ = *s++;
 }
 
 static void put_number(struct text *t, uint32_t v) {
@@ -398,4 +416,41 @@ bool pithi_params_same(const struct pithi_params *a, const struct pithi_params *
     for (uint32_t i = 0; i < a->codec->key_count; i++)
         if (pithi_key_matters(&a->codec->keys[i]) && a->value[i] != b->value[i]) return false;
     return true;
+}
+
+/* ---- Codecs and specs ------------------------------------------------------------------------*/
+
+pith_status pith_codec_at(uint32_t index, pith_codec_info *out) {
+    const struct pithi_codec *c = pithi_codec_by_index(index);
+    if (!c || !out) return PITH_ERR_ARG;
+    const pith_codec_info info = {.id = c->id,
+                                  .revision = c->revision,
+                                  .traits = c->traits,
+                                  .dtypes = c->dtypes,
+                                  .name = c->name,
+                                  .summary = c->summary};
+    return pithi_give(out, &info, sizeof info);
+}
+
+pith_status pith_codec_key_at(uint32_t index, uint32_t key, pith_key_info *out) {
+    const struct pithi_codec *c = pithi_codec_by_index(index);
+    if (!c || !out || key >= c->key_count) return PITH_ERR_ARG;
+    const struct pithi_key *k = &c->keys[key];
+    pith_key_info info = {.name = k->name, .values = k->words, .summary = k->summary};
+    if (c->stream_keys >> key & 1) info.traits = PITH_KEY_STREAM;
+    pithi_key_text(k, k->initial, info.initial, sizeof info.initial);
+    return pithi_give(out, &info, sizeof info);
+}
+
+pith_status pith_spec_check(const char *spec, char *text, size_t cap, pith_error *error) {
+    struct pithi_params params;
+    pithi_clear(error);
+    if (text && cap) *text = 0;
+    PITHI_TRY(pithi_spec_parse(spec, &params, error));
+    char canonical[PITH_SPEC_MAX];
+    pithi_spec_print(&params, canonical, sizeof canonical);
+    if (text && strlen(canonical) >= cap)
+        return pithi_fail(error, PITH_ERR_SPACE, "the canonical spec does not fit");
+    if (text) memcpy(text, canonical, strlen(canonical) + 1);
+    return PITH_OK;
 }

@@ -77,9 +77,11 @@ pith_status pithi_span_init(struct pithi_span *span, const pith_view *view, bool
     span->ndim = 0;
     if (!view) return pithi_fail(error, PITH_ERR_ARG, "view is NULL");
     if (view->ndim > PITH_MAX_NDIM)
-        return pithi_fail(error, PITH_ERR_SHAPE, "view has too many dimensions");
+        return pithi_fail_numbers(error, PITH_ERR_SHAPE, "at most # dimensions, the view has #",
+                                  PITH_MAX_NDIM, view->ndim);
     span->element = pith_dtype_bytes(view->dtype);
-    if (!span->element) return pithi_fail(error, PITH_ERR_DTYPE, "view has an unknown dtype");
+    if (!span->element)
+        return pithi_fail(error, PITH_ERR_DTYPE, "the view has no dtype, or an unknown one");
     span->dtype = view->dtype;
     span->data = view->data;
     span->count = measure(view, &dense);

@@ -77,8 +77,8 @@ static void draw_value(const pith_key_info *key, struct fuzz_source *s, char *ou
 }
 
 static void draw_spec(struct fuzz_layout *l, struct fuzz_source *s) {
-    pith_codec_info codec;
-    pith_key_info key;
+    pith_codec_info codec = {.size = sizeof codec};
+    pith_key_info key = {.size = sizeof key};
     uint32_t codecs = 0;
     while (pith_codec_at(codecs, &codec) == PITH_OK) codecs++;
     const uint32_t c = fuzz_below(s, codecs);
@@ -106,14 +106,14 @@ static uint32_t draw_float(struct fuzz_source *s) { return 1u + fuzz_below(s, 3)
 
 static void draw_shape(struct fuzz_layout *l, struct fuzz_source *s) {
     const uint8_t how = fuzz_u8(s);
-    uint64_t room = how & 0x80 ? FUZZ_COUNT_MAX : 300;
+    uint64_t remaining = how & 0x80 ? FUZZ_COUNT_MAX : 300;
     l->layout.ndim = (how & 7) > 5 ? (how >> 3) & 7 : (how & 7) % 3;
     l->count = 1;
     for (uint32_t d = 0; d < l->layout.ndim; d++) {
-        const uint64_t extent = fuzz_below(s, (uint32_t)room + 1);
+        const uint64_t extent = fuzz_below(s, (uint32_t)remaining + 1);
         l->layout.shape[d] = extent;
         l->count *= extent;
-        if (extent) room = room / extent ? room / extent : 1;
+        if (extent) remaining = remaining / extent ? remaining / extent : 1;
     }
 }
 

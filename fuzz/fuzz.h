@@ -99,14 +99,36 @@ void fuzz_fix_frame(uint8_t *frame, size_t length);
 /* Change some bytes as s says. */
 void fuzz_patch(uint8_t *bytes, size_t length, struct fuzz_source *s);
 
-/* The base is what its identity says; settings without identities have nothing to compare, nor
- * have states without a base. */
-static inline bool fuzz_state_holds(pith_plan *plan, const pith_state *state) {
-    const pith_status status = pith_state_verify(plan, state);
-    pith_sizes sizes;
-    pith_plan_sizes(plan, &sizes);
-    if (!sizes.key_bytes) return status == PITH_ERR_STATE;
-    return status == (pith_state_identity(state, 0) ? PITH_OK : PITH_ERR_UNSUPPORTED);
-}
+/* ---- One end of a sequence of frames ---------------------------------------------------------*/
+struct fuzz_end {
+    pith_work *work;
+    pith_stream *stream;
+    void *work_memory, *memory;
+    size_t work_bytes, bytes;
+};
+/* A work and a stream of the plan, in guarded memory of exactly the bytes that the library asks
+ * for. options may be NULL. A build without OpenMP runs what threads were to run last to first. */
+void fuzz_end_new(struct fuzz_end *e, const pith_plan *plan, const pith_env *env,
+                  const pith_stream_options *options);
+void fuzz_end_free(struct fuzz_end *e);
+
+/* Lists of one item, whose status and error are compared with the call's. view may be NULL: only
+ * the base is wanted. */
+pith_status fuzz_encode(pith_work *work, pith_stream *stream, uint64_t slot, const pith_view *view,
+                        uint32_t flags, void *frame, size_t capacity, size_t *length);
+pith_status fuzz_decode(pith_work *work, pith_stream *stream, uint64_t slot, const void *frame,
+                        size_t length, const pith_view *view, uint32_t flags);
+/* What a list may answer: the status of the lowest item that failed, which the work's error names.
+ * False after an argument that keeps the whole list from being worked on. */
+bool fuzz_list_done(const pith_work *work, const pith_item *items, size_t count,
+                    pith_status status);
+/* Whether the status is one of the caller's arguments. */
+bool fuzz_is_argument(pith_status status);
+
+/* The base is what its hash says; settings without hashes have nothing to compare, nor have streams
+ * without a base. */
+bool fuzz_stream_holds(pith_work *work, const pith_stream *stream);
+/* A sentence where a call failed, none where it succeeded. */
+bool fuzz_error_fits(const pith_error *error, pith_status status);
 
 #endif

@@ -21,7 +21,10 @@ struct scene {
     struct kv_setting set;
     char spec[PITH_SPEC_MAX];
     struct fuzz_env env;
-    pith_plan *plan;
+    const pith_plan *plan;
+    pith_work *work;
+    void *work_memory;
+    size_t work_bytes;
     uint64_t capacity, rows_shape[3];
     struct cache cache[CACHES];
     struct fuzz_source bytes;
@@ -63,6 +66,9 @@ static void draw_setting(struct scene *x, struct fuzz_source *s) {
              k->channel || how & 8 ? 16u : 32u, bits[fuzz_below(s, variant < CODEBOOKS ? 6 : 3)],
              scales[fuzz_below(s, 3)], variants[variant]);
     x->capacity = k->page + fuzz_below(s, 100);
+    if (!(how & 16)) return;
+    x->env.env.run = fuzz_run_backwards;
+    x->env.env.threads = 3;
 }
 
 static pith_status make_plan(struct scene *x, struct fuzz_source *s) {
@@ -73,6 +79,14 @@ static pith_status make_plan(struct scene *x, struct fuzz_source *s) {
     layout.shape[1] = x->rows_shape[1] = k->heads;
     layout.shape[2] = x->rows_shape[2] = k->dim;
     return pith_plan_create(&x->plan, k->spec, &layout, &x->env.env, NULL);
+}
+
+static void make_work(struct scene *x) {
+    x->work_bytes = (size_t)pith_work_bytes(&x->plan, 1, x->env.env.threads);
+    x->work_memory = guard_new(x->work_bytes);
+    memset(x->work_memory, 0xA5, x->work_bytes);
+    FUZZ_CHECK(pith_work_init(x->work_memory, x->work_bytes, &x->env.env, &x->work, NULL) ==
+               PITH_OK);
 }
 
 /* ---- Life ------------------------------------------------------------------------------------*/
@@ -107,16 +121,16 @@ static void *place(struct scene *x, uint32_t i, struct fuzz_source *s) {
 static void make(struct scene *x, uint32_t i, struct fuzz_source *s) {
     struct cache *c = &x->cache[i];
     void *memory = place(x, i, s);
-    FUZZ_CHECK(pith_kv_init(x->plan, memory, c->bytes, &c->kv) == PITH_OK);
+    FUZZ_CHECK(pith_kv_init(x->plan, memory, c->bytes, &c->kv, NULL) == PITH_OK);
     kv_model_open(&c->model, &x->set, x->capacity);
 }
 
 /* ---- Checks ----------------------------------------------------------------------------------*/
 
 static uint8_t *save(struct scene *x, uint32_t i, size_t *length) {
-    const size_t bytes = (size_t)pith_kv_save_bytes(x->plan, x->cache[i].kv);
+    const size_t bytes = (size_t)pith_kv_save_bytes(x->cache[i].kv);
     uint8_t *to = guard_new(bytes);
-    FUZZ_CHECK(pith_kv_save(x->plan, x->cache[i].kv, to, bytes, length) == PITH_OK);
+    FUZZ_CHECK(pith_kv_save(x->work, x->cache[i].kv, to, bytes, length) == PITH_OK);
     FUZZ_CHECK(*length == bytes);
     return to;
 }
@@ -132,7 +146,7 @@ static void read_some(struct scene *x, uint32_t i, struct fuzz_source *s) {
     const uint64_t shape[3] = {count, heads, x->set.dim};
     struct fuzz_tensor t;
     fuzz_tensor_new(&t, s, false, dtype, 3, shape);
-    FUZZ_CHECK(pith_kv_read(x->plan, c->kv, first, count, head, heads, &t.view) == PITH_OK);
+    FUZZ_CHECK(pith_kv_read(x->work, c->kv, first, count, head, heads, &t.view) == PITH_OK);
     for (uint64_t e = 0; e < t.count; e++) {
         const uint64_t row = (uint64_t)heads * x->set.dim;
         uint8_t wanted[4];
@@ -164,7 +178,7 @@ static void check(struct scene *x, uint32_t i, uint8_t seed) {
 /* What does not fit changes nothing. */
 static void append(struct scene *x, uint32_t i, struct fuzz_source *s) {
     struct cache *c = &x->cache[i];
-    const uint64_t room = pith_kv_room(c->kv), count = fuzz_below(s, 60);
+    const uint64_t capacity = pith_kv_room(c->kv), count = fuzz_below(s, 60);
     struct fuzz_tensor t;
     x->rows_shape[0] = count;
     fuzz_tensor_new(&t, s, fuzz_u8(s) & 1, x->set.dtype, 3, x->rows_shape);
@@ -173,8 +187,8 @@ static void append(struct scene *x, uint32_t i, struct fuzz_source *s) {
     const uint8_t how[1] = {fuzz_u8(s)};
     struct fuzz_source kind = content.length ? content : (struct fuzz_source){how, 1};
     fuzz_fill(&t, &kind);
-    const pith_status status = pith_kv_append(x->plan, c->kv, &t.view);
-    FUZZ_CHECK(status == (count <= room ? PITH_OK : PITH_ERR_SPACE));
+    const pith_status status = pith_kv_append(x->work, &c->kv, &t.view, 1);
+    FUZZ_CHECK(status == (count <= capacity ? PITH_OK : PITH_ERR_SPACE));
     if (status == PITH_OK) {
         const size_t element = pith_dtype_bytes(x->set.dtype);
         uint8_t *rows = guard_new((size_t)t.count * element);
@@ -185,23 +199,31 @@ static void append(struct scene *x, uint32_t i, struct fuzz_source *s) {
     fuzz_tensor_free(&t);
 }
 
-/* The same tokens for all that there are, if they fit into each. */
+/* The same tokens for all that there are, if they fit into each; else the error names the first
+ * that they do not fit into. */
 static void append_all(struct scene *x, struct fuzz_source *s) {
     const uint64_t count = fuzz_below(s, 40);
     pith_kv_tokens to[CACHES];
-    size_t n = 0;
-    bool fits = true;
+    pith_kv *caches[CACHES];
+    pith_view views[CACHES];
+    size_t n = 0, fit = 0;
     struct fuzz_tensor t;
     x->rows_shape[0] = count;
     fuzz_tensor_new(&t, s, fuzz_u8(s) & 1, x->set.dtype, 3, x->rows_shape);
     fuzz_fill(&t, s);
     for (uint32_t i = 0; i < CACHES; i++) {
         if (!x->cache[i].kv) continue;
-        fits = fits && count <= pith_kv_room(x->cache[i].kv);
+        if (fit == n && count <= pith_kv_room(x->cache[i].kv)) fit++;
+        caches[n] = x->cache[i].kv;
+        views[n] = t.view;
         to[n++] = (pith_kv_tokens){x->cache[i].kv, t.view.data};
     }
-    const pith_status status = pith_kv_append_batch(x->plan, &t.view, to, n);
+    const bool fits = fit == n;
+    const pith_status status = count & 1 ? pith_kv_append(x->work, caches, views, n)
+                                         : pith_kv_append_batch(x->work, &t.view, to, n);
     FUZZ_CHECK(status == (fits ? PITH_OK : PITH_ERR_SPACE));
+    FUZZ_CHECK(fuzz_error_fits(pith_work_error(x->work), status));
+    FUZZ_CHECK(pith_work_error(x->work)->item == (fits ? 0 : fit));
     const size_t element = pith_dtype_bytes(x->set.dtype), bytes = (size_t)t.count * element;
     uint8_t *rows = guard_new(bytes);
     for (uint64_t e = 0; e < t.count; e++) memcpy(rows + e * element, fuzz_at(&t, e), element);
@@ -216,7 +238,7 @@ static void truncate_tokens(struct scene *x, uint32_t i, struct fuzz_source *s) 
     const uint64_t back = fuzz_below(s, 40), n = c->model.tokens;
     const uint64_t keep = fuzz_u8(s) % 8 ? (back < n ? n - back : 0) : back;
     drop_readers(x, i, keep);
-    const pith_status status = pith_kv_truncate(x->plan, c->kv, keep);
+    const pith_status status = pith_kv_truncate(x->work, c->kv, keep);
     if (keep > n) {
         FUZZ_CHECK(status == PITH_ERR_ARG);
         return;
@@ -238,7 +260,7 @@ static void fork_cache(struct scene *x, uint32_t from, struct fuzz_source *s) {
     const uint64_t n = parent->model.tokens, back = fuzz_below(s, 60),
                    keep = n > back ? n - back : n;
     const pith_status status =
-        pith_kv_fork(x->plan, parent->kv, keep, flags, memory, c->bytes, &c->kv);
+        pith_kv_fork(x->work, parent->kv, keep, flags, memory, c->bytes, &c->kv);
     FUZZ_CHECK(status == PITH_OK || status == PITH_ERR_SPACE);
     FUZZ_CHECK((status == PITH_OK) == (c->kv != NULL));
     if (status != PITH_OK) {
@@ -265,7 +287,7 @@ static void move_saved(struct scene *x, uint32_t from, struct fuzz_source *s) {
     else
         make(x, to, s);
     struct cache *c = &x->cache[to];
-    const pith_status status = pith_kv_load(x->plan, c->kv, saved, n);
+    const pith_status status = pith_kv_load(x->work, c->kv, saved, n);
     FUZZ_CHECK(status == PITH_OK || status == PITH_ERR_SPACE);
     if (status == PITH_OK) {
         uint8_t *again = save(x, to, &m);
@@ -286,7 +308,7 @@ static void load_any(struct scene *x, uint32_t i, uint8_t *bytes, size_t length)
     struct cache *c = &x->cache[i];
     size_t n, m;
     uint8_t *before = save(x, i, &n);
-    const pith_status status = pith_kv_load(x->plan, c->kv, bytes, length);
+    const pith_status status = pith_kv_load(x->work, c->kv, bytes, length);
     FUZZ_CHECK(fuzz_is_status(status));
     uint8_t *after = save(x, i, &m);
     if (status != PITH_OK) {
@@ -296,9 +318,9 @@ static void load_any(struct scene *x, uint32_t i, uint8_t *bytes, size_t length)
         struct fuzz_source none = {NULL, 0};
         struct fuzz_tensor t;
         fuzz_tensor_new(&t, &none, true, PITH_F32, 3, x->rows_shape);
-        FUZZ_CHECK(pith_kv_read(x->plan, c->kv, 0, x->rows_shape[0], 0, x->set.heads, &t.view) ==
+        FUZZ_CHECK(pith_kv_read(x->work, c->kv, 0, x->rows_shape[0], 0, x->set.heads, &t.view) ==
                    PITH_OK);
-        FUZZ_CHECK(pith_kv_load(x->plan, c->kv, after, m) == PITH_OK);
+        FUZZ_CHECK(pith_kv_load(x->work, c->kv, after, m) == PITH_OK);
         fuzz_tensor_free(&t);
         drop(x, i);
     }
@@ -309,7 +331,7 @@ static void load_any(struct scene *x, uint32_t i, uint8_t *bytes, size_t length)
 static void load_patched(struct scene *x, uint32_t i, struct fuzz_source *s) {
     size_t n;
     uint8_t *saved = save(x, i, &n);
-    pith_info info;
+    pith_info info = {.size = sizeof info};
     const size_t length = fuzz_u8(s) % 8 ? n : fuzz_u32(s) % (n + 1);
     uint8_t *bytes = guard_copy(saved, length);
     fuzz_patch(bytes, length, s);
@@ -363,7 +385,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     draw_setting(&x, &s);
     const pith_status status = make_plan(&x, &s);
     FUZZ_CHECK(status == PITH_OK);
+    make_work(&x);
     play(&x, &s);
+    guard_free(x.work_memory, x.work_bytes);
     pith_plan_destroy(x.plan);
     fuzz_env_done(&x.env);
     return 0;

@@ -1,4 +1,4 @@
-/* fuzz_decode.c - any bytes to every call that takes frames; all ways to decode must agree.
+/* fuzz_decode.c - any bytes to every call that takes frames; all calls that decode must agree.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static uint64_t flat_count(const struct subject *x, struct fuzz_source *s) {
 }
 
 static void check_verdict(struct subject *x) {
-    pith_error error;
+    pith_error error = {.size = sizeof error};
     double bound = -1;
     const pith_status bounded = pith_error_bound(x->frame, x->length, &bound, &error);
     FUZZ_CHECK(fuzz_is_status(bounded));
@@ -48,14 +48,14 @@ static const pith_view *base_of(const struct subject *x) {
 /* The right view, or with `wrong` something else. */
 static void decompress(struct subject *x, struct fuzz_source *s, bool wrong) {
     struct fuzz_tensor t;
-    pith_error error;
+    pith_error error = {.size = sizeof error};
     const uint64_t count = wrong ? fuzz_below(s, 50) : x->count;
     const uint32_t dtype = wrong ? fuzz_below(s, 17) : x->dtype;
     fuzz_tensor_new(&t, s, false, dtype, 1, &count);
     const pith_view *base = wrong && fuzz_u8(s) & 1 ? NULL : base_of(x);
     const pith_status status =
         pith_decompress(x->frame, x->length, base, &x->env.env, &t.view, &error);
-    FUZZ_CHECK(fuzz_is_status(status) && error.text);
+    FUZZ_CHECK(fuzz_is_status(status) && fuzz_error_fits(&error, status));
     fuzz_env_done(&x->env);
     x->env.allocations = 0;
     if (wrong) {
@@ -68,13 +68,13 @@ static void decompress(struct subject *x, struct fuzz_source *s, bool wrong) {
 
 static void decode_range(struct subject *x, struct fuzz_source *s) {
     struct fuzz_tensor t;
-    pith_error error;
+    pith_error error = {.size = sizeof error};
     const uint64_t first = fuzz_below(s, (uint32_t)x->count + 2);
     const uint64_t count = fuzz_below(s, (uint32_t)x->count + 2);
     fuzz_tensor_new(&t, s, false, x->dtype, 1, &count);
     const pith_status status =
         pith_decode_range(x->frame, x->length, base_of(x), first, &x->env.env, &t.view, &error);
-    FUZZ_CHECK(fuzz_is_status(status) && error.text);
+    FUZZ_CHECK(fuzz_is_status(status) && fuzz_error_fits(&error, status));
     fuzz_env_done(&x->env);
     x->env.allocations = 0;
     const bool inside = first <= x->count && count <= x->count - first;
@@ -90,35 +90,35 @@ static void decode_range(struct subject *x, struct fuzz_source *s) {
 
 /* ---- With a plan made from what the header says ----------------------------------------------*/
 
-/* As the state's next frame: the same result as without a state. */
-static void decode_with_state(struct subject *x, pith_plan *plan, uint64_t slot,
-                              struct fuzz_source *s) {
+/* As the stream's next frame: the same result as without a stream. */
+static void decode_with_stream(struct subject *x, const pith_plan *plan, uint64_t slot,
+                               struct fuzz_source *s) {
     struct fuzz_tensor t;
-    pith_sizes sizes;
-    pith_state *state = NULL;
-    pith_plan_sizes(plan, &sizes);
-    void *memory = guard_new((size_t)sizes.state_bytes);
-    if (sizes.state_bytes) {
-        FUZZ_CHECK(pith_state_init(plan, memory, (size_t)sizes.state_bytes, &state) == PITH_OK);
-        if (x->info.base_dtype)
-            FUZZ_CHECK(pith_state_set_base(plan, state, &x->base.view, x->info.step) == PITH_OK);
-    }
+    struct fuzz_end end;
+    fuzz_end_new(&end, plan, &x->env.env, NULL);
+    if (x->info.base_dtype)
+        FUZZ_CHECK(pith_stream_set_base(end.work, end.stream, &x->base.view, x->info.step) ==
+                   PITH_OK);
     fuzz_tensor_new(&t, s, false, x->dtype, 1, &x->count);
-    const pith_status status = pith_decode(plan, state, slot, x->frame, x->length, &t.view);
+    const pith_status status =
+        fuzz_decode(end.work, end.stream, slot, x->frame, x->length, &t.view, 0);
     FUZZ_CHECK(status == x->status || (status == PITH_ERR_DTYPE && x->status < 0));
     if (status == PITH_OK) {
         FUZZ_CHECK(fuzz_same(&t, &x->whole));
-        if (state) FUZZ_CHECK(fuzz_state_holds(plan, state));
-    } else if (state && status == PITH_ERR_BASE) {
-        FUZZ_CHECK(pith_state_step(state, 0) == x->info.step);
+        FUZZ_CHECK(fuzz_stream_holds(end.work, end.stream));
+    } else if (status == PITH_ERR_BASE) {
+        FUZZ_CHECK(pith_stream_step(end.stream, 0) == x->info.step);
     }
     fuzz_tensor_free(&t);
-    guard_free(memory, (size_t)sizes.state_bytes);
+    fuzz_end_free(&end);
 }
 
-static void decode_in_place(struct subject *x, pith_plan *plan, uint64_t slot,
+/* The stream says what is expected; its own base is another, and stays. */
+static void decode_in_place(struct subject *x, const pith_plan *plan, uint64_t slot,
                             struct fuzz_source *s) {
     struct fuzz_tensor t;
+    struct fuzz_end end;
+    fuzz_end_new(&end, plan, &x->env.env, NULL);
     const uint32_t dtype = x->info.base_dtype ? x->info.base_dtype : x->dtype;
     fuzz_tensor_new(&t, s, false, dtype, 1, &x->count);
     for (uint64_t i = 0; i < x->count; i++) {
@@ -127,12 +127,15 @@ static void decode_in_place(struct subject *x, pith_plan *plan, uint64_t slot,
         else
             memset(fuzz_at(&t, i), 0, pith_dtype_bytes(dtype));
     }
-    const pith_status status = pith_decode_add(plan, slot, x->frame, x->length, &t.view);
-    FUZZ_CHECK(fuzz_is_status(status));
+    const pith_status status =
+        fuzz_decode(end.work, end.stream, slot, x->frame, x->length, &t.view, PITH_ADD);
     if (x->info.base_dtype) FUZZ_CHECK(status == x->status || status == PITH_ERR_UNSUPPORTED);
     if (status == PITH_OK && dtype == x->dtype && x->info.base_dtype)
         FUZZ_CHECK(fuzz_same(&t, &x->whole));
+    FUZZ_CHECK(pith_stream_step(end.stream, slot) == 0);
+    FUZZ_CHECK(fuzz_stream_holds(end.work, end.stream));
     fuzz_tensor_free(&t);
+    fuzz_end_free(&end);
 }
 
 /* ---- Sums ------------------------------------------------------------------------------------*/
@@ -147,14 +150,15 @@ static void check_raw_sum(const struct subject *x, const uint8_t *frame, size_t 
     fuzz_tensor_free(&t);
 }
 
-/* Out of the saved state, which has one for all elements: FORMAT.md, Saved state. */
-static void check_residual(pith_plan *plan, const pith_state *state, const pith_sizes *sizes,
-                           uint64_t count) {
+/* Out of the saved stream, which has one for all elements: FORMAT.md, Saved streams. */
+static void check_residual(const struct fuzz_end *end, uint64_t count) {
     size_t written;
-    const size_t bytes = (size_t)sizes->save_bytes;
-    uint8_t *saved = guard_new(bytes), *at = saved + 72 + 16 * sizes->slots;
-    FUZZ_CHECK(pith_state_save(plan, state, saved, bytes, &written) == PITH_OK);
-    FUZZ_CHECK(bytes >= 80 + 16 * sizes->slots + 4 * count);
+    pith_sizes sizes = {.size = sizeof sizes};
+    FUZZ_CHECK(pith_plan_sizes(pith_stream_plan(end->stream), &sizes) == PITH_OK);
+    const size_t bytes = (size_t)sizes.save_bytes;
+    uint8_t *saved = guard_new(bytes), *at = saved + 72 + 16 * sizes.slots;
+    FUZZ_CHECK(pith_stream_save(end->work, end->stream, saved, bytes, &written) == PITH_OK);
+    FUZZ_CHECK(bytes >= 80 + 16 * sizes.slots + 4 * count);
     for (; at < saved + bytes - 8; at += 4) {
         float lost;
         memcpy(&lost, at, 4);
@@ -165,84 +169,93 @@ static void check_residual(pith_plan *plan, const pith_state *state, const pith_
 
 struct summed {
     const void *frame[3];
-    size_t length[3], count;
-    uint64_t slot;
-    float scale;
-    const struct fuzz_tensor *sum; /* in f32; NULL where it is refused */
+    size_t length[3];
+    pith_sum sum;
+    const struct fuzz_tensor *values; /* of the sum in f32; NULL where it is refused */
 };
 
 /* Encoded again: refused where the sum is; the residual stays finite. */
-static void reduce_again(struct subject *x, pith_plan *plan, const pith_layout *layout,
+static void reduce_again(struct subject *x, struct fuzz_end *end, const pith_layout *layout,
                          const char *spec, const struct summed *m) {
     struct fuzz_env env;
-    pith_plan *out;
+    struct fuzz_end out;
+    const pith_plan *plan;
     pith_layout own = *layout;
-    pith_sizes sizes;
-    pith_state *state = NULL;
-    pith_error error;
-    size_t length = 0;
+    pith_error error = {.size = sizeof error};
     own.dtype = PITH_F32;
     own.base_dtype = PITH_NONE;
     fuzz_env_init(&env);
-    if (pith_plan_create(&out, spec, &own, &env.env, &error) != PITH_OK) return;
-    pith_plan_sizes(out, &sizes);
-    const size_t cap = (size_t)pith_plan_frame_bytes(out, m->slot, 0);
-    uint8_t *frame = guard_new(cap), *memory = guard_new((size_t)sizes.state_bytes);
-    if (sizes.state_bytes)
-        FUZZ_CHECK(pith_state_init(out, memory, (size_t)sizes.state_bytes, &state) == PITH_OK);
-    const pith_status status =
-        pith_reduce_encode(plan, NULL, m->slot, m->frame, m->length, m->count, m->scale, out, state,
-                           m->slot, frame, cap, &length);
-    FUZZ_CHECK((status == PITH_OK) == (m->sum != NULL));
+    if (pith_plan_create(&plan, spec, &own, &env.env, &error) != PITH_OK) return;
+    fuzz_end_new(&out, plan, &env.env, NULL);
+    const size_t cap = (size_t)pith_plan_frame_bytes(plan, m->sum.slot, 0);
+    const pith_plan *const plans[2] = {pith_stream_plan(end->stream), plan};
+    const size_t work_bytes = (size_t)pith_work_bytes(plans, 2, x->env.env.threads);
+    uint8_t *frame = guard_new(cap), *memory = guard_new(work_bytes);
+    pith_work *work;
+    FUZZ_CHECK(pith_work_init(memory, work_bytes, &x->env.env, &work, &error) == PITH_OK);
+    pith_item item = {.size = sizeof item,
+                      .stream = out.stream,
+                      .slot = m->sum.slot,
+                      .frame = frame,
+                      .capacity = cap};
+    const pith_status status = pith_reduce_encode(work, &m->sum, &item, 1);
+    FUZZ_CHECK((status == PITH_OK) == (m->values != NULL) && status == item.status);
+    (void)fuzz_list_done(work, &item, 1, status);
     if (status == PITH_OK) {
-        FUZZ_CHECK(length == cap && pith_verify(frame, length, NULL, NULL) == PITH_OK);
-        if (strcmp(spec, "raw") == 0) check_raw_sum(x, frame, length, m->sum);
-        if (strstr(spec, "ef=")) check_residual(out, state, &sizes, x->count);
+        FUZZ_CHECK(item.length == cap && pith_verify(frame, cap, NULL, NULL) == PITH_OK);
+        FUZZ_CHECK(pith_stream_step(out.stream, m->sum.slot) == 1);
+        if (strcmp(spec, "raw") == 0) check_raw_sum(x, frame, cap, m->values);
+        if (strstr(spec, "ef=")) check_residual(&out, x->count);
     }
-    pith_plan_destroy(out);
+    fuzz_end_free(&out);
+    pith_plan_destroy(plan);
     guard_free(frame, cap);
-    guard_free(memory, (size_t)sizes.state_bytes);
+    guard_free(memory, work_bytes);
     fuzz_env_done(&env);
 }
 
-static void reduce(struct subject *x, pith_plan *plan, const pith_layout *layout, uint64_t slot,
-                   struct fuzz_source *s) {
+static void reduce(struct subject *x, const pith_plan *plan, const pith_layout *layout,
+                   uint64_t slot, struct fuzz_source *s) {
     static const char *const specs[] = {"raw", "grad:preset=intra",
                                         "grad:group=32,rotate=0,block=32",
                                         "grad:ef=full,group=256,rotate=256,sign_seed=3,block=256",
                                         "grad:ef=ema:0.9,search=mse,bits=2"};
     struct fuzz_tensor t, sum;
     struct fuzz_source none = {NULL, 0};
-    struct summed m = {.slot = slot, .count = 1u + fuzz_below(s, 3)};
+    struct fuzz_end end;
+    pith_stats stats = {.size = sizeof stats};
+    fuzz_end_new(&end, plan, &x->env.env, NULL);
+    struct summed m = {.sum = {.size = sizeof m.sum,
+                               .stream = end.stream,
+                               .slot = slot,
+                               .frames = m.frame,
+                               .lengths = m.length,
+                               .count = 1u + fuzz_below(s, 3),
+                               .status = PITH_ERR_INTERNAL}};
     const uint8_t how = fuzz_u8(s);
     for (int i = 0; i < 3; i++) {
         m.frame[i] = x->frame;
         m.length[i] = x->length;
     }
-    m.scale = how & 0x80 ? 1.0f : 0.5f;
+    m.sum.scale = how & 0x80 ? (float)(how >> 6 & 1) : 0.5f; /* 0 stands for 1 */
     fuzz_tensor_new(&t, s, false, 1u + fuzz_below(s, 3), 1, &x->count);
     fuzz_tensor_new(&sum, &none, true, PITH_F32, 1, &x->count);
-    const pith_status status =
-        pith_reduce(plan, NULL, slot, m.frame, m.length, m.count, m.scale, &t.view);
-    FUZZ_CHECK(fuzz_is_status(status));
+    m.sum.view = t.view;
+    const pith_status status = pith_reduce(end.work, &m.sum, 1);
+    FUZZ_CHECK(fuzz_is_status(status) && m.sum.status == status);
+    FUZZ_CHECK(fuzz_error_fits(pith_work_error(end.work), status));
     if (status == PITH_OK) FUZZ_CHECK(x->status == PITH_OK);
-    pith_sizes sizes;
-    pith_stats stats = {0};
-    pith_state *state = NULL;
-    pith_plan_sizes(plan, &sizes);
-    void *memory = guard_new((size_t)sizes.state_bytes);
-    if (sizes.state_bytes && !x->info.base_dtype)
-        FUZZ_CHECK(pith_state_init(plan, memory, (size_t)sizes.state_bytes, &state) == PITH_OK);
-    FUZZ_CHECK(pith_reduce(plan, state, slot, m.frame, m.length, m.count, m.scale, &sum.view) ==
-               status);
-    if (state) pith_state_stats(state, &stats);
-    if (state) FUZZ_CHECK(stats.frames == (status == PITH_OK ? m.count : 0));
-    guard_free(memory, (size_t)sizes.state_bytes);
-    m.sum = status == PITH_OK ? &sum : NULL;
+    m.sum.view = sum.view;
+    FUZZ_CHECK(pith_reduce(end.work, &m.sum, 1) == status);
+    FUZZ_CHECK(pith_stream_stats(end.stream, &stats) == PITH_OK);
+    FUZZ_CHECK(stats.frames == (status == PITH_OK ? 2 * m.sum.count : 0));
+    FUZZ_CHECK(pith_stream_step(end.stream, slot) == 0);
+    m.values = status == PITH_OK ? &sum : NULL;
     const uint32_t kind = how % 6;
-    reduce_again(x, plan, layout, kind < 5 ? specs[kind] : x->info.spec, &m);
+    reduce_again(x, &end, layout, kind < 5 ? specs[kind] : x->info.spec, &m);
     fuzz_tensor_free(&sum);
     fuzz_tensor_free(&t);
+    fuzz_end_free(&end);
 }
 
 /* ---- Plans -----------------------------------------------------------------------------------*/
@@ -273,7 +286,7 @@ static pith_exempt *ranges_of(const struct subject *x, uint64_t shift, size_t *c
 
 /* Whether blocks are tiles of the shape, which is lost in a slot. */
 static bool in_tiles(const pith_info *info) {
-    pith_codec_info codec;
+    pith_codec_info codec = {.size = sizeof codec};
     for (uint32_t i = 0; pith_codec_at(i, &codec) == PITH_OK; i++)
         if (codec.id == info->codec) return info->ndim != 1 && codec.traits & PITH_TRAIT_BOUND;
     return false;
@@ -295,8 +308,8 @@ static uint64_t into_slots(const struct subject *x, pith_layout *layout, uint64_
 }
 
 static void with_plan(struct subject *x, struct fuzz_source *s) {
-    pith_plan *plan;
-    pith_error error;
+    const pith_plan *plan;
+    pith_error error = {.size = sizeof error};
     uint64_t counts[2];
     pith_layout layout = {.size = sizeof layout,
                           .dtype = x->info.dtype,
@@ -312,7 +325,7 @@ static void with_plan(struct subject *x, struct fuzz_source *s) {
     FUZZ_CHECK(status == PITH_OK || status == PITH_ERR_MEMORY);
     if (plan) {
         const uint32_t made = x->env.allocations;
-        decode_with_state(x, plan, slot, s);
+        decode_with_stream(x, plan, slot, s);
         decode_in_place(x, plan, slot, s);
         reduce(x, plan, &layout, slot, s);
         FUZZ_CHECK(x->env.allocations == made);
@@ -323,7 +336,7 @@ static void with_plan(struct subject *x, struct fuzz_source *s) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct fuzz_source input = {data, size}, s = fuzz_split(&input, PARAMETER_BYTES);
-    struct subject x = {.length = input.length};
+    struct subject x = {.length = input.length, .info = {.size = sizeof x.info}};
     fuzz_env_draw(&x.env, &s);
     const uint8_t how = fuzz_u8(&s);
     uint8_t *frame = guard_copy(input.bytes, input.length);

@@ -11,7 +11,7 @@
 enum { PARAMETER_BYTES = 24 };
 enum { OUTPUT_LIMIT = 1 << 16, FRAMES = 2, UNTOUCHED = 0x5A, NO_STATUS = 99 };
 
-/* Device memory: aligned, and as long as was asked for. */
+/* Device memory: aligned, and as long as was requested. */
 static void *device_new(uint64_t bytes) {
     void *memory = NULL;
     FUZZ_CHECK(posix_memalign(&memory, 256, (size_t)bytes + !bytes) == 0);
@@ -22,20 +22,23 @@ struct subject {
     const uint8_t *frame;
     uint64_t length;
     pith_layout layout;
-    pith_plan *plan;
+    const pith_plan *plan;
     pith_sizes cpu_sizes;
-    pith_cuda_plan *cuda;
+    const pith_cuda_plan *cuda;
     pith_cuda_sizes sizes;
-    void *table, *workspace;
+    void *plan_memory, *workspace;
     struct fuzz_tensor base;
-    pith_state *state; /* the CPU's, or NULL */
-    void *state_memory;
+    pith_work *work;
+    void *work_memory;
+    size_t work_bytes;
+    pith_stream *stream; /* the CPU's */
+    void *stream_memory;
     uint64_t step;
     bool bounded; /* codecs eb and embed */
     bool pages;   /* codec kv */
 };
 
-/* ---- Plans and states ------------------------------------------------------------------------*/
+/* ---- Plans and streams -----------------------------------------------------------------------*/
 
 /* The plan that the header speaks of, or one that it does not. */
 static bool open_plan(struct subject *x, struct fuzz_source *s) {
@@ -46,7 +49,7 @@ static bool open_plan(struct subject *x, struct fuzz_source *s) {
                   {"wdiff:group=16,block=64", PITH_BF16, PITH_F32},
                   {"grad:group=32,block=64", PITH_F32, PITH_NONE},
                   {"grad:bits=8,rotate=0", PITH_F16, PITH_NONE}};
-    pith_info info;
+    pith_info info = {.size = sizeof info};
     const uint32_t other = fuzz_u8(s);
     const char *spec = info.spec;
     x->layout = (pith_layout){.size = sizeof x->layout};
@@ -68,41 +71,44 @@ static bool open_plan(struct subject *x, struct fuzz_source *s) {
     x->bounded = strncmp(spec, "eb", 2) == 0 || strncmp(spec, "embed", 5) == 0;
     x->pages = strncmp(spec, "kv", 2) == 0;
     if (pith_plan_create(&x->plan, spec, &x->layout, NULL, NULL) != PITH_OK) return false;
+    x->sizes.size = sizeof x->sizes;
     if (pith_cuda_plan_sizes(x->plan, &x->sizes, NULL) == PITH_OK) return true;
     pith_plan_destroy(x->plan);
     return false;
 }
 
-static void open_states(struct subject *x, struct fuzz_source *s, uint64_t count) {
+static void open_host(struct subject *x, struct fuzz_source *s, uint64_t count) {
     struct fuzz_source none = {NULL, 0};
-    pith_plan_sizes(x->plan, &x->cpu_sizes);
+    x->cpu_sizes.size = sizeof x->cpu_sizes;
+    FUZZ_CHECK(pith_plan_sizes(x->plan, &x->cpu_sizes) == PITH_OK);
     fuzz_tensor_new(&x->base, &none, true, x->layout.base_dtype, 1, &count);
     if (x->base.bytes) memset(x->base.memory, 0, x->base.bytes);
     if (fuzz_u8(s) & 1) fuzz_fill(&x->base, s);
-    x->state_memory = guard_new((size_t)x->cpu_sizes.state_bytes);
-    if (!x->cpu_sizes.state_bytes) return;
-    FUZZ_CHECK(pith_state_init(x->plan, x->state_memory, (size_t)x->cpu_sizes.state_bytes,
-                               &x->state) == PITH_OK);
+    x->work_bytes = (size_t)pith_work_bytes(&x->plan, 1, 1);
+    x->work_memory = guard_new(x->work_bytes);
+    FUZZ_CHECK(pith_work_init(x->work_memory, x->work_bytes, NULL, &x->work, NULL) == PITH_OK);
+    x->stream_memory = guard_new((size_t)x->cpu_sizes.stream_bytes);
+    FUZZ_CHECK(pith_stream_init(x->plan, x->stream_memory, (size_t)x->cpu_sizes.stream_bytes, NULL,
+                                &x->stream, NULL) == PITH_OK);
     if (x->layout.base_dtype)
-        FUZZ_CHECK(pith_state_set_base(x->plan, x->state, &x->base.view, x->step) == PITH_OK);
+        FUZZ_CHECK(pith_stream_set_base(x->work, x->stream, &x->base.view, x->step) == PITH_OK);
 }
 
-static pith_cuda_state *new_device_state(struct subject *x) {
-    if (!x->sizes.state_bytes) return NULL;
-    void *memory = device_new(x->sizes.state_bytes);
-    FUZZ_CHECK(pith_cuda_state_init(x->cuda, memory, (size_t)x->sizes.state_bytes, NULL) ==
-               PITH_OK);
+static pith_cuda_stream *new_device_stream(struct subject *x) {
+    void *memory = device_new(x->sizes.stream_bytes);
+    FUZZ_CHECK(pith_cuda_stream_init(x->cuda, memory, (size_t)x->sizes.stream_bytes, NULL, NULL,
+                                     NULL) == PITH_OK);
     if (x->layout.base_dtype)
-        FUZZ_CHECK(pith_cuda_state_set_base(x->cuda, memory, x->base.memory, x->layout.base_dtype,
-                                            x->step, NULL) == PITH_OK);
+        FUZZ_CHECK(pith_cuda_stream_set_base(x->cuda, memory, x->base.memory, x->layout.base_dtype,
+                                             x->step, NULL, NULL) == PITH_OK);
     return memory;
 }
 
 static void open_cuda(struct subject *x) {
-    x->table = device_new(x->sizes.table_bytes);
+    x->plan_memory = device_new(x->sizes.plan_bytes);
     x->workspace = device_new(FRAMES * x->sizes.workspace_bytes);
-    FUZZ_CHECK(pith_cuda_plan_create(&x->cuda, x->plan, NULL, 0, x->table,
-                                     (size_t)x->sizes.table_bytes, NULL, NULL) == PITH_OK);
+    FUZZ_CHECK(pith_cuda_plan_create(&x->cuda, x->plan, NULL, 0, x->plan_memory,
+                                     (size_t)x->sizes.plan_bytes, NULL, NULL) == PITH_OK);
 }
 
 /* ---- Calls -----------------------------------------------------------------------------------*/
@@ -144,23 +150,43 @@ static void compare(pith_status wanted, int32_t got, const struct fuzz_tensor *c
     if (got != PITH_OK && !wrote) FUZZ_CHECK(fuzz_same(device, before));
 }
 
-/* Saved, the device's state is the CPU's. */
-static void compare_states(struct subject *x, const pith_cuda_state *device) {
-    const size_t bytes = (size_t)x->cpu_sizes.state_bytes, save = (size_t)x->cpu_sizes.save_bytes;
+static pith_status cpu_decode(struct subject *x, const struct fuzz_tensor *to, uint32_t flags) {
+    pith_item item = {.size = sizeof item,
+                      .stream = x->stream,
+                      .view = to->view,
+                      .frame = (void *)(uintptr_t)x->frame,
+                      .length = (size_t)x->length};
+    return pith_decode(x->work, &item, 1, flags);
+}
+
+/* Saved, the device's stream is the CPU's. */
+static void compare_streams(struct subject *x, const pith_cuda_stream *device) {
+    const size_t bytes = (size_t)x->cpu_sizes.stream_bytes, save = (size_t)x->cpu_sizes.save_bytes;
     size_t first, second;
-    pith_state *state;
-    if (!x->state || !device) return;
+    pith_stream *stream;
     void *memory = guard_new(bytes);
     uint8_t *cpu = guard_new(save), *own = guard_new(save);
-    FUZZ_CHECK(pith_state_init(x->plan, memory, bytes, &state) == PITH_OK);
-    FUZZ_CHECK(pith_cuda_state_unpack(x->cuda, x->plan, device, (size_t)x->sizes.state_bytes,
-                                      state) == PITH_OK);
-    FUZZ_CHECK(pith_state_save(x->plan, x->state, cpu, save, &first) == PITH_OK);
-    FUZZ_CHECK(pith_state_save(x->plan, state, own, save, &second) == PITH_OK);
+    FUZZ_CHECK(pith_stream_init(x->plan, memory, bytes, NULL, &stream, NULL) == PITH_OK);
+    FUZZ_CHECK(pith_cuda_stream_unpack(x->cuda, x->work, stream, device,
+                                       (size_t)x->sizes.stream_bytes, NULL) == PITH_OK);
+    FUZZ_CHECK(pith_stream_save(x->work, x->stream, cpu, save, &first) == PITH_OK);
+    FUZZ_CHECK(pith_stream_save(x->work, stream, own, save, &second) == PITH_OK);
     FUZZ_CHECK(first == second && memcmp(cpu, own, first) == 0);
     guard_free(own, save);
     guard_free(cpu, save);
     guard_free(memory, bytes);
+}
+
+/* What pith_verify says of the frame, and the device's, which looks at the stream too. */
+static void compare_verified(const struct subject *x, int32_t got) {
+    const pith_status verified = pith_verify(x->frame, (size_t)x->length, NULL, NULL);
+    if (got == PITH_OK) FUZZ_CHECK(verified == PITH_OK);
+    if (verified != PITH_OK || got == PITH_OK || got == PITH_ERR_MISMATCH) return;
+    /* Devices look into blocks that have a length of their own. */
+    if (x->bounded)
+        FUZZ_CHECK(got == PITH_ERR_CORRUPT || got == PITH_ERR_UNSUPPORTED);
+    else
+        FUZZ_CHECK(x->layout.base_dtype && (got == PITH_ERR_STEP || got == PITH_ERR_BASE));
 }
 
 static void decode(struct subject *x, uint64_t count) {
@@ -169,22 +195,18 @@ static void decode(struct subject *x, uint64_t count) {
     struct fuzz_tensor cpu = new_tensor(x->layout.dtype, count);
     struct fuzz_tensor device = new_tensor(x->layout.dtype, count);
     struct fuzz_tensor before = new_tensor(x->layout.dtype, count);
-    pith_cuda_state *const state = new_device_state(x);
+    pith_cuda_stream *const stream = new_device_stream(x);
     const pith_cuda_items items = items_of(x, &device, x->layout.dtype, lengths, status);
-    FUZZ_CHECK(pith_cuda_verify(x->cuda, NULL, &items, NULL) == PITH_OK);
-    const pith_status verified = pith_verify(x->frame, (size_t)x->length, NULL, NULL);
-    if (status[0] == PITH_OK) FUZZ_CHECK(verified == PITH_OK);
-    /* Devices look into blocks that have a length of their own. */
-    if (verified == PITH_OK)
-        FUZZ_CHECK(
-            status[0] == PITH_OK || status[0] == PITH_ERR_MISMATCH ||
-            (x->bounded && (status[0] == PITH_ERR_CORRUPT || status[0] == PITH_ERR_UNSUPPORTED)));
-    FUZZ_CHECK(pith_cuda_decode(x->cuda, state, &items, NULL) == PITH_OK);
-    const pith_status wanted =
-        pith_decode(x->plan, x->state, 0, x->frame, (size_t)x->length, &cpu.view);
+    FUZZ_CHECK(pith_cuda_verify(x->cuda, stream, &items, NULL, NULL) == PITH_OK);
+    const int32_t verified = status[0];
+    compare_verified(x, verified);
+    FUZZ_CHECK(fuzz_same(&device, &before));
+    FUZZ_CHECK(pith_cuda_decode(x->cuda, stream, &items, 0, NULL, NULL) == PITH_OK);
+    const pith_status wanted = cpu_decode(x, &cpu, 0);
     compare(wanted, status[0], &cpu, &device, &before);
-    if (status[0] == PITH_OK) compare_states(x, state);
-    free(state);
+    if (wanted == PITH_OK || fuzz_same(&cpu, &before)) FUZZ_CHECK(verified == status[0]);
+    if (status[0] == PITH_OK) compare_streams(x, stream);
+    free(stream);
     fuzz_tensor_free(&before);
     fuzz_tensor_free(&device);
     fuzz_tensor_free(&cpu);
@@ -197,15 +219,16 @@ static void decode_add(struct subject *x, uint64_t count) {
     if (dtype > PITH_F16) return;
     struct fuzz_tensor cpu = new_tensor(dtype, count), device = new_tensor(dtype, count);
     struct fuzz_tensor before = new_tensor(dtype, count);
+    pith_cuda_stream *const stream = new_device_stream(x);
     if (x->layout.base_dtype && count) {
         memcpy(cpu.memory, x->base.memory, x->base.bytes);
         memcpy(device.memory, x->base.memory, x->base.bytes);
         memcpy(before.memory, x->base.memory, x->base.bytes);
     }
     const pith_cuda_items items = items_of(x, &device, dtype, lengths, status);
-    FUZZ_CHECK(pith_cuda_decode_add(x->cuda, &items, NULL) == PITH_OK);
-    const pith_status wanted = pith_decode_add(x->plan, 0, x->frame, (size_t)x->length, &cpu.view);
-    compare(wanted, status[0], &cpu, &device, &before);
+    FUZZ_CHECK(pith_cuda_decode(x->cuda, stream, &items, PITH_ADD, NULL, NULL) == PITH_OK);
+    compare(cpu_decode(x, &cpu, PITH_ADD), status[0], &cpu, &device, &before);
+    free(stream);
     fuzz_tensor_free(&before);
     fuzz_tensor_free(&device);
     fuzz_tensor_free(&cpu);
@@ -219,12 +242,20 @@ static void reduce(struct subject *x, uint64_t count, float scale) {
     if (x->layout.base_dtype || x->layout.dtype > PITH_F16 || x->bounded || x->pages) return;
     struct fuzz_tensor cpu = new_tensor(PITH_F32, count), before = new_tensor(PITH_F32, count);
     struct fuzz_tensor device = new_tensor(PITH_F32, count);
+    pith_cuda_stream *const stream = new_device_stream(x);
     const pith_cuda_items items = items_of(x, &device, PITH_F32, lengths, status);
-    FUZZ_CHECK(pith_cuda_reduce(x->cuda, NULL, &items, FRAMES, scale, NULL) == PITH_OK);
-    const pith_status wanted =
-        pith_reduce(x->plan, NULL, 0, frames, sizes, FRAMES, scale, &cpu.view);
+    pith_sum sum = {.size = sizeof sum,
+                    .stream = x->stream,
+                    .frames = frames,
+                    .lengths = sizes,
+                    .count = FRAMES,
+                    .scale = scale,
+                    .view = cpu.view};
+    FUZZ_CHECK(pith_cuda_reduce(x->cuda, stream, &items, FRAMES, scale, NULL, NULL) == PITH_OK);
+    const pith_status wanted = pith_reduce(x->work, &sum, 1);
     FUZZ_CHECK(status[0] == status[1]);
     compare(wanted, status[0], &cpu, &device, &before);
+    free(stream);
     fuzz_tensor_free(&before);
     fuzz_tensor_free(&device);
     fuzz_tensor_free(&cpu);
@@ -239,15 +270,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (open_plan(&x, &s)) {
         uint64_t count = 1;
         for (uint32_t i = 0; i < x.layout.ndim; i++) count *= x.layout.shape[i];
-        open_states(&x, &s, count);
+        open_host(&x, &s, count);
         open_cuda(&x);
         decode(&x, count);
         decode_add(&x, count);
         reduce(&x, count, fuzz_u8(&s) & 1 ? 1.0f : 0.5f);
         pith_cuda_plan_destroy(x.cuda);
         free(x.workspace);
-        free(x.table);
-        guard_free(x.state_memory, (size_t)x.cpu_sizes.state_bytes);
+        free(x.plan_memory);
+        guard_free(x.stream_memory, (size_t)x.cpu_sizes.stream_bytes);
+        guard_free(x.work_memory, x.work_bytes);
         fuzz_tensor_free(&x.base);
         pith_plan_destroy(x.plan);
     }

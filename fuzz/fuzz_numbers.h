@@ -13,6 +13,8 @@ float fuzz_base_number(const uint8_t *at, uint32_t dtype);
 /* Whether got can be base + x' rounded to base_dtype (PITH_NONE: x' itself) for an x' within
  * bound of the difference. A result beyond the dtype's range saturates. */
 bool fuzz_within(float difference, float base, float got, uint32_t base_dtype, double bound);
+/* Whether the codec of the spec has a key. */
+bool fuzz_spec_has(const char *spec, const char *key);
 /* The value of a numeric key of the spec, its default when it does not stand there. */
 uint64_t fuzz_spec_number(const char *spec, const char *key);
 

@@ -12,13 +12,13 @@ enum { PARAMETER_BYTES = 96, STEPS_MAX = 3 };
 struct trip {
     struct fuzz_layout layout;
     struct fuzz_env env;
-    pith_plan *plan;
+    const pith_plan *plan;
     pith_sizes sizes;
-    void *memory[2]; /* of the sender's state and the receiver's */
-    pith_state *sender, *receiver;
+    struct fuzz_end sender, receiver;
     struct fuzz_tensor value;
-    uint8_t *frame;
+    uint8_t *frame; /* that is looked at */
     bool based;
+    bool together;      /* all slots of a step in one call */
     float *residual[2]; /* of all slots, before and after an encode; NULL without error feedback */
     bool huge;          /* values of any step were so large that sums of them overflow */
 };
@@ -27,30 +27,22 @@ static bool has_feedback(const struct trip *t) {
     return strstr(t->layout.spec, "ef=full") || strstr(t->layout.spec, "ef=ema");
 }
 
-static pith_state *state_new(struct trip *t, void **memory) {
-    pith_state *state = NULL;
-    const size_t bytes = (size_t)t->sizes.state_bytes;
-    *memory = guard_new(bytes);
-    if (bytes) FUZZ_CHECK(pith_state_init(t->plan, *memory, bytes, &state) == PITH_OK);
-    return state;
-}
-
-/* Out of the saved state: FORMAT.md, Saved state. */
+/* Out of the saved stream: FORMAT.md, Saved streams. */
 static void get_residual(struct trip *t, int which) {
     size_t written;
     const size_t bytes = (size_t)t->sizes.save_bytes;
     if (!t->residual[0]) return;
     uint8_t *saved = guard_new(bytes);
-    FUZZ_CHECK(pith_state_save(t->plan, t->sender, saved, bytes, &written) == PITH_OK);
+    FUZZ_CHECK(pith_stream_save(t->sender.work, t->sender.stream, saved, bytes, &written) ==
+               PITH_OK);
     memcpy(t->residual[which], saved + 72 + 16 * t->sizes.slots, (size_t)t->layout.count * 4);
     guard_free(saved, bytes);
 }
 
-static void get_base(struct trip *t, const pith_state *state, uint64_t slot, uint64_t count,
-                     struct fuzz_tensor *out) {
+static void get_base(struct trip *t, uint64_t slot, uint64_t count, struct fuzz_tensor *out) {
     struct fuzz_source none = {NULL, 0};
     fuzz_tensor_new(out, &none, true, t->layout.layout.base_dtype, 1, &count);
-    FUZZ_CHECK(pith_state_get_base(t->plan, state, slot, &out->view) == PITH_OK);
+    FUZZ_CHECK(pith_stream_get_base(t->sender.work, t->sender.stream, slot, &out->view) == PITH_OK);
 }
 
 /* ---- What was promised -----------------------------------------------------------------------*/
@@ -88,12 +80,13 @@ static void check_bounded(const struct trip *t, const struct fuzz_tensor *out, u
     }
 }
 
-/* One frame of wdiff. old: base before; out: f32, what the receiver got. */
+/* One frame of wdiff, or of a codec without groups: each value is one. old: base before; out: f32,
+ * what the receiver got. */
 static void check_groups(const struct trip *t, const struct fuzz_tensor *old,
                          const struct fuzz_tensor *out, uint64_t first, double bound) {
     const struct fuzz_layout *l = &t->layout;
     const uint32_t base_dtype = old ? old->view.dtype : PITH_NONE;
-    const uint64_t group = fuzz_spec_number(l->spec, "group");
+    const uint64_t group = fuzz_spec_has(l->spec, "group") ? fuzz_spec_number(l->spec, "group") : 1;
     bool poisoned = false;
     for (uint64_t at = 0; at < out->count; at += group) {
         const uint64_t end = at + group < out->count ? at + group : out->count;
@@ -137,7 +130,7 @@ struct unit {
 };
 
 static void pages_open(struct pages *p, size_t length) {
-    pith_info info;
+    pith_info info = {.size = sizeof info};
     char canon[PITH_SPEC_MAX];
     FUZZ_CHECK(pith_inspect(p->t->frame, length, &info, NULL) == PITH_OK);
     FUZZ_CHECK(pith_spec_check(p->t->layout.spec, canon, sizeof canon, NULL) == PITH_OK);
@@ -354,7 +347,7 @@ static void check_rotated(struct trip *t, const struct fuzz_tensor *out, uint64_
 }
 
 static void check_frame(struct trip *t, uint64_t slot, size_t length, bool key) {
-    pith_info info;
+    pith_info info = {.size = sizeof info};
     const struct fuzz_layout *l = &t->layout;
     FUZZ_CHECK(pith_inspect(t->frame, length, &info, NULL) == PITH_OK);
     FUZZ_CHECK(info.frame_bytes == length && info.dtype == l->layout.dtype);
@@ -366,17 +359,18 @@ static void check_frame(struct trip *t, uint64_t slot, size_t length, bool key) 
     if (info.source_bytes)
         FUZZ_CHECK(memcmp(info.source, l->layout.source, info.source_bytes) == 0);
     FUZZ_CHECK(length <= pith_plan_frame_bytes(t->plan, slot, key));
-    FUZZ_CHECK(length <= (key ? t->sizes.key_bytes : t->sizes.slot_bytes) || !length);
+    FUZZ_CHECK(length <= (key ? t->sizes.key_bytes : t->sizes.frame_bytes) || !length);
     if (t->sizes.fixed) FUZZ_CHECK(length == pith_plan_frame_bytes(t->plan, slot, key));
     const pith_status verified = pith_verify(t->frame, length, &t->env.env, NULL);
     FUZZ_CHECK(verified == PITH_OK || (verified == PITH_ERR_MEMORY && t->env.fail_at));
 }
 
-/* ---- One slot of one step --------------------------------------------------------------------*/
+/* ---- Slots of one step -----------------------------------------------------------------------*/
 
 static void check_replicas(struct trip *t, uint64_t slot) {
-    FUZZ_CHECK(pith_state_identity(t->sender, slot) == pith_state_identity(t->receiver, slot));
-    FUZZ_CHECK(pith_state_step(t->sender, slot) == pith_state_step(t->receiver, slot));
+    const pith_stream *const a = t->sender.stream, *const b = t->receiver.stream;
+    FUZZ_CHECK(pith_stream_base_hash(a, slot) == pith_stream_base_hash(b, slot));
+    FUZZ_CHECK(pith_stream_step(a, slot) == pith_stream_step(b, slot));
 }
 
 static void check_result(struct trip *t, const struct fuzz_tensor *old,
@@ -389,7 +383,7 @@ static void check_result(struct trip *t, const struct fuzz_tensor *old,
         FUZZ_CHECK(bound == 0);
         check_exact(t, out, first);
     } else if (t->layout.traits & PITH_TRAIT_BOUND) {
-        pith_info info;
+        pith_info info = {.size = sizeof info};
         FUZZ_CHECK(pith_inspect(t->frame, length, &info, NULL) == PITH_OK && bound == info.bound);
         check_bounded(t, out, first, &info);
     } else if (t->layout.traits & PITH_TRAIT_EXEMPT) {
@@ -414,63 +408,137 @@ static void check_key(const struct trip *t, const struct fuzz_tensor *out, uint6
     }
 }
 
-static void one_slot(struct trip *t, uint64_t slot, bool key, struct fuzz_source *s) {
-    uint64_t first, count;
-    size_t length, cap = (size_t)pith_plan_frame_bytes(t->plan, slot, key);
+/* A slot of a step, from before its values are encoded until they were decoded. */
+struct piece {
+    uint64_t slot, first;
+    bool requested, key; /* a key frame: by the caller's flag; by that or the spec's own rule */
     struct fuzz_tensor old, out;
+    uint8_t *frame;
+    size_t cap, length;
+};
+
+static void piece_open(struct trip *t, struct piece *p, uint64_t slot, struct fuzz_source *s) {
+    uint64_t count;
     const bool own = t->layout.traits & (PITH_TRAIT_LOSSLESS | PITH_TRAIT_BOUND);
     const uint32_t dtype = own ? t->layout.layout.dtype : (uint32_t)PITH_F32;
-    FUZZ_CHECK(pith_plan_slot(t->plan, slot, &first, &count) == PITH_OK);
+    *p = (struct piece){.slot = slot, .requested = t->based && fuzz_u8(s) % 8 == 7};
+    p->key = p->requested;
+    FUZZ_CHECK(pith_plan_slot(t->plan, slot, &p->first, &count) == PITH_OK);
     if (t->based) {
-        key |= pith_plan_is_key(t->plan, pith_state_step(t->sender, slot));
-        cap = (size_t)pith_plan_frame_bytes(t->plan, slot, key);
-        get_base(t, t->sender, slot, count, &old);
+        p->key |= pith_plan_is_key(t->plan, pith_stream_step(t->sender.stream, slot));
+        get_base(t, slot, count, &p->old);
     }
-    fuzz_tensor_new(&out, s, false, dtype, 1, &count);
-    t->frame = guard_new(cap);
-    get_residual(t, 0);
-    const pith_status status =
-        key ? pith_encode_key(t->plan, t->sender, &t->value.view, slot, t->frame, cap, &length)
-            : pith_encode(t->plan, t->sender, &t->value.view, slot, t->frame, cap, &length);
-    FUZZ_CHECK(status == PITH_OK);
-    check_frame(t, slot, length, key);
-    FUZZ_CHECK(pith_decode(t->plan, t->receiver, slot, t->frame, length, &out.view) == PITH_OK);
-    if (t->based) check_replicas(t, slot);
-    get_residual(t, 1);
-    if (key)
-        check_key(t, &out, first);
+    fuzz_tensor_new(&p->out, s, false, dtype, 1, &count);
+    p->cap = (size_t)pith_plan_frame_bytes(t->plan, slot, p->key);
+    p->frame = guard_new(p->cap);
+}
+
+static void piece_check(struct trip *t, const struct piece *p) {
+    t->frame = p->frame;
+    check_frame(t, p->slot, p->length, p->key);
+    if (t->based) check_replicas(t, p->slot);
+    if (p->key)
+        check_key(t, &p->out, p->first);
     else
-        check_result(t, t->based ? &old : NULL, &out, slot, length);
-    guard_free(t->frame, cap);
-    fuzz_tensor_free(&out);
-    if (t->based) fuzz_tensor_free(&old);
+        check_result(t, t->based ? &p->old : NULL, &p->out, p->slot, p->length);
+}
+
+static void piece_close(struct trip *t, struct piece *p) {
+    guard_free(p->frame, p->cap);
+    fuzz_tensor_free(&p->out);
+    if (t->based) fuzz_tensor_free(&p->old);
+}
+
+/* Those of the pieces that are requested to be key frames, or the others. */
+static void encode_pieces(struct trip *t, struct piece *pieces, size_t count, bool requested) {
+    pith_item item[FUZZ_SLOTS_MAX];
+    struct piece *of[FUZZ_SLOTS_MAX];
+    size_t n = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (pieces[i].requested != requested) continue;
+        of[n] = &pieces[i];
+        item[n++] = (pith_item){.size = sizeof *item,
+                                .stream = t->sender.stream,
+                                .slot = pieces[i].slot,
+                                .view = t->value.view,
+                                .frame = pieces[i].frame,
+                                .capacity = pieces[i].cap};
+    }
+    FUZZ_CHECK(pith_encode(t->sender.work, item, n, requested ? PITH_KEY_FRAME : 0) == PITH_OK);
+    FUZZ_CHECK(fuzz_list_done(t->sender.work, item, n, PITH_OK));
+    for (size_t i = 0; i < n; i++) of[i]->length = item[i].length;
+}
+
+static void decode_pieces(struct trip *t, const struct piece *pieces, size_t count) {
+    pith_item item[FUZZ_SLOTS_MAX];
+    for (size_t i = 0; i < count; i++)
+        item[i] = (pith_item){.size = sizeof *item,
+                              .stream = t->receiver.stream,
+                              .slot = pieces[i].slot,
+                              .view = pieces[i].out.view,
+                              .frame = pieces[i].frame,
+                              .length = pieces[i].length};
+    FUZZ_CHECK(pith_decode(t->receiver.work, item, count, 0) == PITH_OK);
+    FUZZ_CHECK(fuzz_list_done(t->receiver.work, item, count, PITH_OK));
+}
+
+/* Slots [first, first + count) in one call. */
+static void some_slots(struct trip *t, uint64_t first, size_t count, struct fuzz_source *s) {
+    struct piece pieces[FUZZ_SLOTS_MAX];
+    for (size_t i = 0; i < count; i++) piece_open(t, &pieces[i], first + i, s);
+    get_residual(t, 0);
+    encode_pieces(t, pieces, count, false);
+    encode_pieces(t, pieces, count, true);
+    decode_pieces(t, pieces, count);
+    get_residual(t, 1);
+    for (size_t i = 0; i < count; i++) piece_check(t, &pieces[i]);
+    for (size_t i = 0; i < count; i++) piece_close(t, &pieces[i]);
+}
+
+/* Without a base the step of a frame is the caller's to choose. */
+static void choose_step(struct trip *t, uint64_t step, pith_stream_options options,
+                        struct fuzz_source *s) {
+    const struct fuzz_end *e = &t->sender;
+    options.seed = fuzz_u8(s);
+    options.rng_stream = fuzz_u8(s);
+    FUZZ_CHECK(pith_stream_set_random(e->work, e->stream, &options) == PITH_OK);
+    for (uint64_t slot = 0; slot < t->sizes.slots; slot++)
+        FUZZ_CHECK(pith_stream_set_step(e->work, e->stream, slot, step) == PITH_OK);
 }
 
 static void steps(struct trip *t, struct fuzz_source *values, struct fuzz_source *s) {
     const pith_layout *l = &t->layout.layout;
+    pith_stream_options options = {.size = sizeof options};
     fuzz_tensor_new(&t->value, s, false, l->dtype, l->ndim, l->shape);
-    t->sender = state_new(t, &t->memory[0]);
-    t->receiver = state_new(t, &t->memory[1]);
-    if (t->based) pith_state_set_random(t->sender, fuzz_u8(s), fuzz_u8(s));
+    if (t->based) {
+        options.seed = fuzz_u8(s);
+        options.rng_stream = fuzz_u8(s);
+    }
     const bool feedback = has_feedback(t);
     for (int i = 0; i < 2 && feedback; i++)
         t->residual[i] = guard_new((size_t)t->layout.count * sizeof(float));
-    if (!t->based) FUZZ_CHECK(pith_plan_set_ranks(t->plan, fuzz_u8(s), 256) == PITH_OK);
+    if (!t->based) {
+        options.rank = fuzz_u8(s);
+        options.ranks = 256;
+    }
+    fuzz_end_new(&t->sender, t->plan, &t->env.env, &options);
+    fuzz_end_new(&t->receiver, t->plan, &t->env.env, NULL);
     for (uint64_t n = 1 + fuzz_below(s, STEPS_MAX); n--;) {
-        if (!t->based) pith_plan_set_random(t->plan, fuzz_u8(s), fuzz_u8(s), n);
+        if (!t->based) choose_step(t, n, options, s);
         struct fuzz_source fill = {values->bytes, values->length};
         fuzz_fill(&t->value, &fill);
         if (values->length) values->length--;
-        for (uint64_t slot = 0; slot < t->sizes.slots; slot++) {
-            const bool key = t->based && fuzz_u8(s) % 8 == 7;
-            one_slot(t, slot, key, s);
-        }
-        if (t->sender) FUZZ_CHECK(fuzz_state_holds(t->plan, t->receiver));
+        if (t->together)
+            some_slots(t, 0, (size_t)t->sizes.slots, s);
+        else
+            for (uint64_t slot = 0; slot < t->sizes.slots; slot++) some_slots(t, slot, 1, s);
+        FUZZ_CHECK(fuzz_stream_holds(t->receiver.work, t->receiver.stream));
+        FUZZ_CHECK(t->based || pith_stream_step(t->sender.stream, 0) == n + 1);
     }
     for (int i = 0; i < 2 && feedback; i++)
         guard_free(t->residual[i], (size_t)t->layout.count * sizeof(float));
-    guard_free(t->memory[0], (size_t)t->sizes.state_bytes);
-    guard_free(t->memory[1], (size_t)t->sizes.state_bytes);
+    fuzz_end_free(&t->sender);
+    fuzz_end_free(&t->receiver);
     fuzz_tensor_free(&t->value);
 }
 
@@ -487,11 +555,8 @@ static void one_shot(struct trip *t, struct fuzz_source *values, struct fuzz_sou
                          .source_bytes = l->source_bytes,
                          .exempt = l->exempt,
                          .exempt_count = l->exempt_count};
-    pith_layout plain = *l;
-    plain.slots = plain.slot_count = 0;
-    plain.slot_counts = NULL;
-    plain.base_dtype = PITH_NONE;
-    if (pith_compress_bound(t->layout.spec, &plain, &cap, NULL) != PITH_OK) return;
+    const pith_view like = pith_view_dense(NULL, l->dtype, l->ndim, l->shape);
+    if (pith_compress_bound(t->layout.spec, &like, NULL, &extra, &cap, NULL) != PITH_OK) return;
     fuzz_tensor_new(&t->value, s, false, l->dtype, l->ndim, l->shape);
     fuzz_fill(&t->value, values);
     t->frame = guard_new((size_t)cap);
@@ -507,7 +572,7 @@ static void one_shot(struct trip *t, struct fuzz_source *values, struct fuzz_sou
     }
     if (status == PITH_OK && t->layout.traits & PITH_TRAIT_LOSSLESS) check_exact(t, &out, 0);
     if (status == PITH_OK && t->layout.traits & PITH_TRAIT_BOUND) {
-        pith_info info;
+        pith_info info = {.size = sizeof info};
         FUZZ_CHECK(pith_inspect(t->frame, length, &info, NULL) == PITH_OK);
         check_bounded(t, &out, 0, &info);
     }
@@ -518,15 +583,15 @@ static void one_shot(struct trip *t, struct fuzz_source *values, struct fuzz_sou
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct fuzz_source values = {data, size}, s = fuzz_split(&values, PARAMETER_BYTES);
-    struct trip t = {.frame = NULL};
-    pith_error error;
+    struct trip t = {.sizes = {.size = sizeof t.sizes}, .together = size % 4 == 3};
+    pith_error error = {.size = sizeof error};
     fuzz_env_draw(&t.env, &s);
     fuzz_draw_layout(&t.layout, &s);
     const pith_status status =
         pith_plan_create(&t.plan, t.layout.spec, &t.layout.layout, &t.env.env, &error);
     FUZZ_CHECK((status == PITH_OK) == (t.plan != NULL) && fuzz_is_status(status));
     if (t.plan) {
-        pith_plan_sizes(t.plan, &t.sizes);
+        FUZZ_CHECK(pith_plan_sizes(t.plan, &t.sizes) == PITH_OK);
         t.based = t.layout.layout.base_dtype != PITH_NONE;
         steps(&t, &values, &s);
     }

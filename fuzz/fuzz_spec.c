@@ -7,8 +7,8 @@
 static void check_plan(const char *spec, const char *canon, struct fuzz_source *s) {
     struct fuzz_layout l;
     struct fuzz_env e;
-    pith_plan *plan;
-    pith_error error;
+    const pith_plan *plan;
+    pith_error error = {.size = sizeof error};
     pith_sizes sizes[2];
     pith_status status[2];
     const char *specs[2] = {spec, canon};
@@ -16,10 +16,11 @@ static void check_plan(const char *spec, const char *canon, struct fuzz_source *
     for (int i = 0; i < 2; i++) {
         fuzz_env_init(&e);
         memset(&sizes[i], 0, sizeof sizes[i]);
+        sizes[i].size = sizeof sizes[i];
         status[i] = pith_plan_create(&plan, specs[i], &l.layout, &e.env, &error);
         FUZZ_CHECK((status[i] == PITH_OK) == (plan != NULL));
-        FUZZ_CHECK(fuzz_is_status(status[i]) && error.text);
-        if (plan) pith_plan_sizes(plan, &sizes[i]);
+        FUZZ_CHECK(fuzz_is_status(status[i]) && fuzz_error_fits(&error, status[i]));
+        if (plan) FUZZ_CHECK(pith_plan_sizes(plan, &sizes[i]) == PITH_OK);
         pith_plan_destroy(plan);
         fuzz_env_done(&e);
     }
@@ -47,12 +48,13 @@ static bool may_grow(const struct fuzz_layout *l) {
 
 /* Lengths are known beforehand where the codec says so, but for entropy coding. */
 static void check_rate(const pith_plan *plan, const char *canon, const struct fuzz_layout *l) {
-    pith_sizes sizes;
-    pith_plan_sizes(plan, &sizes);
+    pith_sizes sizes = {.size = sizeof sizes};
+    FUZZ_CHECK(pith_plan_sizes(plan, &sizes) == PITH_OK);
     const bool fixed = l->traits & PITH_TRAIT_FIXED_RATE && !strstr(canon, "entropy=zstd");
     FUZZ_CHECK((sizes.fixed != 0) == fixed);
     for (uint64_t slot = 0; slot < sizes.slots; slot++)
-        FUZZ_CHECK(pith_plan_frame_bytes(plan, slot, 0) <= sizes.slot_bytes);
+        FUZZ_CHECK(pith_plan_frame_bytes(plan, slot, 0) <= sizes.frame_bytes);
+    FUZZ_CHECK(sizes.frame_bytes <= sizes.slot_bytes && sizes.stream_bytes > 0);
 }
 
 /* Specs of every kind of key: a spec that is taken is never what a plan is refused for. */
@@ -60,8 +62,8 @@ static void check_drawn(const uint8_t *data, size_t size) {
     struct fuzz_source s = {data, size};
     struct fuzz_layout l;
     char canon[PITH_SPEC_MAX], again[PITH_SPEC_MAX];
-    pith_plan *plan;
-    pith_error error;
+    const pith_plan *plan;
+    pith_error error = {.size = sizeof error};
     fuzz_draw_layout(&l, &s);
     const pith_status status = pith_spec_check(l.spec, canon, sizeof canon, &error);
     FUZZ_CHECK(status == PITH_OK || status == PITH_ERR_SPEC);
@@ -78,7 +80,7 @@ static void check_drawn(const uint8_t *data, size_t size) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct fuzz_source s = {data, size};
     char canon[PITH_SPEC_MAX], again[PITH_SPEC_MAX];
-    pith_error error;
+    pith_error error = {.size = sizeof error};
     check_drawn(data, size);
     const char *end = size ? memchr(data, 0, size) : NULL;
     const size_t length = end ? (size_t)(end - (const char *)data) : size;
@@ -86,7 +88,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (length) memcpy(spec, data, length);
     spec[length] = 0;
     const pith_status status = pith_spec_check(spec, canon, sizeof canon, &error);
-    FUZZ_CHECK(fuzz_is_status(status) && error.text && error.offset <= length);
+    FUZZ_CHECK(fuzz_is_status(status) && fuzz_error_fits(&error, status) && error.offset <= length);
     if (status == PITH_OK) {
         FUZZ_CHECK(pith_spec_check(canon, again, sizeof again, &error) == PITH_OK);
         FUZZ_CHECK(strcmp(canon, again) == 0);

@@ -100,7 +100,7 @@ static void compressed(unsigned number, const char *spec, const pith_view *value
                        const pith_view *base, const pith_layout *layout) {
     static uint8_t frame[1 << 16];
     size_t length;
-    pith_error error;
+    pith_error error = {.size = sizeof error};
     const pith_status status =
         pith_compress(spec, value, base, layout, NULL, frame, sizeof frame - 24, &length, &error);
     if (status != PITH_OK) {
@@ -131,60 +131,82 @@ static void frame_seeds(void) {
     }
 }
 
+/* ---- Streams ---------------------------------------------------------------------------------*/
+
+static void *memory_of(uint64_t bytes) {
+    void *const memory = malloc((size_t)bytes);
+    if (!memory) exit(1);
+    return memory;
+}
+
+/* One frame of a new stream, and the stream as it is saved behind it. The frame has room for the
+ * parameters. */
+static size_t stream_seed(unsigned number, const char *spec, const pith_layout *layout,
+                          const pith_view *view, uint32_t flags, uint8_t *frame, size_t capacity) {
+    const pith_plan *plan;
+    pith_work *work;
+    pith_stream *stream;
+    pith_sizes sizes = {.size = sizeof sizes};
+    size_t length;
+    must(pith_plan_create(&plan, spec, layout, NULL, NULL));
+    must(pith_plan_sizes(plan, &sizes));
+    const uint64_t bytes = pith_work_bytes(&plan, 1, 1);
+    void *const scratch = memory_of(bytes), *const memory = memory_of(sizes.stream_bytes);
+    void *const saved = memory_of(sizes.save_bytes);
+    must(pith_work_init(scratch, (size_t)bytes, NULL, &work, NULL));
+    must(pith_stream_init(plan, memory, (size_t)sizes.stream_bytes, NULL, &stream, NULL));
+    pith_item item = {.size = sizeof item,
+                      .stream = stream,
+                      .view = *view,
+                      .frame = frame,
+                      .capacity = capacity - 24};
+    must(pith_encode(work, &item, 1, flags));
+    must(pith_stream_save(work, stream, saved, (size_t)sizes.save_bytes, &length));
+    seed("stream", number, saved, length);
+    free(saved);
+    free(memory);
+    free(scratch);
+    pith_plan_destroy(plan);
+    return item.length;
+}
+
 /* Key frames come from streams only. */
 static void key_seeds(void) {
     static const char *const specs[] = {"wdiff:group=16", "wdiff", "lossless:block=16"};
     static float value[40];
-    static uint64_t memory[512], saved[512];
     uint8_t frame[1024];
     for (unsigned i = 0; i < 40; i++) value[i] = (float)i * 0.25f - 3;
     for (unsigned i = 0; i < 3; i++) {
-        pith_plan *plan;
-        pith_state *state;
-        size_t length;
         const pith_layout layout = {.size = sizeof layout,
                                     .dtype = PITH_F32,
                                     .ndim = 1,
                                     .base_dtype = i ? PITH_F32 : PITH_F16,
                                     .shape = {40}};
         const pith_view view = pith_view_flat(value, PITH_F32, 40);
-        must(pith_plan_create(&plan, specs[i], &layout, NULL, NULL));
-        must(pith_state_init(plan, memory, sizeof memory, &state));
-        must(pith_encode_key(plan, state, &view, 0, frame, sizeof frame - 24, &length));
+        const size_t length =
+            stream_seed(60 + i, specs[i], &layout, &view, PITH_KEY_FRAME, frame, sizeof frame);
         frame_seed(60 + i, frame, length);
-        must(pith_state_save(plan, state, saved, sizeof saved, &length));
-        seed("state", 60 + i, saved, length);
-        pith_plan_destroy(plan);
     }
 }
-
-/* ---- Everything else -------------------------------------------------------------------------*/
 
 /* A residual, saved. */
 static void residual_seeds(void) {
     static const char *const specs[] = {"grad:ef=full,group=32", "grad:ef=ema:0.75,bits=2", "grad"};
     static float value[40];
-    static uint64_t memory[512], saved[512];
     uint8_t frame[1024];
     for (unsigned i = 0; i < 40; i++) value[i] = (float)(i * i % 23) * 0.3f - 3;
     for (unsigned i = 0; i < 3; i++) {
-        pith_plan *plan;
-        pith_state *state;
-        size_t length;
         const pith_layout layout = {
             .size = sizeof layout, .dtype = PITH_F32, .ndim = 1, .shape = {40}, .slots = 1 + i};
         const pith_view view = pith_view_flat(value, PITH_F32, 40);
-        must(pith_plan_create(&plan, specs[i], &layout, NULL, NULL));
-        must(pith_state_init(plan, memory, sizeof memory, &state));
-        must(pith_encode(plan, state, &view, 0, frame, sizeof frame, &length));
-        must(pith_state_save(plan, state, saved, sizeof saved, &length));
-        seed("state", 70 + i, saved, length);
-        pith_plan_destroy(plan);
+        (void)stream_seed(70 + i, specs[i], &layout, &view, 0, frame, sizeof frame);
     }
 }
 
+/* ---- Everything else -------------------------------------------------------------------------*/
+
 static void random_seeds(void) {
-    static const char *const targets[] = {"roundtrip", "backends", "state", "cache"};
+    static const char *const targets[] = {"roundtrip", "backends", "stream", "cache"};
     uint8_t bytes[400];
     uint32_t state = 1;
     for (unsigned t = 0; t < 4; t++)

@@ -57,20 +57,35 @@ bool fuzz_within(float difference, float base, float got, uint32_t base_dtype, d
     return error <= bound + absolute + relative * fmax(fabs((double)got), fabs(want) + bound);
 }
 
+/* The key's default. */
+static bool find_key(const char *spec, const char *key, uint64_t *initial) {
+    pith_codec_info codec = {.size = sizeof codec};
+    pith_key_info info = {.size = sizeof info};
+    for (uint32_t c = 0; pith_codec_at(c, &codec) == PITH_OK; c++) {
+        const size_t name = strlen(codec.name);
+        if (strncmp(spec, codec.name, name) != 0 || (spec[name] && spec[name] != ':')) continue;
+        for (uint32_t k = 0; pith_codec_key_at(c, k, &info) == PITH_OK; k++) {
+            if (strcmp(info.name, key) != 0) continue;
+            *initial = strtoull(info.initial, NULL, 10);
+            return true;
+        }
+    }
+    return false;
+}
+
+bool fuzz_spec_has(const char *spec, const char *key) {
+    uint64_t initial;
+    return find_key(spec, key, &initial);
+}
+
 uint64_t fuzz_spec_number(const char *spec, const char *key) {
     char pattern[2][40];
-    pith_codec_info codec;
-    pith_key_info info;
+    uint64_t initial;
     for (int i = 0; i < 2; i++) {
         snprintf(pattern[i], sizeof pattern[i], "%c%s=", i ? ',' : ':', key);
         const char *at = strstr(spec, pattern[i]);
         if (at) return strtoull(at + strlen(pattern[i]), NULL, 10);
     }
-    for (uint32_t c = 0; pith_codec_at(c, &codec) == PITH_OK; c++) {
-        const size_t name = strlen(codec.name);
-        if (strncmp(spec, codec.name, name) != 0 || (spec[name] && spec[name] != ':')) continue;
-        for (uint32_t k = 0; pith_codec_key_at(c, k, &info) == PITH_OK; k++)
-            if (strcmp(info.name, key) == 0) return strtoull(info.initial, NULL, 10);
-    }
+    if (find_key(spec, key, &initial)) return initial;
     fuzz_fail("the codec has the key", __FILE__, __LINE__);
 }

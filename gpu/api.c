@@ -7,70 +7,89 @@
 #include "plan.h"
 #include "predict.h"
 
-static pith_status fail(pith_cuda_plan *c, pith_status status, const char *text) {
-    return pithi_cuda_fail(&c->error, status, text, 0);
-}
-
 /* ---- Arguments -------------------------------------------------------------------------------*/
 
-/* The caller's struct, whatever its age; see pith_env.size. */
-static pith_status take_items(pith_cuda_plan *c, const pith_cuda_items *from, pith_cuda_items *to) {
-    memset(to, 0, sizeof *to);
-    if (!from || from->size < sizeof from->size || from->size > 4096)
-        return fail(c, PITH_ERR_ARG, "items are NULL, or their size is not set");
-    const uint8_t *const bytes = (const uint8_t *)from;
-    for (size_t i = sizeof *to; i < from->size; i++)
-        if (bytes[i]) return fail(c, PITH_ERR_UNSUPPORTED, "items of a newer pith");
-    memcpy(to, from, from->size < sizeof *to ? from->size : sizeof *to);
+static pith_status take_items(const pith_cuda_items *from, pith_cuda_items *to, pith_error *error) {
+    if (!from) return pithi_cuda_null("items", error);
+    const pith_status status = pithi_cuda_take(to, sizeof *to, from, "items", error);
+    if (status != PITH_OK) return status;
     if (!to->count || to->count > UINT64_MAX / sizeof(struct pithi_gpu_work))
-        return fail(c, PITH_ERR_ARG, "a call needs items");
-    if (!to->status) return fail(c, PITH_ERR_ARG, "status is NULL");
-    if (!to->frame && !to->frames) return fail(c, PITH_ERR_ARG, "no frames");
+        return pithi_fail_at(error, PITH_ERR_ARG, "a call needs items", to->count);
+    if (!to->status) return pithi_cuda_null("status", error);
+    if (!to->frame && !to->frames) return pithi_fail(error, PITH_ERR_ARG, "no frames");
     return PITH_OK;
 }
 
-static pith_status check_state(pith_cuda_plan *c, const pith_cuda_state *state, bool needed) {
-    if (state && !pithi_cuda_state_bytes(&c->table))
-        return fail(c, PITH_ERR_STATE, "this plan takes no state");
-    if (!state && needed) return fail(c, PITH_ERR_STATE, "this call needs a state");
-    if ((uintptr_t)state % PITHI_CUDA_ALIGNMENT)
-        return fail(c, PITH_ERR_ARG, "the state's memory is not aligned");
+pith_status pithi_cuda_check_stream(const pith_cuda_plan *c, const pith_cuda_stream *stream,
+                                    const char *stream_name, pith_error *error) {
+    const struct pithi_words words = {.name = {stream_name}};
+    if (!c) return pithi_cuda_null("cuda", error);
+    if (!stream) return pithi_cuda_null(stream_name, error);
+    if ((uintptr_t)stream % PITHI_CUDA_ALIGNMENT)
+        return pithi_fail_with(error, PITH_ERR_ARG, PITHI_CUDA_ALIGNMENT,
+                               "the memory of $ is not aligned", &words);
     return PITH_OK;
 }
 
-/* For calls that advance it: what teams hand over is settled slot by slot, so that items of one
- * slot would mix. Slots that lie on the device are the caller's care. */
-static pith_status check_advance(pith_cuda_plan *c, const pith_cuda_state *state, bool needed,
-                                 const pith_cuda_items *items) {
-    const pith_status status = check_state(c, state, needed);
-    if (status == PITH_OK && state && !items->slots && items->same_slot && items->count > 1)
-        return fail(c, PITH_ERR_ARG, "a state takes each slot once per call");
-    return status;
+/* What every call on items has. */
+static pith_status check_call(const pith_cuda_plan *c, const pith_cuda_stream *stream,
+                              const pith_cuda_items *from, pith_cuda_items *items,
+                              pith_error *error) {
+    pithi_clear(error);
+    const pith_status status = pithi_cuda_check_stream(c, stream, "stream", error);
+    return status == PITH_OK ? take_items(from, items, error) : status;
 }
 
-/* What is added becomes f32 first, so that every codec adds to every float dtype. */
-static pith_status check_output(pith_cuda_plan *c, const pith_cuda_items *items, bool add) {
+static pith_status check_flags(uint32_t flags, uint32_t known, pith_error *error) {
+    if (!(flags & ~known)) return PITH_OK;
+    return pithi_fail_at(error, PITH_ERR_ARG, "a flag that this call does not know",
+                         flags & ~known);
+}
+
+/* Teams of an item hand over what they have slot by slot, so that items of one slot would mix.
+ * Slots that lie on the device are the caller's care. */
+static pith_status check_once(bool depends, const pith_cuda_items *items, pith_error *error) {
+    if (!depends || items->slots || !items->same_slot || items->count == 1) return PITH_OK;
+    return pithi_fail(error, PITH_ERR_ARG,
+                      "results depend on the stream, which takes each slot once per call");
+}
+
+static pith_status check_tensor(const pith_cuda_plan *c, const pith_cuda_items *items,
+                                pith_error *error) {
+    if (items->tensor || items->tensors || !c->table.most) return PITH_OK;
+    return pithi_fail(error, PITH_ERR_ARG, "no tensor");
+}
+
+/* What is added becomes f32 first, so that every codec adds to every float dtype; with a base the
+ * tensor is the base. */
+static pith_status check_output(const pith_cuda_plan *c, const pith_cuda_items *items, bool add,
+                                pith_error *error) {
     const bool known =
         items->dtype == PITH_F32 || items->dtype == PITH_BF16 || items->dtype == PITH_F16;
     const bool exact = c->table.device.kind == PITHI_DEVICE_raw && !add;
+    if (add && pithi_cuda_has_base(&c->table) && items->dtype != c->table.base_dtype)
+        return pithi_fail(error, PITH_ERR_DTYPE, "the tensor's dtype is not the base's");
+    if (add && c->table.device.kind == PITHI_DEVICE_raw && c->table.dtype > PITH_F16)
+        return pithi_fail(error, PITH_ERR_DTYPE, "only f32, bf16 and f16 add");
     if (items->dtype != c->table.dtype && (!known || exact))
-        return fail(c, PITH_ERR_DTYPE, "the codec does not decode to the tensor's dtype");
+        return pithi_fail(error, PITH_ERR_DTYPE, "the codec does not decode to the tensor's dtype");
     return PITH_OK;
 }
 
-static pith_status check_limit(pith_cuda_plan *c) {
-    const uint64_t most = c->table.max_output_bytes;
-    if (most && c->table.most > most / pithi_width(c->table.dtype))
-        return fail(c, PITH_ERR_LIMIT, "a slot is larger than max_output_bytes");
-    return PITH_OK;
+static pith_status check_limit(const pith_cuda_plan *c, pith_error *error) {
+    const uint64_t most = c->env.max_output_bytes;
+    if (!most || c->table.most <= most / pithi_width(c->table.dtype)) return PITH_OK;
+    const struct pithi_words words = {.number = {c->table.most, most}};
+    return pithi_fail_with(error, PITH_ERR_LIMIT, 0,
+                           "a slot of # elements is larger than max_output_bytes, #", &words);
 }
 
-static struct pithi_gpu_side side_of(const pith_cuda_plan *c, const pith_cuda_state *state,
+static struct pithi_gpu_side side_of(const pith_cuda_plan *c, const pith_cuda_stream *stream,
                                      const pith_cuda_items *items) {
     return (struct pithi_gpu_side){
         .plan = c->table,
         .table = c->device_table,
-        .state = (struct pithi_gpu_state *)(uintptr_t)state,
+        .stream = (struct pithi_gpu_stream *)(uintptr_t)stream,
         .items = {.count = items->count,
                   .first_slot = items->first_slot,
                   .frame_stride = items->frame_stride,
@@ -129,12 +148,19 @@ static enum pithi_gpu_kernel special(enum pithi_gpu_kernel kernel, const struct 
     return kernel;
 }
 
-pith_status pithi_cuda_launch(pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
-                              const struct pithi_gpu_call *a, uint64_t items, void *stream) {
+pith_status pithi_cuda_launch(const pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
+                              const struct pithi_gpu_call *a, uint64_t items, void *cuda_stream,
+                              pith_error *error) {
     if (items > INT32_MAX / a->chunks)
-        return fail(c, PITH_ERR_ARG, "too many items for one launch");
+        return pithi_fail_at(error, PITH_ERR_ARG, "too many items for one launch",
+                             INT32_MAX / a->chunks);
     return pithi_cuda_status(
-        pithi_gpu_launch(c->device, special(kernel, a), a, items * a->chunks, stream), &c->error);
+        pithi_gpu_launch(c->device, special(kernel, a), a, items * a->chunks, cuda_stream), error);
+}
+
+pith_status pithi_cuda_clear(const pith_cuda_plan *c, void *p, uint64_t bytes, void *cuda_stream,
+                             pith_error *error) {
+    return pithi_cuda_status(pithi_gpu_clear(c->device, p, (size_t)bytes, cuda_stream), error);
 }
 
 /* Whether a launch must look at frames as a whole before another may write. */
@@ -142,33 +168,26 @@ static bool needs_check(const pith_cuda_plan *c) {
     return c->table.checksums || c->table.longest_header > PITHI_SHORT_HEADER;
 }
 
-/* Headers, checksums and, where `identify` is set, identities. Every frame has teams of its own. */
-static pith_status check_first(pith_cuda_plan *c, struct pithi_gpu_call *a,
-                               const pith_cuda_items *items, void *stream) {
+/* Headers, checksums and, where `hash_base` is set, base hashes. Every frame has its own teams. */
+static pith_status check_first(const pith_cuda_plan *c, struct pithi_gpu_call *a,
+                               const pith_cuda_items *items, void *cuda_stream, pith_error *error) {
     if (items->count > UINT64_MAX / sizeof(struct pithi_gpu_work) / a->per_item)
-        return fail(c, PITH_ERR_ARG, "too many frames");
+        return pithi_fail(error, PITH_ERR_ARG, "too many frames");
     const uint64_t frames = items->count * a->per_item;
     const uint64_t bytes = frames * sizeof(struct pithi_gpu_work);
+    const struct pithi_words words = {.number = {bytes}};
     if (!items->workspace || (uintptr_t)items->workspace % sizeof(struct pithi_gpu_work) ||
         items->workspace_bytes < bytes)
-        return pithi_cuda_fail(&c->error, PITH_ERR_SPACE, "the workspace does not suffice", bytes);
+        return pithi_fail_with(error, PITH_ERR_SPACE, bytes,
+                               "the call needs an aligned workspace of # bytes", &words);
     a->work = items->workspace;
-    const pith_status cleared = pithi_cuda_status(
-        pithi_gpu_clear(c->device, items->workspace, (size_t)bytes, stream), &c->error);
+    const pith_status cleared = pithi_cuda_clear(c, items->workspace, bytes, cuda_stream, error);
     if (cleared != PITH_OK) return cleared;
     return pithi_cuda_launch(c, pithi_cuda_is_paged(c) ? PITHI_GPU_paged_check : PITHI_GPU_check, a,
-                             frames, stream);
+                             frames, cuda_stream, error);
 }
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
-
-static pith_status check_tensor(pith_cuda_plan *c, const pith_cuda_items *items) {
-    if (!items->tensor && !items->tensors && c->table.most)
-        return fail(c, PITH_ERR_ARG, "no tensor");
-    return PITH_OK;
-}
-
-static bool draws(const pith_cuda_plan *c) { return c->table.device.set.stochastic; }
 
 static enum pithi_gpu_kernel encoder(const pith_cuda_plan *c, bool key) {
     const uint32_t kind = c->table.device.kind;
@@ -178,39 +197,30 @@ static enum pithi_gpu_kernel encoder(const pith_cuda_plan *c, bool key) {
     return kind == PITHI_DEVICE_groups ? PITHI_GPU_encode : PITHI_GPU_encode_raw;
 }
 
-static pith_status encode(pith_cuda_plan *c, pith_cuda_state *state, const pith_cuda_items *from,
-                          bool key, void *stream) {
+pith_status pith_cuda_encode(const pith_cuda_plan *c, pith_cuda_stream *stream,
+                             const pith_cuda_items *from, uint32_t flags, void *cuda_stream,
+                             pith_error *error) {
     pith_cuda_items items;
-    if (!c) return PITH_ERR_ARG;
-    pith_status status = take_items(c, from, &items);
-    const bool base = pithi_cuda_has_base(&c->table);
-    if (status == PITH_OK)
-        status = check_advance(c, state, base || c->table.device.decay || draws(c), &items);
-    if (status == PITH_OK) status = check_tensor(c, &items);
-    if (status == PITH_OK && items.dtype != c->table.dtype)
-        status = fail(c, PITH_ERR_DTYPE, "the tensor's dtype is not the layout's");
-    if (status == PITH_OK && key && !base)
-        status = fail(c, PITH_ERR_UNSUPPORTED, "key frames need a base");
+    pith_status status = check_call(c, stream, from, &items, error);
+    if (status == PITH_OK) status = check_flags(flags, PITH_KEY_FRAME, error);
+    if (status == PITH_OK) status = check_once(pithi_encode_depends(&c->table), &items, error);
+    if (status == PITH_OK) status = check_tensor(c, &items, error);
     if (status != PITH_OK) return status;
-    struct pithi_gpu_call a = {.to = side_of(c, state, &items),
+    if (items.dtype != c->table.dtype)
+        return pithi_fail(error, PITH_ERR_DTYPE, "the tensor's dtype is not the layout's");
+    const bool key = flags & PITH_KEY_FRAME;
+    if (key && !pithi_cuda_has_base(&c->table))
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED, "key frames need a base");
+    struct pithi_gpu_call a = {.to = side_of(c, stream, &items),
                                .count = UINT64_MAX,
                                .per_item = 1,
                                .scale = 1,
                                .key = key,
                                .update = true};
-    if (pithi_cuda_is_bounded(c)) return pithi_cuda_bounded_encode(c, &a, &items, stream);
+    if (pithi_cuda_is_bounded(c))
+        return pithi_cuda_bounded_encode(c, &a, &items, cuda_stream, error);
     pithi_cuda_divide(&a, c, items.count, c->table.most);
-    return pithi_cuda_launch(c, encoder(c, key), &a, items.count, stream);
-}
-
-pith_status pith_cuda_encode(pith_cuda_plan *c, pith_cuda_state *state,
-                             const pith_cuda_items *items, void *stream) {
-    return encode(c, state, items, false, stream);
-}
-
-pith_status pith_cuda_encode_key(pith_cuda_plan *c, pith_cuda_state *state,
-                                 const pith_cuda_items *items, void *stream) {
-    return encode(c, state, items, true, stream);
+    return pithi_cuda_launch(c, encoder(c, key), &a, items.count, cuda_stream, error);
 }
 
 /* ---- Decode ----------------------------------------------------------------------------------*/
@@ -221,156 +231,158 @@ static enum pithi_gpu_kernel decoder(const pith_cuda_plan *c, const struct pithi
     return copied ? PITHI_GPU_decode_raw : PITHI_GPU_decode;
 }
 
-static pith_status decode(pith_cuda_plan *c, const pith_cuda_state *state,
-                          const pith_cuda_items *from, struct pithi_gpu_call *a, void *stream) {
-    pith_cuda_items items;
-    pith_status status = take_items(c, from, &items);
-    const bool base = pithi_cuda_has_base(&c->table);
-    if (status == PITH_OK && !a->add)
-        status = a->update ? check_advance(c, state, base, &items) : check_state(c, state, base);
-    if (status == PITH_OK && !(base && a->update && !a->add)) status = check_tensor(c, &items);
-    if (status == PITH_OK && (items.tensor || items.tensors))
-        status = check_output(c, &items, a->add);
-    if (status == PITH_OK) status = check_limit(c);
+/* The arguments are right but for what decides where values go. */
+static pith_status decode(const pith_cuda_plan *c, const pith_cuda_stream *stream,
+                          const pith_cuda_items *items, struct pithi_gpu_call *a, void *cuda_stream,
+                          pith_error *error) {
+    const bool moves = pithi_decode_counts(a) && pithi_cuda_has_base(&c->table);
+    pith_status status = moves ? check_once(true, items, error) : check_tensor(c, items, error);
+    if (status == PITH_OK && (items->tensor || items->tensors))
+        status = check_output(c, items, a->add, error);
+    if (status == PITH_OK) status = check_limit(c, error);
     if (status != PITH_OK) return status;
-    a->from = side_of(c, state, &items);
+    a->from = side_of(c, stream, items);
     a->per_item = 1;
     a->scale = 1;
-    if (pithi_cuda_is_bounded(c)) return pithi_cuda_bounded_decode(c, a, false, &items, stream);
-    pithi_cuda_divide(a, c, items.count, a->count < c->table.most ? a->count : c->table.most);
+    if (pithi_cuda_is_bounded(c))
+        return pithi_cuda_bounded_decode(c, a, false, items, cuda_stream, error);
+    pithi_cuda_divide(a, c, items->count, a->count < c->table.most ? a->count : c->table.most);
     a->chunks += a->first % a->span != 0; /* a range may begin inside a team's elements */
-    a->identify = a->add && c->table.device.base_hash;
-    if (needs_check(c) || a->identify) status = check_first(c, a, &items, stream);
-    return status == PITH_OK ? pithi_cuda_launch(c, decoder(c, a), a, items.count, stream) : status;
+    a->hash_base = a->add && c->table.device.base_hash;
+    if (needs_check(c) || a->hash_base) status = check_first(c, a, items, cuda_stream, error);
+    if (status != PITH_OK) return status;
+    return pithi_cuda_launch(c, decoder(c, a), a, items->count, cuda_stream, error);
 }
 
-pith_status pith_cuda_decode(pith_cuda_plan *c, pith_cuda_state *state,
-                             const pith_cuda_items *items, void *stream) {
-    struct pithi_gpu_call a = {.count = UINT64_MAX, .update = true};
-    return c ? decode(c, state, items, &a, stream) : PITH_ERR_ARG;
+pith_status pith_cuda_decode(const pith_cuda_plan *c, pith_cuda_stream *stream,
+                             const pith_cuda_items *from, uint32_t flags, void *cuda_stream,
+                             pith_error *error) {
+    pith_cuda_items items;
+    struct pithi_gpu_call a = {.count = UINT64_MAX, .add = flags & PITH_ADD, .update = true};
+    pith_status status = check_call(c, stream, from, &items, error);
+    if (status == PITH_OK) status = check_flags(flags, PITH_ADD, error);
+    return status == PITH_OK ? decode(c, stream, &items, &a, cuda_stream, error) : status;
 }
 
-/* The tensor is the base, where there is one. */
-pith_status pith_cuda_decode_add(pith_cuda_plan *c, const pith_cuda_items *items, void *stream) {
-    struct pithi_gpu_call a = {.count = UINT64_MAX, .add = true, .update = true};
-    if (!c) return PITH_ERR_ARG;
-    if (items && pithi_cuda_has_base(&c->table) && items->dtype != c->table.base_dtype)
-        return fail(c, PITH_ERR_DTYPE, "the tensor's dtype is not the base's");
-    if (c->table.device.kind == PITHI_DEVICE_raw && c->table.dtype > PITH_F16)
-        return fail(c, PITH_ERR_DTYPE, "only f32, bf16 and f16 add");
-    return decode(c, NULL, items, &a, stream);
-}
-
-pith_status pith_cuda_decode_range(pith_cuda_plan *c, const pith_cuda_state *state,
-                                   const pith_cuda_items *items, uint64_t first, uint64_t count,
-                                   void *stream) {
+pith_status pith_cuda_decode_range(const pith_cuda_plan *c, const pith_cuda_stream *stream,
+                                   const pith_cuda_items *from, uint64_t first, uint64_t count,
+                                   void *cuda_stream, pith_error *error) {
+    pith_cuda_items items;
     struct pithi_gpu_call a = {.first = first, .count = count};
-    return c ? decode(c, state, items, &a, stream) : PITH_ERR_ARG;
+    const pith_status status = check_call(c, stream, from, &items, error);
+    return status == PITH_OK ? decode(c, stream, &items, &a, cuda_stream, error) : status;
 }
 
 /* ---- Sums ------------------------------------------------------------------------------------*/
 
-static pith_status open_sum(pith_cuda_plan *c, pith_cuda_state *state, const pith_cuda_items *from,
-                            pith_cuda_items *items, uint32_t per_item) {
-    const pith_status status = take_items(c, from, items);
+static pith_status open_sum(const pith_cuda_plan *c, const pith_cuda_stream *stream,
+                            const pith_cuda_items *from, pith_cuda_items *items, uint32_t per_item,
+                            pith_error *error) {
+    const pith_status status = check_call(c, stream, from, items, error);
     if (status != PITH_OK) return status;
     if (!per_item || per_item > INT32_MAX)
-        return fail(c, PITH_ERR_ARG, "no frames to reduce, or too many");
+        return pithi_fail_at(error, PITH_ERR_ARG, "no frames to reduce, or too many", per_item);
     if (pithi_cuda_has_base(&c->table) || c->table.dtype > PITH_F16)
-        return fail(c, PITH_ERR_UNSUPPORTED, "reduce takes float frames without a base");
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED, "reduce takes float frames without a base");
     if (pithi_cuda_is_bounded(c))
-        return fail(c, PITH_ERR_UNSUPPORTED, "codecs with a bound are not reduced on a device");
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED,
+                          "codecs with a bound are not reduced on a device");
     if (pithi_cuda_is_paged(c))
-        return fail(c, PITH_ERR_UNSUPPORTED, "pages are not reduced on a device");
-    return check_advance(c, state, false, items);
-}
-
-pith_status pith_cuda_reduce(pith_cuda_plan *c, pith_cuda_state *state, const pith_cuda_items *from,
-                             uint32_t per_item, float scale, void *stream) {
-    pith_cuda_items items;
-    if (!c) return PITH_ERR_ARG;
-    pith_status status = open_sum(c, state, from, &items, per_item);
-    if (status == PITH_OK) status = check_tensor(c, &items);
-    if (status == PITH_OK && (items.dtype == PITH_NONE || items.dtype > PITH_F16))
-        status = fail(c, PITH_ERR_DTYPE, "reduce writes f32, bf16 or f16");
-    if (status == PITH_OK) status = check_limit(c);
-    if (status != PITH_OK) return status;
-    struct pithi_gpu_call a = {.from = side_of(c, state, &items),
-                               .count = UINT64_MAX,
-                               .per_item = per_item,
-                               .scale = scale,
-                               .update = true};
-    pithi_cuda_divide(&a, c, items.count, c->table.most);
-    if (needs_check(c)) status = check_first(c, &a, &items, stream);
-    return status == PITH_OK ? pithi_cuda_launch(c, PITHI_GPU_reduce, &a, items.count, stream)
-                             : status;
-}
-
-/* Whether item i of one plan can become item i of the other: kernels check the slots' counts. */
-static pith_status check_pair(pith_cuda_plan *c, const pith_cuda_items *items,
-                              const pith_cuda_plan *out, const pith_cuda_items *made) {
-    if (pithi_cuda_has_base(&out->table) || out->table.dtype != PITH_F32 ||
-        pithi_cuda_is_bounded(out) || pithi_cuda_is_paged(out))
-        return fail(c, PITH_ERR_UNSUPPORTED, "the sum is encoded by a plan of dtype f32, no base");
-    if (items->count != made->count || out->device != c->device)
-        return fail(c, PITH_ERR_ARG, "the sides differ in items or device");
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED, "pages are not reduced on a device");
     return PITH_OK;
 }
 
-pith_status pith_cuda_reduce_encode(pith_cuda_plan *c, pith_cuda_state *state,
-                                    const pith_cuda_items *from, uint32_t per_item, float scale,
-                                    pith_cuda_plan *out, pith_cuda_state *out_state,
-                                    const pith_cuda_items *to, void *stream) {
-    pith_cuda_items items, made;
-    if (!c || !out || c == out) return PITH_ERR_ARG;
-    pith_status status = open_sum(c, state, from, &items, per_item);
+static struct pithi_gpu_call sum_call(const pith_cuda_plan *c, const pith_cuda_stream *stream,
+                                      const pith_cuda_items *items, uint32_t per_item,
+                                      float scale) {
+    return (struct pithi_gpu_call){.from = side_of(c, stream, items),
+                                   .count = UINT64_MAX,
+                                   .per_item = per_item,
+                                   .scale = scale == 0 ? 1 : scale,
+                                   .update = true};
+}
+
+pith_status pith_cuda_reduce(const pith_cuda_plan *c, pith_cuda_stream *stream,
+                             const pith_cuda_items *from, uint32_t per_item, float scale,
+                             void *cuda_stream, pith_error *error) {
+    pith_cuda_items items;
+    pith_status status = open_sum(c, stream, from, &items, per_item, error);
+    if (status == PITH_OK) status = check_tensor(c, &items, error);
     if (status != PITH_OK) return status;
-    status = take_items(out, to, &made);
-    if (status == PITH_OK)
-        status = check_advance(out, out_state, out->table.device.decay || draws(out), &made);
-    if (status != PITH_OK) return fail(c, status, out->error.text);
-    status = check_pair(c, &items, out, &made);
-    if (status == PITH_OK && state && state == out_state)
-        status = fail(c, PITH_ERR_ARG, "one state for both sides");
-    if (status == PITH_OK) status = check_limit(c);
+    if (items.dtype == PITH_NONE || items.dtype > PITH_F16)
+        return pithi_fail(error, PITH_ERR_DTYPE, "reduce writes f32, bf16 or f16");
+    status = check_limit(c, error);
+    if (status != PITH_OK) return status;
+    struct pithi_gpu_call a = sum_call(c, stream, &items, per_item, scale);
+    pithi_cuda_divide(&a, c, items.count, c->table.most);
+    if (needs_check(c)) status = check_first(c, &a, &items, cuda_stream, error);
+    if (status != PITH_OK) return status;
+    return pithi_cuda_launch(c, PITHI_GPU_reduce, &a, items.count, cuda_stream, error);
+}
+
+/* What the sums are encoded to, and whether item i of one plan can become item i of the other:
+ * kernels check the slots' counts. */
+static pith_status open_made(const pith_cuda_plan *c, const pith_cuda_stream *stream,
+                             const pith_cuda_items *items, const pith_cuda_plan *out,
+                             const pith_cuda_stream *out_stream, const pith_cuda_items *to,
+                             pith_cuda_items *made, pith_error *error) {
+    if (!out) return pithi_cuda_null("out", error);
+    pith_status status = pithi_cuda_check_stream(out, out_stream, "out_stream", error);
+    if (status == PITH_OK && !to) status = pithi_cuda_null("out_items", error);
+    if (status == PITH_OK) status = take_items(to, made, error);
+    if (status == PITH_OK) status = check_once(pithi_encode_depends(&out->table), made, error);
+    if (status != PITH_OK) return status;
+    if (pithi_cuda_has_base(&out->table) || out->table.dtype != PITH_F32 ||
+        pithi_cuda_is_bounded(out) || pithi_cuda_is_paged(out))
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED,
+                          "the sum is encoded by a plan of dtype f32, no base");
+    if (items->count != made->count || out->device != c->device)
+        return pithi_fail(error, PITH_ERR_ARG, "the sides differ in items or device");
+    if (stream == out_stream) return pithi_fail(error, PITH_ERR_ARG, "one stream for both sides");
+    return PITH_OK;
+}
+
+pith_status pith_cuda_reduce_encode(const pith_cuda_plan *c, pith_cuda_stream *stream,
+                                    const pith_cuda_items *from, uint32_t per_item, float scale,
+                                    const pith_cuda_plan *out, pith_cuda_stream *out_stream,
+                                    const pith_cuda_items *to, void *cuda_stream,
+                                    pith_error *error) {
+    pith_cuda_items items, made;
+    pith_status status = open_sum(c, stream, from, &items, per_item, error);
+    if (status == PITH_OK) status = open_made(c, stream, &items, out, out_stream, to, &made, error);
+    if (status == PITH_OK) status = check_limit(c, error);
     if (status != PITH_OK) return status;
     items.tensors = made.tensors = NULL; /* not looked at, so they may hold anything */
-    struct pithi_gpu_call a = {.from = side_of(c, state, &items),
-                               .to = side_of(out, out_state, &made),
-                               .count = UINT64_MAX,
-                               .per_item = per_item,
-                               .scale = scale,
-                               .update = true};
+    struct pithi_gpu_call a = sum_call(c, stream, &items, per_item, scale);
+    a.to = side_of(out, out_stream, &made);
     pithi_cuda_divide(&a, c, items.count, c->table.most);
-    const bool check = needs_check(c);
-    if (check) status = check_first(c, &a, &items, stream);
+    if (needs_check(c)) status = check_first(c, &a, &items, cuda_stream, error);
     if (status != PITH_OK) return status;
     pithi_cuda_divide(&a, out, items.count, c->table.most);
     const bool groups = out->table.device.kind == PITHI_DEVICE_groups;
     return pithi_cuda_launch(c, groups ? PITHI_GPU_recode : PITHI_GPU_recode_raw, &a, items.count,
-                             stream);
+                             cuda_stream, error);
 }
 
 /* ---- Verify ----------------------------------------------------------------------------------*/
 
-pith_status pith_cuda_verify(pith_cuda_plan *c, const pith_cuda_state *state,
-                             const pith_cuda_items *from, void *stream) {
+pith_status pith_cuda_verify(const pith_cuda_plan *c, const pith_cuda_stream *stream,
+                             const pith_cuda_items *from, void *cuda_stream, pith_error *error) {
     pith_cuda_items items;
-    if (!c) return PITH_ERR_ARG;
-    pith_status status = take_items(c, from, &items);
-    if (status == PITH_OK) status = check_state(c, state, false);
+    pith_status status = check_call(c, stream, from, &items, error);
     if (status != PITH_OK) return status;
     items.tensors = NULL; /* not looked at, so it may hold anything */
-    struct pithi_gpu_call a = {.from = side_of(c, state, &items),
+    struct pithi_gpu_call a = {.from = side_of(c, stream, &items),
                                .count = UINT64_MAX,
                                .per_item = 1,
                                .scale = 1,
-                               .identify = c->table.device.base_hash};
-    if (pithi_cuda_is_bounded(c)) return pithi_cuda_bounded_decode(c, &a, true, &items, stream);
+                               .hash_base = c->table.device.base_hash};
+    if (pithi_cuda_is_bounded(c))
+        return pithi_cuda_bounded_decode(c, &a, true, &items, cuda_stream, error);
     pithi_cuda_divide(&a, c, items.count, c->table.most);
-    if (needs_check(c) || a.identify) status = check_first(c, &a, &items, stream);
+    if (needs_check(c) || a.hash_base) status = check_first(c, &a, &items, cuda_stream, error);
+    if (status != PITH_OK) return status;
     a.span = c->table.most > PITHI_TILE ? c->table.most : PITHI_TILE;
     a.chunks = 1;
-    return status == PITH_OK ? pithi_cuda_launch(c, PITHI_GPU_answer, &a, items.count, stream)
-                             : status;
+    return pithi_cuda_launch(c, PITHI_GPU_answer, &a, items.count, cuda_stream, error);
 }

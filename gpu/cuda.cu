@@ -59,27 +59,28 @@ int pithi_gpu_open(int device, uint32_t *processors) {
 }
 
 int pithi_gpu_launch(int device, enum pithi_gpu_kernel number, const struct pithi_gpu_call *call,
-                     uint64_t teams, void *stream) {
+                     uint64_t teams, void *cuda_stream) {
     const on_device guard(device);
     if (guard.status != cudaSuccess) return taken(guard.status);
     void *arguments[] = {const_cast<struct pithi_gpu_call *>(call)};
     return taken(cudaLaunchKernel(kernel_of(number), dim3((unsigned)teams), dim3(PITHI_TEAM),
-                                  arguments, pithi_shared_bytes(call), (cudaStream_t)stream));
+                                  arguments, pithi_shared_bytes(call), (cudaStream_t)cuda_stream));
 }
 
-int pithi_gpu_copy(int device, void *to, const void *from, size_t bytes, void *stream) {
+int pithi_gpu_copy(int device, void *to, const void *from, size_t bytes, void *cuda_stream) {
     const on_device guard(device);
     if (guard.status != cudaSuccess) return taken(guard.status);
-    return taken(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, (cudaStream_t)stream));
+    return taken(
+        cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, (cudaStream_t)cuda_stream));
 }
 
-int pithi_gpu_clear(int device, void *p, size_t bytes, void *stream) {
+int pithi_gpu_clear(int device, void *p, size_t bytes, void *cuda_stream) {
     const on_device guard(device);
     if (guard.status != cudaSuccess) return taken(guard.status);
-    return taken(cudaMemsetAsync(p, 0, bytes, (cudaStream_t)stream));
+    return taken(cudaMemsetAsync(p, 0, bytes, (cudaStream_t)cuda_stream));
 }
 
-const char *pithi_gpu_text(int error) { return cudaGetErrorString((cudaError_t)error); }
+const char *pithi_gpu_error_string(int error) { return cudaGetErrorString((cudaError_t)error); }
 
 int pithi_gpu_too_old(int error) {
     return error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction;

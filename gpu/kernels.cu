@@ -19,8 +19,8 @@ static constexpr int teams_of(int kernel) {
 }
 #define PITH_GPU_KERNEL(family, name) \
     PITHI_IF_##family(KERNEL(name, false, teams_of(PITHI_GPU_##name)))
-/* They fit into the registers of three teams a processor: what is asked for is what hides the time
- * that memory takes. General ones would not. */
+/* Special kernels fit into the registers of three teams a processor, the number that hides the
+ * latency of memory. General ones would not. */
 #define PITH_GPU_SPECIAL(family, body, from, to) \
     PITHI_IF_##family(KERNEL(body##_##from##_##to, true, 3))
 #include "kernels.def"

@@ -3,6 +3,7 @@
 #ifndef PITHI_GPU_KV_H
 #define PITHI_GPU_KV_H
 
+#include "device/kv/setting.h"
 #include "plan.h"
 
 static inline bool pithi_cuda_is_paged(const pith_cuda_plan *c) {

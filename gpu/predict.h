@@ -3,6 +3,7 @@
 #ifndef PITHI_GPU_PREDICT_H
 #define PITHI_GPU_PREDICT_H
 
+#include "device/predict/workspace.h"
 #include "plan.h"
 
 static inline bool pithi_cuda_is_bounded(const pith_cuda_plan *c) {
@@ -10,10 +11,12 @@ static inline bool pithi_cuda_is_bounded(const pith_cuda_plan *c) {
            c->table.device.kind == PITHI_DEVICE_rows;
 }
 /* a: filled in but for what says how teams share the work. */
-pith_status pithi_cuda_bounded_encode(pith_cuda_plan *c, struct pithi_gpu_call *a,
-                                      const pith_cuda_items *items, void *stream);
+pith_status pithi_cuda_bounded_encode(const pith_cuda_plan *c, struct pithi_gpu_call *a,
+                                      const pith_cuda_items *items, void *cuda_stream,
+                                      pith_error *error);
 /* verify: the checks alone. */
-pith_status pithi_cuda_bounded_decode(pith_cuda_plan *c, struct pithi_gpu_call *a, bool verify,
-                                      const pith_cuda_items *items, void *stream);
+pith_status pithi_cuda_bounded_decode(const pith_cuda_plan *c, struct pithi_gpu_call *a,
+                                      bool verify, const pith_cuda_items *items, void *cuda_stream,
+                                      pith_error *error);
 
 #endif

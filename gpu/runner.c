@@ -55,7 +55,7 @@ static void shuffle(uint32_t *order, uint64_t *seed) {
     }
 }
 
-void pithi_team_turn(struct pithi_team *team) {
+void pithi_team_switch(struct pithi_team *team) {
     if (team->mode == PITHI_ORDER_SHUFFLED) shuffle(team->order, &team->seed);
 }
 
@@ -64,7 +64,7 @@ static void start_team(struct pithi_team *team) {
     team->seed = the_seed;
     for (uint32_t i = 0; i < PITHI_TEAM; i++)
         team->order[i] = the_order == PITHI_ORDER_REVERSE ? PITHI_TEAM - 1 - i : i;
-    pithi_team_turn(team);
+    pithi_team_switch(team);
 }
 
 /* Number of the i-th team that runs: any permutation will do. */
@@ -104,8 +104,8 @@ static void run_team(body *fn, const struct pithi_gpu_call *call, uint64_t numbe
 }
 
 int pithi_gpu_launch(int device, enum pithi_gpu_kernel kernel, const struct pithi_gpu_call *call,
-                     uint64_t teams, void *stream) {
-    (void)device, (void)stream;
+                     uint64_t teams, void *cuda_stream) {
+    (void)device, (void)cuda_stream;
     the_launches++;
     for (uint64_t i = 0; i < teams; i++) run_team(bodies[kernel], call, team_number(i, teams));
     return 0;
@@ -116,17 +116,19 @@ int pithi_gpu_open(int device, uint32_t *processors) {
     return device == 0 ? 0 : 101; /* no such device */
 }
 
-int pithi_gpu_copy(int device, void *to, const void *from, size_t bytes, void *stream) {
-    (void)device, (void)stream;
+int pithi_gpu_copy(int device, void *to, const void *from, size_t bytes, void *cuda_stream) {
+    (void)device, (void)cuda_stream;
     memcpy(to, from, bytes);
     return 0;
 }
 
-int pithi_gpu_clear(int device, void *p, size_t bytes, void *stream) {
-    (void)device, (void)stream;
+int pithi_gpu_clear(int device, void *p, size_t bytes, void *cuda_stream) {
+    (void)device, (void)cuda_stream;
     memset(p, 0, bytes);
     return 0;
 }
 
-const char *pithi_gpu_text(int error) { return error == 101 ? "no such device" : "failure"; }
+const char *pithi_gpu_error_string(int error) {
+    return error == 101 ? "no such device" : "failure";
+}
 int pithi_gpu_too_old(int error) { return error == 209; }

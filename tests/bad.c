@@ -524,7 +524,7 @@ void bad_seal(struct frame *f) {
 
 struct frame bad_make(const struct bad *b, const struct frame *from) {
     const size_t length = b->length > 0 ? (size_t)b->length : 0;
-    struct frame f = {room(from->length + length), from->length};
+    struct frame f = {allocate(from->length + length), from->length};
     memset(f.bytes, 0, from->length + length);
     memcpy(f.bytes, from->bytes, from->length);
     for (int i = 0; i < 4; i++) {

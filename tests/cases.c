@@ -12,7 +12,8 @@
 #define REALS (1u << PITH_F32 | 1u << PITH_BF16 | 1u << PITH_F16)
 #define FLOATS (REALS | 1u << PITH_F64)
 #define ALL 0xFFFEu
-enum { EXACT, DIFFERENCE, BOUND };
+enum { EXACT, DIFFERENCE, BOUND, VARIABLE = 4, OVERFLOWS = 8, ZEROS = 16, PAGES = 32 };
+static int kind_of(int flags) { return flags & 3; }
 
 struct row {
     const char *codec, *spec;
@@ -21,8 +22,9 @@ struct row {
 };
 static const struct row rows[] = {
 #define PITH_TEST(codec, spec, dtypes, bases, kind) {#codec, spec, dtypes, bases, kind},
+#define PITH_KEY(name, kind, words)
+#define PITH_STREAM_KEY(codec, key)
 #include "codecs.def"
-#undef PITH_TEST
 };
 
 enum { ROWS = sizeof rows / sizeof rows[0], CASES_MAX = ROWS * 64 };
@@ -36,17 +38,14 @@ static size_t number_after(const char *spec, const char *key, size_t otherwise) 
 
 /* The default of a key, from the codec's own table. */
 static size_t default_of(const char *codec, const char *key, size_t otherwise) {
-    pith_codec_info info;
-    pith_key_info k;
+    pith_codec_info info = {.size = sizeof info};
+    pith_key_info k = {.size = sizeof k};
     for (uint32_t c = 0; pith_codec_at(c, &info) == PITH_OK; c++)
         for (uint32_t i = 0; pith_codec_key_at(c, i, &k) == PITH_OK; i++)
             if (strcmp(info.name, codec) == 0 && strcmp(k.name, key) == 0)
                 return strtoul(k.initial, NULL, 10);
     return otherwise;
 }
-
-/* Pages follow from the shape: a tensor of one dimension is a page of one token. */
-static bool has_pages(const struct row *r) { return strcmp(r->codec, "kv") == 0; }
 
 static void add_case(const struct row *r, uint32_t dtype, uint32_t base_dtype) {
     if (table_size == CASES_MAX) abort();
@@ -56,17 +55,20 @@ static void add_case(const struct row *r, uint32_t dtype, uint32_t base_dtype) {
         .spec = r->spec,
         .dtype = dtype,
         .base_dtype = base_dtype,
-        .exact = r->kind == EXACT,
+        .exact = kind_of(r->kind) == EXACT,
         .stochastic = strstr(r->spec, "stochastic") != NULL,
-        .fixed = r->kind != BOUND && strcmp(r->codec, "lossless") != 0 && !strstr(r->spec, "zstd"),
-        .bounded = r->kind == BOUND,
+        .fixed = kind_of(r->kind) != BOUND && !(r->kind & VARIABLE),
+        .bounded = kind_of(r->kind) == BOUND,
+        .overflows = r->kind & (OVERFLOWS | PAGES),
         .signed_zeros = strstr(r->spec, "zeros=signed") != NULL,
-        .keeps_zeros = strcmp(r->codec, "act") == 0,
+        .keeps_zeros = r->kind & ZEROS,
         .base_hash = !strstr(r->spec, "base_hash=off"),
-        .idempotent = has_pages(r),
+        .idempotent = r->kind & PAGES,
         .group = group,
-        .block = has_pages(r) ? 2 * group
-                              : number_after(r->spec, "block=", default_of(r->codec, "block", 1)),
+        /* A tensor of one dimension is a page of one token. */
+        .block = r->kind & PAGES
+                     ? 2 * group
+                     : number_after(r->spec, "block=", default_of(r->codec, "block", 1)),
     };
 }
 

@@ -13,6 +13,7 @@ struct test_case {
     bool exact, stochastic, fixed, base_hash;
     bool bounded, signed_zeros, keeps_zeros; /* bounded: every value is under the frame's bound */
     bool idempotent;                         /* scales depend on the dtype of the values */
+    bool overflows;                          /* a group of large values may decode to NaN */
     size_t group, block;                     /* elements; group 1 where a codec has none */
 };
 

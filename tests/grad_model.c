@@ -80,6 +80,30 @@ void model_unrotate(const struct model *m, float *x, size_t count) {
     flip(m, x, count);
 }
 
+void model_residual(const struct model *m, const float *kept, size_t count, double *x,
+                    double *error) {
+    size_t first, order;
+    for (size_t i = 0; i < count; i++) x[i] = (double)kept[i], error[i] = 0;
+    for (size_t i = 0; m->rotate && i < count; i = first + order) {
+        double square = 0, levels = 0;
+        order = run_at(m->rotate, count, i, &first);
+        for (size_t h = 1; h < order; h *= 2, levels++)
+            for (size_t k = first; k < first + order; k++) {
+                if ((k - first) & h) continue;
+                const double a = x[k], b = x[k + h];
+                x[k] = a + b;
+                x[k + h] = a - b;
+            }
+        for (size_t k = first; k < first + order; k++) {
+            x[k] /= (double)order;
+            square += x[k] * x[k];
+        }
+        for (size_t k = first; k < first + order; k++) error[k] = levels * 0x1p-24 * sqrt(square);
+    }
+    for (size_t i = 0; m->signs && i < count; i++)
+        if (is_minus(m->signs, i)) x[i] = -x[i];
+}
+
 /* ---- Groups -----------------------------------------------------------------------------------*/
 
 static size_t pad16(size_t n) { return (n + 15) / 16 * 16; }
@@ -160,10 +184,10 @@ static float searched_power(const struct model *m, const float *x, size_t count,
 
 static float searched_scale(const struct model *m, const float *x, size_t count, float largest) {
     const float reach = (float)(1 << (m->bits - 1)), u = largest / reach;
-    float v[4096], best = 0, factor = 1, turn = 1;
+    float v[4096], best = 0, factor = 1, sign = 1;
     for (size_t i = 0; i < count; i++)
-        if (x[i] == largest) turn = -1;
-    for (size_t i = 0; i < count; i++) v[i] = turn * x[i] * (1.0f / u);
+        if (x[i] == largest) sign = -1;
+    for (size_t i = 0; i < count; i++) v[i] = sign * x[i] * (1.0f / u);
     for (int k = 0; k < 15; k++) {
         const float c = k ? 1 + (float)(k - 1) / 16 : (reach - 1) / reach;
         float a, b;
@@ -174,7 +198,7 @@ static float searched_scale(const struct model *m, const float *x, size_t count,
         factor = a / b < 0.5f ? 1 / c : a / b;
     }
     const float s = u * factor;
-    return stored_scale(m, turn * (isinf(s) ? float_of(0x7F7FFFFFu) : s));
+    return stored_scale(m, sign * (isinf(s) ? float_of(0x7F7FFFFFu) : s));
 }
 
 static float group_scale(const struct model *m, const float *x, size_t count) {

@@ -30,6 +30,10 @@ size_t model_bytes(const struct model *m, size_t count);
 /* Quantize rotated values into blocks, and back. */
 void model_code(const struct model *m, const float *x, size_t count, uint8_t *blocks);
 void model_decode(const struct model *m, const uint8_t *blocks, size_t count, float *x);
+/* What a residual, kept rotated, is as values, and the largest error that one way through the
+ * rotation in f32 makes of each: log2(H) * 2^-24 of the root of the sum of squares of its run. */
+void model_residual(const struct model *m, const float *kept, size_t count, double *x,
+                    double *error);
 /* 16 random bits of an element. */
 uint32_t model_random(const struct model *m, uint64_t element);
 

@@ -51,11 +51,9 @@ void kv_model_copy(struct kv_model *to, const struct kv_model *from) {
 static bool finish(struct kv_model *m, uint64_t count) {
     const uint64_t shape[3] = {count, m->set.heads, m->set.dim};
     const pith_view in = pith_view_dense(kv_model_rows(m, m->finished), m->set.dtype, 3, shape);
-    pith_layout layout = {.size = sizeof layout, .dtype = m->set.dtype, .ndim = 3};
-    memcpy(layout.shape, shape, sizeof shape);
     uint64_t bytes;
     size_t n;
-    if (pith_compress_bound(m->set.spec, &layout, &bytes, NULL)) return false;
+    if (pith_compress_bound(m->set.spec, &in, NULL, NULL, &bytes, NULL)) return false;
     void *frame = memory((size_t)bytes);
     bool good = !pith_compress(m->set.spec, &in, NULL, NULL, NULL, frame, (size_t)bytes, &n, NULL);
     for (uint32_t i = 0; good && i < 3; i++) {

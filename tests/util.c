@@ -30,14 +30,14 @@ void check_status(pith_status got, pith_status wanted, const char *what, const c
 
 /* ---- Memory ----------------------------------------------------------------------------------*/
 
-void *room(size_t bytes) {
+void *allocate(size_t bytes) {
     void *p = malloc(bytes ? bytes : 1);
     if (!p) abort();
     return p;
 }
 
 void *copy_of(const void *bytes, size_t count) {
-    void *p = room(count);
+    void *p = allocate(count);
     if (count) memcpy(p, bytes, count);
     return p;
 }
@@ -200,17 +200,12 @@ pith_layout flat_layout(uint32_t dtype, uint32_t base_dtype, uint64_t count) {
 
 struct frame compress(const char *spec, const pith_view *view, const pith_view *base,
                       uint32_t flags) {
-    pith_layout layout = {.size = sizeof layout,
-                          .dtype = view->dtype,
-                          .ndim = view->ndim,
-                          .base_dtype = base ? base->dtype : (uint32_t)PITH_NONE,
-                          .flags = flags};
-    memcpy(layout.shape, view->shape, sizeof layout.shape);
+    const pith_layout layout = {.size = sizeof layout, .flags = flags};
     const pith_env env = test_env();
     uint64_t bound;
     size_t written;
-    CHECK_OK(pith_compress_bound(spec, &layout, &bound, NULL));
-    uint8_t *place = room((size_t)bound);
+    CHECK_OK(pith_compress_bound(spec, view, base, &layout, &bound, NULL));
+    uint8_t *place = allocate((size_t)bound);
     CHECK_OK(pith_compress(spec, view, base, &layout, &env, place, (size_t)bound, &written, NULL));
     CHECK(written <= bound);
     const struct frame f = {copy_of(place, written), written};
@@ -219,37 +214,139 @@ struct frame compress(const char *spec, const pith_view *view, const pith_view *
 }
 
 size_t header_of(const struct frame *f) {
-    pith_info info;
+    pith_info info = {.size = sizeof info};
     CHECK_OK(pith_inspect(f->bytes, f->length, &info, NULL));
     return (size_t)info.header_bytes;
 }
 
+/* ---- Lists of one item -----------------------------------------------------------------------*/
+
+pith_status encode_one(pith_work *work, pith_stream *stream, const pith_view *view, uint64_t slot,
+                       uint32_t flags, void *dst, size_t cap, size_t *written) {
+    pith_item item = {.size = sizeof item,
+                      .stream = stream,
+                      .slot = slot,
+                      .frame = dst,
+                      .capacity = cap,
+                      .length = SIZE_MAX,
+                      .status = PITH_ERR_INTERNAL};
+    if (view) item.view = *view;
+    const pith_status status = pith_encode(work, &item, 1, flags);
+    if (work) CHECK(item.status == status);
+    *written = item.length;
+    return status;
+}
+
+pith_status decode_one(pith_work *work, pith_stream *stream, uint64_t slot, const void *frame,
+                       size_t bytes, const pith_view *view, uint32_t flags) {
+    pith_item item = {.size = sizeof item,
+                      .stream = stream,
+                      .slot = slot,
+                      .frame = (void *)(uintptr_t)frame,
+                      .length = bytes,
+                      .status = PITH_ERR_INTERNAL};
+    if (view) item.view = *view;
+    const pith_status status = pith_decode(work, &item, 1, flags);
+    if (work) CHECK(item.status == status);
+    return status;
+}
+
+pith_status reduce_one(pith_work *work, pith_stream *stream, uint64_t slot,
+                       const void *const *frames, const size_t *lengths, size_t count, float scale,
+                       const pith_view *view) {
+    pith_sum sum = {.size = sizeof sum,
+                    .stream = stream,
+                    .slot = slot,
+                    .frames = frames,
+                    .lengths = lengths,
+                    .count = count,
+                    .scale = scale,
+                    .status = PITH_ERR_INTERNAL};
+    if (view) sum.view = *view;
+    const pith_status status = pith_reduce(work, &sum, 1);
+    if (work) CHECK(sum.status == status);
+    return status;
+}
+
+pith_status reduce_encode_one(pith_work *work, pith_stream *stream, uint64_t slot,
+                              const void *const *frames, const size_t *lengths, size_t count,
+                              float scale, pith_stream *out, uint64_t out_slot, void *dst,
+                              size_t cap, size_t *written) {
+    const pith_sum sum = {.size = sizeof sum,
+                          .stream = stream,
+                          .slot = slot,
+                          .frames = frames,
+                          .lengths = lengths,
+                          .count = count,
+                          .scale = scale};
+    pith_item item = {.size = sizeof item,
+                      .stream = out,
+                      .slot = out_slot,
+                      .frame = dst,
+                      .capacity = cap,
+                      .length = SIZE_MAX,
+                      .status = PITH_ERR_INTERNAL};
+    const pith_status status = pith_reduce_encode(work, &sum, &item, 1);
+    if (work) CHECK(item.status == status);
+    *written = item.length;
+    return status;
+}
+
+/* ---- One end of a sequence of frames ---------------------------------------------------------*/
+
+pith_work *work_for(const pith_plan *const *plans, size_t count, const pith_env *env,
+                    void **memory) {
+    const pith_env own = test_env();
+    if (!env) env = &own;
+    const uint64_t bytes = pith_work_bytes(plans, count, env->threads);
+    pith_work *work = NULL;
+    *memory = allocate((size_t)bytes);
+    CHECK_OK(pith_work_init(*memory, (size_t)bytes, env, &work, NULL));
+    return work;
+}
+
+static void open_end(struct stream *s, const pith_env *env, const pith_stream_options *options) {
+    s->sizes.size = sizeof s->sizes;
+    CHECK_OK(pith_plan_sizes(s->plan, &s->sizes));
+    s->work = work_for(&s->plan, 1, env, &s->work_memory);
+    s->memory = allocate((size_t)s->sizes.stream_bytes);
+    CHECK_OK(pith_stream_init(s->plan, s->memory, (size_t)s->sizes.stream_bytes, options,
+                              &s->stream, NULL));
+}
+
+void stream_open_with(struct stream *s, const char *spec, const pith_layout *layout,
+                      const pith_env *env, const pith_stream_options *options) {
+    const pith_env own = test_env();
+    if (!env) env = &own;
+    *s = (struct stream){0};
+    CHECK_OK(pith_plan_create(&s->plan, spec, layout, env, NULL));
+    open_end(s, env, options);
+}
+
 void stream_open(struct stream *s, const char *spec, const pith_layout *layout,
                  const pith_env *env) {
-    const pith_env own = test_env();
-    *s = (struct stream){0};
-    CHECK_OK(pith_plan_create(&s->plan, spec, layout, env ? env : &own, NULL));
-    pith_plan_sizes(s->plan, &s->sizes);
-    if (!s->sizes.state_bytes) return;
-    s->memory = room((size_t)s->sizes.state_bytes);
-    CHECK_OK(pith_state_init(s->plan, s->memory, (size_t)s->sizes.state_bytes, &s->state));
+    stream_open_with(s, spec, layout, env, NULL);
+}
+
+void stream_open_end(struct stream *end, const struct stream *s,
+                     const pith_stream_options *options) {
+    *end = (struct stream){.plan = s->plan, .borrowed = true};
+    open_end(end, NULL, options);
 }
 
 void stream_close(struct stream *s) {
-    pith_plan_destroy(s->plan);
+    if (!s->borrowed) pith_plan_destroy(s->plan);
     free(s->memory);
+    free(s->work_memory);
     *s = (struct stream){0};
 }
 
 struct frame stream_encode(struct stream *s, const pith_view *view, uint64_t slot, bool key) {
-    const int is_key =
-        key || (s->sizes.key_bytes && pith_plan_is_key(s->plan, pith_state_step(s->state, slot)));
+    const int is_key = key || pith_plan_is_key(s->plan, pith_stream_step(s->stream, slot));
     const size_t cap = (size_t)pith_plan_frame_bytes(s->plan, slot, is_key);
-    struct frame f = {room(cap), 0};
-    if (key)
-        CHECK_OK(pith_encode_key(s->plan, s->state, view, slot, f.bytes, cap, &f.length));
-    else
-        CHECK_OK(pith_encode(s->plan, s->state, view, slot, f.bytes, cap, &f.length));
+    struct frame f = {allocate(cap), 0};
+    CHECK_OK(encode_one(s->work, s->stream, view, slot, key ? PITH_KEY_FRAME : 0, f.bytes, cap,
+                        &f.length));
     CHECK(f.length <= cap);
     return f;
 }
@@ -260,7 +357,7 @@ void *read_file(const char *path, size_t *length) {
     fseek(file, 0, SEEK_END);
     const long size = ftell(file);
     rewind(file);
-    uint8_t *bytes = size >= 0 ? room((size_t)size) : NULL;
+    uint8_t *bytes = size >= 0 ? allocate((size_t)size) : NULL;
     *length = bytes ? fread(bytes, 1, (size_t)size, file) : 0;
     fclose(file);
     return bytes;

@@ -31,7 +31,7 @@ void check_status(pith_status got, pith_status wanted, const char *what, const c
 
 /* ---- Memory ----------------------------------------------------------------------------------*/
 /* Never NULL. Exactly `bytes`, so that a sanitizer sees the first byte beyond. */
-void *room(size_t bytes);
+void *allocate(size_t bytes);
 void *copy_of(const void *bytes, size_t count);
 bool all_bytes(const void *p, size_t count, uint8_t value);
 
@@ -64,7 +64,7 @@ uint32_t reference_update(uint32_t base, uint32_t x, uint32_t base_dtype, uint64
 pith_layout flat_layout(uint32_t dtype, uint32_t base_dtype, uint64_t count);
 
 struct frame {
-    uint8_t *bytes; /* from room() */
+    uint8_t *bytes; /* from allocate() */
     size_t length;
 };
 /* pith_compress with a fresh buffer cut to the exact length; must succeed. */
@@ -72,15 +72,41 @@ struct frame compress(const char *spec, const pith_view *view, const pith_view *
                       uint32_t flags);
 size_t header_of(const struct frame *frame);
 
-/* A plan with, when it has a base, one state. */
+/* ---- Lists of one item, argument by argument -------------------------------------------------*/
+pith_status encode_one(pith_work *work, pith_stream *stream, const pith_view *view, uint64_t slot,
+                       uint32_t flags, void *dst, size_t cap, size_t *written);
+/* view may be NULL: only the base is wanted. */
+pith_status decode_one(pith_work *work, pith_stream *stream, uint64_t slot, const void *frame,
+                       size_t bytes, const pith_view *view, uint32_t flags);
+pith_status reduce_one(pith_work *work, pith_stream *stream, uint64_t slot,
+                       const void *const *frames, const size_t *lengths, size_t count, float scale,
+                       const pith_view *view);
+pith_status reduce_encode_one(pith_work *work, pith_stream *stream, uint64_t slot,
+                              const void *const *frames, const size_t *lengths, size_t count,
+                              float scale, pith_stream *out, uint64_t out_slot, void *dst,
+                              size_t cap, size_t *written);
+
+/* ---- One end of a sequence of frames ---------------------------------------------------------*/
+/* A work for `count` plans with env's threads; test_env() where env is NULL. To be freed: *memory.
+ * */
+pith_work *work_for(const pith_plan *const *plans, size_t count, const pith_env *env,
+                    void **memory);
+/* A plan, a work, and a stream. */
 struct stream {
-    pith_plan *plan;
-    pith_state *state;
-    void *memory;
+    const pith_plan *plan;
+    pith_work *work;
+    pith_stream *stream;
+    void *memory, *work_memory;
     pith_sizes sizes;
+    bool borrowed; /* the plan is another's */
 };
 void stream_open(struct stream *s, const char *spec, const pith_layout *layout,
                  const pith_env *env);
+/* The same with options of the stream (may be NULL), and another end with the plan of `s`. */
+void stream_open_with(struct stream *s, const char *spec, const pith_layout *layout,
+                      const pith_env *env, const pith_stream_options *options);
+void stream_open_end(struct stream *end, const struct stream *s,
+                     const pith_stream_options *options);
 void stream_close(struct stream *s);
 /* Encode into a fresh buffer of exactly the slot's bound; must succeed. */
 struct frame stream_encode(struct stream *s, const pith_view *view, uint64_t slot, bool key);

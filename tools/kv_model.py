@@ -33,19 +33,34 @@ class Layout(ctypes.Structure):
 
 
 class Error(ctypes.Structure):
-    _fields_ = [("text", ctypes.c_char_p), ("offset", ctypes.c_uint64)]
+    _fields_ = [("size", ctypes.c_size_t), ("offset", ctypes.c_uint64), ("item", ctypes.c_uint64),
+                ("text", ctypes.c_char * 232)]
 
 
 class Sizes(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_uint64) for name in
-                ("slot_bytes", "key_bytes", "workspace_bytes", "state_bytes", "save_bytes",
-                 "alignment", "slots")] + [("fixed", ctypes.c_uint32)]
+    _fields_ = [("size", ctypes.c_size_t),
+                *((name, ctypes.c_uint64) for name in
+                  ("slot_bytes", "frame_bytes", "key_bytes", "stream_bytes", "save_bytes",
+                   "alignment", "slots")),
+                ("fixed", ctypes.c_uint32)]
+
+
+class Item(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("stream", ctypes.c_void_p), ("slot", ctypes.c_uint64),
+                ("view", View), ("frame", ctypes.c_void_p), ("capacity", ctypes.c_size_t),
+                ("length", ctypes.c_size_t), ("status", ctypes.c_int)]
+
+
+def sized(struct, **fields):
+    """Structs that callers or calls fill in begin with their size."""
+    return struct(size=ctypes.sizeof(struct), **fields)
 
 
 class Pith:
     def __init__(self, path):
         self.lib = ctypes.CDLL(path)
-        self.lib.pith_plan_error.restype = Error
+        self.lib.pith_work_bytes.restype = ctypes.c_uint64
+        self.lib.pith_work_error.restype = ctypes.POINTER(Error)
         self.plans = {}
 
     def plan(self, spec, shape, dtype="f32", base=False):
@@ -65,55 +80,65 @@ class Pith:
 
 
 class Plan:
-    """Of one frame. With a base, which is the caller's array of float32: see bind."""
+    """One frame: a plan with a work and a stream of its own.
+
+    With a base, which is the caller's array of float32: see bind.
+    """
 
     def __init__(self, lib, spec, shape, dtype, base):
         self.lib, self.spec, self.shape, self.dtype = lib, spec, shape, dtype
-        self.plan, self.state = ctypes.c_void_p(), ctypes.c_void_p()
-        layout = Layout(size=ctypes.sizeof(Layout), dtype=DTYPES[dtype], ndim=len(shape),
-                        base_dtype=DTYPES["f32"] if base else 0,
-                        flags=EXTERNAL_BASE if base else 0)
+        self.plan, self.work, self.stream = (ctypes.c_void_p() for _ in range(3))
+        layout = sized(Layout, dtype=DTYPES[dtype], ndim=len(shape),
+                       base_dtype=DTYPES["f32"] if base else 0,
+                       flags=EXTERNAL_BASE if base else 0)
         layout.shape[:len(shape)] = shape
-        error, sizes = Error(), Sizes()
-        if lib.pith_plan_create(ctypes.byref(self.plan), spec.encode(), ctypes.byref(layout), None,
-                                ctypes.byref(error)):
-            raise SystemExit(f"{spec}: {error.text.decode()}")
+        error, sizes = sized(Error), sized(Sizes)
+        self.check(lib.pith_plan_create(
+            ctypes.byref(self.plan), spec.encode(), ctypes.byref(layout), None,
+            ctypes.byref(error)), error)
         lib.pith_plan_sizes(self.plan, ctypes.byref(sizes))
         self.frame = np.empty(sizes.slot_bytes, np.uint8)
-        if base:
-            self.memory = np.empty(sizes.state_bytes, np.uint8)
-            self.check(lib.pith_state_init(
-                self.plan, self.memory.ctypes, ctypes.c_size_t(len(self.memory)),
-                ctypes.byref(self.state)))
+        self.memory = [
+            np.empty(count, np.uint8) for count in
+            (lib.pith_work_bytes(ctypes.byref(self.plan), ctypes.c_size_t(1), ctypes.c_uint32(1)),
+             sizes.stream_bytes)]
+        work_memory, stream_memory = ((m.ctypes, ctypes.c_size_t(len(m))) for m in self.memory)
+        self.check(lib.pith_work_init(*work_memory, None, ctypes.byref(self.work),
+                                      ctypes.byref(error)), error)
+        self.check(lib.pith_stream_init(self.plan, *stream_memory, None,
+                                        ctypes.byref(self.stream), ctypes.byref(error)), error)
 
-    def check(self, status):
+    def check(self, status, error=None):
         if status:
-            text = self.lib.pith_plan_error(self.plan).text.decode()
-            raise SystemExit(f"{self.spec}: status {status}: {text}")
+            error = error or self.lib.pith_work_error(self.work).contents
+            raise SystemExit(f"{self.spec}: status {status}: {error.text.decode()}")
 
     def view(self, values):
         assert values.flags.c_contiguous and values.shape == self.shape
         view = View(data=values.ctypes.data, dtype=DTYPES[self.dtype], ndim=values.ndim)
         view.shape[:values.ndim] = values.shape
         view.stride[:values.ndim] = [s // values.itemsize for s in values.strides]
-        return ctypes.byref(view)
+        return view
 
     def bind(self, base):
-        self.check(self.lib.pith_state_bind_base(self.plan, self.state, base.ctypes,
-                                                 ctypes.c_uint64(0)))
+        self.check(self.lib.pith_stream_bind_base(self.work, self.stream, base.ctypes,
+                                                  ctypes.c_uint64(0)))
+
+    def call(self, function, item):
+        self.check(function(self.work, ctypes.byref(item), ctypes.c_size_t(1), ctypes.c_uint32(0)))
 
     def encode(self, values):
-        length = ctypes.c_size_t()
-        self.check(self.lib.pith_encode(
-            self.plan, self.state, self.view(values), ctypes.c_uint64(0), self.frame.ctypes,
-            ctypes.c_size_t(len(self.frame)), ctypes.byref(length)))
-        return self.frame[:length.value].tobytes()
+        item = sized(Item, stream=self.stream, view=self.view(values),
+                     frame=self.frame.ctypes.data, capacity=len(self.frame))
+        self.call(self.lib.pith_encode, item)
+        return self.frame[:item.length].tobytes()
 
     def decode(self, frame):
         out = np.empty(self.shape, {"f32": np.float32, "f16": np.float16, "bf16": np.uint16}
                        [self.dtype])
-        self.check(self.lib.pith_decode(self.plan, self.state, ctypes.c_uint64(0), frame,
-                                        ctypes.c_size_t(len(frame)), self.view(out)))
+        item = sized(Item, stream=self.stream, view=self.view(out),
+                     frame=ctypes.cast(frame, ctypes.c_void_p), length=len(frame))
+        self.call(self.lib.pith_decode, item)
         return out
 
 

@@ -115,7 +115,7 @@ $values
 
 The third table: bits per value, frames with their headers, and the peak signal-to-noise ratio, of
 all tensors of a file in tests/data, each with its own range. The last: other bounds that can be
-asked for, and what the worst tensor of a file came to.
+requested, and what the worst tensor of a file came to.
 
 ## Embeddings
 
@@ -146,14 +146,14 @@ themselves are not counted there.
 
 Speed, one thread: 2^24 values in rows of 8 heads of 128; medians of 15 runs (3 where one takes half
 a second), each from another of so many copies that caches hold less than half, every result
-compared with the first. Ceilings of the same run: of f32 a read-only sum and the best fill, of 16
-bits the best mover of values and frame.
+compared with the first. Rooflines of the same run: of f32 a read-only sum and the best fill, of 16
+bits the best copy baseline of values and frame.
 
 $("$build/bench/kv" codec)
 
 Encoding 256 tokens of 8 heads of 128 for each of 32 layers, a frame for each, and appending them:
 all of a layer in a call; one token of one layer in a call (\`pith_kv_append\`); one token of all
-layers in a call (\`pith_kv_append_batch\`), which the row of the goal is about. Turn by turn,
+layers in a call (\`pith_kv_append_batch\`), which the row of the goal is about. Round by round,
 medians of up to 101; the bytes are the same each way. Of 256 tokens at once \`kivi4\` only copies
 the last 128, its window.
 
@@ -167,17 +167,17 @@ $("$build/bench/kv" read)
 ## Speed of the library, out of cache, one thread
 
 \`pith bench\`; GB/s of uncompressed values. \`/read\`, \`/fill\`, \`/move\` are shares of the
-read-only sum, the best fill and a mover of exactly the same bytes.
+read-only sum, the best fill and a copy baseline of exactly the same bytes.
 
 $(block "$build/cli/pith" bench)
 
 ## Speed of sums, out of cache, one thread
 
 Tensors of twice the last-level cache, sums of eight frames that are as large together. Encoding
-beside a read-only sum, in GB/s of values; sums beside the fastest of four movers of exactly the
-same bytes (ordinary and non-temporal stores, short and long turns), in GB/s moved. Medians and, in
-brackets, the best of 15; "separate": decoding all frames, adding and encoding by calls of their own
-takes so many times as long.
+beside a read-only sum, in GB/s of values; sums beside the fastest of four copy baselines of exactly
+the same bytes (ordinary and non-temporal stores, short and long batches), in GB/s moved. Medians
+and, in brackets, the best of 15; "separate": decoding all frames, adding and encoding by calls of
+their own takes so many times as long.
 
 $("$build/bench/sums")
 
@@ -186,14 +186,15 @@ $("$build/bench/sums")
 Encode against an external base looks whether others have changed it: at a sample of every block by
 default, at every byte with \`PITH_LAYOUT_CHECK_BASE\`, not at all with
 \`PITH_LAYOUT_TRUST_BASE\`. What that adds to the time
-of a call on tensors larger than the last-level cache; the three ways take turns, medians of the
-shares of 31 turns. A negative share is noise.
+of a call on tensors larger than the last-level cache; every round measures the three variants;
+means of the median shares of 15 rounds with either order of their memory. A negative share is
+noise.
 
 $("$build/bench/base_check")
 
 ## Small calls
 
-Nanoseconds of one encode with a warm plan, medians of 601 batches of 64 calls; the fixed cost is
+Nanoseconds of one encode with a warm stream, medians of 601 batches of 64 calls; the fixed cost is
 where a line through the times meets zero elements.
 
 $("$build/bench/latency")
@@ -206,20 +207,20 @@ $("$build/bench/threads")
 
 ## Speed of the kernels
 
-\`kernelcheck --bench\`: scalar C, kernel and ceiling (encode: read-only sum; decode: best fill;
-wdiff: a mover of the same bytes, the hash of the new base included), GB/s of values.
+\`kernelcheck --bench\`: scalar C, kernel and roofline (encode: read-only sum; decode: best fill;
+wdiff: a copy baseline of the same bytes, the hash of the new base included), GB/s of values.
 
 $(block "$build/tests/kernelcheck" --bench --isa "$isa" | grep -v '^seed')
 
 ## CUDA
 
-\`bench/gpu\`: medians of 31 replays of a graph of calls, and by turns of a graph of copies on the
-device that move as many bytes (a copy of n bytes moves 2n). "Moved": what a call must read and
-write, base and frames included; a base that comes without its state (decode_add with identity)
-is read twice. Several sets of data are taken in turn, so that the cache of the device does not
-hold them. "One call": between events around one call on an idle device; "host": what making the
-call takes the calling thread. The last column: frames, values and base after the last replay were
-those of the CPU.
+\`bench/gpu\`: medians of 31 replays of a graph of calls, and, in the same rounds, of a graph of
+copies on the device that move as many bytes (a copy of n bytes moves 2n). "Moved": what a call must
+read and write, base and frames included; a base that comes without its stream (decode_add with
+base_hash=on) is read twice. Several sets of data are taken in turn, so that the cache of the device
+does not hold them. "One call": between events around one call on an idle device; "host": what
+making the call takes the calling thread. The last column: frames, values and base after the last
+replay were those of the CPU.
 
 $(cuda_table)
 END

@@ -13,9 +13,9 @@ double pithi_mpi_now(void) {
 }
 
 /* Yielding first keeps latency low; sleeping later leaves the core to a rank that computes. */
-void pithi_mpi_idle(uint32_t *turns) {
+void pithi_mpi_idle(uint32_t *idle_rounds) {
     const struct timespec nap = {0, 20000};
-    if (++*turns < 500)
+    if (++*idle_rounds < 500)
         sched_yield();
     else
         nanosleep(&nap, NULL);
@@ -23,27 +23,31 @@ void pithi_mpi_idle(uint32_t *turns) {
 
 /* ---- Statuses of a call ----------------------------------------------------------------------*/
 
-void pithi_mpi_fail(pith_mpi_channel *ch, pith_status status, int culprit, pith_error why) {
+void pithi_mpi_fail(pith_mpi_channel *ch, pith_status status, int culprit, const pith_error *why) {
     struct pithi_mpi_call *call = &ch->call;
     const int new = (int)status, old = (int)call->status;
     if (new > old || (new == old &&culprit >= call->culprit)) return;
     call->status = status;
     call->culprit = culprit;
-    ch->error = why;
+    if (why)
+        ch->error = *why;
+    else
+        pithi_mpi_say(&ch->error, "%s", "");
 }
 
 void pithi_mpi_fail_text(pith_mpi_channel *ch, pith_status status, const char *text) {
-    pithi_mpi_fail(ch, status, (int)ch->place.rank, (pith_error){text, 0});
+    pith_error why;
+    pithi_mpi_say(&why, "%s", text);
+    pithi_mpi_fail(ch, status, (int)ch->place.rank, &why);
 }
 
 void pithi_mpi_break(pith_mpi_channel *ch, pith_status status) {
     ch->broken = true;
     ch->call.status = status;
     ch->call.culprit = -1;
-    ch->error =
-        (pith_error){status == PITH_ERR_TIMEOUT ? "not all ranks took part before the timeout"
-                                                : "an MPI call failed",
-                     0};
+    pithi_mpi_say(&ch->error, "%s",
+                  status == PITH_ERR_TIMEOUT ? "not all ranks took part before the timeout"
+                                             : "an MPI call failed");
 }
 
 /* ---- Agreement -------------------------------------------------------------------------------*/
@@ -62,15 +66,15 @@ bool pithi_mpi_verdict(pith_mpi_channel *ch, bool *done) {
     return true;
 }
 
-/* Both use the members of the channel for what MPI may still write after a timeout. */
+/* What MPI may still write after a timeout lies in the channel, which outlives it. */
 static pith_status finish_vote(pith_mpi_channel *ch) {
     const double end = pithi_mpi_now() + ch->o.timeout;
-    uint32_t turns = 0;
+    uint32_t idle_rounds = 0;
     for (bool done = false; !done;) {
         if (!pithi_mpi_verdict(ch, &done)) return PITH_ERR_MPI;
         if (done) break;
         if (pithi_mpi_now() > end) return PITH_ERR_TIMEOUT;
-        pithi_mpi_idle(&turns);
+        pithi_mpi_idle(&idle_rounds);
     }
     return PITH_OK;
 }
@@ -87,19 +91,16 @@ pith_status pithi_mpi_agree(pith_mpi_channel *ch, pith_status status, int *culpr
     return (pith_status)ch->verdict[0];
 }
 
-/* Equal to every other's exactly when no rank has a smaller half, upper or lower. */
-pith_status pithi_mpi_same(pith_mpi_channel *ch, uint64_t number) {
-    const uint32_t folded = (uint32_t)(number ^ (number >> 32)) & INT_MAX;
-    int culprit, smallest = 0;
-    for (int turn = 0; turn < 2; turn++) {
-        ch->vote[0] = turn ? -(int)folded : (int)folded;
-        ch->vote[1] = 0;
-        if (MPI_Iallreduce(ch->vote, ch->verdict, 1, MPI_2INT, MPI_MINLOC, ch->comm,
-                           &ch->agreement) != MPI_SUCCESS)
-            return PITH_ERR_MPI;
-        PITHI_MPI_TRY(finish_vote(ch));
-        if (turn == 0) smallest = ch->verdict[0];
+/* All ranks look at the same table, so they need not agree on what they find in it. */
+pith_status pithi_mpi_same(pith_mpi_channel *ch, uint64_t number, uint32_t *differs) {
+    ch->number = number;
+    if (MPI_Iallgather(&ch->number, 1, MPI_UINT64_T, ch->numbers, 1, MPI_UINT64_T, ch->comm,
+                       &ch->agreement) != MPI_SUCCESS)
+        return PITH_ERR_MPI;
+    PITHI_MPI_TRY(finish_vote(ch));
+    for (uint32_t r = 1; r < ch->place.ranks; r++) {
+        *differs = r;
+        if (ch->numbers[r] != ch->numbers[0]) return PITH_ERR_MISMATCH;
     }
-    const bool same = smallest == -ch->verdict[0];
-    return pithi_mpi_agree(ch, same ? PITH_OK : PITH_ERR_ARG, &culprit);
+    return PITH_OK;
 }

@@ -20,7 +20,7 @@ static bool next_step(const pith_mpi_channel *ch, uint64_t *step) {
     bool found = false;
     for (uint64_t i = 0; i < slots(ch); i++) {
         if (is_empty(ch, i)) continue;
-        const uint64_t at = pith_state_step(base_hop(ch)->state, i);
+        const uint64_t at = pith_stream_step(base_hop(ch)->encoding, i);
         if (found && at != *step) return false;
         *step = at;
         found = true;
@@ -28,50 +28,66 @@ static bool next_step(const pith_mpi_channel *ch, uint64_t *step) {
     return true;
 }
 
-static void fail_plan(pith_mpi_channel *ch, pith_status status) {
-    pithi_mpi_fail(ch, status, (int)ch->place.rank, pith_plan_error(base_hop(ch)->encoder));
+static void fail_work(pith_mpi_channel *ch, pith_status status) {
+    pithi_mpi_fail(ch, status, (int)ch->place.rank, pith_work_error(ch->work));
 }
 
-/* The base of a key call is replaced as a whole; only its step must be the others'. */
+/* The base of a call with key frames is replaced as a whole; only its step must be the others'. */
 static void restart_base(pith_mpi_channel *ch) {
     static const float zero = 0;
     pith_view view = pith_view_flat(&zero, PITH_F32, ch->o.count);
     view.stride[0] = 0;
     const pith_status status =
-        pith_state_set_base(base_hop(ch)->encoder, base_hop(ch)->state, &view, ch->call.step);
-    if (status) fail_plan(ch, status);
+        pith_stream_set_base(ch->work, base_hop(ch)->encoding, &view, ch->call.step);
+    if (status) fail_work(ch, status);
 }
 
-void pithi_mpi_begin_base(pith_mpi_channel *ch) {
+static void begin_base(pith_mpi_channel *ch) {
     uint64_t step = ch->call.step;
     const bool whole = next_step(ch, &step) && !ch->invalid;
     if ((ch->o.flags & PITH_MPI_EXTERNAL_BASE) && !ch->bound)
         pithi_mpi_fail_text(ch, PITH_ERR_STATE, "no base is bound");
-    else if (ch->call.key && (!whole || step != ch->call.step))
+    else if (ch->call.key_frame && (!whole || step != ch->call.step))
         restart_base(ch);
     else if (!whole)
         pithi_mpi_fail_text(ch, PITH_ERR_STATE,
-                            "a failed call left the base torn: key call needed");
+                            "a failed call left the base invalid: key frames needed");
     else if (step != ch->call.step)
         pithi_mpi_fail_text(ch, PITH_ERR_STEP, "the base has another next step");
 }
 
-void pithi_mpi_copy_base(pith_mpi_channel *ch) {
-    const struct pithi_mpi_hop *h = base_hop(ch);
-    const pith_status status = pith_state_get_base(h->encoder, h->state, 0, &ch->call.out);
-    if (status) fail_plan(ch, status);
+/* Steps grow by themselves, but where a call failed on some ranks before it encoded; and a caller
+ * may go on from any step. */
+static void begin_hop(pith_mpi_channel *ch, struct pithi_mpi_hop *h) {
+    h->encoded = false;
+    for (uint64_t i = 0; i < h->slots && !ch->with_base; i++) {
+        if (pith_stream_step(h->encoding, i) == ch->call.step) continue;
+        const pith_status status = pith_stream_set_step(ch->work, h->encoding, i, ch->call.step);
+        if (status) fail_work(ch, status);
+    }
 }
 
-void pithi_mpi_end_states(pith_mpi_channel *ch, bool good) {
+void pithi_mpi_begin_streams(pith_mpi_channel *ch) {
+    for (uint32_t k = 0; k < ch->hops; k++) begin_hop(ch, &ch->hop[k]);
+    if (ch->with_base && !ch->call.status) begin_base(ch);
+}
+
+void pithi_mpi_copy_base(pith_mpi_channel *ch) {
+    const pith_status status =
+        pith_stream_get_base(ch->work, base_hop(ch)->encoding, 0, &ch->call.out);
+    if (status) fail_work(ch, status);
+}
+
+void pithi_mpi_end_streams(pith_mpi_channel *ch, bool good) {
     if (ch->with_base) { /* other ranks may have encoded where this one did not */
         ch->invalid = !good;
         return;
     }
     for (uint32_t k = 0; k < ch->hops && !good; k++) {
-        struct pithi_mpi_hop *h = &ch->hop[k];
-        if (!h->encoded || !h->state) continue;
-        const pith_status status = pith_state_rollback(h->encoder, h->state, ch->call.step);
-        if (status && !ch->error.text[0]) ch->error = pith_plan_error(h->encoder);
+        if (!ch->hop[k].encoded) continue;
+        const pith_status status =
+            pith_stream_rollback(ch->work, ch->hop[k].encoding, ch->call.step);
+        if (status && !ch->error.text[0]) ch->error = *pith_work_error(ch->work);
     }
 }
 
@@ -84,25 +100,23 @@ static pith_status refuse(const pith_mpi_channel *ch, bool base) {
 }
 
 /* Of a local call: kept where pith_mpi_last_error finds it. */
-static pith_status keep_error(pith_mpi_channel *ch, const pith_plan *plan, pith_status status) {
-    ch->error = status ? pith_plan_error(plan) : (pith_error){"", 0};
+static pith_status keep_error(pith_mpi_channel *ch, pith_status status) {
+    ch->error = *pith_work_error(ch->work);
     return status;
 }
 
 pith_status pith_mpi_set_base(pith_mpi_channel *ch, const pith_view *view, uint64_t step) {
     PITHI_MPI_TRY(refuse(ch, true));
-    const struct pithi_mpi_hop *h = base_hop(ch);
     PITHI_MPI_TRY(
-        keep_error(ch, h->encoder, pith_state_set_base(h->encoder, h->state, view, step)));
+        keep_error(ch, pith_stream_set_base(ch->work, base_hop(ch)->encoding, view, step)));
     ch->invalid = false;
     return PITH_OK;
 }
 
 pith_status pith_mpi_bind_base(pith_mpi_channel *ch, void *base, uint64_t step) {
     PITHI_MPI_TRY(refuse(ch, true));
-    const struct pithi_mpi_hop *h = base_hop(ch);
     PITHI_MPI_TRY(
-        keep_error(ch, h->encoder, pith_state_bind_base(h->encoder, h->state, base, step)));
+        keep_error(ch, pith_stream_bind_base(ch->work, base_hop(ch)->encoding, base, step)));
     ch->invalid = false;
     ch->bound = true;
     return PITH_OK;
@@ -110,27 +124,25 @@ pith_status pith_mpi_bind_base(pith_mpi_channel *ch, void *base, uint64_t step) 
 
 pith_status pith_mpi_get_base(pith_mpi_channel *ch, const pith_view *view) {
     PITHI_MPI_TRY(refuse(ch, true));
-    const struct pithi_mpi_hop *h = base_hop(ch);
     if (!view) return PITH_ERR_ARG;
     if (pith_view_count(view) != ch->o.count) return PITH_ERR_SHAPE;
-    return keep_error(ch, h->encoder, pith_state_get_base(h->encoder, h->state, 0, view));
+    return keep_error(ch, pith_stream_get_base(ch->work, base_hop(ch)->encoding, 0, view));
 }
 
-uint64_t pith_mpi_identity(const pith_mpi_channel *ch) {
+uint64_t pith_mpi_base_hash(const pith_mpi_channel *ch) {
     uint64_t x = 0;
     if (!ch || !ch->with_base) return 0;
     for (uint64_t i = 0; i < slots(ch); i++) {
         if (is_empty(ch, i)) continue;
-        x = (x ^ pith_state_identity(base_hop(ch)->state, i)) * UINT64_C(0x9E3779B97F4A7C15);
-        x = (x ^ (x >> 32) ^ pith_state_step(base_hop(ch)->state, i)) * UINT64_C(0x100000001B3);
+        x = (x ^ pith_stream_base_hash(base_hop(ch)->encoding, i)) * UINT64_C(0x9E3779B97F4A7C15);
+        x = (x ^ (x >> 32) ^ pith_stream_step(base_hop(ch)->encoding, i)) * UINT64_C(0x100000001B3);
     }
     return x;
 }
 
 pith_status pith_mpi_verify_base(pith_mpi_channel *ch) {
     PITHI_MPI_TRY(refuse(ch, true));
-    const struct pithi_mpi_hop *h = base_hop(ch);
-    return keep_error(ch, h->encoder, pith_state_verify(h->encoder, h->state));
+    return keep_error(ch, pith_stream_verify(ch->work, base_hop(ch)->encoding));
 }
 
 /* ---- All hops --------------------------------------------------------------------------------*/
@@ -138,33 +150,28 @@ pith_status pith_mpi_verify_base(pith_mpi_channel *ch) {
 pith_status pith_mpi_rollback(pith_mpi_channel *ch, uint64_t step) {
     PITHI_MPI_TRY(refuse(ch, false));
     if (ch->with_base) return PITH_ERR_STATE;
-    for (uint32_t k = 0; k < ch->hops; k++) {
-        const struct pithi_mpi_hop *h = &ch->hop[k];
-        if (!h->state) continue;
-        PITHI_MPI_TRY(keep_error(ch, h->encoder, pith_state_rollback(h->encoder, h->state, step)));
-    }
+    for (uint32_t k = 0; k < ch->hops; k++)
+        PITHI_MPI_TRY(keep_error(ch, pith_stream_rollback(ch->work, ch->hop[k].encoding, step)));
     return PITH_OK;
 }
 
 pith_status pith_mpi_reset(pith_mpi_channel *ch) {
     PITHI_MPI_TRY(refuse(ch, false));
-    for (uint32_t k = 0; k < ch->hops; k++) {
-        const struct pithi_mpi_hop *h = &ch->hop[k];
-        if (!h->state) continue;
-        PITHI_MPI_TRY(keep_error(ch, h->encoder, pith_state_reset(h->encoder, h->state)));
-    }
+    for (uint32_t k = 0; k < ch->hops; k++)
+        PITHI_MPI_TRY(keep_error(ch, pith_stream_reset(ch->work, ch->hop[k].encoding)));
     ch->invalid = false;
     return PITH_OK;
 }
 
-void pith_mpi_stats(const pith_mpi_channel *ch, uint32_t hop, pith_stats *out) {
-    *out = (pith_stats){0};
-    if (!ch || hop >= PITHI_MPI_HOPS) return;
+pith_status pith_mpi_stats(const pith_mpi_channel *ch, uint32_t hop, pith_stats *out) {
+    const pith_stats none = {.size = sizeof none};
+    if (!ch || hop >= PITHI_MPI_HOPS) return PITH_ERR_ARG;
     for (uint32_t k = 0; k < ch->hops; k++)
-        if (ch->hop[k].place == hop && ch->hop[k].state) pith_state_stats(ch->hop[k].state, out);
+        if (ch->hop[k].place == hop) return pith_stream_stats(ch->hop[k].encoding, out);
+    return pithi_mpi_give(out, &none, sizeof none);
 }
 
-/* ---- Checkpoints: magic, hops, bytes of each hop's state, the states --------------------------*/
+/* ---- Checkpoints: magic, hops, bytes of each hop's encoding stream, these streams -------------*/
 
 #define SAVE_MAGIC UINT64_C(0x50544853504D4931)
 
@@ -198,12 +205,9 @@ pith_status pith_mpi_save(pith_mpi_channel *ch, void *dst, size_t cap, size_t *w
     put64(head, SAVE_MAGIC);
     put64(head + 8, ch->hops);
     for (uint32_t k = 0; k < ch->hops; k++) {
-        const struct pithi_mpi_hop *h = &ch->hop[k];
         size_t bytes = 0;
-        if (h->state)
-            PITHI_MPI_TRY(
-                keep_error(ch, h->encoder,
-                           pith_state_save(h->encoder, h->state, head + at, cap - at, &bytes)));
+        PITHI_MPI_TRY(keep_error(
+            ch, pith_stream_save(ch->work, ch->hop[k].encoding, head + at, cap - at, &bytes)));
         put64(head + 16 + 8 * k, bytes);
         at += bytes;
     }
@@ -211,7 +215,7 @@ pith_status pith_mpi_save(pith_mpi_channel *ch, void *dst, size_t cap, size_t *w
     return PITH_OK;
 }
 
-static pith_status load_states(pith_mpi_channel *ch, const uint8_t *head, size_t bytes) {
+static pith_status load_streams(pith_mpi_channel *ch, const uint8_t *head, size_t bytes) {
     uint64_t at = save_head(ch);
     if (bytes < at) return PITH_ERR_TRUNCATED;
     if (get64(head) != SAVE_MAGIC) return PITH_ERR_MAGIC;
@@ -220,10 +224,9 @@ static pith_status load_states(pith_mpi_channel *ch, const uint8_t *head, size_t
         const struct pithi_mpi_hop *h = &ch->hop[k];
         const uint64_t own = get64(head + 16 + 8 * k);
         if (own > bytes - at) return PITH_ERR_TRUNCATED;
-        if (!h->state && own) return PITH_ERR_MISMATCH;
-        if (h->state)
-            PITHI_MPI_TRY(keep_error(
-                ch, h->encoder, pith_state_load(h->encoder, h->state, head + at, (size_t)own)));
+        PITHI_MPI_TRY(
+            keep_error(ch, pith_stream_load(ch->work, h->encoding, head + at, (size_t)own)));
+        PITHI_MPI_TRY(keep_error(ch, pith_stream_set_random(ch->work, h->encoding, &h->random)));
         at += own;
     }
     return PITH_OK;
@@ -232,8 +235,12 @@ static pith_status load_states(pith_mpi_channel *ch, const uint8_t *head, size_t
 pith_status pith_mpi_load(pith_mpi_channel *ch, const void *src, size_t bytes) {
     PITHI_MPI_TRY(refuse(ch, false));
     if (!src) return PITH_ERR_ARG;
-    const pith_status status = load_states(ch, src, bytes);
+    pithi_mpi_say(&ch->error, "%s", "");
+    const pith_status status = load_streams(ch, src, bytes);
     ch->invalid = false;
-    if (status) PITHI_MPI_TRY(pith_mpi_reset(ch));
+    if (!status) return PITH_OK;
+    const pith_error why = ch->error;
+    PITHI_MPI_TRY(pith_mpi_reset(ch));
+    ch->error = why;
     return status;
 }

@@ -21,6 +21,7 @@ struct pithi_mpi_message {
     uint8_t *bytes; /* header, then frames at multiples of 16 */
     uint64_t cap;
     uint64_t values;
+    uint32_t frames;  /* that it has place for */
     uint64_t payload; /* bytes after the header; 0 unless it holds good frames */
     uint32_t rank;    /* the other end */
     bool open;        /* posted, not yet completed */
@@ -34,25 +35,25 @@ struct pithi_mpi_groups {
 };
 
 struct pithi_mpi_hop {
-    pith_plan *encoder, *decoder; /* may be one plan */
-    pith_state *state;            /* the encoder's, or NULL */
-    uint64_t save_bytes;
-    uint32_t place;               /* 0 the first hop, 1 across nodes, 2 the gathering half */
-    uint32_t stream, rank, ranks; /* random bits; ranks 0: not antithetic */
-    bool shared;                  /* all targets get the same frame */
-    bool encoded;                 /* in this call: there is something to take back */
+    const pith_plan *encoder, *decoder; /* may be one plan, which then has one stream */
+    pith_stream *encoding, *decoding;   /* the streams of the two plans */
+    pith_stream_options random;         /* of the encoding stream */
+    uint64_t slots, save_bytes;         /* of the encoding stream */
+    uint32_t place;                     /* 0 the first hop, 1 across nodes, 2 the gathering half */
+    bool shared;                        /* all targets get the same frame */
+    bool encoded;                       /* in this call: there is something to take back */
     uint32_t targets, sources;
     uint32_t *target, *source;        /* ranks */
     struct pithi_mpi_groups put, get; /* whose frames stand in messages: of target t, source s */
     struct pithi_mpi_message *out;    /* [slice * targets + t] */
     struct pithi_mpi_message *in;     /* [slice * sources + s] */
-    const void **frames;              /* one per source, for sums */
+    const void **frames;              /* of sums: one for each source, sum after sum */
     size_t *lengths;                  /* theirs */
 };
 
 struct pithi_mpi_call {
     pith_view in, out;
-    bool has_out, key, copy_all;
+    bool has_out, key_frame, copy_all;
     float scale;
     uint64_t step;
     uint64_t next[PITHI_MPI_HOPS + 1]; /* of every stage: the slice it takes next */
@@ -79,11 +80,14 @@ struct pith_mpi_channel {
     /* The ranks whose shards this node's local rank j collects: share[share_first[j]] and on. At
      * one level: of every rank, itself. */
     uint32_t *share, *share_first;
-    uint64_t slice, slices;
-    uint64_t in_count, out_count; /* of the views */
+    uint64_t slice, slices, longest; /* longest: elements of the longest piece of any rank */
+    uint64_t in_count, out_count;    /* of the views */
     bool two_level, packed, with_base, invalid, bound;
     uint32_t hops;
     struct pithi_mpi_hop hop[PITHI_MPI_HOPS];
+    pith_work *work;  /* of every call, for all plans */
+    pith_item *items; /* the lists of one stage: as long as the longest stage of any hop needs */
+    pith_sum *sums;
     void *scratch; /* a slice of a shard, where the caller's is scattered */
     struct pithi_mpi_block *blocks;
 
@@ -95,6 +99,7 @@ struct pith_mpi_channel {
     pith_error error;
     MPI_Request agreement;
     int vote[2], verdict[2];
+    uint64_t number, *numbers; /* this rank's, and every rank's, where they are to be the same */
 };
 
 #define PITHI_MPI_TRY(call)                     \
@@ -102,6 +107,16 @@ struct pith_mpi_channel {
         const pith_status status_ = (call);     \
         if (status_ != PITH_OK) return status_; \
     } while (0)
+
+/* ---- errors.c --------------------------------------------------------------------------------*/
+/* Replaces the text of an error of this library's own size, by printf's rules. */
+void pithi_mpi_say(pith_error *error, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Fills in a caller's struct, whose first member says how much of it there is. PITH_ERR_ARG: it is
+ * NULL, or its size is not set; nothing was written. */
+pith_status pithi_mpi_give(void *to, const void *from, size_t bytes);
+/* The same for an error, of which an older caller's struct may hold a part of the text. */
+void pithi_mpi_give_error(pith_error *to, const pith_error *from);
 
 /* ---- memory.c --------------------------------------------------------------------------------*/
 /* Zeroed, aligned to 64, released by pithi_mpi_release_all. NULL: there is none. */
@@ -113,18 +128,19 @@ void pithi_mpi_free(pith_mpi_channel *ch);
 
 /* ---- agree.c ---------------------------------------------------------------------------------*/
 double pithi_mpi_now(void);
-/* After a turn without anything to do: let others have the core. */
-void pithi_mpi_idle(uint32_t *turns);
-/* Remember the lowest status of the call, and whom it came from. */
-void pithi_mpi_fail(pith_mpi_channel *ch, pith_status status, int culprit, pith_error why);
+/* Lets others have the core after a round that found nothing to do; idle_rounds counts these. */
+void pithi_mpi_idle(uint32_t *idle_rounds);
+/* Remember the lowest status of the call, and whom it came from. why: NULL where others know. */
+void pithi_mpi_fail(pith_mpi_channel *ch, pith_status status, int culprit, const pith_error *why);
 void pithi_mpi_fail_text(pith_mpi_channel *ch, pith_status status, const char *text);
 /* Collective: the lowest status of all ranks and the lowest rank that has it. */
 pith_status pithi_mpi_agree(pith_mpi_channel *ch, pith_status status, int *culprit);
-/* Collective: PITH_ERR_ARG unless all ranks have the same number. */
-pith_status pithi_mpi_same(pith_mpi_channel *ch, uint64_t number);
 /* The same in two halves, for a call. */
 bool pithi_mpi_vote(pith_mpi_channel *ch);
 bool pithi_mpi_verdict(pith_mpi_channel *ch, bool *done);
+/* Collective: PITH_ERR_MISMATCH unless all ranks have the same number; then *differs is the lowest
+ * rank whose number is not that of rank 0. */
+pith_status pithi_mpi_same(pith_mpi_channel *ch, uint64_t number, uint32_t *differs);
 /* MPI failed, or time is up: nothing more is expected of this channel's communicator. */
 void pithi_mpi_break(pith_mpi_channel *ch, pith_status status);
 
@@ -145,13 +161,20 @@ struct pithi_mpi_piece {
 };
 pith_status pithi_mpi_make_plan(pith_mpi_channel *ch, const char *spec, uint32_t dtype,
                                 const struct pithi_mpi_piece *pieces, uint64_t count,
-                                pith_plan **plan, pith_error *error);
-pith_status pithi_mpi_make_state(pith_mpi_channel *ch, struct pithi_mpi_hop *hop);
+                                const pith_plan **plan, pith_error *error);
+/* What a decoder without a base needs of a spec. */
+pith_status pithi_mpi_decoder_spec(const char *spec, char text[PITH_SPEC_MAX], pith_error *error);
+pith_status pithi_mpi_make_streams(pith_mpi_channel *ch, struct pithi_mpi_hop *hop,
+                                   pith_error *error);
+/* One for the plans of all hops. */
+pith_status pithi_mpi_make_work(pith_mpi_channel *ch, pith_error *error);
+/* Equal on ranks that take each other's frames in every hop. */
+pith_status pithi_mpi_fingerprint(pith_mpi_channel *ch, uint64_t *fingerprint, pith_error *error);
 
 /* ---- message.c -------------------------------------------------------------------------------*/
 uint64_t pithi_mpi_pad(uint64_t bytes);
-/* Room for one frame of the slot, key or not. */
-uint64_t pithi_mpi_frame_room(const pith_plan *plan, uint64_t slot);
+/* Capacity for one frame of the slot, key or not. */
+uint64_t pithi_mpi_frame_capacity(const pith_plan *plan, uint64_t slot);
 pith_status pithi_mpi_make_messages(pith_mpi_channel *ch, struct pithi_mpi_hop *hop);
 bool pithi_mpi_post(pith_mpi_channel *ch);
 bool pithi_mpi_send(pith_mpi_channel *ch, uint32_t hop, uint64_t slice);
@@ -174,9 +197,10 @@ void pithi_mpi_pack(const pith_view *view, uint64_t first, uint64_t count, void 
 
 /* ---- stages.c, base.c ------------------------------------------------------------------------*/
 void pithi_mpi_stage(pith_mpi_channel *ch, uint32_t stage, uint64_t slice);
-void pithi_mpi_begin_base(pith_mpi_channel *ch);
+/* The call begins: every stream has its step, or the call fails. */
+void pithi_mpi_begin_streams(pith_mpi_channel *ch);
 void pithi_mpi_copy_base(pith_mpi_channel *ch);
 /* The call has ended, well or not. */
-void pithi_mpi_end_states(pith_mpi_channel *ch, bool good);
+void pithi_mpi_end_streams(pith_mpi_channel *ch, bool good);
 
 #endif

@@ -7,7 +7,7 @@
 /* ---- Options ---------------------------------------------------------------------------------*/
 
 static pith_status fail(pith_error *error, pith_status status, const char *text) {
-    *error = (pith_error){text, 0};
+    pithi_mpi_say(error, "%s", text);
     return status;
 }
 
@@ -80,7 +80,7 @@ static uint64_t mix_text(uint64_t x, const char *text) {
 static uint64_t digest(const pith_mpi_channel *ch) {
     const pith_mpi_options *o = &ch->o;
     const uint64_t numbers[] = {o->kind,  o->dtype,          o->base_dtype,   o->flags,
-                                o->count, o->ranks_per_node, o->stream,       o->seed,
+                                o->count, o->ranks_per_node, o->rng_stream,   o->seed,
                                 o->slice, o->threshold,      o->exempt_count, o->counts != NULL};
     uint64_t x = mix(UINT64_C(0xCBF29CE484222325), numbers, sizeof numbers);
     x = mix_text(mix_text(mix_text(x, o->spec), o->inter), o->gather);
@@ -102,6 +102,7 @@ static pith_status find_shards(pith_mpi_channel *ch, pith_error *error) {
         ch->first[r + 1] = ch->first[r] + count;
         if (count > most) most = count;
     }
+    ch->longest = most;
     ch->slices = most ? (most - 1) / ch->slice + 1 : 1;
     return ch->slices > INT32_MAX ? fail(error, PITH_ERR_ARG, "too many slices") : PITH_OK;
 }
@@ -120,15 +121,14 @@ static pith_status check_counts(const pith_mpi_channel *ch, pith_error *error, u
 
 /* The longest piece anywhere gives the number of slices; what is sent must be what is expected. */
 static pith_status find_exchange(pith_mpi_channel *ch, pith_error *error) {
-    uint64_t most = 0, longest = 0;
-    uint64_t *heard = pithi_mpi_take(ch, ch->place.ranks, sizeof *heard);
-    pith_status status = heard ? check_counts(ch, error, &most) : PITH_ERR_MEMORY;
+    uint64_t most = 0;
+    uint64_t *const heard = ch->numbers;
     int culprit;
-    PITHI_MPI_TRY(pithi_mpi_agree(ch, status, &culprit));
+    PITHI_MPI_TRY(pithi_mpi_agree(ch, check_counts(ch, error, &most), &culprit));
     if (MPI_Alltoall(ch->o.send_counts, 1, MPI_UINT64_T, heard, 1, MPI_UINT64_T, ch->comm) ||
-        MPI_Allreduce(&most, &longest, 1, MPI_UINT64_T, MPI_MAX, ch->comm))
+        MPI_Allreduce(&most, &ch->longest, 1, MPI_UINT64_T, MPI_MAX, ch->comm))
         return PITH_ERR_MPI;
-    ch->slices = longest ? (longest - 1) / ch->slice + 1 : 1;
+    ch->slices = ch->longest ? (ch->longest - 1) / ch->slice + 1 : 1;
     if (memcmp(heard, ch->o.recv_counts, ch->place.ranks * sizeof *heard))
         return fail(error, PITH_ERR_SHAPE, "recv_counts are not what the other ranks send");
     return ch->slices > INT32_MAX ? fail(error, PITH_ERR_ARG, "too many slices") : PITH_OK;
@@ -163,8 +163,9 @@ static pith_status take_tables(pith_mpi_channel *ch) {
     ch->share = pithi_mpi_take(ch, ranks, sizeof *ch->share);
     ch->share_first = pithi_mpi_take(ch, ranks + 1, sizeof *ch->share_first);
     ch->first = pithi_mpi_take(ch, ranks + 1, sizeof *ch->first);
-    const bool all =
-        ch->node_of && ch->local_of && ch->node_size && ch->share && ch->share_first && ch->first;
+    ch->numbers = pithi_mpi_take(ch, ranks, sizeof *ch->numbers);
+    const bool all = ch->node_of && ch->local_of && ch->node_size && ch->share && ch->share_first &&
+                     ch->first && ch->numbers;
     return all ? PITH_OK : PITH_ERR_MEMORY;
 }
 
@@ -179,17 +180,37 @@ static void choose_levels(pith_mpi_channel *ch) {
 }
 
 static pith_status measure_threshold(pith_mpi_channel *ch, pith_error *error) {
-    pith_mpi_measure measure;
+    pith_mpi_measure measure = {.size = sizeof measure};
     if (ch->o.threshold != PITH_MPI_THRESHOLD_MEASURE) return PITH_OK;
     PITHI_MPI_TRY(pith_mpi_break_even(ch->comm, &ch->o, &measure, error));
     ch->o.threshold = measure.elements;
     return PITH_OK;
 }
 
+static pith_status compare_options(pith_mpi_channel *ch, pith_error *error) {
+    uint32_t r = 0;
+    const pith_status status = pithi_mpi_same(ch, digest(ch), &r);
+    if (status != PITH_ERR_MISMATCH) return status;
+    pithi_mpi_say(error, "rank %u has other options than rank 0", r);
+    return PITH_ERR_ARG;
+}
+
+static pith_status compare_plans(pith_mpi_channel *ch, uint64_t fingerprint, pith_error *error) {
+    uint32_t r = 0;
+    const pith_status status = pithi_mpi_same(ch, fingerprint, &r);
+    if (status == PITH_ERR_MISMATCH)
+        pithi_mpi_say(error,
+                      "rank %u and rank 0 refuse each other's frames, with the same options: "
+                      "their versions of pith differ",
+                      r);
+    return status;
+}
+
 /* After the first agreement all ranks take the same way through this, and agree after each part
  * that can fail on one of them alone. */
 static pith_status build(pith_mpi_channel *ch, const pith_mpi_options *options, pith_error *error) {
     int culprit;
+    uint64_t fingerprint = 0;
     pith_status status = copy_options(&ch->o, options, error);
     if (!status) status = check_options(&ch->o, error);
     if (!status) status = take_tables(ch);
@@ -197,14 +218,15 @@ static pith_status build(pith_mpi_channel *ch, const pith_mpi_options *options, 
     if (status) ch->o.timeout = 300;
     PITHI_MPI_TRY(pithi_mpi_agree(ch, status, &culprit));
     ch->o.timeout = timeout;
-    status = pithi_mpi_same(ch, digest(ch));
-    if (status) return fail(error, status, "the ranks have different options");
+    PITHI_MPI_TRY(compare_options(ch, error));
     PITHI_MPI_TRY(pithi_mpi_find_place(ch));
     PITHI_MPI_TRY(measure_threshold(ch, error));
     choose_levels(ch);
     status = ch->o.kind == PITH_MPI_ALLTOALLV ? find_exchange(ch, error) : find_shards(ch, error);
     if (!status) status = pithi_mpi_make_hops(ch, error);
-    return pithi_mpi_agree(ch, status, &culprit);
+    if (!status) status = pithi_mpi_fingerprint(ch, &fingerprint, error);
+    PITHI_MPI_TRY(pithi_mpi_agree(ch, status, &culprit));
+    return compare_plans(ch, fingerprint, error);
 }
 
 static void destroy_plans(pith_mpi_channel *ch) {
@@ -237,14 +259,9 @@ static pith_status check_env(const pith_mpi_options *options, pith_env *env) {
     return PITH_OK;
 }
 
-pith_status pith_mpi_create(pith_mpi_channel **channel, MPI_Comm comm,
-                            const pith_mpi_options *options, pith_error *error) {
-    pith_error own;
+static pith_status create(pith_mpi_channel **channel, MPI_Comm comm,
+                          const pith_mpi_options *options, pith_error *error) {
     pith_env env;
-    if (!error) error = &own;
-    *error = (pith_error){"", 0};
-    if (channel) *channel = NULL;
-    if (!channel || comm == MPI_COMM_NULL) return PITH_ERR_ARG;
     pith_status status = check_env(options, &env);
     if (status) fail(error, status, "env is not valid");
     pith_mpi_channel *ch = status ? NULL : pithi_mpi_new(&env);
@@ -260,11 +277,23 @@ pith_status pith_mpi_create(pith_mpi_channel **channel, MPI_Comm comm,
     if (!status) status = build(ch, options, error);
     if (status == PITH_ERR_MPI || status == PITH_ERR_TIMEOUT) ch->broken = true;
     forget_pointers(&ch->o);
-    ch->error = (pith_error){"", 0};
+    pithi_mpi_say(&ch->error, "%s", "");
     if (status == PITH_OK)
         *channel = ch;
     else
         pith_mpi_destroy(ch);
+    return status;
+}
+
+pith_status pith_mpi_create(pith_mpi_channel **channel, MPI_Comm comm,
+                            const pith_mpi_options *options, pith_error *error) {
+    pith_error own;
+    pithi_mpi_say(&own, "%s", "");
+    if (channel) *channel = NULL;
+    const bool whole = channel && comm != MPI_COMM_NULL;
+    if (!whole) pithi_mpi_say(&own, "channel or communicator is NULL");
+    const pith_status status = whole ? create(channel, comm, options, &own) : PITH_ERR_ARG;
+    pithi_mpi_give_error(error, &own);
     return status;
 }
 
@@ -277,4 +306,4 @@ void pith_mpi_destroy(pith_mpi_channel *ch) {
     if (free_memory) pithi_mpi_free(ch);
 }
 
-pith_error pith_mpi_last_error(const pith_mpi_channel *ch) { return ch->error; }
+const pith_error *pith_mpi_last_error(const pith_mpi_channel *ch) { return &ch->error; }

@@ -24,7 +24,7 @@ static struct pithi_mpi_piece *cut_slices(const pith_mpi_channel *ch, uint64_t f
 
 /* A plan over the shards of some ranks. */
 static pith_status plan_of(pith_mpi_channel *ch, const char *spec, uint32_t dtype,
-                           const uint32_t *ranks, uint32_t count, pith_plan **plan,
+                           const uint32_t *ranks, uint32_t count, const pith_plan **plan,
                            pith_error *error) {
     struct pithi_mpi_piece *pieces = pithi_mpi_take(ch, count * ch->slices, sizeof *pieces);
     struct pithi_mpi_piece *end = pieces;
@@ -35,9 +35,18 @@ static pith_status plan_of(pith_mpi_channel *ch, const char *spec, uint32_t dtyp
     return pithi_mpi_make_plan(ch, spec, dtype, pieces, count * ch->slices, plan, error);
 }
 
+/* The same for frames that a rank only decodes or adds up. */
+static pith_status decoder_of(pith_mpi_channel *ch, const char *spec, uint32_t dtype,
+                              const uint32_t *ranks, uint32_t count, const pith_plan **plan,
+                              pith_error *error) {
+    char text[PITH_SPEC_MAX];
+    PITHI_MPI_TRY(pithi_mpi_decoder_spec(spec, text, error));
+    return plan_of(ch, text, dtype, ranks, count, plan, error);
+}
+
 /* A plan over pieces of any counts, end to end. */
-static pith_status plan_of_counts(pith_mpi_channel *ch, const uint64_t *counts, pith_plan **plan,
-                                  uint64_t *total, pith_error *error) {
+static pith_status plan_of_counts(pith_mpi_channel *ch, const char *spec, const uint64_t *counts,
+                                  const pith_plan **plan, uint64_t *total, pith_error *error) {
     const uint64_t ranks = ch->place.ranks;
     struct pithi_mpi_piece *pieces = pithi_mpi_take(ch, ranks * ch->slices, sizeof *pieces);
     struct pithi_mpi_piece *end = pieces;
@@ -46,8 +55,7 @@ static pith_status plan_of_counts(pith_mpi_channel *ch, const uint64_t *counts, 
         end = cut_slices(ch, *total, counts[r], end);
         *total += counts[r];
     }
-    return pithi_mpi_make_plan(ch, ch->o.spec, ch->o.dtype, pieces, ranks * ch->slices, plan,
-                               error);
+    return pithi_mpi_make_plan(ch, spec, ch->o.dtype, pieces, ranks * ch->slices, plan, error);
 }
 
 /* ---- Groups: what stands in messages ---------------------------------------------------------*/
@@ -112,24 +120,24 @@ static bool with_nodes(pith_mpi_channel *ch, struct pithi_mpi_hop *h) {
     return true;
 }
 
-static bool is_antithetic(const char *spec) {
+static bool is_antithetic(const pith_plan *plan) {
     char text[PITH_SPEC_MAX];
-    return pith_spec_check(spec, text, sizeof text, NULL) == PITH_OK &&
-           strstr(text, "round=antithetic");
+    return pith_plan_spec(plan, text, sizeof text) == PITH_OK && strstr(text, "round=antithetic");
 }
 
 /* Random bits of hop `place`: 0 the first, 1 the second, 2 the gathering one. */
-static void set_streams(const pith_mpi_channel *ch, struct pithi_mpi_hop *h, const char *spec,
-                        uint32_t place) {
+static void set_random(const pith_mpi_channel *ch, struct pithi_mpi_hop *h, uint32_t place) {
     const pith_mpi_place *p = &ch->place;
+    const uint32_t first = ch->o.rng_stream + place * p->ranks;
     h->place = place;
-    h->stream = ch->o.stream + place * p->ranks + p->rank;
+    h->random = (pith_stream_options){
+        .size = sizeof h->random, .seed = ch->o.seed, .rng_stream = first + p->rank};
     if (place == 2 || ch->o.kind == PITH_MPI_ALLGATHER || ch->o.kind == PITH_MPI_ALLTOALLV ||
-        !is_antithetic(spec))
+        !is_antithetic(h->encoder))
         return;
-    h->stream = ch->o.stream + place * p->ranks + (place == 0 && ch->two_level ? p->node : 0);
-    h->rank = place ? p->node : ch->two_level ? p->local : p->rank;
-    h->ranks = place ? p->nodes : ch->two_level ? p->locals : p->ranks;
+    h->random.rng_stream = first + (place == 0 && ch->two_level ? p->node : 0);
+    h->random.rank = place ? p->node : ch->two_level ? p->local : p->rank;
+    h->random.ranks = place ? p->nodes : ch->two_level ? p->locals : p->ranks;
 }
 
 /* ---- Hops ------------------------------------------------------------------------------------*/
@@ -142,12 +150,14 @@ static pith_status first_hop(pith_mpi_channel *ch, const char *spec, pith_error 
     if (!all || !(ch->two_level ? with_node(ch, h) : with_all(ch, h))) return PITH_ERR_MEMORY;
     h->put = (struct pithi_mpi_groups){ch->share, ch->share_first};
     PITHI_MPI_TRY(plan_of(ch, spec, ch->o.dtype, all, ch->place.ranks, &h->encoder, error));
-    h->decoder = h->encoder;
-    if (!ch->two_level) PITHI_MPI_TRY(plan_of(ch, spec, ch->o.dtype, &one, 1, &h->decoder, error));
+    if (ch->two_level)
+        PITHI_MPI_TRY(decoder_of(ch, spec, ch->o.dtype, all, ch->place.ranks, &h->decoder, error));
+    else
+        PITHI_MPI_TRY(decoder_of(ch, spec, ch->o.dtype, &one, 1, &h->decoder, error));
     const uint32_t each = ch->two_level ? own_share(ch, &list) : 1;
     if (!set_groups(ch, &h->get, h->sources, each, ch->two_level ? list : &none, 0))
         return PITH_ERR_MEMORY;
-    set_streams(ch, h, spec, 0);
+    set_random(ch, h, 0);
     return PITH_OK;
 }
 
@@ -159,11 +169,11 @@ static pith_status second_hop(pith_mpi_channel *ch, const char *spec, pith_error
     const uint32_t shares = own_share(ch, &list);
     if (!all || !with_nodes(ch, h)) return PITH_ERR_MEMORY;
     PITHI_MPI_TRY(plan_of(ch, spec, PITH_F32, list, shares, &h->encoder, error));
-    PITHI_MPI_TRY(plan_of(ch, spec, PITH_F32, &one, 1, &h->decoder, error));
+    PITHI_MPI_TRY(decoder_of(ch, spec, PITH_F32, &one, 1, &h->decoder, error));
     if (!set_groups(ch, &h->put, h->targets, 1, all, 1) ||
         !set_groups(ch, &h->get, h->sources, 1, &none, 0))
         return PITH_ERR_MEMORY;
-    set_streams(ch, h, spec, 1);
+    set_random(ch, h, 1);
     return PITH_OK;
 }
 
@@ -174,11 +184,11 @@ static pith_status last_hop(pith_mpi_channel *ch, const char *spec, pith_error *
     h->shared = true;
     if (!with_all(ch, h)) return PITH_ERR_MEMORY;
     PITHI_MPI_TRY(plan_of(ch, spec, PITH_F32, &one, 1, &h->encoder, error));
-    PITHI_MPI_TRY(plan_of(ch, spec, PITH_F32, h->source, h->sources, &h->decoder, error));
+    PITHI_MPI_TRY(decoder_of(ch, spec, PITH_F32, h->source, h->sources, &h->decoder, error));
     if (!set_groups(ch, &h->put, h->targets, 1, &none, 0) ||
         !set_groups(ch, &h->get, h->sources, 1, h->source, 1))
         return PITH_ERR_MEMORY;
-    set_streams(ch, h, spec, 2);
+    set_random(ch, h, 2);
     return PITH_OK;
 }
 
@@ -214,7 +224,7 @@ static pith_status gather_hop(pith_mpi_channel *ch, pith_error *error) {
     if (!ch->scratch || !set_groups(ch, &h->put, h->targets, 1, &one, 0) ||
         !set_groups(ch, &h->get, h->sources, 1, h->source, 1))
         return PITH_ERR_MEMORY;
-    set_streams(ch, h, spec, 0);
+    set_random(ch, h, 0);
     ch->in_count = ch->first[one + 1] - ch->first[one];
     ch->out_count = ch->o.count;
     return PITH_OK;
@@ -222,13 +232,16 @@ static pith_status gather_hop(pith_mpi_channel *ch, pith_error *error) {
 
 static pith_status exchange_hop(pith_mpi_channel *ch, pith_error *error) {
     struct pithi_mpi_hop *h = &ch->hop[ch->hops++];
+    char text[PITH_SPEC_MAX];
     if (!with_all(ch, h)) return PITH_ERR_MEMORY;
-    PITHI_MPI_TRY(plan_of_counts(ch, ch->o.send_counts, &h->encoder, &ch->in_count, error));
-    PITHI_MPI_TRY(plan_of_counts(ch, ch->o.recv_counts, &h->decoder, &ch->out_count, error));
+    PITHI_MPI_TRY(
+        plan_of_counts(ch, ch->o.spec, ch->o.send_counts, &h->encoder, &ch->in_count, error));
+    PITHI_MPI_TRY(pithi_mpi_decoder_spec(ch->o.spec, text, error));
+    PITHI_MPI_TRY(plan_of_counts(ch, text, ch->o.recv_counts, &h->decoder, &ch->out_count, error));
     if (!set_groups(ch, &h->put, h->targets, 1, h->target, 1) ||
         !set_groups(ch, &h->get, h->sources, 1, h->source, 1))
         return PITH_ERR_MEMORY;
-    set_streams(ch, h, ch->o.spec, 0);
+    set_random(ch, h, 0);
     return PITH_OK;
 }
 
@@ -243,20 +256,37 @@ static pith_status make_kind(pith_mpi_channel *ch, pith_error *error) {
 /* Sums need to know where each frame lies before it arrives. */
 static pith_status check_fixed(const pith_mpi_channel *ch, const struct pithi_mpi_hop *h,
                                pith_error *error) {
-    pith_sizes sizes;
-    pith_plan_sizes(h->encoder, &sizes);
+    pith_sizes sizes = {.size = sizeof sizes};
+    PITHI_MPI_TRY(pith_plan_sizes(h->encoder, &sizes));
     if (sizes.fixed || ch->o.kind == PITH_MPI_ALLGATHER || ch->o.kind == PITH_MPI_ALLTOALLV)
         return PITH_OK;
-    *error = (pith_error){"sums take specs of fixed rate only", 0};
+    pithi_mpi_say(error, "sums take specs of fixed rate only");
     return PITH_ERR_UNSUPPORTED;
+}
+
+static uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
+
+/* Lists for every stage: what a slice puts into the messages of a hop, the sums of what it brought,
+ * or a frame from each of its sources. */
+static pith_status make_lists(pith_mpi_channel *ch) {
+    uint32_t most = 1;
+    for (uint32_t k = 0; k < ch->hops; k++) {
+        const struct pithi_mpi_hop *h = &ch->hop[k];
+        most = larger(most, larger(h->put.first[h->targets], h->sources));
+        most = larger(most, h->get.first[1]);
+    }
+    ch->items = pithi_mpi_take(ch, most, sizeof *ch->items);
+    ch->sums = pithi_mpi_take(ch, most, sizeof *ch->sums);
+    return ch->items && ch->sums ? PITH_OK : PITH_ERR_MEMORY;
 }
 
 pith_status pithi_mpi_make_hops(pith_mpi_channel *ch, pith_error *error) {
     PITHI_MPI_TRY(make_kind(ch, error));
     for (uint32_t k = 0; k < ch->hops; k++) {
         PITHI_MPI_TRY(check_fixed(ch, &ch->hop[k], error));
-        PITHI_MPI_TRY(pithi_mpi_make_state(ch, &ch->hop[k]));
+        PITHI_MPI_TRY(pithi_mpi_make_streams(ch, &ch->hop[k], error));
         PITHI_MPI_TRY(pithi_mpi_make_messages(ch, &ch->hop[k]));
     }
-    return PITH_OK;
+    PITHI_MPI_TRY(make_lists(ch));
+    return pithi_mpi_make_work(ch, error);
 }

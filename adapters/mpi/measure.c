@@ -35,7 +35,7 @@ static pith_status once(pith_mpi_channel *ch, const pith_mpi_options *o, void *i
 /* The first call warms up and is not counted. */
 static pith_status time_channel(pith_mpi_channel *ch, const pith_mpi_options *o, void *in,
                                 void *out, struct timing *t) {
-    pith_mpi_report r;
+    pith_mpi_report r = {.size = sizeof r};
     for (uint64_t step = 0; step <= REPEATS; step++) {
         PITHI_MPI_TRY(once(ch, o, in, out, step, &r));
         if (step == 0 || (step > 1 && r.total_seconds >= t->total)) continue;
@@ -76,16 +76,8 @@ static pith_status time_variant(MPI_Comm comm, pith_mpi_options o, uint64_t coun
     return status;
 }
 
-pith_status pith_mpi_break_even(MPI_Comm comm, const pith_mpi_options *options,
-                                pith_mpi_measure *out, pith_error *error) {
-    pith_error own;
-    if (!error) error = &own;
-    if (out) *out = (pith_mpi_measure){.elements = UINT64_MAX};
-    if (!out || !options || options->size != sizeof *options || options->base_dtype ||
-        options->kind == PITH_MPI_ALLTOALLV) {
-        *error = (pith_error){"break-even is not for these options", 0};
-        return PITH_ERR_ARG;
-    }
+static pith_status measure(MPI_Comm comm, const pith_mpi_options *options, pith_mpi_measure *out,
+                           pith_error *error) {
     for (int log2 = SMALLEST; log2 <= LARGEST; log2 += 2) {
         const uint64_t count = UINT64_C(1) << log2;
         struct timing plain = {0, 0, 0}, packed = {0, 0, 0};
@@ -101,4 +93,22 @@ pith_status pith_mpi_break_even(MPI_Comm comm, const pith_mpi_options *options,
         out->link_bytes_per_s = (double)plain.bytes / plain.total;
     }
     return PITH_OK;
+}
+
+pith_status pith_mpi_break_even(MPI_Comm comm, const pith_mpi_options *options,
+                                pith_mpi_measure *out, pith_error *error) {
+    pith_mpi_measure found = {.size = sizeof found, .elements = UINT64_MAX};
+    pith_error own;
+    pithi_mpi_say(&own, "%s", "");
+    pith_status status = pithi_mpi_give(out, &found, sizeof found);
+    if (status || !options || options->size != sizeof *options || options->base_dtype ||
+        options->kind == PITH_MPI_ALLTOALLV) {
+        pithi_mpi_say(&own, "break-even is not for these options");
+        status = PITH_ERR_ARG;
+    } else {
+        status = measure(comm, options, &found, &own);
+        pithi_mpi_give(out, &found, sizeof found);
+    }
+    pithi_mpi_give_error(error, &own);
+    return status;
 }

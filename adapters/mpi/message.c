@@ -10,11 +10,11 @@ static bool is_own(const pith_mpi_channel *ch, const struct pithi_mpi_message *m
 
 uint64_t pithi_mpi_pad(uint64_t bytes) { return (bytes + 15) / 16 * 16; }
 
-uint64_t pithi_mpi_frame_room(const pith_plan *plan, uint64_t slot) {
+uint64_t pithi_mpi_frame_capacity(const pith_plan *plan, uint64_t slot) {
     uint64_t first, count = 0;
     if (pith_plan_slot(plan, slot, &first, &count) || !count) return 0;
-    pith_sizes sizes;
-    pith_plan_sizes(plan, &sizes);
+    pith_sizes sizes = {.size = sizeof sizes};
+    if (pith_plan_sizes(plan, &sizes)) return 0;
     const uint64_t plain = pith_plan_frame_bytes(plan, slot, 0);
     const uint64_t key = sizes.key_bytes ? pith_plan_frame_bytes(plan, slot, 1) : 0;
     return pithi_mpi_pad(plain > key ? plain : key);
@@ -54,8 +54,9 @@ static void measure(const pith_mpi_channel *ch, const pith_plan *plan,
         const uint64_t slot = g->list[k] * ch->slices + slice;
         uint64_t first, count = 0;
         if (pith_plan_slot(plan, slot, &first, &count) || !count) continue;
+        m->frames++;
         m->values += count;
-        m->cap += pithi_mpi_frame_room(plan, slot);
+        m->cap += pithi_mpi_frame_capacity(plan, slot);
     }
     if (m->cap) m->cap += PITHI_MPI_HEADER;
 }
@@ -76,8 +77,8 @@ static void measure_slice(pith_mpi_channel *ch, struct pithi_mpi_hop *h, uint64_
 pith_status pithi_mpi_make_messages(pith_mpi_channel *ch, struct pithi_mpi_hop *h) {
     h->out = pithi_mpi_take(ch, ch->slices * h->targets, sizeof *h->out);
     h->in = pithi_mpi_take(ch, ch->slices * h->sources, sizeof *h->in);
-    h->frames = pithi_mpi_take(ch, h->sources, sizeof *h->frames);
-    h->lengths = pithi_mpi_take(ch, h->sources, sizeof *h->lengths);
+    h->frames = pithi_mpi_take(ch, (uint64_t)h->sources * h->get.first[1], sizeof *h->frames);
+    h->lengths = pithi_mpi_take(ch, (uint64_t)h->sources * h->get.first[1], sizeof *h->lengths);
     if (!h->out || !h->in || !h->frames || !h->lengths) return PITH_ERR_MEMORY;
     for (uint64_t i = 0; i < ch->slices; i++) {
         measure_slice(ch, h, i);

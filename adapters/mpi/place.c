@@ -61,8 +61,8 @@ void pithi_mpi_find_shares(pith_mpi_channel *ch) {
     ch->share_first[collectors] = filled;
 }
 
-void pith_mpi_get_place(const pith_mpi_channel *channel, pith_mpi_place *out) {
-    *out = channel->place;
+pith_status pith_mpi_get_place(const pith_mpi_channel *ch, pith_mpi_place *out) {
+    return ch ? pithi_mpi_give(out, &ch->place, sizeof ch->place) : PITH_ERR_ARG;
 }
 
 pith_status pith_mpi_shard(const pith_mpi_channel *ch, uint32_t rank, uint64_t *first,

@@ -24,7 +24,7 @@ static size_t move_exempt(const pith_mpi_channel *ch, const struct pithi_mpi_pie
 
 static pith_status create(pith_mpi_channel *ch, const char *spec, pith_layout *layout,
                           const struct pithi_mpi_piece *pieces, uint64_t count, uint64_t *counts,
-                          pith_plan **plan, pith_error *error) {
+                          const pith_plan **plan, pith_error *error) {
     for (uint64_t i = 0; i < count; i++) layout->shape[0] += counts[i] = pieces[i].count;
     layout->slots = count;
     layout->slot_counts = counts;
@@ -34,7 +34,7 @@ static pith_status create(pith_mpi_channel *ch, const char *spec, pith_layout *l
 /* Scratch of creation stays with the channel: it is small, and there is one way to free memory. */
 pith_status pithi_mpi_make_plan(pith_mpi_channel *ch, const char *spec, uint32_t dtype,
                                 const struct pithi_mpi_piece *pieces, uint64_t count,
-                                pith_plan **plan, pith_error *error) {
+                                const pith_plan **plan, pith_error *error) {
     pith_layout layout = {.size = sizeof layout,
                           .dtype = dtype,
                           .base_dtype = ch->o.base_dtype,
@@ -53,12 +53,93 @@ pith_status pithi_mpi_make_plan(pith_mpi_channel *ch, const char *spec, uint32_t
     return create(ch, spec, &layout, pieces, count, counts, plan, error);
 }
 
-pith_status pithi_mpi_make_state(pith_mpi_channel *ch, struct pithi_mpi_hop *hop) {
-    pith_sizes sizes;
-    pith_plan_sizes(hop->encoder, &sizes);
-    if (!sizes.state_bytes) return PITH_OK;
-    void *memory = pithi_mpi_take(ch, 1, sizes.state_bytes);
+/* ---- Specs of decoders -----------------------------------------------------------------------*/
+
+static bool is_stream_key(const char *codec, size_t codec_length, const char *key,
+                          size_t key_length) {
+    pith_codec_info c = {.size = sizeof c};
+    pith_key_info k = {.size = sizeof k};
+    uint32_t i = 0;
+    while (!pith_codec_at(i, &c) &&
+           (strlen(c.name) != codec_length || memcmp(c.name, codec, codec_length)))
+        i++;
+    for (uint32_t j = 0; !pith_codec_key_at(i, j, &k); j++)
+        if (strlen(k.name) == key_length && !memcmp(k.name, key, key_length))
+            return k.traits & PITH_KEY_STREAM;
+    return false;
+}
+
+/* Keys that have an effect on streams alone make an encoder's stream large, as error feedback does
+ * with its residual, and say nothing of frames. */
+pith_status pithi_mpi_decoder_spec(const char *spec, char text[PITH_SPEC_MAX], pith_error *error) {
+    char whole[PITH_SPEC_MAX];
+    PITHI_MPI_TRY(pith_spec_check(spec, whole, sizeof whole, error));
+    const size_t name = strcspn(whole, ":");
+    size_t length = name;
+    memcpy(text, whole, name);
+    for (const char *from = whole + name; *from;) {
+        const size_t own = 1 + strcspn(from + 1, ","); /* with the colon or comma before it */
+        if (!is_stream_key(whole, name, from + 1, strcspn(from + 1, "="))) {
+            memcpy(text + length, from, own);
+            text[length] = length == name ? ':' : ',';
+            length += own;
+        }
+        from += own;
+    }
+    text[length] = 0;
+    return PITH_OK;
+}
+
+/* ---- Streams and work ------------------------------------------------------------------------*/
+
+static pith_status make_stream(pith_mpi_channel *ch, const pith_plan *plan,
+                               const pith_stream_options *options, pith_stream **stream,
+                               pith_sizes *sizes, pith_error *error) {
+    PITHI_MPI_TRY(pith_plan_sizes(plan, sizes));
+    void *memory = pithi_mpi_take(ch, 1, sizes->stream_bytes);
     if (!memory) return PITH_ERR_MEMORY;
-    hop->save_bytes = sizes.save_bytes;
-    return pith_state_init(hop->encoder, memory, sizes.state_bytes, &hop->state);
+    return pith_stream_init(plan, memory, (size_t)sizes->stream_bytes, options, stream, error);
+}
+
+pith_status pithi_mpi_make_streams(pith_mpi_channel *ch, struct pithi_mpi_hop *h,
+                                   pith_error *error) {
+    pith_sizes sizes = {.size = sizeof sizes};
+    PITHI_MPI_TRY(make_stream(ch, h->encoder, &h->random, &h->encoding, &sizes, error));
+    h->slots = sizes.slots;
+    h->save_bytes = sizes.save_bytes;
+    h->decoding = h->encoding;
+    if (h->decoder == h->encoder) return PITH_OK;
+    return make_stream(ch, h->decoder, NULL, &h->decoding, &sizes, error);
+}
+
+pith_status pithi_mpi_make_work(pith_mpi_channel *ch, pith_error *error) {
+    const pith_plan *plans[2 * PITHI_MPI_HOPS];
+    for (uint32_t k = 0; k < ch->hops; k++) {
+        plans[2 * k] = ch->hop[k].encoder;
+        plans[2 * k + 1] = ch->hop[k].decoder;
+    }
+    const uint64_t bytes = pith_work_bytes(plans, 2 * ch->hops, ch->env.threads);
+    void *memory = pithi_mpi_take(ch, 1, bytes);
+    if (!memory) return PITH_ERR_MEMORY;
+    return pith_work_init(memory, (size_t)bytes, &ch->env, &ch->work, error);
+}
+
+/* ---- What ranks compare ----------------------------------------------------------------------*/
+
+/* Plans of hops have the slots that a rank sends or gets, which differ; for each hop this takes a
+ * plan of one slot, the longest that any rank has. */
+pith_status pithi_mpi_fingerprint(pith_mpi_channel *ch, uint64_t *fingerprint, pith_error *error) {
+    const struct pithi_mpi_piece piece = {0, pithi_mpi_slice_count(ch, ch->longest, 0)};
+    *fingerprint = 0;
+    for (uint32_t k = 0; k < ch->hops; k++) {
+        const pith_plan *const encoder = ch->hop[k].encoder, *plan;
+        pith_layout layout = {.size = sizeof layout};
+        char spec[PITH_SPEC_MAX];
+        PITHI_MPI_TRY(pith_plan_layout(encoder, &layout));
+        PITHI_MPI_TRY(pith_plan_spec(encoder, spec, sizeof spec));
+        PITHI_MPI_TRY(pithi_mpi_make_plan(ch, spec, layout.dtype, &piece, 1, &plan, error));
+        *fingerprint = (*fingerprint ^ pith_plan_fingerprint(plan)) * UINT64_C(0x100000001B3);
+        pith_plan_destroy(plan);
+    }
+    return PITH_OK;
 }

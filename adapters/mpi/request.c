@@ -25,37 +25,23 @@ static void check_views(pith_mpi_channel *ch, const pith_view *in, const pith_vi
     const bool sum = ch->o.kind == PITH_MPI_REDUCE_SCATTER || ch->o.kind == PITH_MPI_ALLREDUCE;
     if (sum && out && out->dtype != PITH_F32 && out->dtype != PITH_BF16 && out->dtype != PITH_F16)
         pithi_mpi_fail_text(ch, PITH_ERR_DTYPE, "sums are f32, bf16 or f16");
-    if (ch->call.key && !ch->with_base)
+    if (ch->call.key_frame && !ch->with_base)
         pithi_mpi_fail_text(ch, PITH_ERR_UNSUPPORTED, "key frames need a base");
     if (in) ch->call.in = *in;
     if (out) ch->call.out = *out;
     ch->call.has_out = out != NULL;
 }
 
-static void set_random(pith_mpi_channel *ch, uint64_t step) {
-    for (uint32_t k = 0; k < ch->hops; k++) {
-        struct pithi_mpi_hop *h = &ch->hop[k];
-        h->encoded = false;
-        if (ch->with_base) {
-            pith_state_set_random(h->state, ch->o.seed, h->stream);
-            continue;
-        }
-        pith_plan_set_random(h->encoder, ch->o.seed, h->stream, step);
-        if (!h->ranks) continue;
-        const pith_status status = pith_plan_set_ranks(h->encoder, h->rank, h->ranks);
-        if (status) pithi_mpi_fail_text(ch, status, "too many ranks for antithetic rounding");
-    }
-}
-
 static void reset_report(pith_mpi_channel *ch) {
-    ch->report = (pith_mpi_report){.failed_rank = -1,
+    ch->report = (pith_mpi_report){.size = sizeof ch->report,
+                                   .failed_rank = -1,
                                    .compressed = ch->packed,
                                    .levels = ch->two_level ? 2 : 1,
                                    .slices = ch->slices};
 }
 
 static pith_status start(pith_mpi_channel *ch, uint32_t kind, const pith_view *in,
-                         const pith_view *out, float scale, int key, uint64_t step,
+                         const pith_view *out, float scale, uint32_t flags, uint64_t step,
                          pith_mpi_request **request) {
     if (request) *request = NULL;
     if (!ch || !request || ch->o.kind != kind) return PITH_ERR_ARG;
@@ -63,14 +49,16 @@ static pith_status start(pith_mpi_channel *ch, uint32_t kind, const pith_view *i
     if (ch->busy) return PITH_ERR_BUSY;
     ch->busy = true;
     ch->sequence++;
-    ch->error = (pith_error){"", 0};
-    ch->call = (struct pithi_mpi_call){.scale = scale, .key = key != 0, .step = step};
+    pithi_mpi_say(&ch->error, "%s", "");
+    ch->call = (struct pithi_mpi_call){.scale = scale, .step = step};
+    ch->call.key_frame = flags & PITH_KEY_FRAME;
     ch->call.started = pithi_mpi_now();
     ch->call.deadline = ch->call.started + ch->o.timeout;
     reset_report(ch);
     check_views(ch, in, out);
-    set_random(ch, step);
-    if (ch->with_base && !ch->call.status) pithi_mpi_begin_base(ch);
+    if (flags & ~(uint32_t)PITH_KEY_FRAME)
+        pithi_mpi_fail_text(ch, PITH_ERR_ARG, "flags are 0 or PITH_KEY_FRAME");
+    pithi_mpi_begin_streams(ch);
     if (!pithi_mpi_post(ch)) pithi_mpi_break(ch, PITH_ERR_MPI);
     *request = &ch->request;
     return PITH_OK;
@@ -100,9 +88,9 @@ static bool all_stages_done(const pith_mpi_channel *ch) {
     return true;
 }
 
-/* One turn: the latest stage that has something to do, so that what others wait for goes out first
+/* Works on the latest stage that has something to do, so that what others wait for goes out first
  * and the next slice is encoded while this one travels. */
-static bool turn(pith_mpi_channel *ch, bool *worked, bool *done) {
+static bool one_round(pith_mpi_channel *ch, bool *worked, bool *done) {
     bool sent = false;
     for (uint32_t k = ch->hops + 1; k-- > 0 && !*worked;)
         if (!try_stage(ch, k, worked)) return false;
@@ -120,7 +108,7 @@ static bool turn(pith_mpi_channel *ch, bool *worked, bool *done) {
 static void finish(pith_mpi_channel *ch) {
     struct pithi_mpi_call *call = &ch->call;
     if (!ch->broken) {
-        if ((int)call->status != ch->verdict[0]) ch->error = (pith_error){"", 0};
+        if ((int)call->status != ch->verdict[0]) pithi_mpi_say(&ch->error, "%s", "");
         call->status = (pith_status)ch->verdict[0];
         call->culprit = ch->verdict[0] ? ch->verdict[1] : -1;
     } else {
@@ -130,12 +118,12 @@ static void finish(pith_mpi_channel *ch) {
     ch->report.status = call->status;
     ch->report.failed_rank = call->culprit;
     ch->report.total_seconds = pithi_mpi_now() - call->started;
-    pithi_mpi_end_states(ch, call->status == PITH_OK);
+    pithi_mpi_end_streams(ch, call->status == PITH_OK);
 }
 
 static void advance(pith_mpi_channel *ch, bool *worked, bool *done) {
     *worked = *done = false;
-    if (!ch->broken && !turn(ch, worked, done)) pithi_mpi_break(ch, PITH_ERR_MPI);
+    if (!ch->broken && !one_round(ch, worked, done)) pithi_mpi_break(ch, PITH_ERR_MPI);
     if (!ch->broken && !*done && !*worked && pithi_mpi_now() > ch->call.deadline)
         pithi_mpi_break(ch, PITH_ERR_TIMEOUT);
     *done = *done || ch->broken;
@@ -143,7 +131,7 @@ static void advance(pith_mpi_channel *ch, bool *worked, bool *done) {
 }
 
 static pith_status report_to(const pith_mpi_channel *ch, pith_mpi_report *report) {
-    if (report) *report = ch->report;
+    pithi_mpi_give(report, &ch->report, sizeof ch->report);
     return ch->report.status;
 }
 
@@ -158,15 +146,15 @@ pith_status pith_mpi_test(pith_mpi_request *request, int *done, pith_mpi_report 
 pith_status pith_mpi_wait(pith_mpi_request *request, pith_mpi_report *report) {
     if (!request || !request->channel->busy) return PITH_ERR_ARG;
     pith_mpi_channel *ch = request->channel;
-    uint32_t turns = 0;
+    uint32_t idle_rounds = 0;
     for (bool worked, done = false; !done;) {
         const double begin = pithi_mpi_now();
         advance(ch, &worked, &done);
         if (worked || done) {
-            turns = 0;
+            idle_rounds = 0;
             continue;
         }
-        pithi_mpi_idle(&turns);
+        pithi_mpi_idle(&idle_rounds);
         ch->report.wait_seconds += pithi_mpi_now() - begin;
     }
     return report_to(ch, report);
@@ -175,8 +163,10 @@ pith_status pith_mpi_wait(pith_mpi_request *request, pith_mpi_report *report) {
 /* One round over all; returns how many are still in flight. */
 static size_t round_of(size_t count, pith_mpi_request **requests, pith_mpi_report *reports,
                        pith_status *lowest, bool *worked) {
+    const size_t size = reports && count ? reports->size : 0; /* of the caller's struct */
     size_t left = 0;
     for (size_t i = 0; i < count; i++) {
+        pith_mpi_report *const at = (void *)((char *)reports + i * size);
         bool moved, done;
         if (!requests[i]) continue;
         pith_mpi_channel *ch = requests[i]->channel;
@@ -185,7 +175,7 @@ static size_t round_of(size_t count, pith_mpi_request **requests, pith_mpi_repor
         left += !done;
         if (!done) continue;
         requests[i] = NULL;
-        const pith_status status = report_to(ch, reports ? &reports[i] : NULL);
+        const pith_status status = report_to(ch, size ? at : NULL);
         if ((int)status < (int)*lowest) *lowest = status;
     }
     return left;
@@ -193,15 +183,15 @@ static size_t round_of(size_t count, pith_mpi_request **requests, pith_mpi_repor
 
 pith_status pith_mpi_wait_all(size_t count, pith_mpi_request **requests, pith_mpi_report *reports) {
     pith_status lowest = PITH_OK;
-    uint32_t turns = 0;
+    uint32_t idle_rounds = 0;
     if (count && !requests) return PITH_ERR_ARG;
     for (size_t i = 0; i < count; i++)
         if (requests[i] && !requests[i]->channel->busy) return PITH_ERR_ARG;
     for (size_t left = 1; left;) {
         bool worked = false;
         left = round_of(count, requests, reports, &lowest, &worked);
-        if (worked) turns = 0;
-        if (left && !worked) pithi_mpi_idle(&turns);
+        if (worked) idle_rounds = 0;
+        if (left && !worked) pithi_mpi_idle(&idle_rounds);
     }
     return lowest;
 }
@@ -236,15 +226,15 @@ pith_status pith_mpi_allreduce(pith_mpi_channel *channel, const pith_view *in, c
 }
 
 pith_status pith_mpi_allgather_start(pith_mpi_channel *channel, const pith_view *in,
-                                     const pith_view *out, int key, uint64_t step,
+                                     const pith_view *out, uint32_t flags, uint64_t step,
                                      pith_mpi_request **request) {
-    return start(channel, PITH_MPI_ALLGATHER, in, out, 1.0f, key, step, request);
+    return start(channel, PITH_MPI_ALLGATHER, in, out, 1.0f, flags, step, request);
 }
 
 pith_status pith_mpi_allgather(pith_mpi_channel *channel, const pith_view *in, const pith_view *out,
-                               int key, uint64_t step, pith_mpi_report *report) {
+                               uint32_t flags, uint64_t step, pith_mpi_report *report) {
     pith_mpi_request *request;
-    PITHI_MPI_TRY(pith_mpi_allgather_start(channel, in, out, key, step, &request));
+    PITHI_MPI_TRY(pith_mpi_allgather_start(channel, in, out, flags, step, &request));
     return pith_mpi_wait(request, report);
 }
 

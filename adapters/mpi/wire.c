@@ -36,7 +36,7 @@ static struct header expected(const pith_mpi_channel *ch, uint32_t hop, uint64_t
     struct header h = {.magic = MAGIC,
                        .kind = (uint8_t)ch->o.kind,
                        .hop = (uint8_t)hop,
-                       .key = ch->call.key,
+                       .key = ch->call.key_frame,
                        .sequence = ch->sequence,
                        .step = ch->call.step,
                        .slice = (uint32_t)slice};
@@ -73,7 +73,7 @@ static void compare(pith_mpi_channel *ch, const struct header *h, const struct h
     else if (h->step != own->step)
         pithi_mpi_fail_text(ch, PITH_ERR_STEP, "ranks call with different steps");
     else if (h->scale != own->scale || h->key != own->key)
-        pithi_mpi_fail_text(ch, PITH_ERR_ARG, "ranks call with different scales or keys");
+        pithi_mpi_fail_text(ch, PITH_ERR_ARG, "ranks call with different scales or flags");
 }
 
 void pithi_mpi_open(pith_mpi_channel *ch, uint32_t hop, uint64_t slice, struct pithi_mpi_message *m,
@@ -90,7 +90,7 @@ void pithi_mpi_open(pith_mpi_channel *ch, uint32_t hop, uint64_t slice, struct p
         h.payload != bytes - sizeof h || (h.status == 0 && h.payload == 0))
         pithi_mpi_fail_text(ch, PITH_ERR_CORRUPT, "the header of a message is damaged");
     else if (h.status)
-        pithi_mpi_fail(ch, (pith_status)h.status, h.culprit, (pith_error){"", 0});
+        pithi_mpi_fail(ch, (pith_status)h.status, h.culprit, NULL);
     else
         m->payload = h.payload;
     if (m->payload) compare(ch, &h, &own);

@@ -34,13 +34,13 @@ static ZSTD_compressionParameters bare(size_t n) {
 
 enum made { NOTHING, READER, WRITER };
 struct pithi_entropy {
-    enum made made; /* in the room, and can be used again */
-    size_t room;
+    enum made made; /* what the memory holds and can be used again */
+    size_t capacity;
 };
 enum { HEAD = 64 };
 _Static_assert(sizeof(struct pithi_entropy) <= HEAD, "the context begins on a line of its own");
 
-static void *room_of(struct pithi_entropy *e) { return (uint8_t *)e + HEAD; }
+static void *context_of(struct pithi_entropy *e) { return (uint8_t *)e + HEAD; }
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
@@ -95,9 +95,10 @@ static bool apply(ZSTD_CCtx *context, const ZSTD_compressionParameters *p) {
  * the string is as none; what other strategies keep there may change the bytes. */
 static ZSTD_CCtx *writer(struct pithi_entropy *e, const ZSTD_compressionParameters *p) {
     const bool again = e->made == WRITER && p->strategy == ZSTD_fast;
-    ZSTD_CCtx *const context = again ? room_of(e) : ZSTD_initStaticCCtx(room_of(e), e->room);
+    ZSTD_CCtx *const context =
+        again ? context_of(e) : ZSTD_initStaticCCtx(context_of(e), e->capacity);
     e->made = NOTHING;
-    /* One that ran out of room would go on there. */
+    /* A context that ran out of space would go on there. */
     if (!context || ZSTD_isError(ZSTD_CCtx_reset(context, ZSTD_reset_session_only)) ||
         !apply(context, p))
         return NULL;
@@ -157,8 +158,8 @@ static bool single_frame(const uint8_t *src, size_t len, size_t at) {
 
 /* What a reader has read before does not matter to it. */
 static ZSTD_DCtx *reader(struct pithi_entropy *e) {
-    if (e->made == READER) return room_of(e);
-    ZSTD_DCtx *const context = ZSTD_initStaticDCtx(room_of(e), e->room);
+    if (e->made == READER) return context_of(e);
+    ZSTD_DCtx *const context = ZSTD_initStaticDCtx(context_of(e), e->capacity);
     e->made = NOTHING;
     if (!context ||
         ZSTD_isError(ZSTD_DCtx_setParameter(context, ZSTD_d_format, ZSTD_f_zstd1_magicless)))

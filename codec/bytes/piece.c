@@ -38,10 +38,10 @@ static struct parts parts_of(void *scratch, size_t max_bytes) {
 /* ---- Write -----------------------------------------------------------------------------------*/
 
 bool pithi_pen_put(struct pithi_pen *pen, const uint8_t *src, size_t bytes) {
-    if (bytes > pen->room) return false;
+    if (bytes > pen->capacity) return false;
     memcpy(pen->at, src, bytes);
     pen->at += bytes;
-    pen->room -= bytes;
+    pen->capacity -= bytes;
     return true;
 }
 
@@ -82,17 +82,17 @@ static bool put_simple(struct pithi_pen *pen, const uint8_t *src, size_t n) {
     if (memcmp(src, src + 1, n - 1) == 0)
         return pithi_pen_put(pen, (const uint8_t[]){CONSTANT, src[0]}, 2);
     size_t length = 0;
-    if (n > CODED_HEAD && pen->room > CODED_HEAD) {
-        const size_t gain = n - CODED_HEAD, room = pen->room - CODED_HEAD;
+    if (n > CODED_HEAD && pen->capacity > CODED_HEAD) {
+        const size_t gain = n - CODED_HEAD, capacity = pen->capacity - CODED_HEAD;
         length = pithi_entropy_pack(pen->coder, pen->level, src, n, pen->at + CODED_HEAD,
-                                    gain < room ? gain : room);
+                                    gain < capacity ? gain : capacity);
     }
     if (!length)
         return pithi_pen_put(pen, (const uint8_t[]){PLAIN}, 1) && pithi_pen_put(pen, src, n);
     pen->at[0] = CODED;
     for (size_t i = 0; i < 3; i++) pen->at[1 + i] = (uint8_t)(length >> 8 * i);
     pen->at += CODED_HEAD + length;
-    pen->room -= CODED_HEAD + length;
+    pen->capacity -= CODED_HEAD + length;
     return true;
 }
 
@@ -130,20 +130,21 @@ const uint8_t *pithi_reader_take(struct pithi_reader *r, size_t bytes) {
     return at;
 }
 
-static const uint8_t *take_coded(struct pithi_reader *r, size_t n, uint8_t *room) {
+static const uint8_t *take_coded(struct pithi_reader *r, size_t n, uint8_t *buffer) {
     const uint8_t *const size = pithi_reader_take(r, 3);
     if (!size) return NULL;
     const size_t length = size[0] | (size_t)size[1] << 8 | (size_t)size[2] << 16;
     const uint8_t *const coded = pithi_reader_take(r, length);
-    return coded && pithi_entropy_unpack(r->coder, coded, length, room, n) ? room : NULL;
+    return coded && pithi_entropy_unpack(r->coder, coded, length, buffer, n) ? buffer : NULL;
 }
 
 /* What follows the kind of a piece that is not sparse. */
-static const uint8_t *take_simple(struct pithi_reader *r, unsigned kind, size_t n, uint8_t *room) {
+static const uint8_t *take_simple(struct pithi_reader *r, unsigned kind, size_t n,
+                                  uint8_t *buffer) {
     if (kind == PLAIN) return pithi_reader_take(r, n);
-    if (kind == CODED) return take_coded(r, n, room);
+    if (kind == CODED) return take_coded(r, n, buffer);
     const uint8_t *const byte = kind == CONSTANT ? pithi_reader_take(r, 1) : NULL;
-    return byte ? memset(room, *byte, n) : NULL;
+    return byte ? memset(buffer, *byte, n) : NULL;
 }
 
 /* Ones in the bitmap of n bits; more than n when bits after them are not 0. */
@@ -170,31 +171,31 @@ void pithi_piece_scatter(uint8_t *to, const uint8_t *bitmap, size_t n, const uin
     for (i *= 8; i < n; i++) to[i] = bitmap[i / 8] >> i % 8 & 1 ? *bytes++ : 0;
 }
 
-/* The bytes of a piece whose bitmap is known: at first at the end of their room. */
+/* The bytes of a piece whose bitmap is known: at first at the end of the buffer. */
 static const uint8_t *take_sparse(struct pithi_reader *r, const uint8_t *bitmap, size_t n,
-                                  uint8_t *room) {
+                                  uint8_t *buffer) {
     const size_t count = ones(bitmap, n);
     const uint8_t *const kind = pithi_reader_take(r, 1);
     if (!kind || count == 0 || count > n) return NULL;
-    const uint8_t *const bytes = take_simple(r, *kind, count, room + (n - count));
+    const uint8_t *const bytes = take_simple(r, *kind, count, buffer + (n - count));
     if (!bytes) return NULL;
-    pithi_piece_scatter(room, bitmap, n, bytes);
-    return room;
+    pithi_piece_scatter(buffer, bitmap, n, bytes);
+    return buffer;
 }
 
-const uint8_t *pithi_piece_take(struct pithi_reader *r, size_t n, uint8_t *room) {
-    uint8_t *rooms[8] = {room};
+const uint8_t *pithi_piece_take(struct pithi_reader *r, size_t n, uint8_t *buffer) {
+    uint8_t *buffers[8] = {buffer};
     size_t bytes[8] = {n}, depth = 0;
     const uint8_t *kind = pithi_reader_take(r, 1);
     for (uint8_t *bitmap = r->scratch; kind && *kind == SPARSE; kind = pithi_reader_take(r, 1)) {
         if (bytes[depth] < SPARSE_MIN) return NULL;
-        rooms[depth + 1] = bitmap;
+        buffers[depth + 1] = bitmap;
         bytes[depth + 1] = bitmap_bytes(bytes[depth]);
         bitmap += bytes[++depth];
     }
     if (!kind) return NULL;
-    const uint8_t *piece = take_simple(r, *kind, bytes[depth], rooms[depth]);
+    const uint8_t *piece = take_simple(r, *kind, bytes[depth], buffers[depth]);
     for (; piece && depth; depth--)
-        piece = take_sparse(r, piece, bytes[depth - 1], rooms[depth - 1]);
+        piece = take_sparse(r, piece, bytes[depth - 1], buffers[depth - 1]);
     return piece;
 }

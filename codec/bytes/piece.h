@@ -1,4 +1,4 @@
-/* piece.h - byte strings of known length, each stored the shortest of four ways.
+/* piece.h - byte strings of known length, each stored the shortest of four forms.
  * SPDX-License-Identifier: Apache-2.0
  *
  * Plain, one repeated byte, a coded string (bytes/entropy.h), or the bytes that are not 0 behind a
@@ -15,7 +15,7 @@ struct pithi_entropy;
 /* Where pieces are written to or read from, and the memory for it. */
 struct pithi_pen {
     uint8_t *at;
-    size_t room;
+    size_t capacity;
     int level;
     void *scratch;
     struct pithi_entropy *coder; /* for strings as long as pieces, at this level */
@@ -30,10 +30,11 @@ struct pithi_reader {
 /* Bytes of scratch, 64-byte aligned, for pieces of at most max_bytes. */
 size_t pithi_piece_scratch(size_t max_bytes);
 size_t pithi_piece_take_scratch(size_t max_bytes); /* to read; less */
-/* False when there is no room; then bytes up to pen->room may have been written. 0 < n < 2^24+1. */
+/* False when there is no room; then bytes up to pen->capacity may have been written. 0 < n <
+ * 2^24+1. */
 bool pithi_piece_put(struct pithi_pen *pen, size_t max_bytes, const uint8_t *src, size_t n);
-/* The n bytes of a piece, in room (n bytes) or where they lie; NULL when it is damaged. */
-const uint8_t *pithi_piece_take(struct pithi_reader *r, size_t n, uint8_t *room);
+/* The n bytes of a piece, in buffer (n bytes) or where they lie; NULL when it is damaged. */
+const uint8_t *pithi_piece_take(struct pithi_reader *r, size_t n, uint8_t *buffer);
 /* To n places, the next of the bytes where the bitmap has a one, else 0. The bytes may be the last
  * ones of these places. */
 void pithi_piece_scatter(uint8_t *to, const uint8_t *bitmap, size_t n, const uint8_t *bytes);

@@ -14,14 +14,14 @@ static const char damaged[] = "coded words are damaged";
 
 /* ---- Memory: symbols, gaps, symbols that are not 0, then a piece's ---------------------------*/
 
-struct room {
+struct memory {
     uint8_t *symbols, *gaps, *others;
     void *piece;
 };
 
-static struct room room_of(void *scratch, size_t max_count) {
+static struct memory memory_of(void *scratch, size_t max_count) {
     const size_t bytes = pithi_pad64(max_count + PITHI_BITPLANE_GROUP);
-    struct room r = {.symbols = scratch};
+    struct memory r = {.symbols = scratch};
     r.gaps = r.symbols + bytes;
     r.others = r.gaps + bytes;
     r.piece = r.others + bytes;
@@ -29,15 +29,15 @@ static struct room room_of(void *scratch, size_t max_count) {
 }
 
 /* To read: gaps, then symbols; which of them are not 0; a piece's. */
-struct read_room {
+struct read_memory {
     uint8_t *symbols, *bitmap;
     void *piece;
 };
 
 static size_t bitmap_bytes(size_t count) { return (count + 7) / 8; }
 
-static struct read_room read_room_of(void *scratch, size_t count) {
-    struct read_room r = {.symbols = scratch};
+static struct read_memory read_memory_of(void *scratch, size_t count) {
+    struct read_memory r = {.symbols = scratch};
     r.bitmap = r.symbols + pithi_pad64(count);
     r.piece = r.bitmap + pithi_pad64(bitmap_bytes(count));
     return r;
@@ -129,15 +129,15 @@ static bool put_low_bits(struct pithi_pen *pen, pithi_bitplane_pack_fn *pack, co
     enum { PART = 64, MOST = PART * PITHI_BITPLANE_GROUP };
     uint32_t bits[MOST];
     uint8_t widths[PART];
-    if (groups_of(count) * 2 * low > pen->room) return false;
+    if (groups_of(count) * 2 * low > pen->capacity) return false;
     memset(widths, (int)low, sizeof widths);
     for (size_t at = 0, n; at < count; at += n) {
         n = count - at < MOST ? count - at : MOST;
         if (n < MOST) memset(bits, 0, sizeof bits);
         for (size_t i = 0; i < n; i++) bits[i] = words[at + i] & ((1u << low) - 1);
-        pack(bits, groups_of(n), widths, pen->at, pen->room);
+        pack(bits, groups_of(n), widths, pen->at, pen->capacity);
         pen->at += groups_of(n) * 2 * low;
-        pen->room -= groups_of(n) * 2 * low;
+        pen->capacity -= groups_of(n) * 2 * low;
     }
     return true;
 }
@@ -176,14 +176,14 @@ static size_t part(uint8_t *symbols, size_t count, uint8_t *gaps, uint8_t *other
 
 static bool put_piece(struct pithi_pen *pen, void *scratch, size_t max_count, const uint8_t *src,
                       size_t n) {
-    struct pithi_pen inner = {pen->at, pen->room, pen->level, scratch, pen->coder};
+    struct pithi_pen inner = {pen->at, pen->capacity, pen->level, scratch, pen->coder};
     if (n && !pithi_piece_put(&inner, max_count, src, n)) return false;
     pen->at = inner.at;
-    pen->room = inner.room;
+    pen->capacity = inner.capacity;
     return true;
 }
 
-static bool put_sparse(struct pithi_pen *pen, const struct room *r, size_t max_count,
+static bool put_sparse(struct pithi_pen *pen, const struct memory *r, size_t max_count,
                        size_t count) {
     size_t gaps;
     const size_t others = part(r->symbols, count, r->gaps, r->others, &gaps);
@@ -220,7 +220,7 @@ static bool put_escapes(struct pithi_pen *pen, const uint8_t *symbols, const uin
 
 bool pithi_symbols_put(struct pithi_pen *pen, size_t max_count, pithi_bitplane_pack_fn *pack,
                        const uint32_t *words, size_t count) {
-    const struct room r = room_of(pen->scratch, max_count);
+    const struct memory r = memory_of(pen->scratch, max_count);
     const struct lengths s = range(words, count);
     const unsigned low = choose_low(&s);
     const bool sparse = mostly_zero(&s, low);
@@ -238,9 +238,9 @@ bool pithi_symbols_put(struct pithi_pen *pen, size_t max_count, pithi_bitplane_p
 /* ---- Read ------------------------------------------------------------------------------------*/
 
 static const uint8_t *take_piece(struct pithi_reader *reader, void *scratch, size_t n,
-                                 uint8_t *room) {
+                                 uint8_t *buffer) {
     struct pithi_reader inner = {reader->at, reader->left, scratch, reader->coder};
-    const uint8_t *const bytes = n ? pithi_piece_take(&inner, n, room) : room;
+    const uint8_t *const bytes = n ? pithi_piece_take(&inner, n, buffer) : buffer;
     reader->at = inner.at;
     reader->left = inner.left;
     return bytes;
@@ -261,7 +261,7 @@ static bool map_gaps(const uint8_t *gaps, size_t gap_count, size_t other_count, 
     return used == other_count && at <= count;
 }
 
-static const uint8_t *take_sparse(struct pithi_reader *reader, const struct read_room *r,
+static const uint8_t *take_sparse(struct pithi_reader *reader, const struct read_memory *r,
                                   size_t count) {
     const uint8_t *const head = pithi_reader_take(reader, SPARSE_HEAD);
     if (!head) return NULL;
@@ -278,14 +278,14 @@ static const uint8_t *take_sparse(struct pithi_reader *reader, const struct read
 
 const char *pithi_symbols_open(struct pithi_symbols *c, struct pithi_reader *r,
                                pithi_bitplane_unpack_fn *unpack, size_t count) {
-    const struct read_room room = read_room_of(r->scratch, count);
+    const struct read_memory memory = read_memory_of(r->scratch, count);
     const uint8_t *const head = pithi_reader_take(r, HEAD);
     if (!head || head[0] > LOW_MAX || head[1] > SPARSE || head[2] || head[3]) return damaged;
     *c = (struct pithi_symbols){.unpack = unpack, .low = head[0], .left = r->left};
     c->bits = pithi_reader_take(r, groups_of(count) * 2 * c->low);
     if (!c->bits) return damaged;
-    c->symbols = head[1] == SPARSE ? take_sparse(r, &room, count)
-                                   : take_piece(r, room.piece, count, room.symbols);
+    c->symbols = head[1] == SPARSE ? take_sparse(r, &memory, count)
+                                   : take_piece(r, memory.piece, count, memory.symbols);
     if (!c->symbols) return damaged;
     const size_t escapes = pithi_get32(head + 4);
     if (escapes > count || escapes != count_escapes(c->symbols, count)) return damaged;

@@ -10,7 +10,7 @@
 #include "common/convert.h"
 #include "common/decimal.h"
 #include "common/pad.h"
-#include "frame_bound.h"
+#include "predict/bounded.h"
 #include "predict/exact_values.h"
 #include "predict/nonzero.h"
 #include "predict/strip.h"
@@ -66,8 +66,8 @@ static uint64_t block_bytes(const struct pithi_params *p, uint64_t count) {
     return count * element_of(p);
 }
 
-static const char *tile(const struct pithi_params *p, uint32_t ndim, const uint64_t *shape,
-                        struct pithi_tiling *tiling) {
+static const char *cut(struct pithi_params *p, uint32_t ndim, const uint64_t *shape,
+                       struct pithi_tiling *tiling) {
     pithi_tiling_runs(tiling, shape, ndim, p->block);
     return NULL;
 }
@@ -76,8 +76,8 @@ static const char *tile(const struct pithi_params *p, uint32_t ndim, const uint6
 
 struct work {
     int32_t *codes;   /* all of a block */
-    int32_t *nonzero; /* those that are not 0, and their numbers; room for a group more */
-    uint32_t *words;  /* of numbers, with room for a group more; values before they are converted */
+    int32_t *nonzero; /* those that are not 0, and their numbers; capacity: a group more */
+    uint32_t *words;  /* of numbers, capacity: a group more; values before they are converted */
     uint8_t *map, *miss;
     uint8_t *attempt; /* encode: coded words */
     void *pieces;
@@ -86,7 +86,7 @@ struct work {
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
-/* Coding is tried where the mode asks for it; without a level nothing is. */
+/* Coding is tried where the mode requests it; without a level nothing is. */
 static int effort(const struct pithi_params *p) {
     const bool none = p->decode_only || p->value[MODE] == FAST;
     return none ? PITHI_ENTROPY_LEVEL_NONE : (int)p->value[EFFORT];
@@ -131,7 +131,7 @@ static struct work work_of(const struct pithi_block *b) {
 }
 
 static bool quant_of(const struct pithi_block *b, struct pithi_quant *q) {
-    return pithi_quant_init(q, b->params->dtype, b->bound, b->params->value[ZEROS]);
+    return pithi_quant_init(q, b->params->dtype, b->bounded.bound, b->params->value[ZEROS]);
 }
 
 /* Numbers as a tile of one row. */
@@ -159,7 +159,7 @@ static size_t put_coded(const struct pithi_block *b, const struct work *w, size_
     return length;
 }
 
-/* Numbers in the shortest of the ways that the mode allows; *head says which. */
+/* Numbers in the shortest of the forms that the mode allows; *head says which. */
 static bool put_numbers(const struct pithi_block *b, const struct work *w, size_t used,
                         struct pithi_pen *pen, unsigned *head) {
     const unsigned plain = pithi_nonzero_plain(w->nonzero, used);
@@ -167,14 +167,14 @@ static bool put_numbers(const struct pithi_block *b, const struct work *w, size_
     *head = plain;
     size_t length = put_packed(b, w, used, pen);
     for (unsigned i = 0; i < 2 && b->params->value[MODE] != FAST; i++) {
-        if (i) pithi_nonzero_median(w->codes, w->map, b->tile->extent, w->nonzero);
-        const size_t shorter = put_coded(b, w, used, pen, length ? length : pen->room + 1);
+        if (i) pithi_nonzero_median(w->codes, w->map, b->tiled.tile->extent, w->nonzero);
+        const size_t shorter = put_coded(b, w, used, pen, length ? length : pen->capacity + 1);
         if (!shorter) continue;
         *head = HEAD_CODED | (i ? PITHI_ACTIVE_MEDIAN : plain);
         length = shorter;
     }
     pen->at += length;
-    pen->room -= length;
+    pen->capacity -= length;
     return length > 0;
 }
 
@@ -188,11 +188,11 @@ static size_t code(struct pithi_block *b, size_t cap) {
                             b->coder};
     const struct pithi_tile_layout values =
         pithi_tile_layout_dense(b->value, element_of(b->params));
-    b->exact = b->kernels->quantize(&quant, b->value, b->count, w.codes, w.miss);
-    b->nonzero = b->kernels->split(w.codes, b->count, w.map, w.nonzero);
-    if (!pithi_exact_put(&pen, w.miss, b->exact, &values, b->count) ||
-        !pithi_zeros_put(&pen, w.most, w.map, b->tile->extent) ||
-        (b->nonzero && !put_numbers(b, &w, b->nonzero, &pen, &head)))
+    b->bounded.exact = b->kernels->quantize(&quant, b->value, b->count, w.codes, w.miss);
+    b->bounded.nonzero = b->kernels->split(w.codes, b->count, w.map, w.nonzero);
+    if (!pithi_exact_put(&pen, w.miss, b->bounded.exact, &values, b->count) ||
+        !pithi_zeros_put(&pen, w.most, w.map, b->tiled.tile->extent) ||
+        (b->bounded.nonzero && !put_numbers(b, &w, b->bounded.nonzero, &pen, &head)))
         return 0;
     b->bytes[0] = (uint8_t)head;
     return (size_t)(pen.at - b->bytes);
@@ -202,7 +202,7 @@ static pith_status encode(struct pithi_block *b) {
     b->length = code(b, b->count * element_of(b->params) - 1);
     if (!b->length) {
         pithi_plain_put(b);
-        b->nonzero = b->count;
+        b->bounded.nonzero = b->count;
     }
     return PITH_OK;
 }
@@ -224,7 +224,7 @@ static void deliver(struct pithi_block *b, const struct work *w, const struct pi
                     const struct pithi_exact *exact) {
     const uint32_t dtype = b->params->dtype;
     if (b->out_dtype == dtype) {
-        b->kernels->dequantize(q, w->codes, b->count, b->out, b->stream);
+        b->kernels->dequantize(q, w->codes, b->count, b->out, b->nontemporal);
     } else {
         b->kernels->dequantize(q, w->codes, b->count, w->words, false);
         pithi_convert(b->out, b->out_dtype, w->words, dtype, b->count);
@@ -244,16 +244,16 @@ static const char *take_block(struct pithi_block *b, const struct work *w) {
     if (!quant_of(b, &quant)) return "a bound that the dtype cannot have";
     const char *fault = pithi_exact_take(&r, &exact, element_of(b->params), b->count);
     if (fault) return fault;
-    const uint8_t *const map = pithi_zeros_take(&r, w->most, w->map, b->tile->extent);
+    const uint8_t *const map = pithi_zeros_take(&r, w->most, w->map, b->tiled.tile->extent);
     if (!map) return "the zero map is damaged";
     const size_t used = pithi_zeros_count(map, b->count);
     if (used) fault = take_numbers(b, w, used, *head & HEAD_CODED, &r);
     if (fault) return fault;
     if (r.left) return "bytes after the end of a block";
-    b->exact = exact.misses;
-    b->nonzero = used;
+    b->bounded.exact = exact.misses;
+    b->bounded.nonzero = used;
     if (form == PITHI_ACTIVE_MEDIAN) {
-        pithi_nonzero_from_median(w->nonzero, map, b->tile->extent, w->codes);
+        pithi_nonzero_from_median(w->nonzero, map, b->tiled.tile->extent, w->codes);
     } else {
         pithi_nonzero_codes((enum pithi_nonzero_form)form, w->nonzero, used);
         b->kernels->spread(w->nonzero, map, b->count, w->codes);
@@ -265,7 +265,7 @@ static const char *take_block(struct pithi_block *b, const struct work *w) {
 static pith_status decode(struct pithi_block *b) {
     if (b->plain) {
         b->detail = pithi_plain_take(b);
-        b->nonzero = b->count;
+        b->bounded.nonzero = b->count;
     } else {
         const struct work w = work_of(b);
         b->detail = take_block(b, &w);
@@ -297,6 +297,7 @@ const struct pithi_codec pithi_codec_act = {
     .coder_bytes = coder_bytes,
     .encode = encode,
     .decode = decode,
-    .tile = tile,
+    .cut = cut,
+    .whole = &pithi_whole_bounded,
     .bound_setting = bound_setting,
 };

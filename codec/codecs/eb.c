@@ -12,7 +12,7 @@
 #include "common/decimal.h"
 #include "common/endian.h"
 #include "common/pad.h"
-#include "frame_bound.h"
+#include "predict/bounded.h"
 #include "predict/estimate.h"
 #include "predict/exact_values.h"
 #include "predict/interp.h"
@@ -74,8 +74,8 @@ static uint64_t block_bytes(const struct pithi_params *p, uint64_t count) {
     return count * element_of(p);
 }
 
-static const char *tile(const struct pithi_params *p, uint32_t ndim, const uint64_t *shape,
-                        struct pithi_tiling *tiling) {
+static const char *cut(struct pithi_params *p, uint32_t ndim, const uint64_t *shape,
+                       struct pithi_tiling *tiling) {
     pithi_tiling_init(tiling, shape, ndim, p->block, false);
     return NULL;
 }
@@ -182,7 +182,7 @@ static size_t coder_bytes(const struct pithi_params *p) {
 }
 
 static bool quant_of(const struct pithi_block *b, struct pithi_quant *q) {
-    return pithi_quant_init(q, b->params->dtype, b->bound, b->params->value[ZEROS]);
+    return pithi_quant_init(q, b->params->dtype, b->bounded.bound, b->params->value[ZEROS]);
 }
 
 static bool open(const struct pithi_block *b, struct work *w) {
@@ -193,7 +193,7 @@ static bool open(const struct pithi_block *b, struct work *w) {
 
 static struct pithi_strip packed_of(const struct pithi_block *b, unsigned order) {
     struct pithi_strip p = {.kernels = b->kernels, .order = order};
-    memcpy(p.extent, b->tile->extent, sizeof p.extent);
+    memcpy(p.extent, b->tiled.tile->extent, sizeof p.extent);
     return p;
 }
 
@@ -204,7 +204,7 @@ static struct pithi_interp interp_of(const struct pithi_block *b, const struct p
                              .encode = b->kernels->interp_encode,
                              .decode = b->kernels->interp_decode,
                              .scratch = scratch};
-    memcpy(t.extent, b->tile->extent, sizeof t.extent);
+    memcpy(t.extent, b->tiled.tile->extent, sizeof t.extent);
     return t;
 }
 
@@ -217,7 +217,7 @@ static unsigned dimensions(const struct pithi_tile *t) {
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
 
-/* One way to code a block. */
+/* A method to code a block, and the order of its differences. */
 struct variant {
     enum method method;
     unsigned order;
@@ -225,7 +225,7 @@ struct variant {
 
 /* Where words are cut into two strings: finest interpolated ones are unlike others. */
 static size_t cut_of(const struct pithi_block *b, struct variant variant) {
-    return variant.method == INTERPOLATED ? pithi_interp_coarse(b->tile->extent) : 0;
+    return variant.method == INTERPOLATED ? pithi_interp_coarse(b->tiled.tile->extent) : 0;
 }
 
 static bool put_words(const struct pithi_block *b, const struct work *w, struct variant variant,
@@ -246,7 +246,7 @@ static bool put_body(const struct pithi_block *b, const struct work *w, struct v
         return pithi_pen_put(pen, code, sizeof code);
     case PACKED: return pithi_strip_put(&packed, w->codes, pen);
     case CODED:
-        b->kernels->predict(w->codes, b->tile->extent, variant.order, 0, b->count, w->words);
+        b->kernels->predict(w->codes, b->tiled.tile->extent, variant.order, 0, b->count, w->words);
         break;
     default: break; /* words are there */
     }
@@ -260,8 +260,8 @@ static bool put_head(const struct pithi_block *b, const struct work *w, struct v
            pithi_exact_put(pen, w->miss, misses, &w->values, b->count);
 }
 
-/* The block's bytes coded this way; 0 when they would be more than cap. misses: values that must
- * be stored exactly, of which w->miss says which. */
+/* The bytes of the block by this variant; 0 when they would be more than cap. misses: values that
+ * must be stored exactly, of which w->miss says which. */
 static size_t put(const struct pithi_block *b, const struct work *w, struct variant variant,
                   size_t misses, uint8_t *dst, size_t cap) {
     const uint8_t head[HEAD_BYTES] = {(uint8_t)variant.method, (uint8_t)variant.order};
@@ -313,7 +313,7 @@ static unsigned packed_order(const struct pithi_block *b, const struct work *w) 
     const struct pithi_strip p = packed_of(b, 0);
     const struct pithi_source source = {.values =
                                             pithi_tile_layout_dense(w->codes, sizeof *w->codes)};
-    return pithi_strip_choose(&p, &source, dimensions(b->tile));
+    return pithi_strip_choose(&p, &source, dimensions(b->tiled.tile));
 }
 
 static unsigned best_order(const struct pithi_estimate *e, unsigned most) {
@@ -324,26 +324,26 @@ static unsigned best_order(const struct pithi_estimate *e, unsigned most) {
 }
 
 static struct pithi_estimate estimate(const struct pithi_block *b, const struct work *w) {
-    return pithi_estimate_tile(&w->quant, b->value, w->codes, b->tile->extent);
+    return pithi_estimate_tile(&w->quant, b->value, w->codes, b->tiled.tile->extent);
 }
 
 static size_t code_ratio(struct pithi_block *b, const struct work *w, size_t cap) {
     const struct pithi_estimate e = estimate(b, w);
-    const unsigned order = best_order(&e, dimensions(b->tile));
+    const unsigned order = best_order(&e, dimensions(b->tiled.tile));
     if (e.interp < e.lorenzo[order])
-        return put_interpolated(b, w, e.interp_row, b->bytes, cap, &b->exact);
-    return put(b, w, (struct variant){CODED, order}, (size_t)b->exact, b->bytes, cap);
+        return put_interpolated(b, w, e.interp_row, b->bytes, cap, &b->bounded.exact);
+    return put(b, w, (struct variant){CODED, order}, (size_t)b->bounded.exact, b->bytes, cap);
 }
 
 /* Tries all, the shortest first in b->bytes. */
 static size_t code_auto(struct pithi_block *b, const struct work *w, size_t cap) {
     const struct pithi_estimate e = estimate(b, w);
-    const struct variant ways[] = {{PACKED, packed_order(b, w)},
-                                   {CODED, best_order(&e, dimensions(b->tile))}};
+    const struct variant variants[] = {{PACKED, packed_order(b, w)},
+                                       {CODED, best_order(&e, dimensions(b->tiled.tile))}};
     size_t length = 0;
     for (size_t i = 0; i < 2; i++) {
         const size_t limit = length ? length - 1 : cap;
-        const size_t n = put(b, w, ways[i], (size_t)b->exact, w->other, limit);
+        const size_t n = put(b, w, variants[i], (size_t)b->bounded.exact, w->other, limit);
         if (n) memcpy(b->bytes, w->other, length = n);
     }
     for (unsigned row = 0; row < PITHI_INTERP_ROWS && !w->quant.relative; row++) {
@@ -352,7 +352,7 @@ static size_t code_auto(struct pithi_block *b, const struct work *w, size_t cap)
         const size_t n = put_interpolated(b, w, row, w->other, limit, &misses);
         if (!n) continue;
         memcpy(b->bytes, w->other, length = n);
-        b->exact = misses;
+        b->bounded.exact = misses;
     }
     return length;
 }
@@ -362,10 +362,10 @@ static size_t code_fast(struct pithi_block *b, struct work *w, size_t cap) {
     const struct pithi_source source = {&w->quant, w->values, w->miss};
     struct pithi_strip p = packed_of(b, 0);
     struct pithi_packing packing;
-    struct pithi_pen pen = {.at = b->bytes, .room = cap};
-    p.order = pithi_strip_choose(&p, &source, dimensions(b->tile));
+    struct pithi_pen pen = {.at = b->bytes, .capacity = cap};
+    p.order = pithi_strip_choose(&p, &source, dimensions(b->tiled.tile));
     pithi_strip_begin(&p, &source, w->pieces, &packing);
-    b->exact = packing.misses;
+    b->bounded.exact = packing.misses;
     w->codes[0] = packing.first;
     if (packing.constant)
         return put(b, w, (struct variant){CONSTANT, 0}, packing.misses, b->bytes, cap);
@@ -378,13 +378,13 @@ static size_t code_fast(struct pithi_block *b, struct work *w, size_t cap) {
 static size_t code(struct pithi_block *b, size_t cap) {
     struct work w;
     if (!open(b, &w)) return 0;
-    w.values = b->lay;
+    w.values = b->tiled.layout;
     if (b->params->value[MODE] == FAST && !b->value) return code_fast(b, &w, cap);
     w.values = pithi_tile_layout_dense(pithi_block_values(b), element_of(b->params));
     if (b->params->value[MODE] == FAST) return code_fast(b, &w, cap);
-    b->exact = b->kernels->quantize(&w.quant, b->value, b->count, w.codes, w.miss);
+    b->bounded.exact = b->kernels->quantize(&w.quant, b->value, b->count, w.codes, w.miss);
     if (one_code(b, &w))
-        return put(b, &w, (struct variant){CONSTANT, 0}, (size_t)b->exact, b->bytes, cap);
+        return put(b, &w, (struct variant){CONSTANT, 0}, (size_t)b->bounded.exact, b->bytes, cap);
     if (b->params->value[MODE] == RATIO) return code_ratio(b, &w, cap);
     return code_auto(b, &w, cap);
 }
@@ -420,7 +420,7 @@ static void put_values(struct reading *g, size_t at, size_t count, const uint32_
     const size_t element = g->exact.element;
     const bool direct = b->out && b->out_dtype == b->params->dtype;
     void *const to = direct ? (uint8_t *)b->out + at * element : g->line;
-    b->kernels->dequantize(&g->quant, (const int32_t *)codes, count, to, direct && b->stream);
+    b->kernels->dequantize(&g->quant, (const int32_t *)codes, count, to, direct && b->nontemporal);
     pithi_exact_merge(&g->exact, at, count, to);
     if (!direct) pithi_block_put(b, at, count, to);
 }
@@ -438,21 +438,21 @@ static const char *take_constant(struct reading *g, struct pithi_reader *r) {
 }
 
 /* A pithi_sink_fn of a struct pithi_tile_layout, of one value of its dtype. */
-static void put_one(void *lay, size_t at, size_t count, const void *value) {
-    const struct pithi_tile_layout *const to = lay;
+static void put_one(void *layout, size_t at, size_t count, const void *value) {
+    const struct pithi_tile_layout *const to = layout;
     memcpy(pithi_tile_layout_at(to, at), value, count * to->element);
 }
 
 static const char *take_packed(struct reading *g, unsigned order, struct pithi_reader *r) {
     const struct pithi_block *const b = g->block;
     const struct pithi_strip packed = packed_of(b, order);
-    struct pithi_tile_layout lay =
-        b->out ? pithi_tile_layout_dense(b->out, g->exact.element) : b->lay;
+    struct pithi_tile_layout layout =
+        b->out ? pithi_tile_layout_dense(b->out, g->exact.element) : b->tiled.layout;
     r->scratch = g->rest;
-    if (!lay.first || b->out_dtype != b->params->dtype)
+    if (!layout.first || b->out_dtype != b->params->dtype)
         return pithi_strip_take_parts(&packed, r, &g->quant, &(struct pithi_sink){put_part, g});
-    const char *const fault = pithi_strip_take_to(&packed, r, &g->quant, &lay, b->stream);
-    if (!fault) pithi_exact_patch(&g->exact, &(struct pithi_sink){put_one, &lay});
+    const char *const fault = pithi_strip_take_to(&packed, r, &g->quant, &layout, b->nontemporal);
+    if (!fault) pithi_exact_patch(&g->exact, &(struct pithi_sink){put_one, &layout});
     return fault;
 }
 
@@ -463,7 +463,8 @@ static const char *take_coded(struct reading *g, unsigned order, struct pithi_re
     r->scratch = g->rest;
     const char *const fault = pithi_symbols_open(&coded, r, b->kernels->unpack, b->count);
     if (fault) return fault;
-    pithi_unpredict_init(&u, b->tile->extent, order, (uint8_t *)g->rest + coded_bytes(b->count));
+    pithi_unpredict_init(&u, b->tiled.tile->extent, order,
+                         (uint8_t *)g->rest + coded_bytes(b->count));
     for (size_t at = 0, n; at < b->count; at += n) {
         n = b->count - at < STRIP ? b->count - at : STRIP;
         pithi_symbols_next(&coded, n, g->words);
@@ -504,7 +505,7 @@ static void put_rounded(void *reading, size_t at, size_t count, const void *valu
 static const char *take_interpolated(struct reading *g, unsigned row, struct pithi_reader *r) {
     const struct pithi_block *const b = g->block;
     const bool rounded = g->exact.element < sizeof(float);
-    const uint32_t *const extent = b->tile->extent;
+    const uint32_t *const extent = b->tiled.tile->extent;
     struct feed feed = {.strip = g->words, .left = pithi_interp_coarse(extent)};
     struct pithi_interp tile =
         interp_of(b, &g->quant, row, (uint8_t *)g->rest + interpolated_bytes(extent));
@@ -532,11 +533,11 @@ static const char *take_body(struct reading *g, struct variant variant, struct p
     }
 }
 
-/* Whether there is such a way, for this tile and bound. */
+/* Whether the variant exists for this tile and bound. */
 static bool legal(const struct pithi_block *b, bool relative, struct variant variant) {
     if (variant.method == CONSTANT) return variant.order == 0;
     if (variant.method == INTERPOLATED) return variant.order < PITHI_INTERP_ROWS && !relative;
-    return variant.method < METHODS && variant.order <= dimensions(b->tile);
+    return variant.method < METHODS && variant.order <= dimensions(b->tiled.tile);
 }
 
 static const char *take(struct pithi_block *b) {
@@ -552,7 +553,7 @@ static const char *take(struct pithi_block *b) {
     const char *fault = pithi_exact_take(&r, &g.exact, element_of(b->params), b->count);
     if (!fault) fault = take_body(&g, variant, &r);
     if (fault) return fault;
-    b->exact = g.exact.misses;
+    b->bounded.exact = g.exact.misses;
     return r.left ? "bytes after the end of a block" : NULL;
 }
 
@@ -591,8 +592,10 @@ const struct pithi_codec pithi_codec_eb = {
     .coder_bytes = coder_bytes,
     .encode = encode,
     .decode = decode,
-    .tile = tile,
-    .lays = true,
+    .cut = cut,
+    .encode_placed = encode,
+    .decode_placed = decode,
+    .whole = &pithi_whole_bounded,
     .bound_setting = bound_setting,
     .describe = describe,
     .described_keys = 1u << MODE,

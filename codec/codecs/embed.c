@@ -11,7 +11,7 @@
 #include "common/decimal.h"
 #include "common/endian.h"
 #include "common/pad.h"
-#include "frame_bound.h"
+#include "predict/bounded.h"
 #include "predict/exact_values.h"
 #include "predict/row_map.h"
 #include "predict/rows.h"
@@ -96,8 +96,8 @@ static size_t row_in(const struct pithi_params *p, size_t count) {
     return row < count ? row : count;
 }
 
-static const char *tile(const struct pithi_params *p, uint32_t ndim, const uint64_t *shape,
-                        struct pithi_tiling *tiling) {
+static const char *cut(struct pithi_params *p, uint32_t ndim, const uint64_t *shape,
+                       struct pithi_tiling *tiling) {
     if (!p->value[DIM]) return "rows have no elements";
     pithi_tiling_rows(tiling, shape, ndim, (uint32_t)row_of(p), p->block);
     return NULL;
@@ -112,7 +112,7 @@ struct work {
     uint32_t *which; /* distinct row of every row */
     uint64_t *table; /* encode */
     uint8_t *miss;   /* encode */
-    uint8_t *map;    /* room of a row map */
+    uint8_t *map;    /* scratch memory of a row map */
     int32_t *centre;
     void *pieces;
     size_t elements, rows; /* the most of a block, a last short row made whole */
@@ -152,7 +152,7 @@ static struct work layout(const struct pithi_params *p, void *scratch, size_t *b
     w.codes = place(&at, groups);
     w.words = place(&at, groups);
     w.which = place(&at, w.rows * sizeof *w.which);
-    w.map = place(&at, pithi_rowmap_room(w.rows));
+    w.map = place(&at, pithi_rowmap_scratch(w.rows));
     w.centre = place(&at, w.row * sizeof *w.centre);
     w.values = place(&at, w.elements * element_of(p));
     if (!p->decode_only) {
@@ -195,7 +195,7 @@ static size_t values_in(const struct pithi_block *b, const struct work *w, size_
 }
 
 static bool quant_of(const struct pithi_block *b, struct pithi_quant *q) {
-    return pithi_quant_init(q, b->params->dtype, b->bound, b->params->value[ZEROS]);
+    return pithi_quant_init(q, b->params->dtype, b->bounded.bound, b->params->value[ZEROS]);
 }
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
@@ -247,7 +247,7 @@ static bool put_rows(const struct pithi_block *b, const struct work *w, size_t d
     const struct pithi_strip tile = tile_of(b, w, distinct);
     struct pithi_pen packed = *pen;
     *coded = b->params->value[MODE] != FAST && put_coded(b, w, distinct, pen);
-    if (*coded) packed.room = (size_t)(pen->at - packed.at) - 1;
+    if (*coded) packed.capacity = (size_t)(pen->at - packed.at) - 1;
     if (!pithi_strip_put(&tile, w->codes, &packed)) return *coded;
     *pen = packed;
     *coded = false;
@@ -267,9 +267,9 @@ static size_t code(struct pithi_block *b, size_t cap) {
     bool coded;
     const struct pithi_tile_layout values =
         pithi_tile_layout_dense(b->value, element_of(b->params));
-    b->exact = number_rows(b, &quant, &w, &rows);
-    b->nonzero = values_in(b, &w, rows.distinct);
-    if (!pithi_exact_put(&pen, w.miss, b->exact, &values, b->count) ||
+    b->bounded.exact = number_rows(b, &quant, &w, &rows);
+    b->bounded.nonzero = values_in(b, &w, rows.distinct);
+    if (!pithi_exact_put(&pen, w.miss, b->bounded.exact, &values, b->count) ||
         !pithi_rowmap_put(&pen, w.rows, w.which, rows_of(&w, b->count), rows.distinct, !fast, w.map,
                           &kind) ||
         !put_centre(&w, &rows, &pen, &centre) || !put_rows(b, &w, rows.distinct, &pen, &coded))
@@ -283,7 +283,7 @@ static pith_status encode(struct pithi_block *b) {
     b->length = code(b, b->count * element_of(b->params) - 1);
     if (!b->length) {
         pithi_plain_put(b);
-        b->nonzero = b->count;
+        b->bounded.nonzero = b->count;
     }
     return PITH_OK;
 }
@@ -337,7 +337,7 @@ static void deliver(const struct pithi_block *b, const struct work *w) {
     uint8_t *const to = b->out;
     if (b->out_dtype == dtype)
         pithi_rows_place(to, w->values, w->which, whole, bytes,
-                         b->stream ? b->kernels->move_stream : NULL);
+                         b->nontemporal ? b->kernels->move_nontemporal : NULL);
     else
         for (size_t i = 0; i < whole; i++)
             pithi_convert(to + i * step, b->out_dtype, w->values + w->which[i] * bytes, dtype,
@@ -364,8 +364,8 @@ static const char *take_block(struct pithi_block *b, const struct work *w) {
     if (!fault) fault = take_rows(b, w, distinct, &quant, &r, w->values);
     if (fault) return fault;
     if (r.left) return "bytes after the end of a block";
-    b->exact = exact.misses;
-    b->nonzero = values_in(b, w, distinct);
+    b->bounded.exact = exact.misses;
+    b->bounded.nonzero = values_in(b, w, distinct);
     deliver(b, w);
     pithi_exact_patch(&exact, &(struct pithi_sink){pithi_block_put, b});
     return NULL;
@@ -374,7 +374,7 @@ static const char *take_block(struct pithi_block *b, const struct work *w) {
 static pith_status decode(struct pithi_block *b) {
     if (b->plain) {
         b->detail = pithi_plain_take(b);
-        b->nonzero = b->count;
+        b->bounded.nonzero = b->count;
     } else {
         const struct work w = work_of(b);
         b->detail = take_block(b, &w);
@@ -418,7 +418,8 @@ const struct pithi_codec pithi_codec_embed = {
     .coder_bytes = coder_bytes,
     .encode = encode,
     .decode = decode,
-    .tile = tile,
+    .cut = cut,
+    .whole = &pithi_whole_bounded,
     .bound_setting = bound_setting,
     .describe = describe,
     .described_keys = 1u << MODE,

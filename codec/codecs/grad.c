@@ -132,12 +132,12 @@ static struct pithi_group_job job_of(const struct pithi_block *b, size_t at, siz
 }
 
 static void encode_codes(struct pithi_block *b, size_t at, size_t count, const void *x,
-                         uint32_t dtype, const void *ahead) {
+                         uint32_t dtype, const void *prefetch) {
     struct pithi_group_job job = job_of(b, at, count);
     job.value = x;
     job.value_dtype = dtype;
-    job.ahead = ahead;
-    job.stream = b->stream && !b->residual;
+    job.prefetch = prefetch;
+    job.nontemporal = b->nontemporal && !b->feedback.before;
     b->kernels->group_encode(&job);
     b->poisoned += job.poisoned;
 }
@@ -147,7 +147,7 @@ static void decode_codes(struct pithi_block *b, size_t at, size_t count, void *o
     struct pithi_group_job job = job_of(b, at, count);
     job.out = out;
     job.out_dtype = dtype;
-    job.stream = b->stream && out == b->out; /* a rotated piece is read again at once */
+    job.nontemporal = b->nontemporal && out == b->out; /* a rotated piece is read again at once */
     b->kernels->group_decode(&job);
     b->poisoned += job.poisoned;
     b->saturated += job.saturated;
@@ -168,8 +168,8 @@ static void clear_padding(struct pithi_block *b) {
 /* What encoding x lost, faded into what was lost before. x: values with the residual added. */
 static void keep_loss(struct pithi_block *b, size_t at, size_t count, const float *x) {
     float *const decoded = second_scratch(b);
-    const float *const before = b->residual + at;
-    float *const after = b->residual_next + at;
+    const float *const before = b->feedback.before + at;
+    float *const after = b->feedback.after + at;
     const uint32_t ef = b->params->value[EF];
     const float decay = (float)(ef - 1) / 1000.0f, gain = (float)(1001 - ef) / 1000.0f;
     struct pithi_group_job job = job_of(b, at, count);
@@ -183,12 +183,13 @@ static void keep_loss(struct pithi_block *b, size_t at, size_t count, const floa
     }
 }
 
-/* ahead: what comes after x, from memory. */
-static void put_piece(struct pithi_block *b, size_t at, size_t count, float *x, const void *ahead) {
-    if (b->residual)
-        for (size_t i = 0; i < count; i++) x[i] += b->residual[at + i];
-    encode_codes(b, at, count, x, PITH_F32, ahead);
-    if (b->residual) keep_loss(b, at, count, x);
+/* prefetch: the values that are read after x, from memory. */
+static void put_piece(struct pithi_block *b, size_t at, size_t count, float *x,
+                      const void *prefetch) {
+    if (b->feedback.before)
+        for (size_t i = 0; i < count; i++) x[i] += b->feedback.before[at + i];
+    encode_codes(b, at, count, x, PITH_F32, prefetch);
+    if (b->feedback.before) keep_loss(b, at, count, x);
 }
 
 static void put(struct pithi_block *b, size_t at, size_t count, float *x) {
@@ -219,10 +220,10 @@ static size_t encode_direct(struct pithi_block *b) {
     const struct pithi_rotation r = rotation(b->params);
     struct pithi_group_job job = job_of(b, 0, b->count);
     size_t done = b->count;
-    if (b->exempt_values || b->residual) return 0;
+    if (b->exempt_values || b->feedback.before) return 0;
     job.value = b->value;
     job.value_dtype = b->params->dtype;
-    job.stream = b->stream;
+    job.nontemporal = b->nontemporal;
     if (r.order)
         done = b->kernels->rotate_encode(&r, &job);
     else
@@ -243,7 +244,8 @@ static pith_status encode(struct pithi_block *b) {
 static void leave(const struct pithi_block *b, size_t at, size_t count, float *x, void *to,
                   uint32_t dtype, float scale) {
     const struct pithi_rotation r = rotation(b->params);
-    pithi_unrotate_fn *const fn = b->stream ? b->kernels->unrotate_stream : b->kernels->unrotate;
+    pithi_unrotate_fn *const fn =
+        b->nontemporal ? b->kernels->unrotate_nontemporal : b->kernels->unrotate;
     fn(&r, to, dtype, x, count, b->first + at, scale);
 }
 
@@ -285,7 +287,17 @@ static void sum(struct pithi_block *b, size_t at, size_t count, const uint8_t *c
     b->saturated += job.saturated;
 }
 
-static const struct pithi_domain domain = {alike, sum, leave, put};
+static void enter(const struct pithi_block *b, size_t at, size_t count, float *x) {
+    const struct pithi_rotation r = rotation(b->params);
+    b->kernels->rotate(&r, x, x, PITH_F32, count, b->first + at);
+}
+
+static uint32_t window(const struct pithi_params *p) {
+    return p->value[ROTATE] ? p->value[ROTATE] : 1;
+}
+
+static const struct pithi_domain domain = {
+    .alike = alike, .sum = sum, .leave = leave, .enter = enter, .window = window, .put = put};
 
 /* ---- Bound -----------------------------------------------------------------------------------*/
 
@@ -302,7 +314,7 @@ static double bound(const struct pithi_block *b) {
 }
 
 static struct pithi_memory remember(const struct pithi_params *p) {
-    return (struct pithi_memory){.counters = true, .feedback = p->value[EF]};
+    return (struct pithi_memory){.feedback = p->value[EF]};
 }
 
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
@@ -313,6 +325,12 @@ static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     return true;
 }
 
+static const struct pithi_former former[] = {
+    {"level", "preset", ""},
+    {"mode", "search", ", with the values none and mse"},
+    {"signs", "sign_seed", ""},
+};
+
 const struct pithi_codec pithi_codec_grad = {
     .id = 4,
     .revision = 1,
@@ -322,6 +340,8 @@ const struct pithi_codec pithi_codec_grad = {
     .dtypes = 1u << PITH_F32 | 1u << PITH_BF16 | 1u << PITH_F16,
     .keys = keys,
     .key_count = sizeof keys / sizeof *keys,
+    .former = former,
+    .former_count = sizeof former / sizeof *former,
     .stream_keys = 1u << EF,
     .preset = preset,
     .check = check,

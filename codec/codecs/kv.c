@@ -143,6 +143,9 @@ static void resolve(struct pithi_params *p, uint32_t ndim, const uint64_t *shape
     const uint64_t page = known ? page_elements(p, &r) : 0;
     p->heads = known ? (uint32_t)r.heads : 1;
     p->dim = known ? (uint32_t)r.dim : 1;
+    struct pithi_kv k;
+    pithi_kv_init(&k, p, NULL, p->heads, p->dim);
+    p->outliers = k.outliers;
     p->block = p->value[PITHI_KV_ENTROPY] ? p->value[PITHI_KV_BLOCK] : 1u << PITHI_BLOCK_LOG2_MIN;
     while (p->block < page && p->block < BLOCK_MOST) p->block *= 2;
     p->value[PITHI_KV_BLOCK] = p->value[PITHI_KV_ENTROPY] ? p->block : keys[PITHI_KV_BLOCK].initial;
@@ -154,9 +157,10 @@ static uint32_t block_tokens(const struct pithi_params *p, uint64_t row) {
     return (uint32_t)(p->value[PITHI_KV_ENTROPY] && pages ? pages * page : page);
 }
 
-static const char *tile(const struct pithi_params *p, uint32_t ndim, const uint64_t *shape,
-                        struct pithi_tiling *tiling) {
+static const char *cut(struct pithi_params *p, uint32_t ndim, const uint64_t *shape,
+                       struct pithi_tiling *tiling) {
     const struct rows r = rows_of(p, ndim, shape);
+    resolve(p, ndim, shape);
     const bool order = r.dim >= 32 && r.dim <= 256 && (r.dim & (r.dim - 1)) == 0;
     const uint64_t row = is_empty(&r) ? 0 : r.heads * r.dim;
     if (!is_empty(&r) && !row_fits(&r))
@@ -338,7 +342,7 @@ static void encode_page(struct pithi_block *b, uint8_t *page) {
     const uint32_t row = row_of(p), step = step_of(b);
     struct pithi_kv_rows rows = {.tokens = (uint32_t)(b->count / row),
                                  .update = b->update,
-                                 .stream = b->stream,
+                                 .nontemporal = b->nontemporal,
                                  .scratch = b->scratch};
     pithi_kv_clear(&k, page, rows.tokens);
     for (; rows.first < rows.tokens; rows.first += rows.count) {
@@ -346,7 +350,7 @@ static void encode_page(struct pithi_block *b, uint8_t *page) {
         rows.count = smaller(step, rows.tokens - rows.first);
         rows.value = at_element(b->value, p->dtype, at);
         rows.base = at_element(b->base, p->base_dtype, at);
-        rows.more = b->more || rows.first + rows.count < rows.tokens;
+        rows.more = b->paged.more || rows.first + rows.count < rows.tokens;
         pithi_kv_put(&k, page, &rows);
         b->hash += hash_base(b, at, (size_t)rows.count * row);
     }
@@ -395,14 +399,14 @@ static void decode_page(struct pithi_block *b, const uint8_t *page) {
     const struct pithi_params *p = b->params;
     const struct pithi_kv k = kv_of(p, b->kernels);
     const uint32_t row = row_of(p), step = step_of(b);
-    const uint32_t last = (uint32_t)((b->until + row - 1) / row);
+    const uint32_t last = (uint32_t)((b->paged.until + row - 1) / row);
     struct pithi_kv_part part = {.tokens = (uint32_t)(b->count / row),
-                                 .first = (uint32_t)(b->from / row),
+                                 .first = (uint32_t)(b->paged.from / row),
                                  .heads = p->heads,
                                  .out_dtype = b->out_dtype,
                                  .token_stride = row,
                                  .update = b->update,
-                                 .stream = b->stream,
+                                 .nontemporal = b->nontemporal,
                                  .scratch = b->scratch};
     for (; part.first < last; part.first += part.count) {
         const size_t at = (size_t)part.first * row;
@@ -468,6 +472,11 @@ static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     return !p->value[PITHI_KV_ENTROPY];
 }
 
+static const struct pithi_former former[] = {
+    {"range", "symmetric", ", with the values off and on"},
+    {"rotate", "rotate_heads", ", with the values off and on"},
+};
+
 const struct pithi_codec pithi_codec_kv = {
     .id = 8,
     .revision = 1,
@@ -477,6 +486,8 @@ const struct pithi_codec pithi_codec_kv = {
     .dtypes = 1u << PITH_F32 | 1u << PITH_BF16 | 1u << PITH_F16,
     .keys = keys,
     .key_count = sizeof keys / sizeof keys[0],
+    .former = former,
+    .former_count = sizeof former / sizeof *former,
     .needs = needs,
     .need_count = sizeof needs / sizeof needs[0],
     .stream_keys = 1u << PITHI_KV_WINDOW,
@@ -492,6 +503,5 @@ const struct pithi_codec pithi_codec_kv = {
     .bound = bound,
     .describe = describe,
     .described_keys = 1u << PITHI_KV_SEARCH,
-    .tile = tile,
-    .pages = true,
+    .cut = cut,
 };

@@ -118,12 +118,13 @@ static void run_groups(struct pithi_block *b, pithi_group_fn *kernel, uint8_t *s
     const size_t piece = piece_of(b), element = pith_dtype_bytes(p->base_dtype);
     struct pithi_group_job job;
     pithi_group_job_open(&job, b->random);
+    job.random.shift = 0; /* ranks differ with round=antithetic only */
     set(&job.set, p);
     job.value_dtype = p->dtype;
     job.out_dtype = b->out_dtype;
     job.base_dtype = p->base_dtype;
     job.update = b->update;
-    job.stream = b->stream;
+    job.nontemporal = b->nontemporal;
     for (size_t at = 0; at < b->count; at += piece) {
         job.count = b->count - at < piece ? b->count - at : piece;
         job.value = b->value ? (const uint8_t *)b->value + at * pith_dtype_bytes(p->dtype) : NULL;

@@ -67,5 +67,5 @@ static inline void stream_line(uint8_t *to, const uint8_t *from) {
 void pithi_common_bind_avx2(struct pithi_kernels *k);
 void pithi_common_bind_avx2(struct pithi_kernels *k) {
     k->nh = nh;
-    k->move_stream = move_stream;
+    k->move_nontemporal = move_nontemporal;
 }

@@ -9,7 +9,7 @@
 
 /* Bytes. A caller that hashes small pieces as it writes them goes on behind the piece, so that is
  * what the prefetch is for. */
-enum { AHEAD = 32768 };
+enum { PREFETCH = 32768 };
 
 struct sums {
     __m512i product, swapped;
@@ -24,7 +24,7 @@ static inline void add8(struct sums *s, const uint8_t *p, __m512i key) {
 }
 
 /* Four keys of eight lanes each, advanced together. */
-static uint64_t sum256(const uint8_t *p, size_t rounds, uint64_t lane, size_t ahead) {
+static uint64_t sum256(const uint8_t *p, size_t rounds, uint64_t lane, size_t prefetch_bytes) {
     const uint64_t w = PITHI_NH_WEYL;
     const __m512i eight = _mm512_set1_epi64((long long)(8 * w));
     const __m512i step = _mm512_set1_epi64((long long)(32 * w));
@@ -36,7 +36,7 @@ static uint64_t sum256(const uint8_t *p, size_t rounds, uint64_t lane, size_t ah
     for (int k = 1; k < 4; k++) key[k] = _mm512_add_epi64(key[k - 1], eight);
     for (; rounds; rounds--, p += 256) {
         for (int k = 0; k < 4; k++) {
-            __builtin_prefetch(p + ahead + 64 * k);
+            __builtin_prefetch(p + prefetch_bytes + 64 * k);
             add8(&s[k], p + 64 * k, key[k]);
             key[k] = _mm512_add_epi64(key[k], step);
         }
@@ -53,7 +53,8 @@ static uint64_t sum256(const uint8_t *p, size_t rounds, uint64_t lane, size_t ah
 static uint64_t nh(const void *p, size_t bytes, uint64_t lane) {
     const uint8_t *s = p;
     const size_t whole = bytes & ~(size_t)255;
-    const uint64_t sum = whole ? sum256(s, whole / 256, lane, whole < AHEAD ? whole : AHEAD) : 0;
+    const uint64_t sum =
+        whole ? sum256(s, whole / 256, lane, whole < PREFETCH ? whole : PREFETCH) : 0;
     return sum + (whole < bytes ? pithi_nh_c(s + whole, bytes - whole, lane + whole / 8) : 0);
 }
 
@@ -68,5 +69,5 @@ static inline void stream_line(uint8_t *to, const uint8_t *from) {
 void pithi_common_bind_avx512(struct pithi_kernels *k);
 void pithi_common_bind_avx512(struct pithi_kernels *k) {
     k->nh = nh;
-    k->move_stream = move_stream;
+    k->move_nontemporal = move_nontemporal;
 }

@@ -1,4 +1,4 @@
-/* inline.h - how functions in headers are declared: the same text runs on host and device.
+/* inline.h - how functions in headers are declared: the same source runs on host and device.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef PITHI_COMMON_INLINE_H
 #define PITHI_COMMON_INLINE_H

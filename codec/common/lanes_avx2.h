@@ -220,7 +220,7 @@ static inline v16 f_round_to_i(v16 x) {
 static inline v16 f_from_i(v16 x) {
     return (v16){I(_mm256_cvtepi32_ps(x.a)), I(_mm256_cvtepi32_ps(x.b))};
 }
-/* The sum of all lanes: halves of the lanes are added, down to one, as the text adds them. */
+/* The sum of all lanes: halves of the lanes are added, down to one, as in the scalar reference. */
 static inline float f_sum(v16 x) {
     const __m256 a = _mm256_add_ps(F(x.a), F(x.b));
     const __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));

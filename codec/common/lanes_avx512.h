@@ -40,22 +40,22 @@ static inline void v_store_high(uint8_t *p, v16 x) {
     _mm256_storeu_si256((__m256i *)p, _mm512_castsi512_si256(_mm512_permutexvar_epi16(odd, x)));
 }
 
-/* In a loop of one load from each line, where little else is done: it must not begin two turns in
- * one cycle, of six instructions. Out of cache that reads 7 % slower. */
+/* In a loop of one load from each line, where little else is done: it must not begin two iterations
+ * in one cycle, of six instructions. Out of cache that reads 7 % slower. */
 static inline void v_pace(void) { __asm__ volatile("nop\n\tnop"); }
 
 /* Non-temporal stores of whole lines although the output may begin within one, as large
  * allocations do: `lead` elements go before the first line, and every line takes the end of the
  * last vector and the beginning of this one. */
 struct streamer {
-    v16 last, turn;
+    v16 last, rotate;
     unsigned lead;
     bool begun;
 };
 static inline bool v_stream_fits(const void *p) { return (uintptr_t)p % 4 == 0; }
 static inline void v_stream_begin(struct streamer *s, const void *p) {
     s->lead = (unsigned)(-(uintptr_t)p / 4 % 16);
-    s->turn =
+    s->rotate =
         _mm512_add_epi32(_mm512_set1_epi32((int)s->lead),
                          _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
     s->last = _mm512_setzero_si512();
@@ -64,7 +64,7 @@ static inline void v_stream_begin(struct streamer *s, const void *p) {
 static inline void v_stream(struct streamer *s, uint8_t *p, v16 x) {
     if (__builtin_expect(s->begun, 1)) {
         uint8_t *line = p + 4 * (size_t)s->lead - 64;
-        _mm512_stream_si512((void *)line, _mm512_permutex2var_epi32(s->last, s->turn, x));
+        _mm512_stream_si512((void *)line, _mm512_permutex2var_epi32(s->last, s->rotate, x));
     } else {
         uint8_t bytes[64];
         _mm512_storeu_si512(bytes, x);
@@ -194,7 +194,7 @@ static inline v16 f_round16(v16 a) {
     return I(_mm512_cvtph_ps(_mm512_cvtps_ph(F(a), _MM_FROUND_TO_NEAREST_INT)));
 }
 
-/* The sum of all lanes: halves of the lanes are added, down to one, as the text adds them. */
+/* The sum of all lanes: halves of the lanes are added, down to one, as in the scalar reference. */
 static inline float f_sum(v16 x) {
     const __m256 a = _mm256_add_ps(_mm512_castps512_ps256(F(x)), _mm512_extractf32x8_ps(F(x), 1));
     const __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));

@@ -185,7 +185,7 @@ static inline uint32_t v_reduce_maxu(v16 a) {
     return vmaxvq_u32(vmaxq_u32(vmaxq_u32(a.val[0], a.val[1]), vmaxq_u32(a.val[2], a.val[3])));
 }
 static inline bool v_any(v16 a) { return v_reduce_maxu(a) != 0; }
-/* The sum of all lanes: halves of the lanes are added, down to one, as the text adds them. */
+/* The sum of all lanes: halves of the lanes are added, down to one, as in the scalar reference. */
 static inline float f_sum(v16 x) {
     const float32x4_t a = vaddq_f32(F(x.val[0]), F(x.val[2]));
     const float32x4_t b = vaddq_f32(a, vaddq_f32(F(x.val[1]), F(x.val[3])));
@@ -252,8 +252,8 @@ static inline void random32(const struct pithi_random *r, uint64_t c, uint16_t *
         low[i] = (uint32_t)(c + i);
         high[i] = (uint32_t)((c + i) >> 32);
     }
-    uint32x4x4_t w = {
-        {vld1q_u32(low), vld1q_u32(high), vdupq_n_u32((uint32_t)r->step), vdupq_n_u32(r->stream)}};
+    uint32x4x4_t w = {{vld1q_u32(low), vld1q_u32(high), vdupq_n_u32((uint32_t)r->step),
+                       vdupq_n_u32(r->rng_stream)}};
     uint32_t k0 = (uint32_t)r->seed, k1 = (uint32_t)(r->seed >> 32);
     for (int round = 0; round < 10; round++) {
         uint32x4_t high0, high1;

@@ -31,6 +31,6 @@ uint64_t pithi_nh_sample(const void *p, size_t bytes, uint64_t lane) {
     return sum;
 }
 
-void pithi_nh_sample_ahead(const void *p, size_t bytes) {
+void pithi_nh_sample_prefetch(const void *p, size_t bytes) {
     for (size_t at = 0; at < bytes; at += APART) __builtin_prefetch((const uint8_t *)p + at);
 }

@@ -21,7 +21,7 @@ pithi_nh_fn pithi_nh_c;
  * for one to three hundredths of what coding takes. */
 pithi_nh_fn pithi_nh_sample;
 /* Fetch what it will read. */
-void pithi_nh_sample_ahead(const void *p, size_t bytes);
+void pithi_nh_sample_prefetch(const void *p, size_t bytes);
 
 /* One lane. With a = low and b = high half of (lane xor key) the term is a*b + (a << 32) + b.
  * Changing only a by d changes it by d * (b + 2^32), changing only b by e by e * (a + 1); neither

@@ -5,11 +5,11 @@
 #ifndef PITHI_COMMON_NONTEMPORAL_TMPL_H
 #define PITHI_COMMON_NONTEMPORAL_TMPL_H
 
-static void move_stream(void *to, const void *from, size_t bytes) {
+static void move_nontemporal(void *to, const void *from, size_t bytes) {
     enum { LINE = 64 };
     uint8_t *d = to;
     const uint8_t *s = from;
-    const size_t ahead = -(uintptr_t)d % LINE, lead = ahead < bytes ? ahead : bytes;
+    const size_t unaligned = -(uintptr_t)d % LINE, lead = unaligned < bytes ? unaligned : bytes;
     if (lead) memcpy(d, s, lead);
     d += lead, s += lead, bytes -= lead;
     for (; bytes >= LINE; d += LINE, s += LINE, bytes -= LINE) stream_line(d, s);

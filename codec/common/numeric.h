@@ -104,17 +104,17 @@ PITHI_INLINE uint32_t pithi_largest(uint32_t dtype) {
 }
 
 /* Random bits of stochastic rounding: Philox4x32-10 with key = seed, counter words
- * (low and high of element/8, low of step, stream). Element e takes 16 bits: word (e%8)/2, the
+ * (low and high of element/8, low of step, rng_stream). Element e takes 16 bits: word (e%8)/2, the
  * low half for even e. */
 struct pithi_random {
     uint64_t seed, step;
-    uint32_t stream;
+    uint32_t rng_stream;
     uint16_t shift; /* added to every 16 bits, mod 2^16 (round=antithetic) */
 };
 
 PITHI_INLINE void pithi_philox(const struct pithi_random *r, uint64_t counter, uint32_t out[4]) {
     uint32_t c0 = (uint32_t)counter, c1 = (uint32_t)(counter >> 32), c2 = (uint32_t)r->step,
-             c3 = r->stream;
+             c3 = r->rng_stream;
     uint32_t k0 = (uint32_t)r->seed, k1 = (uint32_t)(r->seed >> 32);
     for (int round = 0; round < 10; round++) {
         const uint64_t p0 = (uint64_t)c0 * 0xD2511F53u, p1 = (uint64_t)c2 * 0xCD9E8D57u;

@@ -5,8 +5,8 @@
 
 #include "common/numeric.h"
 
-/* Step, stream and the counter's high word are the same for all counters of a job, and so is half
- * of what the first two rounds make of them: words 0 and 2 before round 1 and after it are
+/* Step, rng_stream and the counter's high word are the same for all counters of a job, and so is
+ * half of what the first two rounds make of them: words 0 and 2 before round 1 and after it are
  * hi(p) ^ begin[0..2], word 3 is begin[3]. High halves may hold garbage, which multiplications of
  * low halves do not see. */
 struct philox {
@@ -23,7 +23,7 @@ static inline void philox_init(struct philox *p, const struct pithi_random *r, u
     const uint64_t second = (uint64_t)(uint32_t)r->step * 0xCD9E8D57u;
     const uint32_t word = (uint32_t)((second >> 32) ^ (counter >> 32) ^ p->key[0][0]);
     const uint64_t first = (uint64_t)word * 0xD2511F53u;
-    p->begin[0] = r->stream ^ p->key[0][1];
+    p->begin[0] = r->rng_stream ^ p->key[0][1];
     p->begin[1] = second ^ p->key[1][0];
     p->begin[2] = (first >> 32) ^ p->key[1][1];
     p->begin[3] = first;

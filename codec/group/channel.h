@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * The arithmetic is that of idempotent groups (group.h); the codes of a row lie together. channel.c
- * is the text of the kernels. */
+ * is the scalar reference that the kernels reproduce. */
 #ifndef PITHI_GROUP_CHANNEL_H
 #define PITHI_GROUP_CHANNEL_H
 
@@ -14,7 +14,8 @@
 
 enum { PITHI_COLUMN_ROWS = 256 };
 
-/* Settings: settled, without a codebook, not shrunk; the group has all the rows that are encoded.
+/* Settings: idempotent, without a codebook, not shrunk; the group has all the rows that are
+ * encoded.
  *
  * Values of a row are dense; rows lie `stride` elements apart. The code of column c of a row lies
  * at bits [c * bits, ...) of its bytes, LSB first; rows of codes lie code_stride bytes apart.
@@ -24,14 +25,14 @@ struct pithi_channel_job {
     struct pithi_group_setting set;
     size_t rows, columns; /* encode: at most PITHI_COLUMN_ROWS rows */
     const void *value;    /* encode */
-    const void *ahead;    /* encode: as many rows of these columns that come next; or NULL */
+    const void *prefetch; /* encode: as many rows of these columns that come next; or NULL */
     void *out;            /* decode */
     int64_t stride;
     uint32_t dtype; /* of value or out */
     uint8_t *codes;
     size_t code_stride;
     uint8_t *scales, *zeros;
-    bool stream; /* decode: out is large and will not be read soon */
+    bool nontemporal; /* decode: out is large and will not be read soon */
     /* Results, added to. poisoned: columns. */
     uint64_t saturated, poisoned;
 };

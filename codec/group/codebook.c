@@ -20,7 +20,7 @@ static float value(const struct group *g, size_t i) {
     return pithi_float(pithi_load(g->job->value, g->job->value_dtype, g->first + i));
 }
 
-static float fold(float lane[LANES]) {
+static float sum_lanes(float lane[LANES]) {
     for (size_t half = LANES / 2; half; half /= 2)
         for (size_t i = 0; i < half; i++) lane[i] += lane[i + half];
     return lane[0];
@@ -45,7 +45,7 @@ static float mean_guess(const struct group *g) {
     float lane[LANES] = {0};
     for (size_t i = 0; i < g->count; i++)
         lane[i % LANES] += pithi_float(pithi_magnitude(pithi_bits(value(g, i))));
-    return pithi_codebook_guess(fold(lane), g->count);
+    return pithi_codebook_guess(sum_lanes(lane), g->count);
 }
 
 /* Of the levels that the codes stand for: the sum of magnitudes. */
@@ -53,7 +53,7 @@ static float level_sum(const struct group *g) {
     float lane[LANES] = {0};
     for (size_t i = 0; i < g->count; i++)
         lane[i % LANES] += pithi_float(pithi_magnitude(pithi_bits(g->book->level[code(g, i)])));
-    return fold(lane);
+    return sum_lanes(lane);
 }
 
 /* The scale of least squares for the codes. */
@@ -64,7 +64,7 @@ static float least_squares(const struct group *g) {
         with_value[i % LANES] += value(g, i) * c;
         with_itself[i % LANES] += c * c;
     }
-    return pithi_codebook_fit(&g->job->set, fold(with_value), fold(with_itself));
+    return pithi_codebook_fit(&g->job->set, sum_lanes(with_value), sum_lanes(with_itself));
 }
 
 /* Whether the codes reproduce every value. */
@@ -84,13 +84,13 @@ static bool one_magnitude(const struct group *g) {
 }
 
 /* Whether codes by a guess are what decoded values get again. */
-static bool settles(const struct group *g, float m, float scale) {
+static bool is_idempotent(const struct group *g, float m, float scale) {
     return pithi_codebook_is_idempotent(g->book, g->job->value_dtype, m, g->cells, scale,
                                         level_sum(g), g->count) &&
            !one_magnitude(g);
 }
 
-/* g->scale reaches the largest value; a guess that settles goes before, but for values that such a
+/* g->scale reaches the largest value; an idempotent guess is preferred, but for values that such a
  * scale coded before. */
 static void choose_lloyd(struct group *g, float m) {
     const float by_scale = pithi_codebook_cells(&g->job->set, g->scale);
@@ -98,7 +98,7 @@ static void choose_lloyd(struct group *g, float m) {
     if (exact(g) && !pithi_codebook_steady(g->book, level_sum(g), g->count)) return;
     g->cells = mean_guess(g);
     const float scale = least_squares(g);
-    if (settles(g, m, scale))
+    if (is_idempotent(g, m, scale))
         g->scale = scale;
     else
         g->cells = by_scale;

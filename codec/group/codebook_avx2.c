@@ -47,20 +47,22 @@ static inline __m256 fold4(__m256 a, __m256 b) {
     return _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(x, y)),
                          _mm256_castpd_ps(_mm256_unpackhi_pd(x, y)));
 }
-static inline __m256i fold_eight(const v16 x[8]) {
+static inline __m256i sum_lanes_eight(const v16 x[8]) {
     __m256 q[4];
     for (int i = 0; i < 4; i++) q[i] = fold8(fold16(x[i]), fold16(x[i + 4]));
     const __m256 a = fold4(q[0], q[1]), b = fold4(q[2], q[3]);
     return I(_mm256_add_ps(_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xDD)));
 }
-static inline v16 f_fold(const v16 x[16]) { return (v16){fold_eight(x), fold_eight(x + 8)}; }
+static inline v16 f_sum_lanes(const v16 x[16]) {
+    return (v16){sum_lanes_eight(x), sum_lanes_eight(x + 8)};
+}
 
 /* Bytes of elements in their order: within fours of lanes, then these. */
 static inline v16 b_order(v16 x) {
-    const __m256i turn = _mm256_broadcastsi128_si256(
+    const __m256i fours = _mm256_broadcastsi128_si256(
         _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-    const __m256i a = _mm256_shuffle_epi8(x.a, turn), b = _mm256_shuffle_epi8(x.b, turn);
+    const __m256i a = _mm256_shuffle_epi8(x.a, fours), b = _mm256_shuffle_epi8(x.b, fours);
     return (v16){_mm256_permutevar8x32_epi32(_mm256_unpacklo_epi32(a, b), order),
                  _mm256_permutevar8x32_epi32(_mm256_unpackhi_epi32(a, b), order)};
 }

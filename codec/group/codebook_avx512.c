@@ -33,7 +33,7 @@ static inline __m512 fold4(__m512 a, __m512 b) {
     return _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)),
                          _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)));
 }
-static inline v16 f_fold(const v16 x[16]) {
+static inline v16 f_sum_lanes(const v16 x[16]) {
     __m512 q[4];
     for (int i = 0; i < 4; i++) q[i] = fold8(fold16(x[i], x[i + 4]), fold16(x[i + 8], x[i + 12]));
     const __m512 a = fold4(q[0], q[1]), b = fold4(q[2], q[3]);

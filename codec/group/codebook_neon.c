@@ -56,7 +56,7 @@ static inline float32x4_t fold4(float32x4_t x, float32x4_t y) {
     return vaddq_f32(vcombine_f32(vget_low_f32(x), vget_low_f32(y)),
                      vcombine_f32(vget_high_f32(x), vget_high_f32(y)));
 }
-static inline v16 f_fold(const v16 x[16]) {
+static inline v16 f_sum_lanes(const v16 x[16]) {
     v16 r;
     for (int q = 0; q < 4; q++)
         r.val[q] = I(vpaddq_f32(fold4(fold16(x[4 * q]), fold16(x[4 * q + 1])),

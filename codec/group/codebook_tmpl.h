@@ -3,8 +3,8 @@
  *
  * The including file has the lanes and defines, beside them: v_up and w_shr (shifts of 32 and of 64
  * bits), b_add and b_look (bytes), look8 and look16 (floats of a table in one vector), f_cut
- * (towards 0), f_step (2 * code + (v >= threshold)), f_fold (the sums of 16 vectors, lanes halved
- * as group/codebook.c does it), b_order and put_words (codes to memory), take64 (and back).
+ * (towards 0), f_step (2 * code + (v >= threshold)), f_sum_lanes (the sums of 16 vectors, lanes
+ * halved as group/codebook.c does it), b_order and put_words (codes to memory), take64 (and back).
  *
  * Work goes in strips of up to 16 groups, which the first-level cache holds: their maxima and sums,
  * then all scales at once, one group to a lane, then codes. The bytes of four vectors of codes are
@@ -165,7 +165,7 @@ ALWAYS void put_unit(const struct book *b, uint8_t *to, v16 codes, unsigned n) {
 struct strip {
     const struct pithi_group_setting *set;
     const uint8_t *value;
-    const uint8_t *ahead; /* what is read next, to be fetched while codes are made */
+    const uint8_t *prefetch; /* what is read next, to be fetched while codes are made */
     uint8_t *codes, *scales;
     size_t groups, size;
     _Alignas(64) uint32_t largest[STRIP];
@@ -185,7 +185,7 @@ ALWAYS v16 maxima_of(v16 x[STRIP]) {
     return v_largest_all(q);
 }
 
-/* Largest magnitudes, and, when asked for, sums of magnitudes. */
+/* Largest magnitudes, and, when requested, sums of magnitudes. */
 ALWAYS void measure(struct strip *s, uint32_t dtype, bool sums, v16 *sum) {
     v16 m[STRIP], t[STRIP];
     for (size_t g = 0; g < STRIP; g++) {
@@ -202,7 +202,7 @@ ALWAYS void measure(struct strip *s, uint32_t dtype, bool sums, v16 *sum) {
         t[g] = all;
     }
     set16(s->largest, maxima_of(m));
-    *sum = sums ? f_fold(t) : v_set(0);
+    *sum = sums ? f_sum_lanes(t) : v_set(0);
 }
 
 ALWAYS v16 round_step(uint32_t dtype, v16 x) {
@@ -233,8 +233,8 @@ static void put_blank(const struct strip *s, size_t g) {
     memset(s->codes + g * bytes, 0, bytes);
 }
 
-ALWAYS bool skipped(const struct strip *s, uint32_t odd, size_t g) {
-    if (odd >> g & 1) return true;
+ALWAYS bool skipped(const struct strip *s, uint32_t irregular, size_t g) {
+    if (irregular >> g & 1) return true;
     if (s->scale[g] != 0) return false;
     put_blank(s, g);
     return true;
@@ -253,15 +253,15 @@ static void put_scales(const struct strip *s, v16 scale) {
 
 /* ---- Normal float -----------------------------------------------------------------------------*/
 
-ALWAYS void encode_nf(struct strip *s, const struct book *b, uint32_t dtype, uint32_t odd) {
+ALWAYS void encode_nf(struct strip *s, const struct book *b, uint32_t dtype, uint32_t irregular) {
     for (size_t g = 0; g < s->groups; g++) {
-        if (skipped(s, odd, g)) continue;
+        if (skipped(s, irregular, g)) continue;
         const v16 cells = v_spread(&s->cells[g]);
         uint8_t *to = s->codes + g * s->size * b->bits / 8;
         size_t i = g * s->size;
         v16 x[4];
         for (; i + UNIT <= (g + 1) * s->size; i += UNIT, to += UNIT * b->bits / 8) {
-            fetch_unit(s->ahead + i * width(dtype), UNIT * width(dtype));
+            fetch_unit(s->prefetch + i * width(dtype), UNIT * width(dtype));
             load_unit(x, dtype, s->value, i, 4);
             put_unit(b, to, nearest64(b, x, cells), 4);
         }
@@ -308,7 +308,7 @@ ALWAYS void lloyd_group(struct sums *t, const struct strip *s, const struct book
     v16 x[4];
     t->with_value = t->with_itself = t->level = t->mixed = t->first = v_set(0);
     for (; i + UNIT <= (g + 1) * s->size; i += UNIT, to += UNIT * b->bits / 8) {
-        fetch_unit(s->ahead + i * width(dtype), UNIT * width(dtype));
+        fetch_unit(s->prefetch + i * width(dtype), UNIT * width(dtype));
         load_unit(x, dtype, s->value, i, 4);
         lloyd_unit(t, b, x, c, to, 4, i == g * s->size);
     }
@@ -346,7 +346,7 @@ static __attribute__((noinline)) bool reproduced(const struct strip *s, const st
 }
 
 /* Sets `fixed` and `guess`. Only where the largest value is reproduced others can all be. */
-ALWAYS void guess_scales(struct strip *s, const struct book *b, uint32_t dtype, uint32_t odd,
+ALWAYS void guess_scales(struct strip *s, const struct book *b, uint32_t dtype, uint32_t irregular,
                          v16 sum) {
     const v16 m = get16(s->largest), scale = get16(s->scale);
     const v16 k = cell_numbers(b, cell16(m, get16(s->cells)));
@@ -358,53 +358,54 @@ ALWAYS void guess_scales(struct strip *s, const struct book *b, uint32_t dtype, 
     set16(s->fixed, v_set(0));
     for (size_t g = 0; g < s->groups; g++) {
         v16 sums[STRIP];
-        if (miss[g] || odd >> g & 1 || s->scale[g] == 0) continue;
+        if (miss[g] || irregular >> g & 1 || s->scale[g] == 0) continue;
         if (!reproduced(s, b, dtype, g, &sums[0])) continue;
         for (size_t j = 1; j < STRIP; j++) sums[j] = v_set(0);
-        if (v_first(steady(s, b, f_fold(sums)))) continue;
+        if (v_first(steady(s, b, f_sum_lanes(sums)))) continue;
         s->fixed[g] = 1;
         s->guess[g] = s->cells[g];
     }
 }
 
-/* The scales of least squares where they settle; sets `again`. */
+/* The scales of least squares where they are idempotent; sets `again`. */
 ALWAYS v16 choose_scales(struct strip *s, const struct book *b, uint32_t dtype) {
-    const v16 found = get16(s->scale), none = v_set(0);
-    const v16 scale =
-        round_step(s->set->scale_dtype, f_div(f_fold(s->with_value), f_fold(s->with_itself)));
+    const v16 previous = get16(s->scale), none = v_set(0);
+    const v16 scale = round_step(s->set->scale_dtype,
+                                 f_div(f_sum_lanes(s->with_value), f_sum_lanes(s->with_itself)));
     const v16 widest = f_mul(get16(s->largest), get16(s->guess));
-    v16 good = v_and(steady(s, b, f_fold(s->level)), v_greater(scale, none));
+    v16 good = v_and(steady(s, b, f_sum_lanes(s->level)), v_greater(scale, none));
     good = v_and(good, v_greater(v_set(PITHI_F32_INF), magnitude16(top_of(b, dtype, scale))));
     good = v_and(good, v_greater(v_set(pithi_bits(b->plain.widest)), widest));
     good = v_and(good, v_greater(maxima_of(s->mixed), none));
-    const v16 fixed = v_greater(get16(s->fixed), none), coded = v_greater(found, none);
+    const v16 fixed = v_greater(get16(s->fixed), none), coded = v_greater(previous, none);
     const v16 bad = v_xor(good, v_set(~0u)), free = v_xor(fixed, v_set(~0u));
     set16(s->again, v_and(v_and(bad, free), coded));
     good = v_and(v_and(good, free), coded);
-    return v_xor(found, v_and(v_xor(found, scale), good));
+    return v_xor(previous, v_and(v_xor(previous, scale), good));
 }
 
 static __attribute__((noinline)) void encode_again(struct strip *s, const struct book *b,
-                                                   uint32_t dtype, uint32_t odd) {
+                                                   uint32_t dtype, uint32_t irregular) {
     struct sums unused;
     for (size_t g = 0; g < s->groups; g++)
-        if (s->again[g] && !(odd >> g & 1)) lloyd_group(&unused, s, b, dtype, g, s->cells[g]);
+        if (s->again[g] && !(irregular >> g & 1)) lloyd_group(&unused, s, b, dtype, g, s->cells[g]);
 }
 
-ALWAYS void encode_lloyd(struct strip *s, const struct book *b, uint32_t dtype, uint32_t odd,
+ALWAYS void encode_lloyd(struct strip *s, const struct book *b, uint32_t dtype, uint32_t irregular,
                          v16 sum) {
-    guess_scales(s, b, dtype, odd, sum);
+    guess_scales(s, b, dtype, irregular, sum);
     for (size_t g = 0; g < STRIP; g++) {
         struct sums t;
         t.with_value = t.with_itself = t.level = t.mixed = v_set(0);
-        if (g < s->groups && !skipped(s, odd, g)) lloyd_group(&t, s, b, dtype, g, s->guess[g]);
+        if (g < s->groups && !skipped(s, irregular, g))
+            lloyd_group(&t, s, b, dtype, g, s->guess[g]);
         s->with_value[g] = t.with_value;
         s->with_itself[g] = t.with_itself;
         s->level[g] = t.level;
         s->mixed[g] = t.mixed;
     }
     const v16 scale = choose_scales(s, b, dtype);
-    if (v_reduce_maxu(get16(s->again))) encode_again(s, b, dtype, odd);
+    if (v_reduce_maxu(get16(s->again))) encode_again(s, b, dtype, irregular);
     put_scales(s, scale);
 }
 
@@ -415,21 +416,21 @@ ALWAYS void encode_strip(struct pithi_group_job *job, const struct book *b, size
     struct strip s;
     s.set = &job->set;
     s.value = (const uint8_t *)job->value + first * width(dtype);
-    s.ahead = job->ahead ? (const uint8_t *)job->ahead + first * width(dtype)
-                         : s.value + groups * size * width(dtype);
+    s.prefetch = job->prefetch ? (const uint8_t *)job->prefetch + first * width(dtype)
+                               : s.value + groups * size * width(dtype);
     s.codes = job->codes + first * b->bits / 8;
     s.scales = job->scales + pithi_group_scale_bytes(&job->set, first);
     s.groups = groups;
     s.size = size;
     v16 sum;
     measure(&s, dtype, !nf, &sum);
-    const uint32_t odd = reach(&s, b, dtype, nf ? 1.0f : (float)PITHI_CELLS_A_UNIT);
+    const uint32_t irregular = reach(&s, b, dtype, nf ? 1.0f : (float)PITHI_CELLS_A_UNIT);
     if (nf)
-        encode_nf(&s, b, dtype, odd);
+        encode_nf(&s, b, dtype, irregular);
     else
-        encode_lloyd(&s, b, dtype, odd, sum);
+        encode_lloyd(&s, b, dtype, irregular, sum);
     for (size_t g = 0; g < groups; g++)
-        if (odd >> g & 1) scalar_part(job, first + g * size, size, pithi_codebook_encode_c);
+        if (irregular >> g & 1) scalar_part(job, first + g * size, size, pithi_codebook_encode_c);
 }
 
 ALWAYS void encode_all(struct pithi_group_job *job, uint32_t dtype, bool nf) {
@@ -588,7 +589,7 @@ ALWAYS void decode_all(struct pithi_group_job *job, uint32_t dtype, bool streame
 }
 
 static void codebook_decode(struct pithi_group_job *job) {
-    const bool streamed = job->stream && job->out_dtype == PITH_F32 && v_stream_fits(job->out);
+    const bool streamed = job->nontemporal && job->out_dtype == PITH_F32 && v_stream_fits(job->out);
     if (!job->out)
         pithi_codebook_decode_c(job);
     else if (job->out_dtype == PITH_F32 && streamed)

@@ -70,7 +70,7 @@ static void correlate(const struct pithi_group_job *job, const struct group *g,
     int32_t squares = 0;
     for (size_t i = 0; i < g->count; i++) {
         const float d = difference(job, g->first + i);
-        const float v = pithi_float(pithi_bits(d) ^ s->turn) * s->reciprocal;
+        const float v = pithi_float(pithi_bits(d) ^ s->sign) * s->reciprocal;
         const int q = pithi_clamp(pithi_round_even(v * s->factor[k]), s->least, s->most);
         lane[i % LANES] += v * (float)q;
         squares += q * q;
@@ -96,7 +96,7 @@ static void search_scale(const struct pithi_group_job *job, struct group *g) {
     g->grid.reciprocal = 1.0f / g->grid.scale;
 }
 
-/* ---- Settled groups --------------------------------------------------------------------------*/
+/* ---- Idempotent groups -----------------------------------------------------------------------*/
 
 /* Sums run over 16 lanes (element i in lane i % 16, in order), then over halves of the lanes, so
  * that vectors can form them. */
@@ -203,7 +203,7 @@ void pithi_group_each_run(const struct pithi_group_job *like, struct pithi_group
         job.value = run[i].value;
         job.codes = run[i].codes;
         job.scales = run[i].scales;
-        job.ahead = i + 2 < runs ? run[i + 2].value : NULL;
+        job.prefetch = i + 2 < runs ? run[i + 2].value : NULL;
         job.poisoned = run[i].poisoned;
         encode(&job);
         run[i].poisoned = job.poisoned;

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * doc/FORMAT.md, section Group quantizer and appendices A.2 to A.4, states the arithmetic, and
- * appendix B proves its bounds; group.c is the same text in C; the kernels reproduce it byte for
+ * appendix B proves its bounds; group.c is the scalar reference; the kernels reproduce it byte for
  * byte. */
 #ifndef PITHI_GROUP_GROUP_H
 #define PITHI_GROUP_GROUP_H
@@ -42,14 +42,15 @@ struct pithi_group_job {
             uint64_t poisoned;       /* result, added to */
         };
     };
-    const void *ahead; /* encode: what the caller reads next, when value is in the cache; or NULL */
-    void *out;         /* decode */
+    const void
+        *prefetch; /* encode: what the caller reads next, when value is in the cache; or NULL */
+    void *out;     /* decode */
     void *base;
     uint32_t value_dtype, out_dtype, base_dtype; /* PITH_F32, PITH_BF16, PITH_F16; base: or NONE */
     bool update;
     /* What is made (out; codes and scales) is large and will not be read soon: non-temporal
      * stores pay. */
-    bool stream;
+    bool nontemporal;
     struct pithi_random random; /* encode, stochastic */
     uint64_t first;             /* number of the first element, for random bits */
     uint64_t saturated;         /* result, added to */
@@ -60,11 +61,11 @@ struct pithi_group_job {
  * wait until all codes of the block before are on their way to memory. */
 PITHI_INLINE void pithi_group_job_open(struct pithi_group_job *job, struct pithi_random random) {
     job->count = 0;
-    job->value = job->ahead = NULL;
+    job->value = job->prefetch = NULL;
     job->out = job->base = NULL;
     job->codes = job->scales = NULL;
     job->value_dtype = job->out_dtype = job->base_dtype = PITH_NONE;
-    job->update = job->stream = false;
+    job->update = job->nontemporal = false;
     job->random = random;
     job->first = 0;
     job->saturated = job->poisoned = 0;

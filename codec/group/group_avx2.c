@@ -139,12 +139,12 @@ static inline void put_codes(uint8_t *to, size_t step, __m256i x, __m256i y) {
 }
 
 /* The low bits of each lane of q[0..3], in order. */
-static inline void pack64(uint8_t *to, size_t room, const struct packing *p, const v16 q[4],
-                          bool stream) {
+static inline void pack64(uint8_t *to, size_t capacity, const struct packing *p, const v16 q[4],
+                          bool nontemporal) {
     const __m256i x = pack32(p, q[0], q[1]), y = pack32(p, q[2], q[3]);
-    if (stream) {
+    if (nontemporal) {
         stream_codes(to, p->bits, x, y);
-    } else if (room >= 64) {
+    } else if (capacity >= 64) {
         put_codes(to, 2 * p->bits, x, y);
     } else {
         uint8_t bytes[64];
@@ -169,7 +169,8 @@ static inline v16 signed_bytes(const uint8_t *from) {
                  _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(from + 8)))};
 }
 
-static inline void unpack64(v16 q[4], const uint8_t *from, size_t room, const struct packing *p) {
+static inline void unpack64(v16 q[4], const uint8_t *from, size_t capacity,
+                            const struct packing *p) {
     uint8_t bytes[64];
     if (p->bits == 8 && p->symmetric) {
         q[0] = signed_bytes(from);
@@ -178,7 +179,7 @@ static inline void unpack64(v16 q[4], const uint8_t *from, size_t room, const st
         q[3] = signed_bytes(from + 48);
         return;
     }
-    if (room < 64) from = memcpy(bytes, from, 8 * (size_t)p->bits);
+    if (capacity < 64) from = memcpy(bytes, from, 8 * (size_t)p->bits);
     q[0] = unpack16(from, p);
     q[1] = unpack16(from + 2 * p->bits, p);
     q[2] = unpack16(from + 4 * p->bits, p);
@@ -202,5 +203,5 @@ void pithi_group_bind_avx2(struct pithi_kernels *k) {
     k->rotate_encode = rotate_encode;
     k->rotate = rotate;
     k->unrotate = unrotate;
-    k->unrotate_stream = unrotate_stream;
+    k->unrotate_nontemporal = unrotate_nontemporal;
 }

@@ -9,8 +9,8 @@
 
 #define OWN_TRANSFORM32
 /* For every stride the lower values of its pairs come into one vector, the upper ones into the
- * other. That turns the bits of an element's number; stride 16 finds them turned all the way, and
- * takes even and odd places in their order. */
+ * other. That rotates the bits of an element's number; stride 16 meets them rotated all the way,
+ * and takes even and odd places in their order. */
 static inline __attribute__((always_inline)) void stride(v16 v[2], __m512 low, __m512 high) {
     v[0] = I(_mm512_add_ps(low, high));
     v[1] = I(_mm512_sub_ps(low, high));
@@ -59,7 +59,7 @@ static inline __attribute__((always_inline)) void butterfly4(v16 *a, v16 *b, v16
     *d = f_sub(y, z);
 }
 /* Rows and columns of four vectors: of values in each quarter, or of the quarters. */
-static inline __attribute__((always_inline)) void turn_values(v16 *a, v16 *b, v16 *c, v16 *d) {
+static inline __attribute__((always_inline)) void transpose_values(v16 *a, v16 *b, v16 *c, v16 *d) {
     const v16 p = _mm512_unpacklo_epi32(*a, *b), q = _mm512_unpackhi_epi32(*a, *b);
     const v16 r = _mm512_unpacklo_epi32(*c, *d), s = _mm512_unpackhi_epi32(*c, *d);
     *a = _mm512_unpacklo_epi64(p, r);
@@ -67,7 +67,8 @@ static inline __attribute__((always_inline)) void turn_values(v16 *a, v16 *b, v1
     *c = _mm512_unpacklo_epi64(q, s);
     *d = _mm512_unpackhi_epi64(q, s);
 }
-static inline __attribute__((always_inline)) void turn_quarters(v16 *a, v16 *b, v16 *c, v16 *d) {
+static inline __attribute__((always_inline)) void transpose_quarters(v16 *a, v16 *b, v16 *c,
+                                                                     v16 *d) {
     const v16 p = _mm512_shuffle_i32x4(*a, *b, 0x88), q = _mm512_shuffle_i32x4(*a, *b, 0xDD);
     const v16 r = _mm512_shuffle_i32x4(*c, *d, 0x88), s = _mm512_shuffle_i32x4(*c, *d, 0xDD);
     *a = _mm512_shuffle_i32x4(p, r, 0x88);
@@ -83,12 +84,12 @@ static inline __attribute__((always_inline)) void two_strides(v16 v[8]) {
 }
 /* The same four across each other, with fewer shuffles, leaving value i of run r in quarter i % 4,
  * place r, of vector i / 4 % 4 * 2 + i / 16. */
-static inline __attribute__((always_inline)) void f_transform32x4_turned(v16 v[8]) {
-    turn_values(v, v + 2, v + 4, v + 6);
-    turn_values(v + 1, v + 3, v + 5, v + 7);
+static inline __attribute__((always_inline)) void f_transform32x4_transposed(v16 v[8]) {
+    transpose_values(v, v + 2, v + 4, v + 6);
+    transpose_values(v + 1, v + 3, v + 5, v + 7);
     two_strides(v);
-    turn_quarters(v, v + 2, v + 4, v + 6);
-    turn_quarters(v + 1, v + 3, v + 5, v + 7);
+    transpose_quarters(v, v + 2, v + 4, v + 6);
+    transpose_quarters(v + 1, v + 3, v + 5, v + 7);
     two_strides(v);
     butterfly4(v, v + 1, v + 2, v + 3);
     butterfly4(v + 4, v + 5, v + 6, v + 7);
@@ -128,7 +129,7 @@ struct packing {
      * i / 2 % 4 and pair i % 2 of its values: at 32 * half + 16 * pair + 4 * four + run. 8 bits:
      * where that of value i % 16 of run i / 16 lies in a half, 16 * (i % 4) + 4 * (i / 4 % 4) +
      * i / 16. */
-    __m512i turned;
+    __m512i transposed;
     __m512i pick[4];
     /* Of codes that were narrowed lane by lane: where every four of them lie; 4 bits: where byte i
      * of pairs lies, 16 * (i / 2 % 4) + 4 * (i / 8) + 2 * (i % 2); 2 bits: of fours, in every 16
@@ -185,13 +186,13 @@ static inline __attribute__((always_inline)) void packing_make(struct packing *p
     p->gather = _mm512_or_si512(
         _mm512_slli_epi16(_mm512_and_si512(stretched(0, 0), _mm512_set1_epi8(7)), 3),
         _mm512_srli_epi16(_mm512_and_si512(stretched(0, 0), _mm512_set1_epi8(56)), 3));
-    p->turned = _mm512_broadcast_i32x4(
+    p->transposed = _mm512_broadcast_i32x4(
         bits == 8 ? _mm_setr_epi8(0, 16, 32, 48, 4, 20, 36, 52, 8, 24, 40, 56, 12, 28, 44, 60)
                   : _mm_setr_epi8(0, 16, 4, 20, 8, 24, 12, 28, 32, 48, 36, 52, 40, 56, 44, 60));
-    p->turned = _mm512_add_epi8(
-        p->turned, _mm512_setr_epi32(0, 0, 0, 0, 0x01010101, 0x01010101, 0x01010101, 0x01010101,
-                                     0x02020202, 0x02020202, 0x02020202, 0x02020202, 0x03030303,
-                                     0x03030303, 0x03030303, 0x03030303));
+    p->transposed = _mm512_add_epi8(
+        p->transposed, _mm512_setr_epi32(0, 0, 0, 0, 0x01010101, 0x01010101, 0x01010101, 0x01010101,
+                                         0x02020202, 0x02020202, 0x02020202, 0x02020202, 0x03030303,
+                                         0x03030303, 0x03030303, 0x03030303));
     p->levels = f_from_i(_mm512_sub_epi32(lane, _mm512_add_epi32(sign, sign)));
     p->nibbles = _mm512_slli_epi32(_mm512_and_si512(lane, _mm512_set1_epi32(7)), 2);
     for (int k = 0; k < 4; k++)
@@ -234,14 +235,15 @@ static inline void stream_codes(uint8_t *to, unsigned bits, __m512i x) {
     if (bits == 8) _mm_stream_si128(p + 3, _mm512_extracti32x4_epi32(x, 3));
 }
 
-static inline void put_codes(uint8_t *to, size_t room, unsigned bits, __m512i x, bool stream) {
-    if (stream) {
+static inline void put_codes(uint8_t *to, size_t capacity, unsigned bits, __m512i x,
+                             bool nontemporal) {
+    if (nontemporal) {
         stream_codes(to, bits, x);
     } else if (bits == 4) {
         _mm256_storeu_si256((__m256i *)to, _mm512_castsi512_si256(x));
     } else if (bits == 2) {
         _mm_storeu_si128((__m128i *)to, _mm512_castsi512_si128(x));
-    } else if (bits == 8 || room >= 64) {
+    } else if (bits == 8 || capacity >= 64) {
         _mm512_storeu_si512(to, x); /* bytes past 8 * bits are written again by the next unit */
     } else {
         _mm512_mask_storeu_epi8(to, ~UINT64_C(0) >> (64 - 8 * bits), x);
@@ -262,8 +264,8 @@ static inline __m512i bytes_of(const v16 x[4], bool third) {
 }
 
 /* x: 64 codes, one to a byte. */
-static inline void pack_ordered(uint8_t *to, size_t room, const struct packing *p, __m512i x,
-                                bool stream) {
+static inline void pack_ordered(uint8_t *to, size_t capacity, const struct packing *p, __m512i x,
+                                bool nontemporal) {
     if (p->bits < 8) {
         x = _mm512_madd_epi16(_mm512_maddubs_epi16(p->pairs, x), p->quads);
         const __m512i high = _mm512_srli_epi64(x, 32);
@@ -272,71 +274,73 @@ static inline void pack_ordered(uint8_t *to, size_t room, const struct packing *
                                       0xEA);
         x = _mm512_permutexvar_epi8(p->squeeze, x);
     }
-    put_codes(to, room, p->bits, x, stream);
+    put_codes(to, capacity, p->bits, x, nontemporal);
 }
 
 /* x: of bytes_of. */
-static inline void pack_bytes(uint8_t *to, size_t room, const struct packing *p, __m512i x,
-                              bool stream) {
+static inline void pack_bytes(uint8_t *to, size_t capacity, const struct packing *p, __m512i x,
+                              bool nontemporal) {
     if (p->bits == 4) { /* a 64-bit lane's high half goes above the nibbles of its low half */
         x = _mm512_ternarylogic_epi64(p->mask, x, _mm512_srli_epi64(x, 28), 0xCA);
-        put_codes(to, room, 4, _mm512_permutexvar_epi8(p->gather, x), stream);
+        put_codes(to, capacity, 4, _mm512_permutexvar_epi8(p->gather, x), nontemporal);
         return;
     }
-    pack_ordered(to, room, p, v_and(_mm512_permutexvar_epi8(p->order, x), p->mask), stream);
+    pack_ordered(to, capacity, p, v_and(_mm512_permutexvar_epi8(p->order, x), p->mask),
+                 nontemporal);
 }
 
 /* The low bits of each lane of q[0..3], in order; of pack64_high: its bits from 16 up. */
-static inline void pack64(uint8_t *to, size_t room, const struct packing *p, const v16 q[4],
-                          bool stream) {
-    pack_bytes(to, room, p, bytes_of(q, false), stream);
+static inline void pack64(uint8_t *to, size_t capacity, const struct packing *p, const v16 q[4],
+                          bool nontemporal) {
+    pack_bytes(to, capacity, p, bytes_of(q, false), nontemporal);
 }
-static inline void pack64_high(uint8_t *to, size_t room, const struct packing *p, const v16 q[4],
-                               bool stream) {
-    pack_bytes(to, room, p, bytes_of(q, true), stream);
+static inline void pack64_high(uint8_t *to, size_t capacity, const struct packing *p,
+                               const v16 q[4], bool nontemporal) {
+    pack_bytes(to, capacity, p, bytes_of(q, true), nontemporal);
 }
 
 /* The same for lanes that are the codes as integers. */
-static inline void pack64_whole(uint8_t *to, size_t room, const struct packing *p, const v16 q[4],
-                                bool stream) {
+static inline void pack64_whole(uint8_t *to, size_t capacity, const struct packing *p,
+                                const v16 q[4], bool nontemporal) {
     const __m512i low = _mm512_packs_epi32(q[0], q[1]), high = _mm512_packs_epi32(q[2], q[3]);
     const __m512i x = p->symmetric ? v_and(_mm512_packs_epi16(low, high), p->mask)
                                    : _mm512_packus_epi16(low, high);
     if (p->bits == 4) {
         const __m512i pairs = _mm512_maddubs_epi16(p->pairs, x);
-        put_codes(to, room, 4, _mm512_permutexvar_epi8(p->whole, pairs), stream);
+        put_codes(to, capacity, 4, _mm512_permutexvar_epi8(p->whole, pairs), nontemporal);
     } else if (p->bits == 2) {
         const __m512i fours = _mm512_madd_epi16(_mm512_maddubs_epi16(p->pairs, x), p->quads);
-        put_codes(to, room, 2, _mm512_permutexvar_epi8(p->whole, fours), stream);
+        put_codes(to, capacity, 2, _mm512_permutexvar_epi8(p->whole, fours), nontemporal);
     } else {
-        pack_ordered(to, room, p, _mm512_permutexvar_epi32(p->fours, x), stream);
+        pack_ordered(to, capacity, p, _mm512_permutexvar_epi32(p->fours, x), nontemporal);
     }
 }
 
-/* Four runs of 32 values transformed, turned in the order that pack_rotated takes their codes,
+/* Four runs of 32 values transformed, transposed to the order that pack_rotated takes their codes,
  * which are integers. */
-static inline bool turns(unsigned bits) { return bits == 4 || bits == 8; }
-static inline __attribute__((always_inline)) void rotate_runs(v16 v[8], unsigned bits, bool turn) {
-    if (turns(bits) && turn)
-        f_transform32x4_turned(v);
+static inline bool has_transposed(unsigned bits) { return bits == 4 || bits == 8; }
+static inline __attribute__((always_inline)) void rotate_runs(v16 v[8], unsigned bits,
+                                                              bool transposed) {
+    if (has_transposed(bits) && transposed)
+        f_transform32x4_transposed(v);
     else
         f_transform32x4(v);
 }
 /* a, b: of values 0..15 and 16..31 of every run, in bytes. */
 static inline void put_runs8(uint8_t *to, const struct packing *p, __m512i a, __m512i b,
-                             bool stream) {
+                             bool nontemporal) {
     const __m512i low = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
     const __m512i high = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
-    a = _mm512_permutexvar_epi8(p->turned, a);
-    b = _mm512_permutexvar_epi8(p->turned, b);
-    put_codes(to, 128, 8, _mm512_permutex2var_epi64(a, low, b), stream);
-    put_codes(to + 64, 64, 8, _mm512_permutex2var_epi64(a, high, b), stream);
+    a = _mm512_permutexvar_epi8(p->transposed, a);
+    b = _mm512_permutexvar_epi8(p->transposed, b);
+    put_codes(to, 128, 8, _mm512_permutex2var_epi64(a, low, b), nontemporal);
+    put_codes(to + 64, 64, 8, _mm512_permutex2var_epi64(a, high, b), nontemporal);
 }
-static inline void pack_rotated(uint8_t *to, size_t room, const struct packing *p, const v16 q[8],
-                                bool stream) {
-    if (!turns(p->bits)) {
-        pack64(to, room, p, q, stream);
-        pack64(to + 8 * p->bits, room - 8 * p->bits, p, q + 4, stream);
+static inline void pack_rotated(uint8_t *to, size_t capacity, const struct packing *p,
+                                const v16 q[8], bool nontemporal) {
+    if (!has_transposed(p->bits)) {
+        pack64(to, capacity, p, q, nontemporal);
+        pack64(to + 8 * p->bits, capacity - 8 * p->bits, p, q + 4, nontemporal);
         return;
     }
     const __m512i a =
@@ -344,22 +348,23 @@ static inline void pack_rotated(uint8_t *to, size_t room, const struct packing *
     const __m512i b =
         _mm512_packs_epi16(_mm512_packs_epi32(q[1], q[3]), _mm512_packs_epi32(q[5], q[7]));
     if (p->bits == 8) {
-        put_runs8(to, p, a, b, stream);
+        put_runs8(to, p, a, b, nontemporal);
         return;
     }
     const __m512i even = _mm512_shuffle_i32x4(a, b, 0x88), odd = _mm512_shuffle_i32x4(a, b, 0xDD);
     const __m512i x = _mm512_ternarylogic_epi32(p->mask, even, _mm512_slli_epi32(odd, 4), 0xCA);
-    put_codes(to, room, 8, _mm512_permutexvar_epi8(p->turned, x), stream);
+    put_codes(to, capacity, 8, _mm512_permutexvar_epi8(p->transposed, x), nontemporal);
 }
 
 /* Masked loads are slow on some CPUs: only where the codes end. */
-static inline __m512i get_codes(const uint8_t *from, size_t room, const struct packing *p) {
+static inline __m512i get_codes(const uint8_t *from, size_t capacity, const struct packing *p) {
     if (p->bits == 4) return _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)from));
-    if (room >= 64) return _mm512_loadu_si512(from);
+    if (capacity >= 64) return _mm512_loadu_si512(from);
     return _mm512_maskz_loadu_epi8(p->present, from);
 }
 
-static inline void unpack64(v16 q[4], const uint8_t *from, size_t room, const struct packing *p) {
+static inline void unpack64(v16 q[4], const uint8_t *from, size_t capacity,
+                            const struct packing *p) {
     if (p->bits == 8 && p->symmetric) {
         const __m128i *const bytes = (const __m128i *)from;
         q[0] = _mm512_cvtepi8_epi32(_mm_loadu_si128(bytes));
@@ -368,7 +373,7 @@ static inline void unpack64(v16 q[4], const uint8_t *from, size_t room, const st
         q[3] = _mm512_cvtepi8_epi32(_mm_loadu_si128(bytes + 3));
         return;
     }
-    __m512i x = _mm512_permutexvar_epi8(p->spread, get_codes(from, room, p));
+    __m512i x = _mm512_permutexvar_epi8(p->spread, get_codes(from, capacity, p));
     x = v_and(_mm512_multishift_epi64_epi8(p->shifts, x), p->mask);
     /* Sign extension, for bytes: symmetric codes of 8 bits end in the sign bit already. */
     x = _mm512_sub_epi8(_mm512_xor_si512(x, p->half), p->half);
@@ -399,11 +404,11 @@ static inline __m512i table_of(const struct packing *p, const float *scale, cons
 /* Codes times the scale of their 16 elements, and their zero point on top. */
 #define OWN_PRODUCTS
 static inline __attribute__((always_inline)) void products(v16 x[4], const uint8_t *from,
-                                                           size_t room, const struct packing *p,
+                                                           size_t capacity, const struct packing *p,
                                                            const float *const scale[4],
                                                            const float *const zero[4]) {
     if (p->bits == 4) {
-        const __m512i codes = get_codes(from, room, p);
+        const __m512i codes = get_codes(from, capacity, p);
         const __m512i table = table_of(p, scale[0], zero[0]);
         const bool one = scale[0] == scale[3];
         x[0] = look_up(codes, table, p, p->pick[0]);
@@ -412,7 +417,7 @@ static inline __attribute__((always_inline)) void products(v16 x[4], const uint8
         x[3] = look_up(codes, one ? table : table_of(p, scale[3], zero[3]), p, p->pick[3]);
         return;
     }
-    unpack64(x, from, room, p);
+    unpack64(x, from, capacity, p);
     x[0] = product(x[0], scale[0], zero[0]);
     x[1] = product(x[1], scale[1], zero[1]);
     x[2] = product(x[2], scale[2], zero[2]);
@@ -428,7 +433,7 @@ static inline __attribute__((always_inline)) void halves(v16 x[2], uint32_t dtyp
                                                          const struct packing *p,
                                                          const float *scale, const float *zero) {
     const __m512i codes = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)from));
-    const __m512i turn = _mm512_set1_epi32(0x00040000);
+    const __m512i shift = _mm512_set1_epi32(0x00040000);
     const v16 values = table_of(p, scale, zero);
     const __m256i half = dtype == PITH_F16
                              ? _mm512_cvtps_ph(F(values), _MM_FROUND_TO_NEAREST_INT)
@@ -437,8 +442,8 @@ static inline __attribute__((always_inline)) void halves(v16 x[2], uint32_t dtyp
     const __m512i low = _mm512_permutexvar_epi8(p->twice, codes);
     const __m512i high =
         _mm512_permutexvar_epi8(_mm512_or_si512(p->twice, _mm512_set1_epi8(16)), codes);
-    x[0] = _mm512_permutexvar_epi16(_mm512_srlv_epi16(low, turn), table);
-    x[1] = _mm512_permutexvar_epi16(_mm512_srlv_epi16(high, turn), table);
+    x[0] = _mm512_permutexvar_epi16(_mm512_srlv_epi16(low, shift), table);
+    x[1] = _mm512_permutexvar_epi16(_mm512_srlv_epi16(high, shift), table);
 }
 
 #include "group/group_encode_tmpl.h"
@@ -458,5 +463,5 @@ void pithi_group_bind_avx512(struct pithi_kernels *k) {
     k->rotate_encode = rotate_encode;
     k->rotate = rotate;
     k->unrotate = unrotate;
-    k->unrotate_stream = unrotate_stream;
+    k->unrotate_nontemporal = unrotate_nontemporal;
 }

@@ -12,15 +12,15 @@
 #include "group/channel.h"
 
 /* Columns of a strip; rows whose extremes or codes are taken together; rows that are fetched beside
- * scales; how far ahead rows of codes are fetched. */
-enum { STRIP = 1024, AT_ONCE = 8, BESIDE_SCALES = 4, CODE_ROWS_AHEAD = 2 };
+ * scales; the distance, in rows, at which codes are prefetched. */
+enum { STRIP = 1024, AT_ONCE = 8, BESIDE_SCALES = 4, PREFETCH_CODE_ROWS = 2 };
 
-/* What a loop is made for; constant in the common loops. bits 0: as the job has it. odd: some
+/* What a loop is made for; constant in the common loops. bits 0: as the job has it. irregular: some
  * values are beyond the last code. */
 struct column_variant {
     uint32_t vt;
     unsigned bits;
-    bool asymmetric, odd;
+    bool asymmetric, irregular;
 };
 
 /* Pointers to the strip's first column. */
@@ -28,10 +28,10 @@ struct strip {
     const uint8_t *value;
     const uint8_t *next; /* the strip that is encoded after this one; or NULL */
     uint8_t *out, *codes, *scales, *zeros;
-    int64_t row;          /* bytes from one of values to the next */
-    size_t columns, room; /* room: bytes of a row's codes from `codes` on */
-    size_t code_row;      /* bytes from one row of codes to the next */
-    bool odd;
+    int64_t row;              /* bytes from one of values to the next */
+    size_t columns, capacity; /* capacity: bytes of a row's codes from `codes` on */
+    size_t code_row;          /* bytes from one row of codes to the next */
+    bool irregular;
     _Alignas(64) float low[STRIP]; /* ordered at first, as the others of encode */
     float high[STRIP], scale[STRIP], zero[STRIP], reciprocal[STRIP], most[STRIP];
 };
@@ -60,8 +60,8 @@ static void open_strip(struct strip *s, const struct pithi_channel_job *job, siz
     s->columns = columns;
     s->row = job->stride * (int64_t)width(job->dtype);
     s->code_row = job->code_stride;
-    s->room = pithi_group_code_bytes(&job->set, job->columns) - first * job->set.bits / 8;
-    s->odd = false;
+    s->capacity = pithi_group_code_bytes(&job->set, job->columns) - first * job->set.bits / 8;
+    s->irregular = false;
 }
 
 /* ---- Fetching --------------------------------------------------------------------------------*/
@@ -154,7 +154,7 @@ static void clear_rest(float *p, size_t columns) {
     for (size_t c = columns; c % UNIT; c++) p[c] = 0;
 }
 
-static void settle_strip(struct strip *s, struct pithi_channel_job *job) {
+static void idempotent_strip(struct strip *s, struct pithi_channel_job *job) {
     const struct pithi_group_setting *set = &job->set;
     struct idempotent t;
     uint32_t poisoned = 0;
@@ -163,11 +163,12 @@ static void settle_strip(struct strip *s, struct pithi_channel_job *job) {
         const uint8_t *const next = s->next ? s->next + c * width(job->dtype) : NULL;
         if (next) fetch_rows(next, s->row, BESIDE_SCALES, 16, job->dtype);
         const size_t n = s->columns - c < 16 ? s->columns - c : 16;
-        const bool odd = set->asymmetric ? settle_ranges(&t, set, job->dtype, v_ordered(e.low),
-                                                         v_ordered(e.high), true, false)
-                                         : settle_sizes(&t, set, job->dtype, e.high, false);
-        if (odd) poisoned += settle_irregular(&t, set, job->dtype, 0, n);
-        s->odd = s->odd || odd;
+        const bool irregular = set->asymmetric
+                                   ? idempotent_ranges(&t, set, job->dtype, v_ordered(e.low),
+                                                       v_ordered(e.high), true, false)
+                                   : idempotent_magnitudes(&t, set, job->dtype, e.high, false);
+        if (irregular) poisoned += idempotent_slow_path(&t, set, job->dtype, 0, n);
+        s->irregular = s->irregular || irregular;
         memcpy(s->scale + c, t.scale, sizeof t.scale);
         memcpy(s->zero + c, t.zero, sizeof t.zero);
         memcpy(s->reciprocal + c, t.reciprocal, sizeof t.reciprocal);
@@ -194,7 +195,7 @@ ALWAYS void set_grid(struct grids *g, size_t k, const struct strip *s, size_t c,
                      struct column_variant w) {
     g->zero[k] = w.asymmetric ? lanes_at(s->zero, c + 16 * k) : v_set(0);
     g->reciprocal[k] = lanes_at(s->reciprocal, c + 16 * k);
-    g->most[k] = w.odd ? lanes_at(s->most, c + 16 * k) : v_set(0);
+    g->most[k] = w.irregular ? lanes_at(s->most, c + 16 * k) : v_set(0);
 }
 
 ALWAYS struct grids grids_at(const struct strip *s, size_t c, struct column_variant w) {
@@ -209,7 +210,7 @@ ALWAYS struct grids grids_at(const struct strip *s, size_t c, struct column_vari
 ALWAYS v16 column_code(const struct grids *g, size_t k, v16 x, struct column_variant w) {
     if (w.asymmetric) x = f_sub(x, g->zero[k]);
     x = f_mul(x, g->reciprocal[k]);
-    if (w.odd) {
+    if (w.irregular) {
         const v16 most = g->most[k];
         x = f_min(f_max(x, w.asymmetric ? v_set(0) : v_xor(most, v_set(0x80000000u))), most);
     }
@@ -217,11 +218,11 @@ ALWAYS v16 column_code(const struct grids *g, size_t k, v16 x, struct column_var
 }
 
 ALWAYS void column_unit(const struct grids *g, const struct packing *pack, const uint8_t *value,
-                        uint8_t *codes, size_t room, struct column_variant w) {
+                        uint8_t *codes, size_t capacity, struct column_variant w) {
     const v16 q[4] = {
         column_code(g, 0, load(w.vt, value, 0), w), column_code(g, 1, load(w.vt, value, 16), w),
         column_code(g, 2, load(w.vt, value, 32), w), column_code(g, 3, load(w.vt, value, 48), w)};
-    pack64_whole(codes, room, pack, q, false);
+    pack64_whole(codes, capacity, pack, q, false);
 }
 
 static __attribute__((noinline)) void column_rest(const struct strip *s, const struct packing *pack,
@@ -240,14 +241,14 @@ static __attribute__((noinline)) void column_rest(const struct strip *s, const s
 ALWAYS void code_rows(const struct strip *s, const struct packing *pack, const uint8_t *v,
                       uint8_t *codes, size_t rows, const uint8_t *fetch, struct column_variant w) {
     const size_t unit = UNIT * pack->bits / 8;
-    size_t c = 0, room = s->room;
-    for (; c + UNIT <= s->columns; c += UNIT, v += UNIT * width(w.vt), room -= unit) {
+    size_t c = 0, capacity = s->capacity;
+    for (; c + UNIT <= s->columns; c += UNIT, v += UNIT * width(w.vt), capacity -= unit) {
         const struct grids g = grids_at(s, c, w);
         if (fetch) fetch_rows(fetch + c * width(w.vt), s->row, AT_ONCE / 4, UNIT, w.vt);
         for (size_t k = 0; k < rows; k++) {
             uint8_t *const to = codes + k * s->code_row;
-            __builtin_prefetch(to + CODE_ROWS_AHEAD * s->code_row, 1);
-            column_unit(&g, pack, v + (int64_t)k * s->row, to, room, w);
+            __builtin_prefetch(to + PREFETCH_CODE_ROWS * s->code_row, 1);
+            column_unit(&g, pack, v + (int64_t)k * s->row, to, capacity, w);
         }
         codes += unit;
     }
@@ -272,7 +273,7 @@ ALWAYS void column_codes(const struct strip *s, const struct packing *pack, size
 static __attribute__((noinline)) void irregular_columns(const struct strip *s,
                                                         const struct packing *pack, size_t rows,
                                                         struct column_variant w) {
-    w.odd = true;
+    w.irregular = true;
     column_codes(s, pack, rows, w);
 }
 
@@ -282,8 +283,8 @@ ALWAYS void encode_strip(struct strip *s, const struct packing *pack, struct pit
                          struct column_variant w) {
     extremes_of_rows(s, job->rows, w);
     extremes_of_rest(s, job->rows, w);
-    settle_strip(s, job);
-    if (s->odd)
+    idempotent_strip(s, job);
+    if (s->irregular)
         irregular_columns(s, pack, job->rows, w);
     else
         column_codes(s, pack, job->rows, w);
@@ -296,7 +297,7 @@ ALWAYS void encode_strips(struct pithi_channel_job *job, struct column_variant w
     packing_make(&pack, w.bits ? w.bits : job->set.bits, !w.asymmetric);
     for (size_t c = 0; c < job->columns; c += strip) {
         open_strip(&s, job, c, job->columns - c < strip ? job->columns - c : strip);
-        s.next = c + strip < job->columns ? s.value + strip * width(w.vt) : job->ahead;
+        s.next = c + strip < job->columns ? s.value + strip * width(w.vt) : job->prefetch;
         encode_strip(&s, &pack, job, w);
     }
 }
@@ -337,10 +338,10 @@ ALWAYS void put_value(uint32_t ot, uint8_t *to, size_t i, v16 x, struct streamer
 }
 
 ALWAYS void decode_columns(const struct strip *s, const struct packing *pack, const uint8_t *codes,
-                           size_t room, uint8_t *to, size_t c, uint32_t ot, bool asymmetric,
+                           size_t capacity, uint8_t *to, size_t c, uint32_t ot, bool asymmetric,
                            struct streamer *stream) {
     v16 q[4];
-    unpack64(q, codes, room, pack);
+    unpack64(q, codes, capacity, pack);
     put_value(ot, to, 0, column_value(s, q[0], c, asymmetric), stream);
     put_value(ot, to, 16, column_value(s, q[1], c + 16, asymmetric), stream);
     put_value(ot, to, 32, column_value(s, q[2], c + 32, asymmetric), stream);
@@ -365,11 +366,11 @@ ALWAYS void decode_rows(const struct strip *s, const struct packing *shared,
     for (size_t i = 0; i < job->rows; i++) {
         uint8_t *const to = s->out + (int64_t)i * s->row;
         const uint8_t *codes = s->codes + i * job->code_stride;
-        size_t c = 0, room = s->room;
+        size_t c = 0, capacity = s->capacity;
         struct streamer stream;
         if (streamed) v_stream_begin(&stream, to);
-        for (; c + UNIT <= s->columns; c += UNIT, codes += unit, room -= unit)
-            decode_columns(s, &pack, codes, room, to + c * width(ot), c, ot, asymmetric,
+        for (; c + UNIT <= s->columns; c += UNIT, codes += unit, capacity -= unit)
+            decode_columns(s, &pack, codes, capacity, to + c * width(ot), c, ot, asymmetric,
                            streamed ? &stream : NULL);
         if (streamed && c) v_stream_end(&stream, to + 4 * c);
         if (c < s->columns) decode_rest(s, &pack, codes, to + c * width(ot), c, ot, asymmetric);
@@ -397,7 +398,8 @@ static void decode_strip(struct strip *s, const struct packing *pack, struct pit
     if (fits) {
         clear_rest(s->scale, s->columns);
         clear_rest(s->zero, s->columns);
-        decode_rows_any(s, pack, job, job->stream && s->row % 16 == 0 && v_stream_fits(s->out));
+        decode_rows_any(s, pack, job,
+                        job->nontemporal && s->row % 16 == 0 && v_stream_fits(s->out));
         return;
     }
     struct pithi_channel_job p = columns_of(job, first, s->columns);

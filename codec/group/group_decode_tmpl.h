@@ -8,10 +8,10 @@
  *                          of 16 bits in two vectors */
 
 /* Values written by non-temporal stores go to two places in turn, each half of a job, when a half
- * is so many elements: stores then wait for two pages of memory at once. Codes for them are fetched
- * this far ahead, in bytes, only as far as the second-level cache: what waits for a line of the
- * first has no room for a store. */
-enum { HALF = 4096, STREAMED_AHEAD = 8192, BASE_AHEAD = 16384 };
+ * is so many elements: stores then wait for two pages of memory at once. Codes for them are
+ * prefetched at this distance, in bytes, only to the second-level cache: what waits for a line of
+ * the first has no buffer left for a store. */
+enum { HALF = 4096, PREFETCH_NONTEMPORAL = 8192, PREFETCH_BASE = 16384 };
 
 struct decoder {
     const struct pithi_group_setting *set;
@@ -89,9 +89,9 @@ static bool get_scales(const struct pithi_group_setting *s, struct batch *b) {
 
 #ifndef OWN_PRODUCTS
 /* Codes times the scale of their 16 elements, and their zero point on top. */
-ALWAYS void products(v16 x[4], const uint8_t *from, size_t room, const struct packing *p,
+ALWAYS void products(v16 x[4], const uint8_t *from, size_t capacity, const struct packing *p,
                      const float *const scale[4], const float *const zero[4]) {
-    unpack64(x, from, room, p);
+    unpack64(x, from, capacity, p);
     x[0] = product(x[0], scale[0], zero[0]);
     x[1] = product(x[1], scale[1], zero[1]);
     x[2] = product(x[2], scale[2], zero[2]);
@@ -177,7 +177,7 @@ ALWAYS void decode_unit(struct decoder *d, const struct packing *pack, const str
                                   z ? &b->zero[(u->first + 32) >> b->shift] : NULL,
                                   z ? &b->zero[(u->first + 48) >> b->shift] : NULL};
     struct four x;
-    products(x.v, u->codes, u->room, pack, scale, zero);
+    products(x.v, u->codes, u->capacity, pack, scale, zero);
     x.v[0] = decode_16(u, r, x.v[0], 0);
     x.v[1] = decode_16(u, r, x.v[1], 16);
     x.v[2] = decode_16(u, r, x.v[2], 32);
@@ -205,7 +205,7 @@ static __attribute__((noinline)) void decode_end(struct decoder *d, const struct
     u.base = base;
     u.out = out;
     u.codes = codes;
-    u.room = sizeof codes;
+    u.capacity = sizeof codes;
     u.valid >>= UNIT - n;
     decode_unit(d, &d->pack, b, &u, r, NULL);
     if (r.vt != PITH_NONE) memcpy(b->out + i * width(r.vt), out, n * width(r.vt));
@@ -216,10 +216,10 @@ static __attribute__((noinline)) void decode_end(struct decoder *d, const struct
  * off, as the first has no room for so many lines on their way. */
 ALWAYS void prefetch_base(const uint8_t *base, size_t size) {
     if (size < 4) {
-        prefetch_unit(base, size, AHEAD);
+        prefetch_unit(base, size, PREFETCH);
         return;
     }
-    for (size_t k = 0; k < UNIT * size; k += 64) __builtin_prefetch(base + BASE_AHEAD + k, 0, 2);
+    for (size_t k = 0; k < UNIT * size; k += 64) __builtin_prefetch(base + PREFETCH_BASE + k, 0, 2);
 }
 
 /* four: 4 bits, whose vectors then stay in registers: loads beside a stream wait for stores to the
@@ -236,7 +236,7 @@ ALWAYS void decode_batch(struct decoder *d, const struct batch *b, struct varian
         struct unit u = unit_at(b, i, 0, bs, bits);
         u.out = os ? b->out + i * os : NULL;
         prefetch_base(u.base, bs);
-        __builtin_prefetch(u.codes + AHEAD);
+        __builtin_prefetch(u.codes + PREFETCH);
         if (narrow)
             decode_halves(&pack, b, &u, r, stream);
         else
@@ -271,29 +271,29 @@ ALWAYS void decode_batches(struct decoder *d, struct pithi_group_job *job, size_
 
 /* A loop of its own for what is decoded to. */
 ALWAYS void decode_common(struct decoder *d, struct pithi_group_job *job, size_t i, uint32_t ot,
-                          bool asymmetric, bool stream) {
+                          bool asymmetric, bool nontemporal) {
     const struct variant r = {.vt = ot, .bt = PITH_NONE, .asymmetric = asymmetric};
-    if (stream && ot == PITH_F32 && d->set->bits == 4)
+    if (nontemporal && ot == PITH_F32 && d->set->bits == 4)
         decode_batches(d, job, i, r, true, true);
-    else if (stream)
+    else if (nontemporal)
         decode_batches(d, job, i, r, true, false);
     else
         decode_batches(d, job, i, r, false, false);
 }
 
 static void decode_any(struct decoder *d, struct pithi_group_job *job, size_t i, struct variant r,
-                       bool stream) {
+                       bool nontemporal) {
     const uint32_t ot = r.vt, bt = r.bt;
     if (bt == PITH_NONE && ot == PITH_F32 && r.asymmetric)
-        decode_common(d, job, i, PITH_F32, true, stream);
+        decode_common(d, job, i, PITH_F32, true, nontemporal);
     else if (bt == PITH_NONE && ot == PITH_F32)
-        decode_common(d, job, i, PITH_F32, false, stream);
+        decode_common(d, job, i, PITH_F32, false, nontemporal);
     else if (bt == PITH_NONE && ot == PITH_BF16 && r.asymmetric)
-        decode_common(d, job, i, PITH_BF16, true, stream);
+        decode_common(d, job, i, PITH_BF16, true, nontemporal);
     else if (bt == PITH_NONE && ot == PITH_BF16)
-        decode_common(d, job, i, PITH_BF16, false, stream);
+        decode_common(d, job, i, PITH_BF16, false, nontemporal);
     else if (bt == PITH_NONE && ot == PITH_F16 && r.asymmetric)
-        decode_common(d, job, i, PITH_F16, true, stream);
+        decode_common(d, job, i, PITH_F16, true, nontemporal);
     else if (!r.asymmetric && ot == PITH_NONE && bt == PITH_F32 && r.write)
         decode_batches(d, job, i, (struct variant){.vt = PITH_NONE, .bt = PITH_F32, .write = true},
                        false, false);
@@ -301,17 +301,17 @@ static void decode_any(struct decoder *d, struct pithi_group_job *job, size_t i,
         decode_batches(d, job, i, (struct variant){.vt = PITH_NONE, .bt = PITH_BF16, .write = true},
                        false, false);
     else
-        decode_batches(d, job, i, r, stream, false);
+        decode_batches(d, job, i, r, nontemporal, false);
 }
 
 /* 64 values of one group to f32 in four lines. */
-ALWAYS void stream_unit(const struct packing *pack, const uint8_t *codes, size_t room,
-                        const float *scale, const float *zero, uint8_t *out) {
+ALWAYS void put_unit_nontemporal(const struct packing *pack, const uint8_t *codes, size_t capacity,
+                                 const float *scale, const float *zero, uint8_t *out) {
     const float *const scales[4] = {scale, scale, scale, scale};
     const float *const zeros[4] = {zero, zero, zero, zero};
     v16 x[4];
-    __builtin_prefetch(codes + STREAMED_AHEAD, 0, 2);
-    products(x, codes, room, pack, scales, zeros);
+    __builtin_prefetch(codes + PREFETCH_NONTEMPORAL, 0, 2);
+    products(x, codes, capacity, pack, scales, zeros);
     v_stream_line(out, x[0]);
     v_stream_line(out + 64, x[1]);
     v_stream_line(out + 128, x[2]);
@@ -323,27 +323,27 @@ ALWAYS void decode_two(const struct packing *packing, const struct batch b[2], s
                        bool asymmetric) {
     struct packing pack = *packing; /* a copy no store can alias */
     pack.bits = 4;
-    const size_t count = b->count, room[2] = {b[0].room - i / 2, b[1].room - i / 2};
+    const size_t count = b->count, capacity[2] = {b[0].capacity - i / 2, b[1].capacity - i / 2};
     const uint8_t *const codes[2] = {b[0].codes + i / 2, b[1].codes + i / 2};
     uint8_t *const out[2] = {b[0].out + 4 * i, b[1].out + 4 * i};
     const uint32_t shift = b->shift;
     for (size_t k = 0; k < count; k += UNIT) {
         const size_t g = k >> shift, at = k / 2;
-        stream_unit(&pack, codes[0] + at, room[0] - at, &b[0].scale[g],
-                    asymmetric ? &b[0].zero[g] : NULL, out[0] + 4 * k);
-        stream_unit(&pack, codes[1] + at, room[1] - at, &b[1].scale[g],
-                    asymmetric ? &b[1].zero[g] : NULL, out[1] + 4 * k);
+        put_unit_nontemporal(&pack, codes[0] + at, capacity[0] - at, &b[0].scale[g],
+                             asymmetric ? &b[0].zero[g] : NULL, out[0] + 4 * k);
+        put_unit_nontemporal(&pack, codes[1] + at, capacity[1] - at, &b[1].scale[g],
+                             asymmetric ? &b[1].zero[g] : NULL, out[1] + 4 * k);
     }
 }
 
 /* From whole lines on, and whole units of one group. */
-static bool halves_stream(const struct pithi_group_job *job, struct variant r, size_t step) {
+static bool halves_nontemporal(const struct pithi_group_job *job, struct variant r, size_t step) {
     const size_t least = step > HALF ? step : HALF;
     return r.vt == PITH_F32 && r.bt == PITH_NONE && job->set.bits == 4 && job->set.group >= UNIT &&
            job->count >= 2 * least && (uintptr_t)job->out % 64 == 0;
 }
 
-/* How many elements two halves are that stream to two places in turn. The batches stay where they
+/* How many elements two halves are that go to two places in turn. The batches stay where they
  * are, but for their scales: addresses written one by one and read as a vector would wait until
  * the values before are on their way to memory. */
 static size_t decode_halved(const struct decoder *d, struct pithi_group_job *job, size_t step) {
@@ -383,33 +383,34 @@ static void group_decode(struct pithi_group_job *job) {
                               false,
                               false};
     const bool narrow = r.bt == PITH_NONE && has_halves(s->bits, s->group);
-    const bool stream =
-        job->stream && r.vt != PITH_NONE && (r.vt == PITH_F32 || narrow) && v_stream_fits(job->out);
+    const bool nontemporal = job->nontemporal && r.vt != PITH_NONE &&
+                             (r.vt == PITH_F32 || narrow) && v_stream_fits(job->out);
     struct decoder d;
     d.set = s;
     d.job = job;
     d.saturated = 0;
     packing_init(&d.pack, s->bits, !s->asymmetric);
     const size_t step = batch_elements(s, DECODED);
-    const size_t halved = stream && halves_stream(job, r, step) ? decode_halved(&d, job, step) : 0;
-    if (halved < job->count) decode_any(&d, job, halved, r, stream);
+    const size_t halved =
+        nontemporal && halves_nontemporal(job, r, step) ? decode_halved(&d, job, step) : 0;
+    if (halved < job->count) decode_any(&d, job, halved, r, nontemporal);
     if (d.saturated) job->saturated += d.saturated; /* mostly not: see pithi_collect */
 }
 
 /* ---- The sum of many frames in one pass -------------------------------------------------------*/
 /* 64 sums stay in registers while the codes of up to SUMMED frames are added to them. More frames
  * take more passes over a batch, whose sums the cache holds meanwhile. */
-/* How far reads run ahead is in bytes of each frame's codes. They go to the second-level cache:
- * lines of all streams often have one place in the first, which then loses them too early. */
-enum { SUMMED = 8, SUM_AHEAD = 2048 };
+/* PREFETCH_SUM is a distance in bytes of each frame's codes. They go to the second-level cache:
+ * lines of all frames often have one place in the first, which then loses them too early. */
+enum { SUMMED = 8, PREFETCH_SUM = 2048 };
 
 /* A batch of up to SUMMED frames, pointers to its first element. */
 struct addends {
     const struct pithi_group_setting *set;
     struct packing pack;
     const uint8_t *codes[SUMMED];
-    size_t frames, count, room; /* bytes from the first code to the last of the job */
-    uint32_t shift;             /* log2 of the group */
+    size_t frames, count, capacity; /* bytes from the first code to the last of the job */
+    uint32_t shift;                 /* log2 of the group */
     float *sum;
     float scale[SUMMED][BATCH_GROUPS + 16];
 };
@@ -430,8 +431,8 @@ ALWAYS void add_frame(const struct addends *a, const struct packing *pack, struc
                                    w.one ? at : &s[(i + 48) >> a->shift]};
     const float *const zero[4] = {NULL, NULL, NULL, NULL};
     v16 x[4];
-    __builtin_prefetch(a->codes[k] + code + SUM_AHEAD, 0, 2);
-    products(x, a->codes[k] + code, a->room - code, pack, scale, zero);
+    __builtin_prefetch(a->codes[k] + code + PREFETCH_SUM, 0, 2);
+    products(x, a->codes[k] + code, a->capacity - code, pack, scale, zero);
     sum[0] = first ? x[0] : f_add(sum[0], x[0]);
     sum[1] = first ? x[1] : f_add(sum[1], x[1]);
     sum[2] = first ? x[2] : f_add(sum[2], x[2]);
@@ -464,7 +465,7 @@ static __attribute__((noinline)) void sum_end(struct addends *a, size_t i, bool 
         memcpy(codes[k], a->codes[k] + i * bits / 8, (n * bits + 7) / 8);
         a->codes[k] = codes[k];
     }
-    a->room = UNIT;
+    a->capacity = UNIT;
     memcpy(sum, a->sum + i, n * sizeof *a->sum);
     sum_unit(a, &a->pack, (struct sum_variant){(unsigned)bits, false, more}, i, 0, sum);
     memcpy(a->sum + i, sum, n * sizeof *a->sum);
@@ -486,12 +487,13 @@ ALWAYS void sum_common(struct addends *a, unsigned bits) {
 }
 
 /* Elements [i, i + count) of a job, frames from k on, up to SUMMED of them. */
-struct turn {
+struct sum_batch {
     size_t i, count, k, frames;
     bool more;
 };
 
-static __attribute__((noinline)) void scalar_sum(struct pithi_sum_job *job, const struct turn *t) {
+static __attribute__((noinline)) void scalar_sum(struct pithi_sum_job *job,
+                                                 const struct sum_batch *t) {
     struct pithi_sum_job p = *job;
     p.count = t->count;
     p.frames = job->frames + t->k;
@@ -506,7 +508,8 @@ static __attribute__((noinline)) void scalar_sum(struct pithi_sum_job *job, cons
 }
 
 /* False when a group is poisoned or could overflow. */
-static bool open_addends(struct addends *a, const struct pithi_sum_job *job, const struct turn *t) {
+static bool open_addends(struct addends *a, const struct pithi_sum_job *job,
+                         const struct sum_batch *t) {
     const size_t at = job->scales_at + pithi_group_scale_bytes(&job->set, t->i);
     const size_t bytes = pithi_group_scale_bytes(&job->set, t->count);
     const size_t codes_at = job->codes_at + t->i * job->set.bits / 8;
@@ -520,14 +523,14 @@ static bool open_addends(struct addends *a, const struct pithi_sum_job *job, con
     }
     a->frames = t->frames;
     a->count = t->count;
-    a->room = pithi_group_code_bytes(&job->set, job->count) - t->i * job->set.bits / 8;
+    a->capacity = pithi_group_code_bytes(&job->set, job->count) - t->i * job->set.bits / 8;
     a->sum = job->sum + t->i;
     return worst < PITHI_SCALE_LIMIT;
 }
 
 /* Never copies the job: what was just stored piece by piece cannot be loaded as a whole before the
- * stores ahead of it, which may be many codes on their way to memory. */
-static void sum_turn(struct addends *a, struct pithi_sum_job *job, const struct turn *t) {
+ * stores before it, which may be many codes on their way to memory. */
+static void sum_one_batch(struct addends *a, struct pithi_sum_job *job, const struct sum_batch *t) {
     const struct pithi_group_setting *s = &job->set;
     const bool common = s->group >= UNIT && !t->more;
     if (!open_addends(a, job, t)) {
@@ -553,8 +556,9 @@ static void group_sum(struct pithi_sum_job *job) {
         const size_t n = job->count - i < step ? job->count - i : step;
         for (size_t k = 0; k < job->frame_count; k += SUMMED) {
             const size_t left = job->frame_count - k;
-            sum_turn(&a, job,
-                     &(struct turn){i, n, k, left < SUMMED ? left : SUMMED, job->more || k > 0});
+            sum_one_batch(
+                &a, job,
+                &(struct sum_batch){i, n, k, left < SUMMED ? left : SUMMED, job->more || k > 0});
         }
     }
 }

@@ -9,7 +9,7 @@
  *   v_streams_codes(bits)  whether pack64 can write codes of so many bits by non-temporal stores
  *   v_stream16(to, from)   16 bytes by non-temporal stores; v_stream16_fits(p): whether p allows it
  *   OWN_PACKING            a macro, where packing from other forms has an instruction of its own;
- *                          then also pack64_high, pack64_whole, rotate_runs, turns and
+ *                          then also pack64_high, pack64_whole, rotate_runs, has_transposed and
  *                          pack_rotated, which are otherwise made of pack64 below
  * group_decode_tmpl.h and group_channel_tmpl.h go on where this file ends. group/group.c says what
  * must come out; every float operation here is one of its operations, in its order.
@@ -25,28 +25,29 @@
 
 #ifndef OWN_PACKING
 /* The bits of each lane of q[0..3] from 16 up, in order. */
-static inline void pack64_high(uint8_t *to, size_t room, const struct packing *p, const v16 q[4],
-                               bool stream) {
+static inline void pack64_high(uint8_t *to, size_t capacity, const struct packing *p,
+                               const v16 q[4], bool nontemporal) {
     const v16 high[4] = {v_shr(q[0], 16), v_shr(q[1], 16), v_shr(q[2], 16), v_shr(q[3], 16)};
-    pack64(to, room, p, high, stream);
+    pack64(to, capacity, p, high, nontemporal);
 }
 
 /* The same for lanes that are the codes as integers. */
-static inline void pack64_whole(uint8_t *to, size_t room, const struct packing *p, const v16 q[4],
-                                bool stream) {
-    pack64(to, room, p, q, stream);
+static inline void pack64_whole(uint8_t *to, size_t capacity, const struct packing *p,
+                                const v16 q[4], bool nontemporal) {
+    pack64(to, capacity, p, q, nontemporal);
 }
 
 /* Four runs of 32 values transformed, in the order that pack_rotated takes their codes. */
-static inline __attribute__((always_inline)) void rotate_runs(v16 v[8], unsigned bits, bool turn) {
+static inline __attribute__((always_inline)) void rotate_runs(v16 v[8], unsigned bits,
+                                                              bool transposed) {
     (void)bits;
-    (void)turn;
+    (void)transposed;
     f_transform32x4(v);
 }
-static inline void pack_rotated(uint8_t *to, size_t room, const struct packing *p, const v16 q[8],
-                                bool stream) {
-    pack64(to, room, p, q, stream);
-    pack64(to + 8 * p->bits, room - 8 * p->bits, p, q + 4, stream);
+static inline void pack_rotated(uint8_t *to, size_t capacity, const struct packing *p,
+                                const v16 q[8], bool nontemporal) {
+    pack64(to, capacity, p, q, nontemporal);
+    pack64(to + 8 * p->bits, capacity - 8 * p->bits, p, q + 4, nontemporal);
 }
 #endif
 
@@ -58,7 +59,7 @@ enum { BATCH_GROUPS = DECODED / 16 };
  * there are two streams: as far as the first-level cache holds what they bring. The lines codes go
  * to are fetched too, or the store queue would fill up waiting for them; that distance is in bytes.
  * Codes written by non-temporal stores need no such lines. */
-enum { AHEAD = 3072, AHEAD_ALONE = 4608, CODES_AHEAD = 1024, SCALES_AHEAD = 128 };
+enum { PREFETCH = 3072, PREFETCH_ALONE = 4608, PREFETCH_CODES = 1024, PREFETCH_SCALES = 128 };
 
 #define TINY 0x04800000u /* bits of 2^-118, as in group.c */
 
@@ -66,15 +67,15 @@ enum { AHEAD = 3072, AHEAD_ALONE = 4608, CODES_AHEAD = 1024, SCALES_AHEAD = 128 
 struct batch {
     size_t count;
     const uint8_t *value;
-    const uint8_t *ahead; /* to be prefetched while the values are read, at their pace */
+    const uint8_t *prefetch; /* to be prefetched while the values are read, at their pace */
     uint8_t *base, *out, *codes, *scales;
-    size_t room;      /* bytes of the job's codes from `codes` on */
+    size_t capacity;  /* bytes of the job's codes from `codes` on */
     uint64_t counter; /* Philox counter of the first element */
     uint32_t shift;   /* log2 of the group */
     uint32_t largest[BATCH_GROUPS + 16];
     _Alignas(64) float scale[BATCH_GROUPS + 16];
     float zero[BATCH_GROUPS + 16], reciprocal[BATCH_GROUPS + 16];
-    float most[BATCH_GROUPS + 16]; /* settled: the largest code */
+    float most[BATCH_GROUPS + 16]; /* idempotent groups: the largest code */
 };
 
 static size_t batch_elements(const struct pithi_group_setting *s, size_t least) {
@@ -103,17 +104,17 @@ static void scalar_part(struct pithi_group_job *job, size_t i, size_t count, pit
 }
 
 static void open_batch(struct batch *b, const struct pithi_group_job *job, size_t i, size_t n) {
-    const uint8_t *const value = job->value, *const ahead = job->ahead;
+    const uint8_t *const value = job->value, *const prefetch = job->prefetch;
     uint8_t *const base = job->base, *const out = job->out;
     const size_t codes = i * job->set.bits / 8, size = width(job->value_dtype);
     b->count = n;
     b->value = value ? value + i * size : NULL;
-    b->ahead = ahead ? ahead + i * size : value ? b->value + AHEAD_ALONE * size : NULL;
+    b->prefetch = prefetch ? prefetch + i * size : value ? b->value + PREFETCH_ALONE * size : NULL;
     b->base = base ? base + i * width(job->base_dtype) : NULL;
     b->out = out ? out + i * width(job->out_dtype) : NULL;
     b->codes = job->codes + codes;
     b->scales = job->scales + pithi_group_scale_bytes(&job->set, i);
-    b->room = pithi_group_code_bytes(&job->set, job->count) - codes;
+    b->capacity = pithi_group_code_bytes(&job->set, job->count) - codes;
     b->counter = (job->first + i) / 8;
     b->shift = (uint32_t)__builtin_ctz(job->set.group);
 }
@@ -173,13 +174,14 @@ static __attribute__((noinline)) v16 short_difference(uint32_t vt, uint32_t bt,
 /* ---- Encode: maxima and scales ----------------------------------------------------------------*/
 
 /* ---- Scales and zero points of idempotent groups ----------------------------------------------*/
-/* 16 groups at a time, one to a lane. Nearly all settle in one turn, which is checked by taking
- * it; the others are the scalar reference's, which goes on from their least and largest values. */
+/* 16 groups at a time, one to a lane. Nearly all are idempotent after one iteration, which is
+ * checked by computing it; the others take the scalar reference, which goes on from their least and
+ * largest values. */
 /* 16 groups; arrays, so that a lane can be spread. most: the largest code. */
 struct idempotent {
     _Alignas(64) float low[16], high[16]; /* symmetric: 0, and the largest magnitude */
     float scale[16], zero[16], reciprocal[16], most[16];
-    uint32_t odd[16]; /* 0 where one turn settled */
+    uint32_t irregular[16]; /* 0 where one iteration was enough */
 };
 
 ALWAYS v16 round_step(uint32_t dtype, v16 x) {
@@ -211,18 +213,19 @@ ALWAYS v16 divide(v16 a, v16 b, bool few) { return few ? f_div8(a, b) : f_div(a,
  * it decodes to, from which the same scale comes. whole: lo is a value of the dtype. few: of eight
  * groups at most, as of an appended token; there divisions of half as many lanes are sooner done.
  * */
-ALWAYS void settle_lanes(struct idempotent *to, const struct pithi_group_setting *s, uint32_t dtype,
-                         bool asymmetric, v16 lo, v16 hi, bool whole, bool few) {
+ALWAYS void idempotent_lanes(struct idempotent *to, const struct pithi_group_setting *s,
+                             uint32_t dtype, bool asymmetric, v16 lo, v16 hi, bool whole,
+                             bool few) {
     const uint32_t top_code = (1u << (asymmetric ? s->bits : s->bits - 1)) - 1;
     const v16 levels = f_from_i(v_set(top_code));
-    v16 zero = v_set(0), odd = above_limit(hi);
+    v16 zero = v_set(0), irregular = above_limit(hi);
     if (asymmetric) {
         const bool other = !whole || s->scale_dtype != dtype; /* where rounding may change lo */
         zero = round_zero(s, lo, other);
-        odd = v_maxu(odd, v_maxu(above_limit(lo), above_limit(zero)));
+        irregular = v_maxu(irregular, v_maxu(above_limit(lo), above_limit(zero)));
         /* A short zero point may be -0, which decodes to +0. */
         const v16 decoded = round_to(dtype, f_add(zero, v_set(0)));
-        if (other || s->short_zero) odd = v_maxu(odd, v_xor(decoded, zero));
+        if (other || s->short_zero) irregular = v_maxu(irregular, v_xor(decoded, zero));
     }
     const v16 range = f_sub(hi, zero);
     const v16 coded = v_greater(range, v_set(TINY - 1));
@@ -231,29 +234,30 @@ ALWAYS void settle_lanes(struct idempotent *to, const struct pithi_group_setting
     const v16 reciprocal = v_and(divide(v_set(0x3F800000u), scale, few), steps);
     const v16 reached = f_sub(round_to(dtype, f_add(f_mul(levels, scale), zero)), zero);
     const v16 again = round_step(s->scale_dtype, divide(reached, levels, few));
-    if (asymmetric) odd = v_maxu(odd, f_round_to_i(f_mul(f_sub(lo, zero), reciprocal)));
-    odd = v_maxu(odd, v_and(steps, v_xor(v_greater(reached, v_set(TINY - 1)), v_set(~0u))));
-    odd = v_maxu(odd, v_and(steps, v_xor(again, scale)));
-    odd = v_maxu(odd, v_and(steps, misses_top(range, reciprocal, top_code)));
-    odd = v_maxu(odd, v_and(steps, misses_top(reached, reciprocal, top_code)));
+    if (asymmetric) irregular = v_maxu(irregular, f_round_to_i(f_mul(f_sub(lo, zero), reciprocal)));
+    irregular =
+        v_maxu(irregular, v_and(steps, v_xor(v_greater(reached, v_set(TINY - 1)), v_set(~0u))));
+    irregular = v_maxu(irregular, v_and(steps, v_xor(again, scale)));
+    irregular = v_maxu(irregular, v_and(steps, misses_top(range, reciprocal, top_code)));
+    irregular = v_maxu(irregular, v_and(steps, misses_top(reached, reciprocal, top_code)));
     v_store((uint8_t *)to->low, lo);
     v_store((uint8_t *)to->high, hi);
     v_store((uint8_t *)to->scale, scale);
     v_store((uint8_t *)to->zero, zero);
     v_store((uint8_t *)to->reciprocal, reciprocal);
     v_store((uint8_t *)to->most, levels);
-    v_store((uint8_t *)to->odd, odd);
+    v_store((uint8_t *)to->irregular, irregular);
 }
 
-/* The turns that are left of odd groups in lanes [first, first + groups); returns how many are
- * poisoned. Theirs are the codes 0. */
-static __attribute__((noinline)) uint32_t settle_irregular(struct idempotent *to,
-                                                           const struct pithi_group_setting *s,
-                                                           uint32_t dtype, size_t first,
-                                                           size_t groups) {
+/* The iterations that irregular groups in lanes [first, first + groups) still need; returns how
+ * many of these groups are poisoned, whose codes are 0. */
+static __attribute__((noinline)) uint32_t idempotent_slow_path(struct idempotent *to,
+                                                               const struct pithi_group_setting *s,
+                                                               uint32_t dtype, size_t first,
+                                                               size_t groups) {
     uint32_t poisoned = 0;
     for (size_t g = first; g < first + groups; g++) {
-        if (!to->odd[g]) continue;
+        if (!to->irregular[g]) continue;
         const uint32_t nan = PITHI_F32_NAN;
         struct pithi_grid r = {.scale = pithi_float(nan), .zero = pithi_float(nan)};
         if (!pithi_nonfinite(pithi_bits(to->low[g])) && !pithi_nonfinite(pithi_bits(to->high[g]))) {
@@ -269,18 +273,18 @@ static __attribute__((noinline)) uint32_t settle_irregular(struct idempotent *to
     return poisoned;
 }
 
-static __attribute__((noinline)) bool settle_ranges(struct idempotent *to,
-                                                    const struct pithi_group_setting *s,
-                                                    uint32_t dtype, v16 lo, v16 hi, bool whole,
-                                                    bool few) {
-    settle_lanes(to, s, dtype, true, lo, hi, whole, few);
-    return v_any(v_load((const uint8_t *)to->odd));
+static __attribute__((noinline)) bool idempotent_ranges(struct idempotent *to,
+                                                        const struct pithi_group_setting *s,
+                                                        uint32_t dtype, v16 lo, v16 hi, bool whole,
+                                                        bool few) {
+    idempotent_lanes(to, s, dtype, true, lo, hi, whole, few);
+    return v_any(v_load((const uint8_t *)to->irregular));
 }
-static __attribute__((noinline)) bool settle_sizes(struct idempotent *to,
-                                                   const struct pithi_group_setting *s,
-                                                   uint32_t dtype, v16 hi, bool few) {
-    settle_lanes(to, s, dtype, false, v_set(0), hi, true, few);
-    return v_any(v_load((const uint8_t *)to->odd));
+static __attribute__((noinline)) bool idempotent_magnitudes(struct idempotent *to,
+                                                            const struct pithi_group_setting *s,
+                                                            uint32_t dtype, v16 hi, bool few) {
+    idempotent_lanes(to, s, dtype, false, v_set(0), hi, true, few);
+    return v_any(v_load((const uint8_t *)to->irregular));
 }
 
 ALWAYS uint32_t largest_of(uint32_t vt, uint32_t bt, const struct batch *b, size_t i, size_t end) {
@@ -362,11 +366,11 @@ static bool idempotent_scales(const struct pithi_group_setting *s, uint32_t dtyp
     for (size_t g = 0; g < groups; g += 16) {
         const v16 lo = v_load((const uint8_t *)(b->zero + g));
         const v16 hi = v_load((const uint8_t *)(b->scale + g));
-        const bool odd = s->asymmetric ? settle_ranges(&t, s, dtype, lo, hi, true, false)
-                                       : settle_sizes(&t, s, dtype, hi, false);
+        const bool irregular = s->asymmetric ? idempotent_ranges(&t, s, dtype, lo, hi, true, false)
+                                             : idempotent_magnitudes(&t, s, dtype, hi, false);
         if (v_reduce_maxu(v_maxu(magnitude16(lo), magnitude16(hi))) >= PITHI_SCALE_LIMIT)
             return false;
-        if (odd && settle_irregular(&t, s, dtype, 0, 16)) return false;
+        if (irregular && idempotent_slow_path(&t, s, dtype, 0, 16)) return false;
         memcpy(b->scale + g, t.scale, sizeof t.scale);
         memcpy(b->zero + g, t.zero, sizeof t.zero);
         memcpy(b->reciprocal + g, t.reciprocal, sizeof t.reciprocal);
@@ -376,10 +380,10 @@ static bool idempotent_scales(const struct pithi_group_setting *s, uint32_t dtyp
 }
 
 static void put_scales(const struct pithi_group_setting *s, const struct batch *b, size_t groups,
-                       uint8_t *scales, bool stream) {
+                       uint8_t *scales, bool nontemporal) {
     const size_t step = s->asymmetric ? 2 : 1;
     if (step == 1 && s->scale_dtype == PITH_F32) {
-        if (stream && groups % 16 == 0 && v_stream16_fits(scales))
+        if (nontemporal && groups % 16 == 0 && v_stream16_fits(scales))
             for (size_t g = 0; g < groups; g += 4) v_stream16(scales + 4 * g, b->scale + g);
         else
             memcpy(scales, b->scale, groups * 4);
@@ -393,7 +397,7 @@ static void put_scales(const struct pithi_group_setting *s, const struct batch *
 }
 
 /* ---- The search for the scale of least error --------------------------------------------------*/
-/* The text sums over 16 lanes, so that a vector's lanes are the reference's. */
+/* The scalar reference sums over 16 lanes, so that a vector's lanes are the reference's. */
 /* Candidates that share a pass over the group: their sums fit into 16 registers of 8 lanes. */
 enum { TOGETHER = 3 };
 
@@ -402,7 +406,7 @@ struct search {
     const struct batch *batch;
     uint32_t dtype;
     size_t first, end;
-    v16 turn, reciprocal, least, most;
+    v16 sign, reciprocal, least, most;
 };
 
 struct correlation {
@@ -430,7 +434,7 @@ ALWAYS void correlate_as(uint32_t dtype, const struct search *s, const float *fa
     const v16 f0 = v_spread(factor), f1 = v_spread(factor + 1), f2 = v_spread(factor + 2);
     struct correlation c0 = {zero, zero}, c1 = c0, c2 = c0;
     for (size_t i = s->first; i < s->end; i += 16) {
-        const v16 v = f_mul(v_xor(load(dtype, s->batch->value, i), s->turn), s->reciprocal);
+        const v16 v = f_mul(v_xor(load(dtype, s->batch->value, i), s->sign), s->reciprocal);
         correlate_16(s, v, f0, &c0);
         correlate_16(s, v, f1, &c1);
         correlate_16(s, v, f2, &c2);
@@ -458,22 +462,22 @@ static bool reached_above(const struct batch *b, uint32_t dtype, size_t i, size_
 /* b->scale[g] holds the scale of the largest value; groups are whole vectors. */
 static void search_group(const struct pithi_group_setting *set, struct batch *b, uint32_t dtype,
                          size_t g) {
-    struct pithi_search found = {.set = set, .scale = b->scale[g], .largest = b->largest[g]};
+    struct pithi_search search = {.set = set, .scale = b->scale[g], .largest = b->largest[g]};
     const size_t first = g << b->shift, group = (size_t)1 << b->shift;
     const size_t end = first + group < b->count ? first + group : b->count;
-    found.above = reached_above(b, dtype, first, end, found.largest);
-    pithi_search_begin(&found);
+    search.above = reached_above(b, dtype, first, end, search.largest);
+    pithi_search_begin(&search);
     const struct search s = {.batch = b,
                              .dtype = dtype,
                              .first = first,
                              .end = end,
-                             .turn = v_set(found.turn),
-                             .reciprocal = v_set(pithi_bits(found.reciprocal)),
-                             .least = v_set(pithi_bits((float)found.least)),
-                             .most = v_set(pithi_bits((float)found.most))};
-    for (int k = 0; k < found.candidates; k += TOGETHER)
-        correlate(&s, found.factor + k, found.vq + k, found.qq + k);
-    b->scale[g] = pithi_search_end(&found);
+                             .sign = v_set(search.sign),
+                             .reciprocal = v_set(pithi_bits(search.reciprocal)),
+                             .least = v_set(pithi_bits((float)search.least)),
+                             .most = v_set(pithi_bits((float)search.most))};
+    for (int k = 0; k < search.candidates; k += TOGETHER)
+        correlate(&s, search.factor + k, search.vq + k, search.qq + k);
+    b->scale[g] = pithi_search_end(&search);
     b->reciprocal[g] = 1.0f / b->scale[g];
 }
 
@@ -484,8 +488,8 @@ static void search_scales(const struct pithi_group_setting *s, struct batch *b, 
 
 /* ---- The search for the part of a range of least error ----------------------------------------*/
 /* 16 groups at a time: candidates are a lane each, as idempotent groups are; errors are summed over
- * 16 lanes of one group, as the text sums them. */
-/* Groups of whole vectors that have been settled, one after another from `value` on. */
+ * 16 lanes of one group, as the scalar reference sums them. */
+/* Groups of whole vectors whose scales are idempotent, one after another from `value` on. */
 struct shrinking {
     const struct pithi_group_setting *set;
     const uint8_t *value;
@@ -544,10 +548,10 @@ ALWAYS v16 lanes_of(const float *p) { return v_load((const uint8_t *)p); }
 ALWAYS v16 chosen(v16 mask, v16 yes, v16 no) { return v_xor(no, v_and(mask, v_xor(yes, no))); }
 
 /* As pithi_shrink_place has it. */
-ALWAYS struct cuts cuts_of(const struct cuts *best, int turn) {
-    const int later = turn - PITHI_SHRINK_SAME, size = later < 0 ? 0 : 4 >> later / 4;
+ALWAYS struct cuts cuts_of(const struct cuts *best, int iteration) {
+    const int later = iteration - PITHI_SHRINK_SAME, size = later < 0 ? 0 : 4 >> later / 4;
     const v16 step = v_set((uint32_t)(later & 1 ? -size : size));
-    const v16 same = v_set((uint32_t)(turn + 1));
+    const v16 same = v_set((uint32_t)(iteration + 1));
     if (later < 0) return (struct cuts){same, same};
     if (later & 2) return (struct cuts){v_add(best->low, step), best->high};
     return (struct cuts){best->low, v_add(best->high, step)};
@@ -560,12 +564,13 @@ ALWAYS v16 cuts_fit(const struct cuts *c) {
                  v_greater(v_set(PITHI_SHRINK_MOST + 1), v_add(c->low, c->high)));
 }
 
-/* The candidates that do not settle in one turn; the groups' own values go on from there. */
-static __attribute__((noinline)) void settle_cut(struct idempotent *to,
-                                                 const struct idempotent *whole,
-                                                 const struct shrinking *h) {
+/* The candidates that are not idempotent after one iteration; the scalar reference goes on from the
+ * groups' own values. */
+static __attribute__((noinline)) void idempotent_cuts_slow_path(struct idempotent *to,
+                                                                const struct idempotent *whole,
+                                                                const struct shrinking *h) {
     for (size_t g = 0; g < h->groups; g++) {
-        if (!to->odd[g] || whole->reciprocal[g] == 0) continue;
+        if (!to->irregular[g] || whole->reciprocal[g] == 0) continue;
         struct pithi_grid r = pithi_grid_of(h->set, h->dtype, to->low[g], to->high[g]);
         pithi_idempotent_scale(h->set, h->dtype, whole->low[g], whole->high[g], &r);
         to->scale[g] = r.scale;
@@ -575,16 +580,16 @@ static __attribute__((noinline)) void settle_cut(struct idempotent *to,
     }
 }
 
-static void settle_cuts(struct idempotent *to, const struct idempotent *whole,
-                        const struct shrinking *h, const struct cuts *c) {
+static void idempotent_cuts(struct idempotent *to, const struct idempotent *whole,
+                            const struct shrinking *h, const struct cuts *c) {
     const v16 lo = lanes_of(whole->low), hi = lanes_of(whole->high);
     const v16 unit = f_mul(f_sub(hi, lo), v_set(0x3D000000u)); /* 1/32 */
     const v16 high = f_sub(hi, f_mul(unit, f_from_i(c->high)));
     const v16 low = f_add(lo, f_mul(unit, f_from_i(c->low)));
-    const bool odd = h->set->asymmetric
-                         ? settle_ranges(to, h->set, h->dtype, low, high, false, false)
-                         : settle_sizes(to, h->set, h->dtype, high, false);
-    if (odd) settle_cut(to, whole, h);
+    const bool irregular = h->set->asymmetric
+                               ? idempotent_ranges(to, h->set, h->dtype, low, high, false, false)
+                               : idempotent_magnitudes(to, h->set, h->dtype, high, false);
+    if (irregular) idempotent_cuts_slow_path(to, whole, h);
 }
 
 ALWAYS void keep(float *best, const float *tried, v16 better) {
@@ -606,9 +611,9 @@ static __attribute__((noinline)) void shrink_idempotent(struct idempotent *s,
     struct cuts best = {v_set(0), v_set(0)};
     _Alignas(64) float error[16] = {0}, tried_error[16] = {0};
     squared_errors(h, s, error);
-    for (int turn = 0; turn < PITHI_SHRINK_TURNS; turn++) {
-        const struct cuts c = cuts_of(&best, turn);
-        settle_cuts(&tried, s, h, &c);
+    for (int iteration = 0; iteration < PITHI_SHRINK_ITERATIONS; iteration++) {
+        const struct cuts c = cuts_of(&best, iteration);
+        idempotent_cuts(&tried, s, h, &c);
         squared_errors(h, &tried, tried_error);
         const v16 better = v_and(cuts_fit(&c), judged(s, &tried, error, tried_error));
         best = (struct cuts){chosen(better, c.low, best.low), chosen(better, c.high, best.high)};
@@ -635,15 +640,15 @@ struct variant {
     uint32_t vt, bt; /* dtypes: value (encode) or out (decode), and base */
     bool write;      /* the new base is wanted */
     bool asymmetric, stochastic;
-    bool stream; /* encode: codes and scales go by non-temporal stores */
+    bool nontemporal; /* encode: codes and scales go by non-temporal stores */
     bool search;
     bool idempotent;
 };
 
 /* The code as f32 in *f; in the result's low bits as an integer (the rest of a lane is undefined).
- * The text clamps codes; clamping v to the same integers before it is rounded, down or to nearest,
- * gives the same code. A symmetric nearest code needs neither: |d * r| < Q + 1/2 for every scale
- * and its rounding. */
+ * The scalar reference clamps codes; clamping v to the same integers before it is rounded, down or
+ * to nearest, gives the same code. A symmetric nearest code needs neither: |d * r| < Q + 1/2 for
+ * every scale and its rounding. */
 ALWAYS v16 nearest(v16 v, v16 ceiling, bool asymmetric, bool search, v16 *f) {
     const v16 magic = v_set(0x4B400000u); /* 1.5 * 2^23 */
     if (asymmetric) v = f_min(f_max(v, v_set(0)), ceiling);
@@ -666,9 +671,9 @@ ALWAYS v16 stochastic(v16 v, v16 ceiling, bool asymmetric, const uint16_t *rando
 struct unit {
     const uint8_t *value;
     uint8_t *base, *out, *codes;
-    size_t room;    /* bytes that may be touched from `codes` on */
-    size_t first;   /* place in the batch */
-    uint64_t valid; /* which lanes count */
+    size_t capacity; /* bytes that may be touched from `codes` on */
+    size_t first;    /* place in the batch */
+    uint64_t valid;  /* which lanes count */
 };
 
 static struct unit unit_at(const struct batch *b, size_t i, size_t vt, size_t bt, size_t bits) {
@@ -676,7 +681,7 @@ static struct unit unit_at(const struct batch *b, size_t i, size_t vt, size_t bt
     return (struct unit){.value = vt ? b->value + i * vt : NULL,
                          .base = bt ? b->base + i * bt : NULL,
                          .codes = b->codes + code,
-                         .room = b->room - code,
+                         .capacity = b->capacity - code,
                          .first = i,
                          .valid = ~UINT64_C(0)};
 }
@@ -715,12 +720,12 @@ ALWAYS void encode_unit(struct encoder *e, const struct packing *pack, const str
         }
         store_bases(r.bt, u->base, &next);
     }
-    pack64(u->codes, u->room, pack, q.v, r.stream);
+    pack64(u->codes, u->capacity, pack, q.v, r.nontemporal);
 }
 
 /* What will be read next comes into the cache while this is computed. */
-ALWAYS void prefetch_unit(const uint8_t *p, size_t size, size_t ahead) {
-    for (size_t k = 0; k < UNIT * size; k += 64) __builtin_prefetch(p + ahead * size + k);
+ALWAYS void prefetch_unit(const uint8_t *p, size_t size, size_t prefetch) {
+    for (size_t k = 0; k < UNIT * size; k += 64) __builtin_prefetch(p + prefetch * size + k);
 }
 
 static __attribute__((noinline)) void encode_end(struct encoder *e, const struct batch *b, size_t i,
@@ -733,11 +738,11 @@ static __attribute__((noinline)) void encode_end(struct encoder *e, const struct
     if (r.bt != PITH_NONE) pad_unit(base, u.base, n, width(r.bt));
     u.base = base;
     u.codes = codes;
-    u.room = sizeof codes;
+    u.capacity = sizeof codes;
     u.valid >>= UNIT - n;
     uint16_t random[4 * UNIT];
     if (r.stochastic) random256(&e->philox, b->counter + i / 8, random);
-    r.stream = false;
+    r.nontemporal = false;
     encode_unit(e, &e->pack, b, &u, r, random);
     if (n * bits % 8) codes[bytes - 1] &= (uint8_t)((1u << n * bits % 8) - 1);
     memcpy(to_codes, codes, bytes);
@@ -747,20 +752,20 @@ static __attribute__((noinline)) void encode_end(struct encoder *e, const struct
 ALWAYS void encode_codes(struct encoder *e, const struct batch *b, struct variant r) {
     const struct packing pack = e->pack; /* a copy no store can alias */
     const size_t vs = width(r.vt), bs = width(r.bt), bits = e->set->bits, count = b->count;
-    const size_t ahead = r.bt == PITH_NONE ? 0 : AHEAD;
+    const size_t prefetch = r.bt == PITH_NONE ? 0 : PREFETCH;
     const bool fetch = r.stochastic || r.bt != PITH_NONE;
     uint16_t random[4 * UNIT];
     size_t i = 0;
     for (; i + UNIT <= count; i += UNIT) {
         const struct unit u = unit_at(b, i, vs, bs, bits);
-        const size_t turn = i % (4 * UNIT);
-        if (r.stochastic && turn == 0) random256(&e->philox, b->counter + i / 8, random);
+        const size_t offset = i % (4 * UNIT);
+        if (r.stochastic && offset == 0) random256(&e->philox, b->counter + i / 8, random);
         if (fetch) {
-            prefetch_unit(r.bt == PITH_NONE ? b->ahead + i * vs : u.value, vs, ahead);
-            prefetch_unit(u.base, bs, ahead);
-            if (!r.stream) __builtin_prefetch(u.codes + CODES_AHEAD, 1);
+            prefetch_unit(r.bt == PITH_NONE ? b->prefetch + i * vs : u.value, vs, prefetch);
+            prefetch_unit(u.base, bs, prefetch);
+            if (!r.nontemporal) __builtin_prefetch(u.codes + PREFETCH_CODES, 1);
         }
-        encode_unit(e, &pack, b, &u, r, random + turn);
+        encode_unit(e, &pack, b, &u, r, random + offset);
     }
     if (i < count) encode_end(e, b, i, r);
 }
@@ -777,31 +782,33 @@ ALWAYS bool encode_batch(struct encoder *e, struct batch *b, struct variant r) {
         symmetric_scales(s, b, groups);
     }
     if (r.search) search_scales(s, b, r.vt);
-    put_scales(s, b, groups, b->scales, r.stream);
+    put_scales(s, b, groups, b->scales, r.nontemporal);
     encode_codes(e, b, r);
     return true;
 }
 
 /* A loop of its own for one pair of dtypes, rounding known, symmetric. */
 ALWAYS bool encode_common(struct encoder *e, struct batch *b, uint32_t vt, uint32_t bt, bool random,
-                          bool stream) {
+                          bool nontemporal) {
     const bool write = bt != PITH_NONE;
     if (random)
-        return encode_batch(
-            e, b,
-            (struct variant){
-                .vt = vt, .bt = bt, .write = write, .stochastic = true, .stream = stream});
-    return encode_batch(e, b,
-                        (struct variant){.vt = vt, .bt = bt, .write = write, .stream = stream});
+        return encode_batch(e, b,
+                            (struct variant){.vt = vt,
+                                             .bt = bt,
+                                             .write = write,
+                                             .stochastic = true,
+                                             .nontemporal = nontemporal});
+    return encode_batch(
+        e, b, (struct variant){.vt = vt, .bt = bt, .write = write, .nontemporal = nontemporal});
 }
 
 static bool encode_any(struct encoder *e, struct batch *b, struct variant r) {
     if (!r.idempotent && !r.search && r.write == (r.bt != PITH_NONE)) {
-        if (r.vt == PITH_F32 && r.bt == PITH_NONE && r.stream)
+        if (r.vt == PITH_F32 && r.bt == PITH_NONE && r.nontemporal)
             return encode_common(e, b, PITH_F32, PITH_NONE, r.stochastic, true);
         if (r.vt == PITH_F32 && r.bt == PITH_NONE)
             return encode_common(e, b, PITH_F32, PITH_NONE, r.stochastic, false);
-        if (r.vt == PITH_BF16 && r.bt == PITH_NONE && r.stream)
+        if (r.vt == PITH_BF16 && r.bt == PITH_NONE && r.nontemporal)
             return encode_common(e, b, PITH_BF16, PITH_NONE, r.stochastic, true);
         if (r.vt == PITH_BF16 && r.bt == PITH_NONE)
             return encode_common(e, b, PITH_BF16, PITH_NONE, r.stochastic, false);
@@ -816,8 +823,8 @@ static bool encode_any(struct encoder *e, struct batch *b, struct variant r) {
 }
 
 /* With a base there is more to wait for than lines of codes. */
-static bool codes_stream(const struct pithi_group_job *job) {
-    return job->stream && job->base_dtype == PITH_NONE && v_stream16_fits(job->codes) &&
+static bool codes_nontemporal(const struct pithi_group_job *job) {
+    return job->nontemporal && job->base_dtype == PITH_NONE && v_stream16_fits(job->codes) &&
            v_streams_codes(job->set.bits);
 }
 
@@ -836,19 +843,19 @@ static bool search_fits(const struct pithi_group_job *job) {
 /* ---- Encode group by group --------------------------------------------------------------------*/
 /* For symmetric groups of whole units without a base: the maximum of a group, then its codes, of
  * what the first-level cache still holds, between the maxima of the next group. Memory must not
- * wait for codes: values are fetched far ahead, since prefetchers in hardware end with a page, and
- * to the second-level cache, since the first one holds groups; with the maxima, or beside codes
+ * wait for codes: values are prefetched from far, since prefetchers in hardware end with a page,
+ * and to the second-level cache, since the first one holds groups; with the maxima, or beside codes
  * that random bits make slow. */
 /* Elements of a rotated group, which registers hold; those whose maxima are found between codes.
- * Bytes that values are fetched ahead, beside arithmetic and beside their extremes; there a whole
+ * Prefetch distance of values in bytes, beside arithmetic and beside their extremes; there a whole
  * number of pages is slower, by a tenth at times. */
-enum { HELD = 128, SPAN = 256, VALUES_AHEAD = 8192, EXTREMES_AHEAD = 6144 };
+enum { HELD = 128, SPAN = 256, PREFETCH_VALUES = 8192, PREFETCH_EXTREMES = 6144 };
 
 /* What a loop is made for; constant in the common loops. */
 struct pass_variant {
     uint32_t vt;
     unsigned bits; /* of codes whose scales are f32; 0: as the job has it */
-    bool stream, random;
+    bool nontemporal, random;
 };
 
 /* A group that may be poisoned, in the scalar reference. */
@@ -900,7 +907,7 @@ struct pass {
     struct pithi_group_setting set;
     const uint8_t *value;
     uint8_t *codes, *scales;
-    size_t room, unit; /* bytes of the codes from `codes` on, and of those of a unit */
+    size_t capacity, unit; /* bytes of the codes from `codes` on, and of those of a unit */
     struct philox philox;
     uint64_t counter; /* Philox counter of the job's first element */
     uint16_t drawn[4 * UNIT];
@@ -917,7 +924,7 @@ ALWAYS void open_pass(struct pass *p, const struct pithi_group_job *job, struct 
     p->value = job->value;
     p->codes = job->codes;
     p->scales = job->scales;
-    p->room = pithi_group_code_bytes(&p->set, job->count);
+    p->capacity = pithi_group_code_bytes(&p->set, job->count);
     p->unit = UNIT * p->set.bits / 8;
     if (!w.random) return;
     p->counter = job->first / 8;
@@ -927,7 +934,7 @@ ALWAYS void open_pass(struct pass *p, const struct pithi_group_job *job, struct 
 
 ALWAYS void pass_units(struct pass *p, size_t n) {
     p->codes += n * p->unit;
-    p->room -= n * p->unit;
+    p->capacity -= n * p->unit;
 }
 
 /* Never beyond the largest code: |x * reciprocal| < Q + 1/2. */
@@ -939,14 +946,14 @@ ALWAYS v16 random16(const struct pass *p, v16 x, v16 reciprocal, v16 random) {
 }
 
 /* random: four vectors, or NULL. */
-ALWAYS void put_unit(struct pass *p, const v16 x[4], v16 r, const v16 *random, bool stream) {
+ALWAYS void put_unit(struct pass *p, const v16 x[4], v16 r, const v16 *random, bool nontemporal) {
     if (random) {
         const v16 q[4] = {random16(p, x[0], r, random[0]), random16(p, x[1], r, random[1]),
                           random16(p, x[2], r, random[2]), random16(p, x[3], r, random[3])};
-        pack64_high(p->codes, p->room, &p->pack, q, stream);
+        pack64_high(p->codes, p->capacity, &p->pack, q, nontemporal);
     } else {
         const v16 q[4] = {code16(x[0], r), code16(x[1], r), code16(x[2], r), code16(x[3], r)};
-        pack64(p->codes, p->room, &p->pack, q, stream);
+        pack64(p->codes, p->capacity, &p->pack, q, nontemporal);
     }
     pass_units(p, 1);
 }
@@ -964,9 +971,9 @@ ALWAYS void draw(struct pass *p, size_t i) {
 
 /* Those of the unit at i; units come one after another. */
 ALWAYS void take_random(struct pass *p, v16 random[4], size_t i) {
-    const size_t turn = i % (4 * UNIT);
-    if (turn == 0) draw(p, i);
-    const uint8_t *const from = (const uint8_t *)(p->drawn + turn);
+    const size_t offset = i % (4 * UNIT);
+    if (offset == 0) draw(p, i);
+    const uint8_t *const from = (const uint8_t *)(p->drawn + offset);
     random[0] = v_load16(from);
     random[1] = v_load16(from + 32);
     random[2] = v_load16(from + 64);
@@ -981,7 +988,7 @@ ALWAYS void skip_group(struct pass *p, size_t i, struct pass_variant w) {
 
 /* The unit so far behind that at i. */
 ALWAYS void prefetch_values(const struct pass *p, size_t i, struct pass_variant w) {
-    const uint8_t *const from = p->value + i * width(w.vt) + VALUES_AHEAD;
+    const uint8_t *const from = p->value + i * width(w.vt) + PREFETCH_VALUES;
     for (size_t k = 0; k < UNIT * width(w.vt); k += 64) __builtin_prefetch(from + k, 0, 2);
 }
 
@@ -991,7 +998,7 @@ ALWAYS void prefetch_values(const struct pass *p, size_t i, struct pass_variant 
 ALWAYS v16 maxima(v16 m, const struct pass *p, size_t i, size_t n, struct pass_variant w) {
     const uint8_t *const end = p->value + (i + n) * width(w.vt);
     for (const uint8_t *at = p->value + i * width(w.vt); at < end; at += 64) {
-        __builtin_prefetch(at + EXTREMES_AHEAD, 0, 2);
+        __builtin_prefetch(at + PREFETCH_EXTREMES, 0, 2);
         m = v_maxu(m, magnitude16(load(w.vt, at, 0)));
         if (w.vt == PITH_F32)
             v_pace();
@@ -1009,7 +1016,7 @@ ALWAYS v16 put_group(struct pass *p, size_t i, size_t next, v16 reciprocal, stru
         m = maxima(m, p, next + k, span, w);
         for (size_t u = k; u < k + span; u += UNIT) {
             load_unit(x, w.vt, p->value, i + u);
-            put_unit(p, x, reciprocal, NULL, w.stream);
+            put_unit(p, x, reciprocal, NULL, w.nontemporal);
         }
     }
     return m;
@@ -1051,7 +1058,7 @@ ALWAYS void put_random_group(struct pass *p, size_t i, v16 reciprocal, struct pa
         take_random(p, random, k);
         prefetch_values(p, k, w);
         load_unit(x, w.vt, p->value, k);
-        put_unit(p, x, reciprocal, random, w.stream);
+        put_unit(p, x, reciprocal, random, w.nontemporal);
     }
 }
 
@@ -1085,19 +1092,19 @@ ALWAYS v16 rotate_group(struct held *x, const struct pass *p, size_t i, struct p
     return v_maxu(largest_lanes(x->v), largest_lanes(x->v + 4));
 }
 
-ALWAYS void put_rotated(struct pass *p, const v16 v[8], v16 r, bool stream) {
+ALWAYS void put_rotated(struct pass *p, const v16 v[8], v16 r, bool nontemporal) {
     const v16 q[8] = {code16(v[0], r), code16(v[1], r), code16(v[2], r), code16(v[3], r),
                       code16(v[4], r), code16(v[5], r), code16(v[6], r), code16(v[7], r)};
-    pack_rotated(p->codes, p->room, &p->pack, q, stream);
+    pack_rotated(p->codes, p->capacity, &p->pack, q, nontemporal);
     pass_units(p, HELD / UNIT);
 }
 
-ALWAYS void put_random(struct pass *p, const v16 v[8], v16 r, size_t i, bool stream) {
+ALWAYS void put_random(struct pass *p, const v16 v[8], v16 r, size_t i, bool nontemporal) {
     v16 random[4];
     take_random(p, random, i);
-    put_unit(p, v, r, random, stream);
+    put_unit(p, v, r, random, nontemporal);
     take_random(p, random, i + UNIT);
-    put_unit(p, v + 4, r, random, stream);
+    put_unit(p, v + 4, r, random, nontemporal);
 }
 
 /* A group is rotated while the scale of the one before it is found. */
@@ -1115,9 +1122,9 @@ ALWAYS void encode_rotated(struct pithi_group_job *job, size_t count, struct pas
             encode_huge(job, i, true);
             skip_group(&p, i, w);
         } else if (w.random) {
-            put_random(&p, x.v, reciprocal, i, w.stream);
+            put_random(&p, x.v, reciprocal, i, w.nontemporal);
         } else {
-            put_rotated(&p, x.v, reciprocal, w.stream);
+            put_rotated(&p, x.v, reciprocal, w.nontemporal);
         }
     }
 }
@@ -1136,31 +1143,31 @@ ALWAYS void encode_variant(struct pithi_group_job *job, size_t count, bool rotat
 
 ALWAYS void encode_dtype(struct pithi_group_job *job, size_t count, bool rotated, uint32_t vt) {
     const unsigned bits = job->set.scale_dtype == PITH_F32 ? job->set.bits : 0;
-    const bool stream = codes_stream(job);
-    if (bits == 4 && stream)
+    const bool nontemporal = codes_nontemporal(job);
+    if (bits == 4 && nontemporal)
         encode_variant(job, count, rotated, (struct pass_variant){vt, 4, true, false});
     else if (bits == 4)
         encode_variant(job, count, rotated, (struct pass_variant){vt, 4, false, false});
-    else if (bits == 8 && stream)
+    else if (bits == 8 && nontemporal)
         encode_variant(job, count, rotated, (struct pass_variant){vt, 8, true, false});
     else if (bits == 8)
         encode_variant(job, count, rotated, (struct pass_variant){vt, 8, false, false});
     else
-        encode_variant(job, count, rotated, (struct pass_variant){vt, 0, stream, false});
+        encode_variant(job, count, rotated, (struct pass_variant){vt, 0, nontemporal, false});
 }
 
 ALWAYS void encode_whole(struct pithi_group_job *job, size_t count, bool rotated) {
-    const bool random = job->set.stochastic, stream = codes_stream(job);
+    const bool random = job->set.stochastic, nontemporal = codes_nontemporal(job);
     if (job->value_dtype == PITH_F32 && random)
-        encode_variant(job, count, rotated, (struct pass_variant){PITH_F32, 4, stream, true});
+        encode_variant(job, count, rotated, (struct pass_variant){PITH_F32, 4, nontemporal, true});
     else if (job->value_dtype == PITH_F32)
         encode_dtype(job, count, rotated, PITH_F32);
     else if (job->value_dtype == PITH_BF16 && random)
-        encode_variant(job, count, rotated, (struct pass_variant){PITH_BF16, 4, stream, true});
+        encode_variant(job, count, rotated, (struct pass_variant){PITH_BF16, 4, nontemporal, true});
     else if (job->value_dtype == PITH_BF16)
         encode_dtype(job, count, rotated, PITH_BF16);
     else
-        encode_variant(job, count, rotated, (struct pass_variant){PITH_F16, 0, stream, false});
+        encode_variant(job, count, rotated, (struct pass_variant){PITH_F16, 0, nontemporal, false});
 }
 
 /* Random ones are the common kind alone. */
@@ -1195,18 +1202,18 @@ static size_t rotate_encode(const struct pithi_rotation *r, struct pithi_group_j
 /* For groups of up to 256 elements without a base. The extremes of the next 16 groups are found
  * between the codes of these, four groups at a time, so that reads from memory never pause; where a
  * run ends, as of a token for one of many caches, they are the next one's. Where there are no
- * others, what comes behind is fetched beside the codes: beside extremes alone it would come too
- * fast for as many lines as can be under way. */
-/* Elements that are fetched beside codes of the last turn; from how many runs on values are
- * fetched, where runs are short. */
-enum { BEHIND = 2048, RUNS_AHEAD = 2 };
+ * others, the values after these are fetched beside the codes: beside extremes alone they would
+ * come too fast for as many lines as can be under way. */
+/* Elements that are prefetched beside codes of the last batch; the prefetch distance in runs, where
+ * runs are short. */
+enum { PREFETCH_NEXT = 2048, PREFETCH_RUNS = 2 };
 
 /* What a loop is made for; constant in the common loops. bits 0: as the job has it. small: groups
  * are smaller than a unit. */
 struct idempotent_variant {
     uint32_t vt;
     unsigned bits;
-    bool asymmetric, small, stream;
+    bool asymmetric, small, nontemporal;
 };
 
 /* What a loop works with: copies no store can alias. */
@@ -1214,10 +1221,11 @@ struct idempotent_pass {
     struct packing pack;
     struct pithi_group_run *run;
     size_t runs, run_groups;
-    size_t group, groups, turn; /* elements; of all runs, and those whose scales are made at once */
-    size_t quads;               /* fours of groups of a turn; fewer where all are less than one */
-    size_t room, unit;          /* bytes of codes, of a run and of a unit */
-    uintptr_t next; /* from an element to the one to be fetched beside its code, bytes */
+    size_t group, groups,
+        batch;             /* elements; of all runs, and those whose scales are made at once */
+    size_t quads;          /* fours of groups of a batch; fewer where all are less than one */
+    size_t capacity, unit; /* bytes of codes, of a run and of a unit */
+    uintptr_t next;        /* from an element to the one to be fetched beside its code, bytes */
 };
 
 /* Of 16 groups, as bits: the largest as signed integers, the highest as unsigned ones. */
@@ -1237,8 +1245,8 @@ ALWAYS void take_extremes(v16 *lo, v16 *hi, v16 x, struct idempotent_variant w) 
     if (w.asymmetric) *lo = wide ? v_maxu(*lo, x) : v_maxu16(*lo, x);
 }
 
-/* Of one group, from every lane. ahead: bytes to what is fetched; 0 is as good as none. */
-ALWAYS void group_extremes(v16 *lo, v16 *hi, const uint8_t *value, size_t group, size_t ahead,
+/* Of one group, from every lane. prefetch: bytes to what is fetched; 0 is as good as none. */
+ALWAYS void group_extremes(v16 *lo, v16 *hi, const uint8_t *value, size_t group, size_t prefetch,
                            struct idempotent_variant w) {
     const bool wide = w.vt == PITH_F32;
     *lo = v_set(0);
@@ -1249,7 +1257,7 @@ ALWAYS void group_extremes(v16 *lo, v16 *hi, const uint8_t *value, size_t group,
     }
     const uint8_t *const end = value + group * width(w.vt);
     for (; value < end; value += 64) {
-        __builtin_prefetch((const void *)((uintptr_t)value + ahead), 0, 2);
+        __builtin_prefetch((const void *)((uintptr_t)value + prefetch), 0, 2);
         take_extremes(lo, hi, v_load(value), w);
     }
 }
@@ -1284,15 +1292,15 @@ static __attribute__((noinline)) v16 nearest_to_0(const struct pithi_group_run *
 ALWAYS v16 where_negative(v16 a, v16 b) { return v_xor(a, v_and(v_xor(a, b), v_sar31(a))); }
 ALWAYS v16 where_positive(v16 a, v16 b) { return v_xor(b, v_and(v_xor(a, b), v_sar31(a))); }
 
-/* Of the turn at g. */
-ALWAYS bool settle_found(struct idempotent *s, const struct pithi_group_setting *set,
-                         const struct idempotent_pass *p, const struct extremes *e, size_t g,
-                         struct idempotent_variant w) {
+/* Idempotent scales of the batch at group g from its extremes; whether some are irregular. */
+ALWAYS bool idempotent_extremes(struct idempotent *s, const struct pithi_group_setting *set,
+                                const struct idempotent_pass *p, const struct extremes *e, size_t g,
+                                struct idempotent_variant w) {
     const bool wide = w.vt == PITH_F32;
-    const bool few = p->turn == 8 || p->groups - g <= 8;
+    const bool few = p->batch == 8 || p->groups - g <= 8;
     const v16 sign = v_set(0x80000000u);
     v16 hi = from_bits(w.vt, wide ? v_largest_all(e->high) : v_largest16_all(e->high));
-    if (!w.asymmetric) return settle_sizes(s, set, w.vt, hi, few);
+    if (!w.asymmetric) return idempotent_magnitudes(s, set, w.vt, hi, few);
     v16 lo = from_bits(w.vt, wide ? v_highest_all(e->low) : v_highest16_all(e->low));
     const v16 both = v_and(lo, v_xor(hi, sign));
     if (__builtin_expect(v_any(v_and(v_xor(both, sign), sign)), 0)) {
@@ -1300,7 +1308,7 @@ ALWAYS bool settle_found(struct idempotent *s, const struct pithi_group_setting 
         hi = where_negative(hi, nearest);
         lo = where_positive(lo, nearest);
     }
-    return settle_ranges(s, set, w.vt, lo, hi, true, few);
+    return idempotent_ranges(s, set, w.vt, lo, hi, true, few);
 }
 
 /* ---- Scales -----------------------------------------------------------------------------------*/
@@ -1331,9 +1339,10 @@ static void put_some(uint8_t *to, v16 entries, size_t first, size_t count) {
 /* Those of lanes [first, first + groups). */
 static __attribute__((noinline)) void put_idempotent(const struct pithi_group_setting *s,
                                                      const struct idempotent *from, size_t first,
-                                                     size_t groups, bool odd, uint8_t *to) {
-    __builtin_prefetch(to + SCALES_AHEAD, 1);
-    if (odd || (s->scale_dtype == PITH_F32 && s->asymmetric) || (groups < 16 && !s->asymmetric)) {
+                                                     size_t groups, bool irregular, uint8_t *to) {
+    __builtin_prefetch(to + PREFETCH_SCALES, 1);
+    if (irregular || (s->scale_dtype == PITH_F32 && s->asymmetric) ||
+        (groups < 16 && !s->asymmetric)) {
         put_entries(s, from, first, groups, to);
     } else if (s->scale_dtype == PITH_F32) {
         memcpy(to, from->scale, sizeof from->scale);
@@ -1346,35 +1355,36 @@ static __attribute__((noinline)) void put_idempotent(const struct pithi_group_se
     }
 }
 
-/* Where the scales of the turn that is next go: a run, and its groups that are left. */
+/* Where the scales of the next batch go: a run, and its groups that are left. */
 struct scaling {
     size_t run, left;
 };
 
-/* Scales of the turn at group g, whose extremes are known; whether values may be beyond the last
+/* Scales of the batch at group g, whose extremes are known; whether values may be beyond the last
  * code. */
-ALWAYS bool open_turn(struct idempotent *s, const struct pithi_group_setting *set,
-                      const struct idempotent_pass *p, const struct extremes *e, struct scaling *t,
-                      size_t g, struct idempotent_variant w) {
-    const size_t n = p->groups - g < p->turn ? p->groups - g : p->turn;
+ALWAYS bool put_batch_scales(struct idempotent *s, const struct pithi_group_setting *set,
+                             const struct idempotent_pass *p, const struct extremes *e,
+                             struct scaling *t, size_t g, struct idempotent_variant w) {
+    const size_t n = p->groups - g < p->batch ? p->groups - g : p->batch;
     const size_t entry = pithi_scale_width(set->scale_dtype) * (w.asymmetric ? 2 : 1);
-    const bool odd = settle_found(s, set, p, e, g, w);
+    const bool irregular = idempotent_extremes(s, set, p, e, g, w);
     for (size_t lane = 0, m; lane < n; lane += m) {
         struct pithi_group_run *const run = &p->run[t->run];
         const size_t at = p->run_groups - t->left;
         m = n - lane < t->left ? n - lane : t->left;
-        if (__builtin_expect(odd, 0)) run->poisoned += settle_irregular(s, set, w.vt, lane, m);
-        if (__builtin_expect(set->shrink, 0)) { /* of one run, so that this loop takes one turn */
+        if (__builtin_expect(irregular, 0))
+            run->poisoned += idempotent_slow_path(s, set, w.vt, lane, m);
+        if (__builtin_expect(set->shrink, 0)) { /* of one run, so that this loop takes one pass */
             const uint8_t *const value = (const uint8_t *)run->value;
             const struct shrinking h = {set, value + at * p->group * width(w.vt), w.vt, p->group,
                                         n};
             shrink_idempotent(s, &h);
         }
-        put_idempotent(set, s, lane, m, odd, run->scales + at * entry);
+        put_idempotent(set, s, lane, m, irregular, run->scales + at * entry);
         t->left -= m;
         if (t->left == 0) *t = (struct scaling){t->run + 1, p->run_groups};
     }
-    return odd || set->shrink;
+    return irregular || set->shrink;
 }
 
 /* ---- Codes ------------------------------------------------------------------------------------*/
@@ -1385,48 +1395,51 @@ struct grid {
 };
 
 ALWAYS struct grid grid_of(const struct idempotent *s, size_t g, struct idempotent_variant w,
-                           bool odd) {
+                           bool irregular) {
     struct grid r = {v_set(0), v_spread(&s->reciprocal[g]), v_set(0)};
     if (w.asymmetric) r.zero = v_spread(&s->zero[g]);
-    if (odd) r.most = v_spread(&s->most[g]);
+    if (irregular) r.most = v_spread(&s->most[g]);
     return r;
 }
 
-/* Of groups that settled in one turn no code is beyond the last. */
-ALWAYS v16 idempotent_code(const struct grid *r, v16 x, struct idempotent_variant w, bool odd) {
+/* No code is beyond the last in groups that are idempotent after one iteration. */
+ALWAYS v16 idempotent_code(const struct grid *r, v16 x, struct idempotent_variant w,
+                           bool irregular) {
     if (w.asymmetric) x = f_sub(x, r->zero);
     x = f_mul(x, r->reciprocal);
-    if (odd && w.asymmetric) x = f_min(f_max(x, v_set(0)), r->most);
-    if (odd && !w.asymmetric) x = f_min(f_max(x, v_xor(r->most, v_set(0x80000000u))), r->most);
+    if (irregular && w.asymmetric) x = f_min(f_max(x, v_set(0)), r->most);
+    if (irregular && !w.asymmetric)
+        x = f_min(f_max(x, v_xor(r->most, v_set(0x80000000u))), r->most);
     return f_round_to_i(x);
 }
 
-/* Where codes are made: of elements [at, end) of the turn that `settled` is of, the next of which
- * lies at value; value_end, codes_end: of its run. */
+/* Where codes are made: of elements [at, end) of the batch that `idempotent` describes, the next of
+ * which lies at value; value_end, codes_end: of its run. */
 struct coding {
     const struct idempotent *idempotent;
     const uint8_t *value, *value_end;
     uint8_t *codes, *codes_end;
     size_t run, at, end;
-    bool odd;
+    bool irregular;
 };
 
 /* The next n. */
 ALWAYS void idempotent_codes(struct coding *c, const struct idempotent_pass *p, size_t n,
-                             struct idempotent_variant w, bool odd, bool fetch) {
+                             struct idempotent_variant w, bool irregular, bool fetch) {
     const unsigned shift = (unsigned)__builtin_ctzll(p->group);
     for (size_t i = 0; i < n; i += UNIT) {
         const uint8_t *const v = c->value + i * width(w.vt);
-        struct grid r = grid_of(c->idempotent, (c->at + i) >> shift, w, odd);
+        struct grid r = grid_of(c->idempotent, (c->at + i) >> shift, w, irregular);
         v16 q[4];
         for (size_t k = 0; k < 4; k++) {
-            if (w.small && k > 0) r = grid_of(c->idempotent, (c->at + i + 16 * k) >> shift, w, odd);
-            q[k] = idempotent_code(&r, load(w.vt, v, 16 * k), w, odd);
+            if (w.small && k > 0)
+                r = grid_of(c->idempotent, (c->at + i + 16 * k) >> shift, w, irregular);
+            q[k] = idempotent_code(&r, load(w.vt, v, 16 * k), w, irregular);
         }
-        if (!w.stream) __builtin_prefetch(c->codes + CODES_AHEAD, 1);
+        if (!w.nontemporal) __builtin_prefetch(c->codes + PREFETCH_CODES, 1);
         for (size_t k = 0; fetch && k < UNIT * width(w.vt); k += 64)
             __builtin_prefetch((const void *)((uintptr_t)v + p->next + k), 0, 2);
-        pack64_whole(c->codes, (size_t)(c->codes_end - c->codes), &p->pack, q, w.stream);
+        pack64_whole(c->codes, (size_t)(c->codes_end - c->codes), &p->pack, q, w.nontemporal);
         c->codes += p->unit;
     }
 }
@@ -1451,14 +1464,14 @@ ALWAYS void open_coding(struct coding *c, const struct idempotent_pass *p, size_
     c->value = p->run[run].value;
     c->value_end = c->value + p->run_groups * p->group * width(w.vt);
     c->codes = p->run[run].codes;
-    c->codes_end = c->codes + p->room;
+    c->codes_end = c->codes + p->capacity;
 }
 
 /* The next n, all of one run. */
 ALWAYS void put_codes_of(struct coding *c, const struct idempotent_pass *p,
                          const struct pithi_group_setting *s, size_t n, struct idempotent_variant w,
                          bool fetch) {
-    if (__builtin_expect(c->odd, 0)) {
+    if (__builtin_expect(c->irregular, 0)) {
         irregular_codes(*c, s, n, w);
         c->codes += n / UNIT * p->unit;
     } else {
@@ -1477,23 +1490,23 @@ struct reading {
     const uint8_t *value;
     size_t run, left;
     size_t elements, step; /* of a group that are read; bytes to the next one */
-    size_t ahead;          /* bytes that values are fetched before */
+    size_t prefetch;       /* bytes that values are fetched before */
 };
 
 /* Values are fetched from the next run but one where a run is short. */
 ALWAYS void open_reading(struct reading *r, const struct idempotent_pass *p, size_t run,
                          struct idempotent_variant w) {
-    const bool large = p->run_groups * p->group * width(w.vt) >= EXTREMES_AHEAD;
+    const bool large = p->run_groups * p->group * width(w.vt) >= PREFETCH_EXTREMES;
     r->run = run;
     r->value = p->run[run].value;
     r->left = p->run_groups;
     r->elements = p->group;
     r->step = p->group * width(w.vt);
-    r->ahead = p->groups > p->turn ? EXTREMES_AHEAD : 0;
+    r->prefetch = p->groups > p->batch ? PREFETCH_EXTREMES : 0;
     if (p->runs == 1 || large) return;
-    r->ahead = 0;
-    if (run + RUNS_AHEAD < p->runs)
-        r->ahead = (uintptr_t)p->run[run + RUNS_AHEAD].value - (uintptr_t)r->value;
+    r->prefetch = 0;
+    if (run + PREFETCH_RUNS < p->runs)
+        r->prefetch = (uintptr_t)p->run[run + PREFETCH_RUNS].value - (uintptr_t)r->value;
 }
 
 ALWAYS void read_on(struct reading *r, const struct idempotent_pass *p,
@@ -1510,12 +1523,12 @@ ALWAYS void read_on(struct reading *r, const struct idempotent_pass *p,
     }
 }
 
-/* Of the next group; then codes of the turn before, if there is one. */
+/* Of the next group; then codes of the batch before, if there is one. */
 ALWAYS void find_one(struct reading *r, struct coding *c, const struct idempotent_pass *p,
                      const struct pithi_group_setting *s, v16 *lo, v16 *hi,
                      struct idempotent_variant w) {
     const size_t least = w.small ? UNIT : p->group;
-    group_extremes(lo, hi, r->value, r->elements, r->ahead, w);
+    group_extremes(lo, hi, r->value, r->elements, r->prefetch, w);
     read_on(r, p, w);
     if (c && (!w.small || c->at < c->end)) put_codes_of(c, p, s, least, w, false);
 }
@@ -1542,9 +1555,10 @@ ALWAYS void repeat_first(struct extremes *e, size_t k, struct idempotent_variant
     }
 }
 
-ALWAYS void find_turn(struct reading *r, struct coding *c, const struct idempotent_pass *p,
-                      const struct pithi_group_setting *s, struct extremes *e,
-                      struct idempotent_variant w) {
+ALWAYS void find_batch_extremes(struct reading *r, struct coding *c,
+                                const struct idempotent_pass *p,
+                                const struct pithi_group_setting *s, struct extremes *e,
+                                struct idempotent_variant w) {
     size_t k = 0;
     do {
         if (c) c->end = 4 * (k + 1) * p->group;
@@ -1562,14 +1576,14 @@ ALWAYS void open_idempotent(struct idempotent_pass *p, const struct pithi_group_
     p->group = s->group;
     p->run_groups = count >> __builtin_ctz(s->group);
     p->groups = runs * p->run_groups;
-    p->turn = p->group > 128 ? 8 : 16;
-    p->quads = ((p->groups < p->turn ? p->groups : p->turn) + 3) / 4;
-    p->room = pithi_group_code_bytes(s, count);
+    p->batch = p->group > 128 ? 8 : 16;
+    p->quads = ((p->groups < p->batch ? p->groups : p->batch) + 3) / 4;
+    p->capacity = pithi_group_code_bytes(s, count);
     p->unit = UNIT * (w.bits ? w.bits : s->bits) / 8;
     p->next = 0;
 }
 
-/* The extremes of the next turn are found between the codes of one. */
+/* The extremes of the next batch are found between the codes of one. */
 ALWAYS void encode_idempotent(const struct pithi_group_job *like, struct pithi_group_run *run,
                               size_t runs, size_t count, struct idempotent_variant w) {
     const struct pithi_group_setting *const set = &like->set;
@@ -1583,18 +1597,19 @@ ALWAYS void encode_idempotent(const struct pithi_group_job *like, struct pithi_g
     open_reading(&r, &p, 0, w);
     open_coding(&c, &p, 0, w);
     c.idempotent = &s;
-    find_turn(&r, NULL, &p, set, &e, w);
+    find_batch_extremes(&r, NULL, &p, set, &e, w);
     /* While scales are waited for. */
     packing_make(&p.pack, w.bits ? w.bits : set->bits, !w.asymmetric);
     size_t g = 0;
-    for (;; g += p.turn) {
-        c.odd = open_turn(&s, set, &p, &e, &t, g, w);
+    for (;; g += p.batch) {
+        c.irregular = put_batch_scales(&s, set, &p, &e, &t, g, w);
         c.at = 0;
-        if (g + p.turn >= p.groups) break;
-        find_turn(&r, &c, &p, set, &e, w);
+        if (g + p.batch >= p.groups) break;
+        find_batch_extremes(&r, &c, &p, set, &e, w);
     }
     if (runs == 1)
-        p.next = like->ahead ? (uintptr_t)like->ahead - (uintptr_t)c.value : BEHIND * width(w.vt);
+        p.next = like->prefetch ? (uintptr_t)like->prefetch - (uintptr_t)c.value
+                                : PREFETCH_NEXT * width(w.vt);
     for (size_t n, left = (p.groups - g) * p.group; left; left -= n) {
         n = (size_t)(c.value_end - c.value) / width(w.vt);
         if (n > left) n = left;
@@ -1605,12 +1620,13 @@ ALWAYS void encode_idempotent(const struct pithi_group_job *like, struct pithi_g
 /* ---- Entry ------------------------------------------------------------------------------------*/
 
 /* A function each: one of all would spill the registers of all. */
-#define SETTLED(name, dtype, bits, asymmetric, small)                                           \
-    static __attribute__((noinline)) void name(const struct pithi_group_job *like,              \
-                                               struct pithi_group_run *run, size_t runs,        \
-                                               size_t count, bool stream) {                     \
-        encode_idempotent(like, run, runs, count,                                               \
-                          (struct idempotent_variant){dtype, bits, asymmetric, small, stream}); \
+#define SETTLED(name, dtype, bits, asymmetric, small)                                    \
+    static __attribute__((noinline)) void name(const struct pithi_group_job *like,       \
+                                               struct pithi_group_run *run, size_t runs, \
+                                               size_t count, bool nontemporal) {         \
+        encode_idempotent(                                                               \
+            like, run, runs, count,                                                      \
+            (struct idempotent_variant){dtype, bits, asymmetric, small, nontemporal});   \
     }
 #define SETTLED_OF(name, dtype)                       \
     SETTLED(name##_2, dtype, 2, true, false)          \
@@ -1626,7 +1642,7 @@ SETTLED_OF(idempotent_f16, PITH_F16)
 
 /* Runs of `count` elements. */
 static void encode_idempotent_any(const struct pithi_group_job *like, struct pithi_group_run *run,
-                                  size_t runs, size_t count, bool stream) {
+                                  size_t runs, size_t count, bool nontemporal) {
     typedef void encode_fn(const struct pithi_group_job *, struct pithi_group_run *, size_t, size_t,
                            bool);
     static encode_fn *const known[3][5] = {
@@ -1642,7 +1658,7 @@ static void encode_idempotent_any(const struct pithi_group_job *like, struct pit
                        : !s->asymmetric               ? 3
                        : s->bits == 2 || s->bits == 4 ? s->bits / 2
                                                       : 0;
-    known[row][column](like, run, runs, count, stream);
+    known[row][column](like, run, runs, count, nontemporal);
 }
 
 /* How many of a job's elements are whole groups and whole units, from the beginning. */
@@ -1656,7 +1672,7 @@ static size_t idempotent_elements(const struct pithi_group_job *job) {
 /* These; returns how many. */
 static size_t idempotent_pass(struct pithi_group_job *job) {
     const size_t count = idempotent_elements(job);
-    if (count > 0) encode_idempotent_any(job, &job->run, 1, count, codes_stream(job));
+    if (count > 0) encode_idempotent_any(job, &job->run, 1, count, codes_nontemporal(job));
     return count;
 }
 
@@ -1676,7 +1692,7 @@ static void group_encode(struct pithi_group_job *job) {
     const int levels = (1 << (s->asymmetric ? s->bits : s->bits - 1)) - 1;
     const struct variant r = {
         job->value_dtype, job->base_dtype, job->update && job->base_dtype != PITH_NONE,
-        s->asymmetric,    s->stochastic,   codes_stream(job),
+        s->asymmetric,    s->stochastic,   codes_nontemporal(job),
         s->search,        idempotent};
     struct encoder e; /* most of it is packing, so no initializer */
     e.set = s;

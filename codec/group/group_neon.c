@@ -111,13 +111,13 @@ static inline bool v_stream16_fits(const void *p) { return (uintptr_t)p % 16 == 
 static inline void v_stream16(uint8_t *to, const void *from) { memcpy(to, from, 16); }
 
 /* Stores of 16 bytes overlap: each one's end is written again by the next, in ascending order. */
-static inline void pack64(uint8_t *to, size_t room, const struct packing *p, const v16 q[4],
-                          bool stream) {
-    (void)stream;
+static inline void pack64(uint8_t *to, size_t capacity, const struct packing *p, const v16 q[4],
+                          bool nontemporal) {
+    (void)nontemporal;
     uint8_t bytes[64];
-    uint8_t *const at = room >= 64 ? to : bytes;
+    uint8_t *const at = capacity >= 64 ? to : bytes;
     for (size_t k = 0; k < 4; k++) vst1q_u8(at + 2 * k * p->bits, pack16(p, q[k]));
-    if (room < 64) memcpy(to, bytes, 8 * (size_t)p->bits);
+    if (capacity < 64) memcpy(to, bytes, 8 * (size_t)p->bits);
 }
 
 static inline uint32x4_t unpack4(uint8x16_t codes, const struct packing *p, int q) {
@@ -126,9 +126,10 @@ static inline uint32x4_t unpack4(uint8x16_t codes, const struct packing *p, int 
     return vsubq_u32(veorq_u32(x, p->half), p->half);
 }
 
-static inline void unpack64(v16 q[4], const uint8_t *from, size_t room, const struct packing *p) {
+static inline void unpack64(v16 q[4], const uint8_t *from, size_t capacity,
+                            const struct packing *p) {
     uint8_t bytes[64];
-    if (room < 64) from = memcpy(bytes, from, 8 * (size_t)p->bits);
+    if (capacity < 64) from = memcpy(bytes, from, 8 * (size_t)p->bits);
     for (size_t k = 0; k < 4; k++) {
         const uint8x16_t codes = vld1q_u8(from + 2 * k * p->bits);
         for (int j = 0; j < 4; j++) q[k].val[j] = unpack4(codes, p, j);
@@ -152,5 +153,5 @@ void pithi_group_bind_neon(struct pithi_kernels *k) {
     k->rotate_encode = rotate_encode;
     k->rotate = rotate;
     k->unrotate = unrotate;
-    k->unrotate_stream = unrotate_stream;
+    k->unrotate_nontemporal = unrotate_nontemporal;
 }

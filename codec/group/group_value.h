@@ -1,7 +1,7 @@
 /* group_value.h - the group quantizer's arithmetic on one value and on one scale.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The text that every backend shares: the scalar loops of group.c, the rare paths of the CPU
+ * The source that every backend shares: the scalar loops of group.c, the rare paths of the CPU
  * kernels, and the CUDA kernels. */
 #ifndef PITHI_GROUP_GROUP_VALUE_H
 #define PITHI_GROUP_GROUP_VALUE_H
@@ -22,14 +22,14 @@
 struct pithi_group_setting {
     uint32_t group; /* elements, a power of two 16..16384; the last group may be short */
     uint8_t bits;   /* 1..8; symmetric: 2..8 */
-    /* PITH_F32, PITH_BF16 or, symmetric without a base, PITHI_E8M0; asymmetric or settled also
-     * PITH_F16. */
+    /* PITH_F32, PITH_BF16 or, symmetric without a base, PITHI_E8M0; asymmetric or idempotent
+     * also PITH_F16. */
     uint8_t scale_dtype;
-    bool asymmetric; /* scale and zero point per group instead of a scale; always settled */
-    bool stochastic; /* not settled */
+    bool asymmetric; /* scale and zero point per group instead of a scale; always idempotent */
+    bool stochastic; /* not idempotent */
     bool search;     /* encode, symmetric, nearest, no base: the scale of least error, any sign */
     bool idempotent; /* symmetric: what a group decodes to has the group's own scale */
-    bool shrink;     /* encode, settled, no base: the part of the range of least error */
+    bool shrink;     /* encode, idempotent, no base: the part of the range of least error */
     bool short_zero; /* encode, asymmetric: zero points of 6 significant bits */
     uint8_t
         codebook; /* 0: codes are steps of the scale; else see group/codebook_value.h. No base */
@@ -133,14 +133,14 @@ PITHI_INLINE bool pithi_group_scale(const struct pithi_group_setting *s, uint32_
     return !pithi_nonfinite(pithi_bits(*scale));
 }
 
-/* ---- Settled groups --------------------------------------------------------------------------
- * Scale and zero point of a idempotent group are those of the values it decodes to, so that coding
+/* ---- Idempotent groups -----------------------------------------------------------------------
+ * Scale and zero point of an idempotent group are those of the values it decodes to, so that coding
  * these again changes nothing. A scale has at most 16 significant bits: the least and the largest
  * decoded value determine it although both are rounded. */
 
 struct pithi_grid {
     float scale, zero, reciprocal; /* reciprocal 0: all codes are 0 */
-    float most;                    /* the largest code, 0 when not settled yet */
+    float most;                    /* the largest code, 0 when not known yet */
 };
 
 /* To nearest even, infinities included. */
@@ -226,14 +226,15 @@ PITHI_INLINE float pithi_grid_error(const struct pithi_group_setting *s, uint32_
     return e * e;
 }
 
-/* r, settled for a group with the least and largest values lo and hi (symmetric: 0 and the largest
- * magnitude). dtype: of the values. Where that is coarser than the codes, and the last code lies
- * below hi, the last ones all decode to one value: the code of that value is then the largest. */
+/* r, made idempotent for a group with the least and largest values lo and hi (symmetric: 0 and the
+ * largest magnitude). dtype: of the values. Where that is coarser than the codes, and the last code
+ * lies below hi, the last ones all decode to one value: the code of that value is the largest. */
 PITHI_INLINE void pithi_idempotent_scale(const struct pithi_group_setting *s, uint32_t dtype,
                                          float lo, float hi, struct pithi_grid *r) {
-    enum { TURNS = 4 };
+    enum { ITERATIONS = 4 };
     const float levels = (float)pithi_group_levels(s);
-    for (int turn = 0; turn < TURNS && !pithi_nonfinite(pithi_bits(r->scale)); turn++) {
+    for (int iteration = 0; iteration < ITERATIONS && !pithi_nonfinite(pithi_bits(r->scale));
+         iteration++) {
         const float low = pithi_grid_value(dtype, r, pithi_grid_code(s, r, levels, lo));
         const float high = pithi_grid_value(dtype, r, pithi_grid_code(s, r, levels, hi));
         const struct pithi_grid next = pithi_grid_of(s, dtype, s->asymmetric ? low : 0, high);
@@ -247,8 +248,8 @@ PITHI_INLINE void pithi_idempotent_scale(const struct pithi_group_setting *s, ui
 
 /* ---- Shrinking a range -----------------------------------------------------------------------*/
 
-/* The search for the part of a idempotent group's range that loses least when what lies beyond is
- * clamped. Set: what the group is, the settled range of all of it and its squared error. Each
+/* The search for the part of an idempotent group's range that loses least when what lies beyond is
+ * clamped. Set: what the group is, the idempotent range of all of it and its squared error. Each
  * _next makes a candidate, whose squared error _judge takes; false after the last. Cuts are counted
  * in 32nds of the range: the same on both sides first, then each side moves by itself. */
 struct pithi_shrink {
@@ -257,27 +258,27 @@ struct pithi_shrink {
     float lo, hi;
     struct pithi_grid grid, candidate; /* the best so far, and what is to be judged */
     float error;
-    int turn, low, high, candidate_low, candidate_high;
+    int iteration, low, high, candidate_low, candidate_high;
 };
-enum { PITHI_SHRINK_SAME = 14, PITHI_SHRINK_TURNS = 26, PITHI_SHRINK_MOST = 28 };
+enum { PITHI_SHRINK_SAME = 14, PITHI_SHRINK_ITERATIONS = 26, PITHI_SHRINK_MOST = 28 };
 
 PITHI_INLINE void pithi_shrink_place(struct pithi_shrink *s) {
-    const int turn = s->turn - PITHI_SHRINK_SAME;
+    const int iteration = s->iteration - PITHI_SHRINK_SAME;
     s->candidate_low = s->low;
     s->candidate_high = s->high;
-    if (turn < 0) {
-        s->candidate_low = s->candidate_high = s->turn + 1;
+    if (iteration < 0) {
+        s->candidate_low = s->candidate_high = s->iteration + 1;
         return;
     }
-    const int step = (turn & 1 ? -1 : 1) * (4 >> turn / 4);
-    if (turn & 2)
+    const int step = (iteration & 1 ? -1 : 1) * (4 >> iteration / 4);
+    if (iteration & 2)
         s->candidate_low += step;
     else
         s->candidate_high += step;
 }
 
 PITHI_INLINE bool pithi_shrink_next(struct pithi_shrink *s) {
-    for (; s->turn < PITHI_SHRINK_TURNS; s->turn++) {
+    for (; s->iteration < PITHI_SHRINK_ITERATIONS; s->iteration++) {
         pithi_shrink_place(s);
         if (s->candidate_low < 0 || s->candidate_high < 0 ||
             s->candidate_low + s->candidate_high > PITHI_SHRINK_MOST)
@@ -299,26 +300,26 @@ PITHI_INLINE void pithi_shrink_judge(struct pithi_shrink *s, float error) {
         s->low = s->candidate_low;
         s->high = s->candidate_high;
     }
-    s->turn++;
+    s->iteration++;
 }
 
 /* ---- Search for a scale ----------------------------------------------------------------------*/
 
 /* The search for a scale. Set: what the scale of the largest value is, that value's magnitude bits
- * and whether one is positive. _begin sets the other parts: values v are (turned, when turn is the
- * sign bit) d * reciprocal; a candidate's codes q are v * factor rounded to nearest and clamped to
- * [least, most]; vq and qq are to be the sums of v q and q q. _end chooses. The arrays have room
- * for steps of 3 and of 4. */
-enum { PITHI_SEARCH_MOST = 15, PITHI_SEARCH_ROOM = 16 };
+ * and whether one is positive. _begin sets the other parts: values v are d * reciprocal (negated,
+ * when sign is the sign bit); a candidate's codes q are v * factor rounded to nearest and clamped
+ * to [least, most]; vq and qq are to be the sums of v q and q q. _end chooses. The arrays have a
+ * capacity for steps of 3 and of 4. */
+enum { PITHI_SEARCH_MOST = 15, PITHI_SEARCH_CAPACITY = 16 };
 struct pithi_search {
     const struct pithi_group_setting *set;
     float scale;
     uint32_t largest;
     bool above;
-    uint32_t turn;
+    uint32_t sign;
     float unit, reciprocal;
     int least, most, candidates;
-    float factor[PITHI_SEARCH_ROOM], vq[PITHI_SEARCH_ROOM], qq[PITHI_SEARCH_ROOM];
+    float factor[PITHI_SEARCH_CAPACITY], vq[PITHI_SEARCH_CAPACITY], qq[PITHI_SEARCH_CAPACITY];
 };
 /* Candidates and codes, which are the same for all groups of a setting. */
 PITHI_INLINE void pithi_search_steps(struct pithi_search *s) {
@@ -327,7 +328,7 @@ PITHI_INLINE void pithi_search_steps(struct pithi_search *s) {
     s->least = -reach;
     s->most = reach - 1;
     s->candidates = power ? 2 : PITHI_SEARCH_MOST;
-    PITHI_UNROLL for (int k = 0; k < PITHI_SEARCH_ROOM; k++) s->factor[k] =
+    PITHI_UNROLL for (int k = 0; k < PITHI_SEARCH_CAPACITY; k++) s->factor[k] =
         power ? (float)(k + 1) : 1.0f + (float)(k - 1) * 0.0625f;
     if (!power) s->factor[0] = ((float)reach - 1) / (float)reach;
 }
@@ -338,7 +339,7 @@ PITHI_INLINE void pithi_search_begin(struct pithi_search *s) {
     const bool power = s->set->scale_dtype == PITHI_E8M0;
     s->unit = power ? s->scale : pithi_float(s->largest) / (float)(1 << (s->set->bits - 1));
     s->reciprocal = 1.0f / s->unit;
-    s->turn = !power && s->above ? 0x80000000u : 0;
+    s->sign = !power && s->above ? 0x80000000u : 0;
     pithi_search_steps(s);
 }
 
@@ -353,7 +354,7 @@ PITHI_INLINE float pithi_search_free(const struct pithi_search *s) {
         scale = s->unit * (t < 0.5f ? 1.0f / s->factor[k] : t);
     }
     const uint32_t u = pithi_bits(scale);
-    return pithi_float((u < PITHI_F32_INF ? u : PITHI_F32_MAX) ^ s->turn);
+    return pithi_float((u < PITHI_F32_INF ? u : PITHI_F32_MAX) ^ s->sign);
 }
 
 /* Powers of two: the one that reaches the largest value, or its half. */
@@ -370,7 +371,7 @@ PITHI_INLINE float pithi_search_end(const struct pithi_search *s) {
 
 /* ---- One value -------------------------------------------------------------------------------*/
 
-/* The code of d: value, or value - base. Of groups that are not settled. */
+/* The code of d: value, or value - base. Of groups that are not idempotent. */
 PITHI_INLINE float pithi_group_lifted(const struct pithi_group_setting *s, float d,
                                       float reciprocal) {
     const float most = (float)pithi_group_levels(s);

@@ -1,7 +1,7 @@
 /* hadamard.h - the Walsh-Hadamard transform that smooths groups before they are quantized.
  * SPDX-License-Identifier: Apache-2.0
  *
- * doc/FORMAT.md, section Rotation, states the arithmetic; hadamard.c is the same text in C; the
+ * doc/FORMAT.md, section Rotation, states the arithmetic; hadamard.c is the scalar reference; the
  * kernels reproduce it byte for byte (NaNs inside the transform: only that they are NaN). */
 #ifndef PITHI_GROUP_HADAMARD_H
 #define PITHI_GROUP_HADAMARD_H

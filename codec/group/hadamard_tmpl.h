@@ -26,8 +26,8 @@ static inline __attribute__((always_inline)) void f_transform32x4(v16 v[8]) {
 }
 #endif
 
-/* Elements whose signs are drawn together, and how far reads run ahead, in bytes. */
-enum { SIGNED = 4096, READ_AHEAD = 4096 };
+/* Elements whose signs are drawn together, and the prefetch distance of reads, in bytes. */
+enum { SIGNED = 4096, PREFETCH_READ = 4096 };
 
 struct task {
     const uint8_t *from;
@@ -53,8 +53,8 @@ ALWAYS void flip32(const struct task *t, v16 v[2], size_t i) {
 
 ALWAYS void prefetch(const struct task *t, size_t i) {
     const size_t size = width(t->from_dtype);
-    __builtin_prefetch(t->from + i * size + READ_AHEAD);
-    if (size == 4) __builtin_prefetch(t->from + i * size + READ_AHEAD + 64);
+    __builtin_prefetch(t->from + i * size + PREFETCH_READ);
+    if (size == 4) __builtin_prefetch(t->from + i * size + PREFETCH_READ + 64);
 }
 
 /* 32 values; apart from f32 in one place only, which keeps the loops small. */
@@ -245,11 +245,11 @@ static void rotate(const struct pithi_rotation *r, float *to, const void *from, 
 
 /* Whole runs, to f32. */
 static void unrotate_whole(const struct pithi_rotation *r, void *to, float *x, size_t count,
-                           uint64_t first, float scale, bool stream) {
+                           uint64_t first, float scale, bool nontemporal) {
     struct task t = {.from = (const uint8_t *)x, .to = to, .from_dtype = PITH_F32};
     t.factor = v_set(pithi_bits(1.0f / (float)(r->order ? r->order : 1)));
     t.scale = v_set(pithi_bits(scale));
-    t.streamed = stream && v_stream_fits(to);
+    t.streamed = nontemporal && v_stream_fits(to);
     v_stream_begin(&t.stream, to);
     transform_whole(&t, transform_inverse, r, count, first);
     if (t.streamed) v_stream_end(&t.stream, (uint8_t *)to + 4 * count);
@@ -288,13 +288,13 @@ static void unrotate_narrow(const struct pithi_rotation *r, uint8_t *to, uint32_
 }
 
 static void unrotate_to(const struct pithi_rotation *r, void *to, uint32_t dtype, float *x,
-                        size_t count, uint64_t first, float scale, bool stream) {
+                        size_t count, uint64_t first, float scale, bool nontemporal) {
     const size_t whole = whole_runs(r, count);
     uint8_t *const rest = (uint8_t *)to + whole * width(dtype);
     if (dtype == PITH_F32)
-        unrotate_whole(r, to, x, whole, first, scale, stream);
+        unrotate_whole(r, to, x, whole, first, scale, nontemporal);
     else
-        unrotate_narrow(r, to, dtype, x, whole, first, scale, stream && v_stream_fits(to));
+        unrotate_narrow(r, to, dtype, x, whole, first, scale, nontemporal && v_stream_fits(to));
     if (whole < count)
         pithi_unrotate_c(r, rest, dtype, x + whole, count - whole, first + whole, scale);
 }
@@ -304,7 +304,7 @@ static void unrotate(const struct pithi_rotation *r, void *to, uint32_t dtype, f
     unrotate_to(r, to, dtype, x, count, first, scale, false);
 }
 
-static void unrotate_stream(const struct pithi_rotation *r, void *to, uint32_t dtype, float *x,
-                            size_t count, uint64_t first, float scale) {
+static void unrotate_nontemporal(const struct pithi_rotation *r, void *to, uint32_t dtype, float *x,
+                                 size_t count, uint64_t first, float scale) {
     unrotate_to(r, to, dtype, x, count, first, scale, true);
 }

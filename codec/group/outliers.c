@@ -15,9 +15,9 @@ struct first {
     size_t count;
 };
 
-static void enter(struct first *f, size_t room, uint64_t word) {
-    size_t i = f->count < room ? f->count++ : room;
-    if (i == room && (!room || word > f->word[--i])) return;
+static void enter(struct first *f, size_t capacity, uint64_t word) {
+    size_t i = f->count < capacity ? f->count++ : capacity;
+    if (i == capacity && (!capacity || word > f->word[--i])) return;
     for (; i > 0 && f->word[i - 1] > word; i--) f->word[i] = f->word[i - 1];
     f->word[i] = word;
 }

@@ -3,8 +3,6 @@
 #include "kv/cache.h"
 
 #include <string.h>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 #include "common/convert.h"
 #include "common/pad.h"
@@ -20,7 +18,7 @@ static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static const char *why_not(const pith_plan *plan) {
     const struct pithi_params *q = &plan->params;
     const uint32_t last = plan->ndim ? plan->ndim - 1 : 0;
-    if (!q->codec->pages) return "caches and pages are those of codec kv";
+    if (q->codec != &pithi_codec_kv) return "caches and pages are those of codec kv";
     if (!q->codec->fixed(q)) return "caches and pages need entropy=none";
     if (q->value[PITHI_KV_ORDER]) return "caches and pages need order=tokens: give a permuted view";
     if (q->base_dtype) return "caches and pages take no base";
@@ -47,47 +45,58 @@ bool pithi_paged_of(const pith_plan *plan, struct pithi_paged *p) {
     return true;
 }
 
-pith_status pithi_paged_require(pith_plan *plan, struct pithi_paged *p) {
+pith_status pithi_paged_require(const pith_plan *plan, struct pithi_paged *p, pith_error *error) {
+    if (!plan) return pithi_fail(error, PITH_ERR_ARG, "plan is NULL");
     if (pithi_paged_of(plan, p)) return PITH_OK;
-    return pithi_fail(&plan->error, PITH_ERR_UNSUPPORTED, why_not(plan));
+    return pithi_fail(error, PITH_ERR_UNSUPPORTED, why_not(plan));
 }
 
 pith_status pith_kv_check(const pith_plan *plan, pith_error *error) {
-    if (!plan) return pithi_fail(error, PITH_ERR_ARG, "plan is NULL");
-    const char *const why = why_not(plan);
-    return why ? pithi_fail(error, PITH_ERR_UNSUPPORTED, why) : pithi_fail(error, PITH_OK, "");
-}
-
-uint64_t pithi_paged_fingerprint(const pith_plan *plan) {
     struct pithi_paged p;
-    if (!pithi_paged_of(plan, &p)) return 0;
-    const struct pithi_params *q = &plan->params;
-    uint64_t words[5 + PITHI_KEYS_MAX] = {q->codec->id, q->dtype, p.limit, p.kv.heads, p.kv.dim};
-    for (uint32_t i = 0; i < PITHI_KEYS_MAX; i++) words[5 + i] = q->value[i];
-    return XXH64(words, sizeof words, 0) | 1;
+    pithi_clear(error);
+    return pithi_paged_require(plan, &p, error);
 }
 
-pith_status pithi_cache_check(pith_plan *p, const pith_kv *c) {
-    if (!p) return PITH_ERR_ARG;
-    if (!c) return pithi_fail(&p->error, PITH_ERR_ARG, "the cache is NULL");
-    if (c->fingerprint == p->paged_fingerprint) return PITH_OK;
-    return pithi_fail(&p->error, PITH_ERR_STATE, "the cache is another plan's");
+/* ---- Calls -----------------------------------------------------------------------------------*/
+
+pith_status pithi_cache_mark(pith_kv *c, pith_work *w) {
+    const void *none = NULL;
+    if (!c) return pithi_fail(&w->error, PITH_ERR_ARG, "the cache is NULL");
+    if (__atomic_compare_exchange_n(&c->busy, &none, w, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+        return PITH_OK;
+    if (none == w) return pithi_fail(&w->error, PITH_ERR_ARG, "a cache comes twice");
+    return pithi_fail(&w->error, PITH_ERR_BUSY, "another call is using the cache");
 }
 
-static struct pithi_kv kv_of(const pith_kv *c, const pith_plan *p) {
-    struct pithi_kv k = c->paged.kv;
-    k.kernels = &p->kernels;
-    return k;
+pith_status pithi_cache_enter(pith_kv *c, pith_work *w) {
+    if (c) PITHI_TRY(pithi_work_attach(w, c->plan, NULL));
+    return pithi_cache_mark(c, w);
 }
 
-pith_status pithi_paged_view(pith_plan *p, const struct pithi_kv *k, const pith_view *view,
-                             uint32_t heads, bool output, struct pithi_span *span) {
-    PITHI_TRY(pithi_span_init(span, view, output, &p->error));
+void pithi_cache_leave(pith_kv *c, pith_work *w) {
+    if (__atomic_load_n(&c->busy, __ATOMIC_RELAXED) == w)
+        __atomic_store_n(&c->busy, NULL, __ATOMIC_RELEASE);
+}
+
+pith_status pithi_cache_read(const pith_kv *c, pith_work *w) {
+    if (!c) return pithi_fail(&w->error, PITH_ERR_ARG, "the cache is NULL");
+    if (__atomic_load_n(&c->busy, __ATOMIC_RELAXED))
+        return pithi_fail(&w->error, PITH_ERR_BUSY, "another call is using the cache");
+    return pithi_work_attach(w, c->plan, NULL);
+}
+
+void pith_kv_unlock(pith_kv *c) { __atomic_store_n(&c->busy, NULL, __ATOMIC_RELEASE); }
+
+pith_status pithi_paged_view(const struct pithi_kv *k, const pith_view *view, uint32_t heads,
+                             bool output, struct pithi_span *span, pith_error *error) {
+    PITHI_TRY(pithi_span_init(span, view, output, error));
     const uint32_t last = view->ndim - 1;
     if ((last == 2 && view->shape[1] == heads && view->shape[2] == k->dim) ||
         (last == 1 && heads == 1 && view->shape[1] == k->dim))
         return PITH_OK;
-    return pithi_fail(&p->error, PITH_ERR_SHAPE, "the view's shape is not [tokens, heads, dim]");
+    return pithi_fail_with(error, PITH_ERR_SHAPE, 0,
+                           "the view's shape is not [tokens, # heads, # elements]",
+                           &(struct pithi_words){.number = {heads, k->dim}});
 }
 
 bool pithi_paged_direct(const struct pithi_kv *k, const pith_view *view, uint32_t heads) {
@@ -143,21 +152,24 @@ uint64_t pith_kv_bytes(const pith_plan *plan, uint64_t tokens) {
     return fixed + slots;
 }
 
-pith_status pith_kv_init(pith_plan *plan, void *memory, size_t bytes, pith_kv **cache) {
+pith_status pith_kv_init(const pith_plan *plan, void *memory, size_t bytes, pith_kv **cache,
+                         pith_error *error) {
     struct pithi_paged p;
-    if (!plan || !cache) return PITH_ERR_ARG;
+    pithi_clear(error);
+    if (!cache) return pithi_fail(error, PITH_ERR_ARG, "cache is NULL");
     *cache = NULL;
-    PITHI_TRY(pithi_paged_require(plan, &p));
-    if (!memory) return pithi_fail(&plan->error, PITH_ERR_ARG, "memory is NULL");
+    PITHI_TRY(pithi_paged_require(plan, &p, error));
+    if (!memory) return pithi_fail(error, PITH_ERR_ARG, "memory is NULL");
     const uint64_t window = plan->params.value[PITHI_KV_WINDOW];
     const uint64_t fixed = fixed_bytes(&p, window);
     if (bytes < fixed)
-        return pithi_fail_at(&plan->error, PITH_ERR_SPACE, "too little memory for a cache", fixed);
+        return pithi_fail_numbers(error, PITH_ERR_SPACE,
+                                  "memory of the cache: # bytes needed at least, # given", fixed,
+                                  bytes);
     uint8_t *at = memory;
     at += (64 - (uintptr_t)at % 64) % 64;
     pith_kv *c = (pith_kv *)(void *)at;
-    *c = (pith_kv){.paged = p, .window = window, .ring = ring_of(&p, window)};
-    c->fingerprint = plan->paged_fingerprint;
+    *c = (pith_kv){.plan = plan, .paged = p, .window = window, .ring = ring_of(&p, window)};
     c->stride = (size_t)stride_of(&p);
     c->slots = (bytes - fixed) / slot_bytes(&p);
     c->entries = entries_of(&p) + c->slots;
@@ -210,19 +222,21 @@ uint64_t pith_kv_finished(const pith_kv *c) { return c->finished; }
 
 uint64_t pith_kv_room(const pith_kv *c) { return pithi_cache_room(c); }
 
-void pith_kv_stats(const pith_kv *c, pith_stats *out) {
-    *out = (pith_stats){.saturated = c->saturated, .poisoned = c->poisoned};
+pith_status pith_kv_stats(const pith_kv *c, pith_stats *out) {
+    if (!c) return PITH_ERR_ARG;
+    const pith_stats stats = {.saturated = c->saturated, .poisoned = c->poisoned};
+    return pithi_give(out, &stats, sizeof stats);
 }
 
 /* ---- Read ------------------------------------------------------------------------------------*/
 
 struct reading {
-    pith_plan *plan;
+    pith_work *work;
     const pith_kv *cache;
     struct pithi_kv kv;
     struct pithi_span span;
     uint32_t head, heads, dtype;
-    bool direct, stream;
+    bool direct, nontemporal;
     int64_t token_stride; /* elements */
     size_t element;
 };
@@ -262,8 +276,8 @@ static uint64_t read_some(const struct reading *r, uint64_t token, uint64_t coun
                                  .out = to->out,
                                  .out_dtype = r->dtype,
                                  .token_stride = to->token_stride,
-                                 .stream = r->stream,
-                                 .scratch = r->plan->worker[0].scratch};
+                                 .nontemporal = r->nontemporal,
+                                 .scratch = r->work->worker[0].scratch};
     pithi_kv_get(&r->kv, c->page[page].bytes, &part);
     return count;
 }
@@ -272,7 +286,7 @@ static void read_tokens(const struct reading *r, uint64_t first, uint64_t count)
     const size_t row = (size_t)r->heads * r->kv.dim;
     const uint32_t page = r->cache->paged.tokens;
     const uint32_t most = r->direct ? page : pithi_paged_some(&r->cache->paged, row);
-    uint8_t *const buffer = r->plan->worker[0].values;
+    uint8_t *const buffer = r->work->worker[0].values;
     for (uint64_t t = 0, n; t < count; t += n) {
         struct place to = {buffer, (int64_t)row};
         if (r->direct)
@@ -283,33 +297,35 @@ static void read_tokens(const struct reading *r, uint64_t first, uint64_t count)
     }
 }
 
-static pith_status take_range(pith_plan *p, const pith_kv *c, uint64_t first, uint64_t count,
+static pith_status take_range(pith_work *w, const pith_kv *c, uint64_t first, uint64_t count,
                               const pith_view *view) {
-    if (!view) return pithi_fail(&p->error, PITH_ERR_ARG, "view is NULL");
+    if (!view) return pithi_fail(&w->error, PITH_ERR_ARG, "view is NULL");
     if (first > pith_kv_count(c) || count > pith_kv_count(c) - first)
-        return pithi_fail_at(&p->error, PITH_ERR_ARG, "the cache has no such tokens",
-                             pith_kv_count(c));
+        return pithi_fail_with(&w->error, PITH_ERR_ARG, pith_kv_count(c),
+                               "the cache has # tokens: not # from # on",
+                               &(struct pithi_words){.number = {pith_kv_count(c), count, first}});
     if (!pithi_is_float16_32(view->dtype))
-        return pithi_fail(&p->error, PITH_ERR_DTYPE, "tokens are read as f32, bf16 or f16");
+        return pithi_fail(&w->error, PITH_ERR_DTYPE, "tokens are read as f32, bf16 or f16");
     if (view->ndim == 0 || view->shape[0] != count)
-        return pithi_fail(&p->error, PITH_ERR_SHAPE, "the view has another number of tokens");
+        return pithi_fail(&w->error, PITH_ERR_SHAPE, "the view has another number of tokens");
     return PITH_OK;
 }
 
-pith_status pith_kv_read(pith_plan *p, const pith_kv *c, uint64_t first, uint64_t count,
-                         uint32_t head, uint32_t heads, const pith_view *view) {
-    PITHI_TRY(pithi_cache_check(p, c));
-    PITHI_TRY(take_range(p, c, first, count, view));
-    struct reading r = {.plan = p, .cache = c, .kv = kv_of(c, p), .head = head, .heads = heads};
+static pith_status read_view(pith_work *w, const pith_kv *c, uint64_t first, uint64_t count,
+                             uint32_t head, uint32_t heads, const pith_view *view) {
+    PITHI_TRY(pithi_cache_read(c, w));
+    PITHI_TRY(take_range(w, c, first, count, view));
+    struct reading r = {.work = w, .cache = c, .kv = c->paged.kv, .head = head, .heads = heads};
     if (head > r.kv.heads || heads > r.kv.heads - head)
-        return pithi_fail(&p->error, PITH_ERR_ARG, "a row has no such heads");
-    PITHI_TRY(pithi_paged_view(p, &r.kv, view, heads, true, &r.span));
+        return pithi_fail_with(&w->error, PITH_ERR_ARG, 0, "a token has # heads: not # from # on",
+                               &(struct pithi_words){.number = {r.kv.heads, heads, head}});
+    PITHI_TRY(pithi_paged_view(&r.kv, view, heads, true, &r.span, &w->error));
     r.dtype = view->dtype;
     r.element = r.span.element;
     r.direct = pithi_paged_direct(&r.kv, view, heads);
     /* The stride of a single token may be any number. */
     r.token_stride = view->shape[0] > 1 ? view->stride[0] : (int64_t)r.kv.dim * heads;
-    r.stream = r.span.count * r.element >= PITHI_LARGE_OUTPUT;
+    r.nontemporal = r.span.count * r.element >= PITHI_LARGE_OUTPUT;
     if (!r.span.count) return PITH_OK;
     const uint64_t before = pithi_fp_enter();
     read_tokens(&r, first, count);
@@ -317,28 +333,36 @@ pith_status pith_kv_read(pith_plan *p, const pith_kv *c, uint64_t first, uint64_
     return PITH_OK;
 }
 
+pith_status pith_kv_read(pith_work *w, const pith_kv *c, uint64_t first, uint64_t count,
+                         uint32_t head, uint32_t heads, const pith_view *view) {
+    PITHI_TRY(pithi_work_enter(w));
+    const pith_status status = read_view(w, c, first, count, head, heads, view);
+    pithi_work_leave(w);
+    return status;
+}
+
 /* ---- Differences along layers ----------------------------------------------------------------*/
 
-pith_status pithi_cache_base(pith_plan *p, const pith_kv *c, const pith_view *view, uint64_t tokens,
+pith_status pithi_cache_base(pith_work *w, const pith_kv *c, const pith_view *view, uint64_t tokens,
                              struct pithi_span *span) {
     const struct pithi_kv *k = &c->paged.kv;
     if (k->channel || c->window || k->order || k->outliers || k->set.codebook)
-        return pithi_fail(&p->error, PITH_ERR_UNSUPPORTED, "the setting takes no base");
-    PITHI_TRY(pithi_paged_view(p, k, view, k->heads, true, span));
+        return pithi_fail(&w->error, PITH_ERR_UNSUPPORTED, "the setting takes no base");
+    PITHI_TRY(pithi_paged_view(k, view, k->heads, true, span, &w->error));
     if (!pithi_is_float16_32(view->dtype))
-        return pithi_fail(&p->error, PITH_ERR_DTYPE, "a base is f32, bf16 or f16");
+        return pithi_fail(&w->error, PITH_ERR_DTYPE, "a base is f32, bf16 or f16");
     if (view->shape[0] != tokens || !span->dense)
-        return pithi_fail(&p->error, PITH_ERR_SHAPE, "the base is not dense, or of other tokens");
+        return pithi_fail(&w->error, PITH_ERR_SHAPE, "the base is not dense, or of other tokens");
     return PITH_OK;
 }
 
-pith_status pith_kv_read_add(pith_plan *p, const pith_kv *c, uint64_t first, uint64_t count,
-                             const pith_view *base) {
+static pith_status read_add(pith_work *w, const pith_kv *c, uint64_t first, uint64_t count,
+                            const pith_view *base) {
     struct pithi_span span;
-    PITHI_TRY(pithi_cache_check(p, c));
-    PITHI_TRY(take_range(p, c, first, count, base));
-    PITHI_TRY(pithi_cache_base(p, c, base, count, &span));
-    struct pithi_kv k = kv_of(c, p);
+    PITHI_TRY(pithi_cache_read(c, w));
+    PITHI_TRY(take_range(w, c, first, count, base));
+    PITHI_TRY(pithi_cache_base(w, c, base, count, &span));
+    struct pithi_kv k = c->paged.kv;
     k.base_dtype = base->dtype;
     const uint64_t before = pithi_fp_enter();
     for (uint64_t t = first, end = first + count, n; t < end; t += n) {
@@ -351,11 +375,19 @@ pith_status pith_kv_read_add(pith_plan *p, const pith_kv *c, uint64_t first, uin
                                      .out_dtype = base->dtype,
                                      .base = pithi_span_at(&span, (t - first) * c->paged.row),
                                      .update = true,
-                                     .scratch = p->worker[0].scratch};
+                                     .scratch = w->worker[0].scratch};
         pithi_kv_get(&k, c->page[page].bytes, &part);
     }
     pithi_fp_leave(before);
     return PITH_OK;
+}
+
+pith_status pith_kv_read_add(pith_work *w, const pith_kv *c, uint64_t first, uint64_t count,
+                             const pith_view *base) {
+    PITHI_TRY(pithi_work_enter(w));
+    const pith_status status = read_add(w, c, first, count, base);
+    pithi_work_leave(w);
+    return status;
 }
 
 /* ---- Truncate and fork -----------------------------------------------------------------------*/
@@ -369,11 +401,11 @@ static uint64_t pages_of(const pith_kv *c, uint64_t tokens) {
     return tokens ? pithi_cache_find(c, tokens - 1) + 1 : 0;
 }
 
-pith_status pith_kv_truncate(pith_plan *p, pith_kv *c, uint64_t tokens) {
-    PITHI_TRY(pithi_cache_check(p, c));
+static pith_status truncate(pith_kv *c, uint64_t tokens, pith_error *error) {
     if (tokens > pith_kv_count(c))
-        return pithi_fail_at(&p->error, PITH_ERR_ARG, "the cache has no such tokens",
-                             pith_kv_count(c));
+        return pithi_fail_with(error, PITH_ERR_ARG, pith_kv_count(c),
+                               "the cache has # tokens: not #",
+                               &(struct pithi_words){.number = {pith_kv_count(c), tokens}});
     if (tokens >= c->finished) {
         c->held = tokens - c->finished;
         return PITH_OK;
@@ -381,7 +413,7 @@ pith_status pith_kv_truncate(pith_plan *p, pith_kv *c, uint64_t tokens) {
     const uint64_t pages = pages_of(c, tokens);
     const bool copy = pages <= c->shared && is_open(c, pages, tokens);
     if (copy && !c->slots)
-        return pithi_fail(&p->error, PITH_ERR_SPACE, "no room for a page of its own");
+        return pithi_fail(error, PITH_ERR_SPACE, "no room for a page of its own");
     const struct pithi_cache_page last = copy ? c->page[pages - 1] : (struct pithi_cache_page){0};
     c->pages = copy ? pages - 1 : pages;
     c->shared = least(c->shared, c->pages);
@@ -389,6 +421,17 @@ pith_status pith_kv_truncate(pith_plan *p, pith_kv *c, uint64_t tokens) {
     c->finished = tokens;
     c->held = c->start = 0;
     return PITH_OK;
+}
+
+pith_status pith_kv_truncate(pith_work *w, pith_kv *c, uint64_t tokens) {
+    PITHI_TRY(pithi_work_enter(w));
+    pith_status status = pithi_cache_enter(c, w);
+    if (status == PITH_OK) {
+        status = truncate(c, tokens, &w->error);
+        pithi_cache_leave(c, w);
+    }
+    pithi_work_leave(w);
+    return status;
 }
 
 static void copy_exact(pith_kv *to, const pith_kv *from, uint64_t count) {
@@ -401,22 +444,21 @@ static void copy_exact(pith_kv *to, const pith_kv *from, uint64_t count) {
     to->held = count;
 }
 
-pith_status pith_kv_fork(pith_plan *p, const pith_kv *parent, uint64_t tokens, uint32_t flags,
-                         void *memory, size_t bytes, pith_kv **child) {
+static pith_status fork_cache(const pith_kv *parent, uint64_t tokens, uint32_t flags, void *memory,
+                              size_t bytes, pith_kv **child, pith_error *error) {
     pith_kv *c;
-    if (!p || !child) return PITH_ERR_ARG;
-    *child = NULL;
-    PITHI_TRY(pithi_cache_check(p, parent));
     if (flags & ~(uint32_t)PITH_KV_COPY)
-        return pithi_fail(&p->error, PITH_ERR_UNSUPPORTED, "unknown flags of a fork");
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED, "unknown flags of a fork");
     if (tokens > pith_kv_count(parent))
-        return pithi_fail_at(&p->error, PITH_ERR_ARG, "the cache has no such tokens",
-                             pith_kv_count(parent));
+        return pithi_fail_with(error, PITH_ERR_ARG, pith_kv_count(parent),
+                               "the cache has # tokens: not #",
+                               &(struct pithi_words){.number = {pith_kv_count(parent), tokens}});
     const uint64_t finished = least(tokens, parent->finished), pages = pages_of(parent, finished);
     const uint64_t shared = flags & PITH_KV_COPY ? 0 : pages - is_open(parent, pages, finished);
-    PITHI_TRY(pith_kv_init(p, memory, bytes, &c));
+    PITHI_TRY(pith_kv_init(parent->plan, memory, bytes, &c, error));
     if (pages > c->entries || pages - shared > c->slots)
-        return pithi_fail(&p->error, PITH_ERR_SPACE, "no room for the pages that are copied");
+        return pithi_fail_numbers(error, PITH_ERR_SPACE, "# pages are copied, there is room for #",
+                                  pages - shared, c->slots);
     for (; c->pages < shared; c->pages++) c->page[c->pages] = parent->page[c->pages];
     c->shared = shared;
     for (uint64_t i = shared; i < pages; i++)
@@ -425,4 +467,16 @@ pith_status pith_kv_fork(pith_plan *p, const pith_kv *parent, uint64_t tokens, u
     copy_exact(c, parent, tokens - finished);
     *child = c;
     return PITH_OK;
+}
+
+pith_status pith_kv_fork(pith_work *w, const pith_kv *parent, uint64_t tokens, uint32_t flags,
+                         void *memory, size_t bytes, pith_kv **child) {
+    if (child) *child = NULL;
+    PITHI_TRY(pithi_work_enter(w));
+    pith_status status = pithi_cache_read(parent, w);
+    if (status == PITH_OK && !child) status = pithi_fail(&w->error, PITH_ERR_ARG, "child is NULL");
+    if (status == PITH_OK)
+        status = fork_cache(parent, tokens, flags, memory, bytes, child, &w->error);
+    pithi_work_leave(w);
+    return status;
 }

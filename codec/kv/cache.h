@@ -4,24 +4,21 @@
 #define PITHI_KV_CACHE_H
 
 #include "kv/page.h"
-#include "plan.h"
+#include "work.h"
 
 /* What a plan means for pages of its rows. */
 struct pithi_paged {
-    struct pithi_kv kv; /* kernels: of the plan; those of another plan may lie elsewhere */
-    uint32_t tokens;    /* of a page */
-    uint64_t limit;     /* tokens of the layout */
-    size_t row, bytes;  /* elements of a token; bytes of a whole page */
+    struct pithi_kv kv;
+    uint32_t tokens;   /* of a page */
+    uint64_t limit;    /* tokens of the layout */
+    size_t row, bytes; /* elements of a token; bytes of a whole page */
 };
 /* False for plans that these calls do not take. */
 bool pithi_paged_of(const pith_plan *plan, struct pithi_paged *p);
-/* What makes the caches of two plans interchangeable: codec, keys and shape; 0 where none of these
- * calls takes the plan. */
-uint64_t pithi_paged_fingerprint(const pith_plan *plan);
-pith_status pithi_paged_require(pith_plan *plan, struct pithi_paged *p);
+pith_status pithi_paged_require(const pith_plan *plan, struct pithi_paged *p, pith_error *error);
 /* A view of tokens with so many heads. */
-pith_status pithi_paged_view(pith_plan *plan, const struct pithi_kv *k, const pith_view *view,
-                             uint32_t heads, bool output, struct pithi_span *span);
+pith_status pithi_paged_view(const struct pithi_kv *k, const pith_view *view, uint32_t heads,
+                             bool output, struct pithi_span *span, pith_error *error);
 
 /* Whether tokens are decoded to where they belong: each in one run of neighbours. Otherwise it goes
  * faster to decode some, and to copy them. */
@@ -41,8 +38,9 @@ struct pithi_cache_page {
  * that the next free one is number pages - shared. The ring holds the exact tokens; along tokens
  * its size and `start` are whole pages, so that the oldest page of them lies in one piece. */
 struct pith_kv {
+    const pith_plan *plan;
+    const void *busy; /* the work of the call that changes the cache; NULL: none */
     struct pithi_paged paged;
-    uint64_t fingerprint; /* of the plan */
     uint64_t window, ring, start;
     uint64_t finished, held; /* tokens in pages and in the ring */
     uint64_t pages, shared, slots, entries;
@@ -50,11 +48,16 @@ struct pith_kv {
     struct pithi_cache_page *page;
     uint8_t *exact, *slot;
     uint64_t saturated, poisoned;
-    bool taken; /* by the batch that is being checked */
 };
 
-/* PITH_ERR_STATE unless the cache is of this plan or one like it. */
-pith_status pithi_cache_check(pith_plan *plan, const pith_kv *cache);
+/* Mark the cache as this work's: PITH_ERR_BUSY while another call uses it, PITH_ERR_ARG where this
+ * one has it already. */
+pith_status pithi_cache_mark(pith_kv *cache, pith_work *work);
+/* The same, after the work was attached to the cache's plan. */
+pith_status pithi_cache_enter(pith_kv *cache, pith_work *work);
+void pithi_cache_leave(pith_kv *cache, pith_work *work);
+/* Attach the work for a call that only reads the cache: any number of them run at once. */
+pith_status pithi_cache_read(const pith_kv *cache, pith_work *work);
 /* Tokens of a page. */
 static inline uint64_t pithi_cache_tokens(const pith_kv *c, uint64_t page) {
     const uint64_t end = page + 1 < c->pages ? c->page[page + 1].first : c->finished;
@@ -75,7 +78,7 @@ uint8_t *pithi_cache_add(pith_kv *cache, uint64_t first);
 /* Exact tokens [at, at + *count), *count cut to what lies in one piece. */
 uint8_t *pithi_cache_exact(const pith_kv *cache, uint64_t at, uint64_t *count);
 /* A base of these tokens: dense, and the plan one whose rows are finished at once. */
-pith_status pithi_cache_base(pith_plan *plan, const pith_kv *cache, const pith_view *view,
+pith_status pithi_cache_base(pith_work *work, const pith_kv *cache, const pith_view *view,
                              uint64_t tokens, struct pithi_span *span);
 
 #endif

@@ -15,26 +15,26 @@ struct append {
     struct pithi_worker *worker;
     const struct pithi_kv *kv;
     struct pithi_span view;
-    const void *ahead; /* what another cache takes next, or NULL */
-    uint8_t *base;     /* of the token that comes next, or NULL */
-    uint64_t at;       /* that token */
+    const void *prefetch; /* what another cache takes next, or NULL */
+    uint8_t *base;        /* of the token that comes next, or NULL */
+    uint64_t at;          /* that token */
 };
 
 /* Dense rows into pages. */
 static void finish(pith_kv *c, struct append *a, const uint8_t *rows, uint64_t count) {
     const uint32_t page = c->paged.tokens;
     while (count) {
-        uint64_t room = pithi_cache_open(c);
-        if (!room) {
+        uint64_t capacity = pithi_cache_open(c);
+        if (!capacity) {
             pithi_cache_add(c, c->finished);
-            room = page;
+            capacity = page;
         }
-        const uint32_t n = (uint32_t)least(count, room);
+        const uint32_t n = (uint32_t)least(count, capacity);
         struct pithi_kv_rows r = {.tokens = page,
-                                  .first = page - (uint32_t)room,
+                                  .first = page - (uint32_t)capacity,
                                   .count = n,
                                   .value = rows,
-                                  .ahead = a->ahead,
+                                  .prefetch = a->prefetch,
                                   .base = a->base,
                                   .update = a->base != NULL,
                                   .scratch = a->worker->scratch};
@@ -101,33 +101,36 @@ static void append(pith_kv *c, struct append *a, uint64_t tokens) {
     if (tokens > a->at) hold(c, a, tokens - a->at);
 }
 
-static pith_status fits(pith_plan *p, const pith_kv *c, uint64_t tokens) {
+static pith_status fits(const pith_kv *c, uint64_t tokens, pith_error *error) {
     if (tokens <= pithi_cache_room(c)) return PITH_OK;
-    return pithi_fail_at(&p->error, PITH_ERR_SPACE, "the cache is full", pithi_cache_room(c));
+    return pithi_fail_with(error, PITH_ERR_SPACE, pithi_cache_room(c),
+                           "the cache has room for # tokens, not for #",
+                           &(struct pithi_words){.number = {pithi_cache_room(c), tokens}});
 }
 
-static pith_status take_view(pith_plan *p, const struct pithi_kv *k, const pith_view *view,
-                             struct pithi_span *span) {
-    PITHI_TRY(pithi_paged_view(p, k, view, k->heads, false, span));
+static pith_status take_view(const struct pithi_kv *k, const pith_view *view,
+                             struct pithi_span *span, pith_error *error) {
+    PITHI_TRY(pithi_paged_view(k, view, k->heads, false, span, error));
     if (view->dtype == k->dtype) return PITH_OK;
-    return pithi_fail(&p->error, PITH_ERR_DTYPE, "the view's dtype is not the layout's");
+    return pithi_fail_with(
+        error, PITH_ERR_DTYPE, 0, "the view has dtype $, the layout $",
+        &(struct pithi_words){.name = {pith_dtype_name(view->dtype), pith_dtype_name(k->dtype)}});
 }
 
 /* All but the view; field by field, since most of it is that. */
-static void open_append(struct append *a, pith_kv *c, const pith_plan *p, struct pithi_worker *w) {
-    c->paged.kv.kernels = &p->kernels;
+static void open_append(struct append *a, const pith_kv *c, struct pithi_worker *w) {
     a->worker = w;
     a->kv = &c->paged.kv;
-    a->ahead = NULL;
+    a->prefetch = NULL;
     a->base = NULL;
     a->at = 0;
 }
 
-static pith_status take_tokens(pith_plan *p, pith_kv *c, const pith_view *view, struct append *a) {
-    PITHI_TRY(pithi_cache_check(p, c));
-    PITHI_TRY(take_view(p, &c->paged.kv, view, &a->view));
-    PITHI_TRY(fits(p, c, view->shape[0]));
-    open_append(a, c, p, &p->worker[0]);
+static pith_status take_tokens(pith_work *w, const pith_kv *c, const pith_view *view,
+                               struct append *a) {
+    PITHI_TRY(take_view(&c->paged.kv, view, &a->view, &w->error));
+    PITHI_TRY(fits(c, view->shape[0], &w->error));
+    open_append(a, c, &w->worker[0]);
     return PITH_OK;
 }
 
@@ -162,16 +165,101 @@ static void append_run(pith_kv *c, const void *values, uint64_t tokens) {
     took_run(c, tokens, &run);
 }
 
-pith_status pith_kv_append(pith_plan *p, pith_kv *c, const pith_view *view) {
-    struct append a;
-    PITHI_TRY(take_tokens(p, c, view, &a));
-    const uint64_t tokens = view->shape[0], before = pithi_fp_enter();
-    if (lies_straight(a.kv, &a.view) && takes_run(c, tokens))
-        append_run(c, pithi_span_at(&a.view, 0), tokens);
+static void append_tokens(pith_kv *c, struct append *a, uint64_t tokens) {
+    if (lies_straight(a->kv, &a->view) && takes_run(c, tokens))
+        append_run(c, pithi_span_at(&a->view, 0), tokens);
     else
-        append(c, &a, tokens);
+        append(c, a, tokens);
+}
+
+/* ---- Lists -----------------------------------------------------------------------------------*/
+
+/* Caches that a call has marked. */
+static void leave_caches(pith_work *w, pith_kv *const *caches, size_t count) {
+    for (size_t i = 0; i < count; i++) pithi_cache_leave(caches[i], w);
+}
+
+static pith_status check_append(pith_work *w, pith_kv *c, const pith_view *view) {
+    struct append a;
+    PITHI_TRY(pithi_cache_enter(c, w));
+    const pith_status status = take_tokens(w, c, view, &a);
+    if (status != PITH_OK) pithi_cache_leave(c, w);
+    return status;
+}
+
+struct appends {
+    pith_work *work;
+    pith_kv *const *caches;
+    const pith_view *views;
+    size_t count;
+};
+
+/* A worker whose memory is cut for the cache's plan appends to it. */
+static pith_status append_job(void *arg, uint64_t i, struct pithi_worker *worker) {
+    const struct appends *const l = arg;
+    pith_kv *const c = l->caches[i];
+    struct append a;
+    pithi_worker_cut(worker, c->plan);
+    PITHI_TRY(take_view(&c->paged.kv, &l->views[i], &a.view, NULL)); /* as it was checked */
+    open_append(&a, c, worker);
+    append_tokens(c, &a, l->views[i].shape[0]);
+    return PITH_OK;
+}
+
+/* Few values are sooner coded than threads are woken. */
+enum { ALONE = 1 << 16 };
+
+static pith_status run_appends(pith_work *w, struct appends *l) {
+    uint64_t values = 0;
+    for (size_t i = 0; w->workers > 1 && i < l->count; i++)
+        values += l->views[i].shape[0] * l->caches[i]->paged.row;
+    if (values > ALONE) {
+        pithi_parallel_begin(w);
+        return pithi_parallel_for(w, 0, l->count, append_job, l);
+    }
+    const uint64_t before = pithi_fp_enter();
+    for (size_t i = 0; i < l->count; i++) (void)append_job(l, i, &w->worker[0]);
     pithi_fp_restore(before);
     return PITH_OK;
+}
+
+/* A list of one: its view is looked at once. */
+static pith_status append_alone(pith_work *w, pith_kv *c, const pith_view *view) {
+    struct append a;
+    PITHI_TRY(pithi_cache_enter(c, w));
+    const pith_status status = take_tokens(w, c, view, &a);
+    if (status == PITH_OK) {
+        const uint64_t before = pithi_fp_enter();
+        append_tokens(c, &a, view->shape[0]);
+        pithi_fp_restore(before);
+    }
+    pithi_cache_leave(c, w);
+    return status;
+}
+
+static pith_status append_list(pith_work *w, pith_kv *const *caches, const pith_view *views,
+                               size_t count) {
+    if (count && (!caches || !views))
+        return pithi_fail(&w->error, PITH_ERR_ARG, "an argument is NULL");
+    if (count == 1) return append_alone(w, caches[0], &views[0]);
+    for (size_t i = 0; i < count; i++) {
+        const pith_status status = check_append(w, caches[i], &views[i]);
+        if (status == PITH_OK) continue;
+        w->error.item = i;
+        leave_caches(w, caches, i);
+        return status;
+    }
+    const pith_status status = run_appends(w, &(struct appends){w, caches, views, count});
+    leave_caches(w, caches, count);
+    return status;
+}
+
+pith_status pith_kv_append(pith_work *w, pith_kv *const *caches, const pith_view *views,
+                           size_t count) {
+    PITHI_TRY(pithi_work_enter(w));
+    const pith_status status = append_list(w, caches, views, count);
+    pithi_work_leave(w);
+    return status;
 }
 
 /* ---- Batches ---------------------------------------------------------------------------------*/
@@ -180,7 +268,6 @@ pith_status pith_kv_append(pith_plan *p, pith_kv *c, const pith_view *view) {
 enum { RUNS = 32 };
 
 struct batch {
-    const pith_plan *plan;
     const pith_kv_tokens *to;
     size_t count, share;    /* caches; of them, those of one job */
     uint64_t tokens;        /* for each */
@@ -204,11 +291,11 @@ static void put_straight(const struct batch *b, struct straight *s) {
 
 static void append_one(const struct batch *b, size_t i, size_t end, struct pithi_worker *w) {
     struct append a;
-    open_append(&a, b->to[i].cache, b->plan, w);
+    open_append(&a, b->to[i].cache, w);
     a.view = b->span;
     a.view.data = (uint8_t *)(uintptr_t)b->to[i].values;
     /* What the very next one takes would come too late, with as few lines under way at a time. */
-    if (b->span.dense && i + 2 < end) a.ahead = b->to[i + 2].values;
+    if (b->span.dense && i + 2 < end) a.prefetch = b->to[i + 2].values;
     append(b->to[i].cache, &a, b->tokens);
 }
 
@@ -222,7 +309,6 @@ static void append_some(const struct batch *b, size_t first, size_t end, struct 
             append_one(b, i, end, w);
             continue;
         }
-        c->paged.kv.kernels = &b->plan->kernels;
         s.run[s.count] = run_of(c, b->to[i].values);
         s.cache[s.count++] = c;
         if (s.count == RUNS) put_straight(b, &s);
@@ -237,70 +323,82 @@ static pith_status batch_job(void *arg, uint64_t i, struct pithi_worker *w) {
     return PITH_OK;
 }
 
-static pith_status take_one(pith_plan *p, const struct batch *b, size_t i) {
+static pith_status take_one(pith_work *w, const struct batch *b, size_t i) {
     pith_kv *const c = b->to[i].cache;
-    PITHI_TRY(pithi_cache_check(p, c));
-    PITHI_TRY(fits(p, c, b->tokens));
-    if (!b->to[i].values && b->span.count)
-        return pithi_fail(&p->error, PITH_ERR_ARG, "tokens are NULL");
-    if (c->taken) return pithi_fail(&p->error, PITH_ERR_ARG, "a cache comes twice");
-    c->taken = true;
-    return PITH_OK;
-}
-
-/* Of all caches before one is changed. */
-static pith_status take_caches(pith_plan *p, const struct batch *b) {
+    PITHI_TRY(pithi_cache_mark(c, w));
     pith_status status = PITH_OK;
-    size_t n = 0;
-    while (n < b->count && (status = take_one(p, b, n)) == PITH_OK) n++;
-    if (status != PITH_OK) p->error.offset = n;
-    while (n > 0) b->to[--n].cache->taken = false;
+    if (c->plan != b->to[0].cache->plan)
+        status = pithi_fail(&w->error, PITH_ERR_ARG, "a cache of the batch is of another plan");
+    else if (!b->to[i].values && b->span.count)
+        status = pithi_fail(&w->error, PITH_ERR_ARG, "tokens are NULL");
+    else
+        status = fits(c, b->tokens, &w->error);
+    if (status != PITH_OK) pithi_cache_leave(c, w);
     return status;
 }
 
-static pith_status take_batch(pith_plan *p, const pith_view *like, struct batch *b) {
-    struct pithi_paged paged;
-    PITHI_TRY(pithi_paged_require(p, &paged));
-    if (!like || (!b->to && b->count))
-        return pithi_fail(&p->error, PITH_ERR_ARG, "an argument is NULL");
-    pith_view any = *like;
-    any.data = p; /* of which only the shape is looked at */
-    PITHI_TRY(take_view(p, &paged.kv, &any, &b->span));
-    b->tokens = like->shape[0];
-    b->straight = lies_straight(&paged.kv, &b->span);
-    return take_caches(p, b);
+static void leave_batch(pith_work *w, const struct batch *b, size_t count) {
+    for (size_t i = 0; i < count; i++) pithi_cache_leave(b->to[i].cache, w);
 }
 
-/* Few values are sooner coded than threads are woken. */
-static pith_status run_batch(pith_plan *p, struct batch *b) {
-    enum { ALONE = 1 << 16 };
-    if (b->span.count && b->count > ALONE / b->span.count) {
-        pithi_parallel_begin(p);
-        b->share = (b->count - 1) / p->workers + 1;
-        return pithi_parallel_for(p, 0, (b->count - 1) / b->share + 1, batch_job, b);
+/* All caches are marked before one is changed; the work is attached once, to the plan of all. */
+static pith_status take_batch(pith_work *w, const pith_view *like, struct batch *b) {
+    const pith_kv *const first = b->to[0].cache;
+    if (!like || !first) return pithi_fail(&w->error, PITH_ERR_ARG, "an argument is NULL");
+    pith_view any = *like;
+    any.data = w; /* of which only the shape is looked at */
+    PITHI_TRY(take_view(&first->paged.kv, &any, &b->span, &w->error));
+    PITHI_TRY(pithi_work_attach(w, first->plan, NULL));
+    b->tokens = like->shape[0];
+    b->straight = lies_straight(&first->paged.kv, &b->span);
+    for (size_t i = 0; i < b->count; i++) {
+        const pith_status status = take_one(w, b, i);
+        if (status == PITH_OK) continue;
+        w->error.item = i;
+        leave_batch(w, b, i);
+        return status;
+    }
+    return PITH_OK;
+}
+
+static pith_status run_batch(pith_work *w, struct batch *b) {
+    if (w->workers > 1 && b->span.count && b->count > ALONE / b->span.count) {
+        pithi_parallel_begin(w);
+        b->share = (b->count - 1) / w->workers + 1;
+        return pithi_parallel_for(w, 0, (b->count - 1) / b->share + 1, batch_job, b);
     }
     const uint64_t before = pithi_fp_enter();
-    append_some(b, 0, b->count, &p->worker[0]);
+    append_some(b, 0, b->count, &w->worker[0]);
     pithi_fp_restore(before);
     return PITH_OK;
 }
 
-pith_status pith_kv_append_batch(pith_plan *p, const pith_view *like, const pith_kv_tokens *to,
+static pith_status append_batch(pith_work *w, const pith_view *like, struct batch *b) {
+    if (!b->count) return PITH_OK;
+    if (!b->to) return pithi_fail(&w->error, PITH_ERR_ARG, "an argument is NULL");
+    PITHI_TRY(take_batch(w, like, b));
+    const pith_status status = run_batch(w, b);
+    leave_batch(w, b, b->count);
+    return status;
+}
+
+pith_status pith_kv_append_batch(pith_work *w, const pith_view *like, const pith_kv_tokens *to,
                                  size_t count) {
-    if (!p) return PITH_ERR_ARG;
-    struct batch b = {.plan = p, .to = to, .count = count};
-    PITHI_TRY(take_batch(p, like, &b));
-    return run_batch(p, &b);
+    struct batch b = {.to = to, .count = count};
+    PITHI_TRY(pithi_work_enter(w));
+    const pith_status status = append_batch(w, like, &b);
+    pithi_work_leave(w);
+    return status;
 }
 
 /* ---- Differences -----------------------------------------------------------------------------*/
 
-pith_status pith_kv_append_delta(pith_plan *p, pith_kv *c, const pith_view *view,
-                                 const pith_view *base) {
+static pith_status append_delta(pith_work *w, pith_kv *c, const pith_view *view,
+                                const pith_view *base) {
     struct append a;
     struct pithi_span span;
-    PITHI_TRY(take_tokens(p, c, view, &a));
-    PITHI_TRY(pithi_cache_base(p, c, base, view->shape[0], &span));
+    PITHI_TRY(take_tokens(w, c, view, &a));
+    PITHI_TRY(pithi_cache_base(w, c, base, view->shape[0], &span));
     struct pithi_kv kv = c->paged.kv;
     kv.base_dtype = base->dtype;
     a.kv = &kv;
@@ -309,4 +407,16 @@ pith_status pith_kv_append_delta(pith_plan *p, pith_kv *c, const pith_view *view
     append(c, &a, view->shape[0]);
     pithi_fp_restore(before);
     return PITH_OK;
+}
+
+pith_status pith_kv_append_delta(pith_work *w, pith_kv *c, const pith_view *view,
+                                 const pith_view *base) {
+    PITHI_TRY(pithi_work_enter(w));
+    pith_status status = pithi_cache_enter(c, w);
+    if (status == PITH_OK) {
+        status = append_delta(w, c, view, base);
+        pithi_cache_leave(c, w);
+    }
+    pithi_work_leave(w);
+    return status;
 }

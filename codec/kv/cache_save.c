@@ -10,15 +10,15 @@
 /* ---- Pages of other sizes --------------------------------------------------------------------*/
 
 /* The first `tokens` of a page into one with room for more or fewer: areas begin with them. */
-static void copy_tokens(const struct pithi_kv *k, uint8_t *to, uint32_t to_room,
-                        const uint8_t *from, uint32_t from_room, uint32_t tokens) {
-    const struct pithi_kv_places a = pithi_kv_places(k, to_room);
-    const struct pithi_kv_places b = pithi_kv_places(k, from_room);
+static void copy_tokens(const struct pithi_kv *k, uint8_t *to, uint32_t to_capacity,
+                        const uint8_t *from, uint32_t from_capacity, uint32_t tokens) {
+    const struct pithi_kv_places a = pithi_kv_places(k, to_capacity);
+    const struct pithi_kv_places b = pithi_kv_places(k, from_capacity);
     const struct pithi_group_setting *s = &k->set;
     const size_t groups = pithi_kv_groups(k, tokens), outliers = groups * k->outliers;
     const size_t entry = pithi_scale_width(s->scale_dtype) * (s->asymmetric ? 2u : 1u);
     const size_t codes = (size_t)tokens * k->heads * pithi_group_code_bytes(s, k->dim);
-    pithi_kv_clear(k, to, to_room);
+    pithi_kv_clear(k, to, to_capacity);
     memcpy(to + a.scales, from + b.scales, groups * entry);
     memcpy(to + a.codes, from + b.codes, codes);
     memcpy(to + a.places, from + b.places, outliers);
@@ -37,10 +37,10 @@ static struct pithi_frame frame_of(const pith_plan *p, uint64_t tokens, bool exa
     f.source_bytes = 0;
     if (exact) {
         pithi_params_default(&f.params, pithi_codec_by_name("raw", 3));
+        f.tiling = (struct pithi_tiling){0};
         f.params.dtype = p->params.dtype;
     } else {
-        f.params.codec->resolve(&f.params, f.ndim, f.shape);
-        f.params.codec->tile(&f.params, f.ndim, f.shape, &f.tiling);
+        f.params.codec->cut(&f.params, f.ndim, f.shape, &f.tiling);
     }
     pithi_frame_size(&f);
     return f;
@@ -56,7 +56,8 @@ static uint64_t next_run(const pith_kv *c, uint64_t *page) {
     return tokens;
 }
 
-uint64_t pith_kv_save_bytes(const pith_plan *p, const pith_kv *c) {
+uint64_t pith_kv_save_bytes(const pith_kv *c) {
+    const pith_plan *const p = c->plan;
     struct pithi_frame f = frame_of(p, c->held, true);
     uint64_t bytes = pithi_frame_total(&f);
     for (uint64_t page = 0; page < c->pages;) {
@@ -80,9 +81,10 @@ static uint8_t *close_frame(struct pithi_coding *c, uint8_t *dst) {
     return c->bytes + c->frame.payload_bytes;
 }
 
-static uint8_t *save_pages(pith_plan *p, const pith_kv *c, uint64_t *page, uint8_t *dst) {
-    uint64_t first = *page;
-    struct pithi_coding f = {.plan = p, .frame = frame_of(p, next_run(c, page), false)};
+static uint8_t *save_pages(pith_work *w, const pith_kv *c, uint64_t *page, uint8_t *dst) {
+    const uint64_t first = *page;
+    struct pithi_coding f = {
+        .plan = c->plan, .work = w, .frame = frame_of(c->plan, next_run(c, page), false)};
     pithi_encode_open(&f, dst);
     for (uint64_t i = 0; first + i < *page; i++) {
         const uint32_t tokens = (uint32_t)pithi_cache_tokens(c, first + i);
@@ -92,8 +94,8 @@ static uint8_t *save_pages(pith_plan *p, const pith_kv *c, uint64_t *page, uint8
     return close_frame(&f, dst);
 }
 
-static uint8_t *save_exact(pith_plan *p, const pith_kv *c, uint8_t *dst) {
-    struct pithi_coding f = {.plan = p, .frame = frame_of(p, c->held, true)};
+static uint8_t *save_exact(pith_work *w, const pith_kv *c, uint8_t *dst) {
+    struct pithi_coding f = {.plan = c->plan, .work = w, .frame = frame_of(c->plan, c->held, true)};
     const size_t row = c->paged.row * pith_dtype_bytes(c->paged.kv.dtype);
     pithi_encode_open(&f, dst);
     for (uint64_t at = 0, n; at < c->held; at += n) {
@@ -104,18 +106,27 @@ static uint8_t *save_exact(pith_plan *p, const pith_kv *c, uint8_t *dst) {
     return close_frame(&f, dst);
 }
 
-pith_status pith_kv_save(pith_plan *p, const pith_kv *c, void *dst, size_t cap, size_t *written) {
-    if (!p || !written) return PITH_ERR_ARG;
-    *written = 0;
-    if (!dst) return pithi_fail(&p->error, PITH_ERR_ARG, "dst is NULL");
-    PITHI_TRY(pithi_cache_check(p, c));
-    const uint64_t bytes = pith_kv_save_bytes(p, c);
-    if (cap < bytes) return pithi_fail_at(&p->error, PITH_ERR_SPACE, "save does not fit", bytes);
+static pith_status save(pith_work *w, const pith_kv *c, void *dst, size_t cap, size_t *written) {
+    PITHI_TRY(pithi_cache_read(c, w));
+    if (!dst || !written) return pithi_fail(&w->error, PITH_ERR_ARG, "an argument is NULL");
+    const uint64_t bytes = pith_kv_save_bytes(c);
+    if (cap < bytes)
+        return pithi_fail_with(&w->error, PITH_ERR_SPACE, bytes,
+                               "the saved cache has # bytes, there is room for #",
+                               &(struct pithi_words){.number = {bytes, cap}});
     uint8_t *at = dst;
-    for (uint64_t page = 0; page < c->pages;) at = save_pages(p, c, &page, at);
-    at = save_exact(p, c, at);
+    for (uint64_t page = 0; page < c->pages;) at = save_pages(w, c, &page, at);
+    at = save_exact(w, c, at);
     *written = (size_t)(at - (uint8_t *)dst);
     return PITH_OK;
+}
+
+pith_status pith_kv_save(pith_work *w, const pith_kv *c, void *dst, size_t cap, size_t *written) {
+    if (written) *written = 0;
+    PITHI_TRY(pithi_work_enter(w));
+    const pith_status status = save(w, c, dst, cap, written);
+    pithi_work_leave(w);
+    return status;
 }
 
 /* ---- Load ------------------------------------------------------------------------------------*/
@@ -137,26 +148,28 @@ static bool same_rows(const struct pithi_frame *f, const pith_plan *p) {
 }
 
 /* A frame of pages of this setting or of exact tokens, opened and its checksums compared. */
-static pith_status check_frame(pith_plan *p, const struct saved *s, struct pithi_coding *c) {
+static pith_status check_frame(pith_work *w, const pith_plan *p, const struct saved *s,
+                               struct pithi_coding *c) {
     const uint8_t *bytes = s->bytes + s->at;
     const size_t length = s->length - s->at;
+    pith_error *const error = &w->error;
     struct pithi_frame f;
-    PITHI_TRY(pithi_frame_read(bytes, length, &f, &p->error));
+    PITHI_TRY(pithi_frame_read(bytes, length, &f, error));
     const bool exact = f.params.codec == pithi_codec_by_name("raw", 3);
-    if (!same_rows(&f, p)) return pithi_fail(&p->error, PITH_ERR_MISMATCH, "a frame of other rows");
+    if (!same_rows(&f, p)) return pithi_fail(error, PITH_ERR_MISMATCH, "a frame of other rows");
     if (!exact && (s->last || f.shape[0] == 0))
-        return pithi_fail(&p->error, PITH_ERR_MISMATCH, "an order of frames that no cache saves");
+        return pithi_fail(error, PITH_ERR_MISMATCH, "an order of frames that no cache saves");
     const struct pithi_frame made = frame_of(p, f.shape[0], exact);
     if (!exact && !pithi_params_same(&f.params, &made.params))
-        return pithi_fail(&p->error, PITH_ERR_MISMATCH, "a frame of another setting");
-    PITHI_TRY(pithi_decode_open(c, p, bytes, length));
+        return pithi_fail(error, PITH_ERR_MISMATCH, "a frame of another setting");
+    PITHI_TRY(pithi_decode_open(c, w, p, bytes, length));
     return pithi_check_blocks(c);
 }
 
 /* Of pages, only those along tokens that truncation cut are followed by others. */
 static void count_frame(struct saved *s, const struct pithi_coding *c) {
     s->at += (size_t)(c->frame.header_bytes + c->frame.payload_bytes);
-    s->whole = !c->frame.params.codec->pages;
+    s->whole = c->frame.params.codec != &pithi_codec_kv;
     if (s->whole) {
         s->held = c->frame.shape[0];
     } else {
@@ -167,22 +180,22 @@ static void count_frame(struct saved *s, const struct pithi_coding *c) {
     }
 }
 
-static pith_status check_saved(pith_plan *p, const pith_kv *k, struct saved s) {
-    struct pithi_coding c = {.plan = p};
+static pith_status check_saved(pith_work *w, const pith_kv *k, struct saved s) {
+    struct pithi_coding c = {.plan = k->plan, .work = w};
     while (!s.whole) {
-        const pith_status status = check_frame(p, &s, &c);
+        const pith_status status = check_frame(w, k->plan, &s, &c);
         if (status != PITH_OK) {
-            p->error.offset += s.at;
+            w->error.offset += s.at;
             return status;
         }
         count_frame(&s, &c);
         if (s.held > k->paged.limit || s.finished > k->paged.limit - s.held || s.pages > k->slots)
-            return pithi_fail(&p->error, PITH_ERR_SPACE, "more than the cache has room for");
+            return pithi_fail(&w->error, PITH_ERR_SPACE, "more than the cache has room for");
     }
     if (s.at != s.length)
-        return pithi_fail_at(&p->error, PITH_ERR_CORRUPT, "bytes after the last frame", s.at);
+        return pithi_fail_at(&w->error, PITH_ERR_CORRUPT, "bytes after the last frame", s.at);
     if (s.held <= k->window + (k->paged.kv.channel ? k->paged.tokens - 1 : 0)) return PITH_OK;
-    return pithi_fail(&p->error, PITH_ERR_MISMATCH, "more exact tokens than the window's");
+    return pithi_fail(&w->error, PITH_ERR_MISMATCH, "more exact tokens than the window's");
 }
 
 static void take_pages(pith_kv *k, const struct pithi_coding *c, uint64_t first) {
@@ -196,21 +209,31 @@ static void take_pages(pith_kv *k, const struct pithi_coding *c, uint64_t first)
     }
 }
 
-pith_status pith_kv_load(pith_plan *p, pith_kv *k, const void *src, size_t bytes) {
-    PITHI_TRY(pithi_cache_check(p, k));
-    if (!src) return pithi_fail(&p->error, PITH_ERR_ARG, "nothing to load");
+static pith_status load(pith_work *w, pith_kv *k, const void *src, size_t bytes) {
+    if (!src) return pithi_fail(&w->error, PITH_ERR_ARG, "nothing to load");
     struct saved s = {.bytes = src, .length = bytes};
-    struct pithi_coding c = {.plan = p};
-    PITHI_TRY(check_saved(p, k, s));
+    struct pithi_coding c = {.plan = k->plan, .work = w};
+    PITHI_TRY(check_saved(w, k, s));
     k->pages = k->shared = k->start = 0;
     while (!s.whole) { /* again, now that nothing can fail */
-        if (pithi_decode_open(&c, p, s.bytes + s.at, s.length - s.at) != PITH_OK)
+        if (pithi_decode_open(&c, w, k->plan, s.bytes + s.at, s.length - s.at) != PITH_OK)
             return PITH_ERR_INTERNAL;
-        if (c.frame.params.codec->pages) take_pages(k, &c, s.finished);
+        if (c.frame.params.codec == &pithi_codec_kv) take_pages(k, &c, s.finished);
         count_frame(&s, &c);
     }
     k->finished = s.finished;
     k->held = s.held;
     memcpy(k->exact, c.bytes + c.payload.data, (size_t)c.payload.data_bytes);
     return PITH_OK;
+}
+
+pith_status pith_kv_load(pith_work *w, pith_kv *k, const void *src, size_t bytes) {
+    PITHI_TRY(pithi_work_enter(w));
+    pith_status status = pithi_cache_enter(k, w);
+    if (status == PITH_OK) {
+        status = load(w, k, src, bytes);
+        pithi_cache_leave(k, w);
+    }
+    pithi_work_leave(w);
+    return status;
 }

@@ -28,7 +28,7 @@ static size_t entry_of(const struct pithi_kv *k) {
     return width_of(k) * (k->set.asymmetric ? 2u : 1u);
 }
 
-/* The share that is asked for of n elements, to the nearest, at least 1 and at most an eighth. */
+/* The share that is requested of n elements, to the nearest, at least 1 and at most an eighth. */
 static uint32_t outliers_of(uint32_t share, uint32_t n) {
     if (!share) return 0;
     const uint32_t wanted = pithi_decimal_share(share, n);
@@ -101,11 +101,11 @@ struct work {
     uint8_t *scales;
 };
 
-struct room {
+struct arena {
     uint8_t *at;
     size_t bytes;
 };
-static void *take(struct room *r, size_t bytes) {
+static void *take(struct arena *r, size_t bytes) {
     uint8_t *const part = r->at ? r->at + r->bytes : NULL;
     r->bytes += (size_t)pithi_pad64(bytes);
     return part;
@@ -115,7 +115,7 @@ static struct work work_of(const struct pithi_kv *k, void *scratch, size_t *byte
     const size_t floats = k->channel ? LONGEST * LONGEST : PITHI_PIECE;
     const bool changed = k->order || (k->outliers && !k->channel);
     const size_t tile = k->channel ? COLUMNS * LONGEST : 0;
-    struct room r = {scratch, 0};
+    struct arena r = {scratch, 0};
     struct work w;
     w.floats = take(&r, changed ? floats * sizeof(float) : 0);
     w.columns = take(&r, tile * sizeof(float));
@@ -214,7 +214,7 @@ static void change(const struct pithi_kv *k, uint8_t *page, uint32_t tokens, siz
     const struct pithi_rotation r = rotation(k);
     const void *const from = at_element(all->value, k->dtype, at);
     piece->value = floats;
-    piece->ahead = at_element(all->value, k->dtype, at + piece->count);
+    piece->prefetch = at_element(all->value, k->dtype, at + piece->count);
     if (k->order) {
         piece->value_dtype = PITH_F32;
         k->kernels->rotate(&r, floats, from, k->dtype, piece->count, 0);
@@ -250,11 +250,11 @@ static void put_heads(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_r
         heads_job(&job, k, page, rows->tokens, first + head, step);
         job.value = (const uint8_t *)rows->value + head * k->dim * k->element;
         job.value_dtype = k->dtype;
-        job.ahead = at_element(rows->ahead, k->dtype, head * k->dim);
+        job.prefetch = at_element(rows->prefetch, k->dtype, head * k->dim);
         job.base = at_element(rows->base, k->base_dtype, head * k->dim);
         job.base_dtype = k->base_dtype;
         job.update = rows->update;
-        job.stream = rows->stream;
+        job.nontemporal = rows->nontemporal;
         if (k->order || k->outliers)
             put_changed(k, page, rows, first + head, &job);
         else
@@ -294,13 +294,13 @@ static void get_rotated(const struct pithi_kv *k, struct pithi_group_job *all, f
     const struct pithi_rotation r = rotation(k);
     const size_t piece = piece_of(k);
     pithi_unrotate_fn *const leave =
-        all->stream ? k->kernels->unrotate_stream : k->kernels->unrotate;
+        all->nontemporal ? k->kernels->unrotate_nontemporal : k->kernels->unrotate;
     for (size_t at = 0; at < all->count; at += piece) {
         struct pithi_group_job job = *all;
         job.count = least(piece, all->count - at);
         job.out = floats;
         job.out_dtype = PITH_F32;
-        job.stream = false; /* read again at once */
+        job.nontemporal = false; /* read again at once */
         job.scales += at / k->set.group * entry_of(k);
         job.codes += pithi_group_code_bytes(&k->set, at);
         job.poisoned = job.saturated = 0;
@@ -324,7 +324,7 @@ static void get_run(const struct pithi_kv *k, const uint8_t *page, struct pithi_
     job.base = at_element(part->base, k->base_dtype, (token * k->heads + head) * k->dim);
     job.base_dtype = k->base_dtype;
     job.update = part->update;
-    job.stream = part->stream;
+    job.nontemporal = part->nontemporal;
     if (k->order)
         get_rotated(k, &job, open_work(k, part->scratch).floats);
     else
@@ -372,8 +372,8 @@ static void pack(const uint8_t *from, size_t step, unsigned bits, size_t count, 
 }
 
 /* to[j][i] := from[i][j]; to's rows have to_stride elements. */
-static void turn(const void *from, int64_t stride, size_t rows, size_t columns, void *to,
-                 int64_t to_stride, size_t width) {
+static void transpose(const void *from, int64_t stride, size_t rows, size_t columns, void *to,
+                      int64_t to_stride, size_t width) {
     const uint8_t *const f = from;
     uint8_t *const t = to;
     const int64_t w = (int64_t)width;
@@ -417,8 +417,8 @@ static void put_tile(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_ro
     /* Whole groups are one job; a short one is a job of its own. */
     const size_t step = t->count == k->set.group ? t->columns : 1;
     struct pithi_group_job job = {.set = k->set, .value_dtype = dtype, .count = step * t->count};
-    turn(values, (int64_t)stride, t->count, t->columns, w.columns, (int64_t)t->count,
-         pith_dtype_bytes(dtype));
+    transpose(values, (int64_t)stride, t->count, t->columns, w.columns, (int64_t)t->count,
+              pith_dtype_bytes(dtype));
     if (k->outliers)
         for (size_t j = 0; j < t->columns; j++)
             take_outliers(k, page, rows->tokens, tile_group(k, t) + j,
@@ -489,7 +489,7 @@ static void put_plain(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_r
     job.stride = (int64_t)row_of(k);
     job.dtype = k->dtype;
     if (rows->more || t->token + t->count < (size_t)rows->first + rows->count)
-        job.ahead = at_element(job.value, k->dtype, t->count * row_of(k));
+        job.prefetch = at_element(job.value, k->dtype, t->count * row_of(k));
     k->kernels->channel_encode(&job);
     rows->poisoned += job.poisoned;
 }
@@ -535,7 +535,7 @@ static void get_tile(const struct pithi_kv *k, const uint8_t *page, struct pithi
     job.out = k->order ? (void *)floats : out;
     job.stride = k->order ? k->dim : part->token_stride;
     job.dtype = k->order ? (uint32_t)PITH_F32 : part->out_dtype;
-    job.stream = part->stream && !k->order && !k->outliers;
+    job.nontemporal = part->nontemporal && !k->order && !k->outliers;
     if (k->set.codebook)
         pithi_kv_levels(k, &job);
     else

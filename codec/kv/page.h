@@ -8,6 +8,8 @@
 
 #include "codec.h"
 
+extern const struct pithi_codec pithi_codec_kv;
+
 /* The keys of codec kv. */
 enum {
     PITHI_KV_PRESET,
@@ -64,9 +66,9 @@ void pithi_kv_clear(const struct pithi_kv *k, uint8_t *page, uint32_t tokens);
 struct pithi_kv_rows {
     uint32_t tokens, first, count;
     const void *value;
-    const void *ahead; /* values that come next and lie elsewhere, as many; or NULL */
+    const void *prefetch; /* values that come next and lie elsewhere, as many; or NULL */
     void *base;
-    bool update, stream;
+    bool update, nontemporal;
     bool more; /* rows that are encoded next lie behind these */
     void *scratch;
     uint64_t saturated, poisoned; /* added to */
@@ -91,7 +93,7 @@ struct pithi_kv_part {
     uint32_t out_dtype;
     int64_t token_stride;
     void *base;
-    bool update, stream;
+    bool update, nontemporal;
     void *scratch;
     uint64_t saturated, poisoned; /* added to */
 };

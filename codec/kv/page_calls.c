@@ -9,7 +9,7 @@
 #include "group/codebook_value.h"
 #include "kv/cache.h"
 #include "oneshot.h"
-#include "state.h"
+#include "stream.h"
 
 /* ---- Sizes -----------------------------------------------------------------------------------*/
 
@@ -58,7 +58,7 @@ struct batch {
     const pith_view *like;
     struct pithi_span span; /* of any page: its data is that of another */
     const pith_kv_pair *pairs;
-    bool stream;
+    bool nontemporal;
 };
 
 static uint32_t tokens_of(const struct batch *b, const pith_kv_pair *pair) {
@@ -81,7 +81,7 @@ static pith_status encode_job(void *arg, uint64_t i, struct pithi_worker *w) {
         .tokens = tokens,
         .count = tokens,
         .value = pithi_span_read(&span, 0, tokens * b->paged.row, w->values),
-        .stream = b->stream,
+        .nontemporal = b->nontemporal,
         .scratch = w->scratch};
     pithi_kv_clear(&b->paged.kv, pair->page, tokens);
     pithi_kv_put(&b->paged.kv, pair->page, &rows);
@@ -103,7 +103,7 @@ static pith_status decode_job(void *arg, uint64_t i, struct pithi_worker *w) {
         .out = direct ? pair->values : w->values,
         .out_dtype = span.dtype,
         .token_stride = direct ? b->like->stride[0] : (int64_t)b->paged.row,
-        .stream = direct && b->stream,
+        .nontemporal = direct && b->nontemporal,
         .scratch = w->scratch};
     for (; part.first < tokens; part.first += part.count) {
         part.count = tokens - part.first < most ? tokens - part.first : most;
@@ -115,62 +115,85 @@ static pith_status decode_job(void *arg, uint64_t i, struct pithi_worker *w) {
     return PITH_OK;
 }
 
-static pith_status take_batch(pith_plan *plan, const pith_view *like, const pith_kv_pair *pairs,
-                              size_t count, bool output, struct batch *b) {
-    if (!plan) return PITH_ERR_ARG;
-    PITHI_TRY(pithi_paged_require(plan, &b->paged));
-    if (!like || (!pairs && count))
-        return pithi_fail(&plan->error, PITH_ERR_ARG, "an argument is NULL");
+static pith_status take_batch(pith_work *w, const pith_plan *plan, const pith_view *like,
+                              const pith_kv_pair *pairs, size_t count, bool output,
+                              struct batch *b) {
+    pith_error *const error = &w->error;
+    PITHI_TRY(pithi_paged_require(plan, &b->paged, error));
+    PITHI_TRY(pithi_work_attach(w, plan, NULL));
+    if (!like || (!pairs && count)) return pithi_fail(error, PITH_ERR_ARG, "an argument is NULL");
     b->like = like;
     b->pairs = pairs;
     pith_view any = *like;
-    any.data = plan; /* of which only the shape is looked at */
-    PITHI_TRY(pithi_paged_view(plan, &b->paged.kv, &any, b->paged.kv.heads, output, &b->span));
+    any.data = w; /* of which only the shape is looked at */
+    PITHI_TRY(pithi_paged_view(&b->paged.kv, &any, b->paged.kv.heads, output, &b->span, error));
     if (like->shape[0] != b->paged.tokens)
-        return pithi_fail(&plan->error, PITH_ERR_SHAPE, "the view is not of a page of tokens");
+        return pithi_fail_numbers(error, PITH_ERR_SHAPE, "a page has # tokens, the view #",
+                                  b->paged.tokens, like->shape[0]);
     for (size_t i = 0; i < count; i++)
         if (!pairs[i].values || !pairs[i].page || pairs[i].tokens > b->paged.tokens)
-            return pithi_fail_at(&plan->error, PITH_ERR_ARG, "a pair cannot be", i);
-    b->stream = count * b->span.count * b->span.element >= PITHI_LARGE_OUTPUT;
+            return pithi_fail_with(error, PITH_ERR_ARG, i,
+                                   "pair #: values or page are NULL, or it has more than # tokens",
+                                   &(struct pithi_words){.number = {i, b->paged.tokens}});
+    b->nontemporal = count * b->span.count * b->span.element >= PITHI_LARGE_OUTPUT;
     return PITH_OK;
 }
 
-static pith_status run_batch(pith_plan *plan, size_t count, pithi_block_fn *job, struct batch *b) {
-    pithi_parallel_begin(plan);
-    return pithi_parallel_for(plan, 0, count, job, b);
+static pith_status run_batch(pith_work *w, size_t count, pithi_block_fn *job, struct batch *b) {
+    pithi_parallel_begin(w);
+    return pithi_parallel_for(w, 0, count, job, b);
 }
 
-pith_status pith_kv_encode_pages(pith_plan *plan, const pith_view *like, const pith_kv_pair *pairs,
-                                 size_t count) {
+static pith_status encode_pages(pith_work *w, const pith_plan *plan, const pith_view *like,
+                                const pith_kv_pair *pairs, size_t count) {
     struct batch b;
-    PITHI_TRY(take_batch(plan, like, pairs, count, false, &b));
+    PITHI_TRY(take_batch(w, plan, like, pairs, count, false, &b));
     if (like->dtype != b.paged.kv.dtype)
-        return pithi_fail(&plan->error, PITH_ERR_DTYPE, "the view's dtype is not the layout's");
-    return run_batch(plan, count, encode_job, &b);
+        return pithi_fail(&w->error, PITH_ERR_DTYPE, "the view's dtype is not the layout's");
+    return run_batch(w, count, encode_job, &b);
 }
 
-pith_status pith_kv_decode_pages(pith_plan *plan, const pith_view *like, const pith_kv_pair *pairs,
-                                 size_t count) {
+pith_status pith_kv_encode_pages(pith_work *w, const pith_plan *plan, const pith_view *like,
+                                 const pith_kv_pair *pairs, size_t count) {
+    PITHI_TRY(pithi_work_enter(w));
+    const pith_status status = encode_pages(w, plan, like, pairs, count);
+    pithi_work_leave(w);
+    return status;
+}
+
+static pith_status decode_pages(pith_work *w, const pith_plan *plan, const pith_view *like,
+                                const pith_kv_pair *pairs, size_t count) {
     struct batch b;
-    PITHI_TRY(take_batch(plan, like, pairs, count, true, &b));
+    PITHI_TRY(take_batch(w, plan, like, pairs, count, true, &b));
     if (!pithi_is_float16_32(like->dtype))
-        return pithi_fail(&plan->error, PITH_ERR_DTYPE, "pages decode to f32, bf16 or f16");
-    return run_batch(plan, count, decode_job, &b);
+        return pithi_fail(&w->error, PITH_ERR_DTYPE, "pages decode to f32, bf16 or f16");
+    return run_batch(w, count, decode_job, &b);
+}
+
+pith_status pith_kv_decode_pages(pith_work *w, const pith_plan *plan, const pith_view *like,
+                                 const pith_kv_pair *pairs, size_t count) {
+    PITHI_TRY(pithi_work_enter(w));
+    const pith_status status = decode_pages(w, plan, like, pairs, count);
+    pithi_work_leave(w);
+    return status;
 }
 
 /* ---- Accumulators ----------------------------------------------------------------------------*/
 
-struct fold {
+struct accumulation {
+    pith_work *work;      /* attached to the accumulator's plan, the delta's as its second */
+    pith_work delta_work; /* the same, the other way round */
     struct pithi_coding sum, put, delta; /* the accumulator before and after */
     const struct pithi_span *view;
 };
 
-static pith_status decode_sum(const struct fold *f, uint64_t block, struct pithi_worker *w) {
+static pith_status decode_sum(const struct accumulation *f, uint64_t block,
+                              struct pithi_worker *w) {
     return pithi_decode_one(&f->sum, block, w->values, f->sum.frame.params.dtype, NULL, w);
 }
 
 static pith_status hash_job(void *arg, uint64_t block, struct pithi_worker *w) {
-    const struct fold *f = arg;
+    const struct accumulation *f = arg;
     const size_t element = pith_dtype_bytes(f->sum.frame.params.dtype);
     const uint64_t first = pithi_block_first(&f->sum.frame, block);
     const size_t n = (size_t)pithi_block_count(&f->sum.frame, block);
@@ -181,14 +204,14 @@ static pith_status hash_job(void *arg, uint64_t block, struct pithi_worker *w) {
 
 /* Damage of a delta at a variable rate shows in its blocks, of which none may come too late. */
 static pith_status look_job(void *arg, uint64_t block, struct pithi_worker *w) {
-    const struct fold *f = arg;
-    struct pithi_worker *other = &f->delta.plan->worker[w - f->sum.plan->worker];
+    const struct accumulation *f = arg;
+    struct pithi_worker *other = &f->work->second[w - f->work->worker];
     return pithi_decode_one(&f->delta, block, w->floats, PITH_F32, NULL, other);
 }
 
 /* Values plus the delta's block, where it has no base. */
-static pith_status add_delta(const struct fold *f, uint64_t block, uint8_t *values, size_t count,
-                             struct pithi_worker *w, struct pithi_worker *other) {
+static pith_status add_delta(const struct accumulation *f, uint64_t block, uint8_t *values,
+                             size_t count, struct pithi_worker *w, struct pithi_worker *other) {
     const uint32_t dtype = f->sum.frame.params.dtype;
     float *const x = (float *)(void *)w->floats;
     PITHI_TRY(pithi_decode_one(&f->delta, block, x, PITH_F32, NULL, other));
@@ -197,7 +220,8 @@ static pith_status add_delta(const struct fold *f, uint64_t block, uint8_t *valu
     return PITH_OK;
 }
 
-static void show(const struct fold *f, uint64_t block, size_t count, struct pithi_worker *w) {
+static void show(const struct accumulation *f, uint64_t block, size_t count,
+                 struct pithi_worker *w) {
     const uint32_t dtype = f->sum.frame.params.dtype;
     const void *values = w->values;
     if (f->view->dtype != dtype) {
@@ -207,9 +231,9 @@ static void show(const struct fold *f, uint64_t block, size_t count, struct pith
     pithi_block_store(&f->sum.frame, block, 0, f->sum.frame.count, f->view, values, NULL);
 }
 
-static pith_status fold_job(void *arg, uint64_t block, struct pithi_worker *w) {
-    const struct fold *f = arg;
-    struct pithi_worker *other = &f->delta.plan->worker[w - f->sum.plan->worker];
+static pith_status accumulate_job(void *arg, uint64_t block, struct pithi_worker *w) {
+    const struct accumulation *f = arg;
+    struct pithi_worker *other = &f->work->second[w - f->work->worker];
     const size_t n = (size_t)pithi_block_count(&f->sum.frame, block);
     PITHI_TRY(decode_sum(f, block, w));
     if (f->delta.update)
@@ -221,34 +245,26 @@ static pith_status fold_job(void *arg, uint64_t block, struct pithi_worker *w) {
     return pithi_encode_one(&f->put, block, w->values, NULL, w);
 }
 
-/* Worker i of one plan works with worker i of the other. */
-static pith_status run_fold(struct fold *f, pithi_block_fn *job) {
-    pith_plan *plan = f->sum.plan;
-    const uint32_t workers = plan->workers;
-    if (workers > f->delta.plan->workers) plan->workers = f->delta.plan->workers;
-    pithi_parallel_begin(plan);
-    pithi_parallel_begin(f->delta.plan);
-    const pith_status status = pithi_parallel_for(plan, 0, f->sum.payload.blocks, job, f);
-    plan->workers = workers;
-    return status;
+static pith_status run_accumulation(struct accumulation *f, pithi_block_fn *job) {
+    pithi_parallel_begin(f->work);
+    return pithi_parallel_for(f->work, 0, f->sum.payload.blocks, job, f);
 }
 
-static pith_status check_identity(struct fold *f) {
+static pith_status check_base_hash(struct accumulation *f) {
     const struct pithi_frame *d = &f->delta.frame;
     uint64_t hash, ignored;
     if (!d->has_base_hash) return PITH_OK;
-    PITHI_TRY(run_fold(f, hash_job));
-    pithi_parallel_results(f->sum.plan, &hash, &ignored, &ignored);
+    PITHI_TRY(run_accumulation(f, hash_job));
+    pithi_parallel_results(f->work, f->work->worker, &hash, &ignored, &ignored);
     if (pithi_base_hash(f->delta.plan, hash, d->count) == d->base_hash) return PITH_OK;
-    return pithi_fail(&f->sum.plan->error, PITH_ERR_BASE,
-                      "the accumulator is not the delta's base");
+    return pithi_fail(&f->work->error, PITH_ERR_BASE, "the accumulator is not the delta's base");
 }
 
-static pith_status check_fold(const struct fold *f) {
+static pith_status check_accumulation(const struct accumulation *f) {
     const struct pithi_frame *s = &f->sum.frame, *d = &f->delta.frame;
-    pith_error *const error = &f->sum.plan->error;
-    if (!s->params.codec->pages || !d->params.codec->pages || s->params.base_dtype ||
-        !f->sum.payload.fixed)
+    pith_error *const error = &f->work->error;
+    if (s->params.codec != &pithi_codec_kv || d->params.codec != &pithi_codec_kv ||
+        s->params.base_dtype || !f->sum.payload.fixed)
         return pithi_fail(error, PITH_ERR_UNSUPPORTED,
                           "folding is for frames of codec kv, the accumulator's at a fixed rate");
     if (!pithi_frame_same_tiles(s, d) ||
@@ -259,16 +275,31 @@ static pith_status check_fold(const struct fold *f) {
     return PITH_OK;
 }
 
-static pith_status open_fold(struct fold *f, pith_plan *plan, void *frame, size_t bytes,
-                             pith_plan *other, const void *delta, size_t delta_bytes) {
-    PITHI_TRY(pithi_decode_slot(&f->sum, plan, 0, frame, bytes));
-    const pith_status status = pithi_decode_slot(&f->delta, other, 0, delta, delta_bytes);
-    if (status != PITH_OK)
-        return pithi_fail_at(&plan->error, status, other->error.text, other->error.offset);
-    PITHI_TRY(check_fold(f));
-    PITHI_TRY(pithi_check_limit(&plan->env, &f->sum.frame, &plan->error));
+/* The delta's blocks are found where its own plan's worker keeps them. */
+static pith_status open_delta(struct accumulation *f, const pith_plan *plan, const void *delta,
+                              size_t bytes) {
+    pith_work *const w = f->work;
+    f->delta_work = (pith_work){.error = {.size = sizeof f->delta_work.error},
+                                .env = w->env,
+                                .workers = w->workers,
+                                .worker = w->second,
+                                .second = w->worker,
+                                .lane_bytes = w->lane_bytes};
+    const pith_status status = pithi_decode_slot(&f->delta, &f->delta_work, plan, 0, delta, bytes);
+    if (status != PITH_OK) pithi_error_copy(&w->error, &f->delta_work.error);
+    return status;
+}
+
+static pith_status open_accumulation(struct accumulation *f, const pith_plan *plan, void *frame,
+                                     size_t bytes, const pith_plan *other, const void *delta,
+                                     size_t delta_bytes) {
+    pith_work *const w = f->work;
+    PITHI_TRY(pithi_decode_slot(&f->sum, w, plan, 0, frame, bytes));
+    PITHI_TRY(open_delta(f, other, delta, delta_bytes));
+    PITHI_TRY(check_accumulation(f));
+    PITHI_TRY(pithi_check_limit(&w->env, &f->sum.frame, &w->error));
     f->delta.update = f->delta.frame.params.base_dtype != PITH_NONE;
-    f->put = (struct pithi_coding){.plan = plan};
+    f->put = (struct pithi_coding){.plan = plan, .work = w};
     pithi_plan_frame(plan, 0, false, &f->put.frame);
     f->put.frame.checksums = f->sum.frame.checksums;
     f->put.payload = f->sum.payload;
@@ -276,32 +307,46 @@ static pith_status open_fold(struct fold *f, pith_plan *plan, void *frame, size_
     return PITH_OK;
 }
 
-static pith_status fold_view(struct fold *f, pith_plan *plan, const pith_view *view,
-                             struct pithi_span *span) {
+static pith_status accumulate_view(struct accumulation *f, const pith_plan *plan,
+                                   const pith_view *view, struct pithi_span *span) {
+    pith_error *const error = &f->work->error;
     if (!view) return PITH_OK;
-    PITHI_TRY(pithi_span_init(span, view, true, &plan->error));
-    PITHI_TRY(pithi_output_dtype(&plan->params, view->dtype, &plan->error));
+    PITHI_TRY(pithi_span_init(span, view, true, error));
+    PITHI_TRY(pithi_output_dtype(&plan->params, view->dtype, error));
     if (span->count != plan->count)
-        return pithi_fail(&plan->error, PITH_ERR_SHAPE, "the view is not the whole tensor");
+        return pithi_fail_numbers(error, PITH_ERR_SHAPE, "the tensor has # elements, the view #",
+                                  plan->count, span->count);
     f->view = span;
     return PITH_OK;
 }
 
-pith_status pith_kv_accumulate(pith_plan *plan, void *frame, size_t bytes, pith_plan *delta_plan,
-                               const void *delta, size_t delta_bytes, const pith_view *view) {
-    struct fold f = {.view = NULL};
+static pith_status accumulate(pith_work *w, const pith_plan *plan, void *frame, size_t bytes,
+                              const pith_plan *delta_plan, const void *delta, size_t delta_bytes,
+                              const pith_view *view) {
+    struct accumulation f = {.work = w};
     struct pithi_span span;
-    if (!plan) return PITH_ERR_ARG;
-    if (!frame || !delta || !delta_plan || delta_plan == plan)
-        return pithi_fail(&plan->error, PITH_ERR_ARG, "an argument is NULL, or one plan is both");
+    if (!plan || !frame || !delta || !delta_plan)
+        return pithi_fail(&w->error, PITH_ERR_ARG, "an argument is NULL");
     if (!plan->one_frame || !delta_plan->one_frame)
-        return pithi_fail(&plan->error, PITH_ERR_UNSUPPORTED, "folding is for plans of one frame");
-    PITHI_TRY(fold_view(&f, plan, view, &span));
+        return pithi_fail(&w->error, PITH_ERR_UNSUPPORTED,
+                          "accumulators are for plans of one frame");
+    PITHI_TRY(accumulate_view(&f, plan, view, &span));
+    PITHI_TRY(pithi_work_attach(w, plan, delta_plan));
     const uint64_t before = pithi_fp_enter();
-    pith_status status = open_fold(&f, plan, frame, bytes, delta_plan, delta, delta_bytes);
-    if (status == PITH_OK && !f.delta.payload.fixed) status = run_fold(&f, look_job);
-    if (status == PITH_OK) status = check_identity(&f);
-    if (status == PITH_OK) status = run_fold(&f, fold_job);
+    pith_status status = open_accumulation(&f, plan, frame, bytes, delta_plan, delta, delta_bytes);
+    if (status == PITH_OK && !f.delta.payload.fixed) status = run_accumulation(&f, look_job);
+    if (status == PITH_OK) status = check_base_hash(&f);
+    if (status == PITH_OK) status = run_accumulation(&f, accumulate_job);
     pithi_fp_leave(before);
+    return status;
+}
+
+pith_status pith_kv_accumulate(pith_work *w, const pith_plan *plan, void *frame, size_t bytes,
+                               const pith_plan *delta_plan, const void *delta, size_t delta_bytes,
+                               const pith_view *view) {
+    PITHI_TRY(pithi_work_enter(w));
+    const pith_status status =
+        accumulate(w, plan, frame, bytes, delta_plan, delta, delta_bytes, view);
+    pithi_work_leave(w);
     return status;
 }

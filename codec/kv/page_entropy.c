@@ -71,9 +71,9 @@ static bool put_string(const struct string *s, const uint8_t *page, size_t most,
 }
 
 static const char *take_string(const struct string *s, struct pithi_reader *r, uint8_t *page,
-                               uint8_t *room) {
+                               uint8_t *buffer) {
     const size_t step = s->straddling ? s->codes : s->bytes;
-    const uint8_t *const symbols = pithi_piece_take(r, symbols_of(s), room);
+    const uint8_t *const symbols = pithi_piece_take(r, symbols_of(s), buffer);
     uint32_t all = 0;
     if (!symbols) return "the codes of a head are damaged";
     for (size_t i = 0; i < s->count; i++)

@@ -7,7 +7,7 @@
 #include "kv/page.h"
 
 /* Bytes of the longest string that is coded by itself, of a page of so many tokens: what pieces and
- * `symbols` need room for. */
+ * `symbols` need memory for. */
 size_t pithi_kv_symbols(const struct pithi_kv *k, uint32_t tokens);
 /* False when there is no room. */
 bool pithi_kv_pack(const struct pithi_kv *k, const uint8_t *page, uint32_t tokens,

@@ -1,4 +1,4 @@
-/* adaptive_bounds.c - bounds that adapt: what a state says of the bounds of its slots.
+/* adaptive_bounds.c - bounds that adapt: what a stream says of the bounds of its slots.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <float.h>
 
@@ -6,7 +6,8 @@
 #include "error.h"
 #include "predict/budget.h"
 #include "predict/quant_value.h"
-#include "state.h"
+#include "stream.h"
+#include "work.h"
 
 /* ---- Numbers on any host ---------------------------------------------------------------------
  * A host may read subnormal numbers as 0 and round elsewhere; bounds of f64 values may be
@@ -21,68 +22,56 @@ static bool is_above_zero(double x) { return pithi_bits64(x) - 1 < PITHI_F64_INF
 
 static bool is_number(double x) { return is_zero(x) || is_above_zero(x); }
 
-/* A state of the plan, of a codec with a bound, and a slot of it. */
-static pith_status require(pith_plan *p, const pith_state *s, uint64_t slot) {
-    if (!p) return PITH_ERR_ARG;
-    if (!p->params.codec->bound_setting)
-        return pithi_fail(&p->error, PITH_ERR_UNSUPPORTED, "the codec has no bound to adapt");
-    if (!s) return pithi_fail(&p->error, PITH_ERR_STATE, "the state is NULL");
-    PITHI_TRY(pithi_state_check(p, s, &p->error));
-    if (slot < p->slots) return PITH_OK;
-    return pithi_fail(&p->error, PITH_ERR_ARG, "no such slot");
+/* Begin of a call about a slot of a stream whose codec has a bound. */
+static pith_status enter(pith_work *w, pith_stream *s, uint64_t slot) {
+    PITHI_TRY(pithi_work_enter(w));
+    pith_status status = pithi_stream_enter(s, w);
+    if (status == PITH_OK && !s->plan->params.codec->bound_setting)
+        status = pithi_fail(&w->error, PITH_ERR_UNSUPPORTED, "the codec has no bound to adapt");
+    if (status == PITH_OK && slot >= s->plan->slots)
+        status = pithi_fail_numbers(&w->error, PITH_ERR_ARG,
+                                    "the stream has # slots, there is none with number #",
+                                    s->plan->slots, slot);
+    if (status == PITH_OK) return status;
+    pithi_stream_leave(s, w);
+    pithi_work_leave(w);
+    return status;
 }
 
-pith_status pith_state_set_bound(pith_plan *p, pith_state *s, uint64_t slot, double bound) {
-    PITHI_TRY(require(p, s, slot));
-    if (!is_number(bound)) return pithi_fail(&p->error, PITH_ERR_ARG, "not a bound");
+static pith_status leave(pith_work *w, pith_stream *s, pith_status status) {
+    pithi_stream_leave(s, w);
+    pithi_work_leave(w);
+    return status;
+}
+
+pith_status pith_stream_set_bound(pith_work *w, pith_stream *s, uint64_t slot, double bound) {
+    PITHI_TRY(enter(w, s, slot));
+    if (!is_number(bound)) return leave(w, s, pithi_fail(&w->error, PITH_ERR_ARG, "not a bound"));
     s->slot[slot].bound = bound;
-    return PITH_OK;
+    return leave(w, s, PITH_OK);
 }
 
-pith_status pith_state_scale_bound(pith_plan *p, pith_state *s, uint64_t slot, double factor) {
-    PITHI_TRY(require(p, s, slot));
+pith_status pith_stream_scale_bound(pith_work *w, pith_stream *s, uint64_t slot, double factor) {
+    PITHI_TRY(enter(w, s, slot));
     if (!is_number(factor) || is_zero(factor))
-        return pithi_fail(&p->error, PITH_ERR_ARG, "a factor is finite and above 0");
+        return leave(w, s, pithi_fail(&w->error, PITH_ERR_ARG, "a factor is finite and above 0"));
     s->slot[slot].bound = -factor;
-    return PITH_OK;
+    return leave(w, s, PITH_OK);
 }
 
-double pith_state_bound(const pith_state *s, uint64_t slot) {
-    return slot < s->slots && is_above_zero(s->slot[slot].bound) ? s->slot[slot].bound : 0;
-}
-
-pith_status pith_state_set_step(pith_plan *p, pith_state *s, uint64_t slot, uint64_t step) {
-    PITHI_TRY(require(p, s, slot));
-    s->slot[slot].step = step;
-    return PITH_OK;
+double pith_stream_bound(const pith_stream *s, uint64_t slot) {
+    return slot < s->plan->slots && is_above_zero(s->slot[slot].bound) ? s->slot[slot].bound : 0;
 }
 
 static double share_of(uint64_t part, uint64_t whole) { return (double)part / (double)whole; }
 
-double pith_state_nonzero(const pith_state *s, uint64_t slot) {
+double pith_stream_nonzero(const pith_stream *s, uint64_t slot) {
     double (*volatile const divide)(uint64_t, uint64_t) = share_of;
-    if (slot >= s->slots || !s->slot[slot].counted) return 1;
+    if (slot >= s->plan->slots || !s->slot[slot].counted) return 1;
     const uint64_t before = pithi_fp_enter();
-    const double share = divide(s->slot[slot].nonzero, s->slot[slot].counted);
+    const double share = divide(s->slot[slot].last_nonzero, s->slot[slot].counted);
     pithi_fp_leave(before);
     return share;
-}
-
-void pithi_state_request(const pith_state *s, uint64_t slot, struct pithi_request *request) {
-    const double bound = s->slot[slot].bound;
-    *request = (struct pithi_request){.bound = bound > 0 ? bound : 0,
-                                      .factor = bound < 0 ? -bound : 1,
-                                      .step = s->slot[slot].step};
-}
-
-void pithi_state_encoded(pith_state *s, uint64_t slot, uint64_t exact, uint64_t nonzero,
-                         uint64_t count) {
-    s->slot[slot].step++;
-    s->slot[slot].nonzero = nonzero;
-    s->slot[slot].counted = count;
-    pithi_state_count(s, false, 0, 0);
-    s->stats.exact += exact;
-    s->stats.nonzero += nonzero;
 }
 
 /* ---- A budget for activations ----------------------------------------------------------------*/
@@ -104,21 +93,29 @@ static double bound_of(const pith_budget *b, double counted) {
     return bound < DBL_MAX ? bound : 0;
 }
 
-pith_status pith_state_adapt(pith_plan *p, pith_state *s, uint64_t slot, const pith_budget *budget,
-                             double *bound) {
+static pith_status adapt(pith_stream *s, uint64_t slot, const pith_budget *budget,
+                         pith_error *error) {
     pith_budget b;
-    PITHI_TRY(require(p, s, slot));
-    if (!budget) return pithi_fail(&p->error, PITH_ERR_ARG, "budget is NULL");
-    PITHI_TRY(pithi_take(&b, sizeof b, budget, &p->error));
-    if (!legal(&b)) return pithi_fail(&p->error, PITH_ERR_ARG, "a field of the budget");
-    double (*volatile const idempotent)(const pith_budget *, double) = bound_of;
-    const double counted = pith_state_nonzero(s, slot);
+    if (!budget) return pithi_fail(error, PITH_ERR_ARG, "budget is NULL");
+    PITHI_TRY(pithi_take(&b, sizeof b, budget, error));
+    if (!legal(&b))
+        return pithi_fail(error, PITH_ERR_ARG,
+                          "a field of the budget is negative, not finite, or a share above 1");
+    double (*volatile const choose)(const pith_budget *, double) = bound_of;
+    const double counted = pith_stream_nonzero(s, slot);
     const uint64_t before = pithi_fp_enter();
-    const double found = idempotent(&b, counted);
+    const double bound = choose(&b, counted);
     pithi_fp_leave(before);
-    if (is_above_zero(found)) s->slot[slot].bound = found;
-    if (bound) *bound = pith_state_bound(s, slot);
+    if (is_above_zero(bound)) s->slot[slot].bound = bound;
     return PITH_OK;
+}
+
+pith_status pith_stream_adapt(pith_work *w, pith_stream *s, uint64_t slot,
+                              const pith_budget *budget, double *bound) {
+    PITHI_TRY(enter(w, s, slot));
+    const pith_status status = adapt(s, slot, budget, &w->error);
+    if (status == PITH_OK && bound) *bound = pith_stream_bound(s, slot);
+    return leave(w, s, status);
 }
 
 double pith_bound_factor(uint32_t bound_class) {

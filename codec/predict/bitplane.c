@@ -18,7 +18,7 @@ void pithi_widths_c(const uint32_t *words, size_t count, uint8_t *widths) {
 
 uint64_t pithi_bitplane_choose(const uint32_t counts[PITHI_PACK_WIDEST + 1],
                                uint8_t table[PITHI_PACK_WIDTHS]) {
-    struct pithi_bitplane_room r;
+    struct pithi_bitplane_scratch r;
     pithi_bitplane_begin(&r, counts);
     for (uint32_t k = 1; k < PITHI_PACK_WIDTHS; k++)
         for (uint32_t j = 0; j < r.steps; j++) pithi_bitplane_extend(&r, k, j);
@@ -28,8 +28,8 @@ uint64_t pithi_bitplane_choose(const uint32_t counts[PITHI_PACK_WIDEST + 1],
 /* ---- Planes ----------------------------------------------------------------------------------*/
 
 uint8_t *pithi_bitplane_pack_c(const uint32_t *words, size_t groups, const uint8_t *widths,
-                               uint8_t *to, size_t room) {
-    (void)room;
+                               uint8_t *to, size_t capacity) {
+    (void)capacity;
     for (size_t g = 0; g < groups; g++, words += PITHI_BITPLANE_GROUP) {
         for (unsigned k = 0; k < widths[g]; k++, to += 2) {
             uint32_t plane = 0;

@@ -15,9 +15,9 @@ enum { PITHI_BITPLANE_GROUP = 16, PITHI_PACK_WIDTHS = 4, PITHI_PACK_WIDEST = 32 
 /* Bits that the largest word of every group of 16 needs; the last group may be short. */
 typedef void pithi_widths_fn(const uint32_t *words, size_t count, uint8_t *widths);
 /* Planes of groups of 16 whole words each, which fit in their widths; returns the end of the
- * bytes. What lies between it and to + room may be written too. */
+ * bytes. What lies between it and to + capacity may be written too. */
 typedef uint8_t *pithi_bitplane_pack_fn(const uint32_t *words, size_t groups, const uint8_t *widths,
-                                        uint8_t *to, size_t room);
+                                        uint8_t *to, size_t capacity);
 /* Inverse. left: bytes that may be read; the planes are among them. */
 typedef const uint8_t *pithi_bitplane_unpack_fn(const uint8_t *from, size_t left, size_t groups,
                                                 const uint8_t *widths, uint32_t *words);

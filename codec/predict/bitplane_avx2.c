@@ -27,7 +27,7 @@ static inline __m256i swap_bits(__m256i x, int by, uint64_t mask) {
 }
 
 /* The 8 by 8 bits of every 64-bit lane, turned over. */
-static inline __m256i turn_over(__m256i x) {
+static inline __m256i transpose_bits(__m256i x) {
     x = swap_bits(x, 7, UINT64_C(0x00AA00AA00AA00AA));
     x = swap_bits(x, 14, UINT64_C(0x0000CCCC0000CCCC));
     return swap_bits(x, 28, UINT64_C(0x00000000F0F0F0F0));
@@ -45,7 +45,7 @@ static inline void put_one(uint8_t *to, v16 x) {
     const __m256i mask = _mm256_set1_epi32(0xFFFF);
     __m256i z = _mm256_packus_epi32(_mm256_and_si256(x.a, mask), _mm256_and_si256(x.b, mask));
     z = _mm256_permutevar8x32_epi32(_mm256_shuffle_epi8(z, by_byte), squares);
-    store256(to, _mm256_shuffle_epi8(turn_over(z), planes));
+    store256(to, _mm256_shuffle_epi8(transpose_bits(z), planes));
 }
 
 static inline void put_pair(uint8_t *a, uint8_t *b, v16 x, v16 y) {
@@ -63,7 +63,7 @@ static inline v16 get_one(const uint8_t *from, unsigned width) {
     const __m256i words = _mm256_broadcastsi128_si256(
         _mm_setr_epi8(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15));
     __m256i z = _mm256_shuffle_epi8(_mm256_and_si256(load256(from), there), squares);
-    z = _mm256_permute4x64_epi64(turn_over(z), 0xD8);
+    z = _mm256_permute4x64_epi64(transpose_bits(z), 0xD8);
     z = _mm256_shuffle_epi8(z, words);
     return (v16){_mm256_cvtepu16_epi32(_mm256_castsi256_si128(z)),
                  _mm256_cvtepu16_epi32(_mm256_extracti128_si256(z, 1))};

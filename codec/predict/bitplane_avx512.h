@@ -9,7 +9,7 @@
 
 /* The 8 by 8 bits of every 64-bit lane, turned over, its bytes being in reverse: the product of
  * that matrix and, as columns, of the unit vectors. */
-static inline __m512i turn_over(__m512i x) {
+static inline __m512i transpose_bits(__m512i x) {
     return _mm512_gf2p8affine_epi64_epi8(each(UINT64_C(0x8040201008040201)), x, 0);
 }
 
@@ -24,7 +24,7 @@ static inline v16 put_planes(v16 x) {
                                     16, 24, 17, 25, 18, 26, 19, 27, 20, 28, 21, 29, 22, 30, 23, 31,
                                     32, 40, 33, 41, 34, 42, 35, 43, 36, 44, 37, 45, 38, 46, 39, 47,
                                     48, 56, 49, 57, 50, 58, 51, 59, 52, 60, 53, 61, 54, 62, 55, 63};
-    const v16 z = turn_over(_mm512_permutexvar_epi8(_mm512_loadu_si512(in), x));
+    const v16 z = transpose_bits(_mm512_permutexvar_epi8(_mm512_loadu_si512(in), x));
     return _mm512_permutexvar_epi8(_mm512_loadu_si512(out), z);
 }
 
@@ -44,7 +44,7 @@ static inline v16 get_planes(const uint8_t *a, const uint8_t *b, unsigned wa, un
     const __mmask32 there = ((UINT32_C(1) << wa) - 1) | ((UINT32_C(1) << wb) - 1) << 16;
     __m512i z = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
     z = _mm512_maskz_mov_epi16(there, z);
-    z = turn_over(_mm512_permutexvar_epi8(_mm512_loadu_si512(in), z));
+    z = transpose_bits(_mm512_permutexvar_epi8(_mm512_loadu_si512(in), z));
     return _mm512_permutexvar_epi8(_mm512_loadu_si512(out), z);
 }
 

@@ -16,7 +16,7 @@ enum { PITHI_PACK_SAMPLE = 64, PITHI_PACK_SAMPLES = 28 };
 /* The widths that occur, ascending, and how many groups have at most each. Then the least cost of
  * the groups up to step j with k + 1 widths, of which j's is the last, and the step of the width
  * before it. */
-struct pithi_bitplane_room {
+struct pithi_bitplane_scratch {
     uint32_t steps;
     uint8_t width[PITHI_PACK_MOST];
     uint8_t before[PITHI_PACK_WIDTHS][PITHI_PACK_MOST];
@@ -30,7 +30,7 @@ PITHI_INLINE uint32_t pithi_bitplane_bits(uint32_t x) {
     return bits;
 }
 
-PITHI_INLINE void pithi_bitplane_begin(struct pithi_bitplane_room *r,
+PITHI_INLINE void pithi_bitplane_begin(struct pithi_bitplane_scratch *r,
                                        const uint32_t counts[PITHI_PACK_MOST]) {
     uint64_t groups = 0;
     r->steps = 0;
@@ -44,7 +44,7 @@ PITHI_INLINE void pithi_bitplane_begin(struct pithi_bitplane_room *r,
 }
 
 /* Step j with one width more; k from 1 on, every j of a k before the next k. */
-PITHI_INLINE void pithi_bitplane_extend(struct pithi_bitplane_room *r, uint32_t k, uint32_t j) {
+PITHI_INLINE void pithi_bitplane_extend(struct pithi_bitplane_scratch *r, uint32_t k, uint32_t j) {
     uint64_t cost = r->cost[k - 1][j];
     uint32_t before = j;
     for (uint32_t i = 0; i < j; i++) {
@@ -58,7 +58,7 @@ PITHI_INLINE void pithi_bitplane_extend(struct pithi_bitplane_room *r, uint32_t 
 }
 
 /* The table; returns the bytes of all planes. */
-PITHI_INLINE uint64_t pithi_bitplane_end(const struct pithi_bitplane_room *r,
+PITHI_INLINE uint64_t pithi_bitplane_end(const struct pithi_bitplane_scratch *r,
                                          uint8_t table[PITHI_PACK_WIDTHS]) {
     uint32_t j = r->steps - 1;
     if (!r->steps) return table[0] = table[1] = table[2] = table[3] = 0;

@@ -25,7 +25,7 @@ static inline void or4(const uint32_t *words, uint32_t all[4]) {
     } while (0)
 
 /* The 8 by 8 bits of both halves, turned over. */
-static inline uint8x16_t turn_over(uint8x16_t bytes) {
+static inline uint8x16_t transpose_bits(uint8x16_t bytes) {
     uint64x2_t x = vreinterpretq_u64_u8(bytes);
     SWAP_BITS(x, 7, UINT64_C(0x00AA00AA00AA00AA));
     SWAP_BITS(x, 14, UINT64_C(0x0000CCCC0000CCCC));
@@ -42,8 +42,8 @@ static inline uint8x16_t parted(uint8x16_t x) {
 static inline void put_one(uint8_t *to, v16 x) {
     const uint8x16_t a = vreinterpretq_u8_u16(vmovn_high_u32(vmovn_u32(x.val[0]), x.val[1]));
     const uint8x16_t b = vreinterpretq_u8_u16(vmovn_high_u32(vmovn_u32(x.val[2]), x.val[3]));
-    vst1q_u8(to, mixed(turn_over(vuzp1q_u8(a, b))));
-    vst1q_u8(to + 16, mixed(turn_over(vuzp2q_u8(a, b))));
+    vst1q_u8(to, mixed(transpose_bits(vuzp1q_u8(a, b))));
+    vst1q_u8(to + 16, mixed(transpose_bits(vuzp2q_u8(a, b))));
 }
 
 static inline void put_pair(uint8_t *a, uint8_t *b, v16 x, v16 y) {
@@ -58,7 +58,7 @@ static inline v16 get_one(const uint8_t *from, unsigned width) {
     const uint8_t *const there = (const uint8_t *)(ones + 16 - width);
     const uint8x16_t low = vandq_u8(vld1q_u8(from), vld1q_u8(there));
     const uint8x16_t high = vandq_u8(vld1q_u8(from + 16), vld1q_u8(there + 16));
-    const uint8x16_t first = turn_over(parted(low)), second = turn_over(parted(high));
+    const uint8x16_t first = transpose_bits(parted(low)), second = transpose_bits(parted(high));
     const uint16x8_t a = vreinterpretq_u16_u8(vzip1q_u8(first, second));
     const uint16x8_t b = vreinterpretq_u16_u8(vzip2q_u8(first, second));
     return (v16){{vmovl_u16(vget_low_u16(a)), vmovl_high_u16(a), vmovl_u16(vget_low_u16(b)),

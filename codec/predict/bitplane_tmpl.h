@@ -51,8 +51,8 @@ static inline uint8_t *put_two(uint8_t *to, const uint32_t *words, const uint8_t
 }
 
 static uint8_t *pack(const uint32_t *words, size_t groups, const uint8_t *widths, uint8_t *to,
-                     size_t room) {
-    uint8_t *const end = to + room;
+                     size_t capacity) {
+    uint8_t *const end = to + capacity;
     size_t g = 0;
     for (; g + 2 <= groups && (size_t)(end - to) >= REACH; g += 2)
         to = put_two(to, words + GROUP * g, widths + g);

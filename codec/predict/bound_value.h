@@ -1,4 +1,4 @@
-/* bound_value.h - the bound of a frame from what is asked for and the range of its values.
+/* bound_value.h - the bound of a frame from what is requested and the range of its values.
  * SPDX-License-Identifier: Apache-2.0
  *
  * low and high: the smallest and largest finite value; low > high: there is none. */

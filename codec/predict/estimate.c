@@ -59,18 +59,18 @@ static int64_t rebuilt(const struct tile *t, size_t i) {
     return (fine(t, i) >> 1) + 8 * (int64_t)t->codes[i];
 }
 
-/* 16 times what the neighbours `way` elements away predict for element i, which has such. */
+/* 16 times what the neighbours `distance` elements away predict for element i, which has such. */
 static int64_t predict(const struct tile *t, size_t i, enum pithi_interp_kind kind,
-                       size_t variant) {
-    const int64_t a = rebuilt(t, i - variant);
-    const int64_t b = kind <= PITHI_INTERP_LINEAR ? rebuilt(t, i + variant) : 0;
+                       size_t distance) {
+    const int64_t a = rebuilt(t, i - distance);
+    const int64_t b = kind <= PITHI_INTERP_LINEAR ? rebuilt(t, i + distance) : 0;
     switch (kind) {
     case PITHI_INTERP_CUBIC:
-        return (9 * (a + b) - rebuilt(t, i - 3 * variant) - rebuilt(t, i + 3 * variant)) >> 4;
-    case PITHI_INTERP_LEFT: return (6 * a + 3 * b - rebuilt(t, i - 3 * variant)) >> 3;
-    case PITHI_INTERP_RIGHT: return (3 * a + 6 * b - rebuilt(t, i + 3 * variant)) >> 3;
+        return (9 * (a + b) - rebuilt(t, i - 3 * distance) - rebuilt(t, i + 3 * distance)) >> 4;
+    case PITHI_INTERP_LEFT: return (6 * a + 3 * b - rebuilt(t, i - 3 * distance)) >> 3;
+    case PITHI_INTERP_RIGHT: return (3 * a + 6 * b - rebuilt(t, i + 3 * distance)) >> 3;
     case PITHI_INTERP_LINEAR: return (a + b) >> 1;
-    case PITHI_INTERP_BEYOND: return (3 * a - rebuilt(t, i - 3 * variant)) >> 1;
+    case PITHI_INTERP_BEYOND: return (3 * a - rebuilt(t, i - 3 * distance)) >> 1;
     default: return a;
     }
 }
@@ -78,10 +78,10 @@ static int64_t predict(const struct tile *t, size_t i, enum pithi_interp_kind ki
 /* Words of n elements from `at` on, each on the level and along the dimension where it is coded: to
  * s[0] on the finest level, else to s[1]. */
 static void add_interp(struct kinds *s, const struct tile *t, size_t at, size_t n) {
-    size_t place[PITHI_TILE_NDIM], pitch[PITHI_TILE_NDIM], rest = at, variant = 1;
-    for (size_t d = PITHI_TILE_NDIM; d--; rest /= t->extent[d], variant *= t->extent[d]) {
+    size_t place[PITHI_TILE_NDIM], pitch[PITHI_TILE_NDIM], rest = at, distance = 1;
+    for (size_t d = PITHI_TILE_NDIM; d--; rest /= t->extent[d], distance *= t->extent[d]) {
         place[d] = rest % t->extent[d];
-        pitch[d] = variant;
+        pitch[d] = distance;
     }
     for (size_t i = 0; i < n; i++, place[PITHI_TILE_NDIM - 1]++) {
         const size_t all = place[0] | place[1] | place[2] | place[3], h = all & (0 - all);

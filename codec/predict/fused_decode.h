@@ -17,7 +17,7 @@ struct pithi_fused_decode {
     size_t count;                 /* elements */
     uint8_t *to;                  /* where the next value goes, and its row with it */
     size_t pitch;                 /* from there to the next row, in bytes */
-    bool stream;                  /* values will not be read soon */
+    bool nontemporal;             /* values will not be read soon */
 };
 
 /* Restores as many values, from the first on, as there is a loop for: a multiple of 32, 0 where

@@ -56,8 +56,8 @@ ALWAYS v16 add(unsigned dims, uint32_t *sum[3], const bool starts[3], size_t i, 
 }
 
 /* Of one row. */
-ALWAYS size_t restore_row(struct pithi_fused_decode *r, unsigned dims, enum store store,
-                          size_t count) {
+ALWAYS size_t fused_decode_row(struct pithi_fused_decode *r, unsigned dims, enum store store,
+                               size_t count) {
     uint32_t *sum[3];
     bool starts[3];
     pithi_unpredict_sums(r->sums, sum, starts);
@@ -82,11 +82,11 @@ ALWAYS size_t restore_row(struct pithi_fused_decode *r, unsigned dims, enum stor
     return i;
 }
 
-ALWAYS size_t restore_rows(struct pithi_fused_decode *r, unsigned dims, enum store store) {
+ALWAYS size_t fused_decode_rows(struct pithi_fused_decode *r, unsigned dims, enum store store) {
     size_t done = 0;
     while (done < r->count) {
         const size_t at = r->sums->place[3], rest = r->sums->extent[3] - at, left = r->count - done;
-        const size_t n = rest < left ? rest : left, own = restore_row(r, dims, store, n);
+        const size_t n = rest < left ? rest : left, own = fused_decode_row(r, dims, store, n);
         if (own) pithi_unpredict_advance(r->sums, own);
         done += own;
         if (own < n) break;
@@ -95,18 +95,18 @@ ALWAYS size_t restore_rows(struct pithi_fused_decode *r, unsigned dims, enum sto
     return done;
 }
 
-ALWAYS size_t restore_store(struct pithi_fused_decode *r, enum store store) {
+ALWAYS size_t fused_decode_store(struct pithi_fused_decode *r, enum store store) {
     const struct pithi_unpredict *const u = r->sums;
     switch ((u->sum[0] != NULL) + (u->sum[1] != NULL) + (u->sum[2] != NULL)) {
-    case 0: return restore_rows(r, 0, store);
-    case 1: return restore_rows(r, 1, store);
-    case 2: return restore_rows(r, 2, store);
-    default: return restore_rows(r, 3, store);
+    case 0: return fused_decode_rows(r, 0, store);
+    case 1: return fused_decode_rows(r, 1, store);
+    case 2: return fused_decode_rows(r, 2, store);
+    default: return fused_decode_rows(r, 3, store);
     }
 }
 
 /* Order 0: codes themselves, rows that lie together. */
-ALWAYS size_t restore_codes(struct pithi_fused_decode *r, enum store store) {
+ALWAYS size_t fused_decode_codes(struct pithi_fused_decode *r, enum store store) {
     const uint8_t *from = r->planes, *const end = from + r->left, *widths = r->widths;
     struct goal goal = {.step = v_spread(&r->quant->step), .most = v_set(PITHI_F32_MAX)};
     size_t i = 0;
@@ -131,12 +131,13 @@ static bool fits(const struct pithi_fused_decode *r) {
 }
 
 static size_t fused_decode(struct pithi_fused_decode *r) {
-    const bool stream = r->stream && v_stream_fits(r->to);
+    const bool nontemporal = r->nontemporal && v_stream_fits(r->to);
     if (!fits(r)) return 0;
-    if (!r->sums->order) return stream ? restore_codes(r, SHIFTED) : restore_codes(r, PLAIN);
-    if (!stream) return restore_store(r, PLAIN);
+    if (!r->sums->order)
+        return nontemporal ? fused_decode_codes(r, SHIFTED) : fused_decode_codes(r, PLAIN);
+    if (!nontemporal) return fused_decode_store(r, PLAIN);
     const bool lines = ((uintptr_t)r->to | r->pitch) % 64 == 0;
-    return lines ? restore_store(r, LINES) : restore_store(r, SHIFTED);
+    return lines ? fused_decode_store(r, LINES) : fused_decode_store(r, SHIFTED);
 }
 
 void pithi_fused_decode_bind_avx512(struct pithi_kernels *k);

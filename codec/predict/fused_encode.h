@@ -13,7 +13,7 @@ struct pithi_fused_encode {
     struct pithi_unpredict *sums; /* in the middle of a tile */
     const uint8_t *from;          /* the next value, its row with it */
     size_t pitch;                 /* from there to the next row, in bytes */
-    const uint8_t *ahead;         /* what is read later, as `from` */
+    const uint8_t *prefetch;      /* what is read later, as `from` */
     size_t count;                 /* elements */
     uint8_t *widths;              /* of groups of 16 */
     uint8_t *to;                  /* their planes */

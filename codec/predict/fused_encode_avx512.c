@@ -72,7 +72,7 @@ ALWAYS uint8_t *put(v16 a, v16 b, uint8_t *widths, uint8_t *to) {
 }
 
 /* Of one row. */
-ALWAYS size_t condense_row(struct pithi_fused_encode *c, unsigned dims, size_t count) {
+ALWAYS size_t fused_encode_row(struct pithi_fused_encode *c, unsigned dims, size_t count) {
     uint32_t *sum[3];
     bool starts[3];
     const struct constants k = constants_of(c->quant);
@@ -87,8 +87,8 @@ ALWAYS size_t condense_row(struct pithi_fused_encode *c, unsigned dims, size_t c
         const v16 x = word_of(dims, sum, starts, i, a.code, last, first);
         const v16 y = word_of(dims, sum, starts, i + 16, b.code, a.code, second);
         if (missed(&k, &a, &b) || _mm512_cmpgt_epu32_mask(v_maxu(x, y), narrow)) break;
-        __builtin_prefetch(c->ahead + 4 * i, 0, 2);
-        __builtin_prefetch(c->ahead + 4 * i + 64, 0, 2);
+        __builtin_prefetch(c->prefetch + 4 * i, 0, 2);
+        __builtin_prefetch(c->prefetch + 4 * i + 64, 0, 2);
         keep(dims, sum, i, first);
         keep(dims, sum, i + 16, second);
         to = put(x, y, widths, to);
@@ -99,23 +99,23 @@ ALWAYS size_t condense_row(struct pithi_fused_encode *c, unsigned dims, size_t c
     return i;
 }
 
-ALWAYS size_t condense_rows(struct pithi_fused_encode *c, unsigned dims) {
+ALWAYS size_t fused_encode_rows(struct pithi_fused_encode *c, unsigned dims) {
     size_t done = 0;
     while (done < c->count) {
         const size_t at = c->sums->place[3], rest = c->sums->extent[3] - at;
         const size_t left = c->count - done, n = rest < left ? rest : left;
-        const size_t own = condense_row(c, dims, n);
+        const size_t own = fused_encode_row(c, dims, n);
         if (own) pithi_unpredict_advance(c->sums, own);
         done += own;
         if (own < n) break;
         c->from += c->pitch - 4 * at;
-        c->ahead += c->pitch - 4 * at;
+        c->prefetch += c->pitch - 4 * at;
     }
     return done;
 }
 
 /* Order 0: codes themselves, rows that lie together. */
-static size_t condense_codes(struct pithi_fused_encode *c) {
+static size_t fused_encode_codes(struct pithi_fused_encode *c) {
     const struct constants k = constants_of(c->quant);
     const v16 narrow = v_set(0xFFFF);
     uint8_t *to = c->to, *widths = c->widths;
@@ -124,8 +124,8 @@ static size_t condense_codes(struct pithi_fused_encode *c) {
         const struct code a = code_of(&k, c->from + 4 * i), b = code_of(&k, c->from + 4 * i + 64);
         const v16 x = zigzag(a.code), y = zigzag(b.code);
         if (missed(&k, &a, &b) || _mm512_cmpgt_epu32_mask(v_maxu(x, y), narrow)) break;
-        __builtin_prefetch(c->ahead + 4 * i, 0, 2);
-        __builtin_prefetch(c->ahead + 4 * i + 64, 0, 2);
+        __builtin_prefetch(c->prefetch + 4 * i, 0, 2);
+        __builtin_prefetch(c->prefetch + 4 * i + 64, 0, 2);
         to = put(x, y, widths, to);
     }
     c->to = to, c->widths = widths;
@@ -142,12 +142,12 @@ static bool fits(const struct pithi_fused_encode *c) {
 static size_t fused_encode(struct pithi_fused_encode *c) {
     const struct pithi_unpredict *const u = c->sums;
     if (!fits(c)) return 0;
-    if (!u->order) return condense_codes(c);
+    if (!u->order) return fused_encode_codes(c);
     switch ((u->sum[0] != NULL) + (u->sum[1] != NULL) + (u->sum[2] != NULL)) {
-    case 0: return condense_rows(c, 0);
-    case 1: return condense_rows(c, 1);
-    case 2: return condense_rows(c, 2);
-    default: return condense_rows(c, 3);
+    case 0: return fused_encode_rows(c, 0);
+    case 1: return fused_encode_rows(c, 1);
+    case 2: return fused_encode_rows(c, 2);
+    default: return fused_encode_rows(c, 3);
     }
 }
 

@@ -171,7 +171,7 @@ static void NAME(code)(struct NAME(walk) * w, const void *x, size_t n, REAL *y, 
     w->words += n;
 }
 
-/* Neighbours of a run: the first's a, and the way from one neighbour to the next. */
+/* Neighbours of a run: the first's a, and the distance from one neighbour to the next. */
 static void NAME(aim)(struct NAME(walk) * w, enum pithi_interp_kind kind, const REAL *a,
                       size_t step) {
     const bool cubic = kind == PITHI_INTERP_CUBIC;

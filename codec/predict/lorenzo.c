@@ -74,14 +74,14 @@ size_t pithi_unpredict_bytes(const uint32_t extent[PITHI_TILE_NDIM]) {
  * and an eighth of the tile at most. */
 void pithi_unpredict_init(struct pithi_unpredict *u, const uint32_t extent[PITHI_TILE_NDIM],
                           unsigned order, void *memory) {
-    uint32_t *room = memory;
+    uint32_t *buffer = memory;
     size_t below = extent[3];
     *u = (struct pithi_unpredict){.order = order};
     memcpy(u->extent, extent, sizeof u->extent);
     for (unsigned d = 2; d + order > 3 && d < 3; d--) {
         if (extent[d] > 1) {
-            u->sum[d] = room;
-            room += below;
+            u->sum[d] = buffer;
+            buffer += below;
         }
         below *= extent[d];
     }

@@ -39,9 +39,9 @@ static inline v16 sums(v16 x) {
 
 /* ---- Range of values --------------------------------------------------------------------------*/
 
-/* Elements at once, in accumulators of their own; bytes that are fetched ahead, to the second-level
- * cache: prefetchers in hardware end with a page. */
-enum { STEP = 32, AHEAD = 8192 };
+/* Elements at once, in accumulators of their own; the prefetch distance in bytes, to the
+ * second-level cache: prefetchers in hardware end with a page. */
+enum { STEP = 32, PREFETCH = 8192 };
 
 struct range {
     v16 low, high;
@@ -50,7 +50,7 @@ struct range {
 static inline void look(struct range *r, const uint8_t *p) {
     const v16 u = v_load(p), order = v_ordered(u), inf = v_set(PITHI_F32_INF);
     const __mmask16 finite = _mm512_cmpneq_epi32_mask(v_and(u, inf), inf);
-    __builtin_prefetch(p + AHEAD, 0, 2);
+    __builtin_prefetch(p + PREFETCH, 0, 2);
     r->low = _mm512_mask_min_epi32(r->low, finite, r->low, order);
     r->high = _mm512_mask_max_epi32(r->high, finite, r->high, order);
 }

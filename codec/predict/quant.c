@@ -70,8 +70,8 @@ size_t pithi_quantize_c(const struct pithi_quant *q, const void *values, size_t 
 }
 
 void pithi_dequantize_c(const struct pithi_quant *q, const int32_t *codes, size_t count,
-                        void *values, bool stream) {
-    (void)stream;
+                        void *values, bool nontemporal) {
+    (void)nontemporal;
     if (q->relative) {
         decode_relative(q, codes, count, values);
         return;

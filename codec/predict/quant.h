@@ -14,10 +14,10 @@
  * group of 16 that is not, or 0. Returns how many they are. Kernels do the same. */
 typedef size_t pithi_quantize_fn(const struct pithi_quant *q, const void *values, size_t count,
                                  int32_t *codes, uint8_t *miss);
-/* Values of codes, of q->dtype. Any codes: every one decodes to something finite. stream: the
+/* Values of codes, of q->dtype. Any codes: every one decodes to something finite. nontemporal: the
  * values will not be read soon. */
 typedef void pithi_dequantize_fn(const struct pithi_quant *q, const int32_t *codes, size_t count,
-                                 void *values, bool stream);
+                                 void *values, bool nontemporal);
 pithi_quantize_fn pithi_quantize_c;
 pithi_dequantize_fn pithi_dequantize_c;
 

@@ -96,10 +96,10 @@ static void dequantize_stream(const struct pithi_quant *q, const int32_t *codes,
 }
 
 static void dequantize(const struct pithi_quant *q, const int32_t *codes, size_t count,
-                       void *values, bool stream) {
+                       void *values, bool nontemporal) {
     const size_t whole = q->relative || q->dtype == PITH_F64 ? 0 : count / 16 * 16;
     uint8_t *const to = values;
-    if (q->dtype == PITH_F32 && stream && v_stream_fits(to))
+    if (q->dtype == PITH_F32 && nontemporal && v_stream_fits(to))
         dequantize_stream(q, codes, whole, to);
     else if (q->dtype == PITH_F32)
         dequantize_groups(q, PITH_F32, codes, whole, to);
@@ -108,7 +108,8 @@ static void dequantize(const struct pithi_quant *q, const int32_t *codes, size_t
     else if (q->dtype == PITH_F16)
         dequantize_groups(q, PITH_F16, codes, whole, to);
     if (whole < count)
-        pithi_dequantize_c(q, codes + whole, count - whole, to + whole * width(q->dtype), stream);
+        pithi_dequantize_c(q, codes + whole, count - whole, to + whole * width(q->dtype),
+                           nontemporal);
 }
 
 #endif

@@ -11,7 +11,7 @@
 
 struct pithi_range {
     double low, high; /* low > high: no finite value */
-    /* Only when asked for: the sum in element order, and how many there are. */
+    /* Only when requested: the sum in element order, and how many there are. */
     double squares;
     uint64_t finite;
 };

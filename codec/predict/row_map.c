@@ -11,7 +11,7 @@
 
 /* ---- Strings of bits, least significant first ------------------------------------------------*/
 
-/* Appends; the room ends 8 bytes after the string. */
+/* Appends; the buffer ends 8 bytes after the string. */
 struct bits {
     uint8_t *to;
     uint64_t last; /* those of a byte that is not full */
@@ -31,11 +31,11 @@ static bool put_string(struct pithi_pen *pen, const uint8_t *from, const struct 
     return pithi_pen_put(pen, from, (size_t)(b->to - from) + (b->count > 0));
 }
 
-/* A copy that get_bits can read, in room that ends 8 bytes after it. */
-static const uint8_t *readable(uint8_t *room, const uint8_t *from, size_t bytes) {
-    memcpy(room, from, bytes);
-    memset(room + bytes, 0, 8);
-    return room;
+/* A copy that get_bits can read, in a buffer that ends 8 bytes after it. */
+static const uint8_t *readable(uint8_t *buffer, const uint8_t *from, size_t bytes) {
+    memcpy(buffer, from, bytes);
+    memset(buffer + bytes, 0, 8);
+    return buffer;
 }
 
 /* Bits [at, at + count) of a string; count <= 32. */
@@ -66,21 +66,21 @@ static uint32_t number_of(unsigned symbol) {
     return ((4 + class_in(symbol) % 4) << open_bits(symbol)) - 4;
 }
 
-/* ---- Room ------------------------------------------------------------------------------------*/
+/* ---- Memory ----------------------------------------------------------------------------------*/
 
 /* Symbols, and an open string of at most 21 bits for every row. */
-size_t pithi_rowmap_room(size_t rows) { return pithi_pad64(rows) + pithi_pad64(3 * rows + 8); }
+size_t pithi_rowmap_scratch(size_t rows) { return pithi_pad64(rows) + pithi_pad64(3 * rows + 8); }
 
-static uint8_t *open_room(uint8_t *room, size_t rows) { return room + pithi_pad64(rows); }
+static uint8_t *open_buffer(uint8_t *buffer, size_t rows) { return buffer + pithi_pad64(rows); }
 
 /* ---- Write -----------------------------------------------------------------------------------*/
 
 /* New rows come by chance: no branches. */
 static bool put_plain(struct pithi_pen *pen, const uint32_t *which, size_t rows, size_t distinct,
-                      uint8_t *room) {
+                      uint8_t *buffer) {
     const unsigned width = pithi_rowmap_width(distinct);
-    uint8_t *const numbers_room = open_room(room, rows);
-    struct bits map = {.to = room}, numbers = {.to = numbers_room};
+    uint8_t *const numbers_buffer = open_buffer(buffer, rows);
+    struct bits map = {.to = buffer}, numbers = {.to = numbers_buffer};
     uint32_t known = 0;
     for (size_t i = 0; i < rows; i++) {
         const uint32_t is_new = which[i] == known, old = is_new - 1;
@@ -88,39 +88,39 @@ static bool put_plain(struct pithi_pen *pen, const uint32_t *which, size_t rows,
         put_bits(&numbers, which[i] & old, width & old);
         known += is_new;
     }
-    return put_string(pen, room, &map) && put_string(pen, numbers_room, &numbers);
+    return put_string(pen, buffer, &map) && put_string(pen, numbers_buffer, &numbers);
 }
 
 static bool put_coded(struct pithi_pen *pen, size_t max_rows, const uint32_t *which, size_t rows,
-                      uint8_t *room) {
-    struct bits open = {.to = open_room(room, rows)};
+                      uint8_t *buffer) {
+    struct bits open = {.to = open_buffer(buffer, rows)};
     uint32_t known = 0;
     for (size_t i = 0; i < rows; i++) {
         const uint32_t is_new = which[i] == known, old = is_new - 1, number = which[i] & old;
         const unsigned symbol = class_of(number);
-        room[i] = (uint8_t)(symbol & old);
+        buffer[i] = (uint8_t)(symbol & old);
         put_bits(&open, number - number_of(symbol), open_bits(symbol));
         known += is_new;
     }
-    return pithi_piece_put(pen, max_rows, room, rows) &&
-           put_string(pen, open_room(room, rows), &open);
+    return pithi_piece_put(pen, max_rows, buffer, rows) &&
+           put_string(pen, open_buffer(buffer, rows), &open);
 }
 
 bool pithi_rowmap_put(struct pithi_pen *pen, size_t max_rows, const uint32_t *which, size_t rows,
-                      size_t distinct, bool coded, uint8_t *room, unsigned *kind) {
+                      size_t distinct, bool coded, uint8_t *buffer, unsigned *kind) {
     *kind = PITHI_ROWMAP_NONE;
     if (distinct == 1 || distinct == rows) return true;
     struct pithi_pen trial = *pen;
     const size_t plain = pithi_rowmap_plain_bytes(rows, distinct);
-    if (trial.room >= plain) trial.room = plain - 1;
-    if (coded && put_coded(&trial, max_rows, which, rows, room)) {
+    if (trial.capacity >= plain) trial.capacity = plain - 1;
+    if (coded && put_coded(&trial, max_rows, which, rows, buffer)) {
         *kind = PITHI_ROWMAP_CODED;
-        pen->room -= (size_t)(trial.at - pen->at);
+        pen->capacity -= (size_t)(trial.at - pen->at);
         pen->at = trial.at;
         return true;
     }
     *kind = PITHI_ROWMAP_PLAIN;
-    return put_plain(pen, which, rows, distinct, room);
+    return put_plain(pen, which, rows, distinct, buffer);
 }
 
 /* ---- Read ------------------------------------------------------------------------------------*/
@@ -135,7 +135,7 @@ static void number_plainly(size_t rows, size_t distinct, uint32_t *which) {
 }
 
 static const char *take_plain(struct pithi_reader *r, size_t rows, size_t distinct, uint32_t *which,
-                              uint8_t *room) {
+                              uint8_t *buffer) {
     const unsigned width = pithi_rowmap_width(distinct);
     const uint64_t bits = pithi_rowmap_bits(rows, distinct);
     const uint8_t *const map = pithi_reader_take(r, pithi_rowmap_bytes_of(rows));
@@ -143,7 +143,7 @@ static const char *take_plain(struct pithi_reader *r, size_t rows, size_t distin
     if (!numbers) return too_short;
     if (!zero_rest(map, rows) || !zero_rest(numbers, bits)) return wrong_rest;
     if (pithi_ones(map, pithi_rowmap_bytes_of(rows)) != distinct) return wrong_count;
-    numbers = readable(open_room(room, rows), numbers, pithi_rowmap_bytes_of(bits));
+    numbers = readable(open_buffer(buffer, rows), numbers, pithi_rowmap_bytes_of(bits));
     uint64_t at = 0;
     uint32_t known = 0, wrong = 0;
     for (size_t i = 0; i < rows; i++) { /* as above */
@@ -169,14 +169,14 @@ static uint64_t open_total(const uint8_t *symbols, size_t rows) {
 }
 
 static const char *take_coded(struct pithi_reader *r, size_t rows, size_t distinct, uint32_t *which,
-                              uint8_t *room) {
-    const uint8_t *const symbols = pithi_piece_take(r, rows, room);
+                              uint8_t *buffer) {
+    const uint8_t *const symbols = pithi_piece_take(r, rows, buffer);
     const uint64_t bits = symbols ? open_total(symbols, rows) : UINT64_MAX;
     const uint8_t *open =
         bits < UINT64_MAX ? pithi_reader_take(r, pithi_rowmap_bytes_of(bits)) : NULL;
     if (!open) return too_short;
     if (!zero_rest(open, bits)) return wrong_rest;
-    open = readable(open_room(room, rows), open, pithi_rowmap_bytes_of(bits));
+    open = readable(open_buffer(buffer, rows), open, pithi_rowmap_bytes_of(bits));
     uint64_t at = 0;
     uint32_t known = 0, wrong = 0;
     for (size_t i = 0; i < rows; i++) { /* as above */
@@ -193,7 +193,7 @@ static const char *take_coded(struct pithi_reader *r, size_t rows, size_t distin
 }
 
 const char *pithi_rowmap_take(struct pithi_reader *r, unsigned kind, size_t rows, size_t distinct,
-                              uint32_t *which, uint8_t *room) {
+                              uint32_t *which, uint8_t *buffer) {
     const bool none = distinct == 1 || distinct == rows;
     if (kind == PITHI_ROWMAP_NONE && none) {
         number_plainly(rows, distinct, which);
@@ -201,6 +201,6 @@ const char *pithi_rowmap_take(struct pithi_reader *r, unsigned kind, size_t rows
     }
     if (none || kind == PITHI_ROWMAP_NONE || kind > PITHI_ROWMAP_CODED)
         return "a row map of a wrong kind";
-    if (kind == PITHI_ROWMAP_PLAIN) return take_plain(r, rows, distinct, which, room);
-    return take_coded(r, rows, distinct, which, room);
+    if (kind == PITHI_ROWMAP_PLAIN) return take_plain(r, rows, distinct, which, buffer);
+    return take_coded(r, rows, distinct, which, buffer);
 }

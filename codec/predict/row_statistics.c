@@ -6,7 +6,7 @@
 #include "common/pad.h"
 #include "cpu.h"
 #include "error.h"
-#include "frame_bound.h"
+#include "predict/bounded.h"
 #include "predict/rows.h"
 #include "spec.h"
 
@@ -82,7 +82,7 @@ static uint64_t distinct_codes(struct batch *b, const struct pithi_params *p) {
 /* ---- Memory ----------------------------------------------------------------------------------*/
 
 /* Parts at `memory`; returns the bytes of all. */
-static size_t lay_out(struct batch *b, uint8_t *memory) {
+static size_t place_parts(struct batch *b, uint8_t *memory) {
     const size_t words = pith_dtype_bytes(b->dtype) == 8 ? 2 : 1;
     const size_t codes = pithi_pad64(b->rows * b->row * words * sizeof *b->codes);
     const size_t values = pithi_pad64(b->count * pith_dtype_bytes(b->dtype));
@@ -150,10 +150,10 @@ pith_status pith_row_statistics_sample(pith_row_statistics *statistics, const ch
     PITHI_TRY(pithi_env_take(&e, env, error));
     PITHI_TRY(take_batch(&b, params, specs, count, batch, &span, error));
     if (!b.count) return PITH_OK;
-    const size_t bytes = lay_out(&b, NULL);
+    const size_t bytes = place_parts(&b, NULL);
     void *const memory = pithi_env_alloc(&e, bytes);
     if (!memory) return pithi_fail(error, PITH_ERR_MEMORY, "no memory for the batch");
-    lay_out(&b, memory);
+    place_parts(&b, memory);
     pithi_kernels_bind(&b.kernels, pithi_cpu_select(e.cpu_mask));
     const uint64_t before = pithi_fp_enter();
     sample(statistics, &b, &span, params, count);

@@ -78,7 +78,7 @@ static uint32_t find(struct pithi_rows *r, const int32_t *row, uint64_t hash) {
 
 void pithi_rows_number(struct pithi_rows *r, const int32_t *codes, size_t count, uint32_t *which) {
     enum { MOST = 32 };
-    uint64_t hash[MOST]; /* ahead of branches that nobody can foresee */
+    uint64_t hash[MOST]; /* computed before branches that nobody can foresee */
     for (size_t n; count; codes += n * r->dim, which += n, count -= n) {
         n = count < MOST ? count : MOST;
         for (size_t i = 0; i < n; i++) hash[i] = hash_row(codes + i * r->dim, r->dim);
@@ -134,15 +134,15 @@ void pithi_rows_lift(int32_t *codes, size_t rows, size_t dim, const int32_t *cen
 
 /* ---- Rows to their places --------------------------------------------------------------------*/
 
-/* Stores wait for their lines, one after the other, so lines are asked for further ahead. */
+/* Stores wait for their lines, one after the other, so lines are prefetched from further away. */
 static void copy_row(uint8_t *to, const uint8_t *row, size_t bytes) {
-    enum { LINE = 64, AHEAD = 2048 };
+    enum { LINE = 64, PREFETCH = 2048 };
     size_t at = 0;
     for (; at + LINE <= bytes; at += LINE) {
-        __builtin_prefetch(to + at + AHEAD, 1);
+        __builtin_prefetch(to + at + PREFETCH, 1);
         memcpy(to + at, row + at, LINE);
     }
-    __builtin_prefetch(to + at + AHEAD, 1);
+    __builtin_prefetch(to + at + PREFETCH, 1);
     if (at < bytes) memcpy(to + at, row + at, bytes - at);
 }
 

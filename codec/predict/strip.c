@@ -146,7 +146,7 @@ struct writing {
     const struct pithi_source *source;
     struct pithi_packing *packing;
     struct pithi_unpredict sums;
-    struct pithi_tile_layout_walk walk, ahead; /* a strip further */
+    struct pithi_tile_layout_walk walk, further; /* a strip further */
     uint8_t *widths, *to, *end;
 };
 
@@ -159,16 +159,16 @@ static struct writing writing_of(const struct pithi_strip *p, const struct pithi
     g.end = (uint8_t *)packing->scratch + pithi_strip_scratch(count);
     pithi_unpredict_init(&g.sums, p->extent, p->order, rest_of(packing->scratch));
     pithi_tile_layout_begin(&g.walk, &source->values);
-    pithi_tile_layout_begin(&g.ahead, &source->values);
-    pithi_tile_layout_prefetch(&g.ahead, STRIP);
+    pithi_tile_layout_begin(&g.further, &source->values);
+    pithi_tile_layout_prefetch(&g.further, STRIP);
     return g;
 }
 
 /* The next n values, in `strip` if they do not lie together. */
 static const void *next_values(struct writing *g, size_t n, void *strip) {
     size_t run;
-    if (!g->walk.lay->tiling) return pithi_tile_layout_next(&g->walk, n, &run);
-    pithi_tile_layout_prefetch(&g->ahead, n);
+    if (!g->walk.layout->tiling) return pithi_tile_layout_next(&g->walk, n, &run);
+    pithi_tile_layout_prefetch(&g->further, n);
     pithi_tile_layout_read(&g->walk, n, strip);
     return strip;
 }
@@ -199,14 +199,14 @@ static size_t fused_encode(struct writing *g, size_t at, size_t n) {
     for (size_t done = 1; done && all < n && c.quant && !g->packing->constant; all += done) {
         size_t count, pitch;
         c.from = pithi_tile_layout_rows(&g->walk, row, n - all, &c.count, &c.pitch);
-        c.ahead = c.from + 4 * STRIP;
-        if (g->walk.lay->tiling)
-            c.ahead = pithi_tile_layout_rows(&g->ahead, row, n, &count, &pitch);
+        c.prefetch = c.from + 4 * STRIP;
+        if (g->walk.layout->tiling)
+            c.prefetch = pithi_tile_layout_rows(&g->further, row, n, &count, &pitch);
         c.widths = g->widths;
         c.to = g->to;
         done = g->packed->kernels->fused_encode(&c);
         pithi_tile_layout_skip(&g->walk, done);
-        if (g->walk.lay->tiling) pithi_tile_layout_skip(&g->ahead, done);
+        if (g->walk.layout->tiling) pithi_tile_layout_skip(&g->further, done);
         memset(g->source->miss + (at + all) / 8, 0, done / 8);
         g->widths = c.widths;
         g->to = c.to;
@@ -277,7 +277,7 @@ static void put_groups(const struct pithi_packing *packing, size_t count,
     const struct plan plan = plan_of(table);
     const uint8_t *const widths = widths_in(packing->scratch, count);
     const uint8_t *from = groups_in(packing->scratch, count);
-    uint8_t *const name = pen->at, *const end = name + pen->room, *to = name + names;
+    uint8_t *const name = pen->at, *const end = name + pen->capacity, *to = name + names;
     size_t g = 0;
     for (; g + 4 <= groups && end - to >= 6 * 2 * HALF; g += 4)
         to = widen_four(&plan, widths + g, &from, to, name + g / 4);
@@ -286,7 +286,7 @@ static void put_groups(const struct pithi_packing *packing, size_t count,
         name[g / 4] = (uint8_t)(name[g / 4] | plan.place[widths[g]] << g % 4 * 2);
         to = widen(&plan, widths[g], &from, to);
     }
-    pen->room = (size_t)(end - to);
+    pen->capacity = (size_t)(end - to);
     pen->at = to;
 }
 
@@ -295,7 +295,7 @@ bool pithi_strip_finish(const struct pithi_strip *p, const struct pithi_packing 
     const size_t count = count_of(p), names = (groups_of(count) + 3) / 4;
     uint8_t table[TABLE];
     const uint64_t planes = pithi_bitplane_choose(packing->counts, table);
-    if (TABLE + names + planes > pen->room) return false;
+    if (TABLE + names + planes > pen->capacity) return false;
     pithi_pen_put(pen, table, TABLE);
     put_groups(packing, count, table, pen);
     return true;
@@ -338,7 +338,7 @@ struct reading {
     struct pithi_tile_layout_walk walk;
     void *scratch;
     size_t at; /* of the next element */
-    bool stream;
+    bool nontemporal;
 };
 
 /* Words of n elements, whose planes these are: codes, or the values that they mean. */
@@ -358,7 +358,7 @@ static void put_words(struct reading *g, const uint8_t *planes, size_t left, con
     }
     for (; g->quant && n; codes += run, n -= run) {
         void *const to = pithi_tile_layout_next(&g->walk, n, &run);
-        k->dequantize(g->quant, codes, run, to, g->stream);
+        k->dequantize(g->quant, codes, run, to, g->nontemporal);
     }
 }
 
@@ -370,7 +370,7 @@ static void put_strip(struct reading *g, const uint8_t *planes, size_t left, con
                                    .planes = planes,
                                    .left = left,
                                    .widths = widths,
-                                   .stream = g->stream};
+                                   .nontemporal = g->nontemporal};
     for (size_t done = g->quant && !g->sink ? 1 : 0; done && n; n -= done) {
         r.to = pithi_tile_layout_rows(&g->walk, g->packed->extent[PITHI_TILE_NDIM - 1], n, &r.count,
                                       &r.pitch);
@@ -403,8 +403,8 @@ static const char *take(struct reading *g, struct pithi_reader *r) {
 
 const char *pithi_strip_take_to(const struct pithi_strip *p, struct pithi_reader *r,
                                 const struct pithi_quant *quant,
-                                const struct pithi_tile_layout *values, bool stream) {
-    struct reading g = {.packed = p, .quant = quant, .stream = stream};
+                                const struct pithi_tile_layout *values, bool nontemporal) {
+    struct reading g = {.packed = p, .quant = quant, .nontemporal = nontemporal};
     pithi_tile_layout_begin(&g.walk, values);
     return take(&g, r);
 }
@@ -416,8 +416,8 @@ const char *pithi_strip_take_parts(const struct pithi_strip *p, struct pithi_rea
 }
 
 const char *pithi_strip_take(const struct pithi_strip *p, struct pithi_reader *r,
-                             const struct pithi_quant *quant, void *values, bool stream) {
+                             const struct pithi_quant *quant, void *values, bool nontemporal) {
     const size_t element = quant ? pith_dtype_bytes(quant->dtype) : sizeof(int32_t);
     const struct pithi_tile_layout dense = pithi_tile_layout_dense(values, element);
-    return pithi_strip_take_to(p, r, quant, &dense, stream);
+    return pithi_strip_take_to(p, r, quant, &dense, nontemporal);
 }

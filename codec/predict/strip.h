@@ -60,16 +60,16 @@ bool pithi_strip_put(const struct pithi_strip *p, const int32_t *codes, struct p
 /* ---- Read ------------------------------------------------------------------------------------*/
 
 /* NULL, or what is wrong; any bytes are safe. The values that the codes mean under `quant`, of its
- * dtype; without it the codes themselves, int32_t. stream: they will not be read soon. Uses
+ * dtype; without it the codes themselves, int32_t. nontemporal: they will not be read soon. Uses
  * r->scratch. */
 const char *pithi_strip_take_to(const struct pithi_strip *p, struct pithi_reader *r,
                                 const struct pithi_quant *quant,
-                                const struct pithi_tile_layout *values, bool stream);
+                                const struct pithi_tile_layout *values, bool nontemporal);
 /* The same values, part by part. */
 const char *pithi_strip_take_parts(const struct pithi_strip *p, struct pithi_reader *r,
                                    const struct pithi_quant *quant, const struct pithi_sink *to);
 /* The same, dense. */
 const char *pithi_strip_take(const struct pithi_strip *p, struct pithi_reader *r,
-                             const struct pithi_quant *quant, void *values, bool stream);
+                             const struct pithi_quant *quant, void *values, bool nontemporal);
 
 #endif

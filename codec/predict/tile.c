@@ -5,8 +5,8 @@
 static void take_shape(struct pithi_tiling *t, const uint64_t *shape, uint32_t ndim) {
     for (uint32_t d = 0; d < PITHI_TILE_NDIM; d++) t->shape[d] = 1;
     for (uint32_t d = 0; d < ndim; d++) {
-        const uint32_t behind = ndim - 1 - d; /* dimensions after this one */
-        t->shape[behind < PITHI_TILE_NDIM ? PITHI_TILE_NDIM - 1 - behind : 0] *= shape[d];
+        const uint32_t after = ndim - 1 - d; /* dimensions after this one */
+        t->shape[after < PITHI_TILE_NDIM ? PITHI_TILE_NDIM - 1 - after : 0] *= shape[d];
     }
 }
 
@@ -35,7 +35,7 @@ static uint32_t shortest(const struct pithi_tiling *t) {
 }
 
 /* The grid of tiles of these extents. */
-static void lay(struct pithi_tiling *t) {
+static void set_grid(struct pithi_tiling *t) {
     t->tiles = 1;
     for (uint32_t d = 0; d < PITHI_TILE_NDIM; d++) {
         t->extent[d] = (uint32_t)least(t->extent[d], t->shape[d]);
@@ -57,7 +57,7 @@ void pithi_tiling_init(struct pithi_tiling *t, const uint64_t *shape, uint32_t n
         t->extent[d] /= 2;
         break;
     }
-    lay(t);
+    set_grid(t);
 }
 
 void pithi_tiling_rows(struct pithi_tiling *t, const uint64_t *shape, uint32_t ndim, uint32_t row,
@@ -79,7 +79,7 @@ void pithi_tiling_rows(struct pithi_tiling *t, const uint64_t *shape, uint32_t n
         t->shape[PITHI_TILE_NDIM - 1] = count;
         t->extent[PITHI_TILE_NDIM - 1] = (uint32_t)least(count, block / row * row);
     }
-    lay(t);
+    set_grid(t);
 }
 
 void pithi_tiling_runs(struct pithi_tiling *t, const uint64_t *shape, uint32_t ndim,
@@ -93,15 +93,16 @@ void pithi_tiling_runs(struct pithi_tiling *t, const uint64_t *shape, uint32_t n
         t->extent[d] = (uint32_t)(n / parts + (n % parts != 0));
         if (parts > 1) break;
     }
-    lay(t);
+    set_grid(t);
 }
 
 void pithi_tiling_pages(struct pithi_tiling *t, uint64_t sequences, uint64_t rows, uint64_t row,
                         uint32_t page) {
-    *t = (struct pithi_tiling){.shape = {1, sequences, rows, row}, .extent = {1, 1, page, 1}};
+    *t = (struct pithi_tiling){
+        .shape = {1, sequences, rows, row}, .extent = {1, 1, page, 1}, .runs = true};
     if (is_empty(t)) return;
     t->extent[PITHI_TILE_NDIM - 1] = (uint32_t)row;
-    lay(t);
+    set_grid(t);
 }
 
 uint64_t pithi_tile_of(const struct pithi_tiling *t, uint64_t e) {

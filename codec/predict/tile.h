@@ -20,6 +20,7 @@ struct pithi_tiling {
     uint32_t extent[PITHI_TILE_NDIM]; /* of a tile that is not cut */
     uint64_t grid[PITHI_TILE_NDIM];   /* tiles along each dimension */
     uint64_t tiles;
+    bool runs; /* tiles are runs of the tensor, in order, a dimension of it being cut: pages */
 };
 
 /* One tile: its first element's place, and its extent. */

@@ -6,20 +6,20 @@
 
 enum { LINE = 64 };
 
-uint8_t *pithi_tile_layout_at(const struct pithi_tile_layout *lay, size_t i) {
+uint8_t *pithi_tile_layout_at(const struct pithi_tile_layout *layout, size_t i) {
     uint64_t at = 0, step = 1;
-    if (!lay->tiling) return lay->first + i * lay->element;
-    for (unsigned d = PITHI_TILE_NDIM; d--; i /= lay->tile->extent[d]) {
-        at += (lay->tile->origin[d] + i % lay->tile->extent[d]) * step;
-        step *= lay->tiling->shape[d];
+    if (!layout->tiling) return layout->first + i * layout->element;
+    for (unsigned d = PITHI_TILE_NDIM; d--; i /= layout->tile->extent[d]) {
+        at += (layout->tile->origin[d] + i % layout->tile->extent[d]) * step;
+        step *= layout->tiling->shape[d];
     }
-    return lay->first + at * lay->element;
+    return layout->first + at * layout->element;
 }
 
 void pithi_tile_layout_begin(struct pithi_tile_layout_walk *w,
-                             const struct pithi_tile_layout *lay) {
-    *w = (struct pithi_tile_layout_walk){.lay = lay, .run.count = UINT64_MAX};
-    if (lay->tiling) pithi_tile_run_at(lay->tiling, lay->tile, 0, &w->run);
+                             const struct pithi_tile_layout *layout) {
+    *w = (struct pithi_tile_layout_walk){.layout = layout, .run.count = UINT64_MAX};
+    if (layout->tiling) pithi_tile_run_at(layout->tiling, layout->tile, 0, &w->run);
 }
 
 static void next_run(struct pithi_tile_layout_walk *w) {
@@ -27,14 +27,14 @@ static void next_run(struct pithi_tile_layout_walk *w) {
     w->used = 0;
     if (w->run.more)
         pithi_tile_run_next(&w->run);
-    else if (!pithi_tile_run_at(w->lay->tiling, w->lay->tile, w->number, &w->run))
+    else if (!pithi_tile_run_at(w->layout->tiling, w->layout->tile, w->number, &w->run))
         w->run.count = 0;
 }
 
 static uint8_t *here(struct pithi_tile_layout_walk *w, uint64_t *left) {
     if (w->used == w->run.count) next_run(w);
     *left = w->run.count - w->used;
-    return w->lay->first + (w->run.at + w->used) * w->lay->element;
+    return w->layout->first + (w->run.at + w->used) * w->layout->element;
 }
 
 uint8_t *pithi_tile_layout_next(struct pithi_tile_layout_walk *w, size_t most, size_t *count) {
@@ -53,7 +53,7 @@ uint8_t *pithi_tile_layout_rows(struct pithi_tile_layout_walk *w, size_t row, si
         apart = w->run.stride;
         left += w->run.more * row;
     }
-    *pitch = (size_t)apart * w->lay->element;
+    *pitch = (size_t)apart * w->layout->element;
     *count = left < most ? (size_t)left : most;
     return p;
 }
@@ -77,17 +77,17 @@ void pithi_tile_layout_read(struct pithi_tile_layout_walk *w, size_t count, void
     while (count) {
         size_t n;
         const uint8_t *const from = pithi_tile_layout_next(w, count, &n);
-        memcpy(p, from, n * w->lay->element);
-        p += n * w->lay->element;
+        memcpy(p, from, n * w->layout->element);
+        p += n * w->layout->element;
         count -= n;
     }
 }
 
 void pithi_tile_layout_prefetch(struct pithi_tile_layout_walk *w, size_t count) {
-    while (count && w->lay->tiling) {
+    while (count && w->layout->tiling) {
         size_t n;
         const uint8_t *const p = pithi_tile_layout_next(w, count, &n);
-        for (size_t i = 0; i < n * w->lay->element; i += LINE) __builtin_prefetch(p + i, 0, 2);
+        for (size_t i = 0; i < n * w->layout->element; i += LINE) __builtin_prefetch(p + i, 0, 2);
         if (!n) return;
         count -= n;
     }

@@ -13,20 +13,21 @@ struct pithi_tile_layout {
 };
 
 PITHI_INLINE struct pithi_tile_layout pithi_tile_layout_dense(const void *first, size_t element) {
-    const struct pithi_tile_layout lay = {(uint8_t *)(uintptr_t)first, element, NULL, NULL};
-    return lay;
+    const struct pithi_tile_layout layout = {(uint8_t *)(uintptr_t)first, element, NULL, NULL};
+    return layout;
 }
 
 /* Element i of the tile. */
-uint8_t *pithi_tile_layout_at(const struct pithi_tile_layout *lay, size_t i);
+uint8_t *pithi_tile_layout_at(const struct pithi_tile_layout *layout, size_t i);
 
 /* The tile's elements in order, run by run. */
 struct pithi_tile_layout_walk {
-    const struct pithi_tile_layout *lay;
+    const struct pithi_tile_layout *layout;
     struct pithi_tile_run run;
     uint64_t number, used; /* of the run; of its elements */
 };
-void pithi_tile_layout_begin(struct pithi_tile_layout_walk *w, const struct pithi_tile_layout *lay);
+void pithi_tile_layout_begin(struct pithi_tile_layout_walk *w,
+                             const struct pithi_tile_layout *layout);
 /* Where the next elements lie, and how many of them together: at most `most`, 0 behind the last. */
 uint8_t *pithi_tile_layout_next(struct pithi_tile_layout_walk *w, size_t most, size_t *count);
 /* Where the next element lies, in bytes how far from each other rows of `row` elements do, and how

@@ -199,10 +199,10 @@ static void take_row(struct coder *k, struct model *m, const struct rows *r, siz
     }
 }
 
-/* Bytes written; 0 when they would be more than room. */
+/* Bytes written; 0 when they would be more than capacity. */
 static size_t put_modelled(struct rows r, const uint8_t *map,
-                           const uint32_t extent[PITHI_TILE_NDIM], uint8_t *to, size_t room) {
-    struct coder k = {.high = UINT32_MAX, .to = to, .end = to + room};
+                           const uint32_t extent[PITHI_TILE_NDIM], uint8_t *to, size_t capacity) {
+    struct coder k = {.high = UINT32_MAX, .to = to, .end = to + capacity};
     struct model m;
     model_init(&m);
     const size_t rows = elements(extent) / r.width, height = extent[PITHI_TILE_NDIM - 2];
@@ -252,9 +252,9 @@ static size_t put_bits(const struct pithi_pen *pen, size_t max_count, const uint
                        const uint32_t extent[PITHI_TILE_NDIM], size_t limit) {
     enum { HEAD = 1 + LENGTH_BYTES };
     if (limit <= HEAD + 1) return 0;
-    const size_t room = least(limit - 1 - HEAD, map_bytes(elements(extent)));
+    const size_t capacity = least(limit - 1 - HEAD, map_bytes(elements(extent)));
     const struct memory m = memory_of(pen->scratch, max_count);
-    const size_t length = put_modelled(rows_of(&m, extent), map, extent, m.bits, room);
+    const size_t length = put_modelled(rows_of(&m, extent), map, extent, m.bits, capacity);
     if (!length) return 0;
     pen->at[0] = FORM_MODELLED;
     for (size_t i = 0; i < LENGTH_BYTES; i++) pen->at[1 + i] = (uint8_t)(length >> 8 * i);
@@ -269,12 +269,12 @@ bool pithi_zeros_put(struct pithi_pen *pen, size_t max_count, const uint8_t *map
         return pithi_pen_put(pen, (const uint8_t[]){FORM_ONES}, 1);
     size_t length = put_piece(pen, max_count, map, count);
     if (pen->level != PITHI_ENTROPY_LEVEL_NONE) {
-        const size_t limit = length ? length : pen->room + 1;
+        const size_t limit = length ? length : pen->capacity + 1;
         const size_t bits = put_bits(pen, max_count, map, extent, limit);
         if (bits) length = bits;
     }
     pen->at += length;
-    pen->room -= length;
+    pen->capacity -= length;
     return length > 0;
 }
 
@@ -284,38 +284,38 @@ static bool tail_is_zero(const uint8_t *map, size_t count) {
     return count % 8 == 0 || map[count / 8] >> count % 8 == 0;
 }
 
-static const uint8_t *take_piece(struct pithi_reader *r, size_t max_count, uint8_t *room,
+static const uint8_t *take_piece(struct pithi_reader *r, size_t max_count, uint8_t *buffer,
                                  size_t count) {
     struct pithi_reader inner = *r;
     inner.scratch = memory_of(r->scratch, max_count).pieces;
-    const uint8_t *const map = pithi_piece_take(&inner, map_bytes(count), room);
+    const uint8_t *const map = pithi_piece_take(&inner, map_bytes(count), buffer);
     r->at = inner.at;
     r->left = inner.left;
     return map && tail_is_zero(map, count) ? map : NULL;
 }
 
-static const uint8_t *take_bits(struct pithi_reader *r, size_t max_count, uint8_t *room,
+static const uint8_t *take_bits(struct pithi_reader *r, size_t max_count, uint8_t *buffer,
                                 const uint32_t extent[PITHI_TILE_NDIM]) {
     const uint8_t *const head = pithi_reader_take(r, LENGTH_BYTES);
     if (!head) return NULL;
     const size_t length = head[0] | (size_t)head[1] << 8 | (size_t)head[2] << 16;
     const uint8_t *const from = pithi_reader_take(r, length);
     const struct memory m = memory_of(r->scratch, max_count);
-    return from && take_modelled(rows_of(&m, extent), room, extent, from, length) ? room : NULL;
+    return from && take_modelled(rows_of(&m, extent), buffer, extent, from, length) ? buffer : NULL;
 }
 
-static const uint8_t *all_ones(uint8_t *room, size_t count) {
-    memset(room, 0xFF, map_bytes(count));
-    if (count % 8) room[count / 8] = (uint8_t)((1u << count % 8) - 1);
-    return room;
+static const uint8_t *all_ones(uint8_t *buffer, size_t count) {
+    memset(buffer, 0xFF, map_bytes(count));
+    if (count % 8) buffer[count / 8] = (uint8_t)((1u << count % 8) - 1);
+    return buffer;
 }
 
-const uint8_t *pithi_zeros_take(struct pithi_reader *r, size_t max_count, uint8_t *room,
+const uint8_t *pithi_zeros_take(struct pithi_reader *r, size_t max_count, uint8_t *buffer,
                                 const uint32_t extent[PITHI_TILE_NDIM]) {
     const uint8_t *const form = pithi_reader_take(r, 1);
     const size_t count = elements(extent);
     if (!form || *form > FORM_MODELLED) return NULL;
-    if (*form == FORM_ONES) return all_ones(room, count);
-    if (*form == FORM_PIECE) return take_piece(r, max_count, room, count);
-    return take_bits(r, max_count, room, extent);
+    if (*form == FORM_ONES) return all_ones(buffer, count);
+    if (*form == FORM_PIECE) return take_piece(r, max_count, buffer, count);
+    return take_bits(r, max_count, buffer, extent);
 }

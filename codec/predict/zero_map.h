@@ -15,9 +15,9 @@ size_t pithi_zeros_scratch(size_t max_count);
  * last byte is 0. The pen's level NONE: not bit by bit. False when there is no room. */
 bool pithi_zeros_put(struct pithi_pen *pen, size_t max_count, const uint8_t *map,
                      const uint32_t extent[PITHI_TILE_NDIM]);
-/* The map again, in room (a byte per 8 elements) or where it lies; NULL when it is damaged. Any
+/* The map again, in buffer (a byte per 8 elements) or where it lies; NULL when it is damaged. Any
  * bytes are safe. */
-const uint8_t *pithi_zeros_take(struct pithi_reader *r, size_t max_count, uint8_t *room,
+const uint8_t *pithi_zeros_take(struct pithi_reader *r, size_t max_count, uint8_t *buffer,
                                 const uint32_t extent[PITHI_TILE_NDIM]);
 /* Ones of a map. */
 size_t pithi_zeros_count(const uint8_t *map, size_t count);

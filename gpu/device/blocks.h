@@ -104,18 +104,18 @@ PITHI_DEVICE struct pithi_gpu_batch pithi_batch_next(const struct pithi_gpu_item
     struct pithi_gpu_batch b;
     b.at = it->form->data + number * each;
     b.each = each;
-    b.end = it->slot->aside_bytes ? it->slot->exempt_values : it->form->payload_bytes;
+    b.end = it->slot->exempt_bytes ? it->slot->exempt_values : it->form->payload_bytes;
     b.number = number;
     b.count = left < PITHI_TEAM ? (uint32_t)left : (uint32_t)PITHI_TEAM;
     return b;
 }
 PITHI_DEVICE struct pithi_gpu_batch pithi_batch_exempt(const struct pithi_gpu_item *it) {
-    const uint64_t at = it->slot->exempt_values, each = pithi_pad16(it->slot->aside_bytes);
+    const uint64_t at = it->slot->exempt_values, each = pithi_pad16(it->slot->exempt_bytes);
     const struct pithi_gpu_batch b = {at, each, at + each, it->slot->blocks, 1};
     return b;
 }
 
-/* A body's text: the checksums of the blocks that hold the team's elements. With exempt elements
+/* Part of a body: the checksums of the blocks that hold the team's elements. With exempt elements
  * their values are one more block, the first team's. */
 PITHI_DEVICE void pithi_blocks(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                struct pithi_gpu_thread *t, struct pithi_team *team,
@@ -124,7 +124,7 @@ PITHI_DEVICE void pithi_blocks(const struct pithi_gpu_call *a, struct pithi_gpu_
     const uint64_t lo = it->begin > a->first ? it->begin : a->first;
     uint64_t number = lo >> p->block_log2;
     const uint64_t last = lo < it->end ? ((it->end - 1) >> p->block_log2) + 1 : number;
-    bool exempt_values = it->first && it->slot->aside_bytes;
+    bool exempt_values = it->first && it->slot->exempt_bytes;
     PITHI_RUN(pithi_blocks_clear, 0);
     while (number < last || exempt_values) {
         const bool block = number < last;

@@ -10,7 +10,7 @@
 #include "device/check.h"
 #include "device/key.h"
 #include "device/raw.h"
-#include "device/state.h"
+#include "device/stream.h"
 #define PITHI_IF_common(x) x
 #else
 #define PITHI_IF_common(x)

@@ -7,8 +7,8 @@
 
 /* Whether the frame is long enough for what the plan says lies in it. Nothing else of its header
  * has been looked at; sets kind, form and payload. */
-PITHI_DEVICE bool pithi_check_room(const struct pithi_device_plan *p, uint64_t length,
-                                   struct pithi_gpu_item *it) {
+PITHI_DEVICE bool pithi_check_length(const struct pithi_device_plan *p, uint64_t length,
+                                     struct pithi_gpu_item *it) {
     if (!it->frame || it->status != PITH_OK || length < PITHI_HEADER_BYTES) return false;
     pithi_item_kind(p, it, it->frame);
     return length >= it->form->header_bytes &&
@@ -30,7 +30,7 @@ PITHI_PHASE(pithi_check_open, uint64_t number) {
     const uint64_t length = pithi_item_length(&a->from.items, frame);
     if (it->first && it->frame && it->status == PITH_OK)
         a->work[frame].status = pithi_header_check(p, length, it, it->frame, NULL);
-    if (!pithi_check_room(p, length, it)) it->status = PITH_ERR_TRUNCATED;
+    if (!pithi_check_length(p, length, it)) it->status = PITH_ERR_TRUNCATED;
 }
 
 /* Of the tensor that a difference is to be added to, or of the base that a key frame brings. */
@@ -52,7 +52,7 @@ PITHI_BODY(pithi_check) {
     PITHI_RUN(pithi_check_open, number);
     if (s->from.status != PITH_OK) return;
     if (p->checksums) pithi_blocks(a, s, t, team, p, &s->from, &a->work[s->from.index]);
-    if (!a->identify) return;
+    if (!a->hash_base) return;
     PITHI_STEP(pithi_check_hash, pithi_width(p->base_dtype));
     PITHI_GATHER_HASHED(true, false, number);
     PITHI_RUN(pithi_check_close, number);

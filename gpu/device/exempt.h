@@ -45,7 +45,7 @@ PITHI_DEVICE struct pithi_exempt_spot pithi_exempt_spot(const struct pithi_devic
     if (*i == p->ranges || r[*i].first > whole) return spot;
     spot.is = true;
     spot.dtype = r[*i].dtype;
-    spot.at = it->slot->exempt_values - it->slot->aside_from + r[*i].at +
+    spot.at = it->slot->exempt_values - it->slot->exempt_from + r[*i].at +
               (whole - r[*i].first) * pithi_width(spot.dtype);
     return spot;
 }

@@ -13,7 +13,7 @@ struct pithi_gpu_item {
     const uint8_t *table;
     const struct pithi_device_plan_slot *slot;
     const struct pithi_device_plan_form *form;
-    struct pithi_gpu_slot_state *state; /* or NULL */
+    struct pithi_gpu_slot_state *slot_state; /* NULL: the call adds to a tensor */
     uint8_t *frame, *payload;
     uint8_t *tensor; /* the slot's first element; or NULL */
     uint8_t *base;
@@ -24,20 +24,19 @@ struct pithi_gpu_item {
     int32_t status;
 };
 
-/* ---- State -----------------------------------------------------------------------------------*/
+/* ---- Stream ----------------------------------------------------------------------------------*/
 
-PITHI_DEVICE struct pithi_gpu_slot_state *pithi_state_slots(struct pithi_gpu_state *s) {
+PITHI_DEVICE struct pithi_gpu_slot_state *pithi_stream_slots(struct pithi_gpu_stream *s) {
     return (struct pithi_gpu_slot_state *)(void *)((uint8_t *)s + s->slots);
 }
-PITHI_DEVICE uint8_t *pithi_state_memory(struct pithi_gpu_state *s) {
+PITHI_DEVICE uint8_t *pithi_stream_memory(struct pithi_gpu_stream *s) {
     return s->external ? (uint8_t *)s->external : (uint8_t *)s + s->memory;
 }
-/* Whether the state, if there is one, is this plan's and has its base. */
-PITHI_DEVICE int32_t pithi_state_check(const struct pithi_device_plan *p,
-                                       const struct pithi_gpu_state *s) {
-    if (!s) return PITH_OK;
-    const bool bound = !p->external || s->external || !p->count;
-    return bound && s->fingerprint == p->fingerprint ? PITH_OK : PITH_ERR_STATE;
+/* Whether the stream is this plan's and has its base, which calls that add do without. */
+PITHI_DEVICE int32_t pithi_stream_check(const struct pithi_device_plan *p,
+                                        const struct pithi_gpu_stream *s, bool add) {
+    const bool has_base = add || !p->external || s->external || !p->count;
+    return has_base && s->fingerprint == p->fingerprint ? PITH_OK : PITH_ERR_STATE;
 }
 
 /* ---- Place -----------------------------------------------------------------------------------*/
@@ -73,14 +72,14 @@ PITHI_DEVICE void pithi_item_locate(const struct pithi_gpu_call *a,
                                     struct pithi_gpu_item *it) {
     const struct pithi_device_plan *const p = &side->plan;
     const struct pithi_gpu_items *const items = &side->items;
-    struct pithi_gpu_state *const state = side->state;
+    struct pithi_gpu_stream *const stream = side->stream;
     /* There are fewer teams than 2^31, see pithi_cuda_launch. */
     const uint32_t chunk = (uint32_t)team % (uint32_t)a->chunks;
     it->index = (uint32_t)team / (uint32_t)a->chunks;
     it->first = chunk == 0;
     const uint64_t number = pithi_item_slot(items, it->index);
     const bool known = number < p->slots;
-    it->status = known ? pithi_state_check(p, state) : PITH_ERR_ARG;
+    it->status = known ? pithi_stream_check(p, stream, a->add) : PITH_ERR_ARG;
     it->table = side->table;
     it->slot = (const struct pithi_device_plan_slot *)(const void *)(side->table + p->slots_at) +
                (known ? number : 0);
@@ -89,10 +88,10 @@ PITHI_DEVICE void pithi_item_locate(const struct pithi_gpu_call *a,
     it->frame = items->frame || items->frames ? pithi_item_frame(items, it->index) : NULL;
     it->payload = it->frame ? it->frame + it->form->header_bytes : NULL;
     it->tensor = pithi_item_tensor(items, it->index, it->slot->first, pithi_width(items->dtype));
-    it->state = state && known ? pithi_state_slots(state) + number : NULL;
+    it->slot_state = known && !a->add ? pithi_stream_slots(stream) + number : NULL;
     it->base = NULL;
-    if (state && p->base_dtype != PITH_NONE)
-        it->base = pithi_state_memory(state) + it->slot->first * pithi_width(p->base_dtype);
+    if (p->base_dtype != PITH_NONE && !a->add)
+        it->base = pithi_stream_memory(stream) + it->slot->first * pithi_width(p->base_dtype);
     if (items->tensors && !it->tensor && it->slot->count && (!it->base || side == &a->to))
         it->status = PITH_ERR_ARG;
     pithi_item_span(a, chunk, it);
@@ -233,17 +232,17 @@ PITHI_DEVICE int32_t pithi_header_check(const struct pithi_device_plan *p, uint6
     const uint64_t bytes = it->form->header_bytes;
     if (length - bytes < it->form->payload_bytes) return PITH_ERR_TRUNCATED;
     const uint64_t table = p->checksums ? 8 * it->slot->checks : 0;
-    const uint64_t aside_end = it->slot->exempt_values + it->slot->aside_bytes;
+    const uint64_t exempt_end = it->slot->exempt_values + it->slot->exempt_bytes;
     if (!pithi_zeros(it->payload, it->form->checks + table, it->form->data) ||
-        (it->slot->aside_bytes && !pithi_zeros(it->payload, aside_end, pithi_pad16(aside_end))))
+        (it->slot->exempt_bytes && !pithi_zeros(it->payload, exempt_end, pithi_pad16(exempt_end))))
         return PITH_ERR_CORRUPT;
     return PITH_OK;
 }
 
-/* Whether the frame is the state's next. */
-PITHI_DEVICE int32_t pithi_stream_check(const struct pithi_device_plan *p,
-                                        const struct pithi_gpu_item *it, const uint8_t *head) {
-    const struct pithi_gpu_slot_state *const s = it->state;
+/* Whether the frame is the slot's next. */
+PITHI_DEVICE int32_t pithi_next_check(const struct pithi_device_plan *p,
+                                      const struct pithi_gpu_item *it, const uint8_t *head) {
+    const struct pithi_gpu_slot_state *const s = it->slot_state;
     if (p->base_dtype == PITH_NONE || !s || it->kind) return PITH_OK;
     const uint8_t *const stream = head + it->slot->fixed_bytes + PITHI_SECTION_HEAD;
     if (s->invalid) return PITH_ERR_STATE;
@@ -265,9 +264,9 @@ PITHI_DEVICE uint64_t pithi_item_base_hash(const struct pithi_device_plan *p,
     return pithi_nh_finish(hash, it->slot->count * pithi_width(p->base_dtype), p->base_dtype);
 }
 
-/* Whether the hash is of what the frame says its identity is of. */
-PITHI_DEVICE bool pithi_item_identified(const struct pithi_device_plan *p,
-                                        const struct pithi_gpu_item *it, uint64_t hash) {
+/* Whether the hash is the one that the frame has of its base. */
+PITHI_DEVICE bool pithi_item_base_matches(const struct pithi_device_plan *p,
+                                          const struct pithi_gpu_item *it, uint64_t hash) {
     if (!p->device.base_hash) return true;
     return pithi_item_base_hash(p, it, hash) ==
            pithi_get64(pithi_item_stream(it) + PITHI_STREAM_BASE);
@@ -281,7 +280,7 @@ PITHI_DEVICE int32_t pithi_work_check(const struct pithi_gpu_call *a,
     if (work->status != PITH_OK) return work->status;
     if (work->failed) return PITH_ERR_CHECKSUM;
     pithi_item_kind(p, it, it->frame);
-    if (!a->identify || (!it->kind && !a->add) || pithi_item_identified(p, it, work->hash))
+    if (!a->hash_base || (!it->kind && !a->add) || pithi_item_base_matches(p, it, work->hash))
         return PITH_OK;
     return it->kind ? PITH_ERR_CHECKSUM : PITH_ERR_BASE;
 }
@@ -297,7 +296,7 @@ PITHI_DEVICE int32_t pithi_item_check(const struct pithi_gpu_call *a, struct pit
     const uint64_t length = pithi_item_length(&a->from.items, it->index);
     const int32_t status = a->work ? pithi_work_check(a, &a->work[it->index], it)
                                    : pithi_header_check(p, length, it, head, differs);
-    return status == PITH_OK ? pithi_stream_check(p, it, head) : status;
+    return status == PITH_OK ? pithi_next_check(p, it, head) : status;
 }
 
 #endif

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * What such a frame's header says of its content is known when all of it has been hashed, so the
- * last team to arrive writes the header's end, or settles the status. */
+ * last team to arrive writes the header's end, or says the status. */
 #ifndef PITHI_GPU_DEVICE_KEY_H
 #define PITHI_GPU_DEVICE_KEY_H
 
@@ -47,11 +47,11 @@ PITHI_LOCAL(pithi_key_put, uint64_t tile) {
 PITHI_PHASE(pithi_key_close, uint64_t number) {
     struct pithi_gpu_item *const it = &s->to;
     (void)number;
-    if (t->tid || !pithi_results_hand(a, &s->made, it->state)) return;
-    const uint64_t hash = pithi_results_finish(a->to.state, it->state, 1, true);
+    if (t->tid || !pithi_results_hand(a, &s->made, it->slot_state)) return;
+    const uint64_t hash = pithi_results_finish(a->to.stream, it->slot_state, 1, true);
     const uint64_t base_hash = pithi_item_base_hash(&a->to.plan, it, hash);
     pithi_write_stream(a, it, base_hash);
-    pithi_advance(it->state, it->state->step, base_hash);
+    pithi_advance(it->slot_state, it->slot_state->step, base_hash);
     pithi_item_answer(&a->to.items, it, it->form->header_bytes + it->form->payload_bytes);
 }
 

@@ -80,7 +80,7 @@ PITHI_PHASE(pithi_open_judge, uint32_t first, bool sums) {
         s->from = it;
 }
 
-/* A body's text, after s->from is located. */
+/* Part of a body, after s->from is located. */
 #define PITHI_OPEN_FRAMES(sums)                                      \
     do {                                                             \
         for (uint32_t k_ = 0; k_ < a->per_item; k_ += PITHI_HEADS) { \

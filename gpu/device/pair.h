@@ -15,7 +15,7 @@ PITHI_DEVICE int32_t pithi_pair_bad(const struct pithi_gpu_call *a,
     return pithi_item_check(a, &it, NULL, NULL);
 }
 
-/* In the order of the CPU call: the slots, room, the frames. */
+/* In the order of the CPU call: the slots, the capacity, the frames. */
 PITHI_PHASE(pithi_pair_match, uint64_t number) {
     const struct pithi_device_plan_slot *const x = s->from.slot, *const y = s->to.slot;
     (void)number;
@@ -24,7 +24,7 @@ PITHI_PHASE(pithi_pair_match, uint64_t number) {
     if (s->to.status == PITH_OK && s->bad != UINT32_MAX) s->to.status = pithi_pair_bad(a, s);
 }
 
-/* A body's text: s->to.status says whether the item can be coded. */
+/* Part of a body: s->to.status says whether the item can be coded. */
 PITHI_DEVICE void pithi_pair_open(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                   struct pithi_gpu_thread *t, struct pithi_team *team,
                                   uint64_t number) {
@@ -34,7 +34,7 @@ PITHI_DEVICE void pithi_pair_open(const struct pithi_gpu_call *a, struct pithi_g
     PITHI_RUN(pithi_pair_match, number);
 }
 
-/* A body's text, after the blocks. */
+/* Part of a body, after the blocks. */
 PITHI_DEVICE void pithi_pair_close(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                    struct pithi_gpu_thread *t, struct pithi_team *team,
                                    uint64_t number) {

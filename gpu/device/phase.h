@@ -1,19 +1,19 @@
 /* phase.h - the vocabulary kernels are written in: phases of a team of threads.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A kernel's body is text for one team (a CUDA block). It calls phases: functions that every thread
- * of the team runs with its own registers (t) and the team's memory (s), one after the other with a
- * barrier in between. nvcc makes the obvious kernel of it. The host runner (runner.c) makes a loop
- * over the threads of every phase, in any order, so what a phase reads of the team's memory must
- * have been written by an earlier one. Between phases the body may look at s and a, which are the
- * same for all threads, but never at t.
+ * A kernel's body is source for one team (a CUDA block). It calls phases: functions that every
+ * thread of the team runs with its own registers (t) and the team's memory (s), one after the other
+ * with a barrier in between. nvcc makes the obvious kernel of it. The host runner (runner.c) makes
+ * a loop over the threads of every phase, in any order, so what a phase reads of the team's memory
+ * must have been written by an earlier one. Between phases the body may look at s and a, which are
+ * the same for all threads, but never at t.
  *
  * PITHI_RUN(phase, ...)   every thread, then a barrier; further arguments are the same for all
  * PITHI_STEP(phase, ...)  every thread, no barrier: the phase takes s as const
  * PITHI_WARP_*            exchanges among the 32 threads of a warp, of registers
  * PITHI_WARP_PICK(from, to, index, n, width)  to[i] := from of the thread of so many neighbours
  *                         whose number the low bits of index[i] are
- * PITHI_WARP_SETTLE()     what threads of a warp read before, another of it may write after: an
+ * PITHI_WARP_SYNC()       what threads of a warp read before, another of it may write after: an
  *                         exchange has all of them meet, but orders no memory */
 #ifndef PITHI_GPU_DEVICE_PHASE_H
 #define PITHI_GPU_DEVICE_PHASE_H
@@ -54,7 +54,8 @@ struct pithi_team {
     } while (0)
 #define PITHI_STEP(phase, ...) phase(a, s, t, __VA_ARGS__)
 
-/* Steps of a number are not counted but asked for: what is known of it is then left out. */
+/* The loop has a constant count and tests every step, so that the compiler leaves out the steps
+ * that a known width does not take. */
 PITHI_DEVICE uint32_t pithi_lane_max(uint32_t x, uint32_t width) {
     PITHI_UNROLL for (uint32_t step = PITHI_WARP / 2; step; step /= 2) {
         if (step >= width) continue;
@@ -69,7 +70,7 @@ PITHI_DEVICE uint64_t pithi_lane_add(uint64_t x) {
     return x;
 }
 
-#define PITHI_WARP_SETTLE() __syncwarp()
+#define PITHI_WARP_SYNC() __syncwarp()
 #define PITHI_WARP_MAX(member, width) (t->member = pithi_lane_max(t->member, (width)))
 #define PITHI_WARP_ADD(member) (t->member = pithi_lane_add(t->member))
 PITHI_DEVICE uint64_t pithi_lane_sum(uint64_t x) {
@@ -139,7 +140,7 @@ struct pithi_team {
     int mode;
     uint64_t seed;
 };
-void pithi_team_turn(struct pithi_team *team);
+void pithi_team_switch(struct pithi_team *team);
 /* Ends the program when p is not a multiple of `bytes`: a device would fault. */
 void pithi_team_aligned(const void *p, size_t bytes);
 
@@ -152,12 +153,12 @@ void pithi_team_aligned(const void *p, size_t bytes);
             (void)lane_;                               \
             statement;                                 \
         }                                              \
-        pithi_team_turn(team);                         \
+        pithi_team_switch(team);                       \
     } while (0)
 #define PITHI_RUN(phase, ...) PITHI_EACH(phase(a, s, &t[lane_], __VA_ARGS__))
 #define PITHI_STEP(phase, ...) PITHI_EACH(phase(a, s, &t[lane_], __VA_ARGS__))
 
-#define PITHI_WARP_SETTLE() ((void)0)
+#define PITHI_WARP_SYNC() ((void)0)
 #define PITHI_WARP_MAX(member, width)                                                   \
     do {                                                                                \
         for (uint32_t i_ = 0; i_ < PITHI_TEAM; i_ += (width)) {                         \

@@ -7,16 +7,16 @@
 
 /* ---- Copies ----------------------------------------------------------------------------------*/
 
-enum { PITHI_COPY_AHEAD = 4 }; /* accesses under way at once, per thread */
+enum { PITHI_COPY_AT_ONCE = 4 }; /* accesses under way at once, per thread */
 
 /* A team's copy of n quads, or words, of aligned memory. */
 PITHI_DEVICE void pithi_copy_quads(uint32_t tid, uint8_t *to, const uint8_t *from, uint64_t n) {
     uint64_t at = tid;
-    for (; at + (PITHI_COPY_AHEAD - 1) * PITHI_TEAM < n; at += PITHI_COPY_AHEAD * PITHI_TEAM) {
-        struct pithi_quad q[PITHI_COPY_AHEAD];
-        PITHI_UNROLL for (uint64_t k = 0; k < PITHI_COPY_AHEAD; k++) q[k] =
+    for (; at + (PITHI_COPY_AT_ONCE - 1) * PITHI_TEAM < n; at += PITHI_COPY_AT_ONCE * PITHI_TEAM) {
+        struct pithi_quad q[PITHI_COPY_AT_ONCE];
+        PITHI_UNROLL for (uint64_t k = 0; k < PITHI_COPY_AT_ONCE; k++) q[k] =
             pithi_get_quad(from + 16 * (at + k * PITHI_TEAM));
-        PITHI_UNROLL for (uint64_t k = 0; k < PITHI_COPY_AHEAD; k++)
+        PITHI_UNROLL for (uint64_t k = 0; k < PITHI_COPY_AT_ONCE; k++)
             pithi_put_quad(to + 16 * (at + k * PITHI_TEAM), q[k]);
     }
     for (; at < n; at += PITHI_TEAM) pithi_put_quad(to + 16 * at, pithi_get_quad(from + 16 * at));

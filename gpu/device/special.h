@@ -1,7 +1,7 @@
 /* special.h - kernels for the settings of most calls, which know those when they are compiled.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A special kernel is the general text on a copy of the call in which some fields are set to what
+ * A special kernel is the general source on a copy of the call in which some fields are set to what
  * they hold anyway. A compiler that sees the values leaves out what they rule out: divisions become
  * shifts, loops unroll, registers are saved. What is compared and what is set is one list, so that
  * no such kernel can do anything else than the general one. */
@@ -82,7 +82,8 @@ PITHI_INLINE bool pithi_known_fits(const struct pithi_known *k, const struct pit
     const struct pithi_device_plan *const p = &side->plan;
     if (k->any) return true;
     if (k->add != a->add) return false;
-    if ((side->items.tensor || side->items.tensors || a->pairs) && side->items.dtype != k->dtype)
+    if ((side->items.tensor || side->items.tensors || a->paging.pairs) &&
+        side->items.dtype != k->dtype)
         return false;
 #define EACH(field, value) \
     if (p->field != (value)) return false;

@@ -61,7 +61,8 @@ PITHI_DEVICE void pithi_unit_join(uint32_t width, const uint32_t bits[8], uint32
 }
 
 /* The first n elements of raw, of `width` bytes, to p. */
-PITHI_DEVICE void pithi_unit_lay(uint8_t *p, uint32_t width, uint32_t n, const uint32_t raw[8]) {
+PITHI_DEVICE void pithi_unit_put_raw(uint8_t *p, uint32_t width, uint32_t n,
+                                     const uint32_t raw[8]) {
     if (n < PITHI_UNIT || !pithi_is_aligned(p, 16)) {
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
             if (k >= n) continue;
@@ -81,7 +82,7 @@ PITHI_DEVICE void pithi_unit_lay(uint8_t *p, uint32_t width, uint32_t n, const u
 PITHI_DEVICE void pithi_unit_put(uint8_t *p, uint32_t width, uint32_t n, const uint32_t bits[8]) {
     uint32_t raw[PITHI_UNIT];
     pithi_unit_join(width, bits, raw);
-    pithi_unit_lay(p, width, n, raw);
+    pithi_unit_put_raw(p, width, n, raw);
 }
 
 /* f32 bits from those of a dtype, exactly. */
@@ -163,7 +164,7 @@ PITHI_DEVICE void pithi_unit_stored(uint32_t dtype, const uint32_t x[8], uint32_
 PITHI_DEVICE void pithi_unit_store(uint8_t *p, uint32_t dtype, uint32_t n, const uint32_t x[8]) {
     uint32_t raw[PITHI_UNIT];
     pithi_unit_stored(dtype, x, raw);
-    pithi_unit_lay(p, dtype == PITH_F32 ? 4 : 2, n, raw);
+    pithi_unit_put_raw(p, dtype == PITH_F32 ? 4 : 2, n, raw);
 }
 
 /* Partial hash of n elements of `width` bytes, side by side in raw, then zeros; e: number of the

@@ -15,9 +15,9 @@
  * slots as there are ranks, and sends each to the rank that owns it; the owner sums the frames and
  * encodes the sum with 4 bits in one kernel; the sums are gathered and decoded everywhere.
  *
- * All of it goes on one stream per rank. Nothing is allocated or waited for between the first call
- * and the last, so that a step can be captured into a graph. At the end everything is compared with
- * what the CPU makes of the same numbers. */
+ * All of it goes on one CUDA stream per rank. Nothing is allocated or waited for between the first
+ * call and the last, so that a step can be captured into a graph. At the end everything is compared
+ * with what the CPU makes of the same numbers. */
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 #include <stdbool.h>
@@ -50,51 +50,62 @@ static void stop(const char *what, const char *why) {
         if (status_ != PITH_OK) stop(#call, pith_status_name(status_)); \
     } while (0)
 
-static void *room(size_t bytes) {
+static void *allocate(size_t bytes) {
     void *p = malloc(bytes ? bytes : 1);
-    if (!p) stop("room", "no memory");
+    if (!p) stop("allocate", "no memory");
     return p;
 }
 
-/* ---- Plans -----------------------------------------------------------------------------------*/
+/* ---- Plans and streams -----------------------------------------------------------------------*/
 
-/* A plan on the host and on one device. The device's side needs the host's only while it is made,
- * but the checks at the end use both. `table` is the device memory that it lives in. */
+/* A plan on the host and on one device, and the stream of its frames there. The device's side needs
+ * the host's only while it is made, but the checks at the end use both. */
 struct coder {
-    pith_plan *host;
-    pith_cuda_plan *cuda;
+    const pith_plan *host;
+    const pith_cuda_plan *cuda;
     pith_cuda_sizes sizes;
     pith_sizes host_sizes;
-    void *table;
+    void *plan_memory; /* on the device */
+    pith_cuda_stream *stream;
 };
 
+static pith_cuda_stream *stream_open(const struct coder *c, cudaStream_t cuda_stream) {
+    void *memory;
+    CUDA(cudaMalloc(&memory, c->sizes.stream_bytes));
+    PITH(pith_cuda_stream_init(c->cuda, memory, c->sizes.stream_bytes, NULL, cuda_stream, NULL));
+    return memory;
+}
+
 static void coder_open(struct coder *c, const char *spec, const pith_layout *layout, int device,
-                       cudaStream_t stream) {
-    pith_error error = {"", 0};
+                       cudaStream_t cuda_stream) {
+    pith_error error = {.size = sizeof error};
+    c->sizes.size = sizeof c->sizes;
+    c->host_sizes.size = sizeof c->host_sizes;
     if (pith_plan_create(&c->host, spec, layout, NULL, &error) != PITH_OK) stop(spec, error.text);
-    pith_plan_sizes(c->host, &c->host_sizes);
+    PITH(pith_plan_sizes(c->host, &c->host_sizes));
     PITH(pith_cuda_plan_sizes(c->host, &c->sizes, &error));
-    CUDA(cudaMalloc(&c->table, c->sizes.table_bytes));
-    if (pith_cuda_plan_create(&c->cuda, c->host, NULL, device, c->table, c->sizes.table_bytes,
-                              stream, &error) != PITH_OK)
+    CUDA(cudaMalloc(&c->plan_memory, c->sizes.plan_bytes));
+    if (pith_cuda_plan_create(&c->cuda, c->host, NULL, device, c->plan_memory, c->sizes.plan_bytes,
+                              cuda_stream, &error) != PITH_OK)
         stop(spec, error.text);
+    c->stream = stream_open(c, cuda_stream);
 }
 
 static void coder_close(struct coder *c) {
     pith_cuda_plan_destroy(c->cuda);
     pith_plan_destroy(c->host);
-    CUDA(cudaFree(c->table));
+    CUDA(cudaFree(c->plan_memory));
+    CUDA(cudaFree(c->stream));
 }
 
 /* ---- Ranks -----------------------------------------------------------------------------------*/
 
 struct rank {
     int device;
-    cudaStream_t stream;
+    cudaStream_t cuda_stream;
     ncclComm_t comm;
-    /* Weights: the codec, the replica with what goes with it, and frames of all slots. */
+    /* Weights: the codec, whose stream holds the replica, and frames of all slots. */
     struct coder weights;
-    pith_cuda_state *replica;
     float *master; /* the rank's shard */
     uint8_t *weight_frames;
     uint64_t *others; /* slots of other ranks, then... */
@@ -113,7 +124,7 @@ struct world {
     int ranks;
     struct rank rank[RANKS_MOST];
     /* One more replica, on the first device: it owns no shard. */
-    pith_cuda_state *observer;
+    pith_cuda_stream *observer;
     int32_t *observer_status;
 };
 
@@ -131,10 +142,10 @@ static int32_t *status_of(const struct world *w, int r, int call) {
     return w->rank[r].status + call * w->ranks;
 }
 
-/* In order with the rank's other work: a stream that does not wait for the default one must not be
- * fed by cudaMemcpy, which may return before its bytes have arrived. */
+/* In order with the rank's other work: a CUDA stream that does not wait for the default one must
+ * not be fed by cudaMemcpy, which may return before its bytes have arrived. */
 static void put(const struct rank *k, void *to, const void *from, size_t bytes) {
-    CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, k->stream));
+    CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, k->cuda_stream));
 }
 
 /* Other ranks' slots, and the places of their frames, as device arrays. */
@@ -152,13 +163,6 @@ static void list_others(const struct world *w, int r) {
     put(k, (void *)k->others_at, (void *)places, n * sizeof *places);
 }
 
-static pith_cuda_state *state_open(const struct coder *c, cudaStream_t stream) {
-    void *memory;
-    CUDA(cudaMalloc(&memory, c->sizes.state_bytes));
-    PITH(pith_cuda_state_init(c->cuda, memory, c->sizes.state_bytes, stream));
-    return memory;
-}
-
 static void rank_open(struct world *w, int r) {
     struct rank *const k = &w->rank[r];
     const size_t ranks = (size_t)w->ranks;
@@ -166,11 +170,10 @@ static void rank_open(struct world *w, int r) {
     const pith_layout gradients = layout_of(PITH_F32, PITH_NONE, w->ranks);
     k->device = r;
     CUDA(cudaSetDevice(r));
-    CUDA(cudaStreamCreateWithFlags(&k->stream, cudaStreamNonBlocking));
-    coder_open(&k->weights, "wdiff:bits=4,group=2048", &weights, r, k->stream);
-    coder_open(&k->inner, "grad:preset=intra", &gradients, r, k->stream);
-    coder_open(&k->outer, "grad:preset=inter", &gradients, r, k->stream);
-    k->replica = state_open(&k->weights, k->stream);
+    CUDA(cudaStreamCreateWithFlags(&k->cuda_stream, cudaStreamNonBlocking));
+    coder_open(&k->weights, "wdiff:bits=4,group=2048", &weights, r, k->cuda_stream);
+    coder_open(&k->inner, "grad:preset=intra", &gradients, r, k->cuda_stream);
+    coder_open(&k->outer, "grad:preset=inter", &gradients, r, k->cuda_stream);
     CUDA(cudaMalloc((void **)&k->master, COUNT * sizeof(float)));
     CUDA(cudaMalloc((void **)&k->gradient, COUNT * sizeof(float)));
     CUDA(cudaMalloc((void **)&k->sum, COUNT * sizeof(float)));
@@ -181,22 +184,22 @@ static void rank_open(struct world *w, int r) {
     CUDA(cudaMalloc((void **)&k->others, ranks * sizeof *k->others));
     CUDA(cudaMalloc((void **)&k->others_at, ranks * sizeof *k->others_at));
     CUDA(cudaMalloc((void **)&k->status, STATUS_ROWS * ranks * sizeof *k->status));
-    CUDA(cudaMemsetAsync(k->status, 0, STATUS_ROWS * ranks * sizeof *k->status, k->stream));
+    CUDA(cudaMemsetAsync(k->status, 0, STATUS_ROWS * ranks * sizeof *k->status, k->cuda_stream));
     list_others(w, r);
 }
 
 static void rank_close(struct rank *k) {
-    void *const memory[] = {k->replica,       k->master,  k->gradient,         k->sum,
-                            k->weight_frames, k->leaving, k->arriving,         k->sums,
-                            k->others,        k->status,  (void *)k->others_at};
+    void *const memory[] = {k->master,  k->gradient,         k->sum,  k->weight_frames,
+                            k->leaving, k->arriving,         k->sums, k->others,
+                            k->status,  (void *)k->others_at};
     CUDA(cudaSetDevice(k->device));
-    CUDA(cudaStreamSynchronize(k->stream));
+    CUDA(cudaStreamSynchronize(k->cuda_stream));
     NCCL(ncclCommDestroy(k->comm));
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) CUDA(cudaFree(memory[i]));
     coder_close(&k->weights);
     coder_close(&k->inner);
     coder_close(&k->outer);
-    CUDA(cudaStreamDestroy(k->stream));
+    CUDA(cudaStreamDestroy(k->cuda_stream));
 }
 
 /* ---- Weights ---------------------------------------------------------------------------------*/
@@ -215,7 +218,7 @@ static void send_weights(const struct world *w, int r) {
                                    .frame = k->weight_frames + (uint64_t)r * slot_bytes,
                                    .capacity = slot_bytes,
                                    .status = status_of(w, r, OF_ENCODE)};
-    PITH(pith_cuda_encode(k->weights.cuda, k->replica, &items, k->stream));
+    PITH(pith_cuda_encode(k->weights.cuda, k->weights.stream, &items, 0, k->cuda_stream, NULL));
 }
 
 /* A slot of the gathered buffer is as long as the longest frame; the bytes behind a shorter one do
@@ -226,13 +229,13 @@ static void gather_weights(const struct world *w) {
         const struct rank *const k = &w->rank[r];
         const size_t slot_bytes = k->weights.host_sizes.slot_bytes;
         NCCL(ncclAllGather(k->weight_frames + (size_t)r * slot_bytes, k->weight_frames, slot_bytes,
-                           ncclUint8, k->comm, k->stream));
+                           ncclUint8, k->comm, k->cuda_stream));
     }
     NCCL(ncclGroupEnd());
 }
 
 /* One launch for all frames but the rank's own, which its replica has already. No tensor: the base
- * inside the state is the replica, and a model can use it where it lies (pith_cuda_state_base). */
+ * inside the stream is the replica, and a model can use it in its place (pith_cuda_stream_base). */
 static void receive_weights(const struct world *w, int r) {
     const struct rank *const k = &w->rank[r];
     const pith_cuda_items items = {.size = sizeof items,
@@ -241,7 +244,8 @@ static void receive_weights(const struct world *w, int r) {
                                    .frames = k->others_at,
                                    .capacity = k->weights.host_sizes.slot_bytes,
                                    .status = status_of(w, r, OF_DECODE)};
-    if (w->ranks > 1) PITH(pith_cuda_decode(k->weights.cuda, k->replica, &items, k->stream));
+    if (w->ranks > 1)
+        PITH(pith_cuda_decode(k->weights.cuda, k->weights.stream, &items, 0, k->cuda_stream, NULL));
 }
 
 /* The observer takes all frames, in order of their slots. */
@@ -253,7 +257,7 @@ static void observe_weights(const struct world *w) {
                                    .frame_stride = k->weights.host_sizes.slot_bytes,
                                    .capacity = k->weights.host_sizes.slot_bytes,
                                    .status = w->observer_status};
-    PITH(pith_cuda_decode(k->weights.cuda, w->observer, &items, k->stream));
+    PITH(pith_cuda_decode(k->weights.cuda, w->observer, &items, 0, k->cuda_stream, NULL));
 }
 
 static void weights_step(const struct world *w) {
@@ -276,7 +280,7 @@ static void send_gradient(const struct world *w, int r) {
                                    .frame_stride = k->inner.host_sizes.slot_bytes,
                                    .capacity = k->inner.host_sizes.slot_bytes,
                                    .status = status_of(w, r, OF_LEAVING)};
-    PITH(pith_cuda_encode(k->inner.cuda, NULL, &items, k->stream));
+    PITH(pith_cuda_encode(k->inner.cuda, k->inner.stream, &items, 0, k->cuda_stream, NULL));
 }
 
 /* An all-to-all: slot j of every rank goes to rank j, which puts it in order of the senders. */
@@ -287,8 +291,8 @@ static void exchange_gradients(const struct world *w) {
         const size_t slot_bytes = k->inner.host_sizes.slot_bytes;
         for (int peer = 0; peer < w->ranks; peer++) {
             const size_t at = (size_t)peer * slot_bytes;
-            NCCL(ncclSend(k->leaving + at, slot_bytes, ncclUint8, peer, k->comm, k->stream));
-            NCCL(ncclRecv(k->arriving + at, slot_bytes, ncclUint8, peer, k->comm, k->stream));
+            NCCL(ncclSend(k->leaving + at, slot_bytes, ncclUint8, peer, k->comm, k->cuda_stream));
+            NCCL(ncclRecv(k->arriving + at, slot_bytes, ncclUint8, peer, k->comm, k->cuda_stream));
         }
     }
     NCCL(ncclGroupEnd());
@@ -314,8 +318,9 @@ static void sum_gradients(const struct world *w, int r) {
                                   .frame = k->sums + (uint64_t)r * out_bytes,
                                   .capacity = out_bytes,
                                   .status = status_of(w, r, OF_SUM)};
-    PITH(pith_cuda_reduce_encode(k->inner.cuda, NULL, &items, (uint32_t)w->ranks,
-                                 1.0f / (float)w->ranks, k->outer.cuda, NULL, &made, k->stream));
+    PITH(pith_cuda_reduce_encode(k->inner.cuda, k->inner.stream, &items, (uint32_t)w->ranks,
+                                 1.0f / (float)w->ranks, k->outer.cuda, k->outer.stream, &made,
+                                 k->cuda_stream, NULL));
 }
 
 static void gather_sums(const struct world *w) {
@@ -324,7 +329,7 @@ static void gather_sums(const struct world *w) {
         const struct rank *const k = &w->rank[r];
         const size_t slot_bytes = k->outer.host_sizes.slot_bytes;
         NCCL(ncclAllGather(k->sums + (size_t)r * slot_bytes, k->sums, slot_bytes, ncclUint8,
-                           k->comm, k->stream));
+                           k->comm, k->cuda_stream));
     }
     NCCL(ncclGroupEnd());
 }
@@ -339,7 +344,7 @@ static void receive_sums(const struct world *w, int r) {
                                    .frame_stride = k->outer.host_sizes.slot_bytes,
                                    .capacity = k->outer.host_sizes.slot_bytes,
                                    .status = status_of(w, r, OF_SUMS)};
-    PITH(pith_cuda_decode(k->outer.cuda, NULL, &items, k->stream));
+    PITH(pith_cuda_decode(k->outer.cuda, k->outer.stream, &items, 0, k->cuda_stream, NULL));
 }
 
 static void gradients_step(const struct world *w) {
@@ -368,67 +373,102 @@ static void fill_gradient(float *to, int rank, int step) {
         to[i] = 0.01f * number(i, (uint64_t)(1000 * (rank + 1) + step));
 }
 
+/* The same plans, and a stream of frames of each. */
 struct reference {
-    pith_state *state; /* of wdiff */
-    void *memory;
+    pith_work *work;
+    pith_stream *weights_stream, *inner_stream, *outer_stream;
+    void *memory[4];
     uint16_t *base;
     float *weights, *gradient, *sum;
-    uint8_t *frame, *inner, *outer;
+    uint8_t *frames, *inner, *outer;
 };
 
+static pith_stream *host_stream(const struct coder *c, void **memory) {
+    pith_stream *stream;
+    *memory = allocate(c->host_sizes.stream_bytes);
+    PITH(pith_stream_init(c->host, *memory, c->host_sizes.stream_bytes, NULL, &stream, NULL));
+    return stream;
+}
+
 static void reference_open(struct reference *f, const struct rank *k, int ranks) {
+    const pith_plan *const plans[] = {k->weights.host, k->inner.host, k->outer.host};
     const pith_view view =
-        pith_view_flat(f->weights = room(COUNT * sizeof(float)), PITH_F32, COUNT);
-    f->memory = room(k->weights.host_sizes.state_bytes);
-    f->base = room(COUNT * sizeof *f->base);
-    f->gradient = room(COUNT * sizeof(float));
-    f->sum = room(COUNT * sizeof(float));
-    f->frame = room(k->weights.host_sizes.slot_bytes);
-    f->inner = room((size_t)ranks * (size_t)ranks * k->inner.host_sizes.slot_bytes);
-    f->outer = room(k->outer.host_sizes.slot_bytes);
-    PITH(pith_state_init(k->weights.host, f->memory, k->weights.host_sizes.state_bytes, &f->state));
+        pith_view_flat(f->weights = allocate(COUNT * sizeof(float)), PITH_F32, COUNT);
+    const size_t work_bytes = pith_work_bytes(plans, 3, 1), W = (size_t)ranks;
+    f->weights_stream = host_stream(&k->weights, &f->memory[0]);
+    f->inner_stream = host_stream(&k->inner, &f->memory[1]);
+    f->outer_stream = host_stream(&k->outer, &f->memory[2]);
+    f->memory[3] = allocate(work_bytes);
+    PITH(pith_work_init(f->memory[3], work_bytes, NULL, &f->work, NULL));
+    f->base = allocate(COUNT * sizeof *f->base);
+    f->gradient = allocate(COUNT * sizeof(float));
+    f->sum = allocate(COUNT * sizeof(float));
+    f->frames = allocate(W * k->weights.host_sizes.slot_bytes);
+    f->inner = allocate(W * W * k->inner.host_sizes.slot_bytes);
+    f->outer = allocate(W * k->outer.host_sizes.slot_bytes);
     fill_weights(f->weights, 0);
-    PITH(pith_state_set_base(k->weights.host, f->state, &view, 0));
+    PITH(pith_stream_set_base(f->work, f->weights_stream, &view, 0));
 }
 
 static void reference_close(struct reference *f) {
-    void *const memory[] = {f->memory, f->base,  f->weights, f->gradient,
-                            f->sum,    f->frame, f->inner,   f->outer};
+    void *const memory[] = {f->memory[0], f->memory[1], f->memory[2], f->memory[3],
+                            f->base,      f->weights,   f->gradient,  f->sum,
+                            f->frames,    f->inner,     f->outer};
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) free(memory[i]);
+}
+
+/* An item for every slot of the stream, whose frames lie so far apart. */
+static void list_slots(pith_item items[RANKS_MOST], pith_stream *stream, size_t slots,
+                       const pith_view *view, uint8_t *frames, size_t stride, size_t capacity) {
+    for (size_t i = 0; i < slots; i++)
+        items[i] = (pith_item){.size = sizeof *items,
+                               .stream = stream,
+                               .slot = i,
+                               .view = *view,
+                               .frame = frames + i * stride,
+                               .capacity = capacity};
 }
 
 static void reference_weights(struct reference *f, const struct rank *k, int ranks) {
     const pith_view view = pith_view_flat(f->weights, PITH_F32, COUNT);
     const pith_view base = pith_view_flat(f->base, PITH_BF16, COUNT);
-    size_t written;
-    for (int r = 0; r < ranks; r++)
-        PITH(pith_encode(k->weights.host, f->state, &view, (uint64_t)r, f->frame,
-                         k->weights.host_sizes.slot_bytes, &written));
-    PITH(pith_state_get_base(k->weights.host, f->state, 0, &base));
+    const size_t slot_bytes = k->weights.host_sizes.slot_bytes;
+    pith_item items[RANKS_MOST];
+    list_slots(items, f->weights_stream, (size_t)ranks, &view, f->frames, slot_bytes, slot_bytes);
+    PITH(pith_encode(f->work, items, (size_t)ranks, 0));
+    PITH(pith_stream_get_base(f->work, f->weights_stream, 0, &base));
 }
 
 static void reference_gradients(struct reference *f, const struct rank *k, int ranks, int step) {
     const pith_view view = pith_view_flat(f->gradient, PITH_F32, COUNT);
     const pith_view sum = pith_view_flat(f->sum, PITH_F32, COUNT);
     const size_t slot_bytes = k->inner.host_sizes.slot_bytes, W = (size_t)ranks;
+    const size_t out_bytes = k->outer.host_sizes.slot_bytes;
     const void *frames[RANKS_MOST];
-    size_t lengths[RANKS_MOST], written;
+    size_t lengths[RANKS_MOST];
+    pith_item items[RANKS_MOST];
     for (size_t from = 0; from < W; from++) {
         fill_gradient(f->gradient, (int)from, step);
-        for (size_t slot = 0; slot < W; slot++)
-            PITH(pith_encode(k->inner.host, NULL, &view, slot,
-                             f->inner + (slot * W + from) * slot_bytes, slot_bytes, &written));
+        list_slots(items, f->inner_stream, W, &view, f->inner + from * slot_bytes, W * slot_bytes,
+                   slot_bytes);
+        PITH(pith_encode(f->work, items, W, 0));
     }
+    list_slots(items, f->outer_stream, W, &sum, f->outer, out_bytes, out_bytes);
     for (size_t slot = 0; slot < W; slot++) {
         for (size_t from = 0; from < W; from++) {
             frames[from] = f->inner + (slot * W + from) * slot_bytes;
             lengths[from] = slot_bytes;
         }
-        PITH(pith_reduce_encode(k->inner.host, NULL, slot, frames, lengths, W, 1.0f / (float)W,
-                                k->outer.host, NULL, slot, f->outer, k->outer.host_sizes.slot_bytes,
-                                &written));
-        PITH(pith_decode(k->outer.host, NULL, slot, f->outer, written, &sum));
+        const pith_sum of_slot = {.size = sizeof of_slot,
+                                  .stream = f->inner_stream,
+                                  .slot = slot,
+                                  .frames = frames,
+                                  .lengths = lengths,
+                                  .count = W,
+                                  .scale = 1.0f / (float)W};
+        PITH(pith_reduce_encode(f->work, &of_slot, &items[slot], 1));
     }
+    PITH(pith_decode(f->work, items, W, 0));
 }
 
 /* ---- Checks ----------------------------------------------------------------------------------*/
@@ -441,7 +481,7 @@ static void check_status(const int32_t *status, size_t count, const char *what) 
 }
 
 static void check_same(const void *device, const void *host, size_t bytes, const char *what) {
-    void *const got = room(bytes);
+    void *const got = allocate(bytes);
     CUDA(cudaMemcpy(got, device, bytes, cudaMemcpyDeviceToHost));
     if (memcmp(got, host, bytes) != 0) stop(what, "not what the CPU makes");
     free(got);
@@ -451,15 +491,15 @@ static void check(const struct world *w, const struct reference *f) {
     for (int r = 0; r < w->ranks; r++) {
         const struct rank *const k = &w->rank[r];
         CUDA(cudaSetDevice(k->device));
-        CUDA(cudaStreamSynchronize(k->stream));
+        CUDA(cudaStreamSynchronize(k->cuda_stream));
         check_status(k->status, STATUS_ROWS * (size_t)w->ranks, "a frame");
-        check_same(pith_cuda_state_base(k->weights.cuda, k->replica), f->base,
+        check_same(pith_cuda_stream_base(k->weights.cuda, k->weights.stream), f->base,
                    COUNT * sizeof *f->base, "a replica of the weights");
         check_same(k->sum, f->sum, COUNT * sizeof *f->sum, "the mean of the gradients");
     }
     CUDA(cudaSetDevice(0));
     check_status(w->observer_status, (size_t)w->ranks, "a frame at the observer");
-    check_same(pith_cuda_state_base(w->rank[0].weights.cuda, w->observer), f->base,
+    check_same(pith_cuda_stream_base(w->rank[0].weights.cuda, w->observer), f->base,
                COUNT * sizeof *f->base, "the observer's weights");
 }
 
@@ -471,13 +511,13 @@ static void world_open(struct world *w) {
     NCCL(ncclCommInitAll(comms, w->ranks, NULL));
     for (int r = 0; r < w->ranks; r++) w->rank[r].comm = comms[r];
     CUDA(cudaSetDevice(0));
-    w->observer = state_open(&w->rank[0].weights, w->rank[0].stream);
+    w->observer = stream_open(&w->rank[0].weights, w->rank[0].cuda_stream);
     CUDA(cudaMalloc((void **)&w->observer_status, (size_t)w->ranks * sizeof(int32_t)));
 }
 
 static void world_close(struct world *w) {
     CUDA(cudaSetDevice(0));
-    CUDA(cudaStreamSynchronize(w->rank[0].stream));
+    CUDA(cudaStreamSynchronize(w->rank[0].cuda_stream));
     CUDA(cudaFree(w->observer));
     CUDA(cudaFree(w->observer_status));
     for (int r = 0; r < w->ranks; r++) rank_close(&w->rank[r]);
@@ -488,11 +528,11 @@ static void begin(const struct world *w, const struct reference *f) {
     for (int r = 0; r < w->ranks; r++) {
         const struct rank *const k = &w->rank[r];
         put(k, k->master, f->weights, COUNT * sizeof(float));
-        PITH(pith_cuda_state_set_base(k->weights.cuda, k->replica, k->master, PITH_F32, 0,
-                                      k->stream));
+        PITH(pith_cuda_stream_set_base(k->weights.cuda, k->weights.stream, k->master, PITH_F32, 0,
+                                       k->cuda_stream, NULL));
         if (r == 0)
-            PITH(pith_cuda_state_set_base(k->weights.cuda, w->observer, k->master, PITH_F32, 0,
-                                          k->stream));
+            PITH(pith_cuda_stream_set_base(k->weights.cuda, w->observer, k->master, PITH_F32, 0,
+                                           k->cuda_stream, NULL));
     }
 }
 
@@ -504,7 +544,7 @@ static void one_step(struct world *w, struct reference *f, int step) {
         fill_gradient(f->gradient, r, step);
         put(k, k->master, f->weights, bytes);
         put(k, k->gradient, f->gradient, bytes);
-        CUDA(cudaStreamSynchronize(k->stream)); /* f->gradient is the next rank's then */
+        CUDA(cudaStreamSynchronize(k->cuda_stream)); /* f->gradient is the next rank's then */
     }
     weights_step(w);
     gradients_step(w);

@@ -13,34 +13,30 @@ extern "C" {
 #endif
 
 /* ---- Bounds that adapt ----------------------------------------------------------------------
- * Plans of codecs with PITH_TRAIT_BOUND take a state or NULL. With one, every slot (a layer, an
- * embedding table) can have a bound of its own that changes from step to step; only encoders look
- * at it, since frames carry their bound: a decoder without the state, or with an old one, decodes
- * right. What is asked for is the spec's number, or the slot's (below), times the schedule of the
- * spec (keys decay, start and steps of embed) at the slot's step, which counts its encodes; without
- * a state at the step of pith_plan_set_random. */
+ * In streams of codecs with PITH_TRAIT_BOUND every slot (a layer, an embedding table) can have a
+ * bound of its own that changes from step to step; only encoders look at it, since frames carry
+ * their bound: a decoder whose stream has another, or none, decodes right. What is asked for is the
+ * spec's number, or the slot's (below), times the schedule of the spec (keys decay, start and steps
+ * of embed) at the slot's step. */
 
 /* A bound on |x - x'| for the slot, instead of what the spec asks for; 0: as the spec says.
  * PITH_ERR_ARG when it is negative or not finite. All these calls answer PITH_ERR_UNSUPPORTED
- * for plans of other codecs. */
-PITH_NODISCARD PITH_API pith_status pith_state_set_bound(pith_plan *plan, pith_state *state,
-                                                         uint64_t slot, double bound);
+ * for streams of other codecs. */
+PITH_NODISCARD PITH_API pith_status pith_stream_set_bound(pith_work *work, pith_stream *stream,
+                                                          uint64_t slot, double bound);
 /* The spec's bound times this factor, finite and above 0, for the slot. */
-PITH_NODISCARD PITH_API pith_status pith_state_scale_bound(pith_plan *plan, pith_state *state,
-                                                           uint64_t slot, double factor);
+PITH_NODISCARD PITH_API pith_status pith_stream_scale_bound(pith_work *work, pith_stream *stream,
+                                                            uint64_t slot, double factor);
 /* Factors for classes of embedding tables: small bounds where rows that become equal cost accuracy,
  * large ones where they do not. With embed:rel=0.03 these are the published 0.01, 0.03 and 0.05
  * (dual-level adaptive compression, SC 2024). */
 enum { PITH_BOUND_SMALL, PITH_BOUND_MEDIUM, PITH_BOUND_LARGE };
-/* 1/3, 1 and 5/3, to be given to pith_state_scale_bound; NaN for other numbers. */
+/* 1/3, 1 and 5/3, to be given to pith_stream_scale_bound; NaN for other numbers. */
 PITH_API double pith_bound_factor(uint32_t bound_class);
-/* The slot's |x - x'| by pith_state_set_bound or pith_state_adapt, else 0. */
-PITH_API double pith_state_bound(const pith_state *state, uint64_t slot);
-/* The step of the slot's next encode (pith_state_step says it). */
-PITH_NODISCARD PITH_API pith_status pith_state_set_step(pith_plan *plan, pith_state *state,
-                                                        uint64_t slot, uint64_t step);
+/* The slot's |x - x'| by pith_stream_set_bound or pith_stream_adapt, else 0. */
+PITH_API double pith_stream_bound(const pith_stream *stream, uint64_t slot);
 /* Share of the slot's values that were nonzero (pith_stats) in its last encode; 1 before one. */
-PITH_API double pith_state_nonzero(const pith_state *state, uint64_t slot);
+PITH_API double pith_stream_nonzero(const pith_stream *stream, uint64_t slot);
 
 /* How much error saved activations (act) may take, in terms of what the gradient of the layer's
  * weights may. Zero every field you do not set, and set size = sizeof(pith_budget). Size rule as
@@ -62,16 +58,16 @@ typedef struct pith_budget {
     double samples;   /* batch size */
     double positions; /* output elements per sample and channel, 1 for a linear layer; 0: 1 */
     double factor;    /* 0: sqrt(positions / 3) */
-    double nonzero;   /* share of activations that are not 0, at most 1; 0: pith_state_nonzero */
+    double nonzero;   /* share of activations that are not 0, at most 1; 0: pith_stream_nonzero */
     double largest;   /* the bound is at most this; 0: no limit */
 } pith_budget;
 /* Set the slot's bound from a budget. It is left as it is when momentum is 0, or when gradient
- * or samples are 0 and largest is too. *bound, which may be NULL, is pith_state_bound after the
+ * or samples are 0 and largest is too. *bound, which may be NULL, is pith_stream_bound after the
  * call. PITH_ERR_ARG for a field that is negative or not finite, or nonzero above 1: nothing
  * changes. */
-PITH_NODISCARD PITH_API pith_status pith_state_adapt(pith_plan *plan, pith_state *state,
-                                                     uint64_t slot, const pith_budget *budget,
-                                                     double *bound);
+PITH_NODISCARD PITH_API pith_status pith_stream_adapt(pith_work *work, pith_stream *stream,
+                                                      uint64_t slot, const pith_budget *budget,
+                                                      double *bound);
 
 /* ---- Classes of bounds for embedding tables --------------------------------------------------
  * Codec embed takes a bound per frame, so a model gives every table its own. A bound that makes

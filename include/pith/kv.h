@@ -16,8 +16,8 @@ extern "C" {
  * These calls take a plan of codec kv with order=tokens, entropy=none, one slot, no base, and a
  * layout [tokens, heads, dim] or [tokens, dim] (one head) of at least one page of tokens; for
  * others they answer PITH_ERR_UNSUPPORTED, or 0 where they return a size, and pith_kv_check says
- * which of these it is. A plan serves any number
- * of caches: usually one for the keys of all layers and one for the values.
+ * which of these it is. A plan serves any number of caches: usually one for the keys of all layers
+ * and one for the values; so does a work.
  * A view of n tokens is [n, heads, dim], or [n, dim] of one head; of a tensor [heads, tokens, dim]
  * it has the strides {dim, tokens * dim, 1} (doc/CACHES.md has an example).
  * Elsewhere codec kv takes any shape: further dimensions in front are sequences, and a tensor of
@@ -37,38 +37,41 @@ PITH_NODISCARD PITH_API pith_status pith_kv_check(const pith_plan *plan, pith_er
  *     axis=channel  (n - window) / page * page, rounded down
  * of them, with the same bytes whether they came one at a time or in bulk.
  *
- * A cache lies in the caller's memory, points into it, and is not to be moved (save it and load it
- * elsewhere). It serves one call at a time, and so does its plan; nothing is allocated. Calls that
- * take a plan answer PITH_ERR_STATE for a cache of another one; plans of one spec and layout count
- * as the same. On failure a cache is as before. */
+ * A cache lies in the caller's memory, points into it and to its plan, which must outlive it, and
+ * is not to be moved (save it and load it elsewhere). It serves one call at a time that changes it,
+ * and reads (pith_kv_read, _read_add, _fork from it, _save) side by side; a call that finds another
+ * one changing the cache answers PITH_ERR_BUSY. Nothing is allocated. On failure a cache is as
+ * before. */
 typedef struct pith_kv pith_kv;
 
-/* Memory for a cache that finishes what `tokens` appended tokens finish (0: the layout's). With
- * axis=channel, truncation below what is finished leaves a page with places that stay empty: add
- * `page` tokens for every time that this is to happen. 0 when the size does not fit. */
+/* Memory for a cache to which `tokens` tokens can be appended in all (0: as many as the layout
+ * has). With axis=channel, truncation below what is finished leaves a page with places that stay
+ * empty: add `page` tokens for every time that this is to happen. 0 when the plan has no caches
+ * (pith_kv_check says why) or the size does not fit. */
 PITH_API uint64_t pith_kv_bytes(const pith_plan *plan, uint64_t tokens);
 /* Build an empty cache, any alignment. More memory than pith_kv_bytes(plan, 0) is more pages, but
  * no more than the layout's tokens are held at a time. PITH_ERR_SPACE when not even a cache
  * without pages fits. Nothing needs to be freed. */
-PITH_NODISCARD PITH_API pith_status pith_kv_init(pith_plan *plan, void *memory, size_t bytes,
-                                                 pith_kv **cache);
-/* Append the tokens of a view of the layout's dtype. PITH_ERR_SPACE when they are more than
- * pith_kv_room. */
-PITH_NODISCARD PITH_API pith_status pith_kv_append(pith_plan *plan, pith_kv *cache,
-                                                   const pith_view *view);
+PITH_NODISCARD PITH_API pith_status pith_kv_init(const pith_plan *plan, void *memory, size_t bytes,
+                                                 pith_kv **cache, pith_error *error);
+/* As pith_stream_unlock: a cache whose call never returned may have part of its tokens. */
+PITH_API void pith_kv_unlock(pith_kv *cache);
+/* Append the tokens of views[i], of the layout's dtype, to caches[i]: a list, as everywhere. No
+ * cache may come twice (PITH_ERR_ARG). PITH_ERR_SPACE when tokens are more than pith_kv_room. On
+ * failure all caches are as before, and the error's item is the number of the one that it is about;
+ * but where the caller's runner failed (PITH_ERR_RUNNER) some have their tokens. */
+PITH_NODISCARD PITH_API pith_status pith_kv_append(pith_work *work, pith_kv *const *caches,
+                                                   const pith_view *views, size_t count);
 
 typedef struct pith_kv_tokens {
     pith_kv *cache;
     const void *values; /* the first element of its tokens */
 } pith_kv_tokens;
-/* Append to `count` caches in one call, as when every sequence of a batch, or every layer, gets a
- * token: the bytes are those of a pith_kv_append each, at less cost, since what the next caches
- * take is fetched meanwhile; large batches use the plan's threads. `like` says where each one's
- * tokens lie: the layout's dtype, shape [n, heads, dim] and strides; its data is not used. No cache
- * may come twice (PITH_ERR_ARG). On failure all caches are as before, and the error's offset is the
- * number of the one that it is about; but where the caller's runner failed (PITH_ERR_RUNNER) some
- * have their tokens. */
-PITH_NODISCARD PITH_API pith_status pith_kv_append_batch(pith_plan *plan, const pith_view *like,
+/* The same for caches of one plan whose tokens lie alike, as when every sequence of a batch, or
+ * every layer, gets a token: the same bytes at less cost, since what the next caches take is
+ * fetched meanwhile. `like` says where each one's tokens lie: the layout's dtype, shape
+ * [n, heads, dim] and strides; its data is not used. */
+PITH_NODISCARD PITH_API pith_status pith_kv_append_batch(pith_work *work, const pith_view *like,
                                                          const pith_kv_tokens *to, size_t count);
 /* Tokens held; those of them that are finished; those that can still be appended. */
 PITH_API uint64_t pith_kv_count(const pith_kv *cache);
@@ -77,72 +80,73 @@ PITH_API uint64_t pith_kv_room(const pith_kv *cache);
 /* Tokens [first, first + count), heads [head, head + heads) into a view [count, heads, dim] of
  * dtype f32, bf16 or f16: decoded, or exact ones rounded to the view's dtype. Work is in proportion
  * to what is read, after a search for the first page. The view must not overlap the cache. */
-PITH_NODISCARD PITH_API pith_status pith_kv_read(pith_plan *plan, const pith_kv *cache,
+PITH_NODISCARD PITH_API pith_status pith_kv_read(pith_work *work, const pith_kv *cache,
                                                  uint64_t first, uint64_t count, uint32_t head,
                                                  uint32_t heads, const pith_view *view);
 /* Keep the first `tokens`, at most pith_kv_count. Tokens that were finished stay as they are coded;
  * none becomes exact again. What is appended next is coded apart from them: with axis=channel it
  * begins a page of its own. */
-PITH_NODISCARD PITH_API pith_status pith_kv_truncate(pith_plan *plan, pith_kv *cache,
+PITH_NODISCARD PITH_API pith_status pith_kv_truncate(pith_work *work, pith_kv *cache,
                                                      uint64_t tokens);
-/* A second cache with the first `tokens` of parent, in memory of its own, which needs room for what
- * is copied and for what is appended later. Complete pages are read where parent has them (its own,
- * or those of its parent): that memory must stay, and parent must not be truncated below `tokens`,
- * loaded or built again, as long as the child is used. Parent may go on appending, also on another
- * thread and with another plan. With PITH_KV_COPY everything is copied, and nothing of parent is
- * needed afterwards.
- * Memory that suffices for a child which gets n tokens appended: pith_kv_bytes(plan, window + n +
- * page), the keys of the spec; with PITH_KV_COPY, pith_kv_bytes(plan, window + tokens + n + page)
- * when parent was never truncated. */
+/* A second cache of the same plan with the first `tokens` of parent, in memory of its own, which
+ * needs room for what is copied and for what is appended later. Complete pages are read where
+ * parent has them (its own, or those of its parent): that memory must stay, and parent must not be
+ * truncated below `tokens`, loaded or built again, as long as the child is used. Parent may go on
+ * appending, also on another thread. With PITH_KV_COPY everything is copied, and nothing of parent
+ * is needed afterwards. Memory that suffices for a child which gets n tokens appended:
+ * pith_kv_bytes(plan, window + n + page), the keys of the spec; with PITH_KV_COPY,
+ * pith_kv_bytes(plan, window + tokens + n + page) when parent was never truncated. */
 enum { PITH_KV_COPY = 0x1 };
-PITH_NODISCARD PITH_API pith_status pith_kv_fork(pith_plan *plan, const pith_kv *parent,
+PITH_NODISCARD PITH_API pith_status pith_kv_fork(pith_work *work, const pith_kv *parent,
                                                  uint64_t tokens, uint32_t flags, void *memory,
                                                  size_t bytes, pith_kv **child);
 /* What appending met since the cache was built: groups that decode to NaN (poisoned), and, with
  * pith_kv_append_delta, results that overflowed (saturated). The other counters are 0. */
-PITH_API void pith_kv_stats(const pith_kv *cache, pith_stats *out);
+PITH_API pith_status pith_kv_stats(const pith_kv *cache, pith_stats *out);
 
 /* Serialise: frames of codec kv with what is finished (one ends with the last page, or with a page
  * that truncation cut), then a frame of codec raw with the exact tokens. Each is an ordinary frame,
  * with checksums where the layout asks for them. Caches with one history save the same bytes;
  * pith_kv_save_bytes is their number for the cache as it is. */
-PITH_API uint64_t pith_kv_save_bytes(const pith_plan *plan, const pith_kv *cache);
-PITH_NODISCARD PITH_API pith_status pith_kv_save(pith_plan *plan, const pith_kv *cache, void *dst,
+PITH_API uint64_t pith_kv_save_bytes(const pith_kv *cache);
+PITH_NODISCARD PITH_API pith_status pith_kv_save(pith_work *work, const pith_kv *cache, void *dst,
                                                  size_t cap, size_t *written);
 /* Inverse of save, into a cache that was built and whose tokens are dropped; its window may be
  * another than the saver's as long as it holds the exact tokens. Any bytes are safe. The bytes must
  * end with the last frame. PITH_ERR_MISMATCH: frames of another setting, or an order that no cache
  * saves. PITH_ERR_SPACE: they do not fit. */
-PITH_NODISCARD PITH_API pith_status pith_kv_load(pith_plan *plan, pith_kv *cache, const void *src,
+PITH_NODISCARD PITH_API pith_status pith_kv_load(pith_work *work, pith_kv *cache, const void *src,
                                                  size_t bytes);
 
 /* ---- Differences along layers ---------------------------------------------------------------
  * XQuant-CL (arXiv 2508.10395, section 3.2) caches the inputs of layers: of the first ones the
  * values, then the difference of each layer's to an accumulator that holds what readers have of the
  * layer before, so that errors do not add up. Plans: axis=token, window=0, codebook=uniform,
- * rotate_heads=off, outliers=0; for others PITH_ERR_UNSUPPORTED. */
+ * rotate_heads=off, outliers=none; for others PITH_ERR_UNSUPPORTED. */
 
 /* Append what the tokens of view differ from those of base by, and set base := round(base +
  * decoded), which is what readers get: both in one pass. base: like view in shape, dense, f32, bf16
  * or f16; it must not overlap the view. */
-PITH_NODISCARD PITH_API pith_status pith_kv_append_delta(pith_plan *plan, pith_kv *cache,
+PITH_NODISCARD PITH_API pith_status pith_kv_append_delta(pith_work *work, pith_kv *cache,
                                                          const pith_view *view,
                                                          const pith_view *base);
 /* The reader's side: base := round(base + decoded) for tokens [first, first + count), all heads. */
-PITH_NODISCARD PITH_API pith_status pith_kv_read_add(pith_plan *plan, const pith_kv *cache,
+PITH_NODISCARD PITH_API pith_status pith_kv_read_add(pith_work *work, const pith_kv *cache,
                                                      uint64_t first, uint64_t count,
                                                      const pith_view *base);
 /* An accumulator that is itself kept coded, at bits of its own, as a frame of `plan`: it is decoded
- * to the layout's dtype, the delta added and rounded once (the sequence of pith_decode_add), the
- * sum written to view unless that is NULL, and encoded in place of the frame, page by page in the
- * plans' workspace. delta_plan: codec kv, the same shape, order and page; without a base, or with
- * one of plan's dtype, whose identity in the delta is compared with the decoded accumulator's
+ * to the layout's dtype, the delta added and rounded once (the sequence of pith_decode with
+ * PITH_ADD), the sum written to view unless that is NULL, and encoded in place of the frame, page
+ * by page in the work. delta_plan: codec kv, the same shape, order and page; without a base, or
+ * with one of plan's dtype, whose hash in the delta is compared with the decoded accumulator's
  * before anything is written (one more pass over it). Of a delta with entropy=zstd, which may be
- * damaged inside, all is decoded before that. On failure the frame is as before, but where
- * the caller's runner failed (PITH_ERR_RUNNER). */
-PITH_NODISCARD PITH_API pith_status pith_kv_accumulate(pith_plan *plan, void *frame, size_t bytes,
-                                                       pith_plan *delta_plan, const void *delta,
-                                                       size_t delta_bytes, const pith_view *view);
+ * damaged inside, all is decoded before that. On failure the frame is as before, but where the
+ * caller's runner failed (PITH_ERR_RUNNER). */
+PITH_NODISCARD PITH_API pith_status pith_kv_accumulate(pith_work *work, const pith_plan *plan,
+                                                       void *frame, size_t bytes,
+                                                       const pith_plan *delta_plan,
+                                                       const void *delta, size_t delta_bytes,
+                                                       const pith_view *view);
 
 /* ---- Pages ----------------------------------------------------------------------------------
  * For stacks that keep pages in pools of their own: a page is the block that a frame would hold,
@@ -182,14 +186,16 @@ typedef struct pith_kv_pair {
     void *page;      /* pith_kv_page_bytes(plan, page tokens), any alignment; the other way round */
     uint32_t tokens; /* 0: all of a page. A shorter page is followed by zeros */
 } pith_kv_pair;
-/* Encode or decode `count` pages, with the plan's threads. `like` says where the tokens of every
+/* Encode or decode `count` pages, with the work's threads. `like` says where the tokens of every
  * page lie: dtype (encode: the layout's; decode: f32, bf16 or f16), shape [page tokens, heads, dim]
  * and strides; its data is not used. Neither the pages nor the values may overlap. Any bytes decode
  * to something. Whether decoding a page and encoding it again gives the same page:
  * pith_kv_idempotent_from. */
-PITH_NODISCARD PITH_API pith_status pith_kv_encode_pages(pith_plan *plan, const pith_view *like,
+PITH_NODISCARD PITH_API pith_status pith_kv_encode_pages(pith_work *work, const pith_plan *plan,
+                                                         const pith_view *like,
                                                          const pith_kv_pair *pairs, size_t count);
-PITH_NODISCARD PITH_API pith_status pith_kv_decode_pages(pith_plan *plan, const pith_view *like,
+PITH_NODISCARD PITH_API pith_status pith_kv_decode_pages(pith_work *work, const pith_plan *plan,
+                                                         const pith_view *like,
                                                          const pith_kv_pair *pairs, size_t count);
 
 #ifdef __cplusplus

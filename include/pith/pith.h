@@ -8,29 +8,42 @@
  *   view    where a tensor lies in the caller's memory: pointer, dtype, shape, strides.
  *   spec    which codec and how, as text: "wdiff:bits=4,group=2048".
  *   layout  what is encoded: dtype, shape, base dtype, slots.
- *   plan    spec + layout, checked, with every size known before any data exists.
- *   state   what a stream of frames remembers between steps: the base of a difference codec, the
- *           residual of error feedback.
+ *   plan    spec + layout, checked, with every size known before any data exists. Immutable.
+ *   work    scratch memory, threads and the text of the last error: one for each calling thread.
+ *   stream  what one end of a sequence of frames remembers from step to step: the base of a
+ *           difference codec, the residual of error feedback, steps, random seed, statistics.
+ *   item    a slot of a stream, a view and a frame: calls take lists of them.
  *   frame   the self-describing bytes that travel; doc/FORMAT.md is their normative description.
  *
- * Threads. A plan serves one call at a time, and so does a state. Different plans (and states) may
- * be used from any threads at once. There is no process-wide state but that of Forks, no init
- * function, no environment variable, no output to stdio. Work runs on the calling thread unless the
- * caller asks for threads or hands in a runner (pith_env).
+ * Threads. A plan may be used by any number of threads at once. A work serves one call at a time, a
+ * stream (and a cache, kv.h) one that changes it; a second one is answered with PITH_ERR_BUSY.
+ * Different works and streams may be used from any threads at once. There is no process-wide state
+ * but that of Forks, no init function, no environment variable, no output to stdio. A call runs on
+ * the calling thread unless its work was made with threads or a runner (pith_env).
  *
  * Forks. OpenMP's threads do not live on in a child of fork, and its runtime may wait for them for
  * ever (GCC's does), where the parent used OpenMP with pith or without. So in a process that was
- * forked after pith was loaded, and in its children, pith_env.threads starts no threads: the work
- * is serial, the bytes are the same, whenever the plan was made. A runner is used as ever; what it
+ * forked after pith was loaded, and in its children, pith_env.threads starts no threads: calls are
+ * serial, the bytes are the same, whenever the work was made. A runner is used as ever; what it
  * does after a fork is the caller's business, and so is a fork while another thread is in a call,
- * for the plans and states of that call. Not detected: a fork before pith was loaded (load it in
+ * for the works and streams of that call. Not detected: a fork before pith was loaded (load it in
  * the parent, or leave threads at 0), and processes made without fork's handlers (the system call
  * clone, _Fork). A child that calls exec begins anew. Unloading the library takes its handler away.
  *
  * Memory. pith_plan_create is the only call that allocates, apart from the one-shot calls at the
- * end of this file, which make a plan for their own duration. Encoding and decoding with a plan
- * allocate nothing. Every pointer handed in is borrowed for the duration of the call, except the
- * memory of a state and a bound base.
+ * end of this file, which make a plan for their own duration. Works and streams lie in memory of
+ * the caller's; encoding and decoding allocate nothing. Every pointer handed in is borrowed for the
+ * duration of the call, except the memory of a work, a stream and a bound base, and the plan of a
+ * stream, which must outlive it.
+ *
+ * Structs. Those of the caller begin with their size: zero every field you do not set, and set
+ * size = sizeof the struct. Fields beyond the caller's size are defaults; a larger size than the
+ * library's, up to 4096, is accepted when the unknown rest is zero (else PITH_ERR_UNSUPPORTED).
+ * Structs that calls fill in have one too, set before the call: no more than that is written, and
+ * what a newer caller's struct has beyond the library's is set to 0.
+ *
+ * Errors. A call that takes a work leaves there why it failed (pith_work_error); calls before there
+ * is one take a pith_error, which may be NULL.
  *
  * NULL. Only arguments whose text says so may be NULL. Calls that return a status answer others
  * with PITH_ERR_ARG; calls that return none do not check.
@@ -93,7 +106,8 @@ typedef enum pith_status {
     PITH_ERR_SPACE = -5,       /* the memory given is too small; nothing usable was written */
     PITH_ERR_LIMIT = -6,       /* the frame declares more output than pith_env.max_output_bytes */
     PITH_ERR_UNSUPPORTED = -7, /* valid, but this codec or build cannot do it */
-    PITH_ERR_STATE = -8,       /* the state is missing or another plan's */
+    PITH_ERR_STATE = -8,       /* the stream cannot do this now: no base is bound, or a failed call
+                                  left it half written */
     PITH_ERR_TRUNCATED = -20,  /* the bytes end before the frame does */
     PITH_ERR_MAGIC = -21,      /* not a pith frame */
     PITH_ERR_NEWER = -22,      /* format version, codec, revision or section of a newer pith */
@@ -101,7 +115,7 @@ typedef enum pith_status {
     PITH_ERR_CHECKSUM = -24,   /* header or block checksum differs */
     PITH_ERR_BASE = -25,       /* the base is not the encoder's; nothing was written. From encode:
                                   others have changed the base; see pith_encode */
-    PITH_ERR_STEP = -26,       /* the frame is of another step than the state's next one;
+    PITH_ERR_STEP = -26,       /* the frame is of another step than the stream's next one;
                                   nothing was written */
     PITH_ERR_MISMATCH = -27,   /* a valid frame of another plan (codec, setting, dtype or count);
                                   nothing was written */
@@ -111,7 +125,7 @@ typedef enum pith_status {
     PITH_ERR_TIMEOUT = -60,    /* not all ranks took part in time */
     PITH_ERR_MPI = -61,        /* an MPI call failed */
     PITH_ERR_BROKEN = -62,     /* the channel met one of these two before */
-    PITH_ERR_BUSY = -63,       /* a call of this channel is still in flight */
+    PITH_ERR_BUSY = -63,       /* another call is using this work, stream, cache or channel */
     PITH_ERR_INTERNAL = -99    /* a bug in pith */
 } pith_status;
 
@@ -120,11 +134,17 @@ PITH_API const char *pith_status_name(pith_status status);
 /* What the status means, in a static half-sentence such as "the base is not the encoder's". */
 PITH_API const char *pith_status_text(pith_status status);
 
-/* More about the last failure of a call: a static sentence and the place it speaks of (a byte
- * offset in the frame or in the spec, else 0). text is never NULL. */
+/* More about the last failure of a call. text is a sentence with the numbers and names that it
+ * speaks of (expected and found, the key, the slot), "" after success. offset is the place: a byte
+ * of the frame or of the spec, a block, or what the call's text says; else 0. item: the number, in
+ * the list, of the item that the call's status is of; else 0. A call that finds size 0 writes
+ * nothing. */
+enum { PITH_ERROR_TEXT = 232 };
 typedef struct pith_error {
-    const char *text;
+    size_t size;
     uint64_t offset;
+    uint64_t item;
+    char text[PITH_ERROR_TEXT];
 } pith_error;
 
 /* ---- Version --------------------------------------------------------------------------------*/
@@ -186,9 +206,9 @@ PITH_API pith_view pith_view_flat(const void *data, uint32_t dtype, uint64_t cou
 PITH_API uint64_t pith_view_count(const pith_view *view);
 
 /* ---- Environment ----------------------------------------------------------------------------
- * Zero every field you do not set, and set size = sizeof(pith_env). NULL means all defaults.
- * Fields beyond the caller's size are defaults; a larger size than the library's, up to 4096, is
- * accepted when the unknown rest is zero (else PITH_ERR_UNSUPPORTED). */
+ * What the host gives the library, made once and handed to every call that takes one, which uses of
+ * it what it needs: pith_plan_create the allocator and cpu_mask, pith_work_init the runner, threads
+ * and max_output_bytes, one-shot calls all. NULL means all defaults. */
 typedef struct pith_env {
     size_t size;
     /* Both or neither. align is a power of two up to 64. release gets the same size back. */
@@ -207,7 +227,7 @@ typedef struct pith_env {
     /* 0: every CPU feature found. Else a mask of PITH_CPU_*: for tests and support; it never
      * changes a byte. */
     uint32_t cpu_mask;
-    /* 0: no limit. Else decoding refuses a frame whose tensor is larger (PITH_ERR_LIMIT). */
+    /* 0: no limit. Else decoding refuses a frame with more bytes of values (PITH_ERR_LIMIT). */
     uint64_t max_output_bytes;
 } pith_env;
 
@@ -235,18 +255,20 @@ enum {
 };
 
 typedef struct pith_codec_info {
+    size_t size;
     uint32_t id; /* as in frames */
     uint32_t revision;
     uint32_t traits;
-    uint32_t dtypes; /* bit d set: takes dtype number d */
-    const char *name;
+    uint32_t dtypes;  /* bit d set: takes dtype number d */
+    const char *name; /* static, as all text of this struct and the next */
     const char *summary;
 } pith_codec_info;
 
-/* Of a key: it has an effect on states and caches, none on a frame by itself. */
+/* Of a key: it has an effect on streams and caches, none on a frame by itself. */
 enum { PITH_KEY_STREAM = 0x1 };
 
 typedef struct pith_key_info {
+    size_t size;
     const char *name;
     const char *values; /* readable: "2,3,4,6,8" or "nearest|stochastic" */
     const char *summary;
@@ -266,20 +288,19 @@ enum { PITH_SPEC_MAX = 256 };
 PITH_NODISCARD PITH_API pith_status pith_spec_check(const char *spec, char *text, size_t cap,
                                                     pith_error *error);
 
-/* ---- Layouts --------------------------------------------------------------------------------
- * Zero every field you do not set, and set size = sizeof(pith_layout). Size rule as pith_env. */
+/* ---- Layouts --------------------------------------------------------------------------------*/
 /* Flags. Encode with an external base looks whether that is still what the last call left (see
  * pith_encode): at a sample, the first 64 bytes of every 12352 of a block, which costs one to three
  * hundredths of the time. A tensor that was loaded, swapped or updated in place shows there; a
  * change between the samples does not, and the receivers find it at the step after, as they do all
- * with TRUST, which leaves the look out. CHECK looks at every byte, of a base inside of the state,
- * too, for a fifth to a quarter of wdiff's time. The state has 8 bytes more per block. Plans that
- * differ in these two alone load each other's saved states, but do not take each other's states
- * (PITH_ERR_STATE). With base_hash=off nothing is looked at. PITH_ERR_ARG: both.
- * PITH_ERR_UNSUPPORTED: CHECK without a base or with base_hash=off, TRUST without EXTERNAL_BASE. */
+ * with TRUST, which leaves the look out. CHECK looks at every byte, of a base inside of the stream,
+ * too, for a fifth to a quarter of wdiff's time. The stream has 8 bytes more per block. Streams of
+ * plans that differ in these two alone load what the other saved. With base_hash=off nothing is
+ * looked at. PITH_ERR_ARG: both. PITH_ERR_UNSUPPORTED: CHECK without a base or with base_hash=off,
+ * TRUST without EXTERNAL_BASE. */
 enum {
     PITH_LAYOUT_CHECKSUMS = 0x1,     /* a checksum per block, in every frame */
-    PITH_LAYOUT_EXTERNAL_BASE = 0x2, /* the base lies in caller memory: pith_state_bind_base */
+    PITH_LAYOUT_EXTERNAL_BASE = 0x2, /* the base lies in caller memory: pith_stream_bind_base */
     PITH_LAYOUT_CHECK_BASE = 0x4,    /* encode compares every byte of the base, see above */
     PITH_LAYOUT_TRUST_BASE = 0x8     /* encode does not look whether the base was changed */
 };
@@ -324,115 +345,176 @@ enum { PITH_SOURCE_MAX = 1048576 };
 
 /* ---- Plans ----------------------------------------------------------------------------------*/
 typedef struct pith_plan pith_plan;
-typedef struct pith_state pith_state;
+typedef struct pith_work pith_work;
+typedef struct pith_stream pith_stream;
 
-/* Parse, check, size, and allocate the plan with its workspace. On failure *plan is NULL.
- * error may be NULL. */
-PITH_NODISCARD PITH_API pith_status pith_plan_create(pith_plan **plan, const char *spec,
+/* Parse, check, size, and allocate the plan: spec, layout, env (NULL: defaults; its allocator must
+ * outlive the plan). Nothing in a plan changes afterwards: any number of threads, works and streams
+ * use it at once, and one plan serves all tensors of a shape. On failure *plan is NULL. */
+PITH_NODISCARD PITH_API pith_status pith_plan_create(const pith_plan **plan, const char *spec,
                                                      const pith_layout *layout, const pith_env *env,
                                                      pith_error *error);
-/* NULL is allowed. */
-PITH_API void pith_plan_destroy(pith_plan *plan);
-/* Why the last call with this plan failed. */
-PITH_API pith_error pith_plan_error(const pith_plan *plan);
+/* Ends with the last stream and cache of the plan. NULL is allowed. */
+PITH_API void pith_plan_destroy(const pith_plan *plan);
 
 typedef struct pith_sizes {
-    uint64_t slot_bytes;      /* largest frame that pith_encode makes of any slot, the key frames
-                                 of key_every=N included: the stride to give slots in a buffer */
-    uint64_t key_bytes;       /* largest key frame, which pith_encode_key makes: may be more than
-                                 slot_bytes (wdiff); 0 when the codec has none */
-    uint64_t workspace_bytes; /* allocated inside the plan */
-    uint64_t state_bytes;     /* memory to give pith_state_init; 0: the codec keeps no state */
-    uint64_t save_bytes;      /* size of pith_state_save's output */
-    uint64_t alignment;       /* that lets encode and decode take their fast path; any works */
+    size_t size;
+    uint64_t slot_bytes;   /* largest frame that pith_encode makes of any slot at any step: the
+                              stride to give slots in a buffer, and a capacity that suffices. With
+                              key_every=N key frames are among them */
+    uint64_t frame_bytes;  /* the largest that is no key frame: with key_every=N all but every Nth
+                              step have room in this (pith_plan_is_key) */
+    uint64_t key_bytes;    /* largest key frame: may be more than the others (wdiff); 0: the plan
+                              makes none */
+    uint64_t stream_bytes; /* memory to give pith_stream_init */
+    uint64_t save_bytes;   /* of pith_stream_save's output */
+    uint64_t alignment;    /* of tensors and frames, in bytes, that lets encode and decode take
+                              their fast path; any works */
     uint64_t slots;
     uint32_t fixed; /* 1: every frame has exactly pith_plan_frame_bytes of its slot */
 } pith_sizes;
-PITH_API void pith_plan_sizes(const pith_plan *plan, pith_sizes *out);
+PITH_API pith_status pith_plan_sizes(const pith_plan *plan, pith_sizes *out);
 /* First element and element count of a slot. PITH_ERR_ARG past the last. */
 PITH_API pith_status pith_plan_slot(const pith_plan *plan, uint64_t slot, uint64_t *first,
                                     uint64_t *count);
 /* Bytes of the slot's frame (exact when sizes.fixed, else an upper bound that always suffices),
  * of a key frame when key is not 0. */
 PITH_API uint64_t pith_plan_frame_bytes(const pith_plan *plan, uint64_t slot, int key);
-/* Key, stream id and step of the random bits of a plan without a base (with one, the state has
- * them). Defaults 0. Ranks that round independently (round=stochastic) take different stream ids.
- * The step is also the one that pith_state_rollback speaks of. */
-PITH_API void pith_plan_set_random(pith_plan *plan, uint64_t seed, uint32_t stream, uint64_t step);
-/* round=antithetic: rank r of N with one seed, stream id and step rounds by frac(u + r/N), so that
- * the errors of the N frames cancel in their sum. Defaults 0 of 1. PITH_ERR_ARG unless rank < ranks
- * and ranks <= 65536. */
-PITH_API pith_status pith_plan_set_ranks(pith_plan *plan, uint32_t rank, uint32_t ranks);
 /* 1 when the encoder makes step `step` a key frame by the spec's own rule (key_every=N). */
 PITH_API int pith_plan_is_key(const pith_plan *plan, uint64_t step);
-
 /* The canonical spec of the plan, as pith_spec_check writes it. */
 PITH_NODISCARD PITH_API pith_status pith_plan_spec(const pith_plan *plan, char *text, size_t cap);
-/* The layout the plan was made for; set out->size first, as for pith_plan_create. Without
- * slot_counts (pith_plan_slot tells them) and exempt ranges. */
+/* The layout the plan was made for, without slot_counts (pith_plan_slot tells them) and exempt
+ * ranges. */
 PITH_NODISCARD PITH_API pith_status pith_plan_layout(const pith_plan *plan, pith_layout *out);
 /* A number that is equal for two plans where each takes the other's frames, on every machine: ranks
  * compare it once, at setup, instead of meeting PITH_ERR_MISMATCH in their first step. What only
  * encoders differ in (rounding, search, effort) does not count. */
 PITH_API uint64_t pith_plan_fingerprint(const pith_plan *plan);
 
-/* ---- State ----------------------------------------------------------------------------------
- * What a stream remembers, per slot.
- * With a base: the base, its identity, the next step. Sender and receivers that start from one base
- * and apply the same frames hold bit-identical bases after every step.
- * To mend a stream whose receiver answers PITH_ERR_STEP (a frame was lost) or PITH_ERR_BASE: send
- * it a frame of pith_encode_key, or give both sides one base and step with pith_state_set_base.
- * Plans of one spec and layout take each other's states.
- * Without (grad): the counters and, when the spec says ef=full or ef=ema, what encoding lost so far
- * (the residual, two copies of 4 bytes an element, kept as the codec sees it: rotated). Encoding
- * adds it to the values and keeps what is lost now; where that is not finite the residual stays. */
+/* ---- Work -----------------------------------------------------------------------------------
+ * What a call needs besides its arguments: scratch memory, threads, a place for the text of an
+ * error. One for each thread that calls; thousands of streams and caches share it, of any plans
+ * that it is large enough for. It remembers nothing that a result depends on. */
 
-/* Build a state in caller memory of sizes.state_bytes, any alignment. The base or residual is all
- * +0, the steps 0. *state points into memory; nothing needs to be freed. */
-PITH_NODISCARD PITH_API pith_status pith_state_init(pith_plan *plan, void *memory, size_t bytes,
-                                                    pith_state **state);
-/* As after pith_state_init, counters and random key included. An external base is set to +0. */
-PITH_NODISCARD PITH_API pith_status pith_state_reset(pith_plan *plan, pith_state *state);
-/* Error feedback: take back what encoding step `step` (pith_plan_set_random) did to the residuals,
- * in every slot whose last encode was of that step: for steps that a trainer throws away because a
- * gradient overflowed. Once per encode; a second call finds nothing to take back. Not after
- * pith_state_load, which forgets the older copy. PITH_ERR_STATE for a state with a base. */
-PITH_NODISCARD PITH_API pith_status pith_state_rollback(pith_plan *plan, pith_state *state,
-                                                        uint64_t step);
+/* Bytes of a work with which calls of any of these plans run on `threads` threads (pith_env; 0
+ * is 1); UINT64_MAX when that does not fit in 64 bits. */
+PITH_API uint64_t pith_work_bytes(const pith_plan *const *plans, size_t count, uint32_t threads);
+/* Build a work in memory of the caller's, of any alignment; it needs not be freed. env (NULL:
+ * defaults) is copied. Larger memory serves larger plans: a call of a plan for which it is too
+ * small answers PITH_ERR_SPACE. */
+PITH_NODISCARD PITH_API pith_status pith_work_init(void *memory, size_t bytes, const pith_env *env,
+                                                   pith_work **work, pith_error *error);
+/* Why the last call with this work failed: kept in the work until its next call. */
+PITH_API const pith_error *pith_work_error(const pith_work *work);
+
+/* ---- Streams --------------------------------------------------------------------------------
+ * What one end of a sequence of frames remembers, slot by slot. Every call takes one, whatever the
+ * codec. It lies in memory of the caller's and needs not be freed.
+ *
+ * Steps. Each slot has the step of its next frame. It grows by one with every successful encode
+ * and, with a base, with every successful decode. Random bits, schedules of bounds and key_every
+ * depend on it, and so ranks that must draw alike (round=antithetic) have to agree on it: after a
+ * step that not all of them took, pith_stream_set_step.
+ *
+ * With a base: the base, its hash, the next step. Sender and receivers that start from one base
+ * and apply the same frames hold bit-identical bases after every step. To mend a stream whose
+ * receiver answers PITH_ERR_STEP (a frame was lost) or PITH_ERR_BASE: send it a key frame
+ * (PITH_KEY_FRAME), or give both sides one base and step with pith_stream_set_base.
+ *
+ * Error feedback (grad with ef=full or ef=ema:W): what encoding lost so far (the residual, two
+ * copies of 4 bytes an element, kept as the codec sees it: rotated). Encoding adds it to the values
+ * and keeps what is lost now; where that is not finite the residual stays.
+ *
+ * One call at a time. A call marks the streams that it may change and takes the marks away when it
+ * returns; a second call, from another thread or from inside a runner, answers PITH_ERR_BUSY and
+ * changes nothing. Calls that take a `const pith_stream *` mark nothing, so that they may run side
+ * by side; what they find marked they answer with PITH_ERR_BUSY, and nothing must change the stream
+ * until they return. Where a thread died inside a call the mark stays: pith_stream_unlock. */
+typedef struct pith_stream_options {
+    size_t size;
+    /* Of the random bits, which depend on (seed, rng_stream, step, element within the slot) only.
+     * Ranks that round independently (round=stochastic) take different rng_stream. Only the
+     * encoder's matter. */
+    uint64_t seed;
+    uint32_t rng_stream;
+    /* round=antithetic: rank r of N with one seed, rng_stream and step rounds by frac(u + r/N), so
+     * that the errors of the N frames cancel in their sum. 0 of 0 is 0 of 1; rank < ranks <=
+     * 65536. */
+    uint32_t rank, ranks;
+    uint64_t step; /* of every slot's first frame */
+} pith_stream_options;
+
+/* Build a stream in memory of sizes.stream_bytes, any alignment. The base or residual is all +0.
+ * options may be NULL. The plan is kept: it must outlive the stream. */
+PITH_NODISCARD PITH_API pith_status pith_stream_init(const pith_plan *plan, void *memory,
+                                                     size_t bytes,
+                                                     const pith_stream_options *options,
+                                                     pith_stream **stream, pith_error *error);
+PITH_API const pith_plan *pith_stream_plan(const pith_stream *stream);
+/* Take away the mark of a call that never returned, since its thread was killed. Only where no call
+ * is using the stream any more. Slots that the call was working on answer PITH_ERR_STATE, where
+ * they have a base, until a key frame, pith_stream_load, _set_base, _bind_base or _reset. */
+PITH_API void pith_stream_unlock(pith_stream *stream);
+/* As after pith_stream_init with the stream's options. An external base is set to +0. */
+PITH_NODISCARD PITH_API pith_status pith_stream_reset(pith_work *work, pith_stream *stream);
+/* Take back what encoding step `step` did, in every slot whose last encode was of that step: its
+ * step, and what it did to the residual: for steps that a trainer throws away because a gradient
+ * overflowed. Once per encode; a second call finds nothing to take back, and so does one after
+ * pith_stream_load. Counters stay. PITH_ERR_STATE for a stream with a base. */
+PITH_NODISCARD PITH_API pith_status pith_stream_rollback(pith_work *work, pith_stream *stream,
+                                                         uint64_t step);
+/* The step of the slot's next frame. */
+PITH_NODISCARD PITH_API pith_status pith_stream_set_step(pith_work *work, pith_stream *stream,
+                                                         uint64_t slot, uint64_t step);
+PITH_API uint64_t pith_stream_step(const pith_stream *stream, uint64_t slot);
+/* Seed, rng_stream, rank and ranks from now on, as in the options, whose step is not used. */
+PITH_NODISCARD PITH_API pith_status pith_stream_set_random(pith_work *work, pith_stream *stream,
+                                                           const pith_stream_options *options);
 /* PITH_LAYOUT_EXTERNAL_BASE: use the caller's memory, dense, of the layout's whole element count
- * in the base dtype (a framework's live parameters), as the base. It is read, its identity taken,
+ * in the base dtype (a framework's live parameters), as the base. It is read, its hash taken,
  * and from then on written by encode and decode. It must stay alive and unchanged by others
- * between calls: encode looks at a sample (PITH_LAYOUT_CHECK_BASE), pith_state_verify at all. */
-PITH_NODISCARD PITH_API pith_status pith_state_bind_base(pith_plan *plan, pith_state *state,
-                                                         void *base, uint64_t step);
+ * between calls: encode looks at a sample (PITH_LAYOUT_CHECK_BASE), pith_stream_verify at all. */
+PITH_NODISCARD PITH_API pith_status pith_stream_bind_base(pith_work *work, pith_stream *stream,
+                                                          void *base, uint64_t step);
 /* Set the base of all slots from a view of the whole tensor (converted to the base dtype by round
  * to nearest even) and the next step. */
-PITH_NODISCARD PITH_API pith_status pith_state_set_base(pith_plan *plan, pith_state *state,
-                                                        const pith_view *view, uint64_t step);
+PITH_NODISCARD PITH_API pith_status pith_stream_set_base(pith_work *work, pith_stream *stream,
+                                                         const pith_view *view, uint64_t step);
 /* Copy the base of one slot (view count = the slot's) or of all (view count = whole count) out,
  * converted to the view's float dtype by round to nearest even. */
-PITH_NODISCARD PITH_API pith_status pith_state_get_base(pith_plan *plan, const pith_state *state,
-                                                        uint64_t slot, const pith_view *view);
+PITH_NODISCARD PITH_API pith_status pith_stream_get_base(pith_work *work, const pith_stream *stream,
+                                                         uint64_t slot, const pith_view *view);
 /* Hash of a slot's base (doc/FORMAT.md, section 2.4): equal on every replica. */
-PITH_API uint64_t pith_state_identity(const pith_state *state, uint64_t slot);
-/* The step the slot's next frame will have; without a base, one more than the last encoded. */
-PITH_API uint64_t pith_state_step(const pith_state *state, uint64_t slot);
-/* Key and stream id of the random bits of stochastic rounding. Bits depend on (seed, step, stream,
- * element within the slot) only. Defaults 0 and 0. Only the encoder's matter. */
-PITH_API void pith_state_set_random(pith_state *state, uint64_t seed, uint32_t stream);
-/* Re-read the base and compare identities: PITH_ERR_BASE when memory changed,
- * PITH_ERR_UNSUPPORTED with base_hash=off. */
-PITH_NODISCARD PITH_API pith_status pith_state_verify(pith_plan *plan, const pith_state *state);
+PITH_API uint64_t pith_stream_base_hash(const pith_stream *stream, uint64_t slot);
+/* Re-read the base and compare hashes: PITH_ERR_BASE when memory changed, PITH_ERR_UNSUPPORTED
+ * with base_hash=off, PITH_ERR_STATE without a base. */
+PITH_NODISCARD PITH_API pith_status pith_stream_verify(pith_work *work, const pith_stream *stream);
+/* The residual of elements [first, first + view count) of the tensor taken flat, as values: for
+ * frameworks that cut their buckets anew, which read the residual of the old stream and write it to
+ * the new one. get rounds to the view's dtype (f32, bf16, f16). set replaces the range and makes
+ * the slots it touches forget the older copy (pith_stream_rollback). A residual that is kept
+ * rotated (grad, rotate=H) is rotated back by get, and set rotates the whole blocks of H elements
+ * that the range touches: each way rounds every element to f32 log2(H) times, an error of at most
+ * log2(H) * 2^-24 of the root of the sum of squares of its block. set answers PITH_ERR_ARG for a
+ * value that is not finite; then, and in other failures, nothing changed. PITH_ERR_STATE for a
+ * stream without error feedback. Exempt elements have no residual of their own. */
+PITH_NODISCARD PITH_API pith_status pith_stream_get_residual(pith_work *work,
+                                                             const pith_stream *stream,
+                                                             uint64_t first, const pith_view *view);
+PITH_NODISCARD PITH_API pith_status pith_stream_set_residual(pith_work *work, pith_stream *stream,
+                                                             uint64_t first, const pith_view *view);
 /* Serialise everything, base included, into sizes.save_bytes bytes, the same on every machine. */
-PITH_NODISCARD PITH_API pith_status pith_state_save(pith_plan *plan, const pith_state *state,
-                                                    void *dst, size_t cap, size_t *written);
-/* Inverse of save, into an initialised state (external base: bound). Any bytes are safe. On
- * failure the state is as before. */
-PITH_NODISCARD PITH_API pith_status pith_state_load(pith_plan *plan, pith_state *state,
-                                                    const void *src, size_t bytes);
+PITH_NODISCARD PITH_API pith_status pith_stream_save(pith_work *work, const pith_stream *stream,
+                                                     void *dst, size_t cap, size_t *written);
+/* Inverse of save, into an initialised stream (external base: bound) of a plan of the same spec and
+ * layout. Any bytes are safe. On failure the stream is as before. */
+PITH_NODISCARD PITH_API pith_status pith_stream_load(pith_work *work, pith_stream *stream,
+                                                     const void *src, size_t bytes);
 
 typedef struct pith_stats {
-    uint64_t frames; /* encoded, decoded or reduced with this state */
+    size_t size;
+    uint64_t frames; /* encoded, decoded or reduced with this stream */
     uint64_t key_frames;
     uint64_t saturated; /* results that overflowed (the base dtype; without a base, f32) and were
                            set to its largest value */
@@ -442,111 +524,128 @@ typedef struct pith_stats {
     uint64_t nonzero; /* act: values that do not decode to 0; embed: those of rows coded in full; of
                            encodes; not saved */
 } pith_stats;
-PITH_API void pith_state_stats(const pith_state *state, pith_stats *out);
+PITH_API pith_status pith_stream_stats(const pith_stream *stream, pith_stats *out);
 
-/* ---- Encode and decode with a plan ----------------------------------------------------------
- * A view is either the slot's piece (count = the slot's) or the whole tensor (count = the
- * layout's, the slot is taken out of it). Plans with a base need a state, and so does encoding with
- * error feedback; other grad calls, and those of codecs with a bound, take one or NULL; other plans
- * take NULL.
+/* ---- Items: encode and decode ---------------------------------------------------------------
+ * A call takes a list of items: one tensor, or the 300 parameters of a bucket. The arguments of all
+ * are checked first: where one is not what its text allows, every item has that status, and nothing
+ * changed in any.
+ * Then every item is worked on, whatever becomes of the others, and has a status of its own. The
+ * call's status is that of the lowest item that failed, of which pith_work_error speaks: its number
+ * is there (PITH_ERR_RUNNER where the runner failed; items it did not reach have that status). A
+ * work with threads uses them across items and within large ones; results do not depend on that.
+ *
+ * Several items may be slots of one stream, but no slot may come twice (PITH_ERR_ARG), except with
+ * PITH_ADD, which only reads what the stream's plan says. A view is
+ * either the slot's piece (count = the slot's) or the whole tensor (count = the layout's, the slot
+ * is taken out of it).
  *
  * Whose frame it is. A frame does not carry the number of its slot: ends number slots as they need
  * (what one rank sends as piece 3 is another's piece 0), and pages move. Every call that decodes
  * compares what a frame does say with its slot: the codec and its parameters, dtypes, element
  * count, shape of blocks and exempt ranges (PITH_ERR_MISMATCH); with a base also the step
- * (PITH_ERR_STEP) and, unless base_hash=off, the identity of the slot's base (PITH_ERR_BASE), which
+ * (PITH_ERR_STEP) and, unless base_hash=off, the hash of the slot's base (PITH_ERR_BASE), which
  * differs wherever the bases of two slots do. Beyond that a frame of another slot of the same
  * element count is a good frame, and its values are the result; so is a key frame of any such slot.
  * That each frame reaches its slot is the caller's to see to: by place where frames stand in one
  * buffer, by what its messages say where they travel. pith_mpi.h does so for its own. */
+typedef struct pith_item {
+    size_t size; /* the same in all items of a list */
+    pith_stream *stream;
+    uint64_t slot;
+    pith_view view;     /* the values: read by encode, written by decode */
+    void *frame;        /* written by encode, read by decode */
+    size_t capacity;    /* encode: bytes that may be written to frame */
+    size_t length;      /* of the frame: set by encode (0 on failure), given to decode */
+    pith_status status; /* set by the call, unless it refuses its own arguments: flags, the list's
+                           sizes, a work that is busy */
+} pith_item;
 
-/* Encode one slot and, with a base, advance the state: base := what receivers will hold, step + 1.
- * On failure *written is 0 and dst unspecified; the state is unchanged when the status is one of
- * the caller's arguments (-1..-19); after any other the slot's base is invalid, see pith_decode.
- * With a base cap must be at least pith_plan_frame_bytes (of a key frame, for steps that
- * key_every=N makes one), also for a frame that turns out shorter; psnr and nmse
- * make several frames, of which the last may fit where an earlier one did not. Never writes past
- * cap. dst must overlap neither the view nor the state, which is not checked.
+enum {
+    PITH_KEY_FRAME = 0x1, /* encode: key frames, the exact new base, from which a late joiner
+                             starts. Only for streams with a base */
+    PITH_ADD = 0x2        /* decode: view += decoded */
+};
+
+/* Encode one slot for each item and advance its stream: step + 1 and, with a base, base := what
+ * receivers will hold. flags: PITH_KEY_FRAME or 0.
+ * An item that fails has length 0 and an unspecified frame; its stream is unchanged when the status
+ * is one of the caller's arguments (-1..-19); after any other a slot's base is invalid, see
+ * pith_decode.
+ * With a base, capacity must be at least pith_plan_frame_bytes (of a key frame, for steps that
+ * key_every=N makes one), also for a frame that turns out shorter; psnr and nmse make several
+ * frames, of which the last may fit where an earlier one did not. Never writes past capacity. A
+ * frame must overlap neither a view nor a stream, which is not checked.
  * PITH_ERR_BASE: others have changed the base since the last call (PITH_LAYOUT_CHECK_BASE says when
  * that is looked for); there is no frame to send. Blocks are compared one by one, each before it is
  * written, so none that was found changed has been written to. The error's offset is the number in
  * the slot of the first such block. With one thread the blocks before it hold what receivers would
  * have held, and from it on all are as they were found; with several, blocks behind it may have
  * been written as well. Where none was written (always when every block is found changed), the
- * state is as before: put the base back as it was and encode again. Else the slot is invalid. To go
- * on from either: pith_encode_key, which looks at no base and after which all replicas hold the
- * values in the base dtype; or pith_state_bind_base or _set_base, at every replica, with one base
+ * stream is as before: put the base back as it was and encode again. Else the slot is invalid. To
+ * go on from either: PITH_KEY_FRAME, which looks at no base and after which all replicas hold the
+ * values in the base dtype; or pith_stream_bind_base or _set_base, at every replica, with one base
  * and step. Key frames are never refused this way, nor are frames to decode: a receiver whose base
  * was changed takes the next frame and is refused the one after it. */
-PITH_NODISCARD PITH_API pith_status pith_encode(pith_plan *plan, pith_state *state,
-                                                const pith_view *view, uint64_t slot, void *dst,
-                                                size_t cap, size_t *written);
-/* The same, but always a key frame: the exact new base, from which a late joiner starts. Only for
- * plans with a base. cap: at least pith_plan_frame_bytes(plan, slot, 1), which is at most
- * sizes.key_bytes. */
-PITH_NODISCARD PITH_API pith_status pith_encode_key(pith_plan *plan, pith_state *state,
-                                                    const pith_view *view, uint64_t slot, void *dst,
-                                                    size_t cap, size_t *written);
-/* Encode several slots of the whole tensor into one send buffer: the frame of slot slots[k], or of
- * slot k when slots is NULL, at dst + k * sizes.slot_bytes, its bytes in lengths[k]. cap is at
- * least count * sizes.slot_bytes. Bytes between a frame's end and the next place are left as they
- * are. On failure the slots before the failing one have been encoded. The order of places is known
- * to the caller only: frames do not say which slot they are of. */
-PITH_NODISCARD PITH_API pith_status pith_encode_slots(pith_plan *plan, pith_state *state,
-                                                      const pith_view *view, const uint64_t *slots,
-                                                      uint64_t count, void *dst, size_t cap,
-                                                      size_t *lengths);
+PITH_NODISCARD PITH_API pith_status pith_encode(pith_work *work, pith_item *items, size_t count,
+                                                uint32_t flags);
+/* Decode a frame for each item, which is compared with its slot as far as the frame says it (see
+ * above: Whose frame it is). Bytes after the frame's end are ignored (a slot may be longer than its
+ * frame). With a base: the frame must be the stream's next step for the slot and against the same
+ * base (a key frame is always accepted); the stream's base is updated and the new base is written
+ * to view, which may have dtype PITH_NONE: only the stream moves on. The view's dtype is the
+ * layout's dtype or, for wdiff and grad, any of f32, bf16, f16; the view must not overlap the base.
+ * Before PITH_ERR_MISMATCH, _STEP, _BASE, _LIMIT and block checksum errors nothing is written. A
+ * failure while the base is being written (damage in blocks without checksums, a key frame whose
+ * content is not what it declares, a failing runner) leaves it invalid: the slot then answers
+ * PITH_ERR_STATE until a key frame, pith_stream_load, _set_base, _bind_base or _reset.
+ *
+ * With PITH_ADD: view := view + decoded difference, rounded once to the view's dtype by the
+ * sequence that decoding uses for its base. The stream says what is expected and does not change;
+ * its own base and step are not looked at (one with an external base need have none bound). The
+ * view is the base: its dtype must be the frame's base dtype, and its hash is computed and compared
+ * first (one more read of it). A key frame replaces the view. Without a base: view + decoded value,
+ * in f32, float dtypes only. */
+PITH_NODISCARD PITH_API pith_status pith_decode(pith_work *work, pith_item *items, size_t count,
+                                                uint32_t flags);
 /* The order in which an exchange inside nodes sends: slots[j * nodes + m] := m * per_node + j, the
  * slot of local rank j on node m where ranks are numbered node by node. With the arguments swapped:
  * for ranks numbered the other way. slots has nodes * per_node entries. */
 PITH_API void pith_slot_order(uint64_t nodes, uint64_t per_node, uint64_t *slots);
-/* Decode a frame of this plan's slot, which is compared as far as the frame says it (see above:
- * Whose frame it is). Bytes after the frame's end are ignored (a slot may be longer than its
- * frame). With a base: the frame must be the state's next step for the slot and of the same base
- * identity (a key frame is always accepted); the state's base is updated and the new base is
- * written to view, which may be NULL. The view's dtype is the layout's dtype or, for wdiff and
- * grad, any of f32, bf16, f16; the view must not overlap the base.
- * Before PITH_ERR_MISMATCH, _STEP, _BASE, _LIMIT and block checksum errors nothing is written. A
- * failure while the base is being written (damage in blocks without checksums, a key frame whose
- * content is not what it declares, a failing runner) leaves it invalid: the slot then answers
- * PITH_ERR_STATE until a key frame, pith_state_load, _set_base, _bind_base or _reset. */
-PITH_NODISCARD PITH_API pith_status pith_decode(pith_plan *plan, pith_state *state, uint64_t slot,
-                                                const void *frame, size_t bytes,
-                                                const pith_view *view);
-/* view := view + decoded difference, rounded once to the view's dtype by the sequence that
- * pith_decode uses for its base, without a state. The view (whole or piece) is the base: its dtype
- * must be the frame's base dtype, and its identity is computed and compared first (one more read
- * of it). A key frame replaces the view. For codecs without a base: view + decoded value, in f32,
- * float dtypes only. */
-PITH_NODISCARD PITH_API pith_status pith_decode_add(pith_plan *plan, uint64_t slot,
-                                                    const void *frame, size_t bytes,
-                                                    const pith_view *view);
-/* view := scale * (decode(frames[0]) + ... + decode(frames[count-1])), each f32, added in that
- * order, multiplied once (scale 1 leaves the sum as it is), rounded once to the view's dtype (f32,
- * bf16 or f16). Rotated frames (grad) are added as they are coded, rotated back once, then
- * multiplied. Frames without a base only; lengths[i] are their bytes. All frames must be of this
- * plan's slot, which is compared as far as frames say it (see Whose frame it is). A NaN or infinity
- * in any frame reaches the sum, which may itself become infinite; NaN is canonical. state: as for
- * pith_decode. The view must not overlap the frames, each of which is checked before anything is
- * written. */
-PITH_NODISCARD PITH_API pith_status pith_reduce(pith_plan *plan, pith_state *state, uint64_t slot,
-                                                const void *const *frames, const size_t *lengths,
-                                                size_t count, float scale, const pith_view *view);
-/* The same sum, in f32, encoded as slot out_slot of plan `out` (layout dtype f32, no base, the same
- * element count and exempt ranges in the slot) without writing the tensor in between. When both
- * plans rotate alike (rotate and signs equal) the sum is coded as it is, without rotating back and
- * forth. out_state: as for pith_encode with `out`; it owns the residual of this second hop. `out`
- * is another plan than `plan`, and dst overlaps none of the frames (PITH_ERR_ARG). Both calls take
- * fixed-rate frames only. */
-PITH_NODISCARD PITH_API pith_status pith_reduce_encode(pith_plan *plan, pith_state *state,
-                                                       uint64_t slot, const void *const *frames,
-                                                       const size_t *lengths, size_t count,
-                                                       float scale, pith_plan *out,
-                                                       pith_state *out_state, uint64_t out_slot,
-                                                       void *dst, size_t cap, size_t *written);
+
+/* A sum of frames of one slot: scale * (decode(frames[0]) + ... + decode(frames[count-1])), each
+ * f32, added in that order, multiplied once (scale 0 stands for 1; 1 leaves the sum as it is). */
+typedef struct pith_sum {
+    size_t size;         /* the same in all sums of a list */
+    pith_stream *stream; /* whose frames they are; it counts them, and nothing else changes */
+    uint64_t slot;
+    const void *const *frames; /* none overlaps what is written */
+    const size_t *lengths;
+    size_t count;
+    float scale;
+    pith_view view;     /* pith_reduce: where the sum goes. Not used by pith_reduce_encode */
+    pith_status status; /* set by pith_reduce */
+} pith_sum;
+
+/* For each sum: view := sum, rounded once to the view's dtype (f32, bf16 or f16). Rotated frames
+ * (grad) are added as they are coded, rotated back once, then multiplied. Fixed-rate frames without
+ * a base only. All frames must be of the sum's slot, which is compared as far as frames say it (see
+ * Whose frame it is). A NaN or infinity in any frame reaches the sum, which may itself become
+ * infinite; NaN is canonical. Each frame is checked before anything is written to the view. */
+PITH_NODISCARD PITH_API pith_status pith_reduce(pith_work *work, pith_sum *sums, size_t count);
+/* The same sums, in f32, sum i encoded as item i (layout dtype f32, no base, the same element count
+ * and exempt ranges in the slot; its view is not used) without writing the tensor in between. When
+ * both plans rotate alike (rotate and sign_seed equal) the sum is coded as it is, without rotating
+ * back and forth. The item's stream owns the residual and the steps of this second hop, and is
+ * another than the sum's; item i has the status, of either side. Both sides take fixed-rate frames
+ * only. The frame that is written overlaps none of its sum (PITH_ERR_ARG), nor of
+ * other sums, which is not checked. */
+PITH_NODISCARD PITH_API pith_status pith_reduce_encode(pith_work *work, const pith_sum *sums,
+                                                       pith_item *items, size_t count);
 
 /* ---- Frames ---------------------------------------------------------------------------------*/
 typedef struct pith_info {
+    size_t size;
     uint64_t frame_bytes;  /* header and payload: where the next frame of a stream begins */
     uint64_t header_bytes; /* with sections */
     uint64_t count;        /* elements */
@@ -560,9 +659,9 @@ typedef struct pith_info {
     uint32_t codec;      /* id */
     uint32_t revision;
     uint32_t block_log2;
-    uint32_t stream; /* id of the random bits */
+    uint32_t rng_stream; /* id of the random bits */
     uint8_t is_key, has_step, has_base_hash, has_checksums;
-    const char *codec_name;
+    const char *codec_name;   /* static */
     char spec[PITH_SPEC_MAX]; /* canonical; the keys that a frame records */
     const void *source;       /* pith_layout.source, inside the frame; NULL when absent */
     size_t source_bytes;
@@ -591,14 +690,17 @@ PITH_NODISCARD PITH_API pith_status pith_verify(const void *frame, size_t length
                                                 const pith_env *env, pith_error *error);
 
 /* ---- One-shot calls -------------------------------------------------------------------------
- * Stateless; they allocate what they need through env and free it. base is NULL or a view of the
- * same count. A base is compared by identity before anything is written. */
-/* Bound on pith_compress's output for this view. */
-PITH_NODISCARD PITH_API pith_status pith_compress_bound(const char *spec, const pith_layout *layout,
-                                                        uint64_t *bytes, pith_error *error);
-/* The layout's dtype, shape and slots follow from the view; layout gives the flags and source and
- * may be NULL. An ordinary frame, never a key frame: key_every=N speaks of the steps of a stream.
- * Without a base wdiff codes the values themselves, which is no error and far less exact. */
+ * Without a stream; they allocate what they need through env and free it. base is NULL or a view
+ * of the same count. A base is compared by its hash before anything is written. */
+/* Bound on pith_compress's output for the same arguments. The views' data is not used. */
+PITH_NODISCARD PITH_API pith_status pith_compress_bound(const char *spec, const pith_view *view,
+                                                        const pith_view *base,
+                                                        const pith_layout *layout, uint64_t *bytes,
+                                                        pith_error *error);
+/* One frame of the view. layout gives flags, source and exempt ranges and may be NULL; its dtypes,
+ * shape and slots are 0 or what the views say (else PITH_ERR_ARG). An ordinary frame, never a key
+ * frame: key_every=N speaks of the steps of a stream. Without a base wdiff codes the values
+ * themselves, which is no error and far less exact. */
 PITH_NODISCARD PITH_API pith_status pith_compress(const char *spec, const pith_view *view,
                                                   const pith_view *base, const pith_layout *layout,
                                                   const pith_env *env, void *dst, size_t cap,
@@ -608,7 +710,7 @@ PITH_NODISCARD PITH_API pith_status pith_decompress(const void *frame, size_t le
                                                     const pith_view *base, const pith_env *env,
                                                     const pith_view *view, pith_error *error);
 /* Elements [first, first + view count) of the tensor taken flat; view is that range, base (when
- * the frame has one) is the whole base. Work is proportional to the blocks touched; the identity
+ * the frame has one) is the whole base. Work is proportional to the blocks touched; the hash
  * of the base, and with checksums the exempt values, are checked over all of them. */
 PITH_NODISCARD PITH_API pith_status pith_decode_range(const void *frame, size_t length,
                                                       const pith_view *base, uint64_t first,

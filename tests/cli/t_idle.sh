@@ -26,6 +26,14 @@ done
 exits 2 pith compress -C lossless:key_every=3 -o no "$F"
 exits 2 pith compress -C lossless:key_every=05 -o no "$F" # not key_every=0
 
+# Nor is there a hash to leave out where there is no base.
+exits 2 pith compress -C lossless:base_hash=off -o no "$F"
+says "'base_hash': has no effect without --base"
+exits 2 pith compress --rule '*=lossless:base_hash=off' -o no "$F"
+says "'base_hash': has no effect without --base"
+exits 0 pith compress -q -f -C lossless:base_hash=off --base "$F" -o yes "$F"
+exits 0 pith compress -q -f -C lossless:base_hash=on -o yes "$F"
+
 # A preset that caches use, what has an effect, and defaults that are spelled out.
 for spec in kv:preset=kivi4 kv:preset=kivi4,window=0 kv:entropy=zstd,block=64,effort=2 \
     kv:block=1048576,effort=1 eb:mode=ratio,effort=5 eb:effort=1 grad:ef=none \

@@ -33,7 +33,7 @@ says "pith: rule 'w?=eb:rel=0.1' matches no tensor"
 
 # A rule on a dtype the codec does not take: exact, and said.
 exits 0 pith compress --base $D/base.safetensors --rule '*=wdiff' -o f.p $D/next.safetensors
-says 'steps: the codec does not take this dtype; stored lossless'
+says 'steps: wdiff does not take dtype i64; stored lossless'
 codecs f.p
 
 # A shape that the codec does not take, and a base that it cannot use: said, and no failure.

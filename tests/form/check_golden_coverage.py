@@ -11,7 +11,7 @@ Those need no golden frame that only a refusal takes: outcomes of a statement th
 refusal, that is whose source holds one of
 
     return false   REJECT_IF   TRY   REF_CORRUPT and the other bad statuses   status == REF_OK
-    good   room    (whether a part was read, whether there was memory)
+    good   allocated   (whether a part was read, whether there was memory)
 
 A statement that also decides something else is therefore written apart from refusals. How many of
 these the bad frames of tests/golden-bad take is counted.
@@ -37,7 +37,7 @@ BAD = ROOT / "tests/golden-bad"
 TABLE = ROOT / "tests/golden/COVERAGE.txt"
 STATUS = "TRUNCATED|MAGIC|NEWER|CORRUPT|CHECKSUM|BASE|NO_BASE|LIMIT|MEMORY"
 REFUSAL = re.compile(
-    rf"return false|REJECT_IF|\bTRY\(|\bREF_({STATUS})\b|status [!=]= REF_OK|\bgood\b|\broom\b"
+    rf"return false|REJECT_IF|\bTRY\(|\bREF_({STATUS})\b|status [!=]= REF_OK|\bgood\b|\ballocated\b"
 )
 
 

@@ -19,8 +19,7 @@ run() { # quiet unless it fails
 run meson setup "$place/build" "$source" --prefix="$place/usr" --libdir=lib --buildtype=debug \
     -Dtests=false -Dbench=false -Dfuzz=none -Dcuda=disabled
 run meson install -C "$place/build"
-for file in include/pith/bounds.h include/pith/kv.h \
-    include/pith/pith.h include/pith/pith_cuda.h include/pith/version.h lib/libpith.so \
+for file in include/pith/{bounds.h,kv.h,pith.h,pith_cuda.h,version.h} lib/libpith.so \
     lib/libpith.a lib/libpith_cuda.so lib/libpith_cuda.a lib/pkgconfig/pith.pc \
     lib/pkgconfig/pith_cuda.pc bin/pith share/man/man1/pith.1; do
     [ -e "$place/usr/$file" ] || { echo "not installed: $file"; exit 1; }
@@ -48,7 +47,7 @@ run "$cc" -std=c11 -Wall -Wextra -Werror -x c - -o "$place/cuda" \
 #include <pith/pith_cuda.h>
 #include <stdio.h>
 int main(void) {
-    pith_error error = {"", 0};
+    pith_error error = {.size = sizeof error};
     const pith_status status = pith_cuda_available(0, &error);
     printf("%s: %s\n", pith_status_name(status), error.text);
     return status != PITH_ERR_UNSUPPORTED;

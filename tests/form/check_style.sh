@@ -19,7 +19,7 @@ for place in include codec gpu cli adapters bench fuzz tests tools; do
     [ -d "$place" ] && places+=("$place")
 done
 listed() { find "${places[@]}" -type f -regextype posix-extended -regex "$1" | sort; }
-mapfile -t c_files < <(listed '.*\.([ch]|cc|cu)')
+mapfile -t c_files < <(listed '.*\.([ch]|cc|cpp|hpp|cu)')
 mapfile -t scripts < <(listed '.*\.(sh|py)')
 scripts+=(dev .ci/run)
 mapfile -t others < <(listed '.*(\.def|\.md|\.1|/meson[a-z_.]*)' | grep -v '/golden')

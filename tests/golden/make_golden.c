@@ -48,7 +48,7 @@ static void put_golden(FILE *list, const char *dir, const struct golden *g) {
     context("golden %s", g->name);
     golden_make(g, &m);
     const size_t raw_bytes = m.count * pith_dtype_bytes(g->dtype);
-    void *raw = room(raw_bytes);
+    void *raw = allocate(raw_bytes);
     const pith_view out = pith_view_flat(raw, g->dtype, m.count);
     const pith_view base = pith_view_flat(m.base, g->base_dtype, m.count);
     CHECK_OK(

@@ -20,16 +20,16 @@ void mirror_pull(struct mirror *m);
 void mirror_close(struct mirror *m);
 enum { UNTOUCHED = 0x5A };
 
-/* ---- Plans and states ------------------------------------------------------------------------*/
+/* ---- Plans and streams -----------------------------------------------------------------------*/
 
 struct rig {
     struct stream cpu;
     pith_layout layout;
     uint64_t count, slots;
-    pith_cuda_plan *plan;
+    const pith_cuda_plan *plan;
     pith_cuda_sizes sizes;
-    void *table;
-    pith_cuda_state *state;           /* NULL: takes none */
+    void *plan_memory;
+    pith_cuda_stream *stream;
     uint8_t *base_host, *base_device; /* external ones */
 };
 /* False where devices do not code so. */
@@ -38,11 +38,16 @@ bool rig_open_in(struct rig *r, const char *spec, const pith_layout *layout, con
 void rig_close(struct rig *r);
 /* On both sides. */
 void rig_set_base(struct rig *r, const void *base, uint32_t dtype, uint64_t step);
-void rig_set_random(struct rig *r, uint64_t seed, uint32_t stream, uint64_t step);
-/* The bytes of the device's state, sizes.state_bytes of them; NULL without one. To be freed. */
-uint8_t *rig_state_image(const struct rig *r);
-/* The device's state is the CPU's: base or residual, steps, identities, counters, random key. */
-void rig_check_state(struct rig *r);
+void rig_set_step(struct rig *r, uint64_t slot, uint64_t step);
+/* Of all slots where there is no base. */
+void rig_set_random(struct rig *r, uint64_t seed, uint32_t rng_stream, uint64_t step);
+void rig_set_options(struct rig *r, const pith_stream_options *options);
+/* The bytes of the device's stream, sizes.stream_bytes of them. To be freed. */
+uint8_t *rig_stream_image(const struct rig *r);
+/* The device's stream is the CPU's: base or residual, steps, base hashes, counters, seed, rank. */
+void rig_check_stream(struct rig *r);
+/* The counters of the device's stream. */
+pith_stats rig_stats(struct rig *r);
 
 /* ---- Calls -----------------------------------------------------------------------------------*/
 
@@ -77,7 +82,7 @@ uint64_t *job_length(const struct job *j, uint64_t i);
 
 /* Any bytes as the frame of slot 0, to both decoders: one status (a device may also say MISMATCH or
  * UNSUPPORTED), one result, and nothing written by a decoder that refuses. Returns the device's
- * status; the states stay as they were before. */
+ * status; the streams stay as they were before. */
 pith_status rig_try(struct rig *r, const void *bytes, size_t length, size_t offset);
 
 #endif

@@ -130,13 +130,15 @@ static void test_space(void **state) {
     const pith_layout layout = shape_layout(shapes[6], PITH_F32, 0);
     struct trip t;
     struct job j;
-    context("room");
+    context("capacity");
     open_trip(&t, "eb:abs=0.01", &layout, shapes[6], GEN_NOISE, 0);
     trip_check_space(&t);
     job_open(&j, &t.r, 1, 1, PITH_F32, 0);
     j.items.workspace_bytes--;
-    CHECK_STATUS(PITH_ERR_SPACE, pith_cuda_encode(t.r.plan, NULL, &j.items, device_stream()));
-    CHECK_STATUS(PITH_ERR_SPACE, pith_cuda_decode(t.r.plan, NULL, &j.items, device_stream()));
+    CHECK_STATUS(PITH_ERR_SPACE,
+                 pith_cuda_encode(t.r.plan, t.r.stream, &j.items, 0, device_stream(), NULL));
+    CHECK_STATUS(PITH_ERR_SPACE,
+                 pith_cuda_decode(t.r.plan, t.r.stream, &j.items, 0, device_stream(), NULL));
     job_close(&j);
     trip_close(&t);
 }
@@ -159,6 +161,27 @@ static void test_refused(void **state) {
     refuses("eb:nmse=1e-6", PITH_F32);
 }
 
+/* A device would code with the plan's bound instead of one that was set in the stream. */
+static void test_set_bound(void **state) {
+    (void)state;
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 100);
+    struct rig r;
+    pith_error error = {.size = sizeof error};
+    context("a bound that was set");
+    CHECK(rig_open(&r, "eb:abs=0.1", &layout));
+    const size_t bytes = (size_t)r.sizes.stream_bytes;
+    uint8_t *const image = allocate(bytes);
+    pith_work *const work = r.cpu.work;
+    CHECK_OK(pith_stream_set_bound(work, r.cpu.stream, 0, 0.05));
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED,
+                 pith_cuda_stream_pack(r.plan, work, r.cpu.stream, image, bytes, &error));
+    CHECK(error.text[0]);
+    CHECK_OK(pith_stream_reset(work, r.cpu.stream));
+    CHECK_OK(pith_cuda_stream_pack(r.plan, work, r.cpu.stream, image, bytes, &error));
+    free(image);
+    rig_close(&r);
+}
+
 static void test_sums(void **state) {
     (void)state;
     const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 100);
@@ -169,15 +192,15 @@ static void test_sums(void **state) {
     job_open(&j, &r, 1, 1, PITH_F32, 0);
     job_open(&made, &raw, 1, 1, PITH_F32, 0);
     CHECK_STATUS(PITH_ERR_UNSUPPORTED,
-                 pith_cuda_reduce(r.plan, NULL, &j.items, 1, 1, device_stream()));
+                 pith_cuda_reduce(r.plan, r.stream, &j.items, 1, 1, device_stream(), NULL));
     CHECK_STATUS(PITH_ERR_UNSUPPORTED,
-                 pith_cuda_reduce_encode(r.plan, NULL, &j.items, 1, 1, raw.plan, NULL, &made.items,
-                                         device_stream()));
+                 pith_cuda_reduce_encode(r.plan, r.stream, &j.items, 1, 1, raw.plan, raw.stream,
+                                         &made.items, device_stream(), NULL));
     CHECK_STATUS(PITH_ERR_UNSUPPORTED,
-                 pith_cuda_reduce_encode(raw.plan, NULL, &made.items, 1, 1, r.plan, NULL, &j.items,
-                                         device_stream()));
-    CHECK_STATUS(PITH_ERR_UNSUPPORTED,
-                 pith_cuda_encode_key(r.plan, NULL, &j.items, device_stream()));
+                 pith_cuda_reduce_encode(raw.plan, raw.stream, &made.items, 1, 1, r.plan, r.stream,
+                                         &j.items, device_stream(), NULL));
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_cuda_encode(r.plan, r.stream, &j.items, PITH_KEY_FRAME,
+                                                        device_stream(), NULL));
     job_close(&made);
     job_close(&j);
     rig_close(&raw);
@@ -232,10 +255,11 @@ static void test_hostile(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_trips),   cmocka_unit_test(test_constants),
-        cmocka_unit_test(test_slots),   cmocka_unit_test(test_space),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_sums),
-        cmocka_unit_test(test_modes),   cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_trips),     cmocka_unit_test(test_constants),
+        cmocka_unit_test(test_slots),     cmocka_unit_test(test_space),
+        cmocka_unit_test(test_refused),   cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_modes),     cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_set_bound),
     };
     return cmocka_run_group_tests_name("gpu_bounded", tests, NULL, NULL);
 }

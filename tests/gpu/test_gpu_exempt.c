@@ -44,7 +44,7 @@ static void open_map(struct rig *r, struct job *j, const char *spec, size_t map,
 
 static void check_encode(struct rig *r, struct job *j) {
     const pith_view view = pith_view_flat(j->tensor.host, r->layout.dtype, r->count);
-    JOB_RUN(j, pith_cuda_encode(r->plan, r->state, &j->items, device_stream()));
+    JOB_RUN(j, pith_cuda_encode(r->plan, r->stream, &j->items, 0, device_stream(), NULL));
     for (uint64_t s = 0; s < r->slots; s++) {
         struct frame f = stream_encode(&r->cpu, &view, s, false);
         CHECK_OK(job_status(j, s));
@@ -52,7 +52,7 @@ static void check_encode(struct rig *r, struct job *j) {
         CHECK(memcmp(job_frame(j, s), f.bytes, f.length) == 0);
         free(f.bytes);
     }
-    rig_check_state(r);
+    rig_check_stream(r);
 }
 
 typedef pith_status cpu_call(struct rig *r, uint64_t slot, const uint8_t *frame, size_t length,
@@ -60,16 +60,16 @@ typedef pith_status cpu_call(struct rig *r, uint64_t slot, const uint8_t *frame,
 
 static pith_status cpu_decode(struct rig *r, uint64_t slot, const uint8_t *frame, size_t length,
                               const pith_view *view) {
-    return pith_decode(r->cpu.plan, r->cpu.state, slot, frame, length, view);
+    return decode_one(r->cpu.work, r->cpu.stream, slot, frame, length, view, 0);
 }
 static pith_status cpu_add(struct rig *r, uint64_t slot, const uint8_t *frame, size_t length,
                            const pith_view *view) {
-    return pith_decode_add(r->cpu.plan, slot, frame, length, view);
+    return decode_one(r->cpu.work, r->cpu.stream, slot, frame, length, view, PITH_ADD);
 }
 static pith_status cpu_reduce(struct rig *r, uint64_t slot, const uint8_t *frame, size_t length,
                               const pith_view *view) {
     const void *const frames[1] = {frame};
-    return pith_reduce(r->cpu.plan, r->cpu.state, slot, frames, &length, 1, 0.5f, view);
+    return reduce_one(r->cpu.work, r->cpu.stream, slot, frames, &length, 1, 0.5f, view);
 }
 
 /* The frames of `sent` as the CPU decodes them, and as the device did into j. */
@@ -80,27 +80,27 @@ static void check_values(struct rig *r, const struct job *j, cpu_call *call, uin
         CHECK_OK(job_status(j, s));
     }
     CHECK(memcmp(wanted, j->tensor.host, j->tensor.bytes) == 0);
-    rig_check_state(r);
+    rig_check_stream(r);
 }
 
 static void check_decodes(struct rig *r, const struct job *sent, uint32_t dtype) {
     struct job j;
     job_open(&j, r, r->slots, r->slots, dtype, 0);
-    uint8_t *const wanted = room(j.tensor.bytes);
+    uint8_t *const wanted = allocate(j.tensor.bytes);
     memcpy(j.frame.host, sent->frame.host, j.frame.bytes);
     memcpy(j.lengths.host, sent->lengths.host, j.lengths.bytes);
-    JOB_RUN(&j, pith_cuda_decode(r->plan, r->state, &j.items, device_stream()));
+    JOB_RUN(&j, pith_cuda_decode(r->plan, r->stream, &j.items, 0, device_stream(), NULL));
     check_values(r, &j, cpu_decode, wanted);
     uint8_t *const whole = copy_of(wanted, j.tensor.bytes);
     gen_fill(GEN_HOLES, 5, dtype, j.tensor.host, r->count);
     memcpy(wanted, j.tensor.host, j.tensor.bytes);
-    JOB_RUN(&j, pith_cuda_decode_add(r->plan, &j.items, device_stream()));
+    JOB_RUN(&j, pith_cuda_decode(r->plan, r->stream, &j.items, PITH_ADD, device_stream(), NULL));
     check_values(r, &j, cpu_add, wanted);
-    JOB_RUN(&j, pith_cuda_reduce(r->plan, r->state, &j.items, 1, 0.5f, device_stream()));
+    JOB_RUN(&j, pith_cuda_reduce(r->plan, r->stream, &j.items, 1, 0.5f, device_stream(), NULL));
     check_values(r, &j, cpu_reduce, wanted);
     memcpy(j.tensor.host, whole, j.tensor.bytes);
-    JOB_RUN(&j,
-            pith_cuda_decode_range(r->plan, r->state, &j.items, 3, r->count / 3, device_stream()));
+    JOB_RUN(&j, pith_cuda_decode_range(r->plan, r->stream, &j.items, 3, r->count / 3,
+                                       device_stream(), NULL));
     CHECK(memcmp(whole, j.tensor.host, j.tensor.bytes) == 0);
     free(whole);
     free(wanted);
@@ -131,6 +131,7 @@ static void test_calls(void **state) {
 static void check_recode(const char *spec, size_t m, uint64_t number) {
     struct rig r, out;
     struct job j, made, twice;
+    void *memory;
     open_map(&r, &j, "grad:sign_seed=3", m, PITH_F32, number);
     open_map(&out, &made, spec, m, PITH_F32, number + 1);
     gen_fill(GEN_NOISE, number, PITH_F32, j.tensor.host, r.count);
@@ -141,23 +142,26 @@ static void check_recode(const char *spec, size_t m, uint64_t number) {
         *job_length(&twice, i) = *job_length(&j, i / 2);
     }
     job_push(&made);
-    JOB_RUN(&twice, pith_cuda_reduce_encode(r.plan, r.state, &twice.items, 2, 0.5f, out.plan,
-                                            out.state, &made.items, device_stream()));
+    JOB_RUN(&twice, pith_cuda_reduce_encode(r.plan, r.stream, &twice.items, 2, 0.5f, out.plan,
+                                            out.stream, &made.items, device_stream(), NULL));
     job_pull(&made);
+    const pith_plan *const plans[2] = {r.cpu.plan, out.cpu.plan};
+    pith_work *const work = work_for(plans, 2, NULL, &memory);
     for (uint64_t s = 0; s < r.slots; s++) {
         const void *const frames[2] = {job_frame(&j, s), job_frame(&j, s)};
         const size_t lengths[2] = {(size_t)*job_length(&j, s), (size_t)*job_length(&j, s)};
-        uint8_t *const wanted = room(made.stride);
+        uint8_t *const wanted = allocate(made.stride);
         size_t length;
-        CHECK_OK(pith_reduce_encode(r.cpu.plan, r.cpu.state, s, frames, lengths, 2, 0.5f,
-                                    out.cpu.plan, out.cpu.state, s, wanted, made.stride, &length));
+        CHECK_OK(reduce_encode_one(work, r.cpu.stream, s, frames, lengths, 2, 0.5f, out.cpu.stream,
+                                   s, wanted, made.stride, &length));
         CHECK_OK(job_status(&made, s));
         CHECK(*job_length(&made, s) == length);
         CHECK(memcmp(job_frame(&made, s), wanted, length) == 0);
         free(wanted);
     }
-    rig_check_state(&r);
-    rig_check_state(&out);
+    free(memory);
+    rig_check_stream(&r);
+    rig_check_stream(&out);
     job_close(&twice);
     job_close(&made);
     job_close(&j);

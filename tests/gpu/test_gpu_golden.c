@@ -34,13 +34,16 @@ static void close_one(struct golden_file *f, struct rig *r) {
     golden_close(f);
 }
 
-/* The states before the frame, as golden_make has them. */
+/* The streams before the frame, as golden_make has them. */
 static void prepare(const struct golden *g, struct rig *r, const void *base) {
+    const pith_stream_options options = {.size = sizeof options,
+                                         .seed = 0x123456789ABCDEF,
+                                         .rng_stream = 77,
+                                         .rank = g->rank,
+                                         .ranks = g->ranks,
+                                         .step = g->step};
     if (base) rig_set_base(r, base, g->base_dtype, g->step);
-    rig_set_random(r, 0x123456789ABCDEF, 77, g->step);
-    if (!g->ranks) return;
-    CHECK_OK(pith_plan_set_ranks(r->cpu.plan, g->rank, g->ranks));
-    CHECK_OK(pith_cuda_state_set_ranks(r->plan, r->state, g->rank, g->ranks, device_stream()));
+    rig_set_options(r, &options);
 }
 
 /* ---- Good frames -----------------------------------------------------------------------------*/
@@ -51,7 +54,7 @@ static void check_decodes(const struct golden *g, const struct golden_file *f, s
     prepare(g, r, f->base);
     job_open(&j, r, 1, 1, g->dtype, offset);
     job_set_frame(&j, f->frame.bytes, f->frame.length);
-    JOB_RUN(&j, pith_cuda_decode(r->plan, r->state, &j.items, device_stream()));
+    JOB_RUN(&j, pith_cuda_decode(r->plan, r->stream, &j.items, 0, device_stream(), NULL));
     CHECK_OK(job_status(&j, 0));
     CHECK(memcmp(j.tensor.host, f->raw, f->raw_bytes) == 0);
     job_close(&j);
@@ -78,10 +81,8 @@ static void test_decode(void **state) {
 }
 
 static void encode(const struct golden *g, struct rig *r, struct job *j) {
-    if (g->key)
-        JOB_RUN(j, pith_cuda_encode_key(r->plan, r->state, &j->items, device_stream()));
-    else
-        JOB_RUN(j, pith_cuda_encode(r->plan, r->state, &j->items, device_stream()));
+    const uint32_t flags = g->key ? PITH_KEY_FRAME : 0;
+    JOB_RUN(j, pith_cuda_encode(r->plan, r->stream, &j->items, flags, device_stream(), NULL));
     CHECK_OK(job_status(j, 0));
 }
 
@@ -93,7 +94,10 @@ static void check_encodes(const struct golden *g, const struct golden_file *f, s
     prepare(g, r, m.base);
     job_open(&j, r, 1, 1, g->dtype, 0);
     memcpy(j.tensor.host, m.value, j.tensor.bytes);
-    for (int i = 0; i < g->before; i++) encode(g, r, &j);
+    for (int i = 0; i < g->before; i++) {
+        encode(g, r, &j);
+        rig_set_step(r, 0, g->step);
+    }
     encode(g, r, &j);
     CHECK(*job_length(&j, 0) == f->frame.length);
     CHECK(memcmp(j.frame.host, f->frame.bytes, f->frame.length) == 0);

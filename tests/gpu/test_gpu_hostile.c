@@ -31,10 +31,10 @@ static const struct target targets[] = {
 };
 enum { TARGETS = sizeof targets / sizeof targets[0] };
 
-/* A rig whose states stand before `frame`. */
+/* A rig whose streams stand before `frame`. */
 static void target_open(const struct target *t, struct rig *r, struct frame *frame) {
     pith_layout layout = flat_layout(t->dtype, t->base_dtype, t->count);
-    uint8_t *const value = room(t->count * 8), *const base = room(t->count * 8);
+    uint8_t *const value = allocate(t->count * 8), *const base = allocate(t->count * 8);
     const pith_view view = pith_view_flat(value, t->dtype, t->count);
     layout.flags = t->flags;
     layout.source = t->source_bytes ? source : NULL;
@@ -47,7 +47,7 @@ static void target_open(const struct target *t, struct rig *r, struct frame *fra
     }
     const struct frame made = stream_encode(&r->cpu, &view, 0, t->key);
     *frame = (struct frame){copy_of(made.bytes, made.length), made.length};
-    if (r->cpu.state) CHECK_OK(pith_state_reset(r->cpu.plan, r->cpu.state));
+    CHECK_OK(pith_stream_reset(r->cpu.work, r->cpu.stream));
     if (t->base_dtype) rig_set_base(r, base, t->base_dtype, 7);
     free(made.bytes);
     free(base);
@@ -122,7 +122,7 @@ static void overwrite(struct rig *r, struct frame *f, uint64_t seed) {
 
 static void invent(struct rig *r, struct frame *f, uint64_t seed) {
     for (size_t n = 0; n < 200; n += 3) {
-        uint8_t *const bytes = room(n);
+        uint8_t *const bytes = allocate(n);
         gen_fill(GEN_BITS, gen_next(&seed), PITH_U8, bytes, n);
         CHECK(rig_try(r, bytes, n, n % 16) != PITH_OK);
         if (n > 16) memcpy(bytes, f->bytes, 16);

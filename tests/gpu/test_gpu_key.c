@@ -24,9 +24,9 @@ static void keys_open(struct keys *k, const char *spec, uint64_t slots, uint32_t
     layout.slots = slots;
     layout.flags = flags;
     CHECK(rig_open(&k->r, spec, &layout));
-    k->value = room(k->count * 4);
-    k->base = room(k->count * 4);
-    k->frame = room(k->r.slots * sizeof *k->frame);
+    k->value = allocate(k->count * 4);
+    k->base = allocate(k->count * 4);
+    k->frame = allocate(k->r.slots * sizeof *k->frame);
     gen_fill(kind, 4, k->dtype, k->value, k->count);
     gen_fill(GEN_NOISE, 3, k->base_dtype, k->base, k->count);
     rewind_base(k, 5);
@@ -55,32 +55,33 @@ static void check_encode(struct keys *k) {
     struct job j;
     job_open(&j, &k->r, k->r.slots, k->r.slots, k->dtype, k->offset);
     memcpy(j.tensor.host, k->value, j.tensor.bytes);
-    JOB_RUN(&j, pith_cuda_encode_key(k->r.plan, k->r.state, &j.items, device_stream()));
+    JOB_RUN(&j, pith_cuda_encode(k->r.plan, k->r.stream, &j.items, PITH_KEY_FRAME, device_stream(),
+                                 NULL));
     for (uint64_t i = 0; i < k->r.slots; i++) {
         k->frame[i] = stream_encode(&k->r.cpu, &view, i, true);
         CHECK_OK(job_status(&j, i));
         CHECK(*job_length(&j, i) == k->frame[i].length);
         CHECK(memcmp(job_frame(&j, i), k->frame[i].bytes, k->frame[i].length) == 0);
     }
-    rig_check_state(&k->r);
+    rig_check_stream(&k->r);
     job_close(&j);
 }
 
-/* The state is at another step, which a key frame does not mind. */
+/* The stream is at another step, which a key frame does not mind. */
 static void check_decode(struct keys *k, uint32_t dtype) {
     struct job j;
     reader_open(k, &j, dtype);
-    uint8_t *const wanted = room(j.tensor.bytes);
+    uint8_t *const wanted = allocate(j.tensor.bytes);
     const pith_view view = pith_view_flat(wanted, dtype, k->count);
     rewind_base(k, 77);
-    JOB_RUN(&j, pith_cuda_decode(k->r.plan, k->r.state, &j.items, device_stream()));
+    JOB_RUN(&j, pith_cuda_decode(k->r.plan, k->r.stream, &j.items, 0, device_stream(), NULL));
     for (uint64_t i = 0; i < k->r.slots; i++) {
         CHECK_OK(job_status(&j, i));
-        CHECK_OK(pith_decode(k->r.cpu.plan, k->r.cpu.state, i, k->frame[i].bytes,
-                             k->frame[i].length, &view));
+        CHECK_OK(decode_one(k->r.cpu.work, k->r.cpu.stream, i, k->frame[i].bytes,
+                            k->frame[i].length, &view, 0));
     }
     CHECK(memcmp(j.tensor.host, wanted, j.tensor.bytes) == 0);
-    rig_check_state(&k->r);
+    rig_check_stream(&k->r);
     free(wanted);
     job_close(&j);
 }
@@ -90,14 +91,15 @@ static void check_add(struct keys *k, struct job *j) {
     const size_t width = pith_dtype_bytes(k->base_dtype);
     const uint64_t per = (k->count + k->r.slots - 1) / k->r.slots;
     memcpy(j->tensor.host, k->base, j->tensor.bytes);
-    JOB_RUN(j, pith_cuda_decode_add(k->r.plan, &j->items, device_stream()));
+    JOB_RUN(j,
+            pith_cuda_decode(k->r.plan, k->r.stream, &j->items, PITH_ADD, device_stream(), NULL));
     for (uint64_t i = 0; i < k->r.slots; i++) {
         const uint64_t first = i * per < k->count ? i * per : k->count;
         const uint64_t end = first + per < k->count ? first + per : k->count;
         uint8_t *const sum = copy_of(k->base, j->tensor.bytes);
         const pith_view view = pith_view_flat(sum, k->base_dtype, k->count);
-        const pith_status status =
-            pith_decode_add(k->r.cpu.plan, i, job_frame(j, i), (size_t)*job_length(j, i), &view);
+        const pith_status status = decode_one(k->r.cpu.work, k->r.cpu.stream, i, job_frame(j, i),
+                                              (size_t)*job_length(j, i), &view, PITH_ADD);
         const uint8_t *const wanted = status == PITH_OK ? sum : k->base;
         CHECK_STATUS(status, job_status(j, i));
         CHECK(memcmp(j->tensor.host + first * width, wanted + first * width,
@@ -120,7 +122,7 @@ static void check_damage(struct keys *k, uint64_t seed) {
     check_add(k, &j);
     damage(k, &j, seed);
     check_add(k, &j);
-    JOB_RUN(&j, pith_cuda_verify(k->r.plan, k->r.state, &j.items, device_stream()));
+    JOB_RUN(&j, pith_cuda_verify(k->r.plan, k->r.stream, &j.items, device_stream(), NULL));
     for (uint64_t i = 0; i < k->r.slots; i++)
         CHECK_STATUS(pith_verify(job_frame(&j, i), k->frame[i].length, NULL, NULL),
                      job_status(&j, i));

@@ -164,7 +164,7 @@ static void test_slots(void **state) {
 static void test_space(void **state) {
     (void)state;
     struct trip t;
-    context("room");
+    context("capacity");
     open_trip(&t, "kv:page=16", shapes[5], PITH_F32, 0, GEN_NOISE, 0);
     trip_check_space(&t);
     trip_close(&t);
@@ -189,9 +189,9 @@ static void test_refused(void **state) {
     CHECK(rig_open(&r, "kv", &layout));
     job_open(&j, &r, 1, 1, PITH_F32, 0);
     CHECK_STATUS(PITH_ERR_UNSUPPORTED,
-                 pith_cuda_reduce(r.plan, NULL, &j.items, 1, 1, device_stream()));
-    CHECK_STATUS(PITH_ERR_UNSUPPORTED,
-                 pith_cuda_encode_key(r.plan, NULL, &j.items, device_stream()));
+                 pith_cuda_reduce(r.plan, r.stream, &j.items, 1, 1, device_stream(), NULL));
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_cuda_encode(r.plan, r.stream, &j.items, PITH_KEY_FRAME,
+                                                        device_stream(), NULL));
     job_close(&j);
     rig_close(&r);
 }

@@ -71,7 +71,7 @@ static int32_t *device_status(struct pool *p) { return (int32_t *)(void *)p->sta
 /* The same on both sides: bytes between rows stay what they are. */
 static void pool_decode(struct pool *p, const uint8_t *pages, uint32_t dtype) {
     const size_t bytes = (size_t)p->like.stride[0] * TOKENS * PAGES * pith_dtype_bytes(dtype);
-    uint8_t *const wanted = room(bytes);
+    uint8_t *const wanted = allocate(bytes);
     pith_kv_pair pairs[PAGES];
     pith_view like = p->like;
     mirror_close(&p->values);
@@ -80,11 +80,11 @@ static void pool_decode(struct pool *p, const uint8_t *pages, uint32_t dtype) {
     like.dtype = dtype;
     p->value_bytes = bytes / PAGES;
     point(p, pairs, wanted, (uint8_t *)(uintptr_t)pages);
-    CHECK_OK(pith_kv_decode_pages(p->r.cpu.plan, &like, pairs, PAGES));
+    CHECK_OK(pith_kv_decode_pages(p->r.cpu.work, p->r.cpu.plan, &like, pairs, PAGES));
     point(p, (pith_kv_pair *)(void *)p->pairs.host, p->values.device, p->pages.device);
     mirror_push(&p->pairs);
     CHECK_OK(pith_cuda_kv_decode_pages(p->r.plan, &like, device_pairs(p), PAGES, device_status(p),
-                                       device_stream()));
+                                       device_stream(), NULL));
     pool_answers(p);
     mirror_pull(&p->values);
     CHECK(memcmp(p->values.host, wanted, bytes) == 0);
@@ -94,12 +94,12 @@ static void pool_decode(struct pool *p, const uint8_t *pages, uint32_t dtype) {
 /* Encodes what is in the pool, and decodes that and pages of any bits. */
 static void pool_check(struct pool *p, uint32_t dtype, uint64_t number) {
     pith_kv_pair pairs[PAGES];
-    uint8_t *const wanted = room(p->pages.bytes);
+    uint8_t *const wanted = allocate(p->pages.bytes);
     memset(wanted, UNTOUCHED, p->pages.bytes);
     point(p, pairs, p->values.host, wanted);
-    CHECK_OK(pith_kv_encode_pages(p->r.cpu.plan, &p->like, pairs, PAGES));
+    CHECK_OK(pith_kv_encode_pages(p->r.cpu.work, p->r.cpu.plan, &p->like, pairs, PAGES));
     CHECK_OK(pith_cuda_kv_encode_pages(p->r.plan, &p->like, device_pairs(p), PAGES,
-                                       device_status(p), device_stream()));
+                                       device_status(p), device_stream(), NULL));
     pool_answers(p);
     mirror_pull(&p->pages);
     CHECK(memcmp(p->pages.host, wanted, p->pages.bytes) == 0);
@@ -221,7 +221,7 @@ static void test_bad_pairs(void **state) {
     pairs[3].tokens = TOKENS + 1;
     mirror_push(&p.pairs);
     CHECK_OK(pith_cuda_kv_encode_pages(p.r.plan, &p.like, device_pairs(&p), PAGES,
-                                       device_status(&p), device_stream()));
+                                       device_status(&p), device_stream(), NULL));
     mirror_pull(&p.status);
     memcpy(status, p.status.host, sizeof status);
     for (size_t i = 0; i < PAGES; i++) {
@@ -236,7 +236,7 @@ static void test_bad_pairs(void **state) {
 
 static void view_refused(struct pool *p, const pith_view *like, pith_status wanted) {
     CHECK_STATUS(wanted, pith_cuda_kv_decode_pages(p->r.plan, like, device_pairs(p), PAGES,
-                                                   device_status(p), device_stream()));
+                                                   device_status(p), device_stream(), NULL));
 }
 
 static void test_bad_views(void **state) {
@@ -246,7 +246,7 @@ static void test_bad_views(void **state) {
     pool_open(&p, "kv:page=32", 2, 32, PITH_F32, 0, 0);
     pith_view like = p.like;
     CHECK_STATUS(PITH_ERR_ARG, pith_cuda_kv_encode_pages(p.r.plan, &like, device_pairs(&p), PAGES,
-                                                         NULL, device_stream()));
+                                                         NULL, device_stream(), NULL));
     like.stride[0] = 0;
     view_refused(&p, &like, PITH_ERR_SHAPE);
     like = p.like;
@@ -262,8 +262,9 @@ static void test_bad_views(void **state) {
     like.dtype = PITH_F64;
     view_refused(&p, &like, PITH_ERR_DTYPE);
     like.dtype = PITH_BF16;
-    CHECK_STATUS(PITH_ERR_DTYPE, pith_cuda_kv_encode_pages(p.r.plan, &like, device_pairs(&p), PAGES,
-                                                           device_status(&p), device_stream()));
+    CHECK_STATUS(PITH_ERR_DTYPE,
+                 pith_cuda_kv_encode_pages(p.r.plan, &like, device_pairs(&p), PAGES,
+                                           device_status(&p), device_stream(), NULL));
     pool_close(&p);
 }
 

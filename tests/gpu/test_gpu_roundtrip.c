@@ -20,18 +20,18 @@ static size_t base_bytes(const struct trip *t) {
     return t->count * pith_dtype_bytes(t->c->base_dtype);
 }
 
-/* Both states as they are before the frame. */
-static void rewind_states(struct trip *t) {
+/* Both streams as they are before the frame. */
+static void rewind_streams(struct trip *t) {
     if (t->base) rig_set_base(&t->r, t->base, t->c->base_dtype, 5);
     rig_set_random(&t->r, 9, 4, 6);
 }
 
 /* With a base, an update that overflows is worth a case; the rest are near it or anything. */
 static void make_values(struct trip *t, enum gen kind) {
-    t->value = room(t->bytes);
+    t->value = allocate(t->bytes);
     gen_fill(kind, 11 + t->count, t->c->dtype, t->value, t->count);
     if (t->c->base_dtype == PITH_NONE) return;
-    t->base = room(base_bytes(t));
+    t->base = allocate(base_bytes(t));
     gen_fill(t->count % 3 ? GEN_NOISE : kind, 5 + t->count, t->c->base_dtype, t->base, t->count);
 }
 
@@ -45,7 +45,7 @@ static bool trip_open(struct trip *t, const struct test_case *c, enum gen kind, 
                        .offset = number % 3 ? 0 : (size_t)(number / 3 % 16)};
     if (!rig_open(&t->r, c->spec, &layout)) return false;
     make_values(t, kind);
-    rewind_states(t);
+    rewind_streams(t);
     return true;
 }
 
@@ -65,31 +65,32 @@ static void check_encode(struct trip *t) {
     job_open(&j, &t->r, 1, 1, t->c->dtype, t->offset);
     memcpy(j.tensor.host, t->value, t->bytes);
     t->frame = stream_encode(&t->r.cpu, &value, 0, false);
-    JOB_RUN(&j, pith_cuda_encode(t->r.plan, t->r.state, &j.items, device_stream()));
+    JOB_RUN(&j, pith_cuda_encode(t->r.plan, t->r.stream, &j.items, 0, device_stream(), NULL));
     CHECK_OK(job_status(&j, 0));
     CHECK(*job_length(&j, 0) == t->frame.length);
     CHECK(memcmp(job_frame(&j, 0), t->frame.bytes, t->frame.length) == 0);
     CHECK(all_bytes(j.frame.host + t->frame.length, j.frame.bytes - t->frame.length, UNTOUCHED));
     CHECK(memcmp(j.tensor.host, t->value, t->bytes) == 0);
-    rig_check_state(&t->r);
+    rig_check_stream(&t->r);
     job_close(&j);
 }
 
 /* What the CPU decodes, and that the device does so too. */
 static uint8_t *check_decode(struct trip *t, uint32_t dtype) {
     const size_t bytes = t->count * pith_dtype_bytes(dtype);
-    uint8_t *const wanted = room(bytes);
+    uint8_t *const wanted = allocate(bytes);
     const pith_view view = pith_view_flat(wanted, dtype, t->count);
     struct job j;
-    rewind_states(t);
+    rewind_streams(t);
     job_open(&j, &t->r, 1, 1, dtype, t->offset);
     memcpy(j.frame.host, t->frame.bytes, t->frame.length);
     *job_length(&j, 0) = t->frame.length;
-    CHECK_OK(pith_decode(t->r.cpu.plan, t->r.cpu.state, 0, t->frame.bytes, t->frame.length, &view));
-    JOB_RUN(&j, pith_cuda_decode(t->r.plan, t->r.state, &j.items, device_stream()));
+    CHECK_OK(
+        decode_one(t->r.cpu.work, t->r.cpu.stream, 0, t->frame.bytes, t->frame.length, &view, 0));
+    JOB_RUN(&j, pith_cuda_decode(t->r.plan, t->r.stream, &j.items, 0, device_stream(), NULL));
     CHECK_OK(job_status(&j, 0));
     CHECK(memcmp(j.tensor.host, wanted, bytes) == 0);
-    rig_check_state(&t->r);
+    rig_check_stream(&t->r);
     job_close(&j);
     return wanted;
 }
@@ -100,23 +101,23 @@ static void check_range(struct trip *t, uint64_t first, uint64_t count) {
     const uint64_t begin = first < t->count ? first : t->count;
     const uint64_t end = count < t->count - begin ? begin + count : t->count;
     struct job j;
-    rewind_states(t);
+    rewind_streams(t);
     job_open(&j, &t->r, 1, 1, t->c->dtype, t->offset);
     memcpy(j.frame.host, t->frame.bytes, t->frame.length);
-    JOB_RUN(&j,
-            pith_cuda_decode_range(t->r.plan, t->r.state, &j.items, first, count, device_stream()));
+    JOB_RUN(&j, pith_cuda_decode_range(t->r.plan, t->r.stream, &j.items, first, count,
+                                       device_stream(), NULL));
     CHECK_OK(job_status(&j, 0));
     CHECK(all_bytes(j.tensor.host, begin * width, UNTOUCHED));
     CHECK(memcmp(j.tensor.host + begin * width, t->decoded + begin * width,
                  (end - begin) * width) == 0);
     CHECK(all_bytes(j.tensor.host + end * width, (t->count - end) * width, UNTOUCHED));
-    rig_check_state(&t->r);
+    rig_check_stream(&t->r);
     job_close(&j);
 }
 
 static void check_add(struct trip *t, uint32_t dtype) {
     const size_t bytes = t->count * pith_dtype_bytes(dtype);
-    uint8_t *const wanted = room(bytes);
+    uint8_t *const wanted = allocate(bytes);
     const pith_view view = pith_view_flat(wanted, dtype, t->count);
     struct job j;
     if (t->base)
@@ -126,8 +127,10 @@ static void check_add(struct trip *t, uint32_t dtype) {
     job_open(&j, &t->r, 1, 1, dtype, t->offset);
     memcpy(j.frame.host, t->frame.bytes, t->frame.length);
     memcpy(j.tensor.host, wanted, bytes);
-    CHECK_OK(pith_decode_add(t->r.cpu.plan, 0, t->frame.bytes, t->frame.length, &view));
-    JOB_RUN(&j, pith_cuda_decode_add(t->r.plan, &j.items, device_stream()));
+    CHECK_OK(decode_one(t->r.cpu.work, t->r.cpu.stream, 0, t->frame.bytes, t->frame.length, &view,
+                        PITH_ADD));
+    JOB_RUN(&j,
+            pith_cuda_decode(t->r.plan, t->r.stream, &j.items, PITH_ADD, device_stream(), NULL));
     CHECK_OK(job_status(&j, 0));
     CHECK(memcmp(j.tensor.host, wanted, bytes) == 0);
     job_close(&j);
@@ -136,12 +139,12 @@ static void check_add(struct trip *t, uint32_t dtype) {
 
 static void check_verify(struct trip *t) {
     struct job j;
-    rewind_states(t);
+    rewind_streams(t);
     job_open(&j, &t->r, 1, 1, t->c->dtype, t->offset);
     memcpy(j.frame.host, t->frame.bytes, t->frame.length);
-    JOB_RUN(&j, pith_cuda_verify(t->r.plan, t->r.state, &j.items, device_stream()));
+    JOB_RUN(&j, pith_cuda_verify(t->r.plan, t->r.stream, &j.items, device_stream(), NULL));
     CHECK_OK(job_status(&j, 0));
-    rig_check_state(&t->r);
+    rig_check_stream(&t->r);
     job_close(&j);
 }
 

@@ -14,24 +14,24 @@
 
 PITHI_PHASE(put, uint64_t number) {
     (void)a, (void)number;
-    s->largest[t->tid] = t->tid;
+    s->group.largest[t->tid] = t->tid;
 }
 /* Reads what another thread of the same phase writes. */
 PITHI_PHASE(shift, uint64_t number) {
     (void)a, (void)number;
-    s->largest[t->tid] = s->largest[(t->tid + 1) % PITHI_TEAM] + 1;
+    s->group.largest[t->tid] = s->group.largest[(t->tid + 1) % PITHI_TEAM] + 1;
 }
 PITHI_PHASE(fetch, uint64_t number) {
     (void)a, (void)number;
-    t->largest[0] = s->largest[(t->tid + 1) % PITHI_TEAM] + 1;
+    t->group.largest[0] = s->group.largest[(t->tid + 1) % PITHI_TEAM] + 1;
 }
 PITHI_PHASE(store, uint64_t number) {
     (void)a, (void)number;
-    s->largest[t->tid] = t->largest[0];
+    s->group.largest[t->tid] = t->group.largest[0];
 }
 PITHI_PHASE(publish, uint64_t number) {
     (void)number;
-    a->to.items.lengths[t->tid] = s->largest[t->tid];
+    a->to.items.lengths[t->tid] = s->group.largest[t->tid];
 }
 
 PITHI_BODY(racy) {
@@ -150,12 +150,12 @@ static void run_beyond(void) {
     memset(&call, 0, sizeof call);
     run_team(beyond, &call, 0);
 }
-static void behind_memory(void) { ((volatile uint8_t *)device_alloc(10))[10] = 0; }
+static void past_memory(void) { ((volatile uint8_t *)device_alloc(10))[10] = 0; }
 static void test_overruns(void **state) {
     (void)state;
     context("overruns under a sanitizer");
     CHECK(is_fatal(run_beyond));
-    CHECK(is_fatal(behind_memory));
+    CHECK(is_fatal(past_memory));
 }
 #endif
 
@@ -181,16 +181,16 @@ static void test_launches(void **state) {
     gen_fill(GEN_NOISE, 1, PITH_F32, j.tensor.host, r.count);
     job_push(&j);
     uint64_t before = pithi_runner_launches();
-    CHECK_OK(pith_cuda_encode(r.plan, r.state, &j.items, device_stream()));
+    CHECK_OK(pith_cuda_encode(r.plan, r.stream, &j.items, 0, device_stream(), NULL));
     CHECK(launches_since(&before) == 1);
-    CHECK_OK(pith_cuda_decode(r.plan, r.state, &j.items, device_stream()));
+    CHECK_OK(pith_cuda_decode(r.plan, r.stream, &j.items, 0, device_stream(), NULL));
     CHECK(launches_since(&before) == 1);
-    CHECK_OK(pith_cuda_decode_add(r.plan, &j.items, device_stream()));
+    CHECK_OK(pith_cuda_decode(r.plan, r.stream, &j.items, PITH_ADD, device_stream(), NULL));
     CHECK(launches_since(&before) == 1);
-    CHECK_OK(pith_cuda_reduce(r.plan, r.state, &j.items, 1, 1, device_stream()));
+    CHECK_OK(pith_cuda_reduce(r.plan, r.stream, &j.items, 1, 1, device_stream(), NULL));
     CHECK(launches_since(&before) == 1);
-    CHECK_OK(pith_cuda_reduce_encode(r.plan, r.state, &j.items, 1, 1, out.plan, out.state,
-                                     &made.items, device_stream()));
+    CHECK_OK(pith_cuda_reduce_encode(r.plan, r.stream, &j.items, 1, 1, out.plan, out.stream,
+                                     &made.items, device_stream(), NULL));
     CHECK(launches_since(&before) == 1);
     job_close(&made);
     job_close(&j);

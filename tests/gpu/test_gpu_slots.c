@@ -1,5 +1,5 @@
 /* test_gpu_slots.c - items: lists of slots, tensors and frames, pages of one layout, ragged and
- * empty slots, and numbers and room that do not fit.
+ * empty slots, and numbers and capacities that do not fit.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "gen.h"
 #include "trip.h"
@@ -26,7 +26,7 @@ static const uint64_t ragged[] = {0, 5, 1000, 0, 4097, 3, 0};
 enum { RAGGED = sizeof ragged / sizeof ragged[0] };
 
 static void check_all_slots(struct rig *r) {
-    uint8_t *const value = room((size_t)r->count * pith_dtype_bytes(r->layout.dtype));
+    uint8_t *const value = allocate((size_t)r->count * pith_dtype_bytes(r->layout.dtype));
     gen_fill(GEN_NOISE, 3, r->layout.dtype, value, r->count);
     trip_check_slots(r, value);
     free(value);
@@ -74,7 +74,7 @@ static void test_list(void **state) {
         mirror_push(&slots);
         fill(&r, &j);
         j.items.slots = (const uint64_t *)(const void *)slots.device;
-        JOB_RUN(&j, pith_cuda_encode(r.plan, NULL, &j.items, device_stream()));
+        JOB_RUN(&j, pith_cuda_encode(r.plan, r.stream, &j.items, 0, device_stream(), NULL));
         for (uint64_t k = 0; k < 5; k++) {
             if (list[k] < 6) {
                 trip_check_frame(&r, &j, k, list[k]);
@@ -85,7 +85,7 @@ static void test_list(void **state) {
             CHECK(all_bytes(job_frame(&j, k), j.stride, UNTOUCHED));
         }
         *job_length(&j, 2) = *job_length(&j, 4) = j.stride;
-        JOB_RUN(&j, pith_cuda_decode(r.plan, NULL, &j.items, device_stream()));
+        JOB_RUN(&j, pith_cuda_decode(r.plan, r.stream, &j.items, 0, device_stream(), NULL));
         for (uint64_t k = 0; k < 5; k++)
             CHECK_STATUS(list[k] < 6 ? PITH_OK : PITH_ERR_ARG, job_status(&j, k));
         mirror_close(&slots);
@@ -103,12 +103,12 @@ static void test_first_slot(void **state) {
     job_open(&j, &r, 3, 3, codecs[2].dtype, 0);
     fill(&r, &j);
     j.items.first_slot = 4;
-    JOB_RUN(&j, pith_cuda_encode(r.plan, NULL, &j.items, device_stream()));
+    JOB_RUN(&j, pith_cuda_encode(r.plan, r.stream, &j.items, 0, device_stream(), NULL));
     trip_check_frame(&r, &j, 0, 4);
     trip_check_frame(&r, &j, 1, 5);
     CHECK_STATUS(PITH_ERR_ARG, job_status(&j, 2));
     j.items.first_slot = UINT64_MAX;
-    JOB_RUN(&j, pith_cuda_encode(r.plan, NULL, &j.items, device_stream()));
+    JOB_RUN(&j, pith_cuda_encode(r.plan, r.stream, &j.items, 0, device_stream(), NULL));
     CHECK_STATUS(PITH_ERR_ARG, job_status(&j, 0));
     job_close(&j);
     rig_close(&r);
@@ -158,7 +158,7 @@ static void check_page(struct rig *r, struct pages *p, const struct job *j, size
     CHECK_OK(job_status(j, k));
     CHECK(*job_length(j, k) == f.length);
     CHECK(memcmp(p->frame[k].host, f.bytes, f.length) == 0);
-    CHECK_OK(pith_decode(r->cpu.plan, r->cpu.state, 0, f.bytes, f.length, &view));
+    CHECK_OK(decode_one(r->cpu.work, r->cpu.stream, 0, f.bytes, f.length, &view, 0));
     device_fill(p->tensor[k].device, 0, p->tensor[k].bytes);
     free(f.bytes);
 }
@@ -179,9 +179,9 @@ static void test_pages(void **state) {
             gen_fill(GEN_NOISE, k + 1, codecs[i].dtype, p.tensor[k].host, r.count);
             mirror_push(&p.tensor[k]);
         }
-        JOB_RUN(&j, pith_cuda_encode(r.plan, NULL, &j.items, device_stream()));
+        JOB_RUN(&j, pith_cuda_encode(r.plan, r.stream, &j.items, 0, device_stream(), NULL));
         for (size_t k = 0; k < PAGES; k++) check_page(&r, &p, &j, k);
-        JOB_RUN(&j, pith_cuda_decode(r.plan, NULL, &j.items, device_stream()));
+        JOB_RUN(&j, pith_cuda_decode(r.plan, r.stream, &j.items, 0, device_stream(), NULL));
         for (size_t k = 0; k < PAGES; k++) {
             uint8_t *const wanted = copy_of(p.tensor[k].host, p.tensor[k].bytes);
             mirror_pull(&p.tensor[k]);
@@ -189,6 +189,7 @@ static void test_pages(void **state) {
             CHECK(memcmp(p.tensor[k].host, wanted, p.tensor[k].bytes) == 0);
             free(wanted);
         }
+        rig_check_stream(&r); /* a step for every page */
         pages_close(&p);
         job_close(&j);
         rig_close(&r);
@@ -212,12 +213,13 @@ static void test_ranges_of_pages(void **state) {
     use_pages(&j, &p);
     gen_fill(GEN_NOISE, 1, PITH_F32, value, COUNT);
     struct frame f = stream_encode(&r.cpu, &view, 0, false);
-    CHECK_OK(pith_decode(r.cpu.plan, NULL, 0, f.bytes, f.length, &out));
+    CHECK_OK(decode_one(r.cpu.work, r.cpu.stream, 0, f.bytes, f.length, &out, 0));
     for (size_t k = 0; k < PAGES; k++) {
         memcpy(p.frame[k].host, f.bytes, f.length);
         mirror_push(&p.frame[k]);
     }
-    JOB_RUN(&j, pith_cuda_decode_range(r.plan, NULL, &j.items, FIRST, WANTED, device_stream()));
+    JOB_RUN(&j, pith_cuda_decode_range(r.plan, r.stream, &j.items, FIRST, WANTED, device_stream(),
+                                       NULL));
     for (size_t k = 0; k < PAGES; k++) {
         mirror_pull(&p.tensor[k]);
         CHECK_OK(job_status(&j, k));
@@ -246,11 +248,11 @@ static void test_ranges_of_slots(void **state) {
         CHECK(rig_open(&r, codecs[i].spec, &layout));
         job_open(&j, &r, RAGGED, RAGGED, codecs[i].dtype, 0);
         fill(&r, &j);
-        JOB_RUN(&j, pith_cuda_encode(r.plan, NULL, &j.items, device_stream()));
-        JOB_RUN(&j, pith_cuda_decode(r.plan, NULL, &j.items, device_stream()));
+        JOB_RUN(&j, pith_cuda_encode(r.plan, r.stream, &j.items, 0, device_stream(), NULL));
+        JOB_RUN(&j, pith_cuda_decode(r.plan, r.stream, &j.items, 0, device_stream(), NULL));
         uint8_t *const whole = copy_of(j.tensor.host, j.tensor.bytes);
         for (size_t k = 0; k < sizeof ranges / sizeof ranges[0]; k++) {
-            uint8_t *const wanted = room(j.tensor.bytes);
+            uint8_t *const wanted = allocate(j.tensor.bytes);
             uint64_t first, count;
             context("%s, range %zu of slots", codecs[i].spec, k);
             memset(wanted, UNTOUCHED, j.tensor.bytes);
@@ -261,8 +263,8 @@ static void test_ranges_of_slots(void **state) {
                 const uint64_t n = ranges[k][1] < count - lo ? ranges[k][1] : count - lo;
                 memcpy(wanted + (first + lo) * width, whole + (first + lo) * width, n * width);
             }
-            JOB_RUN(&j, pith_cuda_decode_range(r.plan, NULL, &j.items, ranges[k][0], ranges[k][1],
-                                               device_stream()));
+            JOB_RUN(&j, pith_cuda_decode_range(r.plan, r.stream, &j.items, ranges[k][0],
+                                               ranges[k][1], device_stream(), NULL));
             for (uint64_t s = 0; s < RAGGED; s++) CHECK_OK(job_status(&j, s));
             CHECK(memcmp(wanted, j.tensor.host, j.tensor.bytes) == 0);
             free(wanted);
@@ -273,7 +275,7 @@ static void test_ranges_of_slots(void **state) {
     }
 }
 
-/* ---- Room ------------------------------------------------------------------------------------*/
+/* ---- Capacity --------------------------------------------------------------------------------*/
 
 /* Capacity a byte short: no frame; and frames of shorter slots fit. */
 static void test_capacity(void **state) {
@@ -281,32 +283,32 @@ static void test_capacity(void **state) {
     for (size_t i = 0; i < CODECS; i++) {
         struct rig r;
         struct job j;
-        context("%s, too little room", codecs[i].spec);
+        context("%s, too little capacity", codecs[i].spec);
         open_slots(&r, i, 1001, 2);
         job_open(&j, &r, 2, 2, codecs[i].dtype, 0);
         fill(&r, &j);
         const uint64_t first = pith_plan_frame_bytes(r.cpu.plan, 0, 0);
         const uint64_t second = pith_plan_frame_bytes(r.cpu.plan, 1, 0);
         j.items.capacity = first - 1;
-        JOB_RUN(&j, pith_cuda_encode(r.plan, r.state, &j.items, device_stream()));
+        JOB_RUN(&j, pith_cuda_encode(r.plan, r.stream, &j.items, 0, device_stream(), NULL));
         CHECK_STATUS(PITH_ERR_SPACE, job_status(&j, 0));
         CHECK(*job_length(&j, 0) == 0 && all_bytes(job_frame(&j, 0), j.stride, UNTOUCHED));
         CHECK_STATUS(second < first ? PITH_OK : PITH_ERR_SPACE, job_status(&j, 1));
         j.items.capacity = 0;
-        JOB_RUN(&j, pith_cuda_encode(r.plan, r.state, &j.items, device_stream()));
+        JOB_RUN(&j, pith_cuda_encode(r.plan, r.stream, &j.items, 0, device_stream(), NULL));
         CHECK_STATUS(PITH_ERR_SPACE, job_status(&j, 1));
         j.items.capacity = first;
-        JOB_RUN(&j, pith_cuda_encode(r.plan, r.state, &j.items, device_stream()));
+        JOB_RUN(&j, pith_cuda_encode(r.plan, r.stream, &j.items, 0, device_stream(), NULL));
         CHECK_OK(job_status(&j, 0));
         j.items.capacity = first - 1; /* the length is cut to it */
-        JOB_RUN(&j, pith_cuda_decode(r.plan, r.state, &j.items, device_stream()));
+        JOB_RUN(&j, pith_cuda_decode(r.plan, r.stream, &j.items, 0, device_stream(), NULL));
         CHECK_STATUS(PITH_ERR_TRUNCATED, job_status(&j, 0));
         j.items.capacity = first;
         *job_length(&j, 0) = UINT64_MAX;
-        JOB_RUN(&j, pith_cuda_decode(r.plan, r.state, &j.items, device_stream()));
+        JOB_RUN(&j, pith_cuda_decode(r.plan, r.stream, &j.items, 0, device_stream(), NULL));
         CHECK_OK(job_status(&j, 0));
         *job_length(&j, 0) = first - 1;
-        JOB_RUN(&j, pith_cuda_decode(r.plan, r.state, &j.items, device_stream()));
+        JOB_RUN(&j, pith_cuda_decode(r.plan, r.stream, &j.items, 0, device_stream(), NULL));
         CHECK_STATUS(PITH_ERR_TRUNCATED, job_status(&j, 0));
         job_close(&j);
         rig_close(&r);
@@ -331,13 +333,14 @@ static void test_limit(void **state) {
             CHECK(rig_open_in(&r, codecs[i].spec, &layout, &env));
             job_open(&j, &r, 2, 2, codecs[i].dtype, 0);
             fill(&r, &j);
-            JOB_RUN(&j, pith_cuda_encode(r.plan, r.state, &j.items, device_stream()));
+            JOB_RUN(&j, pith_cuda_encode(r.plan, r.stream, &j.items, 0, device_stream(), NULL));
             trip_check_frame(&r, &j, 1, 1);
             const pith_view view = pith_view_flat(j.tensor.host, codecs[i].dtype, 1000);
-            const pith_status wanted = pith_decode(r.cpu.plan, r.cpu.state, 1, job_frame(&j, 1),
-                                                   (size_t)*job_length(&j, 1), &view);
+            const pith_status wanted = decode_one(r.cpu.work, r.cpu.stream, 1, job_frame(&j, 1),
+                                                  (size_t)*job_length(&j, 1), &view, 0);
             CHECK_STATUS(most < 900 ? PITH_ERR_LIMIT : PITH_OK, wanted);
-            CHECK_STATUS(wanted, pith_cuda_decode(r.plan, r.state, &j.items, device_stream()));
+            CHECK_STATUS(wanted,
+                         pith_cuda_decode(r.plan, r.stream, &j.items, 0, device_stream(), NULL));
             job_close(&j);
             rig_close(&r);
         }
@@ -349,24 +352,24 @@ static void test_stride(void **state) {
     (void)state;
     struct rig r;
     struct job j;
-    context("an odd stride");
+    context("an irregular stride");
     open_slots(&r, 4, 900, 3);
     job_open(&j, &r, 3, 4, codecs[4].dtype, 0);
     fill(&r, &j);
     j.items.lengths = NULL;
     j.items.frame_stride = j.stride + 7;
-    JOB_RUN(&j, pith_cuda_encode(r.plan, r.state, &j.items, device_stream()));
+    JOB_RUN(&j, pith_cuda_encode(r.plan, r.stream, &j.items, 0, device_stream(), NULL));
     const pith_view view = pith_view_flat(j.tensor.host, codecs[4].dtype, r.count);
     for (uint64_t s = 0; s < 3; s++) {
         struct frame f = stream_encode(&r.cpu, &view, s, false);
         CHECK(memcmp(j.frame.host + s * (j.stride + 7), f.bytes, f.length) == 0);
-        CHECK_OK(pith_decode(r.cpu.plan, r.cpu.state, s, f.bytes, f.length, &view));
+        CHECK_OK(decode_one(r.cpu.work, r.cpu.stream, s, f.bytes, f.length, &view, 0));
         free(f.bytes);
     }
     uint8_t *const wanted = copy_of(j.tensor.host, j.tensor.bytes);
-    JOB_RUN(&j, pith_cuda_decode(r.plan, r.state, &j.items, device_stream()));
+    JOB_RUN(&j, pith_cuda_decode(r.plan, r.stream, &j.items, 0, device_stream(), NULL));
     CHECK(memcmp(wanted, j.tensor.host, j.tensor.bytes) == 0);
-    rig_check_state(&r);
+    rig_check_stream(&r);
     free(wanted);
     job_close(&j);
     rig_close(&r);

@@ -28,7 +28,7 @@ enum { STREAMS = sizeof streams / sizeof streams[0] };
 
 /* Values of step `step`: near one another, sometimes not finite. */
 static void values(uint8_t *to, uint32_t dtype, uint64_t step) {
-    float *const center = room(N * sizeof *center);
+    float *const center = allocate(N * sizeof *center);
     gen_fill(GEN_NOISE, 1, PITH_F32, center, N);
     gen_near(100 + step, 1e-3, dtype, to, PITH_F32, center, N);
     if (step % 3 == 2) store_float(to, dtype, 77, 0x7FC00000u);
@@ -37,7 +37,7 @@ static void values(uint8_t *to, uint32_t dtype, uint64_t step) {
 
 static void stream_rig(struct rig *r, size_t i) {
     pith_layout layout = flat_layout(streams[i].dtype, streams[i].base_dtype, N);
-    uint8_t *const base = room(4 * N);
+    uint8_t *const base = allocate(4 * N);
     if (streams[i].shape[0]) layout.ndim = (uint32_t)streams[i].shape[0];
     for (uint32_t d = 0; d < 3 && streams[i].shape[0]; d++)
         layout.shape[d] = streams[i].shape[d + 1];
@@ -55,10 +55,8 @@ static void send_step(struct rig *r, struct job *j, uint64_t step, bool key) {
     const pith_view view = pith_view_flat(j->tensor.host, r->layout.dtype, N);
     values(j->tensor.host, r->layout.dtype, step);
     job_push(j);
-    if (key)
-        CHECK_OK(pith_cuda_encode_key(r->plan, r->state, &j->items, device_stream()));
-    else
-        CHECK_OK(pith_cuda_encode(r->plan, r->state, &j->items, device_stream()));
+    CHECK_OK(pith_cuda_encode(r->plan, r->stream, &j->items, key ? PITH_KEY_FRAME : 0,
+                              device_stream(), NULL));
     job_pull(j);
     for (uint64_t s = 0; s < r->slots; s++) {
         struct frame f = stream_encode(&r->cpu, &view, s, key);
@@ -67,23 +65,23 @@ static void send_step(struct rig *r, struct job *j, uint64_t step, bool key) {
         CHECK(memcmp(job_frame(j, s), f.bytes, f.length) == 0);
         free(f.bytes);
     }
-    rig_check_state(r);
+    rig_check_stream(r);
 }
 
 /* The frames of `sent`, to a receiver. */
 static void receive_step(struct rig *r, struct job *j, const struct job *sent) {
-    uint8_t *const out = room(j->tensor.bytes);
+    uint8_t *const out = allocate(j->tensor.bytes);
     const pith_view view = pith_view_flat(out, j->items.dtype, N);
     memcpy(j->frame.host, sent->frame.host, sent->frame.bytes);
     memcpy(j->lengths.host, sent->lengths.host, sent->lengths.bytes);
-    JOB_RUN(j, pith_cuda_decode(r->plan, r->state, &j->items, device_stream()));
+    JOB_RUN(j, pith_cuda_decode(r->plan, r->stream, &j->items, 0, device_stream(), NULL));
     for (uint64_t s = 0; s < r->slots; s++) {
-        CHECK_OK(pith_decode(r->cpu.plan, r->cpu.state, s, job_frame(sent, s),
-                             (size_t)*job_length(sent, s), &view));
+        CHECK_OK(decode_one(r->cpu.work, r->cpu.stream, s, job_frame(sent, s),
+                            (size_t)*job_length(sent, s), &view, 0));
         CHECK_OK(job_status(j, s));
     }
     CHECK(memcmp(out, j->tensor.host, j->tensor.bytes) == 0);
-    rig_check_state(r);
+    rig_check_stream(r);
     free(out);
 }
 
@@ -164,10 +162,12 @@ static void test_add_to_another_base(void **state) {
             gen_fill(GEN_NOISE, 9, streams[i].base_dtype, j.tensor.host, N);
             uint8_t *const wanted = copy_of(j.tensor.host, j.tensor.bytes);
             const pith_view view = pith_view_flat(wanted, streams[i].base_dtype, N);
-            JOB_RUN(&j, pith_cuda_decode_add(sender.plan, &j.items, device_stream()));
+            JOB_RUN(&j, pith_cuda_decode(sender.plan, sender.stream, &j.items, PITH_ADD,
+                                         device_stream(), NULL));
             for (uint64_t s = 0; s < sender.slots; s++) {
-                const pith_status status = pith_decode_add(sender.cpu.plan, s, job_frame(&sent, s),
-                                                           (size_t)*job_length(&sent, s), &view);
+                const pith_status status =
+                    decode_one(sender.cpu.work, sender.cpu.stream, s, job_frame(&sent, s),
+                               (size_t)*job_length(&sent, s), &view, PITH_ADD);
                 CHECK_STATUS(base_hash && !key ? PITH_ERR_BASE : PITH_OK, status);
                 CHECK_STATUS(status, job_status(&j, s));
             }
@@ -180,7 +180,40 @@ static void test_add_to_another_base(void **state) {
     }
 }
 
-/* Only the state moves on. */
+/* Adding looks neither at the stream's base, which need not be bound, nor at its step, and changes
+ * nothing of it. */
+static void test_add_unbound(void **state) {
+    (void)state;
+    struct rig r;
+    struct job sent, j;
+    const uint32_t dtype = streams[5].base_dtype;
+    context("decode-add with a stream whose base is not bound");
+    stream_rig(&r, 5);
+    job_open(&sent, &r, r.slots, r.slots, streams[5].dtype, 0);
+    job_open(&j, &r, r.slots, r.slots, dtype, 0);
+    send_step(&r, &sent, 0, false);
+    CHECK_OK(pith_cuda_stream_init(r.plan, r.stream, (size_t)r.sizes.stream_bytes, NULL,
+                                   device_stream(), NULL));
+    uint8_t *const before = rig_stream_image(&r);
+    memcpy(j.frame.host, sent.frame.host, sent.frame.bytes);
+    memcpy(j.lengths.host, sent.lengths.host, sent.lengths.bytes);
+    JOB_RUN(&j, pith_cuda_decode(r.plan, r.stream, &j.items, 0, device_stream(), NULL));
+    for (uint64_t s = 0; s < r.slots; s++) CHECK_STATUS(PITH_ERR_STATE, job_status(&j, s));
+    CHECK(all_bytes(j.tensor.host, j.tensor.bytes, UNTOUCHED));
+    gen_fill(GEN_NOISE, 1, dtype, j.tensor.host, N);
+    JOB_RUN(&j, pith_cuda_decode(r.plan, r.stream, &j.items, PITH_ADD, device_stream(), NULL));
+    for (uint64_t s = 0; s < r.slots; s++) CHECK_OK(job_status(&j, s));
+    CHECK(memcmp(j.tensor.host, r.base_host, j.tensor.bytes) == 0);
+    uint8_t *const after = rig_stream_image(&r);
+    CHECK(memcmp(before, after, (size_t)r.sizes.stream_bytes) == 0);
+    free(after);
+    free(before);
+    job_close(&j);
+    job_close(&sent);
+    rig_close(&r);
+}
+
+/* Only the stream moves on. */
 static void test_no_tensor(void **state) {
     (void)state;
     for (size_t i = 0; i < STREAMS; i++) {
@@ -193,14 +226,15 @@ static void test_no_tensor(void **state) {
         for (int key = 0; key < 2; key++) {
             send_step(&sender, &sent, 0, key != 0);
             sent.items.tensor = NULL;
-            JOB_RUN(&sent, pith_cuda_decode(r.plan, r.state, &sent.items, device_stream()));
+            JOB_RUN(&sent,
+                    pith_cuda_decode(r.plan, r.stream, &sent.items, 0, device_stream(), NULL));
             sent.items.tensor = sent.tensor.device;
             for (uint64_t s = 0; s < r.slots; s++) {
                 CHECK_OK(job_status(&sent, s));
-                CHECK_OK(pith_decode(r.cpu.plan, r.cpu.state, s, job_frame(&sent, s),
-                                     (size_t)*job_length(&sent, s), NULL));
+                CHECK_OK(decode_one(r.cpu.work, r.cpu.stream, s, job_frame(&sent, s),
+                                    (size_t)*job_length(&sent, s), NULL, 0));
             }
-            rig_check_state(&r);
+            rig_check_stream(&r);
         }
         job_close(&sent);
         rig_close(&r);
@@ -235,11 +269,11 @@ static void test_late_joiner(void **state) {
 }
 
 /* A key frame without checksums that is not what it says leaves the slot invalid, until another. */
-static void test_torn(void **state) {
+static void test_invalid(void **state) {
     (void)state;
     struct rig sender, r;
     struct job sent, got;
-    context("torn state");
+    context("an invalid slot");
     stream_rig(&sender, 0);
     stream_rig(&r, 0);
     job_open(&sent, &sender, 1, 1, PITH_F32, 0);
@@ -250,11 +284,11 @@ static void test_torn(void **state) {
     bad[length - 1001] ^= 16;
     memcpy(got.frame.host, bad, length);
     *job_length(&got, 0) = length;
-    JOB_RUN(&got, pith_cuda_decode(r.plan, r.state, &got.items, device_stream()));
-    const pith_status wanted = pith_decode(r.cpu.plan, r.cpu.state, 0, bad, length, NULL);
+    JOB_RUN(&got, pith_cuda_decode(r.plan, r.stream, &got.items, 0, device_stream(), NULL));
+    const pith_status wanted = decode_one(r.cpu.work, r.cpu.stream, 0, bad, length, NULL, 0);
     CHECK(wanted != PITH_OK);
     CHECK_STATUS(wanted, job_status(&got, 0));
-    JOB_RUN(&got, pith_cuda_encode(r.plan, r.state, &got.items, device_stream()));
+    JOB_RUN(&got, pith_cuda_encode(r.plan, r.stream, &got.items, 0, device_stream(), NULL));
     CHECK_STATUS(PITH_ERR_STATE, job_status(&got, 0));
     CHECK(*job_length(&got, 0) == 0);
     receive_step(&r, &got, &sent);
@@ -267,24 +301,31 @@ static void test_torn(void **state) {
     rig_close(&sender);
 }
 
-/* ---- The state as a whole --------------------------------------------------------------------*/
+/* ---- The stream as a whole -------------------------------------------------------------------*/
 
 static void test_of_another_plan(void **state) {
     (void)state;
     struct rig a, b;
     struct job j;
-    context("a state of another plan");
+    context("a stream of another plan");
     stream_rig(&a, 0);
     stream_rig(&b, 4);
     job_open(&j, &a, 1, 1, PITH_F32, 0);
-    JOB_RUN(&j, pith_cuda_encode(a.plan, b.state, &j.items, device_stream()));
+    JOB_RUN(&j, pith_cuda_encode(a.plan, b.stream, &j.items, 0, device_stream(), NULL));
     CHECK_STATUS(PITH_ERR_STATE, job_status(&j, 0));
     CHECK(all_bytes(j.frame.host, j.frame.bytes, UNTOUCHED) && *job_length(&j, 0) == 0);
     *job_length(&j, 0) = j.stride;
-    JOB_RUN(&j, pith_cuda_decode(a.plan, b.state, &j.items, device_stream()));
+    JOB_RUN(&j, pith_cuda_decode(a.plan, b.stream, &j.items, 0, device_stream(), NULL));
     CHECK_STATUS(PITH_ERR_STATE, job_status(&j, 0));
     CHECK(all_bytes(j.tensor.host, j.tensor.bytes, UNTOUCHED));
-    rig_check_state(&b);
+    j.items.dtype = PITH_BF16;
+    JOB_RUN(&j, pith_cuda_decode(a.plan, b.stream, &j.items, PITH_ADD, device_stream(), NULL));
+    CHECK_STATUS(PITH_ERR_STATE, job_status(&j, 0));
+    JOB_RUN(&j, pith_cuda_verify(a.plan, b.stream, &j.items, device_stream(), NULL));
+    CHECK_STATUS(PITH_ERR_STATE, job_status(&j, 0));
+    CHECK(all_bytes(j.tensor.host, j.tensor.bytes, UNTOUCHED));
+    CHECK_OK(pith_cuda_stream_set_step(a.plan, b.stream, 0, 77, device_stream(), NULL));
+    rig_check_stream(&b);
     job_close(&j);
     rig_close(&b);
     rig_close(&a);
@@ -293,8 +334,8 @@ static void test_of_another_plan(void **state) {
 static void check_verified(struct rig *r, uint64_t bad_slot) {
     struct mirror status;
     mirror_open(&status, 4 * (size_t)r->slots, 0);
-    CHECK_OK(pith_cuda_state_verify(r->plan, r->state, (int32_t *)(void *)status.device,
-                                    device_stream()));
+    CHECK_OK(pith_cuda_stream_verify(r->plan, r->stream, (int32_t *)(void *)status.device,
+                                     device_stream(), NULL));
     mirror_pull(&status);
     for (uint64_t s = 0; s < r->slots; s++) {
         int32_t got;
@@ -314,12 +355,13 @@ static void test_verify(void **state) {
         stream_rig(&r, i);
         job_open(&j, &r, r.slots, r.slots, streams[i].dtype, 0);
         send_step(&r, &j, 0, false);
-        uint8_t *const base = r.base_device ? r.base_device : pith_cuda_state_base(r.plan, r.state);
-        CHECK(!r.base_device || !pith_cuda_state_base(r.plan, r.state));
+        uint8_t *const base =
+            r.base_device ? r.base_device : pith_cuda_stream_base(r.plan, r.stream);
+        CHECK(!r.base_device || !pith_cuda_stream_base(r.plan, r.stream));
         if (strstr(streams[i].spec, "base_hash=off")) {
             int32_t none;
             CHECK_STATUS(PITH_ERR_UNSUPPORTED,
-                         pith_cuda_state_verify(r.plan, r.state, &none, device_stream()));
+                         pith_cuda_stream_verify(r.plan, r.stream, &none, device_stream(), NULL));
         } else {
             uint8_t byte;
             check_verified(&r, UINT64_MAX);
@@ -335,23 +377,23 @@ static void test_verify(void **state) {
     }
 }
 
-/* The host's state goes to the device in the middle of a stream, and the stream goes on. */
+/* The host's stream goes to the device after some steps, and goes on there. */
 static void check_packed(struct rig *r, const void *value) {
     const pith_view view = pith_view_flat(value, r->layout.dtype, N);
-    const size_t bytes = (size_t)r->sizes.state_bytes;
+    const size_t bytes = (size_t)r->sizes.stream_bytes;
     struct job j;
     for (uint64_t s = 0; s < r->slots; s++) free(stream_encode(&r->cpu, &view, s, false).bytes);
-    uint8_t *const image = room(bytes);
-    CHECK_OK(pith_cuda_state_pack(r->plan, r->cpu.plan, r->cpu.state, image, bytes));
-    device_put(r->state, image, bytes);
+    uint8_t *const image = allocate(bytes);
+    CHECK_OK(pith_cuda_stream_pack(r->plan, r->cpu.work, r->cpu.stream, image, bytes, NULL));
+    device_put(r->stream, image, bytes);
     if (r->base_host) {
         const size_t base_bytes = N * pith_dtype_bytes(r->layout.base_dtype);
-        const uint64_t step = pith_state_step(r->cpu.state, 0);
+        const uint64_t step = pith_stream_step(r->cpu.stream, 0);
         device_put(r->base_device, r->base_host, base_bytes);
-        CHECK_OK(
-            pith_cuda_state_bind_base(r->plan, r->state, r->base_device, step, device_stream()));
+        CHECK_OK(pith_cuda_stream_bind_base(r->plan, r->stream, r->base_device, step,
+                                            device_stream(), NULL));
     }
-    rig_check_state(r);
+    rig_check_stream(r);
     job_open(&j, r, r->slots, r->slots, r->layout.dtype, 0);
     send_step(r, &j, 4, false);
     job_close(&j);
@@ -374,25 +416,38 @@ static void test_pack(void **state) {
 static void test_pack_arguments(void **state) {
     (void)state;
     struct rig a, b;
+    pith_error error = {.size = sizeof error};
     context("arguments of pack and unpack");
     stream_rig(&a, 0);
     stream_rig(&b, 4);
-    const size_t bytes = (size_t)a.sizes.state_bytes;
-    uint8_t *const image = rig_state_image(&a);
+    const size_t bytes = (size_t)a.sizes.stream_bytes, saved = (size_t)b.cpu.sizes.save_bytes;
+    pith_work *const w = a.cpu.work, *const v = b.cpu.work;
+    pith_stream *const host = a.cpu.stream;
+    uint8_t *const image = rig_stream_image(&a);
+    uint8_t *const before = allocate(saved), *const after = allocate(saved);
     size_t length;
-    uint8_t *const before = room((size_t)b.cpu.sizes.save_bytes);
-    uint8_t *const after = room((size_t)b.cpu.sizes.save_bytes);
-    CHECK_OK(
-        pith_state_save(b.cpu.plan, b.cpu.state, before, (size_t)b.cpu.sizes.save_bytes, &length));
-    CHECK_STATUS(PITH_ERR_SPACE,
-                 pith_cuda_state_pack(a.plan, a.cpu.plan, a.cpu.state, image, bytes - 1));
-    CHECK_STATUS(PITH_ERR_SPACE,
-                 pith_cuda_state_unpack(a.plan, a.cpu.plan, image, bytes - 1, a.cpu.state));
-    CHECK(pith_cuda_state_pack(a.plan, b.cpu.plan, b.cpu.state, image, bytes) != PITH_OK);
-    CHECK(pith_cuda_state_unpack(b.plan, b.cpu.plan, image, bytes, b.cpu.state) != PITH_OK);
-    CHECK_OK(
-        pith_state_save(b.cpu.plan, b.cpu.state, after, (size_t)b.cpu.sizes.save_bytes, &length));
+    CHECK_OK(pith_stream_save(v, b.cpu.stream, before, saved, &length));
+    CHECK_STATUS(PITH_ERR_SPACE, pith_cuda_stream_pack(a.plan, w, host, image, bytes - 1, &error));
+    CHECK(error.text[0] && error.offset == bytes);
+    CHECK_STATUS(PITH_ERR_SPACE, pith_cuda_stream_unpack(a.plan, w, host, image, bytes - 1, NULL));
+    CHECK_STATUS(PITH_ERR_MISMATCH,
+                 pith_cuda_stream_pack(a.plan, v, b.cpu.stream, image, bytes, &error));
+    CHECK_STATUS(PITH_ERR_MISMATCH, pith_cuda_stream_unpack(b.plan, v, b.cpu.stream, image,
+                                                            (size_t)b.sizes.stream_bytes, NULL));
+    CHECK_STATUS(PITH_ERR_ARG, pith_cuda_stream_pack(NULL, w, host, image, bytes, NULL));
+    CHECK_STATUS(PITH_ERR_ARG, pith_cuda_stream_pack(a.plan, NULL, host, image, bytes, NULL));
+    CHECK_STATUS(PITH_ERR_ARG, pith_cuda_stream_pack(a.plan, w, NULL, image, bytes, NULL));
+    CHECK_STATUS(PITH_ERR_ARG, pith_cuda_stream_pack(a.plan, w, host, NULL, bytes, NULL));
+    CHECK_STATUS(PITH_ERR_ARG, pith_cuda_stream_unpack(NULL, w, host, image, bytes, NULL));
+    CHECK_STATUS(PITH_ERR_ARG, pith_cuda_stream_unpack(a.plan, NULL, host, image, bytes, NULL));
+    CHECK_STATUS(PITH_ERR_ARG, pith_cuda_stream_unpack(a.plan, w, NULL, image, bytes, NULL));
+    CHECK_STATUS(PITH_ERR_ARG, pith_cuda_stream_unpack(a.plan, w, host, NULL, bytes, NULL));
+    CHECK_OK(pith_stream_save(v, b.cpu.stream, after, saved, &length));
     CHECK(memcmp(before, after, length) == 0);
+    image[bytes - 1] ^= 1; /* of the base */
+    CHECK_STATUS(PITH_ERR_BASE, pith_cuda_stream_unpack(a.plan, w, host, image, bytes, &error));
+    CHECK(error.text[0]);
+    rig_check_stream(&a);
     free(after);
     free(before);
     free(image);
@@ -406,9 +461,10 @@ int main(void) {
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_add_to_another_base),
         cmocka_unit_test(test_no_tensor),
+        cmocka_unit_test(test_add_unbound),
         cmocka_unit_test(test_pack_arguments),
         cmocka_unit_test(test_late_joiner),
-        cmocka_unit_test(test_torn),
+        cmocka_unit_test(test_invalid),
         cmocka_unit_test(test_of_another_plan),
         cmocka_unit_test(test_verify),
         cmocka_unit_test(test_pack),

@@ -63,11 +63,11 @@ static void bundle_open(struct bundle *b, const struct setting *t, uint64_t each
     layout.flags = t->flags;
     CHECK(rig_open(&b->r, t->spec, &layout));
     const uint64_t frames = b->r.slots * each;
-    uint8_t *const value = room(t->count * 4);
+    uint8_t *const value = allocate(t->count * 4);
     const pith_view view = pith_view_flat(value, t->dtype, t->count);
     b->each = each;
-    b->bytes = room(frames * sizeof *b->bytes);
-    b->lengths = room(frames * sizeof *b->lengths);
+    b->bytes = allocate(frames * sizeof *b->bytes);
+    b->lengths = allocate(frames * sizeof *b->lengths);
     job_open(&b->j, &b->r, b->r.slots, frames, dtype, offset);
     for (uint64_t i = 0; i < frames; i++) {
         gen_fill(kind, i + 1, t->dtype, value, t->count);
@@ -76,7 +76,7 @@ static void bundle_open(struct bundle *b, const struct setting *t, uint64_t each
         *job_length(&b->j, i) = f.length;
         free(f.bytes);
     }
-    if (b->r.cpu.state) CHECK_OK(pith_state_reset(b->r.cpu.plan, b->r.cpu.state));
+    CHECK_OK(pith_stream_reset(b->r.cpu.work, b->r.cpu.stream));
     list_frames(b);
     free(value);
 }
@@ -92,27 +92,31 @@ static void bundle_close(struct bundle *b) {
 
 static void check_reduce(struct bundle *b, float scale) {
     struct job *const j = &b->j;
-    uint8_t *const wanted = room(j->tensor.bytes);
+    uint8_t *const wanted = allocate(j->tensor.bytes);
     const pith_view view = pith_view_flat(wanted, j->items.dtype, b->r.count);
     memset(j->tensor.host, UNTOUCHED, j->tensor.bytes);
-    JOB_RUN(j, pith_cuda_reduce(b->r.plan, b->r.state, &j->items, (uint32_t)b->each, scale,
-                                device_stream()));
+    JOB_RUN(j, pith_cuda_reduce(b->r.plan, b->r.stream, &j->items, (uint32_t)b->each, scale,
+                                device_stream(), NULL));
     for (uint64_t s = 0; s < b->r.slots; s++)
-        CHECK_OK(pith_reduce(b->r.cpu.plan, b->r.cpu.state, s, b->bytes + s * b->each,
-                             b->lengths + s * b->each, b->each, scale, &view));
+        CHECK_OK(reduce_one(b->r.cpu.work, b->r.cpu.stream, s, b->bytes + s * b->each,
+                            b->lengths + s * b->each, b->each, scale, &view));
     for (uint64_t i = 0; i < j->frames; i++) CHECK_OK(job_status(j, i));
     CHECK(memcmp(wanted, j->tensor.host, j->tensor.bytes) == 0);
-    rig_check_state(&b->r);
+    rig_check_stream(&b->r);
     free(wanted);
 }
 
 /* The CPU's frame of the sum of item i. */
 static struct frame wanted_frame(struct bundle *b, struct rig *out, uint64_t i, float scale) {
     const size_t cap = (size_t)pith_plan_frame_bytes(out->cpu.plan, i, 0);
-    struct frame f = {room(cap), 0};
-    CHECK_OK(pith_reduce_encode(b->r.cpu.plan, b->r.cpu.state, i, b->bytes + i * b->each,
-                                b->lengths + i * b->each, b->each, scale, out->cpu.plan,
-                                out->cpu.state, i, f.bytes, cap, &f.length));
+    struct frame f = {allocate(cap), 0};
+    const pith_plan *const plans[2] = {b->r.cpu.plan, out->cpu.plan};
+    void *memory;
+    pith_work *const work = work_for(plans, 2, NULL, &memory);
+    CHECK_OK(reduce_encode_one(work, b->r.cpu.stream, i, b->bytes + i * b->each,
+                               b->lengths + i * b->each, b->each, scale, out->cpu.stream, i,
+                               f.bytes, cap, &f.length));
+    free(memory);
     return f;
 }
 
@@ -134,17 +138,17 @@ static void check_reduce_encode(struct bundle *b, float scale, const char *spec,
     job_open(&made, &out, out.slots, out.slots, PITH_F32, offset);
     for (int k = 0; k < 2; k++) {
         job_push(&made);
-        JOB_RUN(&b->j,
-                pith_cuda_reduce_encode(b->r.plan, b->r.state, &b->j.items, (uint32_t)b->each,
-                                        scale, out.plan, out.state, &made.items, device_stream()));
+        JOB_RUN(&b->j, pith_cuda_reduce_encode(b->r.plan, b->r.stream, &b->j.items,
+                                               (uint32_t)b->each, scale, out.plan, out.stream,
+                                               &made.items, device_stream(), NULL));
         job_pull(&made);
         for (uint64_t i = 0; i < out.slots; i++) {
             struct frame f = wanted_frame(b, &out, i, scale);
             check_made(&made, i, &f);
             free(f.bytes);
         }
-        rig_check_state(&b->r);
-        rig_check_state(&out);
+        rig_check_stream(&b->r);
+        rig_check_stream(&out);
     }
     job_close(&made);
     rig_close(&out);
@@ -218,7 +222,8 @@ static void test_many_frames(void **state) {
     check_reduce(&b, 1.0f / 300);
     check_reduce_encode(&b, 1, "grad", 0, 0);
     job_frame(&b.j, 299)[2] ^= 1;
-    JOB_RUN(&b.j, pith_cuda_reduce(b.r.plan, NULL, &b.j.items, 300, 1, device_stream()));
+    JOB_RUN(&b.j,
+            pith_cuda_reduce(b.r.plan, b.r.stream, &b.j.items, 300, 1, device_stream(), NULL));
     for (uint64_t i = 0; i < 600; i++)
         CHECK_STATUS(i == 299 ? PITH_ERR_MAGIC : PITH_OK, job_status(&b.j, i));
     bundle_close(&b);
@@ -247,18 +252,18 @@ static void check_statuses(const struct bundle *b, uint64_t bad, pith_status wan
 
 static void check_bad_reduce(struct bundle *b, uint64_t bad, pith_status wanted) {
     struct job *const j = &b->j;
-    uint8_t *const sum = room(j->tensor.bytes);
+    uint8_t *const sum = allocate(j->tensor.bytes);
     const pith_view view = pith_view_flat(sum, j->items.dtype, b->r.count);
     memset(sum, UNTOUCHED, j->tensor.bytes);
     list_frames(b);
-    JOB_RUN(j, pith_cuda_reduce(b->r.plan, b->r.state, &j->items, EACH, 1, device_stream()));
+    JOB_RUN(j, pith_cuda_reduce(b->r.plan, b->r.stream, &j->items, EACH, 1, device_stream(), NULL));
     check_statuses(b, bad, wanted);
     for (uint64_t s = 0; s < b->r.slots; s++)
         CHECK_STATUS(s == bad / EACH ? wanted : PITH_OK,
-                     pith_reduce(b->r.cpu.plan, b->r.cpu.state, s, b->bytes + s * EACH,
-                                 b->lengths + s * EACH, EACH, 1, &view));
+                     reduce_one(b->r.cpu.work, b->r.cpu.stream, s, b->bytes + s * EACH,
+                                b->lengths + s * EACH, EACH, 1, &view));
     CHECK(memcmp(sum, j->tensor.host, j->tensor.bytes) == 0);
-    rig_check_state(&b->r);
+    rig_check_stream(&b->r);
     free(sum);
 }
 
@@ -270,8 +275,8 @@ static void check_bad_recode(struct bundle *b, uint64_t bad, pith_status wanted,
     CHECK(rig_open(&out, spec, &layout));
     job_open(&made, &out, out.slots, out.slots, PITH_F32, 0);
     job_push(&made);
-    JOB_RUN(&b->j, pith_cuda_reduce_encode(b->r.plan, b->r.state, &b->j.items, EACH, 1, out.plan,
-                                           out.state, &made.items, device_stream()));
+    JOB_RUN(&b->j, pith_cuda_reduce_encode(b->r.plan, b->r.stream, &b->j.items, EACH, 1, out.plan,
+                                           out.stream, &made.items, device_stream(), NULL));
     job_pull(&made);
     check_statuses(b, bad, wanted);
     for (uint64_t i = 0; i < out.slots; i++) {
@@ -285,7 +290,7 @@ static void check_bad_recode(struct bundle *b, uint64_t bad, pith_status wanted,
         CHECK(*job_length(&made, i) == 0);
         CHECK(all_bytes(job_frame(&made, i), made.stride, UNTOUCHED));
     }
-    rig_check_state(&out);
+    rig_check_stream(&out);
     job_close(&made);
     rig_close(&out);
 }
@@ -326,8 +331,8 @@ static void test_other_slots(void **state) {
     CHECK(rig_open(&out, "grad", &layout));
     job_open(&made, &out, 3, 3, PITH_F32, 0);
     job_push(&made);
-    JOB_RUN(&b.j, pith_cuda_reduce_encode(b.r.plan, NULL, &b.j.items, 2, 1, out.plan, NULL,
-                                          &made.items, device_stream()));
+    JOB_RUN(&b.j, pith_cuda_reduce_encode(b.r.plan, b.r.stream, &b.j.items, 2, 1, out.plan,
+                                          out.stream, &made.items, device_stream(), NULL));
     job_pull(&made);
     CHECK_OK(job_status(&made, 0));
     for (uint64_t i = 1; i < 3; i++) {

@@ -18,18 +18,29 @@ void trip_open(struct trip *t, const char *spec, const pith_layout *layout, size
     *t = (struct trip){.offset = offset};
     CHECK(rig_open(&t->r, spec, layout));
     t->bytes = (size_t)t->r.count * pith_dtype_bytes(layout->dtype);
-    t->value = room(t->bytes);
-    t->decoded = room(t->bytes);
+    t->value = allocate(t->bytes);
+    t->decoded = allocate(t->bytes);
 }
 
 static pith_view view_of(const struct trip *t, void *values) {
     return pith_view_flat(values, t->r.layout.dtype, t->r.count);
 }
 
+/* What was counted since the last reset. */
+static pith_stats counted(struct trip *t) {
+    pith_stats stats = {.size = sizeof stats};
+    CHECK_OK(pith_stream_stats(t->r.cpu.stream, &stats));
+    CHECK_OK(pith_stream_reset(t->r.cpu.work, t->r.cpu.stream));
+    return stats;
+}
+
 void trip_encode(struct trip *t) {
     const pith_view value = view_of(t, t->value), out = view_of(t, t->decoded);
     t->frame = stream_encode(&t->r.cpu, &value, 0, false);
-    CHECK_OK(pith_decode(t->r.cpu.plan, t->r.cpu.state, 0, t->frame.bytes, t->frame.length, &out));
+    t->encoded = counted(t);
+    CHECK_OK(
+        decode_one(t->r.cpu.work, t->r.cpu.stream, 0, t->frame.bytes, t->frame.length, &out, 0));
+    t->counted = counted(t);
 }
 
 void trip_close(struct trip *t) {
@@ -41,6 +52,18 @@ void trip_close(struct trip *t) {
 
 /* ---- The device does as the CPU does ---------------------------------------------------------*/
 
+static void restart(struct trip *t) {
+    CHECK_OK(pith_cuda_stream_init(t->r.plan, t->r.stream, (size_t)t->r.sizes.stream_bytes, NULL,
+                                   device_stream(), NULL));
+}
+
+/* Since the restart the device has counted this. */
+static void check_counted(struct trip *t, const pith_stats *wanted) {
+    const pith_stats got = rig_stats(&t->r);
+    CHECK(got.frames == wanted->frames && got.saturated == wanted->saturated);
+    CHECK(got.poisoned == wanted->poisoned);
+}
+
 /* A call that reads the frame, from memory of exactly its length. */
 static void reader_open(struct job *j, const struct trip *t, uint32_t dtype) {
     job_open(j, &t->r, 1, 1, dtype, t->offset);
@@ -51,7 +74,9 @@ void trip_check_encode(struct trip *t) {
     struct job j;
     job_open(&j, &t->r, 1, 1, t->r.layout.dtype, t->offset);
     memcpy(j.tensor.host, t->value, t->bytes);
-    JOB_RUN(&j, pith_cuda_encode(t->r.plan, NULL, &j.items, device_stream()));
+    restart(t);
+    JOB_RUN(&j, pith_cuda_encode(t->r.plan, t->r.stream, &j.items, 0, device_stream(), NULL));
+    check_counted(t, &t->encoded);
     CHECK_OK(job_status(&j, 0));
     CHECK(*job_length(&j, 0) == t->frame.length);
     CHECK(memcmp(job_frame(&j, 0), t->frame.bytes, t->frame.length) == 0);
@@ -62,10 +87,12 @@ void trip_check_encode(struct trip *t) {
 void trip_check_decode(struct trip *t) {
     struct job j;
     reader_open(&j, t, t->r.layout.dtype);
-    JOB_RUN(&j, pith_cuda_decode(t->r.plan, NULL, &j.items, device_stream()));
+    restart(t);
+    JOB_RUN(&j, pith_cuda_decode(t->r.plan, t->r.stream, &j.items, 0, device_stream(), NULL));
     CHECK_OK(job_status(&j, 0));
     CHECK(memcmp(j.tensor.host, t->decoded, t->bytes) == 0);
-    JOB_RUN(&j, pith_cuda_verify(t->r.plan, NULL, &j.items, device_stream()));
+    JOB_RUN(&j, pith_cuda_verify(t->r.plan, t->r.stream, &j.items, device_stream(), NULL));
+    check_counted(t, &t->counted);
     CHECK_OK(job_status(&j, 0));
     job_close(&j);
 }
@@ -76,7 +103,8 @@ void trip_check_range(struct trip *t, uint64_t first, uint64_t count) {
     const uint64_t end = count < t->r.count - begin ? begin + count : t->r.count;
     struct job j;
     reader_open(&j, t, t->r.layout.dtype);
-    JOB_RUN(&j, pith_cuda_decode_range(t->r.plan, NULL, &j.items, first, count, device_stream()));
+    JOB_RUN(&j, pith_cuda_decode_range(t->r.plan, t->r.stream, &j.items, first, count,
+                                       device_stream(), NULL));
     CHECK_OK(job_status(&j, 0));
     CHECK(all_bytes(j.tensor.host, begin * width, UNTOUCHED));
     CHECK(memcmp(j.tensor.host + begin * width, t->decoded + begin * width,
@@ -87,20 +115,16 @@ void trip_check_range(struct trip *t, uint64_t first, uint64_t count) {
 
 void trip_check_other(struct trip *t, uint32_t dtype, bool add) {
     const size_t bytes = (size_t)t->r.count * pith_dtype_bytes(dtype);
-    uint8_t *const wanted = room(bytes);
+    uint8_t *const wanted = allocate(bytes);
     const pith_view view = pith_view_flat(wanted, dtype, t->r.count);
     const void *const frame = t->frame.bytes;
     struct job j;
     reader_open(&j, t, dtype);
     gen_fill(GEN_HOLES, 77, dtype, wanted, t->r.count);
     memcpy(j.tensor.host, wanted, bytes);
-    if (add) {
-        CHECK_OK(pith_decode_add(t->r.cpu.plan, 0, frame, t->frame.length, &view));
-        JOB_RUN(&j, pith_cuda_decode_add(t->r.plan, &j.items, device_stream()));
-    } else {
-        CHECK_OK(pith_decode(t->r.cpu.plan, t->r.cpu.state, 0, frame, t->frame.length, &view));
-        JOB_RUN(&j, pith_cuda_decode(t->r.plan, NULL, &j.items, device_stream()));
-    }
+    const uint32_t flags = add ? PITH_ADD : 0;
+    CHECK_OK(decode_one(t->r.cpu.work, t->r.cpu.stream, 0, frame, t->frame.length, &view, flags));
+    JOB_RUN(&j, pith_cuda_decode(t->r.plan, t->r.stream, &j.items, flags, device_stream(), NULL));
     CHECK_OK(job_status(&j, 0));
     CHECK(memcmp(j.tensor.host, wanted, bytes) == 0);
     job_close(&j);
@@ -113,10 +137,10 @@ void trip_check_frame_of(struct trip *t, const char *spec, pith_status wanted) {
     struct job j;
     stream_open(&other, spec, &t->r.layout, NULL);
     struct frame f = stream_encode(&other, &value, 0, false);
-    CHECK_OK(pith_decode(t->r.cpu.plan, t->r.cpu.state, 0, f.bytes, f.length, &out));
+    CHECK_OK(decode_one(t->r.cpu.work, t->r.cpu.stream, 0, f.bytes, f.length, &out, 0));
     job_open(&j, &t->r, 1, 1, t->r.layout.dtype, t->offset);
     job_set_frame(&j, f.bytes, f.length);
-    JOB_RUN(&j, pith_cuda_decode(t->r.plan, NULL, &j.items, device_stream()));
+    JOB_RUN(&j, pith_cuda_decode(t->r.plan, t->r.stream, &j.items, 0, device_stream(), NULL));
     CHECK_STATUS(wanted, job_status(&j, 0));
     if (wanted == PITH_OK)
         CHECK(memcmp(j.tensor.host, t->decoded, t->bytes) == 0);
@@ -132,11 +156,11 @@ void trip_check_space(struct trip *t) {
     job_open(&j, &t->r, 1, 1, t->r.layout.dtype, 0);
     memcpy(j.tensor.host, t->value, t->bytes);
     j.items.capacity = t->frame.length - 1;
-    JOB_RUN(&j, pith_cuda_encode(t->r.plan, NULL, &j.items, device_stream()));
+    JOB_RUN(&j, pith_cuda_encode(t->r.plan, t->r.stream, &j.items, 0, device_stream(), NULL));
     CHECK_STATUS(PITH_ERR_SPACE, job_status(&j, 0));
     CHECK(*job_length(&j, 0) == 0 && all_bytes(j.frame.host, j.frame.bytes, UNTOUCHED));
     j.items.capacity = t->frame.length;
-    JOB_RUN(&j, pith_cuda_encode(t->r.plan, NULL, &j.items, device_stream()));
+    JOB_RUN(&j, pith_cuda_encode(t->r.plan, t->r.stream, &j.items, 0, device_stream(), NULL));
     CHECK_OK(job_status(&j, 0));
     job_close(&j);
 }
@@ -156,20 +180,20 @@ void trip_check_frame(struct rig *r, const struct job *j, uint64_t i, uint64_t s
 void trip_check_slots(struct rig *r, const void *value) {
     struct job j;
     job_open(&j, r, r->slots, r->slots, r->layout.dtype, 0);
-    uint8_t *const decoded = room(j.tensor.bytes);
+    uint8_t *const decoded = allocate(j.tensor.bytes);
     const pith_view view = pith_view_flat(decoded, r->layout.dtype, r->count);
     memcpy(j.tensor.host, value, j.tensor.bytes);
-    JOB_RUN(&j, pith_cuda_encode(r->plan, r->state, &j.items, device_stream()));
+    JOB_RUN(&j, pith_cuda_encode(r->plan, r->stream, &j.items, 0, device_stream(), NULL));
     for (uint64_t s = 0; s < r->slots; s++) trip_check_frame(r, &j, s, s);
     memset(j.tensor.host, UNTOUCHED, j.tensor.bytes);
-    JOB_RUN(&j, pith_cuda_decode(r->plan, r->state, &j.items, device_stream()));
+    JOB_RUN(&j, pith_cuda_decode(r->plan, r->stream, &j.items, 0, device_stream(), NULL));
     for (uint64_t s = 0; s < r->slots; s++) {
         CHECK_OK(job_status(&j, s));
-        CHECK_OK(pith_decode(r->cpu.plan, r->cpu.state, s, job_frame(&j, s),
-                             (size_t)*job_length(&j, s), &view));
+        CHECK_OK(decode_one(r->cpu.work, r->cpu.stream, s, job_frame(&j, s),
+                            (size_t)*job_length(&j, s), &view, 0));
     }
     CHECK(memcmp(decoded, j.tensor.host, j.tensor.bytes) == 0);
-    rig_check_state(r);
+    rig_check_stream(r);
     job_close(&j);
     free(decoded);
 }

@@ -15,6 +15,7 @@ struct trip {
     size_t bytes, offset; /* offset: of tensors and frames on the device */
     uint8_t *value, *decoded;
     struct frame frame;
+    pith_stats encoded, counted; /* what the CPU counted when it encoded, and when it decoded */
 };
 /* The caller fills `value` between the two; the second makes the frame, and what it decodes to. */
 void trip_open(struct trip *t, const char *spec, const pith_layout *layout, size_t offset);
@@ -30,7 +31,7 @@ void trip_check_range(struct trip *t, uint64_t first, uint64_t count);
 void trip_check_other(struct trip *t, uint32_t dtype, bool add);
 /* A frame that another spec makes of the values: read, or refused with nothing written. */
 void trip_check_frame_of(struct trip *t, const char *spec, pith_status wanted);
-/* A frame that is longer than its room is not begun. */
+/* A frame that is longer than its capacity is not begun. */
 void trip_check_space(struct trip *t);
 /* The frame cut and flipped in many places: the CPU's status, or one of those that only devices
  * have; nothing written where it is not OK. */

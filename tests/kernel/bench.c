@@ -1,7 +1,7 @@
-/* bench.c - the group quantizer's kernels against scalar and against plain movers.
+/* bench.c - the group quantizer's kernels against scalar and against copy baselines.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Every kernel run stands beside a run of its ceiling over the same buffers; medians are
+ * Every kernel run stands beside a run of its roofline over the same buffers; medians are
  * compared. The difference rows include the hash of the new base, in pieces, as wdiff does it. */
 #include <math.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ struct subject {
     const char *name;
     struct pithi_group_setting set;
     uint32_t value, base; /* dtypes */
-    bool decode, stream;
+    bool decode, nontemporal;
     size_t count;
 };
 
@@ -31,7 +31,7 @@ enum { GROUPS = 3 };
 static const uint32_t groups[GROUPS] = {16, 128, 2048};
 
 struct timings {
-    double kernel[GROUPS], ceiling;
+    double kernel[GROUPS], roofline;
 };
 
 static volatile uint64_t witness;
@@ -58,7 +58,7 @@ static struct pithi_group_job job_of(const struct subject *s, const struct buffe
     if (s->decode && !s->base) job.out = b->value + i * width(s->value);
     if (s->base) job.base = b->base + i * width(s->base);
     job.update = s->base != PITH_NONE;
-    job.stream = s->stream;
+    job.nontemporal = s->nontemporal;
     job.codes = b->codes + i * s->set.bits / 8;
     job.scales = b->scales + pithi_group_scale_bytes(&s->set, i);
     return job;
@@ -84,8 +84,8 @@ static double run_kernel(const struct pithi_kernels *k, const struct subject *s,
 }
 
 /* Ordinary stores and non-temporal ones, but the latter not for what is in the cache. */
-static int roofline_ways(const struct subject *s) {
-    if (s->base) return CEILING_MOVERS;
+static int baseline_variants(const struct subject *s) {
+    if (s->base) return BASELINE_VARIANTS;
     return s->decode && s->count == COUNT ? 2 : 1;
 }
 
@@ -94,10 +94,10 @@ static double run_roofline(const struct subject *s, const struct buffers *b, int
     if (!s->base && !s->decode) return roofline_read(b->value, bytes);
     if (!s->base) return roofline_fill(b->value, bytes, variant == 1);
     const size_t base = s->count * width(s->base);
-    struct roofline_mover m = {.read = {b->base, s->decode ? b->codes : b->value},
-                               .read_bytes = {base, s->decode ? codes : bytes},
-                               .write = {b->base, s->decode ? NULL : b->codes},
-                               .write_bytes = {base, codes}};
+    struct roofline_baseline m = {.read = {b->base, s->decode ? b->codes : b->value},
+                                  .read_bytes = {base, s->decode ? codes : bytes},
+                                  .write = {b->base, s->decode ? NULL : b->codes},
+                                  .write_bytes = {base, codes}};
     return roofline_move(&m, variant);
 }
 
@@ -107,29 +107,29 @@ static struct subject of_group(const struct subject *s, int g) {
     return grouped;
 }
 
-/* All sizes of groups by turns, beside one measurement of the ceilings. */
+/* Every round measures all sizes of groups, beside one measurement of the rooflines. */
 static struct timings measure(const struct pithi_kernels *k, const struct subject *s,
                               const struct buffers *b) {
-    double kernel[GROUPS][RUNS] = {{0}}, ceiling[CEILING_MOVERS][RUNS] = {{0}};
-    const int ways = roofline_ways(s);
+    double kernel[GROUPS][RUNS] = {{0}}, roofline[BASELINE_VARIANTS][RUNS] = {{0}};
+    const int variants = baseline_variants(s);
     const int repeats = s->count == COUNT ? 1 : COUNT / 16 / (int)s->count;
     for (int run = 0; run < RUNS; run++) {
-        for (int variant = 0; variant < ways; variant++)
-            for (int r = 0; r < repeats; r++) ceiling[variant][run] += run_roofline(s, b, variant);
+        for (int variant = 0; variant < variants; variant++)
+            for (int r = 0; r < repeats; r++) roofline[variant][run] += run_roofline(s, b, variant);
         for (int g = 0; g < GROUPS; g++) {
             const struct subject grouped = of_group(s, g);
             if (run == 0) run_kernel(k, &grouped, b);
             for (int r = 0; r < repeats; r++) kernel[g][run] += run_kernel(k, &grouped, b);
         }
     }
-    struct timings t = {.ceiling = median(ceiling[0], RUNS) / repeats};
-    for (int variant = 1; variant < ways; variant++)
-        t.ceiling = fmin(t.ceiling, median(ceiling[variant], RUNS) / repeats);
+    struct timings t = {.roofline = median(roofline[0], RUNS) / repeats};
+    for (int variant = 1; variant < variants; variant++)
+        t.roofline = fmin(t.roofline, median(roofline[variant], RUNS) / repeats);
     for (int g = 0; g < GROUPS; g++) t.kernel[g] = median(kernel[g], RUNS) / repeats;
     return t;
 }
 
-/* Scalar text over a small part of a large tensor. */
+/* Seconds of the scalar reference, extrapolated from a small part of a large tensor. */
 static double measure_scalar(const struct subject *s, const struct buffers *b) {
     struct pithi_kernels scalar;
     struct subject part = *s;
@@ -157,9 +157,9 @@ static void bench_one(const struct level *level, const struct subject *s, const 
         const struct subject grouped = of_group(s, g);
         const double scalar = measure_scalar(&grouped, b), kernel = t.kernel[g];
         printf(
-            "%-7s %-34s group %5u  scalar %5.2f  kernel %6.2f  x%5.1f  ceiling %6.2f GB/s  %.2f\n",
+            "%-7s %-34s group %5u  scalar %5.2f  kernel %6.2f  x%5.1f  roofline %6.2f GB/s  %.2f\n",
             level->isa, s->name, groups[g], gb / scalar, gb / kernel, scalar / kernel,
-            gb / t.ceiling, t.ceiling / kernel);
+            gb / t.roofline, t.roofline / kernel);
     }
     fflush(stdout);
 }

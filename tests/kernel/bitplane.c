@@ -9,10 +9,10 @@
 #include "predict/strip.h"
 #include "roofline.h"
 
-enum { GROUP = PITHI_BITPLANE_GROUP, MOST = 300, ROOM = MOST * 64 + 4096 };
+enum { GROUP = PITHI_BITPLANE_GROUP, MOST = 300, CAPACITY = MOST * 64 + 4096 };
 
 struct shape {
-    size_t groups, bytes, spare; /* spare: bytes of room after the planes */
+    size_t groups, bytes, spare; /* spare: bytes that may be written after the planes */
     unsigned most;               /* bits of words */
     size_t place[2];             /* of words, a multiple of 4, and of planes */
 };
@@ -28,7 +28,7 @@ bool bound_bitplane(const struct level *level) {
 }
 
 static void begin(const struct level *level, const char *what, const struct shape *s) {
-    check_begin("pack %s %s: %zu groups of up to %u bits, %zu bytes and %zu, places %zu %zu",
+    check_begin("bitplane %s %s: %zu groups of up to %u bits, %zu bytes and %zu, places %zu %zu",
                 level->isa, what, s->groups, s->most, s->bytes, s->spare, s->place[0], s->place[1]);
 }
 
@@ -52,7 +52,7 @@ static void check_forward(const struct level *level, const struct shape *s) {
     begin(level, "forward", s);
     check_that(
         pithi_bitplane_pack_c(words, s->groups, widths, planes, s->bytes) == planes + s->bytes,
-        "the text's end is wrong");
+        "the reference's end is wrong");
     const uint8_t *const end = level->kernels.pack((const uint32_t *)(const void *)from, s->groups,
                                                    widths, to, s->bytes + s->spare);
     check_that(end == to + s->bytes, "the end differs");
@@ -71,7 +71,7 @@ static void check_back(const struct level *level, const struct shape *s) {
         level->kernels.unpack(from, s->bytes + s->spare, s->groups, widths, (uint32_t *)(void *)to);
     check_that(end == from + s->bytes, "the end differs");
     check_that(!memcmp(to, back, 4 * GROUP * s->groups), "words differ");
-    check_that(!memcmp(back, words, 4 * GROUP * s->groups), "the text lost words");
+    check_that(!memcmp(back, words, 4 * GROUP * s->groups), "the reference lost words");
     check_that(guarded_intact(&area[0]) && guarded_intact(&area[1]), "a byte outside changed");
     check_end();
 }
@@ -104,7 +104,7 @@ static void check_one(const struct level *level, struct shape *s) {
 
 void check_bitplane(const struct level *level) {
     for (int k = 0; k < 2; k++)
-        if (!area[k].pages) area[k] = guarded_new(ROOM);
+        if (!area[k].pages) area[k] = guarded_new(CAPACITY);
     for (size_t n = 0; n < MOST; n++) {
         for (int k = 0; k < 10; k++) {
             struct shape s = random_shape(n);
@@ -147,7 +147,7 @@ static double least_seconds(const struct pithi_kernels *k, int what, int repeats
 static void bench_kernels(const struct level *level, const struct pithi_kernels *scalar) {
     for (unsigned bits = 4; bits <= 20; bits += 4) {
         for (size_t i = 0; i < 64 * GROUP; i++) words[i] = (uint32_t)check_random() >> (32 - bits);
-        printf("pack %-7s %2u bits in cache", level->isa, bits);
+        printf("bitplane %-7s %2u bits in cache", level->isa, bits);
         for (int what = 0; what < 3; what++) {
             static const char *const names[] = {"widths", "pack", "unpack"};
             const double t = least_seconds(&level->kernels, what, 20000);
@@ -163,7 +163,7 @@ static unsigned encode_tile(const struct pithi_strip *p, const struct pithi_quan
     const struct pithi_source source = {q, pithi_tile_layout_dense(b->x + tile * TILE, 4), b->miss};
     struct pithi_strip own = *p;
     struct pithi_packing packing;
-    struct pithi_pen pen = {.at = b->bytes + tile * b->length, .room = b->length};
+    struct pithi_pen pen = {.at = b->bytes + tile * b->length, .capacity = b->length};
     own.order = pithi_strip_choose(p, &source, 3);
     pithi_strip_begin(&own, &source, b->scratch, &packing);
     pithi_strip_finish(&own, &packing, &pen);
@@ -201,7 +201,8 @@ static void bench_tiles(const struct level *level, struct bench *b) {
         }
         const double gb = (double)TILE * TILES * 4e-9;
         printf(
-            "pack %-7s %s order %u  encode %6.2f GB/s, %.2f of read  decode %6.2f GB/s, %.2f of "
+            "bitplane %-7s %s order %u  encode %6.2f GB/s, %.2f of read  decode %6.2f GB/s, %.2f "
+            "of "
             "fill\n",
             level->isa, cube ? "64^3 tiles" : "1-D tiles ", p.order, gb / encode, read / encode,
             gb / decode, fill / decode);
@@ -212,7 +213,7 @@ static void bench_tiles(const struct level *level, struct bench *b) {
 void bench_bitplane(const struct level *level) {
     struct pithi_kernels scalar;
     struct bench b = {.length = 3 * TILE};
-    if (!strstr("pack", bench_only)) return;
+    if (!strstr("bitplane", bench_only)) return;
     pithi_kernels_bind(&scalar, 0);
     bench_kernels(level, &scalar);
     b.x = malloc((size_t)TILE * TILES * 4);

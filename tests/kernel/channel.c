@@ -8,14 +8,14 @@
 #include "kernelcheck.h"
 #include "roofline.h"
 
-enum { ROOM = 1 << 20, CODES = ROOM / 4, SCALES = 1 << 15 };
+enum { CAPACITY = 1 << 20, CODES = CAPACITY / 4, SCALES = 1 << 15 };
 
 struct shape {
     struct pithi_group_setting set;
     uint32_t dtype, out;
     size_t rows, columns, stride, code_stride;
     enum fill fill;
-    bool stream, hostile, ahead;
+    bool nontemporal, hostile, prefetch;
     size_t place[5];
 };
 
@@ -29,10 +29,10 @@ static bool same(const void *a, const void *b, size_t n) { return n == 0 || memc
 static void begin(const struct level *level, const char *what, const struct shape *s) {
     check_begin(
         "columns %s %s: %zu x %zu, stride %zu, codes %zu apart, dtype %u to %u, %u bits %s, "
-        "scale %u, values %s, stream %d, places %zu %zu %zu %zu %zu",
+        "scale %u, values %s, nontemporal %d, places %zu %zu %zu %zu %zu",
         level->isa, what, s->rows, s->columns, s->stride, s->code_stride, s->dtype, s->out,
         s->set.bits, s->set.asymmetric ? "asymmetric" : "symmetric", s->set.scale_dtype,
-        fill_names[s->fill], s->stream, s->place[0], s->place[1], s->place[2], s->place[3],
+        fill_names[s->fill], s->nontemporal, s->place[0], s->place[1], s->place[2], s->place[3],
         s->place[4]);
 }
 
@@ -56,36 +56,37 @@ static struct pithi_channel_job job_of(const struct shape *s) {
                                       .columns = s->columns,
                                       .stride = (int64_t)s->stride,
                                       .code_stride = s->code_stride,
-                                      .stream = s->stream,
+                                      .nontemporal = s->nontemporal,
                                       .saturated = 5, /* results are added to */
                                       .poisoned = 7};
 }
 
-static void expect(const struct pithi_channel_job *job, const struct pithi_channel_job *text) {
-    check_that(job->saturated == text->saturated, "the saturated count differs");
-    check_that(job->poisoned == text->poisoned, "the poisoned count differs");
+static void expect(const struct pithi_channel_job *job, const struct pithi_channel_job *reference) {
+    check_that(job->saturated == reference->saturated, "the saturated count differs");
+    check_that(job->poisoned == reference->poisoned, "the poisoned count differs");
     for (int k = 0; k < AREAS; k++)
         check_that(!area[k].p || guarded_intact(&area[k]), "something beside a buffer was written");
 }
 
 static void check_encode(const struct level *level, const struct shape *s) {
-    struct pithi_channel_job text = job_of(s), job = text;
+    struct pithi_channel_job reference = job_of(s), job = reference;
     begin(level, "encode", s);
     memset(codes, 0x5A, code_bytes(s)); /* between rows of codes nothing is written */
-    text.dtype = job.dtype = s->dtype;
-    text.value = data, text.codes = codes, text.scales = scales, text.zeros = zeros;
+    reference.dtype = job.dtype = s->dtype;
+    reference.value = data, reference.codes = codes, reference.scales = scales,
+    reference.zeros = zeros;
     job.value = guarded_place(&area[VALUE], s->place[VALUE], data, value_bytes(s, s->dtype));
     job.codes = guarded_place(&area[CODE], s->place[CODE], codes, code_bytes(s));
     job.scales = guarded_place(&area[SCALE], s->place[SCALE], data, scale_bytes(s));
     job.zeros = guarded_place(&area[ZERO], s->place[ZERO], data, scale_bytes(s));
-    if (s->ahead) job.ahead = data; /* of what comes next nothing depends on the values */
+    if (s->prefetch) job.prefetch = data; /* of what comes next nothing depends on the values */
     memcpy(zeros, data, scale_bytes(s));
-    pithi_channel_encode_c(&text);
+    pithi_channel_encode_c(&reference);
     level->kernels.channel_encode(&job);
     check_that(s->rows == 0 || same(job.scales, scales, scale_bytes(s)), "scales differ");
     check_that(same(job.zeros, zeros, scale_bytes(s)), "zero points differ");
     check_that(same(job.codes, codes, code_bytes(s)), "codes differ");
-    expect(&job, &text);
+    expect(&job, &reference);
     check_end();
 }
 
@@ -97,22 +98,23 @@ static void hostile_scales(const struct shape *s) {
 }
 
 static void check_decode(const struct level *level, const struct shape *s) {
-    struct pithi_channel_job text = job_of(s), job = text;
+    struct pithi_channel_job reference = job_of(s), job = reference;
     begin(level, "decode", s);
     if (s->hostile) hostile_scales(s);
     memset(out, 0x5A, value_bytes(s, s->out));
-    text.dtype = job.dtype = s->out;
-    text.out = out, text.codes = codes, text.scales = scales, text.zeros = zeros;
+    reference.dtype = job.dtype = s->out;
+    reference.out = out, reference.codes = codes, reference.scales = scales,
+    reference.zeros = zeros;
     job.out = guarded_place(&area[OUT], s->place[OUT], out, value_bytes(s, s->out));
     job.codes = guarded_place(&area[CODE], s->place[CODE], codes, code_bytes(s));
     job.scales = guarded_place(&area[SCALE], s->place[SCALE], scales, scale_bytes(s));
     job.zeros = guarded_place(&area[ZERO], s->place[ZERO], zeros, scale_bytes(s));
-    pithi_channel_decode_c(&text);
+    pithi_channel_decode_c(&reference);
     level->kernels.channel_decode(&job);
     check_that(same(job.out, out, value_bytes(s, s->out)), "outputs differ");
     check_that(same(job.codes, codes, code_bytes(s)), "codes were written");
     check_that(same(job.scales, scales, scale_bytes(s)), "scales were written");
-    expect(&job, &text);
+    expect(&job, &reference);
     check_end();
 }
 
@@ -128,9 +130,9 @@ static void random_format(struct shape *s) {
     s->fill = check_below(3) == 0 ? FILL_GAUSS
               : check_below(2)    ? FILL_OFFSET
                                   : (enum fill)check_below(FILL_COUNT);
-    s->stream = check_below(2);
+    s->nontemporal = check_below(2);
     s->hostile = check_below(3) == 0;
-    s->ahead = check_below(2);
+    s->prefetch = check_below(2);
     for (int k = 0; k < AREAS; k++)
         s->place[k] = check_below(3) ? check_below(PLACE_COUNT) : PLACE_END;
 }
@@ -140,20 +142,20 @@ static void random_size(struct shape *s, bool wide) {
     s->columns = wide ? 1000 + check_below(300) : check_below(check_below(2) ? 20 : 300);
     if (check_below(2)) s->columns -= s->columns % 64;
     if (wide && s->rows > 128) s->rows = 128;
-    const size_t most = ROOM / 4 / (s->rows + 1) - 200;
+    const size_t most = CAPACITY / 4 / (s->rows + 1) - 200;
     s->stride = s->columns + (check_below(2) ? 0 : check_below(200));
     if (s->stride > most) s->stride = s->columns;
     s->code_stride = pithi_group_code_bytes(&s->set, s->columns) + check_below(2) * check_below(70);
 }
 
 void check_channels(const struct level *level) {
-    data = malloc(ROOM), codes = malloc(CODES), scales = malloc(SCALES);
-    zeros = malloc(SCALES), out = malloc(ROOM);
+    data = malloc(CAPACITY), codes = malloc(CODES), scales = malloc(SCALES);
+    zeros = malloc(SCALES), out = malloc(CAPACITY);
     check_begin("columns %s: memory", level->isa);
     check_that(data && codes && scales && zeros && out, "malloc failed");
     check_end();
     for (int k = 0; k < AREAS; k++)
-        if (!area[k].pages) area[k] = guarded_new(ROOM + 8192);
+        if (!area[k].pages) area[k] = guarded_new(CAPACITY + 8192);
     for (size_t c = 0; data && codes && scales && zeros && out && c < 1500; c++) {
         struct shape s = {.rows = 0};
         random_format(&s);
@@ -185,11 +187,11 @@ static double run(const struct pithi_kernels *k, uint32_t dtype, bool decode, si
         .code_stride = ROW / 2,
         .scales = scales,
         .zeros = zeros,
-        .stream = true};
+        .nontemporal = true};
     const double start = roofline_clock();
     for (size_t t = 0; t < tokens; t += GROUP) {
         job.value = data + t * ROW * width(dtype);
-        job.ahead = t + GROUP < tokens ? data + (t + GROUP) * ROW * width(dtype) : NULL;
+        job.prefetch = t + GROUP < tokens ? data + (t + GROUP) * ROW * width(dtype) : NULL;
         job.out = data + t * ROW * width(dtype);
         job.codes = codes + t * ROW / 2;
         (decode ? k->channel_decode : k->channel_encode)(&job);
@@ -200,24 +202,25 @@ static double run(const struct pithi_kernels *k, uint32_t dtype, bool decode, si
 static void bench_one(const struct level *level, const char *name, uint32_t dtype, bool decode) {
     const size_t bytes = ROW * width(dtype);
     struct pithi_kernels scalar;
-    double kernel[RUNS], ceiling[RUNS];
+    double kernel[RUNS], roofline[RUNS];
     pithi_kernels_bind(&scalar, 0);
     for (size_t at = 0; at < TOKENS; at += 256)
         fill_values(data + at * bytes, dtype, at ? 0 : 256 * ROW, FILL_GAUSS, 7);
     for (size_t at = 256; at < TOKENS; at += 256) memcpy(data + at * bytes, data, 256 * bytes);
     run(&level->kernels, dtype, false, TOKENS);
     for (int i = 0; i < RUNS; i++) {
-        ceiling[i] = (decode ? roofline_fill(data, TOKENS * bytes, true)
-                             : roofline_read(data, TOKENS * bytes)) /
-                     TOKENS;
+        roofline[i] = (decode ? roofline_fill(data, TOKENS * bytes, true)
+                              : roofline_read(data, TOKENS * bytes)) /
+                      TOKENS;
         kernel[i] = run(&level->kernels, dtype, decode, TOKENS);
     }
     qsort(kernel, RUNS, sizeof *kernel, by_value);
-    qsort(ceiling, RUNS, sizeof *ceiling, by_value);
-    const double gb = (double)bytes * 1e-9, text = run(&scalar, dtype, decode, 2 * GROUP);
-    printf("%-7s %-34s group %5u  scalar %5.2f  kernel %6.2f  x%5.1f  ceiling %6.2f GB/s  %.2f\n",
-           level->isa, name, GROUP, gb / text, gb / kernel[RUNS / 2], text / kernel[RUNS / 2],
-           gb / ceiling[RUNS / 2], ceiling[RUNS / 2] / kernel[RUNS / 2]);
+    qsort(roofline, RUNS, sizeof *roofline, by_value);
+    const double gb = (double)bytes * 1e-9, reference = run(&scalar, dtype, decode, 2 * GROUP);
+    printf("%-7s %-34s group %5u  scalar %5.2f  kernel %6.2f  x%5.1f  roofline %6.2f GB/s  %.2f\n",
+           level->isa, name, GROUP, gb / reference, gb / kernel[RUNS / 2],
+           reference / kernel[RUNS / 2], gb / roofline[RUNS / 2],
+           roofline[RUNS / 2] / kernel[RUNS / 2]);
     fflush(stdout);
 }
 

@@ -8,7 +8,7 @@
 #include "kernelcheck.h"
 #include "roofline.h"
 
-enum { MOST = 40000, ROOM = MOST * 4 + 4096 };
+enum { MOST = 40000, CAPACITY = MOST * 4 + 4096 };
 
 /* Values as they are, decoded from codes, of one magnitude a group, or with some far out. */
 enum kind { PLAIN, DECODED, ALIKE, OUTLYING, KINDS };
@@ -20,7 +20,7 @@ struct shape {
     size_t count;
     enum fill fill;
     enum kind kind;
-    bool stream, hostile;
+    bool nontemporal, hostile;
     size_t place[3];
 };
 
@@ -49,10 +49,10 @@ static size_t scale_bytes(const struct shape *s) {
 static void begin(const struct level *level, const char *what, const struct shape *s) {
     check_begin(
         "codebook %s %s: %s, dtype %u -> %u, %zu elements, group %u, %u bits, scale %u, values %s "
-        "%s, stream %d, hostile %d, places %zu %zu %zu",
+        "%s, nontemporal %d, hostile %d, places %zu %zu %zu",
         level->isa, what, s->set.codebook == 1 ? "nf" : "lloyd", s->dtype, s->out, s->count,
         s->set.group, s->set.bits, s->set.scale_dtype, kind_names[s->kind], fill_names[s->fill],
-        s->stream, s->hostile, s->place[0], s->place[1], s->place[2]);
+        s->nontemporal, s->hostile, s->place[0], s->place[1], s->place[2]);
 }
 
 static struct pithi_group_job job_of(const struct shape *s) {
@@ -60,12 +60,12 @@ static struct pithi_group_job job_of(const struct shape *s) {
                                     .count = s->count,
                                     .value_dtype = s->dtype,
                                     .out_dtype = s->out,
-                                    .stream = s->stream,
+                                    .nontemporal = s->nontemporal,
                                     .saturated = 5, /* results are added to */
                                     .poisoned = 7};
 }
 
-/* As an entry point would: the host's control word is put aside for the call. */
+/* The host's control word is saved for the call, as an entry point of the library does. */
 static void call(pithi_group_fn *fn, struct pithi_group_job *job) {
     const uint64_t host = host_fp_set((unsigned)check_below(4));
     const uint64_t entered = pithi_fp_enter();
@@ -186,7 +186,7 @@ static struct shape random_shape(size_t format) {
     s.set.group = 16u << check_below(check_below(20) ? 6 : 11);
     s.fill = check_below(3) ? FILL_GAUSS : (enum fill)check_below(FILL_COUNT);
     s.kind = check_below(2) ? PLAIN : (enum kind)check_below(KINDS);
-    s.stream = check_below(2);
+    s.nontemporal = check_below(2);
     s.hostile = check_below(3) == 0;
     for (int k = 0; k < 3; k++) s.place[k] = check_below(3) ? check_below(PLACE_COUNT) : PLACE_END;
     return s;
@@ -205,12 +205,12 @@ static void check_cases(const struct level *level) {
 
 void check_codebook(const struct level *level) {
     expected = calloc(1, sizeof *expected);
-    value = calloc(1, ROOM);
+    value = calloc(1, CAPACITY);
     check_begin("codebook %s: memory", level->isa);
     check_that(expected && value, "malloc failed");
     check_end();
     for (int k = 0; k < 3; k++)
-        if (!area[k].pages) area[k] = guarded_new(ROOM);
+        if (!area[k].pages) area[k] = guarded_new(CAPACITY);
     if (expected && value) check_cases(level);
     free(expected);
     free(value);
@@ -243,10 +243,10 @@ static void decode_piece(const struct pithi_kernels *k, struct pithi_group_job *
     void *const out = job->out;
     if (rotated) {
         job->out = floats;
-        job->stream = false;
+        job->nontemporal = false;
     }
     k->codebook_decode(job);
-    if (rotated) k->unrotate_stream(&r, out, PITH_F32, floats, job->count, 0, 1.0f);
+    if (rotated) k->unrotate_nontemporal(&r, out, PITH_F32, floats, job->count, 0, 1.0f);
 }
 
 static double run(const struct pithi_kernels *k, const struct shape *s, const struct buffers *b,
@@ -279,7 +279,7 @@ static double median(double *t) {
 static void bench_one(const struct level *level, struct shape s, const struct buffers *b,
                       bool rotated, bool decode) {
     struct pithi_kernels scalar;
-    double kernel[RUNS], ceiling[RUNS];
+    double kernel[RUNS], roofline[RUNS];
     const double gb = LARGE * 4e-9;
     char name[64];
     snprintf(name, sizeof name, "%s %s %u bits%s", decode ? "decode" : "encode",
@@ -290,12 +290,12 @@ static void bench_one(const struct level *level, struct shape s, const struct bu
     const double slow = 64 * run(&scalar, &s, b, rotated, decode);
     s.count = LARGE;
     for (int i = 0; i < RUNS; i++) {
-        ceiling[i] = decode ? roofline_fill(b->value, LARGE * 4ul, true)
-                            : roofline_read(b->value, LARGE * 4ul);
+        roofline[i] = decode ? roofline_fill(b->value, LARGE * 4ul, true)
+                             : roofline_read(b->value, LARGE * 4ul);
         kernel[i] = run(&level->kernels, &s, b, rotated, decode);
     }
-    const double own = median(kernel), most = median(ceiling);
-    printf("%-7s %-34s group %5u  scalar %5.2f  kernel %6.2f  x%5.1f  ceiling %6.2f GB/s  %.2f\n",
+    const double own = median(kernel), most = median(roofline);
+    printf("%-7s %-34s group %5u  scalar %5.2f  kernel %6.2f  x%5.1f  roofline %6.2f GB/s  %.2f\n",
            level->isa, name, s.set.group, gb / slow, gb / own, slow / own, gb / most, most / own);
     fflush(stdout);
 }
@@ -304,7 +304,7 @@ static void bench_all(const struct level *level, const struct buffers *b) {
     for (unsigned c = 0; c < 24; c++) {
         struct shape s = {.set = {.group = 128, .scale_dtype = PITH_F16}};
         s.dtype = s.out = PITH_F32;
-        s.stream = true;
+        s.nontemporal = true;
         s.set.codebook = (uint8_t)(2 - c / 6 % 2);
         s.set.bits = (uint8_t)(4 - c / 2 % 3);
         fill_values(b->value, PITH_F32, LARGE / 16, FILL_GAUSS, 7);

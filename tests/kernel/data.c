@@ -38,11 +38,11 @@ static float gauss(void) {
 
 enum { CANARY = 0xC5, CANARIES = 256 };
 
-struct guarded guarded_new(size_t room) {
+struct guarded guarded_new(size_t capacity) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    struct guarded g = {.room = (room + page - 1) / page * page};
-    uint8_t *all = mmap(NULL, g.room + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (all == MAP_FAILED || mprotect(all + page, g.room, PROT_READ | PROT_WRITE) != 0) {
+    struct guarded g = {.capacity = (capacity + page - 1) / page * page};
+    uint8_t *all = mmap(NULL, g.capacity + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (all == MAP_FAILED || mprotect(all + page, g.capacity, PROT_READ | PROT_WRITE) != 0) {
         perror("kernelcheck: mmap");
         exit(1);
     }
@@ -55,13 +55,13 @@ static size_t before(const struct guarded *g) {
     return n < CANARIES ? n : CANARIES;
 }
 static size_t after(const struct guarded *g) {
-    const size_t n = g->room - g->size - (size_t)(g->p - g->pages);
+    const size_t n = g->capacity - g->size - (size_t)(g->p - g->pages);
     return n < CANARIES ? n : CANARIES;
 }
 
 uint8_t *guarded_place(struct guarded *g, size_t place, const void *from, size_t size) {
     g->size = size;
-    g->p = place == PLACE_END ? g->pages + g->room - size : g->pages + place;
+    g->p = place == PLACE_END ? g->pages + g->capacity - size : g->pages + place;
     memset(g->p - before(g), CANARY, before(g));
     memset(g->p + size, CANARY, after(g));
     if (size) memcpy(g->p, from, size);

@@ -6,7 +6,7 @@
 #include "cpu.h"
 #include "kernelcheck.h"
 
-enum { MOST = 40000, ROOM = MOST * 4 + 4096 };
+enum { MOST = 40000, CAPACITY = MOST * 4 + 4096 };
 
 /* One case: everything but the data. Places: one per buffer. */
 struct shape {
@@ -14,7 +14,7 @@ struct shape {
     uint32_t value, base, out; /* dtypes; out PITH_NONE: no output */
     size_t count;
     enum fill value_fill, base_fill;
-    bool update, stream, hostile_frame;
+    bool update, nontemporal, hostile_frame;
     uint64_t first;
     size_t place[5];
 };
@@ -54,16 +54,16 @@ static size_t scale_bytes(const struct shape *s) {
 static void begin(const struct level *level, const char *what, const struct shape *s) {
     check_begin(
         "group %s %s: %s -> %s, base %s, %zu elements, group %u, %u bits %s %s%s, scale %s, "
-        "values %s, base %s, update %d, stream %d, first %llu, places %zu %zu %zu %zu %zu",
+        "values %s, base %s, update %d, nontemporal %d, first %llu, places %zu %zu %zu %zu %zu",
         level->isa, what, name(s->value), name(s->out), name(s->base), s->count, s->set.group,
         s->set.bits, s->set.asymmetric ? "asymmetric" : "symmetric",
         s->set.stochastic ? "stochastic" : "nearest",
         s->set.search       ? " searched"
-        : s->set.idempotent ? " settled"
+        : s->set.idempotent ? " idempotent"
                             : "",
         name(s->set.scale_dtype), fill_names[s->value_fill], fill_names[s->base_fill], s->update,
-        s->stream, (unsigned long long)s->first, s->place[0], s->place[1], s->place[2], s->place[3],
-        s->place[4]);
+        s->nontemporal, (unsigned long long)s->first, s->place[0], s->place[1], s->place[2],
+        s->place[3], s->place[4]);
 }
 
 static struct pithi_group_job job_of(const struct shape *s) {
@@ -71,10 +71,10 @@ static struct pithi_group_job job_of(const struct shape *s) {
     job.value_dtype = s->value;
     job.base_dtype = s->base;
     job.out_dtype = s->out;
-    job.stream = s->stream;
+    job.nontemporal = s->nontemporal;
     job.random = (struct pithi_random){.seed = UINT64_C(0x1234567890ABCDEF) + s->first,
                                        .step = UINT64_C(0x100000007),
-                                       .stream = 0xDEADBEEFu,
+                                       .rng_stream = 0xDEADBEEFu,
                                        .shift = (uint16_t)(s->first / 16 * 40503u)};
     job.first = s->first;
     job.saturated = 5; /* results are added to */
@@ -82,7 +82,7 @@ static struct pithi_group_job job_of(const struct shape *s) {
     return job;
 }
 
-/* As an entry point would: the host's control word is put aside for the call. */
+/* The host's control word is saved for the call, as an entry point of the library does. */
 static void call(pithi_group_fn *fn, struct pithi_group_job *job) {
     const uint64_t host = host_fp_set((unsigned)check_below(4));
     const uint64_t entered = pithi_fp_enter();
@@ -241,7 +241,7 @@ static struct shape random_shape(size_t format) {
     s.set.short_zero = (r >> 19 & 3) == 0;
     s.set.stochastic = r >> 1 & 1;
     s.update = r >> 2 & 1;
-    s.stream = r >> 3 & 1;
+    s.nontemporal = r >> 3 & 1;
     s.hostile_frame = r >> 4 & 1;
     s.value = dtypes[check_below(3)];
     s.base = dtypes[check_below(4)];
@@ -272,8 +272,8 @@ static void check_searched(const struct level *level) {
     }
 }
 
-/* Scales and zero points that settle at once, and those that do not: values of 16 bits whose last
- * place is coarse beside the codes. */
+/* Idempotent scales and zero points, found in one pass or in several: in several for values of 16
+ * bits whose last place is coarse beside the codes. */
 static void check_idempotent(const struct level *level) {
     static const uint32_t dtypes[3] = {PITH_F32, PITH_BF16, PITH_F16};
     for (size_t c = 0; c < FORMATS * 3 * 3 * 2 * 12; c++) {
@@ -290,8 +290,8 @@ static void check_idempotent(const struct level *level) {
     }
 }
 
-/* Least values below 0 of which a short zero point makes -0, which decodes to +0: the text takes
- * another turn, and kernels once did not. */
+/* Least values below 0 of which a short zero point makes -0, which decodes to +0: the reference
+ * takes another pass, and kernels once did not. */
 static void check_short_zeros(const struct level *level) {
     for (size_t c = 0; c < 8 * 250; c++) {
         struct shape s = random_shape(7 + c % 8);
@@ -395,7 +395,7 @@ static void check_halves(const struct level *level) {
         struct shape s = random_shape(c % 2 ? 2 : 10); /* 4 bits */
         s.base = PITH_NONE;
         s.out = PITH_F32;
-        s.stream = true;
+        s.nontemporal = true;
         s.set.codebook = 0;
         s.set.group = 64u << check_below(8);
         s.count = LEAST + check_below(MOST - LEAST);
@@ -410,14 +410,14 @@ void check_group(const struct level *level) {
     check_channels(level);
     check_runs(level);
     expected = malloc(sizeof *expected);
-    value = malloc(ROOM);
-    base = malloc(ROOM);
+    value = malloc(CAPACITY);
+    base = malloc(CAPACITY);
     check_begin("group %s: memory", level->isa);
     check_that(expected && value && base, "malloc failed");
     check_end();
     if (!expected || !value || !base) return;
     for (int k = 0; k < 5; k++)
-        if (!area[k].pages) area[k] = guarded_new(ROOM);
+        if (!area[k].pages) area[k] = guarded_new(CAPACITY);
     check_lengths(level);
     check_product(level);
     check_places(level);

@@ -8,7 +8,7 @@
 #include "kernelcheck.h"
 #include "roofline.h"
 
-enum { MOST = 9000, ROOM = MOST * 4 + 4096, ORDERS = 5 };
+enum { MOST = 9000, CAPACITY = MOST * 4 + 4096, ORDERS = 5 };
 static const uint32_t orders[ORDERS] = {0, 32, 64, 128, 256};
 
 struct shape {
@@ -18,7 +18,7 @@ struct shape {
     uint64_t first;
     enum fill fill;
     float scale;
-    bool in_place, stream;
+    bool in_place, nontemporal;
     size_t place[2]; /* of what is read and what is written */
 };
 
@@ -28,7 +28,7 @@ static uint8_t *data, *expected, *input;
 bool bound_hadamard(const struct level *level) {
     const struct pithi_kernels *k = &level->kernels;
     return k->rotate != pithi_rotate_c && k->unrotate != pithi_unrotate_c &&
-           k->unrotate_stream != pithi_unrotate_c;
+           k->unrotate_nontemporal != pithi_unrotate_c;
 }
 
 static size_t width(uint32_t dtype) { return dtype == PITH_F32 ? 4 : 2; }
@@ -36,9 +36,10 @@ static size_t width(uint32_t dtype) { return dtype == PITH_F32 ? 4 : 2; }
 static void begin(const struct level *level, const char *what, const struct shape *s) {
     check_begin(
         "hadamard %s %s: order %u, signs %u, dtype %u, %zu elements from %llu, values %s, "
-        "scale %a, in place %d, stream %d, places %zu %zu",
+        "scale %a, in place %d, nontemporal %d, places %zu %zu",
         level->isa, what, s->r.order, s->r.signs, s->dtype, s->count, (unsigned long long)s->first,
-        fill_names[s->fill], (double)s->scale, s->in_place, s->stream, s->place[0], s->place[1]);
+        fill_names[s->fill], (double)s->scale, s->in_place, s->nontemporal, s->place[0],
+        s->place[1]);
 }
 
 /* Equal bits, or NaN and NaN. */
@@ -79,8 +80,8 @@ static void check_inverse(const struct level *level, const struct shape *s) {
     const size_t place = s->place[0] == PLACE_END ? PLACE_END : s->place[0] / 4 * 4;
     uint8_t *x = guarded_place(&area[0], place, data, s->count * 4);
     uint8_t *to = in_place ? x : guarded_place(&area[1], s->place[1], data, bytes);
-    (s->stream ? k->unrotate_stream : k->unrotate)(&s->r, to, s->dtype, (float *)(void *)x,
-                                                   s->count, s->first, s->scale);
+    (s->nontemporal ? k->unrotate_nontemporal : k->unrotate)(
+        &s->r, to, s->dtype, (float *)(void *)x, s->count, s->first, s->scale);
     check_that(!bytes || memcmp(to, expected, bytes) == 0, "outputs differ");
     check_that(guarded_intact(&area[0]) && (in_place || guarded_intact(&area[1])),
                "a byte outside changed");
@@ -107,7 +108,7 @@ static struct shape random_shape(uint32_t order) {
     s.fill = check_below(2) ? FILL_GAUSS : (enum fill)check_below(FILL_COUNT);
     if (r & 4) s.scale = r & 8 ? 0.125f : 1.0f / 3.0f;
     s.in_place = r >> 4 & 1;
-    s.stream = r >> 5 & 1;
+    s.nontemporal = r >> 5 & 1;
     for (int k = 0; k < 2; k++) s.place[k] = check_below(3) ? check_below(PLACE_COUNT) : PLACE_END;
     return s;
 }
@@ -137,15 +138,15 @@ static void check_order(const struct level *level, uint32_t order) {
 }
 
 void check_hadamard(const struct level *level) {
-    data = malloc(ROOM);
-    expected = malloc(ROOM);
-    input = malloc(ROOM);
+    data = malloc(CAPACITY);
+    expected = malloc(CAPACITY);
+    input = malloc(CAPACITY);
     check_begin("hadamard %s: memory", level->isa);
     check_that(data && expected && input, "malloc failed");
     check_end();
     if (!data || !expected || !input) return;
     for (int k = 0; k < 2; k++)
-        if (!area[k].pages) area[k] = guarded_new(ROOM);
+        if (!area[k].pages) area[k] = guarded_new(CAPACITY);
     for (int k = 0; k < ORDERS; k++) check_order(level, orders[k]);
     free(data);
     free(expected);
@@ -189,12 +190,13 @@ void bench_hadamard(const struct level *level) {
         const struct pithi_rotation r = {orders[k / 2], k % 2 ? 7 : 0};
         fill_values(x, PITH_F32, 4096, FILL_GAUSS, 7);
         const struct timing kernel = measure(&level->kernels, &r, x, y, 4000);
-        const struct timing text = measure(&scalar, &r, x, y, 100);
+        const struct timing reference = measure(&scalar, &r, x, y, 100);
         printf(
             "hadamard %-7s order %3u %-8s in cache  rotate %6.2f GB/s x%5.1f  back %6.2f GB/s "
             "x%5.1f\n",
             level->isa, r.order, r.signs ? "signs" : "no signs", 4e-9 / kernel.forward,
-            text.forward / kernel.forward, 4e-9 / kernel.inverse, text.inverse / kernel.inverse);
+            reference.forward / kernel.forward, 4e-9 / kernel.inverse,
+            reference.inverse / kernel.inverse);
         fflush(stdout);
     }
 }

@@ -8,7 +8,7 @@
 #include "kernelcheck.h"
 #include "roofline.h"
 
-enum { MOST = 3000, ROOM = MOST * 4 + 4096, KINDS = PITHI_INTERP_COPY + 1 };
+enum { MOST = 3000, CAPACITY = MOST * 4 + 4096, KINDS = PITHI_INTERP_COPY + 1 };
 /* Neighbours a, b, c, e; then values or words that are read; then y, then words, written. */
 enum { X = 4, Y = 5, WORDS = 6, AREAS = 7 };
 
@@ -135,8 +135,8 @@ static void check_both(const struct level *level, const struct shape *s) {
 
 void check_interp(const struct level *level) {
     for (int k = 0; k < AREAS; k++) {
-        if (!area[k].pages) area[k] = guarded_new(ROOM);
-        data[k] = calloc(1, ROOM);
+        if (!area[k].pages) area[k] = guarded_new(CAPACITY);
+        data[k] = calloc(1, CAPACITY);
         check_begin("interp %s: memory", level->isa);
         check_that(data[k] != NULL, "malloc failed");
         check_end();
@@ -196,9 +196,9 @@ void bench_interp(const struct level *level) {
     run.step = 0.02f;
     run.inverse = pithi_quant_inverse(run.step);
     const struct timing kernel = measure(&level->kernels, &run, 4000);
-    const struct timing text = measure(&scalar, &run, 100);
+    const struct timing reference = measure(&scalar, &run, 100);
     printf("interp %-7s in cache  encode %6.2f GB/s x%5.1f  decode %6.2f GB/s x%5.1f\n", level->isa,
-           4e-9 / kernel.encode, text.encode / kernel.encode, 4e-9 / kernel.decode,
-           text.decode / kernel.decode);
+           4e-9 / kernel.encode, reference.encode / kernel.encode, 4e-9 / kernel.decode,
+           reference.decode / kernel.decode);
     fflush(stdout);
 }

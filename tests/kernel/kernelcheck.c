@@ -60,27 +60,15 @@ static void catch_crashes(void) {
 
 struct check {
     const char *name, *file;
-    const char *missing; /* the level whose file has no such kernel, or "" */
+    const char *missing; /* the level whose file has no such kernel, or "none" */
     bool (*bound)(const struct level *);
     void (*check)(const struct level *), (*bench)(const struct level *);
 };
 
-#define CHECK(name, file, missing) \
-    { #name, #file, missing, bound_##name, check_##name, bench_##name }
+#define PITH_CHECK(name, source, file, missing) \
+    {#name, #file, #missing, bound_##name, check_##name, bench_##name},
 static const struct check checks[] = {
-    CHECK(nh, common, ""),
-    CHECK(nontemporal, common, "neon"),
-    CHECK(group, group, ""),
-    CHECK(hadamard, group, ""),
-    CHECK(codebook, codebook, ""),
-    CHECK(quant, predict, ""),
-    CHECK(lorenzo, predict, ""),
-    CHECK(interp, predict, ""),
-    CHECK(range, predict, ""),
-    CHECK(bitplane, bitplane, ""),
-    CHECK(nonzero, nonzero, ""),
-    CHECK(fused_encode, fused_encode, ""),
-    CHECK(fused_decode, fused_decode, ""),
+#include "kernels.def"
 };
 enum { CHECKS = sizeof checks / sizeof *checks };
 

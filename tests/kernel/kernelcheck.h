@@ -27,12 +27,12 @@ void check_seed(uint64_t seed);
 
 struct guarded {
     uint8_t *pages, *p;
-    size_t room, size;
+    size_t capacity, size;
 };
 
 enum { PLACE_END = 64, PLACE_COUNT = 65 }; /* 0..63: so many bytes after the first page's end */
 
-struct guarded guarded_new(size_t room);
+struct guarded guarded_new(size_t capacity);
 /* size bytes at a place, copied from `from`; canaries around them. */
 uint8_t *guarded_place(struct guarded *g, size_t place, const void *from, size_t size);
 /* No byte around the buffer has changed. */
@@ -71,51 +71,18 @@ struct level {
     struct pithi_kernels kernels;
 };
 
-/* One function per stage of registry.def: check, and time. `bound` says whether the kernel table
- * of this level holds something else than the scalar reference. */
-bool bound_nh(const struct level *level);
-bool bound_range(const struct level *level);
-bool bound_group(const struct level *level);
-bool bound_codebook(const struct level *level);
-bool bound_hadamard(const struct level *level);
-bool bound_quant(const struct level *level);
-bool bound_lorenzo(const struct level *level);
-bool bound_bitplane(const struct level *level);
-bool bound_nontemporal(const struct level *level);
-bool bound_interp(const struct level *level);
-bool bound_nonzero(const struct level *level);
-bool bound_fused_encode(const struct level *level);
-bool bound_fused_decode(const struct level *level);
-void check_nh(const struct level *level);
-void check_range(const struct level *level);
-void check_group(const struct level *level);
-void check_codebook(const struct level *level);
-void check_hadamard(const struct level *level);
-void check_quant(const struct level *level);
-void check_lorenzo(const struct level *level);
-void check_bitplane(const struct level *level);
-void check_nontemporal(const struct level *level);
-void check_interp(const struct level *level);
-void check_nonzero(const struct level *level);
-void check_fused_encode(const struct level *level);
-void check_fused_decode(const struct level *level);
+/* One function per row of kernels.def: check, and time. `bound` says whether the kernel table of
+ * this level holds something else than the scalar reference. */
+#define PITH_CHECK(name, source, file, missing)   \
+    bool bound_##name(const struct level *level); \
+    void check_##name(const struct level *level); \
+    void bench_##name(const struct level *level);
+#include "kernels.def"
+#undef PITH_CHECK
 void check_sum(const struct level *level);      /* a part of group */
 void check_rotated(const struct level *level);  /* a part of group */
 void check_channels(const struct level *level); /* a part of group */
 void check_runs(const struct level *level);     /* likewise */
-void bench_nh(const struct level *level);
-void bench_range(const struct level *level);
-void bench_group(const struct level *level);
-void bench_codebook(const struct level *level);
-void bench_hadamard(const struct level *level);
-void bench_quant(const struct level *level);
-void bench_lorenzo(const struct level *level);
-void bench_bitplane(const struct level *level);
-void bench_nontemporal(const struct level *level);
-void bench_interp(const struct level *level);
-void bench_nonzero(const struct level *level);
-void bench_fused_encode(const struct level *level);
-void bench_fused_decode(const struct level *level);
 void bench_sum(const struct level *level);      /* a part of group */
 void bench_channels(const struct level *level); /* a part of group */
 extern const char *bench_only;                  /* part of the names of the rows to time */

@@ -7,7 +7,7 @@
 #include "kernelcheck.h"
 #include "roofline.h"
 
-enum { MOST = 20000, ROOM = MOST * 4 + 4096 };
+enum { MOST = 20000, CAPACITY = MOST * 4 + 4096 };
 
 struct shape {
     uint32_t extent[PITHI_TILE_NDIM];
@@ -102,15 +102,15 @@ static struct shape random_shape(void) {
 }
 
 void check_lorenzo(const struct level *level) {
-    data = malloc(ROOM);
-    words = malloc(ROOM);
-    memory = malloc(ROOM);
+    data = malloc(CAPACITY);
+    words = malloc(CAPACITY);
+    memory = malloc(CAPACITY);
     check_begin("lorenzo %s: memory", level->isa);
     check_that(data && words && memory, "malloc failed");
     check_end();
     if (!data || !words || !memory) return;
     for (int k = 0; k < 3; k++)
-        if (!area[k].pages) area[k] = guarded_new(ROOM);
+        if (!area[k].pages) area[k] = guarded_new(CAPACITY);
     for (int k = 0; k < 4000; k++) {
         const struct shape s = random_shape();
         for (size_t i = 0; i < s.count; i++) data[i] = (uint32_t)(check_random() >> 32);

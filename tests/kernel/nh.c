@@ -6,7 +6,7 @@
 #include "kernelcheck.h"
 #include "roofline.h"
 
-enum { ROOM = 8192 };
+enum { CAPACITY = 8192 };
 
 static volatile uint64_t witness; /* keeps timed sums alive */
 
@@ -29,8 +29,8 @@ static void check_one(const struct level *level, struct guarded *g, const uint8_
 }
 
 void check_nh(const struct level *level) {
-    static uint8_t data[ROOM - 64];
-    struct guarded g = guarded_new(ROOM);
+    static uint8_t data[CAPACITY - 64];
+    struct guarded g = guarded_new(CAPACITY);
     for (size_t i = 0; i < sizeof data; i++) data[i] = (uint8_t)check_random();
     for (size_t bytes = 0; bytes <= 1100; bytes++) {
         check_one(level, &g, data, bytes, PLACE_END);

@@ -7,10 +7,10 @@
 #include "kernelcheck.h"
 #include "roofline.h"
 
-enum { ROOM = 8192, ROW = 256, BYTES = 64 << 20, RUNS = 7 };
+enum { CAPACITY = 8192, ROW = 256, BYTES = 64 << 20, RUNS = 7 };
 
 bool bound_nontemporal(const struct level *level) {
-    return level->kernels.move_stream != pithi_move_c;
+    return level->kernels.move_nontemporal != pithi_move_c;
 }
 
 static void check_one(const struct level *level, struct guarded area[2], const uint8_t *data,
@@ -19,17 +19,17 @@ static void check_one(const struct level *level, struct guarded area[2], const u
     check_begin("move %s: %zu bytes from place %zu to %zu", level->isa, bytes, from_place, place);
     const uint8_t *const from = guarded_place(&area[0], from_place, data, bytes);
     uint8_t *const to = guarded_place(&area[1], place, data + 1, bytes);
-    level->kernels.move_stream(to, from, bytes);
+    level->kernels.move_nontemporal(to, from, bytes);
     check_that(!bytes || !memcmp(to, data, bytes), "bytes differ");
     check_that(guarded_intact(&area[0]) && guarded_intact(&area[1]), "a byte outside changed");
     check_end();
 }
 
 void check_nontemporal(const struct level *level) {
-    static uint8_t data[ROOM - 64];
+    static uint8_t data[CAPACITY - 64];
     static struct guarded area[2];
     for (int k = 0; k < 2; k++)
-        if (!area[k].pages) area[k] = guarded_new(ROOM);
+        if (!area[k].pages) area[k] = guarded_new(CAPACITY);
     for (size_t i = 0; i < sizeof data; i++) data[i] = (uint8_t)check_random();
     for (size_t bytes = 0; bytes <= 600; bytes++) {
         check_one(level, area, data, bytes, PLACE_END);
@@ -55,9 +55,9 @@ void bench_nontemporal(const struct level *level) {
     uint8_t *const to = malloc(BYTES), *const from = calloc(1, 1 << 18);
     if (to && from) {
         memset(to, 1, BYTES);
-        const double text = run(pithi_move_c, to, from);
+        const double reference = run(pithi_move_c, to, from);
         printf("move %-7s rows of %d bytes  memcpy %6.2f  kernel %6.2f GB/s\n", level->isa, ROW,
-               text, run(level->kernels.move_stream, to, from));
+               reference, run(level->kernels.move_nontemporal, to, from));
     }
     free(to);
     free(from);

@@ -6,7 +6,7 @@
 #include "kernelcheck.h"
 #include "roofline.h"
 
-enum { MOST = 1200, MORE = PITHI_ACTIVE_MORE, ROOM = 4 * (MOST + MORE) + 4096 };
+enum { MOST = 1200, MORE = PITHI_ACTIVE_MORE, CAPACITY = 4 * (MOST + MORE) + 4096 };
 
 static struct guarded area[3];
 static int32_t codes[MOST], nonzero[MOST + MORE], back[MOST];
@@ -19,7 +19,7 @@ bool bound_nonzero(const struct level *level) {
 static size_t map_bytes(size_t count) { return (count + 7) / 8; }
 
 static void check_one(const struct level *level, size_t count, const size_t place[3]) {
-    check_begin("active %s: %zu codes, places %zu %zu %zu", level->isa, count, place[0], place[1],
+    check_begin("nonzero %s: %zu codes, places %zu %zu %zu", level->isa, count, place[0], place[1],
                 place[2]);
     const void *const from = guarded_place(&area[0], place[0], codes, 4 * count);
     uint8_t *const bits = guarded_place(&area[1], place[1], map, map_bytes(count));
@@ -34,7 +34,7 @@ static void check_one(const struct level *level, size_t count, const size_t plac
     level->kernels.spread(packed, bits, count, out);
     pithi_spread_c(nonzero, map, count, back);
     check_that(!memcmp(out, back, 4 * count), "codes among zeros differ");
-    check_that(!memcmp(back, codes, 4 * count), "the text lost codes");
+    check_that(!memcmp(back, codes, 4 * count), "the reference lost codes");
     for (int i = 0; i < 3; i++) check_that(guarded_intact(&area[i]), "a byte outside changed");
     check_end();
 }
@@ -45,7 +45,7 @@ static size_t any_place(size_t step) {
 
 void check_nonzero(const struct level *level) {
     for (int i = 0; i < 3; i++)
-        if (!area[i].pages) area[i] = guarded_new(ROOM);
+        if (!area[i].pages) area[i] = guarded_new(CAPACITY);
     for (size_t n = 0; n < 400; n++)
         for (size_t share = 0; share <= 8; share++) {
             const size_t count = n < 200 ? n : check_below(MOST);
@@ -76,7 +76,7 @@ void bench_nonzero(const struct level *level) {
     struct pithi_kernels scalar;
     pithi_kernels_bind(&scalar, 0);
     for (int i = 0; i < 1024; i++) codes[i] = check_random() & 1 ? i + 1 : 0;
-    printf("active %-7s half are 0, in cache", level->isa);
+    printf("nonzero %-7s half are 0, in cache", level->isa);
     for (int forward = 1; forward >= 0; forward--) {
         const double t = seconds(&level->kernels, forward, 20000);
         printf("  %s %6.2f GB/s x%4.1f", forward ? "split" : "spread", 4096e-9 / t,

@@ -1,5 +1,4 @@
-/* pass.c - values to packed words and back in one pass: against the scalar texts of
- * the steps.
+/* pass.c - values to packed words and back in one pass, against the scalar C of every step.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <stdio.h>
@@ -11,7 +10,7 @@
 
 enum {
     MOST = 4096,
-    ROOM = 4 * MOST * 2 + 4096,
+    CAPACITY = 4 * MOST * 2 + 4096,
     GROUP = PITHI_BITPLANE_GROUP,
     PAIR = 32,
     SLACK = 256
@@ -23,14 +22,14 @@ struct tile {
     unsigned order;
     size_t count, cut; /* elements; where the pass is interrupted */
     size_t pitch, place;
-    bool stream;
+    bool nontemporal;
 };
 
 static struct guarded area[2];
 static float values[MOST];
 static int32_t codes[MOST];
 static uint32_t words[MOST], other[MOST], memory[2][MOST];
-static uint8_t widths[MOST / GROUP], miss[MOST / 8], planes[4 * MOST + SLACK], image[ROOM];
+static uint8_t widths[MOST / GROUP], miss[MOST / 8], planes[4 * MOST + SLACK], image[CAPACITY];
 
 bool bound_fused_encode(const struct level *level) {
     return level->kernels.fused_encode != pithi_fused_encode_c;
@@ -55,7 +54,7 @@ static bool has_loop(const struct tile *t) {
 
 static struct tile random_tile(void) {
     const uint64_t r = check_random();
-    struct tile t = {.order = (unsigned)check_below(5), .stream = r & 1};
+    struct tile t = {.order = (unsigned)check_below(5), .nontemporal = r & 1};
     for (int d = 0; d < 3; d++) t.extent[d] = r >> (d + 1) & 1 ? 1 : 1 + (uint32_t)check_below(4);
     t.extent[3] =
         r >> 4 & 7 ? PAIR * (1 + (uint32_t)check_below(2)) : 1 + (uint32_t)check_below(60);
@@ -74,20 +73,20 @@ static struct pithi_quant random_quant(void) {
 }
 
 static void begin(const struct level *level, const char *what, const struct tile *t) {
-    check_begin("%s %s: %u x %u x %u x %u, order %u, cut %zu, pitch %zu, place %zu, stream %d",
+    check_begin("%s %s: %u x %u x %u x %u, order %u, cut %zu, pitch %zu, place %zu, nontemporal %d",
                 what, level->isa, t->extent[0], t->extent[1], t->extent[2], t->extent[3], t->order,
-                t->cut, t->pitch, t->place, t->stream);
+                t->cut, t->pitch, t->place, t->nontemporal);
 }
 
-/* ---- Condense --------------------------------------------------------------------------------*/
+/* ---- Fused encode ----------------------------------------------------------------------------*/
 
-/* A slow wave, here and there with noise, or with what no code stands for. */
+/* Sets `values` to a slow wave with noise, and at times one value that no code stands for. */
 static void fill(size_t count) {
-    const size_t odd = check_below(4) ? count : check_below(count);
+    const size_t irregular = check_below(4) ? count : check_below(count);
     const float step = check_below(2) ? 0x1p-5f : 0x1p-3f;
     for (size_t i = 0; i < count; i++)
         values[i] = sinf((float)i * 0.05f) + step * (float)check_below(16);
-    if (odd < count) values[odd] = check_below(2) ? NAN : 1e9f * (float)check_below(3);
+    if (irregular < count) values[irregular] = check_below(2) ? NAN : 1e9f * (float)check_below(3);
 }
 
 static void scalar_words(const struct tile *t, const struct pithi_quant *q) {
@@ -97,12 +96,12 @@ static void scalar_words(const struct tile *t, const struct pithi_quant *q) {
     pithi_differ_c(&u, codes, t->count, words);
 }
 
-static void check_condensed(const struct tile *t, struct pithi_fused_encode *c, const uint8_t *own,
-                            const uint8_t *to, size_t done) {
+static void check_encoded(const struct tile *t, struct pithi_fused_encode *c, const uint8_t *own,
+                          const uint8_t *to, size_t done) {
     uint8_t expected[MOST / GROUP];
     bool kept = true;
     for (size_t i = 0; i < done; i++) kept = kept && !(miss[i / 8] >> i % 8 & 1);
-    check_that(kept, "a value that is missed was condensed");
+    check_that(kept, "a value that is missed was encoded");
     pithi_widths_c(words, done, expected);
     check_that(!done || !memcmp(own, expected, done / GROUP), "widths differ");
     const uint8_t *const end =
@@ -113,32 +112,32 @@ static void check_condensed(const struct tile *t, struct pithi_fused_encode *c, 
     check_that(!memcmp(other, words + done, 4 * (t->count - done)), "sums differ");
 }
 
-static void check_one_condense(const struct level *level, struct tile t) {
+static void check_one_encode(const struct level *level, struct tile t) {
     struct pithi_unpredict u;
     const struct pithi_quant q = random_quant();
-    const size_t room = check_below(4) ? 4 * t.count + SLACK : check_below(4 * t.count);
+    const size_t capacity = check_below(4) ? 4 * t.count + SLACK : check_below(4 * t.count);
     uint8_t own[MOST / GROUP];
     fill(t.count);
     scalar_words(&t, &q);
     memset(image, 0x55, sizeof image);
     for (size_t i = 0; i < t.count; i++) memcpy(image + at_in_image(&t, i), &values[i], 4);
     const uint8_t *const from = guarded_place(&area[0], t.place, image, image_bytes(&t));
-    uint8_t *const to = guarded_place(&area[1], PLACE_END, image, room);
-    begin(level, "condense", &t);
+    uint8_t *const to = guarded_place(&area[1], PLACE_END, image, capacity);
+    begin(level, "fused_encode", &t);
     pithi_unpredict_init(&u, t.extent, t.order, memory[1]);
     struct pithi_fused_encode c = {
         .quant = &q, .sums = &u, .pitch = t.pitch, .widths = own, .to = to};
-    c.end = to + room;
-    c.from = c.ahead = from;
+    c.end = to + capacity;
+    c.from = c.prefetch = from;
     c.count = t.cut;
     size_t done = level->kernels.fused_encode(&c);
     if (done == t.cut && t.cut < t.count) {
-        c.from = c.ahead = from + at_in_image(&t, t.cut);
+        c.from = c.prefetch = from + at_in_image(&t, t.cut);
         c.count = t.count - t.cut;
         done += level->kernels.fused_encode(&c);
     }
-    check_condensed(&t, &c, own, to, done);
-    bool fits = has_loop(&t) && !q.signed_zeros && room > 4 * t.count;
+    check_encoded(&t, &c, own, to, done);
+    bool fits = has_loop(&t) && !q.signed_zeros && capacity > 4 * t.count;
     for (size_t i = 0; i < t.count; i++) fits = fits && words[i] < 65536 && !miss[i / 8];
     check_that(!fits || done == t.count, "it has stopped early");
     check_that(guarded_intact(&area[0]) && guarded_intact(&area[1]), "a byte outside changed");
@@ -147,11 +146,11 @@ static void check_one_condense(const struct level *level, struct tile t) {
 
 void check_fused_encode(const struct level *level) {
     for (int k = 0; k < 2; k++)
-        if (!area[k].pages) area[k] = guarded_new(ROOM);
-    for (int k = 0; k < 3000; k++) check_one_condense(level, random_tile());
+        if (!area[k].pages) area[k] = guarded_new(CAPACITY);
+    for (int k = 0; k < 3000; k++) check_one_encode(level, random_tile());
 }
 
-/* ---- Restore ---------------------------------------------------------------------------------*/
+/* ---- Fused decode ----------------------------------------------------------------------------*/
 
 /* Words of as many bits as their group says; returns the bytes of their planes. */
 static size_t random_words(size_t count, bool *narrow) {
@@ -173,7 +172,7 @@ static void scalar_image(const struct tile *t, const struct pithi_quant *q, size
     for (size_t i = 0; i < done; i++) memcpy(image + at_in_image(t, i), &values[i], 4);
 }
 
-static void check_one_restore(const struct level *level, struct tile t) {
+static void check_one_decode(const struct level *level, struct tile t) {
     struct pithi_unpredict u;
     const struct pithi_quant q = random_quant();
     bool narrow;
@@ -183,10 +182,10 @@ static void check_one_restore(const struct level *level, struct tile t) {
     memset(image, 0x55, sizeof image);
     const uint8_t *const from = guarded_place(&area[0], PLACE_END, planes, bytes + slack);
     uint8_t *const to = guarded_place(&area[1], t.place, image, image_bytes(&t));
-    begin(level, "restore", &t);
+    begin(level, "fused_decode", &t);
     pithi_unpredict_init(&u, t.extent, t.order, memory[1]);
     struct pithi_fused_decode r = {.quant = &q, .sums = &u, .planes = from, .left = bytes + slack};
-    r.widths = widths, r.pitch = t.pitch, r.stream = t.stream, r.to = to, r.count = t.cut;
+    r.widths = widths, r.pitch = t.pitch, r.nontemporal = t.nontemporal, r.to = to, r.count = t.cut;
     size_t done = level->kernels.fused_decode(&r);
     if (done == t.cut && t.cut < t.count) {
         r.to = to + at_in_image(&t, t.cut);
@@ -210,8 +209,8 @@ static void check_one_restore(const struct level *level, struct tile t) {
 
 void check_fused_decode(const struct level *level) {
     for (int k = 0; k < 2; k++)
-        if (!area[k].pages) area[k] = guarded_new(ROOM);
-    for (int k = 0; k < 3000; k++) check_one_restore(level, random_tile());
+        if (!area[k].pages) area[k] = guarded_new(CAPACITY);
+    for (int k = 0; k < 3000; k++) check_one_decode(level, random_tile());
 }
 
 /* ---- Speed: rows of 64 -----------------------------------------------------------------------*/
@@ -227,7 +226,7 @@ struct bench {
     uint8_t *out; /* of the tensor */
 };
 
-static void condense_steps(struct bench *b) {
+static void encode_steps(struct bench *b) {
     const struct pithi_kernels *const k = b->kernels;
     for (size_t i = 0; i < ROWS; i++, b->out += APART)
         k->quantize(&b->quant, b->out, 64, codes + 64 * i, miss + 8 * i);
@@ -236,15 +235,15 @@ static void condense_steps(struct bench *b) {
     k->pack(words, MOST / GROUP, widths, planes, sizeof planes);
 }
 
-static void condense_pass(struct bench *b) {
+static void encode_pass(struct bench *b) {
     struct pithi_fused_encode c = {.quant = &b->quant, .sums = &b->sums, .from = b->out};
-    c.pitch = APART, c.ahead = b->out + 16 * APART, c.count = MOST;
+    c.pitch = APART, c.prefetch = b->out + 16 * APART, c.count = MOST;
     c.widths = widths, c.to = planes, c.end = planes + sizeof planes;
     b->kernels->fused_encode(&c);
     b->out += (size_t)ROWS * APART;
 }
 
-static void restore_steps(struct bench *b) {
+static void decode_steps(struct bench *b) {
     const struct pithi_kernels *const k = b->kernels;
     k->unpack(planes, sizeof planes, MOST / GROUP, widths, words);
     k->unpredict(&b->sums, words, MOST, codes);
@@ -252,7 +251,7 @@ static void restore_steps(struct bench *b) {
         k->dequantize(&b->quant, codes + 64 * i, 64, b->out, true);
 }
 
-static void restore_pass(struct bench *b) {
+static void decode_pass(struct bench *b) {
     struct pithi_fused_decode r = {&b->quant, &b->sums, planes, sizeof planes, widths,
                                    MOST,      b->out,   APART,  true};
     b->kernels->fused_decode(&r);
@@ -288,16 +287,16 @@ static void bench_pass(const struct level *level, const char *name,
         return;
     }
     for (size_t i = 0; i < bytes / 4; i++) memcpy(out + 4 * i, &wave[i % 1024], 4);
-    least(condense_steps, level, out, sums);
+    least(encode_steps, level, out, sums);
     const double steps = least(in_steps, level, out, sums), pass = least(in_pass, level, out, sums);
-    printf("%-8s %-7s order 3  steps %6.3f ns/16  pass %6.3f ns/16 x%4.1f\n", name, level->isa,
+    printf("%-12s %-7s order 3  steps %6.3f ns/16  pass %6.3f ns/16 x%4.1f\n", name, level->isa,
            steps, pass, steps / pass);
     free(out), free(sums);
 }
 
 void bench_fused_encode(const struct level *level) {
-    bench_pass(level, "condense", condense_steps, condense_pass);
+    bench_pass(level, "fused_encode", encode_steps, encode_pass);
 }
 void bench_fused_decode(const struct level *level) {
-    bench_pass(level, "restore", restore_steps, restore_pass);
+    bench_pass(level, "fused_decode", decode_steps, decode_pass);
 }

@@ -8,14 +8,14 @@
 #include "kernelcheck.h"
 #include "roofline.h"
 
-enum { MOST = 5000, ROOM = MOST * 8 + 4096, AREAS = 4 };
+enum { MOST = 5000, CAPACITY = MOST * 8 + 4096, AREAS = 4 };
 
 struct shape {
     uint32_t dtype;
     size_t count;
     enum fill fill;
     struct pithi_bound bound;
-    bool signed_zeros, stream;
+    bool signed_zeros, nontemporal;
     size_t place[AREAS]; /* of values, codes, miss bits and what is decoded */
 };
 
@@ -33,9 +33,9 @@ static size_t width(uint32_t dtype) { return dtype == PITH_F64 ? 8 : dtype == PI
 static void begin(const struct level *level, const char *what, const struct shape *s) {
     check_begin(
         "quant %s %s: dtype %u, %zu elements, values %s, kind %u, bound %a, zeros %d, "
-        "stream %d, places %zu %zu %zu %zu",
+        "nontemporal %d, places %zu %zu %zu %zu",
         level->isa, what, s->dtype, s->count, fill_names[s->fill], s->bound.kind, s->bound.value,
-        s->signed_zeros, s->stream, s->place[0], s->place[1], s->place[2], s->place[3]);
+        s->signed_zeros, s->nontemporal, s->place[0], s->place[1], s->place[2], s->place[3]);
 }
 
 /* Places of 4-byte elements are multiples of 4. */
@@ -75,7 +75,8 @@ static void check_back(const struct level *level, const struct shape *s,
     uint8_t *const to = placed(s, 3, filler, bytes);
     begin(level, wild ? "decode wild codes" : "decode", s);
     pithi_dequantize_c(q, expected, s->count, values, false);
-    level->kernels.dequantize(q, (const int32_t *)(const void *)codes, s->count, to, s->stream);
+    level->kernels.dequantize(q, (const int32_t *)(const void *)codes, s->count, to,
+                              s->nontemporal);
     check_that(!bytes || !memcmp(to, values, bytes), "values differ");
     check_that(guarded_intact(&area[1]) && guarded_intact(&area[3]), "a byte outside changed");
     check_end();
@@ -106,7 +107,7 @@ static struct shape random_shape(void) {
     s.bound.value = pithi_quant_floor(s.dtype, bounds[check_below(12)] * (r & 32 ? 1 : 0.7));
     if (s.bound.kind == PITHI_BOUND_RELATIVE) s.bound.value = 1e-3;
     s.signed_zeros = r >> 4 & 1;
-    s.stream = r >> 6 & 1;
+    s.nontemporal = r >> 6 & 1;
     s.fill = check_below(2) ? FILL_GAUSS : (enum fill)check_below(FILL_COUNT);
     for (int k = 0; k < AREAS; k++)
         s.place[k] = check_below(3) ? check_below(PLACE_COUNT) : PLACE_END;
@@ -114,15 +115,15 @@ static struct shape random_shape(void) {
 }
 
 void check_quant(const struct level *level) {
-    data = malloc(ROOM);
-    filler = calloc(1, ROOM);
-    expected = malloc(ROOM);
+    data = malloc(CAPACITY);
+    filler = calloc(1, CAPACITY);
+    expected = malloc(CAPACITY);
     check_begin("quant %s: memory", level->isa);
     check_that(data && filler && expected, "malloc failed");
     check_end();
     if (!data || !filler || !expected) return;
     for (int k = 0; k < AREAS; k++)
-        if (!area[k].pages) area[k] = guarded_new(ROOM);
+        if (!area[k].pages) area[k] = guarded_new(CAPACITY);
     for (size_t n = 0; n <= 300; n++) {
         for (int k = 0; k < 8; k++) {
             struct shape s = random_shape();

@@ -6,14 +6,14 @@
 #include "kernelcheck.h"
 #include "roofline.h"
 
-enum { ROOM = 8192, MOST = 1500 };
+enum { CAPACITY = 8192, MOST = 1500 };
 
 bool bound_range(const struct level *level) { return level->kernels.extremes != pithi_extremes_c; }
 
 static void check_one(const struct level *level, struct guarded *g, const float *data, size_t count,
                       size_t place, const char *name) {
     struct pithi_extremes wanted = {INT32_MAX, INT32_MIN}, got = wanted;
-    check_begin("survey %s: %zu values %s at place %zu", level->isa, count, name, place);
+    check_begin("range %s: %zu values %s at place %zu", level->isa, count, name, place);
     const uint8_t *p = guarded_place(g, place, data, count * sizeof *data);
     pithi_extremes_c(data, count, &wanted);
     level->kernels.extremes(p, count, &got);
@@ -26,7 +26,7 @@ static void check_one(const struct level *level, struct guarded *g, const float 
 
 void check_range(const struct level *level) {
     static float data[MOST];
-    struct guarded g = guarded_new(ROOM);
+    struct guarded g = guarded_new(CAPACITY);
     for (int fill = 0; fill < FILL_COUNT; fill++) {
         fill_values(data, PITH_F32, MOST, (enum fill)fill, 7);
         for (size_t count = 0; count < 200; count++)
@@ -51,7 +51,7 @@ void bench_range(const struct level *level) {
         if (took < best) best = took;
         if (sum < read) read = sum;
     }
-    printf("survey %-7s %9zu bytes  kernel %6.2f GB/s  of read %.2f\n", level->isa, bytes,
+    printf("range %-7s %9zu bytes  kernel %6.2f GB/s  of read %.2f\n", level->isa, bytes,
            (double)bytes * 1e-9 / best, read / best);
     free(p);
 }

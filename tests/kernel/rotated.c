@@ -1,4 +1,4 @@
-/* rotated.c - groups encoded in the rotated domain against both scalar texts.
+/* rotated.c - groups encoded in the rotated domain against both scalar references.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "cpu.h"
 #include "kernelcheck.h"
 
-enum { MOST = 9000, ROOM = MOST * 4 + 4096 };
+enum { MOST = 9000, CAPACITY = MOST * 4 + 4096 };
 
 struct shape {
     struct pithi_group_setting set;
@@ -15,7 +15,7 @@ struct shape {
     size_t count;
     uint64_t first;
     enum fill fill;
-    bool stream, taken; /* taken: a job that every kernel has a loop for */
+    bool nontemporal, taken; /* taken: a job that every kernel has a loop for */
     size_t place[3];
 };
 
@@ -28,15 +28,15 @@ static size_t width(uint32_t dtype) { return dtype == PITH_F32 ? 4 : 2; }
 static void begin(const struct level *level, const struct shape *s) {
     check_begin(
         "rotated %s: order %u, signs %u, dtype %u, %zu elements from %llu, group %u, %u bits, "
-        "scale %u, stochastic %d, search %d, values %s, stream %d, places %zu %zu %zu",
+        "scale %u, stochastic %d, search %d, values %s, nontemporal %d, places %zu %zu %zu",
         level->isa, s->r.order, s->r.signs, s->dtype, s->count, (unsigned long long)s->first,
         s->set.group, s->set.bits, s->set.scale_dtype, s->set.stochastic, s->set.search,
-        fill_names[s->fill], s->stream, s->place[0], s->place[1], s->place[2]);
+        fill_names[s->fill], s->nontemporal, s->place[0], s->place[1], s->place[2]);
 }
 
 static struct pithi_group_job job_of(const struct shape *s, size_t count) {
     struct pithi_group_job job = {.set = s->set, .count = count, .first = s->first};
-    job.stream = s->stream;
+    job.nontemporal = s->nontemporal;
     job.random = (struct pithi_random){s->first * 77, 3, 9, (uint16_t)s->count};
     job.poisoned = 7; /* results are added to */
     return job;
@@ -94,7 +94,7 @@ static struct shape random_shape(void) {
               (s.set.bits == 4 && s.set.scale_dtype == PITH_F32 && s.dtype != PITH_F16);
     s.fill = check_below(2) ? FILL_GAUSS : (enum fill)check_below(FILL_COUNT);
     s.first = check_below(1000) * 256;
-    s.stream = check_below(2);
+    s.nontemporal = check_below(2);
     for (int k = 0; k < 3; k++) s.place[k] = check_below(3) ? check_below(PLACE_COUNT) : PLACE_END;
     return s;
 }
@@ -112,15 +112,15 @@ static struct shape other_shape(void) {
 }
 
 void check_rotated(const struct level *level) {
-    data = malloc(ROOM);
-    codes = calloc(1, ROOM);
-    scales = calloc(1, ROOM);
-    rotated = malloc(ROOM);
+    data = malloc(CAPACITY);
+    codes = calloc(1, CAPACITY);
+    scales = calloc(1, CAPACITY);
+    rotated = malloc(CAPACITY);
     check_begin("rotated %s: memory", level->isa);
     check_that(data && codes && scales && rotated, "malloc failed");
     check_end();
     for (int k = 0; k < 3; k++)
-        if (!area[k].pages) area[k] = guarded_new(ROOM);
+        if (!area[k].pages) area[k] = guarded_new(CAPACITY);
     for (size_t c = 0; data && codes && scales && rotated && c < 6000; c++) {
         struct shape s = c % 4 ? random_shape() : other_shape();
         s.count = c < 800 ? c : check_below(c % 50 ? 1500 : MOST);

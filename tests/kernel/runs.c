@@ -5,7 +5,7 @@
 
 #include "kernelcheck.h"
 
-enum { RUNS = 40, MOST = 16000, ROOM = MOST * 4 + RUNS * 64 + 4096 };
+enum { RUNS = 40, MOST = 16000, CAPACITY = MOST * 4 + RUNS * 64 + 4096 };
 
 /* One case: runs of which number i lies in slot (i * step + shift) % count, a gap behind each. */
 struct runs {
@@ -17,7 +17,7 @@ struct runs {
 
 /* What one call left behind, gaps as well. */
 struct made {
-    uint8_t codes[ROOM], scales[ROOM];
+    uint8_t codes[CAPACITY], scales[CAPACITY];
     uint64_t poisoned[RUNS];
 };
 
@@ -46,7 +46,7 @@ static void begin(const struct level *level, const struct runs *r) {
         r->step, r->shift, r->gap);
 }
 
-static void lay(struct runs *r, const uint8_t *values, uint8_t *codes, uint8_t *scales) {
+static void place_runs(struct runs *r, const uint8_t *values, uint8_t *codes, uint8_t *scales) {
     for (size_t i = 0; i < r->count; i++) {
         const size_t slot = (i * r->step + r->shift) % r->count;
         r->run[i].value = values + slot * value_bytes(r);
@@ -68,10 +68,10 @@ static void check_one(const struct level *level, struct runs *r, const uint8_t *
     const size_t bytes = r->count * value_bytes(r);
     const size_t place = check_below(2) ? PLACE_END : check_below(PLACE_COUNT);
     const uint8_t *const here = guarded_place(&area[0], place, values, bytes);
-    lay(r, values, made->codes, made->scales);
+    place_runs(r, values, made->codes, made->scales);
     pithi_group_encode_runs_c(&r->like, r->run, r->count);
     for (size_t i = 0; i < r->count; i++) made->poisoned[i] = r->run[i].poisoned;
-    lay(r, here, codes, scales);
+    place_runs(r, here, codes, scales);
     level->kernels.group_encode_runs(&r->like, r->run, r->count);
     check_that(memcmp(codes, made->codes, all(r, code_bytes(r))) == 0, "codes differ");
     check_that(memcmp(scales, made->scales, all(r, scale_bytes(r))) == 0, "scales differ");
@@ -120,7 +120,7 @@ void check_runs(const struct level *level) {
     struct made *const made = malloc(sizeof *made);
     uint8_t *const values = malloc(MOST * 4);
     for (int k = 0; k < 3; k++)
-        if (!area[k].pages) area[k] = guarded_new(ROOM);
+        if (!area[k].pages) area[k] = guarded_new(CAPACITY);
     check_begin("group %s: memory for runs", level->isa);
     check_that(made && values, "malloc failed");
     check_end();

@@ -8,7 +8,7 @@
 #include "kernelcheck.h"
 #include "roofline.h"
 
-enum { MOST = 6000, ROOM = MOST * 5 + 4096, FRAMES = 19 };
+enum { MOST = 6000, CAPACITY = MOST * 5 + 4096, FRAMES = 19 };
 
 /* One case: everything but the data. A frame: `scales_at` bytes, scales, a gap, codes. */
 struct shape {
@@ -87,14 +87,14 @@ static void check_one(const struct level *level, const struct shape *s) {
         from[k] = area[k].p;
     }
     uint8_t *sum = guarded_place(&sum_area, s->sum_place, start, s->count * 4);
-    struct pithi_sum_job text = job_of(s, from, expected), kernel = job_of(s, from, sum);
+    struct pithi_sum_job reference = job_of(s, from, expected), kernel = job_of(s, from, sum);
     const uint64_t host = pithi_fp_enter();
-    pithi_group_sum_c(&text);
+    pithi_group_sum_c(&reference);
     level->kernels.group_sum(&kernel);
     pithi_fp_leave(host);
     check_that(same_sums(sum, expected, s->count), "sums differ");
-    check_that(kernel.saturated == text.saturated, "the saturated count differs");
-    check_that(kernel.poisoned == text.poisoned, "the poisoned count differs");
+    check_that(kernel.saturated == reference.saturated, "the saturated count differs");
+    check_that(kernel.poisoned == reference.poisoned, "the poisoned count differs");
     for (size_t k = 0; k < s->frames; k++)
         check_that(guarded_intact(&area[k]) && !memcmp(from[k], frames[k], frame_bytes(s)),
                    "a frame was written");
@@ -123,15 +123,15 @@ static struct shape random_shape(size_t count) {
 
 void check_sum(const struct level *level) {
     bool memory = true;
-    for (size_t k = 0; k < FRAMES; k++) memory = (frames[k] = malloc(ROOM)) && memory;
-    start = malloc(ROOM);
-    expected = malloc(ROOM);
+    for (size_t k = 0; k < FRAMES; k++) memory = (frames[k] = malloc(CAPACITY)) && memory;
+    start = malloc(CAPACITY);
+    expected = malloc(CAPACITY);
     check_begin("sum %s: memory", level->isa);
     check_that(memory && start && expected, "malloc failed");
     check_end();
     if (!memory || !start || !expected) return;
-    for (size_t k = 0; k < FRAMES && !sum_area.pages; k++) area[k] = guarded_new(ROOM);
-    if (!sum_area.pages) sum_area = guarded_new(ROOM);
+    for (size_t k = 0; k < FRAMES && !sum_area.pages; k++) area[k] = guarded_new(CAPACITY);
+    if (!sum_area.pages) sum_area = guarded_new(CAPACITY);
     for (size_t n = 0; n <= 520; n++) {
         for (int k = 0; k < 6; k++) {
             const struct shape s = random_shape(n);
@@ -198,12 +198,12 @@ void bench_sum(const struct level *level) {
         qsort(kernel, RUNS, sizeof *kernel, by_value);
         qsort(read, RUNS, sizeof *read, by_value);
         const double gb = (double)(SPEED_FRAMES * bytes) * 1e-9;
-        const double text = run_sum(&scalar, widths[w], (const uint8_t *const *)from, sum);
+        const double reference = run_sum(&scalar, widths[w], (const uint8_t *const *)from, sum);
         printf(
             "%-7s sum of 8 frames, %u bits               group   128  scalar %5.2f  kernel "
-            "%6.2f  x%5.1f  ceiling %6.2f GB/s of frames  %.2f\n",
-            level->isa, widths[w], gb / text, gb / kernel[RUNS / 2], text / kernel[RUNS / 2],
-            gb / read[RUNS / 2], read[RUNS / 2] / kernel[RUNS / 2]);
+            "%6.2f  x%5.1f  roofline %6.2f GB/s of frames  %.2f\n",
+            level->isa, widths[w], gb / reference, gb / kernel[RUNS / 2],
+            reference / kernel[RUNS / 2], gb / read[RUNS / 2], read[RUNS / 2] / kernel[RUNS / 2]);
         fflush(stdout);
     }
     for (size_t k = 0; k < SPEED_FRAMES; k++) free(from[k]);

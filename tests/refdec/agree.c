@@ -31,7 +31,7 @@ struct ref_verdict ref_agree(const uint8_t *frame, size_t length, const uint8_t 
                              size_t base_bytes) {
     struct ref_verdict v = {REF_MEMORY, REF_MEMORY, false};
     const pith_env env = {.size = sizeof env, .max_output_bytes = AGREE_LIMIT};
-    pith_info info;
+    pith_info info = {.size = sizeof info};
     uint8_t *ours = NULL;
     size_t our_bytes = 0;
     const bool readable = pith_inspect(frame, length, &info, NULL) == PITH_OK;

@@ -19,16 +19,9 @@ struct job {
 };
 
 uint64_t ref_block_count(const struct ref_frame *f, uint64_t b) {
-    if (ref_is_tiled(f)) return ref_tile(f, b).count;
+    if (f->codec->cut) return ref_tile(f, b).count;
     const uint64_t left = f->n - b * f->block;
     return left < f->block ? left : f->block;
-}
-
-/* The number of a block's first element; codecs 5 to 7 have no use for it. */
-static uint64_t block_first(const struct ref_frame *f, uint64_t b) {
-    if (f->codec != KV) return b * f->block;
-    const struct ref_tile t = ref_tile(f, b);
-    return (t.origin[1] * f->shape[2] + t.origin[2]) * f->shape[3];
 }
 
 static uint64_t block_length(const struct job *j, uint64_t b) {
@@ -36,21 +29,31 @@ static uint64_t block_length(const struct job *j, uint64_t b) {
     return ref_le(j->payload + j->index + 4 * b, 4) & 0x7FFFFFFFu;
 }
 
-static bool all_zero(const uint8_t *bytes, uint64_t from, uint64_t to) {
+bool ref_zeros(const uint8_t *bytes, uint64_t from, uint64_t to) {
     while (from < to)
         if (bytes[from++]) return false;
     return true;
 }
 
+uint64_t ref_plain_bytes(const struct ref_frame *f, uint64_t count) {
+    return count * ref_dtype_bytes(f->dtype);
+}
+
+enum ref_status ref_plain(const struct ref_block *b) {
+    if (b->length != ref_plain_bytes(b->frame, b->count)) return REF_CORRUPT;
+    memcpy(b->out, b->bytes, b->length);
+    return REF_OK;
+}
+
 /* Offsets of the parts; padding; that the blocks fill the payload. */
-static enum ref_status lay_out(struct job *j) {
+static enum ref_status find_parts(struct job *j) {
     const struct ref_frame *f = &j->frame;
     const bool fixed = ref_is_fixed(f);
     j->blocks = ref_blocks(f);
     j->checks = fixed ? 0 : ref_pad16(4 * j->blocks);
     j->data = j->checks + ref_pad16(8 * ref_checks(f));
-    if (!fixed && !all_zero(j->payload, 4 * j->blocks, j->checks)) return REF_CORRUPT;
-    if (!all_zero(j->payload, j->checks + 8 * ref_checks(f), j->data)) return REF_CORRUPT;
+    if (!fixed && !ref_zeros(j->payload, 4 * j->blocks, j->checks)) return REF_CORRUPT;
+    if (!ref_zeros(j->payload, j->checks + 8 * ref_checks(f), j->data)) return REF_CORRUPT;
     uint64_t end = j->data;
     for (uint64_t b = 0; b < j->blocks; b++) {
         if (block_length(j, b) > ref_block_bytes(f, ref_block_count(f, b))) return REF_CORRUPT;
@@ -59,54 +62,34 @@ static enum ref_status lay_out(struct job *j) {
     j->exempt = end;
     end += ref_pad16(f->exempt_bytes);
     if (end != f->payload_bytes) return REF_CORRUPT;
-    return all_zero(j->payload, j->exempt + f->exempt_bytes, end) ? REF_OK : REF_CORRUPT;
+    return ref_zeros(j->payload, j->exempt + f->exempt_bytes, end) ? REF_OK : REF_CORRUPT;
 }
 
-static enum ref_status decode_tile(const struct job *j, uint64_t b, uint64_t at) {
-    const struct ref_frame *f = &j->frame;
-    const struct ref_tile tile = ref_tile(f, b);
-    const uint64_t bytes = tile.count * ref_dtype_bytes(f->dtype);
-    const bool plain = j->payload[j->index + 4 * b + 3] & 0x80;
-    uint8_t *const values = malloc(bytes);
-    const struct ref_block block = {.frame = f,
-                                    .bytes = j->payload + at,
-                                    .length = block_length(j, b),
-                                    .count = tile.count,
-                                    .out = values,
-                                    .tile = &tile};
-    enum ref_status status = values ? REF_OK : REF_MEMORY;
-    if (values && plain && block.length != bytes) status = REF_CORRUPT;
-    if (status == REF_OK && plain) memcpy(values, block.bytes, bytes);
-    if (status == REF_OK && !plain)
-        status = f->codec == EB    ? ref_eb(&block)
-                 : f->codec == ACT ? ref_act(&block)
-                                   : ref_embed(&block);
-    if (status == REF_OK) ref_place_tile(f, &tile, values, j->out);
-    free(values);
-    return status;
-}
-
+/* The values of a tile are made dense and then placed; a run, and a page, lies as it is. */
 static enum ref_status decode_block(const struct job *j, uint64_t b, uint64_t at) {
     const struct ref_frame *f = &j->frame;
-    if (ref_is_bounded(f)) return decode_tile(j, b, at);
-    const uint64_t first = block_first(f, b), base_bytes = ref_dtype_bytes(f->base_dtype);
+    const uint64_t base_bytes = ref_dtype_bytes(f->base_dtype);
+    const struct ref_tile tile = f->codec->cut ? ref_tile(f, b) : (struct ref_tile){.count = 0};
+    const uint64_t first = f->codec->cut ? ref_tile_first(f, &tile) : b * f->block;
+    uint8_t *const values = malloc(ref_plain_bytes(f, ref_block_count(f, b)));
     const struct ref_block block = {
         .frame = f,
         .bytes = j->payload + at,
         .length = block_length(j, b),
-        .count = ref_block_count(&j->frame, b),
+        .count = ref_block_count(f, b),
         .first = first,
         .plain = !ref_is_fixed(f) && j->payload[j->index + 4 * b + 3] & 0x80,
         .base = j->base ? j->base + first * base_bytes : NULL,
-        .out = j->out + first * ref_dtype_bytes(f->dtype),
+        .out = values,
         .new_base = j->new_base + first * base_bytes,
+        .tile = &tile,
     };
-    if (f->codec == KV) return ref_kv(&block);
-    if (f->codec == GRAD) return ref_grad(&block);
-    if (f->codec == WDIFF) return ref_wdiff(&block);
-    if (f->codec == LOSSLESS) return ref_lossless(&block);
-    memcpy(block.out, block.bytes, block.length);
-    return REF_OK;
+    const enum ref_status status = values ? f->codec->decode(&block) : REF_MEMORY;
+    if (status == REF_OK && f->codec->cut) ref_place_tile(f, &tile, values, j->out);
+    if (status == REF_OK && !f->codec->cut)
+        memcpy(j->out + ref_plain_bytes(f, first), values, ref_plain_bytes(f, block.count));
+    free(values);
+    return status;
 }
 
 static enum ref_status decode_blocks(const struct job *j) {
@@ -140,17 +123,16 @@ static enum ref_status check_base(const struct job *j, uint64_t base_bytes) {
     return ref_nh(j->base, base_bytes, f->base_dtype) == f->base_hash ? REF_OK : REF_BASE;
 }
 
-/* A key frame declares the identity of what it brings. */
+/* A key frame declares the hash of what it brings. */
 static enum ref_status check_new_base(const struct job *j) {
     const struct ref_frame *f = &j->frame;
     if (!f->key || !f->declares_base_hash) return REF_OK;
-    const uint8_t *brought = f->codec == LOSSLESS ? j->out : j->new_base;
     const uint64_t bytes = f->n * ref_dtype_bytes(f->base_dtype);
-    return ref_nh(brought, bytes, f->base_dtype) == f->base_hash ? REF_OK : REF_CHECKSUM;
+    return ref_nh(j->new_base, bytes, f->base_dtype) == f->base_hash ? REF_OK : REF_CHECKSUM;
 }
 
 static enum ref_status run(struct job *j, uint64_t base_bytes) {
-    enum ref_status status = lay_out(j);
+    enum ref_status status = find_parts(j);
     if (status == REF_OK) status = check_blocks(j);
     if (status == REF_OK) status = check_base(j, base_bytes);
     if (status == REF_OK) status = decode_blocks(j);

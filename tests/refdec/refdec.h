@@ -27,11 +27,51 @@ const char *ref_status_name(enum ref_status status);
 enum { F32 = 1, BF16, F16, F64, U8, I8, U16, I16, U32, I32, U64, I64, BOOL, F8E4M3, F8E5M2 };
 unsigned ref_dtype_bytes(unsigned dtype);
 
-/* ---- refdec_header.c: header and sections ----------------------------------------------------*/
-enum ref_codec { RAW = 1, LOSSLESS, WDIFF, GRAD, EB, EMBED, ACT, KV };
+#define TRY(expression)                            \
+    do {                                           \
+        const enum ref_status try_ = (expression); \
+        if (try_ != REF_OK) return try_;           \
+    } while (0)
+#define REJECT_IF(condition)               \
+    do {                                   \
+        if (condition) return REF_CORRUPT; \
+    } while (0)
 
+/* ---- Codecs ----------------------------------------------------------------------------------
+ * What section 6 says of a codec stands in refdec_<name>.c, as ref_codec_<name>. Which codecs there
+ * are, and their numbers, is codec/registry.def's; all else is the page's. */
+struct ref_frame;
+struct ref_block;
+struct ref_codec {
+    const char *name;
+    unsigned revision;
+    uint32_t dtypes, bases; /* bit d: dtype d is legal; bit 0 of bases: so is none */
+    bool exempt;            /* whether a section EXEMPT is legal */
+    /* The type of a section that each of its frames has, and what reads the body. 0: none. */
+    uint32_t section;
+    enum ref_status (*read_section)(const uint8_t *body, uint64_t length, struct ref_frame *f);
+    /* The parameters, and rules across them, the dtypes and the block size. */
+    enum ref_status (*check)(const struct ref_frame *f);
+    /* Whether the rate is fixed. NULL: never. */
+    bool (*fixed)(const struct ref_frame *f);
+    /* Whether frames with a base declare its hash. NULL: always. */
+    bool (*base_hash)(const struct ref_frame *f);
+    /* Blocks that are no runs of B elements: set shape, extent, grid and tiles, or return false for
+     * a shape that the codec does not take. NULL: runs. */
+    bool (*cut)(struct ref_frame *f);
+    /* A fixed-rate block's bytes, a variable-rate one's bound. */
+    uint64_t (*block_bytes)(const struct ref_frame *f, uint64_t count);
+    /* The same of all blocks, at most 2^62. NULL: as if they were runs. */
+    uint64_t (*all_bytes)(const struct ref_frame *f);
+    enum ref_status (*decode)(const struct ref_block *b);
+    /* REF_CASE of the parameters, for frames that are legal. NULL: none. */
+    void (*note)(const struct ref_frame *f);
+};
+
+/* ---- refdec_header.c: header and sections ----------------------------------------------------*/
 struct ref_frame {
-    unsigned codec, dtype, base_dtype, ndim;
+    const struct ref_codec *codec;
+    unsigned dtype, base_dtype, ndim;
     uint64_t dim[8], n;
     uint64_t block; /* elements */
     bool key, checksums, wide;
@@ -41,18 +81,15 @@ struct ref_frame {
     uint64_t header_bytes, payload_bytes; /* header with sections */
     const uint8_t *exempt;                /* body of the section, inside the frame */
     uint64_t exempt_ranges, exempt_bytes; /* bytes without padding */
-    unsigned bound_kind;                  /* of codecs 5 to 7 */
+    unsigned bound_kind;                  /* 0: no section BOUND */
     double bound;
-    uint64_t shape[4], extent[4], grid[4], tiles;
-    uint64_t heads, dim_of_head; /* codec 8 */
+    uint64_t shape[4], extent[4], grid[4], tiles; /* of codecs with a hook `cut` */
+    uint64_t heads, dim_of_head;                  /* codec 8 */
 };
 
 /* Everything up to and without the payload. */
 enum ref_status ref_header(const uint8_t *bytes, size_t length, struct ref_frame *frame);
-/* A fixed-rate block's bytes, a variable-rate one's bound. */
 uint64_t ref_block_bytes(const struct ref_frame *f, uint64_t count);
-/* Of one scale of wdiff or grad. */
-unsigned ref_scale_bytes(const struct ref_frame *f);
 bool ref_is_fixed(const struct ref_frame *f);
 uint64_t ref_blocks(const struct ref_frame *f);
 /* Entries of the table of checksums: one per block, one for the exempt values. */
@@ -62,27 +99,28 @@ uint64_t ref_le(const uint8_t *bytes, unsigned count);
 
 /* Elements of a block. */
 uint64_t ref_block_count(const struct ref_frame *f, uint64_t block);
+/* A number m * 10^e in one word, as frames record what was requested; kind 3: below 1. */
+enum ref_status ref_check_requested(unsigned kind, uint64_t word);
 
-/* ---- refdec_tile.c: blocks of codecs 5 to 7 --------------------------------------------------*/
-bool ref_is_bounded(const struct ref_frame *f);
-/* The same, and codec 8. */
-bool ref_is_tiled(const struct ref_frame *f);
-/* Elements of a row of codec 6. */
-uint64_t ref_row(const struct ref_frame *f);
-void ref_cut_tiles(struct ref_frame *f);
+/* ---- refdec_tile.c: blocks that are tiles ----------------------------------------------------*/
+/* Cut the tensor: `extents` sets f->extent, which is 1 everywhere, from f->shape, its four
+ * dimensions. */
+bool ref_cut_tiles(struct ref_frame *f, void (*extents)(struct ref_frame *f));
 struct ref_tile {
     uint64_t origin[4], extent[4], count;
 };
 struct ref_tile ref_tile(const struct ref_frame *f, uint64_t number);
+/* The number of its first element. */
+uint64_t ref_tile_first(const struct ref_frame *f, const struct ref_tile *t);
 void ref_place_tile(const struct ref_frame *f, const struct ref_tile *t, const uint8_t *values,
                     uint8_t *out);
-
-/* ---- refdec_kv.c: pages of codec 8 -----------------------------------------------------------*/
-/* False for a shape the codec does not take. */
-bool ref_cut_pages(struct ref_frame *f);
-uint64_t ref_page_bytes(const struct ref_frame *f, uint64_t count);
-/* Of all pages, at most 2^62. */
-uint64_t ref_pages_bytes(const struct ref_frame *f);
+/* Parameters that codecs with a bound share: so many modes and kinds of bounds, and the bytes from
+ * `end` on are 0. */
+enum ref_status ref_check_bounded(const struct ref_frame *f, unsigned modes, unsigned kinds,
+                                  unsigned end);
+/* The section BOUND. */
+enum { BOUND = 2 };
+enum ref_status ref_read_bound(const uint8_t *body, uint64_t length, struct ref_frame *f);
 
 /* ---- refdec_hash.c ---------------------------------------------------------------------------*/
 uint64_t ref_xxh64(const uint8_t *bytes, size_t length, uint64_t seed);
@@ -111,17 +149,19 @@ struct ref_block {
     uint64_t first; /* number of its first element */
     bool plain;
     const uint8_t *base;         /* the block's elements; NULL without a base */
-    uint8_t *out;                /* in the frame's dtype */
+    uint8_t *out;                /* in the frame's dtype, dense */
     uint8_t *new_base;           /* in the base dtype */
-    const struct ref_tile *tile; /* codecs 5 to 7 */
+    const struct ref_tile *tile; /* of codecs with a hook `cut` */
 };
-enum ref_status ref_lossless(const struct ref_block *b);
-enum ref_status ref_wdiff(const struct ref_block *b);
-enum ref_status ref_grad(const struct ref_block *b);
-enum ref_status ref_eb(const struct ref_block *b);
-enum ref_status ref_embed(const struct ref_block *b);
-enum ref_status ref_act(const struct ref_block *b);
-enum ref_status ref_kv(const struct ref_block *b);
+/* Bytes that are 0. */
+bool ref_zeros(const uint8_t *bytes, uint64_t from, uint64_t to);
+/* A block of values as they are. */
+enum ref_status ref_plain(const struct ref_block *b);
+uint64_t ref_plain_bytes(const struct ref_frame *f, uint64_t count);
+/* A scale of f32, bf16 or e8m0. */
+unsigned ref_scale_bytes(unsigned how);
+/* Scales and codes of wdiff and grad. */
+uint64_t ref_group_bytes(const struct ref_frame *f, unsigned scale, uint64_t count);
 /* A block of a key frame of codecs 3 and 8. */
 enum ref_status ref_key_frame(const struct ref_block *b);
 /* Element i of a new base, from that of the old one and a difference. */
@@ -140,7 +180,7 @@ bool ref_take(struct ref_reader *r, size_t count, const uint8_t **bytes);
 bool ref_bit(const uint8_t *bytes, uint64_t i);
 /* A piece of codec 2, n > 0. */
 bool ref_piece(struct ref_reader *r, size_t n, uint8_t *out);
-/* Parts of blocks of codecs 5 to 7 (refdec_words.c). */
+/* Parts of blocks of codecs with a bound (refdec_words.c). */
 struct ref_exact {
     const uint8_t *which, *values;
     uint64_t number;

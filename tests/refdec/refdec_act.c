@@ -129,13 +129,46 @@ static bool read_block(const struct ref_block *b, uint8_t *map, uint32_t *words,
     return true;
 }
 
-enum ref_status ref_act(const struct ref_block *b) {
+static enum ref_status decode(const struct ref_block *b) {
+    if (b->plain) return ref_plain(b);
     uint8_t *const map = malloc(b->count);
     uint32_t *const words = malloc(4 * b->count);
     int32_t *const codes = malloc(4 * b->count);
-    const bool room = map && words && codes, good = room && read_block(b, map, words, codes);
+    const bool allocated = map && words && codes,
+               good = allocated && read_block(b, map, words, codes);
     free(map);
     free(words);
     free(codes);
-    return good ? REF_OK : room ? REF_CORRUPT : REF_MEMORY;
+    return good ? REF_OK : allocated ? REF_CORRUPT : REF_MEMORY;
 }
+
+/* ---- The codec -------------------------------------------------------------------------------*/
+
+static uint64_t ceil_div(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
+
+static void runs(struct ref_frame *f) {
+    uint64_t m = f->block;
+    for (int d = 3; d >= 0; d--) {
+        const uint64_t k = ceil_div(f->shape[d], m);
+        f->extent[d] = ceil_div(f->shape[d], k);
+        m /= f->extent[d];
+        if (k > 1) return;
+    }
+}
+
+static bool cut(struct ref_frame *f) { return ref_cut_tiles(f, runs); }
+
+static enum ref_status check(const struct ref_frame *f) { return ref_check_bounded(f, 2, 3, 8); }
+
+const struct ref_codec ref_codec_act = {
+    .name = "act",
+    .revision = 1,
+    .dtypes = 0x1E,
+    .bases = 1,
+    .section = BOUND,
+    .read_section = ref_read_bound,
+    .check = check,
+    .cut = cut,
+    .block_bytes = ref_plain_bytes,
+    .decode = decode,
+};

@@ -172,13 +172,52 @@ static bool read_block(const struct ref_block *b, uint32_t *words, int32_t *code
     return true;
 }
 
-enum ref_status ref_eb(const struct ref_block *b) {
+static enum ref_status decode(const struct ref_block *b) {
+    if (b->plain) return ref_plain(b);
     uint32_t *const words = malloc(4 * b->count);
     int32_t *const codes = malloc(4 * b->count);
     double *const y = malloc(8 * b->count);
-    const bool room = words && codes && y, good = room && read_block(b, words, codes, y);
+    const bool allocated = words && codes && y, good = allocated && read_block(b, words, codes, y);
     free(words);
     free(codes);
     free(y);
-    return good ? REF_OK : room ? REF_CORRUPT : REF_MEMORY;
+    return good ? REF_OK : allocated ? REF_CORRUPT : REF_MEMORY;
 }
+
+/* ---- The codec -------------------------------------------------------------------------------*/
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+/* Extents are doubled as long as the tile stays small enough. */
+static void cubes(struct ref_frame *f) {
+    for (;;) {
+        int best = -1;
+        uint64_t n = 1;
+        for (int d = 3; d >= 0; d--)
+            if (f->extent[d] < f->shape[d] && (best < 0 || f->extent[d] < f->extent[best]))
+                best = d;
+        if (best < 0) return;
+        f->extent[best] *= 2;
+        for (int d = 0; d < 4; d++) n *= least(f->extent[d], f->shape[d]);
+        if (n <= f->block) continue;
+        f->extent[best] /= 2;
+        return;
+    }
+}
+
+static bool cut(struct ref_frame *f) { return ref_cut_tiles(f, cubes); }
+
+static enum ref_status check(const struct ref_frame *f) { return ref_check_bounded(f, 3, 5, 8); }
+
+const struct ref_codec ref_codec_eb = {
+    .name = "eb",
+    .revision = 1,
+    .dtypes = 0x1E,
+    .bases = 1,
+    .section = BOUND,
+    .read_section = ref_read_bound,
+    .check = check,
+    .cut = cut,
+    .block_bytes = ref_plain_bytes,
+    .decode = decode,
+};

@@ -4,6 +4,13 @@
 
 #include "refdec.h"
 
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+/* Elements of a row. */
+static uint64_t row_of(const struct ref_frame *f) {
+    return least(ref_le(f->parameter + 8, 4), f->block);
+}
+
 struct block {
     uint64_t r, rows, distinct;
     uint32_t *which, *words;
@@ -120,16 +127,58 @@ static bool read_block(const struct ref_block *b, struct block *x) {
     return true;
 }
 
-enum ref_status ref_embed(const struct ref_block *b) {
-    struct block x = {.r = ref_row(b->frame)};
+static enum ref_status decode(const struct ref_block *b) {
+    if (b->plain) return ref_plain(b);
+    struct block x = {.r = row_of(b->frame)};
     if (x.r > b->count) x.r = b->count;
     x.rows = (b->count + x.r - 1) / x.r;
     x.which = malloc(4 * x.rows);
     x.words = malloc(4 * x.rows * x.r);
     x.centre = malloc(8 * x.r);
-    const bool room = x.which && x.words && x.centre, good = room && read_block(b, &x);
+    const bool allocated = x.which && x.words && x.centre, good = allocated && read_block(b, &x);
     free(x.which);
     free(x.words);
     free(x.centre);
-    return good ? REF_OK : room ? REF_CORRUPT : REF_MEMORY;
+    return good ? REF_OK : allocated ? REF_CORRUPT : REF_MEMORY;
 }
+
+/* ---- The codec -------------------------------------------------------------------------------*/
+
+static void rows(struct ref_frame *f) {
+    const uint64_t r = row_of(f);
+    if (f->shape[3] != r) {
+        for (int d = 0; d < 3; d++) f->shape[d] = 1;
+        f->shape[3] = f->n;
+        f->extent[3] = least(f->n, f->block / r * r);
+        return;
+    }
+    f->extent[3] = r;
+    f->extent[2] = least(f->shape[2], f->block / r);
+    uint64_t n = r * f->extent[2];
+    for (int d = 1; d >= 0 && f->extent[d + 1] == f->shape[d + 1]; d--) {
+        const uint64_t most = least(f->block, 16384) / n;
+        f->extent[d] = least(f->shape[d], most ? most : 1);
+        n *= f->extent[d];
+    }
+}
+
+static bool cut(struct ref_frame *f) { return ref_cut_tiles(f, rows); }
+
+static enum ref_status check(const struct ref_frame *f) {
+    TRY(ref_check_bounded(f, 2, 2, 12));
+    REJECT_IF(ref_le(f->parameter + 8, 4) < 1 || ref_le(f->parameter + 8, 4) > 16777216);
+    return REF_OK;
+}
+
+const struct ref_codec ref_codec_embed = {
+    .name = "embed",
+    .revision = 1,
+    .dtypes = 0x1E,
+    .bases = 1,
+    .section = BOUND,
+    .read_section = ref_read_bound,
+    .check = check,
+    .cut = cut,
+    .block_bytes = ref_plain_bytes,
+    .decode = decode,
+};

@@ -67,11 +67,11 @@ static uint32_t scale_at(const uint8_t *bytes, size_t group, unsigned how) {
     return bytes[group] ? (uint32_t)bytes[group] << 23 : 0x00400000u; /* 2^-127 */
 }
 
-enum ref_status ref_grad(const struct ref_block *b) {
+static enum ref_status decode(const struct ref_block *b) {
     const struct ref_frame *f = b->frame;
     const unsigned w = f->parameter[0];
     const uint64_t groups = (b->count - 1) / (UINT64_C(1) << f->parameter[1]) + 1;
-    const uint8_t *const codes = b->bytes + ref_pad16(groups * ref_scale_bytes(f));
+    const uint8_t *const codes = b->bytes + ref_pad16(groups * ref_scale_bytes(f->parameter[4]));
     float *x = malloc(b->count * sizeof *x);
     if (!x) return REF_MEMORY;
     for (size_t i = 0; i < b->count; i++) {
@@ -105,7 +105,7 @@ static unsigned stored_dtype(const struct ref_frame *f, const struct range *r) {
 
 enum ref_status ref_read_exempt(const uint8_t *body, uint64_t length, struct ref_frame *f) {
     uint64_t end = 0;
-    if (f->codec != GRAD || length == 0 || length % 16 || length > 1048576) return REF_CORRUPT;
+    if (length == 0 || length % 16 || length > 1048576) return REF_CORRUPT;
     f->exempt = body;
     f->exempt_ranges = length / 16;
     for (uint64_t i = 0; i < f->exempt_ranges; i++) {
@@ -133,3 +133,46 @@ void ref_put_exempt(const struct ref_frame *f, const uint8_t *bytes, uint8_t *ou
         bytes += r.count * ref_dtype_bytes(stored);
     }
 }
+
+/* ---- The codec -------------------------------------------------------------------------------*/
+
+static enum ref_status check(const struct ref_frame *f) {
+    const uint8_t *p = f->parameter, w = p[0];
+    REJECT_IF(w < 2 || w == 7 || w > 8 || p[1] < 5 || p[1] > 12);
+    REJECT_IF(p[2] && (p[2] < 5 || p[2] > 8 || p[2] > p[1]));
+    for (int i = 3; i < 5; i++) REJECT_IF(p[i] > 2);
+    REJECT_IF(p[5] > 1 || (p[5] && p[3]) || p[6] || p[7]);
+    REJECT_IF(ref_le(p + 8, 4) && !p[2]);
+    REJECT_IF(!ref_zeros(p, 12, 16) || f->block < UINT64_C(1) << p[1]);
+    return REF_OK;
+}
+
+static bool fixed(const struct ref_frame *f) {
+    (void)f;
+    return true;
+}
+
+static uint64_t block_bytes(const struct ref_frame *f, uint64_t count) {
+    return ref_group_bytes(f, f->parameter[4], count);
+}
+
+static void note(const struct ref_frame *f) {
+    const uint8_t *p = f->parameter;
+    REF_CASE("grad bits", 0x17C, p[0]);
+    REF_CASE("grad rotation", 0x1E1, p[2]);
+    REF_CASE("grad scale", 7, p[4]);
+    REF_CASE("grad signs", 3, ref_le(p + 8, 4) != 0);
+}
+
+const struct ref_codec ref_codec_grad = {
+    .name = "grad",
+    .revision = 1,
+    .dtypes = 0xE,
+    .bases = 1,
+    .exempt = true,
+    .check = check,
+    .fixed = fixed,
+    .block_bytes = block_bytes,
+    .decode = decode,
+    .note = note,
+};

@@ -36,7 +36,7 @@ static bool is_block(const struct ref_frame *f, uint64_t least_block) {
     return true;
 }
 
-bool ref_cut_pages(struct ref_frame *f) {
+static bool cut(struct ref_frame *f) {
     const uint64_t most = 1 << 20, page = UINT64_C(1) << f->parameter[4];
     uint64_t sequences, tokens, block = 16;
     f->tiles = 0;
@@ -94,21 +94,25 @@ static uint64_t head_bytes(const struct ref_frame *f) {
     return ceil_div(f->dim_of_head * f->parameter[2], 8);
 }
 
-uint64_t ref_page_bytes(const struct ref_frame *f, uint64_t count) {
+static uint64_t page_bytes(const struct ref_frame *f, uint64_t count) {
     const uint64_t tokens = count / (f->heads * f->dim_of_head);
     const uint64_t outliers = groups_of(f, tokens) * outliers_of(f);
     return scales_bytes(f, tokens) + ref_pad16(tokens * f->heads * head_bytes(f)) +
            ref_pad16(outliers) + ref_pad16(outliers * ref_dtype_bytes(f->dtype));
 }
 
+static uint64_t block_bytes(const struct ref_frame *f, uint64_t count) {
+    return f->key ? count * ref_dtype_bytes(f->base_dtype) : page_bytes(f, count);
+}
+
 /* Of all pages; 2^62 or more when there are more. */
-uint64_t ref_pages_bytes(const struct ref_frame *f) {
+static uint64_t pages_bytes(const struct ref_frame *f) {
     const uint64_t limit = UINT64_C(1) << 62;
     if (!f->tiles) return 0;
     const uint64_t pages = f->grid[2], page = f->extent[2] * f->shape[3];
-    const uint64_t whole = f->key ? page * ref_dtype_bytes(f->base_dtype) : ref_page_bytes(f, page);
+    const uint64_t whole = block_bytes(f, page);
     const uint64_t rest = f->shape[2] * f->shape[3] - (pages - 1) * page;
-    const uint64_t last = f->key ? rest * ref_dtype_bytes(f->base_dtype) : ref_page_bytes(f, rest);
+    const uint64_t last = block_bytes(f, rest);
     const uint64_t sequence = least(pages - 1, limit / whole + 1) * whole + last;
     return least(f->shape[1], limit / sequence + 1) * sequence;
 }
@@ -217,34 +221,34 @@ static enum ref_status decode_page(const struct ref_block *b) {
 /* ---- Entropy ---------------------------------------------------------------------------------*/
 
 static bool take_scales(const struct ref_frame *f, struct ref_reader *r, uint64_t tokens,
-                        uint8_t *page, uint8_t *room) {
+                        uint8_t *page, uint8_t *scratch) {
     const uint64_t row = f->heads * f->dim_of_head, groups = groups_of(f, tokens);
     const unsigned bytes = ref_dtype_bytes(scale_dtype(f));
     for (unsigned n = 0; n < numbers(f); n++)
         for (unsigned byte = 0; byte < bytes; byte++) {
-            if (!ref_piece(r, groups, room)) return false;
+            if (!ref_piece(r, groups, scratch)) return false;
             for (uint64_t g = 0; g < groups; g++) {
                 const uint64_t entry = f->parameter[0]
                                            ? g / row * row * numbers(f) + n * row + g % row
                                            : g * numbers(f) + n;
-                page[entry * bytes + byte] = room[g];
+                page[entry * bytes + byte] = scratch[g];
             }
         }
     return true;
 }
 
 static bool take_codes(const struct ref_frame *f, struct ref_reader *r, uint64_t tokens,
-                       uint8_t *page, uint8_t *room) {
+                       uint8_t *page, uint8_t *scratch) {
     const unsigned w = f->parameter[2];
     const bool each = w == 3 || w == 5 || w == 6;
     const uint64_t string = head_bytes(f), part = each ? f->dim_of_head : string;
     for (uint64_t head = 0; head < f->heads; head++) {
-        if (!ref_piece(r, tokens * part, room)) return false;
+        if (!ref_piece(r, tokens * part, scratch)) return false;
         for (uint64_t t = 0; t < tokens; t++) {
             uint8_t *const to = page + scales_bytes(f, tokens) + (t * f->heads + head) * string;
-            if (!each) memcpy(to, room + t * part, part);
+            if (!each) memcpy(to, scratch + t * part, part);
             for (uint64_t i = 0; each && i < part * w; i++) {
-                const uint8_t symbol = room[t * part + i / w];
+                const uint8_t symbol = scratch[t * part + i / w];
                 if (symbol >> w) return false;
                 to[i / 8] |= (uint8_t)((symbol >> i % w & 1) << i % 8);
             }
@@ -254,7 +258,7 @@ static bool take_codes(const struct ref_frame *f, struct ref_reader *r, uint64_t
 }
 
 /* The page that a coded block stands for; zeros where it has padding. */
-static bool take_page(const struct ref_block *b, uint64_t tokens, uint8_t *page, uint8_t *room) {
+static bool take_page(const struct ref_block *b, uint64_t tokens, uint8_t *page, uint8_t *scratch) {
     const struct ref_frame *f = b->frame;
     struct ref_reader r = {b->bytes, b->length};
     const uint8_t *bound, *places, *values;
@@ -263,8 +267,8 @@ static bool take_page(const struct ref_block *b, uint64_t tokens, uint8_t *page,
     double stated;
     if (!ref_take(&r, 8, &bound)) return false;
     memcpy(&stated, bound, sizeof stated);
-    if (stated < 0 || !take_scales(f, &r, tokens, page, room) ||
-        !take_codes(f, &r, tokens, page, room) || !ref_take(&r, outliers, &places) ||
+    if (stated < 0 || !take_scales(f, &r, tokens, page, scratch) ||
+        !take_codes(f, &r, tokens, page, scratch) || !ref_take(&r, outliers, &places) ||
         !ref_take(&r, outliers * ref_dtype_bytes(f->dtype), &values))
         return false;
     memcpy(to, places, outliers);
@@ -274,22 +278,80 @@ static bool take_page(const struct ref_block *b, uint64_t tokens, uint8_t *page,
 
 static enum ref_status decode_coded(const struct ref_block *b, uint64_t tokens) {
     struct ref_block page = *b;
-    page.length = ref_page_bytes(b->frame, b->count);
+    page.length = page_bytes(b->frame, b->count);
     if ((b->length == page.length) != b->plain) return REF_CORRUPT;
     if (b->plain) return decode_page(b);
-    uint8_t *const bytes = calloc(page.length, 1), *const room = malloc(page.length + b->count);
-    enum ref_status status = bytes && room ? REF_OK : REF_MEMORY;
-    if (status == REF_OK && !take_page(b, tokens, bytes, room)) status = REF_CORRUPT;
+    uint8_t *const bytes = calloc(page.length, 1), *const scratch = malloc(page.length + b->count);
+    enum ref_status status = bytes && scratch ? REF_OK : REF_MEMORY;
+    if (status == REF_OK && !take_page(b, tokens, bytes, scratch)) status = REF_CORRUPT;
     page.bytes = bytes;
     if (status == REF_OK) status = decode_page(&page);
     free(bytes);
-    free(room);
+    free(scratch);
     return status;
 }
 
-enum ref_status ref_kv(const struct ref_block *b) {
+static enum ref_status decode(const struct ref_block *b) {
     const struct ref_frame *f = b->frame;
     if (f->key) return ref_key_frame(b);
     if (!f->parameter[10]) return decode_page(b);
     return decode_coded(b, b->count / (f->heads * f->dim_of_head));
 }
+
+/* ---- The codec -------------------------------------------------------------------------------*/
+
+static enum ref_status check_share(uint64_t word) {
+    TRY(ref_check_requested(0, word));
+    REJECT_IF((double)(word >> 10) * pow(10, (double)(word & 1023) - 512) > 0.125);
+    return REF_OK;
+}
+
+static enum ref_status check(const struct ref_frame *f) {
+    const uint8_t *p = f->parameter, w = p[2];
+    REJECT_IF(p[0] > 1 || p[1] > 1 || w < 2 || w == 7 || w > 8);
+    REJECT_IF(p[3] < 4 || p[3] > 8 || p[4] < 4 || p[4] > 12);
+    REJECT_IF(p[5] > 1 || p[6] > 2 || p[7] > 1 || p[8] > 1);
+    REJECT_IF(p[9] > 2 || p[10] > 1 || p[11] > 1);
+    if (p[11])
+        TRY(check_share(ref_le(p + 12, 4)));
+    else
+        REJECT_IF(ref_le(p + 12, 4));
+    REJECT_IF(p[0] && p[4] < p[3]);
+    REJECT_IF(p[9] && (w > 4 || !p[5] || p[7]));
+    REJECT_IF(p[11] && p[8]);
+    REJECT_IF(f->base_dtype && (p[0] || p[7] || p[8] || p[9] || p[10] || p[11]));
+    return REF_OK;
+}
+
+static bool fixed(const struct ref_frame *f) { return !f->parameter[10]; }
+
+static void note(const struct ref_frame *f) {
+    const uint8_t *p = f->parameter;
+    REF_CASE("kv axis and order", 0xF, 2 * p[0] + p[1]);
+    REF_CASE("kv range and scale", 0x3F, 3 * p[5] + p[6]);
+    REF_CASE("kv axis, range", 0xF, 2 * p[0] + p[5]);
+    if (p[9])
+        REF_CASE(p[9] == 1 ? "kv bits of nf" : "kv bits of lloyd", 0x1C, p[2]);
+    else if (p[10])
+        REF_CASE("kv bits with entropy", 0x17C, p[2]);
+    else
+        REF_CASE(p[5] ? "kv bits, symmetric" : "kv bits, asymmetric", 0x17C, p[2]);
+    if (p[8]) REF_CASE("kv log2 of the rotation", 0x1E0, log2((double)f->dim_of_head));
+    if (p[10]) REF_CASE("kv entropy: axis, range", 0xF, 2 * p[0] + p[5]);
+    if (p[11]) REF_CASE("kv outliers: dtype", 0xE, f->dtype);
+    if (p[11]) REF_CASE("kv outliers: axis, range", 0xF, 2 * p[0] + p[5]);
+}
+
+const struct ref_codec ref_codec_kv = {
+    .name = "kv",
+    .revision = 1,
+    .dtypes = 0xE,
+    .bases = 0xF,
+    .check = check,
+    .fixed = fixed,
+    .cut = cut,
+    .block_bytes = block_bytes,
+    .all_bytes = pages_bytes,
+    .decode = decode,
+    .note = note,
+};

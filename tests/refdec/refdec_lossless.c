@@ -171,15 +171,10 @@ static bool read_words(struct ref_reader *r, struct words *x) {
     return r->left == 0;
 }
 
-enum ref_status ref_lossless(const struct ref_block *b) {
+static enum ref_status decode_words(const struct ref_block *b) {
     const unsigned bytes = ref_dtype_bytes(b->frame->dtype);
     const uint8_t *head;
     struct ref_reader r = {b->bytes, b->length};
-    if (b->plain) {
-        if (b->length != b->count * bytes) return REF_CORRUPT;
-        memcpy(b->out, b->bytes, b->length);
-        return REF_OK;
-    }
     if (!ref_take(&r, 1, &head)) return REF_CORRUPT;
     const bool update = *head & 16;
     struct words x = {.c = b->count, .e = b->count, .k = *head & 15, .bytes = bytes};
@@ -188,11 +183,37 @@ enum ref_status ref_lossless(const struct ref_block *b) {
     if (update && (!b->frame->base_dtype || b->frame->key)) return REF_CORRUPT;
     x.symbols = malloc(x.c);
     x.escaped = malloc(x.c * bytes);
-    const bool room = x.symbols && x.escaped;
-    const bool good = room && read_words(&r, &x);
+    const bool allocated = x.symbols && x.escaped;
+    const bool good = allocated && read_words(&r, &x);
     if (good) REF_CASE(update ? "lossless width of updates" : "lossless width", 0x117, x.k);
     if (good) write_values(b, &x, update);
     free(x.symbols);
     free(x.escaped);
-    return good ? REF_OK : room ? REF_CORRUPT : REF_MEMORY;
+    return good ? REF_OK : allocated ? REF_CORRUPT : REF_MEMORY;
 }
+
+static enum ref_status decode(const struct ref_block *b) {
+    TRY(b->plain ? ref_plain(b) : decode_words(b));
+    if (b->frame->base_dtype) memcpy(b->new_base, b->out, ref_plain_bytes(b->frame, b->count));
+    return REF_OK;
+}
+
+static enum ref_status check(const struct ref_frame *f) {
+    const uint8_t *p = f->parameter;
+    REJECT_IF(p[0] < 1 || p[0] > 22 || p[1] > 1 || !ref_zeros(p, 2, 16));
+    REJECT_IF(f->base_dtype && f->base_dtype != f->dtype);
+    return REF_OK;
+}
+
+static bool base_hash(const struct ref_frame *f) { return !f->parameter[1]; }
+
+const struct ref_codec ref_codec_lossless = {
+    .name = "lossless",
+    .revision = 1,
+    .dtypes = 0xFFFE,
+    .bases = 0xFFFF,
+    .check = check,
+    .base_hash = base_hash,
+    .block_bytes = ref_plain_bytes,
+    .decode = decode,
+};

@@ -1,14 +1,13 @@
-/* refdec_tile.c - how codecs 5 to 7 cut a tensor into tiles.
+/* refdec_tile.c - tensors cut into tiles, and what codecs with a bound share.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "refdec.h"
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static uint64_t ceil_div(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
-
-bool ref_is_bounded(const struct ref_frame *f) { return f->codec >= EB && f->codec <= ACT; }
-bool ref_is_tiled(const struct ref_frame *f) { return f->codec >= EB; }
 
 static void four_dimensions(struct ref_frame *f) {
     for (int d = 0; d < 4; d++) f->shape[d] = 1;
@@ -18,67 +17,19 @@ static void four_dimensions(struct ref_frame *f) {
     }
 }
 
-/* Extents are doubled as long as the tile stays small enough. */
-static void cubes(struct ref_frame *f) {
-    for (;;) {
-        int best = -1;
-        uint64_t n = 1;
-        for (int d = 3; d >= 0; d--)
-            if (f->extent[d] < f->shape[d] && (best < 0 || f->extent[d] < f->extent[best]))
-                best = d;
-        if (best < 0) return;
-        f->extent[best] *= 2;
-        for (int d = 0; d < 4; d++) n *= least(f->extent[d], f->shape[d]);
-        if (n <= f->block) continue;
-        f->extent[best] /= 2;
-        return;
-    }
-}
-
-uint64_t ref_row(const struct ref_frame *f) { return least(ref_le(f->parameter + 8, 4), f->block); }
-
-static void rows(struct ref_frame *f) {
-    const uint64_t r = ref_row(f);
-    if (f->shape[3] != r) {
-        for (int d = 0; d < 3; d++) f->shape[d] = 1;
-        f->shape[3] = f->n;
-        f->extent[3] = least(f->n, f->block / r * r);
-        return;
-    }
-    f->extent[3] = r;
-    f->extent[2] = least(f->shape[2], f->block / r);
-    uint64_t n = r * f->extent[2];
-    for (int d = 1; d >= 0 && f->extent[d + 1] == f->shape[d + 1]; d--) {
-        const uint64_t most = least(f->block, 16384) / n;
-        f->extent[d] = least(f->shape[d], most ? most : 1);
-        n *= f->extent[d];
-    }
-}
-
-static void runs(struct ref_frame *f) {
-    uint64_t m = f->block;
-    for (int d = 3; d >= 0; d--) {
-        const uint64_t k = ceil_div(f->shape[d], m);
-        f->extent[d] = ceil_div(f->shape[d], k);
-        m /= f->extent[d];
-        if (k > 1) return;
-    }
-}
-
-void ref_cut_tiles(struct ref_frame *f) {
+bool ref_cut_tiles(struct ref_frame *f, void (*extents)(struct ref_frame *f)) {
     f->tiles = 0;
-    if (f->n == 0) return;
+    if (f->n == 0) return true;
     four_dimensions(f);
     for (int d = 0; d < 4; d++) f->extent[d] = 1;
-    if (f->codec == EB) cubes(f);
-    if (f->codec == EMBED) rows(f);
-    if (f->codec == ACT) runs(f);
+    extents(f);
     f->tiles = 1;
     for (int d = 0; d < 4; d++) {
         f->extent[d] = least(f->extent[d], f->shape[d]);
         f->grid[d] = ceil_div(f->shape[d], f->extent[d]);
         f->tiles *= f->grid[d];
     }
+    return true;
 }
 
 struct ref_tile ref_tile(const struct ref_frame *f, uint64_t number) {
@@ -90,6 +41,12 @@ struct ref_tile ref_tile(const struct ref_frame *f, uint64_t number) {
         number /= f->grid[d];
     }
     return t;
+}
+
+uint64_t ref_tile_first(const struct ref_frame *f, const struct ref_tile *t) {
+    uint64_t at = 0;
+    for (int d = 0; d < 4; d++) at = at * f->shape[d] + t->origin[d];
+    return at;
 }
 
 void ref_place_tile(const struct ref_frame *f, const struct ref_tile *t, const uint8_t *values,
@@ -104,4 +61,35 @@ void ref_place_tile(const struct ref_frame *f, const struct ref_tile *t, const u
         for (int d = 0; d < 4; d++) at = at * f->shape[d] + place[d];
         memcpy(out + at * bytes, values + i * bytes, bytes);
     }
+}
+
+enum ref_status ref_check_bounded(const struct ref_frame *f, unsigned modes, unsigned kinds,
+                                  unsigned end) {
+    const uint8_t *p = f->parameter;
+    REJECT_IF(p[0] < 1 || p[0] > 22 || p[1] >= modes || p[2] > 1);
+    REJECT_IF(p[3] < 1 || p[3] > kinds || !ref_zeros(p, end, 16));
+    return ref_check_requested(p[3], ref_le(p + 4, 4));
+}
+
+static double double_at(const uint8_t *bytes) {
+    const uint64_t u = ref_le(bytes, 8);
+    double x;
+    memcpy(&x, &u, 8);
+    return x;
+}
+
+enum ref_status ref_read_bound(const uint8_t *body, uint64_t length, struct ref_frame *f) {
+    REJECT_IF(length != 24 || ref_le(body + 4, 4));
+    const double bound = double_at(body + 8), largest = double_at(body + 16);
+    f->bound_kind = (unsigned)ref_le(body, 4);
+    f->bound = bound;
+    REJECT_IF(f->bound_kind < 1 || f->bound_kind > 2);
+    REJECT_IF(!(largest >= 0) || !isfinite(largest));
+    if (f->bound_kind == 2) {
+        REJECT_IF(!(bound > 0 && bound < 1));
+    } else {
+        REJECT_IF(signbit(bound) || !(bound >= 0) || bound != largest || !isfinite(2 * bound));
+        REJECT_IF(f->dtype != F64 && (2 * bound > FLT_MAX || (double)(float)bound != bound));
+    }
+    return REF_OK;
 }

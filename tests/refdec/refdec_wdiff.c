@@ -66,12 +66,24 @@ enum ref_status ref_key_frame(const struct ref_block *b) {
     return REF_OK;
 }
 
-enum ref_status ref_wdiff(const struct ref_block *b) {
+unsigned ref_scale_bytes(unsigned how) {
+    static const uint8_t bytes[3] = {4, 2, 1};
+    return bytes[how];
+}
+
+static uint64_t scales_bytes(const struct ref_frame *f, unsigned scale, uint64_t count) {
+    const uint64_t group = UINT64_C(1) << f->parameter[1];
+    return ref_pad16((count + group - 1) / group * ref_scale_bytes(scale));
+}
+
+uint64_t ref_group_bytes(const struct ref_frame *f, unsigned scale, uint64_t count) {
+    return scales_bytes(f, scale, count) + ref_pad16((count * f->parameter[0] + 7) / 8);
+}
+
+static enum ref_status decode(const struct ref_block *b) {
     const struct ref_frame *f = b->frame;
     if (f->key) return ref_key_frame(b);
-    const uint64_t group = UINT64_C(1) << f->parameter[1];
-    const uint64_t groups = (b->count + group - 1) / group;
-    const uint64_t scales = ref_pad16(groups * ref_scale_bytes(f));
+    const uint64_t scales = scales_bytes(f, f->parameter[3], b->count);
     if (b->length < scales) return REF_CORRUPT;
     uint8_t *codes = malloc(b->count);
     if (!codes) return REF_MEMORY;
@@ -80,3 +92,43 @@ enum ref_status ref_wdiff(const struct ref_block *b) {
     free(codes);
     return status;
 }
+
+/* ---- The codec -------------------------------------------------------------------------------*/
+
+static enum ref_status check(const struct ref_frame *f) {
+    const uint8_t *p = f->parameter, w = p[0];
+    REJECT_IF(w != 2 && w != 3 && w != 4 && w != 6 && w != 8);
+    REJECT_IF(p[1] < 4 || p[1] > 14);
+    for (int i = 2; i < 6; i++) REJECT_IF(p[i] > 1);
+    REJECT_IF(!ref_zeros(p, 6, 16) || f->block < UINT64_C(1) << p[1]);
+    return REF_OK;
+}
+
+static bool fixed(const struct ref_frame *f) { return f->key || f->parameter[4] == 0; }
+
+static bool base_hash(const struct ref_frame *f) { return !f->parameter[5]; }
+
+static uint64_t block_bytes(const struct ref_frame *f, uint64_t count) {
+    if (f->key) return count * ref_dtype_bytes(f->base_dtype);
+    return ref_group_bytes(f, f->parameter[3], count);
+}
+
+static void note(const struct ref_frame *f) {
+    const uint8_t *p = f->parameter;
+    REF_CASE(p[4] ? "wdiff bits with entropy" : "wdiff bits", 0x15C, p[0]);
+    REF_CASE("wdiff scale", 3, p[3]);
+    if (f->key) REF_CASE("wdiff base of a key frame", 0xE, f->base_dtype);
+}
+
+const struct ref_codec ref_codec_wdiff = {
+    .name = "wdiff",
+    .revision = 1,
+    .dtypes = 0xE,
+    .bases = 0xF,
+    .check = check,
+    .fixed = fixed,
+    .base_hash = base_hash,
+    .block_bytes = block_bytes,
+    .decode = decode,
+    .note = note,
+};

@@ -10,7 +10,7 @@ int main(void) {
     for (int i = 0; i < 1000; i++) value[i] = (float)(i % 37) / 8.0f;
     const pith_view in = pith_view_flat(value, PITH_F32, 1000);
     const pith_view out = pith_view_flat(back, PITH_F32, 1000);
-    pith_error error = {0};
+    pith_error error = {.size = sizeof error};
     size_t bytes = 0;
     if (pith_compress("lossless", &in, NULL, NULL, NULL, frame, sizeof frame, &bytes, &error) ||
         pith_decompress(frame, bytes, NULL, NULL, &out, &error)) {

@@ -34,8 +34,8 @@ static void proof_open(struct proof *p, const char *spec, uint32_t dtype) {
         stream_open(&p->plan[m], spec, &layout, &env);
     }
     p->cap = (size_t)p->plan[0].sizes.slot_bytes;
-    p->frame = room(p->cap);
-    p->first = room(p->cap);
+    p->frame = allocate(p->cap);
+    p->first = allocate(p->cap);
 }
 
 static void proof_close(struct proof *p, const char *dtype) {
@@ -75,14 +75,15 @@ static void check_array(struct proof *p, const pith_info *info, const void *valu
 
 static void prove(struct proof *p, const void *value, uint32_t dtype, size_t number) {
     uint8_t out[4 * LOW], other[4 * LOW];
-    pith_info info;
+    pith_info info = {.size = sizeof info};
     const pith_view v = pith_view_flat(value, dtype, LOW);
     for (size_t m = 0; m < MASKS; m++) {
         const pith_view o = pith_view_flat(m ? other : out, dtype, LOW);
         size_t length;
         context("%s, %s array %zu, mask %x", p->spec, pith_dtype_name(dtype), number, masks[m]);
-        CHECK_OK(pith_encode(p->plan[m].plan, NULL, &v, 0, p->frame, p->cap, &length));
-        CHECK_OK(pith_decode(p->plan[m].plan, NULL, 0, p->frame, length, &o));
+        CHECK_OK(
+            encode_one(p->plan[m].work, p->plan[m].stream, &v, 0, 0, p->frame, p->cap, &length));
+        CHECK_OK(decode_one(p->plan[m].work, p->plan[m].stream, 0, p->frame, length, &o, 0));
         if (m == 0) {
             CHECK_OK(pith_inspect(p->frame, length, &info, NULL));
             memcpy(p->first, p->frame, p->length = length);
@@ -100,7 +101,7 @@ static size_t step = 1, begin;
 
 static void test_floats(void **state) {
     (void)state;
-    uint32_t *const value = room(LOW * sizeof *value);
+    uint32_t *const value = allocate(LOW * sizeof *value);
     for (size_t s = 0; s < SPECS; s++) {
         struct proof p;
         proof_open(&p, specs[s], PITH_F32);
@@ -116,7 +117,7 @@ static void test_floats(void **state) {
 
 static void test_halves(void **state) {
     (void)state;
-    uint16_t *const value = room(LOW * sizeof *value);
+    uint16_t *const value = allocate(LOW * sizeof *value);
     for (size_t i = 0; i < LOW; i++) value[i] = (uint16_t)i;
     for (size_t s = 0; s < 2 * SPECS; s++) {
         struct proof p;

@@ -27,10 +27,10 @@ static void set_number(void *p, uint32_t dtype, size_t i, double x) {
         store_float(p, dtype, i, bits_of((float)x));
 }
 
-/* What ReLU leaves, with a share of -0 and of values that are not finite when asked for. */
+/* What ReLU leaves, with a share of -0 and of values that are not finite when requested. */
 static void *make_values(uint32_t dtype, bool wild) {
     uint64_t seed = 7;
-    void *const p = room(COUNT * pith_dtype_bytes(dtype));
+    void *const p = allocate(COUNT * pith_dtype_bytes(dtype));
     for (size_t i = 0; i < COUNT; i++) {
         const double x = gen_normal(&seed);
         const uint64_t kind = gen_next(&seed) % 64;
@@ -67,7 +67,7 @@ static void check_values(const void *x, const void *y, uint32_t dtype, bool sign
 
 static void round_trip(const char *spec, uint32_t dtype, bool signed_zeros, double absolute,
                        double relative) {
-    void *const x = make_values(dtype, true), *const y = room(COUNT * pith_dtype_bytes(dtype));
+    void *const x = make_values(dtype, true), *const y = allocate(COUNT * pith_dtype_bytes(dtype));
     const uint64_t shape[] = {3, 10, 10, 10};
     const pith_view view = pith_view_dense(x, dtype, 4, shape);
     const pith_view back = pith_view_flat(y, dtype, COUNT);
@@ -100,7 +100,7 @@ static void zeros_cost_almost_nothing(void **state) {
     (void)state;
     static const char *const specs[] = {"act:mode=fast", "act:mode=ratio"};
     enum { MANY = 1 << 20 };
-    float *const x = room(MANY * sizeof *x);
+    float *const x = allocate(MANY * sizeof *x);
     memset(x, 0, MANY * sizeof *x);
     const pith_view view = pith_view_flat(x, PITH_F32, MANY);
     for (int few = 0; few < 2; few++) {
@@ -165,7 +165,7 @@ static void errors_of_gradients_follow_the_model(void **state) {
     }
 }
 
-static void a_budget_leaves_the_error_asked_for(void **state) {
+static void a_budget_leaves_the_requested_error(void **state) {
     (void)state;
     for (size_t below = 0; below < 2; below++) {
         struct activations_layer l;
@@ -188,7 +188,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(zeros_cost_almost_nothing),
         cmocka_unit_test(shorter_than_the_general_codec),
         cmocka_unit_test(errors_of_gradients_follow_the_model),
-        cmocka_unit_test(a_budget_leaves_the_error_asked_for),
+        cmocka_unit_test(a_budget_leaves_the_requested_error),
     };
     snprintf(data, sizeof data, "%s/data", argc > 1 ? argv[1] : ".");
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,8 +7,8 @@
 
 enum { N = 4096 };
 
-static struct pith_info info_of(const struct frame *f) {
-    pith_info info;
+static pith_info info_of(const struct frame *f) {
+    pith_info info = {.size = sizeof info};
     CHECK_OK(pith_inspect(f->bytes, f->length, &info, NULL));
     return info;
 }
@@ -30,7 +30,7 @@ struct fixture {
 static void begin(struct fixture *f, const char *spec, uint64_t slots) {
     pith_layout layout = flat_layout(PITH_F32, PITH_NONE, N);
     layout.slots = slots;
-    f->values = room(N * sizeof(float));
+    f->values = allocate(N * sizeof(float));
     gen_fill(GEN_NOISE, 5, PITH_F32, f->values, N);
     f->view = pith_view_flat(f->values, PITH_F32, N);
     stream_open(&f->s, spec, &layout, NULL);
@@ -46,14 +46,14 @@ static void test_by_hand(void **state) {
     struct fixture f;
     begin(&f, "eb:abs=0.5", 2);
     CHECK(next_bound(&f.s, &f.view, 0) == 0.5);
-    CHECK_OK(pith_state_set_bound(f.s.plan, f.s.state, 0, 0.125));
-    CHECK(pith_state_bound(f.s.state, 0) == 0.125);
+    CHECK_OK(pith_stream_set_bound(f.s.work, f.s.stream, 0, 0.125));
+    CHECK(pith_stream_bound(f.s.stream, 0) == 0.125);
     CHECK(next_bound(&f.s, &f.view, 0) == 0.125);
     CHECK(next_bound(&f.s, &f.view, 1) == 0.5);
-    CHECK_OK(pith_state_scale_bound(f.s.plan, f.s.state, 0, 2));
-    CHECK(pith_state_bound(f.s.state, 0) == 0);
+    CHECK_OK(pith_stream_scale_bound(f.s.work, f.s.stream, 0, 2));
+    CHECK(pith_stream_bound(f.s.stream, 0) == 0);
     CHECK(fabs(next_bound(&f.s, &f.view, 0) - 1) < 1e-6);
-    CHECK_OK(pith_state_set_bound(f.s.plan, f.s.state, 0, 0));
+    CHECK_OK(pith_stream_set_bound(f.s.work, f.s.stream, 0, 0));
     CHECK(next_bound(&f.s, &f.view, 0) == 0.5);
     end(&f);
 }
@@ -64,21 +64,23 @@ static void test_refused(void **state) {
     struct stream other;
     const pith_layout layout = flat_layout(PITH_F32, PITH_F32, N);
     begin(&f, "eb:abs=0.5", 1);
-    pith_plan *p = f.s.plan;
-    CHECK_STATUS(PITH_ERR_ARG, pith_state_set_bound(p, f.s.state, 0, -1));
-    CHECK_STATUS(PITH_ERR_ARG, pith_state_set_bound(p, f.s.state, 0, NAN));
-    CHECK_STATUS(PITH_ERR_ARG, pith_state_set_bound(p, f.s.state, 1, 1));
-    CHECK_STATUS(PITH_ERR_ARG, pith_state_scale_bound(p, f.s.state, 0, 0));
-    CHECK_STATUS(PITH_ERR_ARG, pith_state_scale_bound(p, f.s.state, 0, INFINITY));
-    CHECK_STATUS(PITH_ERR_STATE, pith_state_set_bound(p, NULL, 0, 1));
-    CHECK_STATUS(PITH_ERR_ARG, pith_state_adapt(p, f.s.state, 0, NULL, NULL));
+    pith_work *const work = f.s.work;
+    CHECK_STATUS(PITH_ERR_ARG, pith_stream_set_bound(work, f.s.stream, 0, -1));
+    CHECK_STATUS(PITH_ERR_ARG, pith_stream_set_bound(work, f.s.stream, 0, NAN));
+    CHECK_STATUS(PITH_ERR_ARG, pith_stream_set_bound(work, f.s.stream, 1, 1));
+    CHECK_STATUS(PITH_ERR_ARG, pith_stream_scale_bound(work, f.s.stream, 0, 0));
+    CHECK_STATUS(PITH_ERR_ARG, pith_stream_scale_bound(work, f.s.stream, 0, INFINITY));
+    CHECK_STATUS(PITH_ERR_ARG, pith_stream_set_bound(work, NULL, 0, 1));
+    CHECK_STATUS(PITH_ERR_ARG, pith_stream_set_bound(NULL, f.s.stream, 0, 1));
+    CHECK(pith_stream_bound(f.s.stream, 0) == 0);
+    CHECK_STATUS(PITH_ERR_ARG, pith_stream_adapt(work, f.s.stream, 0, NULL, NULL));
     stream_open(&other, "wdiff", &layout, NULL);
-    CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_state_set_bound(other.plan, other.state, 0, 1));
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_stream_set_bound(other.work, other.stream, 0, 1));
     stream_close(&other);
     end(&f);
 }
 
-/* The schedule counts the slot's encodes, and goes with the state when that is saved. */
+/* The schedule counts the slot's encodes, and goes with the stream when that is saved. */
 static void test_schedule(void **state) {
     (void)state;
     struct fixture f;
@@ -88,15 +90,15 @@ static void test_schedule(void **state) {
     const double wanted[] = {0.75, 0.625, 0.5, 0.375, 0.25, 0.25};
     for (int i = 0; i < 6; i++) {
         context("step %d", i);
-        CHECK(pith_state_step(f.s.state, 0) == (uint64_t)i);
+        CHECK(pith_stream_step(f.s.stream, 0) == (uint64_t)i);
         CHECK(fabs(next_bound(&f.s, &f.view, 0) - wanted[i]) < 1e-6);
     }
-    CHECK_OK(pith_state_set_step(f.s.plan, f.s.state, 0, 2));
-    CHECK_OK(pith_state_save(f.s.plan, f.s.state, saved, sizeof saved, &length));
+    CHECK_OK(pith_stream_set_step(f.s.work, f.s.stream, 0, 2));
+    CHECK_OK(pith_stream_save(f.s.work, f.s.stream, saved, sizeof saved, &length));
     CHECK(length == f.s.sizes.save_bytes);
-    CHECK_OK(pith_state_reset(f.s.plan, f.s.state));
+    CHECK_OK(pith_stream_reset(f.s.work, f.s.stream));
     CHECK(fabs(next_bound(&f.s, &f.view, 0) - 0.75) < 1e-6);
-    CHECK_OK(pith_state_load(f.s.plan, f.s.state, saved, length));
+    CHECK_OK(pith_stream_load(f.s.work, f.s.stream, saved, length));
     CHECK(fabs(next_bound(&f.s, &f.view, 0) - 0.5) < 1e-6);
     end(&f);
 }
@@ -108,16 +110,16 @@ static void test_saved_bounds(void **state) {
     size_t length;
     begin(&f, "act:abs=0.25", 2);
     for (int i = 0; i < N; i++) f.values[i] = i % 4 ? 0 : 3;
-    CHECK_OK(pith_state_set_bound(f.s.plan, f.s.state, 0, 0.5));
-    CHECK_OK(pith_state_scale_bound(f.s.plan, f.s.state, 1, 4));
+    CHECK_OK(pith_stream_set_bound(f.s.work, f.s.stream, 0, 0.5));
+    CHECK_OK(pith_stream_scale_bound(f.s.work, f.s.stream, 1, 4));
     next_bound(&f.s, &f.view, 0);
-    const double nonzero = pith_state_nonzero(f.s.state, 0);
-    CHECK(nonzero == 0.25 && pith_state_nonzero(f.s.state, 1) == 1);
-    CHECK_OK(pith_state_save(f.s.plan, f.s.state, saved, sizeof saved, &length));
-    CHECK_OK(pith_state_reset(f.s.plan, f.s.state));
-    CHECK(pith_state_bound(f.s.state, 0) == 0 && pith_state_nonzero(f.s.state, 0) == 1);
-    CHECK_OK(pith_state_load(f.s.plan, f.s.state, saved, length));
-    CHECK(pith_state_bound(f.s.state, 0) == 0.5 && pith_state_nonzero(f.s.state, 0) == nonzero);
+    const double nonzero = pith_stream_nonzero(f.s.stream, 0);
+    CHECK(nonzero == 0.25 && pith_stream_nonzero(f.s.stream, 1) == 1);
+    CHECK_OK(pith_stream_save(f.s.work, f.s.stream, saved, sizeof saved, &length));
+    CHECK_OK(pith_stream_reset(f.s.work, f.s.stream));
+    CHECK(pith_stream_bound(f.s.stream, 0) == 0 && pith_stream_nonzero(f.s.stream, 0) == 1);
+    CHECK_OK(pith_stream_load(f.s.work, f.s.stream, saved, length));
+    CHECK(pith_stream_bound(f.s.stream, 0) == 0.5 && pith_stream_nonzero(f.s.stream, 0) == nonzero);
     CHECK(fabs(next_bound(&f.s, &f.view, 1) - 1) < 1e-6);
     end(&f);
 }
@@ -134,40 +136,41 @@ static void test_budget(void **state) {
                      .samples = 64,
                      .factor = 0.32,
                      .nonzero = 0.25};
-    CHECK_OK(pith_state_adapt(f.s.plan, f.s.state, 0, &b, &bound));
+    CHECK_OK(pith_stream_adapt(f.s.work, f.s.stream, 0, &b, &bound));
     CHECK(fabs(bound - 0.01 * 2 / (0.32 * 0.5 * sqrt(64 * 0.25))) < 1e-9);
     CHECK(fabs(next_bound(&f.s, &f.view, 0) - bound) < 1e-6);
     b.factor = 0;
     b.positions = 12;
-    CHECK_OK(pith_state_adapt(f.s.plan, f.s.state, 0, &b, &bound));
+    CHECK_OK(pith_stream_adapt(f.s.work, f.s.stream, 0, &b, &bound));
     CHECK(fabs(bound - 0.01 * 2 / (2 * 0.5 * sqrt(64 * 0.25))) < 1e-9);
     const double before = bound;
     b.momentum = 0;
-    CHECK_OK(pith_state_adapt(f.s.plan, f.s.state, 0, &b, &bound));
+    CHECK_OK(pith_stream_adapt(f.s.work, f.s.stream, 0, &b, &bound));
     CHECK(bound == before);
     b = (pith_budget){.size = sizeof b, .momentum = 1, .largest = 0.125};
-    CHECK_OK(pith_state_adapt(f.s.plan, f.s.state, 0, &b, &bound));
+    CHECK_OK(pith_stream_adapt(f.s.work, f.s.stream, 0, &b, &bound));
     CHECK(bound == 0.125);
     b.nonzero = 1.5;
-    CHECK_STATUS(PITH_ERR_ARG, pith_state_adapt(f.s.plan, f.s.state, 0, &b, &bound));
+    CHECK_STATUS(PITH_ERR_ARG, pith_stream_adapt(f.s.work, f.s.stream, 0, &b, &bound));
     b.nonzero = 0;
     b.samples = NAN;
-    CHECK_STATUS(PITH_ERR_ARG, pith_state_adapt(f.s.plan, f.s.state, 0, &b, &bound));
+    CHECK_STATUS(PITH_ERR_ARG, pith_stream_adapt(f.s.work, f.s.stream, 0, &b, &bound));
     end(&f);
 }
 
-/* A decoder needs neither the state nor the schedule: frames carry their bound. */
+/* A decoder needs neither the bound of the encoder's stream nor its schedule: frames carry their
+ * bound. */
 static void test_lost_schedule(void **state) {
     (void)state;
     struct fixture f;
     struct stream other;
-    float *back = room(N * sizeof *back);
+    float *back = allocate(N * sizeof *back);
     const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, N);
     const pith_view to = pith_view_flat(back, PITH_F32, N);
     begin(&f, "embed:abs=0.25,dim=16,decay=step,start=4,steps=9", 1);
     struct frame sent = stream_encode(&f.s, &f.view, 0, false);
     stream_open(&other, "embed:rel=0.001,dim=16", &layout, NULL);
-    CHECK_OK(pith_decode(other.plan, NULL, 0, sent.bytes, sent.length, &to));
+    CHECK_OK(decode_one(other.work, other.stream, 0, sent.bytes, sent.length, &to, 0));
     const double bound = info_of(&sent).bound;
     CHECK(bound > 0.99 && bound <= 1);
     for (int i = 0; i < N; i++) CHECK(fabs((double)back[i] - (double)f.values[i]) <= bound);

@@ -68,20 +68,24 @@ static void check_no_allocation(const struct test_case *c, size_t count,
     env.threads = run ? 3 : 0;
     stream_open(&s, c->spec, &layout, &env);
     stream_open(&r, c->spec, &layout, &env);
-    void *value = room(bytes), *out = room(bytes);
+    void *value = allocate(bytes), *out = allocate(bytes);
     gen_fill(GEN_NOISE, 1, c->dtype, value, count);
     const pith_view v = pith_view_flat(value, c->dtype, count);
     const pith_view o = pith_view_flat(out, c->dtype, count);
     const size_t cap = (size_t)s.sizes.slot_bytes + (size_t)s.sizes.key_bytes;
-    uint8_t *frame = room(cap);
+    uint8_t *frame = allocate(cap);
     size_t length;
     const size_t before = allocations;
+    CHECK_OK(pith_work_init(s.work_memory, (size_t)pith_work_bytes(&s.plan, 1, env.threads), &env,
+                            &s.work, NULL));
+    CHECK_OK(
+        pith_stream_init(s.plan, s.memory, (size_t)s.sizes.stream_bytes, NULL, &s.stream, NULL));
     for (int step = 0; step < 3; step++) {
         if (step == 1 && s.sizes.key_bytes)
-            CHECK_OK(pith_encode_key(s.plan, s.state, &v, 0, frame, cap, &length));
+            CHECK_OK(encode_one(s.work, s.stream, &v, 0, PITH_KEY_FRAME, frame, cap, &length));
         else
-            CHECK_OK(pith_encode(s.plan, s.state, &v, 0, frame, cap, &length));
-        CHECK_OK(pith_decode(r.plan, r.state, 0, frame, length, &o));
+            CHECK_OK(encode_one(s.work, s.stream, &v, 0, 0, frame, cap, &length));
+        CHECK_OK(decode_one(r.work, r.stream, 0, frame, length, &o, 0));
     }
     CHECK(allocations == before);
     free(value);
@@ -95,7 +99,7 @@ static void test_no_allocation(void **state) {
     (void)state;
     const struct test_case *c;
     const size_t before = allocations;
-    free(room(1));
+    free(allocate(1));
     context("the counter counts");
     CHECK(allocations == before + 1);
     for (size_t i = 0; (c = case_at(i)) != NULL; i++) {
@@ -148,7 +152,7 @@ static pith_status all_calls(const char *spec, const pith_env *env, bool with_ba
     const pith_view v = pith_view_flat(value, PITH_F32, N), o = pith_view_flat(out, PITH_F32, N);
     const pith_view b = pith_view_flat(base, PITH_F32, N), *given = with_base ? &b : NULL;
     const pith_view part = pith_view_flat(out, PITH_F32, 10);
-    pith_plan *plan;
+    const pith_plan *plan;
     const pith_layout layout = flat_layout(PITH_F32, with_base ? PITH_F32 : PITH_NONE, N);
     pith_status status = pith_plan_create(&plan, spec, &layout, env, NULL);
     CHECK((status == PITH_OK) == (plan != NULL));
@@ -182,26 +186,86 @@ static void test_failing_allocator(void **state) {
     }
 }
 
-static void test_workspace_is_said(void **state) {
+/* A plan is one allocation of a few kilobytes, whatever the tensor. Works and streams lie in
+ * memory of the caller's, however many threads they have. */
+static void test_a_plan_is_one_allocation(void **state) {
     (void)state;
-    struct allocator a = {0};
-    const pith_env env = env_with(&a);
-    const pith_layout layout = flat_layout(PITH_F32, PITH_BF16, 100000);
-    struct stream s;
-    context("workspace");
-    stream_open(&s, "wdiff", &layout, &env);
-    CHECK(a.calls == 1 && a.live >= s.sizes.workspace_bytes);
-    CHECK(a.live - s.sizes.workspace_bytes < 4096);
-    stream_close(&s);
-    CHECK(a.live == 0);
+    static const uint64_t counts[] = {1, 100000, UINT64_C(1) << 40};
+    for (size_t i = 0; i < 3; i++)
+        for (uint32_t threads = 0; threads < 9; threads += 4) {
+            struct allocator a = {0};
+            pith_env env = env_with(&a);
+            env.threads = threads;
+            env.run = run_backwards;
+            const pith_layout layout = flat_layout(PITH_F32, PITH_BF16, counts[i]);
+            const pith_plan *plan;
+            pith_work *work;
+            void *memory;
+            context("%llu elements, %u threads", (unsigned long long)counts[i], threads);
+            CHECK_OK(pith_plan_create(&plan, "wdiff", &layout, &env, NULL));
+            CHECK(a.calls == 1 && a.live < 4096);
+            work = work_for(&plan, 1, &env, &memory);
+            CHECK(work && a.calls == 1);
+            free(memory);
+            pith_plan_destroy(plan);
+            CHECK(a.live == 0);
+        }
     pith_plan_destroy(NULL);
 }
 
-/* A few bytes that declare a large tensor are refused before memory is asked for. */
+/* Memory of any alignment; one byte less is refused, by the init or by the first call. */
+static void test_memory_that_suffices(void **state) {
+    (void)state;
+    enum { N = 5000 };
+    static const char *const specs[] = {"raw", "lossless", "wdiff", "grad:ef=full",
+                                        "eb:mode=ratio"};
+    float value[N];
+    gen_fill(GEN_NOISE, 1, PITH_F32, value, N);
+    const pith_view v = pith_view_flat(value, PITH_F32, N);
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, N);
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+        for (size_t offset = 0; offset < 64; offset += 7) {
+            const pith_plan *plan;
+            pith_sizes sizes = {.size = sizeof sizes};
+            pith_error error = {.size = sizeof error};
+            context("%s, memory %zu bytes from its alignment", specs[i], offset);
+            CHECK_OK(pith_plan_create(&plan, specs[i], &layout, NULL, NULL));
+            CHECK_OK(pith_plan_sizes(plan, &sizes));
+            const size_t bytes = (size_t)pith_work_bytes(&plan, 1, 0),
+                         stream_bytes = (size_t)sizes.stream_bytes;
+            uint8_t *const work_memory = allocate(bytes + offset),
+                           *const memory = allocate(stream_bytes + offset),
+                           *const frame = allocate((size_t)sizes.slot_bytes);
+            pith_work *work;
+            pith_stream *stream;
+            size_t length;
+            CHECK(stream_bytes > 0);
+            CHECK_STATUS(PITH_ERR_SPACE, pith_stream_init(plan, memory + offset, stream_bytes - 1,
+                                                          NULL, &stream, &error));
+            CHECK(error.text[0]);
+            CHECK_OK(pith_stream_init(plan, memory + offset, stream_bytes, NULL, &stream, &error));
+            CHECK(error.text[0] == 0 && pith_stream_plan(stream) == plan);
+            CHECK_STATUS(PITH_ERR_SPACE,
+                         pith_work_init(work_memory + offset, 1, NULL, &work, &error));
+            CHECK(error.text[0]);
+            CHECK_OK(pith_work_init(work_memory + offset, bytes / 2, NULL, &work, NULL));
+            CHECK_STATUS(PITH_ERR_SPACE, encode_one(work, stream, &v, 0, 0, frame,
+                                                    (size_t)sizes.slot_bytes, &length));
+            CHECK(pith_work_error(work)->text[0] && pith_stream_step(stream, 0) == 0);
+            CHECK_OK(pith_work_init(work_memory + offset, bytes, NULL, &work, NULL));
+            CHECK_OK(encode_one(work, stream, &v, 0, 0, frame, (size_t)sizes.slot_bytes, &length));
+            free(work_memory);
+            free(memory);
+            free(frame);
+            pith_plan_destroy(plan);
+        }
+}
+
+/* A few bytes that declare a large tensor are refused before memory is requested. */
 static void test_limit_before_memory(void **state) {
     (void)state;
     enum { N = 1 << 20 };
-    float *zeros = room(N * sizeof *zeros);
+    float *zeros = allocate(N * sizeof *zeros);
     memset(zeros, 0, N * sizeof *zeros);
     const pith_view v = pith_view_flat(zeros, PITH_F32, N);
     struct frame f = compress("lossless", &v, NULL, 0);
@@ -253,7 +317,7 @@ static void test_small_frames_take_little(void **state) {
  * library's. All of them have the same values. */
 static void check_memory_of_block(const struct frame *f, uint32_t dtype, size_t count) {
     const size_t width = pith_dtype_bytes(dtype);
-    uint8_t *const dense = room(count * width), *const wide = room(2 * count * width);
+    uint8_t *const dense = allocate(count * width), *const wide = allocate(2 * count * width);
     const pith_view to = pith_view_flat(dense, dtype, count);
     pith_view apart = pith_view_flat(wide, dtype, count);
     for (int call = 0; call < 4; call++) {
@@ -291,7 +355,7 @@ static void test_memory_of_one_block(void **state) {
         const uint32_t dtype = dtypes[k / 4 % 4];
         const uint64_t shapes[6][4] = {{COUNT, 1, 1, 1}, {ROWS, ROW, 1, 1},    {2, COUNT / 2, 1, 1},
                                        {16, 64, ROW, 1}, {2, 2, 2, COUNT / 8}, {8, 16, 8, ROW}};
-        uint8_t *const values = room(COUNT * pith_dtype_bytes(dtype));
+        uint8_t *const values = allocate(COUNT * pith_dtype_bytes(dtype));
         for (size_t i = 0; i < COUNT; i++) { /* smooth, or with noise, or one number */
             const float wave = (float)(i % ROW) * (float)(i / ROW) * 1e-4f;
             const float x = k / 16 == 0 ? 1 : wave + (float)(k % 2 * (i * 7919 % 13));
@@ -311,13 +375,15 @@ static void test_memory_of_one_block(void **state) {
     }
 }
 
-/* A plan takes its workspace at once: so many bytes for each of a block's values, in f32. */
-static void test_workspace_of_a_block(void **state) {
+/* A work has so many bytes for each of a block's values, in f32, and a plan has none. Those of raw,
+ * wdiff and grad are twice what a call with one plan needs: a sum of frames of one plan is encoded
+ * by another. */
+static void test_work_of_a_block(void **state) {
     (void)state;
     static const struct {
         const char *spec;
         size_t most;
-    } cases[] = {{"raw", 16},
+    } cases[] = {{"raw", 32},
                  {"lossless", 48},
                  {"wdiff", 8},
                  {"grad", 8},
@@ -331,10 +397,11 @@ static void test_workspace_of_a_block(void **state) {
         const pith_env env = env_with(&a);
         pith_layout layout = {.size = sizeof layout, .dtype = PITH_F32, .ndim = 2};
         layout.shape[0] = 256, layout.shape[1] = 256;
-        pith_plan *plan;
+        const pith_plan *plan;
         context("%s", cases[i].spec);
         CHECK_OK(pith_plan_create(&plan, cases[i].spec, &layout, &env, NULL));
-        CHECK(a.peak <= 8192 + cases[i].most * COUNT);
+        CHECK(a.peak <= 4096);
+        CHECK(pith_work_bytes(&plan, 1, 1) <= 8192 + cases[i].most * COUNT);
         pith_plan_destroy(plan);
     }
 }
@@ -342,11 +409,11 @@ static void test_workspace_of_a_block(void **state) {
 /* ---- Structs of other sizes ------------------------------------------------------------------*/
 
 static pith_status create(const pith_layout *layout, const pith_env *env) {
-    pith_plan *plan;
-    pith_error error = {NULL, 0};
+    const pith_plan *plan;
+    pith_error error = {.size = sizeof error};
     const pith_status status = pith_plan_create(&plan, "raw", layout, env, &error);
     CHECK((status == PITH_OK) == (plan != NULL));
-    CHECK(error.text && (status == PITH_OK || error.text[0]));
+    CHECK((error.text[0] == 0) == (status == PITH_OK));
     pith_plan_destroy(plan);
     return status;
 }
@@ -407,6 +474,82 @@ static void test_struct_sizes(void **state) {
     CHECK_OK(create(&l.layout, NULL));
 }
 
+static void test_options_of_other_sizes(void **state) {
+    (void)state;
+    struct {
+        pith_stream_options options;
+        uint8_t rest[32];
+    } newer = {.options = {.size = sizeof newer, .step = 9}};
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 3);
+    struct stream s, older;
+    context("stream options of other sizes");
+    stream_open_with(&s, "raw", &layout, NULL, &newer.options);
+    CHECK(pith_stream_step(s.stream, 0) == 9);
+    newer.rest[31] = 1;
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_stream_set_random(s.work, s.stream, &newer.options));
+    newer.options.size = 0;
+    CHECK_STATUS(PITH_ERR_ARG, pith_stream_set_random(s.work, s.stream, &newer.options));
+    newer.options.size = offsetof(pith_stream_options, step);
+    stream_open_end(&older, &s, &newer.options);
+    CHECK(pith_stream_step(older.stream, 0) == 0);
+    stream_close(&older);
+    stream_close(&s);
+}
+
+/* Lists of a newer program's items and sums stand further apart. */
+static void test_lists_of_newer_structs(void **state) {
+    (void)state;
+    struct newer_item {
+        pith_item item;
+        uint8_t rest[32];
+    } items[3];
+    struct newer_sum {
+        pith_sum sum;
+        uint8_t rest[32];
+    } sums[3];
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 30);
+    float value[30], out[3][30];
+    uint8_t bytes[3][512];
+    const void *frames[3] = {bytes[0], bytes[1], bytes[2]};
+    struct stream s[3];
+    gen_fill(GEN_NOISE, 1, PITH_F32, value, 30);
+    memset(items, 0, sizeof items);
+    memset(sums, 0, sizeof sums);
+    context("lists of newer structs");
+    for (size_t i = 0; i < 3; i++) {
+        if (i == 0)
+            stream_open(&s[i], "raw", &layout, NULL);
+        else
+            stream_open_end(&s[i], &s[0], NULL);
+        items[i].item = (pith_item){.size = sizeof items[0],
+                                    .stream = s[i].stream,
+                                    .view = pith_view_flat(value, PITH_F32, 30),
+                                    .frame = bytes[i],
+                                    .capacity = sizeof bytes[i]};
+    }
+    items[2].rest[0] = 1;
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_encode(s[0].work, &items[0].item, 3, 0));
+    CHECK(pith_stream_step(s[0].stream, 0) == 0);
+    items[2].rest[0] = 0;
+    CHECK_OK(pith_encode(s[0].work, &items[0].item, 3, 0));
+    for (size_t i = 0; i < 3; i++) {
+        CHECK(items[i].item.status == PITH_OK && items[i].item.length > 120);
+        CHECK(memcmp(bytes[i], bytes[0], items[i].item.length) == 0);
+        sums[i].sum = (pith_sum){.size = sizeof sums[0],
+                                 .stream = s[i].stream,
+                                 .frames = &frames[i],
+                                 .lengths = &items[i].item.length,
+                                 .count = 1,
+                                 .view = pith_view_flat(out[i], PITH_F32, 30)};
+    }
+    sums[1].rest[31] = 1;
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_reduce(s[0].work, &sums[0].sum, 3));
+    sums[1].rest[31] = 0;
+    CHECK_OK(pith_reduce(s[0].work, &sums[0].sum, 3));
+    for (size_t i = 0; i < 3; i++) CHECK(memcmp(out[i], value, sizeof value) == 0);
+    for (size_t i = 3; i-- > 0;) stream_close(&s[i]);
+}
+
 static void test_layout_flags(void **state) {
     (void)state;
     pith_layout l = flat_layout(PITH_F32, PITH_NONE, 3);
@@ -440,13 +583,16 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_allocation),
         cmocka_unit_test(test_failing_allocator),
-        cmocka_unit_test(test_workspace_is_said),
+        cmocka_unit_test(test_a_plan_is_one_allocation),
+        cmocka_unit_test(test_memory_that_suffices),
         cmocka_unit_test(test_limit_before_memory),
         cmocka_unit_test(test_small_frames_take_little),
         cmocka_unit_test(test_memory_of_one_block),
-        cmocka_unit_test(test_workspace_of_a_block),
+        cmocka_unit_test(test_work_of_a_block),
         cmocka_unit_test(test_allocator_pairs),
         cmocka_unit_test(test_struct_sizes),
+        cmocka_unit_test(test_options_of_other_sizes),
+        cmocka_unit_test(test_lists_of_newer_structs),
         cmocka_unit_test(test_layout_flags),
     };
     if (argc < 2) return 2;

@@ -27,9 +27,10 @@ struct trip {
 static void trip_code(struct trip *t, const char *spec) {
     const pith_view v = pith_view_flat(t->value, t->dtype, t->count);
     t->frame = compress(spec, &v, NULL, 0);
-    t->out = room(t->count * pith_dtype_bytes(t->dtype));
+    t->out = allocate(t->count * pith_dtype_bytes(t->dtype));
     const pith_view o = pith_view_flat(t->out, t->dtype, t->count);
     const pith_env env = test_env();
+    t->info.size = sizeof t->info;
     CHECK_OK(pith_inspect(t->frame.bytes, t->frame.length, &t->info, NULL));
     CHECK_OK(pith_decompress(t->frame.bytes, t->frame.length, NULL, &env, &o, NULL));
 }
@@ -54,7 +55,7 @@ static void check_values(const struct trip *t) {
 
 static void trip_of(struct trip *t, uint32_t dtype, enum gen kind, size_t count) {
     *t = (struct trip){.dtype = dtype, .count = count};
-    t->value = room(count * pith_dtype_bytes(dtype));
+    t->value = allocate(count * pith_dtype_bytes(dtype));
     gen_fill(kind, 7, dtype, t->value, count);
 }
 
@@ -121,7 +122,7 @@ static void test_relative(void **state) {
 }
 
 /* A range of 0, of no value at all, and ones that the format can hardly hold. */
-static void test_odd_ranges(void **state) {
+static void test_irregular_ranges(void **state) {
     (void)state;
     static const char *const specs[4] = {"eb:rel=0.5", "eb:mode=ratio", "embed", "act:rel=0.25"};
     for (size_t k = 0; k < 16; k++) {
@@ -166,7 +167,7 @@ static struct mean mean_of(const struct trip *t) {
     return m;
 }
 
-/* Not much better than asked for either, where errors are as even as they are for codes alone. */
+/* Not much better than requested either, where errors are as even as they are for codes alone. */
 static void check_mean(struct trip *t, const char *mode, double psnr, double nmse) {
     char spec[96];
     const bool predicted =
@@ -264,7 +265,7 @@ static void test_nasty(void **state) {
         uint64_t seed = k;
         snprintf(spec, sizeof spec, specs[k / 12 / NASTY], bound);
         context("%s, %s, nasty %zu", spec, pith_dtype_name(t.dtype), kind);
-        t.value = room(COUNT * 8);
+        t.value = allocate(COUNT * 8);
         for (size_t i = 0; i < COUNT; i++)
             put(t.value, t.dtype, i, nasty(kind, &seed, strtod(bound, NULL)));
         trip_code(&t, spec);
@@ -303,7 +304,7 @@ static void test_exact_is_counted(void **state) {
     static const char *const specs[] = {"eb:abs=0.001", "eb:abs=0.001,mode=ratio",
                                         "eb:abs=0.001,mode=auto"};
     const uint64_t shape[] = {SIDE, SIDE};
-    double *const x = room(COUNT * sizeof *x);
+    double *const x = allocate(COUNT * sizeof *x);
     for (size_t i = 0; i < COUNT; i++) {
         const double u = (double)(i / SIDE) / 20, w = (double)(i % SIDE) / 17;
         x[i] = 50 * sin(u) * cos(w) - 8000;
@@ -314,11 +315,11 @@ static void test_exact_is_counted(void **state) {
         const pith_layout layout = {
             .size = sizeof layout, .dtype = PITH_F64, .ndim = 2, .shape = {SIDE, SIDE}};
         struct stream s;
-        pith_stats stats;
+        pith_stats stats = {.size = sizeof stats};
         context("%s", specs[k]);
         stream_open(&s, specs[k], &layout, NULL);
         struct frame f = stream_encode(&s, &v, 0, false);
-        pith_state_stats(s.state, &stats);
+        CHECK_OK(pith_stream_stats(s.stream, &stats));
         CHECK(stats.exact == (k > 0));
         free(f.bytes);
         stream_close(&s);
@@ -328,10 +329,10 @@ static void test_exact_is_counted(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rounded_down),    cmocka_unit_test(test_relative),
-        cmocka_unit_test(test_odd_ranges),      cmocka_unit_test(test_means),
-        cmocka_unit_test(test_means_of_sparse), cmocka_unit_test(test_nasty),
-        cmocka_unit_test(test_pointwise),       cmocka_unit_test(test_exact_is_counted),
+        cmocka_unit_test(test_rounded_down),     cmocka_unit_test(test_relative),
+        cmocka_unit_test(test_irregular_ranges), cmocka_unit_test(test_means),
+        cmocka_unit_test(test_means_of_sparse),  cmocka_unit_test(test_nasty),
+        cmocka_unit_test(test_pointwise),        cmocka_unit_test(test_exact_is_counted),
     };
     return cmocka_run_group_tests_name("bounded", tests, NULL, NULL);
 }

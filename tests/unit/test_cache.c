@@ -1,5 +1,7 @@
 /* test_cache.c - caches of tokens against a plain model: append, read, truncate, fork, save.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <pthread.h>
+
 #include "gen.h"
 #include "kv_model.h"
 #include "util.h"
@@ -37,45 +39,43 @@ static uint64_t capacity_of(const struct kv_setting *s) { return 5 * s->page + s
 
 struct cache {
     struct kv_setting set;
-    pith_plan *plan;
+    const pith_plan *plan;
+    pith_work *work;
     pith_kv *kv;
+    void *work_memory;
     uint8_t *memory;
     uint64_t capacity;
 };
 
-static void open_plan_in(pith_plan **plan, const struct kv_setting *s, uint64_t tokens,
-                         uint32_t flags, const pith_env *env) {
-    pith_error error = {"", 0};
+static void open_plan(const pith_plan **plan, const struct kv_setting *s, uint64_t tokens,
+                      uint32_t flags) {
+    const pith_env env = test_env();
     const pith_layout layout = {.size = sizeof layout,
                                 .dtype = s->dtype,
                                 .flags = flags,
                                 .ndim = s->heads > 1 ? 3 : 2,
                                 .shape = {tokens, s->heads > 1 ? s->heads : s->dim, s->dim}};
-    context("%s: %s", s->spec, error.text);
-    CHECK_OK(pith_plan_create(plan, s->spec, &layout, env, &error));
+    context("%s", s->spec);
+    CHECK_OK(pith_plan_create(plan, s->spec, &layout, &env, NULL));
 }
 
-static void open_plan(pith_plan **plan, const struct kv_setting *s, uint64_t tokens,
-                      uint32_t flags) {
-    const pith_env env = test_env();
-    open_plan_in(plan, s, tokens, flags, &env);
-}
-
-/* Exactly the memory asked for, at an odd address, full of what is not 0. */
+/* Exactly the memory requested, at an odd address, full of what is not 0. */
 static void cache_open(struct cache *c, const struct kv_setting *s, uint32_t flags) {
     *c = (struct cache){.set = *s, .capacity = capacity_of(s)};
     open_plan(&c->plan, s, c->capacity, flags);
     const uint64_t cuts = s->channel ? CUTS * s->page : 0;
     const size_t bytes = (size_t)pith_kv_bytes(c->plan, c->capacity + cuts);
     CHECK(bytes >= pith_kv_bytes(c->plan, 0));
-    c->memory = room(bytes + 1);
+    c->memory = allocate(bytes + 1);
     memset(c->memory, 0xA5, bytes + 1);
-    CHECK_OK(pith_kv_init(c->plan, c->memory + 1, bytes, &c->kv));
+    CHECK_OK(pith_kv_init(c->plan, c->memory + 1, bytes, &c->kv, NULL));
+    c->work = work_for(&c->plan, 1, NULL, &c->work_memory);
 }
 
 static void cache_close(struct cache *c) {
     pith_plan_destroy(c->plan);
     free(c->memory);
+    free(c->work_memory);
 }
 
 static pith_view rows_view(const struct kv_setting *s, const void *rows, uint64_t count) {
@@ -85,14 +85,14 @@ static pith_view rows_view(const struct kv_setting *s, const void *rows, uint64_
 
 static void append(struct cache *c, const void *rows, uint64_t count) {
     const pith_view v = rows_view(&c->set, rows, count);
-    CHECK_OK(pith_kv_append(c->plan, c->kv, &v));
+    CHECK_OK(pith_kv_append(c->work, &c->kv, &v, 1));
 }
 
 /* The same tokens from a view with gaps whose tokens run backwards. */
 static void append_strided(struct cache *c, const uint8_t *rows, uint64_t count) {
     const struct kv_setting *s = &c->set;
     const size_t element = pith_dtype_bytes(s->dtype), row = (size_t)s->heads * s->dim;
-    uint8_t *wide = room((size_t)count * row * 2 * element + 1);
+    uint8_t *wide = allocate((size_t)count * row * 2 * element + 1);
     pith_view v = rows_view(s, wide, count);
     for (uint64_t i = 0; i < count * row; i++) {
         const uint64_t t = count - 1 - i / row;
@@ -101,13 +101,13 @@ static void append_strided(struct cache *c, const uint8_t *rows, uint64_t count)
     for (uint32_t d = 0; d < v.ndim; d++) v.stride[d] *= 2;
     v.stride[0] = -v.stride[0];
     v.data = wide + 1 + (count ? (count - 1) * row * 2 * element : 0);
-    CHECK_OK(pith_kv_append(c->plan, c->kv, &v));
+    CHECK_OK(pith_kv_append(c->work, &c->kv, &v, 1));
     free(wide);
 }
 
 static void *tokens_of(const struct kv_setting *s, uint64_t count, uint64_t seed) {
     const size_t n = (size_t)(count * s->heads * s->dim);
-    void *rows = room(n * pith_dtype_bytes(s->dtype));
+    void *rows = allocate(n * pith_dtype_bytes(s->dtype));
     gen_fill(GEN_NOISE, seed, s->dtype, rows, n);
     return rows;
 }
@@ -126,12 +126,12 @@ static void check_read(const struct cache *c, const struct kv_model *m, uint64_t
     const int64_t token = turned ? inner : inner * heads + pad;
     const int64_t along = turned ? inner * (int64_t)count : inner;
     const size_t bytes = (size_t)(inner * heads + pad) * (size_t)count * element + MARGIN;
-    uint8_t *got = room(bytes), *wanted = room(bytes);
+    uint8_t *got = allocate(bytes), *wanted = allocate(bytes);
     memset(got, 0x5A, bytes);
     memset(wanted, 0x5A, bytes);
     pith_view v = {got, dtype, 3, {count, heads, dim}, {token, along, step}};
     if (heads == 1 && how & 64) v = (pith_view){got, dtype, 2, {count, dim}, {token, step}};
-    CHECK_OK(pith_kv_read(c->plan, c->kv, first, count, head, heads, &v));
+    CHECK_OK(pith_kv_read(c->work, c->kv, first, count, head, heads, &v));
     for (uint64_t t = 0; t < count; t++)
         for (uint32_t h = 0; h < heads; h++)
             for (uint32_t d = 0; d < dim; d++)
@@ -158,9 +158,9 @@ static void check_cache(const struct cache *c, const struct kv_model *m, uint64_
 
 static struct frame save(const struct cache *c) {
     struct frame f;
-    const size_t bytes = (size_t)pith_kv_save_bytes(c->plan, c->kv);
-    f.bytes = room(bytes);
-    CHECK_OK(pith_kv_save(c->plan, c->kv, f.bytes, bytes, &f.length));
+    const size_t bytes = (size_t)pith_kv_save_bytes(c->kv);
+    f.bytes = allocate(bytes);
+    CHECK_OK(pith_kv_save(c->work, c->kv, f.bytes, bytes, &f.length));
     CHECK(f.length == bytes);
     return f;
 }
@@ -219,7 +219,9 @@ enum { BATCH = 40, THREADS = 3 };
 
 struct batch {
     size_t runs; /* of several jobs */
-    pith_plan *plan;
+    const pith_plan *plan;
+    pith_work *work;
+    void *work_memory;
     pith_kv *kv[2][BATCH]; /* given their tokens together, and one by one */
     uint8_t *memory[2][BATCH];
 };
@@ -236,24 +238,26 @@ static void batch_open(struct batch *b, const struct kv_setting *s) {
     env.run = count_runs;
     env.run_user = &b->runs;
     b->runs = 0;
-    open_plan_in(&b->plan, s, tokens, 0, &env);
+    open_plan(&b->plan, s, tokens, 0);
+    b->work = work_for(&b->plan, 1, &env, &b->work_memory);
     const size_t bytes = (size_t)pith_kv_bytes(b->plan, tokens);
     for (size_t i = 0; i < 2 * BATCH; i++) {
-        b->memory[i / BATCH][i % BATCH] = room(bytes);
+        b->memory[i / BATCH][i % BATCH] = allocate(bytes);
         CHECK_OK(pith_kv_init(b->plan, b->memory[i / BATCH][i % BATCH], bytes,
-                              &b->kv[i / BATCH][i % BATCH]));
+                              &b->kv[i / BATCH][i % BATCH], NULL));
     }
 }
 
 static void batch_close(struct batch *b) {
     for (size_t i = 0; i < 2 * BATCH; i++) free(b->memory[i / BATCH][i % BATCH]);
+    free(b->work_memory);
     pith_plan_destroy(b->plan);
 }
 
 static void check_batch(const struct batch *b) {
     for (size_t i = 0; i < BATCH; i++) {
-        const struct cache one = {.plan = b->plan, .kv = b->kv[0][i]};
-        const struct cache other = {.plan = b->plan, .kv = b->kv[1][i]};
+        const struct cache one = {.work = b->work, .kv = b->kv[0][i]};
+        const struct cache other = {.work = b->work, .kv = b->kv[1][i]};
         check_same(&one, &other);
     }
 }
@@ -266,10 +270,10 @@ static void append_batch(struct batch *b, const struct kv_setting *s, const uint
     pith_kv_tokens to[BATCH];
     for (size_t i = 0; i < count; i++) {
         const pith_view v = rows_view(s, rows + i * bytes, tokens);
-        CHECK_OK(pith_kv_append(b->plan, b->kv[1][i], &v));
+        CHECK_OK(pith_kv_append(b->work, &b->kv[1][i], &v, 1));
         to[count - 1 - i] = (pith_kv_tokens){b->kv[0][i], rows + i * bytes};
     }
-    CHECK_OK(pith_kv_append_batch(b->plan, &like, to, count));
+    CHECK_OK(pith_kv_append_batch(b->work, &like, to, count));
 }
 
 /* Batches of few values are coded by the caller, the others by its threads. */
@@ -310,38 +314,497 @@ static void test_refused_batch(void **state) {
         const void *values;
         pith_status status;
     } bad[] = {
-        {NULL, rows, PITH_ERR_ARG},
-        {b.kv[0][1], NULL, PITH_ERR_ARG},
-        {b.kv[0][3], rows, PITH_ERR_ARG},
-        {b.kv[0][0], rows, PITH_ERR_SPACE},
-        {wrong.kv[0][0], rows, PITH_ERR_STATE},
+        {NULL, rows, PITH_ERR_ARG},           {b.kv[0][1], NULL, PITH_ERR_ARG},
+        {b.kv[0][3], rows, PITH_ERR_ARG},     {b.kv[0][0], rows, PITH_ERR_SPACE},
+        {wrong.kv[0][0], rows, PITH_ERR_ARG},
     };
     for (size_t k = 0; k < sizeof bad / sizeof bad[0]; k++) {
         const pith_kv_tokens to[] = {
             {b.kv[0][3], rows}, {b.kv[0][4], rows}, {bad[k].cache, bad[k].values}};
         context("batch %zu", k);
-        CHECK_STATUS(bad[k].status, pith_kv_append_batch(b.plan, &like, to, 3));
-        CHECK(pith_plan_error(b.plan).offset == 2);
+        CHECK_STATUS(bad[k].status, pith_kv_append_batch(b.work, &like, to, 3));
+        CHECK(pith_work_error(b.work)->item == 2 && pith_work_error(b.work)->text[0] != 0);
         check_batch(&b);
     }
     const pith_kv_tokens to[] = {{b.kv[0][0], rows}, {b.kv[0][4], rows}};
-    pith_view odd = one;
-    odd.shape[1] = 3;
-    CHECK_STATUS(PITH_ERR_SHAPE, pith_kv_append_batch(b.plan, &odd, to, 2));
-    odd = one;
-    odd.dtype = PITH_BF16;
-    CHECK_STATUS(PITH_ERR_DTYPE, pith_kv_append_batch(b.plan, &odd, to, 2));
+    pith_view irregular = one;
+    irregular.shape[1] = 3;
+    CHECK_STATUS(PITH_ERR_SHAPE, pith_kv_append_batch(b.work, &irregular, to, 2));
+    irregular = one;
+    irregular.dtype = PITH_BF16;
+    CHECK_STATUS(PITH_ERR_DTYPE, pith_kv_append_batch(b.work, &irregular, to, 2));
     CHECK_STATUS(PITH_ERR_ARG, pith_kv_append_batch(NULL, &one, to, 2));
-    CHECK_STATUS(PITH_ERR_ARG, pith_kv_append_batch(b.plan, NULL, to, 2));
-    CHECK_STATUS(PITH_ERR_ARG, pith_kv_append_batch(b.plan, &one, NULL, 2));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_append_batch(b.work, NULL, to, 2));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_append_batch(b.work, &one, NULL, 2));
     check_batch(&b);
-    CHECK_OK(pith_kv_append_batch(b.plan, &one, NULL, 0));
-    CHECK_OK(pith_kv_append_batch(b.plan, &one, to, 2));
+    CHECK_OK(pith_kv_append_batch(b.work, &one, NULL, 0));
+    CHECK_OK(pith_kv_append_batch(b.work, &one, to, 2));
     CHECK(pith_kv_count(b.kv[0][0]) == 71 && pith_kv_count(b.kv[0][4]) == 1);
     free(rows);
     batch_close(&b);
     batch_close(&wrong);
 }
+
+/* The second time that a cache comes is the item that is wrong, wherever it comes. */
+static void test_twice(void **state) {
+    (void)state;
+    const struct kv_setting *const s = &settings[0];
+    static const size_t pairs[][2] = {{0, 1}, {0, BATCH - 1}, {17, 18}, {3, 31}, {38, 39}};
+    struct batch b;
+    batch_open(&b, s);
+    uint8_t *rows = tokens_of(s, BATCH, 2);
+    const size_t bytes = (size_t)s->heads * s->dim * pith_dtype_bytes(s->dtype);
+    const pith_view like = rows_view(s, NULL, 1);
+    for (size_t k = 0; k < sizeof pairs / sizeof pairs[0]; k++) {
+        const size_t first = pairs[k][0], second = pairs[k][1];
+        pith_kv_tokens to[BATCH];
+        pith_kv *caches[BATCH];
+        pith_view views[BATCH];
+        for (size_t i = 0; i < BATCH; i++) {
+            const size_t from = i == second ? first : i;
+            to[i] = (pith_kv_tokens){b.kv[0][from], rows + i * bytes};
+            caches[i] = b.kv[0][from];
+            views[i] = rows_view(s, rows + i * bytes, 1);
+        }
+        context("cache %zu again as %zu", first, second);
+        CHECK_STATUS(PITH_ERR_ARG, pith_kv_append_batch(b.work, &like, to, BATCH));
+        CHECK(pith_work_error(b.work)->item == second);
+        CHECK(strstr(pith_work_error(b.work)->text, "twice") != NULL);
+        CHECK_STATUS(PITH_ERR_ARG, pith_kv_append(b.work, caches, views, BATCH));
+        CHECK(pith_work_error(b.work)->item == second);
+        CHECK(strstr(pith_work_error(b.work)->text, "twice") != NULL);
+        check_batch(&b);
+        append_batch(&b, s, rows, 1, BATCH); /* they are not taken for used */
+        check_batch(&b);
+        CHECK(pith_work_error(b.work)->text[0] == 0 && pith_work_error(b.work)->item == 0);
+    }
+    free(rows);
+    batch_close(&b);
+}
+
+/* ---- Lists of caches -------------------------------------------------------------------------*/
+
+enum { LIST = 7 };
+
+/* Caches of two plans, alternating, twice: given their tokens in one call, and one by one. */
+struct list {
+    struct cache plan[2]; /* with a cache that is not used */
+    struct cache together[LIST], alone[LIST];
+    pith_work *work; /* for both plans, with threads */
+    void *work_memory;
+};
+
+/* Another cache of the plan. */
+static void cache_beside(struct cache *c, const struct cache *of) {
+    *c = *of;
+    const size_t bytes = (size_t)pith_kv_bytes(of->plan, of->capacity);
+    c->memory = allocate(bytes);
+    CHECK_OK(pith_kv_init(of->plan, c->memory, bytes, &c->kv, NULL));
+}
+
+static void list_open(struct list *l, const struct kv_setting *a, const struct kv_setting *b) {
+    pith_env env = test_env();
+    env.threads = THREADS;
+    env.run = run_backwards;
+    cache_open(&l->plan[0], a, 0);
+    cache_open(&l->plan[1], b, 0);
+    const pith_plan *const plans[2] = {l->plan[0].plan, l->plan[1].plan};
+    l->work = work_for(plans, 2, &env, &l->work_memory);
+    for (size_t i = 0; i < LIST; i++) {
+        cache_beside(&l->together[i], &l->plan[i % 2]);
+        cache_beside(&l->alone[i], &l->plan[i % 2]);
+    }
+}
+
+static void list_close(struct list *l) {
+    for (size_t i = 0; i < LIST; i++) {
+        free(l->together[i].memory);
+        free(l->alone[i].memory);
+    }
+    cache_close(&l->plan[0]);
+    cache_close(&l->plan[1]);
+    free(l->work_memory);
+}
+
+static void check_list(const struct list *l) {
+    for (size_t i = 0; i < LIST; i++) {
+        CHECK(pith_kv_count(l->together[i].kv) == pith_kv_count(l->alone[i].kv));
+        check_same(&l->together[i], &l->alone[i]);
+    }
+}
+
+/* Views of n[i] tokens each from the rows of both plans; every third one has its tokens backwards
+ * and with gaps. To be freed: memory[i]. */
+static void list_views(const struct list *l, const uint64_t *n, uint8_t *const *rows,
+                       pith_view *views, uint8_t **memory) {
+    for (size_t i = 0; i < LIST; i++) {
+        const struct kv_setting *s = &l->plan[i % 2].set;
+        const size_t element = pith_dtype_bytes(s->dtype), row = (size_t)s->heads * s->dim;
+        const uint8_t *const from = rows[i % 2] + i * row * element;
+        const size_t count = (size_t)n[i] * row;
+        views[i] = rows_view(s, memory[i] = copy_of(from, count * element), n[i]);
+        if (i % 3 != 1 || !count) continue;
+        free(memory[i]);
+        memory[i] = allocate(2 * count * element);
+        for (size_t k = 0; k < count; k++)
+            memcpy(memory[i] + ((n[i] - 1 - k / row) * row + k % row) * 2 * element,
+                   from + k * element, element);
+        for (uint32_t d = 0; d < views[i].ndim; d++) views[i].stride[d] *= 2;
+        views[i].stride[0] = -views[i].stride[0];
+        views[i].data = memory[i] + (n[i] - 1) * row * 2 * element;
+    }
+}
+
+/* One list of caches with numbers of tokens of their own, none among them, and of two plans. */
+static void test_list(void **state) {
+    (void)state;
+    for (size_t k = 0; k < SETTINGS; k++) {
+        const struct kv_setting *const a = &settings[k], *const b = &settings[(k + 5) % SETTINGS];
+        struct list l;
+        uint64_t seed = 400 + k;
+        list_open(&l, a, b);
+        uint8_t *rows[2] = {tokens_of(a, capacity_of(a) + LIST, k),
+                            tokens_of(b, capacity_of(b) + LIST, k + 1)};
+        for (int round = 0; round < 6; round++) {
+            pith_kv *caches[LIST];
+            pith_view views[LIST];
+            uint8_t *memory[LIST];
+            uint64_t n[LIST];
+            for (size_t i = 0; i < LIST; i++) {
+                const uint64_t left = pith_kv_room(l.together[i].kv);
+                caches[i] = l.together[i].kv;
+                n[i] = round == 5 ? left : gen_next(&seed) % (round % 2 ? 3 : left / 2 + 1);
+                if (i == (size_t)round) n[i] = 0;
+            }
+            list_views(&l, n, rows, views, memory);
+            context("%s and %s, round %d", a->spec, b->spec, round);
+            CHECK_OK(pith_kv_append(l.work, caches, views, LIST));
+            for (size_t i = 0; i < LIST; i++) {
+                CHECK_OK(pith_kv_append(l.alone[i].work, &l.alone[i].kv, &views[i], 1));
+                free(memory[i]);
+            }
+            check_list(&l);
+        }
+        free(rows[0]);
+        free(rows[1]);
+        list_close(&l);
+    }
+}
+
+/* What a list has wrong is found before any cache is changed, and the item is named. */
+static void test_refused_list(void **state) {
+    (void)state;
+    const struct kv_setting *const a = &settings[1], *const b = &settings[6];
+    struct list l;
+    list_open(&l, a, b);
+    uint8_t *rows[2] = {tokens_of(a, capacity_of(a) + 1 + LIST, 1),
+                        tokens_of(b, capacity_of(b) + 1 + LIST, 2)};
+    pith_kv *caches[LIST];
+    pith_view views[LIST], wrong[LIST];
+    uint8_t *memory[LIST];
+    const uint64_t n[LIST] = {9, 40, 0, 1, 21, 7, 2};
+    for (size_t i = 0; i < LIST; i++) caches[i] = l.together[i].kv;
+    list_views(&l, n, rows, views, memory);
+    for (int round = 0; round < 2; round++) { /* empty caches, then others */
+        for (size_t k = 0; k < 6 * LIST; k++) {
+            const size_t bad = k / 6, other = bad + 2 < LIST ? bad + 2 : bad - 2; /* of its plan */
+            pith_kv *const kept = caches[bad];
+            pith_status status = PITH_ERR_ARG;
+            memcpy(wrong, views, sizeof wrong);
+            switch (k % 6) {
+            case 0: caches[bad] = NULL; break;
+            case 1: caches[bad] = caches[other]; break; /* twice */
+            case 2:
+                wrong[bad] =
+                    rows_view(&l.plan[bad % 2].set, rows[bad % 2], l.plan[bad % 2].capacity + 1);
+                status = PITH_ERR_SPACE;
+                break;
+            case 3:
+                wrong[bad].dtype = PITH_I8;
+                status = PITH_ERR_DTYPE;
+                break;
+            case 4:
+                wrong[bad].shape[wrong[bad].ndim - 1]++;
+                status = PITH_ERR_SHAPE;
+                break;
+            default: wrong[bad] = rows_view(&l.plan[bad % 2].set, NULL, 1); break;
+            }
+            const uint64_t item = k % 6 == 1 && other > bad ? other : bad;
+            context("round %d, item %zu, fault %zu", round, bad, k % 6);
+            CHECK_STATUS(status, pith_kv_append(l.work, caches, wrong, LIST));
+            CHECK(pith_work_error(l.work)->item == item && pith_work_error(l.work)->text[0] != 0);
+            check_list(&l);
+            caches[bad] = kept;
+        }
+        CHECK_OK(pith_kv_append(l.work, caches, views, LIST));
+        for (size_t i = 0; i < LIST; i++)
+            CHECK_OK(pith_kv_append(l.work, &l.alone[i].kv, &views[i], 1));
+        check_list(&l);
+    }
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_append(l.work, NULL, views, LIST));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_append(l.work, caches, NULL, LIST));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_append(NULL, caches, views, LIST));
+    CHECK_OK(pith_kv_append(l.work, NULL, NULL, 0));
+    check_list(&l);
+    for (size_t i = 0; i < LIST; i++) free(memory[i]);
+    free(rows[0]);
+    free(rows[1]);
+    list_close(&l);
+}
+
+/* ---- One call at a time ----------------------------------------------------------------------*/
+
+/* Tokens for each cache of a batch, so many that its work calls the runner. */
+enum { MANY = 30 };
+
+/* What a runner has while a call waits for it. */
+struct intruder {
+    pith_work *own, *other; /* the call's, and one of its own */
+    pith_kv *taken[2];      /* caches of the call */
+    pith_kv *spare;         /* another of their plan */
+    const struct kv_setting *set;
+    const uint8_t *rows;
+    size_t calls, jobs; /* jobs: to be run before the call is left for ever; SIZE_MAX: all */
+};
+
+static jmp_buf outside;
+
+/* All calls on a cache of the call under way are refused, one after the other. */
+static void check_taken(const struct intruder *in, pith_kv *cache, uint64_t tokens) {
+    const pith_view one = rows_view(in->set, in->rows, 1), like = rows_view(in->set, NULL, 1);
+    const size_t row = (size_t)in->set->heads * in->set->dim * pith_dtype_bytes(in->set->dtype);
+    uint8_t *const to = allocate(row), *const memory = allocate(1 << 16);
+    const pith_view out = rows_view(in->set, to, 1);
+    const pith_kv_tokens batch[2] = {{in->spare, in->rows}, {cache, in->rows}};
+    pith_kv *const list[2] = {in->spare, cache};
+    const pith_view views[2] = {one, one};
+    pith_kv *child;
+    size_t written;
+    CHECK_STATUS(PITH_ERR_BUSY, pith_kv_append(in->other, &cache, &one, 1));
+    CHECK(pith_work_error(in->other)->text[0] != 0);
+    CHECK_STATUS(PITH_ERR_BUSY, pith_kv_append(in->other, list, views, 2));
+    CHECK(pith_work_error(in->other)->item == 1);
+    CHECK_STATUS(PITH_ERR_BUSY, pith_kv_append_batch(in->other, &like, batch, 2));
+    CHECK(pith_work_error(in->other)->item == 1);
+    CHECK_STATUS(PITH_ERR_BUSY, pith_kv_append_delta(in->other, cache, &one, &out));
+    CHECK_STATUS(PITH_ERR_BUSY, pith_kv_read(in->other, cache, 0, 1, 0, in->set->heads, &out));
+    CHECK_STATUS(PITH_ERR_BUSY, pith_kv_read_add(in->other, cache, 0, 1, &out));
+    CHECK_STATUS(PITH_ERR_BUSY, pith_kv_truncate(in->other, cache, 0));
+    CHECK_STATUS(PITH_ERR_BUSY, pith_kv_save(in->other, cache, memory, 1 << 16, &written));
+    CHECK_STATUS(PITH_ERR_BUSY, pith_kv_load(in->other, cache, memory, 1 << 16));
+    CHECK_STATUS(PITH_ERR_BUSY, pith_kv_fork(in->other, cache, 0, 0, memory, 1 << 16, &child));
+    CHECK(pith_kv_count(in->spare) == tokens);
+    free(to);
+    free(memory);
+}
+
+/* Before any job, and after all of them. */
+static int intrude(void *user, void (*job)(void *arg, size_t index), void *arg, size_t count) {
+    struct intruder *const in = user;
+    const pith_view one = rows_view(in->set, in->rows, 1);
+    in->calls++;
+    for (size_t i = 0; i < count && in->jobs == SIZE_MAX; i++) {
+        const uint64_t tokens = pith_kv_count(in->spare);
+        check_taken(in, in->taken[0], tokens);
+        check_taken(in, in->taken[1], tokens);
+        CHECK_STATUS(PITH_ERR_BUSY, pith_kv_append(in->own, &in->spare, &one, 1));
+        CHECK_OK(pith_kv_append(in->other, &in->spare, &one, 1));
+        CHECK(pith_kv_count(in->spare) == tokens + 1);
+        job(arg, i);
+    }
+    if (in->jobs == SIZE_MAX) return 0;
+    for (size_t i = 0; i < count && i < in->jobs; i++) job(arg, i);
+    longjmp(outside, 1);
+}
+
+/* A batch whose work calls `intrude`. */
+struct intruded {
+    struct batch b;
+    struct intruder in;
+    void *own_memory, *other_memory, *spare_memory;
+    uint8_t *rows;
+};
+
+static void intruded_open(struct intruded *t, const struct kv_setting *s, size_t jobs) {
+    pith_env env = test_env();
+    env.threads = THREADS;
+    env.run = intrude;
+    env.run_user = &t->in;
+    batch_open(&t->b, s);
+    t->rows = tokens_of(s, MANY * BATCH, 7);
+    t->in = (struct intruder){
+        .taken = {t->b.kv[0][0], t->b.kv[0][BATCH - 1]}, .set = s, .rows = t->rows, .jobs = jobs};
+    t->in.own = work_for(&t->b.plan, 1, &env, &t->own_memory);
+    t->in.other = work_for(&t->b.plan, 1, NULL, &t->other_memory);
+    const size_t bytes = (size_t)pith_kv_bytes(t->b.plan, 0);
+    t->spare_memory = allocate(bytes);
+    CHECK_OK(pith_kv_init(t->b.plan, t->spare_memory, bytes, &t->in.spare, NULL));
+}
+
+static void intruded_close(struct intruded *t) {
+    batch_close(&t->b);
+    free(t->own_memory);
+    free(t->other_memory);
+    free(t->spare_memory);
+    free(t->rows);
+}
+
+/* The tokens of cache i. */
+static const uint8_t *rows_for(const struct intruded *t, size_t i) {
+    const struct kv_setting *s = t->in.set;
+    return t->rows + i * MANY * s->heads * s->dim * pith_dtype_bytes(s->dtype);
+}
+
+/* A cache that a call has is not entered again, nor is the work; other caches of the plan are free
+ * for other works meanwhile. */
+static void test_busy(void **state) {
+    (void)state;
+    const struct kv_setting *const s = &settings[0];
+    struct intruded t;
+    pith_kv_tokens to[BATCH];
+    context("a cache of a call");
+    intruded_open(&t, s, SIZE_MAX);
+    for (size_t i = 0; i < BATCH; i++) {
+        const pith_view many = rows_view(s, rows_for(&t, i), MANY);
+        to[i] = (pith_kv_tokens){t.b.kv[0][i], rows_for(&t, i)};
+        CHECK_OK(pith_kv_append(t.in.other, &t.b.kv[1][i], &many, 1));
+    }
+    const pith_view like = rows_view(s, NULL, MANY);
+    CHECK_OK(pith_kv_append_batch(t.in.own, &like, to, BATCH));
+    CHECK(t.in.calls == 1 && pith_work_error(t.in.own)->text[0] == 0);
+    CHECK(pith_kv_count(t.in.spare) == THREADS);
+    check_batch(&t.b);
+    CHECK_OK(pith_kv_truncate(t.in.other, t.in.taken[0], 3));
+    CHECK(pith_kv_count(t.in.taken[0]) == 3);
+    intruded_close(&t);
+}
+
+/* True when the call never returned. */
+static bool is_left(const struct intruded *t, const pith_kv_tokens *to, pith_status *status) {
+    const pith_view like = rows_view(t->in.set, NULL, MANY);
+    if (setjmp(outside)) return true;
+    *status = pith_kv_append_batch(t->in.own, &like, to, BATCH);
+    return false;
+}
+
+/* Caches of a call that was left for ever stay marked until that is taken away. They have their
+ * tokens or not; both go on from there. */
+static void test_unlock(void **state) {
+    (void)state;
+    const struct kv_setting *const s = &settings[0];
+    for (size_t jobs = 0; jobs <= THREADS; jobs++) {
+        struct intruded t;
+        pith_kv_tokens to[BATCH];
+        pith_status status = PITH_OK;
+        size_t filled = 0;
+        context("left after %zu jobs", jobs);
+        intruded_open(&t, s, jobs);
+        for (size_t i = 0; i < BATCH; i++) to[i] = (pith_kv_tokens){t.b.kv[0][i], rows_for(&t, i)};
+        CHECK(is_left(&t, to, &status));
+        CHECK(t.in.calls == 1);
+        const pith_view one = rows_view(s, t.rows, 1);
+        CHECK_STATUS(PITH_ERR_BUSY, pith_kv_append(t.in.own, &t.in.spare, &one, 1));
+        for (size_t i = 0; i < BATCH; i++) {
+            pith_kv **const cache = &t.b.kv[0][i], **const twin = &t.b.kv[1][i];
+            check_taken(&t.in, *cache, 0);
+            pith_kv_unlock(*cache);
+            if (pith_kv_count(*cache)) {
+                const pith_view many = rows_view(s, rows_for(&t, i), MANY);
+                CHECK_OK(pith_kv_append(t.in.other, twin, &many, 1));
+                filled++;
+            }
+            CHECK_OK(pith_kv_append(t.in.other, cache, &one, 1));
+            CHECK_OK(pith_kv_append(t.in.other, twin, &one, 1));
+        }
+        check_batch(&t.b);
+        CHECK(jobs == 0 ? filled == 0 : jobs == THREADS ? filled == BATCH : filled > 0);
+        pith_kv_unlock(t.in.spare); /* nothing is to be done */
+        CHECK_OK(pith_kv_append(t.in.other, &t.in.spare, &one, 1));
+        intruded_close(&t);
+    }
+}
+
+/* What a thread does with caches of its own: its plan is that of others. */
+struct side {
+    const struct kv_setting *set;
+    pith_work *work;
+    pith_kv *cache[3];
+    const uint8_t *rows; /* `count` tokens */
+    uint64_t count;
+    pith_status status; /* the first that was not PITH_OK */
+};
+
+static void note(struct side *side, pith_status status) {
+    if (side->status == PITH_OK) side->status = status;
+}
+
+static void *grow(void *arg) {
+    struct side *const side = arg;
+    const struct kv_setting *s = side->set;
+    const size_t row = (size_t)s->heads * s->dim * pith_dtype_bytes(s->dtype);
+    uint8_t *const out = allocate((size_t)s->heads * s->dim * 4 * 8);
+    for (uint64_t t = 0; t + 3 <= side->count; t++) {
+        pith_view views[3];
+        for (size_t i = 0; i < 3; i++)
+            views[i] = rows_view(s, side->rows + (t + i) * row, 1 + i % 2);
+        note(side, pith_kv_append(side->work, side->cache, views, 3));
+        for (size_t i = 0; i < 3; i++) {
+            const uint64_t held = pith_kv_count(side->cache[i]), n = held < 8 ? held : 8;
+            const uint64_t shape[3] = {n, s->heads, s->dim};
+            const pith_view v = pith_view_dense(out, PITH_F32, 3, shape);
+            note(side, pith_kv_read(side->work, side->cache[i], held - n, n, 0, s->heads, &v));
+        }
+        if (pith_kv_room(side->cache[1]) < 2)
+            for (size_t i = 0; i < 3; i++)
+                note(side, pith_kv_truncate(side->work, side->cache[i], 0));
+    }
+    free(out);
+    return NULL;
+}
+
+/* Caches of one plan on two threads, each with a work of its own, and the same alone. */
+static void test_threads(void **state) {
+    (void)state;
+    enum { SIDES = 3, TOKENS = 200 }; /* the last two do the same; one of them alone */
+    for (size_t k = 0; k < SETTINGS; k++) {
+        const struct kv_setting *const s = &settings[k];
+        const uint64_t capacity = capacity_of(s);
+        const pith_plan *plan;
+        struct side side[SIDES];
+        void *scratch[SIDES], *memory[SIDES][3];
+        pthread_t thread[2];
+        open_plan(&plan, s, capacity, 0);
+        uint8_t *rows = tokens_of(s, TOKENS, k), *others = tokens_of(s, TOKENS, k + 1);
+        const size_t bytes = (size_t)pith_kv_bytes(plan, 0);
+        for (size_t i = 0; i < SIDES; i++) {
+            side[i] = (struct side){.set = s, .rows = i ? rows : others, .count = TOKENS};
+            side[i].work = work_for(&plan, 1, NULL, &scratch[i]);
+            for (size_t j = 0; j < 3; j++) {
+                memory[i][j] = allocate(bytes);
+                CHECK_OK(pith_kv_init(plan, memory[i][j], bytes, &side[i].cache[j], NULL));
+            }
+        }
+        for (size_t i = 0; i < 2; i++) CHECK(pthread_create(&thread[i], NULL, grow, &side[i]) == 0);
+        for (size_t i = 0; i < 2; i++) CHECK(pthread_join(thread[i], NULL) == 0);
+        grow(&side[2]);
+        for (size_t i = 0; i < SIDES; i++) CHECK_OK(side[i].status);
+        for (size_t j = 0; j < 3; j++) {
+            const struct cache one = {.work = side[1].work, .kv = side[1].cache[j]};
+            const struct cache other = {.work = side[2].work, .kv = side[2].cache[j]};
+            CHECK(pith_kv_count(one.kv) > 0);
+            check_same(&one, &other);
+        }
+        for (size_t i = 0; i < SIDES; i++) {
+            for (size_t j = 0; j < 3; j++) free(memory[i][j]);
+            free(scratch[i]);
+        }
+        pith_plan_destroy(plan);
+        free(rows);
+        free(others);
+    }
+}
+
+/* ---- What appending meets --------------------------------------------------------------------*/
 
 /* Non-finite values poison groups and are counted; exact tokens keep them. */
 static void test_poison(void **state) {
@@ -349,7 +812,7 @@ static void test_poison(void **state) {
     const struct kv_setting *s = &settings[1];
     struct cache c;
     struct kv_model m;
-    pith_stats stats;
+    pith_stats stats = {.size = sizeof stats};
     uint64_t seed = 9;
     cache_open(&c, s, 0);
     uint32_t *rows = tokens_of(s, 20, 1);
@@ -358,8 +821,13 @@ static void test_poison(void **state) {
     kv_model_open(&m, s, c.capacity);
     append(&c, rows, 20);
     CHECK(kv_model_append(&m, rows, 20));
-    pith_kv_stats(c.kv, &stats);
+    CHECK_OK(pith_kv_stats(c.kv, &stats));
     CHECK(stats.poisoned == 1 && stats.saturated == 0 && stats.frames == 0);
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_stats(NULL, &stats));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_stats(c.kv, NULL));
+    stats = (pith_stats){.frames = 3};
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_stats(c.kv, &stats));
+    CHECK(stats.frames == 3 && stats.poisoned == 0); /* the size was not set */
     check_cache(&c, &m, &seed);
     kv_model_close(&m);
     free(rows);
@@ -371,14 +839,14 @@ static void test_poison_batch(void **state) {
     (void)state;
     const struct kv_setting *s = &settings[0];
     struct batch b;
-    pith_stats stats;
+    pith_stats stats = {.size = sizeof stats};
     batch_open(&b, s);
     const size_t row = (size_t)s->heads * s->dim;
     uint32_t *rows = tokens_of(s, BATCH, 1);
     for (size_t i = 0; i < BATCH; i += 3) rows[i * row + i] = 0x7FC12345u;
     append_batch(&b, s, (const uint8_t *)rows, 1, BATCH);
     for (size_t i = 0; i < BATCH; i++) {
-        pith_kv_stats(b.kv[0][BATCH - 1 - i], &stats);
+        CHECK_OK(pith_kv_stats(b.kv[0][BATCH - 1 - i], &stats));
         CHECK(stats.poisoned == (i % 3 == 0) && stats.saturated == 0);
     }
     batch_close(&b);
@@ -425,7 +893,7 @@ static void test_truncate(void **state) {
             context("%s: %llu of %llu", s->spec, (unsigned long long)keep,
                     (unsigned long long)m.tokens);
             if (!(cut && cuts == CUTS) && i % 3) {
-                CHECK_OK(pith_kv_truncate(c.plan, c.kv, keep));
+                CHECK_OK(pith_kv_truncate(c.work, c.kv, keep));
                 kv_model_truncate(&m, keep);
                 cuts = keep ? cuts + cut : 0;
             }
@@ -435,7 +903,7 @@ static void test_truncate(void **state) {
             CHECK(kv_model_append(&m, rows, n));
             check_cache(&c, &m, &seed);
         }
-        CHECK_STATUS(PITH_ERR_ARG, pith_kv_truncate(c.plan, c.kv, m.tokens + 1));
+        CHECK_STATUS(PITH_ERR_ARG, pith_kv_truncate(c.work, c.kv, m.tokens + 1));
         kv_model_close(&m);
         free(rows);
         cache_close(&c);
@@ -443,29 +911,32 @@ static void test_truncate(void **state) {
 }
 
 /* The promise on memory: `page` more tokens for each time that finished tokens are dropped. */
-static void test_room_for_cuts(void **state) {
+static void test_capacity_for_cuts(void **state) {
     (void)state;
     const struct kv_setting s = {
         "kv:axis=channel,page=16,group=16,window=4", PITH_F32, 1, 8, 16, 4, true};
-    pith_plan *plan;
+    const pith_plan *plan;
     pith_kv *kv;
+    void *scratch;
     open_plan(&plan, &s, 100, 0);
+    pith_work *const work = work_for(&plan, 1, NULL, &scratch);
     for (uint64_t cuts = 0; cuts <= CUTS; cuts++) {
         const size_t bytes = (size_t)pith_kv_bytes(plan, 100 + cuts * 16);
-        void *memory = room(bytes), *rows = tokens_of(&s, 100, 3);
-        CHECK_OK(pith_kv_init(plan, memory, bytes, &kv));
+        void *memory = allocate(bytes), *rows = tokens_of(&s, 100, 3);
+        CHECK_OK(pith_kv_init(plan, memory, bytes, &kv, NULL));
         const pith_view all = rows_view(&s, rows, 100);
-        CHECK_OK(pith_kv_append(plan, kv, &all));
+        CHECK_OK(pith_kv_append(work, &kv, &all, 1));
         for (uint64_t i = 1; i <= cuts; i++) {
-            CHECK_OK(pith_kv_truncate(plan, kv, 90 - 17 * i));
+            CHECK_OK(pith_kv_truncate(work, kv, 90 - 17 * i));
             CHECK(pith_kv_room(kv) == 10 + 17 * i);
             const pith_view more = rows_view(&s, rows, 10 + 17 * i);
-            CHECK_OK(pith_kv_append(plan, kv, &more));
+            CHECK_OK(pith_kv_append(work, &kv, &more, 1));
         }
         CHECK(pith_kv_count(kv) == 100 && pith_kv_room(kv) == 0);
         free(memory);
         free(rows);
     }
+    free(scratch);
     pith_plan_destroy(plan);
 }
 
@@ -474,23 +945,26 @@ static void test_full(void **state) {
     (void)state;
     for (size_t k = 0; k < SETTINGS; k++) {
         const struct kv_setting *s = &settings[k];
-        pith_plan *plan;
+        const pith_plan *plan;
         pith_kv *kv;
+        void *scratch;
         open_plan(&plan, s, 10 * s->page + s->window, 0);
         const size_t bytes = (size_t)pith_kv_bytes(plan, s->window + 2 * s->page);
         const uint64_t most = s->window + 2 * s->page + (s->channel ? s->page - 1 : 0);
-        void *memory = room(bytes), *rows = tokens_of(s, most + 1, k);
+        void *memory = allocate(bytes), *rows = tokens_of(s, most + 1, k);
         const pith_view all = rows_view(s, rows, most + 1), one = rows_view(s, rows, 1);
         const pith_view fits = rows_view(s, rows, most);
-        CHECK_OK(pith_kv_init(plan, memory, bytes, &kv));
+        pith_work *const work = work_for(&plan, 1, NULL, &scratch);
+        CHECK_OK(pith_kv_init(plan, memory, bytes, &kv, NULL));
         CHECK(pith_kv_room(kv) == most);
-        CHECK_STATUS(PITH_ERR_SPACE, pith_kv_append(plan, kv, &all));
+        CHECK_STATUS(PITH_ERR_SPACE, pith_kv_append(work, &kv, &all, 1));
         CHECK(pith_kv_count(kv) == 0 && pith_kv_room(kv) == most);
-        CHECK_OK(pith_kv_append(plan, kv, &fits));
+        CHECK_OK(pith_kv_append(work, &kv, &fits, 1));
         CHECK(pith_kv_finished(kv) == 2 * s->page && pith_kv_room(kv) == 0);
-        CHECK_STATUS(PITH_ERR_SPACE, pith_kv_append(plan, kv, &one));
+        CHECK_STATUS(PITH_ERR_SPACE, pith_kv_append(work, &kv, &one, 1));
         pith_plan_destroy(plan);
         free(memory);
+        free(scratch);
         free(rows);
     }
 }
@@ -520,8 +994,8 @@ static void test_fork(void **state) {
             cache_open(&child[i], s, 0);
             free(child[i].memory);
             const size_t bytes = (size_t)pith_kv_bytes(parent.plan, parent.capacity);
-            child[i].memory = room(bytes);
-            CHECK_OK(pith_kv_fork(child[i].plan, from->kv, keep, flags, child[i].memory, bytes,
+            child[i].memory = allocate(bytes);
+            CHECK_OK(pith_kv_fork(child[i].work, from->kv, keep, flags, child[i].memory, bytes,
                                   &child[i].kv));
             kv_model_copy(&copy[i], i == 2 ? &copy[1] : &m);
             kv_model_truncate(&copy[i], keep);
@@ -535,7 +1009,7 @@ static void test_fork(void **state) {
         check_cache(&parent, &m, &seed);
         for (int i = 0; i < 3; i++) check_cache(&child[i], &copy[i], &seed);
         const uint64_t keep = s->page + 3; /* inside of a page that is shared */
-        CHECK_OK(pith_kv_truncate(child[2].plan, child[2].kv, keep));
+        CHECK_OK(pith_kv_truncate(child[2].work, child[2].kv, keep));
         kv_model_truncate(&copy[2], keep);
         append(&child[2], rows, s->page);
         CHECK(kv_model_append(&copy[2], rows, s->page));
@@ -561,17 +1035,17 @@ static void test_small_child(void **state) {
     void *rows = tokens_of(s, parent.capacity, 1);
     append(&parent, rows, 40);
     const size_t bytes = (size_t)pith_kv_bytes(parent.plan, 16), less = bytes - 1;
-    void *memory = room(bytes);
+    void *memory = allocate(bytes);
     CHECK_STATUS(PITH_ERR_SPACE,
-                 pith_kv_fork(parent.plan, parent.kv, 40, PITH_KV_COPY, memory, bytes, &child));
+                 pith_kv_fork(parent.work, parent.kv, 40, PITH_KV_COPY, memory, bytes, &child));
     CHECK(child == NULL);
-    CHECK_STATUS(PITH_ERR_SPACE, pith_kv_fork(parent.plan, parent.kv, 40, 0, memory, less, &child));
-    CHECK_OK(pith_kv_fork(parent.plan, parent.kv, 32, 0, memory, less, &child));
+    CHECK_STATUS(PITH_ERR_SPACE, pith_kv_fork(parent.work, parent.kv, 40, 0, memory, less, &child));
+    CHECK_OK(pith_kv_fork(parent.work, parent.kv, 32, 0, memory, less, &child));
     CHECK(pith_kv_room(child) == 0);
-    CHECK_STATUS(PITH_ERR_SPACE, pith_kv_truncate(parent.plan, child, 5));
+    CHECK_STATUS(PITH_ERR_SPACE, pith_kv_truncate(parent.work, child, 5));
     CHECK(pith_kv_count(child) == 32);
-    CHECK_OK(pith_kv_truncate(parent.plan, child, 16));
-    CHECK_OK(pith_kv_fork(parent.plan, parent.kv, 40, 0, memory, bytes, &child));
+    CHECK_OK(pith_kv_truncate(parent.work, child, 16));
+    CHECK_OK(pith_kv_fork(parent.work, parent.kv, 40, 0, memory, bytes, &child));
     CHECK(pith_kv_room(child) == 8);
     free(memory);
     free(rows);
@@ -591,12 +1065,12 @@ static void test_memory_of_children(void **state) {
         append(&parent, rows, length);
         for (uint64_t n = 0; n <= 2 * s->page; n += s->page / 2 - 1) {
             const uint64_t apart = s->window + n + s->page;
-            void *memory = room((size_t)pith_kv_bytes(parent.plan, apart + length));
+            void *memory = allocate((size_t)pith_kv_bytes(parent.plan, apart + length));
             for (uint64_t keep = 0; keep <= length; keep++) {
                 const uint64_t left = parent.capacity - keep, most = n < left ? n : left;
                 for (uint32_t copy = 0; copy < 2; copy++) {
                     const uint64_t bytes = pith_kv_bytes(parent.plan, apart + copy * keep);
-                    CHECK_OK(pith_kv_fork(parent.plan, parent.kv, keep, copy ? PITH_KV_COPY : 0,
+                    CHECK_OK(pith_kv_fork(parent.work, parent.kv, keep, copy ? PITH_KV_COPY : 0,
                                           memory, (size_t)bytes, &child));
                     CHECK(pith_kv_room(child) >= most);
                 }
@@ -634,9 +1108,9 @@ static void test_why_not(void **state) {
                               .ndim = rows[i].ndim,
                               .slots = rows[i].slots};
         memcpy(layout.shape, rows[i].shape, sizeof rows[i].shape);
-        pith_plan *plan;
+        const pith_plan *plan;
         pith_kv *cache;
-        pith_error error;
+        pith_error error = {.size = sizeof error}, again = {.size = sizeof again};
         uint8_t memory[64];
         context("row %zu: %s", i, rows[i].spec);
         CHECK_OK(pith_plan_create(&plan, rows[i].spec, &layout, NULL, NULL));
@@ -645,24 +1119,92 @@ static void test_why_not(void **state) {
         CHECK(good ? error.text[0] == 0 : strstr(error.text, rows[i].text) != NULL);
         CHECK((pith_kv_bytes(plan, 0) != 0) == good);
         if (!good) {
-            CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_kv_init(plan, memory, sizeof memory, &cache));
-            CHECK(strcmp(pith_plan_error(plan).text, error.text) == 0);
+            CHECK_STATUS(PITH_ERR_UNSUPPORTED,
+                         pith_kv_init(plan, memory, sizeof memory, &cache, &again));
+            CHECK(cache == NULL && strcmp(again.text, error.text) == 0);
+            CHECK_STATUS(PITH_ERR_UNSUPPORTED,
+                         pith_kv_init(plan, memory, sizeof memory, &cache, NULL));
         }
         pith_plan_destroy(plan);
     }
+    pith_error error = {.size = sizeof error};
     CHECK_STATUS(PITH_ERR_ARG, pith_kv_check(NULL, NULL));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_check(NULL, &error));
+    CHECK(error.text[0] != 0);
+}
+
+/* What else a cache cannot be built of, each with a text: no plan, no memory, no place for the
+ * pointer, too little memory. */
+static void test_refused_init(void **state) {
+    (void)state;
+    const struct kv_setting *s = &settings[0];
+    const pith_plan *plan;
+    open_plan(&plan, s, 100, 0);
+    const size_t bytes = (size_t)pith_kv_bytes(plan, 0);
+    uint8_t *const memory = allocate(bytes);
+    memset(memory, 0xA5, bytes);
+    pith_kv *const before = (pith_kv *)(void *)memory, *cache = before;
+    pith_error error = {.size = sizeof error};
+    const struct {
+        const pith_plan *plan;
+        void *memory;
+        size_t bytes;
+        pith_kv **cache;
+        pith_status status;
+        const char *word;
+    } rows[] = {{NULL, memory, bytes, &cache, PITH_ERR_ARG, "plan"},
+                {plan, NULL, bytes, &cache, PITH_ERR_ARG, "memory"},
+                {plan, memory, bytes, NULL, PITH_ERR_ARG, "cache"},
+                {plan, memory, 0, &cache, PITH_ERR_SPACE, "memory"},
+                {plan, memory, 100, &cache, PITH_ERR_SPACE, "memory"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        context("row %zu", i);
+        cache = before;
+        error.text[0] = 0;
+        CHECK_STATUS(rows[i].status, pith_kv_init(rows[i].plan, rows[i].memory, rows[i].bytes,
+                                                  rows[i].cache, &error));
+        CHECK(strstr(error.text, rows[i].word) != NULL);
+        CHECK_STATUS(rows[i].status, pith_kv_init(rows[i].plan, rows[i].memory, rows[i].bytes,
+                                                  rows[i].cache, NULL));
+        if (rows[i].plan && rows[i].cache) CHECK(cache == NULL);
+        CHECK(all_bytes(memory, bytes, 0xA5));
+    }
+    size_t low = 100, high = bytes; /* high suffices, low does not */
+    while (high - low > 1) {
+        const size_t middle = low + (high - low) / 2;
+        if (pith_kv_init(plan, memory, middle, &cache, &error) == PITH_OK)
+            high = middle;
+        else
+            low = middle;
+    }
+    CHECK_OK(pith_kv_init(plan, memory, high, &cache, &error));
+    CHECK(cache != NULL && error.text[0] == 0 && pith_kv_room(cache) == 0);
+    char wanted[2][32];
+    snprintf(wanted[0], sizeof wanted[0], "%zu bytes needed", high);
+    snprintf(wanted[1], sizeof wanted[1], "%zu given", low);
+    CHECK_STATUS(PITH_ERR_SPACE, pith_kv_init(plan, memory, low, &cache, &error));
+    CHECK(cache == NULL && strstr(error.text, wanted[0]) && strstr(error.text, wanted[1]));
+    free(memory);
+    pith_plan_destroy(plan);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_why_not),
+        cmocka_unit_test(test_refused_init),
         cmocka_unit_test(test_append),
         cmocka_unit_test(test_batch),
         cmocka_unit_test(test_refused_batch),
+        cmocka_unit_test(test_twice),
+        cmocka_unit_test(test_list),
+        cmocka_unit_test(test_refused_list),
+        cmocka_unit_test(test_busy),
+        cmocka_unit_test(test_unlock),
+        cmocka_unit_test(test_threads),
         cmocka_unit_test(test_poison),
         cmocka_unit_test(test_poison_batch),
         cmocka_unit_test(test_truncate),
-        cmocka_unit_test(test_room_for_cuts),
+        cmocka_unit_test(test_capacity_for_cuts),
         cmocka_unit_test(test_full),
         cmocka_unit_test(test_fork),
         cmocka_unit_test(test_small_child),

@@ -124,8 +124,8 @@ static void check_trip(struct setting *s, const struct format *f, const uint8_t 
                     to = pith_view_dense(back, f->dtype, 2, shape);
     size_t length;
     memset(back, 0x5A, sizeof back);
-    CHECK_OK(pith_encode(s->stream.plan, s->stream.state, &v, 0, frame, CAP, &length));
-    CHECK_OK(pith_decode(s->stream.plan, s->stream.state, 0, frame, length, &to));
+    CHECK_OK(encode_one(s->stream.work, s->stream.stream, &v, 0, 0, frame, CAP, &length));
+    CHECK_OK(decode_one(s->stream.work, s->stream.stream, 0, frame, length, &to, 0));
     check_same(f, values, back);
 }
 

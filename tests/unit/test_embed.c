@@ -25,7 +25,7 @@ static void set(void *p, uint32_t dtype, size_t i, double x) {
 
 /* Rows that are few among many: row number r of a table is drawn again and again, small r most. */
 static void *lookups(uint32_t dtype, size_t tables, size_t rows, size_t dim, uint64_t seed) {
-    void *const values = room(tables * rows * dim * pith_dtype_bytes(dtype));
+    void *const values = allocate(tables * rows * dim * pith_dtype_bytes(dtype));
     for (size_t i = 0; i < tables * rows; i++) {
         const uint64_t u = gen_next(&seed) % 1000;
         uint64_t row = 1 + i / rows * 1000 + u * u / 1000 * u / 1000;
@@ -50,7 +50,7 @@ static void check_bound(const void *a, const void *b, uint32_t dtype, size_t cou
 }
 
 static double bound_of(const struct frame *f) {
-    pith_info info;
+    pith_info info = {.size = sizeof info};
     CHECK_OK(pith_inspect(f->bytes, f->length, &info, NULL));
     return info.bound;
 }
@@ -59,7 +59,7 @@ static double bound_of(const struct frame *f) {
 static size_t round_trip(const char *spec, const pith_view *view) {
     struct frame f = compress(spec, view, NULL, PITH_LAYOUT_CHECKSUMS);
     const size_t count = (size_t)pith_view_count(view), length = f.length;
-    void *const out = room(count * pith_dtype_bytes(view->dtype));
+    void *const out = allocate(count * pith_dtype_bytes(view->dtype));
     const pith_view flat = pith_view_flat(out, view->dtype, count);
     const pith_env env = test_env();
     CHECK_OK(pith_decompress(f.bytes, f.length, NULL, &env, &flat, NULL));
@@ -89,9 +89,9 @@ static void the_bound_holds_for_every_value(void **state) {
                 set(values, dtypes[d], i, i % 2 ? (double)INFINITY : (double)NAN);
             const pith_view shaped =
                 pith_view_dense(values, dtypes[d], 3, (uint64_t[]){TABLES, ROWS, DIM});
-            const pith_view odd = pith_view_flat(values, dtypes[d], COUNT - 5);
+            const pith_view partial = pith_view_flat(values, dtypes[d], COUNT - 5);
             round_trip(specs[s], &shaped);
-            round_trip(specs[s], &odd);
+            round_trip(specs[s], &partial);
             free(values);
         }
 }
@@ -104,8 +104,8 @@ static void large_batches_are_as_small_ones(void **state) {
     void *const values = lookups(PITH_F32, 1, MANY, LENGTH, 1);
     const pith_view view = pith_view_dense(values, PITH_F32, 2, shape);
     struct frame f = compress("embed:rel=0.01", &view, NULL, 0);
-    float *const out = room((MANY * LENGTH + 1) * sizeof *out);
-    float *const apart = room(MANY * STRIDE * sizeof *apart);
+    float *const out = allocate((MANY * LENGTH + 1) * sizeof *out);
+    float *const apart = allocate(MANY * STRIDE * sizeof *apart);
     const pith_view dense = pith_view_dense(out + 1, PITH_F32, 2, shape);
     pith_view strided = pith_view_dense(apart, PITH_F32, 2, shape);
     strided.stride[0] = STRIDE;
@@ -122,7 +122,7 @@ static void hard_values_come_back(void **state) {
     for (enum gen kind = 0; kind < GEN_COUNT; kind++)
         for (size_t d = 0; d < 4; d++)
             for (size_t count = 0; count < 100; count += 33) {
-                void *const values = room(count * pith_dtype_bytes(dtypes[d]));
+                void *const values = allocate(count * pith_dtype_bytes(dtypes[d]));
                 gen_fill(kind, 3, dtypes[d], values, count);
                 const pith_view view = pith_view_flat(values, dtypes[d], count);
                 round_trip("embed:rel=0.01,dim=3", &view);
@@ -185,7 +185,7 @@ static void dim_is_idempotent_by_the_layout(void **state) {
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
         const pith_view view = pith_view_dense(values, PITH_F32, cases[k].ndim, cases[k].shape);
         struct frame f = compress(cases[k].spec, &view, NULL, 0);
-        pith_info info;
+        pith_info info = {.size = sizeof info};
         CHECK_OK(pith_inspect(f.bytes, f.length, &info, NULL));
         context("%s became %s", cases[k].spec, info.spec);
         CHECK(strcmp(info.spec, cases[k].wanted) == 0);
@@ -204,7 +204,7 @@ static void slots_have_the_rows_of_the_layout(void **state) {
                           .ndim = 3,
                           .shape = {TABLES, ROWS, DIM},
                           .slots = SLOTS};
-    float *const values = lookups(PITH_F32, TABLES, ROWS, DIM, 4), *const out = room(COUNT * 4);
+    float *const values = lookups(PITH_F32, TABLES, ROWS, DIM, 4), *const out = allocate(COUNT * 4);
     const pith_view view = pith_view_dense(values, PITH_F32, 3, layout.shape);
     const pith_view whole = pith_view_dense(out, PITH_F32, 3, layout.shape);
     const pith_env env = test_env();
@@ -213,10 +213,10 @@ static void slots_have_the_rows_of_the_layout(void **state) {
     CHECK(!s.sizes.fixed);
     for (uint64_t i = 0; i < SLOTS; i++) {
         struct frame f = stream_encode(&s, &view, i, false);
-        pith_info info;
+        pith_info info = {.size = sizeof info};
         CHECK_OK(pith_inspect(f.bytes, f.length, &info, NULL));
         CHECK(strstr(info.spec, "dim=16") != NULL && f.length <= s.sizes.slot_bytes);
-        CHECK_OK(pith_decode(s.plan, s.state, i, f.bytes, f.length, &whole));
+        CHECK_OK(decode_one(s.work, s.stream, i, f.bytes, f.length, &whole, 0));
         free(f.bytes);
     }
     check_bound(values, out, PITH_F32, COUNT, 0.01);
@@ -239,7 +239,7 @@ static void bytes_depend_on_nothing_but_the_values(void **state) {
             env.run = run_backwards;
             env.threads = 3;
             env.cpu_mask = PITH_CPU_SCALAR;
-            uint8_t *const again = room(f.length + 100000);
+            uint8_t *const again = allocate(f.length + 100000);
             size_t length = 0;
             CHECK_OK(pith_compress(specs[s], &view, NULL, NULL, &env, again, f.length + 100000,
                                    &length, NULL));
@@ -266,7 +266,7 @@ static const char *const classes[] = {"embed:rel=0.001", "embed:rel=0.03", "embe
 enum { CLASSES = 3 };
 
 /* Batches of a table whose rows lie around five points. */
-static pith_row_statistics tuned(uint32_t dtype, double spread) {
+static pith_row_statistics measured(uint32_t dtype, double spread) {
     pith_row_statistics t = {0};
     const pith_env env = test_env();
     void *const values = lookups(dtype, 1, ROWS, DIM, 6);
@@ -284,7 +284,7 @@ static pith_row_statistics tuned(uint32_t dtype, double spread) {
 static void classes_follow_how_many_rows_become_equal(void **state) {
     (void)state;
     for (size_t d = 0; d < 4; d++) {
-        const pith_row_statistics rough = tuned(dtypes[d], 30), fine = tuned(dtypes[d], 0.05);
+        const pith_row_statistics rough = measured(dtypes[d], 30), fine = measured(dtypes[d], 0.05);
         context("dtype %u", dtypes[d]);
         CHECK(rough.batches == 2 && rough.rows == 2 * ROWS && rough.distinct > 100);
         for (uint32_t k = 1; k < CLASSES; k++)

@@ -123,13 +123,13 @@ static void check_frame(const char *spec, const struct map *m, uint32_t dtype, u
     const double bound = bound_of(m, dtype, x, &f);
     for (int d = 0; d < 3; d++) {
         const pith_view to = pith_view_flat(out, reals[d], COUNT);
-        CHECK_OK(pith_decode(s.plan, NULL, 0, f.bytes, f.length, &to));
+        CHECK_OK(decode_one(s.work, s.stream, 0, f.bytes, f.length, &to, 0));
         check_decoded(m, dtype, x, reals[d], out, bound);
         CHECK_OK(pith_decompress(f.bytes, f.length, NULL, NULL, &to, NULL));
         check_decoded(m, dtype, x, reals[d], out, bound);
     }
-    pith_stats stats;
-    pith_state_stats(s.state, &stats);
+    pith_stats stats = {.size = sizeof stats};
+    CHECK_OK(pith_stream_stats(s.stream, &stats));
     CHECK(stats.poisoned == 0);
     CHECK_OK(pith_verify(f.bytes, f.length, NULL, NULL));
     free(f.bytes);
@@ -195,11 +195,11 @@ static void test_one_shot(void **state) {
             const pith_view v = pith_view_flat(x, reals[d], COUNT);
             uint64_t bound, exempt = 0;
             size_t length;
-            pith_info info;
+            pith_info info = {.size = sizeof info};
             context("%s %s", maps[i].name, pith_dtype_name(reals[d]));
             fill(&maps[i], reals[d], x, 2);
-            CHECK_OK(pith_compress_bound("grad:block=256", &layout, &bound, NULL));
-            uint8_t *bytes = room((size_t)bound);
+            CHECK_OK(pith_compress_bound("grad:block=256", &v, NULL, &layout, &bound, NULL));
+            uint8_t *bytes = allocate((size_t)bound);
             CHECK_OK(pith_compress("grad:block=256", &v, NULL, &layout, NULL, bytes, (size_t)bound,
                                    &length, NULL));
             CHECK(length == bound);
@@ -255,8 +255,8 @@ static void test_strided_views(void **state) {
         stream_open(&s, specs[2], &layout, NULL);
         struct frame a = stream_encode(&s, &dense, 0, false), b = stream_encode(&s, &in, 0, false);
         CHECK(a.length == b.length && memcmp(a.bytes, b.bytes, a.length) == 0);
-        CHECK_OK(pith_decode(s.plan, NULL, 0, a.bytes, a.length, &out));
-        CHECK_OK(pith_decode(s.plan, NULL, 0, a.bytes, a.length, &down));
+        CHECK_OK(decode_one(s.work, s.stream, 0, a.bytes, a.length, &out, 0));
+        CHECK_OK(decode_one(s.work, s.stream, 0, a.bytes, a.length, &down, 0));
         for (size_t k = 0; k < COUNT; k++)
             CHECK(bits_of(back[COUNT - 1 - k]) == bits_of(wanted[k]));
         free(a.bytes);
@@ -282,17 +282,24 @@ static void test_slots(void **state) {
             fill(&maps[i], PITH_F32, x, 6);
             stream_open(&s, specs[0], &layout, NULL);
             const size_t each = (size_t)s.sizes.slot_bytes;
-            uint8_t *bytes = room(counts[k] * each);
-            size_t lengths[16];
+            uint8_t *bytes = allocate(counts[k] * each);
+            pith_item items[16];
             uint64_t seen = 0, wanted = 0;
-            CHECK_OK(pith_encode_slots(s.plan, NULL, &v, NULL, counts[k], bytes, counts[k] * each,
-                                       lengths));
+            for (uint64_t slot = 0; slot < counts[k]; slot++)
+                items[slot] = (pith_item){.size = sizeof(pith_item),
+                                          .stream = s.stream,
+                                          .slot = slot,
+                                          .view = v,
+                                          .frame = bytes + slot * each,
+                                          .capacity = each};
+            CHECK_OK(pith_encode(s.work, items, counts[k], 0));
             for (uint64_t slot = 0; slot < counts[k]; slot++) {
-                pith_info info;
+                pith_info info = {.size = sizeof info};
                 context("%s slot %u of %u", maps[i].name, (unsigned)slot, (unsigned)counts[k]);
-                CHECK(lengths[slot] == pith_plan_frame_bytes(s.plan, slot, 0));
-                CHECK_OK(pith_decode(s.plan, NULL, slot, bytes + slot * each, lengths[slot], &to));
-                CHECK_OK(pith_inspect(bytes + slot * each, lengths[slot], &info, NULL));
+                const size_t length = items[slot].length;
+                CHECK(length == pith_plan_frame_bytes(s.plan, slot, 0));
+                CHECK_OK(decode_one(s.work, s.stream, slot, bytes + slot * each, length, &to, 0));
+                CHECK_OK(pith_inspect(bytes + slot * each, length, &info, NULL));
                 seen += info.exempt;
             }
             for (size_t e = 0; e < COUNT; e++) wanted += how_of(&maps[i], e) != 0;
@@ -330,6 +337,9 @@ static void check_sums(const struct map *m, const char *in_spec, const char *out
                     again = pith_view_flat(second, PITH_F32, COUNT);
     stream_open(&in, in_spec, &layout, NULL);
     stream_open(&out, out_spec, &layout, NULL);
+    const pith_plan *const plans[2] = {in.plan, out.plan};
+    void *memory;
+    pith_work *const work = work_for(plans, 2, NULL, &memory);
     for (size_t k = 0; k < FRAMES; k++) {
         const pith_view v = pith_view_flat(x[k], PITH_F32, COUNT);
         fill(m, PITH_F32, x[k], 10 + k);
@@ -337,12 +347,12 @@ static void check_sums(const struct map *m, const char *in_spec, const char *out
         bytes[k] = f[k].bytes;
         lengths[k] = f[k].length;
     }
-    CHECK_OK(pith_reduce(in.plan, NULL, 0, bytes, lengths, FRAMES, scale, &to));
-    uint8_t *sum = room((size_t)out.sizes.slot_bytes);
-    CHECK_OK(pith_reduce_encode(in.plan, NULL, 0, bytes, lengths, FRAMES, scale, out.plan, NULL, 0,
-                                sum, (size_t)out.sizes.slot_bytes, &length));
+    CHECK_OK(reduce_one(in.work, in.stream, 0, bytes, lengths, FRAMES, scale, &to));
+    uint8_t *sum = allocate((size_t)out.sizes.slot_bytes);
+    CHECK_OK(reduce_encode_one(work, in.stream, 0, bytes, lengths, FRAMES, scale, out.stream, 0,
+                               sum, (size_t)out.sizes.slot_bytes, &length));
     CHECK(length == out.sizes.slot_bytes);
-    CHECK_OK(pith_decode(out.plan, NULL, 0, sum, length, &again));
+    CHECK_OK(decode_one(out.work, out.stream, 0, sum, length, &again, 0));
     for (size_t i = 0; i < COUNT; i++) {
         const uint64_t how = how_of(m, i);
         if (!how) {
@@ -355,6 +365,7 @@ static void check_sums(const struct map *m, const char *in_spec, const char *out
     }
     for (size_t k = 0; k < FRAMES; k++) free(f[k].bytes);
     free(sum);
+    free(memory);
     stream_close(&in);
     stream_close(&out);
 }
@@ -392,12 +403,12 @@ static void test_sum_with_and_without_checksums(void **state) {
             stream_open(&s[k], specs[0], &layout, NULL);
             f[k] = stream_encode(&s[k], &v, 0, false);
         }
-        CHECK_OK(pith_decode(s[0].plan, NULL, 0, f[0].bytes, f[0].length, &o));
+        CHECK_OK(decode_one(s[0].work, s[0].stream, 0, f[0].bytes, f[0].length, &o, 0));
         for (int k = 0; k < 4; k++) {
             const void *const bytes[2] = {f[k % 2].bytes, f[!(k % 2)].bytes};
             const size_t lengths[2] = {f[k % 2].length, f[!(k % 2)].length};
             context("%s, checksums in frame %d", maps[i].name, !(k % 2));
-            CHECK_OK(pith_reduce(s[k / 2].plan, NULL, 0, bytes, lengths, 2, 0.5f, &to));
+            CHECK_OK(reduce_one(s[k / 2].work, s[k / 2].stream, 0, bytes, lengths, 2, 0.5f, &to));
             for (size_t e = 0; e < COUNT; e++) {
                 const uint32_t wanted = bits_of((back[e] + back[e]) * 0.5f);
                 if (how_of(&maps[i], e)) CHECK(same(bits_of(sum[e]), wanted));
@@ -414,13 +425,14 @@ static void test_sum_with_and_without_checksums(void **state) {
 
 static void refused(const char *spec, const pith_exempt *ranges, size_t count, pith_status wanted) {
     pith_layout layout = flat_layout(PITH_F32, PITH_NONE, COUNT);
-    pith_plan *plan = NULL;
+    const pith_plan *plan = NULL;
+    const pith_view v = pith_view_flat(NULL, PITH_F32, COUNT); /* its data is not used */
     uint64_t bytes;
     layout.exempt = ranges;
     layout.exempt_count = count;
     CHECK_STATUS(wanted, pith_plan_create(&plan, spec, &layout, NULL, NULL));
     CHECK(!plan);
-    CHECK_STATUS(wanted, pith_compress_bound(spec, &layout, &bytes, NULL));
+    CHECK_STATUS(wanted, pith_compress_bound(spec, &v, NULL, &layout, &bytes, NULL));
 }
 
 static void test_bad_maps(void **state) {
@@ -471,10 +483,11 @@ static void test_other_maps(void **state) {
             const void *const bytes = f.bytes;
             if (i != k) {
                 CHECK_STATUS(PITH_ERR_MISMATCH,
-                             pith_decode(b.plan, NULL, 0, f.bytes, f.length, &o));
+                             decode_one(b.work, b.stream, 0, f.bytes, f.length, &o, 0));
                 CHECK_STATUS(PITH_ERR_MISMATCH,
-                             pith_reduce(b.plan, NULL, 0, &bytes, &f.length, 1, 1, &o));
-                CHECK_STATUS(PITH_ERR_MISMATCH, pith_decode_add(b.plan, 0, f.bytes, f.length, &o));
+                             reduce_one(b.work, b.stream, 0, &bytes, &f.length, 1, 1, &o));
+                CHECK_STATUS(PITH_ERR_MISMATCH,
+                             decode_one(b.work, b.stream, 0, f.bytes, f.length, &o, PITH_ADD));
                 CHECK(all_bytes(out, sizeof out, 0x5A));
             }
             free(f.bytes);
@@ -510,15 +523,18 @@ static void test_reduce_encode_to_another_map(void **state) {
         const pith_layout l = layout_of(&to[i].map, PITH_F32);
         context("%s", to[i].map.name);
         stream_open(&s, "grad", &l, NULL);
-        CHECK_STATUS(to[i].wanted,
-                     pith_reduce_encode(in.plan, NULL, 0, &frame, &f.length, 1, 1, s.plan, NULL, 0,
-                                        bytes, sizeof bytes, &length));
+        const pith_plan *const plans[2] = {in.plan, s.plan};
+        void *memory;
+        pith_work *const work = work_for(plans, 2, NULL, &memory);
+        CHECK_STATUS(to[i].wanted, reduce_encode_one(work, in.stream, 0, &frame, &f.length, 1, 1,
+                                                     s.stream, 0, bytes, sizeof bytes, &length));
         CHECK((length > 0) == (to[i].wanted == PITH_OK));
         if (length) {
-            CHECK_OK(pith_decode(s.plan, NULL, 0, bytes, length, &o));
+            CHECK_OK(decode_one(s.work, s.stream, 0, bytes, length, &o, 0));
             for (size_t k = 3; k < 8; k++)
                 CHECK(out[k] == float_of(kept(bits_of(x[k]), PITH_F32, i ? H : X)));
         }
+        free(memory);
         stream_close(&s);
     }
     free(f.bytes);

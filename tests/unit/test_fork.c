@@ -16,38 +16,34 @@ static const char spec[] = "wdiff:group=64,block=1024";
 static float value[N];
 
 #ifdef _OPENMP
-static pith_plan *plan_of(uint32_t threads,
-                          int (*run)(void *, void (*)(void *, size_t), void *, size_t)) {
+static void open_with(struct stream *s, uint32_t threads,
+                      int (*run)(void *, void (*)(void *, size_t), void *, size_t)) {
     const pith_env env = {.size = sizeof env, .threads = threads, .run = run};
     const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, N);
-    pith_plan *plan;
-    CHECK_OK(pith_plan_create(&plan, spec, &layout, &env, NULL));
-    return plan;
+    stream_open(s, spec, &layout, &env);
 }
 
-static struct frame encode(pith_plan *plan) {
-    pith_sizes sizes;
-    pith_plan_sizes(plan, &sizes);
-    struct frame f = {room((size_t)sizes.slot_bytes), 0};
+static struct frame encode(struct stream *s) {
     const pith_view v = pith_view_flat(value, PITH_F32, N);
-    CHECK_OK(pith_encode(plan, NULL, &v, 0, f.bytes, (size_t)sizes.slot_bytes, &f.length));
-    return f;
+    return stream_encode(s, &v, 0, false);
 }
 
-/* With this plan the same bytes as with one thread. */
-static void check_plan(pith_plan *plan) {
-    pith_plan *const serial = plan_of(1, NULL);
-    struct frame a = encode(serial), b = encode(plan);
+/* With this work the same bytes as with one thread. */
+static void check_stream(struct stream *s) {
+    struct stream serial;
+    open_with(&serial, 1, NULL);
+    struct frame a = encode(&serial), b = encode(s);
     CHECK(a.length == b.length && memcmp(a.bytes, b.bytes, a.length) == 0);
     free(a.bytes);
     free(b.bytes);
-    pith_plan_destroy(serial);
+    stream_close(&serial);
 }
 
-static void check_new_plan(void) {
-    pith_plan *const plan = plan_of(2, NULL);
-    check_plan(plan);
-    pith_plan_destroy(plan);
+static void check_new_stream(void) {
+    struct stream s;
+    open_with(&s, 2, NULL);
+    check_stream(&s);
+    stream_close(&s);
 }
 
 /* A region of the caller's own. */
@@ -66,20 +62,21 @@ static int count_jobs(void *user, void (*job)(void *arg, size_t index), void *ar
 
 /* ---- What children do ------------------------------------------------------------------------*/
 
-static pith_plan *inherited;
-static void use_inherited(void) { check_plan(inherited); }
+static struct stream inherited;
+static void use_inherited(void) { check_stream(&inherited); }
 
 static void use_runner(void) {
-    pith_plan *const plan = plan_of(2, count_jobs);
-    check_plan(plan);
+    struct stream s;
+    open_with(&s, 2, count_jobs);
+    check_stream(&s);
     CHECK(jobs == 2);
-    pith_plan_destroy(plan);
+    stream_close(&s);
 }
 
 static void in_child(void (*act)(void));
 static void have_children(void) {
-    check_new_plan();
-    in_child(check_new_plan);
+    check_new_stream();
+    in_child(check_new_stream);
 }
 
 /* In a child, which must end well, and soon. */
@@ -107,22 +104,22 @@ static void in_child(void (*act)(void)) {
 
 /* ---- Scenes ----------------------------------------------------------------------------------*/
 
-static void plan_before(void) {
-    inherited = plan_of(2, NULL);
-    check_plan(inherited);
+static void work_before(void) {
+    open_with(&inherited, 2, NULL);
+    check_stream(&inherited);
     in_child(use_inherited);
-    check_plan(inherited); /* the parent goes on as before */
-    pith_plan_destroy(inherited);
+    check_stream(&inherited); /* the parent goes on as before */
+    stream_close(&inherited);
 }
 
-static void plan_after(void) {
-    check_new_plan();
-    in_child(check_new_plan);
+static void work_after(void) {
+    check_new_stream();
+    in_child(check_new_stream);
 }
 
 static void own_openmp(void) {
     use_openmp();
-    in_child(check_new_plan);
+    in_child(check_new_stream);
 }
 
 static void grandchild(void) {
@@ -139,8 +136,8 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*play)(void);
-    } scenes[] = {{"plan_before", plan_before},
-                  {"plan_after", plan_after},
+    } scenes[] = {{"work_before", work_before},
+                  {"work_after", work_after},
                   {"own_openmp", own_openmp},
                   {"grandchild", grandchild},
                   {"runner", runner}};

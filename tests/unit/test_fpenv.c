@@ -45,7 +45,7 @@ struct data {
 };
 
 static struct data *make_data(void) {
-    struct data *d = room(sizeof *d);
+    struct data *d = allocate(sizeof *d);
     gen_fill(GEN_NOISE, 1, PITH_F32, d->value, N);
     gen_fill(GEN_NOISE, 2, PITH_F32, d->base, N);
     gen_fill(GEN_TINY, 3, PITH_F32, d->value + 1000, 700);
@@ -72,17 +72,18 @@ static void run_stream(struct trace *t, const struct data *d, const char *spec, 
                     o = pith_view_flat(out, PITH_F32, N);
     stream_open(&a, spec, &layout, &env);
     stream_open(&b, spec, &layout, &env);
-    CHECK_OK(pith_state_set_base(a.plan, a.state, &base, 0));
-    CHECK_OK(pith_state_set_base(b.plan, b.state, &base, 0));
+    CHECK_OK(pith_stream_set_base(a.work, a.stream, &base, 0));
+    CHECK_OK(pith_stream_set_base(b.work, b.stream, &base, 0));
     for (int step = 0; step < 3; step++) {
         if (step == 1)
-            CHECK_OK(pith_encode_key(a.plan, a.state, &v, 0, frame, sizeof frame, &length));
+            CHECK_OK(
+                encode_one(a.work, a.stream, &v, 0, PITH_KEY_FRAME, frame, sizeof frame, &length));
         else
-            CHECK_OK(pith_encode(a.plan, a.state, &v, 0, frame, sizeof frame, &length));
+            CHECK_OK(encode_one(a.work, a.stream, &v, 0, 0, frame, sizeof frame, &length));
         add(t, frame, length);
-        CHECK_OK(pith_decode(b.plan, b.state, 0, frame, length, &o));
+        CHECK_OK(decode_one(b.work, b.stream, 0, frame, length, &o, 0));
         add(t, out, sizeof out);
-        CHECK_OK(pith_state_get_base(b.plan, b.state, 0, &o));
+        CHECK_OK(pith_stream_get_base(b.work, b.stream, 0, &o));
         add(t, out, sizeof out);
     }
     stream_close(&a);
@@ -114,6 +115,18 @@ static void run_oneshot(struct trace *t, const struct data *d) {
     add(t, &bound, sizeof bound);
 }
 
+/* The residual out, rotated back, and in again, in part. */
+static void run_residual(struct trace *t, const struct stream *s, const struct data *d) {
+    float out[N];
+    const pith_view o = pith_view_flat(out, PITH_F32, N);
+    const pith_view part = pith_view_flat(d->value + 1000, PITH_F32, 777);
+    if (pith_stream_get_residual(s->work, s->stream, 0, &o) != PITH_OK) return;
+    add(t, out, sizeof out);
+    CHECK_OK(pith_stream_set_residual(s->work, s->stream, 1111, &part));
+    CHECK_OK(pith_stream_get_residual(s->work, s->stream, 0, &o));
+    add(t, out, sizeof out);
+}
+
 static void run_reduce(struct trace *t, const struct data *d, const char *in, const char *to) {
     const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, N);
     struct stream a, b;
@@ -124,25 +137,29 @@ static void run_reduce(struct trace *t, const struct data *d, const char *in, co
     const pith_view w = pith_view_flat(d->base, PITH_F32, N);
     stream_open(&a, in, &layout, NULL);
     stream_open(&b, to, &layout, NULL);
-    CHECK_OK(pith_encode(a.plan, a.state, &v, 0, x, sizeof x, &nx));
-    CHECK_OK(pith_encode(a.plan, a.state, &w, 0, y, sizeof y, &ny));
+    void *memory;
+    pith_work *const work = work_for((const pith_plan *const[]){a.plan, b.plan}, 2, NULL, &memory);
+    CHECK_OK(encode_one(a.work, a.stream, &v, 0, 0, x, sizeof x, &nx));
+    CHECK_OK(encode_one(a.work, a.stream, &w, 0, 0, y, sizeof y, &ny));
     add(t, y, ny);
     const void *const frames[2] = {x, y};
     const size_t lengths[2] = {nx, ny};
-    CHECK_OK(pith_reduce(a.plan, NULL, 0, frames, lengths, 2, 1.0f / 3, &o));
+    CHECK_OK(reduce_one(a.work, a.stream, 0, frames, lengths, 2, 1.0f / 3, &o));
     add(t, out, sizeof out);
     for (int step = 0; step < 2; step++) {
-        CHECK_OK(pith_reduce_encode(a.plan, a.state, 0, frames, lengths, 2, 1.0f / 3, b.plan,
-                                    b.state, 0, z, sizeof z, &nz));
+        CHECK_OK(reduce_encode_one(work, a.stream, 0, frames, lengths, 2, 1.0f / 3, b.stream, 0, z,
+                                   sizeof z, &nz));
         add(t, z, nz);
     }
-    CHECK_OK(pith_decode_add(a.plan, 0, x, nx, &o));
+    CHECK_OK(decode_one(a.work, a.stream, 0, x, nx, &o, PITH_ADD));
     add(t, out, sizeof out);
+    run_residual(t, &b, d);
+    free(memory);
     stream_close(&a);
     stream_close(&b);
 }
 
-/* Bounds, what is settled from all values, and values of both formats near their smallest. */
+/* Bounds, what follows from all values, and values of both formats near their smallest. */
 static void run_bounded(struct trace *t, const struct data *d, const char *spec) {
     const pith_env env = test_env();
     uint8_t bytes[8 * N + 4096];
@@ -185,7 +202,7 @@ static void run_adaptive(struct trace *t, const struct data *d) {
     const pith_layout layout = flat_layout(PITH_F64, PITH_NONE, N);
     const pith_view v = pith_view_flat(d->wide, PITH_F64, N);
     pith_budget budget = {.size = sizeof budget, .gradient = 1e-4, .samples = 7};
-    pith_row_statistics tune = {0};
+    pith_row_statistics statistics = {0};
     uint8_t frame[8 * N + 4096];
     size_t length;
     double bound;
@@ -193,24 +210,24 @@ static void run_adaptive(struct trace *t, const struct data *d) {
     stream_open(&s, "act:rel=1e-3", &layout, NULL);
     for (size_t i = 0; i < 2 * sizeof given / sizeof given[0]; i++) {
         const double x = given[i / 2];
-        const pith_status status = i % 2 ? pith_state_set_bound(s.plan, s.state, 0, x)
-                                         : pith_state_scale_bound(s.plan, s.state, 0, x);
+        const pith_status status = i % 2 ? pith_stream_set_bound(s.work, s.stream, 0, x)
+                                         : pith_stream_scale_bound(s.work, s.stream, 0, x);
         add(t, &status, sizeof status);
-        CHECK_OK(pith_encode(s.plan, s.state, &v, 0, frame, sizeof frame, &length));
+        CHECK_OK(encode_one(s.work, s.stream, &v, 0, 0, frame, sizeof frame, &length));
         add(t, frame, length);
-        bound = pith_state_bound(s.state, 0);
+        bound = pith_stream_bound(s.stream, 0);
         add(t, &bound, sizeof bound);
-        bound = pith_state_nonzero(s.state, 0);
+        bound = pith_stream_nonzero(s.stream, 0);
         add(t, &bound, sizeof bound);
         budget.momentum = momentum[i / 2];
-        CHECK_OK(pith_state_adapt(s.plan, s.state, 0, &budget, &bound));
+        CHECK_OK(pith_stream_adapt(s.work, s.stream, 0, &budget, &bound));
         add(t, &bound, sizeof bound);
     }
     stream_close(&s);
-    CHECK_OK(pith_row_statistics_sample(&tune, specs, 2, &v, NULL, NULL));
-    tune.distinct = 3, tune.coded[1] = 1;
+    CHECK_OK(pith_row_statistics_sample(&statistics, specs, 2, &v, NULL, NULL));
+    statistics.distinct = 3, statistics.coded[1] = 1;
     for (uint32_t k = 0; k < 2; k++) {
-        const double index = pith_row_statistics_index(&tune, k);
+        const double index = pith_row_statistics_index(&statistics, k);
         add(t, &index, sizeof index);
     }
 }
@@ -238,7 +255,7 @@ static void run_all(struct trace *t, const struct data *d, unsigned word) {
 static void test_foreign_control_words(void **state) {
     (void)state;
     struct data *d = make_data();
-    struct trace *plain = room(sizeof *plain), *foreign = room(sizeof *foreign);
+    struct trace *plain = allocate(sizeof *plain), *foreign = allocate(sizeof *foreign);
     context("plain control word");
     run_all(plain, d, control());
     CHECK(plain->length > 10000);

@@ -124,7 +124,7 @@ static void test_bad_specs(void **state) {
         "group=4096,block=2048",
     };
     char spec[PITH_SPEC_MAX];
-    pith_error error;
+    pith_error error = {.size = sizeof error};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         snprintf(spec, sizeof spec, "grad:%s", bad[i]);
         context("%s", spec);
@@ -133,7 +133,7 @@ static void test_bad_specs(void **state) {
     }
     for (size_t i = 0; i < sizeof across / sizeof across[0]; i++) {
         const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 10);
-        pith_plan *plan;
+        const pith_plan *plan;
         snprintf(spec, sizeof spec, "grad:%s", across[i]);
         context("%s", spec);
         CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check(spec, NULL, 0, &error));
@@ -144,7 +144,7 @@ static void test_bad_specs(void **state) {
 
 static void test_dtypes_and_bases(void **state) {
     (void)state;
-    pith_plan *plan;
+    const pith_plan *plan;
     for (uint32_t dtype = PITH_F32; dtype <= PITH_F8E5M2; dtype++) {
         const pith_layout layout = flat_layout(dtype, PITH_NONE, 10);
         const bool real = dtype == PITH_F32 || dtype == PITH_BF16 || dtype == PITH_F16;
@@ -174,7 +174,7 @@ static void test_recorded_specs(void **state) {
     float x[100] = {1, 2, 3};
     const pith_view v = pith_view_flat(x, PITH_F32, 100);
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
-        pith_info info;
+        pith_info info = {.size = sizeof info};
         context("%s", specs[i][0]);
         struct frame f = compress(specs[i][0], &v, NULL, 0);
         CHECK_OK(pith_inspect(f.bytes, f.length, &info, NULL));
@@ -211,19 +211,23 @@ static void check_together(const struct frame *own, const struct frame *f, pith_
     memset(bytes, 0x5A, sizeof bytes);
     stream_open(&s, spec, &layout, NULL);
     stream_open(&out, "grad:group=64,rotate=64,sign_seed=7", &layout, NULL);
-    CHECK_STATUS(wanted, pith_reduce(s.plan, s.state, 0, frames, lengths, 2, 1, &v));
-    CHECK_STATUS(wanted, pith_reduce_encode(s.plan, s.state, 0, frames, lengths, 2, 1, out.plan,
-                                            out.state, 0, bytes, sizeof bytes, &length));
-    CHECK_STATUS(wanted, pith_decode(s.plan, s.state, 0, f->bytes, f->length, &v));
-    CHECK_STATUS(wanted, pith_decode_add(s.plan, 0, f->bytes, f->length, &v));
-    pith_stats stats;
-    pith_state_stats(s.state, &stats);
+    const pith_plan *const plans[2] = {s.plan, out.plan};
+    void *memory;
+    pith_work *const both = work_for(plans, 2, NULL, &memory);
+    CHECK_STATUS(wanted, reduce_one(s.work, s.stream, 0, frames, lengths, 2, 1, &v));
+    CHECK_STATUS(wanted, reduce_encode_one(both, s.stream, 0, frames, lengths, 2, 1, out.stream, 0,
+                                           bytes, sizeof bytes, &length));
+    CHECK_STATUS(wanted, decode_one(s.work, s.stream, 0, f->bytes, f->length, &v, 0));
+    CHECK_STATUS(wanted, decode_one(s.work, s.stream, 0, f->bytes, f->length, &v, PITH_ADD));
+    pith_stats stats = {.size = sizeof stats};
+    CHECK_OK(pith_stream_stats(s.stream, &stats));
     if (wanted != PITH_OK) {
         CHECK(length == 0 && stats.frames == 0);
         CHECK(all_bytes(x, sizeof x, 0x5A) && all_bytes(bytes, sizeof bytes, 0x5A));
     } else {
-        CHECK(stats.frames == 5);
+        CHECK(stats.frames == 5); /* PITH_ADD changes nothing in a stream */
     }
+    free(memory);
     stream_close(&s);
     stream_close(&out);
 }
@@ -296,52 +300,69 @@ static const struct cut cuts[] = {
     {5, 12, 0, NULL},    {0, 12, 0, NULL},    {1000, 12, 0, ragged}, {1000, 12, 1000, NULL},
 };
 
+enum { SLOTS = 12 };
+
+static pith_item item_of(struct stream *s, uint64_t slot, const pith_view *view, uint8_t *frame,
+                         size_t capacity, size_t length) {
+    return (pith_item){.size = sizeof(pith_item),
+                       .stream = s->stream,
+                       .slot = slot,
+                       .view = *view,
+                       .frame = frame,
+                       .capacity = capacity,
+                       .length = length,
+                       .status = PITH_ERR_INTERNAL};
+}
+
 /* Several slots in one call are what single calls make, each at its place, nothing between. */
 static void check_slots(const char *spec, const struct cut *c, const uint64_t *slots,
-                        uint64_t count) {
+                        size_t count) {
     pith_layout layout = flat_layout(PITH_F32, PITH_NONE, c->count);
     layout.slots = c->slots;
     layout.slot_count = c->slot_count;
     layout.slot_counts = c->slot_counts;
+    const pith_stream_options options = {
+        .size = sizeof options, .seed = 5, .rng_stream = 6, .step = 7};
     struct stream many, one;
     float x[1200];
     gen_fill(GEN_NOISE, 3, PITH_F32, x, c->count);
     const pith_view v = pith_view_flat(x, PITH_F32, c->count);
-    stream_open(&many, spec, &layout, NULL);
-    stream_open(&one, spec, &layout, NULL);
-    pith_plan_set_random(many.plan, 5, 6, 7);
-    pith_plan_set_random(one.plan, 5, 6, 7);
-    const size_t each = (size_t)many.sizes.slot_bytes, cap = (size_t)count * each;
-    uint8_t *bytes = room(cap);
-    size_t lengths[24];
-    for (int step = 0; step < 2; step++) {
+    stream_open_with(&many, spec, &layout, NULL, &options);
+    stream_open_end(&one, &many, &options);
+    const size_t each = (size_t)many.sizes.slot_bytes, cap = count * each;
+    uint8_t *bytes = allocate(cap);
+    pith_item items[SLOTS];
+    for (uint64_t step = 7; step < 9; step++) {
         memset(bytes, 0xA5, cap);
-        CHECK_OK(pith_encode_slots(many.plan, many.state, &v, slots, count, bytes, cap, lengths));
-        for (uint64_t k = 0; k < count; k++) {
-            struct frame f = stream_encode(&one, &v, slots ? slots[k] : k, false);
-            CHECK(lengths[k] == f.length);
+        for (size_t k = 0; k < count; k++)
+            items[k] = item_of(&many, slots ? slots[k] : k, &v, bytes + k * each, each, SIZE_MAX);
+        CHECK_OK(pith_encode(many.work, items, count, 0));
+        for (size_t k = 0; k < count; k++) {
+            struct frame f = stream_encode(&one, &v, items[k].slot, false);
+            CHECK(items[k].status == PITH_OK && items[k].length == f.length);
             CHECK(memcmp(bytes + k * each, f.bytes, f.length) == 0);
             CHECK(all_bytes(bytes + k * each + f.length, each - f.length, 0xA5));
+            CHECK(pith_stream_step(many.stream, items[k].slot) == step + 1);
             free(f.bytes);
         }
     }
     free(bytes);
-    stream_close(&many);
     stream_close(&one);
+    stream_close(&many);
 }
 
 static void test_encode_slots(void **state) {
     (void)state;
     static const char *const specs[] = {"grad:group=32,block=64", "grad:round=stochastic,bits=8",
                                         "grad:ef=full,bits=2", "wdiff:group=16", "lossless"};
-    static const uint64_t subset[5] = {7, 3, 11, 0, 3}, one[1] = {11};
-    uint64_t order[12];
+    static const uint64_t subset[5] = {7, 3, 11, 0, 4}, one[1] = {11};
+    uint64_t order[SLOTS];
     pith_slot_order(3, 4, order);
     for (size_t k = 0; k < sizeof specs / sizeof specs[0]; k++)
         for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
             context("%s cut %zu", specs[k], i);
-            check_slots(specs[k], &cuts[i], NULL, 12);
-            check_slots(specs[k], &cuts[i], order, 12);
+            check_slots(specs[k], &cuts[i], NULL, SLOTS);
+            check_slots(specs[k], &cuts[i], order, SLOTS);
             check_slots(specs[k], &cuts[i], subset, 5);
             check_slots(specs[k], &cuts[i], one, 1);
             check_slots(specs[k], &cuts[i], one, 0);
@@ -353,13 +374,13 @@ static void test_exchange(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
         pith_layout layout = flat_layout(PITH_F32, PITH_NONE, cuts[i].count);
-        layout.slots = 12;
+        layout.slots = SLOTS;
         layout.slot_count = cuts[i].slot_count;
         layout.slot_counts = cuts[i].slot_counts;
         struct stream s;
         float x[1200], out[1200];
-        uint64_t order[12];
-        size_t lengths[12];
+        uint64_t order[SLOTS];
+        pith_item items[SLOTS];
         context("cut %zu", i);
         gen_fill(GEN_NOISE, 3, PITH_F32, x, cuts[i].count);
         memset(out, 0xFF, sizeof out);
@@ -367,11 +388,15 @@ static void test_exchange(void **state) {
                         o = pith_view_flat(out, PITH_F32, cuts[i].count);
         stream_open(&s, "grad:bits=8", &layout, NULL);
         const size_t each = (size_t)s.sizes.slot_bytes;
-        uint8_t *bytes = room(12 * each);
+        uint8_t *bytes = allocate(SLOTS * each);
         pith_slot_order(3, 4, order);
-        CHECK_OK(pith_encode_slots(s.plan, NULL, &v, order, 12, bytes, 12 * each, lengths));
-        for (size_t k = 0; k < 12; k++) /* a receiver that knows only the stride */
-            CHECK_OK(pith_decode(s.plan, NULL, order[k], bytes + k * each, each, &o));
+        for (size_t k = 0; k < SLOTS; k++)
+            items[k] = item_of(&s, order[k], &v, bytes + k * each, each, 0);
+        CHECK_OK(pith_encode(s.work, items, SLOTS, 0));
+        for (size_t k = 0; k < SLOTS; k++) /* a receiver that knows only the stride */
+            items[k] = item_of(&s, order[k], &o, bytes + k * each, 0, each);
+        CHECK_OK(pith_decode(s.work, items, SLOTS, 0));
+        for (size_t k = 0; k < SLOTS; k++) CHECK(items[k].status == PITH_OK);
         for (size_t k = 0; k < cuts[i].count; k++) {
             const float error = out[k] - x[k];
             CHECK(error < 0.01f && error > -0.01f);
@@ -381,48 +406,87 @@ static void test_exchange(void **state) {
     }
 }
 
-static void test_encode_slots_refusals(void **state) {
-    (void)state;
+/* ---- Lists that are refused ------------------------------------------------------------------*/
+
+struct refusal {
+    struct stream s;
+    float x[100];
+    pith_view view;
+    uint8_t bytes[4096];
+    pith_item items[4];
+};
+
+static void refusal_open(struct refusal *r) {
     pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 100);
     layout.slots = 4;
-    struct stream s;
-    float x[100] = {0};
-    uint8_t bytes[4096];
-    size_t lengths[4];
-    static const uint64_t bad[2] = {1, 4};
-    const pith_view v = pith_view_flat(x, PITH_F32, 100), piece = pith_view_flat(x, PITH_F32, 25),
-                    other = pith_view_flat(x, PITH_BF16, 100);
-    stream_open(&s, "grad", &layout, NULL);
-    const size_t each = (size_t)s.sizes.slot_bytes;
-    memset(bytes, 0x5A, sizeof bytes);
-    CHECK_STATUS(PITH_ERR_ARG,
-                 pith_encode_slots(s.plan, NULL, &v, NULL, 4, bytes, sizeof bytes, NULL));
-    CHECK_STATUS(PITH_ERR_ARG,
-                 pith_encode_slots(s.plan, NULL, &v, NULL, 4, NULL, sizeof bytes, lengths));
-    CHECK_STATUS(PITH_ERR_ARG,
-                 pith_encode_slots(s.plan, NULL, NULL, NULL, 4, bytes, sizeof bytes, lengths));
-    CHECK_STATUS(PITH_ERR_SPACE,
-                 pith_encode_slots(s.plan, NULL, &v, NULL, 4, bytes, 4 * each - 1, lengths));
-    CHECK_STATUS(PITH_ERR_SPACE, pith_encode_slots(s.plan, NULL, &v, NULL, UINT64_MAX, bytes,
-                                                   sizeof bytes, lengths));
-    CHECK_STATUS(PITH_ERR_SHAPE,
-                 pith_encode_slots(s.plan, NULL, &piece, NULL, 4, bytes, sizeof bytes, lengths));
-    CHECK_STATUS(PITH_ERR_DTYPE,
-                 pith_encode_slots(s.plan, NULL, &other, NULL, 4, bytes, sizeof bytes, lengths));
-    CHECK_STATUS(PITH_ERR_ARG,
-                 pith_encode_slots(NULL, NULL, &v, NULL, 4, bytes, sizeof bytes, lengths));
-    CHECK_STATUS(PITH_ERR_ARG,
-                 pith_encode_slots(s.plan, NULL, NULL, NULL, 4, bytes, sizeof bytes, lengths));
-    CHECK_STATUS(PITH_ERR_ARG,
-                 pith_encode_slots(s.plan, NULL, &v, NULL, 4, NULL, sizeof bytes, lengths));
-    CHECK_STATUS(PITH_ERR_ARG,
-                 pith_encode_slots(s.plan, NULL, &v, NULL, 4, bytes, sizeof bytes, NULL));
-    CHECK(all_bytes(bytes, sizeof bytes, 0x5A));
-    CHECK_STATUS(PITH_ERR_ARG,
-                 pith_encode_slots(s.plan, NULL, &v, bad, 2, bytes, sizeof bytes, lengths));
-    CHECK(lengths[0] > 0 && lengths[1] == 0);
-    CHECK(all_bytes(bytes + each, sizeof bytes - each, 0x5A));
-    stream_close(&s);
+    memset(r, 0, sizeof *r);
+    stream_open(&r->s, "grad", &layout, NULL);
+    r->view = pith_view_flat(r->x, PITH_F32, 100);
+    memset(r->bytes, 0x5A, sizeof r->bytes);
+}
+
+/* Four good items, of which the test spoils one. */
+static pith_item *good_items(struct refusal *r) {
+    const size_t each = (size_t)r->s.sizes.slot_bytes;
+    for (size_t k = 0; k < 4; k++)
+        r->items[k] = item_of(&r->s, k, &r->view, r->bytes + k * each, each, SIZE_MAX);
+    return r->items;
+}
+
+/* Nothing was written, no stream went on; the error says which item is meant. */
+static void check_refused(struct refusal *r, pith_status wanted, size_t item, uint32_t flags) {
+    CHECK_STATUS(wanted, pith_encode(r->s.work, r->items, 4, flags));
+    CHECK(r->items[item].length == 0 && r->items[item].status == wanted);
+    CHECK(pith_work_error(r->s.work)->text[0] && pith_work_error(r->s.work)->item == item);
+    for (uint64_t k = 0; k < 4; k++) CHECK(pith_stream_step(r->s.stream, k) == 0);
+    CHECK(all_bytes(r->bytes, sizeof r->bytes, 0x5A));
+}
+
+static void test_lists_refused(void **state) {
+    (void)state;
+    struct refusal r;
+    float other[25] = {0};
+    refusal_open(&r);
+    for (size_t k = 0; k < 4; k++) {
+        context("item %zu is bad", k);
+        good_items(&r)[k].frame = NULL;
+        check_refused(&r, PITH_ERR_ARG, k, 0);
+        good_items(&r)[k].stream = NULL;
+        check_refused(&r, PITH_ERR_ARG, k, 0);
+        good_items(&r)[k].view.data = NULL;
+        check_refused(&r, PITH_ERR_ARG, k, 0);
+        good_items(&r)[k].slot = 4;
+        check_refused(&r, PITH_ERR_ARG, k, 0);
+        good_items(&r)[k].capacity--;
+        check_refused(&r, PITH_ERR_SPACE, k, 0);
+        good_items(&r)[k].view = pith_view_flat(other, PITH_F32, 24);
+        check_refused(&r, PITH_ERR_SHAPE, k, 0);
+        good_items(&r)[k].view = pith_view_flat(r.x, PITH_BF16, 100);
+        check_refused(&r, PITH_ERR_DTYPE, k, 0);
+    }
+    for (size_t k = 1; k < 4; k++) {
+        context("items %zu and 0 are one slot", k);
+        good_items(&r)[k].slot = 0;
+        check_refused(&r, PITH_ERR_ARG, k, 0);
+        context("item %zu has a size of its own", k);
+        good_items(&r)[k].size = sizeof(pith_item) - 8;
+        CHECK_STATUS(PITH_ERR_ARG, pith_encode(r.s.work, r.items, 4, 0));
+        CHECK(all_bytes(r.bytes, sizeof r.bytes, 0x5A));
+    }
+    context("no list, no work, flags of other calls");
+    good_items(&r);
+    CHECK_STATUS(PITH_ERR_ARG, pith_encode(r.s.work, NULL, 4, 0));
+    CHECK_STATUS(PITH_ERR_ARG, pith_encode(NULL, r.items, 4, 0));
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_encode(r.s.work, r.items, 4, PITH_ADD));
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_encode(r.s.work, r.items, 4, UINT32_C(1) << 31));
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_encode(r.s.work, r.items, 4, PITH_KEY_FRAME));
+    r.items[0].size = 0;
+    CHECK_STATUS(PITH_ERR_ARG, pith_encode(r.s.work, r.items, 4, 0));
+    CHECK(all_bytes(r.bytes, sizeof r.bytes, 0x5A));
+    context("a piece for one slot, the tensor for the others");
+    good_items(&r)[2].view = pith_view_flat(other, PITH_F32, 25);
+    CHECK_OK(pith_encode(r.s.work, r.items, 4, 0));
+    stream_close(&r.s);
 }
 
 int main(void) {
@@ -435,7 +499,7 @@ int main(void) {
         cmocka_unit_test(test_slot_order),
         cmocka_unit_test(test_encode_slots),
         cmocka_unit_test(test_exchange),
-        cmocka_unit_test(test_encode_slots_refusals),
+        cmocka_unit_test(test_lists_refused),
     };
     return cmocka_run_group_tests_name("grad", tests, NULL, NULL);
 }

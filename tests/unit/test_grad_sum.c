@@ -46,20 +46,33 @@ struct bundle {
     size_t lengths[FRAMES];
 };
 
-static void prepare(pith_plan *plan, const struct model *m) {
-    pith_plan_set_random(plan, m->seed, m->stream, m->step);
-    CHECK_OK(pith_plan_set_ranks(plan, m->rank, m->ranks));
+/* The next frame is made with the model's random bits. */
+static void prepare(struct stream *s, const struct model *m) {
+    const pith_stream_options options = {.size = sizeof options,
+                                         .seed = m->seed,
+                                         .rng_stream = m->stream,
+                                         .rank = m->rank,
+                                         .ranks = m->ranks};
+    CHECK_OK(pith_stream_set_random(s->work, s->stream, &options));
+    CHECK_OK(pith_stream_set_step(s->work, s->stream, 0, m->step));
+}
+
+/* A work for sums of frames of one stream that are encoded by another. */
+static pith_work *work_of_two(const struct stream *in, const struct stream *out,
+                              const pith_env *env, void **memory) {
+    const pith_plan *const plans[2] = {in->plan, out->plan};
+    return work_for(plans, 2, env, memory);
 }
 
 static void bundle_open(struct bundle *b, const struct setting *t, size_t count, size_t frames,
                         enum gen kind, const pith_env *env) {
     const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, count);
-    float *x = room(count * sizeof *x);
+    float *x = allocate(count * sizeof *x);
     const pith_view v = pith_view_flat(x, PITH_F32, count);
     *b = (struct bundle){.t = t, .count = count, .frames = frames};
     stream_open(&b->s, t->spec, &layout, env);
-    prepare(b->s.plan, &t->model);
     for (size_t i = 0; i < frames; i++) {
+        prepare(&b->s, &t->model);
         gen_fill(kind, i + 1, PITH_F32, x, count);
         b->frame[i] = stream_encode(&b->s, &v, 0, false);
         b->bytes[i] = b->frame[i].bytes;
@@ -78,7 +91,7 @@ static void check_blocks(const uint8_t *bytes, size_t length, const struct model
                          size_t count) {
     const struct frame f = {(uint8_t *)(uintptr_t)bytes, length};
     const size_t size = model_bytes(m, count);
-    uint8_t *blocks = room(size);
+    uint8_t *blocks = allocate(size);
     model_code(m, x, count, blocks);
     CHECK(length == header_of(&f) + size);
     CHECK(memcmp(bytes + header_of(&f), blocks, size) == 0);
@@ -108,14 +121,14 @@ static void test_frames(void **state) {
                 struct bundle b;
                 context("%s count %zu %s", settings[i].spec, count, gen_name(kinds[k]));
                 bundle_open(&b, &settings[i], count, 1, kinds[k], NULL);
-                float *x = room(count * 4), *got = room(count * 4);
+                float *x = allocate(count * 4), *got = allocate(count * 4);
                 gen_fill(kinds[k], 1, PITH_F32, x, count);
                 model_rotate(m, x, count);
                 check_blocks(b.frame[0].bytes, b.frame[0].length, m, x, count);
                 model_decode(m, b.frame[0].bytes + header_of(&b.frame[0]), count, x);
                 model_unrotate(m, x, count);
                 const pith_view v = pith_view_flat(got, PITH_F32, count);
-                CHECK_OK(pith_decode(b.s.plan, NULL, 0, b.bytes[0], b.lengths[0], &v));
+                CHECK_OK(decode_one(b.s.work, b.s.stream, 0, b.bytes[0], b.lengths[0], &v, 0));
                 check_values(got, x, count);
                 free(x);
                 free(got);
@@ -127,7 +140,7 @@ static void test_frames(void **state) {
 
 /* Of the frames as they are coded. */
 static float *coded_sum(const struct bundle *b) {
-    float *sum = room(b->count * 4), *x = room(b->count * 4);
+    float *sum = allocate(b->count * 4), *x = allocate(b->count * 4);
     for (size_t i = 0; i < b->frames; i++) {
         model_decode(&b->t->model, b->frame[i].bytes + header_of(&b->frame[i]), b->count, x);
         for (size_t k = 0; k < b->count; k++) sum[k] = i ? sum[k] + x[k] : x[k];
@@ -148,12 +161,12 @@ static void check_reduce(const struct bundle *b, float scale) {
     for (int64_t k = 0; k < 6; k++) { /* dense, then every second element */
         const uint32_t dtype = reals[k % 3];
         const size_t step = 1 + (size_t)k / 3, bytes = step * b->count * pith_dtype_bytes(dtype);
-        uint8_t *got = room(bytes), *wanted = room(bytes);
+        uint8_t *got = allocate(bytes), *wanted = allocate(bytes);
         const pith_view v = {got, dtype, 1, {b->count}, {(int64_t)step}};
         memset(got, 0x5A, bytes);
         memset(wanted, 0x5A, bytes);
         for (size_t i = 0; i < b->count; i++) store_float(wanted, dtype, step * i, bits_of(sum[i]));
-        CHECK_OK(pith_reduce(b->s.plan, NULL, 0, b->bytes, b->lengths, b->frames, scale, &v));
+        CHECK_OK(reduce_one(b->s.work, b->s.stream, 0, b->bytes, b->lengths, b->frames, scale, &v));
         CHECK(memcmp(got, wanted, bytes) == 0);
         free(got);
         free(wanted);
@@ -180,16 +193,19 @@ static void check_reduce_encode(const struct bundle *b, const struct setting *to
     const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, b->count);
     struct stream out;
     size_t length;
+    void *memory;
     stream_open(&out, to->spec, &layout, env);
-    prepare(out.plan, &to->model);
+    prepare(&out, &to->model);
+    pith_work *const work = work_of_two(&b->s, &out, env, &memory);
     const size_t cap = (size_t)out.sizes.slot_bytes;
-    uint8_t *got = room(cap);
-    CHECK_OK(pith_reduce_encode(b->s.plan, NULL, 0, b->bytes, b->lengths, b->frames, scale,
-                                out.plan, NULL, 0, got, cap, &length));
+    uint8_t *got = allocate(cap);
+    CHECK_OK(reduce_encode_one(work, b->s.stream, 0, b->bytes, b->lengths, b->frames, scale,
+                               out.stream, 0, got, cap, &length));
     float *sum = recoded_sum(b, &to->model, scale);
     check_blocks(got, length, &to->model, sum, b->count);
     free(sum);
     free(got);
+    free(memory);
     stream_close(&out);
 }
 
@@ -227,8 +243,8 @@ static void test_second_hop(void **state) {
             context("%zu frames of %s to %s count %zu %s", frames, settings[i].spec,
                     settings[o].spec, count, gen_name(kind));
             bundle_open(&b, &settings[i], count, frames, kind, &env);
-            env.threads = 1 + (uint32_t)(i % 2);
             check_reduce_encode(&b, &settings[o], 1, &env);
+            env.threads = 1 + (uint32_t)(i % 2);
             check_reduce_encode(&b, &settings[o], 0.3f, &env);
             bundle_close(&b);
         }
@@ -259,18 +275,21 @@ static void test_to_raw(void **state) {
         context("%s to raw", settings[i].spec);
         bundle_open(&b, &settings[i], 9999, 3, GEN_NOISE, NULL);
         stream_open(&raw, "raw:block=64", &layout, NULL);
-        uint8_t *got = room((size_t)raw.sizes.slot_bytes);
-        CHECK_OK(pith_reduce_encode(b.s.plan, NULL, 0, b.bytes, b.lengths, 3, 0.5f, raw.plan, NULL,
-                                    0, got, (size_t)raw.sizes.slot_bytes, &length));
-        float *sum = coded_sum(&b), *values = room(9999 * 4);
+        void *memory;
+        pith_work *const work = work_of_two(&b.s, &raw, NULL, &memory);
+        uint8_t *got = allocate((size_t)raw.sizes.slot_bytes);
+        CHECK_OK(reduce_encode_one(work, b.s.stream, 0, b.bytes, b.lengths, 3, 0.5f, raw.stream, 0,
+                                   got, (size_t)raw.sizes.slot_bytes, &length));
+        float *sum = coded_sum(&b), *values = allocate(9999 * 4);
         model_unrotate(&settings[i].model, sum, 9999);
         times(sum, 9999, 0.5f);
         const pith_view v = pith_view_flat(values, PITH_F32, 9999);
-        CHECK_OK(pith_decode(raw.plan, NULL, 0, got, length, &v));
+        CHECK_OK(decode_one(raw.work, raw.stream, 0, got, length, &v, 0));
         check_values(values, sum, 9999);
         free(sum);
         free(values);
         free(got);
+        free(memory);
         stream_close(&raw);
         bundle_close(&b);
     }
@@ -280,7 +299,7 @@ static void test_from_raw(void **state) {
     (void)state;
     enum { COUNT = 9999 };
     static const struct setting raw = {"raw:block=128", {.ranks = 1}};
-    float *sum = room(COUNT * 4), *x = room(COUNT * 4);
+    float *sum = allocate(COUNT * 4), *x = allocate(COUNT * 4);
     for (size_t o = 0; o < SETTINGS; o++) {
         const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, COUNT);
         const struct model *m = &settings[o].model;
@@ -290,16 +309,19 @@ static void test_from_raw(void **state) {
         context("raw to %s", settings[o].spec);
         bundle_open(&b, &raw, COUNT, 2, GEN_NOISE, NULL);
         stream_open(&out, settings[o].spec, &layout, NULL);
-        prepare(out.plan, m);
+        prepare(&out, m);
+        void *memory;
+        pith_work *const work = work_of_two(&b.s, &out, NULL, &memory);
         gen_fill(GEN_NOISE, 1, PITH_F32, sum, COUNT);
         gen_fill(GEN_NOISE, 2, PITH_F32, x, COUNT);
         for (size_t i = 0; i < COUNT; i++) sum[i] = (sum[i] + x[i]) * 3;
         model_rotate(m, sum, COUNT);
-        uint8_t *got = room((size_t)out.sizes.slot_bytes);
-        CHECK_OK(pith_reduce_encode(b.s.plan, NULL, 0, b.bytes, b.lengths, 2, 3, out.plan, NULL, 0,
-                                    got, (size_t)out.sizes.slot_bytes, &length));
+        uint8_t *got = allocate((size_t)out.sizes.slot_bytes);
+        CHECK_OK(reduce_encode_one(work, b.s.stream, 0, b.bytes, b.lengths, 2, 3, out.stream, 0,
+                                   got, (size_t)out.sizes.slot_bytes, &length));
         check_blocks(got, length, m, sum, COUNT);
         free(got);
+        free(memory);
         stream_close(&out);
         bundle_close(&b);
     }
@@ -310,8 +332,8 @@ static void test_from_raw(void **state) {
 /* ---- What goes wrong with values --------------------------------------------------------------*/
 
 static pith_stats stats_of(const struct stream *s) {
-    pith_stats stats;
-    pith_state_stats(s->state, &stats);
+    pith_stats stats = {.size = sizeof stats};
+    CHECK_OK(pith_stream_stats(s->stream, &stats));
     return stats;
 }
 
@@ -326,6 +348,8 @@ static void test_poison_survives_two_hops(void **state) {
     const pith_view v = pith_view_flat(x, PITH_F32, COUNT);
     stream_open(&in, "grad:preset=intra,block=256", &layout, NULL);
     stream_open(&out, "grad", &layout, NULL);
+    void *memory;
+    pith_work *const work = work_of_two(&in, &out, NULL, &memory);
     struct frame f[2];
     const void *bytes[2];
     size_t lengths[2];
@@ -337,9 +361,9 @@ static void test_poison_survives_two_hops(void **state) {
         lengths[i] = f[i].length;
         CHECK(stats_of(&in).poisoned == i && stats_of(&in).frames == i + 1);
     }
-    uint8_t *second = room((size_t)out.sizes.slot_bytes);
-    CHECK_OK(pith_reduce_encode(in.plan, in.state, 0, bytes, lengths, 2, 1, out.plan, out.state, 0,
-                                second, (size_t)out.sizes.slot_bytes, &length));
+    uint8_t *second = allocate((size_t)out.sizes.slot_bytes);
+    CHECK_OK(reduce_encode_one(work, in.stream, 0, bytes, lengths, 2, 1, out.stream, 0, second,
+                               (size_t)out.sizes.slot_bytes, &length));
     CHECK(stats_of(&in).poisoned == 2 && stats_of(&in).frames == 4);
     CHECK(stats_of(&out).poisoned == 1 && stats_of(&out).frames == 1);
     double bound;
@@ -347,7 +371,7 @@ static void test_poison_survives_two_hops(void **state) {
     CHECK(isnan(bound));
     const void *again[2] = {second, second};
     const size_t again_lengths[2] = {length, length};
-    CHECK_OK(pith_reduce(out.plan, out.state, 0, again, again_lengths, 2, 0.5f, &v));
+    CHECK_OK(reduce_one(out.work, out.stream, 0, again, again_lengths, 2, 0.5f, &v));
     CHECK(stats_of(&out).poisoned == 3 && stats_of(&out).frames == 3);
     for (size_t i = 0; i < COUNT; i++) {
         context("element %zu: %g", i, (double)x[i]);
@@ -358,6 +382,7 @@ static void test_poison_survives_two_hops(void **state) {
     }
     for (size_t i = 0; i < 2; i++) free(f[i].bytes);
     free(second);
+    free(memory);
     stream_close(&in);
     stream_close(&out);
 }
@@ -384,13 +409,13 @@ static void test_saturated_is_counted(void **state) {
         const float rounded = float_of(load_float(scale, PITH_BF16, 0));
         const bool overflows = isinf(rounded * (float)((1 << (m.bits - 1)) - 1));
         struct frame f = stream_encode(&s, &v, 0, false);
-        CHECK_OK(pith_decode(s.plan, s.state, 0, f.bytes, f.length, &v));
+        CHECK_OK(decode_one(s.work, s.stream, 0, f.bytes, f.length, &v, 0));
         CHECK(stats_of(&s).saturated == (overflows && !isinf(rounded) ? COUNT : 0));
         for (size_t i = 0; i < COUNT; i++) CHECK(isfinite(x[i]));
         CHECK(stats_of(&s).poisoned == 0);
         const void *bytes[2] = {f.bytes, f.bytes};
         const size_t lengths[2] = {f.length, f.length};
-        CHECK_OK(pith_reduce(s.plan, s.state, 0, bytes, lengths, 2, 1, &v));
+        CHECK_OK(reduce_one(s.work, s.stream, 0, bytes, lengths, 2, 1, &v));
         CHECK(stats_of(&s).saturated == (overflows && !isinf(rounded) ? 3 * COUNT : 0));
         over += overflows && !isinf(rounded);
         free(f.bytes);
@@ -413,32 +438,45 @@ static struct frame chain(const char *in_spec, const char *out_spec, const pith_
     layout.exempt_count = 3;
     layout.flags = PITH_LAYOUT_CHECKSUMS;
     struct stream in, out;
-    float *x = room(LARGE * 4);
+    float *x = allocate(LARGE * 4);
     const pith_view v = pith_view_flat(x, PITH_F32, LARGE);
     stream_open(&in, in_spec, &layout, env);
     stream_open(&out, out_spec, &layout, env);
+    void *memory;
+    pith_work *const work = work_of_two(&in, &out, env, &memory);
     const size_t each = (size_t)(in.sizes.slot_bytes + out.sizes.slot_bytes + LARGE * 4);
-    struct frame all = {room(ROUNDS * each), 0};
+    struct frame all = {allocate(ROUNDS * each), 0};
     for (uint64_t step = 0; step < ROUNDS; step++) {
         uint8_t *const first = all.bytes + all.length;
         const void *const bytes[2] = {first, first};
         size_t lengths[2], length;
         gen_fill(step == 1 ? GEN_HOLES : GEN_NOISE, step, PITH_F32, x, LARGE);
         CHECK_OK(
-            pith_encode(in.plan, in.state, &v, 0, first, (size_t)in.sizes.slot_bytes, &lengths[0]));
+            encode_one(work, in.stream, &v, 0, 0, first, (size_t)in.sizes.slot_bytes, &lengths[0]));
         lengths[1] = lengths[0];
-        CHECK_OK(pith_reduce(in.plan, in.state, 0, bytes, lengths, 2, 0.5f, &v));
-        CHECK_OK(pith_reduce_encode(in.plan, in.state, 0, bytes, lengths, 2, 1, out.plan, out.state,
-                                    0, first + lengths[0], (size_t)out.sizes.slot_bytes, &length));
+        CHECK_OK(reduce_one(work, in.stream, 0, bytes, lengths, 2, 0.5f, &v));
+        CHECK_OK(reduce_encode_one(work, in.stream, 0, bytes, lengths, 2, 1, out.stream, 0,
+                                   first + lengths[0], (size_t)out.sizes.slot_bytes, &length));
         memcpy(first + lengths[0] + length, x, LARGE * 4);
         all.length += lengths[0] + length + LARGE * 4;
     }
-    pith_state_stats(in.state, &stats[0]);
-    pith_state_stats(out.state, &stats[1]);
+    stats[0] = stats_of(&in);
+    stats[1] = stats_of(&out);
+    free(memory);
     free(x);
     stream_close(&in);
     stream_close(&out);
     return all;
+}
+
+static bool can_run(const pith_env *env) {
+    pith_work *work;
+    const size_t bytes = (size_t)pith_work_bytes(NULL, 0, env->threads);
+    void *const memory = allocate(bytes);
+    const pith_status status = pith_work_init(memory, bytes, env, &work, NULL);
+    CHECK(status == PITH_OK || (status == PITH_ERR_UNSUPPORTED && !env->run));
+    free(memory);
+    return status == PITH_OK;
 }
 
 static void test_threads(void **state) {
@@ -454,14 +492,10 @@ static void test_threads(void **state) {
         for (uint32_t threads = 2; threads <= 8; threads += 3)
             for (int own = 0; own < 2; own++) {
                 pith_env env = test_env();
-                const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 1);
-                pith_plan *plan;
                 env.threads = threads;
                 env.run = own ? run_backwards : NULL;
                 context("%s to %s, %u threads, runner %d", pairs[i][0], pairs[i][1], threads, own);
-                const pith_status can = pith_plan_create(&plan, "grad", &layout, &env, NULL);
-                pith_plan_destroy(plan);
-                if (can == PITH_ERR_UNSUPPORTED && !own) continue; /* no OpenMP */
+                if (!can_run(&env)) continue; /* no OpenMP */
                 struct frame got = chain(pairs[i][0], pairs[i][1], &env, stats);
                 CHECK(got.length == wanted.length);
                 CHECK(memcmp(got.bytes, wanted.bytes, got.length) == 0);

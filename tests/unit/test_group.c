@@ -98,11 +98,11 @@ static void one_idempotent(const struct pithi_group_setting *s, uint32_t dtype) 
     }
     struct pithi_group_job job = {.set = *s, .count = count, .value_dtype = dtype};
     job.out_dtype = dtype;
-    for (int turn = 0; turn < 2; turn++) {
-        job.value = turn ? back : x;
+    for (int pass = 0; pass < 2; pass++) {
+        job.value = pass ? back : x;
         job.out = back;
-        job.codes = codes[turn];
-        job.scales = scales[turn];
+        job.codes = codes[pass];
+        job.scales = scales[pass];
         pithi_group_encode_c(&job);
         pithi_group_decode_c(&job);
         if (job.poisoned) return;

@@ -1,4 +1,4 @@
-/* test_interp.c - interpolation against a slow text of its own, element by element.
+/* test_interp.c - interpolation against a slow reference of its own, element by element.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 
@@ -7,12 +7,13 @@
 #include "predict/interp.h"
 #include "util.h"
 
-/* ---- The text, from doc/FORMAT.md: places instead of grids, every operation in double and then
- * rounded, which is exact for f32 --------------------------------------------------------------*/
+/* ---- Reference -------------------------------------------------------------------------------*/
+/* Interpolation as doc/FORMAT.md describes it: places instead of grids. Every operation is done in
+ * double and then rounded, which is exact for f32. */
 
 enum { MOST = 6000 };
 
-struct text {
+struct reference {
     uint32_t dtype;
     bool signed_zeros;
     unsigned row;
@@ -24,12 +25,12 @@ struct text {
     size_t coded;
 };
 
-static double rounded(const struct text *t, double x) {
+static double rounded(const struct reference *t, double x) {
     return t->dtype == PITH_F64 ? x : (double)(float)x;
 }
 #define R(x) rounded(t, (x))
 
-static double to_dtype(const struct text *t, double y) {
+static double to_dtype(const struct reference *t, double y) {
     uint8_t bytes[8];
     if (t->dtype == PITH_F64) return y;
     store_float(bytes, t->dtype, 0, bits_of((float)y));
@@ -42,7 +43,7 @@ static double factor(unsigned row, unsigned level) {
     return (double)(float)(f > least[row] ? f : least[row]);
 }
 
-static double finite_or_zero(double y, const struct text *t) {
+static double finite_or_zero(double y, const struct reference *t) {
     return isfinite(t->dtype == PITH_F64 ? y : (double)(float)y) ? y : 0;
 }
 
@@ -50,7 +51,7 @@ static uint32_t word_of(long q) { return (uint32_t)(q < 0 ? -2 * q - 1 : 2 * q);
 static double code_of(uint32_t w) { return w & 1 ? -(double)(w >> 1) - 1 : (double)(w >> 1); }
 
 /* Element i, predicted to be p. encode: its word is made, else it is given. */
-static void text_code(struct text *t, bool encode, size_t i, double p, unsigned level) {
+static void reference_code(struct reference *t, bool encode, size_t i, double p, unsigned level) {
     const double step = R(2 * R(t->bound * factor(t->row, level)));
     if (!encode) {
         t->y[i] = finite_or_zero(R(p + R(R(code_of(t->words[t->coded++])) * step)), t);
@@ -72,8 +73,8 @@ static void text_code(struct text *t, bool encode, size_t i, double p, unsigned 
     t->y[i] = kept ? y : finite_or_zero(R(p + 0.0), t);
 }
 
-static double text_predict(const struct text *t, size_t i, size_t place, size_t places, size_t h,
-                           size_t variant) {
+static double reference_predict(const struct reference *t, size_t i, size_t place, size_t places,
+                                size_t h, size_t variant) {
     const bool b = place + h < places, c = place >= 3 * h, e = place + 3 * h < places;
     const double *y = t->y + i;
     const double ya = y[-(ptrdiff_t)variant], yb = b ? y[variant] : 0;
@@ -94,13 +95,13 @@ static bool in_pass(const size_t place[4], unsigned d, size_t h) {
     return place[d] / h % 2 == 1;
 }
 
-static void text_run(struct text *t, bool encode) {
+static void reference_run(struct reference *t, bool encode) {
     const size_t *const n = t->extent, count = n[0] * n[1] * n[2] * n[3];
     unsigned levels = 0;
     for (unsigned d = 0; d < 4; d++)
         while ((n[d] - 1) >> levels) levels++;
     t->coded = 0;
-    text_code(t, encode, 0, 0, levels ? levels - 1 : 0);
+    reference_code(t, encode, 0, 0, levels ? levels - 1 : 0);
     for (unsigned level = levels; level--;)
         for (unsigned d = 4; d--;)
             for (size_t i = 0; i < count; i++) {
@@ -110,7 +111,8 @@ static void text_run(struct text *t, bool encode) {
                 size_t variant = h;
                 if (!in_pass(place, d, h)) continue;
                 for (unsigned k = d + 1; k < 4; k++) variant *= n[k];
-                text_code(t, encode, i, text_predict(t, i, place[d], n[d], h, variant), level);
+                reference_code(t, encode, i, reference_predict(t, i, place[d], n[d], h, variant),
+                               level);
             }
     CHECK(t->coded == count);
 }
@@ -138,8 +140,8 @@ static double value_of(enum content content, size_t i) {
 
 static size_t width_of(uint32_t dtype) { return pith_dtype_bytes(dtype); }
 
-/* Values of the dtype at any address, and the same in the text. */
-static void fill(struct text *t, uint8_t *values, size_t count, enum content content) {
+/* Values of the dtype at any address, and the same in the reference. */
+static void fill(struct reference *t, uint8_t *values, size_t count, enum content content) {
     for (size_t i = 0; i < count; i++) {
         const double x = value_of(content, i);
         if (t->dtype == PITH_F64) {
@@ -152,23 +154,23 @@ static void fill(struct text *t, uint8_t *values, size_t count, enum content con
     }
 }
 
-static double loaded(const struct text *t, const uint8_t *values, size_t i) {
+static double loaded(const struct reference *t, const uint8_t *values, size_t i) {
     double x;
     if (t->dtype != PITH_F64) return (double)float_of(load_float(values, t->dtype, i));
     memcpy(&x, values + 8 * i, 8);
     return x;
 }
 
-static void compare_values(const struct text *t, const uint8_t *out, size_t count) {
+static void compare_values(const struct reference *t, const uint8_t *out, size_t count) {
     for (size_t i = 0; i < count; i++) {
         const double got = loaded(t, out, i), wanted = to_dtype(t, t->y[i]);
-        context("element %zu: %a, the text has %a", i, got, wanted);
+        context("element %zu: %a, the reference has %a", i, got, wanted);
         CHECK(memcmp(&got, &wanted, sizeof got) == 0);
     }
 }
 
 struct tile {
-    struct text *text;
+    struct reference *reference;
     struct pithi_quant quant;
     struct pithi_interp interp;
     size_t count;
@@ -179,8 +181,8 @@ struct tile {
 };
 
 static void check_encoder(struct tile *k) {
-    struct text *const t = k->text;
-    text_run(t, true);
+    struct reference *const t = k->reference;
+    reference_run(t, true);
     const size_t misses = pithi_interp_encode(&k->interp, k->values, k->words, k->miss);
     size_t expected = 0;
     for (size_t i = 0; i < k->count; i++) {
@@ -218,7 +220,7 @@ struct catch {
 
 static void catch_values(void *arg, size_t at, size_t count, const void *values) {
     struct catch *const c = arg;
-    const uint32_t dtype = c->tile->text->dtype;
+    const uint32_t dtype = c->tile->reference->dtype;
     CHECK(at == c->next && count > 0);
     c->next += count;
     CHECK(c->next <= c->tile->count);
@@ -227,12 +229,12 @@ static void catch_values(void *arg, size_t at, size_t count, const void *values)
 }
 
 static void check_decoder(struct tile *k) {
-    const size_t bytes = pithi_interp_decode_scratch(k->interp.extent, k->text->dtype);
-    struct feed feed = {k->text->words, pithi_interp_coarse(k->interp.extent), 0};
+    const size_t bytes = pithi_interp_decode_scratch(k->interp.extent, k->reference->dtype);
+    struct feed feed = {k->reference->words, pithi_interp_coarse(k->interp.extent), 0};
     struct catch caught = {k, 0};
     struct pithi_interp t = k->interp;
-    text_run(k->text, false);
-    t.scratch = memset(room(bytes), 0xA5, bytes);
+    reference_run(k->reference, false);
+    t.scratch = memset(allocate(bytes), 0xA5, bytes);
     t.next = next_words;
     t.next_arg = &feed;
     pithi_interp_decode_coarse(&t);
@@ -241,27 +243,27 @@ static void check_decoder(struct tile *k) {
     pithi_interp_decode_finest(&t, &(struct pithi_sink){catch_values, &caught});
     CHECK(feed.left == 0 && caught.next == k->count);
     free(t.scratch);
-    compare_values(k->text, k->out, k->count);
+    compare_values(k->reference, k->out, k->count);
 }
 
 static void check_bound(const struct tile *k) {
     for (size_t i = 0; i < k->count; i++) {
         context("element %zu", i);
-        CHECK(k->text->miss[i] ||
-              fabs(k->text->x[i] - loaded(k->text, k->out, i)) <= k->text->bound);
+        CHECK(k->reference->miss[i] ||
+              fabs(k->reference->x[i] - loaded(k->reference, k->out, i)) <= k->reference->bound);
     }
 }
 
 static void run_tile(struct tile *k, const uint32_t extent[4], uint32_t cpu) {
     struct pithi_kernels kernels;
     pithi_kernels_bind(&kernels, cpu);
-    const struct text *const t = k->text;
+    const struct reference *const t = k->reference;
     const size_t bytes = k->count * width_of(t->dtype);
     const size_t scratch = pithi_interp_scratch(k->count, t->dtype);
-    k->values = (uint8_t *)room(bytes + 1) + 1;
-    k->out = (uint8_t *)room(bytes + 1) + 1;
-    k->words = room(k->count * sizeof *k->words);
-    k->miss = room((k->count + 7) / 8);
+    k->values = (uint8_t *)allocate(bytes + 1) + 1;
+    k->out = (uint8_t *)allocate(bytes + 1) + 1;
+    k->words = allocate(k->count * sizeof *k->words);
+    k->miss = allocate((k->count + 7) / 8);
     k->scratch = aligned_alloc(64, (scratch + 63) / 64 * 64);
     CHECK(k->scratch);
     k->interp = (struct pithi_interp){.quant = &k->quant, .row = t->row, .scratch = k->scratch};
@@ -269,12 +271,12 @@ static void run_tile(struct tile *k, const uint32_t extent[4], uint32_t cpu) {
     k->interp.decode = kernels.interp_decode;
     memcpy(k->interp.extent, extent, sizeof k->interp.extent);
     for (int content = 0; content < CONTENTS; content++) {
-        fill(k->text, k->values, k->count, (enum content)content);
+        fill(k->reference, k->values, k->count, (enum content)content);
         check_encoder(k);
         check_decoder(k);
         check_bound(k);
     }
-    for (size_t i = 0; i < k->count; i++) k->text->words[i] = (uint32_t)random_bits();
+    for (size_t i = 0; i < k->count; i++) k->reference->words[i] = (uint32_t)random_bits();
     check_decoder(k);
     free(k->values - 1);
     free(k->out - 1);
@@ -289,19 +291,20 @@ static void tiles_follow_the_text(void **state) {
         {1, 1, 5, 7}, {1, 1, 9, 64}, {1, 3, 4, 33}, {1, 12, 11, 1}, {4, 1, 16, 1},
         {2, 3, 5, 6}, {3, 1, 1, 5},  {7, 4, 3, 2},  {1, 9, 17, 18}, {1, 1, 1, 5003}};
     static const uint32_t dtypes[] = {PITH_F32, PITH_BF16, PITH_F16, PITH_F64};
-    static struct text text;
+    static struct reference reference;
     (void)state;
     for (size_t e = 0; e < sizeof extents / sizeof *extents; e++)
         for (unsigned k = 0; k < 16; k++) {
             const uint32_t *const n = extents[e];
-            struct tile tile = {.text = &text, .count = (size_t)n[0] * n[1] * n[2] * n[3]};
+            struct tile tile = {.reference = &reference,
+                                .count = (size_t)n[0] * n[1] * n[2] * n[3]};
             const struct pithi_bound bound = {PITHI_BOUND_ABSOLUTE, k % 3 ? 0x1.8p-9 : 0x1.1p-2, 0};
-            text.dtype = dtypes[k % 4];
-            text.row = k / 4;
-            text.signed_zeros = (k + e) % 2;
-            text.bound = bound.value;
-            for (size_t d = 0; d < 4; d++) text.extent[d] = n[d];
-            CHECK(pithi_quant_init(&tile.quant, text.dtype, &bound, text.signed_zeros));
+            reference.dtype = dtypes[k % 4];
+            reference.row = k / 4;
+            reference.signed_zeros = (k + e) % 2;
+            reference.bound = bound.value;
+            for (size_t d = 0; d < 4; d++) reference.extent[d] = n[d];
+            CHECK(pithi_quant_init(&tile.quant, reference.dtype, &bound, reference.signed_zeros));
             run_tile(&tile, n, k % 2 ? pith_cpu_features() : 0);
         }
 }

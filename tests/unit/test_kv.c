@@ -1,4 +1,4 @@
-/* test_kv.c - pages of tokens: sizes, settled codes, parts, strides, refusals, a base, presets.
+/* test_kv.c - pages of tokens: sizes, idempotent codes, parts, strides, refusals, a base, presets.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 
@@ -129,7 +129,7 @@ static void fill(void *value, uint32_t dtype, const struct shape *h, size_t coun
 }
 
 static void *decoded(const struct frame *f, uint32_t dtype, size_t count) {
-    void *out = room(count * pith_dtype_bytes(dtype));
+    void *out = allocate(count * pith_dtype_bytes(dtype));
     const pith_view v = pith_view_flat(out, dtype, count);
     const pith_env env = test_env();
     CHECK_OK(pith_decompress(f->bytes, f->length, NULL, &env, &v, NULL));
@@ -141,7 +141,7 @@ static void tensor_open(struct tensor *t, const struct setting *s, const struct 
     *t = (struct tensor){.s = s, .dtype = dtype};
     t->view = pith_view_dense(NULL, dtype, h->ndim, h->n);
     t->count = (size_t)pith_view_count(&t->view);
-    t->view.data = t->value = room(t->count * pith_dtype_bytes(dtype));
+    t->view.data = t->value = allocate(t->count * pith_dtype_bytes(dtype));
     fill(t->value, dtype, h, t->count);
     t->frame = compress(s->spec, &t->view, NULL, 0);
     CHECK(t->frame.length == frame_bytes(s, h, dtype));
@@ -183,7 +183,7 @@ static void check_idempotent(const struct tensor *t) {
 
 static void check_scalar(const struct tensor *t) {
     const pith_env env = {.size = sizeof env, .cpu_mask = PITH_CPU_SCALAR};
-    struct frame f = {room(t->frame.length), 0};
+    struct frame f = {allocate(t->frame.length), 0};
     CHECK_OK(pith_compress(t->s->spec, &t->view, NULL, NULL, &env, f.bytes, t->frame.length,
                            &f.length, NULL));
     CHECK(same_frames(&t->frame, &f));
@@ -196,7 +196,7 @@ static void check_parts(const struct tensor *t) {
     for (int k = 0; k < 6; k++) {
         const size_t a = (size_t)(gen_next(&seed) % (t->count + 1));
         const size_t n = (size_t)(gen_next(&seed) % (t->count - a + 1));
-        uint8_t *part = room(n * width);
+        uint8_t *part = allocate(n * width);
         const pith_view v = pith_view_flat(part, t->dtype, n);
         CHECK_OK(pith_decode_range(t->frame.bytes, t->frame.length, NULL, a, NULL, &v, NULL));
         CHECK(memcmp(part, (const uint8_t *)t->out + a * width, n * width) == 0);
@@ -207,7 +207,7 @@ static void check_parts(const struct tensor *t) {
 /* Every dimension three elements apart of its like. */
 static void check_strides(const struct tensor *t) {
     const size_t width = pith_dtype_bytes(t->dtype);
-    uint8_t *const wide = room(3 * t->count * width);
+    uint8_t *const wide = allocate(3 * t->count * width);
     pith_view v = t->view;
     v.data = wide;
     for (uint32_t d = 0; d < v.ndim; d++) v.stride[d] *= 3;
@@ -449,9 +449,9 @@ static void test_refusals(void **state) {
                          .base_dtype = cases[i].base_dtype,
                          .ndim = cases[i].shape.ndim};
         memcpy(l.shape, cases[i].shape.n, sizeof cases[i].shape.n);
-        pith_plan *plan;
+        const pith_plan *plan;
         context("%s, case %zu", cases[i].spec, i);
-        pith_error error;
+        pith_error error = {.size = sizeof error};
         CHECK_STATUS(cases[i].wanted, pith_plan_create(&plan, cases[i].spec, &l, NULL, &error));
         CHECK(plan == NULL && (!cases[i].word || strstr(error.text, cases[i].word)));
     }
@@ -469,7 +469,7 @@ static void test_other_heads(void **state) {
     pith_layout l = {.size = sizeof l, .dtype = PITH_F32, .ndim = 2, .shape = {TOKENS, DIM}};
     struct stream s;
     stream_open(&s, "kv:group=16", &l, NULL);
-    CHECK_STATUS(PITH_ERR_MISMATCH, pith_decode(s.plan, NULL, 0, f.bytes, f.length, &o));
+    CHECK_STATUS(PITH_ERR_MISMATCH, decode_one(s.work, s.stream, 0, f.bytes, f.length, &o, 0));
     stream_close(&s);
     free(f.bytes);
 }
@@ -491,14 +491,18 @@ static void test_reduce(void **state) {
     struct frame f = stream_encode(&s, &v, 0, false);
     const void *frames[2] = {f.bytes, f.bytes};
     const size_t lengths[2] = {f.length, f.length};
-    CHECK_OK(pith_decode(s.plan, NULL, 0, f.bytes, f.length, &o));
-    CHECK_OK(pith_reduce(s.plan, NULL, 0, frames, lengths, 2, 0.5f, &to));
+    CHECK_OK(decode_one(s.work, s.stream, 0, f.bytes, f.length, &o, 0));
+    CHECK_OK(reduce_one(s.work, s.stream, 0, frames, lengths, 2, 0.5f, &to));
     CHECK(memcmp(one, sum, sizeof sum) == 0);
-    uint8_t room_for_raw[COUNT * 4 + 256];
+    uint8_t raw_bytes[COUNT * 4 + 256];
     size_t written;
+    void *memory;
+    const pith_plan *const plans[2] = {s.plan, raw.plan};
+    pith_work *const work = work_for(plans, 2, NULL, &memory);
     CHECK_STATUS(PITH_ERR_UNSUPPORTED,
-                 pith_reduce_encode(s.plan, NULL, 0, frames, lengths, 2, 1, raw.plan, NULL, 0,
-                                    room_for_raw, sizeof room_for_raw, &written));
+                 reduce_encode_one(work, s.stream, 0, frames, lengths, 2, 1, raw.stream, 0,
+                                   raw_bytes, sizeof raw_bytes, &written));
+    free(memory);
     free(f.bytes);
     stream_close(&s);
     stream_close(&raw);
@@ -530,9 +534,9 @@ static void test_closed_loop(void **state) {
             const pith_view v = pith_view_dense(value, l.dtype, 4, l.shape);
             const pith_view o = pith_view_flat(got, PITH_F32, COUNT);
             struct frame f = stream_encode(&from, &v, 0, step == 4);
-            CHECK_OK(pith_decode(to.plan, to.state, 0, f.bytes, f.length, &o));
-            CHECK(pith_state_identity(from.state, 0) == pith_state_identity(to.state, 0));
-            CHECK_OK(pith_state_verify(to.plan, to.state));
+            CHECK_OK(decode_one(to.work, to.stream, 0, f.bytes, f.length, &o, 0));
+            CHECK(pith_stream_base_hash(from.stream, 0) == pith_stream_base_hash(to.stream, 0));
+            CHECK_OK(pith_stream_verify(to.work, to.stream));
             for (size_t i = 0; step && i < COUNT; i++) CHECK(fabsf(layer[i] - got[i]) < 0.008f);
             free(f.bytes);
         }

@@ -128,7 +128,7 @@ static void run_case(const struct block_case *c) {
     struct pithi_params p = params_of(c->dtype, c->flags & BASE, 128);
     p.key_frame = c->flags & KEY;
     const size_t raw = c->count * pith_dtype_bytes(c->dtype);
-    uint8_t *bytes = copy_of(c->bytes, c->length), *out = room(raw), *base = room(raw);
+    uint8_t *bytes = copy_of(c->bytes, c->length), *out = allocate(raw), *base = allocate(raw);
     struct pithi_kernels kernels = {.nh = pithi_nh_c};
     void *scratch = scratch_of(&p);
     struct pithi_entropy *const coder = coder_of(&p);
@@ -199,7 +199,7 @@ static void test_example(void **state) {
  * size across signs, NaN payloads, infinities and both zeros. */
 static void run_patterns(uint32_t dtype, uint16_t factor, uint16_t shift) {
     enum { COUNT = 65536 };
-    uint16_t *value = room(COUNT * 2), *base = room(COUNT * 2), *out = room(COUNT * 2);
+    uint16_t *value = allocate(COUNT * 2), *base = allocate(COUNT * 2), *out = allocate(COUNT * 2);
     for (uint32_t i = 0; i < COUNT; i++) {
         value[i] = (uint16_t)i;
         base[i] = (uint16_t)(i * factor + shift);
@@ -232,7 +232,7 @@ static void test_patterns(void **state) {
 static uint16_t ordered(uint16_t u) { return (uint16_t)(u & 0x8000u ? ~(unsigned)u : u | 0x8000u); }
 
 static double entropy_bits(const uint16_t *value, const uint16_t *base, size_t count) {
-    uint32_t *seen = room(65536 * sizeof *seen);
+    uint32_t *seen = allocate(65536 * sizeof *seen);
     memset(seen, 0, 65536 * sizeof *seen);
     for (size_t i = 0; i < count; i++) seen[(uint16_t)(ordered(value[i]) - ordered(base[i]))]++;
     double bits = 0;
@@ -285,7 +285,7 @@ static void test_steps(void **state) {
     uint8_t *next = read_tensors("wo_t1.safetensors", &next_bytes);
     CHECK(bytes == next_bytes);
     const size_t count = bytes / 4;
-    uint16_t *value = room(count * 2), *base = room(count * 2);
+    uint16_t *value = allocate(count * 2), *base = allocate(count * 2);
     for (float times = 0.5f; times < 100.0f; times *= 2.0f) {
         for (size_t i = 0; i < count; i++) {
             const float a = float_of(load_float(prev, PITH_F32, i));

@@ -67,7 +67,7 @@ static void release(const struct memory *m) {
     free(m->coder);
 }
 
-/* Bytes written to `to`, 0 when there is no room. */
+/* Bytes written to `to`, 0 when the capacity is too small. */
 static size_t put(const uint8_t *map, const uint32_t *extent, int level, const struct memory *m,
                   uint8_t *to, size_t cap) {
     struct pithi_pen pen = {to, cap, level, m->scratch, m->coder};
@@ -77,26 +77,26 @@ static size_t put(const uint8_t *map, const uint32_t *extent, int level, const s
 static bool take(const uint8_t *bytes, size_t length, const uint32_t *extent,
                  const struct memory *m, const uint8_t *wanted) {
     const size_t whole = (elements(extent) + 7) / 8;
-    uint8_t *const exact = copy_of(bytes, length), *const room_ = room(whole);
+    uint8_t *const exact = copy_of(bytes, length), *const map_memory = allocate(whole);
     struct pithi_reader r = {exact, length, m->scratch, m->coder};
-    const uint8_t *const map = pithi_zeros_take(&r, MOST, room_, extent);
+    const uint8_t *const map = pithi_zeros_take(&r, MOST, map_memory, extent);
     const bool good = map && r.left == 0 && (!wanted || memcmp(map, wanted, whole) == 0);
     CHECK(!map || elements(extent) % 8 == 0 || map[whole - 1] >> elements(extent) % 8 == 0);
     free(exact);
-    free(room_);
+    free(map_memory);
     return good;
 }
 
 static void map_round_trip(int kind, const uint32_t *extent, int level, const struct memory *m) {
     const size_t whole = (elements(extent) + 7) / 8;
-    uint8_t *const map = room(whole), *const bytes = room(2 * whole + 64);
+    uint8_t *const map = allocate(whole), *const bytes = allocate(2 * whole + 64);
     make_map(kind, extent, map);
     const size_t length = put(map, extent, level, m, bytes, 2 * whole + 64);
     context("map %d of %zu elements at level %d: %zu bytes", kind, elements(extent), level, length);
     CHECK(length > 0 && length <= whole + 2);
     CHECK(take(bytes, length, extent, m, map));
     for (size_t cap = 0; cap < length; cap += 1 + cap / 8) {
-        uint8_t *const small = room(cap);
+        uint8_t *const small = allocate(cap);
         CHECK(!put(map, extent, level, m, small, cap));
         CHECK(!take(bytes, cap, extent, m, NULL));
         free(small);
@@ -157,9 +157,9 @@ static void maps_with_a_pattern_are_short(void **unused) {
 
 static void maps_of_one_value_are_a_few_bytes(void **unused) {
     (void)unused;
-    static const uint32_t odd[PITHI_TILE_NDIM] = {1, 1, 1, 4999};
-    CHECK(share_of(MAP_NONE, odd) * 4999 / 8 <= 3);
-    CHECK(share_of(MAP_ALL, odd) * 4999 / 8 <= 1);
+    static const uint32_t irregular[PITHI_TILE_NDIM] = {1, 1, 1, 4999};
+    CHECK(share_of(MAP_NONE, irregular) * 4999 / 8 <= 3);
+    CHECK(share_of(MAP_ALL, irregular) * 4999 / 8 <= 1);
 }
 
 /* Bit by bit only where that is shorter, of maps so small that the two forms often are equal and
@@ -204,9 +204,9 @@ struct coded {
 
 static struct coded draw_codes(int kind, const uint32_t *extent) {
     struct coded c = {.count = elements(extent)};
-    c.codes = room(4 * c.count);
-    c.nonzero = room(4 * (c.count + PITHI_ACTIVE_MORE));
-    c.map = room((c.count + 7) / 8);
+    c.codes = allocate(4 * c.count);
+    c.nonzero = allocate(4 * (c.count + PITHI_ACTIVE_MORE));
+    c.map = allocate((c.count + 7) / 8);
     for (size_t i = 0; i < c.count; i++) c.codes[i] = draw_code(kind);
     c.used = pithi_split_c(c.codes, c.count, c.map, c.nonzero);
     return c;
@@ -229,7 +229,7 @@ static void check_split(const struct coded *c) {
 
 static void check_merge(const struct coded *c, enum pithi_nonzero_form form,
                         const uint32_t *extent) {
-    int32_t *const back = room(4 * c->count);
+    int32_t *const back = allocate(4 * c->count);
     int32_t *const numbers = copy_of(c->nonzero, 4 * (c->used + PITHI_ACTIVE_MORE));
     if (form == PITHI_ACTIVE_MEDIAN) {
         pithi_nonzero_median(c->codes, c->map, extent, numbers);

@@ -29,19 +29,32 @@ static pith_layout layout_of(const struct kv_setting *s, uint64_t tokens, uint32
                          .shape = {tokens, s->heads, s->dim}};
 }
 
-static pith_plan *plan_of(const char *spec, const pith_layout *layout, uint32_t threads) {
-    pith_plan *plan;
+/* A plan, and a work for it. */
+struct setup {
+    const pith_plan *plan;
+    pith_work *work;
+    void *memory;
+};
+
+static struct setup setup_of(const char *spec, const pith_layout *layout, uint32_t threads) {
+    struct setup c;
     pith_env env = test_env();
     env.threads = threads;
     env.run = threads ? run_backwards : NULL;
     context("%s", spec);
-    CHECK_OK(pith_plan_create(&plan, spec, layout, &env, NULL));
-    return plan;
+    CHECK_OK(pith_plan_create(&c.plan, spec, layout, &env, NULL));
+    c.work = work_for(&c.plan, 1, &env, &c.memory);
+    return c;
 }
 
-static pith_plan *open_plan(const struct kv_setting *s, uint64_t tokens, uint32_t flags) {
+static struct setup setup_open(const struct kv_setting *s, uint64_t tokens, uint32_t flags) {
     const pith_layout layout = layout_of(s, tokens, flags);
-    return plan_of(s->spec, &layout, 0);
+    return setup_of(s->spec, &layout, 0);
+}
+
+static void setup_close(struct setup *c) {
+    pith_plan_destroy(c->plan);
+    free(c->memory);
 }
 
 static pith_view view_of(const struct kv_setting *s, const void *rows, uint32_t dtype,
@@ -52,7 +65,7 @@ static pith_view view_of(const struct kv_setting *s, const void *rows, uint32_t 
 
 static void *tokens_of(const struct kv_setting *s, uint64_t count, uint64_t seed) {
     const size_t n = (size_t)count * row_of(s);
-    void *rows = room(n * pith_dtype_bytes(s->dtype));
+    void *rows = allocate(n * pith_dtype_bytes(s->dtype));
     gen_fill(GEN_NOISE, seed, s->dtype, rows, n);
     return rows;
 }
@@ -60,36 +73,36 @@ static void *tokens_of(const struct kv_setting *s, uint64_t count, uint64_t seed
 /* ---- Saved caches ----------------------------------------------------------------------------*/
 
 struct cache {
-    pith_plan *plan;
+    struct setup setup;
     pith_kv *kv;
     void *memory;
 };
 
 static void cache_open(struct cache *c, const struct kv_setting *s, uint64_t tokens,
                        uint32_t flags) {
-    c->plan = open_plan(s, tokens, flags);
-    const size_t bytes = (size_t)pith_kv_bytes(c->plan, tokens + 2 * s->page);
-    c->memory = room(bytes);
-    CHECK_OK(pith_kv_init(c->plan, c->memory, bytes, &c->kv));
+    c->setup = setup_open(s, tokens, flags);
+    const size_t bytes = (size_t)pith_kv_bytes(c->setup.plan, tokens + 2 * s->page);
+    c->memory = allocate(bytes);
+    CHECK_OK(pith_kv_init(c->setup.plan, c->memory, bytes, &c->kv, NULL));
 }
 
 static void cache_close(struct cache *c) {
-    pith_plan_destroy(c->plan);
+    setup_close(&c->setup);
     free(c->memory);
 }
 
 static void append(struct cache *c, const struct kv_setting *s, const void *rows, uint64_t n) {
     const pith_view v = view_of(s, rows, s->dtype, n);
-    CHECK_OK(pith_kv_append(c->plan, c->kv, &v));
+    CHECK_OK(pith_kv_append(c->setup.work, &c->kv, &v, 1));
 }
 
 static struct frame save(const struct cache *c) {
     struct frame f;
-    const size_t bytes = (size_t)pith_kv_save_bytes(c->plan, c->kv);
-    f.bytes = room(bytes);
-    CHECK_STATUS(PITH_ERR_SPACE, pith_kv_save(c->plan, c->kv, f.bytes, bytes - 1, &f.length));
+    const size_t bytes = (size_t)pith_kv_save_bytes(c->kv);
+    f.bytes = allocate(bytes);
+    CHECK_STATUS(PITH_ERR_SPACE, pith_kv_save(c->setup.work, c->kv, f.bytes, bytes - 1, &f.length));
     CHECK(f.length == 0);
-    CHECK_OK(pith_kv_save(c->plan, c->kv, f.bytes, bytes, &f.length));
+    CHECK_OK(pith_kv_save(c->setup.work, c->kv, f.bytes, bytes, &f.length));
     CHECK(f.length == bytes);
     return f;
 }
@@ -97,7 +110,7 @@ static struct frame save(const struct cache *c) {
 /* A cache whose second page was cut: frames of whole pages, of the cut one, of those behind it. */
 static uint64_t fill_cut(struct cache *c, const struct kv_setting *s, const void *rows) {
     append(c, s, rows, 3 * s->page + s->window);
-    CHECK_OK(pith_kv_truncate(c->plan, c->kv, s->page + 3));
+    CHECK_OK(pith_kv_truncate(c->setup.work, c->kv, s->page + 3));
     append(c, s, rows, 2 * s->page + s->window + 1);
     return pith_kv_count(c->kv);
 }
@@ -108,17 +121,18 @@ static void check_frames(const struct cache *c, const struct kv_setting *s, stru
     size_t at = 0;
     uint64_t tokens = 0;
     unsigned frames = 0;
-    for (pith_info info; at < saved.length; at += (size_t)info.frame_bytes, frames++) {
+    pith_info info = {.size = sizeof info};
+    for (; at < saved.length; at += (size_t)info.frame_bytes, frames++) {
         CHECK_OK(pith_inspect(saved.bytes + at, saved.length - at, &info, NULL));
         CHECK_OK(pith_verify(saved.bytes + at, saved.length - at, NULL, NULL));
         CHECK(info.has_checksums == (flags != 0));
         CHECK(info.ndim == 3 && info.shape[1] == s->heads && info.shape[2] == s->dim);
         const size_t n = (size_t)info.count, bytes = n * pith_dtype_bytes(s->dtype);
-        uint8_t *one = room(bytes), *other = room(bytes);
+        uint8_t *one = allocate(bytes), *other = allocate(bytes);
         const pith_view a = view_of(s, one, s->dtype, info.shape[0]);
         const pith_view b = view_of(s, other, s->dtype, info.shape[0]);
         CHECK_OK(pith_decompress(saved.bytes + at, saved.length - at, NULL, NULL, &a, NULL));
-        CHECK_OK(pith_kv_read(c->plan, c->kv, tokens, info.shape[0], 0, s->heads, &b));
+        CHECK_OK(pith_kv_read(c->setup.work, c->kv, tokens, info.shape[0], 0, s->heads, &b));
         CHECK(memcmp(one, other, bytes) == 0);
         tokens += info.shape[0];
         CHECK((strcmp(info.codec_name, "raw") == 0) ==
@@ -143,7 +157,7 @@ static void test_save(void **state) {
         struct frame saved = save(&a);
         check_frames(&a, s, saved, flags);
         append(&b, s, rows, 50);
-        CHECK_OK(pith_kv_load(b.plan, b.kv, saved.bytes, saved.length));
+        CHECK_OK(pith_kv_load(b.setup.work, b.kv, saved.bytes, saved.length));
         for (int i = 0; i < 2; i++) {
             struct frame again = save(&b);
             CHECK(again.length == saved.length);
@@ -154,7 +168,7 @@ static void test_save(void **state) {
             append(&b, s, rows, s->page + 5);
             saved = save(&a);
         }
-        CHECK_OK(pith_kv_load(b.plan, b.kv, empty.bytes, empty.length));
+        CHECK_OK(pith_kv_load(b.setup.work, b.kv, empty.bytes, empty.length));
         CHECK(pith_kv_count(b.kv) == 0);
         free(saved.bytes);
         free(empty.bytes);
@@ -169,7 +183,7 @@ static void test_save(void **state) {
 static void refuse(struct cache *c, struct frame before, const uint8_t *bytes, size_t length,
                    pith_status wanted) {
     uint8_t *copy = copy_of(bytes, length);
-    const pith_status status = pith_kv_load(c->plan, c->kv, copy, length);
+    const pith_status status = pith_kv_load(c->setup.work, c->kv, copy, length);
     CHECK(status != PITH_OK && (wanted == PITH_OK || status == wanted));
     struct frame after = save(c);
     CHECK(after.length == before.length && !memcmp(after.bytes, before.bytes, after.length));
@@ -196,11 +210,11 @@ static void test_damage(void **state) {
         refuse(&b, before, saved.bytes, saved.length, PITH_OK);
         saved.bytes[i] ^= (uint8_t)(1 << i % 8);
     }
-    uint8_t *longer = room(saved.length + 1);
+    uint8_t *longer = allocate(saved.length + 1);
     memcpy(longer, saved.bytes, saved.length);
     longer[saved.length] = 0;
     refuse(&b, before, longer, saved.length + 1, PITH_ERR_CORRUPT);
-    CHECK_STATUS(PITH_ERR_ARG, pith_kv_load(b.plan, b.kv, NULL, 0));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_load(b.setup.work, b.kv, NULL, 0));
     free(longer);
     free(saved.bytes);
     free(before.bytes);
@@ -242,7 +256,7 @@ static void test_mismatch(void **state) {
         if (others[k].status != PITH_OK)
             refuse(&b, before, saved.bytes, saved.length, others[k].status);
         else
-            CHECK_OK(pith_kv_load(b.plan, b.kv, saved.bytes, saved.length));
+            CHECK_OK(pith_kv_load(b.setup.work, b.kv, saved.bytes, saved.length));
         free(saved.bytes);
         free(before.bytes);
         free(rows);
@@ -270,13 +284,13 @@ static void test_pages(void **state) {
         const uint32_t page = s->page, tail = page - 5;
         const size_t row = row_of(s), element = pith_dtype_bytes(s->dtype);
         const pith_layout layout = layout_of(s, page, 0);
-        pith_plan *plan = plan_of(s->spec, &layout, 3);
-        const size_t bytes = (size_t)pith_kv_page_bytes(plan, page), gap = 7;
-        CHECK(pith_kv_page_tokens(plan) == page);
-        CHECK(pith_kv_page_bytes(plan, tail) <= bytes && !pith_kv_page_bytes(plan, page + 1));
+        struct setup c = setup_of(s->spec, &layout, 3);
+        const size_t bytes = (size_t)pith_kv_page_bytes(c.plan, page), gap = 7;
+        CHECK(pith_kv_page_tokens(c.plan) == page);
+        CHECK(pith_kv_page_bytes(c.plan, tail) <= bytes && !pith_kv_page_bytes(c.plan, page + 1));
         uint8_t *tokens = tokens_of(s, PAGES * page, k),
-                *wide = room(PAGES * page * row * element * 3);
-        uint8_t *pool = room(PAGES * (bytes + gap)), *back = room(PAGES * page * row * 4);
+                *wide = allocate(PAGES * page * row * element * 3);
+        uint8_t *pool = allocate(PAGES * (bytes + gap)), *back = allocate(PAGES * page * row * 4);
         memset(pool, 0xA5, PAGES * (bytes + gap));
         memset(back, 0xA5, PAGES * page * row * 4);
         pith_view like = view_of(s, NULL, s->dtype, page);
@@ -296,21 +310,21 @@ static void test_pages(void **state) {
             in[i] = (pith_kv_pair){to, pool + (PAGES - 1 - i) * (bytes + gap), n};
             out[i] = (pith_kv_pair){back + i * page * row * 4, in[i].page, n};
         }
-        CHECK_OK(pith_kv_encode_pages(plan, &like, in, PAGES));
+        CHECK_OK(pith_kv_encode_pages(c.work, c.plan, &like, in, PAGES));
         const pith_view dense = view_of(s, NULL, PITH_F32, page);
-        CHECK_OK(pith_kv_decode_pages(plan, &dense, out, PAGES));
+        CHECK_OK(pith_kv_decode_pages(c.work, c.plan, &dense, out, PAGES));
         for (size_t i = 0; i < PAGES; i++) {
             const uint64_t n = i + 1 == PAGES ? tail : page;
             const pith_view v = view_of(s, tokens + i * page * row * element, s->dtype, n);
             struct frame wanted = page_of(s, &v);
             const uint8_t *got = in[i].page;
             context("%s, page %zu", s->spec, i);
-            CHECK(wanted.length == pith_kv_page_bytes(plan, (uint32_t)n));
+            CHECK(wanted.length == pith_kv_page_bytes(c.plan, (uint32_t)n));
             CHECK(memcmp(got, wanted.bytes, wanted.length) == 0);
             CHECK(all_bytes(got + wanted.length, bytes - wanted.length, 0));
             CHECK(all_bytes(got + bytes, gap, 0xA5));
             struct frame f = compress(s->spec, &v, NULL, 0);
-            float *values = room(n * row * 4);
+            float *values = allocate(n * row * 4);
             const pith_view o = view_of(s, values, PITH_F32, n);
             CHECK_OK(pith_decompress(f.bytes, f.length, NULL, NULL, &o, NULL));
             CHECK(memcmp(values, out[i].values, n * row * 4) == 0);
@@ -319,7 +333,7 @@ static void test_pages(void **state) {
             free(f.bytes);
             free(wanted.bytes);
         }
-        pith_plan_destroy(plan);
+        setup_close(&c);
         free(tokens);
         free(wide);
         free(pool);
@@ -332,21 +346,21 @@ static void test_any_page(void **state) {
     (void)state;
     for (size_t k = 0; k < SETTINGS; k++) {
         const struct kv_setting *s = &settings[k];
-        pith_plan *plan = open_plan(s, s->page, 0);
-        const size_t bytes = (size_t)pith_kv_page_bytes(plan, s->page), n = s->page * row_of(s);
-        uint8_t *page = room(bytes), *wide = room(n * 8), *dense = room(n * 4);
+        struct setup c = setup_open(s, s->page, 0);
+        const size_t bytes = (size_t)pith_kv_page_bytes(c.plan, s->page), n = s->page * row_of(s);
+        uint8_t *page = allocate(bytes), *wide = allocate(n * 8), *dense = allocate(n * 4);
         gen_fill(GEN_BITS, k, PITH_U8, page, bytes);
         memset(wide, 0x77, n * 8);
         pith_view like = view_of(s, NULL, PITH_F32, s->page);
         const pith_kv_pair plain = {dense, page, 0}, strided = {wide, page, 0};
-        CHECK_OK(pith_kv_decode_pages(plan, &like, &plain, 1));
+        CHECK_OK(pith_kv_decode_pages(c.work, c.plan, &like, &plain, 1));
         for (uint32_t d = 0; d < 3; d++) like.stride[d] *= 2;
-        CHECK_OK(pith_kv_decode_pages(plan, &like, &strided, 1));
+        CHECK_OK(pith_kv_decode_pages(c.work, c.plan, &like, &strided, 1));
         for (size_t i = 0; i < n; i++) {
             CHECK(memcmp(wide + i * 8, dense + i * 4, 4) == 0);
             CHECK(all_bytes(wide + i * 8 + 4, 4, 0x77));
         }
-        pith_plan_destroy(plan);
+        setup_close(&c);
         free(page);
         free(wide);
         free(dense);
@@ -357,21 +371,21 @@ static void test_any_page(void **state) {
 
 /* A page that is decoded and encoded a hundred times is what it was after the first. */
 static void offload(const struct kv_setting *s, const void *tokens) {
-    pith_plan *plan = open_plan(s, s->page, 0);
-    const size_t bytes = (size_t)pith_kv_page_bytes(plan, s->page);
-    void *first = room(bytes), *page = room(bytes);
+    struct setup c = setup_open(s, s->page, 0);
+    const size_t bytes = (size_t)pith_kv_page_bytes(c.plan, s->page);
+    void *first = allocate(bytes), *page = allocate(bytes);
     void *values = copy_of(tokens, s->page * row_of(s) * pith_dtype_bytes(s->dtype));
     const pith_view like = view_of(s, NULL, s->dtype, s->page);
     const pith_kv_pair origin = {values, first, 0}, again = {values, page, 0};
-    CHECK_OK(pith_kv_encode_pages(plan, &like, &origin, 1));
+    CHECK_OK(pith_kv_encode_pages(c.work, c.plan, &like, &origin, 1));
     memcpy(page, first, bytes);
     for (int i = 0; i < 100; i++) {
         context("%s in %s, offload %d", s->spec, pith_dtype_name(s->dtype), i);
-        CHECK_OK(pith_kv_decode_pages(plan, &like, &again, 1));
-        CHECK_OK(pith_kv_encode_pages(plan, &like, &again, 1));
+        CHECK_OK(pith_kv_decode_pages(c.work, c.plan, &like, &again, 1));
+        CHECK_OK(pith_kv_encode_pages(c.work, c.plan, &like, &again, 1));
         CHECK(memcmp(page, first, bytes) == 0);
     }
-    pith_plan_destroy(plan);
+    setup_close(&c);
     free(values);
     free(first);
     free(page);
@@ -392,8 +406,8 @@ static void test_offloads(void **state) {
 /* Keys: channels with a mean of their own, a few of them large. */
 static void *keys_of(const struct kv_setting *s, uint64_t seed) {
     const size_t row = row_of(s), n = s->page * row;
-    float *mean = room(row * sizeof *mean);
-    void *rows = room(n * pith_dtype_bytes(s->dtype));
+    float *mean = allocate(row * sizeof *mean);
+    void *rows = allocate(n * pith_dtype_bytes(s->dtype));
     for (size_t c = 0; c < row; c++)
         mean[c] = (float)gen_normal(&seed) * (gen_next(&seed) % 16 ? 0.3f : 6.0f);
     for (size_t i = 0; i < n; i++)
@@ -426,14 +440,14 @@ static void test_presets(void **state) {
         void *tokens = keys_of(&s, k);
         offload(&s, tokens);
         free(tokens);
-        pith_plan *plan = open_plan(&s, 128, 0);
-        const double from = pith_kv_idempotent_from(plan);
+        struct setup c = setup_open(&s, 128, 0);
+        const double from = pith_kv_idempotent_from(c.plan);
         const bool symmetric = presets[k / 6][0] == 'q', codebook = strstr(spec, "kvquant");
         if (strstr(spec, "quarot"))
             CHECK(isinf(from));
         else
             CHECK(from == (codebook ? 0x1p-14 : symmetric ? 0 : 0x1p-20));
-        pith_plan_destroy(plan);
+        setup_close(&c);
     }
 }
 
@@ -454,26 +468,26 @@ static void fill_page(const struct kv_setting *s, void *tokens, int least, uint6
 
 /* The setting's answer, and whether pages in its reach stay for three trips. */
 static void check_idempotent(const struct kv_setting *s, bool promised, uint64_t seed) {
-    pith_plan *plan = open_plan(s, s->page, 0);
-    const size_t bytes = (size_t)pith_kv_page_bytes(plan, s->page), n = s->page * row_of(s);
-    const double from = pith_kv_idempotent_from(plan);
+    struct setup c = setup_open(s, s->page, 0);
+    const size_t bytes = (size_t)pith_kv_page_bytes(c.plan, s->page), n = s->page * row_of(s);
+    const double from = pith_kv_idempotent_from(c.plan);
     context("%s in %s", s->spec, pith_dtype_name(s->dtype));
     CHECK(isinf(from) == !promised);
-    void *first = room(bytes), *page = room(bytes);
-    void *tokens = room(n * pith_dtype_bytes(s->dtype));
+    void *first = allocate(bytes), *page = allocate(bytes);
+    void *tokens = allocate(n * pith_dtype_bytes(s->dtype));
     const pith_view like = view_of(s, NULL, s->dtype, s->page);
     const pith_kv_pair origin = {tokens, first, 0}, again = {tokens, page, 0};
     for (int k = 0; promised && k < 3; k++) {
         fill_page(s, tokens, from > 0 ? -2 : -16, seed + (uint64_t)k);
-        CHECK_OK(pith_kv_encode_pages(plan, &like, &origin, 1));
+        CHECK_OK(pith_kv_encode_pages(c.work, c.plan, &like, &origin, 1));
         memcpy(page, first, bytes);
         for (int trip = 0; trip < 3; trip++) {
-            CHECK_OK(pith_kv_decode_pages(plan, &like, &again, 1));
-            CHECK_OK(pith_kv_encode_pages(plan, &like, &again, 1));
+            CHECK_OK(pith_kv_decode_pages(c.work, c.plan, &like, &again, 1));
+            CHECK_OK(pith_kv_encode_pages(c.work, c.plan, &like, &again, 1));
             CHECK(memcmp(page, first, bytes) == 0);
         }
     }
-    pith_plan_destroy(plan);
+    setup_close(&c);
     free(first);
     free(page);
     free(tokens);
@@ -517,23 +531,23 @@ static void test_outliers_of_a_ramp(void **state) {
             16,
             0,
             false};
-        float c = 1.0f + (float)k * 0.00247f;
-        void *tokens = room(16 * 128 * pith_dtype_bytes(s.dtype));
+        const float top = 1.0f + (float)k * 0.00247f;
+        void *tokens = allocate(16 * 128 * pith_dtype_bytes(s.dtype));
         for (size_t i = 0; i < 16 * 128; i++) {
             const size_t at = i % 128;
-            store_float(tokens, s.dtype, i, bits_of(at < 7 ? c : 0.001f * c * (float)(at - 7)));
+            store_float(tokens, s.dtype, i, bits_of(at < 7 ? top : 0.001f * top * (float)(at - 7)));
         }
-        pith_plan *plan = open_plan(&s, s.page, 0);
-        const size_t bytes = (size_t)pith_kv_page_bytes(plan, s.page);
-        void *first = room(bytes), *second = room(bytes);
+        struct setup c = setup_open(&s, s.page, 0);
+        const size_t bytes = (size_t)pith_kv_page_bytes(c.plan, s.page);
+        void *first = allocate(bytes), *second = allocate(bytes);
         const pith_view like = view_of(&s, NULL, s.dtype, s.page);
         const pith_kv_pair one = {tokens, first, 0}, two = {tokens, second, 0};
-        context("%s, c = %a", pith_dtype_name(s.dtype), (double)c);
-        CHECK_OK(pith_kv_encode_pages(plan, &like, &one, 1));
-        CHECK_OK(pith_kv_decode_pages(plan, &like, &one, 1));
-        CHECK_OK(pith_kv_encode_pages(plan, &like, &two, 1));
+        context("%s, top = %a", pith_dtype_name(s.dtype), (double)top);
+        CHECK_OK(pith_kv_encode_pages(c.work, c.plan, &like, &one, 1));
+        CHECK_OK(pith_kv_decode_pages(c.work, c.plan, &like, &one, 1));
+        CHECK_OK(pith_kv_encode_pages(c.work, c.plan, &like, &two, 1));
         CHECK(memcmp(first, second, bytes) == 0);
-        pith_plan_destroy(plan);
+        setup_close(&c);
         free(first);
         free(second);
         free(tokens);
@@ -556,29 +570,29 @@ static void test_large_lloyd(void **state) {
                  (int)(2 + k % 3), wide ? "f32" : "bf16");
         const struct kv_setting s = {spec, PITH_F32, 1, full ? DIM : 5, TOKENS, 0, false};
         const size_t count = TOKENS * s.dim;
-        float *const values = room(count * sizeof(float));
+        float *const values = allocate(count * sizeof(float));
         for (size_t i = 0; i < count; i++) {
             const double unit = ldexp(1.0 + (double)(i / s.dim) / 16, 108 + (int)(k / 12));
             const double x = full ? gen_normal(&seed) / 8 : (double)few[i % 5];
             values[i] = (float)(x * unit);
         }
-        pith_plan *const plan = open_plan(&s, s.page, 0);
-        const size_t bytes = (size_t)pith_kv_page_bytes(plan, s.page);
-        uint8_t *const first = room(bytes), *const second = room(bytes);
+        struct setup c = setup_open(&s, s.page, 0);
+        const size_t bytes = (size_t)pith_kv_page_bytes(c.plan, s.page);
+        uint8_t *const first = allocate(bytes), *const second = allocate(bytes);
         const pith_view like = view_of(&s, NULL, PITH_F32, s.page);
         const pith_kv_pair one = {values, first, 0}, two = {values, second, 0};
         context("%s, row %zu", spec, k);
-        CHECK_OK(pith_kv_encode_pages(plan, &like, &one, 1));
+        CHECK_OK(pith_kv_encode_pages(c.work, c.plan, &like, &one, 1));
         float largest = 0;
         for (size_t i = 0; i < TOKENS; i++) {
             const float scale = float_of(load_float(first, wide ? PITH_F32 : PITH_BF16, i));
             largest = scale > largest ? scale : largest;
         }
-        CHECK_OK(pith_kv_decode_pages(plan, &like, &one, 1));
-        CHECK_OK(pith_kv_encode_pages(plan, &like, &two, 1));
+        CHECK_OK(pith_kv_decode_pages(c.work, c.plan, &like, &one, 1));
+        CHECK_OK(pith_kv_encode_pages(c.work, c.plan, &like, &two, 1));
         if (largest < 0x1p117f) CHECK(memcmp(first, second, bytes) == 0);
         compared += largest < 0x1p117f;
-        pith_plan_destroy(plan);
+        setup_close(&c);
         free(values);
         free(first);
         free(second);
@@ -609,63 +623,99 @@ static void test_refusals(void **state) {
     for (size_t k = 0; k < sizeof plans / sizeof plans[0]; k++) {
         pith_layout layout = plans[k].layout;
         layout.size = sizeof layout;
-        pith_plan *plan = plan_of(plans[k].spec, &layout, 0);
-        CHECK(pith_kv_bytes(plan, 0) == 0 && pith_kv_page_tokens(plan) == 0);
-        CHECK(pith_kv_page_bytes(plan, 16) == 0 && isinf(pith_kv_idempotent_from(plan)));
-        CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_kv_init(plan, memory, sizeof memory, &kv));
-        pith_error why;
-        CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_kv_check(plan, &why));
-        CHECK(kv == NULL && strcmp(pith_plan_error(plan).text, why.text) == 0);
-        pith_plan_destroy(plan);
+        struct setup c = setup_of(plans[k].spec, &layout, 0);
+        pith_error error = {.size = sizeof error}, why = {.size = sizeof why};
+        CHECK(pith_kv_bytes(c.plan, 0) == 0 && pith_kv_page_tokens(c.plan) == 0);
+        CHECK(pith_kv_page_bytes(c.plan, 16) == 0 && isinf(pith_kv_idempotent_from(c.plan)));
+        CHECK_STATUS(PITH_ERR_UNSUPPORTED,
+                     pith_kv_init(c.plan, memory, sizeof memory, &kv, &error));
+        CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_kv_check(c.plan, &why));
+        CHECK(kv == NULL && why.text[0] && strcmp(error.text, why.text) == 0);
+        const pith_view like = pith_view_dense(NULL, PITH_F32, 3, (uint64_t[]){16, 2, 8});
+        const pith_kv_pair pair = {memory, memory, 0};
+        CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_kv_encode_pages(c.work, c.plan, &like, &pair, 1));
+        CHECK(strcmp(pith_work_error(c.work)->text, why.text) == 0);
+        CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_kv_decode_pages(c.work, c.plan, &like, &pair, 1));
+        CHECK(strcmp(pith_work_error(c.work)->text, why.text) == 0);
+        setup_close(&c);
     }
 }
 
 static void test_arguments(void **state) {
     (void)state;
     const struct kv_setting *s = &settings[0];
+    static const struct kv_setting tiny = {"kv:page=16,group=16", PITH_F32, 1, 1, 16, 0, false};
     struct cache c;
     cache_open(&c, s, 40, 0);
-    pith_plan *other = open_plan(&settings[1], 40, 0);
+    struct setup small = setup_open(&tiny, 16, 0);
+    context("arguments");
+    pith_work *const work = c.setup.work;
     float rows[41 * 128] = {0};
     const pith_view good = view_of(s, rows, PITH_F32, 2), wrong = view_of(s, rows, PITH_BF16, 2);
     const pith_view flat = pith_view_flat(rows, PITH_F32, 256),
                     many = view_of(s, rows, PITH_F32, 41);
     pith_view zero = good;
+    pith_kv *const no_cache = NULL;
     zero.stride[0] = 0;
-    CHECK_STATUS(PITH_ERR_ARG, pith_kv_append(NULL, c.kv, &good));
-    CHECK_STATUS(PITH_ERR_ARG, pith_kv_append(c.plan, NULL, &good));
-    CHECK_STATUS(PITH_ERR_ARG, pith_kv_append(c.plan, c.kv, NULL));
-    CHECK_STATUS(PITH_ERR_STATE, pith_kv_append(other, c.kv, &good));
-    CHECK_STATUS(PITH_ERR_DTYPE, pith_kv_append(c.plan, c.kv, &wrong));
-    CHECK_STATUS(PITH_ERR_SHAPE, pith_kv_append(c.plan, c.kv, &flat));
-    CHECK_STATUS(PITH_ERR_SPACE, pith_kv_append(c.plan, c.kv, &many));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_append(NULL, &c.kv, &good, 1));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_append(work, &no_cache, &good, 1));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_append(work, NULL, &good, 1));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_append(work, &c.kv, NULL, 1));
+    CHECK_STATUS(PITH_ERR_DTYPE, pith_kv_append(work, &c.kv, &wrong, 1));
+    CHECK_STATUS(PITH_ERR_SHAPE, pith_kv_append(work, &c.kv, &flat, 1));
+    CHECK_STATUS(PITH_ERR_SPACE, pith_kv_append(work, &c.kv, &many, 1));
+    CHECK(pith_work_bytes(&small.plan, 1, 0) < pith_work_bytes(&c.setup.plan, 1, 0));
+    CHECK_STATUS(PITH_ERR_SPACE, pith_kv_append(small.work, &c.kv, &good, 1));
+    CHECK(pith_work_error(small.work)->text[0] != 0);
     CHECK(pith_kv_count(c.kv) == 0 && pith_kv_room(c.kv) == 40);
-    CHECK_OK(pith_kv_append(c.plan, c.kv, &zero)); /* one token twice */
-    CHECK(pith_kv_count(c.kv) == 2);
-    CHECK_STATUS(PITH_ERR_SHAPE, pith_kv_read(c.plan, c.kv, 0, 2, 0, 2, &zero));
-    CHECK_STATUS(PITH_ERR_ARG, pith_kv_read(c.plan, c.kv, 1, 2, 0, 2, &good));
-    CHECK_STATUS(PITH_ERR_ARG, pith_kv_read(c.plan, c.kv, UINT64_MAX, 2, 0, 2, &good));
-    CHECK_STATUS(PITH_ERR_ARG, pith_kv_read(c.plan, c.kv, 0, 2, 1, 2, &good));
-    CHECK_STATUS(PITH_ERR_ARG, pith_kv_read(c.plan, c.kv, 0, 2, UINT32_MAX, 2, &good));
-    CHECK_STATUS(PITH_ERR_SHAPE, pith_kv_read(c.plan, c.kv, 0, 1, 0, 2, &good));
-    CHECK_STATUS(PITH_ERR_SHAPE, pith_kv_read(c.plan, c.kv, 0, 2, 0, 1, &good));
-    CHECK_STATUS(PITH_ERR_ARG, pith_kv_read(c.plan, c.kv, 0, 2, 0, 2, NULL));
+    CHECK_OK(pith_kv_append(work, NULL, NULL, 0));
+    CHECK_OK(pith_kv_append(work, &c.kv, &zero, 1)); /* one token twice */
+    CHECK(pith_kv_count(c.kv) == 2 && pith_work_error(work)->text[0] == 0);
+    CHECK_STATUS(PITH_ERR_SHAPE, pith_kv_read(work, c.kv, 0, 2, 0, 2, &zero));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_read(work, c.kv, 1, 2, 0, 2, &good));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_read(work, c.kv, UINT64_MAX, 2, 0, 2, &good));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_read(work, c.kv, 0, 2, 1, 2, &good));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_read(work, c.kv, 0, 2, UINT32_MAX, 2, &good));
+    CHECK_STATUS(PITH_ERR_SHAPE, pith_kv_read(work, c.kv, 0, 1, 0, 2, &good));
+    CHECK_STATUS(PITH_ERR_SHAPE, pith_kv_read(work, c.kv, 0, 2, 0, 1, &good));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_read(work, c.kv, 0, 2, 0, 2, NULL));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_read(work, NULL, 0, 2, 0, 2, &good));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_read(NULL, c.kv, 0, 2, 0, 2, &good));
+    CHECK_STATUS(PITH_ERR_SPACE, pith_kv_read(small.work, c.kv, 0, 2, 0, 2, &good));
     const pith_view whole = view_of(s, rows, PITH_I32, 2);
-    CHECK_STATUS(PITH_ERR_DTYPE, pith_kv_read(c.plan, c.kv, 0, 2, 0, 2, &whole));
-    CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_kv_append_delta(c.plan, c.kv, &good, &good));
-    CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_kv_read_add(c.plan, c.kv, 0, 2, &good));
+    CHECK_STATUS(PITH_ERR_DTYPE, pith_kv_read(work, c.kv, 0, 2, 0, 2, &whole));
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_kv_append_delta(work, c.kv, &good, &good));
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_kv_read_add(work, c.kv, 0, 2, &good));
     pith_kv *child;
-    CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_kv_fork(c.plan, c.kv, 2, 2, rows, sizeof rows, &child));
-    CHECK_STATUS(PITH_ERR_ARG, pith_kv_fork(c.plan, c.kv, 3, 0, rows, sizeof rows, &child));
-    CHECK_STATUS(PITH_ERR_SPACE, pith_kv_fork(c.plan, c.kv, 2, 0, rows, 100, &child));
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_kv_fork(work, c.kv, 2, 2, rows, sizeof rows, &child));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_fork(work, c.kv, 3, 0, rows, sizeof rows, &child));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_fork(work, c.kv, 2, 0, NULL, sizeof rows, &child));
+    CHECK_STATUS(PITH_ERR_SPACE, pith_kv_fork(work, c.kv, 2, 0, rows, 100, &child));
+    CHECK(child == NULL);
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_fork(work, c.kv, 2, 0, rows, sizeof rows, NULL));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_fork(work, NULL, 2, 0, rows, sizeof rows, &child));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_truncate(work, NULL, 0));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_truncate(NULL, c.kv, 0));
+    size_t written;
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_save(work, NULL, rows, sizeof rows, &written));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_save(work, c.kv, NULL, sizeof rows, &written));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_save(work, c.kv, rows, sizeof rows, NULL));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_load(NULL, c.kv, rows, sizeof rows));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_load(work, NULL, rows, sizeof rows));
+    CHECK(pith_kv_count(c.kv) == 2);
+    const pith_plan *const plan = c.setup.plan;
     const pith_kv_pair nothing = {NULL, rows, 0}, long_page = {rows, rows, 17};
     const pith_view like = view_of(s, NULL, PITH_F32, 16);
-    CHECK_STATUS(PITH_ERR_ARG, pith_kv_encode_pages(c.plan, &like, &nothing, 1));
-    CHECK_STATUS(PITH_ERR_ARG, pith_kv_encode_pages(c.plan, &like, &long_page, 1));
-    CHECK_STATUS(PITH_ERR_ARG, pith_kv_encode_pages(c.plan, &like, NULL, 1));
-    CHECK_STATUS(PITH_ERR_SHAPE, pith_kv_encode_pages(c.plan, &good, &nothing, 1));
-    CHECK_OK(pith_kv_encode_pages(c.plan, &like, NULL, 0));
-    pith_plan_destroy(other);
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_encode_pages(NULL, plan, &like, NULL, 0));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_encode_pages(work, NULL, &like, NULL, 0));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_encode_pages(work, plan, &like, &nothing, 1));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_encode_pages(work, plan, &like, &long_page, 1));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_encode_pages(work, plan, &like, NULL, 1));
+    CHECK_STATUS(PITH_ERR_SHAPE, pith_kv_encode_pages(work, plan, &good, &nothing, 1));
+    CHECK_OK(pith_kv_encode_pages(work, plan, &like, NULL, 0));
+    const pith_kv_pair page = {rows, rows + 2048, 0};
+    CHECK_STATUS(PITH_ERR_SPACE, pith_kv_encode_pages(small.work, plan, &like, &page, 1));
+    setup_close(&small);
     cache_close(&c);
 }
 

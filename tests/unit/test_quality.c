@@ -132,9 +132,9 @@ static void test_real_sums(void **state) {
 }
 
 /* One frame, the sum of all ranks over one hop, and over two hops that both take the spec. */
-enum { WAYS = 3 };
+enum { VARIANTS = 3 };
 
-static void all_ways(const struct gradients *g, const char *keys, double nmse[WAYS]) {
+static void all_variants(const struct gradients *g, const char *keys, double nmse[VARIANTS]) {
     char spec[64];
     snprintf(spec, sizeof spec, "grad:%s", keys);
     const struct gradients first = {1, g->count, g->values};
@@ -146,15 +146,16 @@ static void all_ways(const struct gradients *g, const char *keys, double nmse[WA
 
 /* The error of sending zeros is 1. */
 static void good_default(const struct gradients *g, const char *keys, double most) {
-    double requested[WAYS], best[WAYS], plain[WAYS];
+    double requested[VARIANTS], best[VARIANTS], plain[VARIANTS];
     char text[64];
-    all_ways(g, keys, requested);
+    all_variants(g, keys, requested);
     snprintf(text, sizeof text, "%s,search=mse", keys);
-    all_ways(g, text, best);
+    all_variants(g, text, best);
     snprintf(text, sizeof text, "%s,search=none", keys);
-    all_ways(g, text, plain);
-    for (int i = 0; i < WAYS; i++) {
-        context("grad:%s, way %d: %g, mse %g, absmax %g", keys, i, requested[i], best[i], plain[i]);
+    all_variants(g, text, plain);
+    for (int i = 0; i < VARIANTS; i++) {
+        context("grad:%s, variant %d: %g, mse %g, absmax %g", keys, i, requested[i], best[i],
+                plain[i]);
         CHECK(requested[i] > 0 && requested[i] <= best[i] && requested[i] < plain[i]);
         CHECK(requested[i] <= most);
     }

@@ -211,9 +211,9 @@ static void test_differences(void **unused) {
         const unsigned order = (unsigned)(draw() % 5);
         draw_extent(extent);
         const size_t count = count_of(extent), from = draw() % count, n = draw() % (count - from);
-        int32_t *codes = room(4 * count), *back = room(4 * count);
-        uint32_t *expected = room(4 * count), *words = room(4 * count);
-        void *memory = room(4 * count);
+        int32_t *codes = allocate(4 * count), *back = allocate(4 * count);
+        uint32_t *expected = allocate(4 * count), *words = allocate(4 * count);
+        void *memory = allocate(4 * count);
         struct pithi_unpredict u;
         for (size_t i = 0; i < count; i++) codes[i] = (int32_t)(draw() >> draw() % 32);
         differences(codes, extent, order, expected);
@@ -284,13 +284,13 @@ static struct tile draw_tile(void) {
     struct tile t = {.p = {.kernels = kernels(), .order = (unsigned)(draw() % 5)}};
     draw_extent(t.p.extent);
     t.count = count_of(t.p.extent);
-    t.codes = room(4 * t.count);
+    t.codes = allocate(4 * t.count);
     const uint64_t wild = 1 + draw() % 300, shift = 8 + draw() % 31;
     for (size_t i = 0; i < t.count; i++)
         t.codes[i] = draw() % wild ? (int32_t)((int64_t)draw() >> (24 + shift)) : (int32_t)draw();
-    struct pithi_pen pen = {.room = 5 * t.count + 80,
-                            .scratch = room(pithi_strip_scratch(t.count))};
-    uint8_t *const bytes = pen.at = room(pen.room);
+    struct pithi_pen pen = {.capacity = 5 * t.count + 80,
+                            .scratch = allocate(pithi_strip_scratch(t.count))};
+    uint8_t *const bytes = pen.at = allocate(pen.capacity);
     CHECK(pithi_strip_put(&t.p, t.codes, &pen));
     t.bytes = (size_t)(pen.at - bytes);
     t.packed = copy_of(bytes, t.bytes);
@@ -299,7 +299,7 @@ static struct tile draw_tile(void) {
 }
 
 static const char *take(const struct tile *t, const uint8_t *bytes, size_t length, int32_t *codes) {
-    struct pithi_reader r = {bytes, length, room(pithi_strip_scratch(t->count)), NULL};
+    struct pithi_reader r = {bytes, length, allocate(pithi_strip_scratch(t->count)), NULL};
     const char *const wrong = pithi_strip_take(&t->p, &r, NULL, codes, false);
     CHECK(wrong || bytes != t->packed || r.left == 0);
     free(r.scratch);
@@ -310,17 +310,18 @@ static void test_packed(void **unused) {
     (void)unused;
     for (int k = 0; k < 2000; k++) {
         const struct tile t = draw_tile();
-        int32_t *codes = room(4 * t.count);
+        int32_t *codes = allocate(4 * t.count);
         context("%u x %u x %u x %u, order %u", t.p.extent[0], t.p.extent[1], t.p.extent[2],
                 t.p.extent[3], t.p.order);
         CHECK(take(&t, t.packed, t.bytes, codes) == NULL);
         CHECK(memcmp(codes, t.codes, 4 * t.count) == 0);
-        struct pithi_pen pen = {.room = t.bytes, .scratch = room(pithi_strip_scratch(t.count))};
-        uint8_t *const exact = pen.at = room(t.bytes);
+        struct pithi_pen pen = {.capacity = t.bytes,
+                                .scratch = allocate(pithi_strip_scratch(t.count))};
+        uint8_t *const exact = pen.at = allocate(t.bytes);
         CHECK(pithi_strip_put(&t.p, t.codes, &pen));
-        CHECK(pen.room == 0 && memcmp(exact, t.packed, t.bytes) == 0);
+        CHECK(pen.capacity == 0 && memcmp(exact, t.packed, t.bytes) == 0);
         pen.at = exact;
-        pen.room = t.bytes - 1;
+        pen.capacity = t.bytes - 1;
         CHECK(!pithi_strip_put(&t.p, t.codes, &pen));
         free(exact), free(pen.scratch), free(codes), free(t.codes), free(t.packed);
     }
@@ -331,7 +332,7 @@ static void test_damage(void **unused) {
     (void)unused;
     for (int k = 0; k < 300; k++) {
         const struct tile t = draw_tile();
-        int32_t *codes = room(4 * t.count);
+        int32_t *codes = allocate(4 * t.count);
         for (int i = 0; i < 20; i++) {
             const size_t length = draw() % t.bytes;
             uint8_t *cut = copy_of(t.packed, length), *bytes = copy_of(t.packed, t.bytes);

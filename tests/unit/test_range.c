@@ -15,17 +15,17 @@ struct whole {
 
 static void whole_open(struct whole *w, const struct test_case *c, size_t count) {
     *w = (struct whole){.count = count, .dtype = c->dtype, .element = pith_dtype_bytes(c->dtype)};
-    w->value = room(count * w->element);
+    w->value = allocate(count * w->element);
     gen_fill(GEN_HOLES, 1, c->dtype, w->value, count);
     if (c->base_dtype != PITH_NONE) {
-        w->base = room(count * pith_dtype_bytes(c->base_dtype));
+        w->base = allocate(count * pith_dtype_bytes(c->base_dtype));
         gen_fill(GEN_NOISE, 2, c->base_dtype, w->base, count);
         w->base_view = pith_view_flat(w->base, c->base_dtype, count);
         w->base_given = &w->base_view;
     }
     const pith_view v = pith_view_flat(w->value, c->dtype, count);
     w->frame = compress(c->spec, &v, w->base_given, count % 2 ? PITH_LAYOUT_CHECKSUMS : 0);
-    w->decoded = room(count * w->element);
+    w->decoded = allocate(count * w->element);
     const pith_view o = pith_view_flat(w->decoded, c->dtype, count);
     CHECK_OK(pith_decompress(w->frame.bytes, w->frame.length, w->base_given, NULL, &o, NULL));
 }
@@ -38,7 +38,7 @@ static void whole_close(struct whole *w) {
 }
 
 static void check_range(const struct whole *w, size_t first, size_t count, const pith_env *env) {
-    uint8_t *out = room(count * w->element);
+    uint8_t *out = allocate(count * w->element);
     const pith_view o = pith_view_flat(out, w->dtype, count);
     CHECK_OK(
         pith_decode_range(w->frame.bytes, w->frame.length, w->base_given, first, env, &o, NULL));

@@ -1,11 +1,11 @@
-/* test_regressions_bound.c - test_found.c for codecs with a bound.
+/* test_regressions_bound.c - bugs that were found in codecs with a bound, one test each.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "bad.h"
 #include "util.h"
 
-/* A last short row counted as a whole one: more values were nonzero than there are, and the state
- * that had been saved did not load. */
-static void test_active_values_of_a_short_row(void **unused) {
+/* A last short row counted as a whole one: more values were nonzero than there are, and the
+ * stream that had been saved did not load. */
+static void test_nonzero_values_of_a_short_row(void **unused) {
     (void)unused;
     enum { COUNT = 1000 };
     static float value[COUNT];
@@ -17,11 +17,11 @@ static void test_active_values_of_a_short_row(void **unused) {
     stream_open(&s, "embed:abs=1,dim=64", &layout, NULL);
     struct frame f = stream_encode(&s, &v, 0, false);
     CHECK(f.length < sizeof value);
-    CHECK(pith_state_nonzero(s.state, 0) == 1);
+    CHECK(pith_stream_nonzero(s.stream, 0) == 1);
     const size_t bytes = (size_t)s.sizes.save_bytes;
-    void *const saved = room(bytes);
-    CHECK_OK(pith_state_save(s.plan, s.state, saved, bytes, &n));
-    CHECK_OK(pith_state_load(s.plan, s.state, saved, n));
+    void *const saved = allocate(bytes);
+    CHECK_OK(pith_stream_save(s.work, s.stream, saved, bytes, &n));
+    CHECK_OK(pith_stream_load(s.work, s.stream, saved, n));
     free(saved);
     free(f.bytes);
     stream_close(&s);
@@ -39,10 +39,10 @@ static void test_memory_for_a_row_longer_than_its_tensor(void **unused) {
                     out = pith_view_flat(back, PITH_F32, 40);
     struct stream s;
     stream_open(&s, spec, &layout, NULL);
-    CHECK(s.sizes.workspace_bytes < 1 << 20);
+    CHECK(pith_work_bytes(&s.plan, 1, 1) < 1 << 20);
     struct frame f = stream_encode(&s, &v, 0, false);
     CHECK(f.length < 96 + 16 + sizeof value);
-    CHECK_OK(pith_decode(s.plan, NULL, 0, f.bytes, f.length, &out));
+    CHECK_OK(decode_one(s.work, s.stream, 0, f.bytes, f.length, &out, 0));
     for (int i = 0; i < 40; i++) CHECK(within_bound((double)value[i], (double)back[i], 1));
     free(f.bytes);
     stream_close(&s);
@@ -57,17 +57,17 @@ static void test_exact_values_counted_once(void **unused) {
     const pith_view v = pith_view_flat(value, PITH_F32, 4096);
     const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 4096);
     struct stream s;
-    pith_stats stats;
+    pith_stats stats = {.size = sizeof stats};
     stream_open(&s, "eb:psnr=40", &layout, NULL);
     struct frame f = stream_encode(&s, &v, 0, false);
-    pith_state_stats(s.state, &stats);
+    CHECK_OK(pith_stream_stats(s.stream, &stats));
     CHECK(stats.exact == 1);
     free(f.bytes);
     stream_close(&s);
 }
 
 static double bound_in(const struct frame *f) {
-    pith_info info;
+    pith_info info = {.size = sizeof info};
     CHECK_OK(pith_inspect(f->bytes, f->length, &info, NULL));
     return info.bound;
 }
@@ -80,9 +80,9 @@ static double bound_of_four(const char *spec, double factor, const double value[
     struct stream s;
     context("%s times %g", spec, factor);
     stream_open(&s, spec, &layout, NULL);
-    CHECK_OK(pith_state_scale_bound(s.plan, s.state, 0, factor));
+    CHECK_OK(pith_stream_scale_bound(s.work, s.stream, 0, factor));
     struct frame f = stream_encode(&s, &v, 0, false);
-    CHECK_OK(pith_decode(s.plan, s.state, 0, f.bytes, f.length, &to));
+    CHECK_OK(decode_one(s.work, s.stream, 0, f.bytes, f.length, &to, 0));
     const double bound = bound_in(&f);
     for (int i = 0; i < 4; i++) CHECK(within_bound(value[i], back[i], bound));
     free(f.bytes);
@@ -123,7 +123,7 @@ static void test_negative_zero_as_a_bound(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_active_values_of_a_short_row),
+        cmocka_unit_test(test_nonzero_values_of_a_short_row),
         cmocka_unit_test(test_memory_for_a_row_longer_than_its_tensor),
         cmocka_unit_test(test_exact_values_counted_once),
         cmocka_unit_test(test_bounds_at_the_ends_of_doubles),

@@ -20,9 +20,9 @@ struct dictionary {
 
 /* Of rows that come in two calls. */
 static struct dictionary number_rows(const int32_t *codes, size_t rows, size_t dim) {
-    struct dictionary d = {.which = room(rows * sizeof *d.which)};
-    pithi_rows_begin(&d.rows, dim, rows, room(rows * dim * sizeof *codes),
-                     room(pithi_rows_table_bytes(rows)));
+    struct dictionary d = {.which = allocate(rows * sizeof *d.which)};
+    pithi_rows_begin(&d.rows, dim, rows, allocate(rows * dim * sizeof *codes),
+                     allocate(pithi_rows_table_bytes(rows)));
     pithi_rows_number(&d.rows, codes, rows / 3, d.which);
     pithi_rows_number(&d.rows, codes + rows / 3 * dim, rows - rows / 3, d.which + rows / 3);
     return d;
@@ -55,7 +55,7 @@ static void rows_are_numbered_by_first_use(void **state) {
     for (size_t k = 0; k < DIMS; k++)
         for (unsigned kinds = 1; kinds <= 4096; kinds *= 8) {
             const size_t dim = dims[k];
-            int32_t *const codes = room(ROWS * dim * sizeof *codes);
+            int32_t *const codes = allocate(ROWS * dim * sizeof *codes);
             for (size_t i = 0; i < ROWS; i++) {
                 uint64_t row = 1 + gen_next(&seed) % kinds;
                 for (size_t j = 0; j < dim; j++) codes[i * dim + j] = (int32_t)gen_next(&row);
@@ -159,12 +159,12 @@ static struct pithi_entropy *coder_of(void) {
 
 static bool put_map(const struct map *m, bool coded, size_t cap, struct coded *c) {
     void *const scratch = aligned_alloc(64, pithi_piece_scratch(ROWS));
-    uint8_t *const space = room(pithi_rowmap_room(m->rows));
+    uint8_t *const space = allocate(pithi_rowmap_scratch(m->rows));
     struct pithi_pen pen = {c->bytes, cap, LEVEL, scratch, coder_of()};
     const bool fits =
         pithi_rowmap_put(&pen, ROWS, m->which, m->rows, m->distinct, coded, space, &c->kind);
     c->length = (size_t)(pen.at - c->bytes);
-    CHECK(pen.room == cap - c->length);
+    CHECK(pen.capacity == cap - c->length);
     free(pen.coder);
     free(space);
     free(scratch);
@@ -175,7 +175,8 @@ static bool put_map(const struct map *m, bool coded, size_t cap, struct coded *c
 static int take_map(const uint8_t *bytes, size_t length, unsigned kind, const struct map *m,
                     uint32_t *which) {
     void *const scratch = aligned_alloc(64, pithi_piece_scratch(ROWS));
-    uint8_t *const space = room(pithi_rowmap_room(m->rows)), *const copy = copy_of(bytes, length);
+    uint8_t *const space = allocate(pithi_rowmap_scratch(m->rows)), *const copy =
+                                                                        copy_of(bytes, length);
     struct pithi_reader r = {copy, length, scratch, coder_of()};
     const char *const fault = pithi_rowmap_take(&r, kind, m->rows, m->distinct, which, space);
     free(r.coder);
@@ -253,7 +254,7 @@ static void rows_go_to_their_places(void **state) {
     for (size_t k = 0; k < 2 * sizeof lengths / sizeof *lengths; k++) {
         const size_t bytes = lengths[k / 2];
         uint32_t which[TO];
-        uint8_t *const from = room(FROM * bytes), *const to = room(TO * bytes);
+        uint8_t *const from = allocate(FROM * bytes), *const to = allocate(TO * bytes);
         for (size_t i = 0; i < FROM * bytes; i++) from[i] = (uint8_t)gen_next(&(uint64_t){i});
         for (size_t i = 0; i < TO; i++) which[i] = (uint32_t)(i * i % FROM);
         pithi_rows_place(to, from, which, TO, bytes, k % 2 ? pithi_move_c : NULL);

@@ -68,7 +68,7 @@ static void check_geometry(const struct cut *c, const struct stream *s) {
 /* The frame of a slot is what the same values alone make: slots are independent. */
 static void check_independent(const char *spec, const float *value, uint64_t count,
                               const struct frame *f, size_t header) {
-    float *zeros = room(count * 4);
+    float *zeros = allocate(count * 4);
     memset(zeros, 0, count * 4);
     const pith_view v = pith_view_flat(value, PITH_F32, count);
     const pith_view b = pith_view_flat(zeros, PITH_F32, count);
@@ -92,9 +92,9 @@ static void send_all(const struct cut *c, const char *spec, struct stream *a, st
         const pith_view to = whole ? pith_view_flat(out + first, PITH_F32, count)
                                    : pith_view_flat(out, PITH_F32, c->count);
         struct frame f = stream_encode(a, &in, i, false);
-        CHECK_OK(pith_decode(b->plan, b->state, i, f.bytes, f.length, &to));
-        CHECK(pith_state_identity(a->state, i) == pith_state_identity(b->state, i));
-        CHECK(pith_state_step(b->state, i) == (uint64_t)step + 1);
+        CHECK_OK(decode_one(b->work, b->stream, i, f.bytes, f.length, &to, 0));
+        CHECK(pith_stream_base_hash(a->stream, i) == pith_stream_base_hash(b->stream, i));
+        CHECK(pith_stream_step(b->stream, i) == (uint64_t)step + 1);
         if (step == 0 && !strstr(spec, "key_every="))
             check_independent(spec, value + first, count, &f, header_of(&f));
         free(f.bytes);
@@ -107,16 +107,17 @@ static void one_cut(const char *spec, const struct cut *c) {
     stream_open(&a, spec, &layout, NULL);
     stream_open(&b, spec, &layout, NULL);
     check_geometry(c, &a);
-    float *value = room(c->count * 4), *out = room(c->count * 4), *base = room(c->count * 4);
+    float *value = allocate(c->count * 4), *out = allocate(c->count * 4),
+          *base = allocate(c->count * 4);
     for (int step = 0; step < 3; step++) {
         gen_fill(GEN_NOISE, (uint64_t)step, PITH_F32, value, c->count);
         send_all(c, spec, &a, &b, value, out, step);
         const pith_view view = pith_view_flat(base, PITH_F32, c->count);
-        CHECK_OK(pith_state_get_base(a.plan, a.state, 0, &view));
+        CHECK_OK(pith_stream_get_base(a.work, a.stream, 0, &view));
         CHECK(memcmp(base, out, c->count * 4) == 0);
     }
-    CHECK_OK(pith_state_verify(a.plan, a.state));
-    CHECK_OK(pith_state_verify(b.plan, b.state));
+    CHECK_OK(pith_stream_verify(a.work, a.stream));
+    CHECK_OK(pith_stream_verify(b.work, b.stream));
     stream_close(&a);
     stream_close(&b);
     free(value);
@@ -144,19 +145,19 @@ static void test_strided_buffer(void **state) {
     struct stream s;
     stream_open(&s, "wdiff:bits=8", &layout, NULL);
     const size_t stride = (size_t)s.sizes.slot_bytes;
-    uint8_t *buffer = room(7 * stride);
+    uint8_t *buffer = allocate(7 * stride);
     memset(buffer, 0xEE, 7 * stride);
     const pith_view in = pith_view_flat(value, PITH_F32, 1000);
     const pith_view to = pith_view_flat(out, PITH_F32, 1000);
-    CHECK(s.sizes.fixed && s.sizes.state_bytes == 0);
+    CHECK(s.sizes.fixed && s.sizes.stream_bytes > 0 && s.sizes.save_bytes > 0);
     for (size_t i = 0; i < 7; i++) {
         size_t written;
-        CHECK_OK(pith_encode(s.plan, NULL, &in, i, buffer + i * stride, stride, &written));
+        CHECK_OK(encode_one(s.work, s.stream, &in, i, 0, buffer + i * stride, stride, &written));
         CHECK(written == pith_plan_frame_bytes(s.plan, i, 0));
         CHECK(all_bytes(buffer + i * stride + written, stride - written, 0xEE));
     }
     for (size_t i = 0; i < 7; i++)
-        CHECK_OK(pith_decode(s.plan, NULL, i, buffer + i * stride, stride, &to));
+        CHECK_OK(decode_one(s.work, s.stream, i, buffer + i * stride, stride, &to, 0));
     for (size_t i = 0; i < 1000; i++) CHECK(out[i] - value[i] < 2e-3f && value[i] - out[i] < 2e-3f);
     free(buffer);
     stream_close(&s);
@@ -174,9 +175,9 @@ static void test_frame_of_another_slot(void **state) {
     const pith_view in = pith_view_flat(value, PITH_F32, 10),
                     to = pith_view_flat(out, PITH_F32, 10);
     struct frame f = stream_encode(&s, &in, 2, false);
-    CHECK_STATUS(PITH_ERR_MISMATCH, pith_decode(s.plan, NULL, 0, f.bytes, f.length, &to));
-    CHECK_STATUS(PITH_ERR_ARG, pith_decode(s.plan, NULL, 3, f.bytes, f.length, &to));
-    CHECK_OK(pith_decode(s.plan, NULL, 2, f.bytes, f.length, &to));
+    CHECK_STATUS(PITH_ERR_MISMATCH, decode_one(s.work, s.stream, 0, f.bytes, f.length, &to, 0));
+    CHECK_STATUS(PITH_ERR_ARG, decode_one(s.work, s.stream, 3, f.bytes, f.length, &to, 0));
+    CHECK_OK(decode_one(s.work, s.stream, 2, f.bytes, f.length, &to, 0));
     free(f.bytes);
     stream_close(&s);
 }
@@ -186,7 +187,7 @@ static void cross(struct stream *s, const struct frame *f, uint64_t to, pith_sta
                   const float *values) {
     float out[4] = {7, 7, 7, 7};
     const pith_view view = pith_view_flat(out, PITH_F32, 4);
-    CHECK_STATUS(wanted, pith_decode(s->plan, s->state, to, f->bytes, f->length, &view));
+    CHECK_STATUS(wanted, decode_one(s->work, s->stream, to, f->bytes, f->length, &view, 0));
     for (int i = 0; i < 4; i++) CHECK(out[i] == (wanted == PITH_OK ? values[i] : 7));
 }
 
@@ -208,7 +209,7 @@ static void test_frame_of_an_equal_slot(void **state) {
     const size_t lengths[2] = {f.length, f.length};
     float sum[4];
     const pith_view view = pith_view_flat(sum, PITH_F32, 4);
-    CHECK_OK(pith_reduce(s.plan, NULL, 0, frames, lengths, 2, 1, &view));
+    CHECK_OK(reduce_one(s.work, s.stream, 0, frames, lengths, 2, 1, &view));
     CHECK(sum[0] == 18 && sum[3] == 24);
     free(f.bytes);
     stream_close(&s);
@@ -217,13 +218,14 @@ static void test_frame_of_an_equal_slot(void **state) {
     stream_open(&s, "grad:group=32,rotate=0", &layout, NULL);
     f = stream_encode(&s, &in, 2, false);
     frames[0] = f.bytes;
-    CHECK_OK(pith_reduce(s.plan, NULL, 0, frames, &f.length, 1, 1, &view));
-    CHECK_STATUS(PITH_ERR_MISMATCH, pith_reduce(s.plan, NULL, 1, frames, &f.length, 1, 1, &view));
+    CHECK_OK(reduce_one(s.work, s.stream, 0, frames, &f.length, 1, 1, &view));
+    CHECK_STATUS(PITH_ERR_MISMATCH,
+                 reduce_one(s.work, s.stream, 1, frames, &f.length, 1, 1, &view));
     free(f.bytes);
     stream_close(&s);
 }
 
-/* With a base its identity tells slots apart as far as the bases differ. */
+/* With a base its hash tells slots apart as far as the bases differ. */
 static void test_base_of_an_equal_slot(void **state) {
     (void)state;
     static const char *const names[2] = {"lossless", "lossless:base_hash=off"};
@@ -237,8 +239,8 @@ static void test_base_of_an_equal_slot(void **state) {
         context("%s, frame of another slot of the same size", names[off]);
         stream_open(&a, names[off], &layout, NULL);
         stream_open(&b, names[off], &layout, NULL);
-        CHECK_OK(pith_state_set_base(a.plan, a.state, &base, 0));
-        CHECK_OK(pith_state_set_base(b.plan, b.state, &base, 0));
+        CHECK_OK(pith_stream_set_base(a.work, a.stream, &base, 0));
+        CHECK_OK(pith_stream_set_base(b.work, b.stream, &base, 0));
         struct frame f = stream_encode(&a, &in, 2, false), next = stream_encode(&a, &in, 2, false);
         struct frame key = stream_encode(&a, &in, 2, true);
         cross(&b, &next, 2, PITH_ERR_STEP, NULL);
@@ -260,14 +262,14 @@ static void test_bad_cuts(void **state) {
     const struct cut bad[] = {
         {10, 3, 3, NULL}, {10, 1, 9, NULL}, {10, 2, 0, less}, {10, 2, 0, more}, {10, 2, 0, wraps}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        pith_plan *plan = (pith_plan *)(uintptr_t)1;
-        pith_error error;
+        const pith_plan *plan = (const pith_plan *)(uintptr_t)1;
+        pith_error error = {.size = sizeof error};
         const pith_layout layout = cut_layout(&bad[i], 0);
         context("bad cut %zu", i);
         CHECK_STATUS(PITH_ERR_SHAPE, pith_plan_create(&plan, "wdiff", &layout, NULL, &error));
         CHECK(plan == NULL && error.text[0] != 0);
     }
-    pith_plan *plan;
+    const pith_plan *plan;
     pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 10);
     layout.slots = UINT64_MAX;
     CHECK(pith_plan_create(&plan, "raw", &layout, NULL, NULL) != PITH_OK && plan == NULL);
@@ -286,7 +288,8 @@ static void test_view_of_neither(void **state) {
     for (uint64_t n = 0; n <= 12; n++) {
         const pith_view v = pith_view_flat(value, PITH_F32, n);
         const pith_status wanted = n == 5 || n == 10 ? PITH_OK : PITH_ERR_SHAPE;
-        CHECK_STATUS(wanted, pith_encode(s.plan, NULL, &v, 0, buffer, sizeof buffer, &written));
+        CHECK_STATUS(wanted,
+                     encode_one(s.work, s.stream, &v, 0, 0, buffer, sizeof buffer, &written));
         CHECK(wanted == PITH_OK || written == 0);
     }
     stream_close(&s);

@@ -4,11 +4,11 @@
 
 static void accepts(const char *spec, const char *wanted) {
     char text[PITH_SPEC_MAX];
-    pith_error error = {NULL, 9};
+    pith_error error = {.size = sizeof error, .offset = 9, .text = "x"};
     context("spec %s", spec);
     CHECK_OK(pith_spec_check(spec, text, sizeof text, &error));
     CHECK(strcmp(text, wanted) == 0);
-    CHECK(error.text && error.text[0] == 0);
+    CHECK(error.text[0] == 0 && error.offset == 0 && error.item == 0);
     CHECK_OK(pith_spec_check(wanted, text, sizeof text, NULL));
     CHECK(strcmp(text, wanted) == 0);
     CHECK_OK(pith_spec_check(spec, NULL, 0, NULL));
@@ -17,13 +17,13 @@ static void accepts(const char *spec, const char *wanted) {
 /* The offset points at the key or the value that is wrong. */
 static void refuses(const char *spec, size_t offset) {
     char text[PITH_SPEC_MAX] = "x";
-    pith_error error = {NULL, 9999};
+    pith_error error = {.size = sizeof error, .offset = 9999, .item = 7};
     context("spec %s", spec);
     CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check(spec, text, sizeof text, &error));
-    CHECK(text[0] == 0 && error.text && error.text[0]);
-    CHECK(error.offset == offset);
+    CHECK(text[0] == 0 && error.text[0]);
+    CHECK(error.offset == offset && error.item == 0);
     const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 5);
-    pith_plan *plan;
+    const pith_plan *plan;
     CHECK_STATUS(PITH_ERR_SPEC, pith_plan_create(&plan, spec, &layout, NULL, &error));
     CHECK(plan == NULL && error.offset == offset);
 }
@@ -129,16 +129,22 @@ static void test_former_spellings(void **state) {
                                            {"kv:scale=bf16", "scale_dtype"},
                                            {"kv:entropy=zstd,level=2", "effort"}};
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
-        pith_error error;
+        pith_error error = {.size = sizeof error};
         char want[64];
         context("%s", specs[i][0]);
         CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check(specs[i][0], NULL, 0, &error));
         snprintf(want, sizeof want, "now called %s", specs[i][1]);
         CHECK(strstr(error.text, want));
     }
-    pith_error error;
+    pith_error error = {.size = sizeof error};
     CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check("raw:effort=3", NULL, 0, &error));
-    CHECK(strcmp(error.text, "the codec has no such key") == 0);
+    CHECK(strcmp(error.text, "raw has no key effort") == 0);
+    CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check("grad:bits=9", NULL, 0, &error));
+    CHECK(strstr(error.text, "key bits takes ") && strstr(error.text, ", not 9"));
+    CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check("grad:bits=4,bits=4", NULL, 0, &error));
+    CHECK(strcmp(error.text, "key bits stands twice") == 0);
+    CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check("grand:bits=4", NULL, 0, &error));
+    CHECK(strcmp(error.text, "there is no codec grand") == 0);
 }
 
 /* Whether every word of `values` is one of `all`, both separated by '|'. */
@@ -153,46 +159,45 @@ static bool all_among(const char *values, const char *all) {
     return true;
 }
 
+enum meaning { WORD, NUMBER, REAL };
+static const struct {
+    const char *name;
+    enum meaning kind;
+    const char *words;
+} meanings[] = {
+#define PITH_TEST(codec, spec, dtypes, bases, kind)
+#define PITH_STREAM_KEY(codec, key)
+#define PITH_KEY(name, kind, words) {#name, kind, words},
+#include "codecs.def"
+#undef PITH_KEY
+#undef PITH_STREAM_KEY
+};
+static const char *const stream_keys[] = {
+#define PITH_KEY(name, kind, words)
+#define PITH_STREAM_KEY(codec, key) #codec ":" #key,
+#include "codecs.def"
+#undef PITH_STREAM_KEY
+};
+enum { STREAM_KEYS = sizeof stream_keys / sizeof *stream_keys };
+
 /* A key means one thing in every codec: its values are of one kind, words are of one list. */
 static void test_one_meaning_per_key(void **state) {
     (void)state;
-    static const char *const words[][2] = {
-        {"search", "none|mse"},
-        {"symmetric", "off|on"},
-        {"rotate_heads", "off|on"},
-        {"base_hash", "on|off"},
-        {"scale_dtype", "f32|bf16|f16|e8m0"},
-        {"mode", "fast|ratio|auto"},
-        {"round", "nearest|stochastic|antithetic"},
-        {"entropy", "none|zstd"},
-        {"zeros", "any|signed"},
-        {"axis", "token|channel"},
-        {"order", "tokens|heads"},
-        {"codebook", "uniform|nf|lloyd"},
-        {"decay", "none|step|stairs|linear|log"},
-        {"ef", "none|full|ema:0.BETA"},
-        {"preset",
-         "inter|intra|none|kivi2|kivi4|kvquant-lite|quarot4|xquant2|xquant3|xquant4|q8|q4"},
-    };
-    static const char *const numbers[] = {"effort", "key_every", "sign_seed", "bits",
-                                          "group",  "rotate",    "page",      "block",
-                                          "window", "steps",     "dim"};
-    static const char *const reals[] = {"abs",  "rel",   "pwrel", "psnr",
-                                        "nmse", "range", "start", "outliers"};
-    pith_codec_info codec;
-    pith_key_info key;
+    pith_codec_info codec = {.size = sizeof codec};
+    pith_key_info key = {.size = sizeof key};
     for (uint32_t c = 0; pith_codec_at(c, &codec) == PITH_OK; c++)
         for (uint32_t k = 0; pith_codec_key_at(c, k, &key) == PITH_OK; k++) {
             const bool digit = key.values[0] >= '0' && key.values[0] <= '9';
             size_t lists = 0;
             context("%s:%s=%s", codec.name, key.name, key.values);
-            for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-                if (strcmp(key.name, words[i][0]) == 0 && all_among(key.values, words[i][1]))
-                    lists++;
-            for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-                lists += strcmp(key.name, numbers[i]) == 0 && digit;
-            for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
-                lists += strcmp(key.name, reals[i]) == 0 && !digit && !strchr(key.values, '|');
+            for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++) {
+                if (strcmp(key.name, meanings[i].name) != 0) continue;
+                if (meanings[i].kind == WORD)
+                    lists += all_among(key.values, meanings[i].words);
+                else
+                    lists +=
+                        meanings[i].kind == NUMBER ? digit : !digit && !strchr(key.values, '|');
+            }
             CHECK(lists == 1);
             CHECK(strcmp(key.name, "mode") != 0 || codec.traits & PITH_TRAIT_BOUND);
             CHECK(strcmp(key.name, "effort") != 0 || strcmp(key.values, "1..22") == 0);
@@ -221,27 +226,25 @@ static void test_keys_without_effect(void **state) {
 
 static void test_keys_of_streams(void **state) {
     (void)state;
-    static const char *const want[] = {"lossless:key_every", "wdiff:key_every", "grad:ef",
-                                       "kv:window"};
-    pith_codec_info codec;
-    pith_key_info key;
+    pith_codec_info codec = {.size = sizeof codec};
+    pith_key_info key = {.size = sizeof key};
     size_t found = 0;
     for (uint32_t c = 0; pith_codec_at(c, &codec) == PITH_OK; c++)
         for (uint32_t k = 0; pith_codec_key_at(c, k, &key) == PITH_OK; k++) {
             char name[64];
             snprintf(name, sizeof name, "%s:%s", codec.name, key.name);
             if (!(key.traits & PITH_KEY_STREAM)) continue;
-            CHECK(found < 4 && strcmp(name, want[found]) == 0);
+            CHECK(found < STREAM_KEYS && strcmp(name, stream_keys[found]) == 0);
             found++;
         }
-    CHECK(found == 4);
+    CHECK(found == STREAM_KEYS);
 }
 
 static void test_rules_across_keys(void **state) {
     (void)state;
     const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 5);
-    pith_plan *plan;
-    pith_error error;
+    const pith_plan *plan;
+    pith_error error = {.size = sizeof error};
     context("block below group");
     CHECK_STATUS(PITH_ERR_SPEC,
                  pith_plan_create(&plan, "wdiff:group=128,block=64", &layout, NULL, &error));
@@ -252,7 +255,7 @@ static void test_rules_across_keys(void **state) {
         "act:pwrel=0.5,range=2", "embed:abs=1,rel=1",   "embed:start=0.5"};
     for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++) {
         context("spec %s", bounds[i]);
-        error = (pith_error){"", 0};
+        error = (pith_error){.size = sizeof error};
         CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check(bounds[i], NULL, 0, &error));
         CHECK(error.text[0]);
     }
@@ -293,8 +296,8 @@ static void test_small_buffers(void **state) {
  * any key. */
 static void test_every_key(void **state) {
     (void)state;
-    pith_codec_info info;
-    pith_key_info key;
+    pith_codec_info info = {.size = sizeof info};
+    pith_key_info key = {.size = sizeof key};
     uint32_t codec = 0, keys = 0;
     for (; pith_codec_at(codec, &info) == PITH_OK; codec++) {
         CHECK(info.name[0] && info.summary[0] && info.id && info.revision && info.dtypes);

@@ -1,18 +1,19 @@
-/* test_state.c - life of a state: memory, bases in and out, save and load, memory that changes.
+/* test_state.c - life of a stream: memory, bases in and out, save and load, memory that changes.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "cases.h"
 #include "gen.h"
 #include "util.h"
 
 static const uint32_t reals[3] = {PITH_F32, PITH_BF16, PITH_F16};
 
-/* A state with some past. */
+/* A stream with some past. */
 static void open_used(struct stream *s, uint32_t base_dtype, uint64_t count, uint64_t slots) {
     pith_layout layout = flat_layout(PITH_F32, base_dtype, count);
     layout.slots = slots;
-    stream_open(s, "wdiff:group=16,block=64", &layout, NULL);
-    float *value = room(count * 4);
+    const pith_stream_options options = {.size = sizeof options, .seed = 77, .rng_stream = 5};
+    stream_open_with(s, "wdiff:group=16,block=64", &layout, NULL, &options);
+    float *value = allocate(count * 4);
     const pith_view v = pith_view_flat(value, PITH_F32, count);
-    pith_state_set_random(s->state, 77, 5);
     gen_fill(GEN_NOISE, count, PITH_F32, value, count);
     for (int step = 0; step < 2; step++)
         for (uint64_t i = 0; i < slots; i++) {
@@ -23,8 +24,8 @@ static void open_used(struct stream *s, uint32_t base_dtype, uint64_t count, uin
 }
 
 static struct frame save(struct stream *s) {
-    struct frame f = {room((size_t)s->sizes.save_bytes), 0};
-    CHECK_OK(pith_state_save(s->plan, s->state, f.bytes, (size_t)s->sizes.save_bytes, &f.length));
+    struct frame f = {allocate((size_t)s->sizes.save_bytes), 0};
+    CHECK_OK(pith_stream_save(s->work, s->stream, f.bytes, (size_t)s->sizes.save_bytes, &f.length));
     CHECK(f.length == s->sizes.save_bytes);
     return f;
 }
@@ -43,17 +44,17 @@ static void test_save_and_load(void **state) {
         layout.slots = slots;
         stream_open(&b, "wdiff:group=16,block=64", &layout, NULL);
         struct frame saved = save(&a);
-        CHECK_OK(pith_state_load(b.plan, b.state, saved.bytes, saved.length));
+        CHECK_OK(pith_stream_load(b.work, b.stream, saved.bytes, saved.length));
         struct frame again = save(&b);
         CHECK(memcmp(saved.bytes, again.bytes, saved.length) == 0);
         for (uint64_t i = 0; i < slots; i++) {
-            CHECK(pith_state_step(b.state, i) == 2);
-            CHECK(pith_state_identity(b.state, i) == pith_state_identity(a.state, i));
+            CHECK(pith_stream_step(b.stream, i) == 2);
+            CHECK(pith_stream_base_hash(b.stream, i) == pith_stream_base_hash(a.stream, i));
         }
-        pith_stats stats;
-        pith_state_stats(b.state, &stats);
+        pith_stats stats = {.size = sizeof stats};
+        CHECK_OK(pith_stream_stats(b.stream, &stats));
         CHECK(stats.frames == 2 * slots);
-        CHECK_OK(pith_state_verify(b.plan, b.state));
+        CHECK_OK(pith_stream_verify(b.work, b.stream));
         free(saved.bytes);
         free(again.bytes);
         stream_close(&a);
@@ -61,12 +62,49 @@ static void test_save_and_load(void **state) {
     }
 }
 
-/* A load that fails leaves the state as it was, to the byte. */
+/* What was saved goes on as its stream does, whatever the codec: the same frame is next. */
+static void test_save_of_every_codec(void **state) {
+    (void)state;
+    enum { N = 300 };
+    const struct test_case *c;
+    size_t cases = 0;
+    for (; (c = case_at(cases)) != NULL; cases++) {
+        uint8_t value[8 * N];
+        const pith_layout layout = flat_layout(c->dtype, c->base_dtype, N);
+        const pith_view v = pith_view_flat(value, c->dtype, N);
+        const pith_stream_options options = {
+            .size = sizeof options, .seed = 3, .rng_stream = 4, .step = 11};
+        struct stream s, other;
+        context("save %s dtype %s base %s", c->spec, pith_dtype_name(c->dtype),
+                pith_dtype_name(c->base_dtype));
+        stream_open_with(&s, c->spec, &layout, NULL, &options);
+        stream_open_end(&other, &s, NULL);
+        gen_fill(GEN_NOISE, 1, c->dtype, value, N);
+        struct frame first = stream_encode(&s, &v, 0, false), saved = save(&s);
+        CHECK_OK(pith_stream_load(other.work, other.stream, saved.bytes, saved.length));
+        CHECK(pith_stream_step(other.stream, 0) == 12);
+        struct frame again = save(&other);
+        CHECK(again.length == saved.length && memcmp(again.bytes, saved.bytes, again.length) == 0);
+        gen_fill(GEN_NOISE, 2, c->dtype, value, N);
+        struct frame a = stream_encode(&s, &v, 0, false), b = stream_encode(&other, &v, 0, false);
+        CHECK(a.length == b.length && memcmp(a.bytes, b.bytes, a.length) == 0);
+        free(first.bytes);
+        free(saved.bytes);
+        free(again.bytes);
+        free(a.bytes);
+        free(b.bytes);
+        stream_close(&other);
+        stream_close(&s);
+    }
+    CHECK(cases > 200);
+}
+
+/* A load that fails leaves the stream as it was, to the byte. */
 static void load_fails(struct stream *s, const void *witness, const uint8_t *bytes, size_t length) {
     uint8_t *exact = copy_of(bytes, length);
-    const pith_status status = pith_state_load(s->plan, s->state, exact, length);
+    const pith_status status = pith_stream_load(s->work, s->stream, exact, length);
     CHECK(status != PITH_OK);
-    CHECK(memcmp(witness, s->memory, (size_t)s->sizes.state_bytes) == 0);
+    CHECK(memcmp(witness, s->memory, (size_t)s->sizes.stream_bytes) == 0);
     free(exact);
 }
 
@@ -75,7 +113,7 @@ static void test_damaged_save(void **state) {
     struct stream s;
     open_used(&s, PITH_BF16, 40, 2);
     struct frame saved = save(&s);
-    void *witness = copy_of(s.memory, (size_t)s.sizes.state_bytes);
+    void *witness = copy_of(s.memory, (size_t)s.sizes.stream_bytes);
     for (size_t n = 0; n < saved.length; n++) {
         context("save cut to %zu bytes", n);
         load_fails(&s, witness, saved.bytes, n);
@@ -86,12 +124,12 @@ static void test_damaged_save(void **state) {
         load_fails(&s, witness, saved.bytes, saved.length);
         saved.bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
     }
-    uint8_t *longer = room(saved.length + 1);
+    uint8_t *longer = allocate(saved.length + 1);
     memcpy(longer, saved.bytes, saved.length);
     longer[saved.length] = 0;
     context("save with a byte more");
     load_fails(&s, witness, longer, saved.length + 1);
-    CHECK_OK(pith_state_load(s.plan, s.state, saved.bytes, saved.length));
+    CHECK_OK(pith_stream_load(s.work, s.stream, saved.bytes, saved.length));
     free(longer);
     free(witness);
     free(saved.bytes);
@@ -107,17 +145,18 @@ static void test_statuses_of_load(void **state) {
     open_used(&other, PITH_F32, 41, 1);
     struct frame saved = save(&s), foreign = save(&other);
     CHECK_STATUS(PITH_ERR_MISMATCH,
-                 pith_state_load(s.plan, s.state, foreign.bytes, foreign.length));
-    CHECK_STATUS(PITH_ERR_STATE, pith_state_load(s.plan, other.state, saved.bytes, saved.length));
+                 pith_stream_load(s.work, s.stream, foreign.bytes, foreign.length));
+    CHECK_STATUS(PITH_ERR_MISMATCH,
+                 pith_stream_load(other.work, other.stream, saved.bytes, saved.length));
     CHECK_STATUS(PITH_ERR_TRUNCATED,
-                 pith_state_load(s.plan, s.state, saved.bytes, saved.length - 1));
+                 pith_stream_load(s.work, s.stream, saved.bytes, saved.length - 1));
     CHECK_STATUS(PITH_ERR_SPACE,
-                 pith_state_save(s.plan, s.state, saved.bytes, saved.length - 1, &written));
+                 pith_stream_save(s.work, s.stream, saved.bytes, saved.length - 1, &written));
     CHECK(written == 0);
     saved.bytes[saved.length - 12] ^= 1;
-    CHECK_STATUS(PITH_ERR_CHECKSUM, pith_state_load(s.plan, s.state, saved.bytes, saved.length));
+    CHECK_STATUS(PITH_ERR_CHECKSUM, pith_stream_load(s.work, s.stream, saved.bytes, saved.length));
     saved.bytes[0] ^= 1;
-    CHECK_STATUS(PITH_ERR_MAGIC, pith_state_load(s.plan, s.state, saved.bytes, saved.length));
+    CHECK_STATUS(PITH_ERR_MAGIC, pith_stream_load(s.work, s.stream, saved.bytes, saved.length));
     free(saved.bytes);
     free(foreign.bytes);
     stream_close(&s);
@@ -131,26 +170,34 @@ static void test_any_alignment(void **state) {
     struct stream s;
     const pith_layout layout = flat_layout(PITH_F32, PITH_BF16, 100);
     stream_open(&s, "wdiff", &layout, NULL);
-    const size_t bytes = (size_t)s.sizes.state_bytes;
-    uint8_t *memory = room(bytes + 64), frame[512];
+    const size_t bytes = (size_t)s.sizes.stream_bytes;
+    uint8_t *memory = allocate(bytes + 64), frame[512];
     float value[100];
     gen_fill(GEN_NOISE, 1, PITH_F32, value, 100);
     const pith_view v = pith_view_flat(value, PITH_F32, 100);
     for (size_t k = 0; k < 64; k++) {
-        pith_state *other;
+        pith_stream *other;
         size_t length;
-        context("state at alignment %zu", k);
+        context("stream at alignment %zu", k);
         memset(memory, 0x5A, bytes + 64);
-        CHECK_OK(pith_state_init(s.plan, memory + k, bytes, &other));
-        CHECK_OK(pith_encode(s.plan, other, &v, 0, frame, sizeof frame, &length));
-        CHECK_OK(pith_state_verify(s.plan, other));
+        CHECK_OK(pith_stream_init(s.plan, memory + k, bytes, NULL, &other, NULL));
+        CHECK_OK(encode_one(s.work, other, &v, 0, 0, frame, sizeof frame, &length));
+        CHECK_OK(pith_stream_verify(s.work, other));
         CHECK(all_bytes(memory, k, 0x5A) && all_bytes(memory + k + bytes, 64 - k, 0x5A));
     }
-    pith_state *none = s.state;
+    pith_stream *none = s.stream;
+    pith_error error = {.size = sizeof error};
+    char wanted[32];
     context("too little memory");
-    CHECK_STATUS(PITH_ERR_SPACE, pith_state_init(s.plan, memory, bytes - 1, &none));
+    CHECK_STATUS(PITH_ERR_SPACE, pith_stream_init(s.plan, memory, bytes - 1, NULL, &none, &error));
     CHECK(none == NULL);
-    CHECK_STATUS(PITH_ERR_ARG, pith_state_init(s.plan, NULL, bytes, &none));
+    snprintf(wanted, sizeof wanted, "%zu", bytes - 1);
+    CHECK(strstr(error.text, wanted));
+    snprintf(wanted, sizeof wanted, "%zu", bytes);
+    CHECK(strstr(error.text, wanted));
+    CHECK_STATUS(PITH_ERR_ARG, pith_stream_init(s.plan, NULL, bytes, NULL, &none, NULL));
+    CHECK_STATUS(PITH_ERR_ARG, pith_stream_init(NULL, memory, bytes, NULL, &none, NULL));
+    CHECK_STATUS(PITH_ERR_ARG, pith_stream_init(s.plan, memory, bytes, NULL, NULL, NULL));
     free(memory);
     stream_close(&s);
 }
@@ -169,28 +216,28 @@ static void test_external_base(void **state) {
     stream_open(&own, "wdiff:group=16", &layout, NULL);
     layout.flags = PITH_LAYOUT_EXTERNAL_BASE;
     stream_open(&external, "wdiff:group=16", &layout, NULL);
-    CHECK(external.sizes.state_bytes < own.sizes.state_bytes);
+    CHECK(external.sizes.stream_bytes < own.sizes.stream_bytes);
     const pith_view v = pith_view_flat(value, PITH_F32, N), o = pith_view_flat(out, PITH_F32, N);
     const pith_view b = pith_view_flat(live, PITH_BF16, N);
     uint8_t buffer[512];
     size_t written;
-    CHECK_STATUS(PITH_ERR_STATE, pith_encode(external.plan, external.state, &v, 0, buffer,
-                                             sizeof buffer, &written));
-    CHECK_STATUS(PITH_ERR_STATE, pith_state_bind_base(own.plan, own.state, live, 0));
-    CHECK_STATUS(PITH_ERR_ARG, pith_state_bind_base(external.plan, external.state, NULL, 0));
-    CHECK_OK(pith_state_set_base(own.plan, own.state, &b, 9));
-    CHECK_OK(pith_state_bind_base(external.plan, external.state, live, 9));
+    CHECK_STATUS(PITH_ERR_STATE, encode_one(external.work, external.stream, &v, 0, 0, buffer,
+                                            sizeof buffer, &written));
+    CHECK_STATUS(PITH_ERR_STATE, pith_stream_bind_base(own.work, own.stream, live, 0));
+    CHECK_STATUS(PITH_ERR_ARG, pith_stream_bind_base(external.work, external.stream, NULL, 0));
+    CHECK_OK(pith_stream_set_base(own.work, own.stream, &b, 9));
+    CHECK_OK(pith_stream_bind_base(external.work, external.stream, live, 9));
     for (uint64_t i = 0; i < 3; i++) {
         struct frame f = stream_encode(&own, &v, i, false);
-        CHECK_OK(pith_decode(external.plan, external.state, i, f.bytes, f.length, NULL));
-        CHECK(pith_state_identity(own.state, i) == pith_state_identity(external.state, i));
-        CHECK(pith_state_step(external.state, i) == 10);
+        CHECK_OK(decode_one(external.work, external.stream, i, f.bytes, f.length, NULL, 0));
+        CHECK(pith_stream_base_hash(own.stream, i) == pith_stream_base_hash(external.stream, i));
+        CHECK(pith_stream_step(external.stream, i) == 10);
         free(f.bytes);
     }
-    CHECK_OK(pith_state_get_base(own.plan, own.state, 0, &o));
+    CHECK_OK(pith_stream_get_base(own.work, own.stream, 0, &o));
     for (size_t i = 0; i < N; i++) CHECK(load_float(live, PITH_BF16, i) == bits_of(out[i]));
-    CHECK_OK(pith_state_reset(external.plan, external.state));
-    CHECK(memcmp(live, zeros, sizeof live) == 0 && pith_state_step(external.state, 2) == 0);
+    CHECK_OK(pith_stream_reset(external.work, external.stream));
+    CHECK(memcmp(live, zeros, sizeof live) == 0 && pith_stream_step(external.stream, 2) == 0);
     stream_close(&own);
     stream_close(&external);
 }
@@ -204,14 +251,14 @@ static void test_verify(void **state) {
     pith_layout layout = flat_layout(PITH_F32, PITH_F32, N);
     layout.flags = PITH_LAYOUT_EXTERNAL_BASE;
     stream_open(&s, "wdiff", &layout, NULL);
-    CHECK_OK(pith_state_bind_base(s.plan, s.state, live, 0));
+    CHECK_OK(pith_stream_bind_base(s.work, s.stream, live, 0));
     for (size_t bit = 0; bit < sizeof live * 8; bit++) {
         context("bit %zu of the base changes", bit);
         live[bit / 8] ^= (uint8_t)(1 << bit % 8);
-        CHECK_STATUS(PITH_ERR_BASE, pith_state_verify(s.plan, s.state));
+        CHECK_STATUS(PITH_ERR_BASE, pith_stream_verify(s.work, s.stream));
         live[bit / 8] ^= (uint8_t)(1 << bit % 8);
     }
-    CHECK_OK(pith_state_verify(s.plan, s.state));
+    CHECK_OK(pith_stream_verify(s.work, s.stream));
     stream_close(&s);
 }
 
@@ -242,8 +289,8 @@ static void test_base_conversions(void **state) {
         const pith_layout layout = flat_layout(PITH_F32, kept, N);
         const pith_view f = pith_view_flat(from, in, N), g = pith_view_flat(got, out, N);
         stream_open(&s, "wdiff", &layout, NULL);
-        CHECK_OK(pith_state_set_base(s.plan, s.state, &f, 3));
-        CHECK_OK(pith_state_get_base(s.plan, s.state, 0, &g));
+        CHECK_OK(pith_stream_set_base(s.work, s.stream, &f, 3));
+        CHECK_OK(pith_stream_get_base(s.work, s.stream, 0, &g));
         CHECK(memcmp(got, wanted, N * pith_dtype_bytes(out)) == 0);
         stream_close(&s);
     }
@@ -253,18 +300,18 @@ static void test_reset(void **state) {
     (void)state;
     struct stream s;
     float out[40] = {0}, zeros[40] = {0};
-    pith_stats stats;
+    pith_stats stats = {.size = sizeof stats};
     const pith_view o = pith_view_flat(out, PITH_F32, 40);
     context("reset");
     open_used(&s, PITH_F32, 40, 2);
-    CHECK_OK(pith_state_reset(s.plan, s.state));
-    CHECK_OK(pith_state_get_base(s.plan, s.state, 1, &o));
+    CHECK_OK(pith_stream_reset(s.work, s.stream));
+    CHECK_OK(pith_stream_get_base(s.work, s.stream, 1, &o));
     CHECK(memcmp(out, zeros, sizeof out) == 0);
-    CHECK(pith_state_step(s.state, 0) == 0 && pith_state_step(s.state, 1) == 0);
-    pith_state_stats(s.state, &stats);
+    CHECK(pith_stream_step(s.stream, 0) == 0 && pith_stream_step(s.stream, 1) == 0);
+    CHECK_OK(pith_stream_stats(s.stream, &stats));
     CHECK(stats.frames == 0 && stats.key_frames == 0);
-    CHECK_OK(pith_state_verify(s.plan, s.state));
-    CHECK(pith_state_step(s.state, 2) == 0 && pith_state_identity(s.state, 99) == 0);
+    CHECK_OK(pith_stream_verify(s.work, s.stream));
+    CHECK(pith_stream_step(s.stream, 2) == 0 && pith_stream_base_hash(s.stream, 99) == 0);
     stream_close(&s);
 }
 
@@ -279,12 +326,12 @@ static void test_saturated_of_keys(void **state) {
     for (size_t k = 0; k < 2; k++) {
         struct stream s;
         context("%s", specs[k]);
-        pith_stats stats;
+        pith_stats stats = {.size = sizeof stats};
         for (size_t i = 0; i < COUNT; i++) x[i] = i % 100 ? (float)i : 1e5f;
         stream_open(&s, specs[k], &layout, NULL);
         for (uint64_t calls = 1; calls <= 2; calls++) {
             struct frame f = stream_encode(&s, &v, 0, true);
-            pith_state_stats(s.state, &stats);
+            CHECK_OK(pith_stream_stats(s.stream, &stats));
             CHECK(stats.key_frames == calls && stats.saturated == calls * (COUNT / 100));
             free(f.bytes);
         }
@@ -296,35 +343,47 @@ static void test_refusals(void **state) {
     (void)state;
     float value[40] = {0};
     uint8_t memory[1024];
-    pith_state *none;
     struct stream plain, s;
     context("refusals");
     const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 40);
     stream_open(&plain, "wdiff", &layout, NULL);
-    CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_state_init(plain.plan, memory, sizeof memory, &none));
+    CHECK(plain.sizes.stream_bytes > 0 && pith_stream_plan(plain.stream) == plain.plan);
     open_used(&s, PITH_F32, 40, 2);
     const pith_view short_view = pith_view_flat(value, PITH_F32, 39);
     const pith_view half = pith_view_flat(value, PITH_F32, 20),
                     v = pith_view_flat(value, PITH_F32, 40);
     const pith_view wrong = pith_view_flat(value, PITH_I32, 40);
-    CHECK_STATUS(PITH_ERR_SHAPE, pith_state_set_base(s.plan, s.state, &short_view, 0));
-    CHECK_STATUS(PITH_ERR_SHAPE, pith_state_set_base(s.plan, s.state, &half, 0));
-    CHECK_STATUS(PITH_ERR_DTYPE, pith_state_set_base(s.plan, s.state, &wrong, 0));
-    CHECK_STATUS(PITH_ERR_STATE, pith_state_set_base(s.plan, NULL, &v, 0));
-    CHECK_STATUS(PITH_ERR_SHAPE, pith_state_get_base(s.plan, s.state, 0, &short_view));
-    CHECK_STATUS(PITH_ERR_ARG, pith_state_get_base(s.plan, s.state, 2, &v));
-    CHECK_OK(pith_state_get_base(s.plan, s.state, 1, &half));
-    CHECK(pith_state_step(s.state, 0) == 2);
+    CHECK_STATUS(PITH_ERR_SHAPE, pith_stream_set_base(s.work, s.stream, &short_view, 0));
+    CHECK_STATUS(PITH_ERR_SHAPE, pith_stream_set_base(s.work, s.stream, &half, 0));
+    CHECK_STATUS(PITH_ERR_DTYPE, pith_stream_set_base(s.work, s.stream, &wrong, 0));
+    CHECK_STATUS(PITH_ERR_ARG, pith_stream_set_base(s.work, NULL, &v, 0));
+    CHECK_STATUS(PITH_ERR_ARG, pith_stream_set_base(NULL, s.stream, &v, 0));
+    CHECK_STATUS(PITH_ERR_STATE, pith_stream_set_base(plain.work, plain.stream, &v, 0));
+    CHECK_STATUS(PITH_ERR_STATE, pith_stream_get_base(plain.work, plain.stream, 0, &v));
+    CHECK_STATUS(PITH_ERR_STATE, pith_stream_bind_base(plain.work, plain.stream, value, 0));
+    CHECK_STATUS(PITH_ERR_STATE, pith_stream_verify(plain.work, plain.stream));
+    CHECK(pith_stream_base_hash(plain.stream, 0) == 0);
+    CHECK_STATUS(PITH_ERR_SHAPE, pith_stream_get_base(s.work, s.stream, 0, &short_view));
+    CHECK_STATUS(PITH_ERR_ARG, pith_stream_get_base(s.work, s.stream, 2, &v));
+    CHECK_OK(pith_stream_get_base(s.work, s.stream, 1, &half));
+    CHECK(pith_stream_step(s.stream, 0) == 2);
     size_t written;
-    CHECK_STATUS(PITH_ERR_STATE, pith_encode(s.plan, NULL, &v, 0, memory, sizeof memory, &written));
-    struct stream other;
-    open_used(&other, PITH_F32, 40, 1);
-    CHECK_STATUS(PITH_ERR_STATE,
-                 pith_encode(s.plan, other.state, &v, 0, memory, sizeof memory, &written));
-    CHECK_STATUS(PITH_ERR_UNSUPPORTED,
-                 pith_encode_key(plain.plan, NULL, &v, 0, memory, sizeof memory, &written));
+    CHECK_STATUS(PITH_ERR_ARG, encode_one(s.work, NULL, &v, 0, 0, memory, sizeof memory, &written));
+    CHECK_STATUS(PITH_ERR_ARG,
+                 encode_one(NULL, s.stream, &v, 0, 0, memory, sizeof memory, &written));
+    pith_item item = {.size = sizeof item,
+                      .stream = s.stream,
+                      .view = v,
+                      .frame = memory,
+                      .capacity = sizeof memory,
+                      .length = sizeof memory};
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_encode(s.work, &item, 1, PITH_ADD));
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_encode(s.work, &item, 1, 0x80));
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_decode(s.work, &item, 1, PITH_KEY_FRAME));
+    CHECK(pith_stream_step(s.stream, 0) == 2);
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, encode_one(plain.work, plain.stream, &v, 0, PITH_KEY_FRAME,
+                                                  memory, sizeof memory, &written));
     stream_close(&plain);
-    stream_close(&other);
     stream_close(&s);
 }
 
@@ -361,8 +420,8 @@ static void owned_open(struct owned *o, const char *spec, uint32_t flags, uint32
     memcpy(o->own, o->base, sizeof o->own);
     gen_fill(GEN_NOISE, 2, PITH_F32, o->value, OWNED);
     o->view = pith_view_dense(o->value, PITH_F32, 3, shape);
-    CHECK_OK(pith_state_bind_base(o->s.plan, o->s.state, o->base, 5));
-    CHECK_OK(pith_state_bind_base(o->twin.plan, o->twin.state, o->own, 5));
+    CHECK_OK(pith_stream_bind_base(o->s.work, o->s.stream, o->base, 5));
+    CHECK_OK(pith_stream_bind_base(o->twin.work, o->twin.stream, o->own, 5));
 }
 
 static void owned_close(struct owned *o) {
@@ -372,14 +431,15 @@ static void owned_close(struct owned *o) {
 }
 
 static pith_status owned_encode(struct owned *o) {
-    return pith_encode(o->s.plan, o->s.state, &o->view, 0, o->frame, sizeof o->frame, &o->length);
+    return encode_one(o->s.work, o->s.stream, &o->view, 0, 0, o->frame, sizeof o->frame,
+                      &o->length);
 }
 
 /* The next frames of both are the same. */
 static void owned_agree(struct owned *o) {
     CHECK_OK(owned_encode(o));
-    CHECK_OK(pith_encode(o->twin.plan, o->twin.state, &o->view, 0, o->wanted, sizeof o->wanted,
-                         &o->wanted_length));
+    CHECK_OK(encode_one(o->twin.work, o->twin.stream, &o->view, 0, 0, o->wanted, sizeof o->wanted,
+                        &o->wanted_length));
     CHECK(o->length == o->wanted_length && memcmp(o->frame, o->wanted, o->length) == 0);
     CHECK(memcmp(o->base, o->own, sizeof o->base) == 0);
 }
@@ -388,19 +448,19 @@ static void owned_agree(struct owned *o) {
 static void test_base_replaced(void **state) {
     (void)state;
     for (size_t i = 0; i < SPECS * 3; i++) {
-        struct owned *const o = room(sizeof *o);
+        struct owned *const o = allocate(sizeof *o);
         const uint32_t flags[] = {0, PITH_LAYOUT_CHECK_BASE, 0};
-        float *const kept = room(sizeof o->base);
-        context("%s, base replaced, way %zu", changed[i / 3].spec, i % 3);
+        float *const kept = allocate(sizeof o->base);
+        context("%s, base replaced, variant %zu", changed[i / 3].spec, i % 3);
         owned_open(o, changed[i / 3].spec, flags[i % 3], i % 3 == 2 ? 3 : 1);
         owned_agree(o);
         memcpy(kept, o->base, sizeof o->base);
         gen_fill(GEN_NOISE, 9, PITH_F32, o->base, OWNED);
         float *const other = copy_of(o->base, sizeof o->base);
         CHECK_STATUS(PITH_ERR_BASE, owned_encode(o));
-        CHECK(o->length == 0 && pith_plan_error(o->s.plan).offset == 0);
+        CHECK(o->length == 0 && pith_work_error(o->s.work)->offset == 0);
         CHECK(memcmp(o->base, other, sizeof o->base) == 0);
-        CHECK_STATUS(PITH_ERR_BASE, pith_state_verify(o->s.plan, o->s.state));
+        CHECK_STATUS(PITH_ERR_BASE, pith_stream_verify(o->s.work, o->s.stream));
         memcpy(o->base, kept, sizeof o->base);
         owned_agree(o);
         free(kept);
@@ -413,7 +473,7 @@ static void test_base_replaced(void **state) {
 static void test_block_changed(void **state) {
     (void)state;
     for (size_t i = 0; i < SPECS; i++) {
-        struct owned *const o = room(sizeof *o);
+        struct owned *const o = allocate(sizeof *o);
         const size_t at = 2 * changed[i].block;
         context("%s, a block changed", changed[i].spec);
         owned_open(o, changed[i].spec, 0, 1);
@@ -422,18 +482,18 @@ static void test_block_changed(void **state) {
         float *const found = copy_of(o->base, sizeof o->base);
         gen_fill(GEN_NOISE, 3, PITH_F32, o->value, OWNED);
         CHECK_STATUS(PITH_ERR_BASE, owned_encode(o));
-        CHECK(o->length == 0 && pith_plan_error(o->s.plan).offset == 2);
+        CHECK(o->length == 0 && pith_work_error(o->s.work)->offset == 2);
         CHECK(memcmp((uint8_t *)o->base + at, (uint8_t *)found + at, sizeof o->base - at) == 0);
-        CHECK_OK(pith_encode(o->twin.plan, o->twin.state, &o->view, 0, o->wanted, sizeof o->wanted,
-                             &o->wanted_length));
+        CHECK_OK(encode_one(o->twin.work, o->twin.stream, &o->view, 0, 0, o->wanted,
+                            sizeof o->wanted, &o->wanted_length));
         CHECK(memcmp(o->base, o->own, at) == 0);
         CHECK_STATUS(PITH_ERR_STATE, owned_encode(o));
-        CHECK_STATUS(PITH_ERR_STATE, pith_state_verify(o->s.plan, o->s.state));
-        CHECK_OK(pith_encode_key(o->s.plan, o->s.state, &o->view, 0, o->frame, sizeof o->frame,
-                                 &o->length));
-        CHECK_OK(pith_decode(o->twin.plan, o->twin.state, 0, o->frame, o->length, NULL));
+        CHECK_STATUS(PITH_ERR_STATE, pith_stream_verify(o->s.work, o->s.stream));
+        CHECK_OK(encode_one(o->s.work, o->s.stream, &o->view, 0, PITH_KEY_FRAME, o->frame,
+                            sizeof o->frame, &o->length));
+        CHECK_OK(decode_one(o->twin.work, o->twin.stream, 0, o->frame, o->length, NULL, 0));
         gen_fill(GEN_NOISE, 4, PITH_F32, o->value, OWNED);
-        CHECK(pith_state_identity(o->s.state, 0) == pith_state_identity(o->twin.state, 0));
+        CHECK(pith_stream_base_hash(o->s.stream, 0) == pith_stream_base_hash(o->twin.stream, 0));
         CHECK_OK(owned_encode(o));
         free(found);
         owned_close(o);
@@ -444,13 +504,13 @@ static void test_block_changed(void **state) {
 static void test_first_changed_block(void **state) {
     (void)state;
     for (uint32_t threads = 1; threads < 6; threads++) {
-        struct owned *const o = room(sizeof *o);
+        struct owned *const o = allocate(sizeof *o);
         context("changed blocks, %u jobs", threads);
         owned_open(o, changed[0].spec, 0, threads);
         o->base[3 * 4096] += 1;
         o->base[7 * 4096] += 1;
         CHECK_STATUS(PITH_ERR_BASE, owned_encode(o));
-        CHECK(pith_plan_error(o->s.plan).offset == 3);
+        CHECK(pith_work_error(o->s.work)->offset == 3);
         CHECK_STATUS(PITH_ERR_STATE, owned_encode(o));
         owned_close(o);
     }
@@ -462,7 +522,7 @@ static void test_what_is_seen(void **state) {
     enum { SAMPLE = 12352 };
     static const uint32_t flags[] = {0, PITH_LAYOUT_CHECK_BASE, PITH_LAYOUT_TRUST_BASE};
     for (size_t variant = 0; variant < 3; variant++) {
-        struct owned *const o = room(sizeof *o);
+        struct owned *const o = allocate(sizeof *o);
         uint8_t *const bytes = (uint8_t *)o->base;
         owned_open(o, changed[0].spec, flags[variant], 1);
         for (size_t bit = 0; bit < 16384 * 8 && variant < 2; bit += bit % 8 ? 1 : 105) {
@@ -495,10 +555,11 @@ static void test_sums_follow(void **state) {
         layout.slots = 4;
         if (variant < 2) layout.slot_counts = counts;
         layout.flags = flags[variant % 2];
-        context("sums follow, way %zu", variant);
+        context("sums follow, variant %zu", variant);
         for (int k = 0; k < 2; k++) {
             stream_open(&s[k], "wdiff:group=16,block=64", &layout, NULL);
-            if (variant % 2 == 0) CHECK_OK(pith_state_bind_base(s[k].plan, s[k].state, live[k], 0));
+            if (variant % 2 == 0)
+                CHECK_OK(pith_stream_bind_base(s[k].work, s[k].stream, live[k], 0));
         }
         const pith_view v = pith_view_flat(value, PITH_F32, N);
         for (int step = 0; step < 8; step++) {
@@ -506,16 +567,16 @@ static void test_sums_follow(void **state) {
             gen_fill(GEN_NOISE, (uint64_t)step, PITH_F32, value, N);
             for (uint64_t slot = 0; slot < 4; slot++) {
                 struct frame f = stream_encode(from, &v, slot, step == 3);
-                CHECK_OK(pith_decode(to->plan, to->state, slot, f.bytes, f.length, NULL));
+                CHECK_OK(decode_one(to->work, to->stream, slot, f.bytes, f.length, NULL, 0));
                 free(f.bytes);
             }
             size_t written;
-            uint8_t *const saved = room((size_t)from->sizes.save_bytes);
-            CHECK_OK(pith_state_save(from->plan, from->state, saved, (size_t)from->sizes.save_bytes,
-                                     &written));
-            if (step % 3 == 1) CHECK_OK(pith_state_load(to->plan, to->state, saved, written));
+            uint8_t *const saved = allocate((size_t)from->sizes.save_bytes);
+            CHECK_OK(pith_stream_save(from->work, from->stream, saved,
+                                      (size_t)from->sizes.save_bytes, &written));
+            if (step % 3 == 1) CHECK_OK(pith_stream_load(to->work, to->stream, saved, written));
             for (int k = 0; k < 2 && step == 5; k++)
-                CHECK_OK(pith_state_set_base(s[k].plan, s[k].state, &v, 6));
+                CHECK_OK(pith_stream_set_base(s[k].work, s[k].stream, &v, 6));
             free(saved);
         }
         stream_close(&s[0]);
@@ -523,9 +584,9 @@ static void test_sums_follow(void **state) {
     }
 }
 
-/* Saved states go from plan to plan where layout and keys agree. The hashes in memory also depend
+/* Saved streams go from plan to plan where layout and keys agree. The hashes in memory also depend
  * on the flags and on how large a page is, which the shape decides. */
-static void test_state_of_other_sums(void **state) {
+static void test_stream_of_other_sums(void **state) {
     (void)state;
     enum { ROWS = 512, DIM = 16, N = ROWS * DIM };
     static const struct {
@@ -541,7 +602,7 @@ static void test_state_of_other_sums(void **state) {
         layout.ndim = 3;
         memcpy(layout.shape, (uint64_t[]){ROWS / 8, 8, DIM}, 3 * sizeof(uint64_t));
         layout.flags = PITH_LAYOUT_EXTERNAL_BASE;
-        context("state of other sums, row %zu", i);
+        context("stream of other sums, row %zu", i);
         gen_fill(GEN_NOISE, 1, PITH_F32, live, N);
         stream_open(&s, "kv:page=64", &layout, NULL);
         memcpy(layout.shape, other[i].shape, sizeof other[i].shape);
@@ -549,16 +610,14 @@ static void test_state_of_other_sums(void **state) {
         stream_open(&t, "kv:page=64", &layout, NULL);
         const pith_view v = pith_view_dense(value, PITH_F32, 3, layout.shape);
         const size_t cap = (size_t)t.sizes.slot_bytes;
-        uint8_t *const frame = room(cap), *const saved = room((size_t)s.sizes.save_bytes);
+        uint8_t *const frame = allocate(cap), *const saved = allocate((size_t)s.sizes.save_bytes);
         size_t n;
-        CHECK_OK(pith_state_bind_base(s.plan, s.state, live, 0));
-        CHECK_STATUS(PITH_ERR_STATE, pith_state_bind_base(t.plan, s.state, live, 0));
-        CHECK_STATUS(PITH_ERR_STATE, pith_encode(t.plan, s.state, &v, 0, frame, cap, &n));
-        CHECK_STATUS(PITH_ERR_STATE, pith_state_set_base(t.plan, s.state, &v, 0));
-        CHECK_OK(pith_state_save(s.plan, s.state, saved, (size_t)s.sizes.save_bytes, &n));
-        CHECK_OK(pith_state_bind_base(t.plan, t.state, live, 0));
-        CHECK_OK(pith_state_load(t.plan, t.state, saved, n));
-        CHECK_OK(pith_encode(t.plan, t.state, &v, 0, frame, cap, &n));
+        CHECK_OK(pith_stream_bind_base(s.work, s.stream, live, 0));
+        CHECK(pith_stream_plan(s.stream) == s.plan && pith_stream_plan(t.stream) == t.plan);
+        CHECK_OK(pith_stream_save(s.work, s.stream, saved, (size_t)s.sizes.save_bytes, &n));
+        CHECK_OK(pith_stream_bind_base(t.work, t.stream, live, 0));
+        CHECK_OK(pith_stream_load(t.work, t.stream, saved, n));
+        CHECK_OK(encode_one(t.work, t.stream, &v, 0, 0, frame, cap, &n));
         free(frame);
         free(saved);
         stream_close(&t);
@@ -582,7 +641,7 @@ static void test_flags_of_a_check(void **state) {
     };
     for (size_t i = 0; i < sizeof tried / sizeof tried[0]; i++) {
         pith_layout layout = flat_layout(PITH_F32, tried[i].base, 100);
-        pith_plan *plan;
+        const pith_plan *plan;
         layout.flags = tried[i].flags;
         context("flags of a check, row %zu", i);
         CHECK_STATUS(tried[i].status, pith_plan_create(&plan, tried[i].spec, &layout, NULL, NULL));
@@ -593,6 +652,7 @@ static void test_flags_of_a_check(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_save_and_load),
+        cmocka_unit_test(test_save_of_every_codec),
         cmocka_unit_test(test_damaged_save),
         cmocka_unit_test(test_statuses_of_load),
         cmocka_unit_test(test_any_alignment),
@@ -608,7 +668,7 @@ int main(void) {
         cmocka_unit_test(test_what_is_seen),
         cmocka_unit_test(test_sums_follow),
         cmocka_unit_test(test_flags_of_a_check),
-        cmocka_unit_test(test_state_of_other_sums),
+        cmocka_unit_test(test_stream_of_other_sums),
     };
     return cmocka_run_group_tests_name("state", tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* test_stream.c - chains of frames: replicas, identities, steps, key frames, poison and healing.
+/* test_stream.c - chains of frames: replicas, base hashes, steps, key frames, poison and healing.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 
@@ -23,11 +23,11 @@ static void pair_open(struct pair *p, const char *spec, uint32_t dtype, uint32_t
     p->dtype = dtype;
     p->base_dtype = base_dtype;
     p->count = count;
-    p->value = room(count * pith_dtype_bytes(dtype));
+    p->value = allocate(count * pith_dtype_bytes(dtype));
     p->view = pith_view_flat(p->value, dtype, count);
     gen_fill(GEN_NOISE, count + dtype, dtype, p->value, count);
-    CHECK_OK(pith_state_set_base(p->sender.plan, p->sender.state, &p->view, 0));
-    CHECK_OK(pith_state_set_base(p->receiver.plan, p->receiver.state, &p->view, 0));
+    CHECK_OK(pith_stream_set_base(p->sender.work, p->sender.stream, &p->view, 0));
+    CHECK_OK(pith_stream_set_base(p->receiver.work, p->receiver.stream, &p->view, 0));
 }
 
 static void pair_close(struct pair *p) {
@@ -38,23 +38,23 @@ static void pair_close(struct pair *p) {
 
 /* The base in its own dtype. */
 static void *base_of(const struct pair *p, struct stream *s) {
-    void *out = room(p->count * pith_dtype_bytes(p->base_dtype));
+    void *out = allocate(p->count * pith_dtype_bytes(p->base_dtype));
     const pith_view view = pith_view_flat(out, p->base_dtype, p->count);
-    CHECK_OK(pith_state_get_base(s->plan, s->state, 0, &view));
+    CHECK_OK(pith_stream_get_base(s->work, s->stream, 0, &view));
     return out;
 }
 
-/* Settings without identities have nothing to compare. */
+/* With base_hash=off there is nothing to compare. */
 static void check_memory(struct stream *s) {
-    const bool compared = pith_state_identity(s->state, 0) != 0;
-    CHECK(pith_state_verify(s->plan, s->state) == (compared ? PITH_OK : PITH_ERR_UNSUPPORTED));
+    const bool compared = pith_stream_base_hash(s->stream, 0) != 0;
+    CHECK(pith_stream_verify(s->work, s->stream) == (compared ? PITH_OK : PITH_ERR_UNSUPPORTED));
 }
 
 static void check_replicas(const struct pair *p, struct stream *a, struct stream *b) {
     void *x = base_of(p, a), *y = base_of(p, b);
     CHECK(memcmp(x, y, p->count * pith_dtype_bytes(p->base_dtype)) == 0);
-    CHECK(pith_state_identity(a->state, 0) == pith_state_identity(b->state, 0));
-    CHECK(pith_state_step(a->state, 0) == pith_state_step(b->state, 0));
+    CHECK(pith_stream_base_hash(a->stream, 0) == pith_stream_base_hash(b->stream, 0));
+    CHECK(pith_stream_step(a->stream, 0) == pith_stream_step(b->stream, 0));
     check_memory(a);
     check_memory(b);
     free(x);
@@ -68,9 +68,9 @@ static void drift(struct pair *p, uint64_t seed, double by) {
 }
 
 static void receive(const struct pair *p, struct stream *s, const struct frame *f) {
-    void *out = room(p->count * pith_dtype_bytes(p->base_dtype));
+    void *out = allocate(p->count * pith_dtype_bytes(p->base_dtype));
     const pith_view view = pith_view_flat(out, p->base_dtype, p->count);
-    CHECK_OK(pith_decode(s->plan, s->state, 0, f->bytes, f->length, &view));
+    CHECK_OK(decode_one(s->work, s->stream, 0, f->bytes, f->length, &view, 0));
     void *base = base_of(p, s);
     CHECK(memcmp(out, base, p->count * pith_dtype_bytes(p->base_dtype)) == 0);
     free(base);
@@ -84,7 +84,7 @@ static void check_decode_add(const struct pair *p, struct stream *plain, const v
                              const struct frame *f) {
     void *array = copy_of(before, p->count * pith_dtype_bytes(p->base_dtype));
     const pith_view view = pith_view_flat(array, p->base_dtype, p->count);
-    CHECK_OK(pith_decode_add(plain->plan, 0, f->bytes, f->length, &view));
+    CHECK_OK(decode_one(plain->work, plain->stream, 0, f->bytes, f->length, &view, PITH_ADD));
     void *wanted = base_of(p, plain);
     CHECK(memcmp(array, wanted, p->count * pith_dtype_bytes(p->base_dtype)) == 0);
     free(wanted);
@@ -173,9 +173,9 @@ static void test_poison_is_one_group(void **state) {
     CHECK_OK(pith_error_bound(f.bytes, f.length, &bound, NULL));
     CHECK(bound != bound);
     free(f.bytes);
-    pith_stats sent, got;
-    pith_state_stats(p.sender.state, &sent);
-    pith_state_stats(p.receiver.state, &got);
+    pith_stats sent = {.size = sizeof sent}, got = {.size = sizeof got};
+    CHECK_OK(pith_stream_stats(p.sender.stream, &sent));
+    CHECK_OK(pith_stream_stats(p.receiver.stream, &got));
     CHECK(sent.poisoned == 1 && got.poisoned == 1 && sent.frames == 1 && got.frames == 1);
     v[20] = 0.5f;
     f = stream_encode(&p.sender, &p.view, 0, false);
@@ -202,9 +202,9 @@ static void test_saturation(void **state) {
     check_replicas(&p, &p.sender, &p.receiver);
     uint16_t *base = base_of(&p, &p.receiver);
     CHECK(base[3] == 0x7BFF && base[32] == 0xFBFF);
-    pith_stats sent, got;
-    pith_state_stats(p.sender.state, &sent);
-    pith_state_stats(p.receiver.state, &got);
+    pith_stats sent = {.size = sizeof sent}, got = {.size = sizeof got};
+    CHECK_OK(pith_stream_stats(p.sender.stream, &sent));
+    CHECK_OK(pith_stream_stats(p.receiver.stream, &got));
     CHECK(sent.saturated == 2 && got.saturated == 2 && sent.poisoned == 0);
     free(base);
     free(f.bytes);
@@ -233,6 +233,8 @@ static void test_late_joiner(void **state) {
         stream_open(&late, "wdiff:group=64,key_every=3", &layout, NULL);
         CHECK(p.sender.sizes.key_bytes == 96 + 1000 * pith_dtype_bytes(p.base_dtype));
         CHECK(p.sender.sizes.slot_bytes == p.sender.sizes.key_bytes);
+        CHECK(p.sender.sizes.frame_bytes == pith_plan_frame_bytes(p.sender.plan, 0, 0));
+        CHECK(p.sender.sizes.frame_bytes < p.sender.sizes.slot_bytes);
         for (uint64_t step = 0; step < 6; step++) {
             drift(&p, step, 1e-3);
             CHECK(pith_plan_is_key(p.sender.plan, step) == (step % 3 == 0));
@@ -255,7 +257,7 @@ static void test_key_by_call(void **state) {
     for (int k = 0; k < 3; k++) {
         struct pair p;
         struct stream late;
-        pith_info info;
+        pith_info info = {.size = sizeof info};
         context("key by call, %s", specs[k]);
         pair_open(&p, specs[k], PITH_BF16, PITH_BF16, 777);
         const pith_layout layout = flat_layout(PITH_BF16, PITH_BF16, 777);
@@ -275,8 +277,8 @@ static void test_key_by_call(void **state) {
             free(f.bytes);
         }
         check_replicas(&p, &p.sender, &late);
-        pith_stats stats;
-        pith_state_stats(late.state, &stats);
+        pith_stats stats = {.size = sizeof stats};
+        CHECK_OK(pith_stream_stats(late.stream, &stats));
         CHECK(stats.frames == 2 && stats.key_frames == 1);
         stream_close(&late);
         pair_close(&p);
@@ -292,7 +294,7 @@ static void test_damaged_key(void **state) {
     struct frame f = stream_encode(&p.sender, &p.view, 0, true);
     f.bytes[f.length - 1] ^= 4;
     CHECK_STATUS(PITH_ERR_CHECKSUM,
-                 pith_decode(p.receiver.plan, p.receiver.state, 0, f.bytes, f.length, NULL));
+                 decode_one(p.receiver.work, p.receiver.stream, 0, f.bytes, f.length, NULL, 0));
     free(f.bytes);
     pair_close(&p);
 }
@@ -307,8 +309,8 @@ struct witness {
 
 static struct witness witness_of(const struct pair *p) {
     struct witness w = {.out_bytes = p->count * pith_dtype_bytes(p->dtype)};
-    w.memory = copy_of(p->receiver.memory, (size_t)p->receiver.sizes.state_bytes);
-    w.out = room(w.out_bytes);
+    w.memory = copy_of(p->receiver.memory, (size_t)p->receiver.sizes.stream_bytes);
+    w.out = allocate(w.out_bytes);
     memset(w.out, 0xA5, w.out_bytes);
     w.view = pith_view_flat(w.out, p->dtype, p->count);
     return w;
@@ -316,11 +318,11 @@ static struct witness witness_of(const struct pair *p) {
 
 static void refuses(struct pair *p, pith_status wanted, const struct frame *f) {
     struct witness w = witness_of(p);
-    CHECK_STATUS(wanted,
-                 pith_decode(p->receiver.plan, p->receiver.state, 0, f->bytes, f->length, &w.view));
-    CHECK(memcmp(w.memory, p->receiver.memory, (size_t)p->receiver.sizes.state_bytes) == 0);
+    CHECK_STATUS(wanted, decode_one(p->receiver.work, p->receiver.stream, 0, f->bytes, f->length,
+                                    &w.view, 0));
+    CHECK(memcmp(w.memory, p->receiver.memory, (size_t)p->receiver.sizes.stream_bytes) == 0);
     CHECK(all_bytes(w.out, w.out_bytes, 0xA5));
-    CHECK(pith_plan_error(p->receiver.plan).text[0] != 0);
+    CHECK(pith_work_error(p->receiver.work)->text[0] != 0);
     free(w.memory);
     free(w.out);
 }
@@ -339,13 +341,13 @@ static void test_wrong_step_and_base(void **state) {
     refuses(&p, PITH_ERR_STEP, &first);
     context("other base, same step");
     drift(&p, 9, 1e-2);
-    CHECK_OK(pith_state_set_base(p.receiver.plan, p.receiver.state, &p.view, 1));
+    CHECK_OK(pith_stream_set_base(p.receiver.work, p.receiver.stream, &p.view, 1));
     refuses(&p, PITH_ERR_BASE, &second);
     void *other = base_of(&p, &p.receiver);
     const pith_view view = pith_view_flat(other, PITH_BF16, 300);
     void *before = copy_of(other, 600);
-    CHECK_STATUS(PITH_ERR_BASE,
-                 pith_decode_add(p.receiver.plan, 0, second.bytes, second.length, &view));
+    CHECK_STATUS(PITH_ERR_BASE, decode_one(p.receiver.work, p.receiver.stream, 0, second.bytes,
+                                           second.length, &view, PITH_ADD));
     CHECK_STATUS(PITH_ERR_BASE,
                  pith_decompress(second.bytes, second.length, &view, NULL, &p.view, NULL));
     CHECK(memcmp(before, other, 600) == 0);
@@ -389,19 +391,19 @@ static void test_other_plans_frames(void **state) {
     pair_close(&p);
 }
 
-/* Without identities only the step is compared: chosen, and said by the frame. */
-static void test_identity_off(void **state) {
+/* With base_hash=off only the step is compared: chosen, and said by the frame. */
+static void test_base_hash_off(void **state) {
     (void)state;
     struct pair p;
-    pith_info info;
-    context("identity off");
+    pith_info info = {.size = sizeof info};
+    context("base_hash off");
     pair_open(&p, "wdiff:base_hash=off", PITH_F32, PITH_F32, 64);
     struct frame f = stream_encode(&p.sender, &p.view, 0, false);
     CHECK_OK(pith_inspect(f.bytes, f.length, &info, NULL));
     CHECK(!info.has_base_hash && info.has_step && info.base_hash == 0);
-    CHECK(pith_state_identity(p.sender.state, 0) == 0);
+    CHECK(pith_stream_base_hash(p.sender.stream, 0) == 0);
     drift(&p, 4, 1);
-    CHECK_OK(pith_state_set_base(p.receiver.plan, p.receiver.state, &p.view, 0));
+    CHECK_OK(pith_stream_set_base(p.receiver.work, p.receiver.stream, &p.view, 0));
     receive(&p, &p.receiver, &f);
     free(f.bytes);
     pair_close(&p);
@@ -428,14 +430,171 @@ static void test_random_bits(void **state) {
     for (size_t i = 0; i < 5; i++) {
         struct stream s;
         context("random bits, try %zu", i);
-        stream_open(&s, "wdiff:round=stochastic", &layout, NULL);
-        pith_plan_set_random(s.plan, tries[i].seed, tries[i].stream, tries[i].step);
+        const pith_stream_options options = {.size = sizeof options,
+                                             .seed = tries[i].seed,
+                                             .rng_stream = tries[i].stream,
+                                             .step = tries[i].step};
+        stream_open_with(&s, "wdiff:round=stochastic", &layout, NULL, &options);
         struct frame f = stream_encode(&s, &view, 0, false);
         if (i == 0) memcpy(first, f.bytes, f.length);
         CHECK((memcmp(first, f.bytes, f.length) == 0) == tries[i].same || i == 0);
         free(f.bytes);
+        /* The same by the calls that change a stream which has a past. */
+        const pith_stream_options random = {.size = sizeof random, .seed = 7, .rng_stream = 1};
+        CHECK_OK(pith_stream_set_random(s.work, s.stream, &random));
+        CHECK(pith_stream_step(s.stream, 0) == tries[i].step + 1);
+        CHECK_OK(pith_stream_set_step(s.work, s.stream, 0, 3));
+        f = stream_encode(&s, &view, 0, false);
+        CHECK(memcmp(first, f.bytes, f.length) == 0);
+        free(f.bytes);
         stream_close(&s);
     }
+}
+
+/* ---- Steps -----------------------------------------------------------------------------------*/
+
+/* By one with every encode that succeeds, and with a base with every decode; by no other call. */
+static void steps_of(const struct test_case *c) {
+    enum { N = 300 };
+    uint8_t value[8 * N], out[8 * N], *frame;
+    const pith_layout layout = flat_layout(c->dtype, c->base_dtype, N);
+    const bool base = c->base_dtype != PITH_NONE;
+    const pith_stream_options options = {.size = sizeof options, .step = 30};
+    const pith_view v = pith_view_flat(value, c->dtype, N), o = pith_view_flat(out, c->dtype, N),
+                    shorter = pith_view_flat(value, c->dtype, N - 1);
+    const uint32_t sum_dtype = base ? c->base_dtype : c->dtype;
+    const pith_view sum = pith_view_flat(out, sum_dtype, N);
+    const bool adds = base || (c->dtype >= PITH_F32 && c->dtype <= PITH_F16);
+    struct stream s, end;
+    size_t n;
+    stream_open_with(&s, c->spec, &layout, NULL, &options);
+    stream_open_end(&end, &s, &options);
+    const size_t cap = (size_t)s.sizes.slot_bytes;
+    frame = allocate(cap);
+    for (uint64_t step = 30; step < 33; step++) {
+        gen_fill(GEN_NOISE, step, c->dtype, value, N);
+        CHECK(pith_stream_step(s.stream, 0) == step);
+        CHECK(encode_one(s.work, s.stream, &shorter, 0, 0, frame, cap, &n) == PITH_ERR_SHAPE);
+        CHECK(encode_one(s.work, s.stream, &v, 0, 0, frame, 70, &n) == PITH_ERR_SPACE);
+        CHECK(pith_stream_step(s.stream, 0) == step);
+        CHECK_OK(encode_one(s.work, s.stream, &v, 0, 0, frame, cap, &n));
+        CHECK(pith_stream_step(s.stream, 0) == step + 1);
+        memset(out, 0, sizeof out);
+        if (adds && step == 30)
+            CHECK_OK(decode_one(end.work, end.stream, 0, frame, n, &sum, PITH_ADD));
+        CHECK(decode_one(end.work, end.stream, 0, frame, n - 1, &o, 0) == PITH_ERR_TRUNCATED);
+        CHECK(pith_stream_step(end.stream, 0) == (base ? step : 30));
+        CHECK_OK(decode_one(end.work, end.stream, 0, frame, n, &o, 0));
+        CHECK(pith_stream_step(end.stream, 0) == (base ? step + 1 : 30));
+    }
+    CHECK(pith_stream_step(s.stream, 1) == 0);
+    CHECK_STATUS(PITH_ERR_ARG, pith_stream_set_step(s.work, s.stream, 1, 5));
+    CHECK_OK(pith_stream_set_step(s.work, s.stream, 0, UINT32_MAX));
+    CHECK(pith_stream_step(s.stream, 0) == UINT32_MAX);
+    CHECK_OK(pith_stream_reset(s.work, s.stream));
+    CHECK(pith_stream_step(s.stream, 0) == 30);
+    free(frame);
+    stream_close(&end);
+    stream_close(&s);
+}
+
+static void test_steps_of_every_codec(void **state) {
+    (void)state;
+    const struct test_case *c;
+    size_t cases = 0;
+    for (; (c = case_at(cases)) != NULL; cases++) {
+        context("steps of %s dtype %s base %s", c->spec, pith_dtype_name(c->dtype),
+                pith_dtype_name(c->base_dtype));
+        steps_of(c);
+    }
+    CHECK(cases > 200);
+}
+
+/* Of several slots each has its own; what a reset gives back is what the stream began with. */
+static void test_options_of_a_stream(void **state) {
+    (void)state;
+    enum { N = 600, SLOTS = 3 };
+    static float value[N];
+    pith_layout layout = flat_layout(PITH_F32, PITH_NONE, N);
+    const pith_view v = pith_view_flat(value, PITH_F32, N);
+    const pith_stream_options options = {
+        .size = sizeof options, .seed = 5, .rng_stream = 6, .rank = 1, .ranks = 3, .step = 7};
+    struct stream s;
+    context("options");
+    gen_fill(GEN_NOISE, 1, PITH_F32, value, N);
+    layout.slots = SLOTS;
+    stream_open_with(&s, "grad:round=antithetic", &layout, NULL, &options);
+    for (uint64_t slot = 0; slot < SLOTS; slot++)
+        for (uint64_t k = 0; k < slot; k++) {
+            struct frame f = stream_encode(&s, &v, slot, false);
+            free(f.bytes);
+        }
+    for (uint64_t slot = 0; slot < SLOTS; slot++)
+        CHECK(pith_stream_step(s.stream, slot) == 7 + slot);
+    CHECK_OK(pith_stream_reset(s.work, s.stream));
+    struct frame first = stream_encode(&s, &v, 1, false);
+    for (int k = 0; k < 5; k++) { /* each of the five matters */
+        pith_stream_options other = options;
+        struct stream t;
+        if (k == 0) other.seed++;
+        if (k == 1) other.rng_stream++;
+        if (k == 2) other.rank++;
+        if (k == 3) other.step++;
+        stream_open_end(&t, &s, &other);
+        struct frame f = stream_encode(&t, &v, 1, false);
+        CHECK((memcmp(first.bytes, f.bytes, f.length) == 0) == (k == 4));
+        free(f.bytes);
+        stream_close(&t);
+    }
+    free(first.bytes);
+    stream_close(&s);
+}
+
+static void test_options_refused(void **state) {
+    (void)state;
+    struct {
+        pith_stream_options options;
+        uint64_t more;
+    } newer = {{.size = sizeof newer, .step = 3}, 0};
+    const struct {
+        uint32_t rank, ranks;
+        pith_status wanted;
+    } ranks[] = {{0, 0, PITH_OK},          {0, 1, PITH_OK},
+                 {65535, 65536, PITH_OK},  {1, 0, PITH_ERR_ARG},
+                 {1, 1, PITH_ERR_ARG},     {7, 7, PITH_ERR_ARG},
+                 {0, 65537, PITH_ERR_ARG}, {UINT32_MAX, UINT32_MAX, PITH_ERR_ARG}};
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 100);
+    struct stream s;
+    stream_open(&s, "grad", &layout, NULL);
+    const size_t bytes = (size_t)s.sizes.stream_bytes;
+    void *memory = allocate(bytes);
+    pith_stream *stream;
+    pith_error error = {.size = sizeof error};
+    for (size_t i = 0; i < sizeof ranks / sizeof ranks[0]; i++) {
+        const pith_stream_options options = {
+            .size = sizeof options, .rank = ranks[i].rank, .ranks = ranks[i].ranks};
+        context("rank %u of %u", ranks[i].rank, ranks[i].ranks);
+        CHECK_STATUS(ranks[i].wanted,
+                     pith_stream_init(s.plan, memory, bytes, &options, &stream, &error));
+        CHECK((stream == NULL) == (ranks[i].wanted != PITH_OK));
+        CHECK((error.text[0] == 0) == (ranks[i].wanted == PITH_OK));
+        CHECK_STATUS(ranks[i].wanted, pith_stream_set_random(s.work, s.stream, &options));
+    }
+    context("options of other sizes");
+    CHECK_OK(pith_stream_init(s.plan, memory, bytes, &newer.options, &stream, &error));
+    CHECK(pith_stream_step(stream, 0) == 3);
+    newer.more = 1;
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED,
+                 pith_stream_init(s.plan, memory, bytes, &newer.options, &stream, &error));
+    newer.options.size = offsetof(pith_stream_options, step);
+    CHECK_OK(pith_stream_init(s.plan, memory, bytes, &newer.options, &stream, &error));
+    CHECK(pith_stream_step(stream, 0) == 0);
+    newer.options.size = 0;
+    CHECK_STATUS(PITH_ERR_ARG,
+                 pith_stream_init(s.plan, memory, bytes, &newer.options, &stream, &error));
+    CHECK_STATUS(PITH_ERR_ARG, pith_stream_set_random(s.work, s.stream, NULL));
+    free(memory);
+    stream_close(&s);
 }
 
 int main(void) {
@@ -448,8 +607,11 @@ int main(void) {
         cmocka_unit_test(test_damaged_key),
         cmocka_unit_test(test_wrong_step_and_base),
         cmocka_unit_test(test_other_plans_frames),
-        cmocka_unit_test(test_identity_off),
+        cmocka_unit_test(test_base_hash_off),
         cmocka_unit_test(test_random_bits),
+        cmocka_unit_test(test_steps_of_every_codec),
+        cmocka_unit_test(test_options_of_a_stream),
+        cmocka_unit_test(test_options_refused),
     };
     return cmocka_run_group_tests_name("stream", tests, NULL, NULL);
 }

@@ -12,10 +12,10 @@ struct svd {
 
 static void open_svd(struct svd *d, size_t rows, size_t columns) {
     *d = (struct svd){.rows = rows, .columns = columns, .rank = rows < columns ? rows : columns};
-    d->w = room(rows * columns * sizeof(float));
-    d->u = room(rows * d->rank * sizeof(float));
-    d->s = room(d->rank * sizeof(float));
-    d->vt = room(d->rank * columns * sizeof(float));
+    d->w = allocate(rows * columns * sizeof(float));
+    d->u = allocate(rows * d->rank * sizeof(float));
+    d->s = allocate(d->rank * sizeof(float));
+    d->vt = allocate(d->rank * columns * sizeof(float));
 }
 
 static void close_svd(struct svd *d) {

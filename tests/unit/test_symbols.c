@@ -24,7 +24,7 @@ static void *scratch_of(size_t count) {
 /* No byte more than to read takes. */
 static void *take_scratch_of(size_t count) {
     const size_t bytes = pithi_symbols_take_scratch(count);
-    return memset(room(bytes), 0xA5, bytes);
+    return memset(allocate(bytes), 0xA5, bytes);
 }
 
 static struct pithi_entropy *coder_of(size_t most, int level) {
@@ -113,7 +113,7 @@ static void bytes_by_hand(void **state) {
         void *const scratch = take_scratch_of(c->count);
         struct pithi_entropy *const coder = coder_of(c->count, PITHI_ENTROPY_LEVEL_NONE);
         uint8_t *const bytes = copy_of(c->bytes, c->length);
-        uint32_t *const words = room(32 * sizeof *words);
+        uint32_t *const words = allocate(32 * sizeof *words);
         struct pithi_reader r = {bytes, c->length, scratch, coder};
         const char *const fault = pithi_symbols_take(&r, pithi_bitplane_unpack_c, words, c->count);
         context("%s", c->what);
@@ -149,7 +149,7 @@ static void check_parts(const uint32_t *words, size_t count, const uint8_t *byte
     CHECK(!pithi_symbols_open(&coded, &r, pithi_bitplane_unpack_c, count));
     for (size_t at = 0, n = 0; at < count; at += n) {
         n = n + 48 < count - at ? n + 48 : count - at;
-        uint32_t *const part = room((n + 15) / 16 * 16 * sizeof *part);
+        uint32_t *const part = allocate((n + 15) / 16 * 16 * sizeof *part);
         pithi_symbols_next(&coded, n, part);
         context("words %zu to %zu of %zu", at, at + n, count);
         CHECK(memcmp(part, words + at, n * sizeof *part) == 0);
@@ -157,18 +157,19 @@ static void check_parts(const uint32_t *words, size_t count, const uint8_t *byte
     }
 }
 
-/* Bytes of the words, read again; every shorter room and string is refused without a fault. */
+/* Writes the words and reads them again. A smaller capacity and a shorter string are refused
+ * without a fault. */
 static size_t there_and_back(const uint32_t *words, size_t count, int level, bool cuts) {
     void *const scratch = scratch_of(count);
     void *const read = take_scratch_of(count);
     struct pithi_entropy *const coder = coder_of(count, level & 31);
     const size_t most = 5 * count + 1000, groups = (count + 15) / 16;
-    uint8_t *const bytes = room(most);
-    uint32_t *const back = room(groups * 16 * sizeof *back);
+    uint8_t *const bytes = allocate(most);
+    uint32_t *const back = allocate(groups * 16 * sizeof *back);
     struct pithi_pen pen = {bytes, most, level, scratch, coder};
     CHECK(pithi_symbols_put(&pen, count, pithi_bitplane_pack_c, words, count));
     const size_t length = (size_t)(pen.at - bytes);
-    CHECK(pen.room == most - length);
+    CHECK(pen.capacity == most - length);
     for (size_t cut = 0; cut <= length; cut += cuts && cut < length ? 1 : length - cut + 1) {
         uint8_t *const copy = copy_of(bytes, cut);
         struct pithi_reader r = {copy, cut, read, coder};
@@ -202,7 +203,7 @@ static void words_come_back(void **state) {
     (void)state;
     for (size_t k = 0; k < sizeof mixtures / sizeof *mixtures; k++)
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-            uint32_t *const words = room(counts[i] * sizeof *words);
+            uint32_t *const words = allocate(counts[i] * sizeof *words);
             fill(words, counts[i], &mixtures[k]);
             context("mixture %zu, %zu words", k, counts[i]);
             there_and_back(words, counts[i], PITHI_ENTROPY_LEVEL_MIN, counts[i] < 300);
@@ -319,8 +320,8 @@ static struct pithi_estimate estimate_of(const float *values, const uint32_t ext
     const size_t count = (size_t)extent[0] * extent[1] * extent[2] * extent[3];
     const struct pithi_bound b = {PITHI_BOUND_ABSOLUTE, bound, 0};
     struct pithi_quant q;
-    int32_t *const codes = room(count * sizeof *codes);
-    uint8_t *const miss = room(count / 8 + 1);
+    int32_t *const codes = allocate(count * sizeof *codes);
+    uint8_t *const miss = allocate(count / 8 + 1);
     CHECK(pithi_quant_init(&q, PITH_F32, &b, false));
     pithi_quantize_c(&q, values, count, codes, miss);
     const struct pithi_estimate e = pithi_estimate_tile(&q, values, codes, extent);
@@ -357,17 +358,17 @@ static void estimates_find_the_predictor(void **state) {
 
 /* Gaps that lead far behind the words: refused, and nothing is written behind the scratch. */
 static void gaps_end_with_the_words(void **state) {
-    enum { COUNT = 4096, BEHIND = COUNT * 255 / 8 };
+    enum { COUNT = 4096, BEYOND = COUNT * 255 / 8 };
     static const uint8_t bytes[] = {0, 1,   0, 0, 0, 0,  0, 0, /* sparse, no escapes */
                                     0, 16,  0, 0, 0, 16, 0, 0, /* gaps, others */
                                     1, 254, 1, 5};             /* all of them alike */
     (void)state;
     const size_t size = pithi_symbols_take_scratch(COUNT);
-    uint8_t *const scratch = memset(room(size + BEHIND), 0xA5, size + BEHIND);
-    uint32_t *const words = room(COUNT * sizeof *words);
+    uint8_t *const scratch = memset(allocate(size + BEYOND), 0xA5, size + BEYOND);
+    uint32_t *const words = allocate(COUNT * sizeof *words);
     struct pithi_reader r = {bytes, sizeof bytes, scratch, NULL};
     CHECK(pithi_symbols_take(&r, pithi_bitplane_unpack_c, words, COUNT));
-    for (size_t i = size; i < size + BEHIND; i++) CHECK(scratch[i] == 0xA5);
+    for (size_t i = size; i < size + BEYOND; i++) CHECK(scratch[i] == 0xA5);
     free(scratch);
     free(words);
 }

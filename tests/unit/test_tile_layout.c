@@ -8,22 +8,22 @@ static void check_skips(const uint64_t shape[4], uint32_t block) {
     struct pithi_tiling tiling;
     pithi_tiling_init(&tiling, shape, 4, block, false);
     const uint64_t all = shape[0] * shape[1] * shape[2] * shape[3];
-    uint32_t *const values = room(all * 4), *const found = room(block * 4);
+    uint32_t *const values = allocate(all * 4), *const found = allocate(block * 4);
     for (uint64_t i = 0; i < all; i++) values[i] = (uint32_t)i;
     for (uint64_t t = 0; t < tiling.tiles; t++) {
         const struct pithi_tile tile = pithi_tile_at(&tiling, t);
-        const struct pithi_tile_layout lay = {(uint8_t *)values, 4, &tiling, &tile};
+        const struct pithi_tile_layout layout = {(uint8_t *)values, 4, &tiling, &tile};
         for (size_t skipped = 0; skipped < tile.count; skipped++) {
             const size_t left = (size_t)tile.count - skipped, half = left / 2;
             struct pithi_tile_layout_walk walk;
-            pithi_tile_layout_begin(&walk, &lay);
+            pithi_tile_layout_begin(&walk, &layout);
             pithi_tile_layout_skip(&walk, skipped);
             pithi_tile_layout_read(&walk, half, found);
             pithi_tile_layout_skip(&walk, left - half - 1);
             pithi_tile_layout_read(&walk, 1, found + half);
             for (size_t i = 0; i <= half; i++) {
                 const size_t at = i < half ? skipped + i : (size_t)tile.count - 1;
-                CHECK(found[i] == *(uint32_t *)(void *)pithi_tile_layout_at(&lay, at));
+                CHECK(found[i] == *(uint32_t *)(void *)pithi_tile_layout_at(&layout, at));
             }
         }
     }

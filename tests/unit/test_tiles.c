@@ -53,12 +53,13 @@ static void fill(float *value, const struct shape *s, size_t count) {
 static void tensor_open(struct tensor *t, const char *spec, const struct shape *s) {
     *t = (struct tensor){.spec = spec, .view = pith_view_dense(NULL, PITH_F32, s->ndim, s->n)};
     t->count = (size_t)pith_view_count(&t->view);
-    t->view.data = t->value = room(t->count * 4);
+    t->view.data = t->value = allocate(t->count * 4);
     fill(t->value, s, t->count);
     if (t->count > 5) t->value[t->count / 2] = NAN;
     t->frame = compress(spec, &t->view, NULL, t->count % 2 ? PITH_LAYOUT_CHECKSUMS : 0);
+    t->info.size = sizeof t->info;
     CHECK_OK(pith_inspect(t->frame.bytes, t->frame.length, &t->info, NULL));
-    t->out = room(t->count * 4);
+    t->out = allocate(t->count * 4);
     const pith_view o = pith_view_flat(t->out, PITH_F32, t->count);
     CHECK_OK(pith_decompress(t->frame.bytes, t->frame.length, NULL, NULL, &o, NULL));
 }
@@ -80,7 +81,7 @@ static void check_values(const struct tensor *t) {
 }
 
 static void check_range(const struct tensor *t, uint64_t first, uint64_t count) {
-    float *part = room(count * 4);
+    float *part = allocate(count * 4);
     const pith_view v = pith_view_flat(part, PITH_F32, count);
     CHECK_OK(pith_decode_range(t->frame.bytes, t->frame.length, NULL, first, NULL, &v, NULL));
     CHECK(memcmp(part, t->out + first, count * 4) == 0);
@@ -133,7 +134,7 @@ static void test_strides(void **state) {
     (void)state;
     enum { A = 9, B = 21, C = 18, GAP = 3 };
     const struct shape s = {3, {A, B, C}};
-    float *const wide = room(A * B * C * GAP * 4), *const back = room(A * B * C * GAP * 4);
+    float *const wide = allocate(A * B * C * GAP * 4), *const back = allocate(A * B * C * GAP * 4);
     const int64_t stride[3] = {GAP, -(int64_t)A * C * GAP, (int64_t)A * GAP};
     for (size_t k = 0; k < SPECS; k++) {
         struct tensor t;
@@ -181,7 +182,7 @@ static void check_dtype(const struct frame *f, const struct shape *s, const void
                         uint32_t dtype, uint32_t to_dtype) {
     const pith_view shape = pith_view_dense(NULL, to_dtype, s->ndim, s->n);
     const size_t count = (size_t)pith_view_count(&shape), width = pith_dtype_bytes(to_dtype);
-    uint8_t *const wanted = room(count * width), *const out = room(3 * count * width);
+    uint8_t *const wanted = allocate(count * width), *const out = allocate(3 * count * width);
     convert_to(wanted, to_dtype, dense, dtype, count);
     const uint64_t first[] = {0, 0, 1, count / 3, count - 1};
     const uint64_t counts[] = {count, count, count - 1, count / 2, 1};
@@ -246,8 +247,8 @@ static void test_large_outputs(void **state) {
                                         "eb:mode=ratio,pwrel=0.01",
                                         "eb:mode=ratio,abs=0.01,block=whole"};
     const uint64_t shape[2] = {SIDE, SIDE};
-    float *const value = room(COUNT * 4), *const out = room(COUNT * 4),
-                 *const part = room(PART * 4);
+    float *const value = allocate(COUNT * 4), *const out = allocate(COUNT * 4),
+                 *const part = allocate(PART * 4);
     for (size_t i = 0; i < COUNT; i++)
         value[i] = sinf((float)(i % SIDE) / 50) + (float)(i * 7919 % 13) / 100;
     value[COUNT / 2] = NAN;
@@ -286,7 +287,7 @@ static void test_other_shape(void **state) {
         context("another shape, %s", specs[k]);
         stream_open(&s, specs[k], &l, NULL);
         struct frame f = compress(specs[k], &v, NULL, 0);
-        CHECK_STATUS(PITH_ERR_MISMATCH, pith_decode(s.plan, s.state, 0, f.bytes, f.length, &o));
+        CHECK_STATUS(PITH_ERR_MISMATCH, decode_one(s.work, s.stream, 0, f.bytes, f.length, &o, 0));
         CHECK(all_bytes(out, sizeof out, 0x5A));
         free(f.bytes);
         stream_close(&s);
@@ -310,10 +311,10 @@ static void test_slots(void **state) {
         stream_open(&s, specs[k / 2], &l, NULL);
         for (uint64_t slot = SLOTS; slot-- > 0;) {
             uint64_t first, count;
-            pith_info info;
+            pith_info info = {.size = sizeof info};
             CHECK_OK(pith_plan_slot(s.plan, slot, &first, &count));
             struct frame f = stream_encode(&s, &v, slot, false);
-            CHECK_OK(pith_decode(s.plan, s.state, slot, f.bytes, f.length, &o));
+            CHECK_OK(decode_one(s.work, s.stream, slot, f.bytes, f.length, &o, 0));
             CHECK_OK(pith_inspect(f.bytes, f.length, &info, NULL));
             CHECK(info.count == count && info.ndim == 1);
             for (uint64_t i = first; i < first + count; i++)

@@ -49,6 +49,30 @@ void *sim_take(uint64_t bytes) {
     exit(1);
 }
 
+pith_work *sim_work(const pith_plan *a, const pith_plan *b) {
+    static void *memory;
+    static size_t held;
+    static pith_work *work;
+    const pith_plan *const plans[] = {a, b};
+    const size_t bytes = (size_t)pith_work_bytes(plans, b ? 2 : 1, 0);
+    if (bytes <= held) return work;
+    free(memory);
+    memory = sim_take(bytes);
+    held = bytes;
+    CHECK_STATUS(pith_work_init(memory, bytes, NULL, &work, NULL), PITH_OK);
+    return work;
+}
+
+pith_status sim_encode(pith_stream *stream, const pith_view *view, void *frame, size_t capacity,
+                       size_t *written) {
+    pith_item item = {
+        .size = sizeof item, .stream = stream, .view = *view, .frame = frame, .capacity = capacity};
+    const pith_status status = pith_encode(sim_work(pith_stream_plan(stream), NULL), &item, 1, 0);
+    CHECK_STATUS(item.status, status);
+    *written = item.length;
+    return status;
+}
+
 /* ---- Values ----------------------------------------------------------------------------------*/
 
 static uint32_t scramble(uint64_t x) {
@@ -82,14 +106,14 @@ void sim_fill(void *data, uint32_t dtype, uint64_t count, uint32_t rank, uint64_
     }
 }
 
-/* ---- Coders: one plan and state for every frame that somebody makes ---------------------------*/
+/* ---- Coders: one plan and stream for every frame that somebody makes --------------------------*/
 
 struct coder {
     struct coder *next;
     uint32_t hop, rank, owner;
     uint64_t slice, count;
-    pith_plan *plan;
-    pith_state *state;
+    const pith_plan *plan;
+    pith_stream *stream;
     void *memory;
     unsigned char *frame;
     size_t bytes, cap;
@@ -118,20 +142,36 @@ static const char *spec_of(const struct sim *s, uint32_t hop) {
     return hop == 2 && s->o.gather ? s->o.gather : last;
 }
 
+/* The text of pith_mpi.h on random bits. */
+static pith_stream_options random_of(const struct sim *s, const struct coder *c) {
+    pith_stream_options random = {.size = sizeof random,
+                                  .seed = s->o.seed,
+                                  .rng_stream = s->o.rng_stream + c->hop * s->ranks + c->rank};
+    if (c->hop == 2 || !strstr(spec_of(s, c->hop), "antithetic")) return random;
+    const uint32_t node = node_of(s, c->rank);
+    random.rng_stream =
+        s->o.rng_stream + c->hop * s->ranks + (c->hop == 0 && s->two_level ? node : 0);
+    random.rank = c->hop ? node : s->two_level ? local_of(s, c->rank) : c->rank;
+    random.ranks = c->hop ? s->nodes : s->two_level ? locals(s, node) : s->ranks;
+    return random;
+}
+
 static void make_coder(const struct sim *s, struct coder *c) {
     const pith_layout layout = {.size = sizeof layout,
                                 .dtype = c->hop ? PITH_F32 : s->o.dtype,
                                 .ndim = 1,
                                 .flags = PITH_LAYOUT_CHECKSUMS,
                                 .shape = {c->count}};
-    pith_sizes sizes;
+    const pith_stream_options random = random_of(s, c);
+    pith_sizes sizes = {.size = sizeof sizes};
     CHECK_STATUS(pith_plan_create(&c->plan, spec_of(s, c->hop), &layout, NULL, NULL), PITH_OK);
-    pith_plan_sizes(c->plan, &sizes);
+    CHECK_STATUS(pith_plan_sizes(c->plan, &sizes), PITH_OK);
     c->cap = sizes.slot_bytes;
     c->frame = sim_take(c->cap);
-    if (!sizes.state_bytes) return;
-    c->memory = sim_take(sizes.state_bytes);
-    CHECK_STATUS(pith_state_init(c->plan, c->memory, sizes.state_bytes, &c->state), PITH_OK);
+    c->memory = sim_take(sizes.stream_bytes);
+    CHECK_STATUS(
+        pith_stream_init(c->plan, c->memory, sizes.stream_bytes, &random, &c->stream, NULL),
+        PITH_OK);
 }
 
 static struct coder *coder_of(struct sim *s, uint32_t hop, uint32_t rank, uint32_t owner,
@@ -148,17 +188,8 @@ static struct coder *coder_of(struct sim *s, uint32_t hop, uint32_t rank, uint32
     return s->coders = c;
 }
 
-/* The text of pith_mpi.h on random bits. */
-static void set_random(const struct sim *s, struct coder *c, uint64_t step) {
-    uint32_t stream = s->o.stream + c->hop * s->ranks + c->rank;
-    if (c->hop < 2 && strstr(spec_of(s, c->hop), "antithetic")) {
-        const uint32_t node = node_of(s, c->rank);
-        stream = s->o.stream + c->hop * s->ranks + (c->hop == 0 && s->two_level ? node : 0);
-        const uint32_t rank = c->hop ? node : s->two_level ? local_of(s, c->rank) : c->rank;
-        const uint32_t of = c->hop ? s->nodes : s->two_level ? locals(s, node) : s->ranks;
-        CHECK_STATUS(pith_plan_set_ranks(c->plan, rank, of), PITH_OK);
-    }
-    pith_plan_set_random(c->plan, s->o.seed, stream, step);
+static void set_step(struct coder *c, uint64_t step) {
+    CHECK_STATUS(pith_stream_set_step(sim_work(c->plan, NULL), c->stream, 0, step), PITH_OK);
 }
 
 /* ---- Sums ------------------------------------------------------------------------------------*/
@@ -216,18 +247,29 @@ static struct coder *encode(struct sim *s, const void *input, uint32_t rank, uin
     struct coder *c = coder_of(s, 0, rank, owner, slice, count);
     const char *at = (const char *)input + first * pith_dtype_bytes(s->o.dtype);
     const pith_view view = pith_view_flat(at, s->o.dtype, count);
-    set_random(s, c, step);
-    CHECK_STATUS(pith_encode(c->plan, c->state, &view, 0, c->frame, c->cap, &c->bytes), PITH_OK);
+    set_step(c, step);
+    CHECK_STATUS(sim_encode(c->stream, &view, c->frame, c->cap, &c->bytes), PITH_OK);
     return c;
+}
+
+static pith_sum sum_of(const struct frames *f, float scale) {
+    return (pith_sum){.size = sizeof(pith_sum),
+                      .stream = f->last->stream,
+                      .frames = f->frame,
+                      .lengths = f->bytes,
+                      .count = f->count,
+                      .scale = scale};
 }
 
 static struct coder *recode(struct sim *s, const struct frames *f, uint32_t hop, uint32_t rank,
                             uint32_t owner, uint64_t slice, float scale, uint64_t step) {
     struct coder *c = coder_of(s, hop, rank, owner, slice, f->last->count);
-    set_random(s, c, step);
-    CHECK_STATUS(pith_reduce_encode(f->last->plan, NULL, 0, f->frame, f->bytes, f->count, scale,
-                                    c->plan, c->state, 0, c->frame, c->cap, &c->bytes),
-                 PITH_OK);
+    const pith_sum sum = sum_of(f, scale);
+    pith_item item = {
+        .size = sizeof item, .stream = c->stream, .frame = c->frame, .capacity = c->cap};
+    set_step(c, step);
+    CHECK_STATUS(pith_reduce_encode(sim_work(f->last->plan, c->plan), &sum, &item, 1), PITH_OK);
+    c->bytes = item.length;
     return c;
 }
 
@@ -268,7 +310,8 @@ void sim_sum(struct sim *s, const void *const *inputs, uint32_t owner, float sca
             factor = 1;
             add_frame(&f, c);
         }
-        CHECK_STATUS(pith_reduce(f.last->plan, NULL, 0, f.frame, f.bytes, f.count, factor, &view),
-                     PITH_OK);
+        pith_sum sum = sum_of(&f, factor);
+        sum.view = view;
+        CHECK_STATUS(pith_reduce(sim_work(f.last->plan, NULL), &sum, 1), PITH_OK);
     }
 }

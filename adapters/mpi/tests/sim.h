@@ -23,14 +23,19 @@ int sim_end(const char *name);
 extern int sim_rank, sim_ranks;
 
 void *sim_take(uint64_t bytes);
+/* The work of this process, large enough for both plans; b may be NULL. */
+pith_work *sim_work(const pith_plan *a, const pith_plan *b);
+/* pith_encode with a list of one. */
+pith_status sim_encode(pith_stream *stream, const pith_view *view, void *frame, size_t capacity,
+                       size_t *written);
 
 /* The value of an element: exact in bf16 and f16 when `coarse`. */
 float sim_value(uint32_t rank, uint64_t index, uint64_t step, bool coarse);
 void sim_fill(void *data, uint32_t dtype, uint64_t count, uint32_t rank, uint64_t step);
 
 /* ---- Serial sums -----------------------------------------------------------------------------
- * As the text of pith_mpi.h has them, for channels with these options. State (error feedback) lives
- * from step to step in the simulation. */
+ * As the text of pith_mpi.h has them, for channels with these options. Streams (error feedback)
+ * live from step to step in the simulation. */
 struct sim;
 struct sim *sim_new(const pith_mpi_options *o, uint32_t ranks);
 void sim_free(struct sim *s);

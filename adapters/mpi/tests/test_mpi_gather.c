@@ -63,9 +63,10 @@ static void unmake(struct replica *r) {
     free(r->base);
 }
 
-static pith_status gather(struct replica *r, int key, uint64_t step, pith_mpi_report *report) {
+static pith_status gather(struct replica *r, uint32_t flags, uint64_t step,
+                          pith_mpi_report *report) {
     set_weights(r->shard, r->first, r->count, step);
-    return pith_mpi_allgather(r->ch, &r->in, &r->out, key, step, report);
+    return pith_mpi_allgather(r->ch, &r->in, &r->out, flags, step, report);
 }
 
 /* The twin of one rank's shard: encoder and decoder of one slot per slice, one after the other. */
@@ -78,23 +79,23 @@ static void check_shard(struct replica *r, const pith_mpi_options *o, uint64_t s
                                     .ndim = 1,
                                     .flags = PITH_LAYOUT_CHECKSUMS,
                                     .shape = {n}};
-        pith_plan *plan;
-        pith_state *state;
-        pith_sizes sizes;
+        const pith_plan *plan;
+        pith_stream *stream;
+        pith_sizes sizes = {.size = sizeof sizes};
         size_t written;
         CHECK_STATUS(pith_plan_create(&plan, o->spec, &layout, NULL, NULL), PITH_OK);
-        pith_plan_sizes(plan, &sizes);
-        void *memory = sim_take(sizes.state_bytes);
+        CHECK_STATUS(pith_plan_sizes(plan, &sizes), PITH_OK);
+        void *memory = sim_take(sizes.stream_bytes);
         unsigned char *frame = sim_take(sizes.slot_bytes);
         float *x = sim_take(n * 4);
-        CHECK_STATUS(pith_state_init(plan, memory, sizes.state_bytes, &state), PITH_OK);
+        CHECK_STATUS(pith_stream_init(plan, memory, sizes.stream_bytes, NULL, &stream, NULL),
+                     PITH_OK);
         const pith_view view = pith_view_flat(x, PITH_F32, n);
         for (uint64_t step = 0; step < steps; step++) {
             set_weights(x, r->first + at, n, step);
-            CHECK_STATUS(pith_encode(plan, state, &view, 0, frame, sizes.slot_bytes, &written),
-                         PITH_OK);
+            CHECK_STATUS(sim_encode(stream, &view, frame, sizes.slot_bytes, &written), PITH_OK);
         }
-        CHECK_STATUS(pith_state_get_base(plan, state, 0, &view), PITH_OK);
+        CHECK_STATUS(pith_stream_get_base(sim_work(plan, NULL), stream, 0, &view), PITH_OK);
         CHECK(memcmp(x, r->whole + r->first + at, n * 4) == 0);
         pith_plan_destroy(plan);
         free(memory);
@@ -106,7 +107,7 @@ static void check_shard(struct replica *r, const pith_mpi_options *o, uint64_t s
 static void follow(uint64_t count, uint32_t base_dtype) {
     pith_mpi_options o = weights(count, base_dtype);
     struct replica r;
-    pith_mpi_report report;
+    pith_mpi_report report = {.size = sizeof report};
     if (count > 50000) { /* as in earnest: large slices and groups */
         o.spec = "wdiff";
         o.slice = 1 << 17;
@@ -115,7 +116,7 @@ static void follow(uint64_t count, uint32_t base_dtype) {
     for (uint64_t step = 0; step < 5; step++) {
         CHECK_STATUS(gather(&r, 0, step, &report), PITH_OK);
         CHECK(same_on_all(r.whole, count * 4));
-        CHECK(same_number(pith_mpi_identity(r.ch)));
+        CHECK(same_number(pith_mpi_base_hash(r.ch)));
         if (count > 50000 && sim_ranks > 1) {
             const double bytes = (double)(report.sent_bytes[0] + report.sent_bytes[1]);
             const double values = (double)(report.sent_values[0] + report.sent_values[1]);
@@ -140,26 +141,26 @@ static void late(void) {
     if (sim_rank == sim_ranks - 1) CHECK_STATUS(pith_mpi_reset(r.ch), PITH_OK); /* it starts anew */
     CHECK_STATUS(gather(&r, 0, 3, NULL), PITH_ERR_STEP);
     CHECK_STATUS(gather(&r, 0, 3, NULL), PITH_ERR_STATE);
-    CHECK_STATUS(gather(&r, 1, 3, NULL), PITH_OK);
-    CHECK(same_number(pith_mpi_identity(r.ch)));
+    CHECK_STATUS(gather(&r, PITH_KEY_FRAME, 3, NULL), PITH_OK);
+    CHECK(same_number(pith_mpi_base_hash(r.ch)));
     for (uint64_t step = 4; step < 7; step++) {
         CHECK_STATUS(gather(&r, 0, step, NULL), PITH_OK);
         CHECK(same_on_all(r.whole, o.count * 4));
     }
     CHECK_STATUS(gather(&r, 0, 6, NULL), PITH_ERR_STEP);
-    CHECK_STATUS(gather(&r, 1, 100, NULL), PITH_OK); /* a key may go anywhere */
+    CHECK_STATUS(gather(&r, PITH_KEY_FRAME, 100, NULL), PITH_OK); /* key frames may go anywhere */
     CHECK_STATUS(gather(&r, 0, 101, NULL), PITH_OK);
-    CHECK(same_number(pith_mpi_identity(r.ch)));
+    CHECK(same_number(pith_mpi_base_hash(r.ch)));
     /* A checkpoint goes on like the original. */
-    const uint64_t room = pith_mpi_save_bytes(r.ch);
+    const uint64_t capacity = pith_mpi_save_bytes(r.ch);
     size_t bytes = 0;
-    unsigned char *saved = sim_take(room);
+    unsigned char *saved = sim_take(capacity);
     struct replica other;
     make(&other, &o);
-    CHECK_STATUS(pith_mpi_save(r.ch, saved, room, &bytes), PITH_OK);
-    CHECK(bytes == room);
+    CHECK_STATUS(pith_mpi_save(r.ch, saved, capacity, &bytes), PITH_OK);
+    CHECK(bytes == capacity);
     CHECK_STATUS(pith_mpi_load(other.ch, saved, bytes), PITH_OK);
-    CHECK(pith_mpi_identity(other.ch) == pith_mpi_identity(r.ch));
+    CHECK(pith_mpi_base_hash(other.ch) == pith_mpi_base_hash(r.ch));
     CHECK_STATUS(gather(&r, 0, 102, NULL), PITH_OK);
     CHECK_STATUS(gather(&other, 0, 102, NULL), PITH_OK);
     CHECK(memcmp(r.whole, other.whole, o.count * 4) == 0);
@@ -285,7 +286,7 @@ static void mismatched_counts(void) {
                                 .spec = "raw",
                                 .timeout = 60};
     pith_mpi_channel *ch;
-    pith_error error;
+    pith_error error = {.size = sizeof error};
     CHECK_STATUS(pith_mpi_create(&ch, MPI_COMM_WORLD, &o, &error), PITH_ERR_SHAPE);
     CHECK(ch == NULL && (sim_rank > 0 || error.text[0] != 0));
 }

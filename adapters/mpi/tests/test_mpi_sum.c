@@ -51,13 +51,13 @@ static pith_status call(pith_mpi_channel *ch, const pith_mpi_options *o, const p
 
 static void run(const pith_mpi_options *o, uint32_t out_dtype, uint64_t steps) {
     pith_mpi_channel *ch;
-    pith_mpi_report report;
-    pith_mpi_place place;
+    pith_mpi_report report = {.size = sizeof report};
+    pith_mpi_place place = {.size = sizeof place};
     struct bucket b = {.input = sim_take((uint64_t)sim_ranks * sizeof(void *))};
     const size_t bytes = pith_dtype_bytes(out_dtype);
     if (!CHECK_STATUS(pith_mpi_create(&ch, MPI_COMM_WORLD, o, NULL), PITH_OK)) return;
     struct sim *s = sim_new(o, (uint32_t)sim_ranks);
-    pith_mpi_get_place(ch, &place);
+    CHECK_STATUS(pith_mpi_get_place(ch, &place), PITH_OK);
     b.count = o->count;
     if (o->kind == PITH_MPI_REDUCE_SCATTER) b.count = sim_shard(s, (uint32_t)sim_rank, &b.first);
     for (int r = 0; r < sim_ranks; r++) b.input[r] = sim_take(o->count * 4);
@@ -91,7 +91,7 @@ static pith_mpi_options options(uint32_t kind, uint64_t count) {
                               .spec = A,
                               .inter = B,
                               .ranks_per_node = 2,
-                              .stream = 7,
+                              .rng_stream = 7,
                               .seed = 99,
                               .slice = 96,
                               .timeout = 60};
@@ -248,6 +248,10 @@ enum { MANY = 4 };
 static void in_flight(void) {
     pith_mpi_channel *ch[MANY];
     pith_mpi_request *request[MANY], *second;
+    struct {
+        pith_mpi_report report;
+        uint64_t more; /* of a newer caller */
+    } reports[MANY];
     pith_view in[MANY], out[MANY];
     const uint64_t n = 5000;
     float *memory = sim_take(MANY * n * 8), *first = sim_take(n * 4);
@@ -264,16 +268,28 @@ static void in_flight(void) {
     CHECK_STATUS(pith_mpi_allreduce_start(ch[0], &in[0], &out[0], 1.0f, 9, &second), PITH_ERR_BUSY);
     CHECK(second == NULL);
     int done[MANY] = {0};
-    for (int turn = 0; turn < 3 * (sim_rank + 1); turn++) {
-        const int k = (turn + sim_rank) % MANY;
+    for (int round = 0; round < 3 * (sim_rank + 1); round++) {
+        const int k = (round + sim_rank) % MANY;
         if (!done[k]) CHECK_STATUS(pith_mpi_test(request[k], &done[k], NULL), PITH_OK);
         if (done[k]) request[k] = NULL;
     }
     second = request[0];
     request[0] = request[sim_rank % MANY];
     if (sim_rank % MANY) request[sim_rank % MANY] = second;
-    CHECK_STATUS(pith_mpi_wait_all(MANY, request, NULL), PITH_OK);
-    for (int k = 0; k < MANY; k++) CHECK(request[k] == NULL);
+    bool waited[MANY];
+    for (int k = 0; k < MANY; k++) {
+        waited[k] = request[k] != NULL;
+        memset(&reports[k], 0x55, sizeof reports[k]);
+        reports[k].report.size = sizeof reports[k];
+    }
+    CHECK_STATUS(pith_mpi_wait_all(MANY, request, &reports[0].report), PITH_OK);
+    for (int k = 0; k < MANY; k++) {
+        CHECK(request[k] == NULL);
+        CHECK(reports[k].report.size == sizeof reports[k]);
+        CHECK(reports[k].more == (waited[k] ? 0 : UINT64_C(0x5555555555555555)));
+        CHECK(!waited[k] || reports[k].report.failed_rank == -1);
+        CHECK(!waited[k] || reports[k].report.total_seconds > 0);
+    }
     memcpy(first, out[0].data, n * 4);
     for (int k = 0; k < MANY; k++) {
         CHECK(memcmp(first, out[k].data, n * 4) == 0);
@@ -300,11 +316,54 @@ static void same_on_all(void) {
     pith_mpi_destroy(ch);
 }
 
+/* What an older caller, or one that forgot the size, gets of a struct. */
+static void structs(void) {
+    const pith_mpi_options o = options(PITH_MPI_ALLREDUCE, 100);
+    pith_mpi_channel *ch;
+    float x[100] = {1}, y[100];
+    const pith_view in = pith_view_flat(x, PITH_F32, 100), out = pith_view_flat(y, PITH_F32, 100);
+    CHECK_STATUS(pith_mpi_create(&ch, MPI_COMM_WORLD, &o, NULL), PITH_OK);
+    pith_mpi_report report = {.size = offsetof(pith_mpi_report, levels), .levels = 77};
+    CHECK_STATUS(pith_mpi_allreduce(ch, &in, &out, 1.0f, 1, &report), PITH_OK);
+    CHECK(report.failed_rank == -1 && report.compressed == 1 && report.levels == 77);
+    report.size = 0;
+    report.compressed = 55;
+    CHECK_STATUS(pith_mpi_allreduce(ch, &in, &out, 1.0f, 2, &report), PITH_OK);
+    CHECK(report.compressed == 55);
+    pith_mpi_place place = {.size = offsetof(pith_mpi_place, node), .node = 99};
+    CHECK_STATUS(pith_mpi_get_place(ch, &place), PITH_OK);
+    CHECK(place.rank == (uint32_t)sim_rank && place.ranks == (uint32_t)sim_ranks);
+    CHECK(place.node == 99);
+    place.size = 0;
+    CHECK_STATUS(pith_mpi_get_place(ch, &place), PITH_ERR_ARG);
+    CHECK_STATUS(pith_mpi_get_place(ch, NULL), PITH_ERR_ARG);
+    pith_mpi_destroy(ch);
+}
+
+/* A scale of 0 stands for 1. */
+static void no_scale(uint32_t kind) {
+    const pith_mpi_options o = options(kind, 700);
+    pith_mpi_channel *ch;
+    float x[700], y[700], z[700];
+    uint64_t first, count = 700;
+    CHECK_STATUS(pith_mpi_create(&ch, MPI_COMM_WORLD, &o, NULL), PITH_OK);
+    if (kind == PITH_MPI_REDUCE_SCATTER)
+        CHECK_STATUS(pith_mpi_shard(ch, (uint32_t)sim_rank, &first, &count), PITH_OK);
+    sim_fill(x, PITH_F32, 700, (uint32_t)sim_rank, 1);
+    const pith_view in = pith_view_flat(x, PITH_F32, 700);
+    const pith_view one = pith_view_flat(y, PITH_F32, count);
+    const pith_view none = pith_view_flat(z, PITH_F32, count);
+    CHECK_STATUS(call(ch, &o, &in, &one, 1.0f, 4, NULL), PITH_OK);
+    CHECK_STATUS(call(ch, &o, &in, &none, 0.0f, 4, NULL), PITH_OK);
+    CHECK(memcmp(y, z, count * sizeof *y) == 0);
+    pith_mpi_destroy(ch);
+}
+
 static void break_even(void) {
     pith_mpi_options o = options(PITH_MPI_REDUCE_SCATTER, 2000);
-    pith_mpi_measure m;
+    pith_mpi_measure m = {.size = sizeof m};
     pith_mpi_channel *ch;
-    pith_mpi_report report;
+    pith_mpi_report report = {.size = sizeof report};
     uint64_t lowest;
     const uint64_t counts[64] = {7}; /* ignored: no tensor that is tried has so many */
     o.slice = 0;
@@ -345,8 +404,10 @@ int main(int argc, char **argv) {
         exempt(kinds[k], 2);
         exempt(kinds[k], 3);
         strided(kinds[k]);
+        no_scale(kinds[k]);
     }
     in_flight();
     same_on_all();
+    structs();
     return sim_end("sums");
 }

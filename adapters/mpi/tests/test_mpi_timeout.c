@@ -75,13 +75,13 @@ static pith_status sum(pith_mpi_channel *ch, uint64_t step, pith_mpi_report *rep
 
 /* The call ends with a timeout, in time; the next one at once. */
 static void expect_timeout(pith_mpi_channel *ch, uint64_t step) {
-    pith_mpi_report report;
+    pith_mpi_report report = {.size = sizeof report};
     double begin = now();
     CHECK_STATUS(sum(ch, step, &report), PITH_ERR_TIMEOUT);
     const double took = now() - begin;
     CHECK(took > 0.9 * limit && took < limit + 3.0);
     CHECK(report.failed_rank == -1 && report.status == PITH_ERR_TIMEOUT);
-    CHECK(pith_mpi_last_error(ch).text[0]);
+    CHECK(pith_mpi_last_error(ch)->text[0]);
     CHECK(report.wait_seconds > 0.3 * limit && report.wait_seconds < took);
     begin = now();
     CHECK_STATUS(sum(ch, step + 1, NULL), PITH_ERR_BROKEN);

@@ -34,8 +34,8 @@ PITHI_DEVICE void pithi_decode_put(const struct pithi_gpu_call *a, const struct 
     const uint64_t lo = a->first, shift = a->from.items.tensors ? lo : 0;
     if (!it->tensor || it->tensor == it->base) return;
     if (t->whole || e >= lo) {
-        pithi_unit_lay(pithi_tile_place(t, it->tensor + (e - shift) * width, 16), width,
-                       pithi_tile_left(t, e, it->end), raw);
+        pithi_unit_put_raw(pithi_tile_place(t, it->tensor + (e - shift) * width, 16), width,
+                           pithi_tile_left(t, e, it->end), raw);
         return;
     }
     uint32_t bits[PITHI_UNIT];
@@ -76,8 +76,8 @@ PITHI_DEVICE void pithi_decode_update(const struct pithi_gpu_call *a,
     pithi_unit_read(dtype, t->base[u], base);
     pithi_unit_update(dtype, base, t->x[u], n, &t->read.saturated, raw);
     if (a->update) {
-        pithi_unit_lay(pithi_tile_place(t, it->base + e * width, 16), width, n, raw);
-        if (a->from.plan.device.base_hash && it->state)
+        pithi_unit_put_raw(pithi_tile_place(t, it->base + e * width, 16), width, n, raw);
+        if (a->from.plan.device.base_hash && it->slot_state)
             t->read.hash += pithi_unit_hash(width, e, n, raw);
     }
     if (dtype == a->from.items.dtype) {
@@ -159,7 +159,7 @@ PITHI_LOCAL(pithi_decode_key, uint64_t tile) {
         const uint64_t e = pithi_unit_at(t, tile, u);
         const uint32_t n = pithi_unit_left(e, it->end);
         if (it->base && a->update) pithi_unit_put(it->base + e * width, width, n, t->base[u]);
-        if (it->state && p->device.base_hash)
+        if (it->slot_state && p->device.base_hash)
             t->read.hash += pithi_unit_hash_bits(p->base_dtype, e, n, t->base[u]);
         uint32_t raw[PITHI_UNIT];
         pithi_decode_recast(a, t->base[u], raw);
@@ -171,9 +171,9 @@ PITHI_LOCAL(pithi_decode_key, uint64_t tile) {
  * */
 PITHI_DEVICE void pithi_key_finish(const struct pithi_gpu_call *a, struct pithi_gpu_item *it) {
     const struct pithi_device_plan *const p = &a->from.plan;
-    struct pithi_gpu_slot_state *const slot = it->state;
-    if (pithi_item_identified(p, it, pithi_fresh64(&slot->hash))) {
-        const uint64_t hash = pithi_results_finish(a->from.state, slot, 1, true);
+    struct pithi_gpu_slot_state *const slot = it->slot_state;
+    if (pithi_item_base_matches(p, it, pithi_fresh64(&slot->hash))) {
+        const uint64_t hash = pithi_results_finish(a->from.stream, slot, 1, true);
         pithi_advance(slot, pithi_get64(pithi_item_stream(it) + PITHI_STREAM_STEP),
                       pithi_item_base_hash(p, it, hash));
     } else {
@@ -187,30 +187,29 @@ PITHI_DEVICE void pithi_key_finish(const struct pithi_gpu_call *a, struct pithi_
 
 /* ---- Ends ------------------------------------------------------------------------------------*/
 
-/* By the first thread of the last team: state and counters after the item's frames. */
+/* By the first thread of the last team: slot and counters after the item's frame. */
 PITHI_DEVICE void pithi_decode_finish(const struct pithi_gpu_call *a, struct pithi_gpu_item *it) {
-    const struct pithi_device_plan *const p = &a->from.plan;
-    const uint64_t hash = pithi_results_finish(a->from.state, it->state, a->per_item, false);
-    if (p->base_dtype == PITH_NONE) return;
-    pithi_advance(it->state, it->state->step, pithi_item_base_hash(p, it, hash));
-}
-
-/* Whether the state moves on. */
-PITHI_DEVICE bool pithi_decode_is_idempotent(const struct pithi_gpu_call *a,
-                                             const struct pithi_gpu_shared *s) {
-    return s->from.state && a->update;
+    struct pithi_gpu_slot_state *const slot = it->slot_state;
+    const uint64_t hash = pithi_results_finish(a->from.stream, slot, a->per_item, false);
+    pithi_advance(slot, slot->step, pithi_item_base_hash(&a->from.plan, it, hash));
 }
 
 PITHI_PHASE(pithi_decode_close, uint64_t number) {
+    struct pithi_gpu_item *const it = &s->from;
+    const bool moves = pithi_decode_counts(a) && a->from.plan.base_dtype != PITH_NONE;
     (void)number;
-    const bool settles = pithi_decode_is_idempotent(a, s), key = settles && s->from.kind;
     if (t->tid) return;
-    if (s->from.first && a->per_item == 1 && !key) pithi_item_answer(&a->from.items, &s->from, 0);
-    if (!settles || !pithi_results_hand(a, &s->read, s->from.state)) return;
-    if (key)
-        pithi_key_finish(a, &s->from);
-    else
-        pithi_decode_finish(a, &s->from);
+    if (it->first && a->per_item == 1 && !(moves && it->kind))
+        pithi_item_answer(&a->from.items, it, 0);
+    if (!moves) {
+        if (pithi_decode_counts(a))
+            pithi_results_count(a->from.stream, &s->read, it->first ? a->per_item : 0);
+    } else if (pithi_results_hand(a, &s->read, it->slot_state)) {
+        if (it->kind)
+            pithi_key_finish(a, it);
+        else
+            pithi_decode_finish(a, it);
+    }
 }
 
 PITHI_PHASE(pithi_decode_refuse, uint64_t number) {
@@ -269,7 +268,7 @@ PITHI_BODY(pithi_decode) {
     } else {
         pithi_decode_groups(a, s, t, team, false);
     }
-    if (pithi_decode_is_idempotent(a, s))
+    if (pithi_decode_counts(a))
         PITHI_GATHER_HASHED(a->from.plan.base_dtype != PITH_NONE, false, number);
     PITHI_RUN(pithi_decode_close, number);
 }
@@ -280,7 +279,7 @@ PITHI_BODY(pithi_reduce) {
     PITHI_OPEN_FRAMES(true);
     if (s->bad != UINT32_MAX) return;
     pithi_decode_groups(a, s, t, team, true);
-    if (pithi_decode_is_idempotent(a, s))
+    if (pithi_decode_counts(a))
         PITHI_GATHER_HASHED(a->from.plan.base_dtype != PITH_NONE, false, number);
     PITHI_RUN(pithi_decode_close, number);
 }

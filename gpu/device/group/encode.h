@@ -17,12 +17,12 @@ enum pithi_gpu_source { PITHI_OF_TENSOR, PITHI_OF_FRAMES };
 
 /* ---- Opening ---------------------------------------------------------------------------------*/
 
-/* Nothing is checked of the data: the frame must fit, and the state be whole. */
+/* Nothing is checked of the data: the frame must fit, and the base be whole. */
 PITHI_DEVICE void pithi_encode_check(const struct pithi_gpu_call *a, struct pithi_gpu_item *it) {
     if (it->status != PITH_OK) return;
     if (!it->frame)
         it->status = PITH_ERR_ARG;
-    else if (it->state && it->state->invalid && !a->key)
+    else if (it->slot_state->invalid && !a->key)
         it->status = PITH_ERR_STATE;
     else if (a->to.items.capacity < it->form->header_bytes + it->form->payload_bytes)
         it->status = PITH_ERR_SPACE;
@@ -30,7 +30,7 @@ PITHI_DEVICE void pithi_encode_check(const struct pithi_gpu_call *a, struct pith
 
 PITHI_PHASE(pithi_encode_open, uint64_t number) {
     pithi_thread_clear(t);
-    for (uint32_t g = t->tid; g < PITHI_TILE_GROUPS; g += PITHI_TEAM) s->largest[g] = 0;
+    for (uint32_t g = t->tid; g < PITHI_TILE_GROUPS; g += PITHI_TEAM) s->group.largest[g] = 0;
     if (t->tid) return;
     pithi_shared_clear(s);
     pithi_item_locate(a, &a->to, number, &s->to);
@@ -80,11 +80,11 @@ PITHI_LOCAL(pithi_rotate_across, uint64_t tile, uint32_t half) {
                           pithi_unit_at(t, tile, u), half, t->x[u], t->y[u]);
 }
 
-/* Where the state keeps the slot's residual: what counts (side 0), and what comes next. */
+/* Where the stream keeps the slot's residual: what counts (next 0), and what comes next. */
 PITHI_DEVICE float *pithi_residual(const struct pithi_gpu_call *a, const struct pithi_gpu_item *it,
                                    uint32_t next) {
-    float *const both = (float *)(void *)pithi_state_memory(a->to.state);
-    return both + (it->state->side ^ next) * a->to.plan.count + it->slot->first;
+    float *const both = (float *)(void *)pithi_stream_memory(a->to.stream);
+    return both + (it->slot_state->side ^ next) * a->to.plan.count + it->slot->first;
 }
 
 /* Values of no slot stay 0, so that they cannot be a group's largest. */
@@ -121,7 +121,7 @@ PITHI_LOCAL(pithi_recode_exempt, uint64_t tile, bool stay) {
     }
 }
 
-/* A body's text: t->x := what the groups of the tile are made of. */
+/* Part of a body: t->x := what the groups of the tile are made of. */
 #define PITHI_ENCODE_FILL(of, tile, again)                                               \
     do {                                                                                 \
         const bool stay_ = (of) == PITHI_OF_FRAMES && pithi_alike(a);                    \
@@ -163,7 +163,7 @@ PITHI_DEVICE void pithi_encode_update(const struct pithi_device_plan *p,
     uint32_t raw[PITHI_UNIT];
     pithi_encode_decoded(codes, scale, x);
     pithi_unit_update(dtype, t->base[u], x, n, &t->made.saturated, raw);
-    pithi_unit_lay(pithi_tile_place(t, it->base + e * width, 16), width, n, raw);
+    pithi_unit_put_raw(pithi_tile_place(t, it->base + e * width, 16), width, n, raw);
     if (p->device.base_hash) t->made.hash += pithi_unit_hash(width, e, n, raw);
 }
 
@@ -217,7 +217,7 @@ PITHI_PHASE(pithi_encode_codes, uint64_t segment, uint64_t tile) {
         const uint32_t n = pithi_tile_left(t, e, it->slot->count);
         if (!n) continue;
         const uint32_t g = (uint32_t)(e - segment) / p->device.set.group;
-        const float reciprocal = s->reciprocal[g];
+        const float reciprocal = s->group.reciprocal[g];
         float codes[PITHI_UNIT];
         pithi_unit_end(n, t->x[u]);
         pithi_encode_quantize(p, &random, e, reciprocal, t->x[u], codes);
@@ -226,8 +226,9 @@ PITHI_PHASE(pithi_encode_codes, uint64_t segment, uint64_t tile) {
         const struct pithi_gpu_spot spot = pithi_spot(p, it->form, it->slot->count, e);
         uint8_t *const to = pithi_tile_place(t, it->payload + pithi_spot_codes(p, &spot), bits);
         pithi_unit_put_codes(to, bits, n, word);
-        if (p->base_dtype != PITH_NONE) pithi_encode_update(p, it, t, u, e, n, codes, s->scale[g]);
-        if (p->device.decay) pithi_encode_keep(a, it, e, n, codes, t->x[u], s->scale[g]);
+        if (p->base_dtype != PITH_NONE)
+            pithi_encode_update(p, it, t, u, e, n, codes, s->group.scale[g]);
+        if (p->device.decay) pithi_encode_keep(a, it, e, n, codes, t->x[u], s->group.scale[g]);
     }
 }
 
@@ -242,15 +243,16 @@ PITHI_LOCAL(pithi_whole_codes, uint64_t tile) {
             pithi_whole_lifted(t->x[u][k], reciprocal);
         const uint64_t word =
             reciprocal == 0 ? 0 : pithi_unit_pack(codes, bits, pithi_unit_half(&p->device.set));
-        pithi_unit_put_codes(pithi_tile_place(t, t->to_codes + u * (PITHI_ROW / 8 * bits), bits),
-                             bits, PITHI_UNIT, word);
+        pithi_unit_put_codes(
+            pithi_tile_place(t, t->group.to_codes + u * (PITHI_ROW / 8 * bits), bits), bits,
+            PITHI_UNIT, word);
         if (p->base_dtype == PITH_NONE) continue;
         pithi_encode_update(p, &s->to, t, u, pithi_unit_at(t, tile, u), PITHI_UNIT, codes,
                             pithi_whole_step(t, u, 1));
     }
 }
 
-/* ---- Padding, header, state ------------------------------------------------------------------*/
+/* ---- Padding, header, stream -----------------------------------------------------------------*/
 
 PITHI_DEVICE void pithi_clear(uint8_t *p, uint64_t from, uint64_t to) {
     for (; from < to; from++) p[from] = 0;
@@ -276,13 +278,13 @@ PITHI_PHASE(pithi_encode_padding, uint64_t size) {
 PITHI_PHASE(pithi_write_header, struct pithi_gpu_item *it) {
     const uint8_t *const mine = it->table + it->form->header;
     const uint64_t checks = a->to.plan.checksums ? 8 * it->slot->checks : 0;
-    const uint64_t aside_end = it->slot->exempt_values + it->slot->aside_bytes;
+    const uint64_t exempt_end = it->slot->exempt_values + it->slot->exempt_bytes;
     (void)s;
     for (uint64_t i = t->tid; i < it->form->header_bytes; i += PITHI_TEAM) it->frame[i] = mine[i];
     for (uint64_t i = it->form->checks + checks + t->tid; i < it->form->data; i += PITHI_TEAM)
         it->payload[i] = 0;
-    if (!it->slot->aside_bytes) return;
-    for (uint64_t i = aside_end + t->tid; i < pithi_pad16(aside_end); i += PITHI_TEAM)
+    if (!it->slot->exempt_bytes) return;
+    for (uint64_t i = exempt_end + t->tid; i < pithi_pad16(exempt_end); i += PITHI_TEAM)
         it->payload[i] = 0;
 }
 
@@ -309,42 +311,43 @@ PITHI_PHASE(pithi_encode_exempt, int of) {
     }
 }
 
-/* By one thread: what differs from step to step, and the checksum. Key frames bring the identity
- * of the base they hold. */
+/* By one thread: what differs from step to step, and the checksum. Key frames bring the hash of the
+ * base they hold. */
 PITHI_DEVICE void pithi_write_stream(const struct pithi_gpu_call *a, struct pithi_gpu_item *it,
                                      uint64_t base_hash) {
     const struct pithi_device_plan *const p = &a->to.plan;
     const uint64_t fixed = it->slot->fixed_bytes;
     if (p->base_dtype == PITH_NONE) return;
     uint8_t *const stream = pithi_item_stream(it);
-    pithi_put64(stream + PITHI_STREAM_STEP, it->state->step);
+    pithi_put64(stream + PITHI_STREAM_STEP, it->slot_state->step);
     pithi_put64(stream + PITHI_STREAM_BASE, p->device.base_hash ? base_hash : 0);
-    pithi_put32(stream + PITHI_STREAM_ID, a->to.state->stream);
+    pithi_put32(stream + PITHI_STREAM_ID, a->to.stream->random.rng_stream);
     pithi_put64(it->frame + fixed - 8, pithi_header_hash(it->frame, fixed, it->form->header_bytes));
 }
 
 PITHI_DEVICE void pithi_encode_finish(const struct pithi_gpu_call *a, struct pithi_gpu_item *it) {
     const struct pithi_device_plan *const p = &a->to.plan;
-    struct pithi_gpu_slot_state *const slot = it->state;
-    const uint64_t hash = pithi_results_finish(a->to.state, slot, 1, false);
-    if (p->base_dtype != PITH_NONE) {
-        pithi_advance(slot, slot->step, pithi_item_base_hash(p, it, hash));
-    } else {
-        slot->step = pithi_item_random(a, it).step + 1;
-        slot->side ^= 1;
-        slot->undone = 0;
-    }
+    struct pithi_gpu_slot_state *const slot = it->slot_state;
+    const uint64_t hash = pithi_results_finish(a->to.stream, slot, 1, false);
+    if (p->device.decay) slot->side ^= 1;
+    slot->undone = 0;
+    pithi_advance(slot, slot->step, pithi_item_base_hash(p, it, hash));
 }
 
 PITHI_PHASE(pithi_encode_close, uint64_t number) {
+    struct pithi_gpu_item *const it = &s->to;
     (void)number;
     if (t->tid) return;
-    if (s->to.first) {
-        pithi_write_stream(a, &s->to, s->to.state ? s->to.state->base_hash : 0);
-        pithi_item_answer(&a->to.items, &s->to,
-                          s->to.form->header_bytes + s->to.form->payload_bytes);
+    if (it->first) {
+        pithi_write_stream(a, it, it->slot_state->base_hash);
+        pithi_item_answer(&a->to.items, it, it->form->header_bytes + it->form->payload_bytes);
     }
-    if (s->to.state && pithi_results_hand(a, &s->made, s->to.state)) pithi_encode_finish(a, &s->to);
+    if (pithi_encode_depends(&a->to.plan)) {
+        if (pithi_results_hand(a, &s->made, it->slot_state)) pithi_encode_finish(a, it);
+        return;
+    }
+    pithi_results_count(a->to.stream, &s->made, it->first);
+    if (it->first) pithi_step_count(it->slot_state);
 }
 
 PITHI_PHASE(pithi_encode_refuse, uint64_t number) {
@@ -354,7 +357,7 @@ PITHI_PHASE(pithi_encode_refuse, uint64_t number) {
 
 /* ---- The kernel ------------------------------------------------------------------------------*/
 
-/* A body's text: the scales of a segment's groups. */
+/* Part of a body: the scales of a segment's groups. */
 #define PITHI_ENCODE_SCALES(segment)                 \
     do {                                             \
         if (a->to.plan.device.set.search)            \
@@ -362,13 +365,13 @@ PITHI_PHASE(pithi_encode_refuse, uint64_t number) {
         else                                         \
             PITHI_RUN(pithi_encode_scales, segment); \
     } while (0)
-/* A body's text: the largest values of the tile's groups, which lie in a segment. */
-#define PITHI_ENCODE_MEASURE(segment, tile)                              \
-    do {                                                                 \
-        PITHI_STEP(pithi_encode_largest, tile);                          \
-        PITHI_UNROLL for (uint32_t u_ = 0; u_ < PITHI_UNITS; u_++)       \
-            PITHI_WARP_MAX(largest[u_], pithi_group_lanes(&a->to.plan)); \
-        PITHI_RUN(pithi_encode_publish, segment, tile);                  \
+/* Part of a body: the largest values of the tile's groups, which lie in a segment. */
+#define PITHI_ENCODE_MEASURE(segment, tile)                                    \
+    do {                                                                       \
+        PITHI_STEP(pithi_encode_largest, tile);                                \
+        PITHI_UNROLL for (uint32_t u_ = 0; u_ < PITHI_UNITS; u_++)             \
+            PITHI_WARP_MAX(group.largest[u_], pithi_group_lanes(&a->to.plan)); \
+        PITHI_RUN(pithi_encode_publish, segment, tile);                        \
     } while (0)
 
 /* Whether whole tiles move by the widest accesses, to the frame too. */
@@ -445,7 +448,7 @@ PITHI_BODY(pithi_encode) {
     pithi_encode_groups(a, s, t, team, PITHI_OF_TENSOR);
     PITHI_RUN(pithi_encode_padding, (uint64_t)1 << a->to.plan.block_log2);
     pithi_encode_end(a, s, t, team, PITHI_OF_TENSOR);
-    if (s->to.state) PITHI_GATHER_HASHED(false, a->to.plan.base_dtype != PITH_NONE, number);
+    PITHI_GATHER_HASHED(false, a->to.plan.base_dtype != PITH_NONE, number);
     PITHI_RUN(pithi_encode_close, number);
 }
 

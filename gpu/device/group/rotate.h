@@ -53,15 +53,15 @@ PITHI_DEVICE void pithi_unit_across(const struct pithi_gpu_thread *t, uint32_t o
                                     uint64_t count, uint64_t e, uint32_t half, float x[8],
                                     const float y[8]) {
     const struct pithi_rotated r = pithi_unit_rotated(t, order, count, e);
-    const uint32_t turn = e & half ? 0x80000000u : 0;
+    const uint32_t sign = e & half ? 0x80000000u : 0;
     if (r.whole) {
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) x[k] =
-            y[k] + pithi_float(pithi_bits(x[k]) ^ turn);
+            y[k] + pithi_float(pithi_bits(x[k]) ^ sign);
         return;
     }
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
         if (pithi_rotation_order(r.rest, r.first + k) <= half) continue;
-        x[k] = y[k] + pithi_float(pithi_bits(x[k]) ^ turn);
+        x[k] = y[k] + pithi_float(pithi_bits(x[k]) ^ sign);
     }
 }
 
@@ -92,7 +92,7 @@ PITHI_DEVICE void pithi_unit_inner(const struct pithi_gpu_thread *t, uint32_t or
     pithi_unit_stride(r, 4, x);
 }
 
-/* The strides between threads, of t->x; a body's text, for a rotation r. phase(tile, half) takes
+/* The strides between threads, of t->x; part of a body, for a rotation r. phase(tile, half) takes
  * one. */
 #define PITHI_ROTATE_ACROSS(r, phase, tile)                                        \
     do {                                                                           \

@@ -25,7 +25,7 @@ PITHI_LOCAL(pithi_encode_largest, uint64_t tile) {
             const uint32_t v = search ? pithi_search_key(x) : pithi_magnitude(x);
             if (v > m) m = v;
         }
-        t->largest[u] = m;
+        t->group.largest[u] = m;
     }
 }
 
@@ -35,7 +35,8 @@ PITHI_PHASE(pithi_encode_publish, uint64_t segment, uint64_t tile) {
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
         if (t->whole || e < s->to.slot->count)
-            pithi_atomic_max32(&s->largest[(uint32_t)(e - segment) / group], t->largest[u]);
+            pithi_atomic_max32(&s->group.largest[(uint32_t)(e - segment) / group],
+                               t->group.largest[u]);
     }
 }
 
@@ -46,7 +47,7 @@ PITHI_DEVICE void pithi_encode_put_scale(const struct pithi_gpu_call *a,
     const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_item *const it = &s->to;
     const uint64_t e = segment + (uint64_t)g * p->device.set.group;
-    const uint32_t scale = pithi_bits(s->scale[g]);
+    const uint32_t scale = pithi_bits(s->group.scale[g]);
     const struct pithi_gpu_spot spot = pithi_spot(p, it->form, it->slot->count, e);
     t->made.poisoned += pithi_nonfinite(scale);
     pithi_scale_store(it->payload + pithi_spot_scale(p, &spot), p->device.set.scale_dtype, 0,
@@ -60,10 +61,11 @@ PITHI_PHASE(pithi_encode_scales, uint64_t segment) {
         const uint64_t e = segment + (uint64_t)g * p->device.set.group;
         if (e >= s->to.end) break;
         float scale, reciprocal;
-        const bool coded = pithi_group_scale(&p->device.set, s->largest[g], &scale, &reciprocal);
-        s->scale[g] = scale;
-        s->reciprocal[g] = coded ? reciprocal : 0;
-        s->largest[g] = 0;
+        const bool coded =
+            pithi_group_scale(&p->device.set, s->group.largest[g], &scale, &reciprocal);
+        s->group.scale[g] = scale;
+        s->group.reciprocal[g] = coded ? reciprocal : 0;
+        s->group.largest[g] = 0;
         pithi_encode_put_scale(a, s, t, segment, g);
     }
 }

@@ -91,9 +91,9 @@ PITHI_DEVICE bool pithi_frames_aligned(const struct pithi_gpu_call *a,
 /* Frames whose codes are fetched before the first of them is decoded: what a sum waits for is
  * memory. FAR: in whole tiles, where scales are common. Special kernels have no registers for both
  * ways. */
-enum { PITHI_SUM_FAR = 4, PITHI_SUM_AHEAD = 2 };
-PITHI_DEVICE uint32_t pithi_sum_ahead(const struct pithi_gpu_thread *t, bool sums) {
-    return sums && !t->special ? (uint32_t)PITHI_SUM_AHEAD : 1;
+enum { PITHI_SUM_FAR = 4, PITHI_SUM_AT_ONCE = 2 };
+PITHI_DEVICE uint32_t pithi_sum_at_once(const struct pithi_gpu_thread *t, bool sums) {
+    return sums && !t->special ? (uint32_t)PITHI_SUM_AT_ONCE : 1;
 }
 
 /* t->x := the sums of frames `from` .. of the units, as many as are fetched at once. */
@@ -101,12 +101,12 @@ PITHI_DEVICE void pithi_sum_some(const struct pithi_gpu_call *a, const struct pi
                                  struct pithi_gpu_thread *t,
                                  const struct pithi_gpu_coded at[PITHI_UNITS], uint32_t from,
                                  bool sums, struct pithi_gpu_results *seen) {
-    const uint32_t frames = sums ? a->per_item : 1, ahead = pithi_sum_ahead(t, sums);
+    const uint32_t frames = sums ? a->per_item : 1, at_once = pithi_sum_at_once(t, sums);
     const struct pithi_device_plan *const p = &a->from.plan;
     const uint32_t bits = p->device.set.bits;
-    uint32_t scale[PITHI_SUM_AHEAD][PITHI_UNITS];
-    uint64_t word[PITHI_SUM_AHEAD][PITHI_UNITS];
-    PITHI_UNROLL for (uint32_t k = 0; k < ahead; k++) {
+    uint32_t scale[PITHI_SUM_AT_ONCE][PITHI_UNITS];
+    uint64_t word[PITHI_SUM_AT_ONCE][PITHI_UNITS];
+    PITHI_UNROLL for (uint32_t k = 0; k < at_once; k++) {
         if (from + k >= frames) continue;
         uint8_t *const payload = sums ? pithi_sum_payload(a, it, from + k) : it->payload;
         PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
@@ -116,7 +116,7 @@ PITHI_DEVICE void pithi_sum_some(const struct pithi_gpu_call *a, const struct pi
             word[k][u] = pithi_unit_get_codes(codes, bits, at[u].n);
         }
     }
-    PITHI_UNROLL for (uint32_t k = 0; k < ahead; k++) {
+    PITHI_UNROLL for (uint32_t k = 0; k < at_once; k++) {
         if (from + k >= frames) continue;
         PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
             if (!at[u].n) continue;
@@ -204,7 +204,7 @@ PITHI_LOCAL(pithi_sum_groups, uint64_t tile, bool again, bool sums) {
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++)
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->x[u][k] = 0;
     if (sums) {
-        for (uint32_t k = 0; k < a->per_item; k += pithi_sum_ahead(t, true))
+        for (uint32_t k = 0; k < a->per_item; k += pithi_sum_at_once(t, true))
             pithi_sum_some(a, it, t, at, k, true, &seen);
     } else {
         pithi_sum_some(a, it, t, at, 0, false, &seen);
@@ -215,7 +215,7 @@ PITHI_LOCAL(pithi_sum_groups, uint64_t tile, bool again, bool sums) {
     t->read.poisoned += seen.poisoned;
 }
 
-/* A body's text: t->x := the sum of the item's frames. */
+/* Part of a body: t->x := the sum of the item's frames. */
 #define PITHI_SUM(tile, again, sums)                           \
     do {                                                       \
         if (a->from.plan.device.kind == PITHI_DEVICE_raw)      \
@@ -250,7 +250,7 @@ PITHI_LOCAL(pithi_scale_sum, uint64_t tile) {
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->x[u][k] *= a->scale;
 }
 
-/* A body's text: t->x from the domain of the frames to that of tensors. */
+/* Part of a body: t->x from the domain of the frames to that of tensors. */
 #define PITHI_UNROTATE(tile)                                                                 \
     do {                                                                                     \
         if (a->from.plan.device.rotation.order) {                                            \

@@ -25,30 +25,30 @@ PITHI_LOCAL(pithi_whole_aim, uint64_t tile, bool next) {
     const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_group_setting *const set = &p->device.set;
     if (next) {
-        t->to_codes += PITHI_TILE / 8 * set->bits;
-        t->to_scales += PITHI_TILE / set->group * sizeof(float);
+        t->group.to_codes += PITHI_TILE / 8 * set->bits;
+        t->group.to_scales += PITHI_TILE / set->group * sizeof(float);
         return;
     }
     const struct pithi_gpu_spot spot =
         pithi_spot(p, s->to.form, s->to.slot->count, pithi_unit_at(t, tile, 0));
-    t->to_codes = s->to.payload + pithi_spot_codes(p, &spot);
-    t->to_scales = s->to.payload + pithi_spot_scale(p, &spot);
+    t->group.to_codes = s->to.payload + pithi_spot_codes(p, &spot);
+    t->group.to_scales = s->to.payload + pithi_spot_scale(p, &spot);
 }
 
-/* Of groups longer than a warp's units: t->largest of the warp to the team, by turns to one of two
- * places, and of all warps of the group back again. */
+/* Of groups longer than a warp's units: what is largest in the warp to the team, by turns to one of
+ * two places, and of all warps of the group back again. */
 PITHI_PHASE(pithi_whole_publish, uint64_t tile) {
     (void)a;
     if (t->tid % PITHI_WARP) return;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++)
-        s->warps[tile / PITHI_TILE % 2][u][t->tid / PITHI_WARP] = t->largest[u];
+        s->group.warps[tile / PITHI_TILE % 2][u][t->tid / PITHI_WARP] = t->group.largest[u];
 }
 PITHI_LOCAL(pithi_whole_collect, uint64_t tile) {
     const uint32_t n = pithi_whole_warps(&a->to.plan), first = t->tid / PITHI_WARP / n * n;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
-        const uint32_t *const of = s->warps[tile / PITHI_TILE % 2][u] + first;
+        const uint32_t *const of = s->group.warps[tile / PITHI_TILE % 2][u] + first;
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_HEADS; k++) {
-            if (k < n && of[k] > t->largest[u]) t->largest[u] = of[k];
+            if (k < n && of[k] > t->group.largest[u]) t->group.largest[u] = of[k];
         }
     }
 }
@@ -58,19 +58,20 @@ PITHI_LOCAL(pithi_whole_collect, uint64_t tile) {
 PITHI_LOCAL(pithi_whole_scale, uint64_t tile) {
     const struct pithi_group_setting *const set = &a->to.plan.device.set;
     const uint32_t unit = t->tid % PITHI_UNITS, row = PITHI_ROW / set->group * sizeof(float);
-    const uint32_t largest = unit ? t->largest[1] : t->largest[0];
+    const uint32_t largest = unit ? t->group.largest[1] : t->group.largest[0];
     (void)s, (void)tile;
     float reciprocal;
-    const bool coded = pithi_group_scale(set, largest, &t->step[1], &reciprocal);
-    t->step[0] = coded ? reciprocal : 0;
+    const bool coded = pithi_group_scale(set, largest, &t->group.step[1], &reciprocal);
+    t->group.step[0] = coded ? reciprocal : 0;
     if (t->tid % (set->group / PITHI_UNIT) >= PITHI_UNITS) return;
-    pithi_put_aligned32(pithi_tile_place(t, t->to_scales + unit * row, 4), pithi_bits(t->step[1]));
-    t->made.poisoned += pithi_nonfinite(pithi_bits(t->step[1]));
+    pithi_put_aligned32(pithi_tile_place(t, t->group.to_scales + unit * row, 4),
+                        pithi_bits(t->group.step[1]));
+    t->made.poisoned += pithi_nonfinite(pithi_bits(t->group.step[1]));
 }
 
 /* Step i of unit u: 0 the reciprocal of its scale, 0 where there are no codes, and 1 the scale. */
 PITHI_DEVICE float pithi_whole_step(const struct pithi_gpu_thread *t, uint32_t u, uint32_t i) {
-    return t->tid % PITHI_UNITS == u ? t->step[i] : t->step_other[i];
+    return t->tid % PITHI_UNITS == u ? t->group.step[i] : t->group.step_other[i];
 }
 
 /* A code, lifted. Nothing is to be clamped: the largest value of a group comes to the last code and
@@ -79,19 +80,19 @@ PITHI_DEVICE float pithi_whole_lifted(float x, float reciprocal) {
     return pithi_lift(x * reciprocal);
 }
 
-/* A body's text: t->step and t->step_other := those of the tile's groups. */
-#define PITHI_WHOLE_SCALES(tile)                                         \
-    do {                                                                 \
-        const bool based_ = a->to.plan.base_dtype != PITH_NONE;          \
-        PITHI_STEP(pithi_encode_largest, tile);                          \
-        PITHI_UNROLL for (uint32_t u_ = 0; u_ < PITHI_UNITS; u_++)       \
-            PITHI_WARP_MAX(largest[u_], pithi_group_lanes(&a->to.plan)); \
-        if (pithi_whole_warps(&a->to.plan) > 1) {                        \
-            PITHI_RUN(pithi_whole_publish, tile);                        \
-            PITHI_STEP(pithi_whole_collect, tile);                       \
-        }                                                                \
-        PITHI_STEP(pithi_whole_scale, tile);                             \
-        PITHI_WARP_SWAP(step, step_other, based_ ? 2u : 1u, 1);          \
+/* Part of a body: t->group.step and t->group.step_other := those of the tile's groups. */
+#define PITHI_WHOLE_SCALES(tile)                                               \
+    do {                                                                       \
+        const bool based_ = a->to.plan.base_dtype != PITH_NONE;                \
+        PITHI_STEP(pithi_encode_largest, tile);                                \
+        PITHI_UNROLL for (uint32_t u_ = 0; u_ < PITHI_UNITS; u_++)             \
+            PITHI_WARP_MAX(group.largest[u_], pithi_group_lanes(&a->to.plan)); \
+        if (pithi_whole_warps(&a->to.plan) > 1) {                              \
+            PITHI_RUN(pithi_whole_publish, tile);                              \
+            PITHI_STEP(pithi_whole_collect, tile);                             \
+        }                                                                      \
+        PITHI_STEP(pithi_whole_scale, tile);                                   \
+        PITHI_WARP_SWAP(group.step, group.step_other, based_ ? 2u : 1u, 1);    \
     } while (0)
 
 #endif

@@ -140,7 +140,9 @@ PITHI_LOCAL(pithi_heads_take, uint32_t tile) {
             t->read.poisoned +=
                 pithi_nonfinite(pithi_bits(scale)) || pithi_nonfinite(pithi_bits(zero));
         const uint64_t word = pithi_unit_get_codes(g->codes + piece.codes, set->bits, piece.n);
-        pithi_page_unit_values(&s->paged, set, word, scale, zero, t->x[u]);
+        uint64_t saturated = 0;
+        pithi_page_unit_values(&s->paged, set, word, scale, zero, t->x[u], &saturated);
+        if (p->base_dtype == PITH_NONE) t->read.saturated += saturated;
     }
 }
 
@@ -153,18 +155,22 @@ PITHI_LOCAL(pithi_heads_put, uint32_t tile) {
     }
 }
 
-/* t->up, t->down := scales and zero points of the thread's columns. */
+/* t->kv.up, t->kv.down := scales and zero points of the thread's columns. */
 PITHI_LOCAL(pithi_channels_scale, uint32_t tile) {
     const struct pithi_device_plan *const p = &a->from.plan;
     const struct pithi_group_setting *const set = &p->device.set;
     const struct pithi_gpu_page *const g = &s->paged.page;
-    const struct pithi_gpu_column c = t->column;
+    const struct pithi_gpu_column c = t->kv.column;
     const uint32_t dtype = set->scale_dtype, row = g->heads * g->dim;
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->up[k] = t->down[k] = 0;
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->kv.up[k] = t->kv.down[k] = 0;
     if (!c.n) return;
     const uint8_t *const at = pithi_channel_scales(p, g, tile, c.head * g->dim + c.in_head);
-    pithi_unit_load(at, dtype, c.n, t->up);
-    if (set->asymmetric) pithi_unit_load(at + row * pithi_scale_width(dtype), dtype, c.n, t->down);
+    pithi_unit_load(at, dtype, c.n, t->kv.up);
+    if (set->asymmetric)
+        pithi_unit_load(at + row * pithi_scale_width(dtype), dtype, c.n, t->kv.down);
+    if (c.token != pithi_tile_token(p, g, tile)) return;
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->read.poisoned +=
+        pithi_nonfinite(t->kv.up[k]) || pithi_nonfinite(t->kv.down[k]);
 }
 
 /* t->x := values of tokens from `row` on of a tile along tokens. */
@@ -174,8 +180,8 @@ PITHI_LOCAL(pithi_channels_take, uint32_t row) {
     const struct pithi_gpu_page *const g = &s->paged.page;
     float scale[PITHI_UNIT], zero[PITHI_UNIT];
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
-        scale[k] = pithi_float(t->up[k]);
-        zero[k] = pithi_float(t->down[k]);
+        scale[k] = pithi_float(t->kv.up[k]);
+        zero[k] = pithi_float(t->kv.down[k]);
     }
     const float limit = pithi_float(PITHI_SCALE_LIMIT);
     const bool calm =
@@ -185,7 +191,9 @@ PITHI_LOCAL(pithi_channels_take, uint32_t row) {
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->x[u][k] = 0;
         if (!piece.n) continue;
         const uint64_t word = pithi_unit_get_codes(g->codes + piece.codes, set->bits, piece.n);
-        pithi_page_values(&s->paged, set, word, calm, scale, zero, t->x[u]);
+        uint64_t saturated = 0;
+        pithi_page_values(&s->paged, set, word, calm, scale, zero, t->x[u], &saturated);
+        if (p->base_dtype == PITH_NONE) t->read.saturated += saturated;
     }
 }
 
@@ -251,7 +259,7 @@ PITHI_DEVICE void pithi_page_decode(const struct pithi_gpu_call *a, struct pithi
             pithi_channels_decode(a, s, t, team, tile);
         else
             pithi_heads_decode(a, s, t, team, tile);
-        tile += a->parts;
+        tile += a->paging.parts;
     }
 }
 
@@ -262,7 +270,7 @@ PITHI_PHASE(pithi_page_read, uint64_t number) {
 
 PITHI_DEVICE void pithi_page_decode_key(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                         struct pithi_gpu_thread *t, struct pithi_team *team) {
-    const uint64_t step = (uint64_t)a->parts * PITHI_TILE;
+    const uint64_t step = (uint64_t)a->paging.parts * PITHI_TILE;
     uint64_t tile = s->from.begin + (uint64_t)s->paged.page.part * PITHI_TILE;
     PITHI_STEP(pithi_tile_whole, false);
     for (; tile < s->from.end; tile += step) PITHI_STEP(pithi_decode_key, tile);
@@ -288,7 +296,7 @@ PITHI_BODY(pithi_paged_decode) {
         pithi_page_decode_key(a, s, t, team);
     else if (s->paged.page.live)
         pithi_page_decode(a, s, t, team);
-    if (s->from.state && a->update) {
+    if (pithi_decode_counts(a)) {
         if (s->paged.page.live && s->paged.page.apart && !s->from.kind) {
             PITHI_RUN(pithi_page_wait, number);
             PITHI_STEP(pithi_page_reread, number);
@@ -301,13 +309,13 @@ PITHI_BODY(pithi_paged_decode) {
 /* ---- Checks ----------------------------------------------------------------------------------*/
 
 /* As pithi_check_hash, of the team's part of the page. */
-PITHI_LOCAL(pithi_page_identify, uint64_t width) {
+PITHI_LOCAL(pithi_page_check_hash, uint64_t width) {
     const struct pithi_gpu_item *const it = &s->from;
     const uint8_t *const from = it->kind ? it->payload + it->form->data : it->tensor;
     if (it->kind || a->add)
         t->read.hash =
             pithi_hash_part(from, it->begin * width, it->end * width,
-                            s->paged.page.part * PITHI_TEAM + t->tid, a->parts * PITHI_TEAM);
+                            s->paged.page.part * PITHI_TEAM + t->tid, a->paging.parts * PITHI_TEAM);
 }
 
 /* As pithi_check, of the pages that are wanted. */
@@ -317,11 +325,11 @@ PITHI_BODY(pithi_paged_check) {
     PITHI_RUN(pithi_page_read, number);
     if (!s->paged.page.live || s->paged.page.lo >= s->paged.page.hi) return;
     if (a->from.plan.checksums) PITHI_STEP(pithi_page_sum, false);
-    if (a->identify) PITHI_STEP(pithi_page_identify, pithi_width(a->from.plan.base_dtype));
+    if (a->hash_base) PITHI_STEP(pithi_page_check_hash, pithi_width(a->from.plan.base_dtype));
     PITHI_GATHER(number);
     if (a->from.plan.checksums)
         PITHI_RUN(pithi_page_seal, &s->from, s->made.hash, &a->work[s->from.index]);
-    if (a->identify) PITHI_RUN(pithi_check_close, number);
+    if (a->hash_base) PITHI_RUN(pithi_check_close, number);
 }
 
 #endif

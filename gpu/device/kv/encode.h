@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Extremes are found in integers, so that the order of threads does not matter; one thread a group
- * makes its scale, by the text that the CPU runs (group/group_value.h). */
+ * makes its scale, by the source that the CPU runs (group/group_value.h). */
 #ifndef PITHI_GPU_DEVICE_KV_ENCODE_H
 #define PITHI_GPU_DEVICE_KV_ENCODE_H
 
@@ -91,13 +91,13 @@ PITHI_LOCAL(pithi_heads_extremes, uint32_t tile) {
     const struct pithi_gpu_page *const g = &s->paged.page;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint32_t n = pithi_head_piece(p, g, pithi_page_unit(t, tile, u)).n;
-        t->up[u] = t->down[u] = 0;
+        t->kv.up[u] = t->kv.down[u] = 0;
         if (n == PITHI_UNIT) {
-            pithi_unit_extremes(&p->device.set, t->x[u], &t->up[u], &t->down[u]);
+            pithi_unit_extremes(&p->device.set, t->x[u], &t->kv.up[u], &t->kv.down[u]);
             continue;
         }
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (k < n)
-            pithi_extremes_take(&p->device.set, t->x[u][k], &t->up[u], &t->down[u]);
+            pithi_extremes_take(&p->device.set, t->x[u][k], &t->kv.up[u], &t->kv.down[u]);
     }
 }
 
@@ -112,8 +112,8 @@ PITHI_PHASE(pithi_heads_publish, uint32_t tile) {
     (void)a, (void)tile;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         if (t->tid & (lanes - 1)) continue;
-        s->paged.up[pithi_heads_group(&s->paged.page, t, u)] = t->up[u];
-        s->paged.down[pithi_heads_group(&s->paged.page, t, u)] = t->down[u];
+        s->paged.up[pithi_heads_group(&s->paged.page, t, u)] = t->kv.up[u];
+        s->paged.down[pithi_heads_group(&s->paged.page, t, u)] = t->kv.down[u];
     }
 }
 
@@ -146,7 +146,8 @@ PITHI_DEVICE void pithi_heads_update(const struct pithi_device_plan *p,
                                      struct pithi_gpu_results *count) {
     float x[PITHI_UNIT];
     uint32_t bits[PITHI_UNIT];
-    pithi_page_unit_values(g, &p->device.set, word, grid->scale, grid->zero, x);
+    uint64_t ignored = 0;
+    pithi_page_unit_values(g, &p->device.set, word, grid->scale, grid->zero, x, &ignored);
     pithi_piece_update(p, &g->page, piece, base, x, true, count, bits);
 }
 
@@ -179,8 +180,8 @@ PITHI_DEVICE void pithi_heads_encode(const struct pithi_gpu_call *a, struct pith
     }
     PITHI_STEP(pithi_heads_extremes, tile);
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
-        PITHI_WARP_MAX(up[u], s->paged.page.lanes);
-        PITHI_WARP_MAX(down[u], s->paged.page.lanes);
+        PITHI_WARP_MAX(kv.up[u], s->paged.page.lanes);
+        PITHI_WARP_MAX(kv.down[u], s->paged.page.lanes);
     }
     PITHI_RUN(pithi_heads_publish, tile);
     PITHI_RUN(pithi_heads_finish, tile);
@@ -194,7 +195,7 @@ PITHI_DEVICE void pithi_heads_encode(const struct pithi_gpu_call *a, struct pith
 PITHI_PHASE(pithi_channels_clear, uint32_t tile) {
     (void)a, (void)tile;
     s->paged.up[t->tid] = s->paged.down[t->tid] = 0;
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->up[k] = t->down[k] = 0;
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->kv.up[k] = t->kv.down[k] = 0;
 }
 
 PITHI_LOCAL(pithi_channels_extremes, uint32_t row) {
@@ -202,7 +203,7 @@ PITHI_LOCAL(pithi_channels_extremes, uint32_t row) {
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint32_t n = pithi_channel_piece(&a->to.plan, g, t, row, u).n;
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (k < n)
-            pithi_extremes_take(&a->to.plan.device.set, t->x[u][k], &t->up[k], &t->down[k]);
+            pithi_extremes_take(&a->to.plan.device.set, t->x[u][k], &t->kv.up[k], &t->kv.down[k]);
     }
 }
 
@@ -210,8 +211,8 @@ PITHI_PHASE(pithi_channels_publish, uint32_t tile) {
     const uint32_t at = (t->tid & (s->paged.page.lanes - 1)) * PITHI_UNIT;
     (void)a, (void)tile;
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
-        pithi_atomic_max32(&s->paged.up[at + k], t->up[k]);
-        pithi_atomic_max32(&s->paged.down[at + k], t->down[k]);
+        pithi_atomic_max32(&s->paged.up[at + k], t->kv.up[k]);
+        pithi_atomic_max32(&s->paged.down[at + k], t->kv.down[k]);
     }
 }
 
@@ -241,6 +242,7 @@ PITHI_LOCAL(pithi_channels_scales, uint32_t tile) {
     uint8_t *const at = pithi_channel_scales(p, g, tile, c.head * g->dim + c.in_head + k);
     pithi_store(at, set->scale_dtype, 0, pithi_bits(grid.scale));
     if (set->asymmetric) pithi_store(at, set->scale_dtype, row, pithi_bits(grid.zero));
+    t->made.poisoned += pithi_nonfinite(pithi_bits(grid.scale));
 }
 
 PITHI_LOCAL(pithi_channels_codes, uint32_t row) {
@@ -268,7 +270,7 @@ PITHI_DEVICE void pithi_channels_fill(const struct pithi_gpu_call *a, struct pit
     }
 }
 
-/* A body's text: t->x := what is coded of tokens of a tile. */
+/* Part of a body: t->x := what is coded of tokens of a tile. */
 #define PITHI_COLUMNS_TAKE(row, kept)              \
     do {                                           \
         if ((kept) && s->paged.page.outliers) {    \
@@ -354,7 +356,7 @@ PITHI_DEVICE void pithi_page_encode(const struct pithi_gpu_call *a, struct pithi
             pithi_channels_encode(a, s, t, team, tile, kept);
         else
             pithi_heads_encode(a, s, t, team, tile, kept);
-        tile += a->parts;
+        tile += a->paging.parts;
     }
     if (!g->part) PITHI_RUN(pithi_page_padding, PITHI_TEAM);
 }
@@ -377,7 +379,7 @@ PITHI_DEVICE void pithi_page_finish(const struct pithi_gpu_call *a, struct pithi
                                     uint64_t number) {
     const bool sum = s->paged.page.live && a->to.plan.checksums;
     if (sum) PITHI_STEP(pithi_page_sum, true);
-    if (sum || s->to.state) PITHI_GATHER(number);
+    PITHI_GATHER(number);
     if (sum) PITHI_RUN(pithi_page_seal, &s->to, s->read.hash, NULL);
 }
 
@@ -413,7 +415,7 @@ PITHI_BODY(pithi_paged_encode_key) {
     PITHI_RUN(pithi_page_write, number);
     if (s->to.first) PITHI_RUN(pithi_write_header, &s->to);
     if (s->paged.page.live) {
-        const uint64_t step = (uint64_t)a->parts * PITHI_TILE;
+        const uint64_t step = (uint64_t)a->paging.parts * PITHI_TILE;
         uint64_t tile = s->to.begin + (uint64_t)s->paged.page.part * PITHI_TILE;
         for (; tile < s->to.end; tile += step) PITHI_RUN(pithi_key_put, tile);
     }

@@ -40,11 +40,12 @@ PITHI_DEVICE struct pithi_quad pithi_full_any(const struct pithi_gpu_call *a,
                                               const uint32_t scale[8], const uint32_t zero[8]) {
     const uint32_t dtype = a->from.items.dtype;
     uint32_t bits[PITHI_UNIT];
+    uint64_t none = 0; /* overflows: f16 times a code is far from that */
     struct pithi_quad out;
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
         const float x = pithi_page_value(g, &a->from.plan.device.set, word, k,
                                          pithi_float(pithi_from_f16((uint16_t)scale[k])),
-                                         pithi_float(pithi_from_f16((uint16_t)zero[k])));
+                                         pithi_float(pithi_from_f16((uint16_t)zero[k])), &none);
         bits[k] = pithi_unit_round(dtype, pithi_bits(x));
     }
     PITHI_UNROLL for (uint32_t k = 0; k < 4; k++) out.word[k] = bits[2 * k] | bits[2 * k + 1] << 16;
@@ -58,8 +59,8 @@ PITHI_LOCAL(pithi_full_heads_fetch, uint32_t tile) {
     (void)a;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint32_t group = tile * each + ((u * PITHI_TEAM + t->tid) >> g->log2);
-        t->raw[u].word[0] = pithi_get_aligned32(pithi_full_codes(g, t, tile, u));
-        t->raw[u].word[1] = pithi_get_aligned32(g->bytes + 4 * group);
+        t->kv.raw[u].word[0] = pithi_get_aligned32(pithi_full_codes(g, t, tile, u));
+        t->kv.raw[u].word[1] = pithi_get_aligned32(g->bytes + 4 * group);
     }
 }
 
@@ -86,8 +87,8 @@ PITHI_DEVICE void pithi_full_head_put(const struct pithi_gpu_call *a,
 PITHI_LOCAL(pithi_full_heads_put, uint32_t tile, uint32_t next) {
     uint32_t word[PITHI_UNITS], both[PITHI_UNITS];
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
-        word[u] = t->raw[u].word[0];
-        both[u] = t->raw[u].word[1];
+        word[u] = t->kv.raw[u].word[0];
+        both[u] = t->kv.raw[u].word[1];
     }
     if (next < s->paged.page.fulls) pithi_full_heads_fetch(a, s, t, next);
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) pithi_full_head_put(
@@ -98,16 +99,16 @@ PITHI_LOCAL(pithi_full_heads_put, uint32_t tile, uint32_t next) {
 PITHI_LOCAL(pithi_full_heads_mean, uint32_t next) {
     const uint32_t dtype = a->from.items.dtype, code = t->tid % PITHI_LANES;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
-        const uint32_t both = t->raw[u].word[1];
+        const uint32_t both = t->kv.raw[u].word[1];
         const float scale = pithi_half_value(both << 16), zero = pithi_half_value(both);
         uint32_t meant = pithi_unit_narrow(dtype, pithi_bits((float)code * scale + zero));
         if (pithi_halves_lost(both)) {
             meant = pithi_unit_round(dtype, PITHI_F32_NAN);
             t->read.poisoned += !(t->tid & (s->paged.page.lanes - 1));
         }
-        t->meant[u] = meant << 16;
-        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->codes[u][k] =
-            t->raw[u].word[0] >> 4 * k;
+        t->kv.meant[u] = meant << 16;
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->kv.codes[u][k] =
+            t->kv.raw[u].word[0] >> 4 * k;
     }
     if (next < s->paged.page.fulls) pithi_full_heads_fetch(a, s, t, next);
 }
@@ -116,7 +117,7 @@ PITHI_LOCAL(pithi_full_heads_give, uint32_t tile) {
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         struct pithi_quad out;
         PITHI_UNROLL for (uint32_t k = 0; k < 4; k++) out.word[k] =
-            pithi_high_halves(t->means[u][2 * k], t->means[u][2 * k + 1]);
+            pithi_high_halves(t->kv.means[u][2 * k], t->kv.means[u][2 * k + 1]);
         pithi_put_quad(pithi_full_values(&s->paged.page, t, tile, u), out);
     }
 }
@@ -126,14 +127,14 @@ PITHI_DEVICE uint32_t pithi_full_heads_decode(const struct pithi_gpu_call *a,
                                               struct pithi_gpu_thread *t, struct pithi_team *team,
                                               uint32_t tile) {
     PITHI_STEP(pithi_full_heads_fetch, tile);
-    for (; tile < s->paged.page.fulls; tile += a->parts) {
+    for (; tile < s->paged.page.fulls; tile += a->paging.parts) {
         if (s->paged.page.lanes < PITHI_LANES) {
-            PITHI_STEP(pithi_full_heads_put, tile, tile + a->parts);
+            PITHI_STEP(pithi_full_heads_put, tile, tile + a->paging.parts);
             continue;
         }
-        PITHI_STEP(pithi_full_heads_mean, tile + a->parts);
+        PITHI_STEP(pithi_full_heads_mean, tile + a->paging.parts);
         PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++)
-            PITHI_WARP_PICK(meant[u], means[u], codes[u], PITHI_UNIT, PITHI_LANES);
+            PITHI_WARP_PICK(kv.meant[u], kv.means[u], kv.codes[u], PITHI_UNIT, PITHI_LANES);
         PITHI_STEP(pithi_full_heads_give, tile);
     }
     return tile;
@@ -144,9 +145,9 @@ PITHI_LOCAL(pithi_full_columns_fetch, uint32_t band, uint32_t chunk) {
     const uint32_t row = g->heads * g->dim, step = g->heads * g->string * g->rows;
     const uint8_t *const codes = pithi_full_string(&a->from.plan, g, t, band, chunk);
     const uint8_t *const at = g->bytes + 4 * (band * row) + pithi_full_unit(t, chunk) * 16;
-    t->grids[0] = pithi_get_quad(at);
-    t->grids[1] = pithi_get_quad(at + 2 * row);
-    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_DEEP; u++) t->raw[u].word[0] =
+    t->kv.grids[0] = pithi_get_quad(at);
+    t->kv.grids[1] = pithi_get_quad(at + 2 * row);
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_DEEP; u++) t->kv.raw[u].word[0] =
         pithi_get_aligned32(codes + u * step);
 }
 
@@ -167,16 +168,22 @@ PITHI_DEVICE void pithi_full_column_any(const struct pithi_gpu_call *a,
 PITHI_LOCAL(pithi_full_columns_put, uint32_t band, uint32_t chunk, uint32_t next_band,
             uint32_t next_chunk, bool more) {
     const struct pithi_gpu_page *const g = &s->paged.page;
-    const struct pithi_quad grids[2] = {t->grids[0], t->grids[1]};
+    const struct pithi_quad grids[2] = {t->kv.grids[0], t->kv.grids[1]};
     const int64_t step = 2 * (g->token_stride * g->rows);
     uint8_t *const to = pithi_full_place(&a->from.plan, g, t, band, chunk);
     uint32_t word[PITHI_DEEP], lost = 0;
     float scale[PITHI_UNIT], zero[PITHI_UNIT];
-    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_DEEP; u++) word[u] = t->raw[u].word[0];
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_DEEP; u++) word[u] = t->kv.raw[u].word[0];
     if (more) pithi_full_columns_fetch(a, s, t, next_band, next_chunk);
     PITHI_UNROLL for (uint32_t k = 0; k < 4; k++) lost |=
         pithi_halves_lost(grids[0].word[k]) | pithi_halves_lost(grids[1].word[k]);
     if (lost) {
+        /* By the threads of the tile's first row. */
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT && t->tid < PITHI_WARP; k++) {
+            const uint32_t half = 0xFFFFu << k % 2 * 16;
+            t->read.poisoned += pithi_halves_lost(grids[0].word[k / 2] & half) ||
+                                pithi_halves_lost(grids[1].word[k / 2] & half);
+        }
         pithi_full_column_any(a, s, grids, word, to, step);
         return;
     }
@@ -197,7 +204,7 @@ PITHI_DEVICE uint32_t pithi_full_columns_decode(const struct pithi_gpu_call *a,
     uint32_t band = tile / chunks, chunk = tile % chunks;
     PITHI_STEP(pithi_full_columns_fetch, band, chunk);
     while (tile < end) {
-        const uint32_t next = tile + a->parts, next_band = next / chunks,
+        const uint32_t next = tile + a->paging.parts, next_band = next / chunks,
                        next_chunk = next - next_band * chunks;
         PITHI_STEP(pithi_full_columns_put, band, chunk, next_band, next_chunk, next < end);
         tile = next;

@@ -19,7 +19,7 @@ PITHI_DEVICE float pithi_full_high(float high, float sum) {
 /* Of numbers that f16 has as normal ones, and are not among its largest. */
 PITHI_DEVICE bool pithi_half_normal(uint32_t u) { return u - 0x38800000u < 0x0E800000u; }
 
-/* The grid of a group that is settled at once, as most are: its first and its last code mean its
+/* The grid of a group that is found at once, as most are: its first and its last code mean its
  * least and its largest value, which are of 16 bits. No code is then beyond them. */
 PITHI_DEVICE bool pithi_grid_calm(uint32_t dtype, float lo, float hi, struct pithi_grid *grid) {
     const float levels = 15;
@@ -80,23 +80,23 @@ PITHI_DEVICE uint32_t pithi_full_limited(const struct pithi_group_setting *set,
 
 PITHI_LOCAL(pithi_full_heads_load, uint32_t tile) {
     (void)a;
-    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) t->raw[u] =
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) t->kv.raw[u] =
         pithi_get_quad(pithi_full_values(&s->paged.page, t, tile, u));
 }
 
 PITHI_LOCAL(pithi_full_heads_edges, uint32_t tile) {
     (void)s, (void)tile;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
-        float *const x = t->deep[u];
-        pithi_full_spread(a->to.plan.dtype, &t->raw[u], x);
+        float *const x = t->kv.deep[u];
+        pithi_full_spread(a->to.plan.dtype, &t->kv.raw[u], x);
         float high = x[0], low = x[0], sum[2] = {x[0], x[1]};
         PITHI_UNROLL for (uint32_t k = 1; k < PITHI_UNIT; k++) {
             high = pithi_larger(high, x[k]);
             low = pithi_smaller(low, x[k]);
             if (k > 1) sum[k % 2] += x[k];
         }
-        t->edge[0][u] = pithi_full_high(high, sum[0] + sum[1]);
-        t->edge[1][u] = -low;
+        t->kv.edge[0][u] = pithi_full_high(high, sum[0] + sum[1]);
+        t->kv.edge[1][u] = -low;
     }
 }
 
@@ -105,23 +105,23 @@ PITHI_LOCAL(pithi_full_edges_part, uint32_t tile) {
     const bool odd = t->tid & 1;
     (void)a, (void)s, (void)tile;
     PITHI_UNROLL for (uint32_t i = 0; i < 2; i++) {
-        t->kept[i] = odd ? t->edge[i][1] : t->edge[i][0];
-        t->given[i] = odd ? t->edge[i][0] : t->edge[i][1];
+        t->kv.kept[i] = odd ? t->kv.edge[i][1] : t->kv.edge[i][0];
+        t->kv.given[i] = odd ? t->kv.edge[i][0] : t->kv.edge[i][1];
     }
 }
 /* ... of two neighbours of one kind the second takes what is below 0, ... */
 PITHI_LOCAL(pithi_full_edges_half, uint32_t tile) {
     const bool below = t->tid & 2;
     (void)a, (void)s, (void)tile;
-    PITHI_UNROLL for (uint32_t i = 0; i < 2; i++) t->kept[i] =
-        pithi_larger(t->kept[i], t->taken[i]);
-    t->given[0] = below ? t->kept[0] : t->kept[1];
-    t->kept[0] = below ? t->kept[1] : t->kept[0];
+    PITHI_UNROLL for (uint32_t i = 0; i < 2; i++) t->kv.kept[i] =
+        pithi_larger(t->kv.kept[i], t->kv.taken[i]);
+    t->kv.given[0] = below ? t->kv.kept[0] : t->kv.kept[1];
+    t->kv.kept[0] = below ? t->kv.kept[1] : t->kv.kept[0];
 }
 /* ... and then all have one number. */
 PITHI_LOCAL(pithi_full_edges_join, uint32_t tile) {
     (void)a, (void)s, (void)tile;
-    t->given[0] = t->kept[0] = pithi_larger(t->kept[0], t->taken[0]);
+    t->kv.given[0] = t->kv.kept[0] = pithi_larger(t->kv.kept[0], t->kv.taken[0]);
 }
 
 PITHI_PHASE(pithi_full_heads_publish, uint32_t tile) {
@@ -130,9 +130,9 @@ PITHI_PHASE(pithi_full_heads_publish, uint32_t tile) {
     (void)a, (void)tile;
     if ((t->tid & (g->lanes - 1)) >= 4) return;
     if (t->tid & 2)
-        s->paged.down[group] = pithi_bits(t->kept[0]);
+        s->paged.down[group] = pithi_bits(t->kv.kept[0]);
     else
-        s->paged.up[group] = pithi_bits(t->kept[0]);
+        s->paged.up[group] = pithi_bits(t->kv.kept[0]);
 }
 
 PITHI_PHASE(pithi_full_heads_finish, uint32_t tile) {
@@ -159,13 +159,13 @@ PITHI_LOCAL(pithi_full_heads_codes, uint32_t tile, bool rough) {
                                      grid.reciprocal};
         uint32_t word = 0u - PITHI_FULL_LIFTS;
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k += 4) word +=
-            rough ? pithi_full_limited(&a->to.plan.device.set, grids, t->deep[u] + k, k)
-                  : pithi_full_lifted(t->deep[u] + k, zero, reciprocal, k);
+            rough ? pithi_full_limited(&a->to.plan.device.set, grids, t->kv.deep[u] + k, k)
+                  : pithi_full_lifted(t->kv.deep[u] + k, zero, reciprocal, k);
         pithi_put_aligned32(pithi_full_codes(g, t, tile, u), word);
     }
 }
 
-/* A body's text, as those that follow: the full tiles from `tile` on that are the team's. Returns
+/* Part of a body, as those that follow: the full tiles from `tile` on that are the team's. Returns
  * the one behind them. */
 PITHI_DEVICE uint32_t pithi_full_heads_encode(const struct pithi_gpu_call *a,
                                               struct pithi_gpu_shared *s,
@@ -173,17 +173,17 @@ PITHI_DEVICE uint32_t pithi_full_heads_encode(const struct pithi_gpu_call *a,
                                               uint32_t tile) {
     const uint32_t end = s->paged.page.fulls, lanes = s->paged.page.lanes;
     PITHI_STEP(pithi_full_heads_load, tile);
-    for (; tile < end; tile += a->parts) {
+    for (; tile < end; tile += a->paging.parts) {
         PITHI_STEP(pithi_full_heads_edges, tile);
-        if (tile + a->parts < end) PITHI_STEP(pithi_full_heads_load, tile + a->parts);
+        if (tile + a->paging.parts < end) PITHI_STEP(pithi_full_heads_load, tile + a->paging.parts);
         PITHI_STEP(pithi_full_edges_part, tile);
-        PITHI_WARP_SWAP(given, taken, 2, 1);
+        PITHI_WARP_SWAP(kv.given, kv.taken, 2, 1);
         PITHI_STEP(pithi_full_edges_half, tile);
-        PITHI_WARP_SWAP(given, taken, 1, 2);
+        PITHI_WARP_SWAP(kv.given, kv.taken, 1, 2);
         PITHI_STEP(pithi_full_edges_join, tile);
         PITHI_UNROLL for (uint32_t half = 4; half < PITHI_WARP; half *= 2) {
             if (half >= lanes) continue;
-            PITHI_WARP_SWAP(given, taken, 1, half);
+            PITHI_WARP_SWAP(kv.given, kv.taken, 1, half);
             PITHI_STEP(pithi_full_edges_join, tile);
         }
         PITHI_RUN(pithi_full_heads_publish, tile);
@@ -199,25 +199,25 @@ PITHI_LOCAL(pithi_full_columns_load, uint32_t band, uint32_t chunk) {
     const struct pithi_gpu_page *const g = &s->paged.page;
     const uint8_t *at = pithi_full_place(&a->to.plan, g, t, band, chunk);
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_DEEP; u++) {
-        t->raw[u] = pithi_get_quad(at);
+        t->kv.raw[u] = pithi_get_quad(at);
         at += 2 * (g->token_stride * g->rows);
     }
 }
 
-/* t->up, t->down := as the edges of units, bits of those of the thread's columns. */
+/* t->kv.up, t->kv.down := as the edges of units, bits of those of the thread's columns. */
 PITHI_LOCAL(pithi_full_columns_edges, uint32_t band) {
     (void)s, (void)band;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_DEEP; u++)
-        pithi_full_spread(a->to.plan.dtype, &t->raw[u], t->deep[u]);
+        pithi_full_spread(a->to.plan.dtype, &t->kv.raw[u], t->kv.deep[u]);
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
-        float high = t->deep[0][k], low = high, sum = high;
+        float high = t->kv.deep[0][k], low = high, sum = high;
         PITHI_UNROLL for (uint32_t u = 1; u < PITHI_DEEP; u++) {
-            high = pithi_larger(high, t->deep[u][k]);
-            low = pithi_smaller(low, t->deep[u][k]);
-            sum += t->deep[u][k];
+            high = pithi_larger(high, t->kv.deep[u][k]);
+            low = pithi_smaller(low, t->kv.deep[u][k]);
+            sum += t->kv.deep[u][k];
         }
-        t->up[k] = pithi_bits(pithi_full_high(high, sum));
-        t->down[k] = pithi_bits(-low);
+        t->kv.up[k] = pithi_bits(pithi_full_high(high, sum));
+        t->kv.down[k] = pithi_bits(-low);
     }
 }
 
@@ -226,9 +226,10 @@ PITHI_PHASE(pithi_full_columns_publish, uint32_t band) {
     float *const to = s->paged.values + t->tid * PITHI_UNIT;
     (void)a, (void)band;
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k += 4) {
-        const struct pithi_quad up = {{t->up[k], t->up[k + 1], t->up[k + 2], t->up[k + 3]}},
-                                down = {
-                                    {t->down[k], t->down[k + 1], t->down[k + 2], t->down[k + 3]}};
+        const struct pithi_quad up = {{t->kv.up[k], t->kv.up[k + 1], t->kv.up[k + 2],
+                                       t->kv.up[k + 3]}},
+                                down = {{t->kv.down[k], t->kv.down[k + 1], t->kv.down[k + 2],
+                                         t->kv.down[k + 3]}};
         pithi_put_quad(to + k, up);
         pithi_put_quad(to + PITHI_ROW + k, down);
     }
@@ -253,6 +254,7 @@ PITHI_PHASE(pithi_full_columns_finish, uint32_t tile, uint32_t band, uint32_t ch
     uint8_t *const at = g->bytes + 2 * (band * 2 * row + chunk * PITHI_TEAM + i);
     pithi_put_aligned16(at, (uint16_t)stored);
     pithi_put_aligned16(at + 2 * row, (uint16_t)(stored >> 16));
+    t->made.poisoned += pithi_nonfinite(pithi_bits(grid.scale));
 }
 
 /* Four neighbours of the team's memory. */
@@ -274,8 +276,8 @@ PITHI_LOCAL(pithi_full_columns_codes, uint32_t band, uint32_t chunk, bool rough)
         pithi_full_four(s->paged.down + first, reciprocal);
         PITHI_UNROLL for (uint32_t u = 0; u < PITHI_DEEP; u++) word[u] +=
             rough ? pithi_full_limited(&a->to.plan.device.set, s->paged.grid + first,
-                                       t->deep[u] + k, k)
-                  : pithi_full_lifted(t->deep[u] + k, zero, reciprocal, k);
+                                       t->kv.deep[u] + k, k)
+                  : pithi_full_lifted(t->kv.deep[u] + k, zero, reciprocal, k);
     }
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_DEEP; u++)
         pithi_put_aligned32(at + u * (g->heads * g->string * g->rows), word[u]);
@@ -292,11 +294,11 @@ PITHI_DEVICE uint32_t pithi_full_columns_encode(const struct pithi_gpu_call *a,
     uint32_t band = tile / chunks, chunk = tile % chunks;
     PITHI_STEP(pithi_full_columns_load, band, chunk);
     while (tile < end) {
-        const uint32_t next = tile + a->parts, next_band = next / chunks;
+        const uint32_t next = tile + a->paging.parts, next_band = next / chunks;
         PITHI_STEP(pithi_full_columns_edges, band);
         PITHI_RUN(pithi_full_columns_publish, band);
         PITHI_RUN(pithi_full_columns_finish, tile, band, chunk);
-        /* Not before: settling needs the registers. */
+        /* Not before: the iterations of idempotent scales need the registers. */
         if (next < end) PITHI_STEP(pithi_full_columns_load, next_band, next - next_band * chunks);
         PITHI_STEP(pithi_full_columns_codes, band, chunk, s->paged.rough == tile + 1);
         tile = next;

@@ -1,7 +1,7 @@
 /* outliers.h - the values of a group of codec kv that lie farthest out, kept beside its codes.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The 16 threads of a group (kv_search.h) look for the words of group/outliers_value.h that come
+ * The 16 threads of a group (search.h) look for the words of group/outliers_value.h that come
  * first, one after the other: each for the least of its elements that is not behind the last one,
  * then all for the least of these. Then each takes some of them out. */
 #ifndef PITHI_GPU_DEVICE_KV_OUTLIERS_H
@@ -13,7 +13,7 @@
 PITHI_DEVICE uint32_t pithi_outliers_taken(const struct pithi_gpu_shared *s,
                                            const struct pithi_gpu_thread *t) {
     const uint32_t most = s->paged.page.outliers;
-    return most < t->sought.count ? most : t->sought.count;
+    return most < t->kv.sought.count ? most : t->kv.sought.count;
 }
 PITHI_DEVICE const uint64_t *pithi_outliers_first(const struct pithi_gpu_shared *s,
                                                   const struct pithi_gpu_thread *t,
@@ -25,7 +25,7 @@ PITHI_DEVICE const uint64_t *pithi_outliers_first(const struct pithi_gpu_shared 
 
 PITHI_LOCAL(pithi_outliers_open, uint32_t from) {
     (void)a, (void)s, (void)from;
-    t->floor[0] = t->floor[1] = 0;
+    t->kv.floor[0] = t->kv.floor[1] = 0;
 }
 
 PITHI_DEVICE uint64_t pithi_least(uint64_t x, uint64_t y) { return x < y ? x : y; }
@@ -33,26 +33,26 @@ PITHI_DEVICE uint64_t pithi_least(uint64_t x, uint64_t y) { return x < y ? x : y
 PITHI_LOCAL(pithi_outliers_seek, uint32_t number) {
     const bool range = a->to.plan.device.set.asymmetric;
     (void)number;
-    t->word[0] = t->word[1] = UINT64_MAX;
-    for (uint32_t i = t->tid % PITHI_LANES; i < t->sought.count; i += PITHI_LANES) {
-        const uint32_t u = pithi_bits(s->paged.values[t->sought.at + i]);
+    t->kv.word[0] = t->kv.word[1] = UINT64_MAX;
+    for (uint32_t i = t->tid % PITHI_LANES; i < t->kv.sought.count; i += PITHI_LANES) {
+        const uint32_t u = pithi_bits(s->paged.values[t->kv.sought.at + i]);
         const uint64_t up = range ? pithi_outlier_word(u, i) : pithi_outlier_size_word(u, i);
-        if (up >= t->floor[0]) t->word[0] = pithi_least(t->word[0], up);
-        if (~up >= t->floor[1]) t->word[1] = pithi_least(t->word[1], ~up);
+        if (up >= t->kv.floor[0]) t->kv.word[0] = pithi_least(t->kv.word[0], up);
+        if (~up >= t->kv.floor[1]) t->kv.word[1] = pithi_least(t->kv.word[1], ~up);
     }
 }
 
 PITHI_LOCAL(pithi_outliers_halve, uint32_t lanes) {
     (void)a, (void)s, (void)lanes;
-    t->word[0] = pithi_least(t->word[0], t->word_other[0]);
-    t->word[1] = pithi_least(t->word[1], t->word_other[1]);
+    t->kv.word[0] = pithi_least(t->kv.word[0], t->kv.word_other[0]);
+    t->kv.word[1] = pithi_least(t->kv.word[1], t->kv.word_other[1]);
 }
 
-/* A body's text: t->word := the least of the group's. */
+/* Part of a body: t->kv.word := the least of the group's. */
 #define PITHI_OUTLIERS_LEAST()                                         \
     do {                                                               \
         for (uint32_t lanes_ = PITHI_LANES / 2; lanes_; lanes_ /= 2) { \
-            PITHI_WARP_SWAP(word, word_other, 2, lanes_);              \
+            PITHI_WARP_SWAP(kv.word, kv.word_other, 2, lanes_);        \
             PITHI_STEP(pithi_outliers_halve, lanes_);                  \
         }                                                              \
     } while (0)
@@ -61,11 +61,11 @@ PITHI_LOCAL(pithi_outliers_halve, uint32_t lanes) {
 PITHI_PHASE(pithi_outliers_note, uint32_t number) {
     const uint32_t group = t->tid / PITHI_LANES;
     (void)a;
-    t->floor[0] = t->word[0] + 1;
-    t->floor[1] = t->word[1] + 1;
+    t->kv.floor[0] = t->kv.word[0] + 1;
+    t->kv.floor[1] = t->kv.word[1] + 1;
     if (t->tid % PITHI_LANES) return;
-    s->paged.first[group][0][number] = t->word[0];
-    s->paged.first[group][1][number] = t->word[1];
+    s->paged.first[group][0][number] = t->kv.word[0];
+    s->paged.first[group][1][number] = t->kv.word[1];
 }
 
 /* ---- What is taken ---------------------------------------------------------------------------*/
@@ -117,8 +117,8 @@ PITHI_DEVICE void pithi_outlier_put(const struct pithi_gpu_call *a,
     const struct pithi_gpu_page *const g = &s->paged.page;
     const uint32_t width = pithi_width(p->dtype);
     const uint8_t *const from =
-        g->values + (g->at + pithi_sought_at(p, g, tile, t->sought.index, place)) * width;
-    const uint32_t u = pithi_bits(s->paged.values[t->sought.at + place]);
+        g->values + (g->at + pithi_sought_at(p, g, tile, t->kv.sought.index, place)) * width;
+    const uint32_t u = pithi_bits(s->paged.values[t->kv.sought.at + place]);
     uint8_t *const to = g->exact + (uint64_t)number * width;
     uint32_t own = p->dtype == PITH_F32 ? u : p->dtype == PITH_BF16 ? u >> 16 : pithi_to_f16(u);
     if (pithi_magnitude(u) > PITHI_F32_INF)
@@ -130,58 +130,60 @@ PITHI_DEVICE void pithi_outlier_put(const struct pithi_gpu_call *a,
 /* Each thread takes some. Places ascend; a group of few elements repeats the last. */
 PITHI_PHASE(pithi_outliers_take, uint32_t tile) {
     const uint32_t n = pithi_outliers_taken(s, t), most = s->paged.page.outliers;
-    const bool choice = a->to.plan.device.set.asymmetric && n < t->sought.count;
+    const bool choice = a->to.plan.device.set.asymmetric && n < t->kv.sought.count;
     const uint64_t *const below = pithi_outliers_first(s, t, 0);
-    if (!t->sought.count) return;
+    if (!t->kv.sought.count) return;
     const uint32_t high =
         choice ? (uint32_t)pithi_outliers_above(below, pithi_outliers_first(s, t, 1), n) : 0;
     const float instead = choice ? pithi_outlier_value(below[n - high]) : 0;
     const uint32_t first =
-        pithi_sought_number(&a->to.plan, &s->paged.page, tile, t->sought.index) * most;
+        pithi_sought_number(&a->to.plan, &s->paged.page, tile, t->kv.sought.index) * most;
     for (uint32_t k = t->tid % PITHI_LANES; k < n; k += PITHI_LANES) {
         const uint32_t place = pithi_outliers_place(s, t, n, high, k);
         uint32_t before = 0;
         for (uint32_t i = 0; i < n; i++) before += pithi_outliers_place(s, t, n, high, i) < place;
         const uint32_t end = before + 1 == n ? most : before + 1;
         for (uint32_t i = before; i < end; i++) pithi_outlier_put(a, s, t, tile, first + i, place);
-        s->paged.values[t->sought.at + place] = instead;
+        s->paged.values[t->kv.sought.at + place] = instead;
     }
 }
 
 /* ---- Groups that encode to themselves --------------------------------------------------------*/
 
-/* t->word := the complement of the largest magnitude of the others, and the least magnitude that
+/* t->kv.word := the complement of the largest magnitude of the others, and the least magnitude that
  * was taken. */
 PITHI_LOCAL(pithi_outliers_measure, uint32_t tile) {
     const struct pithi_gpu_page *const g = &s->paged.page;
     const uint32_t first =
-        t->sought.count ? pithi_sought_number(&a->to.plan, g, tile, t->sought.index) * g->outliers
-                        : 0;
-    t->word[0] = t->word[1] = UINT64_MAX;
-    for (uint32_t i = t->tid % PITHI_LANES; i < t->sought.count; i += PITHI_LANES)
-        t->word[0] = pithi_least(
-            t->word[0], ~(uint64_t)pithi_magnitude(pithi_bits(s->paged.values[t->sought.at + i])));
-    if (!t->sought.count) return;
+        t->kv.sought.count
+            ? pithi_sought_number(&a->to.plan, g, tile, t->kv.sought.index) * g->outliers
+            : 0;
+    t->kv.word[0] = t->kv.word[1] = UINT64_MAX;
+    for (uint32_t i = t->tid % PITHI_LANES; i < t->kv.sought.count; i += PITHI_LANES)
+        t->kv.word[0] = pithi_least(
+            t->kv.word[0],
+            ~(uint64_t)pithi_magnitude(pithi_bits(s->paged.values[t->kv.sought.at + i])));
+    if (!t->kv.sought.count) return;
     for (uint32_t k = t->tid % PITHI_LANES; k < g->outliers; k += PITHI_LANES) {
         const uint32_t u = pithi_load(g->exact, a->to.plan.dtype, first + k);
-        t->word[1] = pithi_least(t->word[1], pithi_magnitude(u));
+        t->kv.word[1] = pithi_least(t->kv.word[1], pithi_magnitude(u));
     }
 }
 
 PITHI_PHASE(pithi_outliers_clamp_others, uint32_t tile) {
-    const uint32_t largest = (uint32_t)~t->word[0], least = (uint32_t)t->word[1];
+    const uint32_t largest = (uint32_t)~t->kv.word[0], least = (uint32_t)t->kv.word[1];
     (void)tile;
-    if (s->paged.page.outliers >= t->sought.count) return;
+    if (s->paged.page.outliers >= t->kv.sought.count) return;
     const float limit =
         pithi_outliers_limit(&a->to.plan.device.set, a->to.plan.dtype, largest, least);
     if (pithi_bits(limit) == largest) return;
-    for (uint32_t i = t->tid % PITHI_LANES; i < t->sought.count; i += PITHI_LANES) {
-        float *const x = &s->paged.values[t->sought.at + i];
+    for (uint32_t i = t->tid % PITHI_LANES; i < t->kv.sought.count; i += PITHI_LANES) {
+        float *const x = &s->paged.values[t->kv.sought.at + i];
         *x = pithi_outliers_clamp(*x, limit);
     }
 }
 
-/* A body's text: the outliers of a tile that the team's memory holds; in their stead there is what
+/* Part of a body: the outliers of a tile that the team's memory holds; in their stead there is what
  * is coded. */
 PITHI_DEVICE void pithi_page_outliers(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                       struct pithi_gpu_thread *t, struct pithi_team *team,

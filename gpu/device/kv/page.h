@@ -142,8 +142,8 @@ PITHI_DEVICE void pithi_page_find(const struct pithi_gpu_call *a, const struct p
     const uint64_t shift = side == &a->from && side->items.tensors ? a->first : 0;
     g->live = it->status == PITH_OK && it->slot->blocks;
     if (!g->live) return;
-    g->part = (uint32_t)(chunk % a->parts);
-    g->number = pithi_page_wanted(t, a->first) + chunk / a->parts;
+    g->part = (uint32_t)(chunk % a->paging.parts);
+    g->number = pithi_page_wanted(t, a->first) + chunk / a->paging.parts;
     g->live = g->number < it->slot->blocks;
     if (!g->live) return;
     const uint64_t run = g->number / t->grid[2], page = g->number % t->grid[2];
@@ -257,7 +257,7 @@ PITHI_DEVICE struct pithi_gpu_column pithi_channel_of(const struct pithi_device_
 
 PITHI_LOCAL(pithi_channels_open, const struct pithi_device_plan *p, uint32_t tile) {
     (void)a;
-    t->column = pithi_channel_of(p, &s->paged.page, t->tid, tile);
+    t->kv.column = pithi_channel_of(p, &s->paged.page, t->tid, tile);
 }
 
 /* Of them the thread's token u of those from the tile's token number `row` on; n is 0 behind the
@@ -266,9 +266,9 @@ PITHI_DEVICE struct pithi_gpu_piece pithi_channel_piece(const struct pithi_devic
                                                         const struct pithi_gpu_page *g,
                                                         const struct pithi_gpu_thread *t,
                                                         uint32_t row, uint32_t u) {
-    const uint32_t token = t->column.token + row + u * g->rows;
-    return pithi_piece_at(p, g, token, t->column.head, t->column.in_head,
-                          token < t->column.end ? t->column.n : 0);
+    const uint32_t token = t->kv.column.token + row + u * g->rows;
+    return pithi_piece_at(p, g, token, t->kv.column.head, t->kv.column.in_head,
+                          token < t->kv.column.end ? t->kv.column.n : 0);
 }
 
 /* Scales of a tile's columns; the zero points lie a row behind. */
@@ -282,18 +282,18 @@ PITHI_DEVICE uint8_t *pithi_channel_scales(const struct pithi_device_plan *p,
 
 /* ---- Codes -----------------------------------------------------------------------------------*/
 
-/* What code k of a word means. */
+/* What code k of a word means; *saturated: results that overflowed are counted there. */
 PITHI_DEVICE float pithi_page_value(const struct pithi_gpu_paged *g,
                                     const struct pithi_group_setting *set, uint64_t word,
-                                    uint32_t k, float scale, float zero) {
+                                    uint32_t k, float scale, float zero, uint64_t *saturated) {
     const uint32_t mask = (1u << set->bits) - 1;
     const int index = (int)((uint32_t)(word >> k * set->bits) & mask);
     const int q = (int)pithi_unit_code(word, set->bits, pithi_unit_half(set), k);
-    uint64_t ignored = 0;
     if (pithi_nonfinite(pithi_bits(scale)) || pithi_nonfinite(pithi_bits(zero)))
         return pithi_float(PITHI_F32_NAN);
-    if (set->codebook) return pithi_float(pithi_codebook_decoded(&g->book, index, scale, &ignored));
-    return pithi_float(pithi_group_decoded(q, scale, zero, set->asymmetric, &ignored));
+    if (set->codebook)
+        return pithi_float(pithi_codebook_decoded(&g->book, index, scale, saturated));
+    return pithi_float(pithi_group_decoded(q, scale, zero, set->asymmetric, saturated));
 }
 
 /* Whether what a scale and a zero point mean is finite, whatever the code. */
@@ -304,11 +304,12 @@ PITHI_DEVICE bool pithi_page_calm(const struct pithi_group_setting *set, float s
 /* x := what the codes of a unit mean; calm: of all its scales and zero points. */
 PITHI_DEVICE void pithi_page_values(const struct pithi_gpu_paged *g,
                                     const struct pithi_group_setting *set, uint64_t word, bool calm,
-                                    const float scale[8], const float zero[8], float x[8]) {
+                                    const float scale[8], const float zero[8], float x[8],
+                                    uint64_t *saturated) {
     const uint32_t half = pithi_unit_half(set);
     if (!calm) {
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) x[k] =
-            pithi_page_value(g, set, word, k, scale[k], zero[k]);
+            pithi_page_value(g, set, word, k, scale[k], zero[k], saturated);
         return;
     }
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
@@ -319,13 +320,13 @@ PITHI_DEVICE void pithi_page_values(const struct pithi_gpu_paged *g,
 /* The same of one scale. */
 PITHI_DEVICE void pithi_page_unit_values(const struct pithi_gpu_paged *g,
                                          const struct pithi_group_setting *set, uint64_t word,
-                                         float scale, float zero, float x[8]) {
+                                         float scale, float zero, float x[8], uint64_t *saturated) {
     float scales[PITHI_UNIT], zeros[PITHI_UNIT];
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
         scales[k] = scale;
         zeros[k] = zero;
     }
-    pithi_page_values(g, set, word, pithi_page_calm(set, scale, zero), scales, zeros, x);
+    pithi_page_values(g, set, word, pithi_page_calm(set, scale, zero), scales, zeros, x, saturated);
 }
 
 /* ---- Rotation --------------------------------------------------------------------------------*/
@@ -354,7 +355,7 @@ PITHI_LOCAL(pithi_page_shrink, uint32_t tile) {
         t, s->paged.page.rotation.order, PITHI_ANY_HEADS, pithi_page_lane(t), t->x[u]);
 }
 
-/* A body's text: the transform of what the threads hold, and its inverse. */
+/* Part of a body: the transform of what the threads hold, and its inverse. */
 #define PITHI_PAGE_ROTATE(p, tile)                                                   \
     do {                                                                             \
         if ((p)->device.pages.rotated) {                                             \
@@ -389,7 +390,7 @@ PITHI_DEVICE void pithi_piece_update(const struct pithi_device_plan *p,
     pithi_unit_update(p->base_dtype, base, x, piece->n, &count->saturated, raw);
     pithi_unit_spread(width, raw, bits);
     if (!update) return;
-    pithi_unit_lay(g->base + (uint64_t)piece->e * width, width, piece->n, raw);
+    pithi_unit_put_raw(g->base + (uint64_t)piece->e * width, width, piece->n, raw);
     if (p->device.base_hash && !g->apart)
         count->hash += pithi_unit_hash(width, g->first + piece->e, piece->n, raw);
 }

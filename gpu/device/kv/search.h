@@ -157,33 +157,36 @@ PITHI_DEVICE uint32_t pithi_sought_count(const struct pithi_device_plan *p,
     return left < group ? left : group;
 }
 
-/* t->sought := the thread's group, of those from number `from` of the tile on, which is number
+/* t->kv.sought := the thread's group, of those from number `from` of the tile on, which is number
  * from - first of those in memory. */
 PITHI_LOCAL(pithi_sought_open, uint32_t tile, uint32_t first, uint32_t from) {
     const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_page *const g = &s->paged.page;
     const uint32_t i = from + t->tid / PITHI_LANES;
     const uint32_t each = p->device.pages.channel ? p->device.set.group : g->lanes * PITHI_UNIT;
-    t->sought.index = i;
-    t->sought.at = (i - first) * each;
-    t->sought.count = i - first < pithi_sought_groups(p, g) ? pithi_sought_count(p, g, tile, i) : 0;
+    t->kv.sought.index = i;
+    t->kv.sought.at = (i - first) * each;
+    t->kv.sought.count =
+        i - first < pithi_sought_groups(p, g) ? pithi_sought_count(p, g, tile, i) : 0;
 }
 
 /* Groups without codes are not searched. */
 PITHI_LOCAL(pithi_sought_coded, uint32_t tile) {
     (void)a, (void)tile;
-    if (t->sought.count && s->paged.grid[t->sought.index].reciprocal == 0) t->sought.count = 0;
+    if (t->kv.sought.count && s->paged.grid[t->kv.sought.index].reciprocal == 0)
+        t->kv.sought.count = 0;
 }
 
-/* A body's text: the first n of t->vq := sums over the group, of what its lanes have. */
+/* Part of a body: the first n of t->kv.vq := sums over the group, of what its lanes have. */
 PITHI_LOCAL(pithi_sought_halve, uint32_t n) {
     (void)a, (void)s;
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_TRIES; k++) if (k < n) t->vq[k] += t->vq_other[k];
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_TRIES; k++) if (k < n) t->kv.vq[k] +=
+        t->kv.vq_other[k];
 }
 #define PITHI_SOUGHT_SUM(n)                                            \
     do {                                                               \
         for (uint32_t lanes_ = PITHI_LANES / 2; lanes_; lanes_ /= 2) { \
-            PITHI_WARP_SWAP(vq, vq_other, n, lanes_);                  \
+            PITHI_WARP_SWAP(kv.vq, kv.vq_other, n, lanes_);            \
             PITHI_STEP(pithi_sought_halve, n);                         \
         }                                                              \
     } while (0)
@@ -194,49 +197,49 @@ PITHI_DEVICE float pithi_sought_error(const struct pithi_gpu_shared *s,
                                       const struct pithi_gpu_thread *t,
                                       const struct pithi_grid *grid) {
     float sum = 0;
-    for (uint32_t i = t->tid % PITHI_LANES; i < t->sought.count; i += PITHI_LANES)
-        sum += pithi_grid_error(t->shrink.set, t->shrink.dtype, grid,
-                                s->paged.values[t->sought.at + i]);
+    for (uint32_t i = t->tid % PITHI_LANES; i < t->kv.sought.count; i += PITHI_LANES)
+        sum += pithi_grid_error(t->kv.shrink.set, t->kv.shrink.dtype, grid,
+                                s->paged.values[t->kv.sought.at + i]);
     return sum;
 }
 
 PITHI_LOCAL(pithi_shrink_open, uint32_t tile) {
     const struct pithi_group_setting *const set = &a->to.plan.device.set;
-    const uint32_t i = t->sought.index;
+    const uint32_t i = t->kv.sought.index;
     (void)tile;
-    t->vq[0] = 0;
-    t->sought.more = t->sought.count != 0;
-    if (!t->sought.more) return;
+    t->kv.vq[0] = 0;
+    t->kv.sought.more = t->kv.sought.count != 0;
+    if (!t->kv.sought.more) return;
     const struct pithi_ends ends = pithi_ends_of(set, s->paged.up[i], s->paged.down[i]);
-    t->shrink.set = set;
-    t->shrink.dtype = pithi_page_dtype(&a->to.plan);
-    t->shrink.lo = ends.lo;
-    t->shrink.hi = ends.hi;
-    t->shrink.grid = s->paged.grid[i];
-    t->shrink.turn = t->shrink.low = t->shrink.high = 0;
-    t->vq[0] = pithi_sought_error(s, t, &t->shrink.grid);
+    t->kv.shrink.set = set;
+    t->kv.shrink.dtype = pithi_page_dtype(&a->to.plan);
+    t->kv.shrink.lo = ends.lo;
+    t->kv.shrink.hi = ends.hi;
+    t->kv.shrink.grid = s->paged.grid[i];
+    t->kv.shrink.iteration = t->kv.shrink.low = t->kv.shrink.high = 0;
+    t->kv.vq[0] = pithi_sought_error(s, t, &t->kv.shrink.grid);
 }
 
 PITHI_LOCAL(pithi_shrink_begin, uint32_t tile) {
     (void)a, (void)s, (void)tile;
-    t->shrink.error = t->vq[0];
+    t->kv.shrink.error = t->kv.vq[0];
 }
 
-PITHI_LOCAL(pithi_shrink_try, int turn) {
-    (void)a, (void)turn;
-    t->sought.more = t->sought.more && pithi_shrink_next(&t->shrink);
-    t->vq[0] = t->sought.more ? pithi_sought_error(s, t, &t->shrink.candidate) : 0;
+PITHI_LOCAL(pithi_shrink_try, int iteration) {
+    (void)a, (void)iteration;
+    t->kv.sought.more = t->kv.sought.more && pithi_shrink_next(&t->kv.shrink);
+    t->kv.vq[0] = t->kv.sought.more ? pithi_sought_error(s, t, &t->kv.shrink.candidate) : 0;
 }
 
-PITHI_LOCAL(pithi_shrink_compare, int turn) {
-    (void)a, (void)s, (void)turn;
-    if (t->sought.more) pithi_shrink_judge(&t->shrink, t->vq[0]);
+PITHI_LOCAL(pithi_shrink_compare, int iteration) {
+    (void)a, (void)s, (void)iteration;
+    if (t->kv.sought.more) pithi_shrink_judge(&t->kv.shrink, t->kv.vq[0]);
 }
 
 PITHI_PHASE(pithi_shrink_close, uint32_t tile) {
     (void)a, (void)tile;
-    if (t->sought.count && t->tid % PITHI_LANES == 0)
-        s->paged.grid[t->sought.index] = t->shrink.grid;
+    if (t->kv.sought.count && t->tid % PITHI_LANES == 0)
+        s->paged.grid[t->kv.sought.index] = t->kv.shrink.grid;
 }
 
 /* ---- Lloyd-Max codes -------------------------------------------------------------------------*/
@@ -245,7 +248,7 @@ PITHI_PHASE(pithi_shrink_close, uint32_t tile) {
 PITHI_DEVICE int pithi_lloyd_code(const struct pithi_gpu_call *a, const struct pithi_gpu_shared *s,
                                   const struct pithi_gpu_thread *t, float cells, uint32_t i) {
     return pithi_codebook_code(&s->paged.book, &a->to.plan.device.set,
-                               s->paged.values[t->sought.at + i] * cells);
+                               s->paged.values[t->kv.sought.at + i] * cells);
 }
 
 /* By the scale that reaches the largest value: sums of the magnitudes of values and of levels; and
@@ -254,15 +257,15 @@ PITHI_LOCAL(pithi_lloyd_open, uint32_t tile) {
     const uint32_t dtype = pithi_page_dtype(&a->to.plan);
     const struct pithi_codebook *const book = &s->paged.book;
     (void)tile;
-    t->vq[0] = t->vq[1] = t->vq[2] = 0;
-    if (!t->sought.count) return;
-    const struct pithi_grid grid = s->paged.grid[t->sought.index];
-    for (uint32_t i = t->tid % PITHI_LANES; i < t->sought.count; i += PITHI_LANES) {
-        const float x = s->paged.values[t->sought.at + i];
+    t->kv.vq[0] = t->kv.vq[1] = t->kv.vq[2] = 0;
+    if (!t->kv.sought.count) return;
+    const struct pithi_grid grid = s->paged.grid[t->kv.sought.index];
+    for (uint32_t i = t->tid % PITHI_LANES; i < t->kv.sought.count; i += PITHI_LANES) {
+        const float x = s->paged.values[t->kv.sought.at + i];
         const int code = pithi_lloyd_code(a, s, t, grid.reciprocal, i);
-        t->vq[0] += pithi_size(x);
-        t->vq[1] += pithi_size(book->level[code]);
-        t->vq[2] += pithi_round_to(dtype, pithi_codebook_value(book, code, grid.scale)) != x;
+        t->kv.vq[0] += pithi_size(x);
+        t->kv.vq[1] += pithi_size(book->level[code]);
+        t->kv.vq[2] += pithi_round_to(dtype, pithi_codebook_value(book, code, grid.scale)) != x;
     }
 }
 
@@ -270,34 +273,34 @@ PITHI_LOCAL(pithi_lloyd_open, uint32_t tile) {
  * magnitudes of levels, and how many values are not of the first one's magnitude. */
 PITHI_LOCAL(pithi_lloyd_guess, uint32_t tile) {
     const struct pithi_codebook *const book = &s->paged.book;
-    const uint32_t count = t->sought.count;
+    const uint32_t count = t->kv.sought.count;
     (void)tile;
-    if (t->vq[2] == 0 && count && !pithi_codebook_steady(book, t->vq[1], count))
-        t->sought.count = 0;
-    t->shrink.error = count ? pithi_codebook_guess(t->vq[0], count) : 0;
-    t->vq[0] = t->vq[1] = t->vq[2] = t->vq[3] = 0;
-    if (!t->sought.count) return;
-    const int first = pithi_lloyd_code(a, s, t, t->shrink.error, 0);
+    if (t->kv.vq[2] == 0 && count && !pithi_codebook_steady(book, t->kv.vq[1], count))
+        t->kv.sought.count = 0;
+    t->kv.shrink.error = count ? pithi_codebook_guess(t->kv.vq[0], count) : 0;
+    t->kv.vq[0] = t->kv.vq[1] = t->kv.vq[2] = t->kv.vq[3] = 0;
+    if (!t->kv.sought.count) return;
+    const int first = pithi_lloyd_code(a, s, t, t->kv.shrink.error, 0);
     for (uint32_t i = t->tid % PITHI_LANES; i < count; i += PITHI_LANES) {
-        const int code = pithi_lloyd_code(a, s, t, t->shrink.error, i);
+        const int code = pithi_lloyd_code(a, s, t, t->kv.shrink.error, i);
         const float level = book->level[code];
-        t->vq[0] += s->paged.values[t->sought.at + i] * level;
-        t->vq[1] += level * level;
-        t->vq[2] += pithi_size(level);
-        t->vq[3] += code != first && code != book->levels - 1 - first;
+        t->kv.vq[0] += s->paged.values[t->kv.sought.at + i] * level;
+        t->kv.vq[1] += level * level;
+        t->kv.vq[2] += pithi_size(level);
+        t->kv.vq[3] += code != first && code != book->levels - 1 - first;
     }
 }
 
 PITHI_PHASE(pithi_lloyd_choose, uint32_t tile) {
     const struct pithi_group_setting *const set = &a->to.plan.device.set;
-    const uint32_t i = t->sought.index;
-    const float cells = t->shrink.error;
+    const uint32_t i = t->kv.sought.index;
+    const float cells = t->kv.shrink.error;
     (void)tile;
-    if (!t->sought.count || t->tid % PITHI_LANES || t->vq[3] == 0) return;
-    const float scale = pithi_codebook_fit(set, t->vq[0], t->vq[1]);
+    if (!t->kv.sought.count || t->tid % PITHI_LANES || t->kv.vq[3] == 0) return;
+    const float scale = pithi_codebook_fit(set, t->kv.vq[0], t->kv.vq[1]);
     if (!pithi_codebook_is_idempotent(&s->paged.book, pithi_page_dtype(&a->to.plan),
-                                      pithi_float(s->paged.up[i]), cells, scale, t->vq[2],
-                                      t->sought.count))
+                                      pithi_float(s->paged.up[i]), cells, scale, t->kv.vq[2],
+                                      t->kv.sought.count))
         return;
     s->paged.grid[i].scale = scale;
     s->paged.grid[i].reciprocal = cells;
@@ -312,16 +315,16 @@ PITHI_DEVICE void pithi_page_shrink_range(const struct pithi_gpu_call *a,
     PITHI_STEP(pithi_shrink_open, tile);
     PITHI_SOUGHT_SUM(1);
     PITHI_STEP(pithi_shrink_begin, tile);
-    for (int turn = 0; turn < PITHI_SHRINK_TURNS; turn++) {
-        PITHI_STEP(pithi_shrink_try, turn);
+    for (int iteration = 0; iteration < PITHI_SHRINK_ITERATIONS; iteration++) {
+        PITHI_STEP(pithi_shrink_try, iteration);
         PITHI_SOUGHT_SUM(1);
-        PITHI_STEP(pithi_shrink_compare, turn);
+        PITHI_STEP(pithi_shrink_compare, iteration);
     }
-    PITHI_WARP_SETTLE();
+    PITHI_WARP_SYNC();
     PITHI_RUN(pithi_shrink_close, tile);
 }
 
-/* A body's text: the grids of those groups of a tile from `first` on whose values are kept. */
+/* Part of a body: the grids of those groups of a tile from `first` on whose values are kept. */
 PITHI_DEVICE void pithi_page_search(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                     struct pithi_gpu_thread *t, struct pithi_team *team,
                                     uint32_t tile, uint32_t first) {
@@ -334,7 +337,7 @@ PITHI_DEVICE void pithi_page_search(const struct pithi_gpu_call *a, struct pithi
             PITHI_SOUGHT_SUM(3);
             PITHI_STEP(pithi_lloyd_guess, tile);
             PITHI_SOUGHT_SUM(4);
-            PITHI_WARP_SETTLE();
+            PITHI_WARP_SYNC();
             PITHI_RUN(pithi_lloyd_choose, tile);
             continue;
         }

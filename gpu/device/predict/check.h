@@ -47,7 +47,7 @@ PITHI_PHASE(pithi_bounded_frame, uint64_t number) {
         it->status =
             pithi_bounded_header(p, pithi_item_length(&a->from.items, it->index), it, &bound);
     pithi_mark(a, it->index)->bound = bound;
-    s->strip.block.room = pithi_room(a, &a->from, it->index);
+    s->strip.block.workspace = pithi_frame_workspace(a, &a->from, it->index);
     s->strip.carry[0] = it->form->data;
     s->strip.fault = 0;
 }
@@ -56,23 +56,23 @@ PITHI_PHASE(pithi_bounded_frame, uint64_t number) {
 PITHI_PHASE(pithi_index_read, uint64_t first) {
     const struct pithi_gpu_item *const it = &s->from;
     const uint64_t i = first + t->tid;
-    t->total = 0;
+    t->predict.total = 0;
     if (i >= it->slot->blocks) return;
     const uint32_t entry = pithi_get32(it->payload + 4 * i);
     const struct pithi_tile tile = pithi_tile_at(&it->slot->tiling, i);
-    t->total = entry & ~PITHI_INDEX_PLAIN;
-    if (t->total > tile.count * pithi_width(a->from.plan.dtype))
+    t->predict.total = entry & ~PITHI_INDEX_PLAIN;
+    if (t->predict.total > tile.count * pithi_width(a->from.plan.dtype))
         pithi_atomic_max32(&s->strip.fault, 1);
-    pithi_entry(s->strip.block.room, i)->length = entry;
+    pithi_entry(s->strip.block.workspace, i)->length = entry;
 }
 
 PITHI_PHASE(pithi_index_place, uint64_t first) {
-    const uint64_t i = first + t->tid, turn = first / PITHI_TEAM % 2;
+    const uint64_t i = first + t->tid, parity = first / PITHI_TEAM % 2;
     (void)a;
     if (i < s->from.slot->blocks)
-        pithi_entry(s->strip.block.room, i)->at =
-            s->strip.carry[turn] + pithi_scan_before(s, 0, t->tid);
-    if (t->tid == 0) s->strip.carry[!turn] = s->strip.carry[turn] + pithi_scan_all(s, 0);
+        pithi_entry(s->strip.block.workspace, i)->at =
+            s->strip.carry[parity] + pithi_scan_before(s, 0, t->tid);
+    if (t->tid == 0) s->strip.carry[!parity] = s->strip.carry[parity] + pithi_scan_all(s, 0);
 }
 
 PITHI_PHASE(pithi_bounded_mark, uint64_t strips) {
@@ -167,7 +167,7 @@ PITHI_DEVICE bool pithi_block_find(const struct pithi_gpu_call *a, struct pithi_
     b->whole = b->live && b->lo == 0 && b->hi == s->from.slot->count;
     s->strip.touched = b->whole;
     if (!b->live) return false;
-    const struct pithi_gpu_entry *const entry = pithi_entry(b->room, b->number);
+    const struct pithi_gpu_entry *const entry = pithi_entry(b->workspace, b->number);
     pithi_quant_init(&b->quant, a->from.plan.dtype, &pithi_mark(a, s->from.index)->bound, false);
     b->bytes = s->from.payload + entry->at;
     b->length = entry->length & ~PITHI_INDEX_PLAIN;
@@ -221,7 +221,7 @@ PITHI_DEVICE uint32_t pithi_map_bits(const struct pithi_gpu_block *b, const uint
 PITHI_PHASE(pithi_exact_look, uint32_t tid) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     (void)a;
-    t->total = 0;
+    t->predict.total = 0;
     for (uint32_t k = tid + t->tid; !b->bitmap && k < b->misses; k += PITHI_TEAM) {
         const uint32_t at = pithi_get32(b->which + 4 * (uint64_t)k);
         if (at >= b->count || (k && at <= pithi_get32(b->which + 4 * (uint64_t)k - 4)))
@@ -229,7 +229,7 @@ PITHI_PHASE(pithi_exact_look, uint32_t tid) {
     }
     for (uint32_t g = tid + t->tid; b->bitmap && g < b->groups; g += PITHI_TEAM) {
         const uint32_t bits = pithi_map_bits(b, b->which, g);
-        t->total += pithi_ones(bits);
+        t->predict.total += pithi_ones(bits);
         if (bits >> pithi_group_count(b, g)) pithi_atomic_max32(&s->strip.fault, PITHI_DAMAGED);
     }
 }
@@ -243,10 +243,10 @@ PITHI_PHASE(pithi_widths_look, uint32_t tid) {
     (void)a;
     if (t->tid == 0 && b->bitmap && pithi_scan_all(s, 0) != b->misses)
         pithi_atomic_max32(&s->strip.fault, PITHI_DAMAGED);
-    t->total = 0;
+    t->predict.total = 0;
     if (b->method != PITHI_EB_PACKED) return;
     for (uint32_t g = tid + t->tid; g < b->named; g += PITHI_TEAM)
-        t->total += pithi_group_width(b, g);
+        t->predict.total += pithi_group_width(b, g);
 }
 
 PITHI_PHASE(pithi_block_answer, uint64_t number) {

@@ -61,7 +61,7 @@ PITHI_PHASE(pithi_strip_widths, uint32_t strip) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     const uint32_t g = strip * PITHI_TEAM + t->tid;
     (void)a;
-    t->total = g < b->named ? pithi_group_width(b, g) : 0;
+    t->predict.total = g < b->named ? pithi_group_width(b, g) : 0;
     if (strip == 0 && t->tid == 0) s->strip.carry[0] = 0;
 }
 
@@ -89,7 +89,7 @@ PITHI_PHASE(pithi_strip_sum, uint32_t strip) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     const uint32_t g = strip * PITHI_TEAM + t->tid, row = pithi_tile_extent(&b->tile, 3);
     (void)a;
-    t->total = 0;
+    t->predict.total = 0;
     if (g >= b->groups) return;
     uint32_t x = g * PITHI_GROUP % row, sum = 0;
     bool begins = false;
@@ -100,13 +100,13 @@ PITHI_PHASE(pithi_strip_sum, uint32_t strip) {
         s->strip.word[k][t->tid] = sum;
         x = x + 1 == row ? 0 : x + 1;
     }
-    t->total = (uint64_t)begins << 32 | sum;
+    t->predict.total = (uint64_t)begins << 32 | sum;
 }
 
 /* Before the total becomes one of several threads. */
 PITHI_LOCAL(pithi_strip_keep, uint32_t strip) {
     (void)a, (void)s, (void)strip;
-    t->own = t->total;
+    t->predict.own = t->predict.total;
 }
 
 /* What rows have before the group; then values, or codes whose sums go on. */
@@ -118,7 +118,8 @@ PITHI_PHASE(pithi_strip_make, uint32_t strip, bool sums) {
     if (sums) {
         const uint64_t runs = pithi_runs_before(s, 1, t->tid, s->strip.run[strip % 2]);
         before = (uint32_t)runs;
-        if (t->tid == PITHI_TEAM - 1) s->strip.run[(strip + 1) % 2] = pithi_runs_join(runs, t->own);
+        if (t->tid == PITHI_TEAM - 1)
+            s->strip.run[(strip + 1) % 2] = pithi_runs_join(runs, t->predict.own);
     }
     if (g >= b->groups) return;
     struct pithi_gpu_place p = pithi_place_of(tiling, &b->tile, first);
@@ -181,7 +182,7 @@ PITHI_PHASE(pithi_map_count, uint32_t strip) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     const uint32_t g = strip * PITHI_TEAM + t->tid;
     (void)a;
-    t->total = g < b->groups ? pithi_ones(pithi_map_bits(b, b->which, g)) : 0;
+    t->predict.total = g < b->groups ? pithi_ones(pithi_map_bits(b, b->which, g)) : 0;
     if (strip == 0 && t->tid == 0) s->strip.carry[0] = 0;
 }
 
@@ -214,7 +215,10 @@ PITHI_PHASE(pithi_block_enter, uint64_t number) {
     if (pithi_mark_status(m) != PITH_OK) s->strip.block.live = false;
     s->from.status = pithi_mark_status(m);
     s->strip.run[0] = 0;
-    if (s->from.first) pithi_item_answer(&a->from.items, &s->from, 0);
+    if (!s->from.first) return;
+    pithi_item_answer(&a->from.items, &s->from, 0);
+    if (s->from.status == PITH_OK && pithi_decode_counts(a))
+        pithi_atomic_add64(&a->from.stream->frames, 1);
 }
 
 PITHI_DEVICE void pithi_strip_read(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
@@ -228,7 +232,7 @@ PITHI_DEVICE void pithi_strip_read(const struct pithi_gpu_call *a, struct pithi_
         if (b->order) {
             PITHI_RUN(pithi_strip_sum, strip);
             PITHI_STEP(pithi_strip_keep, strip);
-            PITHI_WARP_RUNS(total);
+            PITHI_WARP_RUNS(predict.total);
             PITHI_RUN(pithi_scan_publish, 1);
         }
         PITHI_RUN(pithi_strip_make, strip, b->order != 0);

@@ -18,7 +18,7 @@ PITHI_DEVICE double pithi_mark_value(uint32_t mark) {
 }
 
 PITHI_PHASE(pithi_range_open, uint64_t number) {
-    t->low = t->high = 0;
+    t->predict.low = t->predict.high = 0;
     if (t->tid) return;
     pithi_item_locate(a, &a->to, number, &s->to);
     s->strip.low = s->strip.high = 0;
@@ -34,8 +34,8 @@ PITHI_LOCAL(pithi_range_take, uint64_t tile) {
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
             if (k >= n || pithi_nonfinite(v[k])) continue;
             const uint32_t mark = pithi_mark_of(v[k]);
-            if (mark > t->high) t->high = mark;
-            if (~mark > t->low) t->low = ~mark;
+            if (mark > t->predict.high) t->predict.high = mark;
+            if (~mark > t->predict.low) t->predict.low = ~mark;
         }
     }
 }
@@ -43,8 +43,8 @@ PITHI_LOCAL(pithi_range_take, uint64_t tile) {
 PITHI_PHASE(pithi_range_join, uint64_t number) {
     (void)a, (void)number;
     if (t->tid % PITHI_WARP) return;
-    pithi_atomic_max32(&s->strip.low, t->low);
-    pithi_atomic_max32(&s->strip.high, t->high);
+    pithi_atomic_max32(&s->strip.low, t->predict.low);
+    pithi_atomic_max32(&s->strip.high, t->predict.high);
 }
 
 PITHI_PHASE(pithi_range_close, uint64_t number) {
@@ -59,8 +59,8 @@ PITHI_BODY(pithi_bounded_range) {
     if (s->to.status != PITH_OK) return;
     for (uint64_t tile = s->to.begin; tile < s->to.end; tile += PITHI_TILE)
         PITHI_STEP(pithi_range_take, tile);
-    PITHI_WARP_MAX(low, PITHI_WARP);
-    PITHI_WARP_MAX(high, PITHI_WARP);
+    PITHI_WARP_MAX(predict.low, PITHI_WARP);
+    PITHI_WARP_MAX(predict.high, PITHI_WARP);
     PITHI_RUN(pithi_range_join, number);
     PITHI_RUN(pithi_range_close, number);
 }
@@ -81,8 +81,8 @@ PITHI_DEVICE struct pithi_bound pithi_bound_requested(const struct pithi_device_
 
 PITHI_PHASE(pithi_code_open, uint64_t number) {
     struct pithi_gpu_block *const b = &s->strip.block;
-    t->total = 0;
-    t->low = t->high = 0;
+    t->predict.total = 0;
+    t->predict.low = t->predict.high = 0;
     if (t->tid < PITHI_PACK_MOST) s->strip.counts[t->tid] = 0;
     if (t->tid <= PITHI_TILE_NDIM) s->strip.bits[t->tid] = 0;
     if (t->tid) return;
@@ -136,8 +136,8 @@ PITHI_DEVICE uint32_t pithi_code_group(const struct pithi_gpu_call *a,
             else
                 miss |= 1u << (done + k);
             v[k] = (uint32_t)last;
-            if (v[k] > t->high) t->high = v[k];
-            if (~v[k] > t->low) t->low = ~v[k];
+            if (v[k] > t->predict.high) t->predict.high = v[k];
+            if (~v[k] > t->predict.low) t->predict.low = ~v[k];
         }
         pithi_unit_put(codes + 4 * done, 4, some, v);
     }
@@ -152,16 +152,16 @@ PITHI_PHASE(pithi_code_make, uint64_t number) {
         const uint32_t miss = pithi_code_group(a, &s->to, b, g, t);
         map[2 * g] = (uint8_t)miss;
         if (pithi_group_count(b, g) > 8) map[2 * g + 1] = (uint8_t)(miss >> 8);
-        t->total += pithi_ones(miss);
+        t->predict.total += pithi_ones(miss);
     }
 }
 
 PITHI_PHASE(pithi_code_join, uint64_t number) {
     (void)a, (void)number;
     if (t->tid % PITHI_WARP) return;
-    pithi_atomic_max32(&s->strip.low, t->low);
-    pithi_atomic_max32(&s->strip.high, t->high);
-    pithi_atomic_add32(&s->strip.misses, (uint32_t)t->total);
+    pithi_atomic_max32(&s->strip.low, t->predict.low);
+    pithi_atomic_max32(&s->strip.high, t->predict.high);
+    pithi_atomic_add32(&s->strip.misses, (uint32_t)t->predict.total);
 }
 
 /* ---- Differences -----------------------------------------------------------------------------*/
@@ -278,7 +278,7 @@ PITHI_DEVICE uint64_t pithi_exact_which_bytes(const struct pithi_gpu_block *b, u
 PITHI_PHASE(pithi_code_close, bool constant) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     if (t->tid) return;
-    struct pithi_gpu_entry *const entry = pithi_entry(b->room, b->number);
+    struct pithi_gpu_entry *const entry = pithi_entry(b->workspace, b->number);
     const uint32_t width = pithi_width(a->to.plan.dtype), misses = s->strip.misses;
     const uint64_t raw = (uint64_t)b->count * width;
     uint64_t length = PITHI_EB_HEAD + PITHI_EXACT_COUNT + pithi_exact_which_bytes(b, misses) +
@@ -298,9 +298,9 @@ PITHI_BODY(pithi_bounded_code) {
     PITHI_RUN(pithi_code_open, number);
     if (!s->strip.block.live) return;
     PITHI_RUN(pithi_code_make, number);
-    PITHI_WARP_MAX(low, PITHI_WARP);
-    PITHI_WARP_MAX(high, PITHI_WARP);
-    PITHI_WARP_ADD(total);
+    PITHI_WARP_MAX(predict.low, PITHI_WARP);
+    PITHI_WARP_MAX(predict.high, PITHI_WARP);
+    PITHI_WARP_ADD(predict.total);
     PITHI_RUN(pithi_code_join, number);
     const bool constant = s->strip.high == ~s->strip.low;
     if (!constant) {
@@ -320,25 +320,25 @@ PITHI_PHASE(pithi_frame_open, uint64_t number) {
     if (t->tid) return;
     pithi_item_locate(a, &a->to, number, &s->to);
     if (s->to.status == PITH_OK && !s->to.frame) s->to.status = PITH_ERR_ARG;
-    s->strip.block.room = pithi_room(a, &a->to, s->to.index);
+    s->strip.block.workspace = pithi_frame_workspace(a, &a->to, s->to.index);
     s->strip.carry[0] = s->to.form->data;
 }
 
 PITHI_PHASE(pithi_place_length, uint64_t first) {
     const uint64_t i = first + t->tid;
     (void)a;
-    t->total = 0;
+    t->predict.total = 0;
     if (i < s->to.slot->blocks)
-        t->total = pithi_entry(s->strip.block.room, i)->length & ~PITHI_INDEX_PLAIN;
+        t->predict.total = pithi_entry(s->strip.block.workspace, i)->length & ~PITHI_INDEX_PLAIN;
 }
 
 PITHI_PHASE(pithi_place_block, uint64_t first) {
-    const uint64_t i = first + t->tid, turn = first / PITHI_TEAM % 2;
+    const uint64_t i = first + t->tid, parity = first / PITHI_TEAM % 2;
     (void)a;
     if (i < s->to.slot->blocks)
-        pithi_entry(s->strip.block.room, i)->at =
-            s->strip.carry[turn] + pithi_scan_before(s, 0, t->tid);
-    if (t->tid == 0) s->strip.carry[!turn] = s->strip.carry[turn] + pithi_scan_all(s, 0);
+        pithi_entry(s->strip.block.workspace, i)->at =
+            s->strip.carry[parity] + pithi_scan_before(s, 0, t->tid);
+    if (t->tid == 0) s->strip.carry[!parity] = s->strip.carry[parity] + pithi_scan_all(s, 0);
 }
 
 PITHI_PHASE(pithi_place_judge, uint64_t strips) {
@@ -356,7 +356,7 @@ PITHI_PHASE(pithi_place_index, uint64_t blocks) {
     const struct pithi_gpu_item *const it = &s->to;
     (void)a;
     for (uint64_t i = t->tid; i < blocks; i += PITHI_TEAM)
-        pithi_put32(it->payload + 4 * i, pithi_entry(s->strip.block.room, i)->length);
+        pithi_put32(it->payload + 4 * i, pithi_entry(s->strip.block.workspace, i)->length);
     for (uint64_t i = 4 * blocks + t->tid; i < it->form->checks; i += PITHI_TEAM)
         it->payload[i] = 0;
 }
@@ -379,6 +379,9 @@ PITHI_PHASE(pithi_place_header, uint64_t number) {
                     pithi_header_hash(it->frame, fixed, it->form->header_bytes));
     }
     pithi_item_answer(&a->to.items, it, it->status == PITH_OK ? m->bytes : 1);
+    if (it->status != PITH_OK) return;
+    pithi_atomic_add64(&a->to.stream->frames, 1);
+    pithi_step_count(it->slot_state);
 }
 
 PITHI_BODY(pithi_bounded_place) {
@@ -411,7 +414,7 @@ PITHI_DEVICE bool pithi_write_find(const struct pithi_gpu_call *a, struct pithi_
     pithi_block_open(a, &a->to, &s->to, number, b);
     s->strip.carry[0] = 0;
     if (!b->live) return false;
-    const struct pithi_gpu_entry *const entry = pithi_entry(b->room, b->number);
+    const struct pithi_gpu_entry *const entry = pithi_entry(b->workspace, b->number);
     b->bytes = s->to.payload + entry->at;
     b->length = entry->length & ~PITHI_INDEX_PLAIN;
     b->plain = entry->length & PITHI_INDEX_PLAIN;
@@ -454,7 +457,8 @@ PITHI_PHASE(pithi_write_plain, uint32_t width) {
 PITHI_PHASE(pithi_misses_count, uint32_t strip) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     const uint32_t g = strip * PITHI_TEAM + t->tid;
-    t->total = g < b->groups ? pithi_ones(pithi_map_bits(b, pithi_misses_of(&a->to, b), g)) : 0;
+    t->predict.total =
+        g < b->groups ? pithi_ones(pithi_map_bits(b, pithi_misses_of(&a->to, b), g)) : 0;
 }
 
 PITHI_PHASE(pithi_misses_write, uint32_t strip) {
@@ -486,7 +490,7 @@ PITHI_DEVICE void pithi_group_name(struct pithi_gpu_shared *s, struct pithi_gpu_
     uint32_t name = 0;
     while (s->strip.table[name] < bits) name++;
     s->strip.name[t->tid] = (uint8_t)name;
-    t->total = s->strip.table[name];
+    t->predict.total = s->strip.table[name];
 }
 
 /* The words of a strip's groups, their widths and names. */
@@ -495,7 +499,7 @@ PITHI_PHASE(pithi_words_make, uint32_t strip) {
     const struct pithi_gpu_line l = {pithi_codes_of(&a->to, b), NULL, 0};
     const uint32_t g = strip * PITHI_TEAM + t->tid, first = g * PITHI_GROUP;
     uint32_t any = 0;
-    t->total = 0;
+    t->predict.total = 0;
     s->strip.name[t->tid] = 0;
     if (g >= b->groups) return;
     struct pithi_gpu_place p = pithi_place_of(&s->to.slot->tiling, &b->tile, first);

@@ -14,12 +14,12 @@
 PITHI_DEVICE void pithi_rows_open(const struct pithi_gpu_side *side,
                                   const struct pithi_gpu_block *b, struct pithi_gpu_rows *r) {
     const struct pithi_device_plan *const p = &side->plan;
-    const uint64_t before = b->before / p->device.row, all = pithi_room_rows(p);
-    uint32_t *const numbers = (uint32_t *)(void *)(b->room + pithi_room_numbers(p));
+    const uint64_t before = b->before / p->device.row, all = pithi_workspace_rows(p);
+    uint32_t *const numbers = (uint32_t *)(void *)(b->workspace + pithi_workspace_numbers(p));
     r->row = p->device.row < b->count ? p->device.row : b->count;
     r->rows = (b->count + r->row - 1) / r->row;
     r->code = (uint32_t *)(void *)pithi_codes_of(side, b);
-    r->spare = (uint32_t *)(void *)(b->room + pithi_room_spare(p)) + b->before;
+    r->spare = (uint32_t *)(void *)(b->workspace + pithi_workspace_spare(p)) + b->before;
     r->number = numbers + before;
     r->first = numbers + all + before;
     r->place = numbers + 2 * all + 2 * before;
@@ -113,7 +113,7 @@ PITHI_PHASE(pithi_map_open, uint32_t strip) {
     const struct pithi_gpu_rows *const r = &s->strip.rows;
     const uint32_t g = strip * PITHI_TEAM + t->tid, n = pithi_rows_group(r, g);
     (void)a;
-    t->total = n ? pithi_ones(pithi_map_group(r->map, g, n) & ((1u << n) - 1)) : 0;
+    t->predict.total = n ? pithi_ones(pithi_map_group(r->map, g, n) & ((1u << n) - 1)) : 0;
     if (strip == 0 && t->tid == 0) s->strip.carry[0] = 0;
 }
 

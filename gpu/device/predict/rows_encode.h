@@ -81,8 +81,9 @@ PITHI_PHASE(pithi_rows_count, uint32_t strip) {
     const struct pithi_gpu_rows *const r = &s->strip.rows;
     const uint32_t g = strip * PITHI_TEAM + t->tid, n = pithi_rows_group(r, g);
     (void)a;
-    t->total = 0;
-    for (uint32_t i = g * PITHI_GROUP; i < g * PITHI_GROUP + n; i++) t->total += r->number[i] == i;
+    t->predict.total = 0;
+    for (uint32_t i = g * PITHI_GROUP; i < g * PITHI_GROUP + n; i++)
+        t->predict.total += r->number[i] == i;
     if (strip == 0 && t->tid == 0) s->strip.carry[0] = 0;
 }
 
@@ -202,7 +203,7 @@ PITHI_PHASE(pithi_rows_close, uint32_t unused) {
     const struct pithi_gpu_rows *const r = &s->strip.rows;
     (void)unused;
     if (t->tid) return;
-    struct pithi_gpu_entry *const entry = pithi_entry(b->room, b->number);
+    struct pithi_gpu_entry *const entry = pithi_entry(b->workspace, b->number);
     const uint32_t width = pithi_width(a->to.plan.dtype), misses = s->strip.misses;
     const uint64_t raw = (uint64_t)b->count * width;
     uint64_t length = PITHI_ROWS_HEAD + PITHI_EXACT_COUNT + pithi_exact_which_bytes(b, misses) +
@@ -221,7 +222,7 @@ PITHI_BODY(pithi_rows_code) {
     if (!s->strip.block.live) return;
     PITHI_RUN(pithi_rows_begin, 0);
     PITHI_RUN(pithi_code_make, number);
-    PITHI_WARP_ADD(total);
+    PITHI_WARP_ADD(predict.total);
     PITHI_RUN(pithi_code_join, number);
     pithi_rows_find(a, s, t, team);
     PITHI_RUN(pithi_centre_make, 0);
@@ -240,7 +241,7 @@ PITHI_PHASE(pithi_rows_place_parts, uint64_t number) {
     struct pithi_gpu_rows *const r = &s->strip.rows;
     if (t->tid || !pithi_write_find(a, s, number, PITHI_ROWS_HEAD)) return;
     pithi_rows_open(&a->to, b, r);
-    pithi_rows_distinct(b, r, pithi_entry(b->room, b->number)->distinct);
+    pithi_rows_distinct(b, r, pithi_entry(b->workspace, b->number)->distinct);
     r->wide = b->order;
     uint8_t *const words = pithi_rows_place(r, b->bytes + (b->body - b->bytes));
     pithi_put32(b->bytes, pithi_rows_head(r->kind, false, r->wide) | (r->distinct - 1) << 8);
@@ -253,9 +254,9 @@ PITHI_PHASE(pithi_repeats_count, uint32_t strip) {
     const struct pithi_gpu_rows *const r = &s->strip.rows;
     const uint32_t g = strip * PITHI_TEAM + t->tid, n = pithi_rows_group(r, g);
     (void)a;
-    t->total = 0;
+    t->predict.total = 0;
     for (uint32_t i = g * PITHI_GROUP; i < g * PITHI_GROUP + n; i++)
-        t->total += r->first[r->number[i]] != i;
+        t->predict.total += r->first[r->number[i]] != i;
 }
 
 /* The map's bits, and the numbers of the others in a row, at the table's places. */
@@ -304,7 +305,7 @@ PITHI_PHASE(pithi_centre_write, uint32_t unused) {
 PITHI_PHASE(pithi_rows_words_make, uint32_t strip) {
     const uint32_t g = strip * PITHI_TEAM + t->tid;
     (void)a;
-    t->total = 0;
+    t->predict.total = 0;
     s->strip.name[t->tid] = 0;
     if (g < s->strip.block.named)
         pithi_group_name(s, t, pithi_rows_words(&s->strip.rows, g, s->strip.word, t->tid));

@@ -7,6 +7,7 @@
 #define PITHI_GPU_DEVICE_PREDICT_TILES_H
 
 #include "device/blocks.h"
+#include "device/predict/workspace.h"
 #include "predict/lorenzo.h"
 
 enum { PITHI_GROUP = PITHI_BITPLANE_GROUP };
@@ -18,23 +19,24 @@ enum { PITHI_EB_HEAD = 2, PITHI_EB_CODE = 4, PITHI_EXACT_COUNT = 4 };
 /* ---- Workspace -------------------------------------------------------------------------------*/
 
 PITHI_DEVICE struct pithi_gpu_mark *pithi_mark(const struct pithi_gpu_call *a, uint64_t frame) {
-    return (struct pithi_gpu_mark *)(void *)(a->rooms + frame * PITHI_MARK_BYTES);
+    return (struct pithi_gpu_mark *)(void *)(a->workspace + frame * PITHI_MARK_BYTES);
 }
-PITHI_DEVICE uint8_t *pithi_room(const struct pithi_gpu_call *a, const struct pithi_gpu_side *side,
-                                 uint64_t frame) {
-    return a->rooms + side->items.count * PITHI_MARK_BYTES + frame * pithi_room_bytes(&side->plan);
+PITHI_DEVICE uint8_t *pithi_frame_workspace(const struct pithi_gpu_call *a,
+                                            const struct pithi_gpu_side *side, uint64_t frame) {
+    return a->workspace + side->items.count * PITHI_MARK_BYTES +
+           frame * pithi_workspace_bytes(&side->plan);
 }
-PITHI_DEVICE struct pithi_gpu_entry *pithi_entry(uint8_t *room, uint64_t block) {
-    return (struct pithi_gpu_entry *)(void *)room + block;
+PITHI_DEVICE struct pithi_gpu_entry *pithi_entry(uint8_t *workspace, uint64_t block) {
+    return (struct pithi_gpu_entry *)(void *)workspace + block;
 }
 PITHI_DEVICE uint8_t *pithi_codes_of(const struct pithi_gpu_side *side,
                                      const struct pithi_gpu_block *b) {
-    return b->room + pithi_room_codes(&side->plan) + 4 * b->before;
+    return b->workspace + pithi_workspace_codes(&side->plan) + 4 * b->before;
 }
 /* Tiles that share a byte of elements have a byte each. */
 PITHI_DEVICE uint8_t *pithi_misses_of(const struct pithi_gpu_side *side,
                                       const struct pithi_gpu_block *b) {
-    return b->room + pithi_room_misses(&side->plan) + b->before / 8 + b->number;
+    return b->workspace + pithi_workspace_misses(&side->plan) + b->before / 8 + b->number;
 }
 PITHI_DEVICE int32_t pithi_mark_status(const struct pithi_gpu_mark *m) {
     return m->status != PITH_OK ? m->status
@@ -61,7 +63,7 @@ PITHI_DEVICE void pithi_block_open(const struct pithi_gpu_call *a,
                                    const struct pithi_gpu_item *it, uint64_t team,
                                    struct pithi_gpu_block *b) {
     b->number = team % a->chunks;
-    b->room = pithi_room(a, side, it->index);
+    b->workspace = pithi_frame_workspace(a, side, it->index);
     b->live = it->status == PITH_OK && b->number < it->slot->blocks;
     if (!b->live) return;
     b->tile = pithi_tile_at(&it->slot->tiling, b->number);
@@ -161,13 +163,13 @@ PITHI_DEVICE uint32_t pithi_own_value(const struct pithi_quant *q, uint32_t code
 
 PITHI_PHASE(pithi_scan_publish, uint32_t which) {
     (void)a;
-    s->strip.scan[which][t->tid] = t->total;
+    s->strip.scan[which][t->tid] = t->predict.total;
 }
 
-/* A body's text: t->total of the threads before and of all can then be asked for. */
+/* Part of a body: t->predict.total of the threads before and of all are then available. */
 #define PITHI_SCAN(which)                     \
     do {                                      \
-        PITHI_WARP_SUM(total);                \
+        PITHI_WARP_SUM(predict.total);        \
         PITHI_RUN(pithi_scan_publish, which); \
     } while (0)
 
@@ -196,7 +198,7 @@ PITHI_DEVICE uint64_t pithi_runs_before(const struct pithi_gpu_shared *s, uint32
 PITHI_PHASE(pithi_block_hash, uint32_t step) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     (void)a;
-    t->total = pithi_hash_part(b->bytes, 0, b->length, t->tid, step);
+    t->predict.total = pithi_hash_part(b->bytes, 0, b->length, t->tid, step);
 }
 
 /* By one thread, after PITHI_SCAN(0) of pithi_block_hash. */

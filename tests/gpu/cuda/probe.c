@@ -9,7 +9,7 @@ enum { SKIPPED = 77 };
 
 int main(void) {
     struct cudaDeviceProp properties;
-    pith_error error = {"", 0};
+    pith_error error = {.size = sizeof error};
     const pith_status status = pith_cuda_available(0, &error);
     if (status != PITH_OK) {
         printf("no CUDA device for this build: %s: %s\n", pith_status_name(status), error.text);

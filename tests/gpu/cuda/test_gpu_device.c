@@ -20,14 +20,14 @@ static void check_clean(int current) {
 
 static void test_available(void **state) {
     (void)state;
-    pith_error error = {NULL, 0};
+    pith_error error = {.size = sizeof error};
     CUDA_OK(cudaSetDevice(0));
     for (int i = 0; i < devices(); i++) CHECK_OK(pith_cuda_available(i, &error));
     const int wrong[] = {devices(), NOWHERE, -1};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         context("device %d", wrong[i]);
         CHECK_STATUS(PITH_ERR_DEVICE, pith_cuda_available(wrong[i], &error));
-        CHECK(error.text && error.text[0] && error.offset != 0);
+        CHECK(error.text[0] && error.offset != 0);
         CHECK_STATUS(PITH_ERR_DEVICE, pith_cuda_available(wrong[i], NULL));
         check_clean(0);
     }
@@ -36,30 +36,32 @@ static void test_available(void **state) {
 static void test_plan_nowhere(void **state) {
     (void)state;
     const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, COUNT);
-    pith_cuda_plan *cuda = (pith_cuda_plan *)(void *)&cuda;
-    pith_cuda_sizes sizes;
-    pith_error error = {NULL, 0};
+    const pith_cuda_plan *cuda = (const pith_cuda_plan *)(void *)&cuda;
+    pith_cuda_sizes sizes = {.size = sizeof sizes};
+    pith_error error = {.size = sizeof error};
     struct stream s;
     stream_open(&s, "grad", &layout, NULL);
     CHECK_OK(pith_cuda_plan_sizes(s.plan, &sizes, NULL));
-    void *const table = device_alloc((size_t)sizes.table_bytes);
+    void *const memory = device_alloc((size_t)sizes.plan_bytes);
     CHECK_STATUS(PITH_ERR_DEVICE,
-                 pith_cuda_plan_create(&cuda, s.plan, NULL, NOWHERE, table,
-                                       (size_t)sizes.table_bytes, device_stream(), &error));
-    CHECK(!cuda && error.text && error.text[0]);
+                 pith_cuda_plan_create(&cuda, s.plan, NULL, NOWHERE, memory,
+                                       (size_t)sizes.plan_bytes, device_stream(), &error));
+    CHECK(!cuda && error.text[0]);
     check_clean(0);
-    device_free(table);
+    device_free(memory);
     stream_close(&s);
 }
 
-/* A plan on `device` works while `current` is another, on memory and a stream of its own device. */
+static size_t padded(uint64_t bytes) { return ((size_t)bytes + 255) & ~(size_t)255; }
+
+/* A plan on `device` works while `current` is another, on memory and a CUDA stream of its own
+ * device. */
 static void works_from(int device, int current) {
     const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, COUNT);
-    pith_cuda_plan *cuda;
-    pith_cuda_sizes sizes;
-    pith_error error;
+    const pith_cuda_plan *cuda;
+    pith_cuda_sizes sizes = {.size = sizeof sizes};
     struct stream s;
-    cudaStream_t stream;
+    cudaStream_t on;
     uint8_t *memory, got[COUNT * sizeof(float)];
     float values[COUNT];
     int32_t status;
@@ -68,30 +70,34 @@ static void works_from(int device, int current) {
     stream_open(&s, "grad", &layout, NULL);
     struct frame frame = stream_encode(&s, &view, 0, false);
     CHECK_OK(pith_cuda_plan_sizes(s.plan, &sizes, NULL));
-    const size_t table = ((size_t)sizes.table_bytes + 255) & ~(size_t)255, room_for = sizeof values;
+    const size_t plan_bytes = padded(sizes.plan_bytes), stream_bytes = padded(sizes.stream_bytes);
+    const size_t value_bytes = sizeof values;
     CUDA_OK(cudaSetDevice(device));
-    CUDA_OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    CUDA_OK(cudaMalloc((void **)&memory, table + 2 * room_for + 256));
-    CUDA_OK(cudaMemcpyAsync(memory + table, values, sizeof values, cudaMemcpyHostToDevice, stream));
+    CUDA_OK(cudaStreamCreateWithFlags(&on, cudaStreamNonBlocking));
+    CUDA_OK(cudaMalloc((void **)&memory, plan_bytes + stream_bytes + 2 * value_bytes + 256));
+    uint8_t *const stream = memory + plan_bytes, *const there = stream + stream_bytes;
+    CUDA_OK(cudaMemcpyAsync(there, values, sizeof values, cudaMemcpyHostToDevice, on));
     CUDA_OK(cudaSetDevice(current));
-    CHECK_OK(pith_cuda_plan_create(&cuda, s.plan, NULL, device, memory, table, stream, &error));
+    CHECK_OK(pith_cuda_plan_create(&cuda, s.plan, NULL, device, memory, plan_bytes, on, NULL));
+    check_clean(current);
+    CHECK_OK(pith_cuda_stream_init(cuda, stream, stream_bytes, NULL, on, NULL));
     check_clean(current);
     const pith_cuda_items items = {.size = sizeof items,
                                    .count = 1,
                                    .dtype = PITH_F32,
-                                   .tensor = memory + table,
-                                   .frame = memory + table + room_for,
+                                   .tensor = there,
+                                   .frame = there + value_bytes,
                                    .capacity = frame.length,
-                                   .status = (int32_t *)(void *)(memory + table + 2 * room_for)};
-    CHECK_OK(pith_cuda_encode(cuda, NULL, &items, stream));
+                                   .status = (int32_t *)(void *)(there + 2 * value_bytes)};
+    CHECK_OK(pith_cuda_encode(cuda, (pith_cuda_stream *)(void *)stream, &items, 0, on, NULL));
     check_clean(current);
-    CUDA_OK(cudaStreamSynchronize(stream));
+    CUDA_OK(cudaStreamSynchronize(on));
     CUDA_OK(cudaMemcpy(got, items.frame, frame.length, cudaMemcpyDeviceToHost));
     CUDA_OK(cudaMemcpy(&status, items.status, sizeof status, cudaMemcpyDeviceToHost));
     CHECK_OK((pith_status)status);
     CHECK(memcmp(got, frame.bytes, frame.length) == 0);
     pith_cuda_plan_destroy(cuda);
-    CUDA_OK(cudaStreamDestroy(stream));
+    CUDA_OK(cudaStreamDestroy(on));
     CUDA_OK(cudaFree(memory));
     free(frame.bytes);
     stream_close(&s);
@@ -120,8 +126,9 @@ static void test_refused(void **state) {
     pith_cuda_items items = j.items;
     items.status = NULL;
     capture_begin(device_stream());
-    CHECK_STATUS(PITH_ERR_ARG, pith_cuda_encode(r.plan, r.state, &items, device_stream()));
-    CHECK_OK(pith_cuda_encode(r.plan, r.state, &j.items, device_stream()));
+    CHECK_STATUS(PITH_ERR_ARG,
+                 pith_cuda_encode(r.plan, r.stream, &items, 0, device_stream(), NULL));
+    CHECK_OK(pith_cuda_encode(r.plan, r.stream, &j.items, 0, device_stream(), NULL));
     const cudaGraphExec_t exec = capture_end(device_stream());
     check_clean(0);
     replay(exec, device_stream());

@@ -14,7 +14,7 @@ struct pair {
 
 static void pair_open(struct pair *p, const char *spec) {
     const pith_layout layout = flat_layout(PITH_F32, PITH_BF16, COUNT);
-    float *const base = room(COUNT * sizeof *base);
+    float *const base = allocate(COUNT * sizeof *base);
     gen_fill(GEN_NOISE, 1, PITH_F32, base, COUNT);
     CHECK(rig_open(&p->sender, spec, &layout) && rig_open(&p->receiver, spec, &layout));
     rig_set_base(&p->sender, base, PITH_F32, 40);
@@ -38,20 +38,22 @@ static cudaGraphExec_t pair_capture(struct pair *p) {
     received.frame = p->sent.items.frame;
     received.lengths = p->sent.items.lengths;
     capture_begin(device_stream());
-    CHECK_OK(pith_cuda_encode(p->sender.plan, p->sender.state, &p->sent.items, device_stream()));
-    CHECK_OK(pith_cuda_decode(p->receiver.plan, p->receiver.state, &received, device_stream()));
+    CHECK_OK(pith_cuda_encode(p->sender.plan, p->sender.stream, &p->sent.items, 0, device_stream(),
+                              NULL));
+    CHECK_OK(pith_cuda_decode(p->receiver.plan, p->receiver.stream, &received, 0, device_stream(),
+                              NULL));
     return capture_end(device_stream());
 }
 
 static void pair_step(struct pair *p, cudaGraphExec_t exec, uint64_t step) {
     const pith_view value = pith_view_flat(p->sent.tensor.host, PITH_F32, COUNT);
-    float *const out = room(COUNT * sizeof *out);
+    float *const out = allocate(COUNT * sizeof *out);
     const pith_view decoded = pith_view_flat(out, PITH_F32, COUNT);
     context("step %llu", (unsigned long long)step);
     gen_near(step, 1e-3, PITH_F32, p->sent.tensor.host, PITH_F32, p->sent.tensor.host, COUNT);
     struct frame frame = stream_encode(&p->sender.cpu, &value, 0, false);
-    CHECK_OK(pith_decode(p->receiver.cpu.plan, p->receiver.cpu.state, 0, frame.bytes, frame.length,
-                         &decoded));
+    CHECK_OK(decode_one(p->receiver.cpu.work, p->receiver.cpu.stream, 0, frame.bytes, frame.length,
+                        &decoded, 0));
     job_push(&p->sent);
     job_push(&p->got);
     replay(exec, device_stream());
@@ -62,8 +64,8 @@ static void pair_step(struct pair *p, cudaGraphExec_t exec, uint64_t step) {
     CHECK(*job_length(&p->sent, 0) == frame.length);
     CHECK(memcmp(job_frame(&p->sent, 0), frame.bytes, frame.length) == 0);
     CHECK(memcmp(p->got.tensor.host, out, COUNT * sizeof *out) == 0);
-    rig_check_state(&p->sender);
-    rig_check_state(&p->receiver);
+    rig_check_stream(&p->sender);
+    rig_check_stream(&p->receiver);
     free(frame.bytes);
     free(out);
 }
@@ -115,10 +117,6 @@ static void sum_close(struct sum *s) {
     rig_close(&s->into);
 }
 
-static void next_step(struct rig *r) {
-    CHECK_OK(pith_cuda_state_next_step(r->plan, r->state, device_stream()));
-}
-
 /* Every rank encodes into its place of one buffer; the sum is taken out, and encoded again. */
 static cudaGraphExec_t sum_capture(struct sum *s) {
     void *const stream = device_stream();
@@ -127,35 +125,35 @@ static cudaGraphExec_t sum_capture(struct sum *s) {
         pith_cuda_items items = s->value[k].items;
         items.frame = s->sum.frame.device + k * s->sum.stride;
         items.lengths = s->sum.items.lengths + k;
-        CHECK_OK(pith_cuda_encode(s->rank[k].plan, s->rank[k].state, &items, stream));
+        CHECK_OK(pith_cuda_encode(s->rank[k].plan, s->rank[k].stream, &items, 0, stream, NULL));
     }
-    CHECK_OK(pith_cuda_reduce(s->rank[0].plan, NULL, &s->sum.items, RANKS, 0.25f, stream));
-    CHECK_OK(pith_cuda_reduce_encode(s->rank[0].plan, NULL, &s->sum.items, RANKS, 0.25f,
-                                     s->into.plan, s->into.state, &s->made.items, stream));
-    for (uint32_t k = 0; k < RANKS; k++) next_step(&s->rank[k]);
-    next_step(&s->into);
+    CHECK_OK(pith_cuda_reduce(s->rank[0].plan, s->rank[0].stream, &s->sum.items, RANKS, 0.25f,
+                              stream, NULL));
+    CHECK_OK(pith_cuda_reduce_encode(s->rank[0].plan, s->rank[0].stream, &s->sum.items, RANKS,
+                                     0.25f, s->into.plan, s->into.stream, &s->made.items, stream,
+                                     NULL));
     return capture_end(stream);
 }
 
 /* The same on the CPU: frames into s->sum's memory there, the sum into out. */
-static void sum_expect(struct sum *s, uint64_t step, struct frame frames[RANKS], float *out,
-                       struct frame *made) {
+static void sum_expect(struct sum *s, struct frame frames[RANKS], float *out, struct frame *made) {
+    const pith_plan *const plans[2] = {s->rank[0].cpu.plan, s->into.cpu.plan};
+    void *memory;
+    pith_work *const work = work_for(plans, 2, NULL, &memory);
     const pith_view sum = pith_view_flat(out, PITH_F32, COUNT);
     const void *places[RANKS];
     size_t lengths[RANKS];
     for (uint32_t k = 0; k < RANKS; k++) {
         const pith_view value = pith_view_flat(s->value[k].tensor.host, PITH_F32, COUNT);
-        pith_plan_set_random(s->rank[k].cpu.plan, SEED, k, step);
         frames[k] = stream_encode(&s->rank[k].cpu, &value, 0, false);
         places[k] = frames[k].bytes;
         lengths[k] = frames[k].length;
     }
-    CHECK_OK(pith_reduce(s->rank[0].cpu.plan, NULL, 0, places, lengths, RANKS, 0.25f, &sum));
-    pith_plan_set_random(s->into.cpu.plan, SEED, RANKS, step);
-    made->bytes = room(s->made.stride);
-    CHECK_OK(pith_reduce_encode(s->rank[0].cpu.plan, NULL, 0, places, lengths, RANKS, 0.25f,
-                                s->into.cpu.plan, s->into.cpu.state, 0, made->bytes, s->made.stride,
-                                &made->length));
+    CHECK_OK(reduce_one(work, s->rank[0].cpu.stream, 0, places, lengths, RANKS, 0.25f, &sum));
+    made->bytes = allocate(s->made.stride);
+    CHECK_OK(reduce_encode_one(work, s->rank[0].cpu.stream, 0, places, lengths, RANKS, 0.25f,
+                               s->into.cpu.stream, 0, made->bytes, s->made.stride, &made->length));
+    free(memory);
 }
 
 static void sum_run(struct sum *s, cudaGraphExec_t exec) {
@@ -170,23 +168,23 @@ static void sum_run(struct sum *s, cudaGraphExec_t exec) {
 
 static void sum_step(struct sum *s, cudaGraphExec_t exec, uint64_t step) {
     struct frame frames[RANKS], made;
-    float *const out = room(COUNT * sizeof *out);
+    float *const out = allocate(COUNT * sizeof *out);
     context("step %llu", (unsigned long long)step);
     for (uint32_t k = 0; k < RANKS; k++)
         gen_fill(GEN_NOISE, 10 * step + k, PITH_F32, s->value[k].tensor.host, COUNT);
-    sum_expect(s, step, frames, out, &made);
+    sum_expect(s, frames, out, &made);
     sum_run(s, exec);
     for (uint32_t k = 0; k < RANKS; k++) {
         CHECK_OK(job_status(&s->value[k], 0));
         CHECK_OK(job_status(&s->sum, k));
         CHECK(memcmp(job_frame(&s->sum, k), frames[k].bytes, frames[k].length) == 0);
-        rig_check_state(&s->rank[k]);
+        rig_check_stream(&s->rank[k]);
         free(frames[k].bytes);
     }
     CHECK_OK(job_status(&s->made, 0));
     CHECK(memcmp(s->sum.tensor.host, out, COUNT * sizeof *out) == 0);
     CHECK(memcmp(job_frame(&s->made, 0), made.bytes, made.length) == 0);
-    rig_check_state(&s->into);
+    rig_check_stream(&s->into);
     free(made.bytes);
     free(out);
 }

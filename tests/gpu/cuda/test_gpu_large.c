@@ -35,7 +35,7 @@ static void need_memory(void) {
 }
 
 static void fill(uint8_t *to, uint64_t seed) {
-    uint8_t *const some = room((size_t)PERIOD * 2);
+    uint8_t *const some = allocate((size_t)PERIOD * 2);
     gen_fill(GEN_NOISE, seed, PITH_BF16, some, PERIOD);
     for (uint64_t at = 0; at < the_count; at += PERIOD) {
         const uint64_t left = the_count - at;
@@ -46,7 +46,7 @@ static void fill(uint8_t *to, uint64_t seed) {
 
 /* Piece by piece: whole copies of what is on the device would not fit everywhere. */
 static void check_same(const void *device, const uint8_t *host, uint64_t bytes) {
-    uint8_t *const got = room(PIECE);
+    uint8_t *const got = allocate(PIECE);
     for (uint64_t at = 0; at < bytes; at += PIECE) {
         const size_t n = (size_t)(bytes - at < PIECE ? bytes - at : PIECE);
         device_get(got, (const uint8_t *)device + at, n);
@@ -73,7 +73,7 @@ struct large {
 
 static void large_open(struct large *l, const char *spec, uint32_t base) {
     const pith_layout layout = flat_layout(PITH_BF16, base, the_count);
-    *l = (struct large){.value = room((size_t)the_count * 2)};
+    *l = (struct large){.value = allocate((size_t)the_count * 2)};
     CHECK(rig_open(&l->r, spec, &layout));
     l->value_there = device_alloc((size_t)the_count * 2);
     l->frame_there = device_alloc((size_t)l->r.cpu.sizes.slot_bytes);
@@ -112,9 +112,9 @@ static void set_base(struct large *l) {
     const pith_view view = pith_view_flat(l->value, PITH_BF16, the_count);
     fill(l->value, 1);
     push(l->value_there, l->value, the_count * 2);
-    CHECK_OK(pith_state_set_base(l->r.cpu.plan, l->r.cpu.state, &view, 3));
-    CHECK_OK(pith_cuda_state_set_base(l->r.plan, l->r.state, l->value_there, PITH_BF16, 3,
-                                      device_stream()));
+    CHECK_OK(pith_stream_set_base(l->r.cpu.work, l->r.cpu.stream, &view, 3));
+    CHECK_OK(pith_cuda_stream_set_base(l->r.plan, l->r.stream, l->value_there, PITH_BF16, 3,
+                                       device_stream(), NULL));
     device_wait();
 }
 
@@ -123,7 +123,7 @@ static void check_encode(struct large *l, bool base) {
     if (base) set_base(l);
     fill(l->value, 2);
     push(l->value_there, l->value, the_count * 2);
-    CHECK_OK(pith_cuda_encode(l->r.plan, l->r.state, &l->items, device_stream()));
+    CHECK_OK(pith_cuda_encode(l->r.plan, l->r.stream, &l->items, 0, device_stream(), NULL));
     l->frame = stream_encode(&l->r.cpu, &view, 0, false);
     check_status_there(l);
     check_same(l->frame_there, l->frame.bytes, l->frame.length);
@@ -134,14 +134,15 @@ static void check_decode(struct large *l) {
     const pith_view view = pith_view_flat(l->value, PITH_BF16, the_count);
     const uint64_t first = the_count > RANGE ? the_count - RANGE : 0,
                    rest = (the_count - first) * 2;
-    CHECK_OK(pith_decode(l->r.cpu.plan, l->r.cpu.state, 0, l->frame.bytes, l->frame.length, &view));
-    device_fill(l->value_there, 0, (size_t)the_count * 2);
     CHECK_OK(
-        pith_cuda_decode_range(l->r.plan, l->r.state, &l->items, first, RANGE, device_stream()));
+        decode_one(l->r.cpu.work, l->r.cpu.stream, 0, l->frame.bytes, l->frame.length, &view, 0));
+    device_fill(l->value_there, 0, (size_t)the_count * 2);
+    CHECK_OK(pith_cuda_decode_range(l->r.plan, l->r.stream, &l->items, first, RANGE,
+                                    device_stream(), NULL));
     check_status_there(l);
     check_same(l->value_there + first * 2, l->value + first * 2, rest);
     device_fill(l->value_there, 0, (size_t)the_count * 2);
-    CHECK_OK(pith_cuda_decode(l->r.plan, l->r.state, &l->items, device_stream()));
+    CHECK_OK(pith_cuda_decode(l->r.plan, l->r.stream, &l->items, 0, device_stream(), NULL));
     check_status_there(l);
     check_same(l->value_there, l->value, the_count * 2);
 }
@@ -149,10 +150,10 @@ static void check_decode(struct large *l) {
 /* The base that encoding has left: the values that a receiver would have. */
 static void check_base(struct large *l) {
     const pith_view view = pith_view_flat(l->value, PITH_BF16, the_count);
-    CHECK_OK(pith_state_get_base(l->r.cpu.plan, l->r.cpu.state, 0, &view));
-    check_same(pith_cuda_state_base(l->r.plan, l->r.state), l->value, the_count * 2);
+    CHECK_OK(pith_stream_get_base(l->r.cpu.work, l->r.cpu.stream, 0, &view));
+    check_same(pith_cuda_stream_base(l->r.plan, l->r.stream), l->value, the_count * 2);
     int32_t *const status = l->status;
-    CHECK_OK(pith_cuda_state_verify(l->r.plan, l->r.state, status, device_stream()));
+    CHECK_OK(pith_cuda_stream_verify(l->r.plan, l->r.stream, status, device_stream(), NULL));
     check_status_there(l);
 }
 

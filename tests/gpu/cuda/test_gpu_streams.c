@@ -4,9 +4,9 @@
 
 enum { LANES = 4, ROUNDS = 8 };
 
-/* A stream with a plan, a state and ROUNDS frames of its own. */
+/* A CUDA stream with a plan, a stream of frames and ROUNDS of these. */
 struct lane {
-    cudaStream_t stream;
+    cudaStream_t on;
     struct rig r;
     struct job j;
     struct frame wanted[ROUNDS];
@@ -22,8 +22,8 @@ static void lane_open(struct lane *l, const char *spec, uint32_t number) {
     const bool base = spec[0] == 'w';
     l->count = 300007 + 4096 * number;
     const pith_layout layout = flat_layout(PITH_F32, base ? PITH_F32 : PITH_NONE, l->count);
-    float *const values = room(l->count * sizeof *values);
-    CUDA_OK(cudaStreamCreateWithFlags(&l->stream, cudaStreamNonBlocking));
+    float *const values = allocate(l->count * sizeof *values);
+    CUDA_OK(cudaStreamCreateWithFlags(&l->on, cudaStreamNonBlocking));
     CHECK(rig_open(&l->r, spec, &layout));
     gen_fill(GEN_NOISE, number, PITH_F32, values, l->count);
     if (base) rig_set_base(&l->r, values, PITH_F32, 0);
@@ -38,18 +38,18 @@ static void lane_open(struct lane *l, const char *spec, uint32_t number) {
 
 static void lane_close(struct lane *l) {
     for (int i = 0; i < ROUNDS; i++) free(l->wanted[i].bytes);
-    CUDA_OK(cudaStreamDestroy(l->stream));
+    CUDA_OK(cudaStreamDestroy(l->on));
     job_close(&l->j);
     rig_close(&l->r);
 }
 
-/* The frame of one round, on the stream, with this plan. */
-static void lane_round(struct lane *l, pith_cuda_plan *plan, int round, void *stream) {
+/* The frame of one round, of this stream, on that CUDA stream. */
+static void lane_round(struct lane *l, pith_cuda_stream *stream, int round, void *on) {
     pith_cuda_items items = l->j.items;
     items.frame = l->j.frame.device + (size_t)round * l->j.stride;
     items.lengths += round;
     items.status += round;
-    CHECK_OK(pith_cuda_encode(plan, l->r.state, &items, stream));
+    CHECK_OK(pith_cuda_encode(l->r.plan, stream, &items, 0, on, NULL));
 }
 
 static void lane_check(struct lane *l) {
@@ -60,17 +60,17 @@ static void lane_check(struct lane *l) {
         CHECK(*job_length(&l->j, (uint64_t)i) == l->wanted[i].length);
         CHECK(memcmp(job_frame(&l->j, (uint64_t)i), l->wanted[i].bytes, l->wanted[i].length) == 0);
     }
-    rig_check_state(&l->r);
+    rig_check_stream(&l->r);
 }
 
-/* Streams that wait for nothing but themselves, their calls put on them by turns. */
+/* CUDA streams that wait for nothing but themselves, their calls put on them alternately. */
 static void together(const char *spec) {
     struct lane lanes[LANES];
     for (uint32_t k = 0; k < LANES; k++) lane_open(&lanes[k], spec, k);
     for (int i = 0; i < ROUNDS; i++)
         for (uint32_t k = 0; k < LANES; k++)
-            lane_round(&lanes[k], lanes[k].r.plan, i, lanes[k].stream);
-    for (uint32_t k = 0; k < LANES; k++) CUDA_OK(cudaStreamSynchronize(lanes[k].stream));
+            lane_round(&lanes[k], lanes[k].r.stream, i, lanes[k].on);
+    for (uint32_t k = 0; k < LANES; k++) CUDA_OK(cudaStreamSynchronize(lanes[k].on));
     for (uint32_t k = 0; k < LANES; k++) {
         lane_check(&lanes[k]);
         lane_close(&lanes[k]);
@@ -84,24 +84,25 @@ static void test_together(void **state) {
     together("grad:ef=full");
 }
 
-/* One plan on several streams: the rounds of a call without a state share nothing but the plan. */
+/* One plan on several CUDA streams, each with a stream of frames of its own: they share nothing but
+ * the plan. */
 static void test_one_plan(void **state) {
     (void)state;
-    cudaStream_t streams[LANES];
+    cudaStream_t on[LANES];
+    pith_cuda_stream *ends[LANES];
     struct lane l;
     lane_open(&l, "grad", 0);
-    for (int k = 0; k < LANES; k++)
-        CUDA_OK(cudaStreamCreateWithFlags(&streams[k], cudaStreamNonBlocking));
-    for (int i = 0; i < ROUNDS; i++) {
-        pith_cuda_items items = l.j.items;
-        items.frame = l.j.frame.device + (size_t)i * l.j.stride;
-        items.lengths += i;
-        items.status += i;
-        CHECK_OK(pith_cuda_encode(l.r.plan, NULL, &items, streams[i % LANES]));
-    }
+    const size_t bytes = (size_t)l.r.sizes.stream_bytes;
     for (int k = 0; k < LANES; k++) {
-        CUDA_OK(cudaStreamSynchronize(streams[k]));
-        CUDA_OK(cudaStreamDestroy(streams[k]));
+        CUDA_OK(cudaStreamCreateWithFlags(&on[k], cudaStreamNonBlocking));
+        ends[k] = device_alloc(bytes);
+        CHECK_OK(pith_cuda_stream_init(l.r.plan, ends[k], bytes, NULL, on[k], NULL));
+    }
+    for (int i = 0; i < ROUNDS; i++) lane_round(&l, ends[i % LANES], i, on[i % LANES]);
+    for (int k = 0; k < LANES; k++) {
+        CUDA_OK(cudaStreamSynchronize(on[k]));
+        CUDA_OK(cudaStreamDestroy(on[k]));
+        device_free(ends[k]);
     }
     job_pull(&l.j);
     for (int i = 0; i < ROUNDS; i++)
@@ -116,7 +117,7 @@ static void test_handles(void **state) {
     struct lane l;
     lane_open(&l, "wdiff:round=stochastic", 1);
     for (int i = 0; i < ROUNDS; i++) {
-        lane_round(&l, l.r.plan, i, handles[i % 3]);
+        lane_round(&l, l.r.stream, i, handles[i % 3]);
         CUDA_OK(cudaStreamSynchronize((cudaStream_t)handles[i % 3]));
     }
     lane_check(&l);

@@ -55,7 +55,7 @@ static size_t list_exempt(pith_exempt ranges[VECTORS], const char *how) {
 
 static int open_grads(struct pith *pith, const struct options *options) {
     pith_exempt ranges[VECTORS];
-    pith_error error;
+    pith_error error = {.size = sizeof error};
     pith_mpi_options grads = common(pith, options);
     grads.kind = PITH_MPI_REDUCE_SCATTER;
     grads.spec = options->intra;
@@ -67,11 +67,11 @@ static int open_grads(struct pith *pith, const struct options *options) {
 }
 
 static int open_weights(struct pith *pith, const struct options *options) {
-    pith_error error;
+    pith_error error = {.size = sizeof error};
     pith_mpi_options weights = common(pith, options);
     weights.kind = PITH_MPI_ALLGATHER;
     weights.spec = options->weights;
-    weights.stream = 3 * (uint32_t)pith->world->ranks; /* after those of the gradients */
+    weights.rng_stream = 3 * (uint32_t)pith->world->ranks; /* after those of the gradients */
     pith->differences = !strncmp(options->weights, "wdiff", 5);
     if (pith->differences) {
         weights.base_dtype = pith->replica_type;
@@ -105,12 +105,12 @@ static int pith_exchange_reduce(struct exchange *exchange, const float *grads, f
     const pith_view in = pith_view_flat(grads, PITH_F32, pith->replica->count);
     const pith_view out = pith_view_flat(shard, PITH_F32, pith->world->count);
     const float mean = 1.0f / (float)pith->world->ranks;
-    pith_mpi_report report;
+    pith_mpi_report report = {.size = sizeof report};
     const pith_status status = pith_mpi_reduce_scatter(pith->grads, &in, &out, mean, step, &report);
     count_times(&exchange->traffic, &report);
     count_sent(&exchange->traffic, GRAD_INTRA, &report, 0);
     count_sent(&exchange->traffic, GRAD_INTER, &report, 1);
-    return failed(status, "gradients", pith_mpi_last_error(pith->grads).text);
+    return failed(status, "gradients", pith_mpi_last_error(pith->grads)->text);
 }
 
 static int pith_exchange_spread(struct exchange *exchange, const float *master) {
@@ -118,13 +118,13 @@ static int pith_exchange_spread(struct exchange *exchange, const float *master) 
     const struct replica *replica = pith->replica;
     const pith_view in = pith_view_flat(master, PITH_F32, pith->world->count);
     const pith_view out = pith_view_flat(replica->live, pith->replica_type, replica->count);
-    pith_mpi_report report;
+    pith_mpi_report report = {.size = sizeof report};
     const pith_status status = pith_mpi_allgather(
         pith->weights, &in, pith->differences ? NULL : &out, 0, pith->weight_step++, &report);
     count_times(&exchange->traffic, &report);
     count_sent(&exchange->traffic, WEIGHTS, &report, 0);
     count_sent(&exchange->traffic, WEIGHTS, &report, 1);
-    return failed(status, "weights", pith_mpi_last_error(pith->weights).text);
+    return failed(status, "weights", pith_mpi_last_error(pith->weights)->text);
 }
 
 static int pith_exchange_skip(struct exchange *exchange, uint64_t step) {

@@ -26,7 +26,7 @@ struct pass {
     /* Scratch of backward. */
     tokens d_x, d_y;
     float d_qkv[TOKENS * 3 * WIDTH], d_hidden[TOKENS * HIDDEN];
-    float turned[TOKENS * HIDDEN], turned_weights[WIDTH * HIDDEN];
+    float transposed[TOKENS * HIDDEN], transposed_weights[WIDTH * HIDDEN];
 };
 
 struct pass *pass_create(void) {
@@ -44,10 +44,10 @@ static void linear(float *out, const float *in, const float *weights, const floa
 static void linear_backward(struct pass *pass, float *d_in, float *d_weights, float *d_bias,
                             const float *d_out, const float *in, const float *weights,
                             size_t inputs, size_t outputs) {
-    transpose(pass->turned_weights, weights, inputs, outputs);
-    matmul(d_in, d_out, pass->turned_weights, TOKENS, inputs, outputs, 0);
-    transpose(pass->turned, in, TOKENS, inputs);
-    matmul(d_weights, pass->turned, d_out, inputs, outputs, TOKENS, 0);
+    transpose(pass->transposed_weights, weights, inputs, outputs);
+    matmul(d_in, d_out, pass->transposed_weights, TOKENS, inputs, outputs, 0);
+    transpose(pass->transposed, in, TOKENS, inputs);
+    matmul(d_weights, pass->transposed, d_out, inputs, outputs, TOKENS, 0);
     if (d_bias) sum_rows(d_bias, d_out, TOKENS, outputs);
 }
 
@@ -68,19 +68,19 @@ static void put_head(float *rows, size_t stride, const float *from) {
 static const float head_scale = 0.17677669f; /* 1 / sqrt(HEAD) */
 
 static void attend(float *out, float *p, const float *qkv) {
-    head q, k, v, turned;
+    head q, k, v, transposed;
     take_head(q, qkv, 3 * WIDTH);
     take_head(k, qkv + WIDTH, 3 * WIDTH);
     take_head(v, qkv + 2 * WIDTH, 3 * WIDTH);
-    transpose(turned, k, CONTEXT, HEAD);
-    matmul(p, q, turned, CONTEXT, CONTEXT, HEAD, 0);
+    transpose(transposed, k, CONTEXT, HEAD);
+    matmul(p, q, transposed, CONTEXT, CONTEXT, HEAD, 0);
     causal_softmax(p, head_scale, CONTEXT);
     matmul(q, p, v, CONTEXT, HEAD, CONTEXT, 0);
     put_head(out, WIDTH, q);
 }
 
 static void attend_backward(float *d_qkv, const float *d_out, const float *p, const float *qkv) {
-    head q, k, v, d, result, turned;
+    head q, k, v, d, result, transposed;
     float d_p[CONTEXT * CONTEXT], square[CONTEXT * CONTEXT];
     take_head(q, qkv, 3 * WIDTH);
     take_head(k, qkv + WIDTH, 3 * WIDTH);
@@ -89,8 +89,8 @@ static void attend_backward(float *d_qkv, const float *d_out, const float *p, co
     transpose(square, p, CONTEXT, CONTEXT);
     matmul(result, square, d, CONTEXT, HEAD, CONTEXT, 0);
     put_head(d_qkv + 2 * WIDTH, 3 * WIDTH, result);
-    transpose(turned, v, CONTEXT, HEAD);
-    matmul(d_p, d, turned, CONTEXT, CONTEXT, HEAD, 0);
+    transpose(transposed, v, CONTEXT, HEAD);
+    matmul(d_p, d, transposed, CONTEXT, CONTEXT, HEAD, 0);
     causal_softmax_backward(d_p, p, head_scale, CONTEXT);
     matmul(result, d_p, k, CONTEXT, HEAD, CONTEXT, 0);
     put_head(d_qkv, 3 * WIDTH, result);

@@ -2,14 +2,15 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A channel carries one tensor (a bucket of gradients, a shard of weights) through one kind of
- * collective, step after step: made once, with every size, plan, state and buffer; used every step.
+ * collective, step after step: made once, with every size, plan, stream and buffer, and a work of
+ * its own; used every step.
  *
  * Collective calls. Every rank of the communicator makes the calls marked "collective" on its
- * channel of the same pith_mpi_create, in the same order, with the same scale, step and key. Views
- * and their dtypes belong to each rank alone. Collective calls on different channels may be in
- * flight at once and may be started and tested in any order; but a rank that waits for one channel
- * does not work on the others, so ranks wait for channels in the same order, or for all at once
- * (pith_mpi_wait_all).
+ * channel of the same pith_mpi_create, in the same order, with the same scale, step and flags.
+ * Views and their dtypes belong to each rank alone. Collective calls on different channels may be
+ * in flight at once and may be started and tested in any order; but a rank that waits for one
+ * channel does not work on the others, so ranks wait for channels in the same order, or for all at
+ * once (pith_mpi_wait_all).
  *
  * One status. A collective call ends with the same status on every rank: the lowest one (-99 before
  * -1) that any rank met, be it a wrong argument, a frame that arrived damaged (every frame and
@@ -19,29 +20,37 @@
  * the new ones, or a mixture).
  *
  * After a failure other than a timeout or PITH_ERR_MPI the channel is as good as before: all
- * messages of the call have been received, and error feedback of the call is taken back
- * (pith_state_rollback). Only an all-gather with a base needs its next call to be a key call
- * (PITH_ERR_STATE until then). After a timeout or PITH_ERR_MPI the channel is broken: every
- * later collective call answers PITH_ERR_BROKEN at once, and pith_mpi_destroy keeps those
+ * messages of the call have been received, and what the call did to steps and error feedback is
+ * taken back (pith_stream_rollback). Only an all-gather with a base needs the next call to bring
+ * key frames (PITH_ERR_STATE until then). After a timeout or PITH_ERR_MPI the channel is broken:
+ * every later collective call answers PITH_ERR_BROKEN at once, and pith_mpi_destroy keeps those
  * buffers allocated that MPI may still write to. Other channels and the caller's communicator are
  * not touched; whether MPI can still use them depends on what happened to the rank that was waited
  * for. One case is left to the caller: when the timeout strikes during the very last exchange, the
  * one that agrees on the status, some ranks may have ended with PITH_OK already; their next call
  * then times out.
  *
+ * Steps. Every call says its step, and every message compares it (PITH_ERR_STEP). Without a base
+ * it is set in each stream before it encodes, so that ranks which must draw alike
+ * (round=antithetic) do so in any call, whatever failed before and on whichever ranks: the caller
+ * repairs nothing, and may use the step of a failed call again.
+ *
  * Whose frames they are. Frames do not say which slot they are of (pith.h), so messages do: each
  * names its call, step, hop and slice, its sender, and the rank it is meant for, from which follow
  * the shards it holds. A whole message that reached another rank is PITH_ERR_CORRUPT.
  *
  * Progress. Encoding, sending and decoding happen inside start, test and wait, on the calling
- * thread (plans may use pith_env.threads). A channel has at most one call in flight. Views, and the
- * memory they describe, stay valid and unchanged until the call has ended.
+ * thread (and the threads of pith_mpi_options.env). A channel has at most one call in flight.
+ * Views, and the memory they describe, stay valid and unchanged until the call has ended.
  *
  * Threads. A channel serves one call at a time. With several channels on several threads MPI must
  * have been initialised with MPI_THREAD_MULTIPLE, with one thread at a time MPI_THREAD_SERIALIZED.
  *
  * Memory. pith_mpi_create allocates everything; the collective calls allocate nothing themselves
  * (MPI may). Nothing is printed, and no environment variable is read.
+ *
+ * Structs. Their size is set before the call, in those that calls fill in too, and works as in
+ * pith.h; in a report whose size is not set nothing is written.
  *
  * NULL. Only arguments whose text says so may be NULL. A channel must be valid on every rank: a
  * call with channel NULL answers PITH_ERR_ARG on that rank at once and takes no part.
@@ -64,15 +73,16 @@ extern "C" {
  * numbered by their lowest rank, and the ranks of a node ("local ranks") in rank order. Nodes may
  * differ in size. */
 typedef struct pith_mpi_place {
+    size_t size;
     uint32_t rank, ranks; /* in the communicator */
     uint32_t node, nodes; /* this rank's node */
     uint32_t local, locals;
 } pith_mpi_place;
 
 /* ---- Options --------------------------------------------------------------------------------
- * Zero every field you do not set, and set size = sizeof(pith_mpi_options). All of it is the same
- * on every rank (PITH_ERR_ARG otherwise), except env, send_counts and recv_counts. Everything
- * pointed to is borrowed for the creating call only, except env's functions. */
+ * All of it is the same on every rank (PITH_ERR_ARG otherwise, with the rank in the error's text),
+ * except env, send_counts and recv_counts. Everything pointed to is borrowed for the creating call
+ * only, except env's functions. */
 enum {
     PITH_MPI_REDUCE_SCATTER = 1,
     PITH_MPI_ALLREDUCE = 2,
@@ -105,8 +115,9 @@ typedef struct pith_mpi_options {
     /* 0: ranks that share memory (MPI_Comm_split_type) are a node. R: ranks 0..R-1 are node 0, the
      * next R node 1, ...; the last node may be smaller. */
     uint32_t ranks_per_node;
-    /* Random bits: key, and first of 3 * ranks stream ids that this channel uses (see below). */
-    uint32_t stream;
+    /* Random bits: the seed, and the first of 3 * ranks ids of random bits that this channel uses
+     * (see below). */
+    uint32_t rng_stream;
     uint64_t seed;
     /* Elements of one shard in one slice: while a slice travels, the next is encoded. Any number;
      * 0: 131072. It is part of the result, since groups do not cross slices. */
@@ -118,14 +129,16 @@ typedef struct pith_mpi_options {
     /* As in pith_layout, in elements of the whole tensor. Reduce-scatter and all-reduce. */
     const pith_exempt *exempt;
     size_t exempt_count;
-    const pith_env *env; /* for every plan; its allocator also for the buffers; may be NULL */
+    const pith_env *env; /* of plans and work; its allocator also for the buffers; may be NULL */
 } pith_mpi_options;
 
 /* ---- Channels -------------------------------------------------------------------------------*/
 typedef struct pith_mpi_channel pith_mpi_channel;
 
 /* Collective over comm, which is duplicated and left as it was. On failure, which is the same on
- * every rank, *channel is NULL. error may be NULL; it says more where this rank itself failed.
+ * every rank, *channel is NULL. PITH_ERR_MISMATCH: ranks with the same options would refuse each
+ * other's frames, since their versions of pith differ (pith_plan_fingerprint). error may be NULL;
+ * it says more where this rank itself failed, and on every rank which rank differs from rank 0.
  * Waits for the others without limit while MPI duplicates the communicator, then up to timeout. */
 PITH_NODISCARD PITH_API pith_status pith_mpi_create(pith_mpi_channel **channel, MPI_Comm comm,
                                                     const pith_mpi_options *options,
@@ -133,18 +146,20 @@ PITH_NODISCARD PITH_API pith_status pith_mpi_create(pith_mpi_channel **channel, 
 /* Collective, before MPI_Finalize, with no call in flight; a broken channel is released by each
  * rank alone. NULL is allowed. */
 PITH_API void pith_mpi_destroy(pith_mpi_channel *channel);
-PITH_API void pith_mpi_get_place(const pith_mpi_channel *channel, pith_mpi_place *out);
+PITH_API pith_status pith_mpi_get_place(const pith_mpi_channel *channel, pith_mpi_place *out);
 /* First element and element count of rank's shard in the whole tensor. PITH_ERR_ARG past the last
  * rank and for all-to-all. */
 PITH_API pith_status pith_mpi_shard(const pith_mpi_channel *channel, uint32_t rank, uint64_t *first,
                                     uint64_t *count);
-/* Why this rank's part of the last call failed; an empty text when another rank failed. */
-PITH_API pith_error pith_mpi_last_error(const pith_mpi_channel *channel);
+/* Why this rank's part of the last call failed; an empty text when another rank failed. Kept in the
+ * channel until its next call. */
+PITH_API const pith_error *pith_mpi_last_error(const pith_mpi_channel *channel);
 
 /* ---- Reports --------------------------------------------------------------------------------
  * Of the call that ended, as this rank saw it. Bytes are those of the messages, headers included;
  * [0]: to ranks of the same node, [1]: to other nodes. What a rank keeps for itself is not in. */
 typedef struct pith_mpi_report {
+    size_t size;
     pith_status status;
     int32_t failed_rank; /* the lowest rank that met the status, where known; else -1 */
     uint32_t compressed; /* 0: the tensor was below the threshold */
@@ -175,17 +190,17 @@ PITH_NODISCARD PITH_API pith_status pith_mpi_test(pith_mpi_request *request, int
 PITH_NODISCARD PITH_API pith_status pith_mpi_wait(pith_mpi_request *request,
                                                   pith_mpi_report *report);
 /* Waits for the calls of several channels, working on all of them in turn. Requests that are NULL
- * are passed over, and all are NULL in the end. reports has count entries or is NULL. The lowest
- * status of all. */
+ * are passed over, and all are NULL in the end. reports has count entries, of one size, or is NULL.
+ * The lowest status of all. */
 PITH_NODISCARD PITH_API pith_status pith_mpi_wait_all(size_t count, pith_mpi_request **requests,
                                                       pith_mpi_report *reports);
 
 /* ---- Sums -----------------------------------------------------------------------------------
  * in: the whole tensor, in the channel's dtype. out of reduce-scatter: this rank's shard; of
  * all-reduce: the whole tensor; f32, bf16 or f16 each. scale: 1 for the sum, 1 / ranks for the
- * mean. step: of the random bits and of error feedback, for which it differs from call to call.
- * out may be the same memory as in (all-reduce), or as this rank's shard in it (reduce-scatter), by
- * the same strides; else they must not overlap.
+ * mean; 0 stands for 1. step: of the random bits and of error feedback, for which it differs from
+ * call to call. out may be the same memory as in (all-reduce), or as this rank's shard in it
+ * (reduce-scatter), by the same strides; else they must not overlap.
  *
  * What is computed, per slice, for the shard of rank d. E and D are encoding and decoding.
  *   One level (no inter spec, or below the threshold, or one node, or one rank on every node):
@@ -201,10 +216,11 @@ PITH_NODISCARD PITH_API pith_status pith_mpi_wait_all(size_t count, pith_mpi_req
  *   All-reduce: the scaled sum in f32 is not rounded to the output but encoded with `gather` and
  *     sent to all; every rank, the owner included, decodes the same bytes: the result is
  *     bit-identical on ranks with the same output dtype. Below the threshold `gather` is raw too.
- * Random bits: stochastic rounding takes stream ids stream + rank in the first hop, stream + ranks
- * + rank in the second, stream + 2 * ranks + rank in the gathering half. With round=antithetic the
- * ranks whose frames are summed share an id: stream + node (inside nodes, ranks set to local of
- * locals), stream (one level, rank of ranks), stream + ranks (across nodes, node of nodes). */
+ * Random bits: stochastic rounding takes rng_stream + rank in the first hop, rng_stream + ranks +
+ * rank in the second, rng_stream + 2 * ranks + rank in the gathering half. With round=antithetic
+ * the ranks whose frames are summed share one: rng_stream + node (inside nodes, as rank local of
+ * locals), rng_stream (one level, rank of ranks), rng_stream + ranks (across nodes, node of
+ * nodes). */
 
 /* Collective. */
 PITH_NODISCARD PITH_API pith_status pith_mpi_reduce_scatter(pith_mpi_channel *channel,
@@ -235,27 +251,27 @@ PITH_NODISCARD PITH_API pith_status pith_mpi_allreduce_start(pith_mpi_channel *c
  * holds the base of the whole tensor; each rank encodes its shard against it, every rank applies
  * every frame to it: bases stay bit-identical, and out is the new base. step is the base's next
  * step, 0 after creation, PITH_ERR_STEP otherwise.
- * key not 0 (only with a base): all shards travel exactly, and every rank's base is then what they
- * bring, at step `step` + 1, whatever base or step it had: for ranks that join late or have lost
- * their base, and after a failed call. Random bits: stream + rank.
+ * flags: 0, or, with a base, PITH_KEY_FRAME: all shards travel exactly, and every rank's base is
+ * then what they bring, at step `step` + 1, whatever base or step it had: for ranks that join late
+ * or have lost their base, and after a failed call. Random bits: rng_stream + rank.
  * in and out must not overlap each other or an external base, but without a base in may be this
  * rank's shard in out. */
 
 /* Collective. */
 PITH_NODISCARD PITH_API pith_status pith_mpi_allgather(pith_mpi_channel *channel,
                                                        const pith_view *in, const pith_view *out,
-                                                       int key, uint64_t step,
+                                                       uint32_t flags, uint64_t step,
                                                        pith_mpi_report *report);
 PITH_NODISCARD PITH_API pith_status pith_mpi_allgather_start(pith_mpi_channel *channel,
                                                              const pith_view *in,
-                                                             const pith_view *out, int key,
+                                                             const pith_view *out, uint32_t flags,
                                                              uint64_t step,
                                                              pith_mpi_request **request);
 
 /* ---- All-to-all -----------------------------------------------------------------------------
  * in: the pieces for rank 0, 1, ..., send_counts[r] elements each, as one tensor; out: the pieces
  * from rank 0, 1, ..., likewise. Frames may vary in size. What a rank sends to itself is encoded
- * and decoded like the rest. in and out must not overlap. Random bits: stream + rank. */
+ * and decoded like the rest. in and out must not overlap. Random bits: rng_stream + rank. */
 
 /* Collective. */
 PITH_NODISCARD PITH_API pith_status pith_mpi_alltoallv(pith_mpi_channel *channel,
@@ -270,44 +286,47 @@ PITH_NODISCARD PITH_API pith_status pith_mpi_alltoallv_start(pith_mpi_channel *c
  * The base of an all-gather, and error feedback of every hop. These calls are local, and not
  * allowed while a call is in flight (PITH_ERR_BUSY). */
 
-/* Base of all shards, from a view of the whole tensor, as pith_state_set_base. For bases to be
+/* Base of all shards, from a view of the whole tensor, as pith_stream_set_base. For bases to be
  * equal every rank gives the same values and step. */
 PITH_NODISCARD PITH_API pith_status pith_mpi_set_base(pith_mpi_channel *channel,
                                                       const pith_view *view, uint64_t step);
-/* PITH_MPI_EXTERNAL_BASE: as pith_state_bind_base. Each rank encodes its own shard, and looks at a
+/* PITH_MPI_EXTERNAL_BASE: as pith_stream_bind_base. Each rank encodes its own shard, and looks at a
  * sample of that part of this memory, as pith_encode does: the next call after others have changed
  * it ends with PITH_ERR_BASE, on every rank. What they changed in shards of other ranks alone is
  * found by the call after the next; the next may end with PITH_OK, and wrong values on this rank.
  * pith_mpi_verify_base looks at all. */
 PITH_NODISCARD PITH_API pith_status pith_mpi_bind_base(pith_mpi_channel *channel, void *base,
                                                        uint64_t step);
-/* Copy the whole base out, as pith_state_get_base. */
+/* Copy the whole base out, as pith_stream_get_base. */
 PITH_NODISCARD PITH_API pith_status pith_mpi_get_base(pith_mpi_channel *channel,
                                                       const pith_view *view);
-/* One number of all shards' identities and steps: equal on ranks with equal bases. 0 without. */
-PITH_API uint64_t pith_mpi_identity(const pith_mpi_channel *channel);
-/* Re-read the base, as pith_state_verify. */
+/* One number of all shards' base hashes and steps: equal on ranks with equal bases. 0 without. */
+PITH_API uint64_t pith_mpi_base_hash(const pith_mpi_channel *channel);
+/* Re-read the base, as pith_stream_verify. */
 PITH_NODISCARD PITH_API pith_status pith_mpi_verify_base(pith_mpi_channel *channel);
 
-/* Error feedback: take back step `step` in every hop, as pith_state_rollback. All ranks do so, or
- * none. Does nothing in channels without state. */
+/* Take back step `step` in every hop, as pith_stream_rollback: steps and error feedback. All ranks
+ * do so, or none. PITH_ERR_STATE with a base. */
 PITH_NODISCARD PITH_API pith_status pith_mpi_rollback(pith_mpi_channel *channel, uint64_t step);
 /* As after creation: residuals, bases, counters. */
 PITH_NODISCARD PITH_API pith_status pith_mpi_reset(pith_mpi_channel *channel);
 /* Everything remembered, for a checkpoint: save_bytes bytes, of this rank in a communicator of this
- * size and placement. After load the channel goes on as the saved one would have. Any bytes are
- * safe to load; on failure the channel is as after pith_mpi_reset. */
+ * size and placement. After load the channel goes on as the saved one would have; seed and
+ * rng_stream are its own options'. Any bytes are safe to load; on failure the channel is as after
+ * pith_mpi_reset. */
 PITH_API uint64_t pith_mpi_save_bytes(const pith_mpi_channel *channel);
 PITH_NODISCARD PITH_API pith_status pith_mpi_save(pith_mpi_channel *channel, void *dst, size_t cap,
                                                   size_t *written);
 PITH_NODISCARD PITH_API pith_status pith_mpi_load(pith_mpi_channel *channel, const void *src,
                                                   size_t bytes);
-/* Counters of one hop of this rank: 0 the first encoding, 1 the second level's, 2 the gathering
- * half's. All zero for hops without state. */
-PITH_API void pith_mpi_stats(const pith_mpi_channel *channel, uint32_t hop, pith_stats *out);
+/* Counters of what this rank encoded in one hop, and, in all-gather, decoded: 0 the first encoding,
+ * 1 the second level's, 2 the gathering half's. All zero for hops that the channel does not have;
+ * PITH_ERR_ARG past 2. */
+PITH_API pith_status pith_mpi_stats(const pith_mpi_channel *channel, uint32_t hop, pith_stats *out);
 
 /* ---- Break-even -----------------------------------------------------------------------------*/
 typedef struct pith_mpi_measure {
+    size_t size;
     uint64_t elements;          /* compressed is faster from here on; UINT64_MAX: nowhere tried */
     double codec_ns;            /* per element of the tensor: encode, recode and decode */
     double plain_ns, packed_ns; /* per element at the largest size tried: a whole call */

@@ -1,4 +1,4 @@
-# t_room.sh - how much of a pipe is copied where what is free is known, and where it is not.
+# t_capacity.sh - how much of a pipe is copied where what is free is known, and where it is not.
 # SPDX-License-Identifier: Apache-2.0
 zeros() { head -c 5000 /dev/zero; }
 takes() { # takes FREE BYTES: that many are not too many, but more than there are

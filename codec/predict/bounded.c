@@ -1,18 +1,21 @@
-/* frame_bound.c - the bound of a frame: from what was asked for and from the values.
+/* bounded.c - the bound of a frame: from what was requested and from the values.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "frame_bound.h"
+#include "predict/bounded.h"
 
 #include <float.h>
 
 #include "block_io.h"
 #include "common/convert.h"
 #include "common/decimal.h"
+#include "common/endian.h"
 #include "common/roots.h"
+#include "cpu.h"
 #include "error.h"
 #include "predict/bound_value.h"
 #include "predict/schedule.h"
+#include "stream.h"
 
-/* ---- What is asked for -----------------------------------------------------------------------*/
+/* ---- What is requested ------------------------------------------------------------------------*/
 
 struct pithi_bound_setting pithi_bound_setting_of(const struct pithi_params *p) {
     struct pithi_bound_setting s = p->codec->bound_setting(p);
@@ -53,6 +56,16 @@ pith_status pithi_bounded_check(const struct pithi_params *p, const char **detai
     return PITH_OK;
 }
 
+/* Decimals are turned into doubles once, exactly, which takes a while. */
+enum { KEPT_VALUE, KEPT_RANGE, KEPT_START };
+
+static void keep(const struct pithi_params *p, double kept[PITHI_KEPT]) {
+    const struct pithi_bound_setting s = pithi_bound_setting_of(p);
+    kept[KEPT_VALUE] = pithi_bound_setting_value(&s);
+    kept[KEPT_RANGE] = s.range ? pithi_decimal_floor(s.range) : 0;
+    kept[KEPT_START] = s.decay ? pithi_decimal_floor(s.start) : 1;
+}
+
 /* ---- A look at all values --------------------------------------------------------------------*/
 
 struct look {
@@ -61,7 +74,7 @@ struct look {
     bool squares;
 };
 
-static pith_status survey_job(void *arg, uint64_t block, struct pithi_worker *w) {
+static pith_status range_job(void *arg, uint64_t block, struct pithi_worker *w) {
     const struct look *l = arg;
     /* From the end, so that what encoding begins with is still in caches; sums have an order. */
     const uint64_t first = (l->squares ? block : l->jobs - 1 - block) * l->unit,
@@ -89,12 +102,12 @@ static pith_status error_job(void *arg, uint64_t block, struct pithi_worker *w) 
 /* As many jobs as workers at a time, so that sums are formed in one order. */
 static pith_status look(const struct look *l, uint64_t jobs, pithi_block_fn *job,
                         struct pithi_range *total) {
-    pith_plan *p = l->c->plan;
+    pith_work *const work = l->c->work;
     *total = pithi_range_none();
     for (uint64_t at = 0; at < jobs;) {
-        const uint64_t left = jobs - at, wave = left < p->workers ? left : p->workers;
-        PITHI_TRY(pithi_parallel_for(p, at, wave, job, (void *)(uintptr_t)l));
-        for (uint64_t i = 0; i < wave; i++) pithi_range_add(total, &p->worker[i].range);
+        const uint64_t left = jobs - at, wave = left < work->workers ? left : work->workers;
+        PITHI_TRY(pithi_parallel_for(work, at, wave, job, (void *)(uintptr_t)l));
+        for (uint64_t i = 0; i < wave; i++) pithi_range_add(total, &work->worker[i].range);
         at += wave;
     }
     return PITH_OK;
@@ -105,13 +118,13 @@ static pith_status range(const struct pithi_coding *c, bool squares, struct pith
     *s = pithi_range_none();
     if (!unit) return PITH_OK; /* a slot without elements */
     const struct look l = {c, unit, count / unit + (count % unit != 0), squares};
-    return look(&l, l.jobs, survey_job, s);
+    return look(&l, l.jobs, range_job, s);
 }
 
 /* ---- Bounds ----------------------------------------------------------------------------------*/
 
 static double range_of(const pith_plan *p, const struct pithi_range *s) {
-    return p->bound_range > 0 ? p->bound_range : pithi_range_of(s->low, s->high);
+    return p->kept[KEPT_RANGE] > 0 ? p->kept[KEPT_RANGE] : pithi_range_of(s->low, s->high);
 }
 
 /* The sum of squared errors that psnr or nmse allow. */
@@ -126,7 +139,7 @@ static double allowed(const pith_plan *p, uint32_t target, double request,
 
 /* An error spread evenly over [-E, E] has a mean square of E^2 / 3; it is never above E^2. */
 static pith_status encode_for_mean(struct pithi_coding *c, double sum, uint64_t finite,
-                                   uint64_t room, uint64_t *used) {
+                                   uint64_t capacity, uint64_t *used) {
     const double most = DBL_MAX / 4; /* squares of doubles may have overflowed */
     sum = sum >= most ? most : sum > 0 ? sum : 0;
     const double mean = sum / (double)(finite ? finite : 1);
@@ -136,7 +149,7 @@ static pith_status encode_for_mean(struct pithi_coding *c, double sum, uint64_t 
     for (;;) {
         struct pithi_range error;
         c->frame.bound = pithi_bound_absolute(c->frame.params.dtype, request);
-        PITHI_TRY(pithi_encode_waves(c, room, used));
+        PITHI_TRY(pithi_encode_waves(c, capacity, used));
         c->frame.payload_bytes = *used;
         PITHI_TRY(pithi_find_blocks(c));
         PITHI_TRY(look(&l, c->payload.blocks, error_job, &error));
@@ -147,19 +160,19 @@ static pith_status encode_for_mean(struct pithi_coding *c, double sum, uint64_t 
     }
 }
 
-/* What the bound asked for is multiplied by. */
+/* What the requested bound is multiplied by. */
 static double factor_of(const struct pithi_coding *c, const struct pithi_bound_setting *s) {
     const double own = c->request.factor > 0 ? c->request.factor : 1;
-    return own * pithi_schedule_factor((enum pithi_decay)s->decay, c->plan->bound_start, s->steps,
-                                       c->request.step);
+    return own * pithi_schedule_factor((enum pithi_decay)s->decay, c->plan->kept[KEPT_START],
+                                       s->steps, c->request.step);
 }
 
-pith_status pithi_encode_bounded(struct pithi_coding *c, uint64_t room, uint64_t *used) {
+static pith_status encode_bounded(struct pithi_coding *c, uint64_t capacity, uint64_t *used) {
     const struct pithi_params *q = &c->frame.params;
     const struct pithi_bound_setting setting = pithi_bound_setting_of(q);
     const bool own = c->request.bound > 0;
     const uint32_t t = own ? PITHI_TARGET_ABS : setting.target;
-    const double number = own ? c->request.bound : c->plan->bound_value,
+    const double number = own ? c->request.bound : c->plan->kept[KEPT_VALUE],
                  factor = factor_of(c, &setting);
     const double request = factor == 1 ? number : pithi_below(number * factor);
     struct pithi_range s = pithi_range_none();
@@ -167,17 +180,104 @@ pith_status pithi_encode_bounded(struct pithi_coding *c, uint64_t room, uint64_t
     if (mean || t == PITHI_TARGET_PWREL || (t == PITHI_TARGET_REL && !setting.range))
         PITHI_TRY(range(c, mean, &s));
     if (mean)
-        return encode_for_mean(c, allowed(c->plan, t, number, &s) * factor * factor, s.finite, room,
-                               used);
+        return encode_for_mean(c, allowed(c->plan, t, number, &s) * factor * factor, s.finite,
+                               capacity, used);
     if (t == PITHI_TARGET_PWREL)
         c->frame.bound = pithi_bound_relative(request < 1 ? request : 1 - 0x1p-53,
                                               pithi_largest_of(s.low, s.high));
     else if (t == PITHI_TARGET_ABS)
         c->frame.bound = pithi_bound_absolute(q->dtype, request);
     else
-        c->frame.bound = pithi_bound_share(q->dtype, request, c->plan->bound_range, s.low, s.high);
-    return pithi_encode_waves(c, room, used);
+        c->frame.bound =
+            pithi_bound_share(q->dtype, request, c->plan->kept[KEPT_RANGE], s.low, s.high);
+    return pithi_encode_waves(c, capacity, used);
 }
+
+/* A frame is decoded again, in the values' own dtype. */
+static uint64_t scratch_bytes(const struct pithi_params *p, uint64_t count) {
+    return count * pith_dtype_bytes(p->dtype);
+}
+
+/* ---- The section of frames -------------------------------------------------------------------*/
+
+static void write_section(const struct pithi_frame *f, uint8_t *body) {
+    pithi_put32(body + PITHI_BOUND_KIND, f->bound.kind);
+    pithi_put64(body + PITHI_BOUND_VALUE, pithi_bits64(f->bound.value));
+    pithi_put64(body + PITHI_BOUND_LARGEST, pithi_bits64(f->bound.largest));
+}
+
+/* pithi_bound_legal on a host that may flush subnormals. Through a pointer, so that no operation
+ * leaves the place between the two calls. */
+static bool possible(uint32_t dtype, const struct pithi_bound *bound) {
+    bool (*volatile const legal)(uint32_t, const struct pithi_bound *) = pithi_bound_legal;
+    const uint64_t before = pithi_fp_enter();
+    const bool yes = legal(dtype, bound);
+    pithi_fp_leave(before);
+    return yes;
+}
+
+/* A bound that frames may have, for this dtype. */
+static const char *read_section(const uint8_t *body, struct pithi_frame *f) {
+    if (pithi_get32(body + PITHI_BOUND_KIND + 4)) return "bad bound section";
+    f->bound = (struct pithi_bound){pithi_get32(body + PITHI_BOUND_KIND),
+                                    pithi_double(pithi_get64(body + PITHI_BOUND_VALUE)),
+                                    pithi_double(pithi_get64(body + PITHI_BOUND_LARGEST))};
+    return possible(f->params.dtype, &f->bound) ? NULL : "an impossible bound";
+}
+
+static bool has_section(const struct pithi_frame *f) { return f->bound.kind != 0; }
+
+/* ---- Slots of streams ------------------------------------------------------------------------*/
+
+static void begin(const struct pithi_slot_state *slot, struct pithi_coding *c) {
+    c->request = (struct pithi_request){.bound = slot->bound > 0 ? slot->bound : 0,
+                                        .factor = slot->bound < 0 ? -slot->bound : 1,
+                                        .step = slot->step};
+}
+
+static void end(const struct pithi_coding *c, struct pithi_slot_state *slot) {
+    slot->exact += c->exact;
+    slot->nonzero += c->nonzero;
+    slot->last_nonzero = c->nonzero;
+    slot->counted = c->frame.count;
+}
+
+enum { SAVED_NONZERO = 0, SAVED_COUNTED = 8, SAVED_BYTES = 16 };
+
+static uint64_t save(const struct pithi_slot_state *slot, uint8_t *bytes) {
+    pithi_put64(bytes + SAVED_NONZERO, slot->last_nonzero);
+    pithi_put64(bytes + SAVED_COUNTED, slot->counted);
+    return pithi_bits64(slot->bound);
+}
+
+static void load(struct pithi_slot_state *slot, uint64_t word, const uint8_t *bytes) {
+    slot->bound = pithi_double(word);
+    slot->last_nonzero = pithi_get64(bytes + SAVED_NONZERO);
+    slot->counted = pithi_get64(bytes + SAVED_COUNTED);
+}
+
+/* A bound or a factor is finite, and a part is not above the whole. */
+static bool legal(uint64_t word, const uint8_t *bytes) {
+    return (word & PITHI_F64_INF) != PITHI_F64_INF &&
+           pithi_get64(bytes + SAVED_NONZERO) <= pithi_get64(bytes + SAVED_COUNTED);
+}
+
+const struct pithi_whole pithi_whole_bounded = {
+    .keep = keep,
+    .scratch_bytes = scratch_bytes,
+    .encode = encode_bounded,
+    .section = PITHI_BOUND_SECTION,
+    .section_bytes = PITHI_BOUND_BYTES,
+    .write_section = write_section,
+    .read_section = read_section,
+    .has_section = has_section,
+    .begin = begin,
+    .end = end,
+    .saved_bytes = SAVED_BYTES,
+    .save = save,
+    .load = load,
+    .legal = legal,
+};
 
 /* ---- Blocks that coding does not shorten -----------------------------------------------------*/
 
@@ -188,12 +288,12 @@ static size_t plain_bytes(const struct pithi_block *b) {
 void pithi_plain_put(struct pithi_block *b) {
     b->plain = true;
     b->length = plain_bytes(b);
-    b->exact = b->count;
+    b->bounded.exact = b->count;
     memcpy(b->bytes, pithi_block_values(b), b->length);
 }
 
 const char *pithi_plain_take(struct pithi_block *b) {
-    b->exact = b->count;
+    b->bounded.exact = b->count;
     if (b->length != plain_bytes(b)) return "a plain block of a wrong length";
     pithi_block_put(b, 0, b->count, b->bytes);
     return NULL;

@@ -1,4 +1,4 @@
-/* test_gpu_found.c - bugs that were found in the CUDA backend, one test each with its story.
+/* test_gpu_regressions.c - bugs that the CUDA backend once had, one test each with its story.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "bad.h"
 #include "gen.h"
@@ -13,7 +13,7 @@ static void open_filled(struct rig *r, const char *spec, uint32_t base_dtype, st
     gen_fill(GEN_NOISE, 1, PITH_F32, value, N);
     CHECK(rig_open(r, spec, &layout));
     *f = stream_encode(&r->cpu, &view, 0, false);
-    if (r->cpu.state) CHECK_OK(pith_state_reset(r->cpu.plan, r->cpu.state));
+    CHECK_OK(pith_stream_reset(r->cpu.work, r->cpu.stream));
 }
 
 static void close_filled(struct rig *r, struct frame *f) {
@@ -21,25 +21,25 @@ static void close_filled(struct rig *r, struct frame *f) {
     rig_close(r);
 }
 
-/* Encoding without error feedback left the step of the device's state at 0; pith_state_step says
- * that it is one more than the last encoded. Comparing saved states showed it. */
+/* Encoding without error feedback left the step of the device's stream at 0; it is one more than
+ * the last encoded. Comparing saved streams showed it. */
 static void test_step_without_residual(void **state) {
     (void)state;
     struct rig r;
     struct frame f;
     struct job j;
-    pith_state *host;
-    context("step of a state without residual");
+    struct stream host;
+    context("step of a stream without residual");
     open_filled(&r, "grad", PITH_NONE, &f);
     rig_set_random(&r, 1, 2, 41);
     job_open(&j, &r, 1, 1, PITH_F32, 0);
-    JOB_RUN(&j, pith_cuda_encode(r.plan, r.state, &j.items, device_stream()));
-    uint8_t *const image = rig_state_image(&r);
-    uint8_t *const memory = room((size_t)r.cpu.sizes.state_bytes);
-    CHECK_OK(pith_state_init(r.cpu.plan, memory, (size_t)r.cpu.sizes.state_bytes, &host));
-    CHECK_OK(pith_cuda_state_unpack(r.plan, r.cpu.plan, image, (size_t)r.sizes.state_bytes, host));
-    CHECK(pith_state_step(host, 0) == 42);
-    free(memory);
+    JOB_RUN(&j, pith_cuda_encode(r.plan, r.stream, &j.items, 0, device_stream(), NULL));
+    uint8_t *const image = rig_stream_image(&r);
+    stream_open_end(&host, &r.cpu, NULL);
+    CHECK_OK(pith_cuda_stream_unpack(r.plan, host.work, host.stream, image,
+                                     (size_t)r.sizes.stream_bytes, NULL));
+    CHECK(pith_stream_step(host.stream, 0) == 42);
+    stream_close(&host);
     free(image);
     job_close(&j);
     close_filled(&r, &f);
@@ -75,13 +75,13 @@ static void test_forged_keys(void **state) {
     }
 }
 
-/* With base_hash=off the place of the identity must hold 0; the device did not look. */
-static void test_identity_not_declared(void **state) {
+/* With base_hash=off the place of the base hash must hold 0; the device did not look. */
+static void test_hash_not_declared(void **state) {
     (void)state;
     struct rig r;
     struct frame f;
     open_filled(&r, "wdiff:base_hash=off", PITH_BF16, &f);
-    context("an identity where there is none");
+    context("a base hash where there is none");
     CHECK_OK(rig_try(&r, f.bytes, f.length, 0));
     f.bytes[64 + 8 + 8] = 1;
     bad_seal(&f);
@@ -107,8 +107,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_step_without_residual),
         cmocka_unit_test(test_forged_keys),
-        cmocka_unit_test(test_identity_not_declared),
+        cmocka_unit_test(test_hash_not_declared),
         cmocka_unit_test(test_wide_header),
     };
-    return cmocka_run_group_tests_name("gpu_found", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("gpu_regressions", tests, NULL, NULL);
 }

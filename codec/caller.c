@@ -1,0 +1,53 @@
+/* caller.c - structs of the caller's, which may be another version's, and memory from its
+ * allocator. SPDX-License-Identifier: Apache-2.0 */
+#include "caller.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "codec.h"
+#include "common/pad.h"
+#include "error.h"
+
+pith_status pithi_take(void *dst, size_t size, const void *src, pith_error *error) {
+    memset(dst, 0, size);
+    if (!src) return PITH_OK;
+    size_t given;
+    memcpy(&given, src, sizeof given);
+    if (given < sizeof given || given > 4096)
+        return pithi_fail(error, PITH_ERR_ARG, "a struct's size field is not set");
+    for (size_t i = size; i < given; i++)
+        if (((const uint8_t *)src)[i])
+            return pithi_fail(error, PITH_ERR_UNSUPPORTED, "a struct has fields of a newer pith");
+    memcpy(dst, src, given < size ? given : size);
+    return PITH_OK;
+}
+
+pith_status pithi_give(void *dst, const void *src, size_t size) {
+    size_t given;
+    if (!dst) return PITH_ERR_ARG;
+    memcpy(&given, dst, sizeof given);
+    if (given < sizeof given || given > 4096) return PITH_ERR_ARG;
+    memcpy((uint8_t *)dst + sizeof given, (const uint8_t *)src + sizeof given,
+           (given < size ? given : size) - sizeof given);
+    if (given > size) memset((uint8_t *)dst + size, 0, given - size);
+    return PITH_OK;
+}
+
+void *pithi_env_alloc(const pith_env *env, size_t bytes) {
+    if (env->alloc) return env->alloc(env->alloc_user, bytes, 64);
+    return aligned_alloc(64, (size_t)pithi_pad64(bytes));
+}
+
+void pithi_env_release(const pith_env *env, void *memory, size_t bytes) {
+    if (env->alloc)
+        env->release(env->alloc_user, memory, bytes);
+    else
+        free(memory);
+}
+
+pith_status pithi_env_take(pith_env *dst, const pith_env *src, pith_error *error) {
+    PITHI_TRY(pithi_take(dst, sizeof *dst, src, error));
+    if (!dst->alloc == !dst->release) return PITH_OK;
+    return pithi_fail(error, PITH_ERR_ARG, "alloc and release come together");
+}

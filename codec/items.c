@@ -1,0 +1,784 @@
+/* items.c - the calls that take lists: check all arguments, then work on every item.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "common/convert.h"
+#include "cpu.h"
+#include "error.h"
+#include "frame_codec.h"
+#include "oneshot.h"
+#include "stream.h"
+
+/* ---- Lists -----------------------------------------------------------------------------------*/
+
+struct list;
+
+/* What a kind of call does with item i of a list. */
+struct operation {
+    /* Look at its arguments, and mark what it will change. */
+    pith_status (*check)(pith_work *w, struct list *l, size_t i);
+    pith_status (*run)(pith_work *w, struct list *l, size_t i);
+    void (*set)(struct list *l, size_t i, pith_status status);
+    /* Undo the marks: the first of these for all items, then the second. */
+    void (*unmark)(pith_work *w, struct list *l, size_t i);
+    void (*leave)(pith_work *w, struct list *l, size_t i);
+    uint64_t (*elements)(struct list *l, size_t i);
+    /* Where what it reads begins; NULL: nowhere. */
+    const void *(*source)(struct list *l, size_t i);
+};
+
+struct list {
+    const struct operation *operation;
+    size_t count;
+    uint32_t flags;
+    /* Of one struct each: bytes from one to the next. */
+    pith_item *items;
+    pith_sum *sums;
+    size_t item_bytes, sum_bytes;
+    pith_work *work;        /* while threads take items each */
+    struct pithi_span span; /* of the last item checked; a call of one item need not look again */
+};
+
+/* Items from this size on get all threads, one after the other; the rest are spread over them. */
+enum { LARGE_ITEM = 1 << 20 };
+
+static pith_item *item_at(struct list *l, size_t i) {
+    return (pith_item *)(void *)((uint8_t *)l->items + i * l->item_bytes);
+}
+
+static pith_sum *sum_at(struct list *l, size_t i) {
+    return (pith_sum *)(void *)((uint8_t *)l->sums + i * l->sum_bytes);
+}
+
+/* That structs of a list have one size, which this library knows or whose rest is 0. */
+static pith_status take_sizes(const void *first, size_t count, size_t known, size_t *bytes,
+                              pith_error *error) {
+    if (!first) return pithi_fail(error, PITH_ERR_ARG, "the list is NULL");
+    memcpy(bytes, first, sizeof *bytes);
+    for (size_t i = 0; i < count; i++) {
+        const uint8_t *const at = (const uint8_t *)first + i * *bytes;
+        size_t size;
+        memcpy(&size, at, sizeof size);
+        if (size != *bytes || size < known || size > 4096 || size % _Alignof(pith_item))
+            return pithi_fail_numbers(
+                error, PITH_ERR_ARG,
+                "a struct of the list has size #, which is not set or not that "
+                "of the first: number #",
+                size, i);
+        for (size_t k = known; k < size; k++)
+            if (at[k])
+                return pithi_fail(error, PITH_ERR_UNSUPPORTED,
+                                  "a struct has fields of a newer pith");
+    }
+    return PITH_OK;
+}
+
+/* The failure of the lowest item, whose error a call ends with. */
+struct failure {
+    size_t item;
+    pith_status status;
+    pith_error error;
+};
+
+static void note(struct failure *f, size_t i, pith_status status, const pith_error *error) {
+    if (i >= f->item) return;
+    f->item = i;
+    f->status = status;
+    f->error = *error;
+    f->error.item = i;
+}
+
+/* What the next item reads is not in the cache, and loops over blocks fetch no further than to the
+ * end of this one. */
+static void prefetch(struct list *l, size_t i) {
+    enum { LINE = 64, BYTES = 2048 };
+    const uint8_t *const at = i < l->count ? l->operation->source(l, i) : NULL;
+    for (size_t k = 0; at && k < BYTES; k += LINE) __builtin_prefetch(at + k);
+}
+
+static pith_status run_one(pith_work *w, struct list *l, size_t i) {
+    prefetch(l, i + 1);
+    const pith_status status = l->operation->run(w, l, i);
+    l->operation->set(l, i, status);
+    return status;
+}
+
+/* Items [first, end) of a worker's share: as many elements as that of any other. */
+static void share_of(struct list *l, uint64_t part, uint32_t parts, size_t *first, size_t *end) {
+    uint64_t all = 0, before = 0;
+    for (size_t i = 0; i < l->count; i++) all += l->operation->elements(l, i) + 1;
+    const uint64_t from = all / parts * part, until = all / parts * (part + 1);
+    *first = *end = l->count;
+    for (size_t i = 0; i < l->count; i++) {
+        if (*first == l->count && before >= from) *first = i;
+        if (part + 1 < parts && before >= until) {
+            *end = i;
+            break;
+        }
+        before += l->operation->elements(l, i) + 1;
+    }
+    if (*end < *first) *end = *first;
+}
+
+static bool is_large(struct list *l, size_t i) {
+    return l->operation->elements(l, i) >= LARGE_ITEM;
+}
+
+/* A worker does its share as a work of its own with one thread. */
+static pith_status share_job(void *arg, uint64_t part, struct pithi_worker *worker) {
+    struct list *const l = arg;
+    pith_work alone = {
+        .error = {.size = sizeof alone.error},
+        .env = {.size = sizeof alone.env, .max_output_bytes = l->work->env.max_output_bytes},
+        .workers = 1,
+        .worker = worker,
+        .second = &l->work->second[worker - l->work->worker],
+        .lane_bytes = l->work->lane_bytes};
+    size_t i, end;
+    worker->failed_item = SIZE_MAX;
+    share_of(l, part, l->work->workers, &i, &end);
+    for (; i < end; i++) {
+        if (is_large(l, i) || run_one(&alone, l, i) == PITH_OK) continue;
+        if (worker->failed_item != SIZE_MAX) continue;
+        worker->failed_item = i;
+        worker->failure = alone.error;
+    }
+    return PITH_OK;
+}
+
+static pith_status status_of(struct list *l, size_t i) {
+    return l->items ? item_at(l, i)->status : sum_at(l, i)->status;
+}
+
+/* Each small item on one thread. */
+static pith_status spread(pith_work *w, struct list *l, struct failure *f) {
+    l->work = w;
+    for (size_t i = 0; i < l->count; i++) l->operation->set(l, i, PITH_ERR_RUNNER);
+    for (uint32_t i = 0; i < w->workers; i++) w->worker[i].failed_item = SIZE_MAX;
+    PITHI_TRY(pithi_parallel_for(w, 0, w->workers, share_job, l));
+    for (uint32_t i = 0; i < w->workers; i++) {
+        const struct pithi_worker *const worker = &w->worker[i];
+        if (worker->failed_item != SIZE_MAX)
+            note(f, worker->failed_item, status_of(l, worker->failed_item), &worker->failure);
+    }
+    return PITH_OK;
+}
+
+static pith_status run_all(pith_work *w, struct list *l) {
+    const bool shared = w->workers > 1 && l->count > 1;
+    struct failure f;
+    f.item = SIZE_MAX;
+    if (shared) PITHI_TRY(spread(w, l, &f));
+    for (size_t i = 0; i < l->count; i++) {
+        if (shared && !is_large(l, i)) continue;
+        const pith_status status = run_one(w, l, i);
+        if (status != PITH_OK) note(&f, i, status, &w->error);
+    }
+    if (f.item == SIZE_MAX) return PITH_OK;
+    w->error = f.error;
+    return f.status;
+}
+
+static pith_status refuse(pith_work *w, struct list *l, size_t i, pith_status status) {
+    w->error.item = i;
+    for (size_t k = 0; k < l->count; k++) l->operation->set(l, k, status);
+    return status;
+}
+
+static pith_status run_list(pith_work *w, struct list *l) {
+    const uint64_t before = pithi_fp_enter();
+    pith_status status = PITH_OK;
+    size_t checked = 0;
+    while (checked < l->count && status == PITH_OK) status = l->operation->check(w, l, checked++);
+    status = status == PITH_OK ? run_all(w, l) : refuse(w, l, checked - 1, status);
+    for (size_t i = 0; i < checked; i++) l->operation->unmark(w, l, i);
+    for (size_t i = 0; i < checked; i++) l->operation->leave(w, l, i);
+    pithi_fp_leave(before);
+    return status;
+}
+
+/* ---- Slots and views -------------------------------------------------------------------------*/
+
+static pith_status check_slot(pith_work *w, const pith_stream *s, uint64_t slot) {
+    if (!s) return pithi_fail(&w->error, PITH_ERR_ARG, "the stream is NULL");
+    if (slot < s->plan->slots) return PITH_OK;
+    return pithi_fail_numbers(&w->error, PITH_ERR_ARG,
+                              "the stream has # slots, there is none with number #", s->plan->slots,
+                              slot);
+}
+
+/* The slot is the call's until unmark_slot. */
+static pith_status mark_slot(pith_work *w, pith_stream *s, uint64_t slot) {
+    PITHI_TRY(check_slot(w, s, slot));
+    PITHI_TRY(pithi_stream_enter(s, w));
+    if (s->slot[slot].taken)
+        return pithi_fail_with(&w->error, PITH_ERR_ARG, 0, "slot # of a stream comes twice",
+                               &(struct pithi_words){.number = {slot}});
+    s->slot[slot].taken = true;
+    return PITH_OK;
+}
+
+static void unmark_slot(const pith_work *w, pith_stream *s, uint64_t slot) {
+    if (s && __atomic_load_n(&s->busy, __ATOMIC_RELAXED) == w && slot < s->plan->slots)
+        s->slot[slot].taken = false;
+}
+
+/* A view of the slot or of the whole tensor; the span begins at the slot's first element. */
+static pith_status slot_span(const pith_plan *p, uint64_t slot, const pith_view *view, bool output,
+                             struct pithi_span *span, pith_error *error) {
+    const uint64_t count = pithi_slot_count(p, slot);
+    PITHI_TRY(pithi_span_init(span, view, output, error));
+    if (span->count == count) return PITH_OK;
+    if (span->count != p->count)
+        return pithi_fail_with(error, PITH_ERR_SHAPE, 0,
+                               "the view has # elements, the slot #, the tensor #",
+                               &(struct pithi_words){.number = {span->count, count, p->count}});
+    span->first = pithi_slot_first(p, slot);
+    return PITH_OK;
+}
+
+pith_status pithi_output_dtype(const struct pithi_params *q, uint32_t dtype, pith_error *error) {
+    if (dtype == q->dtype) return PITH_OK;
+    if (!(q->codec->traits & PITH_TRAIT_LOSSLESS) && pithi_is_float16_32(q->dtype) &&
+        pithi_is_float16_32(dtype))
+        return PITH_OK;
+    return pithi_fail_with(error, PITH_ERR_DTYPE, 0, "$ does not decode from $ to $",
+                           &(struct pithi_words){.name = {q->codec->name, pith_dtype_name(q->dtype),
+                                                          pith_dtype_name(dtype)}});
+}
+
+static struct pithi_span base_span(const pith_stream *s, uint64_t slot) {
+    const pith_plan *const p = s->plan;
+    return (struct pithi_span){.data = s->base,
+                               .first = pithi_slot_first(p, slot),
+                               .count = p->count,
+                               .dtype = p->params.base_dtype,
+                               .dense = true,
+                               .element = pith_dtype_bytes(p->params.base_dtype)};
+}
+
+/* What check found out, once more for the items of a longer list: the work is attached to the plan,
+ * and *span is where the view lies; view NULL: nowhere. */
+static pith_status look_again(pith_work *w, struct list *l, const pith_stream *s, uint64_t slot,
+                              const pith_view *view, bool output, struct pithi_span *span) {
+    if (l->count == 1) {
+        *span = l->span;
+        return PITH_OK;
+    }
+    PITHI_TRY(pithi_work_attach(w, s->plan, NULL));
+    return view ? slot_span(s->plan, slot, view, output, span, &w->error) : PITH_OK;
+}
+
+/* Lists of items. */
+static void set_item(struct list *l, size_t i, pith_status status) {
+    item_at(l, i)->status = status;
+}
+
+static void set_encoded(struct list *l, size_t i, pith_status status) {
+    pith_item *const item = item_at(l, i);
+    item->status = status;
+    if (status != PITH_OK) item->length = 0;
+}
+
+static void unmark_item(pith_work *w, struct list *l, size_t i) {
+    unmark_slot(w, item_at(l, i)->stream, item_at(l, i)->slot);
+}
+
+static void leave_item(pith_work *w, struct list *l, size_t i) {
+    pithi_stream_leave(item_at(l, i)->stream, w);
+}
+
+static uint64_t item_elements(struct list *l, size_t i) {
+    const pith_item *const item = item_at(l, i);
+    return pithi_slot_count(item->stream->plan, item->slot);
+}
+
+static const void *item_values(struct list *l, size_t i) { return item_at(l, i)->view.data; }
+
+static const void *item_frame(struct list *l, size_t i) { return item_at(l, i)->frame; }
+
+/* ---- Encode ----------------------------------------------------------------------------------*/
+
+/* By the call's flags or by the step. */
+static bool is_key(const pith_item *item, struct list *l) {
+    const pith_stream *const s = item->stream;
+    return l->flags & PITH_KEY_FRAME || pith_plan_is_key(s->plan, s->slot[item->slot].step);
+}
+
+/* Where the length of a frame is known, too little room for one is found before any is written. */
+static pith_status check_capacity(const pith_item *item, bool key, pith_error *error) {
+    const pith_plan *const p = item->stream->plan;
+    if (!p->sizes.fixed && !pithi_has_base(p)) return PITH_OK;
+    if (item->capacity >= p->sizes.slot_bytes && item->capacity >= p->sizes.key_bytes)
+        return PITH_OK;
+    const uint64_t bytes = pith_plan_frame_bytes(p, item->slot, key);
+    if (item->capacity >= bytes) return PITH_OK;
+    return pithi_fail_with(error, PITH_ERR_SPACE, bytes,
+                           "the frame needs room for # bytes, the capacity is #",
+                           &(struct pithi_words){.number = {bytes, item->capacity}});
+}
+
+static pith_status check_encode(pith_work *w, struct list *l, size_t i) {
+    const pith_item *const item = item_at(l, i);
+    pith_error *const error = &w->error;
+    struct pithi_span *const span = &l->span;
+    PITHI_TRY(mark_slot(w, item->stream, item->slot));
+    const pith_plan *const p = item->stream->plan;
+    if (!item->frame) return pithi_fail(error, PITH_ERR_ARG, "frame is NULL");
+    PITHI_TRY(slot_span(p, item->slot, &item->view, false, span, error));
+    if (span->dtype != p->params.dtype)
+        return pithi_fail_with(error, PITH_ERR_DTYPE, 0, "the view has dtype $, the layout $",
+                               &(struct pithi_words){.name = {pith_dtype_name(span->dtype),
+                                                              pith_dtype_name(p->params.dtype)}});
+    if (l->flags & PITH_KEY_FRAME && !pithi_has_base(p))
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED, "key frames need a base");
+    PITHI_TRY(pithi_stream_check_base(item->stream, error));
+    const bool key = is_key(item, l);
+    if (!key) PITHI_TRY(pithi_stream_whole(item->stream, item->slot, error));
+    PITHI_TRY(check_capacity(item, key, error));
+    return pithi_work_attach(w, p, NULL);
+}
+
+/* What an encode without a base leaves in its slot. */
+static void keep_encoded(const struct pithi_coding *c, struct pithi_slot_state *slot,
+                         pith_status status) {
+    if (status != PITH_OK) {
+        /* Blocks may have written over the older copy of the residual. */
+        if (status <= PITH_ERR_MEMORY) slot->undone = true;
+        return;
+    }
+    slot->step++;
+    slot->side ^= c->residual != NULL;
+    slot->undone = false;
+    slot->frames++;
+    slot->saturated += c->saturated;
+    slot->poisoned += c->poisoned;
+    if (c->plan->params.codec->whole) c->plan->params.codec->whole->end(c, slot);
+}
+
+/* A frame against a base was coded: the base is the next step's. */
+static void advance(const struct pithi_coding *c, struct pithi_slot_state *slot) {
+    slot->step = c->frame.step + 1;
+    slot->invalid = false;
+    if (c->frame.has_base_hash) slot->base_hash = pithi_base_hash(c->plan, c->hash, c->frame.count);
+    slot->frames++;
+    slot->key_frames += c->frame.params.key_frame;
+    slot->saturated += c->saturated;
+    slot->poisoned += c->poisoned;
+}
+
+static void take_residual(struct pithi_coding *c, const pith_stream *s, uint64_t slot) {
+    if (!pithi_has_residual(s->plan)) return;
+    c->residual = pithi_stream_residual(s, slot, 0);
+    c->residual_next = pithi_stream_residual(s, slot, 1);
+}
+
+static struct pithi_random random_of(const pith_stream *s, uint64_t slot) {
+    struct pithi_random random = s->random;
+    random.step = s->slot[slot].step;
+    if (pithi_has_base(s->plan)) random.shift = 0;
+    return random;
+}
+
+/* c->base is the slot's. */
+static pith_status encode_against_base(pith_item *item, struct pithi_coding *c, bool key) {
+    pith_stream *const s = item->stream;
+    struct pithi_slot_state *const slot = &s->slot[item->slot];
+    c->update = true;
+    c->sums = pithi_stream_sums(s, item->slot);
+    c->whole = pithi_stream_whole_sums(s->plan);
+    c->compare = c->sums && !key;
+    c->frame.step = slot->step;
+    c->frame.base_hash = slot->base_hash;
+    c->frame.rng_stream = s->random.rng_stream;
+    /* A key frame carries the hash of the base it brings. */
+    const pith_status status =
+        pithi_encode_frame(c, item->frame, item->capacity, key, &item->length);
+    /* Too little space is found before the first block, and so may a changed base be. */
+    if (status == PITH_OK)
+        advance(c, slot);
+    else if (status != PITH_ERR_SPACE &&
+             (status != PITH_ERR_BASE || pithi_parallel_advanced(c->work)))
+        slot->invalid = true;
+    return status;
+}
+
+static pith_status run_encode(pith_work *w, struct list *l, size_t i) {
+    pith_item *const item = item_at(l, i);
+    pith_stream *const s = item->stream;
+    const pith_plan *const p = s->plan;
+    struct pithi_slot_state *const slot = &s->slot[item->slot];
+    struct pithi_span span;
+    item->length = 0;
+    PITHI_TRY(look_again(w, l, s, item->slot, &item->view, false, &span));
+    const bool key = is_key(item, l);
+    struct pithi_coding c;
+    pithi_coding_open(&c, p, w, &span);
+    c.random = random_of(s, item->slot);
+    pithi_plan_frame(p, item->slot, key, &c.frame);
+    struct pithi_span base; /* as long as c */
+    if (pithi_has_base(p)) {
+        base = base_span(s, item->slot);
+        c.base = &base;
+        return encode_against_base(item, &c, key);
+    }
+    take_residual(&c, s, item->slot);
+    if (p->params.codec->whole) p->params.codec->whole->begin(slot, &c);
+    const pith_status status =
+        pithi_encode_frame(&c, item->frame, item->capacity, false, &item->length);
+    keep_encoded(&c, slot, status);
+    return status;
+}
+
+static const struct operation encode_operation = {.check = check_encode,
+                                                  .run = run_encode,
+                                                  .set = set_encoded,
+                                                  .unmark = unmark_item,
+                                                  .leave = leave_item,
+                                                  .elements = item_elements,
+                                                  .source = item_values};
+
+pith_status pith_encode(pith_work *w, pith_item *items, size_t count, uint32_t flags) {
+    struct list l;
+    PITHI_TRY(pithi_work_enter(w));
+    l.operation = &encode_operation;
+    l.count = count;
+    l.flags = flags;
+    l.items = items;
+    l.sums = NULL;
+    pith_status status = PITH_OK;
+    if (flags & ~(uint32_t)PITH_KEY_FRAME)
+        status = pithi_fail(&w->error, PITH_ERR_UNSUPPORTED, "unknown flags of encode");
+    else if (count)
+        status = take_sizes(items, count, sizeof *items, &l.item_bytes, &w->error);
+    if (status == PITH_OK) status = run_list(w, &l);
+    pithi_work_leave(w);
+    return status;
+}
+
+/* ---- Decode ----------------------------------------------------------------------------------*/
+
+pith_status pithi_check_limit(const pith_env *env, const struct pithi_frame *frame,
+                              pith_error *error) {
+    const uint64_t bytes = frame->count * pith_dtype_bytes(frame->params.dtype);
+    if (!env->max_output_bytes || bytes <= env->max_output_bytes) return PITH_OK;
+    return pithi_fail_numbers(error, PITH_ERR_LIMIT,
+                              "max_output_bytes is #, the tensor has # bytes",
+                              env->max_output_bytes, bytes);
+}
+
+/* A dtype of none: only the base is wanted. */
+static bool has_view(const pith_item *item) { return item->view.dtype != PITH_NONE; }
+
+static pith_status check_decode(pith_work *w, struct list *l, size_t i) {
+    const pith_item *const item = item_at(l, i);
+    pith_error *const error = &w->error;
+    struct pithi_span *const span = &l->span;
+    const bool add = l->flags & PITH_ADD;
+    PITHI_TRY(add ? check_slot(w, item->stream, item->slot)
+                  : mark_slot(w, item->stream, item->slot));
+    const pith_plan *const p = item->stream->plan;
+    if (!item->frame) return pithi_fail(error, PITH_ERR_ARG, "frame is NULL");
+    if (has_view(item) || add || !pithi_has_base(p)) {
+        PITHI_TRY(slot_span(p, item->slot, &item->view, true, span, error));
+        if (!add) PITHI_TRY(pithi_output_dtype(&p->params, span->dtype, error));
+    }
+    if (add && !pithi_has_base(p) && !pithi_is_float16_32(span->dtype))
+        return pithi_fail_with(error, PITH_ERR_DTYPE, 0, "only f32, bf16 and f16 add, not $",
+                               &(struct pithi_words){.name = {pith_dtype_name(span->dtype)}});
+    if (add && pithi_has_base(p) && span->dtype != p->params.base_dtype)
+        return pithi_fail_with(
+            error, PITH_ERR_DTYPE, 0, "the view has dtype $, the base $",
+            &(struct pithi_words){
+                .name = {pith_dtype_name(span->dtype), pith_dtype_name(p->params.base_dtype)}});
+    if (!add) PITHI_TRY(pithi_stream_check_base(item->stream, error));
+    return pithi_work_attach(w, p, NULL);
+}
+
+/* Whether an ordinary frame is the next of its slot. */
+static pith_status is_next(const struct pithi_coding *c, const struct pithi_slot_state *slot) {
+    const struct pithi_frame *const f = &c->frame;
+    pith_error *const error = &c->work->error;
+    if (f->params.key_frame) return PITH_OK;
+    if (slot->invalid)
+        return pithi_fail(error, PITH_ERR_STATE, "the base was left half written by a failed call");
+    if (f->step != slot->step)
+        return pithi_fail_numbers(error, PITH_ERR_STEP,
+                                  "the stream's next step is #, the frame's step #", slot->step,
+                                  f->step);
+    if (f->has_base_hash && f->base_hash != slot->base_hash)
+        return pithi_fail_numbers(error, PITH_ERR_BASE,
+                                  "the base is not the encoder's: hash #, the frame's #",
+                                  slot->base_hash, f->base_hash);
+    return PITH_OK;
+}
+
+/* c->base is the slot's. */
+static pith_status decode_against_base(const pith_item *item, struct pithi_coding *c) {
+    pith_stream *const s = item->stream;
+    struct pithi_slot_state *const slot = &s->slot[item->slot];
+    PITHI_TRY(is_next(c, slot));
+    c->update = true;
+    c->sums = pithi_stream_sums(s, item->slot);
+    c->whole = pithi_stream_whole_sums(s->plan);
+    slot->invalid = true;
+    PITHI_TRY(pithi_decode_blocks(c));
+    PITHI_TRY(pithi_check_key(c));
+    advance(c, slot);
+    return PITH_OK;
+}
+
+/* The view is the base. */
+static pith_status add_difference(struct pithi_coding *c, const struct pithi_span *view) {
+    c->base = view;
+    if (!c->frame.params.key_frame) PITHI_TRY(pithi_check_base_hash(c));
+    c->update = true;
+    PITHI_TRY(pithi_decode_blocks(c));
+    return pithi_check_key(c);
+}
+
+static pith_status run_decode(pith_work *w, struct list *l, size_t i) {
+    const pith_item *const item = item_at(l, i);
+    pith_stream *const s = item->stream;
+    const pith_plan *const p = s->plan;
+    struct pithi_coding c;
+    struct pithi_span span;
+    pithi_coding_open(&c, p, w, NULL);
+    PITHI_TRY(look_again(w, l, s, item->slot, has_view(item) ? &item->view : NULL, true, &span));
+    PITHI_TRY(pithi_decode_slot(&c, w, p, item->slot, item->frame, item->length));
+    PITHI_TRY(pithi_check_limit(&w->env, &c.frame, &w->error));
+    if (l->flags & PITH_ADD)
+        return pithi_has_base(p) ? add_difference(&c, &span) : pithi_add_values(&c, &span);
+    c.view = has_view(item) ? &span : NULL;
+    struct pithi_span base; /* as long as c */
+    if (pithi_has_base(p)) {
+        base = base_span(s, item->slot);
+        c.base = &base;
+        return decode_against_base(item, &c);
+    }
+    PITHI_TRY(pithi_decode_blocks(&c));
+    struct pithi_slot_state *const slot = &s->slot[item->slot];
+    slot->frames++;
+    slot->saturated += c.saturated;
+    slot->poisoned += c.poisoned;
+    return PITH_OK;
+}
+
+static const struct operation decode_operation = {.check = check_decode,
+                                                  .run = run_decode,
+                                                  .set = set_item,
+                                                  .unmark = unmark_item,
+                                                  .leave = leave_item,
+                                                  .elements = item_elements,
+                                                  .source = item_frame};
+
+pith_status pith_decode(pith_work *w, pith_item *items, size_t count, uint32_t flags) {
+    struct list l;
+    PITHI_TRY(pithi_work_enter(w));
+    l.operation = &decode_operation;
+    l.count = count;
+    l.flags = flags;
+    l.items = items;
+    l.sums = NULL;
+    pith_status status = PITH_OK;
+    if (flags & ~(uint32_t)PITH_ADD)
+        status = pithi_fail(&w->error, PITH_ERR_UNSUPPORTED, "unknown flags of decode");
+    else if (count)
+        status = take_sizes(items, count, sizeof *items, &l.item_bytes, &w->error);
+    if (status == PITH_OK) status = run_list(w, &l);
+    pithi_work_leave(w);
+    return status;
+}
+
+/* ---- Reduce ----------------------------------------------------------------------------------*/
+
+static pith_status check_frames(const pith_sum *sum, pith_error *error) {
+    const pith_plan *const p = sum->stream->plan;
+    if (!sum->count || !sum->frames || !sum->lengths)
+        return pithi_fail(error, PITH_ERR_ARG, "no frames to reduce");
+    if (pithi_has_base(p) || !p->params.codec->fixed(&p->params) ||
+        !pithi_is_float16_32(p->params.dtype))
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED,
+                          "reduce takes fixed-rate float frames without a base");
+    for (size_t i = 0; i < sum->count; i++)
+        if (!sum->frames[i])
+            return pithi_fail_with(error, PITH_ERR_ARG, i, "frame # of a sum is NULL",
+                                   &(struct pithi_words){.number = {i}});
+    return PITH_OK;
+}
+
+static struct pithi_reduction reduction_of(pith_work *w, const pith_sum *sum) {
+    return (struct pithi_reduction){.work = w,
+                                    .stream = sum->stream,
+                                    .slot = sum->slot,
+                                    .frames = sum->frames,
+                                    .lengths = sum->lengths,
+                                    .count = sum->count,
+                                    .scale = sum->scale == 0.0f ? 1.0f : sum->scale};
+}
+
+static const void *sum_frame(struct list *l, size_t i) { return sum_at(l, i)->frames[0]; }
+
+static void set_sum(struct list *l, size_t i, pith_status status) { sum_at(l, i)->status = status; }
+
+static void unmark_sum(pith_work *w, struct list *l, size_t i) {
+    unmark_slot(w, sum_at(l, i)->stream, sum_at(l, i)->slot);
+}
+
+static void leave_sum(pith_work *w, struct list *l, size_t i) {
+    pithi_stream_leave(sum_at(l, i)->stream, w);
+}
+
+/* Of all frames together, which is what takes time. */
+static uint64_t sum_elements(struct list *l, size_t i) {
+    const pith_sum *const sum = sum_at(l, i);
+    return pithi_slot_count(sum->stream->plan, sum->slot) * sum->count;
+}
+
+static pith_status check_reduce(pith_work *w, struct list *l, size_t i) {
+    const pith_sum *const sum = sum_at(l, i);
+    struct pithi_span *const span = &l->span;
+    PITHI_TRY(mark_slot(w, sum->stream, sum->slot));
+    PITHI_TRY(check_frames(sum, &w->error));
+    PITHI_TRY(slot_span(sum->stream->plan, sum->slot, &sum->view, true, span, &w->error));
+    if (!pithi_is_float16_32(span->dtype))
+        return pithi_fail(&w->error, PITH_ERR_DTYPE, "reduce writes f32, bf16 or f16");
+    return pithi_work_attach(w, sum->stream->plan, NULL);
+}
+
+static pith_status run_reduce(pith_work *w, struct list *l, size_t i) {
+    const pith_sum *const sum = sum_at(l, i);
+    const struct pithi_reduction r = reduction_of(w, sum);
+    struct pithi_span span;
+    PITHI_TRY(look_again(w, l, sum->stream, sum->slot, &sum->view, true, &span));
+    return pithi_reduce_view(&r, &span);
+}
+
+static const struct operation reduce_operation = {.check = check_reduce,
+                                                  .run = run_reduce,
+                                                  .set = set_sum,
+                                                  .unmark = unmark_sum,
+                                                  .leave = leave_sum,
+                                                  .elements = sum_elements,
+                                                  .source = sum_frame};
+
+pith_status pith_reduce(pith_work *w, pith_sum *sums, size_t count) {
+    struct list l;
+    PITHI_TRY(pithi_work_enter(w));
+    l.operation = &reduce_operation;
+    l.count = count;
+    l.flags = 0;
+    l.items = NULL;
+    l.sums = sums;
+    pith_status status = PITH_OK;
+    if (count) status = take_sizes(sums, count, sizeof *sums, &l.sum_bytes, &w->error);
+    if (status == PITH_OK) status = run_list(w, &l);
+    pithi_work_leave(w);
+    return status;
+}
+
+/* ---- Reduce-encode ---------------------------------------------------------------------------*/
+
+/* Whether the sum of a slot of p can be encoded as one of out; then *to is its frame. */
+static pith_status check_output(const pith_plan *p, uint64_t slot, const pith_plan *out,
+                                uint64_t out_slot, struct pithi_frame *to, pith_error *error) {
+    if (pithi_has_base(out) || out->params.dtype != PITH_F32 ||
+        !out->params.codec->fixed(&out->params))
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED,
+                          "the sum is encoded by a fixed-rate plan of dtype f32 without a base");
+    if (p->params.codec->cut || out->params.codec->cut)
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED, "pages are not summed into a frame");
+    if (pithi_slot_count(p, slot) != pithi_slot_count(out, out_slot))
+        return pithi_fail_numbers(error, PITH_ERR_ARG,
+                                  "the slots differ: # elements are summed, # encoded",
+                                  pithi_slot_count(p, slot), pithi_slot_count(out, out_slot));
+    struct pithi_frame from;
+    pithi_plan_frame(p, slot, false, &from);
+    pithi_plan_frame(out, out_slot, false, to);
+    if (!pithi_frame_like_exempt(&from, to))
+        return pithi_fail(error, PITH_ERR_ARG, "the slots differ in exempt elements");
+    return PITH_OK;
+}
+
+/* Frames are read piece by piece while the output is written. */
+static bool overlaps(const void *dst, size_t cap, const pith_sum *sum) {
+    const uintptr_t to = (uintptr_t)dst;
+    for (size_t i = 0; i < sum->count; i++) {
+        const uintptr_t from = (uintptr_t)sum->frames[i];
+        if (from < to ? to - from < sum->lengths[i] : from - to < cap) return true;
+    }
+    return false;
+}
+
+static pith_status check_reduce_encode(pith_work *w, struct list *l, size_t i) {
+    const pith_sum *const sum = sum_at(l, i);
+    const pith_item *const item = item_at(l, i);
+    pith_error *const error = &w->error;
+    struct pithi_frame frame;
+    PITHI_TRY(mark_slot(w, sum->stream, sum->slot));
+    if (!item->frame) return pithi_fail(error, PITH_ERR_ARG, "frame is NULL");
+    if (item->stream == sum->stream)
+        return pithi_fail(error, PITH_ERR_ARG,
+                          "the stream that is encoded is the one that is summed");
+    PITHI_TRY(mark_slot(w, item->stream, item->slot));
+    PITHI_TRY(check_frames(sum, error));
+    const pith_plan *const p = sum->stream->plan, *const out = item->stream->plan;
+    PITHI_TRY(check_output(p, sum->slot, out, item->slot, &frame, error));
+    const uint64_t total = pithi_frame_total(&frame);
+    if (overlaps(item->frame, item->capacity < total ? item->capacity : (size_t)total, sum))
+        return pithi_fail(error, PITH_ERR_ARG,
+                          "the frame that is written overlaps one that is read");
+    PITHI_TRY(check_capacity(item, false, error));
+    return pithi_work_attach(w, out, p);
+}
+
+static pith_status run_reduce_encode(pith_work *w, struct list *l, size_t i) {
+    const pith_sum *const sum = sum_at(l, i);
+    pith_item *const item = item_at(l, i);
+    pith_stream *const s = item->stream;
+    const struct pithi_reduction r = reduction_of(w, sum);
+    struct pithi_coding c = {.plan = s->plan, .work = w, .random = random_of(s, item->slot)};
+    item->length = 0;
+    PITHI_TRY(pithi_work_attach(w, s->plan, sum->stream->plan));
+    pithi_plan_frame(s->plan, item->slot, false, &c.frame);
+    take_residual(&c, s, item->slot);
+    const pith_status status =
+        pithi_reduce_frame(&r, &c, item->frame, item->capacity, &item->length);
+    keep_encoded(&c, &s->slot[item->slot], status);
+    return status;
+}
+
+static void unmark_pair(pith_work *w, struct list *l, size_t i) {
+    unmark_sum(w, l, i);
+    unmark_item(w, l, i);
+}
+
+static void leave_pair(pith_work *w, struct list *l, size_t i) {
+    leave_sum(w, l, i);
+    leave_item(w, l, i);
+}
+
+static const struct operation reduce_encode_operation = {.check = check_reduce_encode,
+                                                         .run = run_reduce_encode,
+                                                         .set = set_encoded,
+                                                         .unmark = unmark_pair,
+                                                         .leave = leave_pair,
+                                                         .elements = sum_elements,
+                                                         .source = sum_frame};
+
+pith_status pith_reduce_encode(pith_work *w, const pith_sum *sums, pith_item *items, size_t count) {
+    struct list l;
+    PITHI_TRY(pithi_work_enter(w));
+    l.operation = &reduce_encode_operation;
+    l.count = count;
+    l.flags = 0;
+    l.items = items;
+    l.sums = (pith_sum *)(uintptr_t)sums;
+    pith_status status = PITH_OK;
+    if (count) status = take_sizes(items, count, sizeof *items, &l.item_bytes, &w->error);
+    if (count && status == PITH_OK)
+        status = take_sizes(sums, count, sizeof *sums, &l.sum_bytes, &w->error);
+    if (status == PITH_OK) status = run_list(w, &l);
+    pithi_work_leave(w);
+    return status;
+}

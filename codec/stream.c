@@ -1,0 +1,747 @@
+/* stream.c - what one end of a sequence of frames remembers: base or residual, step of every slot.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "stream.h"
+
+#include <float.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/convert.h"
+#include "common/pad.h"
+#include "cpu.h"
+#include "error.h"
+#include "stream_format.h"
+#include "work.h"
+
+static const uint8_t magic[8] = PITHI_STREAM_FORMAT_MAGIC;
+
+/* Of what a stream remembers element by element: the base, or one copy of the residual. */
+static uint64_t memory_bytes(const pith_plan *p) {
+    if (pithi_has_residual(p)) return p->count * sizeof(float);
+    return p->count * pith_dtype_bytes(p->params.base_dtype);
+}
+
+static const struct pithi_whole *whole_of(const pith_plan *p) { return p->params.codec->whole; }
+
+static bool external(const pith_plan *p) {
+    return pithi_has_base(p) && p->flags & PITH_LAYOUT_EXTERNAL_BASE;
+}
+
+static bool has_base_hash(const pith_plan *p) {
+    return pithi_has_base(p) && p->params.memory.base_hash;
+}
+
+/* Whether encode looks if the base is what the last call left. */
+static bool compares_base(const pith_plan *p) {
+    if (!has_base_hash(p)) return false;
+    return external(p) ? !(p->flags & PITH_LAYOUT_TRUST_BASE) : p->flags & PITH_LAYOUT_CHECK_BASE;
+}
+
+bool pithi_stream_whole_sums(const pith_plan *p) { return p->flags & PITH_LAYOUT_CHECK_BASE; }
+
+/* Elements of a block of a base; only a slot's last block has less. */
+static uint64_t unit_of(const pith_plan *p) { return p->params.most ? p->params.most : 1; }
+
+/* Where the sums of a slot begin, and, past the last slot, how many there are: a slot has at most
+ * one block more than its whole units, and floor(a) + floor(b) <= floor(a + b). */
+static uint64_t sums_before(const pith_plan *p, uint64_t slot) {
+    return (slot < p->slots ? pithi_slot_first(p, slot) : p->count) / unit_of(p) + slot;
+}
+
+static uint64_t sum_bytes(const pith_plan *p) {
+    return compares_base(p) ? pithi_pad64(sums_before(p, p->slots) * sizeof(uint64_t)) : 0;
+}
+
+uint64_t *pithi_stream_sums(const pith_stream *s, uint64_t slot) {
+    return s->sums ? s->sums + sums_before(s->plan, slot) : NULL;
+}
+
+static uint64_t head_bytes(const pith_plan *p) {
+    return pithi_pad64(sizeof(pith_stream) + p->slots * sizeof(struct pithi_slot_state));
+}
+
+uint64_t pithi_stream_bytes(const pith_plan *p) {
+    const uint64_t copies = external(p) ? 0 : pithi_has_residual(p) ? 2 : 1;
+    return 64 + head_bytes(p) + sum_bytes(p) + copies * memory_bytes(p);
+}
+
+uint64_t pithi_stream_save_bytes(const pith_plan *p) {
+    const uint64_t more = whole_of(p) ? whole_of(p)->saved_bytes : 0;
+    const uint64_t slot = PITHI_STREAM_FORMAT_SLOT + more;
+    return PITHI_STREAM_FORMAT_HEAD + p->slots * slot + memory_bytes(p) + PITHI_STREAM_FORMAT_TAIL;
+}
+
+/* ---- Calls -----------------------------------------------------------------------------------*/
+
+pith_status pithi_stream_enter(pith_stream *s, pith_work *w) {
+    const void *none = NULL;
+    if (!s) return pithi_fail(&w->error, PITH_ERR_ARG, "the stream is NULL");
+    if (__atomic_compare_exchange_n(&s->busy, &none, w, false, __ATOMIC_ACQUIRE,
+                                    __ATOMIC_RELAXED) ||
+        none == w)
+        return PITH_OK;
+    return pithi_fail(&w->error, PITH_ERR_BUSY, "another call is using the stream");
+}
+
+void pithi_stream_leave(pith_stream *s, pith_work *w) {
+    if (s && __atomic_load_n(&s->busy, __ATOMIC_RELAXED) == w)
+        __atomic_store_n(&s->busy, NULL, __ATOMIC_RELEASE);
+}
+
+/* Begin of a call on the stream itself; leave() is its end. */
+static pith_status enter(pith_work *w, pith_stream *s) {
+    PITHI_TRY(pithi_work_enter(w));
+    const pith_status status = pithi_stream_enter(s, w);
+    if (status != PITH_OK) pithi_work_leave(w);
+    return status;
+}
+
+static pith_status leave(pith_work *w, pith_stream *s, pith_status status) {
+    pithi_stream_leave(s, w);
+    pithi_work_leave(w);
+    return status;
+}
+
+/* The same for calls that only read: any number of them run at once. */
+static pith_status enter_reading(pith_work *w, const pith_stream *s) {
+    PITHI_TRY(pithi_work_enter(w));
+    pith_status status = PITH_OK;
+    if (!s)
+        status = pithi_fail(&w->error, PITH_ERR_ARG, "the stream is NULL");
+    else if (__atomic_load_n(&s->busy, __ATOMIC_RELAXED))
+        status = pithi_fail(&w->error, PITH_ERR_BUSY, "another call is using the stream");
+    if (status != PITH_OK) pithi_work_leave(w);
+    return status;
+}
+
+static pith_status leave_reading(pith_work *w, pith_status status) {
+    pithi_work_leave(w);
+    return status;
+}
+
+void pith_stream_unlock(pith_stream *s) {
+    for (uint64_t i = 0; i < s->plan->slots; i++) {
+        if (s->slot[i].taken && pithi_has_base(s->plan)) s->slot[i].invalid = true;
+        if (s->slot[i].taken) s->slot[i].undone = true;
+        s->slot[i].taken = false;
+    }
+    __atomic_store_n(&s->busy, NULL, __ATOMIC_RELEASE);
+}
+
+pith_status pithi_stream_check_base(const pith_stream *s, pith_error *error) {
+    if (!pithi_has_base(s->plan) || s->base || !s->plan->count) return PITH_OK;
+    return pithi_fail(error, PITH_ERR_STATE, "no base is bound");
+}
+
+static pith_status require_base(const pith_stream *s, pith_error *error) {
+    if (!pithi_has_base(s->plan))
+        return pithi_fail(error, PITH_ERR_STATE, "the stream has no base");
+    return pithi_stream_check_base(s, error);
+}
+
+pith_status pithi_stream_whole(const pith_stream *s, uint64_t slot, pith_error *error) {
+    if (!s->slot[slot].invalid) return PITH_OK;
+    return pithi_fail_with(error, PITH_ERR_STATE, 0,
+                           "the base of slot # was left half written by a failed call",
+                           &(struct pithi_words){.number = {slot}});
+}
+
+static pith_status all_whole(const pith_stream *s, pith_error *error) {
+    for (uint64_t i = 0; i < s->plan->slots; i++) PITHI_TRY(pithi_stream_whole(s, i, error));
+    return PITH_OK;
+}
+
+static pith_status no_such_slot(const pith_stream *s, uint64_t slot, pith_error *error) {
+    return pithi_fail_numbers(error, PITH_ERR_ARG,
+                              "the stream has # slots, there is none with number #", s->plan->slots,
+                              slot);
+}
+
+/* ---- Base hash -------------------------------------------------------------------------------*/
+
+uint64_t pithi_base_hash(const pith_plan *p, uint64_t sum, uint64_t count) {
+    const uint32_t dtype = p->params.base_dtype;
+    return pithi_nh_finish(sum, count * pith_dtype_bytes(dtype), dtype);
+}
+
+static uint64_t slot_base_hash(const pith_plan *p, const uint8_t *base, uint64_t slot) {
+    if (!has_base_hash(p)) return 0;
+    const size_t element = pith_dtype_bytes(p->params.base_dtype);
+    const uint64_t count = pithi_slot_count(p, slot);
+    const uint64_t at = pithi_slot_first(p, slot) * element;
+    return pithi_base_hash(p, count ? p->kernels.nh(base + at, count * element, 0) : 0, count);
+}
+
+/* The hashes of the blocks of all slots. */
+static void sum_blocks(pith_stream *s) {
+    const pith_plan *const p = s->plan;
+    const size_t element = pith_dtype_bytes(p->params.base_dtype);
+    const uint64_t unit = unit_of(p);
+    pithi_nh_fn *const nh = pithi_stream_whole_sums(p) ? p->kernels.nh : pithi_nh_sample;
+    for (uint64_t i = 0; s->sums && i < p->slots; i++) {
+        uint64_t *const sums = pithi_stream_sums(s, i);
+        const uint64_t count = pithi_slot_count(p, i), first = pithi_slot_first(p, i);
+        for (uint64_t at = 0; at < count; at += unit) {
+            const uint64_t n = count - at < unit ? count - at : unit;
+            sums[at / unit] =
+                nh(s->base + (first + at) * element, (size_t)n * element, at * element / 8);
+        }
+    }
+}
+
+/* The base is new in all slots. */
+static void update_base_hash(pith_stream *s, uint64_t step) {
+    for (uint64_t i = 0; i < s->plan->slots; i++) {
+        s->slot[i].step = step;
+        s->slot[i].base_hash = slot_base_hash(s->plan, s->base, i);
+        s->slot[i].invalid = false;
+    }
+    sum_blocks(s);
+}
+
+/* ---- Life ------------------------------------------------------------------------------------*/
+
+static void clear(pith_stream *s) {
+    const pith_plan *const p = s->plan;
+    const pith_stream_options *const o = &s->options;
+    const uint32_t ranks = o->ranks ? o->ranks : 1;
+    s->random = (struct pithi_random){.seed = o->seed, .rng_stream = o->rng_stream};
+    s->random.shift = (uint16_t)((uint64_t)o->rank * 65536 / ranks);
+    if (s->base) memset(s->base, 0, (size_t)memory_bytes(p));
+    for (int i = 0; i < 2 && s->residual[i]; i++)
+        memset(s->residual[i], 0, (size_t)memory_bytes(p));
+    for (uint64_t i = 0; i < p->slots; i++)
+        s->slot[i] = (struct pithi_slot_state){.step = o->step, .undone = true};
+    if (pithi_has_base(p) && (s->base || !p->count)) update_base_hash(s, o->step);
+}
+
+static pith_status take_options(pith_stream_options *to, const pith_stream_options *from,
+                                pith_error *error) {
+    PITHI_TRY(pithi_take(to, sizeof *to, from, error));
+    const uint32_t ranks = to->ranks ? to->ranks : 1;
+    if (to->rank < ranks && ranks <= 65536) return PITH_OK;
+    return pithi_fail_with(error, PITH_ERR_ARG, 0, "rank # of #, of at most 65536 ranks",
+                           &(struct pithi_words){.number = {to->rank, ranks}});
+}
+
+pith_status pith_stream_init(const pith_plan *p, void *memory, size_t bytes,
+                             const pith_stream_options *options, pith_stream **stream,
+                             pith_error *error) {
+    pith_stream_options o;
+    pithi_clear(error);
+    if (!p || !stream) return pithi_fail(error, PITH_ERR_ARG, "an argument is NULL");
+    *stream = NULL;
+    PITHI_TRY(take_options(&o, options, error));
+    const uint64_t needed = pithi_stream_bytes(p);
+    if (!memory) return pithi_fail(error, PITH_ERR_ARG, "memory is NULL");
+    if (bytes < needed)
+        return pithi_fail_numbers(error, PITH_ERR_SPACE,
+                                  "memory of the stream: # bytes needed, # given", needed, bytes);
+    uint8_t *at = memory;
+    at += (64 - (uintptr_t)at % 64) % 64;
+    pith_stream *const s = (pith_stream *)(void *)at;
+    *s = (pith_stream){.plan = p, .options = o};
+    s->slot = (struct pithi_slot_state *)(void *)(at + sizeof *s);
+    uint8_t *const sums_at = at + head_bytes(p), *const memory_at = sums_at + sum_bytes(p);
+    if (compares_base(p)) s->sums = (uint64_t *)(void *)sums_at;
+    if (pithi_has_base(p) && !external(p)) s->base = memory_at;
+    for (int i = 0; i < 2 && pithi_has_residual(p); i++)
+        s->residual[i] = (float *)(void *)memory_at + (uint64_t)i * p->count;
+    clear(s);
+    *stream = s;
+    return PITH_OK;
+}
+
+const pith_plan *pith_stream_plan(const pith_stream *s) { return s->plan; }
+
+pith_status pith_stream_reset(pith_work *w, pith_stream *s) {
+    PITHI_TRY(enter(w, s));
+    clear(s);
+    return leave(w, s, PITH_OK);
+}
+
+static pith_status bind_base(pith_stream *s, void *base, uint64_t step, pith_error *error) {
+    if (!external(s->plan))
+        return pithi_fail(error, PITH_ERR_STATE, "the stream has no external base");
+    if (!base && s->plan->count) return pithi_fail(error, PITH_ERR_ARG, "base is NULL");
+    s->base = base;
+    update_base_hash(s, step);
+    return PITH_OK;
+}
+
+pith_status pith_stream_bind_base(pith_work *w, pith_stream *s, void *base, uint64_t step) {
+    PITHI_TRY(enter(w, s));
+    return leave(w, s, bind_base(s, base, step, &w->error));
+}
+
+/* ---- Steps and random bits -------------------------------------------------------------------*/
+
+pith_status pith_stream_set_step(pith_work *w, pith_stream *s, uint64_t slot, uint64_t step) {
+    PITHI_TRY(enter(w, s));
+    if (slot >= s->plan->slots) return leave(w, s, no_such_slot(s, slot, &w->error));
+    s->slot[slot].step = step;
+    s->slot[slot].undone = true;
+    return leave(w, s, PITH_OK);
+}
+
+uint64_t pith_stream_step(const pith_stream *s, uint64_t slot) {
+    return slot < s->plan->slots ? s->slot[slot].step : 0;
+}
+
+pith_status pith_stream_set_random(pith_work *w, pith_stream *s,
+                                   const pith_stream_options *options) {
+    pith_stream_options o;
+    PITHI_TRY(enter(w, s));
+    if (!options) return leave(w, s, pithi_fail(&w->error, PITH_ERR_ARG, "options is NULL"));
+    const pith_status status = take_options(&o, options, &w->error);
+    if (status != PITH_OK) return leave(w, s, status);
+    s->random.seed = o.seed;
+    s->random.rng_stream = o.rng_stream;
+    s->random.shift = (uint16_t)((uint64_t)o.rank * 65536 / (o.ranks ? o.ranks : 1));
+    return leave(w, s, PITH_OK);
+}
+
+/* ---- Residual --------------------------------------------------------------------------------*/
+
+float *pithi_stream_residual(const pith_stream *s, uint64_t slot, int next) {
+    return s->residual[s->slot[slot].side ^ next] + pithi_slot_first(s->plan, slot);
+}
+
+pith_status pith_stream_rollback(pith_work *w, pith_stream *s, uint64_t step) {
+    PITHI_TRY(enter(w, s));
+    if (pithi_has_base(s->plan))
+        return leave(w, s, pithi_fail(&w->error, PITH_ERR_STATE, "a base cannot take a step back"));
+    for (uint64_t i = 0; i < s->plan->slots; i++) {
+        struct pithi_slot_state *const slot = &s->slot[i];
+        if (slot->undone || slot->step != step + 1) continue;
+        slot->step = step;
+        slot->side ^= pithi_has_residual(s->plan);
+        slot->undone = true;
+    }
+    return leave(w, s, PITH_OK);
+}
+
+/* Residuals are kept in the codec's domain, which mixes so many neighbours of a slot: a window. */
+static uint64_t window_of(const pith_plan *p) {
+    return p->params.codec->domain ? p->params.codec->domain->window(&p->params) : 1;
+}
+
+/* A window of a slot, or the part of one before its end. */
+struct window {
+    uint64_t slot, first, count; /* elements of the slot */
+};
+
+static struct pithi_block block_of(const pith_stream *s, const struct window *at) {
+    return (struct pithi_block){.params = &s->plan->params,
+                                .kernels = &s->plan->kernels,
+                                .first = at->first,
+                                .count = (size_t)at->count};
+}
+
+static void to_values(const pith_stream *s, const struct window *at, float *x) {
+    const struct pithi_domain *const domain = s->plan->params.codec->domain;
+    const struct pithi_block b = block_of(s, at);
+    memcpy(x, pithi_stream_residual(s, at->slot, 0) + at->first, (size_t)at->count * sizeof *x);
+    if (domain) domain->leave(&b, 0, (size_t)at->count, x, x, PITH_F32, 1.0f);
+}
+
+static void to_domain(const pith_stream *s, const struct window *at, float *x) {
+    const struct pithi_domain *const domain = s->plan->params.codec->domain;
+    const struct pithi_block b = block_of(s, at);
+    if (domain) domain->enter(&b, 0, (size_t)at->count, x);
+}
+
+typedef bool window_fn(pith_stream *s, const struct window *at, uint64_t tensor_first,
+                       const struct pithi_span *view, uint64_t first, float *x);
+
+/* Calls fn for each window that has elements of the view, which begins at element `first` of the
+ * tensor; false as soon as one call is. */
+static bool for_windows(pith_stream *s, uint64_t first, const struct pithi_span *view,
+                        window_fn *fn) {
+    const pith_plan *const p = s->plan;
+    const uint64_t window = window_of(p), end = first + view->count;
+    float x[PITHI_WINDOW_MAX];
+    for (uint64_t i = 0; i < p->slots; i++) {
+        const uint64_t slot = pithi_slot_first(p, i), count = pithi_slot_count(p, i);
+        if (slot >= end || slot + count <= first) continue;
+        const uint64_t unit = window > 1 ? window : PITHI_WINDOW_MAX;
+        for (uint64_t at = first > slot ? (first - slot) / unit * unit : 0;
+             at < count && slot + at < end; at += unit) {
+            const struct window w = {i, at, count - at < unit ? count - at : unit};
+            if (!fn(s, &w, slot + at, view, first, x)) return false;
+        }
+    }
+    return true;
+}
+
+/* The elements of a window at `tensor_first` that the view has: [*from, *until) of the window. */
+static void cut_window(const struct window *at, uint64_t tensor_first,
+                       const struct pithi_span *view, uint64_t first, uint64_t *from,
+                       uint64_t *until) {
+    const uint64_t end = first + view->count;
+    *from = first > tensor_first ? first - tensor_first : 0;
+    *until = end - tensor_first < at->count ? end - tensor_first : at->count;
+}
+
+static bool read_window(pith_stream *s, const struct window *at, uint64_t tensor_first,
+                        const struct pithi_span *view, uint64_t first, float *x) {
+    uint64_t from, until, buffer[PITHI_WINDOW_MAX];
+    cut_window(at, tensor_first, view, first, &from, &until);
+    to_values(s, at, x);
+    pithi_convert(buffer, view->dtype, x + from, PITH_F32, (size_t)(until - from));
+    pithi_span_write(view, tensor_first + from - first, until - from, buffer);
+    return true;
+}
+
+/* x := the window with the view's values in it, in the codec's domain; false where one is not
+ * finite. */
+static bool replace(const pith_stream *s, const struct window *at, uint64_t tensor_first,
+                    const struct pithi_span *view, uint64_t first, float *x) {
+    uint64_t from, until, buffer[PITHI_WINDOW_MAX];
+    cut_window(at, tensor_first, view, first, &from, &until);
+    to_values(s, at, x);
+    pithi_convert(x + from, PITH_F32,
+                  pithi_span_read(view, tensor_first + from - first, until - from, buffer),
+                  view->dtype, (size_t)(until - from));
+    to_domain(s, at, x);
+    uint32_t any = 0;
+    for (uint64_t i = 0; i < at->count; i++) any |= pithi_nonfinite(pithi_bits(x[i]));
+    return !any;
+}
+
+static bool check_window(pith_stream *s, const struct window *at, uint64_t tensor_first,
+                         const struct pithi_span *view, uint64_t first, float *x) {
+    return replace(s, at, tensor_first, view, first, x);
+}
+
+static bool write_window(pith_stream *s, const struct window *at, uint64_t tensor_first,
+                         const struct pithi_span *view, uint64_t first, float *x) {
+    replace(s, at, tensor_first, view, first, x);
+    memcpy(pithi_stream_residual(s, at->slot, 0) + at->first, x, (size_t)at->count * sizeof *x);
+    s->slot[at->slot].undone = true;
+    return true;
+}
+
+static pith_status take_range(const pith_stream *s, uint64_t first, const pith_view *view,
+                              bool output, struct pithi_span *span, pith_error *error) {
+    if (!pithi_has_residual(s->plan))
+        return pithi_fail(error, PITH_ERR_STATE, "the stream has no error feedback");
+    PITHI_TRY(pithi_span_init(span, view, output, error));
+    if (!pithi_is_float16_32(span->dtype))
+        return pithi_fail(error, PITH_ERR_DTYPE, "residuals are f32, bf16 or f16");
+    if (first <= s->plan->count && span->count <= s->plan->count - first) return PITH_OK;
+    return pithi_fail_with(error, PITH_ERR_SHAPE, 0,
+                           "# elements from # on are not inside the tensor of #",
+                           &(struct pithi_words){.number = {span->count, first, s->plan->count}});
+}
+
+pith_status pith_stream_get_residual(pith_work *w, const pith_stream *s, uint64_t first,
+                                     const pith_view *view) {
+    struct pithi_span span;
+    PITHI_TRY(enter_reading(w, s));
+    const pith_status status = take_range(s, first, view, true, &span, &w->error);
+    if (status != PITH_OK) return leave_reading(w, status);
+    const uint64_t before = pithi_fp_enter();
+    for_windows((pith_stream *)(uintptr_t)s, first, &span, read_window);
+    pithi_fp_leave(before);
+    return leave_reading(w, PITH_OK);
+}
+
+pith_status pith_stream_set_residual(pith_work *w, pith_stream *s, uint64_t first,
+                                     const pith_view *view) {
+    struct pithi_span span;
+    PITHI_TRY(enter(w, s));
+    const pith_status status = take_range(s, first, view, false, &span, &w->error);
+    if (status != PITH_OK) return leave(w, s, status);
+    const uint64_t before = pithi_fp_enter();
+    const bool good = for_windows(s, first, &span, check_window);
+    if (good) for_windows(s, first, &span, write_window);
+    pithi_fp_leave(before);
+    if (good) return leave(w, s, PITH_OK);
+    return leave(w, s,
+                 pithi_fail(&w->error, PITH_ERR_ARG, "a residual is not finite, or its rotation"));
+}
+
+/* ---- Base in and out -------------------------------------------------------------------------*/
+
+enum { PIECE = 1024 };
+
+/* Convert between a view and dense base memory, a piece at a time. */
+static void transfer(const pith_plan *p, const struct pithi_span *view, uint8_t *base,
+                     uint64_t count, bool in) {
+    const uint32_t dtype = p->params.base_dtype;
+    const size_t element = pith_dtype_bytes(dtype);
+    uint64_t buffer[PIECE];
+    for (uint64_t at = 0; at < count; at += PIECE) {
+        const size_t n = count - at < PIECE ? (size_t)(count - at) : PIECE;
+        if (in) {
+            pithi_convert(base + at * element, dtype, pithi_span_read(view, at, n, buffer),
+                          view->dtype, n);
+        } else {
+            pithi_convert(buffer, view->dtype, base + at * element, dtype, n);
+            pithi_span_write(view, at, n, buffer);
+        }
+    }
+}
+
+static pith_status take_view(const pith_stream *s, const pith_view *view, bool output,
+                             struct pithi_span *span, pith_error *error) {
+    const uint32_t dtype = s->plan->params.base_dtype;
+    PITHI_TRY(require_base(s, error));
+    PITHI_TRY(pithi_span_init(span, view, output, error));
+    if (span->dtype == dtype || (pithi_is_float16_32(span->dtype) && pithi_is_float16_32(dtype)))
+        return PITH_OK;
+    return pithi_fail_with(
+        error, PITH_ERR_DTYPE, 0, "a view of $ does not convert to a base of $",
+        &(struct pithi_words){.name = {pith_dtype_name(span->dtype), pith_dtype_name(dtype)}});
+}
+
+static pith_status set_base(pith_stream *s, const pith_view *view, uint64_t step,
+                            pith_error *error) {
+    struct pithi_span span;
+    PITHI_TRY(take_view(s, view, false, &span, error));
+    if (span.count != s->plan->count)
+        return pithi_fail_numbers(error, PITH_ERR_SHAPE, "the tensor has # elements, the view #",
+                                  s->plan->count, span.count);
+    const uint64_t before = pithi_fp_enter();
+    transfer(s->plan, &span, s->base, s->plan->count, true);
+    pithi_fp_leave(before);
+    update_base_hash(s, step);
+    return PITH_OK;
+}
+
+pith_status pith_stream_set_base(pith_work *w, pith_stream *s, const pith_view *view,
+                                 uint64_t step) {
+    PITHI_TRY(enter(w, s));
+    return leave(w, s, set_base(s, view, step, &w->error));
+}
+
+static pith_status get_base(const pith_stream *s, uint64_t slot, const pith_view *view,
+                            pith_error *error) {
+    const pith_plan *const p = s->plan;
+    struct pithi_span span;
+    if (slot >= p->slots) return no_such_slot(s, slot, error);
+    PITHI_TRY(take_view(s, view, true, &span, error));
+    const bool whole = span.count == p->count;
+    PITHI_TRY(whole ? all_whole(s, error) : pithi_stream_whole(s, slot, error));
+    if (!whole && span.count != pithi_slot_count(p, slot))
+        return pithi_fail_with(
+            error, PITH_ERR_SHAPE, 0, "the view has # elements, the slot #, the tensor #",
+            &(struct pithi_words){.number = {span.count, pithi_slot_count(p, slot), p->count}});
+    const uint64_t first = whole ? 0 : pithi_slot_first(p, slot);
+    if (!span.count) return PITH_OK;
+    const uint64_t before = pithi_fp_enter();
+    transfer(p, &span, s->base + first * pith_dtype_bytes(p->params.base_dtype), span.count, false);
+    pithi_fp_leave(before);
+    return PITH_OK;
+}
+
+pith_status pith_stream_get_base(pith_work *w, const pith_stream *s, uint64_t slot,
+                                 const pith_view *view) {
+    PITHI_TRY(enter_reading(w, s));
+    return leave_reading(w, get_base(s, slot, view, &w->error));
+}
+
+uint64_t pith_stream_base_hash(const pith_stream *s, uint64_t slot) {
+    return slot < s->plan->slots ? s->slot[slot].base_hash : 0;
+}
+
+static pith_status verify(const pith_stream *s, pith_error *error) {
+    PITHI_TRY(require_base(s, error));
+    if (!has_base_hash(s->plan))
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED, "base_hash=off keeps no hash of the base");
+    PITHI_TRY(all_whole(s, error));
+    for (uint64_t i = 0; i < s->plan->slots; i++)
+        if (slot_base_hash(s->plan, s->base, i) != s->slot[i].base_hash)
+            return pithi_fail_with(error, PITH_ERR_BASE, i,
+                                   "the base of slot # has changed in memory",
+                                   &(struct pithi_words){.number = {i}});
+    return PITH_OK;
+}
+
+pith_status pith_stream_verify(pith_work *w, const pith_stream *s) {
+    PITHI_TRY(enter_reading(w, s));
+    return leave_reading(w, verify(s, &w->error));
+}
+
+/* ---- Statistics ------------------------------------------------------------------------------*/
+
+pith_status pith_stream_stats(const pith_stream *s, pith_stats *out) {
+    pith_stats all = {0};
+    if (!s) return PITH_ERR_ARG;
+    for (uint64_t i = 0; i < s->plan->slots; i++) {
+        const struct pithi_slot_state *const slot = &s->slot[i];
+        all.frames += slot->frames;
+        all.key_frames += slot->key_frames;
+        all.saturated += slot->saturated;
+        all.poisoned += slot->poisoned;
+        all.exact += slot->exact;
+        all.nonzero += slot->nonzero;
+    }
+    return pithi_give(out, &all, sizeof all);
+}
+
+/* ---- Save and load ---------------------------------------------------------------------------*/
+
+static void save_residual(const pith_stream *s, uint8_t *to) {
+    for (uint64_t i = 0; i < s->plan->slots; i++) {
+        const float *from = pithi_stream_residual(s, i, 0);
+        for (uint64_t k = 0; k < pithi_slot_count(s->plan, i); k++, to += sizeof(float))
+            pithi_put32(to, pithi_bits(from[k]));
+    }
+}
+
+static void load_residual(pith_stream *s, const uint8_t *from) {
+    for (uint64_t k = 0; k < s->plan->count; k++)
+        s->residual[0][k] = pithi_float(pithi_get32(from + k * sizeof(float)));
+}
+
+static void save_head(const pith_stream *s, uint8_t *at) {
+    pith_stats stats = {.size = sizeof stats};
+    pith_stream_stats(s, &stats);
+    memset(at, 0, PITHI_STREAM_FORMAT_HEAD);
+    memcpy(at, magic, sizeof magic);
+    pithi_put64(at + PITHI_STREAM_FORMAT_FINGERPRINT, s->plan->fingerprint);
+    pithi_put64(at + PITHI_STREAM_FORMAT_SLOTS, s->plan->slots);
+    pithi_put64(at + PITHI_STREAM_FORMAT_SEED, s->random.seed);
+    pithi_put32(at + PITHI_STREAM_FORMAT_STREAM, s->random.rng_stream);
+    pithi_put32(at + PITHI_STREAM_FORMAT_SHIFT, s->random.shift);
+    at += PITHI_STREAM_FORMAT_STATS;
+    pithi_put64(at, stats.frames);
+    pithi_put64(at + 8, stats.key_frames);
+    pithi_put64(at + 16, stats.saturated);
+    pithi_put64(at + 24, stats.poisoned);
+}
+
+static pith_status save(const pith_stream *s, uint8_t *dst, size_t cap, size_t *written,
+                        pith_error *error) {
+    const pith_plan *const p = s->plan;
+    PITHI_TRY(pithi_stream_check_base(s, error));
+    PITHI_TRY(all_whole(s, error));
+    const uint64_t total = pithi_stream_save_bytes(p);
+    if (cap < total)
+        return pithi_fail_numbers(error, PITH_ERR_SPACE, "a saved stream has # bytes, not #", total,
+                                  cap);
+    uint8_t *at = dst;
+    save_head(s, at);
+    at += PITHI_STREAM_FORMAT_HEAD;
+    const struct pithi_whole *const whole = whole_of(p);
+    uint8_t *more = at + p->slots * PITHI_STREAM_FORMAT_SLOT;
+    for (uint64_t i = 0; i < p->slots; i++, at += PITHI_STREAM_FORMAT_SLOT) {
+        pithi_put64(at, s->slot[i].step);
+        pithi_put64(at + 8, whole ? whole->save(&s->slot[i], more) : s->slot[i].base_hash);
+        more += whole ? whole->saved_bytes : 0;
+    }
+    at = more;
+    if (pithi_has_base(p) && p->count) memcpy(at, s->base, (size_t)memory_bytes(p));
+    if (pithi_has_residual(p)) save_residual(s, at);
+    pithi_put64(dst + total - PITHI_STREAM_FORMAT_TAIL,
+                XXH64(dst, (size_t)(total - PITHI_STREAM_FORMAT_TAIL), 0));
+    *written = (size_t)total;
+    return PITH_OK;
+}
+
+pith_status pith_stream_save(pith_work *w, const pith_stream *s, void *dst, size_t cap,
+                             size_t *written) {
+    if (written) *written = 0;
+    PITHI_TRY(enter_reading(w, s));
+    if (!dst || !written)
+        return leave_reading(w, pithi_fail(&w->error, PITH_ERR_ARG, "an argument is NULL"));
+    return leave_reading(w, save(s, dst, cap, written, &w->error));
+}
+
+/* Whether slots can have been saved so by a codec with something whole. */
+static bool legal_slots(const pith_plan *p, const uint8_t *slot) {
+    const struct pithi_whole *const whole = whole_of(p);
+    const uint8_t *more = slot + p->slots * PITHI_STREAM_FORMAT_SLOT;
+    for (uint64_t i = 0; i < p->slots; i++, slot += PITHI_STREAM_FORMAT_SLOT) {
+        if (!whole->legal(pithi_get64(slot + 8), more)) return false;
+        more += whole->saved_bytes;
+    }
+    return true;
+}
+
+/* A residual that is not finite would poison its group for ever: encoding keeps it. */
+static bool all_finite(const uint8_t *floats, uint64_t count) {
+    for (uint64_t i = 0; i < count; i++)
+        if (pithi_nonfinite(pithi_get32(floats + i * sizeof(float)))) return false;
+    return true;
+}
+
+static pith_status check_saved(const pith_plan *p, const uint8_t *src, size_t bytes,
+                               pith_error *error) {
+    const uint64_t total = pithi_stream_save_bytes(p);
+    if (bytes < sizeof magic || memcmp(src, magic, sizeof magic) != 0)
+        return pithi_fail(error, PITH_ERR_MAGIC, "not a saved stream");
+    if (bytes >= PITHI_STREAM_FORMAT_HEAD &&
+        pithi_get64(src + PITHI_STREAM_FORMAT_FINGERPRINT) != p->fingerprint)
+        return pithi_fail_at(error, PITH_ERR_MISMATCH, "saved by another plan",
+                             PITHI_STREAM_FORMAT_FINGERPRINT);
+    if (bytes < total)
+        return pithi_fail_at(error, PITH_ERR_TRUNCATED, "the saved stream is cut", bytes);
+    if (bytes > total) return pithi_fail_at(error, PITH_ERR_CORRUPT, "bytes after the end", total);
+    if (pithi_get64(src + total - PITHI_STREAM_FORMAT_TAIL) !=
+        XXH64(src, (size_t)(total - PITHI_STREAM_FORMAT_TAIL), 0))
+        return pithi_fail(error, PITH_ERR_CHECKSUM, "the saved stream's checksum differs");
+    if (pithi_get64(src + PITHI_STREAM_FORMAT_SLOTS) != p->slots ||
+        pithi_get32(src + PITHI_STREAM_FORMAT_SHIFT) > UINT16_MAX)
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "slots or rank cannot be",
+                             PITHI_STREAM_FORMAT_SLOTS);
+    const uint8_t *slot = src + PITHI_STREAM_FORMAT_HEAD;
+    for (uint64_t i = 0; i < p->slots; i++, slot += PITHI_STREAM_FORMAT_SLOT)
+        if (!whole_of(p) &&
+            slot_base_hash(p, src + PITHI_STREAM_FORMAT_HEAD + p->slots * PITHI_STREAM_FORMAT_SLOT,
+                           i) != pithi_get64(slot + 8))
+            return pithi_fail(error, PITH_ERR_CHECKSUM, "a base is not what its hash says");
+    if (whole_of(p) && !legal_slots(p, src + PITHI_STREAM_FORMAT_HEAD))
+        return pithi_fail(error, PITH_ERR_CORRUPT, "a bound that no slot can have");
+    if (pithi_has_residual(p) && !all_finite(slot, p->count))
+        return pithi_fail(error, PITH_ERR_CORRUPT, "a residual is not finite");
+    return PITH_OK;
+}
+
+static void load_slots(pith_stream *s, const uint8_t *at) {
+    const struct pithi_whole *const whole = whole_of(s->plan);
+    const uint8_t *more = at + s->plan->slots * PITHI_STREAM_FORMAT_SLOT;
+    for (uint64_t i = 0; i < s->plan->slots; i++, at += PITHI_STREAM_FORMAT_SLOT) {
+        struct pithi_slot_state *const slot = &s->slot[i];
+        const uint64_t word = pithi_get64(at + 8);
+        *slot = (struct pithi_slot_state){.step = pithi_get64(at), .undone = true};
+        if (!whole) {
+            slot->base_hash = word;
+            continue;
+        }
+        whole->load(slot, word, more);
+        more += whole->saved_bytes;
+    }
+}
+
+static pith_status load(pith_stream *s, const uint8_t *src, size_t bytes, pith_error *error) {
+    const pith_plan *const p = s->plan;
+    PITHI_TRY(pithi_stream_check_base(s, error));
+    PITHI_TRY(check_saved(p, src, bytes, error));
+    const uint8_t *at = src + PITHI_STREAM_FORMAT_HEAD, *const stats =
+                                                            src + PITHI_STREAM_FORMAT_STATS;
+    s->random =
+        (struct pithi_random){.seed = pithi_get64(src + PITHI_STREAM_FORMAT_SEED),
+                              .rng_stream = pithi_get32(src + PITHI_STREAM_FORMAT_STREAM),
+                              .shift = (uint16_t)pithi_get32(src + PITHI_STREAM_FORMAT_SHIFT)};
+    load_slots(s, at);
+    s->slot[0].frames = pithi_get64(stats);
+    s->slot[0].key_frames = pithi_get64(stats + 8);
+    s->slot[0].saturated = pithi_get64(stats + 16);
+    s->slot[0].poisoned = pithi_get64(stats + 24);
+    at += p->slots * PITHI_STREAM_FORMAT_SLOT;
+    if (whole_of(p)) at += p->slots * whole_of(p)->saved_bytes;
+    if (pithi_has_base(p) && p->count) memcpy(s->base, at, (size_t)memory_bytes(p));
+    if (pithi_has_base(p)) sum_blocks(s);
+    if (pithi_has_residual(p)) load_residual(s, at);
+    return PITH_OK;
+}
+
+pith_status pith_stream_load(pith_work *w, pith_stream *s, const void *src, size_t bytes) {
+    PITHI_TRY(enter(w, s));
+    if (!src) return leave(w, s, pithi_fail(&w->error, PITH_ERR_ARG, "nothing to load"));
+    return leave(w, s, load(s, src, bytes, &w->error));
+}

@@ -1,0 +1,25 @@
+/* stream_format.h - where the fields of a saved stream lie (doc/FORMAT.md, saved streams).
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_STREAM_FORMAT_H
+#define PITHI_STREAM_FORMAT_H
+
+/* Its first eight bytes. */
+#define PITHI_STREAM_FORMAT_MAGIC \
+    { 0xF1, 'P', 'T', 'H', 's', 't', 'a', 1 }
+
+/* Offsets and sizes; the slots, the base or residual, and an XXH64 follow the head. */
+enum {
+    PITHI_STREAM_FORMAT_FINGERPRINT = 8,
+    PITHI_STREAM_FORMAT_SLOTS = 16,
+    PITHI_STREAM_FORMAT_SEED = 24,
+    PITHI_STREAM_FORMAT_STREAM = 32, /* id of the random bits */
+    PITHI_STREAM_FORMAT_SHIFT = 36,  /* rank * 65536 / ranks */
+    PITHI_STREAM_FORMAT_STATS = 40,
+    PITHI_STREAM_FORMAT_HEAD = 72,
+    PITHI_STREAM_FORMAT_STATS_BYTES = 32,
+    PITHI_STREAM_FORMAT_SLOT = 16,
+    PITHI_STREAM_FORMAT_BOUNDED = 16, /* more of each, behind them all: codecs with a bound */
+    PITHI_STREAM_FORMAT_TAIL = 8
+};
+
+#endif

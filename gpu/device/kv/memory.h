@@ -1,0 +1,93 @@
+/* memory.h - what kernels of codecs in pages have besides: registers of a thread, memory of the
+ * team.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_GPU_DEVICE_KV_MEMORY_H
+#define PITHI_GPU_DEVICE_KV_MEMORY_H
+
+#include <stdalign.h>
+
+#include "device/kv/setting.h"
+#include "device/phase.h"
+#include "group/outliers_value.h"
+
+/* A thread's columns of a tile, from this one of this head on, and its tokens, up to the tile's
+ * end. n: columns, 0 where there are none. */
+struct pithi_gpu_column {
+    uint32_t head, in_head, n, token, end;
+};
+
+/* Units of a full tile that a thread has, of the same columns: see full.h. */
+enum { PITHI_DEEP = 4 };
+
+/* A group that is searched, whose 16 threads the thread is one of: its number in the tile, its
+ * elements, 0 when there are none to code, and where its values lie. more: candidates are left. */
+struct pithi_gpu_sought {
+    uint32_t index, count, at;
+    bool more;
+};
+
+struct pithi_kv_thread {
+    /* Extremes of units or columns, or their scales and zero points. */
+    uint32_t up[PITHI_UNIT], down[PITHI_UNIT];
+    struct pithi_gpu_column column;
+    struct pithi_gpu_sought sought;
+    /* Sums over a lane of a group that is searched, see search.h. */
+    float vq[PITHI_TRIES], vq_other[PITHI_TRIES];
+    int32_t qq[PITHI_TRIES], qq_other[PITHI_TRIES];
+    struct pithi_shrink shrink;
+    uint64_t word[2], word_other[2], floor[2]; /* see outliers.h */
+    /* Of full tiles: what was fetched, and values; largest values and those of what is below 0, of
+     * units; in exchanges what is kept, and what goes and comes. */
+    struct pithi_quad raw[PITHI_DEEP], grids[2];
+    float deep[PITHI_DEEP][PITHI_UNIT];
+    float edge[2][PITHI_UNITS], kept[2], given[2], taken[2];
+    /* What the thread's code means, in high halves, codes, and what they mean. */
+    uint32_t meant[PITHI_UNITS], codes[PITHI_UNITS][PITHI_UNIT], means[PITHI_UNITS][PITHI_UNIT];
+};
+
+/* A team's page, or the part of it that is the team's: see page.h. */
+struct pithi_gpu_page {
+    uint8_t *bytes, *values;               /* values: where `at` counts from */
+    uint8_t *codes, *places, *exact;       /* the last two of outliers */
+    uint8_t *base;                         /* of its first element; or NULL */
+    uint64_t number, first;                /* of the page, and of its first element, in the slot */
+    int64_t at, token_stride, head_stride; /* in elements: of the page's first; between its rows */
+    uint64_t scale_bytes, code_bytes, place_bytes, exact_bytes;
+    uint64_t length, whole; /* bytes; and of a page that is not cut */
+    struct pithi_rotation rotation;
+    uint32_t tokens, heads, dim;
+    uint32_t along, groups;     /* of a head, of the page */
+    uint32_t string;            /* bytes of codes of a head */
+    uint32_t outliers;          /* of a group */
+    uint32_t lo, hi;            /* elements that are wanted */
+    uint32_t part, tile, tiles; /* tiles [tile, tiles) hold these */
+    uint32_t lanes, log2, rows, chunks;
+    uint32_t full, fulls; /* tiles [full, fulls) are full, see full.h */
+    bool live;
+    bool plain; /* units lie in a run, in the tensor too */
+    bool apart; /* units do not begin at whole lanes of the base's hash */
+};
+
+/* The team's memory. */
+struct pithi_gpu_paged {
+    struct pithi_gpu_page page;
+    struct pithi_codebook book;
+    struct pithi_grid grid[PITHI_UNITS * PITHI_TEAM];
+    alignas(16) uint32_t up[PITHI_UNITS * PITHI_TEAM];
+    alignas(16) uint32_t down[PITHI_UNITS * PITHI_TEAM];
+    uint32_t rough; /* one more than the last full tile whose codes need limits */
+    /* Of groups that are looked at as a whole, and of full tiles along tokens; else absent. */
+    alignas(16) float values[PITHI_TILE];
+    /* Of groups with outliers, at once: the words that come first from below, and from above. */
+    uint64_t first[PITHI_TEAM / PITHI_LANES][2][PITHI_OUTLIERS_MOST + 1];
+};
+
+/* Bytes of it that a launch needs. */
+static inline size_t pithi_paged_bytes(const struct pithi_device_plan *to) {
+    if (to->device.pages.outliers) return sizeof(struct pithi_gpu_paged);
+    return pithi_pages_keep(to) || to->device.pages.channel
+               ? offsetof(struct pithi_gpu_paged, first)
+               : offsetof(struct pithi_gpu_paged, values);
+}
+
+#endif

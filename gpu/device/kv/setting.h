@@ -1,0 +1,24 @@
+/* setting.h - what follows from the setting of a codec in pages, for kernels and who launches them.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_GPU_DEVICE_KV_SETTING_H
+#define PITHI_GPU_DEVICE_KV_SETTING_H
+
+#include "device/call.h"
+
+/* Whether an encode in pages searches for scales; whether it looks at groups as a whole. */
+PITHI_INLINE bool pithi_pages_search(const struct pithi_device_plan *p) {
+    return p->device.set.shrink || p->device.set.codebook == PITHI_CODEBOOK_LLOYD;
+}
+PITHI_INLINE bool pithi_pages_keep(const struct pithi_device_plan *p) {
+    return pithi_pages_search(p) || p->device.pages.outliers;
+}
+
+/* The most threads that share a page's columns, or a group: those whose tile the team's memory has
+ * room for, where groups are searched, but whole heads where they are rotated. */
+PITHI_INLINE uint32_t pithi_pages_lanes(const struct pithi_device_plan *p) {
+    const uint32_t lanes = PITHI_TILE / PITHI_UNIT / p->device.set.group;
+    const bool all = !pithi_pages_keep(p) || !p->device.pages.channel || p->device.pages.rotated;
+    return all || lanes > 32 ? 32 : lanes;
+}
+
+#endif

@@ -1,0 +1,366 @@
+/* stream.c - the calls about a stream: check the arguments, launch; and its bytes on the host.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/endian.h"
+#include "plan.h"
+#include "predict.h"
+#include "stream_format.h"
+
+/* ---- Launches --------------------------------------------------------------------------------*/
+
+static pith_status check(const pith_cuda_plan *c, const pith_cuda_stream *stream,
+                         pith_error *error) {
+    pithi_clear(error);
+    return pithi_cuda_check_stream(c, stream, "stream", error);
+}
+
+static pith_status check_base(const pith_cuda_plan *c, const pith_cuda_stream *stream,
+                              pith_error *error) {
+    const pith_status status = check(c, stream, error);
+    if (status != PITH_OK || pithi_cuda_has_base(&c->table)) return status;
+    return pithi_fail(error, PITH_ERR_STATE, "the plan has no base");
+}
+
+static struct pithi_gpu_call about(const pith_cuda_plan *c, const void *stream) {
+    return (struct pithi_gpu_call){
+        .to = {.plan = c->table,
+               .table = c->device_table,
+               .stream = (struct pithi_gpu_stream *)(uintptr_t)stream,
+               .items = {.count = c->table.slots}},
+        .count = UINT64_MAX,
+        .span = PITHI_TILE,
+        .chunks = 1,
+    };
+}
+
+static pith_status set(const pith_cuda_plan *c, struct pithi_gpu_call *a,
+                       enum pithi_gpu_setting what, void *cuda_stream, pith_error *error) {
+    a->change.what = what;
+    return pithi_cuda_launch(c, PITHI_GPU_stream_set, a, 1, cuda_stream, error);
+}
+
+/* A thread a slot. */
+static pith_status per_slot(const pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
+                            const struct pithi_gpu_call *a, void *cuda_stream, pith_error *error) {
+    return pithi_cuda_launch(c, kernel, a, (c->table.slots + 255) / 256, cuda_stream, error);
+}
+
+/* Teams for every slot. */
+static pith_status over_base(const pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
+                             struct pithi_gpu_call *a, void *cuda_stream, pith_error *error) {
+    pithi_cuda_divide_runs(a, c, c->table.slots, c->table.most);
+    return pithi_cuda_launch(c, kernel, a, c->table.slots, cuda_stream, error);
+}
+
+/* ---- Beginning and settings ------------------------------------------------------------------*/
+
+static pith_status take_options(const pith_stream_options *from, struct pithi_gpu_random *random,
+                                uint64_t *step, pith_error *error) {
+    pith_stream_options o;
+    const pith_status status = pithi_cuda_take(&o, sizeof o, from, "fields of the options", error);
+    if (status != PITH_OK) return status;
+    if (!o.ranks && !o.rank) o.ranks = 1;
+    if (o.rank >= o.ranks || o.ranks > 65536) {
+        const struct pithi_words words = {.number = {o.rank, o.ranks}};
+        return pithi_fail_with(error, PITH_ERR_ARG, 0,
+                               "rank # of # ranks; it must be below them, and they at most 65536",
+                               &words);
+    }
+    *random = (struct pithi_gpu_random){.seed = o.seed,
+                                        .rng_stream = o.rng_stream,
+                                        .shift = (uint32_t)((uint64_t)o.rank * 65536 / o.ranks)};
+    *step = o.step;
+    return PITH_OK;
+}
+
+pith_status pith_cuda_stream_init(const pith_cuda_plan *c, void *memory, size_t bytes,
+                                  const pith_stream_options *options, void *cuda_stream,
+                                  pith_error *error) {
+    struct pithi_gpu_random random;
+    uint64_t step;
+    pithi_clear(error);
+    pith_status status = pithi_cuda_check_stream(c, memory, "memory", error);
+    if (status == PITH_OK) status = take_options(options, &random, &step, error);
+    if (status != PITH_OK) return status;
+    const uint64_t needed = pithi_cuda_stream_bytes(&c->table);
+    const struct pithi_words words = {.number = {needed, bytes}};
+    if (bytes < needed)
+        return pithi_fail_with(error, PITH_ERR_SPACE, needed,
+                               "the stream needs # bytes of device memory, # were given", &words);
+    status = pithi_cuda_clear(c, memory, needed, cuda_stream, error);
+    struct pithi_gpu_call a = about(c, memory);
+    a.change.random = random;
+    a.change.step = step;
+    if (status == PITH_OK) status = per_slot(c, PITHI_GPU_stream_init, &a, cuda_stream, error);
+    const bool bound = !c->table.external || !c->table.count;
+    if (status == PITH_OK && pithi_cuda_has_base(&c->table) && bound)
+        status = over_base(c, PITHI_GPU_stream_base, &a, cuda_stream, error);
+    return status;
+}
+
+pith_status pith_cuda_stream_set_step(const pith_cuda_plan *c, pith_cuda_stream *stream,
+                                      uint64_t slot, uint64_t step, void *cuda_stream,
+                                      pith_error *error) {
+    const pith_status status = check(c, stream, error);
+    if (status != PITH_OK) return status;
+    if (slot >= c->table.slots) {
+        const struct pithi_words words = {.number = {slot, c->table.slots}};
+        return pithi_fail_with(error, PITH_ERR_ARG, 0, "slot # of a plan with #", &words);
+    }
+    struct pithi_gpu_call a = about(c, stream);
+    a.change.slot = slot;
+    a.change.step = step;
+    return set(c, &a, PITHI_SET_STEP, cuda_stream, error);
+}
+
+pith_status pith_cuda_stream_set_random(const pith_cuda_plan *c, pith_cuda_stream *stream,
+                                        const pith_stream_options *options, void *cuda_stream,
+                                        pith_error *error) {
+    pith_status status = check(c, stream, error);
+    if (status != PITH_OK) return status;
+    if (!options) return pithi_cuda_null("options", error);
+    struct pithi_gpu_call a = about(c, stream);
+    status = take_options(options, &a.change.random, &a.change.step, error);
+    return status == PITH_OK ? set(c, &a, PITHI_SET_RANDOM, cuda_stream, error) : status;
+}
+
+pith_status pith_cuda_stream_rollback(const pith_cuda_plan *c, pith_cuda_stream *stream,
+                                      uint64_t step, void *cuda_stream, pith_error *error) {
+    const pith_status status = check(c, stream, error);
+    if (status != PITH_OK) return status;
+    if (pithi_cuda_has_base(&c->table))
+        return pithi_fail(error, PITH_ERR_STATE, "a base cannot take a step back");
+    struct pithi_gpu_call a = about(c, stream);
+    a.change.step = step;
+    return per_slot(c, PITHI_GPU_stream_rollback, &a, cuda_stream, error);
+}
+
+/* ---- Base ------------------------------------------------------------------------------------*/
+
+pith_status pith_cuda_stream_set_base(const pith_cuda_plan *c, pith_cuda_stream *stream,
+                                      const void *base, uint32_t dtype, uint64_t step,
+                                      void *cuda_stream, pith_error *error) {
+    const pith_status status = check_base(c, stream, error);
+    if (status != PITH_OK) return status;
+    if (!base && c->table.count) return pithi_cuda_null("base", error);
+    if (dtype != PITH_F32 && dtype != PITH_BF16 && dtype != PITH_F16)
+        return pithi_fail(error, PITH_ERR_DTYPE,
+                          "the tensor's dtype does not convert to the base's");
+    struct pithi_gpu_call a = about(c, stream);
+    a.to.items.tensor = (uint8_t *)(uintptr_t)base;
+    a.to.items.dtype = dtype;
+    a.change.step = step;
+    return over_base(c, PITHI_GPU_stream_base, &a, cuda_stream, error);
+}
+
+pith_status pith_cuda_stream_bind_base(const pith_cuda_plan *c, pith_cuda_stream *stream,
+                                       void *base, uint64_t step, void *cuda_stream,
+                                       pith_error *error) {
+    pith_status status = check_base(c, stream, error);
+    if (status != PITH_OK) return status;
+    if (!c->table.external)
+        return pithi_fail(error, PITH_ERR_STATE, "not a stream with an external base");
+    if (!base && c->table.count) return pithi_cuda_null("base", error);
+    struct pithi_gpu_call a = about(c, stream);
+    a.change.base = base;
+    a.change.step = step;
+    status = set(c, &a, PITHI_SET_BASE, cuda_stream, error);
+    if (status != PITH_OK) return status;
+    return over_base(c, PITHI_GPU_stream_base, &a, cuda_stream, error);
+}
+
+void *pith_cuda_stream_base(const pith_cuda_plan *c, pith_cuda_stream *stream) {
+    if (!c || !stream || !pithi_cuda_has_base(&c->table) || c->table.external) return NULL;
+    return (uint8_t *)stream + pithi_stream_memory_at(&c->table);
+}
+
+pith_status pith_cuda_stream_verify(const pith_cuda_plan *c, const pith_cuda_stream *stream,
+                                    int32_t *status, void *cuda_stream, pith_error *error) {
+    const pith_status checked = check_base(c, stream, error);
+    if (checked != PITH_OK) return checked;
+    if (!status) return pithi_cuda_null("status", error);
+    if (!c->table.device.base_hash)
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED, "base_hash=off keeps no hash");
+    struct pithi_gpu_call a = about(c, stream);
+    a.to.items.status = status;
+    return over_base(c, PITHI_GPU_stream_verify, &a, cuda_stream, error);
+}
+
+/* ---- Bytes on the host -----------------------------------------------------------------------*/
+
+static const uint8_t magic[8] = PITHI_STREAM_FORMAT_MAGIC;
+
+/* A conversion under way. */
+struct exchange {
+    const struct pithi_device_plan *table;
+    const struct pithi_device_plan_slot *slot;
+    uint8_t *saved, *bytes;   /* as the host saves it, and as it lies on the device */
+    uint64_t total, elements; /* bytes of saved; where its base or residual begins */
+    bool bounded;             /* slots have a bound in place of a hash, and counts behind them */
+};
+
+static uint64_t element_bytes(const struct pithi_device_plan *t) {
+    return pithi_cuda_has_base(t) ? pithi_width(t->base_dtype) : t->device.decay ? 4 : 0;
+}
+
+static struct pithi_gpu_slot_state *slot_at(const struct exchange *x, uint64_t i) {
+    uint8_t *const slots = x->bytes + sizeof(struct pithi_gpu_stream);
+    return (struct pithi_gpu_slot_state *)(void *)(slots + i * sizeof(struct pithi_gpu_slot_state));
+}
+
+static pith_status other_plan(pith_error *error) {
+    return pithi_fail(error, PITH_ERR_MISMATCH,
+                      "the stream is not of the plan that the device plan was made of");
+}
+
+static pith_status begin(const pith_cuda_plan *c, const pith_work *work, const pith_stream *host,
+                         const void *bytes, uint64_t size, struct exchange *x, pith_error *error) {
+    pith_sizes sizes = {.size = sizeof sizes};
+    pithi_clear(error);
+    if (!c) return pithi_cuda_null("cuda", error);
+    if (!work) return pithi_cuda_null("work", error);
+    if (!host) return pithi_cuda_null("host", error);
+    if (!bytes) return pithi_cuda_null("bytes", error);
+    const struct pithi_device_plan *const t = &c->table;
+    const uint64_t needed = pithi_cuda_stream_bytes(t);
+    if (size < needed)
+        return pithi_fail_with(error, PITH_ERR_SPACE, needed, "the stream has # bytes, not #",
+                               &(struct pithi_words){.number = {needed, size}});
+    *x = (struct exchange){.table = t, .bounded = pithi_cuda_is_bounded(c)};
+    x->slot = (const struct pithi_device_plan_slot *)(const void *)(c->image + t->slots_at);
+    const uint64_t slot = PITHI_STREAM_FORMAT_SLOT + (x->bounded ? PITHI_STREAM_FORMAT_BOUNDED : 0);
+    x->elements = PITHI_STREAM_FORMAT_HEAD + t->slots * slot;
+    x->total = x->elements + t->count * element_bytes(t) + PITHI_STREAM_FORMAT_TAIL;
+    const pith_status status = pith_plan_sizes(pith_stream_plan(host), &sizes);
+    if (status != PITH_OK || sizes.save_bytes != x->total) return other_plan(error);
+    x->saved = pithi_cuda_alloc(&c->env, (size_t)x->total);
+    if (x->saved) return PITH_OK;
+    return pithi_fail_at(error, PITH_ERR_MEMORY, "no memory for the saved stream", x->total);
+}
+
+static pith_status end(const pith_cuda_plan *c, const struct exchange *x, pith_status status) {
+    pithi_cuda_release(&c->env, x->saved, (size_t)x->total);
+    return status;
+}
+
+/* What a call with the work answered. */
+static pith_status answered(const pith_work *work, pith_status status, pith_error *error) {
+    if (status == PITH_ERR_BUSY)
+        return pithi_fail(error, status, "another call is using the work or the stream");
+    if (status != PITH_OK) pithi_error_copy(error, pith_work_error(work));
+    return status;
+}
+
+static pith_status save(pith_work *work, const pith_stream *host, const struct exchange *x,
+                        pith_error *error) {
+    size_t written;
+    const pith_status status = pith_stream_save(work, host, x->saved, (size_t)x->total, &written);
+    if (status != PITH_OK) return answered(work, status, error);
+    if (pithi_get64(x->saved + PITHI_STREAM_FORMAT_FINGERPRINT) != x->table->fingerprint)
+        return other_plan(error);
+    return PITH_OK;
+}
+
+static pith_status fill_bytes(const struct exchange *x, pith_error *error) {
+    const uint8_t *const from = x->saved, *const stats = from + PITHI_STREAM_FORMAT_STATS;
+    struct pithi_gpu_stream *const head = (struct pithi_gpu_stream *)(void *)x->bytes;
+    *head = (struct pithi_gpu_stream){
+        .fingerprint = x->table->fingerprint,
+        .random = {.seed = pithi_get64(from + PITHI_STREAM_FORMAT_SEED),
+                   .rng_stream = pithi_get32(from + PITHI_STREAM_FORMAT_STREAM),
+                   .shift = pithi_get32(from + PITHI_STREAM_FORMAT_SHIFT)},
+        .frames = pithi_get64(stats),
+        .key_frames = pithi_get64(stats + 8),
+        .saturated = pithi_get64(stats + 16),
+        .poisoned = pithi_get64(stats + 24),
+        .slots = sizeof *head,
+        .memory = pithi_stream_memory_at(x->table),
+    };
+    for (uint64_t i = 0; i < x->table->slots; i++) {
+        const uint8_t *const slot = from + PITHI_STREAM_FORMAT_HEAD + i * PITHI_STREAM_FORMAT_SLOT;
+        if (x->bounded && pithi_get64(slot + 8))
+            return pithi_fail_with(error, PITH_ERR_UNSUPPORTED, i,
+                                   "a bound was set for slot #, which devices do not know",
+                                   &(struct pithi_words){.number = {i}});
+        *slot_at(x, i) = (struct pithi_gpu_slot_state){
+            .step = pithi_get64(slot), .base_hash = pithi_get64(slot + 8), .undone = 1};
+    }
+    const uint64_t elements = x->table->count * element_bytes(x->table);
+    if (!x->table->external) memcpy(x->bytes + head->memory, from + x->elements, (size_t)elements);
+    return PITH_OK;
+}
+
+pith_status pith_cuda_stream_pack(const pith_cuda_plan *c, pith_work *work, const pith_stream *host,
+                                  void *bytes, size_t size, pith_error *error) {
+    struct exchange x;
+    pith_status status = begin(c, work, host, bytes, size, &x, error);
+    if (status != PITH_OK) return status;
+    status = save(work, host, &x, error);
+    if (status != PITH_OK) return end(c, &x, status);
+    memset(bytes, 0, (size_t)pithi_cuda_stream_bytes(&c->table));
+    x.bytes = bytes;
+    return end(c, &x, fill_bytes(&x, error));
+}
+
+static void copy_elements(const struct exchange *x) {
+    const uint64_t width = element_bytes(x->table), memory = pithi_stream_memory_at(x->table);
+    uint8_t *const to = x->saved + x->elements;
+    for (uint64_t i = 0; i < x->table->slots && width && !x->table->external; i++) {
+        const uint64_t side = x->table->device.decay ? slot_at(x, i)->side & 1 : 0;
+        const uint64_t first = x->slot[i].first * width;
+        memcpy(to + first, x->bytes + memory + side * x->table->count * width + first,
+               (size_t)(x->slot[i].count * width));
+    }
+}
+
+static pith_status fill_saved(const struct exchange *x, pith_error *error) {
+    const struct pithi_gpu_stream *const head = (const struct pithi_gpu_stream *)(void *)x->bytes;
+    uint8_t *const to = x->saved, *const stats = to + PITHI_STREAM_FORMAT_STATS;
+    if (head->fingerprint != x->table->fingerprint)
+        return pithi_fail(error, PITH_ERR_MISMATCH, "the bytes are of another plan's stream");
+    memset(to, 0, (size_t)(x->table->external ? PITHI_STREAM_FORMAT_HEAD : x->elements));
+    memcpy(to, magic, sizeof magic);
+    pithi_put64(to + PITHI_STREAM_FORMAT_FINGERPRINT, head->fingerprint);
+    pithi_put64(to + PITHI_STREAM_FORMAT_SLOTS, x->table->slots);
+    pithi_put64(to + PITHI_STREAM_FORMAT_SEED, head->random.seed);
+    pithi_put32(to + PITHI_STREAM_FORMAT_STREAM, head->random.rng_stream);
+    pithi_put32(to + PITHI_STREAM_FORMAT_SHIFT, head->random.shift);
+    pithi_put64(stats, head->frames);
+    pithi_put64(stats + 8, head->key_frames);
+    pithi_put64(stats + 16, head->saturated);
+    pithi_put64(stats + 24, head->poisoned);
+    for (uint64_t i = 0; i < x->table->slots; i++) {
+        uint8_t *const slot = to + PITHI_STREAM_FORMAT_HEAD + i * PITHI_STREAM_FORMAT_SLOT;
+        if (slot_at(x, i)->invalid)
+            return pithi_fail_with(error, PITH_ERR_STATE, i,
+                                   "the base of slot # was left half written by a failed call",
+                                   &(struct pithi_words){.number = {i}});
+        pithi_put64(slot, slot_at(x, i)->step);
+        pithi_put64(slot + 8, slot_at(x, i)->base_hash);
+    }
+    copy_elements(x);
+    const size_t hashed = (size_t)(x->total - PITHI_STREAM_FORMAT_TAIL);
+    pithi_put64(to + hashed, XXH64(to, hashed, 0));
+    return PITH_OK;
+}
+
+pith_status pith_cuda_stream_unpack(const pith_cuda_plan *c, pith_work *work, pith_stream *host,
+                                    const void *bytes, size_t size, pith_error *error) {
+    struct exchange x;
+    pith_status status = begin(c, work, host, bytes, size, &x, error);
+    if (status != PITH_OK) return status;
+    x.bytes = (uint8_t *)(uintptr_t)bytes;
+    /* The base of the host's own stream stays where that is external. */
+    if (c->table.external) status = save(work, host, &x, error);
+    if (status == PITH_OK) status = fill_saved(&x, error);
+    if (status != PITH_OK) return end(c, &x, status);
+    status = pith_stream_load(work, host, x.saved, (size_t)x.total);
+    if (status == PITH_ERR_CHECKSUM)
+        return end(c, &x,
+                   pithi_fail(error, PITH_ERR_BASE, "a base is not what the bytes say of it"));
+    return end(c, &x, answered(work, status, error));
+}
