@@ -19,7 +19,7 @@ run() { # quiet unless it fails
 run meson setup "$place/build" "$source" --prefix="$place/usr" --libdir=lib --buildtype=debug \
     -Dtests=false -Dbench=false -Dfuzz=none -Dcuda=disabled
 run meson install -C "$place/build"
-for file in include/pith/{bounds.h,kv.h,pith.h,pith_cuda.h,version.h} lib/libpith.so \
+for file in include/pith/{bounds.h,kv.h,pith.h,pith.hpp,pith_cuda.h,version.h} lib/libpith.so \
     lib/libpith.a lib/libpith_cuda.so lib/libpith_cuda.a lib/pkgconfig/pith.pc \
     lib/pkgconfig/pith_cuda.pc bin/pith share/man/man1/pith.1; do
     [ -e "$place/usr/$file" ] || { echo "not installed: $file"; exit 1; }
