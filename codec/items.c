@@ -60,11 +60,10 @@ static pith_status take_sizes(const void *first, size_t count, size_t known, siz
         size_t size;
         memcpy(&size, at, sizeof size);
         if (size != *bytes || size < known || size > 4096 || size % _Alignof(pith_item))
-            return pithi_fail_numbers(
-                error, PITH_ERR_ARG,
-                "a struct of the list has size #, which is not set or not that "
-                "of the first: number #",
-                size, i);
+            return pithi_fail_numbers(error, PITH_ERR_ARG,
+                                      "size of a struct in a list: number # has #, which is not "
+                                      "set, or not that of the first",
+                                      i, size);
         for (size_t k = known; k < size; k++)
             if (at[k])
                 return pithi_fail(error, PITH_ERR_UNSUPPORTED,

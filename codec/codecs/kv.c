@@ -51,7 +51,7 @@ static const struct pithi_key keys[] = {
                            "a number up to 0.125, or none",
                            "share of a group that is kept exactly: what lies farthest out", false},
     [PITHI_KV_WINDOW] = {"window", PITHI_KEY_NUMBER, 0, 0, 1u << 20, 0, PITHI_WIRE_NONE,
-                         "0..1048576", "append streams: newest tokens that stay exact", false},
+                         "0..1048576", "caches: newest tokens that stay exact", false},
     [PITHI_KV_ENTROPY] = {"entropy", PITHI_KEY_WORD, 0, 0, 1, 0, 10, "none|zstd",
                           "entropy coding of scales and codes, for files", false},
     [PITHI_KV_EFFORT] = {"effort", PITHI_KEY_NUMBER, 1, PITHI_ENTROPY_LEVEL_MIN,

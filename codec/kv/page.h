@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * doc/FORMAT.md, Codec 8, states the bytes. Shared by the codec, which takes whole pages, and by
- * append streams (cache.c), which fill and read them token by token. */
+ * caches (cache.c), which fill and read them token by token. */
 #ifndef PITHI_KV_PAGE_H
 #define PITHI_KV_PAGE_H
 

@@ -18,8 +18,9 @@
  * Threads. A plan may be used by any number of threads at once. A work serves one call at a time, a
  * stream (and a cache, kv.h) one that changes it; a second one is answered with PITH_ERR_BUSY.
  * Different works and streams may be used from any threads at once. There is no process-wide state
- * but that of Forks, no init function, no environment variable, no output to stdio. A call runs on
- * the calling thread unless its work was made with threads or a runner (pith_env).
+ * but that of Forks and the CPU features once found, no init function, no environment variable, no
+ * output to stdio. A call runs on the calling thread unless its work was made with threads or a
+ * runner (pith_env).
  *
  * Forks. OpenMP's threads do not live on in a child of fork, and its runtime may wait for them for
  * ever (GCC's does), where the parent used OpenMP with pith or without. So in a process that was
@@ -95,8 +96,9 @@ extern "C" {
 
 /* ---- Status ---------------------------------------------------------------------------------
  * 0 is success, negative is failure. -1..-19: the caller's arguments. -20..-39: the frame's bytes.
- * -40..-59: the environment. -60..-79: communication (pith_mpi.h). For the same frame the status is
- * the same on every CPU and thread count: with several damaged blocks, that of the lowest block. */
+ * -40..-59: the environment. -60..-79: communication (pith_mpi.h), and PITH_ERR_BUSY. For the same
+ * frame the status is the same on every CPU and thread count: with several damaged blocks, that of
+ * the lowest block. */
 typedef enum pith_status {
     PITH_OK = 0,
     PITH_ERR_ARG = -1,         /* an argument is outside what its text allows */
@@ -568,10 +570,11 @@ enum {
 };
 
 /* Encode one slot for each item and advance its stream: step + 1 and, with a base, base := what
- * receivers will hold. flags: PITH_KEY_FRAME or 0.
+ * receivers will hold. flags: PITH_KEY_FRAME or 0, for all of the list: items that want key frames
+ * are a list of their own.
  * An item that fails has length 0 and an unspecified frame; its stream is unchanged when the status
- * is one of the caller's arguments (-1..-19); after any other a slot's base is invalid, see
- * pith_decode.
+ * is one of the caller's arguments (-1..-19) or PITH_ERR_BUSY. After others, but as PITH_ERR_BASE
+ * has it below, a slot's base is invalid: see pith_decode.
  * With a base, capacity must be at least pith_plan_frame_bytes (of a key frame, for steps that
  * key_every=N makes one), also for a frame that turns out shorter; psnr and nmse make several
  * frames, of which the last may fit where an earlier one did not. Never writes past capacity. A

@@ -37,15 +37,18 @@ expect_none 'declared in the header, but not exported' < <(
 expect_none 'defined in the archive without the prefix pith_ or pithi_' < <(
     nm -g --defined-only "$static" 2>/dev/null | awk 'NF == 3 && $3 !~ /^pithi?_/ { print $3 }')
 
-# Everything else the library may call. caller.c holds the default allocator, parallel.c learns of
-# forks, cuda.cu calls the CUDA runtime: nothing there may wait, or allocate.
+# Everything else the library may call. caller.c (of libpith_cuda: plan.c) holds the default
+# allocator, parallel.c learns of forks, cuda.cu calls the CUDA runtime: nothing there may wait, or
+# allocate.
 allowed='^(pithi?_.*|ZSTD_.*|mem(cpy|move|set|cmp|chr)|bcmp|__mem(cpy|move|set)_chk'
 allowed+='|str(len|cmp|ncmp|chr|cspn|spn)|GOMP_.*|omp_.*|__kmpc_.*|__stack_chk_fail'
 allowed+='|_GLOBAL_OFFSET_TABLE_|__aarch64_.*|__cpu_(indicator_init|model|features2))$'
+allocator=caller
+[ $# -le 2 ] || allocator=plan
 expect_none 'called by the library, against its rules' < <(
-    awk -v allowed="$allowed" '
+    awk -v allowed="$allowed" -v allocator="(^|_)$allocator[.]c[.]o" '
         { object = $1; name = $NF; sub(/^.*\.a:/, "", object); sub(/:$/, "", object) }
-        object ~ /(^|_)caller\.c\.o/ &&
+        object ~ allocator &&
             name ~ /^(aligned_alloc|posix_memalign|malloc|free)$/ { next }
         object ~ /(^|_)parallel\.c\.o/ && name == "pthread_atfork" { next }
         object ~ /(cuda|kernels_[a-z_]*)\.o/ && name ~ /^(__cuda|cuda[A-Z]|atexit$)/ &&

@@ -168,7 +168,7 @@ static void a_block_holds_rows_of_one_table(void **state) {
     free(values);
 }
 
-static void dim_is_idempotent_by_the_layout(void **state) {
+static void dim_follows_from_the_layout(void **state) {
     (void)state;
     const struct {
         const char *spec;
@@ -325,7 +325,7 @@ int main(void) {
         cmocka_unit_test(hard_values_come_back),
         cmocka_unit_test(repeated_rows_cost_little),
         cmocka_unit_test(a_block_holds_rows_of_one_table),
-        cmocka_unit_test(dim_is_idempotent_by_the_layout),
+        cmocka_unit_test(dim_follows_from_the_layout),
         cmocka_unit_test(slots_have_the_rows_of_the_layout),
         cmocka_unit_test(bytes_depend_on_nothing_but_the_values),
         cmocka_unit_test(bad_specs_name_their_fault),
