@@ -223,10 +223,10 @@ struct once {
 static pith_status add_work(struct once *o, const pith_env *env, pith_error *error) {
     pith_env e;
     PITHI_TRY(pithi_env_take(&e, env, error));
+    PITHI_TRY(pithi_check_threads(&e, error));
     const uint64_t blocks = o->plan->blocks ? o->plan->blocks : 1;
     const uint32_t threads = e.threads ? e.threads : 1;
-    const uint32_t workers =
-        threads <= PITHI_THREADS_MAX && threads > blocks ? (uint32_t)blocks : threads;
+    const uint32_t workers = threads > blocks ? (uint32_t)blocks : threads;
     const uint64_t bytes = pithi_work_bytes_alone(o->plan, workers);
     e.size = sizeof e; /* the caller's may be shorter, or have been NULL */
     e.threads = workers;

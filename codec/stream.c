@@ -362,6 +362,7 @@ static bool for_windows(pith_stream *s, uint64_t first, const struct pithi_span 
     const pith_plan *const p = s->plan;
     const uint64_t window = window_of(p), end = first + view->count;
     float x[PITHI_WINDOW_MAX];
+    if (!view->count) return true; /* an empty range is in no window */
     for (uint64_t i = 0; i < p->slots; i++) {
         const uint64_t slot = pithi_slot_first(p, i), count = pithi_slot_count(p, i);
         if (slot >= end || slot + count <= first) continue;

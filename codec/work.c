@@ -46,7 +46,7 @@ uint64_t pith_work_bytes(const pith_plan *const *plans, size_t count, uint32_t t
 
 /* ---- Life ------------------------------------------------------------------------------------*/
 
-static pith_status take_threads(pith_env *env, pith_error *error) {
+pith_status pithi_check_threads(const pith_env *env, pith_error *error) {
     if (env->threads > PITHI_THREADS_MAX)
         return pithi_fail_numbers(error, PITH_ERR_ARG, "threads: at most #, found #",
                                   PITHI_THREADS_MAX, env->threads);
@@ -64,7 +64,7 @@ pith_status pith_work_init(void *memory, size_t bytes, const pith_env *env, pith
     if (!work) return pithi_fail(error, PITH_ERR_ARG, "work is NULL");
     *work = NULL;
     PITHI_TRY(pithi_env_take(&e, env, error));
-    PITHI_TRY(take_threads(&e, error));
+    PITHI_TRY(pithi_check_threads(&e, error));
     const uint32_t workers = e.threads ? e.threads : 1;
     const uint64_t head = head_bytes(workers);
     if (!memory) return pithi_fail(error, PITH_ERR_ARG, "memory is NULL");

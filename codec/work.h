@@ -42,6 +42,8 @@ struct pith_work {
     const void *busy;    /* not NULL while a call runs */
 };
 
+/* Whether a work may have the environment's threads. */
+pith_status pithi_check_threads(const pith_env *env, pith_error *error);
 /* pith_work_bytes for calls of one plan that have no second one. */
 uint64_t pithi_work_bytes_alone(const pith_plan *plan, uint32_t workers);
 /* Begin and end of every call with a work: PITH_ERR_BUSY while another one runs. */
@@ -50,7 +52,8 @@ void pithi_work_leave(pith_work *work);
 /* Make the workers ready for a call with this plan, and with another one beside it (NULL: none).
  * PITH_ERR_SPACE when the work is too small. */
 pith_status pithi_work_attach(pith_work *work, const pith_plan *plan, const pith_plan *second);
-/* The same for one worker, inside of a call whose work was found to be large enough. */
+/* The same for one worker, inside of a call that has attached every plan of its list before: the
+ * work is large enough, and nothing else uses the worker's memory. */
 void pithi_worker_cut(struct pithi_worker *worker, const pith_plan *plan);
 
 #endif

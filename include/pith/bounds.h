@@ -62,9 +62,9 @@ typedef struct pith_budget {
     double largest;   /* the bound is at most this; 0: no limit */
 } pith_budget;
 /* Set the slot's bound from a budget. It is left as it is when momentum is 0, or when gradient
- * or samples are 0 and largest is too. *bound, which may be NULL, is pith_stream_bound after the
- * call. PITH_ERR_ARG for a field that is negative or not finite, or nonzero above 1: nothing
- * changes. */
+ * or samples are 0 and largest is too. *bound, which may be NULL, is pith_stream_bound after a
+ * call that succeeds. PITH_ERR_ARG for a field that is negative or not finite, or nonzero above 1:
+ * nothing changes. */
 PITH_NODISCARD PITH_API pith_status pith_stream_adapt(pith_work *work, pith_stream *stream,
                                                       uint64_t slot, const pith_budget *budget,
                                                       double *bound);

@@ -85,7 +85,8 @@ PITH_NODISCARD PITH_API pith_status pith_kv_read(pith_work *work, const pith_kv 
                                                  uint32_t heads, const pith_view *view);
 /* Keep the first `tokens`, at most pith_kv_count. Tokens that were finished stay as they are coded;
  * none becomes exact again. What is appended next is coded apart from them: with axis=channel it
- * begins a page of its own. */
+ * begins a page of its own. PITH_ERR_SPACE: a cache without room for a page cannot cut one that it
+ * shares with its parent. */
 PITH_NODISCARD PITH_API pith_status pith_kv_truncate(pith_work *work, pith_kv *cache,
                                                      uint64_t tokens);
 /* A second cache of the same plan with the first `tokens` of parent, in memory of its own, which

@@ -466,6 +466,32 @@ static void set_and_get(struct stream *s, const struct setting *setting, uint64_
     free(after);
 }
 
+/* An empty range touches no block: none is rotated back and forth, and no step is forgotten. */
+static void test_set_nothing(void **state) {
+    (void)state;
+    enum { N = 1000 };
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, N);
+    float x[N];
+    struct stream s;
+    size_t bytes;
+    for (int i = 0; i < N; i++) x[i] = (float)(i % 37) * 0.1f - 1.7f;
+    const pith_view view = pith_view_flat(x, PITH_F32, N), none = pith_view_flat(x, PITH_F32, 0);
+    stream_open(&s, "grad:ef=full", &layout, NULL);
+    free(stream_encode(&s, &view, 0, false).bytes);
+    const size_t cap = (size_t)s.sizes.save_bytes;
+    uint8_t *const before = allocate(cap), *const after = allocate(cap);
+    CHECK_OK(pith_stream_save(s.work, s.stream, before, cap, &bytes));
+    for (uint64_t first = 0; first <= N; first += 125)
+        CHECK_OK(pith_stream_set_residual(s.work, s.stream, first, &none));
+    CHECK_OK(pith_stream_save(s.work, s.stream, after, cap, &bytes));
+    CHECK(memcmp(before, after, cap) == 0);
+    CHECK_OK(pith_stream_rollback(s.work, s.stream, 0));
+    CHECK(pith_stream_step(s.stream, 0) == 0);
+    free(before);
+    free(after);
+    stream_close(&s);
+}
+
 static void test_set_residual(void **state) {
     (void)state;
     static const uint64_t ranges[][2] = {{0, COUNT}, {5, 3},    {31, 2},   {333, 1}, {334, 100},
@@ -789,6 +815,7 @@ int main(void) {
         cmocka_unit_test(test_rollback_of_every_codec),
         cmocka_unit_test(test_get_residual),
         cmocka_unit_test(test_set_residual),
+        cmocka_unit_test(test_set_nothing),
         cmocka_unit_test(test_encode_after_set),
         cmocka_unit_test(test_residual_of_another_cut),
         cmocka_unit_test(test_set_forgets_the_older_copy),

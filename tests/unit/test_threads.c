@@ -217,6 +217,18 @@ static void test_runners_that_fail(void **state) {
 
 /* ---- Threads of the caller -------------------------------------------------------------------*/
 
+/* One-shot calls look at the caller's number of threads before they cut it to the blocks. */
+static void check_one_shot(const pith_env *env, pith_status wanted) {
+    static const float x[16];
+    const pith_view view = pith_view_flat(x, PITH_F32, 16);
+    uint8_t frame[256];
+    size_t bytes;
+    CHECK_STATUS(wanted,
+                 pith_compress("raw", &view, NULL, NULL, env, frame, sizeof frame, &bytes, NULL));
+    CHECK_OK(pith_compress("raw", &view, NULL, NULL, NULL, frame, sizeof frame, &bytes, NULL));
+    CHECK_STATUS(wanted, pith_verify(frame, bytes, env, NULL));
+}
+
 static void check_work(const pith_env *env, pith_status wanted) {
     pith_work *work;
     pith_error error = {.size = sizeof error};
@@ -261,6 +273,7 @@ static void test_without_openmp(void **state) {
     pith_env env = {.size = sizeof env, .threads = 2};
     context("without OpenMP");
     check_work(&env, PITH_ERR_UNSUPPORTED);
+    check_one_shot(&env, PITH_ERR_UNSUPPORTED);
     env.run = run_backwards;
     check_work(&env, PITH_OK);
 }
@@ -271,10 +284,13 @@ static void test_thread_limits(void **state) {
     pith_env env = {.size = sizeof env, .threads = 1025, .run = run_backwards};
     context("thread limits");
     check_work(&env, PITH_ERR_ARG);
+    check_one_shot(&env, PITH_ERR_ARG);
     env.threads = UINT32_MAX;
     check_work(&env, PITH_ERR_ARG);
+    check_one_shot(&env, PITH_ERR_ARG);
     env.threads = 1024;
     check_work(&env, PITH_OK);
+    check_one_shot(&env, PITH_OK);
 }
 
 /* ---- One plan, many threads ------------------------------------------------------------------*/
