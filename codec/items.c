@@ -25,6 +25,8 @@ struct operation {
     uint64_t (*elements)(struct list *l, size_t i);
     /* Where what it reads begins; NULL: nowhere. */
     const void *(*source)(struct list *l, size_t i);
+    uint32_t flags;   /* that it knows */
+    bool items, sums; /* which structs its lists are of */
 };
 
 struct list {
@@ -193,6 +195,28 @@ static pith_status run_list(pith_work *w, struct list *l) {
     for (size_t i = 0; i < checked; i++) l->operation->unmark(w, l, i);
     for (size_t i = 0; i < checked; i++) l->operation->leave(w, l, i);
     pithi_fp_leave(before);
+    return status;
+}
+
+/* All of a call on a list: its own arguments, then its items. */
+static pith_status call(pith_work *w, const struct operation *operation, pith_item *items,
+                        pith_sum *sums, size_t count, uint32_t flags) {
+    struct list l;
+    PITHI_TRY(pithi_work_enter(w));
+    l.operation = operation;
+    l.count = count;
+    l.flags = flags;
+    l.items = items;
+    l.sums = sums;
+    pith_status status = PITH_OK;
+    if (flags & ~operation->flags)
+        status = pithi_fail(&w->error, PITH_ERR_UNSUPPORTED, "unknown flags of a call");
+    if (status == PITH_OK && count && operation->items)
+        status = take_sizes(items, count, sizeof *items, &l.item_bytes, &w->error);
+    if (status == PITH_OK && count && operation->sums)
+        status = take_sizes(sums, count, sizeof *sums, &l.sum_bytes, &w->error);
+    if (status == PITH_OK) status = run_list(w, &l);
+    pithi_work_leave(w);
     return status;
 }
 
@@ -435,24 +459,12 @@ static const struct operation encode_operation = {.check = check_encode,
                                                   .unmark = unmark_item,
                                                   .leave = leave_item,
                                                   .elements = item_elements,
-                                                  .source = item_values};
+                                                  .source = item_values,
+                                                  .flags = PITH_KEY_FRAME,
+                                                  .items = true};
 
 pith_status pith_encode(pith_work *w, pith_item *items, size_t count, uint32_t flags) {
-    struct list l;
-    PITHI_TRY(pithi_work_enter(w));
-    l.operation = &encode_operation;
-    l.count = count;
-    l.flags = flags;
-    l.items = items;
-    l.sums = NULL;
-    pith_status status = PITH_OK;
-    if (flags & ~(uint32_t)PITH_KEY_FRAME)
-        status = pithi_fail(&w->error, PITH_ERR_UNSUPPORTED, "unknown flags of encode");
-    else if (count)
-        status = take_sizes(items, count, sizeof *items, &l.item_bytes, &w->error);
-    if (status == PITH_OK) status = run_list(w, &l);
-    pithi_work_leave(w);
-    return status;
+    return call(w, &encode_operation, items, NULL, count, flags);
 }
 
 /* ---- Decode ----------------------------------------------------------------------------------*/
@@ -569,24 +581,12 @@ static const struct operation decode_operation = {.check = check_decode,
                                                   .unmark = unmark_item,
                                                   .leave = leave_item,
                                                   .elements = item_elements,
-                                                  .source = item_frame};
+                                                  .source = item_frame,
+                                                  .flags = PITH_ADD,
+                                                  .items = true};
 
 pith_status pith_decode(pith_work *w, pith_item *items, size_t count, uint32_t flags) {
-    struct list l;
-    PITHI_TRY(pithi_work_enter(w));
-    l.operation = &decode_operation;
-    l.count = count;
-    l.flags = flags;
-    l.items = items;
-    l.sums = NULL;
-    pith_status status = PITH_OK;
-    if (flags & ~(uint32_t)PITH_ADD)
-        status = pithi_fail(&w->error, PITH_ERR_UNSUPPORTED, "unknown flags of decode");
-    else if (count)
-        status = take_sizes(items, count, sizeof *items, &l.item_bytes, &w->error);
-    if (status == PITH_OK) status = run_list(w, &l);
-    pithi_work_leave(w);
-    return status;
+    return call(w, &decode_operation, items, NULL, count, flags);
 }
 
 /* ---- Reduce ----------------------------------------------------------------------------------*/
@@ -659,21 +659,11 @@ static const struct operation reduce_operation = {.check = check_reduce,
                                                   .unmark = unmark_sum,
                                                   .leave = leave_sum,
                                                   .elements = sum_elements,
-                                                  .source = sum_frame};
+                                                  .source = sum_frame,
+                                                  .sums = true};
 
 pith_status pith_reduce(pith_work *w, pith_sum *sums, size_t count) {
-    struct list l;
-    PITHI_TRY(pithi_work_enter(w));
-    l.operation = &reduce_operation;
-    l.count = count;
-    l.flags = 0;
-    l.items = NULL;
-    l.sums = sums;
-    pith_status status = PITH_OK;
-    if (count) status = take_sizes(sums, count, sizeof *sums, &l.sum_bytes, &w->error);
-    if (status == PITH_OK) status = run_list(w, &l);
-    pithi_work_leave(w);
-    return status;
+    return call(w, &reduce_operation, NULL, sums, count, 0);
 }
 
 /* ---- Reduce-encode ---------------------------------------------------------------------------*/
@@ -763,21 +753,11 @@ static const struct operation reduce_encode_operation = {.check = check_reduce_e
                                                          .unmark = unmark_pair,
                                                          .leave = leave_pair,
                                                          .elements = sum_elements,
-                                                         .source = sum_frame};
+                                                         .source = sum_frame,
+                                                         .items = true,
+                                                         .sums = true};
 
 pith_status pith_reduce_encode(pith_work *w, const pith_sum *sums, pith_item *items, size_t count) {
-    struct list l;
-    PITHI_TRY(pithi_work_enter(w));
-    l.operation = &reduce_encode_operation;
-    l.count = count;
-    l.flags = 0;
-    l.items = items;
-    l.sums = (pith_sum *)(uintptr_t)sums;
-    pith_status status = PITH_OK;
-    if (count) status = take_sizes(items, count, sizeof *items, &l.item_bytes, &w->error);
-    if (count && status == PITH_OK)
-        status = take_sizes(sums, count, sizeof *sums, &l.sum_bytes, &w->error);
-    if (status == PITH_OK) status = run_list(w, &l);
-    pithi_work_leave(w);
-    return status;
+    pith_sum *const read = (pith_sum *)(uintptr_t)sums; /* which nothing writes to */
+    return call(w, &reduce_encode_operation, items, read, count, 0);
 }
