@@ -11,7 +11,7 @@ as ``x[b].transpose(0, 1)``: nothing is moved, since tensors may have any stride
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,8 @@ import numpy as np
 from . import dtypes, frames, views
 from ._core import ffi, lib
 from .errors import ArgumentError, DtypeError, ShapeError, from_status
-from .plan import Plan, Work
-from .stream import Stats, work_for_plan
+from .plan import Plan, Work, check_status
+from .stream import Stats, borrow
 from .views import Buffer, Tensor
 
 
@@ -69,6 +69,11 @@ class Cache:
         self._plan, self._work, self._bytes = plan, work, int(bytes_)
         self._memory = views.memory(self._bytes)
         self._parent: Cache | None = None
+
+    def _do(self, call: Callable[..., int], *arguments: Any) -> None:
+        """Make a call of the library that takes a work and this cache."""
+        with borrow(self._work, (self._plan,)) as work:
+            check_status(call(work, self._cache, *arguments), work)
 
     @property
     def plan(self) -> Plan:
@@ -156,8 +161,7 @@ class Cache:
             number = self._plan._number if dtype is None else dtypes.number_of(dtype)
             out = views.empty((count, heads, dim), dtype, number)
         view, keep = views.new(out, write=True)
-        work = work_for_plan(self._plan, self._work)
-        work._check(lib.pith_kv_read(work._work, self._cache, first, count, head, heads, view))
+        self._do(lib.pith_kv_read, first, count, head, heads, view)
         del keep
         return out
 
@@ -168,8 +172,7 @@ class Cache:
             ArgumentError: more than there are
 
         """
-        work = work_for_plan(self._plan, self._work)
-        work._check(lib.pith_kv_truncate(work._work, self._cache, tokens))
+        self._do(lib.pith_kv_truncate, tokens)
 
     def fork(self, tokens: int | None = None, *, room: int = 0, copy: bool = False) -> Cache:
         """Return a second cache that begins with this one's first tokens.
@@ -190,13 +193,8 @@ class Cache:
         child = Cache.__new__(Cache)
         child._start(self._plan, lib.pith_kv_bytes(self._plan._plan, need), self._work)
         made = ffi.new("pith_kv **")
-        work = work_for_plan(self._plan, self._work)
         flags = lib.PITH_KV_COPY if copy else 0
-        work._check(
-            lib.pith_kv_fork(
-                work._work, self._cache, tokens, flags, child._memory, child._bytes, made
-            )
-        )
+        self._do(lib.pith_kv_fork, tokens, flags, child._memory, child._bytes, made)
         child._cache = made[0]
         child._parent = None if copy else self
         return child
@@ -205,8 +203,7 @@ class Cache:
         """Return the cache as frames: what is coded, then the exact tokens."""
         bytes_ = lib.pith_kv_save_bytes(self._cache)
         memory, written = views.memory(bytes_), ffi.new("size_t *")
-        work = work_for_plan(self._plan, self._work)
-        work._check(lib.pith_kv_save(work._work, self._cache, memory, bytes_, written))
+        self._do(lib.pith_kv_save, memory, bytes_, written)
         return ffi.buffer(memory, written[0])[:]
 
     def load(self, saved: Buffer) -> None:
@@ -219,8 +216,7 @@ class Cache:
 
         """
         data, length, keep = views.bytes_of(saved, "saved")
-        work = work_for_plan(self._plan, self._work)
-        work._check(lib.pith_kv_load(work._work, self._cache, data, length))
+        self._do(lib.pith_kv_load, data, length)
         del keep
 
     def append_delta(self, x: Tensor, base: Tensor) -> None:
@@ -236,8 +232,7 @@ class Cache:
         """
         view, keep = views.new(x)
         base_view, keep_base = views.new(base, write=True)
-        work = work_for_plan(self._plan, self._work)
-        work._check(lib.pith_kv_append_delta(work._work, self._cache, view, base_view))
+        self._do(lib.pith_kv_append_delta, view, base_view)
         del keep, keep_base
 
     def read_add(self, base: Tensor, first: int = 0, count: int | None = None) -> Tensor:
@@ -249,8 +244,7 @@ class Cache:
         """
         count = max(len(self) - first, 0) if count is None else count
         view, keep = views.new(base, write=True)
-        work = work_for_plan(self._plan, self._work)
-        work._check(lib.pith_kv_read_add(work._work, self._cache, first, count, view))
+        self._do(lib.pith_kv_read_add, first, count, view)
         del keep
         return base
 
@@ -293,8 +287,8 @@ def append(
     array = ffi.new("pith_view[]", len(caches))
     keep = [views.fill(array + i, x) for i, x in enumerate(tensors)]
     handles = ffi.new("pith_kv *[]", [cache._cache for cache in caches])
-    work = _work_for_caches(caches, work)
-    work._check(lib.pith_kv_append(work._work, handles, array, len(caches)))
+    with borrow(work, [cache._plan for cache in caches]) as w:
+        check_status(lib.pith_kv_append(w, handles, array, len(caches)), w)
     del keep
 
 
@@ -320,18 +314,9 @@ def append_batch(caches: Sequence[Cache], x: Tensor, *, work: Work | None = None
     data = ffi.cast("char *", view.data)
     for i, cache in enumerate(caches):
         to[i].cache, to[i].values = cache._cache, data + i * step
-    work = _work_for_caches(caches, work)
-    work._check(lib.pith_kv_append_batch(work._work, like, to, len(caches)))
+    with borrow(work, [cache._plan for cache in caches]) as w:
+        check_status(lib.pith_kv_append_batch(w, like, to, len(caches)), w)
     del keep
-
-
-def _work_for_caches(caches: Sequence[Cache], work: Work | None) -> Work:
-    """Return a work that serves all caches; the thread's grows to the largest."""
-    if work is None:
-        for plan in {id(cache._plan): cache._plan for cache in caches}.values():
-            work = work_for_plan(plan, None)
-    assert work is not None
-    return work
 
 
 def _first_of(view: Any, what: str) -> tuple[Any, int]:
@@ -492,9 +477,9 @@ def _pages(
         page_view.stride[0],
         ffi.from_buffer("uint32_t[]", counts),
     )
-    work = work_for_plan(plan, work)
     call = lib.pith_kv_encode_pages if encode else lib.pith_kv_decode_pages
-    work._check(call(work._work, plan._plan, like, pairs, n))
+    with borrow(work, (plan,)) as w:
+        check_status(call(w, plan._plan, like, pairs, n), w)
     del keep, keep_pages
 
 
@@ -525,12 +510,9 @@ def accumulate(
     data, length, keep = views.bytes_of(frame, "frame", write=True)
     more, more_length, keep_more = views.bytes_of(delta, "delta")
     view, keep_out = (ffi.NULL, None) if out is None else views.new(out, write=True)
-    if work is None:
-        work_for_plan(delta_plan, None)
-        work = work_for_plan(plan, None)
-    work._check(
-        lib.pith_kv_accumulate(
-            work._work, plan._plan, data, length, delta_plan._plan, more, more_length, view
+    with borrow(work, (plan, delta_plan)) as w:
+        status = lib.pith_kv_accumulate(
+            w, plan._plan, data, length, delta_plan._plan, more, more_length, view
         )
-    )
+        check_status(status, w)
     del keep, keep_more, keep_out

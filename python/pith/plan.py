@@ -45,10 +45,9 @@ def c_spec(spec: str) -> bytes:
     """
     if not isinstance(spec, str):
         raise ArgumentError(f"spec: expected a str, found {type(spec).__name__}")
-    try:
-        return spec.encode("ascii")
-    except UnicodeEncodeError:
-        raise ArgumentError(f"spec: expected ASCII, found {spec!r}") from None
+    if not spec.isascii() or "\0" in spec:
+        raise ArgumentError(f"spec: expected ASCII without zeros, found {spec!r}")
+    return spec.encode("ascii")
 
 
 def set_exempt(layout: Any, exempt: Iterable[tuple[int, int, str]]) -> Any:
@@ -280,10 +279,9 @@ def like_dtype(x: Tensor) -> Any:
 
 
 class Work:
-    """Scratch memory and threads for calls; every thread has one of its own without asking.
+    """Scratch memory and threads for calls, which take what they need by themselves without one.
 
-    Make one to choose threads or a limit for several streams, or to allocate before a loop. It
-    serves one call at a time: a second one is answered with :class:`~pith.errors.BusyError`.
+    Make one to share threads or a limit among streams, or to allocate before a loop. It serves one call at a time: a second one is answered with :class:`~pith.errors.BusyError`.
 
     Args:
         plans: the plans whose calls it serves, one or several
@@ -303,33 +301,53 @@ class Work:
         max_output: int | None = None,
     ) -> None:
         self._plans = (plans,) if isinstance(plans, Plan) else tuple(plans)
-        array = ffi.new("const pith_plan *[]", [plan._plan for plan in self._plans])
-        self._start(work_bytes(array, len(self._plans), threads), threads, max_output)
-
-    def _start(self, bytes_: int, threads: int, max_output: int | None) -> None:
-        env = environment(threads, max_output)
-        self._bytes, self._threads = bytes_, threads
-        self._memory = views.memory(bytes_)
-        made = ffi.new("pith_work **")
-        error = ffi.new("pith_error *", {"size": ffi.sizeof("pith_error")})
-        status = lib.pith_work_init(self._memory, bytes_, env, made, error)
-        if status:
-            raise from_status(status, error)
-        self._work = made[0]
+        self._threads = threads
+        bytes_ = bytes_for(self._plans, threads)
+        self._memory, self._work = make_work(bytes_, threads, max_output)
 
     @property
     def threads(self) -> int:
         """Threads of a call."""
         return self._threads
 
-    def _error(self, status: int) -> Error:
-        # A work that is busy has the text of another call.
-        busy = status == lib.PITH_ERR_BUSY
-        return from_status(status, None if busy else lib.pith_work_error(self._work))
+    def __repr__(self) -> str:
+        return f"<pith.Work for {len(self._plans)} plans, {self._threads} threads>"
 
-    def _check(self, status: int) -> None:
-        if status:
-            raise self._error(status)
+
+def make_work(bytes_: int, threads: int, max_output: int | None) -> tuple[Any, Any]:
+    """Return the memory of a new work and its ``pith_work *``.
+
+    Raises:
+        UnsupportedError: threads in a build without OpenMP
+
+    """
+    env, memory = environment(threads, max_output), views.memory(bytes_)
+    made, error = ffi.new("pith_work **"), ffi.new("pith_error *")
+    error.size = ffi.sizeof("pith_error")
+    status = lib.pith_work_init(memory, bytes_, env, made, error)
+    if status:
+        raise from_status(status, error)
+    return memory, made[0]
+
+
+def error_of(status: int, work: Any) -> Error:
+    """Return the exception for a status of a call with this ``pith_work *``."""
+    # A work that is busy has the text of another call.
+    busy = status == lib.PITH_ERR_BUSY
+    return from_status(status, None if busy else lib.pith_work_error(work))
+
+
+def check_status(status: int, work: Any) -> None:
+    """Raise the exception for a status of a call with this ``pith_work *``, unless it is 0."""
+    if status:
+        raise error_of(status, work)
+
+
+def bytes_for(plans: Iterable[Plan], threads: int) -> int:
+    """Return the bytes of a work with which calls of these plans run on so many threads."""
+    handles = [plan._plan for plan in plans]
+    array = ffi.new("const pith_plan *[]", handles)
+    return int(lib.pith_work_bytes(array, len(handles), max(threads, 1)))
 
 
 def environment(threads: int, max_output: int | None) -> Any:
@@ -352,7 +370,3 @@ def environment(threads: int, max_output: int | None) -> Any:
         },
     )
 
-
-def work_bytes(plans: Any, count: int, threads: int) -> int:
-    """Return the bytes of a work for an array of plans."""
-    return int(lib.pith_work_bytes(plans, count, max(threads, 1)))

@@ -5,18 +5,18 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, overload
 
 from . import dtypes, views
 from ._core import ffi, lib
 from .errors import ArgumentError, DtypeError, Error, ShapeError, SpaceError, StateError, from_status
-from .plan import Plan, Work, work_bytes
+from .plan import Plan, Work, bytes_for, check_status, error_of, make_work
 from .views import Buffer, Tensor
 
 _ITEM_BYTES = ffi.sizeof("pith_item")
 _SUM_BYTES = ffi.sizeof("pith_sum")
+_encode, _decode, _unpack, _sources = lib.pithpy_encode, lib.pithpy_decode, ffi.unpack, views.sources
 
 
 class Stats(NamedTuple):
@@ -36,47 +36,76 @@ class Stats(NamedTuple):
     """Codec act: values that do not decode to 0; embed: those of rows coded in full."""
 
 
-# ---- Memory of the calling thread ---------------------------------------------------------------
+# ---- What a call needs besides its arguments -----------------------------------------------------
 
 
-class _Local(threading.local):
+_KEPT_BYTES = 64 << 20
+"""Memory for larger frames is given back after every call."""
+
+
+class _Call:
+    """Scratch memory of one call: a work, an item, room for frames. Calls at once have one each."""
+
+    __slots__ = ("bytes", "capacity", "item", "memory", "work", "work_memory")
+
     def __init__(self) -> None:
-        self.works: dict[int, Work] = {}  # by number of threads
-        self.spare: list[tuple[int, Any]] = []  # memory for frames, taken out while it is used
+        self.item = ffi.new("pith_item *", {"size": _ITEM_BYTES})
+        self.capacity, self.memory = 0, ffi.NULL
+        self.bytes, self.work = 0, ffi.NULL
+
+    def room(self, bytes_: int) -> Any:
+        """Return memory for a frame of so many bytes."""
+        if bytes_ > _KEPT_BYTES:
+            return views.memory(bytes_)
+        if self.capacity < bytes_:
+            self.memory = views.memory(bytes_)
+            self.capacity = bytes_
+        return self.memory
+
+    def work_for(self, bytes_: int, threads: int) -> Any:
+        """Return a work of at least so many bytes; those that took one must not differ in threads."""
+        if self.bytes < bytes_:
+            self.work_memory, self.work = make_work(bytes_, threads, None)
+            self.bytes = bytes_
+        return self.work
 
 
-_local = _Local()
+# By number of threads: those that no call is using. A list's append and pop are atomic, so that
+# threads take and give them without a lock; a call that failed in Python gives nothing back.
+_idle: dict[int, list[_Call]] = {}
 
 
-def _work_for(bytes_: int, threads: int) -> Work:
-    """Return this thread's work, of at least so many bytes."""
-    work = _local.works.get(threads)
-    if work is None or work._bytes < bytes_:
-        work = Work.__new__(Work)
-        work._start(bytes_, threads, None)
-        _local.works[threads] = work
-    return work
+def idle_calls(threads: int) -> list[_Call]:
+    """Return the list from which calls with so many threads take their memory."""
+    return _idle.setdefault(threads, [])
 
 
-def _take(bytes_: int) -> tuple[int, Any]:
-    """Take memory of at least so many bytes out of the thread's; _give puts it back."""
-    try:
-        spare = _local.spare.pop()
-    except IndexError:
-        return bytes_, views.memory(bytes_)
-    return spare if spare[0] >= bytes_ else (bytes_, views.memory(bytes_))
+class _Borrowed:
+    """A work for the duration of a ``with``: the given one, or one that no call is using."""
+
+    __slots__ = ("_bytes", "_call", "_given", "_idle", "_threads")
+
+    def __init__(self, given: Work | None, bytes_: int, threads: int) -> None:
+        self._given, self._bytes, self._threads = given, bytes_, threads
+        self._idle = idle_calls(threads)
+
+    def __enter__(self) -> Any:
+        if self._given is not None:
+            return self._given._work
+        try:
+            self._call = self._idle.pop()
+        except IndexError:
+            self._call = _Call()
+        return self._call.work_for(self._bytes, self._threads)
+
+    def __exit__(self, *_: object) -> None:
+        if self._given is None:
+            self._idle.append(self._call)
 
 
-def _give(spare: tuple[int, Any]) -> None:
-    _local.spare.append(spare)
-
-
-def work_for_plan(plan: Plan, work: Work | None, threads: int = 1) -> Work:
-    """Return the given work, or this thread's for a plan."""
-    if work is not None:
-        return work
-    array = ffi.new("const pith_plan *[]", [plan._plan])
-    return _work_for(work_bytes(array, 1, threads), threads)
+def borrow(work: Work | None, plans: Iterable[Plan], threads: int = 1) -> _Borrowed:
+    """Return a work for calls of these plans: ``with borrow(...) as work``."""
+    return _Borrowed(work, 0 if work is not None else bytes_for(plans, threads), threads)
 
 
 # ---- Streams ------------------------------------------------------------------------------------
@@ -129,10 +158,9 @@ class Stream:
         if status:
             raise from_status(status, error)
         self._stream = made[0]
-        array = ffi.new("const pith_plan *[]", [plan._plan])
-        self._work_bytes = work_bytes(array, 1, threads)
+        self._work_bytes = bytes_for((plan,), threads)
         self._capacity = max(plan.sizes.slot_bytes, plan.sizes.key_bytes)
-        self._items: list[tuple[Any, Any]] = []  # that no call is using
+        self._idle = idle_calls(threads)
 
     def _options(self, step: int) -> Any:
         return ffi.new(
@@ -140,16 +168,16 @@ class Stream:
             {"size": ffi.sizeof("pith_stream_options"), "step": step, **self._random},
         )
 
-    def _for_call(self) -> Work:
-        return self._work or _work_for(self._work_bytes, self._threads)
+    def _do(self, call: Callable[..., int], *arguments: Any) -> None:
+        """Make a call of the library that takes a work and this stream."""
+        with _Borrowed(self._work, self._work_bytes, self._threads) as work:
+            check_status(call(work, self._stream, *arguments), work)
 
-    def _item(self) -> tuple[Any, Any]:
-        """Take an item of this stream; a second thread that comes meanwhile gets another."""
-        try:
-            return self._items.pop()
-        except IndexError:
-            item = ffi.new("pith_item *", {"size": _ITEM_BYTES, "stream": self._stream})
-            return item, ffi.addressof(item, "view")
+    def _failed(self, result: int, work: Any, x: Tensor) -> Error:
+        """Return the exception for the result of a call in helpers.h."""
+        if result <= lib.PITHPY_REFUSED:
+            return views.refused(lib.PITHPY_REFUSED - result, x)
+        return error_of(result, work)
 
     @property
     def plan(self) -> Plan:
@@ -189,28 +217,53 @@ class Stream:
             BusyError: another call is using the stream
 
         """
-        held = self._item()
-        item, view = held
-        keep = views.fill(view, x)
-        item.slot = slot
-        work = self._work or _work_for(self._work_bytes, self._threads)
+        try:
+            call = self._idle.pop()
+        except IndexError:
+            call = _Call()
+        work = call.work
+        if self._work is not None:
+            work = self._work._work
+        elif call.bytes < self._work_bytes:
+            work = call.work_for(self._work_bytes, self._threads)
+        kind, object_, more, keep = (_sources.get(type(x)) or views.source_for(x))(x)
         if out is None:
-            spare = _take(self._capacity)
-            item.frame, item.capacity = spare[1], spare[0]
-            length = lib.pithpy_encode(work._work, item, key_frame)
-            if length < 0:
-                raise work._error(length)
-            frame: bytes | int = ffi.buffer(spare[1], length)[:]
-            _local.spare.append(spare)
+            memory = call.memory
+            if call.capacity < self._capacity:
+                memory = call.room(self._capacity)
+            length = _encode(
+                work,
+                call.item,
+                self._stream,
+                slot,
+                key_frame,
+                memory,
+                self._capacity,
+                kind,
+                object_,
+                more,
+            )
+            frame = None if length < 0 else _unpack(memory, length)
         else:
-            item.frame, item.capacity, keep_out = views.bytes_of(out, "out", write=True)
-            length = frame = lib.pithpy_encode(work._work, item, key_frame)
-            if length < 0:
-                raise work._error(length)
+            memory, capacity, keep_out = views.bytes_of(out, "out", write=True)
+            length = frame = _encode(
+                work,
+                call.item,
+                self._stream,
+                slot,
+                key_frame,
+                memory,
+                capacity,
+                kind,
+                object_,
+                more,
+            )
             del keep_out
-        self._items.append(held)
+        if length < 0:
+            raise self._failed(length, work, x)
+        self._idle.append(call)
         del keep
-        return frame
+        return frame  # type: ignore[no-any-return]
 
     def decode(
         self, frame: Buffer, out: Tensor | None = None, *, slot: int = 0, dtype: Any = None
@@ -264,24 +317,29 @@ class Stream:
         self._decode(frame, None, slot, 0)
 
     def _decode(self, frame: Buffer, out: Tensor, slot: int, flags: int) -> None:
-        held = self._item()
-        item, view = held
+        try:
+            call = self._idle.pop()
+        except IndexError:
+            call = _Call()
+        work = call.work
+        if self._work is not None:
+            work = self._work._work
+        elif call.bytes < self._work_bytes:
+            work = call.work_for(self._work_bytes, self._threads)
         if out is None:
-            view.dtype = view.ndim = 0
-            keep = None
+            kind, object_, more, keep = views.NOTHING
         else:
-            keep = views.fill(view, out, True)
-        item.slot = slot
-        work = self._work or _work_for(self._work_bytes, self._threads)
+            kind, object_, more, keep = (_sources.get(type(out)) or views.source_for(out))(out)
         if type(frame) is bytes:
-            status = lib.pithpy_decode(work._work, item, frame, len(frame), flags)
+            data, length = frame, len(frame)
         else:
-            data, length, kept = views.bytes_of(frame, "frame")
-            status = lib.pithpy_decode(work._work, item, data, length, flags)
-            del kept
+            data, length, frame = views.bytes_of(frame, "frame")
+        status = _decode(
+            work, call.item, self._stream, slot, flags, data, length, kind, object_, more
+        )
         if status:
-            raise work._error(status)
-        self._items.append(held)
+            raise self._failed(status, work, out)
+        self._idle.append(call)
         del keep
 
     def reduce(
@@ -357,8 +415,7 @@ class Stream:
 
         """
         view, keep = views.new(x)
-        work = self._for_call()
-        work._check(lib.pith_stream_set_base(work._work, self._stream, view, step))
+        self._do(lib.pith_stream_set_base, view, step)
         del keep
 
     def bind_base(self, x: Tensor, step: int = 0) -> None:
@@ -382,10 +439,9 @@ class Stream:
             raise DtypeError(f"base: found dtype {found}, expected {expected}")
         if count != self._plan.count:
             raise ShapeError(f"base: found {count} elements, expected {self._plan.count}")
-        if not is_dense(view):
+        if not views.is_dense(view):
             raise ShapeError("base: expected a dense tensor, found strides")
-        work = self._for_call()
-        work._check(lib.pith_stream_bind_base(work._work, self._stream, view.data, step))
+        self._do(lib.pith_stream_bind_base, view.data, step)
         self._base = (x, keep)
 
     def get_base(
@@ -409,8 +465,7 @@ class Stream:
             shape = plan._shape if slot is None else (plan.slot(slot)[1],)
             out = views.empty(shape, dtype, number or plan._number)
         view, keep = views.new(out, write=True)
-        work = self._for_call()
-        work._check(lib.pith_stream_get_base(work._work, self._stream, slot or 0, view))
+        self._do(lib.pith_stream_get_base, slot or 0, view)
         del keep
         return out
 
@@ -428,8 +483,7 @@ class Stream:
             UnsupportedError: ``base_hash=off``
 
         """
-        work = self._for_call()
-        work._check(lib.pith_stream_verify(work._work, self._stream))
+        self._do(lib.pith_stream_verify)
 
     # ---- Steps and random bits ----
 
@@ -440,8 +494,7 @@ class Stream:
 
     def set_step(self, step: int, slot: int = 0) -> None:
         """Set the step of a slot's next frame."""
-        work = self._for_call()
-        work._check(lib.pith_stream_set_step(work._work, self._stream, slot, step))
+        self._do(lib.pith_stream_set_step, slot, step)
 
     def set_random(
         self, *, seed: int = 0, rng_stream: int = 0, rank: int = 0, ranks: int = 0
@@ -449,18 +502,15 @@ class Stream:
         """Set seed, rng_stream, rank and ranks from now on."""
         before = self._random
         self._random = {"seed": seed, "rng_stream": rng_stream, "rank": rank, "ranks": ranks}
-        work = self._for_call()
         try:
-            options = self._options(0)
-            work._check(lib.pith_stream_set_random(work._work, self._stream, options))
+            self._do(lib.pith_stream_set_random, self._options(0))
         except Exception:
             self._random = before
             raise
 
     def reset(self) -> None:
         """Make the stream as it was when it was made; an external base is set to 0."""
-        work = self._for_call()
-        work._check(lib.pith_stream_reset(work._work, self._stream))
+        self._do(lib.pith_stream_reset)
 
     def rollback(self, step: int) -> None:
         """Take back what encoding a step did, in every slot whose last encode was of that step.
@@ -469,8 +519,7 @@ class Stream:
             StateError: the stream has a base
 
         """
-        work = self._for_call()
-        work._check(lib.pith_stream_rollback(work._work, self._stream, step))
+        self._do(lib.pith_stream_rollback, step)
 
     # ---- The residual ----
 
@@ -492,8 +541,7 @@ class Stream:
         if out is None:
             out = views.empty((self._range(first, count),), None, lib.PITH_F32)
         view, keep = views.new(out, write=True)
-        work = self._for_call()
-        work._check(lib.pith_stream_get_residual(work._work, self._stream, first, view))
+        self._do(lib.pith_stream_get_residual, first, view)
         del keep
         return out
 
@@ -506,8 +554,7 @@ class Stream:
 
         """
         view, keep = views.new(x)
-        work = self._for_call()
-        work._check(lib.pith_stream_set_residual(work._work, self._stream, first, view))
+        self._do(lib.pith_stream_set_residual, first, view)
         del keep
 
     def _range(self, first: int, count: int | None) -> int:
@@ -524,8 +571,7 @@ class Stream:
             UnsupportedError: the codec promises no bound
 
         """
-        work = self._for_call()
-        work._check(lib.pith_stream_set_bound(work._work, self._stream, slot, bound))
+        self._do(lib.pith_stream_set_bound, slot, bound)
 
     def scale_bound(self, factor: float, slot: int = 0) -> None:
         """Set the bound of a slot to the spec's times a factor above 0.
@@ -534,8 +580,7 @@ class Stream:
             UnsupportedError: the codec promises no bound
 
         """
-        work = self._for_call()
-        work._check(lib.pith_stream_scale_bound(work._work, self._stream, slot, factor))
+        self._do(lib.pith_stream_scale_bound, slot, factor)
 
     def adapt(
         self,
@@ -582,8 +627,7 @@ class Stream:
             },
         )
         bound = ffi.new("double *")
-        work = self._for_call()
-        work._check(lib.pith_stream_adapt(work._work, self._stream, slot, budget, bound))
+        self._do(lib.pith_stream_adapt, slot, budget, bound)
         return float(bound[0])
 
     def bound(self, slot: int = 0) -> float:
@@ -612,8 +656,7 @@ class Stream:
         bytes_ = self._plan.sizes.save_bytes
         memory = views.memory(bytes_)
         written = ffi.new("size_t *")
-        work = self._for_call()
-        work._check(lib.pith_stream_save(work._work, self._stream, memory, bytes_, written))
+        self._do(lib.pith_stream_save, memory, bytes_, written)
         return ffi.buffer(memory, written[0])[:]
 
     def load(self, saved: Buffer) -> None:
@@ -625,8 +668,7 @@ class Stream:
 
         """
         data, length, keep = views.bytes_of(saved, "saved")
-        work = self._for_call()
-        work._check(lib.pith_stream_load(work._work, self._stream, data, length))
+        self._do(lib.pith_stream_load, data, length)
         del keep
 
     def state_dict(self) -> dict[str, Any]:
@@ -662,14 +704,6 @@ class Stream:
         return f"<pith.Stream {self._plan._spec!r} {list(self._plan._shape)}>"
 
 
-def is_dense(view: Any) -> bool:
-    """Whether the elements of a ``pith_view`` follow each other."""
-    dense = lib.pith_view_dense(view.data, view.dtype, view.ndim, view.shape)
-    return all(
-        view.shape[i] <= 1 or view.stride[i] == dense.stride[i] for i in range(view.ndim)
-    )
-
-
 # ---- Lists --------------------------------------------------------------------------------------
 
 
@@ -697,9 +731,7 @@ class Bucket:
         pairs = [end if isinstance(end, tuple) else (end, 0) for end in ends]
         self._ends = pairs
         self._threads, self._work = threads, work
-        n = len(pairs)
-        plans = ffi.new("const pith_plan *[]", [s._plan._plan for s, _ in pairs])
-        self._work_bytes = work_bytes(plans, n, threads) if n else 0
+        self._work_bytes = bytes_for((stream._plan for stream, _ in pairs), threads)
         offset, offsets = 0, []
         for stream, _ in pairs:
             offsets.append(offset)
@@ -707,6 +739,7 @@ class Bucket:
         self._offsets, self._bytes = tuple(offsets), offset
         self._offsets_c = ffi.new("uint64_t[]", [*offsets, offset])
         self._free: list[tuple[Any, list[Any], list[Any]]] = []
+        self._idle = idle_calls(0)  # for memory alone
 
     @property
     def offsets(self) -> tuple[int, ...]:
@@ -732,8 +765,8 @@ class Bucket:
                 item.size, item.stream, item.slot = _ITEM_BYTES, stream._stream, slot
             return items, each, [ffi.addressof(item, "view") for item in each]
 
-    def _for_call(self) -> Work:
-        return self._work or _work_for(self._work_bytes, self._threads)
+    def _borrow(self) -> _Borrowed:
+        return _Borrowed(self._work, self._work_bytes, self._threads)
 
     def _as_many(self, things: Iterable[Any], what: str) -> list[Any]:
         listed = list(things)
@@ -769,27 +802,32 @@ class Bucket:
         tensors = self._as_many(tensors, "tensors")
         held = self._items()
         items, _, its_views = held
-        spare = None
-        if out is None:
-            spare = _take(self._bytes)
-            capacity, memory, kept = *spare, None
-        else:
+        memory, kept = None, None
+        if out is not None:
             memory, capacity, kept = views.bytes_of(out, "out", write=True)
-        if capacity < self._bytes:
-            raise SpaceError(f"out: found {capacity} bytes, expected {self._bytes}")
+            if capacity < self._bytes:
+                raise SpaceError(f"out: found {capacity} bytes, expected {self._bytes}")
         keep = self._fill(its_views, tensors, False)
         lengths = ffi.new("uint64_t[]", len(self._ends))
-        work = self._for_call()
-        status = lib.pithpy_encode_list(
-            work._work, items, len(self._ends), memory, self._offsets_c, key_frame, lengths
-        )
-        results: list[Any] = ffi.unpack(lengths, len(self._ends)) if self._ends else []
+        n = len(self._ends)
+        try:
+            call = self._idle.pop()
+        except IndexError:
+            call = _Call()
+        if memory is None:
+            memory = call.room(self._bytes)
+        with self._borrow() as work:
+            status = lib.pithpy_encode_list(
+                work, items, n, memory, self._offsets_c, key_frame, lengths
+            )
+            results: list[Any] = ffi.unpack(lengths, n) if n else []
+            if out is None:
+                whole = ffi.buffer(memory, self._bytes)
+                ends = zip(self._offsets, results, strict=True)
+                results = [whole[at : at + length] for at, length in ends]
+            self._finish(status, work, held, results)
+        self._idle.append(call)
         del keep, kept
-        if spare is not None:
-            whole = ffi.buffer(memory, self._bytes)
-            results = [whole[at : at + n] for at, n in zip(self._offsets, results, strict=True)]
-            _give(spare)
-        self._finish(status, work, held, results)
         return results
 
     def decode(
@@ -835,10 +873,9 @@ class Bucket:
         for item, frame in zip(each, frames, strict=True):
             item.frame, item.length, kept = views.bytes_of(frame, "frame")
             keep.append(kept)
-        work = self._for_call()
-        status = lib.pith_decode(work._work, items, len(each), flags)
+        with self._borrow() as work:
+            self._finish(lib.pith_decode(work, items, len(each), flags), work, held, outs)
         del keep
-        self._finish(status, work, held, outs)
         return outs
 
     def reduce(
@@ -870,11 +907,11 @@ class Bucket:
         sums, keep = self._sums(frames, scale)
         for i, out in enumerate(outs):
             keep.append(views.fill(ffi.addressof(sums[i], "view"), out, True))
-        work = self._for_call()
-        status = lib.pith_reduce(work._work, sums, len(outs))
+        with self._borrow() as work:
+            status = lib.pith_reduce(work, sums, len(outs))
+            if status:
+                raise _list_error(status, work, [sums[i].status for i in range(len(outs))], outs)
         del keep
-        if status:
-            raise _list_error(status, work, [sums[i].status for i in range(len(outs))], outs)
         return outs
 
     def reduce_encode(
@@ -899,20 +936,22 @@ class Bucket:
         sums, keep = self._sums(frames, scale)
         held = to._items()
         items, each, _ = held
-        spare = _take(to._bytes)
+        try:
+            call = to._idle.pop()
+        except IndexError:
+            call = _Call()
+        memory = call.room(to._bytes)
         for item, (stream, _), at in zip(each, to._ends, to._offsets, strict=True):
-            item.frame, item.capacity, item.length = spare[1] + at, stream._capacity, 0
-        plans = [s._plan._plan for s, _ in self._ends + to._ends]
-        bytes_ = work_bytes(ffi.new("const pith_plan *[]", plans), len(plans), self._threads)
-        work = self._work or _work_for(bytes_, self._threads)
-        status = lib.pith_reduce_encode(work._work, sums, items, len(each))
+            item.frame, item.capacity, item.length = memory + at, stream._capacity, 0
+        plans = [stream._plan for stream, _ in self._ends + to._ends]
+        with borrow(self._work, plans, self._threads) as work:
+            status = lib.pith_reduce_encode(work, sums, items, len(each))
+            whole = ffi.buffer(memory, to._bytes)
+            ends = zip(to._offsets, each, strict=True)
+            results = [whole[at : at + item.length] for at, item in ends]
+            to._finish(status, work, held, results)
+        to._idle.append(call)
         del keep
-        whole = ffi.buffer(spare[1], to._bytes)
-        results = [
-            whole[at : at + item.length] for at, item in zip(to._offsets, each, strict=True)
-        ]
-        _give(spare)
-        to._finish(status, work, held, results)
         return results
 
     def _sums(self, frames: Iterable[Iterable[Buffer]], scale: float) -> tuple[Any, list[Any]]:
@@ -941,7 +980,7 @@ class Bucket:
                     raise
             raise
 
-    def _finish(self, status: int, work: Work, held: Any, results: list[Any]) -> None:
+    def _finish(self, status: int, work: Any, held: Any, results: list[Any]) -> None:
         if status:
             raise _list_error(status, work, [item.status for item in held[1]], results)
         self._free.append(held)
@@ -950,8 +989,8 @@ class Bucket:
         return f"<pith.Bucket of {len(self._ends)}>"
 
 
-def _list_error(status: int, work: Work, statuses: list[int], results: list[Any]) -> Error:
-    error = work._error(status)
+def _list_error(status: int, work: Any, statuses: list[int], results: list[Any]) -> Error:
+    error = error_of(status, work)
     error.results = [
         None if failed else result for failed, result in zip(statuses, results, strict=True)
     ]

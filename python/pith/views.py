@@ -13,7 +13,14 @@ import numpy as np
 
 from . import dtypes
 from ._core import ffi, lib
-from .errors import ArgumentError, DtypeError, ShapeError, SpaceError, UnsupportedError
+from .errors import (
+    ArgumentError,
+    DtypeError,
+    Error,
+    OutOfMemoryError,
+    ShapeError,
+    UnsupportedError,
+)
 
 Tensor: TypeAlias = Any
 """A NumPy array, a PyTorch tensor, anything with ``__dlpack__`` or the buffer protocol."""
@@ -21,12 +28,121 @@ Tensor: TypeAlias = Any
 Buffer: TypeAlias = Any
 """Contiguous bytes: bytes, bytearray, memoryview, or a dense tensor."""
 
-_Filler: TypeAlias = Callable[[Any, Any, bool], Any]
+Source: TypeAlias = tuple[int, int, int, Any]
+"""What helpers.h takes for a tensor: kind, object, more; and what must be kept for the call."""
 
+_NUMPY, _DLPACK, _EXCHANGE = lib.PITHPY_NUMPY, lib.PITHPY_DLPACK, lib.PITHPY_EXCHANGE
 _number_of = dtypes._number_of
 
-# By type of tensor: what fills a pith_view from one. Each returns what must live as long as the view.
-_fillers: dict[type, _Filler] = {}
+NOTHING: Source = (lib.PITHPY_NOTHING, 0, 0, None)
+"""No tensor."""
+
+sources: dict[type, Callable[[Tensor], Source]] = {}
+"""By type of tensor: what makes a :data:`Source` of one. :func:`source_for` adds to it."""
+
+
+def source_for(x: Tensor) -> Callable[[Tensor], Source]:
+    """Return, and remember, what makes a :data:`Source` of tensors of this type."""
+    source = _source_for(x)
+    sources[type(x)] = source
+    return source
+
+
+def _source_for(x: Tensor) -> Callable[[Tensor], Source]:
+    if isinstance(x, np.ma.MaskedArray):
+        return _refuse_masked
+    if isinstance(x, np.ndarray):
+        return _from_numpy
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor):
+        return _torch_source(torch, type(x))
+    if hasattr(x, "__dlpack__"):
+        return _from_dlpack
+    return _from_buffer
+
+
+def _from_numpy(x: Any) -> Source:
+    try:
+        number = _number_of[x.dtype]
+    except KeyError:
+        number = dtypes.number_of(x.dtype)
+    interface = x.__array_struct__
+    return _NUMPY, id(interface), number, interface
+
+
+def _torch_source(torch: Any, cls: type) -> Callable[[Tensor], Source]:
+    """Return what makes a source of PyTorch's tensors of a type: of plain ones, by its C functions."""
+    plain = cls in (torch.Tensor, torch.nn.Parameter)
+    capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None) if plain else None
+    exchange = lib.pithpy_exchange(id(capsule)) if capsule is not None else 0
+    if exchange:
+
+        def from_torch(x: Any) -> Source:
+            if x.is_neg():
+                raise UnsupportedError("PyTorch's negative bit is set: call resolve_neg()")
+            return _EXCHANGE, id(x), exchange, x
+
+        return from_torch
+    strided, to_dlpack = torch.strided, torch.utils.dlpack.to_dlpack
+
+    def from_any_torch(x: Any) -> Source:
+        if x.layout is not strided:
+            raise UnsupportedError(f"expected a strided tensor, found one of layout {x.layout}")
+        if x.is_neg():
+            raise UnsupportedError("PyTorch's negative bit is set: call resolve_neg()")
+        try:
+            capsule = to_dlpack(x)
+        except (RuntimeError, BufferError, NotImplementedError) as error:
+            raise UnsupportedError(f"a {type(x).__name__} that has no memory: {error}") from None
+        return _DLPACK, id(capsule), 0, (x, capsule)
+
+    return from_any_torch
+
+
+def _from_dlpack(x: Any) -> Source:
+    try:
+        capsule = x.__dlpack__(max_version=(1, 0))
+    except TypeError:  # as it was before version 1
+        capsule = x.__dlpack__()
+    return _DLPACK, id(capsule), 0, capsule
+
+
+def _from_buffer(x: Any) -> Source:
+    try:
+        array = np.asarray(memoryview(x))
+    except (TypeError, ValueError) as error:
+        raise DtypeError(
+            "expected a NumPy array, a PyTorch tensor, or an object with __dlpack__ or the buffer"
+            f" protocol, found {type(x).__name__}: {error}"
+        ) from None
+    return _from_numpy(array)
+
+
+def _refuse_masked(x: Any) -> Source:
+    raise DtypeError("a masked array: pith keeps no masks; give its data, or filled()")
+
+
+def refused(refusal: int, x: Tensor) -> Error:
+    """Return the exception for a refusal of helpers.h."""
+    why, found = refusal & 255, refusal >> 8
+    if why == lib.PITHPY_READ_ONLY:
+        return ArgumentError("the tensor is read-only, and its values are to be written")
+    if why == lib.PITHPY_STRIDES:
+        return ShapeError(f"a stride of {found} bytes, expected a multiple of {x.itemsize}")
+    if why == lib.PITHPY_NDIM:
+        return ShapeError(f"found {found} dimensions, expected at most {lib.PITH_MAX_NDIM}")
+    if why == lib.PITHPY_DEVICE:
+        place = getattr(x, "device", f"device type {found} of DLPack")
+        return UnsupportedError(
+            f"expected a tensor in the memory of the CPU, found one on {place}"
+            + ("; pith.cuda has streams for it" if found == 2 else "")
+        )
+    if why == lib.PITHPY_DTYPE:
+        code, bits, lanes = found & 255, found >> 8 & 255, found >> 16
+        dtype = getattr(x, "dtype", f"DLPack's code {code} with {bits} bits and {lanes} lanes")
+        return DtypeError(f"dtype: found {dtype}, expected one of {' '.join(dtypes.NAMES[1:])}")
+    # PyTorch says itself why a tensor has no DLPack: it is sparse, on no device, or a wrapper.
+    return UnsupportedError(f"a {type(x).__name__} that does not say where it lies")
 
 
 def fill(view: Any, x: Tensor, write: bool = False) -> Any:
@@ -47,109 +163,11 @@ def fill(view: Any, x: Tensor, write: bool = False) -> Any:
         UnsupportedError: the tensor is not in the memory of the CPU, or not strided
 
     """
-    try:
-        filler = _fillers[type(x)]
-    except KeyError:
-        filler = _fillers[type(x)] = _filler_for(x)
-    return filler(view, x, write)
-
-
-def _filler_for(x: Tensor) -> _Filler:
-    if isinstance(x, np.ma.MaskedArray):
-        return _refuse_masked
-    if isinstance(x, np.ndarray):
-        return _fill_numpy
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(x, torch.Tensor):
-        return _fill_torch
-    if hasattr(x, "__dlpack__"):
-        return _fill_dlpack
-    return _fill_buffer
-
-
-def _fill_numpy(view: Any, x: Any, write: bool) -> Any:
-    try:
-        number = _number_of[x.dtype]
-    except KeyError:
-        number = dtypes.number_of(x.dtype)
-    interface = x.__array_struct__
-    why = lib.pithpy_view_numpy(view, id(interface), number, write)
-    if why:
-        raise _no_view(why, x)
-    return interface
-
-
-def _fill_torch(view: Any, x: Any, write: bool) -> Any:
-    if not x.is_cpu or x.layout is not sys.modules["torch"].strided:
-        place = f"on {x.device}" if not x.is_cpu else f"of layout {x.layout}"
-        raise UnsupportedError(
-            f"expected a dense tensor in the memory of the CPU, found one {place}"
-            + ("; pith.cuda has streams for it" if x.is_cuda else "")
-        )
-    if x.is_neg():
-        raise UnsupportedError("a tensor with PyTorch's negative bit: call its resolve_neg()")
-    try:
-        number = _number_of[x.dtype]
-    except KeyError:
-        number = dtypes.number_of(x.dtype)
-    data, shape = x.data_ptr(), x.shape
-    if len(shape) > lib.PITH_MAX_NDIM:
-        raise _too_many(len(shape))
-    if not data and x.numel():
-        raise UnsupportedError(f"a {type(x).__name__} without memory of its own")
-    strides = ffi.NULL if x.is_contiguous() else x.stride()
-    lib.pithpy_view_set(view, data, number, len(shape), shape, strides)
-    return x
-
-
-def _fill_dlpack(view: Any, x: Any, write: bool) -> Any:
-    try:
-        capsule = x.__dlpack__(max_version=(1, 0))
-    except TypeError:  # as it was before version 1
-        capsule = x.__dlpack__()
-    why = lib.pithpy_view_dlpack(view, id(capsule), write)
-    if why:
-        raise _no_view(why, x)
-    return capsule
-
-
-def _fill_buffer(view: Any, x: Any, write: bool) -> Any:
-    try:
-        array = np.asarray(memoryview(x))
-    except (TypeError, ValueError) as error:
-        raise DtypeError(
-            "expected a NumPy array, a PyTorch tensor, or an object with __dlpack__ or the buffer"
-            f" protocol, found {type(x).__name__}: {error}"
-        ) from None
-    return _fill_numpy(view, array, write), array
-
-
-def _refuse_masked(view: Any, x: Any, write: bool) -> Any:
-    raise DtypeError("a masked array: pith keeps no masks; give its data, or filled()")
-
-
-def _too_many(ndim: int) -> ShapeError:
-    return ShapeError(f"a tensor of {ndim} dimensions, expected at most {lib.PITH_MAX_NDIM}")
-
-
-def _no_view(refusal: int, x: Any) -> Exception:
-    why, found = refusal & 255, refusal >> 8
-    if why == lib.PITHPY_READ_ONLY:
-        return ArgumentError("the tensor is read-only, and its values are to be written")
-    if why == lib.PITHPY_STRIDES:
-        return ShapeError(f"strides of {x.strides} bytes, expected multiples of {x.itemsize}")
-    if why == lib.PITHPY_NDIM:
-        return _too_many(found)
-    if why == lib.PITHPY_DEVICE:
-        return UnsupportedError(
-            f"expected a tensor in the memory of the CPU, found one on device type {found} of DLPack"
-        )
-    if why == lib.PITHPY_DTYPE:
-        return DtypeError(
-            f"dtype: DLPack's code {found & 255} with {found >> 8 & 255} bits and"
-            f" {found >> 16} lanes is none of pith's"
-        )
-    return DtypeError(f"{type(x).__name__} gave no capsule that pith knows")
+    kind, object_, more, keep = (sources.get(type(x)) or source_for(x))(x)
+    refusal = lib.pithpy_view(view, kind, object_, more, write)
+    if refusal:
+        raise refused(refusal, x)
+    return keep
 
 
 def new(x: Tensor, write: bool = False) -> tuple[Any, Any]:
@@ -161,6 +179,12 @@ def new(x: Tensor, write: bool = False) -> tuple[Any, Any]:
 def shape_of(view: Any) -> tuple[int, ...]:
     """Return the shape of a ``pith_view``, or of any struct with ``ndim`` and ``shape``."""
     return tuple(view.shape[i] for i in range(view.ndim))
+
+
+def is_dense(view: Any) -> bool:
+    """Whether the elements of a ``pith_view`` follow each other."""
+    dense = lib.pith_view_dense(view.data, view.dtype, view.ndim, view.shape)
+    return all(view.shape[i] <= 1 or view.stride[i] == dense.stride[i] for i in range(view.ndim))
 
 
 def empty(shape: tuple[int, ...], dtype: Any, number: int) -> Tensor:
@@ -184,16 +208,14 @@ def bytes_of(x: Buffer, what: str, write: bool = False) -> tuple[Any, int, Any]:
 
     """
     try:
-        buffer = ffi.from_buffer(x, require_writable=write)
+        buffer = ffi.from_buffer("char[]", x, write)
     except (TypeError, BufferError, ValueError):
         pass
     else:
         return buffer, len(buffer), buffer
     view, keep = new(x, write)
-    dense = lib.pith_view_dense(view.data, view.dtype, view.ndim, view.shape)
-    for i in range(view.ndim):
-        if view.shape[i] > 1 and view.stride[i] != dense.stride[i]:
-            raise ArgumentError(f"{what}: expected contiguous bytes, found strides")
+    if not is_dense(view):
+        raise ArgumentError(f"{what}: expected contiguous bytes, found strides")
     count = lib.pith_view_count(view)
     return ffi.cast("char *", view.data), count * dtypes.BYTES[view.dtype], keep
 
@@ -206,4 +228,4 @@ def memory(bytes_: int) -> Any:
     try:
         return _uninitialized("char[]", max(bytes_, 1))
     except (MemoryError, OverflowError):
-        raise SpaceError(f"no memory for {bytes_} bytes") from None
+        raise OutOfMemoryError(f"no memory for {bytes_} bytes") from None
