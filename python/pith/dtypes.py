@@ -17,7 +17,8 @@ import numpy as np
 from .errors import DtypeError
 
 NAMES = (
-    "none f32 bf16 f16 f64 u8 i8 u16 i16 u32 i32 u64 i64 bool f8e4m3 f8e5m2".split()
+    *("none", "f32", "bf16", "f16", "f64", "u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64"),
+    *("bool", "f8e4m3", "f8e5m2"),
 )
 """Names by number; number 0, "none", stands for no dtype."""
 
@@ -104,7 +105,8 @@ def numpy_dtype(number: int) -> np.dtype[Any]:
         raise DtypeError(
             f"NumPy has no dtype {name}: install ml_dtypes, or give out= or dtype="
         ) from None
-    return np.dtype(getattr(ml_dtypes, _ML[name]))
+    dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML[name]))
+    return dtype
 
 
 def torch_dtype(number: int) -> Any:

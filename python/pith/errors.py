@@ -2,9 +2,9 @@
 
 SPDX-License-Identifier: Apache-2.0
 
-All are :class:`Error`. What is wrong with arguments is an :class:`ArgumentError`, what is wrong with
-the bytes of a frame a :class:`FrameError`; the others stand beside these two. A class is also the
-builtin exception that it is a case of, such as ``ValueError``.
+All are :class:`Error`. What is wrong with arguments is an :class:`ArgumentError`, what is wrong
+with the bytes of a frame a :class:`FrameError`; the others stand beside these two. A class is also
+the builtin exception that it is a case of, such as ``ValueError``.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, NamedTuple, overload
 
 from . import dtypes, views
@@ -15,7 +16,8 @@ from .plan import c_spec, environment, set_exempt
 from .views import Buffer, Tensor
 
 
-class Info(NamedTuple):
+@dataclass(frozen=True)
+class Info:
     """What the header of a frame says."""
 
     spec: str
@@ -49,7 +51,7 @@ class Info(NamedTuple):
     exempt: int
     """Elements that go around the codec."""
     bound: float | None
-    """Largest ``|x - x'|`` of a finite value, before rounding to another dtype; None: no promise."""
+    """Largest ``|x - x'|`` of a finite value, before rounding to a dtype; None: no promise."""
     relative_bound: float | None
     """The same of ``|x - x'| / |x|``, for pwrel."""
     revision: int
@@ -170,9 +172,7 @@ def compress(
     else:
         memory, capacity, keep_out = views.bytes_of(out, "out", write=True)
     written = ffi.new("size_t *")
-    status = lib.pith_compress(
-        text, view, base_view, layout, env, memory, capacity, written, error
-    )
+    status = lib.pith_compress(text, view, base_view, layout, env, memory, capacity, written, error)
     del keep, keep_base, keep_out, ranges
     _check(status, error)
     return int(written[0]) if out is not None else ffi.buffer(memory, written[0])[:]
@@ -382,7 +382,7 @@ def _read_codecs() -> Iterable[Codec]:
     key = ffi.new("pith_key_info *", {"size": ffi.sizeof("pith_key_info")})
     index = 0
     while lib.pith_codec_at(index, info) == lib.PITH_OK:
-        keys = []
+        keys: list[Key] = []
         while lib.pith_codec_key_at(index, len(keys), key) == lib.PITH_OK:
             texts = (key.name, key.values, key.initial, key.summary)
             keys.append(Key(*map(_string, texts)))

@@ -3,9 +3,9 @@
 SPDX-License-Identifier: Apache-2.0
 
 Plans are of codec kv with ``order=tokens`` and ``entropy=none``, one slot, no base, and a shape
-``[tokens, heads, dim]`` or ``[tokens, dim]``: :func:`check` says what is wrong with another one. One
-plan serves any number of caches. Tensors of Hugging Face, ``[batch, heads, tokens, dim]``, are given
-as ``x[b].transpose(0, 1)``: nothing is moved, since tensors may have any strides.
+``[tokens, heads, dim]`` or ``[tokens, dim]``: :func:`check` says what is wrong with another one.
+One plan serves any number of caches. Tensors of Hugging Face, ``[batch, heads, tokens, dim]``, are
+given as ``x[b].transpose(0, 1)``: nothing is moved, since tensors may have any strides.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ class Cache:
         bytes_ = lib.pith_kv_save_bytes(self._cache)
         memory, written = views.memory(bytes_), ffi.new("size_t *")
         self._do(lib.pith_kv_save, memory, bytes_, written)
-        return ffi.buffer(memory, written[0])[:]
+        return bytes(ffi.buffer(memory, written[0]))
 
     def load(self, saved: Buffer) -> None:
         """Replace the tokens by those that :meth:`save` returned.
@@ -265,9 +265,7 @@ def _window(plan: Plan) -> int:
     return int(next(key.initial for key in keys if key.name == "window"))
 
 
-def append(
-    caches: Sequence[Cache], tensors: Iterable[Tensor], *, work: Work | None = None
-) -> None:
+def append(caches: Sequence[Cache], tensors: Iterable[Tensor], *, work: Work | None = None) -> None:
     """Append tokens to each of several caches in one call; on failure all are as before.
 
     Args:
@@ -453,10 +451,10 @@ def _pages(
     if page_view.ndim != 2 or page_view.shape[0] < n or page_view.shape[1] < bytes_:
         found = list(views.shape_of(page_view))
         raise ShapeError(f"pages: found shape {found}, expected at least [{n}, {bytes_}]")
-    if page_view.stride[1] != 1:
-        raise ShapeError(f"pages: found bytes {page_view.stride[1]} apart, expected 1")
     if n == 0:
         return
+    if page_view.stride[1] != 1:
+        raise ShapeError(f"pages: found bytes {page_view.stride[1]} apart, expected 1")
     bad = ids[(ids < 0) | (ids >= view.shape[0])]
     if len(bad):
         raise ArgumentError(f"block_ids: found {bad[0]}, expected 0 to {view.shape[0] - 1}")

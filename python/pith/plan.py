@@ -121,7 +121,7 @@ class Plan:
             )
         if min(dims, default=0) < 0:
             raise ShapeError(f"shape: found {dims}, expected no negative number")
-        exempt = [tuple(row) for row in exempt]
+        exempt = list(exempt)
         layout = ffi.new("pith_layout *", {"size": ffi.sizeof("pith_layout")})
         layout.dtype = dtypes.number_of(dtype)
         layout.base_dtype = 0 if base_dtype is None else dtypes.number_of(base_dtype)
@@ -279,9 +279,10 @@ def like_dtype(x: Tensor) -> Any:
 
 
 class Work:
-    """Scratch memory and threads for calls, which take what they need by themselves without one.
+    """Scratch memory and threads for calls, which without one take what they need by themselves.
 
-    Make one to share threads or a limit among streams, or to allocate before a loop. It serves one call at a time: a second one is answered with :class:`~pith.errors.BusyError`.
+    Make one to share threads or a limit among streams, or to allocate before a loop. It serves one
+    call at a time: a second one is answered with :class:`~pith.errors.BusyError`.
 
     Args:
         plans: the plans whose calls it serves, one or several
@@ -369,4 +370,3 @@ def environment(threads: int, max_output: int | None) -> Any:
             "max_output_bytes": max_output or 0,
         },
     )
-

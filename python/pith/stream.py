@@ -10,13 +10,26 @@ from typing import Any, NamedTuple, overload
 
 from . import dtypes, views
 from ._core import ffi, lib
-from .errors import ArgumentError, DtypeError, Error, ShapeError, SpaceError, StateError, from_status
+from .errors import (
+    ArgumentError,
+    DtypeError,
+    Error,
+    ShapeError,
+    SpaceError,
+    StateError,
+    from_status,
+)
 from .plan import Plan, Work, bytes_for, check_status, error_of, make_work
 from .views import Buffer, Tensor
 
 _ITEM_BYTES = ffi.sizeof("pith_item")
 _SUM_BYTES = ffi.sizeof("pith_sum")
-_encode, _decode, _unpack, _sources = lib.pithpy_encode, lib.pithpy_decode, ffi.unpack, views.sources
+_encode, _decode, _unpack, _sources = (
+    lib.pithpy_encode,
+    lib.pithpy_decode,
+    ffi.unpack,
+    views.sources,
+)
 
 
 class Stats(NamedTuple):
@@ -63,7 +76,7 @@ class _Call:
         return self.memory
 
     def work_for(self, bytes_: int, threads: int) -> Any:
-        """Return a work of at least so many bytes; those that took one must not differ in threads."""
+        """Return a work of at least so many bytes; the threads are always the same."""
         if self.bytes < bytes_:
             self.work_memory, self.work = make_work(bytes_, threads, None)
             self.bytes = bytes_
@@ -104,7 +117,7 @@ class _Borrowed:
 
 
 def borrow(work: Work | None, plans: Iterable[Plan], threads: int = 1) -> _Borrowed:
-    """Return a work for calls of these plans: ``with borrow(...) as work``."""
+    """Return what gives a work for calls of these plans to a ``with`` statement."""
     return _Borrowed(work, 0 if work is not None else bytes_for(plans, threads), threads)
 
 
@@ -114,12 +127,11 @@ def borrow(work: Work | None, plans: Iterable[Plan], threads: int = 1) -> _Borro
 class Stream:
     """One end of a sequence of frames: base or residual, steps, seed, statistics.
 
-    Sender and receiver each have one, of plans with equal fingerprints. One call at a time: a second
-    one, from another thread, raises :class:`~pith.errors.BusyError` and changes nothing. Without
-    ``work`` every calling thread uses scratch memory of its own.
+    Sender and receiver each have one, of plans with equal fingerprints. One call at a time: a
+    second one, from another thread, raises :class:`~pith.errors.BusyError` and changes nothing.
 
-    Tensors are NumPy arrays, PyTorch tensors, or anything with DLPack or the buffer protocol, of any
-    strides, and are not copied. What is written into a tensor is not seen by autograd.
+    Tensors are NumPy arrays, PyTorch tensors, or anything with DLPack or the buffer protocol, of
+    any strides, and are not copied. What is written into a tensor is not seen by autograd.
 
     Args:
         plan: what is encoded, and how
@@ -191,16 +203,14 @@ class Stream:
         self, x: Tensor, *, slot: int = 0, key_frame: bool = False, out: None = None
     ) -> bytes: ...
     @overload
-    def encode(
-        self, x: Tensor, *, slot: int = 0, key_frame: bool = False, out: Buffer
-    ) -> int: ...
+    def encode(self, x: Tensor, *, slot: int = 0, key_frame: bool = False, out: Buffer) -> int: ...
     def encode(
         self, x: Tensor, *, slot: int = 0, key_frame: bool = False, out: Buffer | None = None
     ) -> bytes | int:
         """Encode a tensor and advance the stream by one step.
 
         Args:
-            x: the slot's piece, or the whole tensor, of which the slot is taken; of the plan's dtype
+            x: the slot's piece, or the whole tensor, of which the slot is taken
             slot: which piece
             key_frame: make a key frame, from which a receiver can start (streams with a base)
             out: where the frame goes: writable bytes, ``plan.sizes.slot_bytes`` always suffice, for
@@ -243,7 +253,7 @@ class Stream:
                 object_,
                 more,
             )
-            frame = None if length < 0 else _unpack(memory, length)
+            frame: bytes | int = b"" if length < 0 else _unpack(memory, length)
         else:
             memory, capacity, keep_out = views.bytes_of(out, "out", write=True)
             length = frame = _encode(
@@ -263,7 +273,7 @@ class Stream:
             raise self._failed(length, work, x)
         self._idle.append(call)
         del keep
-        return frame  # type: ignore[no-any-return]
+        return frame
 
     def decode(
         self, frame: Buffer, out: Tensor | None = None, *, slot: int = 0, dtype: Any = None
@@ -657,7 +667,7 @@ class Stream:
         memory = views.memory(bytes_)
         written = ffi.new("size_t *")
         self._do(lib.pith_stream_save, memory, bytes_, written)
-        return ffi.buffer(memory, written[0])[:]
+        return bytes(ffi.buffer(memory, written[0]))
 
     def load(self, saved: Buffer) -> None:
         """Take up what :meth:`save` returned, in a stream of the same spec and layout.
@@ -863,9 +873,7 @@ class Bucket:
         """
         return self._decode(frames, outs, lib.PITH_ADD)
 
-    def _decode(
-        self, frames: Iterable[Buffer], outs: Iterable[Tensor], flags: int
-    ) -> list[Tensor]:
+    def _decode(self, frames: Iterable[Buffer], outs: Iterable[Tensor], flags: int) -> list[Tensor]:
         frames, outs = self._as_many(frames, "frames"), self._as_many(outs, "outs")
         held = self._items()
         items, each, its_views = held

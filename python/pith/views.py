@@ -71,7 +71,7 @@ def _from_numpy(x: Any) -> Source:
 
 
 def _torch_source(torch: Any, cls: type) -> Callable[[Tensor], Source]:
-    """Return what makes a source of PyTorch's tensors of a type: of plain ones, by its C functions."""
+    """Return what makes a source of PyTorch's tensors of a type; C functions where it has them."""
     plain = cls in (torch.Tensor, torch.nn.Parameter)
     capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None) if plain else None
     exchange = lib.pithpy_exchange(id(capsule)) if capsule is not None else 0

@@ -10,9 +10,10 @@ import sys
 import threading
 
 import numpy as np
-import pith
 import pytest
 from conftest import GOLDEN, noise, same
+
+import pith
 from pith import dtypes, errors
 
 EXPECTED = {
@@ -222,10 +223,9 @@ sys.stdout.buffer.write(frame)
 
 
 @pytest.mark.parametrize("threads", ["1", "2"])
-def test_fork(threads):
-    done = subprocess.run(
-        [sys.executable, "-c", FORK, threads], capture_output=True, timeout=60, check=False
-    )
+def test_fork(threads, tmp_path):
+    command = [sys.executable, "-c", FORK, threads]
+    done = subprocess.run(command, capture_output=True, timeout=60, check=False, cwd=tmp_path)
     if b"UnsupportedError" in done.stderr:
         pytest.skip("this build has no threads")
     assert done.returncode == 0, done.stderr

@@ -7,9 +7,10 @@ import array
 import math
 
 import numpy as np
-import pith
 import pytest
 from conftest import OnlyDlpack, has, noise, same
+
+import pith
 from pith import dtypes
 
 LOSSY = {
