@@ -15,10 +15,10 @@
  * (pith_collective_wait_all).
  *
  * One status. A collective call ends with the same status on every rank: the lowest one (-99 before
- * -1) that any rank met, be it a wrong argument, a frame that arrived damaged (every frame and
- * message carries checksums) or a failure of the transport that left it able to tell. What a rank
- * cannot tell the others ends in PITH_ERR_TIMEOUT: a rank that died, hangs or did not call, unless
- * their transports see it and fail (PITH_ERR_TRANSPORT). No call waits longer than its timeout.
+ * -1) that any rank met, be it a wrong argument or a frame that arrived damaged (every frame and
+ * message carries checksums). What a rank cannot tell the others ends in PITH_ERR_TIMEOUT: a rank
+ * that died, hangs or did not call; or in PITH_ERR_TRANSPORT on those ranks whose transport sees
+ * it and fails. No call waits longer than its timeout.
  * After PITH_OK all values are right; after anything else the output views hold nothing usable
  * (whole or in part the old values, the new ones, or a mixture).
  *
@@ -91,7 +91,7 @@ extern "C" {
  * be slow, but must not wait for other ranks. user is handed to each of them. A transport that
  * knows that a rank is gone fails in test of the requests which that rank was to serve; one that
  * does not know lets them be until the channel's timeout. */
-enum { PITH_TRANSPORT_TAGS = 5 }; /* tags are 0 .. 4 */
+enum { PITH_TRANSPORT_TAGS = 4 }; /* tags are 0 .. 3 */
 
 /* A flag: a receive takes messages of exactly its own size. Messages then travel at their largest
  * size, which the plans tell; codecs of variable rate save nothing, and ranks that call with
@@ -106,7 +106,8 @@ typedef struct pith_transport {
     /* Which ranks share a node: equal numbers do. ranks entries, borrowed for the creating call
      * only and the same on every rank. NULL: one node. */
     const uint32_t *node_of;
-    uint32_t flags; /* PITH_TRANSPORT_EXACT */
+    uint32_t flags;   /* PITH_TRANSPORT_EXACT */
+    uint64_t largest; /* bytes of the largest message that it can send; 0: of any size */
     /* Start to send bytes to rank peer. *request: any number by which test and cancel know it. */
     int (*isend)(void *user, uint32_t peer, uint32_t tag, const void *data, uint64_t bytes,
                  uint64_t *request);
@@ -123,8 +124,8 @@ typedef struct pith_transport {
      * ever. NULL stands for that. */
     int (*cancel)(void *user, uint64_t request);
     /* Wait until a request may have moved on, at most so many seconds: called by waits that have
-     * nothing to do. May return early; NULL: the waiting thread yields, then sleeps 20 us at a
-     * time. */
+     * nothing to do. It may return early, and does so at once where a request has ended since the
+     * last wait. NULL: the waiting thread yields, then sleeps 20 us at a time. */
     int (*wait)(void *user, double seconds);
     /* The last call: by pith_collective_destroy, or by pith_collective_create when it fails, once
      * no other function of the transport will be called again. broken: 1 where ranks may be gone
@@ -135,12 +136,11 @@ typedef struct pith_transport {
 
 /* A transport on sockets that are connected already, by whatever launched the ranks: socket[r] is
  * a stream socket (TCP, or of socketpair) to rank r, of this channel alone; that of the own rank is
- * not looked at. They are made non-blocking, and belong to the transport from here on: its release
- * closes them. Ranks are of one byte order. All ranks are one node; set transport->node_of to say
- * otherwise. A socket whose other end was closed fails the requests of that rank.
- * PITH_ERR_ARG, PITH_ERR_MEMORY, or PITH_ERR_TRANSPORT when a socket cannot be made non-blocking;
- * then the sockets stay the caller's. Only where there are POSIX sockets; else
- * PITH_ERR_UNSUPPORTED. */
+ * not looked at. They belong to the transport from here on: its release closes them. Ranks are of
+ * one byte order. All ranks are one node; set transport->node_of to say otherwise. A socket whose
+ * other end was closed, by the death of that rank for instance, fails its requests at once.
+ * PITH_ERR_ARG: something is NULL, or rank is not below ranks; PITH_ERR_MEMORY. Then the sockets
+ * stay the caller's. */
 PITH_NODISCARD PITH_API pith_status pith_collective_sockets(pith_transport *transport,
                                                             uint32_t rank, uint32_t ranks,
                                                             const int *sockets);
@@ -214,10 +214,11 @@ typedef struct pith_collective_options {
 /* ---- Channels -------------------------------------------------------------------------------*/
 typedef struct pith_collective_channel pith_collective_channel;
 
-/* Collective. The transport's struct is copied. On failure, which is the same on every rank,
- * *channel is NULL. PITH_ERR_MISMATCH: ranks would refuse each other's frames, since their specs or
+/* Collective. The transport's struct is copied. On failure, which but for PITH_ERR_TIMEOUT and
+ * PITH_ERR_TRANSPORT is the same on every rank, *channel is NULL. PITH_ERR_MISMATCH: ranks would refuse each other's frames, since their specs or
  * their versions of pith differ. error may be NULL; it says more where this rank itself failed, and
- * on every rank which rank differs from rank 0. Waits for the others up to options->timeout.
+ * on every rank which rank differs from rank 0. Each message of the others is waited for up to
+ * options->timeout.
  * Answered on this rank alone, at once: PITH_ERR_ARG when channel is NULL or the transport is not
  * valid (NULL, without isend, irecv or test, rank not below ranks, unknown flags, a size that is
  * not set), whose release is then not called, and PITH_ERR_MEMORY when there is no memory for a

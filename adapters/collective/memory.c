@@ -6,8 +6,8 @@
 #include "channel.h"
 
 /* Stands before every block; as large as the alignment, so that the block keeps it. */
-struct pithi_mpi_block {
-    struct pithi_mpi_block *next;
+struct pithi_collective_block {
+    struct pithi_collective_block *next;
     size_t bytes;
     uint8_t pad[64 - sizeof(void *) - sizeof(size_t)];
 };
@@ -24,10 +24,11 @@ static void release(const pith_env *env, void *memory, size_t bytes) {
         free(memory);
 }
 
-void *pithi_mpi_take(pith_mpi_channel *ch, uint64_t count, uint64_t bytes) {
+void *pithi_collective_take(pith_collective_channel *ch, uint64_t count, uint64_t bytes) {
     if (bytes && count > (UINT64_C(1) << 48) / bytes) return NULL;
-    const size_t total = sizeof(struct pithi_mpi_block) + (size_t)((count * bytes + 63) / 64 * 64);
-    struct pithi_mpi_block *block = allocate(&ch->env, total);
+    const size_t total =
+        sizeof(struct pithi_collective_block) + (size_t)((count * bytes + 63) / 64 * 64);
+    struct pithi_collective_block *block = allocate(&ch->env, total);
     if (!block) return NULL;
     memset(block, 0, total);
     block->bytes = total;
@@ -36,28 +37,26 @@ void *pithi_mpi_take(pith_mpi_channel *ch, uint64_t count, uint64_t bytes) {
     return block + 1;
 }
 
-void pithi_mpi_release_all(pith_mpi_channel *ch) {
+void pithi_collective_release_all(pith_collective_channel *ch) {
     while (ch->blocks) {
-        struct pithi_mpi_block *block = ch->blocks;
+        struct pithi_collective_block *block = ch->blocks;
         ch->blocks = block->next;
         release(&ch->env, block, block->bytes);
     }
 }
 
-static size_t channel_bytes(void) { return (sizeof(pith_mpi_channel) + 63) / 64 * 64; }
+static size_t channel_bytes(void) { return (sizeof(pith_collective_channel) + 63) / 64 * 64; }
 
-pith_mpi_channel *pithi_mpi_new(const pith_env *env) {
-    pith_mpi_channel *ch = allocate(env, channel_bytes());
+pith_collective_channel *pithi_collective_new(const pith_env *env) {
+    pith_collective_channel *ch = allocate(env, channel_bytes());
     if (!ch) return NULL;
     memset(ch, 0, channel_bytes());
     ch->env = *env;
-    ch->comm = MPI_COMM_NULL;
-    ch->agreement = MPI_REQUEST_NULL;
     return ch;
 }
 
-void pithi_mpi_free(pith_mpi_channel *ch) {
+void pithi_collective_free(pith_collective_channel *ch) {
     const pith_env env = ch->env;
-    pithi_mpi_release_all(ch);
+    pithi_collective_release_all(ch);
     release(&env, ch, channel_bytes());
 }

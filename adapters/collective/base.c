@@ -6,17 +6,19 @@
 
 /* ---- Inside calls ----------------------------------------------------------------------------*/
 
-static const struct pithi_mpi_hop *base_hop(const pith_mpi_channel *ch) { return &ch->hop[0]; }
+static const struct pithi_collective_hop *base_hop(const pith_collective_channel *ch) {
+    return &ch->hop[0];
+}
 
-static bool is_empty(const pith_mpi_channel *ch, uint64_t slot) {
+static bool is_empty(const pith_collective_channel *ch, uint64_t slot) {
     uint64_t first, count = 0;
     return pith_plan_slot(base_hop(ch)->encoder, slot, &first, &count) || !count;
 }
 
-static uint64_t slots(const pith_mpi_channel *ch) { return ch->slices * ch->place.ranks; }
+static uint64_t slots(const pith_collective_channel *ch) { return ch->slices * ch->place.ranks; }
 
 /* Whether all slots have one next step, and which. Empty slots never move. */
-static bool next_step(const pith_mpi_channel *ch, uint64_t *step) {
+static bool next_step(const pith_collective_channel *ch, uint64_t *step) {
     bool found = false;
     for (uint64_t i = 0; i < slots(ch); i++) {
         if (is_empty(ch, i)) continue;
@@ -28,12 +30,12 @@ static bool next_step(const pith_mpi_channel *ch, uint64_t *step) {
     return true;
 }
 
-static void fail_work(pith_mpi_channel *ch, pith_status status) {
-    pithi_mpi_fail(ch, status, (int)ch->place.rank, pith_work_error(ch->work));
+static void fail_work(pith_collective_channel *ch, pith_status status) {
+    pithi_collective_fail(ch, status, (int)ch->place.rank, pith_work_error(ch->work));
 }
 
 /* The base of a call with key frames is replaced as a whole; only its step must be the others'. */
-static void restart_base(pith_mpi_channel *ch) {
+static void restart_base(pith_collective_channel *ch) {
     static const float zero = 0;
     pith_view view = pith_view_flat(&zero, PITH_F32, ch->o.count);
     view.stride[0] = 0;
@@ -42,23 +44,23 @@ static void restart_base(pith_mpi_channel *ch) {
     if (status) fail_work(ch, status);
 }
 
-static void begin_base(pith_mpi_channel *ch) {
+static void begin_base(pith_collective_channel *ch) {
     uint64_t step = ch->call.step;
     const bool whole = next_step(ch, &step) && !ch->invalid;
-    if ((ch->o.flags & PITH_MPI_EXTERNAL_BASE) && !ch->bound)
-        pithi_mpi_fail_text(ch, PITH_ERR_STATE, "no base is bound");
+    if ((ch->o.flags & PITH_COLLECTIVE_EXTERNAL_BASE) && !ch->bound)
+        pithi_collective_fail_text(ch, PITH_ERR_STATE, "no base is bound");
     else if (ch->call.key_frame && (!whole || step != ch->call.step))
         restart_base(ch);
     else if (!whole)
-        pithi_mpi_fail_text(ch, PITH_ERR_STATE,
-                            "a failed call left the base invalid: key frames needed");
+        pithi_collective_fail_text(ch, PITH_ERR_STATE,
+                                   "a failed call left the base invalid: key frames needed");
     else if (step != ch->call.step)
-        pithi_mpi_fail_text(ch, PITH_ERR_STEP, "the base has another next step");
+        pithi_collective_fail_text(ch, PITH_ERR_STEP, "the base has another next step");
 }
 
 /* Steps grow by themselves, but where a call failed on some ranks before it encoded; and a caller
  * may go on from any step. */
-static void begin_hop(pith_mpi_channel *ch, struct pithi_mpi_hop *h) {
+static void begin_hop(pith_collective_channel *ch, struct pithi_collective_hop *h) {
     h->encoded = false;
     for (uint64_t i = 0; i < h->slots && !ch->with_base; i++) {
         if (pith_stream_step(h->encoding, i) == ch->call.step) continue;
@@ -67,18 +69,12 @@ static void begin_hop(pith_mpi_channel *ch, struct pithi_mpi_hop *h) {
     }
 }
 
-void pithi_mpi_begin_streams(pith_mpi_channel *ch) {
+void pithi_collective_begin_streams(pith_collective_channel *ch) {
     for (uint32_t k = 0; k < ch->hops; k++) begin_hop(ch, &ch->hop[k]);
     if (ch->with_base && !ch->call.status) begin_base(ch);
 }
 
-void pithi_mpi_copy_base(pith_mpi_channel *ch) {
-    const pith_status status =
-        pith_stream_get_base(ch->work, base_hop(ch)->encoding, 0, &ch->call.out);
-    if (status) fail_work(ch, status);
-}
-
-void pithi_mpi_end_streams(pith_mpi_channel *ch, bool good) {
+void pithi_collective_end_streams(pith_collective_channel *ch, bool good) {
     if (ch->with_base) { /* other ranks may have encoded where this one did not */
         ch->invalid = !good;
         return;
@@ -93,43 +89,44 @@ void pithi_mpi_end_streams(pith_mpi_channel *ch, bool good) {
 
 /* ---- Bases -----------------------------------------------------------------------------------*/
 
-static pith_status refuse(const pith_mpi_channel *ch, bool base) {
+static pith_status refuse(const pith_collective_channel *ch, bool base) {
     if (!ch) return PITH_ERR_ARG;
     if (ch->busy) return PITH_ERR_BUSY;
     return base && !ch->with_base ? PITH_ERR_STATE : PITH_OK;
 }
 
-/* Of a local call: kept where pith_mpi_last_error finds it. */
-static pith_status keep_error(pith_mpi_channel *ch, pith_status status) {
+/* Of a local call: kept where pith_collective_last_error finds it. */
+static pith_status keep_error(pith_collective_channel *ch, pith_status status) {
     ch->error = *pith_work_error(ch->work);
     return status;
 }
 
-pith_status pith_mpi_set_base(pith_mpi_channel *ch, const pith_view *view, uint64_t step) {
-    PITHI_MPI_TRY(refuse(ch, true));
-    PITHI_MPI_TRY(
+pith_status pith_collective_set_base(pith_collective_channel *ch, const pith_view *view,
+                                     uint64_t step) {
+    PITHI_COLLECTIVE_TRY(refuse(ch, true));
+    PITHI_COLLECTIVE_TRY(
         keep_error(ch, pith_stream_set_base(ch->work, base_hop(ch)->encoding, view, step)));
     ch->invalid = false;
     return PITH_OK;
 }
 
-pith_status pith_mpi_bind_base(pith_mpi_channel *ch, void *base, uint64_t step) {
-    PITHI_MPI_TRY(refuse(ch, true));
-    PITHI_MPI_TRY(
+pith_status pith_collective_bind_base(pith_collective_channel *ch, void *base, uint64_t step) {
+    PITHI_COLLECTIVE_TRY(refuse(ch, true));
+    PITHI_COLLECTIVE_TRY(
         keep_error(ch, pith_stream_bind_base(ch->work, base_hop(ch)->encoding, base, step)));
     ch->invalid = false;
     ch->bound = true;
     return PITH_OK;
 }
 
-pith_status pith_mpi_get_base(pith_mpi_channel *ch, const pith_view *view) {
-    PITHI_MPI_TRY(refuse(ch, true));
+pith_status pith_collective_get_base(pith_collective_channel *ch, const pith_view *view) {
+    PITHI_COLLECTIVE_TRY(refuse(ch, true));
     if (!view) return PITH_ERR_ARG;
     if (pith_view_count(view) != ch->o.count) return PITH_ERR_SHAPE;
     return keep_error(ch, pith_stream_get_base(ch->work, base_hop(ch)->encoding, 0, view));
 }
 
-uint64_t pith_mpi_base_hash(const pith_mpi_channel *ch) {
+uint64_t pith_collective_base_hash(const pith_collective_channel *ch) {
     uint64_t x = 0;
     if (!ch || !ch->with_base) return 0;
     for (uint64_t i = 0; i < slots(ch); i++) {
@@ -140,42 +137,46 @@ uint64_t pith_mpi_base_hash(const pith_mpi_channel *ch) {
     return x;
 }
 
-pith_status pith_mpi_verify_base(pith_mpi_channel *ch) {
-    PITHI_MPI_TRY(refuse(ch, true));
+pith_status pith_collective_verify_base(pith_collective_channel *ch) {
+    PITHI_COLLECTIVE_TRY(refuse(ch, true));
     return keep_error(ch, pith_stream_verify(ch->work, base_hop(ch)->encoding));
 }
 
 /* ---- All hops --------------------------------------------------------------------------------*/
 
-pith_status pith_mpi_rollback(pith_mpi_channel *ch, uint64_t step) {
-    PITHI_MPI_TRY(refuse(ch, false));
+pith_status pith_collective_rollback(pith_collective_channel *ch, uint64_t step) {
+    PITHI_COLLECTIVE_TRY(refuse(ch, false));
     if (ch->with_base) return PITH_ERR_STATE;
     for (uint32_t k = 0; k < ch->hops; k++)
-        PITHI_MPI_TRY(keep_error(ch, pith_stream_rollback(ch->work, ch->hop[k].encoding, step)));
+        PITHI_COLLECTIVE_TRY(
+            keep_error(ch, pith_stream_rollback(ch->work, ch->hop[k].encoding, step)));
     return PITH_OK;
 }
 
-pith_status pith_mpi_reset(pith_mpi_channel *ch) {
-    PITHI_MPI_TRY(refuse(ch, false));
+pith_status pith_collective_reset(pith_collective_channel *ch) {
+    PITHI_COLLECTIVE_TRY(refuse(ch, false));
     for (uint32_t k = 0; k < ch->hops; k++)
-        PITHI_MPI_TRY(keep_error(ch, pith_stream_reset(ch->work, ch->hop[k].encoding)));
+        PITHI_COLLECTIVE_TRY(keep_error(ch, pith_stream_reset(ch->work, ch->hop[k].encoding)));
     ch->invalid = false;
     return PITH_OK;
 }
 
-pith_status pith_mpi_stats(const pith_mpi_channel *ch, uint32_t hop, pith_stats *out) {
+pith_status pith_collective_stats(const pith_collective_channel *ch, uint32_t hop,
+                                  pith_stats *out) {
     const pith_stats none = {.size = sizeof none};
-    if (!ch || hop >= PITHI_MPI_HOPS) return PITH_ERR_ARG;
+    if (!ch || hop >= PITHI_COLLECTIVE_HOPS) return PITH_ERR_ARG;
     for (uint32_t k = 0; k < ch->hops; k++)
         if (ch->hop[k].place == hop) return pith_stream_stats(ch->hop[k].encoding, out);
-    return pithi_mpi_give(out, &none, sizeof none);
+    return pithi_collective_give(out, &none, sizeof none);
 }
 
 /* ---- Checkpoints: magic, hops, bytes of each hop's encoding stream, these streams -------------*/
 
-#define SAVE_MAGIC UINT64_C(0x50544853504D4931)
+#define SAVE_MAGIC UINT64_C(0x5054485350434F31)
 
-static uint64_t save_head(const pith_mpi_channel *ch) { return 8 * (2 + (uint64_t)ch->hops); }
+static uint64_t save_head(const pith_collective_channel *ch) {
+    return 8 * (2 + (uint64_t)ch->hops);
+}
 
 static void put64(uint8_t *to, uint64_t x) {
     for (int i = 0; i < 8; i++) to[i] = (uint8_t)(x >> (8 * i));
@@ -187,26 +188,27 @@ static uint64_t get64(const uint8_t *from) {
     return x;
 }
 
-uint64_t pith_mpi_save_bytes(const pith_mpi_channel *ch) {
+uint64_t pith_collective_save_bytes(const pith_collective_channel *ch) {
     if (!ch) return 0;
     uint64_t bytes = save_head(ch);
     for (uint32_t k = 0; k < ch->hops; k++) bytes += ch->hop[k].save_bytes;
     return bytes;
 }
 
-pith_status pith_mpi_save(pith_mpi_channel *ch, void *dst, size_t cap, size_t *written) {
+pith_status pith_collective_save(pith_collective_channel *ch, void *dst, size_t cap,
+                                 size_t *written) {
     if (written) *written = 0;
-    PITHI_MPI_TRY(refuse(ch, false));
+    PITHI_COLLECTIVE_TRY(refuse(ch, false));
     if (!dst || !written) return PITH_ERR_ARG;
     if (ch->invalid) return PITH_ERR_STATE;
-    if (cap < pith_mpi_save_bytes(ch)) return PITH_ERR_SPACE;
+    if (cap < pith_collective_save_bytes(ch)) return PITH_ERR_SPACE;
     uint8_t *head = dst;
     uint64_t at = save_head(ch);
     put64(head, SAVE_MAGIC);
     put64(head + 8, ch->hops);
     for (uint32_t k = 0; k < ch->hops; k++) {
         size_t bytes = 0;
-        PITHI_MPI_TRY(keep_error(
+        PITHI_COLLECTIVE_TRY(keep_error(
             ch, pith_stream_save(ch->work, ch->hop[k].encoding, head + at, cap - at, &bytes)));
         put64(head + 16 + 8 * k, bytes);
         at += bytes;
@@ -215,32 +217,33 @@ pith_status pith_mpi_save(pith_mpi_channel *ch, void *dst, size_t cap, size_t *w
     return PITH_OK;
 }
 
-static pith_status load_streams(pith_mpi_channel *ch, const uint8_t *head, size_t bytes) {
+static pith_status load_streams(pith_collective_channel *ch, const uint8_t *head, size_t bytes) {
     uint64_t at = save_head(ch);
     if (bytes < at) return PITH_ERR_TRUNCATED;
     if (get64(head) != SAVE_MAGIC) return PITH_ERR_MAGIC;
     if (get64(head + 8) != ch->hops) return PITH_ERR_MISMATCH;
     for (uint32_t k = 0; k < ch->hops; k++) {
-        const struct pithi_mpi_hop *h = &ch->hop[k];
+        const struct pithi_collective_hop *h = &ch->hop[k];
         const uint64_t own = get64(head + 16 + 8 * k);
         if (own > bytes - at) return PITH_ERR_TRUNCATED;
-        PITHI_MPI_TRY(
+        PITHI_COLLECTIVE_TRY(
             keep_error(ch, pith_stream_load(ch->work, h->encoding, head + at, (size_t)own)));
-        PITHI_MPI_TRY(keep_error(ch, pith_stream_set_random(ch->work, h->encoding, &h->random)));
+        PITHI_COLLECTIVE_TRY(
+            keep_error(ch, pith_stream_set_random(ch->work, h->encoding, &h->random)));
         at += own;
     }
     return PITH_OK;
 }
 
-pith_status pith_mpi_load(pith_mpi_channel *ch, const void *src, size_t bytes) {
-    PITHI_MPI_TRY(refuse(ch, false));
+pith_status pith_collective_load(pith_collective_channel *ch, const void *src, size_t bytes) {
+    PITHI_COLLECTIVE_TRY(refuse(ch, false));
     if (!src) return PITH_ERR_ARG;
-    pithi_mpi_say(&ch->error, "%s", "");
+    pithi_collective_say(&ch->error, "%s", "");
     const pith_status status = load_streams(ch, src, bytes);
     ch->invalid = false;
     if (!status) return PITH_OK;
     const pith_error why = ch->error;
-    PITHI_MPI_TRY(pith_mpi_reset(ch));
+    PITHI_COLLECTIVE_TRY(pith_collective_reset(ch));
     ch->error = why;
     return status;
 }

@@ -6,7 +6,7 @@
 
 #include "channel.h"
 
-void pithi_mpi_say(pith_error *error, const char *format, ...) {
+void pithi_collective_say(pith_error *error, const char *format, ...) {
     va_list arguments;
     *error = (pith_error){.size = sizeof *error};
     va_start(arguments, format);
@@ -14,7 +14,7 @@ void pithi_mpi_say(pith_error *error, const char *format, ...) {
     va_end(arguments);
 }
 
-pith_status pithi_mpi_give(void *to, const void *from, size_t bytes) {
+pith_status pithi_collective_give(void *to, const void *from, size_t bytes) {
     size_t size = 0;
     if (to) memcpy(&size, to, sizeof size);
     if (size < sizeof size || size > 4096) return PITH_ERR_ARG;
@@ -24,8 +24,9 @@ pith_status pithi_mpi_give(void *to, const void *from, size_t bytes) {
     return PITH_OK;
 }
 
-void pithi_mpi_give_error(pith_error *to, const pith_error *from) {
-    if (pithi_mpi_give(to, from, sizeof *from) || to->size <= offsetof(pith_error, text)) return;
+void pithi_collective_give_error(pith_error *to, const pith_error *from) {
+    if (pithi_collective_give(to, from, sizeof *from) || to->size <= offsetof(pith_error, text))
+        return;
     const size_t capacity = to->size - offsetof(pith_error, text);
     if (capacity < sizeof to->text) to->text[capacity - 1] = 0;
 }

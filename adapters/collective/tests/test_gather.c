@@ -1,14 +1,15 @@
-/* test_mpi_gather.c - all-gather with and without a base, and all-to-all.
+/* test_gather.c - all-gather with and without a base, and all-to-all.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
 #include <string.h>
 
+#include "fault.h"
 #include "sim.h"
 
 static bool same_on_all(const void *data, uint64_t bytes) {
     char *other = sim_take(bytes);
     memcpy(other, data, bytes);
-    MPI_Bcast(other, (int)bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
+    world_spread(other, bytes);
     const bool same = memcmp(other, data, bytes) == 0;
     free(other);
     return same;
@@ -18,16 +19,16 @@ static bool same_number(uint64_t x) { return same_on_all(&x, sizeof x); }
 
 /* ---- Weights that move a little every step ---------------------------------------------------*/
 
-static pith_mpi_options weights(uint64_t count, uint32_t base_dtype) {
-    return (pith_mpi_options){.size = sizeof(pith_mpi_options),
-                              .kind = PITH_MPI_ALLGATHER,
-                              .dtype = PITH_F32,
-                              .base_dtype = base_dtype,
-                              .count = count,
-                              .spec = "wdiff:bits=4,group=64,block=128",
-                              .ranks_per_node = 2,
-                              .slice = 300,
-                              .timeout = 60};
+static pith_collective_options weights(uint64_t count, uint32_t base_dtype) {
+    return (pith_collective_options){.size = sizeof(pith_collective_options),
+                                     .kind = PITH_COLLECTIVE_ALLGATHER,
+                                     .dtype = PITH_F32,
+                                     .base_dtype = base_dtype,
+                                     .count = count,
+                                     .spec = "wdiff:bits=4,group=64,block=128",
+                                     .ranks_per_node = 2,
+                                     .slice = 300,
+                                     .timeout = 60};
 }
 
 static float weight(uint64_t i, uint64_t step) {
@@ -39,16 +40,16 @@ static void set_weights(float *x, uint64_t first, uint64_t count, uint64_t step)
 }
 
 struct replica {
-    pith_mpi_channel *ch;
+    pith_collective_channel *ch;
     uint64_t first, count, total;
     float *shard, *whole, *base;
     pith_view in, out;
 };
 
-static void make(struct replica *r, const pith_mpi_options *o) {
+static void make(struct replica *r, const pith_collective_options *o) {
     *r = (struct replica){.total = o->count};
-    CHECK_STATUS(pith_mpi_create(&r->ch, MPI_COMM_WORLD, o, NULL), PITH_OK);
-    CHECK_STATUS(pith_mpi_shard(r->ch, (uint32_t)sim_rank, &r->first, &r->count), PITH_OK);
+    CHECK_STATUS(sim_create(&r->ch, o, NULL), PITH_OK);
+    CHECK_STATUS(pith_collective_shard(r->ch, (uint32_t)world_rank, &r->first, &r->count), PITH_OK);
     r->shard = sim_take(r->count * 4);
     r->whole = sim_take(o->count * 4);
     r->base = sim_take(o->count * 4);
@@ -57,20 +58,20 @@ static void make(struct replica *r, const pith_mpi_options *o) {
 }
 
 static void unmake(struct replica *r) {
-    pith_mpi_destroy(r->ch);
+    pith_collective_destroy(r->ch);
     free(r->shard);
     free(r->whole);
     free(r->base);
 }
 
 static pith_status gather(struct replica *r, uint32_t flags, uint64_t step,
-                          pith_mpi_report *report) {
+                          pith_collective_report *report) {
     set_weights(r->shard, r->first, r->count, step);
-    return pith_mpi_allgather(r->ch, &r->in, &r->out, flags, step, report);
+    return sim_gather(r->ch, &r->in, &r->out, flags, step, report);
 }
 
 /* The twin of one rank's shard: encoder and decoder of one slot per slice, one after the other. */
-static void check_shard(struct replica *r, const pith_mpi_options *o, uint64_t steps) {
+static void check_shard(struct replica *r, const pith_collective_options *o, uint64_t steps) {
     for (uint64_t at = 0; at < r->count; at += o->slice) {
         const uint64_t n = r->count - at < o->slice ? r->count - at : o->slice;
         const pith_layout layout = {.size = sizeof layout,
@@ -105,9 +106,9 @@ static void check_shard(struct replica *r, const pith_mpi_options *o, uint64_t s
 }
 
 static void follow(uint64_t count, uint32_t base_dtype) {
-    pith_mpi_options o = weights(count, base_dtype);
+    pith_collective_options o = weights(count, base_dtype);
     struct replica r;
-    pith_mpi_report report = {.size = sizeof report};
+    pith_collective_report report = {.size = sizeof report};
     if (count > 50000) { /* as in earnest: large slices and groups */
         o.spec = "wdiff";
         o.slice = 1 << 17;
@@ -116,17 +117,17 @@ static void follow(uint64_t count, uint32_t base_dtype) {
     for (uint64_t step = 0; step < 5; step++) {
         CHECK_STATUS(gather(&r, 0, step, &report), PITH_OK);
         CHECK(same_on_all(r.whole, count * 4));
-        CHECK(same_number(pith_mpi_base_hash(r.ch)));
-        if (count > 50000 && sim_ranks > 1) {
+        CHECK(same_number(pith_collective_base_hash(r.ch)));
+        if (count > 50000 && world_ranks > 1) {
             const double bytes = (double)(report.sent_bytes[0] + report.sent_bytes[1]);
             const double values = (double)(report.sent_values[0] + report.sent_values[1]);
             CHECK(8 * bytes / values < 4.3);
         }
     }
     const pith_view base = pith_view_flat(r.base, PITH_F32, count);
-    CHECK_STATUS(pith_mpi_get_base(r.ch, &base), PITH_OK);
+    CHECK_STATUS(pith_collective_get_base(r.ch, &base), PITH_OK);
     CHECK(memcmp(r.base, r.whole, count * 4) == 0);
-    CHECK_STATUS(pith_mpi_verify_base(r.ch), PITH_OK);
+    CHECK_STATUS(pith_collective_verify_base(r.ch), PITH_OK);
     check_shard(&r, &o, 5);
     unmake(&r);
 }
@@ -134,15 +135,16 @@ static void follow(uint64_t count, uint32_t base_dtype) {
 /* ---- A rank that comes late, and one that lost its base --------------------------------------*/
 
 static void late(void) {
-    const pith_mpi_options o = weights(2600, PITH_BF16);
+    const pith_collective_options o = weights(2600, PITH_BF16);
     struct replica r;
     make(&r, &o);
     for (uint64_t step = 0; step < 3; step++) CHECK_STATUS(gather(&r, 0, step, NULL), PITH_OK);
-    if (sim_rank == sim_ranks - 1) CHECK_STATUS(pith_mpi_reset(r.ch), PITH_OK); /* it starts anew */
+    if (world_rank == world_ranks - 1)
+        CHECK_STATUS(pith_collective_reset(r.ch), PITH_OK); /* it starts anew */
     CHECK_STATUS(gather(&r, 0, 3, NULL), PITH_ERR_STEP);
     CHECK_STATUS(gather(&r, 0, 3, NULL), PITH_ERR_STATE);
     CHECK_STATUS(gather(&r, PITH_KEY_FRAME, 3, NULL), PITH_OK);
-    CHECK(same_number(pith_mpi_base_hash(r.ch)));
+    CHECK(same_number(pith_collective_base_hash(r.ch)));
     for (uint64_t step = 4; step < 7; step++) {
         CHECK_STATUS(gather(&r, 0, step, NULL), PITH_OK);
         CHECK(same_on_all(r.whole, o.count * 4));
@@ -150,24 +152,24 @@ static void late(void) {
     CHECK_STATUS(gather(&r, 0, 6, NULL), PITH_ERR_STEP);
     CHECK_STATUS(gather(&r, PITH_KEY_FRAME, 100, NULL), PITH_OK); /* key frames may go anywhere */
     CHECK_STATUS(gather(&r, 0, 101, NULL), PITH_OK);
-    CHECK(same_number(pith_mpi_base_hash(r.ch)));
+    CHECK(same_number(pith_collective_base_hash(r.ch)));
     /* A checkpoint goes on like the original. */
-    const uint64_t capacity = pith_mpi_save_bytes(r.ch);
+    const uint64_t capacity = pith_collective_save_bytes(r.ch);
     size_t bytes = 0;
     unsigned char *saved = sim_take(capacity);
     struct replica other;
     make(&other, &o);
-    CHECK_STATUS(pith_mpi_save(r.ch, saved, capacity, &bytes), PITH_OK);
+    CHECK_STATUS(pith_collective_save(r.ch, saved, capacity, &bytes), PITH_OK);
     CHECK(bytes == capacity);
-    CHECK_STATUS(pith_mpi_load(other.ch, saved, bytes), PITH_OK);
-    CHECK(pith_mpi_base_hash(other.ch) == pith_mpi_base_hash(r.ch));
+    CHECK_STATUS(pith_collective_load(other.ch, saved, bytes), PITH_OK);
+    CHECK(pith_collective_base_hash(other.ch) == pith_collective_base_hash(r.ch));
     CHECK_STATUS(gather(&r, 0, 102, NULL), PITH_OK);
     CHECK_STATUS(gather(&other, 0, 102, NULL), PITH_OK);
     CHECK(memcmp(r.whole, other.whole, o.count * 4) == 0);
     for (size_t cut = 0; cut < bytes; cut += 1 + bytes / 7)
-        CHECK(pith_mpi_load(other.ch, saved, cut) != PITH_OK);
+        CHECK(pith_collective_load(other.ch, saved, cut) != PITH_OK);
     saved[0] ^= 1;
-    CHECK_STATUS(pith_mpi_load(other.ch, saved, bytes), PITH_ERR_MAGIC);
+    CHECK_STATUS(pith_collective_load(other.ch, saved, bytes), PITH_ERR_MAGIC);
     free(saved);
     unmake(&other);
     unmake(&r);
@@ -176,23 +178,23 @@ static void late(void) {
 /* ---- Live parameters as the base -------------------------------------------------------------*/
 
 static void external(void) {
-    pith_mpi_options o = weights(1700, PITH_BF16);
+    pith_collective_options o = weights(1700, PITH_BF16);
     uint16_t live[1700] = {0};
     struct replica r;
-    o.flags = PITH_MPI_EXTERNAL_BASE;
+    o.flags = PITH_COLLECTIVE_EXTERNAL_BASE;
     make(&r, &o);
     CHECK_STATUS(gather(&r, 0, 0, NULL), PITH_ERR_STATE);
-    CHECK_STATUS(pith_mpi_bind_base(r.ch, live, 0), PITH_OK);
+    CHECK_STATUS(pith_collective_bind_base(r.ch, live, 0), PITH_OK);
     for (uint64_t step = 0; step < 3; step++) {
         set_weights(r.shard, r.first, r.count, step);
-        CHECK_STATUS(pith_mpi_allgather(r.ch, &r.in, NULL, 0, step, NULL), PITH_OK);
+        CHECK_STATUS(sim_gather(r.ch, &r.in, NULL, 0, step, NULL), PITH_OK);
         CHECK(same_on_all(live, sizeof live));
     }
     CHECK(live[1] != 0);
     live[5] ^= 1;
-    CHECK_STATUS(pith_mpi_verify_base(r.ch), PITH_ERR_BASE);
+    CHECK_STATUS(pith_collective_verify_base(r.ch), PITH_ERR_BASE);
     /* The rank that encodes these parameters finds it before it sends them, and all hear of it. */
-    CHECK_STATUS(pith_mpi_allgather(r.ch, &r.in, NULL, 0, 3, NULL), PITH_ERR_BASE);
+    CHECK_STATUS(sim_gather(r.ch, &r.in, NULL, 0, 3, NULL), PITH_ERR_BASE);
     unmake(&r);
 }
 
@@ -200,30 +202,30 @@ static void external(void) {
 
 /* A shard in two dimensions with gaps, given alone and within the whole tensor. */
 static void shapes(void) {
-    const uint64_t ranks = (uint64_t)sim_ranks, total = ranks * 24 * 20;
-    pith_mpi_options o = weights(total, PITH_NONE);
-    pith_mpi_channel *ch;
+    const uint64_t ranks = (uint64_t)world_ranks, total = ranks * 24 * 20;
+    pith_collective_options o = weights(total, PITH_NONE);
+    pith_collective_channel *ch;
     o.spec = "lossless";
     o.slice = 100;
-    CHECK_STATUS(pith_mpi_create(&ch, MPI_COMM_WORLD, &o, NULL), PITH_OK);
+    CHECK_STATUS(sim_create(&ch, &o, NULL), PITH_OK);
     float *shard = sim_take(24 * 64 * 4), *whole = sim_take(total * 4), *back = sim_take(total * 8);
     for (uint64_t i = 0; i < total; i++) whole[i] = weight(i, 1);
     for (uint64_t i = 0; i < 24; i++)
         for (uint64_t j = 0; j < 20; j++)
-            shard[i * 64 + 3 * j] = whole[(uint64_t)sim_rank * 480 + i * 20 + j];
+            shard[i * 64 + 3 * j] = whole[(uint64_t)world_rank * 480 + i * 20 + j];
     const pith_view part = {
         .data = shard, .dtype = PITH_F32, .ndim = 2, .shape = {24, 20}, .stride = {64, 3}};
     pith_view out = pith_view_flat(back, PITH_F32, total);
     out.stride[0] = 2;
-    CHECK_STATUS(pith_mpi_allgather(ch, &part, &out, 0, 1, NULL), PITH_OK);
+    CHECK_STATUS(sim_gather(ch, &part, &out, 0, 1, NULL), PITH_OK);
     for (uint64_t i = 0; i < total; i++)
         if (!CHECK(back[2 * i] == whole[i])) break;
     memset(back, 0, total * 8);
     const pith_view all = pith_view_flat(whole, PITH_F32, total);
-    CHECK_STATUS(pith_mpi_allgather(ch, &all, &out, 0, 1, NULL), PITH_OK);
+    CHECK_STATUS(sim_gather(ch, &all, &out, 0, 1, NULL), PITH_OK);
     for (uint64_t i = 0; i < total; i++)
         if (!CHECK(back[2 * i] == whole[i])) break;
-    pith_mpi_destroy(ch);
+    pith_collective_destroy(ch);
     free(shard);
     free(whole);
     free(back);
@@ -241,61 +243,62 @@ static float part_value(int from, int to, uint64_t i) {
 
 static void exchange(const char *spec, bool exact) {
     uint64_t send[64], recv[64], sent = 0, got = 0;
-    for (int r = 0; r < sim_ranks; r++) {
-        sent += send[r] = between(sim_rank, r);
-        got += recv[r] = between(r, sim_rank);
+    for (int r = 0; r < world_ranks; r++) {
+        sent += send[r] = between(world_rank, r);
+        got += recv[r] = between(r, world_rank);
     }
-    const pith_mpi_options o = {.size = sizeof o,
-                                .kind = PITH_MPI_ALLTOALLV,
-                                .dtype = PITH_F32,
-                                .send_counts = send,
-                                .recv_counts = recv,
-                                .spec = spec,
-                                .slice = 128,
-                                .timeout = 60};
-    pith_mpi_channel *ch;
-    if (!CHECK_STATUS(pith_mpi_create(&ch, MPI_COMM_WORLD, &o, NULL), PITH_OK)) return;
+    const pith_collective_options o = {.size = sizeof o,
+                                       .kind = PITH_COLLECTIVE_ALLTOALLV,
+                                       .dtype = PITH_F32,
+                                       .send_counts = send,
+                                       .recv_counts = recv,
+                                       .spec = spec,
+                                       .slice = 128,
+                                       .timeout = 60};
+    pith_collective_channel *ch;
+    if (!CHECK_STATUS(sim_create(&ch, &o, NULL), PITH_OK)) return;
     float *in = sim_take(sent * 4), *out = sim_take(got * 4);
     uint64_t at = 0;
-    for (int r = 0; r < sim_ranks; r++)
-        for (uint64_t i = 0; i < send[r]; i++) in[at++] = part_value(sim_rank, r, i);
+    for (int r = 0; r < world_ranks; r++)
+        for (uint64_t i = 0; i < send[r]; i++) in[at++] = part_value(world_rank, r, i);
     const pith_view from = pith_view_flat(in, PITH_F32, sent),
                     to = pith_view_flat(out, PITH_F32, got);
     for (uint64_t step = 0; step < 2; step++)
-        CHECK_STATUS(pith_mpi_alltoallv(ch, &from, &to, step, NULL), PITH_OK);
+        CHECK_STATUS(sim_exchange(ch, &from, &to, step, NULL), PITH_OK);
     at = 0;
-    for (int r = 0; r < sim_ranks; r++)
+    for (int r = 0; r < world_ranks; r++)
         for (uint64_t i = 0; i < recv[r]; i++, at++) {
-            const float wanted = part_value(r, sim_rank, i), off = out[at] - wanted;
+            const float wanted = part_value(r, world_rank, i), off = out[at] - wanted;
             if (!CHECK(exact ? off == 0 : off < 0.1f && off > -0.1f)) return;
         }
-    pith_mpi_destroy(ch);
+    pith_collective_destroy(ch);
     free(in);
     free(out);
 }
 
 static void mismatched_counts(void) {
     uint64_t send[64] = {0}, recv[64] = {0};
-    for (int r = 0; r < sim_ranks; r++) send[r] = recv[r] = 9;
-    if (sim_rank == 0) recv[0] = 10;
-    const pith_mpi_options o = {.size = sizeof o,
-                                .kind = PITH_MPI_ALLTOALLV,
-                                .dtype = PITH_F32,
-                                .send_counts = send,
-                                .recv_counts = recv,
-                                .spec = "raw",
-                                .timeout = 60};
-    pith_mpi_channel *ch;
+    for (int r = 0; r < world_ranks; r++) send[r] = recv[r] = 9;
+    if (world_rank == 0) recv[0] = 10;
+    const pith_collective_options o = {.size = sizeof o,
+                                       .kind = PITH_COLLECTIVE_ALLTOALLV,
+                                       .dtype = PITH_F32,
+                                       .send_counts = send,
+                                       .recv_counts = recv,
+                                       .spec = "raw",
+                                       .timeout = 60};
+    pith_collective_channel *ch;
     pith_error error = {.size = sizeof error};
-    CHECK_STATUS(pith_mpi_create(&ch, MPI_COMM_WORLD, &o, &error), PITH_ERR_SHAPE);
-    CHECK(ch == NULL && (sim_rank > 0 || error.text[0] != 0));
+    CHECK_STATUS(sim_create(&ch, &o, &error), PITH_ERR_SHAPE);
+    CHECK(ch == NULL && (world_rank > 0 || error.text[0] != 0));
 }
 
 int main(int argc, char **argv) {
-    sim_begin(&argc, &argv);
+    world_begin(&argc, &argv);
+    if (argc > 1) sim_change = strcmp(argv[1], "exact") ? fault_silent : fault_exact;
     follow(0, PITH_F32);
     follow(1, PITH_F32);
-    follow((uint64_t)sim_ranks + 1, PITH_BF16);
+    follow((uint64_t)world_ranks + 1, PITH_BF16);
     follow(5000, PITH_F32);
     follow(5001, PITH_BF16);
     follow(100000, PITH_BF16);
@@ -308,5 +311,5 @@ int main(int argc, char **argv) {
     exchange("wdiff:bits=8,group=32,block=64", false);
     exchange("wdiff:bits=8,group=32,block=64,entropy=zstd", false);
     mismatched_counts();
-    return sim_end("gathers");
+    return world_end("gathers", sim_failures());
 }

@@ -5,8 +5,9 @@
 #include "channel.h"
 
 /* The exempt ranges as the pieces, laid end to end, see them. Returns how many. */
-static size_t move_exempt(const pith_mpi_channel *ch, const struct pithi_mpi_piece *pieces,
-                          uint64_t count, pith_exempt *to) {
+static size_t move_exempt(const pith_collective_channel *ch,
+                          const struct pithi_collective_piece *pieces, uint64_t count,
+                          pith_exempt *to) {
     size_t made = 0;
     uint64_t at = 0;
     for (uint64_t i = 0; i < count; at += pieces[i++].count) {
@@ -22,9 +23,9 @@ static size_t move_exempt(const pith_mpi_channel *ch, const struct pithi_mpi_pie
     return made;
 }
 
-static pith_status create(pith_mpi_channel *ch, const char *spec, pith_layout *layout,
-                          const struct pithi_mpi_piece *pieces, uint64_t count, uint64_t *counts,
-                          const pith_plan **plan, pith_error *error) {
+static pith_status create(pith_collective_channel *ch, const char *spec, pith_layout *layout,
+                          const struct pithi_collective_piece *pieces, uint64_t count,
+                          uint64_t *counts, const pith_plan **plan, pith_error *error) {
     for (uint64_t i = 0; i < count; i++) layout->shape[0] += counts[i] = pieces[i].count;
     layout->slots = count;
     layout->slot_counts = counts;
@@ -32,20 +33,20 @@ static pith_status create(pith_mpi_channel *ch, const char *spec, pith_layout *l
 }
 
 /* Scratch of creation stays with the channel: it is small, and there is one way to free memory. */
-pith_status pithi_mpi_make_plan(pith_mpi_channel *ch, const char *spec, uint32_t dtype,
-                                const struct pithi_mpi_piece *pieces, uint64_t count,
-                                const pith_plan **plan, pith_error *error) {
+pith_status pithi_collective_make_plan(pith_collective_channel *ch, const char *spec,
+                                       uint32_t dtype, const struct pithi_collective_piece *pieces,
+                                       uint64_t count, const pith_plan **plan, pith_error *error) {
     pith_layout layout = {.size = sizeof layout,
                           .dtype = dtype,
                           .base_dtype = ch->o.base_dtype,
                           .ndim = 1,
                           .flags = PITH_LAYOUT_CHECKSUMS};
-    if (ch->o.flags & PITH_MPI_EXTERNAL_BASE) layout.flags |= PITH_LAYOUT_EXTERNAL_BASE;
-    uint64_t *counts = pithi_mpi_take(ch, count, sizeof *counts);
+    if (ch->o.flags & PITH_COLLECTIVE_EXTERNAL_BASE) layout.flags |= PITH_LAYOUT_EXTERNAL_BASE;
+    uint64_t *counts = pithi_collective_take(ch, count, sizeof *counts);
     if (!counts) return PITH_ERR_MEMORY;
     if (ch->o.exempt_count && ch->packed) {
         const uint64_t most = count * ch->o.exempt_count;
-        pith_exempt *moved = pithi_mpi_take(ch, most, sizeof *moved);
+        pith_exempt *moved = pithi_collective_take(ch, most, sizeof *moved);
         if (!moved) return PITH_ERR_MEMORY;
         layout.exempt_count = move_exempt(ch, pieces, count, moved);
         layout.exempt = layout.exempt_count ? moved : NULL;
@@ -71,9 +72,10 @@ static bool is_stream_key(const char *codec, size_t codec_length, const char *ke
 
 /* Keys that have an effect on streams alone make an encoder's stream large, as error feedback does
  * with its residual, and say nothing of frames. */
-pith_status pithi_mpi_decoder_spec(const char *spec, char text[PITH_SPEC_MAX], pith_error *error) {
+pith_status pithi_collective_decoder_spec(const char *spec, char text[PITH_SPEC_MAX],
+                                          pith_error *error) {
     char whole[PITH_SPEC_MAX];
-    PITHI_MPI_TRY(pith_spec_check(spec, whole, sizeof whole, error));
+    PITHI_COLLECTIVE_TRY(pith_spec_check(spec, whole, sizeof whole, error));
     const size_t name = strcspn(whole, ":");
     size_t length = name;
     memcpy(text, whole, name);
@@ -92,19 +94,19 @@ pith_status pithi_mpi_decoder_spec(const char *spec, char text[PITH_SPEC_MAX], p
 
 /* ---- Streams and work ------------------------------------------------------------------------*/
 
-static pith_status make_stream(pith_mpi_channel *ch, const pith_plan *plan,
+static pith_status make_stream(pith_collective_channel *ch, const pith_plan *plan,
                                const pith_stream_options *options, pith_stream **stream,
                                pith_sizes *sizes, pith_error *error) {
-    PITHI_MPI_TRY(pith_plan_sizes(plan, sizes));
-    void *memory = pithi_mpi_take(ch, 1, sizes->stream_bytes);
+    PITHI_COLLECTIVE_TRY(pith_plan_sizes(plan, sizes));
+    void *memory = pithi_collective_take(ch, 1, sizes->stream_bytes);
     if (!memory) return PITH_ERR_MEMORY;
     return pith_stream_init(plan, memory, (size_t)sizes->stream_bytes, options, stream, error);
 }
 
-pith_status pithi_mpi_make_streams(pith_mpi_channel *ch, struct pithi_mpi_hop *h,
-                                   pith_error *error) {
+pith_status pithi_collective_make_streams(pith_collective_channel *ch,
+                                          struct pithi_collective_hop *h, pith_error *error) {
     pith_sizes sizes = {.size = sizeof sizes};
-    PITHI_MPI_TRY(make_stream(ch, h->encoder, &h->random, &h->encoding, &sizes, error));
+    PITHI_COLLECTIVE_TRY(make_stream(ch, h->encoder, &h->random, &h->encoding, &sizes, error));
     h->slots = sizes.slots;
     h->save_bytes = sizes.save_bytes;
     h->decoding = h->encoding;
@@ -112,14 +114,14 @@ pith_status pithi_mpi_make_streams(pith_mpi_channel *ch, struct pithi_mpi_hop *h
     return make_stream(ch, h->decoder, NULL, &h->decoding, &sizes, error);
 }
 
-pith_status pithi_mpi_make_work(pith_mpi_channel *ch, pith_error *error) {
-    const pith_plan *plans[2 * PITHI_MPI_HOPS];
+pith_status pithi_collective_make_work(pith_collective_channel *ch, pith_error *error) {
+    const pith_plan *plans[2 * PITHI_COLLECTIVE_HOPS];
     for (uint32_t k = 0; k < ch->hops; k++) {
         plans[2 * k] = ch->hop[k].encoder;
         plans[2 * k + 1] = ch->hop[k].decoder;
     }
     const uint64_t bytes = pith_work_bytes(plans, 2 * ch->hops, ch->env.threads);
-    void *memory = pithi_mpi_take(ch, 1, bytes);
+    void *memory = pithi_collective_take(ch, 1, bytes);
     if (!memory) return PITH_ERR_MEMORY;
     return pith_work_init(memory, (size_t)bytes, &ch->env, &ch->work, error);
 }
@@ -127,18 +129,23 @@ pith_status pithi_mpi_make_work(pith_mpi_channel *ch, pith_error *error) {
 /* ---- What ranks compare ----------------------------------------------------------------------*/
 
 /* Plans of hops have the slots that a rank sends or gets, which differ; for each hop this takes a
- * plan of one slot, the longest that any rank has. */
-pith_status pithi_mpi_fingerprint(pith_mpi_channel *ch, uint64_t *fingerprint, pith_error *error) {
-    const struct pithi_mpi_piece piece = {0, pithi_mpi_slice_count(ch, ch->longest, 0)};
-    *fingerprint = 0;
+ * plan of one slot, the longest that any rank has. Its fingerprint is of what frames say; its spec
+ * has what streams do besides. */
+pith_status pithi_collective_fingerprint(pith_collective_channel *ch, uint64_t *fingerprint,
+                                         pith_error *error) {
+    const struct pithi_collective_piece piece = {0,
+                                                 pithi_collective_slice_count(ch, ch->longest, 0)};
+    *fingerprint = ch->hops;
     for (uint32_t k = 0; k < ch->hops; k++) {
         const pith_plan *const encoder = ch->hop[k].encoder, *plan;
         pith_layout layout = {.size = sizeof layout};
         char spec[PITH_SPEC_MAX];
-        PITHI_MPI_TRY(pith_plan_layout(encoder, &layout));
-        PITHI_MPI_TRY(pith_plan_spec(encoder, spec, sizeof spec));
-        PITHI_MPI_TRY(pithi_mpi_make_plan(ch, spec, layout.dtype, &piece, 1, &plan, error));
-        *fingerprint = (*fingerprint ^ pith_plan_fingerprint(plan)) * UINT64_C(0x100000001B3);
+        PITHI_COLLECTIVE_TRY(pith_plan_layout(encoder, &layout));
+        PITHI_COLLECTIVE_TRY(pith_plan_spec(encoder, spec, sizeof spec));
+        PITHI_COLLECTIVE_TRY(
+            pithi_collective_make_plan(ch, spec, layout.dtype, &piece, 1, &plan, error));
+        *fingerprint ^= pith_plan_fingerprint(plan) + pithi_collective_check(spec, strlen(spec));
+        *fingerprint *= UINT64_C(0x100000001B3);
         pith_plan_destroy(plan);
     }
     return PITH_OK;

@@ -18,21 +18,16 @@ struct header {
     uint32_t rank, to; /* who sends it, and to whom: EVERYONE, or a rank */
     uint64_t check;    /* of the bytes before */
 };
-_Static_assert(sizeof(struct header) == PITHI_MPI_HEADER, "the header has holes");
+_Static_assert(sizeof(struct header) == PITHI_COLLECTIVE_HEADER, "the header has holes");
 
 #define MAGIC 0x504D4932u
 #define EVERYONE UINT32_MAX
 
-/* FNV-1a with a final spread: every flipped bit changes it. */
 static uint64_t check_of(const struct header *h) {
-    const uint8_t *p = (const uint8_t *)h;
-    uint64_t x = UINT64_C(0xCBF29CE484222325);
-    for (size_t i = 0; i < offsetof(struct header, check); i++)
-        x = (x ^ p[i]) * UINT64_C(0x100000001B3);
-    return x ^ (x >> 29);
+    return pithi_collective_check(h, offsetof(struct header, check));
 }
 
-static struct header expected(const pith_mpi_channel *ch, uint32_t hop, uint64_t slice) {
+static struct header expected(const pith_collective_channel *ch, uint32_t hop, uint64_t slice) {
     struct header h = {.magic = MAGIC,
                        .kind = (uint8_t)ch->o.kind,
                        .hop = (uint8_t)hop,
@@ -47,12 +42,12 @@ static struct header expected(const pith_mpi_channel *ch, uint32_t hop, uint64_t
 /* Frames do not say which slot they are of. What a message to everyone holds follows from who sends
  * it; what any other holds, from who gets it: the shards that this rank owns or collects, or its
  * part of an exchange. */
-static uint32_t addressee(const pith_mpi_channel *ch, uint32_t hop, uint32_t rank) {
+static uint32_t addressee(const pith_collective_channel *ch, uint32_t hop, uint32_t rank) {
     return ch->hop[hop].shared ? EVERYONE : rank;
 }
 
-void pithi_mpi_seal(const pith_mpi_channel *ch, uint32_t hop, uint64_t slice,
-                    const struct pithi_mpi_message *m) {
+void pithi_collective_seal(const pith_collective_channel *ch, uint32_t hop, uint64_t slice,
+                           const struct pithi_collective_message *m) {
     struct header h = expected(ch, hop, slice);
     h.status = (int32_t)ch->call.status;
     h.culprit = ch->call.culprit;
@@ -64,33 +59,33 @@ void pithi_mpi_seal(const pith_mpi_channel *ch, uint32_t hop, uint64_t slice,
 }
 
 /* What the sender and this rank should agree on. */
-static void compare(pith_mpi_channel *ch, const struct header *h, const struct header *own) {
+static void compare(pith_collective_channel *ch, const struct header *h, const struct header *own) {
     if (h->kind != own->kind || h->hop != own->hop || h->slice != own->slice ||
         h->sequence != own->sequence)
-        pithi_mpi_fail_text(ch, PITH_ERR_CORRUPT, "a message of another call arrived");
+        pithi_collective_fail_text(ch, PITH_ERR_CORRUPT, "a message of another call arrived");
     else if (h->to != addressee(ch, own->hop, ch->place.rank))
-        pithi_mpi_fail_text(ch, PITH_ERR_CORRUPT, "a message to another rank arrived");
+        pithi_collective_fail_text(ch, PITH_ERR_CORRUPT, "a message to another rank arrived");
     else if (h->step != own->step)
-        pithi_mpi_fail_text(ch, PITH_ERR_STEP, "ranks call with different steps");
+        pithi_collective_fail_text(ch, PITH_ERR_STEP, "ranks call with different steps");
     else if (h->scale != own->scale || h->key != own->key)
-        pithi_mpi_fail_text(ch, PITH_ERR_ARG, "ranks call with different scales or flags");
+        pithi_collective_fail_text(ch, PITH_ERR_ARG, "ranks call with different scales or flags");
 }
 
-void pithi_mpi_open(pith_mpi_channel *ch, uint32_t hop, uint64_t slice, struct pithi_mpi_message *m,
-                    uint64_t bytes) {
+void pithi_collective_open(pith_collective_channel *ch, uint32_t hop, uint64_t slice,
+                           struct pithi_collective_message *m, uint64_t bytes) {
     const struct header own = expected(ch, hop, slice);
     struct header h;
     m->payload = 0;
     if (bytes < sizeof h) {
-        pithi_mpi_fail_text(ch, PITH_ERR_TRUNCATED, "a message is shorter than its header");
+        pithi_collective_fail_text(ch, PITH_ERR_TRUNCATED, "a message is shorter than its header");
         return;
     }
     memcpy(&h, m->bytes, sizeof h);
     if (h.magic != MAGIC || h.check != check_of(&h) || h.rank != m->rank ||
-        h.payload != bytes - sizeof h || (h.status == 0 && h.payload == 0))
-        pithi_mpi_fail_text(ch, PITH_ERR_CORRUPT, "the header of a message is damaged");
+        h.payload > bytes - sizeof h || (h.status == 0 && h.payload == 0))
+        pithi_collective_fail_text(ch, PITH_ERR_CORRUPT, "the header of a message is damaged");
     else if (h.status)
-        pithi_mpi_fail(ch, (pith_status)h.status, h.culprit, NULL);
+        pithi_collective_fail(ch, (pith_status)h.status, h.culprit, NULL);
     else
         m->payload = h.payload;
     if (m->payload) compare(ch, &h, &own);

@@ -1,18 +1,19 @@
-/* sim.c - the serial twin of the MPI adapter, and what its tests share.
+/* sim.c - the serial twin of the collective layer, and what its tests share.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "sim.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-int sim_rank, sim_ranks;
+void (*sim_change)(pith_transport *transport);
 static int failures;
 
 /* ---- Checks ----------------------------------------------------------------------------------*/
 
 bool sim_check(bool good, const char *what, const char *file, int line) {
     if (good) return true;
-    if (failures++ < 10) printf("rank %d: %s:%d: not so: %s\n", sim_rank, file, line, what);
+    if (failures++ < 10) printf("rank %d: %s:%d: not so: %s\n", world_rank, file, line, what);
     return false;
 }
 
@@ -20,26 +21,69 @@ bool sim_check_status(pith_status got, pith_status wanted, const char *what, con
                       int line) {
     if (got == wanted) return true;
     if (failures++ < 10)
-        printf("rank %d: %s:%d: %s: %s, not %s\n", sim_rank, file, line, what,
+        printf("rank %d: %s:%d: %s: %s, not %s\n", world_rank, file, line, what,
                pith_status_name(got), pith_status_name(wanted));
     return false;
 }
 
-bool sim_failed(void) { return failures > 0; }
+int sim_failures(void) { return failures; }
 
-void sim_begin(int *argc, char ***argv) {
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    MPI_Init(argc, argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &sim_rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &sim_ranks);
+/* ---- Channels and calls ----------------------------------------------------------------------*/
+
+pith_status sim_create(pith_collective_channel **channel, const pith_collective_options *options,
+                       pith_error *error) {
+    pith_transport transport;
+    *channel = NULL;
+    CHECK_STATUS(world_transport(&transport), PITH_OK);
+    if (sim_change) sim_change(&transport);
+    return pith_collective_create(channel, &transport, options, error);
 }
 
-int sim_end(const char *name) {
-    int all = 0;
-    MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-    if (sim_rank == 0) printf("%s on %d ranks: %s\n", name, sim_ranks, all ? "FAILED" : "ok");
-    MPI_Finalize();
-    return all != 0;
+static pith_collective_call call_of(const pith_view *in, const pith_view *out, float scale,
+                                    uint32_t flags, uint64_t step) {
+    return (pith_collective_call){.size = sizeof(pith_collective_call),
+                                  .in = in,
+                                  .out = out,
+                                  .in_count = 1,
+                                  .out_count = 1,
+                                  .scale = scale,
+                                  .flags = flags,
+                                  .step = step};
+}
+
+pith_status sim_start(pith_collective_channel *channel, const pith_view *in, const pith_view *out,
+                      float scale, uint64_t step, pith_collective_request **request) {
+    const pith_collective_call call = call_of(in, out, scale, 0, step);
+    return pith_collective_start(channel, &call, request);
+}
+
+pith_status sim_reduce(pith_collective_channel *channel, const pith_view *in, const pith_view *out,
+                       float scale, uint64_t step, pith_collective_report *report) {
+    const pith_collective_call call = call_of(in, out, scale, 0, step);
+    return pith_collective_run(channel, &call, report);
+}
+
+pith_status sim_gather(pith_collective_channel *channel, const pith_view *in, const pith_view *out,
+                       uint32_t flags, uint64_t step, pith_collective_report *report) {
+    const pith_collective_call call = call_of(in, out, 0, flags, step);
+    return pith_collective_run(channel, &call, report);
+}
+
+pith_status sim_exchange(pith_collective_channel *channel, const pith_view *in,
+                         const pith_view *out, uint64_t step, pith_collective_report *report) {
+    return sim_reduce(channel, in, out, 0, step, report);
+}
+
+bool sim_same_status(pith_status status) {
+    const uint64_t own = (uint64_t)(100 + (int)status);
+    const uint64_t low = world_lowest(own), high = 200 - world_lowest(200 - own);
+    return low == high;
+}
+
+double sim_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 void *sim_take(uint64_t bytes) {
@@ -120,7 +164,7 @@ struct coder {
 };
 
 struct sim {
-    pith_mpi_options o;
+    pith_collective_options o;
     uint32_t ranks, nodes;
     bool two_level, packed;
     struct coder *coders;
@@ -142,7 +186,7 @@ static const char *spec_of(const struct sim *s, uint32_t hop) {
     return hop == 2 && s->o.gather ? s->o.gather : last;
 }
 
-/* The text of pith_mpi.h on random bits. */
+/* The text of pith_collective.h on random bits. */
 static pith_stream_options random_of(const struct sim *s, const struct coder *c) {
     pith_stream_options random = {.size = sizeof random,
                                   .seed = s->o.seed,
@@ -194,7 +238,7 @@ static void set_step(struct coder *c, uint64_t step) {
 
 /* ---- Sums ------------------------------------------------------------------------------------*/
 
-struct sim *sim_new(const pith_mpi_options *o, uint32_t ranks) {
+struct sim *sim_new(const pith_collective_options *o, uint32_t ranks) {
     struct sim *s = sim_take(sizeof *s);
     s->o = *o;
     s->ranks = ranks;
@@ -304,7 +348,7 @@ void sim_sum(struct sim *s, const void *const *inputs, uint32_t owner, float sca
         struct frames f = {.count = 0};
         float factor = scale;
         collect(s, inputs, owner, slice, first + at, count, step, &f);
-        if (s->o.kind == PITH_MPI_ALLREDUCE) {
+        if (s->o.kind == PITH_COLLECTIVE_ALLREDUCE) {
             struct coder *c = recode(s, &f, 2, owner, owner, slice, scale, step);
             f.count = 0;
             factor = 1;
