@@ -319,7 +319,8 @@ pith_status pith_collective_create(pith_collective_channel **channel,
     return status;
 }
 
-/* A buffer that the transport may still write to outlives the channel; so does what points to it. */
+/* A buffer that the transport may still write to outlives the channel; so does what points to
+ * it. */
 void pith_collective_destroy(pith_collective_channel *ch) {
     if (!ch) return;
     const bool free_memory = pithi_collective_abandon(ch);

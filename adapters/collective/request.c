@@ -139,7 +139,8 @@ pith_status pith_collective_start(pith_collective_channel *ch, const pith_collec
 
 /* ---- Progress --------------------------------------------------------------------------------*/
 
-/* Runs a stage on its next slice if the hop before it has brought that. False: the transport failed. */
+/* Runs a stage on its next slice if the hop before it has brought that. False: the transport
+ * failed. */
 static bool try_stage(pith_collective_channel *ch, uint32_t stage, bool *worked) {
     struct pithi_collective_call *call = &ch->call;
     const uint64_t slice = call->next[stage];

@@ -42,8 +42,8 @@ static uint64_t frame_stride(const pith_plan *plan, uint64_t slot) {
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
 
-/* Whether the slot can be encoded from where it lies: from a tensor of which pith takes the slot, or
- * from a piece of one. Else `view` is the scratch memory, which has yet to be filled. */
+/* Whether the slot can be encoded from where it lies: from a tensor of which pith takes the slot,
+ * or from a piece of one. Else `view` is the scratch memory, which has yet to be filled. */
 static bool input_of(const pith_collective_channel *ch, uint64_t slot, uint64_t slice,
                      uint64_t *first, uint64_t *count, pith_view *view) {
     const struct pithi_collective_list *in = &ch->call.in;

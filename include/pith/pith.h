@@ -96,9 +96,9 @@ extern "C" {
 
 /* ---- Status ---------------------------------------------------------------------------------
  * 0 is success, negative is failure. -1..-19: the caller's arguments. -20..-39: the frame's bytes.
- * -40..-59: the environment. -60..-79: communication (pith_collective.h), and PITH_ERR_BUSY. For the same
- * frame the status is the same on every CPU and thread count: with several damaged blocks, that of
- * the lowest block. */
+ * -40..-59: the environment. -60..-79: communication (pith_collective.h), and PITH_ERR_BUSY. For
+ * the same frame the status is the same on every CPU and thread count: with several damaged blocks,
+ * that of the lowest block. */
 typedef enum pith_status {
     PITH_OK = 0,
     PITH_ERR_ARG = -1,         /* an argument is outside what its text allows */

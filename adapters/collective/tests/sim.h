@@ -50,8 +50,8 @@ float sim_value(uint32_t rank, uint64_t index, uint64_t step, bool coarse);
 void sim_fill(void *data, uint32_t dtype, uint64_t count, uint32_t rank, uint64_t step);
 
 /* ---- Serial sums -----------------------------------------------------------------------------
- * As the text of pith_collective.h has them, for channels with these options. Streams (error feedback)
- * live from step to step in the simulation. */
+ * As the text of pith_collective.h has them, for channels with these options. Streams (error
+ * feedback) live from step to step in the simulation. */
 struct sim;
 struct sim *sim_new(const pith_collective_options *o, uint32_t ranks);
 void sim_free(struct sim *s);

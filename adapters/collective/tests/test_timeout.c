@@ -1,5 +1,5 @@
-/* test_timeout.c - a rank that does not come, freezes, dies or loses its transport does not hang the
- * others: not in a call, nor while the channel is made.
+/* test_timeout.c - a rank that does not come, freezes, dies or loses its transport does not hang
+ * the others: not in a call, nor while the channel is made.
  * SPDX-License-Identifier: Apache-2.0
  *
  * usage: test_timeout late|freeze|pending|fails|votes|absent|die

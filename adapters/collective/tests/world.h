@@ -3,8 +3,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Two files have it: world_fork.c, where the processes are forked and connected by sockets, and
- * world_mpi.c of adapters/mpi, where mpirun starts them. The calls below but world_end wait for the
- * other ranks without limit. */
+ * world_mpi.c, which is for the tests of adapters/mpi, where mpirun starts them. The calls below
+ * but world_end wait for the other ranks without limit. */
 #ifndef WORLD_H
 #define WORLD_H
 
