@@ -25,8 +25,12 @@ static pith_status once(pith_collective_channel *ch, const pith_collective_optio
                         void *out, uint64_t step, pith_collective_report *report) {
     const pith_view from = pith_view_flat(in, o->dtype, ch->in_count);
     const pith_view to = pith_view_flat(out, o->dtype, ch->out_count);
-    const pith_collective_call call = {
-        .size = sizeof call, .in = &from, .out = &to, .in_count = 1, .out_count = 1, .step = step};
+    const pith_collective_call call = {.size = sizeof call,
+                                       .inputs = &from,
+                                       .outputs = &to,
+                                       .input_count = 1,
+                                       .output_count = 1,
+                                       .step = step};
     return pith_collective_run(ch, &call, report);
 }
 

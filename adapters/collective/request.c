@@ -29,7 +29,7 @@ static uint64_t check_list(pith_collective_channel *ch, const char *name,
                                  name, pith_dtype_name(v->dtype));
             status = PITH_ERR_DTYPE;
         } else if (count > UINT64_MAX - total) {
-            pithi_collective_say(&why, "%s has more than 2^64 elements", name);
+            pithi_collective_say(&why, "%s have more than 2^64 elements", name);
             status = PITH_ERR_SHAPE;
         }
         for (uint32_t k = 0; written && !status && count && k < v->ndim; k++) {
@@ -50,7 +50,7 @@ static void check_count(pith_collective_channel *ch, const char *name, uint64_t 
                         uint64_t wanted) {
     pith_error why;
     if (count == wanted || ch->call.status) return;
-    pithi_collective_say(&why, "%s has %llu elements, not %llu", name, (unsigned long long)count,
+    pithi_collective_say(&why, "%s have %llu elements, not %llu", name, (unsigned long long)count,
                          (unsigned long long)wanted);
     fail_with(ch, PITH_ERR_SHAPE, &why);
 }
@@ -61,32 +61,35 @@ static void check_dtypes(pith_collective_channel *ch) {
         ch->o.kind == PITH_COLLECTIVE_REDUCE_SCATTER || ch->o.kind == PITH_COLLECTIVE_ALLREDUCE;
     pith_error why;
     if (in->count && in->views[0].dtype != ch->o.dtype) {
-        pithi_collective_say(&why, "in is %s, the channel's dtype %s",
+        pithi_collective_say(&why, "inputs are %s, the channel's dtype %s",
                              pith_dtype_name(in->views[0].dtype), pith_dtype_name(ch->o.dtype));
         fail_with(ch, PITH_ERR_DTYPE, &why);
     }
     if (!sum || !out->count) return;
     const uint32_t dtype = out->views[0].dtype;
     if (dtype == PITH_F32 || dtype == PITH_BF16 || dtype == PITH_F16) return;
-    pithi_collective_say(&why, "sums are f32, bf16 or f16, and out is %s", pith_dtype_name(dtype));
+    pithi_collective_say(&why, "sums are f32, bf16 or f16, and outputs are %s",
+                         pith_dtype_name(dtype));
     fail_with(ch, PITH_ERR_DTYPE, &why);
 }
 
 static void check_call(pith_collective_channel *ch, const pith_collective_call *given) {
     struct pithi_collective_call *call = &ch->call;
     const bool gather = ch->o.kind == PITH_COLLECTIVE_ALLGATHER;
-    call->in = (struct pithi_collective_list){given->in, given->in ? given->in_count : 0};
-    call->out = (struct pithi_collective_list){given->out, given->out ? given->out_count : 0};
-    call->has_out = given->out != NULL;
-    if (!given->in || (!given->out && !(gather && ch->with_base))) {
-        pithi_collective_fail_text(ch, PITH_ERR_ARG, "in or out is NULL");
+    call->in =
+        (struct pithi_collective_list){given->inputs, given->inputs ? given->input_count : 0};
+    call->out =
+        (struct pithi_collective_list){given->outputs, given->outputs ? given->output_count : 0};
+    call->has_out = given->outputs != NULL;
+    if (!given->inputs || (!given->outputs && !(gather && ch->with_base))) {
+        pithi_collective_fail_text(ch, PITH_ERR_ARG, "inputs or outputs is NULL");
         return;
     }
-    const uint64_t in = check_list(ch, "in", &call->in, false);
+    const uint64_t in = check_list(ch, "inputs", &call->in, false);
     call->whole_in = gather && in == ch->o.count;
-    check_count(ch, "in", in, call->whole_in ? ch->o.count : ch->in_count);
+    check_count(ch, "inputs", in, call->whole_in ? ch->o.count : ch->in_count);
     if (call->has_out)
-        check_count(ch, "out", check_list(ch, "out", &call->out, true), ch->out_count);
+        check_count(ch, "outputs", check_list(ch, "outputs", &call->out, true), ch->out_count);
     check_dtypes(ch);
     if (call->key_frame && !ch->with_base)
         pithi_collective_fail_text(ch, PITH_ERR_UNSUPPORTED, "key frames need a base");

@@ -42,10 +42,10 @@ pith_status sim_create(pith_collective_channel **channel, const pith_collective_
 static pith_collective_call call_of(const pith_view *in, const pith_view *out, float scale,
                                     uint32_t flags, uint64_t step) {
     return (pith_collective_call){.size = sizeof(pith_collective_call),
-                                  .in = in,
-                                  .out = out,
-                                  .in_count = 1,
-                                  .out_count = 1,
+                                  .inputs = in,
+                                  .outputs = out,
+                                  .input_count = 1,
+                                  .output_count = 1,
                                   .scale = scale,
                                   .flags = flags,
                                   .step = step};

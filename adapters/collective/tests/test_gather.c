@@ -231,6 +231,52 @@ static void shapes(void) {
     free(back);
 }
 
+/* ---- Lists of tensors ------------------------------------------------------------------------*/
+
+enum { PIECES = 4 };
+
+/* A dense tensor as a list: one is empty, one of a single element, and the last is in two
+ * dimensions where its count is even. */
+static void cut_up(float *x, uint64_t count, pith_view views[PIECES]) {
+    const uint64_t first = count / 3, rest = count - first - (count > first);
+    views[0] = pith_view_flat(x, PITH_F32, first);
+    views[1] = pith_view_flat(x, PITH_F32, 0);
+    views[2] = pith_view_flat(x + first, PITH_F32, count > first);
+    views[3] = pith_view_dense(x + count - rest, PITH_F32, 2,
+                               (uint64_t[]){rest % 2 ? 1 : 2, rest % 2 ? rest : rest / 2});
+}
+
+/* A bucket of weights gives what one tensor of its elements does: given as this rank's shard or
+ * whole, with a base and without. */
+static void lists(const char *spec, uint32_t base_dtype) {
+    pith_collective_options o = weights(3001, base_dtype);
+    struct replica one, bucket;
+    pith_view in[PIECES], out[PIECES];
+    o.spec = spec;
+    make(&one, &o);
+    make(&bucket, &o);
+    float *whole = sim_take(o.count * 4);
+    for (uint64_t step = 0; step < 4; step++) {
+        CHECK_STATUS(gather(&one, 0, step, NULL), PITH_OK);
+        set_weights(whole, 0, o.count, step);
+        const bool all = step % 2;
+        cut_up(all ? whole : whole + bucket.first, all ? o.count : bucket.count, in);
+        cut_up(bucket.whole, o.count, out);
+        const pith_collective_call call = {.size = sizeof call,
+                                           .inputs = in,
+                                           .outputs = out,
+                                           .input_count = PIECES,
+                                           .output_count = PIECES,
+                                           .step = step};
+        CHECK_STATUS(pith_collective_run(bucket.ch, &call, NULL), PITH_OK);
+        CHECK(memcmp(one.whole, bucket.whole, o.count * 4) == 0);
+    }
+    CHECK(pith_collective_base_hash(one.ch) == pith_collective_base_hash(bucket.ch));
+    free(whole);
+    unmake(&one);
+    unmake(&bucket);
+}
+
 /* ---- All-to-all ------------------------------------------------------------------------------*/
 
 static uint64_t between(int from, int to) {
@@ -265,6 +311,19 @@ static void exchange(const char *spec, bool exact) {
                     to = pith_view_flat(out, PITH_F32, got);
     for (uint64_t step = 0; step < 2; step++)
         CHECK_STATUS(sim_exchange(ch, &from, &to, step, NULL), PITH_OK);
+    pith_view ins[PIECES], outs[PIECES];
+    float *again = sim_take(got * 4);
+    cut_up(in, sent, ins);
+    cut_up(again, got, outs);
+    const pith_collective_call call = {.size = sizeof call,
+                                       .inputs = ins,
+                                       .outputs = outs,
+                                       .input_count = PIECES,
+                                       .output_count = PIECES,
+                                       .step = 1};
+    CHECK_STATUS(pith_collective_run(ch, &call, NULL), PITH_OK);
+    CHECK(memcmp(out, again, got * 4) == 0);
+    free(again);
     at = 0;
     for (int r = 0; r < world_ranks; r++)
         for (uint64_t i = 0; i < recv[r]; i++, at++) {
@@ -306,6 +365,10 @@ int main(int argc, char **argv) {
     late();
     external();
     shapes();
+    lists("wdiff:bits=4,group=64,block=128", PITH_F32);
+    lists("wdiff:bits=4,group=64,block=128", PITH_BF16);
+    lists("wdiff:bits=8,group=32,block=64,round=stochastic", PITH_NONE);
+    lists("lossless", PITH_NONE);
     exchange("raw", true);
     exchange("lossless:effort=1", true);
     exchange("wdiff:bits=8,group=32,block=64", false);

@@ -309,27 +309,36 @@ static void lists(uint32_t kind, uint64_t total) {
         CHECK_STATUS(sim_reduce(ch, &in, &to, 0.5f, step, NULL), PITH_OK);
         CHECK_STATUS(pith_collective_rollback(ch, step), PITH_OK);
         const pith_collective_call call = {.size = sizeof call,
-                                           .in_count = cut_up(far, dense, total, ins),
-                                           .out_count = cut_up(back, NULL, count, outs),
-                                           .in = ins,
-                                           .out = outs,
+                                           .input_count = cut_up(far, dense, total, ins),
+                                           .output_count = cut_up(back, NULL, count, outs),
+                                           .inputs = ins,
+                                           .outputs = outs,
                                            .scale = 0.5f,
                                            .step = step};
         CHECK_STATUS(pith_collective_run(ch, &call, NULL), PITH_OK);
         CHECK(equal_lists(out, outs, TENSORS));
+        if (kind != PITH_COLLECTIVE_ALLREDUCE) continue;
+        CHECK_STATUS(pith_collective_rollback(ch, step), PITH_OK);
+        pith_collective_call in_place = call;
+        in_place.outputs = ins;
+        CHECK_STATUS(pith_collective_run(ch, &in_place, NULL), PITH_OK);
+        CHECK(equal_lists(out, ins, TENSORS));
     }
     /* What is wrong with one tensor of a list is this rank's error, and every rank's status. */
     const bool failing = world_rank == world_ranks - 1;
-    pith_collective_call call = {
-        .size = sizeof call, .in = ins, .out = outs, .in_count = TENSORS, .out_count = TENSORS};
+    pith_collective_call call = {.size = sizeof call,
+                                 .inputs = ins,
+                                 .outputs = outs,
+                                 .input_count = TENSORS,
+                                 .output_count = TENSORS};
     if (failing) ins[TENSORS - 1].dtype = PITH_F16;
     CHECK_STATUS(pith_collective_run(ch, &call, NULL), PITH_ERR_DTYPE);
     CHECK(failing == (strstr(pith_collective_last_error(ch)->text, "tensor 6") != NULL));
     ins[TENSORS - 1].dtype = PITH_F32;
-    if (failing) call.in_count--;
+    if (failing) call.input_count--;
     const bool shorter = pith_view_count(&ins[TENSORS - 1]) > 0;
     CHECK_STATUS(pith_collective_run(ch, &call, NULL), shorter ? PITH_ERR_SHAPE : PITH_OK);
-    call.in_count = TENSORS;
+    call.input_count = TENSORS;
     if (failing) ins[1].ndim = PITH_MAX_NDIM + 1;
     CHECK_STATUS(pith_collective_run(ch, &call, NULL), PITH_ERR_ARG);
     ins[1].ndim = 1;

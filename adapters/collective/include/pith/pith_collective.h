@@ -240,13 +240,13 @@ PITH_API pith_status pith_collective_shard(const pith_collective_channel *channe
 PITH_API const pith_error *pith_collective_last_error(const pith_collective_channel *channel);
 
 /* ---- Calls ----------------------------------------------------------------------------------
- * What one call of the channel's collective is given. in and out are lists of tensors, which stand
- * for one tensor: their elements in row-major order, one after the other. Lists are of any length,
- * the same from call to call or not, and of any cut: only the sum of their counts is the channel's.
- * All of a list have one dtype. The list itself is borrowed until the call has ended, as the views'
- * memory is. What shards, exempt ranges and slices count are elements of the one tensor. A tensor
- * that is dense is read and written where it lies; where a slice crosses from one tensor of a list
- * to the next, it is copied once.
+ * What one call of the channel's collective is given. inputs and outputs are lists of tensors, each
+ * of which stands for one tensor: their elements in row-major order, one after the other. Lists are
+ * of any length, the same from call to call or not, and of any cut: only the sum of their counts is
+ * the channel's. All of a list have one dtype. The list itself is borrowed until the call has
+ * ended, as the views' memory is. What shards, exempt ranges and slices count are elements of the
+ * one tensor. A tensor that is dense is read and written where it lies; where a slice crosses from
+ * one tensor of a list to the next, it is copied once.
  *
  * scale (sums): 1 for the sum, 1 / ranks for the mean (AVG), any other for what frameworks call a
  * pre-multiplied sum; 0 stands for 1. It is applied in f32 after the sum, which therefore overflows
@@ -254,8 +254,8 @@ PITH_API const pith_error *pith_collective_last_error(const pith_collective_chan
  * call to call. flags: 0, or for all-gathers with a base PITH_KEY_FRAME. */
 typedef struct pith_collective_call {
     size_t size;
-    const pith_view *in, *out; /* out may be NULL where the collective says so */
-    size_t in_count, out_count;
+    const pith_view *inputs, *outputs; /* outputs may be NULL where the collective says so */
+    size_t input_count, output_count;
     float scale;
     uint32_t flags;
     uint64_t step;
@@ -312,10 +312,10 @@ PITH_NODISCARD PITH_API pith_status pith_collective_run(pith_collective_channel 
                                                         pith_collective_report *report);
 
 /* ---- Reduce-scatter, all-reduce -------------------------------------------------------------
- * in: the whole tensor, in the channel's dtype. out of reduce-scatter: this rank's shard; of
- * all-reduce: the whole tensor; f32, bf16 or f16 each. out may be the same memory as in
- * (all-reduce), or as this rank's shard in it (reduce-scatter), by the same strides; else they must
- * not overlap.
+ * Input: the whole tensor, in the channel's dtype. Output of reduce-scatter: this rank's shard; of
+ * all-reduce: the whole tensor; f32, bf16 or f16 each. The output may be the same memory as the
+ * input (all-reduce), or as this rank's shard in it (reduce-scatter), by the same strides and cut
+ * alike into tensors; else they must not overlap.
  *
  * What is computed, per slice, for the shard of rank d. E and D are encoding and decoding.
  *   One level (no inter spec, or below the threshold, or one node, or one rank on every node):
@@ -338,23 +338,24 @@ PITH_NODISCARD PITH_API pith_status pith_collective_run(pith_collective_channel 
  * nodes). */
 
 /* ---- All-gather -----------------------------------------------------------------------------
- * Every rank gives its shard, every rank gets the whole tensor. in: this rank's shard (or the whole
- * tensor, of which the shard is taken), in the channel's dtype. out: the whole tensor, of a dtype
- * that pith_decode takes; NULL: only the base is wanted.
+ * Every rank gives its shard, every rank gets the whole tensor. Input: this rank's shard (or the
+ * whole tensor, of which the shard is taken), in the channel's dtype. Output: the whole tensor, of
+ * a dtype that pith_decode takes; outputs NULL: only the base is wanted.
  * Without a base all ranks, the owner included, decode the same bytes. With one (wdiff) the channel
  * holds the base of the whole tensor; each rank encodes its shard against it, every rank applies
- * every frame to it: bases stay bit-identical, and out is the new base. step is the base's next
- * step, 0 after creation, PITH_ERR_STEP otherwise.
+ * every frame to it: bases stay bit-identical, and the output is the new base. step is the base's
+ * next step, 0 after creation, PITH_ERR_STEP otherwise.
  * With a base, PITH_KEY_FRAME: all shards travel exactly, and every rank's base is then what they
  * bring, at step `step` + 1, whatever base or step it had: for ranks that join late or have lost
  * their base, and after a failed call. Random bits: rng_stream + rank.
- * in and out must not overlap each other or an external base, but without a base in may be this
- * rank's shard in out. */
+ * Input and output must not overlap each other or an external base, but without a base the input
+ * may be this rank's shard in the output. */
 
 /* ---- All-to-all -----------------------------------------------------------------------------
- * in: the pieces for rank 0, 1, ..., send_counts[r] elements each, as one tensor; out: the pieces
- * from rank 0, 1, ..., likewise. Frames may vary in size. What a rank sends to itself is encoded
- * and decoded like the rest. in and out must not overlap. Random bits: rng_stream + rank. */
+ * Input: the pieces for rank 0, 1, ..., send_counts[r] elements each, as one tensor; output: the
+ * pieces from rank 0, 1, ..., likewise. Frames may vary in size. What a rank sends to itself is
+ * encoded and decoded like the rest. Input and output must not overlap. Random bits: rng_stream +
+ * rank. */
 
 /* ---- What a channel remembers ---------------------------------------------------------------
  * The base of an all-gather, and error feedback of every hop. These calls are local, and not

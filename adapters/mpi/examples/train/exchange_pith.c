@@ -108,10 +108,10 @@ static int pith_exchange_reduce(struct exchange *exchange, const float *grads, f
     const float mean = 1.0f / (float)pith->world->ranks;
     pith_collective_report report = {.size = sizeof report};
     const pith_collective_call call = {.size = sizeof call,
-                                       .in = &in,
-                                       .out = &out,
-                                       .in_count = 1,
-                                       .out_count = 1,
+                                       .inputs = &in,
+                                       .outputs = &out,
+                                       .input_count = 1,
+                                       .output_count = 1,
                                        .scale = mean,
                                        .step = step};
     const pith_status status = pith_collective_run(pith->grads, &call, &report);
@@ -128,10 +128,10 @@ static int pith_exchange_spread(struct exchange *exchange, const float *master) 
     const pith_view out = pith_view_flat(replica->live, pith->replica_type, replica->count);
     pith_collective_report report = {.size = sizeof report};
     const pith_collective_call call = {.size = sizeof call,
-                                       .in = &in,
-                                       .out = pith->differences ? NULL : &out,
-                                       .in_count = 1,
-                                       .out_count = 1,
+                                       .inputs = &in,
+                                       .outputs = pith->differences ? NULL : &out,
+                                       .input_count = 1,
+                                       .output_count = 1,
                                        .step = pith->weight_step++};
     const pith_status status = pith_collective_run(pith->weights, &call, &report);
     count_times(&exchange->traffic, &report);
