@@ -78,7 +78,7 @@ int main(void) {
     CHECK_STATUS(create_after(magic, 0, VOTE_BYTES, 80), PITH_ERR_TIMEOUT);
     for (unsigned i = 0; i < 400; i++) {
         for (size_t k = 0; k < sizeof noise; k++)
-            noise[k] = (unsigned char)(sim_value(i, k, 1, true) * 64);
+            noise[k] = (unsigned char)(int)(sim_value(i, k, 1, true) * 64);
         if (i % 2) memcpy(noise, &magic, sizeof magic);
         if (i % 4 == 3) memcpy(noise + 4, &(uint32_t){VOTES}, 4);
         const pith_status status =
