@@ -28,7 +28,7 @@
     X(PITH_ERR_RUNNER, "the caller's runner reported failure")                  \
     X(PITH_ERR_DEVICE, "the device's runtime reported failure")                 \
     X(PITH_ERR_TIMEOUT, "not all ranks took part in time")                      \
-    X(PITH_ERR_MPI, "an MPI call failed")                                       \
+    X(PITH_ERR_TRANSPORT, "the transport of a channel failed")                  \
     X(PITH_ERR_BROKEN, "the channel failed before")                             \
     X(PITH_ERR_BUSY, "a call of the channel is still in flight")                \
     X(PITH_ERR_INTERNAL, "a bug in pith")

@@ -47,7 +47,8 @@ PLACES = ("codec/", "cli/", "adapters/")
 EXCEPT = ("_avx2.", "_avx512.", "_neon.", "_tmpl.h", "/tests/", "/examples/")
 # A change in a place can fail these suites; kernels are compared with scalar C, which is in codec/.
 SUITES = {"codec/": ("unit", "golden", "quality", "cli", "kernel", "gpu-host"), "cli/": ("cli",),
-          "adapters/mpi/": ("mpi",), "adapters/svd/": ("unit",)}
+          "adapters/collective/": ("collective",), "adapters/mpi/": ("mpi",),
+          "adapters/svd/": ("unit",)}
 OBJECTS_MOST = 12
 RULES = ["universal.rules", "c_like.rules"]
 OPTIONS = ["--buildtype=plain", "--optimization=2", "-Ddebug=false", "-Dtests=true",

@@ -51,7 +51,8 @@ VARIANTS = (
 
 def built(build):
     """When the program or a library of it was last linked."""
-    names = (EXAMPLE + "/pith-train", "adapters/mpi/libpith_mpi.so", "codec/libpith.so")
+    names = (EXAMPLE + "/pith-train", "adapters/mpi/libpith_mpi.so",
+             "adapters/collective/libpith_collective.so", "codec/libpith.so")
     paths = [os.path.join(build, name) for name in names]
     return max(os.path.getmtime(path) for path in paths if os.path.exists(path))
 

@@ -96,9 +96,9 @@ extern "C" {
 
 /* ---- Status ---------------------------------------------------------------------------------
  * 0 is success, negative is failure. -1..-19: the caller's arguments. -20..-39: the frame's bytes.
- * -40..-59: the environment. -60..-79: communication (pith_mpi.h), and PITH_ERR_BUSY. For the same
- * frame the status is the same on every CPU and thread count: with several damaged blocks, that of
- * the lowest block. */
+ * -40..-59: the environment. -60..-79: communication (pith_collective.h), and PITH_ERR_BUSY. For
+ * the same frame the status is the same on every CPU and thread count: with several damaged blocks,
+ * that of the lowest block. */
 typedef enum pith_status {
     PITH_OK = 0,
     PITH_ERR_ARG = -1,         /* an argument is outside what its text allows */
@@ -125,7 +125,7 @@ typedef enum pith_status {
     PITH_ERR_RUNNER = -41,     /* the caller's runner reported failure */
     PITH_ERR_DEVICE = -42,     /* the device's runtime reported failure (pith_cuda.h) */
     PITH_ERR_TIMEOUT = -60,    /* not all ranks took part in time */
-    PITH_ERR_MPI = -61,        /* an MPI call failed */
+    PITH_ERR_TRANSPORT = -61,  /* the transport of a channel failed */
     PITH_ERR_BROKEN = -62,     /* the channel met one of these two before */
     PITH_ERR_BUSY = -63,       /* another call is using this work, stream, cache or channel */
     PITH_ERR_INTERNAL = -99    /* a bug in pith */
@@ -551,7 +551,7 @@ PITH_API pith_status pith_stream_stats(const pith_stream *stream, pith_stats *ou
  * differs wherever the bases of two slots do. Beyond that a frame of another slot of the same
  * element count is a good frame, and its values are the result; so is a key frame of any such slot.
  * That each frame reaches its slot is the caller's to see to: by place where frames stand in one
- * buffer, by what its messages say where they travel. pith_mpi.h does so for its own. */
+ * buffer, by what its messages say where they travel. pith_collective.h does so for its own. */
 typedef struct pith_item {
     size_t size; /* the same in all items of a list */
     pith_stream *stream;

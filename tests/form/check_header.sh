@@ -4,8 +4,8 @@
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-headers=({,adapters/svd/}include/pith/*.h)
-places=(-Iinclude -Iadapters/svd/include)
+headers=({,adapters/svd/,adapters/collective/}include/pith/*.h)
+places=(-Iinclude -Iadapters/svd/include -Iadapters/collective/include)
 strict=(-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wundef -Werror "${places[@]}" -fsyntax-only)
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT

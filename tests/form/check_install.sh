@@ -19,16 +19,28 @@ run() { # quiet unless it fails
 run meson setup "$place/build" "$source" --prefix="$place/usr" --libdir=lib --buildtype=debug \
     -Dtests=false -Dbench=false -Dfuzz=none -Dcuda=disabled
 run meson install -C "$place/build"
-for file in include/pith/{bounds.h,kv.h,pith.h,pith.hpp,pith_cuda.h,version.h} lib/libpith.so \
-    lib/libpith.a lib/libpith_cuda.so lib/libpith_cuda.a lib/pkgconfig/pith.pc \
-    lib/pkgconfig/pith_cuda.pc bin/pith share/man/man1/pith.1; do
+for file in include/pith/{bounds,kv,pith,pith_collective,pith_cuda,version}.h \
+    include/pith/pith.hpp lib/lib{pith,pith_collective,pith_cuda}.{so,a} \
+    lib/pkgconfig/{pith,pith_collective,pith_cuda}.pc bin/pith share/man/man1/pith.1; do
     [ -e "$place/usr/$file" ] || { echo "not installed: $file"; exit 1; }
 done
 export PKG_CONFIG_PATH=$place/usr/lib/pkgconfig
+run "$cc" -std=c11 -Werror -x c - -o "$place/collective" \
+    $(pkg-config --cflags --libs pith_collective) <<'END'
+#include <pith/pith_collective.h>
+int main(void) {
+    const int sockets[1] = {-1};
+    pith_transport transport;
+    if (pith_collective_sockets(&transport, 0, 1, sockets)) return 1;
+    transport.release(transport.user, 0);
+    return 0;
+}
+END
+run env LD_LIBRARY_PATH="$place/usr/lib" "$place/collective"
 if command -v mpicc >/dev/null; then
     run "$cc" -std=c11 -Werror -c -x c - -o "$place/mpi.o" $(pkg-config --cflags pith_mpi) \
         $(mpicc --showme:compile) <<<'#include <pith/pith_mpi.h>
-pith_status none(void) { return pith_mpi_wait_all(0, NULL, NULL); }'
+pith_status none(pith_transport *t) { return pith_mpi_transport(t, MPI_COMM_WORLD); }'
     [ -e "$place/usr/lib/libpith_mpi.so" ] || { echo 'not installed: libpith_mpi'; exit 1; }
 fi
 if pkg-config --exists lapacke; then

@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# check_readme.sh LIBRARY: the C and C++ examples of README.md and doc/ compile, link and run.
+# check_readme.sh LIBRARY COLLECTIVE: the C and C++ examples of README.md and doc/ compile, link and
+# run, with libpith and libpith_collective.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
-library=$(realpath "$1")
+library=$(realpath "$1") collective=$(realpath "$2")
 cd "$(dirname "$0")/../.."
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 
 awk -v place="$place" '/^```(c|cpp)$/ { on = substr($0, 4); n++; next } /^```/ { on = "" }
-    on { print > (place "/example" n "." on) }' README.md doc/{STREAMS,BOUNDS,CACHES}.md
-[ "$(ls "$place" | wc -l)" -gt 5 ] || { echo 'there are fewer than six examples'; exit 1; }
-strict=(-Wall -Wextra -Wconversion -Werror -Iinclude)
+    on { print > (place "/example" n "." on) }' README.md doc/{STREAMS,BOUNDS,CACHES,COLLECTIVES}.md
+[ "$(ls "$place" | wc -l)" -gt 6 ] || { echo 'there are fewer than seven examples'; exit 1; }
+strict=(-Wall -Wextra -Wconversion -Werror -Iinclude -Iadapters/collective/include)
 nm -D "$library" | grep __asan_ >/dev/null && strict+=(-fsanitize=address,undefined)
 # Of the compiler that the library was made with, whose sanitizers it may have.
 case ${CC:-cc} in *clang*) cxx=clang++ ;; *) cxx=c++ ;; esac
@@ -23,8 +24,12 @@ for source in "$place"/example*; do
             continue
         }
     fi
-    "${compiler[@]}" "${strict[@]}" "$source" "$library" -Wl,-rpath,"$(dirname "$library")" \
-        -o "$place/run"
+    libraries=("$library" "-Wl,-rpath,$(dirname "$library")")
+    if grep -q pith_collective "$source"; then
+        libraries+=("$collective" "-Wl,-rpath,$(dirname "$collective")")
+        compiler[1]=-std=gnu11 # sockets and processes
+    fi
+    "${compiler[@]}" "${strict[@]}" "$source" "${libraries[@]}" -o "$place/run"
     "$place/run"
     echo "the example of $(wc -l <"$source") lines works"
 done

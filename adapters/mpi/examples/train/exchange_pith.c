@@ -20,7 +20,7 @@ struct pith {
     const struct world *world;
     struct replica *replica;
     uint32_t replica_type;
-    pith_mpi_channel *grads, *weights;
+    pith_collective_channel *grads, *weights;
     int differences; /* weights travel as differences, not as they are */
     uint64_t weight_step;
 };
@@ -33,8 +33,8 @@ static int failed(pith_status status, const char *what, const char *text) {
 
 /* ---- Channels ---------------------------------------------------------------------------------*/
 
-static pith_mpi_options common(const struct pith *pith, const struct options *options) {
-    pith_mpi_options common = {.size = sizeof common};
+static pith_collective_options common(const struct pith *pith, const struct options *options) {
+    pith_collective_options common = {.size = sizeof common};
     common.dtype = PITH_F32;
     common.count = pith->replica->count;
     common.ranks_per_node = (uint32_t)pith->world->per_node;
@@ -56,8 +56,8 @@ static size_t list_exempt(pith_exempt ranges[VECTORS], const char *how) {
 static int open_grads(struct pith *pith, const struct options *options) {
     pith_exempt ranges[VECTORS];
     pith_error error = {.size = sizeof error};
-    pith_mpi_options grads = common(pith, options);
-    grads.kind = PITH_MPI_REDUCE_SCATTER;
+    pith_collective_options grads = common(pith, options);
+    grads.kind = PITH_COLLECTIVE_REDUCE_SCATTER;
     grads.spec = options->intra;
     grads.inter = options->inter;
     grads.exempt = ranges;
@@ -68,32 +68,33 @@ static int open_grads(struct pith *pith, const struct options *options) {
 
 static int open_weights(struct pith *pith, const struct options *options) {
     pith_error error = {.size = sizeof error};
-    pith_mpi_options weights = common(pith, options);
-    weights.kind = PITH_MPI_ALLGATHER;
+    pith_collective_options weights = common(pith, options);
+    weights.kind = PITH_COLLECTIVE_ALLGATHER;
     weights.spec = options->weights;
     weights.rng_stream = 3 * (uint32_t)pith->world->ranks; /* after those of the gradients */
     pith->differences = !strncmp(options->weights, "wdiff", 5);
     if (pith->differences) {
         weights.base_dtype = pith->replica_type;
-        weights.flags = PITH_MPI_EXTERNAL_BASE;
+        weights.flags = PITH_COLLECTIVE_EXTERNAL_BASE;
     }
     if (failed(pith_mpi_create(&pith->weights, pith->world->comm, &weights, &error),
                "channel of weights", error.text))
         return -1;
     if (!pith->differences) return 0;
-    return failed(pith_mpi_bind_base(pith->weights, pith->replica->live, 0), "base of weights", "");
+    return failed(pith_collective_bind_base(pith->weights, pith->replica->live, 0),
+                  "base of weights", "");
 }
 
 /* ---- Steps ------------------------------------------------------------------------------------*/
 
-static void count_times(struct traffic *traffic, const pith_mpi_report *report) {
+static void count_times(struct traffic *traffic, const pith_collective_report *report) {
     traffic->encode += report->encode_seconds + report->recode_seconds;
     traffic->decode += report->decode_seconds;
     traffic->wait += report->wait_seconds;
     traffic->total += report->total_seconds;
 }
 
-static void count_sent(struct traffic *traffic, int path, const pith_mpi_report *report,
+static void count_sent(struct traffic *traffic, int path, const pith_collective_report *report,
                        int level) {
     traffic->bytes[path] += (double)report->sent_bytes[level];
     traffic->values[path] += (double)report->sent_values[level];
@@ -105,12 +106,19 @@ static int pith_exchange_reduce(struct exchange *exchange, const float *grads, f
     const pith_view in = pith_view_flat(grads, PITH_F32, pith->replica->count);
     const pith_view out = pith_view_flat(shard, PITH_F32, pith->world->count);
     const float mean = 1.0f / (float)pith->world->ranks;
-    pith_mpi_report report = {.size = sizeof report};
-    const pith_status status = pith_mpi_reduce_scatter(pith->grads, &in, &out, mean, step, &report);
+    pith_collective_report report = {.size = sizeof report};
+    const pith_collective_call call = {.size = sizeof call,
+                                       .inputs = &in,
+                                       .outputs = &out,
+                                       .input_count = 1,
+                                       .output_count = 1,
+                                       .scale = mean,
+                                       .step = step};
+    const pith_status status = pith_collective_run(pith->grads, &call, &report);
     count_times(&exchange->traffic, &report);
     count_sent(&exchange->traffic, GRAD_INTRA, &report, 0);
     count_sent(&exchange->traffic, GRAD_INTER, &report, 1);
-    return failed(status, "gradients", pith_mpi_last_error(pith->grads)->text);
+    return failed(status, "gradients", pith_collective_last_error(pith->grads)->text);
 }
 
 static int pith_exchange_spread(struct exchange *exchange, const float *master) {
@@ -118,24 +126,29 @@ static int pith_exchange_spread(struct exchange *exchange, const float *master) 
     const struct replica *replica = pith->replica;
     const pith_view in = pith_view_flat(master, PITH_F32, pith->world->count);
     const pith_view out = pith_view_flat(replica->live, pith->replica_type, replica->count);
-    pith_mpi_report report = {.size = sizeof report};
-    const pith_status status = pith_mpi_allgather(
-        pith->weights, &in, pith->differences ? NULL : &out, 0, pith->weight_step++, &report);
+    pith_collective_report report = {.size = sizeof report};
+    const pith_collective_call call = {.size = sizeof call,
+                                       .inputs = &in,
+                                       .outputs = pith->differences ? NULL : &out,
+                                       .input_count = 1,
+                                       .output_count = 1,
+                                       .step = pith->weight_step++};
+    const pith_status status = pith_collective_run(pith->weights, &call, &report);
     count_times(&exchange->traffic, &report);
     count_sent(&exchange->traffic, WEIGHTS, &report, 0);
     count_sent(&exchange->traffic, WEIGHTS, &report, 1);
-    return failed(status, "weights", pith_mpi_last_error(pith->weights)->text);
+    return failed(status, "weights", pith_collective_last_error(pith->weights)->text);
 }
 
 static int pith_exchange_skip(struct exchange *exchange, uint64_t step) {
     struct pith *pith = (struct pith *)exchange;
-    return failed(pith_mpi_rollback(pith->grads, step), "skipped step", "");
+    return failed(pith_collective_rollback(pith->grads, step), "skipped step", "");
 }
 
 static void pith_exchange_destroy(struct exchange *exchange) {
     struct pith *pith = (struct pith *)exchange;
-    pith_mpi_destroy(pith->grads);
-    pith_mpi_destroy(pith->weights);
+    pith_collective_destroy(pith->grads);
+    pith_collective_destroy(pith->weights);
     free(pith);
 }
 

@@ -1,345 +1,43 @@
-/* pith_mpi.h - collectives on MPI whose messages are pith frames.
+/* pith_mpi.h - the transport of pith_collective.h on MPI.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A channel carries one tensor (a bucket of gradients, a shard of weights) through one kind of
- * collective, step after step: made once, with every size, plan, stream and buffer, and a work of
- * its own; used every step.
+ * pith_mpi_create makes a channel on a communicator; pith_collective.h has everything else: calls,
+ * reports, bases, statuses.
  *
- * Collective calls. Every rank of the communicator makes the calls marked "collective" on its
- * channel of the same pith_mpi_create, in the same order, with the same scale, step and flags.
- * Views and their dtypes belong to each rank alone. Collective calls on different channels may be
- * in flight at once and may be started and tested in any order; but a rank that waits for one
- * channel does not work on the others, so ranks wait for channels in the same order, or for all at
- * once (pith_mpi_wait_all).
+ * Threads. With several channels on several threads MPI must have been initialised with
+ * MPI_THREAD_MULTIPLE, with one thread at a time MPI_THREAD_SERIALIZED.
  *
- * One status. A collective call ends with the same status on every rank: the lowest one (-99 before
- * -1) that any rank met, be it a wrong argument, a frame that arrived damaged (every frame and
- * message carries checksums) or a failure of MPI. What a rank cannot tell the others ends in
- * PITH_ERR_TIMEOUT: a rank that died, hangs or did not call. After PITH_OK all values are
- * right; after anything else the output views hold nothing usable (whole or in part the old values,
- * the new ones, or a mixture).
- *
- * After a failure other than a timeout or PITH_ERR_MPI the channel is as good as before: all
- * messages of the call have been received, and what the call did to steps and error feedback is
- * taken back (pith_stream_rollback). Only an all-gather with a base needs the next call to bring
- * key frames (PITH_ERR_STATE until then). After a timeout or PITH_ERR_MPI the channel is broken:
- * every later collective call answers PITH_ERR_BROKEN at once, and pith_mpi_destroy keeps those
- * buffers allocated that MPI may still write to. Other channels and the caller's communicator are
- * not touched; whether MPI can still use them depends on what happened to the rank that was waited
- * for. One case is left to the caller: when the timeout strikes during the very last exchange, the
- * one that agrees on the status, some ranks may have ended with PITH_OK already; their next call
- * then times out.
- *
- * Steps. Every call says its step, and every message compares it (PITH_ERR_STEP). Without a base
- * it is set in each stream before it encodes, so that ranks which must draw alike
- * (round=antithetic) do so in any call, whatever failed before and on whichever ranks: the caller
- * repairs nothing, and may use the step of a failed call again.
- *
- * Whose frames they are. Frames do not say which slot they are of (pith.h), so messages do: each
- * names its call, step, hop and slice, its sender, and the rank it is meant for, from which follow
- * the shards it holds. A whole message that reached another rank is PITH_ERR_CORRUPT.
- *
- * Progress. Encoding, sending and decoding happen inside start, test and wait, on the calling
- * thread (and the threads of pith_mpi_options.env). A channel has at most one call in flight.
- * Views, and the memory they describe, stay valid and unchanged until the call has ended.
- *
- * Threads. A channel serves one call at a time. With several channels on several threads MPI must
- * have been initialised with MPI_THREAD_MULTIPLE, with one thread at a time MPI_THREAD_SERIALIZED.
- *
- * Memory. pith_mpi_create allocates everything; the collective calls allocate nothing themselves
- * (MPI may). Nothing is printed, and no environment variable is read.
- *
- * Structs. Their size is set before the call, in those that calls fill in too, and works as in
- * pith.h; in a report whose size is not set nothing is written.
- *
- * NULL. Only arguments whose text says so may be NULL. A channel must be valid on every rank: a
- * call with channel NULL answers PITH_ERR_ARG on that rank at once and takes no part.
+ * Failures. A call of MPI that fails is PITH_ERR_TRANSPORT. The caller's communicator is not
+ * touched by a channel that breaks; whether MPI can still use it depends on what happened to the
+ * rank that was waited for.
  */
 #ifndef PITH_PITH_MPI_H
 #define PITH_PITH_MPI_H
 
 #include <mpi.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include "pith/pith.h"
+#include "pith/pith_collective.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* ---- Nodes ----------------------------------------------------------------------------------
- * Ranks that share a node exchange with the first of two specs, nodes with the second. Nodes are
- * numbered by their lowest rank, and the ranks of a node ("local ranks") in rank order. Nodes may
- * differ in size. */
-typedef struct pith_mpi_place {
-    size_t size;
-    uint32_t rank, ranks; /* in the communicator */
-    uint32_t node, nodes; /* this rank's node */
-    uint32_t local, locals;
-} pith_mpi_place;
+/* Collective over comm, which is duplicated and left as it was; waits for the other ranks without
+ * limit. *transport serves one channel (pith_collective_create), or any number of measurements
+ * before that (pith_collective_break_even). Ranks that share memory (MPI_Comm_split_type) are a
+ * node; transport->node_of lies in the transport. Its release, which a channel calls, and which is
+ * the caller's to call where no channel got it, is collective, before MPI_Finalize, unless broken:
+ * then the duplicate is left alone. On failure, which is the same on every rank, there is nothing
+ * to release. PITH_ERR_ARG on this rank alone: transport is NULL, or comm is MPI_COMM_NULL. */
+PITH_NODISCARD PITH_API pith_status pith_mpi_transport(pith_transport *transport, MPI_Comm comm);
 
-/* ---- Options --------------------------------------------------------------------------------
- * All of it is the same on every rank (PITH_ERR_ARG otherwise, with the rank in the error's text),
- * except env, send_counts and recv_counts. Everything pointed to is borrowed for the creating call
- * only, except env's functions. */
-enum {
-    PITH_MPI_REDUCE_SCATTER = 1,
-    PITH_MPI_ALLREDUCE = 2,
-    PITH_MPI_ALLGATHER = 3,
-    PITH_MPI_ALLTOALLV = 4
-};
-
-/* A flag: the base lies in the caller's memory, pith_mpi_bind_base before the first call. */
-enum { PITH_MPI_EXTERNAL_BASE = 0x1 };
-#define PITH_MPI_THRESHOLD_MEASURE UINT64_MAX /* as threshold: pith_mpi_break_even decides */
-
-typedef struct pith_mpi_options {
-    size_t size;
-    uint32_t kind;       /* PITH_MPI_* */
-    uint32_t dtype;      /* f32, bf16 or f16; all-gather and all-to-all: what the spec takes */
-    uint32_t base_dtype; /* PITH_NONE, or all-gather of differences: dtype of the base */
-    uint32_t flags;      /* PITH_MPI_EXTERNAL_BASE */
-    /* Elements of the whole tensor, cut into one shard per rank: rank r owns elements
-     * [min(n, rL), min(n, (r+1)L)) with L = ceil(n / ranks); or counts[r] elements each, in rank
-     * order, whose sum is count. Shards may be empty. Not for all-to-all. */
-    uint64_t count;
-    const uint64_t *counts;
-    /* All-to-all: elements that this rank sends to, and gets from, each rank. */
-    const uint64_t *send_counts, *recv_counts;
-    /* Specs of pith.h. spec: the only one, or the one inside nodes when inter is not NULL.
-     * inter: across nodes; reduce-scatter and all-reduce only. gather: the second half of
-     * all-reduce; NULL: the spec of the last hop before it. All but all-gather and all-to-all
-     * need specs of fixed rate without a base. */
-    const char *spec, *inter, *gather;
-    /* 0: ranks that share memory (MPI_Comm_split_type) are a node. R: ranks 0..R-1 are node 0, the
-     * next R node 1, ...; the last node may be smaller. */
-    uint32_t ranks_per_node;
-    /* Random bits: the seed, and the first of 3 * ranks ids of random bits that this channel uses
-     * (see below). */
-    uint32_t rng_stream;
-    uint64_t seed;
-    /* Elements of one shard in one slice: while a slice travels, the next is encoded. Any number;
-     * 0: 131072. It is part of the result, since groups do not cross slices. */
-    uint64_t slice;
-    /* Tensors of fewer elements travel uncompressed, at one level, in codec raw. 0: all are
-     * compressed. Not with a base. Reports say which way was taken. */
-    uint64_t threshold;
-    double timeout; /* seconds from the start of a call to its end; 0: 300 */
-    /* As in pith_layout, in elements of the whole tensor. Reduce-scatter and all-reduce. */
-    const pith_exempt *exempt;
-    size_t exempt_count;
-    const pith_env *env; /* of plans and work; its allocator also for the buffers; may be NULL */
-} pith_mpi_options;
-
-/* ---- Channels -------------------------------------------------------------------------------*/
-typedef struct pith_mpi_channel pith_mpi_channel;
-
-/* Collective over comm, which is duplicated and left as it was. On failure, which is the same on
- * every rank, *channel is NULL. PITH_ERR_MISMATCH: ranks with the same options would refuse each
- * other's frames, since their versions of pith differ (pith_plan_fingerprint). error may be NULL;
- * it says more where this rank itself failed, and on every rank which rank differs from rank 0.
- * Waits for the others without limit while MPI duplicates the communicator, then up to timeout. */
-PITH_NODISCARD PITH_API pith_status pith_mpi_create(pith_mpi_channel **channel, MPI_Comm comm,
-                                                    const pith_mpi_options *options,
+/* Collective: pith_mpi_transport, then pith_collective_create, whose arguments and statuses these
+ * are; pith_collective_destroy is then collective, before MPI_Finalize, unless the channel is
+ * broken. */
+PITH_NODISCARD PITH_API pith_status pith_mpi_create(pith_collective_channel **channel,
+                                                    MPI_Comm comm,
+                                                    const pith_collective_options *options,
                                                     pith_error *error);
-/* Collective, before MPI_Finalize, with no call in flight; a broken channel is released by each
- * rank alone. NULL is allowed. */
-PITH_API void pith_mpi_destroy(pith_mpi_channel *channel);
-PITH_API pith_status pith_mpi_get_place(const pith_mpi_channel *channel, pith_mpi_place *out);
-/* First element and element count of rank's shard in the whole tensor. PITH_ERR_ARG past the last
- * rank and for all-to-all. */
-PITH_API pith_status pith_mpi_shard(const pith_mpi_channel *channel, uint32_t rank, uint64_t *first,
-                                    uint64_t *count);
-/* Why this rank's part of the last call failed; an empty text when another rank failed. Kept in the
- * channel until its next call. */
-PITH_API const pith_error *pith_mpi_last_error(const pith_mpi_channel *channel);
-
-/* ---- Reports --------------------------------------------------------------------------------
- * Of the call that ended, as this rank saw it. Bytes are those of the messages, headers included;
- * [0]: to ranks of the same node, [1]: to other nodes. What a rank keeps for itself is not in. */
-typedef struct pith_mpi_report {
-    size_t size;
-    pith_status status;
-    int32_t failed_rank; /* the lowest rank that met the status, where known; else -1 */
-    uint32_t compressed; /* 0: the tensor was below the threshold */
-    uint32_t levels;     /* 1 or 2 */
-    uint64_t slices;
-    uint64_t sent_messages[2];
-    uint64_t sent_bytes[2];
-    uint64_t sent_values[2]; /* elements in these bytes */
-    double encode_seconds;   /* values to frames */
-    double recode_seconds;   /* sums of frames to frames */
-    double decode_seconds;   /* frames, or sums of them, to values */
-    double wait_seconds;     /* in MPI, with nothing else to do */
-    double total_seconds;    /* from start to end */
-} pith_mpi_report;
-
-/* ---- Requests -------------------------------------------------------------------------------
- * A started call is finished by pith_mpi_wait or by a pith_mpi_test that sets *done; then the
- * request is gone. Starting posts receives and sends nothing yet. It answers locally: PITH_OK and a
- * request; or NULL with PITH_ERR_ARG (NULL channel, or one of another kind), PITH_ERR_BUSY or
- * PITH_ERR_BROKEN. Wrong views, steps and so on do not fail the start but the call, on every
- * rank. report may be NULL everywhere. */
-typedef struct pith_mpi_request pith_mpi_request;
-
-/* Does what can be done without waiting, at most about one slice of encoding or decoding. *done: 1
- * when the call has ended, whose status is then returned; else 0, and PITH_OK. */
-PITH_NODISCARD PITH_API pith_status pith_mpi_test(pith_mpi_request *request, int *done,
-                                                  pith_mpi_report *report);
-PITH_NODISCARD PITH_API pith_status pith_mpi_wait(pith_mpi_request *request,
-                                                  pith_mpi_report *report);
-/* Waits for the calls of several channels, working on all of them in turn. Requests that are NULL
- * are passed over, and all are NULL in the end. reports has count entries, of one size, or is NULL.
- * The lowest status of all. */
-PITH_NODISCARD PITH_API pith_status pith_mpi_wait_all(size_t count, pith_mpi_request **requests,
-                                                      pith_mpi_report *reports);
-
-/* ---- Sums -----------------------------------------------------------------------------------
- * in: the whole tensor, in the channel's dtype. out of reduce-scatter: this rank's shard; of
- * all-reduce: the whole tensor; f32, bf16 or f16 each. scale: 1 for the sum, 1 / ranks for the
- * mean; 0 stands for 1. step: of the random bits and of error feedback, for which it differs from
- * call to call. out may be the same memory as in (all-reduce), or as this rank's shard in it
- * (reduce-scatter), by the same strides; else they must not overlap.
- *
- * What is computed, per slice, for the shard of rank d. E and D are encoding and decoding.
- *   One level (no inter spec, or below the threshold, or one node, or one rank on every node):
- *     out = round(scale * (D(E(x of rank 0)) + D(E(x of rank 1)) + ...)), in f32, in rank order,
- *     rounded once, as pith_reduce. The spec is `spec`; `inter` with one rank on every node.
- *   Two levels: on each node m the local rank (local rank of d) mod (ranks on m) collects
- *     S(m) = D(E(x of local rank 0)) + D(E(x of local rank 1)) + ... with `spec`, and sends
- *     E(S(m)) with `inter`, in f32 (pith_reduce_encode); rank d, its own node included:
- *     out = round(scale * (D(E(S(0))) + D(E(S(1))) + ...)).
- *   With nodes of equal size every value crosses nodes once per node and each rank sends to one
- *   rank per other node: the exchange of SDP4Bit. With unequal nodes the sums are as stated, and a
- *   rank of a small node sends more.
- *   All-reduce: the scaled sum in f32 is not rounded to the output but encoded with `gather` and
- *     sent to all; every rank, the owner included, decodes the same bytes: the result is
- *     bit-identical on ranks with the same output dtype. Below the threshold `gather` is raw too.
- * Random bits: stochastic rounding takes rng_stream + rank in the first hop, rng_stream + ranks +
- * rank in the second, rng_stream + 2 * ranks + rank in the gathering half. With round=antithetic
- * the ranks whose frames are summed share one: rng_stream + node (inside nodes, as rank local of
- * locals), rng_stream (one level, rank of ranks), rng_stream + ranks (across nodes, node of
- * nodes). */
-
-/* Collective. */
-PITH_NODISCARD PITH_API pith_status pith_mpi_reduce_scatter(pith_mpi_channel *channel,
-                                                            const pith_view *in,
-                                                            const pith_view *out, float scale,
-                                                            uint64_t step, pith_mpi_report *report);
-PITH_NODISCARD PITH_API pith_status pith_mpi_reduce_scatter_start(pith_mpi_channel *channel,
-                                                                  const pith_view *in,
-                                                                  const pith_view *out, float scale,
-                                                                  uint64_t step,
-                                                                  pith_mpi_request **request);
-/* Collective. */
-PITH_NODISCARD PITH_API pith_status pith_mpi_allreduce(pith_mpi_channel *channel,
-                                                       const pith_view *in, const pith_view *out,
-                                                       float scale, uint64_t step,
-                                                       pith_mpi_report *report);
-PITH_NODISCARD PITH_API pith_status pith_mpi_allreduce_start(pith_mpi_channel *channel,
-                                                             const pith_view *in,
-                                                             const pith_view *out, float scale,
-                                                             uint64_t step,
-                                                             pith_mpi_request **request);
-
-/* ---- All-gather -----------------------------------------------------------------------------
- * Every rank gives its shard, every rank gets the whole tensor. in: this rank's shard (or the whole
- * tensor, of which the shard is taken), in the channel's dtype. out: the whole tensor, of a dtype
- * that pith_decode takes; NULL: only the base is wanted.
- * Without a base all ranks, the owner included, decode the same bytes. With one (wdiff) the channel
- * holds the base of the whole tensor; each rank encodes its shard against it, every rank applies
- * every frame to it: bases stay bit-identical, and out is the new base. step is the base's next
- * step, 0 after creation, PITH_ERR_STEP otherwise.
- * flags: 0, or, with a base, PITH_KEY_FRAME: all shards travel exactly, and every rank's base is
- * then what they bring, at step `step` + 1, whatever base or step it had: for ranks that join late
- * or have lost their base, and after a failed call. Random bits: rng_stream + rank.
- * in and out must not overlap each other or an external base, but without a base in may be this
- * rank's shard in out. */
-
-/* Collective. */
-PITH_NODISCARD PITH_API pith_status pith_mpi_allgather(pith_mpi_channel *channel,
-                                                       const pith_view *in, const pith_view *out,
-                                                       uint32_t flags, uint64_t step,
-                                                       pith_mpi_report *report);
-PITH_NODISCARD PITH_API pith_status pith_mpi_allgather_start(pith_mpi_channel *channel,
-                                                             const pith_view *in,
-                                                             const pith_view *out, uint32_t flags,
-                                                             uint64_t step,
-                                                             pith_mpi_request **request);
-
-/* ---- All-to-all -----------------------------------------------------------------------------
- * in: the pieces for rank 0, 1, ..., send_counts[r] elements each, as one tensor; out: the pieces
- * from rank 0, 1, ..., likewise. Frames may vary in size. What a rank sends to itself is encoded
- * and decoded like the rest. in and out must not overlap. Random bits: rng_stream + rank. */
-
-/* Collective. */
-PITH_NODISCARD PITH_API pith_status pith_mpi_alltoallv(pith_mpi_channel *channel,
-                                                       const pith_view *in, const pith_view *out,
-                                                       uint64_t step, pith_mpi_report *report);
-PITH_NODISCARD PITH_API pith_status pith_mpi_alltoallv_start(pith_mpi_channel *channel,
-                                                             const pith_view *in,
-                                                             const pith_view *out, uint64_t step,
-                                                             pith_mpi_request **request);
-
-/* ---- What a channel remembers ---------------------------------------------------------------
- * The base of an all-gather, and error feedback of every hop. These calls are local, and not
- * allowed while a call is in flight (PITH_ERR_BUSY). */
-
-/* Base of all shards, from a view of the whole tensor, as pith_stream_set_base. For bases to be
- * equal every rank gives the same values and step. */
-PITH_NODISCARD PITH_API pith_status pith_mpi_set_base(pith_mpi_channel *channel,
-                                                      const pith_view *view, uint64_t step);
-/* PITH_MPI_EXTERNAL_BASE: as pith_stream_bind_base. Each rank encodes its own shard, and looks at a
- * sample of that part of this memory, as pith_encode does: the next call after others have changed
- * it ends with PITH_ERR_BASE, on every rank. What they changed in shards of other ranks alone is
- * found by the call after the next; the next may end with PITH_OK, and wrong values on this rank.
- * pith_mpi_verify_base looks at all. */
-PITH_NODISCARD PITH_API pith_status pith_mpi_bind_base(pith_mpi_channel *channel, void *base,
-                                                       uint64_t step);
-/* Copy the whole base out, as pith_stream_get_base. */
-PITH_NODISCARD PITH_API pith_status pith_mpi_get_base(pith_mpi_channel *channel,
-                                                      const pith_view *view);
-/* One number of all shards' base hashes and steps: equal on ranks with equal bases. 0 without. */
-PITH_API uint64_t pith_mpi_base_hash(const pith_mpi_channel *channel);
-/* Re-read the base, as pith_stream_verify. */
-PITH_NODISCARD PITH_API pith_status pith_mpi_verify_base(pith_mpi_channel *channel);
-
-/* Take back step `step` in every hop, as pith_stream_rollback: steps and error feedback. All ranks
- * do so, or none. PITH_ERR_STATE with a base. */
-PITH_NODISCARD PITH_API pith_status pith_mpi_rollback(pith_mpi_channel *channel, uint64_t step);
-/* As after creation: residuals, bases, counters. */
-PITH_NODISCARD PITH_API pith_status pith_mpi_reset(pith_mpi_channel *channel);
-/* Everything remembered, for a checkpoint: save_bytes bytes, of this rank in a communicator of this
- * size and placement. After load the channel goes on as the saved one would have; seed and
- * rng_stream are its own options'. Any bytes are safe to load; on failure the channel is as after
- * pith_mpi_reset. */
-PITH_API uint64_t pith_mpi_save_bytes(const pith_mpi_channel *channel);
-PITH_NODISCARD PITH_API pith_status pith_mpi_save(pith_mpi_channel *channel, void *dst, size_t cap,
-                                                  size_t *written);
-PITH_NODISCARD PITH_API pith_status pith_mpi_load(pith_mpi_channel *channel, const void *src,
-                                                  size_t bytes);
-/* Counters of what this rank encoded in one hop, and, in all-gather, decoded: 0 the first encoding,
- * 1 the second level's, 2 the gathering half's. All zero for hops that the channel does not have;
- * PITH_ERR_ARG past 2. */
-PITH_API pith_status pith_mpi_stats(const pith_mpi_channel *channel, uint32_t hop, pith_stats *out);
-
-/* ---- Break-even -----------------------------------------------------------------------------*/
-typedef struct pith_mpi_measure {
-    size_t size;
-    uint64_t elements;          /* compressed is faster from here on; UINT64_MAX: nowhere tried */
-    double codec_ns;            /* per element of the tensor: encode, recode and decode */
-    double plain_ns, packed_ns; /* per element at the largest size tried: a whole call */
-    double link_bytes_per_s;    /* of the uncompressed call, per rank, at that size */
-} pith_mpi_measure;
-
-/* Collective over comm: run the collective of the options (count, counts and exempt are ignored;
- * not all-to-all, no base) with synthetic values, compressed and uncompressed, on tensors of 2^10,
- * 2^12, ... up to 2^20 elements, and find the size from which compressed is faster. The slowest
- * rank's times count, and the result is the same on every rank. error may be NULL. */
-PITH_NODISCARD PITH_API pith_status pith_mpi_break_even(MPI_Comm comm,
-                                                        const pith_mpi_options *options,
-                                                        pith_mpi_measure *out, pith_error *error);
 
 #ifdef __cplusplus
 }

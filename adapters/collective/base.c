@@ -1,0 +1,249 @@
+/* base.c - what a channel remembers between calls: bases and residuals.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "channel.h"
+
+/* ---- Inside calls ----------------------------------------------------------------------------*/
+
+static const struct pithi_collective_hop *base_hop(const pith_collective_channel *ch) {
+    return &ch->hop[0];
+}
+
+static bool is_empty(const pith_collective_channel *ch, uint64_t slot) {
+    uint64_t first, count = 0;
+    return pith_plan_slot(base_hop(ch)->encoder, slot, &first, &count) || !count;
+}
+
+static uint64_t slots(const pith_collective_channel *ch) { return ch->slices * ch->place.ranks; }
+
+/* Whether all slots have one next step, and which. Empty slots never move. */
+static bool next_step(const pith_collective_channel *ch, uint64_t *step) {
+    bool found = false;
+    for (uint64_t i = 0; i < slots(ch); i++) {
+        if (is_empty(ch, i)) continue;
+        const uint64_t at = pith_stream_step(base_hop(ch)->encoding, i);
+        if (found && at != *step) return false;
+        *step = at;
+        found = true;
+    }
+    return true;
+}
+
+static void fail_work(pith_collective_channel *ch, pith_status status) {
+    pithi_collective_fail(ch, status, (int)ch->place.rank, pith_work_error(ch->work));
+}
+
+/* The base of a call with key frames is replaced as a whole; only its step must be the others'. */
+static void restart_base(pith_collective_channel *ch) {
+    static const float zero = 0;
+    pith_view view = pith_view_flat(&zero, PITH_F32, ch->o.count);
+    view.stride[0] = 0;
+    const pith_status status =
+        pith_stream_set_base(ch->work, base_hop(ch)->encoding, &view, ch->call.step);
+    if (status) fail_work(ch, status);
+}
+
+static void begin_base(pith_collective_channel *ch) {
+    uint64_t step = ch->call.step;
+    const bool whole = next_step(ch, &step) && !ch->invalid;
+    if ((ch->o.flags & PITH_COLLECTIVE_EXTERNAL_BASE) && !ch->bound)
+        pithi_collective_fail_text(ch, PITH_ERR_STATE, "no base is bound");
+    else if (ch->call.key_frame && (!whole || step != ch->call.step))
+        restart_base(ch);
+    else if (!whole)
+        pithi_collective_fail_text(ch, PITH_ERR_STATE,
+                                   "a failed call left the base invalid: key frames needed");
+    else if (step != ch->call.step)
+        pithi_collective_fail_text(ch, PITH_ERR_STEP, "the base has another next step");
+}
+
+/* Steps grow by themselves, but where a call failed on some ranks before it encoded; and a caller
+ * may go on from any step. */
+static void begin_hop(pith_collective_channel *ch, struct pithi_collective_hop *h) {
+    h->encoded = false;
+    for (uint64_t i = 0; i < h->slots && !ch->with_base; i++) {
+        if (pith_stream_step(h->encoding, i) == ch->call.step) continue;
+        const pith_status status = pith_stream_set_step(ch->work, h->encoding, i, ch->call.step);
+        if (status) fail_work(ch, status);
+    }
+}
+
+void pithi_collective_begin_streams(pith_collective_channel *ch) {
+    for (uint32_t k = 0; k < ch->hops; k++) begin_hop(ch, &ch->hop[k]);
+    if (ch->with_base && !ch->call.status) begin_base(ch);
+}
+
+void pithi_collective_end_streams(pith_collective_channel *ch, bool good) {
+    if (ch->with_base) { /* other ranks may have encoded where this one did not */
+        ch->invalid = !good;
+        return;
+    }
+    for (uint32_t k = 0; k < ch->hops && !good; k++) {
+        if (!ch->hop[k].encoded) continue;
+        const pith_status status =
+            pith_stream_rollback(ch->work, ch->hop[k].encoding, ch->call.step);
+        if (status && !ch->error.text[0]) ch->error = *pith_work_error(ch->work);
+    }
+}
+
+/* ---- Bases -----------------------------------------------------------------------------------*/
+
+static pith_status refuse(const pith_collective_channel *ch, bool base) {
+    if (!ch) return PITH_ERR_ARG;
+    if (ch->busy) return PITH_ERR_BUSY;
+    return base && !ch->with_base ? PITH_ERR_STATE : PITH_OK;
+}
+
+/* Of a local call: kept where pith_collective_last_error finds it. */
+static pith_status keep_error(pith_collective_channel *ch, pith_status status) {
+    ch->error = *pith_work_error(ch->work);
+    return status;
+}
+
+pith_status pith_collective_set_base(pith_collective_channel *ch, const pith_view *view,
+                                     uint64_t step) {
+    PITHI_COLLECTIVE_TRY(refuse(ch, true));
+    PITHI_COLLECTIVE_TRY(
+        keep_error(ch, pith_stream_set_base(ch->work, base_hop(ch)->encoding, view, step)));
+    ch->invalid = false;
+    return PITH_OK;
+}
+
+pith_status pith_collective_bind_base(pith_collective_channel *ch, void *base, uint64_t step) {
+    PITHI_COLLECTIVE_TRY(refuse(ch, true));
+    PITHI_COLLECTIVE_TRY(
+        keep_error(ch, pith_stream_bind_base(ch->work, base_hop(ch)->encoding, base, step)));
+    ch->invalid = false;
+    ch->bound = true;
+    return PITH_OK;
+}
+
+pith_status pith_collective_get_base(pith_collective_channel *ch, const pith_view *view) {
+    PITHI_COLLECTIVE_TRY(refuse(ch, true));
+    if (!view) return PITH_ERR_ARG;
+    if (pith_view_count(view) != ch->o.count) return PITH_ERR_SHAPE;
+    return keep_error(ch, pith_stream_get_base(ch->work, base_hop(ch)->encoding, 0, view));
+}
+
+uint64_t pith_collective_base_hash(const pith_collective_channel *ch) {
+    uint64_t x = 0;
+    if (!ch || !ch->with_base) return 0;
+    for (uint64_t i = 0; i < slots(ch); i++) {
+        if (is_empty(ch, i)) continue;
+        x = (x ^ pith_stream_base_hash(base_hop(ch)->encoding, i)) * UINT64_C(0x9E3779B97F4A7C15);
+        x = (x ^ (x >> 32) ^ pith_stream_step(base_hop(ch)->encoding, i)) * UINT64_C(0x100000001B3);
+    }
+    return x;
+}
+
+pith_status pith_collective_verify_base(pith_collective_channel *ch) {
+    PITHI_COLLECTIVE_TRY(refuse(ch, true));
+    return keep_error(ch, pith_stream_verify(ch->work, base_hop(ch)->encoding));
+}
+
+/* ---- All hops --------------------------------------------------------------------------------*/
+
+pith_status pith_collective_rollback(pith_collective_channel *ch, uint64_t step) {
+    PITHI_COLLECTIVE_TRY(refuse(ch, false));
+    if (ch->with_base) return PITH_ERR_STATE;
+    for (uint32_t k = 0; k < ch->hops; k++)
+        PITHI_COLLECTIVE_TRY(
+            keep_error(ch, pith_stream_rollback(ch->work, ch->hop[k].encoding, step)));
+    return PITH_OK;
+}
+
+pith_status pith_collective_reset(pith_collective_channel *ch) {
+    PITHI_COLLECTIVE_TRY(refuse(ch, false));
+    for (uint32_t k = 0; k < ch->hops; k++)
+        PITHI_COLLECTIVE_TRY(keep_error(ch, pith_stream_reset(ch->work, ch->hop[k].encoding)));
+    ch->invalid = false;
+    return PITH_OK;
+}
+
+pith_status pith_collective_stats(const pith_collective_channel *ch, uint32_t hop,
+                                  pith_stats *out) {
+    const pith_stats none = {.size = sizeof none};
+    if (!ch || hop >= PITHI_COLLECTIVE_HOPS) return PITH_ERR_ARG;
+    for (uint32_t k = 0; k < ch->hops; k++)
+        if (ch->hop[k].place == hop) return pith_stream_stats(ch->hop[k].encoding, out);
+    return pithi_collective_give(out, &none, sizeof none);
+}
+
+/* ---- Checkpoints: magic, hops, bytes of each hop's encoding stream, these streams -------------*/
+
+#define SAVE_MAGIC UINT64_C(0x5054485350434F31)
+
+static uint64_t save_head(const pith_collective_channel *ch) {
+    return 8 * (2 + (uint64_t)ch->hops);
+}
+
+static void put64(uint8_t *to, uint64_t x) {
+    for (int i = 0; i < 8; i++) to[i] = (uint8_t)(x >> (8 * i));
+}
+
+static uint64_t get64(const uint8_t *from) {
+    uint64_t x = 0;
+    for (int i = 8; i-- > 0;) x = x << 8 | from[i];
+    return x;
+}
+
+uint64_t pith_collective_save_bytes(const pith_collective_channel *ch) {
+    if (!ch) return 0;
+    uint64_t bytes = save_head(ch);
+    for (uint32_t k = 0; k < ch->hops; k++) bytes += ch->hop[k].save_bytes;
+    return bytes;
+}
+
+pith_status pith_collective_save(pith_collective_channel *ch, void *dst, size_t cap,
+                                 size_t *written) {
+    if (written) *written = 0;
+    PITHI_COLLECTIVE_TRY(refuse(ch, false));
+    if (!dst || !written) return PITH_ERR_ARG;
+    if (ch->invalid) return PITH_ERR_STATE;
+    if (cap < pith_collective_save_bytes(ch)) return PITH_ERR_SPACE;
+    uint8_t *head = dst;
+    uint64_t at = save_head(ch);
+    put64(head, SAVE_MAGIC);
+    put64(head + 8, ch->hops);
+    for (uint32_t k = 0; k < ch->hops; k++) {
+        size_t bytes = 0;
+        PITHI_COLLECTIVE_TRY(keep_error(
+            ch, pith_stream_save(ch->work, ch->hop[k].encoding, head + at, cap - at, &bytes)));
+        put64(head + 16 + 8 * k, bytes);
+        at += bytes;
+    }
+    *written = (size_t)at;
+    return PITH_OK;
+}
+
+static pith_status load_streams(pith_collective_channel *ch, const uint8_t *head, size_t bytes) {
+    uint64_t at = save_head(ch);
+    if (bytes < at) return PITH_ERR_TRUNCATED;
+    if (get64(head) != SAVE_MAGIC) return PITH_ERR_MAGIC;
+    if (get64(head + 8) != ch->hops) return PITH_ERR_MISMATCH;
+    for (uint32_t k = 0; k < ch->hops; k++) {
+        const struct pithi_collective_hop *h = &ch->hop[k];
+        const uint64_t own = get64(head + 16 + 8 * k);
+        if (own > bytes - at) return PITH_ERR_TRUNCATED;
+        PITHI_COLLECTIVE_TRY(
+            keep_error(ch, pith_stream_load(ch->work, h->encoding, head + at, (size_t)own)));
+        PITHI_COLLECTIVE_TRY(
+            keep_error(ch, pith_stream_set_random(ch->work, h->encoding, &h->random)));
+        at += own;
+    }
+    return PITH_OK;
+}
+
+pith_status pith_collective_load(pith_collective_channel *ch, const void *src, size_t bytes) {
+    PITHI_COLLECTIVE_TRY(refuse(ch, false));
+    if (!src) return PITH_ERR_ARG;
+    pithi_collective_say(&ch->error, "%s", "");
+    const pith_status status = load_streams(ch, src, bytes);
+    ch->invalid = false;
+    if (!status) return PITH_OK;
+    const pith_error why = ch->error;
+    PITHI_COLLECTIVE_TRY(pith_collective_reset(ch));
+    ch->error = why;
+    return status;
+}

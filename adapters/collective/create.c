@@ -1,0 +1,334 @@
+/* create.c - make a channel, with the agreement of all ranks, and take it apart.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "channel.h"
+
+/* ---- Options ---------------------------------------------------------------------------------*/
+
+static pith_status fail(pith_error *error, pith_status status, const char *text) {
+    pithi_collective_say(error, "%s", text);
+    return status;
+}
+
+/* Older and newer callers: what they do not know is 0, what this does not know must be. */
+static pith_status copy_options(pith_collective_options *to, const pith_collective_options *from,
+                                pith_error *error) {
+    *to = (pith_collective_options){0};
+    if (!from || from->size < offsetof(pith_collective_options, count))
+        return fail(error, PITH_ERR_ARG, "options are NULL, or their size is not set");
+    if (from->size > 4096) return fail(error, PITH_ERR_ARG, "options have an impossible size");
+    const unsigned char *bytes = (const void *)from;
+    for (size_t i = sizeof *to; i < from->size; i++)
+        if (bytes[i])
+            return fail(error, PITH_ERR_UNSUPPORTED, "options of a newer pith_collective");
+    memcpy(to, from, from->size < sizeof *to ? from->size : sizeof *to);
+    return PITH_OK;
+}
+
+static bool is_sum(const pith_collective_options *o) {
+    return o->kind == PITH_COLLECTIVE_REDUCE_SCATTER || o->kind == PITH_COLLECTIVE_ALLREDUCE;
+}
+
+static pith_status check_sum(const pith_collective_options *o, pith_error *error) {
+    if (o->dtype != PITH_F32 && o->dtype != PITH_BF16 && o->dtype != PITH_F16)
+        return fail(error, PITH_ERR_DTYPE, "sums are of f32, bf16 or f16");
+    if (o->gather && o->kind != PITH_COLLECTIVE_ALLREDUCE)
+        return fail(error, PITH_ERR_ARG, "gather is a spec of all-reduce");
+    return PITH_OK;
+}
+
+static pith_status check_other(const pith_collective_options *o, pith_error *error) {
+    if (o->inter || o->gather || o->exempt_count)
+        return fail(error, PITH_ERR_ARG, "inter, gather and exempt are for sums");
+    if (o->kind == PITH_COLLECTIVE_ALLTOALLV &&
+        (!o->send_counts || !o->recv_counts || o->counts || o->count || o->threshold ||
+         (o->flags & PITH_COLLECTIVE_MEASURE_THRESHOLD)))
+        return fail(error, PITH_ERR_ARG,
+                    "all-to-all takes send_counts and recv_counts, no count or threshold");
+    return PITH_OK;
+}
+
+static pith_status check_options(pith_collective_options *o, pith_error *error) {
+    if (o->kind < PITH_COLLECTIVE_REDUCE_SCATTER || o->kind > PITH_COLLECTIVE_ALLTOALLV || !o->spec)
+        return fail(error, PITH_ERR_ARG, "no such kind, or no spec");
+    const uint32_t flags = PITH_COLLECTIVE_EXTERNAL_BASE | PITH_COLLECTIVE_MEASURE_THRESHOLD;
+    const bool measure = o->flags & PITH_COLLECTIVE_MEASURE_THRESHOLD;
+    if (!(o->timeout >= 0) || o->timeout > 1e9 || (o->flags & ~flags))
+        return fail(error, PITH_ERR_ARG, "timeout or flags are out of range");
+    if (o->count >= UINT64_C(1) << 48 || o->ranks_per_node > INT32_MAX)
+        return fail(error, PITH_ERR_ARG, "count or ranks_per_node are too large");
+    if (o->exempt_count > PITH_EXEMPT_MAX || (o->exempt_count && !o->exempt))
+        return fail(error, PITH_ERR_ARG, "the exempt ranges are not there or too many");
+    if (o->base_dtype && (o->kind != PITH_COLLECTIVE_ALLGATHER || o->threshold || measure))
+        return fail(error, PITH_ERR_ARG, "a base is for all-gather, without a threshold");
+    if (measure && o->threshold)
+        return fail(error, PITH_ERR_ARG, "the threshold is given, and to be measured");
+    if ((o->flags & PITH_COLLECTIVE_EXTERNAL_BASE) && !o->base_dtype)
+        return fail(error, PITH_ERR_ARG, "an external base needs base_dtype");
+    o->size = sizeof *o;
+    if (o->timeout == 0) o->timeout = 300;
+    if (!o->slice) o->slice = 131072;
+    return is_sum(o) ? check_sum(o, error) : check_other(o, error);
+}
+
+static uint64_t mix(uint64_t x, const void *data, size_t bytes) {
+    return (x ^ pithi_collective_check(data, bytes)) * UINT64_C(0x9E3779B97F4A7C15);
+}
+
+/* What must be the same on every rank, but for the specs: their plans are compared. */
+static uint64_t digest(const pith_collective_channel *ch) {
+    const pith_collective_options *o = &ch->o;
+    const uint64_t numbers[] = {
+        o->kind,           o->dtype,         o->base_dtype,     o->flags,        o->count,
+        o->seed,           o->rng_stream,    o->slice,          o->exempt_count, o->threshold,
+        o->counts != NULL, o->inter != NULL, o->gather != NULL, ch->t.flags};
+    const uint64_t ranks = ch->place.ranks;
+    uint64_t x = mix(UINT64_C(0xCBF29CE484222325), numbers, sizeof numbers);
+    x = mix(x, ch->node_of, ranks * sizeof *ch->node_of);
+    if (o->counts) x = mix(x, o->counts, ranks * sizeof *o->counts);
+    if (o->exempt_count) x = mix(x, o->exempt, o->exempt_count * sizeof *o->exempt);
+    return mix(x, &o->timeout, sizeof o->timeout);
+}
+
+/* ---- Shards ----------------------------------------------------------------------------------*/
+
+static pith_status find_shards(pith_collective_channel *ch, pith_error *error) {
+    const uint64_t n = ch->o.count, ranks = ch->place.ranks, even = (n + ranks - 1) / ranks;
+    uint64_t most = 0;
+    for (uint64_t r = 0; r < ranks; r++) {
+        const uint64_t left = n - ch->first[r];
+        uint64_t count = ch->o.counts ? ch->o.counts[r] : even < left ? even : left;
+        if (count > left || (ch->o.counts && r + 1 == ranks && count != left))
+            return fail(error, PITH_ERR_ARG, "the sum of counts is not count");
+        ch->first[r + 1] = ch->first[r] + count;
+        if (count > most) most = count;
+    }
+    ch->longest = most;
+    ch->slices = most ? (most - 1) / ch->slice + 1 : 1;
+    return ch->slices > INT32_MAX ? fail(error, PITH_ERR_ARG, "too many slices") : PITH_OK;
+}
+
+static pith_status check_counts(const pith_collective_channel *ch, pith_error *error,
+                                uint64_t *most) {
+    uint64_t sent = 0, got = 0;
+    for (uint32_t r = 0; r < ch->place.ranks; r++) {
+        const uint64_t to = ch->o.send_counts[r], from = ch->o.recv_counts[r];
+        if (to >> 48 || from >> 48 || (sent += to) >> 48 || (got += from) >> 48)
+            return fail(error, PITH_ERR_ARG, "the counts are too large");
+        if (to > *most) *most = to;
+        if (from > *most) *most = from;
+    }
+    return PITH_OK;
+}
+
+/* The longest piece anywhere gives the number of slices; what is sent must be what is expected. */
+static pith_status find_exchange(pith_collective_channel *ch, pith_error *error) {
+    uint64_t *const heard = pithi_collective_take(ch, ch->place.ranks, sizeof *heard);
+    int culprit;
+    const pith_status own = heard ? check_counts(ch, error, &ch->longest) : PITH_ERR_MEMORY;
+    PITHI_COLLECTIVE_TRY(pithi_collective_agree(ch, own, &culprit));
+    PITHI_COLLECTIVE_TRY(pithi_collective_transpose(ch, ch->o.send_counts, heard));
+    PITHI_COLLECTIVE_TRY(pithi_collective_largest(ch, &ch->longest));
+    ch->slices = ch->longest ? (ch->longest - 1) / ch->slice + 1 : 1;
+    for (uint32_t r = 0; r < ch->place.ranks; r++) {
+        if (heard[r] == ch->o.recv_counts[r]) continue;
+        pithi_collective_say(error, "recv_counts has %llu elements from rank %u, which sends %llu",
+                             (unsigned long long)ch->o.recv_counts[r], r,
+                             (unsigned long long)heard[r]);
+        return PITH_ERR_SHAPE;
+    }
+    return ch->slices > INT32_MAX ? fail(error, PITH_ERR_ARG, "too many slices") : PITH_OK;
+}
+
+/* ---- Create ----------------------------------------------------------------------------------*/
+
+static pith_status take_tables(pith_collective_channel *ch) {
+    const uint64_t ranks = ch->place.ranks;
+    ch->node_of = pithi_collective_take(ch, ranks, sizeof *ch->node_of);
+    ch->local_of = pithi_collective_take(ch, ranks, sizeof *ch->local_of);
+    ch->node_size = pithi_collective_take(ch, ranks, sizeof *ch->node_size);
+    ch->share = pithi_collective_take(ch, ranks, sizeof *ch->share);
+    ch->share_first = pithi_collective_take(ch, ranks + 1, sizeof *ch->share_first);
+    ch->first = pithi_collective_take(ch, ranks + 1, sizeof *ch->first);
+    const bool all =
+        ch->node_of && ch->local_of && ch->node_size && ch->share && ch->share_first && ch->first;
+    return all ? PITH_OK : PITH_ERR_MEMORY;
+}
+
+/* How the ranks lie decides how many levels there are. */
+static void choose_levels(pith_collective_channel *ch) {
+    const pith_collective_place *p = &ch->place;
+    ch->packed = ch->o.kind == PITH_COLLECTIVE_ALLTOALLV || ch->o.count >= ch->o.threshold;
+    ch->two_level = ch->packed && ch->o.inter && p->nodes > 1 && p->nodes < p->ranks;
+    ch->with_base = ch->o.base_dtype != PITH_NONE;
+    ch->slice = ch->o.slice;
+    pithi_collective_find_shares(ch);
+}
+
+static pith_status measure_threshold(pith_collective_channel *ch, pith_error *error) {
+    pith_collective_measure measure = {.size = sizeof measure};
+    if (!(ch->o.flags & PITH_COLLECTIVE_MEASURE_THRESHOLD)) return PITH_OK;
+    PITHI_COLLECTIVE_TRY(pith_collective_break_even(&ch->t, &ch->o, &measure, error));
+    ch->o.threshold = measure.elements;
+    return PITH_OK;
+}
+
+static pith_status compare_options(pith_collective_channel *ch, pith_error *error) {
+    uint32_t r = 0;
+    const pith_status status = pithi_collective_same(ch, digest(ch), &r);
+    if (status != PITH_ERR_MISMATCH) return status;
+    pithi_collective_say(error, "rank %u has other options than rank 0", r);
+    return PITH_ERR_ARG;
+}
+
+static pith_status compare_plans(pith_collective_channel *ch, uint64_t fingerprint,
+                                 pith_error *error) {
+    uint32_t r = 0;
+    const pith_status status = pithi_collective_same(ch, fingerprint, &r);
+    if (status == PITH_ERR_MISMATCH)
+        pithi_collective_say(error,
+                             "rank %u and rank 0 refuse each other's frames: their specs or their "
+                             "versions of pith differ",
+                             r);
+    return status;
+}
+
+/* After the first agreement all ranks take the same way through this, and agree after each part
+ * that can fail on one of them alone. */
+static pith_status build(pith_collective_channel *ch, const pith_collective_options *options,
+                         pith_status status, pith_error *error) {
+    int culprit;
+    uint64_t fingerprint = 0;
+    if (!status) status = copy_options(&ch->o, options, error);
+    if (!status) status = check_options(&ch->o, error);
+    if (!status) status = take_tables(ch);
+    const double timeout = ch->o.timeout;
+    if (status) ch->o.timeout = 300;
+    PITHI_COLLECTIVE_TRY(pithi_collective_agree(ch, status, &culprit));
+    ch->o.timeout = timeout;
+    pithi_collective_find_place(ch);
+    PITHI_COLLECTIVE_TRY(compare_options(ch, error));
+    PITHI_COLLECTIVE_TRY(measure_threshold(ch, error));
+    choose_levels(ch);
+    status =
+        ch->o.kind == PITH_COLLECTIVE_ALLTOALLV ? find_exchange(ch, error) : find_shards(ch, error);
+    if (!status) status = pithi_collective_make_hops(ch, error);
+    if (!status) status = pithi_collective_fingerprint(ch, &fingerprint, error);
+    PITHI_COLLECTIVE_TRY(pithi_collective_agree(ch, status, &culprit));
+    return compare_plans(ch, fingerprint, error);
+}
+
+static void destroy_plans(pith_collective_channel *ch) {
+    for (uint32_t k = 0; k < PITHI_COLLECTIVE_HOPS; k++) {
+        struct pithi_collective_hop *h = &ch->hop[k];
+        if (h->decoder != h->encoder) pith_plan_destroy(h->decoder);
+        pith_plan_destroy(h->encoder);
+    }
+}
+
+static void forget_pointers(pith_collective_options *o) {
+    o->counts = o->send_counts = o->recv_counts = NULL;
+    o->spec = o->inter = o->gather = NULL;
+    o->exempt = NULL;
+    o->env = NULL;
+}
+
+static pith_status check_env(const pith_collective_options *options, pith_env *env) {
+    *env = (pith_env){.size = sizeof *env};
+    if (!options || options->size < sizeof *options || !options->env) return PITH_OK;
+    const uint8_t *const given = (const void *)options->env;
+    const size_t size = options->env->size;
+    if (size < offsetof(pith_env, run) || size > 4096 ||
+        !options->env->alloc != !options->env->release)
+        return PITH_ERR_ARG;
+    for (size_t i = sizeof *env; i < size; i++)
+        if (given[i]) return PITH_ERR_UNSUPPORTED;
+    memcpy(env, given, size < sizeof *env ? size : sizeof *env);
+    env->size = sizeof *env;
+    return PITH_OK;
+}
+
+/* Older and newer callers, as with options. */
+static pith_status copy_transport(pith_transport *to, const pith_transport *from) {
+    *to = (pith_transport){0};
+    if (!from || from->size < offsetof(pith_transport, cancel) || from->size > 4096)
+        return PITH_ERR_ARG;
+    const unsigned char *bytes = (const void *)from;
+    for (size_t i = sizeof *to; i < from->size; i++)
+        if (bytes[i]) return PITH_ERR_UNSUPPORTED;
+    memcpy(to, from, from->size < sizeof *to ? from->size : sizeof *to);
+    to->size = sizeof *to;
+    const bool whole = to->isend && to->irecv && to->test && to->rank < to->ranks &&
+                       !(to->flags & ~(uint32_t)PITH_TRANSPORT_EXACT);
+    return whole ? PITH_OK : PITH_ERR_ARG;
+}
+
+/* Where the caller's allocator has nothing to give, malloc's memory serves to tell the others. */
+static pith_collective_channel *new_channel(const pith_collective_options *options,
+                                            pith_status *status, pith_error *error) {
+    const pith_env usual = {.size = sizeof usual};
+    pith_env env;
+    *status = check_env(options, &env);
+    if (*status) return fail(error, *status, "env is not valid"), pithi_collective_new(&usual);
+    pith_collective_channel *ch = pithi_collective_new(&env);
+    if (ch) return ch;
+    *status = PITH_ERR_MEMORY;
+    return pithi_collective_new(&usual);
+}
+
+static pith_status create(pith_collective_channel **channel, const pith_transport *transport,
+                          const pith_collective_options *options, pith_error *error) {
+    pith_status status;
+    pith_collective_channel *ch = new_channel(options, &status, error);
+    if (!ch) {
+        fail(error, PITH_ERR_MEMORY, "there is no memory for a message to the other ranks");
+        if (transport->release) transport->release(transport->user, 1);
+        return PITH_ERR_MEMORY;
+    }
+    ch->t = *transport;
+    ch->place.rank = transport->rank;
+    ch->place.ranks = transport->ranks;
+    ch->request.channel = ch;
+    status = build(ch, options, status, error);
+    forget_pointers(&ch->o);
+    ch->t.node_of = NULL;
+    pithi_collective_say(&ch->error, "%s", "");
+    if (status == PITH_OK)
+        *channel = ch;
+    else
+        pith_collective_destroy(ch);
+    return status;
+}
+
+pith_status pith_collective_create(pith_collective_channel **channel,
+                                   const pith_transport *transport,
+                                   const pith_collective_options *options, pith_error *error) {
+    pith_transport copy;
+    pith_error own;
+    pithi_collective_say(&own, "%s", "");
+    if (channel) *channel = NULL;
+    pith_status status = copy_transport(&copy, transport);
+    if (status || !channel) {
+        pithi_collective_say(&own, channel ? "the transport is not valid" : "channel is NULL");
+        if (!status) status = PITH_ERR_ARG;
+    } else {
+        status = create(channel, &copy, options, &own);
+    }
+    pithi_collective_give_error(error, &own);
+    return status;
+}
+
+/* A buffer that the transport may still write to outlives the channel; so does what points to
+ * it. */
+void pith_collective_destroy(pith_collective_channel *ch) {
+    if (!ch) return;
+    const bool free_memory = pithi_collective_abandon(ch);
+    if (ch->t.release) ch->t.release(ch->t.user, ch->broken);
+    destroy_plans(ch);
+    if (free_memory) pithi_collective_free(ch);
+}
+
+const pith_error *pith_collective_last_error(const pith_collective_channel *ch) {
+    return &ch->error;
+}

@@ -1,0 +1,125 @@
+/* measure.c - from which size on compressing is faster, measured where it will be used.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "channel.h"
+
+enum { SMALLEST = 10, LARGEST = 20, REPEATS = 5 };
+
+/* One size, one way: the fastest of the repeats. */
+struct timing {
+    double total, codec;
+    uint64_t bytes; /* sent */
+};
+
+static void fill(float *x, uint64_t count) {
+    uint32_t seed = 1;
+    for (uint64_t i = 0; i < count; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        x[i] = (float)(int32_t)seed * 0x1p-31f;
+    }
+}
+
+/* Rows of f32 serve all dtypes: bf16 and f16 see other, but equally ordinary, bit patterns. */
+static pith_status once(pith_collective_channel *ch, const pith_collective_options *o, void *in,
+                        void *out, uint64_t step, pith_collective_report *report) {
+    const pith_view from = pith_view_flat(in, o->dtype, ch->in_count);
+    const pith_view to = pith_view_flat(out, o->dtype, ch->out_count);
+    const pith_collective_call call = {.size = sizeof call,
+                                       .inputs = &from,
+                                       .outputs = &to,
+                                       .input_count = 1,
+                                       .output_count = 1,
+                                       .step = step};
+    return pith_collective_run(ch, &call, report);
+}
+
+/* The first call warms up and is not counted. */
+static pith_status time_channel(pith_collective_channel *ch, const pith_collective_options *o,
+                                void *in, void *out, struct timing *t) {
+    pith_collective_report r = {.size = sizeof r};
+    for (uint64_t step = 0; step <= REPEATS; step++) {
+        PITHI_COLLECTIVE_TRY(once(ch, o, in, out, step, &r));
+        if (step == 0 || (step > 1 && r.total_seconds >= t->total)) continue;
+        t->total = r.total_seconds;
+        t->codec = r.encode_seconds + r.recode_seconds + r.decode_seconds;
+        t->bytes = r.sent_bytes[0] + r.sent_bytes[1];
+    }
+    return PITH_OK;
+}
+
+/* The slowest rank's, so that all ranks compare the same numbers. */
+static pith_status slowest(pith_collective_channel *ch, struct timing *t) {
+    uint64_t total = (uint64_t)(1e9 * t->total), codec = (uint64_t)(1e9 * t->codec);
+    PITHI_COLLECTIVE_TRY(pithi_collective_largest(ch, &total));
+    PITHI_COLLECTIVE_TRY(pithi_collective_largest(ch, &codec));
+    PITHI_COLLECTIVE_TRY(pithi_collective_largest(ch, &t->bytes));
+    t->total = 1e-9 * (double)total;
+    t->codec = 1e-9 * (double)codec;
+    return PITH_OK;
+}
+
+static pith_status time_variant(const pith_transport *transport, pith_collective_options o,
+                                uint64_t count, bool packed, struct timing *t, pith_error *error) {
+    pith_transport borrowed = *transport;
+    pith_collective_channel *ch;
+    int culprit;
+    borrowed.release = NULL;
+    o.flags = 0;
+    o.count = count;
+    o.counts = NULL;
+    o.exempt = NULL;
+    o.exempt_count = 0;
+    o.threshold = packed ? 0 : count + 1;
+    PITHI_COLLECTIVE_TRY(pith_collective_create(&ch, &borrowed, &o, error));
+    float *in = pithi_collective_take(ch, count, sizeof *in),
+          *out = pithi_collective_take(ch, count, sizeof *out);
+    pith_status status =
+        pithi_collective_agree(ch, in && out ? PITH_OK : PITH_ERR_MEMORY, &culprit);
+    if (!status) {
+        fill(in, count);
+        status = time_channel(ch, &o, in, out, t);
+    }
+    if (!status) status = slowest(ch, t);
+    pith_collective_destroy(ch);
+    return status;
+}
+
+static pith_status measure(const pith_transport *transport, const pith_collective_options *options,
+                           pith_collective_measure *out, pith_error *error) {
+    for (int log2 = SMALLEST; log2 <= LARGEST; log2 += 2) {
+        const uint64_t count = UINT64_C(1) << log2;
+        struct timing plain = {0, 0, 0}, packed = {0, 0, 0};
+        PITHI_COLLECTIVE_TRY(time_variant(transport, *options, count, false, &plain, error));
+        PITHI_COLLECTIVE_TRY(time_variant(transport, *options, count, true, &packed, error));
+        if (packed.total >= plain.total)
+            out->elements = UINT64_MAX;
+        else if (out->elements == UINT64_MAX)
+            out->elements = count;
+        out->plain_ns = 1e9 * plain.total / (double)count;
+        out->packed_ns = 1e9 * packed.total / (double)count;
+        out->codec_ns = 1e9 * packed.codec / (double)count;
+        out->link_bytes_per_s = (double)plain.bytes / plain.total;
+    }
+    return PITH_OK;
+}
+
+pith_status pith_collective_break_even(const pith_transport *transport,
+                                       const pith_collective_options *options,
+                                       pith_collective_measure *out, pith_error *error) {
+    pith_collective_measure found = {.size = sizeof found, .elements = UINT64_MAX};
+    pith_error own;
+    pithi_collective_say(&own, "%s", "");
+    pith_status status = pithi_collective_give(out, &found, sizeof found);
+    if (status || !transport || transport->size != sizeof *transport || !options ||
+        options->size != sizeof *options || options->base_dtype ||
+        options->kind == PITH_COLLECTIVE_ALLTOALLV) {
+        pithi_collective_say(&own, "break-even is not for these options");
+        status = PITH_ERR_ARG;
+    } else {
+        status = measure(transport, options, &found, &own);
+        pithi_collective_give(out, &found, sizeof found);
+    }
+    pithi_collective_give_error(error, &own);
+    return status;
+}
