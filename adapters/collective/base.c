@@ -170,6 +170,101 @@ pith_status pith_collective_stats(const pith_collective_channel *ch, uint32_t ho
     return pithi_collective_give(out, &none, sizeof none);
 }
 
+/* ---- Residuals -------------------------------------------------------------------------------*/
+
+/* A run of elements that one hop encodes: where it lies in the tensor and in the encoder's. */
+struct run {
+    uint64_t first, at, count;
+};
+
+/* The part of [first, first + count) that lies in the shard of the k-th rank whose shards the hop
+ * encodes; its count may be 0. begin: where that shard begins in the encoder's tensor, moved on. */
+static struct run next_run(const pith_collective_channel *ch, const struct pithi_collective_hop *h,
+                           uint32_t k, uint64_t first, uint64_t count, uint64_t *begin) {
+    const uint64_t from = ch->first[h->encoded_of[k]], to = ch->first[h->encoded_of[k] + 1];
+    const uint64_t low = first > from ? first : from;
+    const uint64_t high = first + count < to ? first + count : to;
+    const struct run run = {low, *begin + (low - from), high > low ? high - low : 0};
+    *begin += to - from;
+    return run;
+}
+
+static pith_status check_residual(const pith_collective_channel *ch, uint64_t first, uint64_t count,
+                                  const float *values) {
+    PITHI_COLLECTIVE_TRY(refuse(ch, false));
+    if (first > ch->o.count || count > ch->o.count - first || (count && !values))
+        return PITH_ERR_ARG;
+    return ch->hop[0].encoded_of ? PITH_OK : PITH_ERR_STATE;
+}
+
+static bool has_residual(pith_collective_channel *ch, const struct pithi_collective_hop *h) {
+    float none;
+    const pith_view view = pith_view_flat(&none, PITH_F32, 0);
+    return pith_stream_get_residual(ch->work, h->encoding, 0, &view) == PITH_OK;
+}
+
+/* Adds the residual of a run to out, which is of its first element, piece by piece. */
+static pith_status add_run(pith_collective_channel *ch, const struct pithi_collective_hop *h,
+                           struct run run, float factor, float *out) {
+    float *const piece = ch->scratch;
+    const uint64_t most = pithi_collective_slice_count(ch, ch->longest, 0);
+    while (run.count) {
+        const uint64_t n = run.count < most ? run.count : most;
+        const pith_view view = pith_view_flat(piece, PITH_F32, n);
+        PITHI_COLLECTIVE_TRY(
+            keep_error(ch, pith_stream_get_residual(ch->work, h->encoding, run.at, &view)));
+        for (uint64_t i = 0; i < n; i++) out[i] += factor * piece[i];
+        run = (struct run){run.first + n, run.at + n, run.count - n};
+        out += n;
+    }
+    return PITH_OK;
+}
+
+pith_status pith_collective_get_residual(pith_collective_channel *ch, uint64_t first,
+                                         uint64_t count, float scale, float *out) {
+    bool any = false;
+    PITHI_COLLECTIVE_TRY(check_residual(ch, first, count, out));
+    if (scale == 0) scale = 1;
+    if (!(scale - scale == 0)) return PITH_ERR_ARG;
+    for (uint64_t i = 0; i < count; i++) out[i] = 0;
+    for (uint32_t k = 0; k < ch->hops; k++) {
+        const struct pithi_collective_hop *const h = &ch->hop[k];
+        uint64_t begin = 0;
+        if (!has_residual(ch, h)) continue;
+        any = true;
+        for (uint32_t i = 0; i < h->encoded_count; i++) {
+            const struct run run = next_run(ch, h, i, first, count, &begin);
+            if (run.count)
+                PITHI_COLLECTIVE_TRY(
+                    add_run(ch, h, run, h->place == 2 ? 1 / scale : 1, out + (run.first - first)));
+        }
+    }
+    return any ? PITH_OK : PITH_ERR_STATE;
+}
+
+pith_status pith_collective_set_residual(pith_collective_channel *ch, uint64_t first,
+                                         uint64_t count, const float *values) {
+    static const float zero = 0;
+    PITHI_COLLECTIVE_TRY(check_residual(ch, first, count, values));
+    const pith_view all = pith_view_flat(values, PITH_F32, count);
+    PITHI_COLLECTIVE_TRY(
+        keep_error(ch, pith_stream_set_residual(ch->work, ch->hop[0].encoding, first, &all)));
+    for (uint32_t k = 1; k < ch->hops; k++) {
+        const struct pithi_collective_hop *const h = &ch->hop[k];
+        uint64_t begin = 0;
+        if (!has_residual(ch, h)) continue;
+        for (uint32_t i = 0; i < h->encoded_count; i++) {
+            const struct run run = next_run(ch, h, i, first, count, &begin);
+            pith_view none = pith_view_flat(&zero, PITH_F32, run.count);
+            none.stride[0] = 0;
+            if (run.count)
+                PITHI_COLLECTIVE_TRY(
+                    keep_error(ch, pith_stream_set_residual(ch->work, h->encoding, run.at, &none)));
+        }
+    }
+    return PITH_OK;
+}
+
 /* ---- Checkpoints: magic, hops, bytes of each hop's encoding stream, these streams -------------*/
 
 #define SAVE_MAGIC UINT64_C(0x5054485350434F31)

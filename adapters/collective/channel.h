@@ -47,7 +47,9 @@ struct pithi_collective_hop {
     bool shared;                        /* all targets get the same frame */
     bool encoded;                       /* in this call: there is something to take back */
     uint32_t targets, sources;
-    uint32_t *target, *source; /* ranks */
+    uint32_t *target, *source;  /* ranks */
+    const uint32_t *encoded_of; /* whose shards the encoder has, end to end: so many ranks' */
+    uint32_t encoded_count;
     struct pithi_collective_groups put,
         get; /* whose frames stand in messages: of target t, source s */
     struct pithi_collective_message *out; /* [slice * targets + t] */

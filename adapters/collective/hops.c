@@ -38,6 +38,18 @@ static pith_status plan_of(pith_collective_channel *ch, const char *spec, uint32
     return pithi_collective_make_plan(ch, spec, dtype, pieces, count * ch->slices, plan, error);
 }
 
+/* The plan of what a hop encodes. */
+static pith_status encoder_of(pith_collective_channel *ch, struct pithi_collective_hop *h,
+                              const char *spec, uint32_t dtype, const uint32_t *ranks,
+                              uint32_t count, pith_error *error) {
+    uint32_t *const kept = pithi_collective_take(ch, count, sizeof *kept);
+    if (!kept) return PITH_ERR_MEMORY;
+    memcpy(kept, ranks, count * sizeof *kept);
+    h->encoded_of = kept;
+    h->encoded_count = count;
+    return plan_of(ch, spec, dtype, ranks, count, &h->encoder, error);
+}
+
 /* The same for frames that a rank only decodes or adds up. */
 static pith_status decoder_of(pith_collective_channel *ch, const char *spec, uint32_t dtype,
                               const uint32_t *ranks, uint32_t count, const pith_plan **plan,
@@ -156,7 +168,7 @@ static pith_status first_hop(pith_collective_channel *ch, const char *spec, pith
     uint32_t *all = count_up(ch, ch->place.ranks);
     if (!all || !(ch->two_level ? with_node(ch, h) : with_all(ch, h))) return PITH_ERR_MEMORY;
     h->put = (struct pithi_collective_groups){ch->share, ch->share_first};
-    PITHI_COLLECTIVE_TRY(plan_of(ch, spec, ch->o.dtype, all, ch->place.ranks, &h->encoder, error));
+    PITHI_COLLECTIVE_TRY(encoder_of(ch, h, spec, ch->o.dtype, all, ch->place.ranks, error));
     if (ch->two_level)
         PITHI_COLLECTIVE_TRY(
             decoder_of(ch, spec, ch->o.dtype, all, ch->place.ranks, &h->decoder, error));
@@ -176,7 +188,7 @@ static pith_status second_hop(pith_collective_channel *ch, const char *spec, pit
     uint32_t *all = count_up(ch, ch->place.ranks);
     const uint32_t shares = own_share(ch, &list);
     if (!all || !with_nodes(ch, h)) return PITH_ERR_MEMORY;
-    PITHI_COLLECTIVE_TRY(plan_of(ch, spec, PITH_F32, list, shares, &h->encoder, error));
+    PITHI_COLLECTIVE_TRY(encoder_of(ch, h, spec, PITH_F32, list, shares, error));
     PITHI_COLLECTIVE_TRY(decoder_of(ch, spec, PITH_F32, &one, 1, &h->decoder, error));
     if (!set_groups(ch, &h->put, h->targets, 1, all, 1) ||
         !set_groups(ch, &h->get, h->sources, 1, &none, 0))
@@ -191,7 +203,7 @@ static pith_status last_hop(pith_collective_channel *ch, const char *spec, pith_
     const uint32_t one = ch->place.rank, none = 0;
     h->shared = true;
     if (!with_all(ch, h)) return PITH_ERR_MEMORY;
-    PITHI_COLLECTIVE_TRY(plan_of(ch, spec, PITH_F32, &one, 1, &h->encoder, error));
+    PITHI_COLLECTIVE_TRY(encoder_of(ch, h, spec, PITH_F32, &one, 1, error));
     PITHI_COLLECTIVE_TRY(decoder_of(ch, spec, PITH_F32, h->source, h->sources, &h->decoder, error));
     if (!set_groups(ch, &h->put, h->targets, 1, &none, 0) ||
         !set_groups(ch, &h->get, h->sources, 1, h->source, 1))

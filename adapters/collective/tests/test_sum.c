@@ -469,6 +469,71 @@ static void no_scale(uint32_t kind) {
     pith_collective_destroy(ch);
 }
 
+enum { LOST = 1300, LOST_STEPS = 3 };
+
+static pith_collective_channel *with_feedback(uint32_t per_node, uint64_t slice) {
+    pith_collective_options o = options(PITH_COLLECTIVE_ALLREDUCE, LOST);
+    pith_collective_channel *ch;
+    o.spec = "grad:bits=4,ef=full";
+    o.inter = "grad:bits=3,ef=full";
+    o.gather = "grad:bits=4,ef=full";
+    o.ranks_per_node = per_node;
+    o.slice = slice;
+    return CHECK_STATUS(sim_create(&ch, &o, NULL), PITH_OK) ? ch : NULL;
+}
+
+/* Residuals of all hops and ranks, added up, are what the sums lack; and a channel of another cut
+ * takes them up. */
+static void residuals(void) {
+    static float x[LOST], y[LOST], lacking[LOST], mine[LOST], again[LOST], all[LOST];
+    const float scale = 1.0f / (float)world_ranks;
+    pith_collective_channel *from = with_feedback(2, 200), *to = with_feedback(3, 90), *sum;
+    pith_collective_options raw = options(PITH_COLLECTIVE_ALLREDUCE, LOST);
+    raw.spec = "raw";
+    raw.inter = NULL;
+    if (!from || !to || !CHECK_STATUS(sim_create(&sum, &raw, NULL), PITH_OK)) return;
+    const pith_view in = pith_view_flat(x, PITH_F32, LOST), out = pith_view_flat(y, PITH_F32, LOST);
+    memset(lacking, 0, sizeof lacking);
+    for (uint64_t step = 0; step < LOST_STEPS; step++) {
+        sim_fill(x, PITH_F32, LOST, (uint32_t)world_rank, step);
+        CHECK_STATUS(sim_reduce(from, &in, &out, scale, step, NULL), PITH_OK);
+        for (int i = 0; i < LOST; i++) lacking[i] -= y[i] / scale;
+        CHECK_STATUS(sim_reduce(sum, &in, &out, 1.0f, step, NULL), PITH_OK);
+        for (int i = 0; i < LOST; i++) lacking[i] += y[i];
+    }
+    CHECK_STATUS(pith_collective_get_residual(from, 0, LOST, scale, mine), PITH_OK);
+    const pith_view own = pith_view_flat(mine, PITH_F32, LOST),
+                    total = pith_view_flat(all, PITH_F32, LOST);
+    CHECK_STATUS(sim_reduce(sum, &own, &total, 1.0f, LOST_STEPS, NULL), PITH_OK);
+    float largest = 0;
+    for (int i = 0; i < LOST; i++) {
+        CHECK(fabsf(all[i] - lacking[i]) <= 1e-3f * (float)world_ranks);
+        if (fabsf(all[i]) > largest) largest = fabsf(all[i]);
+    }
+    CHECK(largest > 0.01f);
+    /* In parts that cut shards; the bits of the first hop's rotation are not those of the other. */
+    CHECK_STATUS(pith_collective_set_residual(to, 0, 701, mine), PITH_OK);
+    CHECK_STATUS(pith_collective_set_residual(to, 701, LOST - 701, mine + 701), PITH_OK);
+    CHECK_STATUS(pith_collective_get_residual(to, 1, LOST - 1, 1.0f, again + 1), PITH_OK);
+    for (int i = 1; i < LOST; i++) CHECK(fabsf(again[i] - mine[i]) <= 1e-5f);
+    /* What is set replaces the residual of every hop. */
+    memset(mine, 0, sizeof mine);
+    CHECK_STATUS(pith_collective_set_residual(from, 0, LOST, mine), PITH_OK);
+    CHECK_STATUS(pith_collective_get_residual(from, 0, LOST, scale, again), PITH_OK);
+    CHECK(memcmp(mine, again, sizeof mine) == 0);
+    CHECK_STATUS(pith_collective_get_residual(from, 0, LOST + 1, scale, mine), PITH_ERR_ARG);
+    CHECK_STATUS(pith_collective_get_residual(from, 5, 1, NAN, mine), PITH_ERR_ARG);
+    CHECK_STATUS(pith_collective_get_residual(from, 5, 1, 1.0f, NULL), PITH_ERR_ARG);
+    CHECK_STATUS(pith_collective_get_residual(from, LOST, 0, 1.0f, NULL), PITH_OK);
+    CHECK_STATUS(pith_collective_get_residual(sum, 0, LOST, 1.0f, mine), PITH_ERR_STATE);
+    CHECK_STATUS(pith_collective_set_residual(sum, 0, LOST, mine), PITH_ERR_STATE);
+    mine[7] = NAN;
+    CHECK_STATUS(pith_collective_set_residual(from, 0, LOST, mine), PITH_ERR_ARG);
+    pith_collective_destroy(from);
+    pith_collective_destroy(to);
+    pith_collective_destroy(sum);
+}
+
 static void break_even(void) {
     pith_collective_options o = options(PITH_COLLECTIVE_REDUCE_SCATTER, 2000);
     pith_collective_measure m = {.size = sizeof m};
@@ -526,5 +591,6 @@ int main(int argc, char **argv) {
     in_flight();
     same_on_all();
     structs();
+    residuals();
     return world_end("sums", sim_failures());
 }

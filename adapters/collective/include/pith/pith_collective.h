@@ -386,6 +386,22 @@ PITH_NODISCARD PITH_API pith_status pith_collective_rollback(pith_collective_cha
                                                              uint64_t step);
 /* As after creation: residuals, bases, counters. */
 PITH_NODISCARD PITH_API pith_status pith_collective_reset(pith_collective_channel *channel);
+/* What encoding has lost so far of elements [first, first + count) of the tensor, in this rank's
+ * calls of reduce-scatter or all-reduce, as if the first hop had lost it all: to its residual is
+ * added that of the second hop, and that of the gathering half divided by scale (of the calls; 0
+ * stands for 1), where this rank encodes there. Added up over all ranks that is all that the sums
+ * still lack. For frameworks that cut their buckets anew: each rank reads the residual of the old
+ * channel and writes it to the new one, wherever shards and nodes now lie. get writes count values
+ * to out. set makes values the first hop's residual, and +0 that of the others, as
+ * pith_stream_set_residual does. PITH_ERR_STATE where there is no error feedback: for get in any
+ * hop, for set in the first. PITH_ERR_ARG: the range does not lie in the tensor, out or values is
+ * NULL and count not 0, scale is not finite, or a value is not; then set has changed nothing. */
+PITH_NODISCARD PITH_API pith_status pith_collective_get_residual(pith_collective_channel *channel,
+                                                                 uint64_t first, uint64_t count,
+                                                                 float scale, float *out);
+PITH_NODISCARD PITH_API pith_status pith_collective_set_residual(pith_collective_channel *channel,
+                                                                 uint64_t first, uint64_t count,
+                                                                 const float *values);
 /* Everything remembered, for a checkpoint: save_bytes bytes, of this rank among so many ranks in
  * this placement. After load the channel goes on as the saved one would have; seed and rng_stream
  * are its own options'. Any bytes are safe to load; on failure the channel is as after
