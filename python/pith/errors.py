@@ -178,8 +178,26 @@ class DeviceError(Error, RuntimeError):
     default_status = -42
 
 
+class TimedOutError(Error, TimeoutError):
+    """Not all ranks took part in time: one died, hangs, or did not make the call."""
+
+    default_status = -60
+
+
+class TransportError(Error, ConnectionError):
+    """The transport of a channel failed: a rank that died closes its connections, for instance."""
+
+    default_status = -61
+
+
+class BrokenError(Error, ConnectionError):
+    """The channel met one of these two before; make a new one."""
+
+    default_status = -62
+
+
 class BusyError(Error, RuntimeError):
-    """Another call is using this work, stream or cache: from another thread, for instance."""
+    """Another call is using this work, stream, cache or channel: from another thread maybe."""
 
     default_status = -63
 
@@ -212,6 +230,9 @@ _CLASSES: dict[int, type[Error]] = {
         OutOfMemoryError,
         RunnerError,
         DeviceError,
+        TimedOutError,
+        TransportError,
+        BrokenError,
         BusyError,
         InternalError,
     )

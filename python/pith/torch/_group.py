@@ -1,0 +1,124 @@
+"""What the adapters share: a communicator of a process group, and what they refuse.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import struct
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.distributed_c10d import Work as C10dWork
+
+from .. import collective
+from ..errors import ArgumentError, DtypeError, UnsupportedError
+
+SIOCGIFADDR = 0x8915  # Linux: the IPv4 address of an interface
+
+
+def _interface_address(name: str) -> str:
+    """Return the address of an interface.
+
+    Raises:
+        OSError: there is none
+
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        found = fcntl.ioctl(s, SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+    return socket.inet_ntoa(found[20:24])
+
+
+def communicator(
+    group: Any, *, ranks_per_node: int | None = None, timeout: float | None = None
+) -> collective.Communicator:
+    """Return a new communicator of a process group's ranks. Collective.
+
+    Addresses are exchanged with the group's own object all-gather. The interface is the one that
+    gloo takes: the first of ``GLOO_SOCKET_IFNAME``, else that of the machine's name; on one machine
+    the loopback one.
+
+    Raises:
+        ArgumentError: this process is not in the group, or torch.distributed is not initialised
+
+    """
+    if not dist.is_initialized():
+        raise ArgumentError("torch.distributed: call init_process_group first")
+    rank, ranks = dist.get_rank(group), dist.get_world_size(group)
+    if rank < 0:
+        raise ArgumentError("group: this process is not one of its ranks")
+
+    def exchange(text: str) -> list[str]:
+        texts: list[Any] = [None] * ranks
+        dist.all_gather_object(texts, text, group=group)
+        return [str(one) for one in texts]
+
+    name = os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
+    host = None
+    if name:
+        try:
+            host = _interface_address(name)
+        except OSError as error:
+            # Every rank hears of it: the name is no address either.
+            host = f"interface {name}: {error}"
+    return collective.Communicator(
+        rank,
+        ranks,
+        exchange,
+        host=host,
+        ranks_per_node=ranks_per_node,
+        timeout=300.0 if timeout is None else timeout,
+    )
+
+
+def check(x: torch.Tensor, what: str) -> None:
+    """Raise unless a tensor is one that the channels take.
+
+    Raises:
+        UnsupportedError: it is not in the memory of the CPU, or not dense
+        DtypeError: not f32, bf16 or f16
+
+    """
+    if x.device.type != "cpu":
+        raise UnsupportedError(
+            f"{what}: expected a tensor in the memory of the CPU, found one on {x.device}: channels"
+            " take host memory; train with a gloo group, or copy"
+        )
+    if x.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+        raise DtypeError(f"{what}: found {x.dtype}, expected float32, bfloat16 or float16")
+    if not x.is_contiguous():
+        raise UnsupportedError(f"{what}: expected a contiguous tensor, found strides {x.stride()}")
+
+
+class Work(C10dWork):
+    """A call that has ended: what torch.distributed returns for ``async_op=True``."""
+
+    def wait(self, timeout: Any = None) -> bool:
+        """Return at once."""
+        return True
+
+    def is_completed(self) -> bool:
+        """Return True."""
+        return True
+
+    def is_success(self) -> bool:
+        """Return True: a call that failed has raised its exception."""
+        return True
+
+
+def factor(op: Any, ranks: int) -> float:
+    """Return what a sum is multiplied by for a reduction of torch.distributed.
+
+    Raises:
+        UnsupportedError: neither SUM nor AVG
+
+    """
+    if op == dist.ReduceOp.SUM:
+        return 1.0
+    if op == dist.ReduceOp.AVG:
+        return 1.0 / ranks
+    raise UnsupportedError(f"op: found {op}, expected ReduceOp.SUM or ReduceOp.AVG")
