@@ -8,6 +8,6 @@ Megatron's buckets. Importing this registers the operators ``torch.ops.pith``. d
 page with a program for each.
 """
 
-from . import ddp
+from . import ddp, fsdp, megatron, ops, optim
 
-__all__ = ["ddp"]
+__all__ = ["ddp", "fsdp", "megatron", "ops", "optim"]

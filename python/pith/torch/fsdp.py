@@ -1,0 +1,277 @@
+"""Communication for ``fully_shard`` (FSDP2): weights as differences, gradients as frames.
+
+SPDX-License-Identifier: Apache-2.0
+
+    for layer in [*model.layers, model]:
+        fully_shard(layer)
+    comms = pith.torch.fsdp.apply(model, optimizer)
+
+Weights are gathered as differences to what all ranks have already, encoded once per optimizer step;
+what is gathered again within a step comes from that copy, so that forward and backward see the same
+weights. The price is a full replica of the weights on every rank, in their dtype, and a copy of the
+own shard: this saves traffic, and of FSDP's memory only that of gradients and optimizer states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import FSDPModule
+
+from ..collective import Channel, Communicator, Report
+from ..errors import ArgumentError, ShapeError, StateError
+from . import _group
+
+__all__ = ["AllGather", "Comms", "ReduceScatter", "apply"]
+
+
+class Comms:
+    """What the objects of one model share: a communicator for each process group.
+
+    Args:
+        ranks_per_node: None: nodes are machines, by their names
+        timeout: seconds of a call, after which a rank that does not answer is an error
+
+    """
+
+    def __init__(self, *, ranks_per_node: int | None = None, timeout: float | None = None) -> None:
+        self._ranks_per_node, self._timeout = ranks_per_node, timeout
+        self._ranks: dict[Any, Communicator] = {}
+        self.gathers: list[AllGather] = []
+        """Those that :meth:`step` tells of a step."""
+
+    def ranks(self, group: Any) -> Communicator:
+        """Return the communicator of a group, made at the first call. Collective then."""
+        if group not in self._ranks:
+            self._ranks[group] = _group.communicator(
+                group, ranks_per_node=self._ranks_per_node, timeout=self._timeout
+            )
+        return self._ranks[group]
+
+    def step(self) -> None:
+        """Say that the optimizer has changed the weights: the next gathers encode them."""
+        for gather in self.gathers:
+            gather.step()
+
+    def attach(self, optimizer: torch.optim.Optimizer) -> None:
+        """Call :meth:`step` after each step of an optimizer."""
+        optimizer.register_step_post_hook(lambda *_: self.step())
+
+    def reset(self) -> None:
+        """Say that the weights are others, loaded from a checkpoint: the next gathers are exact."""
+        for gather in self.gathers:
+            gather.reset()
+
+
+class _Comm:
+    """A channel that is made when sizes are known, at the first call."""
+
+    def __init__(self, comms: Comms) -> None:
+        self._comms = comms
+        self._channel: Channel | None = None
+        self._key: Any = None
+        self.report: Report | None = None
+        """What the last call that sent anything did."""
+
+    def allocate(
+        self, size: Sequence[int | torch.SymInt], *, dtype: torch.dtype, device: torch.device
+    ) -> torch.Tensor:
+        """Return memory for FSDP's buffers."""
+        return torch.empty(*size, dtype=dtype, device=device)
+
+    def _check(self, whole: torch.Tensor, shard: torch.Tensor, group: Any) -> None:
+        for x, what in ((whole, "the whole tensor"), (shard, "the shard")):
+            _group.check(x, what)
+        ranks = dist.get_world_size(group)
+        if whole.dtype != shard.dtype or whole.numel() != ranks * shard.numel():
+            raise ShapeError(
+                f"found {whole.numel()} elements of {whole.dtype} for {ranks} shards of"
+                f" {shard.numel()} elements of {shard.dtype}"
+            )
+        key = (group, whole.numel(), whole.dtype)
+        if self._key not in (None, key):
+            raise ArgumentError(
+                f"found {key[1:]}, and the calls before had {self._key[1:]}: each module needs"
+                " objects of its own"
+            )
+        self._key = key
+
+
+class AllGather(_Comm):
+    """For ``module.set_custom_all_gather``, one for each module.
+
+    Args:
+        comms: shared by the model's objects; it tells this one of steps
+        spec: of the differences
+
+    """
+
+    def __init__(self, comms: Comms, spec: str = "wdiff:bits=8") -> None:
+        super().__init__(comms)
+        self._spec = spec
+        self._shard: torch.Tensor | None = None  # as it was encoded last
+        self._next, self._changed, self._exact = 0, True, True
+        comms.gathers.append(self)
+
+    def step(self) -> None:
+        """Say that the shards have changed: every rank does so, or none."""
+        self._changed = True
+
+    def reset(self) -> None:
+        """Let the next gather be exact, whatever was gathered before. Every rank, or none."""
+        self._changed = self._exact = True
+
+    def __call__(
+        self,
+        output_tensor: torch.Tensor,
+        input_tensor: torch.Tensor,
+        group: Any,
+        async_op: bool = False,
+    ) -> Any:
+        """Gather the shards; the result is there when this returns.
+
+        Raises:
+            StateError: the weights were changed and nobody called :meth:`step`
+            ShapeError, ArgumentError: sizes that do not fit, or those of another module
+            UnsupportedError, DtypeError: not in the memory of the CPU; or of no float dtype, as
+                where parameters of several dtypes are packed into bytes
+            Error: what went wrong on any rank; the next call gathers exactly
+
+        """
+        self._check(output_tensor, input_tensor, group)
+        if self._channel is None:
+            self._channel = self._comms.ranks(group).channel(
+                "allgather",
+                self._spec,
+                count=output_tensor.numel(),
+                counts=[input_tensor.numel()] * dist.get_world_size(group),
+                dtype=output_tensor.dtype,
+                base_dtype=output_tensor.dtype,
+            )
+        if self._changed:
+            self._gather(self._channel, output_tensor, input_tensor)
+        else:
+            if not _same(self._shard, input_tensor):
+                raise StateError(
+                    "the weights have changed since they were gathered: call step() after the"
+                    " optimizer's, or attach(optimizer) once"
+                )
+            self._channel.get_base(output_tensor)
+        return _group.Work() if async_op else None
+
+    def _gather(self, channel: Channel, output: torch.Tensor, shard: torch.Tensor) -> None:
+        # A copy, since FSDP's shard is a part of its output.
+        self._shard = shard.clone() if self._shard is None else self._shard.copy_(shard)
+        exact, self._exact = self._exact, True
+        self.report = channel.run(self._shard, output, step=self._next, key_frame=exact)
+        self._exact = self._changed = False
+        self._next += 1
+
+    def base_hash(self) -> int:
+        """Return one number of the replica, equal on every rank; 0 before the first gather."""
+        return 0 if self._channel is None else self._channel.base_hash()
+
+
+def _same(a: torch.Tensor | None, b: torch.Tensor) -> bool:
+    return a is not None and torch.equal(a.view(torch.uint8), b.view(torch.uint8))
+
+
+class ReduceScatter(_Comm):
+    """For ``module.set_custom_reduce_scatter``, one for each module.
+
+    Args:
+        comms: shared by the model's objects
+        spec: of the frames inside nodes; with ``ef=full`` it has error feedback
+        inter: of those between nodes; None: one level
+        seed: of random bits
+
+    """
+
+    def __init__(
+        self,
+        comms: Comms,
+        spec: str = "grad:preset=intra",
+        inter: str | None = "grad:preset=inter",
+        *,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(comms)
+        self._spec, self._inter, self._seed, self._step = spec, inter, seed, 0
+
+    def __call__(
+        self,
+        output_tensor: torch.Tensor,
+        input_tensor: torch.Tensor,
+        group: Any,
+        op: Any,
+        async_op: bool = False,
+    ) -> Any:
+        """Sum the inputs and keep this rank's shard, which is there when this returns.
+
+        Raises:
+            UnsupportedError: op is neither SUM nor AVG; or not in the memory of the CPU
+            ShapeError, ArgumentError, DtypeError: as :class:`AllGather`'s call
+            Error: what went wrong on any rank
+
+        """
+        self._check(input_tensor, output_tensor, group)
+        scale = _group.factor(op, dist.get_world_size(group))
+        if self._channel is None:
+            self._channel = self._comms.ranks(group).channel(
+                "reduce_scatter",
+                self._spec,
+                inter=self._inter,
+                count=input_tensor.numel(),
+                counts=[output_tensor.numel()] * dist.get_world_size(group),
+                dtype=input_tensor.dtype,
+                seed=self._seed,
+            )
+        step, self._step = self._step, self._step + 1
+        self.report = self._channel.run(input_tensor, output_tensor, scale=scale, step=step)
+        return _group.Work() if async_op else None
+
+
+def apply(
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer | None = None,
+    *,
+    weights: str = "wdiff:bits=8",
+    gradients: str = "grad:preset=intra",
+    inter: str | None = "grad:preset=inter",
+    ranks_per_node: int | None = None,
+    timeout: float | None = None,
+    seed: int = 0,
+) -> Comms:
+    """Let every module on which ``fully_shard`` was called communicate through pith.
+
+    Args:
+        model: after ``fully_shard``, before its first forward
+        optimizer: whose steps change the weights; None: call ``step()`` of what is returned
+        weights: spec of weight differences
+        gradients: spec of gradients inside nodes
+        inter: spec of gradients between nodes; None: one level
+        ranks_per_node: None: nodes are machines, by their names
+        timeout: seconds of a call
+        seed: of random bits
+
+    Raises:
+        ArgumentError: no module of the model is sharded
+        ValueError: from PyTorch, for modules with several parameter groups
+
+    """
+    comms = Comms(ranks_per_node=ranks_per_node, timeout=timeout)
+    sharded = [module for module in model.modules() if isinstance(module, FSDPModule)]
+    if not sharded:
+        raise ArgumentError("model: found no module on which fully_shard was called")
+    for module in sharded:
+        # FSDP calls these objects, and asks for no class of its own.
+        gather: Any = AllGather(comms, weights)
+        scatter: Any = ReduceScatter(comms, gradients, inter, seed=seed)
+        module.set_custom_all_gather(gather)
+        module.set_custom_reduce_scatter(scatter)
+    if optimizer is not None:
+        comms.attach(optimizer)
+    return comms

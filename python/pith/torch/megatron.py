@@ -1,0 +1,141 @@
+"""A reduce-scatter for Megatron-LM's gradient buckets.
+
+SPDX-License-Identifier: Apache-2.0
+
+    from megatron.core.distributed import param_and_grad_buffer
+    param_and_grad_buffer.dist_reduce_scatter_func = pith.torch.megatron.reduce_scatter()
+
+The function is called as ``func(output, input, op=, group=, async_op=)``, where Megatron calls
+``torch.distributed.reduce_scatter_tensor``. Tensors are in the memory of the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ..collective import Channel, Communicator
+from ..errors import ArgumentError, ShapeError
+from ..frames import check_spec
+from . import _group
+
+__all__ = ["reduce_scatter"]
+
+
+class _Handle(_group.Work):
+    """A call under way: what ``async_op=True`` returns."""
+
+    def __init__(self, future: Future[None]) -> None:
+        super().__init__()
+        self._future = future
+
+    def wait(self, timeout: Any = None) -> bool:
+        """Wait for the end, and raise what went wrong on any rank."""
+        self._future.result()
+        return True
+
+    def is_completed(self) -> bool:
+        """Whether the call has ended."""
+        return self._future.done()
+
+    def is_success(self) -> bool:
+        """Whether it has ended well."""
+        return self._future.done() and self._future.exception() is None
+
+
+def reduce_scatter(
+    spec: str = "grad:preset=intra",
+    inter: str | None = "grad:preset=inter",
+    *,
+    ranks_per_node: int | None = None,
+    timeout: float | None = None,
+    seed: int = 0,
+    threads: int = 1,
+) -> Callable[..., Any]:
+    """Return a function to put in the place of ``dist_reduce_scatter_func``.
+
+    Buckets of one size share a channel, so specs have no error feedback: nothing says which bucket
+    a call is of. Calls are carried out in their order, on a thread of their own; with
+    ``async_op=True`` they overlap with backward, and the returned handle's ``wait`` ends them.
+    Megatron's coalescing of several buckets takes no such handles: one bucket in a group.
+
+    Args:
+        spec: of the frames inside nodes
+        inter: of those between nodes; None: one level
+        ranks_per_node: None: nodes are machines, by their names
+        timeout: seconds of a call, after which a rank that does not answer is an error
+        seed: of random bits
+        threads: of encoding and decoding
+
+    Raises:
+        SpecError: a spec does not parse
+        ArgumentError: a spec has error feedback
+
+    """
+    for one in (spec, inter):
+        if one is not None and "ef=" in check_spec(one):
+            raise ArgumentError(
+                f"spec: found {one!r}, expected none with error feedback: nothing says which bucket"
+                " a call is of"
+            )
+    ranks: dict[Any, Communicator] = {}
+    channels: dict[Any, Channel] = {}
+    steps: dict[Any, int] = {}
+    worker = ThreadPoolExecutor(1, "pith-megatron")
+
+    def func(
+        output: torch.Tensor,
+        input: torch.Tensor,
+        op: Any = dist.ReduceOp.SUM,
+        group: Any = None,
+        async_op: bool = False,
+    ) -> Any:
+        """Sum the ranks' inputs, and write this rank's piece to output.
+
+        Raises:
+            UnsupportedError: op is neither SUM nor AVG; or not in the memory of the CPU
+            ShapeError, DtypeError: sizes that do not fit, or no float dtype
+            Error: what went wrong on any rank
+
+        """
+        count = dist.get_world_size(group)
+        scale = _group.factor(op, count)
+        _group.check(input, "input")
+        _group.check(output, "output")
+        if input.numel() != count * output.numel():
+            raise ShapeError(
+                f"input: found {input.numel()} elements, expected {count} times the"
+                f" {output.numel()} of output"
+            )
+        if group not in ranks:
+            # The group's own collective, which must not meet those of the caller on a thread.
+            ranks[group] = _group.communicator(
+                group, ranks_per_node=ranks_per_node, timeout=timeout
+            )
+
+        def call() -> None:
+            key = (group, input.numel(), input.dtype)
+            if key not in channels:
+                channels[key] = ranks[group].channel(
+                    "reduce_scatter",
+                    spec,
+                    inter=inter,
+                    count=input.numel(),
+                    dtype=input.dtype,
+                    seed=seed,
+                    threads=threads,
+                )
+            steps[key] = steps.get(key, -1) + 1
+            channels[key].run(input, output, scale=scale, step=steps[key])
+
+        handle = _Handle(worker.submit(call))
+        if async_op:
+            return handle
+        handle.wait()
+        return None
+
+    return func

@@ -1,0 +1,263 @@
+"""An optimizer whose states are sharded over the ranks (ZeRO-1), and that talks in frames.
+
+SPDX-License-Identifier: Apache-2.0
+
+    optimizer = pith.torch.optim.Sharded(model.parameters(), torch.optim.AdamW, lr=1e-3)
+    ...
+    loss.backward()
+    optimizer.step()
+
+Each rank has the optimizer's states, and f32 weights, of its shard alone. A step reduces gradients
+to shards, runs the optimizer there, and gathers what it changed as differences to what all ranks
+have. The model is not wrapped in DistributedDataParallel: gradients are local until the step.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ..collective import Report
+from ..errors import ArgumentError, BaseMismatchError, DtypeError
+from . import _group
+
+__all__ = ["Sharded"]
+
+
+class Sharded:
+    """A sharded optimizer, used as the optimizer it is made of.
+
+    Collective: every rank makes one with the same arguments but ``threads``, and calls
+    :meth:`step` and :meth:`verify` together. All ranks begin with rank 0's weights. The optimizer
+    sees one flat f32 tensor for each parameter group, so it must treat elements alike: SGD, Adam,
+    AdamW and their kin, not those that look at a parameter's shape or norm (LARS, LAMB, Muon).
+
+    Args:
+        parameters: of the model, or groups of them with options, as optimizers take them; all of
+            one dtype, f32, bf16 or f16, dense, in the memory of the CPU
+        optimizer: its class
+        group: a process group; None: the default one
+        gradients: spec of gradients inside nodes; with ``ef=full`` it has error feedback
+        inter: spec of gradients between nodes; None: one level
+        weights: spec of weight differences
+        op: ``"avg"`` or ``"sum"`` of gradients over the ranks
+        exempt: how gradients of parameters with one dimension or none travel: ``"16"`` bits,
+            ``"exact"``, or None: as the others
+        verify_every: steps after which :meth:`verify` is called; 0: never
+        ranks_per_node: None: nodes are machines, by their names
+        seed: of random bits
+        timeout: seconds of a call, after which a rank that does not answer is an error
+        threads: of encoding and decoding
+        options: of the optimizer
+
+    Raises:
+        ArgumentError, DtypeError, UnsupportedError: parameters that are none of these
+        MismatchError: the ranks' specs differ
+
+    """
+
+    def __init__(
+        self,
+        parameters: Iterable[Any],
+        optimizer: Callable[..., torch.optim.Optimizer],
+        *,
+        group: Any = None,
+        gradients: str = "grad:preset=intra",
+        inter: str | None = "grad:preset=inter",
+        weights: str = "wdiff:bits=8",
+        op: str = "avg",
+        exempt: str | None = "16",
+        verify_every: int = 0,
+        ranks_per_node: int | None = None,
+        seed: int = 0,
+        timeout: float | None = None,
+        threads: int = 1,
+        **options: Any,
+    ) -> None:
+        if op not in ("avg", "sum"):
+            raise ArgumentError(f"op: found {op!r}, expected 'avg' or 'sum'")
+        if verify_every < 0:
+            raise ArgumentError(f"verify_every: found {verify_every}, expected 0 or more")
+        given = list(parameters)
+        groups = given if given and isinstance(given[0], dict) else [{"params": given}]
+        groups = [{**one, "params": _listed(one["params"])} for one in groups]
+        self._parameters = [p for one in groups for p in one["params"]]
+        self._group, self._verify_every, self._steps = group, verify_every, 0
+        dtype = self._check()
+        count = sum(p.numel() for p in self._parameters)
+        ranks = _group.communicator(group, ranks_per_node=ranks_per_node, timeout=timeout)
+        self._scale = 1.0 / ranks.ranks if op == "avg" else 1.0
+        shared: dict[str, Any] = {"count": count, "seed": seed, "threads": threads}
+        self._sum = ranks.channel(
+            "reduce_scatter",
+            gradients,
+            inter=inter,
+            dtype=dtype,
+            exempt=self._exempt_ranges(exempt),
+            **shared,
+        )
+        self._gather = ranks.channel("allgather", weights, dtype="f32", base_dtype=dtype, **shared)
+        ranks.close()
+        self._first, self._count = self._sum.shard(ranks.rank)
+        # The first gather is exact: it brings rank 0's weights to all.
+        flat = torch.cat([p.detach().flatten() for p in self._parameters]).float()
+        dist.broadcast(flat, dist.get_global_rank(group, 0) if group else 0, group=group)
+        self._weights = flat[self._first : self._first + self._count].clone()
+        self._gradient = torch.zeros_like(self._weights)
+        del flat
+        self._move(key_frame=True)
+        self.optimizer = optimizer(self._shards(groups), **options)
+        """The optimizer of this rank's shard."""
+        self.reports: dict[str, Report] = {}
+        """What the last step's two calls did: ``"gradients"`` and ``"weights"``."""
+
+    def _check(self) -> torch.dtype:
+        if len({id(p) for p in self._parameters}) < len(self._parameters):
+            raise ArgumentError("parameters: one is there twice")
+        if not sum(p.numel() for p in self._parameters):
+            raise ArgumentError("parameters: found none")
+        for i, p in enumerate(self._parameters):
+            if not isinstance(p, torch.Tensor) or not p.requires_grad or not p.is_leaf:
+                raise ArgumentError(f"parameters[{i}]: expected a leaf with requires_grad")
+            _group.check(p, f"parameters[{i}]")
+        dtype: torch.dtype = self._parameters[0].dtype
+        for i, p in enumerate(self._parameters):
+            if p.dtype != dtype:
+                raise DtypeError(
+                    f"parameters[{i}]: found {p.dtype}, and {dtype} before: make one optimizer for"
+                    " each dtype"
+                )
+        return dtype
+
+    def _exempt_ranges(self, how: str | None) -> list[tuple[int, int, str]]:
+        ranges: list[tuple[int, int, str]] = []
+        ends = list(itertools.accumulate((p.numel() for p in self._parameters), initial=0))
+        for p, first in zip(self._parameters, ends, strict=False):
+            if how is None or p.dim() > 1 or not p.numel():
+                continue
+            if ranges and sum(ranges[-1][:2]) == first:
+                ranges[-1] = (ranges[-1][0], ranges[-1][1] + p.numel(), how)
+            else:
+                ranges.append((first, p.numel(), how))
+        return ranges
+
+    def _shards(self, groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the groups with this rank's part of them, as views of its weights."""
+        made, first = [], 0
+        for one in groups:
+            end = first + sum(p.numel() for p in one["params"])
+            low = min(max(first - self._first, 0), self._count)
+            high = min(max(end - self._first, 0), self._count)
+            part = torch.nn.Parameter(self._weights[low:high])
+            part.grad = self._gradient[low:high]
+            made.append({**one, "params": [part]})
+            first = end
+        return made
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """The optimizer's groups, whose ``lr`` and other options schedulers change."""
+        return self.optimizer.param_groups
+
+    def step(self) -> None:
+        """Reduce gradients, run the optimizer on this rank's shard, and gather the weights.
+
+        A parameter without a gradient counts as one of zeros: others may have it.
+
+        Raises:
+            Error: what went wrong on any rank, on every rank; weights are as before where gradients
+                failed, else not usable: load a checkpoint
+            BaseMismatchError: verify_every, and replicas differ
+
+        """
+        grads = [
+            torch.zeros_like(p) if p.grad is None else p.grad.contiguous() for p in self._parameters
+        ]
+        sums = self._sum.run(grads, self._gradient, scale=self._scale, step=self._steps)
+        self.optimizer.step()
+        self.reports = {"gradients": sums, "weights": self._move()}
+        self._steps += 1
+        if self._verify_every and self._steps % self._verify_every == 0:
+            self.verify()
+
+    def _move(self, key_frame: bool = False) -> Report:
+        """Gather the shards into every rank's parameters. Its steps are one ahead of the sums'."""
+        step = 0 if key_frame else self._steps + 1
+        with torch.no_grad():
+            outputs = [p.detach() for p in self._parameters]
+            return self._gather.run(self._weights, outputs, step=step, key_frame=key_frame)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients of the model's parameters."""
+        for p in self._parameters:
+            if p.grad is not None:
+                if set_to_none:
+                    p.grad = None
+                else:
+                    p.grad.zero_()
+
+    def verify(self) -> None:
+        """Compare replicas: this rank's parameters with what it gathered, and ranks by hash.
+
+        Raises:
+            BaseMismatchError: they differ; the text names the ranks
+
+        """
+        whole = self._gather.get_base(dtype=self._parameters[0].dtype)
+        own = torch.cat([p.detach().flatten() for p in self._parameters])
+        good = torch.equal(own.view(torch.uint8), whole.view(torch.uint8))
+        hashes: list[Any] = [None] * dist.get_world_size(self._group)
+        dist.all_gather_object(hashes, (good, self._gather.base_hash()), group=self._group)
+        changed = [r for r, (same, _) in enumerate(hashes) if not same]
+        other = [r for r, (_, number) in enumerate(hashes) if number != hashes[0][1]]
+        if changed:
+            raise BaseMismatchError(f"parameters of ranks {changed} are not what they gathered")
+        if other:
+            raise BaseMismatchError(f"ranks {other} have other weights than rank 0")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return this rank's states, weights and channels: each rank saves its own."""
+        return {
+            "steps": self._steps,
+            "optimizer": self.optimizer.state_dict(),
+            "weights": self._weights,
+            "gradients": self._sum.save(),
+            "replica": self._gather.save(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up what this rank's :meth:`state_dict` returned, among as many ranks.
+
+        The model's parameters become the replica that was saved.
+
+        Raises:
+            ArgumentError: a key is missing, or the shard has another size
+            FrameError: the bytes are not of such channels
+
+        """
+        missing = {"steps", "optimizer", "weights", "gradients", "replica"} - set(state)
+        if missing:
+            raise ArgumentError(f"state: found no {', '.join(sorted(missing))}")
+        if state["weights"].numel() != self._count:
+            raise ArgumentError(
+                f"state: found a shard of {state['weights'].numel()} elements, expected"
+                f" {self._count}: as many ranks as when it was saved"
+            )
+        self._sum.load(state["gradients"])
+        self._gather.load(state["replica"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self._weights.copy_(state["weights"])
+        self._steps = int(state["steps"])
+        whole = self._gather.get_base(dtype=self._parameters[0].dtype)
+        parts = torch.split(whole, [p.numel() for p in self._parameters])
+        with torch.no_grad():
+            for p, part in zip(self._parameters, parts, strict=True):
+                p.copy_(part.view_as(p))
+
+
+def _listed(parameters: Any) -> list[Any]:
+    return [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)

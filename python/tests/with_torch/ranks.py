@@ -1,0 +1,107 @@
+"""Tests of several ranks: forked processes on gloo, which have imported PyTorch already.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+import datetime
+import multiprocessing
+import os
+import tempfile
+import traceback
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+import torch.distributed as dist  # noqa: E402
+from torch import _dynamo  # noqa: E402, F401 (DDP imports it when used: once is enough)
+
+SECONDS = 120
+TIMEOUT = 60  # of calls: longer than a loaded machine needs
+torch.set_num_threads(1)  # forked processes have no use for the threads of the first
+
+
+def _rank(rank, ranks, store, function, arguments, results):
+    try:
+        dist.init_process_group(
+            "gloo",
+            store=dist.FileStore(store, ranks),
+            rank=rank,
+            world_size=ranks,
+            timeout=datetime.timedelta(seconds=TIMEOUT),
+        )
+        results.send((True, function(rank, ranks, *arguments)))
+    except BaseException:
+        results.send((False, traceback.format_exc()))
+    results.close()
+    os._exit(0)  # nothing of the test process is ended twice
+
+
+def run(ranks, function, *arguments, dies=()):
+    """Call function(rank, ranks, *arguments) in each process; return what each returned.
+
+    Ranks in dies end without a result.
+    """
+    context = multiprocessing.get_context("fork")
+    with tempfile.TemporaryDirectory() as folder:
+        ends, processes = [], []
+        for r in range(ranks):
+            end, child = context.Pipe(duplex=False)
+            args = (r, ranks, f"{folder}/store", function, arguments, child)
+            processes.append(context.Process(target=_rank, args=args))
+            processes[-1].start()
+            child.close()
+            ends.append(end)
+        results = []
+        try:
+            for r, end in enumerate(ends):
+                assert end.poll(SECONDS), f"rank {r} hangs"
+                try:
+                    good, value = end.recv()
+                except (EOFError, OSError):
+                    assert r in dies, f"rank {r} died"
+                    good, value = True, None
+                results.append((good, value))
+        finally:
+            for process in processes:
+                process.join(0.1 if process.is_alive() else None)
+                process.kill()
+        for r, (good, value) in enumerate(results):
+            assert good, f"rank {r}:\n{value}"
+        return [value for _, value in results]
+
+
+def equal_everywhere(value):
+    """Assert that all ranks have the same value."""
+    values = [None] * dist.get_world_size()
+    dist.all_gather_object(values, value)
+    assert all(one == values[0] for one in values)
+
+
+def bits(tensors):
+    """Return the bytes of tensors. Of copies: memory that NumPy has seen cannot be resized."""
+    return b"".join(
+        t.detach().clone().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
+        for t in tensors
+    )
+
+
+def net(seed=0, dtype=torch.float32):
+    """Return a small model with odd sizes."""
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(
+        torch.nn.Linear(19, 61), torch.nn.Tanh(), torch.nn.Linear(61, 33), torch.nn.Linear(33, 3)
+    ).to(dtype)
+
+
+def batch(rank, step):
+    """Return inputs and targets of a smooth function, another for every rank and step."""
+    g = torch.Generator().manual_seed(1000 * rank + step)
+    x = torch.randn(32, 19, generator=g)
+    return x, torch.stack([x.sum(1).sin(), x[:, 0] * x[:, 1], x[:, 2].abs()], 1)
+
+
+def loss(model, rank, step):
+    """Return the mean squared error on a batch."""
+    x, y = batch(rank, step)
+    return ((model(x.to(next(model.parameters()).dtype)).float() - y) ** 2).mean()

@@ -1,0 +1,193 @@
+"""The hook of DistributedDataParallel.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+import os
+import time
+
+import pytest
+from ranks import TIMEOUT, bits, equal_everywhere, loss, net, run, torch
+from torch.nn.parallel import DistributedDataParallel
+
+import pith
+from pith.torch import ddp
+
+CAP = 0.004  # MB: the model has several buckets once they are rebuilt
+FEEDBACK = {"spec": "grad:bits=4,ef=full", "inter": "grad:bits=3,ef=full"}
+
+
+def train(rank, ranks, options, steps=30, dtype=torch.float32):
+    model = DistributedDataParallel(net(dtype=dtype), bucket_cap_mb=CAP)
+    state = None if options is None else ddp.register(model, timeout=TIMEOUT, **options)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    losses = []
+    for step in range(steps):
+        optimizer.zero_grad()
+        value = loss(model, rank, step)
+        value.backward()
+        optimizer.step()
+        equal_everywhere(bits(model.parameters()))
+        losses.append(value.item())
+    if state is not None:
+        assert len(state.reports) > 1
+        levels = 2 if options.get("ranks_per_node") else 1
+        assert {report.levels for report in state.reports.values()} == {levels}
+    return sum(losses[-5:]) / 5, losses[0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_replicas_are_equal_and_the_loss_falls_as_without(dtype):
+    plain = run(3, train, None, 30, dtype)
+    packed = run(3, train, {**FEEDBACK, "ranks_per_node": 2}, 30, dtype)
+    for (end, start), (plain_end, _) in zip(packed, plain, strict=True):
+        assert end < 0.8 * start
+        assert abs(end - plain_end) < 0.1 * plain_end
+
+
+class Sums(torch.nn.Module):
+    """A model whose gradients are what it is given."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = torch.nn.Parameter(torch.zeros(40, 20))
+        self.b = torch.nn.Parameter(torch.zeros(33))
+        self.c = torch.nn.Parameter(torch.zeros(30, 31))
+        self.d = torch.nn.Parameter(torch.zeros(7, 13))
+
+    def forward(self, gradients):
+        return sum((p * g).sum() for p, g in zip(self.parameters(), gradients, strict=True))
+
+
+def feedback(rank, ranks, op, per_node):
+    """What the steps lack is what encoding says it has lost, whatever happened to buckets."""
+    options = {**FEEDBACK, "op": op, "ranks_per_node": per_node, "exempt": "exact"}
+    module, saved, wanted = Sums(), None, None
+    g = torch.Generator().manual_seed(rank)
+    for _ in range(2):
+        model = DistributedDataParallel(module, bucket_cap_mb=CAP)
+        state = ddp.register(model, timeout=TIMEOUT, **options)
+        if saved is not None:
+            state.load_state_dict(saved)
+            assert set(state.state_dict()["residuals"]) == set(saved["residuals"])
+        shapes = set()
+        for _ in range(3):
+            given = [torch.randn(p.shape, generator=g) for p in module.parameters()]
+            model.zero_grad()
+            model(given).backward()
+            with torch.no_grad():
+                for p in module.parameters():
+                    p -= p.grad
+            wanted = (
+                given if wanted is None else [a + b for a, b in zip(wanted, given, strict=True)]
+            )
+            shapes.add(tuple(bucket.names for bucket in state._buckets))
+        assert len(shapes) == 2, "the buckets were not rebuilt"
+        saved = state.state_dict()
+    scale = ranks if op == "avg" else 1
+    worst = 0.0
+    for (name, p), total in zip(model.named_parameters(), wanted, strict=True):
+        lost = saved["residuals"].get(name)
+        assert (lost is None) == (p.dim() == 1)
+        sums = torch.stack([total, torch.zeros_like(total) if lost is None else lost.view_as(p)])
+        torch.distributed.all_reduce(sums)
+        lacking = sums[0] + p.detach() * scale
+        torch.testing.assert_close(lacking, sums[1], atol=2e-4, rtol=1e-4)
+        worst = max(worst, lacking.abs().max().item())
+    assert worst > 0.05
+    return saved["step"]
+
+
+@pytest.mark.parametrize("op,per_node", [("avg", None), ("sum", 2)])
+def test_error_feedback_survives_rebuilt_buckets_and_checkpoints(op, per_node):
+    assert run(3, feedback, op, per_node) == [5, 5, 5]
+
+
+def rolled_back(rank, ranks):
+    model = DistributedDataParallel(Sums())
+    state = ddp.register(model, timeout=TIMEOUT, **FEEDBACK)
+    g = torch.Generator().manual_seed(rank)
+    for step in range(3):
+        given = [torch.randn(p.shape, generator=g) for p in model.parameters()]
+        if step == 2:
+            before = state.state_dict()["residuals"]
+        model(given).backward()
+    state.rollback()
+    after = state.state_dict()["residuals"]
+    assert all(torch.equal(before[name], after[name]) for name in before) and before
+
+
+def test_a_step_is_taken_back():
+    run(2, rolled_back)
+
+
+def raised(rank, ranks, options):
+    model = DistributedDataParallel(net())
+    try:
+        ddp.register(model, **{"timeout": TIMEOUT, **options[rank]})
+        loss(model, rank, 0).backward()
+    except (pith.Error, RuntimeError) as error:
+        return str(error)
+    return "nothing"
+
+
+def test_specs_that_differ_are_an_error_on_every_rank():
+    texts = run(
+        3, raised, [{"spec": "grad:bits=8"}, {"spec": "grad:bits=4"}, {"spec": "grad:bits=8"}]
+    )
+    assert all("MismatchError" in text and "rank 1" in text for text in texts)
+    texts = run(2, raised, [{"seed": 1}, {"seed": 2}])
+    assert all("rank 1 has other options than rank 0" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    "options,text",
+    [
+        ({"op": "max"}, "'avg' or 'sum'"),
+        ({"exempt": "8"}, "'16', 'exact' or None"),
+        ({"spec": "grad:bit=4"}, "bit"),
+        ({"inter": "grad:ef=full"}, "add ef=full"),
+        ({"spec": "lossless", "exempt": None, "inter": None}, "fixed rate"),
+        ({"ranks_per_node": 0}, "1 or more"),
+        ({"timeout": -1}, "more than 0"),
+    ],
+)
+def test_options_that_are_refused(options, text):
+    assert all(text in found for found in run(2, raised, [options, options]))
+
+
+def killed(rank, ranks):
+    model = DistributedDataParallel(net())
+    ddp.register(model, timeout=20)
+    for step in range(3):  # in the first ones DDP itself talks to the ranks
+        loss(model, rank, step).backward()
+    if rank == 1:
+        os._exit(1)
+    begin = time.monotonic()
+    with pytest.raises(RuntimeError, match=r"TransportError|TimedOutError"):
+        loss(model, rank, 1).backward()
+    with pytest.raises(RuntimeError, match="make new channels"):
+        loss(model, rank, 2).backward()
+    return time.monotonic() - begin
+
+
+def test_a_rank_that_dies_is_an_exception_of_the_others():
+    times = run(3, killed, dies=(1,))
+    assert times[1] is None and max(times[0], times[2]) < 45
+
+
+def states(rank, ranks):
+    state = ddp.register(DistributedDataParallel(net()), timeout=TIMEOUT, **FEEDBACK)
+    good = state.state_dict()
+    for bad, text in (
+        ({}, "residuals, step"),
+        ({**good, "residuals": {"nobody": torch.zeros(3)}}, "no parameter"),
+        ({**good, "residuals": {"module.0.bias": torch.zeros(3)}}, "expected 61 finite"),
+        ({**good, "residuals": {"module.0.bias": torch.full((61,), float("nan"))}}, "finite"),
+    ):
+        with pytest.raises(pith.ArgumentError, match=text):
+            state.load_state_dict(bad)
+
+
+def test_states_that_fit_no_model():
+    run(1, states)

@@ -1,0 +1,198 @@
+"""The communication objects of fully_shard.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+import os
+
+import pytest
+from ranks import TIMEOUT, bits, equal_everywhere, loss, net, run, torch
+from torch import distributed as dist
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+import pith
+import pith.collective
+from pith.torch import fsdp
+
+SEEN = {"forward": [], "backward": []}
+
+
+class Product(torch.autograd.Function):
+    """A product with a weight that records what forward and backward see of it."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        SEEN["forward"].append(bits([w]))
+        return x @ w.t()
+
+    @staticmethod
+    def backward(ctx, g):
+        x, w = ctx.saved_tensors
+        SEEN["backward"].append(bits([w]))
+        return g @ w, g.t() @ x
+
+
+class Layer(torch.nn.Linear):
+    """A linear layer of it."""
+
+    def forward(self, x):
+        return Product.apply(x, self.weight) + self.bias
+
+
+def sharded(**keys):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(Layer(19, 61), torch.nn.Tanh(), Layer(61, 33), Layer(33, 3))
+    for layer in (model[0], model[2]):
+        fully_shard(layer, **keys)
+    return fully_shard(model, **keys)
+
+
+def train(rank, ranks, packed, keys, steps=12):
+    model = sharded(**keys)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
+    comms = None
+    if packed:
+        comms = fsdp.apply(
+            model, optimizer, ranks_per_node=2, timeout=TIMEOUT, gradients="grad:bits=8,ef=full"
+        )
+    losses = []
+    for step in range(steps):
+        for part in range(2):  # gradients of two batches add up, and weights do not change between
+            value = loss(model, rank, 2 * step + part)
+            value.backward()
+            losses.append(value.item())
+        optimizer.step()
+        optimizer.zero_grad()
+        equal_everywhere(SEEN["forward"])
+        assert sorted(SEEN["forward"]) == sorted(SEEN["backward"])
+        assert len(set(SEEN["forward"])) == 3  # layers, of the same weights in both batches
+        SEEN["forward"].clear()
+        SEEN["backward"].clear()
+    if comms is not None:
+        assert [gather._next for gather in comms.gathers] == [steps] * 3
+        equal_everywhere([gather.base_hash() for gather in comms.gathers])
+        assert all(gather.base_hash() for gather in comms.gathers)
+    return sum(losses[-6:]) / 6, losses[0]
+
+
+HALF = {
+    "mp_policy": MixedPrecisionPolicy(torch.bfloat16, torch.float32),
+    "reshard_after_forward": False,
+}
+
+
+@pytest.mark.parametrize("keys", [{}, HALF])
+def test_weights_are_equal_and_the_loss_falls_as_without(keys):
+    plain, packed = run(3, train, False, keys), run(3, train, True, keys)
+    for (end, start), (plain_end, _) in zip(packed, plain, strict=True):
+        assert end < 0.9 * start
+        assert abs(end - plain_end) < 0.1 * plain_end
+
+
+def forgotten(rank, ranks):
+    model = sharded()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    comms = fsdp.apply(model, timeout=TIMEOUT)
+    loss(model, rank, 0).backward()
+    optimizer.step()
+    with pytest.raises(pith.StateError, match=r"attach\(optimizer\)"):
+        model(torch.zeros(1, 19))
+    comms.step()
+    model(torch.zeros(1, 19))
+    # Other weights, as of a checkpoint, are gathered exactly.
+    with torch.no_grad():
+        for p in model.parameters():
+            p.copy_(torch.full_like(p, 0.1234))
+    comms.reset()
+    model(torch.zeros(1, 19))
+    replica = comms.gathers[1]._channel.get_base(dtype=torch.float32)
+    assert set(replica.tolist()) <= {torch.tensor(0.1234).item(), 0.0}
+
+
+def test_a_step_that_nobody_told_of():
+    run(2, forgotten)
+
+
+def direct(rank, ranks):
+    group, comms = dist.group.WORLD, fsdp.Comms(timeout=TIMEOUT)
+    for n in (0, 1, 7, 1001):
+        scatter, gather = fsdp.ReduceScatter(comms), fsdp.AllGather(comms)
+        inputs = [
+            torch.randn(ranks * n, generator=torch.Generator().manual_seed(r)) for r in range(ranks)
+        ]
+        whole = gather.allocate((ranks * n,), dtype=torch.float32, device=torch.device("cpu"))
+        out = whole[rank * n : (rank + 1) * n]
+        for op, scale in ((dist.ReduceOp.SUM, 1), (dist.ReduceOp.AVG, 1 / ranks)):
+            work = scatter(out, inputs[rank], group, op, async_op=True)
+            assert work.wait() and work.is_completed() and work.is_success()
+            wanted = sum(inputs)[rank * n : (rank + 1) * n] * scale
+            torch.testing.assert_close(out, wanted, atol=0.15, rtol=0)
+        # The input is a piece of the output, as FSDP has it; the first gather is exact.
+        sent = out.clone()
+        gather(whole, out, group)
+        assert torch.equal(out, sent)
+        equal_everywhere(bits([whole]))
+        gather.step()
+        out += 0.01
+        sent = out.clone()
+        gather(whole, out, group)
+        torch.testing.assert_close(out, sent, atol=1e-3, rtol=0)
+        equal_everywhere(bits([whole]))
+        if n == 0:
+            continue
+        again = torch.zeros_like(whole)
+        again[rank * n : (rank + 1) * n] = sent
+        gather(again, again[rank * n : (rank + 1) * n], group)
+        assert torch.equal(again, whole)
+
+
+def test_any_length():
+    run(3, direct)
+
+
+def refused(rank, ranks):
+    group, comms = dist.group.WORLD, fsdp.Comms(timeout=TIMEOUT)
+    scatter, gather = fsdp.ReduceScatter(comms), fsdp.AllGather(comms)
+    x, whole = torch.zeros(5), torch.zeros(10)
+    for op in (dist.ReduceOp.MAX, dist.ReduceOp.MIN, dist._make_nccl_premul_sum(0.5)):
+        with pytest.raises(pith.UnsupportedError, match=r"SUM or ReduceOp\.AVG"):
+            scatter(x, whole, group, op)
+    with pytest.raises(pith.ShapeError, match="2 shards of 4"):
+        scatter(torch.zeros(4), whole, group, dist.ReduceOp.SUM)
+    with pytest.raises(pith.ShapeError):
+        gather(whole, x.bfloat16(), group)
+    with pytest.raises(pith.DtypeError, match="expected float32"):
+        gather(whole.to(torch.uint8), x.to(torch.uint8), group)
+    with pytest.raises(pith.UnsupportedError, match="memory of the CPU"):
+        gather(whole.to("meta"), x.to("meta"), group)
+    with pytest.raises(pith.UnsupportedError, match="contiguous"):
+        gather(torch.zeros(20)[::2], x, group)
+    gather(whole, x, group)
+    with pytest.raises(pith.ArgumentError, match="objects of its own"):
+        gather(torch.zeros(12), torch.zeros(6), group)
+    with pytest.raises(pith.ArgumentError, match="fully_shard"):
+        fsdp.apply(net())
+    other = fsdp.AllGather(comms, "wdiff:bits=4" if rank else "wdiff:bits=8")
+    with pytest.raises(pith.MismatchError, match="rank 1"):
+        other(whole, x, group)
+
+
+def test_what_is_refused():
+    run(2, refused)
+
+
+def killed(rank, ranks):
+    model = sharded()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    fsdp.apply(model, optimizer, timeout=20)
+    loss(model, rank, 0).backward()
+    optimizer.step()
+    if rank == 0:
+        os._exit(1)
+    with pytest.raises((pith.collective.TransportError, pith.collective.TimedOutError)):
+        loss(model, rank, 1).backward()
+
+
+def test_a_rank_that_dies_is_an_exception_of_the_others():
+    run(3, killed, dies=(0,))

@@ -1,0 +1,218 @@
+"""The sharded optimizer, and the function for Megatron.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+import copy
+import os
+
+import pytest
+from ranks import TIMEOUT, bits, equal_everywhere, loss, net, run, torch
+from torch import distributed as dist
+
+import pith
+import pith.collective
+from pith.torch import megatron, optim
+
+EXACT = {"gradients": "raw", "inter": None, "weights": "lossless", "exempt": None}
+
+
+def groups(model):
+    return [
+        {"params": [model[0].weight, model[0].bias], "lr": 0.02},
+        {"params": list(model[2:].parameters()), "weight_decay": 0.1},
+    ]
+
+
+def reference(ranks, steps):
+    """Train one process on the mean gradient of all ranks' batches."""
+    model = net()
+    optimizer = torch.optim.AdamW(groups(model), lr=0.01)
+    for step in range(steps):
+        optimizer.zero_grad()
+        total = sum(loss(model, rank, step) for rank in range(ranks)) / ranks
+        total.backward()
+        optimizer.step()
+    return model, total.item()
+
+
+def train(rank, ranks, options, steps, dtype=torch.float32):
+    model = net(seed=rank, dtype=dtype)  # rank 0's weights are everybody's
+    optimizer = optim.Sharded(
+        groups(model), torch.optim.AdamW, lr=0.01, timeout=TIMEOUT, verify_every=7, **options
+    )
+    equal_everywhere(bits(model.parameters()))
+    for step in range(steps):
+        optimizer.zero_grad()
+        value = loss(model, rank, step)
+        value.backward()
+        optimizer.step()
+        equal_everywhere(bits(model.parameters()))
+    optimizer.verify()
+    total = sum(loss(model, r, steps) for r in range(ranks)).item() / ranks
+    report = optimizer.reports["weights"]
+    assert report.sent_values[0] >= 0 and optimizer.param_groups[0]["lr"] == 0.02
+    # Not tensors: PyTorch would send these as memory of a process that is gone.
+    return total, [p.detach().float().numpy() for p in model.parameters()]
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_with_exact_specs_it_is_the_optimizer(ranks):
+    model, _ = reference(ranks, 10)
+    for _, parameters in run(ranks, train, EXACT, 10):
+        for p, q in zip(parameters, model.parameters(), strict=True):
+            torch.testing.assert_close(torch.from_numpy(p), q.detach(), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_replicas_are_equal_and_the_loss_falls_as_without(dtype):
+    model, _ = reference(3, 40)
+    wanted = sum(loss(model, r, 40) for r in range(3)).item() / 3
+    options = {"gradients": "grad:bits=4,ef=full", "weights": "wdiff:bits=4", "ranks_per_node": 2}
+    for total, _ in run(3, train, options, 40, dtype):
+        assert abs(total - wanted) < 0.15 * wanted
+
+
+def resumed(rank, ranks):
+    def steps(model, optimizer, which):
+        for step in which:
+            optimizer.zero_grad(set_to_none=False)
+            loss(model, rank, step).backward()
+            optimizer.step()
+
+    def make(seed):
+        model = net(seed=seed)
+        options = {"gradients": "grad:bits=4,ef=full", "timeout": TIMEOUT}
+        return model, optim.Sharded(model.parameters(), torch.optim.Adam, lr=0.01, **options)
+
+    model, optimizer = make(0)
+    steps(model, optimizer, range(3))
+    state = copy.deepcopy(optimizer.state_dict())
+    steps(model, optimizer, range(3, 6))
+    other, again = make(1)
+    again.load_state_dict(state)
+    steps(other, again, range(3, 6))
+    assert bits(model.parameters()) == bits(other.parameters())
+    with pytest.raises(pith.ArgumentError, match="found no weights"):
+        again.load_state_dict({key: state[key] for key in state if key != "weights"})
+    with pytest.raises(pith.ArgumentError, match="as many ranks"):
+        again.load_state_dict({**state, "weights": state["weights"][:-1]})
+    with pytest.raises(pith.FrameError):
+        again.load_state_dict({**state, "replica": b"nothing at all, and long enough to look at"})
+
+
+def test_a_checkpoint_goes_on_bit_for_bit():
+    run(3, resumed)
+
+
+def tampered(rank, ranks):
+    model = net()
+    optimizer = optim.Sharded(model.parameters(), torch.optim.SGD, lr=0.1, timeout=TIMEOUT)
+    optimizer.verify()
+    if rank == 1:
+        with torch.no_grad():
+            model[0].weight[3, 2] += 1e-6
+    with pytest.raises(pith.BaseMismatchError, match=r"ranks \[1\]"):
+        optimizer.verify()
+
+
+def test_a_replica_that_was_changed_is_found_on_every_rank():
+    run(3, tampered)
+
+
+def refused(rank, ranks):
+    def made(parameters, **options):
+        return optim.Sharded(parameters, torch.optim.SGD, lr=0.1, timeout=TIMEOUT, **options)
+
+    p = torch.nn.Parameter(torch.zeros(5, 4))
+    for parameters, error, text in (
+        ([], pith.ArgumentError, "found none"),
+        ([torch.nn.Parameter(torch.zeros(0))], pith.ArgumentError, "found none"),
+        ([p, p], pith.ArgumentError, "twice"),
+        ([torch.zeros(3)], pith.ArgumentError, "requires_grad"),
+        ([p * 2], pith.ArgumentError, "leaf"),
+        ([p, torch.nn.Parameter(torch.zeros(3).half())], pith.DtypeError, r"parameters\[1\]"),
+        ([torch.nn.Parameter(torch.zeros(3).double())], pith.DtypeError, "float64"),
+        ([torch.nn.Parameter(torch.zeros(3, device="meta"))], pith.UnsupportedError, "CPU"),
+        ([torch.nn.Parameter(torch.zeros(4, 3).t())], pith.UnsupportedError, "contiguous"),
+    ):
+        with pytest.raises(error, match=text):
+            made(parameters)
+    with pytest.raises(pith.ArgumentError, match="'avg' or 'sum'"):
+        made([p], op="max")
+    with pytest.raises(pith.MismatchError, match="rank 1"):
+        made([p], weights="wdiff:bits=4" if rank else "wdiff:bits=8")
+    # A gradient that one rank has not, and a parameter that is smaller than the ranks are many.
+    q = torch.nn.Parameter(torch.zeros(1))
+    optimizer = made([q], gradients="raw", inter=None, exempt=None)
+    if rank == 0:
+        q.grad = torch.ones(1)
+    optimizer.step()
+    assert abs(q.item() + 0.1 / ranks) < 1e-6
+
+
+def test_what_is_refused():
+    run(3, refused)
+
+
+def killed(rank, ranks):
+    model = net()
+    optimizer = optim.Sharded(model.parameters(), torch.optim.SGD, lr=0.1, timeout=20)
+    if rank == 2:
+        os._exit(1)
+    loss(model, rank, 0).backward()
+    with pytest.raises((pith.collective.TransportError, pith.collective.TimedOutError)):
+        optimizer.step()
+
+
+def test_a_rank_that_dies_is_an_exception_of_the_others():
+    run(3, killed, dies=(2,))
+
+
+# ---- Megatron -----------------------------------------------------------------------------------
+
+
+def buckets(rank, ranks):
+    func = megatron.reduce_scatter("grad:bits=8", None, timeout=TIMEOUT)
+    made = {r: torch.Generator().manual_seed(r) for r in range(ranks)}
+    for step in range(3):
+        sent = [[torch.randn(ranks * n, generator=made[r]) for n in (64, 1000, 64)] for r in made]
+        wanted = [sum(parts) / (ranks if step else 1) for parts in zip(*sent, strict=True)]
+        pieces, handles = [], []
+        for whole in sent[rank]:
+            n = whole.numel() // ranks
+            piece = whole[rank * n : (rank + 1) * n]  # Megatron's output lies in its input
+            op = dist.ReduceOp.AVG if step else dist.ReduceOp.SUM
+            pieces.append(piece)
+            handles.append(func(piece, whole, op=op, group=dist.group.WORLD, async_op=step != 1))
+        for handle, piece, total in zip(handles, pieces, wanted, strict=True):
+            assert handle is None if step == 1 else handle.wait() and handle.is_completed()
+            n = piece.numel()
+            torch.testing.assert_close(piece, total[rank * n : (rank + 1) * n], atol=0.1, rtol=0)
+
+
+def test_megatron_buckets():
+    run(3, buckets)
+
+
+def megatron_refuses(rank, ranks):
+    with pytest.raises(pith.ArgumentError, match="error feedback"):
+        megatron.reduce_scatter("grad:ef=full")
+    with pytest.raises(pith.SpecError):
+        megatron.reduce_scatter("grad:nothing=1")
+    func = megatron.reduce_scatter(timeout=TIMEOUT)
+    with pytest.raises(pith.UnsupportedError, match=r"SUM or ReduceOp\.AVG"):
+        func(torch.zeros(4), torch.zeros(8), op=dist.ReduceOp.PRODUCT)
+    with pytest.raises(pith.ShapeError, match="expected 2 times"):
+        func(torch.zeros(4), torch.zeros(9))
+    with pytest.raises(pith.DtypeError):
+        func(torch.zeros(4).int(), torch.zeros(8).int())
+    wrong = megatron.reduce_scatter("grad:bits=4" if rank else "grad:bits=8", None, timeout=TIMEOUT)
+    handle = wrong(torch.zeros(4), torch.zeros(8), async_op=True)
+    with pytest.raises(pith.MismatchError, match="rank 1"):
+        handle.wait()
+    assert handle.is_completed() and not handle.is_success()
+
+
+def test_what_megatron_is_refused():
+    run(2, megatron_refuses)
