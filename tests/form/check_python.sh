@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# check_python.sh [ARG...]: the tests of the Python package pass with the wheel that is in folder
+# PITH_TEST_WHEEL, in an environment that has nothing but what it needs; ARGs go to pytest.
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+if [ -z "${PITH_TEST_WHEEL:-}" ]; then
+    echo 'skipped: no wheel was built; ./dev test and ./dev python do'
+    exit 77
+fi
+cd "$(dirname "$0")/../.."
+wheel=$(echo "$PITH_TEST_WHEEL"/libpith-*-cp310-abi3-*.whl)
+[ -f "$wheel" ] || { echo "no wheel for every Python from 3.10 in $PITH_TEST_WHEEL"; exit 1; }
+# What it links beside libraries that are everywhere is inside.
+if unzip -l "$wheel" | grep -E 'mesonpy|\.pyc|/tests/'; then
+    echo 'the wheel has what no user needs'
+    exit 1
+fi
+
+try() { # try ENVIRONMENT ARG...
+    local bin=$1/bin
+    shift
+    "$bin/pip" install --quiet --disable-pip-version-check --no-deps --no-index --force-reinstall \
+        "$wheel"
+    # Not in python/: the package that is tested is the installed one.
+    (cd tests && "$bin/pytest" -q -rs -p no:cacheprovider -c ../python/pyproject.toml "$@")
+}
+
+try build-python/clean "${@:-../python/tests}"
+if [ -x build-torch/bin/pytest ]; then
+    try build-torch "${@:-../python/tests/test_torch.py}" "${@:-../python/tests/test_cli.py}"
+else
+    echo 'left out: tensors and files of PyTorch, which is not in build-torch/ (./dev need torch)'
+fi
