@@ -994,9 +994,9 @@ class Bucket:
         which = ffi.new("size_t *")
         refusal = lib.pithpy_views(items, len(made), kinds, objects, more, write, which)
         if refusal:
-            error = views.refused(refusal, tensors[which[0]])
-            error.item = int(which[0])
-            raise error
+            refused = views.refused(refusal, tensors[which[0]])
+            refused.item = int(which[0])
+            raise refused
         return keep
 
     def _finish(self, status: int, work: Any, held: Any, results: list[Any]) -> None:

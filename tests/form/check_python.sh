@@ -10,8 +10,12 @@ fi
 cd "$(dirname "$0")/../.."
 wheel=$(echo "$PITH_TEST_WHEEL"/libpith-*-cp310-abi3-*.whl)
 [ -f "$wheel" ] || { echo "no wheel for every Python from 3.10 in $PITH_TEST_WHEEL"; exit 1; }
-# What it links beside libraries that are everywhere is inside.
-if unzip -l "$wheel" | grep -E 'mesonpy|\.pyc|/tests/'; then
+# What it links beside libraries that are everywhere is inside, and nothing that no user needs.
+files=$(python3 -m zipfile -l "$wheel" | awk '{ print $1 }')
+for file in pith/_core.abi3.so pith/py.typed pith/bin/pith; do
+    grep -qxF "$file" <<<"$files" || { echo "not in the wheel: $file"; exit 1; }
+done
+if grep -E '\.(c|h|pyc)$|tests/|mesonpy' <<<"$files"; then
     echo 'the wheel has what no user needs'
     exit 1
 fi
@@ -25,9 +29,9 @@ try() { # try ENVIRONMENT ARG...
     (cd tests && "$bin/pytest" -q -rs -p no:cacheprovider -c ../python/pyproject.toml "$@")
 }
 
-try build-python/clean "${@:-../python/tests}"
+try "$PWD/build-python/clean" "${@:-../python/tests}"
 if [ -x build-torch/bin/pytest ]; then
-    try build-torch "${@:-../python/tests/test_torch.py}" "${@:-../python/tests/test_cli.py}"
+    try "$PWD/build-torch" "${@:-../python/tests/test_torch.py}" "${@:-../python/tests/test_cli.py}"
 else
     echo 'left out: tensors and files of PyTorch, which is not in build-torch/ (./dev need torch)'
 fi
