@@ -180,9 +180,12 @@ class Stream:
             {"size": ffi.sizeof("pith_stream_options"), "step": step, **self._random},
         )
 
+    def _borrow(self) -> _Borrowed:
+        return _Borrowed(self._work, self._work_bytes, self._threads)
+
     def _do(self, call: Callable[..., int], *arguments: Any) -> None:
         """Make a call of the library that takes a work and this stream."""
-        with _Borrowed(self._work, self._work_bytes, self._threads) as work:
+        with self._borrow() as work:
             check_status(call(work, self._stream, *arguments), work)
 
     def _failed(self, result: int, work: Any, x: Tensor) -> Error:
