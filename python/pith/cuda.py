@@ -108,6 +108,7 @@ class DevicePlan:
         self.device = _device(device)
         self._stream_bytes = int(sizes.stream_bytes)
         self._workspace_bytes = int(sizes.workspace_bytes)
+        self._alignment = int(sizes.alignment)
         self._memory = self._bytes(sizes.plan_bytes)
         self._env = _ffi.new("pith_env *", {"size": _ffi.sizeof("pith_env")})
         self._env.max_output_bytes = max_output or 0
@@ -131,8 +132,11 @@ class DevicePlan:
         return self._plan
 
     def _bytes(self, bytes_: int) -> Tensor:
-        torch = _torch()
-        return torch.empty(max(int(bytes_), 1), dtype=torch.uint8, device=self.device)
+        """Return memory on the device, aligned as the library wants it."""
+        torch, bytes_ = _torch(), max(int(bytes_), 1)
+        memory = torch.empty(bytes_ + self._alignment, dtype=torch.uint8, device=self.device)
+        begin = -memory.data_ptr() % self._alignment
+        return memory[begin : begin + bytes_]
 
     def _tensor(self, x: Tensor, what: str, number: int | None = None) -> Any:
         """Return the address of a dense tensor on the plan's device."""
@@ -482,12 +486,13 @@ class DeviceStream:
             items.slots = _ffi.cast("uint64_t *", keep[-1].data_ptr())
         if x is None:
             return items, keep
-        pieces = list(x) if isinstance(x, (list, tuple)) else None
-        if pieces is None:
-            items.tensor = self._plan._tensor(x, what, number)
-            self._whole(x, what)
-            items.dtype = dtypes.number_of(x.dtype)
+        if not isinstance(x, (list, tuple)):
+            whole: Tensor = x
+            items.tensor = self._plan._tensor(whole, what, number)
+            self._whole(whole, what)
+            items.dtype = dtypes.number_of(whole.dtype)
             return items, keep
+        pieces = list(x)
         if len(pieces) != len(slots):
             raise ArgumentError(f"{what}: found {len(pieces)} tensors, expected {len(slots)}")
         for piece, slot in zip(pieces, slots, strict=True):

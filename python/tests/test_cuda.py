@@ -69,7 +69,7 @@ def rows(made):
         ("wdiff:bits=8", "bf16", 4),
         ("grad:bits=4,ef=full", None, 3),
         ("eb:abs=0.01,mode=fast", None, 1),
-        ("kv:bits=8,page=2", None, 1),
+        ("kv:bits=8,page=16", None, 1),
     ],
 )
 def test_frames_are_those_of_the_cpu(cuda, torch, spec, base_dtype, slots):

@@ -12,7 +12,7 @@ wheel=$(echo "$PITH_TEST_WHEEL"/libpith-*-cp310-abi3-*.whl)
 [ -f "$wheel" ] || { echo "no wheel for every Python from 3.10 in $PITH_TEST_WHEEL"; exit 1; }
 # What it links beside libraries that are everywhere is inside, and nothing that no user needs.
 files=$(python3 -m zipfile -l "$wheel" | awk '{ print $1 }')
-for file in pith/_core.abi3.so pith/py.typed pith/bin/pith; do
+for file in pith/_core.abi3.so pith/_cuda.abi3.so pith/py.typed pith/bin/pith; do
     grep -qxF "$file" <<<"$files" || { echo "not in the wheel: $file"; exit 1; }
 done
 if grep -E '\.(c|h|pyc)$|tests/|mesonpy' <<<"$files"; then
@@ -31,7 +31,10 @@ try() { # try ENVIRONMENT ARG...
 
 try "$PWD/build-python/clean" "${@:-../python/tests}"
 if [ -x build-torch/bin/pytest ]; then
-    try "$PWD/build-torch" "${@:-../python/tests/test_torch.py}" "${@:-../python/tests/test_cli.py}"
+    export PITH_TEST_CUDA_HOST=$PWD/build-python/build/_cuda_host.abi3.so
+    [ $# -gt 0 ] || set -- ../python/tests/test_{torch,cli,cuda}.py
+    try "$PWD/build-torch" "$@"
 else
-    echo 'left out: tensors and files of PyTorch, which is not in build-torch/ (./dev need torch)'
+    echo 'left out: tensors and files of PyTorch, and pith.cuda over the host runner, since PyTorch' \
+        'is not in build-torch/ (./dev need torch)'
 fi
