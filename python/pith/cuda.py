@@ -13,7 +13,7 @@ Everything handed in belongs to a call until its work is done: a tensor that was
 another CUDA stream needs ``record_stream``. This module has run over the host runner only, in which
 memory of the CPU stands for a device's, and on no device.
 
-Importing this module loads the library for devices; ``import pith`` does not.
+The library for devices is loaded with this module, when ``pith.cuda`` is first asked for.
 """
 
 from __future__ import annotations

@@ -35,6 +35,6 @@ if [ -x build-torch/bin/pytest ]; then
     [ $# -gt 0 ] || set -- ../python/tests/test_{torch,cli,cuda}.py
     try "$PWD/build-torch" "$@"
 else
-    echo 'left out: tensors and files of PyTorch, and pith.cuda over the host runner, since PyTorch' \
-        'is not in build-torch/ (./dev need torch)'
+    echo 'left out: tensors and files of PyTorch, pith.cuda over the host runner: PyTorch is not in'
+    echo 'build-torch/ (./dev need torch)'
 fi
