@@ -6,11 +6,10 @@ SPDX-License-Identifier: Apache-2.0
     python python/bench/calls.py
 
 C: pith_encode or pith_decode through the module with everything prepared, less what a call that
-does nothing costs there. Python: the method of a stream on a tensor. Single calls take the least of
-many rounds, lists the median of rounds that time both, so that load on the machine falls on both.
+does nothing costs there. Python: the method of a stream on a tensor. Times are the least of many
+rounds, in which calls of both take turns, so that load on the machine falls on both.
 """
 
-import statistics
 import time
 import timeit
 
@@ -126,16 +125,13 @@ def lists():
         )
         seconds = [[] for _ in calls]
         assert not calls[0]() and not calls[3]()
-        for _ in range(15):
+        for _ in range(60):
             for call, found in zip(calls, seconds, strict=True):
                 begin = time.perf_counter()
                 call()
                 found.append(time.perf_counter() - begin)
         pairs = ((0, 1), (0, 2), (3, 4))
-        speed = [
-            statistics.median(c / p for c, p in zip(seconds[a], seconds[b], strict=True))
-            for a, b in pairs
-        ]
+        speed = [min(seconds[a]) / min(seconds[b]) for a, b in pairs]
         print(f"| `{spec}` | " + " | ".join(f"{s:.2f}" for s in speed) + " |")
         del keep, scratch
 
