@@ -16,6 +16,9 @@ of any strides, never copied. Frames are bytes. Every failure is a :class:`Error
 interpreter's lock; different streams may be used from any threads at once.
 """
 
+from importlib import import_module as _import_module
+from typing import Any as _Any
+
 from . import kv
 from ._core import lib as _lib
 from .errors import (
@@ -65,6 +68,14 @@ version = f"{_version // 1000000}.{_version // 1000 % 1000}.{_version % 1000}"
 __version__ = version
 format_version = int(_lib.pith_format_version())
 """Newest version of the frame format that this library reads and writes."""
+
+
+def __getattr__(name: str) -> _Any:
+    """Load :mod:`pith.cuda` when it is asked for."""
+    if name == "cuda":
+        return _import_module(".cuda", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "ArgumentError",

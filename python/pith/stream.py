@@ -180,9 +180,12 @@ class Stream:
             {"size": ffi.sizeof("pith_stream_options"), "step": step, **self._random},
         )
 
+    def _borrow(self) -> _Borrowed:
+        return _Borrowed(self._work, self._work_bytes, self._threads)
+
     def _do(self, call: Callable[..., int], *arguments: Any) -> None:
         """Make a call of the library that takes a work and this stream."""
-        with _Borrowed(self._work, self._work_bytes, self._threads) as work:
+        with self._borrow() as work:
             check_status(call(work, self._stream, *arguments), work)
 
     def _failed(self, result: int, work: Any, x: Tensor) -> Error:
@@ -748,7 +751,7 @@ class Bucket:
             offset += -(-stream._capacity // 64) * 64
         self._offsets, self._bytes = tuple(offsets), offset
         self._offsets_c = ffi.new("uint64_t[]", [*offsets, offset])
-        self._free: list[tuple[Any, list[Any], list[Any]]] = []
+        self._free: list[tuple[Any, list[Any]]] = []
         self._idle = idle_calls(0)  # for memory alone
 
     @property
@@ -764,8 +767,8 @@ class Bucket:
     def __len__(self) -> int:
         return len(self._ends)
 
-    def _items(self) -> tuple[Any, list[Any], list[Any]]:
-        """Take items of these streams that no call is using, with each one and its view."""
+    def _items(self) -> tuple[Any, list[Any]]:
+        """Take items of these streams that no call is using, as an array and each alone."""
         try:
             return self._free.pop()
         except IndexError:
@@ -773,7 +776,7 @@ class Bucket:
             each = [ffi.addressof(items, i) for i in range(len(self._ends))]
             for item, (stream, slot) in zip(each, self._ends, strict=True):
                 item.size, item.stream, item.slot = _ITEM_BYTES, stream._stream, slot
-            return items, each, [ffi.addressof(item, "view") for item in each]
+            return items, each
 
     def _borrow(self) -> _Borrowed:
         return _Borrowed(self._work, self._work_bytes, self._threads)
@@ -811,13 +814,13 @@ class Bucket:
         """
         tensors = self._as_many(tensors, "tensors")
         held = self._items()
-        items, _, its_views = held
+        items, _ = held
         memory, kept = None, None
         if out is not None:
             memory, capacity, kept = views.bytes_of(out, "out", write=True)
             if capacity < self._bytes:
                 raise SpaceError(f"out: found {capacity} bytes, expected {self._bytes}")
-        keep = self._fill(its_views, tensors, False)
+        keep = self._fill(items, tensors, False)
         lengths = ffi.new("uint64_t[]", len(self._ends))
         n = len(self._ends)
         try:
@@ -876,11 +879,14 @@ class Bucket:
     def _decode(self, frames: Iterable[Buffer], outs: Iterable[Tensor], flags: int) -> list[Tensor]:
         frames, outs = self._as_many(frames, "frames"), self._as_many(outs, "outs")
         held = self._items()
-        items, each, its_views = held
-        keep: list[Any] = self._fill(its_views, outs, True)
-        for item, frame in zip(each, frames, strict=True):
-            item.frame, item.length, kept = views.bytes_of(frame, "frame")
-            keep.append(kept)
+        items, each = held
+        keep = [self._fill(items, outs, True)]
+        if all(type(frame) is bytes for frame in frames):
+            lib.pithpy_frames(items, len(frames), list(map(id, frames)))
+        else:
+            for item, frame in zip(each, frames, strict=True):
+                item.frame, item.length, kept = views.bytes_of(frame, "frame")
+                keep.append(kept)
         with self._borrow() as work:
             self._finish(lib.pith_decode(work, items, len(each), flags), work, held, outs)
         del keep
@@ -943,7 +949,7 @@ class Bucket:
             raise ArgumentError(f"to: found {len(to)} streams, expected {len(self)}")
         sums, keep = self._sums(frames, scale)
         held = to._items()
-        items, each, _ = held
+        items, each = held
         try:
             call = to._idle.pop()
         except IndexError:
@@ -976,17 +982,25 @@ class Bucket:
             one.frames, one.lengths, one.count, one.scale = data, lengths, len(parts), scale
         return sums, keep
 
-    def _fill(self, its_views: list[Any], tensors: list[Tensor], write: bool) -> list[Any]:
+    def _fill(self, items: Any, tensors: list[Tensor], write: bool) -> Any:
+        """Fill the items' views; return what must be kept for the call."""
+        if not tensors:
+            return None
+        made = []
         try:
-            return [views.fill(v, x, write) for v, x in zip(its_views, tensors, strict=True)]
-        except Error:
-            for i, x in enumerate(tensors):  # which one it is
-                try:
-                    views.fill(its_views[i], x, write)
-                except Error as error:
-                    error.item = i
-                    raise
+            for x in tensors:
+                made.append((_sources.get(type(x)) or views.source_for(x))(x))
+        except Error as error:
+            error.item = len(made)
             raise
+        kinds, objects, more, keep = zip(*made, strict=True)
+        which = ffi.new("size_t *")
+        refusal = lib.pithpy_views(items, len(made), kinds, objects, more, write, which)
+        if refusal:
+            refused = views.refused(refusal, tensors[which[0]])
+            refused.item = int(which[0])
+            raise refused
+        return keep
 
     def _finish(self, status: int, work: Any, held: Any, results: list[Any]) -> None:
         if status:

@@ -131,20 +131,30 @@ size_t pithpy_exchange(size_t capsule) {
 
 /* ---- Views -----------------------------------------------------------------------------------*/
 
+static int64_t view_of(pith_view *view, int kind, size_t object, size_t more, int write) {
+    if (kind == PITHPY_NUMPY) return view_numpy(view, object, (uint32_t)more, write);
+    if (kind == PITHPY_DLPACK) return view_dlpack(view, object, write);
+    if (kind == PITHPY_EXCHANGE) return view_exchange(view, object, more);
+    view->dtype = PITH_NONE;
+    view->ndim = 0;
+    return 0;
+}
+
 int64_t pithpy_view(pith_view *view, int kind, size_t object, size_t more, int write) {
-    int64_t refused;
-    if (kind == PITHPY_NOTHING) {
-        view->dtype = PITH_NONE;
-        view->ndim = 0;
-        return 0;
-    }
     const PyGILState_STATE lock = PyGILState_Ensure();
-    if (kind == PITHPY_NUMPY)
-        refused = view_numpy(view, object, (uint32_t)more, write);
-    else if (kind == PITHPY_DLPACK)
-        refused = view_dlpack(view, object, write);
-    else
-        refused = view_exchange(view, object, more);
+    const int64_t refused = view_of(view, kind, object, more, write);
+    PyGILState_Release(lock);
+    return refused;
+}
+
+int64_t pithpy_views(pith_item *items, size_t count, const int *kinds, const size_t *objects,
+                     const size_t *more, int write, size_t *which) {
+    int64_t refused = 0;
+    const PyGILState_STATE lock = PyGILState_Ensure();
+    for (size_t i = 0; i < count && !refused; i++) {
+        refused = view_of(&items[i].view, kinds[i], objects[i], more[i], write);
+        *which = i;
+    }
     PyGILState_Release(lock);
     return refused;
 }
@@ -186,6 +196,16 @@ int pithpy_encode_list(pith_work *work, pith_item *items, size_t count, char *me
     const pith_status status = pith_encode(work, items, count, flags);
     for (size_t i = 0; i < count; i++) lengths[i] = items[i].length;
     return status;
+}
+
+void pithpy_frames(pith_item *items, size_t count, const size_t *objects) {
+    const PyGILState_STATE lock = PyGILState_Ensure();
+    for (size_t i = 0; i < count; i++) {
+        PyObject *const bytes = (PyObject *)objects[i]; /* NOLINT: an address from id() */
+        items[i].frame = PyBytes_AsString(bytes);
+        items[i].length = (size_t)PyBytes_Size(bytes);
+    }
+    PyGILState_Release(lock);
 }
 
 void pithpy_pairs(pith_kv_pair *pairs, size_t count, char *values, int64_t value_step,

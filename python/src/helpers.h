@@ -30,6 +30,9 @@ enum {
 
 /* Fill a view, which is good while the object lives; 0, or a refusal. */
 int64_t pithpy_view(pith_view *view, int kind, size_t object, size_t more, int write);
+/* The same for the views of items; *which is the item that was refused. */
+int64_t pithpy_views(pith_item *items, size_t count, const int *kinds, const size_t *objects,
+                     const size_t *more, int write, size_t *which);
 /* The pointer in a capsule of __dlpack_c_exchange_api__, where it can be used; else 0. */
 size_t pithpy_exchange(size_t capsule);
 
@@ -50,6 +53,9 @@ int64_t pithpy_decode(pith_work *work, pith_item *item, pith_stream *stream, uin
  * is set to the frame's bytes, 0 where it failed. */
 int pithpy_encode_list(pith_work *work, pith_item *items, size_t count, char *memory,
                        const uint64_t *offsets, uint32_t flags, uint64_t *lengths);
+
+/* Frame i is the object of type bytes at objects[i], which must live as long as it is used. */
+void pithpy_frames(pith_item *items, size_t count, const size_t *objects);
 
 /* Pair i: the values at `values` + ids[i] * value_step bytes, the page at `pages` + i * page_step,
  * of tokens[i] tokens. */
