@@ -2,7 +2,7 @@
  * the others: not in a call, nor while the channel is made.
  * SPDX-License-Identifier: Apache-2.0
  *
- * usage: test_timeout late|freeze|pending|fails|votes|absent|die
+ * usage: test_timeout late|freeze|pending|fails|votes|stray|absent|die
  * die: the survivors print one line each and leave at once, since MPI_Finalize would wait. */
 #include <signal.h>
 #include <stdlib.h>
@@ -152,7 +152,7 @@ static void fails(pith_collective_channel *ch) {
 /* The messages that agree on the status: who got a damaged one is broken, and the others are in
  * this call or the next. No wrong value is called right. */
 static void votes(pith_collective_channel *ch) {
-    fault_damage = (struct fault_damage){world_rank == 0, FAULT_VOTES, 20, 0};
+    fault_damage = (struct fault_damage){world_rank == 0, FAULT_VOTES, 20, 0, 0};
     const double begin = sim_now();
     const pith_status first = sum(ch, 2, NULL), second = sum(ch, 3, NULL);
     CHECK(first == PITH_OK || first == PITH_ERR_TRANSPORT);
@@ -161,6 +161,15 @@ static void votes(pith_collective_channel *ch) {
                 : second == PITH_ERR_TIMEOUT || second == PITH_ERR_TRANSPORT);
     CHECK(sim_now() - begin < limit + 3.0);
     fault_damage.on = false;
+}
+
+/* The same of votes that reached each other's rank. */
+static void stray(pith_collective_channel *ch) {
+    fault_astray = (struct fault_astray){world_rank == 0, FAULT_VOTES, {1, 2}, 0};
+    const pith_status first = sum(ch, 2, NULL);
+    CHECK(first == PITH_OK || first == PITH_ERR_TRANSPORT || first == PITH_ERR_TIMEOUT);
+    CHECK(first || (world_rank != 1 && world_rank != 2));
+    fault_astray.on = false;
 }
 
 /* One rank makes its channel when the others have given up. */
@@ -199,7 +208,8 @@ int main(int argc, char **argv) {
         const char *name;
         void (*run)(pith_collective_channel *ch);
     } modes[] = {{"late", late},   {"freeze", freeze}, {"pending", leave_pending},
-                 {"fails", fails}, {"votes", votes},   {"die", die}};
+                 {"fails", fails}, {"votes", votes},   {"stray", stray},
+                 {"die", die}};
     world_begin(&argc, &argv);
     sim_change = fault_wrap;
     const char *const mode = argc > 1 ? argv[1] : "";
