@@ -180,7 +180,9 @@ static void absent(void) {
     CHECK_STATUS(world_transport(&transport), PITH_OK);
     if (is_last()) pause_for(limit + 1.0);
     const double begin = sim_now();
-    const pith_status status = pith_collective_create(&ch, &transport, &o, NULL);
+    pith_error error = {.size = sizeof error};
+    const pith_status status = pith_collective_create(&ch, &transport, &o, &error);
+    CHECK(error.text[0]);
     CHECK(status == PITH_ERR_TIMEOUT || status == PITH_ERR_TRANSPORT);
     CHECK(ch == NULL && live == 0);
     CHECK(sim_now() - begin < limit + 3.0);
