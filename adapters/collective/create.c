@@ -298,6 +298,8 @@ static pith_status create(pith_collective_channel **channel, const pith_transpor
     ch->place.ranks = transport->ranks;
     ch->request.channel = ch;
     status = build(ch, options, status, error);
+    /* A channel that measured the threshold may have broken instead of this one. */
+    if (status == PITH_ERR_TIMEOUT || status == PITH_ERR_TRANSPORT) ch->broken = true;
     forget_pointers(&ch->o);
     ch->t.node_of = NULL;
     if (status && !error->text[0]) *error = ch->error; /* a timeout, or the transport */

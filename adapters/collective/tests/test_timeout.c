@@ -2,7 +2,7 @@
  * the others: not in a call, nor while the channel is made.
  * SPDX-License-Identifier: Apache-2.0
  *
- * usage: test_timeout late|freeze|pending|fails|votes|stray|absent|die
+ * usage: test_timeout late|freeze|pending|fails|votes|stray|absent|measuring|die
  * die: the survivors print one line each and leave at once, since MPI_Finalize would wait. */
 #include <signal.h>
 #include <stdlib.h>
@@ -190,6 +190,36 @@ static void absent(void) {
 
 static void leave(void) { _exit(0); }
 
+/* One rank dies while the others measure the threshold, on a channel within the one that is made:
+ * what they say to the transport at the end is that they broke. */
+static void (*inner_release)(void *user, int broken);
+static int releases, broken_releases;
+static void count_release(void *user, int broken) {
+    releases++;
+    broken_releases += broken;
+    inner_release(user, broken);
+}
+
+static void measuring(void) {
+    pith_collective_options o = options();
+    pith_collective_channel *ch;
+    pith_transport transport;
+    o.flags = PITH_COLLECTIVE_MEASURE_THRESHOLD;
+    CHECK_STATUS(world_transport(&transport), PITH_OK);
+    fault_wrap(&transport);
+    inner_release = transport.release;
+    transport.release = count_release;
+    if (is_last()) {
+        fault_at_send = leave;
+        fault_sends_left = 100;
+    }
+    const pith_status status = pith_collective_create(&ch, &transport, &o, NULL);
+    CHECK(status == PITH_ERR_TIMEOUT || status == PITH_ERR_TRANSPORT);
+    CHECK(ch == NULL && live == 0 && releases == 1 && broken_releases == 1);
+    pause_for(1.0); /* mpirun ends the job with the first that leaves */
+    _exit(sim_failures() != 0);
+}
+
 static void die(pith_collective_channel *ch) {
     if (is_last()) {
         fault_at_send = leave;
@@ -220,6 +250,7 @@ int main(int argc, char **argv) {
         world_barrier();
         return world_end("timeouts", sim_failures());
     }
+    if (!strcmp(mode, "measuring")) measuring();
     const pith_collective_options o = options();
     pith_collective_channel *ch;
     CHECK_STATUS(sim_create(&ch, &o, NULL), PITH_OK);
