@@ -58,14 +58,13 @@ static void write_form(const pith_plan *p, uint64_t slot, bool key, struct write
                        struct pithi_device_plan_slot *to) {
     struct pithi_frame f;
     pithi_plan_frame(p, slot, key, &f);
-    struct pithi_payload payload;
-    pithi_payload_of(&f, &payload);
-    f.payload_bytes = payload.data + payload.data_bytes;
+    const struct pithi_payload *const payload = &f.payload;
+    f.payload_bytes = pithi_payload_most(payload);
     to->count = f.count;
-    to->blocks = payload.blocks;
+    to->blocks = payload->blocks;
     to->fixed_bytes = pithi_frame_fixed_bytes(&f);
-    to->checks = payload.blocks + (f.exempt_bytes != 0);
-    to->exempt_values = payload.exempt_values;
+    to->checks = payload->blocks + (f.exempt_bytes != 0);
+    to->exempt_values = payload->exempt_values;
     to->exempt_bytes = f.exempt_bytes;
     to->tiling = f.tiling;
     to->heads = f.params.heads;
@@ -73,10 +72,10 @@ static void write_form(const pith_plan *p, uint64_t slot, bool key, struct write
     to->outliers = f.params.outliers;
     to->form[key] = (struct pithi_device_plan_form){.header = w->used,
                                                     .header_bytes = f.header_bytes,
-                                                    .checks = payload.checks,
-                                                    .data = payload.data,
-                                                    .block_bytes = payload.block_bytes,
-                                                    .run_bytes = payload.run_bytes,
+                                                    .checks = payload->checks,
+                                                    .data = payload->data,
+                                                    .block_bytes = payload->block_bytes,
+                                                    .run_bytes = payload->run_bytes,
                                                     .payload_bytes = f.payload_bytes};
     if (w->at) {
         pithi_frame_write(&f, w->at + w->used);

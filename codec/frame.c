@@ -106,6 +106,7 @@ void pithi_frame_size(struct pithi_frame *f) {
     f->header_bytes =
         fixed_bytes(is_wide(f)) + pithi_sections_bytes(f->has_stream, f->params.codec->whole,
                                                        f->exempt_ranges, f->source_bytes);
+    pithi_payload_of(f, &f->payload);
 }
 
 /* ---- Exempt elements -------------------------------------------------------------------------*/
@@ -408,10 +409,10 @@ static pith_status read_tiles(struct pithi_frame *f, pith_error *error) {
 
 /* The declared payload must be what the header implies. */
 static pith_status check_payload(struct pithi_frame *f, pith_error *error) {
-    struct pithi_payload p;
-    const bool fits = pithi_payload_of(f, &p);
-    const uint64_t n = f->payload_bytes;
-    if (!fits || n > p.data + p.data_bytes || n < p.data || (p.fixed && n != p.data + p.data_bytes))
+    const bool fits = pithi_payload_of(f, &f->payload);
+    const struct pithi_payload *const p = &f->payload;
+    const uint64_t n = f->payload_bytes, most = pithi_payload_most(p);
+    if (!fits || n > most || n < p->data || (p->fixed && n != most))
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "the payload size is impossible",
                              PITHI_AT_PAYLOAD);
     const bool needs_stream = f->params.base_dtype != PITH_NONE;

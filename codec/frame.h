@@ -12,6 +12,19 @@
 /* Top bit of a block's length in the index: stored without entropy coding. */
 #define PITHI_PLAIN 0x80000000u
 
+/* Where the parts of a payload lie. All offsets count from the payload's beginning. */
+struct pithi_payload {
+    uint64_t blocks;
+    uint64_t index, checks, data; /* offsets; index and checks may have no bytes */
+    uint64_t data_bytes;          /* exact when fixed, else the most it can be */
+    uint64_t exempt_values;       /* offset of the exempt values, which end the payload */
+    uint64_t check_count;         /* entries of the checksum table */
+    /* Fixed: blocks come in runs of so many and so many bytes, in which all but the last have
+     * block_bytes; without pages there is one run. */
+    uint64_t run_blocks, run_bytes, block_bytes;
+    bool fixed;
+};
+
 /* A header, decoded or about to be written. */
 struct pithi_frame {
     struct pithi_params params; /* with block, dtypes, key_frame */
@@ -31,6 +44,7 @@ struct pithi_frame {
     struct pithi_tiling tiling; /* of codecs that have one */
     struct pithi_bound bound;   /* what the section of bounded codecs says */
     uint64_t header_bytes, payload_bytes;
+    struct pithi_payload payload;
     /* NULL, or a header that was written for another step of the same slot: what stays the same is
      * copied from it. */
     const uint8_t *written;
@@ -53,23 +67,20 @@ static inline uint64_t pithi_block_first(const struct pithi_frame *f, uint64_t b
     return (tile.origin[1] * f->tiling.shape[2] + tile.origin[2]) * f->tiling.shape[3];
 }
 
-/* Where the parts of a payload lie. All offsets count from the payload's beginning. */
-struct pithi_payload {
-    uint64_t blocks;
-    uint64_t index, checks, data; /* offsets; index and checks may have no bytes */
-    uint64_t data_bytes;          /* exact when fixed, else the most it can be */
-    uint64_t exempt_values;       /* offset of the exempt values, which end the payload */
-    uint64_t check_count;         /* entries of the checksum table */
-    /* Fixed: blocks come in runs of so many and so many bytes, in which all but the last have
-     * block_bytes; without pages there is one run. */
-    uint64_t run_blocks, run_bytes, block_bytes;
-    bool fixed;
-};
+/* Bytes: exact when fixed, else the most they can be. */
+static inline uint64_t pithi_payload_most(const struct pithi_payload *p) {
+    return p->data + p->data_bytes;
+}
+/* The same of the whole frame. */
+static inline uint64_t pithi_frame_total(const struct pithi_frame *f) {
+    return f->header_bytes + pithi_payload_most(&f->payload);
+}
 /* Fixed: the offset of a block. */
 static inline uint64_t pithi_block_offset(const struct pithi_payload *p, uint64_t block) {
+    if (block < p->run_blocks) return p->data + block * p->block_bytes; /* without division */
     return p->data + block / p->run_blocks * p->run_bytes + block % p->run_blocks * p->block_bytes;
 }
-/* False when a size does not fit in 63 bits. */
+/* What follows from the other fields. False when a size does not fit in 63 bits. */
 bool pithi_payload_of(const struct pithi_frame *frame, struct pithi_payload *payload);
 
 /* The exempt ranges of a frame that was read, in the numbering of the frame. */
@@ -87,7 +98,7 @@ bool pithi_frame_like_exempt(const struct pithi_frame *a, const struct pithi_fra
 uint64_t pithi_frame_fixed_bytes(const struct pithi_frame *frame);
 uint64_t pithi_sections_bytes(bool has_stream, const struct pithi_whole *whole,
                               size_t exempt_ranges, size_t source_bytes);
-/* Fill header_bytes from the other fields. */
+/* Fill header_bytes and payload from the other fields. */
 void pithi_frame_size(struct pithi_frame *frame);
 /* Write header and sections: frame->header_bytes bytes. */
 void pithi_frame_write(const struct pithi_frame *frame, uint8_t *dst);

@@ -67,17 +67,17 @@ static void write_base(const struct pithi_coding *c, uint64_t block, struct pith
 /* ---- Encode ----------------------------------------------------------------------------------*/
 
 void pithi_encode_open(struct pithi_coding *c, uint8_t *dst) {
-    pithi_payload_of(&c->frame, &c->payload);
     c->bytes = dst + c->frame.header_bytes;
     if (c->frame.exempt_bytes)
         c->exempt_values = (struct pithi_exempt_values){c->frame.exempt, c->frame.exempt_origin,
-                                                        c->bytes + c->payload.exempt_values};
+                                                        c->bytes + c->frame.payload.exempt_values};
 }
 
 void pithi_encode_check(const struct pithi_coding *c, uint64_t block, const uint8_t *bytes,
                         size_t length) {
     if (c->frame.checksums)
-        pithi_put64(c->bytes + c->payload.checks + 8 * block, checksum(c, bytes, length, block));
+        pithi_put64(c->bytes + c->frame.payload.checks + 8 * block,
+                    checksum(c, bytes, length, block));
 }
 
 /* What tiles and bounds add to a block; tile must outlive it. */
@@ -98,7 +98,7 @@ static uint64_t sum_of(const struct pithi_coding *c, const struct pithi_block *b
 static bool is_kept(const struct pithi_coding *c, uint64_t block, const struct pithi_block *b) {
     const size_t bytes = b->count * pith_dtype_bytes(c->frame.params.base_dtype);
     if (c->whole) return sum_of(c, b, b->kernels->nh) == c->sums[block];
-    if (block + 1 < c->payload.blocks) /* a sample waits for memory at every line */
+    if (block + 1 < c->frame.payload.blocks) /* a sample waits for memory at every line */
         pithi_nh_sample_prefetch((const uint8_t *)b->base + bytes,
                                  (size_t)elements_of(c, block + 1) * (bytes / b->count));
     return sum_of(c, b, pithi_nh_sample) == c->sums[block];
@@ -122,7 +122,7 @@ static pith_status encode_block(const struct pithi_coding *c, uint64_t block, co
     if (!values && !pithi_find_tile_layout(&c->frame, &tile, c->view, &b.tiled.layout))
         b.value = pithi_block_load(&c->frame, block, c->view, w->values);
     b.paged.more = c->frame.tiling.runs && c->view && c->view->dense && b.value != w->values &&
-                   block + 1 < c->payload.blocks;
+                   block + 1 < c->frame.payload.blocks;
     b.bytes = bytes;
     if (c->compare && !is_kept(c, block, &b)) {
         w->detail = "the base was changed by others since the last call";
@@ -142,7 +142,7 @@ static pith_status encode_block(const struct pithi_coding *c, uint64_t block, co
 pith_status pithi_encode_one(const struct pithi_coding *c, uint64_t block, const void *values,
                              void *base, struct pithi_worker *w) {
     uint8_t *place =
-        c->payload.fixed ? c->bytes + pithi_block_offset(&c->payload, block) : w->coded;
+        c->frame.payload.fixed ? c->bytes + pithi_block_offset(&c->frame.payload, block) : w->coded;
     return encode_block(c, block, values, base, place, w);
 }
 
@@ -161,9 +161,9 @@ static pith_status encode_job(void *arg, uint64_t block, struct pithi_worker *w)
 pith_status pithi_encode_waves(struct pithi_coding *c, uint64_t capacity, uint64_t *used) {
     pith_work *const work = c->work;
     pithi_parallel_begin(work);
-    *used = c->payload.data;
-    for (uint64_t block = 0; block < c->payload.blocks;) {
-        const uint64_t left = c->payload.blocks - block;
+    *used = c->frame.payload.data;
+    for (uint64_t block = 0; block < c->frame.payload.blocks;) {
+        const uint64_t left = c->frame.payload.blocks - block;
         const uint64_t wave = left < work->workers ? left : work->workers;
         PITHI_TRY(pithi_parallel_for(work, block, wave, encode_job, c));
         for (uint64_t i = 0; i < wave; i++, block++) {
@@ -174,7 +174,7 @@ pith_status pithi_encode_waves(struct pithi_coding *c, uint64_t capacity, uint64
                                           c->frame.header_bytes + *used + w->length,
                                           c->frame.header_bytes + capacity);
             memcpy(c->bytes + *used, w->coded, w->length);
-            pithi_put32(c->bytes + c->payload.index + 4 * block,
+            pithi_put32(c->bytes + c->frame.payload.index + 4 * block,
                         (uint32_t)w->length | (w->plain ? PITHI_PLAIN : 0));
             *used += w->length;
         }
@@ -183,7 +183,7 @@ pith_status pithi_encode_waves(struct pithi_coding *c, uint64_t capacity, uint64
 }
 
 void pithi_encode_close(struct pithi_coding *c, uint8_t *dst, uint64_t payload_bytes) {
-    const struct pithi_payload *p = &c->payload;
+    const struct pithi_payload *p = &c->frame.payload;
     const uint64_t index_end = p->fixed ? p->index : p->index + 4 * p->blocks;
     const uint64_t checks_end = p->checks + 8 * p->check_count;
     const size_t exempt_values = (size_t)c->frame.exempt_bytes,
@@ -202,7 +202,7 @@ pith_status pithi_encode_frame(struct pithi_coding *c, uint8_t *dst, size_t cap,
                                size_t *written) {
     pith_work *const work = c->work;
     pithi_encode_open(c, dst);
-    const struct pithi_payload *l = &c->payload;
+    const struct pithi_payload *l = &c->frame.payload;
     const uint64_t least = c->frame.header_bytes + l->data;
     const uint64_t most = least + l->data_bytes;
     if (cap < least || (cap < most && (l->fixed || c->update)))
@@ -234,7 +234,7 @@ pith_status pithi_encode_frame(struct pithi_coding *c, uint8_t *dst, size_t cap,
 
 const uint8_t *pithi_block_at(const struct pithi_coding *c, uint64_t block, size_t *length,
                               bool *plain) {
-    const struct pithi_payload *p = &c->payload;
+    const struct pithi_payload *p = &c->frame.payload;
     *plain = false;
     if (p->fixed) {
         *length =
@@ -263,7 +263,7 @@ static bool zeros(const uint8_t *p, uint64_t from, uint64_t to) {
 }
 
 pith_status pithi_find_blocks(const struct pithi_coding *c) {
-    const struct pithi_payload *p = &c->payload;
+    const struct pithi_payload *p = &c->frame.payload;
     pith_error *error = &c->work->error;
     uint64_t at = p->data;
     for (uint64_t i = 0; i < p->blocks; i++) {
@@ -290,7 +290,7 @@ static pith_status check_job(void *arg, uint64_t block, struct pithi_worker *w) 
     const uint8_t *bytes = pithi_block_at(c, block, &length, &plain);
     w->detail = "a block checksum differs";
     return checksum(c, bytes, length, block) ==
-                   pithi_get64(c->bytes + c->payload.checks + 8 * block)
+                   pithi_get64(c->bytes + c->frame.payload.checks + 8 * block)
                ? PITH_OK
                : PITH_ERR_CHECKSUM;
 }
@@ -304,7 +304,7 @@ pith_status pithi_parallel_blocks(const struct pithi_coding *c, uint64_t first, 
 }
 
 static pith_status check_tables(struct pithi_coding *c) {
-    const struct pithi_payload *p = &c->payload;
+    const struct pithi_payload *p = &c->frame.payload;
     const uint64_t index_end = p->fixed ? p->index : p->index + 4 * p->blocks;
     const uint64_t checks_end = p->checks + 8 * p->check_count;
     const uint64_t exempt_end = p->exempt_values + c->frame.exempt_bytes;
@@ -337,7 +337,7 @@ pith_status pithi_check_blocks(struct pithi_coding *c) {
     if (!c->frame.checksums) return PITH_OK;
     pithi_parallel_begin(c->work);
     PITHI_TRY(pithi_parallel_blocks(c, first, count, check_job, c));
-    const struct pithi_payload *p = &c->payload;
+    const struct pithi_payload *p = &c->frame.payload;
     if (!c->frame.exempt_bytes ||
         checksum(c, c->bytes + p->exempt_values, (size_t)pithi_pad16(c->frame.exempt_bytes),
                  p->blocks) == pithi_get64(c->bytes + p->checks + 8 * p->blocks))
@@ -348,7 +348,7 @@ pith_status pithi_check_blocks(struct pithi_coding *c) {
 
 /* Room for block offsets is made for the plan's own largest slot. */
 static bool too_many_blocks(const struct pithi_coding *c) {
-    return !c->payload.fixed && c->payload.blocks > c->plan->blocks;
+    return !c->frame.payload.fixed && c->frame.payload.blocks > c->plan->blocks;
 }
 
 /* Where the frame is not what the slot of a plan makes: the first thing that differs. */
@@ -395,11 +395,10 @@ static pith_status open_frame(struct pithi_coding *c, const struct pithi_frame *
     c->bytes = (uint8_t *)(uintptr_t)bytes + c->frame.header_bytes;
     c->first = 0;
     c->count = c->frame.count;
-    pithi_payload_of(&c->frame, &c->payload);
     if (c->frame.exempt_bytes)
         c->exempt_values =
             (struct pithi_exempt_values){&c->plan->exempt, wanted ? wanted->exempt_origin : 0,
-                                         c->bytes + c->payload.exempt_values};
+                                         c->bytes + c->frame.payload.exempt_values};
     if (too_many_blocks(c)) return pithi_fail(error, PITH_ERR_MISMATCH, "another plan's frame");
     c->frame.params.most = c->plan->params.most;
     memcpy(c->frame.params.extent, c->plan->params.extent, sizeof c->frame.params.extent);

@@ -17,7 +17,6 @@ struct pithi_request {
 /* One encoding or decoding of one frame. The caller checks that counts and dtypes fit. */
 struct pithi_coding {
     struct pithi_frame frame;
-    struct pithi_payload payload;
     const pith_plan *plan;         /* from here on 0 where nothing is said */
     pith_work *work;               /* attached to the plan */
     const struct pithi_span *view; /* values, or output; NULL: only the base is wanted */
@@ -38,7 +37,7 @@ struct pithi_coding {
     uint64_t hash, saturated, poisoned, exact, nonzero;
 };
 
-/* Everything but frame and payload, which the caller fills in. */
+/* Everything but the frame, which the caller fills in. */
 static inline void pithi_coding_open(struct pithi_coding *c, const pith_plan *plan, pith_work *work,
                                      const struct pithi_span *view) {
     const size_t begin = offsetof(struct pithi_coding, plan);
@@ -59,7 +58,7 @@ pith_status pithi_encode_frame(struct pithi_coding *c, uint8_t *dst, size_t cap,
 pith_status pithi_encode_waves(struct pithi_coding *c, uint64_t capacity, uint64_t *used);
 /* Offsets of the blocks of a variable-rate payload; they must fill it exactly. */
 pith_status pithi_find_blocks(const struct pithi_coding *c);
-/* Parse a frame whose payload must be there as a whole and find its blocks. frame, payload, bytes,
+/* Parse a frame whose payload must be there as a whole and find its blocks. frame, bytes,
  * first and count (all elements) are set; everything else is the caller's. */
 pith_status pithi_decode_open(struct pithi_coding *c, pith_work *work, const pith_plan *plan,
                               const void *frame, size_t bytes);

@@ -53,14 +53,13 @@ pith_status pith_inspect(const void *bytes, size_t length, pith_info *info, pith
 /* ---- Bound -----------------------------------------------------------------------------------*/
 
 /* The next block from *at on; *at moves past it. */
-static pith_status next_block(const struct pithi_frame *f, const struct pithi_payload *p,
-                              const uint8_t *payload, uint64_t index, uint64_t *at,
-                              struct pithi_block *b, pith_error *error) {
+static pith_status next_block(const struct pithi_frame *f, const uint8_t *payload, uint64_t index,
+                              uint64_t *at, struct pithi_block *b, pith_error *error) {
     *b = (struct pithi_block){.params = &f->params, .first = pithi_block_first(f, index)};
     b->count = (size_t)pithi_block_count(f, index);
     b->length = (size_t)f->params.codec->block_bytes(&f->params, b->count);
-    if (!p->fixed) {
-        const uint32_t entry = pithi_get32(payload + p->index + 4 * index);
+    if (!f->payload.fixed) {
+        const uint32_t entry = pithi_get32(payload + f->payload.index + 4 * index);
         b->length = entry & ~PITHI_PLAIN;
         b->plain = entry & PITHI_PLAIN;
     }
@@ -92,7 +91,6 @@ static double exempt_bound(const struct pithi_frame *f, const uint8_t *values) {
 static pith_status largest_bound(const void *frame, size_t length, double *bound,
                                  pith_error *error) {
     struct pithi_frame f;
-    struct pithi_payload p;
     PITHI_TRY(pithi_frame_read(frame, length, &f, error));
     if (f.payload_bytes > length - f.header_bytes)
         return pithi_fail_with(
@@ -100,13 +98,13 @@ static pith_status largest_bound(const void *frame, size_t length, double *bound
             &(struct pithi_words){.number = {f.header_bytes + f.payload_bytes, length}});
     *bound = f.bound.largest; /* 0 where the codec has none */
     if (!f.params.codec->bound || f.params.key_frame) return PITH_OK;
-    pithi_payload_of(&f, &p);
     const uint8_t *payload = (const uint8_t *)frame + f.header_bytes;
-    uint64_t at = p.data;
-    *bound = exempt_bound(&f, payload + p.exempt_values);
-    for (uint64_t i = 0; i < p.blocks; i++) { /* of all: a damaged one may follow one of NaN */
+    uint64_t at = f.payload.data;
+    *bound = exempt_bound(&f, payload + f.payload.exempt_values);
+    for (uint64_t i = 0; i < f.payload.blocks;
+         i++) { /* of all: a damaged one may follow one of NaN */
         struct pithi_block b;
-        PITHI_TRY(next_block(&f, &p, payload, i, &at, &b, error));
+        PITHI_TRY(next_block(&f, payload, i, &at, &b, error));
         const double one = f.params.codec->bound(&b);
         if (one != one || one > *bound) *bound = one;
         if (one < 0) return pithi_fail(error, PITH_ERR_CORRUPT, "a block's bound is damaged");
@@ -141,7 +139,7 @@ pith_status pithi_check_base_hash(struct pithi_coding *c) {
     uint64_t hash, saturated, poisoned;
     if (!c->frame.has_base_hash) return PITH_OK;
     pithi_parallel_begin(work);
-    PITHI_TRY(pithi_parallel_for(work, 0, c->payload.blocks, base_hash_job, c));
+    PITHI_TRY(pithi_parallel_for(work, 0, c->frame.payload.blocks, base_hash_job, c));
     pithi_parallel_results(work, work->worker, &hash, &saturated, &poisoned);
     if (pithi_nh_finish(hash, c->frame.count * c->base->element, c->base->dtype) ==
         c->frame.base_hash)
@@ -308,7 +306,7 @@ static pith_status verify(struct pithi_coding *c, pith_work *work, const pith_pl
     PITHI_TRY(pithi_check_blocks(c));
     c->update = c->frame.params.key_frame;
     pithi_parallel_begin(work);
-    PITHI_TRY(pithi_parallel_blocks(c, 0, c->payload.blocks, verify_job, c));
+    PITHI_TRY(pithi_parallel_blocks(c, 0, c->frame.payload.blocks, verify_job, c));
     pithi_parallel_results(work, work->worker, &c->hash, &c->saturated, &c->poisoned);
     return pithi_check_key(c);
 }
@@ -317,7 +315,10 @@ pith_status pith_verify(const void *frame, size_t length, const pith_env *env, p
     struct once o;
     PITHI_TRY(open_for_frame(&o, frame, length, env, error));
     struct pithi_coding c = {0};
-    return finish(&o, verify(&c, o.work, o.plan, frame, length), error);
+    const uint64_t before = pithi_fp_enter();
+    const pith_status status = verify(&c, o.work, o.plan, frame, length);
+    pithi_fp_leave(before);
+    return finish(&o, status, error);
 }
 
 /* ---- Compress --------------------------------------------------------------------------------*/

@@ -50,16 +50,19 @@ static uint64_t part_begin(const struct run *r, uint64_t part) {
     return r->first + part * each + (part < rest ? part : rest);
 }
 
-static void run_part(void *arg, size_t part) {
-    const struct run *r = arg;
-    struct pithi_worker *w = &r->work->worker[part];
-    const uint64_t before = pithi_fp_enter();
+static void run_blocks(const struct run *r, uint64_t first, uint64_t end, struct pithi_worker *w) {
     w->status = PITH_OK;
-    const uint64_t end = part_begin(r, part + 1);
-    for (uint64_t block = part_begin(r, part); block < end && w->status == PITH_OK; block++) {
+    for (uint64_t block = first; block < end && w->status == PITH_OK; block++) {
         w->block = block;
         w->status = r->fn(r->arg, block, w);
     }
+}
+
+/* On any thread. */
+static void run_part(void *arg, size_t part) {
+    const struct run *r = arg;
+    const uint64_t before = pithi_fp_enter();
+    run_blocks(r, part_begin(r, part), part_begin(r, part + 1), &r->work->worker[part]);
     pithi_fp_leave(before);
 }
 
@@ -81,7 +84,12 @@ static bool spread(struct run *r) {
     const pith_env *env = &r->work->env;
     if (env->run) return env->run(env->run_user, run_part, r, (size_t)r->parts) == 0;
     if (r->parts > 1 && run_openmp(r)) return true;
-    for (size_t i = 0; i < r->parts; i++) run_part(r, i);
+    if (r->parts == 1) { /* without the divisions of part_begin */
+        run_blocks(r, r->first, r->first + r->count, &r->work->worker[0]);
+        return true;
+    }
+    for (size_t i = 0; i < r->parts; i++)
+        run_blocks(r, part_begin(r, i), part_begin(r, i + 1), &r->work->worker[i]);
     return true;
 }
 

@@ -11,7 +11,8 @@ typedef pith_status pithi_block_fn(void *arg, uint64_t block, struct pithi_worke
 void pithi_parallel_begin(pith_work *work);
 /* Call fn for blocks [first, first + count), each once. Worker i has the i-th of equal contiguous
  * parts, in ascending order, and stops at its first failure; the failure of the lowest block is
- * the result, whatever the number of workers. */
+ * the result, whatever the number of workers. The calling thread has the library's floating-point
+ * control word (pithi_fp_enter); others get it for their parts. */
 pith_status pithi_parallel_for(pith_work *work, uint64_t first, uint64_t count, pithi_block_fn *fn,
                                void *arg);
 /* Sums since pithi_parallel_begin over work->worker or work->second. */

@@ -202,20 +202,13 @@ static void keep_forms(pith_plan *p) {
         form->frame = make_frame(p, 0, key);
         if (p->params.decode_only || form->frame.header_bytes > sizeof form->header) continue;
         struct pithi_frame whole = form->frame;
-        struct pithi_payload payload;
-        pithi_payload_of(&whole, &payload);
-        whole.payload_bytes = payload.data + payload.data_bytes; /* where the rate is fixed */
+        whole.payload_bytes = pithi_payload_most(&whole.payload); /* where the rate is fixed */
         pithi_frame_write(&whole, form->header);
         form->frame.written = form->header;
-        form->frame.constant = payload.fixed && !whole.has_stream && !whole.params.codec->whole;
+        form->frame.constant =
+            whole.payload.fixed && !whole.has_stream && !whole.params.codec->whole;
     }
     p->has_forms = true;
-}
-
-uint64_t pithi_frame_total(struct pithi_frame *f) {
-    struct pithi_payload payload;
-    pithi_payload_of(f, &payload);
-    return f->header_bytes + payload.data + payload.data_bytes;
 }
 
 uint64_t pith_plan_frame_bytes(const pith_plan *plan, uint64_t slot, int key) {

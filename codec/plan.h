@@ -60,7 +60,6 @@ pith_status pithi_one_frame_bytes(const char *spec, const pith_layout *layout, u
                                   pith_error *error);
 /* A frame of the slot with nothing data-dependent filled in. */
 void pithi_plan_frame(const pith_plan *plan, uint64_t slot, bool key, struct pithi_frame *frame);
-uint64_t pithi_frame_total(struct pithi_frame *frame);
 
 static inline uint64_t pithi_slot_first(const pith_plan *p, uint64_t slot) {
     if (p->slot_first) return p->slot_first[slot];

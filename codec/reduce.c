@@ -57,7 +57,7 @@ pith_status pithi_add_values(struct pithi_coding *c, const struct pithi_span *vi
         return pithi_fail(&c->work->error, PITH_ERR_DTYPE, "only f32, bf16 and f16 add");
     struct addition a = {c, view};
     pithi_parallel_begin(c->work);
-    return pithi_parallel_blocks(c, 0, c->payload.blocks, add_job, &a);
+    return pithi_parallel_blocks(c, 0, c->frame.payload.blocks, add_job, &a);
 }
 
 /* ---- Reduce ----------------------------------------------------------------------------------*/
@@ -100,7 +100,7 @@ static const uint8_t *payload_of(const struct reduction *d, size_t i,
 static void select_frame(const struct reduction *d, struct pithi_coding *c, size_t i) {
     const struct pithi_payload *layout;
     c->bytes = (uint8_t *)(uintptr_t)payload_of(d, i, &layout);
-    c->payload = *layout;
+    c->frame.payload = *layout;
 }
 
 /* frame 0 + frame 1 + ... of one block, of codecs without a domain of their own. */
@@ -200,7 +200,7 @@ pith_status pithi_reduce_view(const struct pithi_reduction *r, const struct pith
     PITHI_TRY(open_all(&d));
     d.nontemporal = view->dense && d.coding.frame.count * view->element >= PITHI_LARGE_OUTPUT;
     pithi_parallel_begin(r->work);
-    PITHI_TRY(pithi_parallel_for(r->work, 0, d.coding.payload.blocks, view_job, &d));
+    PITHI_TRY(pithi_parallel_for(r->work, 0, d.coding.frame.payload.blocks, view_job, &d));
     count_frames(r, r->work->worker);
     return PITH_OK;
 }
@@ -239,7 +239,7 @@ static void sum_span(const struct reduction *d, uint64_t first, uint64_t end, fl
 static void put_span(const struct reduction *d, uint64_t first, uint64_t end, float *x,
                      struct pithi_worker *w) {
     const uint64_t block = d->out->frame.params.block, number = first / block;
-    const struct pithi_payload *p = &d->out->payload;
+    const struct pithi_payload *p = &d->out->frame.payload;
     struct pithi_block b = pithi_block_of(d->out, number, NULL, w);
     b.bytes = d->out->bytes + p->data + number * p->block_bytes;
     b.params->codec->domain->put(&b, (size_t)(first % block), (size_t)(end - first), x);
@@ -304,7 +304,7 @@ pith_status pithi_reduce_frame(const struct pithi_reduction *r, struct pithi_cod
     PITHI_TRY(pithi_parallel_for(r->work, 0, units, frame_job, &d));
     pithi_parallel_results(r->work, r->work->worker, &out->hash, &out->saturated, &out->poisoned);
     count_frames(r, r->work->second);
-    pithi_encode_close(out, dst, out->payload.data + out->payload.data_bytes);
+    pithi_encode_close(out, dst, pithi_payload_most(&out->frame.payload));
     *written = (size_t)total;
     return PITH_OK;
 }

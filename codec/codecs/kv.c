@@ -173,10 +173,10 @@ static const char *cut(struct pithi_params *p, uint32_t ndim, const uint64_t *sh
     return NULL;
 }
 
-static struct pithi_kv kv_of(const struct pithi_params *p, const struct pithi_kernels *kernels) {
-    struct pithi_kv k;
-    pithi_kv_init(&k, p, kernels, p->heads, p->dim);
-    return k;
+/* In place: what is copied at once would wait for what was stored in parts. */
+static void kv_of(struct pithi_kv *k, const struct pithi_params *p,
+                  const struct pithi_kernels *kernels) {
+    pithi_kv_init(k, p, kernels, p->heads, p->dim);
 }
 
 static uint32_t row_of(const struct pithi_params *p) { return p->heads * p->dim; }
@@ -215,8 +215,9 @@ static pith_status check(const struct pithi_params *p, const char **detail) {
 static bool fixed(const struct pithi_params *p) { return !p->value[PITHI_KV_ENTROPY]; }
 
 static uint64_t block_bytes(const struct pithi_params *p, uint64_t count) {
-    const struct pithi_kv k = kv_of(p, NULL);
     if (p->key_frame) return count * pith_dtype_bytes(p->base_dtype);
+    struct pithi_kv k;
+    kv_of(&k, p, NULL);
     return pithi_kv_places(&k, (uint32_t)(count / row_of(p))).bytes;
 }
 
@@ -243,14 +244,16 @@ static struct coding coding_of(const struct pithi_params *p, const struct pithi_
 }
 
 static size_t scratch_bytes(const struct pithi_params *p) {
-    const struct pithi_kv k = kv_of(p, NULL);
+    struct pithi_kv k;
+    kv_of(&k, p, NULL);
     size_t bytes = pithi_kv_scratch(&k);
     if (p->value[PITHI_KV_ENTROPY]) coding_of(p, &k, p->most, NULL, &bytes);
     return bytes;
 }
 
 static size_t coder_bytes(const struct pithi_params *p) {
-    const struct pithi_kv k = kv_of(p, NULL);
+    struct pithi_kv k;
+    kv_of(&k, p, NULL);
     const int level = p->decode_only ? PITHI_ENTROPY_LEVEL_NONE : (int)p->value[PITHI_KV_EFFORT];
     if (!p->value[PITHI_KV_ENTROPY]) return 0;
     return pithi_entropy_bytes(pithi_kv_symbols(&k, (uint32_t)(p->most / row_of(p))), level);
@@ -278,7 +281,8 @@ static double one_bound(const struct pithi_kv *k, const uint8_t *scale, const ui
 }
 
 static double page_bound(const struct pithi_params *p, const uint8_t *page, size_t tokens) {
-    const struct pithi_kv k = kv_of(p, NULL);
+    struct pithi_kv k;
+    kv_of(&k, p, NULL);
     const size_t width = pithi_scale_width(k.set.scale_dtype);
     const size_t groups = pithi_kv_groups(&k, (uint32_t)tokens), row = row_of(p);
     double largest = 0;
@@ -336,40 +340,38 @@ static void *at_element(const void *p, uint32_t dtype, size_t i) {
     return p ? (uint8_t *)(uintptr_t)p + i * pith_dtype_bytes(dtype) : NULL;
 }
 
-static void encode_page(struct pithi_block *b, uint8_t *page) {
+static void encode_page(struct pithi_block *b, const struct pithi_kv *k, uint8_t *page) {
     const struct pithi_params *p = b->params;
-    const struct pithi_kv k = kv_of(p, b->kernels);
     const uint32_t row = row_of(p), step = step_of(b);
     struct pithi_kv_rows rows = {.tokens = (uint32_t)(b->count / row),
                                  .update = b->update,
                                  .nontemporal = b->nontemporal,
                                  .scratch = b->scratch};
-    pithi_kv_clear(&k, page, rows.tokens);
+    pithi_kv_clear(k, page, rows.tokens);
     for (; rows.first < rows.tokens; rows.first += rows.count) {
         const size_t at = (size_t)rows.first * row;
         rows.count = smaller(step, rows.tokens - rows.first);
         rows.value = at_element(b->value, p->dtype, at);
         rows.base = at_element(b->base, p->base_dtype, at);
         rows.more = b->paged.more || rows.first + rows.count < rows.tokens;
-        pithi_kv_put(&k, page, &rows);
+        pithi_kv_put(k, page, &rows);
         b->hash += hash_base(b, at, (size_t)rows.count * row);
     }
     b->saturated += rows.saturated;
     b->poisoned += rows.poisoned;
 }
 
-static void encode_coded(struct pithi_block *b) {
+static void encode_coded(struct pithi_block *b, const struct pithi_kv *k) {
     const struct pithi_params *p = b->params;
-    const struct pithi_kv k = kv_of(p, b->kernels);
     size_t ignored;
-    const struct coding c = coding_of(p, &k, b->count, b->scratch, &ignored);
-    encode_page(b, c.page);
+    const struct coding c = coding_of(p, k, b->count, b->scratch, &ignored);
+    encode_page(b, k, c.page);
     const double bound = page_bound(p, c.page, c.tokens);
     struct pithi_pen pen = {b->bytes, b->length - 1,
                             (int)p->value[PITHI_KV_EFFORT] | PITHI_ENTROPY_BARE, c.pieces,
                             b->coder};
     pithi_pen_put(&pen, (const uint8_t *)&bound, BOUND_BYTES); /* a page has more */
-    b->plain = !pithi_kv_pack(&k, c.page, c.tokens, &pen, c.symbols);
+    b->plain = !pithi_kv_pack(k, c.page, c.tokens, &pen, c.symbols);
     if (b->plain)
         memcpy(b->bytes, c.page, b->length);
     else
@@ -378,15 +380,17 @@ static void encode_coded(struct pithi_block *b) {
 
 static pith_status encode(struct pithi_block *b) {
     const struct pithi_params *p = b->params;
-    b->length = (size_t)block_bytes(p, b->count);
-    if (p->value[PITHI_KV_ENTROPY]) {
-        encode_coded(b);
-        return PITH_OK;
-    }
     if (!p->key_frame) {
-        encode_page(b, b->bytes);
+        struct pithi_kv k;
+        kv_of(&k, p, b->kernels);
+        b->length = pithi_kv_places(&k, (uint32_t)(b->count / row_of(p))).bytes;
+        if (p->value[PITHI_KV_ENTROPY])
+            encode_coded(b, &k);
+        else
+            encode_page(b, &k, b->bytes);
         return PITH_OK;
     }
+    b->length = (size_t)block_bytes(p, b->count);
     b->saturated += pithi_convert_finite(b->bytes, p->base_dtype, b->value, p->dtype, b->count);
     if (b->update) memcpy(b->base, b->bytes, b->length);
     b->hash += hash_base(b, 0, b->count);
@@ -397,7 +401,8 @@ static pith_status encode(struct pithi_block *b) {
 
 static void decode_page(struct pithi_block *b, const uint8_t *page) {
     const struct pithi_params *p = b->params;
-    const struct pithi_kv k = kv_of(p, b->kernels);
+    struct pithi_kv k;
+    kv_of(&k, p, b->kernels);
     const uint32_t row = row_of(p), step = step_of(b);
     const uint32_t last = (uint32_t)((b->paged.until + row - 1) / row);
     struct pithi_kv_part part = {.tokens = (uint32_t)(b->count / row),
@@ -422,7 +427,8 @@ static void decode_page(struct pithi_block *b, const uint8_t *page) {
 
 static pith_status decode_coded(struct pithi_block *b) {
     const struct pithi_params *p = b->params;
-    const struct pithi_kv k = kv_of(p, b->kernels);
+    struct pithi_kv k;
+    kv_of(&k, p, b->kernels);
     size_t ignored;
     const struct coding c = coding_of(p, &k, b->count, b->scratch, &ignored);
     if (b->plain) {

@@ -164,19 +164,20 @@ struct coding {
     uint8_t *code_buffer, *symbol_buffer;
 };
 
-static struct coding coding_of(const struct pithi_block *b) {
-    struct coding c = {.code_buffer = b->scratch};
-    set(&c.set, b->params);
-    c.scales = pithi_group_codes_at(&c.set, b->count);
-    c.codes = pithi_group_code_bytes(&c.set, b->count);
-    c.symbols = symbol_bytes(&c.set, b->count);
-    if (!b->params->value[ENTROPY]) return c;
-    c.symbol_buffer = c.code_buffer + pithi_pad64(pithi_group_code_bytes(&c.set, b->params->most));
-    return c;
+/* In place, as `set`. */
+static void open_coding(struct coding *c, const struct pithi_block *b) {
+    set(&c->set, b->params);
+    c->scales = pithi_group_codes_at(&c->set, b->count);
+    c->codes = pithi_group_code_bytes(&c->set, b->count);
+    c->symbols = symbol_bytes(&c->set, b->count);
+    c->code_buffer = b->scratch;
+    c->symbol_buffer =
+        c->code_buffer + pithi_pad64(pithi_group_code_bytes(&c->set, b->params->most));
 }
 
 static void encode_entropy(struct pithi_block *b) {
-    const struct coding c = coding_of(b);
+    struct coding c;
+    open_coding(&c, b);
     memset(b->bytes, 0, c.scales);
     run_groups(b, b->kernels->group_encode, b->bytes, c.code_buffer);
     const uint8_t *symbols = c.code_buffer;
@@ -197,7 +198,8 @@ static pith_status corrupt(struct pithi_block *b, const char *detail) {
 }
 
 static pith_status decode_entropy(struct pithi_block *b) {
-    const struct coding c = coding_of(b);
+    struct coding c;
+    open_coding(&c, b);
     if (b->length < c.scales) return corrupt(b, "the block is shorter than its scales");
     const uint8_t *coded = b->bytes + c.scales;
     const size_t length = b->length - c.scales;
@@ -225,7 +227,8 @@ static pith_status encode(struct pithi_block *b) {
     } else if (b->params->value[ENTROPY]) {
         encode_entropy(b);
     } else {
-        const struct coding c = coding_of(b);
+        struct coding c;
+        open_coding(&c, b);
         const size_t scales = pithi_group_scale_bytes(&c.set, b->count);
         b->length = (size_t)block_bytes(b->params, b->count);
         memset(b->bytes + scales, 0, c.scales - scales);
@@ -240,7 +243,8 @@ static pith_status decode(struct pithi_block *b) {
     if (b->params->key_frame) {
         decode_key(b);
     } else {
-        const struct coding c = coding_of(b);
+        struct coding c;
+        open_coding(&c, b);
         run_groups(b, b->kernels->group_decode, b->bytes, b->bytes + c.scales);
     }
     return PITH_OK;

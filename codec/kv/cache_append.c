@@ -213,14 +213,16 @@ static pith_status run_appends(pith_work *w, struct appends *l) {
     uint64_t values = 0;
     for (size_t i = 0; w->workers > 1 && i < l->count; i++)
         values += l->views[i].shape[0] * l->caches[i]->paged.row;
+    pith_status status = PITH_OK;
+    const uint64_t before = pithi_fp_enter();
     if (values > ALONE) {
         pithi_parallel_begin(w);
-        return pithi_parallel_for(w, 0, l->count, append_job, l);
+        status = pithi_parallel_for(w, 0, l->count, append_job, l);
+    } else {
+        for (size_t i = 0; i < l->count; i++) (void)append_job(l, i, &w->worker[0]);
     }
-    const uint64_t before = pithi_fp_enter();
-    for (size_t i = 0; i < l->count; i++) (void)append_job(l, i, &w->worker[0]);
     pithi_fp_restore(before);
-    return PITH_OK;
+    return status;
 }
 
 /* A list of one: its view is looked at once. */
@@ -362,15 +364,17 @@ static pith_status take_batch(pith_work *w, const pith_view *like, struct batch 
 }
 
 static pith_status run_batch(pith_work *w, struct batch *b) {
+    pith_status status = PITH_OK;
+    const uint64_t before = pithi_fp_enter();
     if (w->workers > 1 && b->span.count && b->count > ALONE / b->span.count) {
         pithi_parallel_begin(w);
         b->share = (b->count - 1) / w->workers + 1;
-        return pithi_parallel_for(w, 0, (b->count - 1) / b->share + 1, batch_job, b);
+        status = pithi_parallel_for(w, 0, (b->count - 1) / b->share + 1, batch_job, b);
+    } else {
+        append_some(b, 0, b->count, &w->worker[0]);
     }
-    const uint64_t before = pithi_fp_enter();
-    append_some(b, 0, b->count, &w->worker[0]);
     pithi_fp_restore(before);
-    return PITH_OK;
+    return status;
 }
 
 static pith_status append_batch(pith_work *w, const pith_view *like, struct batch *b) {

@@ -71,13 +71,13 @@ uint64_t pith_kv_save_bytes(const pith_kv *c) {
 
 /* Closes the frame whose blocks are written; returns its end. */
 static uint8_t *close_frame(struct pithi_coding *c, uint8_t *dst) {
-    for (uint64_t i = 0; i < c->payload.blocks; i++) {
+    for (uint64_t i = 0; i < c->frame.payload.blocks; i++) {
         size_t length;
         bool plain;
         const uint8_t *bytes = pithi_block_at(c, i, &length, &plain);
         pithi_encode_check(c, i, bytes, length);
     }
-    pithi_encode_close(c, dst, c->payload.data + c->payload.data_bytes);
+    pithi_encode_close(c, dst, pithi_payload_most(&c->frame.payload));
     return c->bytes + c->frame.payload_bytes;
 }
 
@@ -88,7 +88,7 @@ static uint8_t *save_pages(pith_work *w, const pith_kv *c, uint64_t *page, uint8
     pithi_encode_open(&f, dst);
     for (uint64_t i = 0; first + i < *page; i++) {
         const uint32_t tokens = (uint32_t)pithi_cache_tokens(c, first + i);
-        copy_tokens(&c->paged.kv, f.bytes + pithi_block_offset(&f.payload, i), tokens,
+        copy_tokens(&c->paged.kv, f.bytes + pithi_block_offset(&f.frame.payload, i), tokens,
                     c->page[first + i].bytes, c->paged.tokens, tokens);
     }
     return close_frame(&f, dst);
@@ -101,7 +101,7 @@ static uint8_t *save_exact(pith_work *w, const pith_kv *c, uint8_t *dst) {
     for (uint64_t at = 0, n; at < c->held; at += n) {
         n = c->held - at;
         const uint8_t *rows = pithi_cache_exact(c, at, &n);
-        memcpy(f.bytes + f.payload.data + at * row, rows, (size_t)n * row);
+        memcpy(f.bytes + f.frame.payload.data + at * row, rows, (size_t)n * row);
     }
     return close_frame(&f, dst);
 }
@@ -173,7 +173,7 @@ static void count_frame(struct saved *s, const struct pithi_coding *c) {
     if (s->whole) {
         s->held = c->frame.shape[0];
     } else {
-        s->pages += c->payload.blocks;
+        s->pages += c->frame.payload.blocks;
         s->finished += c->frame.shape[0];
         const struct pithi_params *p = &c->frame.params;
         s->last = !p->value[PITHI_KV_AXIS] || c->frame.shape[0] % p->value[PITHI_KV_PAGE] == 0;
@@ -201,11 +201,11 @@ static pith_status check_saved(pith_work *w, const pith_kv *k, struct saved s) {
 static void take_pages(pith_kv *k, const struct pithi_coding *c, uint64_t first) {
     const uint32_t page = k->paged.tokens;
     const uint64_t tokens = c->frame.shape[0];
-    for (uint64_t i = 0; i < c->payload.blocks; i++) {
+    for (uint64_t i = 0; i < c->frame.payload.blocks; i++) {
         const uint64_t left = tokens - i * page;
         const uint32_t n = left < page ? (uint32_t)left : page;
         copy_tokens(&k->paged.kv, pithi_cache_add(k, first + i * page), page,
-                    c->bytes + pithi_block_offset(&c->payload, i), n, n);
+                    c->bytes + pithi_block_offset(&c->frame.payload, i), n, n);
     }
 }
 
@@ -223,7 +223,7 @@ static pith_status load(pith_work *w, pith_kv *k, const void *src, size_t bytes)
     }
     k->finished = s.finished;
     k->held = s.held;
-    memcpy(k->exact, c.bytes + c.payload.data, (size_t)c.payload.data_bytes);
+    memcpy(k->exact, c.bytes + c.frame.payload.data, (size_t)c.frame.payload.data_bytes);
     return PITH_OK;
 }
 

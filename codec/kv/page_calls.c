@@ -140,8 +140,11 @@ static pith_status take_batch(pith_work *w, const pith_plan *plan, const pith_vi
 }
 
 static pith_status run_batch(pith_work *w, size_t count, pithi_block_fn *job, struct batch *b) {
+    const uint64_t before = pithi_fp_enter();
     pithi_parallel_begin(w);
-    return pithi_parallel_for(w, 0, count, job, b);
+    const pith_status status = pithi_parallel_for(w, 0, count, job, b);
+    pithi_fp_leave(before);
+    return status;
 }
 
 static pith_status encode_pages(pith_work *w, const pith_plan *plan, const pith_view *like,
@@ -247,7 +250,7 @@ static pith_status accumulate_job(void *arg, uint64_t block, struct pithi_worker
 
 static pith_status run_accumulation(struct accumulation *f, pithi_block_fn *job) {
     pithi_parallel_begin(f->work);
-    return pithi_parallel_for(f->work, 0, f->sum.payload.blocks, job, f);
+    return pithi_parallel_for(f->work, 0, f->sum.frame.payload.blocks, job, f);
 }
 
 static pith_status check_base_hash(struct accumulation *f) {
@@ -264,7 +267,7 @@ static pith_status check_accumulation(const struct accumulation *f) {
     const struct pithi_frame *s = &f->sum.frame, *d = &f->delta.frame;
     pith_error *const error = &f->work->error;
     if (s->params.codec != &pithi_codec_kv || d->params.codec != &pithi_codec_kv ||
-        s->params.base_dtype || !f->sum.payload.fixed)
+        s->params.base_dtype || !f->sum.frame.payload.fixed)
         return pithi_fail(error, PITH_ERR_UNSUPPORTED,
                           "folding is for frames of codec kv, the accumulator's at a fixed rate");
     if (!pithi_frame_same_tiles(s, d) ||
@@ -302,7 +305,7 @@ static pith_status open_accumulation(struct accumulation *f, const pith_plan *pl
     f->put = (struct pithi_coding){.plan = plan, .work = w};
     pithi_plan_frame(plan, 0, false, &f->put.frame);
     f->put.frame.checksums = f->sum.frame.checksums;
-    f->put.payload = f->sum.payload;
+    f->put.frame.payload = f->sum.frame.payload;
     f->put.bytes = f->sum.bytes;
     return PITH_OK;
 }
@@ -334,7 +337,7 @@ static pith_status accumulate(pith_work *w, const pith_plan *plan, void *frame, 
     PITHI_TRY(pithi_work_attach(w, plan, delta_plan));
     const uint64_t before = pithi_fp_enter();
     pith_status status = open_accumulation(&f, plan, frame, bytes, delta_plan, delta, delta_bytes);
-    if (status == PITH_OK && !f.delta.payload.fixed) status = run_accumulation(&f, look_job);
+    if (status == PITH_OK && !f.delta.frame.payload.fixed) status = run_accumulation(&f, look_job);
     if (status == PITH_OK) status = check_base_hash(&f);
     if (status == PITH_OK) status = run_accumulation(&f, accumulate_job);
     pithi_fp_leave(before);

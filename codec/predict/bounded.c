@@ -152,7 +152,7 @@ static pith_status encode_for_mean(struct pithi_coding *c, double sum, uint64_t 
         PITHI_TRY(pithi_encode_waves(c, capacity, used));
         c->frame.payload_bytes = *used;
         PITHI_TRY(pithi_find_blocks(c));
-        PITHI_TRY(look(&l, c->payload.blocks, error_job, &error));
+        PITHI_TRY(look(&l, c->frame.payload.blocks, error_job, &error));
         if (request <= least || error.squares * (1 + 1e-6) <= sum) return PITH_OK;
         const double share = pithi_root(sum / error.squares) * 0.98;
         request *= share < 0.95 ? share : 0.95;

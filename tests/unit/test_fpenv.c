@@ -232,6 +232,45 @@ static void run_adaptive(struct trace *t, const struct data *d) {
     }
 }
 
+/* Pages by themselves, and a cache that gets tokens in each of the three ways. */
+static void run_pages(struct trace *t, const struct data *d, const char *spec, uint32_t threads) {
+    enum { DIM = 25, TOKENS = N / DIM, PAGE = 16, ROOM = 2 * N * sizeof(float) + 4096 };
+    static uint8_t memory[ROOM], page[ROOM];
+    const pith_layout layout = {
+        .size = sizeof layout, .dtype = PITH_F32, .ndim = 2, .shape = {TOKENS, DIM}};
+    pith_env env = test_env();
+    const pith_plan *plan;
+    pith_kv *cache;
+    void *work_memory;
+    float out[N];
+    env.threads = threads;
+    CHECK_OK(pith_plan_create(&plan, spec, &layout, &env, NULL));
+    pith_work *const work = work_for(&plan, 1, &env, &work_memory);
+    pith_view like = pith_view_dense(NULL, PITH_F32, 2, (const uint64_t[]){PAGE, DIM});
+    for (size_t i = 0; i + PAGE <= TOKENS; i += PAGE) {
+        const pith_kv_pair in = {.values = (void *)(uintptr_t)(d->value + i * DIM), .page = page};
+        const pith_kv_pair back = {.values = out, .page = page};
+        memset(page, 0, sizeof page);
+        CHECK_OK(pith_kv_encode_pages(work, plan, &like, &in, 1));
+        add(t, page, (size_t)pith_kv_page_bytes(plan, PAGE));
+        CHECK_OK(pith_kv_decode_pages(work, plan, &like, &back, 1));
+        add(t, out, PAGE * DIM * sizeof *out);
+        const double bound = pith_kv_page_bound(plan, page, PAGE);
+        add(t, &bound, sizeof bound);
+    }
+    CHECK_OK(pith_kv_init(plan, memory, sizeof memory, &cache, NULL));
+    pith_view some = pith_view_dense(d->value, PITH_F32, 2, (const uint64_t[]){TOKENS - 2, DIM});
+    CHECK_OK(pith_kv_append(work, &cache, &some, 1));
+    like.shape[0] = 1;
+    const pith_kv_tokens one = {.cache = cache, .values = d->value + (TOKENS - 2) * DIM};
+    CHECK_OK(pith_kv_append_batch(work, &like, &one, 1));
+    const pith_view whole = pith_view_dense(out, PITH_F32, 2, (const uint64_t[]){TOKENS - 1, DIM});
+    CHECK_OK(pith_kv_read(work, cache, 0, TOKENS - 1, 0, 1, &whole));
+    add(t, out, (TOKENS - 1) * DIM * sizeof *out);
+    pith_plan_destroy(plan);
+    free(work_memory);
+}
+
 static void run_all(struct trace *t, const struct data *d, unsigned word) {
     const unsigned before = control();
     t->length = 0;
@@ -246,8 +285,11 @@ static void run_all(struct trace *t, const struct data *d, unsigned word) {
     run_reduce(t, d, "grad:rotate=0,search=mse,ef=full", "grad:sign_seed=3,ef=full");
     for (size_t i = 0; i < sizeof bounded / sizeof bounded[0]; i++) run_bounded(t, d, bounded[i]);
     run_adaptive(t, d);
+    run_pages(t, d, "kv:page=16,group=32", 1);
+    run_pages(t, d, "kv:page=16,axis=channel,group=16,bits=2,search=mse", 1);
 #ifdef _OPENMP
     run_stream(t, d, "wdiff:bits=6,group=64,block=64", PITH_BF16, 2);
+    run_pages(t, d, "kv:page=16,group=32", 2);
 #endif
     set_control(before);
 }

@@ -1,0 +1,143 @@
+/* packing_avx2.h - codes of 2, 3, 4, 6 and 8 bits to packed bytes and back, for AVX2.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A part of group_avx2.c: what group_encode_tmpl.h and group_decode_tmpl.h ask of an instruction
+ * set's packing, 64 codes at a time. Scalar C packs in group.c and packing.c. */
+#ifndef PITHI_PACKING_AVX2_H
+#define PITHI_PACKING_AVX2_H
+
+/* 16 codes are 2 * bits bytes. Making them, 8 codes are one 64-bit lane; reading them, every
+ * 32-bit lane gets the two bytes its code begins in. */
+struct packing {
+    __m256i pairs, quads, squeeze, mask8, mask, half, spread[2], shifts[2];
+    unsigned bits;
+    bool symmetric;
+};
+
+static inline __attribute__((always_inline)) void packing_make(struct packing *p, unsigned bits,
+                                                               bool symmetric) {
+    const __m256i place = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+    const __m256i first = _mm256_cmpgt_epi8(_mm256_set1_epi8((char)bits), place);
+    const __m256i past = _mm256_cmpgt_epi8(place, _mm256_set1_epi8((char)(2 * bits - 1)));
+    const __m256i moved = _mm256_add_epi8(place, _mm256_set1_epi8((char)(8 - bits)));
+    uint8_t spread[64];
+    uint32_t shifts[16];
+    for (unsigned i = 0; i < 16; i++) {
+        const unsigned byte = i * bits / 8, last = 2 * bits - 1;
+        const uint8_t from[4] = {(uint8_t)byte, (uint8_t)(byte < last ? byte + 1 : byte), 0x80,
+                                 0x80};
+        memcpy(spread + 4 * i, from, 4);
+        shifts[i] = i * bits % 8;
+    }
+    p->squeeze = _mm256_or_si256(_mm256_blendv_epi8(moved, place, first), past);
+    for (int k = 0; k < 2; k++) {
+        p->spread[k] = load256(spread + 32 * k);
+        p->shifts[k] = load256((const uint8_t *)(shifts + 8 * k));
+    }
+    p->pairs = _mm256_set1_epi16((short)(1 | 256 << (bits & 7)));
+    p->quads = _mm256_set1_epi32(1 | 65536 << (2 * bits & 15));
+    p->mask8 = _mm256_set1_epi8((char)((1 << bits) - 1));
+    p->mask = _mm256_set1_epi32((1 << bits) - 1);
+    p->half = _mm256_set1_epi32(symmetric ? 1 << (bits - 1) : 0);
+    p->bits = bits;
+    p->symmetric = symmetric;
+}
+static __attribute__((noinline)) void packing_init(struct packing *p, unsigned bits,
+                                                   bool symmetric) {
+    packing_make(p, bits, symmetric);
+}
+
+/* Low bytes of the lanes, in order. */
+static inline __m256i low_bytes(v16 x, v16 y) {
+    const v16 byte = v_set(0xFF);
+    x = v_and(x, byte);
+    y = v_and(y, byte);
+    const __m256i bytes =
+        _mm256_packus_epi16(_mm256_packus_epi32(x.a, x.b), _mm256_packus_epi32(y.a, y.b));
+    return _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
+static inline __m256i pack32(const struct packing *p, v16 x, v16 y) {
+    const __m256i bytes = _mm256_and_si256(low_bytes(x, y), p->mask8);
+    if (p->bits == 8) return bytes;
+    const __m256i fours = _mm256_madd_epi16(_mm256_maddubs_epi16(p->pairs, bytes), p->quads);
+    const __m128i by = _mm_cvtsi32_si128((int)(4 * p->bits));
+    const __m256i high = _mm256_sll_epi64(_mm256_srli_epi64(fours, 32), by);
+    const __m256i low = _mm256_blend_epi32(fours, _mm256_setzero_si256(), 0xAA);
+    return _mm256_shuffle_epi8(_mm256_or_si256(low, high), p->squeeze);
+}
+
+/* 4 and 8 bits: what pack32 gives is a multiple of 16 bytes. */
+static inline bool v_streams_codes(unsigned bits) { return bits == 4 || bits == 8; }
+static inline bool v_stream16_fits(const void *p) { return (uintptr_t)p % 16 == 0; }
+static inline void v_stream16(uint8_t *to, const void *from) {
+    _mm_stream_si128((__m128i *)to, _mm_loadu_si128(from));
+}
+static inline void stream_codes(uint8_t *to, unsigned bits, __m256i x, __m256i y) {
+    __m128i *const p = (__m128i *)to;
+    if (bits == 4) x = _mm256_permute4x64_epi64(_mm256_unpacklo_epi64(x, y), 0xD8);
+    _mm_stream_si128(p, _mm256_castsi256_si128(x));
+    _mm_stream_si128(p + 1, _mm256_extracti128_si256(x, 1));
+    if (bits == 4) return;
+    _mm_stream_si128(p + 2, _mm256_castsi256_si128(y));
+    _mm_stream_si128(p + 3, _mm256_extracti128_si256(y, 1));
+}
+
+/* Stores of 16 bytes overlap: each one's end is written again by the next, in ascending order. */
+static inline void put_codes(uint8_t *to, size_t step, __m256i x, __m256i y) {
+    _mm_storeu_si128((__m128i *)to, _mm256_castsi256_si128(x));
+    _mm_storeu_si128((__m128i *)(to + step), _mm256_extracti128_si256(x, 1));
+    _mm_storeu_si128((__m128i *)(to + 2 * step), _mm256_castsi256_si128(y));
+    _mm_storeu_si128((__m128i *)(to + 3 * step), _mm256_extracti128_si256(y, 1));
+}
+
+/* The low bits of each lane of q[0..3], in order. */
+static inline void pack64(uint8_t *to, size_t capacity, const struct packing *p, const v16 q[4],
+                          bool nontemporal) {
+    const __m256i x = pack32(p, q[0], q[1]), y = pack32(p, q[2], q[3]);
+    if (nontemporal) {
+        stream_codes(to, p->bits, x, y);
+    } else if (capacity >= 64) {
+        put_codes(to, 2 * p->bits, x, y);
+    } else {
+        uint8_t bytes[64];
+        put_codes(bytes, 2 * p->bits, x, y);
+        memcpy(to, bytes, 8 * (size_t)p->bits);
+    }
+}
+
+static inline __m256i unpack8(__m128i codes, const struct packing *p, int k) {
+    __m256i x = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(codes), p->spread[k]);
+    x = _mm256_and_si256(_mm256_srlv_epi32(x, p->shifts[k]), p->mask);
+    return _mm256_sub_epi32(_mm256_xor_si256(x, p->half), p->half);
+}
+
+static inline v16 unpack16(const uint8_t *from, const struct packing *p) {
+    const __m128i codes = _mm_loadu_si128((const __m128i *)from);
+    return (v16){unpack8(codes, p, 0), unpack8(codes, p, 1)};
+}
+
+static inline v16 signed_bytes(const uint8_t *from) {
+    return (v16){_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)from)),
+                 _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(from + 8)))};
+}
+
+static inline void unpack64(v16 q[4], const uint8_t *from, size_t capacity,
+                            const struct packing *p) {
+    uint8_t bytes[64];
+    if (p->bits == 8 && p->symmetric) {
+        q[0] = signed_bytes(from);
+        q[1] = signed_bytes(from + 16);
+        q[2] = signed_bytes(from + 32);
+        q[3] = signed_bytes(from + 48);
+        return;
+    }
+    if (capacity < 64) from = memcpy(bytes, from, 8 * (size_t)p->bits);
+    q[0] = unpack16(from, p);
+    q[1] = unpack16(from + 2 * p->bits, p);
+    q[2] = unpack16(from + 4 * p->bits, p);
+    q[3] = unpack16(from + 6 * p->bits, p);
+}
+
+#endif

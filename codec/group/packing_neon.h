@@ -1,0 +1,91 @@
+/* packing_neon.h - codes of 2, 3, 4, 6 and 8 bits to packed bytes and back, for NEON.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A part of group_neon.c: what group_encode_tmpl.h and group_decode_tmpl.h ask of an instruction
+ * set's packing, 64 codes at a time. Scalar C packs in group.c and packing.c. */
+#ifndef PITHI_PACKING_NEON_H
+#define PITHI_PACKING_NEON_H
+
+/* 16 codes are 2 * bits bytes. Making them, 8 codes are one 64-bit lane; reading them, every
+ * 32-bit lane gets the two bytes its code begins in. */
+struct packing {
+    uint8x16_t squeeze, mask8, spread[4];
+    int32x4_t shifts[4];
+    uint32x4_t mask, half;
+    unsigned bits;
+};
+
+static inline __attribute__((always_inline)) void packing_make(struct packing *p, unsigned bits,
+                                                               bool symmetric) {
+    uint8_t squeeze[16], spread[64];
+    int32_t shifts[16];
+    for (unsigned i = 0; i < 16; i++) {
+        const unsigned byte = i * bits / 8, next = byte + 1 < 2 * bits ? byte + 1 : byte;
+        const uint8_t from[4] = {(uint8_t)byte, (uint8_t)next, 0x80, 0x80};
+        memcpy(spread + 4 * i, from, 4);
+        shifts[i] = -(int32_t)(i * bits % 8);
+        squeeze[i] = (uint8_t)(i < bits ? i : i < 2 * bits ? i - bits + 8 : 0x80);
+    }
+    p->squeeze = vld1q_u8(squeeze);
+    for (int q = 0; q < 4; q++) {
+        p->spread[q] = vld1q_u8(spread + 16 * q);
+        p->shifts[q] = vld1q_s32(shifts + 4 * q);
+    }
+    p->mask8 = vdupq_n_u8((uint8_t)((1u << bits) - 1));
+    p->mask = vdupq_n_u32((1u << bits) - 1);
+    p->half = vdupq_n_u32(symmetric ? 1u << (bits - 1) : 0);
+    p->bits = bits;
+}
+static __attribute__((noinline)) void packing_init(struct packing *p, unsigned bits,
+                                                   bool symmetric) {
+    packing_make(p, bits, symmetric);
+}
+
+/* Halves of every lane brought together: the low one stays, the high one follows `bits` later. */
+static inline uint8x16_t pack16(const struct packing *p, v16 x) {
+    const uint16x8_t a = vmovn_high_u32(vmovn_u32(x.val[0]), x.val[1]);
+    const uint16x8_t b = vmovn_high_u32(vmovn_u32(x.val[2]), x.val[3]);
+    const uint8x16_t bytes = vandq_u8(vmovn_high_u16(vmovn_u16(a), b), p->mask8);
+    if (p->bits == 8) return bytes;
+    const int bits = (int)p->bits;
+    const uint16x8_t h = vreinterpretq_u16_u8(bytes);
+    const uint32x4_t w = vreinterpretq_u32_u16(vorrq_u16(
+        vandq_u16(h, vdupq_n_u16(0xFF)), vshlq_u16(vshrq_n_u16(h, 8), vdupq_n_s16((int16_t)bits))));
+    const uint64x2_t d = vreinterpretq_u64_u32(vorrq_u32(
+        vandq_u32(w, vdupq_n_u32(0xFFFF)), vshlq_u32(vshrq_n_u32(w, 16), vdupq_n_s32(2 * bits))));
+    const uint64x2_t all = vorrq_u64(vandq_u64(d, vdupq_n_u64(0xFFFFFFFFu)),
+                                     vshlq_u64(vshrq_n_u64(d, 32), vdupq_n_s64(4 * bits)));
+    return vqtbl1q_u8(vreinterpretq_u8_u64(all), p->squeeze);
+}
+
+static inline bool v_streams_codes(unsigned bits) { return bits > 8; } /* as struct streamer */
+static inline bool v_stream16_fits(const void *p) { return (uintptr_t)p % 16 == 0; }
+static inline void v_stream16(uint8_t *to, const void *from) { memcpy(to, from, 16); }
+
+/* Stores of 16 bytes overlap: each one's end is written again by the next, in ascending order. */
+static inline void pack64(uint8_t *to, size_t capacity, const struct packing *p, const v16 q[4],
+                          bool nontemporal) {
+    (void)nontemporal;
+    uint8_t bytes[64];
+    uint8_t *const at = capacity >= 64 ? to : bytes;
+    for (size_t k = 0; k < 4; k++) vst1q_u8(at + 2 * k * p->bits, pack16(p, q[k]));
+    if (capacity < 64) memcpy(to, bytes, 8 * (size_t)p->bits);
+}
+
+static inline uint32x4_t unpack4(uint8x16_t codes, const struct packing *p, int q) {
+    uint32x4_t x = vreinterpretq_u32_u8(vqtbl1q_u8(codes, p->spread[q]));
+    x = vandq_u32(vshlq_u32(x, p->shifts[q]), p->mask);
+    return vsubq_u32(veorq_u32(x, p->half), p->half);
+}
+
+static inline void unpack64(v16 q[4], const uint8_t *from, size_t capacity,
+                            const struct packing *p) {
+    uint8_t bytes[64];
+    if (capacity < 64) from = memcpy(bytes, from, 8 * (size_t)p->bits);
+    for (size_t k = 0; k < 4; k++) {
+        const uint8x16_t codes = vld1q_u8(from + 2 * k * p->bits);
+        for (int j = 0; j < 4; j++) q[k].val[j] = unpack4(codes, p, j);
+    }
+}
+
+#endif
