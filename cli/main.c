@@ -91,6 +91,26 @@ static const struct command commands[] = {
      "                most bytes of a pipe to copy; default: half of what is free\n"
      "  --json        machine-readable\n",
      "CTjkcp", 0, 1, run_bench},
+    {"advise", "says what compressing gradients would win on a machine",
+     "advise --ranks N --links IN,ACROSS --size BYTES [--ranks-per-node R]\n"
+     "                     [--compute S] [--overlap F] [--latency IN,ACROSS]\n"
+     "                     [--codec-speed ENC,DEC] [-T N] [--json]",
+     "Says by a model how long a training step takes in which gradients are summed plainly or\n"
+     "through codec grad, and which to take. doc/SCALE.md has the model and its limits.\n\n"
+     "  --ranks N             in all\n"
+     "  --ranks-per-node R    nodes of equal size; default: 1\n"
+     "  --links IN,ACROSS     bits per second: of a rank to those of its node, of a node to\n"
+     "                        others; one number for both; suffixes k M G T are powers of 1000\n"
+     "  --latency IN,ACROSS   seconds of a message; default: 0\n"
+     "  --size BYTES          gradients as f32, in all, such as 5.2G\n"
+     "  --compute S           seconds of a step without communication; default: 0\n"
+     "  --overlap F           the part of these behind which sums may hide, 0 to 1; default: 0\n"
+     "  --codec-speed ENC,DEC bytes of f32 per second, encoding, and decoding or adding;\n"
+     "                        default: measured here, in a second\n"
+     "  -T N                  threads that are measured; 0: one per processor\n"
+     "  --cpu LEVEL           scalar, avx2, avx512 or neon\n"
+     "  --json                machine-readable\n",
+     "RNLlSuOETjc", 0, 0, run_advise},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 

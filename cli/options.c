@@ -30,6 +30,14 @@ static const struct option table[] = {
     {"max-spool", required_argument, NULL, 'p'},
     {"cpu", required_argument, NULL, 'c'},
     {"quick", no_argument, NULL, 'k'},
+    {"ranks", required_argument, NULL, 'R'},
+    {"ranks-per-node", required_argument, NULL, 'N'},
+    {"links", required_argument, NULL, 'L'},
+    {"latency", required_argument, NULL, 'l'},
+    {"size", required_argument, NULL, 'S'},
+    {"compute", required_argument, NULL, 'u'},
+    {"overlap", required_argument, NULL, 'O'},
+    {"codec-speed", required_argument, NULL, 'E'},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
 };
@@ -213,6 +221,71 @@ static int read_bytes(const char *flag, const char *text, uint64_t *out) {
     return EXIT_USAGE;
 }
 
+/* --- Of pith advise: decimal numbers, with suffixes for powers of 1000. */
+
+static bool read_quantity(const char *text, char **end, double *out) {
+    static const char suffixes[] = "kMGT";
+    *out = strtod(text, end);
+    if (*end == text || !(*out >= 0) || isinf(*out) || !strchr("0123456789.", *text)) return false;
+    const char *const suffix = **end ? strchr(suffixes, **end) : NULL;
+    if (!suffix) return true;
+    for (const char *s = suffixes; s <= suffix; s++) *out *= 1000;
+    ++*end;
+    return true;
+}
+
+/* One number for both, or two with a comma between. */
+static bool read_pair(const char *text, double out[2]) {
+    char *end;
+    if (!read_quantity(text, &end, &out[0])) return false;
+    out[1] = out[0];
+    return !*end || (*end == ',' && read_quantity(end + 1, &end, &out[1]) && !*end);
+}
+
+static int read_positive_pair(const char *problem, const char *text, double out[2]) {
+    if (read_pair(text, out) && out[0] > 0 && out[1] > 0) return EXIT_GOOD;
+    return usage_error(problem, text);
+}
+
+static int read_ranks(const char *problem, const char *text, uint32_t *out) {
+    char *end;
+    uint64_t v;
+    if (!read_unsigned(text, &end, &v) || *end || v == 0 || v > 1u << 24)
+        return usage_error(problem, text);
+    *out = (uint32_t)v;
+    return EXIT_GOOD;
+}
+
+static int read_number(const char *problem, const char *text, double least, double most,
+                       double *out) {
+    char *end;
+    if (read_quantity(text, &end, out) && !*end && *out >= least && *out <= most) return EXIT_GOOD;
+    return usage_error(problem, text);
+}
+
+static int apply_advise(struct advise *a, int letter, const char *value) {
+    switch (letter) {
+    case 'R': return read_ranks("--ranks wants 1 to 16777216", value, &a->ranks);
+    case 'N': return read_ranks("--ranks-per-node wants 1 to 16777216", value, &a->per_node);
+    case 'L':
+        return read_positive_pair("--links wants bits per second such as 600G,100G", value,
+                                  a->link);
+    case 'l':
+        return read_pair(value, a->latency)
+                   ? EXIT_GOOD
+                   : usage_error("--latency wants seconds such as 5e-6,2e-5", value);
+    case 'S':
+        return read_number("--size wants bytes of f32 gradients such as 5.2G", value, 1, 1e18,
+                           &a->bytes);
+    case 'u':
+        return read_number("--compute wants seconds such as 0.35", value, 0, 1e9, &a->compute);
+    case 'O': return read_number("--overlap wants 0 to 1", value, 0, 1, &a->overlap);
+    default:
+        return read_positive_pair("--codec-speed wants bytes per second such as 300G,400G", value,
+                                  a->speed);
+    }
+}
+
 static int read_output(struct options *o, const char *text) {
     o->out = text;
     return *text ? EXIT_GOOD : usage_error("-o wants a file name", text);
@@ -247,6 +320,14 @@ static int apply(struct options *o, int letter, char *value) {
         break;
     case 'j': o->json = true; break;
     case 'k': o->quick = true; break;
+    case 'R':
+    case 'N':
+    case 'L':
+    case 'l':
+    case 'S':
+    case 'u':
+    case 'O':
+    case 'E': return apply_advise(&o->advise, letter, value);
     default: o->help = true; break;
     }
     return EXIT_GOOD;

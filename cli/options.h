@@ -13,6 +13,16 @@ struct rule {
     char spec[PITH_SPEC_MAX]; /* canonical */
 };
 
+/* Of pith advise. What was not given is 0. */
+struct advise {
+    uint32_t ranks, per_node;
+    double link[2];    /* bits per second: inside a node for each rank, across for a node */
+    double latency[2]; /* seconds of a message, likewise */
+    double bytes;      /* of the gradients as f32 */
+    double compute, overlap;
+    double speed[2]; /* bytes of f32 values per second: encoding; decoding and adding */
+};
+
 struct options {
     char (*specs)[PITH_SPEC_MAX]; /* -C, canonical */
     size_t spec_count;
@@ -26,6 +36,7 @@ struct options {
     bool has_max_abs;
     double max_abs;
     uint64_t max_output, max_spool; /* 0: the default */
+    struct advise advise;
     const char *operands[2];
     int operand_count;
 };
@@ -59,5 +70,6 @@ int run_test(const struct options *options);
 int run_codecs(const struct options *options);
 int run_compare(const struct options *options);
 int run_bench(const struct options *options);
+int run_advise(const struct options *options);
 
 #endif

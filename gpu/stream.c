@@ -296,7 +296,7 @@ static pith_status fill_bytes(const struct exchange *x, pith_error *error) {
 
 pith_status pith_cuda_stream_pack(const pith_cuda_plan *c, pith_work *work, const pith_stream *host,
                                   void *bytes, size_t size, pith_error *error) {
-    struct exchange x;
+    struct exchange x = {0};
     pith_status status = begin(c, work, host, bytes, size, &x, error);
     if (status != PITH_OK) return status;
     status = save(work, host, &x, error);
@@ -350,7 +350,7 @@ static pith_status fill_saved(const struct exchange *x, pith_error *error) {
 
 pith_status pith_cuda_stream_unpack(const pith_cuda_plan *c, pith_work *work, pith_stream *host,
                                     const void *bytes, size_t size, pith_error *error) {
-    struct exchange x;
+    struct exchange x = {0};
     pith_status status = begin(c, work, host, bytes, size, &x, error);
     if (status != PITH_OK) return status;
     x.bytes = (uint8_t *)(uintptr_t)bytes;

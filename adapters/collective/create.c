@@ -91,6 +91,15 @@ static uint64_t digest(const pith_collective_channel *ch) {
     return mix(x, &o->timeout, sizeof o->timeout);
 }
 
+/* Collective: pithi_collective_agree, and the text of ranks that did not fail themselves. */
+static pith_status agree(pith_collective_channel *ch, pith_status own, pith_error *error) {
+    int culprit;
+    const pith_status all = pithi_collective_agree(ch, own, &culprit);
+    if (all && !own && culprit >= 0)
+        pithi_collective_say(error, "rank %d failed: %s", culprit, pith_status_text(all));
+    return all;
+}
+
 /* ---- Shards ----------------------------------------------------------------------------------*/
 
 static pith_status find_shards(pith_collective_channel *ch, pith_error *error) {
@@ -125,9 +134,8 @@ static pith_status check_counts(const pith_collective_channel *ch, pith_error *e
 /* The longest piece anywhere gives the number of slices; what is sent must be what is expected. */
 static pith_status find_exchange(pith_collective_channel *ch, pith_error *error) {
     uint64_t *const heard = pithi_collective_take(ch, ch->place.ranks, sizeof *heard);
-    int culprit;
     const pith_status own = heard ? check_counts(ch, error, &ch->longest) : PITH_ERR_MEMORY;
-    PITHI_COLLECTIVE_TRY(pithi_collective_agree(ch, own, &culprit));
+    PITHI_COLLECTIVE_TRY(agree(ch, own, error));
     PITHI_COLLECTIVE_TRY(pithi_collective_transpose(ch, ch->o.send_counts, heard));
     PITHI_COLLECTIVE_TRY(pithi_collective_largest(ch, &ch->longest));
     ch->slices = ch->longest ? (ch->longest - 1) / ch->slice + 1 : 1;
@@ -198,14 +206,13 @@ static pith_status compare_plans(pith_collective_channel *ch, uint64_t fingerpri
  * that can fail on one of them alone. */
 static pith_status build(pith_collective_channel *ch, const pith_collective_options *options,
                          pith_status status, pith_error *error) {
-    int culprit;
     uint64_t fingerprint = 0;
     if (!status) status = copy_options(&ch->o, options, error);
     if (!status) status = check_options(&ch->o, error);
     if (!status) status = take_tables(ch);
     const double timeout = ch->o.timeout;
     if (status) ch->o.timeout = 300;
-    PITHI_COLLECTIVE_TRY(pithi_collective_agree(ch, status, &culprit));
+    PITHI_COLLECTIVE_TRY(agree(ch, status, error));
     ch->o.timeout = timeout;
     pithi_collective_find_place(ch);
     PITHI_COLLECTIVE_TRY(compare_options(ch, error));
@@ -215,7 +222,7 @@ static pith_status build(pith_collective_channel *ch, const pith_collective_opti
         ch->o.kind == PITH_COLLECTIVE_ALLTOALLV ? find_exchange(ch, error) : find_shards(ch, error);
     if (!status) status = pithi_collective_make_hops(ch, error);
     if (!status) status = pithi_collective_fingerprint(ch, &fingerprint, error);
-    PITHI_COLLECTIVE_TRY(pithi_collective_agree(ch, status, &culprit));
+    PITHI_COLLECTIVE_TRY(agree(ch, status, error));
     return compare_plans(ch, fingerprint, error);
 }
 
@@ -291,8 +298,11 @@ static pith_status create(pith_collective_channel **channel, const pith_transpor
     ch->place.ranks = transport->ranks;
     ch->request.channel = ch;
     status = build(ch, options, status, error);
+    /* A channel that measured the threshold may have broken instead of this one. */
+    if (status == PITH_ERR_TIMEOUT || status == PITH_ERR_TRANSPORT) ch->broken = true;
     forget_pointers(&ch->o);
     ch->t.node_of = NULL;
+    if (status && !error->text[0]) *error = ch->error; /* a timeout, or the transport */
     pithi_collective_say(&ch->error, "%s", "");
     if (status == PITH_OK)
         *channel = ch;

@@ -59,8 +59,8 @@ static bool input_of(const pith_collective_channel *ch, uint64_t slot, uint64_t 
     return false;
 }
 
-/* Encodes the slots of the slice, all in one call but for those that have to be copied first: there
- * is memory for one of them at a time. */
+/* The slots of the slice, which are encoded in one call, but for those that have to be copied
+ * first: there is memory for one of them at a time, so that nothing waits behind one. */
 struct batch {
     struct pithi_collective_hop *hop;
     size_t waiting, listed; /* items [waiting, listed) are not encoded yet */
@@ -89,13 +89,10 @@ static bool list_message(pith_collective_channel *ch, uint64_t slice, uint32_t t
                             .frame = m->bytes + at,
                             .capacity = (size_t)(m->cap - at)};
         at += frame_stride(h->encoder, slot);
-        const bool in_place = input_of(ch, slot, slice, &first, &count, &item->view);
-        if (!in_place) {
-            if (!flush(ch, b)) return false;
-            pithi_collective_pack(&ch->call.in, first, count, ch->scratch);
-        }
         b->listed++;
-        if (!in_place && !flush(ch, b)) return false;
+        if (input_of(ch, slot, slice, &first, &count, &item->view)) continue;
+        pithi_collective_pack(&ch->call.in, first, count, ch->scratch);
+        if (!flush(ch, b)) return false;
     }
     return true;
 }

@@ -8,7 +8,7 @@ grep "^[.']" "$page" | grep -vE "$macros" >lines || :
 
 # It has every flag and command of --help, and every field of the JSON.
 sed 's/\\-/-/g' "$page" >text
-for command in compress decompress inspect test codecs compare bench; do
+for command in compress decompress inspect test codecs compare bench advise; do
     exits 0 pith $command --help
     grep -qxF ".B pith $command" text || die "nothing on $command"
     for flag in $(grep -oE -- '(^|[^A-Za-z0-9-])--?[A-Za-z][a-z-]*' out | grep -o -- '-.*'); do
@@ -18,7 +18,7 @@ done
 cp "$DATA/npy/f32.npy" a.npy
 exits 0 pith compress -q a.npy
 for command in "inspect --json a.npy.pith" "compare --json a.npy a.npy" \
-    "bench --quick --json -C raw"; do
+    "bench --quick --json -C raw" "advise --json --ranks 4 --links 1G --size 1G"; do
     exits 0 pith $command
     for field in $(grep -oE '^ *"[a-z_]+":' out | tr -d '": ' | sort -u); do
         grep -qw -- "$field" text || die "nothing on $field"

@@ -5,13 +5,13 @@ for arguments in --help -h help; do
     silent
     grep -q '^usage: pith compress' out || die 'no usage on stdout'
 done
-for command in compress decompress inspect test codecs compare bench; do
+for command in compress decompress inspect test codecs compare bench advise; do
     grep -qE "^  $command +[a-z]" out || die "no line for $command"
 done
 grep -q 'man pith' out || die 'no pointer to the manual page'
 exits 0 pith --version
 grep -qE '^pith [0-9]+\.[0-9]+\.[0-9]+, frame format [0-9]+$' out || die 'version'
-for command in compress decompress inspect test codecs compare bench; do
+for command in compress decompress inspect test codecs compare bench advise; do
     exits 0 pith $command --help
     silent
     grep -q "^usage: pith $command" out || die "help of $command"
@@ -23,11 +23,12 @@ for command in compress decompress inspect test codecs compare bench; do
     says "unknown flag '-Z'"
 done
 # Help names the flags that the command takes, and no others.
-for command in compress decompress inspect test codecs compare bench; do
+for command in compress decompress inspect test codecs compare bench advise; do
     exits 0 pith $command --help
     sed -n '/^  -/p' out >help
     for flag in -C --base --rule --dtype --shape -T -o -f -q -v --json --max-abs --max-output \
-        --max-spool --cpu --quick; do
+        --max-spool --cpu --quick --ranks --ranks-per-node --links --latency --size --compute \
+        --overlap --codec-speed; do
         exits 2 pith $command $flag 1 a b c
         if grep -qF 'is not for this command' err; then
             ! grep -qE -- "^ .*$flag( |,|$)" help || die "$command does not take $flag"

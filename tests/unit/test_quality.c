@@ -135,7 +135,7 @@ static void test_real_sums(void **state) {
 enum { VARIANTS = 3 };
 
 static void all_variants(const struct gradients *g, const char *keys, double nmse[VARIANTS]) {
-    char spec[64];
+    char spec[128];
     snprintf(spec, sizeof spec, "grad:%s", keys);
     const struct gradients first = {1, g->count, g->values};
     const struct gradients_levels l = {4, 2, spec, spec, 1};
@@ -147,7 +147,7 @@ static void all_variants(const struct gradients *g, const char *keys, double nms
 /* The error of sending zeros is 1. */
 static void good_default(const struct gradients *g, const char *keys, double most) {
     double requested[VARIANTS], best[VARIANTS], plain[VARIANTS];
-    char text[64];
+    char text[96];
     all_variants(g, keys, requested);
     snprintf(text, sizeof text, "%s,search=mse", keys);
     all_variants(g, text, best);

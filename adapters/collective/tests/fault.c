@@ -31,12 +31,17 @@ static uint32_t stray(uint32_t to, uint32_t tag) {
 }
 
 /* A damaged copy, so that the sender's own frame stays good. */
-static const void *damaged(const void *data, uint32_t tag, uint64_t bytes) {
+static const void *damaged(const void *data, uint32_t tag, uint64_t *bytes) {
     struct fault_damage *d = &fault_damage;
     if (!d->on || tag != d->tag || d->count < 0 || d->count-- > 0) return data;
-    unsigned char *copy = sim_take(bytes);
-    memcpy(copy, data, (size_t)bytes);
-    const long count = (long)bytes, at = d->byte < 0 ? count + d->byte : d->byte;
+    const long count = (long)*bytes;
+    if (d->lost) {
+        *bytes = (uint64_t)(d->lost < count ? count - d->lost : 1);
+        return data;
+    }
+    unsigned char *copy = sim_take(*bytes);
+    memcpy(copy, data, (size_t)*bytes);
+    const long at = d->byte < 0 ? count + d->byte : d->byte;
     copy[at < count && at >= 0 ? at : count - 1] ^= 0x10;
     kept[kept_count++ % KEPT].copy = copy;
     return copy;
@@ -46,8 +51,8 @@ static int fault_isend(void *user, uint32_t peer, uint32_t tag, const void *data
                        uint64_t *request) {
     const pith_transport *inner = user;
     if (fault_at_send && fault_sends_left-- == 0) fault_at_send();
-    const int code =
-        inner->isend(inner->user, stray(peer, tag), tag, damaged(data, tag, bytes), bytes, request);
+    data = damaged(data, tag, &bytes);
+    const int code = inner->isend(inner->user, stray(peer, tag), tag, data, bytes, request);
     if (fault_pending && fault_pending_sends < 1000) pending[fault_pending_sends++] = *request;
     return code;
 }

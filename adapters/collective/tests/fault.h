@@ -10,12 +10,13 @@
 
 enum { FAULT_VOTES = 3 }; /* the tag of what is neither of hop 0, 1 nor 2 */
 
-/* One bit of one of this rank's messages with the tag, after `count` others. */
+/* One bit of one of this rank's messages with the tag, after `count` others; or its end is lost. */
 struct fault_damage {
     bool on;
     uint32_t tag;
     long byte; /* from the start, or from the end when negative */
     int count; /* messages left alone before; -1 when it has happened */
+    long lost; /* bytes at its end, and then no bit is damaged */
 };
 extern struct fault_damage fault_damage;
 

@@ -342,12 +342,62 @@ static void lists(uint32_t kind, uint64_t total) {
     if (failing) ins[1].ndim = PITH_MAX_NDIM + 1;
     CHECK_STATUS(pith_collective_run(ch, &call, NULL), PITH_ERR_ARG);
     ins[1].ndim = 1;
+    void *const data = ins[0].data;
+    if (failing) ins[0].data = NULL;
+    CHECK_STATUS(pith_collective_run(ch, &call, NULL), PITH_ERR_ARG);
+    ins[0].data = data;
+    /* Read the same element again and again, but do not write it so. */
+    if (failing) ins[0].stride[0] = 0;
+    CHECK_STATUS(pith_collective_run(ch, &call, NULL), PITH_OK);
+    ins[0].stride[0] = 1;
+    const bool several = failing && count > 200;
+    const int64_t stride = outs[4].stride[1];
+    if (several) outs[4].stride[1] = 0;
+    CHECK_STATUS(pith_collective_run(ch, &call, NULL),
+                 world_lowest(several ? 0 : 1) ? PITH_OK : PITH_ERR_ARG);
+    outs[4].stride[1] = stride;
     CHECK_STATUS(pith_collective_run(ch, &call, NULL), PITH_OK);
     pith_collective_destroy(ch);
     free(dense);
     free(far);
     free(out);
     free(back);
+}
+
+/* ---- Nodes of the transport ------------------------------------------------------------------*/
+
+/* Any numbers, which need not be next to each other. */
+static void name_nodes(pith_transport *t) {
+    static uint32_t node_of[64];
+    for (uint32_t r = 0; r < t->ranks; r++) node_of[r] = 1000 - r / 2;
+    t->node_of = node_of;
+}
+
+static void nodes(uint32_t kind) {
+    pith_collective_options o = options(kind, 1003);
+    pith_collective_place place = {.size = sizeof place}, wanted = {.size = sizeof wanted};
+    pith_collective_channel *numbered, *named;
+    if (sim_change) return; /* this has its own */
+    CHECK_STATUS(sim_create(&numbered, &o, NULL), PITH_OK);
+    o.ranks_per_node = 0;
+    sim_change = name_nodes;
+    CHECK_STATUS(sim_create(&named, &o, NULL), PITH_OK);
+    sim_change = NULL;
+    CHECK_STATUS(pith_collective_get_place(numbered, &wanted), PITH_OK);
+    CHECK_STATUS(pith_collective_get_place(named, &place), PITH_OK);
+    CHECK(memcmp(&place, &wanted, sizeof place) == 0);
+    float x[1003], y[1003] = {0}, z[1003] = {0};
+    uint64_t first, count = 1003;
+    if (kind == PITH_COLLECTIVE_REDUCE_SCATTER)
+        CHECK_STATUS(pith_collective_shard(named, (uint32_t)world_rank, &first, &count), PITH_OK);
+    sim_fill(x, PITH_F32, 1003, (uint32_t)world_rank, 1);
+    const pith_view in = pith_view_flat(x, PITH_F32, 1003);
+    const pith_view a = pith_view_flat(y, PITH_F32, count), b = pith_view_flat(z, PITH_F32, count);
+    CHECK_STATUS(sim_reduce(numbered, &in, &a, 1, 1, NULL), PITH_OK);
+    CHECK_STATUS(sim_reduce(named, &in, &b, 1, 1, NULL), PITH_OK);
+    CHECK(memcmp(y, z, sizeof y) == 0);
+    pith_collective_destroy(numbered);
+    pith_collective_destroy(named);
 }
 
 /* ---- Several calls at once -------------------------------------------------------------------*/
@@ -584,6 +634,7 @@ int main(int argc, char **argv) {
         exempt(kinds[k], 3);
         strided(kinds[k]);
         no_scale(kinds[k]);
+        nodes(kinds[k]);
         lists(kinds[k], 2600);
         lists(kinds[k], 1001);
         lists(kinds[k], 30);

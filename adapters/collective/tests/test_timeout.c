@@ -2,7 +2,7 @@
  * the others: not in a call, nor while the channel is made.
  * SPDX-License-Identifier: Apache-2.0
  *
- * usage: test_timeout late|freeze|pending|fails|votes|absent|die
+ * usage: test_timeout late|freeze|pending|fails|votes|stray|absent|measuring|die
  * die: the survivors print one line each and leave at once, since MPI_Finalize would wait. */
 #include <signal.h>
 #include <stdlib.h>
@@ -152,7 +152,7 @@ static void fails(pith_collective_channel *ch) {
 /* The messages that agree on the status: who got a damaged one is broken, and the others are in
  * this call or the next. No wrong value is called right. */
 static void votes(pith_collective_channel *ch) {
-    fault_damage = (struct fault_damage){world_rank == 0, FAULT_VOTES, 20, 0};
+    fault_damage = (struct fault_damage){world_rank == 0, FAULT_VOTES, 20, 0, 0};
     const double begin = sim_now();
     const pith_status first = sum(ch, 2, NULL), second = sum(ch, 3, NULL);
     CHECK(first == PITH_OK || first == PITH_ERR_TRANSPORT);
@@ -163,6 +163,15 @@ static void votes(pith_collective_channel *ch) {
     fault_damage.on = false;
 }
 
+/* The same of votes that reached each other's rank. */
+static void stray(pith_collective_channel *ch) {
+    fault_astray = (struct fault_astray){world_rank == 0, FAULT_VOTES, {1, 2}, 0};
+    const pith_status first = sum(ch, 2, NULL);
+    CHECK(first == PITH_OK || first == PITH_ERR_TRANSPORT || first == PITH_ERR_TIMEOUT);
+    CHECK(first || (world_rank != 1 && world_rank != 2));
+    fault_astray.on = false;
+}
+
 /* One rank makes its channel when the others have given up. */
 static void absent(void) {
     const pith_collective_options o = options();
@@ -171,13 +180,45 @@ static void absent(void) {
     CHECK_STATUS(world_transport(&transport), PITH_OK);
     if (is_last()) pause_for(limit + 1.0);
     const double begin = sim_now();
-    const pith_status status = pith_collective_create(&ch, &transport, &o, NULL);
+    pith_error error = {.size = sizeof error};
+    const pith_status status = pith_collective_create(&ch, &transport, &o, &error);
+    CHECK(error.text[0]);
     CHECK(status == PITH_ERR_TIMEOUT || status == PITH_ERR_TRANSPORT);
     CHECK(ch == NULL && live == 0);
     CHECK(sim_now() - begin < limit + 3.0);
 }
 
 static void leave(void) { _exit(0); }
+
+/* One rank dies while the others measure the threshold, on a channel within the one that is made:
+ * what they say to the transport at the end is that they broke. */
+static void (*inner_release)(void *user, int broken);
+static int releases, broken_releases;
+static void count_release(void *user, int broken) {
+    releases++;
+    broken_releases += broken;
+    inner_release(user, broken);
+}
+
+static void measuring(void) {
+    pith_collective_options o = options();
+    pith_collective_channel *ch;
+    pith_transport transport;
+    o.flags = PITH_COLLECTIVE_MEASURE_THRESHOLD;
+    CHECK_STATUS(world_transport(&transport), PITH_OK);
+    fault_wrap(&transport);
+    inner_release = transport.release;
+    transport.release = count_release;
+    if (is_last()) {
+        fault_at_send = leave;
+        fault_sends_left = 100;
+    }
+    const pith_status status = pith_collective_create(&ch, &transport, &o, NULL);
+    CHECK(status == PITH_ERR_TIMEOUT || status == PITH_ERR_TRANSPORT);
+    CHECK(ch == NULL && live == 0 && releases == 1 && broken_releases == 1);
+    pause_for(1.0); /* mpirun ends the job with the first that leaves */
+    _exit(sim_failures() != 0);
+}
 
 static void die(pith_collective_channel *ch) {
     if (is_last()) {
@@ -199,7 +240,8 @@ int main(int argc, char **argv) {
         const char *name;
         void (*run)(pith_collective_channel *ch);
     } modes[] = {{"late", late},   {"freeze", freeze}, {"pending", leave_pending},
-                 {"fails", fails}, {"votes", votes},   {"die", die}};
+                 {"fails", fails}, {"votes", votes},   {"stray", stray},
+                 {"die", die}};
     world_begin(&argc, &argv);
     sim_change = fault_wrap;
     const char *const mode = argc > 1 ? argv[1] : "";
@@ -208,6 +250,7 @@ int main(int argc, char **argv) {
         world_barrier();
         return world_end("timeouts", sim_failures());
     }
+    if (!strcmp(mode, "measuring")) measuring();
     const pith_collective_options o = options();
     pith_collective_channel *ch;
     CHECK_STATUS(sim_create(&ch, &o, NULL), PITH_OK);

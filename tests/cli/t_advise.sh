@@ -1,0 +1,61 @@
+# t_advise.sh - pith advise: sums by hand, what it advises, and what it refuses.
+# SPDX-License-Identifier: Apache-2.0
+
+# Four ranks at 100 Mbit/s, 40 MB of f32: a ring sends 3/4 of it twice, 60 MB at 12.5 MB/s.
+four=(--ranks 4 --links 100M --size 40M --codec-speed 1T)
+exits 0 pith advise --json "${four[@]}"
+silent
+json out 'abs(d["rows"][0]["sum_seconds"] - 4.8) < 1e-9 and d["rows"][0]["node_bytes"] == 60e6'
+json out 'abs(d["rows"][1]["sum_seconds"] - 2.4) < 1e-9 and d["rows"][1]["codecs_seconds"] == 0'
+# 4 bits and a scale for 128 of them, and headers: 0.53125 bytes and a little, both ways.
+json out 'abs(d["rows"][3]["node_bytes"] / (10e6 * 2 * 0.75 * 0.53125) - 1) < 0.002'
+# One level: settings for two are no rows. The most exact of the fast ones is the advice, and none
+# of less than 4 bits.
+json out '[r["inside"] == r["across"] for r in d["rows"]] == [True] * 6'
+json out 'd["rows"][d["advice"]]["name"] == "grad:preset=inter"'
+# Messages of a ring wait 3 times each way.
+exits 0 pith advise --json "${four[@]}" --latency 0.1
+json out 'abs(d["rows"][0]["sum_seconds"] - 5.4) < 1e-9'
+# Computing hides what it overlaps: all of it, and then there is nothing to win; or half.
+exits 0 pith advise --json "${four[@]}" --compute 5 --overlap 1
+json out 'all(r["step_seconds"] == 5 for r in d["rows"]) and d["advice"] == 0'
+exits 0 pith advise --json "${four[@]}" --compute 2 --overlap 0.5
+json out 'abs(d["rows"][0]["step_seconds"] - 5.8) < 1e-9'
+
+# Two levels: 8 ranks on 2 nodes. f32 inside at 8 GB/s: 2 * 3/4; across at 1 GB/s: 2 * 1/2, of 4 GB.
+exits 0 pith advise --json --ranks 8 --ranks-per-node 4 --links 64G,8G --size 4G --codec-speed 4G
+json out 'abs(d["rows"][0]["sum_seconds"] - (0.75 + 4)) < 1e-9 and len(d["rows"]) == 7'
+json out '(d["rows"][3]["inside"], d["rows"][3]["across"]) == ("grad:preset=intra",
+    "grad:preset=inter")'
+# 10^9 values at 10^9 a second: three times all of them, twice a quarter, once an eighth.
+json out 'abs(d["rows"][3]["codecs_seconds"] - 3.625) < 1e-9'
+# With codecs as slow as that on fast links nothing is won.
+exits 0 pith advise --json --ranks 8 --links 400G --size 4G --codec-speed 1G
+json out 'd["rows"][d["advice"]]["inside"] is None'
+
+# Measured here; two decimals of a table.
+exits 0 pith advise --ranks 2 --links 1G --size 8M
+silent
+grep -q '^advice: ' out || die 'no advice'
+grep -q "this machine's" out || die 'does not say whose speeds'
+
+for wrong in '--ranks 0' '--ranks 4x' '--ranks-per-node -1' '--links 1G,' '--links 0' \
+    '--links 1,2,3' '--links nan' '--latency -1' '--latency x' '--size 0' '--size 1Q' '--size inf' \
+    '--compute -1' '--overlap 1.1' '--codec-speed 0' '--codec-speed 1G,0'; do
+    exits 2 pith advise $wrong
+    says "${wrong%% *} wants"
+done
+exits 2 pith advise
+says '--ranks is missing'
+exits 2 pith advise --ranks 4
+says '--links is missing'
+exits 2 pith advise --ranks 4 --links 1G
+says '--size is missing'
+exits 2 pith advise --ranks 4 --ranks-per-node 3 --links 1G --size 1G
+says 'no multiple'
+exits 2 pith advise --ranks 4 --links 1G --size 1G file
+says "unexpected argument 'file'"
+
+# The page is what the program says.
+python3 "$REPO/tools/scale.py" "$PITH" >page
+same page "$REPO/doc/SCALE.md"

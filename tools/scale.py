@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Print doc/SCALE.md: tools/scale.py PITH, the program; for ./dev results.
+
+SPDX-License-Identifier: Apache-2.0
+
+Every number is what `pith advise` answers for speeds that are given, so that the page is the same
+wherever it is made.
+"""
+import json
+import subprocess
+import sys
+
+# Bits per second: of a rank inside its node, of a node; seconds; bytes of f32 a second.
+SYSTEMS = [
+    ("4 A100 a node, Slingshot-10", 4, "2.4T", "100G", "600G,600G"),
+    ("8 H800 a node, 8 InfiniBand links", 8, "1.6T", "3.2T", "600G,600G"),
+    ("8 GPUs a node on PCIe, 25 Gbit/s Ethernet", 8, "200G", "25G", "300G,300G"),
+    ("CPUs, 10 Gbit/s Ethernet", 1, "10G", "10G", "10G,15G"),
+    ("CPUs, 1 Gbit/s Ethernet", 1, "1G", "1G", "10G,15G"),
+    ("CPUs in homes, 100 Mbit/s", 1, "100M", "100M", "10G,15G"),
+]
+LATENCY = "3e-6,2e-5"
+RANKS = (64, 1024, 16384)
+GRADIENTS = "5.2G"  # 1.3 billion values
+
+TEXT = """# When compressing gradients pays
+
+`pith advise` answers this for a machine: how long a step takes in which the gradients of all
+ranks are summed, plainly or through codec `grad`, and which setting to take. It knows the machine
+by a few numbers: ranks, ranks of a node, the bandwidth of links inside nodes and across,
+latencies, bytes of gradients, seconds of computing. How fast codecs are it measures where it
+runs, or is told (`--codec-speed`). This page has the model, what it was compared with, and its
+answers for systems from the literature. `./dev results` makes it, with `tools/scale.py`.
+
+## The model
+
+A message of `b` bytes over a link of bandwidth `B` takes `latency + b / B`, and a rank sends its
+messages one after the other (the alpha-beta model). There are `P` ranks on `N` nodes of `R = P /
+N`. `B_in` is what a rank sends inside its node, `B_out` what all ranks of a node together send to
+other nodes. `V` values are summed, of `c` bytes each.
+
+    exchange(k, bytes, B, latency) = (k - 1) latency + bytes (k - 1) / k / B
+
+is how long it takes until each of `k` has sent every other its part.
+
+* **Plain sums** (f32, bf16): the better of one ring, `2 exchange(P, V c, min(B_in, B_out))`, and
+  of rings at two levels, `2 exchange(R, V c, B_in) + 2 exchange(N, V c, B_out)`.
+* **Through codecs**, as
+  [`pith_collective.h`](../adapters/collective/include/pith/pith_collective.h) does it: frames to
+  the owner of each shard, first inside the node, then across nodes, and the sums back the same
+  ways: `exchange(R, V c1, B_in) + exchange(N, V c2, B_out)`, and the same with `c2` both times on
+  the way back. `c1` and `c2` are bytes of a value in frames of 131072 values, scales and headers
+  included, as plans say.
+* **Codecs** take, for every value of a rank: encoding, adding (a frame of each rank of the node
+  for a share of `V / R`), decoding what comes back; for a share of `V / R` values: encoding sums,
+  and adding a frame of each node; for a shard of `V / P` values: encoding what goes back.
+* Slice after slice, links and codecs work side by side: the larger of both, and the smaller once
+  for each slice.
+* `--overlap F`: sums hide behind that part of the computing.
+
+What it leaves out: ranks that wait for each other, links that others use too, protocol headers,
+and collectives that networks or switches add up. Ratios are more to be trusted than seconds.
+
+## Compared with what was published
+
+SDP4Bit (NeurIPS 2024, table 4): gradients of a GPT of 1.3 billion parameters, reduce-scattered
+over 32 A100, 4 a node, 100 Gbit/s each node. A reduce-scatter is half of the sum above.
+
+| | published, ms | model, ms | apart |
+|---|---|---|---|
+{published}
+
+## 1.3 billion values
+
+Seconds of a sum and nothing else (`--compute 0`), latencies 3 and 20 us. Codecs of GPUs: bytes of
+f32 a second as below (the kernels of SDP4Bit reach 688 GB/s on an A100; pith's have not been
+measured on a device). Of CPUs: two threads of the machine of [RESULTS.md](RESULTS.md). A step
+wins what its computing does not hide: where it hides the seconds of f32 (`--overlap 1`), nothing.
+
+| system | ranks | f32 | bf16 | `grad` 8 bits inside, 4 across | `grad` 2 bits | advice |
+|---|---|---|---|---|---|---|
+{rows}
+
+Where ranks have a link each (the last three), 8 and 4 bits are 4 bits. 3 and 2 bits are shown and
+never advised: they are for those who have measured what they do to their model.
+
+**What follows.** Below about 100 Gbit/s a node, 4 bits across nodes are worth three to seven
+times the step's communication, and codecs, of GPUs or CPUs, are far from being the limit: links
+are. At terabits a node, the sum is short; what it still costs a step decides, and whether
+computing hides it. From thousands of ranks on, the latency of as many messages is what is left,
+for which codecs do nothing: larger shards, or fewer ranks in a sum, do. What fewer bits do to a
+model is measured in [TRAINING.md](TRAINING.md): 8 and 4 bits cost nothing that can be seen there.
+"""
+
+
+def advise(pith, *flags):
+    out = subprocess.run([pith, "advise", "--json", *flags], check=True, stdout=subprocess.PIPE)
+    return json.loads(out.stdout)
+
+
+def published(pith):
+    rows = advise(pith, "--ranks", "32", "--ranks-per-node", "4", "--links", "2.4T,100G",
+                  "--size", "5.2G", "--codec-speed", "600G,600G")["rows"]
+    by_name = {row["name"]: row for row in rows}
+    lines = []
+    for name, said, row in (("f32", 379.3, by_name["f32, not compressed"]),
+                            ("8 bits inside, 4 across", 45.9,
+                             by_name["grad:preset=intra inside, grad:preset=inter across"])):
+        half = 500 * row["sum_seconds"]
+        apart = 100 * (half / said - 1)
+        lines.append("| %s | %.1f | %.1f | %+.0f %% |" % (name, said, half, apart))
+    return "\n".join(lines)
+
+
+def row_of(pith, system, ranks):
+    name, per_node, inside, across, speed = system
+    answer = advise(pith, "--ranks", str(ranks), "--ranks-per-node", str(per_node), "--links",
+                    inside + "," + across, "--latency", LATENCY, "--size", GRADIENTS,
+                    "--codec-speed", speed)
+    rows = answer["rows"]
+    seconds = {row["name"]: row["sum_seconds"] for row in rows}
+    two = "grad:preset=intra inside, grad:preset=inter across"
+    four = seconds.get(two, seconds["grad:preset=inter"])
+    best = rows[answer["advice"]]["name"].replace(", not compressed", "")
+    best = best.replace("grad:preset=inter", "4 bits").replace("grad:preset=intra", "8 bits")
+    return "| %s | %d | %.3g | %.3g | %.3g | %.3g | %s |" % (
+        name, ranks, seconds["f32, not compressed"], seconds["bf16, not compressed"], four,
+        seconds["grad:bits=2"], best)
+
+
+def main():
+    pith = sys.argv[1]
+    rows = "\n".join(row_of(pith, s, ranks) for s in SYSTEMS for ranks in RANKS)
+    print(TEXT.format(published=published(pith), rows=rows), end="")
+
+
+if __name__ == "__main__":
+    main()
