@@ -32,7 +32,7 @@ try() { # try ENVIRONMENT ARG...
 try "$PWD/build-python/clean" "${@:-../python/tests}"
 if [ -x build-torch/bin/pytest ]; then
     export PITH_TEST_CUDA_HOST=$PWD/build-python/build/_cuda_host.abi3.so
-    [ $# -gt 0 ] || set -- ../python/tests/test_{torch,cli,cuda}.py
+    [ $# -gt 0 ] || set -- ../python/tests/test_{torch,cli,cuda}.py ../python/tests/with_torch
     try "$PWD/build-torch" "$@"
 else
     echo 'left out: tensors and files of PyTorch, pith.cuda over the host runner: PyTorch is not in'
