@@ -1,4 +1,4 @@
-"""The cffi module over the library: its names are those of pith.h and helpers.h."""
+"""The cffi module over the library, with the names of pith.h, pith_collective.h and helpers.h."""
 
 from typing import Any
 

@@ -9,6 +9,7 @@ import fcntl
 import os
 import socket
 import struct
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from torch.distributed.distributed_c10d import Work as C10dWork
 
 from .. import collective
 from ..errors import ArgumentError, DtypeError, UnsupportedError
+from ..frames import check_spec
 
 SIOCGIFADDR = 0x8915  # Linux: the IPv4 address of an interface
 
@@ -108,6 +110,44 @@ class Work(C10dWork):
     def is_success(self) -> bool:
         """Return True: a call that failed has raised its exception."""
         return True
+
+
+def has_feedback(spec: str) -> bool:
+    """Whether a spec has error feedback.
+
+    Raises:
+        SpecError: it does not parse
+
+    """
+    return "ef=" in check_spec(spec)
+
+
+def exempt_ranges(
+    pieces: Iterable[tuple[int, bool]], how: str | None
+) -> list[tuple[int, int, str]]:
+    """Return the ranges of a channel that go around the codec.
+
+    Args:
+        pieces: for each tensor in its order its element count, and whether it is exempt
+        how: ``"16"`` or ``"exact"``; None: nothing is exempt
+
+    Raises:
+        ArgumentError: how is none of these
+
+    """
+    if how not in ("16", "exact", None):
+        raise ArgumentError(f"exempt: found {how!r}, expected '16', 'exact' or None")
+    ranges: list[tuple[int, int, str]] = []
+    first = 0
+    for count, exempt in pieces:
+        if how is not None and exempt and count:
+            if ranges and ranges[-1][0] + ranges[-1][1] == first:
+                first_of_range, so_far, _ = ranges.pop()
+                ranges.append((first_of_range, so_far + count, how))
+            else:
+                ranges.append((first, count, how))
+        first += count
+    return ranges
 
 
 def factor(op: Any, ranks: int) -> float:

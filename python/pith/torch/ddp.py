@@ -21,7 +21,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ..collective import Channel, Report
 from ..errors import ArgumentError, StateError
-from ..frames import check_spec
 from . import _group
 
 __all__ = ["State", "hook", "register"]
@@ -84,15 +83,13 @@ class State:
         group = model.process_group if isinstance(model, DistributedDataParallel) else None
         if op not in ("avg", "sum"):
             raise ArgumentError(f"op: found {op!r}, expected 'avg' or 'sum'")
-        if exempt not in ("16", "exact", None):
-            raise ArgumentError(f"exempt: found {exempt!r}, expected '16', 'exact' or None")
-        later = [one for one in (inter, gather) if one is not None and _has_feedback(one)]
-        if later and not _has_feedback(spec):
+        _group.exempt_ranges([], exempt)
+        later = [one for one in (inter, gather) if one is not None and _group.has_feedback(one)]
+        if not _group.has_feedback(spec) and later:
             raise ArgumentError(
                 f"spec: found no error feedback, and {later[0]!r} has it: add ef=full, since what"
                 " is lost moves to the first hop when buckets are rebuilt"
             )
-        check_spec(spec)
         self._names = {id(p): name for name, p in model.named_parameters()}
         self._parameters = dict(model.named_parameters())
         self._ranks = _group.communicator(group, ranks_per_node=ranks_per_node, timeout=timeout)
@@ -154,7 +151,9 @@ class State:
             self._spec,
             count=sum(counts),
             dtype=dtype,
-            exempt=self._exempt_ranges(names, counts),
+            exempt=_group.exempt_ranges(
+                zip(counts, map(self._is_exempt, names), strict=True), self._exempt
+            ),
             rng_stream=index * 3 * self._ranks.ranks % 2**32,
             **self._options,
         )
@@ -163,20 +162,6 @@ class State:
         for name in names:
             self._give(bucket, name)
         return made
-
-    def _exempt_ranges(
-        self, names: tuple[str, ...], counts: tuple[int, ...]
-    ) -> list[tuple[int, int, str]]:
-        ranges: list[tuple[int, int, str]] = []
-        first = 0
-        for name, count in zip(names, counts, strict=True):
-            if self._exempt is not None and self._is_exempt(name) and count:
-                if ranges and sum(ranges[-1][:2]) == first:
-                    ranges[-1] = (ranges[-1][0], ranges[-1][1] + count, self._exempt)
-                else:
-                    ranges.append((first, count, self._exempt))
-            first += count
-        return ranges
 
     def _is_exempt(self, name: str) -> bool:
         return self._exempt is not None and self._parameters[name].dim() <= 1
@@ -263,10 +248,6 @@ class State:
 
     def __repr__(self) -> str:
         return f"<pith.torch.ddp.State {self._spec!r}, {len(self._buckets)} buckets>"
-
-
-def _has_feedback(spec: str) -> bool:
-    return "ef=" in spec and "ef=none" not in spec
 
 
 def _unwrap(future: torch.futures.Future[Any]) -> torch.Tensor:

@@ -20,7 +20,6 @@ import torch.distributed as dist
 
 from ..collective import Channel, Communicator
 from ..errors import ArgumentError, ShapeError
-from ..frames import check_spec
 from . import _group
 
 __all__ = ["reduce_scatter"]
@@ -77,7 +76,7 @@ def reduce_scatter(
 
     """
     for one in (spec, inter):
-        if one is not None and "ef=" in check_spec(one):
+        if one is not None and _group.has_feedback(one):
             raise ArgumentError(
                 f"spec: found {one!r}, expected none with error feedback: nothing says which bucket"
                 " a call is of"

@@ -14,7 +14,6 @@ have. The model is not wrapped in DistributedDataParallel: gradients are local u
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -97,7 +96,9 @@ class Sharded:
             gradients,
             inter=inter,
             dtype=dtype,
-            exempt=self._exempt_ranges(exempt),
+            exempt=_group.exempt_ranges(
+                ((p.numel(), p.dim() <= 1) for p in self._parameters), exempt
+            ),
             **shared,
         )
         self._gather = ranks.channel("allgather", weights, dtype="f32", base_dtype=dtype, **shared)
@@ -132,18 +133,6 @@ class Sharded:
                     " each dtype"
                 )
         return dtype
-
-    def _exempt_ranges(self, how: str | None) -> list[tuple[int, int, str]]:
-        ranges: list[tuple[int, int, str]] = []
-        ends = list(itertools.accumulate((p.numel() for p in self._parameters), initial=0))
-        for p, first in zip(self._parameters, ends, strict=False):
-            if how is None or p.dim() > 1 or not p.numel():
-                continue
-            if ranges and sum(ranges[-1][:2]) == first:
-                ranges[-1] = (ranges[-1][0], ranges[-1][1] + p.numel(), how)
-            else:
-                ranges.append((first, p.numel(), how))
-        return ranges
 
     def _shards(self, groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the groups with this rank's part of them, as views of its weights."""

@@ -1,4 +1,4 @@
-"""Tests of several ranks: forked processes on gloo, which have imported PyTorch already.
+"""Tests of several ranks: processes on gloo, forked from one that has imported PyTorch.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -14,22 +14,33 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import torch.distributed as dist  # noqa: E402
-from torch import _dynamo  # noqa: E402, F401 (DDP imports it when used: once is enough)
 
 SECONDS = 120
 TIMEOUT = 60  # of calls: longer than a loaded machine needs
-torch.set_num_threads(1)  # forked processes have no use for the threads of the first
+torch.set_num_threads(1)
+
+# Importing takes seconds, and autograd does not run in what is forked from a process that used it:
+# so a server that did nothing else forks the ranks. DDP imports _dynamo when it is used.
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(
+    ["torch", "torch._dynamo", "torch.distributed.fsdp", "pith.torch", "pytest"]
+)
+
+
+def _init(rank, ranks, store):
+    dist.init_process_group(
+        "gloo",
+        store=dist.FileStore(store, ranks),
+        rank=rank,
+        world_size=ranks,
+        timeout=datetime.timedelta(seconds=TIMEOUT),
+    )
 
 
 def _rank(rank, ranks, store, function, arguments, results):
     try:
-        dist.init_process_group(
-            "gloo",
-            store=dist.FileStore(store, ranks),
-            rank=rank,
-            world_size=ranks,
-            timeout=datetime.timedelta(seconds=TIMEOUT),
-        )
+        if store:
+            _init(rank, ranks, store)
         results.send((True, function(rank, ranks, *arguments)))
     except BaseException:
         results.send((False, traceback.format_exc()))
@@ -37,18 +48,17 @@ def _rank(rank, ranks, store, function, arguments, results):
     os._exit(0)  # nothing of the test process is ended twice
 
 
-def run(ranks, function, *arguments, dies=()):
+def run(ranks, function, *arguments, dies=(), group=True):
     """Call function(rank, ranks, *arguments) in each process; return what each returned.
 
-    Ranks in dies end without a result.
+    Ranks in dies end without a result. Without group there is no process group.
     """
-    context = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory() as folder:
         ends, processes = [], []
         for r in range(ranks):
-            end, child = context.Pipe(duplex=False)
-            args = (r, ranks, f"{folder}/store", function, arguments, child)
-            processes.append(context.Process(target=_rank, args=args))
+            end, child = CONTEXT.Pipe(duplex=False)
+            args = (r, ranks, f"{folder}/store" if group else None, function, arguments, child)
+            processes.append(CONTEXT.Process(target=_rank, args=args))
             processes[-1].start()
             child.close()
             ends.append(end)

@@ -156,6 +156,17 @@ def test_options_that_are_refused(options, text):
     assert all(text in found for found in run(2, raised, [options, options]))
 
 
+def interface(rank, ranks, names):
+    os.environ["GLOO_SOCKET_IFNAME"] = names[rank]
+    return raised(rank, ranks, [{}] * ranks)
+
+
+def test_interfaces():
+    assert run(2, interface, ["lo,eth9", "lo"]) == ["nothing"] * 2
+    texts = run(2, interface, ["lo", "nosuch0"])
+    assert all("rank 1 cannot listen on interface nosuch0" in text for text in texts)
+
+
 def killed(rank, ranks):
     model = DistributedDataParallel(net())
     ddp.register(model, timeout=20)

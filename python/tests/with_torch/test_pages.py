@@ -9,7 +9,7 @@ import re
 import socket
 
 import pytest
-from ranks import dist, run
+from ranks import run
 
 DOC = pathlib.Path(__file__).resolve().parents[3] / "doc" / "PYTORCH.md"
 PROGRAMS = dict(
@@ -18,7 +18,6 @@ PROGRAMS = dict(
 
 
 def program(rank, ranks, name, port):
-    dist.destroy_process_group()  # the program makes its own, as under torchrun
     os.environ.update(
         RANK=str(rank), WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)
     )
@@ -30,7 +29,7 @@ def test_program(name):
     assert PROGRAMS[name].count("\n") < 40
     with socket.create_server(("127.0.0.1", 0)) as s:
         port = s.getsockname()[1]
-    run(2, program, name, port)
+    run(2, program, name, port, group=False)  # the program makes its own, as under torchrun
 
 
 def test_there_is_one_for_each_adapter():
