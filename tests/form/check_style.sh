@@ -15,7 +15,7 @@ expect_none() { # expect_none TITLE, lines on stdin
 }
 
 places=()
-for place in include codec gpu cli adapters bench fuzz tests tools; do
+for place in include codec gpu cli adapters bench fuzz python tests tools; do
     [ -d "$place" ] && places+=("$place")
 done
 listed() { find "${places[@]}" -type f -regextype posix-extended -regex "$1" | sort; }

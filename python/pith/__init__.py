@@ -1,0 +1,124 @@
+"""Codecs for the tensors that machine-learning systems move and store.
+
+SPDX-License-Identifier: Apache-2.0
+
+One call, without anything to keep:
+
+    frame = pith.compress(x, "eb:rel=0.001")
+    y = pith.decompress(frame)
+
+Sequences of frames (weights against the step before, gradients with error feedback) have a
+:class:`Plan` and at each end a :class:`Stream`; many tensors in one call are a :class:`Bucket`.
+Caches of keys and values are in :mod:`pith.kv`, device memory in :mod:`pith.cuda`.
+
+Tensors are NumPy arrays, PyTorch tensors, or anything with ``__dlpack__`` or the buffer protocol:
+of any strides, never copied. Frames are bytes. Every failure is a :class:`Error`. Calls release the
+interpreter's lock; different streams may be used from any threads at once.
+"""
+
+from importlib import import_module as _import_module
+from typing import Any as _Any
+
+from . import kv
+from ._core import lib as _lib
+from .errors import (
+    ArgumentError,
+    BaseMismatchError,
+    BusyError,
+    ChecksumError,
+    CorruptError,
+    DeviceError,
+    DtypeError,
+    Error,
+    FrameError,
+    InternalError,
+    LimitError,
+    MagicError,
+    MismatchError,
+    NewerError,
+    OutOfMemoryError,
+    RunnerError,
+    ShapeError,
+    SpaceError,
+    SpecError,
+    StateError,
+    StepError,
+    TruncatedError,
+    UnsupportedError,
+)
+from .frames import (
+    Codec,
+    Info,
+    Key,
+    check_spec,
+    codecs,
+    compress,
+    decode_range,
+    decompress,
+    error_bound,
+    inspect,
+    verify,
+)
+from .plan import Plan, Sizes, Work
+from .stream import Bucket, Stats, Stream
+
+_version = _lib.pith_version()
+version = f"{_version // 1000000}.{_version // 1000 % 1000}.{_version % 1000}"
+"""Version of the library, such as ``"0.1.0"``."""
+__version__ = version
+format_version = int(_lib.pith_format_version())
+"""Newest version of the frame format that this library reads and writes."""
+
+
+def __getattr__(name: str) -> _Any:
+    """Load :mod:`pith.cuda` when it is asked for."""
+    if name == "cuda":
+        return _import_module(".cuda", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__all__ = [
+    "ArgumentError",
+    "BaseMismatchError",
+    "Bucket",
+    "BusyError",
+    "ChecksumError",
+    "Codec",
+    "CorruptError",
+    "DeviceError",
+    "DtypeError",
+    "Error",
+    "FrameError",
+    "Info",
+    "InternalError",
+    "Key",
+    "LimitError",
+    "MagicError",
+    "MismatchError",
+    "NewerError",
+    "OutOfMemoryError",
+    "Plan",
+    "RunnerError",
+    "ShapeError",
+    "Sizes",
+    "SpaceError",
+    "SpecError",
+    "StateError",
+    "Stats",
+    "StepError",
+    "Stream",
+    "TruncatedError",
+    "UnsupportedError",
+    "Work",
+    "check_spec",
+    "codecs",
+    "compress",
+    "decode_range",
+    "decompress",
+    "error_bound",
+    "format_version",
+    "inspect",
+    "kv",
+    "verify",
+    "version",
+]

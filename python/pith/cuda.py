@@ -1,0 +1,651 @@
+"""The same frames in device memory, made on the current CUDA stream of PyTorch.
+
+SPDX-License-Identifier: Apache-2.0
+
+A :class:`DevicePlan` is the device side of a :class:`pith.Plan`, a :class:`DeviceStream` one end
+of a sequence. Calls put work on ``torch.cuda.current_stream()`` and return: nothing waits. What is
+wrong with arguments is raised; what is wrong with data is in a status for each frame, on the
+device, of which :func:`check` makes an exception and for which it waits. Tensors are PyTorch's,
+dense, and on the plan's device. Bytes are those of the CPU. ``doc/CUDA.md`` says which codecs there
+are, and ``pith_cuda.h`` the rest of the contract.
+
+Everything handed in belongs to a call until its work is done: a tensor that was allocated on
+another CUDA stream needs ``record_stream``. This module has run over the host runner only, in which
+memory of the CPU stands for a device's, and on no device.
+
+The library for devices is loaded with this module, when ``pith.cuda`` is first asked for.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from . import _cuda, dtypes
+from .errors import (
+    ArgumentError,
+    DeviceError,
+    DtypeError,
+    ShapeError,
+    UnsupportedError,
+    from_status,
+)
+from .plan import Plan
+from .stream import Stream
+from .views import Tensor
+
+_ffi, _lib = _cuda.ffi, _cuda.lib
+DEVICE = "cuda"
+
+
+class Frames(NamedTuple):
+    """Frames in device memory."""
+
+    frames: Tensor
+    """u8, ``[count, capacity]``: one frame in each row."""
+    lengths: Tensor
+    """i64, ``[count]``: bytes of each; 0 where it failed."""
+    status: Tensor
+    """i32, ``[count]``: 0, or what :func:`check` raises."""
+
+
+def _torch() -> Any:
+    torch = sys.modules.get("torch")
+    if torch is None:
+        raise UnsupportedError("pith.cuda takes tensors of PyTorch: import torch first")
+    return torch
+
+
+def _current_stream(device: Any) -> Any:
+    return _ffi.cast("void *", _torch().cuda.current_stream(device).cuda_stream)
+
+
+def _error() -> Any:
+    return _ffi.new("pith_error *", {"size": _ffi.sizeof("pith_error")})
+
+
+def available(device: int = 0) -> str:
+    """Return why a device cannot be used, or the empty string when it can."""
+    error = _error()
+    status = _lib.pith_cuda_available(device, error)
+    return "" if status == 0 else str(from_status(status, error))
+
+
+def check(status: Tensor) -> None:
+    """Wait for the status of frames, and raise the first that is none of success.
+
+    Raises:
+        Error: of the class that a call on the CPU raises; ``item`` is its number
+
+    """
+    for i, number in enumerate(status.tolist()):
+        if number:
+            error = from_status(number)
+            error.item = i
+            raise error
+
+
+class DevicePlan:
+    """The device side of a plan. Immutable; any number of threads and CUDA streams use it.
+
+    Args:
+        plan: what is encoded, and how
+        device: a ``torch.device`` or its number; None: the current one
+        max_output: calls that read frames refuse plans with larger slots, in bytes; None: no limit
+
+    Raises:
+        UnsupportedError: the codec or setting has no kernels, or this build has none at all
+        DeviceError: there is no such device
+
+    """
+
+    def __init__(self, plan: Plan, device: Any = None, *, max_output: int | None = None) -> None:
+        sizes = _ffi.new("pith_cuda_sizes *", {"size": _ffi.sizeof("pith_cuda_sizes")})
+        error = _error()
+        _raise(_lib.pith_cuda_plan_sizes(plan._plan, sizes, error), error)
+        self._plan = plan
+        self.device = _device(device)
+        self._stream_bytes = int(sizes.stream_bytes)
+        self._workspace_bytes = int(sizes.workspace_bytes)
+        self._alignment = int(sizes.alignment)
+        self._memory = self._bytes(sizes.plan_bytes)
+        self._env = _ffi.new("pith_env *", {"size": _ffi.sizeof("pith_env")})
+        self._env.max_output_bytes = max_output or 0
+        made = _ffi.new("const pith_cuda_plan **")
+        status = _lib.pith_cuda_plan_create(
+            made,
+            plan._plan,
+            self._env,
+            self.device.index or 0,
+            _pointer(self._memory),
+            sizes.plan_bytes,
+            _current_stream(self.device),
+            error,
+        )
+        _raise(status, error)
+        self._cuda = _ffi.gc(_ffi.cast("pith_cuda_plan *", made[0]), _lib.pith_cuda_plan_destroy)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that this is the device side of."""
+        return self._plan
+
+    def _bytes(self, bytes_: int) -> Tensor:
+        """Return memory on the device, aligned as the library wants it."""
+        torch, bytes_ = _torch(), max(int(bytes_), 1)
+        memory = torch.empty(bytes_ + self._alignment, dtype=torch.uint8, device=self.device)
+        begin = -memory.data_ptr() % self._alignment
+        return memory[begin : begin + bytes_]
+
+    def _tensor(self, x: Tensor, what: str, number: int | None = None) -> Any:
+        """Return the address of a dense tensor on the plan's device."""
+        torch = _torch()
+        if not isinstance(x, torch.Tensor):
+            raise DtypeError(f"{what}: expected a tensor of PyTorch, found {type(x).__name__}")
+        if x.device != self.device:
+            raise ArgumentError(f"{what}: found a tensor on {x.device}, expected {self.device}")
+        if x.layout is not torch.strided or not x.is_contiguous() or x.is_neg():
+            raise ShapeError(f"{what}: expected a dense tensor, found strides or another layout")
+        if number is not None and dtypes.number_of(x.dtype) != number:
+            raise DtypeError(f"{what}: found {x.dtype}, expected {dtypes.NAMES[number]}")
+        return _pointer(x)
+
+    def __repr__(self) -> str:
+        return f"<pith.cuda.DevicePlan {self._plan._spec!r} on {self.device}>"
+
+
+def _device(device: Any) -> Any:
+    torch = _torch()
+    if device is None or isinstance(device, int):
+        index = device
+    else:
+        device = torch.device(device)
+        if device.type != DEVICE:
+            raise UnsupportedError(f"device: found {device}, expected {DEVICE}")
+        index = device.index
+    if index is None and DEVICE == "cuda":
+        try:
+            index = torch.cuda.current_device()
+        except (RuntimeError, AssertionError) as error:
+            raise DeviceError(f"PyTorch has no CUDA device: {error}") from None
+    return torch.device(DEVICE, index) if DEVICE == "cuda" else torch.device(DEVICE)
+
+
+def _raise(status: int, error: Any) -> None:
+    if status:
+        raise from_status(status, error)
+
+
+def _pointer(x: Tensor | None) -> Any:
+    return _ffi.NULL if x is None else _ffi.cast("void *", x.data_ptr())
+
+
+class DeviceStream:
+    """One end of a sequence of frames in device memory; see :class:`pith.Stream`.
+
+    Args:
+        plan: the device side of a plan
+        seed, rng_stream, rank, ranks, step: as for :class:`pith.Stream`
+
+    """
+
+    def __init__(
+        self,
+        plan: DevicePlan,
+        *,
+        seed: int = 0,
+        rng_stream: int = 0,
+        rank: int = 0,
+        ranks: int = 0,
+        step: int = 0,
+    ) -> None:
+        self._plan = plan
+        self._memory = plan._bytes(plan._stream_bytes)
+        self._base: Any = None
+        options = self._options(seed, rng_stream, rank, ranks, step)
+        error = _error()
+        status = _lib.pith_cuda_stream_init(
+            plan._cuda,
+            _pointer(self._memory),
+            plan._stream_bytes,
+            options,
+            _current_stream(plan.device),
+            error,
+        )
+        _raise(status, error)
+        self._stream = _ffi.cast("pith_cuda_stream *", self._memory.data_ptr())
+
+    @property
+    def plan(self) -> DevicePlan:
+        """The plan that the stream was made for."""
+        return self._plan
+
+    def _options(self, seed: int, rng_stream: int, rank: int, ranks: int, step: int) -> Any:
+        return _ffi.new(
+            "pith_stream_options *",
+            {
+                "size": _ffi.sizeof("pith_stream_options"),
+                "seed": seed,
+                "rng_stream": rng_stream,
+                "rank": rank,
+                "ranks": ranks,
+                "step": step,
+            },
+        )
+
+    def _do(self, call: Any, *arguments: Any) -> None:
+        """Make a call that takes this stream, on the current CUDA stream."""
+        error, cuda = _error(), self._plan._cuda
+        on = _current_stream(self._plan.device)
+        _raise(call(cuda, self._stream, *arguments, on, error), error)
+
+    # ---- The base, steps, random bits ----
+
+    def set_base(self, x: Tensor, step: int = 0) -> None:
+        """Copy a base, f32, bf16 or f16 and of the plan's shape, into the stream."""
+        address = self._plan._tensor(x, "base")
+        self._whole(x, "base")
+        self._do(_lib.pith_cuda_stream_set_base, address, dtypes.number_of(x.dtype), step)
+
+    def bind_base(self, x: Tensor, step: int = 0) -> None:
+        """Use a tensor of yours as the base; the stream keeps it alive and writes to it."""
+        address = self._plan._tensor(x, "base", self._plan._plan._base_number)
+        self._whole(x, "base")
+        self._do(_lib.pith_cuda_stream_bind_base, address, step)
+        self._base = x
+
+    def verify(self) -> Tensor:
+        """Compare the base with its hash: a status for each slot, on the device."""
+        torch = _torch()
+        status = torch.zeros(self._plan._plan.slots, dtype=torch.int32, device=self._plan.device)
+        self._do(_lib.pith_cuda_stream_verify, _ffi.cast("int32_t *", status.data_ptr()))
+        return status
+
+    def rollback(self, step: int) -> None:
+        """Take back what encoding a step did."""
+        self._do(_lib.pith_cuda_stream_rollback, step)
+
+    def set_step(self, step: int, slot: int = 0) -> None:
+        """Set the step of a slot's next frame."""
+        self._do(_lib.pith_cuda_stream_set_step, slot, step)
+
+    def set_random(
+        self, *, seed: int = 0, rng_stream: int = 0, rank: int = 0, ranks: int = 0
+    ) -> None:
+        """Set seed, rng_stream, rank and ranks from now on."""
+        self._do(_lib.pith_cuda_stream_set_random, self._options(seed, rng_stream, rank, ranks, 0))
+
+    def load(self, host: Stream) -> None:
+        """Take up what a stream on the CPU remembers, of the same spec and layout; it waits."""
+        torch, bytes_ = _torch(), self._plan._stream_bytes
+        copy = torch.empty(bytes_, dtype=torch.uint8)
+        error = _error()
+        with host._borrow() as work:
+            status = _lib.pith_cuda_stream_pack(
+                self._plan._cuda, work, host._stream, _pointer(copy), bytes_, error
+            )
+        _raise(status, error)
+        self._memory.copy_(copy)
+
+    def save(self, host: Stream) -> None:
+        """Give a stream on the CPU what this one remembers; it waits."""
+        copy = self._memory.cpu()
+        error = _error()
+        with host._borrow() as work:
+            status = _lib.pith_cuda_stream_unpack(
+                self._plan._cuda, work, host._stream, _pointer(copy), len(copy), error
+            )
+        _raise(status, error)
+
+    # ---- Frames ----
+
+    def encode(
+        self,
+        x: Tensor | Sequence[Tensor],
+        *,
+        slots: Iterable[int] | None = None,
+        key_frame: bool = False,
+        out: Frames | None = None,
+    ) -> Frames:
+        """Encode slots of a tensor, and advance the stream.
+
+        Args:
+            x: the whole tensor, of the plan's dtype, or a piece for each slot
+            slots: which; None: all
+            key_frame: make key frames
+            out: where they go; None: new memory
+
+        Returns:
+            The frames; their status is to be looked at with :func:`check` before they are used.
+
+        Raises:
+            DtypeError, ShapeError, ArgumentError: tensors that are not the plan's
+
+        """
+        plan, listed = self._plan._plan, self._slots(slots)
+        items, keep = self._items(x, listed, plan._number, "x")
+        key = plan.sizes.key_bytes if key_frame else 0
+        out = self._room(len(listed), max(plan.sizes.slot_bytes, key)) if out is None else out
+        keep += self._put(items, out, len(listed), self._plan._workspace_bytes)
+        if listed:
+            self._do(_lib.pith_cuda_encode, items, int(key_frame))
+        del keep
+        return out
+
+    def decode(
+        self,
+        frames: Frames | Tensor,
+        out: Tensor | Sequence[Tensor] | None,
+        *,
+        slots: Iterable[int] | None = None,
+        add: bool = False,
+    ) -> Tensor:
+        """Decode frames; with a base, move it on.
+
+        Args:
+            frames: of :meth:`encode`, or u8 ``[count, capacity]``, whole rows
+            out: the whole tensor, or a piece for each slot; None, with a base: the base only
+            slots: which the frames are of; None: all
+            add: add to what is there instead
+
+        Returns:
+            A status for each frame, i32 on the device: :func:`check`.
+
+        Raises:
+            DtypeError, ShapeError, ArgumentError: tensors that are not the plan's
+
+        """
+        listed = self._slots(slots)
+        frames = self._given(frames)
+        items, keep = self._items(out, listed, None, "out")
+        keep += self._put(items, frames, len(listed), self._plan._workspace_bytes)
+        if listed:
+            self._do(_lib.pith_cuda_decode, items, _lib.PITH_ADD if add else 0)
+        del keep
+        return frames.status
+
+    def reduce(
+        self,
+        frames: Frames | Tensor,
+        out: Tensor | Sequence[Tensor],
+        *,
+        slots: Iterable[int] | None = None,
+        scale: float = 1.0,
+    ) -> Tensor:
+        """Write ``scale`` times the sum of what the frames of each slot hold.
+
+        Args:
+            frames: those of the first slot, then those of the second, as many for each
+            out: the whole tensor, or a piece for each slot, of dtype f32, bf16 or f16
+            slots: which; None: all
+            scale: what sums are multiplied by, not 0
+
+        Returns:
+            A status for each frame.
+
+        Raises:
+            As :meth:`decode`.
+
+        """
+        listed = self._slots(slots)
+        frames = self._given(frames)
+        per_item = self._per_item(frames, listed)
+        items, keep = self._items(out, listed, None, "out")
+        room = self._plan._workspace_bytes * per_item
+        keep += self._put(items, frames, len(listed), room, per_item)
+        if listed:
+            self._do(_lib.pith_cuda_reduce, items, per_item, scale)
+        del keep
+        return frames.status
+
+    def reduce_encode(
+        self,
+        frames: Frames | Tensor,
+        to: DeviceStream,
+        *,
+        slots: Iterable[int] | None = None,
+        to_slots: Iterable[int] | None = None,
+        scale: float = 1.0,
+        out: Frames | None = None,
+    ) -> Frames:
+        """Encode the sums that :meth:`reduce` makes, without writing them in between.
+
+        Args:
+            frames: those of the first slot, then those of the second, as many for each
+            to: the stream of the frames that are made: another than this one
+            slots: which slots the frames are of; None: all
+            to_slots: which slots of ``to`` the sums are; None: all
+            scale: what sums are multiplied by, not 0
+            out: where the frames go; None: new memory
+
+        Returns:
+            The frames; a status that is none of success is the first of what was summed, too.
+
+        Raises:
+            As :meth:`decode`.
+
+        """
+        listed, written = self._slots(slots), to._slots(to_slots)
+        if len(listed) != len(written):
+            raise ArgumentError(f"to_slots: found {len(written)}, expected {len(listed)}")
+        frames = self._given(frames)
+        per_item = self._per_item(frames, listed)
+        items, keep = self._items(None, listed, None, "")
+        room = self._plan._workspace_bytes * per_item
+        keep += self._put(items, frames, len(listed), room, per_item)
+        out_items, more = to._items(None, written, None, "")
+        if out is None:
+            out = to._room(len(written), to._plan._plan.sizes.slot_bytes)
+        keep += more + to._put(out_items, out, len(written), to._plan._workspace_bytes)
+        if listed:
+            error = _error()
+            status = _lib.pith_cuda_reduce_encode(
+                self._plan._cuda,
+                self._stream,
+                items,
+                per_item,
+                scale,
+                to._plan._cuda,
+                to._stream,
+                out_items,
+                _current_stream(self._plan.device),
+                error,
+            )
+            _raise(status, error)
+        del keep
+        return out
+
+    # ---- Items ----
+
+    def _slots(self, slots: Iterable[int] | None) -> list[int]:
+        count = self._plan._plan.slots
+        listed = list(range(count)) if slots is None else list(slots)
+        for slot in listed:
+            if not 0 <= slot < count:
+                raise ArgumentError(f"slots: found {slot}, expected 0 to {count - 1}")
+        return listed
+
+    def _whole(self, x: Tensor, what: str) -> None:
+        if x.numel() != self._plan._plan.count:
+            expected = self._plan._plan.count
+            raise ShapeError(f"{what}: found {x.numel()} elements, expected {expected}")
+
+    def _items(
+        self, x: Tensor | Sequence[Tensor] | None, slots: list[int], number: int | None, what: str
+    ) -> tuple[Any, list[Any]]:
+        """Return ``pith_cuda_items`` with slots and tensors, and what must be kept for the call."""
+        torch, device = _torch(), self._plan.device
+        items = _ffi.new("pith_cuda_items *", {"size": _ffi.sizeof("pith_cuda_items")})
+        items.count = len(slots)
+        keep: list[Any] = []
+        if slots == list(range(len(slots))):
+            items.first_slot = 0
+        else:
+            keep.append(torch.tensor(slots, dtype=torch.int64, device=device))
+            items.slots = _ffi.cast("uint64_t *", keep[-1].data_ptr())
+        if x is None:
+            return items, keep
+        if not isinstance(x, (list, tuple)):
+            whole: Tensor = x
+            items.tensor = self._plan._tensor(whole, what, number)
+            self._whole(whole, what)
+            items.dtype = dtypes.number_of(whole.dtype)
+            return items, keep
+        pieces = list(x)
+        if len(pieces) != len(slots):
+            raise ArgumentError(f"{what}: found {len(pieces)} tensors, expected {len(slots)}")
+        for piece, slot in zip(pieces, slots, strict=True):
+            self._plan._tensor(piece, what, number)
+            count = self._plan._plan.slot(slot)[1]
+            if piece.numel() != count:
+                raise ShapeError(f"{what}: found {piece.numel()} elements, expected {count}")
+            if piece.dtype != pieces[0].dtype:
+                raise DtypeError(f"{what}: found {piece.dtype} beside {pieces[0].dtype}")
+        addresses = [piece.data_ptr() for piece in pieces]
+        keep.append(torch.tensor(addresses, dtype=torch.int64, device=device))
+        items.tensors = _ffi.cast("void **", keep[-1].data_ptr())
+        items.dtype = dtypes.number_of(pieces[0].dtype) if pieces else 0
+        return items, keep
+
+    def _room(self, count: int, capacity: int) -> Frames:
+        torch, device = _torch(), self._plan.device
+        capacity = -(-capacity // 16) * 16
+        return Frames(
+            torch.empty((count, capacity), dtype=torch.uint8, device=device),
+            torch.zeros(count, dtype=torch.int64, device=device),
+            torch.zeros(count, dtype=torch.int32, device=device),
+        )
+
+    def _given(self, frames: Frames | Tensor) -> Frames:
+        torch, device = _torch(), self._plan.device
+        if isinstance(frames, Frames):
+            return frames._replace(status=torch.zeros_like(frames.status))
+        if not isinstance(frames, torch.Tensor) or frames.dim() != 2:
+            raise ShapeError("frames: expected u8 [count, capacity]")
+        count, capacity = frames.shape
+        return Frames(
+            frames,
+            torch.full((count,), capacity, dtype=torch.int64, device=device),
+            torch.zeros(count, dtype=torch.int32, device=device),
+        )
+
+    def _per_item(self, frames: Frames, slots: list[int]) -> int:
+        count = len(frames.lengths)
+        if slots and (count % len(slots) or not count):
+            raise ArgumentError(f"frames: found {count} for {len(slots)} slots")
+        return count // len(slots) if slots else 0
+
+    def _put(
+        self, items: Any, frames: Frames, count: int, workspace: int, per_item: int = 1
+    ) -> list[Any]:
+        """Put frames and workspace into the items; return what must be kept for the call."""
+        plan = self._plan
+        bytes_ = plan._tensor(frames.frames, "frames", _lib.PITH_U8)
+        lengths = plan._tensor(frames.lengths, "lengths", _lib.PITH_I64)
+        status = plan._tensor(frames.status, "status", _lib.PITH_I32)
+        expected = count * per_item
+        for part, what in zip(frames, Frames._fields, strict=True):
+            if part.shape[0] != expected:
+                raise ShapeError(f"{what}: found {part.shape[0]} rows, expected {expected}")
+        items.frame, items.frame_stride = bytes_, frames.frames.shape[1]
+        items.capacity = frames.frames.shape[1]
+        items.lengths = _ffi.cast("uint64_t *", lengths)
+        items.status = _ffi.cast("int32_t *", status)
+        if not workspace:
+            return [frames]
+        space = plan._bytes(workspace * count)
+        items.workspace, items.workspace_bytes = _pointer(space), workspace * count
+        return [frames, space]
+
+
+# ---- Pages --------------------------------------------------------------------------------------
+
+
+def encode_pages(
+    plan: DevicePlan, pool: Tensor, block_ids: Tensor, out: Tensor, *, tokens: Tensor | None = None
+) -> Tensor:
+    """Encode blocks of a pool as pages; see :func:`pith.kv.encode_pages`.
+
+    Args:
+        plan: the device side of the pages' plan
+        pool: ``[blocks, page tokens, heads, dim]`` on the device; the last stride is 1
+        block_ids: i64 on the device, in range, which is not looked at: nothing waits
+        out: u8 ``[len(block_ids), page bytes]``, dense
+        tokens: i64 of every page, 1 to the page's; None: all
+
+    Returns:
+        A status for each page.
+
+    Raises:
+        DtypeError, ShapeError, ArgumentError: tensors that are not the plan's
+
+    """
+    return _pages(plan, pool, block_ids, out, tokens, _lib.pith_cuda_kv_encode_pages)
+
+
+def decode_pages(
+    plan: DevicePlan,
+    pages: Tensor,
+    pool: Tensor,
+    block_ids: Tensor,
+    *,
+    tokens: Tensor | None = None,
+) -> Tensor:
+    """Decode pages into blocks of a pool, the reverse of :func:`encode_pages`.
+
+    Args:
+        plan: the device side of the pages' plan
+        pages: u8 ``[len(block_ids), page bytes]``, dense
+        pool: ``[blocks, page tokens, heads, dim]`` of dtype f32, bf16 or f16; the last stride is 1
+        block_ids: i64 on the device, none twice, in range, which is not looked at
+        tokens: i64 of every page; None: all
+
+    Returns:
+        A status for each page.
+
+    Raises:
+        As :func:`encode_pages`.
+
+    """
+    return _pages(plan, pool, block_ids, pages, tokens, _lib.pith_cuda_kv_decode_pages)
+
+
+def _pages(
+    plan: DevicePlan, pool: Tensor, block_ids: Tensor, pages: Tensor, tokens: Any, call: Any
+) -> Tensor:
+    torch, n = _torch(), len(block_ids)
+    plan._tensor(block_ids, "block_ids", _lib.PITH_I64)
+    plan._tensor(pages, "pages", _lib.PITH_U8)
+    page_tokens = _lib.pith_kv_page_tokens(plan._plan._plan)
+    bytes_ = _lib.pith_kv_page_bytes(plan._plan._plan, page_tokens)
+    if pages.dim() != 2 or pages.shape[0] != n or pages.shape[1] < bytes_:
+        found = list(pages.shape)
+        raise ShapeError(f"pages: found shape {found}, expected [{n}, {bytes_}] or wider")
+    if pool.device != plan.device or pool.dim() not in (3, 4):
+        raise ShapeError(f"pool: expected [blocks, tokens, heads, dim] on {plan.device}")
+    like = _ffi.new("pith_view *")
+    like.dtype, like.ndim = dtypes.number_of(pool.dtype), pool.dim() - 1
+    like.shape[0 : like.ndim] = list(pool.shape[1:])
+    like.stride[0 : like.ndim] = list(pool.stride()[1:])
+    pairs = torch.zeros((n, 3), dtype=torch.int64, device=plan.device)
+    pairs[:, 0] = block_ids * (pool.stride(0) * pool.element_size()) + pool.data_ptr()
+    rows = torch.arange(n, dtype=torch.int64, device=plan.device)
+    pairs[:, 1] = rows * pages.shape[1] + pages.data_ptr()
+    if tokens is not None:
+        plan._tensor(tokens, "tokens", _lib.PITH_I64)
+        pairs[:, 2] = tokens
+    status = torch.zeros(n, dtype=torch.int32, device=plan.device)
+    if n:
+        error = _error()
+        code = call(
+            plan._cuda,
+            like,
+            _ffi.cast("pith_kv_pair *", pairs.data_ptr()),
+            n,
+            _ffi.cast("int32_t *", status.data_ptr()),
+            _current_stream(plan.device),
+            error,
+        )
+        _raise(code, error)
+    return status

@@ -1,0 +1,239 @@
+"""The exceptions of pith: one class for each way in which a call can fail.
+
+SPDX-License-Identifier: Apache-2.0
+
+All are :class:`Error`. What is wrong with arguments is an :class:`ArgumentError`, what is wrong
+with the bytes of a frame a :class:`FrameError`; the others stand beside these two. A class is also
+the builtin exception that it is a case of, such as ``ValueError``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._core import ffi, lib
+
+
+class Error(Exception):
+    """A call of pith failed.
+
+    Attributes:
+        status: the number of the status in ``pith.h``, such as -25
+        name: its name, such as ``"PITH_ERR_BASE"``
+        text: a sentence with what was expected and what was found
+        offset: a byte of the frame or of the spec, or a block, of which the text speaks; else 0
+        item: the number of the item in a list of tensors or frames; else 0
+        results: of a call on a list, what was made all the same, None where it failed; else None
+
+    """
+
+    default_status = -99
+    results: list[Any] | None = None
+
+    def __init__(
+        self, text: str, *, status: int | None = None, offset: int = 0, item: int = 0
+    ) -> None:
+        """Make an exception from its text; the status is the class's unless one is given."""
+        super().__init__(text)
+        self.status = self.default_status if status is None else status
+        self.text = text
+        self.offset = offset
+        self.item = item
+
+    @property
+    def name(self) -> str:
+        """The status's name, such as ``"PITH_ERR_BASE"``."""
+        return _string(lib.pith_status_name(self.status))
+
+    def __str__(self) -> str:
+        """Return the text and the status's name."""
+        return f"{self.text} ({self.name})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Keep the attributes when an exception crosses to another process."""
+        return _restore, (type(self), self.text, self.status, self.offset, self.item)
+
+
+def _restore(cls: type[Error], text: str, status: int, offset: int, item: int) -> Error:
+    return cls(text, status=status, offset=offset, item=item)
+
+
+class ArgumentError(Error, ValueError):
+    """An argument is outside what its text allows."""
+
+    default_status = -1
+
+
+class SpecError(ArgumentError):
+    """A codec's spec does not parse; ``offset`` is the place in it."""
+
+    default_status = -2
+
+
+class DtypeError(ArgumentError, TypeError):
+    """The codec or the call does not take this dtype, or this kind of object."""
+
+    default_status = -3
+
+
+class ShapeError(ArgumentError):
+    """A tensor does not have the shape, element count or strides that the call needs."""
+
+    default_status = -4
+
+
+class SpaceError(ArgumentError):
+    """The memory given is too small; nothing usable was written."""
+
+    default_status = -5
+
+
+class LimitError(Error, MemoryError):
+    """A frame declares more output than the limit, or than there is memory."""
+
+    default_status = -6
+
+
+class UnsupportedError(Error, NotImplementedError):
+    """Valid, but this codec, build or kind of tensor cannot do it."""
+
+    default_status = -7
+
+
+class StateError(Error, RuntimeError):
+    """The stream cannot do this now: it has no base, or a failed call left it half written."""
+
+    default_status = -8
+
+
+class FrameError(Error, ValueError):
+    """The bytes of a frame are not what the call can take."""
+
+    default_status = -23
+
+
+class TruncatedError(FrameError, EOFError):
+    """The bytes end before the frame does."""
+
+    default_status = -20
+
+
+class MagicError(FrameError):
+    """Not a frame of pith."""
+
+    default_status = -21
+
+
+class NewerError(FrameError):
+    """A format version, codec, revision or section of a newer pith."""
+
+    default_status = -22
+
+
+class CorruptError(FrameError):
+    """The bytes break a rule of the format."""
+
+    default_status = -23
+
+
+class ChecksumError(CorruptError):
+    """The checksum of the header or of a block differs."""
+
+    default_status = -24
+
+
+class BaseMismatchError(FrameError):
+    """The base is not the encoder's. Nothing was written."""
+
+    default_status = -25
+
+
+class StepError(FrameError):
+    """The frame is of another step than the stream's next one. Nothing was written."""
+
+    default_status = -26
+
+
+class MismatchError(FrameError):
+    """A valid frame of another plan: codec, setting, dtype or count. Nothing was written."""
+
+    default_status = -27
+
+
+class OutOfMemoryError(Error, MemoryError):
+    """There is no memory for what the call needs."""
+
+    default_status = -40
+
+
+class RunnerError(Error, RuntimeError):
+    """Threads could not be run."""
+
+    default_status = -41
+
+
+class DeviceError(Error, RuntimeError):
+    """The device's runtime reported failure; ``offset`` is its error."""
+
+    default_status = -42
+
+
+class BusyError(Error, RuntimeError):
+    """Another call is using this work, stream or cache: from another thread, for instance."""
+
+    default_status = -63
+
+
+class InternalError(Error, RuntimeError):
+    """A bug in pith."""
+
+    default_status = -99
+
+
+_CLASSES: dict[int, type[Error]] = {
+    cls.default_status: cls
+    for cls in (
+        ArgumentError,
+        SpecError,
+        DtypeError,
+        ShapeError,
+        SpaceError,
+        LimitError,
+        UnsupportedError,
+        StateError,
+        TruncatedError,
+        MagicError,
+        NewerError,
+        CorruptError,
+        ChecksumError,
+        BaseMismatchError,
+        StepError,
+        MismatchError,
+        OutOfMemoryError,
+        RunnerError,
+        DeviceError,
+        BusyError,
+        InternalError,
+    )
+}
+
+
+def _string(text: Any) -> str:
+    return bytes(ffi.string(text)).decode("ascii", "replace")
+
+
+def from_status(status: int, error: Any = None) -> Error:
+    """Return the exception for a status.
+
+    Args:
+        status: a negative ``pith_status``
+        error: the ``pith_error *`` that the call filled, or None
+
+    """
+    text = _string(error.text) if error else ""
+    return _CLASSES.get(status, Error)(
+        text or _string(lib.pith_status_text(status)),
+        status=status,
+        offset=int(error.offset) if error else 0,
+        item=int(error.item) if error else 0,
+    )

@@ -1,0 +1,516 @@
+"""Caches of keys and values that grow token by token, and pages of pools.
+
+SPDX-License-Identifier: Apache-2.0
+
+Plans are of codec kv with ``order=tokens`` and ``entropy=none``, one slot, no base, and a shape
+``[tokens, heads, dim]`` or ``[tokens, dim]``: :func:`check` says what is wrong with another one.
+One plan serves any number of caches. Tensors of Hugging Face, ``[batch, heads, tokens, dim]``, are
+given as ``x[b].transpose(0, 1)``: nothing is moved, since tensors may have any strides.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import dtypes, frames, views
+from ._core import ffi, lib
+from .errors import ArgumentError, DtypeError, ShapeError, from_status
+from .plan import Plan, Work, check_status
+from .stream import Stats, borrow
+from .views import Buffer, Tensor
+
+
+def check(plan: Plan) -> None:
+    """Say why a plan has no caches and pages.
+
+    Raises:
+        UnsupportedError: what the plan is that it may not be
+
+    """
+    error = ffi.new("pith_error *", {"size": ffi.sizeof("pith_error")})
+    status = lib.pith_kv_check(plan._plan, error)
+    if status:
+        raise from_status(status, error)
+
+
+class Cache:
+    """The keys or the values of one sequence.
+
+    The newest tokens (key ``window`` of the spec) are kept exactly, older ones are coded once and
+    from then on left as they are. A call that finds another one changing the cache raises
+    :class:`~pith.errors.BusyError`; reads run side by side. On failure a cache is as before.
+
+    Args:
+        plan: codec, dtype and shape; see :func:`check`
+        tokens: how many tokens can be appended in all; 0: as many as the plan has. With
+            ``axis=channel``, add a page for every time that finished tokens are to be cut off
+        work: scratch memory and threads to use instead of the calling thread's own
+
+    Raises:
+        UnsupportedError: the plan has no caches
+
+    """
+
+    def __init__(self, plan: Plan, tokens: int = 0, *, work: Work | None = None) -> None:
+        check(plan)
+        self._start(plan, lib.pith_kv_bytes(plan._plan, tokens), work)
+        made = ffi.new("pith_kv **")
+        error = ffi.new("pith_error *", {"size": ffi.sizeof("pith_error")})
+        status = lib.pith_kv_init(plan._plan, self._memory, self._bytes, made, error)
+        if status:
+            raise from_status(status, error)
+        self._cache = made[0]
+
+    def _start(self, plan: Plan, bytes_: int, work: Work | None) -> None:
+        self._plan, self._work, self._bytes = plan, work, int(bytes_)
+        self._memory = views.memory(self._bytes)
+        self._parent: Cache | None = None
+
+    def _do(self, call: Callable[..., int], *arguments: Any) -> None:
+        """Make a call of the library that takes a work and this cache."""
+        with borrow(self._work, (self._plan,)) as work:
+            check_status(call(work, self._cache, *arguments), work)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that the cache was made for."""
+        return self._plan
+
+    def __len__(self) -> int:
+        return int(lib.pith_kv_count(self._cache))
+
+    @property
+    def finished(self) -> int:
+        """Tokens that are coded; the newer ones are exact."""
+        return int(lib.pith_kv_finished(self._cache))
+
+    @property
+    def room(self) -> int:
+        """Tokens that can still be appended."""
+        return int(lib.pith_kv_room(self._cache))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the cache takes."""
+        return self._bytes
+
+    @property
+    def stats(self) -> Stats:
+        """What appending met: ``poisoned`` and ``saturated``; the others are 0."""
+        out = ffi.new("pith_stats *", {"size": ffi.sizeof("pith_stats")})
+        status = lib.pith_kv_stats(self._cache, out)
+        if status:
+            raise from_status(status)
+        return Stats(*(int(getattr(out, name)) for name in Stats._fields))
+
+    def append(self, x: Tensor) -> None:
+        """Append tokens.
+
+        Args:
+            x: ``[n, heads, dim]``, or ``[n, dim]`` of one head, of the plan's dtype
+
+        Raises:
+            SpaceError: more than :attr:`room`
+            DtypeError, ShapeError: x is not that
+
+        """
+        append([self], [x], work=self._work)
+
+    def read(
+        self,
+        first: int = 0,
+        count: int | None = None,
+        *,
+        head: int = 0,
+        heads: int | None = None,
+        out: Tensor | None = None,
+        dtype: Any = None,
+    ) -> Tensor:
+        """Return tokens ``[first, first + count)`` of heads ``[head, head + heads)``.
+
+        Args:
+            first: first token
+            count: number of tokens; None: to the end
+            head: first head
+            heads: number of heads; None: to the last
+            out: ``[count, heads, dim]`` of dtype f32, bf16 or f16
+            dtype: of the new tensor when out is None; the plan's
+
+        Returns:
+            out, or a new tensor ``[count, heads, dim]``.
+
+        Raises:
+            ArgumentError: the range does not lie in the cache
+
+        """
+        _, all_heads, dim = _token_shape(self._plan)
+        count = max(len(self) - first, 0) if count is None else count
+        heads = max(all_heads - head, 0) if heads is None else heads
+        if min(first, count, head, heads) < 0:
+            raise ArgumentError("a range of tokens or heads: found a negative number")
+        if out is None:
+            if first + count > len(self) or head + heads > all_heads:
+                raise ArgumentError(
+                    f"found tokens up to {first + count} and heads up to {head + heads}, expected"
+                    f" at most {len(self)} and {all_heads}"
+                )
+            number = self._plan._number if dtype is None else dtypes.number_of(dtype)
+            out = views.empty((count, heads, dim), dtype, number)
+        view, keep = views.new(out, write=True)
+        self._do(lib.pith_kv_read, first, count, head, heads, view)
+        del keep
+        return out
+
+    def truncate(self, tokens: int) -> None:
+        """Keep the first tokens. Those that were coded stay as they are.
+
+        Raises:
+            ArgumentError: more than there are
+
+        """
+        self._do(lib.pith_kv_truncate, tokens)
+
+    def fork(self, tokens: int | None = None, *, room: int = 0, copy: bool = False) -> Cache:
+        """Return a second cache that begins with this one's first tokens.
+
+        Args:
+            tokens: how many; None: all
+            room: tokens that can be appended to it
+            copy: copy everything. Else complete pages are read where this cache has them: it must
+                not be truncated below ``tokens`` or loaded as long as the other one is used
+
+        Raises:
+            ArgumentError: more tokens than there are
+
+        """
+        tokens = len(self) if tokens is None else tokens
+        page = int(lib.pith_kv_page_tokens(self._plan._plan))
+        need = _window(self._plan) + room + page + (tokens if copy else 0)
+        child = Cache.__new__(Cache)
+        child._start(self._plan, lib.pith_kv_bytes(self._plan._plan, need), self._work)
+        made = ffi.new("pith_kv **")
+        flags = lib.PITH_KV_COPY if copy else 0
+        self._do(lib.pith_kv_fork, tokens, flags, child._memory, child._bytes, made)
+        child._cache = made[0]
+        child._parent = None if copy else self
+        return child
+
+    def save(self) -> bytes:
+        """Return the cache as frames: what is coded, then the exact tokens."""
+        bytes_ = lib.pith_kv_save_bytes(self._cache)
+        memory, written = views.memory(bytes_), ffi.new("size_t *")
+        self._do(lib.pith_kv_save, memory, bytes_, written)
+        return bytes(ffi.buffer(memory, written[0]))
+
+    def load(self, saved: Buffer) -> None:
+        """Replace the tokens by those that :meth:`save` returned.
+
+        Raises:
+            FrameError: the bytes are not that
+            MismatchError: they are of another setting
+            SpaceError: they do not fit
+
+        """
+        data, length, keep = views.bytes_of(saved, "saved")
+        self._do(lib.pith_kv_load, data, length)
+        del keep
+
+    def append_delta(self, x: Tensor, base: Tensor) -> None:
+        """Append what tokens differ from a base by, and move the base to what readers get.
+
+        Args:
+            x: ``[n, heads, dim]`` of the plan's dtype
+            base: the same shape, dense, f32, bf16 or f16; written
+
+        Raises:
+            UnsupportedError: not a plan for differences along layers (XQuant-CL)
+
+        """
+        view, keep = views.new(x)
+        base_view, keep_base = views.new(base, write=True)
+        self._do(lib.pith_kv_append_delta, view, base_view)
+        del keep, keep_base
+
+    def read_add(self, base: Tensor, first: int = 0, count: int | None = None) -> Tensor:
+        """Add tokens to a base, ``base := round(base + decoded)``: the reader's side of deltas.
+
+        Returns:
+            base
+
+        """
+        count = max(len(self) - first, 0) if count is None else count
+        view, keep = views.new(base, write=True)
+        self._do(lib.pith_kv_read_add, first, count, view)
+        del keep
+        return base
+
+    def __repr__(self) -> str:
+        return f"<pith.kv.Cache {self._plan._spec!r} of {len(self)} tokens>"
+
+
+def _token_shape(plan: Plan) -> tuple[int, int, int]:
+    shape = plan._shape
+    return (shape[0], 1, shape[1]) if len(shape) == 2 else (shape[0], shape[1], shape[2])
+
+
+def _window(plan: Plan) -> int:
+    found = re.search(r"\bwindow=(\d+)", plan._spec)
+    if found:
+        return int(found[1])
+    keys = next(codec.keys for codec in frames.codecs() if codec.name == "kv")
+    return int(next(key.initial for key in keys if key.name == "window"))
+
+
+def append(caches: Sequence[Cache], tensors: Iterable[Tensor], *, work: Work | None = None) -> None:
+    """Append tokens to each of several caches in one call; on failure all are as before.
+
+    Args:
+        caches: no cache twice
+        tensors: for each cache what :meth:`Cache.append` takes
+        work: scratch memory and threads to use instead of the calling thread's own
+
+    Raises:
+        As :meth:`Cache.append`; ``item`` is the number of the cache.
+
+    """
+    tensors = list(tensors)
+    if len(tensors) != len(caches):
+        raise ArgumentError(f"tensors: found {len(tensors)}, expected {len(caches)}")
+    if not caches:
+        return
+    array = ffi.new("pith_view[]", len(caches))
+    keep = [views.fill(array + i, x) for i, x in enumerate(tensors)]
+    handles = ffi.new("pith_kv *[]", [cache._cache for cache in caches])
+    with borrow(work, [cache._plan for cache in caches]) as w:
+        check_status(lib.pith_kv_append(w, handles, array, len(caches)), w)
+    del keep
+
+
+def append_batch(caches: Sequence[Cache], x: Tensor, *, work: Work | None = None) -> None:
+    """Append ``x[i]`` to cache i: faster than :func:`append` for caches of one plan.
+
+    Args:
+        caches: of one plan, none twice
+        x: ``[len(caches), n, heads, dim]``, or ``[len(caches), n, dim]`` of one head
+        work: scratch memory and threads to use instead of the calling thread's own
+
+    Raises:
+        As :func:`append`.
+
+    """
+    view, keep = views.new(x)
+    like, step = _first_of(view, "x")
+    if view.shape[0] != len(caches):
+        raise ShapeError(f"x: found {view.shape[0]} sequences, expected {len(caches)}")
+    if not caches:
+        return
+    to = ffi.new("pith_kv_tokens[]", len(caches))
+    data = ffi.cast("char *", view.data)
+    for i, cache in enumerate(caches):
+        to[i].cache, to[i].values = cache._cache, data + i * step
+    with borrow(work, [cache._plan for cache in caches]) as w:
+        check_status(lib.pith_kv_append_batch(w, like, to, len(caches)), w)
+    del keep
+
+
+def _first_of(view: Any, what: str) -> tuple[Any, int]:
+    """Return the view of x[0], and the bytes from it to that of x[1]."""
+    if view.ndim < 1:
+        raise ShapeError(f"{what}: found a scalar, expected at least one dimension")
+    like = ffi.new("pith_view *")
+    like.data, like.dtype, like.ndim = view.data, view.dtype, view.ndim - 1
+    for i in range(view.ndim - 1):
+        like.shape[i], like.stride[i] = view.shape[i + 1], view.stride[i + 1]
+    return like, int(view.stride[0]) * dtypes.BYTES[view.dtype]
+
+
+# ---- Pages --------------------------------------------------------------------------------------
+
+
+def page_tokens(plan: Plan) -> int:
+    """Return the tokens of a page: the key ``page`` of the spec."""
+    check(plan)
+    return int(lib.pith_kv_page_tokens(plan._plan))
+
+
+def page_bytes(plan: Plan, tokens: int | None = None) -> int:
+    """Return the bytes of a page of so many tokens; None: of a whole page."""
+    tokens = page_tokens(plan) if tokens is None else tokens
+    if not 1 <= tokens <= page_tokens(plan):
+        raise ArgumentError(f"tokens: found {tokens}, expected 1 to {page_tokens(plan)}")
+    return int(lib.pith_kv_page_bytes(plan._plan, tokens))
+
+
+def page_bound(plan: Plan, page: Buffer, tokens: int | None = None) -> float:
+    """Return the largest error of the values of a page; NaN where a group decodes to NaN."""
+    data, length, keep = views.bytes_of(page, "page")
+    tokens = page_tokens(plan) if tokens is None else tokens
+    if length < page_bytes(plan, tokens):
+        raise ArgumentError(f"page: found {length} bytes, expected {page_bytes(plan, tokens)}")
+    bound = float(lib.pith_kv_page_bound(plan._plan, data, tokens))
+    del keep
+    return bound
+
+
+def idempotent_from(plan: Plan) -> float:
+    """Return from which scale on a page that is decoded and encoded again is the same page.
+
+    0: always; infinity: not promised.
+    """
+    return float(lib.pith_kv_idempotent_from(plan._plan))
+
+
+def encode_pages(
+    plan: Plan,
+    pool: Tensor,
+    block_ids: Any,
+    out: Tensor | None = None,
+    *,
+    tokens: Any = None,
+    work: Work | None = None,
+) -> Tensor:
+    """Encode blocks of a pool as pages of one size, which stand alone and have no header.
+
+    Args:
+        plan: of the pages; its dtype is the pool's
+        pool: ``[blocks, page tokens, heads, dim]``, any strides
+        block_ids: which blocks, a list or an array of integers
+        out: ``[len(block_ids), page_bytes(plan)]`` bytes, u8, rows of any stride; None: a new array
+        tokens: of every page, where some are shorter; None: all of a page
+        work: scratch memory and threads to use instead of the calling thread's own
+
+    Returns:
+        out
+
+    Raises:
+        ArgumentError: a block that the pool does not have
+        DtypeError, ShapeError: the pool is not of the plan
+
+    """
+    ids = _block_ids(block_ids)
+    if out is None:
+        out = np.empty((len(ids), page_bytes(plan)), np.uint8)
+    _pages(plan, pool, ids, out, tokens, work, True)
+    return out
+
+
+def decode_pages(
+    plan: Plan,
+    pages: Tensor,
+    pool: Tensor,
+    block_ids: Any,
+    *,
+    tokens: Any = None,
+    work: Work | None = None,
+) -> Tensor:
+    """Decode pages into blocks of a pool, the reverse of :func:`encode_pages`.
+
+    Args:
+        plan: of the pages
+        pages: ``[len(block_ids), page_bytes(plan)]`` bytes, u8; any bytes decode to something
+        pool: ``[blocks, page tokens, heads, dim]`` of dtype f32, bf16 or f16, any strides
+        block_ids: which blocks are written, none twice
+        tokens: of every page, where some are shorter; what follows them in a block is zero
+        work: scratch memory and threads to use instead of the calling thread's own
+
+    Returns:
+        pool
+
+    Raises:
+        As :func:`encode_pages`.
+
+    """
+    ids = _block_ids(block_ids)
+    if len(np.unique(ids)) != len(ids):
+        raise ArgumentError("block_ids: a block is named twice")
+    _pages(plan, pool, ids, pages, tokens, work, False)
+    return pool
+
+
+def _block_ids(block_ids: Any) -> Any:
+    ids = np.asarray(block_ids)
+    if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
+        raise DtypeError("block_ids: expected a list of integers")
+    return np.ascontiguousarray(ids, np.int64)
+
+
+def _pages(
+    plan: Plan, pool: Tensor, ids: Any, pages: Tensor, tokens: Any, work: Work | None, encode: bool
+) -> None:
+    check(plan)
+    view, keep = views.new(pool, write=not encode)
+    like, step = _first_of(view, "pool")
+    page_view, keep_pages = views.new(pages, write=encode)
+    n, bytes_ = len(ids), page_bytes(plan)
+    if page_view.dtype != lib.PITH_U8:
+        raise DtypeError(f"pages: found dtype {dtypes.NAMES[page_view.dtype]}, expected u8")
+    if page_view.ndim != 2 or page_view.shape[0] < n or page_view.shape[1] < bytes_:
+        found = list(views.shape_of(page_view))
+        raise ShapeError(f"pages: found shape {found}, expected at least [{n}, {bytes_}]")
+    if n == 0:
+        return
+    if page_view.stride[1] != 1:
+        raise ShapeError(f"pages: found bytes {page_view.stride[1]} apart, expected 1")
+    bad = ids[(ids < 0) | (ids >= view.shape[0])]
+    if len(bad):
+        raise ArgumentError(f"block_ids: found {bad[0]}, expected 0 to {view.shape[0] - 1}")
+    counts = np.zeros(n, np.uint32)
+    if tokens is not None:
+        given = np.asarray(tokens)
+        if given.shape != (n,) or (given < 1).any() or (given > page_tokens(plan)).any():
+            raise ArgumentError(f"tokens: expected {n} numbers of 1 to {page_tokens(plan)}")
+        counts[:] = given
+    pairs = ffi.new("pith_kv_pair[]", n)
+    lib.pithpy_pairs(
+        pairs,
+        n,
+        ffi.cast("char *", view.data),
+        step,
+        ffi.from_buffer("int64_t[]", ids),
+        ffi.cast("char *", page_view.data),
+        page_view.stride[0],
+        ffi.from_buffer("uint32_t[]", counts),
+    )
+    call = lib.pith_kv_encode_pages if encode else lib.pith_kv_decode_pages
+    with borrow(work, (plan,)) as w:
+        check_status(call(w, plan._plan, like, pairs, n), w)
+    del keep, keep_pages
+
+
+def accumulate(
+    plan: Plan,
+    frame: Buffer,
+    delta_plan: Plan,
+    delta: Buffer,
+    out: Tensor | None = None,
+    *,
+    work: Work | None = None,
+) -> None:
+    """Add a delta to an accumulator that is itself kept as a frame, and encode it in its place.
+
+    Args:
+        plan: of the accumulator
+        frame: the accumulator, writable; as before on failure
+        delta_plan: of the delta, of the same shape, order and page
+        delta: its frame
+        out: where the sum goes as well, dense or strided; None: nowhere
+        work: scratch memory and threads to use instead of the calling thread's own
+
+    Raises:
+        BaseMismatchError: the delta was made against another accumulator
+        MismatchError: frames of other plans
+
+    """
+    data, length, keep = views.bytes_of(frame, "frame", write=True)
+    more, more_length, keep_more = views.bytes_of(delta, "delta")
+    view, keep_out = (ffi.NULL, None) if out is None else views.new(out, write=True)
+    with borrow(work, (plan, delta_plan)) as w:
+        status = lib.pith_kv_accumulate(
+            w, plan._plan, data, length, delta_plan._plan, more, more_length, view
+        )
+        check_status(status, w)
+    del keep, keep_more, keep_out

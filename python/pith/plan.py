@@ -1,0 +1,372 @@
+"""Plans: a spec and a layout, checked, with every size known before any data exists.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from . import dtypes, views
+from ._core import ffi, lib
+from .errors import ArgumentError, Error, ShapeError, _string, from_status
+from .views import Buffer, Tensor
+
+EXEMPT = {"16": 1, "exact": 2}
+"""How elements that go around the codec are kept: as 16 bits, or in the tensor's dtype."""
+
+
+class Sizes(NamedTuple):
+    """Sizes of a plan, in bytes but for ``fixed``."""
+
+    slot_bytes: int
+    """Largest frame that ``encode`` makes of any slot at any step."""
+    frame_bytes: int
+    """Largest frame that is no key frame."""
+    key_bytes: int
+    """Largest key frame; 0: the plan makes none."""
+    stream_bytes: int
+    """What a stream takes in memory."""
+    save_bytes: int
+    """What ``Stream.save`` returns at most."""
+    alignment: int
+    """Of tensors and frames, for the fast path; any works."""
+    fixed: bool
+    """Every frame of a slot has exactly ``frame_bytes(slot)``."""
+
+
+def c_spec(spec: str) -> bytes:
+    """Return a spec as C takes it.
+
+    Raises:
+        ArgumentError: it is not a str, or not ASCII
+
+    """
+    if not isinstance(spec, str):
+        raise ArgumentError(f"spec: expected a str, found {type(spec).__name__}")
+    if not spec.isascii() or "\0" in spec:
+        raise ArgumentError(f"spec: expected ASCII without zeros, found {spec!r}")
+    return spec.encode("ascii")
+
+
+def set_exempt(layout: Any, exempt: Iterable[tuple[int, int, str]]) -> Any:
+    """Put exempt ranges into a ``pith_layout``; return what must be kept for the call."""
+    ranges = list(exempt)
+    if not ranges:
+        return None
+    array = ffi.new("pith_exempt[]", len(ranges))
+    for i, (first, count, how) in enumerate(ranges):
+        if how not in EXEMPT:
+            raise ArgumentError(f"exempt[{i}]: expected '16' or 'exact', found {how!r}")
+        array[i].first, array[i].count, array[i].how = first, count, EXEMPT[how]
+    layout.exempt, layout.exempt_count = array, len(ranges)
+    return array
+
+
+class Plan:
+    """A spec and a layout, checked. Nothing in it changes; any number of threads may use it.
+
+    Args:
+        spec: codec and keys, such as ``"wdiff:bits=4,group=2048"`` (``pith codecs`` lists them)
+        like: a tensor whose shape and dtype are taken; its data is not used
+        shape: elements along each of up to 8 dimensions, or one number
+        dtype: of the values (``pith.dtypes``)
+        base_dtype: of the base that frames are differences to; None: no base
+        slots: pieces that the tensor, taken flat, is cut into, with one frame each
+        slot_count: elements of a slot; 0: count / slots, rounded up
+        slot_counts: or: the elements of every slot
+        checksums: a checksum for every block, in every frame
+        external_base: the base is memory of yours: ``Stream.bind_base``
+        check_base: encode compares every byte of the base with what the last call left
+        trust_base: encode does not look whether the base was changed
+        source: up to 1 MiB that frames carry and that is not interpreted
+        exempt: ``(first, count, how)`` of elements that go around the codec, ascending; how is
+            ``"16"`` (kept in 16 bits) or ``"exact"``
+
+    Raises:
+        SpecError: the spec does not parse; ``offset`` says where
+        DtypeError: the codec does not take the dtype or base dtype
+        ShapeError, ArgumentError, UnsupportedError: the layout is none, or not one for this codec
+
+    """
+
+    def __init__(
+        self,
+        spec: str,
+        *,
+        like: Tensor | None = None,
+        shape: int | Sequence[int] | None = None,
+        dtype: Any = None,
+        base_dtype: Any = None,
+        slots: int = 0,
+        slot_count: int = 0,
+        slot_counts: Sequence[int] | None = None,
+        checksums: bool = False,
+        external_base: bool = False,
+        check_base: bool = False,
+        trust_base: bool = False,
+        source: Buffer = b"",
+        exempt: Iterable[tuple[int, int, str]] = (),
+    ) -> None:
+        if like is not None:
+            shape = like_shape(like) if shape is None else shape
+            dtype = like_dtype(like) if dtype is None else dtype
+        if shape is None or dtype is None:
+            raise ArgumentError("a plan needs like=, or shape= and dtype=")
+        dims = (shape,) if isinstance(shape, int) else tuple(shape)
+        if len(dims) > lib.PITH_MAX_NDIM:
+            raise ShapeError(
+                f"shape: found {len(dims)} dimensions, expected at most {lib.PITH_MAX_NDIM}"
+            )
+        if min(dims, default=0) < 0:
+            raise ShapeError(f"shape: found {dims}, expected no negative number")
+        exempt = list(exempt)
+        layout = ffi.new("pith_layout *", {"size": ffi.sizeof("pith_layout")})
+        layout.dtype = dtypes.number_of(dtype)
+        layout.base_dtype = 0 if base_dtype is None else dtypes.number_of(base_dtype)
+        layout.ndim = len(dims)
+        layout.shape[0 : len(dims)] = dims
+        layout.flags = (
+            lib.PITH_LAYOUT_CHECKSUMS * bool(checksums)
+            | lib.PITH_LAYOUT_EXTERNAL_BASE * bool(external_base)
+            | lib.PITH_LAYOUT_CHECK_BASE * bool(check_base)
+            | lib.PITH_LAYOUT_TRUST_BASE * bool(trust_base)
+        )
+        layout.slots, layout.slot_count = slots, slot_count
+        counts = ffi.NULL
+        if slot_counts is not None:
+            if slots not in (0, len(slot_counts)):
+                raise ArgumentError(
+                    f"slot_counts: found {len(slot_counts)} numbers for {slots} slots"
+                )
+            layout.slots = len(slot_counts)
+            counts = layout.slot_counts = ffi.new("uint64_t[]", list(slot_counts))
+        self._source = bytes(source)
+        keep = ffi.from_buffer(self._source)
+        layout.source, layout.source_bytes = keep, len(self._source)
+        ranges = set_exempt(layout, exempt)
+        made = ffi.new("const pith_plan **")
+        error = ffi.new("pith_error *", {"size": ffi.sizeof("pith_error")})
+        status = lib.pith_plan_create(made, c_spec(spec), layout, ffi.NULL, error)
+        del counts, ranges
+        if status:
+            raise from_status(status, error)
+        self._plan = ffi.gc(ffi.cast("pith_plan *", made[0]), lib.pith_plan_destroy)
+        self._keep = keep
+        self._arguments = {
+            "spec": spec,
+            "shape": dims,
+            "dtype": dtypes.NAMES[layout.dtype],
+            "base_dtype": dtypes.NAMES[layout.base_dtype] if layout.base_dtype else None,
+            "slots": slots,
+            "slot_count": slot_count,
+            "slot_counts": None if slot_counts is None else list(slot_counts),
+            "checksums": checksums,
+            "external_base": external_base,
+            "check_base": check_base,
+            "trust_base": trust_base,
+            "source": self._source,
+            "exempt": exempt,
+        }
+        sizes = ffi.new("pith_sizes *", {"size": ffi.sizeof("pith_sizes")})
+        lib.pith_plan_sizes(self._plan, sizes)
+        self._slots = int(sizes.slots)
+        self._sizes = Sizes(
+            sizes.slot_bytes,
+            sizes.frame_bytes,
+            sizes.key_bytes,
+            sizes.stream_bytes,
+            sizes.save_bytes,
+            sizes.alignment,
+            bool(sizes.fixed),
+        )
+        self._number, self._base_number = int(layout.dtype), int(layout.base_dtype)
+        self._shape = dims
+        text = ffi.new("char[]", lib.PITH_SPEC_MAX)
+        lib.pith_plan_spec(self._plan, text, lib.PITH_SPEC_MAX)
+        self._spec = _string(text)
+
+    @property
+    def spec(self) -> str:
+        """The canonical spec: the codec, then every key that differs from its default."""
+        return self._spec
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Elements along each dimension."""
+        return self._shape
+
+    @property
+    def dtype(self) -> str:
+        """Name of the values' dtype, such as ``"bf16"``."""
+        return dtypes.NAMES[self._number]
+
+    @property
+    def base_dtype(self) -> str | None:
+        """Name of the base's dtype; None without a base."""
+        return dtypes.NAMES[self._base_number] if self._base_number else None
+
+    @property
+    def count(self) -> int:
+        """Elements of the tensor."""
+        return sum(self.slot(self._slots - 1))
+
+    @property
+    def slots(self) -> int:
+        """Number of slots, at least 1."""
+        return self._slots
+
+    @property
+    def sizes(self) -> Sizes:
+        """Sizes of frames and streams."""
+        return self._sizes
+
+    @property
+    def fingerprint(self) -> int:
+        """Equal for two plans where each takes the other's frames, on every machine."""
+        return int(lib.pith_plan_fingerprint(self._plan))
+
+    def slot(self, slot: int) -> tuple[int, int]:
+        """Return first element and element count of a slot.
+
+        Raises:
+            ArgumentError: there is no such slot
+
+        """
+        out = ffi.new("uint64_t[2]")
+        if not 0 <= slot < self._slots:
+            raise ArgumentError(f"slot: found {slot}, expected 0 to {self._slots - 1}")
+        lib.pith_plan_slot(self._plan, slot, out, out + 1)
+        return int(out[0]), int(out[1])
+
+    def frame_bytes(self, slot: int = 0, key_frame: bool = False) -> int:
+        """Return the bytes of a slot's frame: exact where ``sizes.fixed``, else a bound."""
+        self.slot(slot)
+        return int(lib.pith_plan_frame_bytes(self._plan, slot, key_frame))
+
+    def is_key(self, step: int) -> bool:
+        """Whether the spec makes the frame of a step a key frame (``key_every=N``)."""
+        return bool(lib.pith_plan_is_key(self._plan, step))
+
+    def __repr__(self) -> str:
+        return f"<pith.Plan {self._spec!r} {self.dtype} {list(self._shape)}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _make, (self._arguments,)
+
+
+def _make(arguments: dict[str, Any]) -> Plan:
+    return Plan(**arguments)
+
+
+def like_shape(x: Tensor) -> tuple[int, ...]:
+    """Return a tensor's shape, wherever it lies."""
+    if hasattr(x, "shape"):
+        return tuple(int(n) for n in x.shape)
+    return views.shape_of(views.new(x)[0])
+
+
+def like_dtype(x: Tensor) -> Any:
+    """Return a tensor's dtype, wherever it lies."""
+    try:
+        return dtypes.NAMES[dtypes.number_of(x.dtype)]
+    except (AttributeError, TypeError):
+        return dtypes.NAMES[views.new(x)[0].dtype]
+
+
+# ---- Work ---------------------------------------------------------------------------------------
+
+
+class Work:
+    """Scratch memory and threads for calls, which without one take what they need by themselves.
+
+    Make one to share threads or a limit among streams, or to allocate before a loop. It serves one
+    call at a time: a second one is answered with :class:`~pith.errors.BusyError`.
+
+    Args:
+        plans: the plans whose calls it serves, one or several
+        threads: threads of a call; the bytes do not depend on it
+        max_output: decoding refuses frames of more bytes of values; None: no limit
+
+    Raises:
+        UnsupportedError: threads in a build without OpenMP
+
+    """
+
+    def __init__(
+        self,
+        plans: Plan | Iterable[Plan],
+        *,
+        threads: int = 1,
+        max_output: int | None = None,
+    ) -> None:
+        self._plans = (plans,) if isinstance(plans, Plan) else tuple(plans)
+        self._threads = threads
+        bytes_ = bytes_for(self._plans, threads)
+        self._memory, self._work = make_work(bytes_, threads, max_output)
+
+    @property
+    def threads(self) -> int:
+        """Threads of a call."""
+        return self._threads
+
+    def __repr__(self) -> str:
+        return f"<pith.Work for {len(self._plans)} plans, {self._threads} threads>"
+
+
+def make_work(bytes_: int, threads: int, max_output: int | None) -> tuple[Any, Any]:
+    """Return the memory of a new work and its ``pith_work *``.
+
+    Raises:
+        UnsupportedError: threads in a build without OpenMP
+
+    """
+    env, memory = environment(threads, max_output), views.memory(bytes_)
+    made, error = ffi.new("pith_work **"), ffi.new("pith_error *")
+    error.size = ffi.sizeof("pith_error")
+    status = lib.pith_work_init(memory, bytes_, env, made, error)
+    if status:
+        raise from_status(status, error)
+    return memory, made[0]
+
+
+def error_of(status: int, work: Any) -> Error:
+    """Return the exception for a status of a call with this ``pith_work *``."""
+    # A work that is busy has the text of another call.
+    busy = status == lib.PITH_ERR_BUSY
+    return from_status(status, None if busy else lib.pith_work_error(work))
+
+
+def check_status(status: int, work: Any) -> None:
+    """Raise the exception for a status of a call with this ``pith_work *``, unless it is 0."""
+    if status:
+        raise error_of(status, work)
+
+
+def bytes_for(plans: Iterable[Plan], threads: int) -> int:
+    """Return the bytes of a work with which calls of these plans run on so many threads."""
+    handles = [plan._plan for plan in plans]
+    array = ffi.new("const pith_plan *[]", handles)
+    return int(lib.pith_work_bytes(array, len(handles), max(threads, 1)))
+
+
+def environment(threads: int, max_output: int | None) -> Any:
+    """Return a ``pith_env *``.
+
+    Raises:
+        ArgumentError: threads is not 1 to 1024, or max_output is not above 0
+
+    """
+    if not 1 <= threads <= 1024:
+        raise ArgumentError(f"threads: found {threads}, expected 1 to 1024")
+    if max_output is not None and max_output < 1:
+        raise ArgumentError(f"max_output: found {max_output}, expected 1 or more, or None")
+    return ffi.new(
+        "pith_env *",
+        {
+            "size": ffi.sizeof("pith_env"),
+            "threads": threads,
+            "max_output_bytes": max_output or 0,
+        },
+    )

@@ -1,0 +1,1019 @@
+"""Streams: what one end of a sequence of frames remembers, and the calls that make and read frames.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, overload
+
+from . import dtypes, views
+from ._core import ffi, lib
+from .errors import (
+    ArgumentError,
+    DtypeError,
+    Error,
+    ShapeError,
+    SpaceError,
+    StateError,
+    from_status,
+)
+from .plan import Plan, Work, bytes_for, check_status, error_of, make_work
+from .views import Buffer, Tensor
+
+_ITEM_BYTES = ffi.sizeof("pith_item")
+_SUM_BYTES = ffi.sizeof("pith_sum")
+_encode, _decode, _unpack, _sources = (
+    lib.pithpy_encode,
+    lib.pithpy_decode,
+    ffi.unpack,
+    views.sources,
+)
+
+
+class Stats(NamedTuple):
+    """What a stream has counted since it was made."""
+
+    frames: int
+    """Frames encoded, decoded or reduced."""
+    key_frames: int
+    """Of them, key frames."""
+    saturated: int
+    """Results that overflowed and were set to the largest value."""
+    poisoned: int
+    """Groups that decode to NaN, since they held a value that is not finite."""
+    exact: int
+    """Values stored as they are because of the bound."""
+    nonzero: int
+    """Codec act: values that do not decode to 0; embed: those of rows coded in full."""
+
+
+# ---- What a call needs besides its arguments -----------------------------------------------------
+
+
+_KEPT_BYTES = 64 << 20
+"""Memory for larger frames is given back after every call."""
+
+
+class _Call:
+    """Scratch memory of one call: a work, an item, room for frames. Calls at once have one each."""
+
+    __slots__ = ("bytes", "capacity", "item", "memory", "work", "work_memory")
+
+    def __init__(self) -> None:
+        self.item = ffi.new("pith_item *", {"size": _ITEM_BYTES})
+        self.capacity, self.memory = 0, ffi.NULL
+        self.bytes, self.work = 0, ffi.NULL
+
+    def room(self, bytes_: int) -> Any:
+        """Return memory for a frame of so many bytes."""
+        if bytes_ > _KEPT_BYTES:
+            return views.memory(bytes_)
+        if self.capacity < bytes_:
+            self.memory = views.memory(bytes_)
+            self.capacity = bytes_
+        return self.memory
+
+    def work_for(self, bytes_: int, threads: int) -> Any:
+        """Return a work of at least so many bytes; the threads are always the same."""
+        if self.bytes < bytes_:
+            self.work_memory, self.work = make_work(bytes_, threads, None)
+            self.bytes = bytes_
+        return self.work
+
+
+# By number of threads: those that no call is using. A list's append and pop are atomic, so that
+# threads take and give them without a lock; a call that failed in Python gives nothing back.
+_idle: dict[int, list[_Call]] = {}
+
+
+def idle_calls(threads: int) -> list[_Call]:
+    """Return the list from which calls with so many threads take their memory."""
+    return _idle.setdefault(threads, [])
+
+
+class _Borrowed:
+    """A work for the duration of a ``with``: the given one, or one that no call is using."""
+
+    __slots__ = ("_bytes", "_call", "_given", "_idle", "_threads")
+
+    def __init__(self, given: Work | None, bytes_: int, threads: int) -> None:
+        self._given, self._bytes, self._threads = given, bytes_, threads
+        self._idle = idle_calls(threads)
+
+    def __enter__(self) -> Any:
+        if self._given is not None:
+            return self._given._work
+        try:
+            self._call = self._idle.pop()
+        except IndexError:
+            self._call = _Call()
+        return self._call.work_for(self._bytes, self._threads)
+
+    def __exit__(self, *_: object) -> None:
+        if self._given is None:
+            self._idle.append(self._call)
+
+
+def borrow(work: Work | None, plans: Iterable[Plan], threads: int = 1) -> _Borrowed:
+    """Return what gives a work for calls of these plans to a ``with`` statement."""
+    return _Borrowed(work, 0 if work is not None else bytes_for(plans, threads), threads)
+
+
+# ---- Streams ------------------------------------------------------------------------------------
+
+
+class Stream:
+    """One end of a sequence of frames: base or residual, steps, seed, statistics.
+
+    Sender and receiver each have one, of plans with equal fingerprints. One call at a time: a
+    second one, from another thread, raises :class:`~pith.errors.BusyError` and changes nothing.
+
+    Tensors are NumPy arrays, PyTorch tensors, or anything with DLPack or the buffer protocol, of
+    any strides, and are not copied. What is written into a tensor is not seen by autograd.
+
+    Args:
+        plan: what is encoded, and how
+        seed: of the random bits
+        rng_stream: ranks that round independently take different ones
+        rank, ranks: with ``round=antithetic``: this rank of so many, whose errors cancel
+        step: of the first frame
+        threads: threads of a call; the bytes do not depend on it
+        work: scratch memory and threads to use instead
+
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        seed: int = 0,
+        rng_stream: int = 0,
+        rank: int = 0,
+        ranks: int = 0,
+        step: int = 0,
+        threads: int = 1,
+        work: Work | None = None,
+    ) -> None:
+        self._plan = plan
+        self._work = work
+        self._threads = threads
+        self._base: Any = None  # what an external base lies in
+        self._random = {"seed": seed, "rng_stream": rng_stream, "rank": rank, "ranks": ranks}
+        options = self._options(step)
+        bytes_ = plan.sizes.stream_bytes
+        self._memory = ffi.new("char[]", max(bytes_, 1))
+        made = ffi.new("pith_stream **")
+        error = ffi.new("pith_error *", {"size": ffi.sizeof("pith_error")})
+        status = lib.pith_stream_init(plan._plan, self._memory, bytes_, options, made, error)
+        if status:
+            raise from_status(status, error)
+        self._stream = made[0]
+        self._work_bytes = bytes_for((plan,), threads)
+        self._capacity = max(plan.sizes.slot_bytes, plan.sizes.key_bytes)
+        self._idle = idle_calls(threads)
+
+    def _options(self, step: int) -> Any:
+        return ffi.new(
+            "pith_stream_options *",
+            {"size": ffi.sizeof("pith_stream_options"), "step": step, **self._random},
+        )
+
+    def _borrow(self) -> _Borrowed:
+        return _Borrowed(self._work, self._work_bytes, self._threads)
+
+    def _do(self, call: Callable[..., int], *arguments: Any) -> None:
+        """Make a call of the library that takes a work and this stream."""
+        with self._borrow() as work:
+            check_status(call(work, self._stream, *arguments), work)
+
+    def _failed(self, result: int, work: Any, x: Tensor) -> Error:
+        """Return the exception for the result of a call in helpers.h."""
+        if result <= lib.PITHPY_REFUSED:
+            return views.refused(lib.PITHPY_REFUSED - result, x)
+        return error_of(result, work)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that the stream was made for."""
+        return self._plan
+
+    # ---- Frames ----
+
+    @overload
+    def encode(
+        self, x: Tensor, *, slot: int = 0, key_frame: bool = False, out: None = None
+    ) -> bytes: ...
+    @overload
+    def encode(self, x: Tensor, *, slot: int = 0, key_frame: bool = False, out: Buffer) -> int: ...
+    def encode(
+        self, x: Tensor, *, slot: int = 0, key_frame: bool = False, out: Buffer | None = None
+    ) -> bytes | int:
+        """Encode a tensor and advance the stream by one step.
+
+        Args:
+            x: the slot's piece, or the whole tensor, of which the slot is taken
+            slot: which piece
+            key_frame: make a key frame, from which a receiver can start (streams with a base)
+            out: where the frame goes: writable bytes, ``plan.sizes.slot_bytes`` always suffice, for
+                key frames ``plan.sizes.key_bytes``
+
+        Returns:
+            The frame, or with ``out`` its length in bytes.
+
+        Raises:
+            DtypeError, ShapeError: x is not what the plan says
+            SpaceError: out is too small
+            BaseMismatchError: others have changed the base; there is no frame to send
+            StateError: the slot's base is not valid after a call that failed
+            BusyError: another call is using the stream
+
+        """
+        try:
+            call = self._idle.pop()
+        except IndexError:
+            call = _Call()
+        work = call.work
+        if self._work is not None:
+            work = self._work._work
+        elif call.bytes < self._work_bytes:
+            work = call.work_for(self._work_bytes, self._threads)
+        kind, object_, more, keep = (_sources.get(type(x)) or views.source_for(x))(x)
+        if out is None:
+            memory = call.memory
+            if call.capacity < self._capacity:
+                memory = call.room(self._capacity)
+            length = _encode(
+                work,
+                call.item,
+                self._stream,
+                slot,
+                key_frame,
+                memory,
+                self._capacity,
+                kind,
+                object_,
+                more,
+            )
+            frame: bytes | int = b"" if length < 0 else _unpack(memory, length)
+        else:
+            memory, capacity, keep_out = views.bytes_of(out, "out", write=True)
+            length = frame = _encode(
+                work,
+                call.item,
+                self._stream,
+                slot,
+                key_frame,
+                memory,
+                capacity,
+                kind,
+                object_,
+                more,
+            )
+            del keep_out
+        if length < 0:
+            raise self._failed(length, work, x)
+        self._idle.append(call)
+        del keep
+        return frame
+
+    def decode(
+        self, frame: Buffer, out: Tensor | None = None, *, slot: int = 0, dtype: Any = None
+    ) -> Tensor:
+        """Decode a frame; with a base, move the base on and return it.
+
+        Args:
+            frame: the bytes of the frame; bytes behind its end are ignored
+            out: where the values go: the slot's piece, or the whole tensor
+            slot: which piece the frame is of
+            dtype: of the new tensor when out is None: the plan's, or for wdiff and grad any of f32,
+                bf16 and f16; a dtype of PyTorch makes a PyTorch tensor
+
+        Returns:
+            out, or a new tensor: of the plan's shape, or flat when there are slots.
+
+        Raises:
+            StepError: the frame is not the stream's next one
+            BaseMismatchError: it was made against another base
+            MismatchError: it is of another plan
+            FrameError: the bytes are no frame
+
+        """
+        if out is None:
+            out = self._new(slot, dtype)
+        self._decode(frame, out, slot, 0)
+        return out
+
+    def decode_add(self, frame: Buffer, out: Tensor, *, slot: int = 0) -> Tensor:
+        """Add what a frame holds to a tensor, ``out += decoded``; the stream stays as it is.
+
+        With a base, ``out`` is the base, in its dtype: its hash is compared first.
+
+        Returns:
+            out
+
+        Raises:
+            As :meth:`decode`.
+
+        """
+        self._decode(frame, out, slot, lib.PITH_ADD)
+        return out
+
+    def advance(self, frame: Buffer, *, slot: int = 0) -> None:
+        """Decode a frame into the stream's base only.
+
+        Raises:
+            As :meth:`decode`.
+
+        """
+        self._decode(frame, None, slot, 0)
+
+    def _decode(self, frame: Buffer, out: Tensor, slot: int, flags: int) -> None:
+        try:
+            call = self._idle.pop()
+        except IndexError:
+            call = _Call()
+        work = call.work
+        if self._work is not None:
+            work = self._work._work
+        elif call.bytes < self._work_bytes:
+            work = call.work_for(self._work_bytes, self._threads)
+        if out is None:
+            kind, object_, more, keep = views.NOTHING
+        else:
+            kind, object_, more, keep = (_sources.get(type(out)) or views.source_for(out))(out)
+        if type(frame) is bytes:
+            data, length = frame, len(frame)
+        else:
+            data, length, frame = views.bytes_of(frame, "frame")
+        status = _decode(
+            work, call.item, self._stream, slot, flags, data, length, kind, object_, more
+        )
+        if status:
+            raise self._failed(status, work, out)
+        self._idle.append(call)
+        del keep
+
+    def reduce(
+        self,
+        frames: Iterable[Buffer],
+        out: Tensor | None = None,
+        *,
+        slot: int = 0,
+        scale: float = 1.0,
+        dtype: Any = None,
+    ) -> Tensor:
+        """Return ``scale`` times the sum of what frames of one slot hold, added in f32, in order.
+
+        Args:
+            frames: frames of fixed rate without a base
+            out: where the sum goes, of dtype f32, bf16 or f16
+            slot: which piece they are of
+            scale: what the sum is multiplied by, not 0
+            dtype: of the new tensor when out is None
+
+        Raises:
+            As :meth:`decode`.
+
+        """
+        if out is None:
+            out = self._new(slot, dtype)
+        Bucket([(self, slot)], threads=self._threads, work=self._work).reduce(
+            [frames], [out], scale=scale
+        )
+        return out
+
+    def reduce_encode(
+        self,
+        frames: Iterable[Buffer],
+        to: Stream,
+        *,
+        slot: int = 0,
+        to_slot: int = 0,
+        scale: float = 1.0,
+    ) -> bytes:
+        """Encode the sum that :meth:`reduce` makes, without writing the tensor in between.
+
+        Args:
+            frames: frames of fixed rate without a base
+            to: the stream of the frame that is made: another than this one
+            slot: which piece the frames are of
+            to_slot: which piece of ``to`` the sum is
+            scale: what the sum is multiplied by, not 0
+
+        Returns:
+            The frame.
+
+        Raises:
+            As :meth:`decode` and :meth:`encode`.
+
+        """
+        ends = Bucket([(self, slot)], threads=self._threads, work=self._work)
+        return ends.reduce_encode([frames], Bucket([(to, to_slot)]), scale=scale)[0]
+
+    def _new(self, slot: int, dtype: Any) -> Tensor:
+        number = self._plan._number if dtype is None else dtypes.number_of(dtype)
+        shape = self._plan._shape if self._plan._slots == 1 else (self._plan.slot(slot)[1],)
+        return views.empty(shape, dtype, number)
+
+    # ---- The base ----
+
+    def set_base(self, x: Tensor, step: int = 0) -> None:
+        """Copy a base into the stream, rounded to the base dtype, and set the next step.
+
+        Raises:
+            ShapeError: x has not as many elements as the plan
+            StateError, UnsupportedError: the plan has no base
+
+        """
+        view, keep = views.new(x)
+        self._do(lib.pith_stream_set_base, view, step)
+        del keep
+
+    def bind_base(self, x: Tensor, step: int = 0) -> None:
+        """Use a tensor of yours as the base: encode and decode write to it from now on.
+
+        The stream keeps it alive; nobody else may change it between calls. The plan was made with
+        ``external_base=True``.
+
+        Args:
+            x: dense, writable, of the base dtype and the plan's element count
+            step: the next step
+
+        Raises:
+            DtypeError, ShapeError: it is not that
+
+        """
+        view, keep = views.new(x, write=True)
+        count = lib.pith_view_count(view)
+        if view.dtype != self._plan._base_number:
+            found, expected = dtypes.NAMES[view.dtype], self._plan.base_dtype or "no base"
+            raise DtypeError(f"base: found dtype {found}, expected {expected}")
+        if count != self._plan.count:
+            raise ShapeError(f"base: found {count} elements, expected {self._plan.count}")
+        if not views.is_dense(view):
+            raise ShapeError("base: expected a dense tensor, found strides")
+        self._do(lib.pith_stream_bind_base, view.data, step)
+        self._base = (x, keep)
+
+    def get_base(
+        self, out: Tensor | None = None, *, slot: int | None = None, dtype: Any = None
+    ) -> Tensor:
+        """Return a copy of the base.
+
+        Args:
+            out: where it goes, of a float dtype, to which it is rounded
+            slot: only this slot's; None: of the whole tensor
+            dtype: of the new tensor when out is None; the base's
+
+        Raises:
+            ShapeError: out has another element count
+            StateError: there is no base, or it is not valid
+
+        """
+        plan = self._plan
+        if out is None:
+            number = dtypes.number_of(dtype) if dtype is not None else plan._base_number
+            shape = plan._shape if slot is None else (plan.slot(slot)[1],)
+            out = views.empty(shape, dtype, number or plan._number)
+        view, keep = views.new(out, write=True)
+        self._do(lib.pith_stream_get_base, slot or 0, view)
+        del keep
+        return out
+
+    def base_hash(self, slot: int = 0) -> int:
+        """Return the hash of a slot's base: equal on every replica."""
+        self._plan.slot(slot)
+        return int(lib.pith_stream_base_hash(self._stream, slot))
+
+    def verify(self) -> None:
+        """Read the base and compare its hash.
+
+        Raises:
+            BaseMismatchError: the memory was changed by others
+            StateError: there is no base
+            UnsupportedError: ``base_hash=off``
+
+        """
+        self._do(lib.pith_stream_verify)
+
+    # ---- Steps and random bits ----
+
+    def step(self, slot: int = 0) -> int:
+        """Return the step of a slot's next frame."""
+        self._plan.slot(slot)
+        return int(lib.pith_stream_step(self._stream, slot))
+
+    def set_step(self, step: int, slot: int = 0) -> None:
+        """Set the step of a slot's next frame."""
+        self._do(lib.pith_stream_set_step, slot, step)
+
+    def set_random(
+        self, *, seed: int = 0, rng_stream: int = 0, rank: int = 0, ranks: int = 0
+    ) -> None:
+        """Set seed, rng_stream, rank and ranks from now on."""
+        before = self._random
+        self._random = {"seed": seed, "rng_stream": rng_stream, "rank": rank, "ranks": ranks}
+        try:
+            self._do(lib.pith_stream_set_random, self._options(0))
+        except Exception:
+            self._random = before
+            raise
+
+    def reset(self) -> None:
+        """Make the stream as it was when it was made; an external base is set to 0."""
+        self._do(lib.pith_stream_reset)
+
+    def rollback(self, step: int) -> None:
+        """Take back what encoding a step did, in every slot whose last encode was of that step.
+
+        Raises:
+            StateError: the stream has a base
+
+        """
+        self._do(lib.pith_stream_rollback, step)
+
+    # ---- The residual ----
+
+    def get_residual(
+        self, out: Tensor | None = None, *, first: int = 0, count: int | None = None
+    ) -> Tensor:
+        """Return what encoding has lost so far, of a range of the tensor taken flat.
+
+        Args:
+            out: where it goes, f32, bf16 or f16; its element count is the range's
+            first: first element
+            count: number of elements when out is None; None: to the end
+
+        Raises:
+            StateError: the stream has no error feedback
+            ArgumentError: the range does not lie in the tensor
+
+        """
+        if out is None:
+            out = views.empty((self._range(first, count),), None, lib.PITH_F32)
+        view, keep = views.new(out, write=True)
+        self._do(lib.pith_stream_get_residual, first, view)
+        del keep
+        return out
+
+    def set_residual(self, x: Tensor, *, first: int = 0) -> None:
+        """Replace the residual of a range.
+
+        Raises:
+            StateError: the stream has no error feedback
+            ArgumentError: a value is not finite, or the range does not lie in the tensor
+
+        """
+        view, keep = views.new(x)
+        self._do(lib.pith_stream_set_residual, first, view)
+        del keep
+
+    def _range(self, first: int, count: int | None) -> int:
+        if not 0 <= first <= self._plan.count:
+            raise ArgumentError(f"first: found {first}, expected 0 to {self._plan.count}")
+        return self._plan.count - first if count is None else count
+
+    # ---- Bounds ----
+
+    def set_bound(self, bound: float, slot: int = 0) -> None:
+        """Set the bound on the absolute error of a slot; 0: as the spec says.
+
+        Raises:
+            UnsupportedError: the codec promises no bound
+
+        """
+        self._do(lib.pith_stream_set_bound, slot, bound)
+
+    def scale_bound(self, factor: float, slot: int = 0) -> None:
+        """Set the bound of a slot to the spec's times a factor above 0.
+
+        Raises:
+            UnsupportedError: the codec promises no bound
+
+        """
+        self._do(lib.pith_stream_scale_bound, slot, factor)
+
+    def adapt(
+        self,
+        *,
+        momentum: float,
+        gradient: float,
+        samples: float,
+        share: float = 0.0,
+        positions: float = 0.0,
+        factor: float = 0.0,
+        nonzero: float = 0.0,
+        largest: float = 0.0,
+        slot: int = 0,
+    ) -> float:
+        """Set the bound of a slot of saved activations from how much error a gradient may take.
+
+        Args:
+            momentum: mean magnitude of the optimizer's momentum over the layer's weights
+            gradient: root mean square of the loss's gradient with respect to the layer's output
+            samples: batch size
+            share: of the momentum that the error may be; 0: 0.01
+            positions: output elements per sample and channel; 0: 1
+            factor: 0: ``sqrt(positions / 3)``
+            nonzero: share of activations that are not 0; 0: that of the last encode
+            largest: the bound is at most this; 0: no limit
+            slot: which piece
+
+        Returns:
+            The bound.
+
+        """
+        budget = ffi.new(
+            "pith_budget *",
+            {
+                "size": ffi.sizeof("pith_budget"),
+                "momentum": momentum,
+                "share": share,
+                "gradient": gradient,
+                "samples": samples,
+                "positions": positions,
+                "factor": factor,
+                "nonzero": nonzero,
+                "largest": largest,
+            },
+        )
+        bound = ffi.new("double *")
+        self._do(lib.pith_stream_adapt, slot, budget, bound)
+        return float(bound[0])
+
+    def bound(self, slot: int = 0) -> float:
+        """Return the slot's bound as it was set; 0: as the spec says."""
+        self._plan.slot(slot)
+        return float(lib.pith_stream_bound(self._stream, slot))
+
+    def nonzero(self, slot: int = 0) -> float:
+        """Return the share of a slot's values that were not 0 in its last encode."""
+        self._plan.slot(slot)
+        return float(lib.pith_stream_nonzero(self._stream, slot))
+
+    @property
+    def stats(self) -> Stats:
+        """What the stream has counted."""
+        out = ffi.new("pith_stats *", {"size": ffi.sizeof("pith_stats")})
+        status = lib.pith_stream_stats(self._stream, out)
+        if status:
+            raise from_status(status)
+        return Stats(*(int(getattr(out, name)) for name in Stats._fields))
+
+    # ---- Keeping it ----
+
+    def save(self) -> bytes:
+        """Return everything the stream remembers, base included; the same on every machine."""
+        bytes_ = self._plan.sizes.save_bytes
+        memory = views.memory(bytes_)
+        written = ffi.new("size_t *")
+        self._do(lib.pith_stream_save, memory, bytes_, written)
+        return bytes(ffi.buffer(memory, written[0]))
+
+    def load(self, saved: Buffer) -> None:
+        """Take up what :meth:`save` returned, in a stream of the same spec and layout.
+
+        Raises:
+            FrameError: the bytes are not that
+            MismatchError: they are of another plan
+
+        """
+        data, length, keep = views.bytes_of(saved, "saved")
+        self._do(lib.pith_stream_load, data, length)
+        del keep
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what :meth:`load_state_dict` takes: plain numbers, text and bytes."""
+        return {"spec": self._plan.spec, "random": dict(self._random), "state": self.save()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up what :meth:`state_dict` returned.
+
+        Raises:
+            ArgumentError: a key is missing
+            FrameError: the bytes are not of a stream of this plan
+
+        """
+        missing = {"random", "state"} - set(state)
+        if missing:
+            raise ArgumentError(f"state: found no {', '.join(sorted(missing))}")
+        self.load(state["state"])
+        self.set_random(**state["random"])
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._base is not None:
+            raise StateError("a stream whose base is memory of others is not pickled: save() it")
+        if self._work is not None:
+            raise StateError("a stream with a work of its own is not pickled: save() it")
+        return {"plan": self._plan, "threads": self._threads, **self.state_dict()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Stream.__init__(self, state["plan"], threads=state["threads"], **state["random"])
+        self.load(state["state"])
+
+    def __repr__(self) -> str:
+        return f"<pith.Stream {self._plan._spec!r} {list(self._plan._shape)}>"
+
+
+# ---- Lists --------------------------------------------------------------------------------------
+
+
+class Bucket:
+    """Streams, or slots of them, whose tensors are worked on in one call.
+
+    The bytes and values are those of a call for each. When some fail, the others are done all the
+    same, and the exception has ``item``, the number of the first that failed, and ``results``: what
+    was made, None where it failed.
+
+    Args:
+        ends: a stream for each tensor, or ``(stream, slot)``; no slot twice
+        threads: threads of a call, across tensors and within large ones
+        work: scratch memory and threads to use instead
+
+    """
+
+    def __init__(
+        self,
+        ends: Iterable[Stream | tuple[Stream, int]],
+        *,
+        threads: int = 1,
+        work: Work | None = None,
+    ) -> None:
+        pairs = [end if isinstance(end, tuple) else (end, 0) for end in ends]
+        self._ends = pairs
+        self._threads, self._work = threads, work
+        self._work_bytes = bytes_for((stream._plan for stream, _ in pairs), threads)
+        offset, offsets = 0, []
+        for stream, _ in pairs:
+            offsets.append(offset)
+            offset += -(-stream._capacity // 64) * 64
+        self._offsets, self._bytes = tuple(offsets), offset
+        self._offsets_c = ffi.new("uint64_t[]", [*offsets, offset])
+        self._free: list[tuple[Any, list[Any]]] = []
+        self._idle = idle_calls(0)  # for memory alone
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """Where each frame begins in the ``out`` of :meth:`encode`, in bytes."""
+        return self._offsets
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the ``out`` of :meth:`encode` must have."""
+        return self._bytes
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def _items(self) -> tuple[Any, list[Any]]:
+        """Take items of these streams that no call is using, as an array and each alone."""
+        try:
+            return self._free.pop()
+        except IndexError:
+            items = ffi.new("pith_item[]", max(len(self._ends), 1))
+            each = [ffi.addressof(items, i) for i in range(len(self._ends))]
+            for item, (stream, slot) in zip(each, self._ends, strict=True):
+                item.size, item.stream, item.slot = _ITEM_BYTES, stream._stream, slot
+            return items, each
+
+    def _borrow(self) -> _Borrowed:
+        return _Borrowed(self._work, self._work_bytes, self._threads)
+
+    def _as_many(self, things: Iterable[Any], what: str) -> list[Any]:
+        listed = list(things)
+        if len(listed) != len(self._ends):
+            raise ArgumentError(f"{what}: found {len(listed)}, expected {len(self._ends)}")
+        return listed
+
+    @overload
+    def encode(
+        self, tensors: Iterable[Tensor], *, key_frame: bool = False, out: None = None
+    ) -> list[bytes]: ...
+    @overload
+    def encode(
+        self, tensors: Iterable[Tensor], *, key_frame: bool = False, out: Buffer
+    ) -> list[int]: ...
+    def encode(
+        self, tensors: Iterable[Tensor], *, key_frame: bool = False, out: Buffer | None = None
+    ) -> list[bytes] | list[int]:
+        """Encode a tensor for each stream.
+
+        Args:
+            tensors: as many as there are streams
+            key_frame: make key frames
+            out: :attr:`nbytes` writable bytes; frame i begins at ``offsets[i]``
+
+        Returns:
+            The frames, or with ``out`` their lengths.
+
+        Raises:
+            As :meth:`Stream.encode`.
+
+        """
+        tensors = self._as_many(tensors, "tensors")
+        held = self._items()
+        items, _ = held
+        memory, kept = None, None
+        if out is not None:
+            memory, capacity, kept = views.bytes_of(out, "out", write=True)
+            if capacity < self._bytes:
+                raise SpaceError(f"out: found {capacity} bytes, expected {self._bytes}")
+        keep = self._fill(items, tensors, False)
+        lengths = ffi.new("uint64_t[]", len(self._ends))
+        n = len(self._ends)
+        try:
+            call = self._idle.pop()
+        except IndexError:
+            call = _Call()
+        if memory is None:
+            memory = call.room(self._bytes)
+        with self._borrow() as work:
+            status = lib.pithpy_encode_list(
+                work, items, n, memory, self._offsets_c, key_frame, lengths
+            )
+            results: list[Any] = ffi.unpack(lengths, n) if n else []
+            if out is None:
+                whole = ffi.buffer(memory, self._bytes)
+                ends = zip(self._offsets, results, strict=True)
+                results = [whole[at : at + length] for at, length in ends]
+            self._finish(status, work, held, results)
+        self._idle.append(call)
+        del keep, kept
+        return results
+
+    def decode(
+        self, frames: Iterable[Buffer], outs: Iterable[Tensor] | None = None, *, dtype: Any = None
+    ) -> list[Tensor]:
+        """Decode a frame for each stream.
+
+        Args:
+            frames: as many as there are streams
+            outs: where the values go; None: new tensors
+            dtype: of new tensors, see :meth:`Stream.decode`
+
+        Returns:
+            outs, or the new tensors.
+
+        Raises:
+            As :meth:`Stream.decode`.
+
+        """
+        if outs is None:
+            outs = [stream._new(slot, dtype) for stream, slot in self._ends]
+        return self._decode(frames, outs, 0)
+
+    def decode_add(self, frames: Iterable[Buffer], outs: Iterable[Tensor]) -> list[Tensor]:
+        """Add what frames hold to tensors; see :meth:`Stream.decode_add`.
+
+        Returns:
+            outs
+
+        Raises:
+            As :meth:`Stream.decode_add`.
+
+        """
+        return self._decode(frames, outs, lib.PITH_ADD)
+
+    def _decode(self, frames: Iterable[Buffer], outs: Iterable[Tensor], flags: int) -> list[Tensor]:
+        frames, outs = self._as_many(frames, "frames"), self._as_many(outs, "outs")
+        held = self._items()
+        items, each = held
+        keep = [self._fill(items, outs, True)]
+        if all(type(frame) is bytes for frame in frames):
+            lib.pithpy_frames(items, len(frames), list(map(id, frames)))
+        else:
+            for item, frame in zip(each, frames, strict=True):
+                item.frame, item.length, kept = views.bytes_of(frame, "frame")
+                keep.append(kept)
+        with self._borrow() as work:
+            self._finish(lib.pith_decode(work, items, len(each), flags), work, held, outs)
+        del keep
+        return outs
+
+    def reduce(
+        self,
+        frames: Iterable[Iterable[Buffer]],
+        outs: Iterable[Tensor] | None = None,
+        *,
+        scale: float = 1.0,
+        dtype: Any = None,
+    ) -> list[Tensor]:
+        """Return for each stream ``scale`` times the sum of what its frames hold.
+
+        Args:
+            frames: for each stream the frames that are summed, in order
+            outs: where the sums go; None: new tensors
+            scale: what sums are multiplied by, not 0
+            dtype: of new tensors, see :meth:`Stream.decode`
+
+        Returns:
+            outs, or the new tensors.
+
+        Raises:
+            As :meth:`Stream.reduce`.
+
+        """
+        if outs is None:
+            outs = [stream._new(slot, dtype) for stream, slot in self._ends]
+        outs = self._as_many(outs, "outs")
+        sums, keep = self._sums(frames, scale)
+        for i, out in enumerate(outs):
+            keep.append(views.fill(ffi.addressof(sums[i], "view"), out, True))
+        with self._borrow() as work:
+            status = lib.pith_reduce(work, sums, len(outs))
+            if status:
+                raise _list_error(status, work, [sums[i].status for i in range(len(outs))], outs)
+        del keep
+        return outs
+
+    def reduce_encode(
+        self, frames: Iterable[Iterable[Buffer]], to: Bucket, *, scale: float = 1.0
+    ) -> list[bytes]:
+        """Encode for each stream the sum that :meth:`reduce` makes, as a frame of ``to``.
+
+        Args:
+            frames: for each stream the frames that are summed, in order
+            to: as many streams, others than these
+            scale: what sums are multiplied by, not 0
+
+        Returns:
+            The frames.
+
+        Raises:
+            As :meth:`Stream.reduce_encode`.
+
+        """
+        if len(to) != len(self):
+            raise ArgumentError(f"to: found {len(to)} streams, expected {len(self)}")
+        sums, keep = self._sums(frames, scale)
+        held = to._items()
+        items, each = held
+        try:
+            call = to._idle.pop()
+        except IndexError:
+            call = _Call()
+        memory = call.room(to._bytes)
+        for item, (stream, _), at in zip(each, to._ends, to._offsets, strict=True):
+            item.frame, item.capacity, item.length = memory + at, stream._capacity, 0
+        plans = [stream._plan for stream, _ in self._ends + to._ends]
+        with borrow(self._work, plans, self._threads) as work:
+            status = lib.pith_reduce_encode(work, sums, items, len(each))
+            whole = ffi.buffer(memory, to._bytes)
+            ends = zip(to._offsets, each, strict=True)
+            results = [whole[at : at + item.length] for at, item in ends]
+            to._finish(status, work, held, results)
+        to._idle.append(call)
+        del keep
+        return results
+
+    def _sums(self, frames: Iterable[Iterable[Buffer]], scale: float) -> tuple[Any, list[Any]]:
+        """Return an array of ``pith_sum`` and what must be kept with it."""
+        lists = [list(some) for some in self._as_many(frames, "frames")]
+        sums = ffi.new("pith_sum[]", max(len(lists), 1))
+        keep: list[Any] = []
+        for one, (stream, slot), some in zip(sums, self._ends, lists, strict=False):
+            parts = [views.bytes_of(frame, "frame") for frame in some]
+            data = ffi.new("const void *[]", [part[0] for part in parts])
+            lengths = ffi.new("size_t[]", [part[1] for part in parts])
+            keep += [parts, data, lengths]
+            one.size, one.stream, one.slot = _SUM_BYTES, stream._stream, slot
+            one.frames, one.lengths, one.count, one.scale = data, lengths, len(parts), scale
+        return sums, keep
+
+    def _fill(self, items: Any, tensors: list[Tensor], write: bool) -> Any:
+        """Fill the items' views; return what must be kept for the call."""
+        if not tensors:
+            return None
+        made = []
+        try:
+            for x in tensors:
+                made.append((_sources.get(type(x)) or views.source_for(x))(x))
+        except Error as error:
+            error.item = len(made)
+            raise
+        kinds, objects, more, keep = zip(*made, strict=True)
+        which = ffi.new("size_t *")
+        refusal = lib.pithpy_views(items, len(made), kinds, objects, more, write, which)
+        if refusal:
+            refused = views.refused(refusal, tensors[which[0]])
+            refused.item = int(which[0])
+            raise refused
+        return keep
+
+    def _finish(self, status: int, work: Any, held: Any, results: list[Any]) -> None:
+        if status:
+            raise _list_error(status, work, [item.status for item in held[1]], results)
+        self._free.append(held)
+
+    def __repr__(self) -> str:
+        return f"<pith.Bucket of {len(self._ends)}>"
+
+
+def _list_error(status: int, work: Any, statuses: list[int], results: list[Any]) -> Error:
+    error = error_of(status, work)
+    error.results = [
+        None if failed else result for failed, result in zip(statuses, results, strict=True)
+    ]
+    return error

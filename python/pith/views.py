@@ -1,0 +1,231 @@
+"""Where tensors lie in memory: NumPy arrays, PyTorch tensors, DLPack, buffers, without a copy.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from . import dtypes
+from ._core import ffi, lib
+from .errors import (
+    ArgumentError,
+    DtypeError,
+    Error,
+    OutOfMemoryError,
+    ShapeError,
+    UnsupportedError,
+)
+
+Tensor: TypeAlias = Any
+"""A NumPy array, a PyTorch tensor, anything with ``__dlpack__`` or the buffer protocol."""
+
+Buffer: TypeAlias = Any
+"""Contiguous bytes: bytes, bytearray, memoryview, or a dense tensor."""
+
+Source: TypeAlias = tuple[int, int, int, Any]
+"""What helpers.h takes for a tensor: kind, object, more; and what must be kept for the call."""
+
+_NUMPY, _DLPACK, _EXCHANGE = lib.PITHPY_NUMPY, lib.PITHPY_DLPACK, lib.PITHPY_EXCHANGE
+_number_of = dtypes._number_of
+
+NOTHING: Source = (lib.PITHPY_NOTHING, 0, 0, None)
+"""No tensor."""
+
+sources: dict[type, Callable[[Tensor], Source]] = {}
+"""By type of tensor: what makes a :data:`Source` of one. :func:`source_for` adds to it."""
+
+
+def source_for(x: Tensor) -> Callable[[Tensor], Source]:
+    """Return, and remember, what makes a :data:`Source` of tensors of this type."""
+    source = _source_for(x)
+    sources[type(x)] = source
+    return source
+
+
+def _source_for(x: Tensor) -> Callable[[Tensor], Source]:
+    if isinstance(x, np.ma.MaskedArray):
+        return _refuse_masked
+    if isinstance(x, np.ndarray):
+        return _from_numpy
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor):
+        return _torch_source(torch, type(x))
+    if hasattr(x, "__dlpack__"):
+        return _from_dlpack
+    return _from_buffer
+
+
+def _from_numpy(x: Any) -> Source:
+    try:
+        number = _number_of[x.dtype]
+    except KeyError:
+        number = dtypes.number_of(x.dtype)
+    interface = x.__array_struct__
+    return _NUMPY, id(interface), number, interface
+
+
+def _torch_source(torch: Any, cls: type) -> Callable[[Tensor], Source]:
+    """Return what makes a source of PyTorch's tensors of a type; C functions where it has them."""
+    plain = cls in (torch.Tensor, torch.nn.Parameter)
+    capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None) if plain else None
+    exchange = lib.pithpy_exchange(id(capsule)) if capsule is not None else 0
+    if exchange:
+
+        def from_torch(x: Any) -> Source:
+            if x.is_neg():
+                raise UnsupportedError("PyTorch's negative bit is set: call resolve_neg()")
+            return _EXCHANGE, id(x), exchange, x
+
+        return from_torch
+    strided, to_dlpack = torch.strided, torch.utils.dlpack.to_dlpack
+
+    def from_any_torch(x: Any) -> Source:
+        if x.layout is not strided:
+            raise UnsupportedError(f"expected a strided tensor, found one of layout {x.layout}")
+        if x.is_neg():
+            raise UnsupportedError("PyTorch's negative bit is set: call resolve_neg()")
+        try:
+            capsule = to_dlpack(x)
+        except (RuntimeError, BufferError, NotImplementedError) as error:
+            raise UnsupportedError(f"a {type(x).__name__} that has no memory: {error}") from None
+        return _DLPACK, id(capsule), 0, (x, capsule)
+
+    return from_any_torch
+
+
+def _from_dlpack(x: Any) -> Source:
+    try:
+        capsule = x.__dlpack__(max_version=(1, 0))
+    except TypeError:  # as it was before version 1
+        capsule = x.__dlpack__()
+    return _DLPACK, id(capsule), 0, capsule
+
+
+def _from_buffer(x: Any) -> Source:
+    try:
+        array = np.asarray(memoryview(x))
+    except (TypeError, ValueError) as error:
+        raise DtypeError(
+            "expected a NumPy array, a PyTorch tensor, or an object with __dlpack__ or the buffer"
+            f" protocol, found {type(x).__name__}: {error}"
+        ) from None
+    return _from_numpy(array)
+
+
+def _refuse_masked(x: Any) -> Source:
+    raise DtypeError("a masked array: pith keeps no masks; give its data, or filled()")
+
+
+def refused(refusal: int, x: Tensor) -> Error:
+    """Return the exception for a refusal of helpers.h."""
+    why, found = refusal & 255, refusal >> 8
+    if why == lib.PITHPY_READ_ONLY:
+        return ArgumentError("the tensor is read-only, and its values are to be written")
+    if why == lib.PITHPY_STRIDES:
+        return ShapeError(f"a stride of {found} bytes, expected a multiple of {x.itemsize}")
+    if why == lib.PITHPY_NDIM:
+        return ShapeError(f"found {found} dimensions, expected at most {lib.PITH_MAX_NDIM}")
+    if why == lib.PITHPY_DEVICE:
+        place = getattr(x, "device", f"device type {found} of DLPack")
+        return UnsupportedError(
+            f"expected a tensor in the memory of the CPU, found one on {place}"
+            + ("; pith.cuda has streams for it" if found == 2 else "")
+        )
+    if why == lib.PITHPY_DTYPE:
+        code, bits, lanes = found & 255, found >> 8 & 255, found >> 16
+        dtype = getattr(x, "dtype", f"DLPack's code {code} with {bits} bits and {lanes} lanes")
+        return DtypeError(f"dtype: found {dtype}, expected one of {' '.join(dtypes.NAMES[1:])}")
+    # PyTorch says itself why a tensor has no DLPack: it is sparse, on no device, or a wrapper.
+    return UnsupportedError(f"a {type(x).__name__} that does not say where it lies")
+
+
+def fill(view: Any, x: Tensor, write: bool = False) -> Any:
+    """Fill a ``pith_view`` from a tensor without copying it.
+
+    Args:
+        view: ``pith_view *``
+        x: the tensor, of up to 8 dimensions, with any strides
+        write: whether its values are going to be written
+
+    Returns:
+        What must be kept as long as the view is used.
+
+    Raises:
+        DtypeError: not a tensor, or of a dtype that pith does not have
+        ShapeError: more than 8 dimensions, or strides that are no multiple of an element
+        ArgumentError: write, and the tensor is read-only
+        UnsupportedError: the tensor is not in the memory of the CPU, or not strided
+
+    """
+    kind, object_, more, keep = (sources.get(type(x)) or source_for(x))(x)
+    refusal = lib.pithpy_view(view, kind, object_, more, write)
+    if refusal:
+        raise refused(refusal, x)
+    return keep
+
+
+def new(x: Tensor, write: bool = False) -> tuple[Any, Any]:
+    """Return a new ``pith_view *`` of a tensor, and what must be kept beside it."""
+    view = ffi.new("pith_view *")
+    return view, fill(view, x, write)
+
+
+def shape_of(view: Any) -> tuple[int, ...]:
+    """Return the shape of a ``pith_view``, or of any struct with ``ndim`` and ``shape``."""
+    return tuple(view.shape[i] for i in range(view.ndim))
+
+
+def is_dense(view: Any) -> bool:
+    """Whether the elements of a ``pith_view`` follow each other."""
+    dense = lib.pith_view_dense(view.data, view.dtype, view.ndim, view.shape)
+    return all(view.shape[i] <= 1 or view.stride[i] == dense.stride[i] for i in range(view.ndim))
+
+
+def empty(shape: tuple[int, ...], dtype: Any, number: int) -> Tensor:
+    """Return a new tensor: of PyTorch when dtype is one of its dtypes, else a NumPy array."""
+    if dtypes.is_torch(dtype):
+        return sys.modules["torch"].empty(shape, dtype=dtype)
+    return np.empty(shape, dtypes.numpy_dtype(number))
+
+
+def bytes_of(x: Buffer, what: str, write: bool = False) -> tuple[Any, int, Any]:
+    """Return address, length in bytes and what must be kept of contiguous bytes.
+
+    Args:
+        x: bytes, bytearray, memoryview, or a dense tensor of any dtype
+        what: the argument's name, for errors
+        write: whether they are going to be written
+
+    Raises:
+        DtypeError: not bytes
+        ArgumentError: not contiguous, or write and read-only
+
+    """
+    try:
+        buffer = ffi.from_buffer("char[]", x, write)
+    except (TypeError, BufferError, ValueError):
+        pass
+    else:
+        return buffer, len(buffer), buffer
+    view, keep = new(x, write)
+    if not is_dense(view):
+        raise ArgumentError(f"{what}: expected contiguous bytes, found strides")
+    count = lib.pith_view_count(view)
+    return ffi.cast("char *", view.data), count * dtypes.BYTES[view.dtype], keep
+
+
+_uninitialized = ffi.new_allocator(should_clear_after_alloc=False)
+
+
+def memory(bytes_: int) -> Any:
+    """Return ``char[bytes_]`` whose contents are unspecified."""
+    try:
+        return _uninitialized("char[]", max(bytes_, 1))
+    except (MemoryError, OverflowError):
+        raise OutOfMemoryError(f"no memory for {bytes_} bytes") from None

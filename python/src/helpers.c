@@ -1,0 +1,217 @@
+/* helpers.c - what the Python package does in C: views of tensors, and calls in one step.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <Python.h>
+
+#include "helpers.h"
+
+static int64_t refusal(int why, int64_t found) { return why | found * 256; }
+
+/* The pointer in a capsule of this name, or NULL. The lock is held. */
+static void *pointer_in(size_t object, const char *name) {
+    PyObject *const capsule = (PyObject *)object; /* NOLINT: an address from id() */
+    return PyCapsule_IsValid(capsule, name) ? PyCapsule_GetPointer(capsule, name) : NULL;
+}
+
+/* ---- NumPy -----------------------------------------------------------------------------------*/
+
+/* What __array_struct__ points to; the layout is frozen (NumPy, "The array interface protocol"). */
+struct array_interface {
+    int two, nd;
+    char kind;
+    int itemsize, flags;
+    Py_ssize_t *shape, *strides;
+    void *data;
+    PyObject *description;
+};
+enum { ARRAY_WRITEABLE = 0x400 };
+
+static int64_t view_numpy(pith_view *view, size_t object, uint32_t dtype, int write) {
+    const struct array_interface *const a = pointer_in(object, NULL);
+    if (!a || a->two != 2) return refusal(PITHPY_OTHER, 0);
+    if (a->nd > PITH_MAX_NDIM) return refusal(PITHPY_NDIM, a->nd);
+    if (write && !(a->flags & ARRAY_WRITEABLE)) return refusal(PITHPY_READ_ONLY, 0);
+    view->data = a->data;
+    view->dtype = dtype;
+    view->ndim = (uint32_t)a->nd;
+    for (int i = 0; i < a->nd; i++) {
+        view->shape[i] = (uint64_t)a->shape[i];
+        /* Of a dimension of one element the stride has no meaning. */
+        const Py_ssize_t stride = a->shape[i] > 1 ? a->strides[i] : 0;
+        if (stride % a->itemsize) return refusal(PITHPY_STRIDES, stride);
+        view->stride[i] = stride / a->itemsize;
+    }
+    return 0;
+}
+
+/* ---- DLPack ----------------------------------------------------------------------------------
+ * The structs of its C header, version 1; those before it had no version in front. */
+
+struct dl_tensor {
+    void *data;
+    int32_t device_type, device_id;
+    int32_t ndim;
+    uint8_t code, bits;
+    uint16_t lanes;
+    int64_t *shape, *strides;
+    uint64_t byte_offset;
+};
+struct dl_versioned {
+    uint32_t major, minor;
+    void *context;
+    void (*deleter)(struct dl_versioned *);
+    uint64_t flags;
+    struct dl_tensor tensor;
+};
+/* The functions of a type (version 1.3). The last may be NULL. */
+struct dl_exchange {
+    uint32_t major, minor;
+    const struct dl_exchange *older;
+    void *allocate, *export_managed, *import_managed;
+    int (*export_tensor)(void *object, struct dl_tensor *out);
+    void *current_stream;
+};
+enum { DL_READ_ONLY = 0x1, DL_CPU = 1, DL_CUDA_HOST = 3, DL_ROCM_HOST = 11 };
+
+static uint32_t dtype_of_dlpack(const struct dl_tensor *t) {
+    static const struct {
+        uint8_t code, bits, dtype;
+    } known[] = {
+        {0, 8, PITH_I8},   {0, 16, PITH_I16},    {0, 32, PITH_I32},    {0, 64, PITH_I64},
+        {1, 8, PITH_U8},   {1, 16, PITH_U16},    {1, 32, PITH_U32},    {1, 64, PITH_U64},
+        {2, 16, PITH_F16}, {2, 32, PITH_F32},    {2, 64, PITH_F64},    {4, 16, PITH_BF16},
+        {6, 8, PITH_BOOL}, {10, 8, PITH_F8E4M3}, {12, 8, PITH_F8E5M2},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (t->code == known[i].code && t->bits == known[i].bits && t->lanes == 1)
+            return known[i].dtype;
+    return PITH_NONE;
+}
+
+static int64_t view_dl_tensor(pith_view *view, const struct dl_tensor *t) {
+    if (t->device_type != DL_CPU && t->device_type != DL_CUDA_HOST &&
+        t->device_type != DL_ROCM_HOST)
+        return refusal(PITHPY_DEVICE, t->device_type);
+    const uint32_t dtype = dtype_of_dlpack(t);
+    if (dtype == PITH_NONE)
+        return refusal(PITHPY_DTYPE, t->code | t->bits << 8 | (int64_t)t->lanes << 16);
+    if (t->ndim > PITH_MAX_NDIM) return refusal(PITHPY_NDIM, t->ndim);
+    *view = pith_view_dense((const char *)t->data + t->byte_offset, dtype, (uint32_t)t->ndim,
+                            (const uint64_t *)t->shape);
+    for (int i = 0; t->strides && i < t->ndim; i++)
+        if (t->shape[i] > 1) view->stride[i] = t->strides[i];
+    return 0;
+}
+
+static int64_t view_dlpack(pith_view *view, size_t object, int write) {
+    const struct dl_versioned *const versioned = pointer_in(object, "dltensor_versioned");
+    if (!versioned) {
+        const struct dl_tensor *const t = pointer_in(object, "dltensor");
+        return t ? view_dl_tensor(view, t) : refusal(PITHPY_OTHER, 0);
+    }
+    if (versioned->major != 1) return refusal(PITHPY_OTHER, 0);
+    if (write && (versioned->flags & DL_READ_ONLY)) return refusal(PITHPY_READ_ONLY, 0);
+    return view_dl_tensor(view, &versioned->tensor);
+}
+
+static int64_t view_exchange(pith_view *view, size_t object, size_t more) {
+    const struct dl_exchange *const exchange = (const struct dl_exchange *)more; /* NOLINT */
+    struct dl_tensor t;
+    if (exchange->export_tensor((void *)object, &t) == 0) return view_dl_tensor(view, &t);
+    PyErr_Clear(); /* the caller asks the object itself, and learns why */
+    return refusal(PITHPY_OTHER, 0);
+}
+
+size_t pithpy_exchange(size_t capsule) {
+    const PyGILState_STATE lock = PyGILState_Ensure();
+    const struct dl_exchange *exchange = pointer_in(capsule, "dlpack_exchange_api");
+    while (exchange && exchange->major != 1) exchange = exchange->older;
+    PyGILState_Release(lock);
+    return exchange && exchange->export_tensor ? (size_t)exchange : 0;
+}
+
+/* ---- Views -----------------------------------------------------------------------------------*/
+
+static int64_t view_of(pith_view *view, int kind, size_t object, size_t more, int write) {
+    if (kind == PITHPY_NUMPY) return view_numpy(view, object, (uint32_t)more, write);
+    if (kind == PITHPY_DLPACK) return view_dlpack(view, object, write);
+    if (kind == PITHPY_EXCHANGE) return view_exchange(view, object, more);
+    view->dtype = PITH_NONE;
+    view->ndim = 0;
+    return 0;
+}
+
+int64_t pithpy_view(pith_view *view, int kind, size_t object, size_t more, int write) {
+    const PyGILState_STATE lock = PyGILState_Ensure();
+    const int64_t refused = view_of(view, kind, object, more, write);
+    PyGILState_Release(lock);
+    return refused;
+}
+
+int64_t pithpy_views(pith_item *items, size_t count, const int *kinds, const size_t *objects,
+                     const size_t *more, int write, size_t *which) {
+    int64_t refused = 0;
+    const PyGILState_STATE lock = PyGILState_Ensure();
+    for (size_t i = 0; i < count && !refused; i++) {
+        refused = view_of(&items[i].view, kinds[i], objects[i], more[i], write);
+        *which = i;
+    }
+    PyGILState_Release(lock);
+    return refused;
+}
+
+/* ---- Calls -----------------------------------------------------------------------------------*/
+
+int64_t pithpy_encode(pith_work *work, pith_item *item, pith_stream *stream, uint64_t slot,
+                      uint32_t flags, void *frame, size_t capacity, int kind, size_t object,
+                      size_t more) {
+    const int64_t refused = pithpy_view(&item->view, kind, object, more, 0);
+    if (refused) return PITHPY_REFUSED - refused;
+    item->stream = stream;
+    item->slot = slot;
+    item->frame = frame;
+    item->capacity = capacity;
+    const pith_status status = pith_encode(work, item, 1, flags);
+    return status == PITH_OK ? (int64_t)item->length : status;
+}
+
+int64_t pithpy_decode(pith_work *work, pith_item *item, pith_stream *stream, uint64_t slot,
+                      uint32_t flags, const void *frame, size_t length, int kind, size_t object,
+                      size_t more) {
+    const int64_t refused = pithpy_view(&item->view, kind, object, more, 1);
+    if (refused) return PITHPY_REFUSED - refused;
+    item->stream = stream;
+    item->slot = slot;
+    item->frame = (void *)(size_t)frame; /* only read */
+    item->length = length;
+    return pith_decode(work, item, 1, flags);
+}
+
+int pithpy_encode_list(pith_work *work, pith_item *items, size_t count, char *memory,
+                       const uint64_t *offsets, uint32_t flags, uint64_t *lengths) {
+    for (size_t i = 0; i < count; i++) {
+        items[i].frame = memory + offsets[i];
+        items[i].capacity = (size_t)(offsets[i + 1] - offsets[i]);
+        items[i].length = 0;
+    }
+    const pith_status status = pith_encode(work, items, count, flags);
+    for (size_t i = 0; i < count; i++) lengths[i] = items[i].length;
+    return status;
+}
+
+void pithpy_frames(pith_item *items, size_t count, const size_t *objects) {
+    const PyGILState_STATE lock = PyGILState_Ensure();
+    for (size_t i = 0; i < count; i++) {
+        PyObject *const bytes = (PyObject *)objects[i]; /* NOLINT: an address from id() */
+        items[i].frame = PyBytes_AsString(bytes);
+        items[i].length = (size_t)PyBytes_Size(bytes);
+    }
+    PyGILState_Release(lock);
+}
+
+void pithpy_pairs(pith_kv_pair *pairs, size_t count, char *values, int64_t value_step,
+                  const int64_t *ids, char *pages, int64_t page_step, const uint32_t *tokens) {
+    for (size_t i = 0; i < count; i++)
+        pairs[i] = (pith_kv_pair){.values = values + ids[i] * value_step,
+                                  .page = pages + (int64_t)i * page_step,
+                                  .tokens = tokens[i]};
+}

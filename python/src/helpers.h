@@ -1,0 +1,65 @@
+/* helpers.h - what the Python package does in C: views of tensors, and calls in one step.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * cffi calls these functions without the interpreter's lock; those that look into objects of Python
+ * take it. */
+#ifndef PITH_PYTHON_HELPERS_H
+#define PITH_PYTHON_HELPERS_H
+
+#include "pith/pith.h"
+
+/* ---- Views -----------------------------------------------------------------------------------
+ * A tensor is an object of Python, given by its address (id), and how it says where it lies. */
+enum {
+    PITHPY_NOTHING = 0, /* no tensor: a view of dtype PITH_NONE */
+    PITHPY_NUMPY = 1,   /* object: what __array_struct__ gives; more: the dtype */
+    PITHPY_DLPACK = 2,  /* object: the capsule that __dlpack__() gives, which stays as it is */
+    PITHPY_EXCHANGE = 3 /* object: the tensor; more: the pointer of its type's
+                           __dlpack_c_exchange_api__ (pithpy_exchange) */
+};
+
+/* Why an object is no view: the lowest 8 bits of a refusal. The bits above have what was found. */
+enum {
+    PITHPY_OTHER = 1,     /* not a capsule of the kind, or the object raised an exception */
+    PITHPY_READ_ONLY = 2, /* its values are to be written */
+    PITHPY_STRIDES = 3,   /* its strides are no multiple of its element's bytes */
+    PITHPY_NDIM = 4,      /* more than PITH_MAX_NDIM dimensions: their number */
+    PITHPY_DEVICE = 5,    /* not in the memory of the CPU: DLPack's device type */
+    PITHPY_DTYPE = 6      /* no dtype of pith: DLPack's code, bits and lanes */
+};
+
+/* Fill a view, which is good while the object lives; 0, or a refusal. */
+int64_t pithpy_view(pith_view *view, int kind, size_t object, size_t more, int write);
+/* The same for the views of items; *which is the item that was refused. */
+int64_t pithpy_views(pith_item *items, size_t count, const int *kinds, const size_t *objects,
+                     const size_t *more, int write, size_t *which);
+/* The pointer in a capsule of __dlpack_c_exchange_api__, where it can be used; else 0. */
+size_t pithpy_exchange(size_t capsule);
+
+/* ---- Calls -----------------------------------------------------------------------------------
+ * The result is what the text says where it is not negative; a status from -1 on down; and at or
+ * below PITHPY_REFUSED, PITHPY_REFUSED less a refusal of the tensor. */
+enum { PITHPY_REFUSED = -1000 };
+
+/* pith_encode of one tensor to `capacity` bytes at frame: the frame's length. */
+int64_t pithpy_encode(pith_work *work, pith_item *item, pith_stream *stream, uint64_t slot,
+                      uint32_t flags, void *frame, size_t capacity, int kind, size_t object,
+                      size_t more);
+/* pith_decode of one frame: 0. */
+int64_t pithpy_decode(pith_work *work, pith_item *item, pith_stream *stream, uint64_t slot,
+                      uint32_t flags, const void *frame, size_t length, int kind, size_t object,
+                      size_t more);
+/* pith_encode of a list, item i into memory + offsets[i] with room up to offsets[i + 1]; lengths[i]
+ * is set to the frame's bytes, 0 where it failed. */
+int pithpy_encode_list(pith_work *work, pith_item *items, size_t count, char *memory,
+                       const uint64_t *offsets, uint32_t flags, uint64_t *lengths);
+
+/* Frame i is the object of type bytes at objects[i], which must live as long as it is used. */
+void pithpy_frames(pith_item *items, size_t count, const size_t *objects);
+
+/* Pair i: the values at `values` + ids[i] * value_step bytes, the page at `pages` + i * page_step,
+ * of tokens[i] tokens. */
+void pithpy_pairs(pith_kv_pair *pairs, size_t count, char *values, int64_t value_step,
+                  const int64_t *ids, char *pages, int64_t page_step, const uint32_t *tokens);
+
+#endif

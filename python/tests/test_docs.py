@@ -1,0 +1,25 @@
+"""The program of doc/PYTHON.md runs, and is short.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+import re
+
+from conftest import GOLDEN
+
+import pith
+
+
+def test_program(capsys):
+    text = (GOLDEN.parent / "doc" / "PYTHON.md").read_text()
+    (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert program.count("\n") < 40
+    exec(compile(program, "PYTHON.md", "exec"), {})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("eb:rel=1e-3") and "PITH_ERR_MISMATCH" in lines[-1]
+
+
+def test_page_names_what_there_is():
+    text = (GOLDEN.parent / "doc" / "PYTHON.md").read_text()
+    for name in re.findall(r"`pith\.(\w+)", text):
+        assert hasattr(pith, name), name

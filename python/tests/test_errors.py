@@ -1,0 +1,239 @@
+"""Every class of exception, from a call that meets it; hostile frames.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+import contextlib
+import pickle
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+from conftest import GOLDEN, noise, same
+
+import pith
+from pith import dtypes, errors
+
+EXPECTED = {
+    "PITH_ERR_BASE": pith.BaseMismatchError,
+    "PITH_ERR_TRUNCATED": pith.TruncatedError,
+    "PITH_ERR_MAGIC": pith.MagicError,
+    "PITH_ERR_NEWER": pith.NewerError,
+    "PITH_ERR_CORRUPT": pith.CorruptError,
+    "PITH_ERR_CHECKSUM": pith.ChecksumError,
+}
+
+
+def test_each_status_has_its_class_and_builtin():
+    builtins = {
+        pith.ArgumentError: ValueError,
+        pith.DtypeError: TypeError,
+        pith.LimitError: MemoryError,
+        pith.UnsupportedError: NotImplementedError,
+        pith.StateError: RuntimeError,
+        pith.TruncatedError: EOFError,
+        pith.BusyError: RuntimeError,
+        pith.OutOfMemoryError: MemoryError,
+        pith.FrameError: ValueError,
+    }
+    for cls, builtin in builtins.items():
+        assert issubclass(cls, builtin) and issubclass(cls, pith.Error)
+    for status in (*range(-1, -9, -1), *range(-20, -28, -1), -40, -41, -42, -63, -99):
+        error = errors.from_status(status)
+        assert type(error) is not pith.Error and error.status == status
+        assert error.text and error.name.startswith("PITH_ERR_")
+    assert type(errors.from_status(-60)) is pith.Error
+
+
+def test_attributes_and_pickling():
+    with pytest.raises(pith.SpecError) as caught:
+        pith.Plan("eb:what=1", shape=4, dtype="f32")
+    error = caught.value
+    assert error.name == "PITH_ERR_SPEC" and error.offset == 3 and "what" in error.text
+    assert str(error) == f"{error.text} (PITH_ERR_SPEC)"
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error) and str(again) == str(error) and again.offset == 3
+
+
+def test_argument_classes():
+    x = noise(8)
+    plan = pith.Plan("wdiff", like=x, base_dtype="f32")
+    stream = pith.Stream(plan)
+    with pytest.raises(pith.DtypeError):
+        stream.encode(x.astype(np.float64))
+    with pytest.raises(pith.ShapeError):
+        stream.encode(noise(9))
+    with pytest.raises(pith.SpaceError):
+        stream.encode(x, out=bytearray(3))
+    with pytest.raises(pith.ArgumentError):
+        stream.encode(x, slot=1)
+    with pytest.raises(pith.StateError):
+        stream.rollback(0)
+    with pytest.raises(pith.UnsupportedError):
+        stream.set_bound(0.1)
+    with pytest.raises(pith.UnsupportedError):
+        pith.kv.check(plan)
+    with pytest.raises(pith.DtypeError):
+        pith.Plan("wdiff", shape=4, dtype="i32")
+    with pytest.raises(OverflowError):
+        stream.encode(x, slot=-1)
+    assert stream.step() == 0 and stream.encode(x)
+
+
+def test_stream_classes():
+    x = noise(64)
+    plan = pith.Plan("wdiff", like=x, base_dtype="f32")
+    a, b = pith.Stream(plan), pith.Stream(plan)
+    first, second = a.encode(x), a.encode(x + 1)
+    with pytest.raises(pith.StepError):
+        b.decode(second)
+    b.decode(first)
+    c = pith.Stream(plan)
+    c.set_base(x, step=1)
+    with pytest.raises(pith.BaseMismatchError):
+        c.decode(second)
+    with pytest.raises(pith.MismatchError):
+        b.decode(pith.compress(x))
+    before = b.base_hash()
+    assert b.step() == 1 and before == b.base_hash()
+    key = a.encode(x + 2, key_frame=True)
+    assert same(c.decode(key), x + 2) and same(b.decode(key), x + 2)
+
+
+def golden_bad():
+    lines = (GOLDEN / "golden-bad" / "EXPECTED").read_text().splitlines()
+    return [line.split()[:2] for line in lines]
+
+
+@pytest.mark.parametrize("name,status", golden_bad())
+def test_hostile_frames(name, status):
+    frame = (GOLDEN / "golden-bad" / f"{name}.pith").read_bytes()
+    if status == "PITH_OK":
+        pith.verify(frame)
+    elif status == "PITH_ERR_BASE":
+        pith.verify(frame)
+        info = pith.inspect(frame)
+        base = np.zeros(info.count, dtypes.numpy_dtype(dtypes.number_of(info.base_dtype)))
+        with pytest.raises(pith.BaseMismatchError):
+            pith.decompress(frame, base=base)
+    else:
+        with pytest.raises(EXPECTED[status]) as caught:
+            pith.verify(frame)
+        assert caught.value.name == status
+    # A decoder need not see what a check of everything sees; it never crashes.
+    with contextlib.suppress(pith.FrameError, pith.LimitError):
+        pith.decompress(frame, max_output=1 << 24)
+
+
+def test_every_cut_of_a_frame():
+    frame = pith.compress(noise(50), "eb:abs=0.01")
+    for n in range(len(frame)):
+        with pytest.raises(pith.TruncatedError):
+            pith.decompress(frame[:n])
+
+
+def test_flipped_bits():
+    x = noise(60)
+    frame = pith.compress(x, "grad")
+    for i in range(len(frame)):
+        bad = bytearray(frame)
+        bad[i] ^= 0x10
+        with pytest.raises(pith.Error):
+            pith.decompress(bytes(bad))
+
+
+def test_a_second_thread_is_refused_and_changes_nothing():
+    x = noise(1 << 22)
+    plan = pith.Plan("lossless", like=x, base_dtype="f32")
+    stream, twin = pith.Stream(plan), pith.Stream(plan)
+    busy, good = [], []
+
+    def work():
+        for _ in range(4):
+            try:
+                good.append(stream.encode(x))
+            except pith.BusyError:
+                busy.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert busy, "no call met another"
+    assert stream.step() == len(good)
+    for frame in sorted(good, key=lambda f: pith.inspect(f).step):
+        twin.advance(frame)
+    assert twin.base_hash() == stream.base_hash()
+
+
+def test_many_threads_with_streams_of_their_own():
+    x = noise(1000)
+    plan = pith.Plan("grad:ef=full", like=x)
+    expected = [pith.Stream(plan, rng_stream=i).encode(x) for i in range(8)]
+    got = [None] * 8
+
+    def work(i):
+        for _ in range(50):
+            got[i] = pith.Stream(plan, rng_stream=i).encode(x)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert got == expected
+
+
+def test_calls_release_the_lock():
+    x = noise(1 << 22)
+    done = threading.Event()
+    ticks = 0
+
+    def work():
+        pith.compress(x)
+        done.set()
+
+    t = threading.Thread(target=work)
+    t.start()
+    while not done.wait(0.001):
+        ticks += 1
+    t.join()
+    assert ticks > 5
+
+
+FORK = """
+import os, sys, numpy as np, pith
+x = np.random.default_rng(0).standard_normal(1 << 18).astype(np.float32)
+threads = int(sys.argv[1])
+plan = pith.Plan("grad:ef=full", like=x)
+stream = pith.Stream(plan, threads=threads)
+stream.encode(x)
+child = os.fork()
+frame = stream.encode(x)
+if child == 0:
+    sys.stdout.buffer.write(frame)
+    sys.stdout.flush()
+    os._exit(0)
+os.waitpid(child, 0)
+sys.stdout.buffer.write(frame)
+"""
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_fork(threads, tmp_path):
+    command = [sys.executable, "-c", FORK, threads]
+    done = subprocess.run(command, capture_output=True, timeout=60, check=False, cwd=tmp_path)
+    if b"UnsupportedError" in done.stderr:
+        pytest.skip("this build has no threads")
+    assert done.returncode == 0, done.stderr
+    half = len(done.stdout) // 2
+    assert half > 1000 and done.stdout[:half] == done.stdout[half:]
+
+
+def test_dtypes_are_refused_by_name():
+    for wrong in ("f9", "none", "", None, 3.5, object):
+        with pytest.raises(pith.DtypeError, match="expected one of f32 bf16"):
+            dtypes.number_of(wrong)

@@ -1,0 +1,227 @@
+"""Caches of keys and values, and pages.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+import numpy as np
+import pytest
+from conftest import noise, same
+
+import pith
+from pith import kv
+
+SHAPE = (512, 4, 64)
+
+
+def plan(spec="kv:preset=kivi4", dtype="f32", shape=SHAPE):
+    return pith.Plan(spec, shape=shape, dtype=dtype)
+
+
+def test_append_and_read():
+    p = plan()
+    x = noise(400, 4, 64)
+    one, bulk = kv.Cache(p), kv.Cache(p, 400)
+    bulk.append(x)
+    for t in range(400):
+        one.append(x[t : t + 1])
+    assert len(one) == len(bulk) == 400 and one.finished == bulk.finished > 0
+    assert 0 <= bulk.room < 128 and one.room >= 112 and one.nbytes > bulk.nbytes and one.plan is p
+    assert one.save() == bulk.save()
+    y = one.read()
+    assert y.shape == x.shape and np.abs(y - x).max() < 0.5
+    assert same(y[one.finished :], x[one.finished :])
+    assert same(one.read(10, 20, head=1, heads=2), y[10:30, 1:3])
+    out = np.zeros((4, 20, 64), np.float16).transpose(1, 0, 2)
+    assert one.read(10, 20, out=out) is out
+    assert same(out.copy(), y[10:30].astype(np.float16))
+    assert one.read(dtype="f16", count=3).dtype == np.float16
+    with pytest.raises(pith.SpaceError):
+        bulk.append(x[: bulk.room + 1])
+    for wrong in ((390, 20), (-1, 3), (401, 0)):
+        with pytest.raises(pith.ArgumentError):
+            one.read(*wrong)
+    with pytest.raises(pith.ArgumentError):
+        one.read(head=3, heads=2)
+    with pytest.raises(pith.ShapeError):
+        one.append(noise(3, 4, 65))
+    with pytest.raises(pith.DtypeError):
+        one.append(noise(3, 4, 64).astype(np.float16))
+    assert one.stats.poisoned == 0 and "400 tokens" in repr(one)
+
+
+def test_lists_of_caches():
+    p, q = plan(), plan("kv:preset=kivi4", shape=(256, 2, 64))
+    caches = [kv.Cache(p), kv.Cache(q), kv.Cache(p)]
+    tensors = [noise(10, 4, 64), noise(20, 2, 64), noise(30, 4, 64)]
+    kv.append(caches, tensors)
+    assert [len(c) for c in caches] == [10, 20, 30]
+    for c, x in zip(caches, tensors, strict=True):
+        assert same(c.read(), x)
+    with pytest.raises(pith.ShapeError) as caught:
+        kv.append(caches, [tensors[0], tensors[0], tensors[2]])
+    assert caught.value.item == 1 and len(caches[0]) == 10
+    with pytest.raises(pith.ArgumentError, match="found 1, expected 3"):
+        kv.append(caches, tensors[:1])
+    with pytest.raises(pith.ArgumentError):
+        kv.append([caches[0], caches[0]], [tensors[0], tensors[0]])
+    kv.append([], [])
+
+
+def test_append_batch_of_strided_tokens():
+    p = plan()
+    batch = noise(3, 4, 200, 64)  # [batch, heads, tokens, dim]
+    a, b = [kv.Cache(p) for _ in range(3)], [kv.Cache(p) for _ in range(3)]
+    for t in range(200):
+        kv.append_batch(a, batch[:, :, t : t + 1].transpose(0, 2, 1, 3))
+    for cache, x in zip(b, batch, strict=True):
+        cache.append(x.transpose(1, 0, 2))
+    assert [c.save() for c in a] == [c.save() for c in b]
+    with pytest.raises(pith.ShapeError, match="found 2 sequences, expected 3"):
+        kv.append_batch(a, batch[:2, :, :1].transpose(0, 2, 1, 3))
+    with pytest.raises(pith.ShapeError, match="scalar"):
+        kv.append_batch(a, np.float32(1))
+    kv.append_batch([], np.zeros((0, 1, 4, 64), np.float32))
+
+
+def test_fork_truncate_save_load():
+    p = plan()
+    x = noise(400, 4, 64)
+    parent = kv.Cache(p)
+    parent.append(x)
+    for copy in (False, True):
+        child = parent.fork(390, room=50, copy=copy)
+        assert len(child) == 390 and same(child.read(), parent.read(0, 390))
+        child.append(x[:50])
+        assert len(child) == 440 and len(parent) == 400
+    whole = parent.fork()
+    assert len(whole) == 400
+    orphan = parent.fork(room=1)
+    saved, expected = parent.save(), parent.read()
+    del parent
+    assert same(orphan.read(), expected)
+    other = kv.Cache(p)
+    other.load(saved)
+    assert other.save() == saved and same(other.read(), expected)
+    other.truncate(100)
+    assert len(other) == 100 and same(other.read(), expected[:100])
+    with pytest.raises(pith.ArgumentError):
+        other.truncate(101)
+    with pytest.raises(pith.FrameError):
+        other.load(saved[:-1])
+    with pytest.raises(pith.MismatchError):
+        kv.Cache(plan("kv:bits=8")).load(saved)
+    with pytest.raises(pith.ArgumentError):
+        other.fork(101)
+    assert len(other) == 100
+
+
+def test_window_that_the_spec_names():
+    p = plan("kv:preset=kivi4,window=32")
+    cache = kv.Cache(p)
+    cache.append(noise(300, 4, 64))
+    child = cache.fork(room=200)
+    child.append(noise(200, 4, 64, seed=1))
+    assert len(child) == 500
+
+
+def test_plans_without_caches():
+    for spec in ("grad", "kv:entropy=zstd", "kv:order=heads"):
+        p = plan(spec)
+        for call in (kv.check, kv.Cache, kv.page_tokens, kv.page_bytes):
+            with pytest.raises(pith.UnsupportedError):
+                call(p)
+        assert kv.idempotent_from(p) == np.inf
+
+
+DELTA = "kv:window=0,outliers=none,axis=token,codebook=uniform,rotate_heads=off"
+
+
+def test_deltas_along_layers():
+    p = plan(DELTA)
+    layers = [noise(100, 4, 64, seed=i) for i in range(3)]
+    base = np.zeros((100, 4, 64), np.float32)
+    reader = base.copy()
+    for x in layers:
+        cache = kv.Cache(p)
+        cache.append_delta(x, base)
+        assert cache.read_add(reader) is reader
+        assert same(reader, base) and np.abs(base - x).max() < 1
+    with pytest.raises(pith.UnsupportedError):
+        kv.Cache(plan()).append_delta(layers[0], base)
+
+
+def test_accumulate():
+    p = pith.Plan(DELTA + ",bits=8", shape=(100, 4, 64), dtype="f32")
+    x, d = noise(100, 4, 64), noise(100, 4, 64, seed=1)
+    frame = bytearray(pith.Stream(p).encode(x))
+    delta = pith.Stream(p).encode(d)
+    out = np.zeros((100, 4, 64), np.float32)
+    kv.accumulate(p, frame, p, delta, out)
+    assert np.abs(out - x - d).max() < 0.1
+    assert np.abs(pith.decompress(frame) - out).max() < 0.1
+    before = bytes(frame)
+    with pytest.raises(pith.FrameError):
+        kv.accumulate(p, frame, p, delta[:-1])
+    assert frame == before
+
+
+@pytest.mark.parametrize("ids", [[3, 1, 7], np.array([0], np.int32), []])
+def test_pages(ids):
+    p = plan("kv:preset=kivi4,page=32")
+    assert kv.page_tokens(p) == 32
+    pool = noise(8, 2, 32, 4, 64)[:, 1]  # keys and values interleaved
+    pages = kv.encode_pages(p, pool, ids)
+    assert pages.shape == (len(ids), kv.page_bytes(p))
+    back = np.zeros((8, 4, 32, 64), np.float32).transpose(0, 2, 1, 3)
+    assert kv.decode_pages(p, pages, back, ids) is back
+    for block in range(8):
+        close = np.abs(back[block] - pool[block]).max() < 0.5
+        assert close == (block in list(ids))
+    if kv.idempotent_from(p) < 1:
+        assert same(kv.encode_pages(p, np.ascontiguousarray(back), ids), pages)
+    wide = np.zeros((len(ids) + 1, kv.page_bytes(p) + 7), np.uint8)
+    assert kv.encode_pages(p, pool, ids, wide) is wide
+    assert same(wide[: len(ids), :-7].copy(), pages)
+    for page in pages:
+        assert 0 < kv.page_bound(p, page) < 0.5
+
+
+def test_short_pages():
+    p = plan("kv:bits=8,page=16")
+    pool = noise(4, 16, 4, 64)
+    pages = kv.encode_pages(p, pool, [0, 1], tokens=[5, 16])
+    back = np.ones_like(pool)
+    kv.decode_pages(p, pages, back, [0, 1], tokens=[5, 16])
+    assert np.abs(back[0, :5] - pool[0, :5]).max() < 0.1
+    assert kv.page_bytes(p, 5) < kv.page_bytes(p)
+    for wrong in ([0, 1], [17, 1], [1]):
+        with pytest.raises(pith.ArgumentError):
+            kv.encode_pages(p, pool, [0, 1], tokens=wrong)
+    for wrong in (0, 17):
+        with pytest.raises(pith.ArgumentError):
+            kv.page_bytes(p, wrong)
+
+
+def test_pages_that_cannot_be():
+    p = plan("kv:bits=8,page=16")
+    pool, n = noise(4, 16, 4, 64), kv.page_bytes(p)
+    for ids in ([4], [-1]):
+        with pytest.raises(pith.ArgumentError, match="expected 0 to 3"):
+            kv.encode_pages(p, pool, ids)
+    for ids in ([0.5], [[1]], "12"):
+        with pytest.raises(pith.DtypeError, match="integers"):
+            kv.encode_pages(p, pool, ids)
+    for out, error in (
+        (np.zeros((1, n), np.int16), pith.DtypeError),
+        (np.zeros((1, n - 1), np.uint8), pith.ShapeError),
+        (np.zeros((0, n), np.uint8), pith.ShapeError),
+        (np.zeros((1, 2 * n), np.uint8)[:, ::2], pith.ShapeError),
+    ):
+        with pytest.raises(error):
+            kv.encode_pages(p, pool, [0], out)
+    with pytest.raises(pith.ShapeError):
+        kv.encode_pages(p, noise(4, 15, 4, 64), [0])
+    with pytest.raises(pith.ArgumentError, match="twice"):
+        kv.decode_pages(p, np.zeros((2, n), np.uint8), pool, [1, 1])
+    with pytest.raises(pith.ArgumentError, match="found 3 bytes"):
+        kv.page_bound(p, b"abc")

@@ -1,0 +1,475 @@
+"""Plans, streams and lists: what ends remember, and that lists are what single calls are.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from conftest import OnlyDlpack, noise, same
+
+import pith
+
+
+def ends(spec="wdiff:bits=4", n=100, base_dtype="f32", **keys):
+    plan = pith.Plan(spec, shape=n, dtype="f32", base_dtype=base_dtype, **keys)
+    return plan, pith.Stream(plan), pith.Stream(plan)
+
+
+# ---- Plans --------------------------------------------------------------------------------------
+
+
+def test_plan_says_what_it_is():
+    x = noise(6, 50)
+    plan = pith.Plan("wdiff:bits=4", like=x, base_dtype="bf16", slots=4, checksums=True)
+    assert (plan.shape, plan.dtype, plan.base_dtype) == ((6, 50), "f32", "bf16")
+    assert (plan.slots, plan.count) == (4, 300)
+    assert [plan.slot(i) for i in range(4)] == [(0, 75), (75, 75), (150, 75), (225, 75)]
+    assert plan.spec == pith.check_spec("wdiff:bits=4")
+    assert plan.sizes.slot_bytes >= plan.frame_bytes(0) and plan.sizes.fixed
+    assert plan.frame_bytes(0, key_frame=True) <= plan.sizes.key_bytes
+    assert not plan.is_key(3)
+    every = pith.Plan("wdiff:key_every=3", like=x, base_dtype="f32")
+    assert [every.is_key(i) for i in range(4)] == [True, False, False, True]
+    for slot in (-1, 4):
+        with pytest.raises(pith.ArgumentError, match="slot"):
+            plan.slot(slot)
+    assert "wdiff" in repr(plan) and "wdiff" in repr(pith.Stream(plan))
+
+
+def test_plans_with_equal_fingerprints_take_each_others_frames():
+    a = pith.Plan("grad:bits=4", shape=100, dtype="f32")
+    b = pith.Plan("grad:bits=4,round=stochastic", shape=100, dtype="f32")
+    c = pith.Plan("grad:bits=8", shape=100, dtype="f32")
+    assert a.fingerprint == b.fingerprint != c.fingerprint
+    frame = pith.Stream(b).encode(noise(100))
+    pith.Stream(a).decode(frame)
+    with pytest.raises(pith.MismatchError):
+        pith.Stream(c).decode(frame)
+
+
+@pytest.mark.parametrize(
+    "keys,error",
+    [
+        ({}, pith.ArgumentError),
+        ({"shape": 4}, pith.ArgumentError),
+        ({"shape": -4, "dtype": "f32"}, pith.ShapeError),
+        ({"shape": (1,) * 9, "dtype": "f32"}, pith.ShapeError),
+        ({"shape": 4, "dtype": "f32", "slots": 2, "slot_count": 1}, pith.ArgumentError),
+        ({"shape": 4, "dtype": "f32", "slot_counts": [1, 2]}, pith.ArgumentError),
+        ({"shape": 4, "dtype": "f32", "slots": 3, "slot_counts": [2, 2]}, pith.ArgumentError),
+        ({"shape": 4, "dtype": "f32", "check_base": True}, pith.UnsupportedError),
+        ({"shape": 4, "dtype": "f32", "trust_base": True}, pith.UnsupportedError),
+        ({"shape": 4, "dtype": "i64"}, pith.DtypeError),
+        ({"shape": 4, "dtype": "f32", "base_dtype": "i8"}, pith.DtypeError),
+        ({"shape": 4, "dtype": "f32", "exempt": [(3, 2, "exact")]}, pith.ArgumentError),
+        ({"shape": 4, "dtype": "f32", "exempt": [(0, 2, "x")]}, pith.ArgumentError),
+    ],
+)
+def test_layouts_that_are_none(keys, error):
+    with pytest.raises(error):
+        pith.Plan("grad" if "exempt" in keys else "wdiff", **keys)
+
+
+def test_plans_are_pickled():
+    plan = pith.Plan(
+        "wdiff:bits=8",
+        shape=(10, 10),
+        dtype="f16",
+        base_dtype="f32",
+        slot_counts=[30, 70],
+        checksums=True,
+        check_base=True,
+        source=b"abc",
+    )
+    around = pith.Plan("grad", shape=99, dtype="f32", exempt=[(5, 5, "16")])
+    assert pickle.loads(pickle.dumps(around)).fingerprint == around.fingerprint
+    again = pickle.loads(pickle.dumps(plan))
+    assert again.fingerprint == plan.fingerprint and again.sizes == plan.sizes
+    assert again.slot(1) == (30, 70)
+    x = noise(10, 10).astype(np.float16)
+    frame = pith.Stream(again).encode(x, slot=1)
+    assert frame == pith.Stream(plan).encode(x, slot=1)
+    assert pith.inspect(frame).source == b"abc"
+
+
+# ---- Streams ------------------------------------------------------------------------------------
+
+
+def test_ends_stay_alike():
+    plan, a, b = ends(base_dtype="bf16")
+    for i in range(5):
+        x = noise(100, seed=i)
+        y = b.decode(a.encode(x))
+        assert a.base_hash() == b.base_hash() and a.step() == b.step() == i + 1
+        assert same(y, b.get_base(dtype="f32"))
+    assert b.stats.frames == 5 and a.plan is plan
+    a.verify()
+
+
+def test_key_frame_brings_a_late_joiner_up_to_date():
+    _, a, b = ends()
+    a.encode(noise(100))
+    x = noise(100, seed=1)
+    assert same(b.decode(a.encode(x, key_frame=True)), x)
+    assert b.step() == 2 and a.stats.key_frames == 1
+    plain = pith.Stream(pith.Plan("grad", shape=4, dtype="f32"))
+    with pytest.raises(pith.UnsupportedError):
+        plain.encode(noise(4), key_frame=True)
+
+
+def test_key_every_has_room():
+    _, a, b = ends("wdiff:key_every=2")
+    for i in range(4):
+        b.advance(a.encode(noise(100, seed=i)))
+    assert b.base_hash() == a.base_hash()
+
+
+def test_out_of_encode_and_decode():
+    plan, a, b = ends()
+    x, room = noise(100), bytearray(plan.sizes.slot_bytes)
+    n = a.encode(x, out=room)
+    y = np.zeros((10, 20), np.float32)
+    out = y[::-1, ::2]
+    assert b.decode(memoryview(room)[:n], out) is out
+    assert same(out.ravel().copy(), b.get_base())
+    place = np.zeros(plan.sizes.slot_bytes, np.uint8)
+    n = a.encode(x, out=place)
+    b.advance(place)
+    assert a.base_hash() == b.base_hash()
+
+
+def test_dtype_of_the_result():
+    _, a, b = ends()
+    y = b.decode(a.encode(noise(100)), dtype="f16")
+    assert y.dtype == np.float16
+    with pytest.raises(pith.DtypeError):
+        b.decode(a.encode(noise(100)), dtype=np.int8)
+
+
+def test_slots():
+    plan = pith.Plan("wdiff", shape=(10, 10), dtype="f32", base_dtype="f32", slots=3)
+    a, b = pith.Stream(plan), pith.Stream(plan)
+    x = noise(10, 10)
+    for i in range(3):
+        first, count = plan.slot(i)
+        frame = a.encode(x.ravel()[first : first + count] if i == 1 else x, slot=i)
+        part = b.decode(frame, slot=i)
+        assert part.shape == (count,)
+        assert same(b.get_base(slot=i), part)
+    assert same(b.get_base(), a.get_base()) and b.get_base().shape == (10, 10)
+    assert a.step(0) == a.step(2) == 1
+    a.set_step(7, slot=2)
+    assert (a.step(0), a.step(2)) == (1, 7)
+    for call in (a.step, a.base_hash, a.bound, a.nonzero):
+        with pytest.raises(pith.ArgumentError):
+            call(3)
+
+
+def test_decode_add_with_and_without_a_base():
+    _, a, b = ends("grad:bits=8", base_dtype=None)
+    x, y = noise(100), np.ones(100, np.float32)
+    frame = a.encode(x)
+    assert b.decode_add(frame, y) is y
+    assert same(y, np.float32(1) + b.decode(frame))
+    _, a, _ = ends()
+    z = np.zeros(100, np.float32)
+    _, _, c = ends()
+    assert np.abs(c.decode_add(a.encode(x), z) - x).max() < 1
+    with pytest.raises(pith.BaseMismatchError):
+        c.decode_add(a.encode(x), np.ones(100, np.float32))
+
+
+def test_external_base():
+    _, a, b = ends(external_base=True)
+    w, v = np.zeros((10, 10), np.float32), np.zeros(100, np.float32)
+    with pytest.raises(pith.StateError):
+        a.encode(noise(100))
+    for wrong, error in (
+        (w.astype(np.float16), pith.DtypeError),
+        (w[:5], pith.ShapeError),
+        (np.zeros((10, 20), np.float32)[:, ::2], pith.ShapeError),
+    ):
+        with pytest.raises(error):
+            a.bind_base(wrong)
+    a.bind_base(w)
+    b.bind_base(v)
+    b.advance(a.encode(noise(100)))
+    assert same(w.ravel(), v) and w.any()
+    w += 1
+    with pytest.raises(pith.BaseMismatchError):
+        a.encode(noise(100))
+    with pytest.raises(pith.BaseMismatchError):
+        a.verify()
+    with pytest.raises(pith.StateError, match="not pickled"):
+        pickle.dumps(a)
+    plain = pith.Stream(pith.Plan("grad", shape=100, dtype="f32"))
+    with pytest.raises(pith.DtypeError, match="expected no base"):
+        plain.bind_base(v)
+    with pytest.raises(pith.StateError):
+        plain.verify()
+
+
+def test_set_base_and_reset():
+    _, a, b = ends()
+    base = noise(100)
+    for end in (a, b):
+        end.set_base(base, step=5)
+    assert a.step() == 5 and same(a.get_base(), base)
+    b.advance(a.encode(base + 1))
+    a.reset()
+    assert a.step() == 0 and not a.get_base().any()
+    with pytest.raises(pith.ShapeError):
+        a.set_base(noise(99))
+
+
+def test_error_feedback():
+    plan = pith.Plan("grad:bits=4,ef=full", shape=256, dtype="f32")
+    a, b = pith.Stream(plan), pith.Stream(plan)
+    x = noise(256)
+    frame = a.encode(x)
+    residual = a.get_residual()
+    assert np.abs(residual - (x - b.decode(frame))).max() < 1e-4
+    assert a.encode(x) != frame
+    a.rollback(1)
+    assert a.step() == 1 and same(a.get_residual(), residual)
+    a.set_residual(np.zeros(256, np.float32))
+    assert not a.get_residual(first=10, count=20).any()
+    a.set_residual(np.ones(10, np.float32), first=246)
+    got = a.get_residual(np.zeros(10, np.float32), first=246)
+    assert np.abs(got - 1).max() < 1e-5
+    for first in (-1, 257):
+        with pytest.raises(pith.ArgumentError):
+            a.get_residual(first=first)
+    with pytest.raises(pith.Error):
+        a.get_residual(first=250, count=10)
+    with pytest.raises(pith.ArgumentError):
+        a.set_residual(np.array([np.nan], np.float32))
+    with pytest.raises(pith.StateError):
+        pith.Stream(pith.Plan("grad", shape=4, dtype="f32")).get_residual()
+
+
+def test_random_bits():
+    plan = pith.Plan("grad:bits=4,round=stochastic", shape=256, dtype="f32")
+    x = noise(256)
+    a, b = pith.Stream(plan, seed=3, rng_stream=1), pith.Stream(plan)
+    frame = a.encode(x)
+    assert b.encode(x) != frame
+    b.set_random(seed=3, rng_stream=1)
+    b.set_step(0)
+    assert b.encode(x) == frame
+    with pytest.raises(pith.ArgumentError):
+        b.set_random(rank=3, ranks=2)
+    with pytest.raises(pith.ArgumentError):
+        pith.Stream(plan, rank=3, ranks=2)
+    b.set_step(0)
+    assert b.encode(x) == frame
+
+
+def test_bounds():
+    plan = pith.Plan("eb:abs=0.01", shape=1000, dtype="f32")
+    s, x = pith.Stream(plan), noise(1000)
+    sizes = [len(s.encode(x))]
+    s.set_bound(0.1)
+    assert s.bound() == 0.1
+    sizes.append(len(s.encode(x)))
+    s.set_bound(0)
+    s.scale_bound(0.1)
+    sizes.append(len(s.encode(x)))
+    assert sizes[1] < sizes[0] < sizes[2]
+    with pytest.raises(pith.ArgumentError):
+        s.set_bound(-1)
+    act = pith.Stream(pith.Plan("act:rel=0.001", shape=1000, dtype="f32"))
+    act.encode(np.maximum(x, 0))
+    assert act.nonzero() == pytest.approx((x > 0).mean(), abs=0.05)
+    bound = act.adapt(momentum=1.0, gradient=0.1, samples=32)
+    assert bound > 0 and act.bound() == bound
+
+
+@pytest.mark.parametrize(
+    "spec,base_dtype", [("wdiff", "bf16"), ("grad:ef=full", None), ("lossless", "f32")]
+)
+def test_streams_are_kept(spec, base_dtype):
+    plan = pith.Plan(spec, shape=200, dtype="f32", base_dtype=base_dtype)
+    a = pith.Stream(plan, seed=9, rng_stream=4)
+    a.encode(noise(200))
+    b = pith.Stream(plan)
+    b.load_state_dict(a.state_dict())
+    c, d = pickle.loads(pickle.dumps(a)), copy.deepcopy(a)
+    e = pith.Stream(plan, seed=9, rng_stream=4)
+    e.load(a.save())
+    x = noise(200, seed=1)
+    frames = [end.encode(x) for end in (a, b, c, d, e)]
+    assert len(set(frames)) == 1
+    before = e.save()
+    for wrong in (b"", b"x" * 100, before[:-1]):
+        with pytest.raises(pith.Error):
+            e.load(wrong)
+    other = pith.Stream(pith.Plan(spec, shape=201, dtype="f32", base_dtype=base_dtype))
+    with pytest.raises(pith.MismatchError):
+        other.load(before)
+    with pytest.raises(pith.ArgumentError, match="state"):
+        e.load_state_dict({"random": {}})
+    assert e.save() == before
+
+
+def test_a_given_work():
+    x = noise(1000)
+    plan = pith.Plan("eb:abs=0.01", like=x)
+    small = pith.Work(pith.Plan("eb:abs=0.01", shape=10, dtype="f32"))
+    with pytest.raises(pith.SpaceError):
+        pith.Stream(plan, work=small).encode(x)
+    work = pith.Work([plan], max_output=100)
+    assert work.threads == 1 and "1 plans" in repr(work)
+    frame = pith.Stream(plan, work=work).encode(x)
+    with pytest.raises(pith.LimitError):
+        pith.Stream(plan, work=work).decode(frame)
+    with pytest.raises(pith.StateError, match="work of its own"):
+        pickle.dumps(pith.Stream(plan, work=work))
+
+
+# ---- Sums ---------------------------------------------------------------------------------------
+
+
+def test_reduce():
+    plan = pith.Plan("grad:bits=8", shape=(8, 64), dtype="f32")
+    streams = [pith.Stream(plan, rng_stream=i) for i in range(4)]
+    tensors = [noise(8, 64, seed=i) for i in range(4)]
+    frames = [s.encode(x) for s, x in zip(streams, tensors, strict=True)]
+    receiver = pith.Stream(plan)
+    total = receiver.reduce(frames, scale=0.25)
+    assert np.abs(total - sum(tensors) / 4).max() < 0.1
+    out = np.zeros((8, 64), np.float16)
+    assert receiver.reduce(frames, out) is out and np.abs(out - sum(tensors)).max() < 0.4
+    to = pith.Stream(pith.Plan("grad:bits=8,round=nearest", shape=(8, 64), dtype="f32"))
+    again = receiver.reduce_encode(frames, to, scale=0.25)
+    assert to.step() == 1 and np.abs(to.decode(again) - total).max() < 0.1
+    with pytest.raises(pith.TruncatedError):
+        receiver.reduce([frames[0], frames[1][:-1]])
+    with pytest.raises(pith.ArgumentError):
+        receiver.reduce_encode(frames, receiver)
+
+
+# ---- Lists --------------------------------------------------------------------------------------
+
+MIXED = [
+    ("grad:bits=4,ef=full", 1000, None),
+    ("wdiff", 333, "bf16"),
+    ("lossless", 77, "f32"),
+    ("eb:abs=0.01", 500, None),
+    ("raw", 0, None),
+    ("kv:page=16", 640, None),
+]
+
+
+def mixed(**keys):
+    plans = [pith.Plan(s, shape=n, dtype="f32", base_dtype=b) for s, n, b in MIXED]
+    return [pith.Stream(plan, rng_stream=i, **keys) for i, plan in enumerate(plans)]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_lists_are_what_single_calls_are(threads):
+    singles, receivers = mixed(), mixed()
+    try:
+        listed = pith.Bucket(mixed(), threads=threads)
+        takers = pith.Bucket(mixed(), threads=threads)
+        listed.encode([noise(n) for _, n, _ in MIXED])
+    except pith.UnsupportedError:
+        pytest.skip("this build has no threads")
+    for s, (_, n, _) in zip(singles, MIXED, strict=True):
+        s.encode(noise(n))
+    listed, takers = pith.Bucket(mixed(), threads=threads), pith.Bucket(mixed(), threads=threads)
+    singles = mixed()
+    for step in range(3):
+        tensors = [noise(n, seed=step) for _, n, _ in MIXED]
+        frames = listed.encode(tensors)
+        assert frames == [s.encode(x) for s, x in zip(singles, tensors, strict=True)]
+        room = bytearray(listed.nbytes)
+        values = takers.decode(frames)
+        for y, r, frame in zip(values, receivers, frames, strict=True):
+            assert same(y, r.decode(frame))
+        assert len(room) >= max(listed.offsets)
+
+
+def test_list_out():
+    bucket, twin = pith.Bucket(mixed()), pith.Bucket(mixed())
+    tensors = [noise(n) for _, n, _ in MIXED]
+    room = np.zeros(bucket.nbytes, np.uint8)
+    lengths = bucket.encode(tensors, out=room)
+    frames = twin.encode(tensors)
+    for at, n, frame in zip(bucket.offsets, lengths, frames, strict=True):
+        assert room[at : at + n].tobytes() == frame
+    with pytest.raises(pith.SpaceError):
+        bucket.encode(tensors, out=bytearray(bucket.nbytes - 1))
+    outs = [np.zeros(n, np.float32) for _, n, _ in MIXED]
+    assert all(a is b for a, b in zip(pith.Bucket(mixed()).decode(frames, outs), outs, strict=True))
+
+
+def test_list_of_slots():
+    plan = pith.Plan("wdiff", shape=100, dtype="f32", base_dtype="f32", slots=3)
+    a, b, c = (pith.Stream(plan) for _ in range(3))
+    x = noise(100)
+    frames = pith.Bucket([(a, i) for i in range(3)]).encode([x] * 3)
+    assert frames == [b.encode(x, slot=i) for i in range(3)]
+    out = np.zeros(100, np.float32)
+    pith.Bucket([(c, i) for i in range(3)]).decode(frames, [out] * 3)
+    assert same(out, a.get_base())
+    with pytest.raises(pith.ArgumentError):
+        pith.Bucket([(a, 1), (a, 1)]).encode([x, x])
+
+
+def test_list_errors_name_the_item_and_keep_the_others():
+    plan = pith.Plan("wdiff", shape=50, dtype="f32", base_dtype="f32")
+    a = pith.Bucket([pith.Stream(plan) for _ in range(3)])
+    b = pith.Bucket([pith.Stream(plan) for _ in range(3)])
+    frames = a.encode([noise(50)] * 3)
+    bad = [frames[0], frames[1][:-5], frames[2]]
+    with pytest.raises(pith.TruncatedError) as caught:
+        b.decode(bad)
+    assert caught.value.item == 1
+    results = caught.value.results
+    assert results[1] is None and same(results[0], results[2])
+    with pytest.raises(pith.DtypeError) as caught:
+        a.encode([noise(50), noise(50), "x"])
+    assert caught.value.item == 2
+    with pytest.raises(pith.ArgumentError, match="found 2, expected 3"):
+        a.encode([noise(50)] * 2)
+    with pytest.raises(pith.ShapeError) as caught:
+        a.encode([noise(50), noise(51), noise(50)])
+    assert caught.value.item == 1 and caught.value.results == [None] * 3
+    assert pith.Bucket([]).encode([]) == [] and len(pith.Bucket([])) == 0
+
+
+def test_list_sums():
+    plan = pith.Plan("grad:bits=8", shape=128, dtype="f32")
+    streams = [pith.Stream(plan, rng_stream=i) for i in range(3)]
+    bucket = pith.Bucket(streams)
+    lists = [[s.encode(noise(128, seed=k)) for k in range(3)] for s in streams]
+    singles = [s.reduce(some) for s, some in zip(streams, lists, strict=True)]
+    for y, z in zip(bucket.reduce(lists), singles, strict=True):
+        assert same(y, z)
+    to, twins = [pith.Stream(plan) for _ in range(3)], [pith.Stream(plan) for _ in range(3)]
+    frames = bucket.reduce_encode(lists, pith.Bucket(to))
+    for frame, s, some, twin in zip(frames, streams, lists, twins, strict=True):
+        assert frame == s.reduce_encode(some, twin)
+    added = [np.zeros(128, np.float32) for _ in range(3)]
+    assert same(
+        bucket.decode_add([some[0] for some in lists], added)[0], streams[0].decode(lists[0][0])
+    )
+    with pytest.raises(pith.ArgumentError, match="found 2 streams"):
+        bucket.reduce_encode(lists, pith.Bucket(to[:2]))
+    with pytest.raises(pith.TruncatedError) as caught:
+        bucket.reduce([lists[0], [lists[1][0][:-1]], lists[2]])
+    assert caught.value.item == 1 and caught.value.results[1] is None
+
+
+def test_lists_of_every_kind_of_tensor():
+    plan = pith.Plan("grad", shape=(4, 6), dtype="f32")
+    x = noise(4, 6)
+    wide = noise(8, 12)
+    wide[::2, ::2] = x
+    kinds = [x, wide[::2, ::2], OnlyDlpack(x), memoryview(x)]
+    frames = pith.Bucket([pith.Stream(plan) for _ in kinds]).encode(kinds)
+    assert len(set(frames)) == 1

@@ -1,0 +1,179 @@
+"""PyTorch's tensors on the CPU; what is not there, or not dense, is refused.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from conftest import noise, same
+
+import pith
+
+
+def bits(t):
+    return t.contiguous().view(-1).view(__import__("torch").uint8).numpy().tobytes()
+
+
+DTYPES = {
+    "f32": "float32",
+    "bf16": "bfloat16",
+    "f16": "float16",
+    "f64": "float64",
+    "u8": "uint8",
+    "i8": "int8",
+    "u16": "uint16",
+    "i16": "int16",
+    "u32": "uint32",
+    "i32": "int32",
+    "u64": "uint64",
+    "i64": "int64",
+    "bool": "bool",
+    "f8e4m3": "float8_e4m3fn",
+    "f8e5m2": "float8_e5m2",
+}
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_every_dtype(name, torch):
+    dtype = getattr(torch, DTYPES[name])
+    raw = torch.randint(0, 2 if name == "bool" else 255, (6, 16), dtype=torch.uint8)
+    x = raw.view(dtype)
+    frame = pith.compress(x)
+    assert pith.inspect(frame).dtype == name
+    y = pith.decompress(frame, dtype=dtype)
+    assert y.dtype is dtype and y.shape == x.shape and bits(y) == bits(x)
+    assert pith.Plan("raw", like=x).dtype == name
+
+
+def test_strides_and_outputs(torch):
+    x = torch.from_numpy(noise(12, 10))
+    cuts = (x.t(), x[::2, 1::3], x[3], x[2, 2], x[:0], x.expand(2, 12, 10), x.unsqueeze(0))
+    for cut in cuts:
+        frame = pith.compress(cut, "eb:abs=0.01")
+        assert frame == pith.compress(cut.contiguous().numpy(), "eb:abs=0.01")
+    out = torch.zeros(10, 24)[:, ::2]
+    frame = pith.compress(x.t())
+    assert pith.decompress(frame, out=out) is out
+    assert torch.equal(out, x.t())
+
+
+def test_streams(torch):
+    x = torch.from_numpy(noise(100)).to(torch.bfloat16)
+    plan = pith.Plan("wdiff:bits=8", like=x, base_dtype=torch.bfloat16)
+    a, b = pith.Stream(plan), pith.Stream(plan)
+    w = torch.nn.Parameter(torch.zeros(100, dtype=torch.bfloat16))
+    frame = a.encode(x)
+    assert b.decode(frame, w) is w
+    assert w.detach().sub(x).abs().max() < 0.1
+    y = b.decode(a.encode(x), dtype=torch.float32)
+    assert y.dtype is torch.float32
+    assert b.get_base(dtype=torch.bfloat16).dtype is torch.bfloat16
+    frames = pith.Bucket([pith.Stream(plan)]).encode([x])
+    assert frames == [frame]
+    external = pith.Stream(pith.Plan("wdiff", like=x, base_dtype="bf16", external_base=True))
+    external.bind_base(w)
+    external.encode(x)
+    pool = torch.randn(4, 16, 2, 64)
+    p = pith.Plan("kv:bits=8,page=16", shape=(64, 2, 64), dtype="f32")
+    pages = torch.zeros(2, pith.kv.page_bytes(p), dtype=torch.uint8)
+    pith.kv.encode_pages(p, pool, torch.tensor([1, 2]), pages)
+    back = torch.zeros_like(pool)
+    pith.kv.decode_pages(p, pages, back, [1, 2])
+    assert (back[1] - pool[1]).abs().max() < 0.1
+
+
+def test_frames_in_tensors(torch):
+    x = noise(100)
+    frame = torch.frombuffer(bytearray(pith.compress(x)), dtype=torch.uint8)
+    assert same(pith.decompress(frame), x)
+    room = torch.zeros(1000, dtype=torch.uint8)
+    n = pith.compress(x, out=room)
+    assert same(pith.decompress(room[:n]), x)
+
+
+def test_gradients_are_no_obstacle(torch):
+    x = torch.randn(10, requires_grad=True)
+    y = x * 2
+    assert pith.decompress(pith.compress(y)).tolist() == y.tolist()
+    assert pith.decompress(pith.compress(x)).tolist() == x.tolist()
+
+
+def test_tensors_that_are_refused(torch):
+    meta = torch.zeros(4, device="meta")
+    negative = torch.zeros(4, dtype=torch.complex64).conj().imag
+    assert negative.is_neg()
+    for x in (meta, torch.zeros(4, 4).to_sparse(), torch.zeros(4, 4).to_sparse_csr(), negative):
+        with pytest.raises(pith.UnsupportedError):
+            pith.compress(x)
+    for x in (torch.zeros(4, dtype=torch.complex64), torch.zeros(4, dtype=torch.complex64).conj()):
+        with pytest.raises(pith.Error):
+            pith.compress(x)
+    with pytest.raises(pith.ShapeError, match="found 9 dimensions"):
+        pith.compress(torch.zeros((1,) * 9))
+    with pytest.raises(pith.DtypeError):
+        pith.Plan("raw", like=torch.zeros(4, dtype=torch.complex64))
+    assert pith.compress(negative.resolve_neg())
+
+
+def test_subclasses(torch):
+    class Mine(torch.Tensor):
+        pass
+
+    x = torch.randn(10)
+    assert pith.compress(x.as_subclass(Mine)) == pith.compress(x)
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode() as mode:
+        fake = mode.from_tensor(x)
+    with pytest.raises(pith.Error):
+        pith.compress(fake)
+
+
+def test_versions_without_the_exchange_of_newer_ones(torch):
+    from pith import views
+
+    x = torch.randn(6, 4).t()
+    kind, _, _, keep = views._torch_source(torch, type("Other", (torch.Tensor,), {}))(x)
+    assert kind == views.lib.PITHPY_DLPACK and keep[0] is x
+    assert views._torch_source(torch, torch.Tensor)(x)[0] == (
+        views.lib.PITHPY_EXCHANGE
+        if hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
+        else views.lib.PITHPY_DLPACK
+    )
+
+
+def test_state_dicts_are_loaded_without_pickle(torch, tmp_path):
+    plan = pith.Plan("wdiff", shape=10, dtype="f32", base_dtype="f32")
+    a, b = pith.Stream(plan), pith.Stream(plan)
+    a.encode(noise(10))
+    torch.save(a.state_dict(), tmp_path / "state.pt")
+    b.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    assert a.base_hash() == b.base_hash() and a.step() == b.step()
+
+
+def test_importing_pith_imports_neither_torch_nor_ml_dtypes(tmp_path):
+    code = (
+        "import sys, pith, numpy; pith.decompress(pith.compress(numpy.zeros(4)));"
+        "sys.exit('torch' in sys.modules or 'ml_dtypes' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=False).returncode == 0
+
+
+def test_torch_imported_after_pith(torch, tmp_path):
+    code = (
+        "import pith, numpy; x = numpy.arange(4, dtype='f4'); f = pith.compress(x);"
+        "import torch; t = torch.arange(4, dtype=torch.bfloat16);"
+        "assert pith.inspect(pith.compress(t)).dtype == 'bf16';"
+        "assert pith.decompress(f, dtype=torch.float32).tolist() == [0, 1, 2, 3]"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=False).returncode == 0
+
+
+def test_numpy_and_torch_make_the_same_frames(torch):
+    x = noise(64, 64)
+    for spec in ("lossless", "wdiff", "grad", "eb:rel=0.01"):
+        assert pith.compress(torch.from_numpy(x), spec) == pith.compress(x, spec)
+    assert np.array_equal(pith.decompress(pith.compress(torch.from_numpy(x))), x)

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# check_python.sh [ARG...]: the tests of the Python package pass with the wheel that is in folder
+# PITH_TEST_WHEEL, in an environment that has nothing but what it needs; ARGs go to pytest.
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+if [ -z "${PITH_TEST_WHEEL:-}" ]; then
+    echo 'skipped: no wheel was built; ./dev test and ./dev python do'
+    exit 77
+fi
+cd "$(dirname "$0")/../.."
+wheel=$(echo "$PITH_TEST_WHEEL"/libpith-*-cp310-abi3-*.whl)
+[ -f "$wheel" ] || { echo "no wheel for every Python from 3.10 in $PITH_TEST_WHEEL"; exit 1; }
+# What it links beside libraries that are everywhere is inside, and nothing that no user needs.
+files=$(python3 -m zipfile -l "$wheel" | awk '{ print $1 }')
+for file in pith/_core.abi3.so pith/_cuda.abi3.so pith/py.typed pith/bin/pith; do
+    grep -qxF "$file" <<<"$files" || { echo "not in the wheel: $file"; exit 1; }
+done
+if grep -E '\.(c|h|pyc)$|tests/|mesonpy' <<<"$files"; then
+    echo 'the wheel has what no user needs'
+    exit 1
+fi
+
+try() { # try ENVIRONMENT ARG...
+    local bin=$1/bin
+    shift
+    "$bin/pip" install --quiet --disable-pip-version-check --no-deps --no-index --force-reinstall \
+        "$wheel"
+    # Not in python/: the package that is tested is the installed one.
+    (cd tests && "$bin/pytest" -q -rs -p no:cacheprovider -c ../python/pyproject.toml "$@")
+}
+
+try "$PWD/build-python/clean" "${@:-../python/tests}"
+if [ -x build-torch/bin/pytest ]; then
+    export PITH_TEST_CUDA_HOST=$PWD/build-python/build/_cuda_host.abi3.so
+    [ $# -gt 0 ] || set -- ../python/tests/test_{torch,cli,cuda}.py
+    try "$PWD/build-torch" "$@"
+else
+    echo 'left out: tensors and files of PyTorch, pith.cuda over the host runner: PyTorch is not in'
+    echo 'build-torch/ (./dev need torch)'
+fi
