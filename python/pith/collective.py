@@ -21,9 +21,10 @@ import hmac
 import secrets
 import socket
 import struct
+import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from . import dtypes, views
@@ -31,6 +32,7 @@ from ._core import ffi, lib
 from .errors import (
     ArgumentError,
     BrokenError,
+    BusyError,
     Error,
     StateError,
     TimedOutError,
@@ -373,6 +375,8 @@ class Channel:
         self._channel = ffi.gc(handle, lib.pith_collective_destroy)
         self._ranks = communicator.ranks
         self._dtype, self._base_dtype = int(options.dtype), int(options.base_dtype)
+        self._lock = threading.Lock()  # the library is inside a channel once at a time
+        self._in_flight: Request | None = None
         self.count = int(options.count)
         """Elements of the whole tensor; 0 for all-to-all."""
 
@@ -421,10 +425,12 @@ class Channel:
             local = wrong if isinstance(wrong, Error) else ArgumentError(f"scale or step: {wrong}")
             call.inputs, call.outputs = ffi.NULL, ffi.NULL
         request = ffi.new("pith_collective_request **")
-        status = lib.pith_collective_start(self._handle(), call, request)
-        if status:
-            raise local or _elsewhere(status, None, "wait for it first")
-        return Request(self, request[0], (keep, call), local)
+        with self._alone() as channel:
+            status = lib.pith_collective_start(channel, call, request)
+            if status:
+                raise local or _elsewhere(status, None, "wait for it first")
+            self._in_flight = Request(self, request[0], (keep, call), local)
+            return self._in_flight
 
     def run(
         self,
@@ -438,18 +444,26 @@ class Channel:
         """Start a call and wait for its end; see :meth:`start` and :meth:`Request.wait`."""
         return self.start(inputs, outputs, scale=scale, step=step, key_frame=key_frame).wait()
 
-    def _handle(self) -> Any:
-        if self._channel is None:
-            raise StateError("the channel was closed")
-        return self._channel
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[Any]:
+        """Give the C channel to a ``with`` statement in which no other thread is inside it."""
+        if not self._lock.acquire(blocking=False):
+            raise BusyError("another thread is using this channel")
+        try:
+            if self._channel is None:
+                raise StateError("the channel was closed")
+            yield self._channel
+        finally:
+            self._lock.release()
 
     def _do(self, call: Callable[..., int], *arguments: Any) -> None:
         """Make a local call of the library that takes this channel."""
-        status = call(self._handle(), *arguments)
-        if status:
-            # A busy channel's text is of the call in flight.
-            busy = status == lib.PITH_ERR_BUSY
-            raise from_status(status, None if busy else self._why())
+        with self._alone() as channel:
+            status = call(channel, *arguments)
+            if status:
+                # A busy channel's text is of the call in flight.
+                busy = status == lib.PITH_ERR_BUSY
+                raise from_status(status, None if busy else self._why())
 
     def _why(self) -> Any:
         error = lib.pith_collective_last_error(self._channel)
@@ -511,7 +525,8 @@ class Channel:
 
     def base_hash(self) -> int:
         """Return one number of all bases and steps, equal on ranks with equal bases."""
-        return int(lib.pith_collective_base_hash(self._handle()))
+        with self._alone() as channel:
+            return int(lib.pith_collective_base_hash(channel))
 
     def verify_base(self) -> None:
         """Read the base and compare its hash.
@@ -574,7 +589,8 @@ class Channel:
 
     def save(self) -> bytes:
         """Return everything this rank's channel remembers."""
-        bytes_ = int(lib.pith_collective_save_bytes(self._handle()))
+        with self._alone() as channel:
+            bytes_ = int(lib.pith_collective_save_bytes(channel))
         memory, written = views.memory(bytes_), ffi.new("size_t *")
         self._do(lib.pith_collective_save, memory, bytes_, written)
         return bytes(ffi.buffer(memory, written[0]))
@@ -591,10 +607,19 @@ class Channel:
         del keep
 
     def close(self) -> None:
-        """Close the connections and give the memory back."""
-        if self._channel is not None:
-            ffi.release(self._channel)
+        """Close the connections and give the memory back.
+
+        Raises:
+            BusyError: a call is in flight
+
+        """
+        if self._channel is None:
+            return
+        if self._in_flight is not None:
+            raise BusyError("a call is in flight: wait for it first")
+        with self._alone() as channel:
             self._channel = None
+            ffi.release(channel)
 
 
 def _floats(x: Tensor, count: int | None, what: str, write: bool) -> tuple[Any, Any]:
@@ -631,11 +656,14 @@ class Request:
 
     def test(self) -> bool:
         """Do what can be done without waiting; whether the call has ended, well or not."""
-        if self._channel is not None:
-            done = ffi.new("int *")
-            status = lib.pith_collective_test(self._request, done, self._report)
-            if done[0] or status:
-                self._end(status)
+        channel = self._channel
+        if channel is not None:
+            with channel._lock:
+                done = ffi.new("int *")
+                if self._channel is not None:
+                    status = lib.pith_collective_test(self._request, done, self._report)
+                    if done[0] or status:
+                        self._end(status)
         return self._channel is None
 
     def wait(self) -> Report:
@@ -647,8 +675,11 @@ class Request:
             Error: any other: the same on every rank; the text says more on the rank that failed
 
         """
-        if self._channel is not None:
-            self._end(lib.pith_collective_wait(self._request, self._report))
+        channel = self._channel
+        if channel is not None:
+            with channel._lock:
+                if self._channel is not None:  # another thread may have waited, too
+                    self._end(lib.pith_collective_wait(self._request, self._report))
         if isinstance(self._result, Error):
             raise self._result
         assert self._result is not None
@@ -671,4 +702,5 @@ class Request:
         else:
             where = f"rank {r.failed_rank} met it" if r.failed_rank >= 0 else "another rank met it"
             self._result = _elsewhere(status, why, where)
+        self._channel._in_flight = None
         self._channel = self._keep = None

@@ -237,6 +237,13 @@ def calls(ranks):
         channel.start(x, y)
     with pytest.raises(pith.BusyError):
         channel.save()
+    with pytest.raises(pith.BusyError, match="in flight"):
+        channel.close()
+    threads = [threading.Thread(target=request.wait) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     request.wait()
     assert request.wait() is request.wait() and request.test()
     for hop in (-1, 3):
