@@ -134,6 +134,7 @@ class Communicator:
         timeout: seconds in which a channel must be connected, and for its calls where it says none
 
     Raises:
+        ArgumentError: an argument of any rank is out of range
         TransportError: a rank has no address to listen on: the same on every rank
 
     """
@@ -151,21 +152,25 @@ class Communicator:
     ) -> None:
         if not 0 <= rank < ranks:
             raise ArgumentError(f"rank: found {rank}, expected 0 to {ranks - 1}")
+        # What one rank alone does wrong is told to all.
+        own = "+" + (node if node is not None else socket.gethostname())
         if ranks_per_node is not None and ranks_per_node < 1:
-            raise ArgumentError(f"ranks_per_node: found {ranks_per_node}, expected 1 or more")
-        if not 0 < timeout <= 1e9:
-            raise ArgumentError(f"timeout: found {timeout} seconds, expected more than 0")
+            own = f"-ranks_per_node: found {ranks_per_node}, expected 1 or more"
+        elif not 0 < timeout <= 1e9:
+            own = f"-timeout: found {timeout} seconds, expected more than 0"
         self.rank, self.ranks, self.timeout = rank, ranks, timeout
-        names = list(exchange(node if node is not None else socket.gethostname()))
+        names = list(exchange(own))
         if len(names) != ranks:
             raise ArgumentError(f"exchange: found {len(names)} texts, expected {ranks}")
+        for r, text in enumerate(names):
+            if text.startswith("-"):
+                raise ArgumentError(f"rank {r}: {text[1:]}")
         order = {name: number for number, name in enumerate(dict.fromkeys(names))}
         self._node_of = [order[name] for name in names]
         if ranks_per_node is not None:
             self._node_of = [r // ranks_per_node for r in range(ranks)]
         if host is None:
             host = "127.0.0.1" if len(order) == 1 else socket.gethostname()
-        own = ""
         try:
             family, address = _address_of(host)
             self._listener = socket.create_server(address, family=family, backlog=max(ranks, 128))

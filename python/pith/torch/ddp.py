@@ -81,6 +81,8 @@ class State:
         threads: int = 1,
     ) -> None:
         group = model.process_group if isinstance(model, DistributedDataParallel) else None
+        # First, so that what is refused below is noticed by ranks that go on.
+        self._ranks = _group.communicator(group, ranks_per_node=ranks_per_node, timeout=timeout)
         if op not in ("avg", "sum"):
             raise ArgumentError(f"op: found {op!r}, expected 'avg' or 'sum'")
         _group.exempt_ranges([], exempt)
@@ -92,7 +94,6 @@ class State:
             )
         self._names = {id(p): name for name, p in model.named_parameters()}
         self._parameters = dict(model.named_parameters())
-        self._ranks = _group.communicator(group, ranks_per_node=ranks_per_node, timeout=timeout)
         self._scale = 1.0 / self._ranks.ranks if op == "avg" else 1.0
         self._exempt = exempt
         self._options: dict[str, Any] = {

@@ -77,6 +77,8 @@ class Sharded:
         threads: int = 1,
         **options: Any,
     ) -> None:
+        # First, so that what is refused below is noticed by ranks that go on.
+        ranks = _group.communicator(group, ranks_per_node=ranks_per_node, timeout=timeout)
         if op not in ("avg", "sum"):
             raise ArgumentError(f"op: found {op!r}, expected 'avg' or 'sum'")
         if verify_every < 0:
@@ -88,7 +90,6 @@ class Sharded:
         self._group, self._verify_every, self._steps = group, verify_every, 0
         dtype = self._check()
         count = sum(p.numel() for p in self._parameters)
-        ranks = _group.communicator(group, ranks_per_node=ranks_per_node, timeout=timeout)
         self._scale = 1.0 / ranks.ranks if op == "avg" else 1.0
         shared: dict[str, Any] = {"count": count, "seed": seed, "threads": threads}
         self._sum = ranks.channel(

@@ -155,6 +155,20 @@ def test_what_is_refused():
     run(3, refused)
 
 
+def refused_on_one(rank, ranks):
+    model = net()
+    options = [{"op": "max"}, {}, {}][rank]
+    with pytest.raises(pith.ArgumentError if rank == 0 else pith.Error):
+        optim.Sharded(model.parameters(), torch.optim.SGD, lr=0.1, timeout=5, **options)
+    options = [{}, {"ranks_per_node": -1}, {}][rank]
+    with pytest.raises(pith.ArgumentError, match="rank 1: ranks_per_node"):
+        optim.Sharded(model.parameters(), torch.optim.SGD, lr=0.1, timeout=5, **options)
+
+
+def test_what_is_refused_on_one_rank_ends_the_others():
+    run(3, refused_on_one)
+
+
 def killed(rank, ranks):
     model = net()
     optimizer = optim.Sharded(model.parameters(), torch.optim.SGD, lr=0.1, timeout=20)
