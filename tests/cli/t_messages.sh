@@ -36,6 +36,7 @@ npy('word', '(True, 4)')
 npy('list', '[3, 4]')
 npy('cut', "(3, 4")
 npy('open', '', '{')
+npy('colon', '', "{'descr' '<f4'}")
 END
 python3 make.py
 refused() { # refused FILE TEXT: the message names the file, the thing and the cause
@@ -71,6 +72,7 @@ done
 refused list.npy 'the shape in the .npy header is not a tuple'
 refused cut.npy 'the shape in the .npy header holds something other than whole numbers'
 refused open.npy 'the .npy header ends inside its dictionary'
+refused colon.npy 'the .npy header is not a dictionary as NumPy writes it'
 : >empty
 refused empty 'is empty; raw bytes need --dtype and --shape'
 
