@@ -24,6 +24,8 @@ st('one.safetensors', {'x': ('F32', [4], f(1, 2, 3, 4))})
 st('p.safetensors', {'x': ('F32', [4], f(1, 2, 3, 4)), 'y': ('F32', [2], f(0, 8))})
 st('q.safetensors', {'x': ('F32', [4], f(1, 2, 3, 4.5)), 'y': ('F32', [2], f(0, 8))})
 st('bf16.safetensors', {'x': ('BF16', [4], b''.join(f(v)[2:] for v in (1, 2, 3, 4.5)))})
+st('u8.safetensors', {'x': ('U8', [2], b'ab')})
+st('e8.safetensors', {'x': ('F8_E8M0', [2], b'ab')})
 st('flat.safetensors', {'x': ('F32', [2, 2], f(1, 2, 3, 4))})
 END
 python3 make.py
@@ -96,6 +98,10 @@ json out "d['overall']['differing_bits'] == 0 and d['overall']['max_abs_error'] 
 exits 1 pith compare a.safetensors one.safetensors
 exits 1 pith compare one.safetensors a.safetensors
 exits 1 pith compare one.safetensors flat.safetensors
+exits 1 pith compare u8.safetensors e8.safetensors
+says 'pith: e8.safetensors: x: another dtype'
+exits 1 pith compare e8.safetensors u8.safetensors
+says 'pith: u8.safetensors: x: another dtype'
 exits 1 pith compare one.safetensors "$DATA/npy/f32.npy"
 exits 1 pith compare "$DATA/npy/f32.npy" "$DATA/npy/f32_other_shape.npy"
 exits 1 pith compare "$DATA/npy/f32.npy" "$DATA/npy/u4_big.npy"
