@@ -31,6 +31,9 @@ size_t utf8_character(const char *text, uint32_t *code);
  * the rest is, and for what is not UTF-8: names come from files and must not reach a terminal as
  * they are. malloc'ed; NULL without memory. */
 char *make_printable(const char *text);
+/* The same into memory of the caller's: PRINTABLE_MOST bytes for each of the text, and one. */
+enum { PRINTABLE_MOST = 4 }; /* \x1b */
+void write_printable(char *to, const char *text);
 /* Characters of a printable text. Wide ones count as one. */
 size_t text_columns(const char *text);
 /* What to call a tensor, printable; long names lose their middle, and no name is "(unnamed)". */

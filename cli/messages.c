@@ -8,18 +8,19 @@
 #include "cli.h"
 #include "progress.h"
 
+/* Without memory, the lack of which may be what is to be said, the first bytes of the text. */
 static void put_printable(const char *format, va_list args) {
+    char few[250] = "", shown[sizeof few * PRINTABLE_MOST];
     va_list again;
     va_copy(again, args);
-    const int n = vsnprintf(NULL, 0, format, again);
+    const int n = vsnprintf(few, sizeof few, format, again);
     va_end(again);
-    char *text = n < 0 ? NULL : malloc((size_t)n + 1);
-    if (text) {
-        vsnprintf(text, (size_t)n + 1, format, args);
-        char *printable = make_printable(text);
-        if (printable) fputs(printable, stderr);
-        free(printable);
-    }
+    char *text = n < (int)sizeof few ? NULL : malloc((size_t)n + 1);
+    if (text) vsnprintf(text, (size_t)n + 1, format, args);
+    char *printable = make_printable(text ? text : few);
+    if (!printable) write_printable(shown, few);
+    fputs(printable ? printable : shown, stderr);
+    free(printable);
     free(text);
 }
 

@@ -54,12 +54,14 @@ static char *put_character(char *to, const char **text) {
     return to;
 }
 
-char *make_printable(const char *text) {
-    enum { MOST = 4 }; /* bytes written for one that was read: \x1b */
-    char *made = malloc(strlen(text) * MOST + 1), *to = made;
-    if (!made) return NULL;
+void write_printable(char *to, const char *text) {
     while (*text) to = put_character(to, &text);
     *to = '\0';
+}
+
+char *make_printable(const char *text) {
+    char *const made = malloc(strlen(text) * PRINTABLE_MOST + 1);
+    if (made) write_printable(made, text);
     return made;
 }
 

@@ -18,6 +18,7 @@ static const struct st_dtype dtypes[] = {
 };
 
 static const char metadata_key[] = "__metadata__";
+const char st_no_memory[] = "out of memory";
 
 /* What is found wrong in the text as well as in the JSON. */
 static const char no_entry[] = "lacks dtype, shape or data_offsets";
@@ -107,7 +108,7 @@ static const char *reserve(struct safetensors *st) {
     }
     st->tensors = calloc(tensors + 1, sizeof *st->tensors);
     st->shapes = calloc(dims + 1, sizeof *st->shapes);
-    return st->tensors && st->shapes ? NULL : "out of memory";
+    return st->tensors && st->shapes ? NULL : st_no_memory;
 }
 
 static const char *read_tensors(struct safetensors *st) {
@@ -215,7 +216,7 @@ static const char *json_fault(const json_error_t *error) {
     switch (json_error_code(error)) {
     case json_error_duplicate_key: return "a key for the second time";
     case json_error_invalid_utf8: return "not UTF-8";
-    case json_error_out_of_memory: return "out of memory";
+    case json_error_out_of_memory: return st_no_memory;
     case json_error_numeric_overflow: return "a number is too big";
     case json_error_stack_overflow: return "nested too deeply";
     case json_error_null_byte_in_key:

@@ -37,6 +37,8 @@ struct safetensors {
     char where[ST_WHERE]; /* after a failure, what it is about: a tensor, a place; "": the whole */
 };
 
+/* Why a header could not be read when that is no fault of the file. */
+extern const char st_no_memory[];
 /* Check the JSON text alone. On success st_free must be called. On failure *why is a static
  * sentence, out->where is set, and there is nothing to free. */
 bool st_parse_header(const uint8_t *text, size_t length, struct safetensors *out, const char **why);

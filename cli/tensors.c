@@ -128,6 +128,7 @@ int st_open(struct input *in, struct safetensors *st, const char *lead) {
         st_free(st);
         if (!there) return EXIT_FAILED;
     }
+    if (why == st_no_memory) lead = "";
     return say_error(in->path, "%s%s%s%s", lead, *st->where ? tensor_label(st->where).text : "",
                      *st->where ? ": " : "", why);
 }

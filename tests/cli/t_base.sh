@@ -11,7 +11,7 @@ exits 0 pith test --base $D/base.safetensors l.p
 
 # Without its base, or with another one, nothing is written.
 exits 1 pith decompress -o bad l.p
-says '--base'
+says 'pith: l.p: w1: needs the base it was compressed against; use --base'
 exits 1 pith decompress --base $D/other.safetensors -o bad l.p
 says 'base differs'
 exits 1 pith test --base $D/other.safetensors l.p

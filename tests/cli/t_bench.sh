@@ -40,3 +40,10 @@ json out "[r['base'] for r in d['results']] == [None] * 10 + ['f32', 'bf16'] and
     all(r['ratio'] > 3 for r in d['results'])"
 exits 1 pith bench --quick "$DATA/npy/i4_big.npy"
 exits 1 pith bench --quick nowhere
+
+# Without --quick tensors are so large that all of them take half of the machine's memory, at most.
+elsewhere TEST_PAGES=12000
+exits 0 pith bench --json -C raw
+page=$(getconf PAGESIZE)
+json out "{r['raw_bytes'] for r in d['results']} == {12000 * $page // 2 // 6 // 4096 * 4096} and
+    {r['repetitions'] for r in d['results']} == {7}"

@@ -24,6 +24,8 @@ st('one.safetensors', {'x': ('F32', [4], f(1, 2, 3, 4))})
 st('p.safetensors', {'x': ('F32', [4], f(1, 2, 3, 4)), 'y': ('F32', [2], f(0, 8))})
 st('q.safetensors', {'x': ('F32', [4], f(1, 2, 3, 4.5)), 'y': ('F32', [2], f(0, 8))})
 st('bf16.safetensors', {'x': ('BF16', [4], b''.join(f(v)[2:] for v in (1, 2, 3, 4.5)))})
+st('u8.safetensors', {'x': ('U8', [2], b'ab')})
+st('e8.safetensors', {'x': ('F8_E8M0', [2], b'ab')})
 st('flat.safetensors', {'x': ('F32', [2, 2], f(1, 2, 3, 4))})
 END
 python3 make.py
@@ -96,6 +98,10 @@ json out "d['overall']['differing_bits'] == 0 and d['overall']['max_abs_error'] 
 exits 1 pith compare a.safetensors one.safetensors
 exits 1 pith compare one.safetensors a.safetensors
 exits 1 pith compare one.safetensors flat.safetensors
+exits 1 pith compare u8.safetensors e8.safetensors
+says 'pith: e8.safetensors: x: another dtype'
+exits 1 pith compare e8.safetensors u8.safetensors
+says 'pith: u8.safetensors: x: another dtype'
 exits 1 pith compare one.safetensors "$DATA/npy/f32.npy"
 exits 1 pith compare "$DATA/npy/f32.npy" "$DATA/npy/f32_other_shape.npy"
 exits 1 pith compare "$DATA/npy/f32.npy" "$DATA/npy/u4_big.npy"
@@ -107,6 +113,26 @@ exits 0 pith compare --json "$DATA/npy/f32.npy" "$DATA/npy/f32_fortran.npy"
 json out "d['overall']['max_abs_error'] > 0"
 exits 0 pith compare --json --dtype bf16 "$DATA/npy/bf16_u2.npy" "$DATA/npy/bf16_u2_step.npy"
 json out "d['overall']['max_abs_error'] < 0.01"
+
+# Values of 8 and 16 bits, 0 against the number of each row: subnormals, the least normal number and
+# the largest number, with the sign of the last.
+cat >small.py <<'END'
+import json, os, subprocess
+rows = {'f16': [(0x0001, 2**-24), (0x03ff, 1023 * 2**-24), (0x0400, 2**-14), (0xfbff, 65504)],
+        'bf16': [(0x0001, 2**-133), (0x0080, 2**-126), (0xc040, 3)],
+        'f8e5m2': [(0x01, 2**-16), (0x03, 3 * 2**-16), (0x04, 2**-14), (0xfb, 57344)],
+        'f8e4m3': [(0x01, 2**-9), (0x07, 7 * 2**-9), (0x08, 2**-6), (0xfe, 448)]}
+for dtype, numbers in rows.items():
+    for bits, value in numbers:
+        item = 1 if dtype.startswith('f8') else 2
+        open('zero', 'wb').write(bytes(item))
+        open('number', 'wb').write(bits.to_bytes(item, 'little'))
+        text = subprocess.run([os.environ['PITH'], 'compare', '--json', '--dtype', dtype,
+                               '--shape', '1', 'zero', 'number'], check=True, capture_output=True)
+        got = json.loads(text.stdout)['overall']['max_abs_error']
+        assert got == value, (dtype, hex(bits), got, value)
+END
+python3 small.py || die 'a small float'
 
 # Integers that are the same as doubles differ.
 python3 - <<'END'

@@ -35,6 +35,10 @@ done
 printf '\001' | dd of=container bs=1 seek=$(($(stat -c %s container) - 1)) conv=notrunc 2>/dev/null
 exits 1 pith decompress -o restored container
 says 'damaged'
+# What ends too early says where.
+head -c 40 frame >bad
+exits 1 pith test bad
+says 'pith: bad: (unnamed): damaged: the header is cut (byte 40 of its frame)'
 # A frame whose checksums are right and whose content breaks a rule.
 exits 1 pith test "$REPO/tests/golden-bad/act-form-3.pith"
 says 'damaged: '

@@ -27,6 +27,7 @@ END
 python3 check.py || die 'the JSON of inspect'
 exits 0 pith inspect m.safetensors.pith.safetensors
 grep -q 'layer.weight .*f32 .*64x32 .*lossless' out || die 'the table'
+grep -qE '^scalar +f32 +scalar +' out || die "a shape without dimensions: $(cat out)"
 exits 0 pith codecs --json
 json out "[c['name'] for c in d['codecs']][:3] == ['raw', 'lossless', 'wdiff'] and
     all(set(k) == {'name', 'values', 'default', 'summary'} for c in d['codecs'] for k in c['keys'])"

@@ -2,16 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 cat >memory.py <<'END'
 import json, os, resource, struct, subprocess, sys
-COUNT, ROWS, LIMIT_KIB = 64, 1024, 110 * 1024
-size = ROWS * 1024 * 4
-head = {'t%d' % i: {'dtype': 'F32', 'shape': [ROWS, 1024],
-                    'data_offsets': [i * size, (i + 1) * size]} for i in range(COUNT)}
+COUNT, ROW, LIMIT_KIB = 96, 1024 * 4, 110 * 1024
+head, total = {}, 0
+for i in range(COUNT): # each larger than the last, 4 MiB in the end
+    rows = 1024 * (i + 1) // COUNT
+    head['t%d' % i] = {'dtype': 'F32', 'shape': [rows, 1024],
+                       'data_offsets': [total, total + rows * ROW]}
+    total += rows * ROW
 text = json.dumps(head).encode()
 noise = os.urandom(1 << 20).replace(b'\xff', b'\xfe').replace(b'\x7f', b'\x7e')
 with open('big', 'wb') as f:
     f.write(struct.pack('<Q', len(text)) + text)
-    for i in range(COUNT * size >> 20):
-        f.write(noise)
+    for at in range(0, total, len(noise)):
+        f.write(noise[:total - at])
 pith = sys.argv[1]
 for arguments in (['compress', '-q', '-C', 'raw', '-o', 'packed', 'big'], ['test', '-q', 'packed'],
                   ['inspect', 'packed'], ['decompress', '-q', '-o', 'again', 'packed'],

@@ -26,8 +26,8 @@ st('real', '{"w":1e999}')
 st('twice', '{"__metadata__":{"a":"b","a":"c"}}')
 st('nul', '{"__metadata__":{"a":"\\u0000"}}')
 st('deep', '{"w":' * 3000)
-def npy(name, shape, text="{'descr': '<f4', 'fortran_order': False, 'shape': %s, }"):
-    text = (text % shape if '%' in text else text).encode() + b'\n'
+def npy(name, shape, text="{'descr': '<f4', 'fortran_order': False, 'shape': %s, }\n"):
+    text = (text % shape if '%' in text else text).encode()
     open(name + '.npy', 'wb').write(b'\x93NUMPY\x01\x00' + struct.pack('<H', len(text)) + text)
 npy('negative', '(3, -4)')
 npy('real', '(3, 4.0)')
@@ -35,7 +35,10 @@ npy('sum', '(3+4, 4)')
 npy('word', '(True, 4)')
 npy('list', '[3, 4]')
 npy('cut', "(3, 4")
-npy('open', '', '{')
+npy('open', '', '{\n')
+npy('colon', '', "{'descr' '<f4'}\n")
+npy('string', '', "{'descr")
+npy('escape', '', "{'descr\\")
 END
 python3 make.py
 refused() { # refused FILE TEXT: the message names the file, the thing and the cause
@@ -71,6 +74,10 @@ done
 refused list.npy 'the shape in the .npy header is not a tuple'
 refused cut.npy 'the shape in the .npy header holds something other than whole numbers'
 refused open.npy 'the .npy header ends inside its dictionary'
+for name in string escape; do
+    refused $name.npy 'a string in the .npy header does not end'
+done
+refused colon.npy 'the .npy header is not a dictionary as NumPy writes it'
 : >empty
 refused empty 'is empty; raw bytes need --dtype and --shape'
 

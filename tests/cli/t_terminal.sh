@@ -68,3 +68,32 @@ code, text, got = run('compress', '-f', '-o', '-', sys.argv[1])
 assert code == 0 and len(got) > 100, (code, text, len(got))
 END
 python3 far.py "$DATA/npy/f32.npy" || die 'a frame for a terminal'
+
+# What takes longer than half a second shows a bar, which is gone at the end: on a terminal only,
+# and not under -q.
+cat >bar.py <<'END'
+import os, pty, subprocess
+def run(*arguments):
+    near, far = pty.openpty()
+    code = subprocess.run([os.environ['PITH'], *arguments], stdout=subprocess.DEVNULL,
+                          stderr=far).returncode
+    os.write(far, b'|') # so that there is something to read
+    got = os.read(near, 1 << 16)
+    os.close(near)
+    os.close(far)
+    assert code == 0, (arguments, got)
+    return got.decode().rstrip('|')
+filled = ''.join('\r[%-40s] %3d%% ' % ('#' * 8 * n, 20 * n) for n in range(1, 6))
+gone = '\r' + 49 * ' ' + '\r'
+for arguments in (['compress', '-f', '-o', 'bar', 'a'], ['test', 'bar'],
+                  ['decompress', '-f', '-o', 'back', 'bar']):
+    got = run(*arguments)
+    assert got.startswith(filled + gone), (arguments, got)
+    assert '#' not in got[len(filled):], got
+    assert '#' not in run(arguments[0], '-q', *arguments[1:]), arguments
+END
+elsewhere TEST_CLOCK=
+python3 bar.py || die 'the bar'
+exits 0 pith compress -f -o bar a
+grep -q '#' err && die 'a bar that is not on a terminal'
+same a back

@@ -1,4 +1,5 @@
-/* golden.c - the table of golden frames, how they were made, and the committed files.
+/* golden.c - the tables of golden frames and saved streams, how they were made, and the committed
+ * files.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "golden.h"
 
@@ -94,6 +95,65 @@ void golden_free(struct golden_made *m) {
     free(m->frame.bytes);
     free(m->base);
     free(m->value);
+}
+
+/* ---- Saved streams ---------------------------------------------------------------------------*/
+
+enum { STREAM_COUNT = 75 };
+static const uint64_t ragged[3] = {40, 0, 35};
+
+/* Append only. */
+static const struct golden_stream streams[] = {
+    {"stream-wdiff", "wdiff:group=16,block=32", PITH_F32, PITH_BF16, 3, NULL, {0}},
+    {"stream-ragged", "wdiff:bits=8,group=32", PITH_F32, PITH_F32, 3, ragged, {0}},
+    {"stream-grad", "grad:ef=full,group=32,block=64", PITH_F32, PITH_NONE, 2, NULL, {0}},
+    {"stream-exempt",
+     "grad:ef=ema:0.5,round=antithetic",
+     PITH_F32,
+     PITH_NONE,
+     1,
+     NULL,
+     {3, 5, PITH_EXEMPT_EXACT}},
+    {"stream-lossless", "lossless:block=32", PITH_BF16, PITH_BF16, 2, NULL, {0}},
+    {"stream-eb", "eb:abs=0.01", PITH_F32, PITH_NONE, 2, NULL, {0}},
+    {"stream-embed", "embed:abs=0.01,dim=5", PITH_F32, PITH_NONE, 1, NULL, {0}},
+    {"stream-act", "act:abs=0.01", PITH_F32, PITH_NONE, 1, NULL, {0}},
+    {"stream-kv", "kv:group=16,page=16", PITH_F32, PITH_F16, 1, NULL, {0}},
+};
+
+const struct golden_stream *golden_stream_at(size_t index) {
+    return index < sizeof streams / sizeof streams[0] ? &streams[index] : NULL;
+}
+
+void golden_stream_open(const struct golden_stream *g, struct stream *s) {
+    pith_layout layout = flat_layout(g->dtype, g->base_dtype, STREAM_COUNT);
+    const pith_stream_options options = {
+        .size = sizeof options, .seed = 0x123456789ABCDEF, .rng_stream = 77, .rank = 1, .ranks = 3};
+    layout.slots = g->slots;
+    layout.slot_counts = g->slot_counts;
+    layout.exempt = &g->exempt;
+    layout.exempt_count = g->exempt.count ? 1 : 0;
+    stream_open_with(s, g->spec, &layout, NULL, &options);
+}
+
+struct frame golden_stream_step(const struct golden_stream *g, struct stream *s, uint64_t step) {
+    uint8_t value[STREAM_COUNT * sizeof(float)];
+    struct frame all = {allocate((size_t)(g->slots * s->sizes.slot_bytes)), 0};
+    const pith_view view = pith_view_flat(value, g->dtype, STREAM_COUNT);
+    gen_fill(GEN_NOISE, 31 + step, g->dtype, value, STREAM_COUNT);
+    for (uint64_t i = 0; i < g->slots; i++) {
+        const struct frame f = stream_encode(s, &view, i, false);
+        memcpy(all.bytes + all.length, f.bytes, f.length);
+        all.length += f.length;
+        free(f.bytes);
+    }
+    return all;
+}
+
+struct frame golden_stream_save(struct stream *s) {
+    struct frame f = {allocate((size_t)s->sizes.save_bytes), 0};
+    CHECK_OK(pith_stream_save(s->work, s->stream, f.bytes, (size_t)s->sizes.save_bytes, &f.length));
+    return f;
 }
 
 /* ---- Committed files -------------------------------------------------------------------------*/

@@ -1,4 +1,5 @@
-/* golden.h - the table of golden frames, how they were made, and the committed files.
+/* golden.h - the tables of golden frames and saved streams, how they were made, and the committed
+ * files.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef PITH_TESTS_GOLDEN_H
 #define PITH_TESTS_GOLDEN_H
@@ -37,6 +38,23 @@ struct golden_made {
 };
 void golden_make(const struct golden *g, struct golden_made *made);
 void golden_free(struct golden_made *made);
+
+/* A saved stream: its plan, for 75 elements. */
+struct golden_stream {
+    const char *name, *spec;
+    uint32_t dtype, base_dtype;
+    uint64_t slots;
+    const uint64_t *slot_counts; /* or NULL */
+    pith_exempt exempt;          /* one range, or none */
+};
+
+/* Number index, or NULL past the last. */
+const struct golden_stream *golden_stream_at(size_t index);
+/* A new stream of the plan, and one step of it: the frames of all slots, one behind the other. */
+void golden_stream_open(const struct golden_stream *g, struct stream *s);
+struct frame golden_stream_step(const struct golden_stream *g, struct stream *s, uint64_t step);
+/* What is saved of a stream. */
+struct frame golden_stream_save(struct stream *s);
 
 /* One committed frame with what it needs and what it decodes to. */
 struct golden_file {

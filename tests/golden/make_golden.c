@@ -1,4 +1,4 @@
-/* make_golden.c - writes golden frames, bad frames and their lists into a directory.
+/* make_golden.c - writes golden frames, bad frames, saved streams and their lists into a directory.
  * SPDX-License-Identifier: Apache-2.0
  *
  * make_golden DIR [-f]: existing files are final and stay as they are, unless -f is given. */
@@ -83,6 +83,18 @@ static void put_bad(FILE *expected, FILE *list, const char *dir, const struct ba
     golden_free(&m);
 }
 
+/* After two steps. */
+static void put_stream(FILE *list, const char *dir, const struct golden_stream *g) {
+    struct stream s;
+    context("golden %s", g->name);
+    golden_stream_open(g, &s);
+    for (uint64_t step = 0; step < 2; step++) free(golden_stream_step(g, &s, step).bytes);
+    const struct frame saved = golden_stream_save(&s);
+    put(list, dir, g->name, "stream", saved.bytes, saved.length);
+    free(saved.bytes);
+    stream_close(&s);
+}
+
 static FILE *open_list(const char *dir, const char *name) {
     char path[512];
     snprintf(path, sizeof path, "%s/%s", dir, name);
@@ -94,6 +106,7 @@ static FILE *open_list(const char *dir, const char *name) {
 int main(int argc, char **argv) {
     const struct golden *g;
     const struct bad *b;
+    const struct golden_stream *s;
     char path[512];
     if (argc < 2) return 2;
     overwrite = argc > 2;
@@ -106,5 +119,6 @@ int main(int argc, char **argv) {
          *expected = open_list(argv[1], "../golden-bad/EXPECTED");
     for (size_t i = 0; (g = golden_at(i)) != NULL; i++) put_golden(list, argv[1], g);
     for (size_t i = 0; (b = bad_at(i)) != NULL; i++) put_bad(expected, list, argv[1], b);
+    for (size_t i = 0; (s = golden_stream_at(i)) != NULL; i++) put_stream(list, argv[1], s);
     return fclose(list) || fclose(expected);
 }

@@ -1,4 +1,5 @@
-/* test_golden.c - frames that were committed once decode for ever, and bad ones stay refused.
+/* test_golden.c - frames that were committed once decode for ever, and bad ones stay refused; saved
+ * streams load.
  * SPDX-License-Identifier: Apache-2.0 */
 #define XXH_INLINE_ALL
 #include <dirent.h>
@@ -208,6 +209,41 @@ static void test_trailing_bytes(void **state) {
     }
 }
 
+/* ---- Saved streams ---------------------------------------------------------------------------*/
+
+/* What was saved once loads for ever, and goes on with the frames that the same steps lead to
+ * today: nothing that is saved was coded by zstd. */
+static void test_saved_streams(void **state) {
+    (void)state;
+    const struct golden_stream *g;
+    size_t i = 0;
+    for (; (g = golden_stream_at(i)) != NULL; i++) {
+        struct stream before, loaded;
+        char path[512];
+        size_t length;
+        context("saved stream %s", g->name);
+        snprintf(path, sizeof path, "%s/golden/v1/%s.stream", dir, g->name);
+        uint8_t *const bytes = read_file(path, &length);
+        CHECK(bytes != NULL);
+        golden_stream_open(g, &loaded);
+        CHECK_OK(pith_stream_load(loaded.work, loaded.stream, bytes, length));
+        golden_stream_open(g, &before);
+        for (uint64_t step = 0; step < 2; step++) free(golden_stream_step(g, &before, step).bytes);
+        const struct frame saved = golden_stream_save(&before);
+        CHECK(saved.length == length && memcmp(saved.bytes, bytes, length) == 0);
+        const struct frame wanted = golden_stream_step(g, &before, 2);
+        const struct frame next = golden_stream_step(g, &loaded, 2);
+        CHECK(next.length == wanted.length && memcmp(next.bytes, wanted.bytes, next.length) == 0);
+        free(wanted.bytes);
+        free(next.bytes);
+        free(saved.bytes);
+        free(bytes);
+        stream_close(&before);
+        stream_close(&loaded);
+    }
+    CHECK(i >= 9);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_files_are_final),
@@ -215,6 +251,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_encode),
         cmocka_unit_test(test_base_hashes),
         cmocka_unit_test(test_bad),
+        cmocka_unit_test(test_saved_streams),
         cmocka_unit_test(test_trailing_bytes),
     };
     if (argc < 2) return 2;

@@ -625,6 +625,32 @@ static void test_stream_of_other_sums(void **state) {
     }
 }
 
+enum { BLOCKS = 1000 };
+
+static uint64_t stream_bytes(uint32_t flags) {
+    pith_layout layout = flat_layout(PITH_F32, PITH_F32, 64 * BLOCKS);
+    pith_sizes sizes = {.size = sizeof sizes};
+    const pith_plan *plan;
+    layout.flags = flags;
+    CHECK_OK(pith_plan_create(&plan, "wdiff:group=16,block=64", &layout, NULL, NULL));
+    CHECK_OK(pith_plan_sizes(plan, &sizes));
+    pith_plan_destroy(plan);
+    return sizes.stream_bytes;
+}
+
+/* 8 bytes for each block that encode compares: of an external base unless it is trusted, of one
+ * inside of the stream where it is to be checked. */
+static void test_memory_of_a_check(void **state) {
+    (void)state;
+    context("memory of a check");
+    const uint64_t own = stream_bytes(0), checked = stream_bytes(PITH_LAYOUT_CHECK_BASE);
+    const uint64_t outside = stream_bytes(PITH_LAYOUT_EXTERNAL_BASE);
+    const uint64_t trusted = stream_bytes(PITH_LAYOUT_EXTERNAL_BASE | PITH_LAYOUT_TRUST_BASE);
+    CHECK(checked >= own + 8 * BLOCKS && checked < own + 8 * BLOCKS + 128);
+    CHECK(outside >= trusted + 8 * BLOCKS && outside < trusted + 8 * BLOCKS + 128);
+    CHECK(stream_bytes(PITH_LAYOUT_EXTERNAL_BASE | PITH_LAYOUT_CHECK_BASE) == outside);
+}
+
 static void test_flags_of_a_check(void **state) {
     (void)state;
     static const struct {
@@ -667,6 +693,7 @@ int main(void) {
         cmocka_unit_test(test_first_changed_block),
         cmocka_unit_test(test_what_is_seen),
         cmocka_unit_test(test_sums_follow),
+        cmocka_unit_test(test_memory_of_a_check),
         cmocka_unit_test(test_flags_of_a_check),
         cmocka_unit_test(test_stream_of_other_sums),
     };

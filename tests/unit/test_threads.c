@@ -3,8 +3,15 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * form/check_tsan.sh runs this program under ThreadSanitizer. */
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include <pthread.h>
 #include <sched.h>
+#ifdef _OPENMP
+#include <omp.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#endif
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -266,6 +273,80 @@ static void test_inside_a_region(void **state) {
         CHECK(lengths[i] == wanted.length && memcmp(frames[i], wanted.bytes, lengths[i]) == 0);
     }
     free(wanted.bytes);
+}
+
+/* Values on pages that cannot be read until a thread has tried to: `first` has that thread. The
+ * handler of the fault opens the page. */
+enum { PAGES = 64 };
+static struct untouched {
+    uint8_t *bytes;
+    size_t page;
+    pthread_t first[PAGES];
+} untouched[2];
+
+static void on_fault(int number, siginfo_t *info, void *ignored) {
+    const uint8_t *const at = info->si_addr;
+    (void)number;
+    (void)ignored;
+    for (size_t i = 0; i < 2; i++) {
+        struct untouched *const u = &untouched[i];
+        if (at < u->bytes || at >= u->bytes + PAGES * u->page) continue;
+        const size_t page = (size_t)(at - u->bytes) / u->page;
+        u->first[page] = pthread_self();
+        if (mprotect(u->bytes + page * u->page, u->page, PROT_READ) == 0) return;
+    }
+    abort();
+}
+
+static void untouched_open(struct untouched *u) {
+    u->page = (size_t)sysconf(_SC_PAGESIZE);
+    void *const p = mmap(NULL, PAGES * u->page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(p != MAP_FAILED);
+    u->bytes = p;
+}
+
+/* Whether one thread alone, the one that calls, was the first on every page. */
+static bool untouched_encode(struct untouched *u, pith_status *status, void *frame, size_t cap) {
+    const pith_env env = {.size = sizeof env, .threads = 2};
+    const pith_view v = pith_view_flat(u->bytes, PITH_F32, PAGES * u->page / sizeof(float));
+    size_t length;
+    *status =
+        pith_compress("wdiff:group=64,block=256", &v, NULL, NULL, &env, frame, cap, &length, NULL);
+    bool alone = true;
+    for (size_t i = 0; i < PAGES; i++) alone &= pthread_equal(u->first[i], pthread_self()) != 0;
+    return alone;
+}
+
+/* Two threads read what is encoded; inside a parallel region only the one that calls does, even
+ * where OpenMP would nest. */
+static void test_nothing_nests(void **state) {
+    (void)state;
+    struct sigaction fault = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO}, segv, bus;
+    const size_t cap = PAGES * (size_t)sysconf(_SC_PAGESIZE);
+    const int levels = omp_get_max_active_levels();
+    uint8_t *const frames[2] = {allocate(cap), allocate(cap)};
+    pith_status status[2] = {PITH_ERR_RUNNER, PITH_ERR_RUNNER};
+    bool alone[2] = {false, false};
+    context("nothing nests");
+    CHECK(sigaction(SIGSEGV, &fault, &segv) == 0 && sigaction(SIGBUS, &fault, &bus) == 0);
+    untouched_open(&untouched[0]);
+    CHECK(!untouched_encode(&untouched[0], &status[0], frames[0], cap));
+    CHECK_OK(status[0]);
+    CHECK(munmap(untouched[0].bytes, PAGES * untouched[0].page) == 0);
+    untouched_open(&untouched[0]);
+    untouched_open(&untouched[1]);
+    omp_set_max_active_levels(2);
+#pragma omp parallel for num_threads(2) schedule(static, 1)
+    for (int i = 0; i < 2; i++)
+        alone[i] = untouched_encode(&untouched[i], &status[i], frames[i], cap);
+    omp_set_max_active_levels(levels);
+    CHECK(sigaction(SIGSEGV, &segv, NULL) == 0 && sigaction(SIGBUS, &bus, NULL) == 0);
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(status[i]);
+        CHECK(alone[i]);
+        CHECK(munmap(untouched[i].bytes, PAGES * untouched[i].page) == 0);
+        free(frames[i]);
+    }
 }
 #else
 static void test_without_openmp(void **state) {
@@ -1025,6 +1106,7 @@ int main(void) {
         cmocka_unit_test(test_runners_that_fail),
 #ifdef _OPENMP
         cmocka_unit_test(test_inside_a_region),
+        cmocka_unit_test(test_nothing_nests),
 #else
         cmocka_unit_test(test_without_openmp),
 #endif

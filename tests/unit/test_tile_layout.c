@@ -3,6 +3,17 @@
 #include "predict/tile_layout.h"
 #include "util.h"
 
+/* Behind the last element there is none, however one asks. */
+static void check_end(struct pithi_tile_layout_walk *walk) {
+    size_t count = 1, pitch;
+    pithi_tile_layout_rows(walk, 2, 9, &count, &pitch);
+    CHECK(count == 0);
+    count = 1;
+    pithi_tile_layout_skip(walk, 3);
+    pithi_tile_layout_next(walk, 9, &count);
+    CHECK(count == 0);
+}
+
 /* Every tile of a tensor of `shape`, skipped as far as `skipped` and read from there on. */
 static void check_skips(const uint64_t shape[4], uint32_t block) {
     struct pithi_tiling tiling;
@@ -25,6 +36,7 @@ static void check_skips(const uint64_t shape[4], uint32_t block) {
                 const size_t at = i < half ? skipped + i : (size_t)tile.count - 1;
                 CHECK(found[i] == *(uint32_t *)(void *)pithi_tile_layout_at(&layout, at));
             }
+            check_end(&walk);
         }
     }
     free(values);
