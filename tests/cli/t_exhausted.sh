@@ -13,6 +13,7 @@ without_memory() {
         [ $rc = 1 ] || die "exit $rc, not 1, after $left allocations: $*"
         grep -qE '^pith: ([^:]+: )+[^:]*memory' err || die "$left: $(cat err)"
         [ "$(wc -l <err)" = 1 ] || die "$left: $(cat err)"
+        ! grep -qF '(null)' err || die "$left: $(cat err)"
         ! grep -q damaged err || die "$left: $(cat err)"
         [ ! -e made ] || die "an output after $left allocations: $*"
         left=$((left + 1))
