@@ -333,6 +333,7 @@ static void bad_options(void) {
     o = options(PITH_COLLECTIVE_ALLREDUCE);
     o.env = &env.env;
     CHECK_STATUS(sim_create(&ch, &o, &error), PITH_ERR_UNSUPPORTED);
+    CHECK(strstr(error.text, "env"));
     env.more = 0;
     CHECK_STATUS(sim_create(&ch, &o, &error), PITH_OK);
     pith_collective_destroy(ch);
@@ -414,13 +415,15 @@ static void transports(void) {
 
 struct budget {
     int left;
+    bool once; /* that none is left: the next ones are there again */
     long blocks;
     uint64_t bytes; /* of all blocks so far */
 };
 
 static void *take(void *user, size_t bytes, size_t align) {
     struct budget *b = user;
-    if (b->left-- <= 0) return NULL;
+    const int left = b->left--;
+    if (b->once ? left == 0 : left <= 0) return NULL;
     b->blocks++;
     b->bytes += bytes;
     return aligned_alloc(align, (bytes + align - 1) / align * align);
@@ -434,8 +437,8 @@ static void give(void *user, void *memory, size_t bytes) {
 }
 
 /* One rank runs out of memory at any place: all hear of it, and nothing is lost. */
-static void no_memory(void) {
-    struct budget budget = {0, 0, 0};
+static void no_memory(bool once) {
+    struct budget budget = {.once = once};
     const pith_env env = {
         .size = sizeof env, .alloc = take, .release = give, .alloc_user = &budget};
     pith_collective_options o = options(PITH_COLLECTIVE_ALLREDUCE);
@@ -451,13 +454,14 @@ static void no_memory(void) {
     }
     CHECK_STATUS(status, PITH_OK);
     budget.left = 0; /* calls allocate nothing */
+    budget.once = false;
     CHECK_STATUS(sum(ch, 1, NULL), PITH_OK);
     pith_collective_destroy(ch);
     CHECK(budget.blocks == 0);
 }
 
 static uint64_t memory_of(const char *spec) {
-    struct budget budget = {100000, 0, 0};
+    struct budget budget = {.left = 100000};
     const pith_env env = {
         .size = sizeof env, .alloc = take, .release = give, .alloc_user = &budget};
     pith_collective_options o = options(PITH_COLLECTIVE_ALLREDUCE);
@@ -491,7 +495,8 @@ int main(int argc, char **argv) {
     differs(0);
     bad_options();
     transports();
-    no_memory();
+    no_memory(false);
+    no_memory(true);
     memory_of_feedback();
     fault_end();
     return world_end("failures", sim_failures());

@@ -335,6 +335,66 @@ static void exchange(const char *spec, bool exact) {
     free(out);
 }
 
+/* What one rank sends another, coded by itself with the random bits that the header says. */
+static void alone(const char *spec, uint32_t rng_stream, uint64_t step, const float *in, float *out,
+                  uint64_t count) {
+    const pith_layout layout = {
+        .size = sizeof layout, .dtype = PITH_F32, .ndim = 1, .shape = {count}};
+    const pith_stream_options random = {.size = sizeof random, .seed = 9, .rng_stream = rng_stream};
+    pith_sizes sizes = {.size = sizeof sizes};
+    const pith_plan *plan;
+    pith_stream *stream;
+    CHECK_STATUS(pith_plan_create(&plan, spec, &layout, NULL, NULL), PITH_OK);
+    CHECK_STATUS(pith_plan_sizes(plan, &sizes), PITH_OK);
+    void *const memory = sim_take(sizes.stream_bytes), *const frame = sim_take(sizes.slot_bytes);
+    CHECK_STATUS(pith_stream_init(plan, memory, (size_t)sizes.stream_bytes, &random, &stream, NULL),
+                 PITH_OK);
+    CHECK_STATUS(pith_stream_set_step(sim_work(plan, NULL), stream, 0, step), PITH_OK);
+    const pith_view from = pith_view_flat(in, PITH_F32, count),
+                    to = pith_view_flat(out, PITH_F32, count);
+    size_t length;
+    CHECK_STATUS(sim_encode(stream, &from, frame, (size_t)sizes.slot_bytes, &length), PITH_OK);
+    CHECK_STATUS(pith_decompress(frame, length, NULL, NULL, &to, NULL), PITH_OK);
+    pith_plan_destroy(plan);
+    free(memory);
+    free(frame);
+}
+
+static void drawn(void) {
+    enum { COUNT = 100, STREAM = 5, STEP = 3 };
+    const char *const spec = "wdiff:bits=2,group=32,block=64,round=stochastic";
+    uint64_t counts[64];
+    for (int r = 0; r < world_ranks; r++) counts[r] = COUNT;
+    const pith_collective_options o = {.size = sizeof o,
+                                       .kind = PITH_COLLECTIVE_ALLTOALLV,
+                                       .dtype = PITH_F32,
+                                       .send_counts = counts,
+                                       .recv_counts = counts,
+                                       .spec = spec,
+                                       .rng_stream = STREAM,
+                                       .seed = 9,
+                                       .slice = 128,
+                                       .timeout = 60};
+    pith_collective_channel *ch;
+    if (!CHECK_STATUS(sim_create(&ch, &o, NULL), PITH_OK)) return;
+    const uint64_t all = (uint64_t)world_ranks * COUNT;
+    float *in = sim_take(all * 4), *out = sim_take(all * 4), wanted[COUNT], part[COUNT];
+    for (int r = 0; r < world_ranks; r++)
+        for (uint64_t i = 0; i < COUNT; i++)
+            in[(uint64_t)r * COUNT + i] = part_value(world_rank, r, i);
+    const pith_view from = pith_view_flat(in, PITH_F32, all),
+                    to = pith_view_flat(out, PITH_F32, all);
+    CHECK_STATUS(sim_exchange(ch, &from, &to, STEP, NULL), PITH_OK);
+    for (int r = 0; r < world_ranks; r++) {
+        for (uint64_t i = 0; i < COUNT; i++) part[i] = part_value(r, world_rank, i);
+        alone(spec, STREAM + (uint32_t)r, STEP, part, wanted, COUNT);
+        CHECK(memcmp(out + (uint64_t)r * COUNT, wanted, sizeof wanted) == 0);
+    }
+    pith_collective_destroy(ch);
+    free(in);
+    free(out);
+}
+
 static void mismatched_counts(void) {
     uint64_t send[64] = {0}, recv[64] = {0};
     for (int r = 0; r < world_ranks; r++) send[r] = recv[r] = 9;
@@ -373,6 +433,7 @@ int main(int argc, char **argv) {
     exchange("lossless:effort=1", true);
     exchange("wdiff:bits=8,group=32,block=64", false);
     exchange("wdiff:bits=8,group=32,block=64,entropy=zstd", false);
+    drawn();
     mismatched_counts();
     return world_end("gathers", sim_failures());
 }
