@@ -99,9 +99,10 @@ struct pithi_device_plan {
     bool checksums, external;
     struct pithi_device device;
 };
-/* Write what device backends need of a plan: *bytes, of which dst gets as many as cap allows.
- * PITH_ERR_UNSUPPORTED when no device codes with this setting; error may be NULL. Exported for
- * libpith_cuda, and for nobody else: private to libraries of one version. */
+/* Write what device backends need of a plan, *bytes. Where cap is less, dst gets as much of the
+ * struct above, its beginning, as fits. PITH_ERR_UNSUPPORTED when no device codes with this
+ * setting; error may be NULL. Exported for libpith_cuda, and for nobody else: private to libraries
+ * of one version. */
 PITH_NODISCARD PITH_API pith_status pithi_device_plan_write(const pith_plan *plan, void *dst,
                                                             size_t cap, size_t *bytes,
                                                             pith_error *error);

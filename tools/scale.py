@@ -81,10 +81,10 @@ wins what its computing does not hide: where it hides the seconds of f32 (`--ove
 |---|---|---|---|---|---|---|
 {rows}
 
-Where ranks have a link each (the last three), 8 and 4 bits are 4 bits. 3 and 2 bits are shown and
-never advised: they are for those who have measured what they do to their model.
+Where ranks have a link each (the last three) there is one level, of 4 bits. 3 and 2 bits are
+shown and never advised: they are for those who have measured what they do to their model.
 
-**What follows.** Below about 100 Gbit/s a node, 4 bits across nodes are worth three to seven
+**What follows.** Below about 100 Gbit/s a node, 4 bits across nodes are worth three to eight
 times the step's communication, and codecs, of GPUs or CPUs, are far from being the limit: links
 are. At terabits a node, the sum is short; what it still costs a step decides, and whether
 computing hides it. From thousands of ranks on, the latency of as many messages is what is left,

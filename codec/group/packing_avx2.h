@@ -1,8 +1,9 @@
-/* packing_avx2.h - codes of 2, 3, 4, 6 and 8 bits to packed bytes and back, for AVX2.
+/* packing_avx2.h - codes of 2 to 8 bits to packed bytes and back, for AVX2.
  * SPDX-License-Identifier: Apache-2.0
  *
  * A part of group_avx2.c: what group_encode_tmpl.h and group_decode_tmpl.h ask of an instruction
- * set's packing, 64 codes at a time. Scalar C packs in group.c and packing.c. */
+ * set's packing, 64 codes at a time. The scalar reference packs in encode_codes and unpacks in
+ * pithi_group_code, of group.c. */
 #ifndef PITHI_PACKING_AVX2_H
 #define PITHI_PACKING_AVX2_H
 

@@ -82,7 +82,8 @@ static bool legal(const pith_budget *b) {
            is_number(b->nonzero) && b->nonzero <= 1 && is_number(b->largest);
 }
 
-/* 0: the budget says nothing. nonzero: what counts where the budget does not say it. */
+/* 0: the budget says nothing, or allows any error. counted: the part of the values that is not 0,
+ * where the budget does not say it. */
 static double bound_of(const pith_budget *b, double counted) {
     const double nonzero = b->nonzero > 0 ? b->nonzero : counted;
     const double sigma = (b->share > 0 ? b->share : 0.01) * b->momentum;
@@ -100,7 +101,7 @@ static pith_status adapt(pith_stream *s, uint64_t slot, const pith_budget *budge
     PITHI_TRY(pithi_take(&b, sizeof b, budget, error));
     if (!legal(&b))
         return pithi_fail(error, PITH_ERR_ARG,
-                          "a field of the budget is negative, not finite, or a share above 1");
+                          "a field of the budget is negative or not finite, or nonzero is above 1");
     double (*volatile const choose)(const pith_budget *, double) = bound_of;
     const double counted = pith_stream_nonzero(s, slot);
     const uint64_t before = pithi_fp_enter();

@@ -35,6 +35,6 @@ if [ -x build-torch/bin/pytest ]; then
     [ $# -gt 0 ] || set -- ../python/tests/test_{torch,cli,cuda}.py ../python/tests/with_torch
     try "$PWD/build-torch" "$@"
 else
-    echo 'left out: tensors and files of PyTorch, pith.torch, pith.cuda over the host runner: no PyTorch in'
-    echo 'build-torch/ (./dev need torch)'
+    echo 'left out: tensors and files of PyTorch, pith.torch, pith.cuda over the host runner:'
+    echo 'PyTorch is not in build-torch/ (./dev need torch)'
 fi

@@ -1,4 +1,4 @@
-/* packing.c - packed codes to one in a byte, and back.
+/* code_symbols.c - packed codes to one in a byte, for entropy coding, and back.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "group/group.h"
 
