@@ -25,7 +25,9 @@ for arguments in (['compress', '-q', '-C', 'raw', '-o', 'packed', 'big'], ['test
     if used > LIMIT_KIB:
         sys.exit('%d KiB for %s' % (used, arguments))
 END
-python3 memory.py "$PITH" || die 'too much memory'
+# AddressSanitizer keeps what was freed for a while.
+ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}quarantine_size_mb=1 python3 memory.py "$PITH" ||
+    die 'too much memory'
 same big again
 
 # A tensor too large for the machine's memory is kept in a temporary file, of which a full disk is
