@@ -7,6 +7,9 @@ exits 0 pith advise --json "${four[@]}"
 silent
 json out 'abs(d["rows"][0]["sum_seconds"] - 4.8) < 1e-9 and d["rows"][0]["node_bytes"] == 60e6'
 json out 'abs(d["rows"][1]["sum_seconds"] - 2.4) < 1e-9 and d["rows"][1]["codecs_seconds"] == 0'
+# Slices of a tensor travel while others are encoded.
+json out 'all(0 <= r["links_seconds"] + r["codecs_seconds"] - r["sum_seconds"] <=
+    r["codecs_seconds"] for r in d["rows"]) and d["rows"][0]["links_seconds"] == 4.8'
 # 4 bits and a scale for 128 of them, and headers: 0.53125 bytes and a little, both ways.
 json out 'abs(d["rows"][3]["node_bytes"] / (10e6 * 2 * 0.75 * 0.53125) - 1) < 0.002'
 # One level: settings for two are no rows. The most exact of the fast ones is the advice, and none

@@ -341,6 +341,35 @@ static void test_pages(void **state) {
     }
 }
 
+/* A row of tokens so wide that a strided view is written a few tokens at a time. */
+static void test_wide_rows(void **state) {
+    (void)state;
+    static const struct kv_setting s = {"kv:page=16,group=64", PITH_F32, 17, 128, 16, 0, false};
+    const size_t n = s.page * row_of(&s), gap = 3;
+    struct setup c = setup_open(&s, s.page, 0);
+    uint8_t *tokens = tokens_of(&s, s.page, 1);
+    uint8_t *page = allocate((size_t)pith_kv_page_bytes(c.plan, s.page));
+    float *dense = allocate(n * sizeof *dense), *strided = allocate(n * gap * sizeof *strided);
+    const pith_view in = view_of(&s, NULL, PITH_F32, s.page);
+    pith_view out = in;
+    for (int d = 0; d < 3; d++) out.stride[d] *= (int64_t)gap;
+    const pith_kv_pair from = {tokens, page, 0}, to = {dense, page, 0},
+                       to_gaps = {strided, page, 0};
+    CHECK_OK(pith_kv_encode_pages(c.work, c.plan, &in, &from, 1));
+    CHECK_OK(pith_kv_decode_pages(c.work, c.plan, &in, &to, 1));
+    memset(strided, 0xA5, n * gap * sizeof *strided);
+    CHECK_OK(pith_kv_decode_pages(c.work, c.plan, &out, &to_gaps, 1));
+    for (size_t i = 0; i < n; i++) {
+        CHECK(strided[i * gap] == dense[i]);
+        CHECK(all_bytes((uint8_t *)&strided[i * gap + 1], (gap - 1) * sizeof *strided, 0xA5));
+    }
+    setup_close(&c);
+    free(tokens);
+    free(page);
+    free(dense);
+    free(strided);
+}
+
 /* Any bytes decode, into a strided view too. */
 static void test_any_page(void **state) {
     (void)state;
@@ -727,6 +756,7 @@ int main(void) {
         cmocka_unit_test(test_presets),     cmocka_unit_test(test_idempotent),
         cmocka_unit_test(test_large_lloyd), cmocka_unit_test(test_outliers_of_a_ramp),
         cmocka_unit_test(test_refusals),    cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_wide_rows),
     };
     return cmocka_run_group_tests_name("pages", tests, NULL, NULL);
 }
