@@ -22,13 +22,12 @@ static inline double pithi_exp_small(double x) {
     return sum;
 }
 
-/* 10^x, to about 1e-13; 0 or infinity where it leaves the doubles. */
+/* 10^x for x <= 0, to about 1e-13; 0 where it leaves the doubles. */
 static inline double pithi_exp10(double x) {
     double whole = 1;
     if (x < -400) return 0;
-    for (; x >= 1 && x < 400; x -= 1) whole *= 10;
     for (; x <= -1; x += 1) whole /= 10;
-    return x >= 400 ? whole * 1e308 * 1e308 : whole * pithi_exp_small(x * 2.302585092994045684);
+    return whole * pithi_exp_small(x * 2.302585092994045684);
 }
 
 #endif
