@@ -17,6 +17,8 @@ import os
 import subprocess
 import sys
 
+import training_page
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 EXAMPLE = "adapters/mpi/examples/train"
 RANKS = 8
@@ -114,58 +116,11 @@ def mean(values):
     return sum(values) / len(values)
 
 
-# ---- Drawing ------------------------------------------------------------------------------------
-
-WIDE, HIGH, LEFT, TOP, RIGHT, BOTTOM = 760, 420, 60, 20, 20, 50
-COLORS = ("#1f4e9c", "#d1491b")
-
-
-def svg_text(x, y, text, anchor="middle"):
-    return '<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>' % (x, y, anchor, text)
-
-
-def svg_axes(steps, low, high, place):
-    yield '<rect width="%d" height="%d" fill="white"/>' % (WIDE, HIGH)
-    for i in range(6):
-        x, y = place(steps * i / 5, low)
-        yield '<path d="M%.1f %.1fV%.1f" stroke="#ddd"/>' % (x, y, TOP)
-        yield svg_text(x, y + 18, "%d" % (steps * i / 5))
-        value = low + (high - low) * i / 5
-        x, y = place(0, value)
-        yield '<path d="M%.1f %.1fH%d" stroke="#ddd"/>' % (x, y, WIDE - RIGHT)
-        yield svg_text(x - 6, y + 4, "%.2f" % value, "end")
-    yield svg_text((WIDE + LEFT) / 2, HIGH - 10, "step; validation loss in nats per character")
-
-
-def svg_curve(log, color, place, dashes):
-    points = " ".join("%.1f,%.1f" % place(p[0], p[2]) for p in log.points)
-    yield ('<polyline points="%s" fill="none" stroke="%s" stroke-width="2"%s/>'
-           % (points, color, ' stroke-dasharray="7 5"' if dashes else ""))
-
-
-def draw(path, plains, piths):
+def draw(name, plains, piths):
     """Validation losses over steps, one line a seed."""
-    losses = [point[2] for log in plains + piths for point in log.points]
-    steps, low, high = plains[0].points[-1][0], min(losses), max(losses)
-    low, high = low - 0.05 * (high - low), high + 0.05 * (high - low)
-
-    def place(step, loss):
-        return (LEFT + (WIDE - LEFT - RIGHT) * step / steps,
-                TOP + (HIGH - TOP - BOTTOM) * (high - loss) / (high - low))
-
-    lines = list(svg_axes(steps, low, high, place))
-    for logs, color, name, at in ((plains, COLORS[0], "uncompressed", 0),
-                                  (piths, COLORS[1], "through pith", 1)):
-        for log in logs:
-            lines += svg_curve(log, color, place, at == 1)
-        y = TOP + 20 + 22 * at
-        lines.append('<path d="M%d %dh40" stroke="%s" stroke-width="2"%s/>'
-                     % (WIDE - 220, y, color, ' stroke-dasharray="7 5"' if at else ""))
-        lines.append(svg_text(WIDE - 170, y + 4, name, "start"))
-    with open(path, "w", encoding="ascii") as file:
-        file.write('<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" '
-                   'font-family="sans-serif" font-size="13">\n' % (WIDE, HIGH))
-        file.write("\n".join(lines) + "\n</svg>\n")
+    curves = [[[(p[0], p[2]) for p in log.points] for log in logs] for logs in (plains, piths)]
+    training_page.draw(name, "step; validation loss in nats per character",
+                       (("uncompressed", curves[0]), ("through pith", curves[1])))
 
 
 # ---- The document -------------------------------------------------------------------------------
@@ -310,16 +265,15 @@ def results(build, out):
     singles = train_seeds(build, out, "f32", PLAIN + ["--replica=f32"])
     variants = [train_seeds(build, out, "variant%d" % i, PITH + arguments, VARIANT_SEEDS)
                 for i, (_, _, arguments) in enumerate(VARIANTS)]
-    draw(os.path.join(ROOT, "doc", "training.svg"), plains, piths)
-    with open(os.path.join(ROOT, "doc", "TRAINING.md"), "w", encoding="ascii") as file:
-        file.write(document(plains, piths, singles, variants))
+    draw("training.svg", plains, piths)
+    training_page.write_part(document(plains, piths, singles, variants))
     print("wrote doc/TRAINING.md and doc/training.svg")
 
 
 def pair(build, out, arguments):
     mpirun(build, arguments + ["--exchange=both", "--log=" + os.path.join(out, "train")], False)
     logs = [Log(os.path.join(out, "train-%s.tsv" % name)) for name in ("plain", "pith")]
-    draw(os.path.join(out, "train.svg"), logs[:1], logs[1:])
+    draw(os.path.abspath(os.path.join(out, "train.svg")), logs[:1], logs[1:])
     print("drawn: " + os.path.join(out, "train.svg"))
 
 

@@ -5,14 +5,18 @@ SPDX-License-Identifier: Apache-2.0
 
     ./dev train --torch [--rates=100,250,1000] [--steps=20] [--ways=NAME,...] [--ranks-per-node=1]
     ./dev train --torch --losses [--steps=300] [--seeds=1,2,3] [--ways=NAME,...]
+    ./dev train --torch --results
 
 The first: four nodes, joined by links of so many Mbit/s (tools/network.py; needs root), a model of
 10 million parameters, batches of 1 x 64 bytes for each rank. For each way to exchange gradients:
 the median time of a step, what it does on the links by the kernel's counters, the speed-up, and the
 part of a step that pith's codecs take. The second: validation losses of a model of a million
-parameters, unshaped, over paired seeds. Both print tables. Standard library only; ranks need
-PyTorch (./dev need torch).
+parameters, unshaped, over paired seeds. Both print tables. The third runs all of this and writes
+its part of doc/TRAINING.md, half an hour on a machine with nothing else to do; what was measured
+is kept, so that it goes on where it was stopped. Standard library only; ranks need PyTorch
+(./dev need torch).
 """
+import datetime
 import glob
 import json
 import os
@@ -22,20 +26,23 @@ import subprocess
 import sys
 
 import network
+import training_page
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PYTHON = os.path.join(ROOT, "build-torch", "bin", "python")
 NODES = 4
 LARGE = {"layers": 8, "width": 320, "heads": 5, "context": 64, "batch": 1, "rate": 3e-4}
-SMALL = {"layers": 4, "width": 128, "heads": 4, "context": 64, "batch": 8, "rate": 1e-3}
+SMALL = {"layers": 4, "width": 160, "heads": 5, "context": 64, "batch": 8, "rate": 1e-3}
 USUAL = {"spec": "grad:preset=inter", "inter": None, "weights": "wdiff:bits=4", "share": 0,
-         "approximation": 4, "every": 0, "warm": 3, "seed": 1}
+         "approximation": 4, "every": 0, "warm": 3, "before": 0, "seed": 1}
 # Of a gradient element as f32, what a frame of 4 bits has: 0.53125 bytes of 4.
 SHARE_OF_4 = 0.1328125
 # Inside nodes 8 bits where there are two levels.
 LEVELS = {"spec": "grad:preset=intra", "inter": "grad:preset=inter"}
 WAYS = {
+    "none": {"way": "none"},  # each rank for itself: what computing takes
     "no-hook": {"way": "plain"},
-    # As many bytes as of 4 bits, by the same transport; nothing is coded or summed.
+    # As many bytes as of 4 bits, by the same transport, of a sum without codec.
     "bytes-alone": {"way": "bytes", "share": SHARE_OF_4},
     "fp16": {"way": "fp16"},
     "bf16": {"way": "bf16"},
@@ -65,103 +72,350 @@ class Failed(Exception):
     pass
 
 
-def run(net, settings, per_node):
-    """Ranks of all nodes train; what rank 0 says, and the bytes on the links meanwhile."""
-    ranks = per_node * len(net.names)
-    python = os.path.join(ROOT, "build-torch", "bin", "python")
-    words = [python, os.path.join(ROOT, "tools", "train_torch_rank.py")]
-    processes = []
-    try:
-        for rank in range(ranks):
-            node = rank // per_node
-            env = {**os.environ, "PITH_TRAIN": json.dumps(settings), "RANK": str(rank),
-                   "WORLD_SIZE": str(ranks), "MASTER_ADDR": net.address(0), "MASTER_PORT": "29511",
+class Ranks:
+    """The processes of all ranks; they train one model after the other."""
+
+    def __init__(self, net, per_node):
+        self.net, self.per_node, self.processes = net, per_node, []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if self.processes and not kind:
+            self.processes[0].stdin.close()  # which tells the ranks to end
+            for process in self.processes:
+                process.wait()
+        self.stop()
+
+    def start(self):
+        count = self.per_node * len(self.net.names)
+        words = [PYTHON, os.path.join(ROOT, "tools", "train_torch_rank.py")]
+        for rank in range(count):
+            env = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(count),
+                   "MASTER_ADDR": self.net.address(0), "MASTER_PORT": "29511",
                    "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR",
-                   "GLOO_SOCKET_IFNAME": "lo" if net.names[0] == "lo" else network.LINK}
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE} if rank == 0 else {
-                "stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-            processes.append(subprocess.Popen(net.command(node, words), env=env, text=True,
-                                              start_new_session=True, stderr=sys.stderr, **pipes))
-        first = processes[0]
-        signal.alarm(LONGEST)
-        if settings["signal"] and first.stdout.readline().strip() != "begin":
-            raise Failed("rank 0 ended before it began")
-        before = net.sent_bytes()
-        said, _ = first.communicate("\n")
-        sent = net.sent_bytes() - before
-        for process in processes:
-            if process.wait():
-                raise Failed("a rank failed: exit status %d" % process.returncode)
-        return json.loads(said.strip().splitlines()[-1]), sent
-    finally:
-        signal.alarm(0)
-        for process in processes:
+                   "GLOO_SOCKET_IFNAME": "lo" if self.net.names[0] == "lo" else network.LINK}
+            pipes = subprocess.DEVNULL if rank else subprocess.PIPE
+            self.processes.append(subprocess.Popen(
+                self.net.command(rank // self.per_node, words), env=env, text=True,
+                start_new_session=True, stdin=pipes, stdout=pipes))
+
+    def stop(self):
+        for process in self.processes:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        self.processes = []
+
+    def say(self, line):
+        first = self.processes[0]
+        first.stdin.write(line + "\n")
+        first.stdin.flush()
+
+    def hear(self):
+        line = self.processes[0].stdout.readline()
+        if not line:
+            raise Failed("a rank ended: exit status %s" % [p.poll() for p in self.processes])
+        return line.strip()
+
+    def train(self, settings):
+        """What rank 0 says, with the bytes on the links meanwhile."""
+        if not self.processes:
+            self.start()
+        signal.alarm(LONGEST)
+        try:
+            self.say(json.dumps({**settings, "ranks_per_node": self.per_node}))
+            sent = 0
+            if settings["signal"]:
+                for word in ("begin", "end"):
+                    if self.hear() != word:
+                        raise Failed("rank 0 did not " + word)
+                    sent = self.net.sent_bytes() - sent
+                    self.say("")
+            return {**json.loads(self.hear()), "sent": sent}
+        except (Failed, OSError):
+            self.stop()
+            raise
+        finally:
+            signal.alarm(0)
 
 
 def too_long(*_):
-    raise Failed("a run took longer than %d s" % LONGEST)
+    raise Failed("a training took longer than %d s" % LONGEST)
 
 
-def print_table(heads, rows):
-    print("| " + " | ".join(heads) + " |\n|" + "---|" * len(heads))
-    for row in rows:
-        print("| " + " | ".join(row) + " |")
-    print(flush=True)
+# ---- Measurements -------------------------------------------------------------------------------
+
+def throughput(ranks, name, args):
+    """Steps of the large model."""
+    return ranks.train({**USUAL, **LARGE, **WAYS[name], "steps": args["steps"], "signal": True,
+                        "text": args["text"]})
 
 
-def throughput(net, args, text):
-    for rate in args["rates"]:
-        net.shape(rate)
-        speed = "%d Mbit/s" % rate if rate else "not shaped"
-        print("%d nodes, %d ranks each, %s\n" % (NODES, args["ranks-per-node"], speed), flush=True)
-        rows, plain = [], None
-        for name in args["ways"]:
-            settings = {**USUAL, **LARGE, **WAYS[name], "steps": args["steps"], "signal": True,
-                        "text": text, "ranks_per_node": args["ranks-per-node"]}
-            try:
-                result, sent = run(net, settings, args["ranks-per-node"])
-            except Failed as failure:
-                rows.append((name, str(failure), "", "", "", ""))
-                continue
-            step = statistics.median(result["seconds"])
-            plain = plain or step
-            rows.append((name, "%.3f" % step, "%.1f" % (1e-6 * sent / args["steps"]),
-                         "%.2f" % (plain / step),
-                         "%.1f" % (100 * statistics.median(result["codecs"]) / step),
-                         "nothing is summed" if WAYS[name]["way"] == "bytes"
-                         else "yes" if result["equal"] else "NO"))
-        print_table(("gradients", "s a step", "MB on the links a step", "speed-up",
-                     "codecs, % of a step", "replicas equal"), rows)
+def validation(ranks, name, seed, args):
+    """Losses of the small model."""
+    settings = {**USUAL, **SMALL, **WAYS[name], "steps": args["steps"], "signal": False,
+                "seed": seed, "every": args["every"], "warm": 0, "text": args["text"]}
+    if WAYS[name]["way"] == "powersgd":
+        settings.update(warm=2, before=2, steps=args["steps"] - 2)  # it begins no sooner
+    return ranks.train(settings)
 
 
-def losses(net, args, text):
-    ends = {name: [] for name in args["ways"]}
-    for seed in args["seeds"]:
-        for name in args["ways"]:
-            settings = {**USUAL, **SMALL, **WAYS[name], "steps": args["steps"], "signal": False,
-                        "seed": seed, "every": args["steps"], "warm": 0, "text": text,
-                        "ranks_per_node": args["ranks-per-node"]}
-            if WAYS[name]["way"] == "powersgd":
-                settings.update(warm=2, steps=args["steps"] - 2)  # it begins no sooner
-            result, _ = run(net, settings, args["ranks-per-node"])
-            ends[name].append(result["curve"][-1][1])
-    first = ends[args["ways"][0]]
-    rows = []
+def throughput_table(results, steps):
+    """results: {way: what train() gave, or why it failed}."""
+    rows, plain = [], None
+    for name, result in results.items():
+        if isinstance(result, str):
+            rows.append((name, result, "", "", "", ""))
+            continue
+        step = statistics.median(result["seconds"])
+        if name == "no-hook":
+            plain = step
+        summed = WAYS[name]["way"] not in ("none", "bytes")
+        codecs = statistics.median(result["codecs"])
+        rows.append((name, "%.3f" % step, "%.1f" % (1e-6 * result["sent"] / steps),
+                     "%.2f" % (plain / step) if plain else "",
+                     "%.1f" % (100 * codecs / step) if codecs else "",
+                     ("yes" if result["equal"] else "NO") if summed else "not summed"))
+    return table(("gradients", "s a step", "MB on the links a step", "speed-up",
+                  "codecs, % of a step", "replicas equal"), rows)
+
+
+def losses_table(ends):
+    """ends: {way: validation losses, one a seed}, no hook first."""
+    rows, first = [], next(iter(ends.values()))
     for name, values in ends.items():
         apart = [100 * (v / p - 1) for v, p in zip(values, first, strict=True)]
         rows.append((name, " ".join("%.4f" % v for v in values), "%+.2f" % statistics.mean(apart)))
-    print_table(("gradients", "validation loss, each seed", "apart, %"), rows)
+    return table(("gradients", "validation loss, each seed", "apart, %"), rows)
 
+
+def table(heads, rows):
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def show(net, args):
+    with Ranks(net, args["ranks-per-node"]) as ranks:
+        if args["losses"]:
+            ends = {name: [validation(ranks, name, seed, args)["curve"][-1][1]
+                           for seed in args["seeds"]] for name in args["ways"]}
+            print(losses_table(ends))
+            return
+        for rate in args["rates"]:
+            net.shape(rate)
+            results = {}
+            for name in args["ways"]:
+                try:
+                    results[name] = throughput(ranks, name, args)
+                except Failed as failure:
+                    results[name] = str(failure)
+            print("%d nodes, %d ranks each, %s\n\n%s\n" % (
+                NODES, args["ranks-per-node"], "%d Mbit/s" % rate if rate else "not shaped",
+                throughput_table(results, args["steps"])), flush=True)
+
+
+# ---- The page -----------------------------------------------------------------------------------
+
+ONE = ("none", "no-hook", "bytes-alone", "fp16", "bf16", "powersgd", "pith-4/4", "pith-2/2",
+       "zero", "pith-zero")  # with one rank a node
+TWO = ("none", "no-hook", "bytes-alone", "pith-8/4", "pith-4/4", "pith-2/2")  # with two
+LEARNING = ("no-hook", "fp16", "bf16", "powersgd", "pith-4/4", "pith-2/2", "pith-zero")
+RATES, SEEDS, STEPS, LOSS_STEPS, EVERY = (100, 250, 1000), (1, 2, 3), 20, 300, 20
+# The rows of pith advise.
+ADVISED = {"no-hook": "f32, not compressed", "bf16": "bf16, not compressed",
+           "pith-4/4": "grad:preset=inter", "pith-2/2": "grad:bits=2",
+           "pith-8/4": "grad:preset=intra inside, grad:preset=inter across"}
+INSIDE = "20G"  # between two ranks of a node; nothing here is shaped
+
+TEXT = """\
+# PyTorch over slow links
+
+Made by `./dev train --torch --results` on {date}, on {cores} cores of an {cpu}. Four nodes are
+network namespaces with one link each to a switch, shaped in both directions (`tools/network.py`).
+A GPT of {parameters:.1f} million parameters, batches of 1 x 64 bytes for each rank, gloo.
+"none": ranks do not exchange anything. "bytes-alone": a hook that moves as many bytes as `pith-4/4`
+by the same transport, in a sum without codec of fewer elements. fp16, bf16, PowerSGD
+(rank {approximation}, one bucket): the hooks of PyTorch. `pith-4/4`: `pith.torch.ddp` with `grad:preset=inter`; `pith-2/2`:
+`grad:bits=2`; `pith-8/4`: 8 bits inside nodes, 4 across. `zero`: PyTorch's sharded optimizer over
+plain gradients; `pith-zero`: `pith.torch.optim.Sharded`, gradients as `pith-4/4`, weights by
+`wdiff:bits=4`. Seconds are medians of {steps} steps; bytes are the kernel's counters of all four
+links, headers of TCP and all. After the last step the ranks compared hashes of their replicas.
+
+## One rank a node
+
+{one}
+
+## Two ranks a node
+
+{two}
+
+## Losses
+
+Validation losses after {loss_steps} steps of a GPT of {small:.1f} million parameters, 4 ranks,
+batches of 8 x 64 bytes each, on links that are not shaped, paired seeds {seeds}.
+
+{losses}
+
+![validation loss](training_torch.svg)
+
+## Time to a loss
+
+Composed, not measured: seconds of a step as in the tables with one rank a node, times the steps
+that the small model took to a validation loss of {target:.3f}, mean of the seeds, on lines between
+losses that were measured every {every} steps.
+
+{times}
+
+![validation loss over seconds](training_torch_time.svg)
+
+The picture: the same at {pictured} Mbit/s.
+
+## What the model of `pith advise` says
+
+[SCALE.md](SCALE.md) has the model. Fed with the links, seconds of computing ("none"), and the speed
+of the codecs on a core that several ranks share; seconds of a step.
+
+{model}
+"""
+
+
+def kept(results, path, key, measure):
+    """A measurement, or what it gave before. A failure is a result too, but not kept."""
+    if key not in results:
+        print("train:", key, flush=True)
+        try:
+            results[key] = measure()
+        except Failed as failure:
+            return str(failure)
+        with open(path + ".new", "w", encoding="ascii") as file:
+            json.dump(results, file)
+        os.replace(path + ".new", path)
+    return results[key]
+
+
+def measure_all(net, out, args):
+    """{(ranks a node, rate): {way: result}}, {way: results, one a seed}."""
+    path = os.path.join(out, "results.json")
+    results = {}
+    if os.path.exists(path):
+        with open(path, encoding="ascii") as file:
+            results = json.load(file)
+    steps, losses = {}, {}
+    for per_node, ways in ((1, ONE), (2, TWO)):
+        with Ranks(net, per_node) as ranks:
+            for rate in RATES:
+                net.shape(rate)
+                steps[per_node, rate] = {name: kept(
+                    results, path, "%s, %d ranks a node, %d Mbit/s" % (name, per_node, rate),
+                    lambda name=name: throughput(ranks, name, args)) for name in ways}
+    with network.Loopback(NODES) as loopback, Ranks(loopback, 1) as ranks:
+        args = {**args, "steps": LOSS_STEPS, "every": EVERY}
+        for name in LEARNING:
+            losses[name] = [kept(results, path, "%s, seed %d" % (name, seed),
+                                 lambda name=name, seed=seed: validation(ranks, name, seed, args))
+                            for seed in SEEDS]
+    return steps, losses
+
+
+def mean_curve(results):
+    """The steps of a way, and the mean of its losses."""
+    curves = [result["curve"] for result in results]
+    return [(points[0][0], statistics.mean(p[1] for p in points))
+            for points in zip(*curves, strict=True)]
+
+
+def steps_to(curve, target):
+    """Where the curve meets the loss first, or None."""
+    for (a, high), (b, low) in zip(curve, curve[1:], strict=False):
+        if low <= target:
+            return a + (b - a) * (high - target) / (high - low)
+    return None
+
+
+def seconds_of(result):
+    return statistics.median(result["seconds"])
+
+
+def times_table(steps, curves, target):
+    rows = []
+    for name, curve in curves.items():
+        count = steps_to(curve, target)
+        rows.append((name, "%.0f" % count if count else "not reached", *(
+            "%.0f" % (count * seconds_of(steps[1, rate][name])) if count else ""
+            for rate in RATES)))
+    return table(("gradients", "steps", *("s at %d Mbit/s" % rate for rate in RATES)), rows)
+
+
+def pith(*words):
+    out = subprocess.run([PYTHON, "-m", "pith", *words], check=True, stdout=subprocess.PIPE)
+    return json.loads(out.stdout)
+
+
+def model_table(steps):
+    row, = pith("bench", "-C", "grad:preset=inter", "--json")["results"]
+    rows = []
+    for (per_node, rate), results in steps.items():
+        ranks = NODES * per_node
+        shared = max(ranks / os.cpu_count(), 1)  # so many ranks compute on one core
+        speed = ",".join("%.0f" % (1e9 * row[kind] / shared)
+                         for kind in ("encode_gbps", "decode_gbps"))
+        answer = pith("advise", "--json", "--ranks", str(ranks), "--ranks-per-node", str(per_node),
+                      "--links", "%s,%dM" % (INSIDE, rate), "--codec-speed", speed,
+                      "--size", str(4 * results["none"]["parameters"]),
+                      "--compute", "%.6f" % seconds_of(results["none"]))
+        said = {each["name"]: each["step_seconds"] for each in answer["rows"]}
+        for name, row_name in ADVISED.items():
+            if name in results and row_name in said:
+                measured = seconds_of(results[name])
+                rows.append(("%d, %d a node" % (ranks, per_node), str(rate), name,
+                             "%.3f" % measured, "%.3f" % said[row_name],
+                             "%+.0f" % (100 * (said[row_name] / measured - 1))))
+    return table(("ranks", "Mbit/s", "gradients", "measured, s", "model, s", "apart, %"), rows)
+
+
+def cpu_name():
+    with open("/proc/cpuinfo") as file:
+        names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+    return names[0] if names else "unknown CPU"
+
+
+def write_page(steps, losses, args):
+    curves = {name: mean_curve(results) for name, results in losses.items()}
+    ends = {name: [r["curve"][-1][1] for r in results] for name, results in losses.items()}
+    # A loss that every way reaches but the worst by far: 1 % above where no hook ends.
+    target = 1.01 * curves["no-hook"][-1][1]
+    pictured = RATES[0]
+    tables = {per_node: "\n\n".join("%d Mbit/s:\n\n%s" % (
+        rate, throughput_table(steps[per_node, rate], args["steps"])) for rate in RATES)
+        for per_node in (1, 2)}
+    one = steps[1, RATES[0]]["none"]
+    training_page.write_part(TEXT.format(
+        date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
+        cores=os.cpu_count(), cpu=cpu_name(), parameters=1e-6 * one["parameters"],
+        approximation=USUAL["approximation"], steps=args["steps"], one=tables[1], two=tables[2],
+        loss_steps=LOSS_STEPS, small=1e-6 * losses["no-hook"][0]["parameters"],
+        seeds=", ".join(map(str, SEEDS)), losses=losses_table(ends), target=target, every=EVERY,
+        times=times_table(steps, curves, target), pictured=pictured, model=model_table(steps)))
+    training_page.draw("training_torch.svg", "step; validation loss in nats per byte",
+                       [(name, [curve]) for name, curve in curves.items()])
+    training_page.draw(
+        "training_torch_time.svg", "seconds; validation loss in nats per byte",
+        [(name, [[(step * seconds_of(steps[1, pictured][name]), loss) for step, loss in curve]])
+         for name, curve in curves.items() if name != "no-hook"])
+    print("wrote doc/TRAINING.md, doc/training_torch.svg and doc/training_torch_time.svg")
+
+
+# ---- Arguments ----------------------------------------------------------------------------------
 
 def arguments(words):
-    args = {"rates": [100, 250, 1000], "steps": None, "seeds": [1, 2, 3], "ranks-per-node": 1,
-            "ways": list(WAYS), "losses": False}
+    args = {"rates": list(RATES), "steps": None, "seeds": list(SEEDS), "ranks-per-node": 1,
+            "ways": None, "losses": False, "results": False}
     for word in words:
         name, _, value = word.removeprefix("--").partition("=")
-        if word == "--losses":
-            args["losses"] = True
+        if word in ("--losses", "--results"):
+            args[name] = True
         elif name in ("rates", "seeds") and value:
             args[name] = [int(v) for v in value.split(",")]
         elif name in ("steps", "ranks-per-node") and value.isdigit():
@@ -170,22 +424,29 @@ def arguments(words):
             args["ways"] = value.split(",")
         else:
             sys.exit(__doc__.strip() + "\n\nNAMEs: " + ", ".join(WAYS))
-    args["steps"] = max(args["steps"] or (300 if args["losses"] else 20), 3)
+    args["steps"] = max(args["steps"] or (LOSS_STEPS if args["losses"] else STEPS), 3)
+    args["every"] = args["steps"]
+    args["ways"] = args["ways"] or list(LEARNING if args["losses"] else WAYS)
     return args
 
 
 def main():
     out, args = sys.argv[1], arguments(sys.argv[2:])
     os.makedirs(out, exist_ok=True)
-    text = text_file(out)
+    args["text"] = text_file(out)
     signal.signal(signal.SIGALRM, too_long)
     why = None if args["losses"] else network.missing()
+    if why and args["results"]:
+        sys.exit("train: no network can be made here: " + why)
     if why:
         print("No network can be made here (%s): the loopback interface, not shaped.\n" % why)
         args["rates"] = [None]
     shaped = not why and not args["losses"]
     with network.Network(NODES) if shaped else network.Loopback(NODES) as net:
-        (losses if args["losses"] else throughput)(net, args, text)
+        if args["results"]:
+            write_page(*measure_all(net, out, args), args)
+        else:
+            show(net, args)
 
 
 if __name__ == "__main__":

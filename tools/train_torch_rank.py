@@ -1,15 +1,13 @@
 #!/usr/bin/env python3
-"""One rank of tools/train_torch.py: trains a GPT on bytes, and says how long steps take.
+"""One rank of tools/train_torch.py: trains GPTs on bytes, and says how long steps take.
 
 SPDX-License-Identifier: Apache-2.0
 
-Settings are JSON in PITH_TRAIN; RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are torchrun's. Rank
-0 prints JSON.
+RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are torchrun's. Rank 0 reads the settings of one
+training after the other as lines of JSON, and answers each with a line.
 """
 import hashlib
 import json
-import os
-import resource
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -95,7 +93,8 @@ def loss_of(model, batch):
 # ---- How gradients are exchanged ----------------------------------------------------------------
 
 def same_bytes(state, bucket):
-    """Moves as many bytes as pith would, by the same transport, and codes nothing."""
+    """A sum without codec of so few elements that as many bytes move as pith's; the gradients stay
+    what they are."""
     count = max(int(bucket.buffer().numel() * state["share"]), 1)
     index = bucket.index()
     if (index, count) not in state["channels"]:
@@ -107,8 +106,11 @@ def same_bytes(state, bucket):
 
     def call():
         channel, moved = state["channels"][index, count]
-        channel.run(moved, moved, step=step)
-        future.set_result(buffer)
+        try:
+            channel.run(moved, moved, step=step)
+            future.set_result(buffer)
+        except Exception as error:
+            future.set_exception(error)
 
     if bucket.is_last():
         state["step"][0] += 1
@@ -118,7 +120,7 @@ def same_bytes(state, bucket):
 
 class Trainer:
     """A model, its optimizer, and one way to exchange: plain, fp16, bf16, powersgd, bytes, pith,
-    zero (PyTorch's sharded optimizer), pith-zero."""
+    zero (PyTorch's sharded optimizer), pith-zero, or none (each rank for itself)."""
 
     def __init__(self, s):
         torch.manual_seed(s["seed"])
@@ -133,7 +135,8 @@ class Trainer:
                 weights=s["weights"], ranks_per_node=per_node, **adam)
             return
         bucket = {"bucket_cap_mb": ONE_BUCKET_MB} if way == "powersgd" else {}
-        self.whole = DistributedDataParallel(self.model, **bucket)
+        self.whole = (self.model if way == "none" else
+                      DistributedDataParallel(self.model, **bucket))
         if way == "fp16":
             self.whole.register_comm_hook(None, default_hooks.fp16_compress_hook)
         elif way == "bf16":
@@ -179,10 +182,7 @@ def replicas_equal(model):
     return len(set(texts)) == 1
 
 
-def main():
-    s = json.loads(os.environ["PITH_TRAIN"])
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+def train(s):
     trainer = Trainer(s)
     text = Text(s["text"], s["context"], 1000 * s["seed"] + dist.get_rank())
     for _ in range(s["warm"]):
@@ -195,19 +195,33 @@ def main():
     seconds, codecs, curve = [], [], []
     for step in range(s["steps"]):
         if s["every"] and step % s["every"] == 0:
-            curve.append((step, validation(trainer.model, text)))
+            curve.append((step + s["before"], validation(trainer.model, text)))
         batch = text.next(s["batch"])
         begin = time.perf_counter()
         trainer.step(batch)
         seconds.append(time.perf_counter() - begin)
         codecs.append(trainer.codec_seconds())
-    equal = replicas_equal(trainer.model)
     if s["every"]:
-        curve.append((s["steps"], validation(trainer.model, text)))
-    if dist.get_rank() == 0:
-        print(json.dumps({"seconds": seconds, "codecs": codecs, "curve": curve, "equal": equal,
-                          "parameters": sum(p.numel() for p in trainer.model.parameters()),
-                          "cpu": resource.getrusage(resource.RUSAGE_SELF).ru_utime}), flush=True)
+        curve.append((s["steps"] + s["before"], validation(trainer.model, text)))
+    if dist.get_rank() == 0 and s["signal"]:
+        print("end", flush=True)
+        sys.stdin.readline()
+    return {"seconds": seconds, "codecs": codecs, "curve": curve,
+            "equal": replicas_equal(trainer.model),
+            "parameters": sum(p.numel() for p in trainer.model.parameters())}
+
+
+def main():
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    while True:
+        line = [sys.stdin.readline() if dist.get_rank() == 0 else None]
+        dist.broadcast_object_list(line)
+        if not line[0]:
+            break
+        result = train(json.loads(line[0]))
+        if dist.get_rank() == 0:
+            print(json.dumps(result), flush=True)
     dist.destroy_process_group()
 
 
