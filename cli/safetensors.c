@@ -282,16 +282,6 @@ bool st_check_end(const struct safetensors *st, uint64_t file_bytes, const char 
     return !*why;
 }
 
-bool st_parse(const uint8_t *bytes, size_t length, struct safetensors *out, const char **why) {
-    size_t text = 0;
-    *out = (struct safetensors){0};
-    if (!st_measure(bytes, length, &text, why)) return false;
-    if (!st_parse_header(bytes + ST_PREFIX, text, out, why)) return false;
-    if (st_check_end(out, length, why)) return true;
-    st_free(out);
-    return false;
-}
-
 void st_free(struct safetensors *st) {
     json_decref(st->json);
     free(st->tensors);

@@ -42,10 +42,8 @@ extern const char st_no_memory[];
 /* Check the JSON text alone. On success st_free must be called. On failure *why is a static
  * sentence, out->where is set, and there is nothing to free. */
 bool st_parse_header(const uint8_t *text, size_t length, struct safetensors *out, const char **why);
-/* Check a whole file: prefix, header, and that the data ends where the file does. */
-bool st_parse(const uint8_t *bytes, size_t length, struct safetensors *out, const char **why);
-/* The same for a reader that has only the beginning of a file: first the length of the text, from
- * at least ST_PREFIX bytes where the file has them; then, with a parsed header, the file's end. */
+/* Check the rest of a file of which a reader has only the beginning: first the length of the text,
+ * from at least ST_PREFIX bytes where the file has them; then, with a parsed header, the end. */
 bool st_measure(const uint8_t *bytes, uint64_t file_bytes, size_t *text_bytes, const char **why);
 bool st_check_end(const struct safetensors *st, uint64_t file_bytes, const char **why);
 void st_free(struct safetensors *st);

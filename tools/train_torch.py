@@ -237,7 +237,8 @@ network namespaces with one link each to a switch, shaped in both directions (`t
 A GPT of {parameters:.1f} million parameters, batches of 1 x 64 bytes for each rank, gloo.
 "none": ranks do not exchange anything. "bytes-alone": a hook that moves as many bytes as `pith-4/4`
 by the same transport, in a sum without codec of fewer elements. fp16, bf16, PowerSGD
-(rank {approximation}, one bucket): the hooks of PyTorch. `pith-4/4`: `pith.torch.ddp` with `grad:preset=inter`; `pith-2/2`:
+(rank {approximation}, one bucket): the hooks of PyTorch. `pith-4/4`: `pith.torch.ddp` with
+`grad:preset=inter`; `pith-2/2`:
 `grad:bits=2`; `pith-8/4`: 8 bits inside nodes, 4 across. `zero`: PyTorch's sharded optimizer over
 plain gradients; `pith-zero`: `pith.torch.optim.Sharded`, gradients as `pith-4/4`, weights by
 `wdiff:bits=4`. Seconds are medians of {steps} steps; bytes are the kernel's counters of all four

@@ -318,6 +318,17 @@ static void bad_samples_change_nothing(void **state) {
     CHECK(t.batches == 1 && t.rows == 1 && t.distinct == 1 && t.coded[2] == 1);
 }
 
+/* What is missing of the last row counts as 0, so that it may be equal to another. */
+static void short_rows_end_with_zeros(void **state) {
+    (void)state;
+    const char *const spec[] = {"embed:rel=0.001,dim=4"};
+    const float values[] = {1, 2, 0, 0, 5, 6, 7, 8, 1, 2};
+    const pith_view view = pith_view_flat(values, PITH_F32, 10);
+    pith_row_statistics t = {0};
+    CHECK_OK(pith_row_statistics_sample(&t, spec, 1, &view, NULL, NULL));
+    CHECK(t.rows == 3 && t.distinct == 2 && t.coded[0] == 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bound_holds_for_every_value),
@@ -331,6 +342,7 @@ int main(void) {
         cmocka_unit_test(bad_specs_name_their_fault),
         cmocka_unit_test(classes_follow_how_many_rows_become_equal),
         cmocka_unit_test(bad_samples_change_nothing),
+        cmocka_unit_test(short_rows_end_with_zeros),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -270,6 +270,60 @@ static void more_than_three_in_five_are_sparse(void **state) {
     free(coder);
 }
 
+/* Words of 20 bits, every eighth or more of them, and of fewer; every value equally likely. */
+struct two_kinds {
+    unsigned eighths, narrow;
+};
+
+/* Bits of a word with `low` of them apart. */
+static double bits_with(const struct two_kinds *w, unsigned low) {
+    double sum = low, zeros = 0, escapes = 0;
+    for (unsigned b = 0; b <= 20; b++) {
+        const double wide = ldexp(1, b ? (int)b - 21 : -20);
+        const double narrow = b > w->narrow ? 0 : ldexp(b ? 0.5 : 1, (int)b - (int)w->narrow);
+        const double p = (w->eighths * wide + (8 - w->eighths) * narrow) / 8;
+        if (b <= low)
+            zeros += p;
+        else if (b > low + 8)
+            escapes += p;
+        else if (p > 0)
+            sum += p * (b - low - 1 - log2(p));
+    }
+    if (zeros > 0) sum -= zeros * log2(zeros);
+    if (escapes > 0) sum += escapes * (32 - log2(escapes));
+    return sum;
+}
+
+static unsigned fewest_low_bits(const struct two_kinds *w) {
+    double least = INFINITY;
+    for (unsigned low = 0; low <= 24; low++) least = fmin(least, bits_with(w, low));
+    unsigned low = 0;
+    while (bits_with(w, low) > least * 65 / 64) low++;
+    return low;
+}
+
+static void low_bits_are_the_fewest_that_cost_least(void **state) {
+    enum { COUNT = 16000 };
+    static uint32_t words[COUNT];
+    static uint8_t bytes[5 * COUNT];
+    (void)state;
+    void *const scratch = scratch_of(COUNT);
+    struct pithi_entropy *const coder = coder_of(COUNT, PITHI_ENTROPY_LEVEL_NONE);
+    for (unsigned narrow = 1; narrow < 16; narrow++)
+        for (unsigned eighths = 1; eighths < 8; eighths++) {
+            const struct two_kinds w = {eighths, narrow};
+            for (size_t i = 0; i < COUNT; i++)
+                words[i] = random_word() >> (i % 8 < eighths ? 12 : 32 - narrow);
+            struct pithi_pen pen = {bytes, sizeof bytes, PITHI_ENTROPY_LEVEL_NONE, scratch, coder};
+            CHECK(pithi_symbols_put(&pen, COUNT, pithi_bitplane_pack_c, words, COUNT));
+            context("%u in 8 are wide, others %u bits: %u low bits, expected %u", eighths, narrow,
+                    bytes[0], fewest_low_bits(&w));
+            CHECK(bytes[0] == fewest_low_bits(&w));
+        }
+    free(scratch);
+    free(coder);
+}
+
 /* ---- Coders ----------------------------------------------------------------------------------*/
 
 /* A string with matches near and far, so that tables matter. */
@@ -381,6 +435,7 @@ int main(void) {
         cmocka_unit_test(noise_takes_its_entropy),
         cmocka_unit_test(rare_words_take_little),
         cmocka_unit_test(more_than_three_in_five_are_sparse),
+        cmocka_unit_test(low_bits_are_the_fewest_that_cost_least),
         cmocka_unit_test(coders_forget),
         cmocka_unit_test(estimates_find_the_predictor),
     };

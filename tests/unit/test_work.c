@@ -1364,11 +1364,11 @@ static void test_texts_of_frames(void **state) {
     free(f.bytes);
     f = stream_encode(&wider, &v, 0, false);
     CHECK_STATUS(PITH_ERR_MISMATCH, decode_one(w, end.stream, 0, f.bytes, f.length, &o, 0));
-    CHECK(pith_work_error(w)->text[0] != 0);
+    check_named(w, "expected a frame of wdiff:group=64", "found wdiff:bits=8");
     free(f.bytes);
     f = compress("raw", &v, NULL, 0);
     CHECK_STATUS(PITH_ERR_MISMATCH, decode_one(w, end.stream, 0, f.bytes, f.length, &o, 0));
-    check_named(w, "wdiff", "raw");
+    check_named(w, "of codec raw", "expected wdiff");
     free(f.bytes);
     stream_close(&end);
     stream_close(&s);
