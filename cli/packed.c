@@ -22,8 +22,6 @@ int say_status(const char *path, const char *name, pith_status status, const pit
     case PITH_ERR_CHECKSUM:
         return say_error(path, "%s: damaged: %s (byte %" PRIu64 " of its frame)", tensor,
                          error->text, error->offset);
-    case PITH_ERR_LIMIT:
-        return say_error(path, "%s: is larger than the limit; --max-output raises it", tensor);
     case PITH_ERR_MEMORY: return say_error(path, "%s: out of memory", tensor);
     default: return say_error(path, "%s: %s (%s)", tensor, error->text, pith_status_name(status));
     }
