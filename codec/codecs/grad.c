@@ -251,7 +251,6 @@ static void leave(const struct pithi_block *b, size_t at, size_t count, float *x
 
 static pith_status decode(struct pithi_block *b) {
     const size_t width = pith_dtype_bytes(b->out_dtype);
-    if (!b->out) return PITH_OK;
     if (!b->params->value[ROTATE]) decode_codes(b, 0, b->count, b->out, b->out_dtype);
     for (size_t at = 0; at < b->count && b->params->value[ROTATE]; at += PITHI_PIECE) {
         const size_t count = b->count - at < PITHI_PIECE ? b->count - at : PITHI_PIECE;
