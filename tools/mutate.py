@@ -46,7 +46,8 @@ KNOWN = os.path.join(ROOT, "tests", "mutants.txt")
 PLACES = ("codec/", "cli/", "adapters/")
 EXCEPT = ("_avx2.", "_avx512.", "_neon.", "_tmpl.h", "/tests/", "/examples/")
 # A change in a place can fail these suites; kernels are compared with scalar C, which is in codec/.
-SUITES = {"codec/": ("unit", "golden", "quality", "cli", "kernel", "gpu-host"), "cli/": ("cli",),
+SUITES = {"codec/": ("unit", "golden", "quality", "cli", "kernel", "gpu-host", "fuzz"),
+          "cli/": ("cli", "fuzz"),
           "adapters/collective/": ("collective",), "adapters/mpi/": ("mpi",),
           "adapters/svd/": ("unit",)}
 OBJECTS_MOST = 12
