@@ -3,6 +3,7 @@
 SPDX-License-Identifier: Apache-2.0
 """
 
+import importlib.metadata
 import re
 
 from conftest import GOLDEN
@@ -23,3 +24,11 @@ def test_page_names_what_there_is():
     text = (GOLDEN.parent / "doc" / "PYTHON.md").read_text()
     for name in re.findall(r"`pith\.(\w+)", text):
         assert hasattr(pith, name), name
+
+
+def test_licenses_are_in_the_wheel():
+    files = importlib.metadata.files("libpith")
+    licenses = {file.name: file for file in files if "licenses" in file.parts}
+    assert "Apache License" in licenses["LICENSE"].read_text()
+    for name in ("zstd", "xxhash", "jansson", "libgomp"):
+        assert "permi" in licenses[name + ".txt"].read_text().lower(), name
