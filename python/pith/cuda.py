@@ -22,7 +22,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from . import _cuda, dtypes
+from . import _cuda, dtypes, views
 from .errors import (
     ArgumentError,
     DeviceError,
@@ -202,7 +202,7 @@ class DeviceStream:
     ) -> None:
         self._plan = plan
         self._memory = plan._bytes(plan._stream_bytes)
-        self._base: Any = None
+        self._base: views.Bound | None = None
         options = self._options(seed, rng_stream, rank, ranks, step)
         error = _error()
         status = _lib.pith_cuda_stream_init(
@@ -236,6 +236,8 @@ class DeviceStream:
 
     def _do(self, call: Any, *arguments: Any) -> None:
         """Make a call that takes this stream, on the current CUDA stream."""
+        if self._base is not None:
+            self._base.check()
         error, cuda = _error(), self._plan._cuda
         on = _current_stream(self._plan.device)
         _raise(call(cuda, self._stream, *arguments, on, error), error)
@@ -249,11 +251,18 @@ class DeviceStream:
         self._do(_lib.pith_cuda_stream_set_base, address, dtypes.number_of(x.dtype), step)
 
     def bind_base(self, x: Tensor, step: int = 0) -> None:
-        """Use a tensor of yours as the base; the stream keeps it alive and writes to it."""
+        """Use a tensor of yours as the base, as :meth:`pith.Stream.bind_base` does.
+
+        Memory that is replaced afterwards (``x.data = ...``) is noticed by the next call.
+        """
         address = self._plan._tensor(x, "base", self._plan._plan._base_number)
         self._whole(x, "base")
-        self._do(_lib.pith_cuda_stream_bind_base, address, step)
-        self._base = x
+        before, self._base = self._base, None
+        try:
+            self._do(_lib.pith_cuda_stream_bind_base, address, step)
+            before = views.Bound(x, None)
+        finally:
+            self._base = before
 
     def verify(self) -> Tensor:
         """Compare the base with its hash: a status for each slot, on the device."""
@@ -281,7 +290,7 @@ class DeviceStream:
         torch, bytes_ = _torch(), self._plan._stream_bytes
         copy = torch.empty(bytes_, dtype=torch.uint8)
         error = _error()
-        with host._borrow() as work:
+        with host._alone, host._borrow() as work:
             status = _lib.pith_cuda_stream_pack(
                 self._plan._cuda, work, host._stream, _pointer(copy), bytes_, error
             )
@@ -292,7 +301,7 @@ class DeviceStream:
         """Give a stream on the CPU what this one remembers; it waits."""
         copy = self._memory.cpu()
         error = _error()
-        with host._borrow() as work:
+        with host._alone, host._borrow() as work:
             status = _lib.pith_cuda_stream_unpack(
                 self._plan._cuda, work, host._stream, _pointer(copy), len(copy), error
             )

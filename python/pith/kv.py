@@ -20,7 +20,7 @@ from . import dtypes, frames, views
 from ._core import ffi, lib
 from .errors import ArgumentError, DtypeError, ShapeError, from_status
 from .plan import Plan, Work, check_status
-from .stream import Stats, borrow
+from .stream import Alone, Stats, borrow
 from .views import Buffer, Tensor
 
 
@@ -41,8 +41,9 @@ class Cache:
     """The keys or the values of one sequence.
 
     The newest tokens (key ``window`` of the spec) are kept exactly, older ones are coded once and
-    from then on left as they are. A call that finds another one changing the cache raises
-    :class:`~pith.errors.BusyError`; reads run side by side. On failure a cache is as before.
+    from then on left as they are. Calls that only read run side by side; one that meets a call that
+    changes the cache, or the other way round, raises :class:`~pith.errors.BusyError`. On failure a
+    cache is as before.
 
     Args:
         plan: codec, dtype and shape; see :func:`check`
@@ -69,10 +70,17 @@ class Cache:
         self._plan, self._work, self._bytes = plan, work, int(bytes_)
         self._memory = views.memory(self._bytes)
         self._parent: Cache | None = None
+        self._mark = ffi.new("int32_t *")
+        self._alone, self._reading = Alone([self._mark]), Alone([self._mark], shared=True)
 
     def _do(self, call: Callable[..., int], *arguments: Any) -> None:
-        """Make a call of the library that takes a work and this cache."""
-        with borrow(self._work, (self._plan,)) as work:
+        """Make a call of the library that takes a work and changes this cache."""
+        with self._alone, borrow(self._work, (self._plan,)) as work:
+            check_status(call(work, self._cache, *arguments), work)
+
+    def _read(self, call: Callable[..., int], *arguments: Any) -> None:
+        """Make a call of the library that takes a work and only reads this cache."""
+        with self._reading, borrow(self._work, (self._plan,)) as work:
             check_status(call(work, self._cache, *arguments), work)
 
     @property
@@ -102,7 +110,8 @@ class Cache:
     def stats(self) -> Stats:
         """What appending met: ``poisoned`` and ``saturated``; the others are 0."""
         out = ffi.new("pith_stats *", {"size": ffi.sizeof("pith_stats")})
-        status = lib.pith_kv_stats(self._cache, out)
+        with self._reading:
+            status = lib.pith_kv_stats(self._cache, out)
         if status:
             raise from_status(status)
         return Stats(*(int(getattr(out, name)) for name in Stats._fields))
@@ -161,7 +170,7 @@ class Cache:
             number = self._plan._number if dtype is None else dtypes.number_of(dtype)
             out = views.empty((count, heads, dim), dtype, number)
         view, keep = views.new(out, write=True)
-        self._do(lib.pith_kv_read, first, count, head, heads, view)
+        self._read(lib.pith_kv_read, first, count, head, heads, view)
         del keep
         return out
 
@@ -194,16 +203,17 @@ class Cache:
         child._start(self._plan, lib.pith_kv_bytes(self._plan._plan, need), self._work)
         made = ffi.new("pith_kv **")
         flags = lib.PITH_KV_COPY if copy else 0
-        self._do(lib.pith_kv_fork, tokens, flags, child._memory, child._bytes, made)
+        self._read(lib.pith_kv_fork, tokens, flags, child._memory, child._bytes, made)
         child._cache = made[0]
         child._parent = None if copy else self
         return child
 
     def save(self) -> bytes:
         """Return the cache as frames: what is coded, then the exact tokens."""
-        bytes_ = lib.pith_kv_save_bytes(self._cache)
-        memory, written = views.memory(bytes_), ffi.new("size_t *")
-        self._do(lib.pith_kv_save, memory, bytes_, written)
+        with self._reading:
+            bytes_ = lib.pith_kv_save_bytes(self._cache)
+            memory, written = views.memory(bytes_), ffi.new("size_t *")
+            self._read(lib.pith_kv_save, memory, bytes_, written)
         return bytes(ffi.buffer(memory, written[0]))
 
     def load(self, saved: Buffer) -> None:
@@ -244,7 +254,7 @@ class Cache:
         """
         count = max(len(self) - first, 0) if count is None else count
         view, keep = views.new(base, write=True)
-        self._do(lib.pith_kv_read_add, first, count, view)
+        self._read(lib.pith_kv_read_add, first, count, view)
         del keep
         return base
 
@@ -285,7 +295,8 @@ def append(caches: Sequence[Cache], tensors: Iterable[Tensor], *, work: Work | N
     array = ffi.new("pith_view[]", len(caches))
     keep = [views.fill(array + i, x) for i, x in enumerate(tensors)]
     handles = ffi.new("pith_kv *[]", [cache._cache for cache in caches])
-    with borrow(work, [cache._plan for cache in caches]) as w:
+    alone = Alone(cache._mark for cache in caches)
+    with alone, borrow(work, [cache._plan for cache in caches]) as w:
         check_status(lib.pith_kv_append(w, handles, array, len(caches)), w)
     del keep
 
@@ -312,7 +323,8 @@ def append_batch(caches: Sequence[Cache], x: Tensor, *, work: Work | None = None
     data = ffi.cast("char *", view.data)
     for i, cache in enumerate(caches):
         to[i].cache, to[i].values = cache._cache, data + i * step
-    with borrow(work, [cache._plan for cache in caches]) as w:
+    alone = Alone(cache._mark for cache in caches)
+    with alone, borrow(work, [cache._plan for cache in caches]) as w:
         check_status(lib.pith_kv_append_batch(w, like, to, len(caches)), w)
     del keep
 

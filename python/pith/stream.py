@@ -14,6 +14,7 @@ from .errors import (
     ArgumentError,
     DtypeError,
     Error,
+    MismatchError,
     ShapeError,
     SpaceError,
     StateError,
@@ -121,6 +122,29 @@ def borrow(work: Work | None, plans: Iterable[Plan], threads: int = 1) -> _Borro
     return _Borrowed(work, 0 if work is not None else bytes_for(plans, threads), threads)
 
 
+class Alone:
+    """Streams or caches for the duration of a ``with``, in which no other call uses them.
+
+    The library's calls that only read mark nothing, and rely on nobody writing meanwhile: the mark
+    that the package itself has for each object (helpers.h) keeps the promise of BusyError.
+    """
+
+    __slots__ = ("_count", "_marks", "_shared")
+
+    def __init__(self, marks: Iterable[Any], *, shared: bool = False) -> None:
+        """Take marks, one of them several times maybe; shared: for calls that only read."""
+        unique = list(dict.fromkeys(marks))
+        self._count, self._shared = len(unique), shared
+        self._marks = ffi.new("int32_t *[]", unique)
+
+    def __enter__(self) -> None:
+        if lib.pithpy_enter(self._marks, self._count, self._shared):
+            raise from_status(lib.PITH_ERR_BUSY)
+
+    def __exit__(self, *_: object) -> None:
+        lib.pithpy_leave(self._marks, self._count)
+
+
 # ---- Streams ------------------------------------------------------------------------------------
 
 
@@ -159,9 +183,17 @@ class Stream:
         self._plan = plan
         self._work = work
         self._threads = threads
-        self._base: Any = None  # what an external base lies in
-        self._random = {"seed": seed, "rng_stream": rng_stream, "rank": rank, "ranks": ranks}
-        options = self._options(step)
+        self._base: views.Bound | None = None
+        self._mark = ffi.new("int32_t *")
+        self._alone = Alone([self._mark])
+        self._given = {
+            "seed": seed,
+            "rng_stream": rng_stream,
+            "rank": rank,
+            "ranks": ranks,
+            "step": step,
+        }
+        options = _options(**self._given)
         bytes_ = plan.sizes.stream_bytes
         self._memory = ffi.new("char[]", max(bytes_, 1))
         made = ffi.new("pith_stream **")
@@ -174,19 +206,20 @@ class Stream:
         self._capacity = max(plan.sizes.slot_bytes, plan.sizes.key_bytes)
         self._idle = idle_calls(threads)
 
-    def _options(self, step: int) -> Any:
-        return ffi.new(
-            "pith_stream_options *",
-            {"size": ffi.sizeof("pith_stream_options"), "step": step, **self._random},
-        )
-
     def _borrow(self) -> _Borrowed:
         return _Borrowed(self._work, self._work_bytes, self._threads)
 
     def _do(self, call: Callable[..., int], *arguments: Any) -> None:
         """Make a call of the library that takes a work and this stream."""
-        with self._borrow() as work:
+        if self._base is not None:
+            self._base.check()
+        with self._alone, self._borrow() as work:
             check_status(call(work, self._stream, *arguments), work)
+
+    def _ask(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        """Return what a call of the library answers that takes this stream alone."""
+        with self._alone:
+            return call(self._stream, *arguments)
 
     def _failed(self, result: int, work: Any, x: Tensor) -> Error:
         """Return the exception for the result of a call in helpers.h."""
@@ -239,6 +272,8 @@ class Stream:
             work = self._work._work
         elif call.bytes < self._work_bytes:
             work = call.work_for(self._work_bytes, self._threads)
+        if self._base is not None:
+            self._base.check()
         kind, object_, more, keep = (_sources.get(type(x)) or views.source_for(x))(x)
         if out is None:
             memory = call.memory
@@ -247,6 +282,7 @@ class Stream:
             length = _encode(
                 work,
                 call.item,
+                self._mark,
                 self._stream,
                 slot,
                 key_frame,
@@ -262,6 +298,7 @@ class Stream:
             length = frame = _encode(
                 work,
                 call.item,
+                self._mark,
                 self._stream,
                 slot,
                 key_frame,
@@ -339,6 +376,8 @@ class Stream:
             work = self._work._work
         elif call.bytes < self._work_bytes:
             work = call.work_for(self._work_bytes, self._threads)
+        if self._base is not None:
+            self._base.check()
         if out is None:
             kind, object_, more, keep = views.NOTHING
         else:
@@ -348,7 +387,17 @@ class Stream:
         else:
             data, length, frame = views.bytes_of(frame, "frame")
         status = _decode(
-            work, call.item, self._stream, slot, flags, data, length, kind, object_, more
+            work,
+            call.item,
+            self._mark,
+            self._stream,
+            slot,
+            flags,
+            data,
+            length,
+            kind,
+            object_,
+            more,
         )
         if status:
             raise self._failed(status, work, out)
@@ -434,8 +483,11 @@ class Stream:
     def bind_base(self, x: Tensor, step: int = 0) -> None:
         """Use a tensor of yours as the base: encode and decode write to it from now on.
 
-        The stream keeps it alive; nobody else may change it between calls. The plan was made with
-        ``external_base=True``.
+        The stream keeps its memory alive; nobody else may change it between calls. The plan was
+        made with ``external_base=True``. A tensor of PyTorch whose memory is replaced afterwards
+        (``x.data = ...``, and so ``module.to()`` and ``module.half()``; its storage resized) is not
+        the base any more: calls raise :class:`~pith.errors.BaseMismatchError` until it, or another
+        one, is bound.
 
         Args:
             x: dense, writable, of the base dtype and the plan's element count
@@ -454,8 +506,10 @@ class Stream:
             raise ShapeError(f"base: found {count} elements, expected {self._plan.count}")
         if not views.is_dense(view):
             raise ShapeError("base: expected a dense tensor, found strides")
-        self._do(lib.pith_stream_bind_base, view.data, step)
-        self._base = (x, keep)
+        with self._alone, self._borrow() as work:
+            status = lib.pith_stream_bind_base(work, self._stream, view.data, step)
+            check_status(status, work)
+            self._base = views.Bound(x, keep)
 
     def get_base(
         self, out: Tensor | None = None, *, slot: int | None = None, dtype: Any = None
@@ -478,6 +532,11 @@ class Stream:
             shape = plan._shape if slot is None else (plan.slot(slot)[1],)
             out = views.empty(shape, dtype, number or plan._number)
         view, keep = views.new(out, write=True)
+        # The library tells the whole tensor from a slot's piece by the element count alone.
+        expected = plan.count if slot is None else plan.slot(slot)[1]
+        if lib.pith_view_count(view) != expected:
+            found = lib.pith_view_count(view)
+            raise ShapeError(f"out: found {found} elements, expected {expected}")
         self._do(lib.pith_stream_get_base, slot or 0, view)
         del keep
         return out
@@ -485,7 +544,7 @@ class Stream:
     def base_hash(self, slot: int = 0) -> int:
         """Return the hash of a slot's base: equal on every replica."""
         self._plan.slot(slot)
-        return int(lib.pith_stream_base_hash(self._stream, slot))
+        return int(self._ask(lib.pith_stream_base_hash, slot))
 
     def verify(self) -> None:
         """Read the base and compare its hash.
@@ -503,7 +562,7 @@ class Stream:
     def step(self, slot: int = 0) -> int:
         """Return the step of a slot's next frame."""
         self._plan.slot(slot)
-        return int(lib.pith_stream_step(self._stream, slot))
+        return int(self._ask(lib.pith_stream_step, slot))
 
     def set_step(self, step: int, slot: int = 0) -> None:
         """Set the step of a slot's next frame."""
@@ -513,13 +572,7 @@ class Stream:
         self, *, seed: int = 0, rng_stream: int = 0, rank: int = 0, ranks: int = 0
     ) -> None:
         """Set seed, rng_stream, rank and ranks from now on."""
-        before = self._random
-        self._random = {"seed": seed, "rng_stream": rng_stream, "rank": rank, "ranks": ranks}
-        try:
-            self._do(lib.pith_stream_set_random, self._options(0))
-        except Exception:
-            self._random = before
-            raise
+        self._do(lib.pith_stream_set_random, _options(seed, rng_stream, rank, ranks, 0))
 
     def reset(self) -> None:
         """Make the stream as it was when it was made; an external base is set to 0."""
@@ -646,18 +699,18 @@ class Stream:
     def bound(self, slot: int = 0) -> float:
         """Return the slot's bound as it was set; 0: as the spec says."""
         self._plan.slot(slot)
-        return float(lib.pith_stream_bound(self._stream, slot))
+        return float(self._ask(lib.pith_stream_bound, slot))
 
     def nonzero(self, slot: int = 0) -> float:
         """Return the share of a slot's values that were not 0 in its last encode."""
         self._plan.slot(slot)
-        return float(lib.pith_stream_nonzero(self._stream, slot))
+        return float(self._ask(lib.pith_stream_nonzero, slot))
 
     @property
     def stats(self) -> Stats:
         """What the stream has counted."""
         out = ffi.new("pith_stats *", {"size": ffi.sizeof("pith_stats")})
-        status = lib.pith_stream_stats(self._stream, out)
+        status = self._ask(lib.pith_stream_stats, out)
         if status:
             raise from_status(status)
         return Stats(*(int(getattr(out, name)) for name in Stats._fields))
@@ -665,7 +718,10 @@ class Stream:
     # ---- Keeping it ----
 
     def save(self) -> bytes:
-        """Return everything the stream remembers, base included; the same on every machine."""
+        """Return everything the stream remembers; the same bytes on every machine.
+
+        That is the base or the residual, steps, what choose random bits, bounds and counters.
+        """
         bytes_ = self._plan.sizes.save_bytes
         memory = views.memory(bytes_)
         written = ffi.new("size_t *")
@@ -685,36 +741,56 @@ class Stream:
         del keep
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what :meth:`load_state_dict` takes: plain numbers, text and bytes."""
-        return {"spec": self._plan.spec, "random": dict(self._random), "state": self.save()}
+        """Return what :meth:`load_state_dict` takes: text and bytes."""
+        return {"spec": self._plan.spec, "state": self.save()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up what :meth:`state_dict` returned.
+        """Take up what :meth:`state_dict` returned, random bits included; on failure nothing.
 
         Raises:
             ArgumentError: a key is missing
-            FrameError: the bytes are not of a stream of this plan
+            MismatchError: the state is of another spec or layout
+            FrameError: the bytes are not a saved stream
 
         """
-        missing = {"random", "state"} - set(state)
+        missing = {"spec", "state"} - set(state)
         if missing:
             raise ArgumentError(f"state: found no {', '.join(sorted(missing))}")
+        if state["spec"] != self._plan.spec:
+            raise MismatchError(
+                f"state: found spec {state['spec']!r}, expected {self._plan.spec!r}"
+            )
         self.load(state["state"])
-        self.set_random(**state["random"])
 
     def __getstate__(self) -> dict[str, Any]:
         if self._base is not None:
             raise StateError("a stream whose base is memory of others is not pickled: save() it")
         if self._work is not None:
             raise StateError("a stream with a work of its own is not pickled: save() it")
-        return {"plan": self._plan, "threads": self._threads, **self.state_dict()}
+        made = {"plan": self._plan, "threads": self._threads, **self._given}
+        return {"made": made, "state": self.save()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        Stream.__init__(self, state["plan"], threads=state["threads"], **state["random"])
+        Stream.__init__(self, **state["made"])
         self.load(state["state"])
 
     def __repr__(self) -> str:
         return f"<pith.Stream {self._plan._spec!r} {list(self._plan._shape)}>"
+
+
+def _options(seed: int, rng_stream: int, rank: int, ranks: int, step: int) -> Any:
+    """Return a ``pith_stream_options *``."""
+    return ffi.new(
+        "pith_stream_options *",
+        {
+            "size": ffi.sizeof("pith_stream_options"),
+            "seed": seed,
+            "rng_stream": rng_stream,
+            "rank": rank,
+            "ranks": ranks,
+            "step": step,
+        },
+    )
 
 
 # ---- Lists --------------------------------------------------------------------------------------
@@ -744,6 +820,8 @@ class Bucket:
         pairs = [end if isinstance(end, tuple) else (end, 0) for end in ends]
         self._ends = pairs
         self._threads, self._work = threads, work
+        self._streams = list({id(stream): stream for stream, _ in pairs}.values())
+        self._alone = Alone(stream._mark for stream in self._streams)
         self._work_bytes = bytes_for((stream._plan for stream, _ in pairs), threads)
         offset, offsets = 0, []
         for stream, _ in pairs:
@@ -781,6 +859,11 @@ class Bucket:
     def _borrow(self) -> _Borrowed:
         return _Borrowed(self._work, self._work_bytes, self._threads)
 
+    def _check_bases(self) -> None:
+        for stream in self._streams:
+            if stream._base is not None:
+                stream._base.check()
+
     def _as_many(self, things: Iterable[Any], what: str) -> list[Any]:
         listed = list(things)
         if len(listed) != len(self._ends):
@@ -813,6 +896,7 @@ class Bucket:
 
         """
         tensors = self._as_many(tensors, "tensors")
+        self._check_bases()
         held = self._items()
         items, _ = held
         memory, kept = None, None
@@ -829,7 +913,7 @@ class Bucket:
             call = _Call()
         if memory is None:
             memory = call.room(self._bytes)
-        with self._borrow() as work:
+        with self._alone, self._borrow() as work:
             status = lib.pithpy_encode_list(
                 work, items, n, memory, self._offsets_c, key_frame, lengths
             )
@@ -878,6 +962,7 @@ class Bucket:
 
     def _decode(self, frames: Iterable[Buffer], outs: Iterable[Tensor], flags: int) -> list[Tensor]:
         frames, outs = self._as_many(frames, "frames"), self._as_many(outs, "outs")
+        self._check_bases()
         held = self._items()
         items, each = held
         keep = [self._fill(items, outs, True)]
@@ -887,7 +972,7 @@ class Bucket:
             for item, frame in zip(each, frames, strict=True):
                 item.frame, item.length, kept = views.bytes_of(frame, "frame")
                 keep.append(kept)
-        with self._borrow() as work:
+        with self._alone, self._borrow() as work:
             self._finish(lib.pith_decode(work, items, len(each), flags), work, held, outs)
         del keep
         return outs
@@ -921,7 +1006,7 @@ class Bucket:
         sums, keep = self._sums(frames, scale)
         for i, out in enumerate(outs):
             keep.append(views.fill(ffi.addressof(sums[i], "view"), out, True))
-        with self._borrow() as work:
+        with self._alone, self._borrow() as work:
             status = lib.pith_reduce(work, sums, len(outs))
             if status:
                 raise _list_error(status, work, [sums[i].status for i in range(len(outs))], outs)
@@ -958,7 +1043,8 @@ class Bucket:
         for item, (stream, _), at in zip(each, to._ends, to._offsets, strict=True):
             item.frame, item.capacity, item.length = memory + at, stream._capacity, 0
         plans = [stream._plan for stream, _ in self._ends + to._ends]
-        with borrow(self._work, plans, self._threads) as work:
+        alone = Alone(stream._mark for stream in self._streams + to._streams)
+        with alone, borrow(self._work, plans, self._threads) as work:
             status = lib.pith_reduce_encode(work, sums, items, len(each))
             whole = ffi.buffer(memory, to._bytes)
             ends = zip(to._offsets, each, strict=True)
@@ -1013,7 +1099,10 @@ class Bucket:
 
 def _list_error(status: int, work: Any, statuses: list[int], results: list[Any]) -> Error:
     error = error_of(status, work)
+    # A call that no item has failed in was refused as a whole.
+    made = any(statuses)
     error.results = [
-        None if failed else result for failed, result in zip(statuses, results, strict=True)
+        result if made and not failed else None
+        for failed, result in zip(statuses, results, strict=True)
     ]
     return error

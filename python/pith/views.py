@@ -15,6 +15,7 @@ from . import dtypes
 from ._core import ffi, lib
 from .errors import (
     ArgumentError,
+    BaseMismatchError,
     DtypeError,
     Error,
     OutOfMemoryError,
@@ -176,6 +177,37 @@ def new(x: Tensor, write: bool = False) -> tuple[Any, Any]:
     return view, fill(view, x, write)
 
 
+class Bound:
+    """A tensor whose memory the library goes on using after the call that was given it.
+
+    Of a tensor of PyTorch the memory can be replaced while the tensor lives on: its storage is kept
+    alive, and :meth:`check` compares where the tensor lies now.
+    """
+
+    __slots__ = ("_address", "_keep", "_x")
+
+    def __init__(self, x: Tensor, keep: Any) -> None:
+        """Take a tensor, and what must be kept as long as its memory is used."""
+        torch = sys.modules.get("torch")
+        self._x, self._keep, self._address = None, (x, keep), 0
+        if torch is not None and isinstance(x, torch.Tensor):
+            self._x, self._keep = x, (keep, x.untyped_storage())
+            self._address = x.data_ptr()
+
+    def check(self) -> None:
+        """Raise unless the memory is still the tensor's.
+
+        Raises:
+            BaseMismatchError: it is not
+
+        """
+        if self._x is not None and self._x.data_ptr() != self._address:
+            raise BaseMismatchError(
+                "the tensor that was bound as base lies in other memory now (.data was replaced, or"
+                " its storage resized): bind it again, on both sides with one base and step"
+            )
+
+
 def shape_of(view: Any) -> tuple[int, ...]:
     """Return the shape of a ``pith_view``, or of any struct with ``ndim`` and ``shape``."""
     return tuple(view.shape[i] for i in range(view.ndim))
@@ -190,7 +222,7 @@ def is_dense(view: Any) -> bool:
 def empty(shape: tuple[int, ...], dtype: Any, number: int) -> Tensor:
     """Return a new tensor: of PyTorch when dtype is one of its dtypes, else a NumPy array."""
     if dtypes.is_torch(dtype):
-        return sys.modules["torch"].empty(shape, dtype=dtype)
+        return sys.modules["torch"].empty(shape, dtype=dtype, device="cpu")
     return np.empty(shape, dtypes.numpy_dtype(number))
 
 

@@ -1,6 +1,7 @@
 /* helpers.c - what the Python package does in C: views of tensors, and calls in one step.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <Python.h>
+#include <stdbool.h>
 
 #include "helpers.h"
 
@@ -159,31 +160,66 @@ int64_t pithpy_views(pith_item *items, size_t count, const int *kinds, const siz
     return refused;
 }
 
+/* ---- Marks -----------------------------------------------------------------------------------*/
+
+static bool enter(int32_t *mark, bool shared) {
+    int32_t found = 0;
+    do {
+        if (found < 0 || (found > 0 && !shared)) return false;
+    } while (!__atomic_compare_exchange_n(mark, &found, shared ? found + 1 : -1, false,
+                                          __ATOMIC_ACQUIRE, __ATOMIC_RELAXED));
+    return true;
+}
+
+/* A mark of -1 stays as it is until its one call leaves, and one of readers above 0. */
+static void leave(int32_t *mark) {
+    const int32_t alone = __atomic_load_n(mark, __ATOMIC_RELAXED);
+    __atomic_fetch_add(mark, alone < 0 ? 1 : -1, __ATOMIC_RELEASE);
+}
+
+int pithpy_enter(int32_t *const *marks, size_t count, int shared) {
+    for (size_t i = 0; i < count; i++)
+        if (!enter(marks[i], shared)) {
+            pithpy_leave(marks, i);
+            return PITH_ERR_BUSY;
+        }
+    return PITH_OK;
+}
+
+void pithpy_leave(int32_t *const *marks, size_t count) {
+    for (size_t i = 0; i < count; i++) leave(marks[i]);
+}
+
 /* ---- Calls -----------------------------------------------------------------------------------*/
 
-int64_t pithpy_encode(pith_work *work, pith_item *item, pith_stream *stream, uint64_t slot,
-                      uint32_t flags, void *frame, size_t capacity, int kind, size_t object,
-                      size_t more) {
+int64_t pithpy_encode(pith_work *work, pith_item *item, int32_t *mark, pith_stream *stream,
+                      uint64_t slot, uint32_t flags, void *frame, size_t capacity, int kind,
+                      size_t object, size_t more) {
     const int64_t refused = pithpy_view(&item->view, kind, object, more, 0);
     if (refused) return PITHPY_REFUSED - refused;
     item->stream = stream;
     item->slot = slot;
     item->frame = frame;
     item->capacity = capacity;
+    if (!enter(mark, false)) return PITH_ERR_BUSY;
     const pith_status status = pith_encode(work, item, 1, flags);
+    leave(mark);
     return status == PITH_OK ? (int64_t)item->length : status;
 }
 
-int64_t pithpy_decode(pith_work *work, pith_item *item, pith_stream *stream, uint64_t slot,
-                      uint32_t flags, const void *frame, size_t length, int kind, size_t object,
-                      size_t more) {
+int64_t pithpy_decode(pith_work *work, pith_item *item, int32_t *mark, pith_stream *stream,
+                      uint64_t slot, uint32_t flags, const void *frame, size_t length, int kind,
+                      size_t object, size_t more) {
     const int64_t refused = pithpy_view(&item->view, kind, object, more, 1);
     if (refused) return PITHPY_REFUSED - refused;
     item->stream = stream;
     item->slot = slot;
     item->frame = (void *)(size_t)frame; /* only read */
     item->length = length;
-    return pith_decode(work, item, 1, flags);
+    if (!enter(mark, false)) return PITH_ERR_BUSY;
+    const pith_status status = pith_decode(work, item, 1, flags);
+    leave(mark);
+    return status;
 }
 
 int pithpy_encode_list(pith_work *work, pith_item *items, size_t count, char *memory,

@@ -134,6 +134,11 @@ def test_external_base(cuda, torch):
     w += 1
     with pytest.raises(pith.BaseMismatchError):
         cuda.check(sender.verify())
+    w.data = torch.zeros(6, 50)
+    with pytest.raises(pith.BaseMismatchError, match="bind it again"):
+        sender.encode(torch.zeros(6, 50))
+    sender.bind_base(w)
+    cuda.check(sender.encode(torch.zeros(6, 50)).status)
 
 
 def test_between_the_cpu_and_a_device(cuda, torch):

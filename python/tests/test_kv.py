@@ -3,6 +3,9 @@
 SPDX-License-Identifier: Apache-2.0
 """
 
+import threading
+import time
+
 import numpy as np
 import pytest
 from conftest import noise, same
@@ -47,6 +50,39 @@ def test_append_and_read():
     with pytest.raises(pith.DtypeError):
         one.append(noise(3, 4, 64).astype(np.float16))
     assert one.stats.poisoned == 0 and "400 tokens" in repr(one)
+
+
+def test_reads_run_side_by_side_and_keep_writers_out():
+    cache = kv.Cache(plan(shape=(16384, 8, 64)))
+    cache.append(noise(16384, 8, 64))
+    ended, met = threading.Event(), []
+
+    def read():
+        while not ended.is_set():
+            try:
+                cache.save()
+                cache.read(0, 1)
+            except pith.BusyError:
+                met.append("a reader")
+
+    threads = [threading.Thread(target=read) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    until = time.monotonic() + 60
+    try:
+        while "a writer" not in met and time.monotonic() < until:
+            try:
+                kv.append([cache], [noise(1, 8, 32)])
+            except pith.BusyError:
+                met.append("a writer")
+            except pith.ShapeError:
+                pass
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+    assert "a writer" in met
+    assert len(cache.read()) == len(cache) == 16384
 
 
 def test_lists_of_caches():

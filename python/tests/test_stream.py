@@ -3,8 +3,11 @@
 SPDX-License-Identifier: Apache-2.0
 """
 
+import contextlib
 import copy
 import pickle
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -313,6 +316,66 @@ def test_streams_are_kept(spec, base_dtype):
     with pytest.raises(pith.ArgumentError, match="state"):
         e.load_state_dict({"random": {}})
     assert e.save() == before
+
+
+def test_what_is_loaded_brings_its_random_bits():
+    plan = pith.Plan("grad:bits=4,round=stochastic", shape=256, dtype="f32")
+    a, x = pith.Stream(plan, seed=3, rng_stream=1), noise(256)
+    saved, frame = a.save(), a.encode(x)
+    b = pith.Stream(plan, seed=5)
+    b.load(saved)
+    c = pith.Stream(plan)
+    c.load_state_dict(b.state_dict())
+    d = pickle.loads(pickle.dumps(b))
+    assert [end.encode(x) for end in (b, c, d)] == [frame] * 3
+    b.reset()
+    d.reset()
+    assert b.encode(x) == d.encode(x) == pith.Stream(plan, seed=5).encode(x)
+    other = pith.Plan("grad:bits=4,round=nearest", shape=256, dtype="f32")
+    with pytest.raises(pith.MismatchError, match="round"):
+        pith.Stream(other).load_state_dict(a.state_dict())
+
+
+def test_calls_that_read_keep_those_that_write_out():
+    plan = pith.Plan("wdiff", shape=1 << 22, dtype="f32", base_dtype="f32")
+    end, ended = pith.Stream(plan), threading.Event()
+
+    def read():
+        while not ended.is_set():
+            with contextlib.suppress(pith.BusyError):
+                end.save()
+
+    def other(call):
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            try:
+                call()
+            except pith.BusyError as error:
+                assert error.results is None
+                return True
+        return False
+
+    bucket = pith.Bucket([end])
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        assert other(lambda: end.set_step(0))
+        assert other(lambda: end.encode(np.zeros(1, np.float32)[:0]))
+        assert other(lambda: bucket.encode([np.zeros(1, np.float32)[:0]]))
+    finally:
+        ended.set()
+        thread.join()
+    end.set_step(0)
+
+
+def test_bases_are_copied_as_asked():
+    plan = pith.Plan("wdiff", shape=10, dtype="f32", base_dtype="f32", slot_counts=[4, 6])
+    end = pith.Stream(plan)
+    end.set_base(np.arange(10, dtype=np.float32))
+    assert same(end.get_base(slot=1), np.arange(4, 10, dtype=np.float32))
+    for slot, count in ((None, 4), (1, 10), (0, 3)):
+        with pytest.raises(pith.ShapeError, match="out"):
+            end.get_base(np.zeros(count, np.float32), slot=slot)
 
 
 def test_a_given_work():

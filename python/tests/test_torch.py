@@ -85,6 +85,42 @@ def test_streams(torch):
     assert (back[1] - pool[1]).abs().max() < 0.1
 
 
+@pytest.mark.parametrize("capsules", [False, True])
+def test_a_bound_tensor_whose_memory_is_replaced(torch, capsules, monkeypatch):
+    if capsules:
+        monkeypatch.delattr(torch.Tensor, "__dlpack_c_exchange_api__", raising=False)
+    monkeypatch.setattr(pith.views, "sources", {})
+    monkeypatch.setattr(pith.stream, "_sources", pith.views.sources)
+    plan = pith.Plan("wdiff", shape=100, dtype="f32", base_dtype="f32", external_base=True)
+    x = torch.from_numpy(noise(100))
+
+    def replaced(p):
+        p.data = torch.zeros(100)
+
+    def resized(p):
+        p.untyped_storage().resize_(0)
+
+    for change in (replaced, resized):
+        end, p = pith.Stream(plan), torch.nn.Parameter(torch.zeros(100))
+        end.bind_base(p)
+        frame = end.encode(x)
+        change(p)
+        bucket = pith.Bucket([end])
+        for call in (
+            lambda end=end: end.encode(x),
+            lambda end=end, frame=frame: end.advance(frame),
+            lambda end=end: end.get_base(),
+            lambda end=end: end.reset(),
+            lambda bucket=bucket: bucket.encode([x]),
+            lambda bucket=bucket, frame=frame: bucket.decode([frame], [torch.zeros(100)]),
+        ):
+            with pytest.raises(pith.BaseMismatchError, match="bind it again"):
+                call()
+        p.data = torch.zeros(100)
+        end.bind_base(p)
+        assert end.encode(x) == frame
+
+
 def test_frames_in_tensors(torch):
     x = noise(100)
     frame = torch.frombuffer(bytearray(pith.compress(x)), dtype=torch.uint8)
@@ -177,3 +213,10 @@ def test_numpy_and_torch_make_the_same_frames(torch):
     for spec in ("lossless", "wdiff", "grad", "eb:rel=0.01"):
         assert pith.compress(torch.from_numpy(x), spec) == pith.compress(x, spec)
     assert np.array_equal(pith.decompress(pith.compress(torch.from_numpy(x))), x)
+
+
+def test_new_tensors_are_on_the_cpu(torch):
+    frame = pith.compress(torch.ones(3))
+    with torch.device("meta"):
+        y = pith.decompress(frame, dtype=torch.float32)
+        assert y.device.type == "cpu" and y.tolist() == [1, 1, 1]
