@@ -17,8 +17,13 @@ travel over TCP, and none of that needs Python: the interpreter's lock is free m
 from __future__ import annotations
 
 import contextlib
+import errno
 import hmac
+import ipaddress
+import pathlib
+import resource
 import secrets
+import selectors
 import socket
 import struct
 import threading
@@ -97,6 +102,8 @@ class Place(NamedTuple):
 # ---- Connections --------------------------------------------------------------------------------
 
 _HELLO = struct.Struct("<16sQI")  # token, number of the channel, rank
+_HELLO_SECONDS = 10.0
+_BOOT_ID = pathlib.Path("/proc/sys/kernel/random/boot_id")
 
 
 def _address_of(host: str) -> tuple[int, Any]:
@@ -104,22 +111,45 @@ def _address_of(host: str) -> tuple[int, Any]:
     return family, address
 
 
-def _read(s: socket.socket, count: int) -> bytes:
-    parts = b""
-    while len(parts) < count:
-        part = s.recv(count - len(parts))
-        if not part:
-            raise ConnectionError("closed before it said who it is")
-        parts += part
-    return parts
+def _machine() -> str:
+    """Return a name of this machine: two that have one name by accident booted apart."""
+    try:
+        boot = _BOOT_ID.read_text("ascii").strip()
+    except OSError:
+        boot = ""
+    return f"{socket.gethostname()}/{boot}"
+
+
+class _Hello:
+    """A connection that has not yet said who it is."""
+
+    def __init__(self, s: socket.socket) -> None:
+        self.socket, self.said = s, b""
+        self._deadline = time.monotonic() + _HELLO_SECONDS
+
+    def left(self) -> float:
+        """Return the seconds that it still has."""
+        return self._deadline - time.monotonic()
+
+    def read(self) -> bool:
+        """Read what is there; whether it has said all, or will say no more."""
+        try:
+            part = self.socket.recv(_HELLO.size - len(self.said))
+        except BlockingIOError:
+            return False
+        except OSError:
+            part = b""
+        self.said += part
+        return not part or len(self.said) == _HELLO.size
 
 
 class Communicator:
     """Ranks that make channels with each other, over TCP.
 
     Collective: every rank makes one at the same time, and its channels in the same order. A channel
-    has one connection to every other rank. Not encrypted; a connection must bring a secret that the
-    ranks exchanged, so that no stranger takes a rank's place by accident.
+    has one connection to every other rank, and so ``ranks - 1`` of the process's descriptors. Not
+    encrypted; a connection must bring a secret that the ranks exchanged, so that no stranger takes
+    a rank's place by accident.
 
     Args:
         rank: this process, from 0
@@ -127,15 +157,17 @@ class Communicator:
         exchange: collective: takes a text and returns the texts of all ranks, in rank order. It
             waits no longer than a time of its own, and raises when a rank is missing
         host: name or address of the interface to listen on; None: the loopback one when all ranks
-            have the same node, else that of this machine's name
-        node: name of this rank's node; None: this machine's name
+            are on one machine, else that of this machine's name. Or the exception why there is
+            none, which every rank then hears of
+        node: name of this rank's node; None: this machine, by its name and when it booted
         ranks_per_node: ranks 0 .. R-1 are node 0, the next R node 1, and so on, whatever their
             names; None: by name
         timeout: seconds in which a channel must be connected, and for its calls where it says none
 
     Raises:
         ArgumentError: an argument of any rank is out of range
-        TransportError: a rank has no address to listen on: the same on every rank
+        TransportError: a rank has no address to listen on, or only the loopback one where ranks are
+            on several machines: the same on every rank
 
     """
 
@@ -145,7 +177,7 @@ class Communicator:
         ranks: int,
         exchange: Callable[[str], Sequence[str]],
         *,
-        host: str | None = None,
+        host: str | Exception | None = None,
         node: str | None = None,
         ranks_per_node: int | None = None,
         timeout: float = 300.0,
@@ -153,7 +185,8 @@ class Communicator:
         if not 0 <= rank < ranks:
             raise ArgumentError(f"rank: found {rank}, expected 0 to {ranks - 1}")
         # What one rank alone does wrong is told to all.
-        own = "+" + (node if node is not None else socket.gethostname())
+        machine = _machine()
+        own = f"+{machine} {machine if node is None else node}"
         if ranks_per_node is not None and ranks_per_node < 1:
             own = f"-ranks_per_node: found {ranks_per_node}, expected 1 or more"
         elif not 0 < timeout <= 1e9:
@@ -165,19 +198,20 @@ class Communicator:
         for r, text in enumerate(names):
             if text.startswith("-"):
                 raise ArgumentError(f"rank {r}: {text[1:]}")
-        order = {name: number for number, name in enumerate(dict.fromkeys(names))}
-        self._node_of = [order[name] for name in names]
+        machines, nodes = zip(*(text[1:].split(" ", 1) for text in names), strict=True)
+        order = {name: number for number, name in enumerate(dict.fromkeys(nodes))}
+        self._node_of = [order[name] for name in nodes]
         if ranks_per_node is not None:
             self._node_of = [r // ranks_per_node for r in range(ranks)]
+        together = len(set(machines)) == 1
         if host is None:
-            host = "127.0.0.1" if len(order) == 1 else socket.gethostname()
+            host = "127.0.0.1" if together else socket.gethostname()
         try:
-            family, address = _address_of(host)
-            self._listener = socket.create_server(address, family=family, backlog=max(ranks, 128))
-            self._close = weakref.finalize(self, self._listener.close)
-            own = f"{self._listener.getsockname()[1]} {address[0]} {secrets.token_hex(16)}"
-        except OSError as error:
-            own = f"- {host}: {error}"
+            if isinstance(host, Exception):
+                raise host
+            own = f"{self._listen(host, together)} {secrets.token_hex(16)}"
+        except (OSError, UnicodeError) as error:
+            own = f"- {error}" if error is host else f"- {host}: {error}"
         texts = list(exchange(own))
         for r, text in enumerate(texts):
             if text.startswith("-"):
@@ -187,6 +221,21 @@ class Communicator:
         self._token = bytes.fromhex(heard[0][2])
         self._number = 0
         self._early: dict[tuple[int, int], socket.socket] = {}
+
+    def _listen(self, host: str, together: bool) -> str:
+        """Listen on a host's address; return port and address."""
+        family, address = _address_of(host)
+        if not together and ipaddress.ip_address(address[0].partition("%")[0]).is_loopback:
+            raise OSError(
+                f"{address[0]} is not reached from other machines: give the address of an interface"
+                " as host= (pith.torch takes that of GLOO_SOCKET_IFNAME)"
+            )
+        self._listener = socket.create_server(address, family=family, backlog=max(self.ranks, 128))
+        self._close = weakref.finalize(self, self._listener.close)
+        self._listener.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        return f"{self._listener.getsockname()[1]} {address[0]}"
 
     def channel(
         self,
@@ -237,10 +286,10 @@ class Communicator:
             TimedOutError: a rank did not come
 
         """
-        error: Error | None = None
+        error: Exception | None = None
         try:
             options, keep = _options(locals(), self)
-        except Error as wrong:  # the others are told: options without a kind fail on every rank
+        except Exception as wrong:  # the others are told: options without a kind fail on every rank
             error, keep = wrong, None
             options = ffi.new("pith_collective_options *", {"size": _OPTIONS})
         number, self._number = self._number, self._number + 1
@@ -257,14 +306,17 @@ class Communicator:
             raise from_status(status)
         nodes = ffi.new("uint32_t[]", self._node_of)
         transport.node_of = nodes
+        lib.pithpy_heed_signals(transport)
         made = ffi.new("pith_collective_channel **")
         why = ffi.new("pith_error *", {"size": ffi.sizeof("pith_error")})
-        status = lib.pith_collective_create(made, transport, options, why)
+        raised: list[BaseException] = []
+        status = lib.pithpy_collective_create(made, transport, options, why, _to(raised))
         del keep, nodes
-        if error is not None:
-            if not status:
-                lib.pith_collective_destroy(made[0])
-            raise error
+        for wrong in (*raised, error):
+            if wrong is not None:
+                if not status:
+                    lib.pith_collective_destroy(made[0])
+                raise wrong
         if status:
             raise _elsewhere(status, why if why.text[0] != b"\0" else None, "another rank says why")
         return Channel(made[0], options, self)
@@ -283,12 +335,17 @@ class Communicator:
                 while (number, r) not in self._early:
                     self._accept(deadline)
                 found[r] = self._early.pop((number, r))
-        except OSError as error:
-            late = [r for r, s in enumerate(found) if s is None and r != self.rank]
+        except BaseException as error:
             for made in found:
                 if made is not None:
                     made.close()
+            if not isinstance(error, OSError):
+                raise
+            late = [r for r, s in enumerate(found) if s is None and r != self.rank]
             text = f"channel {number}: no connection to ranks {late}: {error}"
+            if error.errno == errno.EMFILE:
+                limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+                text += f": each channel takes {self.ranks - 1} of {limit} (ulimit -n)"
             cls = TimedOutError if isinstance(error, TimeoutError) else TransportError
             raise cls(text) from None
         return found
@@ -300,20 +357,46 @@ class Communicator:
         return left
 
     def _accept(self, deadline: float) -> None:
-        """Take one connection; of a later channel, it is kept; of a stranger, it is closed."""
-        self._listener.settimeout(self._left(deadline))
-        s, _ = self._listener.accept()
-        with contextlib.suppress(OSError):
-            s.settimeout(min(self._left(deadline), 10.0))
-            token, number, rank = _HELLO.unpack(_read(s, _HELLO.size))
+        """Wait for connections and for what they say, of all at once, so that none delays another.
+
+        One of a later channel is kept; one of a stranger is closed, and one that says nothing, too.
+        """
+        if self._listener.fileno() < 0:
+            raise OSError("the communicator was closed")
+        wait = min([self._left(deadline), *(hello.left() for hello in self._hellos())])
+        for key, _ in self._selector.select(max(wait, 0)):
+            if key.data is None:
+                with contextlib.suppress(BlockingIOError, ConnectionError):
+                    s, _ = self._listener.accept()
+                    s.setblocking(False)
+                    self._selector.register(s, selectors.EVENT_READ, _Hello(s))
+            elif key.data.read():
+                self._selector.unregister(key.data.socket)
+                self._welcome(key.data)
+        for hello in self._hellos():
+            if hello.left() <= 0:
+                self._selector.unregister(hello.socket)
+                hello.socket.close()
+
+    def _hellos(self) -> list[_Hello]:
+        """Return the connections that have not said who they are."""
+        return [key.data for key in self._selector.get_map().values() if key.data is not None]
+
+    def _welcome(self, hello: _Hello) -> None:
+        """Keep a connection that has said who it is, or close it."""
+        if len(hello.said) == _HELLO.size:
+            token, number, rank = _HELLO.unpack(hello.said)
             if hmac.compare_digest(token, self._token) and self.rank < rank < self.ranks:
-                s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                self._early[number, rank] = s
+                hello.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                self._early[number, rank] = hello.socket
                 return
-        s.close()
+        hello.socket.close()
 
     def close(self) -> None:
         """Stop listening. Channels that were made live on."""
+        for hello in self._hellos():
+            self._selector.unregister(hello.socket)
+            hello.socket.close()
         self._close()
         for s in self._early.values():
             s.close()
@@ -374,6 +457,10 @@ class Channel:
     stand for one, their elements one after the other. Calls are collective unless they say that
     they are local. One call at a time; a second one is answered with
     :class:`~pith.errors.BusyError`.
+
+    In the main thread a wait lets handlers of signals run, ten times a second. An exception that
+    one of them raises, KeyboardInterrupt for instance, ends the call: the channel is then broken,
+    as after a timeout, and so are those of the other ranks once this one is closed.
     """
 
     def __init__(self, handle: Any, options: Any, communicator: Communicator) -> None:
@@ -387,8 +474,8 @@ class Channel:
 
     def start(
         self,
-        inputs: Tensor | list[Tensor],
-        outputs: Tensor | list[Tensor] | None,
+        inputs: Tensor | Sequence[Tensor],
+        outputs: Tensor | Sequence[Tensor] | None,
         *,
         scale: float = 1.0,
         step: int = 0,
@@ -409,45 +496,69 @@ class Channel:
             BrokenError: the channel met a timeout or a failing transport before
 
         """
-        local: Error | None = None
-        keep: list[Any] = []
-        call = ffi.new("pith_collective_call *", {"size": ffi.sizeof("pith_collective_call")})
+        request = Request(self)
         try:
-            call.scale, call.step = scale, step
+            self._start(request, inputs, outputs, scale, step, key_frame)
+        except BaseException:
+            request._stop()
+            raise
+        return request
+
+    def _start(
+        self, request: Request, inputs: Any, outputs: Any, scale: float, step: int, key_frame: bool
+    ) -> None:
+        call = request._call
+        try:
+            try:
+                call.scale, call.step = scale, step
+            except (OverflowError, TypeError) as wrong:
+                raise ArgumentError(f"scale or step: {wrong}") from None
             call.flags = lib.PITH_KEY_FRAME * bool(key_frame)
             for name, tensors in (("input", inputs), ("output", outputs)):
                 if tensors is None:
                     continue
-                listed = tensors if isinstance(tensors, list) else [tensors]
+                listed = tensors if isinstance(tensors, (list, tuple)) else [tensors]
                 array = ffi.new("pith_view[]", max(len(listed), 1))
-                keep.append(array)
+                request._keep.append(array)
                 for i, x in enumerate(listed):
-                    keep.append(views.fill(ffi.addressof(array, i), x, name == "output"))
+                    view = ffi.addressof(array, i)
+                    request._keep.append(views.fill(view, x, name == "output"))
                 setattr(call, name + "s", array)
                 setattr(call, name + "_count", len(listed))
-        except (Error, OverflowError, TypeError) as wrong:
+        except Exception as wrong:
             # The call is made all the same, and fails on every rank.
-            local = wrong if isinstance(wrong, Error) else ArgumentError(f"scale or step: {wrong}")
+            request._local = wrong
             call.inputs, call.outputs = ffi.NULL, ffi.NULL
-        request = ffi.new("pith_collective_request **")
         with self._alone() as channel:
-            status = lib.pith_collective_start(channel, call, request)
+            if self._in_flight is not None:
+                raise request._local or BusyError("a call is in flight: wait for it first")
+            # Known before it can start, whatever a signal interrupts.
+            self._in_flight = request
+            try:
+                status = lib.pith_collective_start(channel, call, request._request)
+            finally:
+                if not request._request[0]:
+                    self._in_flight = None
             if status:
-                raise local or _elsewhere(status, None, "wait for it first")
-            self._in_flight = Request(self, request[0], (keep, call), local)
-            return self._in_flight
+                raise request._local or _elsewhere(status, None, "wait for it first")
 
     def run(
         self,
-        inputs: Tensor | list[Tensor],
-        outputs: Tensor | list[Tensor] | None,
+        inputs: Tensor | Sequence[Tensor],
+        outputs: Tensor | Sequence[Tensor] | None,
         *,
         scale: float = 1.0,
         step: int = 0,
         key_frame: bool = False,
     ) -> Report:
         """Start a call and wait for its end; see :meth:`start` and :meth:`Request.wait`."""
-        return self.start(inputs, outputs, scale=scale, step=step, key_frame=key_frame).wait()
+        request = Request(self)
+        try:
+            self._start(request, inputs, outputs, scale, step, key_frame)
+            return request.wait()
+        except BaseException:
+            request._stop()
+            raise
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[Any]:
@@ -521,6 +632,8 @@ class Channel:
 
         """
         if out is None:
+            if not self._base_dtype:
+                raise StateError("the channel has no base")
             number = self._base_dtype if dtype is None else dtypes.number_of(dtype)
             out = views.empty((self.count,), dtype, number)
         view, keep = views.new(out, write=True)
@@ -618,13 +731,16 @@ class Channel:
             BusyError: a call is in flight
 
         """
-        if self._channel is None:
-            return
-        if self._in_flight is not None:
-            raise BusyError("a call is in flight: wait for it first")
-        with self._alone() as channel:
-            self._channel = None
-            ffi.release(channel)
+        if not self._lock.acquire(blocking=False):
+            raise BusyError("another thread is using this channel")
+        try:
+            if self._in_flight is not None:
+                raise BusyError("a call is in flight: wait for it first")
+            channel, self._channel = self._channel, None
+            if channel is not None:
+                ffi.release(channel)
+        finally:
+            self._lock.release()
 
 
 def _floats(x: Tensor, count: int | None, what: str, write: bool) -> tuple[Any, Any]:
@@ -648,27 +764,41 @@ def _elsewhere(status: int, why: Any, where: str) -> Error:
     return type(error)(f"{error.text}; {where}", status=status)
 
 
+def _to(raised: list[BaseException]) -> int:
+    """Return where C puts what handlers of signals raise: nowhere but in the main thread."""
+    return id(raised) if threading.current_thread() is threading.main_thread() else 0
+
+
+_IN_FLIGHT = 1  # in the place of a status, which is 0 or less
+
+
 class Request:
     """A call in flight. Its tensors stay as they are until it has ended."""
 
-    def __init__(self, channel: Channel, request: Any, keep: Any, local: Error | None) -> None:
+    def __init__(self, channel: Channel) -> None:
         self._channel: Channel | None = channel
-        self._request, self._keep, self._local = request, keep, local
+        self._call = ffi.new("pith_collective_call *", {"size": ffi.sizeof("pith_collective_call")})
+        self._request = ffi.new("pith_collective_request **")
+        self._keep: list[Any] = []
+        self._local: Exception | None = None
         self._report = ffi.new(
-            "pith_collective_report *", {"size": ffi.sizeof("pith_collective_report")}
+            "pith_collective_report *",
+            {"size": ffi.sizeof("pith_collective_report"), "status": _IN_FLIGHT},
         )
-        self._result: Report | Error | None = None
+        self._result: Report | Exception | None = None
 
     def test(self) -> bool:
         """Do what can be done without waiting; whether the call has ended, well or not."""
         channel = self._channel
-        if channel is not None:
-            with channel._lock:
-                done = ffi.new("int *")
-                if self._channel is not None:
-                    status = lib.pith_collective_test(self._request, done, self._report)
-                    if done[0] or status:
-                        self._end(status)
+        # Another thread that is waiting does what can be done.
+        if channel is not None and channel._lock.acquire(blocking=False):
+            try:
+                if self._is_open():
+                    done = ffi.new("int *")
+                    lib.pith_collective_test(self._request[0], done, self._report)
+            finally:
+                self._settle()
+                channel._lock.release()
         return self._channel is None
 
     def wait(self) -> Report:
@@ -680,20 +810,41 @@ class Request:
             Error: any other: the same on every rank; the text says more on the rank that failed
 
         """
-        channel = self._channel
-        if channel is not None:
-            with channel._lock:
-                if self._channel is not None:  # another thread may have waited, too
-                    self._end(lib.pith_collective_wait(self._request, self._report))
-        if isinstance(self._result, Error):
+        self._wait(False)
+        if isinstance(self._result, Exception):
             raise self._result
         assert self._result is not None
         return self._result
 
-    def _end(self, status: int) -> None:
-        assert self._channel is not None
-        r, why = self._report, self._channel._why()
-        if status == 0:
+    def _stop(self) -> None:
+        """End a call that nobody will wait for, if it has started, without waiting for others."""
+        if self._request[0]:
+            self._wait(True)
+
+    def _wait(self, stop: bool) -> None:
+        channel = self._channel
+        if channel is None:
+            return
+        raised: list[BaseException] = []
+        with channel._lock:
+            try:
+                if self._is_open():  # another thread may have waited, too
+                    lib.pithpy_collective_wait(self._request[0], self._report, stop, _to(raised))
+            finally:
+                self._settle()
+        if raised:
+            raise raised[0]
+
+    def _is_open(self) -> bool:
+        return self._channel is not None and self._report.status == _IN_FLIGHT
+
+    def _settle(self) -> None:
+        """Take the result of a call that has ended. A signal may have interrupted it before."""
+        channel, r = self._channel, self._report
+        if channel is None or r.status == _IN_FLIGHT:
+            return
+        why = channel._why()
+        if r.status == 0:
             self._result = Report(
                 int(r.failed_rank),
                 bool(r.compressed),
@@ -706,6 +857,6 @@ class Request:
             self._result = self._local
         else:
             where = f"rank {r.failed_rank} met it" if r.failed_rank >= 0 else "another rank met it"
-            self._result = _elsewhere(status, why, where)
-        self._channel._in_flight = None
-        self._channel = self._keep = None
+            self._result = _elsewhere(r.status, why, where)
+        self._keep = []
+        channel._in_flight = self._channel = None

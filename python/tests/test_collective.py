@@ -3,7 +3,10 @@
 SPDX-License-Identifier: Apache-2.0
 """
 
+import contextlib
+import errno
 import pickle
+import signal
 import socket
 import threading
 import time
@@ -325,6 +328,257 @@ def test_strangers():
     assert run(2, strangers) == [2, 2]
 
 
+def stalled(ranks):
+    """A stranger that says nothing, and one that says a part, delay nobody."""
+    silent = [socket.create_connection(address) for address in ranks._addresses]
+    slow = [socket.create_connection(address) for address in ranks._addresses]
+    for s in slow:
+        s.sendall(b"half")
+    time.sleep(0.2)
+    begin = time.monotonic()
+    ranks.channel("allreduce", "raw", count=1, dtype="f32")
+    took = time.monotonic() - begin
+    ranks.close()
+    ranks.close()
+    if ranks.rank == 0:
+        with pytest.raises(collective.TransportError, match="was closed"):
+            ranks.channel("allreduce", "raw", count=1, dtype="f32")
+    for s in silent + slow:
+        s.close()
+    return took
+
+
+def test_strangers_that_say_nothing():
+    assert max(run(3, stalled)) < 5
+
+
+class Interrupted(BaseException):
+    """What a signal's handler raises."""
+
+
+@contextlib.contextmanager
+def alarm(seconds):
+    """Raise Interrupted in the main thread after so many seconds."""
+
+    def handler(*_):
+        raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def pair(of_other):
+    """Return a communicator of rank 0 for this thread, and the thread of rank 1."""
+    box, barrier = [None] * 2, threading.Barrier(2)
+
+    def exchange_of(rank):
+        def exchange(text):
+            box[rank] = text
+            barrier.wait(TIMEOUT)
+            texts = list(box)
+            barrier.wait(TIMEOUT)
+            return texts
+
+        return exchange
+
+    def other():
+        of_other(collective.Communicator(1, 2, exchange_of(1), timeout=TIMEOUT))
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    return collective.Communicator(0, 2, exchange_of(0), timeout=TIMEOUT), thread
+
+
+KEYS = {"count": 1000, "dtype": "f32"}
+
+
+def test_a_signal_ends_a_wait():
+    met, interrupted = [], threading.Event()
+
+    def other(ranks):
+        channel, late = (ranks.channel("allreduce", "raw", **KEYS) for _ in range(2))
+        interrupted.wait(TIMEOUT)
+        try:
+            channel.run(noise(1000), np.zeros(1000, np.float32))
+        except pith.Error as error:
+            met.append(error)
+        late.run(noise(1000), np.zeros(1000, np.float32))
+
+    ranks, thread = pair(other)
+    channel, late = (ranks.channel("allreduce", "raw", **KEYS) for _ in range(2))
+    begin = time.monotonic()
+    with alarm(0.3), pytest.raises(Interrupted):
+        channel.run(noise(1000), np.zeros(1000, np.float32))
+    assert time.monotonic() - begin < TIMEOUT / 2
+    assert channel._in_flight is None
+    with pytest.raises(collective.BrokenError):
+        channel.run(noise(1000), np.zeros(1000, np.float32))
+    channel.close()
+    interrupted.set()
+    late.run(noise(1000), np.zeros(1000, np.float32))
+    thread.join(TIMEOUT)
+    assert isinstance(met[0], collective.TransportError)
+
+
+def test_handlers_that_return_run_while_a_call_waits():
+    ran, go = [], threading.Event()
+
+    def handler(*_):
+        ran.append(time.monotonic())
+        go.set()
+
+    def other(ranks):
+        channel = ranks.channel("allreduce", "raw", **KEYS)
+        go.wait(TIMEOUT)
+        channel.run(noise(1000), np.zeros(1000, np.float32))
+
+    ranks, thread = pair(other)
+    channel = ranks.channel("allreduce", "raw", **KEYS)
+    before = signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        channel.run(noise(1000), np.zeros(1000, np.float32))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        thread.join(TIMEOUT)
+    assert len(ran) == 1
+
+
+def test_a_signal_ends_the_making_of_a_channel():
+    ended = threading.Event()
+
+    def other(ranks):
+        first = ranks._connect(0)  # goes no further
+        ended.wait(TIMEOUT)
+        for s in first:
+            if s is not None:
+                s.close()
+
+    ranks, thread = pair(other)
+    begin = time.monotonic()
+    with alarm(0.3), pytest.raises(Interrupted):
+        ranks.channel("allreduce", "raw", **KEYS)
+    assert time.monotonic() - begin < TIMEOUT / 2
+    ended.set()
+    thread.join(TIMEOUT)
+
+
+def test_a_call_that_nobody_waits_for_is_stopped():
+    ended = threading.Event()
+
+    def other(ranks):
+        ranks.channel("allreduce", "raw", **KEYS)
+        ended.wait(TIMEOUT)
+
+    ranks, thread = pair(other)
+    channel = ranks.channel("allreduce", "raw", **KEYS)
+    request = channel.start(noise(1000), np.zeros(1000, np.float32))
+    begin = time.monotonic()
+    request._stop()
+    assert time.monotonic() - begin < TIMEOUT / 2
+    assert request.test() and channel._in_flight is None
+    with pytest.raises(collective.TransportError):
+        request.wait()
+    channel.close()
+    ended.set()
+    thread.join(TIMEOUT)
+
+
+class Broken:
+    """A tensor whose methods raise what pith does not."""
+
+    def __dlpack__(self, **_):
+        raise BufferError("nothing can be had")
+
+
+def odd(ranks):
+    channel = ranks.channel("allreduce", "raw", **KEYS)
+    x, y = noise(1000), np.zeros(1000, np.float32)
+    expected = BufferError if ranks.rank == 1 else pith.Error
+    with pytest.raises(expected):
+        channel.run(Broken() if ranks.rank == 1 else x, y)
+    channel.run((x[:10], x[10:]), (y,))
+    assert np.allclose(y, ranks.ranks * x)
+    counts = 3 if ranks.rank == 1 else None
+    with pytest.raises(TypeError if ranks.rank == 1 else pith.Error):
+        ranks.channel("allreduce", "raw", counts=counts, **KEYS)
+    with pytest.raises(pith.StateError, match="no base"):
+        channel.get_base()
+    ranks.channel("allreduce", "raw", **KEYS).run(x, y)
+
+
+def test_any_exception_of_one_rank_ends_the_call():
+    run(3, odd)
+
+
+def busy(ranks):
+    """A thread that is inside keeps close and test from waiting."""
+    channel = ranks.channel("allreduce", "raw", **KEYS)
+    x = noise(1000)
+    request = channel.start(x, np.zeros_like(x))
+    with channel._lock:
+        assert not request.test()
+        with pytest.raises(pith.BusyError, match="another thread"):
+            channel.close()
+    request.wait()
+    assert request.test()
+
+
+def test_nobody_waits_for_a_thread_that_is_inside():
+    run(2, busy)
+
+
+@pytest.mark.parametrize("host", [None, "127.0.0.1", "localhost"])
+def test_loopback_between_machines(host, monkeypatch):
+    names = iter(["a/1", "a/2"])
+    monkeypatch.setattr(collective, "_machine", lambda: next(names))
+    monkeypatch.setattr(collective.socket, "gethostname", lambda: "localhost")
+    box, barrier, met = [None] * 2, threading.Barrier(2), []
+
+    def one(rank):
+        def exchange(text):
+            box[rank] = text
+            barrier.wait(TIMEOUT)
+            texts = list(box)
+            barrier.wait(TIMEOUT)
+            return texts
+
+        try:
+            collective.Communicator(rank, 2, exchange, host=host)
+        except pith.Error as error:
+            met.append(error)
+
+    threads = [threading.Thread(target=one, args=(r,)) for r in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(met) == 2
+    for error in met:
+        assert isinstance(error, collective.TransportError)
+        assert "rank 0" in str(error) and "GLOO_SOCKET_IFNAME" in str(error)
+
+
+def exhausted(ranks):
+    with pytest.raises(pith.Error) as caught:
+        ranks.channel("allreduce", "raw", count=1, dtype="f32")
+    return str(caught.value)
+
+
+def test_descriptors_run_out(monkeypatch):
+    def none_left(*_):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(collective.socket, "create_connection", none_left)
+    texts = run(2, exhausted, timeout=1.0)
+    assert "takes 1 of" in texts[1] and "ulimit -n" in texts[1]
+
+
 def test_communicators_that_cannot_be():
     def alone(text):
         return [text]
@@ -336,5 +590,8 @@ def test_communicators_that_cannot_be():
         collective.Communicator(0, 2, alone)
     with pytest.raises(collective.TransportError, match="rank 0 cannot listen on 192"):
         collective.Communicator(0, 1, alone, host="192.0.2.1")
+    for host, text in (("x" * 70, "x: "), (OSError("interface eth9: none"), "on interface eth9")):
+        with pytest.raises(collective.TransportError, match=text):
+            collective.Communicator(0, 1, alone, host=host)
     with pytest.raises(pith.ArgumentError, match="kind"):
         collective.Communicator(0, 1, alone).channel("sum", "raw", dtype="f32")

@@ -60,13 +60,12 @@ def communicator(
         return [str(one) for one in texts]
 
     name = os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
-    host = None
+    host: str | Exception | None = None
     if name:
         try:
             host = _interface_address(name)
         except OSError as error:
-            # Every rank hears of it: the name is no address either.
-            host = f"interface {name}: {error}"
+            host = OSError(f"interface {name}: {error}")
     return collective.Communicator(
         rank,
         ranks,
