@@ -312,11 +312,11 @@ class Communicator:
         raised: list[BaseException] = []
         status = lib.pithpy_collective_create(made, transport, options, why, _to(raised))
         del keep, nodes
-        for wrong in (*raised, error):
-            if wrong is not None:
+        for cause in (*raised, error):
+            if cause is not None:
                 if not status:
                     lib.pith_collective_destroy(made[0])
-                raise wrong
+                raise cause
         if status:
             raise _elsewhere(status, why if why.text[0] != b"\0" else None, "another rank says why")
         return Channel(made[0], options, self)

@@ -109,7 +109,7 @@ class State:
         self._worker = ThreadPoolExecutor(1, "pith-ddp")  # calls end in the order of their start
         self._step = -1
         self.reports: dict[int, Report] = {}
-        """By number of the bucket: what its last call did."""
+        """By number of the bucket: what its call of the last step did."""
 
     # ---- A step ----
 
@@ -125,6 +125,8 @@ class State:
         # What channels do not take, memory of a device for instance, fails the call on every rank.
         def call() -> None:
             try:
+                if index == 0:
+                    self.reports.clear()
                 channel = self._channel(index, names, counts, buffer.dtype)
                 self.reports[index] = channel.run(buffer, buffer, scale=self._scale, step=step)
             except BaseException as error:
@@ -173,7 +175,7 @@ class State:
         first, count = bucket.pieces[name]
         if self._is_exempt(name):
             return None
-        out = torch.empty(count, dtype=torch.float32)
+        out = torch.empty(count, dtype=torch.float32, device="cpu")
         try:
             bucket.channel.get_residual(first, count, scale=self._scale, out=out)
         except StateError:  # no error feedback, or the bucket travels uncompressed
@@ -225,6 +227,8 @@ class State:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up what :meth:`state_dict` returned, before or after the first step.
 
+        Of parameters that it says nothing of, nothing was lost.
+
         Raises:
             ArgumentError: a key is missing, or a residual fits no parameter; nothing changed
 
@@ -241,9 +245,11 @@ class State:
         self._wait()
         self._step = int(state["step"])
         self._residuals = {
-            name: lost.to(torch.float32).flatten() for name, lost in state["residuals"].items()
+            name: lost.to("cpu", torch.float32, copy=True).flatten()
+            for name, lost in state["residuals"].items()
         }
         for bucket in self._buckets:
+            bucket.channel.reset()
             for name in bucket.names:
                 self._give(bucket, name)
 

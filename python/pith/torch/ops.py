@@ -98,7 +98,7 @@ def encode(
         Error: as :func:`frame_bytes`, and where x is not contiguous
 
     """
-    out = torch.empty(frame_bytes(spec, x.numel(), x.dtype), dtype=torch.uint8)
+    out = torch.empty(frame_bytes(spec, x.numel(), x.dtype), dtype=torch.uint8, device="cpu")
     _encode(x, spec, out, step, seed, rng_stream)
     return out
 
@@ -143,7 +143,7 @@ def decode(frame: torch.Tensor, spec: str, count: int, dtype: torch.dtype) -> to
     """
     if count < 0:
         raise ShapeError(f"count: found {count}, expected 0 or more")
-    out = torch.empty(count, dtype=dtype)
+    out = torch.empty(count, dtype=dtype, device="cpu")
     _decode(frame, spec, out, False)
     return out
 

@@ -14,6 +14,8 @@ have. The model is not wrapped in DistributedDataParallel: gradients are local u
 
 from __future__ import annotations
 
+import contextlib
+import copy
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -21,7 +23,7 @@ import torch
 import torch.distributed as dist
 
 from ..collective import Report
-from ..errors import ArgumentError, BaseMismatchError, DtypeError
+from ..errors import ArgumentError, BaseMismatchError, DtypeError, Error, StateError
 from . import _group
 
 __all__ = ["Sharded"]
@@ -105,6 +107,13 @@ class Sharded:
         self._gather = ranks.channel("allgather", weights, dtype="f32", base_dtype=dtype, **shared)
         ranks.close()
         self._first, self._count = self._sum.shard(ranks.rank)
+        self._place = {
+            "rank": ranks.rank,
+            "ranks": ranks.ranks,
+            "first": self._first,
+            "count": self._count,
+        }
+        self._parts: list[tuple[torch.nn.Parameter, torch.Tensor]] = []
         # The first gather is exact: it brings rank 0's weights to all.
         flat = torch.cat([p.detach().flatten() for p in self._parameters]).float()
         dist.broadcast(flat, dist.get_global_rank(group, 0) if group else 0, group=group)
@@ -143,7 +152,7 @@ class Sharded:
             low = min(max(first - self._first, 0), self._count)
             high = min(max(end - self._first, 0), self._count)
             part = torch.nn.Parameter(self._weights[low:high])
-            part.grad = self._gradient[low:high]
+            self._parts.append((part, self._gradient[low:high]))
             made.append({**one, "params": [part]})
             first = end
         return made
@@ -164,11 +173,17 @@ class Sharded:
             BaseMismatchError: verify_every, and replicas differ
 
         """
-        grads = [
-            torch.zeros_like(p) if p.grad is None else p.grad.contiguous() for p in self._parameters
-        ]
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters]
         sums = self._sum.run(grads, self._gradient, scale=self._scale, step=self._steps)
-        self.optimizer.step()
+        for part, gradient in self._parts:
+            part.grad = gradient  # which the optimizer's own zero_grad takes away
+        try:
+            self.optimizer.step()
+        except BaseException:
+            # The others are in the gather: it fails on every rank.
+            with contextlib.suppress(Error):
+                self._gather.run(None, None, step=self._steps + 1)
+            raise
         self.reports = {"gradients": sums, "weights": self._move()}
         self._steps += 1
         if self._verify_every and self._steps % self._verify_every == 0:
@@ -210,11 +225,15 @@ class Sharded:
             raise BaseMismatchError(f"ranks {other} have other weights than rank 0")
 
     def state_dict(self) -> dict[str, Any]:
-        """Return this rank's states, weights and channels: each rank saves its own."""
+        """Return this rank's states, weights and channels: each rank saves its own.
+
+        All of it is copied: later steps do not change it.
+        """
         return {
+            **self._place,
             "steps": self._steps,
-            "optimizer": self.optimizer.state_dict(),
-            "weights": self._weights,
+            "optimizer": copy.deepcopy(self.optimizer.state_dict()),
+            "weights": self._weights.clone(),
             "gradients": self._sum.save(),
             "replica": self._gather.save(),
         }
@@ -222,26 +241,51 @@ class Sharded:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up what this rank's :meth:`state_dict` returned, among as many ranks.
 
-        The model's parameters become the replica that was saved.
+        The model's parameters become the replica that was saved. What was given stays as it is. On
+        failure nothing changed, unless a step had failed before.
 
         Raises:
-            ArgumentError: a key is missing, or the shard has another size
+            ArgumentError: a key is missing, or the state is of another rank or number of ranks, of
+                other parameters or another optimizer
             FrameError: the bytes are not of such channels
 
         """
-        missing = {"steps", "optimizer", "weights", "gradients", "replica"} - set(state)
+        missing = {"steps", "optimizer", "weights", "gradients", "replica", *self._place}
+        missing -= set(state)
         if missing:
             raise ArgumentError(f"state: found no {', '.join(sorted(missing))}")
-        if state["weights"].numel() != self._count:
+        for name, expected in self._place.items():
+            if state[name] != expected:
+                raise ArgumentError(
+                    f"state: found {name} {state[name]}, expected {expected}: each rank loads what"
+                    " it saved itself, among as many ranks and of as many elements"
+                )
+        weights = state["weights"]
+        if weights.shape != self._weights.shape or weights.dtype != self._weights.dtype:
             raise ArgumentError(
-                f"state: found a shard of {state['weights'].numel()} elements, expected"
-                f" {self._count}: as many ranks as when it was saved"
+                f"state: found weights {list(weights.shape)} of {weights.dtype}, expected"
+                f" {list(self._weights.shape)} of {self._weights.dtype}"
             )
+        before = None
+        with contextlib.suppress(StateError):  # the base, after a step that failed
+            before = self.state_dict()
+        try:
+            self._load(state)
+        except Exception as error:
+            if before is not None:
+                self._load(before)
+            if isinstance(error, Error):
+                raise
+            raise ArgumentError(f"state: {error}") from error
+
+    def _load(self, state: dict[str, Any]) -> None:
+        steps = int(state["steps"])
+        # Optimizers go on with the tensors that they are given.
+        self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
         self._sum.load(state["gradients"])
         self._gather.load(state["replica"])
-        self.optimizer.load_state_dict(state["optimizer"])
         self._weights.copy_(state["weights"])
-        self._steps = int(state["steps"])
+        self._steps = steps
         whole = self._gather.get_base(dtype=self._parameters[0].dtype)
         parts = torch.split(whole, [p.numel() for p in self._parameters])
         with torch.no_grad():

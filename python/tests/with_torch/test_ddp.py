@@ -121,6 +121,33 @@ def test_a_step_is_taken_back():
     run(2, rolled_back)
 
 
+def begun_again(rank, ranks):
+    """A state of before the first step, in which nothing was lost, is taken up as it is."""
+    model = DistributedDataParallel(Sums())
+    state = ddp.register(model, timeout=TIMEOUT, **FEEDBACK)
+    start, g = state.state_dict(), torch.Generator().manual_seed(rank)
+    given = [torch.randn(p.shape, generator=g) for p in model.parameters()]
+    found = []
+    for _ in range(2):  # after which buckets stay as they are
+        model(given).backward()
+    for _ in range(2):
+        state.load_state_dict(start)
+        model.zero_grad()
+        for _ in range(2):
+            model(given).backward()
+        lost = state.state_dict()["residuals"]
+        assert lost and any(one.any() for one in lost.values())
+        found.append((bits([p.grad for p in model.parameters()]), bits(lost.values())))
+        state.reports[99] = None  # of a bucket that is no more
+    assert found[0] == found[1]
+    model(given).backward()
+    assert 99 not in state.reports
+
+
+def test_a_state_of_the_beginning_is_taken_up():
+    run(2, begun_again)
+
+
 def raised(rank, ranks, options):
     model = DistributedDataParallel(net())
     try:

@@ -95,14 +95,54 @@ def resumed(rank, ranks):
     assert bits(model.parameters()) == bits(other.parameters())
     with pytest.raises(pith.ArgumentError, match="found no weights"):
         again.load_state_dict({key: state[key] for key in state if key != "weights"})
-    with pytest.raises(pith.ArgumentError, match="as many ranks"):
-        again.load_state_dict({**state, "weights": state["weights"][:-1]})
-    with pytest.raises(pith.FrameError):
-        again.load_state_dict({**state, "replica": b"nothing at all, and long enough to look at"})
+    for wrong, error, text in (
+        ({"weights": state["weights"][:-1]}, pith.ArgumentError, "found weights"),
+        ({"rank": rank + 1}, pith.ArgumentError, f"found rank {rank + 1}, expected {rank}"),
+        ({"ranks": ranks + 1}, pith.ArgumentError, f"found ranks {ranks + 1}, expected {ranks}"),
+        ({"first": 1}, pith.ArgumentError, "found first 1"),
+        ({"optimizer": {"state": {}, "param_groups": []}}, pith.ArgumentError, "state: "),
+        ({"gradients": b"nothing at all, and long enough to look at"}, pith.FrameError, ""),
+        ({"replica": b"nothing at all, and long enough to look at"}, pith.FrameError, ""),
+    ):
+        with pytest.raises(error, match=text):
+            again.load_state_dict({**state, **wrong})
+    steps(model, optimizer, range(6, 8))
+    steps(other, again, range(6, 8))  # as if nothing had been tried
+    assert bits(model.parameters()) == bits(other.parameters())
+    best, kept = again.state_dict(), bits(other.parameters())
+    saved = copy.deepcopy(best)
+    for _ in range(2):
+        steps(other, again, range(8, 10))
+        end = bits(other.parameters())
+        again.load_state_dict(best)
+        assert bits(other.parameters()) == kept
+        assert bits([best["weights"]]) == bits([saved["weights"]])
+        assert bits(again._parts[0][0].unsqueeze(0)) == bits([saved["weights"]])
+    steps(other, again, range(8, 10))
+    assert bits(other.parameters()) == end
 
 
 def test_a_checkpoint_goes_on_bit_for_bit():
     run(3, resumed)
+
+
+def helped(rank, ranks):
+    """What the inner optimizer's zero_grad takes away is given back; its errors end the step."""
+    model = net()
+    optimizer = optim.Sharded(model.parameters(), torch.optim.SGD, lr=0.1, timeout=TIMEOUT)
+    before = bits(model.parameters())
+    loss(model, rank, 0).backward()
+    optimizer.optimizer.zero_grad()
+    optimizer.step()
+    assert bits(model.parameters()) != before
+    if rank == 1:
+        optimizer.optimizer.register_step_pre_hook(lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError if rank == 1 else pith.Error):
+        optimizer.step()
+
+
+def test_the_inner_optimizer():
+    run(3, helped)
 
 
 def tampered(rank, ranks):
