@@ -2,15 +2,17 @@
 
 SPDX-License-Identifier: Apache-2.0
 
-Arguments go to the C program as they are. A ``.pt`` or ``.pth`` file among them is converted: one
-that exists is read, without running code that it holds (``torch.load`` with ``weights_only``), and
-handed on as a ``.safetensors`` in a temporary folder; one behind ``-o`` of ``pith decompress`` is
-written with ``torch.save``. Everything but tensors travels in the metadata of the ``.safetensors``,
-so that what comes back has the same keys and values, in plain dicts.
+Flags are read as the C program reads them, wherever they stand and however they are abbreviated. A
+``.pt`` or ``.pth`` file that is an operand or a base is converted: it is read, without running code
+that it holds (``torch.load`` with ``weights_only``), and handed on as a ``.safetensors`` in a
+temporary folder; one that is the output of ``pith decompress`` is written with ``torch.save``.
+Everything but tensors travels in the metadata of the ``.safetensors``, so that what comes back has
+the same keys and values, in plain dicts.
 """
 
 from __future__ import annotations
 
+import getopt
 import json
 import os
 import pathlib
@@ -22,6 +24,16 @@ from typing import Any, NoReturn
 SUFFIXES = (".pt", ".pth")
 STRUCTURE = "pith.structure"
 """Key of the metadata that has everything but tensors."""
+DEPTH = 100
+"""Most dicts and lists inside each other."""
+SHORT = "C:T:o:fqvh"
+LONG = [
+    *("codec=", "base=", "rule=", "dtype=", "shape=", "threads=", "output=", "force", "quiet"),
+    *("verbose", "json", "max-abs=", "max-output=", "max-spool=", "cpu=", "quick", "ranks="),
+    *("ranks-per-node=", "links=", "latency=", "size=", "compute=", "overlap=", "codec-speed="),
+    "help",
+]
+"""The flags of the C program: cli/options.c."""
 
 
 class _Failed(Exception):
@@ -55,40 +67,51 @@ def main() -> NoReturn:
 
 def _run(arguments: list[str]) -> int:
     path = program()
+    try:
+        flags, operands = getopt.gnu_getopt(arguments[1:], SHORT, LONG)
+    except getopt.GetoptError:  # which the C program says
+        flags, operands = [], []
     command = arguments[0] if arguments else ""
-    sources = [i for i, word in enumerate(arguments) if i and _is_source(arguments, i)]
-    out = _output(arguments) if command == "decompress" else None
-    if not sources and out is None:
+    outputs = [value for flag, value in flags if flag in ("-o", "--output")]
+    to = outputs[-1] if outputs and command == "decompress" else ""
+    restores = to.endswith(SUFFIXES)
+    files = [*operands, *(value for flag, value in flags if flag == "--base")]
+    if not restores and not any(map(_is_source, files)):
         os.execv(path, [str(path), *arguments])
-    words = list(arguments)
     with tempfile.TemporaryDirectory(prefix="pith-") as place:
-        for i in sources:
-            folder = pathlib.Path(place, str(i))
-            folder.mkdir()
-            words[i] = str(_to_safetensors(arguments[i], folder))
-        if command == "compress" and sources and not {"-o", "--output"} & set(arguments):
-            words += ["-o", f"{arguments[sources[-1]]}.pith.safetensors"]
-        restored = pathlib.Path(place, "restored.safetensors")
-        if out is not None:
-            if os.path.exists(arguments[out]) and not {"-f", "--force"} & set(arguments):
-                raise _Failed(f"{arguments[out]} exists; -f overwrites it")
-            words[out] = str(restored)
-        status = subprocess.run([str(path), *words], check=False).returncode
-        if status == 0 and out is not None:
-            _from_safetensors(restored, arguments[out])
+
+        def converted(name: str) -> str:
+            return _to_safetensors(name, place) if _is_source(name) else name
+
+        if command == "compress" and not outputs and any(map(_is_source, operands)):
+            flags.append(("--output", f"{operands[-1]}.pith.safetensors"))
+        restored = os.path.join(place, "restored.safetensors")
+        if restores:
+            if os.path.exists(to) and not {"-f", "--force"} & {flag for flag, _ in flags}:
+                raise _Failed(f"{to} exists; -f overwrites it")
+            flags.append(("--output", restored))
+        words = [
+            *(
+                _word(flag, converted(value) if flag == "--base" else value)
+                for flag, value in flags
+            ),
+            "--",
+            *map(converted, operands),
+        ]
+        status = subprocess.run([str(path), command, *words], check=False).returncode
+        if status == 0 and restores:
+            _from_safetensors(restored, to, operands[0])
     return status if status >= 0 else 128 - status
 
 
-def _is_source(arguments: list[str], i: int) -> bool:
-    word, before = arguments[i], arguments[i - 1]
-    return word.endswith(SUFFIXES) and before not in ("-o", "--output") and os.path.isfile(word)
+def _word(flag: str, value: str) -> str:
+    """Return a flag and its value as one word."""
+    takes = f"{flag[1:]}:" in SHORT if len(flag) == 2 else f"{flag[2:]}=" in LONG
+    return flag + ("=" if len(flag) > 2 else "") + value if takes else flag
 
 
-def _output(arguments: list[str]) -> int | None:
-    for i, word in enumerate(arguments):
-        if i and arguments[i - 1] in ("-o", "--output") and word.endswith(SUFFIXES):
-            return i
-    return None
+def _is_source(name: str) -> bool:
+    return name.endswith(SUFFIXES) and os.path.isfile(name)
 
 
 def _libraries(path: str) -> tuple[Any, Any]:
@@ -107,7 +130,8 @@ def _libraries(path: str) -> tuple[Any, Any]:
 # ---- Files of PyTorch ---------------------------------------------------------------------------
 
 
-def _to_safetensors(path: str, folder: pathlib.Path) -> pathlib.Path:
+def _to_safetensors(path: str, place: str) -> str:
+    """Write a file as .safetensors in a folder of its own below place; return its name."""
     torch, safetensors = _libraries(path)
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
@@ -115,7 +139,8 @@ def _to_safetensors(path: str, folder: pathlib.Path) -> pathlib.Path:
         raise _Failed(f"{path}: {error}") from None
     tensors: dict[str, Any] = {}
     structure = _take_apart(content, "", tensors, torch, path)
-    to = folder / f"{pathlib.Path(path).stem}.safetensors"
+    folder = tempfile.mkdtemp(dir=place)
+    to = os.path.join(folder, f"{pathlib.Path(path).stem}.safetensors")
     try:
         safetensors.torch.save_file(tensors, to, {STRUCTURE: json.dumps(structure)})
     except (KeyError, ValueError, RuntimeError, safetensors.SafetensorError) as error:
@@ -123,8 +148,12 @@ def _to_safetensors(path: str, folder: pathlib.Path) -> pathlib.Path:
     return to
 
 
-def _take_apart(value: Any, name: str, tensors: dict[str, Any], torch: Any, path: str) -> Any:
+def _take_apart(
+    value: Any, name: str, tensors: dict[str, Any], torch: Any, path: str, depth: int = 0
+) -> Any:
     """Put the tensors below value into a dict; return what says where they were, as JSON."""
+    if depth > DEPTH:
+        raise _Failed(f"{path}: more than {DEPTH} dicts and lists inside each other")
     if isinstance(value, torch.Tensor):
         # Tensors of one memory would be refused: each has its own.
         tensor = value.detach().contiguous()
@@ -137,14 +166,13 @@ def _take_apart(value: Any, name: str, tensors: dict[str, Any], torch: Any, path
         for key, below in value.items():
             if type(key) not in (str, int, float, bool):
                 raise _Failed(f"{path}: a key of type {type(key).__name__} cannot be kept")
-            rows.append(
-                [key, _take_apart(below, f"{name}.{key}".lstrip("."), tensors, torch, path)]
-            )
+            inner = f"{name}.{key}".lstrip(".")
+            rows.append([key, _take_apart(below, inner, tensors, torch, path, depth + 1)])
         return {"dict": rows}
     if isinstance(value, (list, tuple)):
         kind = "list" if isinstance(value, list) else "tuple"
         items = [
-            _take_apart(below, f"{name}.{i}".lstrip("."), tensors, torch, path)
+            _take_apart(below, f"{name}.{i}".lstrip("."), tensors, torch, path, depth + 1)
             for i, below in enumerate(value)
         ]
         return {kind: items}
@@ -153,22 +181,57 @@ def _take_apart(value: Any, name: str, tensors: dict[str, Any], torch: Any, path
     raise _Failed(f"{path}: {name or 'it'} is a {type(value).__name__}, which cannot be kept")
 
 
-def _from_safetensors(path: pathlib.Path, to: str) -> None:
+def _from_safetensors(path: str, to: str, source: str) -> None:
+    """Write what was restored from source with ``torch.save``, beside its place and then there."""
     torch, safetensors = _libraries(to)
     with safetensors.safe_open(path, "pt") as opened:
         structure = (opened.metadata() or {}).get(STRUCTURE)
         tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-    content = tensors if structure is None else _put_together(json.loads(structure), tensors)
-    torch.save(content, to)
+    content = tensors
+    if structure is not None:
+        try:
+            content = _put_together(json.loads(structure), tensors)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise _Failed(
+                f"{source}: metadata {STRUCTURE!r} is not what pith writes:"
+                f" {type(error).__name__}: {error}"
+            ) from None
+    to = os.path.realpath(to)
+    try:
+        with tempfile.NamedTemporaryFile(
+            dir=os.path.dirname(to), prefix=".pith.tmp-", delete=False
+        ) as file:
+            try:
+                torch.save(content, file)
+                file.flush()
+                os.fsync(file.fileno())
+                os.fchmod(file.fileno(), _mode_like(source))
+                os.replace(file.name, to)
+            except BaseException:
+                os.unlink(file.name)
+                raise
+    except OSError as error:
+        raise _Failed(f"{to}: {error.strerror}") from None
 
 
-def _put_together(node: dict[str, Any], tensors: dict[str, Any]) -> Any:
+def _mode_like(source: str) -> int:
+    """Return the mode of a new file that nobody may read who may not read the source."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask & (os.stat(source).st_mode if os.path.isfile(source) else 0o666)
+
+
+def _put_together(node: dict[str, Any], tensors: dict[str, Any], depth: int = 0) -> Any:
+    if depth > DEPTH:
+        raise ValueError(f"more than {DEPTH} dicts and lists inside each other")
     ((kind, below),) = node.items()
     if kind == "tensor":
         return tensors[below]
     if kind == "dict":
-        return {key: _put_together(value, tensors) for key, value in below}
+        return {key: _put_together(value, tensors, depth + 1) for key, value in below}
     if kind in ("list", "tuple"):
-        items = [_put_together(value, tensors) for value in below]
+        items = [_put_together(value, tensors, depth + 1) for value in below]
         return items if kind == "list" else tuple(items)
+    if kind != "value":
+        raise ValueError(f"found {kind!r}")
     return below

@@ -3,7 +3,9 @@
 SPDX-License-Identifier: Apache-2.0
 """
 
+import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -113,12 +115,107 @@ def test_checkpoints_against_a_base(torch, pith_command):
     assert 0 < (b - c).abs().max() < 1e-3
 
 
+def test_the_output_is_named_after_the_operand(torch, pith_command):
+    torch.save({"w": torch.zeros(3)}, "old.pt")
+    torch.save({"w": torch.ones(3)}, "new.pt")
+    for words in ("new.pt --base old.pt", "--base=old.pt new.pt", "--bas=old.pt -- new.pt"):
+        assert pith_command("compress", "-C", "lossless", *words.split()) == 0
+        assert not pathlib.Path("old.pt.pith.safetensors").exists()
+        packed = pathlib.Path("new.pt.pith.safetensors")
+        assert subprocess.run([cli.program(), "inspect", packed], check=False).returncode == 0
+        assert pith_command("decompress", "--base=old.pt", "-fo", "c.pt", str(packed)) == 0
+        assert torch.load("c.pt", weights_only=True)["w"].tolist() == [1, 1, 1]
+        packed.unlink()
+
+
+@pytest.mark.parametrize(
+    "flags", [["--output=back.pt"], ["-oback.pt"], ["--out", "back.pt"], ["--ou=back.pt"]]
+)
+def test_the_output_is_of_pytorch_however_it_is_given(torch, pith_command, flags):
+    state = {"w": torch.arange(5.0), "step": 3}
+    torch.save(state, "a.pt")
+    assert pith_command("compress", "a.pt") == 0
+    for words in (["a.pt.pith.safetensors", *flags], [*flags, "-f", "--", "a.pt.pith.safetensors"]):
+        assert pith_command("decompress", *words) == 0
+        assert equal(state, torch.load("back.pt", weights_only=True), torch)
+    with pytest.raises(cli._Failed, match=r"back\.pt exists"):
+        pith_command("decompress", *flags, "a.pt.pith.safetensors")
+    assert {p.name for p in pathlib.Path().iterdir()} == {
+        "a.pt",
+        "a.pt.pith.safetensors",
+        "back.pt",
+    }
+
+
+def test_an_output_is_replaced_whole(torch, pith_command, monkeypatch):
+    torch.save({"w": torch.zeros(3)}, "a.pt")
+    pathlib.Path("a.pt").chmod(0o640)
+    assert pith_command("compress", "a.pt") == 0
+    pathlib.Path("a.pt.pith.safetensors").chmod(0o600)
+    pathlib.Path("back.pt").write_bytes(b"before")
+
+    def full(content, file):
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "save", full)
+        with pytest.raises(cli._Failed, match=r"back\.pt: No space"):
+            pith_command("decompress", "-f", "-o", "back.pt", "a.pt.pith.safetensors")
+    assert pathlib.Path("back.pt").read_bytes() == b"before"
+    assert pith_command("decompress", "-f", "-o", "back.pt", "a.pt.pith.safetensors") == 0
+    assert pathlib.Path("back.pt").stat().st_mode & 0o777 == 0o600
+    assert len(list(pathlib.Path().iterdir())) == 3
+
+
+def test_flags_that_are_wrong_are_the_programs_to_refuse(torch, needs_safetensors, tmp_path):
+    torch.save({"w": torch.zeros(3)}, tmp_path / "a.pt")
+    for words in (["--nothing"], ["--ma", "3"], ["-o"], ["-T", "x"]):
+        done = run("compress", "a.pt", *words, cwd=tmp_path)
+        assert done.returncode == 2 and "usage" in done.stderr
+
+
+def test_flags_are_those_of_the_program():
+    source = pathlib.Path(__file__).resolve().parents[2] / "cli" / "options.c"
+    if not source.exists():
+        pytest.skip("the package is tested without its checkout")
+    rows = re.findall(r'{"([a-z-]+)", (required|no)_argument', source.read_text())
+    assert [name + "=" * (takes == "required") for name, takes in rows] == cli.LONG
+    assert f'short_flags[] = ":{cli.SHORT}"' in source.read_text()
+
+
+@pytest.mark.parametrize(
+    "structure",
+    [
+        "no JSON",
+        "[1]",
+        "[" * 100000,
+        json.dumps({"tensor": "absent"}),
+        json.dumps({"dict": [[["no", "key"], {"value": 1}]]}),
+        json.dumps({"dict": 3}),
+        json.dumps({"sets": []}),
+        '{"list": [' * 200 + '{"value": 1}' + "]}" * 200,
+    ],
+)
+def test_structures_of_others(torch, pith_command, structure):
+    safetensors = pytest.importorskip("safetensors.torch")
+    safetensors.save_file({"w": torch.zeros(3)}, "a.safetensors", {cli.STRUCTURE: structure})
+    assert subprocess.run([cli.program(), "compress", "a.safetensors"], check=False).returncode == 0
+    with pytest.raises(cli._Failed, match=r"a\.safetensors\.pith\.safetensors: metadata"):
+        pith_command("decompress", "-o", "b.pt", "a.safetensors.pith.safetensors")
+    assert not pathlib.Path("b.pt").exists()
+
+
 def test_what_cannot_be_kept_is_said(torch, pith_command):
     torch.save({"w": torch.zeros(3), "s": {1, 2}}, "set.pt")
     torch.save({(1, 2): torch.zeros(3)}, "key.pt")
     torch.save({"w": torch.nn.Linear(2, 2)}, "module.pt")
+    deep = [torch.zeros(3)]
+    for _ in range(200):
+        deep = [deep]
+    torch.save(deep, "deep.pt")
     pathlib.Path("broken.pt").write_bytes(b"no file of PyTorch")
-    for name in ("set.pt", "key.pt", "module.pt", "broken.pt"):
+    for name in ("set.pt", "key.pt", "module.pt", "broken.pt", "deep.pt"):
         with pytest.raises(cli._Failed, match=name):
             pith_command("compress", name)
         assert not pathlib.Path(f"{name}.pith.safetensors").exists()
