@@ -3,9 +3,11 @@
 SPDX-License-Identifier: Apache-2.0
 
 A :class:`DevicePlan` is the device side of a :class:`pith.Plan`, a :class:`DeviceStream` one end
-of a sequence. Calls put work on ``torch.cuda.current_stream()`` and return: nothing waits. What is
-wrong with arguments is raised; what is wrong with data is in a status for each frame, on the
-device, of which :func:`check` makes an exception and for which it waits. Tensors are PyTorch's,
+of a sequence. Calls put work on ``torch.cuda.current_stream()`` and return without waiting for it.
+Where ``slots=`` is not the first ones in order, or tensors come in a list, numbers or addresses are
+copied from pageable memory to the device, for which the calling thread waits. What is wrong with
+arguments is raised; what is wrong with data is in a status for each frame, on the device, of which
+:func:`check` makes an exception and for which it waits. Tensors are PyTorch's,
 dense, and on the plan's device. Bytes are those of the CPU. ``doc/CUDA.md`` says which codecs there
 are, and ``pith_cuda.h`` the rest of the contract.
 
@@ -579,7 +581,7 @@ def encode_pages(
     Args:
         plan: the device side of the pages' plan
         pool: ``[blocks, page tokens, heads, dim]`` on the device; the last stride is 1
-        block_ids: i64 on the device, in range, which is not looked at: nothing waits
+        block_ids: i64 on the device, in range, which is not looked at
         out: u8 ``[len(block_ids), page bytes]``, dense
         tokens: i64 of every page, 1 to the page's; None: all
 

@@ -31,6 +31,9 @@ __all__ = ["AllGather", "Comms", "ReduceScatter", "apply"]
 class Comms:
     """What the objects of one model share: a communicator for each process group.
 
+    Nothing of it is in checkpoints: after a restart the first gathers are exact, steps of random
+    bits begin at 0, and what error feedback had not sent yet is lost.
+
     Args:
         ranks_per_node: None: nodes are machines, by their names
         timeout: seconds of a call, after which a rank that does not answer is an error
@@ -184,7 +187,8 @@ class ReduceScatter(_Comm):
 
     Args:
         comms: shared by the model's objects
-        spec: of the frames inside nodes; with ``ef=full`` it has error feedback
+        spec: of the frames inside nodes; with ``ef=full`` it has error feedback, which checkpoints
+            lose
         inter: of those between nodes; None: one level
         seed: of random bits
 
