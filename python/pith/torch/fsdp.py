@@ -31,9 +31,6 @@ __all__ = ["AllGather", "Comms", "ReduceScatter", "apply"]
 class Comms:
     """What the objects of one model share: a communicator for each process group.
 
-    Nothing of it is in checkpoints: after a restart the first gathers are exact, steps of random
-    bits begin at 0, and what error feedback had not sent yet is lost.
-
     Args:
         ranks_per_node: None: nodes are machines, by their names
         timeout: seconds of a call, after which a rank that does not answer is an error
@@ -45,6 +42,8 @@ class Comms:
         self._ranks: dict[Any, Communicator] = {}
         self.gathers: list[AllGather] = []
         """Those that :meth:`step` tells of a step."""
+        self.scatters: list[ReduceScatter] = []
+        """Those whose steps and error feedback :meth:`state_dict` has."""
 
     def ranks(self, group: Any) -> Communicator:
         """Return the communicator of a group, made at the first call. Collective then."""
@@ -67,6 +66,31 @@ class Comms:
         """Say that the weights are others, loaded from a checkpoint: the next gathers are exact."""
         for gather in self.gathers:
             gather.reset()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return this rank's steps and what encoding has lost, by the order of the modules.
+
+        Each rank saves its own. Replicas of weights are not in it.
+        """
+        return {"scatters": [scatter._state() for scatter in self.scatters]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up what this rank's :meth:`state_dict` returned, and let the next gathers be exact.
+
+        Before or after the first step. Every rank does so, with a state of its own.
+
+        Raises:
+            ArgumentError: a key is missing, or the state is of another number of modules, or of
+                another rank; after some were taken up maybe
+            FrameError: the bytes are not of such channels; from the first call where there are no
+                channels yet
+
+        """
+        if len(state.get("scatters", ())) != len(self.scatters):
+            raise ArgumentError(f"state: expected scatters of {len(self.scatters)} modules")
+        for scatter, saved in zip(self.scatters, state["scatters"], strict=True):
+            scatter._load(saved)
+        self.reset()
 
 
 class _Comm:
@@ -187,8 +211,7 @@ class ReduceScatter(_Comm):
 
     Args:
         comms: shared by the model's objects
-        spec: of the frames inside nodes; with ``ef=full`` it has error feedback, which checkpoints
-            lose
+        spec: of the frames inside nodes; with ``ef=full`` it has error feedback
         inter: of those between nodes; None: one level
         seed: of random bits
 
@@ -204,6 +227,37 @@ class ReduceScatter(_Comm):
     ) -> None:
         super().__init__(comms)
         self._spec, self._inter, self._seed, self._step = spec, inter, seed, 0
+        self._saved: dict[str, Any] | None = None  # to be loaded when there is a channel
+        comms.scatters.append(self)
+
+    def _state(self) -> dict[str, Any]:
+        if self._channel is None:
+            return self._saved or {"step": self._step, "rank": None, "channel": None}
+        place = self._channel.place
+        return {
+            "step": self._step,
+            "rank": [place.rank, place.ranks],
+            "channel": self._channel.save(),
+        }
+
+    def _load(self, saved: dict[str, Any]) -> None:
+        missing = {"step", "rank", "channel"} - set(saved)
+        if missing:
+            raise ArgumentError(f"state: found no {', '.join(sorted(missing))}")
+        if self._channel is None:
+            self._saved = saved
+            return
+        place = self._channel.place
+        if saved["channel"] is None:
+            self._channel.reset()
+        elif list(saved["rank"]) != [place.rank, place.ranks]:
+            raise ArgumentError(
+                f"state: found that of rank and ranks {saved['rank']}, expected"
+                f" {[place.rank, place.ranks]}: each rank loads what it saved itself"
+            )
+        else:
+            self._channel.load(saved["channel"])
+        self._step, self._saved = saved["step"], None
 
     def __call__(
         self,
@@ -233,6 +287,8 @@ class ReduceScatter(_Comm):
                 dtype=input_tensor.dtype,
                 seed=self._seed,
             )
+        if self._saved is not None:
+            self._load(self._saved)
         step, self._step = self._step, self._step + 1
         self.report = self._channel.run(input_tensor, output_tensor, scale=scale, step=step)
         return _group.Work() if async_op else None

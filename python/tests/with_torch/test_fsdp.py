@@ -90,6 +90,47 @@ def test_weights_are_equal_and_the_loss_falls_as_without(keys):
         assert abs(end - plain_end) < 0.1 * plain_end
 
 
+def resumed(rank, ranks):
+    """Gradients after a state was loaded are those of a run that went on."""
+
+    def make():
+        model = sharded()
+        return model, fsdp.apply(model, timeout=TIMEOUT, gradients="grad:bits=3,ef=full")
+
+    def gradients(model, which):
+        found = []
+        for step in which:
+            model.zero_grad()
+            loss(model, rank, step).backward()
+            found += [p.grad.to_local() for p in model.parameters()]
+        return bits(found)
+
+    (model, comms), (other, again) = make(), make()
+    start = comms.state_dict()
+    gradients(model, range(3))
+    state = comms.state_dict()
+    end = gradients(model, range(3, 6))
+    again.load_state_dict(state)  # before there are channels
+    assert again.state_dict() == state
+    assert gradients(other, range(3, 6)) == end
+    again.load_state_dict(state)
+    assert again.state_dict() == state and gradients(other, range(3, 6)) == end
+    again.load_state_dict(start)
+    assert gradients(other, range(3, 6)) != end
+    wrong = {"scatters": [{**one, "rank": [rank + 1, ranks]} for one in state["scatters"]]}
+    for bad, text in (
+        ({}, "3 modules"),
+        ({"scatters": [{}] * 3}, "channel, rank, step"),
+        (wrong, "saved itself"),
+    ):
+        with pytest.raises(pith.ArgumentError, match=text):
+            again.load_state_dict(bad)
+
+
+def test_error_feedback_is_kept():
+    run(2, resumed)
+
+
 def forgotten(rank, ranks):
     model = sharded()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
