@@ -6,7 +6,7 @@
 
 #include "common/convert.h"
 
-/* The runs of a block, one after the other: a block without tiles is one. */
+/* Walks the runs of a block one after the other; a block that is no tile is one run. */
 struct runs {
     const struct pithi_frame *frame;
     struct pithi_tile tile;
@@ -38,7 +38,7 @@ static bool next_run(struct runs *r, struct pithi_tile_run *run) {
     return true;
 }
 
-/* The part of a run in [first, first + count); false when there is none. */
+/* Cuts the run to what is in [first, first + count); false when nothing is. */
 static bool cut_run(struct pithi_tile_run *run, uint64_t first, uint64_t count) {
     const uint64_t end = run->at + run->count, last = first + count;
     const uint64_t lo = run->at > first ? run->at : first, hi = end < last ? end : last;
@@ -49,7 +49,8 @@ static bool cut_run(struct pithi_tile_run *run, uint64_t first, uint64_t count) 
     return true;
 }
 
-/* Rows of a tile are too short for prefetchers in hardware to see: the one so many rows on. */
+/* Prefetchers in hardware do not follow the short rows of a tile, so that the row which comes
+ * PREFETCH_ROWS later is fetched here. Rows of more than LONG bytes need no help. */
 enum { PREFETCH_ROWS = 8, LINE = 64, LONG = 1024 };
 
 static void prefetch(const struct pithi_span *view, const struct pithi_tile_run *run, bool write) {
@@ -97,7 +98,8 @@ void pithi_block_store(const struct pithi_frame *f, uint64_t block, uint64_t fir
     }
 }
 
-/* The run that element `at` of the tile is in: mostly the last one, or one soon after it. */
+/* Moves o->run to the run that holds element `at` of the tile: mostly the run that it is at, or one
+ * soon after it. */
 static void find_run(struct pithi_output *o, const struct pithi_tile *tile, uint64_t at) {
     struct pithi_tile_run *const run = &o->run;
     if (!run->count || at < run->in) pithi_tile_run_at(&o->frame->tiling, tile, 0, run);

@@ -74,8 +74,8 @@ void pithi_kernels_bind(struct pithi_kernels *kernels, uint32_t cpu);
 enum { PITHI_KEYS_MAX = 18, PITHI_PARAM_BYTES = 16 };
 
 enum pithi_key_kind {
-    PITHI_KEY_NUMBER, /* decimal, min..max, and in `allowed` when that is not 0 (bit v) */
-    PITHI_KEY_POW2,   /* power of two, min..max, or 0 when min is 0; frames store the logarithm */
+    PITHI_KEY_NUMBER, /* a decimal number, min..max, and in `allowed` when that is not 0 (bit v) */
+    PITHI_KEY_POW2,   /* a power of two, min..max, or 0 when min is 0; frames store the logarithm */
     PITHI_KEY_WORD,   /* one of `words`, separated by '|'; the value is its position */
     PITHI_KEY_DECAY,  /* none|full|ema:0.ddd; the value is 0, 1, or 1 + the thousandths */
     PITHI_KEY_REAL,   /* a decimal number (common/decimal.h) above 0, or none: 0 */
@@ -92,7 +92,7 @@ struct pithi_key {
     enum pithi_key_kind kind;
     uint32_t initial, min, max, allowed;
     int wire;
-    const char *words; /* WORD: the values; NUMBER and POW2: the same for people */
+    const char *words; /* WORD: the values; NUMBER and POW2: the values, as errors tell them */
     const char *summary;
     bool informative; /* frames record it, but decoding does not depend on it */
 };
@@ -103,30 +103,32 @@ struct pithi_need {
     const char *detail;
 };
 
-/* A key of former versions: an error says what it is called now. */
+/* A key that former versions had: the error for it says what it is called now. */
 struct pithi_former {
     const char *key, *now;
-    const char *more; /* behind the new name */
+    const char *more; /* text behind the new name */
 };
 
 struct pithi_codec;
 struct pithi_device;
 struct pithi_whole;
 
-/* What the ends of a stream remember because of a setting, beside a base. */
+/* What the ends of a stream remember because of a setting, besides a base. */
 struct pithi_memory {
     bool base_hash;     /* frames against a base carry its hash, and decoders compare it */
-    uint32_t key_every; /* steps that this divides are key frames; 0: none by themselves */
-    uint32_t feedback;  /* of what encoding loses the next step gets: 0 nothing, 1 all of it, else
-                           a moving mean that keeps feedback - 1 thousandths */
+    uint32_t key_every; /* steps that are multiples of it are key frames; 0: no steps are */
+    /* What an encode loses goes into the next step: 0 nothing of it, 1 all of it, else a moving
+     * mean that keeps feedback - 1 thousandths. */
+    uint32_t feedback;
 };
 
-/* What a setting asks of the bound of a frame. Decimals are those of common/decimal.h; 0: none. */
+/* What a setting says about the bound of frames. Decimals are those of common/decimal.h; 0 means
+ * that it says nothing. */
 struct pithi_bound_setting {
-    uint32_t target; /* enum pithi_target; PITHI_TARGETS: none, or several */
+    uint32_t target; /* enum pithi_target; PITHI_TARGETS when the setting has none, or several */
     uint32_t value;  /* decimal, in the unit of the target */
-    uint32_t range;  /* decimal: the range that rel and psnr speak of; 0: that of the values */
-    uint32_t decay;  /* enum pithi_decay of a bound that begins loose */
+    uint32_t range;  /* decimal: the range that rel and psnr refer to; 0: the values' own */
+    uint32_t decay;  /* enum pithi_decay: how a bound that begins loose becomes tight */
     uint32_t start, steps; /* decimal: the first bound, in units of the last; and how long */
     bool signed_zeros;     /* -0 comes back as -0 */
 };
@@ -136,23 +138,25 @@ struct pithi_params {
     uint32_t value[PITHI_KEYS_MAX]; /* parallel to codec->keys */
     uint32_t dtype;
     uint32_t base_dtype; /* PITH_NONE: no base */
-    uint32_t block;      /* most elements per block, a power of two; 0: to be made so for `whole` */
-    uint32_t most;       /* elements of the largest block that occurs: what scratch must hold */
-    uint32_t extent[PITHI_TILE_NDIM]; /* with a tiling: of that block */
+    uint32_t block; /* most elements per block, a power of two; 0 (whole): the layout decides */
+    uint32_t most;  /* elements of the largest block that occurs, for which scratch must suffice */
+    uint32_t extent[PITHI_TILE_NDIM]; /* with a tiling: extents of the largest block */
     uint32_t heads, dim;              /* codec kv: a row has heads * dim elements; set by cut */
-    uint32_t outliers;                /* codec kv: of a group; set by cut */
+    uint32_t outliers;                /* codec kv: outliers of a group; set by cut */
     bool key_frame;                   /* decodes without the base, to the exact new base */
     bool decode_only; /* the plan encodes nothing, whatever the frame says of its encoder */
-    struct pithi_memory memory; /* from the values: pithi_params_remember */
+    struct pithi_memory memory; /* follows from the values: pithi_params_remember */
 };
 
-/* Element types of the largest block: bounds every scratch size and u32 block length. */
+/* Logarithms of the least and largest number of elements in a block. The largest limits scratch
+ * memory and keeps the length of a block in 32 bits. */
 enum { PITHI_BLOCK_LOG2_MIN = 4, PITHI_BLOCK_LOG2_MAX = 24 };
 
 /* ---- One block, as a codec sees it: no headers, no threads, no allocation ------------------- */
 
-/* Of codecs with a hook `cut`: which elements of the tensor the block has, and, for those that take
- * and put values where they lie (`encode_placed`, `decode_placed`), where that is. */
+/* What a block has in codecs with a hook `cut`: the elements of the tensor that it holds and, for
+ * codecs that take and put values where they lie (`encode_placed`, `decode_placed`), where they
+ * lie. */
 struct pithi_block_tiled {
     const struct pithi_tile *tile;
     struct pithi_tile_layout
@@ -162,21 +166,22 @@ struct pithi_block_tiled {
         *output; /* decode, out NULL: for pithi_block_put; NULL: values go nowhere */
 };
 
-/* Of codecs with a hook `whole`: the bound of the frame, and what a block adds to statistics. */
+/* What a block has in codecs with a hook `whole`: the bound of the frame, and results for the
+ * statistics. */
 struct pithi_block_bounded {
     const struct pithi_bound *bound;
     uint64_t exact;   /* result: values stored as they are because the bound asks for it */
     uint64_t nonzero; /* result, act: values other than 0; embed: values of rows coded in full */
 };
 
-/* Of codecs whose blocks are runs of the tensor (struct pithi_tiling). */
+/* What a block has in codecs whose blocks are runs of the tensor (struct pithi_tiling). */
 struct pithi_block_paged {
     bool more;          /* encode: values of the next block lie behind these */
     size_t from, until; /* decode: the elements of the block that are wanted */
 };
 
-/* Of streams with error feedback: the residual of the block's elements, in the codec's own domain,
- * before and after an encode; NULL: none. */
+/* What a block has in streams with error feedback: the residual of its elements, in the codec's own
+ * domain, before and after an encode; NULL when there is none. */
 struct pithi_block_feedback {
     const float *before;
     float *after;
@@ -187,54 +192,58 @@ struct pithi_block {
     const struct pithi_kernels *kernels;
     uint64_t first;    /* index in the slot of the block's first element */
     size_t count;      /* elements, 1..block */
-    const void *value; /* encode: dense, params->dtype; NULL: see struct pithi_block_tiled */
-    void *out;         /* decode: dense, out_dtype; NULL: only the base is wanted, or see there */
+    const void *value; /* encode: dense, params->dtype; NULL: the values are where `tiled` says */
+    void *out;         /* decode: dense, out_dtype; NULL: see `tiled`, or only the base is wanted */
     uint32_t out_dtype;
-    void *base; /* dense, base_dtype; NULL when there is none. Written iff update */
+    void *base; /* dense, base_dtype; NULL when there is none. Written only with update */
     bool update;
-    /* out, or encode: bytes, will not be read soon; the frame outgrows the cache */
+    /* The output (encode: bytes) is larger than caches and will not be read soon. */
     bool nontemporal;
-    bool plain;     /* variable rate: encode sets, decode reads the block's index flag */
+    bool plain;     /* variable rate: flag of the index entry, set by encode, read by decode */
     uint8_t *bytes; /* encode: capacity block_bytes(count); decode: length bytes, read only */
     size_t length;  /* encode: set to the bytes written */
     void *scratch;  /* scratch_bytes(params), 64-byte aligned, one per worker */
-    struct pithi_entropy *coder; /* of coder_bytes(the plan's params), the same at every call */
+    struct pithi_entropy *coder; /* coder_bytes(the plan's params) bytes, kept between calls */
     struct pithi_random random;
     const struct pithi_exempt_values *exempt_values; /* exempt elements of the slot; NULL: none */
     struct pithi_block_tiled tiled;
     struct pithi_block_bounded bounded;
     struct pithi_block_paged paged;
     struct pithi_block_feedback feedback;
-    /* Results. hash: the partial hash of the base as the call leaves it (0 without a base). */
+    /* Results. hash is the partial hash of the base as the call leaves it, 0 without a base. */
     uint64_t hash, saturated, poisoned;
     const char *detail; /* static text when the status is not OK */
 };
 
-/* Encode: the values, dense. */
+/* Returns the values that a block encodes, one after the other. */
 const void *pithi_block_values(struct pithi_block *b);
-/* Decode: values of the block's dtype go where its elements [at, at + count) belong. A
- * pithi_sink_fn of a struct pithi_block. */
+/* Puts decoded values of the block's dtype where its elements [at, at + count) belong. The function
+ * is a pithi_sink_fn for a struct pithi_block. */
 void pithi_block_put(void *block, size_t at, size_t count, const void *values);
 
-/* For codecs whose sums are formed in a domain of their own (grad: rotated). x holds elements
- * [at, at + count) of the block there; at is a multiple of PITHI_PIECE, count ends with the block
- * or is PITHI_PIECE. Exempt elements are none of their business. */
+/* A domain of a codec is a transform of its values in which sums are formed and residuals are kept
+ * (grad: rotated values). x holds elements [at, at + count) of the block in the domain; at is a
+ * multiple of PITHI_PIECE, and count is PITHI_PIECE or ends with the block. The functions do not
+ * look at exempt elements. */
 enum { PITHI_PIECE = 4096, PITHI_WINDOW_MAX = 256 };
 struct pithi_domain {
-    /* Whether the domains of two settings are the same. */
+    /* Says whether the domains of two settings are the same. */
     bool (*alike)(const struct pithi_params *a, const struct pithi_params *b);
-    /* x := (more: x +) the sum of this block of frames[0..frame_count), in order. */
+    /* Writes to x the sum of this block of frames[0..frame_count) in order; with `more` the sum
+     * begins with what x holds. */
     void (*sum)(struct pithi_block *block, size_t at, size_t count, const uint8_t *const *frames,
                 size_t frame_count, bool more, float *x);
-    /* to := scale * values of x. to may be x when dtype is f32; x is used up. */
+    /* Writes scale * the values that x stands for to `to`, which may be x when dtype is f32. The
+     * contents of x are lost. */
     void (*leave)(const struct pithi_block *block, size_t at, size_t count, float *x, void *to,
                   uint32_t dtype, float scale);
-    /* x := values, in the domain: what `leave` undoes. */
+    /* Transforms values in x into the domain: the inverse of `leave`. */
     void (*enter)(const struct pithi_block *block, size_t at, size_t count, float *x);
-    /* Elements of a slot that the domain mixes: so many from a multiple on, or what is left. At
-     * most PITHI_WINDOW_MAX. */
+    /* Returns the length of a window: each window of a slot, which begins at a multiple of the
+     * length, is transformed by itself, also the shorter one at the end. At most
+     * PITHI_WINDOW_MAX. */
     uint32_t (*window)(const struct pithi_params *params);
-    /* Encode x, which is used up, into the block's bytes. */
+    /* Encodes x into the block's bytes. The contents of x are lost. */
     void (*put)(struct pithi_block *block, size_t at, size_t count, float *x);
 };
 
@@ -244,59 +253,61 @@ struct pithi_codec {
     uint32_t traits, dtypes;
     const struct pithi_key *keys;
     uint32_t key_count;
-    const struct pithi_need *needs; /* specs that set such a key in vain are refused */
+    const struct pithi_need *needs; /* specs that set a key which then has no effect are refused */
     uint32_t need_count;
     const struct pithi_former *former;
     uint32_t former_count;
     uint32_t stream_keys; /* bit k: key k has an effect on streams and caches only */
-    /* Let keys that stand for settings of others (bit k of seen: key k was given) set those that
-     * were not given, and go back to their defaults. May be NULL. */
+    /* Lets presets, keys that stand for the settings of others, set those which the spec does not
+     * give (bit k of seen: key k is given), and go back to their own defaults. May be NULL. */
     void (*preset)(uint32_t value[PITHI_KEYS_MAX], uint32_t seen);
-    /* Let keys, and the size of blocks, that stand for something of the layout say what that is.
-     * Once more changes nothing. May be NULL. */
+    /* Replaces keys and block sizes that depend on the layout by what they mean for it. A second
+     * call changes nothing. May be NULL. */
     void (*resolve)(struct pithi_params *params, uint32_t ndim, const uint64_t *shape);
-    /* Rules across keys and dtypes. *detail is set on failure. */
+    /* Checks rules across keys and dtypes. *detail is set on failure. */
     pith_status (*check)(const struct pithi_params *params, const char **detail);
     bool (*fixed)(const struct pithi_params *params);
-    /* Bytes of a block of count elements: exact when fixed, else the most encode writes. */
+    /* Returns the bytes of a block of count elements: exact when fixed, else the most that encode
+     * writes. */
     uint64_t (*block_bytes)(const struct pithi_params *params, uint64_t count);
     size_t (*scratch_bytes)(const struct pithi_params *params);
-    /* Of a worker's entropy coder. NULL: there is none. */
+    /* Returns the bytes of a worker's entropy coder. NULL: the codec has none. */
     size_t (*coder_bytes)(const struct pithi_params *params);
     pith_status (*encode)(struct pithi_block *block);
-    /* Any bytes of the given length: PITH_ERR_CORRUPT or values. */
+    /* Decodes any bytes of the given length: PITH_ERR_CORRUPT or values. */
     pith_status (*decode)(struct pithi_block *block);
-    /* Error bound of one encoded block: NaN when poisoned, negative when the block is too short to
-     * have one or states one that decode refuses. NULL: 0. */
+    /* Returns the error bound of one encoded block: NaN when it is poisoned, negative when it is
+     * too short to have one or states one that decode refuses. NULL: the bound is 0. */
     double (*bound)(const struct pithi_block *block);
-    /* What streams of this setting remember; base_hash speaks of those with a base. NULL: the hash
-     * of the base. */
+    /* Returns what streams of this setting remember; base_hash is about streams with a base. NULL:
+     * the hash of the base. */
     struct pithi_memory (*remember)(const struct pithi_params *params);
-    /* With pithi_whole_bounded (predict/bounded.h): what is requested of the bound. */
+    /* Returns what is requested of the bound; for codecs with pithi_whole_bounded
+     * (predict/bounded.h). */
     struct pithi_bound_setting (*bound_setting)(const struct pithi_params *params);
-    /* Fill in what kernels of a device backend need of the setting, in a struct that is otherwise
+    /* Fills in what kernels of a device backend need of the setting, in a struct that is otherwise
      * 0; false when they cannot code with it. NULL: no device has kernels for the codec. */
     bool (*describe)(const struct pithi_params *params, struct pithi_device *device);
-    uint32_t described_keys; /* bit k: an informative key whose legal values kernels can tell */
+    uint32_t described_keys; /* bit k: kernels know the legal values of informative key k */
     const struct pithi_domain *domain; /* NULL: sums are formed of decoded values */
-    /* How a slot is cut into blocks: into the tiles of this tiling. Sets in params what follows
-     * from the shape alone. Returns why the setting does not take the shape, or NULL. The bytes of
+    /* Cuts a slot into the tiles of this tiling, its blocks, and sets in params what follows from
+     * the shape alone. Returns why the setting does not take the shape, or NULL. The bytes of
      * blocks are in proportion to their elements, unless tiles are runs of the tensor. NULL: blocks
      * are runs of params->block elements. */
     const char *(*cut)(struct pithi_params *params, uint32_t ndim, const uint64_t *shape,
                        struct pithi_tiling *tiling);
-    /* encode and decode of codecs that take and put values where they lie in the tensor; NULL:
-     * blocks get them dense. */
+    /* These replace encode and decode in codecs that take and put values where they lie in the
+     * tensor. NULL: blocks get them one after the other. */
     pith_status (*encode_placed)(struct pithi_block *block);
     pith_status (*decode_placed)(struct pithi_block *block);
-    /* What frames have as a whole (whole.h). NULL: nothing but their blocks. */
+    /* What frames of the codec have as a whole (whole.h). NULL: they have nothing but blocks. */
     const struct pithi_whole *whole;
 };
 
 const struct pithi_codec *pithi_codec_by_id(uint32_t id);
 const struct pithi_codec *pithi_codec_by_name(const char *name, size_t length);
 const struct pithi_codec *pithi_codec_by_index(uint32_t index);
-/* Set params->memory from its values. */
+/* Sets params->memory, which follows from the other values. */
 void pithi_params_remember(struct pithi_params *params);
 
 #endif

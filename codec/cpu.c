@@ -37,8 +37,8 @@ static uint32_t probe(void) {
     return features;
 }
 
-/* What the probe found, once it has: CPUID takes microseconds in a virtual machine, more than a
- * small call. Threads that probe at once find the same. */
+/* The features that the probe found, once it has run: CPUID takes microseconds in a virtual
+ * machine, more than a small call. Threads that probe at once find the same. */
 static _Atomic uint32_t known;
 
 uint32_t pith_cpu_features(void) {
@@ -79,14 +79,15 @@ uint32_t pithi_cpu_select(uint32_t mask) {
 #include "registry.def"
 #undef PITH_KERNEL
 
-/* The scalar reference rotates, then encodes. */
+/* This scalar reference has no loop that rotates and encodes at once: its caller rotates, then
+ * encodes. */
 size_t pithi_rotate_encode_c(const struct pithi_rotation *r, struct pithi_group_job *job) {
     (void)r;
     (void)job;
     return 0;
 }
 
-/* The scalar reference does one after the other. */
+/* These scalar references have no fused loops: their callers do the steps one after the other. */
 size_t pithi_fused_encode_c(struct pithi_fused_encode *c) {
     (void)c;
     return 0;

@@ -5,11 +5,12 @@
 
 #include <stdint.h>
 
-/* Features found that the mask allows; mask 0 allows all. */
+/* Returns the features of the CPU that the mask allows; mask 0 allows all. */
 uint32_t pithi_cpu_select(uint32_t mask);
 
-/* Round to nearest, subnormals kept, exceptions masked; returns what to restore: with _leave, or
- * with _restore where no store was non-temporal. */
+/* Sets the floating-point environment of the library: round to nearest, subnormals kept, exceptions
+ * masked. Returns what was set before, for pithi_fp_leave, or for pithi_fp_restore where no store
+ * was non-temporal. */
 #if defined(__x86_64__)
 static inline uint64_t pithi_fp_enter(void) {
     const uint64_t before = __builtin_ia32_stmxcsr();
@@ -17,7 +18,8 @@ static inline uint64_t pithi_fp_enter(void) {
     return before;
 }
 static inline void pithi_fp_restore(uint64_t before) { __builtin_ia32_ldmxcsr((unsigned)before); }
-/* Non-temporal stores made since are ordered before whatever tells others of the result. */
+/* Restores the environment. A fence orders all non-temporal stores before whatever tells others of
+ * the result. */
 static inline void pithi_fp_leave(uint64_t before) {
     __builtin_ia32_sfence();
     pithi_fp_restore(before);

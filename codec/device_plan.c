@@ -14,13 +14,14 @@
 
 /* ---- Headers ---------------------------------------------------------------------------------*/
 
-/* Bytes of headers and masks are written when `at` is not NULL, counted always. */
+/* Writes headers and masks when `at` is not NULL, and counts their bytes always. */
 struct writer {
     uint8_t *at;
     uint64_t used;
 };
 
-/* A header parameter on which decoding does not depend, and whose legal values kernels know. */
+/* Whether a header may have any legal value of the key: decoding does not depend on it, and kernels
+ * know which values are legal. */
 static bool is_free(const struct pithi_codec *codec, uint32_t key) {
     return codec->keys[key].wire >= 0 && codec->described_keys >> key & 1;
 }
@@ -34,8 +35,9 @@ static void mask_params(const struct pithi_codec *codec, uint8_t *mask) {
     }
 }
 
-/* What differs between frames of the slot: the checksum, informative keys, step, base hash and
- * rng_stream, the bound and the length of what is coded, the bytes of a source. */
+/* Writes a mask that is 0 at the bytes in which frames of the slot differ: the checksum, keys that
+ * is_free says, step, base hash and rng_stream, the bound and the length of the payload, and the
+ * bytes of a source. */
 static void write_mask(const struct pithi_frame *f, uint64_t fixed, uint8_t *mask) {
     memset(mask, 0xFF, (size_t)f->header_bytes);
     mask_params(f->params.codec, mask);
@@ -84,12 +86,13 @@ static void write_form(const pith_plan *p, uint64_t slot, bool key, struct write
     w->used += pithi_pad16(2 * f.header_bytes);
 }
 
-/* Slots of one count have the same headers. */
+/* Whether the slot has the headers of the one before it, as slots of equal length have. */
 static bool same_headers(const pith_plan *p, uint64_t slot) {
     return slot && !p->exempt.count && pithi_slot_count(p, slot) == pithi_slot_count(p, slot - 1);
 }
 
-/* XXH64 of first element and count of every run, counted from the slot. */
+/* Returns a hash of the exempt runs in elements [first, first + count): XXH64 over the first
+ * element, counted from `first`, and the count of each. */
 static uint64_t digest(const pith_plan *p, uint64_t first, uint64_t count) {
     struct pithi_exempt_run run;
     uint64_t hash = 0;
@@ -139,7 +142,8 @@ static bool go_together(struct pithi_params q, const uint32_t keys[2], uint32_t 
     return q.codec->check(&q, &ignored) == PITH_OK;
 }
 
-/* False when there are more keys, or more values of one, than kernels look up. */
+/* Lists the keys that may have any legal value; false when there are more of them, or more values
+ * of one, than kernels look up. */
 static bool list_free_keys(const struct pithi_params *q, struct pithi_free_keys *f) {
     uint32_t keys[2] = {0, 0};
     for (uint32_t i = 0; i < q->codec->key_count; i++) {
@@ -156,7 +160,7 @@ static bool list_free_keys(const struct pithi_params *q, struct pithi_free_keys 
     return true;
 }
 
-/* False when kernels cannot code with the setting. */
+/* Fills in what the codec says of itself; false when kernels cannot code with the setting. */
 static bool describe(const struct pithi_params *q, struct pithi_device *d) {
     *d = (struct pithi_device){.base_hash = q->base_dtype && q->memory.base_hash,
                                .domain = q->codec->domain != NULL,

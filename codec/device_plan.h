@@ -10,7 +10,7 @@
 #include "predict/bound_value.h"
 #include "predict/tile.h"
 
-/* Which kernels of a device backend code for a codec: what its hook `describe` says. */
+/* Which kernels of a device backend code for a codec: its hook `describe` says it. */
 enum pithi_device_kind {
     PITHI_DEVICE_none,
     PITHI_DEVICE_raw,
@@ -20,25 +20,25 @@ enum pithi_device_kind {
     PITHI_DEVICE_pages
 };
 
-/* The bytes of a header that hold keys decoding does not depend on, and which of their values go
- * together: bit v0 | v1 << 2 of `legal`. */
+/* The bytes of a header that hold keys on which decoding does not depend. Bit v0 | v1 << 2 of
+ * `legal` says whether values v0 and v1 go together. */
 struct pithi_free_keys {
     uint32_t count, at[2], legal;
 };
 
-/* What is requested of codecs with a bound. range: 0 when it is that of the values. */
+/* What a setting requests of the bound. range is 0 when it is that of the values. */
 struct pithi_requested {
     uint32_t target; /* enum pithi_target */
     bool signed_zeros;
     double request, range;
 };
 
-/* Codecs in pages of tokens. */
+/* What kernels need of codecs whose blocks are pages of tokens. */
 struct pithi_pages {
-    uint32_t tokens; /* of a page */
+    uint32_t tokens; /* tokens of a page */
     bool channel;    /* groups run along tokens */
-    bool rotated;    /* heads are */
-    bool outliers;   /* of every group some are kept exactly */
+    bool rotated;    /* heads are rotated */
+    bool outliers;   /* some values of every group are kept exactly */
     struct pithi_codebook book;
 };
 
@@ -50,17 +50,18 @@ struct pithi_device {
     struct pithi_free_keys free_keys;
     struct pithi_requested requested;
     struct pithi_pages pages;
-    uint32_t row;   /* rows: elements of one */
+    uint32_t row;   /* codecs in rows: elements of a row */
     uint32_t decay; /* error feedback: 0 none, 1 full, 1 + thousandths */
-    bool base_hash; /* frames carry that of their base */
+    bool base_hash; /* frames carry the hash of their base */
     bool domain;    /* sums are formed before the rotation is undone */
     bool antithetic;
 };
 
-/* One kind of frame of a slot. `header`: offset in the table of header_bytes of header, then as
- * many of a mask that is 0 where the plan's frames differ from each other. checks and data count
- * from the payload's beginning; block_bytes is of every block but the last, of pages but the last
- * of a sequence, whose pages have run_bytes. */
+/* One kind of frame of a slot. `header` is the offset in the table of a header of header_bytes,
+ * behind which stands a mask of as many bytes, 0 where the plan's frames differ from each other.
+ * checks and data count from the payload's beginning. All blocks but the last have block_bytes; in
+ * codecs with pages, all pages of a sequence but its last have, and the pages of a sequence have
+ * run_bytes. */
 struct pithi_device_plan_form {
     uint64_t header, header_bytes;
     uint64_t checks, data, block_bytes, run_bytes, payload_bytes;
@@ -68,46 +69,45 @@ struct pithi_device_plan_form {
 
 struct pithi_device_plan_slot {
     uint64_t first, count, blocks;
-    uint64_t fixed_bytes;                  /* of its headers */
+    uint64_t fixed_bytes;                  /* bytes of its headers before their sections */
     uint64_t checks;                       /* entries of a checksum table */
-    struct pithi_device_plan_form form[2]; /* [1]: key frames */
-    /* Exempt elements: where their values stand in the payload, how many bytes, the `at` of the
-     * first, and a hash of which elements they are. */
+    struct pithi_device_plan_form form[2]; /* [0]: ordinary frames, [1]: key frames */
+    /* Exempt elements: where their values stand in the payload, how many bytes they have, the `at`
+     * of the first one's range, and a hash of which elements they are. */
     uint64_t exempt_values, exempt_bytes, exempt_from, exempt_digest;
-    struct pithi_tiling tiling; /* of codecs that have one */
-    uint32_t heads, dim;        /* of codecs in pages: a row has heads * dim elements */
-    uint32_t outliers, unused;  /* the same: of a group */
+    struct pithi_tiling tiling; /* codecs with a tiling */
+    uint32_t heads, dim;        /* codecs in pages: a row has heads * dim elements */
+    uint32_t outliers, unused;  /* codecs in pages: outliers of a group */
 };
 
-/* Exempt elements [first, first + count) of the tensor; `at`: bytes of exempt values before. */
+/* Exempt elements [first, first + count) of the tensor; `at` bytes of exempt values come before. */
 struct pithi_device_plan_range {
     uint64_t first, count, at;
     uint32_t dtype, unused;
 };
 
-/* What stands at the beginning of a table; the slots follow, at `slots_at`, then
- * exempt ranges, then headers. */
+/* The beginning of a table. Slots follow at `slots_at`, then exempt ranges, then headers. */
 struct pithi_device_plan {
     uint32_t version; /* PITHI_TABLE_VERSION */
     uint32_t dtype, base_dtype, block_log2;
     uint64_t bytes, slots_at, slots;
     uint64_t count, most; /* elements of the tensor, and of its largest slot */
-    uint64_t most_blocks; /* of a slot */
-    uint64_t fingerprint; /* of streams */
+    uint64_t most_blocks; /* blocks of the slot that has most */
+    uint64_t fingerprint; /* the fingerprint of streams */
     uint64_t longest_header;
     uint64_t ranges_at, ranges; /* struct pithi_device_plan_range, ascending */
     bool checksums, external;
     struct pithi_device device;
 };
-/* Write what device backends need of a plan, *bytes. Where cap is less, dst gets as much of the
- * struct above, its beginning, as fits. PITH_ERR_UNSUPPORTED when no device codes with this
- * setting; error may be NULL. Exported for libpith_cuda, and for nobody else: private to libraries
- * of one version. */
+/* Writes the table that device backends work from, of *bytes bytes. Where cap is less, dst gets as
+ * much of the beginning, struct pithi_device_plan, as fits. PITH_ERR_UNSUPPORTED: no device codes
+ * with this setting. error may be NULL. The function is exported for libpith_cuda alone and private
+ * to libraries of one version. */
 PITH_NODISCARD PITH_API pith_status pithi_device_plan_write(const pith_plan *plan, void *dst,
                                                             size_t cap, size_t *bytes,
                                                             pith_error *error);
 
-/* Tables are read by a library built with this one, and by no other. */
+/* A table is read by a library of the same version, and by no other. */
 #define PITHI_TABLE_VERSION \
     (PITH_VERSION_MAJOR * 1000000u + PITH_VERSION_MINOR * 1000u + PITH_VERSION_PATCH)
 

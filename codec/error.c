@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* Bytes of text that fit, the final 0 among them; 0: nothing may be written. */
+/* Returns the bytes of text that fit, the final 0 included; 0 when nothing may be written. */
 static size_t capacity_of(const pith_error *e) {
     const size_t head = offsetof(pith_error, text);
     if (!e || e->size <= head) return 0;

@@ -5,23 +5,24 @@
 
 #include "pith/pith.h"
 
-/* All return `status`. Nothing is written where error is NULL, or its size ends before its text. */
+/* All of these return `status`. They write nothing where error is NULL, or its size ends before its
+ * text. */
 pith_status pithi_fail_at(pith_error *error, pith_status status, const char *text, uint64_t offset);
 pith_status pithi_fail(pith_error *error, pith_status status, const char *text);
-/* The same with up to three numbers or names, which take the place of each '#' and each '$' of
- * `text` in their order. */
+/* What pithi_fail_with puts into a text: up to three numbers or names, which take the place of each
+ * '#' and each '$' in their order. */
 struct pithi_words {
     uint64_t number[3];  /* for '#' */
     const char *name[3]; /* for '$' */
 };
 pith_status pithi_fail_with(pith_error *error, pith_status status, uint64_t offset,
                             const char *text, const struct pithi_words *words);
-/* Expected and found: two numbers for two '#'. */
+/* Fails with a text in which two '#' stand for what was expected and what was found. */
 pith_status pithi_fail_numbers(pith_error *error, pith_status status, const char *text,
                                uint64_t expected, uint64_t found);
-/* "" and 0: a call begins. */
+/* Empties an error, as every call does when it begins. */
 void pithi_clear(pith_error *error);
-/* to := from, as far as its owner's struct goes. */
+/* Copies an error, as far as the size of `to` allows. */
 void pithi_error_copy(pith_error *to, const pith_error *from);
 
 #endif

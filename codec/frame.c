@@ -28,7 +28,7 @@ enum {
 
 /* ---- Payload layout --------------------------------------------------------------------------*/
 
-/* The same for pages: every run of them ends with one that may be short. */
+/* Counts the blocks of a codec in pages: every run of pages ends with one that may be short. */
 static bool count_pages(const struct pithi_frame *f, struct pithi_payload *p) {
     const struct pithi_params *q = &f->params;
     const struct pithi_tiling *const t = &f->tiling;
@@ -47,7 +47,7 @@ static bool count_pages(const struct pithi_frame *f, struct pithi_payload *p) {
            pithi_multiply(t->tiles / pages, p->run_bytes, &p->data_bytes);
 }
 
-/* How many blocks, and the most bytes they can have together. */
+/* Counts the blocks, and the most bytes that they can have together. */
 static bool count_blocks(const struct pithi_frame *f, struct pithi_payload *p) {
     const struct pithi_params *q = &f->params;
     const uint64_t block = q->block, whole = f->count / block, rest = f->count % block;
@@ -59,7 +59,7 @@ static bool count_blocks(const struct pithi_frame *f, struct pithi_payload *p) {
     if (pithi_is_tiled(f)) {
         p->blocks = f->tiling.tiles;
         p->data_bytes = q->codec->block_bytes(q, f->count);
-        return true; /* counts are limited, see read_shape */
+        return true; /* read_shape has limited the counts */
     }
     if (!pithi_multiply(whole, p->block_bytes, &p->data_bytes)) return false;
     p->data_bytes += rest ? q->codec->block_bytes(q, rest) : 0;
@@ -180,7 +180,7 @@ static void put_exempt(const struct pithi_frame *f, uint8_t *at) {
 
 /* ---- Writing ---------------------------------------------------------------------------------*/
 
-/* XXH64 of the sections, seeded with that of the fixed header before the checksum field. */
+/* Returns XXH64 of the sections, seeded with XXH64 of the fixed header before its checksum. */
 static uint64_t header_hash(const uint8_t *header, size_t fixed, size_t sections) {
     return XXH64(header + fixed, sections, XXH64(header, fixed - 8, 0));
 }
@@ -192,7 +192,7 @@ static uint8_t *put_section(uint8_t *at, uint32_t type, const void *bytes, size_
     return at + pithi_pad16(PITHI_SECTION_HEAD + length);
 }
 
-/* The sections that differ from one step to the next, which come first. */
+/* Writes the sections that differ from one step to the next, which come first. */
 static uint8_t *put_step_sections(const struct pithi_frame *f, uint8_t *at) {
     if (f->has_stream) {
         uint8_t body[PITHI_STREAM_BYTES];
@@ -309,7 +309,8 @@ static pith_status read_whole(const uint8_t *body, size_t length, uint64_t at,
     return fault ? pithi_fail_at(error, PITH_ERR_CORRUPT, fault, at) : PITH_OK;
 }
 
-/* Ascending ranges apart from each other, inside the tensor, of a codec that takes them. */
+/* Reads the exempt section: ascending ranges apart from each other, inside the tensor, of a codec
+ * that takes them. */
 static pith_status read_exempt(const uint8_t *body, size_t length, uint64_t at,
                                struct pithi_frame *f, pith_error *error) {
     const bool takes = f->params.codec->traits & PITH_TRAIT_EXEMPT;
@@ -407,7 +408,7 @@ static pith_status read_tiles(struct pithi_frame *f, pith_error *error) {
     return pithi_fail_at(error, PITH_ERR_CORRUPT, "a shape the codec does not take", PITHI_AT_DIMS);
 }
 
-/* The declared payload must be what the header implies. */
+/* Checks that the declared payload is what the header implies. */
 static pith_status check_payload(struct pithi_frame *f, pith_error *error) {
     const bool fits = pithi_payload_of(f, &f->payload);
     const struct pithi_payload *const p = &f->payload;

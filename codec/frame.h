@@ -7,9 +7,9 @@
 #include "frame_header.h"
 #include "whole.h"
 
-/* Of all sections together. */
+/* The most bytes of all sections of a header together. */
 #define PITHI_SECTIONS_MAX (2u * PITH_SOURCE_MAX)
-/* Top bit of a block's length in the index: stored without entropy coding. */
+/* The top bit of a block's length in the index: the block is stored without entropy coding. */
 #define PITHI_PLAIN 0x80000000u
 
 /* Where the parts of a payload lie. All offsets count from the payload's beginning. */
@@ -19,8 +19,8 @@ struct pithi_payload {
     uint64_t data_bytes;          /* exact when fixed, else the most it can be */
     uint64_t exempt_values;       /* offset of the exempt values, which end the payload */
     uint64_t check_count;         /* entries of the checksum table */
-    /* Fixed: blocks come in runs of so many and so many bytes, in which all but the last have
-     * block_bytes; without pages there is one run. */
+    /* Fixed rate: blocks come in runs of run_blocks blocks and run_bytes bytes, in which all but
+     * the last have block_bytes. Without pages there is one run. */
     uint64_t run_blocks, run_bytes, block_bytes;
     bool fixed;
 };
@@ -35,57 +35,59 @@ struct pithi_frame {
     uint64_t step, base_hash;
     const void *source;
     size_t source_bytes;
-    /* Exempt elements: of a plan's slot, or (map NULL) the entries of a frame that was read. */
+    /* Exempt elements: the map of a plan, whose slot begins at exempt_origin, or, in a frame that
+     * was read, the entries of its header (map NULL). */
     const struct pithi_exempt_map *exempt;
     uint64_t exempt_origin;
     const uint8_t *exempt_entries;
     size_t exempt_ranges;
     uint64_t exempt_count, exempt_bytes;
-    struct pithi_tiling tiling; /* of codecs that have one */
-    struct pithi_bound bound;   /* what the section of bounded codecs says */
+    struct pithi_tiling tiling; /* codecs with a hook `cut` */
+    struct pithi_bound bound;   /* what the section of codecs with a bound says */
     uint64_t header_bytes, payload_bytes;
     struct pithi_payload payload;
-    /* NULL, or a header that was written for another step of the same slot: what stays the same is
-     * copied from it. */
+    /* NULL, or a header that was written for another step of the same slot, from which is copied
+     * what stays the same. */
     const uint8_t *written;
-    bool constant; /* all of it stays the same: nothing in it tells of the values or the step */
+    bool constant; /* nothing in the header depends on the values or the step */
 };
 
 static inline bool pithi_is_tiled(const struct pithi_frame *f) { return f->params.codec->cut; }
 
-/* Elements of a block: without tiles all have params.block but the last. */
+/* Returns the elements of a block: params.block, but for the last, in codecs without tiles. */
 static inline uint64_t pithi_block_count(const struct pithi_frame *f, uint64_t block) {
     if (pithi_is_tiled(f)) return pithi_tile_at(&f->tiling, block).count;
     const uint64_t left = f->count - block * f->params.block;
     return left < f->params.block ? left : f->params.block;
 }
 
-/* The number in the slot of a block's first element; tiles that are no runs have none. */
+/* Returns where in the slot a block's first element is; meaningless for tiles that are no runs. */
 static inline uint64_t pithi_block_first(const struct pithi_frame *f, uint64_t block) {
     if (!f->tiling.runs) return block * f->params.block;
     const struct pithi_tile tile = pithi_tile_at(&f->tiling, block);
     return (tile.origin[1] * f->tiling.shape[2] + tile.origin[2]) * f->tiling.shape[3];
 }
 
-/* Bytes: exact when fixed, else the most they can be. */
+/* Returns the bytes of a payload: exact when fixed, else the most they can be. */
 static inline uint64_t pithi_payload_most(const struct pithi_payload *p) {
     return p->data + p->data_bytes;
 }
-/* The same of the whole frame. */
+/* Returns the bytes of a frame: exact when fixed, else the most they can be. */
 static inline uint64_t pithi_frame_total(const struct pithi_frame *f) {
     return f->header_bytes + pithi_payload_most(&f->payload);
 }
-/* Fixed: the offset of a block. */
+/* Returns the offset of a block in a fixed-rate payload. */
 static inline uint64_t pithi_block_offset(const struct pithi_payload *p, uint64_t block) {
     if (block < p->run_blocks) return p->data + block * p->block_bytes; /* without division */
     return p->data + block / p->run_blocks * p->run_bytes + block % p->run_blocks * p->block_bytes;
 }
-/* What follows from the other fields. False when a size does not fit in 63 bits. */
+/* Computes the payload's layout from the other fields; false when a size does not fit in 63
+ * bits. */
 bool pithi_payload_of(const struct pithi_frame *frame, struct pithi_payload *payload);
 
-/* The exempt ranges of a frame that was read, in the numbering of the frame. */
+/* Returns the exempt ranges of a frame that was read, in the numbering of the frame. */
 struct pithi_exempt_source pithi_frame_exempt(const struct pithi_frame *frame);
-/* Give the frame the slot's exempt elements. */
+/* Gives the frame the exempt elements of a slot that begins at element `origin` of the map. */
 void pithi_frame_set_exempt(struct pithi_frame *frame, const struct pithi_exempt_map *map,
                             uint64_t origin);
 /* Whether a frame that was read has the exempt elements of a frame made from a plan. */
@@ -94,18 +96,18 @@ bool pithi_frame_same_exempt(const struct pithi_frame *read, const struct pithi_
 bool pithi_frame_same_tiles(const struct pithi_frame *a, const struct pithi_frame *b);
 /* Whether two frames made from plans have the same exempt elements. */
 bool pithi_frame_like_exempt(const struct pithi_frame *a, const struct pithi_frame *b);
-/* Of the header before its sections. */
+/* Returns the bytes of the header before its sections. */
 uint64_t pithi_frame_fixed_bytes(const struct pithi_frame *frame);
 uint64_t pithi_sections_bytes(bool has_stream, const struct pithi_whole *whole,
                               size_t exempt_ranges, size_t source_bytes);
-/* Fill header_bytes and payload from the other fields. */
+/* Fills in header_bytes and payload from the other fields. */
 void pithi_frame_size(struct pithi_frame *frame);
-/* Write header and sections: frame->header_bytes bytes. */
+/* Writes header and sections: frame->header_bytes bytes. */
 void pithi_frame_write(const struct pithi_frame *frame, uint8_t *dst);
-/* Of a frame that pithi_frame_read has accepted. */
+/* These read the header of a frame that pithi_frame_read has accepted. */
 uint64_t pithi_frame_header_bytes(const uint8_t *frame);
 bool pithi_frame_has_checksums(const uint8_t *frame);
-/* Check and read a header and its sections. On PITH_ERR_TRUNCATED header_bytes is what is needed.
+/* Checks and reads a header and its sections. On PITH_ERR_TRUNCATED header_bytes is what is needed.
  * The payload may be missing, but its declared size has been checked against the header. */
 pith_status pithi_frame_read(const uint8_t *bytes, size_t length, struct pithi_frame *frame,
                              pith_error *error);

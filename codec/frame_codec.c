@@ -16,8 +16,8 @@ static uint64_t checksum(const struct pithi_coding *c, const uint8_t *bytes, siz
     return pithi_nh_finish(c->plan->kernels.nh(bytes, length, 0), length, PITHI_CHECK_TAG + block);
 }
 
-/* Counts are mostly 0, and loaded one by one: two at once, which were stored apart, would wait
- * until all values of the block are on their way to memory. */
+/* Adds to a count; mostly there is nothing to add. Counts are loaded one by one: a load of two,
+ * which were stored apart, would wait until all values of the block are on their way to memory. */
 static void count_more(uint64_t *to, uint64_t more) {
     if (more) *to += more;
 }
@@ -80,7 +80,7 @@ void pithi_encode_check(const struct pithi_coding *c, uint64_t block, const uint
                     checksum(c, bytes, length, block));
 }
 
-/* What tiles and bounds add to a block; tile must outlive it. */
+/* Gives a block the frame's bound and its tile, which must outlive it. */
 static void set_bounds(const struct pithi_coding *c, uint64_t block, struct pithi_tile *tile,
                        struct pithi_block *b) {
     b->bounded.bound = &c->frame.bound;
@@ -94,17 +94,17 @@ static uint64_t sum_of(const struct pithi_coding *c, const struct pithi_block *b
     return nh(b->base, b->count * element, b->first * element / 8);
 }
 
-/* Whether the base is what the last call left there. */
+/* Whether the block of the base is what the last call left there. */
 static bool is_kept(const struct pithi_coding *c, uint64_t block, const struct pithi_block *b) {
     const size_t bytes = b->count * pith_dtype_bytes(c->frame.params.base_dtype);
     if (c->whole) return sum_of(c, b, b->kernels->nh) == c->sums[block];
-    if (block + 1 < c->frame.payload.blocks) /* a sample waits for memory at every line */
+    if (block + 1 < c->frame.payload.blocks) /* a sample would wait at every line */
         pithi_nh_sample_prefetch((const uint8_t *)b->base + bytes,
                                  (size_t)elements_of(c, block + 1) * (bytes / b->count));
     return sum_of(c, b, pithi_nh_sample) == c->sums[block];
 }
 
-/* The block of the base is new; what the next call compares. */
+/* Keeps a hash of the new block of the base for the next call to compare. */
 static void keep_sum(const struct pithi_coding *c, uint64_t block, const struct pithi_block *b,
                      struct pithi_worker *w) {
     if (!c->sums) return;
@@ -156,8 +156,8 @@ static pith_status encode_job(void *arg, uint64_t block, struct pithi_worker *w)
     return PITH_OK;
 }
 
-/* As many blocks as workers at a time, each into its worker's buffer; then to their places in
- * order, so that the bytes do not depend on the number of workers. */
+/* Encodes a wave of blocks, one for each worker, into the workers' buffers, then copies them to
+ * their places in order, so that the bytes do not depend on the number of workers. */
 pith_status pithi_encode_waves(struct pithi_coding *c, uint64_t capacity, uint64_t *used) {
     pith_work *const work = c->work;
     pithi_parallel_begin(work);
@@ -317,8 +317,8 @@ static pith_status check_tables(struct pithi_coding *c) {
     return p->fixed ? PITH_OK : pithi_find_blocks(c);
 }
 
-/* The blocks from the first to the last that hold elements [c->first, c->first + c->count); tiles
- * in between may hold none. */
+/* Counts the blocks from the first to the last that hold elements [c->first, c->first + c->count);
+ * tiles in between may hold none. */
 static uint64_t blocks_of(const struct pithi_coding *c, uint64_t *first) {
     const uint64_t block = c->frame.params.block;
     *first = 0;
@@ -346,12 +346,12 @@ pith_status pithi_check_blocks(struct pithi_coding *c) {
                          c->frame.header_bytes + p->exempt_values);
 }
 
-/* Room for block offsets is made for the plan's own largest slot. */
+/* Whether the frame has more blocks than the plan, whose work has memory for that many offsets. */
 static bool too_many_blocks(const struct pithi_coding *c) {
     return !c->frame.payload.fixed && c->frame.payload.blocks > c->plan->blocks;
 }
 
-/* Where the frame is not what the slot of a plan makes: the first thing that differs. */
+/* Fails with the first difference between a frame and what the slot of a plan makes. */
 static pith_status compare(const struct pithi_frame *f, const struct pithi_frame *wanted,
                            pith_error *error) {
     const struct pithi_params *const given = &f->params, *const p = &wanted->params;
@@ -372,7 +372,7 @@ static pith_status compare(const struct pithi_frame *f, const struct pithi_frame
         char spec[2][PITH_SPEC_MAX];
         pithi_spec_print(p, spec[0], sizeof spec[0]);
         pithi_spec_print(given, spec[1], sizeof spec[1]);
-        spec[0][100] = spec[1][100] = 0; /* so that both are in the text */
+        spec[0][100] = spec[1][100] = 0; /* room for both in the text */
         return pithi_fail_with(error, PITH_ERR_MISMATCH, 0, "expected a frame of $, found $",
                                &(struct pithi_words){.name = {spec[0], spec[1]}});
     }
@@ -425,14 +425,15 @@ pith_status pithi_decode_slot(struct pithi_coding *c, pith_work *work, const pit
 
 /* ---- Decode ----------------------------------------------------------------------------------*/
 
-/* To what is wanted of it. */
+/* Limits the block to the elements that are wanted of it. */
 static void cut_block(const struct pithi_coding *c, struct pithi_block *b) {
     const uint64_t end = b->first + b->count, last = c->first + c->count;
     if (c->first > b->first) b->paged.from = (size_t)(c->first - b->first);
     if (last < end) b->paged.until = (size_t)(last - b->first);
 }
 
-/* output: where elements go without out, NULL: nowhere. */
+/* Decodes a block into out, or, where that is NULL, to output; where both are NULL, values go
+ * nowhere. */
 static pith_status decode_block(const struct pithi_coding *c, uint64_t block, void *out,
                                 uint32_t out_dtype, void *base, struct pithi_worker *w,
                                 struct pithi_output *output) {
@@ -445,7 +446,7 @@ static pith_status decode_block(const struct pithi_coding *c, uint64_t block, vo
     b.tiled.output = output;
     if (output && output->count == c->frame.count)
         pithi_find_tile_layout(&c->frame, &tile, output->view, &b.tiled.layout);
-    if (out == w->values) b.nontemporal = false; /* it goes on from there */
+    if (out == w->values) b.nontemporal = false; /* they are read again, on their way to the view */
     if (c->frame.tiling.runs && !c->update) cut_block(c, &b);
     const struct pithi_codec *const codec = c->frame.params.codec;
     const pith_status status = codec->decode_placed ? codec->decode_placed(&b) : codec->decode(&b);

@@ -7,37 +7,37 @@
 
 #include "parallel.h"
 
-/* Codecs with a bound: what is requested besides the spec. */
+/* What is requested of a bound besides the spec. */
 struct pithi_request {
-    double bound;  /* absolute, instead of the spec's; 0: none */
-    double factor; /* of the bound; 0: 1 */
-    uint64_t step; /* of the spec's schedule */
+    double bound;  /* an absolute bound in place of the spec's; 0: none */
+    double factor; /* what the bound is multiplied by; 0: 1 */
+    uint64_t step; /* the step in the spec's schedule */
 };
 
 /* One encoding or decoding of one frame. The caller checks that counts and dtypes fit. */
 struct pithi_coding {
     struct pithi_frame frame;
-    const pith_plan *plan;         /* from here on 0 where nothing is said */
+    const pith_plan *plan;         /* from here on fields that the caller does not set are 0 */
     pith_work *work;               /* attached to the plan */
     const struct pithi_span *view; /* values, or output; NULL: only the base is wanted */
     const struct pithi_span *base; /* NULL: none */
     bool update;                   /* write the new base; without one, only hash it */
-    uint64_t *sums; /* a hash of every block of the base as the state left it; NULL: none */
-    bool whole;     /* of all of its bytes, not of a sample */
-    bool compare;   /* encode: with the base as it is, before a block is written */
+    uint64_t *sums; /* a hash of every block of the base as the last call left it; NULL: none */
+    bool whole;     /* the hashes are of all bytes of a block, not of a sample */
+    bool compare;   /* encode: compare the base with its hashes before a block is written */
     struct pithi_random random;
     struct pithi_exempt_values exempt_values; /* exempt elements; map NULL: none */
-    const float *residual; /* encode: of the slot, before and after; NULL: none */
+    const float *residual; /* encode: the slot's residual before and after; NULL: none */
     float *residual_next;
-    uint64_t first, count; /* decode: the elements that view holds, of the frame's */
-    uint8_t *bytes;        /* of the payload; decode only reads */
-    bool nontemporal;      /* what is made is too large to stay in cache and not read again */
-    struct pithi_request request; /* encode, bounded */
+    uint64_t first, count;        /* decode: the elements of the frame that view holds */
+    uint8_t *bytes;               /* the payload, which decode only reads */
+    bool nontemporal;             /* the output is too large for caches and not read again */
+    struct pithi_request request; /* encode, codecs with a bound */
     /* Results. */
     uint64_t hash, saturated, poisoned, exact, nonzero;
 };
 
-/* Everything but the frame, which the caller fills in. */
+/* Begins a coding with all fields behind the frame 0 but these; the caller fills in the frame. */
 static inline void pithi_coding_open(struct pithi_coding *c, const pith_plan *plan, pith_work *work,
                                      const struct pithi_span *view) {
     const size_t begin = offsetof(struct pithi_coding, plan);
@@ -50,47 +50,49 @@ static inline void pithi_coding_open(struct pithi_coding *c, const pith_plan *pl
 /* Outputs from this size on do not stay in cache, so stores that bypass it are faster. */
 enum { PITHI_LARGE_OUTPUT = 8 << 20 };
 
-/* Encode payload and header into dst and set frame.payload_bytes. hash_base: the frame's base
- * hash is that of the base as it is (one-shot); otherwise frame.base_hash is set already. */
+/* Encodes payload and header into dst and sets frame.payload_bytes. With hash_base the header gets
+ * the hash of the base as it is now (one-shot calls); otherwise frame.base_hash is set already. */
 pith_status pithi_encode_frame(struct pithi_coding *c, uint8_t *dst, size_t cap, bool hash_base,
                                size_t *written);
-/* All blocks of a variable-rate frame; *used: of the payload. */
+/* Encodes all blocks of a variable-rate frame; *used becomes the bytes of its payload. */
 pith_status pithi_encode_waves(struct pithi_coding *c, uint64_t capacity, uint64_t *used);
-/* Offsets of the blocks of a variable-rate payload; they must fill it exactly. */
+/* Finds the offsets of the blocks of a variable-rate payload, which they must fill exactly. */
 pith_status pithi_find_blocks(const struct pithi_coding *c);
-/* Parse a frame whose payload must be there as a whole and find its blocks. frame, bytes,
- * first and count (all elements) are set; everything else is the caller's. */
+/* Parses a frame whose payload must be there as a whole and finds its blocks. Sets frame, bytes,
+ * first and count (all elements), and leaves the rest to the caller. */
 pith_status pithi_decode_open(struct pithi_coding *c, pith_work *work, const pith_plan *plan,
                               const void *frame, size_t bytes);
-/* The checksums of the blocks that hold elements [first, first + count). */
+/* Checks the checksums of the blocks that hold elements [first, first + count). */
 pith_status pithi_check_blocks(struct pithi_coding *c);
-/* Open and check all blocks; PITH_ERR_MISMATCH unless the plan's slot makes such frames. */
+/* Opens a frame and checks all of its blocks; PITH_ERR_MISMATCH unless the plan's slot makes such
+ * frames. */
 pith_status pithi_decode_slot(struct pithi_coding *c, pith_work *work, const pith_plan *plan,
                               uint64_t slot, const void *frame, size_t bytes);
-/* Decode the blocks that hold elements [first, first + count). */
+/* Decodes the blocks that hold elements [first, first + count). */
 pith_status pithi_decode_blocks(struct pithi_coding *c);
-/* pithi_parallel_for, with a failure's offset that of the block in the frame. */
+/* Is pithi_parallel_for, but that the offset of a failure is that of the block in the frame. */
 pith_status pithi_parallel_blocks(const struct pithi_coding *c, uint64_t first, uint64_t count,
                                   pithi_block_fn *fn, void *arg);
-/* Decode block number `block` into out (dense, out_dtype) with this base. */
+/* Decodes block number `block` into out (dense, out_dtype) with this base. */
 pith_status pithi_decode_one(const struct pithi_coding *c, uint64_t block, void *out,
                              uint32_t out_dtype, void *base, struct pithi_worker *w);
-/* Encode dense values as a block, of a fixed-rate frame to its place. values NULL: those of the
- * view, for codecs that take them there. */
+/* Encodes dense values as a block: in a fixed-rate frame in its place, else in the worker's buffer.
+ * values NULL: the codec takes those of the view where they lie. */
 pith_status pithi_encode_one(const struct pithi_coding *c, uint64_t block, const void *values,
                              void *base, struct pithi_worker *w);
-/* Where the payload lies and what it holds: the beginning of every encoding. */
+/* Begins an encoding: sets where the payload and its exempt values go. */
 void pithi_encode_open(struct pithi_coding *c, uint8_t *dst);
-/* Checksum of a block of which the bytes are written. */
+/* Writes the checksum of a block whose bytes are written. */
 void pithi_encode_check(const struct pithi_coding *c, uint64_t block, const uint8_t *bytes,
                         size_t length);
-/* Zero the padding and write the header: the end of every encoding. */
+/* Ends an encoding: zeroes the padding and writes the header. */
 void pithi_encode_close(struct pithi_coding *c, uint8_t *dst, uint64_t payload_bytes);
-/* A block of c with nothing of its data filled in, and its results added to a worker's. */
+/* These make a block of c in which nothing of its data is filled in, and add a block's results to a
+ * worker's. */
 struct pithi_block pithi_block_of(const struct pithi_coding *c, uint64_t block, void *base,
                                   struct pithi_worker *w);
 void pithi_collect(struct pithi_worker *w, const struct pithi_block *b);
-/* Bytes of one block of an opened frame. */
+/* Finds the bytes of one block of an opened frame. */
 const uint8_t *pithi_block_at(const struct pithi_coding *c, uint64_t block, size_t *length,
                               bool *plain);
 

@@ -28,8 +28,8 @@ enum {
     PITHI_AT_DIMS = 40,
 };
 
-/* A section: type, length, body. The body of the stream section, which comes first: step, base
- * hash, rng_stream, flags. */
+/* A section has a type, a length and a body. The body of the stream section, which comes first, has
+ * the step, the base hash, rng_stream and flags. */
 enum {
     PITHI_SECTION_HEAD = 8,
     PITHI_STREAM_STEP = 0,

@@ -15,17 +15,17 @@ struct list;
 
 /* What a kind of call does with item i of a list. */
 struct operation {
-    /* Look at its arguments, and mark what it will change. */
+    /* Checks the arguments of the item, and marks the slots that it will change. */
     pith_status (*check)(pith_work *w, struct list *l, size_t i);
     pith_status (*run)(pith_work *w, struct list *l, size_t i);
     void (*set)(struct list *l, size_t i, pith_status status);
-    /* Undo the marks: the first of these for all items, then the second. */
+    /* These undo the marks: unmark is called for all items, then leave. */
     void (*unmark)(pith_work *w, struct list *l, size_t i);
     void (*leave)(pith_work *w, struct list *l, size_t i);
     uint64_t (*elements)(struct list *l, size_t i);
-    /* Where what it reads begins; NULL: nowhere. */
+    /* Returns where the data that the item reads begins; NULL: nowhere. */
     const void *(*source)(struct list *l, size_t i);
-    uint32_t flags;   /* that it knows */
+    uint32_t flags;   /* flags that the call takes */
     bool items, sums; /* which structs its lists are of */
 };
 
@@ -33,15 +33,16 @@ struct list {
     const struct operation *operation;
     size_t count;
     uint32_t flags;
-    /* Of one struct each: bytes from one to the next. */
+    /* The structs of a list all have one size, which is the bytes from one to the next. */
     pith_item *items;
     pith_sum *sums;
     size_t item_bytes, sum_bytes;
-    pith_work *work;        /* while threads take items each */
-    struct pithi_span span; /* of the last item checked; a call of one item need not look again */
+    pith_work *work;        /* the work of the call, while threads take items each */
+    struct pithi_span span; /* view of the item checked last: a call of one item opens it once */
 };
 
-/* Items from this size on get all threads, one after the other; the rest are spread over them. */
+/* Items of this many elements and more get all threads, one item after the other; smaller ones are
+ * spread over the threads. */
 enum { LARGE_ITEM = 1 << 20 };
 
 static pith_item *item_at(struct list *l, size_t i) {
@@ -52,7 +53,7 @@ static pith_sum *sum_at(struct list *l, size_t i) {
     return (pith_sum *)(void *)((uint8_t *)l->sums + i * l->sum_bytes);
 }
 
-/* That structs of a list have one size, which this library knows or whose rest is 0. */
+/* Checks that the structs of a list have one size, which this library knows or whose rest is 0. */
 static pith_status take_sizes(const void *first, size_t count, size_t known, size_t *bytes,
                               pith_error *error) {
     if (!first) return pithi_fail(error, PITH_ERR_ARG, "the list is NULL");
@@ -74,7 +75,7 @@ static pith_status take_sizes(const void *first, size_t count, size_t known, siz
     return PITH_OK;
 }
 
-/* The failure of the lowest item, whose error a call ends with. */
+/* The failure of the lowest item that failed, which the call returns. */
 struct failure {
     size_t item;
     pith_status status;
@@ -89,7 +90,7 @@ static void note(struct failure *f, size_t i, pith_status status, const pith_err
     f->error.item = i;
 }
 
-/* What the next item reads is not in the cache, and loops over blocks fetch no further than to the
+/* Fetches the beginning of what the next item reads: loops over blocks fetch no further than to the
  * end of this one. */
 static void prefetch(struct list *l, size_t i) {
     enum { LINE = 64, BYTES = 2048 };
@@ -104,7 +105,8 @@ static pith_status run_one(pith_work *w, struct list *l, size_t i) {
     return status;
 }
 
-/* Items [first, end) of a worker's share: as many elements as that of any other. */
+/* Returns items [first, end), the share of a worker, which has about as many elements as any
+ * other. */
 static void share_of(struct list *l, uint64_t part, uint32_t parts, size_t *first, size_t *end) {
     uint64_t all = 0, before = 0;
     for (size_t i = 0; i < l->count; i++) all += l->operation->elements(l, i) + 1;
@@ -125,7 +127,7 @@ static bool is_large(struct list *l, size_t i) {
     return l->operation->elements(l, i) >= LARGE_ITEM;
 }
 
-/* A worker does its share as a work of its own with one thread. */
+/* Does a worker's share, as a work with one thread. */
 static pith_status share_job(void *arg, uint64_t part, struct pithi_worker *worker) {
     struct list *const l = arg;
     pith_work alone = {
@@ -151,7 +153,7 @@ static pith_status status_of(struct list *l, size_t i) {
     return l->items ? item_at(l, i)->status : sum_at(l, i)->status;
 }
 
-/* Each small item on one thread. */
+/* Spreads the small items over the threads, each on one of them. */
 static pith_status spread(pith_work *w, struct list *l, struct failure *f) {
     l->work = w;
     for (size_t i = 0; i < l->count; i++) l->operation->set(l, i, PITH_ERR_RUNNER);
@@ -198,7 +200,7 @@ static pith_status run_list(pith_work *w, struct list *l) {
     return status;
 }
 
-/* All of a call on a list: its own arguments, then its items. */
+/* Runs a call on a list: checks its own arguments, then its items. */
 static pith_status call(pith_work *w, const struct operation *operation, pith_item *items,
                         pith_sum *sums, size_t count, uint32_t flags) {
     struct list l;
@@ -230,7 +232,7 @@ static pith_status check_slot(pith_work *w, const pith_stream *s, uint64_t slot)
                               slot);
 }
 
-/* The slot is the call's until unmark_slot. */
+/* Marks the slot as one that the call changes, until unmark_slot. */
 static pith_status mark_slot(pith_work *w, pith_stream *s, uint64_t slot) {
     PITHI_TRY(check_slot(w, s, slot));
     PITHI_TRY(pithi_stream_enter(s, w));
@@ -246,7 +248,8 @@ static void unmark_slot(const pith_work *w, pith_stream *s, uint64_t slot) {
         s->slot[slot].taken = false;
 }
 
-/* A view of the slot or of the whole tensor; the span begins at the slot's first element. */
+/* Opens a view of the slot or of the whole tensor as a span that begins at the slot's first
+ * element. */
 static pith_status slot_span(const pith_plan *p, uint64_t slot, const pith_view *view, bool output,
                              struct pithi_span *span, pith_error *error) {
     const uint64_t count = pithi_slot_count(p, slot);
@@ -280,8 +283,8 @@ static struct pithi_span base_span(const pith_stream *s, uint64_t slot) {
                                .element = pith_dtype_bytes(p->params.base_dtype)};
 }
 
-/* What check found out, once more for the items of a longer list: the work is attached to the plan,
- * and *span is where the view lies; view NULL: nowhere. */
+/* Attaches the work to the item's plan and finds where its view lies (NULL: nowhere), as check did:
+ * in a list of several items what check found belongs to the last of them. */
 static pith_status look_again(pith_work *w, struct list *l, const pith_stream *s, uint64_t slot,
                               const pith_view *view, bool output, struct pithi_span *span) {
     if (l->count == 1) {
@@ -292,7 +295,7 @@ static pith_status look_again(pith_work *w, struct list *l, const pith_stream *s
     return view ? slot_span(s->plan, slot, view, output, span, &w->error) : PITH_OK;
 }
 
-/* Lists of items. */
+/* set_item and the functions below are parts of operations on lists of items. */
 static void set_item(struct list *l, size_t i, pith_status status) {
     item_at(l, i)->status = status;
 }
@@ -322,13 +325,13 @@ static const void *item_frame(struct list *l, size_t i) { return item_at(l, i)->
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
 
-/* By the call's flags or by the step. */
+/* Whether the call's flags or the step ask for a key frame. */
 static bool is_key(const pith_item *item, struct list *l) {
     const pith_stream *const s = item->stream;
     return l->flags & PITH_KEY_FRAME || pith_plan_is_key(s->plan, s->slot[item->slot].step);
 }
 
-/* Where the length of a frame is known, too little room for one is found before any is written. */
+/* Finds too small a buffer before anything is written, where the length of a frame is known. */
 static pith_status check_capacity(const pith_item *item, bool key, pith_error *error) {
     const pith_plan *const p = item->stream->plan;
     if (!p->sizes.fixed && !pithi_has_base(p)) return PITH_OK;
@@ -362,11 +365,11 @@ static pith_status check_encode(pith_work *w, struct list *l, size_t i) {
     return pithi_work_attach(w, p, NULL);
 }
 
-/* What an encode without a base leaves in its slot. */
+/* Updates a slot without a base after an encode. */
 static void keep_encoded(const struct pithi_coding *c, struct pithi_slot_state *slot,
                          pith_status status) {
     if (status != PITH_OK) {
-        /* Blocks may have written over the older copy of the residual. */
+        /* the older copy of the residual may have been written over */
         if (status <= PITH_ERR_MEMORY) slot->undone = true;
         return;
     }
@@ -379,7 +382,7 @@ static void keep_encoded(const struct pithi_coding *c, struct pithi_slot_state *
     if (c->plan->params.codec->whole) c->plan->params.codec->whole->end(c, slot);
 }
 
-/* A frame against a base was coded: the base is the next step's. */
+/* Updates a slot after a frame against its base was coded, which left the base of the next step. */
 static void advance(const struct pithi_coding *c, struct pithi_slot_state *slot) {
     slot->step = c->frame.step + 1;
     slot->invalid = false;
@@ -403,7 +406,7 @@ static struct pithi_random random_of(const pith_stream *s, uint64_t slot) {
     return random;
 }
 
-/* c->base is the slot's. */
+/* Encodes against the slot's base, which c->base is. */
 static pith_status encode_against_base(pith_item *item, struct pithi_coding *c, bool key) {
     pith_stream *const s = item->stream;
     struct pithi_slot_state *const slot = &s->slot[item->slot];
@@ -414,10 +417,11 @@ static pith_status encode_against_base(pith_item *item, struct pithi_coding *c, 
     c->frame.step = slot->step;
     c->frame.base_hash = slot->base_hash;
     c->frame.rng_stream = s->random.rng_stream;
-    /* A key frame carries the hash of the base it brings. */
+    /* A key frame carries the hash of the base that it brings. */
     const pith_status status =
         pithi_encode_frame(c, item->frame, item->capacity, key, &item->length);
-    /* Too little space is found before the first block, and so may a changed base be. */
+    /* Too small a buffer is found before the first block, and so is a changed base, unless a block
+     * before it was coded. */
     if (status == PITH_OK)
         advance(c, slot);
     else if (status != PITH_ERR_SPACE &&
@@ -439,7 +443,7 @@ static pith_status run_encode(pith_work *w, struct list *l, size_t i) {
     pithi_coding_open(&c, p, w, &span);
     c.random = random_of(s, item->slot);
     pithi_plan_frame(p, item->slot, key, &c.frame);
-    struct pithi_span base; /* as long as c */
+    struct pithi_span base; /* lives as long as c */
     if (pithi_has_base(p)) {
         base = base_span(s, item->slot);
         c.base = &base;
@@ -478,7 +482,7 @@ pith_status pithi_check_limit(const pith_env *env, const struct pithi_frame *fra
                               env->max_output_bytes, bytes);
 }
 
-/* A dtype of none: only the base is wanted. */
+/* Whether the item has a view: without a dtype only the base is wanted. */
 static bool has_view(const pith_item *item) { return item->view.dtype != PITH_NONE; }
 
 static pith_status check_decode(pith_work *w, struct list *l, size_t i) {
@@ -506,7 +510,7 @@ static pith_status check_decode(pith_work *w, struct list *l, size_t i) {
     return pithi_work_attach(w, p, NULL);
 }
 
-/* Whether an ordinary frame is the next of its slot. */
+/* Checks that a frame which is no key frame is the next one of its slot. */
 static pith_status is_next(const struct pithi_coding *c, const struct pithi_slot_state *slot) {
     const struct pithi_frame *const f = &c->frame;
     pith_error *const error = &c->work->error;
@@ -524,7 +528,7 @@ static pith_status is_next(const struct pithi_coding *c, const struct pithi_slot
     return PITH_OK;
 }
 
-/* c->base is the slot's. */
+/* Decodes against the slot's base, which c->base is. */
 static pith_status decode_against_base(const pith_item *item, struct pithi_coding *c) {
     pith_stream *const s = item->stream;
     struct pithi_slot_state *const slot = &s->slot[item->slot];
@@ -539,7 +543,7 @@ static pith_status decode_against_base(const pith_item *item, struct pithi_codin
     return PITH_OK;
 }
 
-/* The view is the base. */
+/* Decodes to a view that is the base. */
 static pith_status add_difference(struct pithi_coding *c, const struct pithi_span *view) {
     c->base = view;
     if (!c->frame.params.key_frame) PITHI_TRY(pithi_check_base_hash(c));
@@ -561,7 +565,7 @@ static pith_status run_decode(pith_work *w, struct list *l, size_t i) {
     if (l->flags & PITH_ADD)
         return pithi_has_base(p) ? add_difference(&c, &span) : pithi_add_values(&c, &span);
     c.view = has_view(item) ? &span : NULL;
-    struct pithi_span base; /* as long as c */
+    struct pithi_span base; /* lives as long as c */
     if (pithi_has_base(p)) {
         base = base_span(s, item->slot);
         c.base = &base;
@@ -628,7 +632,7 @@ static void leave_sum(pith_work *w, struct list *l, size_t i) {
     pithi_stream_leave(sum_at(l, i)->stream, w);
 }
 
-/* Of all frames together, which is what takes time. */
+/* Returns the elements of all frames together, which take the time. */
 static uint64_t sum_elements(struct list *l, size_t i) {
     const pith_sum *const sum = sum_at(l, i);
     return pithi_slot_count(sum->stream->plan, sum->slot) * sum->count;
@@ -668,7 +672,7 @@ pith_status pith_reduce(pith_work *w, pith_sum *sums, size_t count) {
 
 /* ---- Reduce-encode ---------------------------------------------------------------------------*/
 
-/* Whether the sum of a slot of p can be encoded as one of out; then *to is its frame. */
+/* Checks that the sum of a slot of p can be encoded as one of out, and sets *to to its frame. */
 static pith_status check_output(const pith_plan *p, uint64_t slot, const pith_plan *out,
                                 uint64_t out_slot, struct pithi_frame *to, pith_error *error) {
     if (pithi_has_base(out) || out->params.dtype != PITH_F32 ||
@@ -689,7 +693,7 @@ static pith_status check_output(const pith_plan *p, uint64_t slot, const pith_pl
     return PITH_OK;
 }
 
-/* Frames are read piece by piece while the output is written. */
+/* Whether the output overlaps a frame, which is read piece by piece while the output is written. */
 static bool overlaps(const void *dst, size_t cap, const pith_sum *sum) {
     const uintptr_t to = (uintptr_t)dst;
     for (size_t i = 0; i < sum->count; i++) {
@@ -758,6 +762,6 @@ static const struct operation reduce_encode_operation = {.check = check_reduce_e
                                                          .sums = true};
 
 pith_status pith_reduce_encode(pith_work *w, const pith_sum *sums, pith_item *items, size_t count) {
-    pith_sum *const read = (pith_sum *)(uintptr_t)sums; /* which nothing writes to */
+    pith_sum *const read = (pith_sum *)(uintptr_t)sums; /* nothing writes to them */
     return call(w, &reduce_encode_operation, items, read, count, 0);
 }

@@ -52,7 +52,7 @@ pith_status pith_inspect(const void *bytes, size_t length, pith_info *info, pith
 
 /* ---- Bound -----------------------------------------------------------------------------------*/
 
-/* The next block from *at on; *at moves past it. */
+/* Finds the block at *at, and moves *at past it. */
 static pith_status next_block(const struct pithi_frame *f, const uint8_t *payload, uint64_t index,
                               uint64_t *at, struct pithi_block *b, pith_error *error) {
     *b = (struct pithi_block){.params = &f->params, .first = pithi_block_first(f, index)};
@@ -70,7 +70,8 @@ static pith_status next_block(const struct pithi_frame *f, const uint8_t *payloa
     return PITH_OK;
 }
 
-/* Half the distance of neighbours at 16 bits, of exempt values that have more. */
+/* Returns the bound of exempt values that are stored at 16 bits and have more: half the distance of
+ * neighbours at 16 bits. */
 static double exempt_bound(const struct pithi_frame *f, const uint8_t *values) {
     const struct pithi_exempt_source source = pithi_frame_exempt(f);
     double bound = 0;
@@ -101,8 +102,8 @@ static pith_status largest_bound(const void *frame, size_t length, double *bound
     const uint8_t *payload = (const uint8_t *)frame + f.header_bytes;
     uint64_t at = f.payload.data;
     *bound = exempt_bound(&f, payload + f.payload.exempt_values);
-    for (uint64_t i = 0; i < f.payload.blocks;
-         i++) { /* of all: a damaged one may follow one of NaN */
+    /* All blocks are looked at: a damaged one may follow one that is poisoned. */
+    for (uint64_t i = 0; i < f.payload.blocks; i++) {
         struct pithi_block b;
         PITHI_TRY(next_block(&f, payload, i, &at, &b, error));
         const double one = f.params.codec->bound(&b);
@@ -217,7 +218,7 @@ struct once {
     size_t bytes;
 };
 
-/* More threads than blocks would only hold memory. */
+/* Makes a work with no more threads than there are blocks: others would only hold memory. */
 static pith_status add_work(struct once *o, const pith_env *env, pith_error *error) {
     pith_env e;
     PITHI_TRY(pithi_env_take(&e, env, error));
@@ -226,7 +227,7 @@ static pith_status add_work(struct once *o, const pith_env *env, pith_error *err
     const uint32_t threads = e.threads ? e.threads : 1;
     const uint32_t workers = threads > blocks ? (uint32_t)blocks : threads;
     const uint64_t bytes = pithi_work_bytes_alone(o->plan, workers);
-    e.size = sizeof e; /* the caller's may be shorter, or have been NULL */
+    e.size = sizeof e; /* the caller's struct may be shorter, or NULL */
     e.threads = workers;
     o->bytes = bytes < SIZE_MAX / 2 ? (size_t)bytes : SIZE_MAX / 2;
     o->memory = pithi_env_alloc(&o->plan->env, o->bytes);
@@ -244,8 +245,8 @@ static pith_status finish(struct once *o, pith_status status, pith_error *error)
     return status;
 }
 
-/* For the frame's own setting. The payload must be whole, so that what is allocated is in
- * proportion to bytes that are there. */
+/* Makes a plan and a work for the frame's own setting. The payload must be complete, so that what
+ * is allocated is in proportion to bytes that are there. */
 static pith_status open_for_frame(struct once *o, const void *frame, size_t length,
                                   const pith_env *env, pith_error *error) {
     struct pithi_frame f;
@@ -289,7 +290,7 @@ pith_status pith_decode_range(const void *frame, size_t length, const pith_view 
 
 /* ---- Verify ----------------------------------------------------------------------------------*/
 
-/* What a block decodes to is not kept, and whether it decodes does not depend on the base. */
+/* Decodes a block without keeping the values. Whether it decodes does not depend on the base. */
 static pith_status verify_job(void *arg, uint64_t block, struct pithi_worker *w) {
     const struct pithi_coding *c = arg;
     const struct pithi_params *q = &c->frame.params;
@@ -323,7 +324,8 @@ pith_status pith_verify(const void *frame, size_t length, const pith_env *env, p
 
 /* ---- Compress --------------------------------------------------------------------------------*/
 
-/* The layout of a one-shot call: of the views, and of the caller's what they do not say. */
+/* Makes the layout of a one-shot call: what the views say, and what the caller's layout says beyond
+ * them. */
 static pith_status take_layout(const pith_view *view, const pith_view *base,
                                const pith_layout *layout, pith_layout *made, pith_error *error) {
     pith_layout l;

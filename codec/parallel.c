@@ -25,13 +25,13 @@ static _Atomic int forked;
 static void note_fork(void) { atomic_store_explicit(&forked, 1, memory_order_relaxed); }
 
 __attribute__((constructor)) static void watch_forks(void) {
-    /* Without memory for the handler nothing can be known of forks: as if there had been one. */
+    /* Without memory for the handler nothing is known of forks, which is taken as a fork. */
     if (pthread_atfork(NULL, NULL, note_fork)) note_fork();
 }
 
 static bool is_forked(void) { return atomic_load_explicit(&forked, memory_order_relaxed) != 0; }
 #elif defined(PITHI_OPENMP)
-static bool is_forked(void) { return false; } /* there is no fork */
+static bool is_forked(void) { return false; } /* Windows has no fork */
 #endif
 
 /* ---- Parts -----------------------------------------------------------------------------------*/
@@ -44,7 +44,7 @@ struct run {
     void *arg;
 };
 
-/* Beginning of a part; parts differ by at most one block. */
+/* Returns the first block of a part; parts differ by at most one block. */
 static uint64_t part_begin(const struct run *r, uint64_t part) {
     const uint64_t each = r->count / r->parts, rest = r->count % r->parts;
     return r->first + part * each + (part < rest ? part : rest);
@@ -58,7 +58,7 @@ static void run_blocks(const struct run *r, uint64_t first, uint64_t end, struct
     }
 }
 
-/* On any thread. */
+/* Runs a part on any thread, in the library's floating-point environment. */
 static void run_part(void *arg, size_t part) {
     const struct run *r = arg;
     const uint64_t before = pithi_fp_enter();
@@ -79,12 +79,12 @@ static bool run_openmp(struct run *r) {
 #endif
 }
 
-/* True when all parts have run. */
+/* Runs all parts; true when they have run. */
 static bool spread(struct run *r) {
     const pith_env *env = &r->work->env;
     if (env->run) return env->run(env->run_user, run_part, r, (size_t)r->parts) == 0;
     if (r->parts > 1 && run_openmp(r)) return true;
-    if (r->parts == 1) { /* without the divisions of part_begin */
+    if (r->parts == 1) { /* a single part needs no divisions */
         run_blocks(r, r->first, r->first + r->count, &r->work->worker[0]);
         return true;
     }
@@ -104,7 +104,7 @@ pith_status pithi_parallel_for(pith_work *work, uint64_t first, uint64_t count, 
     if (r.parts > count) r.parts = count;
     if (count == 0) return PITH_OK;
     for (uint64_t i = 0; i < r.parts; i++) {
-        work->worker[i].status = PITH_ERR_RUNNER; /* stays so when the runner skips a part */
+        work->worker[i].status = PITH_ERR_RUNNER; /* it stays so when the runner skips a part */
         work->worker[i].block = first;
     }
     if (!spread(&r))

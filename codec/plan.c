@@ -24,7 +24,7 @@ static pith_status take_shape(pith_plan *p, const pith_layout *l, pith_error *er
     p->ndim = l->ndim;
     p->count = 1;
     memcpy(p->shape, l->shape, sizeof p->shape);
-    /* Every partial product, as frames demand, also where a later extent is 0. */
+    /* Frames demand that every partial product fits, also where a later extent is 0. */
     for (uint32_t d = 0; d < l->ndim; d++)
         if (!pithi_multiply(p->count, l->shape[d], &p->count) || p->count > INT64_MAX / 8)
             return pithi_fail(error, PITH_ERR_SHAPE, "the tensor is too large");
@@ -97,7 +97,7 @@ static pith_status check_exempt(const pith_plan *p, const struct pithi_exempt_so
     return PITH_OK;
 }
 
-/* block=whole: the smallest power of two that holds the largest slot. */
+/* Gives block=whole its size: the smallest power of two that holds the largest slot. */
 static pith_status take_block(pith_plan *p, pith_error *error) {
     uint32_t block = 1u << PITHI_BLOCK_LOG2_MIN;
     if (p->params.block) return PITH_OK;
@@ -117,16 +117,16 @@ static pith_status take_tiles(pith_plan *p, uint32_t ndim, const uint64_t *shape
     if (refused) return pithi_fail(error, PITH_ERR_SHAPE, refused);
     if (t.tiles > p->blocks) p->blocks = t.tiles;
     if (!t.tiles) return PITH_OK;
-    const struct pithi_tile first = pithi_tile_at(&t, 0); /* none is larger */
+    const struct pithi_tile first = pithi_tile_at(&t, 0); /* no tile is larger */
     if (first.count <= p->params.most) return PITH_OK;
-    p->params = q; /* the rows of the largest block */
+    p->params = q; /* the codec sets heads and dim for the largest block */
     p->params.most = (uint32_t)first.count;
     memcpy(p->params.extent, first.extent, sizeof first.extent);
     return PITH_OK;
 }
 
-/* The most blocks of a frame, the largest of them, and whether the codec takes the shape of
- * each. */
+/* Finds the most blocks that a frame has and the largest of them, and whether the codec takes the
+ * shape of each slot. */
 static pith_status take_blocks(pith_plan *p, const pith_layout *l, pith_error *error) {
     const uint64_t tail = p->slot_count ? p->count % p->slot_count : 0;
     if (!p->params.codec->cut) {
@@ -202,7 +202,7 @@ static void keep_forms(pith_plan *p) {
         form->frame = make_frame(p, 0, key);
         if (p->params.decode_only || form->frame.header_bytes > sizeof form->header) continue;
         struct pithi_frame whole = form->frame;
-        whole.payload_bytes = pithi_payload_most(&whole.payload); /* where the rate is fixed */
+        whole.payload_bytes = pithi_payload_most(&whole.payload); /* exact when fixed */
         pithi_frame_write(&whole, form->header);
         form->frame.written = form->header;
         form->frame.constant =
@@ -218,7 +218,8 @@ uint64_t pith_plan_frame_bytes(const pith_plan *plan, uint64_t slot, int key) {
     return pithi_frame_total(&f);
 }
 
-/* The slot with most elements has the largest frame; exempt ranges may favour another. */
+/* Returns the bytes of the largest frame: that of the slot with most elements, slot 0, unless slots
+ * are ragged or exempt ranges make another one larger. */
 static uint64_t largest_frame(const pith_plan *p, int key) {
     uint64_t bytes = pith_plan_frame_bytes(p, 0, key);
     for (uint64_t i = 1; (p->slot_first || p->exempt.count) && i < p->slots; i++) {
@@ -230,8 +231,8 @@ static uint64_t largest_frame(const pith_plan *p, int key) {
 
 bool pithi_has_residual(const pith_plan *p) { return p->params.memory.feedback != 0; }
 
-/* What makes saved streams of two plans interchangeable: layout, and the keys that decoding needs.
- * */
+/* Returns a hash of what makes saved streams of two plans interchangeable: the layout, and the keys
+ * that decoding depends on. */
 static uint64_t fingerprint(const pith_plan *p) {
     const struct pithi_params *q = &p->params;
     uint64_t words[8 + PITHI_KEYS_MAX] = {
@@ -249,7 +250,7 @@ static uint64_t fingerprint(const pith_plan *p) {
 
 /* ---- Memory ----------------------------------------------------------------------------------*/
 
-/* Adds a part to a sum, and returns its bytes. */
+/* Adds a part to the total of scratch memory, and returns its bytes. */
 static uint64_t part(struct pithi_scratch *s, uint64_t bytes) {
     s->total += pithi_pad64(bytes);
     return bytes;
@@ -259,8 +260,8 @@ static struct pithi_scratch scratch_of(const pith_plan *p) {
     const struct pithi_params *q = &p->params;
     const uint64_t n = q->most, element = pith_dtype_bytes(q->dtype);
     const bool fixed = q->codec->fixed(q);
-    const bool staged =
-        !(q->decode_only && q->codec->decode_placed); /* all others put values where they go */
+    /* Codecs that put values where they go need no copy of a block when they only decode. */
+    const bool staged = !(q->decode_only && q->codec->decode_placed);
     const bool sums =
         !q->decode_only && q->base_dtype == PITH_NONE && pithi_is_float16_32(q->dtype);
     const struct pithi_whole *const whole = q->codec->whole;
@@ -277,7 +278,7 @@ static struct pithi_scratch scratch_of(const pith_plan *p) {
     return s;
 }
 
-/* Everything behind the plan itself: ranges of exempt elements, then the beginnings of ragged
+/* The ranges of exempt elements stand behind the plan, and behind them the first elements of ragged
  * slots. */
 static uint64_t ranges_bytes(const struct pithi_exempt_source *exempt) {
     return pithi_pad64(exempt->count * sizeof(struct pithi_exempt_range));
@@ -302,7 +303,7 @@ static void keep_layout(pith_plan *p, const pith_layout *layout,
     }
 }
 
-/* Ragged slots and exempt ranges make this a walk over all slots: once per plan. */
+/* Computes the sizes of a plan, once: ragged slots and exempt ranges need a walk over all slots. */
 static pith_sizes sizes_of(const pith_plan *p) {
     pith_sizes s = {
         .frame_bytes = largest_frame(p, 0),
@@ -341,7 +342,7 @@ static pith_status build(pith_plan *p, const pith_layout *layout,
     return PITH_OK;
 }
 
-/* exempt NULL: as the layout says. */
+/* Makes a plan. With exempt NULL exempt ranges are those of the layout. */
 static pith_status create(const pith_plan **out, struct pithi_params *params,
                           const pith_layout *layout, const struct pithi_exempt_source *exempt,
                           const pith_env *env, pith_error *error) {

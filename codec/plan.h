@@ -9,13 +9,13 @@
 
 enum { PITHI_THREADS_MAX = 1024 };
 
-/* Bytes of each part of a worker's memory, 64-byte aligned one behind the other. */
+/* Bytes of each part of a worker's memory, which stand one behind the other, 64-byte aligned. */
 struct pithi_scratch {
     uint64_t values, base, floats, sums, coded, scratch, offsets, coder;
     uint64_t total;
 };
 
-/* A header up to this size is kept with its frame. */
+/* A header of at most this size is kept with its frame. */
 enum { PITHI_HEADER_KEPT = 256 };
 
 /* What frames of one slot have in common, and their header. */
@@ -27,7 +27,7 @@ struct pithi_frame_form {
 struct pith_plan {
     struct pithi_params params;
     struct pithi_kernels kernels;
-    pith_env env; /* its allocator is the plan's own */
+    pith_env env; /* with the allocator that the plan came from */
     uint64_t shape[PITH_MAX_NDIM], count;
     uint32_t ndim, flags;
     uint64_t slots, slot_count;
@@ -35,15 +35,15 @@ struct pith_plan {
     const uint64_t *slot_first; /* ragged: slots + 1 offsets; else NULL */
     const void *source;
     size_t source_bytes;
-    bool one_frame; /* keeps its shape */
+    bool one_frame; /* one slot, whose frames keep the tensor's shape */
     struct pithi_exempt_map exempt;
-    uint64_t fingerprint; /* of saved streams */
-    /* Ordinary and key frames of slot 0 and of all with as many elements; none of plans with exempt
-     * elements, whose slots differ. */
+    uint64_t fingerprint; /* the fingerprint of saved streams */
+    /* Ordinary and key frames of slot 0, which stand for all slots with as many elements. Plans
+     * with exempt elements have none, since their slots differ. */
     struct pithi_frame_form form[2];
     bool has_forms;
-    double kept[PITHI_KEPT];      /* of the setting: pithi_whole.keep */
-    struct pithi_scratch scratch; /* that a worker needs */
+    double kept[PITHI_KEPT];      /* what pithi_whole.keep computed of the setting */
+    struct pithi_scratch scratch; /* scratch memory of one worker */
     uint64_t allocated;
     pith_sizes sizes;
 };
@@ -52,13 +52,13 @@ static inline bool pithi_has_base(const pith_plan *p) { return p->params.base_dt
 /* Whether encoding needs a residual. */
 bool pithi_has_residual(const pith_plan *plan);
 
-/* The one-frame plan that decodes this frame. */
+/* Makes the one-frame plan that decodes this frame. */
 pith_status pithi_plan_for_frame(const pith_plan **plan, const struct pithi_frame *frame,
                                  const pith_env *env, pith_error *error);
-/* The bytes that a frame of all of such a tensor has at most. */
+/* Computes the most bytes that a frame of the whole tensor has. */
 pith_status pithi_one_frame_bytes(const char *spec, const pith_layout *layout, uint64_t *bytes,
                                   pith_error *error);
-/* A frame of the slot with nothing data-dependent filled in. */
+/* Makes a frame of the slot in which nothing that depends on data is filled in. */
 void pithi_plan_frame(const pith_plan *plan, uint64_t slot, bool key, struct pithi_frame *frame);
 
 static inline uint64_t pithi_slot_first(const pith_plan *p, uint64_t slot) {

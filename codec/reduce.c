@@ -11,7 +11,7 @@
 
 /* ---- One block -------------------------------------------------------------------------------*/
 
-/* Decode to f32 in `to`; lossless codecs decode to their own dtype first. */
+/* Decodes a block to f32 in `to`; lossless codecs decode to their own dtype first. */
 static pith_status decode_floats(const struct pithi_coding *c, uint64_t block, float *to,
                                  size_t count, struct pithi_worker *w) {
     const struct pithi_params *q = &c->frame.params;
@@ -62,14 +62,15 @@ pith_status pithi_add_values(struct pithi_coding *c, const struct pithi_span *vi
 
 /* ---- Reduce ----------------------------------------------------------------------------------*/
 
-/* All frames are of one plan and of fixed rate, so their blocks have the same places, but for the
- * lengths of the headers and for checksum tables, which each frame may have or not. */
+/* A sum of frames. They are of one plan and of fixed rate, so that their blocks have the same
+ * places, but for the lengths of headers and for checksum tables, which each frame may have or
+ * not. */
 struct reduction {
     const struct pithi_reduction *r;
-    struct pithi_coding coding;      /* of the last frame opened */
-    struct pithi_payload payload[2]; /* of frames without and with checksums */
+    struct pithi_coding coding;      /* the last frame opened */
+    struct pithi_payload payload[2]; /* layout of frames [0] without checksums, [1] with them */
     const struct pithi_span *view;
-    struct pithi_coding *out; /* reduce-encode */
+    struct pithi_coding *out; /* reduce-encode: the encoding of the sum */
     uint64_t unit;            /* elements per job */
     bool nontemporal;
 };
@@ -88,7 +89,7 @@ static pith_status open_all(struct reduction *d) {
     return pithi_check_limit(&r->work->env, &c->frame, &r->work->error);
 }
 
-/* Where the payload of frame i begins and how it is laid out. */
+/* Returns where the payload of frame i begins, and how it is laid out. */
 static const uint8_t *payload_of(const struct reduction *d, size_t i,
                                  const struct pithi_payload **layout) {
     const uint8_t *frame = d->r->frames[i];
@@ -103,7 +104,7 @@ static void select_frame(const struct reduction *d, struct pithi_coding *c, size
     c->frame.payload = *layout;
 }
 
-/* frame 0 + frame 1 + ... of one block, of codecs without a domain of their own. */
+/* Sums one block, frame 0 + frame 1 + ..., by decoding: for codecs without a domain. */
 static pith_status sum_decoded(const struct reduction *d, uint64_t block, float *sum,
                                struct pithi_worker *w) {
     struct pithi_coding c = d->coding;
@@ -117,7 +118,7 @@ static pith_status sum_decoded(const struct reduction *d, uint64_t block, float 
     return PITH_OK;
 }
 
-/* The same in the codec's domain: elements [at, at + count) of the block, a piece. */
+/* Sums a piece of one block in the codec's domain: elements [at, at + count) of it. */
 static void sum_piece(const struct reduction *d, struct pithi_block *b, uint64_t block, size_t at,
                       size_t count, float *x) {
     enum { AT_ONCE = 32 };
@@ -133,8 +134,8 @@ static void sum_piece(const struct reduction *d, struct pithi_block *b, uint64_t
     }
 }
 
-/* scale * the sum of the exempt values among n elements, into `to`. sums: scratch memory for n
- * floats. */
+/* Writes scale * the sum of the exempt values among n elements to `to`. `sums` is scratch memory
+ * for n floats. */
 static void sum_exempt(const struct reduction *d, uint64_t first, size_t n, float *sums, void *to,
                        uint32_t dtype) {
     struct pithi_exempt_values a = d->coding.exempt_values;
@@ -152,7 +153,7 @@ static size_t piece_at(const struct pithi_block *b, size_t at) {
     return b->count - at < PITHI_PIECE ? b->count - at : PITHI_PIECE;
 }
 
-/* scale * the sum of one block of the input plan, rounded to dtype. */
+/* Writes scale * the sum of one block of the input plan, rounded to dtype. */
 static pith_status sum_block(const struct reduction *d, uint64_t block, void *to, uint32_t dtype,
                              struct pithi_worker *w) {
     const struct pithi_domain *domain = d->coding.frame.params.codec->domain;
@@ -213,7 +214,7 @@ static bool alike(const struct reduction *d) {
     return domain && domain == out->codec->domain && domain->alike(in, out);
 }
 
-/* Through values: the larger block of either plan, then as many of the smaller. */
+/* Recodes a unit through values: one block of the plan with larger blocks, several of the other. */
 static pith_status recode_values(const struct reduction *d, uint64_t first, uint64_t end,
                                  struct pithi_worker *in_worker, struct pithi_worker *out_worker) {
     const uint64_t in = d->coding.frame.params.block, out = d->out->frame.params.block;
@@ -225,7 +226,7 @@ static pith_status recode_values(const struct reduction *d, uint64_t first, uint
     return PITH_OK;
 }
 
-/* Sums of elements [first, end) of the slot, which lie in one block of the input. */
+/* Sums elements [first, end) of the slot, which lie in one block of the input. */
 static void sum_span(const struct reduction *d, uint64_t first, uint64_t end, float *x,
                      struct pithi_worker *w) {
     const uint64_t block = d->coding.frame.params.block;
@@ -249,7 +250,7 @@ static void put_span(const struct reduction *d, uint64_t first, uint64_t end, fl
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-/* In the domain that both plans share, a piece of the larger at a time. */
+/* Recodes elements in the domain that both plans share, a piece of the larger block at a time. */
 static void recode_alike(const struct reduction *d, uint64_t first, uint64_t end,
                          struct pithi_worker *in_worker, struct pithi_worker *out_worker) {
     const uint64_t in = least(d->coding.frame.params.block, PITHI_PIECE);
@@ -274,7 +275,7 @@ static void recode_exempt(const struct reduction *d, uint64_t first, uint64_t en
     pithi_exempt_values_take(&d->out->exempt_values, first, n, sums, PITH_F32);
 }
 
-/* One unit: as many blocks of either plan as make up the larger block. */
+/* Recodes one unit: the blocks of either plan that make up the larger block. */
 static pith_status frame_job(void *arg, uint64_t unit, struct pithi_worker *out_worker) {
     const struct reduction *d = arg;
     struct pithi_worker *in_worker = &d->r->work->second[out_worker - d->r->work->worker];

@@ -16,7 +16,7 @@ static const struct pithi_codec *const codecs[] = {
 };
 enum { CODEC_COUNT = sizeof codecs / sizeof codecs[0] };
 
-/* A number used twice does not compile. */
+/* Two codecs of one number make two equal cases, which do not compile. */
 const struct pithi_codec *pithi_codec_by_id(uint32_t id) {
     switch (id) {
 #define PITH_CODEC(id, name) \

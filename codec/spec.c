@@ -11,7 +11,7 @@
 
 /* ---- One value against its row ---------------------------------------------------------------*/
 
-/* 0 for 0. */
+/* Returns 0 for 0. */
 static uint8_t log2_of(uint32_t v) {
     uint8_t n = 0;
     while (v >>= 1) n++;
@@ -43,7 +43,7 @@ static bool is(const char *text, size_t length, const char *word) {
     return length == strlen(word) && memcmp(text, word, length) == 0;
 }
 
-/* "none", "full", "ema:0.8": the last with up to three digits after the point. */
+/* Parses "none", "full" or "ema:0.8", which has up to three digits after the point. */
 static bool parse_decay(const char *text, size_t length, uint32_t *out) {
     const bool none = is(text, length, "none");
     uint32_t thousandths = 0, worth = 100;
@@ -58,7 +58,7 @@ static bool parse_decay(const char *text, size_t length, uint32_t *out) {
     return true;
 }
 
-/* The word at position v of a list separated by '|'; NULL past the end. */
+/* Returns the word at position v of a list separated by '|'; NULL past the end. */
 static const char *word_at(const char *words, uint32_t v, size_t *length) {
     while (v-- > 0) {
         words = strchr(words, '|');
@@ -103,7 +103,7 @@ static void set_block(struct pithi_params *params) {
             params->block = params->most = params->value[i];
 }
 
-/* Of the key that says so, which every codec has. */
+/* Sets the size of blocks, and the key that says it, which every codec has. */
 void pithi_params_set_block(struct pithi_params *params, uint32_t block) {
     for (uint32_t i = 0; i < params->codec->key_count; i++)
         if (params->codec->keys[i].wire == PITHI_WIRE_BLOCK) params->value[i] = block;
@@ -124,13 +124,14 @@ static int find_key(const struct pithi_codec *codec, const char *text, size_t le
     return -1;
 }
 
-/* Which keys a spec gives, bit by bit, and where. */
+/* Which keys a spec gives (bit k: key k), and where in its text. */
 struct given {
     uint32_t keys;
     size_t at[PITHI_KEYS_MAX];
 };
 
-/* Spellings of former versions, of every codec that has the new key; codecs have their own. */
+/* Names of keys in former versions, for every codec that has the new key; codecs have more of their
+ * own. */
 static const struct pithi_former former_keys[] = {
     {"level", "effort", ""},
     {"scale", "scale_dtype", ""},
@@ -145,7 +146,7 @@ static const struct pithi_former *find_former(const struct pithi_former *rows, s
     return NULL;
 }
 
-/* Part of a spec as a string of its own, cut where it is longer than a key can be. */
+/* A part of a spec as a string of its own, cut where it is longer than a key can be. */
 struct word {
     char text[32];
 };
@@ -168,7 +169,7 @@ static pith_status unknown_key(const struct pithi_codec *codec, const char *key,
                            &(struct pithi_words){.name = {codec->name, word.text}});
 }
 
-/* One "key=value" at text[at..end). */
+/* Parses one "key=value" at text[at..end). */
 static pith_status parse_pair(const char *text, size_t at, size_t end, struct pithi_params *params,
                               struct given *given, pith_error *error) {
     const char *pair = text + at;
@@ -191,7 +192,7 @@ static pith_status parse_pair(const char *text, size_t at, size_t end, struct pi
     return PITH_OK;
 }
 
-/* Why the key has no effect with these values; NULL: it has one. */
+/* Returns why the key has no effect with these values; NULL when it has one. */
 static const char *why_idle(const struct pithi_params *params, uint32_t key) {
     const struct pithi_codec *codec = params->codec;
     for (uint32_t i = 0; i < codec->need_count; i++)
@@ -200,7 +201,8 @@ static const char *why_idle(const struct pithi_params *params, uint32_t key) {
     return NULL;
 }
 
-/* A default that is spelled out is no mistake, and programs print such specs. */
+/* Refuses keys that have no effect. A default that is spelled out is no mistake, and programs print
+ * such specs. */
 static pith_status check_effect(const struct pithi_params *params, const struct given *given,
                                 pith_error *error) {
     for (uint32_t i = 0; i < params->codec->key_count; i++) {
@@ -211,7 +213,7 @@ static pith_status check_effect(const struct pithi_params *params, const struct 
     return PITH_OK;
 }
 
-/* Rules across keys, which hold or not for every dtype alike. */
+/* Checks rules across keys with some dtype: they hold or not for every dtype alike. */
 static pith_status check_keys(struct pithi_params params, pith_error *error) {
     const char *detail = "";
     for (params.dtype = 1; !(params.codec->dtypes >> params.dtype & 1);) params.dtype++;
@@ -303,8 +305,8 @@ void pithi_key_text(const struct pithi_key *key, uint32_t value, char *text, siz
     *t.to = 0;
 }
 
-/* What the keys are that a text without those at their initial value leaves: a preset may then set
- * a key that was at its initial value, which therefore must stand in the text. */
+/* Sets the values of keys that a text has without those at their initial value: a preset may then
+ * set a key that was at its initial value, which therefore must stand in the text. */
 static void set_defaults(const struct pithi_params *params, uint32_t value[PITHI_KEYS_MAX]) {
     const struct pithi_codec *codec = params->codec;
     uint32_t seen = 0;
@@ -338,12 +340,13 @@ void pithi_spec_print(const struct pithi_params *params, char *text, size_t cap)
 
 /* ---- Bytes -----------------------------------------------------------------------------------*/
 
-/* Numbers that do not fit in one byte take four. */
+/* Whether the value takes four bytes, as numbers do that need not fit in one. */
 static bool wide(const struct pithi_key *key) {
     return key->kind == PITHI_KEY_NUMBER && key->max > UINT8_MAX;
 }
 
-/* The value of a byte: of a power of two its logarithm, where 0 is 0 when the key may be. */
+/* Reads a value of one byte. A power of two is stored as its logarithm, where 0 stands for 0 when
+ * the key may be 0. */
 static bool from_byte(const struct pithi_key *key, uint8_t byte, uint32_t *value) {
     const bool power = key->kind == PITHI_KEY_POW2 || key->kind == PITHI_KEY_BLOCK;
     *value = byte;
@@ -358,7 +361,8 @@ static void pack_real(const struct pithi_key *key, uint32_t v, uint8_t *bytes) {
     pithi_put32(bytes + key->wire, v);
 }
 
-/* Whether the bytes are those of a key of its kind that has a value. */
+/* Reads a real number. The keys of real numbers share their bytes, which are those of this key when
+ * the byte before them says so; if not, the key is 0. */
 static bool unpack_real(const struct pithi_key *key, const uint8_t *bytes, uint32_t *value,
                         uint32_t *used) {
     *value = 0;

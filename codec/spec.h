@@ -5,20 +5,21 @@
 
 #include "codec.h"
 
-/* Every key at its default. */
+/* Sets every key to its default. */
 void pithi_params_default(struct pithi_params *params, const struct pithi_codec *codec);
-/* Give block=whole its size. */
+/* Gives block=whole its size. */
 void pithi_params_set_block(struct pithi_params *params, uint32_t block);
-/* Parse text into params (dtypes are left PITH_NONE). */
+/* Parses text into params (dtypes are left PITH_NONE). */
 pith_status pithi_spec_parse(const char *text, struct pithi_params *params, pith_error *error);
-/* Canonical text, always ended by 0, cut when cap is too small. */
+/* Writes the canonical text, always ended by 0, cut when cap is too small. */
 void pithi_spec_print(const struct pithi_params *params, char *text, size_t cap);
 
-/* One value of a key as text. */
+/* Writes one value of a key as text. */
 void pithi_key_text(const struct pithi_key *key, uint32_t value, char *text, size_t cap);
 
-/* The parameter bytes and block size of a frame header; keys that frames do not record keep their
- * defaults. unpack refuses values a spec could not have and non-zero unused bytes. */
+/* Write and read the parameter bytes and block size of a frame header. Keys that frames do not
+ * record keep their defaults. unpack refuses values that a spec could not have and unused bytes
+ * that are not 0. */
 void pithi_params_pack(const struct pithi_params *params, uint8_t bytes[PITHI_PARAM_BYTES],
                        uint8_t *block_log2);
 bool pithi_params_unpack(const struct pithi_codec *codec, const uint8_t bytes[PITHI_PARAM_BYTES],
@@ -27,7 +28,7 @@ bool pithi_params_unpack(const struct pithi_codec *codec, const uint8_t bytes[PI
 static inline bool pithi_key_matters(const struct pithi_key *key) {
     return key->wire != PITHI_WIRE_NONE && !key->informative;
 }
-/* Whether two settings make frames of one kind: equal in all that decoding depends on. */
+/* Whether two settings make frames of one kind: they are equal in all that decoding depends on. */
 bool pithi_params_same(const struct pithi_params *a, const struct pithi_params *b);
 
 #endif

@@ -16,7 +16,7 @@
 
 static const uint8_t magic[8] = PITHI_STREAM_FORMAT_MAGIC;
 
-/* Of what a stream remembers element by element: the base, or one copy of the residual. */
+/* Returns the bytes that a stream remembers for elements: the base, or one copy of the residual. */
 static uint64_t memory_bytes(const pith_plan *p) {
     if (pithi_has_residual(p)) return p->count * sizeof(float);
     return p->count * pith_dtype_bytes(p->params.base_dtype);
@@ -32,7 +32,7 @@ static bool has_base_hash(const pith_plan *p) {
     return pithi_has_base(p) && p->params.memory.base_hash;
 }
 
-/* Whether encode looks if the base is what the last call left. */
+/* Whether encode checks that the base is what the last call left. */
 static bool compares_base(const pith_plan *p) {
     if (!has_base_hash(p)) return false;
     return external(p) ? !(p->flags & PITH_LAYOUT_TRUST_BASE) : p->flags & PITH_LAYOUT_CHECK_BASE;
@@ -40,11 +40,11 @@ static bool compares_base(const pith_plan *p) {
 
 bool pithi_stream_whole_sums(const pith_plan *p) { return p->flags & PITH_LAYOUT_CHECK_BASE; }
 
-/* Elements of a block of a base; only a slot's last block has less. */
+/* Returns the elements of a block of a base; only a slot's last block has less. */
 static uint64_t unit_of(const pith_plan *p) { return p->params.most ? p->params.most : 1; }
 
-/* Where the sums of a slot begin, and, past the last slot, how many there are: a slot has at most
- * one block more than its whole units, and floor(a) + floor(b) <= floor(a + b). */
+/* Returns where the hashes of a slot's blocks begin and, past the last slot, how many there are. A
+ * slot has at most one block more than its whole units, and floor(a) + floor(b) <= floor(a + b). */
 static uint64_t sums_before(const pith_plan *p, uint64_t slot) {
     return (slot < p->slots ? pithi_slot_first(p, slot) : p->count) / unit_of(p) + slot;
 }
@@ -89,7 +89,7 @@ void pithi_stream_leave(pith_stream *s, pith_work *w) {
         __atomic_store_n(&s->busy, NULL, __ATOMIC_RELEASE);
 }
 
-/* Begin of a call on the stream itself; leave() is its end. */
+/* Begins a call on the stream itself; leave() ends it. */
 static pith_status enter(pith_work *w, pith_stream *s) {
     PITHI_TRY(pithi_work_enter(w));
     const pith_status status = pithi_stream_enter(s, w);
@@ -103,7 +103,7 @@ static pith_status leave(pith_work *w, pith_stream *s, pith_status status) {
     return status;
 }
 
-/* The same for calls that only read: any number of them run at once. */
+/* Begins a call that only reads the stream, of which any number run at once. */
 static pith_status enter_reading(pith_work *w, const pith_stream *s) {
     PITHI_TRY(pithi_work_enter(w));
     pith_status status = PITH_OK;
@@ -173,7 +173,7 @@ static uint64_t slot_base_hash(const pith_plan *p, const uint8_t *base, uint64_t
     return pithi_base_hash(p, count ? p->kernels.nh(base + at, count * element, 0) : 0, count);
 }
 
-/* The hashes of the blocks of all slots. */
+/* Computes the hashes of the blocks of all slots. */
 static void sum_blocks(pith_stream *s) {
     const pith_plan *const p = s->plan;
     const size_t element = pith_dtype_bytes(p->params.base_dtype);
@@ -190,7 +190,7 @@ static void sum_blocks(pith_stream *s) {
     }
 }
 
-/* The base is new in all slots. */
+/* Computes all hashes of a base that is new in every slot, which then has this step. */
 static void update_base_hash(pith_stream *s, uint64_t step) {
     for (uint64_t i = 0; i < s->plan->slots; i++) {
         s->slot[i].step = step;
@@ -322,14 +322,15 @@ pith_status pith_stream_rollback(pith_work *w, pith_stream *s, uint64_t step) {
     return leave(w, s, PITH_OK);
 }
 
-/* Residuals are kept in the codec's domain, which mixes so many neighbours of a slot: a window. */
+/* Returns the length of a window: residuals are kept in the codec's domain, which mixes the
+ * elements of a window of the slot. */
 static uint64_t window_of(const pith_plan *p) {
     return p->params.codec->domain ? p->params.codec->domain->window(&p->params) : 1;
 }
 
-/* A window of a slot, or the part of one before its end. */
+/* A window of a slot, or the shorter one at its end. */
 struct window {
-    uint64_t slot, first, count; /* elements of the slot */
+    uint64_t slot, first, count; /* in elements of the slot */
 };
 
 static struct pithi_block block_of(const pith_stream *s, const struct window *at) {
@@ -356,7 +357,7 @@ typedef bool window_fn(pith_stream *s, const struct window *at, uint64_t tensor_
                        const struct pithi_span *view, uint64_t first, float *x);
 
 /* Calls fn for each window that has elements of the view, which begins at element `first` of the
- * tensor; false as soon as one call is. */
+ * tensor; false as soon as a call returns false. */
 static bool for_windows(pith_stream *s, uint64_t first, const struct pithi_span *view,
                         window_fn *fn) {
     const pith_plan *const p = s->plan;
@@ -376,7 +377,7 @@ static bool for_windows(pith_stream *s, uint64_t first, const struct pithi_span 
     return true;
 }
 
-/* The elements of a window at `tensor_first` that the view has: [*from, *until) of the window. */
+/* Returns [*from, *until), the elements that the view has of a window at `tensor_first`. */
 static void cut_window(const struct window *at, uint64_t tensor_first,
                        const struct pithi_span *view, uint64_t first, uint64_t *from,
                        uint64_t *until) {
@@ -395,8 +396,8 @@ static bool read_window(pith_stream *s, const struct window *at, uint64_t tensor
     return true;
 }
 
-/* x := the window with the view's values in it, in the codec's domain; false where one is not
- * finite. */
+/* Writes to x the window in the codec's domain, with the view's values in place of the residual's;
+ * false where one is not finite. */
 static bool replace(const pith_stream *s, const struct window *at, uint64_t tensor_first,
                     const struct pithi_span *view, uint64_t first, float *x) {
     uint64_t from, until, buffer[PITHI_WINDOW_MAX];
@@ -468,7 +469,7 @@ pith_status pith_stream_set_residual(pith_work *w, pith_stream *s, uint64_t firs
 
 enum { PIECE = 1024 };
 
-/* Convert between a view and dense base memory, a piece at a time. */
+/* Converts between a view and dense memory of a base, a piece at a time. */
 static void transfer(const pith_plan *p, const struct pithi_span *view, uint8_t *base,
                      uint64_t count, bool in) {
     const uint32_t dtype = p->params.base_dtype;
@@ -652,7 +653,7 @@ pith_status pith_stream_save(pith_work *w, const pith_stream *s, void *dst, size
     return leave_reading(w, save(s, dst, cap, written, &w->error));
 }
 
-/* Whether slots can have been saved so by a codec with something whole. */
+/* Whether the slots are such as a codec with something whole saves. */
 static bool legal_slots(const pith_plan *p, const uint8_t *slot) {
     const struct pithi_whole *const whole = whole_of(p);
     const uint8_t *more = slot + p->slots * PITHI_STREAM_FORMAT_SLOT;
@@ -663,7 +664,8 @@ static bool legal_slots(const pith_plan *p, const uint8_t *slot) {
     return true;
 }
 
-/* A residual that is not finite would poison its group for ever: encoding keeps it. */
+/* Whether all are finite. A residual that is not would poison its group for ever, since encoding
+ * keeps it. */
 static bool all_finite(const uint8_t *floats, uint64_t count) {
     for (uint64_t i = 0; i < count; i++)
         if (pithi_nonfinite(pithi_get32(floats + i * sizeof(float)))) return false;

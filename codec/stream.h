@@ -6,14 +6,14 @@
 #include "frame_codec.h"
 
 struct pithi_slot_state {
-    uint64_t step; /* of the next frame */
+    uint64_t step; /* the step of the next frame */
     uint64_t base_hash;
     bool invalid; /* a call failed while it wrote the base, which is neither old nor new */
-    bool taken;   /* an item of the call that runs */
-    uint8_t side; /* which copy of the residual counts */
-    bool undone;  /* nothing to roll back: no encode since the beginning, a load, a rollback */
-    /* Of codecs with a bound: above 0 the bound, below 0 minus a factor for the spec's, 0
-     * neither; and what the last encode found nonzero, of how many. */
+    bool taken;   /* an item of the running call has this slot */
+    uint8_t side; /* which copy of the residual is the current one */
+    bool undone;  /* nothing to roll back: no encode since the beginning, a load or a rollback */
+    /* For codecs with a bound: `bound` above 0 is the bound, below 0 minus the factor of the spec's
+     * bound, and 0 is neither. The last encode found last_nonzero of `counted` values nonzero. */
     double bound;
     uint64_t last_nonzero, counted;
     /* Statistics; those of a stream that was loaded are all in slot 0. */
@@ -27,26 +27,27 @@ struct pith_stream {
     float *residual[2]; /* dense, all slots, or NULL */
     uint64_t *sums;     /* a hash of every block of the base, to compare with; NULL: none */
     struct pithi_slot_state *slot;
-    struct pithi_random random;  /* but for the step, which slots have */
-    pith_stream_options options; /* what it began with */
+    struct pithi_random random;  /* the step, which each slot has its own, is not set */
+    pith_stream_options options; /* what the stream began with */
 };
 
 uint64_t pithi_stream_bytes(const pith_plan *plan);
 uint64_t pithi_stream_save_bytes(const pith_plan *plan);
-/* Mark the stream as this work's; once more for the same work changes nothing. PITH_ERR_BUSY while
- * another's call uses it. */
+/* Marks the stream as used by this work; PITH_ERR_BUSY while a call with another work uses it. A
+ * second mark of the same work changes nothing. */
 pith_status pithi_stream_enter(pith_stream *stream, pith_work *work);
 void pithi_stream_leave(pith_stream *stream, pith_work *work);
-/* PITH_ERR_STATE when no base is bound where one is needed, or the slot's is invalid. */
+/* These return PITH_ERR_STATE when a base is needed and none is bound, and when the slot's base is
+ * invalid. */
 pith_status pithi_stream_check_base(const pith_stream *stream, pith_error *error);
 pith_status pithi_stream_whole(const pith_stream *stream, uint64_t slot, pith_error *error);
-/* The residual of a slot: what counts (next 0), and where the next one goes. */
+/* Returns the residual of a slot: the current one (next 0), or where the next one goes. */
 float *pithi_stream_residual(const pith_stream *stream, uint64_t slot, int next);
-/* Whether the hashes of blocks are of every byte, the parts of the base hash, or of a sample. */
+/* Whether the hashes of blocks are of every byte, as the base hash is, or of a sample. */
 bool pithi_stream_whole_sums(const pith_plan *plan);
-/* Those of a slot; NULL where none are kept. */
+/* Returns the hashes of a slot's blocks; NULL where none are kept. */
 uint64_t *pithi_stream_sums(const pith_stream *stream, uint64_t slot);
-/* Hash of count base elements from a complete sum. */
+/* Makes the hash of count base elements from a complete sum. */
 uint64_t pithi_base_hash(const pith_plan *plan, uint64_t sum, uint64_t count);
 
 #endif

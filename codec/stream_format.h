@@ -3,22 +3,23 @@
 #ifndef PITHI_STREAM_FORMAT_H
 #define PITHI_STREAM_FORMAT_H
 
-/* Its first eight bytes. */
+/* The first eight bytes of a saved stream. */
 #define PITHI_STREAM_FORMAT_MAGIC \
     { 0xF1, 'P', 'T', 'H', 's', 't', 'a', 1 }
 
-/* Offsets and sizes; the slots, the base or residual, and an XXH64 follow the head. */
+/* Offsets and sizes. The slots, the base or residual, and an XXH64 follow the head. */
 enum {
     PITHI_STREAM_FORMAT_FINGERPRINT = 8,
     PITHI_STREAM_FORMAT_SLOTS = 16,
     PITHI_STREAM_FORMAT_SEED = 24,
-    PITHI_STREAM_FORMAT_STREAM = 32, /* id of the random bits */
+    PITHI_STREAM_FORMAT_STREAM = 32, /* id of the random bits (rng_stream) */
     PITHI_STREAM_FORMAT_SHIFT = 36,  /* rank * 65536 / ranks */
     PITHI_STREAM_FORMAT_STATS = 40,
     PITHI_STREAM_FORMAT_HEAD = 72,
     PITHI_STREAM_FORMAT_STATS_BYTES = 32,
     PITHI_STREAM_FORMAT_SLOT = 16,
-    PITHI_STREAM_FORMAT_BOUNDED = 16, /* more of each, behind them all: codecs with a bound */
+    PITHI_STREAM_FORMAT_BOUNDED =
+        16, /* bytes more for each slot, behind all: codecs with a bound */
     PITHI_STREAM_FORMAT_TAIL = 8
 };
 

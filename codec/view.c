@@ -13,8 +13,8 @@ bool pithi_multiply(uint64_t a, uint64_t b, uint64_t *out) {
     return true;
 }
 
-/* Shape and strides in registers: put together in memory, they would be copied in other pieces than
- * they were stored in, and such a copy waits for every store before. */
+/* The shape and strides stay in registers: put together in memory, they would be copied in other
+ * pieces than they were stored in, and such a copy waits for every store before it. */
 pith_view pith_view_dense(const void *data, uint32_t dtype, uint32_t ndim, const uint64_t *shape) {
     static const uint64_t none = 0;
     const bool fits = ndim <= PITH_MAX_NDIM;
@@ -37,7 +37,8 @@ pith_view pith_view_flat(const void *data, uint32_t dtype, uint64_t count) {
     return pith_view_dense(data, dtype, 1, &count);
 }
 
-/* Elements of a view, UINT64_MAX when that does not fit; whether they lie one after another. */
+/* Counts the elements of a view, UINT64_MAX when that does not fit, and finds whether they lie one
+ * after another. */
 static uint64_t measure(const pith_view *view, bool *dense) {
     uint64_t count = 1;
     bool fits = true;
@@ -57,7 +58,7 @@ uint64_t pith_view_count(const pith_view *view) {
     return measure(view, &ignored);
 }
 
-/* Append a dimension, or grow the last one when the new one lies dense inside it. */
+/* Appends a dimension, or grows the last one when the new one lies dense inside it. */
 static void append(struct pithi_span *s, uint64_t extent, int64_t stride) {
     if (extent == 1) return;
     if (s->ndim && (uint64_t)s->stride[s->ndim - 1] == (uint64_t)stride * extent) {
@@ -73,7 +74,7 @@ pith_status pithi_span_init(struct pithi_span *span, const pith_view *view, bool
                             pith_error *error) {
     uint64_t bytes;
     bool dense;
-    span->first = 0; /* field by field: most of it is places that are not read */
+    span->first = 0; /* fields are set one by one, since most of the arrays is not read */
     span->ndim = 0;
     if (!view) return pithi_fail(error, PITH_ERR_ARG, "view is NULL");
     if (view->ndim > PITH_MAX_NDIM)
@@ -100,7 +101,7 @@ pith_status pithi_span_init(struct pithi_span *span, const pith_view *view, bool
             return pithi_fail(error, PITH_ERR_SHAPE, "an output view has a zero stride");
         if (view->shape[d] > 1 && (stride > INT64_MAX / 16 || stride < -(INT64_MAX / 16)))
             return pithi_fail(error, PITH_ERR_SHAPE, "view has a stride out of range");
-        /* The stride of a single place counts for nothing, and may be any number. */
+        /* A dimension of one element never uses its stride, which may be any number. */
         append(span, view->shape[d], view->shape[d] > 1 ? stride * (int64_t)span->element : 0);
     }
     span->dense = span->ndim == 0 || (span->ndim == 1 && span->stride[0] == (int64_t)span->element);
@@ -123,7 +124,7 @@ static void walk_to(const struct pithi_span *s, uint64_t element, struct walk *w
     }
 }
 
-/* Past `run` elements of the last dimension, into the next row when that is its end. */
+/* Moves w by `run` elements of the last dimension, and into the next row when that ends there. */
 static void walk_on(const struct pithi_span *s, uint64_t run, struct walk *w) {
     uint32_t d = s->ndim - 1;
     w->index[d] += run;
@@ -145,7 +146,7 @@ static void copy_element(uint8_t *dst, const uint8_t *src, size_t element) {
     }
 }
 
-/* One direction of both: strided side and dense side. */
+/* Copies `count` elements from the strided view to dense memory (gather), or the other way. */
 static void copy(const struct pithi_span *s, uint64_t at, uint64_t count, uint8_t *dense,
                  bool gather) {
     struct walk w;

@@ -11,28 +11,28 @@
 struct pithi_span {
     uint8_t *data;
     uint64_t first;
-    uint64_t count; /* of the whole view */
-    size_t element; /* bytes */
+    uint64_t count; /* elements of the whole view */
+    size_t element; /* bytes of an element */
     uint32_t dtype, ndim;
     bool dense;
     uint64_t shape[PITH_MAX_NDIM];
-    int64_t stride[PITH_MAX_NDIM]; /* bytes */
+    int64_t stride[PITH_MAX_NDIM]; /* in bytes */
 };
 
-/* output: zero strides are refused. */
+/* Checks a view. Zero strides are refused when it is an output. */
 pith_status pithi_span_init(struct pithi_span *span, const pith_view *view, bool output,
                             pith_error *error);
-/* Elements [at, at + count) counted from span->first: a pointer into the view when it is dense,
- * else the elements gathered into buffer. */
+/* Returns elements [at, at + count), counted from span->first: a pointer into the view when it is
+ * dense, else a copy in buffer. */
 void *pithi_span_read(const struct pithi_span *span, uint64_t at, uint64_t count, void *buffer);
-/* Copy dense elements into the view. */
+/* Copies dense elements into the view. */
 void pithi_span_write(const struct pithi_span *span, uint64_t at, uint64_t count, const void *src);
-/* The element at `at` of a dense span. */
+/* Returns where element `at` of a dense span lies, counted from span->first. */
 static inline uint8_t *pithi_span_at(const struct pithi_span *span, uint64_t at) {
     return span->data ? span->data + (span->first + at) * span->element : NULL;
 }
 
-/* Product with overflow check; returns false and leaves *out alone on overflow. */
+/* Multiplies; returns false, and leaves *out alone, on overflow. */
 bool pithi_multiply(uint64_t a, uint64_t b, uint64_t *out);
 
 #endif

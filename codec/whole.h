@@ -13,33 +13,35 @@ struct pithi_coding;
 struct pithi_frame;
 struct pithi_slot_state;
 
-/* Numbers that a plan keeps of its setting, since they take a while to compute. */
+/* A plan keeps this many numbers that follow from its setting and take a while to compute. */
 enum { PITHI_KEPT = 3 };
 
 struct pithi_whole {
     void (*keep)(const struct pithi_params *params, double kept[PITHI_KEPT]);
-    /* Bytes that a worker needs besides what blocks of `count` elements do, in `floats`. */
+    /* Returns the bytes of `floats` that a worker needs beyond those for blocks of `count`
+     * elements. */
     uint64_t (*scratch_bytes)(const struct pithi_params *params, uint64_t count);
-    /* Look at the values and encode all blocks; `capacity` and `used` are of the payload. */
+    /* Looks at the values and encodes all blocks; `capacity` and `used` are bytes of the
+     * payload. */
     pith_status (*encode)(struct pithi_coding *c, uint64_t capacity, uint64_t *used);
 
-    /* The section of frames: its type (FORMAT.md) and the bytes of its body, write, read. A frame
-     * without one is refused, unless has_section says that it may be. */
+    /* The section that frames have: its type (FORMAT.md), the bytes of its body, how it is written
+     * and read. A frame without one is refused, unless has_section says that it may be. */
     uint32_t section, section_bytes;
     void (*write_section)(const struct pithi_frame *f, uint8_t *body);
-    /* NULL, or what is wrong with a body of that many bytes. */
+    /* Returns NULL, or what is wrong with a body of section_bytes bytes. */
     const char *(*read_section)(const uint8_t *body, struct pithi_frame *f);
     bool (*has_section)(const struct pithi_frame *f);
 
-    /* What a slot of a stream remembers: before and after it is encoded; saved and loaded, as a
-     * word in place of the hash of a base, and this many bytes more for each slot behind them all.
-     * */
+    /* What a slot of a stream remembers: `begin` and `end` copy it before and after an encode. It
+     * is saved as a word, in place of the hash of a base, and saved_bytes more for each slot behind
+     * all slots. */
     void (*begin)(const struct pithi_slot_state *slot, struct pithi_coding *c);
     void (*end)(const struct pithi_coding *c, struct pithi_slot_state *slot);
     uint32_t saved_bytes;
     uint64_t (*save)(const struct pithi_slot_state *slot, uint8_t *bytes);
     void (*load)(struct pithi_slot_state *slot, uint64_t word, const uint8_t *bytes);
-    /* Whether a slot can have been saved so. */
+    /* Whether a slot can have been saved as these. */
     bool (*legal)(uint64_t word, const uint8_t *bytes);
 };
 

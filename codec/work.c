@@ -13,11 +13,11 @@ static uint64_t head_bytes(uint32_t workers) {
     return pithi_pad64(sizeof(pith_work)) + 2 * (uint64_t)workers * sizeof(struct pithi_worker);
 }
 
-/* Calls with two plans sum frames of one and encode for the other, or add pages of one to those of
- * the other. */
+/* Whether a call may have the plan as its second. Calls with two plans sum frames of one and encode
+ * for the other, or add pages of one to those of the other. */
 static bool may_be_second(const pith_plan *p) {
     const struct pithi_params *q = &p->params;
-    if (q->codec->cut) return !q->codec->bound_setting; /* pages */
+    if (q->codec->cut) return !q->codec->bound_setting; /* codecs in pages */
     return q->codec->fixed(q) && !q->base_dtype && pithi_is_float16_32(q->dtype);
 }
 
@@ -93,8 +93,8 @@ const pith_error *pith_work_error(const pith_work *work) { return &work->error; 
 
 pith_status pithi_work_enter(pith_work *w) {
     if (!w) return PITH_ERR_ARG;
-    /* No read-modify-write: a second thread breaks the rule of one thread for each work, and may
-     * slip through; a job of the call's own runner finds the mark. */
+    /* This is no read-modify-write: a second thread, which breaks the rule of one thread for each
+     * work, may slip through, but a job of the call's own runner finds the mark. */
     if (__atomic_load_n(&w->busy, __ATOMIC_RELAXED)) return PITH_ERR_BUSY;
     __atomic_store_n(&w->busy, w, __ATOMIC_RELAXED);
     pithi_clear(&w->error);
@@ -105,7 +105,7 @@ void pithi_work_leave(pith_work *w) { __atomic_store_n(&w->busy, NULL, __ATOMIC_
 
 /* ---- Memory for a plan -----------------------------------------------------------------------*/
 
-/* Hands out 64-byte aligned parts. */
+/* Hands out the next 64-byte aligned part of a memory. */
 static void *take(uint8_t **at, uint64_t bytes) {
     void *part = *at;
     *at += pithi_pad64(bytes);
@@ -145,7 +145,7 @@ pith_status pithi_work_attach(pith_work *w, const pith_plan *plan, const pith_pl
         struct pithi_worker *const a = &w->worker[i], *const b = &w->second[i];
         if (!is_cut(a, &plan->scratch)) {
             cut(a, &plan->scratch);
-            b->cut.total = UINT64_MAX; /* its memory begins elsewhere, or was written over */
+            b->cut.total = UINT64_MAX; /* its memory moved, or was written over */
         }
         if (!second || is_cut(b, &second->scratch)) continue;
         b->memory = a->memory + first;
