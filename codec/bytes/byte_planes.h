@@ -6,9 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* plane[i] := byte `index` (0: least significant) of word i. */
+/* Takes a plane from words: plane[i] is byte `index` (0: least significant) of word i. */
 void pithi_plane_take(uint8_t *plane, const void *words, size_t width, size_t index, size_t count);
-/* Inverse: words from `width` planes. */
+/* Makes words from `width` planes. */
 void pithi_planes_merge(void *words, const uint8_t *const *planes, size_t width, size_t count);
 
 #endif

@@ -22,7 +22,8 @@ static ZSTD_compressionParameters noise(size_t n) {
     return p;
 }
 
-/* Whatever a table of 64 places still finds. */
+/* Settings for strings in which neighbours say nothing: a table of 64 places finds what repeats
+ * anyway. */
 static ZSTD_compressionParameters bare(size_t n) {
     ZSTD_compressionParameters p = noise(n);
     p.targetLength = 8;
@@ -50,7 +51,8 @@ static size_t context_bytes(size_t n, int level) {
     return larger(quick, ZSTD_estimateCCtxSize_usingCParams(ZSTD_getCParams(level, n, 0)));
 }
 
-/* zstd has one table of settings per class of sizes; within a class they grow with the size. */
+/* Returns the memory that every string of at most max_bytes suffices with. zstd has one table of
+ * settings for each class of sizes; within a class they grow with the size. */
 size_t pithi_entropy_bytes(size_t max_bytes, int level) {
     static const size_t classes[] = {16u << 10, 128u << 10, 256u << 10};
     size_t most = ZSTD_estimateDCtxSize();
@@ -75,8 +77,8 @@ static bool apply(ZSTD_CCtx *context, const ZSTD_compressionParameters *p) {
         int value;
     } rows[] = {
         {ZSTD_c_format, ZSTD_f_zstd1_magicless},
-        {ZSTD_c_contentSizeFlag, 1},        /* off in a static context that was not reset */
-        {ZSTD_c_literalCompressionMode, 1}, /* always try Huffman, also with ZSTD_fast */
+        {ZSTD_c_contentSizeFlag, 1},        /* is off in a static context that was not reset */
+        {ZSTD_c_literalCompressionMode, 1}, /* tries Huffman always, also with ZSTD_fast */
         {ZSTD_c_windowLog, (int)p->windowLog},
         {ZSTD_c_hashLog, (int)p->hashLog},
         {ZSTD_c_chainLog, (int)p->chainLog},
@@ -91,14 +93,15 @@ static bool apply(ZSTD_CCtx *context, const ZSTD_compressionParameters *p) {
     return true;
 }
 
-/* Of what a writer wrote before, tables stay. With ZSTD_fast they hold positions, and one before
- * the string is as none; what other strategies keep there may change the bytes. */
+/* Opens a context for writing. The tables of the string before stay in it: with ZSTD_fast they hold
+ * positions, and one that lies before the string counts for nothing; what other strategies keep
+ * might change the bytes, so that they get a new context. */
 static ZSTD_CCtx *writer(struct pithi_entropy *e, const ZSTD_compressionParameters *p) {
     const bool again = e->made == WRITER && p->strategy == ZSTD_fast;
     ZSTD_CCtx *const context =
         again ? context_of(e) : ZSTD_initStaticCCtx(context_of(e), e->capacity);
     e->made = NOTHING;
-    /* A context that ran out of space would go on there. */
+    /* Without the reset a context that ran out of space would go on there. */
     if (!context || ZSTD_isError(ZSTD_CCtx_reset(context, ZSTD_reset_session_only)) ||
         !apply(context, p))
         return NULL;
@@ -106,14 +109,14 @@ static ZSTD_CCtx *writer(struct pithi_entropy *e, const ZSTD_compressionParamete
     return context;
 }
 
-/* A zstd error, or the length. */
+/* Returns the length, or an error of zstd. */
 static size_t compress(struct pithi_entropy *e, const ZSTD_compressionParameters *p,
                        const uint8_t *src, size_t n, uint8_t *dst, size_t cap) {
     ZSTD_CCtx *const context = writer(e, p);
     return context ? ZSTD_compress2(context, dst, cap, src, n) : (size_t)-ZSTD_error_GENERIC;
 }
 
-/* 0 when the result would have more than cap bytes. */
+/* Returns the length; 0 when it would be more than cap bytes. */
 static size_t press(struct pithi_entropy *e, const ZSTD_compressionParameters *p,
                     const uint8_t *src, size_t n, uint8_t *dst, size_t cap) {
     size_t length = compress(e, p, src, n, dst, cap);
@@ -140,10 +143,11 @@ size_t pithi_entropy_pack(struct pithi_entropy *e, int level, const uint8_t *src
 
 /* ---- Read ------------------------------------------------------------------------------------*/
 
-/* What versions and builds of zstd take differs above; no string is longer. */
+/* A reader takes what any version and build of zstd writes; no string is longer than this
+ * window. */
 enum { WINDOW_MOST = 1 << 24 };
 
-/* True when the blocks of the frame whose header has `at` bytes end exactly at len. */
+/* Whether the blocks of the frame whose header has `at` bytes end exactly at len. */
 static bool single_frame(const uint8_t *src, size_t len, size_t at) {
     for (;;) {
         if (len - at < 3) return false;
@@ -156,7 +160,7 @@ static bool single_frame(const uint8_t *src, size_t len, size_t at) {
     }
 }
 
-/* What a reader has read before does not matter to it. */
+/* Opens a context for reading, which keeps nothing of the strings before. */
 static ZSTD_DCtx *reader(struct pithi_entropy *e) {
     if (e->made == READER) return context_of(e);
     ZSTD_DCtx *const context = ZSTD_initStaticDCtx(context_of(e), e->capacity);

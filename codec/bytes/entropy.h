@@ -11,31 +11,34 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* NONE: memory for decoding, and nothing gets shorter. Below SEARCH: Huffman coding with a quick
- * look for long matches, right for noise. From SEARCH on also zstd's own settings of the level. */
+/* Efforts. NONE takes memory for decoding only, and makes nothing shorter. Below SEARCH there is
+ * Huffman coding with a quick look for long matches, right for noise; from SEARCH on zstd's own
+ * settings of the level are tried as well. */
 enum {
     PITHI_ENTROPY_LEVEL_NONE = 0,
     PITHI_ENTROPY_LEVEL_MIN = 1,
     PITHI_ENTROPY_LEVEL_SEARCH = 4,
     PITHI_ENTROPY_LEVEL_MAX = 22
 };
-/* Added to a level: the quick look finds long runs at most, right where neighbours say nothing. */
+/* A flag that is added to a level: the quick look then finds little but long runs, right where
+ * neighbours say nothing. */
 enum { PITHI_ENTROPY_BARE = 256 };
 
 /* A worker's context of zstd, which stays from one string to the next: zstd makes one by asking the
  * processor what it can do, and in a virtual machine that takes longer than a short string. */
 struct pithi_entropy;
 
-/* Bytes, 64-byte aligned, that suffice for every string of at most max_bytes at this level. */
+/* Returns the bytes, 64-byte aligned, that suffice for every string of at most max_bytes at this
+ * level. */
 size_t pithi_entropy_bytes(size_t max_bytes, int level);
-/* One in memory of so many bytes, which is its own from now on. */
+/* Makes a context in memory of so many bytes, which belongs to it from now on. */
 struct pithi_entropy *pithi_entropy_open(void *memory, size_t bytes);
-/* Length of the coded string written to dst; 0 when it would not be shorter than n or not fit cap
- * (then dst is unspecified). */
+/* Writes a coded string to dst and returns its length; 0 when it would not be shorter than n or not
+ * fit cap (then dst is unspecified). */
 size_t pithi_entropy_pack(struct pithi_entropy *e, int level, const uint8_t *src, size_t n,
                           uint8_t *dst, size_t cap);
-/* True when src[0..len) is exactly one coded string of exactly n bytes, n > 0. Never writes past
- * dst + n; any bytes are safe. The memory may be for any level. */
+/* Decodes src[0..len) to dst; true when it is exactly one coded string of exactly n bytes, n > 0.
+ * Never writes past dst + n; any bytes are safe. The memory may be for any level. */
 bool pithi_entropy_unpack(struct pithi_entropy *e, const uint8_t *src, size_t len, uint8_t *dst,
                           size_t n);
 

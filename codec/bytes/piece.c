@@ -8,7 +8,7 @@
 #include "common/endian.h"
 
 enum { PLAIN = 0, CONSTANT = 1, CODED = 2, SPARSE = 3 };
-/* A sparse piece is at least so long, so that bitmaps of bitmaps end: 2^24 / 8^7 < 64. */
+/* A sparse piece has SPARSE_MIN bytes at least, so that bitmaps of bitmaps end: 2^24 / 8^7 < 64. */
 enum { CODED_HEAD = 4, SPARSE_MIN = 64 };
 
 /* ---- Memory: the bytes of one sparse piece, its bitmaps one inside the other -----------------*/
@@ -16,7 +16,8 @@ enum { CODED_HEAD = 4, SPARSE_MIN = 64 };
 static size_t padded(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 static size_t bitmap_bytes(size_t n) { return (n + 7) / 8; }
 
-/* A bitmap of b = ceil(n / 8) bytes and all inside it: b + (b/8 + 1) + ... <= n/7 + 8. */
+/* Returns the bytes of a bitmap of b = ceil(n / 8) bytes and of all bitmaps inside it: b + (b/8 +
+ * 1) + ... <= n/7 + 8. */
 static size_t bitmaps_bytes(size_t n) { return padded(n / 7 + 16); }
 
 size_t pithi_piece_scratch(size_t max_bytes) {
@@ -46,7 +47,7 @@ bool pithi_pen_put(struct pithi_pen *pen, const uint8_t *src, size_t bytes) {
 }
 
 static size_t nonzero(const uint8_t *src, size_t n) {
-    enum { PART = 128 }; /* counts in bytes, which compilers turn into full vectors */
+    enum { PART = 128 }; /* its count is a byte, so that vectors count many at once */
     size_t count = 0;
     for (; n >= PART; src += PART, n -= PART) {
         uint8_t part = 0;
@@ -69,7 +70,7 @@ static void map_bytes(uint8_t *bitmap, const uint8_t *src, size_t n) {
         bitmap[whole] = (uint8_t)(bitmap[whole] | (src[i] != 0) << i % 8);
 }
 
-/* to has room for one byte more than there are. */
+/* Copies the bytes that are not 0. `to` has a capacity of one byte more than there are. */
 static void gather(uint8_t *to, const uint8_t *src, size_t n) {
     for (size_t i = 0; i < n; i++) {
         *to = src[i];
@@ -77,7 +78,7 @@ static void gather(uint8_t *to, const uint8_t *src, size_t n) {
     }
 }
 
-/* A plain, constant or coded piece. */
+/* Writes a plain, constant or coded piece, whichever is shortest. */
 static bool put_simple(struct pithi_pen *pen, const uint8_t *src, size_t n) {
     if (memcmp(src, src + 1, n - 1) == 0)
         return pithi_pen_put(pen, (const uint8_t[]){CONSTANT, src[0]}, 2);
@@ -138,7 +139,7 @@ static const uint8_t *take_coded(struct pithi_reader *r, size_t n, uint8_t *buff
     return coded && pithi_entropy_unpack(r->coder, coded, length, buffer, n) ? buffer : NULL;
 }
 
-/* What follows the kind of a piece that is not sparse. */
+/* Reads what follows the kind of a piece that is not sparse. */
 static const uint8_t *take_simple(struct pithi_reader *r, unsigned kind, size_t n,
                                   uint8_t *buffer) {
     if (kind == PLAIN) return pithi_reader_take(r, n);
@@ -147,7 +148,7 @@ static const uint8_t *take_simple(struct pithi_reader *r, unsigned kind, size_t 
     return byte ? memset(buffer, *byte, n) : NULL;
 }
 
-/* Ones in the bitmap of n bits; more than n when bits after them are not 0. */
+/* Counts the ones in a bitmap of n bits; more than n when bits behind them are not 0. */
 static size_t ones(const uint8_t *bitmap, size_t n) {
     size_t count = 0;
     for (size_t i = 0; i < bitmap_bytes(n); i++) {
@@ -159,8 +160,8 @@ static size_t ones(const uint8_t *bitmap, size_t n) {
     return n % 8 && bitmap[n / 8] >> n % 8 ? n + 1 : count;
 }
 
-/* No byte is written over before it is read: as many follow it, at least, as places of its own and
- * later ones. */
+/* No byte is written over before it is read: ahead of every place that is written stand at least as
+ * many bytes as places are left. */
 void pithi_piece_scatter(uint8_t *to, const uint8_t *bitmap, size_t n, const uint8_t *bytes) {
     const size_t whole = n / 8;
     size_t i = 0;
@@ -171,7 +172,7 @@ void pithi_piece_scatter(uint8_t *to, const uint8_t *bitmap, size_t n, const uin
     for (i *= 8; i < n; i++) to[i] = bitmap[i / 8] >> i % 8 & 1 ? *bytes++ : 0;
 }
 
-/* The bytes of a piece whose bitmap is known: at first at the end of the buffer. */
+/* Reads a sparse piece whose bitmap is known. Its bytes are at first at the end of the buffer. */
 static const uint8_t *take_sparse(struct pithi_reader *r, const uint8_t *bitmap, size_t n,
                                   uint8_t *buffer) {
     const size_t count = ones(bitmap, n);

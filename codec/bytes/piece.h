@@ -12,7 +12,7 @@
 
 struct pithi_entropy;
 
-/* Where pieces are written to or read from, and the memory for it. */
+/* Where pieces are written to and read from, and the memory that this takes. */
 struct pithi_pen {
     uint8_t *at;
     size_t capacity;
@@ -27,19 +27,20 @@ struct pithi_reader {
     struct pithi_entropy *coder;
 };
 
-/* Bytes of scratch, 64-byte aligned, for pieces of at most max_bytes. */
+/* Return the bytes of scratch memory, 64-byte aligned, for pieces of at most max_bytes: to write
+ * and read them, and, less, to read only. */
 size_t pithi_piece_scratch(size_t max_bytes);
-size_t pithi_piece_take_scratch(size_t max_bytes); /* to read; less */
-/* False when there is no room; then bytes up to pen->capacity may have been written. 0 < n <
- * 2^24+1. */
+size_t pithi_piece_take_scratch(size_t max_bytes);
+/* Writes a piece of n bytes, 0 < n < 2^24+1. False when it does not fit; then bytes up to
+ * pen->capacity may have been written. */
 bool pithi_piece_put(struct pithi_pen *pen, size_t max_bytes, const uint8_t *src, size_t n);
-/* The n bytes of a piece, in buffer (n bytes) or where they lie; NULL when it is damaged. */
+/* Reads the n bytes of a piece, in buffer (n bytes) or where they lie; NULL when it is damaged. */
 const uint8_t *pithi_piece_take(struct pithi_reader *r, size_t n, uint8_t *buffer);
-/* To n places, the next of the bytes where the bitmap has a one, else 0. The bytes may be the last
- * ones of these places. */
+/* Writes n places: the next of the bytes where the bitmap has a one, else 0. The bytes may be the
+ * last ones of these places. */
 void pithi_piece_scatter(uint8_t *to, const uint8_t *bitmap, size_t n, const uint8_t *bytes);
 
-/* The next bytes as they are: false or NULL when there are not so many. */
+/* Write and read bytes as they are; false or NULL when there are not so many. */
 bool pithi_pen_put(struct pithi_pen *pen, const uint8_t *src, size_t bytes);
 const uint8_t *pithi_reader_take(struct pithi_reader *r, size_t bytes);
 

@@ -28,7 +28,8 @@ static struct memory memory_of(void *scratch, size_t max_count) {
     return r;
 }
 
-/* To read: gaps, then symbols; which of them are not 0; a piece's. */
+/* Memory for reading: gaps, then symbols; a bitmap of the symbols that are not 0; scratch of
+ * pieces. */
 struct read_memory {
     uint8_t *symbols, *bitmap;
     void *piece;
@@ -58,7 +59,7 @@ static size_t groups_of(size_t count) {
 
 /* ---- Choice ----------------------------------------------------------------------------------*/
 
-/* Words by their bit length: all, or evenly spread groups of them. */
+/* How many words have each bit length, counted in all words or in evenly spread runs of them. */
 struct lengths {
     uint32_t total, of[33];
 };
@@ -66,8 +67,8 @@ struct lengths {
 static struct lengths range(const uint32_t *words, size_t count) {
     enum { RUN = 64, RUNS = 256 };
     struct lengths s = {0};
-    uint32_t part[4][33] = {
-        {0}}; /* neighbours are often alike: a counter must not wait for itself */
+    /* Neighbours are often alike: with one counter for each length it would wait for itself. */
+    uint32_t part[4][33] = {{0}};
     const size_t step = count > RUN * RUNS ? count / RUNS : RUN;
     for (size_t at = 0; at < count; at += step) {
         const size_t end = count - at < RUN ? count : at + RUN;
@@ -83,12 +84,13 @@ static struct lengths range(const uint32_t *words, size_t count) {
     return s;
 }
 
-/* n symbols of one kind among the total, in 1/256 bit. */
+/* Returns the cost of n symbols of one kind among `total`, in 1/256 bit. */
 static uint64_t cost_of(uint32_t n, uint32_t total) {
     return n ? (uint64_t)n * (pithi_log2_256(total) - pithi_log2_256(n)) : 0;
 }
 
-/* Of words with `low` bits apart, as if those of one length were equally likely. */
+/* Returns the cost of words of which `low` bits stay bits, as if all words of one length were
+ * equally likely. */
 static uint64_t cost(const struct lengths *s, unsigned low) {
     uint32_t zeros = 0, escapes = 0;
     uint64_t sum = (uint64_t)s->total * low << 8;
@@ -105,7 +107,8 @@ static uint64_t cost(const struct lengths *s, unsigned low) {
     return sum + cost_of(zeros, s->total);
 }
 
-/* The fewest low bits within 1/64 of the least cost: zstd likes many kinds of symbols. */
+/* Returns the fewest low bits within 1/64 of the least cost: zstd does worse with fewer kinds of
+ * symbols. */
 static unsigned choose_low(const struct lengths *s) {
     uint64_t least = UINT64_MAX;
     unsigned low = 0;
@@ -115,7 +118,8 @@ static unsigned choose_low(const struct lengths *s) {
     return low;
 }
 
-/* A symbol takes a bit at least; gaps take less where three in five are 0. */
+/* Whether gaps take less: a symbol takes a bit at least, which is too much where three in five are
+ * 0. */
 static bool mostly_zero(const struct lengths *s, unsigned low) {
     uint32_t zeros = 0;
     for (unsigned b = 0; b <= low; b++) zeros += s->of[b];
@@ -149,17 +153,18 @@ static void take_symbols(uint8_t *symbols, const uint32_t *words, size_t count, 
     }
 }
 
-/* Bit 7 of each byte of x that is not 0. */
+/* Sets bit 7 of each byte of x that is not 0, and no other bits. */
 static uint64_t nonzero_bytes(uint64_t x) {
     const uint64_t most = UINT64_C(0x7F7F7F7F7F7F7F7F);
     return (((x & most) + most) | x) & ~most;
 }
 
-/* Symbols that are not 0 to others, the zeros before each to gaps; 8 symbols more are set to 0. */
+/* Writes symbols that are not 0 to others, and the number of zeros before each to gaps. The 8 bytes
+ * behind the symbols are set to 0. */
 static size_t part(uint8_t *symbols, size_t count, uint8_t *gaps, uint8_t *others,
                    size_t *gap_count) {
     uint8_t *gap = gaps, *other = others;
-    size_t next = 0; /* the place after the last such symbol */
+    size_t next = 0; /* the place after the last symbol that is not 0 */
     memset(symbols + count, 0, 8);
     for (size_t at = 0; at < count; at += 8)
         for (uint64_t m = nonzero_bytes(pithi_get64(symbols + at)); m; m &= m - 1) {
@@ -196,7 +201,7 @@ static bool put_sparse(struct pithi_pen *pen, const struct memory *r, size_t max
 }
 
 static size_t count_escapes(const uint8_t *symbols, size_t count) {
-    enum { PART = 128 }; /* counts in bytes, which compilers turn into full vectors */
+    enum { PART = 128 }; /* its count is a byte, so that vectors count many at once */
     size_t escapes = 0;
     for (; count >= PART; symbols += PART, count -= PART) {
         uint8_t part = 0;
@@ -246,7 +251,8 @@ static const uint8_t *take_piece(struct pithi_reader *reader, void *scratch, siz
     return bytes;
 }
 
-/* Ones where gaps end, as many as there are others; false unless all have their place. */
+/* Sets a one where each gap ends; false unless there are as many as other symbols, each in its
+ * place. */
 static bool map_gaps(const uint8_t *gaps, size_t gap_count, size_t other_count, uint8_t *bitmap,
                      size_t count) {
     size_t at = 0, used = 0;
@@ -294,7 +300,7 @@ const char *pithi_symbols_open(struct pithi_symbols *c, struct pithi_reader *r,
     return c->escapes ? NULL : damaged;
 }
 
-/* words: low bits, or unset when there are none. */
+/* Puts symbols above the low bits that words hold; with no low bits words are not read. */
 static void join(uint32_t *words, const uint8_t *symbols, size_t count, unsigned low) {
     if (low)
         for (size_t i = 0; i < count; i++) words[i] |= (uint32_t)symbols[i] << low;

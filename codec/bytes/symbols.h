@@ -10,28 +10,29 @@
 #include "bytes/piece.h"
 #include "predict/bitplane.h"
 
-/* Bytes of scratch, 64-byte aligned, for at most max_count words. */
+/* Returns the bytes of scratch memory, 64-byte aligned, for at most max_count words. */
 size_t pithi_symbols_scratch(size_t max_count);
-/* Appends count words, 0 < count <= 2^24. False when the pen has no room. */
+/* Appends count words, 0 < count <= 2^24. False when they do not fit. */
 bool pithi_symbols_put(struct pithi_pen *pen, size_t max_count, pithi_bitplane_pack_fn *pack,
                        const uint32_t *words, size_t count);
-/* The same for reading; less. */
+/* Returns the bytes of scratch memory for reading alone, which are less. */
 size_t pithi_symbols_take_scratch(size_t max_count);
-/* Words that are read in parts. */
+/* Words that are read in parts: bits, symbols and escapes are those of the next word. */
 struct pithi_symbols {
     pithi_bitplane_unpack_fn *unpack;
-    const uint8_t *bits, *symbols, *escapes; /* of the next word, and from it on */
-    size_t left;                             /* bytes from bits to the end of what may be read */
+    const uint8_t *bits, *symbols, *escapes;
+    size_t left; /* bytes from `bits` to the end of what may be read */
     unsigned low;
     bool escaped; /* some symbol stands for a word in escapes */
 };
-/* NULL, or what is wrong; any bytes are safe. r's bytes and scratch stay in use. */
+/* Begins to read words. Returns NULL, or what is wrong; any bytes are safe. r's bytes and scratch
+ * stay in use. */
 const char *pithi_symbols_open(struct pithi_symbols *c, struct pithi_reader *r,
                                pithi_bitplane_unpack_fn *unpack, size_t count);
-/* The next words, whole groups of PITHI_BITPLANE_GROUP unless they are the last, with room for
- * whole groups. */
+/* Reads the next `count` words, whole groups of PITHI_BITPLANE_GROUP unless they are the last.
+ * `words` has a capacity of whole groups. */
 void pithi_symbols_next(struct pithi_symbols *c, size_t count, uint32_t *words);
-/* All of them. */
+/* Reads all words at once. */
 const char *pithi_symbols_take(struct pithi_reader *r, pithi_bitplane_unpack_fn *unpack,
                                uint32_t *words, size_t count);
 

@@ -70,14 +70,15 @@ unsigned pithi_symbol_choose(const void *words, size_t width, size_t count) {
     case 4: tally32(escapes, words, count); break;
     default: tally64(escapes, words, count); break;
     }
-    /* Where the measured sizes of neighbouring choices cross, on weights at many step sizes. */
+    /* These are the points where the measured sizes of neighbouring choices cross, on weights at
+     * many step sizes. */
     if (escapes[0] <= count / 8) return 1;
     if (escapes[1] <= count / 4) return 2;
     if (escapes[2] <= count / 8) return 4;
     return width > 1 && escapes[3] <= count / 4 ? 8 : 0;
 }
 
-/* Symbols lie one per byte in a word; copies of the word shifted by 8 - bits per symbol bring them
+/* Symbols lie one to a byte in a word; copies of the word shifted by 8 - bits per symbol bring them
  * together in its low byte, or back apart. No two meet in the bits that are kept. */
 static void pack1(uint8_t *symbols, const uint8_t *work, size_t bytes) {
     for (size_t i = 0; i < bytes; i++) {

@@ -11,31 +11,34 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* True for dtypes of sign and magnitude: every float, no integer. */
+/* Whether a dtype has sign and magnitude: every float has, no integer. */
 bool pithi_is_ordered(uint32_t dtype);
-/* Words from count values; base NULL: from the values alone. Arrays are aligned to their type. */
+/* Makes words from count values and their base, or (base NULL) from the values alone. Arrays are
+ * aligned to their type. */
 void pithi_words_from(void *words, const void *values, const void *base, uint32_t dtype,
                       size_t count);
-/* Inverse. values and base may be the same memory. */
+/* Makes values from words: the inverse. values and base may be the same memory. */
 void pithi_words_to(void *values, const void *words, const void *base, uint32_t dtype,
                     size_t count);
 
 /* A symbol of 1, 2, 4 or 8 bits stands for a word below its escape, 2^bits - 1, or is the escape;
- * then the word less the escape follows in the array of escapes. 0 bits: no symbols, and every
- * word is an escape. Symbol i is at bits [i*bits, (i+1)*bits) of a little-endian bit string. */
+ * then the word less the escape follows in the array of escapes. With 0 bits there are no symbols,
+ * and every word is an escape. Symbol i is at bits [i*bits, (i+1)*bits) of a little-endian bit
+ * string. */
 static inline size_t pithi_symbol_bytes(size_t count, unsigned bits) {
     return (count * bits + 7) / 8;
 }
-/* The bits to use for these words. */
+/* Returns the bits to use for these words. */
 unsigned pithi_symbol_choose(const void *words, size_t width, size_t count);
-/* Symbols of the words; returns the number of escapes. work: count rounded up to 8 bytes. words
- * and escapes may be the same memory, of count words. */
+/* Makes symbols of words; returns the number of escapes. work has count rounded up to 8 bytes.
+ * words and escapes may be the same memory, of count words. */
 size_t pithi_symbols_from(uint8_t *symbols, void *escapes, const void *words, size_t width,
                           unsigned bits, size_t count, uint8_t *work);
-/* Escapes among the symbols, written one per byte to work (count rounded up to 8 bytes). The last
- * byte's unused bits must be 0, else the result is SIZE_MAX. */
+/* Writes symbols one to a byte to work (count rounded up to 8 bytes) and returns the escapes among
+ * them. The last byte's unused bits must be 0, else the result is SIZE_MAX. */
 size_t pithi_symbols_spread(uint8_t *work, const uint8_t *symbols, unsigned bits, size_t count);
-/* Words of spread symbols. escapes has room for count words, whatever the symbols ask for. */
+/* Makes words of spread symbols. escapes has a capacity of count words, whatever the symbols ask
+ * for. */
 void pithi_symbols_to(void *words, const uint8_t *work, const void *escapes, size_t width,
                       unsigned bits, size_t count);
 

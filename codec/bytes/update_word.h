@@ -3,7 +3,7 @@
 
 #define TOP ((WORD)((WORD)1 << (BITS - 1)))
 
-/* Values may lie at any address. */
+/* These take any address, aligned or not. */
 static inline WORD NAME(load)(const uint8_t *p, size_t i) {
     WORD word;
     memcpy(&word, p + i * sizeof word, sizeof word);
@@ -22,7 +22,7 @@ static inline WORD NAME(unzigzag)(WORD z) {
     return (WORD)((WORD)(z >> 1) ^ (WORD)((WORD)0 - (WORD)(z & 1)));
 }
 
-/* Sign and magnitude to an unsigned integer that grows with the number. */
+/* Turns sign and magnitude into an unsigned integer that grows with the number. */
 static inline WORD NAME(order)(WORD u) {
     return (WORD)(u ^ ((WORD)((WORD)0 - (WORD)(u >> (BITS - 1))) | TOP));
 }
@@ -95,7 +95,7 @@ static void NAME(to)(void *values, const void *words, const void *base, enum kin
         NAME(to_value)(values, words, kind, count);
 }
 
-/* Words that are an escape of 1, 2, 4 and 8 bits. */
+/* Counts the words that are escapes with symbols of 1, 2, 4 and 8 bits. */
 static void NAME(tally)(size_t escapes[4], const void *words, size_t count) {
     const WORD *w = words;
     enum { PIECE = 4096 };

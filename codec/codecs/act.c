@@ -45,7 +45,7 @@ static const struct pithi_need needs[] = {
     {EFFORT, MODE, "has no effect with mode=fast"},
 };
 
-/* A block begins with the form of its numbers and how they are coded. */
+/* The head of a block: the form of its numbers, and how they are coded. */
 enum { HEAD_FORM = 0x03, HEAD_CODED = 0x04, HEAD_BYTES = 1 };
 
 static size_t element_of(const struct pithi_params *p) { return pith_dtype_bytes(p->dtype); }
@@ -75,18 +75,18 @@ static const char *cut(struct pithi_params *p, uint32_t ndim, const uint64_t *sh
 /* ---- Memory ----------------------------------------------------------------------------------*/
 
 struct work {
-    int32_t *codes;   /* all of a block */
-    int32_t *nonzero; /* those that are not 0, and their numbers; capacity: a group more */
-    uint32_t *words;  /* of numbers, capacity: a group more; values before they are converted */
+    int32_t *codes;   /* all codes of a block */
+    int32_t *nonzero; /* the codes that are not 0, then their numbers; capacity: a group more */
+    uint32_t *words;  /* words of numbers, capacity: a group more; values not yet converted */
     uint8_t *map, *miss;
-    uint8_t *attempt; /* encode: coded words */
+    uint8_t *attempt; /* encode: coded words that may turn out longer */
     void *pieces;
     size_t most;
 };
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
-/* Coding is tried where the mode requests it; without a level nothing is. */
+/* Returns the effort of entropy coding, or none when the mode does without. */
 static int effort(const struct pithi_params *p) {
     const bool none = p->decode_only || p->value[MODE] == FAST;
     return none ? PITHI_ENTROPY_LEVEL_NONE : (int)p->value[EFFORT];
@@ -97,7 +97,8 @@ static size_t pieces_bytes(const struct pithi_params *p) {
     return larger(words, pithi_zeros_scratch(p->most));
 }
 
-/* Places one after the other from scratch on, or (NULL) how many bytes they are. */
+/* Lays the parts of scratch memory one behind the other; with scratch NULL only counts their
+ * bytes. */
 static struct work layout(const struct pithi_params *p, uint8_t *scratch, size_t *bytes) {
     struct work w = {.most = p->most};
     const size_t codes = pithi_pad64((p->most + PITHI_BITPLANE_GROUP) * sizeof(int32_t));
@@ -134,7 +135,7 @@ static bool quant_of(const struct pithi_block *b, struct pithi_quant *q) {
     return pithi_quant_init(q, b->params->dtype, b->bounded.bound, b->params->value[ZEROS]);
 }
 
-/* Numbers as a tile of one row. */
+/* Returns the numbers as a tile of one row. */
 static struct pithi_strip row_of(const struct pithi_block *b, size_t used) {
     return (struct pithi_strip){b->kernels, {1, 1, 1, (uint32_t)used}, 0};
 }
@@ -148,7 +149,8 @@ static size_t put_packed(const struct pithi_block *b, const struct work *w, size
     return pithi_strip_put(&row, w->nonzero, &inner) ? (size_t)(inner.at - pen->at) : 0;
 }
 
-/* Numbers as coded words, if they are fewer than `limit` bytes; else 0, and nothing is written. */
+/* Writes numbers as coded words and returns their bytes, if they are fewer than `limit`; else
+ * writes nothing and returns 0. */
 static size_t put_coded(const struct pithi_block *b, const struct work *w, size_t used,
                         const struct pithi_pen *pen, size_t limit) {
     struct pithi_pen inner = {w->attempt, limit - 1, pen->level, pen->scratch, pen->coder};
@@ -159,7 +161,7 @@ static size_t put_coded(const struct pithi_block *b, const struct work *w, size_
     return length;
 }
 
-/* Numbers in the shortest of the forms that the mode allows; *head says which. */
+/* Writes numbers in the shortest of the forms that the mode allows; *head says which. */
 static bool put_numbers(const struct pithi_block *b, const struct work *w, size_t used,
                         struct pithi_pen *pen, unsigned *head) {
     const unsigned plain = pithi_nonzero_plain(w->nonzero, used);
@@ -178,7 +180,7 @@ static bool put_numbers(const struct pithi_block *b, const struct work *w, size_
     return length > 0;
 }
 
-/* The block's bytes; 0 when they would be more than cap. */
+/* Encodes the block; returns its bytes, 0 when they would be more than cap. */
 static size_t code(struct pithi_block *b, size_t cap) {
     const struct work w = work_of(b);
     struct pithi_quant quant;

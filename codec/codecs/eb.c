@@ -51,7 +51,7 @@ static const struct pithi_need needs[] = {
     {EFFORT, MODE, "has no effect with mode=fast"},
 };
 
-/* A block begins with how it is coded, and the order of differences or the row of level bounds. */
+/* The head of a block: how it is coded, and the order of differences or the row of level bounds. */
 enum method { CONSTANT, PACKED, CODED, INTERPOLATED, METHODS };
 enum { HEAD_BYTES = 2, CODE_BYTES = 4 };
 
@@ -82,24 +82,24 @@ static const char *cut(struct pithi_params *p, uint32_t ndim, const uint64_t *sh
 
 /* ---- Memory ----------------------------------------------------------------------------------*/
 
-/* To encode. */
+/* Scratch memory for encoding. */
 struct work {
-    int32_t *codes;  /* of the tile */
-    uint32_t *words; /* the same, of whole groups */
+    int32_t *codes;  /* codes of the tile */
+    uint32_t *words; /* words of the codes, in whole groups */
     uint8_t *miss;
-    uint8_t *other; /* another try at the block's bytes */
+    uint8_t *other; /* another attempt at the block's bytes */
     void *levels, *pieces;
     struct pithi_quant quant;
     struct pithi_tile_layout values;
 };
 
-/* To decode, strip by strip: as little as blocks need that are a whole tensor, so that a few bytes
- * cannot ask for many times what they decode to. */
+/* Scratch memory for decoding a strip at a time: as little as possible where a block is a whole
+ * tensor, so that a few bytes cannot ask for many times what they decode to. */
 struct reading {
     struct pithi_block *block;
-    uint32_t *words; /* of a strip, or codes */
-    void *line;      /* its values */
-    void *rest;      /* as the method needs */
+    uint32_t *words; /* words of a strip, or codes */
+    void *line;      /* values of the strip */
+    void *rest;      /* what the method needs */
     struct pithi_quant quant;
     struct pithi_exact exact;
 };
@@ -140,14 +140,15 @@ static struct work layout(const struct pithi_params *p, void *scratch, size_t *b
     return w;
 }
 
-/* Of words that are predicted, then of their sums. */
+/* Returns the bytes for reading words that are coded as one string. */
 static size_t coded_bytes(size_t count) { return pithi_pad64(pithi_symbols_take_scratch(count)); }
 
 static size_t count_of(const uint32_t extent[PITHI_TILE_NDIM]) {
     return (size_t)extent[0] * extent[1] * extent[2] * extent[3];
 }
 
-/* Coarse words, then those of the finest level: as many at once as the more of them. */
+/* Returns the bytes for reading interpolated words: the coarse ones, then those of the finest
+ * level, of which the larger string decides. */
 static size_t interpolated_bytes(const uint32_t extent[PITHI_TILE_NDIM]) {
     const size_t coarse = pithi_interp_coarse(extent), finest = count_of(extent) - coarse;
     return coded_bytes(larger(coarse, finest));
@@ -208,7 +209,8 @@ static struct pithi_interp interp_of(const struct pithi_block *b, const struct p
     return t;
 }
 
-/* Dimensions of more than one element: no higher order of differences says more. */
+/* Returns how many dimensions a tile has, not counting leading ones of one element: no higher order
+ * of differences says more. */
 static unsigned dimensions(const struct pithi_tile *t) {
     unsigned n = PITHI_TILE_NDIM;
     while (n > 0 && t->extent[PITHI_TILE_NDIM - n] == 1) n--;
@@ -217,13 +219,15 @@ static unsigned dimensions(const struct pithi_tile *t) {
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
 
-/* A method to code a block, and the order of its differences. */
+/* A method to code a block, and the order of its differences (of interpolation: the row of level
+ * bounds). */
 struct variant {
     enum method method;
     unsigned order;
 };
 
-/* Where words are cut into two strings: finest interpolated ones are unlike others. */
+/* Returns where words are cut into two strings: interpolated words of the finest level are unlike
+ * the others. */
 static size_t cut_of(const struct pithi_block *b, struct variant variant) {
     return variant.method == INTERPOLATED ? pithi_interp_coarse(b->tiled.tile->extent) : 0;
 }
@@ -248,7 +252,7 @@ static bool put_body(const struct pithi_block *b, const struct work *w, struct v
     case CODED:
         b->kernels->predict(w->codes, b->tiled.tile->extent, variant.order, 0, b->count, w->words);
         break;
-    default: break; /* words are there */
+    default: break; /* the caller has made the words */
     }
     return put_words(b, w, variant, pen);
 }
@@ -260,8 +264,8 @@ static bool put_head(const struct pithi_block *b, const struct work *w, struct v
            pithi_exact_put(pen, w->miss, misses, &w->values, b->count);
 }
 
-/* The bytes of the block by this variant; 0 when they would be more than cap. misses: values that
- * must be stored exactly, of which w->miss says which. */
+/* Encodes the block by this variant; returns its bytes, 0 when they would be more than cap.
+ * `misses` values are stored exactly, of which w->miss says which. */
 static size_t put(const struct pithi_block *b, const struct work *w, struct variant variant,
                   size_t misses, uint8_t *dst, size_t cap) {
     const uint8_t head[HEAD_BYTES] = {(uint8_t)variant.method, (uint8_t)variant.order};
@@ -294,8 +298,8 @@ static bool finite(const struct pithi_block *b, size_t i) {
     return (u & f.infinity) != f.infinity;
 }
 
-/* Whether one code stands for all values of the block that are finite; it is then that of element 0
- * too. Nothing is shorter, and where all finite values are one number, nothing else keeps it: an
+/* Whether one code stands for all finite values of the block; it then becomes that of element 0,
+ * too. No other method is shorter, and where all finite values are one number no other keeps it: an
  * interpolated value is within the bound only. */
 static bool one_code(const struct pithi_block *b, const struct work *w) {
     size_t first = 0;
@@ -335,7 +339,7 @@ static size_t code_ratio(struct pithi_block *b, const struct work *w, size_t cap
     return put(b, w, (struct variant){CODED, order}, (size_t)b->bounded.exact, b->bytes, cap);
 }
 
-/* Tries all, the shortest first in b->bytes. */
+/* Tries all methods, and leaves the shortest result in b->bytes. */
 static size_t code_auto(struct pithi_block *b, const struct work *w, size_t cap) {
     const struct pithi_estimate e = estimate(b, w);
     const struct variant variants[] = {{PACKED, packed_order(b, w)},
@@ -357,7 +361,7 @@ static size_t code_auto(struct pithi_block *b, const struct work *w, size_t cap)
     return length;
 }
 
-/* Values are read once: codes are packed as they are made. */
+/* Encodes in one pass over the values: codes are packed as they are made. */
 static size_t code_fast(struct pithi_block *b, struct work *w, size_t cap) {
     const struct pithi_source source = {&w->quant, w->values, w->miss};
     struct pithi_strip p = packed_of(b, 0);
@@ -397,7 +401,7 @@ static pith_status encode(struct pithi_block *b) {
 
 /* ---- Decode ----------------------------------------------------------------------------------*/
 
-/* A pithi_sink_fn of a struct reading: values, the exact ones among them, to where they belong. */
+/* Puts values where they belong, exact ones among them. A pithi_sink_fn of a struct reading. */
 static void put_part(void *reading, size_t at, size_t count, const void *values) {
     struct reading *const g = reading;
     const size_t element = g->exact.element;
@@ -414,7 +418,7 @@ static void put_part(void *reading, size_t at, size_t count, const void *values)
     }
 }
 
-/* Values of a strip of codes. */
+/* Makes values of a strip of codes, and puts them where they belong. */
 static void put_values(struct reading *g, size_t at, size_t count, const uint32_t *codes) {
     struct pithi_block *const b = g->block;
     const size_t element = g->exact.element;
@@ -437,7 +441,7 @@ static const char *take_constant(struct reading *g, struct pithi_reader *r) {
     return NULL;
 }
 
-/* A pithi_sink_fn of a struct pithi_tile_layout, of one value of its dtype. */
+/* Puts one value of its dtype in its place. A pithi_sink_fn of a struct pithi_tile_layout. */
 static void put_one(void *layout, size_t at, size_t count, const void *value) {
     const struct pithi_tile_layout *const to = layout;
     memcpy(pithi_tile_layout_at(to, at), value, count * to->element);
@@ -474,7 +478,7 @@ static const char *take_coded(struct reading *g, unsigned order, struct pithi_re
     return NULL;
 }
 
-/* Words of interpolation, strip by strip. */
+/* Words of interpolation, which are read a strip at a time. */
 struct feed {
     struct pithi_symbols coded;
     size_t left;
@@ -490,7 +494,8 @@ static size_t next_words(void *arg, const uint32_t **words) {
     return n;
 }
 
-/* A pithi_sink_fn of a struct reading: values of 16 bits before they are rounded. */
+/* Rounds values of 16 bits, which come as f32, and puts them where they belong. A pithi_sink_fn of
+ * a struct reading. */
 static void put_rounded(void *reading, size_t at, size_t count, const void *values) {
     struct reading *const g = reading;
     const float *value = values;
@@ -567,7 +572,7 @@ static struct pithi_bound_setting bound_setting(const struct pithi_params *p) {
                                         .signed_zeros = p->value[ZEROS] != 0};
 }
 
-/* Kernels code without entropy coding, and not in f64. */
+/* Kernels of devices code without entropy coding, and not in f64. */
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     d->kind = PITHI_DEVICE_bounded;
     return p->value[MODE] == FAST && p->dtype != PITH_F64 && pithi_bound_describe(p, d);

@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A block's codes are rows; the distinct ones are coded, less a centre per column where that pays,
- * as packed or coded words, and a map says which of them each row is (predict/rows.h, rowmap.h). */
+ * as packed or coded words, and a map says which of them each row is (predict/rows.h,
+ * row_map.h). */
 #include <string.h>
 
 #include "bytes/entropy.h"
@@ -85,12 +86,13 @@ static uint64_t block_bytes(const struct pithi_params *p, uint64_t count) {
     return count * element_of(p);
 }
 
-/* Elements of a row; none is longer than a block. */
+/* Returns the elements of a row; a row longer than a block is cut to it. */
 static size_t row_of(const struct pithi_params *p) {
     return p->value[DIM] < p->block ? p->value[DIM] : p->block;
 }
 
-/* Nor than the one that it is in: what a block takes depends on its elements alone. */
+/* Returns the elements of a row in a block of count elements, which may be less: what a block takes
+ * depends on its elements alone. */
 static size_t row_in(const struct pithi_params *p, size_t count) {
     const size_t row = row_of(p);
     return row < count ? row : count;
@@ -106,20 +108,20 @@ static const char *cut(struct pithi_params *p, uint32_t ndim, const uint64_t *sh
 /* ---- Memory ----------------------------------------------------------------------------------*/
 
 struct work {
-    int32_t *codes;  /* distinct rows */
-    uint32_t *words; /* all codes of a block while it is read, then words of distinct rows */
-    uint8_t *values; /* decode: of distinct rows */
-    uint32_t *which; /* distinct row of every row */
-    uint64_t *table; /* encode */
-    uint8_t *miss;   /* encode */
+    int32_t *codes;  /* codes of distinct rows */
+    uint32_t *words; /* all codes of a block while rows are numbered, then words of rows */
+    uint8_t *values; /* decode: values of distinct rows */
+    uint32_t *which; /* the distinct row that each row is */
+    uint64_t *table; /* encode: hash table of rows */
+    uint8_t *miss;   /* encode: values that are stored exactly */
     uint8_t *map;    /* scratch memory of a row map */
     int32_t *centre;
     void *pieces;
-    size_t elements, rows; /* the most of a block, a last short row made whole */
+    size_t elements, rows; /* the most of a block, in whole rows */
     size_t row;
 };
 
-/* Places for bytes one after the other, or (at NULL) how many they are. */
+/* Hands out parts of a memory one behind the other, or (at NULL) counts their bytes. */
 struct places {
     uint8_t *at;
     size_t bytes;
@@ -189,7 +191,7 @@ static struct pithi_strip tile_of(const struct pithi_block *b, const struct work
     return (struct pithi_strip){b->kernels, {1, 1, (uint32_t)distinct, (uint32_t)w->row}, 0};
 }
 
-/* Values in so many rows, of which the last may be short. */
+/* Returns the values in so many rows, of which the last may be short. */
 static size_t values_in(const struct pithi_block *b, const struct work *w, size_t rows) {
     return rows * w->row < b->count ? rows * w->row : b->count;
 }
@@ -201,7 +203,7 @@ static bool quant_of(const struct pithi_block *b, struct pithi_quant *q) {
 /* ---- Encode ----------------------------------------------------------------------------------*/
 
 /* Quantizes the block and numbers its rows, a strip of them in the cache at a time; a last short
- * row is filled with 0. Returns how many values are to be stored as they are. */
+ * row is filled with 0. Returns how many values are to be stored exactly. */
 static size_t number_rows(const struct pithi_block *b, const struct pithi_quant *q,
                           const struct work *w, struct pithi_rows *rows) {
     enum { STRIP = 2048 };
@@ -241,7 +243,7 @@ static bool put_coded(const struct pithi_block *b, const struct work *w, size_t 
     return pithi_symbols_put(pen, w->elements, b->kernels->pack, w->words, count);
 }
 
-/* The shorter of coded and packed words. */
+/* Writes the distinct rows, coded or packed, whichever is shorter. */
 static bool put_rows(const struct pithi_block *b, const struct work *w, size_t distinct,
                      struct pithi_pen *pen, bool *coded) {
     const struct pithi_strip tile = tile_of(b, w, distinct);
@@ -254,7 +256,7 @@ static bool put_rows(const struct pithi_block *b, const struct work *w, size_t d
     return true;
 }
 
-/* The block's bytes; 0 when they would be more than cap. */
+/* Encodes the block; returns its bytes, 0 when they would be more than cap. */
 static size_t code(struct pithi_block *b, size_t cap) {
     const struct work w = work_of(b);
     const bool fast = b->params->value[MODE] == FAST;
@@ -312,7 +314,7 @@ static const char *take_coded(const struct pithi_block *b, const struct work *w,
     return NULL;
 }
 
-/* Values of the distinct rows. */
+/* Reads the values of the distinct rows. */
 static const char *take_rows(const struct pithi_block *b, const struct work *w, size_t distinct,
                              const struct pithi_quant *q, struct pithi_reader *r, void *values) {
     const struct pithi_strip tile = tile_of(b, w, distinct);
@@ -329,7 +331,7 @@ static const char *take_rows(const struct pithi_block *b, const struct work *w, 
     return NULL;
 }
 
-/* Rows to their places; the last may be short. */
+/* Copies distinct rows to all places where they stand; the last row may be short. */
 static void deliver(const struct pithi_block *b, const struct work *w) {
     const uint32_t dtype = b->params->dtype;
     const size_t bytes = w->row * element_of(b->params), whole = b->count / w->row;
@@ -390,10 +392,10 @@ static struct pithi_bound_setting bound_setting(const struct pithi_params *p) {
                                         .signed_zeros = p->value[ZEROS] != 0};
 }
 
-/* Kernels code without entropy coding, with one bound, and not in f64. */
+/* Kernels of devices code without entropy coding, with one bound, and not in f64. */
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     d->kind = PITHI_DEVICE_rows;
-    d->row = p->dim < p->block ? p->dim : p->block; /* none is longer than a block */
+    d->row = p->dim < p->block ? p->dim : p->block; /* a row longer than a block is cut to it */
     return p->value[MODE] == FAST && !p->value[DECAY] && p->dtype != PITH_F64 &&
            pithi_bound_describe(p, d);
 }

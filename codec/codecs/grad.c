@@ -48,7 +48,7 @@ static void preset(uint32_t value[PITHI_KEYS_MAX], uint32_t seen) {
     if (!(seen >> SEARCH & 1)) value[SEARCH] = value[BITS] <= 3 && value[ROUND] == NEAREST;
 }
 
-/* In place where codes follow: see pithi_group_job_open. */
+/* Fills in the setting in its final place: pithi_group_job_open says why. */
 static inline void set(struct pithi_group_setting *s, const struct pithi_params *p) {
     static const uint8_t scales[] = {PITH_F32, PITH_BF16, PITHI_E8M0};
     memset(s, 0, sizeof *s);
@@ -104,7 +104,7 @@ static size_t piece_of(const struct pithi_params *p) {
     return p->most < PITHI_PIECE ? p->most : PITHI_PIECE;
 }
 
-/* A rotated piece; with error feedback also what it decodes to. */
+/* Returns the bytes of a rotated piece and, with error feedback, of what it decodes to. */
 static size_t scratch_bytes(const struct pithi_params *p) {
     const size_t piece = (size_t)pithi_pad64(piece_of(p) * sizeof(float));
     return p->value[EF] ? 2 * piece : piece;
@@ -165,7 +165,7 @@ static void clear_padding(struct pithi_block *b) {
 
 /* ---- Error feedback --------------------------------------------------------------------------*/
 
-/* What encoding x lost, faded into what was lost before. x: values with the residual added. */
+/* Mixes what encoding x lost with what was lost before. x holds values with the residual added. */
 static void keep_loss(struct pithi_block *b, size_t at, size_t count, const float *x) {
     float *const decoded = second_scratch(b);
     const float *const before = b->feedback.before + at;
@@ -183,7 +183,7 @@ static void keep_loss(struct pithi_block *b, size_t at, size_t count, const floa
     }
 }
 
-/* prefetch: the values that are read after x, from memory. */
+/* Encodes a piece. prefetch points at the values in memory that are read after x. */
 static void put_piece(struct pithi_block *b, size_t at, size_t count, float *x,
                       const void *prefetch) {
     if (b->feedback.before)
@@ -215,7 +215,8 @@ static void encode_piece(struct pithi_block *b, size_t at, size_t count) {
     put_piece(b, at, count, x, (const uint8_t *)values + count * pith_dtype_bytes(dtype));
 }
 
-/* Without a way through memory: how many elements at the beginning of the block. */
+/* Encodes from the values, without a copy of rotated ones, as much of the block as kernels can from
+ * its beginning. Returns how many elements that is. */
 static size_t encode_direct(struct pithi_block *b) {
     const struct pithi_rotation r = rotation(b->params);
     struct pithi_group_job job = job_of(b, 0, b->count);
@@ -300,7 +301,7 @@ static const struct pithi_domain domain = {
 
 /* ---- Bound -----------------------------------------------------------------------------------*/
 
-/* The inverse transform takes means of the errors of codes; it and the forward one round. */
+/* The inverse transform takes means of the errors of codes, and both transforms round. */
 static double bound(const struct pithi_block *b) {
     const struct pithi_params *p = b->params;
     const struct pithi_group_setting s = setting(p);

@@ -110,8 +110,9 @@ struct rows {
     uint64_t sequences, tokens, heads, dim;
 };
 
-/* Groups along a head do not care where a sequence ends, and pages of the same size let a base be
- * hashed page by page: with a base all tokens are one sequence. */
+/* Reads a shape as sequences of tokens. With a base all tokens are one sequence: groups along a
+ * head do not care where a sequence ends, and pages of one size let a base be hashed page by
+ * page. */
 static struct rows rows_of(const struct pithi_params *p, uint32_t ndim, const uint64_t *shape) {
     struct rows r = {1, 1, 1, 1};
     if (ndim) r.dim = shape[--ndim];
@@ -151,7 +152,7 @@ static void resolve(struct pithi_params *p, uint32_t ndim, const uint64_t *shape
     p->value[PITHI_KV_BLOCK] = p->value[PITHI_KV_ENTROPY] ? p->block : keys[PITHI_KV_BLOCK].initial;
 }
 
-/* Tokens of a block: a page, or, coded, as many as there is room for. */
+/* Returns the tokens of a block: one page, or with entropy coding as many pages as fit. */
 static uint32_t block_tokens(const struct pithi_params *p, uint64_t row) {
     const uint64_t page = p->value[PITHI_KV_PAGE], pages = row ? p->block / (page * row) : 0;
     return (uint32_t)(p->value[PITHI_KV_ENTROPY] && pages ? pages * page : page);
@@ -173,7 +174,7 @@ static const char *cut(struct pithi_params *p, uint32_t ndim, const uint64_t *sh
     return NULL;
 }
 
-/* In place: what is copied at once would wait for what was stored in parts. */
+/* Fills in k in its final place: a copy at once would wait for what was stored in parts. */
 static void kv_of(struct pithi_kv *k, const struct pithi_params *p,
                   const struct pithi_kernels *kernels) {
     pithi_kv_init(k, p, kernels, p->heads, p->dim);
@@ -193,7 +194,7 @@ static pith_status check(const struct pithi_params *p, const char **detail) {
                         p->value[PITHI_KV_ROTATE_HEADS] || p->value[PITHI_KV_CODEBOOK] ||
                         p->value[PITHI_KV_OUTLIERS] || p->value[PITHI_KV_ENTROPY])) {
         *detail = "a base needs plain groups along axis=token";
-        status = PITH_ERR_UNSUPPORTED; /* the spec is good without one */
+        status = PITH_ERR_UNSUPPORTED; /* the spec is good without a base */
     } else if (p->value[PITHI_KV_CODEBOOK] &&
                (p->value[PITHI_KV_BITS] > 4 || !p->value[PITHI_KV_SYMMETRIC])) {
         *detail = "a codebook has 2 to 4 bits and a symmetric range";
@@ -221,7 +222,8 @@ static uint64_t block_bytes(const struct pithi_params *p, uint64_t count) {
     return pithi_kv_places(&k, (uint32_t)(count / row_of(p))).bytes;
 }
 
-/* With entropy coding: a block as it is without, and what coding needs. */
+/* Memory of a block with entropy coding: the block as it would be without, and what coding
+ * takes. */
 struct coding {
     uint8_t *page, *symbols;
     void *pieces;
@@ -261,8 +263,8 @@ static size_t coder_bytes(const struct pithi_params *p) {
 
 /* ---- Bound -----------------------------------------------------------------------------------*/
 
-/* Bound of a group; with `order`, more for what rounding inside of the transform and its inverse
- * may add to the error of a value, which is a mean of those of codes. */
+/* Returns the bound of a group. With `order` it includes what rounding inside the transform and its
+ * inverse may add to the error of a value, which is a mean of errors of codes. */
 static double one_bound(const struct pithi_kv *k, const uint8_t *scale, const uint8_t *zero) {
     const size_t width = pithi_scale_width(k->set.scale_dtype);
     uint8_t pair[2 * sizeof(float)] = {0};
@@ -297,9 +299,10 @@ static double page_bound(const struct pithi_params *p, const uint8_t *page, size
     return largest;
 }
 
-/* Coded blocks begin with theirs: their scales cannot be read without memory. -1 where a block is
- * too short to state it or states a number below 0, which decode refuses as well; by bits, because
- * a host that flushes subnormals takes small ones for 0. */
+/* Returns the bound with which a coded block begins: its scales cannot be read without memory. -1
+ * where a block is too short to state it or states a number below 0, which decode refuses as well.
+ * The number is looked at by its bits, because a host that flushes subnormals takes small ones for
+ * 0. */
 static double stated_bound(const struct pithi_block *b) {
     const uint64_t sign = UINT64_C(1) << 63;
     if (b->length < BOUND_BYTES) return -1;
@@ -319,8 +322,9 @@ static double bound(const struct pithi_block *b) {
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
 
-/* Tokens whose part of a base stays in the first-level cache for the hash that follows: a multiple
- * of 8, so that every part begins at a whole lane of the hash. */
+/* Returns how many tokens are coded before the hash of their base: their part of the base stays in
+ * the first-level cache. It is a multiple of 8, so that every part begins at a whole lane of the
+ * hash. */
 static uint32_t step_of(const struct pithi_block *b) {
     const uint32_t tokens = 4096 / row_of(b->params) & ~7u;
     if (!b->base) return b->params->value[PITHI_KV_PAGE];
@@ -370,7 +374,7 @@ static void encode_coded(struct pithi_block *b, const struct pithi_kv *k) {
     struct pithi_pen pen = {b->bytes, b->length - 1,
                             (int)p->value[PITHI_KV_EFFORT] | PITHI_ENTROPY_BARE, c.pieces,
                             b->coder};
-    pithi_pen_put(&pen, (const uint8_t *)&bound, BOUND_BYTES); /* a page has more */
+    pithi_pen_put(&pen, (const uint8_t *)&bound, BOUND_BYTES); /* fits: a page has more bytes */
     b->plain = !pithi_kv_pack(k, c.page, c.tokens, &pen, c.symbols);
     if (b->plain)
         memcpy(b->bytes, c.page, b->length);

@@ -26,7 +26,7 @@ static const struct pithi_key keys[] = {
                    false},
 };
 
-/* First byte of a block: bits per symbol, and whether the words are updates. */
+/* The first byte of a block: bits per symbol, and whether the words are updates. */
 enum { HEAD_BITS = 0x0F, HEAD_UPDATE = 0x10 };
 
 static size_t width_of(const struct pithi_params *p) { return pith_dtype_bytes(p->dtype); }
@@ -50,9 +50,9 @@ static uint64_t block_bytes(const struct pithi_params *p, uint64_t count) {
 
 struct work {
     uint8_t *words, *more, *planes; /* a block of words each */
-    uint8_t *spread, *symbols;      /* a byte per element each */
+    uint8_t *spread, *symbols;      /* a byte for each element each */
     void *pieces;
-    size_t most; /* elements: the most bytes of a piece */
+    size_t most; /* elements of the largest block, the most bytes of a piece */
 };
 
 static struct work work_of(const struct pithi_params *p, uint8_t *scratch) {
@@ -66,7 +66,8 @@ static struct work work_of(const struct pithi_params *p, uint8_t *scratch) {
     return w;
 }
 
-/* Integers and bytes repeat where floats do not, so their default effort looks for matches. */
+/* Returns the effort of entropy coding. Integers and bytes repeat where floats do not, so that
+ * their default effort looks for matches. */
 static int effort(const struct pithi_params *p) {
     const int level = (int)p->value[EFFORT];
     const bool search = level == PITHI_ENTROPY_LEVEL_SEARCH - 1 && !pithi_is_ordered(p->dtype);
@@ -93,7 +94,7 @@ static bool put_planes(struct pithi_pen *pen, const struct work *w, const uint8_
     return true;
 }
 
-/* The block's bytes; 0 when they would be more than cap. */
+/* Encodes the block; returns its bytes, 0 when they would be more than cap. */
 static size_t code(const struct pithi_block *b, bool update, uint8_t *dst, size_t cap) {
     const struct work w = work_of(b->params, b->scratch);
     const size_t width = width_of(b->params);
@@ -111,8 +112,8 @@ static size_t code(const struct pithi_block *b, bool update, uint8_t *dst, size_
     return (size_t)(pen.at - dst);
 }
 
-/* An update that saves half of the bytes is never worse than the values in practice, and trying
- * both doubles the time. */
+/* Encodes an update of the base, or the values where that is shorter. An update that saves half of
+ * the bytes is never worse than the values in practice, and trying both doubles the time. */
 static size_t code_best(const struct pithi_block *b, size_t raw) {
     if (!b->base || b->params->key_frame) return code(b, false, b->bytes, raw - 1);
     const size_t length = code(b, true, b->bytes, raw - 1);
@@ -155,7 +156,7 @@ static bool take_planes(struct pithi_reader *r, const struct work *w, uint8_t *w
     return true;
 }
 
-/* Symbols and escapes to w->words. */
+/* Reads symbols and escapes, and makes w->words of them. */
 static const char *take_symbols(struct pithi_reader *r, const struct work *w, size_t width,
                                 unsigned bits, size_t count) {
     const uint8_t *const symbols = pithi_piece_take(r, pithi_symbol_bytes(count, bits), w->symbols);
@@ -191,8 +192,8 @@ static pith_status corrupt(struct pithi_block *b, const char *detail) {
     return PITH_ERR_CORRUPT;
 }
 
-/* Values to out and, with update, to the base. Either may be missing; a check of a frame without
- * its base has neither. */
+/* Makes values of words, in out and, with update, in the base. Either may be missing; a check of a
+ * frame without its base has neither. */
 static void deliver(const struct pithi_block *b, const uint8_t *words, bool update) {
     uint8_t *const base = b->base;
     if (b->out) {

@@ -39,7 +39,7 @@ static const struct pithi_need needs[] = {
     {EFFORT, ENTROPY, "has no effect without entropy=zstd"},
 };
 
-/* In place where codes follow: see pithi_group_job_open. */
+/* Fills in the setting in its final place: pithi_group_job_open says why. */
 static inline void set(struct pithi_group_setting *s, const struct pithi_params *p) {
     memset(s, 0, sizeof *s);
     s->group = p->value[GROUP];
@@ -76,7 +76,7 @@ static uint64_t block_bytes(const struct pithi_params *p, uint64_t count) {
     return pithi_group_block_bytes(&s, count);
 }
 
-/* Widths that straddle bytes are entropy coded one code per byte. */
+/* Whether codes are entropy-coded one to a byte, as those of widths that straddle bytes are. */
 static bool spread(const struct pithi_group_setting *s) { return s->bits == 3 || s->bits == 6; }
 
 static size_t symbol_bytes(const struct pithi_group_setting *s, size_t count) {
@@ -160,11 +160,11 @@ static void decode_key(struct pithi_block *b) {
 
 struct coding {
     struct pithi_group_setting set;
-    size_t scales, codes, symbols; /* bytes */
+    size_t scales, codes, symbols; /* in bytes */
     uint8_t *code_buffer, *symbol_buffer;
 };
 
-/* In place, as `set`. */
+/* Fills in c in its final place, as set() does. */
 static void open_coding(struct coding *c, const struct pithi_block *b) {
     set(&c->set, b->params);
     c->scales = pithi_group_codes_at(&c->set, b->count);
@@ -262,7 +262,8 @@ static struct pithi_memory remember(const struct pithi_params *p) {
                                  .key_every = p->value[KEY_EVERY]};
 }
 
-/* The host does not know the step that a device is at, nor so which steps are key frames. */
+/* Devices take no setting with key_every: the host does not know the step that a device is at, nor
+ * so which steps are key frames. */
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     d->kind = PITHI_DEVICE_groups;
     d->set = setting(p);

@@ -8,7 +8,8 @@ bool pithi_is_float16_32(uint32_t dtype) {
     return dtype == PITH_F32 || dtype == PITH_BF16 || dtype == PITH_F16;
 }
 
-/* Inlined with constant dtypes below, so that each loop is one straight conversion. */
+/* A loop that is inlined with constant dtypes, so that each copy of it is one straight
+ * conversion. */
 static inline void loop(void *dst, uint32_t dst_dtype, const void *src, uint32_t src_dtype,
                         size_t count) {
     for (size_t i = 0; i < count; i++)

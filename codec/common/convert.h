@@ -7,12 +7,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* f32, bf16 or f16. */
+/* Whether the dtype is f32, bf16 or f16. */
 bool pithi_is_float16_32(uint32_t dtype);
-/* Equal dtypes copy bits; otherwise round to nearest even, NaN canonical. */
+/* Converts values. Equal dtypes copy bits; others round to nearest even, with NaN canonical. */
 void pithi_convert(void *dst, uint32_t dst_dtype, const void *src, uint32_t src_dtype,
                    size_t count);
-/* The same, but finite values stay finite; returns how many took the largest finite value. */
+/* Converts values, but that finite ones stay finite; returns how many became the largest finite
+ * value. */
 uint64_t pithi_convert_finite(void *dst, uint32_t dst_dtype, const void *src, uint32_t src_dtype,
                               size_t count);
 

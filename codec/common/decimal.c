@@ -21,7 +21,7 @@ static int exponent_of(uint32_t word) {
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/* "e-12" at the end of a number: added to *exponent. */
+/* Parses the end of a number, such as "e-12", and adds it to *exponent. */
 static bool parse_exponent(const char *text, size_t length, int *exponent) {
     int value = 0;
     if (length == 0) return true;
@@ -36,7 +36,8 @@ static bool parse_exponent(const char *text, size_t length, int *exponent) {
     return true;
 }
 
-/* Digits around at most one point. zeros: those of the end so far, which may turn out to count. */
+/* Parses digits around at most one point. `zeros` counts those at the end so far, which count only
+ * when another digit follows. */
 static bool parse_digits(const char *text, size_t length, size_t *used, uint32_t *mantissa,
                          int *exponent) {
     uint64_t m = 0;
@@ -93,7 +94,7 @@ static size_t digits_of(uint32_t v, char out[DIGITS]) {
     return n;
 }
 
-/* d[.ddd]e[-]x */
+/* Prints d[.ddd]e[-]x. */
 static size_t print_scientific(const char *digits, size_t n, int exponent, char *text) {
     size_t at = 0;
     text[at++] = digits[0];
@@ -113,7 +114,7 @@ static size_t print_scientific(const char *digits, size_t n, int exponent, char 
 size_t pithi_decimal_print(uint32_t word, char text[PITHI_DECIMAL_TEXT]) {
     char digits[DIGITS];
     const size_t n = digits_of(mantissa_of(word), digits);
-    const int e = exponent_of(word), top = e + (int)n - 1; /* of the first digit */
+    const int e = exponent_of(word), top = e + (int)n - 1; /* top: power of the first digit */
     size_t at = 0;
     if (!word) {
         text[at++] = '0';
@@ -153,7 +154,8 @@ static void multiply(uint32_t limb[LIMBS], uint32_t by) {
     }
 }
 
-/* Rounds down; that of a quotient rounded down is that of the whole division. */
+/* Divides and rounds down; rounding each of several quotients down gives the same as rounding
+ * once. */
 static void divide(uint32_t limb[LIMBS], uint32_t by) {
     uint64_t rest = 0;
     for (int i = LIMBS; i-- > 0;) {
@@ -163,7 +165,7 @@ static void divide(uint32_t limb[LIMBS], uint32_t by) {
     }
 }
 
-/* The 53 bits from the highest one on, as a normal double. */
+/* Returns the 53 bits from the highest one on, as a normal double. */
 static double top_bits(const uint32_t limb[LIMBS]) {
     int high = LIMBS * 32 - 1;
     while (!(limb[high / 32] >> (high % 32) & 1)) high--;
@@ -189,7 +191,7 @@ double pithi_decimal_floor(uint32_t word) {
 }
 
 uint32_t pithi_decimal_share(uint32_t word, uint32_t n) {
-    const uint64_t most = 100000000000000000; /* of less than 1 / most of any n nothing is left */
+    const uint64_t most = 100000000000000000; /* less than 1 / most leaves nothing of any n */
     const uint64_t parts = (uint64_t)mantissa_of(word) * n;
     uint64_t unit = 1;
     for (int e = exponent_of(word); e < 0 && unit < most; e++) unit *= 10;

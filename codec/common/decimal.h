@@ -12,17 +12,19 @@
 
 #define PITHI_DECIMAL(m, e) ((uint32_t)(m) << 10 | (uint32_t)((e) + 512))
 
-/* "0.001", "1e-3", "2.5E3": digits with at most one point, then an exponent or none. False for
- * other text, more than six digits that count, or an exponent out of range. */
+/* Parses text such as "0.001", "1e-3", "2.5E3": digits with at most one point, then an exponent or
+ * none. False for other text, more than six significant digits, or an exponent out of range. */
 bool pithi_decimal_parse(const char *text, size_t length, uint32_t *word);
-/* True for words that pithi_decimal_parse makes. */
+/* Whether pithi_decimal_parse can make the word. */
 bool pithi_decimal_legal(uint32_t word);
 enum { PITHI_DECIMAL_TEXT = 16 };
-/* The shortest of "1200", "0.05", "1.5e-7", ended by 0. Returns its length. */
+/* Prints the shortest of forms such as "1200", "0.05" and "1.5e-7", ended by 0. Returns its
+ * length. */
 size_t pithi_decimal_print(uint32_t word, char text[PITHI_DECIMAL_TEXT]);
-/* The largest double not above the number. */
+/* Returns the largest double not above the number. */
 double pithi_decimal_floor(uint32_t word);
-/* floor(p * n + 1/2) of a number p below 1: exact, and whatever rounding the caller has set. */
+/* Returns floor(p * n + 1/2) for a number p below 1: exactly, and whatever rounding the caller has
+ * set. */
 uint32_t pithi_decimal_share(uint32_t word, uint32_t n);
 
 #endif

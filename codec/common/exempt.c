@@ -26,7 +26,7 @@ bool pithi_exempt_build(struct pithi_exempt_range *to, const struct pithi_exempt
     return true;
 }
 
-/* The first range that ends after element e. */
+/* Returns the first range that ends after element e. */
 static size_t range_after(const struct pithi_exempt_map *map, uint64_t e) {
     size_t lo = 0, hi = map->count;
     while (lo < hi) {

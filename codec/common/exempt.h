@@ -16,7 +16,7 @@ struct pithi_exempt_range {
     uint64_t first, count;
     uint64_t at;    /* bytes of the exempt values of the tensor before this range */
     uint32_t how;   /* PITH_EXEMPT_* */
-    uint32_t dtype; /* that the values are stored in */
+    uint32_t dtype; /* the dtype in which the values are stored */
 };
 
 struct pithi_exempt_map {
@@ -26,12 +26,12 @@ struct pithi_exempt_map {
 
 /* A run of exempt elements: part of one range. */
 struct pithi_exempt_run {
-    uint64_t first, count; /* of the tensor */
-    uint64_t at;           /* bytes, as in the map */
+    uint64_t first, count; /* elements of the tensor */
+    uint64_t at;           /* bytes of exempt values before it, as in a range */
     uint32_t how, dtype;
 };
 
-/* The dtype that values of `dtype` are stored in; PITH_NONE for another `how`. */
+/* Returns the dtype in which values of `dtype` are stored; PITH_NONE for another `how`. */
 uint32_t pithi_exempt_dtype(uint32_t how, uint32_t dtype);
 /* Where ranges come from: a caller's array, or a frame. */
 struct pithi_exempt_source {
@@ -39,13 +39,14 @@ struct pithi_exempt_source {
     size_t count;
     pith_exempt (*at)(const void *from, size_t i);
 };
-/* Check ranges (ascending, apart from each other, inside count elements) and, unless `to` is NULL,
- * make the map of them. *bytes: of all exempt values. */
+/* Checks ranges (ascending, apart from each other, inside count elements) and, unless `to` is NULL,
+ * makes the map of them. *bytes becomes the bytes of all exempt values. */
 bool pithi_exempt_build(struct pithi_exempt_range *to, const struct pithi_exempt_source *source,
                         uint32_t dtype, uint64_t count, uint64_t *bytes);
-/* Bytes of the exempt values before element e. */
+/* Returns the bytes of the exempt values before element e. */
 uint64_t pithi_exempt_at(const struct pithi_exempt_map *map, uint64_t e);
-/* The first run in elements [*first, end); *first moves behind it. False when there is none. */
+/* Finds the first run in elements [*first, end), and moves *first behind it. False when there is
+ * none. */
 bool pithi_exempt_next(const struct pithi_exempt_map *map, uint64_t *first, uint64_t end,
                        struct pithi_exempt_run *run);
 

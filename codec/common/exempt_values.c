@@ -9,12 +9,13 @@
 
 /* One exempt run inside the elements of a call. */
 struct piece {
-    uint8_t *bytes; /* in the area */
+    uint8_t *bytes; /* its values in the area */
     size_t from, count;
     uint32_t dtype;
 };
 
-/* *at counts elements of the slot. */
+/* Finds the next exempt run; *at is an element of the map's numbering, from which the search goes
+ * on. */
 static bool next(const struct pithi_exempt_values *a, uint64_t first, size_t count, uint64_t *at,
                  struct piece *p) {
     struct pithi_exempt_run run;

@@ -8,25 +8,25 @@
 /* The exempt elements of one slot of one frame. */
 struct pithi_exempt_values {
     const struct pithi_exempt_map *map;
-    uint64_t origin; /* number in the map of the slot's element 0 */
+    uint64_t origin; /* the number in the map of the slot's element 0 */
     uint8_t *bytes;  /* the slot's exempt values; decoding only reads them */
 };
 
-/* Elements [first, first + count) of the slot, dense. */
+/* All of these work on elements [first, first + count) of the slot, one after the other. */
 
-/* Exempt elements of `values` go to the area. */
+/* Copies exempt elements of `values` to the area. */
 void pithi_exempt_values_take(const struct pithi_exempt_values *a, uint64_t first, size_t count,
                               const void *values, uint32_t dtype);
-/* Exempt elements of x become +0. */
+/* Sets exempt elements of x to +0. */
 void pithi_exempt_values_clear(const struct pithi_exempt_values *a, uint64_t first, size_t count,
                                float *x);
-/* Exempt elements of `out` become the area's values. */
+/* Sets exempt elements of `out` to the area's values. */
 void pithi_exempt_values_put(const struct pithi_exempt_values *a, uint64_t first, size_t count,
                              void *out, uint32_t dtype);
-/* Exempt elements of x become the area's values in f32, or (more) x + them. */
+/* Sets exempt elements of x to the area's values in f32, or, with `more`, adds these to them. */
 void pithi_exempt_values_add(const struct pithi_exempt_values *a, uint64_t first, size_t count,
                              bool more, float *x);
-/* Exempt elements of `out` become scale * x (1: x as it is). */
+/* Sets exempt elements of `out` to scale * x (1: x as it is). */
 void pithi_exempt_values_finish(const struct pithi_exempt_values *a, uint64_t first, size_t count,
                                 const float *x, float scale, void *out, uint32_t dtype);
 

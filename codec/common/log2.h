@@ -7,12 +7,12 @@
 
 #include "common/inline.h"
 
-/* Bits that x needs; 0 for 0, without a branch. */
+/* Returns how many bits x needs, 0 for 0, without a branch. */
 PITHI_INLINE unsigned pithi_bit_length(uint32_t x) {
     return 63 - (unsigned)__builtin_clzll((uint64_t)x << 1 | 1);
 }
 
-/* floor(256 log2 x), off by one at most, for 0 < x. */
+/* Returns floor(256 log2 x), off by one at most, for 0 < x. */
 PITHI_INLINE uint32_t pithi_log2_256(uint32_t x) {
     const unsigned whole = pithi_bit_length(x) - 1;
     uint32_t log = whole;

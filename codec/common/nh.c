@@ -19,7 +19,7 @@ uint64_t pithi_nh_c(const void *p, size_t bytes, uint64_t lane) {
     return sum;
 }
 
-/* Lines that are whole pages apart would push each other out of the cache. */
+/* Samples are not whole pages apart: lines that are would push each other out of the cache. */
 enum { LINE = 64, APART = 3 * 4096 + LINE };
 
 uint64_t pithi_nh_sample(const void *p, size_t bytes, uint64_t lane) {

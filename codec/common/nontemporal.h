@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-/* As memcpy. */
+/* Copies as memcpy does. */
 typedef void pithi_move_fn(void *to, const void *from, size_t bytes);
 pithi_move_fn pithi_move_c;
 

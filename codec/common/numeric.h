@@ -41,30 +41,30 @@ PITHI_INLINE double pithi_double(uint64_t u) {
     memcpy(&x, &u, sizeof x);
     return x;
 }
-/* True for NaN and infinities. */
+/* Whether the value is NaN or an infinity. */
 PITHI_INLINE bool pithi_nonfinite(uint32_t f32_bits) {
     return (f32_bits & PITHI_F32_INF) == PITHI_F32_INF;
 }
 
 PITHI_INLINE uint32_t pithi_from_bf16(uint16_t h) { return (uint32_t)h << 16; }
 
-/* Round to nearest even; overflow gives infinity; every NaN becomes the canonical one. */
+/* Rounds to nearest even; overflow gives infinity; every NaN becomes the canonical one. */
 PITHI_INLINE uint16_t pithi_to_bf16(uint32_t u) {
     if ((u & 0x7FFFFFFFu) > PITHI_F32_INF) return PITHI_BF16_NAN;
     return (uint16_t)((u + 0x7FFFu + (u >> 16 & 1u)) >> 16);
 }
 
-/* Exact. NaN payloads move up unchanged. */
+/* Converts exactly. NaN payloads move up unchanged. */
 PITHI_INLINE uint32_t pithi_from_f16(uint16_t h) {
     const uint32_t sign = (uint32_t)(h & 0x8000u) << 16;
     const uint32_t magnitude = h & 0x7FFFu;
     if (magnitude >= 0x7C00u) return sign | PITHI_F32_INF | (magnitude & 0x3FFu) << 13;
     if (magnitude >= 0x0400u) return sign | ((magnitude << 13) + (112u << 23));
-    /* Subnormal: magnitude * 2^-24, exact in f32. */
+    /* A subnormal number is magnitude * 2^-24, exact in f32. */
     return sign | pithi_bits((float)magnitude * 0x1p-24f);
 }
 
-/* Round to nearest even; overflow gives infinity; every NaN becomes the canonical one. */
+/* Rounds to nearest even; overflow gives infinity; every NaN becomes the canonical one. */
 PITHI_INLINE uint16_t pithi_to_f16(uint32_t u) {
     const uint16_t sign = (uint16_t)(u >> 16 & 0x8000u);
     const uint32_t a = u & 0x7FFFFFFFu;
@@ -79,7 +79,7 @@ PITHI_INLINE uint16_t pithi_to_f16(uint32_t u) {
     return (uint16_t)(sign | ((a + 0xFFFu + (a >> 13 & 1u) - (112u << 23)) >> 13));
 }
 
-/* f32 bits of element i of a float array of dtype f32, bf16 or f16. */
+/* Returns the f32 bits of element i of a float array of dtype f32, bf16 or f16. */
 PITHI_INLINE uint32_t pithi_load(const void *p, uint32_t dtype, size_t i) {
     const uint8_t *s = (const uint8_t *)p;
     if (dtype == PITH_F32) return pithi_get32(s + 4 * i);
@@ -87,7 +87,7 @@ PITHI_INLINE uint32_t pithi_load(const void *p, uint32_t dtype, size_t i) {
     return dtype == PITH_BF16 ? pithi_from_bf16(h) : pithi_from_f16(h);
 }
 
-/* Round f32 bits to dtype and store. NaN becomes canonical in every dtype. */
+/* Rounds f32 bits to dtype and stores them. NaN becomes canonical in every dtype. */
 PITHI_INLINE void pithi_store(void *p, uint32_t dtype, size_t i, uint32_t u) {
     uint8_t *d = (uint8_t *)p;
     if (dtype == PITH_F32) {
@@ -97,15 +97,15 @@ PITHI_INLINE void pithi_store(void *p, uint32_t dtype, size_t i, uint32_t u) {
     pithi_put16(d + 2 * i, dtype == PITH_BF16 ? pithi_to_bf16(u) : pithi_to_f16(u));
 }
 
-/* Largest finite value of dtype f32, bf16 or f16, as f32 bits. */
+/* Returns the largest finite value of dtype f32, bf16 or f16, as f32 bits. */
 PITHI_INLINE uint32_t pithi_largest(uint32_t dtype) {
     if (dtype == PITH_F32) return PITHI_F32_MAX;
     return dtype == PITH_BF16 ? pithi_from_bf16(PITHI_BF16_MAX) : pithi_from_f16(PITHI_F16_MAX);
 }
 
-/* Random bits of stochastic rounding: Philox4x32-10 with key = seed, counter words
- * (low and high of element/8, low of step, rng_stream). Element e takes 16 bits: word (e%8)/2, the
- * low half for even e. */
+/* Random bits of stochastic rounding: Philox4x32-10 with the seed as key and counter words (low and
+ * high of element/8, low of step, rng_stream). Element e takes 16 bits: word (e%8)/2, the low half
+ * for even e. */
 struct pithi_random {
     uint64_t seed, step;
     uint32_t rng_stream;
@@ -128,7 +128,7 @@ PITHI_INLINE void pithi_philox(const struct pithi_random *r, uint64_t counter, u
     out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
 }
 
-/* The 16 bits of an element among those drawn for its eight. */
+/* Returns the 16 bits of an element among those drawn for its eight. */
 PITHI_INLINE uint32_t pithi_random_pick(const struct pithi_random *r, const uint32_t words[4],
                                         uint64_t element) {
     return ((words[element % 8 / 2] >> (element % 2 * 16)) + r->shift) & 0xFFFFu;

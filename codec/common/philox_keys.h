@@ -11,10 +11,10 @@
  * low halves do not see. */
 struct philox {
     uint64_t key[10][2], begin[4];
-    uint16_t most; /* minus 16 random bits: what is handed out */
+    uint16_t most; /* handed out is this minus 16 random bits */
 };
 
-/* counter: any one of those to come. */
+/* Prepares a job. `counter` is any one of those to come. */
 static inline void philox_init(struct philox *p, const struct pithi_random *r, uint64_t counter) {
     for (uint32_t i = 0; i < 10; i++) {
         p->key[i][0] = (uint32_t)r->seed + i * 0x9E3779B9u;

@@ -5,7 +5,7 @@
 #ifndef PITHI_COMMON_ROOTS_H
 #define PITHI_COMMON_ROOTS_H
 
-/* The square root of a finite x >= 0, to a few units in the last place. */
+/* Returns the square root of a finite x >= 0, to a few units in the last place. */
 static inline double pithi_root(double x) {
     double scale = 1, r = 1;
     if (!(x > 0)) return 0;
@@ -15,14 +15,14 @@ static inline double pithi_root(double x) {
     return r * scale;
 }
 
-/* e^x for |x| <= 3. */
+/* Returns e^x for |x| <= 3. */
 static inline double pithi_exp_small(double x) {
     double sum = 1;
     for (int i = 40; i > 0; i--) sum = 1 + x / i * sum;
     return sum;
 }
 
-/* 10^x for x <= 0, to about 1e-13; 0 where it leaves the doubles. */
+/* Returns 10^x for x <= 0, to about 1e-13; 0 where it leaves the doubles. */
 static inline double pithi_exp10(double x) {
     double whole = 1;
     if (x < -400) return 0;
