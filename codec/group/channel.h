@@ -14,26 +14,25 @@
 
 enum { PITHI_COLUMN_ROWS = 256 };
 
-/* Settings: idempotent, without a codebook, not shrunk; the group has all the rows that are
- * encoded.
- *
- * Values of a row are dense; rows lie `stride` elements apart. The code of column c of a row lies
- * at bits [c * bits, ...) of its bytes, LSB first; rows of codes lie code_stride bytes apart.
- * Unused bits of a row's last byte are written 0 and ignored. Column c has scale c, and zero point
- * c when the setting is asymmetric. */
+/* The values of one job. Its setting is idempotent, has no codebook and is not shrunk; a group has
+ * all the rows that are encoded, at most PITHI_COLUMN_ROWS. A row's values lie one after another,
+ * and rows `stride` elements apart. The code of column c of a row lies at bits [c * bits, ...) of
+ * its bytes, LSB first; rows of codes lie code_stride bytes apart. Unused bits of a row's last byte
+ * are written 0 and ignored. Column c has scale c, and zero point c when the setting is
+ * asymmetric. */
 struct pithi_channel_job {
     struct pithi_group_setting set;
-    size_t rows, columns; /* encode: at most PITHI_COLUMN_ROWS rows */
-    const void *value;    /* encode */
-    const void *prefetch; /* encode: as many rows of these columns that come next; or NULL */
-    void *out;            /* decode */
+    size_t rows, columns;
+    const void *value;    /* encode: values */
+    const void *prefetch; /* encode: values of these columns in the next rows, as many; or NULL */
+    void *out;            /* decode: values */
     int64_t stride;
-    uint32_t dtype; /* of value or out */
+    uint32_t dtype; /* dtype of value or out */
     uint8_t *codes;
     size_t code_stride;
     uint8_t *scales, *zeros;
     bool nontemporal; /* decode: out is large and will not be read soon */
-    /* Results, added to. poisoned: columns. */
+    /* Results, which are added to; `poisoned` counts columns. */
     uint64_t saturated, poisoned;
 };
 

@@ -6,14 +6,14 @@
 
 enum { LANES = 16 };
 
-/* One group. Sums run over 16 lanes (element i in lane i % 16, in order), then over halves of the
- * lanes, so that vectors can form them. */
+/* One group. Its sums run over 16 lanes (element i in lane i % 16, in order), then over halves of
+ * the lanes, so that vectors can form them. */
 struct group {
     const struct pithi_group_job *job;
     const struct pithi_codebook *book;
     size_t first, count;
     float scale;
-    float cells; /* a unit; lloyd: 0 for codes by the scale */
+    float cells; /* what a unit of the values is for codes; lloyd: 0 makes codes by the scale */
 };
 
 static float value(const struct group *g, size_t i) {
@@ -48,7 +48,7 @@ static float mean_guess(const struct group *g) {
     return pithi_codebook_guess(sum_lanes(lane), g->count);
 }
 
-/* Of the levels that the codes stand for: the sum of magnitudes. */
+/* Returns the sum of magnitudes of the levels that the codes stand for. */
 static float level_sum(const struct group *g) {
     float lane[LANES] = {0};
     for (size_t i = 0; i < g->count; i++)
@@ -56,7 +56,7 @@ static float level_sum(const struct group *g) {
     return sum_lanes(lane);
 }
 
-/* The scale of least squares for the codes. */
+/* Returns the scale of least squares for the codes. */
 static float least_squares(const struct group *g) {
     float with_value[LANES] = {0}, with_itself[LANES] = {0};
     for (size_t i = 0; i < g->count; i++) {
@@ -83,15 +83,15 @@ static bool one_magnitude(const struct group *g) {
     return true;
 }
 
-/* Whether codes by a guess are what decoded values get again. */
+/* Whether decoded values get again the codes that the guess has given. */
 static bool is_idempotent(const struct group *g, float m, float scale) {
     return pithi_codebook_is_idempotent(g->book, g->job->value_dtype, m, g->cells, scale,
                                         level_sum(g), g->count) &&
            !one_magnitude(g);
 }
 
-/* g->scale reaches the largest value; an idempotent guess is preferred, but for values that such a
- * scale coded before. */
+/* Chooses the scale. g->scale comes as the one that reaches the largest value; an idempotent scale
+ * by a guess is preferred, but for values that the former scale coded before. */
 static void choose_lloyd(struct group *g, float m) {
     const float by_scale = pithi_codebook_cells(&g->job->set, g->scale);
     g->cells = by_scale;
@@ -158,8 +158,8 @@ void pithi_codebook_decode_c(struct pithi_group_job *job) {
 
 /* ---- Bound -----------------------------------------------------------------------------------*/
 
-/* Normal float: half the widest gap between levels. A steady Lloyd-Max scale is above a quarter of
- * the mean magnitude, and no value is above the sum of all. */
+/* With normal floats the error is half the widest gap between levels. A steady Lloyd-Max scale is
+ * above a quarter of the mean magnitude, and no value is above the sum of all. */
 double pithi_codebook_bound(const struct pithi_group_setting *s, double scale) {
     static const double gap[] = {0.5, 0.2325, 0.152};
     const double a = scale < 0 ? -scale : scale;

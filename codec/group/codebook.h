@@ -5,9 +5,10 @@
 
 #include "group/group.h"
 
-/* As pithi_group_encode_c and _decode_c, which call them, for settings with a codebook. */
+/* Encode and decode jobs whose setting has a codebook; pithi_group_encode_c and _decode_c call
+ * them. */
 pithi_group_fn pithi_codebook_encode_c, pithi_codebook_decode_c;
-/* Largest |x - x'| of a group with this scale. */
+/* Returns the largest |x - x'| of a group with this scale. */
 double pithi_codebook_bound(const struct pithi_group_setting *s, double scale);
 
 #endif

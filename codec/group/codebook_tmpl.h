@@ -15,7 +15,7 @@
 
 enum { UNIT = 64, STRIP = 16, DEPTH = 4 };
 
-/* The part of a job that begins at element i, in the scalar reference. */
+/* Encodes or decodes a part of a job, which begins at element i, with the scalar reference. */
 static __attribute__((noinline)) void scalar_part(struct pithi_group_job *job, size_t i,
                                                   size_t count, pithi_group_fn *fn) {
     struct pithi_group_job p = *job;
@@ -34,7 +34,7 @@ static __attribute__((noinline)) void scalar_part(struct pithi_group_job *job, s
 struct book {
     struct pithi_codebook plain;
     unsigned bits;
-    v16 step[DEPTH];  /* nf: thresholds, a level of the tree each; +inf above its root */
+    v16 step[DEPTH];  /* nf: thresholds, of one level of the tree each; +inf above its root */
     v16 level, add;   /* lloyd: positive levels; see cell_numbers */
     v16 low, flip;    /* lloyd, in bytes: the last negative code; all bits of a code */
     v16 pairs, fours; /* masks that pack needs */
@@ -55,9 +55,9 @@ static void book_nf(struct book *b) {
     }
 }
 
-/* Of 8 cells at most one begins a level: cell + add counts these in its bits from 3 on, as what add
- * has beside whole levels is what that cell lacks of 8. Appended tokens have a book each, so that
- * this does not divide, nor look for what it passed. */
+/* Prepares Lloyd-Max codes. Of 8 cells at most one begins a level: cell + add counts these in its
+ * bits from 3 on, as what add has beside whole levels is what that cell lacks of 8. Appended tokens
+ * have a book each, so that this does not divide, nor look for what it passed. */
 static void book_lloyd(struct book *b) {
     const int half = b->plain.levels / 2;
     float level[16];
@@ -90,11 +90,11 @@ static void book_make(struct book *b, const struct pithi_group_setting *s) {
 
 ALWAYS v16 magnitude16(v16 x) { return v_and(x, v_set(0x7FFFFFFFu)); }
 
-/* Lanes below 256. */
+/* Joins bytes of four vectors; lanes hold values below 256. */
 ALWAYS v16 join(const v16 x[4]) {
     return v_add(v_add(x[0], v_up(x[1], 8)), v_add(v_up(x[2], 16), v_up(x[3], 24)));
 }
-/* The sign bits, each the highest of its byte. */
+/* Joins the sign bits, each as the highest bit of its byte. */
 ALWAYS v16 join_signs(const v16 x[4]) {
     return v_add(v_add(v_and(v_shr(x[0], 24), v_set(0x80)), v_and(v_shr(x[1], 16), v_set(0x8000))),
                  v_add(v_and(v_shr(x[2], 8), v_set(0x800000)), v_and(x[3], v_set(0x80000000u))));
@@ -116,7 +116,7 @@ ALWAYS v16 nearest64(const struct book *b, const v16 x[4], v16 cells) {
 ALWAYS v16 cell16(v16 x, v16 cells) {
     return f_cut(f_min(f_mul(magnitude16(x), cells), v_set(pithi_bits((float)(PITHI_CELLS - 1)))));
 }
-/* Numbers of the positive levels, of cells in bytes. */
+/* Returns the numbers of the positive levels of cells, all in bytes. */
 ALWAYS v16 cell_numbers(const struct book *b, v16 cells) {
     const v16 bin = v_and(v_shr(cells, 3), every_byte(15));
     return v_and(v_shr(b_add(cells, b_look(b->add, bin)), 3), every_byte(7));
@@ -126,17 +126,17 @@ ALWAYS v16 numbers64(const struct book *b, const v16 x[4], v16 cells) {
                       cell16(x[3], cells)};
     return cell_numbers(b, join(c));
 }
-/* Codes of these numbers with the signs of x. */
+/* Returns the codes of these numbers with the signs of x. */
 ALWAYS v16 signed64(const struct book *b, v16 numbers, const v16 x[4]) {
     return v_xor(v_xor(numbers, b->low), b_look(b->flip, join_signs(x)));
 }
 
-/* Into the second level: what the first holds is still in use. */
+/* Fetches values into the second-level cache: what the first holds is still in use. */
 ALWAYS void fetch_unit(const uint8_t *p, size_t bytes) {
     for (size_t k = 0; k < bytes; k += 64) __builtin_prefetch(p + k, 0, 2);
 }
 
-/* Of the first n vectors; the others repeat the first. */
+/* Loads the first n vectors; the others repeat the first. */
 ALWAYS void load_unit(v16 x[4], uint32_t dtype, const uint8_t *p, size_t i, unsigned n) {
     x[0] = load(dtype, p, i);
     x[1] = n > 1 ? load(dtype, p, i + 16) : x[0];
@@ -144,7 +144,7 @@ ALWAYS void load_unit(v16 x[4], uint32_t dtype, const uint8_t *p, size_t i, unsi
     x[3] = n > 3 ? load(dtype, p, i + 48) : x[0];
 }
 
-/* Every 64 bits come to hold 8 codes. */
+/* Packs codes: every 64 bits come to hold 8 of them. */
 ALWAYS void put_unit(const struct book *b, uint8_t *to, v16 codes, unsigned n) {
     v16 x = b_order(codes);
     x = v_and(v_add(x, w_shr(x, 8 - b->bits)), b->pairs);
@@ -161,7 +161,7 @@ ALWAYS void put_unit(const struct book *b, uint8_t *to, v16 codes, unsigned n) {
 
 /* ---- Groups -----------------------------------------------------------------------------------*/
 
-/* Up to 16 groups of `size` elements, whole vectors each. Arrays: one entry for each group. */
+/* Up to 16 groups of `size` elements, whole vectors each. Arrays have an entry for each group. */
 struct strip {
     const struct pithi_group_setting *set;
     const uint8_t *value;
@@ -170,8 +170,8 @@ struct strip {
     size_t groups, size;
     _Alignas(64) uint32_t largest[STRIP];
     float scale[STRIP];                  /* 0: all codes are 0 */
-    float cells[STRIP];                  /* a unit, for codes by the scale */
-    float guess[STRIP];                  /* lloyd: for codes by the mean magnitude */
+    float cells[STRIP];                  /* cells a unit, for codes by the scale */
+    float guess[STRIP];                  /* lloyd: cells a unit, for codes by the mean magnitude */
     uint32_t fixed[STRIP], again[STRIP]; /* lloyd, not 0: the scale stays; codes by it are due */
     v16 with_value[STRIP], with_itself[STRIP], level[STRIP], mixed[STRIP];
 };
@@ -185,7 +185,7 @@ ALWAYS v16 maxima_of(v16 x[STRIP]) {
     return v_largest_all(q);
 }
 
-/* Largest magnitudes, and, when requested, sums of magnitudes. */
+/* Finds the largest magnitudes and, when requested, sums of magnitudes. */
 ALWAYS void measure(struct strip *s, uint32_t dtype, bool sums, v16 *sum) {
     v16 m[STRIP], t[STRIP];
     for (size_t g = 0; g < STRIP; g++) {
@@ -210,13 +210,13 @@ ALWAYS v16 round_step(uint32_t dtype, v16 x) {
     const v16 odd = v_and(v_shr(x, 8), v_set(1));
     return v_and(v_add(v_add(x, v_set(0x7F)), odd), v_set(0xFFFFFF00u));
 }
-/* What the last level stands for, in the dtype of the values. */
+/* Returns what the last level stands for, in the dtype of the values. */
 ALWAYS v16 top_of(const struct book *b, uint32_t dtype, v16 scale) {
     return round_to(dtype, f_mul(v_spread(&b->plain.level[b->plain.levels - 1]), scale));
 }
 
-/* pithi_codebook_reach for every group; returns which ones it has more to do for. `unit`: cells a
- * scale. */
+/* Does pithi_codebook_reach for every group, with `unit` cells a scale; returns which groups need
+ * more work. */
 ALWAYS uint32_t reach(struct strip *s, const struct book *b, uint32_t dtype, float unit) {
     const v16 m = get16(s->largest);
     const v16 coded = v_greater(m, v_set(PITHI_CODEBOOK_TINY - 1));
@@ -227,7 +227,7 @@ ALWAYS uint32_t reach(struct strip *s, const struct book *b, uint32_t dtype, flo
     return v_nonfinite(m) | v_nonfinite(scale) | v_nonfinite(top_of(b, dtype, scale));
 }
 
-/* A group whose values all have code 0. */
+/* Writes the codes of a group whose values all have code 0. */
 static void put_blank(const struct strip *s, size_t g) {
     const size_t bytes = s->size * s->set->bits / 8;
     memset(s->codes + g * bytes, 0, bytes);
@@ -279,7 +279,7 @@ struct sums {
     v16 with_value, with_itself, level, first, mixed;
 };
 
-/* `number`: in the low bits of the lanes. */
+/* Adds to the sums. `number` is in the low bits of the lanes. */
 ALWAYS void add16(struct sums *t, const struct book *b, v16 number, v16 x) {
     const v16 level = look8(b->level, number);
     t->with_value = f_add(t->with_value, f_mul(magnitude16(x), level));
@@ -299,7 +299,7 @@ ALWAYS void lloyd_unit(struct sums *t, const struct book *b, const v16 x[4], v16
     if (n > 3) add16(t, b, v_shr(k, 24), x[3]);
 }
 
-/* The codes of one group, and what they sum up to. */
+/* Makes the codes of one group, and sums what they stand for. */
 ALWAYS void lloyd_group(struct sums *t, const struct strip *s, const struct book *b, uint32_t dtype,
                         size_t g, float cells) {
     const v16 c = v_spread(&cells);
@@ -318,7 +318,7 @@ ALWAYS void lloyd_group(struct sums *t, const struct strip *s, const struct book
     lloyd_unit(t, b, x, c, to, rest, i == g * s->size);
 }
 
-/* pithi_codebook_steady for 16 sums; all ones where it holds. */
+/* Does pithi_codebook_steady for 16 sums; all ones where it holds. */
 ALWAYS v16 steady(const struct strip *s, const struct book *b, v16 sum) {
     const float count = (float)s->size;
     const v16 t = f_mul(f_div(sum, v_spread(&count)), v_set(pithi_bits(1.2533141f)));
@@ -326,13 +326,13 @@ ALWAYS v16 steady(const struct strip *s, const struct book *b, v16 sum) {
                  v_greater(v_set(pithi_bits(b->plain.steady_to)), t));
 }
 
-/* Bits where a level times the scale is not x. */
+/* Sets bits where a level times the scale is not x. */
 ALWAYS v16 missed(const struct book *b, uint32_t dtype, v16 number, v16 scale, v16 x) {
     return v_xor(round_to(dtype, f_mul(look8(b->level, number), scale)), magnitude16(x));
 }
 
-/* Whether codes by the scale reproduce a group; then their level sum. Few groups come here whose
- * first vector does not tell. */
+/* Whether codes by the scale reproduce a group; *sum is then their level sum. Few groups come here
+ * whose first vector does not tell. */
 static __attribute__((noinline)) bool reproduced(const struct strip *s, const struct book *b,
                                                  uint32_t dtype, size_t g, v16 *sum) {
     const v16 cells = v_spread(&s->cells[g]), scale = v_spread(&s->scale[g]);
@@ -345,7 +345,7 @@ static __attribute__((noinline)) bool reproduced(const struct strip *s, const st
     return true;
 }
 
-/* Sets `fixed` and `guess`. Only where the largest value is reproduced others can all be. */
+/* Sets `fixed` and `guess`. Only where the largest value is reproduced all others can be. */
 ALWAYS void guess_scales(struct strip *s, const struct book *b, uint32_t dtype, uint32_t irregular,
                          v16 sum) {
     const v16 m = get16(s->largest), scale = get16(s->scale);
@@ -367,7 +367,7 @@ ALWAYS void guess_scales(struct strip *s, const struct book *b, uint32_t dtype, 
     }
 }
 
-/* The scales of least squares where they are idempotent; sets `again`. */
+/* Chooses the scales of least squares where they are idempotent; sets `again`. */
 ALWAYS v16 choose_scales(struct strip *s, const struct book *b, uint32_t dtype) {
     const v16 previous = get16(s->scale), none = v_set(0);
     const v16 scale = round_step(s->set->scale_dtype,
@@ -476,7 +476,7 @@ static void codebook_encode(struct pithi_group_job *job) {
 }
 
 /* ---- From codes to values ---------------------------------------------------------------------*/
-/* What each code of a group stands for is one table, rounded before it is looked up in. Scales from
+/* A table holds what each code of a group stands for, rounded before it is looked up. Scales from
  * 2^119 up, where values could overflow, go to the scalar reference with the groups beside them. */
 enum { READABLE = 32 }; /* bytes that take64 may read */
 
@@ -497,12 +497,12 @@ ALWAYS void put16(uint8_t *to, uint32_t dtype, size_t i, v16 x, struct streamer 
         store(dtype, to, i, x);
 }
 
-/* Units of 64 values of groups from `scale` on, `first` of the first of them; plainly, or through
- * *stream when that is not NULL. */
+/* Decodes units of 64 values of groups from `scale` on, `first` of which are gone from the first
+ * group, by ordinary stores or through *stream when that is not NULL. */
 ALWAYS void decode_units(const struct decoder *d, const struct pithi_group_job *job,
                          const float *scale, size_t first, size_t count, uint32_t dtype,
                          struct streamer *stream) {
-    const struct decoder copy = *d; /* which no store can alias */
+    const struct decoder copy = *d; /* a copy that no store can alias */
     const unsigned bits = job->set.bits, shift = (unsigned)__builtin_ctz(job->set.group);
     const uint8_t *from = job->codes + first * bits / 8;
     uint8_t *to = (uint8_t *)job->out + first * width(dtype);
@@ -522,7 +522,7 @@ ALWAYS void decode_units(const struct decoder *d, const struct pithi_group_job *
     }
 }
 
-/* Up to 64 values, as copies. */
+/* Decodes up to 64 values, into a copy. */
 static __attribute__((noinline)) void decode_end(const struct decoder *d,
                                                  const struct pithi_group_job *job,
                                                  const float *scale, size_t first, size_t count) {
@@ -536,7 +536,7 @@ static __attribute__((noinline)) void decode_end(const struct decoder *d,
     memcpy((uint8_t *)job->out + first * size, out, count * size);
 }
 
-/* In f32; returns the largest magnitude's bits. */
+/* Reads scales as f32; returns the largest magnitude's bits. */
 static uint32_t read_scales(const struct pithi_group_job *job, size_t first, size_t groups,
                             float to[]) {
     const uint32_t dtype = job->set.scale_dtype;
@@ -555,7 +555,8 @@ static uint32_t read_scales(const struct pithi_group_job *job, size_t first, siz
 
 static size_t code_at(const struct pithi_group_job *job, size_t i) { return i * job->set.bits / 8; }
 
-/* Values at a time: of whole groups, as many as `scale` has room for. */
+/* DECODED values are decoded at a time: those of whole groups, as many as `scale` has entries
+ * for. */
 enum { DECODED = 2048, SCALES = DECODED / 16 };
 
 ALWAYS void decode_all(struct pithi_group_job *job, uint32_t dtype, bool streamed) {
@@ -566,7 +567,7 @@ ALWAYS void decode_all(struct pithi_group_job *job, uint32_t dtype, bool streame
     for (int k = 0; k < 16; k++) level[k] = book.level[k % book.levels];
     d.level = floats(level);
     reading_make(&d.reading, job->set.bits);
-    struct streamer stream; /* of which nobody has the address: it stays in registers */
+    struct streamer stream; /* nobody has its address, so that it stays in registers */
     v_stream_begin(&stream, job->out);
     const size_t group = job->set.group, step = group > DECODED ? group : DECODED;
     const size_t bytes = pithi_group_code_bytes(&job->set, job->count);

@@ -12,17 +12,17 @@
 
 enum { PITHI_CODEBOOK_NONE, PITHI_CODEBOOK_NF, PITHI_CODEBOOK_LLOYD };
 enum { PITHI_CODEBOOK_MOST = 16, PITHI_CELLS = 128, PITHI_CELLS_A_UNIT = 52 };
-/* Bits of 2^-100: smaller groups are all zero, so that cells a unit are finite. */
+/* The bits of 2^-100: groups below are all zero, so that cells a unit are finite. */
 #define PITHI_CODEBOOK_TINY 0x0D800000u
 
-/* Of one setting. */
+/* The levels of one setting. */
 struct pithi_codebook {
-    float level[PITHI_CODEBOOK_MOST];   /* ascending */
-    float middle[PITHI_CODEBOOK_MOST];  /* nf: between a level and the next */
+    float level[PITHI_CODEBOOK_MOST];   /* in ascending order */
+    float middle[PITHI_CODEBOOK_MOST];  /* nf: the middle between a level and the next */
     uint8_t first[PITHI_CODEBOOK_MOST]; /* lloyd: the first cell of each positive level */
     int levels;                         /* 2^bits */
     float steady_from, steady_to;       /* lloyd: see pithi_codebook_steady */
-    float widest; /* lloyd: cells of a largest magnitude that is better clamped than reached */
+    float widest; /* lloyd: a largest magnitude of more cells than this is clamped, not reached */
 };
 
 PITHI_INLINE void pithi_codebook_nf(struct pithi_codebook *b, uint32_t bits) {
@@ -82,13 +82,13 @@ PITHI_INLINE void pithi_codebook_init(struct pithi_codebook *b,
 
 /* ---- Codes -----------------------------------------------------------------------------------*/
 
-/* v: the value in units of the scale. */
+/* Returns the code of a value v in units of the scale. */
 PITHI_INLINE int pithi_codebook_nearest(const struct pithi_codebook *b, float v) {
     int code = 0;
     for (int k = 0; k + 1 < b->levels; k++) code += v >= b->middle[k];
     return code;
 }
-/* cells: the value in cells. */
+/* Returns the code of a value in cells. */
 PITHI_INLINE int pithi_codebook_cell(const struct pithi_codebook *b, float cells) {
     const int half = b->levels / 2;
     const float size = pithi_float(pithi_magnitude(pithi_bits(cells)));
@@ -98,18 +98,18 @@ PITHI_INLINE int pithi_codebook_cell(const struct pithi_codebook *b, float cells
     return pithi_bits(cells) >> 31 ? half - 1 - code : half + code;
 }
 
-/* cells: the value in what pithi_codebook_cells counts. */
+/* Returns the code of a value in units of pithi_codebook_cells. */
 PITHI_INLINE int pithi_codebook_code(const struct pithi_codebook *b,
                                      const struct pithi_group_setting *s, float cells) {
     return s->codebook == PITHI_CODEBOOK_NF ? pithi_codebook_nearest(b, cells)
                                             : pithi_codebook_cell(b, cells);
 }
 
-/* What a code decodes to, before a dtype. Never -0. */
+/* Returns what a code decodes to, before it is rounded to a dtype. Never -0. */
 PITHI_INLINE float pithi_codebook_value(const struct pithi_codebook *b, int code, float scale) {
     return b->level[code] * scale + 0.0f;
 }
-/* Overflow gives the largest finite value. */
+/* Returns what a code decodes to, as bits, with the largest finite value where it overflows. */
 PITHI_INLINE uint32_t pithi_codebook_decoded(const struct pithi_codebook *b, int code, float scale,
                                              uint64_t *saturated) {
     const uint32_t u = pithi_bits(pithi_codebook_value(b, code, scale));
@@ -120,8 +120,9 @@ PITHI_INLINE uint32_t pithi_codebook_decoded(const struct pithi_codebook *b, int
 
 /* ---- Scales ----------------------------------------------------------------------------------*/
 
-/* The scale with which the last level, top, reaches m, the group's largest magnitude, and is finite
- * in the dtype of the values; +0 when all codes are to be 0, NaN when the group is lost. */
+/* Returns the scale with which the last level, top, reaches m, the group's largest magnitude, and
+ * is finite in the dtype of the values; +0 when all codes are to be 0, NaN when the group is
+ * poisoned. */
 PITHI_INLINE float pithi_codebook_reach(float top, const struct pithi_group_setting *s,
                                         uint32_t dtype, uint32_t m) {
     if (m >= PITHI_F32_INF) return pithi_float(PITHI_F32_NAN);
@@ -133,13 +134,13 @@ PITHI_INLINE float pithi_codebook_reach(float top, const struct pithi_group_sett
     return scale;
 }
 
-/* Of a scale, what a unit of the values is for codes: scales, or cells of a scale. */
+/* Returns what codes take a unit of the values for: so many scales (nf), or cells of a scale. */
 PITHI_INLINE float pithi_codebook_cells(const struct pithi_group_setting *s, float scale) {
     return (float)(s->codebook == PITHI_CODEBOOK_NF ? 1 : PITHI_CELLS_A_UNIT) / scale;
 }
 
-/* Cells a unit of the values, for a first guess of a Lloyd-Max scale: that of a normal distribution
- * with the group's mean magnitude, sum / count. */
+/* Returns the cells a unit of the values for a first guess of a Lloyd-Max scale, which is that of a
+ * normal distribution with the group's mean magnitude, sum / count. */
 PITHI_INLINE float pithi_codebook_guess(float sum, size_t count) {
     const float deviation = sum / (float)count * 1.2533141f; /* sqrt(pi / 2) */
     return (float)PITHI_CELLS_A_UNIT / deviation;
@@ -151,14 +152,14 @@ PITHI_INLINE bool pithi_codebook_steady(const struct pithi_codebook *b, float su
     return t > b->steady_from && t < b->steady_to;
 }
 
-/* The scale of least squares, from the sums of value * level and of level * level. */
+/* Returns the scale of least squares, from the sums of value * level and of level * level. */
 PITHI_INLINE float pithi_codebook_fit(const struct pithi_group_setting *s, float with_value,
                                       float with_itself) {
     return pithi_round_step(s->scale_dtype, with_value / with_itself);
 }
 
-/* Whether codes by a guess of so many cells a unit can be what decoded values get again: m is the
- * largest magnitude, sum that of the magnitudes of the codes' levels. */
+/* Whether decoded values can get again the codes of a guess of so many cells a unit. m is the
+ * largest magnitude, and sum that of the magnitudes of the codes' levels. */
 PITHI_INLINE bool pithi_codebook_is_idempotent(const struct pithi_codebook *b, uint32_t dtype,
                                                float m, float cells, float scale, float sum,
                                                size_t count) {

@@ -23,12 +23,12 @@ static float difference(const struct pithi_group_job *job, size_t i) {
 /* ---- Encode ----------------------------------------------------------------------------------*/
 
 struct group {
-    size_t first, count; /* elements of the job */
+    size_t first, count; /* elements of the job that the group has */
     struct pithi_grid grid;
     bool coded; /* false: all codes are 0 */
 };
 
-/* Largest magnitude, as bits. */
+/* Returns the bits of the largest magnitude. */
 static uint32_t largest(const struct pithi_group_job *job, const struct group *g) {
     uint32_t m = 0;
     for (size_t i = 0; i < g->count; i++) {
@@ -38,7 +38,7 @@ static uint32_t largest(const struct pithi_group_job *job, const struct group *g
     return m;
 }
 
-/* Least and largest value; NaN when one of the group is not finite. */
+/* Returns the least and the largest value; NaN when one of the group is not finite. */
 static void extremes(const struct pithi_group_job *job, const struct group *g, float *low,
                      float *high) {
     int32_t lo = INT32_MAX, hi = INT32_MIN;
@@ -62,8 +62,8 @@ static void find_scale(const struct pithi_group_job *job, struct group *g) {
 
 enum { LANES = 16 };
 
-/* Sums run over 16 lanes (element i in lane i % 16, in order), then over halves of the lanes, so
- * that vectors can form them. */
+/* Sums v q and q q of a candidate. Sums run over 16 lanes (element i in lane i % 16, in order),
+ * then over halves of the lanes, so that vectors can form them. */
 static void correlate(const struct pithi_group_job *job, const struct group *g,
                       struct pithi_search *s, int k) {
     float lane[LANES] = {0};
@@ -98,8 +98,7 @@ static void search_scale(const struct pithi_group_job *job, struct group *g) {
 
 /* ---- Idempotent groups -----------------------------------------------------------------------*/
 
-/* Sums run over 16 lanes (element i in lane i % 16, in order), then over halves of the lanes, so
- * that vectors can form them. */
+/* Sums over 16 lanes, and then over halves of the lanes, as correlate() does. */
 static float squared_error(const struct pithi_group_job *job, const struct group *g, uint32_t dtype,
                            const struct pithi_grid *r) {
     float lane[LANES] = {0};
@@ -110,8 +109,8 @@ static float squared_error(const struct pithi_group_job *job, const struct group
     return lane[0];
 }
 
-/* The parts of the range that a search looks at, in order; the first of the least error wins, so
- * that the whole range stays when it has no error. */
+/* Tries the parts of the range that a search looks at, in order; the first of the least error wins,
+ * so that the whole range stays when it has no error. */
 static void shrink(const struct pithi_group_job *job, const struct group *g, uint32_t dtype,
                    float lo, float hi, struct pithi_grid *best) {
     struct pithi_shrink s = {.set = &job->set, .dtype = dtype, .lo = lo, .hi = hi, .grid = *best};
@@ -140,7 +139,7 @@ static void find_idempotent(const struct pithi_group_job *job, struct group *g) 
 
 static void update_base(struct pithi_group_job *job, const struct group *g, size_t i, int q) {
     const bool poisoned = pithi_nonfinite(pithi_bits(g->grid.scale));
-    uint64_t ignored = 0; /* what counts is whether the base overflows */
+    uint64_t ignored = 0; /* only whether the base overflows is counted */
     const uint32_t x = poisoned ? PITHI_F32_NAN
                                 : pithi_group_decoded(q, g->grid.scale, g->grid.zero,
                                                       job->set.asymmetric, &ignored);
@@ -156,7 +155,7 @@ static int code(const struct pithi_group_job *job, const struct group *g, size_t
     return pithi_group_quantize(s, d, g->grid.reciprocal, u16);
 }
 
-/* Groups begin at whole bytes: 16 codes of any width are whole bytes. */
+/* Groups begin at whole bytes, since 16 codes of any width are whole bytes. */
 static void encode_codes(struct pithi_group_job *job, const struct group *g) {
     const uint32_t bits = job->set.bits, mask = (1u << bits) - 1;
     uint8_t *out = job->codes + g->first * bits / 8;
@@ -254,7 +253,8 @@ void pithi_group_decode_c(struct pithi_group_job *job) {
 
 /* ---- Sum -------------------------------------------------------------------------------------*/
 
-/* Largest finite instead of infinity, counted: the only overflow there is without a base. */
+/* Overflow gives the largest finite value and is counted: without a base there is no other
+ * overflow. */
 static void sum_frame(struct pithi_sum_job *job, const uint8_t *frame, bool more) {
     const struct pithi_group_setting *s = &job->set;
     float scale = 0;
@@ -280,7 +280,7 @@ void pithi_group_sum_c(struct pithi_sum_job *job) {
 
 /* ---- Bound -----------------------------------------------------------------------------------*/
 
-/* What rounding takes from scale and zero point moves the ends of the codes' reach; shrinking
+/* What rounding takes from scale and zero point moves the ends of what codes reach; shrinking
  * leaves an eighth of the range. */
 static double idempotent_bound(const struct pithi_group_setting *s, double scale, double zero) {
     const double levels = pithi_group_levels(s), reach = levels * scale;
@@ -295,10 +295,11 @@ static double one_bound(const struct pithi_group_setting *s, double scale, doubl
     const double a = scale < 0 ? -scale : scale, z = zero < 0 ? -zero : zero;
     if (s->codebook) return pithi_codebook_bound(s, scale);
     if (s->asymmetric || s->idempotent) return idempotent_bound(s, a, z);
-    /* e8m0 has no 0: what its least scale means is a group that is all zero. */
+    /* e8m0 has no 0: its least scale means a group that is all zero. */
     if (a == (s->scale_dtype == PITHI_E8M0 ? 0x1p-127 : 0)) return 0x1p-118;
     const double step = s->stochastic ? a : a / 2;
-    /* A searched scale is at least half of what would reach the largest value with 2^(bits-1). */
+    /* A searched scale is at least half of the one that would reach the largest value with
+     * 2^(bits-1). */
     if (s->search) return ((1 << (s->bits - 1)) + 1) * a * (1 + 0x1p-6);
     return step * (1 + 0x1p-14);
 }

@@ -13,11 +13,11 @@
 
 #include "group/group_value.h"
 
-/* Elements of an encode call that lie one after another. */
+/* A run of an encode call: elements that lie one after another. */
 struct pithi_group_run {
     const void *value;
     uint8_t *codes, *scales;
-    uint64_t poisoned; /* result, added to */
+    uint64_t poisoned; /* a result, which is added to */
 };
 
 /* One call: `count` consecutive elements beginning at a group boundary.
@@ -35,30 +35,30 @@ struct pithi_group_job {
     struct pithi_group_setting set;
     size_t count;
     union {
-        struct pithi_group_run run; /* the same: a copy would wait for what was just stored */
+        /* The members below, as runs have them: a copy would wait for what was just stored. */
+        struct pithi_group_run run;
         struct {
-            const void *value;       /* encode */
+            const void *value;       /* encode: values */
             uint8_t *codes, *scales; /* decode only reads them */
-            uint64_t poisoned;       /* result, added to */
+            uint64_t poisoned;       /* a result, which is added to */
         };
     };
-    const void
-        *prefetch; /* encode: what the caller reads next, when value is in the cache; or NULL */
-    void *out;     /* decode */
+    const void *prefetch; /* encode: what is read next, if value is in the cache; or NULL */
+    void *out;            /* decode: values */
     void *base;
-    uint32_t value_dtype, out_dtype, base_dtype; /* PITH_F32, PITH_BF16, PITH_F16; base: or NONE */
+    uint32_t value_dtype, out_dtype, base_dtype; /* f32, bf16 or f16; base: or NONE */
     bool update;
-    /* What is made (out; codes and scales) is large and will not be read soon: non-temporal
+    /* The output (out; codes and scales) is large and will not be read soon, so that non-temporal
      * stores pay. */
     bool nontemporal;
     struct pithi_random random; /* encode, stochastic */
-    uint64_t first;             /* number of the first element, for random bits */
-    uint64_t saturated;         /* result, added to */
+    uint64_t first;             /* number of the first element, which random bits depend on */
+    uint64_t saturated;         /* a result, which is added to */
 };
 
-/* A job of nothing yet; `set` is left to the caller, in place. Field by field: an initializer
- * becomes stores of a string, a copy of a setting loads at once what was stored in pieces, and both
- * wait until all codes of the block before are on their way to memory. */
+/* Begins a job of nothing; the caller fills in `set` in place. Fields are set one by one: an
+ * initializer becomes stores of a string, a copy of a setting loads at once what was stored in
+ * pieces, and both wait until all codes of the block before are on their way to memory. */
 PITHI_INLINE void pithi_group_job_open(struct pithi_group_job *job, struct pithi_random random) {
     job->count = 0;
     job->value = job->prefetch = NULL;
@@ -74,17 +74,18 @@ PITHI_INLINE void pithi_group_job_open(struct pithi_group_job *job, struct pithi
 typedef void pithi_group_fn(struct pithi_group_job *job);
 pithi_group_fn pithi_group_encode_c, pithi_group_decode_c;
 
-/* Encode runs of elements that lie apart, each as a job like the one given, without a base, whose
- * own run is not looked at. */
+/* Encodes runs of elements that lie apart. Each is a job like the one given, which has no base and
+ * whose own run is not looked at. */
 typedef void pithi_group_runs_fn(const struct pithi_group_job *like, struct pithi_group_run *run,
                                  size_t runs);
 pithi_group_runs_fn pithi_group_encode_runs_c;
-/* The same by any encoder of jobs. */
+/* Encodes runs with any encoder of jobs. */
 void pithi_group_each_run(const struct pithi_group_job *like, struct pithi_group_run *run,
                           size_t runs, pithi_group_fn *encode);
 
-/* sum := x' of frame 0 (more: sum + it), + x' of frame 1, ..., each sum one f32 rounding. Frame k's
- * scales and codes lie at frames[k] + scales_at and frames[k] + codes_at. Symmetric settings. */
+/* A sum of frames: sum becomes x' of frame 0 (more: sum + it), + x' of frame 1, ..., each addition
+ * rounded to f32. Frame k's scales and codes lie at frames[k] + scales_at and frames[k] + codes_at.
+ * The setting is symmetric. */
 struct pithi_sum_job {
     struct pithi_group_setting set;
     size_t count;
@@ -92,17 +93,17 @@ struct pithi_sum_job {
     size_t frame_count, scales_at, codes_at;
     bool more;
     float *sum;
-    uint64_t saturated, poisoned; /* added to */
+    uint64_t saturated, poisoned; /* results, which are added to */
 };
 typedef void pithi_sum_fn(struct pithi_sum_job *job);
 pithi_sum_fn pithi_group_sum_c;
 
-/* Largest |d - x'| over the groups of encoded scales; NaN when one is poisoned. */
+/* Returns the largest |d - x'| over the groups of encoded scales; NaN when one is poisoned. */
 double pithi_group_bound(const struct pithi_group_setting *s, const uint8_t *scales,
                          uint64_t count);
 
-/* Codes that straddle bytes (3 and 6 bits), one to a byte, and back; the bits of all symbols, which
- * are codes where none lies above `bits`. */
+/* Turn codes that straddle bytes (3 and 6 bits) into symbols of a byte each, and back. The second
+ * returns the bits of all symbols, which are codes where none has a bit above `bits`. */
 void pithi_codes_to_symbols(unsigned bits, const uint8_t *codes, size_t count, uint8_t *symbols);
 uint32_t pithi_symbols_to_codes(unsigned bits, const uint8_t *symbols, size_t count,
                                 uint8_t *codes);

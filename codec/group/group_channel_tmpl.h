@@ -11,28 +11,28 @@
  * what comes next would come too fast beside codes, which wait for lines of their own. */
 #include "group/channel.h"
 
-/* Columns of a strip; rows whose extremes or codes are taken together; rows that are fetched beside
- * scales; the distance, in rows, at which codes are prefetched. */
+/* A strip has STRIP columns; extremes or codes of AT_ONCE rows are taken together; BESIDE_SCALES
+ * rows are fetched beside scales; codes are prefetched PREFETCH_CODE_ROWS rows ahead. */
 enum { STRIP = 1024, AT_ONCE = 8, BESIDE_SCALES = 4, PREFETCH_CODE_ROWS = 2 };
 
-/* What a loop is made for; constant in the common loops. bits 0: as the job has it. irregular: some
- * values are beyond the last code. */
+/* What a loop is made for; constant in the common loops. With bits 0 the job says them. irregular:
+ * some values are beyond the last code. */
 struct column_variant {
     uint32_t vt;
     unsigned bits;
     bool asymmetric, irregular;
 };
 
-/* Pointers to the strip's first column. */
+/* A strip of columns; pointers are to its first column. */
 struct strip {
     const uint8_t *value;
     const uint8_t *next; /* the strip that is encoded after this one; or NULL */
     uint8_t *out, *codes, *scales, *zeros;
-    int64_t row;              /* bytes from one of values to the next */
+    int64_t row;              /* bytes from one row of values to the next */
     size_t columns, capacity; /* capacity: bytes of a row's codes from `codes` on */
     size_t code_row;          /* bytes from one row of codes to the next */
     bool irregular;
-    _Alignas(64) float low[STRIP]; /* ordered at first, as the others of encode */
+    _Alignas(64) float low[STRIP]; /* at first, like the others of encode, ordered integers */
     float high[STRIP], scale[STRIP], zero[STRIP], reciprocal[STRIP], most[STRIP];
 };
 
@@ -66,10 +66,10 @@ static void open_strip(struct strip *s, const struct pithi_channel_job *job, siz
 
 /* ---- Fetching --------------------------------------------------------------------------------*/
 
-/* Rows of a strip that are fetched beside the scales and codes of the one before. */
+/* Returns how many rows of a strip are fetched beside the scales and codes of the one before. */
 static size_t fetched_before(size_t rows) { return BESIDE_SCALES + rows / 4; }
 
-/* So many columns of so many rows from p on. */
+/* Fetches `columns` columns of `rows` rows from p on. */
 ALWAYS void fetch_rows(const uint8_t *p, int64_t row, size_t rows, size_t columns, uint32_t vt) {
     for (size_t k = 0; k < rows; k++, p += row)
         for (size_t b = 0; b < columns * width(vt); b += 64) __builtin_prefetch(p + b, 0, 2);
@@ -96,7 +96,8 @@ ALWAYS void set_ends(struct strip *s, size_t c, struct ends e) {
     v_store((uint8_t *)(s->high + c), e.high);
 }
 
-/* Of whole vectors of columns in AT_ONCE rows, while three rows are fetched to every four. */
+/* Widens the extremes of whole vectors of columns by AT_ONCE rows, while three rows are fetched for
+ * every four. */
 ALWAYS void widen_rows(struct strip *s, const uint8_t *v, size_t whole, const uint8_t *fetch,
                        struct column_variant w) {
     const size_t line = 64 / width(w.vt);
@@ -110,7 +111,7 @@ ALWAYS void widen_rows(struct strip *s, const uint8_t *v, size_t whole, const ui
     }
 }
 
-/* Of whole vectors of columns. */
+/* Finds the extremes of the columns that make whole vectors. */
 ALWAYS void extremes_of_rows(struct strip *s, size_t rows, struct column_variant w) {
     const size_t whole = s->columns - s->columns % 16;
     const struct ends none = {v_set(0x7FFFFFFFu), v_set(w.asymmetric ? 0x80000000u : 0)};
@@ -126,7 +127,7 @@ ALWAYS void extremes_of_rows(struct strip *s, size_t rows, struct column_variant
             set_ends(s, c, widened(ends_at(s, c), load(w.vt, v, c), w.asymmetric));
 }
 
-/* The columns after the last whole vector; lanes without a column are 0. */
+/* Finds the extremes of the columns after the last whole vector; lanes without a column are 0. */
 static __attribute__((noinline)) void extremes_of_rest(struct strip *s, size_t rows,
                                                        struct column_variant w) {
     const size_t first = s->columns - s->columns % 16, n = s->columns % 16;
@@ -149,7 +150,7 @@ static void put_row_of_scales(uint32_t dtype, const float *from, size_t count, u
     for (; g < count; g++) pithi_store(to, dtype, g, pithi_bits(from[g]));
 }
 
-/* What a last unit reads beyond the columns; codes there are 0. */
+/* Clears what a last unit reads beyond the columns, so that codes there are 0. */
 static void clear_rest(float *p, size_t columns) {
     for (size_t c = columns; c % UNIT; c++) p[c] = 0;
 }
@@ -186,7 +187,7 @@ static void idempotent_strip(struct strip *s, struct pithi_channel_job *job) {
 
 ALWAYS v16 lanes_at(const float *p, size_t c) { return v_load((const uint8_t *)(p + c)); }
 
-/* What codes of a unit of columns come of, the same for all rows. */
+/* What makes codes of a unit of columns, the same for all rows. */
 struct grids {
     v16 zero[4], reciprocal[4], most[4];
 };
@@ -236,8 +237,8 @@ static __attribute__((noinline)) void column_rest(const struct strip *s, const s
     memcpy(codes, made, bytes);
 }
 
-/* Of `rows` rows at v and `codes`. Where codes go is fetched too, or stores would wait for lines
- * one after another. */
+/* Makes the codes of `rows` rows at v. The lines that codes go to are fetched, too, or stores would
+ * wait for them one after another. */
 ALWAYS void code_rows(const struct strip *s, const struct packing *pack, const uint8_t *v,
                       uint8_t *codes, size_t rows, const uint8_t *fetch, struct column_variant w) {
     const size_t unit = UNIT * pack->bits / 8;
@@ -292,7 +293,7 @@ ALWAYS void encode_strip(struct strip *s, const struct packing *pack, struct pit
 
 ALWAYS void encode_strips(struct pithi_channel_job *job, struct column_variant w) {
     const size_t strip = job->rows > 128 ? STRIP / 2 : STRIP;
-    struct packing pack; /* no initializer: most of these is written before it is read */
+    struct packing pack; /* has no initializer: most of it is written before it is read */
     struct strip s;
     packing_make(&pack, w.bits ? w.bits : job->set.bits, !w.asymmetric);
     for (size_t c = 0; c < job->columns; c += strip) {
@@ -319,7 +320,7 @@ static void channel_encode(struct pithi_channel_job *job) {
 
 /* ---- Decode ----------------------------------------------------------------------------------*/
 
-/* False when a column is poisoned or could overflow. */
+/* Reads scales; false when a column is poisoned or could overflow. */
 static bool read_row_of_scales(uint32_t dtype, const uint8_t *from, size_t count, float *to) {
     const struct pithi_group_setting one = {.group = 1, .scale_dtype = (uint8_t)dtype};
     return read_scales(&one, from, count, to) < PITHI_SCALE_LIMIT;
@@ -361,7 +362,7 @@ static __attribute__((noinline)) void decode_rest(const struct strip *s, const s
 ALWAYS void decode_rows(const struct strip *s, const struct packing *shared,
                         const struct pithi_channel_job *job, uint32_t ot, bool asymmetric,
                         bool streamed) {
-    const struct packing pack = *shared; /* a copy no store can alias */
+    const struct packing pack = *shared; /* a copy that no store can alias */
     const size_t unit = UNIT * pack.bits / 8;
     for (size_t i = 0; i < job->rows; i++) {
         uint8_t *const to = s->out + (int64_t)i * s->row;

@@ -20,12 +20,12 @@ struct decoder {
     uint64_t saturated;
 };
 
-/* 16 halves in lanes. */
+/* Widens 16 scales of 16 bits, which are in lanes. */
 ALWAYS v16 widen_scales(uint32_t dtype, v16 x) {
     return dtype == PITH_F16 ? f_widen(x) : v_shl16(x);
 }
 
-/* 16 scales of f32, f16 or bf16. */
+/* Loads 16 scales of f32, f16 or bf16. */
 ALWAYS v16 load_scales(uint32_t dtype, const uint8_t *from) {
     return dtype == PITH_F32 ? v_load(from) : widen_scales(dtype, v_load16(from));
 }
@@ -35,8 +35,9 @@ static uint32_t worse(uint32_t worst, float x) {
     return m > worst ? m : worst;
 }
 
-/* Symmetric scales in f32; returns the largest magnitude's bits. Vectors are not read back: a load
- * of what smaller stores wrote would wait until the values before are on their way to memory. */
+/* Reads symmetric scales as f32; returns the largest magnitude's bits. Vectors are not read back: a
+ * load of what smaller stores wrote would wait until the values before are on their way to
+ * memory. */
 static uint32_t read_scales(const struct pithi_group_setting *s, const uint8_t *scales,
                             size_t count, float *to) {
     const size_t groups = (count + s->group - 1) >> __builtin_ctz(s->group);
@@ -57,7 +58,8 @@ static uint32_t read_scales(const struct pithi_group_setting *s, const uint8_t *
     return worst;
 }
 
-/* Scales and zero points of 16 groups, of a dtype of 16 bits; returns the larger magnitudes. */
+/* Reads scales and zero points of 16 groups, of a dtype of 16 bits; returns the larger
+ * magnitudes. */
 ALWAYS v16 read_pairs(uint32_t dtype, const uint8_t *from, float *scale, float *zero) {
     const v16 both = v_load(from);
     const v16 s = widen_scales(dtype, v_and(both, v_set(0xFFFF)));
@@ -67,7 +69,7 @@ ALWAYS v16 read_pairs(uint32_t dtype, const uint8_t *from, float *scale, float *
     return v_maxu(magnitude16(s), magnitude16(z));
 }
 
-/* False when a group is poisoned or could overflow. */
+/* Reads the scales of a batch; false when a group is poisoned or could overflow. */
 static bool get_scales(const struct pithi_group_setting *s, struct batch *b) {
     if (!s->asymmetric) return read_scales(s, b->scales, b->count, b->scale) < PITHI_SCALE_LIMIT;
     const size_t groups = (b->count + s->group - 1) >> b->shift;
@@ -88,7 +90,7 @@ static bool get_scales(const struct pithi_group_setting *s, struct batch *b) {
 }
 
 #ifndef OWN_PRODUCTS
-/* Codes times the scale of their 16 elements, and their zero point on top. */
+/* Multiplies codes by the scale of their 16 elements, and adds their zero point. */
 ALWAYS void products(v16 x[4], const uint8_t *from, size_t capacity, const struct packing *p,
                      const float *const scale[4], const float *const zero[4]) {
     unpack64(x, from, capacity, p);
@@ -116,7 +118,7 @@ ALWAYS void halves(v16 x[2], uint32_t dtype, const uint8_t *from, const struct p
 }
 #endif
 
-/* 64 values of 16 bits that are looked up as such. */
+/* Decodes 64 values of 16 bits that are looked up as such. */
 ALWAYS void decode_halves(const struct packing *pack, const struct batch *b, const struct unit *u,
                           struct variant r, struct streamer *stream) {
     const size_t g = u->first >> b->shift;
@@ -135,11 +137,11 @@ ALWAYS v16 decode_16(const struct unit *u, struct variant r, v16 x, size_t i) {
     return r.bt == PITH_NONE ? x : updated(r.bt, load(r.bt, u->base, i), x);
 }
 
-/* Compilers may move no store across: out of the order of their addresses, stores that cross lines
- * are slower by a tenth. */
+/* Keeps compilers from moving stores across: out of the order of their addresses, stores that cross
+ * lines are slower by a tenth. */
 ALWAYS void in_order(void) { __asm__ volatile("" ::: "memory"); }
 
-/* Plainly, or through *stream when that is not NULL. */
+/* Puts values out by ordinary stores, or through *stream when that is not NULL. */
 ALWAYS void put_out(const struct unit *u, struct variant r, v16 x, size_t i,
                     struct streamer *stream) {
     x = tidy(r.bt, x);
@@ -150,7 +152,8 @@ ALWAYS void put_out(const struct unit *u, struct variant r, v16 x, size_t i,
     in_order();
 }
 
-/* Infinite and NaN bases, and new bases that overflow. Within a unit smaller groups do as well. */
+/* Decodes a unit in scalar C: one with infinite or NaN bases, or new bases that overflow. Smaller
+ * groups within a unit come here as well. */
 static __attribute__((noinline)) void decode_scalar(struct decoder *d, const struct batch *b,
                                                     const struct unit *u) {
     struct pithi_group_job p = *d->job;
@@ -212,8 +215,8 @@ static __attribute__((noinline)) void decode_end(struct decoder *d, const struct
     if (r.write) memcpy(to_base, base, n * width(r.bt));
 }
 
-/* A base of f32 is the most that is read here: it comes into the second-level cache from further
- * off, as the first has no room for so many lines on their way. */
+/* Prefetches a base. One of f32 is the most that is read here: it comes into the second-level cache
+ * from further off, as the first has no room for so many lines on their way. */
 ALWAYS void prefetch_base(const uint8_t *base, size_t size) {
     if (size < 4) {
         prefetch_unit(base, size, PREFETCH);
@@ -222,11 +225,11 @@ ALWAYS void prefetch_base(const uint8_t *base, size_t size) {
     for (size_t k = 0; k < UNIT * size; k += 64) __builtin_prefetch(base + PREFETCH_BASE + k, 0, 2);
 }
 
-/* four: 4 bits, whose vectors then stay in registers: loads beside a stream wait for stores to the
- * same place within other pages. */
+/* Decodes a batch. four: codes have 4 bits and their vectors stay in registers: loads beside a
+ * stream wait for stores to the same place within other pages. */
 ALWAYS void decode_batch(struct decoder *d, const struct batch *b, struct variant r,
                          struct streamer *stream, bool four) {
-    struct packing pack = d->pack; /* a copy no store can alias */
+    struct packing pack = d->pack; /* a copy that no store can alias */
     if (four) pack.bits = 4;
     const size_t bs = width(r.bt), os = width(r.vt), bits = pack.bits, count = b->count;
     const bool narrow = r.bt == PITH_NONE && (r.vt == PITH_F16 || r.vt == PITH_BF16) &&
@@ -248,11 +251,11 @@ ALWAYS void decode_batch(struct decoder *d, const struct batch *b, struct varian
     }
 }
 
-/* From element i on. */
+/* Decodes a job from element i on. */
 ALWAYS void decode_batches(struct decoder *d, struct pithi_group_job *job, size_t i,
                            struct variant r, bool streamed, bool four) {
     const size_t step = batch_elements(&job->set, DECODED);
-    struct streamer stream; /* of which nobody has the address: it stays in registers */
+    struct streamer stream; /* nobody has its address, so that it stays in registers */
     struct batch b;
     v_stream_begin(&stream, job->out);
     for (; i < job->count; i += step) {
@@ -269,7 +272,7 @@ ALWAYS void decode_batches(struct decoder *d, struct pithi_group_job *job, size_
         v_stream_end(&stream, (uint8_t *)job->out + job->count * width(r.vt));
 }
 
-/* A loop of its own for what is decoded to. */
+/* Has loops of its own for one dtype to decode to. */
 ALWAYS void decode_common(struct decoder *d, struct pithi_group_job *job, size_t i, uint32_t ot,
                           bool asymmetric, bool nontemporal) {
     const struct variant r = {.vt = ot, .bt = PITH_NONE, .asymmetric = asymmetric};
@@ -304,7 +307,7 @@ static void decode_any(struct decoder *d, struct pithi_group_job *job, size_t i,
         decode_batches(d, job, i, r, nontemporal, false);
 }
 
-/* 64 values of one group to f32 in four lines. */
+/* Decodes 64 values of one group to f32, in four lines. */
 ALWAYS void put_unit_nontemporal(const struct packing *pack, const uint8_t *codes, size_t capacity,
                                  const float *scale, const float *zero, uint8_t *out) {
     const float *const scales[4] = {scale, scale, scale, scale};
@@ -318,10 +321,10 @@ ALWAYS void put_unit_nontemporal(const struct packing *pack, const uint8_t *code
     v_stream_line(out + 192, x[3]);
 }
 
-/* A batch from element i on of either half, a unit of each in turn. */
+/* Decodes a batch of either half from element i on, a unit of each in turn. */
 ALWAYS void decode_two(const struct packing *packing, const struct batch b[2], size_t i,
                        bool asymmetric) {
-    struct packing pack = *packing; /* a copy no store can alias */
+    struct packing pack = *packing; /* a copy that no store can alias */
     pack.bits = 4;
     const size_t count = b->count, capacity[2] = {b[0].capacity - i / 2, b[1].capacity - i / 2};
     const uint8_t *const codes[2] = {b[0].codes + i / 2, b[1].codes + i / 2};
@@ -336,16 +339,16 @@ ALWAYS void decode_two(const struct packing *packing, const struct batch b[2], s
     }
 }
 
-/* From whole lines on, and whole units of one group. */
+/* Whether halves go by non-temporal stores: they begin at whole lines, and units have one group. */
 static bool halves_nontemporal(const struct pithi_group_job *job, struct variant r, size_t step) {
     const size_t least = step > HALF ? step : HALF;
     return r.vt == PITH_F32 && r.bt == PITH_NONE && job->set.bits == 4 && job->set.group >= UNIT &&
            job->count >= 2 * least && (uintptr_t)job->out % 64 == 0;
 }
 
-/* How many elements two halves are that go to two places in turn. The batches stay where they
- * are, but for their scales: addresses written one by one and read as a vector would wait until
- * the values before are on their way to memory. */
+/* Decodes two halves that go to two places in turn; returns how many elements they are. The batches
+ * stay where they are, but for their scales: addresses written one by one and read as a vector
+ * would wait until the values before are on their way to memory. */
 static size_t decode_halved(const struct decoder *d, struct pithi_group_job *job, size_t step) {
     const size_t half = job->count / 2 / step * step;
     const size_t scales = pithi_group_scale_bytes(&job->set, step);
@@ -394,7 +397,7 @@ static void group_decode(struct pithi_group_job *job) {
     const size_t halved =
         nontemporal && halves_nontemporal(job, r, step) ? decode_halved(&d, job, step) : 0;
     if (halved < job->count) decode_any(&d, job, halved, r, nontemporal);
-    if (d.saturated) job->saturated += d.saturated; /* mostly not: see pithi_collect */
+    if (d.saturated) job->saturated += d.saturated; /* mostly 0: see pithi_collect */
 }
 
 /* ---- The sum of many frames in one pass -------------------------------------------------------*/
@@ -404,12 +407,12 @@ static void group_decode(struct pithi_group_job *job) {
  * lines of all frames often have one place in the first, which then loses them too early. */
 enum { SUMMED = 8, PREFETCH_SUM = 2048 };
 
-/* A batch of up to SUMMED frames, pointers to its first element. */
+/* A batch of up to SUMMED frames; pointers are to its first element. */
 struct addends {
     const struct pithi_group_setting *set;
     struct packing pack;
     const uint8_t *codes[SUMMED];
-    size_t frames, count, capacity; /* bytes from the first code to the last of the job */
+    size_t frames, count, capacity; /* capacity: bytes from its first code to the last of the job */
     uint32_t shift;                 /* log2 of the group */
     float *sum;
     float scale[SUMMED][BATCH_GROUPS + 16];
@@ -422,7 +425,7 @@ struct sum_variant {
     bool more; /* the sums go on */
 };
 
-/* i: the unit's place in the batch, code: where its codes begin. */
+/* Adds a unit of one frame. i is the unit's place in the batch, and its codes begin at `code`. */
 ALWAYS void add_frame(const struct addends *a, const struct packing *pack, struct sum_variant w,
                       size_t k, size_t i, size_t code, bool first, v16 sum[4]) {
     const float *const s = a->scale[k], *const at = &s[i >> a->shift];
@@ -471,7 +474,7 @@ static __attribute__((noinline)) void sum_end(struct addends *a, size_t i, bool 
     memcpy(a->sum + i, sum, n * sizeof *a->sum);
 }
 
-/* pack: that no store can alias. */
+/* Sums a batch. `pack` is one that no store can alias. */
 ALWAYS void sum_units(struct addends *a, const struct packing *pack, struct sum_variant w) {
     size_t i = 0;
     for (; i + UNIT <= a->count; i += UNIT)
@@ -479,7 +482,7 @@ ALWAYS void sum_units(struct addends *a, const struct packing *pack, struct sum_
     if (i < a->count) sum_end(a, i, w.more);
 }
 
-/* The common kind: the first frames, of a width that the compiler knows. */
+/* Sums the common kind of batch: the first frames, of a width that the compiler knows. */
 ALWAYS void sum_common(struct addends *a, unsigned bits) {
     struct packing pack;
     packing_make(&pack, bits, true);
@@ -507,7 +510,7 @@ static __attribute__((noinline)) void scalar_sum(struct pithi_sum_job *job,
     job->poisoned = p.poisoned;
 }
 
-/* False when a group is poisoned or could overflow. */
+/* Reads the scales of a batch; false when a group is poisoned or could overflow. */
 static bool open_addends(struct addends *a, const struct pithi_sum_job *job,
                          const struct sum_batch *t) {
     const size_t at = job->scales_at + pithi_group_scale_bytes(&job->set, t->i);
@@ -528,8 +531,8 @@ static bool open_addends(struct addends *a, const struct pithi_sum_job *job,
     return worst < PITHI_SCALE_LIMIT;
 }
 
-/* Never copies the job: what was just stored piece by piece cannot be loaded as a whole before the
- * stores before it, which may be many codes on their way to memory. */
+/* Sums a batch. It never copies the job: what was just stored piece by piece cannot be loaded as a
+ * whole before the stores before it, which may be many codes on their way to memory. */
 static void sum_one_batch(struct addends *a, struct pithi_sum_job *job, const struct sum_batch *t) {
     const struct pithi_group_setting *s = &job->set;
     const bool common = s->group >= UNIT && !t->more;
@@ -548,7 +551,7 @@ static void sum_one_batch(struct addends *a, struct pithi_sum_job *job, const st
 static void group_sum(struct pithi_sum_job *job) {
     const struct pithi_group_setting *s = &job->set;
     const size_t step = batch_elements(s, DECODED);
-    struct addends a; /* most of it is scales, so no initializer */
+    struct addends a; /* has no initializer, as most of it is scales */
     a.set = s;
     a.shift = (uint32_t)__builtin_ctz(s->group);
     packing_init(&a.pack, s->bits, true);

@@ -24,20 +24,21 @@
 #include "group/hadamard.h"
 
 #ifndef OWN_PACKING
-/* The bits of each lane of q[0..3] from 16 up, in order. */
+/* Packs the bits of each lane of q[0..3] from 16 up, in order. */
 static inline void pack64_high(uint8_t *to, size_t capacity, const struct packing *p,
                                const v16 q[4], bool nontemporal) {
     const v16 high[4] = {v_shr(q[0], 16), v_shr(q[1], 16), v_shr(q[2], 16), v_shr(q[3], 16)};
     pack64(to, capacity, p, high, nontemporal);
 }
 
-/* The same for lanes that are the codes as integers. */
+/* Packs lanes that are the codes as integers. */
 static inline void pack64_whole(uint8_t *to, size_t capacity, const struct packing *p,
                                 const v16 q[4], bool nontemporal) {
     pack64(to, capacity, p, q, nontemporal);
 }
 
-/* Four runs of 32 values transformed, in the order that pack_rotated takes their codes. */
+/* Transforms four runs of 32 values, and leaves them in the order in which pack_rotated takes their
+ * codes. */
 static inline __attribute__((always_inline)) void rotate_runs(v16 v[8], unsigned bits,
                                                               bool transposed) {
     (void)bits;
@@ -51,7 +52,7 @@ static inline void pack_rotated(uint8_t *to, size_t capacity, const struct packi
 }
 #endif
 
-/* Elements. */
+/* Elements of a unit, and the least of a batch: with a base, without one, and when decoding. */
 enum { UNIT = 64, ENCODED = 1024, ENCODED_ALONE = 2048, DECODED = 2048 };
 enum { BATCH_GROUPS = DECODED / 16 };
 
@@ -61,13 +62,13 @@ enum { BATCH_GROUPS = DECODED / 16 };
  * Codes written by non-temporal stores need no such lines. */
 enum { PREFETCH = 3072, PREFETCH_ALONE = 4608, PREFETCH_CODES = 1024, PREFETCH_SCALES = 128 };
 
-#define TINY 0x04800000u /* bits of 2^-118, as in group.c */
+#define TINY 0x04800000u /* the bits of 2^-118, as in group.c */
 
-/* One batch: pointers to its first element, and one entry per group. */
+/* One batch; pointers are to its first element, and arrays have an entry per group. */
 struct batch {
     size_t count;
     const uint8_t *value;
-    const uint8_t *prefetch; /* to be prefetched while the values are read, at their pace */
+    const uint8_t *prefetch; /* what to prefetch while values are read, at their pace */
     uint8_t *base, *out, *codes, *scales;
     size_t capacity;  /* bytes of the job's codes from `codes` on */
     uint64_t counter; /* Philox counter of the first element */
@@ -82,7 +83,7 @@ static size_t batch_elements(const struct pithi_group_setting *s, size_t least) 
     return s->group > least ? s->group : least;
 }
 
-/* The part of a job that begins at element i; the scalar reference takes it as it is. */
+/* Returns the part of a job that begins at element i, as the scalar reference takes it. */
 static struct pithi_group_job part(const struct pithi_group_job *job, size_t i, size_t count) {
     struct pithi_group_job p = *job;
     const size_t base = i * width(job->base_dtype);
@@ -141,7 +142,7 @@ static __attribute__((noinline)) void saturate(uint32_t dtype, struct four *x, u
     }
 }
 
-/* New bases, loosely rounded, before infinities are seen to. */
+/* Returns new bases, rounded loosely, in which infinities are still to be replaced. */
 ALWAYS v16 updated(uint32_t bt, v16 base, v16 x) { return round_loosely(bt, f_add(base, x)); }
 
 ALWAYS void store_bases(uint32_t bt, uint8_t *p, const struct four *next) {
@@ -153,7 +154,7 @@ ALWAYS void store_bases(uint32_t bt, uint8_t *p, const struct four *next) {
 
 /* ---- Short ends -------------------------------------------------------------------------------*/
 
-/* The n (1..63) elements at p, the last one repeated up to a whole unit. */
+/* Copies the n (1..63) elements at p, and repeats the last one up to a whole unit. */
 static const uint8_t *pad_unit(uint8_t to[UNIT * 4], const uint8_t *p, size_t n, size_t size) {
     if (size == 0) return p;
     memcpy(to, p, n * size);
@@ -174,10 +175,10 @@ static __attribute__((noinline)) v16 short_difference(uint32_t vt, uint32_t bt,
 /* ---- Encode: maxima and scales ----------------------------------------------------------------*/
 
 /* ---- Scales and zero points of idempotent groups ----------------------------------------------*/
-/* 16 groups at a time, one to a lane. Nearly all are idempotent after one iteration, which is
- * checked by computing it; the others take the scalar reference, which goes on from their least and
- * largest values. */
-/* 16 groups; arrays, so that a lane can be spread. most: the largest code. */
+/* Groups are made idempotent 16 at a time, one to a lane. Nearly all are after one iteration, which
+ * is checked by computing it; the others take the scalar reference, which goes on from their least
+ * and largest values. */
+/* 16 groups, in arrays, so that a lane can be spread. most: the largest code. */
 struct idempotent {
     _Alignas(64) float low[16], high[16]; /* symmetric: 0, and the largest magnitude */
     float scale[16], zero[16], reciprocal[16], most[16];
@@ -192,7 +193,7 @@ ALWAYS v16 round_step(uint32_t dtype, v16 x) {
 
 ALWAYS v16 round_zero(const struct pithi_group_setting *s, v16 lo, bool round) {
     if (round) lo = round_to(s->scale_dtype, lo);
-    const v16 zero = f_add(lo, v_set(0)); /* never -0 */
+    const v16 zero = f_add(lo, v_set(0)); /* the sum is never -0 */
     if (!s->short_zero) return zero;
     const v16 odd = v_and(v_shr(zero, 18), v_set(1));
     return v_and(v_add(v_add(zero, v_set(0x1FFFF)), odd), v_set(0xFFFC0000u));
@@ -201,18 +202,18 @@ ALWAYS v16 round_zero(const struct pithi_group_setting *s, v16 lo, bool round) {
 ALWAYS v16 magnitude16(v16 x) { return v_and(x, v_set(0x7FFFFFFFu)); }
 ALWAYS v16 above_limit(v16 x) { return v_greater(magnitude16(x), v_set(PITHI_SCALE_LIMIT - 1)); }
 
-/* Bits where the last code does not lie at `range` above the zero point. */
+/* Sets bits where the last code does not lie at `range` above the zero point. */
 ALWAYS v16 misses_top(v16 range, v16 reciprocal, uint32_t top) {
     return v_xor(f_round_to_i(f_mul(range, reciprocal)), v_set(top));
 }
 
 ALWAYS v16 divide(v16 a, v16 b, bool few) { return few ? f_div8(a, b) : f_div(a, b); }
 
-/* pithi_grid_of, and whether pithi_idempotent_scale would leave it: the zero point decodes to
- * itself and is the code of the least value, the last code is that of the largest one and of what
- * it decodes to, from which the same scale comes. whole: lo is a value of the dtype. few: of eight
- * groups at most, as of an appended token; there divisions of half as many lanes are sooner done.
- * */
+/* Does pithi_grid_of, and finds whether pithi_idempotent_scale would leave it: the zero point
+ * decodes to itself and is the code of the least value, the last code is that of the largest one
+ * and of what it decodes to, from which the same scale comes. whole: lo is a value of the dtype.
+ * few: there are at most eight groups, as of an appended token; divisions of half as many lanes are
+ * then sooner done. */
 ALWAYS void idempotent_lanes(struct idempotent *to, const struct pithi_group_setting *s,
                              uint32_t dtype, bool asymmetric, v16 lo, v16 hi, bool whole,
                              bool few) {
@@ -249,8 +250,8 @@ ALWAYS void idempotent_lanes(struct idempotent *to, const struct pithi_group_set
     v_store((uint8_t *)to->irregular, irregular);
 }
 
-/* The iterations that irregular groups in lanes [first, first + groups) still need; returns how
- * many of these groups are poisoned, whose codes are 0. */
+/* Does the iterations that irregular groups in lanes [first, first + groups) still need; returns
+ * how many of these groups are poisoned, whose codes are 0. */
 static __attribute__((noinline)) uint32_t idempotent_slow_path(struct idempotent *to,
                                                                const struct pithi_group_setting *s,
                                                                uint32_t dtype, size_t first,
@@ -311,13 +312,13 @@ ALWAYS bool find_largest(uint32_t vt, uint32_t bt, struct batch *b) {
     return worst < PITHI_SCALE_LIMIT;
 }
 
-/* For e8m0 up to the next power of two. */
+/* Rounds scales; e8m0 goes up to the next power of two. */
 ALWAYS v16 round_scale(uint32_t dtype, v16 x) {
     if (dtype != PITHI_E8M0) return round_to(dtype, x);
     return v_and(v_add(x, v_set(0x007FFFFFu)), v_set(0xFF800000u));
 }
 
-/* pithi_group_scale for 16 groups at a time; none is huge. */
+/* Does pithi_group_scale for 16 groups at a time, none of which is huge. */
 static void symmetric_scales(const struct pithi_group_setting *s, struct batch *b, size_t groups) {
     const float levels = (float)((1 << (s->bits - 1)) - 1);
     v_store((uint8_t *)(b->largest + groups), v_set(0));
@@ -330,7 +331,7 @@ static void symmetric_scales(const struct pithi_group_setting *s, struct batch *
     }
 }
 
-/* Of one group, into the places of its zero point and its scale. */
+/* Finds the extremes of one group, and puts them in the places of its zero point and its scale. */
 ALWAYS void find_extremes_of(uint32_t vt, uint32_t bt, struct batch *b, size_t i, size_t end) {
     const size_t g = i >> b->shift;
     v16 lo = v_set(0x7FFFFFFFu), hi = v_set(0x80000000u);
@@ -357,7 +358,8 @@ ALWAYS bool find_ends(uint32_t vt, uint32_t bt, bool asymmetric, struct batch *b
     return true;
 }
 
-/* False when a group is poisoned or could overflow. dtype: of what is coded. */
+/* Makes idempotent scales for what is coded, of this dtype; false when a group is poisoned or could
+ * overflow. */
 static bool idempotent_scales(const struct pithi_group_setting *s, uint32_t dtype, struct batch *b,
                               size_t groups) {
     struct idempotent t;
@@ -397,11 +399,11 @@ static void put_scales(const struct pithi_group_setting *s, const struct batch *
 }
 
 /* ---- The search for the scale of least error --------------------------------------------------*/
-/* The scalar reference sums over 16 lanes, so that a vector's lanes are the reference's. */
-/* Candidates that share a pass over the group: their sums fit into 16 registers of 8 lanes. */
+/* Candidates that share a pass over the group: their sums fit into 16 registers of 8 lanes. The
+ * scalar reference sums over 16 lanes, so that a vector's lanes are the reference's. */
 enum { TOGETHER = 3 };
 
-/* One group, whole vectors. */
+/* One group, which is whole vectors. */
 struct search {
     const struct batch *batch;
     uint32_t dtype;
@@ -418,7 +420,7 @@ ALWAYS void correlate_16(const struct search *s, v16 v, v16 factor, struct corre
     v16 q = f_sub(f_add(f_mul(v, factor), magic), magic);
     q = f_max(f_min(q, s->most), s->least);
     c->vq = f_add(c->vq, f_mul(v, q));
-    c->qq = f_add(c->qq, f_mul(q, q)); /* at most 2^24 a lane: exact */
+    c->qq = f_add(c->qq, f_mul(q, q)); /* exact: at most 2^24 a lane */
 }
 
 static float sum_integers(v16 x) {
@@ -445,21 +447,22 @@ ALWAYS void correlate_as(uint32_t dtype, const struct search *s, const float *fa
 }
 static __attribute__((noinline)) void correlate(const struct search *s, const float *factor,
                                                 float *vq, float *qq) {
-    const struct search copy = *s; /* that no store can alias */
+    const struct search copy = *s; /* a copy that no store can alias */
     if (s->dtype == PITH_F32)
         correlate_as(PITH_F32, &copy, factor, vq, qq);
     else
         correlate_as(s->dtype, &copy, factor, vq, qq);
 }
 
-/* The largest value that is not negative has the bits m. */
+/* Whether the largest value that is not negative has the bits m. */
 static bool reached_above(const struct batch *b, uint32_t dtype, size_t i, size_t end, uint32_t m) {
     v16 most = v_set(0);
     for (; i < end; i += 16) most = v_maxi(most, load(dtype, b->value, i));
     return (uint32_t)v_reduce_maxi(most) == m;
 }
 
-/* b->scale[g] holds the scale of the largest value; groups are whole vectors. */
+/* Searches the scale of one group. b->scale[g] holds that of the largest value; groups are whole
+ * vectors. */
 static void search_group(const struct pithi_group_setting *set, struct batch *b, uint32_t dtype,
                          size_t g) {
     struct pithi_search search = {.set = set, .scale = b->scale[g], .largest = b->largest[g]};
@@ -487,9 +490,9 @@ static void search_scales(const struct pithi_group_setting *s, struct batch *b, 
 }
 
 /* ---- The search for the part of a range of least error ----------------------------------------*/
-/* 16 groups at a time: candidates are a lane each, as idempotent groups are; errors are summed over
- * 16 lanes of one group, as the scalar reference sums them. */
-/* Groups of whole vectors whose scales are idempotent, one after another from `value` on. */
+/* Groups of whole vectors whose scales are idempotent, one after another from `value` on.
+ * Candidates are a lane each, 16 groups at a time; errors are summed over 16 lanes of one group, as
+ * the scalar reference sums them. */
 struct shrinking {
     const struct pithi_group_setting *set;
     const uint8_t *value;
@@ -499,7 +502,7 @@ struct shrinking {
 
 /* ---- Errors -----------------------------------------------------------------------------------*/
 
-/* A grid in all lanes. */
+/* A grid, the same in all lanes. */
 struct spread_grid {
     v16 scale, zero, reciprocal, least, most;
 };
@@ -528,7 +531,7 @@ ALWAYS void errors_as(uint32_t dtype, const struct shrinking *h, const struct id
 
 static __attribute__((noinline)) void squared_errors(const struct shrinking *shared,
                                                      const struct idempotent *s, float error[16]) {
-    const struct shrinking h = *shared; /* that no store can alias */
+    const struct shrinking h = *shared; /* a copy that no store can alias */
     if (h.dtype == PITH_F32)
         errors_as(PITH_F32, &h, s, error);
     else if (h.dtype == PITH_BF16)
@@ -547,7 +550,7 @@ struct cuts {
 ALWAYS v16 lanes_of(const float *p) { return v_load((const uint8_t *)p); }
 ALWAYS v16 chosen(v16 mask, v16 yes, v16 no) { return v_xor(no, v_and(mask, v_xor(yes, no))); }
 
-/* As pithi_shrink_place has it. */
+/* Cuts the range as pithi_shrink_place does. */
 ALWAYS struct cuts cuts_of(const struct cuts *best, int iteration) {
     const int later = iteration - PITHI_SHRINK_SAME, size = later < 0 ? 0 : 4 >> later / 4;
     const v16 step = v_set((uint32_t)(later & 1 ? -size : size));
@@ -557,15 +560,15 @@ ALWAYS struct cuts cuts_of(const struct cuts *best, int iteration) {
     return (struct cuts){best->low, v_add(best->high, step)};
 }
 
-/* Lanes in which neither side is negative, nor too much is cut. */
+/* Sets lanes in which neither side is negative and not too much is cut. */
 ALWAYS v16 cuts_fit(const struct cuts *c) {
     const v16 least = v_mini(c->low, c->high);
     return v_and(v_greater(least, v_set(~0u)),
                  v_greater(v_set(PITHI_SHRINK_MOST + 1), v_add(c->low, c->high)));
 }
 
-/* The candidates that are not idempotent after one iteration; the scalar reference goes on from the
- * groups' own values. */
+/* Handles candidates that are not idempotent after one iteration; the scalar reference goes on from
+ * the groups' own values. */
 static __attribute__((noinline)) void idempotent_cuts_slow_path(struct idempotent *to,
                                                                 const struct idempotent *whole,
                                                                 const struct shrinking *h) {
@@ -596,7 +599,8 @@ ALWAYS void keep(float *best, const float *tried, v16 better) {
     v_store((uint8_t *)best, chosen(better, lanes_of(tried), lanes_of(best)));
 }
 
-/* Lanes whose candidates are better; errors are not negative, so that their bits compare alike. */
+/* Sets lanes whose candidates are better; errors are not negative, so that their bits compare
+ * alike. */
 ALWAYS v16 judged(const struct idempotent *best, const struct idempotent *tried, const float *error,
                   const float *tried_error) {
     const v16 coded = v_and(v_greater(lanes_of(tried->reciprocal), v_set(0)),
@@ -604,7 +608,7 @@ ALWAYS v16 judged(const struct idempotent *best, const struct idempotent *tried,
     return v_and(coded, v_greater(lanes_of(error), lanes_of(tried_error)));
 }
 
-/* s holds the idempotent groups, and then those of the ranges that lose least. */
+/* Shrinks ranges: s holds the idempotent groups, and then those of the ranges that lose least. */
 static __attribute__((noinline)) void shrink_idempotent(struct idempotent *s,
                                                         const struct shrinking *h) {
     struct idempotent tried;
@@ -645,9 +649,9 @@ struct variant {
     bool idempotent;
 };
 
-/* The code as f32 in *f; in the result's low bits as an integer (the rest of a lane is undefined).
- * The scalar reference clamps codes; clamping v to the same integers before it is rounded, down or
- * to nearest, gives the same code. A symmetric nearest code needs neither: |d * r| < Q + 1/2 for
+/* Returns the code in the low bits as an integer (the rest of a lane is undefined), and as f32 in
+ * *f. The scalar reference clamps codes; clamping v to the same integers before it is rounded, down
+ * or to nearest, gives the same code. A symmetric nearest code needs neither: |d * r| < Q + 1/2 for
  * every scale and its rounding. */
 ALWAYS v16 nearest(v16 v, v16 ceiling, bool asymmetric, bool search, v16 *f) {
     const v16 magic = v_set(0x4B400000u); /* 1.5 * 2^23 */
@@ -658,7 +662,7 @@ ALWAYS v16 nearest(v16 v, v16 ceiling, bool asymmetric, bool search, v16 *f) {
     return t;
 }
 
-/* random: 65535 minus each 16 bits, so that a carry counts. */
+/* Rounds at random. `random` has 65535 minus each 16 bits, so that a carry counts. */
 ALWAYS v16 stochastic(v16 v, v16 ceiling, bool asymmetric, const uint16_t *random, v16 *f) {
     v = asymmetric ? f_min(f_max(v, v_set(0)), ceiling) : f_limit(v, ceiling);
     const v16 t = f_floor_to_i(f_mul(v, v_set(0x47800000u))); /* 2^16 */
@@ -686,7 +690,7 @@ static struct unit unit_at(const struct batch *b, size_t i, size_t vt, size_t bt
                          .valid = ~UINT64_C(0)};
 }
 
-/* The code of 16 elements and, when wanted, their new base. */
+/* Makes the codes of 16 elements and, when wanted, their new bases. */
 ALWAYS v16 encode_16(const struct encoder *e, const struct batch *b, const struct unit *u,
                      struct variant r, const uint16_t *random, size_t i, v16 *next) {
     const size_t g = (u->first + i) >> b->shift;
@@ -714,7 +718,7 @@ ALWAYS void encode_unit(struct encoder *e, const struct packing *pack, const str
     q.v[3] = encode_16(e, b, u, r, random, 48, &next.v[3]);
     if (r.write) {
         if (__builtin_expect(v_any_nonfinite(next.v), 0)) {
-            struct four copy = next; /* so that the common path keeps its registers */
+            struct four copy = next; /* leaves the common path its registers */
             saturate(r.bt, &copy, u->valid, &e->saturated);
             next = copy;
         }
@@ -723,7 +727,7 @@ ALWAYS void encode_unit(struct encoder *e, const struct packing *pack, const str
     pack64(u->codes, u->capacity, pack, q.v, r.nontemporal);
 }
 
-/* What will be read next comes into the cache while this is computed. */
+/* Fetches what will be read next while this unit is computed. */
 ALWAYS void prefetch_unit(const uint8_t *p, size_t size, size_t prefetch) {
     for (size_t k = 0; k < UNIT * size; k += 64) __builtin_prefetch(p + prefetch * size + k);
 }
@@ -750,7 +754,7 @@ static __attribute__((noinline)) void encode_end(struct encoder *e, const struct
 }
 
 ALWAYS void encode_codes(struct encoder *e, const struct batch *b, struct variant r) {
-    const struct packing pack = e->pack; /* a copy no store can alias */
+    const struct packing pack = e->pack; /* a copy that no store can alias */
     const size_t vs = width(r.vt), bs = width(r.bt), bits = e->set->bits, count = b->count;
     const size_t prefetch = r.bt == PITH_NONE ? 0 : PREFETCH;
     const bool fetch = r.stochastic || r.bt != PITH_NONE;
@@ -787,7 +791,7 @@ ALWAYS bool encode_batch(struct encoder *e, struct batch *b, struct variant r) {
     return true;
 }
 
-/* A loop of its own for one pair of dtypes, rounding known, symmetric. */
+/* Has a loop of its own for one pair of dtypes with known rounding, symmetric. */
 ALWAYS bool encode_common(struct encoder *e, struct batch *b, uint32_t vt, uint32_t bt, bool random,
                           bool nontemporal) {
     const bool write = bt != PITH_NONE;
@@ -822,33 +826,34 @@ static bool encode_any(struct encoder *e, struct batch *b, struct variant r) {
     return encode_batch(e, b, r);
 }
 
-/* With a base there is more to wait for than lines of codes. */
+/* Whether codes go by non-temporal stores: with a base there is more to wait for than lines of
+ * codes. */
 static bool codes_nontemporal(const struct pithi_group_job *job) {
     return job->nontemporal && job->base_dtype == PITH_NONE && v_stream16_fits(job->codes) &&
            v_streams_codes(job->set.bits);
 }
 
-/* Random bits for vectors: whole counters, all with one high word. */
+/* Whether random bits can be drawn in vectors: whole counters, all with one high word. */
 static bool random_fits(const struct pithi_group_job *job) {
     const uint64_t first = job->first / 8, last = (job->first + job->count) / 8 + UNIT;
     return job->first % 8 == 0 && first >> 32 == last >> 32;
 }
 
-/* Groups of whole vectors, and nothing else to do. */
+/* Whether a search has whole vectors for groups, and nothing else to do. */
 static bool search_fits(const struct pithi_group_job *job) {
     return job->count % 16 == 0 && job->base_dtype == PITH_NONE && !job->set.asymmetric &&
            !job->set.stochastic;
 }
 
 /* ---- Encode group by group --------------------------------------------------------------------*/
-/* For symmetric groups of whole units without a base: the maximum of a group, then its codes, of
- * what the first-level cache still holds, between the maxima of the next group. Memory must not
- * wait for codes: values are prefetched from far, since prefetchers in hardware end with a page,
- * and to the second-level cache, since the first one holds groups; with the maxima, or beside codes
- * that random bits make slow. */
-/* Elements of a rotated group, which registers hold; those whose maxima are found between codes.
- * Prefetch distance of values in bytes, beside arithmetic and beside their extremes; there a whole
- * number of pages is slower, by a tenth at times. */
+/* Symmetric groups of whole units without a base: the maximum of a group is found, then its codes
+ * are made of what the first-level cache still holds, between the maxima of the next group. Memory
+ * must not wait for codes: values are prefetched from far, since prefetchers in hardware end with a
+ * page, and to the second-level cache, since the first one holds groups; with the maxima, or beside
+ * codes that random bits make slow. */
+/* HELD elements of a rotated group are in registers; SPAN elements have their maxima found between
+ * codes. Values are prefetched at a distance in bytes, beside arithmetic and beside their extremes;
+ * there a whole number of pages is slower, by a tenth at times. */
 enum { HELD = 128, SPAN = 256, PREFETCH_VALUES = 8192, PREFETCH_EXTREMES = 6144 };
 
 /* What a loop is made for; constant in the common loops. */
@@ -858,7 +863,7 @@ struct pass_variant {
     bool nontemporal, random;
 };
 
-/* A group that may be poisoned, in the scalar reference. */
+/* Encodes a group that may be poisoned with the scalar reference. */
 static __attribute__((noinline)) void encode_huge(struct pithi_group_job *job, size_t i,
                                                   bool rotated) {
     struct pithi_group_job p = part(job, i, job->set.group);
@@ -873,8 +878,8 @@ static __attribute__((noinline)) void encode_huge(struct pithi_group_job *job, s
     job->poisoned = p.poisoned;
 }
 
-/* pithi_group_scale for a maximum that is not huge; the scale is stored, its reciprocal returned.
- * Division of one number takes a fraction of a vector's. */
+/* Does pithi_group_scale for a maximum that is not huge; stores the scale and returns its
+ * reciprocal. Division of one number takes a fraction of a vector's. */
 ALWAYS v16 put_scale(const struct pithi_group_setting *s, uint8_t *scales, size_t g, uint32_t m) {
     const float quotient = pithi_float(m) / (float)((1 << (s->bits - 1)) - 1);
     const uint32_t rounded = v_first(round_scale(s->scale_dtype, v_spread(&quotient)));
@@ -900,14 +905,14 @@ ALWAYS v16 largest_lanes(const v16 v[4]) {
 
 /* ---- Groups -----------------------------------------------------------------------------------*/
 
-/* What a loop works with: copies no store can alias, made in registers. What was just stored could
- * not be loaded before all codes that are on their way to memory. */
+/* What a loop works with: copies that no store can alias, made in registers. What was just stored
+ * could not be loaded before all codes that are on their way to memory. */
 struct pass {
     struct packing pack;
     struct pithi_group_setting set;
     const uint8_t *value;
     uint8_t *codes, *scales;
-    size_t capacity, unit; /* bytes of the codes from `codes` on, and of those of a unit */
+    size_t capacity, unit; /* bytes of codes: from `codes` on, and of a unit */
     struct philox philox;
     uint64_t counter; /* Philox counter of the job's first element */
     uint16_t drawn[4 * UNIT];
@@ -937,15 +942,15 @@ ALWAYS void pass_units(struct pass *p, size_t n) {
     p->capacity -= n * p->unit;
 }
 
-/* Never beyond the largest code: |x * reciprocal| < Q + 1/2. */
+/* Returns codes, which are never beyond the largest: |x * reciprocal| < Q + 1/2. */
 ALWAYS v16 code16(v16 x, v16 reciprocal) { return f_round_to_i(f_mul(x, reciprocal)); }
 
-/* The code from bit 16 up; what is below carries into it. */
+/* Returns codes from bit 16 up; what is below carries into them. */
 ALWAYS v16 random16(const struct pass *p, v16 x, v16 reciprocal, v16 random) {
     return v_add(f_fixed(f_limit(f_mul(x, reciprocal), p->ceiling)), random);
 }
 
-/* random: four vectors, or NULL. */
+/* Puts a unit of codes. `random` is four vectors, or NULL. */
 ALWAYS void put_unit(struct pass *p, const v16 x[4], v16 r, const v16 *random, bool nontemporal) {
     if (random) {
         const v16 q[4] = {random16(p, x[0], r, random[0]), random16(p, x[1], r, random[1]),
@@ -958,18 +963,18 @@ ALWAYS void put_unit(struct pass *p, const v16 x[4], v16 r, const v16 *random, b
     pass_units(p, 1);
 }
 
-/* Apart: it needs all registers for itself. */
+/* Draws bits in a function of its own, which needs all registers. */
 static __attribute__((noinline)) void draw_apart(const struct philox *r, uint64_t counter,
                                                  uint16_t drawn[4 * UNIT]) {
     random256(r, counter, drawn);
 }
 
-/* Bits for the 256 elements around i. */
+/* Draws bits for the 256 elements around i. */
 ALWAYS void draw(struct pass *p, size_t i) {
     draw_apart(&p->philox, p->counter + i / (4 * UNIT) * (4 * UNIT / 8), p->drawn);
 }
 
-/* Those of the unit at i; units come one after another. */
+/* Takes the random bits of the unit at i; units come one after another. */
 ALWAYS void take_random(struct pass *p, v16 random[4], size_t i) {
     const size_t offset = i % (4 * UNIT);
     if (offset == 0) draw(p, i);
@@ -980,21 +985,21 @@ ALWAYS void take_random(struct pass *p, v16 random[4], size_t i) {
     random[3] = v_load16(from + 96);
 }
 
-/* Goes on after the group at i without codes. */
+/* Goes on after the group at i without making codes. */
 ALWAYS void skip_group(struct pass *p, size_t i, struct pass_variant w) {
     pass_units(p, p->set.group / UNIT);
     if (w.random) draw(p, i);
 }
 
-/* The unit so far behind that at i. */
+/* Prefetches the values that come a fixed distance behind the unit at i. */
 ALWAYS void prefetch_values(const struct pass *p, size_t i, struct pass_variant w) {
     const uint8_t *const from = p->value + i * width(w.vt) + PREFETCH_VALUES;
     for (size_t k = 0; k < UNIT * width(w.vt); k += 64) __builtin_prefetch(from + k, 0, 2);
 }
 
-/* Of n elements from i on, and of m. A loop of one load from each line, and how many there are is
- * not known to compilers, which would write it out: what hardware fetches by itself depends on the
- * instructions that read, and one that reads line after line is followed best. */
+/* Returns the maxima of m and of n elements from i on. The loop loads once from each line, and
+ * compilers do not know how often, or they would unroll it: what hardware fetches by itself depends
+ * on the instructions that read, and one that reads line after line is followed best. */
 ALWAYS v16 maxima(v16 m, const struct pass *p, size_t i, size_t n, struct pass_variant w) {
     const uint8_t *const end = p->value + (i + n) * width(w.vt);
     for (const uint8_t *at = p->value + i * width(w.vt); at < end; at += 64) {
@@ -1008,7 +1013,7 @@ ALWAYS v16 maxima(v16 m, const struct pass *p, size_t i, size_t n, struct pass_v
     return m;
 }
 
-/* The codes of the group at i between the maxima of that at `next`. */
+/* Makes the codes of the group at i between the maxima of the group at `next`. */
 ALWAYS v16 put_group(struct pass *p, size_t i, size_t next, v16 reciprocal, struct pass_variant w) {
     const size_t group = p->set.group, span = group < SPAN ? group : SPAN;
     v16 m = v_set(0), x[4];
@@ -1022,7 +1027,7 @@ ALWAYS v16 put_group(struct pass *p, size_t i, size_t next, v16 reciprocal, stru
     return m;
 }
 
-/* After the last group its own maxima are found again. */
+/* Encodes whole groups. After the last one its own maxima are found again. */
 ALWAYS void encode_groups(struct pithi_group_job *job, size_t count, struct pass_variant w) {
     struct pass p;
     open_pass(&p, job, w);
@@ -1042,7 +1047,8 @@ ALWAYS void encode_groups(struct pithi_group_job *job, size_t count, struct pass
     }
 }
 
-/* Random bits take longer than memory does: group by group, and fetched beside the codes alone. */
+/* Finds the maxima of one group. With random bits, which take longer than memory does, groups are
+ * coded one by one, and values are fetched beside codes alone. */
 ALWAYS v16 random_maxima(const struct pass *p, size_t i, struct pass_variant w) {
     v16 m = v_set(0), x[4];
     for (size_t k = 0; k < p->set.group; k += UNIT) {
@@ -1082,7 +1088,7 @@ struct held {
     v16 v[8];
 };
 
-/* The transform of a group; returns its maxima. */
+/* Transforms a group; returns its maxima. */
 ALWAYS v16 rotate_group(struct held *x, const struct pass *p, size_t i, struct pass_variant w) {
     prefetch_values(p, i, w);
     prefetch_values(p, i + UNIT, w);
@@ -1107,7 +1113,7 @@ ALWAYS void put_random(struct pass *p, const v16 v[8], v16 r, size_t i, bool non
     put_unit(p, v + 4, r, random, nontemporal);
 }
 
-/* A group is rotated while the scale of the one before it is found. */
+/* Encodes rotated groups: one is rotated while the scale of the one before it is found. */
 ALWAYS void encode_rotated(struct pithi_group_job *job, size_t count, struct pass_variant w) {
     struct pass p;
     struct held next;
@@ -1170,7 +1176,7 @@ ALWAYS void encode_whole(struct pithi_group_job *job, size_t count, bool rotated
         encode_variant(job, count, rotated, (struct pass_variant){PITH_F16, 0, nontemporal, false});
 }
 
-/* Random ones are the common kind alone. */
+/* Whether random bits have a loop, as they do for the common kind alone. */
 static bool random_pass(const struct pithi_group_job *job) {
     return job->set.bits == 4 && job->set.scale_dtype == PITH_F32 && job->value_dtype != PITH_F16 &&
            random_fits(job);
@@ -1182,7 +1188,7 @@ static bool pass_fits(const struct pithi_group_job *job) {
            job->base_dtype == PITH_NONE && s->group >= UNIT;
 }
 
-/* The whole groups of a job; returns how many elements they are. */
+/* Encodes the whole groups of a job; returns how many elements they are. */
 static size_t encode_pass(struct pithi_group_job *job) {
     if (job->count < job->set.group || !pass_fits(job)) return 0;
     const size_t count = job->count - job->count % job->set.group;
@@ -1199,36 +1205,35 @@ static size_t rotate_encode(const struct pithi_rotation *r, struct pithi_group_j
 }
 
 /* ---- Encode idempotent groups, 16 at a time ---------------------------------------------------*/
-/* For groups of up to 256 elements without a base. The extremes of the next 16 groups are found
- * between the codes of these, four groups at a time, so that reads from memory never pause; where a
- * run ends, as of a token for one of many caches, they are the next one's. Where there are no
- * others, the values after these are fetched beside the codes: beside extremes alone they would
- * come too fast for as many lines as can be under way. */
-/* Elements that are prefetched beside codes of the last batch; the prefetch distance in runs, where
- * runs are short. */
+/* Groups of up to 256 elements without a base. The extremes of the next 16 groups are found between
+ * the codes of these, four groups at a time, so that reads from memory never pause; where a run
+ * ends, as of a token for one of many caches, they are the next one's. Where there are no others,
+ * PREFETCH_NEXT elements after these are fetched beside the codes: beside extremes alone they would
+ * come too fast for as many lines as can be under way. Short runs are prefetched PREFETCH_RUNS runs
+ * ahead. */
 enum { PREFETCH_NEXT = 2048, PREFETCH_RUNS = 2 };
 
-/* What a loop is made for; constant in the common loops. bits 0: as the job has it. small: groups
- * are smaller than a unit. */
+/* What a loop is made for; constant in the common loops. With bits 0 the job says them. small:
+ * groups are smaller than a unit. */
 struct idempotent_variant {
     uint32_t vt;
     unsigned bits;
     bool asymmetric, small, nontemporal;
 };
 
-/* What a loop works with: copies no store can alias. */
+/* What a loop works with: copies that no store can alias. */
 struct idempotent_pass {
     struct packing pack;
     struct pithi_group_run *run;
     size_t runs, run_groups;
     size_t group, groups,
-        batch;             /* elements; of all runs, and those whose scales are made at once */
-    size_t quads;          /* fours of groups of a batch; fewer where all are less than one */
+        batch;    /* group: elements; groups: of all runs; batch: whose scales are made at once */
+    size_t quads; /* fours of groups of a batch; fewer where all are less than one */
     size_t capacity, unit; /* bytes of codes, of a run and of a unit */
     uintptr_t next;        /* from an element to the one to be fetched beside its code, bytes */
 };
 
-/* Of 16 groups, as bits: the largest as signed integers, the highest as unsigned ones. */
+/* Extremes of 16 groups, as bits: the largest as signed integers, the highest as unsigned ones. */
 struct extremes {
     vquad high[4], low[4];
 };
@@ -1245,7 +1250,8 @@ ALWAYS void take_extremes(v16 *lo, v16 *hi, v16 x, struct idempotent_variant w) 
     if (w.asymmetric) *lo = wide ? v_maxu(*lo, x) : v_maxu16(*lo, x);
 }
 
-/* Of one group, from every lane. prefetch: bytes to what is fetched; 0 is as good as none. */
+/* Finds the extremes of one group, in any of the lanes. `prefetch` is the distance in bytes of what
+ * is fetched; 0 is as good as none. */
 ALWAYS void group_extremes(v16 *lo, v16 *hi, const uint8_t *value, size_t group, size_t prefetch,
                            struct idempotent_variant w) {
     const bool wide = w.vt == PITH_F32;
@@ -1262,13 +1268,13 @@ ALWAYS void group_extremes(v16 *lo, v16 *hi, const uint8_t *value, size_t group,
     }
 }
 
-/* From bits to f32. */
+/* Widens bits of a dtype to f32. */
 ALWAYS v16 from_bits(uint32_t dtype, v16 x) {
     if (dtype == PITH_F32) return x;
     return dtype == PITH_F16 ? f_widen(x) : v_shl16(x);
 }
 
-/* The values nearest to 0 of 16 groups from g on; behind the last, of that one. */
+/* Returns the values nearest to 0 of 16 groups from g on; lanes behind the last repeat it. */
 static __attribute__((noinline)) v16 nearest_to_0(const struct pithi_group_run *run,
                                                   size_t run_groups, size_t g, size_t groups,
                                                   uint32_t dtype, size_t group) {
@@ -1288,11 +1294,11 @@ static __attribute__((noinline)) v16 nearest_to_0(const struct pithi_group_run *
     return from_bits(dtype, wide ? v_lowest_all(q) : v_lowest16_all(q));
 }
 
-/* b where the sign of a is set, a elsewhere; or the other way round. */
+/* Select b where the sign of a is set and a elsewhere, and the other way round. */
 ALWAYS v16 where_negative(v16 a, v16 b) { return v_xor(a, v_and(v_xor(a, b), v_sar31(a))); }
 ALWAYS v16 where_positive(v16 a, v16 b) { return v_xor(b, v_and(v_xor(a, b), v_sar31(a))); }
 
-/* Idempotent scales of the batch at group g from its extremes; whether some are irregular. */
+/* Makes idempotent scales of the batch at group g from its extremes; whether some are irregular. */
 ALWAYS bool idempotent_extremes(struct idempotent *s, const struct pithi_group_setting *set,
                                 const struct idempotent_pass *p, const struct extremes *e, size_t g,
                                 struct idempotent_variant w) {
@@ -1323,20 +1329,20 @@ static void put_entries(const struct pithi_group_setting *s, const struct idempo
     }
 }
 
-/* Scales of a 16-bit dtype as 16 bits a lane. */
+/* Returns scales of a 16-bit dtype as 16 bits a lane. */
 ALWAYS v16 half_of(uint32_t dtype, const float from[16]) {
     const v16 x = v_load((const uint8_t *)from);
     return dtype == PITH_F16 ? f_narrow(x) : v_shr(x, 16);
 }
 
-/* Some of these entries. */
+/* Puts `count` of these entries. */
 static void put_some(uint8_t *to, v16 entries, size_t first, size_t count) {
     uint8_t all[64];
     v_store(all, entries);
     memcpy(to, all + 4 * first, 4 * count);
 }
 
-/* Those of lanes [first, first + groups). */
+/* Puts the scales of lanes [first, first + groups). */
 static __attribute__((noinline)) void put_idempotent(const struct pithi_group_setting *s,
                                                      const struct idempotent *from, size_t first,
                                                      size_t groups, bool irregular, uint8_t *to) {
@@ -1355,13 +1361,13 @@ static __attribute__((noinline)) void put_idempotent(const struct pithi_group_se
     }
 }
 
-/* Where the scales of the next batch go: a run, and its groups that are left. */
+/* Where the scales of the next batch go: to a run, which has groups left. */
 struct scaling {
     size_t run, left;
 };
 
-/* Scales of the batch at group g, whose extremes are known; whether values may be beyond the last
- * code. */
+/* Makes the scales of the batch at group g, whose extremes are known; whether values may be beyond
+ * the last code. */
 ALWAYS bool put_batch_scales(struct idempotent *s, const struct pithi_group_setting *set,
                              const struct idempotent_pass *p, const struct extremes *e,
                              struct scaling *t, size_t g, struct idempotent_variant w) {
@@ -1374,7 +1380,7 @@ ALWAYS bool put_batch_scales(struct idempotent *s, const struct pithi_group_sett
         m = n - lane < t->left ? n - lane : t->left;
         if (__builtin_expect(irregular, 0))
             run->poisoned += idempotent_slow_path(s, set, w.vt, lane, m);
-        if (__builtin_expect(set->shrink, 0)) { /* of one run, so that this loop takes one pass */
+        if (__builtin_expect(set->shrink, 0)) { /* a single run, which this loop passes once */
             const uint8_t *const value = (const uint8_t *)run->value;
             const struct shrinking h = {set, value + at * p->group * width(w.vt), w.vt, p->group,
                                         n};
@@ -1389,7 +1395,7 @@ ALWAYS bool put_batch_scales(struct idempotent *s, const struct pithi_group_sett
 
 /* ---- Codes ------------------------------------------------------------------------------------*/
 
-/* What codes of a group come of. */
+/* What makes the codes of a group. */
 struct grid {
     v16 zero, reciprocal, most;
 };
@@ -1402,7 +1408,7 @@ ALWAYS struct grid grid_of(const struct idempotent *s, size_t g, struct idempote
     return r;
 }
 
-/* No code is beyond the last in groups that are idempotent after one iteration. */
+/* Makes codes. None is beyond the last in groups that are idempotent after one iteration. */
 ALWAYS v16 idempotent_code(const struct grid *r, v16 x, struct idempotent_variant w,
                            bool irregular) {
     if (w.asymmetric) x = f_sub(x, r->zero);
@@ -1413,8 +1419,8 @@ ALWAYS v16 idempotent_code(const struct grid *r, v16 x, struct idempotent_varian
     return f_round_to_i(x);
 }
 
-/* Where codes are made: of elements [at, end) of the batch that `idempotent` describes, the next of
- * which lies at value; value_end, codes_end: of its run. */
+/* Where codes are made: of elements [at, end) of the batch that `idempotent` describes. `value`
+ * points at the next one; value_end and codes_end are the ends of its run. */
 struct coding {
     const struct idempotent *idempotent;
     const uint8_t *value, *value_end;
@@ -1423,7 +1429,7 @@ struct coding {
     bool irregular;
 };
 
-/* The next n. */
+/* Makes the next n codes. */
 ALWAYS void idempotent_codes(struct coding *c, const struct idempotent_pass *p, size_t n,
                              struct idempotent_variant w, bool irregular, bool fetch) {
     const unsigned shift = (unsigned)__builtin_ctzll(p->group);
@@ -1444,8 +1450,8 @@ ALWAYS void idempotent_codes(struct coding *c, const struct idempotent_pass *p, 
     }
 }
 
-/* Codes of NaN are 0, which clamping makes of it or rounding does. A pass of its own, so that the
- * common one is in registers. */
+/* Makes the next n codes of irregular groups. The code of NaN is 0, which clamping or rounding
+ * makes of it. The loop is not inlined, so that the common one is in registers. */
 static __attribute__((noinline)) void irregular_codes(struct coding c,
                                                       const struct pithi_group_setting *s, size_t n,
                                                       struct idempotent_variant w) {
@@ -1467,7 +1473,7 @@ ALWAYS void open_coding(struct coding *c, const struct idempotent_pass *p, size_
     c->codes_end = c->codes + p->capacity;
 }
 
-/* The next n, all of one run. */
+/* Makes the next n codes, which all belong to one run. */
 ALWAYS void put_codes_of(struct coding *c, const struct idempotent_pass *p,
                          const struct pithi_group_setting *s, size_t n, struct idempotent_variant w,
                          bool fetch) {
@@ -1484,16 +1490,16 @@ ALWAYS void put_codes_of(struct coding *c, const struct idempotent_pass *p,
 
 /* ---- Groups -----------------------------------------------------------------------------------*/
 
-/* Where extremes are found: of the group at value, and `left` with it of its run. Past the end, a
- * little of the last group is read again. */
+/* Where extremes are found next: in the group at `value`, after which, itself counted, `left`
+ * remain in its run. Past the end, a little of the last group is read again. */
 struct reading {
     const uint8_t *value;
     size_t run, left;
-    size_t elements, step; /* of a group that are read; bytes to the next one */
-    size_t prefetch;       /* bytes that values are fetched before */
+    size_t elements, step; /* elements of a group that are read; bytes to the next group */
+    size_t prefetch;       /* how many bytes ahead values are fetched */
 };
 
-/* Values are fetched from the next run but one where a run is short. */
+/* Begins a run. Where a run is short, values are fetched from the next run but one. */
 ALWAYS void open_reading(struct reading *r, const struct idempotent_pass *p, size_t run,
                          struct idempotent_variant w) {
     const bool large = p->run_groups * p->group * width(w.vt) >= PREFETCH_EXTREMES;
@@ -1523,7 +1529,7 @@ ALWAYS void read_on(struct reading *r, const struct idempotent_pass *p,
     }
 }
 
-/* Of the next group; then codes of the batch before, if there is one. */
+/* Finds the extremes of the next group; then makes codes of the batch before, if there is one. */
 ALWAYS void find_one(struct reading *r, struct coding *c, const struct idempotent_pass *p,
                      const struct pithi_group_setting *s, v16 *lo, v16 *hi,
                      struct idempotent_variant w) {
@@ -1533,7 +1539,7 @@ ALWAYS void find_one(struct reading *r, struct coding *c, const struct idempoten
     if (c && (!w.small || c->at < c->end)) put_codes_of(c, p, s, least, w, false);
 }
 
-/* Of four groups, written out to stay in registers. */
+/* Finds the extremes of four groups, written out to stay in registers. */
 ALWAYS void find_four(struct reading *r, struct coding *c, const struct idempotent_pass *p,
                       const struct pithi_group_setting *s, struct extremes *e, size_t k,
                       struct idempotent_variant w) {
@@ -1547,7 +1553,7 @@ ALWAYS void find_four(struct reading *r, struct coding *c, const struct idempote
     if (w.asymmetric) e->low[k] = wide ? v_highest_four(lo) : v_highest16_four(lo);
 }
 
-/* Lanes from quad k on have no group: they are as good as the first ones. */
+/* Fills lanes from quad k on, which have no group: the first ones are as good. */
 ALWAYS void repeat_first(struct extremes *e, size_t k, struct idempotent_variant w) {
     for (; k < 4; k++) {
         if (w.asymmetric) e->low[k] = e->low[0];
@@ -1567,7 +1573,7 @@ ALWAYS void find_batch_extremes(struct reading *r, struct coding *c,
     repeat_first(e, p->quads, w);
 }
 
-/* All but the tables. */
+/* Sets all of p but the tables. */
 ALWAYS void open_idempotent(struct idempotent_pass *p, const struct pithi_group_setting *s,
                             struct pithi_group_run *run, size_t runs, size_t count,
                             struct idempotent_variant w) {
@@ -1583,7 +1589,7 @@ ALWAYS void open_idempotent(struct idempotent_pass *p, const struct pithi_group_
     p->next = 0;
 }
 
-/* The extremes of the next batch are found between the codes of one. */
+/* Encodes runs: the extremes of the next batch are found between the codes of one. */
 ALWAYS void encode_idempotent(const struct pithi_group_job *like, struct pithi_group_run *run,
                               size_t runs, size_t count, struct idempotent_variant w) {
     const struct pithi_group_setting *const set = &like->set;
@@ -1598,7 +1604,7 @@ ALWAYS void encode_idempotent(const struct pithi_group_job *like, struct pithi_g
     open_coding(&c, &p, 0, w);
     c.idempotent = &s;
     find_batch_extremes(&r, NULL, &p, set, &e, w);
-    /* While scales are waited for. */
+    /* The tables are made here, while scales are waited for. */
     packing_make(&p.pack, w.bits ? w.bits : set->bits, !w.asymmetric);
     size_t g = 0;
     for (;; g += p.batch) {
@@ -1619,7 +1625,7 @@ ALWAYS void encode_idempotent(const struct pithi_group_job *like, struct pithi_g
 
 /* ---- Entry ------------------------------------------------------------------------------------*/
 
-/* A function each: one of all would spill the registers of all. */
+/* Each kind is a function of its own: one of all would spill the registers of all. */
 #define SETTLED(name, dtype, bits, asymmetric, small)                                    \
     static __attribute__((noinline)) void name(const struct pithi_group_job *like,       \
                                                struct pithi_group_run *run, size_t runs, \
@@ -1640,7 +1646,7 @@ SETTLED_OF(idempotent_f16, PITH_F16)
 #undef SETTLED_OF
 #undef SETTLED
 
-/* Runs of `count` elements. */
+/* Encodes runs of `count` elements. */
 static void encode_idempotent_any(const struct pithi_group_job *like, struct pithi_group_run *run,
                                   size_t runs, size_t count, bool nontemporal) {
     typedef void encode_fn(const struct pithi_group_job *, struct pithi_group_run *, size_t, size_t,
@@ -1661,7 +1667,7 @@ static void encode_idempotent_any(const struct pithi_group_job *like, struct pit
     known[row][column](like, run, runs, count, nontemporal);
 }
 
-/* How many of a job's elements are whole groups and whole units, from the beginning. */
+/* Returns how many of a job's elements, from its beginning, are whole groups and whole units. */
 static size_t idempotent_elements(const struct pithi_group_job *job) {
     const struct pithi_group_setting *s = &job->set;
     const size_t least = s->group > UNIT ? s->group : UNIT;
@@ -1669,7 +1675,7 @@ static size_t idempotent_elements(const struct pithi_group_job *job) {
     return job->count & ~(least - 1);
 }
 
-/* These; returns how many. */
+/* Encodes the whole groups and units of a job; returns how many elements they have. */
 static size_t idempotent_pass(struct pithi_group_job *job) {
     const size_t count = idempotent_elements(job);
     if (count > 0) encode_idempotent_any(job, &job->run, 1, count, codes_nontemporal(job));
@@ -1694,7 +1700,7 @@ static void group_encode(struct pithi_group_job *job) {
         job->value_dtype, job->base_dtype, job->update && job->base_dtype != PITH_NONE,
         s->asymmetric,    s->stochastic,   codes_nontemporal(job),
         s->search,        idempotent};
-    struct encoder e; /* most of it is packing, so no initializer */
+    struct encoder e; /* has no initializer, as most of it is packing */
     e.set = s;
     e.saturated = 0;
     e.ceiling = v_set(pithi_bits((float)levels));

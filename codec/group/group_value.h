@@ -20,16 +20,16 @@
 #define PITHI_SCALE_LIMIT 0x7B000000u
 
 struct pithi_group_setting {
-    uint32_t group; /* elements, a power of two 16..16384; the last group may be short */
+    uint32_t group; /* elements, a power of two in 16..16384; the last group may be short */
     uint8_t bits;   /* 1..8; symmetric: 2..8 */
     /* PITH_F32, PITH_BF16 or, symmetric without a base, PITHI_E8M0; asymmetric or idempotent
      * also PITH_F16. */
     uint8_t scale_dtype;
-    bool asymmetric; /* scale and zero point per group instead of a scale; always idempotent */
+    bool asymmetric; /* a group has a scale and a zero point; always idempotent */
     bool stochastic; /* not idempotent */
-    bool search;     /* encode, symmetric, nearest, no base: the scale of least error, any sign */
+    bool search;     /* encode, symmetric, nearest, no base: any scale, that of least error */
     bool idempotent; /* symmetric: what a group decodes to has the group's own scale */
-    bool shrink;     /* encode, idempotent, no base: the part of the range of least error */
+    bool shrink;     /* encode, idempotent, no base: choose the part of the range of least error */
     bool short_zero; /* encode, asymmetric: zero points of 6 significant bits */
     uint8_t
         codebook; /* 0: codes are steps of the scale; else see group/codebook_value.h. No base */
@@ -38,7 +38,7 @@ struct pithi_group_setting {
 PITHI_INLINE size_t pithi_scale_width(uint32_t scale_dtype) {
     return scale_dtype == PITHI_E8M0 ? 1 : scale_dtype == PITH_F32 ? 4 : 2;
 }
-/* f32 bits of a stored scale, and back (a value of the scale dtype, or NaN). */
+/* Load the f32 bits of a stored scale, and store them (a value of the scale dtype, or NaN). */
 PITHI_INLINE uint32_t pithi_scale_load(const void *p, uint32_t dtype, size_t i) {
     if (dtype != PITHI_E8M0) return pithi_load(p, dtype, i);
     const uint32_t e = ((const uint8_t *)p)[i];
@@ -58,7 +58,8 @@ PITHI_INLINE size_t pithi_group_scale_bytes(const struct pithi_group_setting *s,
     const uint64_t groups = (count + s->group - 1) / s->group;
     return (size_t)groups * pithi_scale_width(s->scale_dtype) * (s->asymmetric ? 2u : 1u);
 }
-/* A block of groups: scales, codes, each padded. Where its codes begin, and its bytes. */
+/* A block of groups has scales, then codes, each padded. These return where its codes begin, and
+ * its bytes. */
 PITHI_INLINE size_t pithi_group_codes_at(const struct pithi_group_setting *s, uint64_t count) {
     return (size_t)pithi_pad16(pithi_group_scale_bytes(s, count));
 }
@@ -68,21 +69,21 @@ PITHI_INLINE size_t pithi_group_block_bytes(const struct pithi_group_setting *s,
 
 /* ---- Rounding --------------------------------------------------------------------------------*/
 
-/* Float bits to integers in the order of the values; -0 is below +0. */
+/* Turn float bits into integers in the order of the values, and back; -0 is below +0. */
 PITHI_INLINE int32_t pithi_ordered(uint32_t u) { return (int32_t)(u >> 31 ? u ^ 0x7FFFFFFFu : u); }
 PITHI_INLINE float pithi_from_ordered(int32_t o) {
     return pithi_float(o < 0 ? (uint32_t)o ^ 0x7FFFFFFFu : (uint32_t)o);
 }
 
-/* |v| < 2^22: adding and subtracting 1.5 * 2^23 rounds to nearest even. In between, lifted, the low
- * bits are the number's. */
+/* For |v| < 2^22, adding and subtracting 1.5 * 2^23 rounds to nearest even. In between, lifted, the
+ * low bits are those of the integer. */
 #define PITHI_LIFT 0x1.8p23f
 PITHI_INLINE float pithi_lift(float v) { return v + PITHI_LIFT; }
 PITHI_INLINE float pithi_lower(float lifted) { return lifted - PITHI_LIFT; }
 PITHI_INLINE int pithi_round_even(float v) { return (int)pithi_lower(pithi_lift(v)); }
 
-/* floor(v), plus one when the 16 random bits are below the fraction: v with 16 bits after the
- * point, rounded down, and a carry out of them. |v| < 2^9. */
+/* Returns floor(v), plus one when the 16 random bits are below the fraction: v with 16 bits after
+ * the point, rounded down, and a carry out of them. |v| < 2^9. */
 PITHI_INLINE int pithi_round_stochastic(float v, uint32_t random16) {
     const float scaled = v * 65536.0f;
     int t = (int)scaled;
@@ -91,7 +92,7 @@ PITHI_INLINE int pithi_round_stochastic(float v, uint32_t random16) {
 }
 
 PITHI_INLINE int pithi_clamp(int q, int lo, int hi) { return q < lo ? lo : q > hi ? hi : q; }
-/* The same of numbers, none of them NaN. The sign of a 0 may be any. */
+/* Clamps numbers, none of which is NaN. The sign of a 0 may be any. */
 PITHI_INLINE float pithi_within(float v, float lo, float hi) {
 #ifdef __CUDA_ARCH__
     return fminf(fmaxf(v, lo), hi);
@@ -106,13 +107,14 @@ PITHI_INLINE float pithi_within(float v, float lo, float hi) {
 
 PITHI_INLINE uint32_t pithi_magnitude(uint32_t u) { return u & 0x7FFFFFFFu; }
 
-/* The smallest power of two not below s; NaN from above 2^127 on. */
+/* Returns the smallest power of two not below s; NaN from above 2^127 on. */
 PITHI_INLINE float pithi_power_above(float s) {
     const uint32_t up = (pithi_bits(s) + 0x007FFFFFu) & 0xFF800000u;
     return pithi_float(up < PITHI_F32_INF ? up : PITHI_F32_NAN);
 }
 
-/* In the scale dtype: nearest even, finite values staying finite; e8m0: up, or NaN. */
+/* Rounds to the scale dtype: to nearest even, with finite values staying finite; e8m0: up, or
+ * NaN. */
 PITHI_INLINE float pithi_round_scale(uint32_t dtype, float s) {
     if (dtype == PITH_F32) return s;
     if (dtype == PITHI_E8M0) return pithi_power_above(s);
@@ -143,7 +145,7 @@ struct pithi_grid {
     float most;                    /* the largest code, 0 when not known yet */
 };
 
-/* To nearest even, infinities included. */
+/* Rounds to nearest even, infinities included. */
 PITHI_INLINE float pithi_round_to(uint32_t dtype, float x) {
     const uint32_t u = pithi_bits(x);
     if (dtype == PITH_F16) return pithi_float(pithi_from_f16(pithi_to_f16(u)));
@@ -155,36 +157,39 @@ PITHI_INLINE float pithi_round_step(uint32_t dtype, float s) {
     if (dtype != PITH_F32) return pithi_round_to(dtype, s);
     return pithi_float((u + 0x7Fu + (u >> 8 & 1u)) & 0xFFFFFF00u);
 }
-/* Of transformed values, which come back changed by what rounding took from decoded ones. */
+/* Whether zero points are short: those of transformed values, which come back changed by what
+ * rounding took from decoded ones. */
 PITHI_INLINE bool pithi_short_zeros(const struct pithi_group_setting *s, bool rotated) {
     return rotated && s->asymmetric && s->scale_dtype == PITH_BF16;
 }
-/* Never -0. A short one stays when the least value is not quite what it was. */
+/* Rounds a zero point, which is never -0. A short one stays when the least value is not quite what
+ * it was. */
 PITHI_INLINE float pithi_round_zero(const struct pithi_group_setting *s, float lo) {
     const float zero = pithi_round_to(s->scale_dtype, lo) + 0.0f;
     const uint32_t u = pithi_bits(zero);
     return s->short_zero ? pithi_float((u + 0x1FFFFu + (u >> 18 & 1u)) & 0xFFFC0000u) : zero;
 }
-/* The next number of a scale dtype towards 0, of one that is not 0 and, in f32 or bf16, normal. */
+/* Returns the number of a scale dtype next to x towards 0; x is not 0 and, in f32 or bf16,
+ * normal. */
 PITHI_INLINE float pithi_inward(uint32_t dtype, float x) {
     const uint32_t u = pithi_bits(x);
     if (dtype == PITH_F16) return pithi_float(pithi_from_f16((uint16_t)(pithi_to_f16(u) - 1)));
-    return pithi_float(u - (dtype == PITH_F32 ? 0x100u : 0x10000u)); /* f32 of 16 bits */
+    return pithi_float(u - (dtype == PITH_F32 ? 0x100u : 0x10000u)); /* an f32 scale has 16 bits */
 }
 
 PITHI_INLINE int pithi_group_levels(const struct pithi_group_setting *s) {
     return (1 << (s->asymmetric ? s->bits : s->bits - 1)) - 1;
 }
 
-/* What the last code decodes to, in the dtype of the values. */
+/* Returns what the last code decodes to, in the dtype of the values. */
 PITHI_INLINE float pithi_grid_top(const struct pithi_group_setting *s, uint32_t dtype,
                                   const struct pithi_grid *r) {
     return pithi_round_to(dtype, (float)pithi_group_levels(s) * r->scale + r->zero);
 }
 
-/* Scale and zero point for values from lo to hi; symmetric: lo is 0. Both NaN when one of them, or
- * what the last code means before the zero point is added, is not finite in its dtype. No decoded
- * value is infinite in the dtype of the values. */
+/* Returns scale and zero point for values from lo to hi; symmetric: lo is 0. Both are NaN when one
+ * of them, or what the last code means before the zero point is added, is not finite in its dtype.
+ * No decoded value is infinite in the dtype of the values. */
 PITHI_INLINE struct pithi_grid pithi_grid_of(const struct pithi_group_setting *s, uint32_t dtype,
                                              float lo, float hi) {
     const uint32_t to = s->scale_dtype;
@@ -205,7 +210,8 @@ PITHI_INLINE struct pithi_grid pithi_grid_of(const struct pithi_group_setting *s
     return r;
 }
 
-/* The code of x, with no code beyond most, and what a code decodes to; the range is finite. */
+/* Return the code of x, with no code beyond most, and what a code decodes to; the range is
+ * finite. */
 PITHI_INLINE float pithi_grid_lifted(const struct pithi_group_setting *s,
                                      const struct pithi_grid *r, float most, float x) {
     const float least = s->asymmetric ? 0 : -most, v = (x - r->zero) * r->reciprocal;
@@ -219,15 +225,15 @@ PITHI_INLINE float pithi_grid_value(uint32_t dtype, const struct pithi_grid *r, 
     return pithi_round_to(dtype, q * r->scale + r->zero);
 }
 
-/* The squared error of coding x. */
+/* Returns the squared error of coding x. */
 PITHI_INLINE float pithi_grid_error(const struct pithi_group_setting *s, uint32_t dtype,
                                     const struct pithi_grid *r, float x) {
     const float e = x - pithi_grid_value(dtype, r, pithi_grid_code(s, r, r->most, x));
     return e * e;
 }
 
-/* r, made idempotent for a group with the least and largest values lo and hi (symmetric: 0 and the
- * largest magnitude). dtype: of the values. Where that is coarser than the codes, and the last code
+/* Makes r idempotent for a group with the least and largest values lo and hi (symmetric: 0 and the
+ * largest magnitude) of this dtype. Where the dtype is coarser than the codes, and the last code
  * lies below hi, the last ones all decode to one value: the code of that value is the largest. */
 PITHI_INLINE void pithi_idempotent_scale(const struct pithi_group_setting *s, uint32_t dtype,
                                          float lo, float hi, struct pithi_grid *r) {
@@ -249,9 +255,10 @@ PITHI_INLINE void pithi_idempotent_scale(const struct pithi_group_setting *s, ui
 /* ---- Shrinking a range -----------------------------------------------------------------------*/
 
 /* The search for the part of an idempotent group's range that loses least when what lies beyond is
- * clamped. Set: what the group is, the idempotent range of all of it and its squared error. Each
- * _next makes a candidate, whose squared error _judge takes; false after the last. Cuts are counted
- * in 32nds of the range: the same on both sides first, then each side moves by itself. */
+ * clamped. The caller sets the setting, the dtype, the range, and the grid of all of it with its
+ * squared error. Each _next makes a candidate, whose squared error _judge takes; it is false after
+ * the last. Cuts are counted in 32nds of the range: the same on both sides first, then each side
+ * moves by itself. */
 struct pithi_shrink {
     const struct pithi_group_setting *set;
     uint32_t dtype;
@@ -305,11 +312,11 @@ PITHI_INLINE void pithi_shrink_judge(struct pithi_shrink *s, float error) {
 
 /* ---- Search for a scale ----------------------------------------------------------------------*/
 
-/* The search for a scale. Set: what the scale of the largest value is, that value's magnitude bits
- * and whether one is positive. _begin sets the other parts: values v are d * reciprocal (negated,
- * when sign is the sign bit); a candidate's codes q are v * factor rounded to nearest and clamped
- * to [least, most]; vq and qq are to be the sums of v q and q q. _end chooses. The arrays have a
- * capacity for steps of 3 and of 4. */
+/* The search for a scale. The caller sets the setting, the scale of the largest value, that value's
+ * magnitude bits and whether one is positive. _begin sets the other parts: values v are d *
+ * reciprocal (negated, when sign is the sign bit); a candidate's codes q are v * factor rounded to
+ * nearest and clamped to [least, most]; vq and qq are to become the sums of v q and q q. _end
+ * chooses. The arrays have a capacity for steps of 3 and of 4. */
 enum { PITHI_SEARCH_MOST = 15, PITHI_SEARCH_CAPACITY = 16 };
 struct pithi_search {
     const struct pithi_group_setting *set;
@@ -321,7 +328,7 @@ struct pithi_search {
     int least, most, candidates;
     float factor[PITHI_SEARCH_CAPACITY], vq[PITHI_SEARCH_CAPACITY], qq[PITHI_SEARCH_CAPACITY];
 };
-/* Candidates and codes, which are the same for all groups of a setting. */
+/* Sets candidates and codes, which are the same for all groups of a setting. */
 PITHI_INLINE void pithi_search_steps(struct pithi_search *s) {
     const int reach = 1 << (s->set->bits - 1);
     const bool power = s->set->scale_dtype == PITHI_E8M0;
@@ -332,9 +339,10 @@ PITHI_INLINE void pithi_search_steps(struct pithi_search *s) {
         power ? (float)(k + 1) : 1.0f + (float)(k - 1) * 0.0625f;
     if (!power) s->factor[0] = ((float)reach - 1) / (float)reach;
 }
-/* The group in units of `unit`, turned so that its largest value is negative, where the codes reach
- * one further; candidates are factors on it. The first reaches the largest value with the codes of
- * the short side, the others with those of the long one, or fall short of it by up to 13/16. */
+/* Begins a search. The group is taken in units of `unit` and turned so that its largest value is
+ * negative, where codes reach one further; candidates are factors on it. The first reaches the
+ * largest value with the codes of the short side, the others with those of the long one, or fall
+ * short of it by up to 13/16. */
 PITHI_INLINE void pithi_search_begin(struct pithi_search *s) {
     const bool power = s->set->scale_dtype == PITHI_E8M0;
     s->unit = power ? s->scale : pithi_float(s->largest) / (float)(1 << (s->set->bits - 1));
@@ -343,7 +351,8 @@ PITHI_INLINE void pithi_search_begin(struct pithi_search *s) {
     pithi_search_steps(s);
 }
 
-/* The scale of each candidate is that of least squares for its codes; the best explains most. */
+/* Chooses among candidates whose scales are those of least squares for their codes: the best
+ * explains most. */
 PITHI_INLINE float pithi_search_free(const struct pithi_search *s) {
     float best = 0, scale = s->unit;
     PITHI_UNROLL for (int k = 0; k < PITHI_SEARCH_MOST; k++) {
@@ -357,7 +366,7 @@ PITHI_INLINE float pithi_search_free(const struct pithi_search *s) {
     return pithi_float((u < PITHI_F32_INF ? u : PITHI_F32_MAX) ^ s->sign);
 }
 
-/* Powers of two: the one that reaches the largest value, or its half. */
+/* Chooses between powers of two: the one that reaches the largest value, or its half. */
 PITHI_INLINE float pithi_search_power(const struct pithi_search *s) {
     const float whole = 2 * s->vq[0] - s->qq[0], half = s->vq[1] - s->qq[1] * 0.25f;
     return half > whole ? s->unit * 0.5f : s->unit;
@@ -371,7 +380,7 @@ PITHI_INLINE float pithi_search_end(const struct pithi_search *s) {
 
 /* ---- One value -------------------------------------------------------------------------------*/
 
-/* The code of d: value, or value - base. Of groups that are not idempotent. */
+/* Returns the code of d, a value or value - base, lifted, for groups that are not idempotent. */
 PITHI_INLINE float pithi_group_lifted(const struct pithi_group_setting *s, float d,
                                       float reciprocal) {
     const float most = (float)pithi_group_levels(s);
@@ -384,7 +393,7 @@ PITHI_INLINE int pithi_group_quantize(const struct pithi_group_setting *s, float
     return pithi_clamp(pithi_round_stochastic(d * reciprocal, random16), -levels, levels);
 }
 
-/* x' of one code; scale and zero are finite. Overflow gives the largest finite value. */
+/* Returns x' of one code; scale and zero are finite. Overflow gives the largest finite value. */
 PITHI_INLINE uint32_t pithi_group_decoded(int q, float scale, float zero, bool asymmetric,
                                           uint64_t *saturated) {
     float x = (float)q * scale;

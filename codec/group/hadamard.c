@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "group/hadamard.h"
 
-/* Sylvester order, strides 1, 2, 4, ...: every stage is one rounded operation per value. */
+/* The order is Sylvester's, with strides 1, 2, 4, ...: every stage is one rounded operation per
+ * value. */
 static void butterflies(float *x, size_t order) {
     for (size_t half = 1; half < order; half *= 2)
         for (size_t i = 0; i < order; i += 2 * half)
@@ -22,7 +23,7 @@ static void flip_signs(uint32_t key, float *x, size_t count, uint64_t first) {
     }
 }
 
-/* Whole transforms, then the rest of fewer than `order` values in ever smaller ones. */
+/* Transforms whole runs of the order, then the rest, of fewer values, in ever smaller ones. */
 static void transform_all(const struct pithi_rotation *r, float *x, size_t count, bool inverse) {
     for (size_t order = r->order; order; order /= 2)
         for (; count >= order; x += order, count -= order) {

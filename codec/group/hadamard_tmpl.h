@@ -26,15 +26,16 @@ static inline __attribute__((always_inline)) void f_transform32x4(v16 v[8]) {
 }
 #endif
 
-/* Elements whose signs are drawn together, and the prefetch distance of reads, in bytes. */
+/* SIGNED elements have their signs drawn together; PREFETCH_READ is the prefetch distance of reads,
+ * in bytes. */
 enum { SIGNED = 4096, PREFETCH_READ = 4096 };
 
 struct task {
     const uint8_t *from;
     uint8_t *to;
-    uint32_t from_dtype;  /* made: f32 */
+    uint32_t from_dtype;  /* inverse: f32 */
     const uint32_t *keep; /* one word for 32 elements, bit set: the sign stays; NULL: all stay */
-    v16 factor, scale;    /* of the inverse, before and after */
+    v16 factor, scale;    /* what the inverse multiplies by before and after */
     struct streamer stream;
     bool streamed;
 };
@@ -57,14 +58,14 @@ ALWAYS void prefetch(const struct task *t, size_t i) {
     if (size == 4) __builtin_prefetch(t->from + i * size + PREFETCH_READ + 64);
 }
 
-/* 32 values; apart from f32 in one place only, which keeps the loops small. */
+/* Loads 32 values other than f32. It is a function of its own, which keeps the loops small. */
 static __attribute__((noinline)) void load_other(uint32_t dtype, const uint8_t *p, size_t i,
                                                  v16 v[2]) {
     v[0] = load(dtype, p, i);
     v[1] = load(dtype, p, i + 16);
 }
 ALWAYS void load32(uint32_t dtype, const uint8_t *p, size_t i, v16 v[2]) {
-    v16 x[2]; /* v would have to lie in memory for a call */
+    v16 x[2]; /* an address of v would put it into memory */
     if (dtype == PITH_F32) {
         v[0] = v_load(p + 4 * i);
         v[1] = v_load(p + 4 * i + 64);
@@ -138,7 +139,7 @@ ALWAYS void put128(const struct task *t, bool inverse, struct streamer *stream, 
     put64(t, inverse, stream, v + 4, i + 64);
 }
 
-/* One run of the order; without, 32 values. */
+/* Transforms one run of the order; with no order it moves 32 values. */
 ALWAYS void transform_one(const struct task *t, bool inverse, uint32_t order, struct streamer *s,
                           size_t i) {
     v16 v[16];
@@ -162,7 +163,7 @@ ALWAYS void transform_one(const struct task *t, bool inverse, uint32_t order, st
 }
 
 ALWAYS void transform(struct task *t, bool inverse, uint32_t order, size_t count) {
-    const struct task copy = *t; /* copies no store can alias */
+    const struct task copy = *t; /* a copy that no store can alias */
     const size_t step = order ? order : 32;
     struct streamer stream = t->stream;
     if (inverse && t->streamed)
@@ -192,7 +193,8 @@ static __attribute__((noinline)) void transform_inverse(struct task *t, uint32_t
 
 /* ---- Signs -----------------------------------------------------------------------------------*/
 
-/* Words of the elements from `first`, a multiple of 128, inverted as random256 hands them out. */
+/* Draws the signs of the elements from `first`, a multiple of 128, on. Words are inverted, as
+ * random256 hands them out. */
 static void draw_signs(uint32_t keep[SIGNED / 32], uint32_t key, uint64_t first) {
     const struct pithi_random random = pithi_sign_random(key);
     const uint64_t counter = first / 128, last = counter + SIGNED / 128;
@@ -209,7 +211,7 @@ static void draw_signs(uint32_t keep[SIGNED / 32], uint32_t key, uint64_t first)
 
 typedef void transform_fn(struct task *t, uint32_t order, size_t count);
 
-/* Whole runs of the order, a part of SIGNED at a time when there are signs. */
+/* Transforms whole runs of the order, up to SIGNED elements at a time when there are signs. */
 static void transform_whole(struct task *t, transform_fn *fn, const struct pithi_rotation *r,
                             size_t count, uint64_t first) {
     uint32_t keep[SIGNED / 32];
@@ -243,7 +245,7 @@ static void rotate(const struct pithi_rotation *r, float *to, const void *from, 
     if (whole < count) pithi_rotate_c(r, to + whole, rest, dtype, count - whole, first + whole);
 }
 
-/* Whole runs, to f32. */
+/* Transforms whole runs back to f32. */
 static void unrotate_whole(const struct pithi_rotation *r, void *to, float *x, size_t count,
                            uint64_t first, float scale, bool nontemporal) {
     struct task t = {.from = (const uint8_t *)x, .to = to, .from_dtype = PITH_F32};
@@ -255,7 +257,7 @@ static void unrotate_whole(const struct pithi_rotation *r, void *to, float *x, s
     if (t.streamed) v_stream_end(&t.stream, (uint8_t *)to + 4 * count);
 }
 
-/* Plainly, or through *stream when that is not NULL. */
+/* Rounds to 16 bits, by ordinary stores or through *stream when that is not NULL. */
 ALWAYS void narrow(uint32_t dtype, uint8_t *to, const float *x, size_t count,
                    struct streamer *stream) {
     for (size_t i = 0; i < count; i += 32) {
@@ -269,7 +271,7 @@ ALWAYS void narrow(uint32_t dtype, uint8_t *to, const float *x, size_t count,
     }
 }
 
-/* In place while the cache has it, and then to 16 bits. */
+/* Transforms back in place while the cache has the values, then rounds to 16 bits. */
 static void unrotate_narrow(const struct pithi_rotation *r, uint8_t *to, uint32_t dtype, float *x,
                             size_t count, uint64_t first, float scale, bool streamed) {
     struct streamer stream;

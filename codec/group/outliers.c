@@ -9,7 +9,7 @@
 
 enum { GROUP_MOST = 256 };
 
-/* The values that come first of a group in some order, at most one more than are taken. */
+/* The values of a group that come first in some order: at most one more than are taken. */
 struct first {
     uint64_t word[PITHI_OUTLIERS_MOST + 1];
     size_t count;
@@ -22,7 +22,7 @@ static void enter(struct first *f, size_t capacity, uint64_t word) {
     f->word[i] = word;
 }
 
-/* Marks what to take; returns the bits of what is coded instead. */
+/* Marks what to take at both ends; returns the bits of what is coded instead. */
 static uint32_t by_range(const void *values, uint32_t dtype, size_t count, size_t n, bool *out) {
     struct first below = {.count = 0}, above = {.count = 0};
     for (size_t i = 0; i < count; i++) {
@@ -69,7 +69,8 @@ static void take(const struct pithi_group_setting *set, void *values, uint32_t d
 
 /* ---- Groups that encode to themselves --------------------------------------------------------*/
 
-/* Clamps the others of a group, of which there are some, to below what was taken of it. */
+/* Clamps the other values of a group, of which there are some, to below the least that was
+ * taken. */
 static void clamp_others(const struct pithi_group_setting *set, void *values, uint32_t dtype,
                          size_t count, size_t most, const void *exact) {
     uint32_t largest = 0, least = PITHI_F32_NAN;
@@ -96,9 +97,9 @@ void pithi_outliers_take(const struct pithi_group_setting *set, void *values, ui
         clamp_others(set, values, dtype, count, most, exact);
 }
 
-/* The last code may lie further inward by one number of the tensor's dtype and one of the scale's.
- * Levels of normal floats lie so far apart that their bound holds as it is, but for values below
- * the normal numbers of f16. */
+/* Returns what clamping adds to the bound. The last code may lie further inward by one number of
+ * the tensor's dtype and one of the scale's. Levels of normal floats lie so far apart that their
+ * bound holds as it is, but for values below the normal numbers of f16. */
 double pithi_outliers_bound(const struct pithi_group_setting *set, uint32_t dtype, double scale) {
     const double levels = pithi_group_levels(set), reach = levels * scale;
     const bool half = set->scale_dtype == PITH_F16;

@@ -11,17 +11,18 @@
 
 #include "group/group_value.h"
 
-/* Take `most` values out of a group of count <= 256, or all when it has fewer. Their places,
- * ascending, go to `places` and the values to `exact`, the last as often as there is room; what is
- * coded in their stead takes their place. Asymmetric: those whose loss makes the range of the
- * others least, else those of the largest magnitude; then, but with codebook=lloyd, the others are
- * clamped so that they decode to less than what was taken. */
+/* Takes `most` values out of a group of count <= 256, or all when it has fewer. Their places,
+ * ascending, go to `places` and the values to `exact`, the last one repeated up to `most`; what is
+ * coded in their stead takes their place. Asymmetric groups give the values whose loss makes the
+ * range of the others least, symmetric ones those of the largest magnitude; then, but with
+ * codebook=lloyd, the others are clamped so that they decode to less than what was taken. */
 void pithi_outliers_take(const struct pithi_group_setting *set, void *values, uint32_t dtype,
                          size_t count, size_t most, uint8_t *places, void *exact);
-/* What clamping what is left adds to the bound of a group of this scale in a tensor of dtype. */
+/* Returns what clamping the others adds to the bound of a group of this scale in a tensor of
+ * dtype. */
 double pithi_outliers_bound(const struct pithi_group_setting *set, uint32_t dtype, double scale);
-/* Put back those whose places are among [first, first + count): place p at out[(p - first) *
- * stride]. Any bytes are safe. */
+/* Puts back those values whose places are among [first, first + count): place p goes to out[(p -
+ * first) * stride]. Any bytes are safe. */
 void pithi_outliers_put(const uint8_t *places, const void *exact, uint32_t dtype, size_t most,
                         size_t first, size_t count, void *out, uint32_t out_dtype, int64_t stride);
 

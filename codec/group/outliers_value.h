@@ -5,12 +5,13 @@
 
 #include "group/codebook_value.h"
 
-/* Of a group. */
+/* The most outliers of a group. */
 enum { PITHI_OUTLIERS_MOST = 32 };
 
-/* Values in an order in which those that come first are taken: a word has the value's rank in its
- * upper half, the place in the lower one. Ascending: -0 before +0, NaN of either sign outermost;
- * what is taken from above are the complements of such words. By magnitude: the largest first. */
+/* Values as words in the order in which they are taken: a word has the value's rank in its upper
+ * half, its place in the group in the lower one. The first makes an ascending order, -0 before +0
+ * and NaN of either sign outermost; what is taken from above are the complements of such words. The
+ * second orders by magnitude, the largest first. */
 PITHI_INLINE uint64_t pithi_outlier_word(uint32_t u, uint32_t place) {
     return (uint64_t)((uint32_t)pithi_ordered(u) ^ 0x80000000u) << 32 | place;
 }
@@ -18,7 +19,7 @@ PITHI_INLINE uint64_t pithi_outlier_size_word(uint32_t u, uint32_t place) {
     return (uint64_t)~pithi_magnitude(u) << 32 | place;
 }
 PITHI_INLINE uint32_t pithi_outlier_place(uint64_t word) { return (uint32_t)(word & 0xFFu); }
-/* Of a word of the ascending order. */
+/* Returns the value of a word of the ascending order. */
 PITHI_INLINE float pithi_outlier_value(uint64_t word) {
     return pithi_from_ordered((int32_t)((uint32_t)(word >> 32) ^ 0x80000000u));
 }
@@ -33,14 +34,14 @@ PITHI_INLINE bool pithi_outliers_limited(const struct pithi_group_setting *s) {
     return !s->asymmetric && s->codebook != PITHI_CODEBOOK_LLOYD;
 }
 
-/* Whether others of magnitudes up to m may have to be clamped: a scale, and what the last code
- * decodes to, are rounded by less than a 64th, or half of the last places of f16 below its normal
- * numbers. */
+/* Whether other values of magnitudes up to m may have to be clamped: a scale, and what the last
+ * code decodes to, are rounded by less than a 64th, or half of the last places of f16 below its
+ * normal numbers. */
 PITHI_INLINE bool pithi_outliers_near(float m, float least) {
     return m * 1.015625f + 0x1p-17f >= least;
 }
 
-/* The number before m > 0, which is one of the dtype's. */
+/* Returns the number of a dtype before m > 0, which is one of its numbers. */
 PITHI_INLINE float pithi_number_before(uint32_t dtype, float m) {
     const uint32_t u = pithi_bits(m);
     if (dtype == PITH_F16) return pithi_float(pithi_from_f16((uint16_t)(pithi_to_f16(u) - 1)));
@@ -53,8 +54,9 @@ PITHI_INLINE float pithi_outliers_top(const struct pithi_group_setting *s, uint3
     return s->codebook ? pithi_round_to(dtype, scale) : pithi_grid_top(s, dtype, &grid);
 }
 
-/* What the others, up to magnitude bits m, are to be clamped to; least: the bits of the least
- * magnitude taken, which no other exceeds. m itself where the group is poisoned. */
+/* Returns what the other values, up to magnitude bits m, are clamped to. `least` has the bits of
+ * the least magnitude taken, which no other exceeds. Returns m itself where the group is
+ * poisoned. */
 PITHI_INLINE float pithi_outliers_limit(const struct pithi_group_setting *s, uint32_t dtype,
                                         uint32_t m, uint32_t least) {
     const float hi = pithi_float(m);
@@ -72,14 +74,14 @@ PITHI_INLINE float pithi_outliers_clamp(float x, float limit) {
 
 /* ---- Asymmetric groups -----------------------------------------------------------------------*/
 
-/* How many of n to take from above, the others being taken from below, so that the range of what
- * is left is least; below, above: the first n + 1 words of each. */
+/* Returns how many of n to take from above, the rest being taken from below, so that the range of
+ * what is left is least; below and above have the first n + 1 words of each. */
 PITHI_INLINE size_t pithi_outliers_above(const uint64_t *below, const uint64_t *above, size_t n) {
     float best = pithi_float(PITHI_F32_INF);
     size_t chosen = 0;
     for (size_t k = 0; k <= n; k++) {
         const float range = pithi_outlier_value(~above[k]) - pithi_outlier_value(below[n - k]);
-        if (!(range < best)) continue; /* also when a value is not finite */
+        if (!(range < best)) continue; /* skipped also when a value is not finite */
         best = range;
         chosen = k;
     }
