@@ -14,7 +14,7 @@ static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 /* ---- Plans -----------------------------------------------------------------------------------*/
 
-/* Why the plan has no caches and pages of their own; NULL: it has. */
+/* Returns why there are no caches and pages of this plan; NULL when there are. */
 static const char *why_not(const pith_plan *plan) {
     const struct pithi_params *q = &plan->params;
     const uint32_t last = plan->ndim ? plan->ndim - 1 : 0;
@@ -25,7 +25,7 @@ static const char *why_not(const pith_plan *plan) {
     if (!plan->one_frame) return "caches and pages need a layout of one slot";
     if (plan->ndim < 2 || plan->ndim > 3)
         return "caches and pages need a layout [tokens, heads, dim] or [tokens, dim]";
-    if (plan->shape[0] < q->value[PITHI_KV_PAGE]) /* the workspace is for whole pages */
+    if (plan->shape[0] < q->value[PITHI_KV_PAGE]) /* a work has memory for whole pages */
         return "caches and pages need a layout of at least one page of tokens";
     if (plan->shape[last] == 0 || plan->shape[1] == 0)
         return "caches and pages need tokens that have elements";
@@ -113,7 +113,7 @@ uint32_t pithi_paged_some(const struct pithi_paged *p, size_t row) {
 
 /* ---- Memory ----------------------------------------------------------------------------------*/
 
-/* Pages that are begun when so many tokens were appended. */
+/* Returns how many pages are begun when so many tokens were appended. */
 static uint64_t pages_for(const struct pithi_paged *p, uint64_t window, uint64_t tokens) {
     if (tokens < window) return 0;
     const uint64_t done = (tokens - window) / p->tokens;
@@ -127,10 +127,10 @@ static uint64_t ring_of(const struct pithi_paged *p, uint64_t window) {
 
 static uint64_t stride_of(const struct pithi_paged *p) { return pithi_pad64(p->bytes); }
 
-/* Entries of the table that do not come with slots: for pages that others have. */
+/* Returns the entries of the page table that come without slots, for pages of other caches. */
 static uint64_t entries_of(const struct pithi_paged *p) { return p->limit / p->tokens + 1; }
 
-/* All that does not depend on the number of slots; 64 to align it. */
+/* Returns the bytes that do not depend on the number of slots, 64 of them for alignment. */
 static uint64_t fixed_bytes(const struct pithi_paged *p, uint64_t window) {
     return 64 + pithi_pad64(sizeof(pith_kv)) +
            pithi_pad64(ring_of(p, window) * pithi_row_bytes(p)) +
@@ -183,7 +183,7 @@ pith_status pith_kv_init(const pith_plan *plan, void *memory, size_t bytes, pith
 /* ---- Pages and exact tokens ------------------------------------------------------------------*/
 
 uint64_t pithi_cache_find(const pith_kv *c, uint64_t token) {
-    uint64_t low = 0, high = c->pages; /* the last page that does not begin behind it */
+    uint64_t low = 0, high = c->pages; /* finds the last page that does not begin behind it */
     while (high - low > 1) {
         const uint64_t middle = low + (high - low) / 2;
         if (c->page[middle].first > token)
@@ -237,11 +237,11 @@ struct reading {
     struct pithi_span span;
     uint32_t head, heads, dtype;
     bool direct, nontemporal;
-    int64_t token_stride; /* elements */
+    int64_t token_stride; /* in elements */
     size_t element;
 };
 
-/* Where heads of tokens go, those of a token side by side. */
+/* Where heads of tokens go, with the heads of a token one after the other. */
 struct place {
     uint8_t *out;
     int64_t token_stride;
@@ -257,7 +257,7 @@ static void convert_exact(const struct reading *r, const uint8_t *rows, uint64_t
     }
 }
 
-/* Tokens from `token` on, as many of them as lie together. */
+/* Reads tokens from `token` on, as many of them as lie together; returns how many. */
 static uint64_t read_some(const struct reading *r, uint64_t token, uint64_t count,
                           const struct place *to) {
     const pith_kv *c = r->cache;
@@ -323,7 +323,7 @@ static pith_status read_view(pith_work *w, const pith_kv *c, uint64_t first, uin
     r.dtype = view->dtype;
     r.element = r.span.element;
     r.direct = pithi_paged_direct(&r.kv, view, heads);
-    /* The stride of a single token may be any number. */
+    /* A single token never uses its stride, which may be any number. */
     r.token_stride = view->shape[0] > 1 ? view->stride[0] : (int64_t)r.kv.dim * heads;
     r.nontemporal = r.span.count * r.element >= PITHI_LARGE_OUTPUT;
     if (!r.span.count) return PITH_OK;

@@ -9,18 +9,18 @@
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-/* kv is the cache's own: to read from a copy waits until all codes of the call before are stored,
- * where pieces of other sizes were written. */
+/* An append to one cache. kv points at the cache's own: to read from a copy waits until all codes
+ * of the call before are stored, where parts of other sizes were written. */
 struct append {
     struct pithi_worker *worker;
     const struct pithi_kv *kv;
     struct pithi_span view;
     const void *prefetch; /* what another cache takes next, or NULL */
-    uint8_t *base;        /* of the token that comes next, or NULL */
-    uint64_t at;          /* that token */
+    uint8_t *base;        /* base of the token that comes next, or NULL */
+    uint64_t at;          /* the number of that token */
 };
 
-/* Dense rows into pages. */
+/* Codes dense rows into pages. */
 static void finish(pith_kv *c, struct append *a, const uint8_t *rows, uint64_t count) {
     const uint32_t page = c->paged.tokens;
     while (count) {
@@ -79,7 +79,7 @@ static void hold(pith_kv *c, struct append *a, uint64_t count) {
     }
 }
 
-/* Of so many tokens behind those that are finished. */
+/* Returns how many of so many tokens behind the finished ones are to be finished. */
 static uint64_t due(const pith_kv *c, uint64_t tokens) {
     if (tokens <= c->window) return 0;
     const uint64_t old = tokens - c->window;
@@ -117,7 +117,7 @@ static pith_status take_view(const struct pithi_kv *k, const pith_view *view,
         &(struct pithi_words){.name = {pith_dtype_name(view->dtype), pith_dtype_name(k->dtype)}});
 }
 
-/* All but the view; field by field, since most of it is that. */
+/* Sets all but the view. Fields are set one by one, since most of the struct is the view. */
 static void open_append(struct append *a, const pith_kv *c, struct pithi_worker *w) {
     a->worker = w;
     a->kv = &c->paged.kv;
@@ -174,7 +174,7 @@ static void append_tokens(pith_kv *c, struct append *a, uint64_t tokens) {
 
 /* ---- Lists -----------------------------------------------------------------------------------*/
 
-/* Caches that a call has marked. */
+/* Releases caches that a call has marked. */
 static void leave_caches(pith_work *w, pith_kv *const *caches, size_t count) {
     for (size_t i = 0; i < count; i++) pithi_cache_leave(caches[i], w);
 }
@@ -194,19 +194,19 @@ struct appends {
     size_t count;
 };
 
-/* A worker whose memory is cut for the cache's plan appends to it. */
+/* Appends to one cache, on a worker whose memory is cut for its plan. */
 static pith_status append_job(void *arg, uint64_t i, struct pithi_worker *worker) {
     const struct appends *const l = arg;
     pith_kv *const c = l->caches[i];
     struct append a;
     pithi_worker_cut(worker, c->plan);
-    PITHI_TRY(take_view(&c->paged.kv, &l->views[i], &a.view, NULL)); /* as it was checked */
+    PITHI_TRY(take_view(&c->paged.kv, &l->views[i], &a.view, NULL)); /* was checked before */
     open_append(&a, c, worker);
     append_tokens(c, &a, l->views[i].shape[0]);
     return PITH_OK;
 }
 
-/* Few values are sooner coded than threads are woken. */
+/* Lists of fewer values than this are coded sooner than threads are woken. */
 enum { ALONE = 1 << 16 };
 
 static pith_status run_appends(pith_work *w, struct appends *l) {
@@ -225,7 +225,7 @@ static pith_status run_appends(pith_work *w, struct appends *l) {
     return status;
 }
 
-/* A list of one: its view is looked at once. */
+/* Appends a list of one, whose view is looked at once. */
 static pith_status append_alone(pith_work *w, pith_kv *c, const pith_view *view) {
     struct append a;
     PITHI_TRY(pithi_cache_enter(c, w));
@@ -266,18 +266,18 @@ pith_status pith_kv_append(pith_work *w, pith_kv *const *caches, const pith_view
 
 /* ---- Batches ---------------------------------------------------------------------------------*/
 
-/* Most runs of a call. */
+/* The most runs of one call of a kernel. */
 enum { RUNS = 32 };
 
 struct batch {
     const pith_kv_tokens *to;
-    size_t count, share;    /* caches; of them, those of one job */
-    uint64_t tokens;        /* for each */
-    struct pithi_span span; /* of any one's: its data is another's */
-    bool straight;          /* tokens as they lie may go into a page */
+    size_t count, share;    /* caches; caches of one job */
+    uint64_t tokens;        /* tokens for each cache */
+    struct pithi_span span; /* the span of one cache's tokens; others differ in their data */
+    bool straight;          /* tokens may go into a page as they lie */
 };
 
-/* What goes straight into open pages is coded in one call. */
+/* Runs that go straight into open pages and are coded in one call. */
 struct straight {
     struct pithi_group_run run[RUNS];
     pith_kv *cache[RUNS];
@@ -296,12 +296,12 @@ static void append_one(const struct batch *b, size_t i, size_t end, struct pithi
     open_append(&a, b->to[i].cache, w);
     a.view = b->span;
     a.view.data = (uint8_t *)(uintptr_t)b->to[i].values;
-    /* What the very next one takes would come too late, with as few lines under way at a time. */
+    /* What the very next cache takes would come too late, with as few lines under way at a time. */
     if (b->span.dense && i + 2 < end) a.prefetch = b->to[i + 2].values;
     append(b->to[i].cache, &a, b->tokens);
 }
 
-/* Caches [first, end). */
+/* Appends to caches [first, end). */
 static void append_some(const struct batch *b, size_t first, size_t end, struct pithi_worker *w) {
     struct straight s;
     s.count = 0;
@@ -343,12 +343,12 @@ static void leave_batch(pith_work *w, const struct batch *b, size_t count) {
     for (size_t i = 0; i < count; i++) pithi_cache_leave(b->to[i].cache, w);
 }
 
-/* All caches are marked before one is changed; the work is attached once, to the plan of all. */
+/* Marks all caches before one is changed, and attaches the work once, to the plan of all. */
 static pith_status take_batch(pith_work *w, const pith_view *like, struct batch *b) {
     const pith_kv *const first = b->to[0].cache;
     if (!like || !first) return pithi_fail(&w->error, PITH_ERR_ARG, "an argument is NULL");
     pith_view any = *like;
-    any.data = w; /* of which only the shape is looked at */
+    any.data = w; /* only its shape is looked at */
     PITHI_TRY(take_view(&first->paged.kv, &any, &b->span, &w->error));
     PITHI_TRY(pithi_work_attach(w, first->plan, NULL));
     b->tokens = like->shape[0];

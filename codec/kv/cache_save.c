@@ -9,7 +9,7 @@
 
 /* ---- Pages of other sizes --------------------------------------------------------------------*/
 
-/* The first `tokens` of a page into one with room for more or fewer: areas begin with them. */
+/* Copies the first `tokens` of a page into one of another capacity: every area begins with them. */
 static void copy_tokens(const struct pithi_kv *k, uint8_t *to, uint32_t to_capacity,
                         const uint8_t *from, uint32_t from_capacity, uint32_t tokens) {
     const struct pithi_kv_places a = pithi_kv_places(k, to_capacity);
@@ -27,7 +27,7 @@ static void copy_tokens(const struct pithi_kv *k, uint8_t *to, uint32_t to_capac
 
 /* ---- Frames ----------------------------------------------------------------------------------*/
 
-/* A frame of so many tokens, of the plan's setting or of codec raw. */
+/* Returns a frame of so many tokens, of the plan's setting or (exact) of codec raw. */
 static struct pithi_frame frame_of(const pith_plan *p, uint64_t tokens, bool exact) {
     struct pithi_frame f;
     pithi_plan_frame(p, 0, false, &f);
@@ -46,7 +46,8 @@ static struct pithi_frame frame_of(const pith_plan *p, uint64_t tokens, bool exa
     return f;
 }
 
-/* Pages from *page on that make a frame; *page moves behind them. Returns their tokens. */
+/* Finds the pages from *page on that make a frame, and moves *page behind them. Returns their
+ * tokens. */
 static uint64_t next_run(const pith_kv *c, uint64_t *page) {
     uint64_t tokens = 0, n = c->paged.tokens;
     while (*page < c->pages && n == c->paged.tokens) {
@@ -69,7 +70,7 @@ uint64_t pith_kv_save_bytes(const pith_kv *c) {
 
 /* ---- Save ------------------------------------------------------------------------------------*/
 
-/* Closes the frame whose blocks are written; returns its end. */
+/* Closes a frame whose blocks are written; returns its end. */
 static uint8_t *close_frame(struct pithi_coding *c, uint8_t *dst) {
     for (uint64_t i = 0; i < c->frame.payload.blocks; i++) {
         size_t length;
@@ -131,13 +132,13 @@ pith_status pith_kv_save(pith_work *w, const pith_kv *c, void *dst, size_t cap, 
 
 /* ---- Load ------------------------------------------------------------------------------------*/
 
-/* What the frames read so far hold. */
+/* What the frames that were read so far hold. */
 struct saved {
     const uint8_t *bytes;
-    size_t length, at; /* the frame that comes next */
+    size_t length, at; /* at: where the next frame begins */
     uint64_t pages, finished, held;
     bool last;  /* no more pages may come */
-    bool whole; /* the exact tokens were there */
+    bool whole; /* the exact tokens were read */
 };
 
 static bool same_rows(const struct pithi_frame *f, const pith_plan *p) {
@@ -147,7 +148,7 @@ static bool same_rows(const struct pithi_frame *f, const pith_plan *p) {
     return f->params.dtype == p->params.dtype && f->params.base_dtype == PITH_NONE;
 }
 
-/* A frame of pages of this setting or of exact tokens, opened and its checksums compared. */
+/* Opens a frame of pages of this setting or of exact tokens, and checks its checksums. */
 static pith_status check_frame(pith_work *w, const pith_plan *p, const struct saved *s,
                                struct pithi_coding *c) {
     const uint8_t *bytes = s->bytes + s->at;
@@ -166,7 +167,7 @@ static pith_status check_frame(pith_work *w, const pith_plan *p, const struct sa
     return pithi_check_blocks(c);
 }
 
-/* Of pages, only those along tokens that truncation cut are followed by others. */
+/* Adds up what a frame holds. More pages may follow only those along tokens that truncation cut. */
 static void count_frame(struct saved *s, const struct pithi_coding *c) {
     s->at += (size_t)(c->frame.header_bytes + c->frame.payload_bytes);
     s->whole = c->frame.params.codec != &pithi_codec_kv;
@@ -215,7 +216,7 @@ static pith_status load(pith_work *w, pith_kv *k, const void *src, size_t bytes)
     struct pithi_coding c = {.plan = k->plan, .work = w};
     PITHI_TRY(check_saved(w, k, s));
     k->pages = k->shared = k->start = 0;
-    while (!s.whole) { /* again, now that nothing can fail */
+    while (!s.whole) { /* the frames are read again, now that nothing can fail */
         if (pithi_decode_open(&c, w, k->plan, s.bytes + s.at, s.length - s.at) != PITH_OK)
             return PITH_ERR_INTERNAL;
         if (c.frame.params.codec == &pithi_codec_kv) take_pages(k, &c, s.finished);

@@ -7,10 +7,10 @@
 
 #include <string.h>
 
-/* Columns whose levels are found together; levels, of as many rows as there is room for. */
+/* STRIP columns have their levels found together; LEVELS are those of as many rows as fit. */
 enum { STRIP = 1024, LEVELS = 4096, GROUP = 256 };
 
-#define LIMIT 0x7B000000u /* bits of 2^119: below, no level of a scale overflows */
+#define LIMIT 0x7B000000u /* the bits of 2^119: below, no level of a scale overflows */
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
@@ -18,7 +18,7 @@ static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 struct strip {
     size_t first, count;
     float scale[STRIP];
-    bool fits; /* no scale is too large, or not finite */
+    bool fits; /* all scales are finite and below LIMIT */
 };
 
 static void take_scales(struct strip *s, struct pithi_channel_job *job) {
@@ -31,7 +31,7 @@ static void take_scales(struct strip *s, struct pithi_channel_job *job) {
     }
 }
 
-/* One row: levels times scales, as pithi_codebook_decode_c has it. */
+/* Multiplies one row of levels by its scales, as pithi_codebook_decode_c does. */
 static void scale_irregular(const struct strip *s, float *level, uint64_t *saturated) {
     for (size_t c = 0; c < s->count; c++) {
         uint32_t u = pithi_bits(level[c] * s->scale[c] + 0.0f);
@@ -45,7 +45,7 @@ static void scale_irregular(const struct strip *s, float *level, uint64_t *satur
     }
 }
 
-/* The same of scales that fit, to f32 of any alignment: `to` may be level. */
+/* Multiplies one row of levels by scales that fit, to f32 at any address; `to` may be level. */
 static void scale_row(const struct strip *s, const float *level, uint8_t *to) {
     enum { PART = 16 };
     size_t c = 0;
@@ -72,7 +72,7 @@ static void put_row(const struct pithi_kv *k, struct pithi_channel_job *job, siz
     if (!direct) k->kernels->unrotate(&none, to, job->dtype, level, s->count, 0, 1.0f);
 }
 
-/* Levels are decoded as those of groups with the scale 1, of rows without a gap at once. */
+/* Decodes levels as those of groups with the scale 1; rows without a gap are decoded together. */
 static void decode_strip(const struct pithi_kv *k, struct pithi_channel_job *job, struct strip *s) {
     static const float ones[LEVELS / GROUP] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     float level[LEVELS];

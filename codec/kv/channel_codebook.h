@@ -5,7 +5,7 @@
 
 #include "kv/page.h"
 
-/* As column_decode, with a codebook. */
+/* Decodes as channel_decode does, for settings with a codebook. */
 void pithi_kv_levels(const struct pithi_kv *k, struct pithi_channel_job *job);
 
 #endif

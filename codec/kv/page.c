@@ -12,7 +12,7 @@
 #include "group/outliers.h"
 #include "kv/channel_codebook.h"
 
-/* Of a tile of columns: any column that is a multiple begins at a whole byte of codes. */
+/* Columns of a tile: any column that is a multiple of COLUMNS begins at a whole byte of codes. */
 enum { COLUMNS = 64, LONGEST = 256 };
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
@@ -22,13 +22,14 @@ static size_t parts(size_t n, size_t part) { return n / part + (n % part != 0); 
 
 static size_t row_of(const struct pithi_kv *k) { return (size_t)k->heads * k->dim; }
 
-/* Bytes of a scale; of all that stands for a group beside its codes. */
+/* These return the bytes of a scale, and of all that stands for a group beside its codes. */
 static size_t width_of(const struct pithi_kv *k) { return pithi_scale_width(k->set.scale_dtype); }
 static size_t entry_of(const struct pithi_kv *k) {
     return width_of(k) * (k->set.asymmetric ? 2u : 1u);
 }
 
-/* The share that is requested of n elements, to the nearest, at least 1 and at most an eighth. */
+/* Returns how many of n elements are outliers: the share that is requested, rounded, at least 1 and
+ * at most an eighth. */
 static uint32_t outliers_of(uint32_t share, uint32_t n) {
     if (!share) return 0;
     const uint32_t wanted = pithi_decimal_share(share, n);
@@ -56,7 +57,7 @@ void pithi_kv_init(struct pithi_kv *k, const struct pithi_params *p,
                                           .codebook = (uint8_t)p->value[PITHI_KV_CODEBOOK]};
     k->set.short_zero = pithi_short_zeros(&k->set, k->order != 0);
     k->outliers = outliers_of(p->value[PITHI_KV_OUTLIERS], k->channel || group < dim ? group : dim);
-    /* A group of a whole short head is a group of its own size, where kernels have that. */
+    /* A group that is a whole short head is a group of its own size, where kernels have that. */
     if (!k->channel && dim >= 16 && dim < group && (dim & (dim - 1)) == 0) k->set.group = dim;
     k->flat = !k->channel && dim % k->set.group == 0;
     k->element = pith_dtype_bytes(p->dtype);
@@ -94,10 +95,10 @@ void pithi_kv_clear(const struct pithi_kv *k, uint8_t *page, uint32_t tokens) {
 /* ---- Scratch ---------------------------------------------------------------------------------*/
 
 struct work {
-    float *floats;  /* values changed before coding: a piece of rows, or a token group of a head */
-    void *columns;  /* a tile's values, column by column */
-    uint8_t *codes; /* of these columns */
-    uint8_t *bytes; /* the codes one to a byte, token by token */
+    float *floats;  /* values changed before coding: rows, or a group of tokens of a head */
+    void *columns;  /* values of a tile, column by column */
+    uint8_t *codes; /* codes of these columns */
+    uint8_t *bytes; /* these codes, one to a byte, token by token */
     uint8_t *scales;
 };
 
@@ -154,7 +155,7 @@ static void *at_element(const void *p, uint32_t dtype, size_t i) {
 
 /* ---- Groups along heads ----------------------------------------------------------------------*/
 
-/* Heads are counted from the page's beginning, those of a token before those of the next. */
+/* Makes a job of `heads` heads. Heads are counted from the page's beginning, token by token. */
 static void heads_job(struct pithi_group_job *job, const struct pithi_kv *k, const uint8_t *page,
                       uint32_t tokens, size_t head, size_t heads) {
     uint8_t *const to = (uint8_t *)(uintptr_t)page;
@@ -167,7 +168,7 @@ static void heads_job(struct pithi_group_job *job, const struct pithi_kv *k, con
 
 /* ---- Outliers --------------------------------------------------------------------------------*/
 
-/* Where those of a group lie: its place and its value come after those of the group before. */
+/* These return where a group's outliers lie: their places and their values, group after group. */
 static uint8_t *places_of(const struct pithi_kv *k, const uint8_t *page, uint32_t tokens,
                           size_t group) {
     return (uint8_t *)(uintptr_t)page + pithi_kv_places(k, tokens).places + group * k->outliers;
@@ -178,7 +179,7 @@ static uint8_t *exact_of(const struct pithi_kv *k, const uint8_t *page, uint32_t
            group * k->outliers * k->element;
 }
 
-/* `count` values, groups after each other from this one of the page on. */
+/* Takes the outliers of `count` values, whose groups begin with this one of the page. */
 static void take_outliers(const struct pithi_kv *k, uint8_t *page, uint32_t tokens, size_t group,
                           void *values, size_t count) {
     for (size_t at = 0; at < count; at += k->set.group, group++)
@@ -187,7 +188,7 @@ static void take_outliers(const struct pithi_kv *k, uint8_t *page, uint32_t toke
                             places_of(k, page, tokens, group), exact_of(k, page, tokens, group));
 }
 
-/* Over a run of heads that lie dense at out. */
+/* Puts outliers over a run of heads that lie dense at out. */
 static void put_outliers(const struct pithi_kv *k, const uint8_t *page, uint32_t tokens,
                          size_t head, size_t heads, void *out, uint32_t out_dtype) {
     const size_t groups = k->head_groups;
@@ -202,12 +203,14 @@ static void put_outliers(const struct pithi_kv *k, const uint8_t *page, uint32_t
 
 /* ---- Values that are changed before they are coded -------------------------------------------*/
 
-/* Elements of a run of heads that scratch memory holds: whole groups, rotated whole heads. */
+/* Returns how many elements of a run of heads scratch memory holds: whole groups, and with a
+ * rotation whole heads. */
 static size_t piece_of(const struct pithi_kv *k) {
     return k->order ? PITHI_PIECE / k->dim * k->dim : PITHI_PIECE;
 }
 
-/* Elements [at, at + n) of a run of heads that is to be coded, changed, into w. */
+/* Changes elements from `at` on of a run of heads, as many as `piece` has, before they are
+ * coded. */
 static void change(const struct pithi_kv *k, uint8_t *page, uint32_t tokens, size_t head,
                    const struct pithi_group_job *all, size_t at, struct pithi_group_job *piece,
                    float *floats) {
@@ -300,7 +303,7 @@ static void get_rotated(const struct pithi_kv *k, struct pithi_group_job *all, f
         job.count = least(piece, all->count - at);
         job.out = floats;
         job.out_dtype = PITH_F32;
-        job.nontemporal = false; /* read again at once */
+        job.nontemporal = false; /* it is read again at once */
         job.scales += at / k->set.group * entry_of(k);
         job.codes += pithi_group_code_bytes(&k->set, at);
         job.poisoned = job.saturated = 0;
@@ -312,7 +315,7 @@ static void get_rotated(const struct pithi_kv *k, struct pithi_group_job *all, f
     }
 }
 
-/* Heads that lie in a run, from this head of this token of the part on. */
+/* Decodes heads that lie in a run, from this head of this token of the part on. */
 static void get_run(const struct pithi_kv *k, const uint8_t *page, struct pithi_kv_part *part,
                     size_t token, size_t head, size_t heads) {
     const size_t first = (part->first + token) * k->heads + part->head + head;
@@ -371,7 +374,7 @@ static void pack(const uint8_t *from, size_t step, unsigned bits, size_t count, 
     if (filled) *to = (uint8_t)pending;
 }
 
-/* to[j][i] := from[i][j]; to's rows have to_stride elements. */
+/* Transposes: to[j][i] becomes from[i][j]. Rows of `to` have to_stride elements. */
 static void transpose(const void *from, int64_t stride, size_t rows, size_t columns, void *to,
                       int64_t to_stride, size_t width) {
     const uint8_t *const f = from;
@@ -385,7 +388,8 @@ static void transpose(const void *from, int64_t stride, size_t rows, size_t colu
                 memcpy(t + (j * to_stride + i) * w, f + (i * stride + j) * w, 2);
 }
 
-/* The number of a tile's first group; where its scales begin, and its codes of a token of it. */
+/* These return the number of a tile's first group, where its scales begin, and where the codes of
+ * its token i do. */
 static size_t tile_group(const struct pithi_kv *k, const struct tile *t) {
     return t->token / k->set.group * row_of(k) + t->head * k->dim + t->column;
 }
@@ -401,7 +405,7 @@ static uint8_t *tile_codes(const struct pithi_kv *k, const uint8_t *page, uint32
            pithi_group_code_bytes(&k->set, t->column);
 }
 
-/* From scale and zero point of each column, interleaved, to rows of either. */
+/* Moves scale and zero point of each column, which are interleaved, to a row of either. */
 static void move_scales(const struct pithi_kv *k, uint8_t *rows, const uint8_t *pairs,
                         size_t columns) {
     const size_t width = width_of(k), step = entry_of(k), row = row_of(k) * width;
@@ -414,7 +418,7 @@ static void put_tile(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_ro
                      const struct tile *t, const void *values, uint32_t dtype, size_t stride) {
     const struct work w = open_work(k, rows->scratch);
     const size_t string = pithi_group_code_bytes(&k->set, t->count);
-    /* Whole groups are one job; a short one is a job of its own. */
+    /* Whole groups are one job; a short group is a job of its own. */
     const size_t step = t->count == k->set.group ? t->columns : 1;
     struct pithi_group_job job = {.set = k->set, .value_dtype = dtype, .count = step * t->count};
     transpose(values, (int64_t)stride, t->count, t->columns, w.columns, (int64_t)t->count,
@@ -438,7 +442,7 @@ static void put_tile(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_ro
              tile_codes(k, page, rows->tokens, t, i));
 }
 
-/* One head of one group of tokens. */
+/* Codes one head of one group of tokens. */
 static void put_group(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_rows *rows,
                       struct tile t) {
     const size_t first = (t.token - rows->first) * row_of(k) + t.head * k->dim;
@@ -461,14 +465,14 @@ static void put_group(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_r
     }
 }
 
-/* What kernels for columns encode. */
+/* Whether kernels for channels encode the setting. */
 static bool plain(const struct pithi_kv *k) {
     return !k->order && !k->outliers && !k->set.codebook && !k->set.shrink;
 }
 /* Whether codes of heads lie without a gap. */
 static bool joined(const struct pithi_kv *k) { return (size_t)k->dim * k->set.bits % 8 == 0; }
 
-/* Of so many heads from the tile's on. */
+/* Makes a job of so many heads from the tile's on. */
 static struct pithi_channel_job columns_job(const struct pithi_kv *k, const uint8_t *page,
                                             uint32_t tokens, const struct tile *t, size_t heads) {
     uint8_t *const scales = tile_scales(k, page, t);
@@ -508,7 +512,7 @@ static void put_columns(const struct pithi_kv *k, uint8_t *page, struct pithi_kv
     }
 }
 
-/* Of columns of a tile of so many heads. */
+/* Puts outliers over the columns of so many heads. */
 static void put_column_outliers(const struct pithi_kv *k, const uint8_t *page, uint32_t tokens,
                                 const struct tile *t, size_t heads,
                                 const struct pithi_channel_job *job) {
@@ -522,7 +526,7 @@ static void put_column_outliers(const struct pithi_kv *k, const uint8_t *page, u
                            job->dtype, job->stride);
 }
 
-/* A tile's tokens of so many heads; with a rotation one. */
+/* Decodes a tile's tokens of so many heads; with a rotation it is one head. */
 static void get_tile(const struct pithi_kv *k, const uint8_t *page, struct pithi_kv_part *part,
                      const struct tile *t, size_t heads) {
     const int64_t width = (int64_t)pith_dtype_bytes(part->out_dtype);

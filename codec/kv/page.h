@@ -36,33 +36,33 @@ struct pithi_kv {
     const struct pithi_kernels *kernels;
     uint32_t dtype, base_dtype;
     uint32_t heads, dim; /* a row has heads * dim elements */
-    uint32_t order;      /* of the Hadamard transform: dim, or 0 */
-    uint32_t outliers;   /* of a group */
+    uint32_t order;      /* order of the rotation: dim, or 0 */
+    uint32_t outliers;   /* outliers of a group */
     bool channel;        /* groups run along tokens */
-    bool flat;           /* a head's groups are whole: those of a page are one run */
+    bool flat;           /* a head's groups are whole, so that those of a page are one run */
     size_t element;      /* bytes of a value */
-    size_t head_codes;   /* bytes of a head's; along its elements, its groups and their scales */
+    size_t head_codes;   /* bytes of a head's codes */
     size_t head_groups, head_scales;
 };
 
-/* Where the areas of a page of so many tokens begin, and its bytes. */
+/* Where the areas of a page begin, and its bytes. */
 struct pithi_kv_places {
     size_t scales, codes, places, exact, bytes;
 };
 
-/* The parts of params that rows of `heads` * `dim` elements need. */
+/* Fills in what a setting means for rows of `heads` * `dim` elements. */
 void pithi_kv_init(struct pithi_kv *k, const struct pithi_params *params,
                    const struct pithi_kernels *kernels, uint32_t heads, uint32_t dim);
 size_t pithi_kv_groups(const struct pithi_kv *k, uint32_t tokens);
 struct pithi_kv_places pithi_kv_places(const struct pithi_kv *k, uint32_t tokens);
-/* What _put and _get need, 64-byte aligned. */
+/* Returns the bytes of scratch memory, 64-byte aligned, for pithi_kv_put and _get. */
 size_t pithi_kv_scratch(const struct pithi_kv *k);
-/* Clear the bytes of a page that are not of its scales or codes. */
+/* Clears the bytes of a page that are neither scales nor codes. */
 void pithi_kv_clear(const struct pithi_kv *k, uint8_t *page, uint32_t tokens);
 
-/* Tokens [first, first + count) of a page that has room for `tokens`: dense rows in. Along tokens
- * whole groups alone, or up to the page's end. A base, dense like the rows, is updated when
- * `update` is set. */
+/* Rows to be coded into a page: dense tokens [first, first + count) of a page with a capacity of
+ * `tokens`. Along tokens they are whole groups, or go to the page's end. A base, dense like the
+ * rows, is updated when `update` is set. */
 struct pithi_kv_rows {
     uint32_t tokens, first, count;
     const void *value;
@@ -71,22 +71,23 @@ struct pithi_kv_rows {
     bool update, nontemporal;
     bool more; /* rows that are encoded next lie behind these */
     void *scratch;
-    uint64_t saturated, poisoned; /* added to */
+    uint64_t saturated, poisoned; /* results, which are added to */
 };
 void pithi_kv_put(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_rows *rows);
 
-/* Whether groups of rows are coded as they lie, those of a page as one run. */
+/* Whether groups of rows are coded as they lie, so that those of a page are one run. */
 bool pithi_kv_plain(const struct pithi_kv *k);
-/* Tokens from the first on of a page that has room for `tokens`, as a run of groups. */
+/* Returns tokens from `first` on, of a page with a capacity of `tokens`, as a run of groups. */
 struct pithi_group_run pithi_kv_run(const struct pithi_kv *k, uint8_t *page, uint32_t tokens,
                                     uint32_t first, const void *value);
-/* So many tokens into each of these runs. */
+/* Codes so many tokens into each of these runs. */
 void pithi_kv_put_runs(const struct pithi_kv *k, uint32_t tokens, struct pithi_group_run *run,
                        size_t runs);
 
-/* Tokens [first, first + count), heads [head, head + heads) of a page that has room for `tokens`:
- * element d of head h of token t goes to out[t * token_stride + h * dim + d], counted from the
- * first of each, in elements of out_dtype. With a base (all heads, dense) out may be NULL. */
+/* A part of a page to be decoded: tokens [first, first + count), heads [head, head + heads) of a
+ * page with a capacity of `tokens`. Element d of head h of token t goes to out[t * token_stride + h
+ * * dim + d], counted from the first of each, in elements of out_dtype. With a base (all heads,
+ * dense) out may be NULL. */
 struct pithi_kv_part {
     uint32_t tokens, first, count, head, heads;
     void *out;
@@ -95,7 +96,7 @@ struct pithi_kv_part {
     void *base;
     bool update, nontemporal;
     void *scratch;
-    uint64_t saturated, poisoned; /* added to */
+    uint64_t saturated, poisoned; /* results, which are added to */
 };
 void pithi_kv_get(const struct pithi_kv *k, const uint8_t *page, struct pithi_kv_part *part);
 

@@ -56,7 +56,7 @@ double pith_kv_idempotent_from(const pith_plan *plan) {
 struct batch {
     struct pithi_paged paged;
     const pith_view *like;
-    struct pithi_span span; /* of any page: its data is that of another */
+    struct pithi_span span; /* the span of one page's values; others differ in their data */
     const pith_kv_pair *pairs;
     bool nontemporal;
 };
@@ -125,7 +125,7 @@ static pith_status take_batch(pith_work *w, const pith_plan *plan, const pith_vi
     b->like = like;
     b->pairs = pairs;
     pith_view any = *like;
-    any.data = w; /* of which only the shape is looked at */
+    any.data = w; /* only its shape is looked at */
     PITHI_TRY(pithi_paged_view(&b->paged.kv, &any, b->paged.kv.heads, output, &b->span, error));
     if (like->shape[0] != b->paged.tokens)
         return pithi_fail_numbers(error, PITH_ERR_SHAPE, "a page has # tokens, the view #",
@@ -184,9 +184,9 @@ pith_status pith_kv_decode_pages(pith_work *w, const pith_plan *plan, const pith
 /* ---- Accumulators ----------------------------------------------------------------------------*/
 
 struct accumulation {
-    pith_work *work;      /* attached to the accumulator's plan, the delta's as its second */
-    pith_work delta_work; /* the same, the other way round */
-    struct pithi_coding sum, put, delta; /* the accumulator before and after */
+    pith_work *work;      /* attached to the accumulator's plan, with the delta's as its second */
+    pith_work delta_work; /* attached to the delta's plan, with the accumulator's as its second */
+    struct pithi_coding sum, put, delta; /* sum, put: the accumulator before and after */
     const struct pithi_span *view;
 };
 
@@ -205,14 +205,15 @@ static pith_status hash_job(void *arg, uint64_t block, struct pithi_worker *w) {
     return PITH_OK;
 }
 
-/* Damage of a delta at a variable rate shows in its blocks, of which none may come too late. */
+/* Decodes a block of a variable-rate delta without using it: damage shows in blocks, and must not
+ * be found after the accumulator was changed. */
 static pith_status look_job(void *arg, uint64_t block, struct pithi_worker *w) {
     const struct accumulation *f = arg;
     struct pithi_worker *other = &f->work->second[w - f->work->worker];
     return pithi_decode_one(&f->delta, block, w->floats, PITH_F32, NULL, other);
 }
 
-/* Values plus the delta's block, where it has no base. */
+/* Adds the delta's block to values, where the delta has no base. */
 static pith_status add_delta(const struct accumulation *f, uint64_t block, uint8_t *values,
                              size_t count, struct pithi_worker *w, struct pithi_worker *other) {
     const uint32_t dtype = f->sum.frame.params.dtype;
@@ -278,7 +279,8 @@ static pith_status check_accumulation(const struct accumulation *f) {
     return PITH_OK;
 }
 
-/* The delta's blocks are found where its own plan's worker keeps them. */
+/* Opens the delta with a work of its own, so that its blocks are found where its plan's worker
+ * keeps them. */
 static pith_status open_delta(struct accumulation *f, const pith_plan *plan, const void *delta,
                               size_t bytes) {
     pith_work *const w = f->work;

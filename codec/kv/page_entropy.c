@@ -7,12 +7,12 @@
 
 #include <string.h>
 
-/* One string: `count` parts of `bytes` bytes, `stride` apart; of codes that straddle bytes, each
- * code is a symbol. */
+/* A string that is coded by itself: `count` parts of `bytes` bytes, `stride` apart. Codes that
+ * straddle bytes are a symbol each. */
 struct string {
     size_t at, count, bytes, stride;
     unsigned straddling; /* bits of a code, or 0: bytes as they are */
-    size_t codes;        /* of a part */
+    size_t codes;        /* codes of a part */
 };
 
 static size_t symbols_of(const struct string *s) {
@@ -42,7 +42,7 @@ static struct string head_string(const struct pithi_kv *k, uint32_t tokens, uint
                            .codes = k->dim};
 }
 
-/* Where byte `plane` of a group's numbers is. */
+/* Returns where byte `plane` of a group's numbers is. */
 static size_t plane_byte(const struct pithi_kv *k, size_t plane, size_t group) {
     const size_t width = pithi_scale_width(k->set.scale_dtype), row = (size_t)k->heads * k->dim;
     const size_t numbers = numbers_of(k), number = plane / width, byte = plane % width;
@@ -87,7 +87,8 @@ static const char *take_string(const struct string *s, struct pithi_reader *r, u
 
 /* ---- Pages -----------------------------------------------------------------------------------*/
 
-/* Places and values of outliers are as good as noise. */
+/* Returns the bytes of places (width 1) or values of outliers, which are stored as they are: both
+ * are as good as noise. */
 static size_t outliers_bytes(const struct pithi_kv *k, uint32_t tokens, size_t width) {
     return pithi_kv_groups(k, tokens) * k->outliers * width;
 }

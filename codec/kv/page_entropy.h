@@ -6,13 +6,13 @@
 #include "bytes/piece.h"
 #include "kv/page.h"
 
-/* Bytes of the longest string that is coded by itself, of a page of so many tokens: what pieces and
- * `symbols` need memory for. */
+/* Returns the bytes of the longest string that is coded by itself in a page of so many tokens:
+ * pieces and `symbols` need memory for as many. */
 size_t pithi_kv_symbols(const struct pithi_kv *k, uint32_t tokens);
-/* False when there is no room. */
+/* Writes a page; false when it does not fit. */
 bool pithi_kv_pack(const struct pithi_kv *k, const uint8_t *page, uint32_t tokens,
                    struct pithi_pen *pen, uint8_t *symbols);
-/* All of a page but its padding; NULL, or what is wrong. Any bytes are safe. */
+/* Reads all of a page but its padding. Returns NULL, or what is wrong; any bytes are safe. */
 const char *pithi_kv_unpack(const struct pithi_kv *k, struct pithi_reader *r, uint32_t tokens,
                             uint8_t *page, uint8_t *symbols);
 

@@ -17,12 +17,12 @@
 
 static bool is_zero(double x) { return pithi_bits64(x) << 1 == 0; }
 
-/* And finite. */
+/* Whether x is finite and above 0. */
 static bool is_above_zero(double x) { return pithi_bits64(x) - 1 < PITHI_F64_INF - 1; }
 
 static bool is_number(double x) { return is_zero(x) || is_above_zero(x); }
 
-/* Begin of a call about a slot of a stream whose codec has a bound. */
+/* Begins a call about a slot of a stream whose codec has a bound. */
 static pith_status enter(pith_work *w, pith_stream *s, uint64_t slot) {
     PITHI_TRY(pithi_work_enter(w));
     pith_status status = pithi_stream_enter(s, w);
@@ -82,8 +82,8 @@ static bool legal(const pith_budget *b) {
            is_number(b->nonzero) && b->nonzero <= 1 && is_number(b->largest);
 }
 
-/* 0: the budget says nothing, or allows any error. counted: the part of the values that is not 0,
- * where the budget does not say it. */
+/* Returns the bound that a budget leaves; 0 when it says nothing, or allows any error. `counted` is
+ * the share of values that are not 0, for budgets that do not say it. */
 static double bound_of(const pith_budget *b, double counted) {
     const double nonzero = b->nonzero > 0 ? b->nonzero : counted;
     const double sigma = (b->share > 0 ? b->share : 0.01) * b->momentum;

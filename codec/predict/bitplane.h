@@ -12,22 +12,22 @@
 
 enum { PITHI_BITPLANE_GROUP = 16, PITHI_PACK_WIDTHS = 4, PITHI_PACK_WIDEST = 32 };
 
-/* Bits that the largest word of every group of 16 needs; the last group may be short. */
+/* Finds the bits that the largest word of every group of 16 needs; the last group may be short. */
 typedef void pithi_widths_fn(const uint32_t *words, size_t count, uint8_t *widths);
-/* Planes of groups of 16 whole words each, which fit in their widths; returns the end of the
- * bytes. What lies between it and to + capacity may be written too. */
+/* Packs groups of 16 whole words each, which fit in their widths, into bit planes; returns the end
+ * of the bytes. What lies between it and to + capacity may be written too. */
 typedef uint8_t *pithi_bitplane_pack_fn(const uint32_t *words, size_t groups, const uint8_t *widths,
                                         uint8_t *to, size_t capacity);
-/* Inverse. left: bytes that may be read; the planes are among them. */
+/* Unpacks bit planes. `left` bytes may be read, among them the planes. */
 typedef const uint8_t *pithi_bitplane_unpack_fn(const uint8_t *from, size_t left, size_t groups,
                                                 const uint8_t *widths, uint32_t *words);
 pithi_widths_fn pithi_widths_c;
 pithi_bitplane_pack_fn pithi_bitplane_pack_c;
 pithi_bitplane_unpack_fn pithi_bitplane_unpack_c;
 
-/* The table of widths with the fewest bits for so many groups of each width: the largest of the
- * least ones where there are several. Widths that are not needed repeat the last. Returns the bytes
- * of all planes. */
+/* Finds the table of widths that takes the fewest bits for so many groups of each width; of several
+ * it is the one with the largest widths. Widths that are not needed repeat the last. Returns the
+ * bytes of all planes. */
 uint64_t pithi_bitplane_choose(const uint32_t counts[PITHI_PACK_WIDEST + 1],
                                uint8_t table[PITHI_PACK_WIDTHS]);
 

@@ -9,13 +9,14 @@
 
 enum { PITHI_PACK_MOST = PITHI_PACK_WIDEST + 1 };
 
-/* Where an order of differences is chosen: elements of a sample at most, and samples of a tile at
- * least: not a power of two, or those of a cube of powers of two would lie on one diagonal. */
+/* An order of differences is chosen from samples: PITHI_PACK_SAMPLE is the most elements of one,
+ * and PITHI_PACK_SAMPLES the least number of them in a tile, which is not a power of two, or those
+ * of a cube of powers of two would lie on one diagonal. */
 enum { PITHI_PACK_SAMPLE = 64, PITHI_PACK_SAMPLES = 28 };
 
-/* The widths that occur, ascending, and how many groups have at most each. Then the least cost of
- * the groups up to step j with k + 1 widths, of which j's is the last, and the step of the width
- * before it. */
+/* The steps are the widths that occur, in ascending order; groups[j] counts the groups that have at
+ * most width[j]. cost[k][j] is the least cost of the groups up to step j with k + 1 widths, of
+ * which width[j] is the last, and before[k][j] the step of the width before it. */
 struct pithi_bitplane_scratch {
     uint32_t steps;
     uint8_t width[PITHI_PACK_MOST];
@@ -43,7 +44,7 @@ PITHI_INLINE void pithi_bitplane_begin(struct pithi_bitplane_scratch *r,
     }
 }
 
-/* Step j with one width more; k from 1 on, every j of a k before the next k. */
+/* Computes step j with one width more: k from 1 on, every j of a k before the next k. */
 PITHI_INLINE void pithi_bitplane_extend(struct pithi_bitplane_scratch *r, uint32_t k, uint32_t j) {
     uint64_t cost = r->cost[k - 1][j];
     uint32_t before = j;
@@ -57,7 +58,7 @@ PITHI_INLINE void pithi_bitplane_extend(struct pithi_bitplane_scratch *r, uint32
     r->before[k][j] = (uint8_t)before;
 }
 
-/* The table; returns the bytes of all planes. */
+/* Makes the table; returns the bytes of all planes. */
 PITHI_INLINE uint64_t pithi_bitplane_end(const struct pithi_bitplane_scratch *r,
                                          uint8_t table[PITHI_PACK_WIDTHS]) {
     uint32_t j = r->steps - 1;

@@ -33,7 +33,7 @@ static void widths(const uint32_t *words, size_t count, uint8_t *to) {
 
 static inline v16 words_at(const uint32_t *words) { return v_load((const uint8_t *)words); }
 
-/* 64 bytes: all planes of a group. */
+/* Writes all planes of a group, 64 bytes. */
 static inline void put_all(uint8_t *to, const uint32_t *words) {
     const v16 x = words_at(words);
     put_pair(to, to + 2 * HALF, v_and(x, v_set(0xFFFF)), v_shr(x, 16));
@@ -67,7 +67,7 @@ static uint8_t *pack(const uint32_t *words, size_t groups, const uint8_t *widths
 
 /* ---- Read ------------------------------------------------------------------------------------*/
 
-/* From 64 bytes. */
+/* Reads all planes of a group, 64 bytes. */
 static inline void get_all(const uint8_t *from, unsigned width, uint32_t *words) {
     const unsigned low = width < HALF ? width : HALF;
     v16 x, y;

@@ -56,7 +56,7 @@ pith_status pithi_bounded_check(const struct pithi_params *p, const char **detai
     return PITH_OK;
 }
 
-/* Decimals are turned into doubles once, exactly, which takes a while. */
+/* A plan keeps these decimals as doubles: the exact conversion takes a while. */
 enum { KEPT_VALUE, KEPT_RANGE, KEPT_START };
 
 static void keep(const struct pithi_params *p, double kept[PITHI_KEPT]) {
@@ -70,13 +70,14 @@ static void keep(const struct pithi_params *p, double kept[PITHI_KEPT]) {
 
 struct look {
     const struct pithi_coding *c;
-    uint64_t unit, jobs; /* elements per job; 0: a block, of which the error is measured */
+    uint64_t unit, jobs; /* elements per job; 0: jobs are blocks, whose error is measured */
     bool squares;
 };
 
 static pith_status range_job(void *arg, uint64_t block, struct pithi_worker *w) {
     const struct look *l = arg;
-    /* From the end, so that what encoding begins with is still in caches; sums have an order. */
+    /* Jobs go from the end, so that what encoding begins with is still in caches; but sums have an
+     * order. */
     const uint64_t first = (l->squares ? block : l->jobs - 1 - block) * l->unit,
                    left = l->c->frame.count - first;
     const uint64_t n = left < l->unit ? left : l->unit;
@@ -90,16 +91,16 @@ static pith_status error_job(void *arg, uint64_t block, struct pithi_worker *w) 
     const struct pithi_coding *c = ((const struct look *)arg)->c;
     const uint32_t dtype = c->frame.params.dtype;
     const uint64_t exact = w->exact, nonzero = w->nonzero;
-    PITHI_TRY(pithi_decode_one(c, block, w->floats, dtype, NULL, w)); /* may use w->values */
+    PITHI_TRY(pithi_decode_one(c, block, w->floats, dtype, NULL, w)); /* this may use w->values */
     const void *values = pithi_block_load(&c->frame, block, c->view, w->values);
-    w->exact = exact, w->nonzero = nonzero; /* encoding has counted them */
+    w->exact = exact, w->nonzero = nonzero; /* encoding has counted them already */
     w->range = (struct pithi_range){
         .squares = pithi_range_error(values, w->floats, dtype,
                                      (size_t)pithi_block_count(&c->frame, block))};
     return PITH_OK;
 }
 
-/* As many jobs as workers at a time, so that sums are formed in one order. */
+/* Runs as many jobs as workers at a time, so that sums are formed in one order. */
 static pith_status look(const struct look *l, uint64_t jobs, pithi_block_fn *job,
                         struct pithi_range *total) {
     pith_work *const work = l->c->work;
@@ -116,7 +117,7 @@ static pith_status look(const struct look *l, uint64_t jobs, pithi_block_fn *job
 static pith_status range(const struct pithi_coding *c, bool squares, struct pithi_range *s) {
     const uint64_t unit = c->plan->params.most, count = c->frame.count;
     *s = pithi_range_none();
-    if (!unit) return PITH_OK; /* a slot without elements */
+    if (!unit) return PITH_OK; /* the slot has no elements */
     const struct look l = {c, unit, count / unit + (count % unit != 0), squares};
     return look(&l, l.jobs, range_job, s);
 }
@@ -127,7 +128,7 @@ static double range_of(const pith_plan *p, const struct pithi_range *s) {
     return p->kept[KEPT_RANGE] > 0 ? p->kept[KEPT_RANGE] : pithi_range_of(s->low, s->high);
 }
 
-/* The sum of squared errors that psnr or nmse allow. */
+/* Returns the sum of squared errors that psnr or nmse allow. */
 static double allowed(const pith_plan *p, uint32_t target, double request,
                       const struct pithi_range *s) {
     if (target == PITHI_TARGET_NMSE)
@@ -137,7 +138,8 @@ static double allowed(const pith_plan *p, uint32_t target, double request,
            (double)s->finite;
 }
 
-/* An error spread evenly over [-E, E] has a mean square of E^2 / 3; it is never above E^2. */
+/* Encodes for a mean error. An error spread evenly over [-E, E] has a mean square of E^2 / 3; it is
+ * never above E^2. */
 static pith_status encode_for_mean(struct pithi_coding *c, double sum, uint64_t finite,
                                    uint64_t capacity, uint64_t *used) {
     const double most = DBL_MAX / 4; /* squares of doubles may have overflowed */
@@ -160,7 +162,7 @@ static pith_status encode_for_mean(struct pithi_coding *c, double sum, uint64_t 
     }
 }
 
-/* What the requested bound is multiplied by. */
+/* Returns what the requested bound is multiplied by. */
 static double factor_of(const struct pithi_coding *c, const struct pithi_bound_setting *s) {
     const double own = c->request.factor > 0 ? c->request.factor : 1;
     return own * pithi_schedule_factor((enum pithi_decay)s->decay, c->plan->kept[KEPT_START],
@@ -193,7 +195,7 @@ static pith_status encode_bounded(struct pithi_coding *c, uint64_t capacity, uin
     return pithi_encode_waves(c, capacity, used);
 }
 
-/* A frame is decoded again, in the values' own dtype. */
+/* Memory for a block that is decoded again, in the values' own dtype. */
 static uint64_t scratch_bytes(const struct pithi_params *p, uint64_t count) {
     return count * pith_dtype_bytes(p->dtype);
 }
@@ -206,8 +208,8 @@ static void write_section(const struct pithi_frame *f, uint8_t *body) {
     pithi_put64(body + PITHI_BOUND_LARGEST, pithi_bits64(f->bound.largest));
 }
 
-/* pithi_bound_legal on a host that may flush subnormals. Through a pointer, so that no operation
- * leaves the place between the two calls. */
+/* Calls pithi_bound_legal on a host that may flush subnormals. The call is through a pointer, so
+ * that no operation leaves the place between the other two. */
 static bool possible(uint32_t dtype, const struct pithi_bound *bound) {
     bool (*volatile const legal)(uint32_t, const struct pithi_bound *) = pithi_bound_legal;
     const uint64_t before = pithi_fp_enter();
@@ -216,7 +218,7 @@ static bool possible(uint32_t dtype, const struct pithi_bound *bound) {
     return yes;
 }
 
-/* A bound that frames may have, for this dtype. */
+/* Reads a bound that a frame of this dtype may have. */
 static const char *read_section(const uint8_t *body, struct pithi_frame *f) {
     if (pithi_get32(body + PITHI_BOUND_KIND + 4)) return "bad bound section";
     f->bound = (struct pithi_bound){pithi_get32(body + PITHI_BOUND_KIND),
@@ -256,7 +258,8 @@ static void load(struct pithi_slot_state *slot, uint64_t word, const uint8_t *by
     slot->counted = pithi_get64(bytes + SAVED_COUNTED);
 }
 
-/* A bound or a factor is finite, and a part is not above the whole. */
+/* Whether a bound or a factor is finite, and what was found nonzero is not more than was
+ * counted. */
 static bool legal(uint64_t word, const uint8_t *bytes) {
     return (word & PITHI_F64_INF) != PITHI_F64_INF &&
            pithi_get64(bytes + SAVED_NONZERO) <= pithi_get64(bytes + SAVED_COUNTED);

@@ -7,8 +7,8 @@
 
 #include "common/roots.h"
 
-/* The bound with which a sum of `terms` products of an arriving gradient and the error of an
- * activation has deviation sigma = factor * gradient * sqrt(terms) * bound. factor 0 stands for
+/* Returns the bound with which a sum of `terms` products of an arriving gradient and the error of
+ * an activation has deviation sigma = factor * gradient * sqrt(terms) * bound. factor 0 stands for
  * sqrt(positions / 3): errors spread evenly within +-bound have the variance bound^2 / 3. Arguments
  * are finite and not negative; DBL_MAX where no bound is too large. */
 static inline double pithi_budget_bound(double sigma, double factor, double positions,

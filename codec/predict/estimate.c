@@ -8,7 +8,7 @@
 #include "predict/interp.h"
 
 enum { RUN = 32, RUNS_MIN = 16, RUNS_MAX = 1024, SHARE = 64 };
-/* Small words by themselves, others by their bit length. */
+/* Small words are kinds of their own, others have a kind for each bit length. */
 enum { SMALL = 16, KINDS = SMALL + 28 };
 struct kinds {
     uint32_t total, of[KINDS];
@@ -19,7 +19,7 @@ static void add(struct kinds *s, uint32_t word) {
     s->total++;
 }
 
-/* In 1/256 bit: what the kinds say, and the bits below the highest of long words. */
+/* Returns, in 1/256 bit, what kinds take and the bits below the highest of long words. */
 static uint64_t entropy(const struct kinds *s) {
     const uint32_t whole = s->total ? pithi_log2_256(s->total) : 0;
     uint64_t sum = 0;
@@ -39,7 +39,7 @@ struct tile {
     const uint32_t *extent;
 };
 
-/* 16 times a value in steps. */
+/* Returns 16 times a value in steps. */
 static int64_t fine(const struct tile *t, size_t i) {
     double steps;
     if (t->q->dtype == PITH_F64) {
@@ -53,13 +53,14 @@ static int64_t fine(const struct tile *t, size_t i) {
     return 16 * (int64_t)t->codes[i];
 }
 
-/* The same of a neighbour's reconstruction: it lies between the value and its code, for codes err
- * each by itself, and predictions that are kept err as smoothly as the values. */
+/* Returns 16 times a neighbour's reconstruction in steps: it lies between the value and its code,
+ * for codes err each by itself, and predictions that are kept err as smoothly as the values. */
 static int64_t rebuilt(const struct tile *t, size_t i) {
     return (fine(t, i) >> 1) + 8 * (int64_t)t->codes[i];
 }
 
-/* 16 times what the neighbours `distance` elements away predict for element i, which has such. */
+/* Returns 16 times what the neighbours `distance` elements away predict for element i; they
+ * exist. */
 static int64_t predict(const struct tile *t, size_t i, enum pithi_interp_kind kind,
                        size_t distance) {
     const int64_t a = rebuilt(t, i - distance);
@@ -75,8 +76,8 @@ static int64_t predict(const struct tile *t, size_t i, enum pithi_interp_kind ki
     }
 }
 
-/* Words of n elements from `at` on, each on the level and along the dimension where it is coded: to
- * s[0] on the finest level, else to s[1]. */
+/* Adds the words of n elements from `at` on, each on the level and along the dimension where it is
+ * coded: to s[0] on the finest level, else to s[1]. */
 static void add_interp(struct kinds *s, const struct tile *t, size_t at, size_t n) {
     size_t place[PITHI_TILE_NDIM], pitch[PITHI_TILE_NDIM], rest = at, distance = 1;
     for (size_t d = PITHI_TILE_NDIM; d--; rest /= t->extent[d], distance *= t->extent[d]) {
@@ -96,7 +97,8 @@ static void add_interp(struct kinds *s, const struct tile *t, size_t at, size_t 
     }
 }
 
-/* Exact coarse levels do not pay in noise, and pay most in tiles that take next to nothing. */
+/* Chooses a row of level bounds. Exact coarse levels do not pay in noise, and pay most in tiles
+ * that take next to nothing. */
 static unsigned row_of(uint32_t per_word, uint64_t bits) {
     if (per_word >= 5 * 256 / 4) return 0;
     return bits < 3500 ? 3 : bits < 12000 ? 2 : 1;
@@ -109,7 +111,8 @@ struct pithi_estimate pithi_estimate_tile(const struct pithi_quant *q, const voi
     const size_t count = (size_t)extent[0] * extent[1] * extent[2] * extent[3], row = extent[3];
     size_t runs = count / (RUN * SHARE) + RUNS_MIN;
     if (runs > RUNS_MAX) runs = RUNS_MAX;
-    /* The golden section spreads runs evenly; an odd step meets even and odd places. */
+    /* A step by the golden section spreads runs evenly, and an odd one meets even and odd
+     * places. */
     const uint64_t step = (uint64_t)count * 40503 >> 16 | 1;
     struct kinds lorenzo[PITHI_TILE_NDIM + 1] = {{0}}, interp[2] = {{0}};
     for (size_t run = 0; run < runs; run++) {

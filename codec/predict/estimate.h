@@ -6,15 +6,15 @@
 #include "predict/lorenzo.h"
 #include "predict/quant.h"
 
-/* In units of 1/256 bit per element: words of Lorenzo order 0 (none) to 4 (an order above the
- * number of dimensions is as good as that number), and of interpolation, which codes of a relative
- * bound do without: UINT32_MAX. */
+/* Bits per element, in units of 1/256: with words of Lorenzo order 0 (none) to 4 (an order above
+ * the number of dimensions is as good as that number), and with words of interpolation, which codes
+ * of a relative bound do without (UINT32_MAX). */
 struct pithi_estimate {
     uint32_t lorenzo[PITHI_TILE_NDIM + 1];
     uint32_t interp;
-    unsigned interp_row; /* of bounds, that suits */
+    unsigned interp_row; /* the row of level bounds that suits */
 };
-/* From a tile's dense values and their codes. The same on every machine. */
+/* Estimates from a tile's dense values and their codes, the same on every machine. */
 struct pithi_estimate pithi_estimate_tile(const struct pithi_quant *q, const void *values,
                                           const int32_t *codes,
                                           const uint32_t extent[PITHI_TILE_NDIM]);

@@ -18,7 +18,7 @@ static bool as_bitmap(size_t misses, size_t count) {
 
 static bool missed(const uint8_t *bits, size_t i) { return bits[i / 8] >> (i % 8) & 1; }
 
-/* The first set bit from i on; count when there is none. Most words have none. */
+/* Returns the first set bit from i on; count when there is none. Most 64-bit words have none. */
 static size_t next_miss(const uint8_t *bits, size_t i, size_t count) {
     while (i < count && !missed(bits, i))
         i += i % 64 == 0 && i + 64 <= count && !pithi_get64(bits + i / 8) ? 64 : 1;

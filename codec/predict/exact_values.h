@@ -9,8 +9,8 @@
 #include "bytes/piece.h"
 #include "predict/tile_layout.h"
 
-/* Bit i of `miss` (bits past count are 0) says that element i of `values` is stored. False when
- * there is no room. */
+/* Writes the exact values. Bit i of `miss` (bits past count are 0) says that element i of `values`
+ * is stored. False when they do not fit. */
 bool pithi_exact_put(struct pithi_pen *pen, const uint8_t *miss, size_t misses,
                      const struct pithi_tile_layout *values, size_t count);
 
@@ -18,15 +18,16 @@ bool pithi_exact_put(struct pithi_pen *pen, const uint8_t *miss, size_t misses,
 struct pithi_exact {
     const uint8_t *which, *values;
     size_t misses, count, element;
-    size_t number, next; /* of the first that pithi_exact_merge has not put; elements before have */
+    size_t number, next; /* number and element of the first value that is not yet merged */
     bool bitmap;
 };
-/* NULL, or what is wrong. Any bytes are safe. */
+/* Opens the exact values of a block. Returns NULL, or what is wrong; any bytes are safe. */
 const char *pithi_exact_take(struct pithi_reader *r, struct pithi_exact *e, size_t element,
                              size_t count);
-/* Over elements [at, at + count), dense and of the same dtype: after all those before. */
+/* Puts exact values over elements [at, at + count), dense and of the same dtype, behind all those
+ * of the calls before. */
 void pithi_exact_merge(struct pithi_exact *e, size_t at, size_t count, void *values);
-/* To where the decoded values are, one by one. */
+/* Puts exact values to where the decoded ones are, one by one. */
 void pithi_exact_patch(const struct pithi_exact *e, const struct pithi_sink *to);
 
 #endif

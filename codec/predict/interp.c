@@ -11,7 +11,8 @@
 
 enum { FACTORS = 5, LINE = 1024 };
 
-/* Of the tile's bound, by level; the last for all above. */
+/* The bound of each level as a factor of the tile's bound; the last one is for all coarser
+ * levels. */
 static const float bounds[PITHI_INTERP_ROWS][FACTORS] = {
     {1.0f, 1.0f, 1.0f, 1.0f, 1.0f},
     {1.0f, 0x1.99999ap-1f, 0x1.47ae14p-1f, 0x1.0624dep-1f, 0.5f},
@@ -38,7 +39,7 @@ static inline bool f32_negative_zero(float x) { return pithi_bits(x) == 0x800000
 
 static inline float f32_inverse(float step) { return pithi_quant_inverse(step); }
 
-/* count elements of the dtype, `step` apart. */
+/* Gathers count elements of the dtype, `step` apart. */
 static void f32_gather_row(uint32_t dtype, const uint8_t *from, size_t step, size_t count,
                            float *to) {
     if (dtype == PITH_F32)
@@ -46,7 +47,7 @@ static void f32_gather_row(uint32_t dtype, const uint8_t *from, size_t step, siz
     else
         for (size_t i = 0; i < count; i++) to[i] = pithi_float(pithi_load(from, dtype, i * step));
 }
-/* Elements 1, 3, 5 ... */
+/* Copies elements 1, 3, 5 ... */
 static void f32_irregular_elements(float *to, const uint8_t *from, size_t count) {
     for (size_t i = 0; i < count; i++) memcpy(&to[i], from + 8 * i + 4, 4);
 }
@@ -169,15 +170,16 @@ size_t pithi_interp_encode(const struct pithi_interp *t, const void *values, uin
     return w.misses;
 }
 
-/* The first dimension of more than one element: there the finest level ends. Else the last. */
+/* Returns the dimension in which the finest level ends: the first of more than one element, else
+ * the last. */
 static unsigned last_of(const uint32_t extent[PITHI_TILE_NDIM]) {
     unsigned d = 0;
     while (d < PITHI_TILE_NDIM - 1 && extent[d] == 1) d++;
     return d;
 }
 
-/* Values at even places along that dimension, or, for a row, of the level before the coarse grid.
- */
+/* Returns how many values are at even places along that dimension, or, for a row, on the level
+ * before the coarse grid. */
 static size_t half_of(const uint32_t extent[PITHI_TILE_NDIM]) {
     const unsigned last = last_of(extent);
     if (last == PITHI_TILE_NDIM - 1) return extent[last] / 4 + 1;

@@ -11,7 +11,7 @@
 #include "predict/tile.h"
 
 enum { PITHI_INTERP_ROWS = 4 };       /* sets of bounds for the levels */
-#define PITHI_INTERP_MISS 0xFFFFFFFFu /* in the words of a run: the value is to be kept exactly */
+#define PITHI_INTERP_MISS 0xFFFFFFFFu /* instead of a word: the value is stored exactly */
 
 /* Which neighbours a value has: a and b at its sides, c and e beyond them. */
 enum pithi_interp_kind {
@@ -23,7 +23,7 @@ enum pithi_interp_kind {
     PITHI_INTERP_COPY    /* a */
 };
 
-/* Of the element at odd place i among `places` of a grid. */
+/* Returns the kind of the element at odd place i among `places` of a grid. */
 PITHI_INLINE enum pithi_interp_kind pithi_interp_kind(size_t i, size_t places) {
     const bool b = i + 1 < places, c = i >= 3, e = i + 3 < places;
     if (!b) return c ? PITHI_INTERP_BEYOND : PITHI_INTERP_COPY;
@@ -31,20 +31,21 @@ PITHI_INLINE enum pithi_interp_kind pithi_interp_kind(size_t i, size_t places) {
     return e ? PITHI_INTERP_RIGHT : PITHI_INTERP_LINEAR;
 }
 
-/* Values that are neighbours in memory, predicted alike (f32, bf16 and f16 tiles, in f32). */
+/* A run of values that are neighbours in memory and predicted alike (f32, bf16 and f16 tiles, in
+ * f32). */
 struct pithi_interp_run {
     enum pithi_interp_kind kind;
-    const float *a, *b, *c, *e; /* reconstructed; those that the kind has */
+    const float *a, *b, *c, *e; /* reconstructed neighbours, those that the kind has */
     uint32_t dtype;
     bool signed_zeros;
-    float bound;         /* of the tile */
-    float step, inverse; /* of the level */
+    float bound;         /* bound of the tile */
+    float step, inverse; /* step size of the level, and its inverse */
 };
-/* The words of n values x, f32 at any address, and their reconstruction y, which no input
+/* Makes the words of n values x, f32 at any address, and their reconstruction y, which no input
  * overlaps. True when a word is PITHI_INTERP_MISS. Kernels do the same. */
 typedef bool pithi_interp_encode_fn(const struct pithi_interp_run *run, const void *x, size_t n,
                                     float *y, uint32_t *words);
-/* y again; any words. */
+/* Makes the reconstruction y of any words. */
 typedef void pithi_interp_decode_fn(const struct pithi_interp_run *run, const uint32_t *words,
                                     size_t n, float *y);
 pithi_interp_encode_fn pithi_interp_encode_c;
@@ -54,28 +55,29 @@ pithi_interp_decode_fn pithi_interp_decode_c;
 struct pithi_interp {
     const struct pithi_quant *quant;
     uint32_t extent[PITHI_TILE_NDIM];
-    unsigned row; /* of the bounds */
+    unsigned row; /* the row of level bounds */
     pithi_interp_encode_fn *encode;
     pithi_interp_decode_fn *decode;
-    /* Decode: where words come from; *words := the next ones, and how many they are, at least 1. */
+    /* Decode: sets *words to the next words, and returns how many they are, at least 1. */
     size_t (*next)(void *arg, const uint32_t **words);
     void *next_arg;
-    void *scratch; /* 64-byte aligned: pithi_interp_scratch, pithi_interp_decode_scratch bytes */
+    void *scratch; /* 64-byte aligned: bytes of pithi_interp_scratch, or decode_scratch */
 };
-/* How many words come before those of the finest level, which are unlike them. */
+/* Returns how many words come before those of the finest level, which are unlike them. */
 size_t pithi_interp_coarse(const uint32_t extent[PITHI_TILE_NDIM]);
 size_t pithi_interp_scratch(size_t max_count, uint32_t dtype);
-/* One word per element, in the order of coding. Bit i of miss (the tile's order; the rest of the
- * last byte 0) is set where element i must be stored exactly. Returns how many they are. */
+/* Makes one word per element, in the order of coding. Bit i of miss (the tile's order; the rest of
+ * the last byte 0) is set where element i must be stored exactly. Returns how many they are. */
 size_t pithi_interp_encode(const struct pithi_interp *t, const void *values, uint32_t *words,
                            uint8_t *miss);
-/* Values of words, in two steps that take words of two strings: the coarse ones into scratch, which
- * must stay as it is; then those of the finest level, if there are more, and all values, in order,
- * to a sink. Any words: every one decodes to something. Values are as they were before they are
- * rounded to the dtype: f32, or f64 for that dtype. */
+/* Make values of words, in two steps that take words of two strings: first the coarse ones into
+ * scratch, which must stay as it is; then those of the finest level, if there are more, and all
+ * values, in order, to a sink. Any words decode to something. Values come before they are rounded
+ * to the dtype: as f32, or f64 for that dtype. */
 void pithi_interp_decode_coarse(const struct pithi_interp *t);
 void pithi_interp_decode_finest(const struct pithi_interp *t, const struct pithi_sink *to);
-/* For tiles of at most this extent: half of the values and those of a coarse grid, about. */
+/* Returns the bytes for tiles of at most this extent: about half of the values and those of a
+ * coarse grid. */
 size_t pithi_interp_decode_scratch(const uint32_t extent[PITHI_TILE_NDIM], uint32_t dtype);
 
 #endif

@@ -41,7 +41,7 @@ ALWAYS v16 predicted(const struct pithi_interp_run *r, enum pithi_interp_kind ki
 }
 
 ALWAYS v16 magnitude(v16 x) { return v_and(x, v_set(0x7FFFFFFFu)); }
-/* All ones where |x| < limit; NaN is not. */
+/* Sets all ones where |x| < limit; NaN is not. */
 ALWAYS v16 below(v16 x, v16 limit) { return v_greater(limit, magnitude(x)); }
 
 ALWAYS v16 rebuild(const struct level *l, v16 predicted, v16 q) {
@@ -49,7 +49,7 @@ ALWAYS v16 rebuild(const struct level *l, v16 predicted, v16 q) {
     return v_and(y, below(y, v_set(PITHI_F32_INF)));
 }
 
-/* 16 values at i; all ones in the lanes that are missed. */
+/* Encodes 16 values at i; all ones in the lanes that are missed. */
 ALWAYS v16 encode16(const struct level *l, enum pithi_interp_kind kind, uint32_t dtype,
                     const uint8_t *x, size_t i, float *y, uint32_t *words) {
     const v16 value = v_load(x + 4 * i), p = predicted(l->run, kind, i);
@@ -70,7 +70,7 @@ ALWAYS v16 encode16(const struct level *l, enum pithi_interp_kind kind, uint32_t
     return missed;
 }
 
-/* n >= 16: the last vector ends with the run, and may do some elements again. */
+/* Encodes n >= 16 values: the last vector ends with the run, and may do some elements again. */
 ALWAYS bool encode_all(const struct pithi_interp_run *run, enum pithi_interp_kind kind,
                        uint32_t dtype, const uint8_t *x, size_t n, float *y, uint32_t *words) {
     const struct level l = level_of(run);

@@ -26,7 +26,7 @@ static inline REAL NAME(predict)(const RUN *r, enum pithi_interp_kind kind, size
 
 static inline bool NAME(within)(REAL x, REAL limit) { return x < limit && x > -limit; }
 
-/* Neighbours of later values are always finite. */
+/* Returns a reconstruction, which is always finite, as neighbours of later values must be. */
 static inline REAL NAME(rebuild)(const RUN *r, REAL predicted, int32_t q) {
     const REAL y = predicted + (REAL)q * r->step;
     return y <= LARGEST && y >= -LARGEST ? y : 0;
@@ -68,11 +68,11 @@ static void NAME(decode_run)(const RUN *r, const uint32_t *words, size_t n, REAL
 
 struct NAME(walk) {
     const struct pithi_interp *t;
-    const uint8_t *values; /* encode: of the tile */
-    uint32_t *words;       /* encode: the next one */
-    uint8_t *miss;         /* encode; decode: NULL */
+    const uint8_t *values; /* encode: values of the tile */
+    uint32_t *words;       /* encode: where the next word goes */
+    uint8_t *miss;         /* encode: bits of missed values; decode: NULL */
     const uint32_t *read;  /* decode: the next words */
-    size_t unread;         /* how many they are */
+    size_t unread;         /* how many words can be read */
     size_t misses;
     unsigned level;
     size_t grid[PITHI_TILE_NDIM], coarse_grid[PITHI_TILE_NDIM];
@@ -83,7 +83,8 @@ struct NAME(walk) {
     RUN run;
 };
 
-/* Fine grids of the levels, in turns: the second has at most half of the tile, rounded up. */
+/* Lays out memory for encoding. Fine grids of the levels take turns in two buffers: the second has
+ * at most half of the tile, rounded up. */
 static void NAME(place)(struct NAME(walk) * w, size_t count) {
     const size_t half = count - count / 2;
     uint8_t *at = w->t->scratch;
@@ -96,7 +97,7 @@ static void NAME(place)(struct NAME(walk) * w, size_t count) {
     w->gathered = w->line_y + LINE;
 }
 
-/* To read: of the finest grid, `half` values. */
+/* Lays out memory for decoding, which keeps `half` values of the finest grid. */
 static void NAME(place_read)(struct NAME(walk) * w, size_t half) {
     w->line_x = w->t->scratch;
     w->line_y = w->line_x + LINE;
@@ -104,7 +105,7 @@ static void NAME(place_read)(struct NAME(walk) * w, size_t half) {
     w->buffer[1] = w->buffer[0] + pithi_pad64(half * sizeof(REAL)) / sizeof(REAL);
 }
 
-/* The tile's values on the level's grid, as REAL, where they are not so already. */
+/* Gathers the tile's values on the level's grid as REAL, where they are not so already. */
 static void NAME(gather)(struct NAME(walk) * w) {
     const uint32_t dtype = w->run.dtype;
     const size_t element = dtype == PITH_F32 ? 4 : dtype == PITH_F64 ? 8 : 2;
@@ -149,7 +150,7 @@ static void NAME(advance)(RUN *run, size_t n) {
     if (run->e) run->e += n;
 }
 
-/* The values y of the next n words; the run is used up. */
+/* Decodes the values y of the next n words, which uses up the run. */
 static void NAME(decode)(struct NAME(walk) * w, size_t n, REAL *y) {
     for (size_t m; n; n -= m, y += m) {
         if (!w->unread) w->unread = w->t->next(w->t->next_arg, &w->read);
@@ -160,7 +161,7 @@ static void NAME(decode)(struct NAME(walk) * w, size_t n, REAL *y) {
     }
 }
 
-/* The next n words, of values x or to values y. */
+/* Codes the next n words: encodes values x, or decodes to y. */
 static void NAME(code)(struct NAME(walk) * w, const void *x, size_t n, REAL *y, size_t first,
                        size_t step) {
     if (!w->miss) {
@@ -171,7 +172,8 @@ static void NAME(code)(struct NAME(walk) * w, const void *x, size_t n, REAL *y, 
     w->words += n;
 }
 
-/* Neighbours of a run: the first's a, and the distance from one neighbour to the next. */
+/* Sets the neighbours of a run: `a` is the first one's, and `step` the distance to the next
+ * neighbour. */
 static void NAME(aim)(struct NAME(walk) * w, enum pithi_interp_kind kind, const REAL *a,
                       size_t step) {
     const bool cubic = kind == PITHI_INTERP_CUBIC;
@@ -182,7 +184,8 @@ static void NAME(aim)(struct NAME(walk) * w, enum pithi_interp_kind kind, const 
     w->run.e = cubic || kind == PITHI_INTERP_RIGHT ? a + 2 * step : NULL;
 }
 
-/* A row of the grid along the last dimension: its even elements are a row of the level before. */
+/* Codes a row of the grid along the last dimension: its even elements are a row of the level
+ * before. */
 static void NAME(row)(struct NAME(walk) * w, size_t at, const REAL *even) {
     const size_t n = w->grid[3], odd = n / 2;
     REAL *const to = w->fine + at;
@@ -206,8 +209,8 @@ static void NAME(rows)(struct NAME(walk) * w) {
                 NAME(row)(w, ((i0 * g[1] + i1) * g[2] + i2) * g[3], even);
 }
 
-/* The elements at an odd place along dimension d and even ones along those before it, behind each
- * of `outer` places there. */
+/* Codes the elements at odd places along dimension d and even ones along those before it, behind
+ * each of `outer` places there. */
 static void NAME(slabs)(struct NAME(walk) * w, size_t outer, size_t places, size_t pitch) {
     for (size_t i = 1; i < places; i += 2) {
         const size_t at = outer + i * pitch;
@@ -256,7 +259,7 @@ static void NAME(one_level)(struct NAME(walk) * w, unsigned level) {
     for (unsigned d = 3; d--;) NAME(pass)(w, d);
 }
 
-/* Element 0 and all levels but the finest of so many. */
+/* Codes element 0 and, of `count` levels, all but the finest. */
 static void NAME(coarse_levels)(struct NAME(walk) * w, unsigned count) {
     static const REAL zero = 0;
     NAME(begin_level)(w, count ? count - 1 : 0);
@@ -274,7 +277,7 @@ static void NAME(levels)(struct NAME(walk) * w) {
 
 /* ---- The finest level, read ------------------------------------------------------------------*/
 
-/* A tile that is a row. */
+/* Decodes the finest level of a tile that is a row. */
 static void NAME(last_row)(struct NAME(walk) * w, const struct pithi_sink *to) {
     const size_t n = w->grid[3], odd = n / 2;
     const REAL *const even = w->coarse;
@@ -289,13 +292,13 @@ static void NAME(last_row)(struct NAME(walk) * w, const struct pithi_sink *to) {
     if (n % 2) to->put(to->arg, n - 1, 1, even + odd);
 }
 
-/* Between the slabs of dimension d that are known. */
+/* Decodes what lies between the slabs of dimension d that are known. */
 static void NAME(last_slabs)(struct NAME(walk) * w, unsigned d, const struct pithi_sink *to) {
     const size_t places = w->t->extent[d];
     size_t pitch = 1;
     for (size_t k = d + 1; k < PITHI_TILE_NDIM; k++) pitch *= w->grid[k];
     for (size_t i = 0; i < places; i++) {
-        const REAL *const slab = w->fine + i / 2 * pitch; /* or the one before */
+        const REAL *const slab = w->fine + i / 2 * pitch; /* the last known one up to i */
         if (i % 2 == 0) to->put(to->arg, i * pitch, pitch, slab);
         for (size_t at = 0, m; i % 2 && at < pitch; at += m) {
             m = pitch - at < LINE ? pitch - at : LINE;
@@ -306,8 +309,8 @@ static void NAME(last_slabs)(struct NAME(walk) * w, unsigned d, const struct pit
     }
 }
 
-/* last: the dimension in which the level ends. Of the finest grid only what is even there is kept;
- * the rest goes to the sink as it is made. */
+/* Decodes the finest level, which ends in dimension `last`. Of the finest grid only what is even
+ * there is kept; the rest goes to the sink as it is made. */
 static void NAME(finest)(struct NAME(walk) * w, unsigned last, const struct pithi_sink *to) {
     NAME(begin_level)(w, 0);
     if (w->grid[last] == 1) {

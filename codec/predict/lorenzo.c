@@ -70,8 +70,8 @@ size_t pithi_unpredict_bytes(const uint32_t extent[PITHI_TILE_NDIM]) {
     return sums * sizeof(uint32_t);
 }
 
-/* Dimensions of extent 1 have nothing before them. The sums of the others are of a half, a quarter
- * and an eighth of the tile at most. */
+/* Begins a tile. Dimensions of extent 1 have nothing before them. The sums of the others are of a
+ * half, a quarter and an eighth of the tile at most. */
 void pithi_unpredict_init(struct pithi_unpredict *u, const uint32_t extent[PITHI_TILE_NDIM],
                           unsigned order, void *memory) {
     uint32_t *buffer = memory;

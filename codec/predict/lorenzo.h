@@ -16,7 +16,7 @@
 PITHI_INLINE uint32_t pithi_zigzag(uint32_t d) { return d << 1 ^ (0u - (d >> 31)); }
 PITHI_INLINE uint32_t pithi_unzigzag(uint32_t w) { return w >> 1 ^ (0u - (w & 1)); }
 
-/* From the end of a row to the first element of the next. */
+/* Moves a place from the end of a row to the first element of the next. */
 PITHI_INLINE void pithi_next_row(const uint32_t extent[PITHI_TILE_NDIM],
                                  uint32_t place[PITHI_TILE_NDIM]) {
     place[3] = 0;
@@ -28,8 +28,9 @@ PITHI_INLINE void pithi_next_row(const uint32_t extent[PITHI_TILE_NDIM],
 
 /* ---- Forward ---------------------------------------------------------------------------------*/
 
-/* Elements [at, at + count) of the tile's words. codes: of element at, and of those from there on;
- * before them lie, as in the tile, those that words are differences from. */
+/* Makes elements [at, at + count) of the tile's words. codes points at the code of element `at`;
+ * behind it lie those of the next elements, and before it, as in the tile, those that words are
+ * differences from. */
 typedef void pithi_predict_fn(const int32_t *codes, const uint32_t extent[PITHI_TILE_NDIM],
                               unsigned order, size_t at, size_t count, uint32_t *words);
 pithi_predict_fn pithi_predict_c;
@@ -40,18 +41,18 @@ struct pithi_lines {
     uint32_t extent[PITHI_TILE_NDIM], place[PITHI_TILE_NDIM];
     unsigned order;
     unsigned count;  /* 1, 2, 4 or 8; a row is subtracted whose number has an odd count of ones */
-    size_t back[8];  /* from the row back to each; back[0] is 0 */
-    uint8_t line[8]; /* their numbers among 2 x 2 x 2 lines, of which the row is the last */
+    size_t back[8];  /* distance from each row to the element's; back[0] is 0 */
+    uint8_t line[8]; /* their numbers among 2 x 2 x 2 lines, of which the last is the element's */
 };
 void pithi_lines_begin(struct pithi_lines *l, const uint32_t extent[PITHI_TILE_NDIM],
                        unsigned order, size_t at);
-/* Elements left in the row. */
+/* Returns the elements left in the row. */
 PITHI_INLINE size_t pithi_lines_left(const struct pithi_lines *l) {
     return l->extent[3] - l->place[3];
 }
-/* At most pithi_lines_left. */
+/* Moves on by at most pithi_lines_left elements. */
 void pithi_lines_advance(struct pithi_lines *l, size_t count);
-/* The alternating sum at an element of the row. */
+/* Returns the alternating sum at an element of the row. */
 PITHI_INLINE uint32_t pithi_lines_sum(const struct pithi_lines *l, const int32_t *code) {
     uint32_t sum = (uint32_t)*code;
     for (unsigned k = 1; k < l->count; k++) {
@@ -60,36 +61,37 @@ PITHI_INLINE uint32_t pithi_lines_sum(const struct pithi_lines *l, const int32_t
     }
     return sum;
 }
-/* Words of count elements of the row from l's place on; codes: of these. */
+/* Makes words of count elements of the row from l's place on, whose codes these are. */
 void pithi_predict_row(const struct pithi_lines *l, const int32_t *codes, size_t count,
                        uint32_t *words);
 
 /* ---- A whole tile ----------------------------------------------------------------------------*/
 
-/* A tile that is written or read, from its beginning on. */
+/* A tile that is written or read from its beginning on. */
 struct pithi_unpredict {
     uint32_t extent[PITHI_TILE_NDIM], place[PITHI_TILE_NDIM];
     unsigned order;
     uint32_t before; /* read: running sum of the row; write: its last code; 0 at its beginning */
-    /* For dimensions 0..2, what the last element before each in that dimension was: read: after
-     * adding, write: before subtracting along it. NULL: not of the order. */
+    /* For each of dimensions 0..2 a value of the last element before in that dimension: when
+     * reading, after adding along it; when writing, before subtracting along it. NULL: the order
+     * does without it. */
     uint32_t *sum[3];
 };
-/* Bytes of memory for tiles of this extent or less; 4 for each element at most. */
+/* Returns the bytes of memory for tiles of this extent or less; 4 for each element at most. */
 size_t pithi_unpredict_bytes(const uint32_t extent[PITHI_TILE_NDIM]);
 void pithi_unpredict_init(struct pithi_unpredict *u, const uint32_t extent[PITHI_TILE_NDIM],
                           unsigned order, void *memory);
-/* The next count elements: words of codes. */
+/* Makes words of the next count codes. */
 typedef void pithi_differ_fn(struct pithi_unpredict *u, const int32_t *codes, size_t count,
                              uint32_t *words);
 pithi_differ_fn pithi_differ_c;
-/* The next count elements: codes of words. They may be the same memory. */
+/* Makes codes of the next count words. They may be the same memory. */
 typedef void pithi_unpredict_fn(struct pithi_unpredict *u, const uint32_t *words, size_t count,
                                 int32_t *codes);
 pithi_unpredict_fn pithi_unpredict_c;
 
-/* The sums that the rest of the row is added to, nearest dimension first; starts says which begin
- * anew there. Returns how many there are. */
+/* Returns how many sums the rest of the row is added to, and which, nearest dimension first; starts
+ * says which of them begin anew there. */
 PITHI_INLINE unsigned pithi_unpredict_sums(const struct pithi_unpredict *u, uint32_t *sums[3],
                                            bool starts[3]) {
     size_t at = u->place[3], stride = u->extent[3];
@@ -104,7 +106,7 @@ PITHI_INLINE unsigned pithi_unpredict_sums(const struct pithi_unpredict *u, uint
     }
     return count;
 }
-/* At most the rest of the row; `before` is set when the row has ended. */
+/* Moves on by at most the rest of the row; `before` becomes 0 when the row has ended. */
 PITHI_INLINE void pithi_unpredict_advance(struct pithi_unpredict *u, size_t count) {
     u->place[3] += (uint32_t)count;
     if (u->place[3] < u->extent[3]) return;

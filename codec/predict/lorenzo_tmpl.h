@@ -20,7 +20,7 @@ ALWAYS v16 at(const int32_t *codes, const struct pithi_lines *l, unsigned k) {
     return v_load((const uint8_t *)(codes - l->back[k]));
 }
 
-/* The alternating sum of 1, 2, 4 or 8 rows. */
+/* Returns the alternating sum of 1, 2, 4 or 8 rows. */
 ALWAYS v16 line_sum(const int32_t *codes, const struct pithi_lines *l, unsigned lines) {
     v16 sum = v_load((const uint8_t *)codes);
     if (lines > 1) sum = minus(sum, at(codes, l, 1));
@@ -32,7 +32,7 @@ ALWAYS v16 line_sum(const int32_t *codes, const struct pithi_lines *l, unsigned 
     return sum;
 }
 
-/* Whole groups of a row. */
+/* Makes words of whole groups of a row. */
 ALWAYS void predict_groups(const struct pithi_lines *l, unsigned lines, const int32_t *codes,
                            size_t count, uint32_t *words) {
     v16 last = v_set(l->place[3] ? pithi_lines_sum(l, codes - 1) : 0);
@@ -53,7 +53,7 @@ static void predict_line(const struct pithi_lines *l, const int32_t *codes, size
     }
 }
 
-/* Order 0: rows are nothing. */
+/* Makes words of order 0, which is no difference, so that rows do not matter. */
 static void predict_none(const int32_t *codes, size_t count, uint32_t *words) {
     size_t i = 0;
     for (; i + 16 <= count; i += 16)
@@ -81,7 +81,7 @@ static void predict(const int32_t *codes, const uint32_t extent[PITHI_TILE_NDIM]
 
 /* ---- A whole tile: write ---------------------------------------------------------------------*/
 
-/* Whole groups of a row, that so many sums are subtracted from. */
+/* Makes words of whole groups of a row, from which so many sums are subtracted. */
 ALWAYS void differ_groups(struct pithi_unpredict *u, unsigned dims, uint32_t *sum[3],
                           const bool starts[3], const int32_t *codes, size_t count,
                           uint32_t *words) {
@@ -131,7 +131,7 @@ static void differ(struct pithi_unpredict *u, const int32_t *codes, size_t count
 
 ALWAYS v16 unzigzag(v16 w) { return v_xor(v_shr(w, 1), minus(v_set(0), v_and(w, v_set(1)))); }
 
-/* Whole groups of a row, added to so many sums. */
+/* Makes codes of whole groups of a row, to which so many sums are added. */
 ALWAYS void unpredict_groups(struct pithi_unpredict *u, unsigned dims, uint32_t *sum[3],
                              const bool starts[3], const uint32_t *words, size_t count,
                              int32_t *codes) {

@@ -10,7 +10,8 @@
 
 /* ---- The map ---------------------------------------------------------------------------------*/
 
-/* Up to 8 codes: their bits, and those that are not 0 to *to, which has room for one more. */
+/* Splits up to 8 codes: returns a bit for each that is not 0, and appends these to *to, which has a
+ * capacity of one more. */
 static uint8_t split8(const int32_t *codes, size_t count, int32_t **to) {
     unsigned bits = 0;
     int32_t *at = *to;
@@ -31,7 +32,7 @@ size_t pithi_split_c(const int32_t *codes, size_t count, uint8_t *map, int32_t *
     return (size_t)(to - nonzero);
 }
 
-/* Up to 8 codes of a byte of the map; returns those that follow. */
+/* Makes up to 8 codes by a byte of the map; returns what follows in `from`. */
 static const int32_t *spread8(const int32_t *from, unsigned bits, size_t count, int32_t *codes) {
     for (size_t i = 0; i < count; i++, bits >>= 1) {
         codes[i] = *from & (0 - (int32_t)(bits & 1));
@@ -40,7 +41,8 @@ static const int32_t *spread8(const int32_t *from, unsigned bits, size_t count, 
     return from;
 }
 
-/* Zeros stand together, and so do the others. */
+/* Bytes of the map that are all zeros or all ones are common: zeros stand together, and so do
+ * others. */
 void pithi_spread_c(const int32_t *nonzero, const uint8_t *map, size_t count, int32_t *codes) {
     const size_t whole = count / 8;
     for (size_t i = 0; i < whole; i++, codes += 8) {
@@ -89,8 +91,8 @@ static int64_t clamp(int64_t x, int64_t a, int64_t b) {
     return x < low ? low : x > high ? high : x;
 }
 
-/* What a code is expected to be: the neighbour to the left or above when the other one is 0 or
- * outside, else what a plane through the three says, kept between those two. */
+/* Returns what a code is expected to be: the neighbour to the left or above when the other one is 0
+ * or outside, else what a plane through the three says, kept between those two. */
 static inline uint32_t expected(const int32_t *codes, size_t i, size_t x, size_t y, size_t width) {
     const int64_t left = x ? codes[i - 1] : 0, up = y ? codes[i - width] : 0;
     if (!left || !up) return (uint32_t)(left + up);
@@ -101,7 +103,8 @@ static size_t rows_of(const uint32_t extent[PITHI_TILE_NDIM]) {
     return (size_t)extent[0] * extent[1] * extent[2];
 }
 
-/* A way through the ones of a map: where the row of the last begins, and which of its plane. */
+/* A walk over the ones of a map: where the row of the last one begins, and which row of its plane
+ * it is. */
 struct walk {
     size_t width, height, row, y;
 };
@@ -114,7 +117,7 @@ static inline uint32_t expect(struct walk *w, const int32_t *codes, size_t i) {
     return expected(codes, i, i - w->row, w->y, w->width);
 }
 
-/* 64 bits of the map, fewer at its end. */
+/* Returns 64 bits of the map, fewer at its end. */
 static uint64_t bits_at(const uint8_t *map, size_t i, size_t count) {
     uint8_t bytes[8] = {0};
     if (count - i >= 64) return pithi_get64(map + i / 8);

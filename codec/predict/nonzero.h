@@ -12,29 +12,29 @@
 #include "predict/tile.h"
 
 enum pithi_nonzero_form {
-    PITHI_ACTIVE_SIGNED = 0,   /* a code; one above 0 less 1 */
+    PITHI_ACTIVE_SIGNED = 0,   /* a code as it is, but one above 0 less 1 */
     PITHI_ACTIVE_POSITIVE = 1, /* codes 1, 2, 3, 4 ... are 0, -1, 1, -2 ...; none is below 0 */
     PITHI_ACTIVE_MEDIAN = 2    /* a code less what its neighbours to the left and above say */
 };
 enum { PITHI_ACTIVE_FORMS = 3 };
 
-/* The map of codes, and the codes themselves without the zeros; returns how many they are. nonzero
- * has room for PITHI_ACTIVE_MORE more than there are codes. Kernels do the same. */
+/* Makes the map of codes, and the codes that are not 0; returns how many they are. nonzero has a
+ * capacity of PITHI_ACTIVE_MORE more than there are codes. Kernels do the same. */
 enum { PITHI_ACTIVE_MORE = 16 };
 typedef size_t pithi_split_fn(const int32_t *codes, size_t count, uint8_t *map, int32_t *nonzero);
-/* All codes again. PITHI_ACTIVE_MORE more than the map has ones can be read. */
+/* Makes all codes again. PITHI_ACTIVE_MORE more than the map has ones can be read. */
 typedef void pithi_spread_fn(const int32_t *nonzero, const uint8_t *map, size_t count,
                              int32_t *codes);
 pithi_split_fn pithi_split_c;
 pithi_spread_fn pithi_spread_c;
 
-/* SIGNED, or POSITIVE where the codes allow it. */
+/* Returns SIGNED, or POSITIVE where the codes allow it. */
 enum pithi_nonzero_form pithi_nonzero_plain(const int32_t *nonzero, size_t count);
-/* Active codes become their numbers in the form that is not MEDIAN, and back from any numbers. */
+/* Turn nonzero codes into numbers in the form that is not MEDIAN, and any numbers back into
+ * codes. */
 void pithi_nonzero_numbers(enum pithi_nonzero_form form, int32_t *nonzero, size_t count);
 void pithi_nonzero_codes(enum pithi_nonzero_form form, int32_t *numbers, size_t count);
-/* Numbers of form MEDIAN of the codes of a tile, and its map; and all codes back, from any
- * numbers. */
+/* Make numbers of form MEDIAN of the codes of a tile and its map, and all codes of any numbers. */
 void pithi_nonzero_median(const int32_t *codes, const uint8_t *map,
                           const uint32_t extent[PITHI_TILE_NDIM], int32_t *numbers);
 void pithi_nonzero_from_median(const int32_t *numbers, const uint8_t *map,

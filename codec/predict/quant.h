@@ -9,13 +9,13 @@
 
 #include "predict/quant_value.h"
 
-/* Codes of count dense values. Bit i of miss (count bits, rest of the last byte 0) is set where
- * element i must be stored exactly; its code is then that of the last element before it in its
- * group of 16 that is not, or 0. Returns how many they are. Kernels do the same. */
+/* Makes codes of count dense values. Bit i of miss (count bits, rest of the last byte 0) is set
+ * where element i must be stored exactly; its code is then that of the last element before it in
+ * its group of 16 that is not, or 0. Returns how many they are. Kernels do the same. */
 typedef size_t pithi_quantize_fn(const struct pithi_quant *q, const void *values, size_t count,
                                  int32_t *codes, uint8_t *miss);
-/* Values of codes, of q->dtype. Any codes: every one decodes to something finite. nontemporal: the
- * values will not be read soon. */
+/* Makes values of q->dtype. Any code decodes to something finite. nontemporal: the values will not
+ * be read soon. */
 typedef void pithi_dequantize_fn(const struct pithi_quant *q, const int32_t *codes, size_t count,
                                  void *values, bool nontemporal);
 pithi_quantize_fn pithi_quantize_c;

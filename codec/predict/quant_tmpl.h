@@ -14,7 +14,7 @@ struct constants {
 };
 
 ALWAYS struct constants constants_of(const struct pithi_quant *q, uint32_t dtype) {
-    /* No kept value has the bits of a NaN. */
+    /* No kept value has the bits of a NaN, which stand for `never`. */
     return (struct constants){
         .inverse = v_spread(&q->inverse),
         .step = v_spread(&q->step),
@@ -30,7 +30,7 @@ ALWAYS v16 decoded(const struct constants *c, v16 code) {
     return f_limit(f_mul(f_from_i(code), c->step), c->most);
 }
 
-/* Codes of the elements that are kept (bits of `kept`) into the places of the others. */
+/* Puts codes of the elements that are kept (bits of `kept`) into the places of the others. */
 static __attribute__((noinline)) size_t repair(int32_t *codes, uint32_t kept) {
     size_t misses = 0;
     int32_t last = 0;
@@ -43,7 +43,7 @@ static __attribute__((noinline)) size_t repair(int32_t *codes, uint32_t kept) {
     return misses;
 }
 
-/* Of whole groups. */
+/* Quantizes whole groups of 16. */
 ALWAYS size_t quantize_groups(const struct pithi_quant *q, uint32_t dtype, const uint8_t *values,
                               size_t count, int32_t *codes, uint8_t *miss) {
     const struct constants c = constants_of(q, dtype);
@@ -84,7 +84,7 @@ ALWAYS void dequantize_groups(const struct pithi_quant *q, uint32_t dtype, const
     }
 }
 
-/* f32 by non-temporal stores. */
+/* Makes f32 values, by non-temporal stores. */
 static void dequantize_stream(const struct pithi_quant *q, const int32_t *codes, size_t count,
                               uint8_t *values) {
     const struct constants c = constants_of(q, PITH_F32);

@@ -16,11 +16,11 @@ enum pithi_bound_kind { PITHI_BOUND_ABSOLUTE = 1, PITHI_BOUND_RELATIVE = 2 };
 /* What a frame says of its error. */
 struct pithi_bound {
     uint32_t kind;
-    double value;   /* ABSOLUTE: of |x - x'|; RELATIVE: of |x - x'| / |x| */
-    double largest; /* of |x - x'| over the frame */
+    double value;   /* ABSOLUTE: bound of |x - x'|; RELATIVE: of |x - x'| / |x| */
+    double largest; /* bound of |x - x'| over the frame */
 };
 
-enum { PITHI_QUANT_LIMIT = 1 << 22 }; /* of |code| with an absolute bound */
+enum { PITHI_QUANT_LIMIT = 1 << 22 }; /* absolute bounds: |code| is below it */
 
 struct pithi_quant {
     uint32_t dtype;    /* f32, bf16, f16, f64 */
@@ -46,9 +46,9 @@ PITHI_INLINE struct pithi_number_format pithi_number_format_of(uint32_t dtype) {
 
 /* ---- Bounds ----------------------------------------------------------------------------------*/
 
-/* r of a step of 0 or more: 0 for 0; f32: the largest finite number not above 1 / step; f64: the
- * number before 1 / step. Codes of r are +-1 only for values of at least half a step. Products of
- * two f32 are exact in double. */
+/* These return r of a step size of 0 or more: 0 for 0; f32: the largest finite number not above 1 /
+ * step; f64: the number before 1 / step. Codes of r are +-1 only for values of at least half a
+ * step. Products of two f32 are exact in double. */
 PITHI_INLINE float pithi_quant_inverse(float step) {
     if (step == 0) return 0;
     const uint32_t r = pithi_bits(1.0f / step);
@@ -60,7 +60,8 @@ PITHI_INLINE double pithi_quant_inverse64(double step) {
     return step == 0 ? 0 : pithi_double(pithi_bits64(1.0 / step) - 1);
 }
 
-/* The largest absolute bound not above `bound`, 0 or more, that frames of the dtype may have. */
+/* Returns the largest absolute bound not above `bound`, 0 or more, that frames of the dtype may
+ * have. */
 PITHI_INLINE double pithi_quant_floor(uint32_t dtype, double bound) {
     const double most =
         dtype == PITH_F64 ? PITHI_F64_MAX / 2 : (double)pithi_float(PITHI_F32_MAX) / 2;
@@ -84,7 +85,7 @@ PITHI_INLINE bool pithi_quant_init_absolute(struct pithi_quant *q, double bound)
     return true;
 }
 
-/* False for a bound that no frame of the dtype may have. */
+/* Prepares a quantizer; false for a bound that no frame of the dtype may have. */
 PITHI_INLINE bool pithi_quant_init(struct pithi_quant *q, uint32_t dtype,
                                    const struct pithi_bound *bound, bool signed_zeros) {
     memset(q, 0, sizeof *q);
@@ -101,7 +102,7 @@ PITHI_INLINE bool pithi_quant_init(struct pithi_quant *q, uint32_t dtype,
 
 /* ---- Absolute bounds -------------------------------------------------------------------------*/
 
-/* What a code means, in f32: of the dtype (f32, bf16, f16), and finite. */
+/* Returns what a code means, in f32: a value of the dtype (f32, bf16, f16), and finite. */
 PITHI_INLINE float pithi_quant_value(const struct pithi_quant *q, int32_t code) {
     const uint32_t u = pithi_bits((float)code * q->step), most = pithi_largest(q->dtype);
     if ((u & 0x7FFFFFFFu) > most) return pithi_float((u & 0x80000000u) | most);
@@ -110,8 +111,8 @@ PITHI_INLINE float pithi_quant_value(const struct pithi_quant *q, int32_t code) 
     return pithi_float(u);
 }
 
-/* False when the value, u in f32, must be stored exactly. |t| < 2^22: adding 1.5 * 2^23 (f64: 2^52)
- * rounds to the nearest integer, even on a tie. */
+/* Makes the code of a value, u in f32; false when it must be stored exactly. |t| < 2^22: adding 1.5
+ * * 2^23 (f64: 2^52) rounds to the nearest integer, even on a tie. */
 PITHI_INLINE bool pithi_quant_code(const struct pithi_quant *q, uint32_t u, int32_t *code) {
     const float limit = PITHI_QUANT_LIMIT, x = pithi_float(u), t = x * q->inverse;
     if (!(t > -limit && t < limit)) return false;

@@ -11,25 +11,28 @@
 
 struct pithi_range {
     double low, high; /* low > high: no finite value */
-    /* Only when requested: the sum in element order, and how many there are. */
+    /* Only when requested: the sum of squares in element order, and how many finite values there
+     * are. */
     double squares;
     uint64_t finite;
 };
 struct pithi_range pithi_range_none(void);
 
-/* The smallest and largest finite f32: their bits as numbers that grow with the value. */
+/* The smallest and largest finite f32, each as bits turned into a number that grows with the
+ * value. */
 struct pithi_extremes {
     int32_t low, high; /* low > high: none */
 };
 typedef void pithi_extremes_fn(const void *values, size_t count, struct pithi_extremes *e);
 pithi_extremes_fn pithi_extremes_c;
 
-/* low and high of f32, bf16, f16 or f64 values, and with `squares` also their sum. */
+/* Finds low and high of f32, bf16, f16 or f64 values, and with `squares` also their sum of
+ * squares. */
 struct pithi_range pithi_range_measure(const void *values, uint32_t dtype, size_t count,
                                        bool squares, pithi_extremes_fn *extremes);
-/* The sum of squared differences of values that are finite in a, in element order. */
+/* Returns the sum of squared differences of values that are finite in a, in element order. */
 double pithi_range_error(const void *a, const void *b, uint32_t dtype, size_t count);
-/* total := both, b after total. */
+/* Adds b, which comes after total, to total. */
 void pithi_range_add(struct pithi_range *total, const struct pithi_range *b);
 
 #endif

@@ -11,10 +11,10 @@
 
 /* ---- Strings of bits, least significant first ------------------------------------------------*/
 
-/* Appends; the buffer ends 8 bytes after the string. */
+/* A string of bits that is written; its buffer ends 8 bytes behind it. */
 struct bits {
     uint8_t *to;
-    uint64_t last; /* those of a byte that is not full */
+    uint64_t last; /* bits of a byte that is not full */
     unsigned count;
 };
 
@@ -31,14 +31,14 @@ static bool put_string(struct pithi_pen *pen, const uint8_t *from, const struct 
     return pithi_pen_put(pen, from, (size_t)(b->to - from) + (b->count > 0));
 }
 
-/* A copy that get_bits can read, in a buffer that ends 8 bytes after it. */
+/* Returns a copy that get_bits can read: its buffer ends 8 bytes behind it. */
 static const uint8_t *readable(uint8_t *buffer, const uint8_t *from, size_t bytes) {
     memcpy(buffer, from, bytes);
     memset(buffer + bytes, 0, 8);
     return buffer;
 }
 
-/* Bits [at, at + count) of a string; count <= 32. */
+/* Returns bits [at, at + count) of a string; count <= 32. */
 static uint32_t get_bits(const uint8_t *from, uint64_t at, unsigned count) {
     const uint64_t window = pithi_get64(from + at / 8) >> at % 8;
     return (uint32_t)window & (uint32_t)((UINT64_C(1) << count) - 1);
@@ -50,9 +50,9 @@ static bool zero_rest(const uint8_t *from, uint64_t bits) {
 
 /* ---- Classes: number + 4 by its length and the two bits after its first ----------------------*/
 
-enum { CLASS_LARGEST = 88 }; /* of numbers below 2^24 */
+enum { CLASS_LARGEST = 88 }; /* the class of the largest numbers below 2^24 */
 
-/* Symbol 0, a new row, is as class 1. */
+/* Symbol 0, which says that a row is new, counts as class 1. */
 static unsigned class_in(unsigned symbol) { return symbol - (symbol > 0); }
 static unsigned open_bits(unsigned symbol) { return class_in(symbol) / 4; }
 
@@ -61,21 +61,21 @@ static unsigned class_of(uint32_t number) {
     return 4 * open + ((number + 4) >> open & 3) + 1;
 }
 
-/* The first number of a class. */
+/* Returns the first number of a class. */
 static uint32_t number_of(unsigned symbol) {
     return ((4 + class_in(symbol) % 4) << open_bits(symbol)) - 4;
 }
 
 /* ---- Memory ----------------------------------------------------------------------------------*/
 
-/* Symbols, and an open string of at most 21 bits for every row. */
+/* Returns the bytes for the symbols, and for a string of at most 21 open bits for every row. */
 size_t pithi_rowmap_scratch(size_t rows) { return pithi_pad64(rows) + pithi_pad64(3 * rows + 8); }
 
 static uint8_t *open_buffer(uint8_t *buffer, size_t rows) { return buffer + pithi_pad64(rows); }
 
 /* ---- Write -----------------------------------------------------------------------------------*/
 
-/* New rows come by chance: no branches. */
+/* Writes a PLAIN map. The loop has no branches, since new rows come by chance. */
 static bool put_plain(struct pithi_pen *pen, const uint32_t *which, size_t rows, size_t distinct,
                       uint8_t *buffer) {
     const unsigned width = pithi_rowmap_width(distinct);
@@ -146,7 +146,7 @@ static const char *take_plain(struct pithi_reader *r, size_t rows, size_t distin
     numbers = readable(open_buffer(buffer, rows), numbers, pithi_rowmap_bytes_of(bits));
     uint64_t at = 0;
     uint32_t known = 0, wrong = 0;
-    for (size_t i = 0; i < rows; i++) { /* as above */
+    for (size_t i = 0; i < rows; i++) { /* has no branches, like put_plain */
         const uint32_t is_new = map[i / 8] >> i % 8 & 1, old = is_new - 1;
         const uint32_t earlier = get_bits(numbers, at, width & old);
         which[i] = known ^ ((known ^ earlier) & old);
@@ -157,7 +157,7 @@ static const char *take_plain(struct pithi_reader *r, size_t rows, size_t distin
     return wrong ? wrong_number : NULL;
 }
 
-/* Bits that the symbols leave open; UINT64_MAX when one of them is no class. */
+/* Returns how many bits the symbols leave open; UINT64_MAX when one of them is no class. */
 static uint64_t open_total(const uint8_t *symbols, size_t rows) {
     uint64_t bits = 0;
     unsigned largest = 0;
@@ -179,7 +179,7 @@ static const char *take_coded(struct pithi_reader *r, size_t rows, size_t distin
     open = readable(open_buffer(buffer, rows), open, pithi_rowmap_bytes_of(bits));
     uint64_t at = 0;
     uint32_t known = 0, wrong = 0;
-    for (size_t i = 0; i < rows; i++) { /* as above */
+    for (size_t i = 0; i < rows; i++) { /* has no branches, like put_plain */
         const unsigned symbol = symbols[i], count = open_bits(symbol);
         const uint32_t is_new = symbol == 0, old = is_new - 1;
         const uint32_t earlier = number_of(symbol) + get_bits(open, at, count);

@@ -10,14 +10,14 @@
 #include "bytes/piece.h"
 #include "predict/rows_value.h"
 
-/* Bytes of scratch memory for reading and writing a map of so many rows. */
+/* Returns the bytes of scratch memory for reading and writing a map of so many rows. */
 size_t pithi_rowmap_scratch(size_t rows);
 
-/* Appends the map: CODED where requested and shorter. False when there is no room. */
+/* Appends the map, CODED where that is requested and shorter. False when it does not fit. */
 bool pithi_rowmap_put(struct pithi_pen *pen, size_t max_rows, const uint32_t *which, size_t rows,
                       size_t distinct, bool coded, uint8_t *buffer, unsigned *kind);
-/* which[i] < distinct for every row; every number occurs, first uses ascending. NULL, or what is
- * wrong. Any bytes are safe. */
+/* Reads a map: which[i] < distinct for every row; every number occurs, first uses ascending.
+ * Returns NULL, or what is wrong. Any bytes are safe. */
 const char *pithi_rowmap_take(struct pithi_reader *r, unsigned kind, size_t rows, size_t distinct,
                               uint32_t *which, uint8_t *buffer);
 

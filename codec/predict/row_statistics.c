@@ -12,7 +12,7 @@
 
 enum { MOST = 1 << PITHI_BLOCK_LOG2_MAX };
 
-/* A batch, dense, and memory to count its rows. */
+/* A batch of rows, dense, and memory to count them in. */
 struct batch {
     const void *values;
     uint32_t dtype;
@@ -51,7 +51,7 @@ static struct pithi_bound bound_of(const struct pithi_params *p, const struct pi
 
 /* ---- Counts ----------------------------------------------------------------------------------*/
 
-/* Distinct rows of codes, `words` for an element; a last short row ends with 0. */
+/* Counts distinct rows of codes, `words` to an element; a last short row ends with 0. */
 static uint64_t distinct_rows(struct batch *b, size_t words) {
     struct pithi_rows rows;
     const size_t row = b->row * words, used = b->count * words;
@@ -81,7 +81,7 @@ static uint64_t distinct_codes(struct batch *b, const struct pithi_params *p) {
 
 /* ---- Memory ----------------------------------------------------------------------------------*/
 
-/* Parts at `memory`; returns the bytes of all. */
+/* Lays out parts at `memory`; returns the bytes of all. */
 static size_t place_parts(struct batch *b, uint8_t *memory) {
     const size_t words = pith_dtype_bytes(b->dtype) == 8 ? 2 : 1;
     const size_t codes = pithi_pad64(b->rows * b->row * words * sizeof *b->codes);
@@ -167,7 +167,8 @@ static double index_of(uint64_t coded, uint64_t distinct) {
 }
 
 double pith_row_statistics_index(const pith_row_statistics *statistics, uint32_t k) {
-    /* A pointer, so that no operation leaves the place between the two calls. */
+    /* The call is through a pointer, so that no operation leaves the place between the other
+     * two. */
     double (*volatile const compute)(uint64_t, uint64_t) = index_of;
     if (k >= PITH_ROW_STATISTICS_MAX) return (double)pithi_float(PITHI_F32_NAN);
     if (!statistics->distinct) return 0;

@@ -10,7 +10,7 @@
 
 /* ---- Dictionary ------------------------------------------------------------------------------*/
 
-/* At most half of the places are taken, so that probes are short. */
+/* Returns the places of a table: at most half of them are taken, so that probes are short. */
 static size_t places(size_t rows) {
     size_t n = 16;
     while (n < 2 * rows) n *= 2;
@@ -28,7 +28,8 @@ void pithi_rows_begin(struct pithi_rows *r, size_t dim, size_t most, int32_t *co
 
 enum { LANES = 8 };
 
-/* Without any relation to each other, for codes are small numbers. From splitmix64, made odd. */
+/* Keys without any relation to each other, for codes are small numbers: from splitmix64, made
+ * odd. */
 static const uint64_t keys[LANES] = {UINT64_C(0xE220A8397B1DCDAF), UINT64_C(0x6E789E6AA1B965F5),
                                      UINT64_C(0x06C45D188009454F), UINT64_C(0xF88BB8A8724C81ED),
                                      UINT64_C(0x1B39896A51A8749B), UINT64_C(0x53CB9F0C747EA2EB),
@@ -48,7 +49,7 @@ static uint64_t hash_row(const int32_t *row, size_t dim) {
     return mixed(sum);
 }
 
-/* A call of memcmp takes longer than a short row. */
+/* Compares rows. A call of memcmp would take longer than a short row. */
 static bool same_rows(const int32_t *a, const int32_t *b, size_t dim) {
     uint64_t differ = 0;
     for (; dim >= 2 * LANES; a += 2 * LANES, b += 2 * LANES, dim -= 2 * LANES) {
@@ -60,7 +61,8 @@ static bool same_rows(const int32_t *a, const int32_t *b, size_t dim) {
     return differ == 0;
 }
 
-/* Places are found by the upper bits of the hash, which depend on all of the sum. */
+/* Finds a row or adds it. Places are found by the upper bits of the hash, which depend on all of
+ * the sum. */
 static uint32_t find(struct pithi_rows *r, const int32_t *row, uint64_t hash) {
     const uint64_t tag = hash << 32;
     for (size_t at = (size_t)(hash >> 32);; at++) {
@@ -78,7 +80,7 @@ static uint32_t find(struct pithi_rows *r, const int32_t *row, uint64_t hash) {
 
 void pithi_rows_number(struct pithi_rows *r, const int32_t *codes, size_t count, uint32_t *which) {
     enum { MOST = 32 };
-    uint64_t hash[MOST]; /* computed before branches that nobody can foresee */
+    uint64_t hash[MOST]; /* hashes are computed before branches that nobody can foresee */
     for (size_t n; count; codes += n * r->dim, which += n, count -= n) {
         n = count < MOST ? count : MOST;
         for (size_t i = 0; i < n; i++) hash[i] = hash_row(codes + i * r->dim, r->dim);
@@ -88,7 +90,8 @@ void pithi_rows_number(struct pithi_rows *r, const int32_t *codes, size_t count,
 
 /* ---- Centres ---------------------------------------------------------------------------------*/
 
-/* Sums of codes within a quantizer's limit do not overflow; others make a poor centre. */
+/* Computes the mean of columns. Sums of codes within a quantizer's limit do not overflow; others
+ * make a poor centre. */
 static void mean(const int32_t *codes, size_t samples, size_t stride, size_t dim, int32_t *centre) {
     memset(centre, 0, dim * sizeof *centre);
     for (size_t i = 0; i < samples; i++)
@@ -134,7 +137,8 @@ void pithi_rows_lift(int32_t *codes, size_t rows, size_t dim, const int32_t *cen
 
 /* ---- Rows to their places --------------------------------------------------------------------*/
 
-/* Stores wait for their lines, one after the other, so lines are prefetched from further away. */
+/* Copies a row. Stores wait for their lines, one after the other, so lines are prefetched from
+ * further away. */
 static void copy_row(uint8_t *to, const uint8_t *row, size_t bytes) {
     enum { LINE = 64, PREFETCH = 2048 };
     size_t at = 0;
@@ -154,7 +158,7 @@ static void place(uint8_t *to, const uint8_t *from, const uint32_t *which, size_
 void pithi_rows_place(uint8_t *to, const uint8_t *from, const uint32_t *which, size_t rows,
                       size_t bytes, pithi_move_fn *move) {
     enum { STRIP = 8192 };
-    uint8_t strip[STRIP]; /* so that rows that end within a line do not cut it */
+    uint8_t strip[STRIP]; /* rows that end within a line do not cut it here */
     if (!move || bytes > STRIP) {
         place(to, from, which, rows, bytes);
         return;

@@ -15,29 +15,30 @@
 struct pithi_rows {
     size_t dim;      /* codes in a row */
     size_t distinct; /* rows found */
-    int32_t *codes;  /* of the distinct rows, one after the other */
+    int32_t *codes;  /* codes of the distinct rows, one after the other */
     uint64_t *table; /* open addressing: hash in the upper half, 1 + number of a row in the lower */
     size_t mask;     /* places in the table, a power of two, less one */
 };
 
-/* Bytes of a table for so many rows. */
+/* Returns the bytes of a table for so many rows. */
 size_t pithi_rows_table_bytes(size_t rows);
-/* No rows yet, and at most `most` to come: codes has room for them all, table the bytes above. */
+/* Begins with no rows; at most `most` will come, for which codes has the capacity, and table that
+ * of pithi_rows_table_bytes. */
 void pithi_rows_begin(struct pithi_rows *r, size_t dim, size_t most, int32_t *codes,
                       uint64_t *table);
-/* which[i] := number of row i of `codes`, which is added if it is new. */
+/* Sets which[i] to the number of row i of `codes`, which is added if it is new. */
 void pithi_rows_number(struct pithi_rows *r, const int32_t *codes, size_t count, uint32_t *which);
 
-/* A code per column near the mean of some of the rows. False when storing them, `bytes` each in
- * two's complement, would not pay. Any centres are right, these are good. */
+/* Finds a code per column near the mean of some of the rows. False when storing them, `bytes` each
+ * in two's complement, would not pay. Any centres are right, these are good. */
 bool pithi_rows_centre(const int32_t *codes, size_t rows, size_t dim, int32_t *centre,
                        unsigned *bytes);
-/* Codes of every row less, or more, the centres; mod 2^32. */
+/* Subtract the centres from the codes of every row, and add them; mod 2^32. */
 void pithi_rows_sink(int32_t *codes, size_t rows, size_t dim, const int32_t *centre);
 void pithi_rows_lift(int32_t *codes, size_t rows, size_t dim, const int32_t *centre);
 
-/* Row i of `to` := row which[i] of `from`; rows have so many bytes. move: of what will not be read
- * soon; NULL: it will. */
+/* Sets row i of `to` to row which[i] of `from`; rows have so many bytes. move: writes what will not
+ * be read soon; NULL: it will be. */
 void pithi_rows_place(uint8_t *to, const uint8_t *from, const uint32_t *which, size_t rows,
                       size_t bytes, pithi_move_fn *move);
 

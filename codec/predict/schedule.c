@@ -4,7 +4,8 @@
 
 enum { STAIRS = 8, FRACTION = 24 };
 
-/* log2(x) in units of 2^-24, rounded down: every squaring of x / 2^exponent gives a bit more. */
+/* Returns log2(x) in units of 2^-24, rounded down: every squaring of x / 2^exponent gives a bit
+ * more. */
 static uint32_t log2_of(uint64_t x) {
     uint32_t exponent = 0;
     while (x >> exponent > 1) exponent++;
@@ -19,7 +20,7 @@ static uint32_t log2_of(uint64_t x) {
     return log;
 }
 
-/* How much of the way from start to 1 has been gone. */
+/* Returns how much of the way from start to 1 has been gone. */
 static double gone(enum pithi_decay decay, uint32_t steps, uint64_t step) {
     switch (decay) {
     case PITHI_DECAY_STAIRS: return (double)(step * STAIRS / steps) / STAIRS;

@@ -23,7 +23,8 @@ static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
 /* ---- Memory ----------------------------------------------------------------------------------*/
 
-/* A strip of words, one of codes and one of values; sums; to write: widths, groups. */
+/* Scratch memory: a strip of words, one of codes and one of values; sums; to write also widths and
+ * groups. */
 
 enum { HALF = 32, SLACK = 128, STRIP_BYTES = STRIP * sizeof(uint32_t), VALUE_BYTES = 8 };
 
@@ -52,7 +53,7 @@ static uint8_t *groups_in(void *scratch, size_t count) {
 
 /* ---- Codes -----------------------------------------------------------------------------------*/
 
-/* Codes of n dense values; returns how many are missed. */
+/* Makes codes of n dense values; returns how many are missed. */
 static size_t make_codes(const struct pithi_strip *p, const struct pithi_source *s,
                          const void *values, size_t n, int32_t *codes, uint8_t *miss) {
     if (s->quant) return p->kernels->quantize(s->quant, values, n, codes, miss);
@@ -65,12 +66,12 @@ static size_t make_codes(const struct pithi_strip *p, const struct pithi_source 
 enum { CHUNK = PITHI_PACK_SAMPLE, CHUNKS = PITHI_PACK_SAMPLES };
 enum { LINES = 8, LINE = CHUNK + GROUP };
 
-/* A sample: the last of 2 x 2 x 2 lines, the others being its neighbours, or 0 outside the tile. It
+/* A sample: the last of 2 x 2 x 2 lines. The others are its neighbours, or 0 outside the tile. It
  * begins with its row, or with a group whose words do not count. */
 struct sample {
     int32_t codes[LINES * LINE];
     uint32_t extent[PITHI_TILE_NDIM];
-    size_t at, count; /* of the words that count */
+    size_t at, count; /* where the words that count begin, and their number */
 };
 
 static void take_sample(const struct pithi_strip *p, const struct pithi_source *s, size_t at,
@@ -83,7 +84,7 @@ static void take_sample(const struct pithi_strip *p, const struct pithi_source *
     const size_t n = lead + to->count;
     to->at = (LINES - 1) * n + lead;
     memcpy(to->extent, (uint32_t[]){2, 2, 2, (uint32_t)n}, sizeof to->extent);
-    /* No order up to `most` reads the lines before these. */
+    /* Lines before these are read by no order up to `most`. */
     const size_t used = (size_t)1 << (most - 1);
     memset(to->codes + (LINES - used) * n, 0, used * n * sizeof *to->codes);
     for (unsigned k = 0; k < lines.count; k++)
@@ -105,8 +106,8 @@ unsigned pithi_strip_choose(const struct pithi_strip *p, const struct pithi_sour
                             unsigned most) {
     struct sample s;
     uint64_t bits[PITHI_TILE_NDIM + 1] = {0};
-    /* An odd number of chunks from one sample to the next leaves out no row or column of a tile of
-     * powers of two. */
+    /* With an odd number of chunks from one sample to the next no row or column of a tile of powers
+     * of two is left out. */
     const size_t count = count_of(p), row = least(CHUNK, p->extent[PITHI_TILE_NDIM - 1]);
     const size_t step = row * (count / (CHUNK * CHUNKS) | 1);
     unsigned best = 0;
@@ -125,7 +126,8 @@ static bool all_are(int32_t code, const int32_t *codes, size_t n) {
     return codes[0] == code && memcmp(codes, codes + 1, (n - 1) * sizeof *codes) == 0;
 }
 
-/* Side by side: neighbours are often alike, and a counter must not wait for itself. */
+/* Counters stand side by side: neighbours are often alike, and a counter must not wait for
+ * itself. */
 enum { COUNTERS = 4 };
 struct counters {
     uint32_t count[COUNTERS][PITHI_PACK_WIDEST + 1];
@@ -146,7 +148,7 @@ struct writing {
     const struct pithi_source *source;
     struct pithi_packing *packing;
     struct pithi_unpredict sums;
-    struct pithi_tile_layout_walk walk, further; /* a strip further */
+    struct pithi_tile_layout_walk walk, further; /* `further` is a strip ahead */
     uint8_t *widths, *to, *end;
 };
 
@@ -164,7 +166,7 @@ static struct writing writing_of(const struct pithi_strip *p, const struct pithi
     return g;
 }
 
-/* The next n values, in `strip` if they do not lie together. */
+/* Returns the next n values: where they lie, or in `strip` when they do not lie together. */
 static const void *next_values(struct writing *g, size_t n, void *strip) {
     size_t run;
     if (!g->walk.layout->tiling) return pithi_tile_layout_next(&g->walk, n, &run);
@@ -173,7 +175,7 @@ static const void *next_values(struct writing *g, size_t n, void *strip) {
     return strip;
 }
 
-/* Elements [at, at + n), step by step. */
+/* Writes elements [at, at + n), one operation after the other. */
 static void write_strip(struct writing *g, size_t at, size_t n) {
     const struct pithi_kernels *const k = g->packed->kernels;
     const size_t groups = groups_of(n);
@@ -191,7 +193,8 @@ static void write_strip(struct writing *g, size_t at, size_t n) {
     g->widths += groups;
 }
 
-/* As many elements at once as there is a kernel for. What is constant is seen step by step. */
+/* Writes elements in one pass over the values, as many as the kernel has a loop for; returns how
+ * many. As long as all codes are equal, which write_strip alone finds, there are none. */
 static size_t fused_encode(struct writing *g, size_t at, size_t n) {
     struct pithi_fused_encode c = {.quant = g->source->quant, .sums = &g->sums, .end = g->end};
     const size_t row = g->packed->extent[PITHI_TILE_NDIM - 1];
@@ -229,7 +232,7 @@ void pithi_strip_begin(const struct pithi_strip *p, const struct pithi_source *s
     add_counters(&counters, packing->counts);
 }
 
-/* For every width the table's: its place there and its bytes in a group. */
+/* For every width the one of the table that holds it: its place there, and its bytes in a group. */
 struct plan {
     uint8_t place[PITHI_PACK_WIDEST + 1], wide[PITHI_PACK_WIDEST + 1];
 };
@@ -244,7 +247,8 @@ static struct plan plan_of(const uint8_t table[TABLE]) {
     return plan;
 }
 
-/* Four groups with their names, of which all may write up to 64 bytes more. */
+/* Widens four groups to widths of the table, and writes their names. Each may write up to 64 bytes
+ * more. */
 static uint8_t *widen_four(const struct plan *plan, const uint8_t *widths, const uint8_t **from,
                            uint8_t *to, uint8_t *name) {
     static const uint8_t zeros[HALF];
@@ -263,7 +267,7 @@ static uint8_t *widen_four(const struct plan *plan, const uint8_t *widths, const
     return to;
 }
 
-/* Without a byte more. */
+/* Widens one group, and writes no byte more. */
 static uint8_t *widen(const struct plan *plan, unsigned width, const uint8_t **from, uint8_t *to) {
     memcpy(to, *from, 2 * width);
     memset(to + 2 * width, 0, plan->wide[width] - 2 * width);
@@ -318,7 +322,7 @@ static const uint8_t *take_table(struct pithi_reader *r) {
     return table;
 }
 
-/* Widths of a strip's groups; returns the bytes of its planes. */
+/* Finds the widths of a strip's groups; returns the bytes of its planes. */
 static size_t widths_of(const uint8_t *names, size_t groups, const uint8_t table[TABLE],
                         uint8_t *widths) {
     size_t bits = 0;
@@ -337,11 +341,11 @@ struct reading {
     struct pithi_unpredict sums;
     struct pithi_tile_layout_walk walk;
     void *scratch;
-    size_t at; /* of the next element */
+    size_t at; /* number of the next element */
     bool nontemporal;
 };
 
-/* Words of n elements, whose planes these are: codes, or the values that they mean. */
+/* Puts n elements of these planes: codes, or the values that they mean. */
 static void put_words(struct reading *g, const uint8_t *planes, size_t left, const uint8_t *widths,
                       size_t n) {
     const struct pithi_kernels *const k = g->packed->kernels;
@@ -362,7 +366,7 @@ static void put_words(struct reading *g, const uint8_t *planes, size_t left, con
     }
 }
 
-/* A strip. */
+/* Puts n elements of these planes, as many as the kernel can in one pass. */
 static void put_strip(struct reading *g, const uint8_t *planes, size_t left, const uint8_t *widths,
                       size_t n) {
     struct pithi_fused_decode r = {.quant = g->quant,

@@ -15,60 +15,60 @@
 
 struct pithi_kernels;
 
-/* What a tile's codes are read or written by. It has 1 to 2^24 elements, all extents multiplied. */
+/* What a tile's codes are read and written with. A tile has 1 to 2^24 elements. */
 struct pithi_strip {
     const struct pithi_kernels *kernels;
     uint32_t extent[PITHI_TILE_NDIM];
-    unsigned order; /* of the differences, 0..4 */
+    unsigned order; /* order of the differences, 0..4 */
 };
 
-/* Bytes of scratch, 64-byte aligned, for tiles of at most count elements. */
+/* Returns the bytes of scratch memory, 64-byte aligned, for tiles of at most count elements. */
 size_t pithi_strip_scratch(size_t count);
-/* The same to read tiles of at most this extent; less. */
+/* Returns the bytes for reading tiles of at most this extent, which are less. */
 size_t pithi_strip_take_scratch(const uint32_t extent[PITHI_TILE_NDIM]);
 
 /* ---- Write -----------------------------------------------------------------------------------*/
 
-/* Where codes come from: values under `quant`, or, without it, themselves as int32_t. */
+/* Where codes come from: values under `quant`, or, without it, codes as int32_t. */
 struct pithi_source {
     const struct pithi_quant *quant;
     struct pithi_tile_layout values;
-    uint8_t *miss; /* with quant: set as by pithi_quantize_fn */
+    uint8_t *miss; /* with quant: bits of missed values, as pithi_quantize_fn sets them */
 };
 
-/* A tile between the two parts; scratch holds its groups. */
+/* A tile between pithi_strip_begin and _finish; scratch holds its groups. */
 struct pithi_packing {
     size_t misses;
-    bool constant; /* every code is the first */
+    bool constant; /* all codes are equal */
     int32_t first;
     void *scratch;
     uint32_t counts[PITHI_PACK_WIDEST + 1];
 };
 
-/* The order up to `most` whose words would be shortest, judged by some of the rows; the least of
- * several. p->order is not read, source->miss not written. */
+/* Returns the order up to `most` whose words would be shortest, judged by some of the rows; of
+ * several the least. Does not read p->order, nor write source->miss. */
 unsigned pithi_strip_choose(const struct pithi_strip *p, const struct pithi_source *source,
                             unsigned most);
 void pithi_strip_begin(const struct pithi_strip *p, const struct pithi_source *source,
                        void *scratch, struct pithi_packing *packing);
-/* False when there is no room; then nothing was written. */
+/* Writes the tile; false when it does not fit, and then nothing was written. */
 bool pithi_strip_finish(const struct pithi_strip *p, const struct pithi_packing *packing,
                         struct pithi_pen *pen);
-/* Both, of codes; uses pen->scratch. */
+/* Writes a tile of codes, in both steps; uses pen->scratch. */
 bool pithi_strip_put(const struct pithi_strip *p, const int32_t *codes, struct pithi_pen *pen);
 
 /* ---- Read ------------------------------------------------------------------------------------*/
 
-/* NULL, or what is wrong; any bytes are safe. The values that the codes mean under `quant`, of its
- * dtype; without it the codes themselves, int32_t. nontemporal: they will not be read soon. Uses
+/* Reads values of quant's dtype, or, without quant, the codes themselves as int32_t. Returns NULL,
+ * or what is wrong; any bytes are safe. nontemporal: the values will not be read soon. Uses
  * r->scratch. */
 const char *pithi_strip_take_to(const struct pithi_strip *p, struct pithi_reader *r,
                                 const struct pithi_quant *quant,
                                 const struct pithi_tile_layout *values, bool nontemporal);
-/* The same values, part by part. */
+/* Reads values, a part at a time, to a sink. */
 const char *pithi_strip_take_parts(const struct pithi_strip *p, struct pithi_reader *r,
                                    const struct pithi_quant *quant, const struct pithi_sink *to);
-/* The same, dense. */
+/* Reads values to dense memory. */
 const char *pithi_strip_take(const struct pithi_strip *p, struct pithi_reader *r,
                              const struct pithi_quant *quant, void *values, bool nontemporal);
 

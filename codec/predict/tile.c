@@ -24,7 +24,7 @@ static uint64_t elements(const struct pithi_tiling *t) {
     return n;
 }
 
-/* The dimension that is cut shortest, of equals the last; PITHI_TILE_NDIM: none is cut. */
+/* Returns the dimension that is cut shortest, of equals the last; PITHI_TILE_NDIM: none is cut. */
 static uint32_t shortest(const struct pithi_tiling *t) {
     uint32_t best = PITHI_TILE_NDIM;
     for (uint32_t d = PITHI_TILE_NDIM; d-- > 0;)
@@ -34,7 +34,7 @@ static uint32_t shortest(const struct pithi_tiling *t) {
     return best;
 }
 
-/* The grid of tiles of these extents. */
+/* Sets the grid of tiles of these extents. */
 static void set_grid(struct pithi_tiling *t) {
     t->tiles = 1;
     for (uint32_t d = 0; d < PITHI_TILE_NDIM; d++) {
@@ -112,7 +112,7 @@ uint64_t pithi_tile_of(const struct pithi_tiling *t, uint64_t e) {
     return tile;
 }
 
-/* Dimensions from this one on lie dense in the tensor: those before which nothing is cut. */
+/* Returns the dimension from which on the tile lies dense in the tensor: none behind it is cut. */
 static uint32_t dense_from(const struct pithi_tiling *t, const struct pithi_tile *tile) {
     uint32_t d = PITHI_TILE_NDIM - 1;
     while (d > 0 && tile->extent[d] == t->shape[d]) d--;

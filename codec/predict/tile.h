@@ -20,7 +20,7 @@ struct pithi_tiling {
     uint32_t extent[PITHI_TILE_NDIM]; /* of a tile that is not cut */
     uint64_t grid[PITHI_TILE_NDIM];   /* tiles along each dimension */
     uint64_t tiles;
-    bool runs; /* tiles are runs of the tensor, in order, a dimension of it being cut: pages */
+    bool runs; /* tiles are pages: runs of the tensor, in order, of which one dimension is cut */
 };
 
 /* One tile: its first element's place, and its extent. */
@@ -30,24 +30,26 @@ struct pithi_tile {
     uint64_t count;
 };
 
-/* Tiles of at most `block` elements, as near to cubes as the shape lets them be. whole_rows: the
- * last dimension is not cut; then block is at least as large. */
+/* Cuts into tiles of at most `block` elements, as near to cubes as the shape lets them be.
+ * whole_rows: the last dimension is not cut; then block is at least as large. */
 void pithi_tiling_init(struct pithi_tiling *t, const uint64_t *shape, uint32_t ndim, uint32_t block,
                        bool whole_rows);
-/* Tiles of whole rows of `row` elements, at most `block`, which row is not above. When row is
- * the last dimension, tiles hold rows that differ in the next dimension alone, but for shapes
- * where they would be small; else the tensor counts as one of one dimension, whose last row may
- * be short. */
+/* Cuts into tiles of whole rows of `row` elements, at most `block`, which row is not above. When
+ * row is the last dimension, tiles hold rows that differ in the next dimension alone, but for
+ * shapes where they would be small; else the tensor counts as one of one dimension, whose last row
+ * may be short. */
 void pithi_tiling_rows(struct pithi_tiling *t, const uint64_t *shape, uint32_t ndim, uint32_t row,
                        uint32_t block);
-/* Tiles of at most `block` elements that are runs of the tensor: whole rows, planes and so on as
- * long as they fit, and of the first dimension where they do not, parts as equal as can be. */
+/* Cuts into tiles of at most `block` elements that are runs of the tensor: whole rows, planes and
+ * so on as long as they fit, and, of the first dimension where they do not, parts as equal as can
+ * be. */
 void pithi_tiling_runs(struct pithi_tiling *t, const uint64_t *shape, uint32_t ndim,
                        uint32_t block);
-/* Tiles of `page` rows of `row` elements, none across two of `sequences` of `rows` rows each. */
+/* Cuts into tiles of `page` rows of `row` elements, none across two of `sequences` of `rows` rows
+ * each. */
 void pithi_tiling_pages(struct pithi_tiling *t, uint64_t sequences, uint64_t rows, uint64_t row,
                         uint32_t page);
-/* The number of the tile that element e of the tensor is in. */
+/* Returns the number of the tile that element e of the tensor is in. */
 uint64_t pithi_tile_of(const struct pithi_tiling *t, uint64_t e);
 PITHI_INLINE struct pithi_tile pithi_tile_at(const struct pithi_tiling *t, uint64_t tile) {
     struct pithi_tile at;
@@ -62,7 +64,7 @@ PITHI_INLINE struct pithi_tile pithi_tile_at(const struct pithi_tiling *t, uint6
     return at;
 }
 
-/* What takes the elements of a tile as they are made: [at, at + count), dense. */
+/* Takes elements [at, at + count) of a tile, dense, as they are made. */
 typedef void pithi_sink_fn(void *arg, size_t at, size_t count, const void *values);
 struct pithi_sink {
     pithi_sink_fn *put;
@@ -75,10 +77,10 @@ struct pithi_sink {
 struct pithi_tile_run {
     uint64_t at, in, count, more, stride;
 };
-/* Run number `number` of the tile; false past the last. */
+/* Finds run number `number` of the tile; false past the last. */
 bool pithi_tile_run_at(const struct pithi_tiling *t, const struct pithi_tile *tile, uint64_t number,
                        struct pithi_tile_run *run);
-/* From a run that has more behind it to the next. */
+/* Moves a run that has more behind it to the next. */
 PITHI_INLINE void pithi_tile_run_next(struct pithi_tile_run *run) {
     run->at += run->stride;
     run->in += run->count;

@@ -6,8 +6,8 @@
 #include "predict/tile.h"
 
 struct pithi_tile_layout {
-    uint8_t *first; /* of the tensor; or of the tile, when tiling is NULL */
-    size_t element; /* bytes */
+    uint8_t *first; /* first element of the tensor; of the tile, when tiling is NULL */
+    size_t element; /* bytes of an element */
     const struct pithi_tiling *tiling;
     const struct pithi_tile *tile;
 };
@@ -17,27 +17,29 @@ PITHI_INLINE struct pithi_tile_layout pithi_tile_layout_dense(const void *first,
     return layout;
 }
 
-/* Element i of the tile. */
+/* Returns where element i of the tile lies. */
 uint8_t *pithi_tile_layout_at(const struct pithi_tile_layout *layout, size_t i);
 
-/* The tile's elements in order, run by run. */
+/* A walk over the tile's elements in order, run by run. */
 struct pithi_tile_layout_walk {
     const struct pithi_tile_layout *layout;
     struct pithi_tile_run run;
-    uint64_t number, used; /* of the run; of its elements */
+    uint64_t number, used; /* number of the run, and its elements that were used */
 };
 void pithi_tile_layout_begin(struct pithi_tile_layout_walk *w,
                              const struct pithi_tile_layout *layout);
-/* Where the next elements lie, and how many of them together: at most `most`, 0 behind the last. */
+/* Returns where the next elements lie, and moves on; *count is how many of them lie together, at
+ * most `most`, 0 behind the last. */
 uint8_t *pithi_tile_layout_next(struct pithi_tile_layout_walk *w, size_t most, size_t *count);
-/* Where the next element lies, in bytes how far from each other rows of `row` elements do, and how
- * many elements, at most `most`, for which that is so; 0 behind the last. Walks nowhere. */
+/* Returns where the next element lies, without moving on. *pitch is how many bytes apart rows of
+ * `row` elements are, and *count for how many elements, at most `most`, that is so; 0 behind the
+ * last. */
 uint8_t *pithi_tile_layout_rows(struct pithi_tile_layout_walk *w, size_t row, size_t most,
                                 size_t *count, size_t *pitch);
 void pithi_tile_layout_skip(struct pithi_tile_layout_walk *w, size_t count);
-/* Copies of the next ones. */
+/* Copies the next elements, and moves on. */
 void pithi_tile_layout_read(struct pithi_tile_layout_walk *w, size_t count, void *to);
-/* Has the next ones fetched, if they lie in a tensor; there may be fewer. */
+/* Prefetches the next elements, if they lie in a tensor, and moves on; there may be fewer. */
 void pithi_tile_layout_prefetch(struct pithi_tile_layout_walk *w, size_t count);
 
 #endif

@@ -11,7 +11,7 @@
 
 enum { FORM_PIECE = 0, FORM_ONES = 1, FORM_MODELLED = 2 };
 enum { LENGTH_BYTES = 3, CONTEXTS = 256, RATE_MAX = 6 };
-/* Two columns before a row and one behind it may be looked at. */
+/* Contexts look at two columns before a row and at one behind it. */
 enum { BEFORE = 2, BORDER = 3 };
 
 static size_t map_bytes(size_t count) { return (count + 7) / 8; }
@@ -51,7 +51,7 @@ static struct memory memory_of(void *scratch, size_t max_count) {
  * as it goes at most half of the way to either end. */
 struct chance {
     uint16_t one;
-    uint8_t rate, left; /* the shift, and how many more bits it is for */
+    uint8_t rate, left; /* rate: the shift, left: how many more bits it is for */
 };
 struct model {
     struct chance of[CONTEXTS];
@@ -70,8 +70,8 @@ static inline void learn(struct chance *c, bool bit) {
     }
 }
 
-/* Rows of a plane, with their borders: this one, the one above it, the one above that; and what
- * those above say of each element's context. */
+/* Rows of a plane, with their borders: the current one, the one above it, the one above that; and
+ * what those above say of each element's context. */
 struct rows {
     uint8_t *at, *up, *above, *hints;
     size_t width;
@@ -95,7 +95,7 @@ static void rows_next(struct rows *r) {
     r->at = oldest;
 }
 
-/* All of a context but the two bits to the left. */
+/* Finds all of each context but the two bits to the left. */
 static void rows_hint(const struct rows *r, size_t y) {
     const uint8_t *const up = r->up + BEFORE, *const above = r->above + BEFORE;
     uint8_t *const hints = r->hints;
@@ -106,18 +106,18 @@ static void rows_hint(const struct rows *r, size_t y) {
     }
 }
 
-/* What a context has of the bits before it in its row: one to the left, two to the left. */
+/* Returns what a context has of its row: the bits one and two to the left. */
 static inline unsigned left_of(unsigned left, bool bit) { return (left & 1) << 4 | bit; }
 
 /* ---- The coder: an interval of 32 bits, cut in proportion, whose leading bytes go out ---------*/
 
 struct coder {
-    uint32_t low, high; /* inclusive */
-    uint32_t value;     /* reading: where in it the bytes point */
-    uint8_t *to;        /* writing: up to `end` */
+    uint32_t low, high; /* the interval, both ends included */
+    uint32_t value;     /* reading: the place in it that the bytes name */
+    uint8_t *to;        /* writing: goes up to `end` */
     const uint8_t *from, *end;
     size_t shifts; /* reading: bytes that went out */
-    bool full;     /* writing: there was no more room */
+    bool full;     /* writing: a byte did not fit */
 };
 
 static inline uint32_t cut(const struct coder *k, uint32_t one) {
@@ -145,7 +145,7 @@ static inline void put_bit(struct coder *k, struct chance *c, bool bit) {
         put_byte(k, (uint8_t)(k->high >> 24));
 }
 
-/* The fewest bytes that name a place in the interval when zeros follow. */
+/* Writes the fewest bytes that name a place in the interval when zeros follow. */
 static void put_end(struct coder *k) {
     for (unsigned bytes = 0; bytes <= 4; bytes++) {
         const uint32_t place = (uint32_t)(k->high & ~(UINT64_C(0xFFFFFFFF) >> 8 * bytes));
@@ -199,7 +199,7 @@ static void take_row(struct coder *k, struct model *m, const struct rows *r, siz
     }
 }
 
-/* Bytes written; 0 when they would be more than capacity. */
+/* Returns the bytes written; 0 when they would be more than capacity. */
 static size_t put_modelled(struct rows r, const uint8_t *map,
                            const uint32_t extent[PITHI_TILE_NDIM], uint8_t *to, size_t capacity) {
     struct coder k = {.high = UINT32_MAX, .to = to, .end = to + capacity};
@@ -214,7 +214,7 @@ static size_t put_modelled(struct rows r, const uint8_t *map,
     return k.full ? 0 : (size_t)(k.to - to);
 }
 
-/* False unless the bytes end where the last bit's do. */
+/* Reads a map; false unless the bytes end where the last bit's do. */
 static bool take_modelled(struct rows r, uint8_t *map, const uint32_t extent[PITHI_TILE_NDIM],
                           const uint8_t *from, size_t length) {
     struct coder k = {.high = UINT32_MAX, .from = from, .end = from + length};
@@ -236,7 +236,7 @@ size_t pithi_zeros_count(const uint8_t *map, size_t count) {
     return pithi_ones(map, map_bytes(count));
 }
 
-/* The bytes of the map as a piece; 0 when there is no room. */
+/* Writes the map as a piece; returns its bytes, 0 when they do not fit. */
 static size_t put_piece(const struct pithi_pen *pen, size_t max_count, const uint8_t *map,
                         size_t count) {
     struct pithi_pen inner = *pen;
@@ -247,7 +247,8 @@ static size_t put_piece(const struct pithi_pen *pen, size_t max_count, const uin
                : 0;
 }
 
-/* The bytes of the map bit by bit, if fewer than `limit`; else 0, and nothing is written. */
+/* Writes the map bit by bit and returns its bytes, if they are fewer than `limit`; else writes
+ * nothing and returns 0. */
 static size_t put_bits(const struct pithi_pen *pen, size_t max_count, const uint8_t *map,
                        const uint32_t extent[PITHI_TILE_NDIM], size_t limit) {
     enum { HEAD = 1 + LENGTH_BYTES };
