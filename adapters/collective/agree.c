@@ -20,7 +20,8 @@ double pithi_collective_now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Yielding first keeps latency low; sleeping later leaves the core to a rank that computes. */
+/* Waits a little: yielding first keeps latency low; sleeping later leaves the core to a rank that
+ * computes. */
 void pithi_collective_nap(uint32_t *idle_rounds) {
     const struct timespec nap = {0, 20000};
     if (++*idle_rounds < 500)
@@ -180,8 +181,8 @@ bool pithi_collective_abandon_votes(pith_collective_channel *ch) {
 
 /* ---- Agreement outside of calls --------------------------------------------------------------*/
 
-/* Does `progress` until it is done, the transport fails, or time is up; then the channel is
- * broken. */
+/* Calls `progress` until it is done, the transport fails, or time is up; in the last two cases the
+ * channel is broken. */
 static pith_status finish(pith_collective_channel *ch,
                           bool (*progress)(pith_collective_channel *ch, bool *done)) {
     const double end = pithi_collective_now() + ch->o.timeout;
@@ -199,8 +200,7 @@ static pith_status finish(pith_collective_channel *ch,
     return status;
 }
 
-/* One exchange, in which a damaged vote ends as a failure of the transport on whoever hears of
- * it. */
+/* Runs one exchange. A damaged vote ends as a failure of the transport on whoever hears of it. */
 static pith_status vote(pith_collective_channel *ch, pith_status status, uint64_t number,
                         uint64_t most) {
     ch->call.status = status;
@@ -222,7 +222,7 @@ pith_status pithi_collective_agree(pith_collective_channel *ch, pith_status stat
 pith_status pithi_collective_same(pith_collective_channel *ch, uint64_t number, uint32_t *differs) {
     int culprit;
     PITHI_COLLECTIVE_TRY(vote(ch, PITH_OK, number, 0));
-    const bool same = ch->exchange.merged.number == number; /* that of rank 0 */
+    const bool same = ch->exchange.merged.number == number; /* rank 0's number */
     const pith_status status =
         pithi_collective_agree(ch, same ? PITH_OK : PITH_ERR_MISMATCH, &culprit);
     if (status == PITH_ERR_MISMATCH) *differs = (uint32_t)culprit;

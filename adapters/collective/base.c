@@ -34,7 +34,8 @@ static void fail_work(pith_collective_channel *ch, pith_status status) {
     pithi_collective_fail(ch, status, (int)ch->place.rank, pith_work_error(ch->work));
 }
 
-/* The base of a call with key frames is replaced as a whole; only its step must be the others'. */
+/* Prepares the base for a call with key frames, which replace it as a whole: only its step must be
+ * the others'. */
 static void restart_base(pith_collective_channel *ch) {
     static const float zero = 0;
     pith_view view = pith_view_flat(&zero, PITH_F32, ch->o.count);
@@ -58,8 +59,8 @@ static void begin_base(pith_collective_channel *ch) {
         pithi_collective_fail_text(ch, PITH_ERR_STEP, "the base has another next step");
 }
 
-/* Steps grow by themselves, but where a call failed on some ranks before it encoded; and a caller
- * may go on from any step. */
+/* Sets the step of a hop's streams. Steps grow by themselves, but where a call failed on some ranks
+ * before it encoded; and a caller may go on from any step. */
 static void begin_hop(pith_collective_channel *ch, struct pithi_collective_hop *h) {
     h->encoded = false;
     for (uint64_t i = 0; i < h->slots && !ch->with_base; i++) {
@@ -95,7 +96,7 @@ static pith_status refuse(const pith_collective_channel *ch, bool base) {
     return base && !ch->with_base ? PITH_ERR_STATE : PITH_OK;
 }
 
-/* Of a local call: kept where pith_collective_last_error finds it. */
+/* Keeps the error of a local call where pith_collective_last_error finds it. */
 static pith_status keep_error(pith_collective_channel *ch, pith_status status) {
     ch->error = *pith_work_error(ch->work);
     return status;
@@ -172,13 +173,15 @@ pith_status pith_collective_stats(const pith_collective_channel *ch, uint32_t ho
 
 /* ---- Residuals -------------------------------------------------------------------------------*/
 
-/* A run of elements that one hop encodes: where it lies in the tensor and in the encoder's. */
+/* A run of elements that one hop encodes: where it begins in the tensor, and in the tensor of the
+ * encoder. */
 struct run {
     uint64_t first, at, count;
 };
 
-/* The part of [first, first + count) that lies in the shard of the k-th rank whose shards the hop
- * encodes; its count may be 0. begin: where that shard begins in the encoder's tensor, moved on. */
+/* Returns the part of [first, first + count) that lies in the shard of the k-th rank whose shards
+ * the hop encodes; its count may be 0. *begin is where that shard begins in the encoder's tensor,
+ * and moves to the next one. */
 static struct run next_run(const pith_collective_channel *ch, const struct pithi_collective_hop *h,
                            uint32_t k, uint64_t first, uint64_t count, uint64_t *begin) {
     const uint64_t from = ch->first[h->encoded_of[k]], to = ch->first[h->encoded_of[k] + 1];
@@ -203,7 +206,8 @@ static bool has_residual(pith_collective_channel *ch, const struct pithi_collect
     return pith_stream_get_residual(ch->work, h->encoding, 0, &view) == PITH_OK;
 }
 
-/* Adds the residual of a run to out, which is of its first element, piece by piece. */
+/* Adds the residual of a run, some elements at a time, to out, which begins with its first
+ * element. */
 static pith_status add_run(pith_collective_channel *ch, const struct pithi_collective_hop *h,
                            struct run run, float factor, float *out) {
     float *const piece = ch->scratch;

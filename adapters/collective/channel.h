@@ -14,26 +14,27 @@
 #include "pith/pith_collective.h"
 
 enum { PITHI_COLLECTIVE_HEADER = 64, PITHI_COLLECTIVE_HOPS = 3 };
-/* Hops have the tags 0, 1, 2. */
+/* Messages of hops have the tags 0, 1 and 2, those of votes the next one. */
 enum { PITHI_COLLECTIVE_VOTE_TAG = PITHI_COLLECTIVE_HOPS };
 
 /* One message of one slice. cap 0: it would carry no element, and is not sent. What a rank sends to
  * itself stays where it was encoded: the incoming message has the outgoing one's bytes. */
 struct pithi_collective_message {
     uint8_t *bytes;     /* header, then frames at multiples of 16 */
-    uint64_t cap;       /* suffices for key frames, too */
-    uint64_t plain_cap; /* suffices for other frames */
-    uint64_t values;
-    uint32_t frames;  /* that it has place for */
-    uint64_t payload; /* bytes after the header; 0 unless it holds good frames */
-    uint32_t rank;    /* the other end */
-    bool open;        /* posted, not yet completed */
-    uint64_t request; /* of the transport, */
-    uint64_t asked;   /* which was given so many bytes */
+    uint64_t cap;       /* capacity, which suffices for key frames, too */
+    uint64_t plain_cap; /* capacity that suffices for other frames */
+    uint64_t values;    /* elements of its frames */
+    uint32_t frames;    /* frames that fit in it */
+    uint64_t payload;   /* bytes after the header; 0 unless it holds good frames */
+    uint32_t rank;      /* the rank at the other end */
+    bool open;          /* posted, not yet completed */
+    uint64_t request;   /* the number that the transport knows the request by */
+    uint64_t asked;     /* bytes that the transport was given */
 };
 
-/* Slot group * slices + i of a plan is slice i of that group's piece. List `index` has the entries
- * list[first[index]] .. list[first[index + 1] - 1]. */
+/* The pieces whose frames stand in each message. A piece is what one rank owns or gets: its shard,
+ * or its part of an exchange; slot piece * slices + i of a plan is slice i of it. Message `index`
+ * has the pieces list[first[index]] .. list[first[index + 1] - 1]. */
 struct pithi_collective_groups {
     uint32_t *list, *first;
 };
@@ -41,24 +42,23 @@ struct pithi_collective_groups {
 struct pithi_collective_hop {
     const pith_plan *encoder, *decoder; /* may be one plan, which then has one stream */
     pith_stream *encoding, *decoding;   /* the streams of the two plans */
-    pith_stream_options random;         /* of the encoding stream */
-    uint64_t slots, save_bytes;         /* of the encoding stream */
-    uint32_t place;                     /* 0 the first hop, 1 across nodes, 2 the gathering half */
-    bool shared;                        /* all targets get the same frame */
-    bool encoded;                       /* in this call: there is something to take back */
+    pith_stream_options random;         /* options of the encoding stream */
+    uint64_t slots, save_bytes; /* slots of the encoding stream, and its bytes in a checkpoint */
+    uint32_t place;             /* 0: the first hop, 1: across nodes, 2: the gathering half */
+    bool shared;                /* all targets get the same frame */
+    bool encoded; /* this call has encoded something here, which a failure takes back */
     uint32_t targets, sources;
-    uint32_t *target, *source;  /* ranks */
-    const uint32_t *encoded_of; /* whose shards the encoder has, end to end: so many ranks' */
+    uint32_t *target, *source;  /* ranks of targets and sources */
+    const uint32_t *encoded_of; /* ranks whose shards the encoder has, one after the other */
     uint32_t encoded_count;
-    struct pithi_collective_groups put,
-        get; /* whose frames stand in messages: of target t, source s */
-    struct pithi_collective_message *out; /* [slice * targets + t] */
-    struct pithi_collective_message *in;  /* [slice * sources + s] */
-    const void **frames;                  /* of sums: one for each source, sum after sum */
-    size_t *lengths;                      /* theirs */
+    struct pithi_collective_groups put, get; /* of each target's message, of each source's */
+    struct pithi_collective_message *out;    /* [slice * targets + t] */
+    struct pithi_collective_message *in;     /* [slice * sources + s] */
+    const void **frames;                     /* of sums: a frame from each source, sum after sum */
+    size_t *lengths;                         /* lengths of these frames */
 };
 
-/* A list of tensors that stands for one: the caller's array. */
+/* A list of tensors that stands for one, in the caller's array. */
 struct pithi_collective_list {
     const pith_view *views;
     size_t count;
@@ -70,9 +70,9 @@ struct pithi_collective_call {
     bool whole_in; /* all-gather: the input is the whole tensor, not this rank's shard */
     float scale;
     uint64_t step;
-    uint64_t next[PITHI_COLLECTIVE_HOPS + 1]; /* of every stage: the slice it takes next */
-    pith_status status; /* lowest met so far, by this rank or told by others */
-    int culprit;        /* who met it */
+    uint64_t next[PITHI_COLLECTIVE_HOPS + 1]; /* the slice that each stage takes next */
+    pith_status status; /* the lowest status so far, met by this rank or told by others */
+    int culprit;        /* the rank that met it */
     bool agreeing;
     double started, deadline;
 };
@@ -81,61 +81,62 @@ struct pith_collective_request {
     pith_collective_channel *channel;
 };
 
-/* What ranks tell each other outside of hops. Whatever is merged from all ranks in any order, some
- * of them twice, comes out the same: minima, maxima, and what the lowest rank says. */
+/* What ranks tell each other outside of hops. Votes of all ranks are merged in any order, some of
+ * them twice, and the result is the same: it has minima, maxima, and what the lowest rank says. */
 struct pithi_collective_vote {
     uint32_t magic;
-    uint32_t lowest; /* the lowest rank heard of: whose number this is */
+    uint32_t lowest; /* the lowest rank heard of, whose number this is */
     uint64_t number;
     uint64_t most;   /* the largest of all ranks */
     int32_t status;  /* the lowest of all ranks */
     int32_t culprit; /* the lowest rank that has it */
     uint32_t from, to;
-    uint64_t exchange; /* of this channel, counted */
+    uint64_t exchange; /* number of the exchange on this channel */
     uint64_t zero;
-    uint64_t check; /* of the bytes before */
+    uint64_t check; /* check of the bytes before it */
 };
 
-/* One vote sent and one received. */
+/* A vote that is sent and one that is received at the same time. */
 struct pithi_collective_swap {
     struct pithi_collective_vote sent, got;
-    uint64_t send, recv; /* requests */
+    uint64_t send, recv; /* numbers of the requests */
     bool sending, receiving;
 };
 
-/* Ranks are numbered with 32 bits, and round k of an exchange reaches 2^k ranks further. */
+/* The most rounds of an exchange: ranks are numbered with 32 bits, and round k reaches 2^k ranks
+ * further. */
 enum { PITHI_COLLECTIVE_ROUNDS = 32 };
 
 struct pithi_collective_exchange {
     struct pithi_collective_swap swap[PITHI_COLLECTIVE_ROUNDS];
-    struct pithi_collective_vote merged; /* of the ranks heard of so far */
+    struct pithi_collective_vote merged; /* the votes of the ranks heard of so far */
     uint32_t round, rounds;
-    uint64_t number; /* of exchanges so far */
+    uint64_t number; /* number of exchanges so far */
 };
 
-struct pithi_collective_block; /* of memory */
+struct pithi_collective_block; /* memory.c has it */
 
 struct pith_collective_channel {
-    pith_collective_options
-        o; /* as given, defaults filled in; pointers are not used after creation */
+    /* Options as given, with defaults filled in; its pointers are not used after creation. */
+    pith_collective_options o;
     pith_env env;
     pith_transport t; /* node_of is not used after creation */
     pith_collective_place place;
-    uint32_t *node_of, *local_of; /* of every rank */
-    uint32_t *node_size;          /* of every node */
-    uint64_t *first;              /* of every rank's shard, and the end */
-    /* The ranks whose shards this node's local rank j collects: share[share_first[j]] and on. At
-     * one level: of every rank, itself. */
+    uint32_t *node_of, *local_of; /* node, and rank within the node, of every rank */
+    uint32_t *node_size;          /* ranks of every node */
+    uint64_t *first;              /* first element of every rank's shard, and the end */
+    /* The ranks whose shards local rank j of this node collects: share[share_first[j]] and on. At
+     * one level every rank collects its own shard. */
     uint32_t *share, *share_first;
     uint64_t slice, slices, longest; /* longest: elements of the longest piece of any rank */
-    uint64_t in_count, out_count;    /* of the views */
+    uint64_t in_count, out_count;    /* elements of the views */
     bool two_level, packed, with_base, invalid, bound;
     uint32_t hops;
     struct pithi_collective_hop hop[PITHI_COLLECTIVE_HOPS];
-    pith_work *work;  /* of every call, for all plans */
-    pith_item *items; /* the lists of one stage: as long as the longest stage of any hop needs */
+    pith_work *work;  /* serves every call, for all plans */
+    pith_item *items; /* lists of one stage, as long as the longest stage of any hop needs */
     pith_sum *sums;
-    void *scratch; /* a slice, where the caller's is scattered */
+    void *scratch; /* memory for a slice, where the caller's is scattered */
     struct pithi_collective_block *blocks;
 
     bool busy, broken;
@@ -154,53 +155,56 @@ struct pith_collective_channel {
     } while (0)
 
 /* ---- errors.c --------------------------------------------------------------------------------*/
-/* Replaces the text of an error of this library's own size, by printf's rules. */
+/* Replaces an error's text, by printf's rules. The error must have this library's own size. */
 void pithi_collective_say(pith_error *error, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Fills in a caller's struct, whose first member says how much of it there is. PITH_ERR_ARG: it is
  * NULL, or its size is not set; nothing was written. */
 pith_status pithi_collective_give(void *to, const void *from, size_t bytes);
-/* The same for an error, of which an older caller's struct may hold a part of the text. */
+/* Fills in a caller's error; an older caller's may hold a part of the text. */
 void pithi_collective_give_error(pith_error *to, const pith_error *from);
 
 /* ---- memory.c --------------------------------------------------------------------------------*/
-/* Zeroed, aligned to 64, released by pithi_collective_release_all. NULL: there is none. */
+/* Allocates zeroed memory, aligned to 64, which pithi_collective_release_all releases. NULL: there
+ * is none. */
 void *pithi_collective_take(pith_collective_channel *ch, uint64_t count, uint64_t bytes);
 void pithi_collective_release_all(pith_collective_channel *ch);
-/* The channel itself. */
+/* Allocates and frees the channel itself. */
 pith_collective_channel *pithi_collective_new(const pith_env *env);
 void pithi_collective_free(pith_collective_channel *ch);
 
 /* ---- agree.c ---------------------------------------------------------------------------------*/
 double pithi_collective_now(void);
-/* FNV-1a with a final spread: every flipped bit of a header changes it. */
+/* Returns FNV-1a with a final spread: every flipped bit of a header changes it. */
 uint64_t pithi_collective_check(const void *data, size_t bytes);
-/* Lets others have the core after a round that found nothing to do; idle_rounds counts these. */
+/* Lets others have the core after a round that found nothing to do; idle_rounds counts such
+ * rounds. */
 void pithi_collective_nap(uint32_t *idle_rounds);
-/* The same, or where the transport can wait, a wait until something happens, the time is `until`,
- * or a short while has passed. False: the transport failed. */
+/* Waits a little, as pithi_collective_nap does, or, where the transport can wait, until something
+ * happens, the time is `until`, or a short while has passed. False: the transport failed. */
 bool pithi_collective_idle(pith_collective_channel *ch, uint32_t *idle_rounds, double until);
-/* Remember the lowest status of the call, and whom it came from. why: NULL where others know. */
+/* Remembers the lowest status of the call, and the rank that it came from. why: NULL where others
+ * know. */
 void pithi_collective_fail(pith_collective_channel *ch, pith_status status, int culprit,
                            const pith_error *why);
 void pithi_collective_fail_text(pith_collective_channel *ch, pith_status status, const char *text);
-/* The transport failed, or time is up: nothing more is expected of it. */
+/* Breaks the channel: the transport failed, or time is up, and nothing more is expected of it. */
 void pithi_collective_break(pith_collective_channel *ch, pith_status status);
-/* An exchange in which every rank hears of every other, of what stands in exchange.merged in the
- * end. False: the transport failed. */
+/* Begin and continue an exchange in which every rank hears of every other; exchange.merged has the
+ * result when it is done. False: the transport failed. */
 void pithi_collective_begin_vote(pith_collective_channel *ch, uint64_t number, uint64_t most);
 bool pithi_collective_voted(pith_collective_channel *ch, bool *done);
-/* Collective: the lowest status of all ranks and the lowest rank that has it. */
+/* Collective: returns the lowest status of all ranks, and the lowest rank that has it. */
 pith_status pithi_collective_agree(pith_collective_channel *ch, pith_status status, int *culprit);
 /* Collective: PITH_ERR_MISMATCH unless all ranks have the same number; then *differs is the lowest
  * rank whose number is not that of rank 0. */
 pith_status pithi_collective_same(pith_collective_channel *ch, uint64_t number, uint32_t *differs);
-/* Collective: the largest number of all ranks. */
+/* Collective: finds the largest number of all ranks. */
 pith_status pithi_collective_largest(pith_collective_channel *ch, uint64_t *number);
 /* Collective: gives numbers[r] to rank r, and gets heard[r] from it. */
 pith_status pithi_collective_transpose(pith_collective_channel *ch, const uint64_t *numbers,
                                        uint64_t *heard);
-/* Cancel what can be; true when the transport holds no vote any more. */
+/* Cancels what can be cancelled; true when the transport holds no vote any more. */
 bool pithi_collective_abandon_votes(pith_collective_channel *ch);
 
 /* ---- place.c ---------------------------------------------------------------------------------*/
@@ -211,7 +215,7 @@ uint32_t pithi_collective_local_rank(const pith_collective_channel *ch, uint32_t
 
 /* ---- hops.c ----------------------------------------------------------------------------------*/
 pith_status pithi_collective_make_hops(pith_collective_channel *ch, pith_error *error);
-/* Elements of slice `slice` of a piece of count elements. */
+/* Returns the elements of slice `slice` of a piece of count elements. */
 uint64_t pithi_collective_slice_count(const pith_collective_channel *ch, uint64_t count,
                                       uint64_t slice);
 
@@ -223,14 +227,14 @@ struct pithi_collective_piece {
 pith_status pithi_collective_make_plan(pith_collective_channel *ch, const char *spec,
                                        uint32_t dtype, const struct pithi_collective_piece *pieces,
                                        uint64_t count, const pith_plan **plan, pith_error *error);
-/* What a decoder without a base needs of a spec. */
+/* Makes the spec of a decoder without a base, which does without keys of streams. */
 pith_status pithi_collective_decoder_spec(const char *spec, char text[PITH_SPEC_MAX],
                                           pith_error *error);
 pith_status pithi_collective_make_streams(pith_collective_channel *ch,
                                           struct pithi_collective_hop *hop, pith_error *error);
-/* One for the plans of all hops. */
+/* Makes one work for the plans of all hops. */
 pith_status pithi_collective_make_work(pith_collective_channel *ch, pith_error *error);
-/* Equal on ranks that take each other's frames in every hop. */
+/* Makes a number that is equal on ranks that take each other's frames in every hop. */
 pith_status pithi_collective_fingerprint(pith_collective_channel *ch, uint64_t *fingerprint,
                                          pith_error *error);
 
@@ -242,23 +246,25 @@ bool pithi_collective_post(pith_collective_channel *ch);
 bool pithi_collective_send(pith_collective_channel *ch, uint32_t hop, uint64_t slice);
 bool pithi_collective_arrived(pith_collective_channel *ch, uint32_t hop, uint64_t slice, bool *all);
 bool pithi_collective_sent(pith_collective_channel *ch, bool *all);
-/* Cancel what can be; true when the transport holds no buffer any more. */
+/* Cancels what can be cancelled; true when the transport holds no buffer any more. */
 bool pithi_collective_abandon(pith_collective_channel *ch);
 
 /* ---- wire.c ----------------------------------------------------------------------------------*/
 /* Writes the header of a message whose payload is in its place. */
 void pithi_collective_seal(const pith_collective_channel *ch, uint32_t hop, uint64_t slice,
                            const struct pithi_collective_message *m);
-/* Fails the call when the header, or what it says of its sender, is not good. */
+/* Reads the header of a message; fails the call when it, or what it says of its sender, is not
+ * good. */
 void pithi_collective_open(pith_collective_channel *ch, uint32_t hop, uint64_t slice,
                            struct pithi_collective_message *m, uint64_t bytes);
 
 /* ---- views.c ---------------------------------------------------------------------------------*/
-/* Elements [first, first + count) of the list as one view of one dimension; false when they are
- * scattered, or lie in several tensors. */
+/* Finds elements [first, first + count) of the list as one view of one dimension; false when they
+ * are scattered, or lie in several tensors. */
 bool pithi_collective_cut(const struct pithi_collective_list *list, uint64_t first, uint64_t count,
                           pith_view *piece);
-/* The same elements, copied to or from memory where they lie close together. */
+/* Copy elements [first, first + count) of the list to and from memory where they lie close
+ * together. */
 void pithi_collective_pack(const struct pithi_collective_list *list, uint64_t first, uint64_t count,
                            void *to);
 void pithi_collective_unpack(const struct pithi_collective_list *list, uint64_t first,
@@ -266,9 +272,9 @@ void pithi_collective_unpack(const struct pithi_collective_list *list, uint64_t 
 
 /* ---- stages.c, base.c ------------------------------------------------------------------------*/
 void pithi_collective_stage(pith_collective_channel *ch, uint32_t stage, uint64_t slice);
-/* The call begins: every stream has its step, or the call fails. */
+/* Begins a call: every stream has its step, or the call fails. */
 void pithi_collective_begin_streams(pith_collective_channel *ch);
-/* The call has ended, well or not. */
+/* Ends a call, well or not. */
 void pithi_collective_end_streams(pith_collective_channel *ch, bool good);
 
 #endif

@@ -11,7 +11,8 @@ static pith_status fail(pith_error *error, pith_status status, const char *text)
     return status;
 }
 
-/* Older and newer callers: what they do not know is 0, what this does not know must be. */
+/* Copies options. Fields that an older caller does not know become 0, and those of a newer caller
+ * that this library does not know must be 0. */
 static pith_status copy_options(pith_collective_options *to, const pith_collective_options *from,
                                 pith_error *error) {
     *to = (pith_collective_options){0};
@@ -76,7 +77,8 @@ static uint64_t mix(uint64_t x, const void *data, size_t bytes) {
     return (x ^ pithi_collective_check(data, bytes)) * UINT64_C(0x9E3779B97F4A7C15);
 }
 
-/* What must be the same on every rank, but for the specs: their plans are compared. */
+/* Returns a hash of what must be the same on every rank, but for the specs: their plans are
+ * compared. */
 static uint64_t digest(const pith_collective_channel *ch) {
     const pith_collective_options *o = &ch->o;
     const uint64_t numbers[] = {
@@ -91,7 +93,8 @@ static uint64_t digest(const pith_collective_channel *ch) {
     return mix(x, &o->timeout, sizeof o->timeout);
 }
 
-/* Collective: pithi_collective_agree, and the text of ranks that did not fail themselves. */
+/* Collective: does pithi_collective_agree, and makes the text of ranks that did not fail
+ * themselves. */
 static pith_status agree(pith_collective_channel *ch, pith_status own, pith_error *error) {
     int culprit;
     const pith_status all = pithi_collective_agree(ch, own, &culprit);
@@ -131,7 +134,8 @@ static pith_status check_counts(const pith_collective_channel *ch, pith_error *e
     return PITH_OK;
 }
 
-/* The longest piece anywhere gives the number of slices; what is sent must be what is expected. */
+/* Cuts an exchange: the longest piece anywhere gives the number of slices. What is sent must be
+ * what is expected. */
 static pith_status find_exchange(pith_collective_channel *ch, pith_error *error) {
     uint64_t *const heard = pithi_collective_take(ch, ch->place.ranks, sizeof *heard);
     const pith_status own = heard ? check_counts(ch, error, &ch->longest) : PITH_ERR_MEMORY;
@@ -164,7 +168,7 @@ static pith_status take_tables(pith_collective_channel *ch) {
     return all ? PITH_OK : PITH_ERR_MEMORY;
 }
 
-/* How the ranks lie decides how many levels there are. */
+/* Decides how many levels there are, by how the ranks lie. */
 static void choose_levels(pith_collective_channel *ch) {
     const pith_collective_place *p = &ch->place;
     ch->packed = ch->o.kind == PITH_COLLECTIVE_ALLTOALLV || ch->o.count >= ch->o.threshold;
@@ -202,8 +206,8 @@ static pith_status compare_plans(pith_collective_channel *ch, uint64_t fingerpri
     return status;
 }
 
-/* After the first agreement all ranks take the same way through this, and agree after each part
- * that can fail on one of them alone. */
+/* Builds the channel. After the first agreement all ranks take the same way through this function,
+ * and agree after each part that can fail on one of them alone. */
 static pith_status build(pith_collective_channel *ch, const pith_collective_options *options,
                          pith_status status, pith_error *error) {
     uint64_t fingerprint = 0;
@@ -256,7 +260,7 @@ static pith_status check_env(const pith_collective_options *options, pith_env *e
     return PITH_OK;
 }
 
-/* Older and newer callers, as with options. */
+/* Copies a transport, which may be an older or newer caller's, as options may. */
 static pith_status copy_transport(pith_transport *to, const pith_transport *from) {
     *to = (pith_transport){0};
     if (!from || from->size < offsetof(pith_transport, cancel) || from->size > 4096)
@@ -271,7 +275,8 @@ static pith_status copy_transport(pith_transport *to, const pith_transport *from
     return whole ? PITH_OK : PITH_ERR_ARG;
 }
 
-/* Where the caller's allocator has nothing to give, malloc's memory serves to tell the others. */
+/* Allocates a channel. Where the caller's allocator has nothing to give, malloc's memory serves to
+ * tell the others. */
 static pith_collective_channel *new_channel(const pith_collective_options *options,
                                             pith_status *status, pith_error *error) {
     const pith_env usual = {.size = sizeof usual};
@@ -298,11 +303,11 @@ static pith_status create(pith_collective_channel **channel, const pith_transpor
     ch->place.ranks = transport->ranks;
     ch->request.channel = ch;
     status = build(ch, options, status, error);
-    /* A channel that measured the threshold may have broken instead of this one. */
+    /* Perhaps not this channel broke, but one that measured the threshold on its transport. */
     if (status == PITH_ERR_TIMEOUT || status == PITH_ERR_TRANSPORT) ch->broken = true;
     forget_pointers(&ch->o);
     ch->t.node_of = NULL;
-    if (status && !error->text[0]) *error = ch->error; /* a timeout, or the transport */
+    if (status && !error->text[0]) *error = ch->error; /* of a timeout, or the transport */
     pithi_collective_say(&ch->error, "%s", "");
     if (status == PITH_OK)
         *channel = ch;
@@ -329,8 +334,8 @@ pith_status pith_collective_create(pith_collective_channel **channel,
     return status;
 }
 
-/* A buffer that the transport may still write to outlives the channel; so does what points to
- * it. */
+/* Destroys a channel. A buffer that the transport may still write to outlives it; so does what
+ * points to the buffer. */
 void pith_collective_destroy(pith_collective_channel *ch) {
     if (!ch) return;
     const bool free_memory = pithi_collective_abandon(ch);

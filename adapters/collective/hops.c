@@ -6,7 +6,7 @@
 
 uint64_t pithi_collective_slice_count(const pith_collective_channel *ch, uint64_t count,
                                       uint64_t slice) {
-    const uint64_t from = slice * ch->slice; /* slice < slices, so this fits */
+    const uint64_t from = slice * ch->slice; /* fits, since slice < slices */
     if (from >= count) return 0;
     return count - from < ch->slice ? count - from : ch->slice;
 }
@@ -24,7 +24,7 @@ static struct pithi_collective_piece *cut_slices(const pith_collective_channel *
     return to;
 }
 
-/* A plan over the shards of some ranks. */
+/* Makes a plan over the shards of some ranks. */
 static pith_status plan_of(pith_collective_channel *ch, const char *spec, uint32_t dtype,
                            const uint32_t *ranks, uint32_t count, const pith_plan **plan,
                            pith_error *error) {
@@ -38,7 +38,7 @@ static pith_status plan_of(pith_collective_channel *ch, const char *spec, uint32
     return pithi_collective_make_plan(ch, spec, dtype, pieces, count * ch->slices, plan, error);
 }
 
-/* The plan of what a hop encodes. */
+/* Makes the plan of what a hop encodes. */
 static pith_status encoder_of(pith_collective_channel *ch, struct pithi_collective_hop *h,
                               const char *spec, uint32_t dtype, const uint32_t *ranks,
                               uint32_t count, pith_error *error) {
@@ -50,7 +50,7 @@ static pith_status encoder_of(pith_collective_channel *ch, struct pithi_collecti
     return plan_of(ch, spec, dtype, ranks, count, &h->encoder, error);
 }
 
-/* The same for frames that a rank only decodes or adds up. */
+/* Makes a plan for frames that a rank only decodes or adds up. */
 static pith_status decoder_of(pith_collective_channel *ch, const char *spec, uint32_t dtype,
                               const uint32_t *ranks, uint32_t count, const pith_plan **plan,
                               pith_error *error) {
@@ -59,7 +59,7 @@ static pith_status decoder_of(pith_collective_channel *ch, const char *spec, uin
     return plan_of(ch, text, dtype, ranks, count, plan, error);
 }
 
-/* A plan over pieces of any counts, end to end. */
+/* Makes a plan over pieces of any counts, end to end. */
 static pith_status plan_of_counts(pith_collective_channel *ch, const char *spec,
                                   const uint64_t *counts, const pith_plan **plan, uint64_t *total,
                                   pith_error *error) {
@@ -82,7 +82,7 @@ static uint32_t *take_ranks(pith_collective_channel *ch, uint64_t count) {
     return pithi_collective_take(ch, count + 1, sizeof(uint32_t));
 }
 
-/* Message i has `each` groups, from[i * step] and on. */
+/* Gives message i `each` pieces: from[i * step] and on. */
 static bool set_groups(pith_collective_channel *ch, struct pithi_collective_groups *g,
                        uint32_t messages, uint32_t each, const uint32_t *from, uint32_t step) {
     g->list = take_ranks(ch, (uint64_t)messages * each);
@@ -95,7 +95,7 @@ static bool set_groups(pith_collective_channel *ch, struct pithi_collective_grou
     return true;
 }
 
-/* 0, 1, 2, ... as groups or ranks. */
+/* Returns the list 0, 1, 2, ... of pieces or ranks. */
 static uint32_t *count_up(pith_collective_channel *ch, uint32_t count) {
     uint32_t *all = take_ranks(ch, count);
     for (uint32_t i = 0; all && i < count; i++) all[i] = i;
@@ -124,7 +124,7 @@ static bool with_node(pith_collective_channel *ch, struct pithi_collective_hop *
     return h->target != NULL;
 }
 
-/* From a collector to those it collects for; from every node's collector to this rank. */
+/* Connects a collector with those it collects for, and every node's collector with this rank. */
 static bool with_nodes(pith_collective_channel *ch, struct pithi_collective_hop *h) {
     const uint32_t *list;
     h->targets = own_share(ch, &list);
@@ -143,7 +143,7 @@ static bool is_antithetic(const pith_plan *plan) {
     return pith_plan_spec(plan, text, sizeof text) == PITH_OK && strstr(text, "round=antithetic");
 }
 
-/* Random bits of hop `place`: 0 the first, 1 the second, 2 the gathering one. */
+/* Sets the random bits of hop `place`: 0 the first, 1 the second, 2 the gathering one. */
 static void set_random(const pith_collective_channel *ch, struct pithi_collective_hop *h,
                        uint32_t place) {
     const pith_collective_place *p = &ch->place;
@@ -161,7 +161,7 @@ static void set_random(const pith_collective_channel *ch, struct pithi_collectiv
 
 /* ---- Hops ------------------------------------------------------------------------------------*/
 
-/* Every rank's part of each shard goes to who collects it. */
+/* Makes the hop in which every rank's part of each shard goes to who collects it. */
 static pith_status first_hop(pith_collective_channel *ch, const char *spec, pith_error *error) {
     struct pithi_collective_hop *h = &ch->hop[ch->hops++];
     const uint32_t *list, one = ch->place.rank, none = 0;
@@ -181,7 +181,7 @@ static pith_status first_hop(pith_collective_channel *ch, const char *spec, pith
     return PITH_OK;
 }
 
-/* The node's sums go to the owners of the shards. */
+/* Makes the hop in which the node's sums go to the owners of the shards. */
 static pith_status second_hop(pith_collective_channel *ch, const char *spec, pith_error *error) {
     struct pithi_collective_hop *h = &ch->hop[ch->hops++];
     const uint32_t *list, one = ch->place.rank, none = 0;
@@ -197,7 +197,7 @@ static pith_status second_hop(pith_collective_channel *ch, const char *spec, pit
     return PITH_OK;
 }
 
-/* The finished shard goes from its owner to all. */
+/* Makes the hop in which the finished shard goes from its owner to all. */
 static pith_status last_hop(pith_collective_channel *ch, const char *spec, pith_error *error) {
     struct pithi_collective_hop *h = &ch->hop[ch->hops++];
     const uint32_t one = ch->place.rank, none = 0;
@@ -212,7 +212,8 @@ static pith_status last_hop(pith_collective_channel *ch, const char *spec, pith_
     return PITH_OK;
 }
 
-/* What the header promises for the number of nodes found and the threshold. */
+/* Makes the hops of a sum, as pith_collective.h promises for the number of nodes found and the
+ * threshold. */
 static pith_status sum_hops(pith_collective_channel *ch, pith_error *error) {
     const pith_collective_options *o = &ch->o;
     const char *only =
@@ -276,7 +277,7 @@ static pith_status make_kind(pith_collective_channel *ch, pith_error *error) {
     }
 }
 
-/* Sums need to know where each frame lies before it arrives. */
+/* Checks that sums have a fixed rate: they need to know where each frame lies before it arrives. */
 static pith_status check_fixed(const pith_collective_channel *ch,
                                const struct pithi_collective_hop *h, pith_error *error) {
     pith_sizes sizes = {.size = sizeof sizes};
@@ -290,8 +291,9 @@ static pith_status check_fixed(const pith_collective_channel *ch,
 
 static uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
-/* Lists for every stage: what a slice puts into the messages of a hop, the sums of what it brought,
- * or a frame from each of its sources; and memory for a slice of elements of any dtype. */
+/* Allocates lists as long as any stage needs: what a slice puts into the messages of a hop, the
+ * sums of what it brought, or a frame from each of its sources; and memory for a slice of elements
+ * of any dtype. */
 static pith_status make_lists(pith_collective_channel *ch) {
     uint32_t most = 1;
     for (uint32_t k = 0; k < ch->hops; k++) {

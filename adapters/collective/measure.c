@@ -6,10 +6,10 @@
 
 enum { SMALLEST = 10, LARGEST = 20, REPEATS = 5 };
 
-/* One size, one way: the fastest of the repeats. */
+/* The fastest of several calls of one size, compressed or not. */
 struct timing {
     double total, codec;
-    uint64_t bytes; /* sent */
+    uint64_t bytes; /* bytes sent */
 };
 
 static void fill(float *x, uint64_t count) {
@@ -20,7 +20,8 @@ static void fill(float *x, uint64_t count) {
     }
 }
 
-/* Rows of f32 serve all dtypes: bf16 and f16 see other, but equally ordinary, bit patterns. */
+/* Makes one call. Values of f32 serve all dtypes: bf16 and f16 see other, but equally ordinary, bit
+ * patterns. */
 static pith_status once(pith_collective_channel *ch, const pith_collective_options *o, void *in,
                         void *out, uint64_t step, pith_collective_report *report) {
     const pith_view from = pith_view_flat(in, o->dtype, ch->in_count);
@@ -34,7 +35,7 @@ static pith_status once(pith_collective_channel *ch, const pith_collective_optio
     return pith_collective_run(ch, &call, report);
 }
 
-/* The first call warms up and is not counted. */
+/* Times a channel. The first call warms up and is not counted. */
 static pith_status time_channel(pith_collective_channel *ch, const pith_collective_options *o,
                                 void *in, void *out, struct timing *t) {
     pith_collective_report r = {.size = sizeof r};
@@ -48,7 +49,7 @@ static pith_status time_channel(pith_collective_channel *ch, const pith_collecti
     return PITH_OK;
 }
 
-/* The slowest rank's, so that all ranks compare the same numbers. */
+/* Takes the times of the slowest rank, so that all ranks compare the same numbers. */
 static pith_status slowest(pith_collective_channel *ch, struct timing *t) {
     uint64_t total = (uint64_t)(1e9 * t->total), codec = (uint64_t)(1e9 * t->codec);
     PITHI_COLLECTIVE_TRY(pithi_collective_largest(ch, &total));

@@ -5,7 +5,7 @@
 
 #include "channel.h"
 
-/* Stands before every block; as large as the alignment, so that the block keeps it. */
+/* The head of every block; it is as large as the alignment, so that the block keeps it. */
 struct pithi_collective_block {
     struct pithi_collective_block *next;
     size_t bytes;

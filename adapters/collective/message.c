@@ -8,7 +8,7 @@ static bool is_own(const pith_collective_channel *ch, const struct pithi_collect
 
 uint64_t pithi_collective_pad(uint64_t bytes) { return (bytes + 15) / 16 * 16; }
 
-/* Of a key frame, where the plan has any. */
+/* Returns the bytes of a key frame; 0 where the plan has none. */
 static uint64_t key_bytes(const pith_plan *plan, uint64_t slot) {
     pith_sizes sizes = {.size = sizeof sizes};
     if (pith_plan_sizes(plan, &sizes) || !sizes.key_bytes) return 0;
@@ -101,7 +101,7 @@ pith_status pithi_collective_make_messages(pith_collective_channel *ch,
 
 /* ---- Receiving -------------------------------------------------------------------------------*/
 
-/* Bytes of a message where the transport wants to know them before there is one. */
+/* Returns the bytes of a message for a transport that wants to know them before there is one. */
 static uint64_t exact_bytes(const pith_collective_channel *ch,
                             const struct pithi_collective_message *m) {
     return ch->call.key_frame ? m->cap : m->plain_cap;
@@ -150,10 +150,11 @@ bool pithi_collective_arrived(pith_collective_channel *ch, uint32_t hop, uint64_
 
 /* ---- Sending ---------------------------------------------------------------------------------*/
 
-/* Once the call has failed only headers travel: receivers wait for messages, not for frames. */
+/* Sends the messages of a slice. Once the call has failed only headers travel: receivers wait for
+ * messages, not for frames. */
 bool pithi_collective_send(pith_collective_channel *ch, uint32_t hop, uint64_t slice) {
     struct pithi_collective_hop *h = &ch->hop[hop];
-    bool sealed = false; /* a shared buffer is in the transport's hands after the first send */
+    bool sealed = false; /* after the first send the transport holds a shared buffer */
     for (uint32_t t = 0; t < h->targets; t++) {
         struct pithi_collective_message *m = &h->out[slice * h->targets + t];
         if (!m->cap || is_own(ch, m)) continue;

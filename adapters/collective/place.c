@@ -17,7 +17,8 @@ static void find_lowest(pith_collective_channel *ch) {
     }
 }
 
-/* From lowest ranks to node numbers: a node's own number is set before any other rank needs it. */
+/* Turns lowest ranks into node numbers: a node's own number is set before any other rank needs
+ * it. */
 static void number_nodes(pith_collective_channel *ch) {
     pith_collective_place *p = &ch->place;
     for (uint32_t r = 0; r < p->ranks; r++) {
@@ -43,8 +44,9 @@ uint32_t pithi_collective_local_rank(const pith_collective_channel *ch, uint32_t
     return r;
 }
 
-/* At two levels local rank j of a node of R collects for every rank whose local rank is j mod R: on
- * nodes of equal size those are its namesakes (pith_slot_order). */
+/* Finds which shards each rank collects. At one level every rank collects its own. At two levels
+ * local rank j of a node of R ranks collects for every rank whose local rank is j mod R: on nodes
+ * of equal size these are the ranks with its own local rank (pith_slot_order). */
 void pithi_collective_find_shares(pith_collective_channel *ch) {
     const uint32_t ranks = ch->place.ranks;
     const uint32_t collectors = ch->two_level ? ch->place.locals : ranks;

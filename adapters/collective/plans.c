@@ -4,7 +4,8 @@
 
 #include "channel.h"
 
-/* The exempt ranges as the pieces, laid end to end, see them. Returns how many. */
+/* Moves the exempt ranges to where they are when the runs are laid end to end. Returns how many
+ * there are. */
 static size_t move_exempt(const pith_collective_channel *ch,
                           const struct pithi_collective_piece *pieces, uint64_t count,
                           pith_exempt *to) {
@@ -32,7 +33,8 @@ static pith_status create(pith_collective_channel *ch, const char *spec, pith_la
     return pith_plan_create(plan, spec, layout, &ch->env, error);
 }
 
-/* Scratch of creation stays with the channel: it is small, and there is one way to free memory. */
+/* Makes a plan over runs. Memory that only creation needs stays with the channel: it is small, and
+ * there is one way to free memory. */
 pith_status pithi_collective_make_plan(pith_collective_channel *ch, const char *spec,
                                        uint32_t dtype, const struct pithi_collective_piece *pieces,
                                        uint64_t count, const pith_plan **plan, pith_error *error) {
@@ -70,8 +72,8 @@ static bool is_stream_key(const char *codec, size_t codec_length, const char *ke
     return false;
 }
 
-/* Keys that have an effect on streams alone make an encoder's stream large, as error feedback does
- * with its residual, and say nothing of frames. */
+/* Removes keys that have an effect on streams alone: they make an encoder's stream large, as error
+ * feedback does with its residual, and say nothing of frames. */
 pith_status pithi_collective_decoder_spec(const char *spec, char text[PITH_SPEC_MAX],
                                           pith_error *error) {
     char whole[PITH_SPEC_MAX];
@@ -129,8 +131,8 @@ pith_status pithi_collective_make_work(pith_collective_channel *ch, pith_error *
 /* ---- What ranks compare ----------------------------------------------------------------------*/
 
 /* Plans of hops have the slots that a rank sends or gets, which differ; for each hop this takes a
- * plan of one slot, the longest that any rank has. Its fingerprint is of what frames say; its spec
- * has what streams do besides. */
+ * plan of one slot, the longest that any rank has. Its fingerprint says what frames mean; its spec
+ * says what streams do besides. */
 pith_status pithi_collective_fingerprint(pith_collective_channel *ch, uint64_t *fingerprint,
                                          pith_error *error) {
     const struct pithi_collective_piece piece = {0,

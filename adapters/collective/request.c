@@ -10,8 +10,8 @@ static void fail_with(pith_collective_channel *ch, pith_status status, const pit
     pithi_collective_fail(ch, status, (int)ch->place.rank, why);
 }
 
-/* The count of the one tensor that the list stands for. The call fails unless all tensors can be
- * looked at and have one dtype. */
+/* Returns the count of the one tensor that the list stands for. The call fails unless all tensors
+ * can be looked at and have one dtype. */
 static uint64_t check_list(pith_collective_channel *ch, const char *name,
                            const struct pithi_collective_list *list, bool written) {
     uint64_t total = 0;
@@ -105,7 +105,7 @@ static void reset_report(pith_collective_channel *ch) {
                                           .slices = ch->slices};
 }
 
-/* Older and newer callers, as with options. */
+/* Copies a call, which may be an older or newer caller's, as options may. */
 static pith_status copy_call(pith_collective_call *to, const pith_collective_call *from) {
     *to = (pith_collective_call){0};
     if (!from || from->size < offsetof(pith_collective_call, scale) || from->size > 4096)
@@ -242,10 +242,10 @@ pith_status pith_collective_wait(pith_collective_request *request, pith_collecti
     return report_to(ch, report);
 }
 
-/* One round over all; returns how many are still in flight. */
+/* Moves every call on once; returns how many are still in flight. */
 static size_t round_of(size_t count, pith_collective_request **requests,
                        pith_collective_report *reports, pith_status *lowest, bool *worked) {
-    const size_t size = reports && count ? reports->size : 0; /* of the caller's struct */
+    const size_t size = reports && count ? reports->size : 0; /* size of the caller's struct */
     size_t left = 0;
     for (size_t i = 0; i < count; i++) {
         pith_collective_report *const at = (void *)((char *)reports + i * size);

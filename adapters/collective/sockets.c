@@ -23,12 +23,12 @@ struct head {
 #define MAGIC 0x50545331u
 #define NONE UINT32_MAX
 
-/* An entry of the table of requests. Those that wait for one thing are a list. */
+/* An entry of the table of requests. Requests that wait for one thing are linked in a list. */
 struct request {
     uint32_t peer, next;
     struct head head;
     uint8_t *data;
-    uint64_t moved; /* bytes through the socket, of a send the header's too */
+    uint64_t moved; /* bytes through the socket; a send counts its header, too */
     bool ended;
 };
 
@@ -41,16 +41,16 @@ struct peer {
     bool gone;
     struct list sends, receives[PITH_TRANSPORT_TAGS];
     uint32_t open;    /* receives that have not ended */
-    struct head head; /* of the message that arrives */
-    uint64_t moved;   /* bytes of it so far, with the header */
+    struct head head; /* head of the message that arrives */
+    uint64_t moved;   /* bytes of that message so far, with the head */
 };
 
 struct sockets {
     uint32_t rank, ranks;
     struct peer *peers;
-    struct pollfd *polled; /* of every peer */
+    struct pollfd *polled; /* one for every peer */
     struct request *requests;
-    uint32_t capacity, unused; /* the first entry of the list of unused ones */
+    uint32_t capacity, unused; /* unused: the first entry in the list of unused ones */
     bool news;                 /* a request has ended since the last wait */
 };
 
@@ -111,7 +111,8 @@ static void end_first(struct sockets *s, struct list *list) {
 
 /* ---- Progress --------------------------------------------------------------------------------*/
 
-/* What a call on a socket answered: bytes, 0 when it would have to wait, or the end of the peer. */
+/* Returns how many bytes a call on a socket moved, 0 when it would have to wait; notes the end of
+ * the peer. */
 static size_t moved(struct peer *p, ssize_t result, bool reading) {
     if (result > 0) return (size_t)result;
     if (result == 0 ? reading : errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
@@ -136,7 +137,7 @@ static void send_all(struct sockets *s, struct peer *p) {
     }
 }
 
-/* Where the message that arrives goes to; NONE while nobody waits for it. */
+/* Returns the request that takes the message that arrives; NONE while nobody waits for it. */
 static uint32_t receiver(const struct peer *p) {
     return p->moved < sizeof p->head ? NONE : p->receives[p->head.tag].first;
 }
@@ -212,7 +213,7 @@ static int sockets_wait(void *user, double seconds) {
     return 0;
 }
 
-/* Bytes move in `progress` alone, which is not called any more. */
+/* Nothing is left to cancel: bytes move in `progress` alone, which is not called any more. */
 static int sockets_cancel(void *user, uint64_t request) {
     (void)user;
     (void)request;

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "channel.h"
 
-/* The status of a call of pith as this rank's. */
+/* Fails the call with the status of a call of pith on this rank. */
 static bool good(pith_collective_channel *ch, pith_status status) {
     if (status == PITH_OK) return true;
     pithi_collective_fail(ch, status, (int)ch->place.rank, pith_work_error(ch->work));
@@ -14,14 +14,16 @@ static uint64_t slot_count(const pith_plan *plan, uint64_t slot) {
     return pith_plan_slot(plan, slot, &first, &count) == PITH_OK ? count : 0;
 }
 
-/* The same of encoding n items: where one of them has a frame, its slot has moved on. */
+/* Notes that n items were encoded, with this status: the slot of every item that has a frame has
+ * moved on, also where the call failed. */
 static bool encoded(pith_collective_channel *ch, struct pithi_collective_hop *h,
                     const pith_item *items, size_t n, pith_status status) {
     for (size_t i = 0; i < n; i++) h->encoded = h->encoded || items[i].length;
     return good(ch, status);
 }
 
-/* A frame's bytes go to every target when they share them, and to this rank without travelling. */
+/* Hands over the bytes of a message: to every target when they share them, and to this rank without
+ * travelling. */
 static void hand_over(pith_collective_channel *ch, struct pithi_collective_hop *h, uint64_t slice,
                       uint32_t from, uint64_t payload) {
     struct pithi_collective_message *out = h->out + slice * h->targets;
@@ -34,16 +36,17 @@ static void hand_over(pith_collective_channel *ch, struct pithi_collective_hop *
     }
 }
 
-/* From one frame of a message to the next. Where there are several they are of fixed rate, so that
- * their places follow from the plan. */
+/* Returns the bytes from one frame of a message to the next. Where a message has several they are
+ * of fixed rate, so that their places follow from the plan. */
 static uint64_t frame_stride(const pith_plan *plan, uint64_t slot) {
     return slot_count(plan, slot) ? pithi_collective_pad(pith_plan_frame_bytes(plan, slot, 0)) : 0;
 }
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
 
-/* Whether the slot can be encoded from where it lies: from a tensor of which pith takes the slot,
- * or from a piece of one. Else `view` is the scratch memory, which has yet to be filled. */
+/* Finds the view from which a slot is encoded. True where it lies as it is: in a tensor of which
+ * pith takes the slot, or in a part of one. Otherwise `view` is the scratch memory, which has yet
+ * to be filled. */
 static bool input_of(const pith_collective_channel *ch, uint64_t slot, uint64_t slice,
                      uint64_t *first, uint64_t *count, pith_view *view) {
     const struct pithi_collective_list *in = &ch->call.in;
@@ -59,8 +62,8 @@ static bool input_of(const pith_collective_channel *ch, uint64_t slot, uint64_t 
     return false;
 }
 
-/* The slots of the slice, which are encoded in one call, but for those that have to be copied
- * first: there is memory for one of them at a time, so that nothing waits behind one. */
+/* The slots of a slice. They are encoded in one call, but for those that have to be copied first:
+ * there is memory for one of them at a time, so that nothing may wait behind one. */
 struct batch {
     struct pithi_collective_hop *hop;
     size_t waiting, listed; /* items [waiting, listed) are not encoded yet */
@@ -143,8 +146,8 @@ static bool list_sum(pith_collective_channel *ch, const struct pithi_collective_
     return true;
 }
 
-/* Sum k of what the hop before brought is the frame of message k; where all targets share it there
- * is one. */
+/* Lists a sum and what it is encoded to: sum k of what the hop before brought is the frame of
+ * message k. Where all targets share it there is one. */
 static bool list_recode(pith_collective_channel *ch, uint32_t hop, uint64_t slice, uint32_t k,
                         uint64_t at, size_t number) {
     const struct pithi_collective_hop *from = &ch->hop[hop - 1], *to = &ch->hop[hop];
@@ -180,8 +183,8 @@ static void recode(pith_collective_channel *ch, uint32_t hop, uint64_t slice) {
 
 /* ---- Decode ----------------------------------------------------------------------------------*/
 
-/* Whether the slot can be decoded to where it belongs. Else `view` is the scratch memory, from
- * which it is copied afterwards. */
+/* Finds the view to which a slot is decoded. True where that is its final place; otherwise `view`
+ * is the scratch memory, from which it is copied afterwards. */
 static bool output_of(const pith_collective_channel *ch, const struct pithi_collective_hop *h,
                       uint64_t slot, pith_view *view) {
     const struct pithi_collective_list *out = &ch->call.out;
@@ -211,7 +214,8 @@ static void decode_sum(pith_collective_channel *ch, uint64_t slice) {
     if (good(ch, pith_reduce(ch->work, ch->sums, 1)) && !in_place) copy_out(ch, h, slice);
 }
 
-/* The owner of a base holds the new one since it encoded. */
+/* Puts this rank's own shard into the output. The owner of a base holds the new one since it
+ * encoded. */
 static bool own_base(pith_collective_channel *ch, const struct pithi_collective_hop *h,
                      uint64_t slot) {
     const struct pithi_collective_list *out = &ch->call.out;
@@ -226,8 +230,8 @@ static bool own_base(pith_collective_channel *ch, const struct pithi_collective_
     return true;
 }
 
-/* One frame of every source: all-reduce takes any float view, which decoding may not, and so its
- * frames are sums of one. */
+/* Decodes n frames, each of another source. All-reduce takes any float view, which decoding may
+ * not, so its frames are decoded as sums of one frame. */
 static bool decode_list(pith_collective_channel *ch, const struct pithi_collective_hop *h,
                         pith_item *items, size_t n) {
     if (!n) return true;
@@ -248,7 +252,8 @@ static bool decode_list(pith_collective_channel *ch, const struct pithi_collecti
     return good(ch, pith_reduce(ch->work, ch->sums, n));
 }
 
-/* All in one call, but for those that go through the scratch memory. */
+/* Decodes the frames of all sources in one call, but for those that go through the scratch
+ * memory. */
 static void decode_each(pith_collective_channel *ch, uint64_t slice) {
     const struct pithi_collective_hop *h = &ch->hop[ch->hops - 1];
     size_t n = 0;

@@ -4,7 +4,7 @@
 
 #include "channel.h"
 
-/* The distance between neighbours when all are equally far apart. */
+/* Finds the distance between neighbours, if all are equally far apart. */
 static bool flat_stride(const pith_view *view, int64_t *stride) {
     bool first = true;
     int64_t inner = 1, extent = 1;
@@ -29,7 +29,8 @@ static bool cut_view(const pith_view *view, uint64_t first, uint64_t count, pith
     return true;
 }
 
-/* The tensor that element *first is in, of which it becomes the number. Empty ones have none. */
+/* Returns the tensor that element *first of the list is in, and sets *first to its number there.
+ * Empty tensors have no elements. */
 static size_t find(const struct pithi_collective_list *list, uint64_t *first) {
     size_t i = 0;
     for (uint64_t own; (own = pith_view_count(&list->views[i])) <= *first; i++) *first -= own;
@@ -48,7 +49,8 @@ static void copy(char *element, char *close, size_t bytes, bool pack) {
     memcpy(pack ? close : element, pack ? element : close, bytes);
 }
 
-/* Elements [first, first + count) of one tensor, to or from memory where they lie close. */
+/* Copies elements [first, first + count) of one tensor to or from memory where they lie close
+ * together. */
 static void copy_run(const pith_view *view, uint64_t first, uint64_t count, char *close,
                      bool pack) {
     const size_t bytes = pith_dtype_bytes(view->dtype);

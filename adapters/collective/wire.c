@@ -16,7 +16,7 @@ struct header {
     int32_t status, culprit;
     uint64_t payload;
     uint32_t rank, to; /* who sends it, and to whom: EVERYONE, or a rank */
-    uint64_t check;    /* of the bytes before */
+    uint64_t check;    /* check of the bytes before it */
 };
 _Static_assert(sizeof(struct header) == PITHI_COLLECTIVE_HEADER, "the header has holes");
 
@@ -39,9 +39,9 @@ static struct header expected(const pith_collective_channel *ch, uint32_t hop, u
     return h;
 }
 
-/* Frames do not say which slot they are of. What a message to everyone holds follows from who sends
- * it; what any other holds, from who gets it: the shards that this rank owns or collects, or its
- * part of an exchange. */
+/* Returns whom a message is for. Frames do not say which slot they are of. What a message to
+ * everyone holds follows from who sends it; what any other holds, from who gets it: the shards that
+ * this rank owns or collects, or its part of an exchange. */
 static uint32_t addressee(const pith_collective_channel *ch, uint32_t hop, uint32_t rank) {
     return ch->hop[hop].shared ? EVERYONE : rank;
 }
@@ -58,7 +58,7 @@ void pithi_collective_seal(const pith_collective_channel *ch, uint32_t hop, uint
     memcpy(m->bytes, &h, sizeof h);
 }
 
-/* What the sender and this rank should agree on. */
+/* Compares what the sender and this rank should agree on. */
 static void compare(pith_collective_channel *ch, const struct header *h, const struct header *own) {
     if (h->kind != own->kind || h->hop != own->hop || h->slice != own->slice ||
         h->sequence != own->sequence)

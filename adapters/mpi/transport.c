@@ -6,7 +6,7 @@
 
 #include "pith/pith_mpi.h"
 
-/* An entry of the table of requests; unused ones are a list. */
+/* An entry of the table of requests; unused ones are linked in a list. */
 struct request {
     MPI_Request request;
     bool receive;
@@ -72,7 +72,7 @@ static int mpi_test(void *user, uint64_t request, int *done, uint64_t *bytes) {
     return 0;
 }
 
-/* Receives can be taken back; sends end, or they do not. */
+/* Cancels a request. Receives can be taken back; sends end, or they do not. */
 static int mpi_cancel(void *user, uint64_t request) {
     struct mpi *mpi = user;
     struct request *r = &mpi->requests[request];
@@ -92,7 +92,7 @@ static void mpi_release(void *user, int broken) {
     free(mpi);
 }
 
-/* Fills in the nodes; MPI's other failures are the callers'. */
+/* Finds the nodes. Failures of MPI other than these are the callers'. */
 static bool find_nodes(struct mpi *mpi, int rank) {
     MPI_Comm node;
     int lowest = 0;
@@ -103,8 +103,8 @@ static bool find_nodes(struct mpi *mpi, int rank) {
            !MPI_Allgather(&lowest, 1, MPI_INT, mpi->node_of, 1, MPI_INT, mpi->comm);
 }
 
-/* On a duplicate, which every rank has; whether every rank has memory is the first thing that they
- * tell each other. */
+/* Makes a transport on a duplicate of the communicator, which every rank has. Whether every rank
+ * has memory is the first thing that they tell each other. */
 static pith_status make(struct mpi *mpi, MPI_Comm own, pith_transport *transport) {
     int rank, ranks, all = 0, mine = (int)PITH_ERR_TRANSPORT;
     if (!MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN) && !MPI_Comm_rank(own, &rank) &&

@@ -24,8 +24,8 @@ static void narrow(float *to, const double *from, size_t count) {
     for (size_t i = 0; i < count; i++) to[i] = (float)from[i];
 }
 
-/* Read column by column, w is its own transpose, V S U^T: LAPACK's left vectors, column by column,
- * are the rows of Vt, and its right ones U. No matrix is ever transposed. */
+/* Decomposes w. Read column by column, w is its own transpose, V S U^T: LAPACK's left vectors,
+ * column by column, are the rows of Vt, and its right ones U. No matrix is ever transposed. */
 static pith_status decompose(size_t rows, size_t columns, double *w, double *u, double *s,
                              double *vt) {
     const size_t r = rows < columns ? rows : columns;

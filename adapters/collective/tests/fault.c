@@ -30,7 +30,7 @@ static uint32_t stray(uint32_t to, uint32_t tag) {
     return to == a->to[0] ? a->to[1] : a->to[0];
 }
 
-/* A damaged copy, so that the sender's own frame stays good. */
+/* Returns a damaged copy, so that the sender's own frame stays good. */
 static const void *damaged(const void *data, uint32_t tag, uint64_t *bytes) {
     struct fault_damage *d = &fault_damage;
     if (!d->on || tag != d->tag || d->count < 0 || d->count-- > 0) return data;
@@ -107,7 +107,7 @@ void fault_wrap(pith_transport *t) {
 
 /* ---- Transports that promise less ------------------------------------------------------------*/
 
-/* Sends come with the size of the message too. */
+/* Tests a request of a transport whose sends, too, end with the size of the message. */
 static int exact_test(void *user, uint64_t request, int *done, uint64_t *bytes) {
     const uint64_t asked = *bytes;
     const int code = fault_test(user, request, done, bytes);

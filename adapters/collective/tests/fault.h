@@ -8,23 +8,24 @@
 
 #include "pith/pith_collective.h"
 
-enum { FAULT_VOTES = 3 }; /* the tag of what is neither of hop 0, 1 nor 2 */
+enum { FAULT_VOTES = 3 }; /* the tag of messages that belong to no hop */
 
-/* One bit of one of this rank's messages with the tag, after `count` others; or its end is lost. */
+/* Damage to one of this rank's messages with the tag, after `count` others: one bit of it is
+ * flipped, or its end is lost. */
 struct fault_damage {
     bool on;
     uint32_t tag;
-    long byte; /* from the start, or from the end when negative */
+    long byte; /* the byte of the bit, counted from the start, or from the end when negative */
     int count; /* messages left alone before; -1 when it has happened */
-    long lost; /* bytes at its end, and then no bit is damaged */
+    long lost; /* bytes lost at the end; no bit is flipped then */
 };
 extern struct fault_damage fault_damage;
 
-/* This rank's messages with the tag to one of two ranks go to the other. */
+/* Messages that go astray: this rank's with the tag to one of two ranks go to the other. */
 struct fault_astray {
     bool on;
     uint32_t tag, to[2];
-    int count; /* messages that did */
+    int count; /* messages that went astray */
 };
 extern struct fault_astray fault_astray;
 
@@ -37,13 +38,14 @@ extern int fault_tests_left;
 extern bool fault_pending;
 extern int fault_pending_sends;
 
-/* For sim_change: the transport can do the above. */
+/* Makes a transport for sim_change that can do all of this. */
 void fault_wrap(pith_transport *transport);
-/* It takes receives of exactly the size of their message, and says so. */
+/* Makes a transport that takes receives of exactly the size of their message, and says so. */
 void fault_exact(pith_transport *transport);
-/* It does not know how long the messages are that arrive, cannot cancel, and cannot wait. */
+/* Makes a transport that does not know how long the messages are that arrive, cannot cancel, and
+ * cannot wait. */
 void fault_silent(pith_transport *transport);
-/* Frees what messages were damaged in. */
+/* Frees the copies in which messages were damaged. */
 void fault_end(void);
 
 #endif

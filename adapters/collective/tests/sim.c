@@ -186,7 +186,7 @@ static const char *spec_of(const struct sim *s, uint32_t hop) {
     return hop == 2 && s->o.gather ? s->o.gather : last;
 }
 
-/* The text of pith_collective.h on random bits. */
+/* Sets the random bits that the text of pith_collective.h promises. */
 static pith_stream_options random_of(const struct sim *s, const struct coder *c) {
     pith_stream_options random = {.size = sizeof random,
                                   .seed = s->o.seed,
@@ -317,7 +317,7 @@ static struct coder *recode(struct sim *s, const struct frames *f, uint32_t hop,
     return c;
 }
 
-/* All frames that reach the owner for one slice. */
+/* Collects all frames that reach the owner for one slice. */
 static void collect(struct sim *s, const void *const *inputs, uint32_t owner, uint64_t slice,
                     uint64_t first, uint64_t count, uint64_t step, struct frames *f) {
     if (!s->two_level) {

@@ -15,16 +15,16 @@
 bool sim_check(bool good, const char *what, const char *file, int line);
 bool sim_check_status(pith_status got, pith_status wanted, const char *what, const char *file,
                       int line);
-int sim_failures(void); /* on this rank, so far */
+int sim_failures(void); /* failures on this rank so far */
 
 /* ---- Channels and calls ----------------------------------------------------------------------*/
 
-/* Collective: a channel on a transport of its own, as sim_change leaves it. */
+/* Collective: makes a channel on a transport of its own, as sim_change leaves it. */
 pith_status sim_create(pith_collective_channel **channel, const pith_collective_options *options,
                        pith_error *error);
 /* Changes the transport of every channel made from now on; NULL: nothing. */
 extern void (*sim_change)(pith_transport *transport);
-/* Calls with one view each. sim_reduce: of both kinds of sums. */
+/* These make calls with one view each. sim_reduce is for both kinds of sums. */
 pith_status sim_start(pith_collective_channel *channel, const pith_view *in, const pith_view *out,
                       float scale, uint64_t step, pith_collective_request **request);
 pith_status sim_reduce(pith_collective_channel *channel, const pith_view *in, const pith_view *out,
@@ -39,13 +39,13 @@ double sim_now(void);
 /* ---- Values ----------------------------------------------------------------------------------*/
 
 void *sim_take(uint64_t bytes);
-/* The work of this process, large enough for both plans; b may be NULL. */
+/* Returns the work of this process, large enough for both plans; b may be NULL. */
 pith_work *sim_work(const pith_plan *a, const pith_plan *b);
-/* pith_encode with a list of one. */
+/* Does pith_encode with a list of one item. */
 pith_status sim_encode(pith_stream *stream, const pith_view *view, void *frame, size_t capacity,
                        size_t *written);
 
-/* The value of an element: exact in bf16 and f16 when `coarse`. */
+/* Returns the value of an element, which is exact in bf16 and f16 when `coarse`. */
 float sim_value(uint32_t rank, uint64_t index, uint64_t step, bool coarse);
 void sim_fill(void *data, uint32_t dtype, uint64_t count, uint32_t rank, uint64_t step);
 
@@ -56,7 +56,8 @@ struct sim;
 struct sim *sim_new(const pith_collective_options *o, uint32_t ranks);
 void sim_free(struct sim *s);
 uint64_t sim_shard(const struct sim *s, uint32_t rank, uint64_t *first);
-/* out: dense, the shard of `owner`. inputs: dense, of every rank, in the options' dtype. */
+/* Computes the shard of `owner` to out, dense. inputs are those of every rank, dense, in the
+ * options' dtype. */
 void sim_sum(struct sim *s, const void *const *inputs, uint32_t owner, float scale, uint64_t step,
              uint32_t out_dtype, void *out);
 

@@ -72,7 +72,7 @@ static void damaged(void) {
     pith_collective_destroy(clean);
 }
 
-/* A message that lost its end is no shorter message, whatever its checksums say. */
+/* A message that lost its end is not taken for a shorter message, whatever its checksums say. */
 static void shortened(void) {
     const pith_collective_options o = options(PITH_COLLECTIVE_ALLREDUCE);
     pith_collective_channel *ch;
@@ -110,8 +110,8 @@ static void mixed_up(void) {
     if (world_ranks > 2) misled(&o, 2, 0, 0, 1);
 }
 
-/* A call that one rank does not begin, and the others encode: afterwards all draw the same random
- * bits again, at the step of that call or a later one, and nothing of it is remembered. */
+/* One rank does not begin a call that the others encode. Afterwards all draw the same random bits
+ * again, at the step of that call or a later one, and nothing of the call is remembered. */
 static void not_begun(void) {
     pith_collective_options o = options(PITH_COLLECTIVE_ALLREDUCE);
     pith_collective_channel *ch, *clean;
@@ -266,7 +266,7 @@ static void differs(int rank) {
     o.seed = other ? 5 : 4;
     CHECK_STATUS(sim_create(&ch, &o, &error), PITH_ERR_ARG);
     CHECK(ch == NULL && names_rank(&error, named));
-    /* An older caller has less of the text, but a whole one; none where the size is not set. */
+    /* An older caller gets less of the text, but a whole one; none where the size is not set. */
     memset(&error, 'x', sizeof error);
     error.size = offsetof(pith_error, text) + 10;
     CHECK_STATUS(sim_create(&ch, &o, &error), PITH_ERR_ARG);
@@ -288,7 +288,7 @@ static void differs(int rank) {
             CHECK_STATUS(sim_create(&ch, &o, &error), PITH_ERR_MISMATCH);
             CHECK(ch == NULL && names_rank(&error, named));
         }
-    /* A spec that says what is the default is the same. */
+    /* A spec that spells out a default is the same spec. */
     o = options(PITH_COLLECTIVE_ALLREDUCE);
     o.spec = other ? "wdiff:bits=4" : "wdiff";
     CHECK_STATUS(sim_create(&ch, &o, &error), PITH_OK);
@@ -359,7 +359,7 @@ static void own_flags(pith_transport *t) {
     if (world_rank == world_ranks - 1) t->flags = PITH_TRANSPORT_EXACT;
 }
 
-/* Ranks whose transports say different things. */
+/* Ranks whose transports say different things refuse to make a channel. */
 static void unlike(void (*change)(pith_transport *t)) {
     pith_collective_options o = options(PITH_COLLECTIVE_ALLREDUCE);
     pith_error error = {.size = sizeof error};
@@ -415,9 +415,9 @@ static void transports(void) {
 
 struct budget {
     int left;
-    bool once; /* that none is left: the next ones are there again */
+    bool once; /* only one allocation fails: the next ones succeed */
     long blocks;
-    uint64_t bytes; /* of all blocks so far */
+    uint64_t bytes; /* bytes of all blocks so far */
 };
 
 static void *take(void *user, size_t bytes, size_t align) {

@@ -70,7 +70,8 @@ static pith_status gather(struct replica *r, uint32_t flags, uint64_t step,
     return sim_gather(r->ch, &r->in, &r->out, flags, step, report);
 }
 
-/* The twin of one rank's shard: encoder and decoder of one slot per slice, one after the other. */
+/* Checks one rank's shard against its twin: encoder and decoder of one slot per slice, one after
+ * the other. */
 static void check_shard(struct replica *r, const pith_collective_options *o, uint64_t steps) {
     for (uint64_t at = 0; at < r->count; at += o->slice) {
         const uint64_t n = r->count - at < o->slice ? r->count - at : o->slice;
@@ -109,7 +110,7 @@ static void follow(uint64_t count, uint32_t base_dtype) {
     pith_collective_options o = weights(count, base_dtype);
     struct replica r;
     pith_collective_report report = {.size = sizeof report};
-    if (count > 50000) { /* as in earnest: large slices and groups */
+    if (count > 50000) { /* large slices and groups, as in earnest */
         o.spec = "wdiff";
         o.slice = 1 << 17;
     }
@@ -335,7 +336,8 @@ static void exchange(const char *spec, bool exact) {
     free(out);
 }
 
-/* What one rank sends another, coded by itself with the random bits that the header says. */
+/* Encodes by itself what one rank sends another, with the random bits that the header promises, and
+ * decodes it. */
 static void alone(const char *spec, uint32_t rng_stream, uint64_t step, const float *in, float *out,
                   uint64_t count) {
     const pith_layout layout = {

@@ -57,21 +57,21 @@ int main(void) {
     const uint32_t magic = 0x50545331u;
     unsigned char noise[600];
     double seconds;
-    /* A rank that says nothing, and one that is gone: before a message, or within one. */
+    /* Rank 1 says nothing, or is gone: before a message, or within one. */
     CHECK_STATUS(create_with(NULL, 0, false, 0.3, &seconds), PITH_ERR_TIMEOUT);
     CHECK(seconds > 0.25 && seconds < 2);
     CHECK_STATUS(create_with(NULL, 0, true, 30, &seconds), PITH_ERR_TRANSPORT);
     CHECK(seconds < 10);
     CHECK_STATUS(create_with(&magic, 3, true, 30, &seconds), PITH_ERR_TRANSPORT);
     CHECK(seconds < 10);
-    /* Headers that no rank sends. */
+    /* These are headers that no rank sends. */
     CHECK_STATUS(create_after(magic + 1, VOTES, VOTE_BYTES, 80), PITH_ERR_TRANSPORT);
     CHECK_STATUS(create_after(magic, PITH_TRANSPORT_TAGS, VOTE_BYTES, 80), PITH_ERR_TRANSPORT);
     CHECK_STATUS(create_after(magic, UINT32_MAX, VOTE_BYTES, 80), PITH_ERR_TRANSPORT);
     CHECK_STATUS(create_after(magic, VOTES, 0, 80), PITH_ERR_TRANSPORT);
     CHECK_STATUS(create_after(magic, VOTES, VOTE_BYTES + 1, 81), PITH_ERR_TRANSPORT);
     CHECK_STATUS(create_after(magic, VOTES, UINT64_MAX, 200), PITH_ERR_TRANSPORT);
-    /* A vote of noise, a short one, a piece of one, and a message that nobody waits for. */
+    /* A vote may be noise, too short, or cut, and a message may be one that nobody waits for. */
     CHECK_STATUS(create_after(magic, VOTES, VOTE_BYTES, 80), PITH_ERR_TRANSPORT);
     CHECK_STATUS(create_after(magic, VOTES, 10, 26), PITH_ERR_TRANSPORT);
     CHECK_STATUS(create_after(magic, VOTES, VOTE_BYTES, 79), PITH_ERR_TIMEOUT);

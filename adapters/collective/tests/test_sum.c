@@ -11,9 +11,9 @@
 #define B "wdiff:bits=4,group=16,block=32,round=stochastic"
 
 struct bucket {
-    void **input; /* of every rank */
+    void **input; /* inputs of every rank */
     void *out, *wanted;
-    uint64_t first, count; /* of out, in the tensor */
+    uint64_t first, count; /* elements of the tensor that out has */
 };
 
 static void fill(struct bucket *b, const pith_collective_options *o, uint64_t step) {
@@ -156,7 +156,7 @@ static void gradients(uint32_t kind) {
 
 /* ---- Exempt ranges ---------------------------------------------------------------------------*/
 
-/* The sum in the order that the header states. */
+/* Computes the sum in the order that the header states. */
 static float plain_sum(uint64_t i, uint32_t per_node, float scale) {
     float sum = 0, node = 0;
     for (int r = 0; r < world_ranks; r++) {
@@ -169,7 +169,7 @@ static float plain_sum(uint64_t i, uint32_t per_node, float scale) {
     return sum * scale;
 }
 
-/* Ranges over shards and slices: exact values go around the codec in every hop. */
+/* Exempt ranges cross shards and slices: exact values go around the codec in every hop. */
 static void exempt(uint32_t kind, uint32_t per_node) {
     const pith_exempt ranges[] = {{0, 5, PITH_EXEMPT_EXACT},
                                   {90, 300, PITH_EXEMPT_EXACT},
@@ -198,13 +198,13 @@ static void exempt(uint32_t kind, uint32_t per_node) {
         if (exact && !CHECK(same)) break;
         off += !same;
     }
-    CHECK(count < 500 || off > 100); /* the rest is coded */
+    CHECK(count < 500 || off > 100); /* the other elements are coded */
     pith_collective_destroy(ch);
 }
 
 /* ---- Views -----------------------------------------------------------------------------------*/
 
-/* A transposed input with gaps and a backwards output are the same numbers. */
+/* Checks that a transposed input with gaps and a backwards output give the same numbers. */
 static void strided(uint32_t kind) {
     const pith_collective_options o = options(kind, 30 * 40);
     pith_collective_channel *ch;
@@ -227,7 +227,7 @@ static void strided(uint32_t kind) {
     CHECK_STATUS(sim_reduce(ch, &scattered, &backwards, 1.0f, 5, NULL), PITH_OK);
     for (uint64_t i = 0; i < count; i++)
         if (!CHECK(memcmp(&out[i], &back[2 * (count - 1 - i)], 4) == 0)) break;
-    /* In place: the whole tensor, or this rank's shard of it. */
+    /* The call works in place: on the whole tensor, or on this rank's shard of it. */
     const pith_view place = pith_view_flat(dense + first, PITH_F32, count);
     CHECK_STATUS(sim_reduce(ch, &in, &place, 1.0f, 5, NULL), PITH_OK);
     CHECK(memcmp(out, dense + first, count * 4) == 0);
@@ -242,8 +242,8 @@ static void strided(uint32_t kind) {
 
 enum { TENSORS = 7 };
 
-/* The same numbers, cut into tensors that are empty, of one element, with gaps, in two dimensions
- * or backwards. Returns how many. */
+/* Cuts the same numbers into tensors that are empty, of one element, with gaps, in two dimensions
+ * or backwards. Returns how many there are. */
 static size_t cut_up(float *far, const float *dense, uint64_t count, pith_view views[TENSORS]) {
     const uint64_t counts[TENSORS] = {count / 5, 0, count > 0, count / 3, 2 * (count / 12), 0, 0};
     uint64_t at = 0;
@@ -346,7 +346,7 @@ static void lists(uint32_t kind, uint64_t total) {
     if (failing) ins[0].data = NULL;
     CHECK_STATUS(pith_collective_run(ch, &call, NULL), PITH_ERR_ARG);
     ins[0].data = data;
-    /* Read the same element again and again, but do not write it so. */
+    /* An element may be read again and again by a stride of 0, but not written so. */
     if (failing) ins[0].stride[0] = 0;
     CHECK_STATUS(pith_collective_run(ch, &call, NULL), PITH_OK);
     ins[0].stride[0] = 1;
@@ -366,7 +366,7 @@ static void lists(uint32_t kind, uint64_t total) {
 
 /* ---- Nodes of the transport ------------------------------------------------------------------*/
 
-/* Any numbers, which need not be next to each other. */
+/* Names the nodes by any numbers, which need not be next to each other. */
 static void name_nodes(pith_transport *t) {
     static uint32_t node_of[64];
     for (uint32_t r = 0; r < t->ranks; r++) node_of[r] = 1000 - r / 2;
@@ -377,7 +377,7 @@ static void nodes(uint32_t kind) {
     pith_collective_options o = options(kind, 1003);
     pith_collective_place place = {.size = sizeof place}, wanted = {.size = sizeof wanted};
     pith_collective_channel *numbered, *named;
-    if (sim_change) return; /* this has its own */
+    if (sim_change) return; /* sim_change sets another transport */
     CHECK_STATUS(sim_create(&numbered, &o, NULL), PITH_OK);
     o.ranks_per_node = 0;
     sim_change = name_nodes;
@@ -410,7 +410,7 @@ static void in_flight(void) {
     pith_collective_request *request[MANY], *second;
     struct {
         pith_collective_report report;
-        uint64_t more; /* of a newer caller */
+        uint64_t more; /* a field that a newer caller has */
     } reports[MANY];
     pith_view in[MANY], out[MANY];
     const uint64_t n = 5000;
@@ -475,7 +475,7 @@ static void same_on_all(void) {
     pith_collective_destroy(ch);
 }
 
-/* What an older caller, or one that forgot the size, gets of a struct. */
+/* Checks what an older caller, or one that forgot the size, gets of a struct. */
 static void structs(void) {
     const pith_collective_options o = options(PITH_COLLECTIVE_ALLREDUCE, 100);
     pith_collective_channel *ch;
@@ -500,7 +500,7 @@ static void structs(void) {
     pith_collective_destroy(ch);
 }
 
-/* A scale of 0 stands for 1. */
+/* Checks that a scale of 0 stands for 1. */
 static void no_scale(uint32_t kind) {
     const pith_collective_options o = options(kind, 700);
     pith_collective_channel *ch;
@@ -532,7 +532,7 @@ static pith_collective_channel *with_feedback(uint32_t per_node, uint64_t slice)
     return CHECK_STATUS(sim_create(&ch, &o, NULL), PITH_OK) ? ch : NULL;
 }
 
-/* Residuals of all hops and ranks, added up, are what the sums lack; and a channel of another cut
+/* Residuals of all hops and ranks, added up, are what the sums lack, and a channel of another cut
  * takes them up. */
 static void residuals(void) {
     static float x[LOST], y[LOST], lacking[LOST], mine[LOST], again[LOST], all[LOST];
@@ -561,12 +561,13 @@ static void residuals(void) {
         if (fabsf(all[i]) > largest) largest = fabsf(all[i]);
     }
     CHECK(largest > 0.01f);
-    /* In parts that cut shards; the bits of the first hop's rotation are not those of the other. */
+    /* Residuals are set in parts that cut shards; the rotation of the first hop is not that of the
+     * others. */
     CHECK_STATUS(pith_collective_set_residual(to, 0, 701, mine), PITH_OK);
     CHECK_STATUS(pith_collective_set_residual(to, 701, LOST - 701, mine + 701), PITH_OK);
     CHECK_STATUS(pith_collective_get_residual(to, 1, LOST - 1, 1.0f, again + 1), PITH_OK);
     for (int i = 1; i < LOST; i++) CHECK(fabsf(again[i] - mine[i]) <= 1e-5f);
-    /* What is set replaces the residual of every hop. */
+    /* A residual that is set replaces the residual of every hop. */
     memset(mine, 0, sizeof mine);
     CHECK_STATUS(pith_collective_set_residual(from, 0, LOST, mine), PITH_OK);
     CHECK_STATUS(pith_collective_get_residual(from, 0, LOST, scale, again), PITH_OK);
@@ -601,7 +602,7 @@ static void break_even(void) {
     CHECK(m.elements >= 1024 && m.plain_ns > 0 && m.packed_ns > 0 && m.codec_ns > 0);
     CHECK(world_ranks == 1 || m.link_bytes_per_s > 0);
     o.flags = PITH_COLLECTIVE_MEASURE_THRESHOLD;
-    o.count = 64; /* below everything that is tried */
+    o.count = 64; /* below all that is tried */
     CHECK_STATUS(sim_create(&ch, &o, NULL), PITH_OK);
     float x[64] = {1}, y[64];
     const pith_view in = pith_view_flat(x, PITH_F32, 64);

@@ -17,7 +17,7 @@ enum { N = 6000 };
 static const double limit = 1.0;
 static float in_data[N], out_data[N];
 
-/* Blocks of the channel's, and their bytes. */
+/* Blocks of the channel's memory, and their bytes. */
 static void *blocks[1000];
 static size_t live;
 
@@ -75,7 +75,7 @@ static void expect_broken(pith_collective_channel *ch) {
     CHECK(sim_now() - begin < 0.9 * limit);
 }
 
-/* The call ends with a timeout, in time; the next one at once. */
+/* Expects that the call ends with a timeout, in time, and the next one at once. */
 static void expect_timeout(pith_collective_channel *ch) {
     pith_collective_report report = {.size = sizeof report};
     const double begin = sim_now();
@@ -88,7 +88,7 @@ static void expect_timeout(pith_collective_channel *ch) {
     expect_broken(ch);
 }
 
-/* A transport that sees a rank go fails sooner. */
+/* Expects that a transport which sees a rank go fails sooner than the timeout. */
 static void expect_gone(pith_collective_channel *ch) {
     const double begin = sim_now();
     const pith_status status = sum(ch, 2, NULL);
@@ -109,7 +109,7 @@ static void late(pith_collective_channel *ch) {
 
 static void stop(void) { raise(SIGSTOP); }
 
-/* Stopped in the middle of a call, and woken when the others have given up. */
+/* Stops a rank in the middle of a call, and wakes it when the others have given up. */
 static void freeze(pith_collective_channel *ch) {
     const pid_t pid = (pid_t)world_lowest(is_last() ? (uint64_t)getpid() : UINT64_MAX);
     if (is_last()) {
@@ -125,7 +125,7 @@ static void freeze(pith_collective_channel *ch) {
     }
 }
 
-/* What the transport still sends stays where it is when the channel goes. */
+/* Checks that what the transport still sends stays where it is when the channel goes. */
 static void leave_pending(pith_collective_channel *ch) {
     const size_t before = live;
     fault_pending = true;
@@ -133,11 +133,11 @@ static void leave_pending(pith_collective_channel *ch) {
     CHECK(fault_pending_sends > 0);
     world_barrier();
     pith_collective_destroy(ch);
-    CHECK(live > 0 && live < before); /* plans are gone */
+    CHECK(live > 0 && live < before); /* the plans are gone */
     fault_pending = false;
 }
 
-/* One rank's transport fails: it hears of that at once, the others in time. */
+/* Lets one rank's transport fail: that rank hears of it at once, the others in time. */
 static void fails(pith_collective_channel *ch) {
     if (!is_last()) {
         expect_gone(ch);
@@ -149,8 +149,8 @@ static void fails(pith_collective_channel *ch) {
     expect_broken(ch);
 }
 
-/* The messages that agree on the status: who got a damaged one is broken, and the others are in
- * this call or the next. No wrong value is called right. */
+/* Damages the messages that agree on the status: a rank that got a damaged one is broken, and the
+ * others are in this call or the next. No wrong value is called right. */
 static void votes(pith_collective_channel *ch) {
     fault_damage = (struct fault_damage){world_rank == 0, FAULT_VOTES, 20, 0, 0};
     const double begin = sim_now();
@@ -163,7 +163,7 @@ static void votes(pith_collective_channel *ch) {
     fault_damage.on = false;
 }
 
-/* The same of votes that reached each other's rank. */
+/* Lets votes go to each other's rank: the channel is broken there, as by damage. */
 static void stray(pith_collective_channel *ch) {
     fault_astray = (struct fault_astray){world_rank == 0, FAULT_VOTES, {1, 2}, 0};
     const pith_status first = sum(ch, 2, NULL);

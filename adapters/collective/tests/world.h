@@ -19,9 +19,9 @@ extern int world_rank, world_ranks;
 void world_begin(int *argc, char ***argv);
 /* The last thing: the exit code, 0 when no rank has failures. Nothing waits for ranks that died. */
 int world_end(const char *name, int failures);
-/* A new transport for one channel, and, at any time, the other end of its messages. */
+/* Makes a new transport for one channel. */
 pith_status world_transport(pith_transport *transport);
-/* Everybody has rank 0's bytes then. */
+/* Gives every rank the bytes of rank 0. */
 void world_spread(void *data, size_t bytes);
 uint64_t world_lowest(uint64_t x);
 void world_barrier(void);

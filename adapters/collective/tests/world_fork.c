@@ -15,7 +15,7 @@
 
 enum { MOST = 16 };
 int world_rank, world_ranks;
-static int control[MOST]; /* to every other rank */
+static int control[MOST]; /* sockets to every other rank */
 
 static void need(int good, const char *what) {
     if (good) return;
@@ -23,7 +23,7 @@ static void need(int good, const char *what) {
     _exit(2);
 }
 
-/* The parent waits for all, and is no rank. */
+/* Waits for all ranks; the parent is none. */
 static void supervise(int children) {
     int worst = 0;
     for (int status; children && wait(&status) > 0; children--) {
