@@ -7,8 +7,8 @@
 
 /* Buffers of every case, each of `bytes`, with distinct pages. */
 struct bench_data {
-    size_t bytes;   /* of f32 values; out of cache unless quick */
-    uint64_t count; /* f32 values */
+    size_t bytes;   /* bytes of each buffer; out of cache unless quick */
+    uint64_t count; /* f32 values in a buffer */
     float *sample;  /* the values every case starts from */
     uint64_t sampled;
     void *value, *start, *sender, *receiver, *out, *frame;
@@ -16,19 +16,19 @@ struct bench_data {
     int repetitions;
 };
 
-/* path NULL: values like weights, N(0, 0.02). Else the float tensors of the file, repeated as
- * often as needed. Says what is wrong and returns an exit code. */
+/* Opens the data: with path NULL values like weights, N(0, 0.02), else the float tensors of the
+ * file, repeated as often as needed. Says what is wrong and returns an exit code. */
 int bench_data_open(struct bench_data *d, const char *path, bool quick);
 void bench_data_close(struct bench_data *d);
-/* value := count values of the dtype; start := the same with a little noise, in the base dtype
- * (unless that is PITH_NONE). */
+/* Fills value with count values of the dtype, and start with the same values and a little noise, in
+ * the base dtype (unless that is PITH_NONE). */
 void bench_data_fill(struct bench_data *d, uint64_t count, uint32_t dtype, uint32_t base_dtype);
 bool bench_reserve_frame(struct bench_data *d, uint64_t bytes);
 
 struct bench_case {
     const char *spec;
     uint32_t dtype, base_dtype;
-    uint32_t divide; /* of the data's count: slow codecs take a part */
+    uint32_t divide; /* divides the data's count: slow codecs take less */
 };
 
 struct bench_result {
@@ -40,9 +40,9 @@ struct bench_result {
     double encode, decode, encode_move, decode_move, read, fill, copy; /* seconds */
 };
 
-/* False when the setting is good but cannot be had with this base. */
+/* Returns false when the setting is good but cannot be had with this base. */
 bool bench_takes(const struct bench_case *which, const struct bench_data *data);
-/* Returns an exit code; a round trip that fails is said and EXIT_FAILED. */
+/* Returns an exit code. Of a round trip that fails it says so and returns EXIT_FAILED. */
 int bench_measure(const struct bench_case *which, struct bench_data *data, const pith_env *env,
                   struct bench_result *out);
 

@@ -15,7 +15,7 @@
 enum { MAX_REPETITIONS = 15, LEAST_REPETITIONS = 3 };
 static const double row_seconds = 3;
 
-/* What one repetition measures; of rows that have several variants the best median counts. */
+/* A row is what one repetition measures; of a row with several variants the best median counts. */
 enum row {
     READ,
     FILL,
@@ -93,7 +93,7 @@ static int make_plan(struct runner *r, const pith_env *env) {
     return status == PITH_OK ? EXIT_GOOD : failed(r, status, &error);
 }
 
-/* The work, and memory for a frame and both streams. */
+/* Allocates the work, and memory for a frame and both streams. */
 static int make_memory(struct runner *r, const pith_env *env) {
     pith_error error = {.size = sizeof error};
     pith_sizes sizes = {.size = sizeof sizes};
@@ -109,7 +109,7 @@ static int make_memory(struct runner *r, const pith_env *env) {
     return status == PITH_OK ? EXIT_GOOD : failed(r, status, &error);
 }
 
-/* Both streams, and their bases, as they were before the step. */
+/* Makes both streams, and their bases, what they were before the step. */
 static int restore_streams(struct runner *r) {
     void *const bases[2] = {r->data->sender, r->data->receiver};
     pith_error error = {.size = sizeof error};
@@ -127,7 +127,7 @@ static int restore_streams(struct runner *r) {
 
 /* ---- One repetition --------------------------------------------------------------------------*/
 
-/* Exactly the bytes that encode reads and writes. */
+/* Returns the ranges of exactly the bytes that encode reads and writes. */
 static struct roofline_baseline encode_baseline(const struct runner *r) {
     struct roofline_baseline m = {.read = {r->data->value},
                                   .read_bytes = {(size_t)r->raw_bytes},
@@ -192,7 +192,7 @@ static int run_codec(struct runner *r, int round) {
 
 enum { LANES = 16, CHUNK = 64 * LANES };
 
-/* Values [first, first + n) in f32, which may be where they stand. */
+/* Returns values [first, first + n) in f32, in `to` or where they stand. */
 static const float *as_floats(float *to, const void *p, uint32_t dtype, uint64_t first, int n) {
     if (dtype == PITH_F32) return (const float *)p + first;
     for (int i = 0; i < n; i++) {
@@ -202,7 +202,8 @@ static const float *as_floats(float *to, const void *p, uint32_t dtype, uint64_t
     return to;
 }
 
-/* By lanes, so that compilers take vectors. An error that is not finite becomes the largest. */
+/* The largest error and value of each lane: with lanes compilers use vectors. An error that is not
+ * finite counts as infinite. */
 struct extremes {
     float error[LANES], magnitude[LANES];
 };
@@ -222,7 +223,8 @@ static void extend_all(struct extremes *e, const float *value, const float *deco
     extend(e, value + i, decoded + i, n - i);
 }
 
-/* The bound is on the decoded difference; the base adds one rounding of its own. */
+/* Whether every value is within the bound. The bound is on the decoded difference; the base adds
+ * one rounding of its own. */
 static bool within_bound(const struct runner *r, const void *decoded, uint32_t dtype,
                          double slack) {
     float value[CHUNK], out[CHUNK];
@@ -299,7 +301,8 @@ static void collect(struct runner *r, struct bench_result *out) {
     out->decode_move = best(r, DECODE_MOVE, BASELINE_VARIANTS);
 }
 
-/* The first round warms up and is measured again. Every round trip is verified. */
+/* Repeats the case. The first round warms up and is measured again; every round trip is
+ * verified. */
 static int repeat(struct runner *r) {
     int code = run_once(r, 0);
     if (code == EXIT_GOOD) code = verify(r);

@@ -24,7 +24,7 @@ static uint64_t mix(uint64_t x) {
     return x ^ x >> 31;
 }
 
-/* Nearly normal with variance 1: four uniform numbers of 16 bits, added. */
+/* Returns noise that is nearly normal with variance 1: the sum of four uniform 16-bit numbers. */
 static float noise(uint64_t index) {
     const uint64_t r = mix(index * 0x9e3779b97f4a7c15u);
     const int sum =
@@ -74,7 +74,7 @@ static int sample_file(struct bench_data *d, const char *path) {
     return code;
 }
 
-/* Nearest even; the values are finite. */
+/* Rounds to the nearest bf16, ties to even; the values are finite. */
 static uint16_t to_bf16(float v) {
     uint32_t bits;
     memcpy(&bits, &v, sizeof bits);
@@ -88,14 +88,14 @@ static void store(void *to, uint32_t dtype, uint64_t index, float v) {
         ((float *)to)[index] = v;
 }
 
-/* The noise of one training step: a thousandth of a typical value. */
+/* Returns the size of the noise of one training step: a thousandth of a typical value. */
 static float step_size(const struct bench_data *d) {
     double sum = 0;
     for (uint64_t i = 0; i < d->sampled; i++) sum += fabs((double)d->sample[i]);
     return (float)(1e-3 * sum / (double)d->sampled);
 }
 
-/* Repeat the first `period` bytes up to `bytes`. */
+/* Repeats the first `period` bytes up to `bytes`. */
 static void tile(void *at, size_t period, size_t bytes) {
     for (size_t done = period; done < bytes;) {
         const size_t n = done < bytes - done ? done : bytes - done;

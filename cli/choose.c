@@ -50,8 +50,9 @@ pith_status frame_bound(const char *spec, const struct tensor *tensor, const str
     return pith_compress_bound(spec, &view, base ? &base_view : NULL, &layout, bytes, error);
 }
 
-/* Whether the library codes it so: its own tables decide. error->text is empty, or why it does not
- * take this dtype, shape or base; any other failure is said and returned. */
+/* Whether the library can code the tensor with this spec, which its own tables decide. When it
+ * cannot for the dtype, shape or base, error->text says why, else it is empty; any other failure is
+ * said and returned. */
 static int can_code(const char *spec, const struct tensor *tensor, const struct tensor *base,
                     pith_error *error) {
     uint64_t bytes;
@@ -119,7 +120,8 @@ void choose_raw(struct choice *choice) {
     choice->base = NULL;
 }
 
-/* The tensor's counterpart in the base; NULL with the reason when there is none of its dtype. */
+/* Finds the tensor's counterpart in the base: *match is NULL, with the reason in *why, when the
+ * base has none of its dtype. */
 static int find_match(const struct tensor *tensor, const struct tensor_set *base,
                       const char *base_path, const struct tensor **match, const char **why) {
     *match = tensors_find(base, tensor->name);
@@ -144,8 +146,8 @@ static void note_missing(struct choice *choice, const char *why) {
     choice->lossy = false;
 }
 
-/* What becomes of a tensor that the codec refused: as requested but without the base, where it can
- * be had so; else lossless. */
+/* Chooses for a tensor that the codec refused: the spec as requested but without the base, where
+ * the tensor can be coded so; else lossless. */
 static int choose_fallback(const struct tensor *tensor, const char *why, struct choice *out) {
     pith_error still;
     if (out->lossy && out->base && !spec_needs_base(out->spec)) {

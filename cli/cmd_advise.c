@@ -10,12 +10,12 @@
 #include "roofline.h"
 #include "scale.h"
 
-/* As the collective layer cuts shards, and enough of them to leave the caches. */
+/* Slices are as long as the collective layer's, and so many that they leave the caches. */
 enum { SLICE = 131072, SLICES = 16, VALUES = SLICE * SLICES, ROUNDS = 5 };
 
-/* From exact to coarse: of two that are as fast the first is the advice. `inside` NULL: numbers
- * that links add, of so many bytes. shown: no advice, since not every model trains as well with it.
- */
+/* All kinds, from exact to coarse: of two that are as fast the first is the advice. Where `inside`
+ * is NULL, links add the numbers, of so many bytes. A kind that is only shown is never the advice,
+ * since not every model trains as well with it. */
 static const struct kind {
     const char *inside, *across;
     double bytes;
@@ -35,11 +35,11 @@ enum { KINDS = sizeof kinds / sizeof *kinds };
 /* ---- Codecs of this machine ------------------------------------------------------------------*/
 
 struct speeds {
-    double bytes;               /* of a value's share of a frame */
+    double bytes;               /* bytes of a frame for each value */
     double encode, add, decode; /* seconds for a value */
 };
 
-/* One setting, with all that it needs; memory is one piece. */
+/* One setting with all that its measurement needs, in one block of memory. */
 struct rig {
     const pith_plan *plan;
     pith_work *work;
@@ -70,7 +70,7 @@ static int say_plan(const char *spec, const pith_error *error) {
     return say_error("advise", "%s: %s", spec, error->text);
 }
 
-/* Values like gradients, and room. */
+/* Fills in values like gradients, and allocates the frames and sums. */
 static int rig_fill(struct rig *r, const pith_env *env) {
     pith_error error = {.size = sizeof error};
     const pith_plan *const plans[] = {r->plan};
@@ -149,7 +149,7 @@ static int compare_seconds(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Medians; the first round warms. */
+/* Measures the speeds, as medians of rounds; the first round warms up. */
 static int measure(struct rig *r, struct speeds *out) {
     double *const to[CALLS] = {&out->encode, &out->add, &out->decode};
     for (int which = 0; which < CALLS; which++) {
@@ -166,7 +166,8 @@ static int measure(struct rig *r, struct speeds *out) {
     return EXIT_GOOD;
 }
 
-/* Bytes from the plan; speeds as measured, or as they were given, in bytes of f32 values. */
+/* Finds the speeds of a spec: bytes from the plan; times as measured, or as the user gave them in
+ * bytes of f32 values per second. */
 static int speeds_of(const struct options *o, const char *spec, struct speeds *out) {
     const pith_env env = options_env(o);
     struct rig *r;
@@ -198,7 +199,8 @@ struct answer {
     int count;
 };
 
-/* With one rank on every node, or one node, there is one level, for which two settings are none. */
+/* Whether the kind applies: with one rank on every node, or one node, there is one level, and kinds
+ * with two settings do not apply. */
 static bool applies(const struct scale_machine *m, const struct kind *kind) {
     const bool two_levels = m->per_node > 1 && m->per_node < m->ranks;
     return !kind->inside || two_levels || strcmp(kind->inside, kind->across) == 0;
@@ -235,7 +237,7 @@ static int find_row(const struct options *o, const struct scale_machine *m, stru
     return EXIT_GOOD;
 }
 
-/* The most exact of those that are within a twentieth of the fastest. */
+/* Returns the most exact of the kinds that are within a twentieth of the fastest. */
 static int best_of(const struct answer *a) {
     double least = INFINITY;
     for (int i = 0; i < a->count; i++)

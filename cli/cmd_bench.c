@@ -17,7 +17,7 @@ struct task {
 
 /* ---- Output ----------------------------------------------------------------------------------*/
 
-/* The best level among those found and allowed. */
+/* Names the best instruction set among those found and allowed. */
 static const char *isa_name(uint32_t mask) {
     uint32_t found = pith_cpu_features();
     if (mask) found &= mask;
@@ -108,8 +108,8 @@ static int run_case(struct task *t, const struct bench_case *which) {
     return EXIT_GOOD;
 }
 
-/* What looks for redundancy or tries scales is far slower than memory; a part of the data will
- * do. */
+/* A codec that looks for redundancy or tries scales is far slower than memory: this part of the
+ * data is enough for it. */
 enum { SLOW_DIVIDE = 16 };
 
 static int run_lossless(struct task *t, const char *spec, const pith_codec_info *codec) {
@@ -121,8 +121,8 @@ static int run_lossless(struct task *t, const char *spec, const pith_codec_info 
     return run_case(t, &which);
 }
 
-/* Without a base it is the quantizer alone; with one, where the setting takes one, the closed loop
- * of a stream. */
+/* Measures a lossy setting. Without a base it is the quantizer alone; with one, where the setting
+ * takes one, the closed loop of a stream. */
 static int run_lossy(struct task *t, const char *spec, const pith_codec_info *codec) {
     const bool slow =
         strstr(spec, "entropy=zstd") || strstr(spec, "search=mse") || strstr(spec, "mode=ratio");
@@ -144,8 +144,9 @@ static int run_spec(struct task *t, const char *spec) {
     return run_lossy(t, spec, &codec);
 }
 
-/* Every codec as it is by default; a grouped quantizer with small groups as well, and with random
- * rounding, and what predicts values in its slow mode, where it has these keys. */
+/* Measures every codec with its defaults; a grouped quantizer also with small groups and with
+ * random rounding, and a codec that predicts values also in its slow mode, where it has these
+ * keys. */
 static int run_codec(struct task *t, const char *name) {
     static const char *const variants[] = {"", ":group=128", ":round=stochastic", ":mode=ratio"};
     int code = EXIT_GOOD;

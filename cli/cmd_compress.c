@@ -14,7 +14,7 @@ struct task {
     struct tensor_set set, base;
     bool has_base;
     struct choice *choices;
-    uint64_t *ends; /* of the frames: upper bounds first, then what they became */
+    uint64_t *ends; /* where the frames end: upper bounds first, then the true ends */
     struct encoder encoder;
     struct output out;
     struct report report;
@@ -32,7 +32,8 @@ static int check_base_format(const struct task *t) {
     return EXIT_GOOD;
 }
 
-/* What is known of a base file: the input's only tensor, so that raw bases can be read. */
+/* Returns what is known of a base file: the dtype and shape of the input's only tensor, so that raw
+ * bases can be read. */
 static struct tensor_hint base_hint(const struct task *t) {
     struct tensor_hint hint = {0};
     if (t->set.format == FORMAT_SAFETENSORS) return hint;
@@ -114,7 +115,8 @@ static int write_frames(struct task *t) {
     return code;
 }
 
-/* The header at the upper bounds of the frames' ends; its capacity is never too small later. */
+/* Makes the header from the upper bounds of the frames' ends, so that it never has to grow
+ * later. */
 static uint8_t *make_header(const struct task *t, size_t least, size_t *length) {
     uint8_t *header = packed_header(&t->set, t->ends, least, length);
     if (!header) {

@@ -21,7 +21,8 @@ static bool ends_with(const char *text, const char *suffix) {
     return n > m && strcmp(text + n - m, suffix) == 0;
 }
 
-/* IN without what compress added, and with the suffix of the original format. NULL: no rule. */
+/* Returns IN without what compress added, with the suffix of the original format; NULL without a
+ * rule. */
 static char *default_name(const struct task *t) {
     const char *in = t->options->operands[0];
     const char *added = t->packed.container ? container_suffix : frame_suffix;
@@ -34,7 +35,7 @@ static char *default_name(const struct task *t) {
     return ends_with(name, suffix) ? name : strcat(name, suffix);
 }
 
-/* What stood before the values: a .npy header, or the length prefix and the JSON. */
+/* Writes what stood before the values: a .npy header, or the length prefix and the JSON. */
 static bool write_head(struct task *t) {
     uint8_t prefix[ST_PREFIX];
     struct packed_item item;

@@ -30,7 +30,8 @@ static int test_item(struct decoder *d, size_t index, struct counts *counts) {
     return code;
 }
 
-/* A bare "ok" is for what will decode, and would not if a bit had flipped. */
+/* Prints the verdict. A bare "ok" is for a file that will decode, and would not if a bit had
+ * flipped. */
 static void print_good(const struct packed *p, const struct counts *counts) {
     char *path = make_printable(p->in.path);
     const size_t all = p->count;

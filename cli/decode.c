@@ -14,7 +14,7 @@ static int open_bases(struct decoder *d, const struct packed_item *item) {
     return code == EXIT_GOOD ? packed_refuse(&d->bases, &d->packed->inner) : code;
 }
 
-/* The base's view, when the frame needs one. */
+/* Finds the base's view, when the frame needs one. */
 static int find_base(struct decoder *d, const struct packed_item *item, pith_view *view) {
     const struct label label = tensor_label(item->name);
     const char *path = d->packed->in.path, *name = label.text;

@@ -10,7 +10,8 @@
 
 /* ---- Non-finite values -----------------------------------------------------------------------*/
 
-/* Any item whose exponent bits are all ones; branch-free, so that compilers use vectors. */
+/* Whether any item has exponent bits that are all ones. Branch-free, so that compilers use
+ * vectors. */
 static bool any_16(const void *values, uint64_t count, uint16_t mask) {
     const uint8_t *at = values;
     unsigned found = 0;
@@ -101,8 +102,8 @@ static int encode_as(struct encoder *e, const struct tensor *tensor, const struc
     return status == PITH_OK ? EXIT_GOOD : say_status(e->path, tensor->name, status, &error);
 }
 
-/* Values that their codec makes no shorter go as they are, which also decodes faster and needs no
- * base; so do a few that would pay more for the rest of their frame. */
+/* Stores a tensor raw when its codec makes it no shorter, which also decodes faster and needs no
+ * base; so it does where a few bytes saved would cost more in the rest of the frame. */
 static int encode_shorter(struct encoder *e, const struct tensor *tensor, struct choice *choice,
                           const pith_layout *layout, const void *values, struct encoded *out) {
     uint64_t plain = 0;
@@ -128,8 +129,8 @@ int encode(struct encoder *e, const struct tensor *tensor, struct choice *choice
     if (!scratch_reserve(&e->frame, bound)) return EXIT_FAILED;
     const pith_layout layout = file_layout(source, source_bytes);
     code = encode_as(e, tensor, choice, &layout, values, out);
-    /* A finite value and a finite base can still be too far apart for f32, and the sums of values
-     * that a rotation forms too large. */
+    /* The bound is not finite when a finite value and a finite base are too far apart for f32, or
+     * when the sums that a rotation forms are too large. */
     if (code == EXIT_GOOD && choice->lossy && !isfinite(out->bound)) {
         choose_lossless(choice, choice->base
                                     ? "its difference to the base overflows; stored lossless"

@@ -7,7 +7,8 @@
 
 #include "cli.h"
 
-/* Take a character; a byte that is not UTF-8 is one of its own, beyond all others. */
+/* Takes a character off the text; a byte that is not UTF-8 is a character of its own, beyond all
+ * others. */
 static uint32_t take(const char **at) {
     uint32_t code = 0;
     const size_t length = utf8_character(*at, &code);
@@ -16,14 +17,14 @@ static uint32_t take(const char **at) {
     return code;
 }
 
-/* The same in a pattern, where a backslash quotes what follows. */
+/* Takes a character off a pattern, where a backslash quotes what follows. */
 static uint32_t take_quoted(const char **at) {
     if (**at == '\\' && (*at)[1]) ++*at;
     return take(at);
 }
 
-/* [:name:] at the start of a text: what follows it, and whether the character belongs to it. NULL
- * when there is no such class. */
+/* Reads [:name:] at the start of a text: returns what follows it, and sets whether the character
+ * belongs to the class. NULL when there is no such class. */
 static const char *match_class(const char *at, uint32_t c, bool *hit) {
     static const struct {
         const char *name;
@@ -43,7 +44,7 @@ static const char *match_class(const char *at, uint32_t c, bool *hit) {
     return NULL;
 }
 
-/* A set, from behind its bracket: what follows it. NULL when it does not end. */
+/* Reads a set from behind its bracket: returns what follows it; NULL when it does not end. */
 static const char *match_set(const char *at, uint32_t c, bool *hit) {
     const bool negated = *at == '!' || *at == '^';
     const char *const first = at += negated;
@@ -64,7 +65,7 @@ static const char *match_set(const char *at, uint32_t c, bool *hit) {
     return *at ? at + 1 : NULL;
 }
 
-/* One character of the name against what is one character of the pattern, no star. */
+/* Matches one character of the name against what stands for one in the pattern, no star. */
 static bool match_one(const char **glob, const char **name) {
     const uint32_t c = take(name);
     bool hit = true;
@@ -80,7 +81,7 @@ static bool match_one(const char **glob, const char **name) {
     return hit;
 }
 
-/* After a mismatch the last star takes one character more; no earlier one need be tried. */
+/* After a mismatch the last star takes one character more; no earlier star need be tried. */
 bool glob_match(const char *glob, const char *name) {
     const char *star = NULL, *taken = NULL;
     while (*name) {

@@ -32,7 +32,7 @@ void io_begin(void) {
 
 /* ---- Streams ---------------------------------------------------------------------------------*/
 
-/* One command runs per process. */
+/* The limit is one for the process, which runs one command. */
 static uint64_t limit;
 
 void input_limit(uint64_t bytes) { limit = bytes; }
@@ -75,7 +75,7 @@ static bool too_long(const struct input *in) {
     return false;
 }
 
-/* Have `bytes` bytes of a stream, or all of a shorter one. */
+/* Copies the stream until `bytes` bytes of it, or all of a shorter one, are there. */
 static bool reach(struct input *in, uint64_t bytes) {
     if (in->stream < 0) return true;
     if (!copy_until(in, bytes <= in->most ? bytes : in->most + 1)) return false;
@@ -87,7 +87,7 @@ bool input_expect(struct input *in, uint64_t bytes) {
     return bytes <= in->most ? reach(in, bytes + 1) : too_long(in);
 }
 
-/* fd becomes a temporary file, to which the stream is copied as it is needed. */
+/* Makes fd a temporary file, to which the stream is copied as it is needed. */
 static bool begin_stream(struct input *in) {
     in->stream = in->fd;
     in->fd = temporary_file();

@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Clean up after SIGINT, SIGPIPE and whatever else ends a program; turn SIGXFSZ into write errors;
- * make sure that descriptors 0 to 2 are not given to files. Call once, first. */
+/* Sees to it that SIGINT, SIGPIPE and whatever else ends a program clean up, that SIGXFSZ becomes a
+ * write error, and that descriptors 0 to 2 are not given to files. Call once, first. */
 void io_begin(void);
 
 /* ---- Input: parts of a file, mapped. What cannot be mapped (a pipe, a device) is copied to an
@@ -21,30 +21,31 @@ struct input {
     int fd;
     int stream;           /* what fd is copied from; -1: nothing more comes */
     uint64_t most;        /* bytes of a stream that may be copied */
-    uint64_t length;      /* of the file; of a stream, of what was copied */
+    uint64_t length;      /* bytes of the file; of a stream, of what was copied */
     unsigned mode;        /* permission bits that an output made from it may have */
-    const uint8_t *bytes; /* its first `mapped` bytes; never NULL */
+    const uint8_t *bytes; /* the first `mapped` bytes; never NULL */
     size_t mapped;
 };
-/* What a stream may fill of the temporary folder; 0, as it is without a call: half of what is free
- * there. */
+/* Limits what a stream may fill of the temporary folder. 0, as without a call, means half of what
+ * is free there. */
 void input_limit(uint64_t bytes);
-/* Map the first INPUT_HEAD bytes, or all of a shorter file. */
+/* Maps the first INPUT_HEAD bytes, or all of a shorter file. */
 bool input_open(struct input *in, const char *path);
-/* Map the first `bytes` bytes instead, or all of a shorter file. */
+/* Maps the first `bytes` bytes instead, or all of a shorter file. */
 bool input_extend(struct input *in, uint64_t bytes);
-/* Take what the format says a file has, and a byte more where there is one: afterwards length is
+/* Takes what the format says a file has, and a byte more where there is one: afterwards length is
  * that of the file, or larger than `bytes`. */
 bool input_expect(struct input *in, uint64_t bytes);
 void input_close(struct input *in);
 
-/* One part of a file at a time, so that memory is bounded by tensors, not by files. */
+/* A window maps one part of a file at a time, so that memory is bounded by tensors, not by
+ * files. */
 struct window {
     void *map;
     size_t length;
 };
-/* The bytes at the offset, which the file has, until the next call with this window. NULL on
- * failure. */
+/* Returns the bytes at the offset, which the file has, until the next call with this window. NULL
+ * on failure. */
 const uint8_t *window_map(struct window *w, const struct input *in, uint64_t offset,
                           uint64_t bytes);
 void window_unmap(struct window *w);
@@ -62,17 +63,17 @@ struct output {
     unsigned mode;
     uint64_t written;
 };
-/* force: replace an existing file, and write binary data to a terminal. mode: the most permission
- * bits a new file gets; it gets none that umask forbids. Returns an exit code. */
+/* Opens an output. force: replace an existing file, and write binary data to a terminal. mode: the
+ * most permission bits a new file gets; it gets none that umask forbids. Returns an exit code. */
 int output_open(struct output *out, const char *path, bool force, bool rewinds, unsigned mode);
-/* True when the path of an output leads to the regular file that is open as fd. */
+/* Whether the path of an output leads to the regular file that is open as fd. */
 bool output_same_file(const char *path, int fd);
-/* True when path is a name of standard output, or of the file or pipe that it is. */
+/* Whether path is a name of standard output, or of the file or pipe that it is. */
 bool output_is_stdout(const char *path);
 bool output_write(struct output *out, const void *bytes, size_t length);
-/* Write at an offset already passed. */
+/* Writes at an offset already passed. */
 bool output_rewrite(struct output *out, uint64_t offset, const void *bytes, size_t length);
-/* Make it last and give it its name. */
+/* Makes the file last and gives it its name. */
 bool output_commit(struct output *out);
 void output_abandon(struct output *out);
 
@@ -86,24 +87,24 @@ struct scratch {
 bool scratch_reserve(struct scratch *s, uint64_t bytes);
 void scratch_free(struct scratch *s);
 
-/* Flush stdout; false (said on stderr) when anything written there was lost. */
+/* Flushes stdout; false (said on stderr) when anything written there was lost. */
 bool stdout_finish(void);
 
-/* An unnamed temporary file open for reading and writing; -1 with errno. */
+/* Opens an unnamed temporary file for reading and writing; -1 with errno. */
 int temporary_file(void);
-/* One that was never named, so that nothing is left however the program ends; named_later: it can
- * get a name. -1 with errno where the system or the folder has no such files. */
+/* Opens a file that was never named, so that nothing is left however the program ends; named_later:
+ * it can get a name. -1 with errno where the system or the folder has no such files. */
 int unnamed_file(const char *place, bool named_later);
-/* The folder of the last one, made or not, for messages. */
+/* Returns the folder of the last temporary file, made or not, for messages. */
 const char *temporary_folder(void);
-/* Say by errno why the subject cannot be in one; returns EXIT_FAILED. */
+/* Says by errno why the subject cannot be in a temporary file; returns EXIT_FAILED. */
 int say_temporary(const char *subject);
-/* Half of what is free where this file is. */
+/* Returns half of the space that is free where this file is. */
 uint64_t temporary_capacity(int fd);
-/* After a read or write that failed: true when it may be tried again, which for a descriptor that
- * does not block is when it is ready. False with errno as it was. */
+/* Waits after a read or write that failed. True when it may be tried again, which for a descriptor
+ * that does not block is when it is ready; false with errno as it was. */
 bool wait_for(int fd, short events);
-/* Write everything or fail with errno. */
+/* Writes everything or fails with errno. */
 bool write_all(int fd, const void *bytes, size_t length);
 
 #endif

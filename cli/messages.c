@@ -8,7 +8,7 @@
 #include "cli.h"
 #include "progress.h"
 
-/* Without memory, the lack of which may be what is to be said, the first bytes of the text. */
+/* Prints the text; without memory, the lack of which may be what is to be said, its first bytes. */
 static void put_printable(const char *format, va_list args) {
     char few[250] = "", shown[sizeof few * PRINTABLE_MOST];
     va_list again;

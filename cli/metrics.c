@@ -15,7 +15,7 @@ static uint64_t stride_of(const struct tensor *t, uint32_t dim) {
     return stride;
 }
 
-/* To the next element in row-major order. */
+/* Moves to the next element in row-major order. */
 static void advance(struct reader *r) {
     const struct tensor *t = r->t;
     if (!t->fortran_order) {
@@ -62,7 +62,7 @@ static double f64_value(uint64_t bits) {
     return v;
 }
 
-/* A binary float with these field widths; no_infinity: only the largest pattern is NaN. */
+/* Reads a binary float with these field widths; no_infinity: only the largest pattern is NaN. */
 static double small_float(uint64_t bits, int exponent_bits, int fraction_bits, bool no_infinity) {
     const int top = (1 << exponent_bits) - 1, bias = top >> 1;
     const int exponent = (int)(bits >> fraction_bits) & top;
@@ -110,7 +110,7 @@ static unsigned count_bits(uint64_t v) {
     return n;
 }
 
-/* NaN matches NaN; an infinity matches the one of its sign. */
+/* Whether two values match. NaN matches NaN; an infinity matches the one of its sign. */
 static bool matches(double a, double b) { return a == b || (isnan(a) && isnan(b)); }
 
 static void widen_range(struct sums *s, double a) {
@@ -128,13 +128,13 @@ static bool is_integer(uint32_t dtype) {
            dtype == PITH_U64 || dtype == PITH_BOOL;
 }
 
-/* Integers as offsets from the smallest, so that they can be subtracted without a sign. */
+/* Makes integers offsets from the smallest, so that they can be subtracted without a sign. */
 static uint64_t ordered(uint32_t dtype, uint64_t bits) {
     const uint64_t sign = (uint64_t)1 << (8 * pith_dtype_bytes(dtype) - 1);
     return is_signed(dtype) ? bits ^ sign : bits;
 }
 
-/* a - b. Integers beyond 2^53 differ although they are the same as doubles. */
+/* Returns a - b. Integers beyond 2^53 may differ although they are the same as doubles. */
 static double difference(const struct reader *x, uint64_t p, const struct reader *y, uint64_t q) {
     const uint32_t dtype = x->t->dtype;
     if (dtype != y->t->dtype || !is_integer(dtype))

@@ -39,7 +39,7 @@ static bool expect(struct text *t, char c) {
     return accept(t, c) || fail(t, "the .npy header is not a dictionary as NumPy writes it");
 }
 
-/* A quoted string; the first STRING_MAX - 1 bytes are kept, escapes as they stand. */
+/* Reads a quoted string and keeps the first STRING_MAX - 1 bytes, escapes as they stand. */
 static bool read_string(struct text *t, char out[STRING_MAX]) {
     const int quote = peek(t);
     size_t n = 0;
@@ -57,7 +57,7 @@ static bool read_string(struct text *t, char out[STRING_MAX]) {
     return true;
 }
 
-/* A dimension, and that a comma or a parenthesis follows. */
+/* Reads a dimension, and checks that a comma or a parenthesis follows. */
 static bool read_dimension(struct text *t, uint64_t *out) {
     uint64_t v = 0;
     const int first = peek(t);
@@ -89,7 +89,7 @@ static bool read_bool(struct text *t, bool *out) {
     return *out || read_word(t, "False") || fail(t, "fortran_order is neither True nor False");
 }
 
-/* (), (3,), (3, 4), (3, 4,); as in Python, (3) is not a tuple. */
+/* Reads a shape: (), (3,), (3, 4) or (3, 4,); as in Python, (3) is not a tuple. */
 static bool read_shape(struct text *t, uint64_t shape[NPY_MAX_NDIM], uint32_t *ndim) {
     bool comma = true;
     *ndim = 0;
@@ -109,7 +109,7 @@ static bool multiply(uint64_t *a, uint64_t b) {
     return true;
 }
 
-/* Zero dimensions hide nothing: the product of the others must fit as well. */
+/* Multiplies the dimensions. The product of those that are not zero must fit as well. */
 static bool volume(const uint64_t *shape, uint32_t ndim, uint64_t item, uint64_t *count) {
     uint64_t product = 1;
     bool empty = false;
@@ -158,7 +158,7 @@ static bool read_scalar(struct text *t, struct descr *out) {
 
 static bool read_descr(struct text *t, struct descr *out, int depth);
 
-/* ('name', descr) or ('name', descr, shape); a name may be a pair ('title', 'name'). */
+/* Reads ('name', descr) or ('name', descr, shape); a name may be a pair ('title', 'name'). */
 static bool read_field(struct text *t, uint64_t *bytes, int depth) {
     char name[STRING_MAX];
     struct descr field = {0};
@@ -190,7 +190,7 @@ static bool read_record(struct text *t, struct descr *out, int depth) {
     return true;
 }
 
-/* A subarray: (descr, shape). */
+/* Reads a subarray: (descr, shape). */
 static bool read_subarray(struct text *t, struct descr *out, int depth) {
     uint64_t shape[NPY_MAX_NDIM], count = 1;
     uint32_t ndim = 0;
@@ -253,7 +253,7 @@ bool npy_is(const uint8_t *bytes, size_t length) {
     return length >= MAGIC_BYTES && memcmp(bytes, magic, MAGIC_BYTES) == 0;
 }
 
-/* Magic, version and the length field, which has 2 bytes in version 1 and 4 later. */
+/* Reads magic, version and the length field, which has 2 bytes in version 1 and 4 later. */
 static const char *read_prefix(const uint8_t *b, size_t length, size_t *prefix, size_t *text) {
     if (!npy_is(b, length)) return "not a .npy file";
     if (length < 10) return "the .npy header is cut short";

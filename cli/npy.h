@@ -11,7 +11,7 @@
 enum { NPY_MAX_NDIM = 64, NPY_MAX_HEADER = 1048576 };
 
 struct npy {
-    size_t header_bytes; /* magic to the end of the padding: where the values begin */
+    size_t header_bytes; /* bytes before the values: magic to the end of the padding */
     char kind;           /* the descr's letter (f i u b V c S U m M ...), or '[' for records */
     bool big_endian;
     bool fortran_order;
@@ -22,10 +22,10 @@ struct npy {
     uint64_t data_bytes; /* count * item_bytes */
 };
 
-/* Read and check the header at the start of bytes; versions 1.0, 2.0 and 3.0. Any bytes are safe.
+/* Reads and checks the header at the start of bytes; versions 1.0, 2.0 and 3.0. Any bytes are safe.
  * Returns false with a static sentence in *why. The values need not be present. */
 bool npy_parse(const uint8_t *bytes, size_t length, struct npy *out, const char **why);
-/* True when the bytes begin as a .npy file does. */
+/* Whether the bytes begin as a .npy file does. */
 bool npy_is(const uint8_t *bytes, size_t length);
 
 #endif

@@ -49,7 +49,7 @@ static int usage_error(const char *text, const char *value) {
 
 /* ---- Specs and rules ------------------------------------------------------------------------*/
 
-/* The key or name around an offset of a spec. */
+/* Returns the length of the key or name around an offset of a spec, and where it begins. */
 static int part_length(const char *spec, uint64_t offset, const char **part) {
     const size_t n = strlen(spec);
     const char *at = spec + (offset < n ? offset : n);
@@ -71,7 +71,7 @@ static int check_spec(const char *spec, char canonical[PITH_SPEC_MAX]) {
     return say_bad_spec(spec, &error);
 }
 
-/* What the text, a good spec, sets a key of the codec to; NULL: nothing. */
+/* Returns what the text, a good spec, sets a key of the codec to; NULL: the default stays. */
 static const char *setting_of(const char *text, const char *key) {
     const size_t n = strlen(key);
     for (const char *at = strchr(text, ':'); at; at = strchr(at, ',')) {
@@ -81,7 +81,7 @@ static const char *setting_of(const char *text, const char *key) {
     return NULL;
 }
 
-/* Why the key has no effect on a file; NULL where it has one. */
+/* Returns why the key has no effect on a file; NULL where it has one. */
 static const char *idle_because(const pith_key_info *key, bool base) {
     if (key->traits & PITH_KEY_STREAM)
         return "is for streams and caches and has no effect on a file";
@@ -89,7 +89,8 @@ static const char *idle_because(const pith_key_info *key, bool base) {
     return NULL;
 }
 
-/* Presets may set such keys for those who have use for them; what counts is what was written. */
+/* Checks a spec as it was written: presets may set keys that have no effect, for those who have use
+ * for them. */
 static int check_file_spec(const char *text, bool base) {
     pith_codec_info codec = {.size = sizeof codec};
     pith_key_info key = {.size = sizeof key};
@@ -126,7 +127,7 @@ static int add_spec(struct options *o, const char *text) {
     return check_spec(text, o->specs[o->spec_count++]);
 }
 
-/* GLOB=SPEC, cut at the first '='; a glob reaches a '=' in a name with '?'. */
+/* Adds GLOB=SPEC, cut at the first '='; a glob reaches a '=' in a name with '?'. */
 static int add_rule(struct options *o, char *text) {
     char *cut = strchr(text, '=');
     if (!cut || cut == text) return usage_error("--rule wants GLOB=SPEC", text);
@@ -148,7 +149,7 @@ static bool read_unsigned(const char *text, char **end, uint64_t *out) {
     return errno == 0;
 }
 
-/* 4x1024; "" and "scalar" mean no dimensions. */
+/* Reads a shape such as 4x1024; "" and "scalar" mean no dimensions. */
 static int read_shape(struct options *o, const char *text) {
     char *at = (char *)(uintptr_t)text;
     o->hint.has_shape = true;
@@ -168,7 +169,7 @@ static int read_dtype(struct options *o, const char *text) {
     return o->hint.dtype == PITH_NONE ? usage_error("--dtype: unknown dtype", text) : EXIT_GOOD;
 }
 
-/* 0: all processors. */
+/* Reads a number of threads; 0 means all processors. */
 static int read_threads(struct options *o, const char *text) {
     char *end;
     uint64_t v;
@@ -205,7 +206,7 @@ static int read_max_abs(struct options *o, const char *text) {
     return EXIT_GOOD;
 }
 
-/* Bytes, with K, M or G for powers of 1024. */
+/* Reads a number of bytes, with K, M or G for powers of 1024. */
 static int read_bytes(const char *flag, const char *text, uint64_t *out) {
     static const char suffixes[] = "KMG";
     char *end;
@@ -221,7 +222,7 @@ static int read_bytes(const char *flag, const char *text, uint64_t *out) {
     return EXIT_USAGE;
 }
 
-/* --- Of pith advise: decimal numbers, with suffixes for powers of 1000. */
+/* --- Numbers of pith advise: decimal, with suffixes for powers of 1000. */
 
 static bool read_quantity(const char *text, char **end, double *out) {
     static const char suffixes[] = "kMGT";
@@ -234,7 +235,7 @@ static bool read_quantity(const char *text, char **end, double *out) {
     return true;
 }
 
-/* One number for both, or two with a comma between. */
+/* Reads one number for both, or two with a comma between. */
 static bool read_pair(const char *text, double out[2]) {
     char *end;
     if (!read_quantity(text, &end, &out[0])) return false;
@@ -333,7 +334,7 @@ static int apply(struct options *o, int letter, char *value) {
     return EXIT_GOOD;
 }
 
-/* How many long flags begin like this one. */
+/* Counts the long flags that begin like this one. */
 static int count_matches(const char *text) {
     const size_t n = strcspn(text + 2, "=");
     int matches = 0;
@@ -356,7 +357,8 @@ static int unknown_flag(const struct command *command, char **arguments, int let
     return EXIT_USAGE;
 }
 
-/* The flag as people write it, in its short form where it has one. */
+/* Says what is wrong with a flag, which it names as people write it: in its short form where it has
+ * one. */
 static int misused(const struct command *command, int letter, const char *problem) {
     const char *name = "";
     for (const struct option *o = table; o->name; o++)
@@ -398,7 +400,7 @@ static int take_operands(struct options *o, const struct command *command, int c
     return EXIT_GOOD;
 }
 
-/* What no file could make right. */
+/* Refuses hints that no file could make right. */
 static int check_hint(const struct options *o, const struct command *command) {
     uint64_t bytes;
     const char *why = NULL;

@@ -13,12 +13,12 @@ struct rule {
     char spec[PITH_SPEC_MAX]; /* canonical */
 };
 
-/* Of pith advise. What was not given is 0. */
+/* What pith advise was given; 0 where nothing was. */
 struct advise {
     uint32_t ranks, per_node;
     double link[2];    /* bits per second: inside a node for each rank, across for a node */
     double latency[2]; /* seconds of a message, likewise */
-    double bytes;      /* of the gradients as f32 */
+    double bytes;      /* bytes of the gradients as f32 */
     double compute, overlap;
     double speed[2]; /* bytes of f32 values per second: encoding; decoding and adding */
 };
@@ -26,7 +26,7 @@ struct advise {
 struct options {
     char (*specs)[PITH_SPEC_MAX]; /* -C, canonical */
     size_t spec_count;
-    const char *spec_text; /* the last one as given */
+    const char *spec_text; /* the last spec as given */
     struct rule *rules;    /* --rule, in the order given */
     size_t rule_count;
     const char *base, *out;
@@ -51,16 +51,16 @@ struct command {
     int (*run)(const struct options *options);
 };
 
-/* arguments[0] is the command's name. Returns an exit code; with EXIT_GOOD and help set, the
- * caller prints the help. */
+/* Parses the arguments, of which arguments[0] is the command's name. Returns an exit code; with
+ * EXIT_GOOD and help set, the caller prints the help. */
 int options_parse(struct options *out, const struct command *command, int count, char **arguments);
 void options_free(struct options *options);
-/* Say which part of a spec is wrong; returns EXIT_USAGE. */
+/* Says which part of a spec is wrong; returns EXIT_USAGE. */
 int say_bad_spec(const char *spec, const pith_error *error);
-/* EXIT_USAGE (said) when a spec sets a key that has no effect on this file: only streams and caches
- * heed it, or there is no base. */
+/* Returns EXIT_USAGE (said) when a spec sets a key that has no effect on this file: only streams
+ * and caches heed it, or there is no base. */
 int check_file_specs(const struct options *options);
-/* The environment for library calls. */
+/* Returns the environment for library calls. */
 pith_env options_env(const struct options *options);
 
 int run_compress(const struct options *options);

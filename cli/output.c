@@ -17,7 +17,7 @@
 #include "io.h"
 #include "signals.h"
 
-/* The temporary name of the one output a command has, while there is a file of this name. */
+/* The temporary name of the one output a command has; empty while there is no file of this name. */
 static char temporary[PATH_MAX];
 #define TEMPORARY_LEAD ".pith.tmp-"
 static const char pattern[] = TEMPORARY_LEAD "XXXXXX";
@@ -27,13 +27,14 @@ static bool failed(const struct output *out) {
     return false;
 }
 
-/* To the file behind fd, which may be one that collects a stream. */
+/* Says that a write to the file behind fd failed, which may be a file that collects a stream. */
 static bool write_failed(const struct output *out) {
     if (out->target < 0) return failed(out);
     return say_temporary(path_label(out->path, true)) == EXIT_GOOD;
 }
 
-/* fd: of what is written to in place, -1 with errno. What rewinds is collected first. */
+/* Opens an output on fd, a descriptor that is written in place, or -1 with errno. An output that
+ * rewinds is collected first. */
 static int open_stream(struct output *out, int fd, bool force) {
     out->fd = fd;
     if (fd < 0) return say_errno(path_label(out->path, true), "cannot write");
@@ -47,8 +48,8 @@ static int open_stream(struct output *out, int fd, bool force) {
     return out->fd >= 0 ? EXIT_GOOD : say_temporary(path_label(out->path, true));
 }
 
-/* mkstemp gives 0600; a new file gets what open would have given it, and nobody who could not read
- * the input may read it. */
+/* Sets permissions: mkstemp gives 0600; a new file gets what open would have given it, and nobody
+ * who could not read the input may read it. */
 static void set_mode(const struct output *out) {
     const mode_t mask = umask(0);
     umask(mask);
@@ -77,8 +78,9 @@ static bool is_temporary(const char *name) {
     return true;
 }
 
-/* A file whose program runs is locked. The lock is kept until the name is gone: a program that has
- * just made a file of this name waits for it, and then finds that it has to make another. */
+/* Removes a file that a killed program left. A file whose program runs is locked. The lock is kept
+ * until the name is gone: a program that has just made a file of this name waits for it, and then
+ * finds that it has to make another. */
 static void remove_abandoned(int directory, const char *name) {
     const int flags = O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC;
     struct stat st;
@@ -99,7 +101,7 @@ static void remove_all_abandoned(const char *directory) {
     closedir(d);
 }
 
-/* Where the target is, with a final slash or empty. */
+/* Finds the target's directory, with a final slash, or empty. */
 static bool directory_of(const char *path, char directory[PATH_MAX]) {
     const char *slash = strrchr(path, '/');
     const size_t n = slash ? (size_t)(slash - path) + 1 : 0;
@@ -109,7 +111,7 @@ static bool directory_of(const char *path, char directory[PATH_MAX]) {
     return true;
 }
 
-/* In the target's directory under a name of its own, so that long names are no problem. */
+/* Makes a temporary name in the target's directory, which does not grow with the target's name. */
 static bool make_name(const char *directory) {
     const size_t n = strlen(directory);
     if (n + sizeof pattern > sizeof temporary) return false;
@@ -118,7 +120,8 @@ static bool make_name(const char *directory) {
     return true;
 }
 
-/* A file system without locks keeps what a killed program leaves. */
+/* Opens a file with a temporary name, locked. A file system without locks keeps what a killed
+ * program leaves. */
 static int open_named(const char *directory) {
     enum { TRIES = 100 };
     for (int i = 0; i < TRIES && make_name(directory); i++) {
@@ -142,7 +145,7 @@ static struct link_path link_path(int fd) {
     return p;
 }
 
-/* Without /proc it could get no name. */
+/* Opens a file without a name. Without /proc it could get none later, and is not taken. */
 static int open_unnamed(const char *directory) {
     struct stat a, b;
     const int fd = unnamed_file(directory, true);
@@ -171,8 +174,8 @@ static int open_file(struct output *out) {
     return EXIT_GOOD;
 }
 
-/* The descriptor that a path is a name of, so that it is not taken for a file to be replaced; -1:
- * none. */
+/* Returns the descriptor that a path is a name of, so that it is not taken for a file to be
+ * replaced; -1: none. */
 static int descriptor_of(const char *path) {
     static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
     struct stat a, b;
@@ -204,7 +207,8 @@ bool output_is_stdout(const char *path) {
     return same(&a, &b);
 }
 
-/* What stands there: a file, a device, a symbolic link that leads nowhere. False with errno. */
+/* Finds what stands at the path: a file, a device, a symbolic link that leads nowhere. False with
+ * errno. */
 static bool find(const char *path, struct stat *st) {
     struct stat to;
     if (lstat(path, st) != 0) return false;
@@ -247,7 +251,7 @@ bool output_rewrite(struct output *out, uint64_t offset, const void *bytes, size
     return true;
 }
 
-/* The collected bytes of a stream that needed to go back. */
+/* Sends the collected bytes of a stream that needed to go back. */
 static bool send_collected(struct output *out) {
     static uint8_t buffer[1 << 16];
     ssize_t n = lseek(out->fd, 0, SEEK_SET) < 0 ? -1 : 1;
@@ -262,8 +266,8 @@ static bool link_unnamed(int fd, const char *path) {
     return linkat(AT_FDCWD, link_path(fd).text, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0;
 }
 
-/* Only a rename replaces a file in one step, and that needs a name. The lock comes first, so that
- * nobody takes the name for one that was left. */
+/* Gives a file without a name a temporary one: only a rename replaces a file in one step, and that
+ * needs a name. The lock comes first, so that nobody takes the name for one that was left. */
 static bool name_unnamed(int fd, const char *path) {
     static const char letters[] = "0123456789abcdefghijklmnopqrstuvwxyz";
     enum { TRIES = 100, LETTERS = sizeof letters - 1 };
@@ -286,8 +290,8 @@ static bool name_unnamed(int fd, const char *path) {
     return named;
 }
 
-/* Without leave to replace, link refuses a file that appeared meanwhile. Some file systems have
- * no links. */
+/* Gives the file its name. Unless it may replace, link refuses a file that appeared meanwhile; some
+ * file systems have no links. */
 static bool give_name(struct output *out) {
     if (!temporary[0]) {
         if (link_unnamed(out->fd, out->path)) return true;
@@ -299,7 +303,8 @@ static bool give_name(struct output *out) {
     return rename(temporary, out->path) == 0;
 }
 
-/* The new name itself must survive a crash; a directory that cannot be synchronised is no error. */
+/* Synchronises the directory, so that the new name itself survives a crash; one that cannot be
+ * synchronised is no error. */
 static void sync_directory(const char *path) {
     char directory[PATH_MAX];
     if (!directory_of(path, directory)) return;
@@ -309,8 +314,8 @@ static void sync_directory(const char *path) {
     close(fd);
 }
 
-/* The file stays open, and locked, until it has its name. After fsync, close has nothing left to
- * report. */
+/* Commits a file. It stays open, and locked, until it has its name. After fsync, close has nothing
+ * left to report. */
 static bool commit_file(struct output *out) {
     const bool synced = fsync(out->fd) == 0;
     signals_block(true);

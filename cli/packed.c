@@ -29,7 +29,7 @@ int say_status(const char *path, const char *name, pith_status status, const pit
 
 /* ---- A bare frame ----------------------------------------------------------------------------*/
 
-/* The original file was raw: the frame's own dtype and shape. */
+/* Takes the frame's own dtype and shape for the tensor's: the original file was raw. */
 static void home_from_frame(struct tensor *home, const pith_info *info) {
     struct st_dtype dtype = {"", pith_dtype_name(info->dtype),
                              (uint32_t)pith_dtype_bytes(info->dtype) * 8};
@@ -47,7 +47,7 @@ static bool agrees(const struct tensor *home, const pith_info *info) {
            memcmp(home->shape, info->shape, home->ndim * sizeof *home->shape) == 0;
 }
 
-/* length: of what should be one frame, of which out->bytes are there. */
+/* Checks a frame, of which out->bytes of `length` bytes are there. */
 static int check_item(const struct packed *p, struct packed_item *out, uint64_t length) {
     pith_error error = {.size = sizeof error};
     out->info.size = sizeof out->info;
@@ -77,7 +77,7 @@ static int bare_item(const struct packed *p, struct packed_item *out) {
     return EXIT_GOOD;
 }
 
-/* The frame's whole header, then as much as it says that the frame has. */
+/* Takes the frame's whole header, then as much as it says that the frame has. */
 static bool take_frame(struct input *in) {
     pith_info info = {.size = sizeof info};
     pith_status status = pith_inspect(in->bytes, in->mapped, &info, NULL);
@@ -98,7 +98,7 @@ static int open_bare(struct packed *p) {
     if (code != EXIT_GOOD) return code;
     p->count = 1;
     p->raw_bytes = item.info.raw_bytes;
-    /* Programs may put there what they like; only a .npy header means something here. */
+    /* Programs may put into the source what they like; only a .npy header means something here. */
     p->has_npy = item.info.source &&
                  npy_parse(item.info.source, item.info.source_bytes, &p->npy, &why) &&
                  p->npy.header_bytes == item.info.source_bytes;
@@ -153,7 +153,7 @@ static int check_header(const struct packed *p) {
     return EXIT_GOOD;
 }
 
-/* Tensor i of the original is frame i, under the same name. */
+/* Checks that tensor i of the original is frame i, under the same name. */
 static int match_headers(struct packed *p) {
     if (p->outer.count != p->inner.count)
         return say_error(p->in.path, "damaged: the original header has other tensors");
@@ -203,7 +203,7 @@ static int container_item(struct packed *p, size_t index, struct packed_item *ou
 /* ---- Either ----------------------------------------------------------------------------------*/
 
 bool packed_is(const struct input *in) {
-    enum { LEAST = 8 }; /* the start of a frame */
+    enum { LEAST = 8 }; /* bytes that tell a frame */
     pith_info info = {.size = sizeof info};
     if (begins(in, PACKED_SIGN)) return true;
     return in->mapped >= LEAST &&
@@ -223,7 +223,8 @@ int packed_item(struct packed *p, size_t index, struct packed_item *out) {
     return p->container ? container_item(p, index, out) : bare_item(p, out);
 }
 
-/* A few bytes can declare tensors that fill a disk; real ones rarely shrink a thousandfold. */
+/* Returns the limit without --max-output: a few bytes can declare tensors that fill a disk; real
+ * ones rarely shrink a thousandfold. */
 static uint64_t default_limit(uint64_t file_bytes) {
     const uint64_t least = (uint64_t)1 << 30, factor = 1000;
     if (file_bytes > UINT64_MAX / factor) return UINT64_MAX;

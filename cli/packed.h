@@ -16,13 +16,13 @@ enum { PACKED_DIGITS = 16 };
 
 struct packed {
     struct input in;
-    struct window window; /* of a container: the frame last requested */
+    struct window window; /* the frame of a container that was last requested */
     bool container;
-    struct safetensors outer, inner; /* of a container */
-    struct npy npy;                  /* of a bare frame with a .npy header */
+    struct safetensors outer, inner; /* headers of a container and of what it holds */
+    struct npy npy;                  /* the .npy header in a bare frame */
     bool has_npy;
     size_t count;
-    uint64_t raw_bytes; /* of the original tensors */
+    uint64_t raw_bytes; /* bytes of the original tensors */
 };
 
 struct packed_item {
@@ -33,28 +33,28 @@ struct packed_item {
     struct tensor home; /* the tensor in the original file, without data */
 };
 
-/* True for what looks like a compressed file from its first bytes. */
+/* Whether the first bytes look like those of a compressed file. */
 bool packed_is(const struct input *in);
-/* Refuse (said) a .safetensors that is compressed, where `like`, the header of another file, is not
- * that of one. */
+/* Refuses (said) a .safetensors that is compressed, unless `like`, the header of another file, is
+ * that of a compressed one too. */
 int packed_refuse(const struct tensor_set *set, const struct safetensors *like);
-/* Both say what is wrong and return an exit code. The header's check, the rules of .safetensors
- * and the agreement of frames and original header are verified here; payloads are not. An item's
- * frame is visible until the next one is requested. */
+/* packed_open and packed_item say what is wrong and return an exit code. They verify the header's
+ * check, the rules of .safetensors and the agreement of frames and original header, not payloads.
+ * An item's frame is visible until the next one is requested. */
 int packed_open(struct packed *p, const char *path);
 int packed_item(struct packed *p, size_t index, struct packed_item *out);
 void packed_close(struct packed *p);
-/* Refuse (said) a file whose tensors are larger together than what was requested with
- * --max-output, or, with 0, than the default; else set the library's limit. */
+/* Refuses (said) a file whose tensors are larger together than what was requested with
+ * --max-output, or, with 0, than the default; else sets the library's limit. */
 int packed_limit(const struct packed *p, uint64_t requested, pith_env *env);
 
-/* Say why a library call failed on one tensor. */
+/* Says why a library call failed on one tensor. */
 int say_status(const char *path, const char *name, pith_status status, const pith_error *error);
 
-/* The digits for these bytes: a length prefix and a header of PACKED_LEAD and so on. */
+/* Writes the digits for these bytes: a length prefix and a header of PACKED_LEAD and so on. */
 void packed_check(const uint8_t *bytes, size_t length, char digits[PACKED_DIGITS]);
 
-/* The prefix and header of a container of at least `least` bytes in all, padded with spaces;
+/* Makes the prefix and header of a container of at least `least` bytes in all, padded with spaces;
  * malloc'ed. ends[i] is where frame i ends in the data. NULL without memory. */
 uint8_t *packed_header(const struct tensor_set *original, const uint64_t *ends, size_t least,
                        size_t *length);

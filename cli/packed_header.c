@@ -7,7 +7,7 @@
 
 #include "packed.h"
 
-/* Text that grows; failed is sticky. */
+/* A text that grows; failed is sticky. */
 struct text {
     char *bytes;
     size_t length, capacity;
@@ -30,7 +30,7 @@ static void append(struct text *t, const char *bytes, size_t n) {
 
 static void append_text(struct text *t, const char *text) { append(t, text, strlen(text)); }
 
-/* A quoted JSON string. */
+/* Appends a quoted JSON string. */
 static void append_string(struct text *t, const char *bytes, size_t n) {
     json_t *string = json_stringn(bytes, n);
     char *quoted = string ? json_dumps(string, JSON_ENCODE_ANY) : NULL;

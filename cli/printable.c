@@ -6,7 +6,7 @@
 
 #include "cli.h"
 
-/* Characters that are not seen, or change how others are: soft hyphen, joiners, fillers, marks and
+/* These characters are not seen, or change how others are: soft hyphen, joiners, fillers, marks and
  * overrides of direction, ends of lines and paragraphs, selectors of variants, tags. */
 static const struct {
     uint32_t first, last;
@@ -37,7 +37,7 @@ size_t utf8_character(const char *text, uint32_t *code) {
     return *code < least[length] || *code > 0x10ffff || surrogate ? 0 : length;
 }
 
-/* Write what is shown for the character at *text, and go on to the next one. */
+/* Writes what is shown for the character at *text, and goes on to the next one. */
 static char *put_character(char *to, const char **text) {
     uint32_t code = 0;
     const size_t length = utf8_character(*text, &code);
@@ -71,7 +71,7 @@ size_t text_columns(const char *text) {
     return n;
 }
 
-/* The byte at which column n begins. */
+/* Returns the byte at which column n begins. */
 static size_t column_at(const char *text, size_t n) {
     size_t at = 0;
     while (text[at] && (n > 0 || ((unsigned char)text[at] & 0xc0) == 0x80))

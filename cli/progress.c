@@ -8,7 +8,7 @@
 
 enum { BAR_WIDTH = 40 };
 
-/* One command runs per process, so one bar. */
+/* There is one bar, since one command runs per process. */
 static struct {
     bool on, drawn;
     uint64_t total, done;

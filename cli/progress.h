@@ -6,12 +6,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* total in bytes. Nothing is shown before the work has taken half a second. */
+/* Begins a bar of `total` bytes. Nothing is shown before the work has taken half a second. */
 void progress_begin(bool quiet, uint64_t total);
 void progress_advance(uint64_t bytes);
-/* Remove the bar, so that another line can be printed. */
+/* Removes the bar, so that another line can be printed. */
 void progress_clear(void);
-/* Seconds of a clock that never goes back. */
+/* Returns seconds of a clock that never goes back. */
 double clock_seconds(void);
 
 #endif

@@ -18,7 +18,7 @@ json_t *json_unsigned(uint64_t value) {
     return json_integer((json_int_t)(value < INT64_MAX ? value : INT64_MAX));
 }
 
-/* The one control character that JSON lets stand as it is. */
+/* Prints a part of JSON with DEL, the one control character that JSON lets stand, escaped. */
 static int print_part(const char *text, size_t length, void *to) {
     for (size_t i = 0; i < length; i++)
         if (text[i] == 0x7f)
@@ -28,7 +28,8 @@ static int print_part(const char *text, size_t length, void *to) {
     return 0;
 }
 
-/* Digits that tell this number from its neighbours. jansson writes one count for all. */
+/* Returns how many digits tell this number from its neighbours: jansson writes one count for
+ * all. */
 static size_t digits_of(double value) {
     enum { MOST = 17 };
     char text[32];
@@ -125,7 +126,7 @@ static void add_json(struct report *r, const char *name, const pith_info *info, 
     json_array_append_new(r->tensors, t);
 }
 
-/* digits after the point; 0: three significant ones. */
+/* Adds a number with so many digits after the point; 0: three significant ones. */
 static void add_real(struct table *t, double value, int digits) {
     if (!isfinite(value))
         table_add(t, "-");

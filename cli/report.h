@@ -10,7 +10,7 @@
 #include "table.h"
 
 struct report {
-    bool json, timed; /* timed: with a column of GB/s */
+    bool json, timed; /* timed: the table has a column of GB/s */
     json_t *tensors;
     struct table table;
     uint64_t count, raw_bytes, bytes;
@@ -18,17 +18,18 @@ struct report {
 };
 
 void report_begin(struct report *r, bool json, bool timed);
-/* One frame, by its header; bound as pith_error_bound gives it. */
+/* Adds one frame, by its header; bound as pith_error_bound gives it. */
 void report_add(struct report *r, const char *name, const pith_info *info, double bound,
                 double seconds);
-/* file_bytes: of the whole compressed file. Prints as JSON or as a table and frees the report. */
+/* Prints the report as JSON or as a table, and frees it. file_bytes: length of the whole compressed
+ * file. */
 void report_end(struct report *r, FILE *to, uint64_t file_bytes);
 void report_free(struct report *r);
 
-/* JSON null for what is not a finite number. */
+/* Makes a JSON number, null for what is not finite. */
 json_t *json_number(double value);
 json_t *json_unsigned(uint64_t value);
-/* Indented, with a newline; numbers with as few digits as read back to the same. */
+/* Prints JSON, indented, with a newline; numbers with as few digits as read back to the same. */
 void json_print(json_t *value, FILE *to);
 
 #endif

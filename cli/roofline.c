@@ -73,7 +73,7 @@ static void copy_c(uint8_t *to, const uint8_t *from, size_t bytes, bool nontempo
     memcpy(to, from, bytes);
 }
 
-/* Bytes before the first whole line, a multiple of 4 where p is. */
+/* Returns the bytes before the first whole line, a multiple of 4 where p is. */
 static size_t head(const void *p, size_t bytes) {
     const size_t n = (size_t)(-(uintptr_t)p % 64);
     return n < bytes ? n : bytes;
@@ -84,8 +84,9 @@ static size_t head(const void *p, size_t bytes) {
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-/* Bytes; prefetching so far ahead, into the second-level cache, helps readers where the hardware's
- * own prefetch is shy. A batch of one line is followed best: of four, reading is a tenth slower. */
+/* Reading prefetches so many bytes ahead, into the second-level cache, which helps where the
+ * hardware's own prefetch is shy. A batch of one line is followed best: of four, reading is a tenth
+ * slower. */
 enum { PREFETCH_READ = 8192 };
 
 /* Stores begin at the first whole line: malloc's large blocks begin 16 bytes into one. */
@@ -177,7 +178,7 @@ double roofline_memcpy(void *to, const void *from, size_t bytes) {
     return roofline_clock() - start;
 }
 
-/* Where batch t of `batches` begins in a range: at a whole line. */
+/* Returns where batch t of `batches` begins in a range: at a whole line. */
 static size_t place(const void *p, size_t bytes, size_t t, size_t batches) {
     if (t == 0 || t == batches) return t ? bytes : 0;
     const size_t at = (size_t)((double)bytes * (double)t / (double)batches);
@@ -199,9 +200,9 @@ static bool is_read(const struct roofline_baseline *m, const void *p) {
     return false;
 }
 
-/* Bytes of the longest range in one batch. Ranges that are written in place are copied best in
- * short batches; a load that follows non-temporal stores may wait for all of them, so that batches
- * of many loads are better there. */
+/* A batch has so many bytes of the longest range. Ranges that are written in place are copied best
+ * in short batches; a load that follows non-temporal stores may wait for all of them, so that
+ * batches of many loads are better there. */
 enum { SHORT_BATCH = 2048, LONG_BATCH = 16384 };
 
 double roofline_move(const struct roofline_baseline *m, int variant) {

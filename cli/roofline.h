@@ -9,23 +9,24 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Seconds of the monotonic clock. */
+/* Returns seconds of the monotonic clock. */
 double roofline_clock(void);
 
-/* Bytes of a tensor that no cache holds: twice the last level, at least 256 MiB and at most 1 GiB,
- * but so few that as many of them as `arrays` take half of the memory. A multiple of 4096. */
+/* Returns the bytes of a tensor that no cache holds: twice the last level, at least 256 MiB and at
+ * most 1 GiB, but so few that as many such tensors as `arrays` take half of the memory. A multiple
+ * of 4096. */
 size_t roofline_bytes(size_t arrays);
 
-/* Sum of all bytes' words. */
+/* Reads all bytes, adding their words. */
 double roofline_read(const void *p, size_t bytes);
-/* Every 32-bit word becomes 0x3C003C00: a small number in f32, bf16 and f16. */
+/* Makes every 32-bit word 0x3C003C00: a small number in f32, bf16 and f16. */
 double roofline_fill(void *p, size_t bytes, bool nontemporal);
 double roofline_copy(void *to, const void *from, size_t bytes, bool nontemporal);
-/* The C library's, for information. */
+/* Copies with the C library's memcpy, for information. */
 double roofline_memcpy(void *to, const void *from, size_t bytes);
 
-/* Reads and writes these byte ranges side by side, each at its own pace, so that all end together.
- * A range that is both read and written (in place) stands in both lists; NULL: unused. */
+/* A baseline reads and writes these byte ranges side by side, each at its own pace, so that all end
+ * together. A range that is both read and written (in place) stands in both lists; NULL: unused. */
 enum { ROOFLINE_READS = 8 };
 struct roofline_baseline {
     const void *read[ROOFLINE_READS];

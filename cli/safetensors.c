@@ -20,13 +20,13 @@ static const struct st_dtype dtypes[] = {
 static const char metadata_key[] = "__metadata__";
 const char st_no_memory[] = "out of memory";
 
-/* What is found wrong in the text as well as in the JSON. */
+/* What can be found wrong in the text as well as in the JSON. */
 static const char no_entry[] = "lacks dtype, shape or data_offsets";
 static const char bad_shape[] = "the shape is not a list of whole numbers of at least 0";
 static const char bad_offsets[] = "the data_offsets are not two whole numbers of at least 0";
 static const char bad_metadata[] = "holds something other than strings";
 
-/* A name, cut where a character begins. */
+/* Sets the place of a failure to a name, cut where a character begins. */
 static void set_where(struct safetensors *st, const char *name, size_t length) {
     if (length >= sizeof st->where) {
         length = sizeof st->where - 1;
@@ -48,7 +48,7 @@ static bool read_unsigned(const json_t *value, uint64_t *out) {
     return true;
 }
 
-/* Bits of the tensor, with every product checked. */
+/* Computes the bits of the tensor, with every product checked. */
 static bool tensor_bits(const struct st_tensor *t, uint64_t *out) {
     uint64_t bits = t->dtype->bits;
     bool empty = false;
@@ -97,7 +97,7 @@ static const char *check_metadata(json_t *metadata) {
     return NULL;
 }
 
-/* Memory for all tensors and all shapes, sized from the JSON itself. */
+/* Allocates all tensors and all shapes, sized from the JSON itself. */
 static const char *reserve(struct safetensors *st) {
     const char *key;
     json_t *value;
@@ -158,10 +158,10 @@ struct span {
     size_t length;
 };
 
-/* Where a reader of the text is: the last string, and the keys above, of a tensor and in it. */
+/* Where a scan of the text is: the last string, and the keys above, of a tensor and in it. */
 struct scan {
     struct span string, keys[2];
-    size_t depth, items; /* items: of the array around, with the one being read; 0: none */
+    size_t depth, items; /* items: entries of the array around, with the one being read; 0: none */
 };
 
 static bool span_is(const struct span *s, const char *text) {
@@ -176,7 +176,7 @@ static const char *array_fault(const struct scan *s, bool nested) {
     return nested ? bad_shape : "the shape has more than 64 dimensions";
 }
 
-/* A character outside strings. NULL, or what is wrong. */
+/* Scans a character outside strings. NULL, or what is wrong. */
 static const char *scan_mark(struct scan *s, uint8_t c) {
     if (s->items && (c == '[' || c == '{')) return array_fault(s, true);
     if (s->items && c == ',' && ++s->items > ST_MAX_NDIM) return array_fault(s, false);
@@ -187,14 +187,14 @@ static const char *scan_mark(struct scan *s, uint8_t c) {
     return NULL;
 }
 
-/* The byte after the string that begins at `at`, or the end. */
+/* Returns the byte after the string that begins at `at`, or the end. */
 static size_t skip_string(const uint8_t *text, size_t at, size_t length) {
     for (at++; at < length && text[at] != '"'; at++)
         if (text[at] == '\\') at++;
     return at < length ? at + 1 : length;
 }
 
-/* Arrays that no shape can be, seen before anything is allocated for them. */
+/* Refuses arrays that no shape can be before anything is allocated for them. */
 static const char *check_arrays(struct safetensors *st) {
     struct scan s = {{"", 0}, {{"", 0}, {"", 0}}, 0, 0};
     const char *why = NULL;

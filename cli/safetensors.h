@@ -34,22 +34,23 @@ struct safetensors {
     size_t count;
     uint64_t *shapes; /* memory behind tensors[].shape */
     uint64_t data_bytes;
-    char where[ST_WHERE]; /* after a failure, what it is about: a tensor, a place; "": the whole */
+    char where[ST_WHERE]; /* what a failure is about: a tensor, a place; "": the whole */
 };
 
-/* Why a header could not be read when that is no fault of the file. */
+/* The reason why a header could not be read when that is no fault of the file. */
 extern const char st_no_memory[];
-/* Check the JSON text alone. On success st_free must be called. On failure *why is a static
+/* Checks the JSON text alone. On success st_free must be called. On failure *why is a static
  * sentence, out->where is set, and there is nothing to free. */
 bool st_parse_header(const uint8_t *text, size_t length, struct safetensors *out, const char **why);
-/* Check the rest of a file of which a reader has only the beginning: first the length of the text,
- * from at least ST_PREFIX bytes where the file has them; then, with a parsed header, the end. */
+/* These check the rest of a file of which a reader has only the beginning: st_measure finds the
+ * length of the text, from at least ST_PREFIX bytes where the file has them; st_check_end then
+ * checks, with a parsed header, the file's end. */
 bool st_measure(const uint8_t *bytes, uint64_t file_bytes, size_t *text_bytes, const char **why);
 bool st_check_end(const struct safetensors *st, uint64_t file_bytes, const char **why);
 void st_free(struct safetensors *st);
-/* A cheap guess from the first bytes, for telling formats apart. */
+/* Guesses cheaply from the first bytes, for telling formats apart. */
 bool st_is(const uint8_t *bytes, size_t length);
-/* The string stored under key in __metadata__; NULL when absent. */
+/* Returns the string stored under key in __metadata__; NULL when absent. */
 const char *st_metadata(const struct safetensors *st, const char *key, size_t *length);
 
 #endif

@@ -5,7 +5,8 @@
 static double larger(double a, double b) { return a > b ? a : b; }
 static double smaller(double a, double b) { return a < b ? a : b; }
 
-/* Each of `ranks` sends all but its own part of `bytes` to the others, a message each. */
+/* Returns the time in which each of `ranks` sends all but its own part of `bytes` to the others, a
+ * message each. */
 static double exchange(uint32_t ranks, double bytes, double bandwidth, double latency) {
     if (ranks < 2) return 0;
     return (ranks - 1) * latency + bytes * (ranks - 1) / ranks / bandwidth;

@@ -8,17 +8,18 @@
 
 #include <stdint.h>
 
-/* Nodes of equal size. Bandwidths in bytes per second: of a rank to the others of its node, and of
- * a whole node to other nodes, which its ranks share. Latencies in seconds, of a message. */
+/* A machine has nodes of equal size. Bandwidths are in bytes per second: of a rank to the others of
+ * its node, and of a whole node to other nodes, which its ranks share. Latencies are in seconds, of
+ * a message. */
 struct scale_machine {
     uint32_t ranks, per_node;
     double inside, across;
     double latency_inside, latency_across;
 };
 
-/* What a rank sends of a value, in bytes, on each of the four ways: to be summed inside a node,
- * across nodes, and the sums back. And what codecs take, in seconds for a value: encoding, adding a
- * value of one frame to a sum, decoding; 0 where nothing is encoded. */
+/* A scheme is what a rank sends of a value, in bytes, on each of the four ways: to be summed inside
+ * a node, across nodes, and the sums back; and what codecs take, in seconds for a value: encoding,
+ * adding a value of one frame to a sum, decoding; 0 where nothing is encoded. */
 struct scale_scheme {
     double sum_inside, sum_across, back_across, back_inside;
     double encode, add, decode;
@@ -26,16 +27,16 @@ struct scale_scheme {
 
 struct scale_time {
     double links, codecs; /* seconds */
-    double both;          /* side by side, slice by slice */
-    double across_bytes;  /* that a node sends to other nodes */
+    double both;          /* seconds with both side by side, slice by slice */
+    double across_bytes;  /* bytes that a node sends to other nodes */
 };
 
-/* An all-reduce of `values` values; `slice`: values of a shard that travel while the next are
- * encoded. */
+/* Models an all-reduce of `values` values; `slice`: values of a shard that travel while the next
+ * are encoded. */
 struct scale_time scale_sum(const struct scale_machine *machine, const struct scale_scheme *scheme,
                             double values, double slice);
-/* The same of numbers that links add on their way (plain rings): `bytes` for each value, by the
- * better of a ring over all ranks and of rings inside nodes and across. */
+/* Models an all-reduce of numbers that links add on their way (plain rings), `bytes` for each
+ * value, by the better of a ring over all ranks and of rings inside nodes and across. */
 struct scale_time scale_ring(const struct scale_machine *machine, double bytes, double values);
 
 #endif

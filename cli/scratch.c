@@ -11,7 +11,7 @@
 #include "cli.h"
 #include "io.h"
 
-/* A quarter of the machine's memory, and at most 4 GiB: beyond it a file is used. */
+/* Returns a quarter of the machine's memory, at most 4 GiB: beyond it a file is used. */
 static uint64_t memory_limit(void) {
     const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     const uint64_t most = (uint64_t)4 << 30;
@@ -20,7 +20,7 @@ static uint64_t memory_limit(void) {
     return quarter < most ? quarter : most;
 }
 
-/* The disk space is taken before it is mapped: a full disk is an error, not a signal. */
+/* Maps a file whose disk space is taken first: a full disk is an error, not a signal. */
 static void *map_file(size_t bytes) {
     const int fd = temporary_file();
     if (fd < 0) return NULL;

@@ -10,7 +10,8 @@
 
 #include "cli.h"
 
-/* What people, schedulers, resource limits and readers that have seen enough end a program with. */
+/* These signals are what people, schedulers, resource limits and readers that have seen enough end
+ * a program with. */
 static const int ending[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGALRM,
                              SIGXCPU, SIGUSR1, SIGUSR2, SIGPIPE};
 enum { ENDING = sizeof ending / sizeof *ending };
@@ -23,7 +24,7 @@ static void end(int number) {
     raise(number);
 }
 
-/* A mapped file that shrinks, or a disk that fills under a mapping, arrives as this signal. */
+/* Handles SIGBUS: a mapped file has shrunk, or a disk has filled under a mapping. */
 static void lost_page(int number) {
     static const char text[] = "pith: a mapped file became shorter, or the disk is full\n";
     (void)number;
@@ -41,7 +42,7 @@ static void handle(int number, void (*handler)(int)) {
         sigaction(number, &action, NULL);
 }
 
-/* OpenMP ends the program when it cannot make its threads. */
+/* Removes the output when OpenMP ends the program, as it does when it cannot make its threads. */
 static void leave(void) {
     if (guarded[0]) unlink(guarded);
 }

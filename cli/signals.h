@@ -6,9 +6,9 @@
 #include <stdbool.h>
 
 void signals_begin(void);
-/* Hold signals back while a file comes into being or loses its name. */
+/* Holds signals back while a file comes into being or loses its name. */
 void signals_block(bool block);
-/* Path to remove on a signal; NULL: none. Call with signals blocked. */
+/* Sets the path to remove on a signal; NULL: none. Call with signals blocked. */
 void signals_guard(const char *path);
 
 #endif

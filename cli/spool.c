@@ -13,7 +13,7 @@
 #include "io.h"
 #include "signals.h"
 
-/* Where the last temporary file was made, or could not be. */
+/* The folder where the last temporary file was made, or could not be. */
 static const char *folder = "/tmp";
 
 const char *temporary_folder(void) { return folder; }
@@ -33,7 +33,7 @@ int unnamed_file(const char *place, bool named_later) {
 #endif
 }
 
-/* Where files have names from the start, this one has its own for an instant. */
+/* Makes a temporary file, which has a name for an instant where files have names from the start. */
 static int make_file(const char *place) {
     static const char pattern[] = "/pith-XXXXXX";
     char path[PATH_MAX];

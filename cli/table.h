@@ -14,14 +14,14 @@ struct table {
     char **cells; /* row by row; the first row is the heading */
 };
 
-/* Add a cell; a full row ends by itself. Without memory the table loses cells, which
- * is all it can lose. */
+/* Adds a cell; a full row ends by itself. Without memory the table loses cells, which is all it can
+ * lose. */
 void table_add(struct table *t, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 2, 3)))
 #endif
     ;
-/* Columns whose bit is set in left are aligned to the left. */
+/* Prints the table. Columns whose bit is set in left are aligned to the left. */
 void table_print(const struct table *t, FILE *to, unsigned left);
 void table_free(struct table *t);
 

@@ -109,7 +109,8 @@ void tensor_from_safetensors(struct tensor *t, const struct st_tensor *entry) {
         set_shape(t, entry->shape, entry->ndim);
 }
 
-/* All of the header that there is. A stream has no length yet that it could be checked against. */
+/* Maps as much of the header as there is. A stream has no length yet that it could be checked
+ * against. */
 static bool map_header(struct input *in, size_t *text, const char **why) {
     const uint64_t length = in->stream < 0 || in->length < ST_PREFIX ? in->length : UINT64_MAX;
     if (!st_measure(in->bytes, length, text, why)) return true;
@@ -275,8 +276,8 @@ struct shape_text shape_text(const uint64_t *shape, uint32_t ndim) {
     return out;
 }
 
-/* Of what is one dimension to the library, for its number or its items, the shape in the file is
- * not kept. */
+/* Returns the shape as text. Of a tensor that is one dimension to the library, for its number of
+ * dimensions or its items, the shape in the file is not kept. */
 static struct shape_text shape_of(const struct tensor *t) {
     struct shape_text out = shape_text(t->shape, t->ndim);
     if (t->rank != t->ndim) snprintf(out.text, sizeof out.text, "%" PRIu32 " dimensions", t->rank);

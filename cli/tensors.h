@@ -21,7 +21,7 @@ struct tensor {
     bool fortran_order;     /* first dimension fastest */
     bool swapped;           /* the other byte order than this machine's */
     bool opaque;            /* bytes of a dtype that pith does not have */
-    const struct input *in; /* the file and the place in it */
+    const struct input *in; /* the file that holds the values, at `offset` */
     uint64_t offset;
     uint64_t bytes;
 };
@@ -34,7 +34,7 @@ struct tensor_hint {
     uint64_t shape[PITH_MAX_NDIM];
 };
 
-/* What such a tensor takes; false when no file can have so many bytes. */
+/* Computes the bytes of such a tensor; false when no file can have so many. */
 bool tensor_hint_bytes(const struct tensor_hint *hint, uint64_t *bytes);
 
 enum tensor_format { FORMAT_RAW, FORMAT_NPY, FORMAT_SAFETENSORS };
@@ -47,49 +47,51 @@ struct tensor_set {
     struct tensor *items;
     const struct tensor **by_name;
     size_t count;
-    uint64_t bytes; /* of all tensors */
+    uint64_t bytes; /* bytes of all tensors */
 };
 
-/* Open by content; a file of no known format is raw when the hint has dtype and shape. exact: the
- * hint came from the user, so a shape means raw and a dtype that does not fit is an error. Says
- * what is wrong and returns an exit code. Tensors point into the set: it must not move. */
+/* Opens a file by its content; a file of no known format is raw when the hint has dtype and shape.
+ * exact: the hint came from the user, so a shape means raw and a dtype that does not fit is an
+ * error. Says what is wrong and returns an exit code. Tensors point into the set: it must not
+ * move. */
 int tensors_open(struct tensor_set *set, const char *path, const struct tensor_hint *hint,
                  bool exact);
 void tensors_close(struct tensor_set *set);
-/* The header of a .safetensors file, which stays mapped. Says what is wrong, after the lead. */
+/* Opens a .safetensors file by its header, which stays mapped. Says what is wrong, after the
+ * lead. */
 int st_open(struct input *in, struct safetensors *st, const char *lead);
-/* NULL when there is none of this name. */
+/* Returns NULL when there is no tensor of this name. */
 const struct tensor *tensors_find(const struct tensor_set *set, const char *name);
 
-/* The frame's side of a tensor from the file's. dtype reinterprets unsigned and void items of its
- * size (bf16 has no name of its own in .npy); PITH_NONE and misfits leave the natural dtype. */
+/* Sets the frame's side of a tensor from the file's. dtype reinterprets unsigned and void items of
+ * its size (bf16 has no name of its own in .npy); PITH_NONE and misfits leave the natural dtype. */
 void tensor_from_npy(struct tensor *t, const struct npy *npy, uint32_t dtype);
 void tensor_from_safetensors(struct tensor *t, const struct st_tensor *entry);
 uint64_t tensor_count(const struct tensor *t);
 bool tensor_same_shape(const struct tensor *a, const struct tensor *b);
 
-/* "4x1024", or "scalar". */
+/* A shape as text: "4x1024", or "scalar". */
 struct shape_text {
     char text[PITH_MAX_NDIM * 21 + 1];
 };
 struct shape_text shape_text(const uint64_t *shape, uint32_t ndim);
-/* Say that the base's tensor has not the shape of the one it is for; returns EXIT_FAILED. */
+/* Says that the base's tensor has not the shape of the one it is for; returns EXIT_FAILED. */
 int say_other_shape(const char *base_path, const struct tensor *base, const struct tensor *tensor);
 
-/* Where one tensor of a file is visible, and its values in the machine's byte order. */
+/* Memory in which one tensor of a file is visible, and its values in the machine's byte order. */
 struct tensor_memory {
     struct window window;
     struct scratch swapped;
 };
-/* The bytes as they are in the file, until the next call with this memory. NULL (said on stderr)
- * when there is no memory. */
+/* Returns the bytes as they are in the file, until the next call with this memory. NULL (said on
+ * stderr) when there is no memory. */
 const uint8_t *tensor_bytes(const struct tensor *t, struct tensor_memory *memory);
-/* The same in this machine's byte order, in the file's order of elements. */
+/* Returns the values in this machine's byte order, in the file's order of elements. */
 const void *tensor_values(const struct tensor *t, struct tensor_memory *memory);
 void tensor_memory_free(struct tensor_memory *memory);
-/* A view of such values. */
+/* Returns a view of values that tensor_values returned. */
 pith_view tensor_view(const struct tensor *t, const void *values);
-/* Reverse the bytes of every item, in place. */
+/* Reverses the bytes of every item, in place. */
 void swap_items(uint8_t *bytes, uint64_t count, uint32_t item_bytes);
 
 #endif
