@@ -31,7 +31,7 @@ pith_status pithi_cuda_check_stream(const pith_cuda_plan *c, const pith_cuda_str
     return PITH_OK;
 }
 
-/* What every call on items has. */
+/* Checks the arguments that every call on items has. */
 static pith_status check_call(const pith_cuda_plan *c, const pith_cuda_stream *stream,
                               const pith_cuda_items *from, pith_cuda_items *items,
                               pith_error *error) {
@@ -46,8 +46,9 @@ static pith_status check_flags(uint32_t flags, uint32_t known, pith_error *error
                          flags & ~known);
 }
 
-/* Teams of an item hand over what they have slot by slot, so that items of one slot would mix.
- * Slots that lie on the device are the caller's care. */
+/* Checks that items are not all of one slot where results depend on the stream: teams of an item
+ * hand over what they have slot by slot, so that items of one slot would mix. Slots that lie on the
+ * device are the caller's care. */
 static pith_status check_once(bool depends, const pith_cuda_items *items, pith_error *error) {
     if (!depends || items->slots || !items->same_slot || items->count == 1) return PITH_OK;
     return pithi_fail(error, PITH_ERR_ARG,
@@ -60,8 +61,8 @@ static pith_status check_tensor(const pith_cuda_plan *c, const pith_cuda_items *
     return pithi_fail(error, PITH_ERR_ARG, "no tensor");
 }
 
-/* What is added becomes f32 first, so that every codec adds to every float dtype; with a base the
- * tensor is the base. */
+/* Checks the tensor's dtype. What is added becomes f32 first, so that every codec adds to every
+ * float dtype; with a base the tensor is the base. */
 static pith_status check_output(const pith_cuda_plan *c, const pith_cuda_items *items, bool add,
                                 pith_error *error) {
     const bool known =
@@ -110,8 +111,8 @@ static struct pithi_gpu_side side_of(const pith_cuda_plan *c, const pith_cuda_st
 
 enum { WAVES = 32, TILES_MOST = 4 };
 
-/* Few tiles a team while there are few teams; whole groups always, and whole blocks where those
- * have checksums. */
+/* Divides runs of elements among teams: few tiles a team while there are few teams; whole groups
+ * always, and whole blocks where those have checksums. */
 void pithi_cuda_divide_runs(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t items,
                             uint64_t elements) {
     const struct pithi_device_plan *t = &c->table;
@@ -134,7 +135,7 @@ void pithi_cuda_divide(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64
         pithi_cuda_divide_runs(a, c, items, elements);
 }
 
-/* The kernel that knows most of this call. */
+/* Returns the kernel that knows most of this call. */
 static enum pithi_gpu_kernel special(enum pithi_gpu_kernel kernel, const struct pithi_gpu_call *a) {
     if (!pithi_known_plain(a)) return kernel;
 #define PITH_GPU_SPECIAL(family, body, reads, makes)                                         \
@@ -168,7 +169,8 @@ static bool needs_check(const pith_cuda_plan *c) {
     return c->table.checksums || c->table.longest_header > PITHI_SHORT_HEADER;
 }
 
-/* Headers, checksums and, where `hash_base` is set, base hashes. Every frame has its own teams. */
+/* Launches the checks of headers, checksums and, where `hash_base` is set, base hashes. Every frame
+ * has its own teams. */
 static pith_status check_first(const pith_cuda_plan *c, struct pithi_gpu_call *a,
                                const pith_cuda_items *items, void *cuda_stream, pith_error *error) {
     if (items->count > UINT64_MAX / sizeof(struct pithi_gpu_work) / a->per_item)
@@ -231,7 +233,7 @@ static enum pithi_gpu_kernel decoder(const pith_cuda_plan *c, const struct pithi
     return copied ? PITHI_GPU_decode_raw : PITHI_GPU_decode;
 }
 
-/* The arguments are right but for what decides where values go. */
+/* Decodes. The arguments are right but for what decides where values go. */
 static pith_status decode(const pith_cuda_plan *c, const pith_cuda_stream *stream,
                           const pith_cuda_items *items, struct pithi_gpu_call *a, void *cuda_stream,
                           pith_error *error) {
@@ -320,8 +322,8 @@ pith_status pith_cuda_reduce(const pith_cuda_plan *c, pith_cuda_stream *stream,
     return pithi_cuda_launch(c, PITHI_GPU_reduce, &a, items.count, cuda_stream, error);
 }
 
-/* What the sums are encoded to, and whether item i of one plan can become item i of the other:
- * kernels check the slots' counts. */
+/* Opens what the sums are encoded to, and checks that item i of one plan can become item i of the
+ * other: kernels check the slots' counts. */
 static pith_status open_made(const pith_cuda_plan *c, const pith_cuda_stream *stream,
                              const pith_cuda_items *items, const pith_cuda_plan *out,
                              const pith_cuda_stream *out_stream, const pith_cuda_items *to,
@@ -352,7 +354,7 @@ pith_status pith_cuda_reduce_encode(const pith_cuda_plan *c, pith_cuda_stream *s
     if (status == PITH_OK) status = open_made(c, stream, &items, out, out_stream, to, &made, error);
     if (status == PITH_OK) status = check_limit(c, error);
     if (status != PITH_OK) return status;
-    items.tensors = made.tensors = NULL; /* not looked at, so they may hold anything */
+    items.tensors = made.tensors = NULL; /* nothing looks at tensors, so they may hold anything */
     struct pithi_gpu_call a = sum_call(c, stream, &items, per_item, scale);
     a.to = side_of(out, out_stream, &made);
     pithi_cuda_divide(&a, c, items.count, c->table.most);
@@ -371,7 +373,7 @@ pith_status pith_cuda_verify(const pith_cuda_plan *c, const pith_cuda_stream *st
     pith_cuda_items items;
     pith_status status = check_call(c, stream, from, &items, error);
     if (status != PITH_OK) return status;
-    items.tensors = NULL; /* not looked at, so it may hold anything */
+    items.tensors = NULL; /* nothing looks at tensors, so they may hold anything */
     struct pithi_gpu_call a = {.from = side_of(c, stream, &items),
                                .count = UINT64_MAX,
                                .per_item = 1,

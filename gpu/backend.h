@@ -22,10 +22,10 @@ enum pithi_gpu_kernel {
 int pithi_gpu_open(int device, uint32_t *processors);
 int pithi_gpu_launch(int device, enum pithi_gpu_kernel kernel, const struct pithi_gpu_call *call,
                      uint64_t teams, void *cuda_stream);
-/* Host to device. */
+/* Copies from host to device. */
 int pithi_gpu_copy(int device, void *to, const void *from, size_t bytes, void *cuda_stream);
 int pithi_gpu_clear(int device, void *p, size_t bytes, void *cuda_stream);
-/* Of this number; static text. */
+/* Returns what the number means; static text. */
 const char *pithi_gpu_error_string(int error);
 /* Whether the number says that the device is older than the build. */
 int pithi_gpu_too_old(int error);

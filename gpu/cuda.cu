@@ -21,7 +21,7 @@ static const void *kernel_of(enum pithi_gpu_kernel number) {
     return found;
 }
 
-/* The caller's device is current again at the end. */
+/* Makes a device current; the caller's is current again at the end. */
 class on_device {
     int before = -1;
 
@@ -37,13 +37,14 @@ public:
     }
 };
 
-/* The runtime keeps the last failure for whoever asks next: it is the caller of this one. */
+/* Takes the last failure, which the runtime keeps for whoever asks next: it is the caller of this
+ * one. */
 static cudaError_t taken(cudaError_t status) {
     if (status != cudaSuccess) cudaGetLastError();
     return status;
 }
 
-/* Asking for its attributes loads a kernel, so that the first launch of each need not. */
+/* Loads every kernel by asking for its attributes, so that the first launch of each need not. */
 int pithi_gpu_open(int device, uint32_t *processors) {
     const on_device guard(device);
     int count = 0;

@@ -13,7 +13,8 @@
         thread.special = is_special;                                        \
         pithi_##name(&call, shared, &thread, nullptr, blockIdx.x);          \
     }
-/* Teams a processor: without a number ptxas aims at one of its own, and spills for it. */
+/* Returns the teams of a processor: without a number ptxas aims at one of its own, and spills for
+ * it. */
 static constexpr int teams_of(int kernel) {
     return kernel == PITHI_GPU_encode_raw || kernel == PITHI_GPU_decode_raw ? 4 : 2;
 }

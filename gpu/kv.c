@@ -4,7 +4,7 @@
 
 enum { WAVES = 32 };
 
-/* The most pages that so many neighbouring elements can be in, wherever they begin. */
+/* Returns the most pages that so many neighbouring elements can be in, wherever they begin. */
 static uint64_t pages_of(const pith_cuda_plan *c, uint64_t elements) {
     const struct pithi_tiling *const t = &pithi_cuda_first_slot(c)->tiling;
     if (c->table.most_blocks < 2) return c->table.most_blocks;
@@ -27,7 +27,7 @@ static bool apart(const pith_cuda_plan *c) {
 
 static uint64_t parts_of(uint64_t n, uint64_t part) { return (n + part - 1) / part; }
 
-/* Of a page, as pithi_page_share counts them where groups fill their threads. */
+/* Returns the tiles of a page, as pithi_page_share counts them where groups fill their threads. */
 static uint64_t page_tiles(const pith_cuda_plan *c) {
     const struct pithi_device_plan_slot *const slot = pithi_cuda_first_slot(c);
     const uint64_t elements = page_elements(c), row = (uint64_t)slot->heads * slot->dim;
@@ -37,8 +37,8 @@ static uint64_t page_tiles(const pith_cuda_plan *c) {
            parts_of(units, pithi_pages_lanes(&c->table));
 }
 
-/* Whole pages where those have checksums, or are hashed when all of them is done. Else few tiles a
- * team while there are few teams: opening a page takes a while too. */
+/* Teams take whole pages where those have checksums, or are hashed when all of a page is done. Else
+ * they take few tiles while there are few teams: opening a page takes a while too. */
 uint32_t pithi_cuda_page_parts(const pith_cuda_plan *c, uint64_t pages) {
     uint64_t parts = page_tiles(c);
     if (c->table.checksums || apart(c)) return 1;

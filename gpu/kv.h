@@ -9,13 +9,15 @@
 static inline bool pithi_cuda_is_paged(const pith_cuda_plan *c) {
     return c->table.device.kind == PITHI_DEVICE_pages;
 }
-/* Only a plan of one slot has more than one page in it. */
+/* Returns slot 0: only a plan of one slot has more than one page in it. */
 static inline const struct pithi_device_plan_slot *pithi_cuda_first_slot(const pith_cuda_plan *c) {
     return (const struct pithi_device_plan_slot *)(const void *)(c->image + c->table.slots_at);
 }
-/* Teams per page when there are so many: few tiles a team while there are few teams. */
+/* Returns the teams per page when there are so many pages: few tiles a team while there are few
+ * teams. */
 uint32_t pithi_cuda_page_parts(const pith_cuda_plan *c, uint64_t pages);
-/* How many teams do `items` items, of each of which so many neighbouring elements are wanted. */
+/* Sets how many teams do `items` items, of each of which so many neighbouring elements are
+ * wanted. */
 void pithi_cuda_paged_divide(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t items,
                              uint64_t elements);
 

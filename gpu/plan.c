@@ -60,7 +60,7 @@ static uint64_t workspace_bytes(const struct pithi_device_plan *t) {
     return checks ? sizeof(struct pithi_gpu_work) : 0;
 }
 
-/* The table's beginning, if this library can read it. */
+/* Reads the table's beginning, if this library can read it. */
 static pith_status head_of(const pith_plan *plan, struct pithi_device_plan *head,
                            pith_error *error) {
     size_t bytes;

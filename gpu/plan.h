@@ -9,28 +9,28 @@
 
 enum { PITHI_CUDA_ALIGNMENT = 256 };
 
-/* Nothing in it changes once it is made. */
+/* A device plan; nothing in it changes once it is made. */
 struct pith_cuda_plan {
-    struct pithi_device_plan table; /* its beginning; the whole lies on the device */
+    struct pithi_device_plan table; /* the table's beginning; the whole table lies on the device */
     const uint8_t *device_table;
-    uint8_t *image; /* the whole on the host: the copy to the device reads it */
+    uint8_t *image; /* the whole table on the host: the copy to the device reads it */
     int device;
     uint32_t processors;
-    pith_env env; /* allocator and limit */
+    pith_env env; /* the allocator and the limit */
 };
 
-/* What a number of the backend means. */
+/* Returns what a number of the backend means. */
 pith_status pithi_cuda_status(int number, pith_error *error);
-/* PITH_ERR_ARG, and which argument it is. */
+/* Fails with PITH_ERR_ARG and says which argument is NULL. */
 pith_status pithi_cuda_null(const char *name, pith_error *error);
-/* A sized struct of the caller's, whatever its age, grown or cut to `size`; NULL: all zero. See
- * pith.h, Structs. name: for the error. */
+/* Takes a sized struct of the caller's, whatever its age, grown or cut to `size`; NULL: all zero.
+ * See pith.h, Structs. name: for the error. */
 pith_status pithi_cuda_take(void *to, size_t size, const void *from, const char *name,
                             pith_error *error);
-/* Memory through the plan's env. */
+/* Allocates memory through the plan's env. */
 void *pithi_cuda_alloc(const pith_env *env, size_t bytes);
 void pithi_cuda_release(const pith_env *env, void *p, size_t bytes);
-/* Of a device stream. */
+/* Returns the bytes of a device stream. */
 uint64_t pithi_cuda_stream_bytes(const struct pithi_device_plan *table);
 /* Whether plan and stream can be what a call is given; stream_name: for the error. */
 pith_status pithi_cuda_check_stream(const pith_cuda_plan *c, const pith_cuda_stream *stream,
@@ -38,13 +38,13 @@ pith_status pithi_cuda_check_stream(const pith_cuda_plan *c, const pith_cuda_str
 /* Sets how many teams do `items` items of at most `elements` elements, and how many each does. */
 void pithi_cuda_divide(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t items,
                        uint64_t elements);
-/* The same, whatever the codec: runs of neighbouring elements. */
+/* Sets the same two numbers of a call on runs of neighbouring elements, whatever the codec. */
 void pithi_cuda_divide_runs(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t items,
                             uint64_t elements);
 pith_status pithi_cuda_launch(const pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
                               const struct pithi_gpu_call *a, uint64_t items, void *cuda_stream,
                               pith_error *error);
-/* Memory on the device := 0. */
+/* Clears memory on the device. */
 pith_status pithi_cuda_clear(const pith_cuda_plan *c, void *p, uint64_t bytes, void *cuda_stream,
                              pith_error *error);
 static inline bool pithi_cuda_has_base(const struct pithi_device_plan *t) {

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "predict.h"
 
-/* Marks, all 0, and the parts of frames. */
+/* Sets the workspace for marks, all 0, and the parts of frames. */
 static pith_status open_workspace(const pith_cuda_plan *c, struct pithi_gpu_call *a,
                                   const pith_cuda_items *items, void *cuda_stream,
                                   pith_error *error) {
@@ -18,7 +18,7 @@ static pith_status open_workspace(const pith_cuda_plan *c, struct pithi_gpu_call
     return pithi_cuda_clear(c, a->workspace, items->count * PITHI_MARK_BYTES, cuda_stream, error);
 }
 
-/* A team for every frame, or for every block of the slot that has most. */
+/* Launches a team for every frame, or for every block of the slot that has most. */
 static pith_status launch(const pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
                           struct pithi_gpu_call *a, uint64_t teams, const pith_cuda_items *items,
                           void *cuda_stream, pith_error *error) {

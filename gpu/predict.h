@@ -10,11 +10,11 @@ static inline bool pithi_cuda_is_bounded(const pith_cuda_plan *c) {
     return c->table.device.kind == PITHI_DEVICE_bounded ||
            c->table.device.kind == PITHI_DEVICE_rows;
 }
-/* a: filled in but for what says how teams share the work. */
+/* Encodes with a bound. a: filled in but for what says how teams share the work. */
 pith_status pithi_cuda_bounded_encode(const pith_cuda_plan *c, struct pithi_gpu_call *a,
                                       const pith_cuda_items *items, void *cuda_stream,
                                       pith_error *error);
-/* verify: the checks alone. */
+/* Decodes with a bound; verify: does the checks alone. */
 pith_status pithi_cuda_bounded_decode(const pith_cuda_plan *c, struct pithi_gpu_call *a,
                                       bool verify, const pith_cuda_items *items, void *cuda_stream,
                                       pith_error *error);

@@ -12,7 +12,7 @@
 
 #include "backend.h"
 
-/* All families. */
+/* All families are wanted: on the host they are compiled at once. */
 #define PITHI_GPU_common
 #define PITHI_GPU_group_encode
 #define PITHI_GPU_group_decode
@@ -67,7 +67,7 @@ static void start_team(struct pithi_team *team) {
     pithi_team_switch(team);
 }
 
-/* Number of the i-th team that runs: any permutation will do. */
+/* Returns the number of the i-th team that runs: any permutation will do. */
 static uint64_t team_number(uint64_t i, uint64_t teams) {
     if (the_order == PITHI_ORDER_FORWARD) return i;
     if (the_order == PITHI_ORDER_REVERSE) return teams - 1 - i;
@@ -86,7 +86,8 @@ static body *const bodies[PITHI_GPU_KERNELS] = {
 };
 
 static void run_team(body *fn, const struct pithi_gpu_call *call, uint64_t number) {
-    /* Of one size in all launches: sanitizers would map these bytes anew for every team. */
+    /* Threads take one size in all launches: sanitizers would map these bytes anew for every
+     * team. */
     static struct pithi_gpu_thread t[PITHI_TEAM];
     const size_t bytes = pithi_shared_bytes(call);
     struct pithi_gpu_shared *s = malloc(bytes);
@@ -96,7 +97,7 @@ static void run_team(body *fn, const struct pithi_gpu_call *call, uint64_t numbe
     memset(t, 0xA5, sizeof t);
     for (uint32_t i = 0; i < PITHI_TEAM; i++) {
         t[i].tid = i;
-        t[i].special = the_launches % 2; /* kernels have both texts */
+        t[i].special = the_launches % 2; /* kernels have both texts, general and special */
     }
     start_team(&team);
     fn(call, s, t, &team, number);
@@ -113,7 +114,7 @@ int pithi_gpu_launch(int device, enum pithi_gpu_kernel kernel, const struct pith
 
 int pithi_gpu_open(int device, uint32_t *processors) {
     *processors = 4;
-    return device == 0 ? 0 : 101; /* no such device */
+    return device == 0 ? 0 : 101; /* 101: there is no such device */
 }
 
 int pithi_gpu_copy(int device, void *to, const void *from, size_t bytes, void *cuda_stream) {

@@ -5,10 +5,10 @@
 
 #include <stdint.h>
 
-/* In which order threads of a phase, and teams of a launch, are taken. */
+/* The orders in which threads of a phase, and teams of a launch, are taken. */
 enum { PITHI_ORDER_FORWARD, PITHI_ORDER_REVERSE, PITHI_ORDER_SHUFFLED, PITHI_ORDERS };
 void pithi_runner_order(int order, uint64_t seed);
-/* Launches since the program began. */
+/* Counts launches since the program began. */
 uint64_t pithi_runner_launches(void);
 
 #endif

@@ -43,13 +43,13 @@ static pith_status set(const pith_cuda_plan *c, struct pithi_gpu_call *a,
     return pithi_cuda_launch(c, PITHI_GPU_stream_set, a, 1, cuda_stream, error);
 }
 
-/* A thread a slot. */
+/* Launches a kernel with a thread for every slot. */
 static pith_status per_slot(const pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
                             const struct pithi_gpu_call *a, void *cuda_stream, pith_error *error) {
     return pithi_cuda_launch(c, kernel, a, (c->table.slots + 255) / 256, cuda_stream, error);
 }
 
-/* Teams for every slot. */
+/* Launches a kernel with teams for the elements of every slot. */
 static pith_status over_base(const pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
                              struct pithi_gpu_call *a, void *cuda_stream, pith_error *error) {
     pithi_cuda_divide_runs(a, c, c->table.slots, c->table.most);
@@ -194,12 +194,12 @@ pith_status pith_cuda_stream_verify(const pith_cuda_plan *c, const pith_cuda_str
 
 static const uint8_t magic[8] = PITHI_STREAM_FORMAT_MAGIC;
 
-/* A conversion under way. */
+/* A conversion of a stream between its saved bytes and its bytes on the device. */
 struct exchange {
     const struct pithi_device_plan *table;
     const struct pithi_device_plan_slot *slot;
-    uint8_t *saved, *bytes;   /* as the host saves it, and as it lies on the device */
-    uint64_t total, elements; /* bytes of saved; where its base or residual begins */
+    uint8_t *saved, *bytes;   /* the stream as the host saves it, and as it lies on the device */
+    uint64_t total, elements; /* bytes of saved; where its elements, of base or residual, begin */
     bool bounded;             /* slots have a bound in place of a hash, and counts behind them */
 };
 
@@ -247,7 +247,7 @@ static pith_status end(const pith_cuda_plan *c, const struct exchange *x, pith_s
     return status;
 }
 
-/* What a call with the work answered. */
+/* Returns a status, with the error that a call with the work left. */
 static pith_status answered(const pith_work *work, pith_status status, pith_error *error) {
     if (status == PITH_ERR_BUSY)
         return pithi_fail(error, status, "another call is using the work or the stream");

@@ -65,7 +65,7 @@ struct coder {
     const pith_cuda_plan *cuda;
     pith_cuda_sizes sizes;
     pith_sizes host_sizes;
-    void *plan_memory; /* on the device */
+    void *plan_memory; /* the plan's memory on the device */
     pith_cuda_stream *stream;
 };
 
@@ -104,17 +104,17 @@ struct rank {
     int device;
     cudaStream_t cuda_stream;
     ncclComm_t comm;
-    /* Weights: the codec, whose stream holds the replica, and frames of all slots. */
+    /* Weights have one codec, whose stream holds the replica, and frames of all slots. */
     struct coder weights;
-    float *master; /* the rank's shard */
+    float *master; /* the rank's shard of the weights */
     uint8_t *weight_frames;
-    uint64_t *others; /* slots of other ranks, then... */
-    void **others_at; /* ...where their frames lie */
-    /* Gradients: the codecs of both hops, and frames that leave, arrive, and are gathered. */
+    uint64_t *others; /* slots of other ranks */
+    void **others_at; /* where the frames of those slots lie */
+    /* Gradients have a codec for each hop, and frames that leave, arrive, and are gathered. */
     struct coder inner, outer;
     float *gradient, *sum;
     uint8_t *leaving, *arriving, *sums;
-    /* A status word for every frame of every call; a call leaves one in each. */
+    /* Every frame of every call has a status word, which the call leaves there. */
     int32_t *status;
 };
 /* Where the status words of each call begin, in units of the number of ranks. */
@@ -123,12 +123,12 @@ enum { OF_ENCODE, OF_DECODE, OF_LEAVING, OF_ARRIVING, OF_SUM, OF_SUMS, STATUS_RO
 struct world {
     int ranks;
     struct rank rank[RANKS_MOST];
-    /* One more replica, on the first device: it owns no shard. */
+    /* The observer is one more replica, on the first device; it owns no shard. */
     pith_cuda_stream *observer;
     int32_t *observer_status;
 };
 
-/* W slots of ceil(COUNT / W) elements; the last is shorter. */
+/* The layout has W slots of ceil(COUNT / W) elements; the last is shorter. */
 static pith_layout layout_of(uint32_t dtype, uint32_t base, int ranks) {
     return (pith_layout){.size = sizeof(pith_layout),
                          .dtype = dtype,
@@ -142,13 +142,13 @@ static int32_t *status_of(const struct world *w, int r, int call) {
     return w->rank[r].status + call * w->ranks;
 }
 
-/* In order with the rank's other work: a CUDA stream that does not wait for the default one must
- * not be fed by cudaMemcpy, which may return before its bytes have arrived. */
+/* Copies in order with the rank's other work: a CUDA stream that does not wait for the default one
+ * must not be fed by cudaMemcpy, which may return before its bytes have arrived. */
 static void put(const struct rank *k, void *to, const void *from, size_t bytes) {
     CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, k->cuda_stream));
 }
 
-/* Other ranks' slots, and the places of their frames, as device arrays. */
+/* Lists other ranks' slots, and the places of their frames, as device arrays. */
 static void list_others(const struct world *w, int r) {
     const struct rank *const k = &w->rank[r];
     uint64_t slots[RANKS_MOST];
@@ -204,9 +204,9 @@ static void rank_close(struct rank *k) {
 
 /* ---- Weights ---------------------------------------------------------------------------------*/
 
-/* The rank's slot into its place among all frames. The replica's part moves on as it will on every
- * other rank; `tensor` being the whole tensor's place, a rank that keeps only its shard hands in
- * `tensors` instead. */
+/* Encodes the rank's slot into its place among all frames. The replica's part moves on as it will
+ * on every other rank; `tensor` being the whole tensor's place, a rank that keeps only its shard
+ * hands in `tensors` instead. */
 static void send_weights(const struct world *w, int r) {
     const struct rank *const k = &w->rank[r];
     const uint64_t slot_bytes = k->weights.host_sizes.slot_bytes;
@@ -221,8 +221,9 @@ static void send_weights(const struct world *w, int r) {
     PITH(pith_cuda_encode(k->weights.cuda, k->weights.stream, &items, 0, k->cuda_stream, NULL));
 }
 
-/* A slot of the gathered buffer is as long as the longest frame; the bytes behind a shorter one do
- * not matter. NCCL gathers in place where the rank's own part lies at its own place. */
+/* Gathers all frames. A slot of the gathered buffer is as long as the longest frame; the bytes
+ * behind a shorter one do not matter. NCCL gathers in place where the rank's own part lies at its
+ * own place. */
 static void gather_weights(const struct world *w) {
     NCCL(ncclGroupStart());
     for (int r = 0; r < w->ranks; r++) {
@@ -234,8 +235,9 @@ static void gather_weights(const struct world *w) {
     NCCL(ncclGroupEnd());
 }
 
-/* One launch for all frames but the rank's own, which its replica has already. No tensor: the base
- * inside the stream is the replica, and a model can use it in its place (pith_cuda_stream_base). */
+/* Decodes, in one launch, all frames but the rank's own, which its replica has already. There is no
+ * tensor: the base inside the stream is the replica, and a model can use it in its place
+ * (pith_cuda_stream_base). */
 static void receive_weights(const struct world *w, int r) {
     const struct rank *const k = &w->rank[r];
     const pith_cuda_items items = {.size = sizeof items,
@@ -269,7 +271,7 @@ static void weights_step(const struct world *w) {
 
 /* ---- Gradients -------------------------------------------------------------------------------*/
 
-/* All slots of the rank's gradient, in one launch. */
+/* Encodes all slots of the rank's gradient in one launch. */
 static void send_gradient(const struct world *w, int r) {
     const struct rank *const k = &w->rank[r];
     const pith_cuda_items items = {.size = sizeof items,
@@ -283,7 +285,8 @@ static void send_gradient(const struct world *w, int r) {
     PITH(pith_cuda_encode(k->inner.cuda, k->inner.stream, &items, 0, k->cuda_stream, NULL));
 }
 
-/* An all-to-all: slot j of every rank goes to rank j, which puts it in order of the senders. */
+/* Exchanges frames all-to-all: slot j of every rank goes to rank j, which puts it in order of the
+ * senders. */
 static void exchange_gradients(const struct world *w) {
     NCCL(ncclGroupStart());
     for (int r = 0; r < w->ranks; r++) {
@@ -298,7 +301,7 @@ static void exchange_gradients(const struct world *w) {
     NCCL(ncclGroupEnd());
 }
 
-/* The mean of what has arrived, which is slot r of every rank, encoded for the second hop. The sum
+/* Encodes, for the second hop, the mean of what has arrived, which is slot r of every rank. The sum
  * is never written as a tensor. */
 static void sum_gradients(const struct world *w, int r) {
     const struct rank *const k = &w->rank[r];
@@ -357,7 +360,8 @@ static void gradients_step(const struct world *w) {
 
 /* ---- What the CPU makes of the same numbers --------------------------------------------------*/
 
-/* Numbers that anybody can make again: weights after step `step`, gradients of a rank. */
+/* Returns a number that anybody can make again: of weights after step `step`, or of a rank's
+ * gradients. */
 static float number(uint64_t i, uint64_t which) {
     uint64_t x =
         (i + 1) * UINT64_C(0x9E3779B97F4A7C15) ^ (which + 1) * UINT64_C(0xD1B54A32D192ED03);
@@ -373,7 +377,7 @@ static void fill_gradient(float *to, int rank, int step) {
         to[i] = 0.01f * number(i, (uint64_t)(1000 * (rank + 1) + step));
 }
 
-/* The same plans, and a stream of frames of each. */
+/* The CPU's side of a rank: a stream of frames of each of its plans. */
 struct reference {
     pith_work *work;
     pith_stream *weights_stream, *inner_stream, *outer_stream;
@@ -417,7 +421,7 @@ static void reference_close(struct reference *f) {
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) free(memory[i]);
 }
 
-/* An item for every slot of the stream, whose frames lie so far apart. */
+/* Lists an item for every slot of the stream; frames lie `stride` bytes apart. */
 static void list_slots(pith_item items[RANKS_MOST], pith_stream *stream, size_t slots,
                        const pith_view *view, uint8_t *frames, size_t stride, size_t capacity) {
     for (size_t i = 0; i < slots; i++)
@@ -523,7 +527,7 @@ static void world_close(struct world *w) {
     for (int r = 0; r < w->ranks; r++) rank_close(&w->rank[r]);
 }
 
-/* All replicas begin with the same weights. */
+/* Gives all replicas the same weights to begin with. */
 static void begin(const struct world *w, const struct reference *f) {
     for (int r = 0; r < w->ranks; r++) {
         const struct rank *const k = &w->rank[r];
@@ -544,7 +548,7 @@ static void one_step(struct world *w, struct reference *f, int step) {
         fill_gradient(f->gradient, r, step);
         put(k, k->master, f->weights, bytes);
         put(k, k->gradient, f->gradient, bytes);
-        CUDA(cudaStreamSynchronize(k->cuda_stream)); /* f->gradient is the next rank's then */
+        CUDA(cudaStreamSynchronize(k->cuda_stream)); /* the next rank overwrites f->gradient */
     }
     weights_step(w);
     gradients_step(w);

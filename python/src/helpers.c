@@ -7,7 +7,8 @@
 
 static int64_t refusal(int why, int64_t found) { return why | found * 256; }
 
-/* The pointer in a capsule of this name, or NULL. The lock is held. */
+/* Returns the pointer in a capsule of this name, or NULL. The caller holds the interpreter's
+ * lock. */
 static void *pointer_in(size_t object, const char *name) {
     PyObject *const capsule = (PyObject *)object; /* NOLINT: an address from id() */
     return PyCapsule_IsValid(capsule, name) ? PyCapsule_GetPointer(capsule, name) : NULL;
@@ -15,7 +16,8 @@ static void *pointer_in(size_t object, const char *name) {
 
 /* ---- NumPy -----------------------------------------------------------------------------------*/
 
-/* What __array_struct__ points to; the layout is frozen (NumPy, "The array interface protocol"). */
+/* The struct that __array_struct__ points to; its layout is frozen (NumPy, "The array interface
+ * protocol"). */
 struct array_interface {
     int two, nd;
     char kind;
@@ -36,7 +38,7 @@ static int64_t view_numpy(pith_view *view, size_t object, uint32_t dtype, int wr
     view->ndim = (uint32_t)a->nd;
     for (int i = 0; i < a->nd; i++) {
         view->shape[i] = (uint64_t)a->shape[i];
-        /* Of a dimension of one element the stride has no meaning. */
+        /* The stride of a dimension of one element has no meaning. */
         const Py_ssize_t stride = a->shape[i] > 1 ? a->strides[i] : 0;
         if (stride % a->itemsize) return refusal(PITHPY_STRIDES, stride);
         view->stride[i] = stride / a->itemsize;
@@ -63,7 +65,7 @@ struct dl_versioned {
     uint64_t flags;
     struct dl_tensor tensor;
 };
-/* The functions of a type (version 1.3). The last may be NULL. */
+/* The functions of a type (DLPack's exchange API, version 1.3). The last may be NULL. */
 struct dl_exchange {
     uint32_t major, minor;
     const struct dl_exchange *older;
