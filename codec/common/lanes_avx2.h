@@ -37,7 +37,7 @@ BOTH_FLOAT(f_mul, _mm256_mul_ps)
 BOTH_FLOAT(f_div, _mm256_div_ps)
 BOTH_FLOAT(f_min, _mm256_min_ps)
 BOTH_FLOAT(f_max, _mm256_max_ps)
-/* Of the first eight lanes; the others are 0. */
+/* Divides the first eight lanes; the others are 0. */
 static inline v16 f_div8(v16 x, v16 y) {
     return (v16){I(_mm256_div_ps(F(x.a), F(y.a))), _mm256_setzero_si256()};
 }
@@ -236,7 +236,7 @@ static inline v16 f_narrow(v16 x) {
     return (v16){_mm256_cvtepu16_epi32(_mm256_cvtps_ph(F(x.a), _MM_FROUND_TO_NEAREST_INT)),
                  _mm256_cvtepu16_epi32(_mm256_cvtps_ph(F(x.b), _MM_FROUND_TO_NEAREST_INT))};
 }
-/* To the nearest f16 and back. */
+/* Rounds to the nearest f16 and widens it again. */
 static inline __m256i round16(__m256i x) {
     return I(_mm256_cvtph_ps(_mm256_cvtps_ph(F(x), _MM_FROUND_TO_NEAREST_INT)));
 }

@@ -171,7 +171,7 @@ static inline v16 f_add(v16 a, v16 b) { return I(_mm512_add_ps(F(a), F(b))); }
 static inline v16 f_sub(v16 a, v16 b) { return I(_mm512_sub_ps(F(a), F(b))); }
 static inline v16 f_mul(v16 a, v16 b) { return I(_mm512_mul_ps(F(a), F(b))); }
 static inline v16 f_div(v16 a, v16 b) { return I(_mm512_div_ps(F(a), F(b))); }
-/* Of the first eight lanes; the others are 0. */
+/* Divides the first eight lanes; the others are 0. */
 static inline v16 f_div8(v16 a, v16 b) {
     const __m256 q = _mm256_div_ps(_mm512_castps512_ps256(F(a)), _mm512_castps512_ps256(F(b)));
     return I(_mm512_zextps256_ps512(q));
@@ -189,7 +189,7 @@ static inline v16 f_widen(v16 a) { return I(_mm512_cvtph_ps(_mm512_cvtepi32_epi1
 static inline v16 f_narrow(v16 a) {
     return _mm512_cvtepu16_epi32(_mm512_cvtps_ph(F(a), _MM_FROUND_TO_NEAREST_INT));
 }
-/* To the nearest f16 and back. */
+/* Rounds to the nearest f16 and widens it again. */
 static inline v16 f_round16(v16 a) {
     return I(_mm512_cvtph_ps(_mm512_cvtps_ph(F(a), _MM_FROUND_TO_NEAREST_INT)));
 }
@@ -204,7 +204,7 @@ static inline float f_sum(v16 x) {
 
 enum { NONFINITE = 0x99 }; /* classes: quiet and signalling NaN, both infinities */
 static inline uint32_t v_nonfinite(v16 a) { return _mm512_fpclass_ps_mask(F(a), NONFINITE); }
-/* In integers: masks of 16 are dearer than vectors. */
+/* Compares as integers: masks of 16 are dearer than vectors. */
 static inline bool v_any_nonfinite(const v16 a[4]) {
     const v16 x = v_maxu(v_add(a[0], a[0]), v_add(a[1], a[1]));
     const v16 y = v_maxu(v_add(a[2], a[2]), v_add(a[3], a[3]));

@@ -44,7 +44,7 @@ TWO(f_add, I(vaddq_f32(F(x), F(y))))
 TWO(f_sub, I(vsubq_f32(F(x), F(y))))
 TWO(f_mul, I(vmulq_f32(F(x), F(y))))
 TWO(f_div, I(vdivq_f32(F(x), F(y))))
-/* Of the first eight lanes; the others are 0. */
+/* Divides the first eight lanes; the others are 0. */
 static inline v16 f_div8(v16 a, v16 b) {
     v16 r = {{vdupq_n_u32(0), vdupq_n_u32(0), vdupq_n_u32(0), vdupq_n_u32(0)}};
     for (int q = 0; q < 2; q++) r.val[q] = I(vdivq_f32(F(a.val[q]), F(b.val[q])));
@@ -61,7 +61,7 @@ ONE(f_round_to_i, U(vcvtnq_s32_f32(F(x))))
 ONE(f_from_i, I(vcvtq_f32_s32(S(x))))
 ONE(f_widen, I(vcvt_f32_f16(vreinterpret_f16_u16(vmovn_u32(x)))))
 ONE(f_narrow, vmovl_u16(vreinterpret_u16_f16(vcvt_f16_f32(F(x)))))
-/* To the nearest f16 and back. */
+/* Rounds to the nearest f16 and widens it again. */
 ONE(f_round16, I(vcvt_f32_f16(vcvt_f16_f32(F(x)))))
 
 static inline v16 all_of(uint32x4_t x) { return (v16){{x, x, x, x}}; }

@@ -82,8 +82,8 @@ static inline __attribute__((always_inline)) void two_strides(v16 v[8]) {
     butterfly4(v, v + 4, v + 2, v + 6);
     butterfly4(v + 1, v + 5, v + 3, v + 7);
 }
-/* The same four across each other, with fewer shuffles, leaving value i of run r in quarter i % 4,
- * place r, of vector i / 4 % 4 * 2 + i / 16. */
+/* Transforms four runs of 32 across each other, with few shuffles, and leaves value i
+ * of run r in quarter i % 4, place r, of vector i / 4 % 4 * 2 + i / 16. */
 static inline __attribute__((always_inline)) void f_transform32x4_transposed(v16 v[8]) {
     transpose_values(v, v + 2, v + 4, v + 6);
     transpose_values(v + 1, v + 3, v + 5, v + 7);

@@ -189,7 +189,7 @@ static inline void pack64_high(uint8_t *to, size_t capacity, const struct packin
     pack_bytes(to, capacity, p, bytes_of(q, true), nontemporal);
 }
 
-/* The same for lanes that are the codes as integers. */
+/* Packs 64 codes from lanes that are the codes as integers. */
 static inline void pack64_whole(uint8_t *to, size_t capacity, const struct packing *p,
                                 const v16 q[4], bool nontemporal) {
     const __m512i low = _mm512_packs_epi32(q[0], q[1]), high = _mm512_packs_epi32(q[2], q[3]);

@@ -18,7 +18,7 @@ ALWAYS v16 differences(v16 words) {
     return v_xor(_mm512_srli_epi16(words, 1), _mm512_sub_epi16(_mm512_setzero_si512(), odd));
 }
 
-/* Of both groups: of all lanes up to each. */
+/* Returns for each lane of both groups the sum of all lanes up to it. */
 ALWAYS v16 sums(v16 x) {
     const v16 zero = _mm512_setzero_si512();
     x = _mm512_add_epi16(x, _mm512_alignr_epi32(x, zero, 15));
@@ -55,7 +55,6 @@ ALWAYS v16 add(unsigned dims, uint32_t *sum[3], const bool starts[3], size_t i, 
     return x;
 }
 
-/* Of one row. */
 ALWAYS size_t fused_decode_row(struct pithi_fused_decode *r, unsigned dims, enum store store,
                                size_t count) {
     uint32_t *sum[3];
@@ -105,7 +104,7 @@ ALWAYS size_t fused_decode_store(struct pithi_fused_decode *r, enum store store)
     }
 }
 
-/* Order 0: codes themselves, rows that lie together. */
+/* Decodes order 0: words are the codes themselves, and rows lie together. */
 ALWAYS size_t fused_decode_codes(struct pithi_fused_decode *r, enum store store) {
     const uint8_t *from = r->planes, *const end = from + r->left, *widths = r->widths;
     struct goal goal = {.step = v_spread(&r->quant->step), .most = v_set(PITHI_F32_MAX)};

@@ -43,7 +43,7 @@ ALWAYS bool missed(const struct constants *c, const struct code *a, const struct
 
 ALWAYS v16 zigzag(v16 x) { return v_xor(v_add(x, x), v_sar31(x)); }
 
-/* A group's word; what sums become is left in `next`. */
+/* Returns a group's word, and leaves what sums become in `next`. */
 ALWAYS v16 word_of(unsigned dims, uint32_t *const sum[3], const bool starts[3], size_t i, v16 code,
                    v16 last, v16 next[3]) {
     v16 x = _mm512_sub_epi32(code, _mm512_alignr_epi32(code, last, 15));
@@ -58,7 +58,7 @@ ALWAYS void keep(unsigned dims, uint32_t *const sum[3], size_t i, const v16 next
     for (unsigned k = 0; k < dims; k++) v_store((uint8_t *)(sum[k] + i), next[k]);
 }
 
-/* Planes of words of 16 bits. */
+/* Writes the planes of words of 16 bits. */
 ALWAYS uint8_t *put(v16 a, v16 b, uint8_t *widths, uint8_t *to) {
     const v16 z = put_planes(v_xor(a, _mm512_slli_epi32(b, 16)));
     const uint64_t used = _mm512_test_epi16_mask(z, z);
@@ -71,7 +71,6 @@ ALWAYS uint8_t *put(v16 a, v16 b, uint8_t *widths, uint8_t *to) {
     return to + 2 * (size_t)other;
 }
 
-/* Of one row. */
 ALWAYS size_t fused_encode_row(struct pithi_fused_encode *c, unsigned dims, size_t count) {
     uint32_t *sum[3];
     bool starts[3];
@@ -114,7 +113,7 @@ ALWAYS size_t fused_encode_rows(struct pithi_fused_encode *c, unsigned dims) {
     return done;
 }
 
-/* Order 0: codes themselves, rows that lie together. */
+/* Encodes order 0: words are the codes themselves, and rows lie together. */
 static size_t fused_encode_codes(struct pithi_fused_encode *c) {
     const struct constants k = constants_of(c->quant);
     const v16 narrow = v_set(0xFFFF);

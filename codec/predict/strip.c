@@ -232,7 +232,8 @@ void pithi_strip_begin(const struct pithi_strip *p, const struct pithi_source *s
     add_counters(&counters, packing->counts);
 }
 
-/* For every width the one of the table that holds it: its place there, and its bytes in a group. */
+/* A plan says for every width which one of the table holds it: its place there, and its bytes in
+ * a group. */
 struct plan {
     uint8_t place[PITHI_PACK_WIDEST + 1], wide[PITHI_PACK_WIDEST + 1];
 };

@@ -14,7 +14,7 @@ static inline uint64_t random_next(uint64_t *state) {
     return z ^ (z >> 31);
 }
 
-/* In [0, 1). */
+/* Returns a number in [0, 1). */
 static inline double random_unit(uint64_t *state) {
     return (double)(random_next(state) >> 11) * 0x1p-53;
 }
