@@ -5,12 +5,12 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "common/checked.h"
 #include "common/endian.h"
 #include "common/pad.h"
 #include "cpu.h"
 #include "error.h"
 #include "spec.h"
-#include "view.h"
 
 static const uint8_t magic[4] = {0xF1, 'P', 'T', 'H'};
 
@@ -41,10 +41,10 @@ static bool count_pages(const struct pithi_frame *f, struct pithi_payload *p) {
     const uint64_t last = t->shape[2] * t->shape[3] - (pages - 1) * page;
     p->run_blocks = pages;
     p->block_bytes = q->codec->block_bytes(q, page);
-    if (!pithi_multiply(pages - 1, p->block_bytes, &p->run_bytes)) return false;
+    if (!pithi_checked_multiply(pages - 1, p->block_bytes, &p->run_bytes)) return false;
     p->run_bytes += q->codec->block_bytes(q, last);
     return p->run_bytes < INT64_MAX / 2 &&
-           pithi_multiply(t->tiles / pages, p->run_bytes, &p->data_bytes);
+           pithi_checked_multiply(t->tiles / pages, p->run_bytes, &p->data_bytes);
 }
 
 /* Counts the blocks, and the most bytes that they can have together. */
@@ -61,7 +61,7 @@ static bool count_blocks(const struct pithi_frame *f, struct pithi_payload *p) {
         p->data_bytes = q->codec->block_bytes(q, f->count);
         return true; /* read_shape has limited the counts */
     }
-    if (!pithi_multiply(whole, p->block_bytes, &p->data_bytes)) return false;
+    if (!pithi_checked_multiply(whole, p->block_bytes, &p->data_bytes)) return false;
     p->data_bytes += rest ? q->codec->block_bytes(q, rest) : 0;
     return true;
 }
@@ -275,7 +275,8 @@ static pith_status read_shape(const uint8_t *b, bool wide, struct pithi_frame *f
             return pithi_fail_at(error, PITH_ERR_CORRUPT, "an unused dimension is not 0", at);
         if (d >= f->ndim) continue;
         f->shape[d] = extent;
-        if (!pithi_multiply(f->count, extent, &f->count) || f->count > (uint64_t)INT64_MAX / 8)
+        if (!pithi_checked_multiply(f->count, extent, &f->count) ||
+            f->count > (uint64_t)INT64_MAX / 8)
             return pithi_fail_at(error, PITH_ERR_CORRUPT, "the shape is too large", at);
     }
     if (is_wide(f) != wide)

@@ -6,6 +6,7 @@
 #include <xxhash.h>
 
 #include "bytes/entropy.h"
+#include "common/checked.h"
 #include "common/convert.h"
 #include "common/decimal.h"
 #include "common/endian.h"
@@ -26,7 +27,7 @@ static pith_status take_shape(pith_plan *p, const pith_layout *l, pith_error *er
     memcpy(p->shape, l->shape, sizeof p->shape);
     /* Frames demand that every partial product fits, also where a later extent is 0. */
     for (uint32_t d = 0; d < l->ndim; d++)
-        if (!pithi_multiply(p->count, l->shape[d], &p->count) || p->count > INT64_MAX / 8)
+        if (!pithi_checked_multiply(p->count, l->shape[d], &p->count) || p->count > INT64_MAX / 8)
             return pithi_fail(error, PITH_ERR_SHAPE, "the tensor is too large");
     return PITH_OK;
 }
@@ -55,7 +56,7 @@ static pith_status take_slots(pith_plan *p, const pith_layout *l, pith_error *er
         l->slot_count ? l->slot_count : p->count / p->slots + (p->count % p->slots != 0);
     if (p->slot_count > p->count) p->slot_count = p->count;
     uint64_t capacity;
-    if (pithi_multiply(p->slot_count, p->slots, &capacity) && capacity < p->count)
+    if (pithi_checked_multiply(p->slot_count, p->slots, &capacity) && capacity < p->count)
         return pithi_fail_numbers(error, PITH_ERR_SHAPE,
                                   "the tensor has # elements, its slots together #", p->count,
                                   capacity);

@@ -4,14 +4,8 @@
 
 #include <string.h>
 
+#include "common/checked.h"
 #include "error.h"
-
-bool pithi_multiply(uint64_t a, uint64_t b, uint64_t *out) {
-    uint64_t product;
-    if (__builtin_mul_overflow(a, b, &product)) return false;
-    *out = product;
-    return true;
-}
 
 /* The shape and strides stay in registers: put together in memory, they would be copied in other
  * pieces than they were stored in, and such a copy waits for every store before it. */
@@ -48,7 +42,7 @@ static uint64_t measure(const pith_view *view, bool *dense) {
         if (n == 1) continue;
         if (n == 0) return 0;
         *dense = *dense && (uint64_t)view->stride[d] == count;
-        fits = pithi_multiply(count, n, &count) && fits;
+        fits = pithi_checked_multiply(count, n, &count) && fits;
     }
     return fits ? count : UINT64_MAX;
 }
@@ -86,7 +80,7 @@ pith_status pithi_span_init(struct pithi_span *span, const pith_view *view, bool
     span->dtype = view->dtype;
     span->data = view->data;
     span->count = measure(view, &dense);
-    if (!pithi_multiply(span->count, span->element, &bytes) || bytes > (uint64_t)INT64_MAX)
+    if (!pithi_checked_multiply(span->count, span->element, &bytes) || bytes > (uint64_t)INT64_MAX)
         return pithi_fail(error, PITH_ERR_SHAPE, "view is larger than the address space");
     span->dense = true;
     if (span->count == 0) return PITH_OK;

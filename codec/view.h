@@ -32,7 +32,4 @@ static inline uint8_t *pithi_span_at(const struct pithi_span *span, uint64_t at)
     return span->data ? span->data + (span->first + at) * span->element : NULL;
 }
 
-/* Multiplies; returns false, and leaves *out alone, on overflow. */
-bool pithi_multiply(uint64_t a, uint64_t b, uint64_t *out);
-
 #endif

@@ -3,6 +3,7 @@
 #include "work.h"
 
 #include "bytes/entropy.h"
+#include "common/checked.h"
 #include "common/convert.h"
 #include "common/pad.h"
 #include "error.h"
@@ -24,7 +25,7 @@ static bool may_be_second(const pith_plan *p) {
 static uint64_t bytes_for(uint64_t first, uint64_t second, uint32_t workers) {
     uint64_t lanes;
     if (workers > PITHI_THREADS_MAX || first > UINT64_MAX / 4 || second > UINT64_MAX / 4 ||
-        !pithi_multiply(first + second, workers, &lanes) || lanes > UINT64_MAX / 2)
+        !pithi_checked_multiply(first + second, workers, &lanes) || lanes > UINT64_MAX / 2)
         return UINT64_MAX;
     return 64 + head_bytes(workers) + lanes;
 }

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "common/checked.h"
 #include "common/convert.h"
 #include "common/pad.h"
 #include "cpu.h"
@@ -148,7 +149,7 @@ uint64_t pith_kv_bytes(const pith_plan *plan, uint64_t tokens) {
     const uint64_t window = plan->params.value[PITHI_KV_WINDOW];
     const uint64_t fixed = fixed_bytes(&p, window);
     const uint64_t pages = pages_for(&p, window, tokens ? tokens : p.limit);
-    if (!pithi_multiply(pages, slot_bytes(&p), &slots) || slots > SIZE_MAX / 2) return 0;
+    if (!pithi_checked_multiply(pages, slot_bytes(&p), &slots) || slots > SIZE_MAX / 2) return 0;
     return fixed + slots;
 }
 
