@@ -167,7 +167,7 @@ pith_status pith_collective_stats(const pith_collective_channel *ch, uint32_t ho
     const pith_stats none = {.size = sizeof none};
     if (!ch || hop >= PITHI_COLLECTIVE_HOPS) return PITH_ERR_ARG;
     for (uint32_t k = 0; k < ch->hops; k++)
-        if (ch->hop[k].place == hop) return pith_stream_stats(ch->hop[k].encoding, out);
+        if (ch->hop[k].role == hop) return pith_stream_stats(ch->hop[k].encoding, out);
     return pithi_collective_give(out, &none, sizeof none);
 }
 
@@ -210,14 +210,14 @@ static bool has_residual(pith_collective_channel *ch, const struct pithi_collect
  * element. */
 static pith_status add_run(pith_collective_channel *ch, const struct pithi_collective_hop *h,
                            struct run run, float factor, float *out) {
-    float *const piece = ch->scratch;
+    float *const residual = ch->scratch;
     const uint64_t most = pithi_collective_slice_count(ch, ch->longest, 0);
     while (run.count) {
         const uint64_t n = run.count < most ? run.count : most;
-        const pith_view view = pith_view_flat(piece, PITH_F32, n);
+        const pith_view view = pith_view_flat(residual, PITH_F32, n);
         PITHI_COLLECTIVE_TRY(
             keep_error(ch, pith_stream_get_residual(ch->work, h->encoding, run.at, &view)));
-        for (uint64_t i = 0; i < n; i++) out[i] += factor * piece[i];
+        for (uint64_t i = 0; i < n; i++) out[i] += factor * residual[i];
         run = (struct run){run.first + n, run.at + n, run.count - n};
         out += n;
     }
@@ -240,7 +240,7 @@ pith_status pith_collective_get_residual(pith_collective_channel *ch, uint64_t f
             const struct run run = next_run(ch, h, i, first, count, &begin);
             if (run.count)
                 PITHI_COLLECTIVE_TRY(
-                    add_run(ch, h, run, h->place == 2 ? 1 / scale : 1, out + (run.first - first)));
+                    add_run(ch, h, run, h->role == 2 ? 1 / scale : 1, out + (run.first - first)));
         }
     }
     return any ? PITH_OK : PITH_ERR_STATE;

@@ -32,10 +32,10 @@ struct pithi_collective_message {
     uint64_t asked;     /* bytes that the transport was given */
 };
 
-/* The pieces whose frames stand in each message. A piece is what one rank owns or gets: its shard,
- * or its part of an exchange; slot piece * slices + i of a plan is slice i of it. Message `index`
- * has the pieces list[first[index]] .. list[first[index + 1] - 1]. */
-struct pithi_collective_groups {
+/* The parts whose frames stand in each message. A part of the tensor is what one rank owns or gets:
+ * its shard, or its part of an exchange; slot part * slices + i of a plan is slice i of it. Message
+ * `index` has the parts list[first[index]] .. list[first[index + 1] - 1]. */
+struct pithi_collective_parts {
     uint32_t *list, *first;
 };
 
@@ -44,18 +44,18 @@ struct pithi_collective_hop {
     pith_stream *encoding, *decoding;   /* the streams of the two plans */
     pith_stream_options random;         /* options of the encoding stream */
     uint64_t slots, save_bytes; /* slots of the encoding stream, and its bytes in a checkpoint */
-    uint32_t place;             /* 0: the first hop, 1: across nodes, 2: the gathering half */
+    uint32_t role;              /* 0: the first hop, 1: across nodes, 2: the gathering half */
     bool shared;                /* all targets get the same frame */
     bool encoded; /* this call has encoded something here, which a failure takes back */
     uint32_t targets, sources;
     uint32_t *target, *source;  /* ranks of targets and sources */
     const uint32_t *encoded_of; /* ranks whose shards the encoder has, one after the other */
     uint32_t encoded_count;
-    struct pithi_collective_groups put, get; /* of each target's message, of each source's */
-    struct pithi_collective_message *out;    /* [slice * targets + t] */
-    struct pithi_collective_message *in;     /* [slice * sources + s] */
-    const void **frames;                     /* of sums: a frame from each source, sum after sum */
-    size_t *lengths;                         /* lengths of these frames */
+    struct pithi_collective_parts put, get; /* of each target's message, of each source's */
+    struct pithi_collective_message *out;   /* [slice * targets + t] */
+    struct pithi_collective_message *in;    /* [slice * sources + s] */
+    const void **frames;                    /* of sums: a frame from each source, sum after sum */
+    size_t *lengths;                        /* lengths of these frames */
 };
 
 /* A list of tensors that stands for one, in the caller's array. */
@@ -128,7 +128,7 @@ struct pith_collective_channel {
     /* The ranks whose shards local rank j of this node collects: share[share_first[j]] and on. At
      * one level every rank collects its own shard. */
     uint32_t *share, *share_first;
-    uint64_t slice, slices, longest; /* longest: elements of the longest piece of any rank */
+    uint64_t slice, slices, longest; /* longest: elements of the longest part of any rank */
     uint64_t in_count, out_count;    /* elements of the views */
     bool two_level, packed, with_base, invalid, bound;
     uint32_t hops;
@@ -215,17 +215,17 @@ uint32_t pithi_collective_local_rank(const pith_collective_channel *ch, uint32_t
 
 /* ---- hops.c ----------------------------------------------------------------------------------*/
 pith_status pithi_collective_make_hops(pith_collective_channel *ch, pith_error *error);
-/* Returns the elements of slice `slice` of a piece of count elements. */
+/* Returns the elements of slice `slice` of a part of count elements. */
 uint64_t pithi_collective_slice_count(const pith_collective_channel *ch, uint64_t count,
                                       uint64_t slice);
 
 /* ---- plans.c ---------------------------------------------------------------------------------*/
 /* A run of elements of the whole tensor that is one slot of a plan. */
-struct pithi_collective_piece {
+struct pithi_collective_run {
     uint64_t first, count;
 };
 pith_status pithi_collective_make_plan(pith_collective_channel *ch, const char *spec,
-                                       uint32_t dtype, const struct pithi_collective_piece *pieces,
+                                       uint32_t dtype, const struct pithi_collective_run *runs,
                                        uint64_t count, const pith_plan **plan, pith_error *error);
 /* Makes the spec of a decoder without a base, which does without keys of streams. */
 pith_status pithi_collective_decoder_spec(const char *spec, char text[PITH_SPEC_MAX],
@@ -262,7 +262,7 @@ void pithi_collective_open(pith_collective_channel *ch, uint32_t hop, uint64_t s
 /* Finds elements [first, first + count) of the list as one view of one dimension; false when they
  * are scattered, or lie in several tensors. */
 bool pithi_collective_cut(const struct pithi_collective_list *list, uint64_t first, uint64_t count,
-                          pith_view *piece);
+                          pith_view *run);
 /* Copy elements [first, first + count) of the list to and from memory where they lie close
  * together. */
 void pithi_collective_pack(const struct pithi_collective_list *list, uint64_t first, uint64_t count,

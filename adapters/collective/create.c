@@ -134,7 +134,7 @@ static pith_status check_counts(const pith_collective_channel *ch, pith_error *e
     return PITH_OK;
 }
 
-/* Cuts an exchange: the longest piece anywhere gives the number of slices. What is sent must be
+/* Cuts an exchange: the longest part anywhere gives the number of slices. What is sent must be
  * what is expected. */
 static pith_status find_exchange(pith_collective_channel *ch, pith_error *error) {
     uint64_t *const heard = pithi_collective_take(ch, ch->place.ranks, sizeof *heard);

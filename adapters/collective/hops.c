@@ -11,11 +11,10 @@ uint64_t pithi_collective_slice_count(const pith_collective_channel *ch, uint64_
     return count - from < ch->slice ? count - from : ch->slice;
 }
 
-/* ---- Pieces: slots of plans ------------------------------------------------------------------*/
+/* ---- Runs: slots of plans --------------------------------------------------------------------*/
 
-static struct pithi_collective_piece *cut_slices(const pith_collective_channel *ch, uint64_t first,
-                                                 uint64_t count,
-                                                 struct pithi_collective_piece *to) {
+static struct pithi_collective_run *cut_slices(const pith_collective_channel *ch, uint64_t first,
+                                               uint64_t count, struct pithi_collective_run *to) {
     for (uint64_t i = 0; i < ch->slices; i++, to++) {
         to->first = first;
         to->count = pithi_collective_slice_count(ch, count, i);
@@ -28,14 +27,13 @@ static struct pithi_collective_piece *cut_slices(const pith_collective_channel *
 static pith_status plan_of(pith_collective_channel *ch, const char *spec, uint32_t dtype,
                            const uint32_t *ranks, uint32_t count, const pith_plan **plan,
                            pith_error *error) {
-    struct pithi_collective_piece *pieces =
-        pithi_collective_take(ch, count * ch->slices, sizeof *pieces);
-    struct pithi_collective_piece *end = pieces;
-    if (!pieces) return PITH_ERR_MEMORY;
+    struct pithi_collective_run *runs = pithi_collective_take(ch, count * ch->slices, sizeof *runs);
+    struct pithi_collective_run *end = runs;
+    if (!runs) return PITH_ERR_MEMORY;
     for (uint32_t k = 0; k < count; k++)
         end =
             cut_slices(ch, ch->first[ranks[k]], ch->first[ranks[k] + 1] - ch->first[ranks[k]], end);
-    return pithi_collective_make_plan(ch, spec, dtype, pieces, count * ch->slices, plan, error);
+    return pithi_collective_make_plan(ch, spec, dtype, runs, count * ch->slices, plan, error);
 }
 
 /* Makes the plan of what a hop encodes. */
@@ -59,32 +57,30 @@ static pith_status decoder_of(pith_collective_channel *ch, const char *spec, uin
     return plan_of(ch, text, dtype, ranks, count, plan, error);
 }
 
-/* Makes a plan over pieces of any counts, end to end. */
+/* Makes a plan over parts of any counts, end to end. */
 static pith_status plan_of_counts(pith_collective_channel *ch, const char *spec,
                                   const uint64_t *counts, const pith_plan **plan, uint64_t *total,
                                   pith_error *error) {
     const uint64_t ranks = ch->place.ranks;
-    struct pithi_collective_piece *pieces =
-        pithi_collective_take(ch, ranks * ch->slices, sizeof *pieces);
-    struct pithi_collective_piece *end = pieces;
-    if (!pieces) return PITH_ERR_MEMORY;
+    struct pithi_collective_run *runs = pithi_collective_take(ch, ranks * ch->slices, sizeof *runs);
+    struct pithi_collective_run *end = runs;
+    if (!runs) return PITH_ERR_MEMORY;
     for (uint64_t r = 0; r < ranks; r++) {
         end = cut_slices(ch, *total, counts[r], end);
         *total += counts[r];
     }
-    return pithi_collective_make_plan(ch, spec, ch->o.dtype, pieces, ranks * ch->slices, plan,
-                                      error);
+    return pithi_collective_make_plan(ch, spec, ch->o.dtype, runs, ranks * ch->slices, plan, error);
 }
 
-/* ---- Groups: what stands in messages ---------------------------------------------------------*/
+/* ---- Parts: what stands in messages ----------------------------------------------------------*/
 
 static uint32_t *take_ranks(pith_collective_channel *ch, uint64_t count) {
     return pithi_collective_take(ch, count + 1, sizeof(uint32_t));
 }
 
-/* Gives message i `each` pieces: from[i * step] and on. */
-static bool set_groups(pith_collective_channel *ch, struct pithi_collective_groups *g,
-                       uint32_t messages, uint32_t each, const uint32_t *from, uint32_t step) {
+/* Gives message i `each` parts: from[i * step] and on. */
+static bool set_parts(pith_collective_channel *ch, struct pithi_collective_parts *g,
+                      uint32_t messages, uint32_t each, const uint32_t *from, uint32_t step) {
     g->list = take_ranks(ch, (uint64_t)messages * each);
     g->first = take_ranks(ch, messages);
     if (!g->list || !g->first) return false;
@@ -95,7 +91,7 @@ static bool set_groups(pith_collective_channel *ch, struct pithi_collective_grou
     return true;
 }
 
-/* Returns the list 0, 1, 2, ... of pieces or ranks. */
+/* Returns the list 0, 1, 2, ... of parts or ranks. */
 static uint32_t *count_up(pith_collective_channel *ch, uint32_t count) {
     uint32_t *all = take_ranks(ch, count);
     for (uint32_t i = 0; all && i < count; i++) all[i] = i;
@@ -143,20 +139,20 @@ static bool is_antithetic(const pith_plan *plan) {
     return pith_plan_spec(plan, text, sizeof text) == PITH_OK && strstr(text, "round=antithetic");
 }
 
-/* Sets the random bits of hop `place`: 0 the first, 1 the second, 2 the gathering one. */
+/* Sets the random bits of a hop by its role: 0 the first, 1 the second, 2 the gathering one. */
 static void set_random(const pith_collective_channel *ch, struct pithi_collective_hop *h,
-                       uint32_t place) {
+                       uint32_t role) {
     const pith_collective_place *p = &ch->place;
-    const uint32_t first = ch->o.rng_stream + place * p->ranks;
-    h->place = place;
+    const uint32_t first = ch->o.rng_stream + role * p->ranks;
+    h->role = role;
     h->random = (pith_stream_options){
         .size = sizeof h->random, .seed = ch->o.seed, .rng_stream = first + p->rank};
-    if (place == 2 || ch->o.kind == PITH_COLLECTIVE_ALLGATHER ||
+    if (role == 2 || ch->o.kind == PITH_COLLECTIVE_ALLGATHER ||
         ch->o.kind == PITH_COLLECTIVE_ALLTOALLV || !is_antithetic(h->encoder))
         return;
-    h->random.rng_stream = first + (place == 0 && ch->two_level ? p->node : 0);
-    h->random.rank = place ? p->node : ch->two_level ? p->local : p->rank;
-    h->random.ranks = place ? p->nodes : ch->two_level ? p->locals : p->ranks;
+    h->random.rng_stream = first + (role == 0 && ch->two_level ? p->node : 0);
+    h->random.rank = role ? p->node : ch->two_level ? p->local : p->rank;
+    h->random.ranks = role ? p->nodes : ch->two_level ? p->locals : p->ranks;
 }
 
 /* ---- Hops ------------------------------------------------------------------------------------*/
@@ -167,7 +163,7 @@ static pith_status first_hop(pith_collective_channel *ch, const char *spec, pith
     const uint32_t *list, one = ch->place.rank, none = 0;
     uint32_t *all = count_up(ch, ch->place.ranks);
     if (!all || !(ch->two_level ? with_node(ch, h) : with_all(ch, h))) return PITH_ERR_MEMORY;
-    h->put = (struct pithi_collective_groups){ch->share, ch->share_first};
+    h->put = (struct pithi_collective_parts){ch->share, ch->share_first};
     PITHI_COLLECTIVE_TRY(encoder_of(ch, h, spec, ch->o.dtype, all, ch->place.ranks, error));
     if (ch->two_level)
         PITHI_COLLECTIVE_TRY(
@@ -175,7 +171,7 @@ static pith_status first_hop(pith_collective_channel *ch, const char *spec, pith
     else
         PITHI_COLLECTIVE_TRY(decoder_of(ch, spec, ch->o.dtype, &one, 1, &h->decoder, error));
     const uint32_t each = ch->two_level ? own_share(ch, &list) : 1;
-    if (!set_groups(ch, &h->get, h->sources, each, ch->two_level ? list : &none, 0))
+    if (!set_parts(ch, &h->get, h->sources, each, ch->two_level ? list : &none, 0))
         return PITH_ERR_MEMORY;
     set_random(ch, h, 0);
     return PITH_OK;
@@ -190,8 +186,8 @@ static pith_status second_hop(pith_collective_channel *ch, const char *spec, pit
     if (!all || !with_nodes(ch, h)) return PITH_ERR_MEMORY;
     PITHI_COLLECTIVE_TRY(encoder_of(ch, h, spec, PITH_F32, list, shares, error));
     PITHI_COLLECTIVE_TRY(decoder_of(ch, spec, PITH_F32, &one, 1, &h->decoder, error));
-    if (!set_groups(ch, &h->put, h->targets, 1, all, 1) ||
-        !set_groups(ch, &h->get, h->sources, 1, &none, 0))
+    if (!set_parts(ch, &h->put, h->targets, 1, all, 1) ||
+        !set_parts(ch, &h->get, h->sources, 1, &none, 0))
         return PITH_ERR_MEMORY;
     set_random(ch, h, 1);
     return PITH_OK;
@@ -205,8 +201,8 @@ static pith_status last_hop(pith_collective_channel *ch, const char *spec, pith_
     if (!with_all(ch, h)) return PITH_ERR_MEMORY;
     PITHI_COLLECTIVE_TRY(encoder_of(ch, h, spec, PITH_F32, &one, 1, error));
     PITHI_COLLECTIVE_TRY(decoder_of(ch, spec, PITH_F32, h->source, h->sources, &h->decoder, error));
-    if (!set_groups(ch, &h->put, h->targets, 1, &none, 0) ||
-        !set_groups(ch, &h->get, h->sources, 1, h->source, 1))
+    if (!set_parts(ch, &h->put, h->targets, 1, &none, 0) ||
+        !set_parts(ch, &h->get, h->sources, 1, h->source, 1))
         return PITH_ERR_MEMORY;
     set_random(ch, h, 2);
     return PITH_OK;
@@ -244,8 +240,8 @@ static pith_status gather_hop(pith_collective_channel *ch, pith_error *error) {
     if (!with_all(ch, h)) return PITH_ERR_MEMORY;
     PITHI_COLLECTIVE_TRY(plan_of(ch, spec, ch->o.dtype, h->source, h->sources, &h->encoder, error));
     h->decoder = h->encoder;
-    if (!set_groups(ch, &h->put, h->targets, 1, &one, 0) ||
-        !set_groups(ch, &h->get, h->sources, 1, h->source, 1))
+    if (!set_parts(ch, &h->put, h->targets, 1, &one, 0) ||
+        !set_parts(ch, &h->get, h->sources, 1, h->source, 1))
         return PITH_ERR_MEMORY;
     set_random(ch, h, 0);
     ch->in_count = ch->first[one + 1] - ch->first[one];
@@ -262,8 +258,8 @@ static pith_status exchange_hop(pith_collective_channel *ch, pith_error *error) 
     PITHI_COLLECTIVE_TRY(pithi_collective_decoder_spec(ch->o.spec, text, error));
     PITHI_COLLECTIVE_TRY(
         plan_of_counts(ch, text, ch->o.recv_counts, &h->decoder, &ch->out_count, error));
-    if (!set_groups(ch, &h->put, h->targets, 1, h->target, 1) ||
-        !set_groups(ch, &h->get, h->sources, 1, h->source, 1))
+    if (!set_parts(ch, &h->put, h->targets, 1, h->target, 1) ||
+        !set_parts(ch, &h->get, h->sources, 1, h->source, 1))
         return PITH_ERR_MEMORY;
     set_random(ch, h, 0);
     return PITH_OK;

@@ -41,10 +41,10 @@ static bool make_in(pith_collective_channel *ch, struct pithi_collective_hop *h,
 }
 
 static void measure(const pith_collective_channel *ch, const pith_plan *plan,
-                    const struct pithi_collective_groups *g, uint32_t index, uint64_t slice,
+                    const struct pithi_collective_parts *p, uint32_t index, uint64_t slice,
                     struct pithi_collective_message *m) {
-    for (uint32_t k = g->first[index]; k < g->first[index + 1]; k++) {
-        const uint64_t slot = g->list[k] * ch->slices + slice;
+    for (uint32_t k = p->first[index]; k < p->first[index + 1]; k++) {
+        const uint64_t slot = p->list[k] * ch->slices + slice;
         uint64_t first, count = 0;
         if (pith_plan_slot(plan, slot, &first, &count) || !count) continue;
         m->frames++;
@@ -165,10 +165,10 @@ bool pithi_collective_send(pith_collective_channel *ch, uint32_t hop, uint64_t s
         m->asked = exact ? exact_bytes(ch, m) : PITHI_COLLECTIVE_HEADER + m->payload;
         if (ch->t.isend(ch->t.user, m->rank, hop, m->bytes, m->asked, &m->request)) return false;
         m->open = true;
-        const int level = ch->node_of[m->rank] != ch->place.node;
-        ch->report.sent_messages[level]++;
-        ch->report.sent_bytes[level] += m->asked;
-        ch->report.sent_values[level] += m->payload ? m->values : 0;
+        const int across = ch->node_of[m->rank] != ch->place.node;
+        ch->report.sent_messages[across]++;
+        ch->report.sent_bytes[across] += m->asked;
+        ch->report.sent_values[across] += m->payload ? m->values : 0;
     }
     return true;
 }

@@ -1,4 +1,4 @@
-/* plans.c - plans over pieces of the tensor, with the exempt ranges moved along.
+/* plans.c - plans over runs of the tensor, with the exempt ranges moved along.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
@@ -7,12 +7,12 @@
 /* Moves the exempt ranges to where they are when the runs are laid end to end. Returns how many
  * there are. */
 static size_t move_exempt(const pith_collective_channel *ch,
-                          const struct pithi_collective_piece *pieces, uint64_t count,
+                          const struct pithi_collective_run *runs, uint64_t count,
                           pith_exempt *to) {
     size_t made = 0;
     uint64_t at = 0;
-    for (uint64_t i = 0; i < count; at += pieces[i++].count) {
-        const uint64_t from = pieces[i].first, end = from + pieces[i].count;
+    for (uint64_t i = 0; i < count; at += runs[i++].count) {
+        const uint64_t from = runs[i].first, end = from + runs[i].count;
         for (size_t k = 0; k < ch->o.exempt_count; k++) {
             const pith_exempt *e = &ch->o.exempt[k];
             if (e->first > UINT64_MAX - e->count) continue;
@@ -25,9 +25,9 @@ static size_t move_exempt(const pith_collective_channel *ch,
 }
 
 static pith_status create(pith_collective_channel *ch, const char *spec, pith_layout *layout,
-                          const struct pithi_collective_piece *pieces, uint64_t count,
-                          uint64_t *counts, const pith_plan **plan, pith_error *error) {
-    for (uint64_t i = 0; i < count; i++) layout->shape[0] += counts[i] = pieces[i].count;
+                          const struct pithi_collective_run *runs, uint64_t count, uint64_t *counts,
+                          const pith_plan **plan, pith_error *error) {
+    for (uint64_t i = 0; i < count; i++) layout->shape[0] += counts[i] = runs[i].count;
     layout->slots = count;
     layout->slot_counts = counts;
     return pith_plan_create(plan, spec, layout, &ch->env, error);
@@ -36,7 +36,7 @@ static pith_status create(pith_collective_channel *ch, const char *spec, pith_la
 /* Makes a plan over runs. Memory that only creation needs stays with the channel: it is small, and
  * there is one way to free memory. */
 pith_status pithi_collective_make_plan(pith_collective_channel *ch, const char *spec,
-                                       uint32_t dtype, const struct pithi_collective_piece *pieces,
+                                       uint32_t dtype, const struct pithi_collective_run *runs,
                                        uint64_t count, const pith_plan **plan, pith_error *error) {
     pith_layout layout = {.size = sizeof layout,
                           .dtype = dtype,
@@ -50,10 +50,10 @@ pith_status pithi_collective_make_plan(pith_collective_channel *ch, const char *
         const uint64_t most = count * ch->o.exempt_count;
         pith_exempt *moved = pithi_collective_take(ch, most, sizeof *moved);
         if (!moved) return PITH_ERR_MEMORY;
-        layout.exempt_count = move_exempt(ch, pieces, count, moved);
+        layout.exempt_count = move_exempt(ch, runs, count, moved);
         layout.exempt = layout.exempt_count ? moved : NULL;
     }
-    return create(ch, spec, &layout, pieces, count, counts, plan, error);
+    return create(ch, spec, &layout, runs, count, counts, plan, error);
 }
 
 /* ---- Specs of decoders -----------------------------------------------------------------------*/
@@ -135,8 +135,7 @@ pith_status pithi_collective_make_work(pith_collective_channel *ch, pith_error *
  * says what streams do besides. */
 pith_status pithi_collective_fingerprint(pith_collective_channel *ch, uint64_t *fingerprint,
                                          pith_error *error) {
-    const struct pithi_collective_piece piece = {0,
-                                                 pithi_collective_slice_count(ch, ch->longest, 0)};
+    const struct pithi_collective_run run = {0, pithi_collective_slice_count(ch, ch->longest, 0)};
     *fingerprint = ch->hops;
     for (uint32_t k = 0; k < ch->hops; k++) {
         const pith_plan *const encoder = ch->hop[k].encoder, *plan;
@@ -145,7 +144,7 @@ pith_status pithi_collective_fingerprint(pith_collective_channel *ch, uint64_t *
         PITHI_COLLECTIVE_TRY(pith_plan_layout(encoder, &layout));
         PITHI_COLLECTIVE_TRY(pith_plan_spec(encoder, spec, sizeof spec));
         PITHI_COLLECTIVE_TRY(
-            pithi_collective_make_plan(ch, spec, layout.dtype, &piece, 1, &plan, error));
+            pithi_collective_make_plan(ch, spec, layout.dtype, &run, 1, &plan, error));
         *fingerprint ^= pith_plan_fingerprint(plan) + pithi_collective_check(spec, strlen(spec));
         *fingerprint *= UINT64_C(0x100000001B3);
         pith_plan_destroy(plan);

@@ -220,12 +220,12 @@ static bool own_base(pith_collective_channel *ch, const struct pithi_collective_
                      uint64_t slot) {
     const struct pithi_collective_list *out = &ch->call.out;
     uint64_t first = 0, count = 0;
-    pith_view piece;
+    pith_view run;
     if (!ch->call.has_out) return true;
     pith_plan_slot(h->decoder, slot, &first, &count);
-    const bool in_place = pithi_collective_cut(out, first, count, &piece);
-    if (!in_place) piece = pith_view_flat(ch->scratch, out->views[0].dtype, count);
-    if (!good(ch, pith_stream_get_base(ch->work, h->decoding, slot, &piece))) return false;
+    const bool in_place = pithi_collective_cut(out, first, count, &run);
+    if (!in_place) run = pith_view_flat(ch->scratch, out->views[0].dtype, count);
+    if (!good(ch, pith_stream_get_base(ch->work, h->decoding, slot, &run))) return false;
     if (!in_place) copy_out(ch, h, slot);
     return true;
 }

@@ -1,4 +1,4 @@
-/* views.c - pieces of lists of tensors: runs of elements in row-major order, tensor after tensor.
+/* views.c - runs of elements of lists of tensors, in row-major order, tensor after tensor.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
@@ -19,13 +19,13 @@ static bool flat_stride(const pith_view *view, int64_t *stride) {
     return true;
 }
 
-static bool cut_view(const pith_view *view, uint64_t first, uint64_t count, pith_view *piece) {
+static bool cut_view(const pith_view *view, uint64_t first, uint64_t count, pith_view *run) {
     int64_t stride;
     if (!flat_stride(view, &stride)) return false;
     const int64_t bytes = (int64_t)pith_dtype_bytes(view->dtype);
     char *data = view->data;
-    *piece = pith_view_flat(data + (int64_t)first * stride * bytes, view->dtype, count);
-    piece->stride[0] = stride;
+    *run = pith_view_flat(data + (int64_t)first * stride * bytes, view->dtype, count);
+    run->stride[0] = stride;
     return true;
 }
 
@@ -38,9 +38,9 @@ static size_t find(const struct pithi_collective_list *list, uint64_t *first) {
 }
 
 bool pithi_collective_cut(const struct pithi_collective_list *list, uint64_t first, uint64_t count,
-                          pith_view *piece) {
+                          pith_view *run) {
     const pith_view *const view = &list->views[find(list, &first)];
-    return count <= pith_view_count(view) - first && cut_view(view, first, count, piece);
+    return count <= pith_view_count(view) - first && cut_view(view, first, count, run);
 }
 
 /* ---- Copies ----------------------------------------------------------------------------------*/
