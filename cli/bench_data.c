@@ -96,7 +96,7 @@ static float step_size(const struct bench_data *d) {
 }
 
 /* Repeats the first `period` bytes up to `bytes`. */
-static void tile(void *at, size_t period, size_t bytes) {
+static void repeat_bytes(void *at, size_t period, size_t bytes) {
     for (size_t done = period; done < bytes;) {
         const size_t n = done < bytes - done ? done : bytes - done;
         memcpy((uint8_t *)at + done, at, n);
@@ -113,8 +113,8 @@ void bench_data_fill(struct bench_data *d, uint64_t count, uint32_t dtype, uint3
         store(d->value, dtype, i, v);
         if (base_dtype != PITH_NONE) store(d->start, base_dtype, i, v + step * noise(~i));
     }
-    tile(d->value, period * size, count * size);
-    if (base_dtype != PITH_NONE) tile(d->start, period * base_size, count * base_size);
+    repeat_bytes(d->value, period * size, count * size);
+    if (base_dtype != PITH_NONE) repeat_bytes(d->start, period * base_size, count * base_size);
 }
 
 /* ---- Life ------------------------------------------------------------------------------------*/

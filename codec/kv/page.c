@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Along a head's elements the groups of rows are what group kernels take, in runs as long as they
- * lie dense. Along tokens a tile of columns is turned into rows and back. */
+ * lie dense. Along tokens a rectangle of columns is turned into rows and back. */
 #include "kv/page.h"
 
 #include <string.h>
@@ -12,7 +12,8 @@
 #include "group/outliers.h"
 #include "kv/channel_codebook.h"
 
-/* Columns of a tile: any column that is a multiple of COLUMNS begins at a whole byte of codes. */
+/* The most columns of a rectangle: any column that is a multiple of COLUMNS begins at a whole byte
+ * of codes. */
 enum { COLUMNS = 64, LONGEST = 256 };
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
@@ -96,7 +97,7 @@ void pithi_kv_clear(const struct pithi_kv *k, uint8_t *page, uint32_t tokens) {
 
 struct work {
     float *floats;  /* values changed before coding: rows, or a group of tokens of a head */
-    void *columns;  /* values of a tile, column by column */
+    void *columns;  /* values of a rectangle, column by column */
     uint8_t *codes; /* codes of these columns */
     uint8_t *bytes; /* these codes, one to a byte, token by token */
     uint8_t *scales;
@@ -115,13 +116,13 @@ static void *take(struct arena *r, size_t bytes) {
 static struct work work_of(const struct pithi_kv *k, void *scratch, size_t *bytes) {
     const size_t floats = k->channel ? LONGEST * LONGEST : PITHI_PIECE;
     const bool changed = k->order || (k->outliers && !k->channel);
-    const size_t tile = k->channel ? COLUMNS * LONGEST : 0;
+    const size_t rect = k->channel ? COLUMNS * LONGEST : 0;
     struct arena r = {scratch, 0};
     struct work w;
     w.floats = take(&r, changed ? floats * sizeof(float) : 0);
-    w.columns = take(&r, tile * sizeof(float));
-    w.codes = take(&r, tile);
-    w.bytes = take(&r, tile);
+    w.columns = take(&r, rect * sizeof(float));
+    w.codes = take(&r, rect);
+    w.bytes = take(&r, rect);
     w.scales = take(&r, k->channel ? COLUMNS * entry_of(k) : 0);
     *bytes = r.bytes;
     return w;
@@ -352,8 +353,9 @@ static void get_heads(const struct pithi_kv *k, const uint8_t *page, struct pith
 
 /* ---- Groups along tokens ---------------------------------------------------------------------*/
 
-/* Columns [column, column + columns) of a head, tokens [token, token + count) of one group. */
-struct tile {
+/* A rectangle: columns [column, column + columns) of a head, tokens [token, token + count) of one
+ * group. */
+struct rect {
     size_t token, count, head, column, columns;
 };
 
@@ -388,21 +390,22 @@ static void transpose(const void *from, int64_t stride, size_t rows, size_t colu
                 memcpy(t + (j * to_stride + i) * w, f + (i * stride + j) * w, 2);
 }
 
-/* These return the number of a tile's first group, where its scales begin, and where the codes of
- * its token i do. */
-static size_t tile_group(const struct pithi_kv *k, const struct tile *t) {
-    return t->token / k->set.group * row_of(k) + t->head * k->dim + t->column;
+/* These return the number of a rectangle's first group, where its scales begin, and where the codes
+ * of its token i do. */
+static size_t rect_group(const struct pithi_kv *k, const struct rect *rect) {
+    return rect->token / k->set.group * row_of(k) + rect->head * k->dim + rect->column;
 }
-static uint8_t *tile_scales(const struct pithi_kv *k, const uint8_t *page, const struct tile *t) {
-    const size_t group = t->token / k->set.group;
+static uint8_t *rect_scales(const struct pithi_kv *k, const uint8_t *page,
+                            const struct rect *rect) {
+    const size_t group = rect->token / k->set.group;
     return (uint8_t *)(uintptr_t)page + group * row_of(k) * entry_of(k) +
-           (t->head * k->dim + t->column) * width_of(k);
+           (rect->head * k->dim + rect->column) * width_of(k);
 }
-static uint8_t *tile_codes(const struct pithi_kv *k, const uint8_t *page, uint32_t tokens,
-                           const struct tile *t, size_t i) {
+static uint8_t *rect_codes(const struct pithi_kv *k, const uint8_t *page, uint32_t tokens,
+                           const struct rect *rect, size_t i) {
     return (uint8_t *)(uintptr_t)page + codes_at(k, tokens) +
-           ((t->token + i) * k->heads + t->head) * k->head_codes +
-           pithi_group_code_bytes(&k->set, t->column);
+           ((rect->token + i) * k->heads + rect->head) * k->head_codes +
+           pithi_group_code_bytes(&k->set, rect->column);
 }
 
 /* Moves scale and zero point of each column, which are interleaved, to a row of either. */
@@ -414,54 +417,54 @@ static void move_scales(const struct pithi_kv *k, uint8_t *rows, const uint8_t *
             memcpy(rows + z * row + j * width, pairs + j * step + z * width, width);
 }
 
-static void put_tile(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_rows *rows,
-                     const struct tile *t, const void *values, uint32_t dtype, size_t stride) {
+static void put_rect(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_rows *rows,
+                     const struct rect *rect, const void *values, uint32_t dtype, size_t stride) {
     const struct work w = open_work(k, rows->scratch);
-    const size_t string = pithi_group_code_bytes(&k->set, t->count);
+    const size_t string = pithi_group_code_bytes(&k->set, rect->count);
     /* Whole groups are one job; a short group is a job of its own. */
-    const size_t step = t->count == k->set.group ? t->columns : 1;
-    struct pithi_group_job job = {.set = k->set, .value_dtype = dtype, .count = step * t->count};
-    transpose(values, (int64_t)stride, t->count, t->columns, w.columns, (int64_t)t->count,
+    const size_t step = rect->count == k->set.group ? rect->columns : 1;
+    struct pithi_group_job job = {.set = k->set, .value_dtype = dtype, .count = step * rect->count};
+    transpose(values, (int64_t)stride, rect->count, rect->columns, w.columns, (int64_t)rect->count,
               pith_dtype_bytes(dtype));
     if (k->outliers)
-        for (size_t j = 0; j < t->columns; j++)
-            take_outliers(k, page, rows->tokens, tile_group(k, t) + j,
-                          at_element(w.columns, dtype, j * t->count), t->count);
-    for (size_t j = 0; j < t->columns; j += step) {
-        job.value = at_element(w.columns, dtype, j * t->count);
+        for (size_t j = 0; j < rect->columns; j++)
+            take_outliers(k, page, rows->tokens, rect_group(k, rect) + j,
+                          at_element(w.columns, dtype, j * rect->count), rect->count);
+    for (size_t j = 0; j < rect->columns; j += step) {
+        job.value = at_element(w.columns, dtype, j * rect->count);
         job.scales = w.scales + j * entry_of(k);
         job.codes = w.codes + j * string;
         encode(k, &job);
     }
     rows->poisoned += job.poisoned;
-    move_scales(k, tile_scales(k, page, t), w.scales, t->columns);
-    for (size_t j = 0; j < t->columns; j++)
-        unpack(w.codes + j * string, k->set.bits, t->count, w.bytes + j, t->columns);
-    for (size_t i = 0; i < t->count; i++)
-        pack(w.bytes + i * t->columns, 1, k->set.bits, t->columns,
-             tile_codes(k, page, rows->tokens, t, i));
+    move_scales(k, rect_scales(k, page, rect), w.scales, rect->columns);
+    for (size_t j = 0; j < rect->columns; j++)
+        unpack(w.codes + j * string, k->set.bits, rect->count, w.bytes + j, rect->columns);
+    for (size_t i = 0; i < rect->count; i++)
+        pack(w.bytes + i * rect->columns, 1, k->set.bits, rect->columns,
+             rect_codes(k, page, rows->tokens, rect, i));
 }
 
 /* Codes one head of one group of tokens. */
 static void put_group(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_rows *rows,
-                      struct tile t) {
-    const size_t first = (t.token - rows->first) * row_of(k) + t.head * k->dim;
+                      struct rect rect) {
+    const size_t first = (rect.token - rows->first) * row_of(k) + rect.head * k->dim;
     const void *values = at_element(rows->value, k->dtype, first);
     uint32_t dtype = k->dtype;
     size_t stride = row_of(k);
     if (k->order) {
         const struct pithi_rotation r = rotation(k);
         float *const floats = open_work(k, rows->scratch).floats;
-        for (size_t i = 0; i < t.count; i++)
+        for (size_t i = 0; i < rect.count; i++)
             k->kernels->rotate(&r, floats + i * k->dim, at_element(values, dtype, i * stride),
                                dtype, k->dim, 0);
         values = floats;
         dtype = PITH_F32;
         stride = k->dim;
     }
-    for (t.column = 0; t.column < k->dim; t.column += COLUMNS) {
-        t.columns = least(COLUMNS, k->dim - t.column);
-        put_tile(k, page, rows, &t, at_element(values, dtype, t.column), dtype, stride);
+    for (rect.column = 0; rect.column < k->dim; rect.column += COLUMNS) {
+        rect.columns = least(COLUMNS, k->dim - rect.column);
+        put_rect(k, page, rows, &rect, at_element(values, dtype, rect.column), dtype, stride);
     }
 }
 
@@ -472,28 +475,29 @@ static bool plain(const struct pithi_kv *k) {
 /* Whether codes of heads lie without a gap. */
 static bool joined(const struct pithi_kv *k) { return (size_t)k->dim * k->set.bits % 8 == 0; }
 
-/* Makes a job of so many heads from the tile's on. */
+/* Makes a job of so many heads from the rectangle's on. */
 static struct pithi_channel_job columns_job(const struct pithi_kv *k, const uint8_t *page,
-                                            uint32_t tokens, const struct tile *t, size_t heads) {
-    uint8_t *const scales = tile_scales(k, page, t);
+                                            uint32_t tokens, const struct rect *rect,
+                                            size_t heads) {
+    uint8_t *const scales = rect_scales(k, page, rect);
     return (struct pithi_channel_job){.set = k->set,
-                                      .rows = t->count,
+                                      .rows = rect->count,
                                       .columns = heads * k->dim,
-                                      .codes = tile_codes(k, page, tokens, t, 0),
+                                      .codes = rect_codes(k, page, tokens, rect, 0),
                                       .code_stride = k->heads * k->head_codes,
                                       .scales = scales,
                                       .zeros = scales + row_of(k) * width_of(k)};
 }
 
 static void put_plain(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_rows *rows,
-                      const struct tile *t, size_t heads) {
-    struct pithi_channel_job job = columns_job(k, page, rows->tokens, t, heads);
-    job.value =
-        at_element(rows->value, k->dtype, (t->token - rows->first) * row_of(k) + t->head * k->dim);
+                      const struct rect *rect, size_t heads) {
+    struct pithi_channel_job job = columns_job(k, page, rows->tokens, rect, heads);
+    job.value = at_element(rows->value, k->dtype,
+                           (rect->token - rows->first) * row_of(k) + rect->head * k->dim);
     job.stride = (int64_t)row_of(k);
     job.dtype = k->dtype;
-    if (rows->more || t->token + t->count < (size_t)rows->first + rows->count)
-        job.prefetch = at_element(job.value, k->dtype, t->count * row_of(k));
+    if (rows->more || rect->token + rect->count < (size_t)rows->first + rows->count)
+        job.prefetch = at_element(job.value, k->dtype, rect->count * row_of(k));
     k->kernels->channel_encode(&job);
     rows->poisoned += job.poisoned;
 }
@@ -501,41 +505,41 @@ static void put_plain(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_r
 static void put_columns(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_rows *rows) {
     const size_t step = plain(k) && joined(k) ? k->heads : 1;
     const size_t end = (size_t)rows->first + rows->count;
-    struct tile t = {.token = rows->first};
-    for (; t.token < end; t.token += k->set.group) {
-        t.count = least(k->set.group, end - t.token);
-        for (t.head = 0; t.head < k->heads; t.head += step)
+    struct rect rect = {.token = rows->first};
+    for (; rect.token < end; rect.token += k->set.group) {
+        rect.count = least(k->set.group, end - rect.token);
+        for (rect.head = 0; rect.head < k->heads; rect.head += step)
             if (plain(k))
-                put_plain(k, page, rows, &t, step);
+                put_plain(k, page, rows, &rect, step);
             else
-                put_group(k, page, rows, t);
+                put_group(k, page, rows, rect);
     }
 }
 
 /* Puts outliers over the columns of so many heads. */
 static void put_column_outliers(const struct pithi_kv *k, const uint8_t *page, uint32_t tokens,
-                                const struct tile *t, size_t heads,
+                                const struct rect *rect, size_t heads,
                                 const struct pithi_channel_job *job) {
     const size_t most = k->outliers, size = pith_dtype_bytes(job->dtype);
-    const size_t first = tile_group(k, t), bytes = most * k->element;
+    const size_t first = rect_group(k, rect), bytes = most * k->element;
     const uint8_t *const places = places_of(k, page, tokens, first);
     const uint8_t *const exact = exact_of(k, page, tokens, first);
     for (size_t c = 0; most && c < heads * k->dim; c++)
         pithi_outliers_put(places + c * most, exact + c * bytes, k->dtype, most,
-                           t->token % k->set.group, t->count, (uint8_t *)job->out + c * size,
+                           rect->token % k->set.group, rect->count, (uint8_t *)job->out + c * size,
                            job->dtype, job->stride);
 }
 
-/* Decodes a tile's tokens of so many heads; with a rotation it is one head. */
-static void get_tile(const struct pithi_kv *k, const uint8_t *page, struct pithi_kv_part *part,
-                     const struct tile *t, size_t heads) {
+/* Decodes a rectangle's tokens of so many heads; with a rotation it is one head. */
+static void get_rect(const struct pithi_kv *k, const uint8_t *page, struct pithi_kv_part *part,
+                     const struct rect *rect, size_t heads) {
     const int64_t width = (int64_t)pith_dtype_bytes(part->out_dtype);
-    const int64_t first = ((int64_t)t->token - part->first) * part->token_stride +
-                          ((int64_t)t->head - part->head) * k->dim;
+    const int64_t first = ((int64_t)rect->token - part->first) * part->token_stride +
+                          ((int64_t)rect->head - part->head) * k->dim;
     uint8_t *const out = (uint8_t *)part->out + first * width;
     float *const floats = open_work(k, part->scratch).floats;
     const struct pithi_rotation r = rotation(k);
-    struct pithi_channel_job job = columns_job(k, page, part->tokens, t, heads);
+    struct pithi_channel_job job = columns_job(k, page, part->tokens, rect, heads);
     job.out = k->order ? (void *)floats : out;
     job.stride = k->order ? k->dim : part->token_stride;
     job.dtype = k->order ? (uint32_t)PITH_F32 : part->out_dtype;
@@ -544,10 +548,10 @@ static void get_tile(const struct pithi_kv *k, const uint8_t *page, struct pithi
         pithi_kv_levels(k, &job);
     else
         k->kernels->channel_decode(&job);
-    put_column_outliers(k, page, part->tokens, t, heads, &job);
+    put_column_outliers(k, page, part->tokens, rect, heads, &job);
     part->poisoned += job.poisoned;
     part->saturated += job.saturated;
-    for (size_t i = 0; k->order && i < t->count; i++)
+    for (size_t i = 0; k->order && i < rect->count; i++)
         k->kernels->unrotate(&r, out + (int64_t)i * part->token_stride * width, part->out_dtype,
                              floats + i * k->dim, k->dim, 0, 1.0f);
 }
@@ -555,11 +559,12 @@ static void get_tile(const struct pithi_kv *k, const uint8_t *page, struct pithi
 static void get_columns(const struct pithi_kv *k, const uint8_t *page, struct pithi_kv_part *part) {
     const size_t end = (size_t)part->first + part->count, group = k->set.group;
     const size_t step = !k->order && joined(k) ? part->heads : 1;
-    struct tile t = {.token = part->first};
-    for (; t.token < end; t.token += t.count) {
-        t.count = least(group - t.token % group, end - t.token);
-        for (t.head = part->head; t.head < (size_t)part->head + part->heads; t.head += step)
-            get_tile(k, page, part, &t, step);
+    struct rect rect = {.token = part->first};
+    for (; rect.token < end; rect.token += rect.count) {
+        rect.count = least(group - rect.token % group, end - rect.token);
+        for (rect.head = part->head; rect.head < (size_t)part->head + part->heads;
+             rect.head += step)
+            get_rect(k, page, part, &rect, step);
     }
 }
 
