@@ -172,7 +172,7 @@ static bool put_numbers(const struct pithi_block *b, const struct work *w, size_
         if (i) pithi_nonzero_median(w->codes, w->map, b->tiled.tile->extent, w->nonzero);
         const size_t shorter = put_coded(b, w, used, pen, length ? length : pen->capacity + 1);
         if (!shorter) continue;
-        *head = HEAD_CODED | (i ? PITHI_ACTIVE_MEDIAN : plain);
+        *head = HEAD_CODED | (i ? PITHI_NONZERO_MEDIAN : plain);
         length = shorter;
     }
     pen->at += length;
@@ -241,7 +241,7 @@ static const char *take_block(struct pithi_block *b, const struct work *w) {
     struct pithi_exact exact;
     if (!head) return "the block is empty";
     const unsigned form = *head & HEAD_FORM;
-    if (*head & ~(HEAD_FORM | HEAD_CODED) || form >= PITHI_ACTIVE_FORMS)
+    if (*head & ~(HEAD_FORM | HEAD_CODED) || form >= PITHI_NONZERO_FORMS)
         return "unknown coding of a block";
     if (!quant_of(b, &quant)) return "a bound that the dtype cannot have";
     const char *fault = pithi_exact_take(&r, &exact, element_of(b->params), b->count);
@@ -254,7 +254,7 @@ static const char *take_block(struct pithi_block *b, const struct work *w) {
     if (r.left) return "bytes after the end of a block";
     b->bounded.exact = exact.misses;
     b->bounded.nonzero = used;
-    if (form == PITHI_ACTIVE_MEDIAN) {
+    if (form == PITHI_NONZERO_MEDIAN) {
         pithi_nonzero_from_median(w->nonzero, map, b->tiled.tile->extent, w->codes);
     } else {
         pithi_nonzero_codes((enum pithi_nonzero_form)form, w->nonzero, used);

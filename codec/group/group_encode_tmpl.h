@@ -1626,7 +1626,7 @@ ALWAYS void encode_idempotent(const struct pithi_group_job *like, struct pithi_g
 /* ---- Entry ------------------------------------------------------------------------------------*/
 
 /* Each kind is a function of its own: one of all would spill the registers of all. */
-#define SETTLED(name, dtype, bits, asymmetric, small)                                    \
+#define IDEMPOTENT_LOOP(name, dtype, bits, asymmetric, small)                            \
     static __attribute__((noinline)) void name(const struct pithi_group_job *like,       \
                                                struct pithi_group_run *run, size_t runs, \
                                                size_t count, bool nontemporal) {         \
@@ -1634,17 +1634,17 @@ ALWAYS void encode_idempotent(const struct pithi_group_job *like, struct pithi_g
             like, run, runs, count,                                                      \
             (struct idempotent_variant){dtype, bits, asymmetric, small, nontemporal});   \
     }
-#define SETTLED_OF(name, dtype)                       \
-    SETTLED(name##_2, dtype, 2, true, false)          \
-    SETTLED(name##_4, dtype, 4, true, false)          \
-    SETTLED(name##_any, dtype, 0, true, false)        \
-    SETTLED(name##_symmetric, dtype, 0, false, false) \
-    SETTLED(name##_small, dtype, 0, like->set.asymmetric, true)
-SETTLED_OF(idempotent_f32, PITH_F32)
-SETTLED_OF(idempotent_bf16, PITH_BF16)
-SETTLED_OF(idempotent_f16, PITH_F16)
-#undef SETTLED_OF
-#undef SETTLED
+#define IDEMPOTENT_LOOPS(name, dtype)                         \
+    IDEMPOTENT_LOOP(name##_2, dtype, 2, true, false)          \
+    IDEMPOTENT_LOOP(name##_4, dtype, 4, true, false)          \
+    IDEMPOTENT_LOOP(name##_any, dtype, 0, true, false)        \
+    IDEMPOTENT_LOOP(name##_symmetric, dtype, 0, false, false) \
+    IDEMPOTENT_LOOP(name##_small, dtype, 0, like->set.asymmetric, true)
+IDEMPOTENT_LOOPS(idempotent_f32, PITH_F32)
+IDEMPOTENT_LOOPS(idempotent_bf16, PITH_BF16)
+IDEMPOTENT_LOOPS(idempotent_f16, PITH_F16)
+#undef IDEMPOTENT_LOOPS
+#undef IDEMPOTENT_LOOP
 
 /* Encodes runs of `count` elements. */
 static void encode_idempotent_any(const struct pithi_group_job *like, struct pithi_group_run *run,

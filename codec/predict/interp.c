@@ -48,7 +48,7 @@ static void f32_gather_row(uint32_t dtype, const uint8_t *from, size_t step, siz
         for (size_t i = 0; i < count; i++) to[i] = pithi_float(pithi_load(from, dtype, i * step));
 }
 /* Copies elements 1, 3, 5 ... */
-static void f32_irregular_elements(float *to, const uint8_t *from, size_t count) {
+static void f32_odd_elements(float *to, const uint8_t *from, size_t count) {
     for (size_t i = 0; i < count; i++) memcpy(&to[i], from + 8 * i + 4, 4);
 }
 static void f32_interleave(float *to, const float *even, const float *odd, size_t count) {
@@ -103,7 +103,7 @@ static void f64_gather_row(uint32_t dtype, const uint8_t *from, size_t step, siz
     (void)dtype;
     for (size_t i = 0; i < count; i++) memcpy(&to[i], from + 8 * i * step, 8);
 }
-static void f64_irregular_elements(double *to, const uint8_t *from, size_t count) {
+static void f64_odd_elements(double *to, const uint8_t *from, size_t count) {
     for (size_t i = 0; i < count; i++) memcpy(&to[i], from + 16 * i + 8, 8);
 }
 static void f64_interleave(double *to, const double *even, const double *odd, size_t count) {

@@ -193,7 +193,7 @@ static void NAME(row)(struct NAME(walk) * w, size_t at, const REAL *even) {
         NAME(aim)(w, pithi_interp_kind(2 * i + 1, n), even + i, 1);
         m = w->run.kind == PITHI_INTERP_CUBIC ? (n - 3) / 2 - i : 1;
         if (m > LINE) m = LINE;
-        if (w->miss) NAME(irregular_elements)(w->line_x, w->x + (at + 2 * i) * sizeof(REAL), m);
+        if (w->miss) NAME(odd_elements)(w->line_x, w->x + (at + 2 * i) * sizeof(REAL), m);
         NAME(code)(w, w->line_x, m, w->line_y, at + 2 * i + 1, 2);
         NAME(interleave)(to + 2 * i, even + i, w->line_y, m);
     }

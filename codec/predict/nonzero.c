@@ -63,7 +63,7 @@ void pithi_spread_c(const int32_t *nonzero, const uint8_t *map, size_t count, in
 enum pithi_nonzero_form pithi_nonzero_plain(const int32_t *nonzero, size_t count) {
     int32_t all = 0;
     for (size_t i = 0; i < count; i++) all |= nonzero[i];
-    return all < 0 ? PITHI_ACTIVE_SIGNED : PITHI_ACTIVE_POSITIVE;
+    return all < 0 ? PITHI_NONZERO_SIGNED : PITHI_NONZERO_POSITIVE;
 }
 
 static int32_t number_of(bool positive, int32_t code) {
@@ -77,12 +77,12 @@ static int32_t code_of(bool positive, int32_t number) {
 }
 
 void pithi_nonzero_numbers(enum pithi_nonzero_form form, int32_t *nonzero, size_t count) {
-    const bool positive = form == PITHI_ACTIVE_POSITIVE;
+    const bool positive = form == PITHI_NONZERO_POSITIVE;
     for (size_t i = 0; i < count; i++) nonzero[i] = number_of(positive, nonzero[i]);
 }
 
 void pithi_nonzero_codes(enum pithi_nonzero_form form, int32_t *numbers, size_t count) {
-    const bool positive = form == PITHI_ACTIVE_POSITIVE;
+    const bool positive = form == PITHI_NONZERO_POSITIVE;
     for (size_t i = 0; i < count; i++) numbers[i] = code_of(positive, numbers[i]);
 }
 

@@ -12,17 +12,17 @@
 #include "predict/tile.h"
 
 enum pithi_nonzero_form {
-    PITHI_ACTIVE_SIGNED = 0,   /* a code as it is, but one above 0 less 1 */
-    PITHI_ACTIVE_POSITIVE = 1, /* codes 1, 2, 3, 4 ... are 0, -1, 1, -2 ...; none is below 0 */
-    PITHI_ACTIVE_MEDIAN = 2    /* a code less what its neighbours to the left and above say */
+    PITHI_NONZERO_SIGNED = 0,   /* a code as it is, but one above 0 less 1 */
+    PITHI_NONZERO_POSITIVE = 1, /* codes 1, 2, 3, 4 ... are 0, -1, 1, -2 ...; none is below 0 */
+    PITHI_NONZERO_MEDIAN = 2    /* a code less what its neighbours to the left and above say */
 };
-enum { PITHI_ACTIVE_FORMS = 3 };
+enum { PITHI_NONZERO_FORMS = 3 };
 
 /* Makes the map of codes, and the codes that are not 0; returns how many they are. nonzero has a
- * capacity of PITHI_ACTIVE_MORE more than there are codes. Kernels do the same. */
-enum { PITHI_ACTIVE_MORE = 16 };
+ * capacity of PITHI_NONZERO_MORE more than there are codes. Kernels do the same. */
+enum { PITHI_NONZERO_MORE = 16 };
 typedef size_t pithi_split_fn(const int32_t *codes, size_t count, uint8_t *map, int32_t *nonzero);
-/* Makes all codes again. PITHI_ACTIVE_MORE more than the map has ones can be read. */
+/* Makes all codes again. PITHI_NONZERO_MORE more than the map has ones can be read. */
 typedef void pithi_spread_fn(const int32_t *nonzero, const uint8_t *map, size_t count,
                              int32_t *codes);
 pithi_split_fn pithi_split_c;

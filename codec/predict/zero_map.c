@@ -99,10 +99,10 @@ static void rows_next(struct rows *r) {
 static void rows_hint(const struct rows *r, size_t y) {
     const uint8_t *const up = r->up + BEFORE, *const above = r->above + BEFORE;
     uint8_t *const hints = r->hints;
-    const unsigned irregular_row = (unsigned)(y & 1) << 7;
+    const unsigned odd_row = (unsigned)(y & 1) << 7;
     for (size_t x = 0; x < r->width; x++) {
         const unsigned around = up[x] | up[x + 1] * 2u | up[(ptrdiff_t)x - 1] * 4u | above[x] * 16u;
-        hints[x] = (uint8_t)(around << 1 | (unsigned)(x & 1) << 6 | irregular_row);
+        hints[x] = (uint8_t)(around << 1 | (unsigned)(x & 1) << 6 | odd_row);
     }
 }
 

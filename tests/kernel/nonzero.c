@@ -6,7 +6,7 @@
 #include "kernelcheck.h"
 #include "roofline.h"
 
-enum { MOST = 1200, MORE = PITHI_ACTIVE_MORE, CAPACITY = 4 * (MOST + MORE) + 4096 };
+enum { MOST = 1200, MORE = PITHI_NONZERO_MORE, CAPACITY = 4 * (MOST + MORE) + 4096 };
 
 static struct guarded area[3];
 static int32_t codes[MOST], nonzero[MOST + MORE], back[MOST];

@@ -205,7 +205,7 @@ struct coded {
 static struct coded draw_codes(int kind, const uint32_t *extent) {
     struct coded c = {.count = elements(extent)};
     c.codes = allocate(4 * c.count);
-    c.nonzero = allocate(4 * (c.count + PITHI_ACTIVE_MORE));
+    c.nonzero = allocate(4 * (c.count + PITHI_NONZERO_MORE));
     c.map = allocate((c.count + 7) / 8);
     for (size_t i = 0; i < c.count; i++) c.codes[i] = draw_code(kind);
     c.used = pithi_split_c(c.codes, c.count, c.map, c.nonzero);
@@ -230,8 +230,8 @@ static void check_split(const struct coded *c) {
 static void check_merge(const struct coded *c, enum pithi_nonzero_form form,
                         const uint32_t *extent) {
     int32_t *const back = allocate(4 * c->count);
-    int32_t *const numbers = copy_of(c->nonzero, 4 * (c->used + PITHI_ACTIVE_MORE));
-    if (form == PITHI_ACTIVE_MEDIAN) {
+    int32_t *const numbers = copy_of(c->nonzero, 4 * (c->used + PITHI_NONZERO_MORE));
+    if (form == PITHI_NONZERO_MEDIAN) {
         pithi_nonzero_median(c->codes, c->map, extent, numbers);
         pithi_nonzero_from_median(numbers, c->map, extent, back);
     } else {
@@ -251,12 +251,12 @@ static void codes_come_back(void **unused) {
             struct coded c = draw_codes(kind, extents[e]);
             context("codes of kind %d, %zu elements", kind, c.count);
             const enum pithi_nonzero_form form = pithi_nonzero_plain(c.nonzero, c.used);
-            CHECK(kind != 0 || form == PITHI_ACTIVE_POSITIVE);
-            CHECK(kind == 0 || c.count < 100 || form == PITHI_ACTIVE_SIGNED);
+            CHECK(kind != 0 || form == PITHI_NONZERO_POSITIVE);
+            CHECK(kind == 0 || c.count < 100 || form == PITHI_NONZERO_SIGNED);
             check_split(&c);
             check_merge(&c, form, extents[e]);
-            check_merge(&c, PITHI_ACTIVE_SIGNED, extents[e]);
-            check_merge(&c, PITHI_ACTIVE_MEDIAN, extents[e]);
+            check_merge(&c, PITHI_NONZERO_SIGNED, extents[e]);
+            check_merge(&c, PITHI_NONZERO_MEDIAN, extents[e]);
             free_codes(&c);
         }
 }
@@ -266,8 +266,8 @@ static void small_codes_are_small_numbers(void **unused) {
     int32_t positive[] = {1, 2, 3, 4, INT32_MAX}, both[] = {1, -1, 2, -2, INT32_MAX, INT32_MIN};
     static const int32_t wanted[] = {0, -1, 1, -2, 0x3FFFFFFF};
     static const int32_t wanted_both[] = {0, -1, 1, -2, INT32_MAX - 1, INT32_MIN};
-    pithi_nonzero_numbers(PITHI_ACTIVE_POSITIVE, positive, 5);
-    pithi_nonzero_numbers(PITHI_ACTIVE_SIGNED, both, 6);
+    pithi_nonzero_numbers(PITHI_NONZERO_POSITIVE, positive, 5);
+    pithi_nonzero_numbers(PITHI_NONZERO_SIGNED, both, 6);
     CHECK(memcmp(positive, wanted, sizeof wanted) == 0);
     CHECK(memcmp(both, wanted_both, sizeof wanted_both) == 0);
 }
@@ -276,7 +276,7 @@ static void small_codes_are_small_numbers(void **unused) {
 static void a_ramp_has_small_numbers(void **unused) {
     (void)unused;
     static const uint32_t extent[PITHI_TILE_NDIM] = {1, 1, 30, 40};
-    int32_t codes[1200], numbers[1200 + PITHI_ACTIVE_MORE];
+    int32_t codes[1200], numbers[1200 + PITHI_NONZERO_MORE];
     uint8_t map[150];
     for (int32_t i = 0; i < 1200; i++) codes[i] = 1000 + 3 * (i % 40) + 5 * (i / 40);
     CHECK(pithi_split_c(codes, 1200, map, numbers) == 1200);
