@@ -115,10 +115,10 @@ static bool open_any(struct input *in, const char *path) {
     return true;
 }
 
-const uint8_t *window_map(struct window *w, const struct input *in, uint64_t offset,
-                          uint64_t bytes) {
+const uint8_t *map_part(struct mapping *m, const struct input *in, uint64_t offset,
+                        uint64_t bytes) {
     const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), before = offset % page;
-    window_unmap(w);
+    unmap_part(m);
     if (bytes == 0) return nothing;
     void *p = MAP_FAILED;
     errno = ENOMEM;
@@ -129,23 +129,23 @@ const uint8_t *window_map(struct window *w, const struct input *in, uint64_t off
         say_errno(in->path, "cannot read");
         return NULL;
     }
-    w->map = p;
-    w->length = (size_t)(before + bytes);
+    m->map = p;
+    m->length = (size_t)(before + bytes);
     return (const uint8_t *)p + before;
 }
 
-void window_unmap(struct window *w) {
-    if (w->map) munmap(w->map, w->length);
-    *w = (struct window){0};
+void unmap_part(struct mapping *m) {
+    if (m->map) munmap(m->map, m->length);
+    *m = (struct mapping){0};
 }
 
 bool input_extend(struct input *in, uint64_t bytes) {
-    struct window head = {0};
+    struct mapping head = {0};
     if (bytes <= in->mapped) return true;
     if (!reach(in, bytes)) return false;
     if (bytes > in->length) bytes = in->length;
     if (bytes <= in->mapped) return true;
-    const uint8_t *p = window_map(&head, in, 0, bytes);
+    const uint8_t *p = map_part(&head, in, 0, bytes);
     if (!p) return false;
     if (in->mapped) munmap((void *)(uintptr_t)in->bytes, in->mapped);
     in->bytes = p;

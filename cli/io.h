@@ -38,17 +38,16 @@ bool input_extend(struct input *in, uint64_t bytes);
 bool input_expect(struct input *in, uint64_t bytes);
 void input_close(struct input *in);
 
-/* A window maps one part of a file at a time, so that memory is bounded by tensors, not by
+/* A mapping shows one part of a file at a time, so that memory is bounded by tensors, not by
  * files. */
-struct window {
+struct mapping {
     void *map;
     size_t length;
 };
-/* Returns the bytes at the offset, which the file has, until the next call with this window. NULL
+/* Returns the bytes at the offset, which the file has, until the next call with this mapping. NULL
  * on failure. */
-const uint8_t *window_map(struct window *w, const struct input *in, uint64_t offset,
-                          uint64_t bytes);
-void window_unmap(struct window *w);
+const uint8_t *map_part(struct mapping *w, const struct input *in, uint64_t offset, uint64_t bytes);
+void unmap_part(struct mapping *w);
 
 /* ---- Output: a file without a name, which it gets at the end; or a stream. Where the system has
  * no such files, one with a temporary name beside the target, locked while the program runs: what

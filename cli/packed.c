@@ -189,7 +189,7 @@ static int container_item(struct packed *p, size_t index, struct packed_item *ou
     const struct st_tensor *t = &p->outer.tensors[index];
     *out = (struct packed_item){.name = t->name, .bytes = (size_t)(t->end - t->begin)};
     out->frame =
-        window_map(&p->window, &p->in, ST_PREFIX + p->outer.text_bytes + t->begin, out->bytes);
+        map_part(&p->mapping, &p->in, ST_PREFIX + p->outer.text_bytes + t->begin, out->bytes);
     if (!out->frame) return EXIT_FAILED;
     const int code = check_item(p, out, out->bytes);
     if (code != EXIT_GOOD) return code;
@@ -243,7 +243,7 @@ int packed_limit(const struct packed *p, uint64_t requested, pith_env *env) {
 void packed_close(struct packed *p) {
     st_free(&p->outer);
     st_free(&p->inner);
-    window_unmap(&p->window);
+    unmap_part(&p->mapping);
     input_close(&p->in);
     *p = (struct packed){0};
 }

@@ -16,7 +16,7 @@ enum { PACKED_DIGITS = 16 };
 
 struct packed {
     struct input in;
-    struct window window; /* the frame of a container that was last requested */
+    struct mapping mapping; /* the frame of a container that was last requested */
     bool container;
     struct safetensors outer, inner; /* headers of a container and of what it holds */
     struct npy npy;                  /* the .npy header in a bare frame */

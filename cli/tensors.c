@@ -303,7 +303,7 @@ void swap_items(uint8_t *bytes, uint64_t count, uint32_t item_bytes) {
 }
 
 const uint8_t *tensor_bytes(const struct tensor *t, struct tensor_memory *memory) {
-    return window_map(&memory->window, t->in, t->offset, t->bytes);
+    return map_part(&memory->mapping, t->in, t->offset, t->bytes);
 }
 
 const void *tensor_values(const struct tensor *t, struct tensor_memory *memory) {
@@ -316,7 +316,7 @@ const void *tensor_values(const struct tensor *t, struct tensor_memory *memory) 
 }
 
 void tensor_memory_free(struct tensor_memory *memory) {
-    window_unmap(&memory->window);
+    unmap_part(&memory->mapping);
     scratch_free(&memory->swapped);
 }
 

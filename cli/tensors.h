@@ -80,7 +80,7 @@ int say_other_shape(const char *base_path, const struct tensor *base, const stru
 
 /* Memory in which one tensor of a file is visible, and its values in the machine's byte order. */
 struct tensor_memory {
-    struct window window;
+    struct mapping mapping;
     struct scratch swapped;
 };
 /* Returns the bytes as they are in the file, until the next call with this memory. NULL (said on

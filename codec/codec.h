@@ -223,9 +223,9 @@ void pithi_block_put(void *block, size_t at, size_t count, const void *values);
 
 /* A domain of a codec is a transform of its values in which sums are formed and residuals are kept
  * (grad: rotated values). x holds elements [at, at + count) of the block in the domain; at is a
- * multiple of PITHI_PIECE, and count is PITHI_PIECE or ends with the block. The functions do not
+ * multiple of PITHI_CHUNK, and count is PITHI_CHUNK or ends with the block. The functions do not
  * look at exempt elements. */
-enum { PITHI_PIECE = 4096, PITHI_WINDOW_MAX = 256 };
+enum { PITHI_CHUNK = 4096, PITHI_RUN_MAX = 256 };
 struct pithi_domain {
     /* Says whether the domains of two settings are the same. */
     bool (*alike)(const struct pithi_params *a, const struct pithi_params *b);
@@ -239,10 +239,9 @@ struct pithi_domain {
                   uint32_t dtype, float scale);
     /* Transforms values in x into the domain: the inverse of `leave`. */
     void (*enter)(const struct pithi_block *block, size_t at, size_t count, float *x);
-    /* Returns the length of a window: each window of a slot, which begins at a multiple of the
-     * length, is transformed by itself, also the shorter one at the end. At most
-     * PITHI_WINDOW_MAX. */
-    uint32_t (*window)(const struct pithi_params *params);
+    /* Returns the length of a run: each run of a slot, which begins at a multiple of the length,
+     * is transformed by itself, also the shorter one at the end. At most PITHI_RUN_MAX. */
+    uint32_t (*run)(const struct pithi_params *params);
     /* Encodes x into the block's bytes. The contents of x are lost. */
     void (*put)(struct pithi_block *block, size_t at, size_t count, float *x);
 };

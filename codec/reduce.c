@@ -118,8 +118,8 @@ static pith_status sum_decoded(const struct reduction *d, uint64_t block, float 
     return PITH_OK;
 }
 
-/* Sums a piece of one block in the codec's domain: elements [at, at + count) of it. */
-static void sum_piece(const struct reduction *d, struct pithi_block *b, uint64_t block, size_t at,
+/* Sums a chunk of one block in the codec's domain: elements [at, at + count) of it. */
+static void sum_chunk(const struct reduction *d, struct pithi_block *b, uint64_t block, size_t at,
                       size_t count, float *x) {
     enum { AT_ONCE = 32 };
     const uint8_t *frames[AT_ONCE];
@@ -149,8 +149,8 @@ static void sum_exempt(const struct reduction *d, uint64_t first, size_t n, floa
     pithi_exempt_values_finish(&a, first, n, sums, d->r->scale, to, dtype);
 }
 
-static size_t piece_at(const struct pithi_block *b, size_t at) {
-    return b->count - at < PITHI_PIECE ? b->count - at : PITHI_PIECE;
+static size_t chunk_at(const struct pithi_block *b, size_t at) {
+    return b->count - at < PITHI_CHUNK ? b->count - at : PITHI_CHUNK;
 }
 
 /* Writes scale * the sum of one block of the input plan, rounded to dtype. */
@@ -168,10 +168,10 @@ static pith_status sum_block(const struct reduction *d, uint64_t block, void *to
         return PITH_OK;
     }
     b.nontemporal = d->nontemporal;
-    for (size_t at = 0; at < b.count; at += PITHI_PIECE) {
+    for (size_t at = 0; at < b.count; at += PITHI_CHUNK) {
         uint8_t *const place = (uint8_t *)to + at * pith_dtype_bytes(dtype);
-        sum_piece(d, &b, block, at, piece_at(&b, at), sum);
-        domain->leave(&b, at, piece_at(&b, at), sum, place, dtype, d->r->scale);
+        sum_chunk(d, &b, block, at, chunk_at(&b, at), sum);
+        domain->leave(&b, at, chunk_at(&b, at), sum, place, dtype, d->r->scale);
     }
     sum_exempt(d, b.first, b.count, (float *)(void *)w->floats, to, dtype);
     pithi_collect(w, &b);
@@ -232,7 +232,7 @@ static void sum_span(const struct reduction *d, uint64_t first, uint64_t end, fl
     const uint64_t block = d->coding.frame.params.block;
     struct pithi_block b = pithi_block_of(&d->coding, first / block, NULL, w);
     const size_t n = (size_t)(end - first);
-    sum_piece(d, &b, first / block, (size_t)(first % block), n, x);
+    sum_chunk(d, &b, first / block, (size_t)(first % block), n, x);
     for (size_t i = 0; d->r->scale != 1.0f && i < n; i++) x[i] *= d->r->scale;
     pithi_collect(w, &b);
 }
@@ -250,11 +250,11 @@ static void put_span(const struct reduction *d, uint64_t first, uint64_t end, fl
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-/* Recodes elements in the domain that both plans share, a piece of the larger block at a time. */
+/* Recodes elements in the domain that both plans share, a chunk of the larger block at a time. */
 static void recode_alike(const struct reduction *d, uint64_t first, uint64_t end,
                          struct pithi_worker *in_worker, struct pithi_worker *out_worker) {
-    const uint64_t in = least(d->coding.frame.params.block, PITHI_PIECE);
-    const uint64_t out = least(d->out->frame.params.block, PITHI_PIECE);
+    const uint64_t in = least(d->coding.frame.params.block, PITHI_CHUNK);
+    const uint64_t out = least(d->out->frame.params.block, PITHI_CHUNK);
     const uint64_t span = in > out ? in : out;
     float *x = (float *)(void *)(in > out ? in_worker->sums : out_worker->sums);
     for (; first < end; first += span) {

@@ -322,86 +322,84 @@ pith_status pith_stream_rollback(pith_work *w, pith_stream *s, uint64_t step) {
     return leave(w, s, PITH_OK);
 }
 
-/* Returns the length of a window: residuals are kept in the codec's domain, which mixes the
- * elements of a window of the slot. */
-static uint64_t window_of(const pith_plan *p) {
-    return p->params.codec->domain ? p->params.codec->domain->window(&p->params) : 1;
+/* Returns the length of a run: residuals are kept in the codec's domain, which mixes the
+ * elements of a run of the slot. */
+static uint64_t run_length(const pith_plan *p) {
+    return p->params.codec->domain ? p->params.codec->domain->run(&p->params) : 1;
 }
 
-/* A window of a slot, or the shorter one at its end. */
-struct window {
+/* A run of a slot that is transformed by itself, or the shorter one at its end. */
+struct run {
     uint64_t slot, first, count; /* in elements of the slot */
 };
 
-static struct pithi_block block_of(const pith_stream *s, const struct window *at) {
+static struct pithi_block block_of(const pith_stream *s, const struct run *at) {
     return (struct pithi_block){.params = &s->plan->params,
                                 .kernels = &s->plan->kernels,
                                 .first = at->first,
                                 .count = (size_t)at->count};
 }
 
-static void to_values(const pith_stream *s, const struct window *at, float *x) {
+static void to_values(const pith_stream *s, const struct run *at, float *x) {
     const struct pithi_domain *const domain = s->plan->params.codec->domain;
     const struct pithi_block b = block_of(s, at);
     memcpy(x, pithi_stream_residual(s, at->slot, 0) + at->first, (size_t)at->count * sizeof *x);
     if (domain) domain->leave(&b, 0, (size_t)at->count, x, x, PITH_F32, 1.0f);
 }
 
-static void to_domain(const pith_stream *s, const struct window *at, float *x) {
+static void to_domain(const pith_stream *s, const struct run *at, float *x) {
     const struct pithi_domain *const domain = s->plan->params.codec->domain;
     const struct pithi_block b = block_of(s, at);
     if (domain) domain->enter(&b, 0, (size_t)at->count, x);
 }
 
-typedef bool window_fn(pith_stream *s, const struct window *at, uint64_t tensor_first,
-                       const struct pithi_span *view, uint64_t first, float *x);
+typedef bool run_fn(pith_stream *s, const struct run *at, uint64_t tensor_first,
+                    const struct pithi_span *view, uint64_t first, float *x);
 
-/* Calls fn for each window that has elements of the view, which begins at element `first` of the
+/* Calls fn for each run that has elements of the view, which begins at element `first` of the
  * tensor; false as soon as a call returns false. */
-static bool for_windows(pith_stream *s, uint64_t first, const struct pithi_span *view,
-                        window_fn *fn) {
+static bool for_runs(pith_stream *s, uint64_t first, const struct pithi_span *view, run_fn *fn) {
     const pith_plan *const p = s->plan;
-    const uint64_t window = window_of(p), end = first + view->count;
-    float x[PITHI_WINDOW_MAX];
-    if (!view->count) return true; /* an empty range is in no window */
+    const uint64_t length = run_length(p), end = first + view->count;
+    float x[PITHI_RUN_MAX];
+    if (!view->count) return true; /* an empty range is in no run */
     for (uint64_t i = 0; i < p->slots; i++) {
         const uint64_t slot = pithi_slot_first(p, i), count = pithi_slot_count(p, i);
         if (slot >= end || slot + count <= first) continue;
-        const uint64_t unit = window > 1 ? window : PITHI_WINDOW_MAX;
+        const uint64_t unit = length > 1 ? length : PITHI_RUN_MAX;
         for (uint64_t at = first > slot ? (first - slot) / unit * unit : 0;
              at < count && slot + at < end; at += unit) {
-            const struct window w = {i, at, count - at < unit ? count - at : unit};
-            if (!fn(s, &w, slot + at, view, first, x)) return false;
+            const struct run run = {i, at, count - at < unit ? count - at : unit};
+            if (!fn(s, &run, slot + at, view, first, x)) return false;
         }
     }
     return true;
 }
 
-/* Returns [*from, *until), the elements that the view has of a window at `tensor_first`. */
-static void cut_window(const struct window *at, uint64_t tensor_first,
-                       const struct pithi_span *view, uint64_t first, uint64_t *from,
-                       uint64_t *until) {
+/* Returns [*from, *until), the elements that the view has of a run at `tensor_first`. */
+static void cut_run(const struct run *at, uint64_t tensor_first, const struct pithi_span *view,
+                    uint64_t first, uint64_t *from, uint64_t *until) {
     const uint64_t end = first + view->count;
     *from = first > tensor_first ? first - tensor_first : 0;
     *until = end - tensor_first < at->count ? end - tensor_first : at->count;
 }
 
-static bool read_window(pith_stream *s, const struct window *at, uint64_t tensor_first,
-                        const struct pithi_span *view, uint64_t first, float *x) {
-    uint64_t from, until, buffer[PITHI_WINDOW_MAX];
-    cut_window(at, tensor_first, view, first, &from, &until);
+static bool read_run(pith_stream *s, const struct run *at, uint64_t tensor_first,
+                     const struct pithi_span *view, uint64_t first, float *x) {
+    uint64_t from, until, buffer[PITHI_RUN_MAX];
+    cut_run(at, tensor_first, view, first, &from, &until);
     to_values(s, at, x);
     pithi_convert(buffer, view->dtype, x + from, PITH_F32, (size_t)(until - from));
     pithi_span_write(view, tensor_first + from - first, until - from, buffer);
     return true;
 }
 
-/* Writes to x the window in the codec's domain, with the view's values in place of the residual's;
+/* Writes to x the run in the codec's domain, with the view's values in place of the residual's;
  * false where one is not finite. */
-static bool replace(const pith_stream *s, const struct window *at, uint64_t tensor_first,
+static bool replace(const pith_stream *s, const struct run *at, uint64_t tensor_first,
                     const struct pithi_span *view, uint64_t first, float *x) {
-    uint64_t from, until, buffer[PITHI_WINDOW_MAX];
-    cut_window(at, tensor_first, view, first, &from, &until);
+    uint64_t from, until, buffer[PITHI_RUN_MAX];
+    cut_run(at, tensor_first, view, first, &from, &until);
     to_values(s, at, x);
     pithi_convert(x + from, PITH_F32,
                   pithi_span_read(view, tensor_first + from - first, until - from, buffer),
@@ -412,13 +410,13 @@ static bool replace(const pith_stream *s, const struct window *at, uint64_t tens
     return !any;
 }
 
-static bool check_window(pith_stream *s, const struct window *at, uint64_t tensor_first,
-                         const struct pithi_span *view, uint64_t first, float *x) {
+static bool check_run(pith_stream *s, const struct run *at, uint64_t tensor_first,
+                      const struct pithi_span *view, uint64_t first, float *x) {
     return replace(s, at, tensor_first, view, first, x);
 }
 
-static bool write_window(pith_stream *s, const struct window *at, uint64_t tensor_first,
-                         const struct pithi_span *view, uint64_t first, float *x) {
+static bool write_run(pith_stream *s, const struct run *at, uint64_t tensor_first,
+                      const struct pithi_span *view, uint64_t first, float *x) {
     replace(s, at, tensor_first, view, first, x);
     memcpy(pithi_stream_residual(s, at->slot, 0) + at->first, x, (size_t)at->count * sizeof *x);
     s->slot[at->slot].undone = true;
@@ -445,7 +443,7 @@ pith_status pith_stream_get_residual(pith_work *w, const pith_stream *s, uint64_
     const pith_status status = take_range(s, first, view, true, &span, &w->error);
     if (status != PITH_OK) return leave_reading(w, status);
     const uint64_t before = pithi_fp_enter();
-    for_windows((pith_stream *)(uintptr_t)s, first, &span, read_window);
+    for_runs((pith_stream *)(uintptr_t)s, first, &span, read_run);
     pithi_fp_leave(before);
     return leave_reading(w, PITH_OK);
 }
@@ -457,8 +455,8 @@ pith_status pith_stream_set_residual(pith_work *w, pith_stream *s, uint64_t firs
     const pith_status status = take_range(s, first, view, false, &span, &w->error);
     if (status != PITH_OK) return leave(w, s, status);
     const uint64_t before = pithi_fp_enter();
-    const bool good = for_windows(s, first, &span, check_window);
-    if (good) for_windows(s, first, &span, write_window);
+    const bool good = for_runs(s, first, &span, check_run);
+    if (good) for_runs(s, first, &span, write_run);
     pithi_fp_leave(before);
     if (good) return leave(w, s, PITH_OK);
     return leave(w, s,
@@ -467,16 +465,16 @@ pith_status pith_stream_set_residual(pith_work *w, pith_stream *s, uint64_t firs
 
 /* ---- Base in and out -------------------------------------------------------------------------*/
 
-enum { PIECE = 1024 };
+enum { CHUNK = 1024 };
 
-/* Converts between a view and dense memory of a base, a piece at a time. */
+/* Converts between a view and dense memory of a base, a chunk at a time. */
 static void transfer(const pith_plan *p, const struct pithi_span *view, uint8_t *base,
                      uint64_t count, bool in) {
     const uint32_t dtype = p->params.base_dtype;
     const size_t element = pith_dtype_bytes(dtype);
-    uint64_t buffer[PIECE];
-    for (uint64_t at = 0; at < count; at += PIECE) {
-        const size_t n = count - at < PIECE ? (size_t)(count - at) : PIECE;
+    uint64_t buffer[CHUNK];
+    for (uint64_t at = 0; at < count; at += CHUNK) {
+        const size_t n = count - at < CHUNK ? (size_t)(count - at) : CHUNK;
         if (in) {
             pithi_convert(base + at * element, dtype, pithi_span_read(view, at, n, buffer),
                           view->dtype, n);

@@ -98,9 +98,9 @@ static void NAME(to)(void *values, const void *words, const void *base, enum kin
 /* Counts the words that are escapes with symbols of 1, 2, 4 and 8 bits. */
 static void NAME(tally)(size_t escapes[4], const void *words, size_t count) {
     const WORD *w = words;
-    enum { PIECE = 4096 };
-    for (size_t at = 0; at < count; at += PIECE) {
-        const size_t end = count - at < PIECE ? count : at + PIECE;
+    enum { CHUNK = 4096 };
+    for (size_t at = 0; at < count; at += CHUNK) {
+        const size_t end = count - at < CHUNK ? count : at + CHUNK;
         uint16_t n[4] = {0};
         for (size_t i = at; i < end; i++) {
             n[0] = (uint16_t)(n[0] + (w[i] >= 1));

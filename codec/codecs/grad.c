@@ -100,22 +100,22 @@ static uint64_t block_bytes(const struct pithi_params *p, uint64_t count) {
     return pithi_group_block_bytes(&s, count);
 }
 
-static size_t piece_of(const struct pithi_params *p) {
-    return p->most < PITHI_PIECE ? p->most : PITHI_PIECE;
+static size_t chunk_of(const struct pithi_params *p) {
+    return p->most < PITHI_CHUNK ? p->most : PITHI_CHUNK;
 }
 
-/* Returns the bytes of a rotated piece and, with error feedback, of what it decodes to. */
+/* Returns the bytes of a rotated chunk and, with error feedback, of what it decodes to. */
 static size_t scratch_bytes(const struct pithi_params *p) {
-    const size_t piece = (size_t)pithi_pad64(piece_of(p) * sizeof(float));
-    return p->value[EF] ? 2 * piece : piece;
+    const size_t chunk = (size_t)pithi_pad64(chunk_of(p) * sizeof(float));
+    return p->value[EF] ? 2 * chunk : chunk;
 }
 
 static float *first_scratch(const struct pithi_block *b) { return b->scratch; }
 static float *second_scratch(const struct pithi_block *b) {
-    return first_scratch(b) + pithi_pad64(piece_of(b->params) * sizeof(float)) / sizeof(float);
+    return first_scratch(b) + pithi_pad64(chunk_of(b->params) * sizeof(float)) / sizeof(float);
 }
 
-/* ---- Codes of a piece ------------------------------------------------------------------------*/
+/* ---- Codes of a chunk ------------------------------------------------------------------------*/
 
 static struct pithi_group_job job_of(const struct pithi_block *b, size_t at, size_t count) {
     const struct pithi_params *p = b->params;
@@ -147,7 +147,7 @@ static void decode_codes(struct pithi_block *b, size_t at, size_t count, void *o
     struct pithi_group_job job = job_of(b, at, count);
     job.out = out;
     job.out_dtype = dtype;
-    job.nontemporal = b->nontemporal && out == b->out; /* a rotated piece is read again at once */
+    job.nontemporal = b->nontemporal && out == b->out; /* a rotated chunk is read again at once */
     b->kernels->group_decode(&job);
     b->poisoned += job.poisoned;
     b->saturated += job.saturated;
@@ -183,8 +183,8 @@ static void keep_loss(struct pithi_block *b, size_t at, size_t count, const floa
     }
 }
 
-/* Encodes a piece. prefetch points at the values in memory that are read after x. */
-static void put_piece(struct pithi_block *b, size_t at, size_t count, float *x,
+/* Encodes a chunk. prefetch points at the values in memory that are read after x. */
+static void put_chunk(struct pithi_block *b, size_t at, size_t count, float *x,
                       const void *prefetch) {
     if (b->feedback.before)
         for (size_t i = 0; i < count; i++) x[i] += b->feedback.before[at + i];
@@ -193,13 +193,13 @@ static void put_piece(struct pithi_block *b, size_t at, size_t count, float *x,
 }
 
 static void put(struct pithi_block *b, size_t at, size_t count, float *x) {
-    put_piece(b, at, count, x, NULL);
+    put_chunk(b, at, count, x, NULL);
     if (at + count == b->count) clear_padding(b);
 }
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
 
-static void encode_piece(struct pithi_block *b, size_t at, size_t count) {
+static void encode_chunk(struct pithi_block *b, size_t at, size_t count) {
     const uint32_t dtype = b->params->dtype;
     const struct pithi_rotation r = rotation(b->params), none = {0};
     const void *values = (const uint8_t *)b->value + at * pith_dtype_bytes(dtype);
@@ -212,7 +212,7 @@ static void encode_piece(struct pithi_block *b, size_t at, size_t count) {
     } else {
         b->kernels->rotate(&r, x, values, dtype, count, b->first + at);
     }
-    put_piece(b, at, count, x, (const uint8_t *)values + count * pith_dtype_bytes(dtype));
+    put_chunk(b, at, count, x, (const uint8_t *)values + count * pith_dtype_bytes(dtype));
 }
 
 /* Encodes from the values, without a copy of rotated ones, as much of the block as kernels can from
@@ -234,8 +234,8 @@ static size_t encode_direct(struct pithi_block *b) {
 }
 
 static pith_status encode(struct pithi_block *b) {
-    for (size_t at = encode_direct(b); at < b->count; at += PITHI_PIECE)
-        encode_piece(b, at, b->count - at < PITHI_PIECE ? b->count - at : PITHI_PIECE);
+    for (size_t at = encode_direct(b); at < b->count; at += PITHI_CHUNK)
+        encode_chunk(b, at, b->count - at < PITHI_CHUNK ? b->count - at : PITHI_CHUNK);
     clear_padding(b);
     return PITH_OK;
 }
@@ -253,8 +253,8 @@ static void leave(const struct pithi_block *b, size_t at, size_t count, float *x
 static pith_status decode(struct pithi_block *b) {
     const size_t width = pith_dtype_bytes(b->out_dtype);
     if (!b->params->value[ROTATE]) decode_codes(b, 0, b->count, b->out, b->out_dtype);
-    for (size_t at = 0; at < b->count && b->params->value[ROTATE]; at += PITHI_PIECE) {
-        const size_t count = b->count - at < PITHI_PIECE ? b->count - at : PITHI_PIECE;
+    for (size_t at = 0; at < b->count && b->params->value[ROTATE]; at += PITHI_CHUNK) {
+        const size_t count = b->count - at < PITHI_CHUNK ? b->count - at : PITHI_CHUNK;
         float *const x = first_scratch(b);
         decode_codes(b, at, count, x, PITH_F32);
         leave(b, at, count, x, (uint8_t *)b->out + at * width, b->out_dtype, 1.0f);
@@ -292,12 +292,12 @@ static void enter(const struct pithi_block *b, size_t at, size_t count, float *x
     b->kernels->rotate(&r, x, x, PITH_F32, count, b->first + at);
 }
 
-static uint32_t window(const struct pithi_params *p) {
+static uint32_t run(const struct pithi_params *p) {
     return p->value[ROTATE] ? p->value[ROTATE] : 1;
 }
 
 static const struct pithi_domain domain = {
-    .alike = alike, .sum = sum, .leave = leave, .enter = enter, .window = window, .put = put};
+    .alike = alike, .sum = sum, .leave = leave, .enter = enter, .run = run, .put = put};
 
 /* ---- Bound -----------------------------------------------------------------------------------*/
 

@@ -97,9 +97,9 @@ static size_t coder_bytes(const struct pithi_params *p) {
     return pithi_entropy_bytes(symbol_bytes(&s, p->most), level);
 }
 
-/* ---- Groups, in pieces that stay in the first-level cache for the hash that follows ----------*/
+/* ---- Groups, in chunks that stay in the first-level cache for the hash that follows ----------*/
 
-static size_t piece_of(const struct pithi_block *b) {
+static size_t chunk_of(const struct pithi_block *b) {
     const struct pithi_params *p = b->params;
     if (!b->base || p->value[BASE_HASH]) return p->block; /* no hash follows */
     return p->value[GROUP] > 4096 ? p->value[GROUP] : 4096;
@@ -115,7 +115,7 @@ static uint64_t hash_base(const struct pithi_block *b, const uint8_t *base, uint
 static void run_groups(struct pithi_block *b, pithi_group_fn *kernel, uint8_t *scales,
                        uint8_t *codes) {
     const struct pithi_params *p = b->params;
-    const size_t piece = piece_of(b), element = pith_dtype_bytes(p->base_dtype);
+    const size_t chunk = chunk_of(b), element = pith_dtype_bytes(p->base_dtype);
     struct pithi_group_job job;
     pithi_group_job_open(&job, b->random);
     job.random.shift = 0; /* ranks differ with round=antithetic only */
@@ -125,8 +125,8 @@ static void run_groups(struct pithi_block *b, pithi_group_fn *kernel, uint8_t *s
     job.base_dtype = p->base_dtype;
     job.update = b->update;
     job.nontemporal = b->nontemporal;
-    for (size_t at = 0; at < b->count; at += piece) {
-        job.count = b->count - at < piece ? b->count - at : piece;
+    for (size_t at = 0; at < b->count; at += chunk) {
+        job.count = b->count - at < chunk ? b->count - at : chunk;
         job.value = b->value ? (const uint8_t *)b->value + at * pith_dtype_bytes(p->dtype) : NULL;
         job.out = b->out ? (uint8_t *)b->out + at * pith_dtype_bytes(b->out_dtype) : NULL;
         job.base = b->base ? (uint8_t *)b->base + at * element : NULL;

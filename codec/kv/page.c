@@ -114,7 +114,7 @@ static void *take(struct arena *r, size_t bytes) {
 }
 
 static struct work work_of(const struct pithi_kv *k, void *scratch, size_t *bytes) {
-    const size_t floats = k->channel ? LONGEST * LONGEST : PITHI_PIECE;
+    const size_t floats = k->channel ? LONGEST * LONGEST : PITHI_CHUNK;
     const bool changed = k->order || (k->outliers && !k->channel);
     const size_t rect = k->channel ? COLUMNS * LONGEST : 0;
     struct arena r = {scratch, 0};
@@ -206,27 +206,27 @@ static void put_outliers(const struct pithi_kv *k, const uint8_t *page, uint32_t
 
 /* Returns how many elements of a run of heads scratch memory holds: whole groups, and with a
  * rotation whole heads. */
-static size_t piece_of(const struct pithi_kv *k) {
-    return k->order ? PITHI_PIECE / k->dim * k->dim : PITHI_PIECE;
+static size_t chunk_of(const struct pithi_kv *k) {
+    return k->order ? PITHI_CHUNK / k->dim * k->dim : PITHI_CHUNK;
 }
 
-/* Changes elements from `at` on of a run of heads, as many as `piece` has, before they are
+/* Changes elements from `at` on of a run of heads, as many as `chunk` has, before they are
  * coded. */
 static void change(const struct pithi_kv *k, uint8_t *page, uint32_t tokens, size_t head,
-                   const struct pithi_group_job *all, size_t at, struct pithi_group_job *piece,
+                   const struct pithi_group_job *all, size_t at, struct pithi_group_job *chunk,
                    float *floats) {
     const struct pithi_rotation r = rotation(k);
     const void *const from = at_element(all->value, k->dtype, at);
-    piece->value = floats;
-    piece->prefetch = at_element(all->value, k->dtype, at + piece->count);
+    chunk->value = floats;
+    chunk->prefetch = at_element(all->value, k->dtype, at + chunk->count);
     if (k->order) {
-        piece->value_dtype = PITH_F32;
-        k->kernels->rotate(&r, floats, from, k->dtype, piece->count, 0);
+        chunk->value_dtype = PITH_F32;
+        k->kernels->rotate(&r, floats, from, k->dtype, chunk->count, 0);
         return;
     }
     const size_t group = head * k->head_groups + at / k->set.group;
-    memcpy(floats, from, piece->count * k->element);
-    take_outliers(k, page, tokens, group, floats, piece->count);
+    memcpy(floats, from, chunk->count * k->element);
+    take_outliers(k, page, tokens, group, floats, chunk->count);
 }
 
 static void put_changed(const struct pithi_kv *k, uint8_t *page, const struct pithi_kv_rows *rows,
@@ -236,7 +236,7 @@ static void put_changed(const struct pithi_kv *k, uint8_t *page, const struct pi
     size_t at = k->order ? k->kernels->rotate_encode(&r, all) : 0;
     for (size_t n; at < all->count; at += n) {
         struct pithi_group_job job = *all;
-        job.count = n = least(piece_of(k), all->count - at);
+        job.count = n = least(chunk_of(k), all->count - at);
         change(k, page, rows->tokens, head, all, at, &job, floats);
         job.scales += at / k->set.group * entry_of(k);
         job.codes += pithi_group_code_bytes(&k->set, at);
@@ -296,12 +296,12 @@ void pithi_kv_put_runs(const struct pithi_kv *k, uint32_t tokens, struct pithi_g
 
 static void get_rotated(const struct pithi_kv *k, struct pithi_group_job *all, float *floats) {
     const struct pithi_rotation r = rotation(k);
-    const size_t piece = piece_of(k);
+    const size_t chunk = chunk_of(k);
     pithi_unrotate_fn *const leave =
         all->nontemporal ? k->kernels->unrotate_nontemporal : k->kernels->unrotate;
-    for (size_t at = 0; at < all->count; at += piece) {
+    for (size_t at = 0; at < all->count; at += chunk) {
         struct pithi_group_job job = *all;
-        job.count = least(piece, all->count - at);
+        job.count = least(chunk, all->count - at);
         job.out = floats;
         job.out_dtype = PITH_F32;
         job.nontemporal = false; /* it is read again at once */
