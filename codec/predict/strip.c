@@ -232,35 +232,35 @@ void pithi_strip_begin(const struct pithi_strip *p, const struct pithi_source *s
     add_counters(&counters, packing->counts);
 }
 
-/* A plan says for every width which one of the table holds it: its place there, and its bytes in
- * a group. */
-struct plan {
+/* Says for every width which one of the table holds it: its place there, and its bytes in a
+ * group. */
+struct wider {
     uint8_t place[PITHI_PACK_WIDEST + 1], wide[PITHI_PACK_WIDEST + 1];
 };
 
-static struct plan plan_of(const uint8_t table[TABLE]) {
-    struct plan plan;
+static struct wider wider_of(const uint8_t table[TABLE]) {
+    struct wider wider;
     for (unsigned w = 0, k = 0; w <= table[TABLE - 1]; w++) {
         while (table[k] < w) k++;
-        plan.place[w] = (uint8_t)k;
-        plan.wide[w] = (uint8_t)(2 * table[k]);
+        wider.place[w] = (uint8_t)k;
+        wider.wide[w] = (uint8_t)(2 * table[k]);
     }
-    return plan;
+    return wider;
 }
 
 /* Widens four groups to widths of the table, and writes their names. Each may write up to 64 bytes
  * more. */
-static uint8_t *widen_four(const struct plan *plan, const uint8_t *widths, const uint8_t **from,
+static uint8_t *widen_four(const struct wider *wider, const uint8_t *widths, const uint8_t **from,
                            uint8_t *to, uint8_t *name) {
     static const uint8_t zeros[HALF];
     unsigned names = 0;
     for (unsigned i = 0; i < 4; i++) {
-        const unsigned width = widths[i], bytes = 2 * width, wide = plan->wide[width];
+        const unsigned width = widths[i], bytes = 2 * width, wide = wider->wide[width];
         memcpy(to, *from, HALF);
         if (bytes > HALF) memcpy(to + HALF, *from + HALF, HALF);
         memcpy(to + bytes, zeros, HALF);
         if (wide > bytes + HALF) memcpy(to + bytes + HALF, zeros, HALF);
-        names |= (unsigned)plan->place[width] << 2 * i;
+        names |= (unsigned)wider->place[width] << 2 * i;
         *from += bytes;
         to += wide;
     }
@@ -269,27 +269,28 @@ static uint8_t *widen_four(const struct plan *plan, const uint8_t *widths, const
 }
 
 /* Widens one group, and writes no byte more. */
-static uint8_t *widen(const struct plan *plan, unsigned width, const uint8_t **from, uint8_t *to) {
+static uint8_t *widen(const struct wider *wider, unsigned width, const uint8_t **from,
+                      uint8_t *to) {
     memcpy(to, *from, 2 * width);
-    memset(to + 2 * width, 0, plan->wide[width] - 2 * width);
+    memset(to + 2 * width, 0, wider->wide[width] - 2 * width);
     *from += 2 * width;
-    return to + plan->wide[width];
+    return to + wider->wide[width];
 }
 
 static void put_groups(const struct pithi_packing *packing, size_t count,
                        const uint8_t table[TABLE], struct pithi_pen *pen) {
     const size_t groups = groups_of(count), names = (groups + 3) / 4;
-    const struct plan plan = plan_of(table);
+    const struct wider wider = wider_of(table);
     const uint8_t *const widths = widths_in(packing->scratch, count);
     const uint8_t *from = groups_in(packing->scratch, count);
     uint8_t *const name = pen->at, *const end = name + pen->capacity, *to = name + names;
     size_t g = 0;
     for (; g + 4 <= groups && end - to >= 6 * 2 * HALF; g += 4)
-        to = widen_four(&plan, widths + g, &from, to, name + g / 4);
+        to = widen_four(&wider, widths + g, &from, to, name + g / 4);
     memset(name + g / 4, 0, names - g / 4);
     for (; g < groups; g++) {
-        name[g / 4] = (uint8_t)(name[g / 4] | plan.place[widths[g]] << g % 4 * 2);
-        to = widen(&plan, widths[g], &from, to);
+        name[g / 4] = (uint8_t)(name[g / 4] | wider.place[widths[g]] << g % 4 * 2);
+        to = widen(&wider, widths[g], &from, to);
     }
     pen->capacity = (size_t)(end - to);
     pen->at = to;
