@@ -12,16 +12,20 @@ struct timing {
     uint64_t bytes; /* bytes sent */
 };
 
-static void fill(float *x, uint64_t count) {
+/* Fills bytes with f32 values whose halves are alike, so that f16, bf16 and f64 see ordinary values
+ * too: a half of random bits would be infinite or NaN now and then. */
+static void fill(void *data, uint64_t bytes) {
     uint32_t seed = 1;
-    for (uint64_t i = 0; i < count; i++) {
+    for (uint64_t at = 0; at + 4 <= bytes; at += 4) {
         seed = seed * 1664525u + 1013904223u;
-        x[i] = (float)(int32_t)seed * 0x1p-31f;
+        const float x = (float)(int32_t)seed * 0x1p-31f;
+        uint32_t bits;
+        memcpy(&bits, &x, sizeof bits);
+        bits = (bits & 0xFFFF0000u) | bits >> 16;
+        memcpy((char *)data + at, &bits, sizeof bits);
     }
 }
 
-/* Makes one call. Values of f32 serve all dtypes: bf16 and f16 see other, but equally ordinary, bit
- * patterns. */
 static pith_status once(pith_collective_channel *ch, const pith_collective_options *o, void *in,
                         void *out, uint64_t step, pith_collective_report *report) {
     const pith_view from = pith_view_flat(in, o->dtype, ch->in_count);
@@ -73,12 +77,13 @@ static pith_status time_variant(const pith_transport *transport, pith_collective
     o.exempt_count = 0;
     o.threshold = packed ? 0 : count + 1;
     PITHI_COLLECTIVE_TRY(pith_collective_create(&ch, &borrowed, &o, error));
-    float *in = pithi_collective_take(ch, count, sizeof *in),
-          *out = pithi_collective_take(ch, count, sizeof *out);
+    const size_t bytes = pith_dtype_bytes(o.dtype);
+    void *const in = pithi_collective_take(ch, count, bytes);
+    void *const out = pithi_collective_take(ch, count, bytes);
     pith_status status =
         pithi_collective_agree(ch, in && out ? PITH_OK : PITH_ERR_MEMORY, &culprit);
     if (!status) {
-        fill(in, count);
+        fill(in, count * bytes);
         status = time_channel(ch, &o, in, out, t);
     }
     if (!status) status = slowest(ch, t);
