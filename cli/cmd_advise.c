@@ -211,10 +211,8 @@ static int scheme_of(const struct options *o, const struct kind *kind, struct sc
     int code = speeds_of(o, kind->inside, &inside);
     if (code == EXIT_GOOD) code = speeds_of(o, kind->across, &across);
     if (code != EXIT_GOOD) return code;
-    *out = (struct scale_scheme){.sum_inside = inside.bytes,
-                                 .sum_across = across.bytes,
-                                 .back_across = across.bytes,
-                                 .back_inside = across.bytes,
+    *out = (struct scale_scheme){.inside = inside.bytes,
+                                 .across = across.bytes,
                                  .encode = inside.encode,
                                  .add = inside.add,
                                  .decode = across.decode};
@@ -296,6 +294,7 @@ static void print_json(const struct answer *a) {
         json_object_set_new(to, "links_seconds", json_number(row->time.links));
         json_object_set_new(to, "codecs_seconds", json_number(row->time.codecs));
         json_object_set_new(to, "sum_seconds", json_number(row->time.both));
+        json_object_set_new(to, "scatter_seconds", json_number(row->time.scatter));
         json_object_set_new(to, "step_seconds", json_number(row->step));
         json_array_append_new(list, to);
     }

@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "scale.h"
 
+#include <math.h>
+
 static double larger(double a, double b) { return a > b ? a : b; }
 static double smaller(double a, double b) { return a < b ? a : b; }
 
@@ -19,23 +21,33 @@ static double across_of(const struct scale_machine *m, double bytes) {
     return nodes < 2 ? 0 : bytes * (nodes - 1) / nodes;
 }
 
+/* Links and codecs work side by side, slice by slice. */
+static double side_by_side(double links, double codecs, double slices) {
+    return larger(links, codecs) + smaller(links, codecs) / slices;
+}
+
 struct scale_time scale_sum(const struct scale_machine *m, const struct scale_scheme *s,
                             double values, double slice) {
-    const uint32_t nodes = nodes_of(m);
-    const double shard = values / m->ranks, slices = larger(shard / slice, 1);
-    struct scale_time t = {0};
-    t.links = exchange(m->per_node, values * s->sum_inside, m->inside, m->latency_inside) +
-              exchange(m->per_node, values * s->back_inside, m->inside, m->latency_inside) +
-              exchange(nodes, values * s->sum_across, m->across, m->latency_across) +
-              exchange(nodes, values * s->back_across, m->across, m->latency_across);
+    const uint32_t nodes = nodes_of(m), others = m->ranks - m->per_node;
+    const double shard = values / m->ranks, slices = larger(ceil(shard / slice), 1);
+    /* Every slice is a message of its own. */
+    const double inside = slices * m->latency_inside, across = slices * m->latency_across;
+    const double scatter = exchange(m->per_node, values * s->inside, m->inside, inside) +
+                           exchange(nodes, values * s->across, m->across, across);
+    /* The owner of a shard sends it to every other rank: to those of its node, and to the others,
+     * over the link that its node's ranks share. */
+    const double back = across_of(m, values * s->across) * m->per_node;
+    const double gather = (m->per_node - 1) * (inside + shard * s->across / m->inside) +
+                          others * across + back / m->across;
     /* A rank adds as many values as it has, one frame of each of its node's ranks for its share of
      * them, then one of each node for its shard; sums are encoded once for each hop. */
-    const double share = values / m->per_node;
-    t.codecs = values * (s->encode + s->add + s->decode);
-    if (nodes > 1 && m->per_node > 1) t.codecs += share * (s->encode + s->add);
-    t.codecs += shard * s->encode;
-    t.both = larger(t.links, t.codecs) + smaller(t.links, t.codecs) / slices;
-    t.across_bytes = across_of(m, values * (s->sum_across + s->back_across));
+    const double share = nodes > 1 && m->per_node > 1 ? values / m->per_node : 0;
+    const double sums = (values + share) * (s->encode + s->add);
+    struct scale_time t = {.links = scatter + gather,
+                           .codecs = sums + shard * s->encode + values * s->decode,
+                           .scatter = side_by_side(scatter, sums, slices),
+                           .across_bytes = across_of(m, values * s->across) + back};
+    t.both = side_by_side(t.links, t.codecs, slices);
     return t;
 }
 
@@ -49,5 +61,6 @@ struct scale_time scale_ring(const struct scale_machine *m, double bytes, double
     const double latency = nodes > 1 ? m->latency_across : m->latency_inside;
     const double one = 2 * exchange(m->ranks, all, bandwidth, latency);
     t.links = t.both = smaller(levels, one);
+    t.scatter = t.both / 2;
     return t;
 }

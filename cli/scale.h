@@ -17,17 +17,18 @@ struct scale_machine {
     double latency_inside, latency_across;
 };
 
-/* A scheme is what a rank sends of a value, in bytes, on each of the four ways: to be summed inside
- * a node, across nodes, and the sums back; and what codecs take, in seconds for a value: encoding,
- * adding a value of one frame to a sum, decoding; 0 where nothing is encoded. */
+/* A scheme is the bytes of a value in frames, to be summed inside a node, and to be summed across
+ * nodes and on the way back; and what codecs take, in seconds for a value: encoding, adding a value
+ * of one frame to a sum, decoding. */
 struct scale_scheme {
-    double sum_inside, sum_across, back_across, back_inside;
+    double inside, across;
     double encode, add, decode;
 };
 
 struct scale_time {
     double links, codecs; /* seconds */
     double both;          /* seconds with both side by side, slice by slice */
+    double scatter;       /* seconds of the reduce-scatter, which is the first half */
     double across_bytes;  /* bytes that a node sends to other nodes */
 };
 

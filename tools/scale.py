@@ -46,11 +46,16 @@ is how long it takes until each of `k` has sent every other its part.
 * **Plain sums** (f32, bf16): the better of one ring, `2 exchange(P, V c, min(B_in, B_out))`, and
   of rings at two levels, `2 exchange(R, V c, B_in) + 2 exchange(N, V c, B_out)`.
 * **Through codecs**, as
-  [`pith_collective.h`](../adapters/collective/include/pith/pith_collective.h) does it: frames to
-  the owner of each shard, first inside the node, then across nodes, and the sums back the same
-  ways: `exchange(R, V c1, B_in) + exchange(N, V c2, B_out)`, and the same with `c2` both times on
-  the way back. `c1` and `c2` are bytes of a value in frames of 131072 values, scales and headers
-  included, as plans say.
+  [`pith_collective.h`](../adapters/collective/include/pith/pith_collective.h) does it. The
+  reduce-scatter sends frames to the owner of each shard, first inside the node, then across
+  nodes: `exchange(R, V c1, B_in) + exchange(N, V c2, B_out)`. The way back has one level: the
+  owner sends its shard to every other rank, `(R - 1) V c2 / P` bytes inside, while the `R` ranks
+  of a node send `(P - R) V c2 / N` across. Every value thus crosses to each other node `R` times
+  on its way back, where rings at two levels bring it once. `c1` and `c2` are bytes of a value in
+  frames of 131072 values, scales and headers included, as plans say.
+* **Latency**: a shard is cut into `S` slices of 131072 values, and each is a message of its own:
+  `(R - 1) S` inside and `(N - 1) S` across to the owners, `(R - 1) S` and `(P - R) S` back, one
+  latency each. Where links carry several messages at once, that is too much.
 * **Codecs** take, for every value of a rank: encoding, adding (a frame of each rank of the node
   for a share of `V / R`), decoding what comes back; for a share of `V / R` values: encoding sums,
   and adding a frame of each node; for a shard of `V / P` values: encoding what goes back.
@@ -64,7 +69,8 @@ and collectives that networks or switches add up. Ratios are more to be trusted 
 ## Compared with what was published
 
 SDP4Bit (NeurIPS 2024, table 4): gradients of a GPT of 1.3 billion parameters, reduce-scattered
-over 32 A100, 4 a node, 100 Gbit/s each node. A reduce-scatter is half of the sum above.
+over 32 A100, 4 a node, 100 Gbit/s each node. The model's are of its reduce-scatter, without
+latencies: theirs sends each rank one large message.
 
 | | published, ms | model, ms | apart |
 |---|---|---|---|
@@ -77,18 +83,22 @@ f32 a second as below (the kernels of SDP4Bit reach 688 GB/s on an A100; pith's 
 measured on a device). Of CPUs: two threads of the machine of [RESULTS.md](RESULTS.md). A step
 wins what its computing does not hide: where it hides the seconds of f32 (`--overlap 1`), nothing.
 
-| system | ranks | f32 | bf16 | `grad` 8 bits inside, 4 across | `grad` 2 bits | advice |
-|---|---|---|---|---|---|---|
+| system | ranks | f32 | bf16 | `grad` 8/4 bits | its reduce-scatter | `grad` 2 bits | advice |
+|---|---|---|---|---|---|---|---|
 {rows}
 
-Where ranks have a link each (the last three) there is one level, of 4 bits. 3 and 2 bits are
-shown and never advised: they are for those who have measured what they do to their model.
+The reduce-scatter is what training with sharded optimizer states sums by; of f32 and bf16 it is
+half of what stands here. Where ranks have a link each (the last three) there is one level, of 4
+bits. 3 and 2 bits are shown and never advised: they are for those who have measured what they do
+to their model.
 
-**What follows.** Below about 100 Gbit/s a node, 4 bits across nodes are worth three to eight
-times the step's communication, and codecs, of GPUs or CPUs, are far from being the limit: links
-are. At terabits a node, the sum is short; what it still costs a step decides, and whether
-computing hides it. From thousands of ranks on, the latency of as many messages is what is left,
-for which codecs do nothing: larger shards, or fewer ranks in a sum, do. What fewer bits do to a
+**What follows.** Where every rank has a link of its own, up to 10 Gbit/s, 4 bits are worth three
+to eight times the communication of f32, and codecs are far from being the limit: links are. Where
+ranks of a node share its link, the reduce-scatter wins as much up to about 100 Gbit/s a node, but
+an all-reduce wins little or nothing over bf16: what 4 bits save, the way back sends again, once
+for each rank of a node. Until that way has two levels, too, take the reduce-scatter. At terabits
+a node, and from thousands of ranks on, the latency of many messages is what is left, for which
+codecs do nothing: larger shards and slices, or fewer ranks in a sum, do. What fewer bits do to a
 model is measured in [TRAINING.md](TRAINING.md): 8 and 4 bits cost nothing that can be seen there.
 """
 
@@ -100,15 +110,15 @@ def advise(pith, *flags):
 
 def published(pith):
     rows = advise(pith, "--ranks", "32", "--ranks-per-node", "4", "--links", "2.4T,100G",
-                  "--size", "5.2G", "--codec-speed", "600G,600G")["rows"]
+                  "--latency", "0", "--size", "5.2G", "--codec-speed", "600G,600G")["rows"]
     by_name = {row["name"]: row for row in rows}
     lines = []
     for name, said, row in (("f32", 379.3, by_name["f32, not compressed"]),
                             ("8 bits inside, 4 across", 45.9,
                              by_name["grad:preset=intra inside, grad:preset=inter across"])):
-        half = 500 * row["sum_seconds"]
-        apart = 100 * (half / said - 1)
-        lines.append("| %s | %.1f | %.1f | %+.0f %% |" % (name, said, half, apart))
+        model = 1e3 * row["scatter_seconds"]
+        apart = 100 * (model / said - 1)
+        lines.append("| %s | %.1f | %.1f | %+.0f %% |" % (name, said, model, apart))
     return "\n".join(lines)
 
 
@@ -118,14 +128,15 @@ def row_of(pith, system, ranks):
                     inside + "," + across, "--latency", LATENCY, "--size", GRADIENTS,
                     "--codec-speed", speed)
     rows = answer["rows"]
-    seconds = {row["name"]: row["sum_seconds"] for row in rows}
+    by_name = {row["name"]: row for row in rows}
     two = "grad:preset=intra inside, grad:preset=inter across"
-    four = seconds.get(two, seconds["grad:preset=inter"])
+    four = by_name.get(two, by_name["grad:preset=inter"])
     best = rows[answer["advice"]]["name"].replace(", not compressed", "")
     best = best.replace("grad:preset=inter", "4 bits").replace("grad:preset=intra", "8 bits")
-    return "| %s | %d | %.3g | %.3g | %.3g | %.3g | %s |" % (
-        name, ranks, seconds["f32, not compressed"], seconds["bf16, not compressed"], four,
-        seconds["grad:bits=2"], best)
+    seconds = (by_name["f32, not compressed"]["sum_seconds"],
+               by_name["bf16, not compressed"]["sum_seconds"], four["sum_seconds"],
+               four["scatter_seconds"], by_name["grad:bits=2"]["sum_seconds"])
+    return "| %s | %d | %.3g | %.3g | %.3g | %.3g | %.3g | %s |" % (name, ranks, *seconds, best)
 
 
 def main():

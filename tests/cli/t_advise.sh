@@ -19,6 +19,8 @@ json out 'd["rows"][d["advice"]]["name"] == "grad:preset=inter"'
 # Messages of a ring wait 3 times each way.
 exits 0 pith advise --json "${four[@]}" --latency 0.1
 json out 'abs(d["rows"][0]["sum_seconds"] - 5.4) < 1e-9'
+# Frames do so for each of 20 slices of a shard; 12 s beside 7.97 MB at 12.5 MB/s.
+json out 'abs(d["rows"][3]["links_seconds"] - (2 * 3 * 20 * 0.1 + 0.6375)) < 0.002'
 # Computing hides what it overlaps: all of it, and then there is nothing to win; or half.
 exits 0 pith advise --json "${four[@]}" --compute 5 --overlap 1
 json out 'all(r["step_seconds"] == 5 for r in d["rows"]) and d["advice"] == 0'
@@ -30,6 +32,15 @@ exits 0 pith advise --json --ranks 8 --ranks-per-node 4 --links 64G,8G --size 4G
 json out 'abs(d["rows"][0]["sum_seconds"] - (0.75 + 4)) < 1e-9 and len(d["rows"]) == 7'
 json out '(d["rows"][3]["inside"], d["rows"][3]["across"]) == ("grad:preset=intra",
     "grad:preset=inter")'
+# 10^9 values of 0.53125 bytes. Inside, 3/4 of them to their owners and 3 times 1/8 back; across,
+# half of them to their owners, and back to each of 4 ranks.
+json out 'abs(d["rows"][4]["links_seconds"] /
+    (0.53125 * ((0.75 + 0.375) / 8 + 0.5 * (1 + 4))) - 1) < 0.002'
+json out 'abs(d["rows"][4]["node_bytes"] / (1e9 * 0.53125 * 0.5 * (1 + 4)) - 1) < 0.002'
+# The reduce-scatter alone: there, and its codecs side by side with it: 2.5 s, once in 954 slices.
+json out 'abs(d["rows"][4]["scatter_seconds"] -
+    (2.5 + 0.53125 * (0.75 / 8 + 0.5) / 954)) < 1e-4 and
+    abs(d["rows"][0]["scatter_seconds"] - 4.75 / 2) < 1e-9'
 # 10^9 values at 10^9 a second: three times all of them, twice a quarter, once an eighth.
 json out 'abs(d["rows"][3]["codecs_seconds"] - 3.625) < 1e-9'
 # With codecs as slow as that on fast links nothing is won.

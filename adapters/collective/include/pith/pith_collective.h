@@ -329,8 +329,9 @@ PITH_NODISCARD PITH_API pith_status pith_collective_run(pith_collective_channel 
  *   rank per other node: the exchange of SDP4Bit. With unequal nodes the sums are as stated, and a
  *   rank of a small node sends more.
  *   All-reduce: the scaled sum in f32 is not rounded to the output but encoded with `gather` and
- *     sent to all; every rank, the owner included, decodes the same bytes: the result is
- *     bit-identical on ranks with the same output dtype. Below the threshold `gather` is raw too.
+ *     sent by rank d to all others, so that it crosses to a node once for each of its ranks; every
+ *     rank, the owner included, decodes the same bytes: the result is bit-identical on ranks with
+ *     the same output dtype. Below the threshold `gather` is raw too.
  * Random bits: stochastic rounding takes rng_stream + rank in the first hop, rng_stream + ranks +
  * rank in the second, rng_stream + 2 * ranks + rank in the gathering half. With round=antithetic
  * the ranks whose frames are summed share one: rng_stream + node (inside nodes, as rank local of
