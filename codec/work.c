@@ -93,16 +93,15 @@ const pith_error *pith_work_error(const pith_work *work) { return &work->error; 
 /* ---- Calls -----------------------------------------------------------------------------------*/
 
 pith_status pithi_work_enter(pith_work *w) {
+    const void *none = NULL;
     if (!w) return PITH_ERR_ARG;
-    /* This is no read-modify-write: a second thread, which breaks the rule of one thread for each
-     * work, may slip through, but a job of the call's own runner finds the mark. */
-    if (__atomic_load_n(&w->busy, __ATOMIC_RELAXED)) return PITH_ERR_BUSY;
-    __atomic_store_n(&w->busy, w, __ATOMIC_RELAXED);
+    if (!__atomic_compare_exchange_n(&w->busy, &none, w, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+        return PITH_ERR_BUSY;
     pithi_clear(&w->error);
     return PITH_OK;
 }
 
-void pithi_work_leave(pith_work *w) { __atomic_store_n(&w->busy, NULL, __ATOMIC_RELAXED); }
+void pithi_work_leave(pith_work *w) { __atomic_store_n(&w->busy, NULL, __ATOMIC_RELEASE); }
 
 /* ---- Memory for a plan -----------------------------------------------------------------------*/
 

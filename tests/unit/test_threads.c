@@ -929,6 +929,69 @@ static void test_calls_inside_of_calls(void **state) {
     stream_close(&own);
 }
 
+/* ---- One work, many threads ------------------------------------------------------------------*/
+
+/* A thread that encodes its stream with a work which others use as well. */
+struct work_sharer {
+    struct stream s;
+    pith_work *work;
+    float value[FEW];
+    uint8_t alone[2048], bytes[2048];
+    size_t length, made, wrong;
+};
+
+static void *share_work(void *arg) {
+    struct work_sharer *const t = arg;
+    for (size_t k = 0; k < 10 * TRIES || !t->made; k++) {
+        pith_item item = {.size = sizeof item,
+                          .stream = t->s.stream,
+                          .view = pith_view_flat(t->value, PITH_F32, FEW),
+                          .frame = t->bytes,
+                          .capacity = sizeof t->bytes};
+        const pith_status status = pith_encode(t->work, &item, 1, 0);
+        if (status == PITH_ERR_BUSY) continue;
+        t->made++;
+        t->wrong += status != PITH_OK || item.length != t->length ||
+                    memcmp(t->bytes, t->alone, t->length) != 0;
+    }
+    return NULL;
+}
+
+/* Each call has the work to itself or is refused, so that frames are those made alone, though the
+ * plans cut the work's memory differently. */
+static void test_one_work_of_many_threads(void **state) {
+    (void)state;
+    static const char *const specs[] = {"eb:abs=1e-3,block=64", "eb:abs=1e-2,block=128", "lossless",
+                                        "eb:mode=ratio,psnr=60"};
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, FEW);
+    struct work_sharer *const all = allocate(SHARERS * sizeof *all);
+    const pith_plan *plans[SHARERS];
+    pthread_t thread[SHARERS];
+    void *memory;
+    memset(all, 0, SHARERS * sizeof *all);
+    context("a work of many threads");
+    for (size_t i = 0; i < SHARERS; i++) {
+        stream_open(&all[i].s, specs[i % 4], &layout, NULL);
+        plans[i] = all[i].s.plan;
+        gen_fill(GEN_NOISE, i, PITH_F32, all[i].value, FEW);
+        const pith_view view = pith_view_flat(all[i].value, PITH_F32, FEW);
+        CHECK_OK(encode_one(all[i].s.work, all[i].s.stream, &view, 0, 0, all[i].alone,
+                            sizeof all[i].alone, &all[i].length));
+    }
+    pith_work *const work = work_for(plans, SHARERS, NULL, &memory);
+    for (size_t i = 0; i < SHARERS; i++) {
+        all[i].work = work;
+        if (pthread_create(&thread[i], NULL, share_work, &all[i])) abort();
+    }
+    for (size_t i = 0; i < SHARERS; i++) pthread_join(thread[i], NULL);
+    for (size_t i = 0; i < SHARERS; i++) {
+        CHECK(all[i].made > 0 && all[i].wrong == 0);
+        stream_close(&all[i].s);
+    }
+    free(memory);
+    free(all);
+}
+
 /* ---- A cache and its child -------------------------------------------------------------------*/
 
 /* A cache that its thread appends to and reads. */
@@ -1113,6 +1176,7 @@ int main(void) {
         cmocka_unit_test(test_thread_limits),
         cmocka_unit_test(test_shared_plans),
         cmocka_unit_test(test_one_stream_of_many_threads),
+        cmocka_unit_test(test_one_work_of_many_threads),
         cmocka_unit_test(test_calls_inside_of_calls),
         cmocka_unit_test(test_parent_and_children),
         cmocka_unit_test(test_readers),
