@@ -50,6 +50,13 @@ static pith_status check_other(const pith_collective_options *o, pith_error *err
     return PITH_OK;
 }
 
+static bool ascends(const pith_exempt *exempt, size_t count) {
+    uint64_t end = 0;
+    for (size_t i = 0; i < count; end = exempt[i].first + exempt[i].count, i++)
+        if (exempt[i].first < end || exempt[i].count > UINT64_MAX - exempt[i].first) return false;
+    return true;
+}
+
 static pith_status check_options(pith_collective_options *o, pith_error *error) {
     if (o->kind < PITH_COLLECTIVE_REDUCE_SCATTER || o->kind > PITH_COLLECTIVE_ALLTOALLV || !o->spec)
         return fail(error, PITH_ERR_ARG, "no such kind, or no spec");
@@ -61,6 +68,8 @@ static pith_status check_options(pith_collective_options *o, pith_error *error) 
         return fail(error, PITH_ERR_ARG, "count or ranks_per_node are too large");
     if (o->exempt_count > PITH_EXEMPT_MAX || (o->exempt_count && !o->exempt))
         return fail(error, PITH_ERR_ARG, "the exempt ranges are not there or too many");
+    if (!ascends(o->exempt, o->exempt_count))
+        return fail(error, PITH_ERR_ARG, "the exempt ranges overlap or do not ascend");
     if (o->base_dtype && (o->kind != PITH_COLLECTIVE_ALLGATHER || o->threshold || measure))
         return fail(error, PITH_ERR_ARG, "a base is for all-gather, without a threshold");
     if (measure && o->threshold)

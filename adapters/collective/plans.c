@@ -4,21 +4,21 @@
 
 #include "channel.h"
 
-/* Moves the exempt ranges to where they are when the runs are laid end to end. Returns how many
- * there are. */
+/* Lists the exempt ranges as they lie in the runs, laid end to end: at most one for each range and
+ * one for each run, since both lists ascend. Returns how many there are. */
 static size_t move_exempt(const pith_collective_channel *ch,
                           const struct pithi_collective_run *runs, uint64_t count,
                           pith_exempt *to) {
+    const pith_exempt *e = ch->o.exempt, *const last = e + ch->o.exempt_count;
     size_t made = 0;
     uint64_t at = 0;
     for (uint64_t i = 0; i < count; at += runs[i++].count) {
         const uint64_t from = runs[i].first, end = from + runs[i].count;
-        for (size_t k = 0; k < ch->o.exempt_count; k++) {
-            const pith_exempt *e = &ch->o.exempt[k];
-            if (e->first > UINT64_MAX - e->count) continue;
-            const uint64_t low = e->first > from ? e->first : from;
-            const uint64_t high = e->first + e->count < end ? e->first + e->count : end;
-            if (low < high) to[made++] = (pith_exempt){at + low - from, high - low, e->how};
+        while (e < last && e->first + e->count <= from) e++;
+        for (const pith_exempt *k = e; k < last && k->first < end; k++) {
+            const uint64_t low = k->first > from ? k->first : from;
+            const uint64_t high = k->first + k->count < end ? k->first + k->count : end;
+            if (low < high) to[made++] = (pith_exempt){at + low - from, high - low, k->how};
         }
     }
     return made;
@@ -47,8 +47,7 @@ pith_status pithi_collective_make_plan(pith_collective_channel *ch, const char *
     uint64_t *counts = pithi_collective_take(ch, count, sizeof *counts);
     if (!counts) return PITH_ERR_MEMORY;
     if (ch->o.exempt_count && ch->packed) {
-        const uint64_t most = count * ch->o.exempt_count;
-        pith_exempt *moved = pithi_collective_take(ch, most, sizeof *moved);
+        pith_exempt *moved = pithi_collective_take(ch, count + ch->o.exempt_count, sizeof *moved);
         if (!moved) return PITH_ERR_MEMORY;
         layout.exempt_count = move_exempt(ch, runs, count, moved);
         layout.exempt = layout.exempt_count ? moved : NULL;

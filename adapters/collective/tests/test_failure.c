@@ -48,8 +48,8 @@ static void damaged(void) {
     int hits = 0;
     for (int hop = 0; hop < 3; hop++)
         for (size_t k = 0; k < sizeof places / sizeof *places; k++, step++) {
-            fault_damage = (struct fault_damage){world_rank == world_ranks - 1, (uint32_t)hop,
-                                                 places[k], (int)k % 3, 0};
+            fault_damage = (struct fault_damage){
+                world_rank == world_ranks - 1, (uint32_t)hop, places[k], (int)k % 3, 0};
             const pith_status status = sum(ch, step, &report);
             const bool sent = world_lowest(fault_damage.count < 0 ? 0 : 1) == 0;
             fault_damage.on = false;
@@ -460,7 +460,7 @@ static void no_memory(bool once) {
     CHECK(budget.blocks == 0);
 }
 
-static uint64_t memory_of(const char *spec) {
+static uint64_t memory_of(const char *spec, const pith_exempt *exempt, size_t exempt_count) {
     struct budget budget = {.left = 100000};
     const pith_env env = {
         .size = sizeof env, .alloc = take, .release = give, .alloc_user = &budget};
@@ -469,6 +469,8 @@ static uint64_t memory_of(const char *spec) {
     o.spec = spec;
     o.inter = NULL;
     o.env = &env;
+    o.exempt = exempt;
+    o.exempt_count = exempt_count;
     CHECK_STATUS(sim_create(&ch, &o, NULL), PITH_OK);
     pith_collective_destroy(ch);
     return budget.bytes;
@@ -477,8 +479,25 @@ static uint64_t memory_of(const char *spec) {
 /* Error feedback takes two copies of what a rank encodes, and nothing for what it decodes. */
 static void memory_of_feedback(void) {
     const uint64_t encoded = N + N / (uint64_t)world_ranks;
-    const uint64_t more = memory_of("grad:bits=4,ef=full") - memory_of("grad:bits=4");
+    const uint64_t more =
+        memory_of("grad:bits=4,ef=full", NULL, 0) - memory_of("grad:bits=4", NULL, 0);
     CHECK(more >= 8 * N && more < 8 * encoded + 2 * N);
+}
+
+/* Exempt ranges take memory for each range and for each slice, not for each of both together; and
+ * they ascend. */
+static void memory_of_exempt(void) {
+    pith_exempt ranges[500];
+    for (uint64_t i = 0; i < 500; i++) ranges[i] = (pith_exempt){8 * i, 1, PITH_EXEMPT_EXACT};
+    const uint64_t slices = (uint64_t)world_ranks * (N / (uint64_t)world_ranks / 256 + 1);
+    const uint64_t more = memory_of("grad:bits=4", ranges, 500) - memory_of("grad:bits=4", NULL, 0);
+    CHECK(more < 20 * (slices + 500) * sizeof *ranges);
+    const pith_exempt twice[] = {{8, 8, PITH_EXEMPT_EXACT}, {15, 1, PITH_EXEMPT_EXACT}};
+    pith_collective_options o = options(PITH_COLLECTIVE_ALLREDUCE);
+    pith_collective_channel *ch;
+    o.exempt = twice;
+    o.exempt_count = 2;
+    CHECK_STATUS(sim_create(&ch, &o, NULL), PITH_ERR_ARG);
 }
 
 int main(int argc, char **argv) {
@@ -498,6 +517,7 @@ int main(int argc, char **argv) {
     no_memory(false);
     no_memory(true);
     memory_of_feedback();
+    memory_of_exempt();
     fault_end();
     return world_end("failures", sim_failures());
 }
