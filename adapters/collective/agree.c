@@ -74,6 +74,12 @@ void pithi_collective_break(pith_collective_channel *ch, pith_status status) {
                                                     : "the transport failed");
 }
 
+bool pithi_collective_is_told(int status) {
+    return status < 0 && status >= -99 && status != (int)PITH_ERR_TIMEOUT &&
+           status != (int)PITH_ERR_TRANSPORT && status != (int)PITH_ERR_BROKEN &&
+           status != (int)PITH_ERR_BUSY;
+}
+
 /* ---- Votes -----------------------------------------------------------------------------------*/
 
 static uint64_t check_of(const struct pithi_collective_vote *v) {
@@ -112,7 +118,9 @@ static void merge(pith_collective_channel *ch, const struct pithi_collective_vot
     struct pithi_collective_vote *m = &ch->exchange.merged;
     const bool good = bytes == sizeof *got && got->magic == MAGIC && got->check == check_of(got) &&
                       got->from == from && got->to == ch->place.rank &&
-                      got->exchange == ch->exchange.number;
+                      got->exchange == ch->exchange.number &&
+                      (!got->status || pithi_collective_is_told(got->status) ||
+                       got->status == (int)PITH_ERR_TRANSPORT);
     const int status = good ? got->status : (int)PITH_ERR_TRANSPORT;
     const int culprit = good ? got->culprit : (int)ch->place.rank;
     if (status < m->status || (status == m->status && culprit < m->culprit)) {
@@ -200,9 +208,11 @@ static pith_status finish(pith_collective_channel *ch,
     return status;
 }
 
-/* Runs one exchange. A damaged vote ends as a failure of the transport on whoever hears of it. */
+/* Runs one exchange, in which a damaged vote ends as a failure of the transport on whoever hears of
+ * it. A channel that is broken says no more: its own failure is the answer. */
 static pith_status vote(pith_collective_channel *ch, pith_status status, uint64_t number,
                         uint64_t most) {
+    if (ch->broken) return ch->call.status;
     ch->call.status = status;
     ch->call.culprit = (int)ch->place.rank;
     pithi_collective_begin_vote(ch, number, most);

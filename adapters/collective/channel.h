@@ -190,6 +190,9 @@ void pithi_collective_fail(pith_collective_channel *ch, pith_status status, int 
 void pithi_collective_fail_text(pith_collective_channel *ch, pith_status status, const char *text);
 /* Breaks the channel: the transport failed, or time is up, and nothing more is expected of it. */
 void pithi_collective_break(pith_collective_channel *ch, pith_status status);
+/* Whether a rank can have met this status and go on to tell it: a failure, but not of what tells
+ * it. */
+bool pithi_collective_is_told(int status);
 /* Begin and continue an exchange in which every rank hears of every other; exchange.merged has the
  * result when it is done. False: the transport failed. */
 void pithi_collective_begin_vote(pith_collective_channel *ch, uint64_t number, uint64_t most);

@@ -30,6 +30,14 @@ static uint32_t stray(uint32_t to, uint32_t tag) {
     return to == a->to[0] ? a->to[1] : a->to[0];
 }
 
+/* The checksum of headers and votes, which stands in the last 8 of their 64 bytes. */
+static void seal(unsigned char *bytes) {
+    uint64_t x = UINT64_C(0xCBF29CE484222325);
+    for (int i = 0; i < 56; i++) x = (x ^ bytes[i]) * UINT64_C(0x100000001B3);
+    x ^= x >> 29;
+    memcpy(bytes + 56, &x, sizeof x);
+}
+
 /* Returns a damaged copy, so that the sender's own frame stays good. */
 static const void *damaged(const void *data, uint32_t tag, uint64_t *bytes) {
     struct fault_damage *d = &fault_damage;
@@ -42,7 +50,12 @@ static const void *damaged(const void *data, uint32_t tag, uint64_t *bytes) {
     unsigned char *copy = sim_take(*bytes);
     memcpy(copy, data, (size_t)*bytes);
     const long at = d->byte < 0 ? count + d->byte : d->byte;
-    copy[at < count && at >= 0 ? at : count - 1] ^= 0x10;
+    if (d->status) {
+        memcpy(copy + at, &d->status, sizeof d->status);
+        seal(copy);
+    } else {
+        copy[at < count && at >= 0 ? at : count - 1] ^= 0x10;
+    }
     kept[kept_count++ % KEPT].copy = copy;
     return copy;
 }

@@ -10,14 +10,15 @@
 
 enum { FAULT_VOTES = 3 }; /* the tag of messages that belong to no hop */
 
-/* Damage to one of this rank's messages with the tag, after `count` others: one bit of it is
- * flipped, or its end is lost. */
+/* One bit of one of this rank's messages with the tag, after `count` others; or its end is lost; or
+ * it tells another status, by a header that is whole. */
 struct fault_damage {
     bool on;
     uint32_t tag;
-    long byte; /* the byte of the bit, counted from the start, or from the end when negative */
-    int count; /* messages left alone before; -1 when it has happened */
-    long lost; /* bytes lost at the end; no bit is flipped then */
+    long byte;      /* from the start, or from the end when negative */
+    int count;      /* messages left alone before; -1 when it has happened */
+    long lost;      /* bytes at its end, and then no bit is damaged */
+    int32_t status; /* not 0: stands at `byte`, and no bit is damaged */
 };
 extern struct fault_damage fault_damage;
 

@@ -49,7 +49,7 @@ static void damaged(void) {
     for (int hop = 0; hop < 3; hop++)
         for (size_t k = 0; k < sizeof places / sizeof *places; k++, step++) {
             fault_damage = (struct fault_damage){
-                world_rank == world_ranks - 1, (uint32_t)hop, places[k], (int)k % 3, 0};
+                world_rank == world_ranks - 1, (uint32_t)hop, places[k], (int)k % 3, 0, 0};
             const pith_status status = sum(ch, step, &report);
             const bool sent = world_lowest(fault_damage.count < 0 ? 0 : 1) == 0;
             fault_damage.on = false;
@@ -85,6 +85,23 @@ static void shortened(void) {
         CHECK(sim_same_status(status));
         fault_damage.on = false;
         CHECK_STATUS(sum(ch, (uint64_t)lost, NULL), PITH_OK);
+    }
+    pith_collective_destroy(ch);
+}
+
+/* No rank can go on to tell these: the message is damaged, whatever its checksums say, and the
+ * channel is not. */
+static void untold(void) {
+    const pith_collective_options o = options(PITH_COLLECTIVE_ALLREDUCE);
+    const int32_t statuses[] = {5, -100, PITH_ERR_TIMEOUT, PITH_ERR_TRANSPORT, PITH_ERR_BROKEN};
+    pith_collective_channel *ch;
+    CHECK_STATUS(sim_create(&ch, &o, NULL), PITH_OK);
+    for (size_t k = 0; k < sizeof statuses / sizeof *statuses; k++) {
+        fault_damage = (struct fault_damage){
+            .on = world_rank == 0, .tag = 0, .count = 1, .byte = 32, .status = statuses[k]};
+        CHECK_STATUS(sum(ch, k, NULL), PITH_ERR_CORRUPT);
+        fault_damage.on = false;
+        CHECK_STATUS(sum(ch, k, NULL), PITH_OK);
     }
     pith_collective_destroy(ch);
 }
@@ -198,7 +215,7 @@ static void damaged_weights(void) {
     const pith_view in = flat(in_data), out = flat(out_data);
     for (uint64_t step = 0; step < 4; step++) {
         sim_fill(in_data, PITH_F32, N, 0, step);
-        fault_damage = (struct fault_damage){step == 2 && world_rank == 0, 0, 150, 0, 0};
+        fault_damage = (struct fault_damage){step == 2 && world_rank == 0, 0, 150, 0, 0, 0};
         const pith_status status = sim_gather(ch, &in, &out, 0, step, NULL);
         fault_damage.on = false;
         CHECK(sim_same_status(status));
@@ -505,6 +522,7 @@ int main(int argc, char **argv) {
     sim_change = fault_wrap;
     damaged();
     shortened();
+    untold();
     mixed_up();
     not_begun();
     taken_back();

@@ -152,7 +152,7 @@ static void fails(pith_collective_channel *ch) {
 /* Damages the messages that agree on the status: a rank that got a damaged one is broken, and the
  * others are in this call or the next. No wrong value is called right. */
 static void votes(pith_collective_channel *ch) {
-    fault_damage = (struct fault_damage){world_rank == 0, FAULT_VOTES, 20, 0, 0};
+    fault_damage = (struct fault_damage){world_rank == 0, FAULT_VOTES, 20, 0, 0, 0};
     const double begin = sim_now();
     const pith_status first = sum(ch, 2, NULL), second = sum(ch, 3, NULL);
     CHECK(first == PITH_OK || first == PITH_ERR_TRANSPORT);
@@ -186,6 +186,40 @@ static void absent(void) {
     CHECK(status == PITH_ERR_TIMEOUT || status == PITH_ERR_TRANSPORT);
     CHECK(ch == NULL && live == 0);
     CHECK(sim_now() - begin < limit + 3.0);
+}
+
+/* A transport that failed while the channel was made is not asked for messages any more. */
+static int (*inner_isend)(void *user, uint32_t peer, uint32_t tag, const void *data, uint64_t bytes,
+                          uint64_t *request);
+static int late_sends;
+static int count_isend(void *user, uint32_t peer, uint32_t tag, const void *data, uint64_t bytes,
+                       uint64_t *request) {
+    late_sends += fault_tests_left < 0;
+    return inner_isend(user, peer, tag, data, bytes, request);
+}
+
+static void failed_exchange(void) {
+    const uint64_t counts[64] = {0};
+    const pith_collective_options o = {.size = sizeof o,
+                                       .kind = PITH_COLLECTIVE_ALLTOALLV,
+                                       .dtype = PITH_F32,
+                                       .send_counts = counts,
+                                       .recv_counts = counts,
+                                       .spec = "raw",
+                                       .timeout = limit};
+    for (int tests = 1; tests < 60; tests++) {
+        pith_collective_channel *ch;
+        pith_transport transport;
+        CHECK_STATUS(world_transport(&transport), PITH_OK);
+        fault_wrap(&transport);
+        inner_isend = transport.isend;
+        transport.isend = count_isend;
+        fault_tests_left = tests;
+        const pith_status status = pith_collective_create(&ch, &transport, &o, NULL);
+        if (!status) pith_collective_destroy(ch);
+        fault_tests_left = -1;
+    }
+    CHECK(late_sends == 0);
 }
 
 static void leave(void) { _exit(0); }
@@ -247,6 +281,8 @@ int main(int argc, char **argv) {
     const char *const mode = argc > 1 ? argv[1] : "";
     if (!strcmp(mode, "absent")) {
         absent();
+        world_barrier();
+        failed_exchange();
         world_barrier();
         return world_end("timeouts", sim_failures());
     }
