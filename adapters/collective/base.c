@@ -90,10 +90,19 @@ void pithi_collective_end_streams(pith_collective_channel *ch, bool good) {
 
 /* ---- Bases -----------------------------------------------------------------------------------*/
 
-static pith_status refuse(const pith_collective_channel *ch, bool base) {
+/* The end of a local call that is not allowed, with the text that says why. */
+static pith_status refused(pith_collective_channel *ch, pith_status status, const char *text) {
+    pithi_collective_say(&ch->error, "%s", text);
+    return status;
+}
+
+/* Begin of every local call: forgets the text of an earlier one. That of a call in flight stays. */
+static pith_status begin_local(pith_collective_channel *ch, bool base) {
     if (!ch) return PITH_ERR_ARG;
     if (ch->busy) return PITH_ERR_BUSY;
-    return base && !ch->with_base ? PITH_ERR_STATE : PITH_OK;
+    if (base && !ch->with_base) return refused(ch, PITH_ERR_STATE, "the channel has no base");
+    pithi_collective_say(&ch->error, "%s", "");
+    return PITH_OK;
 }
 
 /* Keeps the error of a local call where pith_collective_last_error finds it. */
@@ -104,7 +113,7 @@ static pith_status keep_error(pith_collective_channel *ch, pith_status status) {
 
 pith_status pith_collective_set_base(pith_collective_channel *ch, const pith_view *view,
                                      uint64_t step) {
-    PITHI_COLLECTIVE_TRY(refuse(ch, true));
+    PITHI_COLLECTIVE_TRY(begin_local(ch, true));
     PITHI_COLLECTIVE_TRY(
         keep_error(ch, pith_stream_set_base(ch->work, base_hop(ch)->encoding, view, step)));
     ch->invalid = false;
@@ -112,7 +121,7 @@ pith_status pith_collective_set_base(pith_collective_channel *ch, const pith_vie
 }
 
 pith_status pith_collective_bind_base(pith_collective_channel *ch, void *base, uint64_t step) {
-    PITHI_COLLECTIVE_TRY(refuse(ch, true));
+    PITHI_COLLECTIVE_TRY(begin_local(ch, true));
     PITHI_COLLECTIVE_TRY(
         keep_error(ch, pith_stream_bind_base(ch->work, base_hop(ch)->encoding, base, step)));
     ch->invalid = false;
@@ -121,9 +130,13 @@ pith_status pith_collective_bind_base(pith_collective_channel *ch, void *base, u
 }
 
 pith_status pith_collective_get_base(pith_collective_channel *ch, const pith_view *view) {
-    PITHI_COLLECTIVE_TRY(refuse(ch, true));
-    if (!view) return PITH_ERR_ARG;
-    if (pith_view_count(view) != ch->o.count) return PITH_ERR_SHAPE;
+    PITHI_COLLECTIVE_TRY(begin_local(ch, true));
+    if (!view) return refused(ch, PITH_ERR_ARG, "the view is NULL");
+    if (view->ndim > PITH_MAX_NDIM || pith_view_count(view) != ch->o.count) {
+        pithi_collective_say(&ch->error, "the view wants %llu elements, the base's",
+                             (unsigned long long)ch->o.count);
+        return PITH_ERR_SHAPE;
+    }
     return keep_error(ch, pith_stream_get_base(ch->work, base_hop(ch)->encoding, 0, view));
 }
 
@@ -139,15 +152,16 @@ uint64_t pith_collective_base_hash(const pith_collective_channel *ch) {
 }
 
 pith_status pith_collective_verify_base(pith_collective_channel *ch) {
-    PITHI_COLLECTIVE_TRY(refuse(ch, true));
+    PITHI_COLLECTIVE_TRY(begin_local(ch, true));
     return keep_error(ch, pith_stream_verify(ch->work, base_hop(ch)->encoding));
 }
 
 /* ---- All hops --------------------------------------------------------------------------------*/
 
 pith_status pith_collective_rollback(pith_collective_channel *ch, uint64_t step) {
-    PITHI_COLLECTIVE_TRY(refuse(ch, false));
-    if (ch->with_base) return PITH_ERR_STATE;
+    PITHI_COLLECTIVE_TRY(begin_local(ch, false));
+    if (ch->with_base)
+        return refused(ch, PITH_ERR_STATE, "steps of a channel with a base are not taken back");
     for (uint32_t k = 0; k < ch->hops; k++)
         PITHI_COLLECTIVE_TRY(
             keep_error(ch, pith_stream_rollback(ch->work, ch->hop[k].encoding, step)));
@@ -155,7 +169,7 @@ pith_status pith_collective_rollback(pith_collective_channel *ch, uint64_t step)
 }
 
 pith_status pith_collective_reset(pith_collective_channel *ch) {
-    PITHI_COLLECTIVE_TRY(refuse(ch, false));
+    PITHI_COLLECTIVE_TRY(begin_local(ch, false));
     for (uint32_t k = 0; k < ch->hops; k++)
         PITHI_COLLECTIVE_TRY(keep_error(ch, pith_stream_reset(ch->work, ch->hop[k].encoding)));
     ch->invalid = false;
@@ -192,12 +206,19 @@ static struct run next_run(const pith_collective_channel *ch, const struct pithi
     return run;
 }
 
-static pith_status check_residual(const pith_collective_channel *ch, uint64_t first, uint64_t count,
+static pith_status check_residual(pith_collective_channel *ch, uint64_t first, uint64_t count,
                                   const float *values) {
-    PITHI_COLLECTIVE_TRY(refuse(ch, false));
-    if (first > ch->o.count || count > ch->o.count - first || (count && !values))
+    PITHI_COLLECTIVE_TRY(begin_local(ch, false));
+    if (count && !values) return refused(ch, PITH_ERR_ARG, "the values are NULL");
+    if (first > ch->o.count || count > ch->o.count - first) {
+        pithi_collective_say(&ch->error, "%llu elements from %llu on, of a tensor of %llu",
+                             (unsigned long long)count, (unsigned long long)first,
+                             (unsigned long long)ch->o.count);
         return PITH_ERR_ARG;
-    return ch->hop[0].encoded_of ? PITH_OK : PITH_ERR_STATE;
+    }
+    if (!ch->hop[0].encoded_of)
+        return refused(ch, PITH_ERR_STATE, "error feedback is for reduce-scatter and all-reduce");
+    return PITH_OK;
 }
 
 static bool has_residual(pith_collective_channel *ch, const struct pithi_collective_hop *h) {
@@ -229,7 +250,7 @@ pith_status pith_collective_get_residual(pith_collective_channel *ch, uint64_t f
     bool any = false;
     PITHI_COLLECTIVE_TRY(check_residual(ch, first, count, out));
     if (scale == 0) scale = 1;
-    if (!(scale - scale == 0)) return PITH_ERR_ARG;
+    if (!(scale - scale == 0)) return refused(ch, PITH_ERR_ARG, "scale is not finite");
     for (uint64_t i = 0; i < count; i++) out[i] = 0;
     for (uint32_t k = 0; k < ch->hops; k++) {
         const struct pithi_collective_hop *const h = &ch->hop[k];
@@ -243,7 +264,7 @@ pith_status pith_collective_get_residual(pith_collective_channel *ch, uint64_t f
                     add_run(ch, h, run, h->role == 2 ? 1 / scale : 1, out + (run.first - first)));
         }
     }
-    return any ? PITH_OK : PITH_ERR_STATE;
+    return any ? PITH_OK : refused(ch, PITH_ERR_STATE, "no hop has error feedback");
 }
 
 pith_status pith_collective_set_residual(pith_collective_channel *ch, uint64_t first,
@@ -269,12 +290,25 @@ pith_status pith_collective_set_residual(pith_collective_channel *ch, uint64_t f
     return PITH_OK;
 }
 
-/* ---- Checkpoints: magic, hops, bytes of each hop's encoding stream, these streams -------------*/
+/* ---- Checkpoints: magic, place, bytes of each hop's encoding stream, these streams ------------*/
 
-#define SAVE_MAGIC UINT64_C(0x5054485350434F31)
+#define SAVE_MAGIC UINT64_C(0x5054485350434F32)
+
+/* Whose state it is: numbers that the loading channel has, too. */
+enum { RANK, RANKS, FIRST, COUNT, HOPS, PLACE };
+static const char *const place_names[PLACE] = {"rank", "ranks", "first element of the shard",
+                                               "elements of the shard", "hops"};
+
+static void place_of(const pith_collective_channel *ch, uint64_t place[PLACE]) {
+    place[RANK] = ch->place.rank;
+    place[RANKS] = ch->place.ranks;
+    place[FIRST] = ch->first[ch->place.rank];
+    place[COUNT] = ch->first[ch->place.rank + 1] - place[FIRST];
+    place[HOPS] = ch->hops;
+}
 
 static uint64_t save_head(const pith_collective_channel *ch) {
-    return 8 * (2 + (uint64_t)ch->hops);
+    return 8 * (1 + PLACE + (uint64_t)ch->hops);
 }
 
 static void put64(uint8_t *to, uint64_t x) {
@@ -297,19 +331,26 @@ uint64_t pith_collective_save_bytes(const pith_collective_channel *ch) {
 pith_status pith_collective_save(pith_collective_channel *ch, void *dst, size_t cap,
                                  size_t *written) {
     if (written) *written = 0;
-    PITHI_COLLECTIVE_TRY(refuse(ch, false));
-    if (!dst || !written) return PITH_ERR_ARG;
-    if (ch->invalid) return PITH_ERR_STATE;
-    if (cap < pith_collective_save_bytes(ch)) return PITH_ERR_SPACE;
+    PITHI_COLLECTIVE_TRY(begin_local(ch, false));
+    if (!dst || !written) return refused(ch, PITH_ERR_ARG, "dst or written is NULL");
+    if (ch->invalid)
+        return refused(ch, PITH_ERR_STATE, "a failed call left the base invalid: nothing to save");
+    if (cap < pith_collective_save_bytes(ch)) {
+        pithi_collective_say(&ch->error, "%llu bytes needed, %llu given",
+                             (unsigned long long)pith_collective_save_bytes(ch),
+                             (unsigned long long)cap);
+        return PITH_ERR_SPACE;
+    }
     uint8_t *head = dst;
-    uint64_t at = save_head(ch);
+    uint64_t at = save_head(ch), place[PLACE];
+    place_of(ch, place);
     put64(head, SAVE_MAGIC);
-    put64(head + 8, ch->hops);
+    for (int i = 0; i < PLACE; i++) put64(head + 8 + 8 * i, place[i]);
     for (uint32_t k = 0; k < ch->hops; k++) {
         size_t bytes = 0;
         PITHI_COLLECTIVE_TRY(keep_error(
             ch, pith_stream_save(ch->work, ch->hop[k].encoding, head + at, cap - at, &bytes)));
-        put64(head + 16 + 8 * k, bytes);
+        put64(head + 8 * (1 + PLACE + k), bytes);
         at += bytes;
     }
     *written = (size_t)at;
@@ -317,14 +358,23 @@ pith_status pith_collective_save(pith_collective_channel *ch, void *dst, size_t 
 }
 
 static pith_status load_streams(pith_collective_channel *ch, const uint8_t *head, size_t bytes) {
-    uint64_t at = save_head(ch);
-    if (bytes < at) return PITH_ERR_TRUNCATED;
-    if (get64(head) != SAVE_MAGIC) return PITH_ERR_MAGIC;
-    if (get64(head + 8) != ch->hops) return PITH_ERR_MISMATCH;
+    uint64_t at = save_head(ch), place[PLACE];
+    if (bytes < at) return refused(ch, PITH_ERR_TRUNCATED, "the saved state ends in its head");
+    if (get64(head) != SAVE_MAGIC)
+        return refused(ch, PITH_ERR_MAGIC, "not the state of a channel, or of another version");
+    place_of(ch, place);
+    for (int i = 0; i < PLACE; i++) {
+        const uint64_t found = get64(head + 8 + 8 * i);
+        if (found == place[i]) continue;
+        pithi_collective_say(&ch->error, "%s: saved %llu, this channel's %llu", place_names[i],
+                             (unsigned long long)found, (unsigned long long)place[i]);
+        return PITH_ERR_MISMATCH;
+    }
     for (uint32_t k = 0; k < ch->hops; k++) {
         const struct pithi_collective_hop *h = &ch->hop[k];
-        const uint64_t own = get64(head + 16 + 8 * k);
-        if (own > bytes - at) return PITH_ERR_TRUNCATED;
+        const uint64_t own = get64(head + 8 * (1 + PLACE + k));
+        if (own > bytes - at)
+            return refused(ch, PITH_ERR_TRUNCATED, "the saved state ends in a stream");
         PITHI_COLLECTIVE_TRY(
             keep_error(ch, pith_stream_load(ch->work, h->encoding, head + at, (size_t)own)));
         PITHI_COLLECTIVE_TRY(
@@ -335,12 +385,12 @@ static pith_status load_streams(pith_collective_channel *ch, const uint8_t *head
 }
 
 pith_status pith_collective_load(pith_collective_channel *ch, const void *src, size_t bytes) {
-    PITHI_COLLECTIVE_TRY(refuse(ch, false));
-    if (!src) return PITH_ERR_ARG;
-    pithi_collective_say(&ch->error, "%s", "");
+    PITHI_COLLECTIVE_TRY(begin_local(ch, false));
+    if (!src) return refused(ch, PITH_ERR_ARG, "src is NULL");
     const pith_status status = load_streams(ch, src, bytes);
-    ch->invalid = false;
-    if (!status) return PITH_OK;
+    if (!status) ch->invalid = false;
+    /* Bases have one hop, whose stream has refused the bytes and is as it was. */
+    if (!status || ch->with_base) return status;
     const pith_error why = ch->error;
     PITHI_COLLECTIVE_TRY(pith_collective_reset(ch));
     ch->error = why;

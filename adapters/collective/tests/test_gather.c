@@ -167,16 +167,54 @@ static void late(void) {
     CHECK_STATUS(gather(&r, 0, 102, NULL), PITH_OK);
     CHECK_STATUS(gather(&other, 0, 102, NULL), PITH_OK);
     CHECK(memcmp(r.whole, other.whole, o.count * 4) == 0);
-    for (size_t cut = 0; cut < bytes; cut += 1 + bytes / 7)
+    /* What is refused changes nothing. */
+    const uint64_t hash = pith_collective_base_hash(other.ch);
+    for (size_t cut = 0; cut < bytes; cut += 1 + bytes / 7) {
         CHECK(pith_collective_load(other.ch, saved, cut) != PITH_OK);
+        CHECK(pith_collective_last_error(other.ch)->text[0]);
+    }
     saved[0] ^= 1;
     CHECK_STATUS(pith_collective_load(other.ch, saved, bytes), PITH_ERR_MAGIC);
+    CHECK(pith_collective_base_hash(other.ch) == hash);
+    /* So is the state of rank 0 by others, whose shards have as many elements. */
+    saved[0] ^= 1;
+    unsigned char *of_first = sim_take(capacity);
+    memcpy(of_first, saved, bytes);
+    world_spread(of_first, bytes);
+    CHECK_STATUS(pith_collective_load(other.ch, of_first, bytes),
+                 world_rank ? PITH_ERR_MISMATCH : PITH_OK);
+    CHECK(!world_rank || strstr(pith_collective_last_error(other.ch)->text, "saved 0"));
+    free(of_first);
     free(saved);
     unmake(&other);
     unmake(&r);
 }
 
 /* ---- Live parameters as the base -------------------------------------------------------------*/
+
+/* Every local call that fails says why, and not what an earlier one did. */
+static void texts(void) {
+    const pith_collective_options o = weights(26, PITH_F32);
+    struct replica r;
+    unsigned char small[8];
+    size_t written;
+    make(&r, &o);
+    const pith_view wrong = pith_view_flat(r.base, PITH_F32, 25);
+    const pith_view base = pith_view_flat(r.base, PITH_F32, 26);
+    CHECK_STATUS(pith_collective_get_base(r.ch, &wrong), PITH_ERR_SHAPE);
+    CHECK(strstr(pith_collective_last_error(r.ch)->text, "26"));
+    CHECK_STATUS(pith_collective_rollback(r.ch, 0), PITH_ERR_STATE);
+    CHECK(strstr(pith_collective_last_error(r.ch)->text, "taken back"));
+    CHECK_STATUS(pith_collective_save(r.ch, small, sizeof small, &written), PITH_ERR_SPACE);
+    CHECK(strstr(pith_collective_last_error(r.ch)->text, "8 given"));
+    CHECK_STATUS(pith_collective_get_residual(r.ch, 0, 26, 1, r.whole), PITH_ERR_STATE);
+    CHECK(strstr(pith_collective_last_error(r.ch)->text, "error feedback"));
+    CHECK_STATUS(pith_collective_get_residual(r.ch, 20, 7, 1, r.whole), PITH_ERR_ARG);
+    CHECK(strstr(pith_collective_last_error(r.ch)->text, "7 elements from 20"));
+    CHECK_STATUS(pith_collective_get_base(r.ch, &base), PITH_OK);
+    CHECK(!pith_collective_last_error(r.ch)->text[0]);
+    unmake(&r);
+}
 
 static void external(void) {
     pith_collective_options o = weights(1700, PITH_BF16);
@@ -192,6 +230,9 @@ static void external(void) {
         CHECK(same_on_all(live, sizeof live));
     }
     CHECK(live[1] != 0);
+    CHECK_STATUS(pith_collective_load(r.ch, "no state of a channel, but more than its head", 45),
+                 PITH_ERR_TRUNCATED);
+    CHECK(live[1] != 0 && same_on_all(live, sizeof live));
     live[5] ^= 1;
     CHECK_STATUS(pith_collective_verify_base(r.ch), PITH_ERR_BASE);
     /* The rank that encodes these parameters finds it before it sends them, and all hear of it. */
@@ -426,6 +467,7 @@ int main(int argc, char **argv) {
     follow(997, PITH_F16);
     late();
     external();
+    texts();
     shapes();
     lists("wdiff:bits=4,group=64,block=128", PITH_F32);
     lists("wdiff:bits=4,group=64,block=128", PITH_BF16);

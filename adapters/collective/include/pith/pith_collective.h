@@ -235,8 +235,9 @@ PITH_API pith_status pith_collective_get_place(const pith_collective_channel *ch
  * rank and for all-to-all. */
 PITH_API pith_status pith_collective_shard(const pith_collective_channel *channel, uint32_t rank,
                                            uint64_t *first, uint64_t *count);
-/* Why this rank's part of the last call failed; an empty text when another rank failed. Kept in the
- * channel until its next call. */
+/* Why this rank's part of the last call failed, be it collective or local (PITH_ERR_BUSY says no
+ * more); an empty text when another rank failed, and after PITH_OK. Kept in the channel until its
+ * next call. */
 PITH_API const pith_error *pith_collective_last_error(const pith_collective_channel *channel);
 
 /* ---- Calls ----------------------------------------------------------------------------------
@@ -370,7 +371,9 @@ PITH_NODISCARD PITH_API pith_status pith_collective_set_base(pith_collective_cha
  * looks at a sample of that part of this memory, as pith_encode does: the next call after others
  * have changed it ends with PITH_ERR_BASE, on every rank. What they changed in shards of other
  * ranks alone is found by the call after the next; the next may end with PITH_OK, and wrong values
- * on this rank. pith_collective_verify_base looks at all. */
+ * on this rank. pith_collective_verify_base looks at all. This memory is set to +0 by
+ * pith_collective_reset, and by a call with key frames that finds the base invalid or at another
+ * step: where that call fails its values are lost. */
 PITH_NODISCARD PITH_API pith_status pith_collective_bind_base(pith_collective_channel *channel,
                                                               void *base, uint64_t step);
 /* Copy the whole base out, as pith_stream_get_base. */
@@ -405,8 +408,9 @@ PITH_NODISCARD PITH_API pith_status pith_collective_set_residual(pith_collective
                                                                  const float *values);
 /* Everything remembered, for a checkpoint: save_bytes bytes, of this rank among so many ranks in
  * this placement. After load the channel goes on as the saved one would have; seed and rng_stream
- * are its own options'. Any bytes are safe to load; on failure the channel is as after
- * pith_collective_reset. */
+ * are its own options'. Any bytes are safe to load. PITH_ERR_MISMATCH: they were saved by another
+ * rank, among other ranks or with another shard, or for other specs. On failure a channel with a
+ * base is as before, values included; any other is as after pith_collective_reset. */
 PITH_API uint64_t pith_collective_save_bytes(const pith_collective_channel *channel);
 PITH_NODISCARD PITH_API pith_status pith_collective_save(pith_collective_channel *channel,
                                                          void *dst, size_t cap, size_t *written);
