@@ -45,8 +45,11 @@
  * thread (and the threads of pith_collective_options.env). A channel has at most one call in
  * flight. Views, and the memory they describe, stay valid and unchanged until the call has ended.
  *
- * Threads. A channel serves one call at a time, from any thread. Its transport's functions are
- * called from the thread that is inside create, start, test, wait or destroy, and from no other.
+ * Threads. One thread at a time is inside a call on a channel, its requests or its last error, any
+ * thread, and the caller sees to that: PITH_ERR_BUSY is the answer while a call is in flight, not
+ * while another thread is inside one. Different channels serve different threads at once. A
+ * transport's functions are called by the thread that is inside create, start, test, a wait, run,
+ * destroy or break_even, and by no other.
  *
  * Memory. pith_collective_create allocates everything; the collective calls allocate nothing
  * themselves (the transport may). All buffers are host memory. Nothing is printed, and no
