@@ -53,7 +53,7 @@ SUITES = {"codec/": ("unit", "golden", "quality", "cli", "kernel", "gpu-host", "
 OBJECTS_MOST = 12
 RULES = ["universal.rules", "c_like.rules"]
 OPTIONS = ["--buildtype=plain", "--optimization=2", "-Ddebug=false", "-Dtests=true",
-           "-Dbench=false", "-Dcli=enabled", "-Dcuda=disabled", "-Dfuzz=none",
+           "-Dbench=false", "-Dcli=enabled", "-Dcuda=disabled", "-Dfuzz=replay",
            "-Dc_args=-Werror=return-type"] # what such a function answers is chance
 # What a mutant may take: it may loop for ever, or fill memory or disk.
 LIMITS = {resource.RLIMIT_AS: 16 << 30, resource.RLIMIT_FSIZE: 4 << 30, resource.RLIMIT_CORE: 0}

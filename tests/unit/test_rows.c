@@ -245,6 +245,25 @@ static void skewed_maps_are_coded(void **state) {
     CHECK(put_map(&flat, true, sizeof c.bytes, &c) && c.kind == PITHI_ROWMAP_PLAIN);
 }
 
+/* A symbol of no class is refused before numbers are shifted by it. */
+static void symbols_of_no_class_are_refused(void **state) {
+    enum { LARGEST = 88 };
+    (void)state;
+    const struct map m = {.rows = 3, .distinct = 2};
+    uint32_t which[ROWS];
+    for (unsigned symbol = LARGEST + 1; symbol < 256; symbol++) {
+        void *const scratch = aligned_alloc(64, pithi_piece_scratch(ROWS));
+        uint8_t bytes[256] = {0};
+        const uint8_t symbols[] = {0, 0, (uint8_t)symbol};
+        struct pithi_pen pen = {bytes, sizeof bytes, LEVEL, scratch, coder_of()};
+        CHECK(pithi_piece_put(&pen, ROWS, symbols, sizeof symbols));
+        context("symbol %u", symbol);
+        CHECK(take_map(bytes, sizeof bytes, PITHI_ROWMAP_CODED, &m, which) < 0);
+        free(pen.coder);
+        free(scratch);
+    }
+}
+
 /* ---- Rows to their places --------------------------------------------------------------------*/
 
 static void rows_go_to_their_places(void **state) {
@@ -306,6 +325,7 @@ int main(void) {
         cmocka_unit_test(sunk_codes_rise_again),
         cmocka_unit_test(maps_come_back),
         cmocka_unit_test(skewed_maps_are_coded),
+        cmocka_unit_test(symbols_of_no_class_are_refused),
         cmocka_unit_test(rows_go_to_their_places),
         cmocka_unit_test(schedules_fall_from_start_to_one),
         cmocka_unit_test(schedules_have_stated_values),
