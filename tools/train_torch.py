@@ -238,11 +238,11 @@ A GPT of {parameters:.1f} million parameters, batches of 1 x 64 bytes for each r
 "none": ranks do not exchange anything. "bytes-alone": a hook that moves as many bytes as `pith-4/4`
 by the same transport, in a sum without codec of fewer elements. fp16, bf16, PowerSGD
 (rank {approximation}, one bucket): the hooks of PyTorch. `pith-4/4`: `pith.torch.ddp` with
-`grad:preset=inter`; `pith-2/2`:
-`grad:bits=2`; `pith-8/4`: 8 bits inside nodes, 4 across. `zero`: PyTorch's sharded optimizer over
-plain gradients; `pith-zero`: `pith.torch.optim.Sharded`, gradients as `pith-4/4`, weights by
-`wdiff:bits=4`. Seconds are medians of {steps} steps; bytes are the kernel's counters of all four
-links, headers of TCP and all. After the last step the ranks compared hashes of their replicas.
+`grad:preset=inter`; `pith-2/2`: `grad:bits=2`; `pith-8/4`: 8 bits inside nodes, 4 across. `zero`:
+PyTorch's sharded optimizer over plain gradients; `pith-zero`: `pith.torch.optim.Sharded`,
+gradients as `pith-4/4`, weights by `wdiff:bits=4`. Seconds are medians of {steps} steps; bytes are
+the kernel's counters of all four links, headers of TCP and all. After the last step the ranks
+compared hashes of their replicas.
 
 ## One rank a node
 
@@ -251,6 +251,17 @@ links, headers of TCP and all. After the last step the ranks compared hashes of 
 ## Two ranks a node
 
 {two}
+
+## What the model of `pith advise` says
+
+[SCALE.md](SCALE.md) has the model. Fed with the links, seconds of computing ("none"), and the speed
+of the codecs on a core that several ranks share; seconds of a step.
+
+{model}
+"""
+
+
+LOSSES = """\
 
 ## Losses
 
@@ -272,13 +283,6 @@ losses that were measured every {every} steps.
 ![validation loss over seconds](training_torch_time.svg)
 
 The picture: the same at {pictured} Mbit/s.
-
-## What the model of `pith advise` says
-
-[SCALE.md](SCALE.md) has the model. Fed with the links, seconds of computing ("none"), and the speed
-of the codecs on a core that several ranks share; seconds of a step.
-
-{model}
 """
 
 
@@ -296,14 +300,18 @@ def kept(results, path, key, measure):
     return results[key]
 
 
-def measure_all(net, out, args):
-    """{(ranks a node, rate): {way: result}}, {way: results, one a seed}."""
+def read_results(out):
     path = os.path.join(out, "results.json")
-    results = {}
-    if os.path.exists(path):
-        with open(path, encoding="ascii") as file:
-            results = json.load(file)
-    steps, losses = {}, {}
+    if not os.path.exists(path):
+        return {}, path
+    with open(path, encoding="ascii") as file:
+        return json.load(file), path
+
+
+def measure_steps(net, out, args):
+    """{(ranks a node, rate): {way: result}}."""
+    results, path = read_results(out)
+    steps = {}
     for per_node, ways in ((1, ONE), (2, TWO)):
         with Ranks(net, per_node) as ranks:
             for rate in RATES:
@@ -311,13 +319,17 @@ def measure_all(net, out, args):
                 steps[per_node, rate] = {name: kept(
                     results, path, "%s, %d ranks a node, %d Mbit/s" % (name, per_node, rate),
                     lambda name=name: throughput(ranks, name, args)) for name in ways}
-    with network.Loopback(NODES) as loopback, Ranks(loopback, 1) as ranks:
-        args = {**args, "steps": LOSS_STEPS, "every": EVERY}
-        for name in LEARNING:
-            losses[name] = [kept(results, path, "%s, seed %d" % (name, seed),
-                                 lambda name=name, seed=seed: validation(ranks, name, seed, args))
-                            for seed in SEEDS]
-    return steps, losses
+    return steps
+
+
+def measure_losses(out, args):
+    """{way: results, one a seed}."""
+    results, path = read_results(out)
+    args = {**args, "steps": LOSS_STEPS, "every": EVERY}
+    with network.Loopback(NODES) as net, Ranks(net, 1) as ranks:
+        return {name: [kept(results, path, "%s, seed %d" % (name, seed),
+                            lambda name=name, seed=seed: validation(ranks, name, seed, args))
+                       for seed in SEEDS] for name in LEARNING}
 
 
 def mean_curve(results):
@@ -382,30 +394,37 @@ def cpu_name():
     return names[0] if names else "unknown CPU"
 
 
-def write_page(steps, losses, args):
+def losses_text(steps, losses):
     curves = {name: mean_curve(results) for name, results in losses.items()}
     ends = {name: [r["curve"][-1][1] for r in results] for name, results in losses.items()}
     # A loss that every way reaches but the worst by far: 1 % above where no hook ends.
     target = 1.01 * curves["no-hook"][-1][1]
     pictured = RATES[0]
-    tables = {per_node: "\n\n".join("%d Mbit/s:\n\n%s" % (
-        rate, throughput_table(steps[per_node, rate], args["steps"])) for rate in RATES)
-        for per_node in (1, 2)}
-    one = steps[1, RATES[0]]["none"]
-    training_page.write_part(TEXT.format(
-        date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
-        cores=os.cpu_count(), cpu=cpu_name(), parameters=1e-6 * one["parameters"],
-        approximation=USUAL["approximation"], steps=args["steps"], one=tables[1], two=tables[2],
-        loss_steps=LOSS_STEPS, small=1e-6 * losses["no-hook"][0]["parameters"],
-        seeds=", ".join(map(str, SEEDS)), losses=losses_table(ends), target=target, every=EVERY,
-        times=times_table(steps, curves, target), pictured=pictured, model=model_table(steps)))
     training_page.draw("training_torch.svg", "step; validation loss in nats per byte",
                        [(name, [curve]) for name, curve in curves.items()])
     training_page.draw(
         "training_torch_time.svg", "seconds; validation loss in nats per byte",
         [(name, [[(step * seconds_of(steps[1, pictured][name]), loss) for step, loss in curve]])
          for name, curve in curves.items() if name != "no-hook"])
-    print("wrote doc/TRAINING.md, doc/training_torch.svg and doc/training_torch_time.svg")
+    return LOSSES.format(
+        loss_steps=LOSS_STEPS, small=1e-6 * losses["no-hook"][0]["parameters"],
+        seeds=", ".join(map(str, SEEDS)), losses=losses_table(ends), target=target, every=EVERY,
+        times=times_table(steps, curves, target), pictured=pictured)
+
+
+def write_page(steps, losses, args):
+    """losses: None where they have not been measured yet."""
+    tables = {per_node: "\n\n".join("%d Mbit/s:\n\n%s" % (
+        rate, throughput_table(steps[per_node, rate], args["steps"])) for rate in RATES)
+        for per_node in (1, 2)}
+    one = steps[1, RATES[0]]["none"]
+    text = TEXT.format(
+        date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
+        cores=os.cpu_count(), cpu=cpu_name(), parameters=1e-6 * one["parameters"],
+        approximation=USUAL["approximation"], steps=args["steps"], one=tables[1], two=tables[2],
+        model=model_table(steps))
+    training_page.write_part(text + (losses_text(steps, losses) if losses else ""))
+    print("wrote doc/TRAINING.md" + (" and two pictures" if losses else ", but for losses"))
 
 
 # ---- Arguments ----------------------------------------------------------------------------------
@@ -445,7 +464,9 @@ def main():
     shaped = not why and not args["losses"]
     with network.Network(NODES) if shaped else network.Loopback(NODES) as net:
         if args["results"]:
-            write_page(*measure_all(net, out, args), args)
+            steps = measure_steps(net, out, args)
+            write_page(steps, None, args)
+            write_page(steps, measure_losses(out, args), args)
         else:
             show(net, args)
 
