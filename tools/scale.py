@@ -76,6 +76,10 @@ latencies: theirs sends each rank one large message.
 |---|---|---|---|
 {published}
 
+And with steps of training over four shaped links, at the end of [TRAINING.md](TRAINING.md): within
+a tenth up to 250 Mbit/s; at 1 Gbit/s, where four ranks share two cores and the way through their
+kernel counts, a step through `grad` takes a third to a half longer than the model says.
+
 ## 1.3 billion values
 
 Seconds of a sum and nothing else (`--compute 0`), latencies 3 and 20 us. Codecs of GPUs: bytes of

@@ -218,9 +218,12 @@ def show(net, args):
 
 # ---- The page -----------------------------------------------------------------------------------
 
-ONE = ("none", "no-hook", "bytes-alone", "fp16", "bf16", "powersgd", "pith-4/4", "pith-2/2",
-       "zero", "pith-zero")  # with one rank a node
-TWO = ("none", "no-hook", "bytes-alone", "pith-8/4", "pith-4/4", "pith-2/2")  # with two
+WAYS_OF = {  # by ranks of a node
+    1: ("none", "no-hook", "bytes-alone", "fp16", "bf16", "powersgd", "pith-4/4", "pith-2/2",
+        "zero", "pith-zero"),
+    2: ("none", "no-hook", "bytes-alone", "pith-8/4", "pith-4/4", "pith-2/2"),
+}
+HEADINGS = {1: "One rank a node", 2: "Two ranks a node"}
 LEARNING = ("no-hook", "fp16", "bf16", "powersgd", "pith-4/4", "pith-2/2", "pith-zero")
 RATES, SEEDS, STEPS, LOSS_STEPS, EVERY = (100, 250, 1000), (1, 2, 3), 20, 300, 20
 # The rows of pith advise.
@@ -244,14 +247,7 @@ gradients as `pith-4/4`, weights by `wdiff:bits=4`. Seconds are medians of {step
 the kernel's counters of all four links, headers of TCP and all. After the last step the ranks
 compared hashes of their replicas.
 
-## One rank a node
-
-{one}
-
-## Two ranks a node
-
-{two}
-
+{tables}
 ## What the model of `pith advise` says
 
 [SCALE.md](SCALE.md) has the model. Fed with the links, seconds of computing ("none"), and the speed
@@ -308,17 +304,16 @@ def read_results(out):
         return json.load(file), path
 
 
-def measure_steps(net, out, args):
+def measure_steps(net, out, per_node, args):
     """{(ranks a node, rate): {way: result}}."""
     results, path = read_results(out)
     steps = {}
-    for per_node, ways in ((1, ONE), (2, TWO)):
-        with Ranks(net, per_node) as ranks:
-            for rate in RATES:
-                net.shape(rate)
-                steps[per_node, rate] = {name: kept(
-                    results, path, "%s, %d ranks a node, %d Mbit/s" % (name, per_node, rate),
-                    lambda name=name: throughput(ranks, name, args)) for name in ways}
+    with Ranks(net, per_node) as ranks:
+        for rate in RATES:
+            net.shape(rate)
+            steps[per_node, rate] = {name: kept(
+                results, path, "%s, %d ranks a node, %d Mbit/s" % (name, per_node, rate),
+                lambda name=name: throughput(ranks, name, args)) for name in WAYS_OF[per_node]}
     return steps
 
 
@@ -413,18 +408,20 @@ def losses_text(steps, losses):
 
 
 def write_page(steps, losses, args):
-    """losses: None where they have not been measured yet."""
-    tables = {per_node: "\n\n".join("%d Mbit/s:\n\n%s" % (
-        rate, throughput_table(steps[per_node, rate], args["steps"])) for rate in RATES)
-        for per_node in (1, 2)}
+    """Of steps what there is, and losses, or None."""
+    tables = ""
+    for (per_node, rate), results in steps.items():
+        tables += "## %s, %d Mbit/s\n\n%s\n\n" % (
+            HEADINGS[per_node], rate, throughput_table(results, args["steps"]))
     one = steps[1, RATES[0]]["none"]
     text = TEXT.format(
         date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
         cores=os.cpu_count(), cpu=cpu_name(), parameters=1e-6 * one["parameters"],
-        approximation=USUAL["approximation"], steps=args["steps"], one=tables[1], two=tables[2],
+        approximation=USUAL["approximation"], steps=args["steps"],
+        tables=tables.rstrip("\n") + "\n",
         model=model_table(steps))
     training_page.write_part(text + (losses_text(steps, losses) if losses else ""))
-    print("wrote doc/TRAINING.md" + (" and two pictures" if losses else ", but for losses"))
+    print("wrote doc/TRAINING.md" + (" and two pictures" if losses else ""), flush=True)
 
 
 # ---- Arguments ----------------------------------------------------------------------------------
@@ -464,8 +461,10 @@ def main():
     shaped = not why and not args["losses"]
     with network.Network(NODES) if shaped else network.Loopback(NODES) as net:
         if args["results"]:
-            steps = measure_steps(net, out, args)
-            write_page(steps, None, args)
+            steps = {}
+            for per_node in WAYS_OF:
+                steps.update(measure_steps(net, out, per_node, args))
+                write_page(steps, None, args)
             write_page(steps, measure_losses(out, args), args)
         else:
             show(net, args)
