@@ -353,6 +353,8 @@ def test_calls_that_read_keep_those_that_write_out():
             except pith.BusyError as error:
                 assert error.results is None
                 return True
+            except pith.ShapeError:
+                pass  # it met no reader: encode was given a tensor of no elements
         return False
 
     bucket = pith.Bucket([end])
