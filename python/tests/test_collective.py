@@ -21,8 +21,8 @@ from pith import collective
 TIMEOUT = 60
 
 
-def run(ranks, function, *arguments, timeout=TIMEOUT, nodes=None):
-    """Call function(communicator, *arguments) in a thread for each rank; return its results."""
+def exchanges(ranks):
+    """Return what makes the exchange of texts of each of some threads."""
     barrier, box = threading.Barrier(ranks), [None] * ranks
 
     def exchange_of(rank):
@@ -35,6 +35,12 @@ def run(ranks, function, *arguments, timeout=TIMEOUT, nodes=None):
 
         return exchange
 
+    return exchange_of
+
+
+def run(ranks, function, *arguments, timeout=TIMEOUT, nodes=None):
+    """Call function(communicator, *arguments) in a thread for each rank; return its results."""
+    exchange_of = exchanges(ranks)
     results = [None] * ranks
 
     def one(rank):
@@ -374,17 +380,7 @@ def alarm(seconds):
 
 def pair(of_other):
     """Return a communicator of rank 0 for this thread, and the thread of rank 1."""
-    box, barrier = [None] * 2, threading.Barrier(2)
-
-    def exchange_of(rank):
-        def exchange(text):
-            box[rank] = text
-            barrier.wait(TIMEOUT)
-            texts = list(box)
-            barrier.wait(TIMEOUT)
-            return texts
-
-        return exchange
+    exchange_of = exchanges(2)
 
     def other():
         of_other(collective.Communicator(1, 2, exchange_of(1), timeout=TIMEOUT))
