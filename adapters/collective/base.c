@@ -71,7 +71,7 @@ static void begin_hop(pith_collective_channel *ch, struct pithi_collective_hop *
 }
 
 void pithi_collective_begin_streams(pith_collective_channel *ch) {
-    for (uint32_t k = 0; k < ch->hops; k++) begin_hop(ch, &ch->hop[k]);
+    for (uint32_t k = 0; k < ch->encoded_hops; k++) begin_hop(ch, &ch->hop[k]);
     if (ch->with_base && !ch->call.status) begin_base(ch);
 }
 
@@ -80,7 +80,7 @@ void pithi_collective_end_streams(pith_collective_channel *ch, bool good) {
         ch->invalid = !good;
         return;
     }
-    for (uint32_t k = 0; k < ch->hops && !good; k++) {
+    for (uint32_t k = 0; k < ch->encoded_hops && !good; k++) {
         if (!ch->hop[k].encoded) continue;
         const pith_status status =
             pith_stream_rollback(ch->work, ch->hop[k].encoding, ch->call.step);
@@ -162,7 +162,7 @@ pith_status pith_collective_rollback(pith_collective_channel *ch, uint64_t step)
     PITHI_COLLECTIVE_TRY(begin_local(ch, false));
     if (ch->with_base)
         return refused(ch, PITH_ERR_STATE, "steps of a channel with a base are not taken back");
-    for (uint32_t k = 0; k < ch->hops; k++)
+    for (uint32_t k = 0; k < ch->encoded_hops; k++)
         PITHI_COLLECTIVE_TRY(
             keep_error(ch, pith_stream_rollback(ch->work, ch->hop[k].encoding, step)));
     return PITH_OK;
@@ -170,7 +170,7 @@ pith_status pith_collective_rollback(pith_collective_channel *ch, uint64_t step)
 
 pith_status pith_collective_reset(pith_collective_channel *ch) {
     PITHI_COLLECTIVE_TRY(begin_local(ch, false));
-    for (uint32_t k = 0; k < ch->hops; k++)
+    for (uint32_t k = 0; k < ch->encoded_hops; k++)
         PITHI_COLLECTIVE_TRY(keep_error(ch, pith_stream_reset(ch->work, ch->hop[k].encoding)));
     ch->invalid = false;
     return PITH_OK;
@@ -179,8 +179,8 @@ pith_status pith_collective_reset(pith_collective_channel *ch) {
 pith_status pith_collective_stats(const pith_collective_channel *ch, uint32_t hop,
                                   pith_stats *out) {
     const pith_stats none = {.size = sizeof none};
-    if (!ch || hop >= PITHI_COLLECTIVE_HOPS) return PITH_ERR_ARG;
-    for (uint32_t k = 0; k < ch->hops; k++)
+    if (!ch || hop >= PITHI_COLLECTIVE_ENCODED) return PITH_ERR_ARG;
+    for (uint32_t k = 0; k < ch->encoded_hops; k++)
         if (ch->hop[k].role == hop) return pith_stream_stats(ch->hop[k].encoding, out);
     return pithi_collective_give(out, &none, sizeof none);
 }
@@ -252,7 +252,7 @@ pith_status pith_collective_get_residual(pith_collective_channel *ch, uint64_t f
     if (scale == 0) scale = 1;
     if (!(scale - scale == 0)) return refused(ch, PITH_ERR_ARG, "scale is not finite");
     for (uint64_t i = 0; i < count; i++) out[i] = 0;
-    for (uint32_t k = 0; k < ch->hops; k++) {
+    for (uint32_t k = 0; k < ch->encoded_hops; k++) {
         const struct pithi_collective_hop *const h = &ch->hop[k];
         uint64_t begin = 0;
         if (!has_residual(ch, h)) continue;
@@ -274,7 +274,7 @@ pith_status pith_collective_set_residual(pith_collective_channel *ch, uint64_t f
     const pith_view all = pith_view_flat(values, PITH_F32, count);
     PITHI_COLLECTIVE_TRY(
         keep_error(ch, pith_stream_set_residual(ch->work, ch->hop[0].encoding, first, &all)));
-    for (uint32_t k = 1; k < ch->hops; k++) {
+    for (uint32_t k = 1; k < ch->encoded_hops; k++) {
         const struct pithi_collective_hop *const h = &ch->hop[k];
         uint64_t begin = 0;
         if (!has_residual(ch, h)) continue;
@@ -304,11 +304,11 @@ static void place_of(const pith_collective_channel *ch, uint64_t place[PLACE]) {
     place[RANKS] = ch->place.ranks;
     place[FIRST] = ch->first[ch->place.rank];
     place[COUNT] = ch->first[ch->place.rank + 1] - place[FIRST];
-    place[HOPS] = ch->hops;
+    place[HOPS] = ch->encoded_hops;
 }
 
 static uint64_t save_head(const pith_collective_channel *ch) {
-    return 8 * (1 + PLACE + (uint64_t)ch->hops);
+    return 8 * (1 + PLACE + (uint64_t)ch->encoded_hops);
 }
 
 static void put64(uint8_t *to, uint64_t x) {
@@ -324,7 +324,7 @@ static uint64_t get64(const uint8_t *from) {
 uint64_t pith_collective_save_bytes(const pith_collective_channel *ch) {
     if (!ch) return 0;
     uint64_t bytes = save_head(ch);
-    for (uint32_t k = 0; k < ch->hops; k++) bytes += ch->hop[k].save_bytes;
+    for (uint32_t k = 0; k < ch->encoded_hops; k++) bytes += ch->hop[k].save_bytes;
     return bytes;
 }
 
@@ -346,7 +346,7 @@ pith_status pith_collective_save(pith_collective_channel *ch, void *dst, size_t 
     place_of(ch, place);
     put64(head, SAVE_MAGIC);
     for (int i = 0; i < PLACE; i++) put64(head + 8 + 8 * i, place[i]);
-    for (uint32_t k = 0; k < ch->hops; k++) {
+    for (uint32_t k = 0; k < ch->encoded_hops; k++) {
         size_t bytes = 0;
         PITHI_COLLECTIVE_TRY(keep_error(
             ch, pith_stream_save(ch->work, ch->hop[k].encoding, head + at, cap - at, &bytes)));
@@ -370,7 +370,7 @@ static pith_status load_streams(pith_collective_channel *ch, const uint8_t *head
                              (unsigned long long)found, (unsigned long long)place[i]);
         return PITH_ERR_MISMATCH;
     }
-    for (uint32_t k = 0; k < ch->hops; k++) {
+    for (uint32_t k = 0; k < ch->encoded_hops; k++) {
         const struct pithi_collective_hop *h = &ch->hop[k];
         const uint64_t own = get64(head + 8 * (1 + PLACE + k));
         if (own > bytes - at)

@@ -3,9 +3,10 @@
  *
  * A call runs through hops. In a hop every rank sends frames to some ranks (targets) and gets some
  * from others (sources), slice by slice. Stage 0 encodes the input into hop 0; stage k makes the
- * sums of what hop k-1 brought into the frames of hop k; the last stage decodes what the last hop
- * brought. Each stage goes through the slices in order, and a stage may take slice i as soon as the
- * hop before it has brought slice i. */
+ * sums of what hop k-1 brought into the frames of hop k, or, in the hop that forwards, takes them
+ * as they are; the last stage decodes what the last hop brought, and the one before it where the
+ * last forwards. Each stage goes through the slices in order, and a stage may take slice i as soon
+ * as the hop before it has brought slice i. */
 #ifndef PITHI_COLLECTIVE_CHANNEL_H
 #define PITHI_COLLECTIVE_CHANNEL_H
 
@@ -13,9 +14,11 @@
 
 #include "pith/pith_collective.h"
 
-enum { PITHI_COLLECTIVE_HEADER = 64, PITHI_COLLECTIVE_HOPS = 3 };
-/* Messages of hops have the tags 0, 1 and 2, those of votes the next one. */
+/* At most three hops are encoded, and one more forwards. */
+enum { PITHI_COLLECTIVE_HEADER = 64, PITHI_COLLECTIVE_ENCODED = 3, PITHI_COLLECTIVE_HOPS = 4 };
+/* Messages of a hop have its number as their tag, those of votes the next one. */
 enum { PITHI_COLLECTIVE_VOTE_TAG = PITHI_COLLECTIVE_HOPS };
+_Static_assert(PITHI_COLLECTIVE_VOTE_TAG < PITH_TRANSPORT_TAGS, "votes have no tag");
 
 /* One message of one slice. cap 0: it would carry no element, and is not sent. What a rank sends to
  * itself stays where it was encoded: the incoming message has the outgoing one's bytes. */
@@ -27,6 +30,7 @@ struct pithi_collective_message {
     uint32_t frames;    /* frames that fit in it */
     uint64_t payload;   /* bytes after the header; 0 unless it holds good frames */
     uint32_t rank;      /* the rank at the other end */
+    uint32_t origin;    /* the rank that encoded its frames, which another one may forward */
     bool open;          /* posted, not yet completed */
     uint64_t request;   /* the number that the transport knows the request by */
     uint64_t asked;     /* bytes that the transport was given */
@@ -45,7 +49,10 @@ struct pithi_collective_hop {
     pith_stream_options random;         /* options of the encoding stream */
     uint64_t slots, save_bytes; /* slots of the encoding stream, and its bytes in a checkpoint */
     uint32_t role;              /* 0: the first hop, 1: across nodes, 2: the gathering half */
-    bool shared;                /* all targets get the same frame */
+    bool shared;                /* all ranks get the same frames */
+    /* Of the hop that forwards, else NULL: the source of the hop before whose message each target
+     * gets. */
+    const uint32_t *forwarded;
     bool encoded; /* this call has encoded something here, which a failure takes back */
     uint32_t targets, sources;
     uint32_t *target, *source;  /* ranks of targets and sources */
@@ -131,7 +138,7 @@ struct pith_collective_channel {
     uint64_t slice, slices, longest; /* longest: elements of the longest part of any rank */
     uint64_t in_count, out_count;    /* elements of the views */
     bool two_level, packed, with_base, invalid, bound;
-    uint32_t hops;
+    uint32_t hops, encoded_hops; /* all hops; those before the one that forwards */
     struct pithi_collective_hop hop[PITHI_COLLECTIVE_HOPS];
     pith_work *work;  /* serves every call, for all plans */
     pith_item *items; /* lists of one stage, as long as the longest stage of any hop needs */
@@ -245,6 +252,9 @@ pith_status pithi_collective_fingerprint(pith_collective_channel *ch, uint64_t *
 uint64_t pithi_collective_pad(uint64_t bytes);
 pith_status pithi_collective_make_messages(pith_collective_channel *ch,
                                            struct pithi_collective_hop *hop, pith_error *error);
+/* Finds the message that the last hop forwards to a target. */
+const struct pithi_collective_message *pithi_collective_forwarded(const pith_collective_channel *ch,
+                                                                  uint64_t slice, uint32_t target);
 bool pithi_collective_post(pith_collective_channel *ch);
 bool pithi_collective_send(pith_collective_channel *ch, uint32_t hop, uint64_t slice);
 bool pithi_collective_arrived(pith_collective_channel *ch, uint32_t hop, uint64_t slice, bool *all);

@@ -240,7 +240,7 @@ static pith_status build(pith_collective_channel *ch, const pith_collective_opti
 }
 
 static void destroy_plans(pith_collective_channel *ch) {
-    for (uint32_t k = 0; k < PITHI_COLLECTIVE_HOPS; k++) {
+    for (uint32_t k = 0; k < ch->encoded_hops; k++) {
         struct pithi_collective_hop *h = &ch->hop[k];
         if (h->decoder != h->encoder) pith_plan_destroy(h->decoder);
         pith_plan_destroy(h->encoder);

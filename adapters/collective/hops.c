@@ -78,11 +78,11 @@ static uint32_t *take_ranks(pith_collective_channel *ch, uint64_t count) {
     return pithi_collective_take(ch, count + 1, sizeof(uint32_t));
 }
 
-/* Gives message i `each` parts: from[i * step] and on. */
+/* Gives message i `each` parts: from[i * step] and on. first[1] is there without messages, too. */
 static bool set_parts(pith_collective_channel *ch, struct pithi_collective_parts *g,
                       uint32_t messages, uint32_t each, const uint32_t *from, uint32_t step) {
     g->list = take_ranks(ch, (uint64_t)messages * each);
-    g->first = take_ranks(ch, messages);
+    g->first = take_ranks(ch, messages + UINT64_C(1));
     if (!g->list || !g->first) return false;
     for (uint32_t i = 0; i < messages; i++) {
         for (uint32_t k = 0; k < each; k++) g->list[i * each + k] = from[i * step + k];
@@ -112,12 +112,23 @@ static bool with_all(pith_collective_channel *ch, struct pithi_collective_hop *h
     return h->target != NULL;
 }
 
+/* Returns the list of the ranks of this rank's node. */
+static uint32_t *ranks_of_node(pith_collective_channel *ch) {
+    uint32_t *list = take_ranks(ch, ch->place.locals);
+    for (uint32_t j = 0; list && j < ch->place.locals; j++)
+        list[j] = pithi_collective_local_rank(ch, ch->place.node, j);
+    return list;
+}
+
 static bool with_node(pith_collective_channel *ch, struct pithi_collective_hop *h) {
     h->targets = h->sources = ch->place.locals;
-    h->target = h->source = take_ranks(ch, ch->place.locals);
-    for (uint32_t j = 0; h->target && j < ch->place.locals; j++)
-        h->target[j] = pithi_collective_local_rank(ch, ch->place.node, j);
+    h->target = h->source = ranks_of_node(ch);
     return h->target != NULL;
+}
+
+/* Returns the counterpart of this rank on a node. */
+static uint32_t counterpart(const pith_collective_channel *ch, uint32_t node) {
+    return pithi_collective_local_rank(ch, node, ch->place.local % ch->node_size[node]);
 }
 
 /* Connects a collector with those it collects for, and every node's collector with this rank. */
@@ -129,8 +140,34 @@ static bool with_nodes(pith_collective_channel *ch, struct pithi_collective_hop 
     h->source = take_ranks(ch, h->sources);
     if (!h->target || !h->source) return false;
     for (uint32_t t = 0; t < h->targets; t++) h->target[t] = list[t];
-    for (uint32_t m = 0; m < h->sources; m++)
-        h->source[m] = pithi_collective_local_rank(ch, m, ch->place.local % ch->node_size[m]);
+    for (uint32_t m = 0; m < h->sources; m++) h->source[m] = counterpart(ch, m);
+    return true;
+}
+
+static bool is_here(const pith_collective_channel *ch, uint32_t rank) {
+    return ch->node_of[rank] == ch->place.node;
+}
+
+/* Returns which local rank of this node a rank of another node has as its counterpart. */
+static uint32_t local_counterpart(const pith_collective_channel *ch, uint32_t rank) {
+    return ch->local_of[rank] % ch->place.locals;
+}
+
+/* Connects a rank with those of its node and its counterpart on each other node, and with the ranks
+ * whose counterpart it is. */
+static bool with_counterparts(pith_collective_channel *ch, struct pithi_collective_hop *h) {
+    const uint32_t ranks = ch->place.ranks;
+    h->target = take_ranks(ch, ranks);
+    h->source = take_ranks(ch, ranks);
+    if (!h->target || !h->source) return false;
+    for (uint32_t m = 0; m < ch->place.nodes; m++) {
+        if (m != ch->place.node) h->target[h->targets++] = counterpart(ch, m);
+        for (uint32_t j = 0; m == ch->place.node && j < ch->place.locals; j++)
+            h->target[h->targets++] = pithi_collective_local_rank(ch, m, j);
+    }
+    for (uint32_t r = 0; r < ranks; r++)
+        if (is_here(ch, r) || local_counterpart(ch, r) == ch->place.local)
+            h->source[h->sources++] = r;
     return true;
 }
 
@@ -159,7 +196,7 @@ static void set_random(const pith_collective_channel *ch, struct pithi_collectiv
 
 /* Makes the hop in which every rank's part of each shard goes to who collects it. */
 static pith_status first_hop(pith_collective_channel *ch, const char *spec, pith_error *error) {
-    struct pithi_collective_hop *h = &ch->hop[ch->hops++];
+    struct pithi_collective_hop *h = &ch->hop[ch->encoded_hops++];
     const uint32_t *list, one = ch->place.rank, none = 0;
     uint32_t *all = count_up(ch, ch->place.ranks);
     if (!all || !(ch->two_level ? with_node(ch, h) : with_all(ch, h))) return PITH_ERR_MEMORY;
@@ -179,7 +216,7 @@ static pith_status first_hop(pith_collective_channel *ch, const char *spec, pith
 
 /* Makes the hop in which the node's sums go to the owners of the shards. */
 static pith_status second_hop(pith_collective_channel *ch, const char *spec, pith_error *error) {
-    struct pithi_collective_hop *h = &ch->hop[ch->hops++];
+    struct pithi_collective_hop *h = &ch->hop[ch->encoded_hops++];
     const uint32_t *list, one = ch->place.rank, none = 0;
     uint32_t *all = count_up(ch, ch->place.ranks);
     const uint32_t shares = own_share(ch, &list);
@@ -193,14 +230,16 @@ static pith_status second_hop(pith_collective_channel *ch, const char *spec, pit
     return PITH_OK;
 }
 
-/* Makes the hop in which the finished shard goes from its owner to all. */
+/* Makes the hop in which the finished shard goes from its owner to all, or to those who forward
+ * it. */
 static pith_status last_hop(pith_collective_channel *ch, const char *spec, pith_error *error) {
-    struct pithi_collective_hop *h = &ch->hop[ch->hops++];
-    const uint32_t one = ch->place.rank, none = 0;
+    struct pithi_collective_hop *h = &ch->hop[ch->encoded_hops++];
+    const uint32_t one = ch->place.rank, none = 0, ranks = ch->place.ranks;
+    const uint32_t *all = count_up(ch, ranks);
     h->shared = true;
-    if (!with_all(ch, h)) return PITH_ERR_MEMORY;
+    if (!all || !with_counterparts(ch, h)) return PITH_ERR_MEMORY;
     PITHI_COLLECTIVE_TRY(encoder_of(ch, h, spec, PITH_F32, &one, 1, error));
-    PITHI_COLLECTIVE_TRY(decoder_of(ch, spec, PITH_F32, h->source, h->sources, &h->decoder, error));
+    PITHI_COLLECTIVE_TRY(decoder_of(ch, spec, PITH_F32, all, ranks, &h->decoder, error));
     if (!set_parts(ch, &h->put, h->targets, 1, &none, 0) ||
         !set_parts(ch, &h->get, h->sources, 1, h->source, 1))
         return PITH_ERR_MEMORY;
@@ -233,12 +272,13 @@ static pith_status sum_hops(pith_collective_channel *ch, pith_error *error) {
 }
 
 static pith_status gather_hop(pith_collective_channel *ch, pith_error *error) {
-    struct pithi_collective_hop *h = &ch->hop[ch->hops++];
-    const uint32_t one = ch->place.rank;
+    struct pithi_collective_hop *h = &ch->hop[ch->encoded_hops++];
+    const uint32_t one = ch->place.rank, ranks = ch->place.ranks;
+    const uint32_t *all = count_up(ch, ranks);
     const char *spec = ch->packed ? ch->o.spec : "raw";
     h->shared = true;
-    if (!with_all(ch, h)) return PITH_ERR_MEMORY;
-    PITHI_COLLECTIVE_TRY(plan_of(ch, spec, ch->o.dtype, h->source, h->sources, &h->encoder, error));
+    if (!all || !with_counterparts(ch, h)) return PITH_ERR_MEMORY;
+    PITHI_COLLECTIVE_TRY(plan_of(ch, spec, ch->o.dtype, all, ranks, &h->encoder, error));
     h->decoder = h->encoder;
     if (!set_parts(ch, &h->put, h->targets, 1, &one, 0) ||
         !set_parts(ch, &h->get, h->sources, 1, h->source, 1))
@@ -250,7 +290,7 @@ static pith_status gather_hop(pith_collective_channel *ch, pith_error *error) {
 }
 
 static pith_status exchange_hop(pith_collective_channel *ch, pith_error *error) {
-    struct pithi_collective_hop *h = &ch->hop[ch->hops++];
+    struct pithi_collective_hop *h = &ch->hop[ch->encoded_hops++];
     char text[PITH_SPEC_MAX];
     if (!with_all(ch, h)) return PITH_ERR_MEMORY;
     PITHI_COLLECTIVE_TRY(
@@ -263,6 +303,53 @@ static pith_status exchange_hop(pith_collective_channel *ch, pith_error *error) 
         return PITH_ERR_MEMORY;
     set_random(ch, h, 0);
     return PITH_OK;
+}
+
+/* Lists what this rank forwards, in the order of those who encoded it: each message from another
+ * node to every other rank of this node. */
+static bool list_forwarded(pith_collective_channel *ch, const struct pithi_collective_hop *from,
+                           const uint32_t *node, struct pithi_collective_hop *h) {
+    const uint64_t most = (uint64_t)(from->sources - ch->place.locals) * ch->place.locals;
+    uint32_t *const forwarded = take_ranks(ch, most), *const origins = take_ranks(ch, most);
+    h->target = take_ranks(ch, most);
+    h->forwarded = forwarded;
+    if (!forwarded || !origins || !h->target) return false;
+    for (uint32_t s = 0; s < from->sources; s++)
+        for (uint32_t j = 0; j < ch->place.locals && !is_here(ch, from->source[s]); j++) {
+            if (node[j] == ch->place.rank) continue;
+            forwarded[h->targets] = s;
+            origins[h->targets] = from->source[s];
+            h->target[h->targets++] = node[j];
+        }
+    return set_parts(ch, &h->put, h->targets, 1, origins, 1);
+}
+
+/* Lists what others forward to this rank: from each of them in the same order. */
+static bool list_taken(pith_collective_channel *ch, const uint32_t *node,
+                       struct pithi_collective_hop *h) {
+    uint32_t *const origins = take_ranks(ch, ch->place.ranks);
+    h->source = take_ranks(ch, ch->place.ranks);
+    if (!origins || !h->source) return false;
+    for (uint32_t r = 0; r < ch->place.ranks; r++) {
+        if (is_here(ch, r) || local_counterpart(ch, r) == ch->place.local) continue;
+        origins[h->sources] = r;
+        h->source[h->sources++] = node[local_counterpart(ch, r)];
+    }
+    return set_parts(ch, &h->get, h->sources, 1, origins, 1);
+}
+
+/* Makes the hop in which frames that came from other nodes go to the other ranks of this node. It
+ * has the plans and the decoding stream of the hop before, and encodes nothing. */
+static pith_status forwarding_hop(pith_collective_channel *ch, pith_error *error) {
+    const struct pithi_collective_hop *from = &ch->hop[ch->encoded_hops - 1];
+    struct pithi_collective_hop *h = &ch->hop[ch->hops++];
+    const uint32_t *node = ranks_of_node(ch);
+    h->shared = true;
+    h->encoder = h->decoder = from->decoder;
+    h->decoding = from->decoding;
+    if (!node || !list_forwarded(ch, from, node, h) || !list_taken(ch, node, h))
+        return PITH_ERR_MEMORY;
+    return pithi_collective_make_messages(ch, h, error);
 }
 
 static pith_status make_kind(pith_collective_channel *ch, pith_error *error) {
@@ -305,11 +392,14 @@ static pith_status make_lists(pith_collective_channel *ch) {
 
 pith_status pithi_collective_make_hops(pith_collective_channel *ch, pith_error *error) {
     PITHI_COLLECTIVE_TRY(make_kind(ch, error));
-    for (uint32_t k = 0; k < ch->hops; k++) {
+    for (uint32_t k = 0; k < ch->encoded_hops; k++) {
         PITHI_COLLECTIVE_TRY(check_fixed(ch, &ch->hop[k], error));
         PITHI_COLLECTIVE_TRY(pithi_collective_make_streams(ch, &ch->hop[k], error));
         PITHI_COLLECTIVE_TRY(pithi_collective_make_messages(ch, &ch->hop[k], error));
     }
+    ch->hops = ch->encoded_hops;
+    if (ch->hop[ch->hops - 1].shared && ch->place.nodes > 1 && ch->place.locals > 1)
+        PITHI_COLLECTIVE_TRY(forwarding_hop(ch, error));
     PITHI_COLLECTIVE_TRY(make_lists(ch));
     return pithi_collective_make_work(ch, error);
 }

@@ -21,10 +21,19 @@ static bool make_buffer(pith_collective_channel *ch, struct pithi_collective_mes
     return !m->cap || m->bytes || (m->bytes = pithi_collective_take(ch, 1, m->cap));
 }
 
+const struct pithi_collective_message *pithi_collective_forwarded(const pith_collective_channel *ch,
+                                                                  uint64_t slice, uint32_t target) {
+    const struct pithi_collective_hop *const from = &ch->hop[ch->encoded_hops - 1];
+    return &from->in[slice * from->sources + from[1].forwarded[target]];
+}
+
 static bool make_out(pith_collective_channel *ch, struct pithi_collective_hop *h, uint64_t slice) {
     struct pithi_collective_message *out = h->out + slice * h->targets;
     for (uint32_t t = 0; t < h->targets; t++) {
-        if (h->shared && t) out[t].bytes = out[0].bytes;
+        if (h->forwarded)
+            out[t].bytes = pithi_collective_forwarded(ch, slice, t)->bytes;
+        else if (h->shared && t)
+            out[t].bytes = out[0].bytes;
         if (!make_buffer(ch, &out[t])) return false;
     }
     return true;
@@ -65,12 +74,14 @@ static uint64_t measure_slice(pith_collective_channel *ch, struct pithi_collecti
     for (uint32_t t = 0; t < h->targets; t++) {
         struct pithi_collective_message *m = &h->out[i * h->targets + t];
         m->rank = h->target[t];
+        m->origin = h->forwarded ? h->put.list[t] : ch->place.rank;
         measure(ch, h->encoder, &h->put, t, i, m);
         if (!is_own(ch, m) && m->cap > longest) longest = m->cap;
     }
     for (uint32_t s = 0; s < h->sources; s++) {
         struct pithi_collective_message *m = &h->in[i * h->sources + s];
         m->rank = h->source[s];
+        m->origin = h->forwarded ? h->get.list[s] : m->rank;
         measure(ch, h->decoder, &h->get, s, i, m);
     }
     return longest;
@@ -154,13 +165,13 @@ bool pithi_collective_arrived(pith_collective_channel *ch, uint32_t hop, uint64_
  * messages, not for frames. */
 bool pithi_collective_send(pith_collective_channel *ch, uint32_t hop, uint64_t slice) {
     struct pithi_collective_hop *h = &ch->hop[hop];
-    bool sealed = false; /* after the first send the transport holds a shared buffer */
+    const uint8_t *sealed = NULL; /* a shared buffer, which the transport holds after one send */
     for (uint32_t t = 0; t < h->targets; t++) {
         struct pithi_collective_message *m = &h->out[slice * h->targets + t];
         if (!m->cap || is_own(ch, m)) continue;
         if (ch->call.status) m->payload = 0;
-        if (!sealed) pithi_collective_seal(ch, hop, slice, m);
-        sealed = h->shared;
+        if (m->bytes != sealed) pithi_collective_seal(ch, hop, slice, m);
+        sealed = m->bytes;
         const bool exact = ch->t.flags & PITH_TRANSPORT_EXACT;
         m->asked = exact ? exact_bytes(ch, m) : PITHI_COLLECTIVE_HEADER + m->payload;
         if (ch->t.isend(ch->t.user, m->rank, hop, m->bytes, m->asked, &m->request)) return false;

@@ -116,12 +116,12 @@ pith_status pithi_collective_make_streams(pith_collective_channel *ch,
 }
 
 pith_status pithi_collective_make_work(pith_collective_channel *ch, pith_error *error) {
-    const pith_plan *plans[2 * PITHI_COLLECTIVE_HOPS];
-    for (uint32_t k = 0; k < ch->hops; k++) {
+    const pith_plan *plans[2 * PITHI_COLLECTIVE_ENCODED];
+    for (uint32_t k = 0; k < ch->encoded_hops; k++) {
         plans[2 * k] = ch->hop[k].encoder;
         plans[2 * k + 1] = ch->hop[k].decoder;
     }
-    const uint64_t bytes = pith_work_bytes(plans, 2 * ch->hops, ch->env.threads);
+    const uint64_t bytes = pith_work_bytes(plans, 2 * ch->encoded_hops, ch->env.threads);
     void *memory = pithi_collective_take(ch, 1, bytes);
     if (!memory) return PITH_ERR_MEMORY;
     return pith_work_init(memory, (size_t)bytes, &ch->env, &ch->work, error);
@@ -135,8 +135,8 @@ pith_status pithi_collective_make_work(pith_collective_channel *ch, pith_error *
 pith_status pithi_collective_fingerprint(pith_collective_channel *ch, uint64_t *fingerprint,
                                          pith_error *error) {
     const struct pithi_collective_run run = {0, pithi_collective_slice_count(ch, ch->longest, 0)};
-    *fingerprint = ch->hops;
-    for (uint32_t k = 0; k < ch->hops; k++) {
+    *fingerprint = ch->encoded_hops;
+    for (uint32_t k = 0; k < ch->encoded_hops; k++) {
         const pith_plan *const encoder = ch->hop[k].encoder, *plan;
         pith_layout layout = {.size = sizeof layout};
         char spec[PITH_SPEC_MAX];

@@ -181,6 +181,13 @@ static void recode(pith_collective_channel *ch, uint32_t hop, uint64_t slice) {
         if (out[k].frames) hand_over(ch, to, slice, k, pithi_collective_pad(item++->length));
 }
 
+/* Takes what the hop before has brought from other nodes as it is: the buffers are the same. */
+static void forward(pith_collective_channel *ch, struct pithi_collective_hop *h, uint64_t slice) {
+    struct pithi_collective_message *const out = &h->out[slice * h->targets];
+    for (uint32_t t = 0; t < h->targets; t++)
+        out[t].payload = pithi_collective_forwarded(ch, slice, t)->payload;
+}
+
 /* ---- Decode ----------------------------------------------------------------------------------*/
 
 /* Finds the view to which a slot is decoded. True where that is its final place; otherwise `view`
@@ -252,10 +259,10 @@ static bool decode_list(pith_collective_channel *ch, const struct pithi_collecti
     return good(ch, pith_reduce(ch->work, ch->sums, n));
 }
 
-/* Decodes the frames of all sources in one call, but for those that go through the scratch
+/* Decodes the frames that a hop brought in one call, but for those that go through the scratch
  * memory. */
-static void decode_each(pith_collective_channel *ch, uint64_t slice) {
-    const struct pithi_collective_hop *h = &ch->hop[ch->hops - 1];
+static void decode_each(pith_collective_channel *ch, const struct pithi_collective_hop *h,
+                        uint64_t slice) {
     size_t n = 0;
     for (uint32_t s = 0; s < h->sources; s++) {
         const struct pithi_collective_message *m = &h->in[slice * h->sources + s];
@@ -290,13 +297,17 @@ void pithi_collective_stage(pith_collective_channel *ch, uint32_t stage, uint64_
         encode(ch, slice);
     } else if (stage < ch->hops) {
         time = &ch->report.recode_seconds;
-        recode(ch, stage, slice);
+        if (ch->hop[stage].forwarded)
+            forward(ch, &ch->hop[stage], slice);
+        else
+            recode(ch, stage, slice);
     } else {
         time = &ch->report.decode_seconds;
         if (ch->o.kind == PITH_COLLECTIVE_REDUCE_SCATTER)
             decode_sum(ch, slice);
         else
-            decode_each(ch, slice);
+            for (uint32_t k = ch->encoded_hops - 1; k < ch->hops && !ch->call.status; k++)
+                decode_each(ch, &ch->hop[k], slice);
     }
     *time += pithi_collective_now() - begin;
 }

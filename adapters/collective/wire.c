@@ -15,8 +15,8 @@ struct header {
     uint32_t slice, scale;
     int32_t status, culprit;
     uint64_t payload;
-    uint32_t rank, to; /* who sends it, and to whom: EVERYONE, or a rank */
-    uint64_t check;    /* check of the bytes before it */
+    uint32_t origin, to; /* who encoded it, and for whom: EVERYONE, or a rank */
+    uint64_t check;      /* check of the bytes before it */
 };
 _Static_assert(sizeof(struct header) == PITHI_COLLECTIVE_HEADER, "the header has holes");
 
@@ -40,8 +40,8 @@ static struct header expected(const pith_collective_channel *ch, uint32_t hop, u
 }
 
 /* Returns whom a message is for. Frames do not say which slot they are of. What a message to
- * everyone holds follows from who sends it; what any other holds, from who gets it: the shards that
- * this rank owns or collects, or its part of an exchange. */
+ * everyone holds follows from who encoded it; what any other holds, from who gets it: the shards
+ * that this rank owns or collects, or its part of an exchange. */
 static uint32_t addressee(const pith_collective_channel *ch, uint32_t hop, uint32_t rank) {
     return ch->hop[hop].shared ? EVERYONE : rank;
 }
@@ -52,7 +52,7 @@ void pithi_collective_seal(const pith_collective_channel *ch, uint32_t hop, uint
     h.status = (int32_t)ch->call.status;
     h.culprit = ch->call.culprit;
     h.payload = m->payload;
-    h.rank = ch->place.rank;
+    h.origin = m->origin;
     h.to = addressee(ch, hop, m->rank);
     h.check = check_of(&h);
     memcpy(m->bytes, &h, sizeof h);
@@ -81,7 +81,7 @@ void pithi_collective_open(pith_collective_channel *ch, uint32_t hop, uint64_t s
         return;
     }
     memcpy(&h, m->bytes, sizeof h);
-    if (h.magic != MAGIC || h.check != check_of(&h) || h.rank != m->rank ||
+    if (h.magic != MAGIC || h.check != check_of(&h) || h.origin != m->origin ||
         h.payload > bytes - sizeof h ||
         (h.status ? !pithi_collective_is_told(h.status) : h.payload == 0))
         pithi_collective_fail_text(ch, PITH_ERR_CORRUPT, "the header of a message is damaged");

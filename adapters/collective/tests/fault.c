@@ -10,7 +10,7 @@
 struct fault_damage fault_damage;
 struct fault_astray fault_astray;
 void (*fault_at_send)(void);
-int fault_sends_left, fault_tests_left = -1;
+int fault_sends_left, fault_send_tag = -1, fault_tests_left = -1;
 bool fault_pending;
 int fault_pending_sends;
 
@@ -63,7 +63,8 @@ static const void *damaged(const void *data, uint32_t tag, uint64_t *bytes) {
 static int fault_isend(void *user, uint32_t peer, uint32_t tag, const void *data, uint64_t bytes,
                        uint64_t *request) {
     const pith_transport *inner = user;
-    if (fault_at_send && fault_sends_left-- == 0) fault_at_send();
+    const bool counts = fault_send_tag < 0 || tag == (uint32_t)fault_send_tag;
+    if (fault_at_send && counts && fault_sends_left-- == 0) fault_at_send();
     data = damaged(data, tag, &bytes);
     const int code = inner->isend(inner->user, stray(peer, tag), tag, data, bytes, request);
     if (fault_pending && fault_pending_sends < 1000) pending[fault_pending_sends++] = *request;

@@ -8,7 +8,9 @@
 
 #include "pith/pith_collective.h"
 
-enum { FAULT_VOTES = 3 }; /* the tag of messages that belong to no hop */
+/* The tags of messages that a rank forwards, in channels whose sums have two levels, and of those
+ * that belong to no hop. */
+enum { FAULT_FORWARDED = 3, FAULT_VOTES = 4 };
 
 /* One bit of one of this rank's messages with the tag, after `count` others; or its end is lost; or
  * it tells another status, by a header that is whole. */
@@ -30,9 +32,10 @@ struct fault_astray {
 };
 extern struct fault_astray fault_astray;
 
-/* After so many sends this rank does this; NULL: it goes on. */
+/* After so many sends, with one tag or, where that is negative, any, this rank does this; NULL: it
+ * goes on. */
 extern void (*fault_at_send)(void);
-extern int fault_sends_left;
+extern int fault_sends_left, fault_send_tag;
 /* After so many calls of test the transport fails; negative: never. */
 extern int fault_tests_left;
 /* Sends of this rank that begin meanwhile never end, and cannot be cancelled. */

@@ -46,7 +46,7 @@ static void damaged(void) {
     CHECK_STATUS(sim_create(&clean, &o, NULL), PITH_OK);
     uint64_t step = 1;
     int hits = 0;
-    for (int hop = 0; hop < 3; hop++)
+    for (int hop = 0; hop < FAULT_VOTES; hop++)
         for (size_t k = 0; k < sizeof places / sizeof *places; k++, step++) {
             fault_damage = (struct fault_damage){
                 world_rank == world_ranks - 1, (uint32_t)hop, places[k], (int)k % 3, 0, 0};
@@ -70,6 +70,29 @@ static void damaged(void) {
     CHECK(hits >= 20);
     pith_collective_destroy(ch);
     pith_collective_destroy(clean);
+}
+
+/* What a rank forwards is damaged, or says that another rank encoded it: rank 0 forwards the frames
+ * of rank 2. */
+static void damaged_on_the_way(void) {
+    const pith_collective_options o = options(PITH_COLLECTIVE_ALLREDUCE);
+    const long places[] = {5, 48, 70, 120, -1};
+    pith_collective_channel *ch;
+    if (world_ranks < 3) return;
+    CHECK_STATUS(sim_create(&ch, &o, NULL), PITH_OK);
+    for (size_t k = 0; k < 2 * sizeof places / sizeof *places; k++) {
+        fault_damage = (struct fault_damage){
+            .on = world_rank == 0, .tag = FAULT_FORWARDED, .byte = places[k / 2], .count = k % 2};
+        const bool stranger = places[k / 2] == 48; /* where the header has the rank */
+        if (stranger) fault_damage.status = 1;
+        const pith_status status = sum(ch, k, NULL);
+        CHECK(world_rank || fault_damage.count < 0);
+        fault_damage.on = false;
+        CHECK(sim_same_status(status));
+        CHECK(stranger ? status == PITH_ERR_CORRUPT : is_data_error(status));
+        CHECK_STATUS(sum(ch, k, NULL), PITH_OK);
+    }
+    pith_collective_destroy(ch);
 }
 
 /* A message that lost its end is not taken for a shorter message, whatever its checksums say. */
@@ -202,20 +225,22 @@ static void taken_back(void) {
     pith_collective_destroy(other);
 }
 
-static void damaged_weights(void) {
+/* In hop 0, or in that which forwards. */
+static void damaged_weights(uint32_t tag) {
     const pith_collective_options o = {.size = sizeof o,
                                        .kind = PITH_COLLECTIVE_ALLGATHER,
                                        .dtype = PITH_F32,
                                        .base_dtype = PITH_F32,
                                        .count = N,
                                        .spec = "wdiff:bits=4,group=64",
+                                       .ranks_per_node = 2,
                                        .timeout = 60};
     pith_collective_channel *ch;
     CHECK_STATUS(sim_create(&ch, &o, NULL), PITH_OK);
     const pith_view in = flat(in_data), out = flat(out_data);
     for (uint64_t step = 0; step < 4; step++) {
         sim_fill(in_data, PITH_F32, N, 0, step);
-        fault_damage = (struct fault_damage){step == 2 && world_rank == 0, 0, 150, 0, 0, 0};
+        fault_damage = (struct fault_damage){step == 2 && world_rank == 0, tag, 150, 0, 0, 0};
         const pith_status status = sim_gather(ch, &in, &out, 0, step, NULL);
         fault_damage.on = false;
         CHECK(sim_same_status(status));
@@ -521,12 +546,14 @@ int main(int argc, char **argv) {
     world_begin(&argc, &argv);
     sim_change = fault_wrap;
     damaged();
+    damaged_on_the_way();
     shortened();
     untold();
     mixed_up();
     not_begun();
     taken_back();
-    damaged_weights();
+    damaged_weights(0);
+    if (world_ranks > 2) damaged_weights(1);
     arguments();
     differs(world_ranks - 1);
     differs(0);

@@ -319,6 +319,140 @@ static void lists(const char *spec, uint32_t base_dtype) {
     unmake(&bucket);
 }
 
+/* ---- The way of frames -----------------------------------------------------------------------*/
+
+static uint32_t node_of[64];
+static void (*other_change)(pith_transport *transport);
+static int (*inner_isend)(void *user, uint32_t peer, uint32_t tag, const void *data, uint64_t bytes,
+                          uint64_t *request);
+static uint64_t messages[2], bytes_sent[2]; /* inside the node, and across */
+
+static int count_isend(void *user, uint32_t peer, uint32_t tag, const void *data, uint64_t bytes,
+                       uint64_t *request) {
+    const int across = node_of[peer] != node_of[world_rank];
+    messages[across] += tag != FAULT_VOTES;
+    bytes_sent[across] += tag != FAULT_VOTES ? bytes : 0;
+    return inner_isend(user, peer, tag, data, bytes, request);
+}
+
+/* Gives a transport nodes, and counts what it is given to send. */
+static void count_sends(pith_transport *t) {
+    if (other_change) other_change(t);
+    inner_isend = t->isend;
+    t->isend = count_isend;
+    t->node_of = node_of;
+}
+
+static uint32_t local_of(int rank) {
+    uint32_t local = 0;
+    for (int r = 0; r < rank; r++) local += node_of[r] == node_of[rank];
+    return local;
+}
+
+/* Makes a channel on these nodes for shards of which one is empty. */
+static void make_on_nodes(struct replica *r, pith_collective_options *o, uint64_t counts[64]) {
+    o->count = 0;
+    for (int k = 0; k < world_ranks; k++)
+        o->count += counts[k] = k % 4 == 2 ? 0 : 500 + 10 * (uint64_t)k;
+    o->counts = counts;
+    o->ranks_per_node = 0;
+    other_change = sim_change;
+    sim_change = count_sends;
+    make(r, o);
+    sim_change = other_change;
+    if (o->kind != PITH_COLLECTIVE_ALLREDUCE) return;
+    free(r->shard);
+    r->first = 0;
+    r->count = o->count;
+    r->shard = sim_take(o->count * 4);
+    r->in = pith_view_flat(r->shard, PITH_F32, o->count);
+}
+
+/* A frame crosses to each other node once. Beside it a rank sends it to the others of its node, and
+ * so it does with those from other nodes whose counterpart it is. The report has it all. */
+static void crosses_once(pith_collective_options o) {
+    pith_collective_report report = {.size = sizeof report};
+    pith_collective_place place = {.size = sizeof place};
+    uint64_t counts[64], values[2] = {0, 0};
+    struct replica r;
+    make_on_nodes(&r, &o, counts);
+    CHECK_STATUS(pith_collective_get_place(r.ch, &place), PITH_OK);
+    const uint64_t others = place.locals - 1;
+    values[1] = counts[world_rank] * (place.nodes - 1);
+    for (int k = 0; k < world_ranks; k++) {
+        const bool here = node_of[k] == node_of[world_rank];
+        if (k == world_rank || (!here && local_of(k) % place.locals == place.local))
+            values[0] += counts[k] * others;
+        if (o.kind == PITH_COLLECTIVE_ALLREDUCE && k != world_rank) values[!here] += counts[k];
+    }
+    for (uint64_t step = 0; step < 2; step++) {
+        memset(messages, 0, sizeof messages);
+        memset(bytes_sent, 0, sizeof bytes_sent);
+        CHECK_STATUS(gather(&r, 0, step, &report), PITH_OK);
+        CHECK(memcmp(report.sent_values, values, sizeof values) == 0);
+        CHECK(memcmp(report.sent_messages, messages, sizeof messages) == 0);
+        CHECK(memcmp(report.sent_bytes, bytes_sent, sizeof bytes_sent) == 0);
+        CHECK(same_on_all(r.whole, o.count * 4));
+    }
+    unmake(&r);
+}
+
+/* What is forwarded gives the values, counters and states of frames that are not. */
+static void as_if_direct(pith_collective_options o) {
+    struct replica direct, forwarded;
+    uint64_t counts[64];
+    uint32_t nodes[64];
+    memcpy(nodes, node_of, sizeof nodes);
+    make_on_nodes(&forwarded, &o, counts);
+    memset(node_of, 0, sizeof node_of);
+    make_on_nodes(&direct, &o, counts);
+    memcpy(node_of, nodes, sizeof nodes);
+    for (uint64_t step = 0; step < 3; step++) {
+        CHECK_STATUS(gather(&direct, 0, step, NULL), PITH_OK);
+        CHECK_STATUS(gather(&forwarded, 0, step, NULL), PITH_OK);
+        CHECK(memcmp(direct.whole, forwarded.whole, o.count * 4) == 0);
+    }
+    for (uint32_t hop = 0; hop < 3; hop++) {
+        pith_stats a = {.size = sizeof a}, b = {.size = sizeof b};
+        CHECK_STATUS(pith_collective_stats(direct.ch, hop, &a), PITH_OK);
+        CHECK_STATUS(pith_collective_stats(forwarded.ch, hop, &b), PITH_OK);
+        CHECK(memcmp(&a, &b, sizeof a) == 0);
+    }
+    const uint64_t capacity = pith_collective_save_bytes(direct.ch);
+    unsigned char *a = sim_take(capacity), *b = sim_take(capacity);
+    size_t saved[2] = {0, 0};
+    CHECK(pith_collective_save_bytes(forwarded.ch) == capacity);
+    CHECK_STATUS(pith_collective_save(direct.ch, a, capacity, &saved[0]), PITH_OK);
+    CHECK_STATUS(pith_collective_save(forwarded.ch, b, capacity, &saved[1]), PITH_OK);
+    CHECK(saved[0] == saved[1] && memcmp(a, b, saved[0]) == 0);
+    CHECK_STATUS(pith_collective_load(forwarded.ch, a, saved[0]), PITH_OK);
+    CHECK_STATUS(gather(&direct, 0, 3, NULL), PITH_OK);
+    CHECK_STATUS(gather(&forwarded, 0, 3, NULL), PITH_OK);
+    CHECK(memcmp(direct.whole, forwarded.whole, o.count * 4) == 0);
+    free(a);
+    free(b);
+    unmake(&direct);
+    unmake(&forwarded);
+}
+
+/* Nodes of two and of three ranks, of one each, and of different sizes between each other; weights
+ * and what a sum gives. */
+static void ways(void) {
+    for (uint32_t k = 0; k < 5; k++)
+        for (int kind = 0; kind < 3; kind++) {
+            pith_collective_options o = weights(0, kind ? PITH_NONE : PITH_BF16);
+            if (kind == 1) o.spec = "lossless";
+            if (kind == 2) {
+                o.kind = PITH_COLLECTIVE_ALLREDUCE;
+                o.spec = "grad:bits=8,group=32,round=stochastic,ef=full";
+            }
+            for (uint32_t r = 0; r < 64; r++)
+                node_of[r] = k < 3 ? r / (k + 1) : k == 3 ? r * r % 3 : 7 - (r > 0);
+            crosses_once(o);
+            as_if_direct(o);
+        }
+}
+
 /* ---- All-to-all ------------------------------------------------------------------------------*/
 
 static uint64_t between(int from, int to) {
@@ -473,6 +607,7 @@ int main(int argc, char **argv) {
     lists("wdiff:bits=4,group=64,block=128", PITH_BF16);
     lists("wdiff:bits=8,group=32,block=64,round=stochastic", PITH_NONE);
     lists("lossless", PITH_NONE);
+    ways();
     exchange("raw", true);
     exchange("lossless:effort=1", true);
     exchange("wdiff:bits=8,group=32,block=64", false);

@@ -40,7 +40,7 @@ struct head {
     uint64_t bytes;
 };
 
-enum { VOTES = 3, VOTE_BYTES = 64 };
+enum { VOTES = 4, VOTE_BYTES = 64 };
 
 static pith_status create_after(uint32_t magic, uint32_t tag, uint64_t bytes, size_t sent) {
     unsigned char message[256];

@@ -2,8 +2,9 @@
  * the others: not in a call, nor while the channel is made.
  * SPDX-License-Identifier: Apache-2.0
  *
- * usage: test_timeout late|freeze|pending|fails|votes|stray|absent|measuring|die
- * die: the survivors print one line each and leave at once, since MPI_Finalize would wait. */
+ * usage: test_timeout late|freeze|pending|fails|votes|stray|absent|measuring|die [forwarding]
+ * forwarding: what befalls the last rank when it sends does so when it forwards. die: the survivors
+ * print one line each and leave at once, since MPI_Finalize would wait. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -279,6 +280,7 @@ int main(int argc, char **argv) {
     world_begin(&argc, &argv);
     sim_change = fault_wrap;
     const char *const mode = argc > 1 ? argv[1] : "";
+    if (argc > 2 && !strcmp(argv[2], "forwarding")) fault_send_tag = FAULT_FORWARDED;
     if (!strcmp(mode, "absent")) {
         absent();
         world_barrier();

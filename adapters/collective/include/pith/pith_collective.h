@@ -38,8 +38,9 @@
  * repairs nothing, and may use the step of a failed call again.
  *
  * Whose frames they are. Frames do not say which slot they are of (pith.h), so messages do: each
- * names its call, step, hop and slice, its sender, and the rank it is meant for, from which follow
- * the shards it holds. A whole message that reached another rank is PITH_ERR_CORRUPT.
+ * names its call, step, hop and slice, the rank that encoded it, and the rank it is meant for, or
+ * that it is for all, from which follow the shards it holds. A whole message that another rank
+ * encoded, or that is meant for another rank, is PITH_ERR_CORRUPT.
  *
  * Progress. Encoding, sending and decoding happen inside start, test and wait, on the calling
  * thread (and the threads of pith_collective_options.env). A channel has at most one call in
@@ -81,20 +82,21 @@ extern "C" {
  * Messages between two ranks with one tag arrive in the order in which they were sent, and match
  * receives in the order in which these were started. A message may be sent before its receive was
  * started: either the transport keeps it, or the send goes on until then. There are no messages of
- * 0 bytes, and none from a rank to itself. Many requests are open at once: at most one send and one
- * receive for each rank, slice and hop, and a few more.
+ * 0 bytes, and none from a rank to itself. Many requests are open at once: for each slice and hop
+ * one send and one receive for each other rank, more where a node is larger than others and
+ * forwards to its ranks, and a few besides.
  *
  * Buffers are the channel's. One that was given to isend or irecv stays where it is and, but for
- * what the transport writes there, as it is until the request is gone. From call to call a channel
- * uses the same buffers for the same messages, so that a transport may prepare them once, by
- * address.
+ * what the transport writes there, as it is until the request is gone. Several sends may read one
+ * buffer at once, which may have been received into before. From call to call a channel uses the
+ * same buffers for the same messages, so that a transport may prepare them once, by address.
  *
  * The functions return 0, or anything else when the transport failed: the channel is then broken
  * (PITH_ERR_TRANSPORT), and uses the transport to cancel requests and to release it only. They may
  * be slow, but must not wait for other ranks. user is handed to each of them. A transport that
  * knows that a rank is gone fails in test of the requests which that rank was to serve; one that
  * does not know lets them be until the channel's timeout. */
-enum { PITH_TRANSPORT_TAGS = 4 }; /* tags are 0 .. 3 */
+enum { PITH_TRANSPORT_TAGS = 5 }; /* tags are 0 .. 4 */
 
 /* A flag: a receive takes messages of exactly its own size. Messages then travel at their largest
  * size, which the plans tell; codecs of variable rate save nothing, and ranks that call with
@@ -151,7 +153,8 @@ PITH_NODISCARD PITH_API pith_status pith_collective_sockets(pith_transport *tran
 /* ---- Nodes ----------------------------------------------------------------------------------
  * Ranks that share a node exchange with the first of two specs, nodes with the second. Nodes are
  * numbered by their lowest rank, and the ranks of a node ("local ranks") in rank order. Nodes may
- * differ in size. */
+ * differ in size. The counterpart of rank d on a node of R ranks is its local rank
+ * (local rank of d) mod R: with nodes of equal size, the one with d's own local rank. */
 typedef struct pith_collective_place {
     size_t size;
     uint32_t rank, ranks; /* of the transport */
@@ -204,8 +207,8 @@ typedef struct pith_collective_options {
     /* Elements of one shard in one slice: while a slice travels, the next is encoded. Any number;
      * 0: 131072. It is part of the result, since groups do not cross slices. */
     uint64_t slice;
-    /* Tensors of fewer elements travel uncompressed, at one level, in codec raw. 0: all are
-     * compressed. Not with a base. Reports say which way was taken. */
+    /* Tensors of fewer elements travel uncompressed, in codec raw, and are summed at one level. 0:
+     * all are compressed. Not with a base. Reports say which way was taken. */
     uint64_t threshold;
     double timeout; /* seconds from the start of a call to its end; 0: 300 */
     /* As in pith_layout, in elements of the whole tensor. Reduce-scatter and all-reduce. */
@@ -267,13 +270,13 @@ typedef struct pith_collective_call {
 
 /* Of the call that ended, as this rank saw it. Bytes are those of the messages, headers included,
  * without those that agree on the status; [0]: to ranks of the same node, [1]: to other nodes. What
- * a rank keeps for itself is not in. */
+ * a rank forwards is in, and what it keeps for itself is not. */
 typedef struct pith_collective_report {
     size_t size;
     pith_status status;
     int32_t failed_rank; /* the lowest rank that met the status, where known; else -1 */
     uint32_t compressed; /* 0: the tensor was below the threshold */
-    uint32_t levels;     /* 1 or 2 */
+    uint32_t levels;     /* of the sums: 1 or 2; without sums 1 */
     uint64_t slices;
     uint64_t sent_messages[2];
     uint64_t sent_bytes[2];
@@ -325,17 +328,17 @@ PITH_NODISCARD PITH_API pith_status pith_collective_run(pith_collective_channel 
  *   One level (no inter spec, or below the threshold, or one node, or one rank on every node):
  *     out = round(scale * (D(E(x of rank 0)) + D(E(x of rank 1)) + ...)), in f32, in rank order,
  *     rounded once, as pith_reduce. The spec is `spec`; `inter` with one rank on every node.
- *   Two levels: on each node m the local rank (local rank of d) mod (ranks on m) collects
+ *   Two levels: on each node m the counterpart of d collects
  *     S(m) = D(E(x of local rank 0)) + D(E(x of local rank 1)) + ... with `spec`, and sends
  *     E(S(m)) with `inter`, in f32 (pith_reduce_encode); rank d, its own node included:
  *     out = round(scale * (D(E(S(0))) + D(E(S(1))) + ...)).
  *   With nodes of equal size every value crosses nodes once per node and each rank sends to one
  *   rank per other node: the exchange of SDP4Bit. With unequal nodes the sums are as stated, and a
  *   rank of a small node sends more.
- *   All-reduce: the scaled sum in f32 is not rounded to the output but encoded with `gather` and
- *     sent by rank d to all others, so that it crosses to a node once for each of its ranks; every
- *     rank, the owner included, decodes the same bytes: the result is bit-identical on ranks with
- *     the same output dtype. Below the threshold `gather` is raw too.
+ *   All-reduce: the scaled sum in f32 is not rounded to the output but encoded with `gather`, and
+ *     reaches all others as the frames of all-gather do; every rank, the owner included, decodes
+ *     the same bytes: the result is bit-identical on ranks with the same output dtype. Below the
+ *     threshold `gather` is raw too.
  * Random bits: stochastic rounding takes rng_stream + rank in the first hop, rng_stream + ranks +
  * rank in the second, rng_stream + 2 * ranks + rank in the gathering half. With round=antithetic
  * the ranks whose frames are summed share one: rng_stream + node (inside nodes, as rank local of
@@ -354,7 +357,16 @@ PITH_NODISCARD PITH_API pith_status pith_collective_run(pith_collective_channel 
  * bring, at step `step` + 1, whatever base or step it had: for ranks that join late or have lost
  * their base, and after a failed call. Random bits: rng_stream + rank.
  * Input and output must not overlap each other or an external base, but without a base the input
- * may be this rank's shard in the output. */
+ * may be this rank's shard in the output.
+ *
+ * How frames travel, here and in the second half of all-reduce, at any number of levels and below
+ * the threshold too: rank d sends its frame to the ranks of its own node and to its counterpart on
+ * each other node, which forwards it to the other ranks of that node, slice by slice. So a frame
+ * crosses to each node once, and with nodes of equal size every rank sends and forwards as much as
+ * any other. What is forwarded is not decoded before nor encoded again: values, steps, statistics
+ * and what a channel remembers are those of frames that were sent to every rank directly, as they
+ * are where there is one node, or one rank on each. A rank whose call has failed forwards no
+ * frames but its status. */
 
 /* ---- All-to-all -----------------------------------------------------------------------------
  * Input: the pieces for rank 0, 1, ..., send_counts[r] elements each, as one tensor; output: the
