@@ -28,17 +28,16 @@ static double side_by_side(double links, double codecs, double slices) {
 
 struct scale_time scale_sum(const struct scale_machine *m, const struct scale_scheme *s,
                             double values, double slice) {
-    const uint32_t nodes = nodes_of(m), others = m->ranks - m->per_node;
+    const uint32_t nodes = nodes_of(m);
     const double shard = values / m->ranks, slices = larger(ceil(shard / slice), 1);
     /* Every slice is a message of its own. */
     const double inside = slices * m->latency_inside, across = slices * m->latency_across;
     const double scatter = exchange(m->per_node, values * s->inside, m->inside, inside) +
                            exchange(nodes, values * s->across, m->across, across);
-    /* The owner of a shard sends it to every other rank: to those of its node, and to the others,
-     * over the link that its node's ranks share. */
-    const double back = across_of(m, values * s->across) * m->per_node;
-    const double gather = (m->per_node - 1) * (inside + shard * s->across / m->inside) +
-                          others * across + back / m->across;
+    /* The owner of a shard sends it to one rank of each other node, and to the ranks of its own. A
+     * rank does the latter with a shard of each node: its own, and those that it forwards. */
+    const double gather = exchange(m->per_node, values * s->across, m->inside, nodes * inside) +
+                          exchange(nodes, values * s->across, m->across, across);
     /* A rank adds as many values as it has, one frame of each of its node's ranks for its share of
      * them, then one of each node for its shard; sums are encoded once for each hop. */
     const double share = nodes > 1 && m->per_node > 1 ? values / m->per_node : 0;
@@ -46,7 +45,7 @@ struct scale_time scale_sum(const struct scale_machine *m, const struct scale_sc
     struct scale_time t = {.links = scatter + gather,
                            .codecs = sums + shard * s->encode + values * s->decode,
                            .scatter = side_by_side(scatter, sums, slices),
-                           .across_bytes = across_of(m, values * s->across) + back};
+                           .across_bytes = 2 * across_of(m, values * s->across)};
     t.both = side_by_side(t.links, t.codecs, slices);
     return t;
 }

@@ -48,13 +48,13 @@ is how long it takes until each of `k` has sent every other its part.
 * **Through codecs**, as
   [`pith_collective.h`](../adapters/collective/include/pith/pith_collective.h) does it. The
   reduce-scatter sends frames to the owner of each shard, first inside the node, then across
-  nodes: `exchange(R, V c1, B_in) + exchange(N, V c2, B_out)`. The way back has one level: the
-  owner sends its shard to every other rank, `(R - 1) V c2 / P` bytes inside, while the `R` ranks
-  of a node send `(P - R) V c2 / N` across. Every value thus crosses to each other node `R` times
-  on its way back, where rings at two levels bring it once. `c1` and `c2` are bytes of a value in
-  frames of 131072 values, scales and headers included, as plans say.
+  nodes: `exchange(R, V c1, B_in) + exchange(N, V c2, B_out)`. On the way back the owner sends its
+  shard to the ranks of its node and to one of each other node, which forwards it to the others
+  there: `exchange(N, V c2, B_out)` across, and `N` times `(R - 1) V c2 / P` bytes inside, which is
+  `exchange(R, V c2, B_in)`. `c1` and `c2` are bytes of a value in frames of 131072 values, scales
+  and headers included, as plans say.
 * **Latency**: a shard is cut into `S` slices of 131072 values, and each is a message of its own:
-  `(R - 1) S` inside and `(N - 1) S` across to the owners, `(R - 1) S` and `(P - R) S` back, one
+  `(R - 1) S` inside and `(N - 1) S` across to the owners, `N (R - 1) S` and `(N - 1) S` back, one
   latency each. Where links carry several messages at once, that is too much.
 * **Codecs** take, for every value of a rank: encoding, adding (a frame of each rank of the node
   for a share of `V / R`), decoding what comes back; for a share of `V / R` values: encoding sums,
@@ -96,14 +96,14 @@ half of what stands here. Where ranks have a link each (the last three) there is
 bits. 3 and 2 bits are shown and never advised: they are for those who have measured what they do
 to their model.
 
-**What follows.** Where every rank has a link of its own, up to 10 Gbit/s, 4 bits are worth three
-to eight times the communication of f32, and codecs are far from being the limit: links are. Where
-ranks of a node share its link, the reduce-scatter wins as much up to about 100 Gbit/s a node, but
-an all-reduce wins little or nothing over bf16: what 4 bits save, the way back sends again, once
-for each rank of a node. Until that way has two levels, too, take the reduce-scatter. At terabits
-a node, and from thousands of ranks on, the latency of many messages is what is left, for which
-codecs do nothing: larger shards and slices, or fewer ranks in a sum, do. What fewer bits do to a
-model is measured in [TRAINING.md](TRAINING.md): 8 and 4 bits cost nothing that can be seen there.
+**What follows.** Where a rank has a link of its own of up to 10 Gbit/s, or the ranks of a node
+share one of up to 100 Gbit/s, `grad` is worth three to eight times the communication of f32, and
+one and a half to four times that of bf16: in an all-reduce as in its reduce-scatter, since both of
+its halves cross nodes once. Links are the limit there, and codecs far from it, but for CPUs at 10
+Gbit/s, where one takes about as long as the other. At terabits a node, and from thousands of ranks
+on, the latency of many messages is what is left, for which codecs do nothing: larger shards and
+slices, or fewer ranks in a sum, do. What fewer bits do to a model is measured in
+[TRAINING.md](TRAINING.md): 8 and 4 bits cost nothing that can be seen there.
 """
 
 
@@ -136,6 +136,7 @@ def row_of(pith, system, ranks):
     two = "grad:preset=intra inside, grad:preset=inter across"
     four = by_name.get(two, by_name["grad:preset=inter"])
     best = rows[answer["advice"]]["name"].replace(", not compressed", "")
+    best = best.replace(two, "8/4 bits")
     best = best.replace("grad:preset=inter", "4 bits").replace("grad:preset=intra", "8 bits")
     seconds = (by_name["f32, not compressed"]["sum_seconds"],
                by_name["bf16, not compressed"]["sum_seconds"], four["sum_seconds"],

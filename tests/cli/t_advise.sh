@@ -32,17 +32,22 @@ exits 0 pith advise --json --ranks 8 --ranks-per-node 4 --links 64G,8G --size 4G
 json out 'abs(d["rows"][0]["sum_seconds"] - (0.75 + 4)) < 1e-9 and len(d["rows"]) == 7'
 json out '(d["rows"][3]["inside"], d["rows"][3]["across"]) == ("grad:preset=intra",
     "grad:preset=inter")'
-# 10^9 values of 0.53125 bytes. Inside, 3/4 of them to their owners and 3 times 1/8 back; across,
-# half of them to their owners, and back to each of 4 ranks.
+# 10^9 values of 0.53125 bytes. Inside, 3/4 of them to their owners; back, 1/8 to each of 3 ranks,
+# and as much that is forwarded. Across, half of them to their owners, and back once.
 json out 'abs(d["rows"][4]["links_seconds"] /
-    (0.53125 * ((0.75 + 0.375) / 8 + 0.5 * (1 + 4))) - 1) < 0.002'
-json out 'abs(d["rows"][4]["node_bytes"] / (1e9 * 0.53125 * 0.5 * (1 + 4)) - 1) < 0.002'
+    (0.53125 * ((0.75 + 2 * 0.375) / 8 + 0.5 * 2)) - 1) < 0.002'
+json out 'abs(d["rows"][4]["node_bytes"] / (1e9 * 0.53125 * 0.5 * 2) - 1) < 0.002'
 # The reduce-scatter alone: there, and its codecs side by side with it: 2.5 s, once in 954 slices.
 json out 'abs(d["rows"][4]["scatter_seconds"] -
     (2.5 + 0.53125 * (0.75 / 8 + 0.5) / 954)) < 1e-4 and
     abs(d["rows"][0]["scatter_seconds"] - 4.75 / 2) < 1e-9'
 # 10^9 values at 10^9 a second: three times all of them, twice a quarter, once an eighth.
 json out 'abs(d["rows"][3]["codecs_seconds"] - 3.625) < 1e-9'
+# Inside, each of 239 slices waits for 3 messages there, and for those of two shards back.
+exits 0 pith advise --json --ranks 8 --ranks-per-node 4 --links 64G,8G --size 1G --codec-speed 4G \
+    --latency 0.1,0
+json out 'abs(d["rows"][4]["links_seconds"] -
+    (239 * 3 * (1 + 2) * 0.1 + 0.53125 * 1.1875 / 4)) < 0.01'
 # With codecs as slow as that on fast links nothing is won.
 exits 0 pith advise --json --ranks 8 --links 400G --size 4G --codec-speed 1G
 json out 'd["rows"][d["advice"]]["inside"] is None'
