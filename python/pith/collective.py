@@ -71,9 +71,10 @@ class Report(NamedTuple):
     compressed: bool
     """False: the tensor was below the threshold."""
     levels: int
-    """1, or 2 where nodes exchange with a spec of their own."""
+    """Of sums: 1, or 2 where nodes exchange with a spec of their own."""
     sent_bytes: tuple[int, int]
-    """To ranks of the same node, and to other nodes; without what a rank keeps."""
+    """To ranks of the same node, and to other nodes; with what a rank forwards: what is gathered
+    crosses to each node once. Without what it keeps."""
     sent_values: tuple[int, int]
     """Elements in these bytes."""
     encode_seconds: float

@@ -170,6 +170,20 @@ def test_nodes():
     assert [place[2:] for place in places] == [(0, 2, 0, 2), (1, 2, 0, 1), (0, 2, 1, 2)]
 
 
+def gather(ranks):
+    channel = ranks.channel("allgather", "raw", count=800, dtype="f32")
+    whole = np.zeros(800, np.float32)
+    report = channel.run(noise(200, seed=ranks.rank), whole)
+    # Another node gets the shard once. Inside, the other rank gets it, and one that is forwarded.
+    assert report.sent_values == (400, 200) and report.levels == 1
+    return whole
+
+
+def test_gathers_cross_to_a_node_once():
+    whole = np.concatenate([noise(200, seed=r) for r in range(4)])
+    assert all(same(one, whole) for one in run(4, gather, nodes=["a", "a", "b", "b"]))
+
+
 def residuals(ranks):
     keys = {"count": 300, "dtype": "f32", "exempt": [(100, 50, "exact")]}
     a = ranks.channel("allreduce", "grad:bits=4,ef=full", **keys)
