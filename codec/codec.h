@@ -21,6 +21,7 @@
 #include "predict/nonzero.h"
 #include "predict/quant.h"
 #include "predict/range.h"
+#include "predict/sample.h"
 #include "predict/tile.h"
 #include "predict/tile_layout.h"
 
@@ -57,6 +58,7 @@ struct pithi_kernels {
     pithi_widths_fn *widths;
     pithi_bitplane_pack_fn *pack;
     pithi_bitplane_unpack_fn *unpack;
+    pithi_sample_fn *sample;
     pithi_fused_encode_fn *fused_encode;
     pithi_fused_decode_fn *fused_decode;
     pithi_split_fn *split;

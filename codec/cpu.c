@@ -96,6 +96,12 @@ size_t pithi_fused_decode_c(struct pithi_fused_decode *r) {
     (void)r;
     return 0;
 }
+bool pithi_sample_c(const struct pithi_sample *s, unsigned most, pithi_sample_widths sums) {
+    (void)s;
+    (void)most;
+    (void)sums;
+    return false;
+}
 
 /* Rows of one stage stand in ascending ISA order, so the last one that fits stays. */
 void pithi_kernels_bind(struct pithi_kernels *k, uint32_t cpu) {
@@ -119,6 +125,7 @@ void pithi_kernels_bind(struct pithi_kernels *k, uint32_t cpu) {
     k->widths = pithi_widths_c;
     k->pack = pithi_bitplane_pack_c;
     k->unpack = pithi_bitplane_unpack_c;
+    k->sample = pithi_sample_c;
     k->fused_encode = pithi_fused_encode_c;
     k->fused_decode = pithi_fused_decode_c;
     k->split = pithi_split_c;

@@ -367,8 +367,16 @@ static size_t code_fast(struct pithi_block *b, struct work *w, size_t cap) {
     struct pithi_strip p = packed_of(b, 0);
     struct pithi_packing packing;
     struct pithi_pen pen = {.at = b->bytes, .capacity = cap};
-    p.order = pithi_strip_choose(&p, &source, dimensions(b->tiled.tile));
+    const unsigned most = dimensions(b->tiled.tile);
+    p.order = pithi_strip_guess(&p, &source, most);
     pithi_strip_begin(&p, &source, w->pieces, &packing);
+    if (packing.misses) {
+        const unsigned order = pithi_strip_choose(&p, &source, most);
+        if (order != p.order) {
+            p.order = order;
+            pithi_strip_begin(&p, &source, w->pieces, &packing);
+        }
+    }
     b->bounded.exact = packing.misses;
     w->codes[0] = packing.first;
     if (packing.constant)

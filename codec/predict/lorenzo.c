@@ -27,7 +27,8 @@ void pithi_lines_begin(struct pithi_lines *l, const uint32_t extent[PITHI_TILE_N
     l->order = order;
     l->back[0] = 0;
     l->line[0] = 7;
-    for (unsigned d = PITHI_TILE_NDIM; d--; at /= extent[d])
+    memset(l->place, 0, sizeof l->place);
+    for (unsigned d = PITHI_TILE_NDIM; d-- && at; at /= extent[d])
         l->place[d] = (uint32_t)(at % extent[d]);
     find_lines(l);
 }

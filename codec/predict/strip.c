@@ -54,9 +54,9 @@ static uint8_t *groups_in(void *scratch, size_t count) {
 /* ---- Codes -----------------------------------------------------------------------------------*/
 
 /* Makes codes of n dense values; returns how many are missed. */
-static size_t make_codes(const struct pithi_strip *p, const struct pithi_source *s,
+static size_t make_codes(const struct pithi_strip *p, const struct pithi_quant *quant,
                          const void *values, size_t n, int32_t *codes, uint8_t *miss) {
-    if (s->quant) return p->kernels->quantize(s->quant, values, n, codes, miss);
+    if (quant) return p->kernels->quantize(quant, values, n, codes, miss);
     memcpy(codes, values, n * sizeof *codes);
     return 0;
 }
@@ -64,60 +64,74 @@ static size_t make_codes(const struct pithi_strip *p, const struct pithi_source 
 /* ---- Choice of the order ---------------------------------------------------------------------*/
 
 enum { CHUNK = PITHI_PACK_SAMPLE, CHUNKS = PITHI_PACK_SAMPLES };
-enum { LINES = 8, LINE = CHUNK + GROUP };
+enum { LINES = PITHI_SAMPLE_LINES, LINE = CHUNK + GROUP };
 
-/* A sample: the last of 2 x 2 x 2 lines. The others are its neighbours, or 0 outside the tile. It
- * begins with its row, or with a group whose words do not count. */
-struct sample {
-    int32_t codes[LINES * LINE];
-    uint32_t extent[PITHI_TILE_NDIM];
-    size_t at, count; /* where the words that count begin, and their number */
-};
-
-static void take_sample(const struct pithi_strip *p, const struct pithi_source *s, size_t at,
-                        unsigned most, struct sample *to) {
+/* Fills in the sample in its final place: a copy would wait for what was just stored. */
+static void take_sample(const struct pithi_strip *p, const struct pithi_source *source, size_t at,
+                        unsigned most, struct pithi_sample *s) {
+    static const uint8_t outside[LINE * VALUE_BYTES];
     struct pithi_lines lines;
-    uint8_t miss[LINE / 8 + 1];
     pithi_lines_begin(&lines, p->extent, most, at);
-    const size_t lead = least(GROUP, lines.place[3]);
-    to->count = least(CHUNK, pithi_lines_left(&lines));
-    const size_t n = lead + to->count;
-    to->at = (LINES - 1) * n + lead;
-    memcpy(to->extent, (uint32_t[]){2, 2, 2, (uint32_t)n}, sizeof to->extent);
-    /* Lines before these are read by no order up to `most`. */
-    const size_t used = (size_t)1 << (most - 1);
-    memset(to->codes + (LINES - used) * n, 0, used * n * sizeof *to->codes);
+    s->quant = source->quant;
+    s->lead = least(GROUP, lines.place[3]);
+    s->count = least(CHUNK, pithi_lines_left(&lines));
+    for (unsigned k = 0; k < LINES; k++) s->line[k] = outside;
     for (unsigned k = 0; k < lines.count; k++)
-        make_codes(p, s, pithi_tile_layout_at(&s->values, at - lead - lines.back[k]), n,
-                   to->codes + lines.line[k] * n, miss);
+        s->line[LINES - 1 - lines.line[k]] =
+            pithi_tile_layout_at(&source->values, at - s->lead - lines.back[k]);
 }
 
-static uint64_t sample_bits(const struct pithi_strip *p, const struct sample *s, unsigned order) {
+/* Adds the widths of a sample, one operation after the other: its lines are a tile of 2 x 2 x 2, of
+ * which they are the last. */
+static void add_widths(const struct pithi_strip *p, const struct pithi_sample *s, unsigned most,
+                       pithi_sample_widths sums) {
+    int32_t codes[LINES * LINE];
     uint32_t words[CHUNK];
-    uint8_t widths[CHUNK / GROUP];
-    uint64_t bits = 0;
-    p->kernels->predict(s->codes + s->at, s->extent, order, s->at, s->count, words);
-    p->kernels->widths(words, s->count, widths);
-    for (size_t g = 0; g < groups_of(s->count); g++) bits += widths[g];
-    return bits;
+    uint8_t miss[LINE / 8 + 1], widths[PITHI_SAMPLE_GROUPS];
+    const size_t n = s->lead + s->count, at = (LINES - 1) * n + s->lead;
+    const uint32_t extent[PITHI_TILE_NDIM] = {2, 2, 2, (uint32_t)n};
+    for (size_t k = 0; k < (size_t)1 << (most - 1); k++) /* no order reads the others */
+        make_codes(p, s->quant, s->line[k], n, codes + (LINES - 1 - k) * n, miss);
+    for (unsigned order = 0; order <= most; order++) {
+        p->kernels->predict(codes + at, extent, order, at, s->count, words);
+        p->kernels->widths(words, s->count, widths);
+        for (size_t g = 0; g < groups_of(s->count); g++) sums[order][g] += widths[g];
+    }
 }
 
-unsigned pithi_strip_choose(const struct pithi_strip *p, const struct pithi_source *source,
-                            unsigned most) {
-    struct sample s;
-    uint64_t bits[PITHI_TILE_NDIM + 1] = {0};
+/* Finds the order with samples that `sample` takes, where it can. */
+static unsigned choose(const struct pithi_strip *p, const struct pithi_source *source,
+                       unsigned most, pithi_sample_fn *sample) {
+    pithi_sample_widths sums = {{0}};
     /* With an odd number of chunks from one sample to the next no row or column of a tile of powers
      * of two is left out. */
     const size_t count = count_of(p), row = least(CHUNK, p->extent[PITHI_TILE_NDIM - 1]);
     const size_t step = row * (count / (CHUNK * CHUNKS) | 1);
-    unsigned best = 0;
     for (size_t at = 0; most && at < count; at += step) {
+        struct pithi_sample s;
         take_sample(p, source, at, most, &s);
-        for (unsigned order = 0; order <= most; order++) bits[order] += sample_bits(p, &s, order);
+        if (!sample(&s, most, sums)) add_widths(p, &s, most, sums);
     }
-    for (unsigned order = 1; order <= most; order++)
-        if (bits[order] < bits[best]) best = order;
+    uint32_t fewest = UINT32_MAX;
+    unsigned best = 0;
+    for (unsigned order = 0; order <= most; order++) {
+        uint32_t bits = 0;
+        for (unsigned g = 0; g < PITHI_SAMPLE_GROUPS; g++) bits += sums[order][g];
+        if (bits >= fewest) continue;
+        fewest = bits;
+        best = order;
+    }
     return best;
+}
+
+unsigned pithi_strip_choose(const struct pithi_strip *p, const struct pithi_source *source,
+                            unsigned most) {
+    return choose(p, source, most, pithi_sample_c);
+}
+
+unsigned pithi_strip_guess(const struct pithi_strip *p, const struct pithi_source *source,
+                           unsigned most) {
+    return choose(p, source, most, p->kernels->sample);
 }
 
 /* ---- Write -----------------------------------------------------------------------------------*/
@@ -183,7 +197,7 @@ static void write_strip(struct writing *g, size_t at, size_t n) {
     int32_t *const codes = strip_codes(g->packing->scratch);
     const void *const from = next_values(g, n, strip_values(g->packing->scratch));
     uint8_t *const miss = g->source->quant ? g->source->miss + at / 8 : NULL;
-    g->packing->misses += make_codes(g->packed, g->source, from, n, codes, miss);
+    g->packing->misses += make_codes(g->packed, g->source->quant, from, n, codes, miss);
     if (at == 0) g->packing->first = codes[0];
     g->packing->constant = g->packing->constant && all_are(g->packing->first, codes, n);
     k->differ(&g->sums, codes, n, words);

@@ -49,6 +49,9 @@ struct pithi_packing {
  * several the least. Does not read p->order, nor write source->miss. */
 unsigned pithi_strip_choose(const struct pithi_strip *p, const struct pithi_source *source,
                             unsigned most);
+/* Returns the same where no value is missed, sooner; else any order up to `most`. */
+unsigned pithi_strip_guess(const struct pithi_strip *p, const struct pithi_source *source,
+                           unsigned most);
 void pithi_strip_begin(const struct pithi_strip *p, const struct pithi_source *source,
                        void *scratch, struct pithi_packing *packing);
 /* Writes the tile; false when it does not fit, and then nothing was written. */

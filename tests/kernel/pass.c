@@ -38,6 +38,8 @@ bool bound_fused_decode(const struct level *level) {
     return level->kernels.fused_decode != pithi_fused_decode_c;
 }
 
+bool bound_sample(const struct level *level) { return level->kernels.sample != pithi_sample_c; }
+
 static size_t row_bytes(const struct tile *t) { return 4 * (size_t)t->extent[3]; }
 static size_t image_bytes(const struct tile *t) {
     return (t->count / t->extent[3] - 1) * t->pitch + row_bytes(t);
@@ -213,6 +215,58 @@ void check_fused_decode(const struct level *level) {
     for (int k = 0; k < 3000; k++) check_one_decode(level, random_tile());
 }
 
+/* ---- Samples ---------------------------------------------------------------------------------*/
+
+enum { LINES = PITHI_SAMPLE_LINES, SAMPLE = PITHI_PACK_SAMPLE };
+
+/* Returns how many values are missed. */
+static size_t scalar_sample(const struct pithi_sample *s, unsigned most, pithi_sample_widths sums) {
+    const size_t n = s->lead + s->count, at = (LINES - 1) * n + s->lead;
+    size_t misses = 0;
+    const uint32_t extent[PITHI_TILE_NDIM] = {2, 2, 2, (uint32_t)n};
+    for (size_t k = 0; k < LINES; k++)
+        misses += pithi_quantize_c(s->quant, s->line[k], n, codes + (LINES - 1 - k) * n, miss);
+    for (unsigned order = 0; order <= most; order++) {
+        pithi_predict_c(codes + at, extent, order, at, s->count, words);
+        pithi_widths_c(words, s->count, widths);
+        for (size_t g = 0; g * GROUP < s->count; g++) sums[order][g] += widths[g];
+    }
+    return misses;
+}
+
+/* The lines of a sample stand one behind the other, and a guarded page behind the last. */
+static void check_one_sample(const struct level *level) {
+    static float line[LINES * (SAMPLE + GROUP)];
+    const struct pithi_quant q = random_quant();
+    const unsigned most = 1 + (unsigned)check_below(4);
+    struct pithi_sample s = {.quant = &q, .lead = GROUP, .count = SAMPLE};
+    pithi_sample_widths own = {{0}}, sums = {{0}};
+    if (check_below(3) == 0) s.lead = check_below(GROUP + 1);
+    if (check_below(8) == 0) s.count = 1 + check_below(SAMPLE);
+    const size_t n = s.lead + s.count;
+    const float step = check_below(2) ? 0x1p-5f : 0x1p-3f;
+    for (size_t i = 0; i < LINES * n; i++)
+        line[i] = check_below(9) ? sinf((float)i * 0.05f) + step * (float)check_below(16) : 0;
+    const uint8_t *const from =
+        guarded_place(&area[0], check_below(2) ? PLACE_END : 4, line, 4 * LINES * n);
+    for (size_t k = 0; k < LINES; k++) s.line[k] = from + 4 * n * k;
+    check_begin("sample %s: lead %zu, count %zu, order %u", level->isa, s.lead, s.count, most);
+    for (unsigned order = 0; order <= most; order++)
+        for (size_t g = 0; g < PITHI_SAMPLE_GROUPS; g++)
+            own[order][g] = sums[order][g] = (uint32_t)check_below(1000);
+    const bool done = level->kernels.sample(&s, most, own);
+    const size_t misses = done ? scalar_sample(&s, most, sums) : 0;
+    check_that(misses || !memcmp(own, sums, sizeof own), "widths differ");
+    check_that(done || s.lead % GROUP || s.count < SAMPLE, "it has no loop");
+    check_that(guarded_intact(&area[0]), "a byte outside changed");
+    check_end();
+}
+
+void check_sample(const struct level *level) {
+    if (!area[0].pages) area[0] = guarded_new(CAPACITY);
+    for (int k = 0; k < 3000; k++) check_one_sample(level);
+}
+
 /* ---- Speed: rows of 64 -----------------------------------------------------------------------*/
 
 /* Of a tensor out of cache, to words of a plane and back. */
@@ -299,4 +353,26 @@ void bench_fused_encode(const struct level *level) {
 }
 void bench_fused_decode(const struct level *level) {
     bench_pass(level, "fused_decode", decode_steps, decode_pass);
+}
+
+void bench_sample(const struct level *level) {
+    enum { REPEATS = 100000 };
+    static const struct pithi_bound bound = {PITHI_BOUND_ABSOLUTE, 0x1p-7, 0};
+    struct pithi_quant q;
+    struct pithi_sample s = {.quant = &q, .lead = GROUP, .count = SAMPLE};
+    if (!strstr("sample", bench_only)) return;
+    pithi_quant_init(&q, PITH_F32, &bound, false);
+    for (size_t i = 0; i < MOST; i++) values[i] = sinf((float)i * 0.05f);
+    for (size_t k = 0; k < LINES; k++) s.line[k] = (const uint8_t *)(values + 256 * k);
+    for (unsigned most = 1; most <= PITHI_TILE_NDIM; most++) {
+        pithi_sample_widths sums = {{0}};
+        double start = roofline_clock();
+        for (int i = 0; i < REPEATS / 100; i++) scalar_sample(&s, most, sums);
+        const double steps = (roofline_clock() - start) * 100;
+        start = roofline_clock();
+        for (int i = 0; i < REPEATS; i++) level->kernels.sample(&s, most, sums);
+        const double pass = roofline_clock() - start;
+        printf("%-12s %-7s order %u  scalar %7.1f ns  pass %5.1f ns x%5.1f\n", "sample", level->isa,
+               most, steps / REPEATS * 1e9, pass / REPEATS * 1e9, steps / pass);
+    }
 }
