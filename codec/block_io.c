@@ -68,6 +68,7 @@ void *pithi_block_load(const struct pithi_frame *f, uint64_t block, const struct
                        void *buffer) {
     struct runs r = runs_of(f, block);
     struct pithi_tile_run run;
+    if (r.tile.count == f->count) return pithi_span_read(view, 0, f->count, buffer);
     for (bool first = true; next_run(&r, &run); first = false) {
         if (first && run.count == r.tile.count)
             return pithi_span_read(view, run.at, run.count, buffer);
@@ -165,7 +166,8 @@ void *pithi_place(const struct pithi_frame *f, uint64_t block, uint64_t first, u
 bool pithi_find_tile_layout(const struct pithi_frame *f, const struct pithi_tile *tile,
                             const struct pithi_span *view, struct pithi_tile_layout *layout) {
     struct pithi_tile_run run;
-    if (!view->dense || !pithi_tile_run_at(&f->tiling, tile, 0, &run) || run.count == tile->count)
+    if (!view->dense || tile->count == f->count || !pithi_tile_run_at(&f->tiling, tile, 0, &run) ||
+        run.count == tile->count)
         return false;
     *layout = (struct pithi_tile_layout){pithi_span_at(view, 0), view->element, &f->tiling, tile};
     return true;

@@ -14,7 +14,7 @@ struct pithi_frame;
 struct pithi_slot_state;
 
 /* A plan keeps this many numbers that follow from its setting and take a while to compute. */
-enum { PITHI_KEPT = 3 };
+enum { PITHI_KEPT = 6 };
 
 struct pithi_whole {
     void (*keep)(const struct pithi_params *params, double kept[PITHI_KEPT]);

@@ -82,15 +82,14 @@ static const char *cut(struct pithi_params *p, uint32_t ndim, const uint64_t *sh
 
 /* ---- Memory ----------------------------------------------------------------------------------*/
 
-/* Scratch memory for encoding. */
+/* Scratch memory for encoding, and what codes are made of. */
 struct work {
     int32_t *codes;  /* codes of the tile */
     uint32_t *words; /* words of the codes, in whole groups */
-    uint8_t *miss;
-    uint8_t *other; /* another attempt at the block's bytes */
+    uint8_t *other;  /* another attempt at the block's bytes */
     void *levels, *pieces;
     struct pithi_quant quant;
-    struct pithi_tile_layout values;
+    struct pithi_source source;
 };
 
 /* Scratch memory for decoding a strip at a time: as little as possible where a block is a whole
@@ -126,18 +125,18 @@ static size_t pieces_bytes(const struct pithi_params *p) {
     return larger(pithi_strip_scratch(p->most), pithi_symbols_scratch(p->most));
 }
 
-static struct work layout(const struct pithi_params *p, void *scratch, size_t *bytes) {
-    struct work w = {0};
+/* Fills in the memory in its final place: a copy would wait for what was just stored. Returns its
+ * bytes. */
+static size_t open_memory(const struct pithi_params *p, void *scratch, struct work *w) {
     struct places at = {scratch, 0};
     const size_t groups = ((size_t)p->most + PITHI_BITPLANE_GROUP) * sizeof(uint32_t);
-    w.codes = place(&at, groups);
-    w.words = place(&at, groups);
-    w.levels = place(&at, pithi_interp_scratch(p->most, p->dtype));
-    w.pieces = place(&at, pieces_bytes(p));
-    w.miss = place(&at, p->most / 8 + 1);
-    w.other = place(&at, p->most * element_of(p));
-    *bytes = at.bytes;
-    return w;
+    w->codes = place(&at, groups);
+    w->words = place(&at, groups);
+    w->levels = place(&at, pithi_interp_scratch(p->most, p->dtype));
+    w->pieces = place(&at, pieces_bytes(p));
+    w->source.miss = place(&at, p->most / 8 + 1);
+    w->other = place(&at, p->most * element_of(p));
+    return at.bytes;
 }
 
 /* Returns the bytes for reading words that are coded as one string. */
@@ -172,10 +171,10 @@ static struct reading reading_layout(const struct pithi_params *p, void *scratch
 }
 
 static size_t scratch_bytes(const struct pithi_params *p) {
-    size_t bytes, more = 0;
+    struct work w;
+    size_t bytes;
     reading_layout(p, NULL, &bytes);
-    if (!p->decode_only) layout(p, NULL, &more);
-    return larger(bytes, more);
+    return p->decode_only ? bytes : larger(bytes, open_memory(p, NULL, &w));
 }
 
 static size_t coder_bytes(const struct pithi_params *p) {
@@ -187,8 +186,8 @@ static bool quant_of(const struct pithi_block *b, struct pithi_quant *q) {
 }
 
 static bool open(const struct pithi_block *b, struct work *w) {
-    size_t bytes;
-    *w = layout(b->params, b->scratch, &bytes);
+    open_memory(b->params, b->scratch, w);
+    w->source.quant = &w->quant;
     return quant_of(b, &w->quant);
 }
 
@@ -261,18 +260,18 @@ static bool put_head(const struct pithi_block *b, const struct work *w, struct v
                      size_t misses, struct pithi_pen *pen) {
     const uint8_t head[HEAD_BYTES] = {(uint8_t)variant.method, (uint8_t)variant.order};
     return pithi_pen_put(pen, head, sizeof head) &&
-           pithi_exact_put(pen, w->miss, misses, &w->values, b->count);
+           pithi_exact_put(pen, w->source.miss, misses, &w->source.values, b->count);
 }
 
 /* Encodes the block by this variant; returns its bytes, 0 when they would be more than cap.
- * `misses` values are stored exactly, of which w->miss says which. */
+ * `misses` values are stored exactly, of which w->source.miss says which. */
 static size_t put(const struct pithi_block *b, const struct work *w, struct variant variant,
                   size_t misses, uint8_t *dst, size_t cap) {
     const uint8_t head[HEAD_BYTES] = {(uint8_t)variant.method, (uint8_t)variant.order};
     const int bare = variant.method == CODED ? PITHI_ENTROPY_BARE : 0;
     struct pithi_pen pen = {dst, cap, effort(b->params) | bare, w->pieces, b->coder};
     if (!pithi_pen_put(&pen, head, sizeof head) ||
-        !pithi_exact_put(&pen, w->miss, misses, &w->values, b->count) ||
+        !pithi_exact_put(&pen, w->source.miss, misses, &w->source.values, b->count) ||
         !put_body(b, w, variant, &pen))
         return 0;
     return (size_t)(pen.at - dst);
@@ -281,7 +280,7 @@ static size_t put(const struct pithi_block *b, const struct work *w, struct vari
 static size_t put_interpolated(const struct pithi_block *b, const struct work *w, unsigned row,
                                uint8_t *dst, size_t cap, uint64_t *misses) {
     const struct pithi_interp t = interp_of(b, &w->quant, row, w->levels);
-    *misses = pithi_interp_encode(&t, b->value, w->words, w->miss);
+    *misses = pithi_interp_encode(&t, b->value, w->words, w->source.miss);
     return put(b, w, (struct variant){INTERPOLATED, row}, (size_t)*misses, dst, cap);
 }
 
@@ -304,9 +303,9 @@ static bool finite(const struct pithi_block *b, size_t i) {
 static bool one_code(const struct pithi_block *b, const struct work *w) {
     size_t first = 0;
     if (all_equal(w->codes, b->count)) return true;
-    while (first < b->count && w->miss[first / 8] >> first % 8 & 1) first++;
+    while (first < b->count && w->source.miss[first / 8] >> first % 8 & 1) first++;
     for (size_t i = 0; i < b->count; i++) {
-        const bool missed = w->miss[i / 8] >> i % 8 & 1;
+        const bool missed = w->source.miss[i / 8] >> i % 8 & 1;
         if (missed ? finite(b, i) : w->codes[i] != w->codes[first]) return false;
     }
     w->codes[0] = w->codes[first];
@@ -363,18 +362,18 @@ static size_t code_auto(struct pithi_block *b, const struct work *w, size_t cap)
 
 /* Encodes in one pass over the values: codes are packed as they are made. */
 static size_t code_fast(struct pithi_block *b, struct work *w, size_t cap) {
-    const struct pithi_source source = {&w->quant, w->values, w->miss};
+    const struct pithi_source *const source = &w->source;
     struct pithi_strip p = packed_of(b, 0);
     struct pithi_packing packing;
     struct pithi_pen pen = {.at = b->bytes, .capacity = cap};
     const unsigned most = dimensions(b->tiled.tile);
-    p.order = pithi_strip_guess(&p, &source, most);
-    pithi_strip_begin(&p, &source, w->pieces, &packing);
+    p.order = pithi_strip_guess(&p, source, most);
+    pithi_strip_begin(&p, source, w->pieces, &packing);
     if (packing.misses) {
-        const unsigned order = pithi_strip_choose(&p, &source, most);
+        const unsigned order = pithi_strip_choose(&p, source, most);
         if (order != p.order) {
             p.order = order;
-            pithi_strip_begin(&p, &source, w->pieces, &packing);
+            pithi_strip_begin(&p, source, w->pieces, &packing);
         }
     }
     b->bounded.exact = packing.misses;
@@ -390,11 +389,11 @@ static size_t code_fast(struct pithi_block *b, struct work *w, size_t cap) {
 static size_t code(struct pithi_block *b, size_t cap) {
     struct work w;
     if (!open(b, &w)) return 0;
-    w.values = b->tiled.layout;
+    w.source.values = b->tiled.layout;
     if (b->params->value[MODE] == FAST && !b->value) return code_fast(b, &w, cap);
-    w.values = pithi_tile_layout_dense(pithi_block_values(b), element_of(b->params));
+    w.source.values = pithi_tile_layout_dense(pithi_block_values(b), element_of(b->params));
     if (b->params->value[MODE] == FAST) return code_fast(b, &w, cap);
-    b->bounded.exact = b->kernels->quantize(&w.quant, b->value, b->count, w.codes, w.miss);
+    b->bounded.exact = b->kernels->quantize(&w.quant, b->value, b->count, w.codes, w.source.miss);
     if (one_code(b, &w))
         return put(b, &w, (struct variant){CONSTANT, 0}, (size_t)b->bounded.exact, b->bytes, cap);
     if (b->params->value[MODE] == RATIO) return code_ratio(b, &w, cap);

@@ -16,10 +16,24 @@ void pithi_widths_c(const uint32_t *words, size_t count, uint8_t *widths) {
     }
 }
 
+/* Makes the table of no more widths than it has room for; returns the bytes of all planes. */
+static uint64_t every_width(const struct pithi_bitplane_scratch *r,
+                            uint8_t table[PITHI_PACK_WIDTHS]) {
+    uint64_t bytes = 0, before = 0;
+    for (uint32_t k = 0; k < PITHI_PACK_WIDTHS; k++) {
+        const uint32_t j = k < r->steps ? k : r->steps - 1;
+        bytes += 2 * r->width[j] * (r->groups[j] - before);
+        before = r->groups[j];
+        table[k] = r->width[j];
+    }
+    return bytes;
+}
+
 uint64_t pithi_bitplane_choose(const uint32_t counts[PITHI_PACK_WIDEST + 1],
                                uint8_t table[PITHI_PACK_WIDTHS]) {
     struct pithi_bitplane_scratch r;
     pithi_bitplane_begin(&r, counts);
+    if (r.steps && r.steps <= PITHI_PACK_WIDTHS) return every_width(&r, table);
     for (uint32_t k = 1; k < PITHI_PACK_WIDTHS; k++)
         for (uint32_t j = 0; j < r.steps; j++) pithi_bitplane_extend(&r, k, j);
     return pithi_bitplane_end(&r, table);

@@ -56,14 +56,17 @@ pith_status pithi_bounded_check(const struct pithi_params *p, const char **detai
     return PITH_OK;
 }
 
-/* A plan keeps these decimals as doubles: the exact conversion takes a while. */
-enum { KEPT_VALUE, KEPT_RANGE, KEPT_START };
+/* A plan keeps what is requested as doubles: the exact conversion of decimals takes a while. */
+enum { KEPT_TARGET, KEPT_VALUE, KEPT_RANGE, KEPT_DECAY, KEPT_START, KEPT_STEPS };
 
 static void keep(const struct pithi_params *p, double kept[PITHI_KEPT]) {
     const struct pithi_bound_setting s = pithi_bound_setting_of(p);
+    kept[KEPT_TARGET] = s.target;
     kept[KEPT_VALUE] = pithi_bound_setting_value(&s);
     kept[KEPT_RANGE] = s.range ? pithi_decimal_floor(s.range) : 0;
+    kept[KEPT_DECAY] = s.decay;
     kept[KEPT_START] = s.decay ? pithi_decimal_floor(s.start) : 1;
+    kept[KEPT_STEPS] = s.steps;
 }
 
 /* ---- A look at all values --------------------------------------------------------------------*/
@@ -81,9 +84,9 @@ static pith_status range_job(void *arg, uint64_t block, struct pithi_worker *w) 
     const uint64_t first = (l->squares ? block : l->jobs - 1 - block) * l->unit,
                    left = l->c->frame.count - first;
     const uint64_t n = left < l->unit ? left : l->unit;
-    w->range = pithi_range_measure(pithi_span_read(l->c->view, first, n, w->values),
-                                   l->c->frame.params.dtype, (size_t)n, l->squares,
-                                   l->c->plan->kernels.extremes);
+    pithi_range_measure(&w->range, pithi_span_read(l->c->view, first, n, w->values),
+                        l->c->frame.params.dtype, (size_t)n, l->squares,
+                        l->c->plan->kernels.extremes);
     return PITH_OK;
 }
 
@@ -163,23 +166,23 @@ static pith_status encode_for_mean(struct pithi_coding *c, double sum, uint64_t 
 }
 
 /* Returns what the requested bound is multiplied by. */
-static double factor_of(const struct pithi_coding *c, const struct pithi_bound_setting *s) {
+static double factor_of(const struct pithi_coding *c) {
     const double own = c->request.factor > 0 ? c->request.factor : 1;
-    return own * pithi_schedule_factor((enum pithi_decay)s->decay, c->plan->kept[KEPT_START],
-                                       s->steps, c->request.step);
+    const double *const kept = c->plan->kept;
+    return own * pithi_schedule_factor((enum pithi_decay)kept[KEPT_DECAY], kept[KEPT_START],
+                                       (uint32_t)kept[KEPT_STEPS], c->request.step);
 }
 
 static pith_status encode_bounded(struct pithi_coding *c, uint64_t capacity, uint64_t *used) {
     const struct pithi_params *q = &c->frame.params;
-    const struct pithi_bound_setting setting = pithi_bound_setting_of(q);
     const bool own = c->request.bound > 0;
-    const uint32_t t = own ? PITHI_TARGET_ABS : setting.target;
-    const double number = own ? c->request.bound : c->plan->kept[KEPT_VALUE],
-                 factor = factor_of(c, &setting);
+    const uint32_t t = own ? PITHI_TARGET_ABS : (uint32_t)c->plan->kept[KEPT_TARGET];
+    const double number = own ? c->request.bound : c->plan->kept[KEPT_VALUE], factor = factor_of(c);
     const double request = factor == 1 ? number : pithi_below(number * factor);
     struct pithi_range s = pithi_range_none();
     const bool mean = t == PITHI_TARGET_PSNR || t == PITHI_TARGET_NMSE;
-    if (mean || t == PITHI_TARGET_PWREL || (t == PITHI_TARGET_REL && !setting.range))
+    if (mean || t == PITHI_TARGET_PWREL ||
+        (t == PITHI_TARGET_REL && c->plan->kept[KEPT_RANGE] == 0))
         PITHI_TRY(range(c, mean, &s));
     if (mean)
         return encode_for_mean(c, allowed(c->plan, t, number, &s) * factor * factor, s.finite,

@@ -2,13 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "predict/range.h"
 
-#include <float.h>
-
 #include "predict/bound_value.h"
-
-struct pithi_range pithi_range_none(void) {
-    return (struct pithi_range){DBL_MAX, -DBL_MAX, 0, 0};
-}
 
 void pithi_extremes_c(const void *values, size_t count, struct pithi_extremes *e) {
     const uint8_t *const from = values;
@@ -38,19 +32,18 @@ static void add_value(struct pithi_range *s, double x) {
     s->finite++;
 }
 
-struct pithi_range pithi_range_measure(const void *values, uint32_t dtype, size_t count,
-                                       bool squares, pithi_extremes_fn *extremes) {
-    struct pithi_range s = pithi_range_none();
+void pithi_range_measure(struct pithi_range *s, const void *values, uint32_t dtype, size_t count,
+                         bool squares, pithi_extremes_fn *extremes) {
     struct pithi_extremes e = {INT32_MAX, INT32_MIN};
+    *s = pithi_range_none();
     if (dtype != PITH_F32 || squares) {
-        for (size_t i = 0; i < count; i++) add_value(&s, value_at(values, dtype, i));
-        return s;
+        for (size_t i = 0; i < count; i++) add_value(s, value_at(values, dtype, i));
+        return;
     }
     extremes(values, count, &e);
-    if (e.low > e.high) return s;
-    s.low = (double)pithi_float((uint32_t)pithi_order((uint32_t)e.low));
-    s.high = (double)pithi_float((uint32_t)pithi_order((uint32_t)e.high));
-    return s;
+    if (e.low > e.high) return;
+    s->low = (double)pithi_float((uint32_t)pithi_order((uint32_t)e.low));
+    s->high = (double)pithi_float((uint32_t)pithi_order((uint32_t)e.high));
 }
 
 double pithi_range_error(const void *a, const void *b, uint32_t dtype, size_t count) {

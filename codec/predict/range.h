@@ -5,9 +5,12 @@
 #ifndef PITHI_PREDICT_RANGE_H
 #define PITHI_PREDICT_RANGE_H
 
+#include <float.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "common/inline.h"
 
 struct pithi_range {
     double low, high; /* low > high: no finite value */
@@ -16,7 +19,9 @@ struct pithi_range {
     double squares;
     uint64_t finite;
 };
-struct pithi_range pithi_range_none(void);
+PITHI_INLINE struct pithi_range pithi_range_none(void) {
+    return (struct pithi_range){DBL_MAX, -DBL_MAX, 0, 0};
+}
 
 /* The smallest and largest finite f32, each as bits turned into a number that grows with the
  * value. */
@@ -28,8 +33,8 @@ pithi_extremes_fn pithi_extremes_c;
 
 /* Finds low and high of f32, bf16, f16 or f64 values, and with `squares` also their sum of
  * squares. */
-struct pithi_range pithi_range_measure(const void *values, uint32_t dtype, size_t count,
-                                       bool squares, pithi_extremes_fn *extremes);
+void pithi_range_measure(struct pithi_range *range, const void *values, uint32_t dtype,
+                         size_t count, bool squares, pithi_extremes_fn *extremes);
 /* Returns the sum of squared differences of values that are finite in a, in element order. */
 double pithi_range_error(const void *a, const void *b, uint32_t dtype, size_t count);
 /* Adds b, which comes after total, to total. */

@@ -112,7 +112,7 @@ static size_t place_parts(struct batch *b, uint8_t *memory) {
 static void sample(pith_row_statistics *next, struct batch *b, const struct pithi_span *span,
                    const struct pithi_params *params, uint32_t count) {
     b->values = pithi_span_read(span, 0, span->count, (void *)(uintptr_t)b->values);
-    b->range = pithi_range_measure(b->values, b->dtype, b->count, false, b->kernels.extremes);
+    pithi_range_measure(&b->range, b->values, b->dtype, b->count, false, b->kernels.extremes);
     next->batches++;
     next->rows += b->rows;
     next->distinct += distinct_values(b);

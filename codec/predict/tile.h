@@ -55,11 +55,15 @@ PITHI_INLINE struct pithi_tile pithi_tile_at(const struct pithi_tiling *t, uint6
     struct pithi_tile at;
     at.count = 1;
     PITHI_UNROLL for (int d = PITHI_TILE_NDIM - 1; d >= 0; d--) {
-        const uint64_t origin = tile % t->grid[d] * t->extent[d], left = t->shape[d] - origin;
+        uint64_t origin = 0;
+        if (t->grid[d] > 1) { /* divisions take long */
+            origin = tile % t->grid[d] * t->extent[d];
+            tile /= t->grid[d];
+        }
+        const uint64_t left = t->shape[d] - origin;
         at.origin[d] = origin;
         at.extent[d] = left < t->extent[d] ? (uint32_t)left : t->extent[d];
         at.count *= at.extent[d];
-        tile /= t->grid[d];
     }
     return at;
 }
