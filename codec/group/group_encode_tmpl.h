@@ -865,8 +865,8 @@ struct pass_variant {
 
 /* Encodes a group that may be poisoned with the scalar reference. */
 static __attribute__((noinline)) void encode_huge(struct pithi_group_job *job, size_t i,
-                                                  bool rotated) {
-    struct pithi_group_job p = part(job, i, job->set.group);
+                                                  size_t count, bool rotated) {
+    struct pithi_group_job p = part(job, i, count);
     const struct pithi_rotation r = {.order = 32};
     float x[HELD];
     if (rotated) {
@@ -1013,36 +1013,39 @@ ALWAYS v16 maxima(v16 m, const struct pass *p, size_t i, size_t n, struct pass_v
     return m;
 }
 
+ALWAYS size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
 /* Makes the codes of the group at i between the maxima of the group at `next`. */
-ALWAYS v16 put_group(struct pass *p, size_t i, size_t next, v16 reciprocal, struct pass_variant w) {
-    const size_t group = p->set.group, span = group < SPAN ? group : SPAN;
+ALWAYS v16 put_group(struct pass *p, size_t i, size_t next, size_t count, v16 reciprocal,
+                     struct pass_variant w) {
+    const size_t end = least(i + p->set.group, count), last = least(next + p->set.group, count);
     v16 m = v_set(0), x[4];
-    for (size_t k = 0; k < group; k += span) {
-        m = maxima(m, p, next + k, span, w);
-        for (size_t u = k; u < k + span; u += UNIT) {
-            load_unit(x, w.vt, p->value, i + u);
+    for (; i < end; next += SPAN) {
+        if (next < last) m = maxima(m, p, next, least(SPAN, last - next), w);
+        for (const size_t stop = least(i + SPAN, end); i < stop; i += UNIT) {
+            load_unit(x, w.vt, p->value, i);
             put_unit(p, x, reciprocal, NULL, w.nontemporal);
         }
     }
     return m;
 }
 
-/* Encodes whole groups. After the last one its own maxima are found again. */
+/* Encodes groups, of which the last may be short. After it its own maxima are found again. */
 ALWAYS void encode_groups(struct pithi_group_job *job, size_t count, struct pass_variant w) {
     struct pass p;
     open_pass(&p, job, w);
     const size_t group = p.set.group;
-    v16 m = maxima(v_set(0), &p, 0, group, w);
+    v16 m = maxima(v_set(0), &p, 0, least(group, count), w);
     for (size_t i = 0, g = 0; i < count; i += group, g++) {
         const size_t next = i + group < count ? i + group : i;
         const uint32_t largest = v_reduce_maxu(m);
         const v16 reciprocal = put_scale(&p.set, p.scales, g, largest);
         if (__builtin_expect(largest >= PITHI_SCALE_LIMIT, 0)) {
-            encode_huge(job, i, false);
+            encode_huge(job, i, least(group, count - i), false);
             skip_group(&p, i, w);
-            m = maxima(v_set(0), &p, next, group, w);
+            m = maxima(v_set(0), &p, next, least(group, count - next), w);
         } else {
-            m = put_group(&p, i, next, reciprocal, w);
+            m = put_group(&p, i, next, count, reciprocal, w);
         }
     }
 }
@@ -1074,7 +1077,7 @@ ALWAYS void encode_random_groups(struct pithi_group_job *job, size_t count, stru
     for (size_t i = 0; i < count; i += p.set.group) {
         const uint32_t largest = v_reduce_maxu(random_maxima(&p, i, w));
         if (__builtin_expect(largest >= PITHI_SCALE_LIMIT, 0)) {
-            encode_huge(job, i, false);
+            encode_huge(job, i, p.set.group, false);
             skip_group(&p, i, w);
         } else {
             put_random_group(&p, i, put_scale(&p.set, p.scales, i / p.set.group, largest), w);
@@ -1125,7 +1128,7 @@ ALWAYS void encode_rotated(struct pithi_group_job *job, size_t count, struct pas
         const v16 reciprocal = put_scale(&p.set, p.scales, i / HELD, largest);
         m = rotate_group(&next, &p, i + HELD < count ? i + HELD : i, w);
         if (__builtin_expect(largest >= PITHI_SCALE_LIMIT, 0)) {
-            encode_huge(job, i, true);
+            encode_huge(job, i, HELD, true);
             skip_group(&p, i, w);
         } else if (w.random) {
             put_random(&p, x.v, reciprocal, i, w.nontemporal);
@@ -1188,10 +1191,13 @@ static bool pass_fits(const struct pithi_group_job *job) {
            job->base_dtype == PITH_NONE && s->group >= UNIT;
 }
 
-/* Encodes the whole groups of a job; returns how many elements they are. */
+/* Encodes the whole groups of a job, and the short one behind them where it is whole units; returns
+ * how many elements they are. */
 static size_t encode_pass(struct pithi_group_job *job) {
-    if (job->count < job->set.group || !pass_fits(job)) return 0;
-    const size_t count = job->count - job->count % job->set.group;
+    const size_t rest = job->count % job->set.group;
+    const bool all = rest % UNIT == 0 && !job->set.stochastic;
+    const size_t count = all ? job->count : job->count - rest;
+    if (!count || !pass_fits(job)) return 0;
     encode_whole(job, count, false);
     return count;
 }
