@@ -991,9 +991,10 @@ ALWAYS void skip_group(struct pass *p, size_t i, struct pass_variant w) {
     if (w.random) draw(p, i);
 }
 
-/* Prefetches the values that come a fixed distance behind the unit at i. */
-ALWAYS void prefetch_values(const struct pass *p, size_t i, struct pass_variant w) {
-    const uint8_t *const from = p->value + i * width(w.vt) + PREFETCH_VALUES;
+/* Prefetches the values that come so many bytes behind the unit at i. */
+ALWAYS void prefetch_values(const struct pass *p, size_t i, size_t distance,
+                            struct pass_variant w) {
+    const uint8_t *const from = p->value + i * width(w.vt) + distance;
     for (size_t k = 0; k < UNIT * width(w.vt); k += 64) __builtin_prefetch(from + k, 0, 2);
 }
 
@@ -1015,7 +1016,8 @@ ALWAYS v16 maxima(v16 m, const struct pass *p, size_t i, size_t n, struct pass_v
 
 ALWAYS size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
-/* Makes the codes of the group at i between the maxima of the group at `next`. */
+/* Makes the codes of the group at i between the maxima of the group at `next`, or, where that is
+ * count, fetches what comes behind the last group as the maxima would. */
 ALWAYS v16 put_group(struct pass *p, size_t i, size_t next, size_t count, v16 reciprocal,
                      struct pass_variant w) {
     const size_t end = least(i + p->set.group, count), last = least(next + p->set.group, count);
@@ -1023,6 +1025,7 @@ ALWAYS v16 put_group(struct pass *p, size_t i, size_t next, size_t count, v16 re
     for (; i < end; next += SPAN) {
         if (next < last) m = maxima(m, p, next, least(SPAN, last - next), w);
         for (const size_t stop = least(i + SPAN, end); i < stop; i += UNIT) {
+            if (next >= last) prefetch_values(p, i, PREFETCH_EXTREMES, w);
             load_unit(x, w.vt, p->value, i);
             put_unit(p, x, reciprocal, NULL, w.nontemporal);
         }
@@ -1030,14 +1033,14 @@ ALWAYS v16 put_group(struct pass *p, size_t i, size_t next, size_t count, v16 re
     return m;
 }
 
-/* Encodes groups, of which the last may be short. After it its own maxima are found again. */
+/* Encodes groups, of which the last may be short. */
 ALWAYS void encode_groups(struct pithi_group_job *job, size_t count, struct pass_variant w) {
     struct pass p;
     open_pass(&p, job, w);
     const size_t group = p.set.group;
     v16 m = maxima(v_set(0), &p, 0, least(group, count), w);
     for (size_t i = 0, g = 0; i < count; i += group, g++) {
-        const size_t next = i + group < count ? i + group : i;
+        const size_t next = least(i + group, count);
         const uint32_t largest = v_reduce_maxu(m);
         const v16 reciprocal = put_scale(&p.set, p.scales, g, largest);
         if (__builtin_expect(largest >= PITHI_SCALE_LIMIT, 0)) {
@@ -1065,7 +1068,7 @@ ALWAYS void put_random_group(struct pass *p, size_t i, v16 reciprocal, struct pa
     v16 x[4], random[4];
     for (size_t k = i; k < i + p->set.group; k += UNIT) {
         take_random(p, random, k);
-        prefetch_values(p, k, w);
+        prefetch_values(p, k, PREFETCH_VALUES, w);
         load_unit(x, w.vt, p->value, k);
         put_unit(p, x, reciprocal, random, w.nontemporal);
     }
@@ -1093,8 +1096,8 @@ struct held {
 
 /* Transforms a group; returns its maxima. */
 ALWAYS v16 rotate_group(struct held *x, const struct pass *p, size_t i, struct pass_variant w) {
-    prefetch_values(p, i, w);
-    prefetch_values(p, i + UNIT, w);
+    prefetch_values(p, i, PREFETCH_VALUES, w);
+    prefetch_values(p, i + UNIT, PREFETCH_VALUES, w);
     load_unit(x->v, w.vt, p->value, i);
     load_unit(x->v + 4, w.vt, p->value, i + UNIT);
     rotate_runs(x->v, p->set.bits, !w.random);
