@@ -188,8 +188,10 @@ void pithi_encode_close(struct pithi_coding *c, uint8_t *dst, uint64_t payload_b
     const uint64_t checks_end = p->checks + 8 * p->check_count;
     const size_t exempt_values = (size_t)c->frame.exempt_bytes,
                  padded = (size_t)pithi_pad16(exempt_values);
-    memset(c->bytes + index_end, 0, (size_t)(p->checks - index_end));
-    memset(c->bytes + checks_end, 0, (size_t)(p->data - checks_end));
+    if (p->data) { /* there are tables before the data */
+        memset(c->bytes + index_end, 0, (size_t)(p->checks - index_end));
+        memset(c->bytes + checks_end, 0, (size_t)(p->data - checks_end));
+    }
     if (exempt_values) {
         memset(c->bytes + p->exempt_values + exempt_values, 0, padded - exempt_values);
         pithi_encode_check(c, p->blocks, c->bytes + p->exempt_values, padded);

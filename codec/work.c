@@ -127,7 +127,10 @@ static void cut(struct pithi_worker *w, const struct pithi_scratch *s) {
 }
 
 static bool is_cut(const struct pithi_worker *w, const struct pithi_scratch *s) {
-    return memcmp(&w->cut, s, sizeof *s) == 0;
+    const struct pithi_scratch *const c = &w->cut;
+    return c->values == s->values && c->base == s->base && c->floats == s->floats &&
+           c->sums == s->sums && c->coded == s->coded && c->scratch == s->scratch &&
+           c->offsets == s->offsets && c->coder == s->coder && c->total == s->total;
 }
 
 void pithi_worker_cut(struct pithi_worker *w, const pith_plan *plan) {
