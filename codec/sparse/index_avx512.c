@@ -1,0 +1,113 @@
+/* index_avx512.c - sets of elements as Elias-Fano and as packed differences, for AVX-512 (VBMI).
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "codec.h"
+#include "common/endian.h"
+#include "common/log2.h"
+#include "sparse/index_x86.h"
+
+#define OWN_UNITS
+
+static inline __m512i ramp(void) {
+    return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+}
+
+/* Vectors of numbers become lanes of 8 or 16 bits, of which `bits` are taken out eight or four at a
+ * time. */
+static inline void put_units(const uint32_t *numbers, size_t count, unsigned bits, uint8_t *to) {
+    const uint64_t eights = ((UINT64_C(1) << bits) - 1) * UINT64_C(0x0101010101010101);
+    const uint64_t fours = ((UINT64_C(1) << bits) - 1) * UINT64_C(0x0001000100010001);
+    for (size_t i = 0; i < count; i += 16, to += 2 * bits) {
+        const __m512i x = _mm512_loadu_si512(numbers + i);
+        if (bits <= 8) {
+            const __m128i b = _mm512_cvtepi32_epi8(x);
+            pithi_put64(to, _pext_u64((uint64_t)_mm_cvtsi128_si64(b), eights));
+            pithi_put64(to + bits, _pext_u64((uint64_t)_mm_extract_epi64(b, 1), eights));
+            continue;
+        }
+        const __m256i w = _mm512_cvtepi32_epi16(x);
+        const __m128i half[2] = {_mm256_castsi256_si128(w), _mm256_extracti128_si256(w, 1)};
+        for (int k = 0; k < 2; k++) {
+            const uint64_t a = _pext_u64((uint64_t)_mm_cvtsi128_si64(half[k]), fours);
+            const uint64_t b = _pext_u64((uint64_t)_mm_extract_epi64(half[k], 1), fours);
+            pithi_put64(to + (size_t)k * bits, a | b << 2 * bits << 2 * bits);
+            pithi_put64(to + (size_t)k * bits + 8, b >> (32 - 2 * bits) >> (32 - 2 * bits));
+        }
+    }
+}
+
+static inline void take_units(const uint8_t *bytes, size_t count, unsigned bits, uint32_t *to) {
+    const __m512i at = _mm512_mullo_epi32(ramp(), _mm512_set1_epi32((int)bits));
+    const __m512i shift = _mm512_and_si512(at, _mm512_set1_epi32(7));
+    /* The byte that each number begins in, and the three behind it. */
+    const __m512i pick = _mm512_add_epi32(
+        _mm512_shuffle_epi8(_mm512_srli_epi32(at, 3),
+                            _mm512_broadcast_i32x4(
+                                _mm_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12))),
+        _mm512_set1_epi32(0x03020100));
+    const __m512i mask = _mm512_set1_epi32((1 << bits) - 1);
+    for (size_t i = 0; i < count; i += 16, bytes += 2 * bits) {
+        const __m512i x = _mm512_permutexvar_epi8(pick, _mm512_loadu_si512(bytes));
+        _mm512_storeu_si512(to + i, _mm512_and_si512(_mm512_srlv_epi32(x, shift), mask));
+    }
+}
+
+static inline uint64_t ones_of_8(const uint32_t *list, unsigned low_bits) {
+    const __m256i x = _mm256_srl_epi32(_mm256_loadu_si256((const __m256i *)(const void *)list),
+                                       _mm_cvtsi32_si128((int)low_bits));
+    const __m256i first = _mm256_set1_epi32((int)(list[0] >> low_bits));
+    const __m256i bit =
+        _mm256_add_epi32(_mm256_sub_epi32(x, first), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+    return (uint64_t)_mm512_reduce_or_epi64(
+        _mm512_sllv_epi64(_mm512_set1_epi64(1), _mm512_cvtepu32_epi64(bit)));
+}
+
+static inline void list_ones(uint64_t word, uint32_t base, uint32_t *to) {
+    const __m512i at = _mm512_add_epi32(ramp(), _mm512_set1_epi32((int)base));
+    for (int k = 0; k < 64; k += 16) {
+        const __mmask16 bits = (__mmask16)(word >> k);
+        const __m512i x = _mm512_add_epi32(at, _mm512_set1_epi32(k));
+        /* Stores of whole vectors: those of some lanes only are slow on some machines. */
+        _mm512_storeu_si512(to, _mm512_maskz_compress_epi32(bits, x));
+        to += _mm_popcnt_u32(bits);
+    }
+}
+
+static inline bool merge(const uint32_t *low, uint32_t *list, size_t count, uint32_t first,
+                         unsigned low_bits, uint32_t last) {
+    const __m128i by = _mm_cvtsi32_si128((int)low_bits);
+    __m512i before = _mm512_set1_epi32((int)last);
+    __m512i at = _mm512_add_epi32(ramp(), _mm512_set1_epi32((int)first));
+    __mmask16 wrong = 0;
+    for (size_t i = 0; i < count; i += 16) {
+        const __mmask16 there = (__mmask16)(count - i < 16 ? (1u << (count - i)) - 1 : 0xFFFF);
+        const __m512i high = _mm512_sub_epi32(_mm512_loadu_si512(list + i), at);
+        const __m512i x = _mm512_or_si512(_mm512_sll_epi32(high, by), _mm512_loadu_si512(low + i));
+        _mm512_storeu_si512(list + i, x);
+        wrong |= _mm512_mask_cmple_epi32_mask(there, x, _mm512_alignr_epi32(x, before, 15));
+        before = x;
+        at = _mm512_add_epi32(at, _mm512_set1_epi32(16));
+    }
+    return !wrong;
+}
+
+static inline unsigned differ(const uint32_t *list, size_t count, uint32_t last,
+                              uint32_t *difference, size_t *runs) {
+    __m512i before = _mm512_set1_epi32((int)last), all = _mm512_setzero_si512();
+    for (size_t i = 0; i < count; i += 16) {
+        const __m512i x = _mm512_loadu_si512(list + i);
+        const __m512i d = _mm512_sub_epi32(_mm512_sub_epi32(x, _mm512_alignr_epi32(x, before, 15)),
+                                           _mm512_set1_epi32(1));
+        all = _mm512_or_si512(all, d);
+        *runs += 2 * (size_t)_mm_popcnt_u32(_mm512_test_epi32_mask(d, d)) +
+                 (size_t)_mm_popcnt_u32(_mm512_cmpgt_epi32_mask(d, _mm512_set1_epi32(128)));
+        before = x;
+        if (difference) _mm512_storeu_si512(difference + i, d);
+    }
+    return pithi_bit_length((uint32_t)_mm512_reduce_or_epi32(all));
+}
+
+#include "sparse/index_tmpl.h"
+
+void pithi_index_bind_avx512(struct pithi_kernels *k);
+/* packed_take stays that of AVX2. */
+void pithi_index_bind_avx512(struct pithi_kernels *k) { BIND(k); }

@@ -1,0 +1,403 @@
+/* index_tmpl.h - sets of elements as Elias-Fano and as packed differences, written once for each
+ * ISA.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The including file has defined v4, four lanes of 32 bits, and
+ *
+ *   v4_load, v4_store, v4_add, v4_sub, v4_or, v4_and, v4_set (all lanes alike), v4_ramp(first): in
+ *                 lane i, first + i;
+ *   v4_shl(x, n), v4_shr(x, n)  all lanes by one number below 32;
+ *   v4_after(last, x)           the last lane of `last`, then the first three of x;
+ *   v4_sums(x), v4_last(x)      in each lane the sum of the lanes up to it; the last lane in all.
+ *
+ * What works on several vectors at once, below under Units, is either here, for which are defined
+ *
+ *   v4_pick(bytes, pick)        16 bytes in another order: byte i is bytes[byte i of pick];
+ *   v4_shr_each(x, n)           each lane by its own number below 32;
+ *   v4_above(x, y)              ~0 in lanes in which x > y, as signed numbers, else 0;
+ *   v4_ascends(x, y)            whether x < y in all lanes, as signed numbers;
+ *
+ * or, with OWN_UNITS, the including file has it too. Then there is no packed_take: vectors of more
+ * lanes take packed differences no faster. */
+#ifndef PITHI_SPARSE_INDEX_TMPL_H
+#define PITHI_SPARSE_INDEX_TMPL_H
+
+#include "common/endian.h"
+#include "common/log2.h"
+
+enum { GROUP = PITHI_PACKED_GROUP, LANES = 4, REACH = 64, UNIT = 16 };
+
+static inline size_t least(size_t a, size_t b) { return a < b ? a : b; }
+static inline size_t in_units(size_t count) { return (count + UNIT - 1) / UNIT * UNIT; }
+
+#define ALWAYS static inline __attribute__((always_inline))
+/* Row r of a group is differences 4r to 4r + 3: their bits are r * width and above in the lanes. */
+#define ROWS(of)                                                                                  \
+    of(0), of(1), of(2), of(3), of(4), of(5), of(6), of(7), of(8), of(9), of(10), of(11), of(12), \
+        of(13), of(14), of(15), of(16), of(17), of(18), of(19), of(20), of(21), of(22), of(23),   \
+        of(24), of(25), of(26), of(27), of(28), of(29), of(30), of(31)
+#define WIDTHS(of)                                                                           \
+    of(1) of(2) of(3) of(4) of(5) of(6) of(7) of(8) of(9) of(10) of(11) of(12) of(13) of(14) \
+        of(15) of(16) of(17) of(18) of(19) of(20) of(21) of(22) of(23) of(24)
+
+/* ---- Units -----------------------------------------------------------------------------------*/
+
+#ifndef OWN_UNITS
+/* Writes the low `bits` bits, 1..16, of whole units of numbers, one behind the other, and up to
+ * REACH bytes behind the last one. */
+static inline void put_units(const uint32_t *numbers, size_t count, unsigned bits, uint8_t *to) {
+    const uint32_t mask = (UINT32_C(1) << bits) - 1;
+    for (size_t i = 0; i < count; i += 8, numbers += 8, to += bits) {
+        uint64_t four[2];
+        for (int k = 0; k < 2; k++) {
+            const uint32_t *const x = numbers + 4 * k;
+            const uint64_t low = (x[0] & mask) | (uint64_t)(x[1] & mask) << bits;
+            const uint64_t high = (x[2] & mask) | (uint64_t)(x[3] & mask) << bits;
+            four[k] = low | high << bits << bits;
+        }
+        pithi_put64(to, four[0] | four[1] << 2 * bits << 2 * bits);
+        pithi_put64(to + 8, four[1] >> (32 - 2 * bits) >> (32 - 2 * bits));
+    }
+}
+
+/* Reads whole units of numbers of 0..24 bits, and up to REACH bytes behind the last one. */
+static inline void take_units(const uint8_t *bytes, size_t count, unsigned bits, uint32_t *to) {
+    uint32_t pick[8], shift[8]; /* of eight numbers: where they lie in the 16 bytes of each four */
+    for (unsigned i = 0; i < 8; i++) {
+        const unsigned bit = i % 4 * bits + (i / 4 * 4 * bits) % 8;
+        pick[i] = bit / 8 * 0x01010101u + 0x03020100u;
+        shift[i] = bit % 8;
+    }
+    const v4 pick0 = v4_load(pick), shift0 = v4_load(shift);
+    const v4 pick1 = v4_load(pick + 4), shift1 = v4_load(shift + 4);
+    const v4 mask = v4_set((UINT32_C(1) << bits) - 1);
+    for (size_t i = 0; i < count; i += 8, bytes += bits) {
+        const v4 x = v4_shr_each(v4_pick(bytes, pick0), shift0);
+        const v4 y = v4_shr_each(v4_pick(bytes + bits / 2, pick1), shift1);
+        v4_store(to + i, v4_and(x, mask));
+        v4_store(to + i + 4, v4_and(y, mask));
+    }
+}
+
+/* Returns a bit for each of eight numbers: for number i bit (list[i] >> low_bits) + i, counted from
+ * that of number 0. All of them are below 64. */
+static inline uint64_t ones_of_8(const uint32_t *list, unsigned low_bits) {
+    const uint32_t first = list[0] >> low_bits;
+    uint64_t ones = 1;
+    for (unsigned i = 1; i < 8; i++) ones |= UINT64_C(1) << ((list[i] >> low_bits) - first + i);
+    return ones;
+}
+
+/* Writes base + i for each bit i of a word, and up to UNIT numbers behind them. */
+static inline void list_ones(uint64_t word, uint32_t base, uint32_t *to) {
+    const uint64_t top = UINT64_C(1) << 63; /* a word of 0 has no lowest bit */
+    for (; word; to += 4)
+        for (int i = 0; i < 4; i++, word &= word - 1)
+            to[i] = base + (uint32_t)__builtin_ctzll(word | top);
+}
+
+/* Makes numbers of the places of their ones and of their low bits; returns whether each exceeds
+ * the one before it, which is `last` at first. Writes as many as whole units have. */
+static inline bool merge(const uint32_t *low, uint32_t *list, size_t count, uint32_t first,
+                         unsigned low_bits, uint32_t last) {
+    const size_t whole = count / LANES * LANES;
+    v4 before = v4_set(last);
+    bool good = true;
+    for (size_t i = 0; i < count; i += LANES) {
+        const v4 high = v4_sub(v4_load(list + i), v4_ramp(first + (uint32_t)i));
+        const v4 x = v4_or(v4_shl(high, low_bits), v4_load(low + i));
+        v4_store(list + i, x);
+        if (i < whole) good &= v4_ascends(v4_after(before, x), x);
+        before = x;
+    }
+    for (size_t i = whole; i < count; i++)
+        good &= (int32_t)(i ? list[i - 1] : last) < (int32_t)list[i];
+    return good;
+}
+
+/* Writes the differences of whole units of numbers, the first of which follows `last`, where they
+ * are wanted. Returns the bits of the largest and adds to *runs two for each that is not 0, and one
+ * for each above 128. */
+static inline unsigned differ(const uint32_t *list, size_t count, uint32_t last,
+                              uint32_t *difference, size_t *runs) {
+    v4 before = v4_set(last), all = v4_set(0), less = v4_set(0);
+    uint32_t a[LANES], b[LANES];
+    for (size_t i = 0; i < count; i += LANES) {
+        const v4 x = v4_load(list + i);
+        const v4 d = v4_sub(v4_sub(x, v4_after(before, x)), v4_set(1));
+        all = v4_or(all, d);
+        const v4 other = v4_above(d, v4_set(0)), wide = v4_above(d, v4_set(128));
+        less = v4_add(less, v4_add(v4_add(other, other), wide));
+        before = x;
+        if (difference) v4_store(difference + i, d);
+    }
+    v4_store(a, all);
+    v4_store(b, less);
+    *runs += 0u - (b[0] + b[1] + b[2] + b[3]);
+    return pithi_bit_length(a[0] | a[1] | a[2] | a[3]);
+}
+#endif
+
+/* ---- Code strings of at most a group ---------------------------------------------------------*/
+
+/* Numbers 0 follow up to a whole unit. `capacity` bytes may be written. */
+static inline void put_string(const uint32_t *numbers, size_t count, unsigned bits, uint8_t *to,
+                              size_t capacity) {
+    uint8_t own[GROUP * PITHI_INDEX_BITS_MAX / 8 + REACH];
+    const size_t bytes = (count * bits + 7) / 8;
+    if (bits > 16) { /* few numbers: they are 512 at most in a block of 2^24 elements */
+        pithi_code_string_put_c(numbers, count, bits, to);
+    } else if (bits && count % UNIT == 0 && bytes + REACH <= capacity) {
+        put_units(numbers, count, bits, to);
+    } else if (bits) {
+        put_units(numbers, in_units(count), bits, own);
+        memcpy(to, own, bytes);
+    }
+}
+
+/* Writes as many numbers as whole units have. `length` bytes can be read. Returns whether all bits
+ * behind the last number are 0. */
+static inline bool take_string(const uint8_t *bytes, size_t length, size_t count, unsigned bits,
+                               uint32_t *numbers) {
+    const size_t own = (count * bits + 7) / 8;
+    if (in_units(count) * bits / 8 + REACH <= length) {
+        take_units(bytes, in_units(count), bits, numbers);
+    } else {
+        uint8_t copy[GROUP * PITHI_INDEX_BITS_MAX / 8 + REACH];
+        memcpy(copy, bytes, own);
+        memset(copy + own, 0, sizeof copy - own);
+        take_units(copy, in_units(count), bits, numbers);
+    }
+    return count * bits % 8 == 0 || !(bytes[own - 1] >> count * bits % 8);
+}
+
+/* ---- ELIAS_FANO ------------------------------------------------------------------------------*/
+
+/* The words of the high bits, of which the last ones, that are not whole, stand apart. Ones come in
+ * ascending order: word `at` has had `held` so far, the one behind it `next`. */
+struct high_bits {
+    uint8_t *to;
+    size_t whole, at;
+    uint64_t held, next;
+    uint64_t apart[2];
+};
+
+static inline void put_word(struct high_bits *h, size_t at, uint64_t word) {
+    pithi_put64(at < h->whole ? h->to + 8 * at : (uint8_t *)(h->apart + (at - h->whole)), word);
+}
+
+/* Adds ones, of which bit 0 is the first and belongs at `bit`. */
+static inline void put_ones(struct high_bits *h, uint64_t ones, size_t bit) {
+    const size_t at = bit / 64, shift = bit % 64;
+    const uint64_t before = at == h->at ? h->held : at == h->at + 1 ? h->next : 0;
+    const uint64_t behind = at == h->at ? h->next : 0;
+    h->at = at;
+    h->held = before | ones << shift;
+    h->next = behind | ones >> 1 >> (63 - shift);
+    put_word(h, at, h->held);
+    put_word(h, at + 1, h->next);
+}
+
+static inline size_t high_bit(const uint32_t *list, size_t i, unsigned low_bits) {
+    return (list[i] >> low_bits) + i;
+}
+
+static void put_high(const uint32_t *list, size_t count, unsigned low_bits, uint8_t *to,
+                     size_t bytes) {
+    struct high_bits h = {to, bytes / 8, 0, 0, 0, {0, 0}};
+    size_t i = 0;
+    memset(to, 0, bytes);
+    while (i < count) {
+        const size_t first = high_bit(list, i, low_bits);
+        if (i + 8 <= count && high_bit(list, i + 7, low_bits) - first < 64) {
+            put_ones(&h, ones_of_8(list + i, low_bits), first);
+            i += 8;
+        } else {
+            put_ones(&h, 1, first);
+            i++;
+        }
+    }
+    memcpy(to + 8 * h.whole, h.apart, bytes % 8);
+}
+
+static void elias_fano_put(const uint32_t *list, size_t count, size_t n, unsigned low_bits,
+                           uint8_t *to) {
+    const size_t low = pithi_elias_fano_low_bytes(count, low_bits);
+    const size_t bytes = pithi_elias_fano_bytes(n, count, low_bits);
+    for (size_t first = 0; first < count; first += GROUP) {
+        const size_t c = least(count - first, GROUP), at = first / 8 * low_bits;
+        uint32_t own[GROUP];
+        const uint32_t *numbers = list + first;
+        if (c % UNIT) {
+            memcpy(own, numbers, c * sizeof *own);
+            memset(own + c, 0, (in_units(c) - c) * sizeof *own);
+            numbers = own;
+        }
+        put_string(numbers, c, low_bits, to + at, bytes - at);
+    }
+    put_high(list, count, low_bits, to + low, bytes - low);
+}
+
+/* Lists the places of `count` ones; false where there are more or fewer, or one behind `bits`. */
+static bool take_high(const uint8_t *bytes, size_t bits, size_t count, uint32_t *list) {
+    const size_t length = (bits + 7) / 8;
+    size_t found = 0;
+    for (size_t at = 0; at < length; at += 8) {
+        uint64_t word = 0;
+        if (at + 8 <= length)
+            word = pithi_get64(bytes + at);
+        else
+            memcpy(&word, bytes + at, length - at);
+        if (!word) continue;
+        const size_t ones = (size_t)__builtin_popcountll(word);
+        if (ones > count - found) return false;
+        list_ones(word, (uint32_t)(8 * at), list + found);
+        found += ones;
+    }
+    return found == count && list[count - 1] < bits;
+}
+
+static bool elias_fano_take(const uint8_t *bytes, size_t count, size_t n, unsigned low_bits,
+                            uint32_t *list) {
+    const size_t low = pithi_elias_fano_low_bytes(count, low_bits);
+    const size_t length = pithi_elias_fano_bytes(n, count, low_bits);
+    bool good = take_high(bytes + low, pithi_elias_fano_high_bits(n, count, low_bits), count, list);
+    for (size_t first = 0; first < count && good; first += GROUP) {
+        const size_t c = least(count - first, GROUP), at = first / 8 * low_bits;
+        uint32_t numbers[GROUP];
+        good = take_string(bytes + at, length - at, c, low_bits, numbers) &&
+               merge(numbers, list + first, c, (uint32_t)first, low_bits,
+                     first ? list[first - 1] : UINT32_MAX);
+    }
+    return good && list[count - 1] < n;
+}
+
+/* ---- PACKED ----------------------------------------------------------------------------------*/
+
+ALWAYS void put_row(v4 *held, const uint32_t *difference, unsigned width, unsigned row,
+                    uint8_t *to) {
+    const unsigned bit = row * width % 32;
+    const v4 x = v4_load(difference + LANES * row);
+    *held = bit ? v4_or(*held, v4_shl(x, bit)) : x;
+    if (bit + width < 32) return;
+    v4_store((uint32_t *)(void *)(to + row * width / 32 * 16), *held);
+    *held = v4_shr(x, 32 - bit);
+}
+
+ALWAYS void put_rows(const uint32_t *difference, unsigned width, uint8_t *to) {
+    v4 held = v4_set(0);
+#define PUT(row) put_row(&held, difference, width, row, to)
+    ROWS(PUT);
+#undef PUT
+}
+
+static void put_group(const uint32_t *difference, unsigned width, uint8_t *to) {
+    switch (width) {
+#define PUT(w) \
+    case w: put_rows(difference, w, to); return;
+        WIDTHS(PUT)
+#undef PUT
+    default: return; /* 0: no bytes */
+    }
+}
+
+/* The same of fewer than a group; behind them, differences 0 up to a whole unit. */
+static inline unsigned differ_last(const uint32_t *list, size_t count, uint32_t last,
+                                   uint32_t *difference, size_t *runs) {
+    uint32_t own[GROUP];
+    memcpy(own, list, count * sizeof *own);
+    for (size_t i = count; i < in_units(count); i++) own[i] = own[i - 1] + 1;
+    return differ(own, in_units(count), last, difference, runs);
+}
+
+static void packed_put(const uint32_t *list, size_t count, uint8_t *to) {
+    uint8_t *bytes = to + (count + GROUP - 1) / GROUP;
+    uint32_t difference[GROUP], last = UINT32_MAX;
+    size_t runs = 0;
+    for (; count >= GROUP; list += GROUP, count -= GROUP) {
+        const unsigned width = differ(list, GROUP, last, difference, &runs);
+        put_group(difference, width, bytes);
+        bytes += pithi_packed_bytes(GROUP, width);
+        *to++ = (uint8_t)width;
+        last = list[GROUP - 1];
+    }
+    if (!count) return;
+    *to = (uint8_t)differ_last(list, count, last, difference, &runs);
+    put_string(difference, count, *to, bytes, pithi_packed_bytes(count, *to));
+}
+
+static struct pithi_list_measure list_measure(const uint32_t *list, size_t count) {
+    struct pithi_list_measure m = {0, list[0] ? 0 : 2};
+    uint32_t last = UINT32_MAX;
+    for (; count >= GROUP; list += GROUP, count -= GROUP) {
+        m.packed += 1 + pithi_packed_bytes(GROUP, differ(list, GROUP, last, NULL, &m.runs));
+        last = list[GROUP - 1];
+    }
+    if (count)
+        m.packed += 1 + pithi_packed_bytes(count, differ_last(list, count, last, NULL, &m.runs));
+    return m;
+}
+
+#ifndef OWN_UNITS
+/* `last` is the number before the row, in all lanes. */
+ALWAYS void take_row(const uint8_t *bytes, unsigned width, unsigned row, v4 *last, uint32_t *to) {
+    const unsigned bit = row * width % 32;
+    const uint32_t *const word = (const uint32_t *)(const void *)(bytes + row * width / 32 * 16);
+    v4 x = v4_shr(v4_load(word), bit);
+    if (bit + width > 32) x = v4_or(x, v4_shl(v4_load(word + LANES), 32 - bit));
+    if (bit + width != 32) x = v4_and(x, v4_set((UINT32_C(1) << width) - 1));
+    x = v4_add(*last, v4_add(v4_sums(x), v4_ramp(1)));
+    v4_store(to + LANES * row, x);
+    *last = v4_last(x);
+}
+
+ALWAYS v4 take_rows(const uint8_t *bytes, unsigned width, v4 last, uint32_t *to) {
+#define TAKE(row) take_row(bytes, width, row, &last, to)
+    ROWS(TAKE);
+#undef TAKE
+    return last;
+}
+
+static v4 take_group(const uint8_t *bytes, unsigned width, v4 last, uint32_t *to) {
+    switch (width) {
+#define TAKE(w) \
+    case w: return take_rows(bytes, w, last, to);
+        WIDTHS(TAKE)
+#undef TAKE
+    default:
+        for (unsigned i = 0; i < GROUP; i += LANES) v4_store(to + i, v4_add(last, v4_ramp(i + 1)));
+        return v4_add(last, v4_set(GROUP));
+    }
+}
+
+static bool packed_take(const uint8_t *bytes, size_t count, size_t n, uint32_t *list) {
+    const uint8_t *width = bytes;
+    v4 last = v4_set(UINT32_MAX);
+    bytes += (count + GROUP - 1) / GROUP;
+    for (; count >= GROUP; list += GROUP, count -= GROUP) {
+        last = take_group(bytes, *width, last, list);
+        bytes += pithi_packed_bytes(GROUP, *width++);
+        if (list[GROUP - 1] >= n) return false;
+    }
+    if (!count) return true;
+    uint32_t numbers[GROUP];
+    if (!take_string(bytes, pithi_packed_bytes(count, *width), count, *width, numbers))
+        return false;
+    for (size_t i = 0; i < count; i += LANES) { /* up to three numbers more than the list has */
+        const v4 x = v4_add(last, v4_add(v4_sums(v4_load(numbers + i)), v4_ramp(1)));
+        v4_store(list + i, x);
+        last = v4_last(x);
+    }
+    return list[count - 1] < n;
+}
+#endif
+
+#define BIND(k)                                 \
+    do {                                        \
+        (k)->elias_fano_put = elias_fano_put;   \
+        (k)->elias_fano_take = elias_fano_take; \
+        (k)->packed_put = packed_put;           \
+        (k)->list_measure = list_measure;       \
+    } while (0)
+
+#endif
