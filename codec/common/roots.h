@@ -5,8 +5,10 @@
 #ifndef PITHI_COMMON_ROOTS_H
 #define PITHI_COMMON_ROOTS_H
 
+#include "common/inline.h"
+
 /* Returns the square root of a finite x >= 0, to a few units in the last place. */
-static inline double pithi_root(double x) {
+PITHI_INLINE double pithi_root(double x) {
     double scale = 1, r = 1;
     if (!(x > 0)) return 0;
     for (; x >= 4; scale *= 2) x /= 4;
