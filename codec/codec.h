@@ -24,6 +24,9 @@
 #include "predict/sample.h"
 #include "predict/tile.h"
 #include "predict/tile_layout.h"
+#include "sparse/index.h"
+#include "sparse/select.h"
+#include "sparse/selection.h"
 
 #define PITHI_TRY(expr)                   \
     do {                                  \
@@ -67,6 +70,15 @@ struct pithi_kernels {
     pithi_extremes_fn *extremes;
     pithi_interp_encode_fn *interp_encode;
     pithi_interp_decode_fn *interp_decode;
+    pithi_select_fn *select;
+    pithi_histogram_fn *histogram;
+    pithi_moments_fn *moments;
+    pithi_set_list_fn *set_list;
+    pithi_elias_fano_put_fn *elias_fano_put;
+    pithi_elias_fano_take_fn *elias_fano_take;
+    pithi_packed_put_fn *packed_put;
+    pithi_packed_take_fn *packed_take;
+    pithi_list_measure_fn *list_measure;
 };
 void pithi_kernels_bind(struct pithi_kernels *kernels, uint32_t cpu);
 
@@ -112,6 +124,7 @@ struct pithi_former {
 };
 
 struct pithi_codec;
+struct pithi_sparse_setting;
 struct pithi_device;
 struct pithi_whole;
 
@@ -122,6 +135,7 @@ struct pithi_memory {
     /* What an encode loses goes into the next step: 0 nothing of it, 1 all of it, else a moving
      * mean that keeps feedback - 1 thousandths. */
     uint32_t feedback;
+    bool momentum; /* beside the residual, the momentum of what is encoded */
 };
 
 /* What a setting says about the bound of frames. Decimals are those of common/decimal.h; 0 means
@@ -182,6 +196,30 @@ struct pithi_block_paged {
     size_t from, until; /* decode: the elements of the block that are wanted */
 };
 
+/* What a block has in codecs whose frames hold a set of elements (sparse/). */
+struct pithi_block_sparse {
+    const struct pithi_selection *selection; /* encode: which elements are chosen */
+    /* The map of the block's set that a stream holds: read when `same`; else written by encode, and
+     * by decode with `keep`. NULL: the call has none. */
+    uint64_t *held;
+    bool keep;
+    bool same;         /* the block's set is the one that is held; its bytes have no indices */
+    bool given;        /* encode: the set is the one that is held, and its indices are sent */
+    bool call;         /* encode: what is sent stays in the residual until the caller clears it */
+    bool add;          /* decode: values are added to what `out` holds */
+    bool coefficients; /* decode: `out` gets what the codec's domain has, in f32 */
+    double left_out;   /* bound: the largest error of elements that were not chosen */
+    uint32_t dtype;    /* encode: of the values, which may be sums or a momentum in f32 */
+    /* encode: the momentum before; and where it goes, which the values are. NULL: none. */
+    const float *momentum;
+    float *momentum_next;
+    /* encode: reads elements of the slot that other blocks have, `read_buffer` being for as many as
+     * a row may have. */
+    const void *(*read)(const void *from, uint64_t first, uint64_t count, void *buffer);
+    const void *read_from;
+    void *read_buffer;
+};
+
 /* What a block has in streams with error feedback: the residual of its elements, in the codec's own
  * domain, before and after an encode; NULL when there is none. */
 struct pithi_block_feedback {
@@ -212,6 +250,7 @@ struct pithi_block {
     struct pithi_block_bounded bounded;
     struct pithi_block_paged paged;
     struct pithi_block_feedback feedback;
+    struct pithi_block_sparse sparse;
     /* Results. hash is the partial hash of the base as the call leaves it, 0 without a base. */
     uint64_t hash, saturated, poisoned;
     const char *detail; /* static text when the status is not OK */
@@ -226,7 +265,9 @@ void pithi_block_put(void *block, size_t at, size_t count, const void *values);
 /* A domain of a codec is a transform of its values in which sums are formed and residuals are kept
  * (grad: rotated values). x holds elements [at, at + count) of the block in the domain; at is a
  * multiple of PITHI_CHUNK, and count is PITHI_CHUNK or ends with the block. The functions do not
- * look at exempt elements. */
+ * look at exempt elements. `sum` and `put` are NULL in codecs that choose what is sent by its size
+ * in the domain: they encode values that have entered it already (sparse/sparse_frame.c), and sums
+ * are of what they decode with sparse.coefficients. */
 enum { PITHI_CHUNK = 4096, PITHI_RUN_MAX = 256 };
 struct pithi_domain {
     /* Says whether the domains of two settings are the same. */
@@ -286,6 +327,9 @@ struct pithi_codec {
     /* Returns what is requested of the bound; for codecs with pithi_whole_bounded
      * (predict/bounded.h). */
     struct pithi_bound_setting (*bound_setting)(const struct pithi_params *params);
+    /* Returns what is requested of a slot of n elements; for codecs with pithi_whole_sparse
+     * (sparse/sparse_frame.h). */
+    struct pithi_sparse_setting (*sparse_setting)(const struct pithi_params *params, uint64_t n);
     /* Fills in what kernels of a device backend need of the setting, in a struct that is otherwise
      * 0; false when they cannot code with it. NULL: no device has kernels for the codec. */
     bool (*describe)(const struct pithi_params *params, struct pithi_device *device);
@@ -301,9 +345,21 @@ struct pithi_codec {
      * tensor. NULL: blocks get them one after the other. */
     pith_status (*encode_placed)(struct pithi_block *block);
     pith_status (*decode_placed)(struct pithi_block *block);
+    /* Returns the most bytes that all blocks of a frame of count elements have together, where
+     * that is less than the sum of the most of each. NULL: it is that sum. */
+    uint64_t (*data_bytes)(const struct pithi_params *params, uint64_t count, uint64_t most);
+    /* Adds what the block decodes to, to the values that `out` holds, touching no others: of codecs
+     * most of whose values are 0. The codec's `decode` does it where sparse.add is set, which is
+     * never where it transforms, unless with sparse.coefficients. */
+    bool adds;
     /* What frames of the codec have as a whole (whole.h). NULL: they have nothing but blocks. */
     const struct pithi_whole *whole;
 };
+
+/* Returns the length of a run that is transformed by itself; 1: the setting transforms nothing. */
+PITHI_INLINE uint32_t pithi_run_length(const struct pithi_params *p) {
+    return p->codec->domain ? p->codec->domain->run(p) : 1;
+}
 
 const struct pithi_codec *pithi_codec_by_id(uint32_t id);
 const struct pithi_codec *pithi_codec_by_name(const char *name, size_t length);

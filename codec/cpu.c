@@ -25,7 +25,8 @@ static uint32_t probe(void) {
     uint32_t features = 0;
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") && has_f16c())
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
+        __builtin_cpu_supports("bmi2") && has_f16c())
         features |= PITH_CPU_AVX2;
     if (features && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
@@ -134,6 +135,15 @@ void pithi_kernels_bind(struct pithi_kernels *k, uint32_t cpu) {
     k->extremes = pithi_extremes_c;
     k->interp_encode = pithi_interp_encode_c;
     k->interp_decode = pithi_interp_decode_c;
+    k->select = pithi_select_c;
+    k->histogram = pithi_histogram_c;
+    k->moments = pithi_moments_c;
+    k->set_list = pithi_set_list_c;
+    k->elias_fano_put = pithi_elias_fano_put_c;
+    k->elias_fano_take = pithi_elias_fano_take_c;
+    k->packed_put = pithi_packed_put_c;
+    k->packed_take = pithi_packed_take_c;
+    k->list_measure = pithi_list_measure_c;
     (void)cpu;
 #define PITH_KERNEL(folder, name, isa) \
     ON_##isa(if ((cpu & HAS_##isa) == HAS_##isa) pithi_##name##_bind_##isa(k);)

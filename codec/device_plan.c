@@ -11,6 +11,7 @@
 #include "common/pad.h"
 #include "error.h"
 #include "plan.h"
+#include "sparse/sparse_frame.h"
 
 /* ---- Headers ---------------------------------------------------------------------------------*/
 
@@ -30,8 +31,9 @@ static void mask_params(const struct pithi_codec *codec, uint8_t *mask) {
     for (uint32_t i = 0; i < codec->key_count; i++) {
         const struct pithi_key *key = &codec->keys[i];
         if (!is_free(codec, i)) continue;
-        const size_t wide = key->kind == PITHI_KEY_NUMBER && key->max > 255 ? 4 : 1;
-        memset(mask + PITHI_AT_PARAMS + key->wire, 0, wide);
+        const bool real = key->kind == PITHI_KEY_REAL; /* the byte before says which it is */
+        const bool wide = real || (key->kind == PITHI_KEY_NUMBER && key->max > 255);
+        memset(mask + PITHI_AT_PARAMS + key->wire - real, 0, wide ? 4u + real : 1u);
     }
 }
 
@@ -56,6 +58,20 @@ static void write_mask(const struct pithi_frame *f, uint64_t fixed, uint8_t *mas
     }
 }
 
+/* Fills in what a frame of a codec that sends sets may have. */
+static void write_limits(const struct pithi_frame *f, struct pithi_device_plan_slot *to) {
+    const struct pithi_codec *const codec = f->params.codec;
+    const uint64_t last = to->blocks ? pithi_block_count(f, to->blocks - 1) : 0;
+    if (!codec->sparse_setting) return;
+    const struct pithi_sparse_setting setting = codec->sparse_setting(&f->params, f->count);
+    to->chosen = setting.control.k;
+    to->chosen_most = setting.most;
+    to->block_most = codec->block_bytes(&f->params, f->params.block);
+    to->last_most = codec->block_bytes(&f->params, last);
+    to->read_most = f->payload.data + to->last_most;
+    if (to->blocks) to->read_most += (to->blocks - 1) * to->block_most;
+}
+
 static void write_form(const pith_plan *p, uint64_t slot, bool key, struct writer *w,
                        struct pithi_device_plan_slot *to) {
     struct pithi_frame f;
@@ -72,6 +88,7 @@ static void write_form(const pith_plan *p, uint64_t slot, bool key, struct write
     to->heads = f.params.heads;
     to->dim = f.params.dim;
     to->outliers = f.params.outliers;
+    write_limits(&f, to);
     to->form[key] = (struct pithi_device_plan_form){.header = w->used,
                                                     .header_bytes = f.header_bytes,
                                                     .checks = payload->checks,
@@ -122,6 +139,7 @@ static void write_slots(const pith_plan *p, struct writer *w, struct pithi_devic
         last.exempt_digest = digest(p, last.first, last.count);
         if (last.count > table->most) table->most = last.count;
         if (last.blocks > table->most_blocks) table->most_blocks = last.blocks;
+        if (last.chosen_most > table->most_chosen) table->most_chosen = last.chosen_most;
         for (int key = 0; key < 2; key++)
             if (last.form[key].header_bytes > table->longest_header)
                 table->longest_header = last.form[key].header_bytes;
@@ -143,7 +161,7 @@ static bool go_together(struct pithi_params q, const uint32_t keys[2], uint32_t 
 }
 
 /* Lists the keys that may have any legal value; false when there are more of them, or more values
- * of one, than kernels look up. */
+ * of one, than kernels look up. Kernels of sets know the rules of their keys. */
 static bool list_free_keys(const struct pithi_params *q, struct pithi_free_keys *f) {
     uint32_t keys[2] = {0, 0};
     for (uint32_t i = 0; i < q->codec->key_count; i++) {
@@ -163,9 +181,11 @@ static bool list_free_keys(const struct pithi_params *q, struct pithi_free_keys 
 /* Fills in what the codec says of itself; false when kernels cannot code with the setting. */
 static bool describe(const struct pithi_params *q, struct pithi_device *d) {
     *d = (struct pithi_device){.base_hash = q->base_dtype && q->memory.base_hash,
-                               .domain = q->codec->domain != NULL,
+                               .domain = q->codec->domain && q->codec->domain->sum,
                                .decay = q->memory.feedback};
-    return q->codec->describe && q->codec->describe(q, d) && list_free_keys(q, &d->free_keys);
+    if (!q->codec->describe || !q->codec->describe(q, d)) return false;
+    d->free_keys.legal = 1;
+    return d->kind == PITHI_DEVICE_sets || list_free_keys(q, &d->free_keys);
 }
 
 /* ---- The table -------------------------------------------------------------------------------*/
@@ -205,6 +225,10 @@ pith_status pithi_device_plan_write(const pith_plan *p, void *dst, size_t cap, s
     struct writer w = {NULL, headers};
     write_slots(p, &w, &t);
     *bytes = (size_t)(t.bytes = w.used);
+    if (t.device.kind == PITHI_DEVICE_sets && (t.ranges || t.most > UINT32_MAX))
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED,
+                          "device kernels choose from slots of less than 2^32 elements, none of "
+                          "them exempt");
     if (cap >= w.used) {
         memset(dst, 0, (size_t)w.used);
         w = (struct writer){dst, headers};

@@ -17,7 +17,8 @@ enum pithi_device_kind {
     PITHI_DEVICE_groups,
     PITHI_DEVICE_bounded,
     PITHI_DEVICE_rows,
-    PITHI_DEVICE_pages
+    PITHI_DEVICE_pages,
+    PITHI_DEVICE_sets
 };
 
 /* The bytes of a header that hold keys on which decoding does not depend. Bit v0 | v1 << 2 of
@@ -42,6 +43,15 @@ struct pithi_pages {
     struct pithi_codebook book;
 };
 
+/* What kernels need of codecs that send sets of elements and their values. */
+struct pithi_sets {
+    uint32_t values;  /* dtype; PITH_I8: groups of the setting; PITH_NONE: the elements are 1 */
+    uint32_t control; /* enum pithi_control_kind */
+    uint32_t every;   /* steps from one exact threshold to the next */
+    bool packed;      /* sets are coded as PACKED in place of ELIAS_FANO */
+    bool clears;      /* an encode takes what it sends out of the residual */
+};
+
 /* A codec's setting, as far as kernels need it. */
 struct pithi_device {
     uint32_t kind;
@@ -50,6 +60,7 @@ struct pithi_device {
     struct pithi_free_keys free_keys;
     struct pithi_requested requested;
     struct pithi_pages pages;
+    struct pithi_sets sets;
     uint32_t row;   /* codecs in rows: elements of a row */
     uint32_t decay; /* error feedback: 0 none, 1 full, 1 + thousandths */
     bool base_hash; /* frames carry the hash of their base */
@@ -78,6 +89,10 @@ struct pithi_device_plan_slot {
     struct pithi_tiling tiling; /* codecs with a tiling */
     uint32_t heads, dim;        /* codecs in pages: a row has heads * dim elements */
     uint32_t outliers, unused;  /* codecs in pages: outliers of a group */
+    /* Codecs that send sets: elements to choose, and the hard limit; the most bytes that a whole
+     * block, the last block and a payload that is read can have. */
+    uint64_t chosen, chosen_most;
+    uint64_t block_most, last_most, read_most;
 };
 
 /* Exempt elements [first, first + count) of the tensor; `at` bytes of exempt values come before. */
@@ -93,6 +108,7 @@ struct pithi_device_plan {
     uint64_t bytes, slots_at, slots;
     uint64_t count, most; /* elements of the tensor, and of its largest slot */
     uint64_t most_blocks; /* blocks of the slot that has most */
+    uint64_t most_chosen; /* the largest hard limit of a slot */
     uint64_t fingerprint; /* the fingerprint of streams */
     uint64_t longest_header;
     uint64_t ranges_at, ranges; /* struct pithi_device_plan_range, ascending */

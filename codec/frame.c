@@ -107,6 +107,10 @@ void pithi_frame_size(struct pithi_frame *f) {
         fixed_bytes(is_wide(f)) + pithi_sections_bytes(f->has_stream, f->params.codec->whole,
                                                        f->exempt_ranges, f->source_bytes);
     pithi_payload_of(f, &f->payload);
+    /* What is read may have any size that its blocks can have: only encoders know their limit. */
+    if (f->params.codec->data_bytes)
+        f->payload.data_bytes =
+            f->params.codec->data_bytes(&f->params, f->count, f->payload.data_bytes);
 }
 
 /* ---- Exempt elements -------------------------------------------------------------------------*/
@@ -435,6 +439,12 @@ uint64_t pithi_frame_header_bytes(const uint8_t *b) {
 
 bool pithi_frame_has_checksums(const uint8_t *b) {
     return b[PITHI_AT_FLAGS] & PITHI_FLAG_CHECKSUMS;
+}
+
+const uint8_t *pithi_frame_section(const uint8_t *b, uint32_t type) {
+    const uint8_t *at = b + fixed_bytes(b[PITHI_AT_FLAGS] & PITHI_FLAG_WIDE);
+    while (pithi_get32(at) != type) at += pithi_pad16(PITHI_SECTION_HEAD + pithi_get32(at + 4));
+    return at + PITHI_SECTION_HEAD;
 }
 
 static pith_status check_start(const uint8_t *b, size_t length, struct pithi_frame *f,

@@ -44,6 +44,8 @@ struct pithi_frame {
     uint64_t exempt_count, exempt_bytes;
     struct pithi_tiling tiling; /* codecs with a hook `cut` */
     struct pithi_bound bound;   /* what the section of codecs with a bound says */
+    struct pithi_chosen chosen; /* what the section of sparse codecs says */
+    bool has_chosen;
     uint64_t header_bytes, payload_bytes;
     struct pithi_payload payload;
     /* NULL, or a header that was written for another step of the same slot, from which is copied
@@ -107,6 +109,8 @@ void pithi_frame_write(const struct pithi_frame *frame, uint8_t *dst);
 /* These read the header of a frame that pithi_frame_read has accepted. */
 uint64_t pithi_frame_header_bytes(const uint8_t *frame);
 bool pithi_frame_has_checksums(const uint8_t *frame);
+/* Returns the body of a section of the frame, which has it. */
+const uint8_t *pithi_frame_section(const uint8_t *frame, uint32_t type);
 /* Checks and reads a header and its sections. On PITH_ERR_TRUNCATED header_bytes is what is needed.
  * The payload may be missing, but its declared size has been checked against the header. */
 pith_status pithi_frame_read(const uint8_t *bytes, size_t length, struct pithi_frame *frame,

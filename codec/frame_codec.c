@@ -50,6 +50,20 @@ struct pithi_block pithi_block_of(const struct pithi_coding *c, uint64_t block, 
         .exempt_values = c->exempt_values.map ? &c->exempt_values : NULL,
         .feedback = {c->residual ? c->residual + first : NULL,
                      c->residual ? c->residual_next + first : NULL},
+        .sparse = {.selection = &c->sparse.selection,
+                   .held = c->sparse.held ? c->sparse.held + first / 64 : NULL,
+                   .keep = c->sparse.keep,
+                   .same = c->frame.chosen.held,
+                   .given = c->sparse.given,
+                   .call = c->sparse.call,
+                   .add = c->add,
+                   .coefficients = c->coefficients,
+                   .dtype = c->source ? PITH_F32 : c->frame.params.dtype,
+                   .momentum = c->sparse.momentum ? c->sparse.momentum + first : NULL,
+                   .momentum_next = c->sparse.momentum ? c->sparse.momentum_next + first : NULL,
+                   .read = c->sparse.read,
+                   .read_from = c,
+                   .read_buffer = w->floats},
     };
 }
 
@@ -146,10 +160,20 @@ pith_status pithi_encode_one(const struct pithi_coding *c, uint64_t block, const
     return encode_block(c, block, values, base, place, w);
 }
 
+pith_status pithi_read_values(const struct pithi_coding *c, uint64_t first, uint64_t count,
+                              struct pithi_worker *w, const void **values) {
+    if (c->source) return c->source(c->source_from, first, count, w, values);
+    *values = pithi_span_read(c->view, first, count, w->values);
+    return PITH_OK;
+}
+
 static pith_status encode_job(void *arg, uint64_t block, struct pithi_worker *w) {
     const struct pithi_coding *c = arg;
     const void *values = NULL;
-    if (!c->frame.params.codec->encode_placed)
+    if (c->source)
+        PITHI_TRY(pithi_read_values(c, pithi_block_first(&c->frame, block), elements_of(c, block),
+                                    w, &values));
+    else if (!c->frame.params.codec->encode_placed)
         values = pithi_block_load(&c->frame, block, c->view, w->values);
     PITHI_TRY(pithi_encode_one(c, block, values, read_base(c, block, w), w));
     write_base(c, block, w);
@@ -160,6 +184,7 @@ static pith_status encode_job(void *arg, uint64_t block, struct pithi_worker *w)
  * their places in order, so that the bytes do not depend on the number of workers. */
 pith_status pithi_encode_waves(struct pithi_coding *c, uint64_t capacity, uint64_t *used) {
     pith_work *const work = c->work;
+    c->began = true;
     pithi_parallel_begin(work);
     *used = c->frame.payload.data;
     for (uint64_t block = 0; block < c->frame.payload.blocks;) {
@@ -215,6 +240,7 @@ pith_status pithi_encode_frame(struct pithi_coding *c, uint8_t *dst, size_t cap,
     uint64_t used = l->data + l->data_bytes;
     c->nontemporal = l->fixed && !c->frame.checksums && used >= PITHI_LARGE_OUTPUT;
     const uint64_t capacity = cap - c->frame.header_bytes;
+    c->began = l->fixed;
     if (l->fixed)
         PITHI_TRY(pithi_parallel_for(work, 0, l->blocks, encode_job, c));
     else if (c->frame.params.codec->whole)
@@ -246,7 +272,11 @@ const uint8_t *pithi_block_at(const struct pithi_coding *c, uint64_t block, size
     const uint32_t entry = pithi_get32(c->bytes + p->index + 4 * block);
     *length = entry & ~PITHI_PLAIN;
     *plain = entry & PITHI_PLAIN;
-    return c->bytes + c->work->worker[0].block_offset[block];
+    if (!c->walks) return c->bytes + c->work->worker[0].block_offset[block];
+    uint64_t at = p->data;
+    for (uint64_t i = 0; i < block; i++)
+        at += pithi_get32(c->bytes + p->index + 4 * i) & ~PITHI_PLAIN;
+    return c->bytes + at;
 }
 
 static pith_status fail_block(const struct pithi_coding *c, pith_status status, const char *text,
@@ -273,7 +303,7 @@ pith_status pithi_find_blocks(const struct pithi_coding *c) {
         const uint64_t length = pithi_get32(c->bytes + p->index + 4 * i) & ~PITHI_PLAIN;
         const uint64_t most =
             c->frame.params.codec->block_bytes(&c->frame.params, elements_of(c, i));
-        c->work->worker[0].block_offset[i] = at;
+        if (!c->walks) c->work->worker[0].block_offset[i] = at;
         if (length > most || length > c->frame.payload_bytes - at)
             return pithi_fail_at(error, PITH_ERR_CORRUPT, "a block is too long", entry);
         at += length;
@@ -478,12 +508,26 @@ static pith_status decode_job(void *arg, uint64_t block, struct pithi_worker *w)
     return PITH_OK;
 }
 
+pith_status pithi_admit(struct pithi_coding *c) {
+    const struct pithi_whole *const whole = c->frame.params.codec->whole;
+    return whole && whole->admit ? whole->admit(c) : PITH_OK;
+}
+
+pith_status pithi_check_decoded(struct pithi_coding *c) {
+    const struct pithi_whole *const whole = c->frame.params.codec->whole;
+    if (!whole || !whole->decoded || c->count != c->frame.count) return PITH_OK;
+    pithi_parallel_counts(c->work, &c->exact, &c->nonzero);
+    const char *const fault = whole->decoded(c);
+    return fault ? pithi_fail(&c->work->error, PITH_ERR_CORRUPT, fault) : PITH_OK;
+}
+
 pith_status pithi_decode_blocks(struct pithi_coding *c) {
     uint64_t first;
     const uint64_t count = blocks_of(c, &first);
+    PITHI_TRY(pithi_admit(c));
     c->nontemporal = c->view && c->count * c->view->element >= PITHI_LARGE_OUTPUT;
     pithi_parallel_begin(c->work);
     PITHI_TRY(pithi_parallel_blocks(c, first, count, decode_job, c));
     pithi_parallel_results(c->work, c->work->worker, &c->hash, &c->saturated, &c->poisoned);
-    return PITH_OK;
+    return pithi_check_decoded(c);
 }

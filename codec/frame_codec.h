@@ -6,12 +6,40 @@
 #include <string.h>
 
 #include "parallel.h"
+#include "sparse/control.h"
 
 /* What is requested of a bound besides the spec. */
 struct pithi_request {
     double bound;  /* an absolute bound in place of the spec's; 0: none */
     double factor; /* what the bound is multiplied by; 0: 1 */
     uint64_t step; /* the step in the spec's schedule */
+};
+
+/* Reads elements [first, first + count) of the values that are encoded, at most a block, in the
+ * frame's dtype: *values is where they are. */
+typedef pith_status pithi_source_fn(void *from, uint64_t first, uint64_t count,
+                                    struct pithi_worker *worker, const void **values);
+
+/* One coding of a frame of chosen elements (sparse/). */
+struct pithi_sparse_coding {
+    uint64_t
+        *held;  /* the map of the set that the slot holds; NULL: there is none to read or write */
+    bool keep;  /* decode: the frame's set becomes the one that is held */
+    bool given; /* encode: the set that is held, with its indices */
+    bool same;  /* encode: the values of the set that is held */
+    bool call;  /* encode: what is sent stays in the residual */
+    pithi_source_fn *sum; /* a sum that is encoded, before momentum and transform; NULL: the view */
+    void *sum_from;
+    const float *momentum; /* of the slot, before and after; NULL: none */
+    float *momentum_next;
+    const void *(*read)(const void *coding, uint64_t first, uint64_t count, void *buffer);
+    float factor;  /* what the momentum before is multiplied by */
+    bool reported; /* control.selected is that of all ranks */
+    uint64_t step;
+    struct pithi_sparse_request request;
+    struct pithi_control_state control;
+    struct pithi_selection selection;
+    uint64_t found, overflowed; /* results: elements chosen, and of them beyond the hard limit */
 };
 
 /* One encoding or decoding of one frame. The caller checks that counts and dtypes fit. */
@@ -33,6 +61,14 @@ struct pithi_coding {
     uint8_t *bytes;               /* the payload, which decode only reads */
     bool nontemporal;             /* the output is too large for caches and not read again */
     struct pithi_request request; /* encode, codecs with a bound */
+    struct pithi_sparse_coding sparse;
+    pithi_source_fn *source; /* encode, codecs without tiles: in place of view; NULL: view */
+    void *source_from;
+    bool began; /* encode: blocks may have been written */
+    bool walks; /* decode: find blocks by adding lengths, not in the table of offsets */
+    bool add;   /* decode, codecs that add: values are added to those of the view */
+    /* Decode: blocks give what the codec's domain has. Encode: the source has it. */
+    bool coefficients;
     /* Results. */
     uint64_t hash, saturated, poisoned, exact, nonzero;
 };
@@ -54,6 +90,9 @@ enum { PITHI_LARGE_OUTPUT = 8 << 20 };
  * the hash of the base as it is now (one-shot calls); otherwise frame.base_hash is set already. */
 pith_status pithi_encode_frame(struct pithi_coding *c, uint8_t *dst, size_t cap, bool hash_base,
                                size_t *written);
+/* Reads elements of the values that are encoded, where blocks are runs of the tensor. */
+pith_status pithi_read_values(const struct pithi_coding *c, uint64_t first, uint64_t count,
+                              struct pithi_worker *w, const void **values);
 /* Encodes all blocks of a variable-rate frame; *used becomes the bytes of its payload. */
 pith_status pithi_encode_waves(struct pithi_coding *c, uint64_t capacity, uint64_t *used);
 /* Finds the offsets of the blocks of a variable-rate payload, which they must fill exactly. */
@@ -68,6 +107,10 @@ pith_status pithi_check_blocks(struct pithi_coding *c);
  * frames. */
 pith_status pithi_decode_slot(struct pithi_coding *c, pith_work *work, const pith_plan *plan,
                               uint64_t slot, const void *frame, size_t bytes);
+/* These check a frame of a codec that has something as a whole (whole.h): before its blocks are
+ * decoded, against what the stream holds, and afterwards, against what the blocks had together. */
+pith_status pithi_admit(struct pithi_coding *c);
+pith_status pithi_check_decoded(struct pithi_coding *c);
 /* Decodes the blocks that hold elements [first, first + count). */
 pith_status pithi_decode_blocks(struct pithi_coding *c);
 /* Is pithi_parallel_for, but that the offset of a failure is that of the block in the frame. */

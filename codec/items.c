@@ -358,6 +358,10 @@ static pith_status check_encode(pith_work *w, struct list *l, size_t i) {
                                                               pith_dtype_name(p->params.dtype)}});
     if (l->flags & PITH_KEY_FRAME && !pithi_has_base(p))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "key frames need a base");
+    if (l->flags & PITH_SAME_SET && l->flags & PITH_HELD_SET)
+        return pithi_fail(error, PITH_ERR_ARG, "a set goes with its indices or without");
+    if (l->flags & (PITH_SAME_SET | PITH_HELD_SET))
+        PITHI_TRY(pithi_stream_check_set(item->stream, item->slot, error));
     PITHI_TRY(pithi_stream_check_base(item->stream, error));
     const bool key = is_key(item, l);
     if (!key) PITHI_TRY(pithi_stream_whole(item->stream, item->slot, error));
@@ -369,8 +373,10 @@ static pith_status check_encode(pith_work *w, struct list *l, size_t i) {
 static void keep_encoded(const struct pithi_coding *c, struct pithi_slot_state *slot,
                          pith_status status) {
     if (status != PITH_OK) {
+        if (!c->began) return;
+        slot->sparse.holds = slot->sparse.holds && (c->sparse.same || c->sparse.given);
         /* the older copy of the residual may have been written over */
-        if (status <= PITH_ERR_MEMORY) slot->undone = true;
+        if (c->residual) slot->undone = true;
         return;
     }
     slot->step++;
@@ -397,6 +403,8 @@ static void take_residual(struct pithi_coding *c, const pith_stream *s, uint64_t
     if (!pithi_has_residual(s->plan)) return;
     c->residual = pithi_stream_residual(s, slot, 0);
     c->residual_next = pithi_stream_residual(s, slot, 1);
+    c->sparse.momentum = pithi_stream_momentum(s, slot, 0);
+    c->sparse.momentum_next = pithi_stream_momentum(s, slot, 1);
 }
 
 static struct pithi_random random_of(const pith_stream *s, uint64_t slot) {
@@ -450,6 +458,9 @@ static pith_status run_encode(pith_work *w, struct list *l, size_t i) {
         return encode_against_base(item, &c, key);
     }
     take_residual(&c, s, item->slot);
+    c.sparse.held = pithi_stream_map(s, item->slot);
+    c.sparse.same = l->flags & PITH_SAME_SET;
+    c.sparse.given = l->flags & PITH_HELD_SET;
     if (p->params.codec->whole) p->params.codec->whole->begin(slot, &c);
     const pith_status status =
         pithi_encode_frame(&c, item->frame, item->capacity, false, &item->length);
@@ -457,15 +468,16 @@ static pith_status run_encode(pith_work *w, struct list *l, size_t i) {
     return status;
 }
 
-static const struct operation encode_operation = {.check = check_encode,
-                                                  .run = run_encode,
-                                                  .set = set_encoded,
-                                                  .unmark = unmark_item,
-                                                  .leave = leave_item,
-                                                  .elements = item_elements,
-                                                  .source = item_values,
-                                                  .flags = PITH_KEY_FRAME,
-                                                  .items = true};
+static const struct operation encode_operation = {
+    .check = check_encode,
+    .run = run_encode,
+    .set = set_encoded,
+    .unmark = unmark_item,
+    .leave = leave_item,
+    .elements = item_elements,
+    .source = item_values,
+    .flags = PITH_KEY_FRAME | PITH_SAME_SET | PITH_HELD_SET,
+    .items = true};
 
 pith_status pith_encode(pith_work *w, pith_item *items, size_t count, uint32_t flags) {
     return call(w, &encode_operation, items, NULL, count, flags);
@@ -562,6 +574,8 @@ static pith_status run_decode(pith_work *w, struct list *l, size_t i) {
     PITHI_TRY(look_again(w, l, s, item->slot, has_view(item) ? &item->view : NULL, true, &span));
     PITHI_TRY(pithi_decode_slot(&c, w, p, item->slot, item->frame, item->length));
     PITHI_TRY(pithi_check_limit(&w->env, &c.frame, &w->error));
+    struct pithi_slot_state *const slot = &s->slot[item->slot];
+    if (slot->sparse.holds) c.sparse.held = pithi_stream_map(s, item->slot);
     if (l->flags & PITH_ADD)
         return pithi_has_base(p) ? add_difference(&c, &span) : pithi_add_values(&c, &span);
     c.view = has_view(item) ? &span : NULL;
@@ -571,8 +585,14 @@ static pith_status run_decode(pith_work *w, struct list *l, size_t i) {
         c.base = &base;
         return decode_against_base(item, &c);
     }
+    if (s->maps && !c.frame.chosen.held) {
+        c.sparse.held = pithi_stream_map(s, item->slot);
+        c.sparse.keep = true;
+        slot->sparse.holds = false; /* until all of the map is written */
+    }
     PITHI_TRY(pithi_decode_blocks(&c));
-    struct pithi_slot_state *const slot = &s->slot[item->slot];
+    slot->sparse.holds = s->maps != NULL;
+    slot->sparse.sent = c.frame.chosen.count;
     slot->frames++;
     slot->saturated += c.saturated;
     slot->poisoned += c.poisoned;
@@ -599,10 +619,10 @@ static pith_status check_frames(const pith_sum *sum, pith_error *error) {
     const pith_plan *const p = sum->stream->plan;
     if (!sum->count || !sum->frames || !sum->lengths)
         return pithi_fail(error, PITH_ERR_ARG, "no frames to reduce");
-    if (pithi_has_base(p) || !p->params.codec->fixed(&p->params) ||
-        !pithi_is_float16_32(p->params.dtype))
+    const bool sums = p->params.codec->fixed(&p->params) || p->params.codec->adds;
+    if (pithi_has_base(p) || !sums || !pithi_is_float16_32(p->params.dtype))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED,
-                          "reduce takes fixed-rate float frames without a base");
+                          "reduce takes float frames without a base, of fixed rate or sparse");
     for (size_t i = 0; i < sum->count; i++)
         if (!sum->frames[i])
             return pithi_fail_with(error, PITH_ERR_ARG, i, "frame # of a sum is NULL",
@@ -675,10 +695,11 @@ pith_status pith_reduce(pith_work *w, pith_sum *sums, size_t count) {
 /* Checks that the sum of a slot of p can be encoded as one of out, and sets *to to its frame. */
 static pith_status check_output(const pith_plan *p, uint64_t slot, const pith_plan *out,
                                 uint64_t out_slot, struct pithi_frame *to, pith_error *error) {
-    if (pithi_has_base(out) || out->params.dtype != PITH_F32 ||
-        !out->params.codec->fixed(&out->params))
+    const bool encodes = out->params.codec->fixed(&out->params) || out->params.codec->adds;
+    if (pithi_has_base(out) || out->params.dtype != PITH_F32 || !encodes)
         return pithi_fail(error, PITH_ERR_UNSUPPORTED,
-                          "the sum is encoded by a fixed-rate plan of dtype f32 without a base");
+                          "the sum is encoded by a plan of dtype f32 without a base, of fixed rate "
+                          "or sparse");
     if (p->params.codec->cut || out->params.codec->cut)
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "pages are not summed into a frame");
     if (pithi_slot_count(p, slot) != pithi_slot_count(out, out_slot))
@@ -735,6 +756,8 @@ static pith_status run_reduce_encode(pith_work *w, struct list *l, size_t i) {
     PITHI_TRY(pithi_work_attach(w, s->plan, sum->stream->plan));
     pithi_plan_frame(s->plan, item->slot, false, &c.frame);
     take_residual(&c, s, item->slot);
+    c.sparse.held = pithi_stream_map(s, item->slot);
+    if (s->plan->params.codec->whole) s->plan->params.codec->whole->begin(&s->slot[item->slot], &c);
     const pith_status status =
         pithi_reduce_frame(&r, &c, item->frame, item->capacity, &item->length);
     keep_encoded(&c, &s->slot[item->slot], status);

@@ -239,7 +239,7 @@ static uint64_t fingerprint(const pith_plan *p) {
     uint64_t words[8 + PITHI_KEYS_MAX] = {
         p->count, p->slots,      p->slot_count, p->flags & PITH_LAYOUT_EXTERNAL_BASE,
         q->dtype, q->base_dtype, q->codec->id};
-    words[3] |= (uint64_t)pithi_has_residual(p) << 32;
+    words[3] |= (uint64_t)pithi_has_residual(p) << 32 | (uint64_t)q->memory.momentum << 33;
     if (p->slot_first)
         words[7] = XXH64(p->slot_first, (size_t)(p->slots + 1) * sizeof *p->slot_first, 0);
     for (uint32_t i = 0; i < q->codec->key_count; i++)

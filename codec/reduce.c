@@ -11,6 +11,11 @@
 
 /* ---- One block -------------------------------------------------------------------------------*/
 
+/* Whether frames decode to coefficients, which are summed before they are transformed back. */
+static bool has_coefficients(const struct pithi_params *p) {
+    return p->codec->adds && pithi_run_length(p) > 1;
+}
+
 /* Decodes a block to f32 in `to`; lossless codecs decode to their own dtype first. */
 static pith_status decode_floats(const struct pithi_coding *c, uint64_t block, float *to,
                                  size_t count, struct pithi_worker *w) {
@@ -42,6 +47,12 @@ static pith_status add_job(void *arg, uint64_t block, struct pithi_worker *w) {
     const struct pithi_frame *f = &a->coding->frame;
     const size_t n = elements(a->coding, block);
     float *sum = (float *)(void *)w->floats;
+    if (a->coding->add) {
+        uint8_t *const place = pithi_block_load(f, block, a->view, w->values);
+        PITHI_TRY(pithi_decode_one(a->coding, block, place, a->view->dtype, NULL, w));
+        if (place == w->values) pithi_block_store(f, block, 0, f->count, a->view, place, NULL);
+        return PITH_OK;
+    }
     PITHI_TRY(decode_floats(a->coding, block, sum, n, w));
     uint8_t *place = pithi_block_load(f, block, a->view, w->values);
     for (size_t i = 0; i < n; i++) {
@@ -56,15 +67,17 @@ pith_status pithi_add_values(struct pithi_coding *c, const struct pithi_span *vi
     if (!pithi_is_float16_32(c->frame.params.dtype) || !pithi_is_float16_32(view->dtype))
         return pithi_fail(&c->work->error, PITH_ERR_DTYPE, "only f32, bf16 and f16 add");
     struct addition a = {c, view};
+    PITHI_TRY(pithi_admit(c));
+    c->add = c->frame.params.codec->adds && !has_coefficients(&c->frame.params);
     pithi_parallel_begin(c->work);
-    return pithi_parallel_blocks(c, 0, c->frame.payload.blocks, add_job, &a);
+    PITHI_TRY(pithi_parallel_blocks(c, 0, c->frame.payload.blocks, add_job, &a));
+    return pithi_check_decoded(c);
 }
 
 /* ---- Reduce ----------------------------------------------------------------------------------*/
 
-/* A sum of frames. They are of one plan and of fixed rate, so that their blocks have the same
- * places, but for the lengths of headers and for checksum tables, which each frame may have or
- * not. */
+/* A sum of frames. They are of one plan. Where the rate is fixed their blocks have the same places,
+ * but for the lengths of headers and for checksum tables, which each frame may have or not. */
 struct reduction {
     const struct pithi_reduction *r;
     struct pithi_coding coding;      /* the last frame opened */
@@ -72,6 +85,7 @@ struct reduction {
     const struct pithi_span *view;
     struct pithi_coding *out; /* reduce-encode: the encoding of the sum */
     uint64_t unit;            /* elements per job */
+    bool coefficients;        /* sums of coefficients are wanted as they are */
     bool nontemporal;
 };
 
@@ -79,9 +93,15 @@ struct reduction {
 static pith_status open_all(struct reduction *d) {
     const struct pithi_reduction *r = d->r;
     struct pithi_coding *c = &d->coding;
-    for (size_t i = 0; i < r->count; i++)
+    /* The table of block offsets is that of a worker of one plan and one frame. */
+    c->walks = true;
+    if (r->stream->slot[r->slot].sparse.holds)
+        c->sparse.held = pithi_stream_map(r->stream, r->slot);
+    for (size_t i = 0; i < r->count; i++) {
         PITHI_TRY(
             pithi_decode_slot(c, r->work, r->stream->plan, r->slot, r->frames[i], r->lengths[i]));
+        PITHI_TRY(pithi_admit(c));
+    }
     for (int with = 0; with < 2; with++) {
         c->frame.checksums = with;
         pithi_payload_of(&c->frame, &d->payload[with]);
@@ -102,18 +122,23 @@ static void select_frame(const struct reduction *d, struct pithi_coding *c, size
     const struct pithi_payload *layout;
     c->bytes = (uint8_t *)(uintptr_t)payload_of(d, i, &layout);
     c->frame.payload = *layout;
+    const struct pithi_whole *const whole = c->frame.params.codec->whole;
+    if (whole) whole->read_section(pithi_frame_section(d->r->frames[i], whole->section), &c->frame);
 }
 
-/* Sums one block, frame 0 + frame 1 + ..., by decoding: for codecs without a domain. */
+/* Sums one block, frame 0 + frame 1 + ..., by decoding, to values or to coefficients: for codecs
+ * that do not sum in their domain. */
 static pith_status sum_decoded(const struct reduction *d, uint64_t block, float *sum,
                                struct pithi_worker *w) {
     struct pithi_coding c = d->coding;
     const size_t n = elements(&c, block);
     float *next = (float *)(void *)w->floats;
+    c.coefficients = has_coefficients(&c.frame.params);
     for (size_t i = 0; i < d->r->count; i++) {
         select_frame(d, &c, i);
-        PITHI_TRY(decode_floats(&c, block, i ? next : sum, n, w));
-        if (i) add(sum, next, n);
+        c.add = i && c.frame.params.codec->adds;
+        PITHI_TRY(decode_floats(&c, block, i && !c.add ? next : sum, n, w));
+        if (i && !c.add) add(sum, next, n);
     }
     return PITH_OK;
 }
@@ -153,15 +178,31 @@ static size_t chunk_at(const struct pithi_block *b, size_t at) {
     return b->count - at < PITHI_CHUNK ? b->count - at : PITHI_CHUNK;
 }
 
+static void leave_block(const struct pithi_block *b, float *x, void *to, uint32_t dtype,
+                        float scale) {
+    const size_t width = pith_dtype_bytes(dtype);
+    for (size_t at = 0; at < b->count; at += PITHI_CHUNK)
+        b->params->codec->domain->leave(b, at, chunk_at(b, at), x + at, (uint8_t *)to + at * width,
+                                        dtype, scale);
+}
+
 /* Writes scale * the sum of one block of the input plan, rounded to dtype. */
 static pith_status sum_block(const struct reduction *d, uint64_t block, void *to, uint32_t dtype,
                              struct pithi_worker *w) {
     const struct pithi_domain *domain = d->coding.frame.params.codec->domain;
     struct pithi_block b = pithi_block_of(&d->coding, block, NULL, w);
     float *sum = (float *)(void *)w->sums;
-    if (!domain) {
+    if (!domain || !domain->sum) {
+        /* Codecs that add store their sums, with NaNs canonical; other sums are stored here. */
+        const bool adds = d->coding.frame.params.codec->adds;
+        const bool direct = adds && dtype == PITH_F32 && (uintptr_t)to % sizeof *sum == 0;
+        if (direct) sum = to;
         PITHI_TRY(sum_decoded(d, block, sum, w));
-        for (size_t i = 0; i < b.count; i++) {
+        if (has_coefficients(b.params) && !d->coefficients) {
+            leave_block(&b, sum, to, dtype, d->r->scale);
+            return PITH_OK;
+        }
+        for (size_t i = 0; i < b.count && (!direct || d->r->scale != 1.0f); i++) {
             const float x = d->r->scale == 1.0f ? sum[i] : sum[i] * d->r->scale;
             pithi_store(to, dtype, i, pithi_bits(x));
         }
@@ -215,12 +256,21 @@ static bool alike(const struct reduction *d) {
 }
 
 /* Recodes a unit through values: one block of the plan with larger blocks, several of the other. */
+/* Sums one block in f32 for a worker that encodes the sum, which learns what is wrong with a
+ * frame. */
+static pith_status sum_for(const struct reduction *d, uint64_t block, float *sum,
+                           struct pithi_worker *in, struct pithi_worker *out) {
+    const pith_status status = sum_block(d, block, sum, PITH_F32, in);
+    if (status != PITH_OK) out->detail = in->detail;
+    return status;
+}
+
 static pith_status recode_values(const struct reduction *d, uint64_t first, uint64_t end,
                                  struct pithi_worker *in_worker, struct pithi_worker *out_worker) {
     const uint64_t in = d->coding.frame.params.block, out = d->out->frame.params.block;
     float *values = (float *)(void *)(in > out ? in_worker->values : out_worker->values);
     for (uint64_t at = first; at < end; at += in)
-        PITHI_TRY(sum_block(d, at / in, values + (at - first), PITH_F32, in_worker));
+        PITHI_TRY(sum_for(d, at / in, values + (at - first), in_worker, out_worker));
     for (uint64_t at = first; at < end; at += out)
         PITHI_TRY(pithi_encode_one(d->out, at / out, values + (at - first), NULL, out_worker));
     return PITH_OK;
@@ -275,6 +325,39 @@ static void recode_exempt(const struct reduction *d, uint64_t first, uint64_t en
     pithi_exempt_values_take(&d->out->exempt_values, first, n, sums, PITH_F32);
 }
 
+/* Sums elements [first, first + count) for the encoding of a codec that looks at all values before
+ * it codes a block (pithi_source_fn). */
+static pith_status read_sum(void *from, uint64_t first, uint64_t count, struct pithi_worker *w,
+                            const void **values) {
+    const struct reduction *const d = from;
+    struct pithi_worker *const in = &d->r->work->second[w - d->r->work->worker];
+    const uint64_t unit = d->coding.frame.params.block;
+    float *const sums = (float *)(void *)w->values, *const one = (float *)(void *)in->values;
+    *values = sums;
+    for (uint64_t at = first; at < first + count;) {
+        const uint64_t block = at / unit, begin = block * unit;
+        const uint64_t end = begin + elements(&d->coding, block);
+        const uint64_t until = least(end, first + count);
+        const bool whole = at == begin && until == end;
+        PITHI_TRY(sum_for(d, block, whole ? sums + (at - first) : one, in, w));
+        if (!whole)
+            memcpy(sums + (at - first), one + (at - begin), (size_t)(until - at) * sizeof *sums);
+        at = until;
+    }
+    return PITH_OK;
+}
+
+/* Encodes the sum by a codec of variable rate. */
+static pith_status encode_sum(struct reduction *d, struct pithi_coding *out, uint8_t *dst,
+                              size_t cap, size_t *written) {
+    out->source = read_sum;
+    out->source_from = d;
+    out->coefficients = d->coefficients = alike(d);
+    PITHI_TRY(pithi_encode_frame(out, dst, cap, false, written));
+    count_frames(d->r, d->r->work->second);
+    return PITH_OK;
+}
+
 /* Recodes one unit: the blocks of either plan that make up the larger block. */
 static pith_status frame_job(void *arg, uint64_t unit, struct pithi_worker *out_worker) {
     const struct reduction *d = arg;
@@ -291,6 +374,10 @@ pith_status pithi_reduce_frame(const struct pithi_reduction *r, struct pithi_cod
                                uint8_t *dst, size_t cap, size_t *written) {
     struct reduction d = {.r = r, .out = out};
     const uint64_t total = pithi_frame_total(&out->frame);
+    if (!out->frame.payload.fixed) {
+        PITHI_TRY(open_all(&d));
+        return encode_sum(&d, out, dst, cap, written);
+    }
     if (cap < total)
         return pithi_fail_with(&r->work->error, PITH_ERR_SPACE, total,
                                "the frame needs room for # bytes, the capacity is #",
@@ -302,6 +389,7 @@ pith_status pithi_reduce_frame(const struct pithi_reduction *r, struct pithi_cod
     d.unit = in > own ? in : own;
     const uint64_t units = d.coding.frame.count / d.unit + (d.coding.frame.count % d.unit != 0);
     pithi_parallel_begin(r->work);
+    out->began = true;
     PITHI_TRY(pithi_parallel_for(r->work, 0, units, frame_job, &d));
     pithi_parallel_results(r->work, r->work->worker, &out->hash, &out->saturated, &out->poisoned);
     count_frames(r, r->work->second);

@@ -16,9 +16,11 @@
 
 static const uint8_t magic[8] = PITHI_STREAM_FORMAT_MAGIC;
 
-/* Returns the bytes that a stream remembers for elements: the base, or one copy of the residual. */
+/* Returns the bytes that a stream remembers for elements: the base, or one copy of the residual and
+ * of the momentum. */
 static uint64_t memory_bytes(const pith_plan *p) {
-    if (pithi_has_residual(p)) return p->count * sizeof(float);
+    if (pithi_has_residual(p))
+        return p->count * sizeof(float) * (p->params.memory.momentum ? 2u : 1u);
     return p->count * pith_dtype_bytes(p->params.base_dtype);
 }
 
@@ -61,9 +63,32 @@ static uint64_t head_bytes(const pith_plan *p) {
     return pithi_pad64(sizeof(pith_stream) + p->slots * sizeof(struct pithi_slot_state));
 }
 
+static bool holds_sets(const pith_plan *p) { return whole_of(p) && whole_of(p)->holds_sets; }
+
+/* Returns where the map of a slot begins, in words, and past the last slot how many there are. A
+ * slot has at most one word more than its whole ones. */
+static uint64_t map_before(const pith_plan *p, uint64_t slot) {
+    return (slot < p->slots ? pithi_slot_first(p, slot) : p->count) / 64 + slot;
+}
+
+static uint64_t map_bytes(const pith_plan *p) {
+    return holds_sets(p) ? pithi_pad64(map_before(p, p->slots) * sizeof(uint64_t)) : 0;
+}
+
+uint64_t *pithi_stream_map(const pith_stream *s, uint64_t slot) {
+    return s->maps ? s->maps + map_before(s->plan, slot) : NULL;
+}
+
+pith_status pithi_stream_check_set(const pith_stream *s, uint64_t slot, pith_error *error) {
+    if (!s->maps) return pithi_fail(error, PITH_ERR_UNSUPPORTED, "the codec sends no sets");
+    if (s->slot[slot].sparse.holds) return PITH_OK;
+    return pithi_fail(error, PITH_ERR_STATE,
+                      "the slot holds no set: none was encoded, decoded or given yet");
+}
+
 uint64_t pithi_stream_bytes(const pith_plan *p) {
     const uint64_t copies = external(p) ? 0 : pithi_has_residual(p) ? 2 : 1;
-    return 64 + head_bytes(p) + sum_bytes(p) + copies * memory_bytes(p);
+    return 64 + head_bytes(p) + sum_bytes(p) + map_bytes(p) + copies * memory_bytes(p);
 }
 
 uint64_t pithi_stream_save_bytes(const pith_plan *p) {
@@ -210,7 +235,7 @@ static void clear(pith_stream *s) {
     s->random.shift = (uint16_t)((uint64_t)o->rank * 65536 / ranks);
     if (s->base) memset(s->base, 0, (size_t)memory_bytes(p));
     for (int i = 0; i < 2 && s->residual[i]; i++)
-        memset(s->residual[i], 0, (size_t)memory_bytes(p));
+        memset(s->residual[i], 0, (size_t)memory_bytes(p)); /* and the momentum behind it */
     for (uint64_t i = 0; i < p->slots; i++)
         s->slot[i] = (struct pithi_slot_state){.step = o->step, .undone = true};
     if (pithi_has_base(p) && (s->base || !p->count)) update_base_hash(s, o->step);
@@ -243,11 +268,15 @@ pith_status pith_stream_init(const pith_plan *p, void *memory, size_t bytes,
     pith_stream *const s = (pith_stream *)(void *)at;
     *s = (pith_stream){.plan = p, .options = o};
     s->slot = (struct pithi_slot_state *)(void *)(at + sizeof *s);
-    uint8_t *const sums_at = at + head_bytes(p), *const memory_at = sums_at + sum_bytes(p);
+    uint8_t *const sums_at = at + head_bytes(p), *const maps_at = sums_at + sum_bytes(p),
+                   *const memory_at = maps_at + map_bytes(p);
+    if (holds_sets(p)) s->maps = (uint64_t *)(void *)maps_at;
     if (compares_base(p)) s->sums = (uint64_t *)(void *)sums_at;
     if (pithi_has_base(p) && !external(p)) s->base = memory_at;
-    for (int i = 0; i < 2 && pithi_has_residual(p); i++)
-        s->residual[i] = (float *)(void *)memory_at + (uint64_t)i * p->count;
+    for (int i = 0; i < 2 && pithi_has_residual(p); i++) {
+        s->residual[i] = (float *)(void *)(memory_at + (uint64_t)i * memory_bytes(p));
+        if (p->params.memory.momentum) s->momentum[i] = s->residual[i] + p->count;
+    }
     clear(s);
     *stream = s;
     return PITH_OK;
@@ -308,6 +337,11 @@ float *pithi_stream_residual(const pith_stream *s, uint64_t slot, int next) {
     return s->residual[s->slot[slot].side ^ next] + pithi_slot_first(s->plan, slot);
 }
 
+float *pithi_stream_momentum(const pith_stream *s, uint64_t slot, int next) {
+    float *const all = s->momentum[s->slot[slot].side ^ next];
+    return all ? all + pithi_slot_first(s->plan, slot) : NULL;
+}
+
 pith_status pith_stream_rollback(pith_work *w, pith_stream *s, uint64_t step) {
     PITHI_TRY(enter(w, s));
     if (pithi_has_base(s->plan))
@@ -317,18 +351,14 @@ pith_status pith_stream_rollback(pith_work *w, pith_stream *s, uint64_t step) {
         if (slot->undone || slot->step != step + 1) continue;
         slot->step = step;
         slot->side ^= pithi_has_residual(s->plan);
+        if (whole_of(s->plan) && whole_of(s->plan)->rollback) whole_of(s->plan)->rollback(slot);
         slot->undone = true;
     }
     return leave(w, s, PITH_OK);
 }
 
-/* Returns the length of a run: residuals are kept in the codec's domain, which mixes the
- * elements of a run of the slot. */
-static uint64_t run_length(const pith_plan *p) {
-    return p->params.codec->domain ? p->params.codec->domain->run(&p->params) : 1;
-}
-
-/* A run of a slot that is transformed by itself, or the shorter one at its end. */
+/* Residuals are kept in the codec's domain, which mixes the elements of a run of the slot. A run of
+ * a slot that is transformed by itself, or the shorter one at its end: */
 struct run {
     uint64_t slot, first, count; /* in elements of the slot */
 };
@@ -360,7 +390,7 @@ typedef bool run_fn(pith_stream *s, const struct run *at, uint64_t tensor_first,
  * tensor; false as soon as a call returns false. */
 static bool for_runs(pith_stream *s, uint64_t first, const struct pithi_span *view, run_fn *fn) {
     const pith_plan *const p = s->plan;
-    const uint64_t length = run_length(p), end = first + view->count;
+    const uint64_t length = pithi_run_length(&p->params), end = first + view->count;
     float x[PITHI_RUN_MAX];
     if (!view->count) return true; /* an empty range is in no run */
     for (uint64_t i = 0; i < p->slots; i++) {
@@ -584,16 +614,22 @@ pith_status pith_stream_stats(const pith_stream *s, pith_stats *out) {
 
 /* ---- Save and load ---------------------------------------------------------------------------*/
 
-static void save_residual(const pith_stream *s, uint8_t *to) {
-    for (uint64_t i = 0; i < s->plan->slots; i++) {
-        const float *from = pithi_stream_residual(s, i, 0);
-        for (uint64_t k = 0; k < pithi_slot_count(s->plan, i); k++, to += sizeof(float))
-            pithi_put32(to, pithi_bits(from[k]));
-    }
+static void save_floats(const float *from, uint64_t count, uint8_t **to) {
+    for (uint64_t k = 0; k < count; k++, *to += sizeof(float))
+        pithi_put32(*to, pithi_bits(from[k]));
 }
 
+static void save_residual(const pith_stream *s, uint8_t *to) {
+    const pith_plan *const p = s->plan;
+    for (uint64_t i = 0; i < p->slots; i++)
+        save_floats(pithi_stream_residual(s, i, 0), pithi_slot_count(p, i), &to);
+    for (uint64_t i = 0; i < p->slots && p->params.memory.momentum; i++)
+        save_floats(pithi_stream_momentum(s, i, 0), pithi_slot_count(p, i), &to);
+}
+
+/* The momentum lies behind the residual, here as there. */
 static void load_residual(pith_stream *s, const uint8_t *from) {
-    for (uint64_t k = 0; k < s->plan->count; k++)
+    for (uint64_t k = 0; k < memory_bytes(s->plan) / sizeof(float); k++)
         s->residual[0][k] = pithi_float(pithi_get32(from + k * sizeof(float)));
 }
 
@@ -696,9 +732,9 @@ static pith_status check_saved(const pith_plan *p, const uint8_t *src, size_t by
                            i) != pithi_get64(slot + 8))
             return pithi_fail(error, PITH_ERR_CHECKSUM, "a base is not what its hash says");
     if (whole_of(p) && !legal_slots(p, src + PITHI_STREAM_FORMAT_HEAD))
-        return pithi_fail(error, PITH_ERR_CORRUPT, "a bound that no slot can have");
-    if (pithi_has_residual(p) && !all_finite(slot, p->count))
-        return pithi_fail(error, PITH_ERR_CORRUPT, "a residual is not finite");
+        return pithi_fail(error, PITH_ERR_CORRUPT, "what no slot can have remembered");
+    if (pithi_has_residual(p) && !all_finite(slot, memory_bytes(p) / sizeof(float)))
+        return pithi_fail(error, PITH_ERR_CORRUPT, "a residual or momentum is not finite");
     return PITH_OK;
 }
 

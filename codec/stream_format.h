@@ -18,8 +18,8 @@ enum {
     PITHI_STREAM_FORMAT_HEAD = 72,
     PITHI_STREAM_FORMAT_STATS_BYTES = 32,
     PITHI_STREAM_FORMAT_SLOT = 16,
-    PITHI_STREAM_FORMAT_BOUNDED =
-        16, /* bytes more for each slot, behind all: codecs with a bound */
+    PITHI_STREAM_FORMAT_MORE =
+        16, /* bytes more for each slot, behind all: codecs with a bound, and sparse ones */
     PITHI_STREAM_FORMAT_TAIL = 8
 };
 

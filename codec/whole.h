@@ -33,11 +33,24 @@ struct pithi_whole {
     const char *(*read_section)(const uint8_t *body, struct pithi_frame *f);
     bool (*has_section)(const struct pithi_frame *f);
 
+    /* Returns the largest |value| that the frame left out. NULL: none are. */
+    double (*left_out)(const struct pithi_frame *f);
+    /* Checks a frame that was opened against what the stream holds, before anything is written.
+     * NULL: there is nothing to check. */
+    pith_status (*admit)(struct pithi_coding *c);
+    /* Returns what is wrong with what all blocks of a frame had together, or NULL. NULL: nothing
+     * can be. */
+    const char *(*decoded)(const struct pithi_coding *c);
+
+    /* Whether a stream holds, for every slot, the set of elements of its last frame. */
+    bool holds_sets;
+
     /* What a slot of a stream remembers: `begin` and `end` copy it before and after an encode. It
      * is saved as a word, in place of the hash of a base, and saved_bytes more for each slot behind
      * all slots. */
     void (*begin)(const struct pithi_slot_state *slot, struct pithi_coding *c);
     void (*end)(const struct pithi_coding *c, struct pithi_slot_state *slot);
+    void (*rollback)(struct pithi_slot_state *slot); /* takes back what `end` did; NULL: nothing */
     uint32_t saved_bytes;
     uint64_t (*save)(const struct pithi_slot_state *slot, uint8_t *bytes);
     void (*load)(struct pithi_slot_state *slot, uint64_t word, const uint8_t *bytes);

@@ -19,7 +19,8 @@ static uint64_t head_bytes(uint32_t workers) {
 static bool may_be_second(const pith_plan *p) {
     const struct pithi_params *q = &p->params;
     if (q->codec->cut) return !q->codec->bound_setting; /* codecs in pages */
-    return q->codec->fixed(q) && !q->base_dtype && pithi_is_float16_32(q->dtype);
+    const bool sums = q->codec->fixed(q) || q->codec->adds;
+    return sums && !q->base_dtype && pithi_is_float16_32(q->dtype);
 }
 
 static uint64_t bytes_for(uint64_t first, uint64_t second, uint32_t workers) {

@@ -27,11 +27,18 @@ static bool has_feedback(const struct trip *t) {
     return strstr(t->layout.spec, "ef=full") || strstr(t->layout.spec, "ef=ema");
 }
 
-/* Out of the saved stream: FORMAT.md, Saved streams. */
+static bool is_sparse(const struct trip *t) { return strncmp(t->layout.spec, "topk", 4) == 0; }
+
+/* Out of the saved stream: FORMAT.md, Saved streams; where it is not rotated, by the call. */
 static void get_residual(struct trip *t, int which) {
     size_t written;
     const size_t bytes = (size_t)t->sizes.save_bytes;
     if (!t->residual[0]) return;
+    if (is_sparse(t)) {
+        const pith_view all = pith_view_flat(t->residual[which], PITH_F32, t->layout.count);
+        FUZZ_CHECK(pith_stream_get_residual(t->sender.work, t->sender.stream, 0, &all) == PITH_OK);
+        return;
+    }
     uint8_t *saved = guard_new(bytes);
     FUZZ_CHECK(pith_stream_save(t->sender.work, t->sender.stream, saved, bytes, &written) ==
                PITH_OK);
@@ -346,6 +353,36 @@ static void check_rotated(struct trip *t, const struct fuzz_tensor *out, uint64_
     check_residual(t, first, out->count, bound);
 }
 
+/* ---- topk: elements that are sent, and error feedback ----------------------------------------*/
+
+static bool same_float(float a, float b) { return a == b || (isnan(a) && isnan(b)); }
+
+/* One frame: an element decodes to 0 or to what is sent of it, within the bound; the residual keeps
+ * what that lost. */
+static void check_sparse(const struct trip *t, const struct fuzz_tensor *out, uint64_t first,
+                         double bound) {
+    const char *const spec = t->layout.spec, *const ema = strstr(spec, "ef=ema:0.");
+    const float kept = ema ? (float)strtoul(ema + 9, NULL, 10) : 0;
+    const bool whole = !strstr(spec, "values=") || strstr(spec, "values=f32");
+    const bool call = strstr(spec, "clear=call") != NULL;
+    const bool transform = strstr(spec, "transform=dct") || strstr(spec, "transform=hadamard");
+    if (strstr(spec, "momentum=")) return;   /* what is sent is not of this step alone */
+    if (transform && t->residual[0]) return; /* the bound is of coefficients with the residual's */
+    for (uint64_t i = 0; i < out->count; i++) {
+        const float w = fuzz_number(fuzz_at(&t->value, first + i), t->layout.layout.dtype);
+        const float before = t->residual[0] ? t->residual[0][first + i] : 0;
+        const float x = t->residual[0] ? before + w : w;
+        const float got = fuzz_number(fuzz_at(out, i), PITH_F32);
+        if (whole && !transform) FUZZ_CHECK(got == 0 || same_float(got, x));
+        if (strstr(spec, "values=none") && !transform) FUZZ_CHECK(got == 0 || got == 1);
+        if (isfinite(x) && !isnan(bound)) FUZZ_CHECK(fabs((double)x - (double)got) <= bound);
+        if (!t->residual[0]) continue;
+        const float lost = call ? x : x - got;
+        const float next = ema ? kept / 1000.0f * before + (1000 - kept) / 1000.0f * lost : lost;
+        FUZZ_CHECK(t->residual[1][first + i] == (isfinite(next) ? next : before));
+    }
+}
+
 static void check_frame(struct trip *t, uint64_t slot, size_t length, bool key) {
     pith_info info = {.size = sizeof info};
     const struct fuzz_layout *l = &t->layout;
@@ -388,6 +425,8 @@ static void check_result(struct trip *t, const struct fuzz_tensor *old,
         check_bounded(t, out, first, &info);
     } else if (t->layout.traits & PITH_TRAIT_EXEMPT) {
         check_rotated(t, out, first, bound);
+    } else if (is_sparse(t)) {
+        check_sparse(t, out, first, bound);
     } else if (strncmp(t->layout.spec, "kv", 2) == 0) {
         check_pages(t, old, out, first, length, bound);
     } else {

@@ -37,11 +37,13 @@ static void check_short_text(const char *spec, const char *canon, size_t cap) {
     guard_free(text, cap);
 }
 
-/* A bound is always said, real numbers may have a longer text than they were given, some words of
- * kv set other keys, and so do two and three bits of grad. */
+/* A bound is always said, and so is the share of topk; real numbers may have a longer text than
+ * they were given; some words of kv set other keys, and so do two and three bits of grad and the
+ * share and number of topk. */
 static bool may_grow(const struct fuzz_layout *l) {
-    return l->traits & PITH_TRAIT_BOUND || strstr(l->spec, "preset=") ||
-           strstr(l->spec, "codebook=") || strstr(l->spec, "outliers=") ||
+    return l->traits & PITH_TRAIT_BOUND || strncmp(l->spec, "topk", 4) == 0 ||
+           strstr(l->spec, "preset=") || strstr(l->spec, "codebook=") ||
+           strstr(l->spec, "outliers=") ||
            (strncmp(l->spec, "grad", 4) == 0 &&
             (strstr(l->spec, "bits=2") || strstr(l->spec, "bits=3")));
 }

@@ -557,9 +557,58 @@ static void get_base(struct scene *x, int i, uint64_t slot) {
     fuzz_tensor_free(&t);
 }
 
+/* The set of a slot from frames, damaged or not, and what can be done with it. */
+static void hold(struct scene *x, int i, uint64_t slot, struct fuzz_source *s) {
+    enum { MOST = 3 };
+    const struct fuzz_end *e = &x->end[i];
+    const uint32_t n = 1 + fuzz_below(s, MOST);
+    const void *frame[MOST];
+    size_t length[MOST];
+    for (uint32_t k = 0; k < n; k++) frame[k] = take_frame(x, s, &length[k]);
+    pith_status status =
+        pith_sparse_hold(e->work, e->stream, slot, frame, length, n, (int)(fuzz_u8(s) & 1));
+    FUZZ_CHECK(fuzz_is_status(status) && fuzz_error_fits(pith_work_error(e->work), status));
+    for (uint32_t k = 0; k < n; k++) guard_free((void *)(uintptr_t)frame[k], length[k]);
+    pith_sparse_state is = {.size = sizeof is};
+    if (strncmp(x->layout.spec, "topk", 4) != 0) {
+        FUZZ_CHECK(status == PITH_ERR_UNSUPPORTED);
+        FUZZ_CHECK(pith_sparse_get_state(e->stream, slot, &is) == PITH_ERR_UNSUPPORTED);
+        return;
+    }
+    uint64_t first, count, held;
+    FUZZ_CHECK(pith_plan_slot(x->plan, slot, &first, &count) == PITH_OK);
+    FUZZ_CHECK(pith_sparse_get_state(e->stream, slot, &is) == PITH_OK);
+    FUZZ_CHECK(is.held <= count && (status != PITH_OK || is.holds));
+    if (!is.holds) FUZZ_CHECK(is.held == 0);
+    struct fuzz_tensor values;
+    held = is.held;
+    fuzz_tensor_new(&values, s, false, 1 + fuzz_below(s, 3), 1, &held);
+    const bool transform =
+        strstr(x->layout.spec, "transform=dct") || strstr(x->layout.spec, "transform=hadamard");
+    const pith_status wanted = is.holds ? PITH_OK : PITH_ERR_STATE,
+                      of_view = is.holds && transform ? PITH_ERR_UNSUPPORTED : wanted;
+    FUZZ_CHECK(pith_sparse_gather(e->work, e->stream, slot, &x->value.view, &values.view) ==
+               of_view);
+    FUZZ_CHECK(pith_sparse_scatter(e->work, e->stream, slot, &values.view, 0.5f, &x->out[i].view) ==
+               of_view);
+    if (fuzz_u8(s) & 1) {
+        status = pith_sparse_clear(e->work, e->stream, slot);
+        FUZZ_CHECK(status == (x->feedback ? wanted : PITH_ERR_STATE));
+    }
+    fuzz_tensor_free(&values);
+    if (!is.holds || fuzz_u8(s) & 1) return;
+    /* Its values without indices: the slot itself still holds their set. */
+    size_t bytes;
+    x->last[i][slot] = pith_stream_step(e->stream, slot);
+    FUZZ_CHECK(fuzz_encode(e->work, e->stream, slot, &x->value.view, PITH_SAME_SET, x->single,
+                           x->cap, &bytes) == PITH_OK);
+    FUZZ_CHECK(fuzz_decode(e->work, e->stream, slot, x->single, bytes, &x->out[i].view, 0) ==
+               PITH_OK);
+}
+
 static void other_call(struct scene *x, int i, uint64_t slot, struct fuzz_source *s) {
     uint64_t step;
-    switch (fuzz_u8(s) % 6) {
+    switch (fuzz_u8(s) % 8) {
     case 0:
     case 1: residual(x, i, s); break;
     case 2:
@@ -568,6 +617,8 @@ static void other_call(struct scene *x, int i, uint64_t slot, struct fuzz_source
         break;
     case 3: set_ranks(x, i, s); break;
     case 4: get_base(x, i, slot); break;
+    case 5:
+    case 6: hold(x, i, slot, s); break;
     default: leave(x, i, s); break;
     }
 }

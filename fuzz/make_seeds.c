@@ -68,6 +68,11 @@ static const struct {
     {"act:abs=0.1", PITH_F32, 0, 4, 0, {2, 3, 8, 9}},
     {"act:mode=ratio,abs=0.1,block=128", PITH_F32, 0, 2, PITH_LAYOUT_CHECKSUMS, {16, 50}},
     {"act:pwrel=0.2", PITH_F16, 0, 1, 0, {100}},
+    {"topk:density=0.1,block=64", PITH_F32, 0, 1, 0, {150}},
+    {"topk:k=9,values=f16,index=fast,block=128", PITH_BF16, 0, 1, PITH_LAYOUT_CHECKSUMS, {300}},
+    {"topk:density=0.3,values=int8", PITH_F32, 0, 2, 0, {20, 20}},
+    {"topk:density=0.02,values=none", PITH_F16, 0, 1, 0, {500}},
+    {"topk:density=1,values=bf16,block=64", PITH_F32, 0, 1, 0, {70}},
 };
 
 static const struct {
@@ -191,11 +196,12 @@ static void key_seeds(void) {
 
 /* A residual, saved. */
 static void residual_seeds(void) {
-    static const char *const specs[] = {"grad:ef=full,group=32", "grad:ef=ema:0.75,bits=2", "grad"};
+    static const char *const specs[] = {"grad:ef=full,group=32", "grad:ef=ema:0.75,bits=2", "grad",
+                                        "topk:k=5,control=oktopk,ef=full"};
     static float value[40];
     uint8_t frame[1024];
     for (unsigned i = 0; i < 40; i++) value[i] = (float)(i * i % 23) * 0.3f - 3;
-    for (unsigned i = 0; i < 3; i++) {
+    for (unsigned i = 0; i < sizeof specs / sizeof *specs; i++) {
         const pith_layout layout = {
             .size = sizeof layout, .dtype = PITH_F32, .ndim = 1, .shape = {40}, .slots = 1 + i};
         const pith_view view = pith_view_flat(value, PITH_F32, 40);
@@ -264,6 +270,10 @@ static void spec_seeds(void) {
         "embed:dim=64,decay=stairs,start=3,steps=1000",
         "embed:start=0.5",
         "act:mode=ratio,pwrel=9.99999e-1",
+        "topk:density=1e-3,values=f16,control=micro,cap=4",
+        "topk:k=100,control=every,every=7,ef=full,clear=call,momentum=0.9",
+        "topk:density=0.5,k=3",
+        "topk:density=1.5",
     };
     for (unsigned i = 0; i < sizeof specs / sizeof specs[0]; i++)
         seed("spec", i, specs[i], strlen(specs[i]) + 1);

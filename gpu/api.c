@@ -6,6 +6,7 @@
 #include "kv.h"
 #include "plan.h"
 #include "predict.h"
+#include "sparse.h"
 
 /* ---- Arguments -------------------------------------------------------------------------------*/
 
@@ -111,20 +112,30 @@ static struct pithi_gpu_side side_of(const pith_cuda_plan *c, const pith_cuda_st
 
 enum { WAVES = 32, TILES_MOST = 4 };
 
-/* Divides runs of elements among teams: few tiles a team while there are few teams; whole groups
- * always, and whole blocks where those have checksums. */
-void pithi_cuda_divide_runs(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t items,
-                            uint64_t elements) {
-    const struct pithi_device_plan *t = &c->table;
-    const uint64_t group = t->device.set.group;
-    uint64_t span = group > PITHI_TILE ? group : PITHI_TILE;
+/* Divides elements among teams: few tiles a team while there are few teams, but `whole` elements
+ * at least. */
+static void divide(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t items,
+                   uint64_t elements, uint64_t whole) {
+    uint64_t span = PITHI_TILE;
     while (span < TILES_MOST * PITHI_TILE && items * (elements / span) > WAVES * c->processors)
         span *= 2;
-    const uint64_t block = (uint64_t)1 << t->block_log2;
-    if (t->checksums && span < block) span = block;
+    if (span < whole) span = whole;
     a->span = span;
     a->chunks = elements / span + (elements % span != 0);
     if (!a->chunks) a->chunks = 1;
+}
+
+void pithi_cuda_divide_tiles(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t items,
+                             uint64_t elements) {
+    divide(a, c, items, elements, PITHI_TILE);
+}
+
+/* Whole groups always, and whole blocks where those have checksums. */
+void pithi_cuda_divide_runs(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t items,
+                            uint64_t elements) {
+    const struct pithi_device_plan *t = &c->table;
+    const uint64_t group = t->device.set.group, block = (uint64_t)1 << t->block_log2;
+    divide(a, c, items, elements, t->checksums && block > group ? block : group);
 }
 
 void pithi_cuda_divide(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t items,
@@ -221,6 +232,7 @@ pith_status pith_cuda_encode(const pith_cuda_plan *c, pith_cuda_stream *stream,
                                .update = true};
     if (pithi_cuda_is_bounded(c))
         return pithi_cuda_bounded_encode(c, &a, &items, cuda_stream, error);
+    if (pithi_cuda_is_sparse(c)) return pithi_cuda_sparse_encode(c, &a, &items, cuda_stream, error);
     pithi_cuda_divide(&a, c, items.count, c->table.most);
     return pithi_cuda_launch(c, encoder(c, key), &a, items.count, cuda_stream, error);
 }
@@ -248,6 +260,8 @@ static pith_status decode(const pith_cuda_plan *c, const pith_cuda_stream *strea
     a->scale = 1;
     if (pithi_cuda_is_bounded(c))
         return pithi_cuda_bounded_decode(c, a, false, items, cuda_stream, error);
+    if (pithi_cuda_is_sparse(c))
+        return pithi_cuda_sparse_decode(c, a, false, items, cuda_stream, error);
     pithi_cuda_divide(a, c, items->count, a->count < c->table.most ? a->count : c->table.most);
     a->chunks += a->first % a->span != 0; /* a range may begin inside a team's elements */
     a->hash_base = a->add && c->table.device.base_hash;
@@ -316,6 +330,7 @@ pith_status pith_cuda_reduce(const pith_cuda_plan *c, pith_cuda_stream *stream,
     status = check_limit(c, error);
     if (status != PITH_OK) return status;
     struct pithi_gpu_call a = sum_call(c, stream, &items, per_item, scale);
+    if (pithi_cuda_is_sparse(c)) return pithi_cuda_sparse_reduce(c, &a, &items, cuda_stream, error);
     pithi_cuda_divide(&a, c, items.count, c->table.most);
     if (needs_check(c)) status = check_first(c, &a, &items, cuda_stream, error);
     if (status != PITH_OK) return status;
@@ -335,7 +350,7 @@ static pith_status open_made(const pith_cuda_plan *c, const pith_cuda_stream *st
     if (status == PITH_OK) status = check_once(pithi_encode_depends(&out->table), made, error);
     if (status != PITH_OK) return status;
     if (pithi_cuda_has_base(&out->table) || out->table.dtype != PITH_F32 ||
-        pithi_cuda_is_bounded(out) || pithi_cuda_is_paged(out))
+        pithi_cuda_is_bounded(out) || pithi_cuda_is_paged(out) || pithi_cuda_is_sparse(out))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED,
                           "the sum is encoded by a plan of dtype f32, no base");
     if (items->count != made->count || out->device != c->device)
@@ -351,6 +366,9 @@ pith_status pith_cuda_reduce_encode(const pith_cuda_plan *c, pith_cuda_stream *s
                                     pith_error *error) {
     pith_cuda_items items, made;
     pith_status status = open_sum(c, stream, from, &items, per_item, error);
+    if (status == PITH_OK && pithi_cuda_is_sparse(c))
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED,
+                          "sets of elements are not recoded on a device: reduce, then encode");
     if (status == PITH_OK) status = open_made(c, stream, &items, out, out_stream, to, &made, error);
     if (status == PITH_OK) status = check_limit(c, error);
     if (status != PITH_OK) return status;
@@ -381,6 +399,8 @@ pith_status pith_cuda_verify(const pith_cuda_plan *c, const pith_cuda_stream *st
                                .hash_base = c->table.device.base_hash};
     if (pithi_cuda_is_bounded(c))
         return pithi_cuda_bounded_decode(c, &a, true, &items, cuda_stream, error);
+    if (pithi_cuda_is_sparse(c))
+        return pithi_cuda_sparse_decode(c, &a, true, &items, cuda_stream, error);
     pithi_cuda_divide(&a, c, items.count, c->table.most);
     if (needs_check(c) || a.hash_base) status = check_first(c, &a, &items, cuda_stream, error);
     if (status != PITH_OK) return status;

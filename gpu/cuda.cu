@@ -6,7 +6,8 @@
 #include "device/team.h"
 
 /* The kernels are compiled a family at a time (kernels.cu). NULL: not one of the family. */
-#define FAMILIES(X) X(common) X(predict) X(group_encode) X(group_decode) X(kv_encode) X(kv_decode)
+#define FAMILIES(X) \
+    X(common) X(predict) X(sparse) X(group_encode) X(group_decode) X(kv_encode) X(kv_decode)
 #define DECLARE(family) \
     extern "C" const void *pithi_gpu_kernel_##family(enum pithi_gpu_kernel number);
 FAMILIES(DECLARE)

@@ -48,12 +48,19 @@ pith_status pith_cuda_available(int device, pith_error *error) {
 uint64_t pithi_cuda_stream_bytes(const struct pithi_device_plan *t) {
     uint64_t bytes = pithi_stream_memory_at(t);
     if (pithi_cuda_has_base(t) && !t->external) bytes += t->count * pithi_width(t->base_dtype);
+    if (t->device.kind == PITHI_DEVICE_sets)
+        return pithi_stream_maps_at(t) + pithi_stream_maps_bytes(t);
     if (t->device.decay) bytes += 2 * sizeof(float) * t->count;
     return bytes;
 }
 
+uint64_t pithi_cuda_sum_bytes(const struct pithi_device_plan *t) {
+    return t->device.kind == PITHI_DEVICE_sets ? pithi_workspace_pad(sizeof(float) * t->most) : 0;
+}
+
 static uint64_t workspace_bytes(const struct pithi_device_plan *t) {
-    if (t->device.kind == PITHI_DEVICE_bounded || t->device.kind == PITHI_DEVICE_rows)
+    if (t->device.kind == PITHI_DEVICE_bounded || t->device.kind == PITHI_DEVICE_rows ||
+        t->device.kind == PITHI_DEVICE_sets)
         return PITHI_MARK_BYTES + pithi_workspace_bytes(t);
     const bool checks =
         t->checksums || t->longest_header > PITHI_SHORT_HEADER || t->device.base_hash;
@@ -84,7 +91,8 @@ pith_status pith_cuda_plan_sizes(const pith_plan *plan, pith_cuda_sizes *out, pi
                                    .plan_bytes = table.bytes,
                                    .stream_bytes = pithi_cuda_stream_bytes(&table),
                                    .workspace_bytes = workspace_bytes(&table),
-                                   .alignment = PITHI_CUDA_ALIGNMENT};
+                                   .alignment = PITHI_CUDA_ALIGNMENT,
+                                   .sum_bytes = pithi_cuda_sum_bytes(&table)};
     memcpy(out, &sizes, given < sizeof sizes ? given : sizeof sizes);
     if (given > sizeof sizes) memset(out + 1, 0, given - sizeof sizes);
     return PITH_OK;

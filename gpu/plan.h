@@ -32,12 +32,17 @@ void *pithi_cuda_alloc(const pith_env *env, size_t bytes);
 void pithi_cuda_release(const pith_env *env, void *p, size_t bytes);
 /* Returns the bytes of a device stream. */
 uint64_t pithi_cuda_stream_bytes(const struct pithi_device_plan *table);
+/* Returns the bytes of the sums of an item that is reduced to f32, which is rounded then. */
+uint64_t pithi_cuda_sum_bytes(const struct pithi_device_plan *table);
 /* Whether plan and stream can be what a call is given; stream_name: for the error. */
 pith_status pithi_cuda_check_stream(const pith_cuda_plan *c, const pith_cuda_stream *stream,
                                     const char *stream_name, pith_error *error);
 /* Sets how many teams do `items` items of at most `elements` elements, and how many each does. */
 void pithi_cuda_divide(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t items,
                        uint64_t elements);
+/* Sets the same two numbers of a call on tiles that are independent. */
+void pithi_cuda_divide_tiles(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t items,
+                             uint64_t elements);
 /* Sets the same two numbers of a call on runs of neighbouring elements, whatever the codec. */
 void pithi_cuda_divide_runs(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t items,
                             uint64_t elements);

@@ -2,20 +2,20 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "predict.h"
 
-/* Sets the workspace for marks, all 0, and the parts of frames. */
-static pith_status open_workspace(const pith_cuda_plan *c, struct pithi_gpu_call *a,
-                                  const pith_cuda_items *items, void *cuda_stream,
-                                  pith_error *error) {
+pith_status pithi_cuda_open_workspace(const pith_cuda_plan *c, struct pithi_gpu_call *a,
+                                      const pith_cuda_items *items, void *cuda_stream,
+                                      pith_error *error) {
     const uint64_t each = PITHI_MARK_BYTES + pithi_workspace_bytes(&c->table);
-    if (items->count > UINT64_MAX / each) return pithi_fail(error, PITH_ERR_ARG, "too many frames");
-    const uint64_t bytes = items->count * each;
+    if (items->count > UINT64_MAX / each / a->per_item)
+        return pithi_fail(error, PITH_ERR_ARG, "too many frames");
+    const uint64_t frames = items->count * a->per_item, bytes = frames * each;
     const struct pithi_words words = {.number = {bytes}};
     if (!items->workspace || (uintptr_t)items->workspace % PITHI_CUDA_ALIGNMENT ||
         items->workspace_bytes < bytes)
         return pithi_fail_with(error, PITH_ERR_SPACE, bytes,
                                "the call needs an aligned workspace of # bytes", &words);
     a->workspace = items->workspace;
-    return pithi_cuda_clear(c, a->workspace, items->count * PITHI_MARK_BYTES, cuda_stream, error);
+    return pithi_cuda_clear(c, a->workspace, frames * PITHI_MARK_BYTES, cuda_stream, error);
 }
 
 /* Launches a team for every frame, or for every block of the slot that has most. */
@@ -37,7 +37,7 @@ pith_status pithi_cuda_bounded_encode(const pith_cuda_plan *c, struct pithi_gpu_
     const bool rows = has_rows(c);
     const bool look = requested->target == PITHI_TARGET_PWREL ||
                       (requested->target == PITHI_TARGET_REL && !(requested->range > 0));
-    pith_status status = open_workspace(c, a, items, cuda_stream, error);
+    pith_status status = pithi_cuda_open_workspace(c, a, items, cuda_stream, error);
     if (status == PITH_OK && look) {
         pithi_cuda_divide(a, c, items->count, c->table.most);
         status = pithi_cuda_launch(c, PITHI_GPU_bounded_range, a, items->count, cuda_stream, error);
@@ -57,7 +57,7 @@ pith_status pithi_cuda_bounded_decode(const pith_cuda_plan *c, struct pithi_gpu_
                                       pith_error *error) {
     const uint64_t blocks = c->table.most_blocks;
     const bool rows = has_rows(c);
-    pith_status status = open_workspace(c, a, items, cuda_stream, error);
+    pith_status status = pithi_cuda_open_workspace(c, a, items, cuda_stream, error);
     if (status == PITH_OK)
         status = launch(c, PITHI_GPU_bounded_check, a, 1, items, cuda_stream, error);
     if (status == PITH_OK)

@@ -8,6 +8,7 @@
 #include "common/endian.h"
 #include "plan.h"
 #include "predict.h"
+#include "sparse.h"
 #include "stream_format.h"
 
 /* ---- Launches --------------------------------------------------------------------------------*/
@@ -200,7 +201,9 @@ struct exchange {
     const struct pithi_device_plan_slot *slot;
     uint8_t *saved, *bytes;   /* the stream as the host saves it, and as it lies on the device */
     uint64_t total, elements; /* bytes of saved; where its elements, of base or residual, begin */
-    bool bounded;             /* slots have a bound in place of a hash, and counts behind them */
+    /* Slots have a bound in place of a hash, and counts behind them; or the steps of a controller,
+     * and what else it remembers. */
+    bool bounded, sparse;
 };
 
 static uint64_t element_bytes(const struct pithi_device_plan *t) {
@@ -230,9 +233,11 @@ static pith_status begin(const pith_cuda_plan *c, const pith_work *work, const p
     if (size < needed)
         return pithi_fail_with(error, PITH_ERR_SPACE, needed, "the stream has # bytes, not #",
                                &(struct pithi_words){.number = {needed, size}});
-    *x = (struct exchange){.table = t, .bounded = pithi_cuda_is_bounded(c)};
+    *x = (struct exchange){
+        .table = t, .bounded = pithi_cuda_is_bounded(c), .sparse = pithi_cuda_is_sparse(c)};
     x->slot = (const struct pithi_device_plan_slot *)(const void *)(c->image + t->slots_at);
-    const uint64_t slot = PITHI_STREAM_FORMAT_SLOT + (x->bounded ? PITHI_STREAM_FORMAT_BOUNDED : 0);
+    const bool more = x->bounded || x->sparse;
+    const uint64_t slot = PITHI_STREAM_FORMAT_SLOT + (more ? PITHI_STREAM_FORMAT_MORE : 0);
     x->elements = PITHI_STREAM_FORMAT_HEAD + t->slots * slot;
     x->total = x->elements + t->count * element_bytes(t) + PITHI_STREAM_FORMAT_TAIL;
     const pith_status status = pith_plan_sizes(pith_stream_plan(host), &sizes);
@@ -265,6 +270,20 @@ static pith_status save(pith_work *work, const pith_stream *host, const struct e
     return PITH_OK;
 }
 
+/* What a controller remembers of slot i: its steps in place of a base hash, and more behind all
+ * slots. */
+static uint8_t *control_at(const struct exchange *x, uint64_t i) {
+    return x->saved + PITHI_STREAM_FORMAT_HEAD + x->table->slots * PITHI_STREAM_FORMAT_SLOT +
+           i * PITHI_STREAM_FORMAT_MORE;
+}
+
+static void take_control(const struct exchange *x, uint64_t i) {
+    struct pithi_gpu_chosen *const to = pithi_stream_chosen(x->table, x->bytes) + i;
+    to->control = pithi_control_load(slot_at(x, i)->base_hash, control_at(x, i));
+    to->before = to->control;
+    slot_at(x, i)->base_hash = 0;
+}
+
 static pith_status fill_bytes(const struct exchange *x, pith_error *error) {
     const uint8_t *const from = x->saved, *const stats = from + PITHI_STREAM_FORMAT_STATS;
     struct pithi_gpu_stream *const head = (struct pithi_gpu_stream *)(void *)x->bytes;
@@ -288,6 +307,11 @@ static pith_status fill_bytes(const struct exchange *x, pith_error *error) {
                                    &(struct pithi_words){.number = {i}});
         *slot_at(x, i) = (struct pithi_gpu_slot_state){
             .step = pithi_get64(slot), .base_hash = pithi_get64(slot + 8), .undone = 1};
+        if (x->sparse && pithi_get64(slot + 8) & PITHI_CONTROL_REPORTED)
+            return pithi_fail_with(error, PITH_ERR_UNSUPPORTED, i,
+                                   "slot # goes on from a report, which devices do not know",
+                                   &(struct pithi_words){.number = {i}});
+        if (x->sparse) take_control(x, i);
     }
     const uint64_t elements = x->table->count * element_bytes(x->table);
     if (!x->table->external) memcpy(x->bytes + head->memory, from + x->elements, (size_t)elements);
@@ -341,6 +365,10 @@ static pith_status fill_saved(const struct exchange *x, pith_error *error) {
                                    &(struct pithi_words){.number = {i}});
         pithi_put64(slot, slot_at(x, i)->step);
         pithi_put64(slot + 8, slot_at(x, i)->base_hash);
+        if (!x->sparse) continue;
+        const struct pithi_control_state *const c =
+            &pithi_stream_chosen(x->table, x->bytes)[i].control;
+        pithi_put64(slot + 8, pithi_control_save(c, control_at(x, i)));
     }
     copy_elements(x);
     const size_t hashed = (size_t)(x->total - PITHI_STREAM_FORMAT_TAIL);

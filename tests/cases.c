@@ -12,7 +12,7 @@
 #define REALS (1u << PITH_F32 | 1u << PITH_BF16 | 1u << PITH_F16)
 #define FLOATS (REALS | 1u << PITH_F64)
 #define ALL 0xFFFEu
-enum { EXACT, DIFFERENCE, BOUND, VARIABLE = 4, OVERFLOWS = 8, ZEROS = 16, PAGES = 32 };
+enum { EXACT, DIFFERENCE, BOUND, SPARSE, VARIABLE = 4, OVERFLOWS = 8, ZEROS = 16, PAGES = 32 };
 static int kind_of(int flags) { return flags & 3; }
 
 struct row {
@@ -57,8 +57,9 @@ static void add_case(const struct row *r, uint32_t dtype, uint32_t base_dtype) {
         .base_dtype = base_dtype,
         .exact = kind_of(r->kind) == EXACT,
         .stochastic = strstr(r->spec, "stochastic") != NULL,
-        .fixed = kind_of(r->kind) != BOUND && !(r->kind & VARIABLE),
+        .fixed = kind_of(r->kind) < BOUND && !(r->kind & VARIABLE),
         .bounded = kind_of(r->kind) == BOUND,
+        .sparse = kind_of(r->kind) == SPARSE,
         .overflows = r->kind & (OVERFLOWS | PAGES),
         .signed_zeros = strstr(r->spec, "zeros=signed") != NULL,
         .keeps_zeros = r->kind & ZEROS,

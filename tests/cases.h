@@ -12,6 +12,7 @@ struct test_case {
     uint32_t dtype, base_dtype; /* base_dtype PITH_NONE: without a base */
     bool exact, stochastic, fixed, base_hash;
     bool bounded, signed_zeros, keeps_zeros; /* bounded: every value is under the frame's bound */
+    bool sparse;                             /* all but the largest values decode to 0 */
     bool idempotent;                         /* scales depend on the dtype of the values */
     bool overflows;                          /* a group of large values may decode to NaN */
     size_t group, block;                     /* elements; group 1 where a codec has none */

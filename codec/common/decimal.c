@@ -197,3 +197,17 @@ uint32_t pithi_decimal_share(uint32_t word, uint32_t n) {
     for (int e = exponent_of(word); e < 0 && unit < most; e++) unit *= 10;
     return (uint32_t)((2 * parts + unit) / (2 * unit));
 }
+
+uint64_t pithi_decimal_part(uint32_t word, uint64_t n) {
+    int e = exponent_of(word);
+    if (e >= 0) return word ? n : 0; /* 1 */
+    /* The product in two halves; floor of a quotient by 10, e times, is that by 10^e. */
+    uint64_t low = (n & UINT32_MAX) * mantissa_of(word);
+    uint64_t high = (n >> 32) * mantissa_of(word) + (low >> 32);
+    for (low &= UINT32_MAX; e < 0 && (high | low); e++) {
+        low |= high % 10 << 32;
+        high /= 10;
+        low /= 10;
+    }
+    return high << 32 | low;
+}

@@ -26,5 +26,7 @@ double pithi_decimal_floor(uint32_t word);
 /* Returns floor(p * n + 1/2) for a number p below 1: exactly, and whatever rounding the caller has
  * set. */
 uint32_t pithi_decimal_share(uint32_t word, uint32_t n);
+/* Returns floor(p * n) for a number p of at most 1, exactly. n is below 2^63. */
+uint64_t pithi_decimal_part(uint32_t word, uint64_t n);
 
 #endif

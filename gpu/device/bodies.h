@@ -41,6 +41,13 @@
 #define PITHI_IF_predict(x)
 #endif
 
+#ifdef PITHI_GPU_sparse
+#include "device/sparse/decode.h"
+#define PITHI_IF_sparse(x) x
+#else
+#define PITHI_IF_sparse(x)
+#endif
+
 #ifdef PITHI_GPU_kv_encode
 #include "device/kv/pairs.h"
 #define PITHI_IF_kv_encode(x) x

@@ -4,6 +4,7 @@
 #define PITHI_GPU_DEVICE_CALL_H
 
 #include "device_plan.h"
+#include "sparse/control.h"
 
 /* Elements: what one thread codes at a time (8 codes of b bits are b bytes, and one draw of random
  * bits serves 8), how many such units it holds, and what a team holds of them. */
@@ -43,6 +44,13 @@ struct pithi_gpu_slot_state {
     uint64_t hash, saturated, poisoned;
 };
 
+/* What a stream of a codec that sends sets keeps of a slot besides. before: until the last
+ * encode. */
+struct pithi_gpu_chosen {
+    struct pithi_control_state control, before;
+    uint32_t holds, unused; /* holds: the slot's map is that of a set */
+};
+
 /* What random bits depend on besides step and element. shift: rank * 65536 / ranks (antithetic). */
 struct pithi_gpu_random {
     uint64_t seed;
@@ -63,12 +71,31 @@ PITHI_INLINE uint64_t pithi_stream_memory_at(const struct pithi_device_plan *t) 
     return (sizeof(struct pithi_gpu_stream) + slots + 255) / 256 * 256;
 }
 
+/* Codecs that send sets: where what is remembered of slots begins, behind the residuals, and where
+ * the maps of the sets that slots hold, of whole words each. */
+PITHI_INLINE uint64_t pithi_stream_chosen_at(const struct pithi_device_plan *t) {
+    const uint64_t residuals = t->device.decay ? 2 * sizeof(float) * t->count : 0;
+    return (pithi_stream_memory_at(t) + residuals + 255) / 256 * 256;
+}
+PITHI_INLINE struct pithi_gpu_chosen *pithi_stream_chosen(const struct pithi_device_plan *t,
+                                                          void *stream) {
+    return (struct pithi_gpu_chosen *)(void *)((uint8_t *)stream + pithi_stream_chosen_at(t));
+}
+PITHI_INLINE uint64_t pithi_stream_maps_at(const struct pithi_device_plan *t) {
+    const uint64_t slots = t->slots * sizeof(struct pithi_gpu_chosen);
+    return (pithi_stream_chosen_at(t) + slots + 255) / 256 * 256;
+}
+PITHI_INLINE uint64_t pithi_stream_maps_bytes(const struct pithi_device_plan *t) {
+    return 8 * (t->count / 64 + t->slots);
+}
+
 /* Whether what an encode makes depends on the slot's place in its stream. Teams of an item then
  * hand over what they have, the last of them closes the slot, and the slot comes once in a call.
  * Else teams count straight into the stream, and a slot may come any number of times. Decodes
  * depend on the slot where there is a base. */
 PITHI_INLINE bool pithi_encode_depends(const struct pithi_device_plan *p) {
-    return p->base_dtype != PITH_NONE || p->device.decay || p->device.set.stochastic;
+    return p->base_dtype != PITH_NONE || p->device.decay || p->device.set.stochastic ||
+           p->device.kind == PITHI_DEVICE_sets;
 }
 
 /* What a call about a stream sets. */
@@ -101,6 +128,12 @@ struct pithi_gpu_paging {
     uint32_t parts; /* teams per page; 0: the codec has none */
 };
 
+/* Of launches that look for a threshold. round: 0 for the step's own, 1 for that of the hard limit;
+ * level: of PITHI_SELECT_LEVELS. */
+struct pithi_gpu_sieve {
+    uint32_t round, level;
+};
+
 /* What a call about a stream sets it to. */
 struct pithi_gpu_change {
     uint32_t what; /* enum pithi_gpu_setting */
@@ -123,6 +156,8 @@ struct pithi_gpu_call {
     /* of codecs with a bound: marks, then a part for each frame; see predict/workspace.h */
     uint8_t *workspace;
     struct pithi_gpu_paging paging;
+    struct pithi_gpu_sieve sieve;
+    uint8_t *sums; /* topk: f32 that a sum of frames is formed in; NULL: in the tensor */
     struct pithi_gpu_change change;
 };
 

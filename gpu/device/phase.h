@@ -304,6 +304,16 @@ PITHI_DEVICE uint32_t pithi_bf16_pair(float x, float y) {
 #endif
 }
 
+PITHI_DEVICE uint32_t pithi_ones32(uint32_t x) {
+#ifdef __CUDACC__
+    return (uint32_t)__popc((int)x);
+#else
+    uint32_t n = 0;
+    for (; x; x &= x - 1) n++;
+    return n;
+#endif
+}
+
 PITHI_DEVICE bool pithi_is_aligned(const void *p, size_t bytes) {
     return (uintptr_t)p % bytes == 0;
 }

@@ -59,6 +59,11 @@ PITHI_PHASE(pithi_stream_undo, uint64_t number) {
     if (slot->undone || slot->step != a->change.step + 1) return;
     slot->step = a->change.step;
     if (a->to.plan.device.decay) slot->side ^= 1;
+    if (a->to.plan.device.kind == PITHI_DEVICE_sets) {
+        struct pithi_gpu_chosen *const c = pithi_stream_chosen(&a->to.plan, a->to.stream) + i;
+        c->control = c->before;
+        c->holds = 0;
+    }
     slot->undone = 1;
 }
 

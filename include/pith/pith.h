@@ -567,7 +567,10 @@ typedef struct pith_item {
 enum {
     PITH_KEY_FRAME = 0x1, /* encode: key frames, the exact new base, from which a late joiner
                              starts. Only for streams with a base */
-    PITH_ADD = 0x2        /* decode: view += decoded */
+    PITH_ADD = 0x2,       /* decode: view += decoded */
+    PITH_SAME_SET = 0x4,  /* encode, topk: the values of the set that the slot holds; the frame has
+                             no indices (sparse.h) */
+    PITH_HELD_SET = 0x8   /* the same, with the set's indices, for receivers that do not hold it */
 };
 
 /* Encode one slot for each item and advance its stream: step + 1 and, with a base, base := what
@@ -632,18 +635,21 @@ typedef struct pith_sum {
 } pith_sum;
 
 /* For each sum: view := sum, rounded once to the view's dtype (f32, bf16 or f16). Rotated frames
- * (grad) are added as they are coded, rotated back once, then multiplied. Fixed-rate frames without
- * a base only. All frames must be of the sum's slot, which is compared as far as frames say it (see
- * Whose frame it is). A NaN or infinity in any frame reaches the sum, which may itself become
- * infinite; NaN is canonical. Each frame is checked before anything is written to the view. */
+ * (grad) are added as they are coded, rotated back once, then multiplied. Frames without a base, of
+ * fixed rate (raw, grad, kv) or of topk, only. All frames must be of the sum's slot, which is
+ * compared as far as frames say it (see Whose frame it is). A NaN or infinity in any frame reaches
+ * the sum, which may itself become infinite; NaN is canonical. Headers, checksums and the places of
+ * blocks are checked in every frame before anything is written to the view; damage inside a block
+ * of topk is found while it is summed. */
 PITH_NODISCARD PITH_API pith_status pith_reduce(pith_work *work, pith_sum *sums, size_t count);
 /* The same sums, in f32, sum i encoded as item i (layout dtype f32, no base, the same element count
  * and exempt ranges in the slot; its view is not used) without writing the tensor in between. When
  * both plans rotate alike (rotate and sign_seed equal) the sum is coded as it is, without rotating
  * back and forth. The item's stream owns the residual and the steps of this second hop, and is
- * another than the sum's; item i has the status, of either side. Both sides take fixed-rate frames
- * only. The frame that is written overlaps none of its sum (PITH_ERR_ARG), nor of
- * other sums, which is not checked. */
+ * another than the sum's; item i has the status, of either side. Both sides take frames as
+ * pith_reduce does; with topk the elements that are sent are chosen from the sum, which is computed
+ * again for each look at it. The frame that is written overlaps none of its sum (PITH_ERR_ARG), nor
+ * of other sums, which is not checked. */
 PITH_NODISCARD PITH_API pith_status pith_reduce_encode(pith_work *work, const pith_sum *sums,
                                                        pith_item *items, size_t count);
 
@@ -674,6 +680,11 @@ typedef struct pith_info {
      * rounded to another dtype. Non-finite values come back bit for bit. */
     double bound;          /* |x - x'| is at most this */
     double relative_bound; /* pwrel: |x - x'| / |x| is at most this, else 0 */
+    /* Codec topk, else 0: */
+    uint64_t sent;       /* elements that have values; all others decode to 0 */
+    float threshold;     /* of their magnitudes, for information: any bits */
+    uint32_t value_bits; /* of each value, without the scales of int8: 32, 16, 8 or 0 */
+    uint32_t same_set;   /* 1: they are the set that the receiver holds (PITH_SAME_SET) */
 } pith_info;
 
 /* Read and check a frame's header: constant work apart from the header checksum, no allocation,
@@ -727,5 +738,6 @@ PITH_NODISCARD PITH_API pith_status pith_decode_range(const void *frame, size_t 
 
 #include "pith/bounds.h"
 #include "pith/kv.h"
+#include "pith/sparse.h"
 
 #endif

@@ -37,10 +37,20 @@
  * Codecs: raw; wdiff without entropy=zstd and key_every=N (the host does not know the step; see
  * PITH_KEY_FRAME); grad; eb with mode=fast and abs, rel or pwrel, and embed with mode=fast and
  * decay=none, both of f32, bf16 and f16, but for sums, and without bounds that a stream sets; kv
- * without entropy=zstd, but for sums. pith_cuda_plan_sizes answers PITH_ERR_UNSUPPORTED for others.
+ * without entropy=zstd, but for sums; topk with control=prop, exact, every, micro, micro-symmetric
+ * or nonzero and without momentum, of slots of less than 2^32 elements of which none is exempt, but
+ * for reduce_encode. pith_cuda_plan_sizes answers PITH_ERR_UNSUPPORTED for others.
  * Frames of eb and embed whose blocks need another mode have the status PITH_ERR_UNSUPPORTED; that
  * of frames whose blocks are damaged as well is PITH_ERR_CORRUPT. What their header says was asked
- * for must be what the plan asks for, the mode excepted.
+ * for must be what the plan asks for, the mode excepted. Frames of topk with the values of a set
+ * that is held (PITH_SAME_SET) have the status PITH_ERR_UNSUPPORTED; a device makes no such frames,
+ * and has no requests (pith_sparse_set_request) and no reports.
+ *
+ * topk finds the threshold of every step on the device: what a controller remembers is in the
+ * stream, and no call waits for a count. Frames have their lengths in items->lengths; a capacity of
+ * pith_sizes.slot_bytes holds any of them, and one that is less and is exceeded is PITH_ERR_SPACE:
+ * nothing of the frame is written then, and the slot stays at its step, but its last step can no
+ * longer be taken back.
  *
  * Threads. A pith_cuda_plan is immutable: any number of threads use it at once. Work of several
  * calls may be on different CUDA streams at once where it shares no stream, no workspace and no
@@ -66,9 +76,11 @@ typedef struct pith_cuda_sizes {
     size_t size;
     uint64_t plan_bytes;      /* device memory to give pith_cuda_plan_create */
     uint64_t stream_bytes;    /* device memory to give pith_cuda_stream_init */
-    uint64_t workspace_bytes; /* device memory per frame that a call reads, or, with eb and embed,
-                               * makes; 0: none */
-    uint64_t alignment;       /* of all three */
+    uint64_t workspace_bytes; /* device memory per frame that a call reads, or, with eb, embed and
+                               * topk, makes; 0: none */
+    uint64_t alignment;       /* of all of them */
+    uint64_t sum_bytes;       /* topk: device memory per item that pith_cuda_reduce needs behind the
+                               * workspace of its frames, where it writes bf16 or f16; else 0 */
 } pith_cuda_sizes;
 
 /* Of the device side of a plan; a pure host function. */
@@ -144,7 +156,7 @@ PITH_NODISCARD PITH_API pith_status pith_cuda_stream_rollback(const pith_cuda_pl
  * and steps; a residual without its older copy, as by pith_stream_load. An external base is not
  * part of the bytes: bind it, after pack on the device, before unpack on the host. PITH_ERR_BASE
  * from unpack: a base is not what the bytes say of it. PITH_ERR_UNSUPPORTED from pack: a bound was
- * set in the stream. */
+ * set in the stream, or what all ranks chose was reported (pith_sparse_report). */
 PITH_NODISCARD PITH_API pith_status pith_cuda_stream_pack(const pith_cuda_plan *cuda,
                                                           pith_work *work, const pith_stream *host,
                                                           void *bytes, size_t size,
@@ -163,7 +175,7 @@ typedef struct pith_cuda_items {
     /* Which slot item i is: slots[i]; or, slots NULL, first_slot + i; or, same_slot not 0,
      * first_slot for all (pages, many tensors of one layout). Where results depend on the slot's
      * place in its stream, a call takes each slot at most once: encode (and what reduce_encode
-     * makes) with a base, error feedback or random rounding, and decode with a base. There
+     * makes) with a base, error feedback, random rounding or topk, and decode with a base. There
      * same_slot is PITH_ERR_ARG for more than one item, and what repeats in slots[] leaves that
      * slot of the stream unusable. Elsewhere a slot may come any number of times; its step grows by
      * one for each of its items that is encoded. */
@@ -187,7 +199,8 @@ typedef struct pith_cuda_items {
     uint64_t *lengths;
     int32_t *status; /* one per frame; never NULL */
     /* sizes.workspace_bytes for every frame (sums: count * per_item of them) of calls that read
-     * frames, and of encode with eb and embed; NULL when that is 0. */
+     * frames, and of encode with eb, embed and topk; NULL when that is 0. Behind it sizes.sum_bytes
+     * for every item of pith_cuda_reduce to bf16 or f16. */
     void *workspace;
     uint64_t workspace_bytes;
 } pith_cuda_items;

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Says for each branch of tests/refdec/refdec*.c which golden frame takes it, and fails unless
 every branch that a valid frame can take is taken by one, and unless every value that a list of
-FORMAT.md has (REF_CASE) is met in one. Frames of tests/golden-bad that are good count as golden.
+FORMAT.md has (REF_CASE) is met in one. Frames of tests/golden-bad that are good count as golden,
+and so do those of the set that a receiver holds (NAME.held with NAME.map).
 tests/golden/COVERAGE.txt is that table as it was committed.
 
 A branch is an outcome of a condition as gcov counts them (gcc -O0: each side of each && and ||).
@@ -35,7 +36,7 @@ REFDEC = ROOT / "tests/refdec"
 GOLDEN = ROOT / "tests/golden/v1"
 BAD = ROOT / "tests/golden-bad"
 TABLE = ROOT / "tests/golden/COVERAGE.txt"
-STATUS = "TRUNCATED|MAGIC|NEWER|CORRUPT|CHECKSUM|BASE|NO_BASE|LIMIT|MEMORY"
+STATUS = "TRUNCATED|MAGIC|NEWER|CORRUPT|CHECKSUM|BASE|NO_BASE|STATE|LIMIT|MEMORY"
 REFUSAL = re.compile(
     rf"return false|REJECT_IF|\bTRY\(|\bREF_({STATUS})\b|status [!=]= REF_OK|\bgood\b|\ballocated\b"
 )
@@ -96,6 +97,7 @@ def measure():
         build(folder)
         rows = [line.split() for line in (BAD / "EXPECTED").read_text().splitlines()]
         good = [(path, path.with_suffix(".base")) for path in sorted(GOLDEN.glob("*.pith"))]
+        good += [(path, path.with_suffix(".map")) for path in sorted(GOLDEN.glob("*.held"))]
         for name, status, origin in rows:
             if status == "PITH_OK":
                 good.append((BAD / f"{name}.pith", GOLDEN / f"{origin}.base"))

@@ -9,6 +9,7 @@ header=$root/include/pith/${3:-pith.h}
 [ "${3-}" != pith_collective.h ] || header=$root/adapters/collective/include/pith/$3
 headers=("$header")
 [ $# -gt 2 ] || headers+=("${header%pith.h}bounds.h" "${header%pith.h}kv.h"
+    "${header%pith.h}sparse.h"
     "$root/codec/device_plan.h") # what libpith_cuda calls of libpith
 failed=0
 

@@ -49,6 +49,23 @@ static void fill(const struct golden *g, struct golden_made *m, pith_view *view)
     if (g->walk > 0 || g->offset != 0) sum_up(g, m->value, m->count);
 }
 
+/* The frame that follows the first with the same set: of values 1, 2, 3 ... */
+static void make_held(struct stream *s, struct golden_made *m) {
+    float *const x = allocate(m->count * sizeof *x);
+    struct frame f = {allocate((size_t)s->sizes.slot_bytes), 0};
+    m->map = allocate((m->count + 7) / 8);
+    memset(m->map, 0, (m->count + 7) / 8);
+    pith_view to = pith_view_flat(x, PITH_F32, m->count);
+    CHECK_OK(pith_decompress(m->frame.bytes, m->frame.length, NULL, NULL, &to, NULL));
+    for (size_t i = 0; i < m->count; i++) {
+        if (x[i] != 0) m->map[i / 8] |= (uint8_t)(1u << i % 8);
+        x[i] = (float)(i + 1);
+    }
+    CHECK_OK(encode_one(s->work, s->stream, &to, 0, PITH_SAME_SET, f.bytes,
+                        (size_t)s->sizes.slot_bytes, &f.length));
+    m->held = f;
+}
+
 void golden_make(const struct golden *g, struct golden_made *m) {
     pith_layout layout = {.size = sizeof layout,
                           .dtype = g->dtype,
@@ -88,10 +105,13 @@ void golden_make(const struct golden *g, struct golden_made *m) {
     };
     m->frame = bad_make(&changes, &f);
     free(f.bytes);
+    if (g->same_set) make_held(&s, m);
     stream_close(&s);
 }
 
 void golden_free(struct golden_made *m) {
+    free(m->held.bytes);
+    free(m->map);
     free(m->frame.bytes);
     free(m->base);
     free(m->value);
@@ -119,6 +139,20 @@ static const struct golden_stream streams[] = {
     {"stream-embed", "embed:abs=0.01,dim=5", PITH_F32, PITH_NONE, 1, NULL, {0}},
     {"stream-act", "act:abs=0.01", PITH_F32, PITH_NONE, 1, NULL, {0}},
     {"stream-kv", "kv:group=16,page=16", PITH_F32, PITH_F16, 1, NULL, {0}},
+    {"stream-topk",
+     "topk:density=0.1,control=oktopk,every=2,ef=full,block=64",
+     PITH_F32,
+     PITH_NONE,
+     2,
+     NULL,
+     {0}},
+    {"stream-topk-ragged",
+     "topk:k=5,values=int8,control=micro,ef=ema:0.5",
+     PITH_BF16,
+     PITH_NONE,
+     3,
+     ragged,
+     {0}},
 };
 
 const struct golden_stream *golden_stream_at(size_t index) {

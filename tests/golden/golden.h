@@ -20,6 +20,7 @@ struct golden {
     float offset;             /* added to f32 */
     uint32_t flags;
     uint64_t step;
+    bool same_set;            /* also the frame that follows it with the same set */
     bool key, source, stable; /* stable: the bytes do not depend on the version of zstd */
     uint32_t rank, ranks;     /* ranks 0: left alone */
     int before;               /* encodes whose frames nobody keeps: error feedback */
@@ -35,6 +36,10 @@ struct golden_made {
     struct frame frame;
     void *base, *value;
     size_t base_bytes, count;
+    /* Of a row with same_set: NAME.held, the frame of 1, 2, 3 ... with the set of `frame`, and
+     * NAME.map, that set, a bit per element. */
+    struct frame held;
+    uint8_t *map;
 };
 void golden_make(const struct golden *g, struct golden_made *made);
 void golden_free(struct golden_made *made);

@@ -56,6 +56,10 @@ static void put_golden(FILE *list, const char *dir, const struct golden *g) {
     put(list, dir, g->name, "pith", m.frame.bytes, m.frame.length);
     put(list, dir, g->name, "raw", raw, raw_bytes);
     if (m.base && !g->key) put(list, dir, g->name, "base", m.base, m.base_bytes);
+    if (g->same_set) {
+        put(list, dir, g->name, "held", m.held.bytes, m.held.length);
+        put(list, dir, g->name, "map", m.map, (m.count + 7) / 8);
+    }
     free(raw);
     golden_free(&m);
 }

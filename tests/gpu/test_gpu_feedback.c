@@ -25,6 +25,14 @@ static const struct {
     {"kv", PITH_F32, 2, 0},
     {"eb:abs=0.01", PITH_F32, 2, 0},
     {"embed:mode=fast,abs=0.01,dim=16", PITH_BF16, 2, 0},
+    {"topk:density=0.01,ef=full", PITH_F32, 3, 0},
+    {"topk:density=0.05,ef=full,values=f16,control=exact,block=512", PITH_BF16, 2,
+     PITH_LAYOUT_CHECKSUMS},
+    {"topk:density=0.1,ef=ema:0.9,values=int8,index=fast,block=1024,control=every,every=2",
+     PITH_F16, 2, 0},
+    {"topk:k=20,ef=full,clear=call,values=none,control=micro", PITH_F32, 2, 0},
+    {"topk:density=0.02,ef=full,values=int8,control=micro-symmetric,cap=1", PITH_F32, 1, 0},
+    {"topk:k=30,values=bf16", PITH_F32, 2, 0},
 };
 enum { SETTINGS = sizeof settings / sizeof settings[0] };
 

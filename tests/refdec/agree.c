@@ -16,6 +16,7 @@ static enum ref_status translated(pith_status status) {
     case PITH_ERR_CORRUPT: return REF_CORRUPT;
     case PITH_ERR_CHECKSUM: return REF_CHECKSUM;
     case PITH_ERR_BASE: return REF_BASE;
+    case PITH_ERR_STATE: return REF_STATE;
     case PITH_ERR_LIMIT: return REF_LIMIT;
     default: return REF_MEMORY; /* none that bytes can cause: never the second decoder's answer */
     }
@@ -45,7 +46,7 @@ struct ref_verdict ref_agree(const uint8_t *frame, size_t length, const uint8_t 
     if (out && full) {
         v.theirs =
             translated(pith_decompress(frame, length, based ? &old : NULL, &env, &view, NULL));
-        v.ours = refdec(frame, length, full, need, AGREE_LIMIT, &ours, &our_bytes);
+        v.ours = refdec(frame, length, based ? full : NULL, need, AGREE_LIMIT, &ours, &our_bytes);
         v.same = v.theirs == v.ours;
         if (v.same && v.ours == REF_OK)
             v.same = our_bytes == raw && memcmp(out, ours, our_bytes) == 0;

@@ -6,16 +6,18 @@
 #include <string.h>
 
 const char *ref_status_name(enum ref_status status) {
-    static const char *const names[] = {"ok",       "truncated", "magic",   "newer", "corrupt",
-                                        "checksum", "base",      "no base", "limit", "memory"};
+    static const char *const names[] = {"ok",      "truncated", "magic", "newer",
+                                        "corrupt", "checksum",  "base",  "no base",
+                                        "state",   "limit",     "memory"};
     return names[status];
 }
 
 struct job {
     struct ref_frame frame;
-    const uint8_t *payload, *base;
+    const uint8_t *payload, *base;                /* base: or the held set */
     uint64_t index, checks, data, exempt, blocks; /* index etc.: offsets */
     uint8_t *out, *new_base;
+    uint64_t values;
 };
 
 uint64_t ref_block_count(const struct ref_frame *f, uint64_t b) {
@@ -66,7 +68,7 @@ static enum ref_status find_parts(struct job *j) {
 }
 
 /* The values of a tile are made dense and then placed; a run, and a page, lies as it is. */
-static enum ref_status decode_block(const struct job *j, uint64_t b, uint64_t at) {
+static enum ref_status decode_block(struct job *j, uint64_t b, uint64_t at) {
     const struct ref_frame *f = &j->frame;
     const uint64_t base_bytes = ref_dtype_bytes(f->base_dtype);
     const struct ref_tile tile = f->codec->cut ? ref_tile(f, b) : (struct ref_tile){.count = 0};
@@ -83,6 +85,8 @@ static enum ref_status decode_block(const struct job *j, uint64_t b, uint64_t at
         .out = values,
         .new_base = j->new_base + first * base_bytes,
         .tile = &tile,
+        .held = j->base,
+        .values = &j->values,
     };
     const enum ref_status status = values ? f->codec->decode(&block) : REF_MEMORY;
     if (status == REF_OK && f->codec->cut) ref_place_tile(f, &tile, values, j->out);
@@ -92,7 +96,7 @@ static enum ref_status decode_block(const struct job *j, uint64_t b, uint64_t at
     return status;
 }
 
-static enum ref_status decode_blocks(const struct job *j) {
+static enum ref_status decode_blocks(struct job *j) {
     uint64_t at = j->data;
     for (uint64_t b = 0; b < j->blocks; b++) {
         const enum ref_status status = decode_block(j, b, at);
@@ -100,6 +104,7 @@ static enum ref_status decode_blocks(const struct job *j) {
         at += block_length(j, b);
     }
     ref_put_exempt(&j->frame, j->payload + j->exempt, j->out);
+    if (j->frame.codec->check_values) TRY(j->frame.codec->check_values(&j->frame, j->values));
     return REF_OK;
 }
 
@@ -117,6 +122,7 @@ static enum ref_status check_blocks(const struct job *j) {
 
 static enum ref_status check_base(const struct job *j, uint64_t base_bytes) {
     const struct ref_frame *f = &j->frame;
+    if (f->codec->check_held) TRY(f->codec->check_held(f, j->base, base_bytes));
     if (!f->base_dtype || f->key) return REF_OK;
     if (!j->base || base_bytes != f->n * ref_dtype_bytes(f->base_dtype)) return REF_NO_BASE;
     if (!f->declares_base_hash) return REF_OK;

@@ -18,6 +18,7 @@ enum ref_status {
     REF_CHECKSUM,
     REF_BASE,    /* the base is not the encoder's */
     REF_NO_BASE, /* none was given, or one of another size */
+    REF_STATE,   /* the receiver holds no set */
     REF_LIMIT,
     REF_MEMORY
 };
@@ -63,7 +64,12 @@ struct ref_codec {
     uint64_t (*block_bytes)(const struct ref_frame *f, uint64_t count);
     /* The same of all blocks, at most 2^62. NULL: as if they were runs. */
     uint64_t (*all_bytes)(const struct ref_frame *f);
+    /* Whether the set that the receiver holds, a map of so many bytes or NULL, is the frame's.
+     * NULL: no frame has one. */
+    enum ref_status (*check_held)(const struct ref_frame *f, const uint8_t *map, uint64_t bytes);
     enum ref_status (*decode)(const struct ref_block *b);
+    /* Of all blocks decoded, the number of values that they added up. NULL: they do not. */
+    enum ref_status (*check_values)(const struct ref_frame *f, uint64_t values);
     /* REF_CASE of the parameters, for frames that are legal. NULL: none. */
     void (*note)(const struct ref_frame *f);
 };
@@ -85,6 +91,10 @@ struct ref_frame {
     double bound;
     uint64_t shape[4], extent[4], grid[4], tiles; /* of codecs with a hook `cut` */
     uint64_t heads, dim_of_head;                  /* codec 8 */
+    struct {
+        uint64_t values, hash;
+        bool held;
+    } chosen; /* codec 9 */
 };
 
 /* Everything up to and without the payload. */
@@ -152,6 +162,8 @@ struct ref_block {
     uint8_t *out;                /* in the frame's dtype, dense */
     uint8_t *new_base;           /* in the base dtype */
     const struct ref_tile *tile; /* of codecs with a hook `cut` */
+    const uint8_t *held;         /* the map of the whole held set; NULL without one */
+    uint64_t *values;            /* how many values all blocks have, which each adds to */
 };
 /* Bytes that are 0. */
 bool ref_zeros(const uint8_t *bytes, uint64_t from, uint64_t to);
@@ -213,8 +225,9 @@ bool ref_unzstd(const uint8_t *bytes, size_t length, uint8_t *out, size_t n);
 #define REF_UP_TO(i) (REF_BIT((i) + 1) - 1)
 
 /* ---- refdec.c --------------------------------------------------------------------------------*/
-/* Decode a frame. base: dense, in the frame's base dtype; NULL when there is none. The values go to
- * *out in the frame's dtype, which the caller frees. At most `limit` bytes are made. */
+/* Decode a frame. base: dense, in the frame's base dtype; of a frame whose set is the one that the
+ * receiver holds, the map of that set; NULL when there is none. The values go to *out in the
+ * frame's dtype, which the caller frees. At most `limit` bytes are made. */
 enum ref_status refdec(const uint8_t *bytes, size_t length, const uint8_t *base, size_t base_bytes,
                        uint64_t limit, uint8_t **out, size_t *out_bytes);
 

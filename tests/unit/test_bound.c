@@ -37,10 +37,10 @@ static void check_caps(const struct test_case *c, enum gen kind, size_t count) {
     CHECK(pith_stream_step(s.stream, 0) == 1);
     CHECK(c->fixed ? written == bound : written <= bound);
     if (!based && !tries) {
-        CHECK_OK(pith_stream_set_step(s.work, s.stream, 0, 0));
+        CHECK_OK(pith_stream_reset(s.work, s.stream));
         CHECK_OK(encode_into(&s, &v, written, &again));
         CHECK(again == written);
-        CHECK_OK(pith_stream_set_step(s.work, s.stream, 0, 0));
+        CHECK_OK(pith_stream_reset(s.work, s.stream));
         CHECK_STATUS(PITH_ERR_SPACE, encode_into(&s, &v, written - 1, &again));
     }
     free(value);

@@ -189,6 +189,104 @@ static void check_bounded(const struct trip *t) {
     free(out);
 }
 
+/* ---- Sparse ----------------------------------------------------------------------------------*/
+
+/* All NaNs are alike, and larger than infinities. */
+static uint32_t magnitude(float x) { return isnan(x) ? 0x7F800001u : bits_of(x) & 0x7FFFFFFFu; }
+
+static int descending(const void *a, const void *b) {
+    const uint32_t x = magnitude(*(const float *)a), y = magnitude(*(const float *)b);
+    return (x < y) - (x > y);
+}
+
+static double number_of(const struct test_case *c, const char *key, double otherwise) {
+    const char *const at = strstr(c->spec, key);
+    return at ? strtod(at + strlen(key), NULL) : otherwise;
+}
+
+/* Returns how many elements the setting asks for. */
+static size_t wanted_of(const struct trip *t) {
+    const double share = number_of(t->c, "density=", 0.01);
+    const double k = number_of(t->c, ":k=", floor(share * (double)t->count + 1e-9));
+    return k < 1 ? 1 : k > (double)t->count ? t->count : (size_t)k;
+}
+
+/* Returns what a value of the set decodes to; of int8 only whether it is 0 is of use. */
+static float sent_as(const struct test_case *c, float x) {
+    const uint32_t dtype = strstr(c->spec, "=f16")    ? PITH_F16
+                           : strstr(c->spec, "=bf16") ? PITH_BF16
+                                                      : PITH_F32;
+    uint8_t stored[4];
+    store_float(stored, dtype, 0, bits_of(x));
+    return strstr(c->spec, "=none") ? 1.0f : float_of(load_float(stored, dtype, 0));
+}
+
+/* Whether all elements of the block from `from` on are sent: none is 0 that was not sent as 0. */
+static bool is_whole(const struct trip *t, const float *x, const float *y, size_t from) {
+    bool whole = true;
+    for (size_t k = from; k < from + t->c->block && k < t->count; k++)
+        whole = whole && (y[k] != 0 || sent_as(t->c, x[k]) == 0);
+    return whole;
+}
+
+/* An element that is sent is not smaller than one that is left out, and there are no more of them
+ * than the limit allows; but for blocks that take fewer bytes with all their elements. */
+static void check_chosen(const struct trip *t, const float *x, const float *y) {
+    const bool all = strstr(t->c->spec, "nonzero") != NULL;
+    const double most = (double)wanted_of(t) * number_of(t->c, "cap=", 2);
+    uint32_t left_out = 0;
+    size_t sent = 0;
+    for (size_t i = 0; i < t->count; i++)
+        if (y[i] == 0 && sent_as(t->c, x[i]) != 0 && magnitude(x[i]) > left_out)
+            left_out = magnitude(x[i]);
+    if (all) CHECK(left_out == 0);
+    bool whole = false;
+    for (size_t i = 0; i < t->count; i++) {
+        if (i % t->c->block == 0) whole = is_whole(t, x, y, i);
+        if (y[i] == 0 || whole) continue;
+        CHECK(magnitude(x[i]) >= left_out);
+        sent++;
+    }
+    CHECK(all || (double)sent <= most);
+}
+
+/* Those of largest magnitude, of equal ones the first, and no others. */
+static void check_exact_choice(const struct trip *t, const float *x, const float *y) {
+    const size_t k = wanted_of(t);
+    float *const sorted = copy_of(x, t->count * sizeof *x);
+    qsort(sorted, t->count, sizeof *sorted, descending);
+    const uint32_t last = t->count ? magnitude(sorted[k - 1]) : 0;
+    size_t equal = 0;
+    for (size_t i = 0; i < k && t->count; i++) equal += magnitude(sorted[i]) == last;
+    for (size_t i = 0; i < t->count; i++) {
+        const uint32_t m = magnitude(x[i]);
+        const bool chosen = m && (m > last || (m == last && equal > 0));
+        equal -= chosen && m == last;
+        if (chosen) CHECK(bits_of(y[i]) == bits_of(sent_as(t->c, x[i])));
+        if (!chosen) CHECK(y[i] == 0 || is_whole(t, x, y, i - i % t->c->block));
+    }
+    free(sorted);
+}
+
+static void check_sparse(const struct trip *t) {
+    /* These change what is sent. */
+    const bool changed = strstr(t->c->spec, "int8") || strstr(t->c->spec, "transform");
+    double bound = -1;
+    float *const x = allocate(t->count * sizeof *x), *const y = decoded(t, PITH_F32);
+    for (size_t i = 0; i < t->count; i++) x[i] = float_of(load_float(t->value, t->c->dtype, i));
+    CHECK_OK(pith_error_bound(t->frame.bytes, t->frame.length, &bound, NULL));
+    for (size_t i = 0; i < t->count; i++) {
+        if (bound == bound && !nonfinite(bits_of(x[i])))
+            CHECK(fabs((double)x[i] - (double)y[i]) <= bound);
+        if (!changed) CHECK(bits_of(y[i]) == 0 || bits_of(y[i]) == bits_of(sent_as(t->c, x[i])));
+    }
+    if (!changed) check_chosen(t, x, y);
+    if (!changed && strstr(t->c->spec, "exact")) check_exact_choice(t, x, y);
+    check_views(t, y, PITH_F32);
+    free(x);
+    free(y);
+}
+
 static void check_frame(const struct trip *t) {
     pith_info info = {.size = sizeof info};
     CHECK_OK(pith_inspect(t->frame.bytes, t->frame.length, &info, NULL));
@@ -196,7 +294,7 @@ static void check_frame(const struct trip *t) {
     CHECK(info.count == t->count && info.ndim == 1 && info.shape[0] == t->count);
     CHECK(info.dtype == t->c->dtype && info.base_dtype == t->c->base_dtype);
     CHECK(strcmp(info.codec_name, t->c->codec) == 0);
-    CHECK(info.header_bytes == (t->base || t->c->bounded ? 96 : 64));
+    CHECK(info.header_bytes == (t->base || t->c->bounded || t->c->sparse ? 96 : 64));
     CHECK(!info.is_key && info.has_step == (t->base != NULL));
     CHECK(info.has_base_hash == (t->base && t->c->base_hash));
     CHECK(info.has_checksums == t->count % 2);
@@ -214,6 +312,8 @@ static void one_trip(const struct test_case *c, enum gen kind, size_t count) {
         check_exact(&t);
     else if (t.c->bounded)
         check_bounded(&t);
+    else if (t.c->sparse)
+        check_sparse(&t);
     else
         check_difference(&t);
     trip_close(&t);

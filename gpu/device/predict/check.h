@@ -201,12 +201,6 @@ PITHI_PHASE(pithi_block_compare, uint64_t number) {
     if (pithi_block_sum(s) != stated) pithi_atomic_max32(&pithi_mark(a, it->index)->differs, 1);
 }
 
-PITHI_DEVICE uint32_t pithi_ones(uint32_t x) {
-    uint32_t n = 0;
-    for (; x; x &= x - 1) n++;
-    return n;
-}
-
 /* Group g of a map, which has n bits. */
 PITHI_DEVICE uint32_t pithi_map_group(const uint8_t *map, uint32_t g, uint32_t n) {
     return n > 8 ? pithi_get16(map + 2 * g) : map[2 * g];
@@ -229,7 +223,7 @@ PITHI_PHASE(pithi_exact_look, uint32_t tid) {
     }
     for (uint32_t g = tid + t->tid; b->bitmap && g < b->groups; g += PITHI_TEAM) {
         const uint32_t bits = pithi_map_bits(b, b->which, g);
-        t->predict.total += pithi_ones(bits);
+        t->predict.total += pithi_ones32(bits);
         if (bits >> pithi_group_count(b, g)) pithi_atomic_max32(&s->strip.fault, PITHI_DAMAGED);
     }
 }

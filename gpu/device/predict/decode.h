@@ -182,7 +182,7 @@ PITHI_PHASE(pithi_map_count, uint32_t strip) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     const uint32_t g = strip * PITHI_TEAM + t->tid;
     (void)a;
-    t->predict.total = g < b->groups ? pithi_ones(pithi_map_bits(b, b->which, g)) : 0;
+    t->predict.total = g < b->groups ? pithi_ones32(pithi_map_bits(b, b->which, g)) : 0;
     if (strip == 0 && t->tid == 0) s->strip.carry[0] = 0;
 }
 

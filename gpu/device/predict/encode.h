@@ -152,7 +152,7 @@ PITHI_PHASE(pithi_code_make, uint64_t number) {
         const uint32_t miss = pithi_code_group(a, &s->to, b, g, t);
         map[2 * g] = (uint8_t)miss;
         if (pithi_group_count(b, g) > 8) map[2 * g + 1] = (uint8_t)(miss >> 8);
-        t->predict.total += pithi_ones(miss);
+        t->predict.total += pithi_ones32(miss);
     }
 }
 
@@ -458,7 +458,7 @@ PITHI_PHASE(pithi_misses_count, uint32_t strip) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     const uint32_t g = strip * PITHI_TEAM + t->tid;
     t->predict.total =
-        g < b->groups ? pithi_ones(pithi_map_bits(b, pithi_misses_of(&a->to, b), g)) : 0;
+        g < b->groups ? pithi_ones32(pithi_map_bits(b, pithi_misses_of(&a->to, b), g)) : 0;
 }
 
 PITHI_PHASE(pithi_misses_write, uint32_t strip) {

@@ -8,6 +8,10 @@
 #include "device/phase.h"
 #include "predict/bitplane_choice.h"
 
+/* The k-th largest magnitude is found in three passes: by its upper 11 bits, the next 10, the last
+ * 10. */
+enum { PITHI_SELECT_LEVELS = 3, PITHI_SELECT_BINS = 1 << 11 };
+
 struct pithi_predict_thread {
     uint64_t total;     /* what is summed over the team */
     uint64_t own;       /* what total was before */
@@ -48,17 +52,36 @@ struct pithi_gpu_rows {
     uint64_t without, with;          /* bits of samples, without centres and with them */
 };
 
+/* A set of elements of a block of topk, and its values. */
+struct pithi_gpu_set {
+    uint64_t first;                 /* element of the slot where the block begins */
+    uint32_t n, count;              /* elements of the block, and of the set */
+    uint32_t form, low_bits;        /* how the set is coded */
+    uint32_t *list;                 /* encode: the set; NULL: all elements of the block */
+    uint8_t *index, *values;        /* parts of the block */
+    uint64_t index_bytes, shortest; /* shortest: of the forms that were measured */
+    uint64_t total;                 /* what the team adds up */
+    uint32_t found, ties, runs;     /* the same */
+    uint8_t *out;                   /* decode: the slot's first element */
+    uint32_t dtype;                 /* of these */
+    bool add;                       /* to what is there */
+};
+
 /* The team's memory. */
 struct pithi_gpu_strip {
     struct pithi_gpu_block block;
     struct pithi_gpu_rows rows;
+    struct pithi_gpu_set set;
     uint64_t scan[2][PITHI_TEAM];
     uint64_t carry[2], run[2]; /* of the strips before; the strip that is summed, and the next */
     uint32_t low, high, touched, fault;
     uint32_t misses, bits[PITHI_TILE_NDIM + 1], counts[PITHI_PACK_MOST];
     struct pithi_bitplane_scratch choice;
     uint8_t table[PITHI_PACK_WIDTHS], name[PITHI_TEAM];
-    uint32_t word[PITHI_BITPLANE_GROUP][PITHI_TEAM]; /* of each thread's group */
+    union {
+        uint32_t word[PITHI_BITPLANE_GROUP][PITHI_TEAM]; /* of each thread's group */
+        uint32_t bins[PITHI_SELECT_BINS];
+    };
 };
 
 #endif

@@ -113,7 +113,7 @@ PITHI_PHASE(pithi_map_open, uint32_t strip) {
     const struct pithi_gpu_rows *const r = &s->strip.rows;
     const uint32_t g = strip * PITHI_TEAM + t->tid, n = pithi_rows_group(r, g);
     (void)a;
-    t->predict.total = n ? pithi_ones(pithi_map_group(r->map, g, n) & ((1u << n) - 1)) : 0;
+    t->predict.total = n ? pithi_ones32(pithi_map_group(r->map, g, n) & ((1u << n) - 1)) : 0;
     if (strip == 0 && t->tid == 0) s->strip.carry[0] = 0;
 }
 

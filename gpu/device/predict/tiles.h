@@ -23,7 +23,7 @@ PITHI_DEVICE struct pithi_gpu_mark *pithi_mark(const struct pithi_gpu_call *a, u
 }
 PITHI_DEVICE uint8_t *pithi_frame_workspace(const struct pithi_gpu_call *a,
                                             const struct pithi_gpu_side *side, uint64_t frame) {
-    return a->workspace + side->items.count * PITHI_MARK_BYTES +
+    return a->workspace + side->items.count * a->per_item * PITHI_MARK_BYTES +
            frame * pithi_workspace_bytes(&side->plan);
 }
 PITHI_DEVICE struct pithi_gpu_entry *pithi_entry(uint8_t *workspace, uint64_t block) {

@@ -1,0 +1,801 @@
+/* topk.c - codec topk: the largest values of a tensor, and where they are.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * sparse/sparse_frame.c finds the threshold of a frame. Here a block chooses its elements by it
+ * (sparse/select.h), codes which they are (sparse/index.h) and their values, and takes what it sent
+ * out of the residual. */
+#include <string.h>
+
+#include "common/convert.h"
+#include "common/decimal.h"
+#include "common/pad.h"
+#include "common/popcount.h"
+#include "device_plan.h"
+#include "sparse/dct.h"
+#include "sparse/index.h"
+#include "sparse/sparse_frame.h"
+
+enum {
+    DENSITY,
+    K,
+    CAP,
+    VALUES,
+    CONTROL,
+    EVERY,
+    INDEX,
+    EF,
+    CLEAR,
+    MOMENTUM,
+    BLOCK,
+    SCOPE,
+    UNIT,
+    TRANSFORM
+};
+enum { F32, F16, BF16, INT8, NONE };
+enum { SMALL, FAST };
+enum { DCT = 1, HADAMARD };
+enum {
+    AT_VALUES = 0,
+    AT_CONTROL = 1,
+    AT_INDEX = 2,
+    AT_DENSITY = 4,
+    AT_K = 8,
+    AT_CAP = 12,
+    AT_TRANSFORM = 13
+};
+
+static const struct pithi_key keys[] = {
+    [DENSITY] = {"density", PITHI_KEY_REAL, 0, 1, 0, 0, AT_DENSITY, "a number up to 1",
+                 "share of the elements that are sent; 0.01 unless k is given", true},
+    [K] = {"k", PITHI_KEY_NUMBER, 0, 0, UINT32_MAX, 0, AT_K, "0..4294967295",
+           "how many elements are sent, in place of a share", true},
+    [CAP] = {"cap", PITHI_KEY_NUMBER, 2, 1, 255, 0, AT_CAP, "1..255",
+             "hard limit: no more than cap times as many are chosen", true},
+    [VALUES] = {"values", PITHI_KEY_WORD, F32, 0, NONE, 0, AT_VALUES, "f32|f16|bf16|int8|none",
+                "how values are sent; none: the set alone, whose elements decode to 1", false},
+    [CONTROL] = {"control", PITHI_KEY_WORD, 0, 0, PITHI_CONTROL_KINDS - 1, 0, AT_CONTROL,
+                 "prop|exact|every|oktopk|micro|micro-symmetric|sage|dgc|gauss|redsync|nonzero",
+                 "how the threshold of a step is found", true},
+    [EVERY] = {"every", PITHI_KEY_NUMBER, 1000, 1, 16777216, 0, PITHI_WIRE_NONE, "1..16777216",
+               "control=every and oktopk: steps from one exact threshold to the next", false},
+    [INDEX] = {"index", PITHI_KEY_WORD, SMALL, 0, FAST, 0, AT_INDEX, "small|fast",
+               "coding of indices", true},
+    [EF] = {"ef", PITHI_KEY_DECAY, 0, 0, 1000, 0, PITHI_WIRE_NONE, "none|full|ema:0.BETA",
+            "error feedback: what is not sent is added to the next step", false},
+    [CLEAR] = {"clear", PITHI_KEY_WORD, 0, 0, 1, 0, PITHI_WIRE_NONE, "sent|call",
+               "what leaves the residual: what is sent, or what pith_sparse_clear takes", false},
+    [MOMENTUM] = {"momentum", PITHI_KEY_REAL, 0, 0, 0, 0, PITHI_WIRE_NONE, "a number below 1",
+                  "with ef: gradients add to a momentum, which the residual collects (DGC)", false},
+    [BLOCK] = {"block", PITHI_KEY_POW2, 262144, 64, 1u << PITHI_BLOCK_LOG2_MAX, 0, PITHI_WIRE_BLOCK,
+               "64..16777216, a power of two",
+               "elements per block; about 2048 of them sent by default", false},
+    [SCOPE] = {"scope", PITHI_KEY_WORD, 0, 0, 1, 0, PITHI_WIRE_NONE, "tensor|row",
+               "what density or k is of: the tensor, or every row (last dimension) by itself",
+               false},
+    [UNIT] = {"unit", PITHI_KEY_POW2, 0, 0, 4096, 0x1FFF, PITHI_WIRE_NONE,
+              "0, 2, 4..4096, a power of two",
+              "control=nonzero: sent together are all elements of a unit that has one to send",
+              false},
+    [TRANSFORM] = {"transform", PITHI_KEY_WORD, 0, 0, HADAMARD, 0, AT_TRANSFORM,
+                   "none|dct|hadamard", "of which coefficients of short runs the largest are sent",
+                   false},
+};
+
+static const struct pithi_need needs[] = {
+    {EVERY, CONTROL, "every goes with control=every or oktopk"},
+    {CLEAR, EF, "clear goes with ef"},
+    {MOMENTUM, EF, "momentum goes with ef"},
+};
+
+/* ---- Settings --------------------------------------------------------------------------------*/
+
+/* Blocks are so large that their head costs little beside 2048 indices. */
+static uint32_t block_of(uint32_t density) {
+    uint32_t block = 4096;
+    while (block < 1u << PITHI_BLOCK_LOG2_MAX && pithi_decimal_part(density, block) < 2048)
+        block *= 2;
+    return block;
+}
+
+static void preset(uint32_t value[PITHI_KEYS_MAX], uint32_t seen) {
+    if (!value[DENSITY] && !value[K]) value[DENSITY] = PITHI_DECIMAL(1, -2);
+    if (value[SCOPE] && !(seen >> CONTROL & 1)) value[CONTROL] = PITHI_CONTROL_EXACT;
+    if (!(seen >> BLOCK & 1)) value[BLOCK] = value[DENSITY] ? block_of(value[DENSITY]) : 1u << 20;
+}
+
+static pith_status check(const struct pithi_params *p, const char **detail) {
+    *detail = "density and k exclude each other";
+    if (p->value[DENSITY] && p->value[K]) return PITH_ERR_SPEC;
+    *detail = "neither density nor k is given";
+    if (!p->value[DENSITY] && !p->value[K]) return PITH_ERR_SPEC;
+    *detail = "density is at most 1";
+    if (pithi_decimal_floor(p->value[DENSITY]) > 1) return PITH_ERR_SPEC;
+    *detail = "scope=row goes with control=exact";
+    if (p->value[SCOPE] && p->value[CONTROL] != PITHI_CONTROL_EXACT) return PITH_ERR_SPEC;
+    *detail = "scope=row has no momentum";
+    if (p->value[SCOPE] && p->value[MOMENTUM]) return PITH_ERR_SPEC;
+    *detail = "scope=row has no transform";
+    if (p->value[SCOPE] && p->value[TRANSFORM]) return PITH_ERR_SPEC;
+    *detail = "unit goes with control=nonzero";
+    if (p->value[UNIT] && p->value[CONTROL] != PITHI_CONTROL_NONZERO) return PITH_ERR_SPEC;
+    *detail = "block is smaller than unit";
+    if (p->block < p->value[UNIT]) return PITH_ERR_SPEC;
+    *detail = "momentum is below 1";
+    if (!(pithi_decimal_floor(p->value[MOMENTUM]) < 1)) return PITH_ERR_SPEC;
+    *detail = "topk takes no base";
+    return p->base_dtype == PITH_NONE ? PITH_OK : PITH_ERR_DTYPE;
+}
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+/* Returns how many elements of n a slot sends. */
+static uint64_t k_of(const struct pithi_params *p, uint64_t n) {
+    const uint64_t k = p->value[DENSITY] ? pithi_decimal_part(p->value[DENSITY], n) : p->value[K];
+    return least(k ? k : 1, n);
+}
+
+static struct pithi_sparse_setting sparse_setting(const struct pithi_params *p, uint64_t n) {
+    static const uint32_t value_bits[] = {
+        [F32] = 32, [F16] = 16, [BF16] = 16, [INT8] = 8, [NONE] = 0};
+    struct pithi_sparse_setting s = {
+        .control = {.kind = (enum pithi_control_kind)p->value[CONTROL],
+                    .k = k_of(p, n),
+                    .n = n,
+                    .every = p->value[EVERY]},
+        .rows = p->value[SCOPE] != 0,
+        .clears = p->value[CLEAR] == 0,
+        .momentum = (float)pithi_decimal_floor(p->value[MOMENTUM]),
+        .value_bits = value_bits[p->value[VALUES]],
+    };
+    const bool all =
+        s.control.kind == PITHI_CONTROL_NONZERO || s.rows || s.control.k > n / p->value[CAP];
+    s.most = all ? n : s.control.k * p->value[CAP];
+    return s;
+}
+
+static bool fixed(const struct pithi_params *p) {
+    (void)p;
+    return false;
+}
+
+/* ---- Sizes -----------------------------------------------------------------------------------*/
+
+/* Values in 8 bits are groups of 128 with a scale in f32. */
+static const struct pithi_group_setting int8 = {.group = 128, .bits = 8, .scale_dtype = PITH_F32};
+
+static uint64_t value_bytes(const struct pithi_params *p, uint64_t count) {
+    switch (p->value[VALUES]) {
+    case F32: return 4 * count;
+    case INT8: return pithi_group_scale_bytes(&int8, count) + pithi_group_code_bytes(&int8, count);
+    case NONE: return 0;
+    default: return 2 * count;
+    }
+}
+
+/* The head of a block: how the set is coded, the low bits of ELIAS_FANO, and, unless the set is
+ * empty, its elements - 1. */
+enum { HEAD_FORM = 0x07, HEAD_LOW_BITS = 3, HEAD_EMPTY = 1, HEAD_BYTES = 4 };
+
+static uint64_t block_bytes(const struct pithi_params *p, uint64_t count) {
+    if (!count) return 0;
+    /* A block that sends every element has no indices; without values it has a map. */
+    const uint64_t index = p->value[VALUES] == NONE ? pithi_index_most(count) : 0;
+    /* Any set is no longer than one of all but one element with a map. */
+    const uint64_t map = pithi_index_most(count) + value_bytes(p, count - 1);
+    const uint64_t all = index + value_bytes(p, count);
+    return HEAD_BYTES + (all > map ? all : map);
+}
+
+/* Returns the most bytes of all blocks of a frame with at most `cap` times k values. */
+static uint64_t data_bytes(const struct pithi_params *p, uint64_t count, uint64_t sum) {
+    const uint64_t blocks = count / p->block + (count % p->block != 0);
+    const uint64_t most = sparse_setting(p, count).most;
+    /* Indices of a block take no more than its map, nor than 4 bytes each and 8 more. */
+    const uint64_t index = least(pithi_index_most(count) + blocks, 4 * most + 8 * blocks);
+    const uint64_t scales = p->value[VALUES] == INT8 ? 4 * least(most, blocks) : 0;
+    const uint64_t bytes = HEAD_BYTES * blocks + index + value_bytes(p, most) + scales;
+    return least(sum, bytes);
+}
+
+/* ---- Memory ----------------------------------------------------------------------------------*/
+
+struct work {
+    uint64_t *map;
+    uint32_t *list;
+    float *values, *sent; /* a chunk each */
+    float *row;           /* scope=row: the longest row that there may be */
+};
+
+/* Lays the parts of scratch memory one behind the other; with scratch NULL only counts their
+ * bytes. */
+static struct work layout(const struct pithi_params *p, uint8_t *scratch, size_t *bytes) {
+    struct work w = {NULL, NULL, NULL, NULL, NULL};
+    const size_t map = (size_t)pithi_pad64(p->most / 8 + 8);
+    const size_t listed = pithi_index_list_most(p->most);
+    const size_t entries =
+        (listed < 2 * PITHI_CHUNK ? 2 * PITHI_CHUNK : listed) + PITHI_INDEX_SLACK;
+    const size_t list = (size_t)pithi_pad64(entries * sizeof(uint32_t));
+    const size_t chunk = PITHI_CHUNK * sizeof(float);
+    const size_t row = p->value[SCOPE] ? PITHI_SPARSE_ROW * sizeof(float) : 0;
+    *bytes = map + list + 2 * chunk + row;
+    if (!scratch) return w;
+    w.map = (uint64_t *)(void *)scratch;
+    w.list = (uint32_t *)(void *)(scratch + map);
+    w.values = (float *)(void *)(scratch + map + list);
+    w.sent = w.values + PITHI_CHUNK;
+    w.row = w.sent + PITHI_CHUNK;
+    return w;
+}
+
+static size_t scratch_bytes(const struct pithi_params *p) {
+    size_t bytes;
+    layout(p, NULL, &bytes);
+    if (p->decode_only) return bytes;
+    const size_t survey = pithi_sparse_scratch_bytes();
+    return bytes > survey ? bytes : survey;
+}
+
+static struct work work_of(const struct pithi_block *b) {
+    size_t bytes;
+    return layout(b->params, b->scratch, &bytes);
+}
+
+static size_t words_of(size_t count) { return (count + 63) / 64; }
+
+/* ---- Coefficients ----------------------------------------------------------------------------*/
+
+static uint32_t run(const struct pithi_params *p) {
+    static const uint32_t length[] = {1, PITHI_DCT_ORDER, 32};
+    return length[p->value[TRANSFORM]];
+}
+
+/* Of order 0, which transforms nothing, unless the transform is the rotation. */
+static struct pithi_rotation rotation(const struct pithi_params *p) {
+    return (struct pithi_rotation){.order = p->value[TRANSFORM] == HADAMARD ? run(p) : 0};
+}
+
+static void enter(const struct pithi_block *b, size_t at, size_t count, float *x) {
+    const struct pithi_rotation r = rotation(b->params);
+    if (b->params->value[TRANSFORM] == DCT)
+        pithi_dct(x, count);
+    else
+        b->kernels->rotate(&r, x, x, PITH_F32, count, b->first + at);
+}
+
+static void leave(const struct pithi_block *b, size_t at, size_t count, float *x, void *to,
+                  uint32_t dtype, float scale) {
+    const struct pithi_rotation r = rotation(b->params);
+    if (b->params->value[TRANSFORM] == DCT) pithi_dct_inverse(x, count);
+    b->kernels->unrotate(&r, to, dtype, x, count, b->first + at, scale);
+}
+
+static bool alike(const struct pithi_params *a, const struct pithi_params *b) {
+    return a->value[TRANSFORM] == b->value[TRANSFORM];
+}
+
+static const struct pithi_domain domain = {
+    .alike = alike, .leave = leave, .enter = enter, .run = run};
+
+/* ---- Sets ------------------------------------------------------------------------------------*/
+
+/* Takes elements [from, until) of the block out of a map. */
+static void take_out(uint64_t *map, size_t from, size_t until) {
+    for (; from < until && from % 64; from++) map[from / 64] &= ~(UINT64_C(1) << from % 64);
+    for (; from + 64 <= until; from += 64) map[from / 64] = 0;
+    for (; from < until; from++) map[from / 64] &= ~(UINT64_C(1) << from % 64);
+}
+
+/* Returns the place in the block of an element of the slot, or the nearer end. */
+static size_t place_of(const struct pithi_block *b, uint64_t element) {
+    if (element <= b->first) return 0;
+    return (size_t)least(element - b->first, b->count);
+}
+
+static uint32_t x_at(const struct pithi_block *b, size_t i) {
+    const uint32_t u = pithi_load(b->value, b->sparse.dtype, i);
+    return b->feedback.before ? pithi_bits(b->feedback.before[i] + pithi_float(u)) : u;
+}
+
+/* Adds element i to a map. */
+static void put_in(uint64_t *map, size_t i) { map[i / 64] |= UINT64_C(1) << i % 64; }
+
+/* Reads x of a row, of which the block may have a part only. */
+static void read_row(const struct pithi_block *b, uint64_t first, size_t count, float *x) {
+    const size_t width = pith_dtype_bytes(b->sparse.dtype);
+    const bool inside = first >= b->first && first + count <= b->first + b->count;
+    const void *const values =
+        inside ? (const uint8_t *)b->value + (size_t)(first - b->first) * width
+               : b->sparse.read(b->sparse.read_from, first, count, b->sparse.read_buffer);
+    const float *const before = b->feedback.before; /* of the block's first element */
+    for (size_t i = 0; i < count; i++) {
+        const float value = pithi_float(pithi_load(values, b->sparse.dtype, i));
+        x[i] = before ? before[(ptrdiff_t)(first - b->first) + (ptrdiff_t)i] + value : value;
+    }
+}
+
+/* Chooses the largest elements of every row; the map holds none yet. */
+static void choose_rows(const struct pithi_block *b, const struct work *w, uint64_t *map) {
+    const struct pithi_selection *const s = b->sparse.selection;
+    const uint64_t end = b->first + b->count;
+    for (uint64_t row = b->first / s->row * s->row; row < end; row += s->row) {
+        struct pithi_kth found;
+        read_row(b, row, (size_t)s->row, w->row);
+        pithi_kth_of(w->row, (size_t)s->row, (size_t)s->row_k, &found);
+        size_t ties = (size_t)(s->row_k - found.larger);
+        for (size_t i = 0; i < s->row; i++) {
+            const uint32_t x = pithi_select_magnitude(pithi_bits(w->row[i]));
+            const bool tie = x == found.t && x && ties;
+            ties -= tie;
+            if ((x > found.t || tie) && row + i >= b->first && row + i < end)
+                put_in(map, (size_t)(row + i - b->first));
+        }
+    }
+}
+
+/* Chooses all elements of a unit of which one is chosen. */
+static void choose_units(const struct pithi_block *b, uint64_t *map) {
+    const size_t unit = b->params->value[UNIT];
+    for (size_t at = 0; at < b->count; at += unit) {
+        const size_t end = (size_t)least(at + unit, b->count);
+        bool any = false;
+        for (size_t i = at; i < end && !any; i++) any = map[i / 64] >> i % 64 & 1;
+        for (size_t i = at; i < end && any; i++) put_in(map, i);
+    }
+}
+
+/* Chooses the elements of a block: writes their map, and with feedback x to the new residual. */
+static void choose(struct pithi_block *b, const struct work *w, uint64_t *map) {
+    const struct pithi_selection *const s = b->sparse.selection;
+    const uint64_t end = b->first + b->count;
+    /* Of a block from which nothing may be chosen only the residual needs the values. */
+    if (!b->feedback.before && (end <= s->first || b->first >= s->end)) {
+        memset(map, 0, words_of(b->count) * sizeof *map);
+        return;
+    }
+    /* Before tie_end values that equal the threshold are chosen, from there on they are not. */
+    const bool ties = b->first < s->tie_end;
+    const struct pithi_select_job job = {
+        .from = {b->value, b->sparse.dtype, b->count, b->feedback.before},
+        .threshold = ties ? s->threshold : s->threshold + 1,
+        .set = map,
+        .after = b->feedback.after,
+        .nontemporal = b->nontemporal};
+    b->kernels->select(&job);
+    if (s->row) choose_rows(b, w, map);
+    take_out(map, 0, place_of(b, s->first));
+    take_out(map, place_of(b, s->end), b->count);
+    if (b->params->value[UNIT]) {
+        choose_units(b, map);
+        take_out(map, 0, place_of(b, s->first));
+        take_out(map, place_of(b, s->end), b->count);
+    }
+    if (s->row || !ties || s->tie_end >= end) return;
+    for (size_t i = place_of(b, s->tie_end); i < b->count; i++)
+        if (map[i / 64] >> i % 64 & 1 && pithi_select_magnitude(x_at(b, i)) == s->threshold)
+            take_out(map, i, i + 1);
+}
+
+/* Calls visit for the elements of a set in ascending order, PITHI_CHUNK at a time and then the
+ * rest; `at` is how many were before. */
+typedef void visit_fn(struct pithi_block *b, const struct work *w, const uint32_t *list,
+                      size_t count, size_t at, void *arg);
+static void for_set(struct pithi_block *b, const struct work *w, const struct pithi_index_set *set,
+                    bool listed, visit_fn *visit, void *arg) {
+    enum { WORDS = PITHI_CHUNK / 64 };
+    size_t at = 0, have = 0;
+    if (listed) {
+        for (; at < set->count; at += PITHI_CHUNK)
+            visit(b, w, set->list + at, (size_t)least(set->count - at, PITHI_CHUNK), at, arg);
+        return;
+    }
+    const size_t words = words_of(set->n);
+    for (size_t word = 0; word < words; word += WORDS) {
+        const size_t n = (size_t)least(words - word, WORDS);
+        const size_t more = b->kernels->set_list(set->map + word, n, w->list + have);
+        for (size_t i = 0; i < more; i++) w->list[have + i] += (uint32_t)(word * 64);
+        have += more;
+        if (have < PITHI_CHUNK) continue;
+        visit(b, w, w->list, PITHI_CHUNK, at, arg);
+        at += PITHI_CHUNK;
+        have -= PITHI_CHUNK;
+        memmove(w->list, w->list + PITHI_CHUNK, have * sizeof *w->list);
+    }
+    if (have) visit(b, w, w->list, have, at, arg);
+}
+
+/* ---- Values ----------------------------------------------------------------------------------*/
+
+/* The values of a block's set: where their bytes begin, and how many there are. */
+struct values {
+    uint8_t *bytes;
+    size_t count;
+};
+
+static struct pithi_group_job group_job(const struct pithi_block *b, const struct values *v,
+                                        size_t at, size_t count) {
+    struct pithi_group_job job;
+    pithi_group_job_open(&job, b->random);
+    job.set = int8;
+    job.count = count;
+    job.scales = v->bytes + pithi_group_scale_bytes(&int8, at);
+    job.codes = v->bytes + pithi_group_scale_bytes(&int8, v->count) + at;
+    return job;
+}
+
+static uint32_t value_dtype(const struct pithi_params *p) {
+    return p->value[VALUES] == BF16 ? PITH_BF16 : p->value[VALUES] == F16 ? PITH_F16 : PITH_F32;
+}
+
+/* Decodes values [at, at + count) of the block's set to x. */
+static void decode_values(struct pithi_block *b, const struct values *v, size_t at, size_t count,
+                          float *x) {
+    const uint32_t dtype = value_dtype(b->params);
+    const uint8_t *const from = v->bytes + at * pith_dtype_bytes(dtype);
+    if (b->params->value[VALUES] == NONE) {
+        for (size_t i = 0; i < count; i++) x[i] = 1.0f;
+    } else if (b->params->value[VALUES] == INT8) {
+        struct pithi_group_job job = group_job(b, v, at, count);
+        job.out = x;
+        job.out_dtype = PITH_F32;
+        b->kernels->group_decode(&job);
+        b->poisoned += job.poisoned;
+        b->saturated += job.saturated;
+    } else {
+        for (size_t i = 0; i < count; i++) x[i] = pithi_float(pithi_load(from, dtype, i));
+    }
+}
+
+static void encode_values(struct pithi_block *b, const struct values *v, size_t at, size_t count,
+                          const float *x) {
+    const uint32_t dtype = value_dtype(b->params);
+    uint8_t *const to = v->bytes + at * pith_dtype_bytes(dtype);
+    if (b->params->value[VALUES] == INT8) {
+        struct pithi_group_job job = group_job(b, v, at, count);
+        job.value = x;
+        job.value_dtype = PITH_F32;
+        b->kernels->group_encode(&job);
+        b->poisoned += job.poisoned;
+    } else if (b->params->value[VALUES] != NONE) {
+        for (size_t i = 0; i < count; i++) pithi_store(to, dtype, i, pithi_bits(x[i]));
+    }
+}
+
+/* ---- Error feedback --------------------------------------------------------------------------*/
+
+/* Returns what the residual becomes where `lost` was not sent. */
+static float residual_after(const struct pithi_block *b, size_t i, float lost) {
+    const uint32_t ef = b->params->value[EF];
+    const float before = b->feedback.before[i];
+    const float decay = (float)(ef - 1) / 1000.0f, gain = (float)(1001 - ef) / 1000.0f;
+    const float next = ef == 1 ? lost : decay * before + gain * lost;
+    return pithi_nonfinite(pithi_bits(next)) ? before : next;
+}
+
+/* Keeps the momentum, which the values are. Where it is not finite it stays as it was. */
+static void keep_momentum(const struct pithi_block *b) {
+    for (size_t i = 0; b->sparse.momentum && i < b->count; i++) {
+        const uint32_t next = pithi_load(b->value, PITH_F32, i);
+        b->sparse.momentum_next[i] =
+            pithi_nonfinite(next) ? b->sparse.momentum[i] : pithi_float(next);
+    }
+}
+
+/* Where the residual is a moving mean, takes it of what choose left: x itself. */
+static void decay_residual(struct pithi_block *b) {
+    if (!b->feedback.before || b->params->value[EF] == 1) return;
+    for (size_t i = 0; i < b->count; i++)
+        b->feedback.after[i] = residual_after(b, i, pithi_float(x_at(b, i)));
+}
+
+/* ---- Encode ----------------------------------------------------------------------------------*/
+
+/* Codes the values of a chunk of the set and takes them out of the residual. */
+static void send_chunk(struct pithi_block *b, const struct work *w, const uint32_t *list,
+                       size_t count, size_t at, void *arg) {
+    const struct values *const v = arg;
+    for (size_t i = 0; i < count; i++) w->values[i] = pithi_float(x_at(b, list[i]));
+    encode_values(b, v, at, count, w->values);
+    if (!b->feedback.before || b->sparse.call) return;
+    /* What is decoded here was counted when it was encoded. */
+    const uint64_t poisoned = b->poisoned, saturated = b->saturated;
+    decode_values(b, v, at, count, w->sent);
+    b->poisoned = poisoned;
+    b->saturated = saturated;
+    for (size_t i = 0; i < count; i++)
+        b->feedback.after[list[i]] = residual_after(b, list[i], w->values[i] - w->sent[i]);
+    for (size_t i = 0; b->sparse.momentum && i < count; i++) b->sparse.momentum_next[list[i]] = 0;
+}
+
+/* Whether sending every element of the block takes less than sending the set, and all may be
+ * chosen. */
+static bool is_dense(const struct pithi_block *b, const struct pithi_index_choice *choice,
+                     size_t count) {
+    const struct pithi_params *const p = b->params;
+    const struct pithi_selection *const s = b->sparse.selection;
+    if (b->first < s->first || b->first + b->count > s->end) return false;
+    return p->value[VALUES] != NONE && choice->form != PITHI_INDEX_EMPTY &&
+           value_bytes(p, b->count) < choice->bytes + value_bytes(p, count);
+}
+
+static void fill(uint64_t *map, size_t count) {
+    memset(map, 0xFF, words_of(count) * sizeof *map);
+    if (count % 64) map[count / 64] = (UINT64_C(1) << count % 64) - 1;
+}
+
+static void put_head(struct pithi_block *b, const struct pithi_index_choice *choice, size_t count) {
+    const uint32_t form = (uint32_t)choice->form | choice->low_bits << HEAD_LOW_BITS;
+    if (choice->form == PITHI_INDEX_EMPTY)
+        b->bytes[0] = 0;
+    else
+        pithi_put32(b->bytes, form | (uint32_t)(count - 1) << 8);
+}
+
+static pith_status encode(struct pithi_block *b) {
+    const struct work w = work_of(b);
+    const bool same = b->sparse.same;
+    uint64_t *const map = b->sparse.held ? b->sparse.held : w.map;
+    struct pithi_index_set set = {map, w.list, b->count, 0};
+    /* A set that is given is not chosen, but x goes to the residual. */
+    const bool given = same || b->sparse.given;
+    choose(b, &w, given ? w.map : map);
+    decay_residual(b);
+    keep_momentum(b);
+    set.count = pithi_ones((const uint8_t *)map, words_of(b->count) * sizeof *map);
+    b->bounded.exact = set.count;
+    const bool few = set.count <= pithi_index_list_most(b->count);
+    if (few) b->kernels->set_list(map, words_of(b->count), w.list);
+    struct pithi_index_choice choice = {PITHI_INDEX_HELD, 0, 0};
+    if (!same) choice = pithi_index_choose(b->kernels, &set, b->params->value[INDEX] == FAST);
+    if (same && !set.count) choice.form = PITHI_INDEX_EMPTY;
+    if (!given && is_dense(b, &choice, set.count)) {
+        fill(map, b->count);
+        set.count = b->count;
+        choice = (struct pithi_index_choice){PITHI_INDEX_ALL, 0, 0};
+    }
+    put_head(b, &choice, set.count);
+    uint8_t *const at = b->bytes + (choice.form == PITHI_INDEX_EMPTY ? HEAD_EMPTY : HEAD_BYTES);
+    pithi_index_put(b->kernels, &choice, &set, at);
+    struct values values = {at + choice.bytes, set.count};
+    for_set(b, &w, &set, few && set.count < b->count, send_chunk, &values);
+    b->length = (size_t)(values.bytes - b->bytes) + (size_t)value_bytes(b->params, set.count);
+    b->bounded.nonzero = set.count;
+    return PITH_OK;
+}
+
+/* ---- Decode ----------------------------------------------------------------------------------*/
+
+static void take_chunk(struct pithi_block *b, const struct work *w, const uint32_t *list,
+                       size_t count, size_t at, void *arg) {
+    const uint32_t dtype = b->out_dtype;
+    decode_values(b, arg, at, count, w->values);
+    if (!b->sparse.add) {
+        for (size_t i = 0; i < count; i++)
+            pithi_store(b->out, dtype, list[i], pithi_bits(w->values[i]));
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const float sum = pithi_float(pithi_load(b->out, dtype, list[i])) + w->values[i];
+        pithi_store(b->out, dtype, list[i], pithi_bits(sum));
+    }
+}
+
+/* The coefficients of a chunk of a block, which lie in the memory of values that were sent. */
+struct coefficients {
+    struct values values;
+    size_t chunk; /* its first element */
+};
+
+/* Decodes the chunk and begins another one. */
+static void leave_chunk(const struct pithi_block *b, const struct work *w, struct coefficients *c,
+                        size_t next) {
+    const size_t count = (size_t)least(b->count - c->chunk, PITHI_CHUNK);
+    uint8_t *const to = (uint8_t *)b->out + c->chunk * pith_dtype_bytes(b->out_dtype);
+    leave(b, c->chunk, count, w->sent, to, b->out_dtype, 1.0f);
+    memset(w->sent, 0, PITHI_CHUNK * sizeof *w->sent);
+    c->chunk = next;
+}
+
+static void take_coefficients(struct pithi_block *b, const struct work *w, const uint32_t *list,
+                              size_t count, size_t at, void *arg) {
+    struct coefficients *const c = arg;
+    decode_values(b, &c->values, at, count, w->values);
+    for (size_t i = 0; i < count; i++) {
+        const size_t place = list[i] % PITHI_CHUNK, chunk = list[i] - place;
+        if (chunk != c->chunk) leave_chunk(b, w, c, chunk);
+        w->sent[place] = w->values[i];
+    }
+}
+
+/* Keeps the set of a block that was decoded as the one that the stream holds. */
+static void hold(const struct pithi_block *b, const struct pithi_index_set *set, bool listed) {
+    const size_t bytes = words_of(b->count) * sizeof(uint64_t);
+    if (!b->sparse.keep) return;
+    if (!listed) {
+        memcpy(b->sparse.held, set->map, bytes);
+        return;
+    }
+    memset(b->sparse.held, 0, bytes);
+    for (size_t i = 0; i < set->count; i++)
+        b->sparse.held[set->list[i] / 64] |= UINT64_C(1) << set->list[i] % 64;
+}
+
+/* Returns how many elements of the block the held set has; 0 where none is held. */
+static size_t held_of(const struct pithi_block *b) {
+    if (!b->sparse.held) return 0;
+    return pithi_ones((const uint8_t *)b->sparse.held, words_of(b->count) * sizeof(uint64_t));
+}
+
+/* Reads the head and the set of a block: *listed says where it is. Returns where the values begin
+ * in *at, and NULL or what is wrong. */
+static const char *take_set(const struct pithi_block *b, struct pithi_index_set *set, bool *listed,
+                            size_t *at) {
+    if (b->plain) return "topk has no plain blocks";
+    if (b->length < HEAD_EMPTY) return "the block is empty";
+    const enum pithi_index_form form = (enum pithi_index_form)(b->bytes[0] & HEAD_FORM);
+    const uint32_t low_bits = b->bytes[0] >> HEAD_LOW_BITS;
+    *listed = pithi_index_is_listed(form);
+    set->n = b->count;
+    set->count = 0;
+    *at = HEAD_EMPTY;
+    if (form == PITHI_INDEX_EMPTY) {
+        memset(set->map, 0, words_of(b->count) * sizeof *set->map);
+        if (b->sparse.same && held_of(b)) return "a block without values of the set that is held";
+        return b->bytes[0] ? "unknown coding of a set" : NULL;
+    }
+    *at = HEAD_BYTES;
+    if (b->length < HEAD_BYTES) return "the head of a block is cut";
+    set->count = (size_t)(pithi_get32(b->bytes) >> 8) + 1;
+    if (set->count > b->count) return "a set has more elements than its block";
+    if (b->sparse.same != (form == PITHI_INDEX_HELD) || (form == PITHI_INDEX_HELD && low_bits))
+        return "unknown coding of a set";
+    if (b->sparse.same && b->sparse.held) {
+        memcpy(set->map, b->sparse.held, words_of(b->count) * sizeof *set->map);
+        return set->count == held_of(b) ? NULL
+                                        : "a block has other values than the set that is held";
+    }
+    if (b->sparse.same) return NULL;
+    size_t used = 0;
+    const char *const fault = pithi_index_take(b->kernels, form, low_bits, b->bytes + HEAD_BYTES,
+                                               b->length - HEAD_BYTES, set, &used);
+    *at += used;
+    return fault;
+}
+
+static const char *take_block(struct pithi_block *b) {
+    const struct work w = work_of(b);
+    struct pithi_index_set set = {w.map, w.list, b->count, 0};
+    bool listed;
+    size_t at;
+    const char *const fault = take_set(b, &set, &listed, &at);
+    if (fault) return fault;
+    if (b->length - at != value_bytes(b->params, set.count))
+        return "a block's values are not as many as its set";
+    hold(b, &set, listed);
+    b->bounded.nonzero = set.count;
+    /* Without the set only lengths can be checked, which pith_verify does. */
+    if (!b->out || (b->sparse.same && !b->sparse.held)) return NULL;
+    if (!b->sparse.add) memset(b->out, 0, b->count * pith_dtype_bytes(b->out_dtype));
+    struct coefficients c = {{b->bytes + at, set.count}, 0};
+    if (run(b->params) == 1 || b->sparse.coefficients) {
+        for_set(b, &w, &set, listed, take_chunk, &c.values);
+        return NULL;
+    }
+    memset(w.sent, 0, PITHI_CHUNK * sizeof *w.sent);
+    for_set(b, &w, &set, listed, take_coefficients, &c);
+    leave_chunk(b, &w, &c, 0);
+    return NULL;
+}
+
+static pith_status decode(struct pithi_block *b) {
+    b->detail = take_block(b);
+    return b->detail ? PITH_ERR_CORRUPT : PITH_OK;
+}
+
+/* ---- Bound -----------------------------------------------------------------------------------*/
+
+/* Returns the largest error of values whose coefficients have errors of at most e, and those that
+ * are sent magnitudes of at most y. */
+static double after_transform(const struct pithi_params *p, double e, double y) {
+    if (p->value[TRANSFORM] == 0 || e > (double)pithi_float(PITHI_F32_MAX)) return e;
+    y += e;
+    if (!(y < 0x1p120)) return (double)pithi_float(PITHI_F32_NAN);
+    return p->value[TRANSFORM] == DCT ? 8 * e + y * 0x1p-11 + 0x1p-120 : e + y * 0x1p-18 + 0x1p-120;
+}
+
+/* Returns the largest error of a block's values or coefficients that are sent, NaN when one is not
+ * finite, and their largest magnitude. */
+static double bound_of_sent(const struct pithi_block *b, double *most) {
+    const struct pithi_params *const p = b->params;
+    *most = 0;
+    if (b->length < HEAD_BYTES) return 0;
+    const size_t count = (size_t)(pithi_get32(b->bytes) >> 8) + 1;
+    const uint64_t bytes = value_bytes(p, count);
+    if (count > b->count || bytes > b->length - HEAD_BYTES) return -1;
+    const uint8_t *const values = b->bytes + b->length - bytes;
+    if (p->value[VALUES] == NONE) return (double)pithi_float(PITHI_F32_INF);
+    if (p->value[VALUES] == INT8) {
+        const double group = pithi_group_bound(&int8, values, count);
+        *most = 254 * group;
+        return group;
+    }
+    if (p->value[VALUES] == F32 && p->value[TRANSFORM] == 0) return 0;
+    const uint32_t dtype = value_dtype(p);
+    uint32_t largest = 0;
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t u = pithi_load(values, dtype, i) & 0x7FFFFFFFu;
+        largest = u > largest ? u : largest;
+    }
+    if (pithi_nonfinite(largest)) return (double)pithi_float(PITHI_F32_NAN);
+    /* Half a unit of the last place, 11 bits in f16 and 8 in bf16; subnormals are multiples of
+     * 2^-24 and of 2^-133. */
+    const double x = *most = (double)pithi_float(largest);
+    if (dtype == PITH_F32) return 0;
+    return dtype == PITH_BF16 ? x * 0x1p-8 + 0x1p-134 : x * 0x1p-11 + 0x1p-25;
+}
+
+static double bound(const struct pithi_block *b) {
+    double most;
+    const double sent = bound_of_sent(b, &most), left_out = b->sparse.left_out;
+    if (!(sent >= 0)) return sent;
+    return after_transform(b->params, sent > left_out ? sent : left_out, most);
+}
+
+static struct pithi_memory remember(const struct pithi_params *p) {
+    return (struct pithi_memory){.feedback = p->value[EF], .momentum = p->value[MOMENTUM] != 0};
+}
+
+/* ---- Devices ---------------------------------------------------------------------------------*/
+
+/* Devices know the controllers that look at nothing but the k-th largest magnitude and what the
+ * last step selected, no momentum and no transform. */
+static bool describe(const struct pithi_params *p, struct pithi_device *d) {
+    static const uint32_t dtype[] = {[F32] = PITH_F32,
+                                     [F16] = PITH_F16,
+                                     [BF16] = PITH_BF16,
+                                     [INT8] = PITH_I8,
+                                     [NONE] = PITH_NONE};
+    const uint32_t known = 1u << PITHI_CONTROL_PROP | 1u << PITHI_CONTROL_EXACT |
+                           1u << PITHI_CONTROL_EVERY | 1u << PITHI_CONTROL_MICRO |
+                           1u << PITHI_CONTROL_MICRO_SYMMETRIC | 1u << PITHI_CONTROL_NONZERO;
+    d->kind = PITHI_DEVICE_sets;
+    d->set = int8;
+    d->sets = (struct pithi_sets){.values = dtype[p->value[VALUES]],
+                                  .control = p->value[CONTROL],
+                                  .every = p->value[EVERY],
+                                  .packed = p->value[INDEX] == FAST,
+                                  .clears = p->value[CLEAR] == 0};
+    /* Kernels know of these keys that they are 0. */
+    const uint32_t more =
+        p->value[MOMENTUM] | p->value[TRANSFORM] | p->value[SCOPE] | p->value[UNIT];
+    return known >> p->value[CONTROL] & 1 && !more;
+}
+
+const struct pithi_codec pithi_codec_topk = {
+    .id = 9,
+    .revision = 1,
+    .name = "topk",
+    .summary = "the largest values of a tensor and where they are: sparsified gradients",
+    .traits = 0,
+    .dtypes = 1u << PITH_F32 | 1u << PITH_BF16 | 1u << PITH_F16,
+    .keys = keys,
+    .key_count = sizeof keys / sizeof *keys,
+    .needs = needs,
+    .need_count = sizeof needs / sizeof *needs,
+    .stream_keys = 1u << EVERY | 1u << EF | 1u << CLEAR | 1u << MOMENTUM,
+    .preset = preset,
+    .check = check,
+    .fixed = fixed,
+    .block_bytes = block_bytes,
+    .data_bytes = data_bytes,
+    .scratch_bytes = scratch_bytes,
+    .encode = encode,
+    .decode = decode,
+    .bound = bound,
+    .remember = remember,
+    .domain = &domain,
+    .adds = true,
+    .whole = &pithi_whole_sparse,
+    .sparse_setting = sparse_setting,
+    .describe = describe,
+    .described_keys = 1u << DENSITY | 1u << K | 1u << CAP | 1u << CONTROL | 1u << INDEX,
+};

@@ -1,0 +1,425 @@
+/* sets.c - calls on the sets that streams hold: union, gather, scatter, clear.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "caller.h"
+#include "common/convert.h"
+#include "common/numeric.h"
+#include "common/popcount.h"
+#include "cpu.h"
+#include "error.h"
+#include "sparse/sparse_frame.h"
+#include "stream.h"
+
+static pith_status check_slot(const pith_stream *s, uint64_t slot, pith_error *error) {
+    if (!s->maps) return pithi_fail(error, PITH_ERR_UNSUPPORTED, "the codec sends no sets");
+    if (slot < s->plan->slots) return PITH_OK;
+    return pithi_fail_numbers(error, PITH_ERR_ARG,
+                              "the stream has # slots, there is none with number #", s->plan->slots,
+                              slot);
+}
+
+/* Begins a call that changes the slot; leave() ends it. */
+static pith_status enter(pith_work *w, pith_stream *s, uint64_t slot) {
+    PITHI_TRY(pithi_work_enter(w));
+    pith_status status = pithi_stream_enter(s, w);
+    if (status == PITH_OK) {
+        status = check_slot(s, slot, &w->error);
+        if (status == PITH_OK) return PITH_OK;
+        pithi_stream_leave(s, w);
+    }
+    pithi_work_leave(w);
+    return status;
+}
+
+static pith_status leave(pith_work *w, pith_stream *s, pith_status status) {
+    pithi_stream_leave(s, w);
+    pithi_work_leave(w);
+    return status;
+}
+
+/* ---- Requests and reports --------------------------------------------------------------------*/
+
+static pith_status take_request(const pith_stream *s, uint64_t slot, const pith_sparse_request *r,
+                                struct pithi_sparse_request *to, pith_error *error) {
+    pith_sparse_request own;
+    PITHI_TRY(pithi_take(&own, sizeof own, r, error));
+    const uint64_t n = pithi_slot_count(s->plan, slot);
+    const uint32_t threshold = pithi_bits(own.threshold);
+    if (own.first > n || own.count > n - own.first)
+        return pithi_fail_with(error, PITH_ERR_ARG, 0,
+                               "# elements from # on are not inside the slot of #",
+                               &(struct pithi_words){.number = {own.count, own.first, n}});
+    if (threshold >= PITHI_F32_INF && threshold != 0x80000000u)
+        return pithi_fail(error, PITH_ERR_ARG, "the threshold is negative or not finite");
+    *to = (struct pithi_sparse_request){.first = own.first,
+                                        .end = own.count ? own.first + own.count : n,
+                                        .k = own.k,
+                                        .threshold = threshold & 0x7FFFFFFFu};
+    return PITH_OK;
+}
+
+pith_status pith_sparse_set_request(pith_work *w, pith_stream *s, uint64_t slot,
+                                    const pith_sparse_request *request) {
+    struct pithi_sparse_request own = {0};
+    PITHI_TRY(enter(w, s, slot));
+    if (request) {
+        const pith_status status = take_request(s, slot, request, &own, &w->error);
+        if (status != PITH_OK) return leave(w, s, status);
+    }
+    s->slot[slot].sparse.request = own;
+    return leave(w, s, PITH_OK);
+}
+
+pith_status pith_sparse_report(pith_work *w, pith_stream *s, uint64_t slot, uint64_t chosen) {
+    PITHI_TRY(enter(w, s, slot));
+    struct pithi_control_state *const c = &s->slot[slot].sparse.control;
+    if (!c->steps)
+        return leave(w, s,
+                     pithi_fail(&w->error, PITH_ERR_STATE, "the slot has chosen nothing yet"));
+    c->selected = chosen;
+    s->slot[slot].sparse.reported = true;
+    return leave(w, s, PITH_OK);
+}
+
+static uint64_t held_of(const pith_stream *s, uint64_t slot) {
+    const size_t words = (size_t)((pithi_slot_count(s->plan, slot) + 63) / 64);
+    if (!s->slot[slot].sparse.holds) return 0;
+    return pithi_ones((const uint8_t *)pithi_stream_map(s, slot), words * sizeof(uint64_t));
+}
+
+pith_status pith_sparse_get_state(const pith_stream *s, uint64_t slot, pith_sparse_state *out) {
+    if (!s || !out) return PITH_ERR_ARG;
+    PITHI_TRY(check_slot(s, slot, NULL));
+    const struct pithi_params *const p = &s->plan->params;
+    const struct pithi_sparse_setting setting =
+        p->codec->sparse_setting(p, pithi_slot_count(s->plan, slot));
+    const struct pithi_slot_sparse *const from = &s->slot[slot].sparse;
+    const pith_sparse_state state = {.k = setting.control.k,
+                                     .most = setting.most,
+                                     .sent = from->sent,
+                                     .overflowed = from->overflowed,
+                                     .held = held_of(s, slot),
+                                     .threshold = pithi_float(from->threshold),
+                                     .holds = from->holds};
+    return pithi_give(out, &state, sizeof state);
+}
+
+/* ---- Hold ------------------------------------------------------------------------------------*/
+
+/* What a pass over the blocks of one frame makes of the map that the slot has so far. */
+struct merge {
+    struct pithi_coding *c;
+    uint64_t *map;
+    bool first, intersection;
+};
+
+static pith_status merge_job(void *arg, uint64_t block, struct pithi_worker *w) {
+    const struct merge *const m = arg;
+    const uint64_t at = pithi_block_first(&m->c->frame, block) / 64;
+    const size_t words = (size_t)(pithi_block_count(&m->c->frame, block) + 63) / 64;
+    /* The block's set goes to memory that decoding does not use, since no values are decoded. */
+    uint64_t *const set = (uint64_t *)(void *)w->values;
+    struct pithi_block b = pithi_block_of(m->c, block, NULL, w);
+    b.bytes = (uint8_t *)(uintptr_t)pithi_block_at(m->c, block, &b.length, &b.plain);
+    b.sparse.held = set;
+    b.sparse.keep = true;
+    const pith_status status = m->c->frame.params.codec->decode(&b);
+    pithi_collect(w, &b);
+    if (status != PITH_OK) return status;
+    for (size_t i = 0; i < words; i++) {
+        uint64_t *const to = m->map + at + i;
+        *to = m->first ? set[i] : m->intersection ? *to & set[i] : *to | set[i];
+    }
+    return PITH_OK;
+}
+
+/* Opens a frame of whichever setting that has the slot's elements and blocks. */
+static pith_status open_set(struct pithi_coding *c, pith_work *w, const pith_plan *p, uint64_t slot,
+                            const void *frame, size_t length) {
+    PITHI_TRY(pithi_decode_open(c, w, p, frame, length));
+    const struct pithi_frame *const f = &c->frame;
+    if (f->params.codec != p->params.codec || f->params.block != p->params.block ||
+        f->count != pithi_slot_count(p, slot) ||
+        !p->params.codec->domain->alike(&f->params, &p->params))
+        return pithi_fail_numbers(&w->error, PITH_ERR_MISMATCH,
+                                  "a frame of another codec, count, block size or transform: # "
+                                  "elements, the slot has #",
+                                  f->count, pithi_slot_count(p, slot));
+    if (f->chosen.held)
+        return pithi_fail(&w->error, PITH_ERR_UNSUPPORTED,
+                          "a frame of the values of a set that is held names no set");
+    return pithi_check_blocks(c);
+}
+
+static pith_status hold(pith_work *w, pith_stream *s, uint64_t slot, const void *const *frames,
+                        const size_t *lengths, size_t count, bool intersection) {
+    const pith_plan *const p = s->plan;
+    struct pithi_coding c;
+    PITHI_TRY(pithi_work_attach(w, p, NULL));
+    for (size_t i = 0; i < count; i++) {
+        if (!frames[i]) return pithi_fail(&w->error, PITH_ERR_ARG, "a frame is NULL");
+        pithi_coding_open(&c, p, w, NULL);
+        PITHI_TRY(open_set(&c, w, p, slot, frames[i], lengths[i]));
+    }
+    for (size_t i = 0; i < count; i++) {
+        pithi_coding_open(&c, p, w, NULL);
+        PITHI_TRY(open_set(&c, w, p, slot, frames[i], lengths[i]));
+        struct merge m = {&c, pithi_stream_map(s, slot), i == 0, intersection};
+        s->slot[slot].sparse.holds = false; /* until the map is that of all frames */
+        pithi_parallel_begin(w);
+        PITHI_TRY(pithi_parallel_blocks(&c, 0, c.frame.payload.blocks, merge_job, &m));
+        PITHI_TRY(pithi_check_decoded(&c));
+    }
+    s->slot[slot].sparse.holds = true;
+    return PITH_OK;
+}
+
+pith_status pith_sparse_hold(pith_work *w, pith_stream *s, uint64_t slot, const void *const *frames,
+                             const size_t *lengths, size_t count, int how) {
+    PITHI_TRY(enter(w, s, slot));
+    if (!count || !frames || !lengths)
+        return leave(w, s, pithi_fail(&w->error, PITH_ERR_ARG, "no frames whose sets are held"));
+    if (how != PITH_SET_UNION && how != PITH_SET_INTERSECTION)
+        return leave(w, s, pithi_fail(&w->error, PITH_ERR_ARG, "neither union nor intersection"));
+    const uint64_t before = pithi_fp_enter();
+    const pith_status status =
+        hold(w, s, slot, frames, lengths, count, how == PITH_SET_INTERSECTION);
+    pithi_fp_leave(before);
+    return leave(w, s, status);
+}
+
+static pith_status hold_elements(pith_stream *s, uint64_t slot, const uint64_t *elements,
+                                 size_t count, uint64_t run, pith_error *error) {
+    const uint64_t n = pithi_slot_count(s->plan, slot);
+    uint64_t *const map = pithi_stream_map(s, slot);
+    if (!run || (count && !elements))
+        return pithi_fail(error, PITH_ERR_ARG, "elements is NULL, or a run has none");
+    for (size_t i = 0; i < count; i++)
+        if (!n || elements[i] > (n - 1) / run)
+            return pithi_fail_with(error, PITH_ERR_ARG, i,
+                                   "run # of # elements begins outside the slot of #",
+                                   &(struct pithi_words){.number = {elements[i], run, n}});
+    memset(map, 0, (size_t)((n + 63) / 64) * sizeof *map);
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t first = elements[i] * run, left = n - first;
+        for (uint64_t k = first; k < first + (run < left ? run : left); k++)
+            map[k / 64] |= UINT64_C(1) << k % 64;
+    }
+    s->slot[slot].sparse.holds = true;
+    return PITH_OK;
+}
+
+pith_status pith_sparse_hold_elements(pith_work *w, pith_stream *s, uint64_t slot,
+                                      const uint64_t *elements, size_t count, uint64_t run) {
+    PITHI_TRY(enter(w, s, slot));
+    return leave(w, s, hold_elements(s, slot, elements, count, run, &w->error));
+}
+
+/* ---- Gather, scatter, clear ------------------------------------------------------------------*/
+
+/* A pass over the elements of a set, cut into jobs of JOB elements of the slot. */
+enum { JOB = 1 << 18, LIST = 4096 };
+struct walk {
+    const pith_stream *stream;
+    uint64_t slot, count;
+    const uint64_t *map;
+    const struct pithi_span *dense, *values;
+    float *residual; /* in place of dense */
+    float *momentum; /* beside it; or NULL */
+    float scale;
+};
+
+static size_t words_of(const struct walk *k, uint64_t job) {
+    const uint64_t left = k->count - job * JOB;
+    return (size_t)((left < JOB ? left : JOB) + 63) / 64;
+}
+
+static size_t ones_in(const struct walk *k, uint64_t job) {
+    return pithi_ones((const uint8_t *)(k->map + job * (JOB / 64)),
+                      words_of(k, job) * sizeof *k->map);
+}
+
+/* Calls visit for the set's elements among those of a job, LIST at most at a time. */
+typedef void visit_fn(const struct walk *k, const uint64_t *elements, size_t count, uint64_t at);
+static void for_job(const struct walk *k, uint64_t job, uint64_t at, visit_fn *visit) {
+    uint64_t element[LIST];
+    size_t have = 0;
+    const size_t words = words_of(k, job);
+    for (size_t i = 0; i < words; i++) {
+        const uint64_t word = job * (JOB / 64) + i;
+        for (uint64_t bits = k->map[word]; bits; bits &= bits - 1)
+            element[have++] = word * 64 + (uint64_t)__builtin_ctzll(bits);
+        if (have <= LIST - 64) continue;
+        visit(k, element, have, at);
+        at += have;
+        have = 0;
+    }
+    if (have) visit(k, element, have, at);
+}
+
+static uint32_t read_at(const struct pithi_span *span, uint64_t at) {
+    uint64_t buffer;
+    return pithi_load(pithi_span_read(span, at, 1, &buffer), span->dtype, 0);
+}
+
+static void write_at(const struct pithi_span *span, uint64_t at, uint32_t u) {
+    uint8_t value[4];
+    pithi_store(value, span->dtype, 0, u);
+    if (span->dense)
+        memcpy(pithi_span_at(span, at), value, span->element);
+    else
+        pithi_span_write(span, at, 1, value);
+}
+
+static void gather_some(const struct walk *k, const uint64_t *element, size_t count, uint64_t at) {
+    for (size_t i = 0; i < count; i++)
+        write_at(k->values, at + i,
+                 k->dense ? read_at(k->dense, element[i]) : pithi_bits(k->residual[element[i]]));
+}
+
+static void scatter_some(const struct walk *k, const uint64_t *element, size_t count, uint64_t at) {
+    for (size_t i = 0; i < count; i++) {
+        const float product = pithi_float(read_at(k->values, at + i)) * k->scale;
+        write_at(k->dense, element[i],
+                 pithi_bits(pithi_float(read_at(k->dense, element[i])) + product));
+    }
+}
+
+static void clear_some(const struct walk *k, const uint64_t *element, size_t count, uint64_t at) {
+    (void)at;
+    for (size_t i = 0; i < count; i++) k->residual[element[i]] = 0;
+    for (size_t i = 0; k->momentum && i < count; i++) k->momentum[element[i]] = 0;
+}
+
+/* A walk on one of the work's threads, since what it does is bound by misses of the cache. */
+static void walk_all(const struct walk *k, visit_fn *visit) {
+    uint64_t at = 0;
+    const uint64_t before = pithi_fp_enter();
+    for (uint64_t job = 0; job * JOB < k->count; job++) {
+        for_job(k, job, at, visit);
+        at += ones_in(k, job);
+    }
+    pithi_fp_leave(before);
+}
+
+static pith_status open_walk(struct walk *k, const pith_stream *s, uint64_t slot,
+                             pith_error *error) {
+    PITHI_TRY(check_slot(s, slot, error));
+    PITHI_TRY(pithi_stream_check_set(s, slot, error));
+    *k = (struct walk){.stream = s,
+                       .slot = slot,
+                       .count = pithi_slot_count(s->plan, slot),
+                       .map = pithi_stream_map(s, slot)};
+    return PITH_OK;
+}
+
+/* Opens the view of the slot or of the whole tensor. */
+static pith_status take_dense(const struct walk *k, const pith_view *view, bool output,
+                              struct pithi_span *span, pith_error *error) {
+    const pith_plan *const p = k->stream->plan;
+    if (pithi_run_length(&p->params) > 1)
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED, "the set is one of coefficients of a view");
+    PITHI_TRY(pithi_span_init(span, view, output, error));
+    if (!pithi_is_float16_32(span->dtype))
+        return pithi_fail(error, PITH_ERR_DTYPE, "values are f32, bf16 or f16");
+    if (span->count == k->count) return PITH_OK;
+    if (span->count != p->count)
+        return pithi_fail_with(error, PITH_ERR_SHAPE, 0,
+                               "the view has # elements, the slot #, the tensor #",
+                               &(struct pithi_words){.number = {span->count, k->count, p->count}});
+    span->first = pithi_slot_first(p, k->slot);
+    return PITH_OK;
+}
+
+static pith_status take_values(const struct walk *k, const pith_view *view, bool output,
+                               struct pithi_span *span, pith_error *error) {
+    const uint64_t held = held_of(k->stream, k->slot);
+    PITHI_TRY(pithi_span_init(span, view, output, error));
+    if (!pithi_is_float16_32(span->dtype))
+        return pithi_fail(error, PITH_ERR_DTYPE, "values are f32, bf16 or f16");
+    if (span->count == held) return PITH_OK;
+    return pithi_fail_numbers(error, PITH_ERR_SHAPE, "the set has # elements, the values #", held,
+                              span->count);
+}
+
+static pith_status take_residual(struct walk *k, pith_error *error) {
+    if (!pithi_has_residual(k->stream->plan))
+        return pithi_fail(error, PITH_ERR_STATE, "the stream has no error feedback");
+    k->residual = pithi_stream_residual(k->stream, k->slot, 0);
+    k->momentum = pithi_stream_momentum(k->stream, k->slot, 0);
+    return PITH_OK;
+}
+
+static pith_status gather(const pith_stream *s, uint64_t slot, const pith_view *from,
+                          const pith_view *values, pith_error *error) {
+    struct walk k;
+    struct pithi_span dense, sparse;
+    PITHI_TRY(open_walk(&k, s, slot, error));
+    PITHI_TRY(take_values(&k, values, true, &sparse, error));
+    k.values = &sparse;
+    if (from) {
+        PITHI_TRY(take_dense(&k, from, false, &dense, error));
+        k.dense = &dense;
+    } else {
+        PITHI_TRY(take_residual(&k, error));
+    }
+    walk_all(&k, gather_some);
+    return PITH_OK;
+}
+
+static pith_status scatter(const pith_stream *s, uint64_t slot, const pith_view *values,
+                           float scale, const pith_view *to, pith_error *error) {
+    struct walk k;
+    struct pithi_span dense, sparse;
+    PITHI_TRY(open_walk(&k, s, slot, error));
+    PITHI_TRY(take_values(&k, values, false, &sparse, error));
+    PITHI_TRY(take_dense(&k, to, true, &dense, error));
+    k.values = &sparse;
+    k.dense = &dense;
+    k.scale = scale;
+    walk_all(&k, scatter_some);
+    return PITH_OK;
+}
+
+static pith_status clear(pith_stream *s, uint64_t slot, pith_error *error) {
+    struct walk k;
+    PITHI_TRY(open_walk(&k, s, slot, error));
+    PITHI_TRY(take_residual(&k, error));
+    walk_all(&k, clear_some);
+    return PITH_OK;
+}
+
+/* Begins a call that only reads the stream, of which any number run at once. */
+static pith_status enter_reading(pith_work *w, const pith_stream *s) {
+    PITHI_TRY(pithi_work_enter(w));
+    pith_status status = PITH_OK;
+    if (!s)
+        status = pithi_fail(&w->error, PITH_ERR_ARG, "the stream is NULL");
+    else if (__atomic_load_n(&s->busy, __ATOMIC_RELAXED))
+        status = pithi_fail(&w->error, PITH_ERR_BUSY, "another call is using the stream");
+    if (status != PITH_OK) pithi_work_leave(w);
+    return status;
+}
+
+pith_status pith_sparse_gather(pith_work *w, const pith_stream *s, uint64_t slot,
+                               const pith_view *from, const pith_view *values) {
+    PITHI_TRY(enter_reading(w, s));
+    const pith_status status = gather(s, slot, from, values, &w->error);
+    pithi_work_leave(w);
+    return status;
+}
+
+pith_status pith_sparse_scatter(pith_work *w, const pith_stream *s, uint64_t slot,
+                                const pith_view *values, float scale, const pith_view *to) {
+    PITHI_TRY(enter_reading(w, s));
+    const pith_status status = scatter(s, slot, values, scale, to, &w->error);
+    pithi_work_leave(w);
+    return status;
+}
+
+pith_status pith_sparse_clear(pith_work *w, pith_stream *s, uint64_t slot) {
+    PITHI_TRY(enter(w, s, slot));
+    const pith_status status = clear(s, slot, &w->error);
+    return leave(w, s, status);
+}

@@ -1,0 +1,613 @@
+/* sparse_frame.c - the threshold of a frame of chosen elements, and what its header says of it.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A controller (control.h) asks for counts, for the k-th largest magnitude or for moments; passes
+ * over all values with all threads answer. Then one pass encodes the blocks. Where it finds more
+ * than the hard limit, the exact threshold of the limit is found, and the blocks are encoded again:
+ * the residual that they read is still there. */
+#include "sparse/sparse_frame.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "block_io.h"
+#include "common/convert.h"
+#include "common/endian.h"
+#include "error.h"
+#include "parallel.h"
+#include "sparse/control_value.h"
+#include "stream.h"
+
+/* |x| of a NaN is at most this. */
+#define MAGNITUDE_MAX 0x7FFFFFFFu
+
+/* ---- Passes over the values ------------------------------------------------------------------*/
+
+/* What a pass does with the values of every block; its results are those of the workers. */
+struct pass {
+    const struct pithi_coding *c;
+    struct pithi_histogram_job histogram; /* low, high and shift; the rest is each block's */
+    uint64_t skip; /* samples: of so many elements the first RUN are looked at; 0: all */
+};
+
+enum { RUN = 64, BINS = 1 << 16 };
+
+/* The scratch memory of a worker during a pass: its bins. */
+size_t pithi_sparse_scratch_bytes(void) { return BINS * sizeof(uint32_t); }
+
+static uint32_t *bins_of(const struct pithi_worker *w) { return (uint32_t *)(void *)w->scratch; }
+
+/* Returns the part of a block that may be chosen, as elements [*from, *until) of the slot. */
+static void range_of(const struct pithi_coding *c, uint64_t block, uint64_t *from,
+                     uint64_t *until) {
+    const struct pithi_sparse_coding *const s = &c->sparse;
+    const uint64_t first = pithi_block_first(&c->frame, block),
+                   end = first + pithi_block_count(&c->frame, block);
+    *from = s->selection.first > first ? s->selection.first : first;
+    *until = s->selection.end < end ? s->selection.end : end;
+    if (*until < *from) *until = *from;
+}
+
+/* Reads elements [from, until) of the slot, of one block. */
+static pith_status read_values(const struct pithi_coding *c, uint64_t from, uint64_t until,
+                               struct pithi_worker *w, struct pithi_select_values *v) {
+    *v = (struct pithi_select_values){.dtype = c->source ? PITH_F32 : c->frame.params.dtype,
+                                      .count = (size_t)(until - from),
+                                      .residual = c->residual ? c->residual + from : NULL};
+    return pithi_read_values(c, from, until - from, w, &v->value);
+}
+
+static pith_status histogram_job(void *arg, uint64_t block, struct pithi_worker *w) {
+    const struct pass *const p = arg;
+    struct pithi_histogram_job job = p->histogram;
+    uint64_t from, until;
+    job.bins = bins_of(w);
+    range_of(p->c, block, &from, &until);
+    while (from < until) {
+        const uint64_t end = p->skip && until - from > RUN ? from + RUN : until;
+        PITHI_TRY(read_values(p->c, from, end, w, &job.from));
+        w->nonzero += p->c->plan->kernels.histogram(&job);
+        from = p->skip && until - from > p->skip ? from + p->skip : until;
+    }
+    return PITH_OK;
+}
+
+/* Counts in bins of all workers; *above becomes how many |x| are `high` or more. */
+static pith_status histogram(const struct pithi_coding *c, uint32_t low, uint32_t high,
+                             uint32_t shift, uint64_t skip, uint64_t *above) {
+    pith_work *const work = c->work;
+    struct pass p = {c, {.low = low, .high = high, .shift = shift}, skip};
+    uint64_t exact;
+    pithi_parallel_begin(work);
+    for (uint32_t i = 0; i < work->workers; i++)
+        memset(bins_of(&work->worker[i]), 0, pithi_sparse_scratch_bytes());
+    PITHI_TRY(pithi_parallel_for(work, 0, c->frame.payload.blocks, histogram_job, &p));
+    pithi_parallel_counts(work, &exact, above);
+    pithi_parallel_begin(work);
+    return PITH_OK;
+}
+
+static uint64_t bin(const pith_work *work, size_t i) {
+    uint64_t sum = 0;
+    for (uint32_t k = 0; k < work->workers; k++) sum += bins_of(&work->worker[k])[i];
+    return sum;
+}
+
+/* Goes through the bins from the last until, with `before` elements above them, k are reached.
+ * Returns that bin, or BINS when they are never reached; *before becomes what is above it. */
+static size_t bin_of(const pith_work *work, size_t bins, uint64_t k, uint64_t *before) {
+    for (size_t i = bins; i-- > 0;) {
+        const uint64_t n = bin(work, i);
+        if (*before + n >= k) return i;
+        *before += n;
+    }
+    return BINS;
+}
+
+/* ---- The k-th largest magnitude --------------------------------------------------------------*/
+
+/* How a search for the k-th largest goes: bins of the upper half of a magnitude's bits, then of the
+ * lower half in the bin where the k-th is. */
+enum { UPPER_SHIFT = 16, UPPER_BINS = 1 << 15, SAMPLED = 4096 };
+
+/* Returns a magnitude below which the k-th largest hardly is, from a sample: most elements need not
+ * be counted in bins then, which takes longer than to read them. */
+static pith_status guess_low(const struct pithi_coding *c, uint64_t k, uint32_t *low) {
+    const struct pithi_selection *const s = &c->sparse.selection;
+    uint64_t above, before = 0;
+    *low = 0;
+    /* Values that are sums are computed by the block: a sample of them costs as much as all. */
+    if (!c->view || s->end - s->first < 16 * SAMPLED) return PITH_OK;
+    PITHI_TRY(histogram(c, 0, MAGNITUDE_MAX + 1u, UPPER_SHIFT, SAMPLED, &above));
+    const uint64_t sampled = k / (SAMPLED / RUN), wanted = sampled + sampled / 2 + 32;
+    const size_t i = bin_of(c->work, UPPER_BINS, wanted, &before);
+    if (i < BINS) *low = (uint32_t)i << UPPER_SHIFT;
+    return PITH_OK;
+}
+
+/* Finds the k-th largest |x| for k of 1 up to the elements that may be chosen. */
+static pith_status find_kth(const struct pithi_coding *c, uint64_t k, struct pithi_kth *found) {
+    uint32_t low;
+    uint64_t above, before;
+    size_t i;
+    if (c->sparse.selection.end - c->sparse.selection.first > UINT32_MAX)
+        return pithi_fail(&c->work->error, PITH_ERR_UNSUPPORTED,
+                          "an exact threshold is of at most 4294967295 elements");
+    PITHI_TRY(guess_low(c, k, &low));
+    for (;; low = 0) {
+        PITHI_TRY(histogram(c, low, MAGNITUDE_MAX + 1u, UPPER_SHIFT, 0, &above));
+        before = 0;
+        i = bin_of(c->work, UPPER_BINS, k, &before);
+        if (i < BINS || !low) break;
+    }
+    low += (uint32_t)i << UPPER_SHIFT;
+    PITHI_TRY(histogram(c, low, low + (1u << UPPER_SHIFT), 0, 0, &above));
+    before = above;
+    i = bin_of(c->work, BINS, k, &before);
+    *found = (struct pithi_kth){k, before, bin(c->work, i), low + (uint32_t)i};
+    return PITH_OK;
+}
+
+/* Counts the elements of a block that equal the threshold. */
+static pith_status ties_job(void *arg, uint64_t block, struct pithi_worker *w) {
+    const struct pithi_coding *const c = arg;
+    const uint32_t t = c->sparse.selection.threshold;
+    uint64_t from, until;
+    range_of(c, block, &from, &until);
+    struct pithi_histogram_job job = {.low = t, .high = t + 1, .bins = bins_of(w)};
+    PITHI_TRY(read_values(c, from, until, w, &job.from));
+    job.bins[0] = 0;
+    c->plan->kernels.histogram(&job);
+    w->nonzero = job.bins[0];
+    return PITH_OK;
+}
+
+/* Finds the place behind the n-th element that equals the threshold, which is in this block. */
+static pith_status tie_in(struct pithi_coding *c, uint64_t block, uint64_t n) {
+    uint64_t from, until;
+    struct pithi_select_values v;
+    range_of(c, block, &from, &until);
+    PITHI_TRY(read_values(c, from, until, &c->work->worker[0], &v));
+    for (size_t i = 0; i < v.count; i++) {
+        const uint32_t u = pithi_load(v.value, v.dtype, i);
+        const uint32_t x = v.residual ? pithi_bits(v.residual[i] + pithi_float(u)) : u;
+        if (pithi_select_magnitude(x) != c->sparse.selection.threshold || --n) continue;
+        c->sparse.selection.tie_end = from + i + 1;
+        break;
+    }
+    return PITH_OK;
+}
+
+/* Finds the element behind the n-th that equals the threshold. */
+static pith_status find_tie(struct pithi_coding *c, uint64_t n) {
+    pith_work *const work = c->work;
+    for (uint64_t block = 0; block < c->frame.payload.blocks;) {
+        const uint64_t left = c->frame.payload.blocks - block;
+        const uint64_t wave = left < work->workers ? left : work->workers;
+        PITHI_TRY(pithi_parallel_for(work, block, wave, ties_job, c));
+        for (uint64_t i = 0; i < wave; i++, block++) {
+            const uint64_t here = work->worker[i].nonzero;
+            if (here < n) {
+                n -= here;
+                continue;
+            }
+            return tie_in(c, block, n);
+        }
+    }
+    return PITH_OK;
+}
+
+/* ---- What controllers ask for ----------------------------------------------------------------*/
+
+/* What a controller looks at, and the exact threshold that it asked for last. */
+struct look {
+    struct pithi_coding *c;
+    struct pithi_kth found; /* k is 0: it did not ask for one */
+};
+
+static pith_status kth(void *from, uint64_t k, uint32_t *t) {
+    struct look *const l = from;
+    const uint64_t n = l->c->sparse.selection.end - l->c->sparse.selection.first;
+    *t = 0;
+    if (n) PITHI_TRY(find_kth(l->c, k < n ? k : n, &l->found));
+    if (n) *t = l->found.t;
+    return PITH_OK;
+}
+
+static pith_status count_from(void *from, uint32_t t, uint64_t *elements) {
+    return histogram(((struct look *)from)->c, t, t, 0, 0, elements);
+}
+
+static pith_status moments_job(void *arg, uint64_t block, struct pithi_worker *w) {
+    const struct pithi_coding *const c = arg;
+    struct pithi_moments sum = {0}, m;
+    struct pithi_select_values v;
+    uint64_t from, until;
+    range_of(c, block, &from, &until);
+    PITHI_TRY(read_values(c, from, until, w, &v));
+    const size_t width = pith_dtype_bytes(v.dtype);
+    for (size_t left = v.count; left;) {
+        v.count = left < PITHI_MOMENTS_CHUNK ? left : PITHI_MOMENTS_CHUNK;
+        c->plan->kernels.moments(&v, &m);
+        pithi_moments_add(&sum, &m);
+        left -= v.count;
+        v.value = (const uint8_t *)v.value + v.count * width;
+        if (v.residual) v.residual += v.count;
+    }
+    memcpy(w->scratch, &sum, sizeof sum);
+    return PITH_OK;
+}
+
+static pith_status moments(void *from, struct pithi_moments *m) {
+    struct pithi_coding *const c = ((struct look *)from)->c;
+    pith_work *const work = c->work;
+    *m = (struct pithi_moments){0};
+    for (uint64_t block = 0; block < c->frame.payload.blocks;) {
+        const uint64_t left = c->frame.payload.blocks - block;
+        const uint64_t wave = left < work->workers ? left : work->workers;
+        PITHI_TRY(pithi_parallel_for(work, block, wave, moments_job, c));
+        for (uint64_t i = 0; i < wave; i++) {
+            struct pithi_moments one;
+            memcpy(&one, work->worker[i].scratch, sizeof one);
+            pithi_moments_add(m, &one);
+        }
+        block += wave;
+    }
+    return PITH_OK;
+}
+
+/* Positions count from the first element that may be chosen. */
+static pith_status sample(void *from, uint64_t first, uint64_t stride, size_t count, float *x) {
+    const struct pithi_coding *const c = ((struct look *)from)->c;
+    uint64_t at = c->sparse.selection.first + first;
+    if (!c->view)
+        return pithi_fail(&c->work->error, PITH_ERR_UNSUPPORTED,
+                          "a controller that samples does not choose from a sum");
+    for (size_t i = 0; i < count; i++, at += stride) {
+        struct pithi_select_values v;
+        PITHI_TRY(read_values(c, at, at + 1, &c->work->worker[0], &v));
+        const float value = pithi_float(pithi_load(v.value, v.dtype, 0));
+        x[i] = v.residual ? *v.residual + value : value;
+    }
+    return PITH_OK;
+}
+
+/* ---- Encode ----------------------------------------------------------------------------------*/
+
+uint64_t pithi_set_hash(const uint64_t *map, uint64_t n) {
+    return XXH64(map, (size_t)((n + 7) / 8), 0);
+}
+
+/* Begins with every element that the caller lets be chosen. */
+static void open_selection(struct pithi_coding *c) {
+    const struct pithi_sparse_request *const r = &c->sparse.request;
+    const uint64_t n = c->frame.count, end = r->end && r->end < n ? r->end : n;
+    c->sparse.selection =
+        (struct pithi_selection){.first = r->first < end ? r->first : end, .end = end};
+    c->sparse.selection.tie_end = end;
+}
+
+/* Limits a setting to the elements that may be chosen: of a range a rank chooses its share of k,
+ * unless the caller says how many. */
+static void set_range(const struct pithi_coding *c, struct pithi_sparse_setting *setting) {
+    struct pithi_control_setting *const control = &setting->control;
+    const struct pithi_sparse_coding *const s = &c->sparse;
+    const uint64_t n = s->selection.end - s->selection.first;
+    if (s->reported) control->all = control->k;
+    if (n < control->n) {
+        const double share = (double)control->k * ((double)n / (double)control->n);
+        control->k = share < 1 ? 1 : (uint64_t)share;
+        control->n = n;
+    }
+    if (s->request.k) control->k = s->request.k < setting->most ? s->request.k : setting->most;
+}
+
+/* Takes an exact threshold: of the elements that equal it, the first are chosen. */
+static pith_status take_kth(struct pithi_coding *c, const struct pithi_kth *found) {
+    struct pithi_selection *const s = &c->sparse.selection;
+    s->threshold = found->t;
+    s->tie_end = s->end;
+    return found->larger + found->equal > found->k ? find_tie(c, found->k - found->larger)
+                                                   : PITH_OK;
+}
+
+/* Chooses the threshold of the step. */
+static pith_status choose(struct pithi_coding *c, const struct pithi_sparse_setting *setting) {
+    struct pithi_sparse_coding *const s = &c->sparse;
+    struct look look = {.c = c};
+    if (s->request.threshold) {
+        s->selection.threshold = s->request.threshold;
+        s->control.threshold = pithi_control_kept(s->request.threshold);
+        s->control.steps++;
+        return PITH_OK;
+    }
+    const struct pithi_control_view view = {.from = &look,
+                                            .kth = kth,
+                                            .count = count_from,
+                                            .moments = moments,
+                                            .sample = sample,
+                                            .scratch = (float *)(void *)c->work->worker[0].floats,
+                                            .step = s->step};
+    PITHI_TRY(pithi_control_choose(&setting->control, &view, &s->control, &s->selection.threshold));
+    if (look.found.k && look.found.t == s->selection.threshold) return take_kth(c, &look.found);
+    return PITH_OK;
+}
+
+static pith_status encode_blocks(struct pithi_coding *c, uint64_t capacity, uint64_t *used) {
+    PITHI_TRY(pithi_encode_waves(c, capacity, used));
+    pithi_parallel_counts(c->work, &c->sparse.found, &c->frame.chosen.count);
+    return PITH_OK;
+}
+
+/* Encodes all elements that reach the threshold, and counts them. Where there is no room for them,
+ * though there is for `most`, they are only counted. */
+static pith_status encode_found(struct pithi_coding *c, uint64_t most, uint64_t capacity,
+                                uint64_t *used) {
+    struct look look = {.c = c};
+    const pith_error none = c->work->error;
+    const pith_status status = encode_blocks(c, capacity, used);
+    if (status != PITH_ERR_SPACE) return status;
+    const pith_error error = c->work->error;
+    c->work->error = none;
+    PITHI_TRY(count_from(&look, c->sparse.selection.threshold, &c->sparse.found));
+    if (c->sparse.found > most) return PITH_OK;
+    c->work->error = error;
+    return status;
+}
+
+/* Encodes the values of the set that the stream holds, with or without its indices. */
+static pith_status encode_held(struct pithi_coding *c, uint64_t capacity, uint64_t *used) {
+    c->sparse.selection.threshold = UINT32_MAX - 1; /* more than the bits of every magnitude */
+    c->frame.chosen = (struct pithi_chosen){.held = c->sparse.same};
+    if (c->sparse.same) c->frame.chosen.set_hash = pithi_set_hash(c->sparse.held, c->frame.count);
+    return encode_blocks(c, capacity, used);
+}
+
+/* Where the hard limit is passed, encodes the elements of largest magnitude: as many as the limit
+ * allows, or, with the rule prop, the k that it then begins anew with. */
+static pith_status encode_largest(struct pithi_coding *c,
+                                  const struct pithi_sparse_setting *setting, uint64_t capacity,
+                                  uint64_t *used) {
+    struct pithi_sparse_coding *const s = &c->sparse;
+    const bool anew = setting->control.kind == PITHI_CONTROL_PROP && !s->request.threshold;
+    struct pithi_kth found;
+    s->overflowed = s->found;
+    PITHI_TRY(find_kth(c, anew ? setting->control.k : setting->most, &found));
+    PITHI_TRY(take_kth(c, &found));
+    PITHI_TRY(encode_blocks(c, capacity, used));
+    s->overflowed -= s->found;
+    if (!anew) return PITH_OK;
+    s->control.threshold = pithi_control_kept(found.t);
+    s->control.selected = s->found;
+    return PITH_OK;
+}
+
+/* Writes elements of the view or of a sum to the worker's values, in f32. */
+static pith_status read_floats(const struct pithi_coding *c, uint64_t first, uint64_t count,
+                               struct pithi_worker *w) {
+    const uint32_t dtype = c->frame.params.dtype;
+    float *const x = (float *)(void *)w->values;
+    uint64_t buffer[RUN];
+    if (c->sparse.sum) {
+        const void *sum;
+        PITHI_TRY(c->sparse.sum(c->sparse.sum_from, first, count, w, &sum));
+        memmove(x, sum, (size_t)count * sizeof *x);
+        return PITH_OK;
+    }
+    for (uint64_t at = 0; at < count; at += RUN) {
+        const uint64_t n = count - at < RUN ? count - at : RUN;
+        const void *const from = pithi_span_read(c->view, first + at, n, buffer);
+        pithi_convert(x + at, PITH_F32, from, dtype, (size_t)n);
+    }
+    return PITH_OK;
+}
+
+/* Reads what is encoded in place of the values: their coefficients, and of these, with momentum,
+ * RN(RN(mu * m) + g), where m is what it was (pithi_source_fn). */
+static pith_status read_changed(void *from, uint64_t first, uint64_t count, struct pithi_worker *w,
+                                const void **values) {
+    const struct pithi_coding *const c = from;
+    const struct pithi_params *const p = &c->frame.params;
+    const struct pithi_domain *const domain = p->codec->domain;
+    /* All runs that the elements are of, which are of the same block. */
+    const uint64_t run = c->coefficients ? 1 : pithi_run_length(p);
+    const uint64_t begin = first / run * run, stop = (first + count + run - 1) / run * run;
+    const uint64_t end = stop < c->frame.count ? stop : c->frame.count;
+    const struct pithi_block b = {
+        .params = p, .kernels = &c->plan->kernels, .first = begin, .count = (size_t)(end - begin)};
+    float *const x = (float *)(void *)w->values, *const wanted = x + (first - begin);
+    PITHI_TRY(read_floats(c, begin, end - begin, w));
+    if (run > 1) domain->enter(&b, 0, b.count, x);
+    for (uint64_t i = 0; c->sparse.momentum && i < count; i++) {
+        const float kept = c->sparse.factor * c->sparse.momentum[first + i];
+        wanted[i] = kept + wanted[i];
+    }
+    *values = wanted;
+    return PITH_OK;
+}
+
+static const void *read_elements(const void *coding, uint64_t first, uint64_t count, void *buffer) {
+    return pithi_span_read(((const struct pithi_coding *)coding)->view, first, count, buffer);
+}
+
+/* Encodes the largest elements of every row. */
+static pith_status encode_rows(struct pithi_coding *c, uint64_t capacity, uint64_t *used) {
+    struct pithi_sparse_coding *const s = &c->sparse;
+    const struct pithi_frame *const f = &c->frame;
+    const uint64_t row = f->ndim ? f->shape[f->ndim - 1] : 1;
+    if (c->source)
+        return pithi_fail(&c->work->error, PITH_ERR_UNSUPPORTED, "a sum is not chosen by row");
+    if (row > PITHI_SPARSE_ROW)
+        return pithi_fail_numbers(&c->work->error, PITH_ERR_UNSUPPORTED,
+                                  "scope=row takes rows of at most # elements, not #",
+                                  PITHI_SPARSE_ROW, row);
+    const struct pithi_sparse_setting one = f->params.codec->sparse_setting(&f->params, row);
+    const uint64_t k = s->request.k ? s->request.k : one.control.k;
+    s->selection.threshold = UINT32_MAX - 1;
+    s->selection.row = row;
+    s->selection.row_k = k < row ? k : row;
+    s->read = read_elements;
+    c->frame.chosen = (struct pithi_chosen){0};
+    PITHI_TRY(encode_blocks(c, capacity, used));
+    s->control.selected = s->found;
+    s->control.steps++;
+    return PITH_OK;
+}
+
+static pith_status encode(struct pithi_coding *c, uint64_t capacity, uint64_t *used) {
+    struct pithi_sparse_coding *const s = &c->sparse;
+    struct pithi_sparse_setting setting =
+        c->frame.params.codec->sparse_setting(&c->frame.params, c->frame.count);
+    s->call = !setting.clears;
+    c->nontemporal = c->residual && c->frame.count * sizeof(float) >= PITHI_LARGE_OUTPUT;
+    s->factor = setting.momentum;
+    if (s->momentum && c->source)
+        return pithi_fail(&c->work->error, PITH_ERR_UNSUPPORTED, "a sum has no momentum");
+    if (s->momentum || (pithi_run_length(&c->frame.params) > 1 && !c->coefficients)) {
+        s->sum = c->source;
+        s->sum_from = c->source_from;
+        c->source = read_changed;
+        c->source_from = c;
+    }
+    open_selection(c);
+    if (s->same || s->given) return encode_held(c, capacity, used);
+    if (setting.rows && c->frame.count) return encode_rows(c, capacity, used);
+    set_range(c, &setting);
+    PITHI_TRY(choose(c, &setting));
+    c->frame.chosen = (struct pithi_chosen){0};
+    PITHI_TRY(encode_found(c, setting.most, capacity, used));
+    s->overflowed = 0;
+    s->control.selected = s->found;
+    if (s->found > setting.most) PITHI_TRY(encode_largest(c, &setting, capacity, used));
+    c->frame.chosen.threshold = s->selection.threshold;
+    c->frame.chosen.bounded = s->selection.first == 0 && s->selection.end == c->frame.count;
+    return PITH_OK;
+}
+
+static uint64_t scratch_bytes(const struct pithi_params *p, uint64_t count) {
+    (void)p;
+    (void)count;
+    return PITHI_CONTROL_SAMPLE * sizeof(float);
+}
+
+static void keep(const struct pithi_params *p, double kept[PITHI_KEPT]) {
+    (void)p;
+    (void)kept;
+}
+
+/* ---- Section CHOSEN --------------------------------------------------------------------------*/
+
+enum { AT_COUNT = 0, AT_HASH = 8, AT_THRESHOLD = 16, AT_FLAGS = 20, HELD = 1, BOUNDED = 2 };
+
+static void write_section(const struct pithi_frame *f, uint8_t *body) {
+    const struct pithi_chosen *const s = &f->chosen;
+    pithi_put64(body + AT_COUNT, s->count);
+    pithi_put64(body + AT_HASH, s->set_hash);
+    pithi_put32(body + AT_THRESHOLD, s->threshold);
+    pithi_put32(body + AT_FLAGS, (s->held ? HELD : 0u) | (s->bounded ? BOUNDED : 0u));
+}
+
+static const char *read_section(const uint8_t *body, struct pithi_frame *f) {
+    const uint32_t flags = pithi_get32(body + AT_FLAGS);
+    f->chosen = (struct pithi_chosen){.count = pithi_get64(body + AT_COUNT),
+                                      .set_hash = pithi_get64(body + AT_HASH),
+                                      .threshold = pithi_get32(body + AT_THRESHOLD),
+                                      .held = flags & HELD,
+                                      .bounded = flags & BOUNDED};
+    f->has_chosen = true;
+    if (flags & ~(uint32_t)(HELD | BOUNDED)) return "unknown flags of a set";
+    if (f->chosen.count > f->count) return "more elements are chosen than there are";
+    if (!f->chosen.held && f->chosen.set_hash) return "a hash of a set that is not held";
+    if (f->chosen.held && (f->chosen.threshold || f->chosen.bounded))
+        return "a threshold of a set that is held";
+    return NULL;
+}
+
+static bool has_section(const struct pithi_frame *f) { return f->has_chosen; }
+
+static double left_out(const struct pithi_frame *f) {
+    const uint32_t t = f->chosen.threshold;
+    return (double)pithi_float(f->chosen.bounded && t < PITHI_F32_INF ? t : PITHI_F32_INF);
+}
+
+static pith_status admit(struct pithi_coding *c) {
+    if (!c->frame.chosen.held) return PITH_OK;
+    if (!c->sparse.held)
+        return pithi_fail(&c->work->error, PITH_ERR_STATE,
+                          "the frame has the values of a set that no stream here holds");
+    const uint64_t hash = pithi_set_hash(c->sparse.held, c->frame.count);
+    if (hash == c->frame.chosen.set_hash) return PITH_OK;
+    return pithi_fail_numbers(&c->work->error, PITH_ERR_BASE,
+                              "the set that is held is not the encoder's: hash #, the frame's #",
+                              hash, c->frame.chosen.set_hash);
+}
+
+static const char *decoded(const struct pithi_coding *c) {
+    return c->nonzero == c->frame.chosen.count ? NULL : "the header counts other elements";
+}
+
+/* ---- Slots of streams ------------------------------------------------------------------------*/
+
+static void begin(const struct pithi_slot_state *slot, struct pithi_coding *c) {
+    c->sparse.control = slot->sparse.control;
+    c->sparse.request = slot->sparse.request;
+    c->sparse.step = slot->step;
+    c->sparse.reported = slot->sparse.reported;
+}
+
+static void end(const struct pithi_coding *c, struct pithi_slot_state *slot) {
+    struct pithi_slot_sparse *const s = &slot->sparse;
+    s->holds = c->sparse.held != NULL;
+    s->sent = c->frame.chosen.count;
+    s->overflowed = c->sparse.overflowed;
+    s->threshold = c->frame.chosen.threshold;
+    slot->nonzero += c->nonzero;
+    s->before = s->control;
+    s->reported_before = s->reported;
+    if (c->sparse.same || c->sparse.given) return;
+    s->control = c->sparse.control;
+    s->reported = false;
+}
+
+static void rollback(struct pithi_slot_state *slot) {
+    slot->sparse.control = slot->sparse.before;
+    slot->sparse.reported = slot->sparse.reported_before;
+    slot->sparse.holds = false;
+}
+
+static uint64_t save(const struct pithi_slot_state *slot, uint8_t *bytes) {
+    const uint64_t reported = slot->sparse.reported ? PITHI_CONTROL_REPORTED : 0;
+    return pithi_control_save(&slot->sparse.control, bytes) | reported;
+}
+
+static void load(struct pithi_slot_state *slot, uint64_t word, const uint8_t *bytes) {
+    slot->sparse.control = slot->sparse.before = pithi_control_load(word, bytes);
+    slot->sparse.reported = word & PITHI_CONTROL_REPORTED;
+}
+
+static bool legal(uint64_t word, const uint8_t *bytes) {
+    const struct pithi_control_state s = pithi_control_load(word, bytes);
+    return pithi_control_legal(&s);
+}
+
+const struct pithi_whole pithi_whole_sparse = {
+    .keep = keep,
+    .scratch_bytes = scratch_bytes,
+    .encode = encode,
+    .section = PITHI_CHOSEN_SECTION,
+    .section_bytes = PITHI_CHOSEN_BYTES,
+    .write_section = write_section,
+    .read_section = read_section,
+    .has_section = has_section,
+    .left_out = left_out,
+    .admit = admit,
+    .decoded = decoded,
+    .holds_sets = true,
+    .begin = begin,
+    .end = end,
+    .rollback = rollback,
+    .saved_bytes = PITHI_CONTROL_BYTES,
+    .save = save,
+    .load = load,
+    .legal = legal,
+};

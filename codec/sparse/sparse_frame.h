@@ -1,0 +1,33 @@
+/* sparse_frame.h - the threshold of a frame of chosen elements, and what its header says of it.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_SPARSE_SPARSE_FRAME_H
+#define PITHI_SPARSE_SPARSE_FRAME_H
+
+#include "codec.h"
+#include "sparse/control.h"
+#include "whole.h"
+
+/* What a setting of a sparse codec says of a slot of n elements. */
+struct pithi_sparse_setting {
+    struct pithi_control_setting control;
+    uint64_t most;       /* no frame has more values than this, unless its set is held */
+    bool rows;           /* control.k is of every row by itself */
+    bool clears;         /* an encode takes what it sends out of the residual */
+    float momentum;      /* what is kept of it from step to step; 0: there is none */
+    uint32_t value_bits; /* of a value, without the scales of int8 */
+};
+
+/* For codecs with the hook sparse_setting: whole->encode chooses a threshold and encodes all
+ * blocks. */
+extern const struct pithi_whole pithi_whole_sparse;
+
+/* Returns the bytes of scratch memory that finding a threshold takes from every worker. */
+size_t pithi_sparse_scratch_bytes(void);
+/* Returns the hash of a set's map of n elements (FORMAT.md, section CHOSEN). */
+uint64_t pithi_set_hash(const uint64_t *map, uint64_t n);
+
+/* The most elements of a row from which elements are chosen by row. */
+enum { PITHI_SPARSE_ROW = 65536 };
+enum { PITHI_CHOSEN_SECTION = 4, PITHI_CHOSEN_BYTES = 24 };
+
+#endif

@@ -1,0 +1,424 @@
+/* choose.h - which elements topk sends: a threshold, the map of those that reach it, ties.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_GPU_DEVICE_SPARSE_CHOOSE_H
+#define PITHI_GPU_DEVICE_SPARSE_CHOOSE_H
+
+#include "device/predict/encode.h"
+#include "sparse/control_value.h"
+
+/* ---- Memory ----------------------------------------------------------------------------------*/
+
+PITHI_DEVICE struct pithi_gpu_search *pithi_search_of(const struct pithi_gpu_call *a,
+                                                      uint64_t frame) {
+    uint8_t *const part = pithi_frame_workspace(a, &a->to, frame);
+    return (struct pithi_gpu_search *)(void *)(part + pithi_workspace_search(&a->to.plan));
+}
+
+/* The slot of an item in a stream, of which only the item's own teams know. */
+PITHI_DEVICE struct pithi_gpu_chosen *pithi_chosen_of(const struct pithi_gpu_call *a,
+                                                      const struct pithi_gpu_item *it) {
+    return pithi_stream_chosen(&a->to.plan, a->to.stream) +
+           pithi_item_slot(&a->to.items, it->index);
+}
+
+/* The map of the slot: bit i % 8 of byte i / 8 is element i. */
+PITHI_DEVICE uint8_t *pithi_chosen_map(const struct pithi_gpu_call *a,
+                                       const struct pithi_gpu_item *it) {
+    const uint64_t slot = pithi_item_slot(&a->to.items, it->index);
+    uint8_t *const maps = (uint8_t *)a->to.stream + pithi_stream_maps_at(&a->to.plan);
+    return maps + 8 * (it->slot->first / 64 + slot);
+}
+
+/* ---- Values ----------------------------------------------------------------------------------*/
+
+/* x := f32 bits of what is chosen from, of n elements from e on; before := their residual. */
+PITHI_DEVICE void pithi_choose_load(const struct pithi_gpu_call *a, const struct pithi_gpu_item *it,
+                                    uint64_t e, uint32_t n, uint32_t x[8], uint32_t before[8]) {
+    const uint32_t dtype = a->to.plan.dtype;
+    pithi_unit_load(it->tensor + e * pithi_width(dtype), dtype, n, x);
+    if (!a->to.plan.device.decay) {
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) before[k] = 0;
+        return;
+    }
+    pithi_unit_load((const uint8_t *)(pithi_residual(a, it, 0) + e), PITH_F32, n, before);
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) x[k] =
+        pithi_bits(pithi_float(before[k]) + pithi_float(x[k]));
+}
+
+/* The same of one element. */
+PITHI_DEVICE uint32_t pithi_choose_value(const struct pithi_gpu_call *a,
+                                         const struct pithi_gpu_item *it, uint64_t e) {
+    const uint32_t dtype = a->to.plan.dtype, width = pithi_width(dtype);
+    const uint32_t x = pithi_unit_widen(dtype, pithi_own_get(it->tensor + e * width, width));
+    if (!a->to.plan.device.decay) return x;
+    return pithi_bits(pithi_residual(a, it, 0)[e] + pithi_float(x));
+}
+
+/* What the residual `before` becomes where `lost` is not sent, as residual_after of topk.c. */
+PITHI_DEVICE uint32_t pithi_residual_after(const struct pithi_device_plan *p, uint32_t before,
+                                           float lost) {
+    const uint32_t ef = p->device.decay;
+    const float decay = (float)(ef - 1) / 1000.0f, gain = (float)(1001 - ef) / 1000.0f;
+    const uint32_t next = pithi_bits(ef == 1 ? lost : decay * pithi_float(before) + gain * lost);
+    return pithi_nonfinite(next) ? before : next;
+}
+
+/* ---- The threshold ---------------------------------------------------------------------------*/
+
+/* As pithi_control_choose. exact: its threshold is the k-th largest magnitude. */
+PITHI_DEVICE void pithi_choose_threshold(const struct pithi_device_plan *p,
+                                         const struct pithi_control_state *before, uint64_t k,
+                                         uint64_t n, struct pithi_gpu_search *f) {
+    const uint32_t kind = p->device.sets.control, every = p->device.sets.every;
+    const bool symmetric = kind == PITHI_CONTROL_MICRO_SYMMETRIC, begins = !before->threshold;
+    const double last = pithi_float(before->threshold),
+                 ratio = (double)before->selected / (double)k;
+    f->exact = false;
+    f->control = *before;
+    f->control.steps++;
+    f->control.extra = 0;
+    f->control.threshold = 0;
+    f->threshold = 1;
+    if (k >= n || kind == PITHI_CONTROL_NONZERO) return;
+    if (kind == PITHI_CONTROL_EXACT || (kind == PITHI_CONTROL_PROP && begins) ||
+        (kind == PITHI_CONTROL_EVERY && (begins || before->steps % (every ? every : 1) == 0))) {
+        f->exact = true;
+        return;
+    }
+    double t = last;
+    if (kind == PITHI_CONTROL_PROP) t = last * pithi_control_prop(ratio);
+    if (kind == PITHI_CONTROL_MICRO || symmetric)
+        t = begins ? pithi_control_guess((double)k) : last * pithi_control_micro(symmetric, ratio);
+    f->threshold = pithi_control_nearest(t);
+    f->control.threshold = pithi_control_kept(f->threshold);
+}
+
+PITHI_PHASE(pithi_choose_open, uint64_t number) {
+    struct pithi_gpu_item *const it = &s->to;
+    if (t->tid) return;
+    pithi_item_locate(a, &a->to, number, it);
+    if (it->status == PITH_OK && !it->frame) it->status = PITH_ERR_ARG;
+    pithi_mark(a, it->index)->status = it->status;
+}
+
+PITHI_PHASE(pithi_choose_clear, uint64_t frame) {
+    struct pithi_gpu_search *const f = pithi_search_of(a, frame);
+    uint8_t *const part = pithi_frame_workspace(a, &a->to, frame);
+    for (uint64_t i = t->tid; i < s->to.slot->blocks; i += PITHI_TEAM)
+        pithi_entry(part, i)->misses = 0;
+    for (uint32_t round = 0; round < 2; round++) {
+        struct pithi_gpu_kth *const kth = &f->kth[round];
+        uint32_t *const bins = kth->bins[0];
+        for (uint32_t i = t->tid; i < PITHI_SELECT_LEVELS * PITHI_SELECT_BINS; i += PITHI_TEAM)
+            bins[i] = 0;
+        if (t->tid) continue;
+        kth->larger = 0;
+        kth->prefix = kth->equal = 0;
+        for (uint32_t i = 0; i < PITHI_SELECT_LEVELS; i++) kth->arrived[i] = 0;
+        f->found[round] = 0;
+    }
+    if (t->tid) return;
+    f->kth[0].k = s->to.slot->chosen ? s->to.slot->chosen : 1;
+    f->most = s->to.slot->chosen_most;
+    f->kth[1].k = a->to.plan.device.sets.control == PITHI_CONTROL_PROP ? f->kth[0].k : f->most;
+    pithi_choose_threshold(&a->to.plan, &pithi_chosen_of(a, &s->to)->control, f->kth[0].k,
+                           s->to.slot->count, f);
+}
+
+/* A team a frame. */
+PITHI_BODY(pithi_sparse_begin) {
+    PITHI_RUN(pithi_choose_open, number);
+    if (s->to.status == PITH_OK) PITHI_RUN(pithi_choose_clear, s->to.index);
+}
+
+/* ---- The k-th largest magnitude --------------------------------------------------------------*/
+
+/* Whether more elements reach the threshold than the hard limit allows. An exact k-th has no more
+ * than k, of which ties are cut. */
+PITHI_DEVICE bool pithi_choose_overflows(const struct pithi_gpu_search *f) {
+    return !f->exact && f->found[0] > f->most;
+}
+/* Whether the search of a round is wanted. */
+PITHI_DEVICE bool pithi_choose_wanted(const struct pithi_gpu_search *f, uint32_t round) {
+    return round ? pithi_choose_overflows(f) : f->exact != 0;
+}
+
+/* Bits of a magnitude below those of a level. */
+PITHI_DEVICE uint32_t pithi_level_shift(uint32_t level) {
+    return 10 * (PITHI_SELECT_LEVELS - 1 - level);
+}
+
+PITHI_PHASE(pithi_count_open, uint64_t number) {
+    for (uint32_t i = t->tid; i < PITHI_SELECT_BINS; i += PITHI_TEAM) s->strip.bins[i] = 0;
+    if (t->tid) return;
+    pithi_item_locate(a, &a->to, number, &s->to);
+    const struct pithi_gpu_search *const f = pithi_search_of(a, s->to.index);
+    const struct pithi_gpu_kth *const kth = &f->kth[a->sieve.round];
+    s->strip.touched =
+        pithi_mark(a, s->to.index)->status == PITH_OK && pithi_choose_wanted(f, a->sieve.round);
+    if (!s->strip.touched) return;
+    s->strip.low = kth->prefix;
+    s->strip.carry[0] = kth->k - kth->larger;
+    s->strip.fault = 0;
+}
+
+PITHI_PHASE(pithi_count_take, uint64_t tile) {
+    const uint32_t level = a->sieve.level, shift = pithi_level_shift(level);
+    const uint32_t mask = level ? 1023 : PITHI_SELECT_BINS - 1, bits = level ? 10 : 11;
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        const uint64_t e = pithi_unit_at(t, tile, u);
+        const uint32_t n = pithi_unit_left(e, s->to.end);
+        uint32_t x[PITHI_UNIT], before[PITHI_UNIT];
+        pithi_choose_load(a, &s->to, e, n, x, before);
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+            const uint32_t magnitude = pithi_select_magnitude(x[k]);
+            if (k < n && (!level || magnitude >> shift >> bits == s->strip.low))
+                pithi_atomic_add32(&s->strip.bins[magnitude >> shift & mask], 1);
+        }
+    }
+}
+
+PITHI_PHASE(pithi_count_hand, uint64_t frame) {
+    uint32_t *const to = pithi_search_of(a, frame)->kth[a->sieve.round].bins[a->sieve.level];
+    for (uint32_t i = t->tid; i < PITHI_SELECT_BINS; i += PITHI_TEAM)
+        if (s->strip.bins[i]) pithi_atomic_add32(&to[i], s->strip.bins[i]);
+    pithi_fence();
+}
+
+PITHI_PHASE(pithi_count_arrive, uint64_t frame) {
+    struct pithi_gpu_kth *const kth = &pithi_search_of(a, frame)->kth[a->sieve.round];
+    if (t->tid) return;
+    s->strip.fault = pithi_atomic_add32(&kth->arrived[a->sieve.level], 1) + 1 == a->chunks;
+    pithi_fence();
+}
+
+/* A thread's bins, the first thread's being the last: their elements. */
+enum { PITHI_PICK = PITHI_SELECT_BINS / PITHI_TEAM };
+PITHI_DEVICE uint32_t pithi_pick_first(uint32_t tid) {
+    return PITHI_SELECT_BINS - (tid + 1) * PITHI_PICK;
+}
+
+PITHI_PHASE(pithi_pick_sum, uint64_t frame) {
+    uint32_t *const bins = pithi_search_of(a, frame)->kth[a->sieve.round].bins[a->sieve.level];
+    t->predict.total = 0;
+    PITHI_UNROLL for (uint32_t i = 0; i < PITHI_PICK; i += 2) {
+        const uint32_t bin = pithi_pick_first(t->tid) + i;
+        const uint64_t two = pithi_fresh64((const uint64_t *)(const void *)(bins + bin));
+        s->strip.bins[bin] = (uint32_t)two;
+        s->strip.bins[bin + 1] = (uint32_t)(two >> 32);
+        t->predict.total += (uint32_t)two + (two >> 32);
+    }
+}
+
+/* By the thread that has the bin of the k-th; carry: how many are missing to k. */
+PITHI_PHASE(pithi_pick_find, uint64_t frame) {
+    struct pithi_gpu_kth *const kth = &pithi_search_of(a, frame)->kth[a->sieve.round];
+    const uint64_t missing = s->strip.carry[0];
+    uint64_t larger = pithi_scan_before(s, 0, t->tid);
+    for (uint32_t i = PITHI_PICK; i-- > 0;) {
+        const uint32_t bin = pithi_pick_first(t->tid) + i, here = s->strip.bins[bin];
+        if (larger < missing && larger + here >= missing) {
+            kth->prefix = s->strip.low << (a->sieve.level ? 10 : 11) | bin;
+            kth->larger = kth->k - missing + larger;
+            kth->equal = here;
+        }
+        larger += here;
+    }
+}
+
+/* The last team to arrive finds the bin of the k-th largest. */
+PITHI_BODY(pithi_sparse_count) {
+    PITHI_RUN(pithi_count_open, number);
+    if (!s->strip.touched) return;
+    for (uint64_t tile = s->to.begin; tile < s->to.end; tile += PITHI_TILE)
+        PITHI_RUN(pithi_count_take, tile);
+    PITHI_RUN(pithi_count_hand, s->to.index);
+    PITHI_RUN(pithi_count_arrive, s->to.index);
+    if (!s->strip.fault) return;
+    PITHI_RUN(pithi_pick_sum, s->to.index);
+    PITHI_SCAN(0);
+    PITHI_RUN(pithi_pick_find, s->to.index);
+}
+
+/* ---- The map ---------------------------------------------------------------------------------*/
+
+PITHI_DEVICE uint32_t *pithi_choose_ties(const struct pithi_gpu_call *a, uint64_t frame) {
+    uint8_t *const part = pithi_frame_workspace(a, &a->to, frame);
+    return (uint32_t *)(void *)(part + pithi_workspace_ties(&a->to.plan));
+}
+
+/* The threshold of a round. */
+PITHI_DEVICE uint32_t pithi_choose_reached(const struct pithi_gpu_search *f, uint32_t round) {
+    if (!round && !f->exact) return f->threshold;
+    return f->kth[round].prefix ? f->kth[round].prefix : 1;
+}
+
+PITHI_PHASE(pithi_reach_open, uint64_t number) {
+    t->predict.total = t->predict.own = 0;
+    if (t->tid) return;
+    pithi_item_locate(a, &a->to, number, &s->to);
+    const struct pithi_gpu_search *const f = pithi_search_of(a, s->to.index);
+    s->strip.touched = pithi_mark(a, s->to.index)->status == PITH_OK &&
+                       (!a->sieve.round || pithi_choose_overflows(f));
+    s->strip.low = s->strip.touched ? pithi_choose_reached(f, a->sieve.round) : 0;
+    s->strip.set.found = s->strip.set.ties = 0;
+}
+
+/* The map of a tile, whose last word is whole, and the residual where nothing is sent. */
+PITHI_LOCAL(pithi_reach_take, uint64_t tile) {
+    const struct pithi_gpu_item *const it = &s->to;
+    const uint32_t least = s->strip.low;
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        const uint64_t e = pithi_unit_at(t, tile, u);
+        const uint32_t n = pithi_unit_left(e, it->end);
+        uint32_t x[PITHI_UNIT], before[PITHI_UNIT], reached = 0, equal = 0;
+        if (e >= (it->slot->count + 63) / 64 * 64) continue;
+        pithi_choose_load(a, it, e, n, x, before);
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+            const uint32_t magnitude = pithi_select_magnitude(x[k]);
+            reached |= (uint32_t)(k < n && magnitude >= least) << k;
+            equal |= (uint32_t)(k < n && magnitude == least) << k;
+        }
+        pithi_chosen_map(a, it)[e / 8] = (uint8_t)reached;
+        t->predict.total += pithi_ones32(reached);
+        t->predict.own += pithi_ones32(equal);
+        if (!a->to.plan.device.decay || a->sieve.round) continue;
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) x[k] =
+            pithi_residual_after(&a->to.plan, before[k], pithi_float(x[k]));
+        pithi_unit_put((uint8_t *)(pithi_residual(a, it, 1) + e), 4, n, x);
+    }
+}
+
+PITHI_PHASE(pithi_reach_join, uint64_t number) {
+    (void)a, (void)number;
+    if (t->tid % PITHI_WARP) return;
+    pithi_atomic_add32(&s->strip.set.found, (uint32_t)t->predict.total);
+    pithi_atomic_add32(&s->strip.set.ties, (uint32_t)t->predict.own);
+}
+
+PITHI_PHASE(pithi_reach_close, uint64_t number) {
+    struct pithi_gpu_search *const f = pithi_search_of(a, s->to.index);
+    if (t->tid) return;
+    pithi_atomic_add64(&f->found[a->sieve.round], s->strip.set.found);
+    pithi_choose_ties(a, s->to.index)[number % a->chunks] = s->strip.set.ties;
+}
+
+PITHI_BODY(pithi_sparse_map) {
+    PITHI_RUN(pithi_reach_open, number);
+    if (!s->strip.touched) return;
+    for (uint64_t tile = s->to.begin; tile < s->to.end; tile += PITHI_TILE)
+        PITHI_STEP(pithi_reach_take, tile);
+    PITHI_WARP_ADD(predict.total);
+    PITHI_WARP_ADD(predict.own);
+    PITHI_RUN(pithi_reach_join, number);
+    PITHI_RUN(pithi_reach_close, number);
+}
+
+/* ---- Ties ------------------------------------------------------------------------------------*/
+
+/* Ties of the threshold that are chosen: the first ones. UINT64_MAX: all. */
+PITHI_DEVICE uint64_t pithi_choose_quota(const struct pithi_gpu_search *f) {
+    const uint32_t round = pithi_choose_overflows(f);
+    const struct pithi_gpu_kth *const kth = &f->kth[round];
+    if (!pithi_choose_wanted(f, round) || !kth->prefix) return UINT64_MAX;
+    return kth->larger + kth->equal > kth->k ? kth->k - kth->larger : UINT64_MAX;
+}
+
+/* Elements that reach the threshold, those beyond the hard limit included. */
+PITHI_DEVICE uint64_t pithi_choose_found(const struct pithi_gpu_search *f) {
+    return f->exact && pithi_choose_quota(f) != UINT64_MAX ? f->kth[0].k : f->found[0];
+}
+
+PITHI_PHASE(pithi_cut_open, uint64_t number) {
+    t->predict.total = 0;
+    if (t->tid) return;
+    pithi_item_locate(a, &a->to, number, &s->to);
+    const struct pithi_gpu_search *const f = pithi_search_of(a, s->to.index);
+    s->to.status = pithi_mark(a, s->to.index)->status;
+    s->strip.set.total = 0;
+    s->strip.touched = false;
+    if (s->to.status != PITH_OK) return;
+    s->strip.low = pithi_choose_reached(f, pithi_choose_overflows(f));
+    s->strip.run[0] = pithi_choose_quota(f);
+    s->strip.touched = s->strip.run[0] != UINT64_MAX;
+}
+
+/* Ties of the teams before. */
+PITHI_LOCAL(pithi_cut_before, uint64_t team) {
+    const uint32_t *const ties = pithi_choose_ties(a, s->to.index);
+    for (uint64_t i = t->tid; i < team; i += PITHI_TEAM) t->predict.total += ties[i];
+}
+PITHI_PHASE(pithi_cut_join, uint64_t number) {
+    (void)a, (void)number;
+    if (t->tid % PITHI_WARP == 0) pithi_atomic_add64(&s->strip.set.total, t->predict.total);
+}
+PITHI_PHASE(pithi_cut_judge, uint64_t team) {
+    const uint64_t before = s->strip.set.total;
+    if (t->tid) return;
+    s->strip.carry[0] = before;
+    s->strip.touched = before + pithi_choose_ties(a, s->to.index)[team] > s->strip.run[0];
+}
+
+/* A row of a tile has a unit of every thread. low: which of its elements equal the threshold. */
+PITHI_LOCAL(pithi_cut_look, uint64_t row) {
+    const uint64_t e = row + (uint64_t)t->tid * PITHI_UNIT;
+    const uint32_t n = pithi_unit_left(e, s->to.end);
+    uint32_t x[PITHI_UNIT], before[PITHI_UNIT];
+    pithi_choose_load(a, &s->to, e, n, x, before);
+    t->predict.low = 0;
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->predict.low |=
+        (uint32_t)(k < n && pithi_select_magnitude(x[k]) == s->strip.low) << k;
+    t->predict.total = pithi_ones32(t->predict.low);
+}
+PITHI_PHASE(pithi_cut_drop, uint64_t row, uint32_t parity) {
+    const uint64_t e = row + (uint64_t)t->tid * PITHI_UNIT;
+    uint64_t rank = s->strip.carry[parity] + pithi_scan_before(s, 0, t->tid);
+    uint32_t drop = 0;
+    if (t->tid == 0) s->strip.carry[!parity] = s->strip.carry[parity] + pithi_scan_all(s, 0);
+    for (uint32_t ties = t->predict.low; ties; ties &= ties - 1, rank++)
+        if (rank >= s->strip.run[0]) drop |= ties & (0 - ties);
+    if (!drop) return;
+    uint8_t *const byte = pithi_chosen_map(a, &s->to) + e / 8;
+    *byte = (uint8_t)(*byte & ~drop);
+}
+
+/* Elements of the row in each block. From 256 elements a block on, a warp has them of one. */
+PITHI_LOCAL(pithi_cut_ones, uint64_t row) {
+    const uint64_t e = row + (uint64_t)t->tid * PITHI_UNIT;
+    t->predict.total = e < s->to.end ? pithi_ones32(pithi_chosen_map(a, &s->to)[e / 8]) : 0;
+}
+PITHI_LOCAL(pithi_cut_add, uint64_t row, bool warps) {
+    const uint64_t e = row + (uint64_t)t->tid * PITHI_UNIT;
+    uint8_t *const part = pithi_frame_workspace(a, &a->to, s->to.index);
+    if (!t->predict.total || (warps && t->tid % PITHI_WARP)) return;
+    pithi_atomic_add32(&pithi_entry(part, e >> a->to.plan.block_log2)->misses,
+                       (uint32_t)t->predict.total);
+}
+
+/* Cuts ties, and counts what every block has. */
+PITHI_BODY(pithi_sparse_cut) {
+    const bool warps = a->to.plan.block_log2 >= 8;
+    PITHI_RUN(pithi_cut_open, number);
+    if (s->to.status != PITH_OK) return;
+    if (s->strip.touched) {
+        PITHI_STEP(pithi_cut_before, number % a->chunks);
+        PITHI_WARP_ADD(predict.total);
+        PITHI_RUN(pithi_cut_join, number);
+        PITHI_RUN(pithi_cut_judge, number % a->chunks);
+    }
+    if (s->strip.touched) {
+        uint32_t parity = 0;
+        for (uint64_t row = s->to.begin; row < s->to.end; row += PITHI_ROW, parity = !parity) {
+            PITHI_STEP(pithi_cut_look, row);
+            PITHI_SCAN(0);
+            PITHI_RUN(pithi_cut_drop, row, parity);
+        }
+    }
+    for (uint64_t row = s->to.begin; row < s->to.end; row += PITHI_ROW) {
+        PITHI_STEP(pithi_cut_ones, row);
+        if (warps) PITHI_WARP_ADD(predict.total);
+        PITHI_STEP(pithi_cut_add, row, warps);
+    }
+}
+
+#endif

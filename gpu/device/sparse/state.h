@@ -1,0 +1,28 @@
+/* state.h - what launches of one encode of topk find of a frame's values as a whole.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_GPU_DEVICE_SPARSE_STATE_H
+#define PITHI_GPU_DEVICE_SPARSE_STATE_H
+
+#include "device/call.h"
+#include "device/predict/memory.h"
+
+/* The search for the k-th largest magnitude: its bits as far as they are known, how many magnitudes
+ * are larger, and how many equal it when all bits are known. */
+struct pithi_gpu_kth {
+    uint64_t k, larger;
+    uint32_t prefix, equal;
+    uint32_t arrived[PITHI_SELECT_LEVELS]; /* teams that have counted */
+    uint32_t unused;
+    uint32_t bins[PITHI_SELECT_LEVELS][PITHI_SELECT_BINS];
+};
+
+struct pithi_gpu_search {
+    uint32_t exact;                     /* the threshold is the k-th largest magnitude */
+    uint32_t threshold;                 /* if not, the threshold */
+    uint64_t found[2];                  /* elements that reach the threshold, in each round */
+    uint64_t most;                      /* the hard limit */
+    struct pithi_control_state control; /* what the slot's next step goes on from */
+    struct pithi_gpu_kth kth[2];        /* of each round */
+};
+
+#endif

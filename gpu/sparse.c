@@ -1,0 +1,106 @@
+/* sparse.c - calls on items of codecs that send sets of elements: several launches each.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "sparse.h"
+
+#include "predict.h"
+
+/* Launches a kernel with so many teams for each of `items` items or frames. */
+static pith_status launch(const pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
+                          struct pithi_gpu_call *a, uint64_t teams, uint64_t items,
+                          void *cuda_stream, pith_error *error) {
+    a->span = PITHI_TILE;
+    a->chunks = teams ? teams : 1;
+    return pithi_cuda_launch(c, kernel, a, items, cuda_stream, error);
+}
+
+/* Launches a kernel with teams for runs of tiles. */
+static pith_status over_values(const pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
+                               struct pithi_gpu_call *a, uint64_t items, void *cuda_stream,
+                               pith_error *error) {
+    pithi_cuda_divide_tiles(a, c, items, c->table.most);
+    return pithi_cuda_launch(c, kernel, a, items, cuda_stream, error);
+}
+
+/* Finds the k-th largest magnitude of a round, where a frame wants it. */
+static pith_status find_kth(const pith_cuda_plan *c, struct pithi_gpu_call *a, uint64_t items,
+                            void *cuda_stream, pith_error *error) {
+    for (a->sieve.level = 0; a->sieve.level < PITHI_SELECT_LEVELS; a->sieve.level++) {
+        const pith_status status =
+            over_values(c, PITHI_GPU_sparse_count, a, items, cuda_stream, error);
+        if (status != PITH_OK) return status;
+    }
+    return PITH_OK;
+}
+
+/* Whether the rule of the threshold may ask for the k-th largest magnitude, and whether more
+ * elements may reach it than the hard limit has. */
+static bool asks_for_kth(const pith_cuda_plan *c) {
+    const uint32_t kind = c->table.device.sets.control;
+    return kind == PITHI_CONTROL_PROP || kind == PITHI_CONTROL_EXACT || kind == PITHI_CONTROL_EVERY;
+}
+static bool may_overflow(const pith_cuda_plan *c) {
+    const uint32_t kind = c->table.device.sets.control;
+    return kind != PITHI_CONTROL_EXACT && kind != PITHI_CONTROL_NONZERO;
+}
+
+pith_status pithi_cuda_sparse_encode(const pith_cuda_plan *c, struct pithi_gpu_call *a,
+                                     const pith_cuda_items *items, void *cuda_stream,
+                                     pith_error *error) {
+    const uint64_t n = items->count, blocks = c->table.most_blocks;
+    pith_status status = pithi_cuda_open_workspace(c, a, items, cuda_stream, error);
+    if (status == PITH_OK) status = launch(c, PITHI_GPU_sparse_begin, a, 1, n, cuda_stream, error);
+    for (a->sieve.round = 0; a->sieve.round < 2; a->sieve.round++) {
+        if (a->sieve.round && !may_overflow(c)) break;
+        if (status == PITH_OK && (a->sieve.round || asks_for_kth(c)))
+            status = find_kth(c, a, n, cuda_stream, error);
+        if (status == PITH_OK)
+            status = over_values(c, PITHI_GPU_sparse_map, a, n, cuda_stream, error);
+    }
+    if (status == PITH_OK) status = over_values(c, PITHI_GPU_sparse_cut, a, n, cuda_stream, error);
+    if (status == PITH_OK) status = launch(c, PITHI_GPU_sparse_list, a, 1, n, cuda_stream, error);
+    if (status == PITH_OK)
+        status = launch(c, PITHI_GPU_sparse_code, a, blocks, n, cuda_stream, error);
+    if (status == PITH_OK) status = launch(c, PITHI_GPU_sparse_place, a, 1, n, cuda_stream, error);
+    return status == PITH_OK ? launch(c, PITHI_GPU_sparse_write, a, blocks, n, cuda_stream, error)
+                             : status;
+}
+
+/* Launches the checks of all frames of a call. */
+static pith_status check(const pith_cuda_plan *c, struct pithi_gpu_call *a,
+                         const pith_cuda_items *items, void *cuda_stream, pith_error *error) {
+    pith_status status = pithi_cuda_open_workspace(c, a, items, cuda_stream, error);
+    if (status != PITH_OK) return status;
+    const uint64_t frames = items->count * a->per_item;
+    status = launch(c, PITHI_GPU_sparse_check, a, 1, frames, cuda_stream, error);
+    if (status != PITH_OK) return status;
+    return launch(c, PITHI_GPU_sparse_judge, a, c->table.most_blocks, frames, cuda_stream, error);
+}
+
+pith_status pithi_cuda_sparse_decode(const pith_cuda_plan *c, struct pithi_gpu_call *a, bool verify,
+                                     const pith_cuda_items *items, void *cuda_stream,
+                                     pith_error *error) {
+    const pith_status status = check(c, a, items, cuda_stream, error);
+    if (status != PITH_OK) return status;
+    if (verify) return launch(c, PITHI_GPU_sparse_answer, a, 1, items->count, cuda_stream, error);
+    return launch(c, PITHI_GPU_sparse_decode, a, c->table.most_blocks, items->count, cuda_stream,
+                  error);
+}
+
+pith_status pithi_cuda_sparse_reduce(const pith_cuda_plan *c, struct pithi_gpu_call *a,
+                                     const pith_cuda_items *items, void *cuda_stream,
+                                     pith_error *error) {
+    const uint64_t frames = items->count * a->per_item;
+    const uint64_t each = PITHI_MARK_BYTES + pithi_workspace_bytes(&c->table);
+    const uint64_t sums = pithi_cuda_sum_bytes(&c->table);
+    const pith_status status = check(c, a, items, cuda_stream, error);
+    if (status != PITH_OK) return status;
+    if (items->dtype != PITH_F32) {
+        const struct pithi_words words = {.number = {frames * each, items->count * sums}};
+        if (items->workspace_bytes - frames * each < items->count * sums)
+            return pithi_fail_with(error, PITH_ERR_SPACE, frames * each + items->count * sums,
+                                   "the call needs a workspace of # bytes and # for sums", &words);
+        a->sums = a->workspace + frames * each;
+    }
+    return launch(c, PITHI_GPU_sparse_reduce, a, c->table.most_blocks, items->count, cuda_stream,
+                  error);
+}
