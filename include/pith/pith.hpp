@@ -3,8 +3,8 @@
 //
 // Header only: it needs pith.h, the library behind it, and the standard library. pith.h says what
 // calls do; here stands what C++ adds. What has no C++ form (pages of kv.h, tables of codecs, row
-// statistics) is called in C with the get() of a handle, and Work::check makes an exception of its
-// status.
+// statistics, the planning of sparse.h) is called in C with the get() of a handle, and Work::check
+// makes an exception of its status.
 //
 // Handles. Plan, Work, Stream and Cache own the memory that pith.h asks the caller for. They can be
 // moved, not copied. Moving one moves no memory, so that what points to it stays good. A handle
@@ -560,6 +560,38 @@ private:
     detail::Placed<pith_work> work_;
 };
 
+// Where several frames lie, of a sum for instance: made once, used every step without allocating.
+// The frames themselves are the caller's.
+class Frames {
+public:
+    Frames() = default;
+    // Of a list, or of any range, of what ConstBytes are made of.
+    Frames(std::initializer_list<ConstBytes> frames) {
+        for (const ConstBytes &frame : frames) push_back(frame);
+    }
+    template <class Range, class = std::enable_if_t<std::is_convertible_v<
+                               decltype(*std::begin(std::declval<const Range &>())), ConstBytes>>>
+    explicit Frames(const Range &range) {
+        for (const auto &frame : range) push_back(frame);
+    }
+    void push_back(ConstBytes frame) {
+        data_.reserve(data_.size() + 1);
+        lengths_.push_back(frame.size());
+        data_.push_back(frame.data());
+    }
+    void clear() noexcept {
+        data_.clear();
+        lengths_.clear();
+    }
+    std::size_t size() const noexcept { return data_.size(); }
+    const void *const *data() const noexcept { return data_.data(); }
+    const std::size_t *lengths() const noexcept { return lengths_.data(); }
+
+private:
+    std::vector<const void *> data_;
+    std::vector<std::size_t> lengths_;
+};
+
 // ---- Streams ----------------------------------------------------------------------------------
 
 // What one end of a sequence of frames remembers, slot by slot.
@@ -774,6 +806,109 @@ public:
     // Errors: none. Threads: stream.
     double nonzero(std::uint64_t slot) const noexcept { return pith_stream_nonzero(get(), slot); }
 
+    // Sets of elements (sparse.h). Streams of codecs but topk: PITH_ERR_UNSUPPORTED.
+
+    // Say what later encodes of a slot choose from.
+    //   request  sized<pith_sparse_request>() with a range, k or threshold; NULL: as the spec says
+    // Errors: PITH_ERR_ARG (a range outside the slot; a threshold below 0 or not finite).
+    // Threads: work, stream.
+    void set_request(Work &work, std::uint64_t slot, const pith_sparse_request *request) {
+        work.check(try_set_request(work, slot, request));
+    }
+    [[nodiscard]] pith_status try_set_request(Work &work, std::uint64_t slot,
+                                              const pith_sparse_request *request) noexcept {
+        return pith_sparse_set_request(work.get(), get(), slot, request);
+    }
+    // Say how many elements all ranks chose together in the slot's last step.
+    //   chosen  by all ranks
+    // Errors: PITH_ERR_STATE (nothing was chosen yet). Threads: work, stream.
+    void report(Work &work, std::uint64_t slot, std::uint64_t chosen) {
+        work.check(try_report(work, slot, chosen));
+    }
+    [[nodiscard]] pith_status try_report(Work &work, std::uint64_t slot,
+                                         std::uint64_t chosen) noexcept {
+        return pith_sparse_report(work.get(), get(), slot, chosen);
+    }
+    // What a slot's last encode or decode did, and the set that it holds.
+    //   out  set on success
+    // Errors: none of its own. Threads: stream.
+    pith_sparse_state sparse_state(std::uint64_t slot) const {
+        pith_sparse_state state{};
+        check(try_sparse_state(slot, state));
+        return state;
+    }
+    [[nodiscard]] pith_status try_sparse_state(std::uint64_t slot,
+                                               pith_sparse_state &out) const noexcept {
+        pith_sparse_state state = sized<pith_sparse_state>();
+        const pith_status status = pith_sparse_get_state(get(), slot, &state);
+        if (status == PITH_OK) out = state;
+        return status;
+    }
+    // Make a slot hold the union or the intersection of the sets of frames.
+    //   frames  of codec topk, of the slot's element count and block size
+    //   how     PITH_SET_UNION or PITH_SET_INTERSECTION
+    // Errors: PITH_ERR_MISMATCH, _UNSUPPORTED (a frame of a set that is held), those of damaged
+    // frames, after which the slot holds none. Threads: work, stream.
+    void hold(Work &work, std::uint64_t slot, const Frames &frames, int how = PITH_SET_UNION) {
+        work.check(try_hold(work, slot, frames, how));
+    }
+    [[nodiscard]] pith_status try_hold(Work &work, std::uint64_t slot, const Frames &frames,
+                                       int how = PITH_SET_UNION) noexcept {
+        return pith_sparse_hold(work.get(), get(), slot, frames.data(), frames.lengths(),
+                                frames.size(), how);
+    }
+    // Make a slot hold the elements [e * run, (e + 1) * run) of every number e.
+    //   elements  in any order
+    //   run       1: the elements themselves; the length of a row: rows
+    // Errors: PITH_ERR_ARG (a run that begins outside the slot): it holds what it held.
+    // Threads: work, stream.
+    void hold_elements(Work &work, std::uint64_t slot, Span<const std::uint64_t> elements,
+                       std::uint64_t run = 1) {
+        work.check(try_hold_elements(work, slot, elements, run));
+    }
+    [[nodiscard]] pith_status try_hold_elements(Work &work, std::uint64_t slot,
+                                                Span<const std::uint64_t> elements,
+                                                std::uint64_t run = 1) noexcept {
+        return pith_sparse_hold_elements(work.get(), get(), slot, elements.data(), elements.size(),
+                                         run);
+    }
+    // Copy values at the held set's elements, ascending; without `from` those of the residual.
+    //   from    the slot's piece, or the whole tensor
+    //   values  of as many elements as the set, to whose dtype values are rounded
+    // Errors: PITH_ERR_STATE (no set; no error feedback), _SHAPE, _DTYPE. Threads: work, stream.
+    void gather(Work &work, std::uint64_t slot, const ConstView &from, const View &values) const {
+        work.check(try_gather(work, slot, from, values));
+    }
+    [[nodiscard]] pith_status try_gather(Work &work, std::uint64_t slot, const ConstView &from,
+                                         const View &values) const noexcept {
+        return pith_sparse_gather(work.get(), get(), slot, &from, &values);
+    }
+    void gather(Work &work, std::uint64_t slot, const View &values) const {
+        work.check(try_gather(work, slot, values));
+    }
+    [[nodiscard]] pith_status try_gather(Work &work, std::uint64_t slot,
+                                         const View &values) const noexcept {
+        return pith_sparse_gather(work.get(), get(), slot, nullptr, &values);
+    }
+    // Add scale * values to a tensor at the held set's elements, in f32.
+    //   values  of as many elements as the set, ascending
+    //   to      the slot's piece, or the whole tensor
+    // Errors: PITH_ERR_STATE (no set), _SHAPE, _DTYPE. Threads: work, stream.
+    void scatter(Work &work, std::uint64_t slot, const ConstView &values, float scale,
+                 const View &to) const {
+        work.check(try_scatter(work, slot, values, scale, to));
+    }
+    [[nodiscard]] pith_status try_scatter(Work &work, std::uint64_t slot, const ConstView &values,
+                                          float scale, const View &to) const noexcept {
+        return pith_sparse_scatter(work.get(), get(), slot, &values, scale, &to);
+    }
+    // Set the residual to 0 at the held set's elements.
+    // Errors: PITH_ERR_STATE (no set; no error feedback). Threads: work, stream.
+    void clear(Work &work, std::uint64_t slot) { work.check(try_clear(work, slot)); }
+    [[nodiscard]] pith_status try_clear(Work &work, std::uint64_t slot) noexcept {
+        return pith_sparse_clear(work.get(), get(), slot);
+    }
+
 private:
     // Whether a view can be the external base: what pith.h takes is a pointer alone.
     pith_status base_fits(const View &base) const noexcept {
@@ -834,7 +969,7 @@ inline pith_item decode_item(Stream &stream, std::uint64_t slot, ConstBytes fram
 // Encode one item, or a list: item.length bytes are in each frame, and each stream has moved on by
 // a step.
 //   items  as encode_item makes them; status and length of each are set
-//   flags  PITH_KEY_FRAME or 0
+//   flags  PITH_KEY_FRAME, PITH_SAME_SET, PITH_HELD_SET or 0
 // Errors: PITH_ERR_SPACE, _SHAPE, _DTYPE, _ARG: nothing changed. _BASE: others changed the base.
 // _STATE: the slot wants a key frame. The status is of the lowest item that failed, Error::item.
 // Threads: work, the items' streams.
@@ -854,7 +989,7 @@ inline void encode(Work &work, pith_item &item, std::uint32_t flags = 0) {
 }
 // Encode one slot, into memory of the caller's or into a vector of the frame's length.
 //   stream, slot, values, frame  as of encode_item
-//   flags                        PITH_KEY_FRAME or 0
+//   flags                        PITH_KEY_FRAME, PITH_SAME_SET, PITH_HELD_SET or 0
 //   length                       bytes of the frame, which the throwing form returns; 0 on failure
 // Errors: as above. Threads: work, stream.
 [[nodiscard]] inline pith_status try_encode(Work &work, Stream &stream, std::uint64_t slot,
@@ -918,42 +1053,10 @@ inline void decode(Work &work, Stream &stream, std::uint64_t slot, ConstBytes fr
 
 // ---- Sums -------------------------------------------------------------------------------------
 
-// Where the frames of a sum lie: made once, used every step without allocating. The frames
-// themselves are the caller's.
-class Frames {
-public:
-    Frames() = default;
-    // Of a list, or of any range, of what ConstBytes are made of.
-    Frames(std::initializer_list<ConstBytes> frames) {
-        for (const ConstBytes &frame : frames) push_back(frame);
-    }
-    template <class Range, class = std::enable_if_t<std::is_convertible_v<
-                               decltype(*std::begin(std::declval<const Range &>())), ConstBytes>>>
-    explicit Frames(const Range &range) {
-        for (const auto &frame : range) push_back(frame);
-    }
-    void push_back(ConstBytes frame) {
-        data_.reserve(data_.size() + 1);
-        lengths_.push_back(frame.size());
-        data_.push_back(frame.data());
-    }
-    void clear() noexcept {
-        data_.clear();
-        lengths_.clear();
-    }
-    std::size_t size() const noexcept { return data_.size(); }
-    const void *const *data() const noexcept { return data_.data(); }
-    const std::size_t *lengths() const noexcept { return lengths_.data(); }
-
-private:
-    std::vector<const void *> data_;
-    std::vector<std::size_t> lengths_;
-};
-
 // A sum of frames of one slot: scale * (decoded frame 0 + decoded frame 1 + ...), in that order.
 //   stream  whose frames they are; it counts them. Must outlive the sum, as all that is named here
 //   slot    0 to slots - 1
-//   frames  of fixed rate, without a base
+//   frames  of fixed rate or of codec topk, without a base
 //   values  where reduce puts the sum; reduce_encode does not use it
 //   scale   multiplied once; 0 stands for 1
 // Errors: none; they are the call's. Threads: any.
@@ -972,8 +1075,9 @@ inline pith_sum sum_of(Stream &stream, std::uint64_t slot, const Frames &frames,
 
 // Write one sum, or each of a list, to its view, rounded once to its dtype.
 //   sums  as sum_of makes them; the status of each is set
-// Errors: PITH_ERR_MISMATCH (a frame of another plan or size), _UNSUPPORTED (a base, or no fixed
-// rate), those of damaged frames. The status is of the lowest sum that failed, Error::item.
+// Errors: PITH_ERR_MISMATCH (a frame of another plan or size), _UNSUPPORTED (a base, or neither a
+// fixed rate nor topk), those of damaged frames. The status is of the lowest sum that failed,
+// Error::item.
 // Threads: work, the sums' streams.
 [[nodiscard]] inline pith_status try_reduce(Work &work, Span<pith_sum> sums) noexcept {
     return pith_reduce(work.get(), sums.data(), sums.size());

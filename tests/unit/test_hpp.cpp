@@ -829,6 +829,105 @@ void test_bounds() {
     thrown(PITH_ERR_ARG, [&] { (void)stream.adapt(work, 0, budget); });
 }
 
+// ---- Sets of elements -------------------------------------------------------------------------
+
+void test_sets() {
+    const char *const spec = "topk:k=20,control=exact,ef=full,clear=call,block=256";
+    pith_layout cut = pith::layout(PITH_F32, 2000);
+    cut.slots = 2;
+    const pith::Plan plan(spec, cut);
+    pith::Work work(plan);
+    pith::Stream a(plan), b(plan);
+    End twin(plan.get());
+    const Floats x = values(2000, 60), y = values(2000, 61);
+    CHECK(!a.sparse_state(1).holds && a.sparse_state(1).k == 20);
+    pith_sparse_state state{};
+    CHECK(a.try_sparse_state(2, state) == PITH_ERR_ARG && state.size == 0);
+    thrown(PITH_ERR_ARG, [&] { (void)a.sparse_state(2); });
+    thrown(PITH_ERR_STATE, [&] { a.report(work, 1, 5); });
+    CHECK(a.try_report(work, 1, 5) == PITH_ERR_STATE);
+
+    // A request, and what the C calls choose with it.
+    pith_sparse_request request = pith::sized<pith_sparse_request>();
+    request.first = 100;
+    request.count = 500;
+    request.k = 30;
+    a.set_request(work, 1, &request);
+    CHECK_OK(pith_sparse_set_request(twin.work, twin.stream, 1, &request));
+    const Frame first = pith::encode(work, a, 1, pith::view(x));
+    CHECK(first == twin.encode(pith::view(x), 1));
+    CHECK(a.sparse_state(1).sent == 30 && pith::inspect(first).sent == 30);
+    a.report(work, 1, 50);
+    CHECK_OK(a.try_report(work, 1, 50));
+    request.count = 901;
+    thrown(PITH_ERR_ARG, [&] { a.set_request(work, 1, &request); });
+    CHECK(a.try_set_request(work, 1, &request) == PITH_ERR_ARG);
+    CHECK_OK(a.try_set_request(work, 1, nullptr));
+
+    // The union of two choices, and where both agree.
+    const Frame second = pith::encode(work, b, 1, pith::view(y));
+    CHECK(pith::inspect(second).sent == 20);
+    const pith::Frames both{first, second};
+    a.hold(work, 1, both, PITH_SET_INTERSECTION);
+    const std::size_t common = static_cast<std::size_t>(a.sparse_state(1).held);
+    CHECK_OK(a.try_hold(work, 1, both));
+    const std::size_t held = static_cast<std::size_t>(a.sparse_state(1).held);
+    CHECK(held == 50 - common && a.sparse_state(1).holds);
+    CHECK_OK(pith_sparse_hold(twin.work, twin.stream, 1, both.data(), both.lengths(), 2,
+                              PITH_SET_UNION));
+    thrown(PITH_ERR_ARG, [&] { a.hold(work, 1, pith::Frames()); });
+
+    // Values there: of the tensor, and of the residual, which after one step is the same.
+    Floats got(held), wanted(held), of_residual(held);
+    const pith_view from = pith::view(x), to = pith::view(wanted);
+    CHECK_OK(pith_sparse_gather(twin.work, twin.stream, 1, &from, &to));
+    a.gather(work, 1, pith::view(x), pith::view(got));
+    CHECK(same(got, wanted));
+    a.gather(work, 1, pith::view(of_residual));
+    CHECK(same(of_residual, wanted));
+    CHECK_OK(a.try_gather(work, 1, pith::view(x), pith::view(got)));
+    CHECK_OK(a.try_gather(work, 1, pith::view(got)));
+    thrown(PITH_ERR_SHAPE, [&] { a.gather(work, 1, pith::view(got.data(), held - 1)); });
+    Floats sum(2000), whole(2000);
+    a.scatter(work, 1, pith::view(got), 0.5f, pith::view(sum));
+    CHECK_OK(a.try_scatter(work, 1, pith::view(got), 1.0f, pith::view(whole)));
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < 2000; i++) {
+        CHECK(sum[i] == 0.5f * whole[i]);
+        if (whole[i] != 0) CHECK(i >= 1000 && whole[i] == x[i] && whole[i] == got[at++]);
+    }
+    CHECK(at == held);
+    a.clear(work, 1);
+    a.gather(work, 1, pith::view(of_residual));
+    CHECK(same(of_residual, Floats(held)));
+    CHECK_OK(a.try_clear(work, 1));
+
+    // The values of the set that both ends hold.
+    b.hold(work, 1, both);
+    const Frame reply = pith::encode(work, a, 1, pith::view(y), PITH_SAME_SET);
+    CHECK(pith::inspect(reply).same_set && pith::inspect(reply).sent == held);
+    pith::decode(work, b, 1, reply, pith::view(sum));
+
+    // A set of the caller's.
+    const std::vector<std::uint64_t> elements{7, 999, 0};
+    a.hold_elements(work, 1, elements);
+    CHECK(a.sparse_state(1).held == 3);
+    CHECK_OK(a.try_hold_elements(work, 1, pith::Span<const std::uint64_t>(elements.data(), 1), 10));
+    CHECK(a.sparse_state(1).held == 10);
+    CHECK(pith::inspect(pith::encode(work, a, 1, pith::view(y), PITH_HELD_SET)).sent == 10);
+    thrown(PITH_ERR_ARG, [&] { a.hold_elements(work, 1, elements, 2); });
+
+    // No set; no codec that has one.
+    thrown(PITH_ERR_STATE, [&] { a.gather(work, 0, pith::view(x), pith::view(got)); });
+    thrown(PITH_ERR_STATE, [&] { a.scatter(work, 0, pith::view(got), 1.0f, pith::view(sum)); });
+    thrown(PITH_ERR_STATE, [&] { a.clear(work, 0); });
+    const pith::Plan other("grad", pith::layout(PITH_F32, 2000));
+    pith::Work other_work(other);
+    pith::Stream none(other);
+    thrown(PITH_ERR_UNSUPPORTED, [&] { none.clear(other_work, 0); });
+    thrown(PITH_ERR_UNSUPPORTED, [&] { (void)none.sparse_state(0); });
+}
+
 // ---- Another call -----------------------------------------------------------------------------
 
 struct Nosy {
@@ -1065,6 +1164,7 @@ int main() {
     test_sums();
     test_residuals();
     test_bounds();
+    test_sets();
     test_busy();
     test_caches();
     test_layers();
