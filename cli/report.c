@@ -91,9 +91,16 @@ static void add_heading(struct report *r) {
     if (r->timed) table_add(&r->table, "GB/s");
 }
 
+static void add_sparse_heading(struct report *r) {
+    static const char *const names[] = {"tensor",    "sent",       "density",
+                                        "threshold", "index bits", "value bits"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) table_add(&r->sparse, "%s", names[i]);
+}
+
 void report_begin(struct report *r, bool json, bool timed) {
     *r = (struct report){.json = json, .timed = timed};
     r->table.columns = timed ? 10 : 9;
+    r->sparse.columns = 6;
     if (json)
         r->tensors = json_array();
     else
@@ -111,6 +118,34 @@ static double bits_per_value(uint64_t bytes, uint64_t count) {
     return count ? 8.0 * (double)bytes / (double)count : NAN;
 }
 
+/* Returns whether a frame is of a codec that sends some elements. */
+static bool is_sparse(const pith_info *info) { return strcmp(info->codec_name, "topk") == 0; }
+
+static double density(const pith_info *info) {
+    return info->count ? (double)info->sent / (double)info->count : NAN;
+}
+
+/* Returns the bits of a value that is sent. The scales of int8 are one for every 128 values. */
+static double value_bits(const pith_info *info) {
+    if (!info->sent) return NAN;
+    return info->value_bits == 8 ? 8 + 32.0 / 128 : info->value_bits;
+}
+
+/* Returns for each value that is sent the bits of all that is neither header nor value. */
+static double index_bits(const pith_info *info) {
+    const uint64_t payload = info->frame_bytes - info->header_bytes;
+    return bits_per_value(payload, info->sent) - value_bits(info);
+}
+
+static void add_sparse_json(json_t *t, const pith_info *info) {
+    json_object_set_new(t, "sent", json_unsigned(info->sent));
+    json_object_set_new(t, "density", json_number(density(info)));
+    json_object_set_new(t, "threshold", json_number((double)info->threshold));
+    json_object_set_new(t, "index_bits", json_number(index_bits(info)));
+    json_object_set_new(t, "value_bits", json_number(value_bits(info)));
+    json_object_set_new(t, "same_set", json_boolean(info->same_set));
+}
+
 static void add_json(struct report *r, const char *name, const pith_info *info, double bound) {
     json_t *t = json_object();
     json_object_set_new(t, "name", json_string(name));
@@ -123,6 +158,7 @@ static void add_json(struct report *r, const char *name, const pith_info *info, 
     json_object_set_new(t, "bits_per_value",
                         json_number(bits_per_value(info->frame_bytes, info->count)));
     json_object_set_new(t, "error_bound", json_number(bound));
+    if (is_sparse(info)) add_sparse_json(t, info);
     json_array_append_new(r->tensors, t);
 }
 
@@ -134,6 +170,17 @@ static void add_real(struct table *t, double value, int digits) {
         table_add(t, "%.3g", value);
     else
         table_add(t, "%.*f", digits, value);
+}
+
+static void add_sparse_row(struct report *r, const char *name, const pith_info *info) {
+    struct table *t = &r->sparse;
+    if (!t->count) add_sparse_heading(r);
+    table_add(t, "%s", tensor_label(name).text);
+    table_add(t, "%" PRIu64, info->sent);
+    add_real(t, density(info), 0);
+    add_real(t, (double)info->threshold, 0);
+    add_real(t, index_bits(info), 2);
+    add_real(t, value_bits(info), 2);
 }
 
 static void add_row(struct report *r, const char *name, const pith_info *info, double bound,
@@ -164,6 +211,7 @@ void report_add(struct report *r, const char *name, const pith_info *info, doubl
         add_json(r, name, info, bound);
     else
         add_row(r, name, info, bound, seconds);
+    if (!r->json && is_sparse(info)) add_sparse_row(r, name, info);
 }
 
 static void print_json(struct report *r, FILE *to, uint64_t file_bytes) {
@@ -185,6 +233,9 @@ static void print_table(struct report *r, FILE *to, uint64_t file_bytes) {
     table_add(t, "%s", "");
     if (r->timed) add_real(t, 1e-9 * (double)r->raw_bytes / r->seconds, 2);
     table_print(t, to, LEFT_COLUMNS);
+    if (!r->sparse.count) return;
+    fputc('\n', to);
+    table_print(&r->sparse, to, 1);
 }
 
 void report_end(struct report *r, FILE *to, uint64_t file_bytes) {
@@ -198,5 +249,6 @@ void report_end(struct report *r, FILE *to, uint64_t file_bytes) {
 void report_free(struct report *r) {
     json_decref(r->tensors);
     table_free(&r->table);
+    table_free(&r->sparse);
     *r = (struct report){0};
 }

@@ -12,7 +12,7 @@
 struct report {
     bool json, timed; /* timed: the table has a column of GB/s */
     json_t *tensors;
-    struct table table;
+    struct table table, sparse; /* all frames; those that send some elements */
     uint64_t count, raw_bytes, bytes;
     double seconds;
 };
