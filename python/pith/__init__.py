@@ -9,7 +9,8 @@ One call, without anything to keep:
 
 Sequences of frames (weights against the step before, gradients with error feedback) have a
 :class:`Plan` and at each end a :class:`Stream`; many tensors in one call are a :class:`Bucket`.
-Caches of keys and values are in :mod:`pith.kv`, device memory in :mod:`pith.cuda`.
+Caches of keys and values are in :mod:`pith.kv`, plans of sparse sums in :mod:`pith.sparse`, device
+memory in :mod:`pith.cuda`.
 
 Tensors are NumPy arrays, PyTorch tensors, or anything with ``__dlpack__`` or the buffer protocol:
 of any strides, never copied. Frames are bytes. What the library refuses is an :class:`Error`; an
@@ -21,7 +22,7 @@ any threads at once.
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
-from . import kv
+from . import kv, sparse
 from ._core import lib as _lib
 from .errors import (
     ArgumentError,
@@ -62,7 +63,7 @@ from .frames import (
     verify,
 )
 from .plan import Plan, Sizes, Work
-from .stream import Bucket, Stats, Stream
+from .stream import Bucket, SparseState, Stats, Stream
 
 _version = _lib.pith_version()
 version = f"{_version // 1000000}.{_version // 1000 % 1000}.{_version % 1000}"
@@ -104,6 +105,7 @@ __all__ = [
     "ShapeError",
     "Sizes",
     "SpaceError",
+    "SparseState",
     "SpecError",
     "StateError",
     "Stats",
@@ -121,6 +123,7 @@ __all__ = [
     "format_version",
     "inspect",
     "kv",
+    "sparse",
     "verify",
     "version",
 ]

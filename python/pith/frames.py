@@ -56,6 +56,14 @@ class Info:
     """The same of ``|x - x'| / |x|``, for pwrel."""
     revision: int
     """Of the codec."""
+    sent: int | None
+    """Elements that have values (codec topk); None: all."""
+    threshold: float | None
+    """Their magnitudes are at least this, for information; None without ``sent``."""
+    value_bits: int | None
+    """Of each: 32, 16, 8 or 0, without the scales of int8; None without ``sent``."""
+    same_set: bool
+    """No indices: they are of the set that the receiver holds."""
 
 
 class Key(NamedTuple):
@@ -207,6 +215,7 @@ def decompress(
     Raises:
         FrameError: the bytes are no frame, or damaged
         BaseMismatchError: another base, or none
+        StateError: codec topk: the frame has the values of a set that streams hold
         LimitError: more than max_output, or than memory
         DtypeError: NumPy has no such dtype; install ``ml_dtypes``
 
@@ -299,10 +308,12 @@ def inspect(frame: Buffer) -> Info:
     """
     data, length, keep = views.bytes_of(frame, "frame")
     info = _info(data, length)
-    bounded = any(c.name == _string(info.codec_name) and c.bound for c in codecs())
+    codec = _string(info.codec_name)
+    bounded = any(c.name == codec and c.bound for c in codecs())
+    sparse = codec == "topk"
     result = Info(
         spec=_string(info.spec),
-        codec=_string(info.codec_name),
+        codec=codec,
         dtype=dtypes.NAMES[info.dtype],
         shape=views.shape_of(info),
         count=int(info.count),
@@ -319,6 +330,10 @@ def inspect(frame: Buffer) -> Info:
         bound=float(info.bound) if bounded else None,
         relative_bound=float(info.relative_bound) if info.relative_bound else None,
         revision=int(info.revision),
+        sent=int(info.sent) if sparse else None,
+        threshold=float(info.threshold) if sparse else None,
+        value_bits=int(info.value_bits) if sparse else None,
+        same_set=bool(info.same_set),
     )
     del keep
     return result

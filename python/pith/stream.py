@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, overload
 
+import numpy as np
+
 from . import dtypes, views
 from ._core import ffi, lib
 from .errors import (
@@ -25,6 +27,7 @@ from .views import Buffer, Tensor
 
 _ITEM_BYTES = ffi.sizeof("pith_item")
 _SUM_BYTES = ffi.sizeof("pith_sum")
+_SETS = {"union": lib.PITH_SET_UNION, "intersection": lib.PITH_SET_INTERSECTION}
 _encode, _decode, _unpack, _sources = (
     lib.pithpy_encode,
     lib.pithpy_decode,
@@ -48,6 +51,25 @@ class Stats(NamedTuple):
     """Values stored as they are because of the bound."""
     nonzero: int
     """Codec act: values that do not decode to 0; embed: those of rows coded in full."""
+
+
+class SparseState(NamedTuple):
+    """What the last call of a slot of codec topk did, and the set that it holds; in elements."""
+
+    k: int
+    """That the spec asks for."""
+    most: int
+    """The spec's hard limit (``cap``)."""
+    sent: int
+    """Of the last frame that was encoded or decoded."""
+    overflowed: int
+    """That reached the threshold beyond the limit: they stay in the residual, if there is one."""
+    held: int
+    """Of the set that the slot holds."""
+    threshold: float
+    """Of the last encode: magnitudes from it on were chosen; 0: none yet."""
+    holds: bool
+    """Whether the slot holds a set."""
 
 
 # ---- What a call needs besides its arguments -----------------------------------------------------
@@ -236,12 +258,35 @@ class Stream:
 
     @overload
     def encode(
-        self, x: Tensor, *, slot: int = 0, key_frame: bool = False, out: None = None
+        self,
+        x: Tensor,
+        *,
+        slot: int = 0,
+        key_frame: bool = False,
+        same_set: bool = False,
+        held_set: bool = False,
+        out: None = None,
     ) -> bytes: ...
     @overload
-    def encode(self, x: Tensor, *, slot: int = 0, key_frame: bool = False, out: Buffer) -> int: ...
     def encode(
-        self, x: Tensor, *, slot: int = 0, key_frame: bool = False, out: Buffer | None = None
+        self,
+        x: Tensor,
+        *,
+        slot: int = 0,
+        key_frame: bool = False,
+        same_set: bool = False,
+        held_set: bool = False,
+        out: Buffer,
+    ) -> int: ...
+    def encode(
+        self,
+        x: Tensor,
+        *,
+        slot: int = 0,
+        key_frame: bool = False,
+        same_set: bool = False,
+        held_set: bool = False,
+        out: Buffer | None = None,
     ) -> bytes | int:
         """Encode a tensor and advance the stream by one step.
 
@@ -249,6 +294,8 @@ class Stream:
             x: the slot's piece, or the whole tensor, of which the slot is taken
             slot: which piece
             key_frame: make a key frame, from which a receiver can start (streams with a base)
+            same_set: codec topk: send the values of the set that the slot holds, without indices
+            held_set: the same with its indices, for receivers that do not hold it
             out: where the frame goes: writable bytes, ``plan.sizes.slot_bytes`` always suffice, for
                 key frames ``plan.sizes.key_bytes``
 
@@ -259,10 +306,12 @@ class Stream:
             DtypeError, ShapeError: x is not what the plan says
             SpaceError: out is too small
             BaseMismatchError: others have changed the base; there is no frame to send
-            StateError: the slot's base is not valid after a call that failed
+            StateError: the slot's base is not valid after a call that failed; same_set or
+                held_set, and the slot holds no set
             BusyError: another call is using the stream
 
         """
+        flags = _flags(key_frame, same_set, held_set)
         try:
             call = self._idle.pop()
         except IndexError:
@@ -285,7 +334,7 @@ class Stream:
                 self._mark,
                 self._stream,
                 slot,
-                key_frame,
+                flags,
                 memory,
                 self._capacity,
                 kind,
@@ -301,7 +350,7 @@ class Stream:
                 self._mark,
                 self._stream,
                 slot,
-                key_frame,
+                flags,
                 memory,
                 capacity,
                 kind,
@@ -332,7 +381,9 @@ class Stream:
 
         Raises:
             StepError: the frame is not the stream's next one
-            BaseMismatchError: it was made against another base
+            BaseMismatchError: it was made against another base, or has the values of another set
+                than the slot holds
+            StateError: it has the values of a set, and the slot holds none
             MismatchError: it is of another plan
             FrameError: the bytes are no frame
 
@@ -416,7 +467,7 @@ class Stream:
         """Return ``scale`` times the sum of what frames of one slot hold, added in f32, in order.
 
         Args:
-            frames: frames of fixed rate without a base
+            frames: frames without a base, of fixed rate or of codec topk
             out: where the sum goes, of dtype f32, bf16 or f16
             slot: which piece they are of
             scale: what the sum is multiplied by, not 0
@@ -445,7 +496,7 @@ class Stream:
         """Encode the sum that :meth:`reduce` makes, without writing the tensor in between.
 
         Args:
-            frames: frames of fixed rate without a base
+            frames: frames without a base, of fixed rate or of codec topk
             to: the stream of the frame that is made: another than this one
             slot: which piece the frames are of
             to_slot: which piece of ``to`` the sum is
@@ -628,6 +679,194 @@ class Stream:
             raise ArgumentError(f"first: found {first}, expected 0 to {self._plan.count}")
         return self._plan.count - first if count is None else count
 
+    # ---- Sets of elements: codec topk ----
+
+    def hold(self, frames: Iterable[Buffer], how: str = "union", *, slot: int = 0) -> None:
+        """Make the slot hold the union or the intersection of the sets of frames.
+
+        Args:
+            frames: of codec topk, with or without values, of any setting, in any order; of the
+                slot's element count and block size
+            how: ``"union"`` or ``"intersection"``
+            slot: which piece
+
+        Raises:
+            MismatchError: a frame of another codec, element count or block size
+            UnsupportedError: a frame made with ``same_set``, which names no set; another codec
+            FrameError: a frame is damaged; the slot then holds no set
+            ArgumentError: no frames
+
+        """
+        if how not in _SETS:
+            raise ArgumentError(f"how: expected 'union' or 'intersection', found {how!r}")
+        parts = [views.bytes_of(frame, "frame") for frame in frames]
+        data = ffi.new("const void *[]", [part[0] for part in parts])
+        lengths = ffi.new("size_t[]", [part[1] for part in parts])
+        self._do(lib.pith_sparse_hold, slot, data, lengths, len(parts), _SETS[how])
+
+    def hold_elements(self, elements: Any, run: int = 1, *, slot: int = 0) -> None:
+        """Make the slot hold a set that you chose; ``encode(x, held_set=True)`` sends it.
+
+        Args:
+            elements: whole numbers in any order: a NumPy array, a PyTorch tensor or a list
+            run: of each number i the elements ``[i * run, (i + 1) * run)``: the length of a row
+                holds rows
+            slot: which piece
+
+        Raises:
+            ArgumentError: a run that begins outside the slot; the slot holds what it held
+            DtypeError: elements are no whole numbers
+            UnsupportedError: another codec
+
+        """
+        array = np.asarray(elements)
+        if array.size and array.dtype.kind not in "iu":
+            raise DtypeError(f"elements: expected whole numbers, found {array.dtype}")
+        if array.size and array.min() < 0:
+            raise ArgumentError(f"elements: found {array.min()}, expected no negative number")
+        numbers = np.ascontiguousarray(array, np.uint64).ravel()
+        data = ffi.from_buffer("uint64_t[]", numbers)
+        self._do(lib.pith_sparse_hold_elements, slot, data, len(numbers), run)
+
+    def gather(
+        self,
+        x: Tensor | None = None,
+        out: Tensor | None = None,
+        *,
+        slot: int = 0,
+        dtype: Any = "f32",
+    ) -> Tensor:
+        """Return values at the held set's elements, in ascending order of the elements.
+
+        Args:
+            x: the slot's piece, or the whole tensor, f32, bf16 or f16; None: the residual, which
+                after an encode with ``clear=call`` is residual + tensor (the accumulator)
+            out: where they go, of as many elements as the set (``sparse_state().held``), f32, bf16
+                or f16, to which values are rounded
+            slot: which piece
+            dtype: of the new tensor when out is None
+
+        Returns:
+            out, or a new flat tensor.
+
+        Raises:
+            StateError: the slot holds no set; without x: the stream has no error feedback
+            ShapeError, DtypeError: x or out is not that
+            UnsupportedError: another codec
+
+        """
+        if out is None:
+            held = self.sparse_state(slot).held
+            out = views.empty((held,), dtype, dtypes.number_of(dtype))
+        source, keep = (ffi.NULL, None) if x is None else views.new(x)
+        values, keep_out = views.new(out, write=True)
+        self._do(lib.pith_sparse_gather, slot, source, values)
+        del keep, keep_out
+        return out
+
+    def scatter(self, values: Tensor, out: Tensor, *, scale: float = 1.0, slot: int = 0) -> Tensor:
+        """Add ``scale * values`` to a tensor at the held set's elements, in f32.
+
+        Args:
+            values: in ascending order of the elements, as :meth:`gather` returns them
+            out: the slot's piece, or the whole tensor, f32, bf16 or f16; its other elements are
+                neither read nor written
+            scale: rounded to f32
+            slot: which piece
+
+        Returns:
+            out
+
+        Raises:
+            StateError: the slot holds no set
+            ShapeError, DtypeError: values or out is not that
+            UnsupportedError: another codec
+
+        """
+        source, keep = views.new(values)
+        view, keep_out = views.new(out, write=True)
+        self._do(lib.pith_sparse_scatter, slot, source, scale, view)
+        del keep, keep_out
+        return out
+
+    def clear(self, *, slot: int = 0) -> None:
+        """Set the residual to 0 at the held set's elements (``clear=call``).
+
+        Raises:
+            StateError: the slot holds no set, or the stream has no error feedback
+            UnsupportedError: another codec
+
+        """
+        self._do(lib.pith_sparse_clear, slot)
+
+    def request(
+        self,
+        first: int = 0,
+        count: int | None = None,
+        *,
+        k: int = 0,
+        threshold: float = 0.0,
+        slot: int = 0,
+    ) -> None:
+        """Say what later encodes of a slot choose from; without arguments: as the spec says.
+
+        Args:
+            first: first element of the slot that may be chosen; those outside the range only add
+                to the residual
+            count: number of elements that may be chosen; None: to the end
+            k: elements to choose, at most the spec's hard limit; 0: as the spec says, of a range
+                the share that it has of the slot
+            threshold: choose magnitudes from it on, rounded to f32; 0: the controller finds one
+            slot: which piece
+
+        Raises:
+            ArgumentError: a range that is not inside the slot, a threshold that is negative or not
+                finite
+            UnsupportedError: another codec
+
+        """
+        n = self._plan.slot(slot)[1]
+        if count == 0:  # for the library: all from `first` on
+            first = max(first, n)
+        asked = {"first": first, "count": count or 0, "k": k, "threshold": threshold}
+        size = ffi.sizeof("pith_sparse_request")
+        made = ffi.new("pith_sparse_request *", {"size": size, **asked})
+        self._do(lib.pith_sparse_set_request, slot, made)
+
+    def report(self, chosen: int, *, slot: int = 0) -> None:
+        """Say how many elements all ranks chose together in the slot's last step.
+
+        Controllers that steer the number of a group (micro, exdyna, prop) go on from it.
+
+        Raises:
+            StateError: the slot has chosen nothing yet
+            UnsupportedError: another codec
+
+        """
+        self._do(lib.pith_sparse_report, slot, chosen)
+
+    def sparse_state(self, slot: int = 0) -> SparseState:
+        """Return what a slot's last encode or decode did, and the set that it holds.
+
+        Raises:
+            ArgumentError: there is no such slot
+            UnsupportedError: another codec
+
+        """
+        out = ffi.new("pith_sparse_state *", {"size": ffi.sizeof("pith_sparse_state")})
+        status = self._ask(lib.pith_sparse_get_state, slot, out)
+        if status:
+            raise from_status(status)
+        return SparseState(
+            k=int(out.k),
+            most=int(out.most),
+            sent=int(out.sent),
+            overflowed=int(out.overflowed),
+            held=int(out.held),
+            threshold=float(out.threshold),
+            holds=bool(out.holds),
+        )
+
     # ---- Bounds ----
 
     def set_bound(self, bound: float, slot: int = 0) -> None:
@@ -778,6 +1017,17 @@ class Stream:
         return f"<pith.Stream {self._plan._spec!r} {list(self._plan._shape)}>"
 
 
+_KEY_FRAME, _SAME_SET, _HELD_SET = lib.PITH_KEY_FRAME, lib.PITH_SAME_SET, lib.PITH_HELD_SET
+
+
+def _flags(key_frame: bool, same_set: bool, held_set: bool) -> int:
+    """Return the flags of ``pith_encode``."""
+    flags = _KEY_FRAME if key_frame else 0
+    if same_set:
+        flags |= _SAME_SET
+    return int(flags | _HELD_SET if held_set else flags)
+
+
 def _options(seed: int, rng_stream: int, rank: int, ranks: int, step: int) -> Any:
     """Return a ``pith_stream_options *``."""
     return ffi.new(
@@ -872,20 +1122,40 @@ class Bucket:
 
     @overload
     def encode(
-        self, tensors: Iterable[Tensor], *, key_frame: bool = False, out: None = None
+        self,
+        tensors: Iterable[Tensor],
+        *,
+        key_frame: bool = False,
+        same_set: bool = False,
+        held_set: bool = False,
+        out: None = None,
     ) -> list[bytes]: ...
     @overload
     def encode(
-        self, tensors: Iterable[Tensor], *, key_frame: bool = False, out: Buffer
+        self,
+        tensors: Iterable[Tensor],
+        *,
+        key_frame: bool = False,
+        same_set: bool = False,
+        held_set: bool = False,
+        out: Buffer,
     ) -> list[int]: ...
     def encode(
-        self, tensors: Iterable[Tensor], *, key_frame: bool = False, out: Buffer | None = None
+        self,
+        tensors: Iterable[Tensor],
+        *,
+        key_frame: bool = False,
+        same_set: bool = False,
+        held_set: bool = False,
+        out: Buffer | None = None,
     ) -> list[bytes] | list[int]:
         """Encode a tensor for each stream.
 
         Args:
             tensors: as many as there are streams
             key_frame: make key frames
+            same_set: codec topk: send the values of the sets that the slots hold
+            held_set: the same with their indices, for receivers that do not hold them
             out: :attr:`nbytes` writable bytes; frame i begins at ``offsets[i]``
 
         Returns:
@@ -915,7 +1185,13 @@ class Bucket:
             memory = call.room(self._bytes)
         with self._alone, self._borrow() as work:
             status = lib.pithpy_encode_list(
-                work, items, n, memory, self._offsets_c, key_frame, lengths
+                work,
+                items,
+                n,
+                memory,
+                self._offsets_c,
+                _flags(key_frame, same_set, held_set),
+                lengths,
             )
             results: list[Any] = ffi.unpack(lengths, n) if n else []
             if out is None:

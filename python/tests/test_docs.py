@@ -1,4 +1,4 @@
-"""The program of doc/PYTHON.md runs, and is short.
+"""The programs of doc/PYTHON.md run, and are short.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -11,13 +11,16 @@ from conftest import GOLDEN
 import pith
 
 
-def test_program(capsys):
+def test_programs(capsys):
     text = (GOLDEN.parent / "doc" / "PYTHON.md").read_text()
-    (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert program.count("\n") < 40
-    exec(compile(program, "PYTHON.md", "exec"), {})
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("eb:rel=1e-3") and "PITH_ERR_MISMATCH" in lines[-1]
+    printed = []
+    for program in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        assert program.count("\n") < 40
+        exec(compile(program, "PYTHON.md", "exec"), {})
+        printed.append(capsys.readouterr().out.splitlines())
+    overview, sums = printed
+    assert overview[0].startswith("eb:rel=1e-3") and "PITH_ERR_MISMATCH" in overview[-1]
+    assert 280 < int(sums[0].split()[0]) <= 300
 
 
 def test_page_names_what_there_is():

@@ -124,6 +124,11 @@ def test_hostile_frames(name, status):
         base = np.zeros(info.count, dtypes.numpy_dtype(dtypes.number_of(info.base_dtype)))
         with pytest.raises(pith.BaseMismatchError):
             pith.decompress(frame, base=base)
+    elif status == "PITH_ERR_STATE":
+        pith.verify(frame)
+        with pytest.raises(pith.StateError):
+            pith.decompress(frame)
+        return
     else:
         with pytest.raises(EXPECTED[status]) as caught:
             pith.verify(frame)

@@ -19,6 +19,7 @@ SPECS = {
     "embed": "embed:rel=0.01",
     "act": "act:rel=0.01",
     "grad": "grad:bits=8",
+    "topk": "topk:density=0.1",
 }
 LOSSY = [SPECS.get(c.name, c.name) for c in pith.codecs() if not c.lossless]
 
