@@ -76,6 +76,7 @@ void pithi_collective_begin_streams(pith_collective_channel *ch) {
 }
 
 void pithi_collective_end_streams(pith_collective_channel *ch, bool good) {
+    if (good) pithi_collective_keep_words(ch);
     if (ch->with_base) { /* other ranks may have encoded where this one did not */
         ch->invalid = !good;
         return;
@@ -165,6 +166,7 @@ pith_status pith_collective_rollback(pith_collective_channel *ch, uint64_t step)
     for (uint32_t k = 0; k < ch->encoded_hops; k++)
         PITHI_COLLECTIVE_TRY(
             keep_error(ch, pith_stream_rollback(ch->work, ch->hop[k].encoding, step)));
+    pithi_collective_take_back_words(ch, step);
     return PITH_OK;
 }
 
@@ -172,6 +174,7 @@ pith_status pith_collective_reset(pith_collective_channel *ch) {
     PITHI_COLLECTIVE_TRY(begin_local(ch, false));
     for (uint32_t k = 0; k < ch->encoded_hops; k++)
         PITHI_COLLECTIVE_TRY(keep_error(ch, pith_stream_reset(ch->work, ch->hop[k].encoding)));
+    pithi_collective_reset_words(ch);
     ch->invalid = false;
     return PITH_OK;
 }
@@ -290,7 +293,7 @@ pith_status pith_collective_set_residual(pith_collective_channel *ch, uint64_t f
     return PITH_OK;
 }
 
-/* ---- Checkpoints: magic, place, bytes of each hop's encoding stream, these streams ------------*/
+/* ---- Checkpoints: magic, place, bytes of each hop's encoding stream, words, streams -----------*/
 
 #define SAVE_MAGIC UINT64_C(0x5054485350434F32)
 
@@ -307,8 +310,17 @@ static void place_of(const pith_collective_channel *ch, uint64_t place[PLACE]) {
     place[HOPS] = ch->encoded_hops;
 }
 
-static uint64_t save_head(const pith_collective_channel *ch) {
+static uint64_t words(const pith_collective_channel *ch) {
+    return ch->sparse ? ch->sparse->word_count : 0;
+}
+
+/* Returns where the words begin. */
+static uint64_t save_words(const pith_collective_channel *ch) {
     return 8 * (1 + PLACE + (uint64_t)ch->encoded_hops);
+}
+
+static uint64_t save_head(const pith_collective_channel *ch) {
+    return save_words(ch) + 8 * words(ch);
 }
 
 static void put64(uint8_t *to, uint64_t x) {
@@ -346,6 +358,8 @@ pith_status pith_collective_save(pith_collective_channel *ch, void *dst, size_t 
     place_of(ch, place);
     put64(head, SAVE_MAGIC);
     for (int i = 0; i < PLACE; i++) put64(head + 8 + 8 * i, place[i]);
+    for (uint64_t i = 0; i < words(ch); i++)
+        put64(head + save_words(ch) + 8 * i, ch->sparse->words[i]);
     for (uint32_t k = 0; k < ch->encoded_hops; k++) {
         size_t bytes = 0;
         PITHI_COLLECTIVE_TRY(keep_error(
@@ -381,6 +395,10 @@ static pith_status load_streams(pith_collective_channel *ch, const uint8_t *head
             keep_error(ch, pith_stream_set_random(ch->work, h->encoding, &h->random)));
         at += own;
     }
+    for (uint64_t i = 0; i < words(ch); i++)
+        ch->sparse->next[i] = get64(head + save_words(ch) + 8 * i);
+    if (words(ch) && !pithi_collective_take_words(ch, ch->sparse->next))
+        return refused(ch, PITH_ERR_CORRUPT, "regions or a threshold that no channel has");
     return PITH_OK;
 }
 

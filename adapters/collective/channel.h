@@ -18,7 +18,7 @@
 enum { PITHI_COLLECTIVE_HEADER = 64, PITHI_COLLECTIVE_ENCODED = 3, PITHI_COLLECTIVE_HOPS = 4 };
 /* Messages of a hop have its number as their tag, those of votes the next one. */
 enum { PITHI_COLLECTIVE_VOTE_TAG = PITHI_COLLECTIVE_HOPS };
-_Static_assert(PITHI_COLLECTIVE_VOTE_TAG < PITH_TRANSPORT_TAGS, "votes have no tag");
+_Static_assert((int)PITHI_COLLECTIVE_VOTE_TAG < (int)PITH_TRANSPORT_TAGS, "votes have no tag");
 
 /* One message of one slice. cap 0: it would carry no element, and is not sent. What a rank sends to
  * itself stays where it was encoded: the incoming message has the outgoing one's bytes. */
@@ -73,6 +73,7 @@ struct pithi_collective_list {
 
 struct pithi_collective_call {
     struct pithi_collective_list in, out;
+    const pith_sparse_request *requests;
     bool has_out, key_frame;
     bool whole_in; /* all-gather: the input is the whole tensor, not this rank's shard */
     float scale;
@@ -121,6 +122,31 @@ struct pithi_collective_exchange {
     uint64_t number; /* number of exchanges so far */
 };
 
+/* What the body of a message says of a frame in it. */
+struct pithi_collective_entry {
+    uint64_t length, chosen; /* bytes, and elements that it holds */
+};
+
+/* What sparse all-reduces have besides hops, whose messages they make themselves; the first hop has
+ * the plan and the stream by which elements are chosen. */
+struct pithi_collective_sparse {
+    uint64_t pieces;                        /* slots of the plans */
+    uint64_t most;                          /* elements that a rank sends at most */
+    uint64_t *chosen;                       /* elements that each rank chose, of all pieces */
+    uint64_t *of_piece;                     /* elements of each piece that all ranks chose */
+    size_t *length;                         /* of the frame that this rank made of each piece */
+    const void **frames;                    /* [piece * ranks + rank], of the frames that arrived */
+    size_t *lengths;                        /* of these */
+    float *values;                          /* SPARSE_UNION: the values of the union */
+    uint64_t united;                        /* how many there are in this call */
+    struct pithi_collective_oktopk *oktopk; /* oktopk.c has it */
+    /* What Ok-Topk remembers besides streams: now, before the last call, whose step it was, and
+     * after the call that goes on. */
+    uint64_t *words, *before, *next;
+    uint64_t word_count, word_step;
+    bool taken_back; /* there is nothing before */
+};
+
 struct pithi_collective_block; /* memory.c has it */
 
 struct pith_collective_channel {
@@ -144,6 +170,7 @@ struct pith_collective_channel {
     pith_item *items; /* lists of one stage, as long as the longest stage of any hop needs */
     pith_sum *sums;
     void *scratch; /* memory for a slice, where the caller's is scattered */
+    struct pithi_collective_sparse *sparse; /* NULL: the kind is another */
     struct pithi_collective_block *blocks;
 
     bool busy, broken;
@@ -270,6 +297,51 @@ void pithi_collective_seal(const pith_collective_channel *ch, uint32_t hop, uint
  * good. */
 void pithi_collective_open(pith_collective_channel *ch, uint32_t hop, uint64_t slice,
                            struct pithi_collective_message *m, uint64_t bytes);
+
+/* ---- sparse.c, oktopk.c ----------------------------------------------------------------------*/
+bool pithi_collective_is_sparse(uint32_t kind);
+/* Makes everything of a sparse all-reduce. */
+pith_status pithi_collective_make_sparse(pith_collective_channel *ch, pith_error *error);
+void pithi_collective_sparse_stage(pith_collective_channel *ch, uint32_t stage);
+void pithi_collective_destroy_sparse(pith_collective_channel *ch);
+/* Makes a work for all plans of a sparse all-reduce. */
+pith_status pithi_collective_make_sparse_work(pith_collective_channel *ch,
+                                              const pith_plan *const *plans, size_t count,
+                                              pith_error *error);
+/* Makes hop k, in which every rank sends a message of at most so many bytes behind the head of its
+ * body to every rank: the same to all where it is shared. */
+pith_status pithi_collective_make_sparse_hop(pith_collective_channel *ch, uint32_t k, bool shared,
+                                             uint64_t bytes, pith_error *error);
+/* Fails the call with the status of a call of pith on this rank. */
+bool pithi_collective_good(pith_collective_channel *ch, pith_status status);
+/* Returns where the body of a message begins. It is checked as far as it is no frame. */
+uint8_t *pithi_collective_body(const struct pithi_collective_message *m);
+/* Hands over message t of a hop: a body of so many bytes, the first of them checked; `number` is
+ * for the receiver, and `values` elements are in it. */
+void pithi_collective_close_body(pith_collective_channel *ch, uint32_t hop, uint32_t t,
+                                 uint64_t number, uint64_t checked, uint64_t bytes,
+                                 uint64_t values);
+/* Opens the body of the message that rank r sent: the first `checked` bytes of it are there and
+ * whole. Else the call fails. */
+bool pithi_collective_open_body(pith_collective_channel *ch, uint32_t hop, uint32_t r,
+                                uint64_t checked, uint64_t *number, uint64_t *bytes);
+/* Adds this rank's input to its residual and chooses elements of every piece: frames in `to`, one
+ * behind the other at the distances that their capacities ask for. */
+bool pithi_collective_choose(pith_collective_channel *ch, uint8_t *to);
+/* Sums frames of a piece to the output. */
+bool pithi_collective_sum_frames(pith_collective_channel *ch, pith_stream *stream, uint64_t piece,
+                                 const void **frames, const size_t *lengths, size_t count);
+pith_status pithi_collective_make_oktopk(pith_collective_channel *ch, pith_error *error);
+void pithi_collective_oktopk_stage(pith_collective_channel *ch, uint32_t stage);
+void pithi_collective_destroy_oktopk(pith_collective_channel *ch);
+/* Copies the value of a key of a canonical spec; empty where it has its default. */
+void pithi_collective_spec_value(const char *spec, const char *key, char value[PITH_SPEC_MAX]);
+/* Words of Ok-Topk, for calls that end well, are taken back, reset and load; channels of other
+ * kinds have none. False: no channel can have saved them. */
+void pithi_collective_keep_words(pith_collective_channel *ch);
+void pithi_collective_take_back_words(pith_collective_channel *ch, uint64_t step);
+void pithi_collective_reset_words(pith_collective_channel *ch);
+bool pithi_collective_take_words(pith_collective_channel *ch, const uint64_t *words);
 
 /* ---- views.c ---------------------------------------------------------------------------------*/
 /* Finds elements [first, first + count) of the list as one view of one dimension; false when they

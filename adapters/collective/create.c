@@ -40,8 +40,12 @@ static pith_status check_sum(const pith_collective_options *o, pith_error *error
 }
 
 static pith_status check_other(const pith_collective_options *o, pith_error *error) {
+    const bool sparse = pithi_collective_is_sparse(o->kind);
     if (o->inter || o->gather || o->exempt_count)
         return fail(error, PITH_ERR_ARG, "inter, gather and exempt are for sums");
+    if (sparse && (o->counts || o->threshold || (o->flags & PITH_COLLECTIVE_MEASURE_THRESHOLD)))
+        return fail(error, PITH_ERR_ARG, "sparse sums take no counts and no threshold");
+    if (sparse) return check_sum(o, error);
     if (o->kind == PITH_COLLECTIVE_ALLTOALLV &&
         (!o->send_counts || !o->recv_counts || o->counts || o->count || o->threshold ||
          (o->flags & PITH_COLLECTIVE_MEASURE_THRESHOLD)))
@@ -58,18 +62,22 @@ static bool ascends(const pith_exempt *exempt, size_t count) {
 }
 
 static pith_status check_options(pith_collective_options *o, pith_error *error) {
-    if (o->kind < PITH_COLLECTIVE_REDUCE_SCATTER || o->kind > PITH_COLLECTIVE_ALLTOALLV || !o->spec)
+    if (o->kind < PITH_COLLECTIVE_REDUCE_SCATTER || o->kind > PITH_COLLECTIVE_SPARSE_OKTOPK ||
+        !o->spec)
         return fail(error, PITH_ERR_ARG, "no such kind, or no spec");
     const uint32_t flags = PITH_COLLECTIVE_EXTERNAL_BASE | PITH_COLLECTIVE_MEASURE_THRESHOLD;
     const bool measure = o->flags & PITH_COLLECTIVE_MEASURE_THRESHOLD;
     if (!(o->timeout >= 0) || o->timeout > 1e9 || (o->flags & ~flags))
         return fail(error, PITH_ERR_ARG, "timeout or flags are out of range");
-    if (o->count >= UINT64_C(1) << 48 || o->ranks_per_node > INT32_MAX)
-        return fail(error, PITH_ERR_ARG, "count or ranks_per_node are too large");
+    if (o->count >= UINT64_C(1) << 48 || o->ranks_per_node > INT32_MAX ||
+        (o->pieces && (!o->piece_count || o->piece_count > INT32_MAX)))
+        return fail(error, PITH_ERR_ARG, "count, ranks_per_node or piece_count is out of range");
     if (o->exempt_count > PITH_EXEMPT_MAX || (o->exempt_count && !o->exempt))
         return fail(error, PITH_ERR_ARG, "the exempt ranges are not there or too many");
     if (!ascends(o->exempt, o->exempt_count))
         return fail(error, PITH_ERR_ARG, "the exempt ranges overlap or do not ascend");
+    if (!pithi_collective_is_sparse(o->kind) && (o->pieces || o->refresh))
+        return fail(error, PITH_ERR_ARG, "pieces and refresh are for sparse sums");
     if (o->base_dtype && (o->kind != PITH_COLLECTIVE_ALLGATHER || o->threshold || measure))
         return fail(error, PITH_ERR_ARG, "a base is for all-gather, without a threshold");
     if (measure && o->threshold)
@@ -91,14 +99,16 @@ static uint64_t mix(uint64_t x, const void *data, size_t bytes) {
 static uint64_t digest(const pith_collective_channel *ch) {
     const pith_collective_options *o = &ch->o;
     const uint64_t numbers[] = {
-        o->kind,           o->dtype,         o->base_dtype,     o->flags,        o->count,
-        o->seed,           o->rng_stream,    o->slice,          o->exempt_count, o->threshold,
-        o->counts != NULL, o->inter != NULL, o->gather != NULL, ch->t.flags};
+        o->kind,           o->dtype,     o->base_dtype,     o->flags,
+        o->count,          o->seed,      o->rng_stream,     o->slice,
+        o->exempt_count,   o->threshold, o->counts != NULL, o->inter != NULL,
+        o->gather != NULL, ch->t.flags,  o->refresh,        o->pieces ? o->piece_count : 0};
     const uint64_t ranks = ch->place.ranks;
     uint64_t x = mix(UINT64_C(0xCBF29CE484222325), numbers, sizeof numbers);
     x = mix(x, ch->node_of, ranks * sizeof *ch->node_of);
     if (o->counts) x = mix(x, o->counts, ranks * sizeof *o->counts);
     if (o->exempt_count) x = mix(x, o->exempt, o->exempt_count * sizeof *o->exempt);
+    if (o->pieces) x = mix(x, o->pieces, o->piece_count * sizeof *o->pieces);
     return mix(x, &o->timeout, sizeof o->timeout);
 }
 
@@ -248,7 +258,7 @@ static void destroy_plans(pith_collective_channel *ch) {
 }
 
 static void forget_pointers(pith_collective_options *o) {
-    o->counts = o->send_counts = o->recv_counts = NULL;
+    o->counts = o->send_counts = o->recv_counts = o->pieces = NULL;
     o->spec = o->inter = o->gather = NULL;
     o->exempt = NULL;
     o->env = NULL;
@@ -256,7 +266,8 @@ static void forget_pointers(pith_collective_options *o) {
 
 static pith_status check_env(const pith_collective_options *options, pith_env *env) {
     *env = (pith_env){.size = sizeof *env};
-    if (!options || options->size < sizeof *options || !options->env) return PITH_OK;
+    if (!options || options->size < offsetof(pith_collective_options, pieces) || !options->env)
+        return PITH_OK;
     const uint8_t *const given = (const void *)options->env;
     const size_t size = options->env->size;
     if (size < offsetof(pith_env, run) || size > 4096 ||
@@ -350,6 +361,7 @@ void pith_collective_destroy(pith_collective_channel *ch) {
     const bool free_memory = pithi_collective_abandon(ch);
     if (ch->t.release) ch->t.release(ch->t.user, ch->broken);
     destroy_plans(ch);
+    pithi_collective_destroy_sparse(ch);
     if (free_memory) pithi_collective_free(ch);
 }
 

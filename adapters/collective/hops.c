@@ -391,6 +391,7 @@ static pith_status make_lists(pith_collective_channel *ch) {
 }
 
 pith_status pithi_collective_make_hops(pith_collective_channel *ch, pith_error *error) {
+    if (pithi_collective_is_sparse(ch->o.kind)) return pithi_collective_make_sparse(ch, error);
     PITHI_COLLECTIVE_TRY(make_kind(ch, error));
     for (uint32_t k = 0; k < ch->encoded_hops; k++) {
         PITHI_COLLECTIVE_TRY(check_fixed(ch, &ch->hop[k], error));

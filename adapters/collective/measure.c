@@ -119,7 +119,7 @@ pith_status pith_collective_break_even(const pith_transport *transport,
     pith_status status = pithi_collective_give(out, &found, sizeof found);
     if (status || !transport || transport->size != sizeof *transport || !options ||
         options->size != sizeof *options || options->base_dtype ||
-        options->kind == PITH_COLLECTIVE_ALLTOALLV) {
+        options->kind >= PITH_COLLECTIVE_ALLTOALLV) {
         pithi_collective_say(&own, "break-even is not for these options");
         status = PITH_ERR_ARG;
     } else {

@@ -57,8 +57,8 @@ static void check_count(pith_collective_channel *ch, const char *name, uint64_t 
 
 static void check_dtypes(pith_collective_channel *ch) {
     const struct pithi_collective_list *in = &ch->call.in, *out = &ch->call.out;
-    const bool sum =
-        ch->o.kind == PITH_COLLECTIVE_REDUCE_SCATTER || ch->o.kind == PITH_COLLECTIVE_ALLREDUCE;
+    const bool sum = ch->o.kind == PITH_COLLECTIVE_REDUCE_SCATTER ||
+                     ch->o.kind == PITH_COLLECTIVE_ALLREDUCE || ch->sparse;
     pith_error why;
     if (in->count && in->views[0].dtype != ch->o.dtype) {
         pithi_collective_say(&why, "inputs are %s, the channel's dtype %s",
@@ -93,6 +93,10 @@ static void check_call(pith_collective_channel *ch, const pith_collective_call *
     check_dtypes(ch);
     if (call->key_frame && !ch->with_base)
         pithi_collective_fail_text(ch, PITH_ERR_UNSUPPORTED, "key frames need a base");
+    call->requests = given->requests;
+    if (given->requests && (!ch->sparse || ch->o.kind == PITH_COLLECTIVE_SPARSE_OKTOPK))
+        pithi_collective_fail_text(ch, PITH_ERR_UNSUPPORTED,
+                                   "requests are for sparse sums, and not for Ok-Topk");
     if (given->flags & ~(uint32_t)PITH_KEY_FRAME)
         pithi_collective_fail_text(ch, PITH_ERR_ARG, "flags are 0 or PITH_KEY_FRAME");
 }

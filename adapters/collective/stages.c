@@ -293,7 +293,11 @@ static void decode_each(pith_collective_channel *ch, const struct pithi_collecti
 void pithi_collective_stage(pith_collective_channel *ch, uint32_t stage, uint64_t slice) {
     const double begin = pithi_collective_now();
     double *time = &ch->report.encode_seconds;
-    if (stage == 0) {
+    if (ch->sparse) {
+        if (stage)
+            time = stage < ch->hops ? &ch->report.recode_seconds : &ch->report.decode_seconds;
+        pithi_collective_sparse_stage(ch, stage);
+    } else if (stage == 0) {
         encode(ch, slice);
     } else if (stage < ch->hops) {
         time = &ch->report.recode_seconds;

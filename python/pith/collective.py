@@ -51,7 +51,10 @@ from .views import Buffer, Tensor
 __all__ = [
     "BrokenError",
     "Channel",
+    "Choice",
+    "Chosen",
     "Communicator",
+    "Partitions",
     "Place",
     "Report",
     "Request",
@@ -59,7 +62,15 @@ __all__ = [
     "TransportError",
 ]
 
-KINDS = {"reduce_scatter": 1, "allreduce": 2, "allgather": 3, "alltoall": 4}
+KINDS = {
+    "reduce_scatter": 1,
+    "allreduce": 2,
+    "allgather": 3,
+    "alltoall": 4,
+    "sparse_gather": 5,
+    "sparse_union": 6,
+    "sparse_oktopk": 7,
+}
 """What a channel can do, by name."""
 
 
@@ -87,6 +98,38 @@ class Report(NamedTuple):
     """Waited with nothing else to do."""
     total_seconds: float
     """From start to end."""
+    chosen: int
+    """Sparse sums: elements that the ranks chose, each as often as it was."""
+    summed: int
+    """Sparse sums by union or regions: elements whose sums came back."""
+
+
+class Choice(NamedTuple):
+    """What a rank may choose from a piece of a tensor, in a sparse sum."""
+
+    first: int = 0
+    """First element of the piece that may be chosen."""
+    elements: int | None = None
+    """How many from there on; None: all, 0: none."""
+    k: int = 0
+    """Elements to choose, in place of the spec's; 0: as the spec says."""
+    threshold: float = 0.0
+    """In place of the controller's: elements of at least this magnitude; 0: none."""
+
+
+class Chosen(NamedTuple):
+    """What a rank's choice from a piece of a tensor came to."""
+
+    k: int
+    """Elements that the spec asks for."""
+    most: int
+    """Its hard limit."""
+    sent: int
+    """Elements that were chosen last."""
+    overflowed: int
+    """Elements that reached the threshold beyond the limit."""
+    threshold: float
+    """Of the last choice; 0: none yet."""
 
 
 class Place(NamedTuple):
@@ -252,6 +295,8 @@ class Communicator:
         gather: str | None = None,
         base_dtype: Any = None,
         exempt: Iterable[tuple[int, int, str]] = (),
+        pieces: Sequence[int] | None = None,
+        refresh: int = 0,
         seed: int = 0,
         rng_stream: int | None = None,
         slice: int = 0,
@@ -262,7 +307,9 @@ class Communicator:
         """Make a channel. Collective, with the same arguments but threads and the two counts.
 
         Args:
-            kind: ``"reduce_scatter"``, ``"allreduce"``, ``"allgather"`` or ``"alltoall"``
+            kind: ``"reduce_scatter"``, ``"allreduce"``, ``"allgather"`` or ``"alltoall"``; or an
+                all-reduce of the largest elements, by a spec of codec ``topk``:
+                ``"sparse_gather"``, ``"sparse_union"`` or ``"sparse_oktopk"``
             spec: of the frames; with ``inter`` of those inside nodes
             dtype: of the values: f32, bf16 or f16 for sums
             count: elements of the whole tensor
@@ -273,6 +320,8 @@ class Communicator:
             gather: spec of the second half of all-reduce; None: as the hop before it
             base_dtype: of an all-gather of differences
             exempt: as :class:`pith.Plan` takes them, of sums, in elements of the whole tensor
+            pieces: of sparse sums: elements of the pieces from which each rank chooses; None: one
+            refresh: of ``"sparse_oktopk"``: calls from one exact threshold to the next; 0: 32
             seed: of random bits
             rng_stream: first of ``3 * ranks`` ids of random bits; None: another for every channel
             slice: elements that are encoded while the slice before travels; 0: 131072
@@ -431,14 +480,23 @@ def _options(given: dict[str, Any], ranks: Communicator) -> tuple[Any, list[Any]
             raise ArgumentError(f"{name}: found {numbers}, expected {ranks.ranks} numbers from 0")
         keep.append(ffi.new("uint64_t[]", numbers))
         setattr(o, name, keep[-1])
+    if given["pieces"] is not None:
+        pieces = list(given["pieces"])
+        if not pieces or min(pieces) < 0:
+            raise ArgumentError(f"pieces: found {pieces}, expected numbers from 0")
+        keep.append(ffi.new("uint64_t[]", pieces))
+        o.pieces, o.piece_count = keep[-1], len(pieces)
     timeout = ranks.timeout if given["timeout"] is None else given["timeout"]
     try:
         o.count, o.seed, o.slice = given["count"], given["seed"], given["slice"]
+        o.refresh = given["refresh"]
         o.rng_stream = given["rng_stream"] or 0
         o.threshold = given["threshold"] or 0
         o.timeout = timeout
     except (OverflowError, TypeError) as error:
-        raise ArgumentError(f"count, seed, slice, rng_stream or threshold: {error}") from None
+        raise ArgumentError(
+            f"count, seed, slice, refresh, rng_stream or threshold: {error}"
+        ) from None
     if given["threshold"] is None:
         o.flags = lib.PITH_COLLECTIVE_MEASURE_THRESHOLD
     keep.append(set_exempt(o, given["exempt"]))
@@ -470,6 +528,9 @@ class Channel:
         self._dtype, self._base_dtype = int(options.dtype), int(options.base_dtype)
         self._lock = threading.Lock()  # the library is inside a channel once at a time
         self._in_flight: Request | None = None
+        self._pieces = [int(options.count)]
+        if options.pieces:
+            self._pieces = [int(options.pieces[i]) for i in range(options.piece_count)]
         self.count = int(options.count)
         """Elements of the whole tensor; 0 for all-to-all."""
 
@@ -481,6 +542,7 @@ class Channel:
         scale: float = 1.0,
         step: int = 0,
         key_frame: bool = False,
+        choices: Sequence[Choice] | None = None,
     ) -> Request:
         """Start a call, which the returned request's ``wait`` and ``test`` carry on.
 
@@ -491,6 +553,8 @@ class Channel:
             scale: what sums are multiplied by; ``1 / ranks`` for the mean
             step: another for every call; of an all-gather with a base the next one, from 0
             key_frame: of an all-gather with a base: gather exactly, whatever bases there were
+            choices: of sparse sums by frames or union: from what this rank chooses, one for each
+                piece; all ranks give them, or none
 
         Raises:
             BusyError: a call is in flight
@@ -499,14 +563,21 @@ class Channel:
         """
         request = Request(self)
         try:
-            self._start(request, inputs, outputs, scale, step, key_frame)
+            self._start(request, inputs, outputs, scale, step, key_frame, choices)
         except BaseException:
             request._stop()
             raise
         return request
 
     def _start(
-        self, request: Request, inputs: Any, outputs: Any, scale: float, step: int, key_frame: bool
+        self,
+        request: Request,
+        inputs: Any,
+        outputs: Any,
+        scale: float,
+        step: int,
+        key_frame: bool,
+        choices: Sequence[Choice] | None,
     ) -> None:
         call = request._call
         try:
@@ -515,6 +586,9 @@ class Channel:
             except (OverflowError, TypeError) as wrong:
                 raise ArgumentError(f"scale or step: {wrong}") from None
             call.flags = lib.PITH_KEY_FRAME * bool(key_frame)
+            if choices is not None:
+                request._keep.append(_requests(choices, self._pieces))
+                call.requests = request._keep[-1]
             for name, tensors in (("input", inputs), ("output", outputs)):
                 if tensors is None:
                     continue
@@ -551,11 +625,12 @@ class Channel:
         scale: float = 1.0,
         step: int = 0,
         key_frame: bool = False,
+        choices: Sequence[Choice] | None = None,
     ) -> Report:
         """Start a call and wait for its end; see :meth:`start` and :meth:`Request.wait`."""
         request = Request(self)
         try:
-            self._start(request, inputs, outputs, scale, step, key_frame)
+            self._start(request, inputs, outputs, scale, step, key_frame, choices)
             return request.wait()
         except BaseException:
             request._stop()
@@ -615,6 +690,30 @@ class Channel:
         out = ffi.new("pith_stats *", {"size": ffi.sizeof("pith_stats")})
         self._do(lib.pith_collective_stats, hop, out)
         return Stats(*(int(getattr(out, name)) for name in Stats._fields))
+
+    def chosen(self) -> list[int]:
+        """Return how many elements each rank chose in the last sparse sum that ended well.
+
+        Raises:
+            ArgumentError: the channel is of another kind
+
+        """
+        counts = ffi.new("uint64_t[]", self._ranks)
+        self._do(lib.pith_collective_chosen, counts)
+        return [int(count) for count in counts]
+
+    def sparse_state(self, piece: int = 0) -> Chosen:
+        """Return what this rank's choice from a piece came to.
+
+        Raises:
+            ArgumentError: there is no such piece, or the channel is of another kind
+
+        """
+        if not 0 <= piece < len(self._pieces):
+            raise ArgumentError(f"piece: found {piece}, expected 0 to {len(self._pieces) - 1}")
+        out = ffi.new("pith_sparse_state *", {"size": ffi.sizeof("pith_sparse_state")})
+        self._do(lib.pith_collective_sparse_state, piece, out)
+        return Chosen(*(getattr(out, name) for name in Chosen._fields))
 
     # ---- What it remembers ----
 
@@ -744,6 +843,89 @@ class Channel:
             self._lock.release()
 
 
+def _requests(choices: Sequence[Choice], pieces: list[int]) -> Any:
+    """Return a ``pith_sparse_request[]``, one for each piece."""
+    if len(choices) != len(pieces):
+        raise ArgumentError(f"choices: found {len(choices)}, expected one for each piece")
+    requests = ffi.new("pith_sparse_request[]", len(pieces))
+    for request, choice, piece in zip(requests, choices, pieces, strict=True):
+        request.size = ffi.sizeof("pith_sparse_request")
+        try:
+            request.first = piece if choice.elements == 0 else choice.first
+            request.count, request.k = choice.elements or 0, choice.k
+            request.threshold = choice.threshold
+        except (OverflowError, TypeError) as wrong:
+            raise ArgumentError(f"choices: {choice}: {wrong}") from None
+    return requests
+
+
+class Partitions:
+    """The parts of a tensor from which ranks choose in a sparse sum by union, disjoint.
+
+    They go round, so that each rank sees every part. All ranks compute the same from the counts
+    that :meth:`Channel.chosen` tells all:
+
+        parts = pith.collective.Partitions(g.size, ranks.ranks)
+        channel.run(g, g, step=step, choices=[parts.choice(rank)])
+        parts.update(channel.chosen())
+
+    Args:
+        n: elements of the tensor
+        ranks: their number
+        moving: the parts grow and shrink until ranks choose alike many (ExDyna); False: they are of
+            one size (MiCRO)
+
+    Raises:
+        ArgumentError: no ranks, or for moving parts more than 256
+
+    """
+
+    def __init__(self, n: int, ranks: int, *, moving: bool = True) -> None:
+        if ranks < 1:
+            raise ArgumentError(f"ranks: found {ranks}, expected 1 or more")
+        self._n, self._ranks, self._step = n, ranks, 0
+        self._plan = ffi.new("pith_exdyna *") if moving else None
+        self._before: tuple[int, bytes] | None = None
+        if self._plan:
+            _check(lib.pith_exdyna_init, self._plan, n, ranks)
+
+    def choice(self, rank: int) -> Choice:
+        """Return what a rank chooses from in this step."""
+        if not 0 <= rank < self._ranks:
+            raise ArgumentError(f"rank: found {rank}, expected 0 to {self._ranks - 1}")
+        out = ffi.new("pith_sparse_range *")
+        if self._plan:
+            _check(lib.pith_exdyna_range, self._plan, rank, out)
+        else:
+            _check(lib.pith_sparse_partition, self._n, self._ranks, rank, self._step, out)
+        return Choice(int(out.first), int(out.count))
+
+    def update(self, counts: Sequence[int]) -> None:
+        """Go on to the next step, when so many elements were chosen by each rank in this one."""
+        if len(counts) != self._ranks:
+            raise ArgumentError(f"counts: found {len(counts)}, expected {self._ranks}")
+        before = (self._step, bytes(ffi.buffer(self._plan)) if self._plan else b"")
+        if self._plan:
+            _check(lib.pith_exdyna_update, self._plan, ffi.new("uint64_t[]", list(counts)))
+        self._step, self._before = self._step + 1, before
+
+    def rollback(self) -> None:
+        """Take the last update back, once."""
+        if self._before is None:
+            return
+        self._step, plan = self._before
+        if self._plan:
+            ffi.buffer(self._plan)[:] = plan
+        self._before = None
+
+
+def _check(call: Callable[..., int], *arguments: Any) -> None:
+    why = ffi.new("pith_error *", {"size": ffi.sizeof("pith_error")})
+    status = call(*arguments, why)
+    if status:
+        raise from_status(status, why)
+
+
 def _floats(x: Tensor, count: int | None, what: str, write: bool) -> tuple[Any, Any]:
     """Return ``float *`` of a dense f32 tensor, and what must be kept with it."""
     view, keep = views.new(x, write)
@@ -852,7 +1034,13 @@ class Request:
                 int(r.levels),
                 (int(r.sent_bytes[0]), int(r.sent_bytes[1])),
                 (int(r.sent_values[0]), int(r.sent_values[1])),
-                *(float(getattr(r, name)) for name in Report._fields[5:]),
+                float(r.encode_seconds),
+                float(r.recode_seconds),
+                float(r.decode_seconds),
+                float(r.wait_seconds),
+                float(r.total_seconds),
+                int(r.chosen),
+                int(r.summed),
             )
         elif self._local is not None:
             self._result = self._local

@@ -106,6 +106,116 @@ def test_sums_are_those_of_streams(spec, ranks, n):
         assert same(shard, shards[r]) and same(all_, whole)
 
 
+def largest(acc, k):
+    """The k largest elements, as a mask."""
+    return np.isin(np.arange(len(acc)), np.argsort(-np.abs(acc), kind="stable")[:k])
+
+
+def sparse(ranks, kind, shared):
+    """Sums of the largest elements, with error feedback, and the same by hand."""
+    n, k, size = 40000, 50, ranks.ranks
+    spec = f"topk:k={k},control=exact,ef=full"
+    channel = ranks.channel(kind, spec, count=n, dtype="f32", refresh=3 * (kind[-4:] == "topk"))
+    parts = collective.Partitions(n, size) if shared else None
+    accs, total, sent = [np.zeros(n, np.float32) for _ in range(size)], 0, 0
+    assert channel.sparse_state()[:3] == (k, 2 * k, 0)
+    for step in range(5):
+        xs, out = inputs(size, n, step), np.empty(n, np.float32)
+        own = None if parts is None else [parts.choice(ranks.rank)._replace(k=k // size)]
+        report = channel.run(xs[ranks.rank], [out[:7], out[7:]], step=step, choices=own)
+        if parts is not None:
+            parts.update(channel.chosen())
+        total, sent = total + sum(xs), sent + out.astype(np.float64)
+        assert sum(channel.chosen()) == report.chosen
+        assert channel.sparse_state().sent == channel.chosen()[ranks.rank] or kind[-4:] == "topk"
+        if kind == "sparse_oktopk":
+            assert np.count_nonzero(out) == report.summed
+            continue
+        # All ranks know what any rank has, so that this one computes it for all.
+        for acc, x in zip(accs, xs, strict=True):
+            acc += x
+        if parts is None:
+            sets = [largest(acc, k) for acc in accs]
+            wanted = np.zeros(n, np.float32)
+            for acc, one in zip(accs, sets, strict=True):
+                where = one if kind == "sparse_gather" else np.logical_or.reduce(sets)
+                wanted[where] += acc[where]
+                acc[where] = 0
+            assert same(out, wanted)
+            assert same(channel.get_residual(), accs[ranks.rank])
+        else:
+            assert report.summed == report.chosen == size * (k // size)
+            for acc in accs:
+                acc[out != 0] = 0
+            assert same(channel.get_residual(), accs[ranks.rank])
+    return out.tobytes(), total - sent, channel.get_residual().astype(np.float64)
+
+
+@pytest.mark.parametrize(
+    "kind,shared",
+    [
+        ("sparse_gather", False),
+        ("sparse_union", False),
+        ("sparse_union", True),
+        ("sparse_oktopk", False),
+    ],
+)
+def test_sums_of_the_largest(kind, shared):
+    results = run(3, sparse, kind, shared)
+    assert len({out for out, _, _ in results}) == 1
+    lacking = sum(residual for _, _, residual in results)
+    assert np.allclose(results[0][1], lacking, atol=1e-4) and np.abs(lacking).max() > 1
+
+
+def pieces(ranks):
+    """Of two layers one rank chooses from one, and the other from the other."""
+    spec = "topk:k=4,control=exact,ef=full"
+    channel = ranks.channel(
+        "sparse_union", spec, count=300, dtype="f32", pieces=[100, 200], timeout=TIMEOUT
+    )
+    x, out = noise(300, seed=ranks.rank), np.zeros(300, np.float32)
+    own = [collective.Choice(elements=0)] * 2
+    own[ranks.rank] = collective.Choice(k=3 + ranks.rank)
+    channel.run(x, out, choices=own)
+    assert channel.chosen() == [3, 4]
+    assert np.count_nonzero(out[:100]) == 3 and np.count_nonzero(out[100:]) == 4
+    with pytest.raises(pith.ArgumentError, match="one for each piece"):
+        channel.run(x, out, step=1, choices=own[:1])
+    with pytest.raises(pith.ArgumentError, match="first"):
+        channel.run(x, out, step=1, choices=[collective.Choice(first=-1)] * 2)
+    with pytest.raises(pith.ArgumentError):
+        channel.run(x, out, step=1, choices=[collective.Choice(first=101)] * 2)
+    with pytest.raises(pith.ArgumentError):
+        channel.sparse_state(2)
+    channel.run(x, out, step=1, choices=[collective.Choice(threshold=5)] * 2)
+    assert channel.sparse_state(1).threshold == 5
+
+
+def test_pieces_of_which_ranks_choose():
+    run(2, pieces)
+
+
+def test_partitions():
+    moving, even = (collective.Partitions(100000, 4, moving=moving) for moving in (True, False))
+    for parts in (moving, even):
+        choices = [parts.choice(r) for r in range(4)]
+        assert choices[0].first == 0 and sum(one.elements for one in choices) == 100000
+        parts.update([900, 5, 5, 5])
+        assert parts.choice(0) != choices[0]
+        parts.rollback()
+        parts.rollback()
+        assert [parts.choice(r) for r in range(4)] == choices
+    assert {even.choice(r).elements for r in range(4)} == {25000}
+    moving.update([900, 5, 5, 5])
+    assert moving.choice(3).elements < 24576 < moving.choice(0).elements
+    for wrong in (lambda: moving.choice(4), lambda: moving.update([1]), lambda: moving.choice(-1)):
+        with pytest.raises(pith.ArgumentError):
+            wrong()
+    for ranks in (0, 257):
+        with pytest.raises(pith.ArgumentError):
+            collective.Partitions(10, ranks)
+
+
 def differences(ranks):
     n, size = 101, ranks.ranks
     channel = ranks.channel("allgather", "wdiff:bits=8", count=n, dtype="f32", base_dtype="f32")

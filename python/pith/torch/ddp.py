@@ -8,6 +8,10 @@ SPDX-License-Identifier: Apache-2.0
 Each bucket is one all-reduce of pith: its gradients are encoded, summed in f32 by the rank that
 owns the piece, encoded again and decoded by every rank from the same bytes, so that replicas stay
 equal bit for bit. That happens on a thread of its own, while backward goes on.
+
+With ``kind=`` the largest gradients of a bucket travel alone, by a spec of codec ``topk``:
+
+    state = pith.torch.ddp.register(model, kind="union", spec="topk:density=0.01,ef=full")
 """
 
 # Not postponed: DistributedDataParallel looks at the annotations of hooks.
@@ -19,7 +23,7 @@ import torch
 from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
-from ..collective import Channel, Report
+from ..collective import Channel, Partitions, Report
 from ..errors import ArgumentError, StateError
 from . import _group
 
@@ -29,8 +33,15 @@ __all__ = ["State", "hook", "register"]
 class _Bucket:
     """A channel and whose gradients it carries."""
 
-    def __init__(self, names: tuple[str, ...], counts: tuple[int, ...], channel: Channel) -> None:
-        self.names, self.channel = names, channel
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        counts: tuple[int, ...],
+        channel: Channel,
+        partitions: Partitions | None,
+    ) -> None:
+        self.names, self.channel, self.partitions = names, channel, partitions
+        self.step = -1  # the last one that ended well
         self.pieces, first = {}, 0
         for name, count in zip(names, counts, strict=True):
             self.pieces[name] = (first, count)
@@ -46,7 +57,18 @@ class State:
     Args:
         model: DistributedDataParallel, whose parameters' names are those of :meth:`state_dict`
         spec: of the frames inside nodes; with ``ef=full`` it has error feedback: 8 bytes for each
-            gradient element
+            gradient element. None: ``"grad:preset=intra"``, with a kind
+            ``"topk:density=0.01,ef=full"``
+        kind: None: all gradients travel. ``"gather"``: the largest of each rank, gathered;
+            ``"union"``: those of all ranks at the union of what each chose; ``"oktopk"``: the
+            largest of each rank by regions, whose owners choose again from the sums. The three are
+            the sparse sums of :meth:`pith.collective.Communicator.channel`, which take no gather
+            and no threshold; inter and exempt are not used
+        partitions: of ``"union"``: None: every rank chooses from all of a bucket. ``"even"``: from
+            a part of its own, which rotate (MiCRO), ``"moving"``: and move until ranks choose alike
+            many (ExDyna), so that all ranks together choose the spec's share; with
+            ``control=micro`` in the spec as published
+        refresh: of ``"oktopk"``: steps from one exact threshold to the next; 0: 32
         inter: of those between nodes; None: one level
         gather: of the summed gradients on their way back; None: as the hop before
         op: ``"avg"`` or ``"sum"`` over the ranks
@@ -60,8 +82,8 @@ class State:
 
     Raises:
         SpecError: a spec does not parse
-        ArgumentError: op or exempt is none of these; or a later hop has error feedback and the
-            first has not, to which it moves when buckets are rebuilt
+        ArgumentError: op, exempt, kind or partitions is none of these; or a later hop has error
+            feedback and the first has not, to which it moves when buckets are rebuilt
 
     """
 
@@ -69,7 +91,10 @@ class State:
         self,
         model: torch.nn.Module,
         *,
-        spec: str = "grad:preset=intra",
+        spec: str | None = None,
+        kind: str | None = None,
+        partitions: str | None = None,
+        refresh: int = 0,
         inter: str | None = "grad:preset=inter",
         gather: str | None = None,
         op: str = "avg",
@@ -85,6 +110,16 @@ class State:
         self._ranks = _group.communicator(group, ranks_per_node=ranks_per_node, timeout=timeout)
         if op not in ("avg", "sum"):
             raise ArgumentError(f"op: found {op!r}, expected 'avg' or 'sum'")
+        if kind not in (None, "gather", "union", "oktopk"):
+            raise ArgumentError(f"kind: found {kind!r}, expected 'gather', 'union' or 'oktopk'")
+        if partitions not in ((None, "even", "moving") if kind == "union" else (None,)):
+            raise ArgumentError(
+                f"partitions: found {partitions!r}, expected 'even' or 'moving', of kind='union'"
+            )
+        if spec is None:
+            spec = "grad:preset=intra" if kind is None else "topk:density=0.01,ef=full"
+        if kind is not None:
+            inter = exempt = None
         _group.exempt_ranges([], exempt)
         later = [one for one in (inter, gather) if one is not None and _group.has_feedback(one)]
         if not _group.has_feedback(spec) and later:
@@ -102,8 +137,11 @@ class State:
             "threshold": threshold,
             "seed": seed,
             "threads": threads,
+            "refresh": refresh,
         }
         self._spec = spec
+        self._kind = "allreduce" if kind is None else f"sparse_{kind}"
+        self._partitions = partitions
         self._buckets: list[_Bucket] = []
         self._residuals: dict[str, torch.Tensor] = {}  # of parameters that have no bucket now
         self._worker = ThreadPoolExecutor(1, "pith-ddp")  # calls end in the order of their start
@@ -127,8 +165,8 @@ class State:
             try:
                 if index == 0:
                     self.reports.clear()
-                channel = self._channel(index, names, counts, buffer.dtype)
-                self.reports[index] = channel.run(buffer, buffer, scale=self._scale, step=step)
+                found = self._bucket(index, names, counts, buffer.dtype)
+                self.reports[index] = self._run(found, buffer, step)
             except BaseException as error:
                 future.set_result(error)
             else:
@@ -137,20 +175,30 @@ class State:
         self._worker.submit(call)
         return future.then(_unwrap)
 
-    def _channel(
+    def _run(self, bucket: _Bucket, buffer: torch.Tensor, step: int) -> Report:
+        parts, choices = bucket.partitions, None
+        if parts is not None:
+            choices = [parts.choice(self._ranks.rank)]
+        report = bucket.channel.run(buffer, buffer, scale=self._scale, step=step, choices=choices)
+        if parts is not None:
+            parts.update(bucket.channel.chosen())
+        bucket.step = step
+        return report
+
+    def _bucket(
         self, index: int, names: tuple[str, ...], counts: tuple[int, ...], dtype: torch.dtype
-    ) -> Channel:
-        """Return the channel of a bucket; a new one when the bucket is of other parameters."""
+    ) -> _Bucket:
+        """Return a bucket, with a new channel when it is of other parameters than before."""
         for bucket in self._buckets:
             if bucket.names == names:
-                return bucket.channel
+                return bucket
         cut = [bucket for bucket in self._buckets if set(bucket.names) & set(names)]
         for bucket in cut:
             self._keep(bucket)
             self._buckets.remove(bucket)
             bucket.channel.close()
         made = self._ranks.channel(
-            "allreduce",
+            self._kind,
             self._spec,
             count=sum(counts),
             dtype=dtype,
@@ -160,11 +208,15 @@ class State:
             rng_stream=index * 3 * self._ranks.ranks % 2**32,
             **self._options,
         )
-        bucket = _Bucket(names, counts, made)
+        parts = None
+        if self._partitions is not None:
+            moving = self._partitions == "moving"
+            parts = Partitions(sum(counts), self._ranks.ranks, moving=moving)
+        bucket = _Bucket(names, counts, made, parts)
         self._buckets.append(bucket)
         for name in names:
             self._give(bucket, name)
-        return made
+        return bucket
 
     def _is_exempt(self, name: str) -> bool:
         return self._exempt is not None and self._parameters[name].dim() <= 1
@@ -206,6 +258,8 @@ class State:
         self._wait()
         for bucket in self._buckets:
             bucket.channel.rollback(self._step)
+            if bucket.partitions is not None and bucket.step == self._step:
+                bucket.partitions.rollback()
 
     def _wait(self) -> None:
         self._worker.submit(lambda: None).result()

@@ -148,6 +148,59 @@ def test_a_state_of_the_beginning_is_taken_up():
     run(2, begun_again)
 
 
+SPARSE = [
+    {"kind": "gather", "spec": "topk:density=0.1,values=f16,ef=full"},
+    {"kind": "union"},
+    {"kind": "union", "partitions": "even", "spec": "topk:density=0.2,control=exact,ef=full"},
+    {"kind": "union", "partitions": "moving", "spec": "topk:density=0.2,control=micro,ef=full"},
+    {"kind": "oktopk", "spec": "topk:density=0.1,ef=full", "refresh": 4},
+]
+
+
+@pytest.mark.parametrize("options", SPARSE)
+def test_replicas_are_equal_when_the_largest_gradients_travel(options):
+    for end, start in run(3, train, options, 40):
+        assert end < 0.8 * start
+
+
+def lacking(rank, ranks, options):
+    """What the steps lack is in the residuals, when buckets are rebuilt and a step taken back."""
+    model = DistributedDataParallel(Sums(), bucket_cap_mb=CAP)
+    state = ddp.register(model, timeout=TIMEOUT, **options)
+    parameters, g = list(model.parameters()), torch.Generator().manual_seed(rank)
+    wanted, had = [[torch.zeros_like(p) for p in parameters] for _ in range(2)]
+    for step in range(6):
+        given = [torch.randn(p.shape, generator=g) for p in parameters]
+        for again in (False, True) if step == 4 else (True,):
+            model.zero_grad()
+            model(given).backward()
+            now = bits([p.grad for p in parameters])
+            equal_everywhere(now)
+            if not again:
+                first = now
+                state.rollback()
+                state._step -= 1
+        assert step != 4 or first == now
+        for i, p in enumerate(parameters):
+            had[i] += p.grad
+            wanted[i] += given[i]
+    lost = state.state_dict()["residuals"]
+    names = [name for name, _ in model.named_parameters()]
+    worst = 0.0
+    for name, one, total in zip(names, had, wanted, strict=True):
+        sums = torch.stack([total, lost[name].view_as(total)])
+        torch.distributed.all_reduce(sums)
+        torch.testing.assert_close(sums[0] - one * ranks, sums[1], atol=2e-3, rtol=1e-3)
+        worst = max(worst, sums[1].abs().max().item())
+    assert worst > 1
+    assert all(report.chosen > 0 for report in state.reports.values())
+
+
+@pytest.mark.parametrize("options", SPARSE)
+def test_nothing_is_lost_of_gradients_that_do_not_travel(options):
+    run(3, lacking, options)
+
+
 def raised(rank, ranks, options):
     model = DistributedDataParallel(net())
     try:
@@ -175,6 +228,11 @@ def test_specs_that_differ_are_an_error_on_every_rank():
         ({"spec": "grad:bit=4"}, "bit"),
         ({"inter": "grad:ef=full"}, "add ef=full"),
         ({"spec": "lossless", "exempt": None, "inter": None}, "fixed rate"),
+        ({"kind": "most"}, "'gather', 'union' or 'oktopk'"),
+        ({"kind": "gather", "partitions": "even"}, "of kind='union'"),
+        ({"kind": "union", "partitions": "odd"}, "'even' or 'moving'"),
+        ({"kind": "union", "spec": "grad"}, "codec topk"),
+        ({"kind": "union", "threshold": 5}, "no threshold"),
         ({"ranks_per_node": 0}, "1 or more"),
         ({"timeout": -1}, "more than 0"),
     ],

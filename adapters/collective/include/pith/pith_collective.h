@@ -172,7 +172,11 @@ enum {
     PITH_COLLECTIVE_REDUCE_SCATTER = 1,
     PITH_COLLECTIVE_ALLREDUCE = 2,
     PITH_COLLECTIVE_ALLGATHER = 3,
-    PITH_COLLECTIVE_ALLTOALLV = 4
+    PITH_COLLECTIVE_ALLTOALLV = 4,
+    /* All-reduce of the elements of largest magnitude; see Sparse all-reduce below. */
+    PITH_COLLECTIVE_SPARSE_GATHER = 5,
+    PITH_COLLECTIVE_SPARSE_UNION = 6,
+    PITH_COLLECTIVE_SPARSE_OKTOPK = 7
 };
 
 /* Flags. EXTERNAL_BASE: the base lies in the caller's memory, pith_collective_bind_base before the
@@ -208,13 +212,21 @@ typedef struct pith_collective_options {
      * 0: 131072. It is part of the result, since groups do not cross slices. */
     uint64_t slice;
     /* Tensors of fewer elements travel uncompressed, in codec raw, and are summed at one level. 0:
-     * all are compressed. Not with a base. Reports say which way was taken. */
+     * all are compressed. Not with a base, nor for sparse all-reduce. Reports say which way was
+     * taken. */
     uint64_t threshold;
     double timeout; /* seconds from the start of a call to its end; 0: 300 */
     /* As in pith_layout, in elements of the whole tensor. Reduce-scatter and all-reduce. */
     const pith_exempt *exempt;
     size_t exempt_count;
     const pith_env *env; /* of plans and work; its allocator also for the buffers; may be NULL */
+    /* Sparse all-reduce. The tensor's pieces (layers), in order, whose sum is count: elements are
+     * chosen from each by itself. NULL: one piece. Not for Ok-Topk. */
+    const uint64_t *pieces;
+    uint64_t piece_count;
+    /* Ok-Topk: calls from one exact global threshold, and one new cut into regions, to the next; 0:
+     * 32. */
+    uint32_t refresh;
 } pith_collective_options;
 
 /* ---- Channels -------------------------------------------------------------------------------*/
@@ -266,6 +278,9 @@ typedef struct pith_collective_call {
     float scale;
     uint32_t flags;
     uint64_t step;
+    /* SPARSE_GATHER and SPARSE_UNION: what is asked of this rank's choice, one request for each
+     * piece, or NULL. Borrowed until the call has ended. */
+    const pith_sparse_request *requests;
 } pith_collective_call;
 
 /* Of the call that ended, as this rank saw it. Bytes are those of the messages, headers included,
@@ -286,6 +301,8 @@ typedef struct pith_collective_report {
     double decode_seconds;   /* frames, or sums of them, to values */
     double wait_seconds;     /* in pith_collective_wait, with nothing else to do */
     double total_seconds;    /* from start to end */
+    uint64_t chosen;         /* sparse: elements that the ranks chose, each as often as it was */
+    uint64_t summed;         /* sparse, not SPARSE_GATHER: elements whose sums came back */
 } pith_collective_report;
 
 /* A started call is finished by pith_collective_wait or by a pith_collective_test that sets *done;
@@ -373,6 +390,54 @@ PITH_NODISCARD PITH_API pith_status pith_collective_run(pith_collective_channel 
  * pieces from rank 0, 1, ..., likewise. Frames may vary in size. What a rank sends to itself is
  * encoded and decoded like the rest. Input and output must not overlap. Random bits: rng_stream +
  * rank. */
+
+/* ---- Sparse all-reduce ----------------------------------------------------------------------
+ * Input and output: the whole tensor, as of all-reduce; the output may be the input. Every rank
+ * adds its residual to its input, which makes its accumulator, and chooses elements of it by a spec
+ * of codec topk (sparse.h). Others stay in the residual. Outputs are bit-identical on ranks with
+ * the same output dtype, 0 where nothing was chosen, and with ef=full nothing is lost: what the
+ * outputs had so far, divided by scale, and all residuals add up to all inputs, but for rounding.
+ * The whole tensor is one slice: what was chosen is short. Messages have the fixed capacity that
+ * the spec's hard limit (cap) gives them and travel at their own length, so that no lengths go
+ * ahead of them.
+ *
+ * SPARSE_GATHER (Top-k, DGC, GaussianK, DCT): every rank sends its frame to all, and
+ *     out = round(scale * (D(frame of rank 0) + D(frame of rank 1) + ...)), as pith_reduce.
+ *   Any spec of topk but values=none and clear=call. Each rank gets about ranks * k elements.
+ * SPARSE_UNION (Top-k with union, CLT-k, DEFT, MiCRO, ExDyna): the spec has ef=full, and values=f32
+ *   if it says so; values=none,clear=call are the channel's own. Every rank sends the set that it
+ *   chose to all; in the union of all sets every rank's accumulator counts. These values, U of them
+ *   in ascending order, are summed in f32 in rank order by owners, rank r that of [min(U, rL),
+ *   min(U, (r+1)L)) with L = ceil(U / ranks), and go back to all:
+ *     out = round(0 + scale * sum), as pith_sparse_scatter,
+ *   and every rank's residual becomes 0 at the union. Each rank chooses k elements, unless requests
+ *   give it a part: ranges that are disjoint (MiCRO: the ranks' parts, which rotate; ExDyna: parts
+ *   that also move, by what pith_collective_chosen says), or a leader's that holds all, where
+ *   others choose from {first = n} nothing (CLT-k), or pieces each of which one rank chooses from,
+ *   with its k (DEFT). Then all ranks give requests, and the number that all chose together is
+ *   reported to the controller (pith_sparse_report), which compares it with the spec's k.
+ * SPARSE_OKTOPK (Ok-Topk): specs as of SPARSE_UNION. The tensor is cut into a region for each rank.
+ *   Every rank sends what it chose of a region to its owner: the elements of its accumulator that
+ *   reach its threshold, all of one magnitude or none but where the hard limit cuts. The owner sums
+ *   in rank order, chooses again from the sums, and sends what it chose to all, which add up, have
+ *   the same elements then, and out = round(scale * sum). The residual becomes 0 where an element
+ *   was both sent and came back. In the first call and every refresh-th after it an owner sends its
+ *   k largest sums, of which all keep the k largest of all regions, exactly; their threshold serves
+ *   until the next, times 1.012 after calls that brought more than 5k/4 elements, divided by it
+ *   after fewer than 2k/3. In the same calls regions are cut anew, for the next call: where each
+ *   rank's elements would be halved, thirded, ..., and at the mean of these places over all ranks.
+ *   Each rank sends and gets about 2k elements, whatever the number of ranks.
+ * Random bits: rng_stream + rank. */
+
+/* How many elements each rank chose, of all pieces, in the last call that ended with PITH_OK: ranks
+ * numbers. PITH_ERR_ARG for other kinds. Local, and not while a call is in flight. */
+PITH_NODISCARD PITH_API pith_status pith_collective_chosen(pith_collective_channel *channel,
+                                                           uint64_t *counts);
+/* What this rank's choice from a piece came to, as pith_sparse_get_state; before the first call its
+ * k and most are there. Likewise. */
+PITH_NODISCARD PITH_API pith_status pith_collective_sparse_state(pith_collective_channel *channel,
+                                                                 uint64_t piece,
+                                                                 pith_sparse_state *out);
 
 /* ---- What a channel remembers ---------------------------------------------------------------
  * The base of an all-gather, and error feedback of every hop. These calls are local, and not
