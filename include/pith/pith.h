@@ -425,9 +425,10 @@ PITH_API const pith_error *pith_work_error(const pith_work *work);
  * receiver answers PITH_ERR_STEP (a frame was lost) or PITH_ERR_BASE: send it a key frame
  * (PITH_KEY_FRAME), or give both sides one base and step with pith_stream_set_base.
  *
- * Error feedback (grad with ef=full or ef=ema:W): what encoding lost so far (the residual, two
- * copies of 4 bytes an element, kept as the codec sees it: rotated). Encoding adds it to the values
- * and keeps what is lost now; where that is not finite the residual stays.
+ * Error feedback (grad and topk with ef=full or ef=ema:W): what encoding lost so far (the residual,
+ * two copies of 4 bytes an element, kept as the codec sees it: rotated; with momentum as much
+ * again). Encoding adds it to the values and keeps what is lost now; where that is not finite the
+ * residual stays.
  *
  * One call at a time. A call marks the streams that it may change and takes the marks away when it
  * returns; a second call, from another thread or from inside a runner, answers PITH_ERR_BUSY and
@@ -612,7 +613,7 @@ PITH_NODISCARD PITH_API pith_status pith_encode(pith_work *work, pith_item *item
  * its own base and step are not looked at (one with an external base need have none bound). The
  * view is the base: its dtype must be the frame's base dtype, and its hash is computed and compared
  * first (one more read of it). A key frame replaces the view. Without a base: view + decoded value,
- * in f32, float dtypes only. */
+ * in f32, float dtypes only; elements that a frame of topk does not send are left alone. */
 PITH_NODISCARD PITH_API pith_status pith_decode(pith_work *work, pith_item *items, size_t count,
                                                 uint32_t flags);
 /* The order in which an exchange inside nodes sends: slots[j * nodes + m] := m * per_node + j, the

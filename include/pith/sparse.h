@@ -51,10 +51,11 @@ typedef struct pith_sparse_request {
      * all from first on. Others only add to the residual. Ranks that choose from disjoint ranges
      * (MiCRO, ExDyna) never choose the same element. */
     uint64_t first, count;
-    uint64_t k; /* elements to choose, in place of the spec's density or k; 0: as the spec says, of
-                        a range the share that it has of the slot's elements.
-                        At most the hard limit (cap) of the spec */
-    float threshold; /* in place of the controller's: elements with |x| >= threshold; 0: none */
+    /* Elements to choose, in place of the spec's density or k; 0: as the spec says, of a range the
+     * share that it has of the slot's elements. More than the hard limit is that limit. */
+    uint64_t k;
+    float threshold; /* in place of the controller's: elements with |x| >= threshold; 0: none. Not
+                        looked at with scope=row */
 } pith_sparse_request;
 
 /* Set it for one slot. request NULL: as after pith_stream_init. PITH_ERR_ARG: a range that is not
@@ -72,11 +73,13 @@ PITH_NODISCARD PITH_API pith_status pith_sparse_report(pith_work *work, pith_str
 typedef struct pith_sparse_state {
     size_t size;
     uint64_t k, most;    /* elements that the spec asks for, and its hard limit */
-    uint64_t sent;       /* elements of the last frame that was encoded or decoded */
+    uint64_t sent;       /* elements of the last frame that was encoded or decoded; more than `most`
+                            where a block is sent whole, since that is shorter */
     uint64_t overflowed; /* elements that reached the threshold beyond the limit: they stay in the
                             residual, if there is one, else they are lost */
     uint64_t held;       /* elements of the set that the slot holds */
-    float threshold;     /* of the last encode; 0: none yet */
+    float threshold;     /* of the last encode; 0: none yet, or by row; infinite or NaN where enough
+                            elements are */
     uint32_t holds;      /* 1: it holds a set */
 } pith_sparse_state;
 PITH_API pith_status pith_sparse_get_state(const pith_stream *stream, uint64_t slot,
@@ -86,8 +89,9 @@ PITH_API pith_status pith_sparse_get_state(const pith_stream *stream, uint64_t s
 enum { PITH_SET_UNION = 0, PITH_SET_INTERSECTION = 1 };
 /* Make the slot hold the union or the intersection of the sets of `count` frames of codec topk, in
  * any order: with or without values, of any setting, but with the slot's element count, block size
- * and transform (PITH_ERR_MISMATCH). Damage that is found inside a block leaves the slot without
- * a set; other errors leave what it held. A frame made with PITH_SAME_SET names no set: PITH_ERR_UNSUPPORTED. */
+ * and transform (PITH_ERR_MISMATCH). Damage that is found inside a block leaves the slot without a
+ * set; other errors leave what it held. PITH_ERR_UNSUPPORTED: a frame that was made with
+ * PITH_SAME_SET names no set. */
 PITH_NODISCARD PITH_API pith_status pith_sparse_hold(pith_work *work, pith_stream *stream,
                                                      uint64_t slot, const void *const *frames,
                                                      const size_t *lengths, size_t count, int how);
