@@ -319,8 +319,9 @@ static bool scatter(pith_collective_channel *ch, uint64_t piece, float *values, 
     pith_view to;
     const bool in_place = output_of(ch, first, count, &to);
     memset(to.data, 0, count * pith_dtype_bytes(to.dtype));
-    if (!pithi_collective_good(ch, pith_sparse_scatter(ch->work, ch->hop[0].encoding, piece, &from,
-                                                       ch->call.scale ? ch->call.scale : 1, &to)))
+    const float scale = ch->call.scale == 0.0f ? 1.0f : ch->call.scale;
+    if (!pithi_collective_good(
+            ch, pith_sparse_scatter(ch->work, ch->hop[0].encoding, piece, &from, scale, &to)))
         return false;
     if (!in_place) pithi_collective_unpack(&ch->call.out, first, count, ch->scratch);
     return true;

@@ -792,13 +792,13 @@ static void test_reduce(void **state) {
 /* One set on every CPU and number of threads. */
 static void test_same_bytes(void **state) {
     enum { N = 300000 };
-    static const char *const specs[] = {"topk:density=0.01,ef=full,block=4096",
-                                        "topk:density=0.01,control=dgc,ef=full,block=4096",
-                                        "topk:density=0.003,control=gauss,index=fast,block=8192",
-                                        "topk:density=0.2,control=exact,values=int8,block=2048",
-                                        "topk:density=0.05,ef=full,block=8192,transform=dct",
-                                        "topk:density=0.02,control=dgc,ef=full,momentum=0.5,"
-                                        "block=4096,transform=hadamard"};
+    static const char *const specs[] = {
+        "topk:density=0.01,ef=full,block=4096",
+        "topk:density=0.01,control=dgc,ef=full,block=4096",
+        "topk:density=0.003,control=gauss,index=fast,block=8192",
+        "topk:density=0.2,control=exact,values=int8,block=2048",
+        "topk:density=0.05,ef=full,block=8192,transform=dct",
+        "topk:density=0.02,control=dgc,ef=full,momentum=0.5,transform=hadamard"};
     (void)state;
     float *const x = allocate(N * sizeof *x);
     for (size_t k = 0; k < sizeof specs / sizeof *specs; k++) {

@@ -138,7 +138,8 @@ PITHI_DEVICE bool pithi_set_parse(const struct pithi_device_plan *p,
     if (c->form == PITHI_INDEX_EMPTY) return !b->bytes[0] && b->length == PITHI_SET_EMPTY;
     if (b->length < PITHI_SET_HEAD || (c->low_bits && c->form != PITHI_INDEX_ELIAS_FANO))
         return false;
-    const uint32_t count = (b->bytes[1] | b->bytes[2] << 8 | (uint32_t)b->bytes[3] << 16) + 1;
+    const uint32_t count =
+        (b->bytes[1] | (uint32_t)b->bytes[2] << 8 | (uint32_t)b->bytes[3] << 16) + 1;
     const uint64_t values = pithi_values_bytes(p, count);
     if (count > c->n || values > b->length - PITHI_SET_HEAD) return false;
     c->count = count;
