@@ -369,7 +369,7 @@ class Communicator:
                 raise cause
         if status:
             raise _elsewhere(status, why if why.text[0] != b"\0" else None, "another rank says why")
-        return Channel(made[0], options, self)
+        return Channel(made[0], options, self, None if pieces is None else list(pieces))
 
     def _connect(self, number: int) -> list[socket.socket | None]:
         """Return a socket to every other rank, for channel ``number``."""
@@ -522,15 +522,15 @@ class Channel:
     as after a timeout, and so are those of the other ranks once this one is closed.
     """
 
-    def __init__(self, handle: Any, options: Any, communicator: Communicator) -> None:
+    def __init__(
+        self, handle: Any, options: Any, communicator: Communicator, pieces: list[int] | None
+    ) -> None:
         self._channel = ffi.gc(handle, lib.pith_collective_destroy)
         self._ranks = communicator.ranks
         self._dtype, self._base_dtype = int(options.dtype), int(options.base_dtype)
         self._lock = threading.Lock()  # the library is inside a channel once at a time
         self._in_flight: Request | None = None
-        self._pieces = [int(options.count)]
-        if options.pieces:
-            self._pieces = [int(options.pieces[i]) for i in range(options.piece_count)]
+        self._pieces = [int(options.count)] if pieces is None else pieces
         self.count = int(options.count)
         """Elements of the whole tensor; 0 for all-to-all."""
 

@@ -64,6 +64,7 @@ static void make_held(struct stream *s, struct golden_made *m) {
     CHECK_OK(encode_one(s->work, s->stream, &to, 0, PITH_SAME_SET, f.bytes,
                         (size_t)s->sizes.slot_bytes, &f.length));
     m->held = f;
+    free(x);
 }
 
 void golden_make(const struct golden *g, struct golden_made *m) {
