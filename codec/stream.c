@@ -128,8 +128,7 @@ static pith_status leave(pith_work *w, pith_stream *s, pith_status status) {
     return status;
 }
 
-/* Begins a call that only reads the stream, of which any number run at once. */
-static pith_status enter_reading(pith_work *w, const pith_stream *s) {
+pith_status pithi_stream_enter_reading(pith_work *w, const pith_stream *s) {
     PITHI_TRY(pithi_work_enter(w));
     pith_status status = PITH_OK;
     if (!s)
@@ -469,7 +468,7 @@ static pith_status take_range(const pith_stream *s, uint64_t first, const pith_v
 pith_status pith_stream_get_residual(pith_work *w, const pith_stream *s, uint64_t first,
                                      const pith_view *view) {
     struct pithi_span span;
-    PITHI_TRY(enter_reading(w, s));
+    PITHI_TRY(pithi_stream_enter_reading(w, s));
     const pith_status status = take_range(s, first, view, true, &span, &w->error);
     if (status != PITH_OK) return leave_reading(w, status);
     const uint64_t before = pithi_fp_enter();
@@ -569,7 +568,7 @@ static pith_status get_base(const pith_stream *s, uint64_t slot, const pith_view
 
 pith_status pith_stream_get_base(pith_work *w, const pith_stream *s, uint64_t slot,
                                  const pith_view *view) {
-    PITHI_TRY(enter_reading(w, s));
+    PITHI_TRY(pithi_stream_enter_reading(w, s));
     return leave_reading(w, get_base(s, slot, view, &w->error));
 }
 
@@ -591,7 +590,7 @@ static pith_status verify(const pith_stream *s, pith_error *error) {
 }
 
 pith_status pith_stream_verify(pith_work *w, const pith_stream *s) {
-    PITHI_TRY(enter_reading(w, s));
+    PITHI_TRY(pithi_stream_enter_reading(w, s));
     return leave_reading(w, verify(s, &w->error));
 }
 
@@ -681,7 +680,7 @@ static pith_status save(const pith_stream *s, uint8_t *dst, size_t cap, size_t *
 pith_status pith_stream_save(pith_work *w, const pith_stream *s, void *dst, size_t cap,
                              size_t *written) {
     if (written) *written = 0;
-    PITHI_TRY(enter_reading(w, s));
+    PITHI_TRY(pithi_stream_enter_reading(w, s));
     if (!dst || !written)
         return leave_reading(w, pithi_fail(&w->error, PITH_ERR_ARG, "an argument is NULL"));
     return leave_reading(w, save(s, dst, cap, written, &w->error));

@@ -50,6 +50,9 @@ uint64_t pithi_stream_save_bytes(const pith_plan *plan);
  * second mark of the same work changes nothing. */
 pith_status pithi_stream_enter(pith_stream *stream, pith_work *work);
 void pithi_stream_leave(pith_stream *stream, pith_work *work);
+/* Begins a call that only reads the stream, of which any number run at once; pithi_work_leave ends
+ * it. */
+pith_status pithi_stream_enter_reading(pith_work *work, const pith_stream *stream);
 /* These return PITH_ERR_STATE when a base is needed and none is bound, and when the slot's base is
  * invalid. */
 pith_status pithi_stream_check_base(const pith_stream *stream, pith_error *error);

@@ -218,8 +218,7 @@ pith_status pith_sparse_hold_elements(pith_work *w, pith_stream *s, uint64_t slo
 
 /* ---- Gather, scatter, clear ------------------------------------------------------------------*/
 
-/* A pass over the elements of a set, cut into jobs of JOB elements of the slot. */
-enum { JOB = 1 << 18, LIST = 4096 };
+/* A walk through the elements of the set that a slot holds. */
 struct walk {
     const pith_stream *stream;
     uint64_t slot, count;
@@ -230,33 +229,8 @@ struct walk {
     float scale;
 };
 
-static size_t words_of(const struct walk *k, uint64_t job) {
-    const uint64_t left = k->count - job * JOB;
-    return (size_t)((left < JOB ? left : JOB) + 63) / 64;
-}
-
-static size_t ones_in(const struct walk *k, uint64_t job) {
-    return pithi_ones((const uint8_t *)(k->map + job * (JOB / 64)),
-                      words_of(k, job) * sizeof *k->map);
-}
-
-/* Calls visit for the set's elements among those of a job, LIST at most at a time. */
-typedef void visit_fn(const struct walk *k, const uint64_t *elements, size_t count, uint64_t at);
-static void for_job(const struct walk *k, uint64_t job, uint64_t at, visit_fn *visit) {
-    uint64_t element[LIST];
-    size_t have = 0;
-    const size_t words = words_of(k, job);
-    for (size_t i = 0; i < words; i++) {
-        const uint64_t word = job * (JOB / 64) + i;
-        for (uint64_t bits = k->map[word]; bits; bits &= bits - 1)
-            element[have++] = word * 64 + (uint64_t)__builtin_ctzll(bits);
-        if (have <= LIST - 64) continue;
-        visit(k, element, have, at);
-        at += have;
-        have = 0;
-    }
-    if (have) visit(k, element, have, at);
-}
+/* Does something with elements of the set, in ascending order; `at` is how many were before. */
+typedef void visit_fn(const struct walk *k, const uint64_t *element, size_t count, uint64_t at);
 
 static uint32_t read_at(const struct pithi_span *span, uint64_t at) {
     uint64_t buffer;
@@ -292,14 +266,22 @@ static void clear_some(const struct walk *k, const uint64_t *element, size_t cou
     for (size_t i = 0; k->momentum && i < count; i++) k->momentum[element[i]] = 0;
 }
 
-/* A walk on one of the work's threads, since what it does is bound by misses of the cache. */
+/* Visits all elements, some at a time. The calling thread does it alone: misses of the cache take
+ * the time. */
 static void walk_all(const struct walk *k, visit_fn *visit) {
-    uint64_t at = 0;
-    const uint64_t before = pithi_fp_enter();
-    for (uint64_t job = 0; job * JOB < k->count; job++) {
-        for_job(k, job, at, visit);
-        at += ones_in(k, job);
+    enum { LIST = 4096 };
+    uint64_t element[LIST], at = 0;
+    size_t have = 0;
+    const uint64_t before = pithi_fp_enter(), words = (k->count + 63) / 64;
+    for (uint64_t word = 0; word < words; word++) {
+        for (uint64_t bits = k->map[word]; bits; bits &= bits - 1)
+            element[have++] = word * 64 + (uint64_t)__builtin_ctzll(bits);
+        if (have <= LIST - 64) continue;
+        visit(k, element, have, at);
+        at += have;
+        have = 0;
     }
+    visit(k, element, have, at);
     pithi_fp_leave(before);
 }
 
@@ -390,21 +372,9 @@ static pith_status clear(pith_stream *s, uint64_t slot, pith_error *error) {
     return PITH_OK;
 }
 
-/* Begins a call that only reads the stream, of which any number run at once. */
-static pith_status enter_reading(pith_work *w, const pith_stream *s) {
-    PITHI_TRY(pithi_work_enter(w));
-    pith_status status = PITH_OK;
-    if (!s)
-        status = pithi_fail(&w->error, PITH_ERR_ARG, "the stream is NULL");
-    else if (__atomic_load_n(&s->busy, __ATOMIC_RELAXED))
-        status = pithi_fail(&w->error, PITH_ERR_BUSY, "another call is using the stream");
-    if (status != PITH_OK) pithi_work_leave(w);
-    return status;
-}
-
 pith_status pith_sparse_gather(pith_work *w, const pith_stream *s, uint64_t slot,
                                const pith_view *from, const pith_view *values) {
-    PITHI_TRY(enter_reading(w, s));
+    PITHI_TRY(pithi_stream_enter_reading(w, s));
     const pith_status status = gather(s, slot, from, values, &w->error);
     pithi_work_leave(w);
     return status;
@@ -412,7 +382,7 @@ pith_status pith_sparse_gather(pith_work *w, const pith_stream *s, uint64_t slot
 
 pith_status pith_sparse_scatter(pith_work *w, const pith_stream *s, uint64_t slot,
                                 const pith_view *values, float scale, const pith_view *to) {
-    PITHI_TRY(enter_reading(w, s));
+    PITHI_TRY(pithi_stream_enter_reading(w, s));
     const pith_status status = scatter(s, slot, values, scale, to, &w->error);
     pithi_work_leave(w);
     return status;
