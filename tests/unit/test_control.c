@@ -677,6 +677,7 @@ static struct summary run(enum pithi_control_kind kind, double density, double t
  * some steps are out of the band whatever the threshold. */
 static void test_prop_holds_k_in_training(void **state) {
     (void)state;
+    if (getenv("PITH_TEST_STEP")) skip(); /* long, and alike on every CPU */
     static const double begins[] = {0, 20, 0.05};
     for (int i = 0; i < 3; i++) {
         const struct summary s = run(PITHI_CONTROL_PROP, 0.004, begins[i], 70, 300);
@@ -689,6 +690,7 @@ static void test_prop_holds_k_in_training(void **state) {
 /* As coded MiCRO moves by 0.5 % a step and settles where it has moved as often up as down. */
 static void test_micro_drifts_as_its_code_has_it(void **state) {
     (void)state;
+    if (getenv("PITH_TEST_STEP")) skip(); /* long, and alike on every CPU */
     CHECK(run(PITHI_CONTROL_MICRO, 0.004, 0.05, 0, 300).first == 300);
     const struct summary coded = run(PITHI_CONTROL_MICRO, 0.004, 1, 200, 500);
     CHECK(coded.mean > 0.90 && coded.mean < 0.96 && coded.band < 0.9);
