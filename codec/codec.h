@@ -330,6 +330,8 @@ struct pithi_codec {
     /* Returns what is requested of a slot of n elements; for codecs with pithi_whole_sparse
      * (sparse/sparse_frame.h). */
     struct pithi_sparse_setting (*sparse_setting)(const struct pithi_params *params, uint64_t n);
+    /* Returns the elements of the set of a block as its head says; for the same codecs. */
+    uint64_t (*set_elements)(const uint8_t *bytes, size_t length);
     /* Fills in what kernels of a device backend need of the setting, in a struct that is otherwise
      * 0; false when they cannot code with it. NULL: no device has kernels for the codec. */
     bool (*describe)(const struct pithi_params *params, struct pithi_device *device);

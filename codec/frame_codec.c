@@ -508,17 +508,17 @@ static pith_status decode_job(void *arg, uint64_t block, struct pithi_worker *w)
     return PITH_OK;
 }
 
-pith_status pithi_admit(struct pithi_coding *c) {
+pith_status pithi_check_heads(const struct pithi_coding *c) {
     const struct pithi_whole *const whole = c->frame.params.codec->whole;
-    return whole && whole->admit ? whole->admit(c) : PITH_OK;
+    if (!whole || !whole->check_heads || c->count != c->frame.count) return PITH_OK;
+    const char *const fault = whole->check_heads(c);
+    return fault ? pithi_fail(&c->work->error, PITH_ERR_CORRUPT, fault) : PITH_OK;
 }
 
-pith_status pithi_check_decoded(struct pithi_coding *c) {
+pith_status pithi_admit(struct pithi_coding *c) {
     const struct pithi_whole *const whole = c->frame.params.codec->whole;
-    if (!whole || !whole->decoded || c->count != c->frame.count) return PITH_OK;
-    pithi_parallel_counts(c->work, &c->exact, &c->nonzero);
-    const char *const fault = whole->decoded(c);
-    return fault ? pithi_fail(&c->work->error, PITH_ERR_CORRUPT, fault) : PITH_OK;
+    if (whole && whole->admit) PITHI_TRY(whole->admit(c));
+    return pithi_check_heads(c);
 }
 
 pith_status pithi_decode_blocks(struct pithi_coding *c) {
@@ -529,5 +529,5 @@ pith_status pithi_decode_blocks(struct pithi_coding *c) {
     pithi_parallel_begin(c->work);
     PITHI_TRY(pithi_parallel_blocks(c, first, count, decode_job, c));
     pithi_parallel_results(c->work, c->work->worker, &c->hash, &c->saturated, &c->poisoned);
-    return pithi_check_decoded(c);
+    return PITH_OK;
 }

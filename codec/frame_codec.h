@@ -107,10 +107,11 @@ pith_status pithi_check_blocks(struct pithi_coding *c);
  * frames. */
 pith_status pithi_decode_slot(struct pithi_coding *c, pith_work *work, const pith_plan *plan,
                               uint64_t slot, const void *frame, size_t bytes);
-/* These check a frame of a codec that has something as a whole (whole.h): before its blocks are
- * decoded, against what the stream holds, and afterwards, against what the blocks had together. */
+/* Checks what the heads of the blocks say together, for codecs that have something as a whole
+ * (whole.h). Where only a part of the frame is decoded there is nothing to check. */
+pith_status pithi_check_heads(const struct pithi_coding *c);
+/* Checks a frame against what the stream holds, then its heads, before anything is decoded. */
 pith_status pithi_admit(struct pithi_coding *c);
-pith_status pithi_check_decoded(struct pithi_coding *c);
 /* Decodes the blocks that hold elements [first, first + count). */
 pith_status pithi_decode_blocks(struct pithi_coding *c);
 /* Is pithi_parallel_for, but that the offset of a failure is that of the block in the frame. */

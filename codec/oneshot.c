@@ -316,11 +316,11 @@ static pith_status verify(struct pithi_coding *c, pith_work *work, const pith_pl
                           const void *frame, size_t length) {
     PITHI_TRY(pithi_decode_open(c, work, p, frame, length));
     PITHI_TRY(pithi_check_blocks(c));
+    PITHI_TRY(pithi_check_heads(c));
     c->update = c->frame.params.key_frame;
     pithi_parallel_begin(work);
     PITHI_TRY(pithi_parallel_blocks(c, 0, c->frame.payload.blocks, verify_job, c));
     pithi_parallel_results(work, work->worker, &c->hash, &c->saturated, &c->poisoned);
-    PITHI_TRY(pithi_check_decoded(c));
     return pithi_check_key(c);
 }
 

@@ -70,8 +70,7 @@ pith_status pithi_add_values(struct pithi_coding *c, const struct pithi_span *vi
     PITHI_TRY(pithi_admit(c));
     c->add = c->frame.params.codec->adds && !has_coefficients(&c->frame.params);
     pithi_parallel_begin(c->work);
-    PITHI_TRY(pithi_parallel_blocks(c, 0, c->frame.payload.blocks, add_job, &a));
-    return pithi_check_decoded(c);
+    return pithi_parallel_blocks(c, 0, c->frame.payload.blocks, add_job, &a);
 }
 
 /* ---- Reduce ----------------------------------------------------------------------------------*/

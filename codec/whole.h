@@ -38,9 +38,9 @@ struct pithi_whole {
     /* Checks a frame that was opened against what the stream holds, before anything is written.
      * NULL: there is nothing to check. */
     pith_status (*admit)(struct pithi_coding *c);
-    /* Returns what is wrong with what all blocks of a frame had together, or NULL. NULL: nothing
+    /* Returns what is wrong with what the heads of all blocks say together, or NULL. NULL: nothing
      * can be. */
-    const char *(*decoded)(const struct pithi_coding *c);
+    const char *(*check_heads)(const struct pithi_coding *c);
 
     /* Whether a stream holds, for every slot, the set of elements of its last frame. */
     bool holds_sets;

@@ -433,9 +433,16 @@ static void export_residual(struct scene *x, int i, struct fuzz_tensor *all) {
                PITH_OK);
 }
 
+/* Returns the roundings, one after the other, on the way of a residual into the stream: none, or
+ * those of a rotation of at most 2^12 elements or a transform of at most 64. */
+static int residual_roundings(const char *spec) {
+    if (strstr(spec, "transform=")) return 64;
+    return fuzz_spec_has(spec, "rotate") && fuzz_spec_number(spec, "rotate") ? 12 : 0;
+}
+
 /* What was set is what can be read, and elements beside it stay: exactly, or, where it is kept
- * rotated, with the error of rotations of at most 2^12 elements there and back. saved and again
- * hold the stream as it was and as it is. */
+ * transformed, with the error there and back. saved and again hold the stream as it was and as it
+ * is. */
 static void check_residual(struct scene *x, int i, const struct fuzz_tensor *was,
                            const struct fuzz_tensor *set, uint64_t first) {
     char canon[PITH_SPEC_MAX];
@@ -446,8 +453,7 @@ static void check_residual(struct scene *x, int i, const struct fuzz_tensor *was
     FUZZ_CHECK(pith_plan_spec(x->plan, canon, sizeof canon) == PITH_OK);
     double all = squares(x->saved + head, kept) + squares(x->again + head, kept) +
                  squares(was->memory, was->bytes / 4) + squares(is.memory, is.bytes / 4);
-    const bool exact = fuzz_spec_number(canon, "rotate") == 0;
-    const double tolerance = exact ? 0 : 2 * 12 * 0x1p-24 * sqrt(all);
+    const double tolerance = 2 * residual_roundings(canon) * 0x1p-24 * sqrt(all);
     for (uint64_t k = 0; k < is.count; k++) {
         const bool inside = k >= first && k - first < set->count;
         const float got = fuzz_number(fuzz_at(&is, k), PITH_F32);

@@ -625,6 +625,11 @@ static size_t held_of(const struct pithi_block *b) {
     return pithi_ones((const uint8_t *)b->sparse.held, words_of(b->count) * sizeof(uint64_t));
 }
 
+static uint64_t set_elements(const uint8_t *bytes, size_t length) {
+    if (length < HEAD_BYTES || (bytes[0] & HEAD_FORM) == PITHI_INDEX_EMPTY) return 0;
+    return (uint64_t)(pithi_get32(bytes) >> 8) + 1;
+}
+
 /* Reads the head and the set of a block: *listed says where it is. Returns where the values begin
  * in *at, and NULL or what is wrong. */
 static const char *take_set(const struct pithi_block *b, struct pithi_index_set *set, bool *listed,
@@ -644,7 +649,7 @@ static const char *take_set(const struct pithi_block *b, struct pithi_index_set 
     }
     *at = HEAD_BYTES;
     if (b->length < HEAD_BYTES) return "the head of a block is cut";
-    set->count = (size_t)(pithi_get32(b->bytes) >> 8) + 1;
+    set->count = (size_t)set_elements(b->bytes, b->length);
     if (set->count > b->count) return "a set has more elements than its block";
     if (b->sparse.same != (form == PITHI_INDEX_HELD) || (form == PITHI_INDEX_HELD && low_bits))
         return "unknown coding of a set";
@@ -671,7 +676,6 @@ static const char *take_block(struct pithi_block *b) {
     if (b->length - at != value_bytes(b->params, set.count))
         return "a block's values are not as many as its set";
     hold(b, &set, listed);
-    b->bounded.nonzero = set.count;
     /* Without the set only lengths can be checked, which pith_verify does. */
     if (!b->out || (b->sparse.same && !b->sparse.held)) return NULL;
     if (!b->sparse.add) memset(b->out, 0, b->count * pith_dtype_bytes(b->out_dtype));
@@ -796,6 +800,7 @@ const struct pithi_codec pithi_codec_topk = {
     .adds = true,
     .whole = &pithi_whole_sparse,
     .sparse_setting = sparse_setting,
+    .set_elements = set_elements,
     .describe = describe,
     .described_keys = 1u << DENSITY | 1u << K | 1u << CAP | 1u << CONTROL | 1u << INDEX,
 };

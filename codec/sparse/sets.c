@@ -149,7 +149,8 @@ static pith_status open_set(struct pithi_coding *c, pith_work *w, const pith_pla
     if (f->chosen.held)
         return pithi_fail(&w->error, PITH_ERR_UNSUPPORTED,
                           "a frame of the values of a set that is held names no set");
-    return pithi_check_blocks(c);
+    PITHI_TRY(pithi_check_blocks(c));
+    return pithi_check_heads(c);
 }
 
 static pith_status hold(pith_work *w, pith_stream *s, uint64_t slot, const void *const *frames,
@@ -169,7 +170,6 @@ static pith_status hold(pith_work *w, pith_stream *s, uint64_t slot, const void 
         s->slot[slot].sparse.holds = false; /* until the map is that of all frames */
         pithi_parallel_begin(w);
         PITHI_TRY(pithi_parallel_blocks(&c, 0, c.frame.payload.blocks, merge_job, &m));
-        PITHI_TRY(pithi_check_decoded(&c));
     }
     s->slot[slot].sparse.holds = true;
     return PITH_OK;

@@ -542,8 +542,16 @@ static pith_status admit(struct pithi_coding *c) {
                               hash, c->frame.chosen.set_hash);
 }
 
-static const char *decoded(const struct pithi_coding *c) {
-    return c->nonzero == c->frame.chosen.count ? NULL : "the header counts other elements";
+static const char *check_heads(const struct pithi_coding *c) {
+    const struct pithi_payload *const p = &c->frame.payload;
+    const uint8_t *at = c->bytes + p->data;
+    uint64_t count = 0;
+    for (uint64_t i = 0; i < p->blocks; i++) {
+        const size_t length = pithi_get32(c->bytes + p->index + 4 * i) & ~PITHI_PLAIN;
+        count += c->frame.params.codec->set_elements(at, length);
+        at += length;
+    }
+    return count == c->frame.chosen.count ? NULL : "the header counts other elements";
 }
 
 /* ---- Slots of streams ------------------------------------------------------------------------*/
@@ -601,7 +609,7 @@ const struct pithi_whole pithi_whole_sparse = {
     .has_section = has_section,
     .left_out = left_out,
     .admit = admit,
-    .decoded = decoded,
+    .check_heads = check_heads,
     .holds_sets = true,
     .begin = begin,
     .end = end,

@@ -136,6 +136,49 @@ static void test_damaged_sum(void **state) {
     }
 }
 
+/* A header that counts other elements than the blocks have is refused before anything is written,
+ * also among frames whose counts are right together. */
+static void test_wrong_count(void **state) {
+    enum { COUNT_AT = 64 + 8 }; /* in section CHOSEN */
+    static float x[COUNT], y[COUNT], untouched[COUNT];
+    struct stream s;
+    double bound;
+    (void)state;
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, COUNT);
+    stream_open(&s, "topk:density=0.01,block=512", &layout, NULL);
+    values(x, COUNT);
+    memset(y, 0x5A, sizeof y);
+    memcpy(untouched, y, sizeof y);
+    const pith_view view = flat(x, PITH_F32, COUNT), out = flat(y, PITH_F32, COUNT);
+    const struct frame good = stream_encode(&s, &view, 0, false);
+    for (int change = -1; change < 2; change += 2) {
+        struct frame bad[2] = {{copy_of(good.bytes, good.length), good.length},
+                               {copy_of(good.bytes, good.length), good.length}};
+        context("a header that counts %d more", change);
+        bad[0].bytes[COUNT_AT] = (uint8_t)(bad[0].bytes[COUNT_AT] + change);
+        bad[1].bytes[COUNT_AT] = (uint8_t)(bad[1].bytes[COUNT_AT] - change);
+        bad_seal(&bad[0]);
+        bad_seal(&bad[1]);
+        const void *frames[2] = {bad[0].bytes, bad[1].bytes};
+        const size_t lengths[2] = {bad[0].length, bad[1].length};
+        CHECK_OK(pith_error_bound(frames[0], lengths[0], &bound, NULL));
+        CHECK_STATUS(PITH_ERR_CORRUPT, pith_verify(frames[0], lengths[0], NULL, NULL));
+        CHECK_STATUS(PITH_ERR_CORRUPT,
+                     decode_one(s.work, s.stream, 0, frames[0], lengths[0], &out, 0));
+        CHECK_STATUS(PITH_ERR_CORRUPT,
+                     decode_one(s.work, s.stream, 0, frames[0], lengths[0], &out, PITH_ADD));
+        CHECK_STATUS(PITH_ERR_CORRUPT,
+                     reduce_one(s.work, s.stream, 0, frames, lengths, 2, 1, &out));
+        CHECK_STATUS(PITH_ERR_CORRUPT,
+                     pith_sparse_hold(s.work, s.stream, 0, frames, lengths, 2, PITH_SET_UNION));
+        CHECK(memcmp(y, untouched, sizeof y) == 0);
+        free(bad[0].bytes);
+        free(bad[1].bytes);
+    }
+    free(good.bytes);
+    stream_close(&s);
+}
+
 /* NaNs are equal, whatever their payload: as many are sent as were asked for, the first ones. */
 static void test_nans(void **state) {
     static float x[COUNT], y[COUNT];
@@ -1060,6 +1103,7 @@ int main(void) {
         cmocka_unit_test(test_same_set),
         cmocka_unit_test(test_reduce),
         cmocka_unit_test(test_damaged_sum),
+        cmocka_unit_test(test_wrong_count),
         cmocka_unit_test(test_same_bytes),
         cmocka_unit_test(test_transform),
         cmocka_unit_test(test_reduce_transform),
