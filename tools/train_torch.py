@@ -34,11 +34,16 @@ NODES = 4
 LARGE = {"layers": 8, "width": 320, "heads": 5, "context": 64, "batch": 1, "rate": 3e-4}
 SMALL = {"layers": 4, "width": 160, "heads": 5, "context": 64, "batch": 8, "rate": 1e-3}
 USUAL = {"spec": "grad:preset=inter", "inter": None, "weights": "wdiff:bits=4", "share": 0,
+         "kind": None, "partitions": None,
          "approximation": 4, "every": 0, "warm": 3, "before": 0, "seed": 1}
 # Of a gradient element as f32, what a frame of 4 bits has: 0.53125 bytes of 4.
 SHARE_OF_4 = 0.1328125
 # Inside nodes 8 bits where there are two levels.
 LEVELS = {"spec": "grad:preset=intra", "inter": "grad:preset=inter"}
+# Sums at what any rank chose, each from a part that is its own in this step; all together choose
+# the share.
+SPARSE = {"way": "pith", "kind": "union", "partitions": "moving"}
+SHARES = {"topk-1%": 0.01, "topk-0.1%": 0.001}
 WAYS = {
     "none": {"way": "none"},  # each rank for itself: what computing takes
     "no-hook": {"way": "plain"},
@@ -50,6 +55,8 @@ WAYS = {
     "pith-8/4": {"way": "pith", **LEVELS},
     "pith-4/4": {"way": "pith"},
     "pith-2/2": {"way": "pith", "spec": "grad:bits=2"},
+    **{name: {**SPARSE, "spec": "topk:density=%g,ef=full" % share}
+       for name, share in SHARES.items()},
     "zero": {"way": "zero"},
     "pith-zero": {"way": "pith-zero"},  # 4 bits, weights by wdiff in 4 bits
 }
@@ -182,6 +189,23 @@ def throughput_table(results, steps):
                   "codecs, % of a step", "replicas equal"), rows)
 
 
+def sparse_table(steps, losses):
+    rows = []
+    plain = steps[1, RATES[0]]["no-hook"]
+    for name, share in SHARES.items():
+        seen = [each for result in losses[name] for each in result["chosen"]]
+        large = steps[1, RATES[0]][name]
+        rows.append((name, "%g" % (100 * share),
+                     "%.3f" % (100 * statistics.mean(each[0] for each in seen)
+                               / losses[name][0]["parameters"]),
+                     "%.0f" % (100 * statistics.mean(each[2] for each in seen)),
+                     "" if isinstance(large, str) else "%.2f" % (1e-6 * large["sent"] / STEPS),
+                     "" if isinstance(large, str) or isinstance(plain, str)
+                     else "%.0f" % (plain["sent"] / large["sent"])))
+    return table(("gradients", "asked, %", "chosen, %", "imbalance, %", "MB on the links a step",
+                  "times less than no-hook"), rows)
+
+
 def losses_table(ends):
     """ends: {way: validation losses, one a seed}, no hook first."""
     rows, first = [], next(iter(ends.values()))
@@ -220,11 +244,11 @@ def show(net, args):
 
 WAYS_OF = {  # by ranks of a node
     1: ("none", "no-hook", "bytes-alone", "fp16", "bf16", "powersgd", "pith-4/4", "pith-2/2",
-        "zero", "pith-zero"),
+        *SHARES, "zero", "pith-zero"),
     2: ("none", "no-hook", "bytes-alone", "pith-8/4", "pith-4/4", "pith-2/2"),
 }
 HEADINGS = {1: "One rank a node", 2: "Two ranks a node"}
-LEARNING = ("no-hook", "fp16", "bf16", "powersgd", "pith-4/4", "pith-2/2", "pith-zero")
+LEARNING = ("no-hook", "fp16", "bf16", "powersgd", "pith-4/4", "pith-2/2", *SHARES, "pith-zero")
 RATES, SEEDS, STEPS, LOSS_STEPS, EVERY = (100, 250, 1000), (1, 2, 3), 20, 300, 20
 # The rows of pith advise.
 ADVISED = {"no-hook": "f32, not compressed", "bf16": "bf16, not compressed",
@@ -241,7 +265,9 @@ A GPT of {parameters:.1f} million parameters, batches of 1 x 64 bytes for each r
 "none": ranks do not exchange anything. "bytes-alone": a hook that moves as many bytes as `pith-4/4`
 by the same transport, in a sum without codec of fewer elements. fp16, bf16, PowerSGD
 (rank {approximation}, one bucket): the hooks of PyTorch. `pith-4/4`: `pith.torch.ddp` with
-`grad:preset=inter`; `pith-2/2`: `grad:bits=2`; `pith-8/4`: 8 bits inside nodes, 4 across. `zero`:
+`grad:preset=inter`; `pith-2/2`: `grad:bits=2`; `pith-8/4`: 8 bits inside nodes, 4 across.
+`topk-1%`: the largest gradients of all ranks together, error feedback for the rest
+(`topk:density=0.01,ef=full`, `kind="union"`, `partitions="moving"`); `topk-0.1%` likewise. `zero`:
 PyTorch's sharded optimizer over plain gradients; `pith-zero`: `pith.torch.optim.Sharded`,
 gradients as `pith-4/4`, weights by `wdiff:bits=4`. Seconds are medians of {steps} steps; bytes are
 the kernel's counters of all four links, headers of TCP and all. After the last step the ranks
@@ -267,6 +293,13 @@ batches of 8 x 64 bytes each, on links that are not shaped, paired seeds {seeds}
 {losses}
 
 ![validation loss](training_torch.svg)
+
+What the sparse ways sent in these trainings, means of all steps and seeds: elements that ranks
+chose, as a share of all; how many more the rank with the most chose than the mean (what messages
+padded to the longest would waste); and the bytes of a step on the links at {pictured} Mbit/s, of
+the larger model.
+
+{sparse}
 
 ## Time to a loss
 
@@ -404,7 +437,8 @@ def losses_text(steps, losses):
     return LOSSES.format(
         loss_steps=LOSS_STEPS, small=1e-6 * losses["no-hook"][0]["parameters"],
         seeds=", ".join(map(str, SEEDS)), losses=losses_table(ends), target=target, every=EVERY,
-        times=times_table(steps, curves, target), pictured=pictured)
+        times=times_table(steps, curves, target), pictured=pictured,
+        sparse=sparse_table(steps, losses))
 
 
 def write_page(steps, losses, args):

@@ -19,6 +19,7 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
+import pith.sparse
 import pith.torch.ddp
 import pith.torch.optim
 from pith.torch import _group
@@ -152,6 +153,7 @@ class Trainer:
             self.whole.register_comm_hook(self.state, same_bytes)
         elif way == "pith":
             self.state = pith.torch.ddp.register(self.whole, spec=s["spec"], inter=s["inter"],
+                                                 kind=s["kind"], partitions=s["partitions"],
                                                  ranks_per_node=per_node)
         if way == "zero":
             self.optimizer = ZeroRedundancyOptimizer(self.model.parameters(), torch.optim.AdamW,
@@ -171,6 +173,15 @@ class Trainer:
         else:
             reports = getattr(self.optimizer, "reports", {}).values()
         return sum(r.encode_seconds + r.recode_seconds + r.decode_seconds for r in reports)
+
+    def chosen(self):
+        """Of the last step: elements that ranks chose, elements whose sums came back, and how many
+        more the rank with the most chose than the mean; None where all gradients travel."""
+        if not isinstance(self.state, pith.torch.ddp.State) or not self.state.chosen:
+            return None
+        by_rank = [sum(counts) for counts in zip(*self.state.chosen.values(), strict=True)]
+        summed = sum(report.summed for report in self.state.reports.values())
+        return sum(by_rank), summed, pith.sparse.imbalance(by_rank)
 
 
 def replicas_equal(model):
@@ -192,7 +203,7 @@ def train(s):
         print("begin", flush=True)
         sys.stdin.readline()  # the counters of the links are read
     dist.barrier()
-    seconds, codecs, curve = [], [], []
+    seconds, codecs, chosen, curve = [], [], [], []
     for step in range(s["steps"]):
         if s["every"] and step % s["every"] == 0:
             curve.append((step + s["before"], validation(trainer.model, text)))
@@ -201,12 +212,14 @@ def train(s):
         trainer.step(batch)
         seconds.append(time.perf_counter() - begin)
         codecs.append(trainer.codec_seconds())
+        chosen.append(trainer.chosen())
     if s["every"]:
         curve.append((s["steps"] + s["before"], validation(trainer.model, text)))
     if dist.get_rank() == 0 and s["signal"]:
         print("end", flush=True)
         sys.stdin.readline()
     return {"seconds": seconds, "codecs": codecs, "curve": curve,
+            "chosen": [each for each in chosen if each],
             "equal": replicas_equal(trainer.model),
             "parameters": sum(p.numel() for p in trainer.model.parameters())}
 

@@ -148,6 +148,8 @@ class State:
         self._step = -1
         self.reports: dict[int, Report] = {}
         """By number of the bucket: what its call of the last step did."""
+        self.chosen: dict[int, list[int]] = {}
+        """By number of the bucket, with a kind: how many elements each rank chose in that call."""
 
     # ---- A step ----
 
@@ -165,8 +167,11 @@ class State:
             try:
                 if index == 0:
                     self.reports.clear()
+                    self.chosen.clear()
                 found = self._bucket(index, names, counts, buffer.dtype)
                 self.reports[index] = self._run(found, buffer, step)
+                if self._kind != "allreduce":
+                    self.chosen[index] = found.channel.chosen()
             except BaseException as error:
                 future.set_result(error)
             else:

@@ -194,6 +194,10 @@ def lacking(rank, ranks, options):
         worst = max(worst, sums[1].abs().max().item())
     assert worst > 1
     assert all(report.chosen > 0 for report in state.reports.values())
+    assert {i: sum(counts) for i, counts in state.chosen.items()} == {
+        i: report.chosen for i, report in state.reports.items()
+    }
+    assert all(len(counts) == ranks for counts in state.chosen.values())
 
 
 @pytest.mark.parametrize("options", SPARSE)
