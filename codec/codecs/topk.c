@@ -199,6 +199,8 @@ static uint64_t data_bytes(const struct pithi_params *p, uint64_t count, uint64_
 
 /* ---- Memory ----------------------------------------------------------------------------------*/
 
+enum { PIECE = 16384 }; /* elements that are chosen before they are listed */
+
 struct work {
     uint64_t *map;
     uint32_t *list;
@@ -212,8 +214,10 @@ static struct work layout(const struct pithi_params *p, uint8_t *scratch, size_t
     struct work w = {NULL, NULL, NULL, NULL, NULL};
     const size_t map = (size_t)pithi_pad64(p->most / 8 + 8);
     const size_t listed = pithi_index_list_most(p->most);
+    /* A list that is as long as it may be is added to by a piece, before it is given up. */
+    const size_t longest = listed + (size_t)least(p->most, PIECE);
     const size_t entries =
-        (listed < 2 * PITHI_CHUNK ? 2 * PITHI_CHUNK : listed) + PITHI_INDEX_SLACK;
+        (longest < 2 * PITHI_CHUNK ? 2 * PITHI_CHUNK : longest) + PITHI_INDEX_SLACK;
     const size_t list = (size_t)pithi_pad64(entries * sizeof(uint32_t));
     const size_t chunk = PITHI_CHUNK * sizeof(float);
     const size_t row = p->value[SCOPE] ? PITHI_SPARSE_ROW * sizeof(float) : 0;
@@ -332,47 +336,86 @@ static void choose_rows(const struct pithi_block *b, const struct work *w, uint6
     }
 }
 
-/* Chooses all elements of a unit of which one is chosen. */
-static void choose_units(const struct pithi_block *b, uint64_t *map) {
+/* Chooses all elements of a unit of which one is chosen, among [from, until) of the block. */
+static void choose_units(const struct pithi_block *b, uint64_t *map, size_t from, size_t until) {
     const size_t unit = b->params->value[UNIT];
-    for (size_t at = 0; at < b->count; at += unit) {
-        const size_t end = (size_t)least(at + unit, b->count);
+    for (size_t at = from; at < until; at += unit) {
+        const size_t end = (size_t)least(at + unit, until);
         bool any = false;
         for (size_t i = at; i < end && !any; i++) any = map[i / 64] >> i % 64 & 1;
         for (size_t i = at; i < end && any; i++) put_in(map, i);
     }
 }
 
-/* Chooses the elements of a block: writes their map, and with feedback x to the new residual. */
-static void choose(struct pithi_block *b, const struct work *w, uint64_t *map) {
+static size_t within(size_t place, size_t from, size_t until) {
+    return place < from ? from : place < until ? place : until;
+}
+
+/* Takes out of a map what is outside the range that may be chosen from. */
+static void keep_range(const struct pithi_block *b, uint64_t *map, size_t from, size_t until) {
     const struct pithi_selection *const s = b->sparse.selection;
-    const uint64_t end = b->first + b->count;
-    /* Of a block from which nothing may be chosen only the residual needs the values. */
-    if (!b->feedback.before && (end <= s->first || b->first >= s->end)) {
-        memset(map, 0, words_of(b->count) * sizeof *map);
+    take_out(map, from, within(place_of(b, s->first), from, until));
+    take_out(map, within(place_of(b, s->end), from, until), until);
+}
+
+/* Chooses among elements [from, until) of a block: writes their map, and with feedback x to the new
+ * residual. `from` is a multiple of 64 and of units; rows are chosen in a whole block. */
+static void choose_among(const struct pithi_block *b, const struct work *w, uint64_t *map,
+                         size_t from, size_t until) {
+    const struct pithi_selection *const s = b->sparse.selection;
+    /* Where nothing may be chosen only the residual needs the values. */
+    if (!b->feedback.before && (place_of(b, s->first) >= until || place_of(b, s->end) <= from)) {
+        memset(map + from / 64, 0, words_of(until - from) * sizeof *map);
         return;
     }
     /* Before tie_end values that equal the threshold are chosen, from there on they are not. */
-    const bool ties = b->first < s->tie_end;
+    const bool ties = b->first + from < s->tie_end;
+    const size_t width = pith_dtype_bytes(b->sparse.dtype);
+    const float *const before = b->feedback.before;
     const struct pithi_select_job job = {
-        .from = {b->value, b->sparse.dtype, b->count, b->feedback.before},
+        .from = {(const uint8_t *)b->value + from * width, b->sparse.dtype, until - from,
+                 before ? before + from : NULL},
         .threshold = ties ? s->threshold : s->threshold + 1,
-        .set = map,
-        .after = b->feedback.after,
+        .set = map + from / 64,
+        .after = before ? b->feedback.after + from : NULL,
         .nontemporal = b->nontemporal};
     b->kernels->select(&job);
     if (s->row) choose_rows(b, w, map);
-    take_out(map, 0, place_of(b, s->first));
-    take_out(map, place_of(b, s->end), b->count);
+    keep_range(b, map, from, until);
     if (b->params->value[UNIT]) {
-        choose_units(b, map);
-        take_out(map, 0, place_of(b, s->first));
-        take_out(map, place_of(b, s->end), b->count);
+        choose_units(b, map, from, until);
+        keep_range(b, map, from, until);
     }
-    if (s->row || !ties || s->tie_end >= end) return;
-    for (size_t i = place_of(b, s->tie_end); i < b->count; i++)
+    if (s->row || !ties) return;
+    for (size_t i = within(place_of(b, s->tie_end), from, until); i < until; i++)
         if (map[i / 64] >> i % 64 & 1 && pithi_select_magnitude(x_at(b, i)) == s->threshold)
             take_out(map, i, i + 1);
+}
+
+/* Chooses the elements of a block, a piece at a time, which is listed and read while it is in the
+ * cache: the first PITHI_CHUNK elements' values are left in w->values. Returns whether the list,
+ * which may be NULL, has all elements: as long as they are no more than forms with lists hold. */
+static bool choose(const struct pithi_block *b, const struct work *w, struct pithi_index_set *set) {
+    const size_t most = pithi_index_list_most(b->count);
+    const size_t piece = b->sparse.selection->row ? b->count : PIECE;
+    bool few = set->list && piece == PIECE;
+    for (size_t at = 0; at < b->count; at += piece) {
+        const size_t until = (size_t)least(at + piece, b->count), words = words_of(until - at);
+        const uint64_t *const map = set->map + at / 64;
+        choose_among(b, w, set->map, at, until);
+        if (!few) {
+            set->count += pithi_ones((const uint8_t *)map, words * sizeof *map);
+            continue;
+        }
+        size_t i = set->count;
+        set->count += b->kernels->set_list(map, words, set->list + i);
+        for (; i < set->count; i++) {
+            set->list[i] += (uint32_t)at;
+            if (i < PITHI_CHUNK) w->values[i] = pithi_float(x_at(b, set->list[i]));
+        }
+        few = set->count <= most;
+    }
+    return few;
 }
 
 /* Calls visit for the elements of a set in ascending order, PITHI_CHUNK at a time and then the
@@ -405,10 +448,12 @@ static void for_set(struct pithi_block *b, const struct work *w, const struct pi
 
 /* ---- Values ----------------------------------------------------------------------------------*/
 
-/* The values of a block's set: where their bytes begin, and how many there are. */
+/* The values of a block's set: where their bytes begin, how many there are, and whether those of
+ * the first chunk have been read. */
 struct values {
     uint8_t *bytes;
     size_t count;
+    bool read;
 };
 
 static struct pithi_group_job group_job(const struct pithi_block *b, const struct values *v,
@@ -493,7 +538,8 @@ static void decay_residual(struct pithi_block *b) {
 static void send_chunk(struct pithi_block *b, const struct work *w, const uint32_t *list,
                        size_t count, size_t at, void *arg) {
     const struct values *const v = arg;
-    for (size_t i = 0; i < count; i++) w->values[i] = pithi_float(x_at(b, list[i]));
+    for (size_t i = 0; i < count && (at || !v->read); i++)
+        w->values[i] = pithi_float(x_at(b, list[i]));
     encode_values(b, v, at, count, w->values);
     if (!b->feedback.before || b->sparse.call) return;
     /* What is decoded here was counted when it was encoded. */
@@ -537,13 +583,18 @@ static pith_status encode(struct pithi_block *b) {
     struct pithi_index_set set = {map, w.list, b->count, 0};
     /* A set that is given is not chosen, but x goes to the residual. */
     const bool given = same || b->sparse.given;
-    choose(b, &w, given ? w.map : map);
+    struct pithi_index_set chosen = {given ? w.map : map, given ? NULL : w.list, b->count, 0};
+    bool listed = choose(b, &w, &chosen);
+    const bool read = listed;
     decay_residual(b);
     keep_momentum(b);
-    set.count = pithi_ones((const uint8_t *)map, words_of(b->count) * sizeof *map);
+    set.count =
+        given ? pithi_ones((const uint8_t *)map, words_of(b->count) * sizeof *map) : chosen.count;
     b->bounded.exact = set.count;
-    const bool few = set.count <= pithi_index_list_most(b->count);
-    if (few) b->kernels->set_list(map, words_of(b->count), w.list);
+    if (!listed && set.count <= pithi_index_list_most(b->count)) {
+        b->kernels->set_list(map, words_of(b->count), w.list);
+        listed = true;
+    }
     struct pithi_index_choice choice = {PITHI_INDEX_HELD, 0, 0};
     if (!same) choice = pithi_index_choose(b->kernels, &set, b->params->value[INDEX] == FAST);
     if (same && !set.count) choice.form = PITHI_INDEX_EMPTY;
@@ -555,8 +606,8 @@ static pith_status encode(struct pithi_block *b) {
     put_head(b, &choice, set.count);
     uint8_t *const at = b->bytes + (choice.form == PITHI_INDEX_EMPTY ? HEAD_EMPTY : HEAD_BYTES);
     pithi_index_put(b->kernels, &choice, &set, at);
-    struct values values = {at + choice.bytes, set.count};
-    for_set(b, &w, &set, few && set.count < b->count, send_chunk, &values);
+    struct values values = {at + choice.bytes, set.count, read && set.count < b->count};
+    for_set(b, &w, &set, listed && set.count < b->count, send_chunk, &values);
     b->length = (size_t)(values.bytes - b->bytes) + (size_t)value_bytes(b->params, set.count);
     b->bounded.nonzero = set.count;
     return PITH_OK;
@@ -679,7 +730,7 @@ static const char *take_block(struct pithi_block *b) {
     /* Without the set only lengths can be checked, which pith_verify does. */
     if (!b->out || (b->sparse.same && !b->sparse.held)) return NULL;
     if (!b->sparse.add) memset(b->out, 0, b->count * pith_dtype_bytes(b->out_dtype));
-    struct coefficients c = {{b->bytes + at, set.count}, 0};
+    struct coefficients c = {{b->bytes + at, set.count, false}, 0};
     if (run(b->params) == 1 || b->sparse.coefficients) {
         for_set(b, &w, &set, listed, take_chunk, &c.values);
         return NULL;
