@@ -116,11 +116,12 @@ static bool settle(pith_collective_channel *ch, uint64_t request, bool *open, ui
 static void merge(pith_collective_channel *ch, const struct pithi_collective_vote *got,
                   uint64_t bytes, uint32_t from) {
     struct pithi_collective_vote *m = &ch->exchange.merged;
-    const bool good = bytes == sizeof *got && got->magic == MAGIC && got->check == check_of(got) &&
-                      got->from == from && got->to == ch->place.rank &&
-                      got->exchange == ch->exchange.number &&
-                      (!got->status || pithi_collective_is_told(got->status) ||
-                       got->status == (int)PITH_ERR_TRANSPORT);
+    const bool good =
+        bytes == sizeof *got && got->magic == MAGIC && got->check == check_of(got) &&
+        got->from == from && got->to == ch->place.rank && got->exchange == ch->exchange.number &&
+        (!got->status || pithi_collective_is_told(got->status) ||
+         got->status == (int)PITH_ERR_TRANSPORT) &&
+        (got->status ? (uint32_t)got->culprit < ch->place.ranks : got->culprit == INT_MAX);
     const int status = good ? got->status : (int)PITH_ERR_TRANSPORT;
     const int culprit = good ? got->culprit : (int)ch->place.rank;
     if (status < m->status || (status == m->status && culprit < m->culprit)) {

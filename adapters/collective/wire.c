@@ -83,7 +83,8 @@ void pithi_collective_open(pith_collective_channel *ch, uint32_t hop, uint64_t s
     memcpy(&h, m->bytes, sizeof h);
     if (h.magic != MAGIC || h.check != check_of(&h) || h.origin != m->origin ||
         h.payload > bytes - sizeof h ||
-        (h.status ? !pithi_collective_is_told(h.status) : h.payload == 0))
+        (h.status ? !pithi_collective_is_told(h.status) || (uint32_t)h.culprit >= ch->place.ranks
+                  : h.payload == 0))
         pithi_collective_fail_text(ch, PITH_ERR_CORRUPT, "the header of a message is damaged");
     else if (h.status)
         pithi_collective_fail(ch, (pith_status)h.status, h.culprit, NULL);

@@ -2,7 +2,7 @@
  * the others: not in a call, nor while the channel is made.
  * SPDX-License-Identifier: Apache-2.0
  *
- * usage: test_timeout late|freeze|pending|fails|votes|stray|absent|measuring|die [forwarding]
+ * usage: test_timeout late|freeze|pending|fails|votes|strangers|stray|absent|measuring|die [forwarding]
  * forwarding: what befalls the last rank when it sends does so when it forwards. die: the survivors
  * print one line each and leave at once, since MPI_Finalize would wait. */
 #include <signal.h>
@@ -152,8 +152,8 @@ static void fails(pith_collective_channel *ch) {
 
 /* Damages the messages that agree on the status: a rank that got a damaged one is broken, and the
  * others are in this call or the next. No wrong value is called right. */
-static void votes(pith_collective_channel *ch) {
-    fault_damage = (struct fault_damage){world_rank == 0, FAULT_VOTES, 20, 0, 0, 0};
+static void damage_votes(pith_collective_channel *ch, struct fault_damage damage) {
+    fault_damage = damage;
     const double begin = sim_now();
     const pith_status first = sum(ch, 2, NULL), second = sum(ch, 3, NULL);
     CHECK(first == PITH_OK || first == PITH_ERR_TRANSPORT);
@@ -162,6 +162,15 @@ static void votes(pith_collective_channel *ch) {
                 : second == PITH_ERR_TIMEOUT || second == PITH_ERR_TRANSPORT);
     CHECK(sim_now() - begin < limit + 3.0);
     fault_damage.on = false;
+}
+
+static void votes(pith_collective_channel *ch) {
+    damage_votes(ch, (struct fault_damage){world_rank == 0, FAULT_VOTES, 20, 0, 0, 0});
+}
+
+/* Lets votes that are whole name a rank that there is not as the one that failed. */
+static void strangers(pith_collective_channel *ch) {
+    damage_votes(ch, (struct fault_damage){world_rank == 0, FAULT_VOTES, 28, 0, 0, 1 << 20});
 }
 
 /* Lets votes go to each other's rank: the channel is broken there, as by damage. */
@@ -275,8 +284,8 @@ int main(int argc, char **argv) {
         const char *name;
         void (*run)(pith_collective_channel *ch);
     } modes[] = {{"late", late},   {"freeze", freeze}, {"pending", leave_pending},
-                 {"fails", fails}, {"votes", votes},   {"stray", stray},
-                 {"die", die}};
+                 {"fails", fails}, {"votes", votes},   {"strangers", strangers},
+                 {"stray", stray}, {"die", die}};
     world_begin(&argc, &argv);
     sim_change = fault_wrap;
     const char *const mode = argc > 1 ? argv[1] : "";
