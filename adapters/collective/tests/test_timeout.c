@@ -2,7 +2,8 @@
  * the others: not in a call, nor while the channel is made.
  * SPDX-License-Identifier: Apache-2.0
  *
- * usage: test_timeout late|freeze|pending|fails|votes|strangers|stray|absent|measuring|die [forwarding]
+ * usage: test_timeout late|freeze|pending|fails|votes|strangers|stray|absent|measuring|die
+ *                     [forwarding]
  * forwarding: what befalls the last rank when it sends does so when it forwards. die: the survivors
  * print one line each and leave at once, since MPI_Finalize would wait. */
 #include <signal.h>
