@@ -53,23 +53,26 @@ pith_status pith_sparse_partition(uint64_t n, uint32_t ranks, uint32_t rank, uin
 }
 
 struct imbalance {
-    uint64_t most, sum;
+    uint64_t most;
+    uint64_t sum, carries; /* the sum is carries * 2^64 + sum */
     uint32_t ranks;
     double result;
 };
 
 static void compute_imbalance(void *job) {
     struct imbalance *const j = job;
-    j->result = (double)j->most * j->ranks / (double)j->sum - 1;
+    const double sum = (double)j->carries * 0x1p64 + (double)j->sum;
+    j->result = (double)j->most * j->ranks / sum - 1;
 }
 
 double pith_sparse_imbalance(const uint64_t *counts, uint32_t ranks) {
     struct imbalance j = {.ranks = ranks};
     for (uint32_t r = 0; r < ranks; r++) {
         j.sum += counts[r];
+        j.carries += j.sum < counts[r];
         if (counts[r] > j.most) j.most = counts[r];
     }
-    if (j.sum > 0) with_rounding(compute_imbalance, &j);
+    if (j.most > 0) with_rounding(compute_imbalance, &j);
     return j.result;
 }
 

@@ -143,7 +143,7 @@ PITH_NODISCARD PITH_API pith_status pith_sparse_partition(uint64_t n, uint32_t r
                                                           uint64_t step, pith_sparse_range *range,
                                                           pith_error *error);
 /* How much more the rank with the most elements has than the mean: max * ranks / sum - 1, which is
- * what messages of one length waste. 0 when all counts are. */
+ * what messages of one length waste. 0 when all counts are. The sum may have more than 64 bits. */
 PITH_API double pith_sparse_imbalance(const uint64_t *counts, uint32_t ranks);
 
 /* ExDyna: partitions of whole blocks that move with the counts of the last step, so that ranks

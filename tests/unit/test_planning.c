@@ -65,6 +65,13 @@ static void test_imbalance(void **state) {
     CHECK(pith_sparse_imbalance(NULL, 0) == 0);
 }
 
+/* The sums, 2^65 and 2^64, have more than 64 bits. */
+static void test_imbalance_of_counts_that_fill_64_bits(void **state) {
+    (void)state;
+    CHECK(pith_sparse_imbalance((const uint64_t[]){UINT64_MAX, UINT64_MAX, 2}, 3) == 0.5);
+    CHECK(pith_sparse_imbalance((const uint64_t[]){UINT64_MAX, 1}, 2) == 1);
+}
+
 /* ---- ExDyna ----------------------------------------------------------------------------------*/
 
 static void test_exdyna_by_hand(void **state) {
@@ -520,6 +527,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_partitions_go_round),
         cmocka_unit_test(test_imbalance),
+        cmocka_unit_test(test_imbalance_of_counts_that_fill_64_bits),
         cmocka_unit_test(test_exdyna_by_hand),
         cmocka_unit_test(test_exdyna_falls_back_to_even_partitions),
         cmocka_unit_test(test_exdyna_is_the_published_code),
