@@ -310,15 +310,19 @@ static void share_k(void *job) {
     struct deft *const d = job;
     struct heap heap = heap_of(d->piece_heap, d->norms, d->count);
     double norm_left = 0, k_left = (double)d->k;
-    for (uint32_t i = 0; i < d->count; i++) norm_left += d->norms[i];
+    /* Sums of at most 2^32 norms, and a norm times k, do not overflow where all norms are below
+     * 2^900. Else all are scaled; what becomes subnormal has no share beside the largest. */
+    const double scale = d->count > 0 && d->norms[heap.element[0]] >= 0x1p900 ? 0x1p-128 : 1;
+    for (uint32_t i = 0; i < d->count; i++) norm_left += d->norms[i] * scale;
     while (heap.count > 0) {
         const uint32_t i = pop(&heap);
         const uint64_t size = d->pieces[i].count;
-        const double share = norm_left > 0 ? k_left * d->norms[i] / norm_left : 0;
+        const double norm = d->norms[i] * scale;
+        const double share = norm_left > 0 ? k_left * norm / norm_left : 0;
         d->ks[i] = (double)size < share ? size : share >= 1 ? (uint64_t)share : 1;
         if (d->ks[i] > size) d->ks[i] = size; /* past 2^53 the comparison rounds */
         k_left -= (double)d->ks[i];
-        norm_left -= d->norms[i];
+        norm_left -= norm;
     }
 }
 
