@@ -354,6 +354,8 @@ static pith_status create(const pith_plan **out, struct pithi_params *params,
     PITHI_TRY(take_layout(&p, &l, error));
     const struct pithi_exempt_source source = exempt ? *exempt : layout_exempt(&l);
     PITHI_TRY(check_exempt(&p, &source, error));
+    if (!pithi_stream_bytes(&p))
+        return pithi_fail(error, PITH_ERR_SHAPE, "the tensor is too large for a stream's memory");
     PITHI_TRY(pithi_env_take(&p.env, env, error));
     pithi_kernels_bind(&p.kernels, pithi_cpu_select(p.env.cpu_mask));
     return build(&p, &l, &source, out, error);

@@ -7,6 +7,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "common/checked.h"
 #include "common/convert.h"
 #include "common/pad.h"
 #include "cpu.h"
@@ -88,7 +89,10 @@ pith_status pithi_stream_check_set(const pith_stream *s, uint64_t slot, pith_err
 
 uint64_t pithi_stream_bytes(const pith_plan *p) {
     const uint64_t copies = external(p) ? 0 : pithi_has_residual(p) ? 2 : 1;
-    return 64 + head_bytes(p) + sum_bytes(p) + map_bytes(p) + copies * memory_bytes(p);
+    const uint64_t rest = 64 + head_bytes(p) + sum_bytes(p) + map_bytes(p);
+    uint64_t bytes;
+    const bool fits = pithi_checked_multiply(memory_bytes(p), copies, &bytes);
+    return fits && bytes <= UINT64_MAX - rest ? rest + bytes : 0;
 }
 
 uint64_t pithi_stream_save_bytes(const pith_plan *p) {

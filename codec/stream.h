@@ -44,6 +44,7 @@ struct pith_stream {
     pith_stream_options options; /* what the stream began with */
 };
 
+/* Returns the memory that a stream of the plan takes; 0: more than a number of 64 bits says. */
 uint64_t pithi_stream_bytes(const pith_plan *plan);
 uint64_t pithi_stream_save_bytes(const pith_plan *plan);
 /* Marks the stream as used by this work; PITH_ERR_BUSY while a call with another work uses it. A

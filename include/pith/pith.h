@@ -368,7 +368,8 @@ typedef struct pith_sizes {
                               step have room in this (pith_plan_is_key) */
     uint64_t key_bytes;    /* largest key frame: may be more than the others (wdiff); 0: the plan
                               makes none */
-    uint64_t stream_bytes; /* memory to give pith_stream_init */
+    uint64_t stream_bytes; /* memory to give pith_stream_init; where 64 bits do not hold it, there
+                              is no plan (PITH_ERR_SHAPE) */
     uint64_t save_bytes;   /* of pith_stream_save's output */
     uint64_t alignment;    /* of tensors and frames, in bytes, that lets encode and decode take
                               their fast path; any works */

@@ -275,6 +275,26 @@ static void test_sizes_of_output_structs(void **state) {
 }
 
 /* A size of 0 asks for nothing of an error; a text is cut where the struct ends, with its 0. */
+/* The momentum doubles what a stream has of the residual, of which there are two. */
+static void test_streams_whose_bytes_are_no_number(void **state) {
+    (void)state;
+    const pith_plan *plan;
+    pith_layout layout = layout_of(1, UINT64_C(1) << 59);
+    plan = plan_of("topk:k=9,ef=full,momentum=0.9", &layout);
+    pith_sizes sizes = {.size = sizeof sizes};
+    CHECK_OK(pith_plan_sizes(plan, &sizes));
+    CHECK(sizes.stream_bytes > UINT64_C(1) << 63);
+    pith_plan_destroy(plan);
+    layout.shape[1] = (UINT64_C(1) << 60) - 1;
+    plan = plan_of("topk:k=9,ef=full", &layout);
+    CHECK_OK(pith_plan_sizes(plan, &sizes));
+    CHECK(sizes.stream_bytes > UINT64_C(1) << 63);
+    pith_plan_destroy(plan);
+    CHECK_STATUS(PITH_ERR_SHAPE,
+                 pith_plan_create(&plan, "topk:k=9,ef=full,momentum=0.9", &layout, NULL, NULL));
+    CHECK(!plan);
+}
+
 static void test_short_errors(void **state) {
     (void)state;
     for (size_t size = 0; size <= sizeof(pith_error); size++) {
@@ -309,6 +329,7 @@ int main(void) {
         cmocka_unit_test(test_frame_bytes),
         cmocka_unit_test(test_capacity_of_frame_bytes),
         cmocka_unit_test(test_sizes_of_output_structs),
+        cmocka_unit_test(test_streams_whose_bytes_are_no_number),
         cmocka_unit_test(test_short_errors),
         cmocka_unit_test(test_statuses),
     };
