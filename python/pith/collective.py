@@ -32,7 +32,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from . import dtypes, views
+from . import dtypes, sparse, views
 from ._core import ffi, lib
 from .errors import (
     ArgumentError,
@@ -54,6 +54,7 @@ __all__ = [
     "Choice",
     "Chosen",
     "Communicator",
+    "Deft",
     "Partitions",
     "Place",
     "Report",
@@ -917,6 +918,66 @@ class Partitions:
         if self._plan:
             ffi.buffer(self._plan)[:] = plan
         self._before = None
+
+
+class Deft:
+    """Pieces of tensors from which ranks choose in a sparse sum by union, by their norms (DEFT).
+
+    From each piece one rank chooses, as many elements as its norm has of all norms; ranks have
+    pieces of like cost, which go round. All ranks compute the same from norms that are the same
+    on all, for instance the means of what each has:
+
+        layers = pith.collective.Deft([p.size for p in parameters], ranks.ranks)
+        spec = "topk:density=1,control=exact,ef=full"
+        channel = ranks.channel("sparse_union", spec, count=n, dtype="f32", pieces=layers.pieces)
+        own = layers.norms(channel.get_residual() + g)  # then summed over the ranks
+        channel.run(g, g, step=step, choices=layers.choices(norms, k, rank, step))
+
+    With density=1 no piece has a hard limit of its own: the choices say how many.
+
+    Args:
+        sizes: elements of each tensor
+        ranks: their number
+
+    Raises:
+        ArgumentError: no ranks
+
+    """
+
+    def __init__(self, sizes: Iterable[int], ranks: int) -> None:
+        self._ranges, self._ranks = sparse.deft_pieces(sizes, ranks), ranks
+        self.pieces = [count for _, count in self._ranges]
+        """Elements of each piece; a tensor of more than 1/ranks of all elements has several."""
+
+    def norms(self, x: Tensor) -> list[float]:
+        """Return the 2-norm of each piece of a flat tensor, of its finite values."""
+        return [sparse.norm(x[first : first + count]) for first, count in self._ranges]
+
+    def choices(self, norms: Iterable[float], k: int, rank: int, step: int) -> list[Choice]:
+        """Return what a rank chooses from each piece in a step.
+
+        A piece that is sent whole is chosen by every rank.
+
+        Args:
+            norms: of each piece, the same on every rank
+            k: elements that all ranks choose together, about: from each piece at least one
+            rank: this one
+            step: the pieces go round with it
+
+        Raises:
+            ArgumentError: a norm that is negative or not finite, not as many as pieces, no such
+                rank
+
+        """
+        if not 0 <= rank < self._ranks:
+            raise ArgumentError(f"rank: found {rank}, expected 0 to {self._ranks - 1}")
+        ks = sparse.deft_counts(self._ranges, norms, k)
+        bins = sparse.deft_pack(self._ranges, ks, self._ranks)
+        own = sparse.part(self._ranks, rank, step)
+        return [
+            Choice(k=k) if bin_ in (own, None) else Choice(elements=0)
+            for k, bin_ in zip(ks, bins, strict=True)
+        ]
 
 
 def _check(call: Callable[..., int], *arguments: Any) -> None:

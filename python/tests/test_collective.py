@@ -216,6 +216,31 @@ def test_partitions():
             collective.Partitions(10, ranks)
 
 
+def test_deft_gives_each_piece_to_one_rank():
+    layers = collective.Deft([90, 0, 6, 4], 3)
+    assert layers.pieces == [30, 30, 30, 6, 4]
+    x = np.repeat(np.array([1, 2, 3, 0, 5], np.float32), layers.pieces)
+    norms = layers.norms(x)
+    assert np.allclose(norms, [30**0.5, 120**0.5, 270**0.5, 0, 10])
+    shares = pith.sparse.deft_counts(pith.sparse.deft_pieces([90, 0, 6, 4], 3), norms, 20)
+    assert shares == [4, 5, 7, 1, 4]
+    first = [layers.choices(norms, 20, r, 0) for r in range(3)]
+    chosen = [
+        [one.k for one in choices if one.elements is None] for choices in zip(*first, strict=True)
+    ]
+    # The last piece is sent whole, and chosen by all.
+    assert chosen == [[4], [5], [7], [1], [4, 4, 4]]
+    assert [layers.choices(norms, 20, r, 1) for r in range(3)] == [first[1], first[2], first[0]]
+    for wrong in (
+        lambda: collective.Deft([3], 0),
+        lambda: layers.choices(norms, 20, 3, 0),
+        lambda: layers.choices(norms[1:], 20, 0, 0),
+        lambda: layers.choices([-1.0] * 5, 20, 0, 0),
+    ):
+        with pytest.raises(pith.ArgumentError):
+            wrong()
+
+
 def differences(ranks):
     n, size = 101, ranks.ranks
     channel = ranks.channel("allgather", "wdiff:bits=8", count=n, dtype="f32", base_dtype="f32")

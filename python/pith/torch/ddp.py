@@ -17,17 +17,49 @@ With ``kind=`` the largest gradients of a bucket travel alone, by a spec of code
 # Not postponed: DistributedDataParallel looks at the annotations of hooks.
 
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from typing import Any
 
 import torch
 from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
-from ..collective import Channel, Partitions, Report
+from ..collective import Channel, Choice, Communicator, Deft, Partitions, Report
 from ..errors import ArgumentError, StateError
+from ..frames import check_spec
 from . import _group
 
 __all__ = ["State", "hook", "register"]
+
+
+class _Layers:
+    """The pieces of a bucket's parameters, and a channel that sums their norms over the ranks."""
+
+    def __init__(self, counts: tuple[int, ...], ranks: Communicator) -> None:
+        self.deft, self._ranks = Deft(counts, ranks.ranks), ranks.ranks
+        count = len(self.deft.pieces)
+        # Below the threshold nothing is encoded: each sum is one rank's, whose bytes all get.
+        self.sums = ranks.channel(
+            "allreduce", "grad", count=count, dtype=torch.float32, threshold=count + 1
+        )
+
+    def norms(self, channel: Channel, buffer: torch.Tensor, scale: float, step: int) -> list[float]:
+        """Return the norms of each piece of residual plus gradient, summed over the ranks."""
+        norms, failed = torch.empty(0), None
+        try:
+            x = torch.empty(buffer.numel(), dtype=torch.float32, device="cpu")
+            channel.get_residual(scale=scale, out=x)
+            x += buffer
+            # The sum of so large norms is finite.
+            most = torch.finfo(torch.float32).max / (2 * self._ranks)
+            norms = torch.tensor([min(norm, most) for norm in self.deft.norms(x)])
+        except Exception as error:  # the others are told: without norms the call fails everywhere
+            failed = error
+        try:
+            self.sums.run(norms, norms, step=step)
+        except Exception as error:
+            raise failed or error from None
+        return [float(norm) for norm in norms]
 
 
 class _Bucket:
@@ -38,7 +70,7 @@ class _Bucket:
         names: tuple[str, ...],
         counts: tuple[int, ...],
         channel: Channel,
-        partitions: Partitions | None,
+        partitions: Partitions | _Layers | None,
     ) -> None:
         self.names, self.channel, self.partitions = names, channel, partitions
         self.step = -1  # the last one that ended well
@@ -46,6 +78,11 @@ class _Bucket:
         for name, count in zip(names, counts, strict=True):
             self.pieces[name] = (first, count)
             first += count
+
+    def close(self) -> None:
+        self.channel.close()
+        if isinstance(self.partitions, _Layers):
+            self.partitions.sums.close()
 
 
 class State:
@@ -58,16 +95,19 @@ class State:
         model: DistributedDataParallel, whose parameters' names are those of :meth:`state_dict`
         spec: of the frames inside nodes; with ``ef=full`` it has error feedback: 8 bytes for each
             gradient element. None: ``"grad:preset=intra"``, with a kind
-            ``"topk:density=0.01,ef=full"``
+            ``"topk:density=0.01,ef=full"``, for deft and leader with ``control=exact``
         kind: None: all gradients travel. ``"gather"``: the largest of each rank, gathered;
             ``"union"``: those of all ranks at the union of what each chose; ``"oktopk"``: the
             largest of each rank by regions, whose owners choose again from the sums. The three are
             the sparse sums of :meth:`pith.collective.Communicator.channel`, which take no gather
             and no threshold; inter and exempt are not used
-        partitions: of ``"union"``: None: every rank chooses from all of a bucket. ``"even"``: from
-            a part of its own, which rotate (MiCRO), ``"moving"``: and move until ranks choose alike
-            many (ExDyna), so that all ranks together choose the spec's share; with
-            ``control=micro`` in the spec as published
+        partitions: of ``"union"``: None: every rank chooses from all of a bucket. The others make
+            all ranks together choose the spec's share. ``"even"``: each from a part of its own,
+            which rotate (MiCRO), ``"moving"``: and move until ranks choose alike many (ExDyna);
+            with ``control=micro`` in the spec as published. ``"deft"``: each from parameters, or
+            pieces of large ones, of its own, which rotate, and from each as much as its norm has of
+            all (DEFT). ``"leader"``: one rank, which rotates, from all of a bucket (CLT-k). These
+            two take specs of ``control=exact``
         refresh: of ``"oktopk"``: steps from one exact threshold to the next; 0: 32
         inter: of those between nodes; None: one level
         gather: of the summed gradients on their way back; None: as the hop before
@@ -112,12 +152,19 @@ class State:
             raise ArgumentError(f"op: found {op!r}, expected 'avg' or 'sum'")
         if kind not in (None, "gather", "union", "oktopk"):
             raise ArgumentError(f"kind: found {kind!r}, expected 'gather', 'union' or 'oktopk'")
-        if partitions not in ((None, "even", "moving") if kind == "union" else (None,)):
+        if partitions is not None and (kind != "union" or partitions not in _PARTITIONS):
             raise ArgumentError(
-                f"partitions: found {partitions!r}, expected 'even' or 'moving', of kind='union'"
+                f"partitions: found {partitions!r}, expected {_PARTITIONS}, of kind='union'"
             )
+        exact = partitions in ("deft", "leader")
         if spec is None:
             spec = "grad:preset=intra" if kind is None else "topk:density=0.01,ef=full"
+            spec += ",control=exact" * exact
+        if exact and _keys(spec).get("control") != "exact":
+            raise ArgumentError(
+                f"spec: found {spec!r}, and partitions={partitions!r} takes control=exact: of what"
+                " a rank chooses from in turn it keeps no threshold"
+            )
         if kind is not None:
             inter = exempt = None
         _group.exempt_ranges([], exempt)
@@ -181,14 +228,24 @@ class State:
         return future.then(_unwrap)
 
     def _run(self, bucket: _Bucket, buffer: torch.Tensor, step: int) -> Report:
-        parts, choices = bucket.partitions, None
-        if parts is not None:
-            choices = [parts.choice(self._ranks.rank)]
+        choices = self._choices(bucket, buffer, step)
         report = bucket.channel.run(buffer, buffer, scale=self._scale, step=step, choices=choices)
-        if parts is not None:
-            parts.update(bucket.channel.chosen())
+        if isinstance(bucket.partitions, Partitions):
+            bucket.partitions.update(bucket.channel.chosen())
         bucket.step = step
         return report
+
+    def _choices(self, bucket: _Bucket, buffer: torch.Tensor, step: int) -> list[Choice] | None:
+        """Return from what this rank chooses: of deft and leader the step alone says who does."""
+        rank, parts = self._ranks.rank, bucket.partitions
+        if isinstance(parts, Partitions):
+            return [parts.choice(rank)]
+        if isinstance(parts, _Layers):
+            norms = parts.norms(bucket.channel, buffer, self._scale, step)
+            return parts.deft.choices(norms, _share(self._spec, buffer.numel()), rank, step)
+        if self._partitions == "leader":
+            return [Choice() if rank == step % self._ranks.ranks else Choice(elements=0)]
+        return None
 
     def _bucket(
         self, index: int, names: tuple[str, ...], counts: tuple[int, ...], dtype: torch.dtype
@@ -201,22 +258,27 @@ class State:
         for bucket in cut:
             self._keep(bucket)
             self._buckets.remove(bucket)
-            bucket.channel.close()
+            bucket.close()
+        parts: Partitions | _Layers | None = None
+        spec, pieces = self._spec, None
+        if self._partitions in ("even", "moving"):
+            moving = self._partitions == "moving"
+            parts = Partitions(sum(counts), self._ranks.ranks, moving=moving)
+        elif self._partitions == "deft" and any(counts):
+            parts = _Layers(counts, self._ranks)
+            spec, pieces = _whole(spec), parts.deft.pieces
         made = self._ranks.channel(
             self._kind,
-            self._spec,
+            spec,
             count=sum(counts),
             dtype=dtype,
             exempt=_group.exempt_ranges(
                 zip(counts, map(self._is_exempt, names), strict=True), self._exempt
             ),
             rng_stream=index * 3 * self._ranks.ranks % 2**32,
+            pieces=pieces,
             **self._options,
         )
-        parts = None
-        if self._partitions is not None:
-            moving = self._partitions == "moving"
-            parts = Partitions(sum(counts), self._ranks.ranks, moving=moving)
         bucket = _Bucket(names, counts, made, parts)
         self._buckets.append(bucket)
         for name in names:
@@ -263,7 +325,7 @@ class State:
         self._wait()
         for bucket in self._buckets:
             bucket.channel.rollback(self._step)
-            if bucket.partitions is not None and bucket.step == self._step:
+            if isinstance(bucket.partitions, Partitions) and bucket.step == self._step:
                 bucket.partitions.rollback()
 
     def _wait(self) -> None:
@@ -314,6 +376,29 @@ class State:
 
     def __repr__(self) -> str:
         return f"<pith.torch.ddp.State {self._spec!r}, {len(self._buckets)} buckets>"
+
+
+_PARTITIONS = ("even", "moving", "deft", "leader")
+
+
+def _keys(spec: str) -> dict[str, str]:
+    """Return the keys of a spec that are not at their defaults."""
+    return dict(one.split("=", 1) for one in check_spec(spec).partition(":")[2].split(",") if one)
+
+
+def _share(spec: str, count: int) -> int:
+    """Return how many of so many elements a spec of codec topk chooses."""
+    keys = _keys(spec)
+    k = int(Decimal(keys["density"]) * count) if "density" in keys else int(keys["k"])
+    return max(1, min(k, count))
+
+
+def _whole(spec: str) -> str:
+    """Return a spec without a limit of its own, for choices that say how many elements."""
+    keys = {"density": "1", "block": "262144", **_keys(spec)}
+    keys["density"] = "1"
+    keys.pop("k", None)
+    return "topk:" + ",".join(f"{key}={value}" for key, value in keys.items())
 
 
 def _unwrap(future: torch.futures.Future[Any]) -> torch.Tensor:

@@ -11,7 +11,7 @@ from ranks import TIMEOUT, bits, equal_everywhere, loss, net, run, torch
 from torch.nn.parallel import DistributedDataParallel
 
 import pith
-from pith.torch import ddp
+from pith.torch import _group, ddp
 
 CAP = 0.004  # MB: the model has several buckets once they are rebuilt
 FEEDBACK = {"spec": "grad:bits=4,ef=full", "inter": "grad:bits=3,ef=full"}
@@ -153,6 +153,8 @@ SPARSE = [
     {"kind": "union"},
     {"kind": "union", "partitions": "even", "spec": "topk:density=0.2,control=exact,ef=full"},
     {"kind": "union", "partitions": "moving", "spec": "topk:density=0.2,control=micro,ef=full"},
+    {"kind": "union", "partitions": "deft", "spec": "topk:density=0.2,control=exact,ef=full"},
+    {"kind": "union", "partitions": "leader", "spec": "topk:density=0.2,control=exact,ef=full"},
     {"kind": "oktopk", "spec": "topk:density=0.1,ef=full", "refresh": 4},
 ]
 
@@ -205,6 +207,111 @@ def test_nothing_is_lost_of_gradients_that_do_not_travel(options):
     run(3, lacking, options)
 
 
+def largest(x, k):
+    where = torch.zeros(len(x), dtype=torch.bool)
+    where[x.abs().topk(k).indices] = True
+    return where
+
+
+def sets_of_deft(accs, counts, k, step):
+    """Each rank's set, from what all ranks have: its bin of pieces, of each its share by norm."""
+    ranks = len(accs)
+    pieces = pith.sparse.deft_pieces(counts, ranks)
+    norms = torch.zeros(len(pieces))
+    for acc in accs:
+        norms += torch.tensor([pith.sparse.norm(acc[at : at + n]) for at, n in pieces])
+    ks = pith.sparse.deft_counts(pieces, norms.tolist(), k)
+    bins = pith.sparse.deft_pack(pieces, ks, ranks)
+    sets = [torch.zeros(len(acc), dtype=torch.bool) for acc in accs]
+    for (at, n), share, own in zip(pieces, ks, bins, strict=True):
+        for rank in range(ranks):
+            if own is None or own == (rank + step) % ranks:
+                sets[rank][at : at + n] = largest(accs[rank][at : at + n], share)
+    return sets
+
+
+def sets_of_a_leader(accs, counts, k, step):
+    leader = step % len(accs)
+    nothing = torch.zeros(len(accs[0]), dtype=torch.bool)
+    return [largest(acc, k) if r == leader else nothing for r, acc in enumerate(accs)]
+
+
+def planned(rank, ranks, partitions, sets_of, k):
+    """Gradients are, bit for bit, those of the published rule, of which one rank plays all."""
+    model = DistributedDataParallel(Sums())
+    spec = f"topk:k={k},control=exact,ef=full"
+    state = ddp.register(model, kind="union", partitions=partitions, spec=spec, timeout=TIMEOUT)
+    everyone = [torch.Generator().manual_seed(r) for r in range(ranks)]
+    had = dict(model.named_parameters())
+    lost = [{name: torch.zeros(p.numel()) for name, p in had.items()} for _ in range(ranks)]
+    for step in range(5):
+        scales = torch.rand(4, generator=torch.Generator().manual_seed(step)) ** 4
+        given = [
+            [
+                s * torch.randn(p.shape, generator=g)
+                for s, p in zip(scales, had.values(), strict=True)
+            ]
+            for g in everyone
+        ]
+        if step == 4:  # what was lost goes into a checkpoint and to another state
+            saved = state.state_dict()
+            model = DistributedDataParallel(model.module)
+            had = dict(model.named_parameters())
+            state = ddp.register(
+                model, kind="union", partitions=partitions, spec=spec, timeout=TIMEOUT
+            )
+            state.load_state_dict(saved)
+        model.zero_grad()
+        model(given[rank]).backward()
+        (bucket,) = state._buckets
+        for one, gradients in zip(lost, given, strict=True):
+            for name, g in zip(had, gradients, strict=True):
+                one[name] += g.flatten()
+        accs = [torch.cat([one[name] for name in bucket.names]) for one in lost]
+        counts = [had[name].numel() for name in bucket.names]
+        sets = sets_of(accs, counts, k, step)
+        union = torch.stack(sets).any(0)
+        total = accs[0].clone()
+        for acc in accs[1:]:
+            total += acc
+        found = torch.cat([had[name].grad.flatten() for name in bucket.names])
+        assert torch.equal(found, torch.where(union, total * (1 / ranks), 0))
+        assert state.chosen[0] == [int(one.sum()) for one in sets]
+        for one in lost:
+            for name, where in zip(bucket.names, union.split(counts), strict=True):
+                one[name][where] = 0
+    return state.state_dict()["step"]
+
+
+@pytest.mark.parametrize("k", [40, 1500])
+def test_deft_is_the_published_choice(k):
+    assert run(3, planned, "deft", sets_of_deft, k) == [4, 4, 4]
+
+
+def test_a_leader_chooses_for_all():
+    assert run(3, planned, "leader", sets_of_a_leader, 40) == [4, 4, 4]
+
+
+def norms_of_one_size(rank, ranks):
+    """What one rank cannot take the norms of is an exception on every rank, and no hang."""
+    group = _group.communicator(None, timeout=TIMEOUT)
+    layers = ddp._Layers((30, 40), group)
+    channel = group.channel("sparse_union", "topk:ef=full", count=70, dtype="f32")
+    error, text = pith.ShapeError, "rank 1 met it"
+    if rank == 1:
+        error, text = pith.ArgumentError, "expected 70"
+    with pytest.raises(error, match=text):
+        layers.norms(channel, torch.ones(3 if rank == 1 else 70), 1.0, 0)
+    norms = layers.norms(channel, torch.full((70,), float(2 + rank)), 1.0, 1)
+    assert norms == [pytest.approx(5 * n**0.5) for n in layers.deft.pieces]
+    huge = layers.norms(channel, torch.full((70,), 3e38), 1.0, 2)
+    assert all(1e38 < norm < 3.5e38 for norm in huge)
+
+
+def test_norms_that_one_rank_cannot_take():
+    run(2, norms_of_one_size)
+
+
 def raised(rank, ranks, options):
     model = DistributedDataParallel(net())
     try:
@@ -234,7 +341,10 @@ def test_specs_that_differ_are_an_error_on_every_rank():
         ({"spec": "lossless", "exempt": None, "inter": None}, "fixed rate"),
         ({"kind": "most"}, "'gather', 'union' or 'oktopk'"),
         ({"kind": "gather", "partitions": "even"}, "of kind='union'"),
-        ({"kind": "union", "partitions": "odd"}, "'even' or 'moving'"),
+        ({"kind": "union", "partitions": "odd"}, "'even', 'moving', 'deft', 'leader'"),
+        ({"kind": "union", "partitions": "deft", "spec": "topk:ef=full"}, "control=exact"),
+        ({"kind": "union", "partitions": "leader", "spec": "topk:ef=full"}, "control=exact"),
+        ({"kind": "union", "partitions": "leader", "spec": "topk:control=exact"}, "ef=full"),
         ({"kind": "union", "spec": "grad"}, "codec topk"),
         ({"kind": "union", "threshold": 5}, "no threshold"),
         ({"ranks_per_node": 0}, "1 or more"),
