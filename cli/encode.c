@@ -129,10 +129,12 @@ int encode(struct encoder *e, const struct tensor *tensor, struct choice *choice
     if (!scratch_reserve(&e->frame, bound)) return EXIT_FAILED;
     const pith_layout layout = file_layout(source, source_bytes);
     code = encode_as(e, tensor, choice, &layout, values, out);
-    /* The bound is not finite when a finite value and a finite base are too far apart for f32, or
-     * when the sums that a rotation forms are too large. */
+    /* The bound is not finite when a finite value and a finite base are too far apart for f32, when
+     * the sums that a rotation forms are too large, or when a frame has a set without values. */
     if (code == EXIT_GOOD && choice->lossy && !isfinite(out->bound)) {
-        choose_lossless(choice, choice->base
+        choose_lossless(choice, out->info.sent && !out->info.value_bits
+                                    ? "would lose all values but their places; stored lossless"
+                                : choice->base
                                     ? "its difference to the base overflows; stored lossless"
                                     : "overflows in the codec; stored lossless");
         code = encode_as(e, tensor, choice, &layout, values, out);
