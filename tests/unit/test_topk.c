@@ -758,6 +758,29 @@ static void test_saved_steps(void **state) {
     stream_close(&s);
 }
 
+/* Frames of slots have one dimension: each slot is one row, whatever rows the tensor has. */
+static void test_rows_of_slots(void **state) {
+    static float x[400], y[400];
+    static bool chosen[400];
+    struct stream s;
+    (void)state;
+    const pith_layout layout = {
+        .size = sizeof layout, .dtype = PITH_F32, .ndim = 2, .shape = {100, 4}, .slots = 4};
+    stream_open(&s, "topk:density=0.05,scope=row", &layout, NULL);
+    values(x, 400);
+    for (uint64_t slot = 0; slot < 4; slot++) {
+        const size_t first = 100 * (size_t)slot;
+        const pith_view view = flat(x + first, PITH_F32, 100), out = flat(y, PITH_F32, 100);
+        const struct frame f = stream_encode(&s, &view, slot, false);
+        CHECK_OK(decode_one(s.work, s.stream, slot, f.bytes, f.length, &out, 0));
+        choose(x + first, 100, 5, chosen);
+        for (size_t i = 0; i < 100; i++)
+            CHECK(bits_of(y[i]) == bits_of(chosen[i] ? x[first + i] : 0));
+        free(f.bytes);
+    }
+    stream_close(&s);
+}
+
 /* Frames of rows fit in what the plan says; units stay inside of a range. */
 static void test_rows_fit(void **state) {
     static float x[4000];
@@ -1096,6 +1119,7 @@ int main(void) {
         cmocka_unit_test(test_momentum),
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_saved_steps),
+        cmocka_unit_test(test_rows_of_slots),
         cmocka_unit_test(test_rows_fit),
         cmocka_unit_test(test_units),
         cmocka_unit_test(test_given),
