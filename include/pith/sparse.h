@@ -75,8 +75,10 @@ typedef struct pith_sparse_state {
     uint64_t k, most;    /* elements that the spec asks for, and its hard limit */
     uint64_t sent;       /* elements of the last frame that was encoded or decoded; more than `most`
                             where a block is sent whole, since that is shorter */
-    uint64_t overflowed; /* elements that reached the threshold beyond the limit: they stay in the
-                            residual, if there is one, else they are lost */
+    uint64_t overflowed; /* elements of the last encode that reached the threshold and were not
+                            chosen, since with them more than the limit would be (of equal ones the
+                            first are chosen): they stay in the residual, if there is one, else
+                            they are lost */
     uint64_t held;       /* elements of the set that the slot holds */
     float threshold;     /* of the last encode; 0: none yet, or by row; infinite or NaN where enough
                             elements are */

@@ -758,6 +758,43 @@ static void test_saved_steps(void **state) {
     stream_close(&s);
 }
 
+/* The hard limit counts elements of a slot: of equal ones the first are chosen, of any range as
+ * many, and what a smaller k leaves out is no overflow. */
+static void test_limit_counts_elements(void **state) {
+    enum { N = 1000, LIMIT = 30 };
+    static const struct {
+        const char *spec;
+        pith_sparse_request request;
+        uint64_t overflowed;
+    } rows[] = {
+        {"topk:k=10,cap=3,control=micro,ef=full", {.count = N}, N - LIMIT},
+        {"topk:k=10,cap=3,control=micro,ef=full", {.first = 500, .count = 100}, 100 - LIMIT},
+        {"topk:k=10,cap=3,control=exact,ef=full", {.count = N, .k = 50}, 0},
+    };
+    static float x[N], y[N];
+    (void)state;
+    for (size_t i = 0; i < N; i++) x[i] = 1;
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, N);
+    for (size_t row = 0; row < sizeof rows / sizeof *rows; row++) {
+        struct stream s;
+        context("row %zu", row);
+        stream_open(&s, rows[row].spec, &layout, NULL);
+        pith_sparse_request request = rows[row].request;
+        request.size = sizeof request;
+        CHECK_OK(pith_sparse_set_request(s.work, s.stream, 0, &request));
+        const pith_view view = flat(x, PITH_F32, N);
+        const struct frame f = stream_encode(&s, &view, 0, false);
+        pith_sparse_state got = {.size = sizeof got};
+        CHECK_OK(pith_sparse_get_state(s.stream, 0, &got));
+        CHECK(got.most == LIMIT && got.sent == LIMIT && got.overflowed == rows[row].overflowed);
+        decode_to(&s, &f, y, N);
+        for (size_t i = 0; i < N; i++)
+            CHECK(y[i] == (i >= request.first && i < request.first + LIMIT ? 1 : 0));
+        free(f.bytes);
+        stream_close(&s);
+    }
+}
+
 /* Frames of slots have one dimension: each slot is one row, whatever rows the tensor has. */
 static void test_rows_of_slots(void **state) {
     static float x[400], y[400];
@@ -1119,6 +1156,7 @@ int main(void) {
         cmocka_unit_test(test_momentum),
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_saved_steps),
+        cmocka_unit_test(test_limit_counts_elements),
         cmocka_unit_test(test_rows_of_slots),
         cmocka_unit_test(test_rows_fit),
         cmocka_unit_test(test_units),
