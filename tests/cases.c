@@ -73,7 +73,10 @@ static void add_case(const struct row *r, uint32_t dtype, uint32_t base_dtype) {
     };
 }
 
+size_t case_step(void) { return test_step(1) == 1 ? 1 : 3; }
+
 static void add_row(const struct row *r) {
+    const size_t first = table_size;
     for (uint32_t dtype = 1; dtype < 16; dtype++) {
         if (!(r->dtypes >> dtype & 1)) continue;
         add_case(r, dtype, PITH_NONE);
@@ -81,6 +84,10 @@ static void add_row(const struct row *r) {
         for (uint32_t base = 1; base < 16 && r->bases != SAME; base++)
             if (r->bases >> base & 1) add_case(r, dtype, base);
     }
+    const size_t all = table_size - first, step = all < case_step() ? all : case_step();
+    table_size = first;
+    for (size_t i = (size_t)(r - rows) % step; i < all; i += step)
+        table[table_size++] = table[first + i];
 }
 
 const struct test_case *case_at(size_t index) {

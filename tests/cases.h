@@ -18,6 +18,9 @@ struct test_case {
     size_t group, block;                     /* elements; group 1 where a codec has none */
 };
 
+/* Where PITH_TEST_STEP is set, each row has only one in so many of its dtypes and base dtypes,
+ * other rows others; else 1. */
+size_t case_step(void);
 /* Case number index, or NULL past the last. */
 const struct test_case *case_at(size_t index);
 

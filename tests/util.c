@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+#include "gen.h"
+
 /* ---- Checks ----------------------------------------------------------------------------------*/
 
 static char where[512];
@@ -55,6 +57,17 @@ pith_env test_env(void) {
     const char *mask = getenv("PITH_TEST_CPU_MASK");
     if (mask) env.cpu_mask = (uint32_t)strtoul(mask, NULL, 0);
     return env;
+}
+
+size_t test_step(size_t otherwise) {
+    const char *const step = getenv("PITH_TEST_STEP");
+    const size_t n = step ? (size_t)strtoul(step, NULL, 10) : otherwise;
+    return n ? n : 1;
+}
+
+bool is_sampled(uint64_t number, uint64_t of) {
+    uint64_t seed = number;
+    return test_step(1) == 1 || gen_next(&seed) % of == 0;
 }
 
 int run_backwards(void *user, void (*job)(void *arg, size_t index), void *arg, size_t count) {

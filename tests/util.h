@@ -38,6 +38,13 @@ bool all_bytes(const void *p, size_t count, uint8_t value);
 /* ---- Environment -----------------------------------------------------------------------------*/
 /* Zero, with the CPU mask of the environment variable PITH_TEST_CPU_MASK. */
 pith_env test_env(void);
+/* The environment variable PITH_TEST_STEP, or `otherwise`: what is damaged in every place, or tried
+ * in every way, is so in one of so many. Sanitizers and CPU masks show with a sample what they are
+ * for. */
+size_t test_step(size_t otherwise);
+/* Whether case `number` of a product belongs to the sample: one in `of` where PITH_TEST_STEP is
+ * set, else all. Scattered, so that every row and every column of the product is met. */
+bool is_sampled(uint64_t number, uint64_t of);
 /* Runs jobs last to first on the calling thread; `user` is not used. */
 int run_backwards(void *user, void (*job)(void *arg, size_t index), void *arg, size_t count);
 

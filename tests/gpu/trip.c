@@ -203,8 +203,10 @@ void trip_check_slots(struct rig *r, const void *value) {
 void trip_attack(struct trip *t, uint64_t seed) {
     const size_t length = t->frame.length;
     uint8_t *const kept = copy_of(t->frame.bytes, length);
-    for (size_t n = 0; n < length; n += 1 + n / 7) rig_try(&t->r, kept, n, t->offset);
+    for (size_t n = 0; n < length; n += 1 + n / 7)
+        if (is_sampled(n, 8)) rig_try(&t->r, kept, n, t->offset);
     for (size_t i = 0; i < length; i += length < 600 ? 1 : 1 + gen_next(&seed) % 5) {
+        if (!is_sampled(i, 8)) continue;
         t->frame.bytes[i] ^= (uint8_t)(1u << gen_next(&seed) % 8);
         if (i < 96 && gen_next(&seed) % 2) bad_seal(&t->frame);
         rig_try(&t->r, t->frame.bytes, length, t->offset);

@@ -79,19 +79,18 @@ static bool damage(const struct golden_file *f, const uint8_t *bytes, size_t len
 /* ---- Every golden frame ----------------------------------------------------------------------*/
 
 /* Far inside of frames one bit in so many is flipped; ./dev exhaustive flips each. */
-static size_t step_of_bits(void) {
-    const char *step = getenv("PITH_TEST_STEP");
-    const size_t n = step ? (size_t)strtoul(step, NULL, 10) : 11;
-    return n ? n : 1;
-}
+static size_t step_of_bits(void) { return test_step(11); }
+
+/* Near the beginning each is, and where steps are longer than that, each in some frame. */
+static size_t step_of_near_bits(void) { return step_of_bits() / 12 + 1; }
 
 static void test_cut(void **state) {
     (void)state;
     struct golden_file f;
-    const size_t step = step_of_bits() / 4 + 1;
+    const size_t step = step_of_bits() / 4 + 1, near_step = step_of_near_bits();
     for (size_t i = 0; golden_open(dir, i, &f); i++) {
         const size_t near = (size_t)f.info.header_bytes + 32;
-        for (size_t n = 0; n < f.frame.length; n += near < n ? step : 1) {
+        for (size_t n = i % near_step; n < f.frame.length; n += near < n ? step : near_step) {
             uint8_t *exact = copy_of(f.frame.bytes, n);
             pith_info info = {.size = sizeof info};
             context("golden frame %s cut to %zu bytes", f.name, n);
@@ -113,12 +112,12 @@ static void test_flips(void **state) {
     (void)state;
     struct golden_file f;
     size_t required = 0;
-    const size_t step = step_of_bits();
+    const size_t step = step_of_bits(), near_step = step_of_near_bits();
     for (size_t i = 0; golden_open(dir, i, &f); i++) {
         uint8_t *exact = copy_of(f.frame.bytes, f.frame.length);
         const size_t head = (size_t)f.info.header_bytes * 8;
-        for (size_t bit = 0; bit < f.frame.length * 8;
-             bit += 160 < f.frame.length && head < bit ? step : 1) {
+        for (size_t bit = i % near_step; bit < f.frame.length * 8;
+             bit += 160 < f.frame.length && head < bit ? step : near_step) {
             context("golden frame %s, bit %zu flipped", f.name, bit);
             exact[bit / 8] ^= (uint8_t)(1 << bit % 8);
             const bool seen = damage(&f, exact, f.frame.length);
@@ -130,7 +129,7 @@ static void test_flips(void **state) {
         free(exact);
         golden_close(&f);
     }
-    CHECK(required > 20000);
+    CHECK(required > 20000 / near_step);
 }
 
 /* A stream's decoder leaves view and stream as they were when it refuses before decoding. */
@@ -171,12 +170,13 @@ static void test_flips_in_a_stream(void **state) {
 static void test_noise_in_payloads(void **state) {
     (void)state;
     struct golden_file f;
+    const size_t bursts = 200 / step_of_near_bits();
     uint64_t seed = 99;
     for (size_t i = 0; golden_open(dir, i, &f); i++) {
         uint8_t *exact = copy_of(f.frame.bytes, f.frame.length);
         const size_t head = (size_t)f.info.header_bytes, payload = f.frame.length - head;
-        for (int k = 0; k < 200 && payload; k++) {
-            context("golden frame %s, burst %d", f.name, k);
+        for (size_t k = 0; k < bursts && payload; k++) {
+            context("golden frame %s, burst %zu", f.name, k);
             const size_t at = gen_next(&seed) % payload,
                          most = payload - at < 12 ? payload - at : 12;
             gen_fill(GEN_BITS, gen_next(&seed), PITH_U8, exact + head + at,
